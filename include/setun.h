@@ -1,0 +1,262 @@
+/* Setun: language models with ternary and other very low-bit weights. The only public header.
+ *
+ * Sections: errors and logging; model; tokens; session; sampling; inspection; benchmarks.
+ *
+ * Conventions. Every function that can fail returns a setun_status and takes a `setun_error *` last, which may
+ * be NULL; on failure it holds the status and one line that names what failed, what was expected and what was
+ * found, and output parameters are left untouched. Handles are opaque; the caller owns each handle that it was
+ * given and frees it with the function named beside it, which accepts NULL. Text is UTF-8 and comes with its
+ * length in bytes unless it is a path or a name, which end with a 0 byte. The library keeps no global state,
+ * reads no environment variables, prints nothing and never ends the process.
+ *
+ * Threads. A setun_model and a setun_file are immutable once made: any number of threads may use one at once.
+ * A setun_session, setun_sampler or setun_decoder belongs to one thread at a time; only setun_session_stop may
+ * be called from another thread or from a signal handler. */
+#ifndef SETUN_H
+#define SETUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SETUN_API __attribute__((visibility("default")))
+#else
+#define SETUN_API
+#endif
+
+/* ---- errors and logging ------------------------------------------------------------------------------------ */
+
+typedef enum setun_status {
+  SETUN_OK = 0,
+  SETUN_ERROR_MEMORY,      /* an allocation failed, or a memory budget is too small */
+  SETUN_ERROR_IO,          /* the system refused to open, read or write */
+  SETUN_ERROR_FORMAT,      /* a file or text is malformed */
+  SETUN_ERROR_UNSUPPORTED, /* well-formed, but not something that this build can do */
+  SETUN_ERROR_ARGUMENT,    /* the caller passed something that cannot be meant */
+  SETUN_ERROR_LIMIT,       /* a bound was reached, such as the context length */
+  SETUN_ERROR_CANCELED,    /* setun_session_stop, or a callback, asked to stop */
+  SETUN_ERROR_STATE        /* the object is not in a state in which this can be done */
+} setun_status;
+
+enum { SETUN_ERROR_SIZE = 512 };
+
+typedef struct setun_error {
+  setun_status code;
+  char message[SETUN_ERROR_SIZE]; /* one line, no newline, always ended with 0 */
+} setun_error;
+
+typedef enum setun_log_level { SETUN_LOG_INFO, SETUN_LOG_WARNING } setun_log_level;
+
+/* Called with one line of text, which is valid during the call only. */
+typedef void (*setun_log_fn)(setun_log_level level, const char *message, void *user);
+
+/* Called now and then during long work with a fraction from 0 to 1; false asks to cancel. */
+typedef bool (*setun_progress_fn)(double fraction, void *user);
+
+/* "0.1.0". */
+SETUN_API const char *setun_version(void);
+/* The instruction sets whose kernels this machine can run, best last, such as "scalar avx2 avx512". */
+SETUN_API const char *setun_isa_available(void);
+
+/* ---- model ------------------------------------------------------------------------------------------------- */
+
+typedef struct setun_model setun_model;
+
+typedef struct setun_model_params {
+  const char *isa;        /* NULL: the best that the machine has; or "scalar", "avx2", "avx512", "amx", "neon" */
+  const char *assume;     /* how to read a tensor type whose id is ambiguous, such as "i2_s-arm"; NULL: by evidence */
+  const char *activation; /* "int8" or "float": overrides what the model says its activations are; NULL: no */
+  bool precise;           /* float32 activations, except where the model itself prescribes int8 */
+  int threads;            /* for loading; 0: as many as suit the machine */
+  setun_progress_fn progress;
+  setun_log_fn log;
+  void *user; /* passed to progress and log */
+} setun_model_params;
+
+SETUN_API setun_model_params setun_model_params_default(void);
+
+/* Loads a GGUF file (of a split one, its first part) or a Hugging Face directory into memory. On success the
+ * caller frees *model with setun_model_free, after every session of it. */
+SETUN_API setun_status setun_model_load(const char *path, const setun_model_params *params, setun_model **model,
+                                        setun_error *error);
+SETUN_API void setun_model_free(setun_model *model);
+
+typedef struct setun_model_info {
+  const char *architecture; /* "llama", "bitnet-b1.58", ...; lives as long as the model */
+  const char *container;    /* "gguf" or "huggingface" */
+  const char *isa;          /* whose kernels run */
+  const char *activation;   /* "int8" or "float" */
+  uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab;
+  uint32_t n_ctx_train;     /* tokens */
+  uint64_t n_params;        /* weights, with the embedding, a tied one once */
+  uint64_t weight_bytes;    /* in memory */
+  uint64_t bytes_per_token; /* weights that the decoding of one token reads */
+  uint64_t macs_per_token;  /* multiply-adds in weight matrices for one token */
+} setun_model_info;
+
+SETUN_API setun_model_info setun_model_get_info(const setun_model *model);
+
+/* ---- tokens ------------------------------------------------------------------------------------------------ */
+
+typedef int32_t setun_token;
+
+enum {
+  SETUN_TOKENIZE_SPECIAL = 1, /* recognize control tokens in the text; otherwise they stay plain text */
+  SETUN_TOKENIZE_BOS = 2,     /* begin with BOS, once, if the model's tokenizer says that texts begin with it */
+  SETUN_TOKENIZE_BOS_ALWAYS = 4 /* begin with BOS, once, if the model has one */
+};
+
+/* Writes the first `capacity` ids of the text to `ids` (which may be NULL when capacity is 0) and the number
+ * that there are in all to *count. */
+SETUN_API setun_status setun_tokenize(const setun_model *model, const char *text, size_t length, int flags,
+                                      setun_token *ids, size_t capacity, size_t *count, setun_error *error);
+
+/* Does the token end a text or a turn (from every source in the model's files)? */
+SETUN_API bool setun_token_is_end(const setun_model *model, setun_token id);
+
+/* A streaming detokenizer: ids in, whole UTF-8 characters out. */
+typedef struct setun_decoder setun_decoder;
+
+enum { SETUN_DECODE_SPECIAL = 1 /* show control tokens as their text; otherwise they are left out */ };
+
+SETUN_API setun_status setun_decoder_new(const setun_model *model, int flags, setun_decoder **decoder,
+                                         setun_error *error);
+SETUN_API void setun_decoder_free(setun_decoder *decoder);
+/* Adds one id. *text and *length are what is complete now, possibly nothing; they are valid until the next call.
+ * An id beyond the vocabulary is an error. */
+SETUN_API setun_status setun_decoder_push(setun_decoder *decoder, setun_token id, const char **text, size_t *length,
+                                          setun_error *error);
+/* What was held back, as U+FFFD where it is no character, at the end of the text; the decoder is then as new. */
+SETUN_API setun_status setun_decoder_finish(setun_decoder *decoder, const char **text, size_t *length,
+                                            setun_error *error);
+
+/* A tokenizer by itself, without loading any weights: setun_tokenize and the like take a model; a model loaded by
+ * this function has no weights and no sessions. */
+SETUN_API setun_status setun_model_load_vocabulary(const char *path, const setun_model_params *params,
+                                                   setun_model **model, setun_error *error);
+
+/* ---- session ----------------------------------------------------------------------------------------------- */
+
+/* One timeline of tokens over a model, with its KV cache and its own threads. */
+typedef struct setun_session setun_session;
+
+typedef enum setun_kv_type { SETUN_KV_F16, SETUN_KV_F32 } setun_kv_type;
+
+typedef struct setun_session_params {
+  uint32_t n_ctx;   /* tokens that fit; 0: the model's trained length, at most 4096 */
+  uint32_t n_batch; /* tokens that one pass of prefill takes; 0: 512 */
+  int threads;      /* 0: as many as suit the machine */
+  setun_kv_type kv;
+} setun_session_params;
+
+SETUN_API setun_session_params setun_session_params_default(void);
+
+SETUN_API setun_status setun_session_new(const setun_model *model, const setun_session_params *params,
+                                         setun_session **session, setun_error *error);
+SETUN_API void setun_session_free(setun_session *session);
+
+SETUN_API uint32_t setun_session_context(const setun_session *session);  /* tokens that fit */
+SETUN_API uint32_t setun_session_position(const setun_session *session); /* tokens so far */
+SETUN_API int setun_session_threads(const setun_session *session);
+
+/* Receives the logits after one token: `position` is that token's, `logits` has n_vocab floats, valid during the
+ * call. Returning false ends the evaluation with SETUN_ERROR_CANCELED. */
+typedef bool (*setun_logits_fn)(uint32_t position, const float *logits, void *user);
+/* Receives hidden states: of `n` tokens from `position` on, `layer` 0 is the input of block 0 and l+1 the output
+ * of block l, before the final norm; `hidden` is [n, n_embd]. */
+typedef bool (*setun_hidden_fn)(uint32_t layer, uint32_t position, uint32_t n, const float *hidden, void *user);
+
+typedef struct setun_eval_params {
+  setun_logits_fn on_logits; /* NULL: only the last token's logits are computed, see setun_session_logits */
+  setun_hidden_fn on_hidden; /* NULL: not wanted */
+  void *user;
+} setun_eval_params;
+
+/* Appends `n` tokens and computes what follows them. `params` may be NULL. More tokens than fit are refused with
+ * SETUN_ERROR_LIMIT before anything is computed. After a failure or a stop the session holds the passes that were
+ * finished (see setun_session_position). */
+SETUN_API setun_status setun_session_eval(setun_session *session, const setun_token *ids, size_t n,
+                                          const setun_eval_params *params, setun_error *error);
+/* The logits after the last token, n_vocab floats, owned by the session and valid until its next call; NULL before
+ * the first token. */
+SETUN_API const float *setun_session_logits(const setun_session *session);
+/* Forgets all tokens from position `n` on. */
+SETUN_API setun_status setun_session_truncate(setun_session *session, uint32_t n, setun_error *error);
+/* Makes the evaluation that is running end soon with SETUN_ERROR_CANCELED; nothing when none is running.
+ * Async-signal-safe. */
+SETUN_API void setun_session_stop(setun_session *session);
+
+/* ---- sampling ---------------------------------------------------------------------------------------------- */
+
+typedef struct setun_sampler setun_sampler;
+
+/* Applied in this order: top_k, top_p, min_p, temperature. */
+typedef struct setun_sampler_params {
+  float temperature; /* 0.8; 0: the likeliest token, and the others do nothing */
+  int32_t top_k;     /* 40; 0: off */
+  float top_p;       /* 0.95; 1: off */
+  float min_p;       /* 0.05; 0: off */
+  uint64_t seed;
+} setun_sampler_params;
+
+SETUN_API setun_sampler_params setun_sampler_params_default(void);
+
+SETUN_API setun_status setun_sampler_new(const setun_sampler_params *params, setun_sampler **sampler,
+                                         setun_error *error);
+SETUN_API void setun_sampler_free(setun_sampler *sampler);
+/* Draws a token from `n` logits, which are not changed. Non-finite logits other than -inf are an error. */
+SETUN_API setun_status setun_sampler_sample(setun_sampler *sampler, const float *logits, size_t n, setun_token *id,
+                                            setun_error *error);
+
+/* ---- inspection -------------------------------------------------------------------------------------------- */
+
+/* What is in a model's files, without loading them. Also a bare .gguf or .safetensors without a known architecture. */
+typedef struct setun_file setun_file;
+
+typedef struct setun_tensor_info {
+  const char *name, *format; /* as in the file; "q4_1", "hf-u8", ... ; live as long as the file */
+  int n_dims;
+  uint64_t dims[4]; /* of the stored tensor, slowest first, as rows by columns */
+  uint64_t offset, bytes;
+  uint32_t part; /* which of the files */
+} setun_tensor_info;
+
+SETUN_API setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file,
+                                       setun_error *error);
+SETUN_API void setun_file_close(setun_file *file);
+SETUN_API size_t setun_file_tensor_count(const setun_file *file);
+SETUN_API setun_status setun_file_tensor(const setun_file *file, size_t index, setun_tensor_info *info,
+                                         setun_error *error);
+/* The metadata: *key and *value (as text, long arrays shortened) live as long as the file. */
+SETUN_API size_t setun_file_meta_count(const setun_file *file);
+SETUN_API setun_status setun_file_meta(const setun_file *file, size_t index, const char **key, const char **value,
+                                       setun_error *error);
+/* Reads `name` (a tensor, or a module whose quantized weight is stored in several tensors) as float32: its shape,
+ * slowest dimension first, goes to dims[0..*n_dims-1]; `data` may be NULL to ask for the shape alone, otherwise
+ * holds `capacity` floats. Rows stand as the model uses them. */
+SETUN_API setun_status setun_file_read(const setun_file *file, const char *name, int *n_dims, uint64_t dims[4],
+                                       float *data, size_t capacity, setun_error *error);
+
+/* ---- benchmarks -------------------------------------------------------------------------------------------- */
+
+/* This machine's own ceilings, all `threads` at once. Takes some seconds. */
+typedef struct setun_ceilings {
+  double read_bytes_per_s;  /* the fastest plain read of a buffer far larger than the caches */
+  double int8_macs_per_s;   /* int8 multiply-adds from registers, with the instruction set's best instruction */
+  double float_macs_per_s;  /* float32 likewise */
+} setun_ceilings;
+
+/* `isa` as in setun_model_params; `buffer_bytes` 0: enough. */
+SETUN_API setun_status setun_measure_ceilings(const char *isa, int threads, uint64_t buffer_bytes,
+                                              setun_ceilings *ceilings, setun_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

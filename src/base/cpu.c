@@ -1,0 +1,67 @@
+// Detection of instruction sets: CPUID with the operating system's saved state on x86, hwcaps on ARM.
+#define _GNU_SOURCE
+#include "base/cpu.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <stdint.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+static uint64_t saved_state(void) {
+  uint32_t low, high;
+  __asm__ __volatile__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (uint64_t)high << 32 | low;
+}
+
+static bool ask_for_tiles(void) {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  enum { REQUEST_STATE_PERMISSION = 0x1023, TILE_DATA = 18 };
+  return syscall(SYS_arch_prctl, REQUEST_STATE_PERMISSION, TILE_DATA) == 0;
+#else
+  return false;
+#endif
+}
+
+st_cpu st_cpu_detect(void) {
+  st_cpu cpu = {0};
+  unsigned a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return cpu;
+  uint64_t state = saved_state();
+  bool fma = c & bit_FMA, f16c = c & bit_F16C, avx = (c & bit_AVX) && (state & 6) == 6;
+  unsigned a7, b7, c7, d7;
+  if (!avx || !__get_cpuid_count(7, 0, &a7, &b7, &c7, &d7)) return cpu;
+  cpu.avx2 = fma && f16c && (b7 & 1u << 5) && (b7 & 1u << 8);
+  if (!cpu.avx2 || (state & 0xE6) != 0xE6) return cpu;
+  const unsigned f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
+  cpu.avx512 = (b7 & f) && (b7 & dq) && (b7 & bw) && (b7 & vl) && (c7 & 1u << 11);
+  cpu.avx512_vbmi = cpu.avx512 && (c7 & 1u << 1);
+  cpu.avx512_fp16 = cpu.avx512 && (d7 & 1u << 23);
+  bool tiles = cpu.avx512 && (d7 & 1u << 24) && (state & 3u << 17) == 3u << 17;
+  cpu.amx = tiles && (d7 & 1u << 25) && ask_for_tiles();
+  cpu.amx_bf16 = cpu.amx && (d7 & 1u << 22);
+  if (__get_cpuid_count(7, 1, &a7, &b7, &c7, &d7)) cpu.avx512_bf16 = cpu.avx512 && (a7 & 1u << 5);
+  return cpu;
+}
+
+#elif defined(__aarch64__)
+#ifdef __linux__
+#include <sys/auxv.h>
+#endif
+
+st_cpu st_cpu_detect(void) {
+  st_cpu cpu = {.neon = true};
+#ifdef __linux__
+  cpu.dotprod = getauxval(AT_HWCAP) & 1ul << 20;
+  cpu.i8mm = getauxval(AT_HWCAP2) & 1ul << 13;
+#elif defined(__APPLE__)
+  cpu.dotprod = true; // every Apple processor with a 64-bit macOS
+#endif
+  return cpu;
+}
+
+#else
+st_cpu st_cpu_detect(void) { return (st_cpu){0}; }
+#endif

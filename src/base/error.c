@@ -1,0 +1,35 @@
+// Failure reporting: formatting of messages into a caller's setun_error.
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+setun_status st_fail(setun_error *err, setun_status code, const char *format, ...) {
+  if (err) {
+    va_list args;
+    va_start(args, format);
+    err->code = code;
+    if (vsnprintf(err->message, sizeof err->message, format, args) < 0) err->message[0] = '\0';
+    va_end(args);
+  }
+  return code;
+}
+
+setun_status st_fail_in(setun_error *err, const char *format, ...) {
+  if (!err) return SETUN_ERROR_STATE;
+  char context[SETUN_ERROR_SIZE], old[SETUN_ERROR_SIZE];
+  va_list args;
+  va_start(args, format);
+  if (vsnprintf(context, sizeof context, format, args) < 0) context[0] = '\0';
+  va_end(args);
+  memcpy(old, err->message, sizeof old);
+  // Truncation is meant: a message has a fixed size.
+  int n = snprintf(err->message, sizeof err->message, "%s: ", context);
+  if (n > 0 && (size_t)n < sizeof err->message) strncat(err->message, old, sizeof err->message - (size_t)n - 1);
+  return err->code;
+}
+
+setun_status st_fail_memory(setun_error *err, const char *what) {
+  return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for %s", what);
+}

@@ -1,0 +1,23 @@
+// Failure reporting: every fallible function returns a setun_status and fills a caller's setun_error.
+#ifndef SETUN_BASE_ERROR_H
+#define SETUN_BASE_ERROR_H
+
+#include "setun.h"
+
+#if defined(__GNUC__)
+#define ST_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#else
+#define ST_PRINTF(fmt, first)
+#endif
+
+// Stores `code` and the formatted message in `*err` (which may be NULL) and returns `code`, so that a
+// failing function can end in `return st_fail(err, SETUN_ERROR_FORMAT, "...")`.
+setun_status st_fail(setun_error *err, setun_status code, const char *format, ...) ST_PRINTF(3, 4);
+
+// Puts "context: " in front of the message already in `*err` (say, a file's name) and returns its code.
+setun_status st_fail_in(setun_error *err, const char *format, ...) ST_PRINTF(2, 3);
+
+// The message for an allocation of `what` that failed.
+setun_status st_fail_memory(setun_error *err, const char *what);
+
+#endif

@@ -1,0 +1,178 @@
+// Files: positioned reads, and outputs that appear whole or not at all.
+#define _GNU_SOURCE
+#include "base/file.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// One system call moves less than 2 GiB on every system; stay under it.
+enum { READ_MOST = 1 << 30 };
+
+setun_status st_file_open(const char *path, st_file *file, setun_error *err) {
+  struct stat st;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO must not block before fstat can refuse it
+  if (fd < 0) return st_fail(err, SETUN_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
+  if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+    close(fd);
+    return st_fail(err, SETUN_ERROR_IO, "%s: not a regular file", path);
+  }
+  char *copy = st_strdup(path);
+  if (!copy) {
+    close(fd);
+    return st_fail_memory(err, path);
+  }
+  *file = (st_file){fd, (uint64_t)st.st_size, copy};
+  return SETUN_OK;
+}
+
+void st_file_close(st_file *file) {
+  if (!file->path) return;
+  close(file->fd);
+  st_free(file->path);
+  *file = (st_file){0};
+}
+
+setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t n, setun_error *err) {
+  size_t got = 0;
+  while (got < n) {
+    size_t want = n - got < READ_MOST ? n - got : READ_MOST;
+    ssize_t r = pread(file->fd, (char *)to + got, want, (off_t)(offset + got));
+    if (r < 0 && errno == EINTR) continue;
+    if (r < 0) {
+      return st_fail(err, SETUN_ERROR_IO, "%s: reading %zu bytes at offset %llu: %s", file->path, n,
+                     (unsigned long long)offset, strerror(errno));
+    }
+    if (r == 0) {
+      return st_fail(err, SETUN_ERROR_IO, "%s: ends early: wanted %zu bytes at offset %llu, got %zu", file->path, n,
+                     (unsigned long long)offset, got);
+    }
+    got += (size_t)r;
+  }
+  return SETUN_OK;
+}
+
+setun_status st_file_load(const char *path, uint64_t limit, char **text, size_t *length, setun_error *err) {
+  st_file file;
+  setun_status s = st_file_open(path, &file, err);
+  if (s != SETUN_OK) return s;
+  char *bytes = NULL;
+  if (file.size > limit) {
+    s = st_fail(err, SETUN_ERROR_LIMIT, "%s: expected at most %llu bytes, found %llu", path, (unsigned long long)limit,
+                (unsigned long long)file.size);
+  } else if (!(bytes = st_malloc((size_t)file.size + 1, 1))) {
+    s = st_fail_memory(err, path);
+  } else {
+    s = st_file_read(&file, 0, bytes, (size_t)file.size, err);
+  }
+  if (s == SETUN_OK) {
+    bytes[file.size] = '\0';
+    *text = bytes;
+    *length = (size_t)file.size;
+  } else {
+    st_free(bytes);
+  }
+  st_file_close(&file);
+  return s;
+}
+
+bool st_path_is_directory(const char *path) {
+  struct stat st;
+  return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+bool st_path_exists(const char *path) {
+  struct stat st;
+  return !stat(path, &st);
+}
+
+char *st_path_join(const char *directory, const char *name) {
+  st_buffer b = {0};
+  size_t n = strlen(directory);
+  const char *slash = n && directory[n - 1] == '/' ? "" : "/";
+  if (!st_buffer_format(&b, "%s%s%s", directory, slash, name)) st_buffer_free(&b);
+  return b.data;
+}
+
+setun_status st_output_open(const char *path, st_output *out, setun_error *err) {
+  struct stat st;
+  *out = (st_output){.fd = -1};
+  if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
+    return st_fail(err, SETUN_ERROR_IO, "%s: exists and is not a regular file", path);
+  }
+  out->path = st_strdup(path);
+  if (!out->path) return st_fail_memory(err, path);
+  // A name that nobody has, beside the target so that renaming stays on one file system.
+  for (unsigned i = 0; i < 1000 && out->fd < 0; i++) {
+    st_buffer name = {0};
+    st_free(out->temporary);
+    out->temporary = NULL;
+    if (!st_buffer_format(&name, "%s.%ld-%u.part", path, (long)getpid(), i)) {
+      st_output_discard(out);
+      return st_fail_memory(err, path);
+    }
+    out->temporary = name.data;
+    out->fd = open(out->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (out->fd < 0 && errno != EEXIST) break;
+  }
+  if (out->fd < 0) {
+    setun_status s = st_fail(err, SETUN_ERROR_IO, "%s: cannot create a file beside it: %s", path, strerror(errno));
+    st_output_discard(out);
+    return s;
+  }
+  return SETUN_OK;
+}
+
+setun_status st_output_write_at(st_output *out, uint64_t offset, const void *bytes, size_t n, setun_error *err) {
+  for (size_t done = 0; done < n;) {
+    size_t want = n - done < READ_MOST ? n - done : READ_MOST;
+    ssize_t w = pwrite(out->fd, (const char *)bytes + done, want, (off_t)(offset + done));
+    if (w < 0 && errno == EINTR) continue;
+    if (w <= 0) {
+      return st_fail(err, SETUN_ERROR_IO, "%s: writing %zu bytes at offset %llu: %s", out->path, n,
+                     (unsigned long long)offset, w < 0 ? strerror(errno) : "nothing was written");
+    }
+    done += (size_t)w;
+  }
+  return SETUN_OK;
+}
+
+setun_status st_output_write(st_output *out, const void *bytes, size_t n, setun_error *err) {
+  setun_status s = st_output_write_at(out, out->length, bytes, n, err);
+  if (s == SETUN_OK) out->length += n;
+  return s;
+}
+
+setun_status st_output_commit(st_output *out, setun_error *err) {
+  setun_status s = SETUN_OK;
+  if (fsync(out->fd)) s = st_fail(err, SETUN_ERROR_IO, "%s: syncing: %s", out->path, strerror(errno));
+  int fd = out->fd;
+  out->fd = -1;
+  if (close(fd) && s == SETUN_OK) s = st_fail(err, SETUN_ERROR_IO, "%s: closing: %s", out->path, strerror(errno));
+  if (s == SETUN_OK && rename(out->temporary, out->path)) {
+    s = st_fail(err, SETUN_ERROR_IO, "%s: renaming %s to it: %s", out->path, out->temporary, strerror(errno));
+  }
+  if (s == SETUN_OK) {
+    st_free(out->temporary);
+    out->temporary = NULL;
+  } else {
+    unlink(out->temporary);
+  }
+  st_output_discard(out);
+  return s;
+}
+
+void st_output_discard(st_output *out) {
+  if (out->fd >= 0) {
+    close(out->fd);
+    unlink(out->temporary);
+  }
+  st_free(out->path);
+  st_free(out->temporary);
+  *out = (st_output){.fd = -1};
+}

@@ -1,0 +1,44 @@
+// Files: positioned reads that name what was wanted and got, and outputs that appear whole or not at all.
+#ifndef SETUN_BASE_FILE_H
+#define SETUN_BASE_FILE_H
+
+#include "base/buffer.h"
+
+typedef struct st_file {
+  int fd;
+  uint64_t size; // when it was opened
+  char *path;
+} st_file;
+
+// Opens a regular file for reading. Closed with st_file_close, which accepts a zeroed or closed one.
+setun_status st_file_open(const char *path, st_file *file, setun_error *err);
+void st_file_close(st_file *file);
+
+// Reads exactly `n` bytes at `offset`; short reads are continued. Ending early (a file that shrank) is an error.
+setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t n, setun_error *err);
+
+// The whole of a file of at most `limit` bytes, ended with a 0 byte that *length does not count; freed with st_free.
+setun_status st_file_load(const char *path, uint64_t limit, char **text, size_t *length, setun_error *err);
+
+bool st_path_is_directory(const char *path);
+bool st_path_exists(const char *path);
+// "directory/name"; NULL when out of memory. Freed with st_free.
+char *st_path_join(const char *directory, const char *name);
+
+// An output file, written beside its target and renamed over it when it is whole.
+typedef struct st_output {
+  int fd;
+  uint64_t length;
+  char *path, *temporary;
+} st_output;
+
+setun_status st_output_open(const char *path, st_output *out, setun_error *err);
+setun_status st_output_write(st_output *out, const void *bytes, size_t n, setun_error *err);
+// Writes at an earlier place (say, a header that was left open); does not move the end.
+setun_status st_output_write_at(st_output *out, uint64_t offset, const void *bytes, size_t n, setun_error *err);
+// Syncs, closes and renames. On failure the target is as it was, and the temporary file is gone.
+setun_status st_output_commit(st_output *out, setun_error *err);
+// Closes and removes what was written; nothing after a commit.
+void st_output_discard(st_output *out);
+
+#endif

@@ -1,0 +1,14 @@
+// Where the library's notices go: a callback that the caller gave.
+#ifndef SETUN_BASE_LOG_H
+#define SETUN_BASE_LOG_H
+
+#include "base/error.h"
+
+typedef struct st_log {
+  setun_log_fn fn; // NULL: nowhere
+  void *user;
+} st_log;
+
+void st_log_write(const st_log *log, setun_log_level level, const char *format, ...) ST_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,38 @@
+// Memory: the library's only way to allocate, with sizes checked for overflow.
+#ifndef SETUN_BASE_MEMORY_H
+#define SETUN_BASE_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// *out = a*b or a+b; false on overflow.
+static inline bool st_mul_size(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool st_add_size(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool st_mul_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool st_add_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
+
+// `count` elements of `size` bytes: zeroed, uninitialized, or resized. NULL on overflow or out of memory (an
+// old block then stays valid). A count of zero gives a block that may be freed. Freed with st_free.
+void *st_calloc(size_t count, size_t size);
+void *st_malloc(size_t count, size_t size);
+void *st_realloc(void *old, size_t count, size_t size);
+void st_free(void *block);
+
+char *st_strdup(const char *text);
+char *st_strndup(const char *text, size_t length); // copies exactly `length` bytes and ends them with 0
+
+// `size` bytes aligned to 64, uninitialized. Freed with st_free.
+void *st_aligned_alloc(size_t size);
+
+// Whole pages, zeroed, aligned to 2 MiB and marked for huge pages where the system has them: for weights and
+// caches. ST_PAGES_SLACK readable bytes follow the end, so that prefetches and wide loads may run past it.
+enum { ST_PAGES_SLACK = 16384 };
+void *st_pages_alloc(size_t size);
+void st_pages_free(void *block, size_t size);
+
+// Grows `*items` (elements of `size` bytes) so that it holds at least `need`; false when out of memory, and
+// then nothing changed.
+bool st_reserve(void *items, size_t *capacity, size_t need, size_t size);
+
+#endif

@@ -1,0 +1,197 @@
+// A thread pool: fork and join with a spinning, then sleeping, wait on both sides.
+#define _GNU_SOURCE
+#include "base/pool.h"
+
+#include "base/memory.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
+
+enum { SPINS = 4000 }; // some tens of microseconds
+
+struct st_pool {
+  int threads; // with the caller
+  pthread_t *workers;
+  pthread_mutex_t lock;
+  pthread_cond_t work, done;
+  atomic_uint generation; // counts calls; a change tells the workers to run
+  atomic_int running;     // workers that have not finished this call
+  atomic_int sleeping;    // workers waiting on `work`
+  atomic_bool waiting, quit;
+  st_pool_fn fn;
+  void *context;
+};
+
+typedef struct {
+  st_pool *pool;
+  int index;
+} worker_start;
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("yield");
+#endif
+}
+
+static void wait_for_work(st_pool *p, unsigned seen) {
+  for (int i = 0; i < SPINS; i++) {
+    if (atomic_load_explicit(&p->generation, memory_order_acquire) != seen) return;
+    relax();
+  }
+  pthread_mutex_lock(&p->lock);
+  atomic_fetch_add(&p->sleeping, 1);
+  while (atomic_load(&p->generation) == seen) pthread_cond_wait(&p->work, &p->lock);
+  atomic_fetch_sub(&p->sleeping, 1);
+  pthread_mutex_unlock(&p->lock);
+}
+
+static void *worker(void *argument) {
+  worker_start start = *(worker_start *)argument;
+  st_free(argument);
+  st_pool *p = start.pool;
+  for (unsigned seen = 0;;) {
+    wait_for_work(p, seen);
+    seen++;
+    if (atomic_load(&p->quit)) return NULL;
+    p->fn(p->context, start.index, p->threads);
+    if (atomic_fetch_sub(&p->running, 1) == 1 && atomic_load(&p->waiting)) {
+      pthread_mutex_lock(&p->lock);
+      pthread_cond_signal(&p->done);
+      pthread_mutex_unlock(&p->lock);
+    }
+  }
+}
+
+// Tells the workers that there is a new generation, waking those that sleep.
+static void announce(st_pool *p) {
+  atomic_fetch_add(&p->generation, 1);
+  if (atomic_load(&p->sleeping)) {
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_broadcast(&p->work);
+    pthread_mutex_unlock(&p->lock);
+  }
+}
+
+static setun_status start_worker(st_pool *p, int index, setun_error *err) {
+  worker_start *start = st_malloc(1, sizeof *start);
+  if (!start) return st_fail_memory(err, "a thread");
+  *start = (worker_start){p, index};
+  int failed = pthread_create(&p->workers[index - 1], NULL, worker, start);
+  if (!failed) return SETUN_OK;
+  st_free(start);
+  return st_fail(err, SETUN_ERROR_MEMORY, "cannot start thread %d of %d: %s", index + 1, p->threads, strerror(failed));
+}
+
+setun_status st_pool_new(int threads, st_pool **pool, setun_error *err) {
+  if (threads < 1 || threads > 1024) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 1 to 1024, found %d", threads);
+  }
+  st_pool *p = st_calloc(1, sizeof *p);
+  if (!p) return st_fail_memory(err, "the thread pool");
+  p->workers = st_calloc((size_t)threads, sizeof *p->workers);
+  if (!p->workers) {
+    st_free(p);
+    return st_fail_memory(err, "the thread pool");
+  }
+  pthread_mutex_init(&p->lock, NULL);
+  pthread_cond_init(&p->work, NULL);
+  pthread_cond_init(&p->done, NULL);
+  p->threads = 1;
+  for (int i = 1; i < threads; i++) {
+    setun_status s = start_worker(p, i, err);
+    if (s != SETUN_OK) {
+      st_pool_free(p);
+      return s;
+    }
+    p->threads = i + 1;
+  }
+  *pool = p;
+  return SETUN_OK;
+}
+
+void st_pool_free(st_pool *p) {
+  if (!p) return;
+  atomic_store(&p->quit, true);
+  announce(p);
+  for (int i = 1; i < p->threads; i++) pthread_join(p->workers[i - 1], NULL);
+  pthread_cond_destroy(&p->done);
+  pthread_cond_destroy(&p->work);
+  pthread_mutex_destroy(&p->lock);
+  st_free(p->workers);
+  st_free(p);
+}
+
+int st_pool_threads(const st_pool *p) { return p->threads; }
+
+static void wait_for_workers(st_pool *p) {
+  for (int i = 0; i < SPINS; i++) {
+    if (!atomic_load_explicit(&p->running, memory_order_acquire)) return;
+    relax();
+  }
+  pthread_mutex_lock(&p->lock);
+  atomic_store(&p->waiting, true);
+  while (atomic_load(&p->running)) pthread_cond_wait(&p->done, &p->lock);
+  atomic_store(&p->waiting, false);
+  pthread_mutex_unlock(&p->lock);
+}
+
+void st_pool_run(st_pool *p, st_pool_fn fn, void *context) {
+  if (p->threads > 1) {
+    p->fn = fn;
+    p->context = context;
+    atomic_store(&p->running, p->threads - 1);
+    announce(p);
+  }
+  fn(context, 0, p->threads);
+  if (p->threads > 1) wait_for_workers(p);
+}
+
+void st_pool_share(size_t items, size_t grain, int index, int count, size_t *first, size_t *last) {
+  size_t grains = (items + grain - 1) / grain;
+  size_t each = grains / (size_t)count, extra = grains % (size_t)count, i = (size_t)index;
+  size_t begin = i * each + (i < extra ? i : extra);
+  size_t end = begin + each + (i < extra);
+  *first = begin * grain < items ? begin * grain : items;
+  *last = end * grain < items ? end * grain : items;
+}
+
+#ifdef __linux__
+// The lowest processor number among the threads of the same core as `cpu`; `cpu` itself when the system does not say.
+static int first_sibling(int cpu) {
+  char path[96];
+  snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+  FILE *f = fopen(path, "r");
+  int first = cpu;
+  if (f) {
+    if (fscanf(f, "%d", &first) != 1) first = cpu;
+    fclose(f);
+  }
+  return first;
+}
+
+int st_default_threads(void) {
+  cpu_set_t allowed, cores;
+  if (sched_getaffinity(0, sizeof allowed, &allowed)) return 1;
+  CPU_ZERO(&cores);
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+    int core = CPU_ISSET(cpu, &allowed) ? first_sibling(cpu) : -1;
+    if (core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &cores);
+  }
+  int n = CPU_COUNT(&cores);
+  return n < 1 ? 1 : n;
+}
+#else
+int st_default_threads(void) {
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n < 1 ? 1 : n > 1024 ? 1024 : (int)n;
+}
+#endif

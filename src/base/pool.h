@@ -1,0 +1,27 @@
+// A thread pool: one function on all threads at once, with the caller as thread 0.
+#ifndef SETUN_BASE_POOL_H
+#define SETUN_BASE_POOL_H
+
+#include "base/error.h"
+
+typedef struct st_pool st_pool;
+
+// Runs on each thread with its index in [0, count).
+typedef void (*st_pool_fn)(void *context, int index, int count);
+
+// `threads` >= 1 counts the caller. Freed with st_pool_free, when nothing runs.
+setun_status st_pool_new(int threads, st_pool **pool, setun_error *err);
+void st_pool_free(st_pool *pool);
+int st_pool_threads(const st_pool *pool);
+
+// Calls fn on every thread and returns when all have returned. One caller at a time. Waiting threads spin for some
+// tens of microseconds, since the next call mostly follows at once, and then sleep.
+void st_pool_run(st_pool *pool, st_pool_fn fn, void *context);
+
+// The part of `items`, in whole multiples of `grain`, that thread `index` of `count` takes: contiguous and fixed.
+void st_pool_share(size_t items, size_t grain, int index, int count, size_t *first, size_t *last);
+
+// How many threads suit this machine and this process: physical cores that it may run on.
+int st_default_threads(void);
+
+#endif
