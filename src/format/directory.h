@@ -1,0 +1,61 @@
+// The tensor directory: what every container's reader yields. It says where bytes are; it does not read weights.
+#ifndef SETUN_FORMAT_DIRECTORY_H
+#define SETUN_FORMAT_DIRECTORY_H
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "format/metadata.h"
+#include "quant/quant.h"
+
+// One tensor as stored. dims[0] is the fastest dimension (K of a matrix), as in GGUF; unused ones are 1. Checked when
+// read: every dim at least 1, n_dims 1 to 4 (0-dimensional safetensors become one element), no product overflows, the
+// bytes lie inside the file and overlap no other tensor's.
+typedef struct st_tensor {
+  char *name;
+  const st_format *format; // NULL: a type that is known by its size only (integers, booleans), see `dtype`
+  const char *dtype;       // as the container spells it: "BF16", "I32", "Q4_1"
+  uint32_t n_dims;
+  uint64_t dims[4];
+  uint32_t part; // index of its file
+  uint64_t offset, bytes;
+} st_tensor;
+
+typedef enum st_container { ST_GGUF, ST_SAFETENSORS, ST_HUGGINGFACE } st_container;
+
+typedef struct st_directory {
+  st_container container;
+  char *path; // as the user gave it, for messages
+  st_file *parts;
+  uint32_t n_parts;
+  st_tensor *tensors; // in the files' order
+  size_t n_tensors;
+  st_map *by_name;
+  st_metadata metadata; // GGUF's keys; empty otherwise
+  // Hugging Face directories, NULL otherwise or where the file is absent:
+  json_t *config, *generation_config;
+} st_directory;
+
+typedef struct st_open_options {
+  const char *assume; // how to read ambiguous types; NULL: by evidence
+  const st_log *log;
+} st_open_options;
+
+// Opens a GGUF file (the first part of a split one brings the others), a .safetensors file, or a directory with
+// config.json and safetensors. Told apart by content, not by name. Freed with st_directory_free.
+setun_status st_directory_open(const char *path, const st_open_options *options, st_directory **directory,
+                               setun_error *err);
+void st_directory_free(st_directory *directory);
+
+// NULL when there is no such tensor.
+const st_tensor *st_directory_find(const st_directory *directory, const char *name);
+
+static inline st_shape st_tensor_shape(const st_tensor *t) {
+  return (st_shape){.rows = t->dims[1] * t->dims[2] * t->dims[3], .columns = t->dims[0]};
+}
+
+// "[2560, 6912]", slowest dimension first, for messages; written to `text`.
+const char *st_tensor_dims_text(const st_tensor *tensor, char text[96]);
+
+#endif

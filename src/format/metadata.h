@@ -1,0 +1,59 @@
+// Typed key-value metadata as GGUF holds it. Values point into the header's bytes, which the metadata owns.
+#ifndef SETUN_FORMAT_METADATA_H
+#define SETUN_FORMAT_METADATA_H
+
+#include "base/buffer.h"
+
+// GGUF's value types, with its numbers.
+typedef enum st_meta_type {
+  ST_META_U8, ST_META_I8, ST_META_U16, ST_META_I16, ST_META_U32, ST_META_I32, ST_META_F32, ST_META_BOOL,
+  ST_META_STRING, ST_META_ARRAY, ST_META_U64, ST_META_I64, ST_META_F64, ST_META_TYPE_COUNT
+} st_meta_type;
+
+typedef struct st_text {
+  const char *data; // not ended with 0
+  size_t length;
+} st_text;
+
+typedef struct st_meta {
+  char *key;
+  st_meta_type type;
+  st_meta_type element; // of an array
+  uint64_t count;       // elements of an array
+  union {
+    uint64_t u; // U8..U64, BOOL
+    int64_t i;  // I8..I64
+    double f;   // F32, F64
+    st_text text;
+    const void *values;   // an array of numbers: packed in the machine's byte order, maybe unaligned
+    const st_text *texts; // an array of strings
+  } as;
+} st_meta;
+
+typedef struct st_metadata {
+  st_meta *items; // in the file's order
+  size_t count;
+  st_map *by_key;
+  void *storage;  // what values point into
+  st_text *texts; // what arrays of strings point into
+} st_metadata;
+
+const st_meta *st_metadata_find(const st_metadata *m, const char *key); // NULL when absent
+
+// Read a key; `*out` keeps its value (the default) when it is absent. Another type, or a value outside [low, high], is
+// an error that names the key, what was expected and what was found. Any integer type that holds the value will do.
+setun_status st_metadata_u32(const st_metadata *m, const char *key, uint32_t low, uint32_t high, uint32_t *out,
+                             setun_error *err);
+setun_status st_metadata_u64(const st_metadata *m, const char *key, uint64_t low, uint64_t high, uint64_t *out,
+                             setun_error *err);
+setun_status st_metadata_f32(const st_metadata *m, const char *key, float *out, setun_error *err);
+setun_status st_metadata_bool(const st_metadata *m, const char *key, bool *out, setun_error *err);
+setun_status st_metadata_text(const st_metadata *m, const char *key, st_text *out, setun_error *err);
+
+// Element `i` of an array of any numeric type, converted; the caller checked type and range of `i`.
+double st_meta_number(const st_meta *array, uint64_t i);
+
+// The value as text, arrays and long strings shortened, for `inspect`.
+setun_status st_meta_print(const st_meta *item, st_buffer *out, setun_error *err);
+
+#endif

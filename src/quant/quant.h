@@ -1,0 +1,101 @@
+// Tensor formats: what the bytes of each mean. One row in formats.def and one file a format.
+//
+// Two kinds. Value formats (floats and quantized blocks) decode rows to float32. Ternary formats decode to the
+// canonical form - trits in {-1, 0, +1} and scales - and encode from it; their floats are trit times scale.
+//
+// Nothing here touches files. A caller asks `locate` which bytes hold some rows, brings them, and decodes them, so
+// that a tensor need never be in memory whole.
+#ifndef SETUN_QUANT_QUANT_H
+#define SETUN_QUANT_QUANT_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum st_format_id {
+#define FORMAT(id, name, gguf, block, bytes, scales, ops) ST_##id,
+#include "quant/formats.def"
+#undef FORMAT
+  ST_FORMAT_COUNT
+} st_format_id;
+
+typedef struct st_format st_format;
+
+// A matrix of weights in some format: [rows, columns], columns being K, the input dimension.
+typedef struct st_shape {
+  uint64_t rows, columns;
+} st_shape;
+
+// Where the bytes of some rows lie in a tensor: rows [row, row + count), from byte `offset`, `bytes` long.
+typedef struct st_strip {
+  uint64_t row, count;
+  uint64_t offset, bytes;
+} st_strip;
+
+// How a ternary tensor's scales are shared.
+typedef enum st_scale_kind {
+  ST_SCALE_NONE,   // not a ternary format
+  ST_SCALE_OUTER,  // in a tensor of its own, one or one a row (t2, t5, hf-u8)
+  ST_SCALE_TENSOR, // one, inside the tensor (i2_s)
+  ST_SCALE_ROW,    // one a row, inside
+  ST_SCALE_BLOCK   // one a block of `block` weights, inside
+} st_scale_kind;
+
+typedef struct st_format_ops st_format_ops;
+
+struct st_format {
+  st_format_id id;
+  const char *name;     // as printed and as options spell it
+  int64_t gguf_type;    // -1: it has none
+  uint32_t block;       // weights a block along K
+  uint32_t block_bytes; // 0: the format is not made of row blocks, see its file
+  st_scale_kind scales;
+  const st_format_ops *ops;
+};
+
+struct st_format_ops {
+  // Bytes of the whole tensor. Errors: K no multiple of the block, overflow. NULL: rows of whole blocks.
+  setun_status (*size)(const st_format *format, st_shape shape, uint64_t *bytes, setun_error *err);
+  // The bytes that hold rows from `row` on: at most `want` rows, possibly fewer (never none), so that they are one
+  // contiguous range. `row` < shape.rows. NULL: rows of whole blocks.
+  st_strip (*locate)(const st_format *format, st_shape shape, uint64_t row, uint64_t want);
+
+  // Value formats: `data` holds the strip's bytes; writes strip.count * K floats.
+  void (*decode)(const st_format *format, st_shape shape, const st_strip *strip, const void *data, float *out);
+  // Value formats that are also written: the strip's bytes from floats, by the format's usual rounding. NULL: only read.
+  void (*encode)(const st_format *format, st_shape shape, const st_strip *strip, const float *in, void *data);
+
+  // Ternary formats; NULL otherwise. `trits` is int8 [count, K]; `scales` receives what lies inside the strip's own
+  // bytes: count * ceil(K/block) floats for ST_SCALE_BLOCK, count floats for ST_SCALE_ROW, nothing otherwise. An invalid
+  // code decodes to a defined value.
+  void (*unpack)(const st_format *format, st_shape shape, const st_strip *strip, const void *data, int8_t *trits,
+                 float *scales);
+  // The first invalid code: its byte offset within the tensor, or -1.
+  int64_t (*check)(const st_format *format, st_shape shape, const st_strip *strip, const void *data);
+  // Trits and scales to bytes. Where the bytes mix distant rows (hf-u8), codes are ORed into zeroed bytes.
+  void (*pack)(const st_format *format, st_shape shape, const st_strip *strip, const int8_t *trits, const float *scales,
+               void *data);
+  // ST_SCALE_TENSOR: where in the tensor the float32 scale stands.
+  uint64_t (*scale_offset)(const st_format *format, st_shape shape);
+  // The scalar reference: sum over K of trit * x for one row of the strip, straight from the packed bytes, one sum; for
+  // ST_SCALE_BLOCK one sum a block. `x` is int8 [K], in -127..127.
+  void (*dot)(const st_format *format, st_shape shape, const st_strip *strip, const void *data, uint64_t row,
+              const int8_t *x, int32_t *sums);
+};
+
+const st_format *st_format_get(st_format_id id);
+// NULL when nothing has that name or type.
+const st_format *st_format_by_name(const char *name);
+const st_format *st_format_by_gguf_type(uint32_t type);
+// Why a GGUF type that is not read is not ("TL1, of a fork: ..."), for messages; never NULL.
+const char *st_gguf_type_hint(uint32_t type);
+
+static inline bool st_format_is_ternary(const st_format *f) { return f->scales != ST_SCALE_NONE; }
+
+// Bytes of a whole tensor in that format, and where some of its rows lie: `ops` or the rule for row blocks.
+setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *bytes, setun_error *err);
+st_strip st_format_locate(const st_format *format, st_shape shape, uint64_t row, uint64_t want);
+
+#endif
