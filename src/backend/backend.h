@@ -1,0 +1,125 @@
+// What computes: a table of operations on a device's own matrices, vectors and arrays. `model` speaks only this.
+//
+// A device holds weights and is immutable while sessions use it, but for what the loader writes. A queue is one session's
+// stream of work, with its own threads or command buffers: operations are carried out in the order in which they were
+// given, and may still be running when the call returns, until `read` or `finish`. Arrays are float32 [tokens, width]
+// activations on the device. Operations cannot fail once their objects exist; what can is in the constructors.
+#ifndef SETUN_BACKEND_BACKEND_H
+#define SETUN_BACKEND_BACKEND_H
+
+#include "base/log.h"
+#include "quant/quant.h"
+
+typedef struct st_backend st_backend;
+typedef struct st_device st_device;
+typedef struct st_queue st_queue;
+typedef struct st_dmatrix st_dmatrix; // a weight matrix in the device's own form
+typedef struct st_dvector st_dvector; // float32 constants: norms, biases, tables
+typedef struct st_array st_array;
+typedef struct st_cache st_cache; // keys and values of all layers
+
+// What products do with their input; the model decides, FORMATS in docs/formats.md say when.
+typedef enum st_precision {
+  ST_PRECISION_FLOAT, // float32 activations throughout
+  ST_PRECISION_FAST,  // int8 activations by block where the weights are quantized
+  ST_PRECISION_INT8   // the model prescribes int8 per token for its ternary weights; other weights take floats
+} st_precision;
+
+// In what shape a device wants the rows of a matrix of some format.
+typedef enum st_rows {
+  ST_ROWS_FLOAT, // float32 [count, K]
+  ST_ROWS_BYTES, // as stored
+  ST_ROWS_TRITS  // int8 [count, K] and scales: one a row, or one a row and block for ST_SCALE_BLOCK
+} st_rows;
+
+typedef struct st_device_options {
+  const char *isa; // CPU: NULL for the best
+  const st_log *log;
+} st_device_options;
+
+typedef struct st_queue_options {
+  int threads;      // CPU; at least 1
+  uint32_t n_batch; // most tokens of one operation
+} st_queue_options;
+
+typedef struct st_cache_shape {
+  uint32_t n_layer, n_ctx, n_head, n_head_kv, head_dim;
+  bool half; // f16, otherwise f32
+} st_cache_shape;
+
+// One output of `linear`: dst[t] = matrix * input[t] (+ bias).
+typedef struct st_linear_out {
+  const st_dmatrix *matrix;
+  const st_dvector *bias; // NULL: none
+  st_array *dst;          // [n, rows]
+} st_linear_out;
+
+typedef struct st_attend_args {
+  uint32_t layer, n, position; // n query tokens, the first at `position`; their keys are in the cache already
+  uint32_t n_head;
+  uint32_t window; // a key is visible when query - key < window; 0: all before it
+  float scale;
+  const st_dvector *sinks; // [n_head]; NULL: none
+  const st_array *q;       // [n, n_head * head_dim]
+  st_array *dst;           // likewise
+} st_attend_args;
+
+typedef enum st_activation_fn { ST_FN_SILU, ST_FN_RELU2, ST_FN_GELU_TANH, ST_FN_GPT_OSS } st_activation_fn;
+
+struct st_backend {
+  const char *name;
+
+  setun_status (*device_new)(const st_device_options *options, st_device **device, setun_error *err);
+  void (*device_free)(st_device *device);
+  const char *(*device_isa)(const st_device *device);
+
+  // A matrix is made empty, filled by `matrix_write` in any order, from several threads where the ranges of rows are
+  // disjoint and start at multiples of 16, and then used.
+  st_rows (*rows_wanted)(const st_device *device, const st_format *format);
+  setun_status (*matrix_new)(st_device *device, const st_format *format, st_shape shape, st_precision precision,
+                             st_dmatrix **matrix, setun_error *err);
+  void (*matrix_write)(st_dmatrix *matrix, uint64_t row, uint64_t count, const void *rows, const float *scales);
+  void (*matrix_free)(st_dmatrix *matrix);
+  uint64_t (*matrix_bytes)(const st_dmatrix *matrix);
+
+  setun_status (*vector_new)(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
+  void (*vector_free)(st_dvector *vector);
+
+  setun_status (*queue_new)(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
+  void (*queue_free)(st_queue *queue);
+  setun_status (*array_new)(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
+  void (*array_free)(st_array *array);
+  setun_status (*cache_new)(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);
+  void (*cache_free)(st_cache *cache);
+
+  // dst[t] = scale * row ids[t] of the matrix.
+  void (*embed)(st_queue *queue, const st_dmatrix *matrix, const int32_t *ids, uint32_t n, float scale, st_array *dst);
+  // The tokens [first, first + n) of `x`, normalized by `norm` first unless that is NULL, through each matrix; the
+  // outputs' rows start at token 0.
+  void (*linear)(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm, float eps,
+                 const st_linear_out *outs, int count);
+  // Each of the n * heads pieces of x, `width` wide, in place: RMSNorm times `norm`.
+  void (*rmsnorm)(st_queue *queue, st_array *x, uint32_t n, uint32_t heads, uint32_t width, const st_dvector *norm,
+                  float eps);
+  // Rotates each head of x in place. `table` is [n_ctx][2][head_dim / 2]: cosines, then sines, of each position.
+  void (*rope)(st_queue *queue, st_array *x, uint32_t n, uint32_t heads, uint32_t head_dim, const st_dvector *table,
+               uint32_t position, bool interleaved);
+  void (*clip)(st_queue *queue, st_array *x, uint32_t n, uint32_t width, float limit);
+  // Stores n tokens' keys and values, [n, n_head_kv * head_dim] each, from `position` on.
+  void (*cache_write)(st_queue *queue, st_cache *cache, uint32_t layer, uint32_t position, uint32_t n,
+                      const st_array *k, const st_array *v);
+  void (*attend)(st_queue *queue, const st_cache *cache, const st_attend_args *args);
+  // dst = act(gate) * up; dst may be gate.
+  void (*glu)(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n, uint32_t width,
+              st_array *dst);
+  // x += scale * y.
+  void (*add)(st_queue *queue, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale);
+
+  void (*finish)(st_queue *queue);
+  // Waits, then copies `n` floats of token `token`, from its beginning on and on into the next tokens.
+  void (*read)(st_queue *queue, const st_array *array, uint32_t token, size_t n, float *out);
+};
+
+extern const st_backend st_backend_cpu;
+
+#endif

@@ -1,0 +1,77 @@
+// The CPU backend's own types, shared by its files: device.c places weights, queue.c owns a session's memory and threads,
+// ops.c computes.
+#ifndef SETUN_BACKEND_CPU_CPU_H
+#define SETUN_BACKEND_CPU_CPU_H
+
+#include "backend/backend.h"
+#include "base/pool.h"
+#include "kernel/kernel.h"
+
+typedef struct st_arena_chunk st_arena_chunk;
+
+struct st_device {
+  st_kernels kernels;
+  st_arena_chunk *chunks; // weights lie in huge pages, one matrix after the other
+  size_t max_columns;     // of any matrix: how large the inputs of products become
+};
+
+struct st_dmatrix {
+  st_matrix m;
+  const st_format *format;
+  st_activation activation;
+  float *scales; // what m.scales points to; NULL: the form has none
+  uint64_t bytes;
+};
+
+struct st_dvector {
+  size_t n;
+  float values[];
+};
+
+struct st_array {
+  size_t tokens, width;
+  float *data;
+  size_t bytes;
+};
+
+struct st_cache {
+  st_cache_shape shape;
+  char *keys, *values; // each [n_layer][n_head_kv][n_ctx][head_dim]
+  size_t bytes;        // of each
+};
+
+struct st_queue {
+  const st_kernels *kernels;
+  st_pool *pool;
+  uint32_t n_batch;
+  void *input; // the prepared input of the product that runs
+  size_t input_bytes;
+  float *scores; // [threads][scores_each]
+  size_t scores_each;
+};
+
+static inline size_t st_cpu_cache_offset(const st_cache_shape *s, uint32_t layer, uint32_t head, uint32_t position) {
+  size_t row = ((size_t)layer * s->n_head_kv + head) * s->n_ctx + position;
+  return row * s->head_dim * (s->half ? 2 : 4);
+}
+
+setun_status st_cpu_device_new(const st_device_options *options, st_device **device, setun_error *err);
+void st_cpu_device_free(st_device *device);
+const char *st_cpu_device_isa(const st_device *device);
+st_rows st_cpu_rows_wanted(const st_device *device, const st_format *format);
+setun_status st_cpu_matrix_new(st_device *device, const st_format *format, st_shape shape, st_precision precision,
+                               st_dmatrix **matrix, setun_error *err);
+void st_cpu_matrix_write(st_dmatrix *matrix, uint64_t row, uint64_t count, const void *rows, const float *scales);
+void st_cpu_matrix_free(st_dmatrix *matrix);
+uint64_t st_cpu_matrix_bytes(const st_dmatrix *matrix);
+setun_status st_cpu_vector_new(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
+void st_cpu_vector_free(st_dvector *vector);
+
+setun_status st_cpu_queue_new(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
+void st_cpu_queue_free(st_queue *queue);
+setun_status st_cpu_array_new(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
+void st_cpu_array_free(st_array *array);
+setun_status st_cpu_cache_new(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);
+void st_cpu_cache_free(st_cache *cache);
+
+#endif

@@ -1,0 +1,153 @@
+// Placement of weights in memory: matrices packed into the kernels' forms, in arenas of huge pages.
+#include "backend/cpu/cpu.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { CHUNK = 64 << 20 };
+
+struct st_arena_chunk {
+  st_arena_chunk *next;
+  char *data;
+  size_t size, used;
+};
+
+setun_status st_cpu_device_new(const st_device_options *options, st_device **device, setun_error *err) {
+  st_device *d = st_calloc(1, sizeof *d);
+  if (!d) return st_fail_memory(err, "the device");
+  setun_status s = st_kernels_get(options->isa, &d->kernels, err);
+  if (s != SETUN_OK) {
+    st_free(d);
+    return s;
+  }
+  *device = d;
+  return SETUN_OK;
+}
+
+void st_cpu_device_free(st_device *d) {
+  if (!d) return;
+  for (st_arena_chunk *c = d->chunks, *next; c; c = next) {
+    next = c->next;
+    st_pages_free(c->data, c->size);
+    st_free(c);
+  }
+  st_free(d);
+}
+
+const char *st_cpu_device_isa(const st_device *d) { return d->kernels.name; }
+
+// `size` bytes aligned to 64, freed with the device; NULL when out of memory.
+static void *arena_alloc(st_device *d, size_t size) {
+  size_t rounded;
+  if (!st_add_size(size, 63, &rounded)) return NULL;
+  rounded &= ~(size_t)63;
+  st_arena_chunk *c = d->chunks;
+  if (!c || c->size - c->used < rounded) {
+    st_arena_chunk *fresh = st_calloc(1, sizeof *fresh);
+    if (!fresh) return NULL;
+    fresh->size = rounded > CHUNK ? rounded : CHUNK;
+    fresh->data = st_pages_alloc(fresh->size);
+    if (!fresh->data) {
+      st_free(fresh);
+      return NULL;
+    }
+    fresh->next = c;
+    d->chunks = c = fresh;
+  }
+  void *p = c->data + c->used;
+  c->used += rounded;
+  return p;
+}
+
+// Which of the three kinds of rows st_form_pack takes for the form.
+st_rows st_cpu_rows_wanted(const st_device *d, const st_format *format) {
+  (void)d;
+  switch (st_form_of(format)) {
+  case ST_FORM_T16:
+  case ST_FORM_T16B: return ST_ROWS_TRITS;
+  case ST_FORM_Q8:
+  case ST_FORM_Q4: return ST_ROWS_BYTES;
+  default: return ST_ROWS_FLOAT;
+  }
+}
+
+static st_activation activation_of(const st_format *format, st_form form, st_precision precision) {
+  if (form == ST_FORM_F32 || form == ST_FORM_F16 || form == ST_FORM_BF16) return ST_ACT_F32;
+  if (precision == ST_PRECISION_INT8) return st_format_is_ternary(format) ? ST_ACT_INT8_TOKEN : ST_ACT_F32;
+  return precision == ST_PRECISION_FAST ? ST_ACT_INT8_BLOCK : ST_ACT_F32;
+}
+
+setun_status st_cpu_matrix_new(st_device *d, const st_format *format, st_shape shape, st_precision precision,
+                               st_dmatrix **matrix, setun_error *err) {
+  st_form form = st_form_of(format);
+  st_activation activation = activation_of(format, form, precision);
+  if (!d->kernels.matmul[form][activation]) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s kernels: no product for %s weights with this kind of activation",
+                   d->kernels.name, format->name);
+  }
+  if (shape.rows > SIZE_MAX / 2 || shape.columns > SIZE_MAX / 32) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "a matrix of %llu x %llu is too large", (unsigned long long)shape.rows,
+                   (unsigned long long)shape.columns);
+  }
+  size_t groups = ((size_t)shape.rows + ST_GROUP - 1) / ST_GROUP, bytes;
+  size_t group_bytes = st_form_group_bytes(form, (size_t)shape.columns, format->block);
+  st_dmatrix *m = st_calloc(1, sizeof *m);
+  if (!m) return st_fail_memory(err, "a matrix");
+  uint8_t *data = st_mul_size(groups, group_bytes, &bytes) ? arena_alloc(d, bytes) : NULL;
+  if (form == ST_FORM_T16 && data) {
+    m->scales = arena_alloc(d, groups * ST_GROUP * sizeof(float));
+    bytes += groups * ST_GROUP * sizeof(float);
+  }
+  if (!data || (form == ST_FORM_T16 && !m->scales)) {
+    st_free(m);
+    return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a %s matrix of %llu x %llu", format->name,
+                   (unsigned long long)shape.rows, (unsigned long long)shape.columns);
+  }
+  m->m = (st_matrix){.form = form,
+                     .rows = (size_t)shape.rows,
+                     .columns = (size_t)shape.columns,
+                     .block = format->block,
+                     .group_bytes = group_bytes,
+                     .data = data,
+                     .scales = m->scales};
+  m->format = format;
+  m->activation = activation;
+  m->bytes = bytes;
+  if (m->m.columns > d->max_columns) d->max_columns = m->m.columns;
+  *matrix = m;
+  return SETUN_OK;
+}
+
+void st_cpu_matrix_write(st_dmatrix *m, uint64_t row, uint64_t count, const void *rows, const float *scales) {
+  size_t columns = m->m.columns;
+  size_t blocks = m->format->scales == ST_SCALE_BLOCK ? (columns + m->m.block - 1) / m->m.block : 1;
+  size_t row_bytes = columns * sizeof(float);
+  if (m->m.form == ST_FORM_T16 || m->m.form == ST_FORM_T16B) row_bytes = columns;
+  if (m->m.form == ST_FORM_Q8 || m->m.form == ST_FORM_Q4) row_bytes = columns / m->m.block * m->format->block_bytes;
+  for (uint64_t i = 0; i < count; i += ST_GROUP) {
+    size_t n = count - i < ST_GROUP ? (size_t)(count - i) : ST_GROUP;
+    uint8_t *group = (uint8_t *)m->m.data + (size_t)((row + i) / ST_GROUP) * m->m.group_bytes;
+    const float *s = scales ? scales + i * blocks : NULL;
+    st_form_pack(m->m.form, m->format, columns, m->m.block, (const char *)rows + i * row_bytes, s, n, group);
+    if (m->scales) memcpy(m->scales + row + i, s, n * sizeof *s);
+  }
+}
+
+void st_cpu_matrix_free(st_dmatrix *m) { st_free(m); } // its bytes go with the arena
+
+uint64_t st_cpu_matrix_bytes(const st_dmatrix *m) { return m->bytes; }
+
+setun_status st_cpu_vector_new(st_device *d, const float *values, size_t n, st_dvector **vector, setun_error *err) {
+  (void)d;
+  size_t bytes;
+  st_dvector *v = NULL;
+  if (st_mul_size(n, sizeof(float), &bytes) && st_add_size(bytes, sizeof *v, &bytes)) v = st_malloc(bytes, 1);
+  if (!v) return st_fail_memory(err, "a vector of weights");
+  v->n = n;
+  memcpy(v->values, values, n * sizeof(float));
+  *vector = v;
+  return SETUN_OK;
+}
+
+void st_cpu_vector_free(st_dvector *v) { st_free(v); }

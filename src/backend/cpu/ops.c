@@ -1,0 +1,294 @@
+// The operations: how each is split among threads. The arithmetic is the kernels'.
+#include "backend/cpu/cpu.h"
+
+#include <string.h>
+
+// Below this many floats an operation is done before another thread would have woken.
+enum { SMALL = 16384 };
+
+typedef struct {
+  st_queue *q;
+  const st_linear_out *outs;
+  int count;
+  st_input input;
+  const float *x;
+  size_t stride, tokens;
+  const float *norm;
+  float eps;
+} linear_job;
+
+static void prepare_part(void *context, int index, int threads) {
+  linear_job *j = context;
+  size_t first, last;
+  st_pool_share(j->tokens, 1, index, threads, &first, &last);
+  if (first < last) j->q->kernels->prepare(&j->input, j->x, j->stride, j->norm, j->eps, first, last);
+}
+
+static size_t groups_of(const st_dmatrix *m) { return (m->m.rows + ST_GROUP - 1) / ST_GROUP; }
+
+static void add_bias(const st_linear_out *out, size_t tokens, size_t first, size_t last) {
+  for (size_t t = 0; t < tokens; t++) {
+    float *y = out->dst->data + t * out->dst->width;
+    for (size_t r = first; r < last; r++) y[r] += out->bias->values[r];
+  }
+}
+
+// This thread's share of the groups of all outputs laid end to end, of those that take this kind of input.
+static void multiply_part(void *context, int index, int threads) {
+  linear_job *j = context;
+  size_t total = 0, begin, end, at = 0;
+  for (int i = 0; i < j->count; i++) {
+    if (j->outs[i].matrix->activation == j->input.kind) total += groups_of(j->outs[i].matrix);
+  }
+  st_pool_share(total, 1, index, threads, &begin, &end);
+  for (int i = 0; i < j->count && at < end; i++) {
+    const st_linear_out *out = &j->outs[i];
+    const st_matrix *m = &out->matrix->m;
+    if (out->matrix->activation != j->input.kind) continue;
+    size_t groups = groups_of(out->matrix);
+    size_t first = begin > at ? begin - at : 0, last = end - at < groups ? end - at : groups;
+    at += groups;
+    if (first >= last) continue;
+    first *= ST_GROUP;
+    last = last * ST_GROUP < m->rows ? last * ST_GROUP : m->rows;
+    j->q->kernels->matmul[m->form][j->input.kind](m, &j->input, first, last, out->dst->data, out->dst->width);
+    if (out->bias) add_bias(out, j->tokens, first, last);
+  }
+}
+
+static void linear(st_queue *q, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm, float eps,
+                   const st_linear_out *outs, int count) {
+  for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
+    size_t columns = 0;
+    for (int i = 0; i < count; i++) {
+      if (outs[i].matrix->activation == (st_activation)kind) columns = outs[i].matrix->m.columns;
+    }
+    if (!columns) continue;
+    linear_job j = {.q = q,
+                    .outs = outs,
+                    .count = count,
+                    .input = {(st_activation)kind, n, columns, q->input},
+                    .x = x->data + (size_t)first * x->width,
+                    .stride = x->width,
+                    .tokens = n,
+                    .norm = norm ? norm->values : NULL,
+                    .eps = eps};
+    if (n == 1) {
+      prepare_part(&j, 0, 1);
+    } else {
+      st_pool_run(q->pool, prepare_part, &j);
+    }
+    st_pool_run(q->pool, multiply_part, &j);
+  }
+}
+
+static void embed(st_queue *q, const st_dmatrix *m, const int32_t *ids, uint32_t n, float scale, st_array *dst) {
+  for (uint32_t t = 0; t < n; t++) {
+    float *row = dst->data + (size_t)t * dst->width;
+    q->kernels->row[m->m.form](&m->m, (size_t)ids[t], row);
+    if (scale != 1.0f) {
+      for (size_t i = 0; i < m->m.columns; i++) row[i] *= scale;
+    }
+  }
+}
+
+// An operation on each token's row (or each piece of it) by itself.
+typedef struct row_job row_job;
+struct row_job {
+  st_queue *q;
+  void (*row)(const row_job *job, size_t token);
+  uint32_t n, heads, width, position;
+  float *x, *dst;
+  const float *y, *norm, *table;
+  size_t x_stride, y_stride, dst_stride;
+  float value;
+  bool interleaved;
+  st_glu fn;
+  st_cache *cache;
+  uint32_t layer;
+};
+
+static void row_part(void *context, int index, int threads) {
+  const row_job *j = context;
+  size_t first, last;
+  st_pool_share(j->n, 1, index, threads, &first, &last);
+  for (size_t t = first; t < last; t++) j->row(j, t);
+}
+
+static void run_rows(const row_job *j) {
+  if (j->n == 1 || (size_t)j->n * j->heads * j->width < SMALL) {
+    row_part((void *)j, 0, 1);
+  } else {
+    st_pool_run(j->q->pool, row_part, (void *)j);
+  }
+}
+
+static void rmsnorm_row(const row_job *j, size_t t) {
+  for (uint32_t h = 0; h < j->heads; h++) {
+    float *x = j->x + t * j->x_stride + (size_t)h * j->width;
+    j->q->kernels->rmsnorm(x, j->norm, j->width, j->value, x);
+  }
+}
+
+static void rmsnorm(st_queue *q, st_array *x, uint32_t n, uint32_t heads, uint32_t width, const st_dvector *norm,
+                    float eps) {
+  run_rows(&(row_job){.q = q, .row = rmsnorm_row, .n = n, .heads = heads, .width = width, .x = x->data,
+                      .x_stride = x->width, .norm = norm->values, .value = eps});
+}
+
+static void rope_row(const row_job *j, size_t t) {
+  size_t half = j->width / 2;
+  const float *cosine = j->table + (j->position + t) * 2 * half;
+  for (uint32_t h = 0; h < j->heads; h++) {
+    j->q->kernels->rope(j->x + t * j->x_stride + (size_t)h * j->width, cosine, cosine + half, j->width, j->interleaved);
+  }
+}
+
+static void rope(st_queue *q, st_array *x, uint32_t n, uint32_t heads, uint32_t head_dim, const st_dvector *table,
+                 uint32_t position, bool interleaved) {
+  run_rows(&(row_job){.q = q, .row = rope_row, .n = n, .heads = heads, .width = head_dim, .x = x->data,
+                      .x_stride = x->width, .table = table->values, .position = position, .interleaved = interleaved});
+}
+
+static void clip_row(const row_job *j, size_t t) {
+  float *x = j->x + t * j->x_stride;
+  for (uint32_t i = 0; i < j->width; i++) x[i] = x[i] > j->value ? j->value : x[i] < -j->value ? -j->value : x[i];
+}
+
+static void clip(st_queue *q, st_array *x, uint32_t n, uint32_t width, float limit) {
+  run_rows(&(row_job){.q = q, .row = clip_row, .n = n, .heads = 1, .width = width, .x = x->data, .x_stride = x->width,
+                      .value = limit});
+}
+
+static void store_head(const row_job *j, char *base, uint32_t head, size_t t, const float *x) {
+  const st_cache_shape *s = &j->cache->shape;
+  char *to = base + st_cpu_cache_offset(s, j->layer, head, j->position + (uint32_t)t);
+  if (s->half) {
+    j->q->kernels->to_half(x, s->head_dim, (uint16_t *)to);
+  } else {
+    memcpy(to, x, s->head_dim * sizeof *x);
+  }
+}
+
+static void cache_row(const row_job *j, size_t t) {
+  for (uint32_t h = 0; h < j->heads; h++) {
+    store_head(j, j->cache->keys, h, t, j->x + t * j->x_stride + (size_t)h * j->width);
+    store_head(j, j->cache->values, h, t, j->y + t * j->y_stride + (size_t)h * j->width);
+  }
+}
+
+static void cache_write(st_queue *q, st_cache *cache, uint32_t layer, uint32_t position, uint32_t n, const st_array *k,
+                        const st_array *v) {
+  run_rows(&(row_job){.q = q, .row = cache_row, .n = n, .heads = cache->shape.n_head_kv, .width = cache->shape.head_dim,
+                      .x = k->data, .x_stride = k->width, .y = v->data, .y_stride = v->width, .cache = cache,
+                      .layer = layer, .position = position});
+}
+
+static void glu_row(const row_job *j, size_t t) {
+  const float *gate = j->x + t * j->x_stride, *up = j->y + t * j->y_stride;
+  j->q->kernels->glu(j->fn, gate, up, j->width, j->dst + t * j->dst_stride);
+}
+
+static void glu(st_queue *q, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n, uint32_t width,
+                st_array *dst) {
+  static const st_glu kinds[] = {[ST_FN_SILU] = ST_GLU_SILU, [ST_FN_RELU2] = ST_GLU_RELU2,
+                                 [ST_FN_GELU_TANH] = ST_GLU_GELU_TANH, [ST_FN_GPT_OSS] = ST_GLU_GPT_OSS};
+  run_rows(&(row_job){.q = q, .row = glu_row, .n = n, .heads = 1, .width = width, .x = gate->data,
+                      .x_stride = gate->width, .y = up->data, .y_stride = up->width, .dst = dst->data,
+                      .dst_stride = dst->width, .fn = kinds[fn]});
+}
+
+static void add_row(const row_job *j, size_t t) {
+  j->q->kernels->add(j->x + t * j->x_stride, j->y + t * j->y_stride, j->value, j->width);
+}
+
+static void add(st_queue *q, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale) {
+  run_rows(&(row_job){.q = q, .row = add_row, .n = n, .heads = 1, .width = width, .x = x->data, .x_stride = x->width,
+                      .y = y->data, .y_stride = y->width, .value = scale});
+}
+
+typedef struct {
+  st_queue *q;
+  const st_cache *cache;
+  const st_attend_args *args;
+} attend_job;
+
+// Query heads [first, last) of one token, which all share one KV head.
+static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32_t kv, uint32_t first, uint32_t last) {
+  const st_attend_args *a = j->args;
+  const st_cache_shape *s = &j->cache->shape;
+  uint32_t seen = a->position + token + 1;
+  uint32_t start = a->window && seen > a->window ? seen - a->window : 0;
+  size_t at = st_cpu_cache_offset(s, a->layer, kv, start);
+  j->q->kernels->attend(&(st_attend){.q = a->q->data + token * a->q->width + (size_t)first * s->head_dim,
+                                     .n_q = last - first,
+                                     .q_stride = s->head_dim,
+                                     .head_dim = s->head_dim,
+                                     .k = j->cache->keys + at,
+                                     .v = j->cache->values + at,
+                                     .half = s->half,
+                                     .n_keys = seen - start,
+                                     .scale = a->scale,
+                                     .sinks = a->sinks ? a->sinks->values + first : NULL,
+                                     .scores = j->q->scores + (size_t)thread * j->q->scores_each,
+                                     .out = a->dst->data + token * a->dst->width + (size_t)first * s->head_dim});
+}
+
+// One token: each thread takes a run of query heads. Many tokens: they are dealt out in turn, since later ones see more
+// keys, each with all its heads.
+static void attend_part(void *context, int index, int threads) {
+  const attend_job *j = context;
+  uint32_t n_head = j->args->n_head, group = n_head / j->cache->shape.n_head_kv;
+  size_t first = 0, last = n_head;
+  if (j->args->n == 1) st_pool_share(n_head, 1, index, threads, &first, &last);
+  for (uint32_t t = j->args->n == 1 ? 0 : (uint32_t)index; t < j->args->n; t += (uint32_t)threads) {
+    for (uint32_t h = (uint32_t)first; h < last;) {
+      uint32_t kv = h / group, end = (kv + 1) * group < last ? (kv + 1) * group : (uint32_t)last;
+      attend_heads(j, index, t, kv, h, end);
+      h = end;
+    }
+  }
+}
+
+static void attend(st_queue *q, const st_cache *cache, const st_attend_args *args) {
+  attend_job j = {q, cache, args};
+  st_pool_run(q->pool, attend_part, &j);
+}
+
+static void finish(st_queue *q) { (void)q; }
+
+static void read_array(st_queue *q, const st_array *a, uint32_t token, size_t n, float *out) {
+  (void)q;
+  memcpy(out, a->data + (size_t)token * a->width, n * sizeof *out);
+}
+
+const st_backend st_backend_cpu = {
+    .name = "cpu",
+    .device_new = st_cpu_device_new,
+    .device_free = st_cpu_device_free,
+    .device_isa = st_cpu_device_isa,
+    .rows_wanted = st_cpu_rows_wanted,
+    .matrix_new = st_cpu_matrix_new,
+    .matrix_write = st_cpu_matrix_write,
+    .matrix_free = st_cpu_matrix_free,
+    .matrix_bytes = st_cpu_matrix_bytes,
+    .vector_new = st_cpu_vector_new,
+    .vector_free = st_cpu_vector_free,
+    .queue_new = st_cpu_queue_new,
+    .queue_free = st_cpu_queue_free,
+    .array_new = st_cpu_array_new,
+    .array_free = st_cpu_array_free,
+    .cache_new = st_cpu_cache_new,
+    .cache_free = st_cpu_cache_free,
+    .embed = embed,
+    .linear = linear,
+    .rmsnorm = rmsnorm,
+    .rope = rope,
+    .clip = clip,
+    .cache_write = cache_write,
+    .attend = attend,
+    .glu = glu,
+    .add = add,
+    .finish = finish,
+    .read = read_array,
+};

@@ -1,0 +1,88 @@
+// A session's threads and memory: activations, the products' inputs, and the KV cache.
+#include "backend/cpu/cpu.h"
+
+#include "base/memory.h"
+
+static size_t largest_input(const st_device *d, uint32_t n_batch) {
+  size_t most = 0;
+  for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
+    size_t n = d->kernels.input_bytes((st_activation)kind, n_batch, d->max_columns);
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_queue **queue, setun_error *err) {
+  st_queue *q = st_calloc(1, sizeof *q);
+  if (!q) return st_fail_memory(err, "the session's queue");
+  q->kernels = &d->kernels;
+  q->n_batch = options->n_batch;
+  q->input_bytes = largest_input(d, options->n_batch);
+  q->input = st_pages_alloc(q->input_bytes);
+  setun_status s = q->input ? st_pool_new(options->threads, &q->pool, err)
+                            : st_fail_memory(err, "the inputs of products");
+  if (s == SETUN_OK) {
+    *queue = q;
+  } else {
+    st_cpu_queue_free(q);
+  }
+  return s;
+}
+
+void st_cpu_queue_free(st_queue *q) {
+  if (!q) return;
+  st_pool_free(q->pool);
+  st_pages_free(q->input, q->input_bytes);
+  st_free(q->scores);
+  st_free(q);
+}
+
+setun_status st_cpu_array_new(st_queue *q, size_t tokens, size_t width, st_array **array, setun_error *err) {
+  (void)q;
+  size_t n, bytes;
+  st_array *a = st_calloc(1, sizeof *a);
+  if (!a || !st_mul_size(tokens, width, &n) || !st_mul_size(n, sizeof(float), &bytes)) {
+    st_free(a);
+    return st_fail_memory(err, "activations");
+  }
+  *a = (st_array){tokens, width, st_pages_alloc(bytes), bytes};
+  if (!a->data) {
+    st_free(a);
+    return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for activations of %zu x %zu", tokens, width);
+  }
+  *array = a;
+  return SETUN_OK;
+}
+
+void st_cpu_array_free(st_array *a) {
+  if (!a) return;
+  st_pages_free(a->data, a->bytes);
+  st_free(a);
+}
+
+setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache **cache, setun_error *err) {
+  size_t n = shape->half ? 2 : 4, scores;
+  bool fits = st_mul_size(n, shape->n_layer, &n) && st_mul_size(n, shape->n_head_kv, &n) &&
+              st_mul_size(n, shape->n_ctx, &n) && st_mul_size(n, shape->head_dim, &n);
+  size_t keys = ((size_t)shape->n_ctx + 15) & ~(size_t)15;
+  fits = fits && st_mul_size(keys, shape->n_head, &q->scores_each) &&
+         st_mul_size(q->scores_each, (size_t)st_pool_threads(q->pool), &scores);
+  st_cache *c = fits ? st_calloc(1, sizeof *c) : NULL;
+  if (!c) return st_fail_memory(err, "the KV cache");
+  *c = (st_cache){.shape = *shape, .keys = st_pages_alloc(n), .values = st_pages_alloc(n), .bytes = n};
+  st_free(q->scores);
+  q->scores = st_aligned_alloc(scores * sizeof(float));
+  if (!c->keys || !c->values || !q->scores) {
+    st_cpu_cache_free(c);
+    return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a KV cache of %u tokens (2 x %zu bytes)", shape->n_ctx, n);
+  }
+  *cache = c;
+  return SETUN_OK;
+}
+
+void st_cpu_cache_free(st_cache *c) {
+  if (!c) return;
+  st_pages_free(c->keys, c->bytes);
+  st_pages_free(c->values, c->bytes);
+  st_free(c);
+}

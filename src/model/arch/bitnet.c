@@ -1,0 +1,46 @@
+// BitNet b1.58: Llama's shape with norms inside the attention and the MLP, int8 activations and ternary matrices. The
+// first reproduction (1bitLLM, `bitnet` in GGUF) uses SiLU; the 2B-4T model (`bitnet-b1.58`, `bitnet-25`) squared ReLU.
+#include "model/arch.h"
+
+static const char *const silu_gguf_names[] = {"bitnet", NULL};
+static const char *const relu2_gguf_names[] = {"bitnet-b1.58", "bitnet-25", NULL};
+static const char *const model_types[] = {"bitnet", NULL};
+static const char *const no_types[] = {NULL};
+
+static const st_binding bindings[] = {
+    ST_BIND_GLOBAL,
+    ST_BIND_ATTENTION,
+    {ST_ATTN_SUB_NORM, "blk.%u.attn_sub_norm", "model.layers.%u.self_attn.attn_sub_norm", ST_OPTIONAL},
+    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
+    ST_BIND_MLP,
+    {ST_FFN_SUB_NORM, "blk.%u.ffn_sub_norm", "model.layers.%u.mlp.ffn_sub_norm", ST_OPTIONAL},
+    ST_BIND_END,
+};
+
+const st_spec st_spec_bitnet = {
+    .name = "bitnet",
+    .gguf_names = silu_gguf_names,
+    .model_types = no_types,
+    .defaults = {.norm_eps = 1e-5f, .fn = ST_FN_SILU, .rope = {.theta = 10000}},
+    .gguf_int8 = true,
+    .bindings = bindings,
+};
+
+const st_spec st_spec_bitnet_b158 = {
+    .name = "bitnet-b1.58",
+    .gguf_names = relu2_gguf_names,
+    .model_types = model_types,
+    .defaults = {.n_layer = 30,
+                 .n_embd = 2560,
+                 .n_head = 20,
+                 .n_head_kv = 5,
+                 .n_ff = 6912,
+                 .n_vocab = 128256,
+                 .n_ctx_train = 2048,
+                 .norm_eps = 1e-5f,
+                 .fn = ST_FN_RELU2,
+                 .rope = {.theta = 500000}},
+    .gguf_pre = "llama-bpe", // the official file has no key
+    .gguf_int8 = true,
+    .bindings = bindings,
+};

@@ -1,0 +1,36 @@
+// Llama 2 and 3, and what has their shape: SmolLM2, TriLM, Falcon3-1.58, Llama3-8B-1.58, and 1bitLLM's BitNet checkpoints,
+// which call themselves llama and add sub-norms.
+#include "model/arch.h"
+
+static const char *const gguf_names[] = {"llama", NULL};
+static const char *const model_types[] = {"llama", NULL};
+static const char *const ignored[] = {"rope_freqs", NULL};
+
+static const st_binding bindings[] = {
+    ST_BIND_GLOBAL,
+    {ST_ROPE_FREQS, "rope_freqs", NULL, ST_OPTIONAL},
+    ST_BIND_ATTENTION,
+    {ST_ATTN_SUB_NORM, "blk.%u.attn_sub_norm", "model.layers.%u.self_attn.inner_attn_ln", ST_OPTIONAL},
+    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
+    ST_BIND_MLP,
+    {ST_FFN_SUB_NORM, "blk.%u.ffn_sub_norm", "model.layers.%u.mlp.ffn_layernorm", ST_OPTIONAL},
+    ST_BIND_END,
+};
+
+const st_spec st_spec_llama = {
+    .name = "llama",
+    .gguf_names = gguf_names,
+    .model_types = model_types,
+    .defaults = {.n_layer = 32,
+                 .n_embd = 4096,
+                 .n_head = 32,
+                 .n_ff = 11008,
+                 .n_vocab = 32000,
+                 .n_ctx_train = 2048,
+                 .norm_eps = 1e-6f,
+                 .fn = ST_FN_SILU,
+                 .rope = {.theta = 10000}},
+    .gguf_interleaved = true,
+    .bindings = bindings,
+    .ignored = ignored,
+};

@@ -1,0 +1,161 @@
+// The forward pass: embedding, blocks, final norm and head, as calls on the backend.
+#include "model/forward.h"
+
+#include "base/memory.h"
+#include "model/rope.h"
+
+static setun_status new_table(st_run *r, const st_rope_params *p, st_dvector **out, setun_error *err) {
+  const st_model *m = r->model;
+  float *table = st_rope_table(p, m->h.head_dim, r->n_ctx, m->h.n_ctx_train, m->rope_divisors);
+  if (!table) return st_fail_memory(err, "the rotary position table");
+  setun_status s = m->backend->vector_new(m->device, table, (size_t)r->n_ctx * m->h.head_dim, out, err);
+  st_free(table);
+  return s;
+}
+
+static setun_status new_arrays(st_run *r, setun_error *err) {
+  const st_hparams *h = &r->model->h;
+  size_t q = (size_t)h->n_head * h->head_dim, kv = (size_t)h->n_head_kv * h->head_dim;
+  const struct {
+    st_array **array;
+    size_t tokens, width;
+  } wanted[] = {{&r->x, r->n_batch, h->n_embd}, {&r->q, r->n_batch, q},          {&r->k, r->n_batch, kv},
+                {&r->v, r->n_batch, kv},        {&r->attn, r->n_batch, q},       {&r->branch, r->n_batch, h->n_embd},
+                {&r->gate, r->n_batch, h->n_ff}, {&r->up, r->n_batch, h->n_ff}, {&r->logits, 1, h->n_vocab}};
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted && s == SETUN_OK; i++) {
+    s = r->model->backend->array_new(r->queue, wanted[i].tokens, wanted[i].width, wanted[i].array, err);
+  }
+  return s;
+}
+
+setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run, setun_error *err) {
+  const st_backend *b = m->backend;
+  st_run *r = st_calloc(1, sizeof *r);
+  if (!r) return st_fail_memory(err, "the session");
+  r->model = m;
+  r->n_ctx = o->n_ctx;
+  r->n_batch = o->n_batch;
+  st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
+  st_cache_shape cache = {.n_layer = m->h.n_layer,
+                          .n_ctx = o->n_ctx,
+                          .n_head = m->h.n_head,
+                          .n_head_kv = m->h.n_head_kv,
+                          .head_dim = m->h.head_dim,
+                          .half = o->half};
+  setun_status s = b->queue_new(m->device, &queue, &r->queue, err);
+  if (s == SETUN_OK) s = b->cache_new(r->queue, &cache, &r->cache, err);
+  if (s == SETUN_OK) s = new_arrays(r, err);
+  if (s == SETUN_OK) s = new_table(r, &m->h.rope, &r->rope, err);
+  if (s == SETUN_OK && m->h.has_rope_local) s = new_table(r, &m->h.rope_local, &r->rope_local, err);
+  if (s == SETUN_OK) {
+    *run = r;
+  } else {
+    st_run_free(r);
+  }
+  return s;
+}
+
+void st_run_free(st_run *r) {
+  if (!r) return;
+  const st_backend *b = r->model->backend;
+  st_array *arrays[] = {r->x, r->q, r->k, r->v, r->attn, r->branch, r->gate, r->up, r->logits};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+    if (arrays[i]) b->array_free(arrays[i]);
+  }
+  if (r->rope) b->vector_free(r->rope);
+  if (r->rope_local) b->vector_free(r->rope_local);
+  if (r->cache) b->cache_free(r->cache);
+  if (r->queue) b->queue_free(r->queue);
+  st_free(r);
+}
+
+static st_linear_out output(const st_linear *l, st_array *dst) {
+  return (st_linear_out){.matrix = l->matrix, .bias = l->bias, .dst = dst};
+}
+
+// The branch, normed where the family does that (sandwich), onto the residual stream.
+static void add_branch(st_run *r, const st_dvector *post_norm, uint32_t n) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  if (post_norm) b->rmsnorm(r->queue, r->branch, n, 1, h->n_embd, post_norm, h->norm_eps);
+  b->add(r->queue, r->x, r->branch, n, h->n_embd, h->residual_scale);
+}
+
+static void norm_heads(st_run *r, st_array *x, uint32_t n, uint32_t heads, const st_dvector *norm, uint32_t width) {
+  const st_hparams *h = &r->model->h;
+  if (norm) r->model->backend->rmsnorm(r->queue, x, n, heads * h->head_dim / width, width, norm, h->norm_eps);
+}
+
+static void attention(st_run *r, uint32_t index, uint32_t n, uint32_t position) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  const st_layer *l = &r->model->layers[index];
+  const st_linear_out qkv[] = {output(&l->linear[ST_ATTN_Q], r->q), output(&l->linear[ST_ATTN_K], r->k),
+                               output(&l->linear[ST_ATTN_V], r->v)};
+  b->linear(r->queue, r->x, 0, n, l->vector[ST_ATTN_NORM], h->norm_eps, qkv, 3);
+  if (h->clip_qkv > 0) {
+    b->clip(r->queue, r->q, n, h->n_head * h->head_dim, h->clip_qkv);
+    b->clip(r->queue, r->k, n, h->n_head_kv * h->head_dim, h->clip_qkv);
+    b->clip(r->queue, r->v, n, h->n_head_kv * h->head_dim, h->clip_qkv);
+  }
+  norm_heads(r, r->q, n, h->n_head, l->vector[ST_ATTN_Q_NORM], l->q_norm_width);
+  norm_heads(r, r->k, n, h->n_head_kv, l->vector[ST_ATTN_K_NORM], l->k_norm_width);
+  const st_dvector *table = h->sliding[index] && r->rope_local ? r->rope_local : r->rope;
+  b->rope(r->queue, r->q, n, h->n_head, h->head_dim, table, position, h->interleaved);
+  b->rope(r->queue, r->k, n, h->n_head_kv, h->head_dim, table, position, h->interleaved);
+  b->cache_write(r->queue, r->cache, index, position, n, r->k, r->v);
+  b->attend(r->queue, r->cache,
+            &(st_attend_args){.layer = index,
+                              .n = n,
+                              .position = position,
+                              .n_head = h->n_head,
+                              .window = h->sliding[index] ? h->window : 0,
+                              .scale = h->attn_scale,
+                              .q = r->q,
+                              .dst = r->attn});
+  const st_linear_out o = output(&l->linear[ST_ATTN_O], r->branch);
+  b->linear(r->queue, r->attn, 0, n, l->vector[ST_ATTN_SUB_NORM], h->norm_eps, &o, 1);
+  add_branch(r, l->vector[ST_ATTN_POST_NORM], n);
+}
+
+static void feed_forward(st_run *r, uint32_t index, uint32_t n) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  const st_layer *l = &r->model->layers[index];
+  const st_linear_out gate_up[] = {output(&l->linear[ST_FFN_GATE], r->gate), output(&l->linear[ST_FFN_UP], r->up)};
+  b->linear(r->queue, r->x, 0, n, l->vector[ST_FFN_NORM], h->norm_eps, gate_up, 2);
+  b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff, r->gate);
+  const st_linear_out down = output(&l->linear[ST_FFN_DOWN], r->branch);
+  b->linear(r->queue, r->gate, 0, n, l->vector[ST_FFN_SUB_NORM], h->norm_eps, &down, 1);
+  add_branch(r, l->vector[ST_FFN_POST_NORM], n);
+}
+
+static bool report_hidden(st_run *r, const st_pass *p, uint32_t layer, uint32_t n, uint32_t position) {
+  if (!p->on_hidden) return true;
+  r->model->backend->read(r->queue, r->x, 0, (size_t)n * r->model->h.n_embd, p->hidden);
+  return p->on_hidden(layer, position, n, p->hidden, p->user);
+}
+
+bool st_run_tokens(st_run *r, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *p) {
+  const st_model *m = r->model;
+  m->backend->embed(r->queue, m->token_embd.matrix, ids, n, m->h.embed_scale, r->x);
+  if (!report_hidden(r, p, 0, n, position)) return false;
+  for (uint32_t i = 0; i < m->h.n_layer; i++) {
+    if (p->stop && p->stop(p->stop_context)) return false;
+    attention(r, i, n, position);
+    feed_forward(r, i, n);
+    if (!report_hidden(r, p, i + 1, n, position)) return false;
+  }
+  return true;
+}
+
+void st_run_logits(st_run *r, uint32_t token, float *out) {
+  const st_model *m = r->model;
+  const st_linear_out head = output(&m->output, r->logits);
+  m->backend->linear(r->queue, r->x, token, 1, m->output_norm, m->h.norm_eps, &head, 1);
+  m->backend->read(r->queue, r->logits, 0, m->h.n_vocab, out);
+  if (m->h.logit_scale != 1.0f) {
+    for (uint32_t i = 0; i < m->h.n_vocab; i++) out[i] *= m->h.logit_scale;
+  }
+}

@@ -1,0 +1,43 @@
+// The forward pass: one for all families, driven by what the parameters and the weights say.
+#ifndef SETUN_MODEL_FORWARD_H
+#define SETUN_MODEL_FORWARD_H
+
+#include "model/model.h"
+
+// What one session computes in: a queue, activations for up to n_batch tokens, and the KV cache.
+typedef struct st_run {
+  const st_model *model;
+  st_queue *queue;
+  st_cache *cache;
+  uint32_t n_ctx, n_batch;
+  st_dvector *rope, *rope_local; // tables; rope_local NULL where all layers share one
+  st_array *x, *q, *k, *v, *attn, *branch, *gate, *up, *logits;
+} st_run;
+
+typedef struct st_run_options {
+  uint32_t n_ctx, n_batch;
+  int threads;
+  bool half; // the cache in f16
+} st_run_options;
+
+setun_status st_run_new(const st_model *model, const st_run_options *options, st_run **run, setun_error *err);
+void st_run_free(st_run *run);
+
+// What a pass reports; either may be NULL.
+typedef struct st_pass {
+  setun_hidden_fn on_hidden;
+  void *user;
+  float *hidden; // scratch [n_batch, n_embd]; needed with on_hidden
+  // Asked before each block; true ends the pass early, and then nothing of it counts.
+  bool (*stop)(void *context);
+  void *stop_context;
+} st_pass;
+
+// Runs `n` tokens (1 to n_batch, their ids below n_vocab) that stand at `position` and after it; their keys and values go
+// to the cache. False when it was stopped.
+bool st_run_tokens(st_run *run, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *pass);
+
+// The logits after token `token` of the last pass: n_vocab floats.
+void st_run_logits(st_run *run, uint32_t token, float *out);
+
+#endif

@@ -1,0 +1,135 @@
+// Hyperparameters: which family a file is of, what holds by default, and the checks that all containers share.
+#include "model/hparams_read.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+static const st_spec *const specs[] = {
+#define ARCH(spec) &spec,
+#include "model/arch/archs.def"
+#undef ARCH
+};
+
+static bool listed(const char *const *names, const char *name, size_t length) {
+  for (; *names; names++) {
+    if (strlen(*names) == length && !memcmp(*names, name, length)) return true;
+  }
+  return false;
+}
+
+// "bitnet, llama, ...": the families that the container can name.
+static void list_names(bool gguf, st_buffer *out) {
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    const char *const *names = gguf ? specs[i]->gguf_names : specs[i]->model_types;
+    for (; *names; names++) st_buffer_format(out, "%s%s", out->length ? ", " : "", *names);
+  }
+}
+
+const st_spec *st_spec_find(bool gguf, const char *key, const char *name, size_t length, setun_error *err) {
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    if (listed(gguf ? specs[i]->gguf_names : specs[i]->model_types, name, length)) return specs[i];
+  }
+  st_buffer known = {0};
+  list_names(gguf, &known);
+  st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected one of %s, found \"%.*s\"", key, known.data ? known.data : "-",
+          (int)(length < 64 ? length : 64), name);
+  st_buffer_free(&known);
+  return NULL;
+}
+
+setun_status st_hparams_fn(const char *key, const char *name, size_t length, st_activation_fn *fn, setun_error *err) {
+  static const struct {
+    const char *name;
+    st_activation_fn fn;
+  } known[] = {{"silu", ST_FN_SILU},
+               {"swish", ST_FN_SILU},
+               {"relu2", ST_FN_RELU2},
+               {"relu_squared", ST_FN_RELU2},
+               {"gelu_pytorch_tanh", ST_FN_GELU_TANH},
+               {"gelu_tanh", ST_FN_GELU_TANH}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (strlen(known[i].name) == length && !memcmp(known[i].name, name, length)) {
+      *fn = known[i].fn;
+      return SETUN_OK;
+    }
+  }
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected silu, relu2 or gelu_pytorch_tanh, found \"%.*s\"", key,
+                 (int)(length < 64 ? length : 64), name);
+}
+
+static setun_status positive(const char *what, uint32_t value, setun_error *err) {
+  return value ? SETUN_OK : st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a positive number, found 0", what);
+}
+
+// What both containers must satisfy; fills in what follows from the rest.
+static setun_status check(st_hparams *h, setun_error *err) {
+  setun_status s = positive("number of layers", h->n_layer, err);
+  if (s == SETUN_OK) s = positive("embedding length", h->n_embd, err);
+  if (s == SETUN_OK) s = positive("number of heads", h->n_head, err);
+  if (s == SETUN_OK) s = positive("feed-forward length", h->n_ff, err);
+  if (s == SETUN_OK) s = positive("vocabulary size", h->n_vocab, err);
+  if (s == SETUN_OK) s = positive("context length", h->n_ctx_train, err);
+  if (s != SETUN_OK) return s;
+  if (h->n_layer > ST_MAX_LAYERS) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "number of layers: expected at most %d, found %u", ST_MAX_LAYERS, h->n_layer);
+  }
+  if (!h->n_head_kv) h->n_head_kv = h->n_head;
+  if (h->n_head % h->n_head_kv) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "number of KV heads: expected a divisor of %u heads, found %u", h->n_head,
+                   h->n_head_kv);
+  }
+  if (!h->head_dim) {
+    if (h->n_embd % h->n_head) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "embedding length: expected a multiple of %u heads, found %u", h->n_head,
+                     h->n_embd);
+    }
+    h->head_dim = h->n_embd / h->n_head;
+  }
+  if (h->head_dim % 2 || h->head_dim > 65536) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "head size: expected an even number up to 65536, found %u", h->head_dim);
+  }
+  if (!(h->norm_eps >= 0) || !(h->rope.theta > 0) || !isfinite(h->norm_eps) || !isfinite(h->rope.theta)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "expected a norm epsilon >= 0 and a RoPE base > 0, found %g and %g",
+                   (double)h->norm_eps, (double)h->rope.theta);
+  }
+  if (h->rope.scaling != ST_ROPE_PLAIN && !(h->rope.factor > 0)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "RoPE scaling factor: expected a positive number, found %g",
+                   (double)h->rope.factor);
+  }
+  if (h->attn_scale == 0) h->attn_scale = 1.0f / sqrtf((float)h->head_dim);
+  return SETUN_OK;
+}
+
+static void begin(const st_spec *spec, st_hparams *h) {
+  *h = spec->defaults;
+  h->embed_scale = h->residual_scale = h->logit_scale = 1;
+  h->rope.factor = 1;
+  h->rope.beta_fast = 32;
+  h->rope.beta_slow = 1;
+  h->rope.truncate = true;
+}
+
+setun_status st_hparams_read(const st_directory *d, const char *activation, const st_spec **spec, st_hparams *h,
+                             setun_error *err) {
+  const st_spec *found = NULL;
+  setun_status s = d->container == ST_GGUF ? st_gguf_spec(d, &found, err) : st_hf_spec(d, &found, err);
+  if (s != SETUN_OK) return s;
+  begin(found, h);
+  s = d->container == ST_GGUF ? st_gguf_hparams(d, found, h, err) : st_hf_hparams(d, found, h, err);
+  if (s == SETUN_OK) s = check(h, err);
+  if (s == SETUN_OK && activation) h->int8 = !strcmp(activation, "int8");
+  if (s == SETUN_OK) {
+    *spec = found;
+  } else {
+    st_hparams_free(h);
+  }
+  return s;
+}
+
+void st_hparams_free(st_hparams *h) {
+  st_free(h->rope.short_factor);
+  st_free(h->rope.long_factor);
+  h->rope.short_factor = h->rope.long_factor = NULL;
+}

@@ -1,0 +1,52 @@
+// Hyperparameters: everything that shapes a model, read from GGUF keys or config.json and checked. No tensor is touched.
+#ifndef SETUN_MODEL_HPARAMS_H
+#define SETUN_MODEL_HPARAMS_H
+
+#include "backend/backend.h"
+#include "format/directory.h"
+
+enum { ST_MAX_LAYERS = 1024 };
+
+typedef enum st_rope_scaling { ST_ROPE_PLAIN, ST_ROPE_LINEAR, ST_ROPE_LLAMA3, ST_ROPE_YARN, ST_ROPE_LONG } st_rope_scaling;
+
+// How positions become angles. Field names are those of config.json.
+typedef struct st_rope_params {
+  float theta;
+  st_rope_scaling scaling;
+  float factor;
+  uint32_t original_max_position_embeddings;
+  float low_freq_factor, high_freq_factor; // llama3
+  float beta_fast, beta_slow;              // yarn
+  float attention_factor;                  // yarn, longrope; 0: from the factor
+  bool truncate;                           // yarn: the ramp's ends are rounded to whole pairs
+  // longrope: [head_dim / 2] divisors for short and long contexts, owned by the hparams; NULL otherwise
+  float *short_factor, *long_factor;
+} st_rope_params;
+
+typedef struct st_hparams {
+  uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
+  float norm_eps;
+  bool tied; // the head is the embedding
+  st_activation_fn fn;
+  float embed_scale, residual_scale, logit_scale; // factors on embeddings, residual branches, logits
+  float attn_scale;                               // on scores; 0 while reading: head_dim^-0.5
+  float clip_qkv;                                 // 0: none
+  uint32_t window;                                // of the sliding layers
+  bool sliding[ST_MAX_LAYERS];
+  st_rope_params rope, rope_local; // rope_local: of sliding layers, where has_rope_local
+  bool has_rope_local;
+  bool interleaved;                // RoPE turns pairs (2i, 2i+1), as Llama's GGUF files have their rows
+  bool norm_plus_one;              // norm weights are stored less one (Gemma's HF files)
+  bool int8;                       // the model prescribes int8 activations for its ternary weights
+} st_hparams;
+
+typedef struct st_spec st_spec;
+
+// Finds the family and reads the parameters: for GGUF from general.architecture, otherwise from config.json's model_type.
+// An unknown family is an error that lists the known ones. `activation` overrides ("int8", "float") unless NULL.
+// On success st_hparams_free frees what *h owns.
+setun_status st_hparams_read(const st_directory *directory, const char *activation, const st_spec **spec, st_hparams *h,
+                             setun_error *err);
+void st_hparams_free(st_hparams *h);
+
+#endif

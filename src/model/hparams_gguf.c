@@ -1,0 +1,143 @@
+// Hyperparameters from GGUF metadata: keys that begin with the architecture's name.
+#include "model/hparams_read.h"
+
+#include <stdio.h>
+#include <string.h>
+
+setun_status st_gguf_spec(const st_directory *d, const st_spec **spec, setun_error *err) {
+  st_text name = {0};
+  setun_status s = st_metadata_text(&d->metadata, "general.architecture", &name, err);
+  if (s != SETUN_OK) return s;
+  if (!name.data) return st_fail(err, SETUN_ERROR_FORMAT, "general.architecture: expected a string, found no such key");
+  *spec = st_spec_find(true, "general.architecture", name.data, name.length, err);
+  return *spec ? SETUN_OK : SETUN_ERROR_UNSUPPORTED;
+}
+
+// A reader of one file's keys: each step is skipped once one failed.
+typedef struct {
+  const st_metadata *m;
+  char architecture[64];
+  setun_status status;
+  setun_error *err;
+} keys;
+
+static const char *full_key(const keys *k, const char *name, char out[128]) {
+  snprintf(out, 128, "%s.%s", k->architecture, name);
+  return out;
+}
+
+static void get_u32(keys *k, const char *name, uint32_t *out) {
+  char key[128];
+  if (k->status == SETUN_OK) k->status = st_metadata_u32(k->m, full_key(k, name, key), 0, 1u << 30, out, k->err);
+}
+
+static void need_u32(keys *k, const char *name, uint32_t *out) {
+  char key[128];
+  if (k->status != SETUN_OK) return;
+  if (!st_metadata_find(k->m, full_key(k, name, key))) {
+    k->status = st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected a positive integer, found no such key", key);
+  }
+  get_u32(k, name, out);
+}
+
+static void get_f32(keys *k, const char *name, float *out) {
+  char key[128];
+  if (k->status == SETUN_OK) k->status = st_metadata_f32(k->m, full_key(k, name, key), out, k->err);
+}
+
+static bool is(st_text t, const char *text) { return t.length == strlen(text) && !memcmp(t.data, text, t.length); }
+
+static void read_rope(keys *k, st_rope_params *r) {
+  char key[128];
+  st_text type = {0};
+  get_f32(k, "rope.freq_base", &r->theta);
+  if (k->status == SETUN_OK) k->status = st_metadata_text(k->m, full_key(k, "rope.scaling.type", key), &type, k->err);
+  get_f32(k, "rope.scaling.factor", &r->factor);
+  get_u32(k, "rope.scaling.original_context_length", &r->original_max_position_embeddings);
+  get_f32(k, "rope.scaling.yarn_beta_fast", &r->beta_fast);
+  get_f32(k, "rope.scaling.yarn_beta_slow", &r->beta_slow);
+  get_f32(k, "rope.scaling.attn_factor", &r->attention_factor);
+  if (k->status != SETUN_OK || !type.data || is(type, "none")) return;
+  if (is(type, "linear")) {
+    r->scaling = ST_ROPE_LINEAR;
+  } else if (is(type, "yarn")) {
+    r->scaling = ST_ROPE_YARN;
+  } else {
+    k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected none, linear or yarn, found \"%.*s\"", key,
+                        (int)(type.length < 64 ? type.length : 64), type.data);
+  }
+}
+
+// Files with tensors whose layout itself belongs to int8 models say so by the layout; see docs/formats.md.
+static bool prescribes_int8(const st_directory *d, const st_spec *spec) {
+  static const char *const layouts[] = {"i2_s", "i2_s-arm", "i2_s-x4", "iq1_bn", "iq2_bn"};
+  if (spec->gguf_int8) return true;
+  for (size_t t = 0; t < d->n_tensors; t++) {
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts && d->tensors[t].format; i++) {
+      if (!strcmp(d->tensors[t].format->name, layouts[i])) return true;
+    }
+  }
+  return false;
+}
+
+static void read_activations(keys *k, const st_directory *d, const st_spec *spec, st_hparams *h) {
+  char key[128];
+  st_text text = {0};
+  if (k->status == SETUN_OK) k->status = st_metadata_text(k->m, full_key(k, "hidden_activation", key), &text, k->err);
+  if (k->status == SETUN_OK && text.data) k->status = st_hparams_fn(key, text.data, text.length, &h->fn, k->err);
+  text = (st_text){0};
+  h->int8 = prescribes_int8(d, spec);
+  if (k->status == SETUN_OK) k->status = st_metadata_text(k->m, "setun.activation", &text, k->err);
+  if (k->status != SETUN_OK || !text.data) return;
+  if (!is(text, "int8") && !is(text, "float")) {
+    k->status = st_fail(k->err, SETUN_ERROR_FORMAT, "setun.activation: expected int8 or float, found \"%.*s\"",
+                        (int)(text.length < 64 ? text.length : 64), text.data);
+  }
+  h->int8 = is(text, "int8");
+}
+
+// The vocabulary's size is what the embedding has rows for.
+static setun_status read_vocabulary_size(const st_directory *d, st_hparams *h, setun_error *err) {
+  const st_tensor *t = st_directory_find(d, "token_embd.weight");
+  if (!t) return st_fail(err, SETUN_ERROR_FORMAT, "token_embd.weight: expected the embedding, found no such tensor");
+  uint64_t rows = st_tensor_shape(t).rows;
+  if (rows > 1u << 28) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "token_embd.weight: expected at most %u rows, found %llu", 1u << 28,
+                   (unsigned long long)rows);
+  }
+  h->n_vocab = (uint32_t)rows;
+  return SETUN_OK;
+}
+
+setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hparams *h, setun_error *err) {
+  keys k = {.m = &d->metadata, .status = SETUN_OK, .err = err};
+  st_text name = st_metadata_find(&d->metadata, "general.architecture")->as.text;
+  snprintf(k.architecture, sizeof k.architecture, "%.*s", (int)name.length, name.data);
+  need_u32(&k, "block_count", &h->n_layer);
+  need_u32(&k, "embedding_length", &h->n_embd);
+  need_u32(&k, "attention.head_count", &h->n_head);
+  need_u32(&k, "feed_forward_length", &h->n_ff);
+  h->n_head_kv = 0;
+  get_u32(&k, "attention.head_count_kv", &h->n_head_kv);
+  h->head_dim = 0;
+  get_u32(&k, "attention.key_length", &h->head_dim);
+  if (!h->n_ctx_train) h->n_ctx_train = 2048;
+  get_u32(&k, "context_length", &h->n_ctx_train);
+  get_f32(&k, "attention.layer_norm_rms_epsilon", &h->norm_eps);
+  get_u32(&k, "attention.sliding_window", &h->window);
+  read_rope(&k, &h->rope);
+  read_activations(&k, d, spec, h);
+  uint32_t rotated = 0;
+  get_u32(&k, "rope.dimension_count", &rotated);
+  uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
+  if (k.status == SETUN_OK && rotated && head_dim && rotated != head_dim) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s.rope.dimension_count: expected the head size %u, found %u",
+                   k.architecture, head_dim, rotated);
+  }
+  h->interleaved = spec->gguf_interleaved;
+  h->norm_plus_one = false; // GGUF files hold 1 + w
+  h->tied = !st_directory_find(d, "output.weight");
+  if (k.status == SETUN_OK) k.status = read_vocabulary_size(d, h, err);
+  if (k.status == SETUN_OK && spec->read_gguf) k.status = spec->read_gguf(&d->metadata, k.architecture, h, err);
+  return k.status;
+}

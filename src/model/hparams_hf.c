@@ -1,0 +1,173 @@
+// Hyperparameters from config.json, in the style of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters).
+#include "model/hparams_read.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+// The object that describes the text model: multimodal checkpoints nest it.
+static const json_t *text_config(const st_directory *d) {
+  const json_t *inner = st_json_get(d->config, "text_config");
+  return json_is_object(inner) ? inner : d->config;
+}
+
+setun_status st_hf_spec(const st_directory *d, const st_spec **spec, setun_error *err) {
+  const char *type = NULL;
+  if (!d->config) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a model, found tensors only", d->path);
+  setun_status s = st_json_text(d->config, "model_type", &type, err);
+  if (s != SETUN_OK) return st_fail_in(err, "config.json");
+  *spec = st_spec_find(false, "config.json: model_type", type ? type : "", type ? strlen(type) : 0, err);
+  return *spec ? SETUN_OK : SETUN_ERROR_UNSUPPORTED;
+}
+
+static setun_status rope_type(const char *name, st_rope_scaling *scaling, setun_error *err) {
+  static const struct {
+    const char *name;
+    st_rope_scaling scaling;
+  } known[] = {{"default", ST_ROPE_PLAIN}, {"linear", ST_ROPE_LINEAR},   {"llama3", ST_ROPE_LLAMA3},
+               {"yarn", ST_ROPE_YARN},     {"longrope", ST_ROPE_LONG}, {"su", ST_ROPE_LONG}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (!strcmp(known[i].name, name)) {
+      *scaling = known[i].scaling;
+      return SETUN_OK;
+    }
+  }
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                 "rope_type: expected default, linear, llama3, yarn or longrope, found \"%.64s\"", name);
+}
+
+// longrope's divisors: one for each pair of a head.
+static setun_status read_factors(const json_t *object, const char *key, uint32_t pairs, float **out, setun_error *err) {
+  const json_t *list = st_json_get(object, key);
+  if (!json_is_array(list) || json_array_size(list) != pairs) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an array of %u numbers, found %s of %zu", key, pairs,
+                   st_json_kind(list), json_array_size(list));
+  }
+  float *factors = st_calloc(pairs, sizeof *factors);
+  if (!factors) return st_fail_memory(err, key);
+  for (uint32_t i = 0; i < pairs; i++) {
+    const json_t *x = json_array_get(list, i);
+    factors[i] = (float)json_number_value(x);
+    if (!(factors[i] > 0)) {
+      st_free(factors);
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected positive numbers, found %s at index %u", key,
+                     st_json_kind(x), i);
+    }
+  }
+  st_free(*out);
+  *out = factors;
+  return SETUN_OK;
+}
+
+// One table of scaling parameters; `scaling` may be NULL.
+static setun_status read_scaling(const json_t *scaling, uint32_t pairs, st_rope_params *r, setun_error *err) {
+  const char *type = NULL;
+  if (!scaling) return SETUN_OK;
+  if (!json_is_object(scaling)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "rope scaling: expected an object, found %s", st_json_kind(scaling));
+  }
+  setun_status s = st_json_text(scaling, "type", &type, err);
+  if (s == SETUN_OK) s = st_json_text(scaling, "rope_type", &type, err);
+  if (s == SETUN_OK) s = rope_type(type ? type : "default", &r->scaling, err);
+  if (s == SETUN_OK) s = st_json_f32(scaling, "rope_theta", &r->theta, err);
+  if (s == SETUN_OK) s = st_json_f32(scaling, "factor", &r->factor, err);
+  if (s == SETUN_OK) s = st_json_f32(scaling, "low_freq_factor", &r->low_freq_factor, err);
+  if (s == SETUN_OK) s = st_json_f32(scaling, "high_freq_factor", &r->high_freq_factor, err);
+  if (s == SETUN_OK) s = st_json_f32(scaling, "beta_fast", &r->beta_fast, err);
+  if (s == SETUN_OK) s = st_json_f32(scaling, "beta_slow", &r->beta_slow, err);
+  if (s == SETUN_OK) s = st_json_f32(scaling, "attention_factor", &r->attention_factor, err);
+  if (s == SETUN_OK) s = st_json_bool(scaling, "truncate", &r->truncate, err);
+  if (s == SETUN_OK) {
+    s = st_json_u32(scaling, "original_max_position_embeddings", 1, 1u << 30, &r->original_max_position_embeddings, err);
+  }
+  if (s == SETUN_OK && r->scaling == ST_ROPE_LONG) {
+    s = read_factors(scaling, "short_factor", pairs, &r->short_factor, err);
+    if (s == SETUN_OK) s = read_factors(scaling, "long_factor", pairs, &r->long_factor, err);
+  }
+  return s;
+}
+
+static setun_status read_rope(const json_t *c, st_hparams *h, setun_error *err) {
+  uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
+  const json_t *modern = st_json_get(c, "rope_parameters");
+  const json_t *full = st_json_get(modern, "full_attention"), *sliding = st_json_get(modern, "sliding_attention");
+  setun_status s = st_json_u32(c, "original_max_position_embeddings", 1, 1u << 30,
+                               &h->rope.original_max_position_embeddings, err);
+  if (s == SETUN_OK) s = st_json_f32(c, "rope_theta", &h->rope.theta, err);
+  if (s == SETUN_OK) s = read_scaling(st_json_get(c, "rope_scaling"), head_dim / 2, &h->rope, err);
+  if (s == SETUN_OK) s = read_scaling(full ? full : modern, head_dim / 2, &h->rope, err);
+  if (s == SETUN_OK && sliding && h->has_rope_local) s = read_scaling(sliding, head_dim / 2, &h->rope_local, err);
+  if (s == SETUN_OK && h->has_rope_local) s = st_json_f32(c, "rope_local_base_freq", &h->rope_local.theta, err);
+  return s;
+}
+
+// Does config.json declare BitNet quantization, packed or latent?
+static setun_status read_quantization(const json_t *root, const json_t *c, st_hparams *h, setun_error *err) {
+  const json_t *q = st_json_get(root, "quantization_config");
+  const char *method = NULL;
+  uint32_t weight_bits = 0, input_bits = 0;
+  setun_status s = q ? st_json_text(q, "quant_method", &method, err) : SETUN_OK;
+  if (s == SETUN_OK) s = st_json_u32(c, "weight_bits", 1, 32, &weight_bits, err);
+  if (s == SETUN_OK) s = st_json_u32(c, "input_bits", 1, 32, &input_bits, err);
+  h->int8 = (method && !strcmp(method, "bitnet")) || (weight_bits == 1 && input_bits == 8);
+  return s;
+}
+
+static setun_status read_numbers(const json_t *c, st_hparams *h, setun_error *err) {
+  const struct {
+    const char *key;
+    uint32_t *out;
+  } numbers[] = {{"num_hidden_layers", &h->n_layer},     {"hidden_size", &h->n_embd},
+                 {"num_attention_heads", &h->n_head},    {"num_key_value_heads", &h->n_head_kv},
+                 {"head_dim", &h->head_dim},             {"intermediate_size", &h->n_ff},
+                 {"vocab_size", &h->n_vocab},            {"max_position_embeddings", &h->n_ctx_train}};
+  const json_t *kv = json_object_get(c, "num_key_value_heads");
+  if (json_is_null(kv)) h->n_head_kv = 0; // an explicit null means one a head, whatever the family's default
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers && s == SETUN_OK; i++) {
+    s = st_json_u32(c, numbers[i].key, 1, 1u << 30, numbers[i].out, err);
+  }
+  if (s == SETUN_OK) s = st_json_f32(c, "rms_norm_eps", &h->norm_eps, err);
+  return s;
+}
+
+static setun_status read_activation(const json_t *c, st_hparams *h, setun_error *err) {
+  const char *name = NULL, *key = "hidden_activation";
+  setun_status s = st_json_text(c, key, &name, err);
+  if (s == SETUN_OK && !name) s = st_json_text(c, key = "hidden_act", &name, err);
+  return s == SETUN_OK && name ? st_hparams_fn(key, name, strlen(name), &h->fn, err) : s;
+}
+
+// Lists which layers slide: an explicit list wins; otherwise every sliding_window_pattern-th layer attends to all.
+setun_status st_hf_layer_types(const json_t *c, uint32_t pattern, st_hparams *h, setun_error *err) {
+  const json_t *list = st_json_get(c, "layer_types");
+  if (h->n_layer > ST_MAX_LAYERS) return SETUN_OK; // refused later, with the number
+  for (uint32_t i = 0; i < h->n_layer; i++) h->sliding[i] = h->window && pattern && (i + 1) % pattern != 0;
+  if (!list) return SETUN_OK;
+  if (!json_is_array(list) || json_array_size(list) != h->n_layer) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "layer_types: expected an array of %u strings, found %s of %zu", h->n_layer,
+                   st_json_kind(list), json_array_size(list));
+  }
+  for (uint32_t i = 0; i < h->n_layer; i++) {
+    const char *type = json_string_value(json_array_get(list, i));
+    bool sliding = type && !strcmp(type, "sliding_attention");
+    if (!sliding && (!type || strcmp(type, "full_attention"))) {
+      return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                     "layer_types: expected full_attention or sliding_attention, found \"%.64s\" at index %u",
+                     type ? type : st_json_kind(json_array_get(list, i)), i);
+    }
+    h->sliding[i] = sliding && h->window;
+  }
+  return SETUN_OK;
+}
+
+setun_status st_hf_hparams(const st_directory *d, const st_spec *spec, st_hparams *h, setun_error *err) {
+  const json_t *c = text_config(d);
+  setun_status s = read_numbers(c, h, err);
+  if (s == SETUN_OK) s = st_json_bool(c, "tie_word_embeddings", &h->tied, err);
+  if (s == SETUN_OK) s = read_activation(c, h, err);
+  if (s == SETUN_OK) s = read_rope(c, h, err);
+  if (s == SETUN_OK) s = read_quantization(d->config, c, h, err);
+  if (s == SETUN_OK && spec->read_hf) s = spec->read_hf(c, h, err);
+  return s == SETUN_OK ? s : st_fail_in(err, "config.json");
+}

@@ -1,0 +1,21 @@
+// Between hparams.c and the two files that read a container's keys.
+#ifndef SETUN_MODEL_HPARAMS_READ_H
+#define SETUN_MODEL_HPARAMS_READ_H
+
+#include "model/arch.h"
+
+// The family with that name; NULL and an error that lists the known ones.
+const st_spec *st_spec_find(bool gguf, const char *key, const char *name, size_t length, setun_error *err);
+// The activation function of that name.
+setun_status st_hparams_fn(const char *key, const char *name, size_t length, st_activation_fn *fn, setun_error *err);
+
+setun_status st_gguf_spec(const st_directory *directory, const st_spec **spec, setun_error *err);
+setun_status st_gguf_hparams(const st_directory *directory, const st_spec *spec, st_hparams *h, setun_error *err);
+setun_status st_hf_spec(const st_directory *directory, const st_spec **spec, setun_error *err);
+setun_status st_hf_hparams(const st_directory *directory, const st_spec *spec, st_hparams *h, setun_error *err);
+
+// For families with sliding windows, from their read_hf: an explicit `layer_types` wins; otherwise, when h->window is set,
+// all layers slide but each `pattern`-th (0: none does).
+setun_status st_hf_layer_types(const json_t *config, uint32_t pattern, st_hparams *h, setun_error *err);
+
+#endif

@@ -1,0 +1,47 @@
+// A loaded model: parameters and weights on a device. Immutable once loaded.
+#ifndef SETUN_MODEL_MODEL_H
+#define SETUN_MODEL_MODEL_H
+
+#include "base/pool.h"
+#include "model/arch.h"
+
+typedef struct st_linear {
+  st_dmatrix *matrix; // NULL: the model has none
+  st_dvector *bias;   // NULL: none
+} st_linear;
+
+typedef struct st_layer {
+  st_linear linear[ST_ROLE_COUNT]; // by role; those of matrices
+  st_dvector *vector[ST_ROLE_COUNT];
+  uint32_t q_norm_width, k_norm_width; // head_dim, or the full width
+} st_layer;
+
+typedef struct st_model {
+  const st_backend *backend;
+  st_device *device;
+  const st_spec *spec;
+  st_hparams h;
+  st_linear token_embd, output; // output.matrix may be token_embd.matrix
+  st_dvector *output_norm;
+  float *rope_divisors; // [head_dim / 2]; NULL: none
+  st_layer *layers;
+  uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token;
+} st_model;
+
+typedef struct st_model_options {
+  const st_backend *backend;
+  const char *isa, *activation; // see setun_model_params; NULL: by default
+  bool precise;
+  int threads;
+  setun_progress_fn progress;
+  void *user;
+  const st_log *log;
+} st_model_options;
+
+// Reads the parameters, binds every tensor to its role - missing, unexpected and wrongly shaped ones are errors that name
+// them - and places the weights. Freed with st_model_free.
+setun_status st_model_load(const st_directory *directory, const st_model_options *options, st_model **model,
+                           setun_error *err);
+void st_model_free(st_model *model);
+
+#endif

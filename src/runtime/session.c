@@ -1,0 +1,148 @@
+// A session: limits, batches of prefill, stopping, and the logits of the last token.
+#include "runtime/session.h"
+
+#include "base/memory.h"
+
+#include <stdatomic.h>
+
+enum { DEFAULT_CONTEXT = 4096, DEFAULT_BATCH = 512, MAX_CONTEXT = 1 << 24 };
+
+struct st_session {
+  st_run *run;
+  uint32_t position;
+  int threads;
+  float *logits; // [n_vocab]
+  bool has_logits;
+  float *hidden; // [n_batch, n_embd]; made when first wanted
+  atomic_bool running, stop;
+};
+
+static setun_status check_params(const st_model *m, const setun_session_params *p, st_run_options *o,
+                                 setun_error *err) {
+  uint32_t trained = m->h.n_ctx_train;
+  o->n_ctx = p->n_ctx ? p->n_ctx : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
+  if (o->n_ctx > trained || o->n_ctx > MAX_CONTEXT) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "context: expected at most the %u tokens that the model was trained for, found %u",
+                   trained < MAX_CONTEXT ? trained : MAX_CONTEXT, o->n_ctx);
+  }
+  o->n_batch = p->n_batch ? p->n_batch : DEFAULT_BATCH;
+  if (o->n_batch > o->n_ctx) o->n_batch = o->n_ctx;
+  o->threads = p->threads > 0 ? p->threads : st_default_threads();
+  o->half = p->kv == SETUN_KV_F16;
+  return SETUN_OK;
+}
+
+setun_status st_session_new(const st_model *m, const setun_session_params *params, st_session **session,
+                            setun_error *err) {
+  st_run_options options;
+  setun_session_params defaults = {0};
+  setun_status s = check_params(m, params ? params : &defaults, &options, err);
+  if (s != SETUN_OK) return s;
+  st_session *n = st_calloc(1, sizeof *n);
+  float *logits = st_malloc(m->h.n_vocab, sizeof *logits);
+  if (n && logits) {
+    n->logits = logits;
+    n->threads = options.threads;
+    s = st_run_new(m, &options, &n->run, err);
+  } else {
+    s = st_fail_memory(err, "the session");
+    st_free(logits);
+  }
+  if (s == SETUN_OK) {
+    *session = n;
+  } else {
+    st_session_free(n);
+  }
+  return s;
+}
+
+void st_session_free(st_session *s) {
+  if (!s) return;
+  st_run_free(s->run);
+  st_free(s->logits);
+  st_free(s->hidden);
+  st_free(s);
+}
+
+uint32_t st_session_context(const st_session *s) { return s->run->n_ctx; }
+uint32_t st_session_position(const st_session *s) { return s->position; }
+int st_session_threads(const st_session *s) { return s->threads; }
+const float *st_session_logits(const st_session *s) { return s->has_logits ? s->logits : NULL; }
+
+static bool stopped(void *context) { return atomic_load(&((st_session *)context)->stop); }
+
+static setun_status check_tokens(const st_session *s, const setun_token *ids, size_t n, setun_error *err) {
+  uint32_t n_vocab = s->run->model->h.n_vocab;
+  if (n > s->run->n_ctx - s->position) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "%zu tokens after %u do not fit into a context of %u", n, s->position,
+                   s->run->n_ctx);
+  }
+  for (size_t i = 0; i < n; i++) {
+    if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab) {
+      return st_fail(err, SETUN_ERROR_ARGUMENT, "token %zu: expected an id from 0 to %u, found %d", i, n_vocab - 1,
+                     ids[i]);
+    }
+  }
+  return SETUN_OK;
+}
+
+// The logits of each token of a finished pass, handed out in order.
+static bool report_logits(st_session *s, const setun_eval_params *p, uint32_t n) {
+  for (uint32_t t = 0; t < n; t++) {
+    st_run_logits(s->run, t, s->logits);
+    if (!p->on_logits(s->position + t, s->logits, p->user) || stopped(s)) return false;
+  }
+  return true;
+}
+
+static setun_status eval(st_session *s, const setun_token *ids, size_t n, const setun_eval_params *p, setun_error *err) {
+  st_pass pass = {.stop = stopped, .stop_context = s};
+  if (p->on_hidden) {
+    size_t floats;
+    if (!s->hidden && st_mul_size(s->run->n_batch, s->run->model->h.n_embd, &floats)) {
+      s->hidden = st_malloc(floats, sizeof *s->hidden);
+    }
+    if (!s->hidden) return st_fail_memory(err, "hidden states");
+    pass.hidden = s->hidden;
+    pass.on_hidden = p->on_hidden;
+    pass.user = p->user;
+  }
+  for (size_t done = 0; done < n;) {
+    uint32_t count = n - done < s->run->n_batch ? (uint32_t)(n - done) : s->run->n_batch;
+    bool last = done + count == n;
+    if (!st_run_tokens(s->run, ids + done, count, s->position, &pass) || (p->on_logits && !report_logits(s, p, count))) {
+      return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", done, n);
+    }
+    if (last && !p->on_logits) st_run_logits(s->run, count - 1, s->logits);
+    s->position += count;
+    s->has_logits = last;
+    done += count;
+  }
+  return SETUN_OK;
+}
+
+setun_status st_session_eval(st_session *s, const setun_token *ids, size_t n, const setun_eval_params *params,
+                             setun_error *err) {
+  setun_eval_params none = {0};
+  setun_status status = check_tokens(s, ids, n, err);
+  if (status != SETUN_OK || !n) return status;
+  atomic_store(&s->stop, false);
+  atomic_store(&s->running, true);
+  status = eval(s, ids, n, params ? params : &none, err);
+  atomic_store(&s->running, false);
+  return status;
+}
+
+setun_status st_session_truncate(st_session *s, uint32_t n, setun_error *err) {
+  if (n > s->position) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "truncate: expected at most the %u tokens there are, found %u", s->position,
+                   n);
+  }
+  if (n < s->position) s->has_logits = false;
+  s->position = n;
+  return SETUN_OK;
+}
+
+void st_session_stop(st_session *s) {
+  if (atomic_load(&s->running)) atomic_store(&s->stop, true);
+}

@@ -1,0 +1,211 @@
+// From a model's files to its tokenizer.
+#include "runtime/vocabulary.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+// No published tokenizer file comes near; Gemma's is 33 MB.
+enum { FILE_LIMIT = 512 << 20 };
+
+// ---- GGUF ----
+
+static const st_meta *find_array(const st_metadata *m, const char *key, st_meta_type element, setun_status *s,
+                                 setun_error *err) {
+  const st_meta *a = st_metadata_find(m, key);
+  if (*s != SETUN_OK || !a) return NULL;
+  if (a->type == ST_META_ARRAY && a->element == element) return a;
+  *s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an array of %s, found something else", key,
+               element == ST_META_STRING ? "strings" : element == ST_META_F32 ? "float32" : "int32");
+  return NULL;
+}
+
+static void read_id(const st_metadata *m, const char *key, int64_t *id, setun_status *s, setun_error *err) {
+  uint32_t value = 0;
+  if (*s != SETUN_OK || !st_metadata_find(m, key)) return;
+  *s = st_metadata_u32(m, key, 0, UINT32_MAX, &value, err);
+  if (value != UINT32_MAX) *id = value; // all ones is some converters' "none"
+}
+
+static void read_flag(const st_metadata *m, const char *key, int *flag, setun_status *s, setun_error *err) {
+  bool value = false;
+  if (*s != SETUN_OK || !st_metadata_find(m, key)) return;
+  *s = st_metadata_bool(m, key, &value, err);
+  *flag = value;
+}
+
+static char *read_text(const st_metadata *m, const char *key, setun_status *s, setun_error *err) {
+  st_text text = {0};
+  if (*s == SETUN_OK) *s = st_metadata_text(m, key, &text, err);
+  if (*s != SETUN_OK || !text.data) return NULL;
+  char *copy = st_strndup(text.data, text.length);
+  if (!copy) *s = st_fail_memory(err, key);
+  return copy;
+}
+
+// Arrays of numbers lie unaligned in the header: copies.
+static void *copy_numbers(const st_meta *a, size_t expected, const char *key, setun_status *s, setun_error *err) {
+  if (*s != SETUN_OK || !a) return NULL;
+  if (a->count != expected) {
+    *s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected %zu elements, one a token, found %llu", key, expected,
+                 (unsigned long long)a->count);
+    return NULL;
+  }
+  void *copy = st_malloc(expected, 4);
+  if (copy) {
+    if (expected) memcpy(copy, a->as.values, expected * 4);
+  } else {
+    *s = st_fail_memory(err, key);
+  }
+  return copy;
+}
+
+static setun_status read_keys(const st_metadata *m, st_vocabulary *v, setun_error *err) {
+  setun_status s = SETUN_OK;
+  read_id(m, "tokenizer.ggml.bos_token_id", &v->bos, &s, err);
+  read_id(m, "tokenizer.ggml.eos_token_id", &v->eos, &s, err);
+  read_id(m, "tokenizer.ggml.unknown_token_id", &v->unk, &s, err);
+  read_id(m, "tokenizer.ggml.eot_token_id", &v->eot, &s, err);
+  read_id(m, "tokenizer.ggml.eom_token_id", &v->eom, &s, err);
+  read_flag(m, "tokenizer.ggml.add_bos_token", &v->add_bos, &s, err);
+  read_flag(m, "tokenizer.ggml.add_eos_token", &v->add_eos, &s, err);
+  read_flag(m, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, &s, err);
+  read_flag(m, "tokenizer.ggml.remove_extra_whitespaces", &v->remove_extra_whitespaces, &s, err);
+  return s;
+}
+
+static setun_status from_gguf(const st_metadata *m, const char *default_pre, st_tokenizer **t, setun_error *err) {
+  st_vocabulary v;
+  st_vocabulary_init(&v);
+  setun_status s = read_keys(m, &v, err);
+  const st_meta *tokens = find_array(m, "tokenizer.ggml.tokens", ST_META_STRING, &s, err);
+  const st_meta *merges = find_array(m, "tokenizer.ggml.merges", ST_META_STRING, &s, err);
+  const st_meta *scores = find_array(m, "tokenizer.ggml.scores", ST_META_F32, &s, err);
+  const st_meta *types = find_array(m, "tokenizer.ggml.token_type", ST_META_I32, &s, err);
+  if (s == SETUN_OK && !tokens) {
+    s = st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.tokens: expected an array of strings, found no such key");
+  }
+  char *model = read_text(m, "tokenizer.ggml.model", &s, err), *pre = read_text(m, "tokenizer.ggml.pre", &s, err);
+  if (s == SETUN_OK && !model) {
+    s = st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.model: expected a string, found no such key");
+  }
+  size_t n = tokens ? (size_t)tokens->count : 0;
+  float *score = copy_numbers(scores, n, "tokenizer.ggml.scores", &s, err);
+  int32_t *type = copy_numbers(types, n, "tokenizer.ggml.token_type", &s, err);
+  if (s == SETUN_OK) {
+    v.model = model;
+    v.pre = pre ? pre : default_pre;
+    v.n = n;
+    v.tokens = tokens->as.texts;
+    v.scores = score;
+    v.types = type;
+    v.n_merges = merges ? (size_t)merges->count : 0;
+    v.merges = merges ? merges->as.texts : NULL;
+    s = st_tokenizer_from_vocabulary(&v, t, err);
+  }
+  st_free(score);
+  st_free(type);
+  st_free(model);
+  st_free(pre);
+  return s;
+}
+
+// ---- Hugging Face directories ----
+
+// *text stays NULL when there is no such file.
+static setun_status load_beside(const st_directory *d, const char *name, char **text, size_t *length, setun_error *err) {
+  char *path = st_path_join(d->path, name);
+  if (!path) return st_fail_memory(err, name);
+  setun_status s = st_path_exists(path) ? st_file_load(path, FILE_LIMIT, text, length, err) : SETUN_OK;
+  st_free(path);
+  return s;
+}
+
+static setun_status from_vocab_merges(const st_directory *d, st_tokenizer **t, setun_error *err) {
+  char *vocab = NULL, *merges = NULL;
+  size_t vocab_length = 0, merges_length = 0;
+  setun_status s = load_beside(d, "vocab.json", &vocab, &vocab_length, err);
+  if (s == SETUN_OK) s = load_beside(d, "merges.txt", &merges, &merges_length, err);
+  if (s == SETUN_OK && (!vocab || !merges)) {
+    s = st_fail(err, SETUN_ERROR_IO, "%s: expected tokenizer.json, tokenizer.model, or vocab.json with merges.txt, found none",
+                d->path);
+  }
+  const char *type = json_string_value(st_json_get(d->config, "model_type"));
+  const char *pre = type && !strncmp(type, "qwen", 4) ? "qwen2" : "gpt-2";
+  if (s == SETUN_OK) s = st_tokenizer_from_vocab_merges(vocab, vocab_length, merges, merges_length, pre, t, err);
+  st_free(vocab);
+  st_free(merges);
+  return s;
+}
+
+static setun_status from_files(const st_directory *d, st_tokenizer **t, setun_error *err) {
+  char *text = NULL;
+  size_t length = 0;
+  setun_status s = load_beside(d, "tokenizer.json", &text, &length, err);
+  if (s != SETUN_OK) return s;
+  if (text) {
+    s = st_tokenizer_from_json(text, length, "tokenizer.json", t, err);
+  } else {
+    s = load_beside(d, "tokenizer.model", &text, &length, err);
+    if (s == SETUN_OK && text) s = st_tokenizer_from_sentencepiece(text, length, "tokenizer.model", t, err);
+    if (s == SETUN_OK && !text) s = from_vocab_merges(d, t, err);
+  }
+  st_free(text);
+  return s;
+}
+
+// `eos_token_id` is a number or a list of numbers.
+static setun_status add_ends(st_tokenizer *t, const json_t *config, const char *name, setun_error *err) {
+  const json_t *ids = st_json_get(config, "eos_token_id");
+  size_t n = json_is_array(ids) ? json_array_size(ids) : ids ? 1 : 0;
+  for (size_t i = 0; i < n; i++) {
+    const json_t *id = json_is_array(ids) ? json_array_get(ids, i) : ids;
+    double x = json_is_number(id) ? json_number_value(id) : -1;
+    if (!(x >= 0 && x < 2147483648.0) || x != (double)(int64_t)x) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: eos_token_id: expected a token id, found %s", name, st_json_kind(id));
+    }
+    setun_status s = st_tokenizer_add_end(t, (int64_t)x, err);
+    if (s != SETUN_OK) return st_fail_in(err, "%s: eos_token_id", name);
+  }
+  return SETUN_OK;
+}
+
+// BOS from config.json, for directories whose tokenizer files do not say.
+static setun_status set_bos(st_tokenizer *t, const json_t *config, setun_error *err) {
+  uint32_t id = 0;
+  if (st_tokenizer_bos(t) >= 0 || !json_is_number(st_json_get(config, "bos_token_id"))) return SETUN_OK;
+  setun_status s = st_json_u32(config, "bos_token_id", 0, INT32_MAX, &id, err);
+  if (s == SETUN_OK) s = st_tokenizer_set_bos(t, id, err);
+  return s == SETUN_OK ? s : st_fail_in(err, "config.json: bos_token_id");
+}
+
+static setun_status adjust(const st_directory *d, st_tokenizer *t, setun_error *err) {
+  static const char *const names[] = {"special_tokens_map.json", "tokenizer_config.json"};
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < sizeof names / sizeof *names && s == SETUN_OK; i++) {
+    char *text = NULL;
+    size_t length = 0;
+    s = load_beside(d, names[i], &text, &length, err);
+    if (s == SETUN_OK && text) s = st_tokenizer_apply_config(t, text, length, names[i], err);
+    st_free(text);
+  }
+  if (s == SETUN_OK) s = set_bos(t, d->config, err);
+  if (s == SETUN_OK) s = add_ends(t, d->config, "config.json", err);
+  if (s == SETUN_OK) s = add_ends(t, st_json_get(d->config, "text_config"), "config.json: text_config", err);
+  if (s == SETUN_OK) s = add_ends(t, d->generation_config, "generation_config.json", err);
+  return s;
+}
+
+setun_status st_vocabulary_load(const st_directory *d, const char *default_pre, st_tokenizer **tokenizer,
+                                setun_error *err) {
+  if (d->container == ST_GGUF) return from_gguf(&d->metadata, default_pre, tokenizer, err);
+  st_tokenizer *t = NULL;
+  setun_status s = from_files(d, &t, err);
+  if (s == SETUN_OK) s = adjust(d, t, err);
+  if (s == SETUN_OK) {
+    *tokenizer = t;
+  } else {
+    st_tokenizer_free(t);
+  }
+  return s;
+}

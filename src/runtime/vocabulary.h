@@ -1,0 +1,15 @@
+// From a model's files to its tokenizer: which file or keys hold the vocabulary, and where ends of text are listed.
+#ifndef SETUN_RUNTIME_VOCABULARY_H
+#define SETUN_RUNTIME_VOCABULARY_H
+
+#include "format/directory.h"
+#include "tokenizer/tokenizer.h"
+
+// GGUF: the tokenizer.ggml keys. A Hugging Face directory: tokenizer.json, else tokenizer.model, else vocab.json with
+// merges.txt; then tokenizer_config.json or special_tokens_map.json, and the ids that config.json and
+// generation_config.json list. `default_pre` is the split pattern of a GGUF file that names none; NULL: "default".
+// The caller frees *tokenizer.
+setun_status st_vocabulary_load(const st_directory *directory, const char *default_pre, st_tokenizer **tokenizer,
+                                setun_error *err);
+
+#endif
