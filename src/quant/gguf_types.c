@@ -97,6 +97,28 @@ static const type_name names[] = {
     {399, "Q8_K_R8", &again_interleaved},
 };
 
+// Types of forks whose numbers belong to formats that are read.
+static const struct {
+  uint32_t type;
+  const char *rivals;
+} shared[] = {
+    {36, "IQ4_NL_4_4, withdrawn from GGUF: use a file in IQ4_NL"},
+    {38,
+     "TL1 of BitNet forks, arranged for one matrix shape and processor: convert the original checkpoint, or use i2_s"},
+    {39,
+     "TL2 of BitNet forks, arranged for one matrix shape and processor: convert the original checkpoint, or use i2_s"},
+    {42,
+     "TL2 of BitNet forks, arranged for one matrix shape and processor: convert the original checkpoint, or use i2_s"},
+    {142, "IQ2_TN of older ik_llama.cpp: requantize there to IQ2_BN, or use a file in TQ2_0"},
+    {143, "IQ1_TN of older ik_llama.cpp: requantize there to IQ1_BN, or use a file in TQ1_0"},
+};
+
+const char *st_gguf_type_rivals(uint32_t type) {
+  for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+    if (shared[i].type == type) return shared[i].rivals;
+  return NULL;
+}
+
 static const type_name *find(uint32_t type) {
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (names[i].type == type) return &names[i];

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "quant/rows.h"
+#include "quant/runs.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -34,6 +35,13 @@ const st_format *st_format_by_gguf_type(uint32_t type) {
   return NULL;
 }
 
+const st_format *st_format_next_reading(const st_format *format) {
+  if (format->gguf_type < 0) return NULL;
+  for (int i = (int)format->id + 1; i < ST_FORMAT_COUNT; i++)
+    if (formats[i].gguf_type == format->gguf_type) return &formats[i];
+  return NULL;
+}
+
 // False on overflow.
 static bool row_bytes(const st_format *format, uint64_t columns, uint64_t *bytes) {
   const st_ternary_rows *rows = format->ops->rows;
@@ -58,10 +66,21 @@ setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *b
                    format->name, format->block, shape.columns);
   uint64_t row, all;
   if (!row_bytes(format, shape.columns, &row) || !st_mul_u64(row, shape.rows, &all))
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s: a tensor of %" PRIu64 " by %" PRIu64 " weights is too large",
-                   format->name, shape.rows, shape.columns);
+    return st_fail_too_large(format, shape, err);
   *bytes = all;
   return SETUN_OK;
+}
+
+setun_status st_format_writable(const st_format *format, st_shape shape, setun_error *err) {
+  uint64_t bytes;
+  if (!format->ops->encode && !format->ops->pack)
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: this format is read but not written", format->name);
+  if (shape.columns % format->block)
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: rows must be a multiple of %" PRIu32 " weights, these have %" PRIu64
+                   " (t2, t5 and t16 take any)",
+                   format->name, format->block, shape.columns);
+  return st_format_size(format, shape, &bytes, err);
 }
 
 st_strip st_format_locate(const st_format *format, st_shape shape, uint64_t row, uint64_t want) {

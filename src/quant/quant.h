@@ -51,10 +51,17 @@ typedef struct st_format_ops st_format_ops;
 struct st_value_block;  // quant/rows.h: how one block of a value format is read and written
 struct st_ternary_rows; // quant/rows.h: the same for a ternary format whose rows stand one after the other
 
+// Weights of one row whose 2-bit codes stand at the same place of consecutive bytes.
+typedef struct st_code_run {
+  uint64_t offset; // of the first weight's byte in the tensor
+  uint64_t length; // weights; may run past the row's end
+  unsigned shift;  // of the code in each byte
+} st_code_run;
+
 struct st_format {
   st_format_id id;
   const char *name;     // as printed and as options spell it
-  int64_t gguf_type;    // -1: it has none, or one that another format of the table has (then: `assume`)
+  int64_t gguf_type;    // -1: it has none. Several formats may share one, see st_format_next_reading
   uint32_t block;       // weights a block along K
   uint32_t block_bytes; // 0: the format is not made of equal blocks, see its file
   st_scale_kind scales;
@@ -65,6 +72,8 @@ struct st_format_ops {
   // What the shared functions of quant/rows.h work with; NULL where the format has its own.
   const struct st_value_block *value;
   const struct st_ternary_rows *rows;
+  // Ternary formats whose bytes mix distant weights (quant/runs.h): where a row's weights from column k on stand.
+  st_code_run (*run)(st_shape shape, uint64_t row, uint64_t k);
   // Ternary formats: code 3 is a value, +2 (the Q2_0 kinds).
   bool two_is_valid;
 
@@ -106,6 +115,13 @@ const st_format *st_format_get(st_format_id id);
 // NULL when nothing has that name or type.
 const st_format *st_format_by_name(const char *name);
 const st_format *st_format_by_gguf_type(uint32_t type);
+// Another format with the same GGUF type, NULL when there is no more: projects gave one id to several layouts (42 is
+// q2_0 and q2_0-128; 36 is i2_s in three orders; the key `setun.t5.digits` tells t5 from t5-zpm). The first of the
+// table is what the id usually means.
+const st_format *st_format_next_reading(const st_format *format);
+// Formats that are not read and have the type of one that is ("IQ2_TN of ik_llama.cpp, ..."), for the message when the
+// sizes fit no reading; NULL: none known.
+const char *st_gguf_type_rivals(uint32_t type);
 // The name of a GGUF type, also of one that is not read and of integers ("IQ3_S", "I32"); NULL: nobody's that we know.
 const char *st_gguf_type_name(uint32_t type);
 // What a GGUF type that is not read is and what to do about it, as a phrase to put behind the type's number; never
@@ -124,6 +140,9 @@ static inline uint64_t st_format_row_scales(const st_format *f, uint64_t columns
 uint64_t st_format_row_bytes(const st_format *format, uint64_t columns);
 // Bytes of a whole tensor in that format. Errors: an empty shape, K no multiple of the block, overflow.
 setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *bytes, setun_error *err);
+// Whether a tensor of that shape may be written: the format is one that Setun writes, and its rows are whole blocks
+// also where existing files run on across rows (i2_s). Errors: as st_format_size, and SETUN_ERROR_UNSUPPORTED.
+setun_status st_format_writable(const st_format *format, st_shape shape, setun_error *err);
 // Where some rows of a tensor lie; the shape has passed st_format_size. `row` < shape.rows, `want` at least 1.
 st_strip st_format_locate(const st_format *format, st_shape shape, uint64_t row, uint64_t want);
 
