@@ -3,6 +3,10 @@
 // Two kinds. Value formats (floats and quantized blocks) decode rows to float32. Ternary formats decode to the
 // canonical form - trits in {-1, 0, +1} and scales - and encode from it; their floats are trit times scale.
 //
+// Code 3. Two bits have a fourth code. In the Q2_0 kinds it is a value, +2 (`two_is_valid`); elsewhere it is invalid.
+// `unpack` gives 2 for it everywhere, and `check` reports it everywhere, since such weights are not ternary. So a
+// reader of Q2_0 values need not call `check`, and whoever promises trits does.
+//
 // Nothing here touches files. A caller asks `locate` which bytes hold some rows, brings them, and decodes them, so
 // that a tensor need never be in memory whole.
 #ifndef SETUN_QUANT_QUANT_H
@@ -37,50 +41,72 @@ typedef struct st_strip {
 // How a ternary tensor's scales are shared.
 typedef enum st_scale_kind {
   ST_SCALE_NONE,   // not a ternary format
-  ST_SCALE_OUTER,  // in a tensor of its own, one or one a row (t2, t5, hf-u8)
-  ST_SCALE_TENSOR, // one, inside the tensor (i2_s)
+  ST_SCALE_OUTER,  // in a tensor of its own, one or one a row (t2, t5, t16, hf-u8)
+  ST_SCALE_TENSOR, // one float32, inside the tensor (i2_s)
   ST_SCALE_ROW,    // one a row, inside
-  ST_SCALE_BLOCK   // one a block of `block` weights, inside
+  ST_SCALE_BLOCK   // one half-precision number a block of `block` weights, inside
 } st_scale_kind;
 
 typedef struct st_format_ops st_format_ops;
+struct st_value_block;  // quant/rows.h: how one block of a value format is read and written
+struct st_ternary_rows; // quant/rows.h: the same for a ternary format whose rows stand one after the other
+
+// Weights of one row whose 2-bit codes stand at the same place of consecutive bytes.
+typedef struct st_code_run {
+  uint64_t offset; // of the first weight's byte in the tensor
+  uint64_t length; // weights; may run past the row's end
+  unsigned shift;  // of the code in each byte
+} st_code_run;
 
 struct st_format {
   st_format_id id;
   const char *name;     // as printed and as options spell it
-  int64_t gguf_type;    // -1: it has none
+  int64_t gguf_type;    // -1: it has none. Several formats may share one, see st_format_next_reading
   uint32_t block;       // weights a block along K
-  uint32_t block_bytes; // 0: the format is not made of row blocks, see its file
+  uint32_t block_bytes; // 0: the format is not made of equal blocks, see its file
   st_scale_kind scales;
   const st_format_ops *ops;
 };
 
 struct st_format_ops {
-  // Bytes of the whole tensor. Errors: K no multiple of the block, overflow. NULL: rows of whole blocks.
+  // What the shared functions of quant/rows.h work with; NULL where the format has its own.
+  const struct st_value_block *value;
+  const struct st_ternary_rows *rows;
+  // Ternary formats whose bytes mix distant weights (quant/runs.h): where a row's weights from column k on stand.
+  st_code_run (*run)(st_shape shape, uint64_t row, uint64_t k);
+  // Ternary formats: code 3 is a value, +2 (the Q2_0 kinds).
+  bool two_is_valid;
+
+  // Formats whose tensors are not simply one row's bytes after the other (i2_s, t16, hf-u8); NULL for the others.
+  // Bytes of the whole tensor. Errors: K no multiple of the block, overflow.
   setun_status (*size)(const st_format *format, st_shape shape, uint64_t *bytes, setun_error *err);
   // The bytes that hold rows from `row` on: at most `want` rows, possibly fewer (never none), so that they are one
-  // contiguous range. `row` < shape.rows. NULL: rows of whole blocks.
+  // contiguous range. `row` < shape.rows. Strips of different rows may overlap in bytes.
   st_strip (*locate)(const st_format *format, st_shape shape, uint64_t row, uint64_t want);
 
   // Value formats: `data` holds the strip's bytes; writes strip.count * K floats.
   void (*decode)(const st_format *format, st_shape shape, const st_strip *strip, const void *data, float *out);
-  // Value formats that are also written: the strip's bytes from floats, by the format's usual rounding. NULL: only read.
+  // Value formats that are also written: the strip's bytes from finite floats, by the format's usual rounding. NULL:
+  // only read.
   void (*encode)(const st_format *format, st_shape shape, const st_strip *strip, const float *in, void *data);
 
-  // Ternary formats; NULL otherwise. `trits` is int8 [count, K]; `scales` receives what lies inside the strip's own
-  // bytes: count * ceil(K/block) floats for ST_SCALE_BLOCK, count floats for ST_SCALE_ROW, nothing otherwise. An invalid
-  // code decodes to a defined value.
+  // Ternary formats; NULL otherwise. `trits` is int8 [count, K]; `scales` (may be NULL) receives what lies inside the
+  // strip's own bytes: count * K/block floats for ST_SCALE_BLOCK, count floats for ST_SCALE_ROW, nothing otherwise.
   void (*unpack)(const st_format *format, st_shape shape, const st_strip *strip, const void *data, int8_t *trits,
                  float *scales);
-  // The first invalid code: its byte offset within the tensor, or -1.
+  // The first byte that holds an invalid code, or a base-3 byte that no writer makes: its offset within the tensor, or
+  // -1.
   int64_t (*check)(const st_format *format, st_shape shape, const st_strip *strip, const void *data);
-  // Trits and scales to bytes. Where the bytes mix distant rows (hf-u8), codes are ORed into zeroed bytes.
+  // Trits and scales (laid out as for `unpack`) to bytes. Where bytes mix distant rows (formats with a `locate` of
+  // their own) codes are ORed into the strip's bytes: `data` points into a tensor that was zeroed before its first
+  // strip. The scale of ST_SCALE_TENSOR is the caller's to store, at scale_offset.
   void (*pack)(const st_format *format, st_shape shape, const st_strip *strip, const int8_t *trits, const float *scales,
                void *data);
   // ST_SCALE_TENSOR: where in the tensor the float32 scale stands.
   uint64_t (*scale_offset)(const st_format *format, st_shape shape);
   // The scalar reference: sum over K of trit * x for one row of the strip, straight from the packed bytes, one sum; for
-  // ST_SCALE_BLOCK one sum a block. `x` is int8 [K], in -127..127.
+  // ST_SCALE_BLOCK one sum a block. `row` counts from the tensor's first. `x` is int8 [K], in -127..127; K is at most
+  // 2^23, so that no sum overflows.
   void (*dot)(const st_format *format, st_shape shape, const st_strip *strip, const void *data, uint64_t row,
               const int8_t *x, int32_t *sums);
 };
@@ -89,13 +115,35 @@ const st_format *st_format_get(st_format_id id);
 // NULL when nothing has that name or type.
 const st_format *st_format_by_name(const char *name);
 const st_format *st_format_by_gguf_type(uint32_t type);
-// Why a GGUF type that is not read is not ("TL1, of a fork: ..."), for messages; never NULL.
+// Another format with the same GGUF type, NULL when there is no more: projects gave one id to several layouts (42 is
+// q2_0 and q2_0-128; 36 is i2_s in three orders; the key `setun.t5.digits` tells t5 from t5-zpm). The first of the
+// table is what the id usually means.
+const st_format *st_format_next_reading(const st_format *format);
+// Formats that are not read and have the type of one that is ("IQ2_TN of ik_llama.cpp, ..."), for the message when the
+// sizes fit no reading; NULL: none known.
+const char *st_gguf_type_rivals(uint32_t type);
+// The name of a GGUF type, also of one that is not read and of integers ("IQ3_S", "I32"); NULL: nobody's that we know.
+const char *st_gguf_type_name(uint32_t type);
+// What a GGUF type that is not read is and what to do about it, as a phrase to put behind the type's number; never
+// NULL.
 const char *st_gguf_type_hint(uint32_t type);
 
-static inline bool st_format_is_ternary(const st_format *f) { return f->scales != ST_SCALE_NONE; }
+static inline bool st_format_is_ternary(const st_format *f) {
+  return f->scales != ST_SCALE_NONE;
+}
+// Scales that `unpack` gives for a row of K weights.
+static inline uint64_t st_format_row_scales(const st_format *f, uint64_t columns) {
+  return f->scales == ST_SCALE_BLOCK ? columns / f->block : f->scales == ST_SCALE_ROW;
+}
 
-// Bytes of a whole tensor in that format, and where some of its rows lie: `ops` or the rule for row blocks.
+// Bytes of one row; 0 where rows do not stand one after the other. K has passed st_format_size.
+uint64_t st_format_row_bytes(const st_format *format, uint64_t columns);
+// Bytes of a whole tensor in that format. Errors: an empty shape, K no multiple of the block, overflow.
 setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *bytes, setun_error *err);
+// Whether a tensor of that shape may be written: the format is one that Setun writes, and its rows are whole blocks
+// also where existing files run on across rows (i2_s). Errors: as st_format_size, and SETUN_ERROR_UNSUPPORTED.
+setun_status st_format_writable(const st_format *format, st_shape shape, setun_error *err);
+// Where some rows of a tensor lie; the shape has passed st_format_size. `row` < shape.rows, `want` at least 1.
 st_strip st_format_locate(const st_format *format, st_shape shape, uint64_t row, uint64_t want);
 
 #endif

@@ -1,0 +1,58 @@
+// 4-bit floats (E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and a sign) with small scales.
+//   MXFP4, 32 weights in 17 bytes: E8M0 scale, 16 bytes; byte j holds weight j low, weight j + 16 high
+//   mxfp4-hf: the same values and size, byte j holds weights 2 j and 2 j + 1. gpt-oss safetensors keep these 16 bytes
+//   and
+//             the scales in two tensors; a reader sets them together, scale first.
+//   NVFP4, 64 weights in 36 bytes: four E4M3 scales (no sign) of 16 weights each, then four times 8 bytes; byte j of
+//   eight
+//             holds weight j low, weight j + 8 high
+#include "quant/rows.h"
+
+// Twice the values, so that they are integers; the scales below are halved.
+static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// Half of 2^(e - 127); the smallest two are subnormal.
+static float half_of_e8m0(uint8_t e) {
+  return st_float_from_bits(e < 2 ? (uint32_t)0x200000 << e : (uint32_t)(e - 1) << 23);
+}
+
+static void mxfp4_decode(const uint8_t *block, float *out) {
+  float scale = half_of_e8m0(block[0]);
+  for (int j = 0; j < 16; j++) {
+    out[j] = (float)doubled[block[1 + j] & 15] * scale;
+    out[16 + j] = (float)doubled[block[1 + j] >> 4] * scale;
+  }
+}
+
+static void mxfp4_hf_decode(const uint8_t *block, float *out) {
+  float scale = half_of_e8m0(block[0]);
+  for (int j = 0; j < 16; j++) {
+    out[2 * j] = (float)doubled[block[1 + j] & 15] * scale;
+    out[2 * j + 1] = (float)doubled[block[1 + j] >> 4] * scale;
+  }
+}
+
+// Half of an E4M3 number without its sign; 0x7F, which is no number, counts as 0.
+static float half_of_ue4m3(uint8_t byte) {
+  int exponent = byte >> 3 & 15, mantissa = byte & 7;
+  if ((byte & 0x7F) == 0x7F) return 0;
+  if (!exponent) return (float)mantissa * 0x1p-10f;
+  return st_float_from_bits((uint32_t)(exponent + 127 - 7 - 1) << 23 | (uint32_t)mantissa << 20);
+}
+
+static void nvfp4_decode(const uint8_t *block, float *out) {
+  for (int sub = 0; sub < 4; sub++) {
+    float scale = half_of_ue4m3(block[sub]);
+    const uint8_t *q = block + 4 + 8 * sub;
+    for (int j = 0; j < 8; j++) {
+      out[16 * sub + j] = (float)doubled[q[j] & 15] * scale;
+      out[16 * sub + 8 + j] = (float)doubled[q[j] >> 4] * scale;
+    }
+  }
+}
+
+static const st_value_block mxfp4 = {mxfp4_decode, NULL}, mxfp4_hf = {mxfp4_hf_decode, NULL};
+static const st_value_block nvfp4 = {nvfp4_decode, NULL};
+const st_format_ops st_ops_mxfp4 = ST_VALUE_OPS_READ(&mxfp4);
+const st_format_ops st_ops_mxfp4_hf = ST_VALUE_OPS_READ(&mxfp4_hf);
+const st_format_ops st_ops_nvfp4 = ST_VALUE_OPS_READ(&nvfp4);

@@ -1,0 +1,55 @@
+// Q4_0 and Q4_1: 32 weights of 4 bits. Byte j of 16 holds weight j in its low and weight j + 16 in its high half.
+//   Q4_0, 18 bytes: f16 d, 16 bytes;         w = (q - 8) * d
+//   Q4_1, 20 bytes: f16 d, f16 m, 16 bytes;  w = q * d + m
+#include "quant/rows.h"
+
+static void q4_0_decode(const uint8_t *block, float *out) {
+  float d = st_load_f16(block);
+  for (int j = 0; j < 16; j++) {
+    out[j] = (float)((block[2 + j] & 15) - 8) * d;
+    out[16 + j] = (float)((block[2 + j] >> 4) - 8) * d;
+  }
+}
+
+// The weight of largest magnitude gets code 0, -8 times the scale, which so takes its sign.
+static void q4_0_encode(const float *in, uint8_t *block) {
+  float extreme = 0;
+  for (int j = 0; j < 32; j++)
+    if ((in[j] < 0 ? -in[j] : in[j]) > (extreme < 0 ? -extreme : extreme)) extreme = in[j];
+  float d = extreme / -8, inverse = d != 0 ? 1 / d : 0;
+  st_store_f16(block, d);
+  for (int j = 0; j < 16; j++) {
+    int low = st_clamp_int(in[j] * inverse + 8.5f, 0, 15);
+    int high = st_clamp_int(in[16 + j] * inverse + 8.5f, 0, 15);
+    block[2 + j] = (uint8_t)(low | high << 4);
+  }
+}
+
+static void q4_1_decode(const uint8_t *block, float *out) {
+  float d = st_load_f16(block), m = st_load_f16(block + 2);
+  for (int j = 0; j < 16; j++) {
+    out[j] = (float)(block[4 + j] & 15) * d + m;
+    out[16 + j] = (float)(block[4 + j] >> 4) * d + m;
+  }
+}
+
+static void q4_1_encode(const float *in, uint8_t *block) {
+  float min = in[0], max = in[0];
+  for (int j = 1; j < 32; j++) {
+    if (in[j] < min) min = in[j];
+    if (in[j] > max) max = in[j];
+  }
+  float d = (max - min) / 15, inverse = d != 0 ? 1 / d : 0;
+  st_store_f16(block, d);
+  st_store_f16(block + 2, min);
+  for (int j = 0; j < 16; j++) {
+    int low = st_clamp_int((in[j] - min) * inverse + 0.5f, 0, 15);
+    int high = st_clamp_int((in[16 + j] - min) * inverse + 0.5f, 0, 15);
+    block[4 + j] = (uint8_t)(low | high << 4);
+  }
+}
+
+static const st_value_block q4_0 = {q4_0_decode, q4_0_encode};
+static const st_value_block q4_1 = {q4_1_decode, q4_1_encode};
+const st_format_ops st_ops_q4_0 = ST_VALUE_OPS(&q4_0);
+const st_format_ops st_ops_q4_1 = ST_VALUE_OPS(&q4_1);

@@ -1,0 +1,59 @@
+// Q5_0 and Q5_1: 32 weights of 5 bits. The low four stand as in Q4 (byte j: weights j and j + 16), the fifth bit of
+// weight j is bit j of a 32-bit word before them.
+//   Q5_0, 22 bytes: f16 d, u32 high bits, 16 bytes;         w = (q - 16) * d
+//   Q5_1, 24 bytes: f16 d, f16 m, u32 high bits, 16 bytes;  w = q * d + m
+#include "quant/rows.h"
+
+static int code(const uint8_t *low, uint32_t high, int i) {
+  return (low[i % 16] >> 4 * (i / 16) & 15) | (int)(high >> i & 1) << 4;
+}
+
+static void put_codes(const uint8_t codes[32], uint8_t *at) {
+  uint32_t high = 0;
+  for (int i = 0; i < 32; i++) high |= (uint32_t)(codes[i] >> 4) << i;
+  st_store_u32(at, high);
+  for (int j = 0; j < 16; j++) at[4 + j] = (uint8_t)((codes[j] & 15) | codes[16 + j] << 4);
+}
+
+static void q5_0_decode(const uint8_t *block, float *out) {
+  float d = st_load_f16(block);
+  uint32_t high = st_load_u32(block + 2);
+  for (int i = 0; i < 32; i++) out[i] = (float)(code(block + 6, high, i) - 16) * d;
+}
+
+// As in Q4_0 the weight of largest magnitude gets code 0.
+static void q5_0_encode(const float *in, uint8_t *block) {
+  float extreme = 0;
+  uint8_t codes[32];
+  for (int j = 0; j < 32; j++)
+    if ((in[j] < 0 ? -in[j] : in[j]) > (extreme < 0 ? -extreme : extreme)) extreme = in[j];
+  float d = extreme / -16, inverse = d != 0 ? 1 / d : 0;
+  st_store_f16(block, d);
+  for (int i = 0; i < 32; i++) codes[i] = (uint8_t)st_clamp_int(in[i] * inverse + 16.5f, 0, 31);
+  put_codes(codes, block + 2);
+}
+
+static void q5_1_decode(const uint8_t *block, float *out) {
+  float d = st_load_f16(block), m = st_load_f16(block + 2);
+  uint32_t high = st_load_u32(block + 4);
+  for (int i = 0; i < 32; i++) out[i] = (float)code(block + 8, high, i) * d + m;
+}
+
+static void q5_1_encode(const float *in, uint8_t *block) {
+  float min = in[0], max = in[0];
+  uint8_t codes[32];
+  for (int j = 1; j < 32; j++) {
+    if (in[j] < min) min = in[j];
+    if (in[j] > max) max = in[j];
+  }
+  float d = (max - min) / 31, inverse = d != 0 ? 1 / d : 0;
+  st_store_f16(block, d);
+  st_store_f16(block + 2, min);
+  for (int i = 0; i < 32; i++) codes[i] = (uint8_t)st_clamp_int((in[i] - min) * inverse + 0.5f, 0, 31);
+  put_codes(codes, block + 4);
+}
+
+static const st_value_block q5_0 = {q5_0_decode, q5_0_encode};
+static const st_value_block q5_1 = {q5_1_decode, q5_1_encode};
+const st_format_ops st_ops_q5_0 = ST_VALUE_OPS(&q5_0);
+const st_format_ops st_ops_q5_1 = ST_VALUE_OPS(&q5_1);

@@ -1,0 +1,64 @@
+// Q6_K: 256 weights in 210 bytes: 128 bytes of low four bits, 64 of high two, 16 signed scales of 16 weights each, f16
+// d; w = d * scale * (q - 32). Each half of 128 weights has its own 64 and 32 bytes: weight l + 32 p (p = 0..3) has its
+// low bits in byte l + 32 (p % 2), the low half of it for p < 2, and its high ones in byte l at bits 2 p.
+#include "quant/rows.h"
+
+#include <math.h>
+
+static void q6_k_decode(const uint8_t *block, float *out) {
+  float d = st_load_f16(block + 208);
+  for (int i = 0; i < 256; i++) {
+    int half = i / 128, p = i % 128 / 32, l = i % 32;
+    int low = block[64 * half + 32 * (p % 2) + l] >> 4 * (p / 2) & 15;
+    int high = block[128 + 32 * half + l] >> 2 * p & 3;
+    out[i] = d * (float)(int8_t)block[192 + i / 16] * (float)((low | high << 4) - 32);
+  }
+}
+
+// The scale with which 16 weights rounded to -32..31 lose the least, weighting errors by the weights' squares (the
+// large ones matter most): of some scales near the one that sends the extreme weight to -32, each corrected by least
+// squares.
+static float best_scale(const float *in) {
+  float extreme = 0;
+  for (int i = 0; i < 16; i++)
+    if (fabsf(in[i]) > fabsf(extreme)) extreme = in[i];
+  if (!(fabsf(extreme) >= 1e-15f)) return 0;
+  float best = 0, best_gain = 0;
+  for (int step = -9; step <= 9; step++) {
+    float inverse = (-32 - 0.1f * (float)step) / extreme, product = 0, square = 0;
+    for (int i = 0; i < 16; i++) {
+      float q = (float)st_clamp_int(rintf(in[i] * inverse), -32, 31), w = in[i] * in[i];
+      product += w * in[i] * q;
+      square += w * q * q;
+    }
+    // The error is a constant less product^2 / square.
+    if (square > 0 && product * product > best_gain * square) {
+      best = product / square;
+      best_gain = product * best;
+    }
+  }
+  return best;
+}
+
+static void q6_k_encode(const float *in, uint8_t *block) {
+  float scales[16], largest = 0;
+  for (int sub = 0; sub < 16; sub++) {
+    scales[sub] = best_scale(in + 16 * sub);
+    if (fabsf(scales[sub]) > fabsf(largest)) largest = scales[sub];
+  }
+  memset(block, 0, 210);
+  st_store_f16(block + 208, largest / -128);
+  float d = st_load_f16(block + 208);
+  if (d == 0) return;
+  for (int i = 0; i < 256; i++) {
+    int sub = i / 16, half = i / 128, p = i % 128 / 32, l = i % 32;
+    if (i % 16 == 0) block[192 + sub] = (uint8_t)st_clamp_int(rintf(scales[sub] * (-128 / largest)), -128, 127);
+    float step = d * (float)(int8_t)block[192 + sub];
+    int q = step != 0 ? st_clamp_int(rintf(in[i] / step), -32, 31) + 32 : 32;
+    block[64 * half + 32 * (p % 2) + l] |= (uint8_t)((q & 15) << 4 * (p / 2));
+    block[128 + 32 * half + l] |= (uint8_t)(q >> 4 << 2 * p);
+  }
+}
+
+static const st_value_block q6_k = {q6_k_decode, q6_k_encode};
+const st_format_ops st_ops_q6_k = ST_VALUE_OPS(&q6_k);

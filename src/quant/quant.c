@@ -1,0 +1,91 @@
+// The table of formats, and what follows from it: sizes and places of rows, and the names of GGUF's types.
+#include "quant/quant.h"
+
+#include "base/memory.h"
+#include "quant/rows.h"
+#include "quant/runs.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define FORMAT(id, name, gguf, block, bytes, scales, ops) extern const st_format_ops ops;
+#include "quant/formats.def"
+#undef FORMAT
+
+static const st_format formats[ST_FORMAT_COUNT] = {
+#define FORMAT(id, name, gguf, block, bytes, scales, ops)                                                              \
+  {ST_##id, name, gguf, block, bytes, ST_SCALE_##scales, &(ops)},
+#include "quant/formats.def"
+#undef FORMAT
+};
+
+const st_format *st_format_get(st_format_id id) {
+  return (unsigned)id < ST_FORMAT_COUNT ? &formats[id] : NULL;
+}
+
+const st_format *st_format_by_name(const char *name) {
+  for (int i = 0; i < ST_FORMAT_COUNT; i++)
+    if (!strcmp(formats[i].name, name)) return &formats[i];
+  return NULL;
+}
+
+const st_format *st_format_by_gguf_type(uint32_t type) {
+  for (int i = 0; i < ST_FORMAT_COUNT; i++)
+    if (formats[i].gguf_type == (int64_t)type) return &formats[i];
+  return NULL;
+}
+
+const st_format *st_format_next_reading(const st_format *format) {
+  if (format->gguf_type < 0) return NULL;
+  for (int i = (int)format->id + 1; i < ST_FORMAT_COUNT; i++)
+    if (formats[i].gguf_type == format->gguf_type) return &formats[i];
+  return NULL;
+}
+
+// False on overflow.
+static bool row_bytes(const st_format *format, uint64_t columns, uint64_t *bytes) {
+  const st_ternary_rows *rows = format->ops->rows;
+  if (!rows) return st_mul_u64(columns / format->block, format->block_bytes, bytes);
+  // A cut step takes whole bytes.
+  uint64_t tail = (columns % rows->step * rows->step_bytes + rows->step - 1) / rows->step;
+  return st_mul_u64(columns / rows->step, rows->step_bytes, bytes) && st_add_u64(*bytes, tail + rows->head, bytes);
+}
+
+uint64_t st_format_row_bytes(const st_format *format, uint64_t columns) {
+  uint64_t bytes;
+  return !format->ops->locate && row_bytes(format, columns, &bytes) ? bytes : 0;
+}
+
+setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *bytes, setun_error *err) {
+  if (!shape.rows || !shape.columns)
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: a tensor of %" PRIu64 " by %" PRIu64 " weights is empty", format->name,
+                   shape.rows, shape.columns);
+  if (format->ops->size) return format->ops->size(format, shape, bytes, err);
+  if (shape.columns % format->block)
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: rows must be a multiple of %" PRIu32 " weights, these have %" PRIu64,
+                   format->name, format->block, shape.columns);
+  uint64_t row, all;
+  if (!row_bytes(format, shape.columns, &row) || !st_mul_u64(row, shape.rows, &all))
+    return st_fail_too_large(format, shape, err);
+  *bytes = all;
+  return SETUN_OK;
+}
+
+setun_status st_format_writable(const st_format *format, st_shape shape, setun_error *err) {
+  uint64_t bytes;
+  if (!format->ops->encode && !format->ops->pack)
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: this format is read but not written", format->name);
+  if (shape.columns % format->block)
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: rows must be a multiple of %" PRIu32 " weights, these have %" PRIu64
+                   " (t2, t5 and t16 take any)",
+                   format->name, format->block, shape.columns);
+  return st_format_size(format, shape, &bytes, err);
+}
+
+st_strip st_format_locate(const st_format *format, st_shape shape, uint64_t row, uint64_t want) {
+  if (format->ops->locate) return format->ops->locate(format, shape, row, want);
+  uint64_t bytes = st_format_row_bytes(format, shape.columns), left = shape.rows - row;
+  uint64_t count = want < left ? want : left;
+  return (st_strip){.row = row, .count = count, .offset = row * bytes, .bytes = count * bytes};
+}

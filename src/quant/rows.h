@@ -1,0 +1,71 @@
+// What formats share whose tensors are rows of blocks: a format's file says how one block is read and written, the
+// functions here do the rest.
+#ifndef SETUN_QUANT_ROWS_H
+#define SETUN_QUANT_ROWS_H
+
+#include "base/bytes.h"
+#include "quant/quant.h"
+
+// One block of a value format: format->block weights, format->block_bytes bytes.
+typedef struct st_value_block {
+  void (*decode)(const uint8_t *block, float *out);
+  void (*encode)(const float *in, uint8_t *block); // NULL: only read
+} st_value_block;
+
+void st_value_decode(const st_format *format, st_shape shape, const st_strip *strip, const void *data, float *out);
+void st_value_encode(const st_format *format, st_shape shape, const st_strip *strip, const float *in, void *data);
+
+#define ST_VALUE_OPS(block_)                                                                                           \
+  { .value = (block_), .decode = st_value_decode, .encode = st_value_encode }
+#define ST_VALUE_OPS_READ(block_)                                                                                      \
+  { .value = (block_), .decode = st_value_decode }
+
+// A ternary format whose rows stand one after the other: a row is `head` bytes and then steps of `step` weights in
+// `step_bytes` bytes, the last of which may be cut short (to whole bytes) if the format takes any K.
+enum { ST_STEP_MAX = 320 };
+typedef enum st_scale_type { ST_SCALE_F16, ST_SCALE_F32 } st_scale_type;
+typedef struct st_ternary_rows {
+  uint32_t step, step_bytes; // step is at most ST_STEP_MAX, and format->block for ST_SCALE_BLOCK
+  uint32_t head;             // bytes of a row's scale (ST_SCALE_ROW), which stands first
+  uint32_t scale_at;         // ST_SCALE_BLOCK: where in a step its scale stands
+  st_scale_type scale_type;
+  // `n` weights, a whole step but for the tail of a row.
+  void (*unpack)(const uint8_t *step, size_t n, int8_t *trits);
+  void (*pack)(const int8_t *trits, size_t n, uint8_t *step); // pads a cut step's last byte with trit 0
+  ptrdiff_t (*check)(const uint8_t *step, size_t n);          // offset of the first invalid byte, or -1
+} st_ternary_rows;
+
+void st_rows_unpack(const st_format *format, st_shape shape, const st_strip *strip, const void *data, int8_t *trits,
+                    float *scales);
+int64_t st_rows_check(const st_format *format, st_shape shape, const st_strip *strip, const void *data);
+void st_rows_pack(const st_format *format, st_shape shape, const st_strip *strip, const int8_t *trits,
+                  const float *scales, void *data);
+void st_rows_dot(const st_format *format, st_shape shape, const st_strip *strip, const void *data, uint64_t row,
+                 const int8_t *x, int32_t *sums);
+
+#define ST_TERNARY_OPS(rows_, two_)                                                                                    \
+  {                                                                                                                    \
+    .rows = (rows_), .two_is_valid = (two_), .unpack = st_rows_unpack, .check = st_rows_check, .pack = st_rows_pack,   \
+    .dot = st_rows_dot                                                                                                 \
+  }
+
+// Helpers for the formats' files.
+
+// Whether one of a byte's four 2-bit codes is 3.
+static inline bool st_has_code3(uint8_t byte) {
+  return byte & byte >> 1 & 0x55;
+}
+
+// The first of `n` bytes that holds a code 3, or -1.
+ptrdiff_t st_find_code3(const uint8_t *bytes, size_t n);
+
+// Sum of trit * x.
+int32_t st_trit_dot(const int8_t *trits, const int8_t *x, size_t n);
+
+// An integer from a number that was scaled to lie in lo..hi or nearly so; NaN becomes lo. Truncates.
+static inline int st_clamp_int(float x, int lo, int hi) {
+  if (!(x > (float)lo)) return lo;
+  return x >= (float)hi ? hi : (int)x;
+}
+
+#endif
