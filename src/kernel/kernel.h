@@ -1,13 +1,14 @@
 // The table of kernels: everything that an instruction set makes fast, and the forms of the matrices that they take.
 //
 // Files have many layouts, kernels have few. Every matrix is kept in groups of 16 rows, and within a group column by
-// column (in blocks), so that 16 lanes hold 16 rows: no horizontal sums, one sequential stream a group, the same order of
-// additions on every instruction set, for one token and for many. A group is contiguous; rows and columns are padded with
-// zero weights. Forms are described in docs/kernels.md, with pictures.
+// column (in blocks), so that 16 lanes hold 16 rows: no horizontal sums, one sequential stream a group, the same order
+// of additions on every instruction set, for one token and for many. A group is contiguous; rows and columns are padded
+// with zero weights. Forms are described in docs/kernels.md, with pictures.
 //
 // The scalar table is the reference, always built. Each instruction set starts from the table below it and overwrites
-// what it does better. Integer results are bit-identical in all. Float sums are in one order for each table: a token's
-// result does not depend on how many tokens or threads there are.
+// what it does better. Every function gives the same bits in every table: integers because they are exact, floats
+// because the order of additions, the use of fused multiply-add and the exponential are laid down once, in
+// docs/kernels.md. For the same reason a token's result does not depend on how many tokens or threads there are.
 #ifndef SETUN_KERNEL_KERNEL_H
 #define SETUN_KERNEL_KERNEL_H
 
@@ -20,10 +21,11 @@ typedef enum st_form {
   ST_FORM_F32,
   ST_FORM_F16,
   ST_FORM_BF16,
-  ST_FORM_T16,   // 2-bit codes (trit + 1; code 3 is weight 2), one float scale a row: st_matrix.scales
-  ST_FORM_T16B,  // the same with a half-precision scale a row and block of columns, in the stream
-  ST_FORM_Q8,    // int8 and a half-precision scale a row and 32 columns
-  ST_FORM_Q4,    // 4-bit codes with scale and minimum, a row and 32 columns: weight = d * code + m
+  ST_FORM_T16,  // 2-bit codes (trit + 1; code 3 is weight 2), one float scale a row: st_matrix.scales
+  ST_FORM_T16B, // the same with a half-precision scale a row and block of columns, in the stream
+  ST_FORM_Q8,   // int8 and a half-precision scale a row and 32 columns
+  ST_FORM_Q4,   // 4-bit codes and a half-precision scale, a row and 32 columns: weight = d * (code - 8)
+  ST_FORM_Q4M,  // 4-bit codes with scale and minimum, a row and 32 columns: weight = d * code + m
   ST_FORM_COUNT
 } st_form;
 
@@ -31,10 +33,10 @@ typedef enum st_form {
 typedef struct st_matrix {
   st_form form;
   size_t rows, columns;
-  uint32_t block;         // ST_FORM_T16B: columns that share a scale
-  size_t group_bytes;     // of one group, a multiple of 64
-  const uint8_t *data;    // [groups][group_bytes], aligned to 64, ST_PAGES_SLACK readable bytes behind it
-  const float *scales;    // ST_FORM_T16: [groups * 16]
+  uint32_t block;      // ST_FORM_T16B: columns that share a scale
+  size_t group_bytes;  // of one group, a multiple of 64
+  const uint8_t *data; // [groups][group_bytes], aligned to 64, ST_PAGES_SLACK readable bytes behind it
+  const float *scales; // ST_FORM_T16: [groups * 16]
 } st_matrix;
 
 // What a product does with its input.
@@ -45,12 +47,13 @@ typedef enum st_activation {
   ST_ACT_COUNT
 } st_activation;
 
-// The form in which weights of a format are kept, and the bytes of a group of 16 rows; `columns` as stored.
+// The form in which weights of a format are kept (F32 for a value format that has no form of its own), and the bytes of
+// a group of 16 rows; `columns` as stored, at most 2^31.
 st_form st_form_of(const st_format *format);
 size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block);
 // Packs a group: `count` (1 to 16) rows that stand at `rows` one after the other - float32 for F32/F16/BF16 forms, the
-// format's own bytes for quantized blocks, int8 trits with `scales` (one a row, or one a row and block) for ternary ones
-// (T16's row scales are the caller's to keep) - and zero rows after them.
+// format's own bytes for quantized blocks, int8 trits with `scales` (one a row, or one a row and block) for ternary
+// ones (T16's row scales are the caller's to keep) - and zero rows after them.
 void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_t block, const void *rows,
                   const float *scales, size_t count, uint8_t *group);
 
@@ -65,23 +68,24 @@ typedef enum st_glu { ST_GLU_SILU, ST_GLU_RELU2, ST_GLU_GELU_TANH, ST_GLU_GPT_OS
 
 // One KV head of a cache and the query heads that share it.
 typedef struct st_attend {
-  const float *q;         // [n_q][q_stride] query heads of one token, n_q of them
+  const float *q; // [n_q][q_stride] query heads of one token, n_q of them
   size_t n_q, q_stride;
   size_t head_dim;
-  const void *k, *v;      // [n_keys][head_dim] each, half precision or float32, contiguous
+  const void *k, *v; // [n_keys][head_dim] each, half precision or float32, contiguous
   bool half;
-  size_t n_keys;          // keys that are visible: [0, n_keys) of k and v
-  float scale;            // of the scores
-  const float *sinks;     // [n_q] learned logits that take part in the softmax only; NULL: none
-  float *scores;          // scratch, [n_q][n_keys rounded up to 16]
-  float *out;             // [n_q][q_stride]
+  size_t n_keys;      // keys that are visible: [0, n_keys) of k and v
+  float scale;        // of the scores
+  const float *sinks; // [n_q] learned logits that take part in the softmax only; NULL: none
+  float *scores;      // scratch, [n_q][n_keys rounded up to 16], any alignment
+  float *out;         // [n_q][q_stride]
 } st_attend;
 
 typedef struct st_kernels st_kernels;
 struct st_kernels {
   const char *name; // "scalar", "avx2", "avx512", "amx", "neon"
 
-  // Activation int8 codes of one token and the sum of the codes; returns s. R1: x8 = clamp(rne(x * s)).
+  // Activation int8 codes of one token and the sum of the codes; returns s. x8 = clamp(rne(x * s)). NaN gives code 0,
+  // and an infinite x makes s zero and all codes zero, so that products with it are NaN.
   float (*quantize_token)(const float *x, size_t n, int8_t *codes, int32_t *sum);
 
   // Prepares the tokens [first, last) of x ([tokens][stride] floats) as the input of products. With `norm` not NULL the
@@ -103,9 +107,10 @@ struct st_kernels {
   void (*attend)(const st_attend *a);
   void (*to_half)(const float *x, size_t n, uint16_t *out);
   void (*glu)(st_glu kind, const float *gate, const float *up, size_t n, float *out); // out may be gate
-  void (*add)(float *x, const float *y, float scale, size_t n);                        // x += scale * y
+  void (*add)(float *x, const float *y, float scale, size_t n);                       // x += scale * y
 
-  // Peak loops for the ceilings: run about `n` multiply-adds from registers, return how many exactly; and read a buffer.
+  // Peak loops for the ceilings: run about `n` multiply-adds from registers, return how many exactly; and read a
+  // buffer.
   uint64_t (*peak_int8)(uint64_t n);
   uint64_t (*peak_float)(uint64_t n);
   uint64_t (*read)(const void *buffer, size_t bytes);

@@ -1,0 +1,114 @@
+// The forms of matrices: sizes, and packing of 16 rows into a group. docs/kernels.md has the pictures.
+#include "kernel/kernel.h"
+
+#include "base/float16.h"
+#include "kernel/layout.h"
+
+#include <string.h>
+
+st_form st_form_of(const st_format *format) {
+  if (format->scales == ST_SCALE_BLOCK) return ST_FORM_T16B;
+  if (st_format_is_ternary(format)) return ST_FORM_T16;
+  switch (format->id) {
+  case ST_F16: return ST_FORM_F16;
+  case ST_BF16: return ST_FORM_BF16;
+  case ST_Q8_0: return ST_FORM_Q8;
+  case ST_Q4_0: return ST_FORM_Q4;
+  case ST_Q4_1: return ST_FORM_Q4M;
+  default: return ST_FORM_F32;
+  }
+}
+
+size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block) {
+  size_t steps = (columns + ST_STEP - 1) / ST_STEP;
+  if (form != ST_FORM_T16B) return st_round_up(steps * st_step_bytes(form), 64);
+  size_t blocks = (columns + block - 1) / block;
+  return st_round_up(blocks * (ST_SCALES + (size_t)block / ST_STEP * st_step_bytes(form)), 64);
+}
+
+static void pack_floats(st_form form, size_t columns, const float *rows, size_t count, uint8_t *group) {
+  uint16_t *half = (uint16_t *)(void *)group;
+  float *full = (float *)(void *)group;
+  for (size_t r = 0; r < count; r++) {
+    for (size_t k = 0; k < columns; k++) {
+      float w = rows[r * columns + k];
+      if (form == ST_FORM_F32) full[k * ST_GROUP + r] = w;
+      if (form == ST_FORM_F16) half[k * ST_GROUP + r] = st_f16_from_f32(w);
+      if (form == ST_FORM_BF16) half[k * ST_GROUP + r] = st_bf16_from_f32(w);
+    }
+  }
+}
+
+// ORs row r's codes of columns [0, n) into zeroed t16 blocks at `out`; a trit t becomes code t + 1, and what pads
+// (row NULL) code 1.
+static void pack_trits(const int8_t *row, size_t n, size_t padded, size_t r, uint8_t *out) {
+  for (size_t k = 0; k < padded; k++) {
+    unsigned code = row && k < n ? (unsigned)(row[k] + 1) & 3 : 1;
+    uint8_t *byte = out + k / 16 * 64 + 4 * r + k % 4;
+    *byte = (uint8_t)(*byte | code << 2 * (k % 16 / 4));
+  }
+}
+
+static void pack_t16b(size_t columns, uint32_t block, const int8_t *rows, const float *scales, size_t count,
+                      uint8_t *group) {
+  size_t blocks = (columns + block - 1) / block;
+  for (size_t b = 0; b < blocks; b++) {
+    uint16_t *half = (uint16_t *)(void *)group;
+    size_t first = b * block, n = columns - first < block ? columns - first : block;
+    for (size_t r = 0; r < ST_GROUP; r++) {
+      half[r] = r < count ? st_f16_from_f32(scales[r * blocks + b]) : 0;
+      pack_trits(r < count ? rows + r * columns + first : NULL, n, block, r, group + ST_SCALES);
+    }
+    group += ST_SCALES + (size_t)block / ST_STEP * st_step_bytes(ST_FORM_T16B);
+  }
+}
+
+// One block of 32 columns of row r: 4-bit codes, element j in the low half of byte j and element j + 16 in the high
+// half as Q4_0 and Q4_1 store them, to byte 4r + j of 64: columns 8i + j low, 8i + 4 + j high.
+static void pack_nibbles(const uint8_t *codes, size_t r, uint8_t *out) {
+  for (size_t k = 0; k < ST_STEP; k++) {
+    unsigned code = k < 16 ? codes[k] & 15u : codes[k - 16] >> 4;
+    uint8_t *byte = out + k / 8 * 64 + 4 * r + k % 4;
+    *byte = (uint8_t)(*byte | code << (k % 8 < 4 ? 0 : 4));
+  }
+}
+
+static void pack_blocks(st_form form, const st_format *format, size_t columns, const uint8_t *rows, size_t count,
+                        uint8_t *group) {
+  size_t blocks = columns / ST_STEP, row_bytes = blocks * format->block_bytes;
+  for (size_t b = 0; b < blocks; b++, group += st_step_bytes(form)) {
+    for (size_t r = 0; r < count; r++) {
+      const uint8_t *in = rows + r * row_bytes + b * format->block_bytes;
+      memcpy(group + 2 * r, in, 2);
+      if (form == ST_FORM_Q8) {
+        for (size_t k = 0; k < ST_STEP; k++) group[ST_SCALES + k / 4 * 64 + 4 * r + k % 4] = in[2 + k];
+      } else if (form == ST_FORM_Q4) {
+        pack_nibbles(in + 2, r, group + ST_SCALES);
+      } else {
+        memcpy(group + ST_SCALES + 2 * r, in + 2, 2);
+        pack_nibbles(in + 4, r, group + 2 * ST_SCALES);
+      }
+    }
+  }
+}
+
+void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_t block, const void *rows,
+                  const float *scales, size_t count, uint8_t *group) {
+  memset(group, 0, st_form_group_bytes(form, columns, block));
+  switch (form) {
+  case ST_FORM_F32:
+  case ST_FORM_F16:
+  case ST_FORM_BF16: pack_floats(form, columns, rows, count, group); break;
+  case ST_FORM_T16:
+    for (size_t r = 0; r < ST_GROUP; r++) {
+      const int8_t *row = r < count ? (const int8_t *)rows + r * columns : NULL;
+      pack_trits(row, columns, st_round_up(columns, ST_STEP), r, group);
+    }
+    break;
+  case ST_FORM_T16B: pack_t16b(columns, block, rows, scales, count, group); break;
+  case ST_FORM_Q8:
+  case ST_FORM_Q4:
+  case ST_FORM_Q4M: pack_blocks(form, format, columns, rows, count, group); break;
+  case ST_FORM_COUNT: break;
+  }
+}

@@ -1,0 +1,48 @@
+// Attention of one token: scores over the visible keys, softmax, and the weighted sum of values.
+#include "kernel/ref/ref.h"
+
+#include "base/float16.h"
+#include "kernel/layout.h"
+
+#include <math.h>
+
+static float element(const void *cache, bool half, size_t i) {
+  return half ? st_f32_from_f16(((const uint16_t *)cache)[i]) : ((const float *)cache)[i];
+}
+
+// Scores in order; returns the largest.
+static float score(const st_attend *a, size_t head, float *scores) {
+  const float *q = a->q + head * a->q_stride;
+  float largest = a->sinks ? a->sinks[head] : -INFINITY;
+  for (size_t j = 0; j < a->n_keys; j++) {
+    float lanes[16] = {0};
+    for (size_t d = 0; d < a->head_dim; d++) {
+      lanes[d % 16] = fmaf(q[d], element(a->k, a->half, j * a->head_dim + d), lanes[d % 16]);
+    }
+    scores[j] = st_ref_sum16(lanes) * a->scale;
+    largest = scores[j] > largest ? scores[j] : largest;
+  }
+  return largest;
+}
+
+void st_ref_attend(const st_attend *a) {
+  size_t row = st_round_up(a->n_keys, 16);
+  for (size_t h = 0; h < a->n_q; h++) {
+    float *scores = a->scores + h * row, *out = a->out + h * a->q_stride;
+    float largest = score(a, h, scores), lanes[16] = {0};
+    for (size_t j = 0; j < a->n_keys; j++) {
+      scores[j] = st_ref_exp(scores[j] - largest);
+      lanes[j % 16] += scores[j];
+    }
+    float sum = st_ref_sum16(lanes);
+    if (a->sinks) sum += st_ref_exp(a->sinks[h] - largest);
+    float inverse = 1.0f / sum;
+    for (size_t d = 0; d < a->head_dim; d++) out[d] = 0;
+    for (size_t j = 0; j < a->n_keys; j++) {
+      for (size_t d = 0; d < a->head_dim; d++) {
+        out[d] = fmaf(scores[j], element(a->v, a->half, j * a->head_dim + d), out[d]);
+      }
+    }
+    for (size_t d = 0; d < a->head_dim; d++) out[d] *= inverse;
+  }
+}

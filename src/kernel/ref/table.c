@@ -1,0 +1,27 @@
+// The scalar table.
+#include "kernel/ref/ref.h"
+
+void st_ref_table(st_kernels *t) {
+  *t = (st_kernels){
+      .name = "scalar",
+      .quantize_token = st_ref_quantize_token,
+      .input_bytes = st_ref_input_bytes,
+      .prepare = st_ref_prepare,
+      .rmsnorm = st_ref_rmsnorm,
+      .rope = st_ref_rope,
+      .attend = st_ref_attend,
+      .to_half = st_ref_to_half,
+      .glu = st_ref_glu,
+      .add = st_ref_add,
+      .peak_int8 = st_ref_peak_int8,
+      .peak_float = st_ref_peak_float,
+      .read = st_ref_read,
+  };
+  for (int form = 0; form < ST_FORM_COUNT; form++) {
+    t->matmul[form][ST_ACT_F32] = st_ref_matmul_f32;
+    t->row[form] = st_ref_row;
+    if (form <= ST_FORM_BF16) continue;
+    t->matmul[form][ST_ACT_INT8_BLOCK] = st_ref_matmul_block;
+    if (form == ST_FORM_T16 || form == ST_FORM_T16B) t->matmul[form][ST_ACT_INT8_TOKEN] = st_ref_matmul_token;
+  }
+}

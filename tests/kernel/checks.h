@@ -1,0 +1,228 @@
+// The checks: products, input preparation, and the smaller functions.
+#ifndef SETUN_TESTS_KERNEL_CHECKS_H
+#define SETUN_TESTS_KERNEL_CHECKS_H
+
+#include "matrices.h"
+
+typedef struct {
+  uint64_t seed;
+  const char *isa, *only;
+} options;
+
+static int failures, comparisons;
+static const char *table_name;
+
+#define FAIL(...)                                                                                                      \
+  do {                                                                                                                 \
+    if (failures++ < 20) {                                                                                             \
+      printf("FAIL %s: ", table_name);                                                                                 \
+      printf(__VA_ARGS__);                                                                                             \
+      printf("\n");                                                                                                    \
+    }                                                                                                                  \
+  } while (0)
+
+// Same bits, or both NaN.
+static bool same(float a, float b) {
+  return st_float_bits(a) == st_float_bits(b) || (a != a && b != b);
+}
+
+static const float guard_value = 12345.5f;
+static void fill_guard(float *x, size_t n) {
+  for (size_t i = 0; i < n; i++) x[i] = guard_value;
+}
+
+static void random_floats(float *x, size_t n, mode how) {
+  for (size_t i = 0; i < n; i++)
+    x[i] = how == ZERO ? 0 : how == LARGEST ? -1e6f : how == SMALLEST ? 1e-30f : random_float();
+  if (how == ONE_ELEMENT) {
+    memset(x, 0, n * sizeof *x);
+    x[random_below((uint32_t)n)] = 3;
+  }
+}
+
+static void prepare(const st_kernels *k, st_input *input, st_activation kind, const float *x, size_t tokens,
+                    size_t columns) {
+  *input = (st_input){.kind = kind, .tokens = tokens, .columns = columns};
+  input->data = st_aligned_alloc(k->input_bytes(kind, tokens, columns));
+  k->prepare(input, x, columns, NULL, 0, 0, tokens);
+}
+
+// What the activations mean after rounding, in float64.
+static void rounded_activations(st_activation kind, const float *x, size_t n, double *out) {
+  for (size_t first = 0; first < n;) {
+    size_t count = kind == ST_ACT_INT8_BLOCK && n - first > 32 ? 32 : n - first;
+    float most = 0;
+    for (size_t i = 0; i < count; i++) most = fmaxf(most, fabsf(x[first + i]));
+    for (size_t i = 0; i < count; i++) {
+      float v = x[first + i];
+      if (kind == ST_ACT_F32)
+        out[first + i] = v;
+      else if (kind == ST_ACT_INT8_TOKEN) {
+        float s = 127.0f / fmaxf(most, 1e-5f);
+        out[first + i] = (double)rintf(v * s) / s;
+      } else
+        out[first + i] = most > 0 ? (double)rintf(v * (127.0f / most)) * (most / 127.0f) : 0;
+    }
+    first += count;
+  }
+}
+
+// Bound: each of the K products and sums is rounded a few times (scale times scale, fused sum, final scale), each by at
+// most 2^-24 of the sum of magnitudes so far. Minimums of Q4M are multiplied with rounded sums: the factor covers them.
+static void check_against_double(const matrix *w, st_activation kind, const float *x, size_t tokens, const float *out) {
+  size_t columns = w->m.columns;
+  double *a = st_malloc(columns, sizeof *a);
+  for (size_t t = 0; t < tokens; t++) {
+    rounded_activations(kind, x + t * columns, columns, a);
+    for (size_t r = 0; r < w->m.rows; r++) {
+      double sum = 0, magnitude = 0;
+      for (size_t k = 0; k < columns; k++) {
+        double p = (double)w->dense[r * columns + k] * a[k];
+        sum += p, magnitude += fabs(p);
+      }
+      if (w->m.form == ST_FORM_Q4M) magnitude *= 16; // d * code and m may cancel
+      double bound = magnitude * ((double)columns + 8) * 0x1p-24 + 1e-37;
+      double error = fabs(sum - (double)out[t * w->m.rows + r]);
+      comparisons++;
+      if (!(error <= bound)) {
+        FAIL("%s x %s, %zux%zu, token %zu of %zu, row %zu: %.9g, expected %.9g +- %.3g", form_names[w->m.form],
+             activation_names[kind], w->m.rows, columns, t, tokens, r, (double)out[t * w->m.rows + r], sum, bound);
+      }
+    }
+  }
+  st_free(a);
+}
+
+// out is [tokens][rows] with guards on both sides.
+static void product(const st_kernels *k, const matrix *w, st_activation kind, const float *x, size_t tokens,
+                    float *guarded_out) {
+  size_t n = tokens * w->m.rows;
+  st_input input;
+  fill_guard(guarded_out, n + 32);
+  prepare(k, &input, kind, x, tokens, w->m.columns);
+  size_t middle = w->m.rows / 2 / 16 * 16; // as two threads would
+  k->matmul[w->m.form][kind](&w->m, &input, 0, middle, guarded_out + 16, w->m.rows);
+  k->matmul[w->m.form][kind](&w->m, &input, middle, w->m.rows, guarded_out + 16, w->m.rows);
+  for (size_t i = 0; i < 16; i++) {
+    if (guarded_out[i] != guard_value || guarded_out[16 + n + i] != guard_value) FAIL("wrote outside of its output");
+  }
+  st_free(input.data);
+}
+
+static void check_product(const st_kernels *k, const st_kernels *reference, const matrix *w, st_activation kind,
+                          mode how, size_t tokens) {
+  size_t columns = w->m.columns, rows = w->m.rows, n = tokens * rows;
+  float *x = st_malloc(tokens * columns, sizeof *x);
+  float *out = st_malloc(n + 32, sizeof *out), *expected = st_malloc(n + 32, sizeof *expected);
+  random_floats(x, tokens * columns, how);
+  product(k, w, kind, x, tokens, out);
+  if (how != SMALLEST || kind == ST_ACT_F32) check_against_double(w, kind, x, tokens, out + 16);
+  product(reference, w, kind, x, tokens, expected);
+  for (size_t i = 0; i < n; i++) {
+    comparisons++;
+    if (same(out[16 + i], expected[16 + i])) continue;
+    FAIL("%s x %s, %zux%zu, %zu tokens, %s: token %zu row %zu: %.9g, scalar %.9g", form_names[w->m.form],
+         activation_names[kind], rows, columns, tokens, mode_names[how], i / rows, i % rows, (double)out[16 + i],
+         (double)expected[16 + i]);
+    break;
+  }
+  size_t t = random_below((uint32_t)tokens); // alone, one token of the batch has the same bits
+  product(k, w, kind, x + t * columns, 1, expected);
+  for (size_t r = 0; r < rows; r++) {
+    if (!same(out[16 + t * rows + r], expected[16 + r])) {
+      FAIL("%s x %s: token %zu of %zu differs from itself alone", form_names[w->m.form], activation_names[kind], t,
+           tokens);
+      break;
+    }
+  }
+  st_free(x), st_free(out), st_free(expected);
+}
+
+static void check_row(const st_kernels *k, const matrix *w) {
+  size_t r = random_below((uint32_t)w->m.rows), n = w->m.columns;
+  float *out = st_malloc(n + 32, sizeof *out);
+  fill_guard(out, n + 32);
+  k->row[w->m.form](&w->m, r, out + 16);
+  for (size_t i = 0; i < n + 32; i++) {
+    float expected = i < 16 || i >= n + 16 ? guard_value : w->dense[r * n + i - 16];
+    comparisons++;
+    if (out[i] != expected) {
+      FAIL("row %zu of %s: column %d: %.9g, expected %.9g", r, form_names[w->m.form], (int)i - 16, (double)out[i],
+           (double)expected);
+      break;
+    }
+  }
+  st_free(out);
+}
+
+static void check_shape(const st_kernels *k, const st_kernels *reference, st_form form, size_t rows, size_t columns,
+                        uint32_t block, mode how, size_t tokens) {
+  if (form >= ST_FORM_Q8) columns = (columns + 31) / 32 * 32;
+  matrix w = make_matrix(form, rows, columns, block, how);
+  for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
+    if (k->matmul[form][kind]) check_product(k, reference, &w, (st_activation)kind, how, tokens);
+    if (k->matmul[form][kind] && how != RANDOM) check_product(k, reference, &w, (st_activation)kind, RANDOM, tokens);
+  }
+  check_row(k, &w);
+  free_matrix(&w);
+}
+
+static void check_products(const st_kernels *k, const st_kernels *reference) {
+  static const size_t tokens[] = {1, 2, 3, 5, 7, 16, 17, 33};
+  static const uint32_t blocks[] = {64, 128, 256};
+  for (int form = 0; form < ST_FORM_COUNT; form++) {
+    for (size_t i = 1; i <= 67; i++) {
+      size_t rows = 1 + (i * 7) % 50;
+      check_shape(k, reference, (st_form)form, rows, i, blocks[i % 3], RANDOM, tokens[i % 8]);
+    }
+    for (size_t rows = 1; rows <= 50; rows++) {
+      check_shape(k, reference, (st_form)form, rows, 96, blocks[rows % 3], (mode)(rows % MODES), tokens[rows % 8]);
+    }
+    for (int how = 0; how < MODES; how++) {
+      for (size_t i = 0; i < 8; i++) {
+        check_shape(k, reference, (st_form)form, 16 + 13 * i, 512 + 160 * i, blocks[i % 3], (mode)how, tokens[i]);
+      }
+    }
+    check_shape(k, reference, (st_form)form, 100, 3200, 128, RANDOM, 40);
+    check_shape(k, reference, (st_form)form, 20, 6912, 256, LARGEST, 9);
+  }
+}
+
+#include "checks_misc.h"
+
+static int check_table(const char *name, const options *o) {
+  st_kernels k, reference;
+  setun_error err;
+  if (st_kernels_get(name, &k, &err) != SETUN_OK || st_kernels_get("scalar", &reference, &err) != SETUN_OK) {
+    return printf("FAIL %s: %s\n", name, err.message), 1;
+  }
+  table_name = name;
+  int before = failures;
+  comparisons = 0;
+  st_random_seed(&random_state, o->seed);
+  if (!o->only || strstr("products", o->only)) check_products(&k, &reference);
+  if (!o->only || strstr("misc", o->only)) check_misc(&k, &reference);
+  printf("%-8s %s: %d comparisons, seed %llu\n", name, failures == before ? "ok" : "FAILED", comparisons,
+         (unsigned long long)o->seed);
+  return failures != before;
+}
+
+// Each table that this processor runs; those that it does not are named as skipped.
+static int run_checks(const options *o) {
+  static const char *const names[] = {"scalar", "avx2", "avx512", "amx", "neon", "dotprod"};
+  char available[128];
+  snprintf(available, sizeof available, " %s ", st_kernels_available());
+  int failed = 0;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char word[32];
+    snprintf(word, sizeof word, " %s ", names[i]);
+    if (o->isa && strcmp(o->isa, names[i])) continue;
+    if (strstr(available, word))
+      failed |= check_table(names[i], o);
+    else
+      printf("%-8s skipped: this processor or build does not run it\n", names[i]);
+  }
+  return failed;
+}
+
+#endif

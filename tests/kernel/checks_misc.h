@@ -1,0 +1,232 @@
+// Checks of what is not a product: quantization, norms, RoPE, attention, gates, conversions. Included by checks.h.
+#ifndef SETUN_TESTS_KERNEL_CHECKS_MISC_H
+#define SETUN_TESTS_KERNEL_CHECKS_MISC_H
+
+#include "checks.h"
+
+// Compares two outputs of n floats between guards of 16, bit for bit.
+static void compare(const char *what, size_t size, const float *out, const float *expected, size_t n) {
+  for (size_t i = 0; i < n + 32; i++) {
+    comparisons++;
+    if (same(out[i], expected[i])) continue;
+    FAIL("%s of %zu: [%d] %.9g, scalar %.9g", what, size, (int)i - 16, (double)out[i], (double)expected[i]);
+    return;
+  }
+}
+
+static void within(const char *what, size_t i, float value, double expected, double bound) {
+  comparisons++;
+  if (!(fabs((double)value - expected) <= bound)) {
+    FAIL("%s [%zu]: %.9g, expected %.9g +- %.3g", what, i, (double)value, expected, bound);
+  }
+}
+
+enum { MAX_N = 700 };
+static float input_a[MAX_N + 32], input_b[MAX_N + 32], out_a[MAX_N + 32], out_b[MAX_N + 32];
+
+static void check_quantize(const st_kernels *k, const st_kernels *reference, size_t n, mode how) {
+  int8_t codes[MAX_N + 64], expected[MAX_N + 64];
+  int32_t sum, expected_sum;
+  random_floats(input_a, n, how);
+  if (how == RANDOM && n > 3 && n % 5 == 0) input_a[n / 2] = n % 2 ? NAN : INFINITY;
+  memset(codes, 77, sizeof codes), memset(expected, 77, sizeof expected);
+  float s = k->quantize_token(input_a, n, codes + 32, &sum);
+  float t = reference->quantize_token(input_a, n, expected + 32, &expected_sum);
+  comparisons++;
+  if (!same(s, t) || sum != expected_sum || memcmp(codes, expected, sizeof codes)) FAIL("quantize_token of %zu", n);
+  float most = 0;
+  for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(input_a[i])); // fmaxf passes over NaN
+  if (s != 127.0f / fmaxf(most, 1e-5f)) FAIL("quantize_token of %zu: s %.9g", n, (double)s);
+  for (size_t i = 0; i < n; i++) {
+    float v = rintf(input_a[i] * s);
+    if (codes[32 + i] != (v == v ? (int)v : 0)) FAIL("quantize_token of %zu: [%zu] %d", n, i, codes[32 + i]);
+  }
+}
+
+static void check_norm(const st_kernels *k, const st_kernels *reference, size_t n) {
+  random_floats(input_a, n, RANDOM), random_floats(input_b, n, RANDOM);
+  fill_guard(out_a, n + 32), fill_guard(out_b, n + 32);
+  k->rmsnorm(input_a, input_b, n, 1e-5f, out_a + 16);
+  reference->rmsnorm(input_a, input_b, n, 1e-5f, out_b + 16);
+  compare("rmsnorm", n, out_a, out_b, n);
+  double squares = 0;
+  for (size_t i = 0; i < n; i++) squares += (double)input_a[i] * input_a[i];
+  for (size_t i = 0; i < n; i++) {
+    double y = input_a[i] / sqrt(squares / (double)n + 1e-5) * input_b[i];
+    within("rmsnorm", i, out_a[16 + i], y, fabs(y) * ((double)n / 16 + 16) * 0x1p-24);
+  }
+  // Fused with the preparation of an input, the product with a matrix of ones is the same as apart from it.
+  for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
+    st_input fused, apart;
+    prepare(k, &apart, (st_activation)kind, out_a + 16, 1, n);
+    prepare(k, &fused, (st_activation)kind, input_a, 1, n);
+    k->prepare(&fused, input_a, n, input_b, 1e-5f, 0, 1);
+    comparisons++;
+    size_t padded = (n + 31) / 32 * 32 * (kind == ST_ACT_F32 ? 4 : 1);
+    if (memcmp(fused.data, apart.data, padded)) FAIL("prepare %s with a norm, %zu columns", activation_names[kind], n);
+    st_free(fused.data), st_free(apart.data);
+  }
+}
+
+static void check_rope(const st_kernels *k, const st_kernels *reference, size_t n, bool interleaved) {
+  float cosine[MAX_N], sine[MAX_N];
+  for (size_t i = 0; i < n / 2; i++) cosine[i] = cosf((float)i), sine[i] = sinf((float)i);
+  random_floats(input_a, n, RANDOM);
+  fill_guard(out_a, n + 32), fill_guard(out_b, n + 32);
+  memcpy(out_a + 16, input_a, n * sizeof(float)), memcpy(out_b + 16, input_a, n * sizeof(float));
+  k->rope(out_a + 16, cosine, sine, n, interleaved);
+  reference->rope(out_b + 16, cosine, sine, n, interleaved);
+  compare("rope", n, out_a, out_b, n);
+  for (size_t i = 0; i < n / 2; i++) {
+    size_t a = interleaved ? 2 * i : i, b = interleaved ? 2 * i + 1 : i + n / 2;
+    double u = input_a[a], v = input_a[b];
+    within("rope", a, out_a[16 + a], u * cosine[i] - v * sine[i], 4 * 0x1p-24);
+    within("rope", b, out_a[16 + b], v * cosine[i] + u * sine[i], 4 * 0x1p-24);
+  }
+}
+
+static double glu_in_double(st_glu kind, double g, double u) {
+  switch (kind) {
+  case ST_GLU_RELU2: return (g > 0 ? g * g : 0) * u;
+  case ST_GLU_GELU_TANH: return g / (1 + exp(-2 * sqrt(2 / 3.14159265358979323846) * (g + 0.044715 * g * g * g))) * u;
+  case ST_GLU_GPT_OSS: g = fmin(g, 7), u = fmax(-7, fmin(u, 7)); return (u + 1) * g / (1 + exp(-1.702 * g));
+  default: return g / (1 + exp(-g)) * u;
+  }
+}
+
+static void check_glu(const st_kernels *k, const st_kernels *reference, size_t n) {
+  for (int kind = ST_GLU_SILU; kind <= ST_GLU_GPT_OSS; kind++) {
+    random_floats(input_a, n, RANDOM), random_floats(input_b, n, RANDOM);
+    for (size_t i = 0; i < n; i++) input_a[i] *= (float)(1 << i % 8), input_b[i] *= 10;
+    fill_guard(out_a, n + 32), fill_guard(out_b, n + 32);
+    k->glu((st_glu)kind, input_a, input_b, n, out_a + 16);
+    reference->glu((st_glu)kind, input_a, input_b, n, out_b + 16);
+    compare("glu", n, out_a, out_b, n);
+    for (size_t i = 0; i < n; i++) {
+      // The exponential's argument is rounded: its result is off by as many parts in 2^24 as the argument is large.
+      double y = glu_in_double((st_glu)kind, input_a[i], input_b[i]), z = fabs((double)input_a[i]);
+      if (kind == ST_GLU_GELU_TANH) z = 1.6 * (z + 0.045 * z * z * z);
+      if (fabs(y) > 1e-30) within("glu", i, out_a[16 + i], y, fabs(y) * (3 * z + 12) * 0x1p-24);
+    }
+    memcpy(out_b + 16, input_a, n * sizeof(float)); // in place
+    k->glu((st_glu)kind, out_b + 16, input_b, n, out_b + 16);
+    compare("glu in place", n, out_a, out_b, n);
+    const float odd[] = {NAN, INFINITY, -INFINITY, 0, -0.0f, 1e-40f, -200, 200, 88.5f, -88.5f, -103.9f};
+    size_t m = sizeof odd / sizeof *odd;
+    for (size_t i = 0; i < m; i++) input_b[i] = 1;
+    fill_guard(out_a, m + 32), fill_guard(out_b, m + 32);
+    k->glu((st_glu)kind, odd, input_b, m, out_a + 16);
+    reference->glu((st_glu)kind, odd, input_b, m, out_b + 16);
+    compare("glu of odd values", m, out_a, out_b, m);
+  }
+}
+
+static void check_add_and_half(const st_kernels *k, const st_kernels *reference, size_t n) {
+  random_floats(input_a, n, RANDOM), random_floats(input_b, n, RANDOM);
+  fill_guard(out_a, n + 32), fill_guard(out_b, n + 32);
+  memcpy(out_a + 16, input_a, n * sizeof(float)), memcpy(out_b + 16, input_a, n * sizeof(float));
+  k->add(out_a + 16, input_b, 0.7f, n);
+  reference->add(out_b + 16, input_b, 0.7f, n);
+  compare("add", n, out_a, out_b, n);
+  uint16_t half[MAX_N + 64], expected[MAX_N + 64];
+  for (size_t i = 0; i < n; i++) input_a[i] = ldexpf(input_a[i], (int)random_below(44) - 26);
+  memset(half, 99, sizeof half), memset(expected, 99, sizeof expected);
+  k->to_half(input_a, n, half + 32);
+  for (size_t i = 0; i < n; i++) expected[32 + i] = st_f16_from_f32(input_a[i]);
+  comparisons++;
+  if (memcmp(half, expected, sizeof half)) FAIL("to_half of %zu", n);
+}
+
+// Attention in float64 for one head.
+static void attend_in_double(const st_attend *a, size_t head, const float *k, const float *v, double *out) {
+  double *p = st_malloc(a->n_keys, sizeof *p), largest = a->sinks ? a->sinks[head] : -1e300, sum = 0;
+  for (size_t j = 0; j < a->n_keys; j++) {
+    p[j] = 0;
+    for (size_t d = 0; d < a->head_dim; d++) p[j] += (double)a->q[head * a->q_stride + d] * k[j * a->head_dim + d];
+    p[j] *= a->scale;
+    largest = fmax(largest, p[j]);
+  }
+  for (size_t j = 0; j < a->n_keys; j++) sum += p[j] = exp(p[j] - largest);
+  if (a->sinks) sum += exp(a->sinks[head] - largest);
+  for (size_t d = 0; d < a->head_dim; d++) {
+    out[d] = 0;
+    for (size_t j = 0; j < a->n_keys; j++) out[d] += p[j] / sum * v[j * a->head_dim + d];
+  }
+  st_free(p);
+}
+
+// The cache with `half` ends at an unreadable page.
+static guarded make_cache(size_t n, bool half, float *meaning) {
+  guarded g = guarded_alloc(n * (half ? 2 : 4));
+  for (size_t i = 0; i < n; i++) {
+    meaning[i] = random_float() * 2;
+    uint16_t h = st_f16_from_f32(meaning[i]);
+    if (half) meaning[i] = st_f32_from_f16(h);
+    if (half)
+      memcpy(g.data + 2 * i, &h, 2);
+    else
+      memcpy(g.data + 4 * i, &meaning[i], 4);
+  }
+  return g;
+}
+
+static void check_attend(const st_kernels *k, const st_kernels *reference, size_t n_q, size_t dim, size_t keys,
+                         bool half, bool sinks) {
+  size_t stride = dim + 3, row = (keys + 15) / 16 * 16, n = n_q * stride;
+  float *q = st_malloc(n, sizeof *q), *mk = st_malloc(keys * dim, sizeof *mk), *mv = st_malloc(keys * dim, sizeof *mv);
+  float *scores = st_malloc(n_q * row + 32, sizeof *scores), sink[16];
+  double *expected = st_malloc(dim, sizeof *expected);
+  random_floats(q, n, RANDOM), random_floats(sink, 16, RANDOM);
+  guarded gk = make_cache(keys * dim, half, mk), gv = make_cache(keys * dim, half, mv);
+  float *out = st_malloc(n + 32, sizeof *out), *other = st_malloc(n + 32, sizeof *other);
+  st_attend a = {.q = q,
+                 .n_q = n_q,
+                 .q_stride = stride,
+                 .head_dim = dim,
+                 .k = gk.data,
+                 .v = gv.data,
+                 .half = half,
+                 .n_keys = keys,
+                 .scale = 0.5f,
+                 .sinks = sinks ? sink : NULL,
+                 .scores = scores + 16,
+                 .out = out + 16};
+  fill_guard(out, n + 32), fill_guard(other, n + 32), fill_guard(scores, n_q * row + 32);
+  k->attend(&a);
+  for (size_t i = 0; i < 16; i++) {
+    if (scores[i] != guard_value || scores[16 + n_q * row + i] != guard_value)
+      FAIL("attend wrote outside of its scores");
+  }
+  a.out = other + 16;
+  reference->attend(&a);
+  compare("attend", keys, out, other, n);
+  for (size_t h = 0; h < n_q; h++) {
+    attend_in_double(&a, h, mk, mv, expected);
+    for (size_t d = 0; d < dim; d++) {
+      within("attend", d, out[16 + h * stride + d], expected[d], 2 * ((double)(dim + keys) + 32) * 0x1p-23);
+    }
+  }
+  guarded_free(&gk), guarded_free(&gv);
+  st_free(q), st_free(mk), st_free(mv), st_free(scores), st_free(expected), st_free(out), st_free(other);
+}
+
+static void check_misc(const st_kernels *k, const st_kernels *reference) {
+  for (size_t n = 1; n <= 67; n++) {
+    for (int how = 0; how < MODES; how++) check_quantize(k, reference, n, (mode)how);
+    check_norm(k, reference, n);
+    check_glu(k, reference, n);
+    check_add_and_half(k, reference, n);
+    check_rope(k, reference, 2 * n, n % 2);
+    check_rope(k, reference, 2 * n, n % 2 == 0);
+  }
+  check_norm(k, reference, 577);
+  check_norm(k, reference, 640);
+  check_quantize(k, reference, 640, RANDOM);
+  check_glu(k, reference, 640);
+  static const size_t dims[] = {16, 64, 100, 128, 7, 256, 80}, heads[] = {1, 3, 5, 4, 2, 8, 16};
+  for (size_t i = 0; i < 84; i++) {
+    check_attend(k, reference, heads[i / 2 % 7], dims[i % 7], i < 70 ? 1 + i : 100 + 37 * (i - 70), i % 3, i % 4 == 0);
+  }
+}
+
+#endif
