@@ -122,7 +122,10 @@ SETUN_API bool setun_token_is_end(const setun_model *model, setun_token id);
 /* A streaming detokenizer: ids in, whole UTF-8 characters out. */
 typedef struct setun_decoder setun_decoder;
 
-enum { SETUN_DECODE_SPECIAL = 1 /* show control tokens as their text; otherwise they are left out */ };
+enum {
+  SETUN_DECODE_SPECIAL = 1,  /* show control tokens as their text; otherwise they are left out */
+  SETUN_DECODE_CONTINUES = 2 /* the text continues an earlier one: what is stripped from a text's beginning is kept */
+};
 
 SETUN_API setun_status setun_decoder_new(const setun_model *model, int flags, setun_decoder **decoder,
                                          setun_error *error);

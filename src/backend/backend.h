@@ -69,6 +69,11 @@ typedef enum st_activation_fn { ST_FN_SILU, ST_FN_RELU2, ST_FN_GELU_TANH, ST_FN_
 struct st_backend {
   const char *name;
 
+  // The instruction sets that can run here, best last; and this machine's ceilings, see setun_measure_ceilings.
+  const char *(*available)(void);
+  setun_status (*measure)(const char *isa, int threads, uint64_t buffer_bytes, setun_ceilings *ceilings,
+                          setun_error *err);
+
   setun_status (*device_new)(const st_device_options *options, st_device **device, setun_error *err);
   void (*device_free)(st_device *device);
   const char *(*device_isa)(const st_device *device);

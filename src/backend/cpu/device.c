@@ -60,20 +60,18 @@ static void *arena_alloc(st_device *d, size_t size) {
   return p;
 }
 
+static bool is_float(st_form form) { return form == ST_FORM_F32 || form == ST_FORM_F16 || form == ST_FORM_BF16; }
+
 // Which of the three kinds of rows st_form_pack takes for the form.
 st_rows st_cpu_rows_wanted(const st_device *d, const st_format *format) {
   (void)d;
-  switch (st_form_of(format)) {
-  case ST_FORM_T16:
-  case ST_FORM_T16B: return ST_ROWS_TRITS;
-  case ST_FORM_Q8:
-  case ST_FORM_Q4: return ST_ROWS_BYTES;
-  default: return ST_ROWS_FLOAT;
-  }
+  st_form form = st_form_of(format);
+  if (form == ST_FORM_T16 || form == ST_FORM_T16B) return ST_ROWS_TRITS;
+  return is_float(form) ? ST_ROWS_FLOAT : ST_ROWS_BYTES;
 }
 
 static st_activation activation_of(const st_format *format, st_form form, st_precision precision) {
-  if (form == ST_FORM_F32 || form == ST_FORM_F16 || form == ST_FORM_BF16) return ST_ACT_F32;
+  if (is_float(form)) return ST_ACT_F32;
   if (precision == ST_PRECISION_INT8) return st_format_is_ternary(format) ? ST_ACT_INT8_TOKEN : ST_ACT_F32;
   return precision == ST_PRECISION_FAST ? ST_ACT_INT8_BLOCK : ST_ACT_F32;
 }
@@ -122,9 +120,12 @@ setun_status st_cpu_matrix_new(st_device *d, const st_format *format, st_shape s
 void st_cpu_matrix_write(st_dmatrix *m, uint64_t row, uint64_t count, const void *rows, const float *scales) {
   size_t columns = m->m.columns;
   size_t blocks = m->format->scales == ST_SCALE_BLOCK ? (columns + m->m.block - 1) / m->m.block : 1;
-  size_t row_bytes = columns * sizeof(float);
-  if (m->m.form == ST_FORM_T16 || m->m.form == ST_FORM_T16B) row_bytes = columns;
-  if (m->m.form == ST_FORM_Q8 || m->m.form == ST_FORM_Q4) row_bytes = columns / m->m.block * m->format->block_bytes;
+  size_t row_bytes = columns; // of trits
+  if (is_float(m->m.form)) {
+    row_bytes = columns * sizeof(float);
+  } else if (m->m.form != ST_FORM_T16 && m->m.form != ST_FORM_T16B) {
+    row_bytes = columns / m->m.block * m->format->block_bytes;
+  }
   for (uint64_t i = 0; i < count; i += ST_GROUP) {
     size_t n = count - i < ST_GROUP ? (size_t)(count - i) : ST_GROUP;
     uint8_t *group = (uint8_t *)m->m.data + (size_t)((row + i) / ST_GROUP) * m->m.group_bytes;

@@ -264,6 +264,8 @@ static void read_array(st_queue *q, const st_array *a, uint32_t token, size_t n,
 
 const st_backend st_backend_cpu = {
     .name = "cpu",
+    .available = st_kernels_available,
+    .measure = st_cpu_measure,
     .device_new = st_cpu_device_new,
     .device_free = st_cpu_device_free,
     .device_isa = st_cpu_device_isa,

@@ -4,7 +4,13 @@
 
 static const char *const gguf_names[] = {"llama", NULL};
 static const char *const model_types[] = {"llama", NULL};
-static const char *const ignored[] = {"rope_freqs", NULL};
+
+// Mistral's GGUF files set a window here; it holds for all layers.
+static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
+  (void)m, (void)architecture, (void)err;
+  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window != 0;
+  return SETUN_OK;
+}
 
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
@@ -32,5 +38,5 @@ const st_spec st_spec_llama = {
                  .rope = {.theta = 10000}},
     .gguf_interleaved = true,
     .bindings = bindings,
-    .ignored = ignored,
+    .read_gguf = read_gguf,
 };

@@ -1,0 +1,165 @@
+// setun.h: what is in a model's files, without loading them.
+#include "api/api.h"
+
+#include "base/memory.h"
+#include "source/weight.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  char *key, *value;
+} meta_line;
+
+struct setun_file {
+  st_directory *directory;
+  meta_line *meta; // metadata as text
+  size_t n_meta, meta_capacity;
+};
+
+static setun_status add_meta(setun_file *f, const char *key, const char *value, setun_error *err) {
+  if (!st_reserve(&f->meta, &f->meta_capacity, f->n_meta + 1, sizeof *f->meta)) return st_fail_memory(err, "metadata");
+  meta_line line = {st_strdup(key), st_strdup(value)};
+  if (!line.key || !line.value) {
+    st_free(line.key);
+    st_free(line.value);
+    return st_fail_memory(err, "metadata");
+  }
+  f->meta[f->n_meta++] = line;
+  return SETUN_OK;
+}
+
+static setun_status print_gguf(setun_file *f, setun_error *err) {
+  const st_metadata *m = &f->directory->metadata;
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < m->count && s == SETUN_OK; i++) {
+    st_buffer text = {0};
+    s = st_meta_print(&m->items[i], &text, err);
+    if (s == SETUN_OK) s = add_meta(f, m->items[i].key, text.data ? text.data : "", err);
+    st_buffer_free(&text);
+  }
+  return s;
+}
+
+// config.json's members, one line each.
+static setun_status print_config(setun_file *f, setun_error *err) {
+  setun_status s = SETUN_OK;
+  const char *key;
+  json_t *value;
+  if (!f->directory->config) return s;
+  json_object_foreach(f->directory->config, key, value) {
+    // Integers were read as reals, see base/json.h: show them as what they are.
+    bool whole = json_is_real(value) && fabs(json_real_value(value)) < 1e15 &&
+                 json_real_value(value) == (double)(long long)json_real_value(value);
+    json_t *shown = whole ? json_integer((json_int_t)json_real_value(value)) : json_incref(value);
+    char *text = json_dumps(shown, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    if (s == SETUN_OK) s = text ? add_meta(f, key, text, err) : st_fail_memory(err, "metadata");
+    free(text);
+    json_decref(shown);
+  }
+  return s;
+}
+
+setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file, setun_error *error) {
+  setun_model_params p = params ? *params : setun_model_params_default();
+  st_log log;
+  st_open_options options = st_open_options_of(&p, &log);
+  setun_status s = st_check_model_params(&p, error);
+  if (s != SETUN_OK) return s;
+  setun_file *f = st_calloc(1, sizeof *f);
+  if (!f) return st_fail_memory(error, path);
+  s = st_directory_open(path, &options, &f->directory, error);
+  if (s == SETUN_OK) s = f->directory->container == ST_GGUF ? print_gguf(f, error) : print_config(f, error);
+  if (s == SETUN_OK) {
+    *file = f;
+  } else {
+    setun_file_close(f);
+  }
+  return s;
+}
+
+void setun_file_close(setun_file *f) {
+  if (!f) return;
+  for (size_t i = 0; i < f->n_meta; i++) {
+    st_free(f->meta[i].key);
+    st_free(f->meta[i].value);
+  }
+  st_free(f->meta);
+  st_directory_free(f->directory);
+  st_free(f);
+}
+
+size_t setun_file_tensor_count(const setun_file *file) { return file->directory->n_tensors; }
+
+setun_status setun_file_tensor(const setun_file *file, size_t index, setun_tensor_info *info, setun_error *error) {
+  const st_directory *d = file->directory;
+  if (index >= d->n_tensors) {
+    return st_fail(error, SETUN_ERROR_ARGUMENT, "tensor index: expected below %zu, found %zu", d->n_tensors, index);
+  }
+  const st_tensor *t = &d->tensors[index];
+  *info = (setun_tensor_info){.name = t->name,
+                              .format = t->format ? t->format->name : t->dtype,
+                              .n_dims = (int)t->n_dims,
+                              .offset = t->offset,
+                              .bytes = t->bytes,
+                              .part = t->part};
+  for (uint32_t i = 0; i < t->n_dims; i++) info->dims[i] = t->dims[t->n_dims - 1 - i];
+  return SETUN_OK;
+}
+
+size_t setun_file_meta_count(const setun_file *file) { return file->n_meta; }
+
+setun_status setun_file_meta(const setun_file *file, size_t index, const char **key, const char **value,
+                             setun_error *error) {
+  if (index >= file->n_meta) {
+    return st_fail(error, SETUN_ERROR_ARGUMENT, "metadata index: expected below %zu, found %zu", file->n_meta, index);
+  }
+  *key = file->meta[index].key;
+  *value = file->meta[index].value;
+  return SETUN_OK;
+}
+
+// The module that a tensor's name belongs to: the name without ".weight".
+static char *module_of(const char *name) {
+  size_t n = strlen(name), suffix = strlen(".weight");
+  bool weight = n > suffix && !strcmp(name + n - suffix, ".weight");
+  return st_strndup(name, weight ? n - suffix : n);
+}
+
+static setun_status read_rows(const st_directory *d, const st_weight *w, float *data, size_t capacity,
+                              setun_error *err) {
+  uint64_t n;
+  if (!st_mul_u64(w->shape.rows, w->shape.columns, &n) || n > capacity) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected room for %llu x %llu floats, found %zu", w->name,
+                   (unsigned long long)w->shape.rows, (unsigned long long)w->shape.columns, capacity);
+  }
+  st_row_reader r;
+  setun_status s = st_row_reader_open(d, w, &r, err);
+  if (s != SETUN_OK) return s;
+  s = st_read_floats(&r, 0, w->shape.rows, data, err);
+  st_row_reader_close(&r);
+  return s;
+}
+
+setun_status setun_file_read(const setun_file *file, const char *name, int *n_dims, uint64_t dims[4], float *data,
+                             size_t capacity, setun_error *error) {
+  char *module = module_of(name);
+  if (!module) return st_fail_memory(error, name);
+  st_weight w;
+  bool found = false;
+  setun_status s = st_weight_find(file->directory, module, (st_shape){0, 0}, &found, &w, error);
+  st_free(module);
+  if (s != SETUN_OK) return s;
+  if (!found) return st_fail(error, SETUN_ERROR_ARGUMENT, "%s: no such tensor in %s", name, file->directory->path);
+  if (data) s = read_rows(file->directory, &w, data, capacity, error);
+  if (s != SETUN_OK) return s;
+  if (w.shape.rows == st_tensor_shape(w.data).rows) {
+    *n_dims = (int)w.data->n_dims;
+    for (uint32_t i = 0; i < w.data->n_dims; i++) dims[i] = w.data->dims[w.data->n_dims - 1 - i];
+  } else { // several stored tensors, or packed rows
+    *n_dims = 2;
+    dims[0] = w.shape.rows;
+    dims[1] = w.shape.columns;
+  }
+  return SETUN_OK;
+}

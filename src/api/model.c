@@ -1,0 +1,114 @@
+// setun.h: version, models and vocabularies.
+#include "api/api.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+const char *setun_version(void) { return SETUN_VERSION; }
+const char *setun_isa_available(void) { return st_backend_cpu.available(); }
+
+setun_model_params setun_model_params_default(void) { return (setun_model_params){0}; }
+
+setun_status st_check_model_params(const setun_model_params *p, setun_error *err) {
+  if (p->activation && strcmp(p->activation, "int8") && strcmp(p->activation, "float")) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "activation: expected int8 or float, found \"%.64s\"", p->activation);
+  }
+  if (p->threads < 0 || p->threads > 1024) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);
+  }
+  return SETUN_OK;
+}
+
+st_open_options st_open_options_of(const setun_model_params *p, st_log *log) {
+  *log = (st_log){p->log, p->user};
+  return (st_open_options){.assume = p->assume, .log = log};
+}
+
+// The family's default split pattern, for vocabularies; no error where the family is unknown: a vocabulary needs none.
+static const char *default_pre(const st_directory *d) {
+  const st_spec *spec = NULL;
+  return d->container == ST_GGUF && st_gguf_spec(d, &spec, NULL) == SETUN_OK ? spec->gguf_pre : NULL;
+}
+
+static setun_status load_weights(setun_model *m, const st_directory *d, const setun_model_params *p, const st_log *log,
+                                 setun_error *err) {
+  st_model_options options = {.backend = &st_backend_cpu,
+                              .isa = p->isa,
+                              .activation = p->activation,
+                              .precise = p->precise,
+                              .threads = p->threads,
+                              .progress = p->progress,
+                              .user = p->user,
+                              .log = log};
+  return st_model_load(d, &options, &m->model, err);
+}
+
+static setun_status load(const char *path, const setun_model_params *params, bool weights, setun_model **model,
+                         setun_error *err) {
+  setun_model_params p = params ? *params : setun_model_params_default();
+  st_log log;
+  st_open_options options = st_open_options_of(&p, &log);
+  st_directory *d = NULL;
+  setun_status s = st_check_model_params(&p, err);
+  if (s == SETUN_OK) s = st_directory_open(path, &options, &d, err);
+  if (s != SETUN_OK) return s;
+  setun_model *m = st_calloc(1, sizeof *m);
+  if (m) {
+    m->container = d->container;
+    s = st_vocabulary_load(d, default_pre(d), &m->tokenizer, err);
+    if (s == SETUN_OK && weights) s = load_weights(m, d, &p, &log, err);
+    if (s != SETUN_OK && s != SETUN_ERROR_CANCELED && err && strncmp(err->message, path, strlen(path))) {
+      st_fail_in(err, "%s", path);
+    }
+  } else {
+    s = st_fail_memory(err, "the model");
+  }
+  st_directory_free(d);
+  if (s == SETUN_OK) {
+    *model = m;
+  } else {
+    setun_model_free(m);
+  }
+  return s;
+}
+
+setun_status setun_model_load(const char *path, const setun_model_params *params, setun_model **model,
+                              setun_error *error) {
+  return load(path, params, true, model, error);
+}
+
+setun_status setun_model_load_vocabulary(const char *path, const setun_model_params *params, setun_model **model,
+                                         setun_error *error) {
+  return load(path, params, false, model, error);
+}
+
+void setun_model_free(setun_model *m) {
+  if (!m) return;
+  st_model_free(m->model);
+  st_tokenizer_free(m->tokenizer);
+  st_free(m);
+}
+
+setun_model_info setun_model_get_info(const setun_model *model) {
+  setun_model_info info = {.container = model->container == ST_GGUF ? "gguf" : "huggingface",
+                           .n_vocab = st_tokenizer_size(model->tokenizer)};
+  const st_model *m = model->model;
+  if (!m) return info;
+  info.architecture = m->spec->name;
+  info.isa = m->backend->device_isa(m->device);
+  info.activation = m->h.int8 ? "int8" : "float";
+  info.n_layer = m->h.n_layer;
+  info.n_embd = m->h.n_embd;
+  info.n_head = m->h.n_head;
+  info.n_head_kv = m->h.n_head_kv;
+  info.head_dim = m->h.head_dim;
+  info.n_ff = m->h.n_ff;
+  info.n_vocab = m->h.n_vocab;
+  info.n_ctx_train = m->h.n_ctx_train;
+  info.n_params = m->n_params;
+  info.weight_bytes = m->weight_bytes;
+  info.bytes_per_token = m->bytes_per_token;
+  info.macs_per_token = m->macs_per_token;
+  return info;
+}

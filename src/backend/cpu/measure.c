@@ -1,0 +1,94 @@
+// This machine's own ceilings, measured: the fastest read, and multiply-adds from registers.
+#include "backend/cpu/cpu.h"
+
+#include "base/memory.h"
+
+#include <time.h>
+
+enum { READ_DEFAULT = 512 << 20, REPEATS = 5 };
+
+typedef struct {
+  const st_kernels *kernels;
+  char *buffer;
+  size_t bytes;
+  uint64_t (*peak)(uint64_t n);
+  uint64_t each;            // multiply-adds that each thread does
+  uint64_t done[1024];      // by thread
+} ceiling_job;
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// Touches the thread's part with values that are no zeros: some machines read zero pages faster.
+static void fill_part(void *context, int index, int threads) {
+  ceiling_job *j = context;
+  size_t first, last;
+  st_pool_share(j->bytes, 4096, index, threads, &first, &last);
+  for (size_t i = first; i < last; i++) j->buffer[i] = (char)(i * 2654435761u >> 7);
+}
+
+static void read_part(void *context, int index, int threads) {
+  ceiling_job *j = context;
+  size_t first, last;
+  st_pool_share(j->bytes, 4096, index, threads, &first, &last);
+  j->done[index] = j->kernels->read(j->buffer + first, last - first);
+}
+
+static void peak_part(void *context, int index, int threads) {
+  ceiling_job *j = context;
+  (void)threads;
+  j->done[index] = j->peak(j->each);
+}
+
+static double best_read(st_pool *pool, ceiling_job *j) {
+  double best = 0;
+  st_pool_run(pool, fill_part, j);
+  for (int i = 0; i < REPEATS; i++) {
+    double start = seconds();
+    st_pool_run(pool, read_part, j);
+    double rate = (double)j->bytes / (seconds() - start);
+    if (rate > best) best = rate;
+  }
+  return best;
+}
+
+static double best_peak(st_pool *pool, ceiling_job *j, uint64_t (*peak)(uint64_t)) {
+  double best = 0;
+  j->peak = peak;
+  j->each = 1u << 30;
+  for (int i = 0; i < REPEATS; i++) {
+    double start = seconds(), n = 0;
+    st_pool_run(pool, peak_part, j);
+    double elapsed = seconds() - start;
+    for (int t = 0; t < st_pool_threads(pool); t++) n += (double)j->done[t];
+    if (n / elapsed > best) best = n / elapsed;
+    if (elapsed < 0.05) j->each *= 4; // long enough for the clock and the frequency to settle
+  }
+  return best;
+}
+
+setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes, setun_ceilings *ceilings,
+                            setun_error *err) {
+  st_kernels kernels;
+  st_pool *pool = NULL;
+  size_t bytes = buffer_bytes ? (size_t)buffer_bytes : READ_DEFAULT;
+  setun_status s = st_kernels_get(isa, &kernels, err);
+  if (s == SETUN_OK) s = st_pool_new(threads > 0 ? threads : st_default_threads(), &pool, err);
+  if (s != SETUN_OK) return s;
+  ceiling_job *job = st_calloc(1, sizeof *job);
+  if (job) *job = (ceiling_job){.kernels = &kernels, .buffer = st_pages_alloc(bytes), .bytes = bytes};
+  if (job && job->buffer) {
+    ceilings->read_bytes_per_s = best_read(pool, job);
+    ceilings->int8_macs_per_s = best_peak(pool, job, kernels.peak_int8);
+    ceilings->float_macs_per_s = best_peak(pool, job, kernels.peak_float);
+  } else {
+    s = st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a buffer of %zu bytes", bytes);
+  }
+  if (job) st_pages_free(job->buffer, bytes);
+  st_free(job);
+  st_pool_free(pool);
+  return s;
+}

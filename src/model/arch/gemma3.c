@@ -1,0 +1,91 @@
+// Gemma 3, and the language part of its multimodal checkpoints: norms around each branch, q and k normalized a head, five
+// sliding layers to each full one with RoPE tables of their own, embeddings times sqrt(hidden).
+#include "model/arch.h"
+#include "model/hparams_read.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { PATTERN = 6, LAYERS_27B = 62 };
+
+static const char *const gguf_names[] = {"gemma3", NULL};
+static const char *const model_types[] = {"gemma3_text", "gemma3", NULL};
+static const char *const ignored[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                                      "model.multi_modal_projector.", NULL};
+
+static setun_status refuse_softcap(const json_t *c, const char *key, setun_error *err) {
+  if (!st_json_get(c, key)) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected null, found %s", key, st_json_kind(st_json_get(c, key)));
+}
+
+static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+  uint32_t pattern = PATTERN;
+  float scalar = 256;
+  setun_status s = st_json_f32(c, "query_pre_attn_scalar", &scalar, err);
+  if (s == SETUN_OK) s = st_json_u32(c, "sliding_window", 0, 1u << 30, &h->window, err);
+  if (s == SETUN_OK) s = st_json_u32(c, "_sliding_window_pattern", 1, 1u << 20, &pattern, err);
+  if (s == SETUN_OK) s = st_json_u32(c, "sliding_window_pattern", 1, 1u << 20, &pattern, err);
+  if (s == SETUN_OK) s = st_hf_layer_types(c, pattern, h, err);
+  if (s == SETUN_OK) s = refuse_softcap(c, "attn_logit_softcapping", err);
+  if (s == SETUN_OK) s = refuse_softcap(c, "final_logit_softcapping", err);
+  if (s == SETUN_OK && !(scalar > 0)) {
+    s = st_fail(err, SETUN_ERROR_FORMAT, "query_pre_attn_scalar: expected a positive number, found %g", (double)scalar);
+  }
+  h->attn_scale = 1.0f / sqrtf(scalar);
+  h->embed_scale = sqrtf((float)h->n_embd);
+  return s;
+}
+
+// GGUF files say neither the pattern, nor the local RoPE base, nor query_pre_attn_scalar, which is the head size but for
+// the 27B model.
+static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
+  char key[128];
+  uint32_t pattern = PATTERN;
+  snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", architecture);
+  setun_status s = st_metadata_u32(m, key, 1, 1u << 20, &pattern, err);
+  snprintf(key, sizeof key, "%s.rope.freq_base_swa", architecture);
+  if (s == SETUN_OK) s = st_metadata_f32(m, key, &h->rope_local.theta, err);
+  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window && (i + 1) % pattern != 0;
+  if (h->n_layer == LAYERS_27B && h->n_head) h->attn_scale = 1.0f / sqrtf((float)(h->n_embd / h->n_head));
+  h->embed_scale = sqrtf((float)h->n_embd);
+  return s;
+}
+
+static const st_binding bindings[] = {
+    ST_BIND_GLOBAL,
+    ST_BIND_ATTENTION,
+    {ST_ATTN_Q_NORM, "blk.%u.attn_q_norm", "model.layers.%u.self_attn.q_norm", ST_REQUIRED},
+    {ST_ATTN_K_NORM, "blk.%u.attn_k_norm", "model.layers.%u.self_attn.k_norm", ST_REQUIRED},
+    {ST_ATTN_POST_NORM, "blk.%u.post_attention_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
+    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.pre_feedforward_layernorm", ST_REQUIRED},
+    ST_BIND_MLP,
+    {ST_FFN_POST_NORM, "blk.%u.post_ffw_norm", "model.layers.%u.post_feedforward_layernorm", ST_REQUIRED},
+    ST_BIND_END,
+};
+
+const st_spec st_spec_gemma3 = {
+    .name = "gemma3",
+    .gguf_names = gguf_names,
+    .model_types = model_types,
+    .defaults = {.n_layer = 26,
+                 .n_embd = 2304,
+                 .n_head = 8,
+                 .n_head_kv = 4,
+                 .head_dim = 256,
+                 .n_ff = 9216,
+                 .n_vocab = 262208,
+                 .n_ctx_train = 131072,
+                 .norm_eps = 1e-6f,
+                 .tied = true,
+                 .fn = ST_FN_GELU_TANH,
+                 .window = 4096,
+                 .rope = {.theta = 1e6f},
+                 .rope_local = {.theta = 1e4f},
+                 .has_rope_local = true,
+                 .norm_plus_one = true},
+    .bindings = bindings,
+    .ignored = ignored,
+    .hf_prefix = "language_model.",
+    .read_hf = read_hf,
+    .read_gguf = read_gguf,
+};

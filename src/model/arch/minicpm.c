@@ -1,0 +1,74 @@
+// MiniCPM (BitCPM4): Llama with factors on the embeddings, the residual branches and the logits.
+#include "model/arch.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const char *const gguf_names[] = {"minicpm", NULL};
+static const char *const model_types[] = {"minicpm", "minicpm4", NULL};
+
+static setun_status check(const st_hparams *h, setun_error *err) {
+  if (isfinite(h->embed_scale) && isfinite(h->residual_scale) && isfinite(h->logit_scale)) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_FORMAT, "scale_emb, scale_depth or dim_model_base: expected finite factors, found %g, %g, %g",
+                 (double)h->embed_scale, (double)h->residual_scale, (double)h->logit_scale);
+}
+
+static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+  float emb = 1, depth = 1, base = 1;
+  setun_status s = st_json_f32(c, "scale_emb", &emb, err);
+  if (s == SETUN_OK) s = st_json_f32(c, "scale_depth", &depth, err);
+  if (s == SETUN_OK) s = st_json_f32(c, "dim_model_base", &base, err);
+  h->embed_scale = emb;
+  h->residual_scale = depth / sqrtf((float)h->n_layer);
+  h->logit_scale = base / (float)h->n_embd;
+  return s == SETUN_OK ? check(h, err) : s;
+}
+
+// Files from before these keys mean the published 1B and 2B models.
+static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
+  float divisor = (float)h->n_embd / 256;
+  const struct {
+    const char *name;
+    float initial, *out;
+  } keys[] = {{"embedding_scale", 12, &h->embed_scale},
+              {"residual_scale", 1.4f / sqrtf((float)h->n_layer), &h->residual_scale},
+              {"logit_scale", divisor, &divisor}};
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys && s == SETUN_OK; i++) {
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", architecture, keys[i].name);
+    *keys[i].out = keys[i].initial;
+    s = st_metadata_f32(m, key, keys[i].out, err);
+  }
+  h->logit_scale = 1 / divisor;
+  return s == SETUN_OK ? check(h, err) : s;
+}
+
+static const st_binding bindings[] = {
+    ST_BIND_GLOBAL,
+    {ST_ROPE_FREQS, "rope_freqs", NULL, ST_OPTIONAL},
+    ST_BIND_ATTENTION,
+    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
+    ST_BIND_MLP,
+    ST_BIND_END,
+};
+
+const st_spec st_spec_minicpm = {
+    .name = "minicpm",
+    .gguf_names = gguf_names,
+    .model_types = model_types,
+    .defaults = {.n_layer = 32,
+                 .n_embd = 4096,
+                 .n_head = 32,
+                 .n_ff = 11008,
+                 .n_vocab = 32000,
+                 .n_ctx_train = 2048,
+                 .norm_eps = 1e-6f,
+                 .tied = true,
+                 .fn = ST_FN_SILU,
+                 .rope = {.theta = 10000}},
+    .gguf_interleaved = true,
+    .bindings = bindings,
+    .read_hf = read_hf,
+    .read_gguf = read_gguf,
+};
