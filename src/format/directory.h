@@ -33,6 +33,8 @@ typedef struct st_directory {
   size_t n_tensors;
   st_map *by_name;
   st_metadata metadata; // GGUF's keys; empty otherwise
+  char **notices;       // one line each: how ambiguous types were read and why, and what else a user should know
+  size_t n_notices;
   // Hugging Face directories, NULL otherwise or where the file is absent:
   json_t *config, *generation_config;
 } st_directory;
@@ -51,6 +53,11 @@ void st_directory_free(st_directory *directory);
 // NULL when there is no such tensor.
 const st_tensor *st_directory_find(const st_directory *directory, const char *name);
 
+static inline uint64_t st_tensor_elements(const st_tensor *t) {
+  return t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
+}
+
+// All dimensions but the fastest taken as rows.
 static inline st_shape st_tensor_shape(const st_tensor *t) {
   return (st_shape){.rows = t->dims[1] * t->dims[2] * t->dims[3], .columns = t->dims[0]};
 }

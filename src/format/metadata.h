@@ -6,8 +6,20 @@
 
 // GGUF's value types, with its numbers.
 typedef enum st_meta_type {
-  ST_META_U8, ST_META_I8, ST_META_U16, ST_META_I16, ST_META_U32, ST_META_I32, ST_META_F32, ST_META_BOOL,
-  ST_META_STRING, ST_META_ARRAY, ST_META_U64, ST_META_I64, ST_META_F64, ST_META_TYPE_COUNT
+  ST_META_U8,
+  ST_META_I8,
+  ST_META_U16,
+  ST_META_I16,
+  ST_META_U32,
+  ST_META_I32,
+  ST_META_F32,
+  ST_META_BOOL,
+  ST_META_STRING,
+  ST_META_ARRAY,
+  ST_META_U64,
+  ST_META_I64,
+  ST_META_F64,
+  ST_META_TYPE_COUNT
 } st_meta_type;
 
 typedef struct st_text {
@@ -37,6 +49,10 @@ typedef struct st_metadata {
   void *storage;  // what values point into
   st_text *texts; // what arrays of strings point into
 } st_metadata;
+
+void st_metadata_free(st_metadata *m);
+// "u32", "string", "an array of f32": for messages; `text` is where an array's is put together.
+const char *st_meta_kind(const st_meta *item, char text[32]);
 
 const st_meta *st_metadata_find(const st_metadata *m, const char *key); // NULL when absent
 

@@ -1,11 +1,9 @@
 // 4-bit floats (E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and a sign) with small scales.
 //   MXFP4, 32 weights in 17 bytes: E8M0 scale, 16 bytes; byte j holds weight j low, weight j + 16 high
-//   mxfp4-hf: the same values and size, byte j holds weights 2 j and 2 j + 1. gpt-oss safetensors keep these 16 bytes
-//   and
-//             the scales in two tensors; a reader sets them together, scale first.
-//   NVFP4, 64 weights in 36 bytes: four E4M3 scales (no sign) of 16 weights each, then four times 8 bytes; byte j of
-//   eight
-//             holds weight j low, weight j + 8 high
+//   NVFP4, 64 weights in 36 bytes: four E4M3 scales without sign, of 16 weights each, then four times 8 bytes; byte j
+//   of those holds weight j low, weight j + 8 high
+#include "quant/fp4.h"
+
 #include "quant/rows.h"
 
 // Twice the values, so that they are integers; the scales below are halved.
@@ -24,11 +22,12 @@ static void mxfp4_decode(const uint8_t *block, float *out) {
   }
 }
 
-static void mxfp4_hf_decode(const uint8_t *block, float *out) {
-  float scale = half_of_e8m0(block[0]);
-  for (int j = 0; j < 16; j++) {
-    out[2 * j] = (float)doubled[block[1 + j] & 15] * scale;
-    out[2 * j + 1] = (float)doubled[block[1 + j] >> 4] * scale;
+void st_mxfp4_from_pairs(uint8_t scale, const uint8_t pairs[16], uint8_t block[17]) {
+  block[0] = scale;
+  for (int j = 0; j < 8; j++) {
+    uint8_t low = pairs[j], high = pairs[8 + j];
+    block[1 + 2 * j] = (uint8_t)((low & 15) | (high & 15) << 4);
+    block[2 + 2 * j] = (uint8_t)(low >> 4 | (high & 0xF0));
   }
 }
 
@@ -51,8 +50,6 @@ static void nvfp4_decode(const uint8_t *block, float *out) {
   }
 }
 
-static const st_value_block mxfp4 = {mxfp4_decode, NULL}, mxfp4_hf = {mxfp4_hf_decode, NULL};
-static const st_value_block nvfp4 = {nvfp4_decode, NULL};
+static const st_value_block mxfp4 = {mxfp4_decode, NULL}, nvfp4 = {nvfp4_decode, NULL};
 const st_format_ops st_ops_mxfp4 = ST_VALUE_OPS_READ(&mxfp4);
-const st_format_ops st_ops_mxfp4_hf = ST_VALUE_OPS_READ(&mxfp4_hf);
 const st_format_ops st_ops_nvfp4 = ST_VALUE_OPS_READ(&nvfp4);

@@ -15,9 +15,8 @@ static void q6_k_decode(const uint8_t *block, float *out) {
   }
 }
 
-// The scale with which 16 weights rounded to -32..31 lose the least, weighting errors by the weights' squares (the
-// large ones matter most): of some scales near the one that sends the extreme weight to -32, each corrected by least
-// squares.
+// The scale with which 16 weights rounded to -32..31 lose the least squares: of some scales near the one that sends the
+// extreme weight to -32, each corrected to the best for the integers that it gives.
 static float best_scale(const float *in) {
   float extreme = 0;
   for (int i = 0; i < 16; i++)
@@ -27,9 +26,9 @@ static float best_scale(const float *in) {
   for (int step = -9; step <= 9; step++) {
     float inverse = (-32 - 0.1f * (float)step) / extreme, product = 0, square = 0;
     for (int i = 0; i < 16; i++) {
-      float q = (float)st_clamp_int(rintf(in[i] * inverse), -32, 31), w = in[i] * in[i];
-      product += w * in[i] * q;
-      square += w * q * q;
+      float q = (float)st_clamp_int(rintf(in[i] * inverse), -32, 31);
+      product += in[i] * q;
+      square += q * q;
     }
     // The error is a constant less product^2 / square.
     if (square > 0 && product * product > best_gain * square) {

@@ -13,39 +13,71 @@ typedef struct st_weight {
   uint64_t first_row;      // of this weight within the stored tensor (an expert of a stack), otherwise 0
   st_shape stored;         // of the whole stored tensor
   const st_tensor *data;
-  const st_tensor *scale;  // ST_SCALE_OUTER, or a scale beside (`NAME.scale`, `weight_scale`); NULL: none
-  bool scale_divides;      // HF linear_class bitlinear
-  bool latent;             // floats to be made ternary by R1.1 when read (absmean of the whole matrix)
-  float latent_scale;      // that mean, once known
+  const st_tensor *scale; // ST_SCALE_OUTER, or a scale beside (`NAME.scale`, `weight_scale`); NULL: none
+  uint64_t first_scale;   // this weight's first element of `scale` (an expert of a stack), otherwise 0
+  uint64_t n_scales;      // elements of `scale` that are this weight's: 1 or shape.rows; 0: none
+  bool scale_divides;     // HF linear_class bitlinear
+  bool latent;            // floats to be made ternary by R1.1 when read (absmean of the whole matrix)
+  float latent_scale;     // that mean once known, see st_weight_measure; otherwise 0
 } st_weight;
 
-// Looks up the weight of a module, "blk.0.attn_q" or "model.layers.0.self_attn.q_proj", whose shape must be
-// [rows, columns] (rows 1: a vector). `found` false when there is no such tensor. Errors name the tensor, the expected
-// shape or type and what was found.
+// Ternary as the model uses it: a ternary format, or latent floats.
+static inline bool st_weight_is_ternary(const st_weight *w) {
+  return w->latent || st_format_is_ternary(w->format);
+}
+
+// Looks up the weight of a module, "blk.0.attn_q" or "model.layers.0.self_attn.q_proj" (the tensor MODULE.weight, or,
+// where there is none, the tensor MODULE itself: "blk.0.attn_q.bias", "model.layers.0.self_attn.sinks"), whose shape
+// must be [rows, columns]; rows 1: a vector; rows 0: whatever is stored, of which HF u8 tells only a multiple of 4.
+// `found` false, and nothing else changed, when there is no such tensor. Errors name the tensor, the expected shape or
+// type and what was found; a Hugging Face quantization that is not read is refused by its name.
+//
+// HF BitNet (quant_method "bitnet"; Transformers' integration is the reference): a U8 tensor with MODULE.weight_scale
+// is packed, with the direction of linear_class; floats of a linear layer within `layers` that modules_to_not_convert
+// does not name are latent. So are those of 1bitLLM's checkpoints (weight_bits 1, input_bits 8).
 setun_status st_weight_find(const st_directory *directory, const char *module, st_shape shape, bool *found,
                             st_weight *weight, setun_error *err);
 
-// Reads rows of one weight, strip by strip, through a buffer of its own.
+// The same for one expert of a stacked tensor [n_experts, rows, columns], whose scales may be one for all, one an
+// expert, or one a row of each.
+setun_status st_weight_find_expert(const st_directory *directory, const char *module, st_shape shape,
+                                   uint64_t n_experts, uint64_t expert, bool *found, st_weight *weight,
+                                   setun_error *err);
+
+// Reads all of a latent weight once and stores its latent_scale, so that readers opened later need not. Nothing for
+// other weights.
+setun_status st_weight_measure(const st_directory *directory, st_weight *weight, setun_error *err);
+
+// Reads rows of one weight, strip by strip, through buffers of its own; one thread at a time. Several readers may work
+// on one weight. Strips are about 1 MiB, so that one reader takes some MiB.
 typedef struct st_row_reader {
   const st_directory *directory;
-  const st_weight *weight;
-  float *scales; // outer ones as multiplying float32, n_scales 1 or rows; NULL: none
+  const st_weight *weight; // must outlive the reader
+  float *scales; // one for all or one a row, multiplying float32: those of `weight->scale`, the format's own one
+                 // (ST_SCALE_TENSOR), the absmean of latent floats, or their product; n_scales 1 or rows; NULL: none
   uint64_t n_scales;
   void *bytes;
   size_t capacity;
+  int8_t *trits; // scratch, of st_read_floats
+  float *block_scales;
+  size_t trit_capacity, block_capacity;
 } st_row_reader;
 
-// Reads and checks the scales (finite, positive count). Closed with st_row_reader_close.
+// Reads and checks the scales (finite; nonzero where they divide). Closed with st_row_reader_close, which accepts a
+// zeroed one; after a failure there is nothing to close.
 setun_status st_row_reader_open(const st_directory *directory, const st_weight *weight, st_row_reader *reader,
                                 setun_error *err);
 void st_row_reader_close(st_row_reader *reader);
 
-// Rows [row, row + count) as float32 [count, columns], scales applied.
+// Rows [row, row + count) as float32 [count, columns], scales applied. A NaN or an infinity is an error.
 setun_status st_read_floats(st_row_reader *reader, uint64_t row, uint64_t count, float *out, setun_error *err);
-// The same rows of a ternary weight as trits, and their scales: one a row, or ceil(K/block) a row for ST_SCALE_BLOCK.
+// The same rows of a ternary weight as int8 [count, columns], and their scales: one a row, or columns/block a row for
+// ST_SCALE_BLOCK (see st_format_row_scales), with those of reader->scales multiplied in. Code 3 of two bits comes out
+// as 2.
 setun_status st_read_trits(st_row_reader *reader, uint64_t row, uint64_t count, int8_t *trits, float *scales,
                            setun_error *err);
-// The same rows as they are stored, for formats made of row blocks: count * bytes a row.
+// The same rows as they are stored, for formats whose rows stand one after the other: count * st_format_row_bytes.
+// Nothing is checked.
 setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, void *out, setun_error *err);
 
 #endif

@@ -1,0 +1,58 @@
+// How the containers' readers fill a directory. Private to src/format.
+#ifndef SETUN_FORMAT_BUILDER_H
+#define SETUN_FORMAT_BUILDER_H
+
+#include "format/directory.h"
+
+// Bounds on what a file may claim. Real files stay far below each of them.
+enum {
+  ST_NAME_MOST = 256,                     // bytes of a key or of a tensor's name
+  ST_GGUF_HEADER_MOST = 1 << 28,          // bytes before a GGUF file's tensor data
+  ST_SAFETENSORS_HEADER_MOST = 100000000, // the format's own bound
+  ST_CONFIG_MOST = 8 << 20,               // config.json, generation_config.json
+  ST_INDEX_MOST = 64 << 20                // model.safetensors.index.json
+};
+
+typedef struct st_builder {
+  st_directory *directory;
+  size_t tensor_capacity, notice_capacity;
+  uint32_t part_capacity;
+  const st_open_options *options; // never NULL
+} st_builder;
+
+// Opens a file as the directory's next part; its index goes to *part. The parts may move: do not keep pointers.
+setun_status st_builder_part(st_builder *b, const char *path, uint32_t *part, setun_error *err);
+// Adds a copy of *tensor, whose name is copied too (`length` bytes, checked here: see st_name_check).
+setun_status st_builder_tensor(st_builder *b, const st_tensor *tensor, const char *name, size_t length,
+                               setun_error *err);
+// Logs a line and keeps it among the directory's notices.
+setun_status st_builder_notice(st_builder *b, setun_error *err, const char *format, ...) ST_PRINTF(3, 4);
+// Builds the index by name: a name that occurs twice is an error.
+setun_status st_builder_finish(st_builder *b, setun_error *err);
+
+// A key or a tensor's name: 1 to ST_NAME_MOST bytes of valid UTF-8 without control characters, so that it can stand in
+// a message. `what` says whose name it is ("tensor 12").
+setun_status st_name_check(const char *name, size_t length, const char *what, setun_error *err);
+
+// Checks that n_dims is 1 to 4 and each of dims[0..n_dims) at least 1, sets the unused ones to 1, and checks that the
+// number of elements fits 63 bits. `name` is for messages.
+setun_status st_dims_check(const char *name, uint64_t n_dims, uint64_t dims[4], setun_error *err);
+
+// Elements of what a type known by its size only takes ("I32" of GGUF or safetensors); 0 for an unknown name.
+uint32_t st_dtype_bytes(const char *dtype);
+
+setun_status st_gguf_open(st_builder *b, const char *path, setun_error *err);
+setun_status st_safetensors_open(st_builder *b, const char *path, setun_error *err);
+setun_status st_huggingface_open(st_builder *b, const char *path, setun_error *err);
+
+// Reads the header of part `part` and adds its tensors: all when `map` is NULL, else those for which map[tensor] is the
+// string `file`.
+setun_status st_safetensors_read(st_builder *b, uint32_t part, const json_t *map, const char *file, setun_error *err);
+
+// The message for weights that hold pickled Python objects.
+setun_status st_fail_pickled(const char *path, setun_error *err);
+
+// Does `name` end in `suffix`?
+bool st_has_suffix(const char *name, const char *suffix);
+
+#endif

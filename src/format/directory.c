@@ -1,0 +1,216 @@
+// The tensor directory: opening by content, lookup, and what all containers' readers share in filling one.
+#include "format/directory.h"
+
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "format/builder.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void st_directory_free(st_directory *d) {
+  if (!d) return;
+  for (uint32_t i = 0; i < d->n_parts; i++) st_file_close(&d->parts[i]);
+  for (size_t i = 0; i < d->n_tensors; i++) st_free(d->tensors[i].name);
+  for (size_t i = 0; i < d->n_notices; i++) st_free(d->notices[i]);
+  st_metadata_free(&d->metadata);
+  st_map_free(d->by_name);
+  json_decref(d->config);
+  json_decref(d->generation_config);
+  st_free(d->parts);
+  st_free(d->tensors);
+  st_free(d->notices);
+  st_free(d->path);
+  st_free(d);
+}
+
+const st_tensor *st_directory_find(const st_directory *directory, const char *name) {
+  int64_t i = st_map_get(directory->by_name, name, strlen(name));
+  return i < 0 ? NULL : &directory->tensors[i];
+}
+
+const char *st_tensor_dims_text(const st_tensor *tensor, char text[96]) {
+  size_t n = 0;
+  for (uint32_t i = tensor->n_dims; i-- > 0;) {
+    n += (size_t)snprintf(text + n, 96 - n, "%s%" PRIu64, n ? ", " : "[", tensor->dims[i]); // at most 4 * 22 + 2
+  }
+  snprintf(text + n, 96 - n, "]");
+  return text;
+}
+
+// ---- what readers share -------------------------------------------------------------------------------------------
+
+setun_status st_builder_part(st_builder *b, const char *path, uint32_t *part, setun_error *err) {
+  st_directory *d = b->directory;
+  size_t capacity = b->part_capacity;
+  if (!st_reserve(&d->parts, &capacity, (size_t)d->n_parts + 1, sizeof *d->parts)) return st_fail_memory(err, path);
+  b->part_capacity = (uint32_t)capacity;
+  setun_status s = st_file_open(path, &d->parts[d->n_parts], err);
+  if (s == SETUN_OK) *part = d->n_parts++;
+  return s;
+}
+
+setun_status st_builder_tensor(st_builder *b, const st_tensor *tensor, const char *name, size_t length,
+                               setun_error *err) {
+  st_directory *d = b->directory;
+  char what[32];
+  snprintf(what, sizeof what, "tensor %zu", d->n_tensors);
+  setun_status s = st_name_check(name, length, what, err);
+  if (s != SETUN_OK) return s;
+  if (!st_reserve(&d->tensors, &b->tensor_capacity, d->n_tensors + 1, sizeof *d->tensors)) {
+    return st_fail_memory(err, "the tensor directory");
+  }
+  st_tensor *t = &d->tensors[d->n_tensors];
+  *t = *tensor;
+  t->name = st_strndup(name, length);
+  if (!t->name) return st_fail_memory(err, "the tensor directory");
+  d->n_tensors++;
+  return SETUN_OK;
+}
+
+setun_status st_builder_notice(st_builder *b, setun_error *err, const char *format, ...) {
+  st_directory *d = b->directory;
+  char line[SETUN_ERROR_SIZE];
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  if (n < 0) line[0] = '\0';
+  if (!st_reserve(&d->notices, &b->notice_capacity, d->n_notices + 1, sizeof *d->notices) ||
+      !(d->notices[d->n_notices] = st_strdup(line))) {
+    return st_fail_memory(err, "a notice");
+  }
+  d->n_notices++;
+  st_log_write(b->options->log, SETUN_LOG_INFO, "%s", line);
+  return SETUN_OK;
+}
+
+setun_status st_builder_finish(st_builder *b, setun_error *err) {
+  st_directory *d = b->directory;
+  d->by_name = st_map_new(d->n_tensors);
+  if (!d->by_name) return st_fail_memory(err, "the tensor directory");
+  for (size_t i = 0; i < d->n_tensors; i++) {
+    const char *name = d->tensors[i].name;
+    int64_t previous;
+    if (!st_map_add(d->by_name, name, strlen(name), (int64_t)i, &previous)) {
+      return st_fail_memory(err, "the tensor directory");
+    }
+    if (previous >= 0) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: the name occurs twice, as tensor %" PRId64 " and as tensor %zu",
+                     name, previous, i);
+    }
+  }
+  return SETUN_OK;
+}
+
+setun_status st_name_check(const char *name, size_t length, const char *what, setun_error *err) {
+  if (!length || length > ST_NAME_MOST) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a name of 1 to %d bytes, found %zu", what, ST_NAME_MOST,
+                   length);
+  }
+  for (size_t i = 0; i < length; i++) {
+    unsigned char c = (unsigned char)name[i];
+    if (c < 0x20 || c == 0x7F) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a printable name, found byte 0x%02X in it", what, c);
+    }
+  }
+  if (!st_utf8_valid(name, length)) return st_fail(err, SETUN_ERROR_FORMAT, "%s: its name is no valid UTF-8", what);
+  return SETUN_OK;
+}
+
+setun_status st_dims_check(const char *name, uint64_t n_dims, uint64_t dims[4], setun_error *err) {
+  if (n_dims < 1 || n_dims > 4) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected 1 to 4 dimensions, found %" PRIu64, name, n_dims);
+  }
+  uint64_t elements = 1;
+  for (uint64_t i = 0; i < 4; i++) {
+    if (i >= n_dims) dims[i] = 1;
+    if (!dims[i] || dims[i] > INT64_MAX) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected dimensions of at least 1, found %" PRId64, name,
+                     (int64_t)dims[i]);
+    }
+    if (!st_mul_u64(elements, dims[i], &elements) || elements > INT64_MAX) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: its dimensions multiply to more than 2^63 elements", name);
+    }
+  }
+  return SETUN_OK;
+}
+
+uint32_t st_dtype_bytes(const char *dtype) {
+  static const struct {
+    const char *name;
+    uint32_t bytes;
+  } known[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
+               {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},     {"I32", 4},
+               {"F32", 4},  {"U64", 8}, {"I64", 8}, {"F64", 8}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (!strcmp(known[i].name, dtype)) return known[i].bytes;
+  }
+  return 0;
+}
+
+bool st_has_suffix(const char *name, const char *suffix) {
+  size_t n = strlen(name), m = strlen(suffix);
+  return n >= m && !memcmp(name + n - m, suffix, m);
+}
+
+setun_status st_fail_pickled(const char *path, setun_error *err) {
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                 "%s: weights in Python's pickle format are not read, because loading them runs code from the file; "
+                 "save the model as safetensors (in transformers: save_pretrained with safe_serialization=True)",
+                 path);
+}
+
+// ---- opening ------------------------------------------------------------------------------------------------------
+
+// Which container a regular file holds, by its first bytes.
+static setun_status open_file(st_builder *b, const char *path, setun_error *err) {
+  st_file file;
+  setun_status s = st_file_open(path, &file, err);
+  if (s != SETUN_OK) return s;
+  unsigned char head[9] = {0};
+  size_t n = file.size < sizeof head ? (size_t)file.size : sizeof head;
+  uint64_t size = file.size;
+  s = st_file_read(&file, 0, head, n, err);
+  st_file_close(&file);
+  if (s != SETUN_OK) return s;
+  if (n >= 4 && !memcmp(head, "GGUF", 4)) return st_gguf_open(b, path, err);
+  if (n >= 4 && !memcmp(head, "FUGG", 4)) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: a big-endian GGUF file: only little-endian ones are read", path);
+  }
+  if (n >= 4 &&
+      (!memcmp(head, "PK\3\4", 4) || (head[0] == 0x80 && head[1] <= 5 && (head[2] == 0x8A || head[2] == '}')))) {
+    return st_fail_pickled(path, err);
+  }
+  if (n >= 4 && (!memcmp(head, "lmgg", 4) || !memcmp(head, "tjgg", 4) || !memcmp(head, "fmgg", 4))) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: a GGML file of before GGUF, which is not read", path);
+  }
+  // A safetensors header is JSON; anything else with such a name gets that reader's message.
+  if (n == 9 && head[8] == '{') return st_safetensors_open(b, path, err);
+  if (st_has_suffix(path, ".safetensors")) return st_safetensors_open(b, path, err);
+  return st_fail(err, SETUN_ERROR_FORMAT,
+                 "%s: expected a GGUF or safetensors file or a model's directory, found a file of %" PRIu64
+                 " bytes that begins with %02X %02X %02X %02X",
+                 path, size, head[0], head[1], head[2], head[3]);
+}
+
+setun_status st_directory_open(const char *path, const st_open_options *options, st_directory **directory,
+                               setun_error *err) {
+  static const st_open_options none = {0};
+  st_directory *d = st_calloc(1, sizeof *d);
+  if (!d || !(d->path = st_strdup(path))) {
+    st_directory_free(d);
+    return st_fail_memory(err, path);
+  }
+  st_builder b = {.directory = d, .options = options ? options : &none};
+  setun_status s = st_path_is_directory(path) ? st_huggingface_open(&b, path, err) : open_file(&b, path, err);
+  if (s == SETUN_OK && (s = st_builder_finish(&b, err)) != SETUN_OK) st_fail_in(err, "%s", path);
+  if (s != SETUN_OK) {
+    st_directory_free(d);
+    return s;
+  }
+  *directory = d;
+  return SETUN_OK;
+}

@@ -1,0 +1,207 @@
+// A Hugging Face directory: config.json, and safetensors in one file or in the shards that an index names.
+#define _POSIX_C_SOURCE 200809L
+#include "base/memory.h"
+#include "format/builder.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char single_name[] = "model.safetensors";
+static const char index_name[] = "model.safetensors.index.json";
+
+// A JSON file of the directory; *root stays NULL when it does not exist.
+static setun_status load_json(const char *directory, const char *name, uint64_t limit, json_t **root,
+                              setun_error *err) {
+  char *path = st_path_join(directory, name);
+  if (!path) return st_fail_memory(err, name);
+  char *text = NULL;
+  size_t length = 0;
+  setun_status s = SETUN_OK;
+  if (st_path_exists(path)) {
+    s = st_file_load(path, limit, &text, &length, err);
+    if (s == SETUN_OK && !(*root = st_json_parse(text, length, path, err))) s = err->code;
+  }
+  st_free(text);
+  st_free(path);
+  return s;
+}
+
+// The first file in the directory (by its name's order, so that the message does not depend on the file system) with
+// such an ending; NULL: none. Freed with st_free.
+static char *find_ending(const char *directory, const char *const *endings) {
+  char *found = NULL;
+  DIR *dir = opendir(directory);
+  if (!dir) return NULL;
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    for (const char *const *e = endings; *e; e++) {
+      if (!st_has_suffix(entry->d_name, *e) || (found && strcmp(found, entry->d_name) <= 0)) continue;
+      char *copy = st_strdup(entry->d_name);
+      if (!copy) continue;
+      st_free(found);
+      found = copy;
+    }
+  }
+  closedir(dir);
+  return found;
+}
+
+// Why there is nothing to read: a pickled checkpoint, a GGUF file to be named itself, or nothing known.
+static setun_status fail_absent(const char *path, const char *expected, setun_error *err) {
+  static const char *const pickles[] = {".bin", ".bin.index.json", ".pt", ".pth", ".ckpt", NULL};
+  static const char *const ggufs[] = {".gguf", NULL};
+  char *gguf = find_ending(path, ggufs), *pickle = find_ending(path, pickles);
+  setun_status s;
+  if (gguf) {
+    s = st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected %s, found none, but %s: give that file's path", path, expected,
+                gguf);
+  } else if (pickle) {
+    char *full = st_path_join(path, pickle);
+    s = full ? st_fail_pickled(full, err) : st_fail_memory(err, path);
+    st_free(full);
+  } else {
+    s = st_fail(err, SETUN_ERROR_IO, "%s: expected %s, found none", path, expected);
+  }
+  st_free(gguf);
+  st_free(pickle);
+  return s;
+}
+
+// ---- shards -------------------------------------------------------------------------------------------------------
+
+// The name of a file beside the index, not a path out of the directory.
+static bool is_plain_name(const char *name) {
+  return *name && !strchr(name, '/') && !strchr(name, '\\') && strcmp(name, ".") && strcmp(name, "..") &&
+         strlen(name) <= ST_NAME_MOST;
+}
+
+typedef struct shards {
+  const char **names; // point into the index
+  size_t count, capacity;
+  st_map *by_name;
+} shards;
+
+// The files that the index names, in the order of their first mention.
+static setun_status collect_shards(json_t *map, shards *all, setun_error *err) {
+  if (!(all->by_name = st_map_new(0))) return st_fail_memory(err, "the index");
+  const char *tensor;
+  json_t *value;
+  json_object_foreach(map, tensor, value) {
+    setun_status s = st_name_check(tensor, strlen(tensor), "weight_map: a tensor", err);
+    if (s != SETUN_OK) return s;
+    const char *file = json_string_value(value);
+    if (!file) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "weight_map: %s: expected a file's name, found %s", tensor,
+                     st_json_kind(value));
+    }
+    if (!is_plain_name(file) || st_name_check(file, json_string_length(value), "", NULL) != SETUN_OK) {
+      return st_fail(
+          err, SETUN_ERROR_FORMAT,
+          "weight_map: %s: expected the name of a file in the same directory, found a path or no name at all", tensor);
+    }
+    int64_t previous;
+    if (!st_map_add(all->by_name, file, strlen(file), (int64_t)all->count, &previous)) {
+      return st_fail_memory(err, "the index");
+    }
+    if (previous >= 0) continue;
+    if (!st_reserve(&all->names, &all->capacity, all->count + 1, sizeof *all->names)) {
+      return st_fail_memory(err, "the index");
+    }
+    all->names[all->count++] = file;
+  }
+  if (!all->count) return st_fail(err, SETUN_ERROR_FORMAT, "weight_map: expected at least one tensor, found none");
+  return SETUN_OK;
+}
+
+static setun_status open_shard(st_builder *b, const char *directory, const shards *all, size_t i, const json_t *map,
+                               setun_error *err) {
+  char *path = st_path_join(directory, all->names[i]);
+  if (!path) return st_fail_memory(err, all->names[i]);
+  uint32_t part;
+  setun_status s;
+  if (!st_path_exists(path)) {
+    size_t there = 0;
+    for (size_t k = 0; k < all->count; k++) {
+      char *other = st_path_join(directory, all->names[k]);
+      there += other && st_path_exists(other);
+      st_free(other);
+    }
+    s = st_fail(err, SETUN_ERROR_IO, "%s: missing: %s names %zu files, and %zu of them are there", path, index_name,
+                all->count, there);
+  } else {
+    s = st_builder_part(b, path, &part, err);
+    if (s == SETUN_OK) s = st_safetensors_read(b, part, map, all->names[i], err);
+  }
+  st_free(path);
+  return s;
+}
+
+// Each tensor of the index must have been in the file that it names; the names are unique within a file and each is
+// taken from one file only, so the counts tell whether one is missing.
+static setun_status check_complete(const st_builder *b, json_t *map, setun_error *err) {
+  const st_directory *d = b->directory;
+  if (d->n_tensors == json_object_size(map)) return SETUN_OK;
+  st_map *seen = st_map_new(d->n_tensors);
+  bool ok = seen != NULL;
+  for (size_t i = 0; ok && i < d->n_tensors; i++) {
+    ok = st_map_add(seen, d->tensors[i].name, strlen(d->tensors[i].name), (int64_t)i, NULL);
+  }
+  setun_status s = ok ? SETUN_OK : st_fail_memory(err, "the index");
+  const char *tensor;
+  json_t *value;
+  json_object_foreach(map, tensor, value) {
+    if (s != SETUN_OK || st_map_get(seen, tensor, strlen(tensor)) >= 0) continue;
+    s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected in %s, as %s says, but that file has no such tensor", tensor,
+                json_string_value(value), index_name);
+  }
+  st_map_free(seen);
+  return s;
+}
+
+static setun_status open_sharded(st_builder *b, const char *path, json_t *index, setun_error *err) {
+  json_t *map = json_object_get(index, "weight_map");
+  if (!json_is_object(map)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: %s: weight_map: expected an object, found %s", path, index_name,
+                   st_json_kind(map));
+  }
+  shards all = {0};
+  setun_status s = collect_shards(map, &all, err);
+  if (s != SETUN_OK) st_fail_in(err, "%s: %s", path, index_name);
+  for (size_t i = 0; s == SETUN_OK && i < all.count; i++) s = open_shard(b, path, &all, i, map, err);
+  if (s == SETUN_OK && (s = check_complete(b, map, err)) != SETUN_OK) st_fail_in(err, "%s", path);
+  st_map_free(all.by_name);
+  st_free(all.names);
+  return s;
+}
+
+static setun_status open_weights(st_builder *b, const char *path, setun_error *err) {
+  char *single = st_path_join(path, single_name);
+  if (!single) return st_fail_memory(err, path);
+  setun_status s = SETUN_OK;
+  json_t *index = NULL;
+  uint32_t part;
+  if (st_path_exists(single)) { // as in transformers, it goes before an index
+    s = st_builder_part(b, single, &part, err);
+    if (s == SETUN_OK) s = st_safetensors_read(b, part, NULL, NULL, err);
+  } else {
+    s = load_json(path, index_name, ST_INDEX_MOST, &index, err);
+    if (s == SETUN_OK && !index)
+      s = fail_absent(path, "model.safetensors or model.safetensors.index.json", err);
+    else if (s == SETUN_OK)
+      s = open_sharded(b, path, index, err);
+  }
+  json_decref(index);
+  st_free(single);
+  return s;
+}
+
+setun_status st_huggingface_open(st_builder *b, const char *path, setun_error *err) {
+  st_directory *d = b->directory;
+  setun_error own;
+  if (!err) err = &own;
+  d->container = ST_HUGGINGFACE;
+  setun_status s = load_json(path, "config.json", ST_CONFIG_MOST, &d->config, err);
+  if (s == SETUN_OK && !d->config) return fail_absent(path, "config.json", err);
+  if (s == SETUN_OK) s = load_json(path, "generation_config.json", ST_CONFIG_MOST, &d->generation_config, err);
+  return s == SETUN_OK ? open_weights(b, path, err) : s;
+}

@@ -1,0 +1,227 @@
+// safetensors: a header length, a JSON header that gives each tensor's dtype, shape and place, and the data.
+#include "base/memory.h"
+#include "format/builder.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The formats that the dtypes of weights stand for; other dtypes are known by their size.
+static const struct {
+  const char *dtype, *format;
+} weight_dtypes[] = {{"F32", "f32"}, {"F16", "f16"}, {"BF16", "bf16"}, {"F8_E4M3", "f8_e4m3"}, {"F8_E5M2", "f8_e5m2"}};
+
+// The names of dtypes as constants, so that a tensor need not keep the header.
+static const char *const dtypes[] = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "I64",
+                                     "I32", "I16", "I8",  "U64",  "U32",     "U16",     "U8",      "BOOL"};
+
+// JSON numbers are doubles here, exact up to 2^53.
+static bool to_u64(const json_t *value, uint64_t *out) {
+  if (!json_is_number(value)) return false;
+  double x = json_number_value(value);
+  if (!(x >= 0 && x <= 9007199254740992.0) || x != (double)(uint64_t)x) return false;
+  *out = (uint64_t)x;
+  return true;
+}
+
+static setun_status parse_dtype(const char *name, const json_t *info, st_tensor *t, setun_error *err) {
+  const char *dtype = json_string_value(json_object_get(info, "dtype"));
+  if (!dtype)
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: dtype: expected a string, found %s", name,
+                   st_json_kind(json_object_get(info, "dtype")));
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+    if (!strcmp(dtypes[i], dtype)) t->dtype = dtypes[i];
+  }
+  if (!t->dtype) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: dtype: %.40s is not read", name, dtype);
+  for (size_t i = 0; i < sizeof weight_dtypes / sizeof *weight_dtypes; i++) {
+    if (!strcmp(weight_dtypes[i].dtype, dtype)) t->format = st_format_by_name(weight_dtypes[i].format);
+  }
+  return SETUN_OK;
+}
+
+// The shape, slowest first in the file; no dimensions at all mean one element.
+static setun_status parse_shape(const char *name, const json_t *info, st_tensor *t, setun_error *err) {
+  const json_t *shape = json_object_get(info, "shape");
+  if (!json_is_array(shape)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: shape: expected an array, found %s", name, st_json_kind(shape));
+  }
+  size_t n = json_array_size(shape);
+  for (size_t i = 0; i < n && n <= 4; i++) {
+    const json_t *dim = json_array_get(shape, i);
+    if (!to_u64(dim, &t->dims[n - 1 - i])) {
+      if (json_is_number(dim)) {
+        return st_fail(err, SETUN_ERROR_FORMAT, "%s: shape: expected integers of at least 1, found %.17g", name,
+                       json_number_value(dim));
+      }
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: shape: expected integers, found %s", name, st_json_kind(dim));
+    }
+  }
+  t->n_dims = n ? (uint32_t)n : 1;
+  if (!n) t->dims[0] = 1;
+  return st_dims_check(name, n ? n : 1, t->dims, err);
+}
+
+static setun_status parse_place(const char *name, const json_t *info, uint64_t data_bytes, st_tensor *t,
+                                setun_error *err) {
+  const json_t *offsets = json_object_get(info, "data_offsets");
+  uint64_t begin, end, bytes;
+  if (!json_is_array(offsets) || json_array_size(offsets) != 2 || !to_u64(json_array_get(offsets, 0), &begin) ||
+      !to_u64(json_array_get(offsets, 1), &end)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: data_offsets: expected two integers of at least 0", name);
+  }
+  if (begin > end || end > data_bytes) {
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "%s: data_offsets: expected a range within the file's %" PRIu64 " bytes of data, found %" PRIu64
+                   " to %" PRIu64,
+                   name, data_bytes, begin, end);
+  }
+  char dims[96];
+  if (!st_mul_u64(st_tensor_elements(t), st_dtype_bytes(t->dtype), &bytes) || bytes != end - begin) {
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "%s: data_offsets: %" PRIu64 " to %" PRIu64 " are %" PRIu64 " bytes, which is not the size of %s %s",
+                   name, begin, end, end - begin, t->dtype, st_tensor_dims_text(t, dims));
+  }
+  t->offset = begin;
+  t->bytes = bytes;
+  return SETUN_OK;
+}
+
+// Where one tensor lies, for the check that they fill the data.
+typedef struct range {
+  uint64_t begin, end;
+  const char *name;
+} range;
+
+static int by_begin(const void *a, const void *b) {
+  const range *x = a, *y = b;
+  return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+static setun_status check_ranges(range *ranges, size_t count, uint64_t data_bytes, setun_error *err) {
+  qsort(ranges, count, sizeof *ranges, by_begin);
+  uint64_t at = 0;
+  for (size_t i = 0; i < count; i++) {
+    const range *r = &ranges[i];
+    if (r->begin < at) {
+      return st_fail(err, SETUN_ERROR_FORMAT,
+                     "%s: data_offsets: begins at %" PRIu64 " and so overlaps %s, which ends at %" PRIu64, r->name,
+                     r->begin, ranges[i - 1].name, at);
+    }
+    if (r->begin > at) {
+      return st_fail(err, SETUN_ERROR_FORMAT,
+                     "%s: data_offsets: expected to begin at %" PRIu64 ", where the one before "
+                     "ends, found a hole up to %" PRIu64,
+                     r->name, at, r->begin);
+    }
+    at = r->end;
+  }
+  if (at != data_bytes) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "data: expected %" PRIu64 " bytes behind the header, found %" PRIu64, at,
+                   data_bytes);
+  }
+  return SETUN_OK;
+}
+
+typedef struct reading {
+  st_builder *builder;
+  uint32_t part;
+  uint64_t data_start, data_bytes;
+  const json_t *map;
+  const char *file;
+} reading;
+
+static setun_status add_tensor(const reading *r, const char *name, size_t length, const json_t *info, range *place,
+                               setun_error *err) {
+  st_tensor t = {.part = r->part};
+  setun_status s = st_name_check(name, length, "a tensor", err);
+  if (s != SETUN_OK) return s;
+  if (!json_is_object(info)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an object, found %s", name, st_json_kind(info));
+  }
+  s = parse_dtype(name, info, &t, err);
+  if (s == SETUN_OK) s = parse_shape(name, info, &t, err);
+  if (s == SETUN_OK) s = parse_place(name, info, r->data_bytes, &t, err);
+  if (s != SETUN_OK) return s;
+  *place = (range){t.offset, t.offset + t.bytes, name};
+  const char *file = r->map ? json_string_value(json_object_get(r->map, name)) : NULL;
+  if (r->map && (!file || strcmp(file, r->file))) return SETUN_OK; // the index takes it from elsewhere, or not at all
+  t.offset += r->data_start;
+  return st_builder_tensor(r->builder, &t, name, length, err);
+}
+
+static setun_status add_tensors(const reading *r, json_t *header, setun_error *err) {
+  range *ranges = st_malloc(json_object_size(header), sizeof *ranges);
+  if (!ranges) return st_fail_memory(err, "the tensor directory");
+  size_t count = 0;
+  setun_status s = SETUN_OK;
+  for (void *it = json_object_iter(header); it && s == SETUN_OK; it = json_object_iter_next(header, it)) {
+    const char *name = json_object_iter_key(it);
+    if (!strcmp(name, "__metadata__")) continue;
+    s = add_tensor(r, name, strlen(name), json_object_iter_value(it), &ranges[count++], err);
+  }
+  if (s == SETUN_OK) s = check_ranges(ranges, count, r->data_bytes, err);
+  st_free(ranges);
+  return s;
+}
+
+// The header's text, of a length that the file's size justifies.
+static setun_status load_header(const st_file *file, char **text, size_t *length, setun_error *err) {
+  unsigned char head[8];
+  if (file->size < sizeof head) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "expected at least 8 bytes, found %" PRIu64, file->size);
+  }
+  setun_status s = st_file_read(file, 0, head, sizeof head, err);
+  if (s != SETUN_OK) return s;
+  uint64_t n = 0;
+  for (int i = 7; i >= 0; i--) n = n << 8 | head[i];
+  if (n > ST_SAFETENSORS_HEADER_MOST) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "header: expected a length of at most %d bytes, found %" PRIu64,
+                   ST_SAFETENSORS_HEADER_MOST, n);
+  }
+  if (n > file->size - sizeof head) {
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "header: a length of %" PRIu64 " bytes, but the file has only %" PRIu64 " bytes more", n,
+                   file->size - sizeof head);
+  }
+  char *bytes = st_malloc((size_t)n + 1, 1);
+  if (!bytes) return st_fail_memory(err, "the header");
+  if ((s = st_file_read(file, sizeof head, bytes, (size_t)n, err)) != SETUN_OK) {
+    st_free(bytes);
+    return s;
+  }
+  bytes[n] = '\0';
+  *text = bytes;
+  *length = (size_t)n;
+  return SETUN_OK;
+}
+
+setun_status st_safetensors_read(st_builder *b, uint32_t part, const json_t *map, const char *file, setun_error *err) {
+  const st_file *f = &b->directory->parts[part];
+  char *text = NULL;
+  size_t length = 0;
+  json_t *header = NULL;
+  setun_error own;
+  if (!err) err = &own;
+  setun_status s = load_header(f, &text, &length, err);
+  if (s == SETUN_OK && !(header = st_json_parse(text, length, "header", err))) s = err->code;
+  st_free(text);
+  if (s == SETUN_OK) {
+    reading r = {.builder = b,
+                 .part = part,
+                 .data_start = 8 + length,
+                 .data_bytes = f->size - 8 - length,
+                 .map = map,
+                 .file = file};
+    s = add_tensors(&r, header, err);
+  }
+  json_decref(header);
+  return s == SETUN_OK ? s : (st_fail_in(err, "%s", f->path), s);
+}
+
+setun_status st_safetensors_open(st_builder *b, const char *path, setun_error *err) {
+  uint32_t part;
+  b->directory->container = ST_SAFETENSORS;
+  setun_status s = st_builder_part(b, path, &part, err);
+  return s == SETUN_OK ? st_safetensors_read(b, part, NULL, NULL, err) : s;
+}

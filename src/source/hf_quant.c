@@ -1,0 +1,95 @@
+// Hugging Face quantization configs: which method, which direction of scales, which modules.
+#include "source/hf_quant.h"
+
+#include <string.h>
+
+static const json_t *quantization_of(const json_t *config) {
+  const json_t *q = st_json_get(config, "quantization_config");
+  if (!q) q = st_json_get(st_json_get(config, "text_config"), "quantization_config");
+  return q ? q : st_json_get(config, "compression_config"); // compressed-tensors' older key
+}
+
+// One of two words; another is an error that names the key.
+static setun_status choice(const json_t *q, const char *key, const char *usual, const char *other, bool *is_other,
+                           setun_error *err) {
+  const char *text = usual;
+  setun_status s = st_json_text(q, key, &text, err);
+  if (s != SETUN_OK) return s;
+  *is_other = !strcmp(text, other);
+  if (*is_other || !strcmp(text, usual)) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected \"%s\" or \"%s\", found \"%.40s\"", key, usual, other,
+                 text);
+}
+
+static setun_status read_bitnet(const json_t *q, st_hf_quant *quant, setun_error *err) {
+  bool online;
+  quant->method = ST_HF_BITNET;
+  setun_status s = choice(q, "linear_class", "bitlinear", "autobitlinear", &quant->scale_multiplies, err);
+  // Either mode is told from the weights themselves: packed bytes, or latent floats.
+  if (s == SETUN_OK) s = choice(q, "quantization_mode", "offline", "online", &online, err);
+  quant->exempt = st_json_get(q, "modules_to_not_convert");
+  if (s == SETUN_OK && quant->exempt && !json_is_array(quant->exempt)) {
+    s = st_fail(err, SETUN_ERROR_FORMAT, "modules_to_not_convert: expected an array, found %s",
+                st_json_kind(quant->exempt));
+  }
+  return s;
+}
+
+// 1bitLLM: weight_bits 1 and input_bits 8 stand in config.json itself.
+static setun_status read_bits(const json_t *config, st_hf_quant *quant, setun_error *err) {
+  uint32_t weight_bits = 0, input_bits = 0;
+  setun_status s = st_json_u32(config, "weight_bits", 0, 64, &weight_bits, err);
+  if (s == SETUN_OK) s = st_json_u32(config, "input_bits", 0, 64, &input_bits, err);
+  if (s != SETUN_OK || !weight_bits) return s;
+  if (weight_bits != 1 || input_bits != 8) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "weight_bits, input_bits: expected 1 and 8 (BitNet b1.58), found %u and %u", weight_bits,
+                   input_bits);
+  }
+  quant->method = ST_HF_BITNET;
+  quant->scale_multiplies = true;
+  return SETUN_OK;
+}
+
+setun_status st_hf_quant_read(const json_t *config, st_hf_quant *quant, setun_error *err) {
+  *quant = (st_hf_quant){0};
+  const json_t *q = quantization_of(config);
+  if (!q) return read_bits(config, quant, err);
+  setun_status s;
+  if (!json_is_object(q)) {
+    s = st_fail(err, SETUN_ERROR_FORMAT, "expected an object, found %s", st_json_kind(q));
+    return st_fail_in(err, "config.json: quantization_config"), s;
+  }
+  const char *method = NULL;
+  s = st_json_text(q, "quant_method", &method, err);
+  if (s == SETUN_OK && !method) {
+    s = st_fail(err, SETUN_ERROR_FORMAT, "quant_method: expected a string, found none");
+  } else if (s == SETUN_OK && !strcmp(method, "bitnet")) {
+    s = read_bitnet(q, quant, err);
+  } else if (s == SETUN_OK && !strcmp(method, "mxfp4")) {
+    quant->method = ST_HF_MXFP4;
+  } else if (s == SETUN_OK) {
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                "quant_method: \"%.40s\" is not read (bitnet and mxfp4 are); use the unquantized checkpoint", method);
+  }
+  return s == SETUN_OK ? s : (st_fail_in(err, "config.json: quantization_config"), s);
+}
+
+// Is `part` one or more whole components at the module's beginning or end?
+static bool names_module(const char *module, const char *part) {
+  size_t n = strlen(module), m = strlen(part);
+  if (!m || m > n) return false;
+  if (!memcmp(module, part, m) && (m == n || module[m] == '.')) return true;
+  return !memcmp(module + n - m, part, m) && module[n - m - 1] == '.';
+}
+
+bool st_hf_quant_is_latent(const st_hf_quant *quant, const char *module) {
+  if (quant->method != ST_HF_BITNET) return false;
+  // Linear layers stand in the blocks; the embedding is none, and the head is never converted.
+  if (!strstr(module, "layers.") || names_module(module, "lm_head")) return false;
+  for (size_t i = 0; i < json_array_size(quant->exempt); i++) {
+    const char *part = json_string_value(json_array_get(quant->exempt, i));
+    if (part && names_module(module, part)) return false;
+  }
+  return true;
+}

@@ -1,0 +1,324 @@
+// Reading rows of a weight with positioned reads, strip by strip, as floats, as trits with scales, or as they are.
+#include "base/memory.h"
+#include "source/weight.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { STRIP_BYTES = 1 << 20 };
+
+// True when each is neither NaN nor infinite. Whole-number arithmetic without a branch, so that it is quick.
+static bool all_finite(const float *x, uint64_t n) {
+  uint32_t bad = 0;
+  for (uint64_t i = 0; i < n; i++) {
+    uint32_t bits;
+    memcpy(&bits, x + i, sizeof bits);
+    bad |= (bits & 0x7F800000) == 0x7F800000;
+  }
+  return !bad;
+}
+
+static setun_status fail_nonfinite(const st_weight *w, const char *what, uint64_t row, uint64_t columns, const float *x,
+                                   uint64_t n, setun_error *err) {
+  uint64_t i = 0;
+  while (i < n && isfinite(x[i])) i++;
+  double found = i < n ? (double)x[i] : (double)NAN;
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected finite %s, found %g in row %" PRIu64, w->name, what, found,
+                 row + (columns ? i / columns : 0));
+}
+
+// ---- strips -------------------------------------------------------------------------------------------------------
+
+// Brings the next strip of at most `want` rows from `row` (of this weight) on into the buffer. strip->row counts from
+// the stored tensor's first row.
+static setun_status bring(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
+  const st_weight *w = r->weight;
+  uint64_t row_bytes = w->data->bytes / w->stored.rows + 1, most = STRIP_BYTES / row_bytes;
+  if (!most) most = 1;
+  *strip = st_format_locate(w->format, w->stored, w->first_row + row, want < most ? want : most);
+  if (!strip->count || strip->offset > w->data->bytes || strip->bytes > w->data->bytes - strip->offset ||
+      strip->bytes > SIZE_MAX) {
+    return st_fail(err, SETUN_ERROR_STATE, "%s: rows from %" PRIu64 " on lie outside the tensor", w->name, row);
+  }
+  if (!st_reserve(&r->bytes, &r->capacity, (size_t)strip->bytes, 1)) return st_fail_memory(err, w->name);
+  setun_status s = st_file_read(&r->directory->parts[w->data->part], w->data->offset + strip->offset, r->bytes,
+                                (size_t)strip->bytes, err);
+  return s == SETUN_OK ? s : (st_fail_in(err, "%s", w->name), s);
+}
+
+static setun_status check_rows(const st_row_reader *r, uint64_t row, uint64_t count, setun_error *err) {
+  uint64_t rows = r->weight->shape.rows;
+  if (row <= rows && count <= rows - row) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: rows %" PRIu64 " to %" PRIu64 " of %" PRIu64, r->weight->name, row,
+                 row + count, rows);
+}
+
+// The scale that is not inside a strip's own bytes, for one row.
+static float row_scale(const st_row_reader *r, uint64_t row) {
+  if (!r->scales) return 1;
+  return r->scales[r->n_scales == 1 ? 0 : row];
+}
+
+// Latent floats to trits: clip(round(w / mean|w|), -1, 1) with the reciprocal taken first, as in the training code of
+// BitNet b1.58 (round half to even).
+static void quantize(const float *x, uint64_t n, float mean, int8_t *trits) {
+  float inverse = 1.0f / fmaxf(mean, 1e-5f);
+  for (uint64_t i = 0; i < n; i++) {
+    float v = nearbyintf(x[i] * inverse);
+    trits[i] = (int8_t)(v > 1 ? 1 : v < -1 ? -1 : v);
+  }
+}
+
+// ---- opening ------------------------------------------------------------------------------------------------------
+
+// Elements [first, first + count) of a small float tensor.
+static setun_status read_scale_tensor(const st_row_reader *r, const st_tensor *t, uint64_t first, uint64_t count,
+                                      float *out, setun_error *err) {
+  st_weight w = {.name = t->name,
+                 .format = t->format,
+                 .shape = {st_tensor_elements(t), 1},
+                 .stored = {st_tensor_elements(t), 1},
+                 .data = t};
+  if (t->format->block != 1) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected scales in floats, found %s", t->name, t->format->name);
+  }
+  st_row_reader reader = {.directory = r->directory, .weight = &w};
+  setun_status s = st_read_floats(&reader, first, count, out, err);
+  st_row_reader_close(&reader);
+  return s;
+}
+
+static setun_status read_outer_scales(st_row_reader *r, setun_error *err) {
+  const st_weight *w = r->weight;
+  if (!w->n_scales || !(r->scales = st_malloc((size_t)w->n_scales, sizeof *r->scales))) {
+    return st_fail_memory(err, w->name);
+  }
+  r->n_scales = w->n_scales;
+  setun_status s = read_scale_tensor(r, w->scale, w->first_scale, w->n_scales, r->scales, err);
+  for (uint64_t i = 0; s == SETUN_OK && w->scale_divides && i < w->n_scales; i++) {
+    float inverse = 1.0f / r->scales[i];
+    if (!isfinite(inverse)) {
+      s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected nonzero scales, which weights are divided by, found %g",
+                  w->scale->name, (double)r->scales[i]);
+    }
+    r->scales[i] = inverse;
+  }
+  return s;
+}
+
+// Multiplies one more scale into those there are.
+static setun_status add_scale(st_row_reader *r, float scale, const char *what, setun_error *err) {
+  if (!isfinite(scale)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a finite %s, found %g", r->weight->name, what, (double)scale);
+  }
+  if (!r->scales) {
+    if (!(r->scales = st_malloc(1, sizeof *r->scales))) return st_fail_memory(err, r->weight->name);
+    r->scales[0] = 1;
+    r->n_scales = 1;
+  }
+  for (uint64_t i = 0; i < r->n_scales; i++) r->scales[i] *= scale;
+  return SETUN_OK;
+}
+
+static setun_status read_inner_scale(st_row_reader *r, setun_error *err) {
+  const st_weight *w = r->weight;
+  float scale;
+  uint64_t at = w->format->ops->scale_offset(w->format, w->stored);
+  setun_status s = st_file_read(&r->directory->parts[w->data->part], w->data->offset + at, &scale, sizeof scale, err);
+  if (s != SETUN_OK) return st_fail_in(err, "%s", w->name), s;
+  return add_scale(r, scale, "scale", err);
+}
+
+// mean|w| over the whole matrix, summed in double.
+static setun_status absmean(st_row_reader *r, float *mean, setun_error *err) {
+  const st_weight *w = r->weight;
+  double sum = 0;
+  float *x = NULL;
+  size_t capacity = 0;
+  setun_status s = SETUN_OK;
+  for (uint64_t row = 0; row < w->shape.rows && s == SETUN_OK;) {
+    st_strip strip;
+    if ((s = bring(r, row, w->shape.rows - row, &strip, err)) != SETUN_OK) break;
+    size_t n = (size_t)(strip.count * w->shape.columns); // each weight takes a byte or more of the buffer
+    if (!st_reserve(&x, &capacity, n, sizeof *x)) {
+      s = st_fail_memory(err, w->name);
+      break;
+    }
+    w->format->ops->decode(w->format, w->stored, &strip, r->bytes, x);
+    double part = 0;
+    for (size_t i = 0; i < n; i++) part += fabs((double)x[i]);
+    if (!isfinite(part)) s = fail_nonfinite(w, "weights", row, w->shape.columns, x, n, err);
+    sum += part;
+    row += strip.count;
+  }
+  st_free(x);
+  *mean = (float)(sum / ((double)w->shape.rows * (double)w->shape.columns));
+  return s;
+}
+
+setun_status st_weight_measure(const st_directory *directory, st_weight *weight, setun_error *err) {
+  if (!weight->latent || weight->latent_scale > 0) return SETUN_OK;
+  st_row_reader r = {.directory = directory, .weight = weight};
+  float mean;
+  setun_status s = absmean(&r, &mean, err);
+  st_row_reader_close(&r);
+  if (s == SETUN_OK) weight->latent_scale = mean;
+  return s;
+}
+
+setun_status st_row_reader_open(const st_directory *directory, const st_weight *weight, st_row_reader *reader,
+                                setun_error *err) {
+  st_row_reader r = {.directory = directory, .weight = weight};
+  setun_status s = weight->scale ? read_outer_scales(&r, err) : SETUN_OK;
+  if (s == SETUN_OK && weight->format->scales == ST_SCALE_TENSOR) s = read_inner_scale(&r, err);
+  if (s == SETUN_OK && weight->latent) {
+    float mean = weight->latent_scale;
+    if (!(mean > 0)) s = absmean(&r, &mean, err);
+    if (s == SETUN_OK) s = add_scale(&r, mean, "mean of magnitudes", err);
+  }
+  if (s != SETUN_OK) {
+    st_row_reader_close(&r);
+    return s;
+  }
+  *reader = r;
+  return SETUN_OK;
+}
+
+void st_row_reader_close(st_row_reader *reader) {
+  st_free(reader->scales);
+  st_free(reader->bytes);
+  st_free(reader->trits);
+  st_free(reader->block_scales);
+  *reader = (st_row_reader){0};
+}
+
+// ---- reading ------------------------------------------------------------------------------------------------------
+
+// One strip of a ternary format from the buffer: trits, and for each row or block its whole scale.
+static setun_status unpack(st_row_reader *r, uint64_t row, const st_strip *strip, int8_t *trits, float *scales,
+                           setun_error *err) {
+  const st_weight *w = r->weight;
+  uint64_t per_row = st_format_row_scales(w->format, w->shape.columns), n = per_row ? per_row : 1;
+  w->format->ops->unpack(w->format, w->stored, strip, r->bytes, trits, per_row ? scales : NULL);
+  if (per_row && !all_finite(scales, strip->count * n)) {
+    return fail_nonfinite(w, "scales", row, n, scales, strip->count * n, err);
+  }
+  for (uint64_t i = 0; i < strip->count; i++) {
+    float outer = row_scale(r, row + i);
+    for (uint64_t k = 0; k < n; k++) scales[i * n + k] = per_row ? scales[i * n + k] * outer : outer;
+  }
+  return SETUN_OK;
+}
+
+// Floats = trit * scale.
+static void expand(const st_weight *w, uint64_t count, const int8_t *trits, const float *scales, float *out) {
+  uint64_t k = w->shape.columns, block = w->format->scales == ST_SCALE_BLOCK ? w->format->block : k;
+  for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t at = 0; at < k; at += block) {
+      float scale = *scales++;
+      for (uint64_t j = at; j < at + block; j++) out[j] = (float)trits[j] * scale;
+    }
+    trits += k;
+    out += k;
+  }
+}
+
+static setun_status ternary_floats(st_row_reader *r, uint64_t row, const st_strip *strip, float *out,
+                                   setun_error *err) {
+  const st_weight *w = r->weight;
+  uint64_t per_row = st_format_row_scales(w->format, w->shape.columns);
+  // A strip's trits are a small multiple of its bytes, which are in memory.
+  size_t n = (size_t)(strip->count * w->shape.columns), scales = (size_t)(strip->count * (per_row ? per_row : 1));
+  if (!st_reserve(&r->trits, &r->trit_capacity, n, 1) ||
+      !st_reserve(&r->block_scales, &r->block_capacity, scales, sizeof *r->block_scales)) {
+    return st_fail_memory(err, w->name);
+  }
+  setun_status s = unpack(r, row, strip, r->trits, r->block_scales, err);
+  if (s == SETUN_OK) expand(w, strip->count, r->trits, r->block_scales, out);
+  return s;
+}
+
+// One strip of a value format from the buffer, scaled, or quantized and scaled again where it is latent.
+static setun_status value_floats(st_row_reader *r, uint64_t row, const st_strip *strip, float *out, setun_error *err) {
+  const st_weight *w = r->weight;
+  uint64_t k = w->shape.columns, n = strip->count * k;
+  w->format->ops->decode(w->format, w->stored, strip, r->bytes, out);
+  if (!all_finite(out, n)) return fail_nonfinite(w, "weights", row, k, out, n, err);
+  if (!r->scales) return SETUN_OK;
+  if (w->latent && !st_reserve(&r->trits, &r->trit_capacity, (size_t)n, 1)) return st_fail_memory(err, w->name);
+  if (w->latent) {
+    quantize(out, n, r->scales[0], r->trits);
+    for (uint64_t i = 0; i < n; i++) out[i] = r->trits[i];
+  }
+  for (uint64_t i = 0; i < n; i++) out[i] *= row_scale(r, row + i / k);
+  return SETUN_OK;
+}
+
+setun_status st_read_floats(st_row_reader *reader, uint64_t row, uint64_t count, float *out, setun_error *err) {
+  const st_weight *w = reader->weight;
+  setun_status s = check_rows(reader, row, count, err);
+  while (s == SETUN_OK && count) {
+    st_strip strip;
+    if ((s = bring(reader, row, count, &strip, err)) != SETUN_OK) break;
+    s = st_format_is_ternary(w->format) ? ternary_floats(reader, row, &strip, out, err)
+                                        : value_floats(reader, row, &strip, out, err);
+    row += strip.count;
+    count -= strip.count;
+    out += strip.count * w->shape.columns;
+  }
+  return s;
+}
+
+// One strip of latent floats as trits.
+static setun_status latent_trits(st_row_reader *r, uint64_t row, const st_strip *strip, int8_t *trits, float *scales,
+                                 setun_error *err) {
+  const st_weight *w = r->weight;
+  uint64_t n = strip->count * w->shape.columns;
+  if (!st_reserve(&r->block_scales, &r->block_capacity, (size_t)n, sizeof *r->block_scales)) {
+    return st_fail_memory(err, w->name);
+  }
+  w->format->ops->decode(w->format, w->stored, strip, r->bytes, r->block_scales);
+  if (!all_finite(r->block_scales, n)) {
+    return fail_nonfinite(w, "weights", row, w->shape.columns, r->block_scales, n, err);
+  }
+  quantize(r->block_scales, n, r->scales[0], trits);
+  for (uint64_t i = 0; i < strip->count; i++) scales[i] = row_scale(r, row + i);
+  return SETUN_OK;
+}
+
+setun_status st_read_trits(st_row_reader *reader, uint64_t row, uint64_t count, int8_t *trits, float *scales,
+                           setun_error *err) {
+  const st_weight *w = reader->weight;
+  if (!st_weight_is_ternary(w)) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected ternary weights, found %s", w->name, w->format->name);
+  }
+  uint64_t per_row = st_format_row_scales(w->format, w->shape.columns);
+  setun_status s = check_rows(reader, row, count, err);
+  while (s == SETUN_OK && count) {
+    st_strip strip;
+    if ((s = bring(reader, row, count, &strip, err)) != SETUN_OK) break;
+    s = w->latent ? latent_trits(reader, row, &strip, trits, scales, err)
+                  : unpack(reader, row, &strip, trits, scales, err);
+    row += strip.count;
+    count -= strip.count;
+    trits += strip.count * w->shape.columns;
+    scales += strip.count * (per_row ? per_row : 1);
+  }
+  return s;
+}
+
+setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, void *out, setun_error *err) {
+  const st_weight *w = reader->weight;
+  setun_status s = check_rows(reader, row, count, err);
+  if (s != SETUN_OK) return s;
+  uint64_t bytes = st_format_row_bytes(w->format, w->shape.columns);
+  if (!bytes) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: rows of %s do not stand one after the other", w->name,
+                   w->format->name);
+  }
+  // Both products are within the tensor, whose size was checked.
+  s = st_file_read(&reader->directory->parts[w->data->part], w->data->offset + (w->first_row + row) * bytes, out,
+                   (size_t)(count * bytes), err);
+  return s == SETUN_OK ? s : (st_fail_in(err, "%s", w->name), s);
+}
