@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "source/weight.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,6 +63,7 @@ static void mark_used(loader *l, const st_weight *w) {
 static setun_status find(loader *l, const char *module, st_shape shape, bool *found, st_weight *w) {
   setun_status s = st_weight_find(l->d, module, shape, found, w, l->err);
   if (s == SETUN_OK && *found) mark_used(l, w);
+  if (s == SETUN_OK && *found) s = st_weight_measure(l->d, w, l->err);
   return s;
 }
 
@@ -78,13 +78,7 @@ static setun_status read_vector(loader *l, const st_weight *w, bool plus_one, fl
     s = st_read_floats(&r, 0, 1, values, l->err);
     st_row_reader_close(&r);
   }
-  for (size_t i = 0; i < n && s == SETUN_OK; i++) {
-    if (!isfinite(values[i])) {
-      s = st_fail(l->err, SETUN_ERROR_FORMAT, "%s: expected finite numbers, found %g at index %zu", w->name,
-                  (double)values[i], i);
-    }
-    if (plus_one) values[i] += 1;
-  }
+  for (size_t i = 0; i < n && plus_one; i++) values[i] += 1;
   if (s == SETUN_OK) {
     *out = values;
     l->m->n_params += n;
@@ -121,15 +115,14 @@ typedef struct {
 
 static size_t scales_a_row(const copy_job *j) {
   if (j->kind != ST_ROWS_TRITS) return 0;
-  if (j->format->scales != ST_SCALE_BLOCK) return 1;
-  return (size_t)((j->w->shape.columns + j->format->block - 1) / j->format->block);
+  return j->format->scales == ST_SCALE_BLOCK ? (size_t)st_format_row_scales(j->format, j->w->shape.columns) : 1;
 }
 
 static size_t row_bytes(const copy_job *j) {
   size_t columns = (size_t)j->w->shape.columns;
   if (j->kind == ST_ROWS_TRITS) return columns;
   if (j->kind == ST_ROWS_FLOAT) return columns * sizeof(float);
-  return columns / j->format->block * j->format->block_bytes;
+  return (size_t)st_format_row_bytes(j->format, j->w->shape.columns);
 }
 
 static setun_status copy_run(copy_job *j, st_row_reader *r, uint64_t row, uint64_t n, void *rows, float *scales,

@@ -1,5 +1,6 @@
 // One BitNet matrix for given inputs, in integers: int8 codes, sums and outputs of the official implementation
 // (tests/golden/hf/bitnet-*/layer0_q_proj.safetensors), on every instruction set.
+#define _POSIX_C_SOURCE 200809L // strtok_r
 #include "golden.h"
 
 #include "kernel/kernel.h"

@@ -1,5 +1,6 @@
 // setun-tales-7m, the model that ships here, against its reference; and what holds for any model: the same numbers for any
 // number of threads, any batch, any instruction set, with a cache and without.
+#define _POSIX_C_SOURCE 200809L // strtok_r
 #include "golden.h"
 
 #include "setun.h"
