@@ -96,7 +96,8 @@ typedef struct setun_model_info {
   uint64_t n_params;        /* weights, with the embedding, a tied one once */
   uint64_t weight_bytes;    /* in memory */
   uint64_t bytes_per_token; /* weights that the decoding of one token reads */
-  uint64_t macs_per_token;  /* multiply-adds in weight matrices for one token */
+  uint64_t macs_per_token;  /* multiply-adds in weight matrices for one token, with the head's */
+  uint64_t head_macs;       /* those of the head alone, which a prompt needs for its last token only */
 } setun_model_info;
 
 SETUN_API setun_model_info setun_model_get_info(const setun_model *model);
@@ -232,6 +233,16 @@ typedef struct setun_tensor_info {
 SETUN_API setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file,
                                        setun_error *error);
 SETUN_API void setun_file_close(setun_file *file);
+
+typedef struct setun_file_info {
+  const char *architecture; /* as the file spells it, "llama"; NULL: it does not say; lives as long as the file */
+  const char *container;    /* "gguf", "huggingface" or "safetensors" */
+  uint64_t n_params;        /* weights: packed ones as many as they stand for, scales and the like not counted */
+  uint64_t bytes;           /* of all tensors, as stored */
+  uint32_t n_parts;         /* files that hold tensors */
+} setun_file_info;
+
+SETUN_API setun_file_info setun_file_get_info(const setun_file *file);
 SETUN_API size_t setun_file_tensor_count(const setun_file *file);
 SETUN_API setun_status setun_file_tensor(const setun_file *file, size_t index, setun_tensor_info *info,
                                          setun_error *error);

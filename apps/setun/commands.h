@@ -1,0 +1,14 @@
+// Every command, each defined in the file of its name.
+#ifndef SETUN_APP_COMMANDS_H
+#define SETUN_APP_COMMANDS_H
+
+#include "options.h"
+
+extern const command command_run, command_tokenize, command_detokenize, command_inspect, command_logits,
+    command_perplexity, command_bench, command_help, command_version;
+
+// In the order of `setun help`, ended by NULL.
+extern const command *const all_commands[];
+const command *find_command(const char *name); // NULL when there is none
+
+#endif

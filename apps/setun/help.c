@@ -1,0 +1,109 @@
+// The command `help`, and the text of `--help`.
+#include "help.h"
+
+#include "commands.h"
+#include "output.h"
+
+#include <string.h>
+
+enum { HELP_WIDTH = 96, HELP_COLUMN = 30 };
+
+// Prints words from `text` in lines up to HELP_WIDTH, the first one at `column`, later ones at `indent`.
+static void print_wrapped(FILE *to, const char *text, int column, int indent) {
+  bool first = true;
+  for (const char *p = text; *p;) {
+    int n = (int)strcspn(p, " \n");
+    if (!first && column + 1 + n > HELP_WIDTH) {
+      fprintf(to, "\n%*s", indent, "");
+      column = indent;
+      first = true;
+    }
+    fprintf(to, "%s%.*s", first ? "" : " ", n, p);
+    column += n + !first;
+    first = n == 0;
+    p += n;
+    if (*p == '\n') {
+      fprintf(to, "\n%*s", indent, "");
+      column = indent;
+      first = true;
+    }
+    if (*p) p++;
+  }
+  fputc('\n', to);
+}
+
+static void print_option(const option *o, FILE *to) {
+  char left[128];
+  int n = 0;
+  if (o->letter)
+    n = snprintf(left, sizeof left, "-%c%s", o->letter, o->name ? ", " : "");
+  else
+    n = snprintf(left, sizeof left, "    ");
+  if (o->name) n += snprintf(left + n, sizeof left - (size_t)n, "--%s", o->name);
+  if (o->kind != OPTION_FLAG) snprintf(left + n, sizeof left - (size_t)n, " %s", o->value);
+  fprintf(to, "  %-*s", HELP_COLUMN - 4, left);
+  if (strlen(left) > HELP_COLUMN - 4) fprintf(to, "\n%*s", HELP_COLUMN - 2, "");
+  fprintf(to, "  ");
+  print_wrapped(to, o->help, HELP_COLUMN, HELP_COLUMN);
+}
+
+void print_help(const command *self, FILE *to) {
+  fprintf(to, "usage: setun %s%s%s [options]\n\n", self->name, *self->arguments ? " " : "", self->arguments);
+  print_wrapped(to, self->summary, 0, 0);
+  if (*self->details) {
+    fputc('\n', to);
+    print_wrapped(to, self->details, 0, 0);
+  }
+  for (const option_group *g = self->groups; g->title; g++) {
+    fprintf(to, "\n%s:\n", g->title);
+    for (size_t i = 0; i < g->count; i++) print_option(&g->rows[i], to);
+  }
+  fprintf(to, "\n  %-*s  this text\n", HELP_COLUMN - 4, "-h, --help");
+}
+
+void print_overview(FILE *to) {
+  fprintf(to, "usage: setun COMMAND [MODEL] [options]\n\n"
+              "Runs language models with ternary and other very low-bit weights. MODEL is a GGUF file (of a\n"
+              "split one, its first part) or a Hugging Face directory.\n\ncommands:\n");
+  for (const command *const *c = all_commands; *c; c++) fprintf(to, "  %-12s %s\n", (*c)->name, (*c)->summary);
+  fprintf(to, "\n'setun COMMAND --help' lists a command's options. Results go to standard output, all else to\n"
+              "standard error. Exit status: 0 fine, 1 the work failed, 2 wrong usage, 130 interrupted.\n");
+}
+
+typedef struct help_options {
+  bool man;
+  const char *completion;
+} help_options;
+
+static const option rows[] = {
+    {0, "man", OPTION_FLAG, offsetof(help_options, man), NULL, 0, 0, "print the manual page's source (roff)"},
+    {0, "completion", OPTION_CHOICE, offsetof(help_options, completion), "bash|zsh|fish", 0, 0,
+     "print a script that completes setun's commands and options in that shell"},
+};
+
+static int run(const command *self, int argc, char **argv) {
+  help_options o = {false, NULL};
+  int status = 0, count = parse_options(self, argc, argv, &o, &status);
+  if (count < 0) return status;
+  const command *about = count ? find_command(argv[1]) : NULL;
+  if (count && !about) return usage_error(NULL, "unknown command '%s'", argv[1]);
+  if (o.completion)
+    print_completion(o.completion);
+  else if (o.man)
+    print_man_page(about);
+  else if (about)
+    print_help(about, stdout);
+  else
+    print_overview(stdout);
+  return finish_output();
+}
+
+const command command_help = {
+    .name = "help",
+    .summary = "what setun can do, or how a command is used",
+    .arguments = "[COMMAND]",
+    .max_arguments = 1,
+    .details = "",
+    .groups = {{"options", OPTION_ROWS(rows), 0}},
+    .run = run,
+};

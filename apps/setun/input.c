@@ -1,0 +1,150 @@
+// Text from options, files and standard input; token ids from text.
+#define _POSIX_C_SOURCE 200809L
+#include "input.h"
+
+#include "output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const option text_rows[2] = {
+    {'p', "prompt", OPTION_TEXT, offsetof(text_options, prompt), "TEXT", 0, 0, "the text"},
+    {'f', "file", OPTION_FILE, offsetof(text_options, file), "FILE", 0, 0,
+     "a file that holds the text, or - for standard input (the default, where that is no terminal)"},
+};
+
+static int read_stream(FILE *from, const char *name, input_text *text) {
+  size_t capacity = 0, length = 0;
+  char *data = NULL;
+  for (size_t got = 1; got;) {
+    if (capacity - length < 4096) {
+      size_t larger = capacity ? capacity * 2 : 65536;
+      char *grown = larger > capacity ? realloc(data, larger) : NULL;
+      if (!grown) {
+        free(data);
+        return failure("%s: no memory for more than %zu bytes of text", name, length);
+      }
+      data = grown;
+      capacity = larger;
+    }
+    got = fread(data + length, 1, capacity - length - 1, from);
+    length += got;
+  }
+  if (ferror(from)) {
+    free(data);
+    return failure("%s: cannot read: %s", name, strerror(errno));
+  }
+  data[length] = 0;
+  *text = (input_text){data, length};
+  return 0;
+}
+
+int read_file(const char *path, input_text *text) {
+  if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", text);
+  FILE *file = fopen(path, "rb");
+  if (!file) return failure("%s: cannot open: %s", path, strerror(errno));
+  int status = read_stream(file, path, text);
+  fclose(file);
+  return status;
+}
+
+int read_text(const command *self, const text_options *o, input_text *text) {
+  if (o->prompt && o->file) return usage_error(self, "both --prompt and --file give the text");
+  if (o->prompt) {
+    *text = (input_text){strdup(o->prompt), strlen(o->prompt)};
+    return text->data ? 0 : failure("no memory for the prompt");
+  }
+  if (o->file) return read_file(o->file, text);
+  if (isatty(STDIN_FILENO)) return usage_error(self, "no text: give -p TEXT or -f FILE, or pipe it in");
+  return read_file("-", text);
+}
+
+static bool is_space(char c) {
+  return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+// One id at `p`; NULL when there is none.
+static const char *parse_id(const char *p, const char *end, setun_token *id) {
+  int64_t v = 0;
+  const char *start = p;
+  for (; p < end && *p >= '0' && *p <= '9' && v <= INT32_MAX; p++) v = v * 10 + (*p - '0');
+  if (p == start || v > INT32_MAX) return NULL;
+  *id = (setun_token)v;
+  return p;
+}
+
+static const char *skip_spaces(const char *p, const char *end) {
+  while (p < end && is_space(*p)) p++;
+  return p;
+}
+
+// The ids between `p` and `end`, separated by commas, or by spaces where `spaces`. NULL, or what is wrong.
+static const char *parse_list(const char *p, const char *end, bool spaces, id_list *list) {
+  bool need = false; // a comma asks for one more
+  for (p = skip_spaces(p, end); p < end || need; p = skip_spaces(p, end)) {
+    p = parse_id(p, end, &list->ids[list->count]);
+    if (!p) return "a token id is a whole number from 0 to 2147483647";
+    list->count++;
+    const char *next = skip_spaces(p, end);
+    need = next < end && *next == ',';
+    if (!need && next < end && !(spaces && next > p)) return "ids are separated by commas";
+    p = next + need;
+  }
+  return NULL;
+}
+
+bool parse_ids(const char *text, size_t length, id_list *list, char why[128]) {
+  const char *p = skip_spaces(text, text + length), *end = text + length;
+  while (end > p && is_space(end[-1])) end--;
+  bool array = p < end && *p == '[';
+  const char *wrong = NULL;
+  // no more ids than every other byte
+  *list = (id_list){malloc((length / 2 + 2) * sizeof *list->ids), 0};
+  if (!list->ids)
+    wrong = "no memory for the ids";
+  else if (array && (end - p < 2 || end[-1] != ']'))
+    wrong = "the array does not end with ']'";
+  else
+    wrong = parse_list(p + array, end - array, !array, list);
+  if (!wrong) return true;
+  snprintf(why, 128, "%s (after %zu ids)", wrong, list->count);
+  free(list->ids);
+  *list = (id_list){NULL, 0};
+  return false;
+}
+
+bool tokenize_text(const setun_model *model, const input_text *text, int flags, id_list *list) {
+  setun_error error;
+  size_t capacity = text->length + 8, count = 0;
+  setun_token *ids = malloc(capacity * sizeof *ids);
+  if (!ids) {
+    failure("no memory for the ids of %zu bytes of text", text->length);
+    return false;
+  }
+  setun_status s = setun_tokenize(model, text->data, text->length, flags, ids, capacity, &count, &error);
+  if (s == SETUN_OK && count > capacity) { // a normalizer may lengthen the text
+    setun_token *more = count <= SIZE_MAX / sizeof *ids ? realloc(ids, count * sizeof *ids) : NULL;
+    if (!more) {
+      free(ids);
+      failure("no memory for %zu ids", count);
+      return false;
+    }
+    ids = more;
+    s = setun_tokenize(model, text->data, text->length, flags, ids, count, &count, &error);
+  }
+  if (s != SETUN_OK) {
+    free(ids);
+    report(&error);
+    return false;
+  }
+  *list = (id_list){ids, count};
+  return true;
+}
+
+void print_id_array(const setun_token *ids, size_t n) {
+  print_text("[");
+  for (size_t i = 0; i < n; i++) print_text("%s%d", i ? ", " : "", (int)ids[i]);
+  print_text("]\n");
+}

@@ -1,0 +1,43 @@
+// What the commands read: text from an option, a file or standard input, and lists of token ids.
+#ifndef SETUN_APP_INPUT_H
+#define SETUN_APP_INPUT_H
+
+#include "options.h"
+#include "setun.h"
+
+// The options -p and -f. Zero-initialize.
+typedef struct text_options {
+  const char *prompt, *file;
+} text_options;
+
+extern const option text_rows[2];
+#define TEXT_GROUP(type)                                                                                               \
+  { "text", text_rows, 2, offsetof(type, text) }
+
+// Text with its length; `data` is freed with free.
+typedef struct input_text {
+  char *data;
+  size_t length;
+} input_text;
+
+// The text of -p, of -f ("-": standard input), or of standard input where it is no terminal; taken as it is.
+// Returns 0, or the exit status after a report.
+int read_text(const command *self, const text_options *o, input_text *text);
+// A whole file, or standard input for "-". Returns 0, or 1 after a report.
+int read_file(const char *path, input_text *text);
+
+// Token ids; `ids` is freed with free.
+typedef struct id_list {
+  setun_token *ids;
+  size_t count;
+} id_list;
+
+// Reads "1,2,3", "1 2 3" or "[1, 2, 3]". On failure `why` says what is wrong, and nothing is to be freed.
+bool parse_ids(const char *text, size_t length, id_list *list, char why[128]);
+
+// Tokenizes a whole text. False after a report.
+bool tokenize_text(const setun_model *model, const input_text *text, int flags, id_list *list);
+
+void print_id_array(const setun_token *ids, size_t n); // "[1, 2, 3]" and a newline
+
+#endif

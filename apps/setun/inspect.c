@@ -1,0 +1,242 @@
+// The command `inspect`: what is in a model's files, without loading them.
+#include "commands.h"
+#include "model.h"
+#include "output.h"
+#include "tensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct inspect_options {
+  model_options model;
+  bool tensors, json;
+  const char *tensor, *output;
+} inspect_options;
+
+#define AT(member) offsetof(inspect_options, member)
+static const option rows[] = {
+    {0, "tensors", OPTION_FLAG, AT(tensors), NULL, 0, 0, "list every tensor: name, format, shape, bytes, offset"},
+    {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
+    {0, "tensor", OPTION_TEXT, AT(tensor), "NAME", 0, 0,
+     "write this tensor to -o FILE as float32, dequantized, its rows as the model uses them; a quantized weight that "
+     "is "
+     "stored as several tensors goes by its module's name"},
+    {'o', "output", OPTION_FILE, AT(output), "FILE", 0, 0, "the safetensors file that --tensor writes"},
+};
+
+// Tensors of one format together.
+typedef struct format_sum {
+  const char *format;
+  uint64_t tensors, bytes;
+} format_sum;
+
+typedef struct contents {
+  setun_file *file;
+  setun_file_info info;
+  setun_tensor_info *tensors;
+  size_t n_tensors;
+  format_sum *formats; // by bytes, falling
+  size_t n_formats;
+} contents;
+
+static int by_bytes(const void *a, const void *b) {
+  const format_sum *x = a, *y = b;
+  return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : strcmp(x->format, y->format);
+}
+
+static void add_format(contents *c, const setun_tensor_info *t) {
+  size_t i = 0;
+  while (i < c->n_formats && strcmp(c->formats[i].format, t->format) != 0) i++;
+  if (i == c->n_formats) c->formats[c->n_formats++] = (format_sum){t->format, 0, 0};
+  c->formats[i].tensors++;
+  c->formats[i].bytes += t->bytes;
+}
+
+// False after a report.
+static bool read_contents(contents *c) {
+  setun_error error;
+  c->info = setun_file_get_info(c->file);
+  c->n_tensors = setun_file_tensor_count(c->file);
+  c->tensors = calloc(c->n_tensors + 1, sizeof *c->tensors);
+  c->formats = calloc(c->n_tensors + 1, sizeof *c->formats);
+  if (!c->tensors || !c->formats) {
+    failure("no memory to list %zu tensors", c->n_tensors);
+    return false;
+  }
+  for (size_t i = 0; i < c->n_tensors; i++) {
+    if (setun_file_tensor(c->file, i, &c->tensors[i], &error) != SETUN_OK) {
+      report(&error);
+      return false;
+    }
+    add_format(c, &c->tensors[i]);
+  }
+  qsort(c->formats, c->n_formats, sizeof *c->formats, by_bytes);
+  return true;
+}
+
+static void format_shape(const setun_tensor_info *t, const char *separator, char text[128]) {
+  size_t n = 0;
+  text[0] = 0;
+  for (int i = 0; i < t->n_dims; i++) {
+    n += (size_t)snprintf(text + n, 128 - n, "%s%llu", i ? separator : "", (unsigned long long)t->dims[i]);
+  }
+}
+
+static void print_tensor_table(const contents *c) {
+  size_t widest = 4;
+  for (size_t i = 0; i < c->n_tensors; i++) {
+    size_t n = strlen(c->tensors[i].name);
+    if (n > widest) widest = n < 64 ? n : 64;
+  }
+  print_text("\n%-*s  %-10s %18s %14s %16s\n", (int)widest, "tensor", "format", "shape", "bytes", "offset");
+  for (size_t i = 0; i < c->n_tensors; i++) {
+    const setun_tensor_info *t = &c->tensors[i];
+    char shape[128];
+    size_t n = strlen(t->name);
+    format_shape(t, " x ", shape);
+    print_clean(t->name);
+    print_text("%*s  %-10s %18s %14llu %16llu", n < widest ? (int)(widest - n) : 0, "", t->format, shape,
+               (unsigned long long)t->bytes, (unsigned long long)t->offset);
+    print_text(c->info.n_parts > 1 ? "  part %u\n" : "\n", (unsigned)t->part + 1);
+  }
+}
+
+static int print_metadata(const contents *c, bool json) {
+  setun_error error;
+  size_t n = setun_file_meta_count(c->file);
+  for (size_t i = 0; i < n; i++) {
+    const char *key = NULL, *value = NULL;
+    if (setun_file_meta(c->file, i, &key, &value, &error) != SETUN_OK) return report(&error);
+    if (json) {
+      print_text("%s", i ? ",\n    " : "\n    ");
+      print_json_string(key, strlen(key));
+      print_text(": ");
+      print_json_string(value, strlen(value));
+    } else {
+      print_text("  ");
+      print_clean(key);
+      print_text(" = ");
+      print_clean(value);
+      print_text("\n");
+    }
+  }
+  return 0;
+}
+
+static int print_summary(const contents *c, const inspect_options *o, const char *path) {
+  char bytes[32];
+  print_text("file          ");
+  print_clean(path);
+  print_text("\ncontainer     %s", c->info.container);
+  if (c->info.n_parts > 1) print_text(", %u parts", (unsigned)c->info.n_parts);
+  print_text("\narchitecture  ");
+  print_clean(c->info.architecture ? c->info.architecture : "not known");
+  print_text("\nweights       %llu\n", (unsigned long long)c->info.n_params);
+  print_text("tensors       %zu, %s\n\n%-10s %8s %16s\n", c->n_tensors, format_bytes(c->info.bytes, bytes), "format",
+             "tensors", "bytes");
+  for (size_t i = 0; i < c->n_formats; i++) {
+    print_text("%-10s %8llu %16llu\n", c->formats[i].format, (unsigned long long)c->formats[i].tensors,
+               (unsigned long long)c->formats[i].bytes);
+  }
+  if (setun_file_meta_count(c->file)) print_text("\nmetadata\n");
+  int status = print_metadata(c, false);
+  if (o->tensors) print_tensor_table(c);
+  return status;
+}
+
+static void print_json_tensors(const contents *c) {
+  print_text(",\n  \"tensor_list\": [");
+  for (size_t i = 0; i < c->n_tensors; i++) {
+    const setun_tensor_info *t = &c->tensors[i];
+    char shape[128];
+    format_shape(t, ", ", shape);
+    print_text("%s{\"name\": ", i ? ",\n    " : "\n    ");
+    print_json_string(t->name, strlen(t->name));
+    print_text(", \"format\": \"%s\", \"shape\": [%s], \"bytes\": %llu, \"offset\": %llu, \"part\": %u}", t->format,
+               shape, (unsigned long long)t->bytes, (unsigned long long)t->offset, (unsigned)t->part);
+  }
+  print_text("\n  ]");
+}
+
+static int print_json(const contents *c, const inspect_options *o, const char *path) {
+  print_text("{\n  \"file\": ");
+  print_json_string(path, strlen(path));
+  print_text(",\n  \"container\": \"%s\",\n  \"parts\": %u,\n  \"architecture\": ", c->info.container,
+             (unsigned)c->info.n_parts);
+  if (c->info.architecture)
+    print_json_string(c->info.architecture, strlen(c->info.architecture));
+  else
+    print_text("null");
+  print_text(",\n  \"weights\": %llu,\n  \"tensors\": %zu,\n  \"bytes\": %llu,\n  \"formats\": [",
+             (unsigned long long)c->info.n_params, c->n_tensors, (unsigned long long)c->info.bytes);
+  for (size_t i = 0; i < c->n_formats; i++) {
+    print_text("%s{\"format\": \"%s\", \"tensors\": %llu, \"bytes\": %llu}", i ? ",\n    " : "\n    ",
+               c->formats[i].format, (unsigned long long)c->formats[i].tensors,
+               (unsigned long long)c->formats[i].bytes);
+  }
+  print_text("\n  ],\n  \"metadata\": {");
+  int status = print_metadata(c, true);
+  print_text("\n  }");
+  if (o->tensors) print_json_tensors(c);
+  print_text("\n}\n");
+  return status;
+}
+
+static int write_tensor(const setun_file *file, const inspect_options *o) {
+  setun_error error;
+  tensor_spec spec = {.name = o->tensor};
+  tensor_file out;
+  uint64_t count = 1;
+  if (setun_file_read(file, o->tensor, &spec.n_dims, spec.dims, NULL, 0, &error) != SETUN_OK) return report(&error);
+  for (int i = 0; i < spec.n_dims; i++) {
+    if (__builtin_mul_overflow(count, spec.dims[i], &count)) return failure("%s: its size overflows", o->tensor);
+  }
+  float *data = count <= SIZE_MAX / sizeof *data - 1 ? malloc((size_t)(count + 1) * sizeof *data) : NULL;
+  if (!data) return failure("%s: no memory for %llu float32 values", o->tensor, (unsigned long long)count);
+  int status = STATUS_FAILED;
+  if (setun_file_read(file, o->tensor, &spec.n_dims, spec.dims, data, (size_t)count, &error) != SETUN_OK) {
+    report(&error);
+  } else if (tensor_create(o->output, &spec, 1, &out)) {
+    if (!tensor_write(&out, 0, 0, data, (size_t)count))
+      tensor_discard(&out);
+    else if (tensor_commit(&out))
+      status = 0;
+  }
+  free(data);
+  return status;
+}
+
+static int run(const command *self, int argc, char **argv) {
+  inspect_options o = {0};
+  contents c = {0};
+  setun_error error;
+  int status = 0;
+  if (parse_options(self, argc, argv, &o, &status) < 0) return status;
+  if (!o.tensor != !o.output) return usage_error(self, "--tensor NAME and -o FILE go together");
+  setun_model_params params = model_params(&o.model);
+  params.log = log_to_stderr;
+  if (setun_file_open(argv[1], &params, &c.file, &error) != SETUN_OK) return report(&error);
+  if (o.tensor)
+    status = write_tensor(c.file, &o);
+  else if (!read_contents(&c))
+    status = STATUS_FAILED;
+  else
+    status = o.json ? print_json(&c, &o, argv[1]) : print_summary(&c, &o, argv[1]);
+  free(c.tensors);
+  free(c.formats);
+  setun_file_close(c.file);
+  return status ? status : finish_output();
+}
+
+const command command_inspect = {
+    .name = "inspect",
+    .summary = "what is in a model's files: architecture, sizes, formats, tokenizer",
+    .arguments = "MODEL",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .details =
+        "Reads headers only, so that it is quick for files of any size. Also takes a .gguf or .safetensors file whose "
+        "architecture is not known.",
+    .groups = {{"options", OPTION_ROWS(rows), 0}, MODEL_GROUP(inspect_options)},
+    .run = run,
+};

@@ -1,0 +1,31 @@
+// Signals that ask a command to end: remembered, and passed on to the session that computes.
+#define _POSIX_C_SOURCE 200809L
+#include "interrupt.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+static setun_session *volatile watched;
+static volatile sig_atomic_t received;
+
+static void on_signal(int number) {
+  setun_session *session = watched;
+  received = number;
+  if (session) setun_session_stop(session);
+}
+
+void watch_interrupts(setun_session *session) {
+  struct sigaction old, action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
+  watched = session;
+  if (!session) return;
+  sigemptyset(&action.sa_mask);
+  static const int numbers[] = {SIGINT, SIGTERM};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    // a shell's background job has SIGINT ignored, and keeps it so
+    if (!sigaction(numbers[i], NULL, &old) && old.sa_handler != SIG_IGN) sigaction(numbers[i], &action, NULL);
+  }
+}
+
+int interrupt_status(void) {
+  return received ? 128 + received : 0;
+}

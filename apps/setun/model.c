@@ -1,0 +1,120 @@
+// Opening models and sessions: options to parameters, progress, log lines.
+#define _POSIX_C_SOURCE 200809L
+#include "model.h"
+
+#include "output.h"
+
+#include <string.h>
+#include <unistd.h>
+
+const option model_rows[3] = {
+    {0, "isa", OPTION_CHOICE, offsetof(model_options, isa), "scalar|avx2|avx512|amx|neon", 0, 0,
+     "compute with this instruction set instead of the best that the machine has"},
+    {0, "assume", OPTION_TEXT, offsetof(model_options, assume), "FORMAT", 0, 0,
+     "how to read a tensor type whose id is ambiguous, such as i2_s-arm"},
+    {0, "activation", OPTION_CHOICE, offsetof(model_options, activation), "int8|float", 0, 0,
+     "the precision of activations, instead of what the model says"},
+};
+
+const option compute_rows[4] = {
+    {'t', "threads", OPTION_INTEGER, offsetof(compute_options, threads), "N", 1, 1024,
+     "threads (default: as many as suit the machine)"},
+    {'b', "batch-size", OPTION_INTEGER, offsetof(compute_options, batch), "N", 1, 65536,
+     "tokens of the prompt that one pass takes (default 512)"},
+    {0, "precise", OPTION_FLAG, offsetof(compute_options, precise), NULL, 0, 0,
+     "float32 activations, except where the model itself prescribes int8"},
+    {0, "kv", OPTION_CHOICE, offsetof(compute_options, kv), "f32|f16", 0, 0,
+     "the KV cache's format (default f16; f32 with --precise)"},
+};
+
+void progress_begin(progress_line *p, const char *what) {
+  double now = seconds_now();
+  *p = (progress_line){what, now, now, false};
+}
+
+void progress_show(progress_line *p, double fraction) {
+  double now = seconds_now();
+  if (now - p->start < 1 || now - p->last < 0.1 || !isatty(STDERR_FILENO)) return;
+  fprintf(stderr, "\r%s %3.0f%%", p->what, fraction * 100);
+  fflush(stderr);
+  p->shown = true;
+  p->last = now;
+}
+
+void progress_end(progress_line *p) {
+  if (p->shown) fprintf(stderr, "\r%*s\r", (int)strlen(p->what) + 6, "");
+  p->shown = false;
+}
+
+// What the library's callbacks receive as `user`.
+typedef struct load_context {
+  progress_line progress;
+  bool verbose;
+} load_context;
+
+void log_to_stderr(setun_log_level level, const char *message, void *user) {
+  const bool *verbose = user;
+  if (level == SETUN_LOG_WARNING)
+    note("warning: %s", message);
+  else if (verbose && *verbose)
+    note("%s", message);
+}
+
+static void log_while_loading(setun_log_level level, const char *message, void *user) {
+  load_context *context = user;
+  progress_end(&context->progress);
+  log_to_stderr(level, message, &context->verbose);
+}
+
+static bool progress_while_loading(double fraction, void *user) {
+  load_context *context = user;
+  progress_show(&context->progress, fraction);
+  return true;
+}
+
+setun_model_params model_params(const model_options *o) {
+  setun_model_params params = setun_model_params_default();
+  params.isa = o->isa;
+  params.assume = o->assume;
+  params.activation = o->activation;
+  return params;
+}
+
+bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
+                setun_model **model) {
+  setun_model_params params = model_params(o);
+  setun_error error;
+  load_context context = {.verbose = verbose};
+  progress_begin(&context.progress, "loading");
+  params.precise = compute->precise;
+  params.threads = (int)compute->threads;
+  params.progress = progress_while_loading;
+  params.log = log_while_loading;
+  params.user = &context;
+  setun_status s = setun_model_load(path, &params, model, &error);
+  progress_end(&context.progress);
+  if (s != SETUN_OK) report(&error);
+  return s == SETUN_OK;
+}
+
+bool open_vocabulary(const char *path, const model_options *o, setun_model **model) {
+  setun_model_params params = model_params(o);
+  setun_error error;
+  params.log = log_to_stderr;
+  setun_status s = setun_model_load_vocabulary(path, &params, model, &error);
+  if (s != SETUN_OK) report(&error);
+  return s == SETUN_OK;
+}
+
+bool open_session(const setun_model *model, const compute_options *compute, uint32_t n_ctx, setun_session **session) {
+  setun_session_params params = setun_session_params_default();
+  setun_error error;
+  bool f32 = compute->kv ? strcmp(compute->kv, "f32") == 0 : compute->precise;
+  params.kv = f32 ? SETUN_KV_F32 : SETUN_KV_F16;
+  params.n_ctx = n_ctx;
+  params.n_batch = (uint32_t)compute->batch;
+  params.threads = (int)compute->threads;
+  setun_status s = setun_session_new(model, &params, session, &error);
+  if (s != SETUN_OK) report(&error);
+  return s == SETUN_OK;
+}

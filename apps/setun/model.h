@@ -1,0 +1,49 @@
+// Opening models and sessions, with the options that the commands share for it.
+#ifndef SETUN_APP_MODEL_H
+#define SETUN_APP_MODEL_H
+
+#include "options.h"
+#include "setun.h"
+
+// How a model's files are read. Zero-initialize.
+typedef struct model_options {
+  const char *isa, *assume, *activation;
+} model_options;
+
+// How it computes. Begin with compute_defaults.
+typedef struct compute_options {
+  int64_t threads, batch; // 0: the library's choice
+  const char *kv;         // NULL: f16, or f32 with `precise`
+  bool precise;
+} compute_options;
+
+extern const option model_rows[3], compute_rows[4];
+#define MODEL_GROUP(type)                                                                                              \
+  { "model", model_rows, 3, offsetof(type, model) }
+#define COMPUTE_GROUP(type)                                                                                            \
+  { "computing", compute_rows, 4, offsetof(type, compute) }
+
+// Warnings (and with `user` pointing to a true bool, notices) on stderr: a setun_log_fn.
+void log_to_stderr(setun_log_level level, const char *message, void *user);
+
+setun_model_params model_params(const model_options *o);
+
+// Loads a model; progress is shown on a terminal when it takes longer than a second. False after a report.
+bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
+                setun_model **model);
+// The tokenizer alone. False after a report.
+bool open_vocabulary(const char *path, const model_options *o, setun_model **model);
+// n_ctx 0: the model's, at most 4096. False after a report.
+bool open_session(const setun_model *model, const compute_options *compute, uint32_t n_ctx, setun_session **session);
+
+// One line on a terminal's stderr that is written over again, from a second after `start` on; `fraction` 1 clears it.
+typedef struct progress_line {
+  const char *what;
+  double start, last;
+  bool shown;
+} progress_line;
+void progress_begin(progress_line *p, const char *what);
+void progress_show(progress_line *p, double fraction);
+void progress_end(progress_line *p);
+
+#endif

@@ -1,0 +1,192 @@
+// The option parser: long and short options, values joined or apart, sizes and ranges.
+#include "options.h"
+
+#include "output.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct found_option {
+  const option *row;
+  size_t group_offset;
+} found_option;
+
+static found_option find_option(const command *self, const char *name, size_t length, char letter) {
+  for (const option_group *g = self->groups; g->title; g++) {
+    for (size_t i = 0; i < g->count; i++) {
+      const option *o = &g->rows[i];
+      bool same =
+          letter ? o->letter == letter : o->name && strlen(o->name) == length && memcmp(o->name, name, length) == 0;
+      if (same) return (found_option){o, g->offset};
+    }
+  }
+  return (found_option){NULL, 0};
+}
+
+// How an option is called in messages: "--temp", or "-n" where there is no long name.
+static const char *option_label(const option *o, char label[64]) {
+  if (o->name)
+    snprintf(label, 64, "--%s", o->name);
+  else
+    snprintf(label, 64, "-%c", o->letter);
+  return label;
+}
+
+const char *next_choice(const char *from, size_t *length) {
+  if (!*from) return NULL;
+  if (*from == '|') from++;
+  *length = strcspn(from, "|");
+  return from;
+}
+
+static bool is_choice(const char *choices, const char *text) {
+  size_t n = 0;
+  for (const char *c = choices; (c = next_choice(c, &n)); c += n) {
+    if (strlen(text) == n && memcmp(c, text, n) == 0) return true;
+  }
+  return false;
+}
+
+static bool read_integer(const char *text, int64_t *out) {
+  char *end = NULL;
+  errno = 0;
+  long long v = strtoll(text, &end, 10);
+  if (end == text || *end || errno || text[0] == ' ') return false;
+  *out = v;
+  return true;
+}
+
+static bool read_number(const char *text, double *out) {
+  char *end = NULL;
+  double v = strtod(text, &end);
+  if (end == text || *end || !isfinite(v) || text[0] == ' ') return false;
+  *out = v;
+  return true;
+}
+
+// "4096", "512M", "4G", "1.5G", "4GiB": powers of 1024.
+static bool read_size(const char *text, double *out) {
+  char *end = NULL;
+  if (!(text[0] >= '0' && text[0] <= '9')) return false;
+  double v = strtod(text, &end);
+  static const char letters[] = "KMGT";
+  const char *unit = *end ? strchr(letters, *end >= 'a' ? *end - 'a' + 'A' : *end) : NULL;
+  if (unit) {
+    for (long i = 0; i <= unit - letters; i++) v *= 1024;
+    end++;
+    if (strcmp(end, "B") == 0 || strcmp(end, "iB") == 0) end = "";
+  }
+  if (*end || !isfinite(v) || v >= 0x1p63) return false;
+  *out = v;
+  return true;
+}
+
+static int bad_value(const command *self, const option *o, const char *text, const char *expected) {
+  char label[64];
+  return usage_error(self, "%s expects %s, not '%s'", option_label(o, label), expected, text);
+}
+
+// Checks a number against its row's range.
+static int check_range(const command *self, const option *o, const char *text, double v) {
+  char expected[96];
+  if (v >= o->low && v <= o->high) return 0;
+  if (o->high >= 0x1p62 || o->high >= HUGE_VAL)
+    snprintf(expected, sizeof expected, "%.10g or more", o->low);
+  else
+    snprintf(expected, sizeof expected, "%.10g to %.10g", o->low, o->high);
+  return bad_value(self, o, text, expected);
+}
+
+// Stores the value; 0, or 2 after a report.
+static int store(const command *self, const option *o, const char *text, void *to) {
+  double v = 0;
+  switch (o->kind) {
+  case OPTION_FLAG: *(bool *)to = true; return 0;
+  case OPTION_TEXT:
+  case OPTION_FILE: *(const char **)to = text; return 0;
+  case OPTION_CHOICE:
+    if (!is_choice(o->value, text)) {
+      char expected[128];
+      snprintf(expected, sizeof expected, "one of %s", o->value);
+      return bad_value(self, o, text, expected);
+    }
+    *(const char **)to = text;
+    return 0;
+  case OPTION_INTEGER: {
+    int64_t i = 0;
+    if (!read_integer(text, &i)) return bad_value(self, o, text, "a whole number");
+    if (check_range(self, o, text, (double)i)) return STATUS_USAGE;
+    *(int64_t *)to = i;
+    return 0;
+  }
+  case OPTION_NUMBER:
+    if (!read_number(text, &v)) return bad_value(self, o, text, "a number");
+    if (check_range(self, o, text, v)) return STATUS_USAGE;
+    *(double *)to = v;
+    return 0;
+  case OPTION_SIZE:
+    if (!read_size(text, &v)) return bad_value(self, o, text, "a size such as 512M or 4G");
+    if (check_range(self, o, text, v)) return STATUS_USAGE;
+    *(uint64_t *)to = (uint64_t)v;
+    return 0;
+  }
+  return 0;
+}
+
+// One option at argv[*i], whose value may be the next argument. 0, 2 after a report, or -1 after --help.
+static int take_option(const command *self, int argc, char **argv, int *i, void *values) {
+  const char *arg = argv[*i], *joined = NULL;
+  found_option found;
+  if (strcmp(arg, "-h") == 0 || strcmp(arg, "--help") == 0) {
+    print_help(self, stdout);
+    return -1;
+  }
+  if (arg[1] == '-') {
+    size_t length = strcspn(arg + 2, "=");
+    if (arg[2 + length]) joined = arg + 2 + length + 1;
+    found = find_option(self, arg + 2, length, 0);
+  } else {
+    if (arg[2]) joined = arg + 2;
+    found = find_option(self, NULL, 0, arg[1]);
+  }
+  if (!found.row) return usage_error(self, "unknown option '%s'", arg);
+  char label[64];
+  const char *value = joined;
+  if (found.row->kind == OPTION_FLAG && joined) {
+    return usage_error(self, "%s takes no value, but '%s' gives one", option_label(found.row, label), arg);
+  }
+  if (found.row->kind != OPTION_FLAG && !value) {
+    if (*i + 1 >= argc) return usage_error(self, "%s needs a value", option_label(found.row, label));
+    value = argv[++*i];
+  }
+  return store(self, found.row, value, (char *)values + found.group_offset + found.row->offset);
+}
+
+int parse_options(const command *self, int argc, char **argv, void *values, int *status) {
+  int count = 0;
+  bool only_arguments = false;
+  for (int i = 1; i < argc; i++) {
+    if (only_arguments || argv[i][0] != '-' || !argv[i][1]) {
+      argv[1 + count++] = argv[i];
+    } else if (strcmp(argv[i], "--") == 0) {
+      only_arguments = true;
+    } else {
+      int result = take_option(self, argc, argv, &i, values);
+      if (result) {
+        *status = result < 0 ? finish_output() : result;
+        return -1;
+      }
+    }
+  }
+  if (count < self->min_arguments) {
+    *status = usage_error(self, "%s is missing", self->min_arguments == 1 ? self->arguments : "an argument");
+    return -1;
+  }
+  if (count > self->max_arguments) {
+    *status = usage_error(self, "unexpected argument '%s'", argv[1 + self->max_arguments]);
+    return -1;
+  }
+  return count;
+}

@@ -1,0 +1,61 @@
+// Commands and their options as data. Parsing, help, man pages and shell completions all read the same tables.
+#ifndef SETUN_APP_OPTIONS_H
+#define SETUN_APP_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef enum option_kind {
+  OPTION_FLAG,    // bool, made true
+  OPTION_TEXT,    // const char *, as given
+  OPTION_FILE,    // the same; shells complete it with file names
+  OPTION_CHOICE,  // const char *, one of the words in `value`, which are separated by '|'
+  OPTION_INTEGER, // int64_t in [low, high]
+  OPTION_NUMBER,  // double in [low, high]
+  OPTION_SIZE     // uint64_t bytes in [low, high], such as 512M or 4G (powers of 1024)
+} option_kind;
+
+typedef struct option {
+  char letter;      // "-t"; 0: none
+  const char *name; // "threads"; NULL: none
+  option_kind kind;
+  size_t offset;     // of the value in the group's struct
+  const char *value; // what stands for the value in help: "N", "FILE", "f32|f16"
+  double low, high;  // of numbers
+  const char *help;
+} option;
+
+// Options that belong together, and where their struct lies in the command's own.
+typedef struct option_group {
+  const char *title; // NULL ends a list of groups
+  const option *rows;
+  size_t count, offset;
+} option_group;
+
+enum { COMMAND_GROUPS = 6, STATUS_FAILED = 1, STATUS_USAGE = 2 };
+
+typedef struct command {
+  const char *name, *summary;
+  const char *arguments; // "MODEL", for the usage line
+  int min_arguments, max_arguments;
+  const char *details; // paragraphs for help and the man page, separated by newlines
+  option_group groups[COMMAND_GROUPS];
+  int (*run)(const struct command *self, int argc, char **argv); // argv[0] is the command's name; the exit status
+} command;
+
+#define OPTION_ROWS(rows) (rows), sizeof(rows) / sizeof *(rows)
+
+// Reads argv[1..argc-1] into the command's struct `values` (its offsets are the tables'); what is no option moves to
+// the front of argv+1. Returns how many of these there are; or -1 when the command is over and *status is its exit
+// status: 0 after --help, 2 after wrong usage, which was reported.
+int parse_options(const command *self, int argc, char **argv, void *values, int *status);
+
+// The words of a choice, one after the other: "f32|f16" gives "f32" (3 bytes), then "f16". NULL at the end.
+const char *next_choice(const char *from, size_t *length);
+
+// The text of --help.
+void print_help(const command *self, FILE *to);
+
+#endif

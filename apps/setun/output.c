@@ -1,0 +1,160 @@
+// What the commands print, and what happens when it cannot be printed.
+#define _POSIX_C_SOURCE 200809L
+#include "output.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { LINE_SIZE = 2048 };
+
+// One write for one line, so that lines of several processes do not mix.
+static void print_line(const char *prefix, const char *text, const char *suffix) {
+  char line[LINE_SIZE + 256];
+  int n = snprintf(line, sizeof line, "%s%s%s", prefix, text, suffix);
+  size_t length = n < (int)sizeof line ? (size_t)n : sizeof line - 1;
+  for (size_t i = 0; i < length; i++) {
+    if ((unsigned char)line[i] < ' ' || line[i] == 127) line[i] = '?';
+  }
+  fprintf(stderr, "%.*s\n", (int)length, line);
+}
+
+int failure(const char *format, ...) {
+  char text[LINE_SIZE];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  print_line("setun: error: ", text, "");
+  return STATUS_FAILED;
+}
+
+int report(const setun_error *error) {
+  return failure("%s", error->message);
+}
+
+int usage_error(const command *self, const char *format, ...) {
+  char text[LINE_SIZE], suffix[128];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  if (self)
+    snprintf(suffix, sizeof suffix, " (see 'setun %s --help')", self->name);
+  else
+    snprintf(suffix, sizeof suffix, " (see 'setun help')");
+  print_line("setun: error: ", text, suffix);
+  return STATUS_USAGE;
+}
+
+void note(const char *format, ...) {
+  char text[LINE_SIZE];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  print_line("setun: ", text, "");
+}
+
+static void output_failed(int reason) {
+  if (reason == EPIPE) { // who ignores SIGPIPE for us still sees the status of a program that it ended
+    signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+  }
+  exit(failure("standard output: %s", strerror(reason)));
+}
+
+void print_bytes(const char *text, size_t length) {
+  if (length && fwrite(text, 1, length, stdout) != length) output_failed(errno);
+}
+
+void print_text(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int n = vprintf(format, args);
+  va_end(args);
+  if (n < 0) output_failed(errno);
+}
+
+void flush_output(void) {
+  if (fflush(stdout)) output_failed(errno);
+}
+
+int finish_output(void) {
+  flush_output();
+  if (fclose(stdout)) output_failed(errno); // some file systems say only now that the disk is full
+  return 0;
+}
+
+// The length of the UTF-8 character at `s`, 1 to 4; 0 when there is none.
+static size_t character_length(const unsigned char *s, size_t n) {
+  size_t length = s[0] < 0x80 ? 1 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : 4;
+  if (length == 1) return 1;
+  if (s[0] < 0xC2 || s[0] > 0xF4 || length > n) return 0;
+  for (size_t i = 1; i < length; i++) {
+    if ((s[i] & 0xC0) != 0x80) return 0;
+  }
+  bool wrong = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
+               (s[0] == 0xF4 && s[1] > 0x8F);
+  return wrong ? 0 : length;
+}
+
+void print_json_string(const char *text, size_t length) {
+  print_bytes("\"", 1);
+  for (size_t i = 0; i < length;) {
+    unsigned char c = (unsigned char)text[i];
+    size_t n = character_length((const unsigned char *)text + i, length - i);
+    const char *escape = c == '"' ? "\\\"" : c == '\\' ? "\\\\" : c == '\n' ? "\\n" : c == '\t' ? "\\t" : NULL;
+    if (escape)
+      print_text("%s", escape);
+    else if (c < ' ' || c == 127)
+      print_text("\\u%04x", c);
+    else if (n)
+      print_bytes(text + i, n);
+    else
+      print_text("\\ufffd");
+    i += n ? n : 1;
+  }
+  print_bytes("\"", 1);
+}
+
+void print_json_number(double value) {
+  if (isfinite(value))
+    print_text("%.9g", value);
+  else
+    print_text("null");
+}
+
+void print_clean(const char *text) {
+  size_t length = strlen(text);
+  for (size_t i = 0; i < length;) {
+    size_t n = character_length((const unsigned char *)text + i, length - i);
+    // C1 controls are two bytes, C2 80 to C2 9F; terminals obey them as well
+    bool control = (unsigned char)text[i] < ' ' || text[i] == 127 ||
+                   (n == 2 && (unsigned char)text[i] == 0xC2 && (unsigned char)text[i + 1] < 0xA0);
+    if (n && !control)
+      print_bytes(text + i, n);
+    else
+      print_bytes("?", 1);
+    i += n ? n : 1;
+  }
+}
+
+const char *format_bytes(uint64_t bytes, char text[32]) {
+  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double v = (double)bytes;
+  size_t u = 0;
+  while (v >= 1024 && u + 1 < sizeof units / sizeof *units) v /= 1024, u++;
+  snprintf(text, 32, u ? "%.1f %s" : "%.0f %s", v, units[u]);
+  return text;
+}
+
+double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}

@@ -1,0 +1,41 @@
+// What the commands print: results on stdout, one-line reports on stderr, JSON strings, plain tables.
+#ifndef SETUN_APP_OUTPUT_H
+#define SETUN_APP_OUTPUT_H
+
+#include "options.h"
+#include "setun.h"
+
+#if defined(__GNUC__)
+#define APP_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#else
+#define APP_PRINTF(fmt, first)
+#endif
+
+// One line "setun: error: ..." on stderr, control characters shown as '?'. Returns 1, the exit status of failed work.
+int failure(const char *format, ...) APP_PRINTF(1, 2);
+int report(const setun_error *error); // the same for the library's message
+// Wrong usage of a command (NULL: of setun itself): one line that ends in where to look. Returns 2.
+int usage_error(const command *self, const char *format, ...) APP_PRINTF(2, 3);
+// "setun: ..." on stderr, for remarks.
+void note(const char *format, ...) APP_PRINTF(1, 2);
+
+// To stdout. A failed write ends the process: as SIGPIPE does when the reader has gone, otherwise with an error.
+void print_bytes(const char *text, size_t length);
+void print_text(const char *format, ...) APP_PRINTF(1, 2);
+void flush_output(void);
+// Flushes and closes what a command printed; 0, the exit status of success.
+int finish_output(void);
+
+// "..." with JSON's escapes; bytes that are no UTF-8 come as U+FFFD.
+void print_json_string(const char *text, size_t length);
+// A number in JSON: null where it is not finite.
+void print_json_number(double value);
+// Text from a file, for a terminal: control characters and broken UTF-8 come as '?'.
+void print_clean(const char *text);
+// 1536 as "1.5 KiB".
+const char *format_bytes(uint64_t bytes, char text[32]);
+
+// Seconds of a clock that only goes forward.
+double seconds_now(void);
+
+#endif

@@ -1,0 +1,171 @@
+// The command `perplexity`: how well a model predicts a text.
+#include "commands.h"
+#include "input.h"
+#include "interrupt.h"
+#include "model.h"
+#include "output.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct perplexity_options {
+  text_options text;
+  model_options model;
+  compute_options compute;
+  const char *ids;
+  int64_t ctx, stride; // 0: the model's, at most 4096; half of ctx
+  bool special, json;
+} perplexity_options;
+
+#define AT(member) offsetof(perplexity_options, member)
+static const option rows[] = {
+    {0, "ids", OPTION_FILE, AT(ids), "FILE", 0, 0, "token ids instead of a text: a JSON array; taken literally"},
+    {0, "special", OPTION_FLAG, AT(special), NULL, 0, 0, "recognize control tokens in the text"},
+    {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 2, INT32_MAX, "tokens in a window (default: the model's, at most 4096)"},
+    {0, "stride", OPTION_INTEGER, AT(stride), "N", 1, INT32_MAX,
+     "tokens from one window's start to the next one's, less than --ctx (default: half of it)"},
+    {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON: perplexity, tokens, nll"},
+};
+
+// Sums over the tokens scored so far.
+typedef struct score {
+  const setun_token *window; // the ids that the session holds, from position 0 on
+  uint32_t n_vocab;
+  double nll; // sum of negative log-likelihoods, natural logarithm
+  uint64_t tokens;
+} score;
+
+// -log of the probability that softmax gives to `target`.
+static double negative_log_likelihood(const float *logits, uint32_t n, setun_token target) {
+  double most = -HUGE_VAL, sum = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    if ((double)logits[i] > most) most = (double)logits[i];
+  }
+  for (uint32_t i = 0; i < n; i++) sum += exp((double)logits[i] - most);
+  return most + log(sum) - (double)logits[target];
+}
+
+static bool on_logits(uint32_t position, const float *logits, void *user) {
+  score *s = user;
+  s->nll += negative_log_likelihood(logits, s->n_vocab, s->window[position + 1]);
+  s->tokens++;
+  return true;
+}
+
+// One window of `n` ids, of which the first `known` are context or were scored before (at least the first one).
+// The last id is only a target, so the session never sees it.
+static setun_status score_window(setun_session *session, const setun_token *ids, size_t n, size_t known, score *s,
+                                 setun_error *error) {
+  setun_eval_params params = {on_logits, NULL, s};
+  s->window = ids;
+  setun_status status = setun_session_truncate(session, 0, error);
+  if (status == SETUN_OK && known > 1) status = setun_session_eval(session, ids, known - 1, NULL, error);
+  if (status == SETUN_OK) status = setun_session_eval(session, ids + known - 1, n - known, &params, error);
+  return status;
+}
+
+// Windows of `ctx` tokens, each `stride` after the last; a window scores what the earlier ones did not. The exit
+// status.
+static int score_all(setun_session *session, const id_list *list, size_t ctx, size_t stride, score *s) {
+  setun_error error;
+  progress_line progress;
+  setun_status status = SETUN_OK;
+  progress_begin(&progress, "perplexity");
+  for (size_t start = 0, scored = 1; status == SETUN_OK && scored < list->count; start += stride) {
+    size_t end = list->count - start < ctx ? list->count : start + ctx;
+    if (interrupt_status()) return interrupt_status();
+    status = score_window(session, list->ids + start, end - start, scored - start, s, &error);
+    scored = end;
+    progress_show(&progress, (double)scored / (double)list->count);
+  }
+  progress_end(&progress);
+  if (status == SETUN_OK) return 0;
+  return interrupt_status() && error.code == SETUN_ERROR_CANCELED ? interrupt_status() : report(&error);
+}
+
+static void print_result(const score *s, bool json) {
+  double nll = s->nll / (double)s->tokens;
+  if (json) {
+    print_text("{\"perplexity\": ");
+    print_json_number(exp(nll));
+    print_text(", \"tokens\": %llu, \"nll\": ", (unsigned long long)s->tokens);
+    print_json_number(nll);
+    print_text("}\n");
+  } else {
+    print_text("perplexity %.4f over %llu tokens (mean negative log-likelihood %.6f)\n", exp(nll),
+               (unsigned long long)s->tokens, nll);
+  }
+}
+
+static int compute(const command *self, const setun_model *model, const perplexity_options *o, const id_list *list) {
+  uint32_t n_vocab = setun_model_get_info(model).n_vocab;
+  setun_session *session = NULL;
+  score s = {.n_vocab = n_vocab};
+  if (list->count < 2) return failure("there are %zu tokens, but at least 2 are needed", list->count);
+  for (size_t i = 0; i < list->count; i++) {
+    if ((uint32_t)list->ids[i] < n_vocab) continue;
+    return failure("token id %d is outside the vocabulary of %u", (int)list->ids[i], (unsigned)n_vocab);
+  }
+  if (!open_session(model, &o->compute, (uint32_t)o->ctx, &session)) return STATUS_FAILED;
+  size_t ctx = setun_session_context(session), stride = o->stride ? (size_t)o->stride : ctx / 2;
+  int status = 0;
+  if (stride < 1 || stride >= ctx) {
+    status = usage_error(self, "--stride is %zu, but must be less than the window's %zu tokens", stride, ctx);
+  } else {
+    watch_interrupts(session);
+    status = score_all(session, list, ctx, stride, &s);
+    watch_interrupts(NULL);
+    if (status == 0) print_result(&s, o->json);
+  }
+  setun_session_free(session);
+  return status;
+}
+
+// The text, or the ids of --ids. 0, or the exit status after a report.
+static int read_input(const command *self, const perplexity_options *o, input_text *text, id_list *list) {
+  char why[128];
+  if (!o->ids) return read_text(self, &o->text, text);
+  if (o->text.prompt || o->text.file) return usage_error(self, "--ids and a text exclude each other");
+  int status = read_file(o->ids, text);
+  if (status) return status;
+  return parse_ids(text->data, text->length, list, why) ? 0 : failure("%s: %s", o->ids, why);
+}
+
+static int run(const command *self, int argc, char **argv) {
+  perplexity_options o = {0};
+  setun_model *model = NULL;
+  input_text text = {0};
+  id_list list = {0};
+  int status = 0, flags = SETUN_TOKENIZE_BOS;
+  if (parse_options(self, argc, argv, &o, &status) < 0) return status;
+  if (o.ctx && o.stride >= o.ctx) return usage_error(self, "--stride must be less than --ctx");
+  status = read_input(self, &o, &text, &list);
+  if (status == 0) {
+    if (o.special) flags |= SETUN_TOKENIZE_SPECIAL;
+    bool ready = open_model(argv[1], &o.model, &o.compute, false, &model) &&
+                 (o.ids || tokenize_text(model, &text, flags, &list));
+    status = ready ? compute(self, model, &o, &list) : STATUS_FAILED;
+  }
+  free(list.ids);
+  free(text.data);
+  setun_model_free(model);
+  return status ? status : finish_output();
+}
+
+const command command_perplexity = {
+    .name = "perplexity",
+    .summary = "how well a model predicts a text",
+    .arguments = "MODEL",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .details =
+        "Prints exp of the mean negative log-likelihood of a text's tokens. The text is read in windows of --ctx "
+        "tokens, each --stride after the last; every token is scored once, in the first window that holds it, and the "
+        "first window from its second token on. BOS begins the text where the model's tokenizer says so.",
+    .groups = {TEXT_GROUP(perplexity_options),
+               {"options", OPTION_ROWS(rows), 0},
+               COMPUTE_GROUP(perplexity_options),
+               MODEL_GROUP(perplexity_options)},
+    .run = run,
+};
