@@ -341,6 +341,7 @@ static setun_status load(loader *l) {
   if (s != SETUN_OK) return s;
   if (m->h.tied) m->output = m->token_embd;
   count_decode(m, &m->output, shape_of(&m->h, ST_OUTPUT));
+  m->head_macs = (uint64_t)m->h.n_vocab * m->h.n_embd;
   return SETUN_OK;
 }
 
