@@ -10,7 +10,7 @@
 #ifndef SETUN_TOKENIZER_TOKENIZER_H
 #define SETUN_TOKENIZER_TOKENIZER_H
 
-#include "base/error.h"
+#include "base/buffer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,11 +18,7 @@
 
 typedef struct st_tokenizer st_tokenizer;
 
-// A string that need not end with 0.
-typedef struct st_string {
-  const char *data;
-  size_t length;
-} st_string;
+typedef st_text st_string;
 
 // The kinds of token, numbered as in GGUF's `tokenizer.ggml.token_type`.
 typedef enum st_token_type {
