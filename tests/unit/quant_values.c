@@ -305,6 +305,9 @@ static void test_names(void **state) {
   assert_non_null(strstr(st_gguf_type_rivals(142), "IQ2_TN"));
   assert_non_null(strstr(st_gguf_type_rivals(42), "TL2"));
   assert_null(st_gguf_type_rivals(2));
+  assert_string_equal(st_gguf_type_name(38), "TL1");
+  assert_non_null(strstr(st_gguf_type_hint(0x53540099), "newer"));
+  assert_string_equal(st_gguf_type_hint(8), "read");
   for (uint32_t type = 0; type < 1000; type++) assert_non_null(st_gguf_type_hint(type));
 }
 
