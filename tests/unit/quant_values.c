@@ -42,6 +42,10 @@ static void test_encode(void **state) {
                  ((const uint8_t *)want.data)[b]);
     guard_free(&out);
   }
+  guarded same = guard_new(NULL, x.bytes);
+  encode_all(st_format_get(ST_F32), (st_shape){x.rows, x.columns}, x.data, same.data);
+  assert_memory_equal(same.data, x.data, x.bytes);
+  guard_free(&same);
 }
 
 static double squared_error(const st_format *f, st_shape shape, const uint8_t *bytes, vector want) {
