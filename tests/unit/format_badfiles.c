@@ -133,11 +133,9 @@ static void every_bad_file(void **state) {
 // ---- truncations and changed bytes --------------------------------------------------------------------------------
 
 // Opens the bytes as a file and reads every tensor that can be read. Returns the status of opening.
-static setun_status open_bytes(const char *path, const char *bytes, size_t n) {
-  FILE *f = fopen(path, "wb");
-  assert_non_null(f);
-  assert_int_equal(fwrite(bytes, 1, n, f), n);
-  fclose(f);
+static setun_status open_bytes(const char *path, int fd, const char *bytes, size_t n) {
+  assert_int_equal(pwrite(fd, bytes, n, 0), n);
+  assert_int_equal(ftruncate(fd, (off_t)n), 0);
   setun_error err = {0};
   st_directory *d = NULL;
   setun_status s = st_directory_open(path, NULL, &d, &err);
@@ -173,20 +171,20 @@ static void hurt(const char *name, bool must_fail_when_cut) {
   assert_int_equal(st_file_load(source, 1 << 20, &bytes, &n, NULL), SETUN_OK);
   int fd = mkstemp(path);
   assert_true(fd >= 0);
-  close(fd);
-  assert_int_equal(open_bytes(path, bytes, n), SETUN_OK);
+  assert_int_equal(open_bytes(path, fd, bytes, n), SETUN_OK);
   for (size_t cut = 0; cut < n; cut++) {
-    setun_status s = open_bytes(path, bytes, cut);
+    setun_status s = open_bytes(path, fd, bytes, cut);
     if (must_fail_when_cut) assert_int_not_equal(s, SETUN_OK);
   }
   static const unsigned char masks[] = {0xFF, 0x80, 0x01, 0x10};
   for (size_t i = 0; i < n; i++) {
     for (size_t m = 0; m < sizeof masks; m++) {
       bytes[i] = (char)((unsigned char)bytes[i] ^ masks[m]);
-      open_bytes(path, bytes, n);
+      open_bytes(path, fd, bytes, n);
       bytes[i] = (char)((unsigned char)bytes[i] ^ masks[m]);
     }
   }
+  close(fd);
   unlink(path);
   st_free(bytes);
   st_free(source);
