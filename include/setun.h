@@ -255,10 +255,15 @@ SETUN_API void setun_sampler_free(setun_sampler *sampler);
 
 /* Adds `bias` to the token's logit from now on; several for one token add up. -inf: the token is never drawn. */
 SETUN_API setun_status setun_sampler_add_bias(setun_sampler *sampler, setun_token id, float bias, setun_error *error);
-/* Adds a sequence of 1 to 64 tokens, which are copied, that DRY does not look across: repetitions begin anew after
- * it. A breaker of one token is itself never penalized by DRY. */
+/* Adds a sequence breaker for DRY: 1 to 64 tokens, which are copied. Only tokens after the last breaker in the text
+ * count as a repetition. A token that is a breaker by itself is never penalized by DRY. There are none at first. */
 SETUN_API setun_status setun_sampler_add_breaker(setun_sampler *sampler, const setun_token *ids, size_t n,
                                                  setun_error *error);
+
+/* Adds a breaker by its text of 1 to 64 bytes, which are copied, however the text's tokens cut it. The model must be
+ * the same each time and outlive the sampler. Usual ones are "\n", ":", "\"" and "*". */
+SETUN_API setun_status setun_sampler_add_breaker_text(setun_sampler *sampler, const setun_model *model,
+                                                      const char *text, size_t length, setun_error *error);
 
 /* Appends a token to the text that the sampler knows: for every token of the prompt, and for every token that was
  * drawn and used. Drawing alone does not append. */

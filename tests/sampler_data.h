@@ -3,7 +3,7 @@
 #ifndef SETUN_TESTS_SAMPLER_DATA_H
 #define SETUN_TESTS_SAMPLER_DATA_H
 
-#include "setun.h"
+#include "runtime/sampler.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -96,6 +96,13 @@ static inline setun_sampler_params case_params(const json_t *one) {
   return p;
 }
 
+static inline void case_piece(const void *user, setun_token id, const char **bytes, size_t *length) {
+  const json_t *piece = json_array_get(user, (size_t)id);
+  assert_true(json_is_string(piece));
+  *bytes = json_string_value(piece);
+  *length = json_string_length(piece);
+}
+
 // A sampler with the case's parameters, biases, breakers and text.
 static inline setun_sampler *case_sampler(const json_t *one, uint64_t seed) {
   setun_error error;
@@ -115,6 +122,12 @@ static inline setun_sampler *case_sampler(const json_t *one, uint64_t seed) {
     assert_true(n <= 64);
     for (size_t j = 0; j < n; j++) ids[j] = (setun_token)json_integer_value(json_array_get(value, j));
     succeeds(setun_sampler_add_breaker(s, ids, n, &error), &error);
+  }
+  json_array_foreach(json_object_get(one, "breaker_texts"), i, value) {
+    st_sampler *inner = (st_sampler *)(void *)s; // no model is at hand, only its tokens' texts
+    succeeds(st_sampler_add_breaker_text(inner, case_piece, json_object_get(one, "pieces"), json_string_value(value),
+                                         json_string_length(value), &error),
+             &error);
   }
   json_array_foreach(json_object_get(one, "text"), i, value) {
     succeeds(setun_sampler_accept(s, (setun_token)json_integer_value(value), &error), &error);

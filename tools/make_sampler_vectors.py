@@ -34,20 +34,36 @@ def penalties(x, p, text):
         x[t] -= p["presence_penalty"] + recent.count(t) * p["frequency_penalty"]
 
 
-def dry(x, p, text, breakers):
+def since_text(text, pieces, breaker_texts):
+    """How many tokens come after the last one in which a breaker text ends. An empty piece separates texts."""
+    whole, owner = "", []
+    for i, t in enumerate(text):
+        piece = pieces[t] or "\0"
+        whole += piece
+        owner += [i] * len(piece)
+    since = len(text)
+    for b in breaker_texts:
+        for start in range(len(whole)):
+            if whole.startswith(b, start):
+                since = min(since, len(text) - 1 - owner[start + len(b) - 1])
+    return since
+
+
+def dry(x, p, text, breakers, pieces, breaker_texts):
     text = window(text, p["dry_penalty_last_n"])
     n, best = len(text), {}
-    limit = n
+    limit = since_text(text, pieces, breaker_texts) if breaker_texts else n
     for end in range(n, 0, -1):
         if any(end >= len(b) and text[end - len(b):end] == b for b in breakers):
-            limit = n - end
+            limit = min(limit, n - end)
             break
     for follower in range(1, n):  # text[:follower] is compared with the whole text, from their ends
         length = 0
         while length < min(follower, limit) and text[follower - 1 - length] == text[n - 1 - length]:
             length += 1
         t = text[follower]
-        if length >= p["dry_allowed_length"] and [t] not in breakers:
+        held = any(b in pieces[t] for b in breaker_texts)
+        if length >= p["dry_allowed_length"] and [t] not in breakers and not held:
             best[t] = max(best.get(t, 0), length)
     for t, length in best.items():
         x[t] -= min(p["dry_multiplier"] * float(p["dry_base"]) ** (length - p["dry_allowed_length"]),
@@ -73,7 +89,7 @@ def chain(case):
         x[t] += -math.inf if b == "-inf" else float(F32(b))
     penalties(x, p, text)
     if p["dry_multiplier"] > 0:
-        dry(x, p, text, case.get("breakers", []))
+        dry(x, p, text, case.get("breakers", []), case.get("pieces"), case.get("breaker_texts", []))
     ids = np.flatnonzero(x > -math.inf)
     if p["temperature"] == 0:
         return [int(ids[np.argmax(x[ids])])], [1.0]
@@ -180,6 +196,15 @@ def texts(r):
         add(f"dry from 1, {name}", x, text=t, params={**dry_on, "dry_allowed_length": 1, "dry_base": 1.0})
         for breakers in [[3]], [[5]], [[6]], [[2, 3]], [[4, 5]], [[2, 1, 0], [1]], [[7], [1, 2, 3, 4]], [[5, 6], [0, 0]]:
             add(f"dry broken by {breakers}, {name}", x, text=t, breakers=breakers, params=dry_on)
+    pieces = ["a", "b", "ab", "abc", "c", "\n", "a\nb", "", "cab", "bcabc"] + [chr(k) for k in range(65, 79)]
+    for i, texts_ in enumerate((["\n"], ["abc"], ["ca"], ["cc", "bb"], ["cabcab"], ["aXYZ"], ["bca", "\n"])):
+        for kinds in 4, 10:
+            for last_n in -1, 10:
+                add(f"dry broken by {texts_} {kinds} {last_n}", x, pieces=pieces, breaker_texts=texts_,
+                    text=[int(t) for t in r.integers(0, kinds, 30 * kinds)] * 2 + [0, 8],
+                    params={**dry_on, "dry_penalty_last_n": last_n, "dry_allowed_length": 1 + i % 2})
+        add(f"dry broken by {texts_} or tokens", x, pieces=pieces, breaker_texts=texts_, breakers=[[3, 1], [9]],
+            text=[0, 1, 4, 3, 1, 2, 4, 0, 0] * 6, params=dry_on)
     add("dry beyond the largest float", x, text=[2] * 300, params={**dry_on, "dry_base": 4.0})
     add("dry, greedy", x, text=phrase, params={**dry_on, "temperature": 0.0})
     add("penalties and dry", x, text=phrase, params={**dry_on, "repeat_penalty": 1.1, "penalty_last_n": 8})

@@ -29,6 +29,17 @@ setun_status setun_sampler_add_breaker(setun_sampler *sampler, const setun_token
   return st_sampler_add_breaker(inner(sampler), ids, n, error);
 }
 
+static void piece(const void *tokenizer, setun_token id, const char **bytes, size_t *length) {
+  if (st_tokenizer_piece(tokenizer, id, false, bytes, length, NULL) == SETUN_OK) return;
+  *bytes = "";
+  *length = 0;
+}
+
+setun_status setun_sampler_add_breaker_text(setun_sampler *sampler, const setun_model *model, const char *text,
+                                            size_t length, setun_error *error) {
+  return st_sampler_add_breaker_text(inner(sampler), piece, model->tokenizer, text, length, error);
+}
+
 setun_status setun_sampler_accept(setun_sampler *sampler, setun_token id, setun_error *error) {
   return st_sampler_accept(inner(sampler), id, error);
 }

@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "runtime/sampler_candidates.h"
-#include "runtime/sampler_history.h"
 
 #include <float.h>
 #include <math.h>
@@ -161,6 +160,11 @@ setun_status st_sampler_add_bias(st_sampler *s, setun_token id, float bias, setu
 
 setun_status st_sampler_add_breaker(st_sampler *s, const setun_token *ids, size_t n, setun_error *err) {
   return st_history_add_breaker(&s->history, ids, n, err);
+}
+
+setun_status st_sampler_add_breaker_text(st_sampler *s, st_piece_fn piece, const void *user, const char *text,
+                                         size_t length, setun_error *err) {
+  return st_history_add_breaker_text(&s->history, piece, user, text, length, err);
 }
 
 setun_status st_sampler_accept(st_sampler *s, setun_token id, setun_error *err) {

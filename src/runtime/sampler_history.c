@@ -43,6 +43,7 @@ void st_history_free(st_history *h) {
   st_free(h->counts.entries);
   st_free(h->breakers);
   st_free(h->breaker_ids);
+  st_free(h->texts);
   st_free(h->lengths);
 }
 
@@ -110,18 +111,90 @@ setun_status st_history_add_breaker(st_history *h, const setun_token *ids, size_
   return SETUN_OK;
 }
 
-static bool is_breaker(const st_history *h, setun_token id) {
-  size_t i = breaker_place(h, id, 1);
-  return i < h->n_breakers && h->breakers[i].last == id && h->breakers[i].length == 1;
+setun_status st_history_add_breaker_text(st_history *h, st_piece_fn piece, const void *user, const char *text,
+                                         size_t length, setun_error *err) {
+  if (length < 1 || length > ST_BREAKER_LENGTH_LIMIT) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "sequence breaker: expected 1 to %d bytes, found %zu",
+                   ST_BREAKER_LENGTH_LIMIT, length);
+  }
+  if (!st_reserve(&h->texts, &h->texts_capacity, h->n_texts + 1, sizeof *h->texts)) {
+    return st_fail_memory(err, "a sequence breaker");
+  }
+  st_breaker_text *t = &h->texts[h->n_texts++];
+  memcpy(t->bytes, text, length);
+  t->length = length;
+  h->piece = piece;
+  h->piece_user = user;
+  return SETUN_OK;
 }
 
-// Does a breaker end where these `n` tokens end?
+static bool holds(const char *bytes, size_t n, const st_breaker_text *text) {
+  const char *at = bytes;
+  for (size_t left = n; left >= text->length; left = n - (size_t)(++at - bytes)) {
+    at = memchr(at, text->bytes[0], left - text->length + 1);
+    if (!at) return false;
+    if (!memcmp(at, text->bytes, text->length)) return true;
+  }
+  return false;
+}
+
+static bool holds_text(const st_history *h, setun_token id) {
+  const char *bytes;
+  size_t length;
+  if (!h->n_texts) return false;
+  h->piece(h->piece_user, id, &bytes, &length);
+  for (size_t i = 0; i < h->n_texts; i++) {
+    if (holds(bytes, length, &h->texts[i])) return true;
+  }
+  return false;
+}
+
+static bool is_breaker(const st_history *h, setun_token id) {
+  size_t i = breaker_place(h, id, 1);
+  return (i < h->n_breakers && h->breakers[i].last == id && h->breakers[i].length == 1) || holds_text(h, id);
+}
+
+// Copies the up to `n` bytes before the last of the tokens to the end of a buffer of `n`, and returns how many there
+// are. A token without a text ends them: what stands on both its sides is not one text.
+static size_t bytes_before_last(const st_history *h, const setun_token *ids, size_t n_ids, char *buffer, size_t n) {
+  size_t got = 0;
+  for (size_t i = n_ids - 1; i-- > 0 && got < n;) {
+    const char *bytes;
+    size_t length;
+    h->piece(h->piece_user, ids[i], &bytes, &length);
+    if (!length) break;
+    size_t some = length < n - got ? length : n - got;
+    memcpy(buffer + n - got - some, bytes + length - some, some);
+    got += some;
+  }
+  return got;
+}
+
+// Does a breaker text that begins in an earlier one of these tokens end in the last?
+static bool text_reaches_last(const st_history *h, const setun_token *ids, size_t n, const st_breaker_text *text) {
+  char buffer[2 * ST_BREAKER_LENGTH_LIMIT];
+  const char *bytes;
+  size_t length, most = text->length - 1;
+  if (!most) return false;
+  h->piece(h->piece_user, ids[n - 1], &bytes, &length);
+  if (!length) return false;
+  size_t after = length < most ? length : most;
+  memcpy(buffer + most, bytes, after);
+  size_t earlier = bytes_before_last(h, ids, n, buffer, most);
+  return holds(buffer + most - earlier, earlier + after, text);
+}
+
+// Does a breaker end in the last of these `n` tokens?
 static bool breaker_ends(const st_history *h, const setun_token *ids, size_t n) {
   setun_token last = ids[n - 1];
   for (size_t i = breaker_place(h, last, 1); i < h->n_breakers && h->breakers[i].last == last; i++) {
     const st_breaker *b = &h->breakers[i];
-    if (b->length > n) return false;
+    if (b->length > n) break;
     if (!memcmp(h->breaker_ids + b->offset, ids + n - b->length, b->length * sizeof *ids)) return true;
+  }
+  if (holds_text(h, last)) return true;
+  for (size_t i = 0; i < h->n_texts; i++) {
+    if (text_reaches_last(h, ids, n, &h->texts[i])) return true;
   }
   return false;
 }

@@ -24,6 +24,16 @@ typedef struct st_breaker {
 
 enum { ST_BREAKER_LENGTH_LIMIT = 64 };
 
+// What a token stands for inside a text: *length bytes at *bytes, which live as long as `user`; none for tokens that
+// have no text there, or that do not exist.
+typedef void (*st_piece_fn)(const void *user, setun_token id, const char **bytes, size_t *length);
+
+// A text that repetitions do not reach across, however it is cut into tokens.
+typedef struct st_breaker_text {
+  char bytes[ST_BREAKER_LENGTH_LIMIT];
+  size_t length;
+} st_breaker_text;
+
 // Zero-initialize, then set the windows; freed with st_history_free.
 typedef struct st_history {
   size_t window;       // how many of the last tokens must be known; SIZE_MAX: all
@@ -38,6 +48,11 @@ typedef struct st_history {
   setun_token *breaker_ids;
   size_t n_breaker_ids, breaker_ids_capacity;
 
+  st_breaker_text *texts;
+  size_t n_texts, texts_capacity;
+  st_piece_fn piece; // of the tokens, for the texts
+  const void *piece_user;
+
   size_t *lengths; // scratch for st_history_repetitions
   size_t lengths_capacity;
 } st_history;
@@ -49,11 +64,15 @@ void st_history_clear(st_history *h);
 setun_status st_history_add(st_history *h, setun_token id, setun_error *err);
 // Adds a breaker of 1 to ST_BREAKER_LENGTH_LIMIT ids, which are copied.
 setun_status st_history_add_breaker(st_history *h, const setun_token *ids, size_t n, setun_error *err);
+// Adds one of 1 to ST_BREAKER_LENGTH_LIMIT bytes, which are copied. `piece` and `user` replace earlier ones.
+setun_status st_history_add_breaker_text(st_history *h, st_piece_fn piece, const void *user, const char *text,
+                                         size_t length, setun_error *err);
 
 // Which tokens would continue a repetition, and how long it already is. Over the last `window` tokens: whenever the
 // end of the text, of some length of at least `allowed` tokens without a breaker, stands earlier too, the token after
-// that earlier place is tallied with the longest such length. A token that is a breaker by itself is left out.
-// *out is overwritten; its memory is the caller's. (DRY: P. E. Weidmann, text-generation-webui pull request 5677.)
+// that earlier place is tallied with the longest such length. A token that is a breaker by itself, or holds one, is
+// left out. *out is overwritten; its memory is the caller's. (DRY: P. E. Weidmann, text-generation-webui pull request
+// 5677.)
 setun_status st_history_repetitions(st_history *h, size_t window, size_t allowed, st_tally *out, setun_error *err);
 
 #endif

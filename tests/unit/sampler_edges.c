@@ -222,6 +222,10 @@ static void test_text(void **state) {
   ids[1] = -4;
   assert_int_equal(setun_sampler_add_breaker(s, ids, 2, &error), SETUN_ERROR_ARGUMENT);
   assert_non_null(strstr(error.message, "-4"));
+  st_sampler *inner = (st_sampler *)(void *)s;
+  assert_int_equal(st_sampler_add_breaker_text(inner, case_piece, NULL, "", 0, &error), SETUN_ERROR_ARGUMENT);
+  assert_int_equal(st_sampler_add_breaker_text(inner, case_piece, NULL, (char *)ids, 65, &error), SETUN_ERROR_ARGUMENT);
+  assert_non_null(strstr(error.message, "65"));
   setun_sampler_free(s);
   setun_sampler_free(NULL);
 }
