@@ -205,6 +205,13 @@ def texts(r):
                     params={**dry_on, "dry_penalty_last_n": last_n, "dry_allowed_length": 1 + i % 2})
         add(f"dry broken by {texts_} or tokens", x, pieces=pieces, breaker_texts=texts_, breakers=[[3, 1], [9]],
             text=[0, 1, 4, 3, 1, 2, 4, 0, 0] * 6, params=dry_on)
+    for ends in [0, 0, 0], [0, 1, 0, 1, 0, 1], [1, 0, 0, 1, 0, 0, 1, 0, 0], [0] * 9:  # repetitions that overlap themselves
+        for i in range(6):
+            add(f"dry, two tokens, ending in {ends} {i}", x, params=dry_on,
+                text=[int(t) for t in r.integers(0, 2 + i % 2, 12 + 10 * i)] + ends)
+    for middle in [2, 4], [2, 7, 4], [0, 1, 4], [0, 7, 1, 4], [7, 3], [10, 4, 7]:  # "abc", also with a control token inside
+        add(f"dry broken by abc as {middle}", x, pieces=pieces, breaker_texts=["abc"], params=dry_on,
+            text=[11, 12, 13, 5] + middle + [14, 15, 16, 17] + [11, 12, 13, 5] + middle + [14, 15, 16])
     add("dry beyond the largest float", x, text=[2] * 300, params={**dry_on, "dry_base": 4.0})
     add("dry, greedy", x, text=phrase, params={**dry_on, "temperature": 0.0})
     add("penalties and dry", x, text=phrase, params={**dry_on, "repeat_penalty": 1.1, "penalty_last_n": 8})
@@ -281,10 +288,13 @@ def draws(r):
     out = []
     for name, n, spread, params in (("plain", 12, 1.0, OFF), ("defaults", 50, 1.0, {}), ("two", 2, 0.4, OFF),
                                     ("hot", 30, 1.0, {**OFF, "temperature": 2.0}),
+                                    ("tail", 4, 0.0, OFF),  # the last is drawn once in 3600 times
                                     ("many", 200, 0.5, OFF),
                                     ("typical", 40, 1.0, {**OFF, "typical_p": 0.7}),
                                     ("xtc", 20, 1.0, {**OFF, "xtc_probability": 1.0, "xtc_threshold": 0.05})):
         case = {"name": name, "logits": rounded(r.normal(0, spread, n)), "params": params}
+        if name == "tail":
+            case["logits"] = [0.0, -0.5, -1.0, -7.5]
         case["ids"], case["probabilities"] = chain(case)
         case["draws"] = 200000
         assert min(case["probabilities"]) * case["draws"] > 20, name

@@ -41,7 +41,7 @@ static void test_distribution(void **state) {
   (void)state;
   json_t *data = sampler_data(), *one;
   size_t i;
-  assert_true(json_array_size(json_object_get(data, "draws")) >= 7);
+  assert_true(json_array_size(json_object_get(data, "draws")) >= 8);
   json_array_foreach(json_object_get(data, "draws"), i, one) {
     check_distribution(one, 1);
     check_distribution(one, UINT64_MAX - i);
