@@ -12,6 +12,10 @@
 // NULL on failure; otherwise freed with json_decref.
 json_t *st_json_parse(const char *text, size_t length, const char *name, setun_error *err);
 
+// The same for data whose values matter as they are written, such as a conversation: integers stay integers, and one
+// beyond 64 bits is an error; of members with the same name the last counts.
+json_t *st_json_parse_values(const char *text, size_t length, const char *name, setun_error *err);
+
 // A member's value with null and absence alike: NULL.
 json_t *st_json_get(const json_t *object, const char *key);
 
