@@ -90,7 +90,7 @@ install_packages() {
       $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages
       ;;
     4) $root dnf install -y -q $packages ;;
-    5) $root pacman -S --needed --noconfirm $packages ;;
+    5) $root pacman -Sy --needed --noconfirm $packages ;;
     6) brew install -q $packages ;;
   esac
 }
