@@ -2,7 +2,8 @@
 """setun-tales-7m against transformers' numbers in tests/golden/tales.
 
 Rounding to int8 makes whole BitNet models chaotic: moving the embeddings by one part in ten million moves logits by
-0.037 on average and perplexity by 0.02%. Hence these bounds; single layers are compared exactly elsewhere."""
+0.037 on average and perplexity by 0.02%. Hence these bounds; single layers are compared exactly elsewhere. The default mode,
+which keeps the KV cache in half precision, stays within 0.5% of the perplexity."""
 import json
 import math
 import os
@@ -26,12 +27,12 @@ class TalesTest(Case):
             return rows(read_safetensors(path)["logits"])
 
     def test_logits(self):
-        for args in (["--precise"], []):
+        for args, bound in ((["--precise"], 0.002), ([], 0.005)):
             with self.subTest(args=args):
                 found = self.logits(*args)
                 nll = [negative_log_likelihood(row, target) for row, target in zip(found, self.ids[1:])]
                 perplexity = math.exp(math.fsum(nll) / len(nll))
-                self.assertLess(abs(perplexity / self.text["perplexity"] - 1), 0.002)
+                self.assertLess(abs(perplexity / self.text["perplexity"] - 1), bound)
                 top = [argmax(row) == want for row, want in zip(found, self.tensors["top"][1])]
                 self.assertGreaterEqual(sum(top) / len(top), 0.98)
                 sums, count = 0.0, 0
