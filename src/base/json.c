@@ -95,3 +95,11 @@ setun_status st_json_text(const json_t *object, const char *key, const char **ou
   *out = json_string_value(value);
   return SETUN_OK;
 }
+
+static int append_dump(const char *text, size_t n, void *out) {
+  return st_buffer_append(out, text, n) ? 0 : -1;
+}
+
+bool st_json_append(const json_t *value, st_buffer *out) {
+  return json_dump_callback(value, append_dump, out, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
+}

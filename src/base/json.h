@@ -2,7 +2,7 @@
 #ifndef SETUN_BASE_JSON_H
 #define SETUN_BASE_JSON_H
 
-#include "base/error.h"
+#include "base/buffer.h"
 
 #include <jansson.h>
 
@@ -29,6 +29,9 @@ setun_status st_json_f32(const json_t *object, const char *key, float *out, setu
 setun_status st_json_bool(const json_t *object, const char *key, bool *out, setun_error *err);
 // The string lives as long as the object.
 setun_status st_json_text(const json_t *object, const char *key, const char **out, setun_error *err);
+
+// Appends the value as compact JSON text, reals with 9 digits. False: out of memory.
+bool st_json_append(const json_t *value, st_buffer *out);
 
 // "an array", "a string", ... for messages.
 const char *st_json_kind(const json_t *value);
