@@ -191,6 +191,14 @@ SETUN_API setun_status setun_session_eval(setun_session *session, const setun_to
 SETUN_API const float *setun_session_logits(const setun_session *session);
 /* Forgets all tokens from position `n` on. */
 SETUN_API setun_status setun_session_truncate(setun_session *session, uint32_t n, setun_error *error);
+/* The tokens so far, setun_session_position of them, owned by the session and valid until its next call. */
+SETUN_API const setun_token *setun_session_tokens(const setun_session *session);
+/* Writes the tokens and the KV cache to a file, whole or not at all: on failure an older file of that name is as it was. */
+SETUN_API setun_status setun_session_save(setun_session *session, const char *path, setun_error *error);
+/* Replaces the session's tokens and KV cache by those in a file that setun_session_save wrote for the same model and the
+ * same kv type. A damaged file, one of another model, or more tokens than fit are errors, after which the session is as it
+ * was (but for a file that changes while it is read). Logits are not saved: see setun_session_logits. */
+SETUN_API setun_status setun_session_load(setun_session *session, const char *path, setun_error *error);
 /* Makes the evaluation that is running end soon with SETUN_ERROR_CANCELED; nothing when none is running.
  * Async-signal-safe. */
 SETUN_API void setun_session_stop(setun_session *session);

@@ -15,6 +15,7 @@ struct setun_file {
   st_directory *directory;
   meta_line *meta; // metadata as text
   size_t n_meta, meta_capacity;
+  char *architecture; // NULL: the file does not say
 };
 
 static setun_status add_meta(setun_file *f, const char *key, const char *value, setun_error *err) {
@@ -60,6 +61,19 @@ static setun_status print_config(setun_file *f, setun_error *err) {
   return s;
 }
 
+// What the file calls its family, whether it is known here or not.
+static setun_status copy_architecture(setun_file *f, setun_error *err) {
+  const st_directory *d = f->directory;
+  st_text name = {0};
+  const char *type = d->config ? json_string_value(st_json_get(d->config, "model_type")) : NULL;
+  if (type) name = (st_text){type, strlen(type)};
+  setun_status s = d->container == ST_GGUF ? st_metadata_text(&d->metadata, "general.architecture", &name, err) : SETUN_OK;
+  if (s == SETUN_OK && name.data && !(f->architecture = st_strndup(name.data, name.length))) {
+    s = st_fail_memory(err, "the architecture's name");
+  }
+  return s;
+}
+
 setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file, setun_error *error) {
   setun_model_params p = params ? *params : setun_model_params_default();
   st_log log;
@@ -70,6 +84,7 @@ setun_status setun_file_open(const char *path, const setun_model_params *params,
   if (!f) return st_fail_memory(error, path);
   s = st_directory_open(path, &options, &f->directory, error);
   if (s == SETUN_OK) s = f->directory->container == ST_GGUF ? print_gguf(f, error) : print_config(f, error);
+  if (s == SETUN_OK) s = copy_architecture(f, error);
   if (s == SETUN_OK) {
     *file = f;
   } else {
@@ -85,8 +100,45 @@ void setun_file_close(setun_file *f) {
     st_free(f->meta[i].value);
   }
   st_free(f->meta);
+  st_free(f->architecture);
   st_directory_free(f->directory);
   st_free(f);
+}
+
+// The module that a tensor's name belongs to: the name without ".weight".
+static char *module_of(const char *name) {
+  size_t n = strlen(name), suffix = strlen(".weight");
+  bool weight = n > suffix && !strcmp(name + n - suffix, ".weight");
+  return st_strndup(name, weight ? n - suffix : n);
+}
+
+static bool ends_with(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && !strcmp(text + n - m, end);
+}
+
+// Weights that a stored tensor stands for.
+static uint64_t weights_of(const st_directory *d, const st_tensor *t) {
+  if (ends_with(t->name, ".scale") || ends_with(t->name, "_scale")) return 0;
+  if (t->format) return st_tensor_elements(t);
+  st_weight w;
+  bool found = false;
+  char *module = !strcmp(t->dtype, "U8") ? module_of(t->name) : NULL;
+  if (module && st_weight_find(d, module, (st_shape){0, 0}, &found, &w, NULL) != SETUN_OK) found = false;
+  st_free(module);
+  return found ? w.shape.rows * w.shape.columns : 0;
+}
+
+setun_file_info setun_file_get_info(const setun_file *file) {
+  const st_directory *d = file->directory;
+  const char *const containers[] = {
+      [ST_GGUF] = "gguf", [ST_SAFETENSORS] = "safetensors", [ST_HUGGINGFACE] = "huggingface"};
+  setun_file_info info = {.container = containers[d->container], .n_parts = d->n_parts, .architecture = file->architecture};
+  for (size_t i = 0; i < d->n_tensors; i++) {
+    info.bytes += d->tensors[i].bytes;
+    info.n_params += weights_of(d, &d->tensors[i]);
+  }
+  return info;
 }
 
 size_t setun_file_tensor_count(const setun_file *file) { return file->directory->n_tensors; }
@@ -117,13 +169,6 @@ setun_status setun_file_meta(const setun_file *file, size_t index, const char **
   *key = file->meta[index].key;
   *value = file->meta[index].value;
   return SETUN_OK;
-}
-
-// The module that a tensor's name belongs to: the name without ".weight".
-static char *module_of(const char *name) {
-  size_t n = strlen(name), suffix = strlen(".weight");
-  bool weight = n > suffix && !strcmp(name + n - suffix, ".weight");
-  return st_strndup(name, weight ? n - suffix : n);
 }
 
 static setun_status read_rows(const st_directory *d, const st_weight *w, float *data, size_t capacity,

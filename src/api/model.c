@@ -110,5 +110,6 @@ setun_model_info setun_model_get_info(const setun_model *model) {
   info.weight_bytes = m->weight_bytes;
   info.bytes_per_token = m->bytes_per_token;
   info.macs_per_token = m->macs_per_token;
+  info.head_macs = m->head_macs;
   return info;
 }

@@ -39,4 +39,16 @@ setun_status setun_session_truncate(setun_session *session, uint32_t n, setun_er
   return st_session_truncate(st_session_of(session), n, error);
 }
 
+const setun_token *setun_session_tokens(const setun_session *session) {
+  return st_session_tokens(st_const_session_of(session));
+}
+
+setun_status setun_session_save(setun_session *session, const char *path, setun_error *error) {
+  return st_session_save(st_session_of(session), path, error);
+}
+
+setun_status setun_session_load(setun_session *session, const char *path, setun_error *error) {
+  return st_session_load(st_session_of(session), path, error);
+}
+
 void setun_session_stop(setun_session *session) { st_session_stop(st_session_of(session)); }

@@ -118,6 +118,12 @@ struct st_backend {
   void (*cache_write)(st_queue *queue, st_cache *cache, uint32_t layer, uint32_t position, uint32_t n,
                       const st_array *k, const st_array *v);
   void (*attend)(st_queue *queue, const st_cache *cache, const st_attend_args *args);
+  // Keys and values of the first `n` positions of one layer and KV head, in the cache's own number format: waits, then
+  // copies n * head_dim numbers each out of the cache, or into it.
+  void (*cache_save)(st_queue *queue, const st_cache *cache, uint32_t layer, uint32_t head, uint32_t n, void *keys,
+                     void *values);
+  void (*cache_restore)(st_queue *queue, st_cache *cache, uint32_t layer, uint32_t head, uint32_t n, const void *keys,
+                        const void *values);
   // dst = act(gate) * up; dst may be gate.
   void (*glu)(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,
               uint32_t width, st_array *dst);

@@ -1,6 +1,7 @@
 // A growing byte buffer, and an open-addressing map from byte strings to integers.
 #include "base/buffer.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
 
 #include <stdarg.h>
@@ -50,21 +51,6 @@ struct st_map {
   slot *slots;
   size_t mask, count;
 };
-
-static uint64_t hash_bytes(const char *key, size_t length) {
-  uint64_t h = 0x9E3779B97F4A7C15u ^ length;
-  while (length >= 8) {
-    uint64_t w;
-    memcpy(&w, key, 8);
-    h = (h ^ w) * 0xD6E8FEB86659FD93u;
-    h ^= h >> 32;
-    key += 8, length -= 8;
-  }
-  for (; length; key++, length--) h = (h ^ (unsigned char)*key) * 0x100000001B3u;
-  h ^= h >> 32;
-  h *= 0xD6E8FEB86659FD93u;
-  return h ^ h >> 32;
-}
 
 static slot *new_slots(size_t count) {
   slot *s = st_malloc(count, sizeof *s);
@@ -125,7 +111,7 @@ static bool grow(st_map *m) {
 
 bool st_map_add(st_map *m, const char *key, size_t length, int64_t value, int64_t *previous) {
   if ((m->count + 1) * 3 > (m->mask + 1) * 2 && !grow(m)) return false;
-  uint64_t hash = hash_bytes(key, length);
+  uint64_t hash = st_hash(ST_HASH_START, key, length);
   slot *s = find(m, key, length, hash);
   if (previous) *previous = s->value;
   if (s->value < 0) {
@@ -136,5 +122,5 @@ bool st_map_add(st_map *m, const char *key, size_t length, int64_t value, int64_
 }
 
 int64_t st_map_get(const st_map *m, const char *key, size_t length) {
-  return find(m, key, length, hash_bytes(key, length))->value;
+  return find(m, key, length, st_hash(ST_HASH_START, key, length))->value;
 }

@@ -8,6 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// A string inside other bytes; it need not end with 0.
+typedef struct st_text {
+  const char *data;
+  size_t length;
+} st_text;
+
 // Zero-initialize. `data` is ended with a 0 byte that `length` does not count, once anything was appended.
 typedef struct st_buffer {
   char *data;

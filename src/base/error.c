@@ -24,9 +24,14 @@ setun_status st_fail_in(setun_error *err, const char *format, ...) {
   if (vsnprintf(context, sizeof context, format, args) < 0) context[0] = '\0';
   va_end(args);
   memcpy(old, err->message, sizeof old);
-  // Truncation is meant: a message has a fixed size.
-  int n = snprintf(err->message, sizeof err->message, "%s: ", context);
-  if (n > 0 && (size_t)n < sizeof err->message) strncat(err->message, old, sizeof err->message - (size_t)n - 1);
+  // A message has a fixed size: what does not fit is cut off.
+  size_t n = strlen(context), room = sizeof err->message - 1, m = strlen(old);
+  n = n > room - 2 ? room - 2 : n;
+  memcpy(err->message, context, n);
+  memcpy(err->message + n, ": ", 2);
+  m = m > room - n - 2 ? room - n - 2 : m;
+  memcpy(err->message + n + 2, old, m);
+  err->message[n + 2 + m] = '\0';
   return err->code;
 }
 

@@ -22,11 +22,6 @@ typedef enum st_meta_type {
   ST_META_TYPE_COUNT
 } st_meta_type;
 
-typedef struct st_text {
-  const char *data; // not ended with 0
-  size_t length;
-} st_text;
-
 typedef struct st_meta {
   char *key;
   st_meta_type type;

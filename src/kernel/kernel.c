@@ -2,37 +2,62 @@
 #include "kernel/kernel.h"
 
 #include "kernel/ref/ref.h"
+#if defined(__x86_64__)
+#include "kernel/x86/x86.h"
+#endif
 
 #include <string.h>
 
 typedef struct {
   const char *name;
-  void (*fill)(st_kernels *table);
+  size_t needs; // where in st_cpu the flag stands
+  void (*fill[4])(st_kernels *table);
 } row;
 
-static bool runs(const st_cpu *cpu, const char *name) {
-  (void)cpu;
-  return !strcmp(name, "scalar");
+#define NEEDS(flag) offsetof(st_cpu, flag)
+
+static const row rows[] = {
+#if defined(__x86_64__)
+    {"avx2", NEEDS(avx2), {st_avx2_float, st_avx2_int8}},
+    {"avx512", NEEDS(avx512), {st_avx512_float, st_avx512_int8}},
+#endif
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static bool has(const st_cpu *cpu, size_t flag) {
+  bool value;
+  memcpy(&value, (const char *)cpu + flag, sizeof value);
+  return value;
 }
 
-static const row rows[] = {{"scalar", st_ref_table}};
-static const char all[] = "scalar";
+// Rows that this processor runs: one cannot run where the one before it does not.
+static size_t runnable(void) {
+  st_cpu cpu = st_cpu_detect();
+  size_t n = 0;
+  while (n < ROWS && has(&cpu, rows[n].needs)) n++;
+  return n;
+}
 
 const char *st_kernels_available(void) {
-  return "scalar";
+  static const char *const texts[] = {"scalar", "scalar avx2", "scalar avx2 avx512"};
+  return texts[runnable()];
 }
 
 setun_status st_kernels_get(const char *isa, st_kernels *table, setun_error *err) {
-  st_cpu cpu = st_cpu_detect();
-  bool known = !isa;
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    bool can = runs(&cpu, rows[i].name), wanted = isa && !strcmp(isa, rows[i].name);
-    if (can) rows[i].fill(table);
-    if (wanted && can) return SETUN_OK;
-    known = known || wanted;
+  size_t can = runnable(), wanted = can;
+  if (isa && !strcmp(isa, "scalar"))
+    wanted = 0;
+  else if (isa) {
+    for (wanted = 1; wanted <= ROWS && strcmp(isa, rows[wanted - 1].name);) wanted++;
   }
-  if (!known) return st_fail(err, SETUN_ERROR_ARGUMENT, "instruction set '%s': expected one of %s", isa, all);
-  if (!isa) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "instruction set '%s': this processor runs only %s", isa,
-                 st_kernels_available());
+  if (wanted > can) {
+    return st_fail(err, wanted > ROWS ? SETUN_ERROR_ARGUMENT : SETUN_ERROR_UNSUPPORTED,
+                   "instruction set '%s': this processor and build run %s", isa, st_kernels_available());
+  }
+  st_ref_table(table);
+  for (size_t i = 0; i < wanted; i++) {
+    table->name = rows[i].name;
+    for (size_t f = 0; f < sizeof rows->fill / sizeof *rows->fill && rows[i].fill[f]; f++) rows[i].fill[f](table);
+  }
+  return SETUN_OK;
 }

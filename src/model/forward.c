@@ -42,6 +42,7 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   r->model = m;
   r->n_ctx = o->n_ctx;
   r->n_batch = o->n_batch;
+  r->half = o->half;
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = {.n_layer = m->h.n_layer,
                           .n_ctx = o->n_ctx,

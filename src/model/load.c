@@ -1,6 +1,7 @@
 // Loading: binds a family's table of names to the tensors of a directory and places their rows on the device.
 #include "model/load.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
 
 #include <stdio.h>
@@ -221,6 +222,24 @@ static setun_status check_unexpected(st_loader *l) {
   return SETUN_OK;
 }
 
+// Tells models apart whose tensors have the same names and shapes: some bytes from the middle of each go in too.
+static setun_status identify(st_loader *l) {
+  uint64_t h = ST_HASH_START;
+  for (size_t i = 0; i < l->d->n_tensors; i++) {
+    const st_tensor *t = &l->d->tensors[i];
+    unsigned char sample[64];
+    size_t n = t->bytes < sizeof sample ? (size_t)t->bytes : sizeof sample;
+    setun_status s = st_file_read(&l->d->parts[t->part], t->offset + (t->bytes - n) / 2, sample, n, l->err);
+    if (s != SETUN_OK) return s;
+    h = st_hash(h, t->name, strlen(t->name));
+    h = st_hash(h, t->dtype, strlen(t->dtype));
+    for (int k = 0; k < 4; k++) h = h * 31 + t->dims[k];
+    h = st_hash(h, sample, n);
+  }
+  l->m->identity = h;
+  return SETUN_OK;
+}
+
 static setun_status load(st_loader *l) {
   st_model *m = l->m;
   st_device_options device = {.isa = l->o->isa, .log = l->o->log};
@@ -239,9 +258,11 @@ static setun_status load(st_loader *l) {
   for (size_t i = 0; i < l->d->n_tensors; i++) l->bytes_total += l->d->tensors[i].bytes;
   s = bind_all(l);
   if (s == SETUN_OK) s = check_unexpected(l);
+  if (s == SETUN_OK) s = identify(l);
   if (s != SETUN_OK) return s;
   if (m->h.tied) m->output = m->token_embd;
   count_decode(m, &m->output, st_role_shape(&m->h, ST_OUTPUT));
+  m->head_macs = (uint64_t)m->h.n_vocab * m->h.n_embd;
   return SETUN_OK;
 }
 

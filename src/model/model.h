@@ -31,7 +31,8 @@ typedef struct st_model {
   st_dvector *output_norm;
   float *rope_divisors; // [head_dim / 2]; NULL: none
   st_layer *layers;
-  uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token;
+  uint64_t identity; // a hash of all tensors' names, shapes and some of their bytes
+  uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs;
 } st_model;
 
 typedef struct st_model_options {

@@ -2,8 +2,10 @@
 #include "runtime/session.h"
 
 #include "base/memory.h"
+#include "runtime/session_file.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 enum { DEFAULT_CONTEXT = 4096, DEFAULT_BATCH = 512, MAX_CONTEXT = 1 << 24 };
 
@@ -11,7 +13,8 @@ struct st_session {
   st_run *run;
   uint32_t position;
   int threads;
-  float *logits; // [n_vocab]
+  setun_token *ids; // [n_ctx], of which `position` count
+  float *logits;    // [n_vocab]
   bool has_logits;
   float *hidden; // [n_batch, n_embd]; made when first wanted
   atomic_bool running, stop;
@@ -39,14 +42,15 @@ setun_status st_session_new(const st_model *m, const setun_session_params *param
   setun_status s = check_params(m, params ? params : &defaults, &options, err);
   if (s != SETUN_OK) return s;
   st_session *n = st_calloc(1, sizeof *n);
-  float *logits = st_malloc(m->h.n_vocab, sizeof *logits);
-  if (n && logits) {
-    n->logits = logits;
+  if (n) {
     n->threads = options.threads;
+    n->logits = st_malloc(m->h.n_vocab, sizeof *n->logits);
+    n->ids = st_calloc(options.n_ctx, sizeof *n->ids);
+  }
+  if (n && n->logits && n->ids) {
     s = st_run_new(m, &options, &n->run, err);
   } else {
     s = st_fail_memory(err, "the session");
-    st_free(logits);
   }
   if (s == SETUN_OK) {
     *session = n;
@@ -60,6 +64,7 @@ void st_session_free(st_session *s) {
   if (!s) return;
   st_run_free(s->run);
   st_free(s->logits);
+  st_free(s->ids);
   st_free(s->hidden);
   st_free(s);
 }
@@ -114,6 +119,7 @@ static setun_status eval(st_session *s, const setun_token *ids, size_t n, const 
       return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", done, n);
     }
     if (last && !p->on_logits) st_run_logits(s->run, count - 1, s->logits);
+    memcpy(s->ids + s->position, ids + done, count * sizeof *ids);
     s->position += count;
     s->has_logits = last;
     done += count;
@@ -141,6 +147,18 @@ setun_status st_session_truncate(st_session *s, uint32_t n, setun_error *err) {
   if (n < s->position) s->has_logits = false;
   s->position = n;
   return SETUN_OK;
+}
+
+const setun_token *st_session_tokens(const st_session *s) { return s->ids; }
+
+setun_status st_session_save(st_session *s, const char *path, setun_error *err) {
+  return st_session_file_save(s->run, s->ids, s->position, path, err);
+}
+
+setun_status st_session_load(st_session *s, const char *path, setun_error *err) {
+  setun_status status = st_session_file_load(s->run, s->ids, &s->position, path, err);
+  if (status == SETUN_OK) s->has_logits = false;
+  return status;
 }
 
 void st_session_stop(st_session *s) {

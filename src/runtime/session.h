@@ -16,6 +16,9 @@ setun_status st_session_eval(st_session *session, const setun_token *ids, size_t
                              setun_error *err);
 const float *st_session_logits(const st_session *session);
 setun_status st_session_truncate(st_session *session, uint32_t n, setun_error *err);
+const setun_token *st_session_tokens(const st_session *session);
+setun_status st_session_save(st_session *session, const char *path, setun_error *err);
+setun_status st_session_load(st_session *session, const char *path, setun_error *err);
 void st_session_stop(st_session *session);
 
 #endif

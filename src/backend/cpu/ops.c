@@ -377,6 +377,24 @@ static void attend(st_queue *q, const st_cache *cache, const st_attend_args *arg
   st_pool_run(q->pool, attend_part, &j);
 }
 
+static void cache_save(st_queue *q, const st_cache *c, uint32_t layer, uint32_t head, uint32_t n, void *keys,
+                       void *values) {
+  size_t at = st_cpu_cache_offset(&c->shape, layer, head, 0),
+         bytes = (size_t)n * c->shape.head_dim * (c->shape.half ? 2 : 4);
+  (void)q;
+  memcpy(keys, c->keys + at, bytes);
+  memcpy(values, c->values + at, bytes);
+}
+
+static void cache_restore(st_queue *q, st_cache *c, uint32_t layer, uint32_t head, uint32_t n, const void *keys,
+                          const void *values) {
+  size_t at = st_cpu_cache_offset(&c->shape, layer, head, 0),
+         bytes = (size_t)n * c->shape.head_dim * (c->shape.half ? 2 : 4);
+  (void)q;
+  memcpy(c->keys + at, keys, bytes);
+  memcpy(c->values + at, values, bytes);
+}
+
 static void finish(st_queue *q) {
   (void)q;
 }
@@ -414,6 +432,8 @@ const st_backend st_backend_cpu = {
     .clip = clip,
     .cache_write = cache_write,
     .attend = attend,
+    .cache_save = cache_save,
+    .cache_restore = cache_restore,
     .glu = glu,
     .gather = gather,
     .scatter_add = scatter_add,

@@ -2,6 +2,7 @@
 #include "kernel/ref/ref.h"
 
 #include "kernel/layout.h"
+#include "kernel/numbers.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,11 +25,11 @@ static float absolute_maximum(const float *x, const float *norm, float r, size_t
 // Round to nearest, ties to even, by an addition after which the last place is 1; |v| is far below 2^22 here.
 static int8_t code_of(float v) {
   if (!(v >= -127.5f && v <= 127.5f)) return 0; // NaN, from a token with infinities
-  return (int8_t)((v + 0x1.8p23f) - 0x1.8p23f);
+  return (int8_t)((v + ST_ROUNDER) - ST_ROUNDER);
 }
 
 static float token_scale(float maximum) {
-  return 127.0f / (maximum > 1e-5f ? maximum : 1e-5f);
+  return 127.0f / (maximum > ST_TOKEN_LEAST ? maximum : ST_TOKEN_LEAST);
 }
 
 float st_ref_quantize_token(const float *x, size_t n, int8_t *codes, int32_t *sum) {
@@ -73,8 +74,8 @@ static void prepare_int8(const st_input *input, const st_view *v, place p, const
     float d = 0;
     if (!by_token) {
       float m = absolute_maximum(x + first, norm ? norm + first : NULL, r, part);
-      d = m < 1e-36f ? 0 : m / 127.0f; // below that, 127 / m is near or past the largest float
-      s = m < 1e-36f ? 0 : 127.0f / m;
+      d = m < ST_BLOCK_LEAST ? 0 : m / 127.0f;
+      s = m < ST_BLOCK_LEAST ? 0 : 127.0f / m;
     }
     int32_t block_sum = prepare_codes(v, p, b, x, norm, r, s, n);
     v->block_sum[at] = block_sum;

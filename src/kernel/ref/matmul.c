@@ -216,11 +216,34 @@ void st_ref_matmul_block(const st_matrix *w, const st_input *input, size_t first
   }
 }
 
+// Column k of one row, without d and m: a float, or a code.
+static float element(st_form form, const uint8_t *codes, size_t r, size_t k) {
+  size_t j = 4 * r + k % 4;
+  if (form == ST_FORM_F32) return ((const float *)(const void *)codes)[k * ST_GROUP + r];
+  if (form == ST_FORM_F16) return st_f32_from_f16(((const uint16_t *)(const void *)codes)[k * ST_GROUP + r]);
+  if (form == ST_FORM_BF16) return st_f32_from_bf16(((const uint16_t *)(const void *)codes)[k * ST_GROUP + r]);
+  if (form == ST_FORM_Q8) return (float)(int8_t)codes[k / 4 * 64 + j];
+  if (form == ST_FORM_Q4) return (float)((codes[k / 8 * 64 + j] >> (k % 8 < 4 ? 0 : 4) & 15) - 8);
+  if (form == ST_FORM_Q4M) return (float)(codes[k / 8 * 64 + j] >> (k % 8 < 4 ? 0 : 4) & 15);
+  return (float)((codes[k / 16 * 64 + j] >> 2 * (k % 16 / 4) & 3) - 1);
+}
+
 void st_ref_row(const st_matrix *w, size_t row, float *out) {
-  float weights[ST_STEP][ST_GROUP];
-  float scale = w->form == ST_FORM_T16 ? w->scales[row] : 1;
-  for (size_t k = 0; k < w->columns; k++) {
-    if (k % ST_STEP == 0) unpack_floats(w, group_of(w, row), k / ST_STEP, weights);
-    out[k] = weights[k % ST_STEP][row % ST_GROUP] * scale;
+  size_t r = row % ST_GROUP;
+  for (size_t first = 0; first < w->columns; first += ST_STEP) {
+    const uint8_t *scales, *codes;
+    locate(w, group_of(w, row), first / ST_STEP, &scales, &codes);
+    float d = 1, m = 0;
+    uint16_t half[2 * ST_GROUP];
+    if (w->form == ST_FORM_T16)
+      d = w->scales[row];
+    else if (w->form > ST_FORM_T16)
+      d = (memcpy(half, scales, ST_SCALES), st_f32_from_f16(half[r]));
+    if (w->form == ST_FORM_Q4M) m = (memcpy(half, scales + ST_SCALES, ST_SCALES), st_f32_from_f16(half[r]));
+    size_t n = w->columns - first < ST_STEP ? w->columns - first : ST_STEP;
+    for (size_t k = 0; k < n; k++) {
+      float x = element(w->form, codes, r, k) * d;
+      out[first + k] = w->form == ST_FORM_Q4M ? x + m : x;
+    }
   }
 }

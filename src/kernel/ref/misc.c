@@ -2,6 +2,7 @@
 #include "kernel/ref/ref.h"
 
 #include "base/float16.h"
+#include "kernel/numbers.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,19 +31,19 @@ void st_ref_rmsnorm(const float *x, const float *weight, size_t n, float eps, fl
 // e^x = 2^n e^r with n the nearest integer to x / ln 2 and r below 0.35: ln 2 in two parts, the series to degree 7, and
 // 2^n in two factors, so that results run smoothly into subnormals and infinity. Within 2 units in the last place.
 float st_ref_exp(float x) {
-  x = -104.0f > x ? -104.0f : x;
-  x = 89.0f < x ? 89.0f : x;
-  float shifted = fmaf(x, 0x1.715476p0f, 0x1.8p23f), n = shifted - 0x1.8p23f;
-  float r = fmaf(n, -0x1.62e4p-1f, x);
-  r = fmaf(n, -0x1.7f7d1cp-20f, r);
-  float p = fmaf(0x1.a01a02p-13f, r, 0x1.6c16c2p-10f);
-  p = fmaf(p, r, 0x1.111112p-7f);
-  p = fmaf(p, r, 0x1.555556p-5f);
-  p = fmaf(p, r, 0x1.555556p-3f);
+  x = ST_EXP_LOWEST > x ? ST_EXP_LOWEST : x;
+  x = ST_EXP_HIGHEST < x ? ST_EXP_HIGHEST : x;
+  float shifted = fmaf(x, ST_LOG2_E, ST_ROUNDER), n = shifted - ST_ROUNDER;
+  float r = fmaf(n, -ST_LN2_HIGH, x);
+  r = fmaf(n, -ST_LN2_LOW, r);
+  float p = fmaf(ST_EXP_7, r, ST_EXP_6);
+  p = fmaf(p, r, ST_EXP_5);
+  p = fmaf(p, r, ST_EXP_4);
+  p = fmaf(p, r, ST_EXP_3);
   p = fmaf(p, r, 0.5f);
   p = fmaf(p, r, 1.0f);
   p = fmaf(p, r, 1.0f);
-  uint32_t integer = st_float_bits(shifted) - 0x4B400000u; // two's complement of n
+  uint32_t integer = st_float_bits(shifted) - ST_ROUNDER_BITS; // two's complement of n
   uint32_t half = (integer >> 1) | (integer & 0x80000000u), rest = integer - half;
   return p * st_float_from_bits((half + 127) << 23) * st_float_from_bits((rest + 127) << 23);
 }
@@ -64,10 +65,10 @@ static float gate_of(st_glu kind, float g) {
     return r * r;
   }
   case ST_GLU_GELU_TANH: {
-    float u = g * fmaf(g * g, -2 * 0.79788456f * 0.044715f, -2 * 0.79788456f); // -2 sqrt(2/pi) (g + 0.044715 g^3)
+    float u = g * fmaf(g * g, ST_GELU_B, ST_GELU_A);
     return g / (1.0f + st_ref_exp(u));
   }
-  case ST_GLU_GPT_OSS: return g / (1.0f + st_ref_exp(-1.702f * g));
+  case ST_GLU_GPT_OSS: return g / (1.0f + st_ref_exp(ST_GPT_OSS_ALPHA * g));
   default: return g / (1.0f + st_ref_exp(-g));
   }
 }
@@ -76,9 +77,9 @@ void st_ref_glu(st_glu kind, const float *gate, const float *up, size_t n, float
   for (size_t i = 0; i < n; i++) {
     float g = gate[i], u = up[i];
     if (kind == ST_GLU_GPT_OSS) {
-      g = 7.0f < g ? 7.0f : g;
-      u = -7.0f > u ? -7.0f : u;
-      u = (7.0f < u ? 7.0f : u) + 1.0f;
+      g = ST_GPT_OSS_LIMIT < g ? ST_GPT_OSS_LIMIT : g;
+      u = -ST_GPT_OSS_LIMIT > u ? -ST_GPT_OSS_LIMIT : u;
+      u = (ST_GPT_OSS_LIMIT < u ? ST_GPT_OSS_LIMIT : u) + 1.0f;
     }
     out[i] = gate_of(kind, g) * u;
   }

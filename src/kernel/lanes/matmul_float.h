@@ -1,0 +1,99 @@
+// Products with float32 inputs: weights of any form become floats 32 columns at a time, and two sums (even and odd
+// columns) a row and token go on through all of them.
+#ifndef SETUN_KERNEL_LANES_MATMUL_FLOAT_H
+#define SETUN_KERNEL_LANES_MATMUL_FLOAT_H
+
+#include "kernel/lanes/place.h"
+
+// 16 weights of column k of a step, for the forms that hold floats.
+LANES_INLINE vf lanes_weight(st_form form, const uint8_t *p, size_t k) {
+  if (form == ST_FORM_F16) return vf_half(p + 32 * k);
+  if (form == ST_FORM_BF16) return vf_bf16(p + 32 * k);
+  return vf_load((const float *)(const void *)p + 16 * k);
+}
+
+// 32 columns of a coded form as floats. A row's codes of 4 columns stand in one 32-bit lane.
+LANES_INLINE void lanes_unpack(st_form form, const lanes_stream *s, float out[ST_STEP][ST_GROUP]) {
+  vf d = vf_set(1), m = vf_set(0);
+  if (form != ST_FORM_T16) d = vf_half(s->scales);
+  if (form == ST_FORM_Q4M) m = vf_half(s->scales + ST_SCALES);
+  for (unsigned k = 0; k < ST_STEP; k++) {
+    vi code;
+    if (form == ST_FORM_Q8) {
+      code = vi_right(vi_left(vi_load(s->codes + k / 4 * 64), 24 - 8 * (k % 4)), 24);
+    } else if (form == ST_FORM_Q4 || form == ST_FORM_Q4M) {
+      code = vi_and(vi_right(vi_load(s->codes + k / 8 * 64), 8 * (k % 4) + (k % 8 < 4 ? 0 : 4)), vi_set(15));
+    } else {
+      code = vi_and(vi_right(vi_load(s->codes + k / 16 * 64), 8 * (k % 4) + 2 * (k % 16 / 4)), vi_set(3));
+    }
+    int offset = form == ST_FORM_Q4 ? 8 : form == ST_FORM_T16 || form == ST_FORM_T16B ? 1 : 0;
+    vf w = vf_mul(d, vi_to_floats(vi_sub(code, vi_set(offset))));
+    vf_store(out[k], form == ST_FORM_Q4M ? vf_add(w, m) : w);
+  }
+}
+
+// `n` tokens, which stand `stride` values apart from column to column.
+LANES_INLINE void lanes_float_tile(st_form form, const st_matrix *w, size_t row, size_t steps, const float *x,
+                                   size_t stride, size_t n, vf *out) {
+  vf even[LANES_FLOAT_TOKENS], odd[LANES_FLOAT_TOKENS];
+  float weights[ST_STEP][ST_GROUP];
+  lanes_stream s = lanes_stream_of(w, row);
+  for (size_t t = 0; t < n; t++) even[t] = odd[t] = vf_set(0);
+  for (size_t step = 0; step < steps; step++, x += ST_STEP * stride) {
+    bool coded = form > ST_FORM_BF16;
+    const uint8_t *p = coded ? (const uint8_t *)weights : s.codes;
+    for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(s.codes + line);
+    if (coded) lanes_unpack(form, &s, weights);
+    for (size_t k = 0; k < ST_STEP; k += 2) {
+      vf a = lanes_weight(coded ? ST_FORM_F32 : form, p, k), b = lanes_weight(coded ? ST_FORM_F32 : form, p, k + 1);
+      for (size_t t = 0; t < n; t++) even[t] = vf_fma(a, vf_set(x[k * stride + t]), even[t]);
+      for (size_t t = 0; t < n; t++) odd[t] = vf_fma(b, vf_set(x[(k + 1) * stride + t]), odd[t]);
+    }
+    lanes_advance(form, &s);
+  }
+  for (size_t t = 0; t < n; t++) out[t] = vf_add(even[t], odd[t]);
+}
+
+LANES_INLINE void lanes_matmul_float(st_form form, const st_matrix *w, const st_input *input, size_t first, size_t last,
+                                     float *out, size_t stride) {
+  st_view v = st_view_input(input);
+  for (size_t row = first; row < last; row += ST_GROUP) {
+    for (size_t t = 0; t < input->tokens;) {
+      size_t tile = t - t % LANES_TILE, count = st_tile_tokens(input->tokens, tile, LANES_TILE);
+      size_t left = tile + count - t, n = left < LANES_FLOAT_TOKENS ? left : LANES_FLOAT_TOKENS;
+      const float *x = v.values + tile * v.padded + (t - tile);
+      vf sums[LANES_FLOAT_TOKENS];
+      LANES_SWITCH(n, LANES_FLOAT_TOKENS, lanes_float_tile, form, w, row, v.blocks, x, count, N, sums)
+      for (size_t i = 0; i < n; i++) lanes_output(form, w, row, last, sums[i], out + (t + i) * stride);
+      t += n;
+    }
+  }
+}
+
+#define LANES_MATMUL_FLOAT(form)                                                                                       \
+  static void lanes_matmul_float_##form(const st_matrix *w, const st_input *input, size_t first, size_t last,          \
+                                        float *out, size_t stride) {                                                   \
+    lanes_matmul_float(ST_FORM_##form, w, input, first, last, out, stride);                                            \
+  }
+
+LANES_MATMUL_FLOAT(F32)
+LANES_MATMUL_FLOAT(F16)
+LANES_MATMUL_FLOAT(BF16)
+LANES_MATMUL_FLOAT(T16)
+LANES_MATMUL_FLOAT(T16B)
+LANES_MATMUL_FLOAT(Q8)
+LANES_MATMUL_FLOAT(Q4)
+LANES_MATMUL_FLOAT(Q4M)
+
+static void lanes_fill_matmul_float(st_kernels *k) {
+  k->matmul[ST_FORM_F32][ST_ACT_F32] = lanes_matmul_float_F32;
+  k->matmul[ST_FORM_F16][ST_ACT_F32] = lanes_matmul_float_F16;
+  k->matmul[ST_FORM_BF16][ST_ACT_F32] = lanes_matmul_float_BF16;
+  k->matmul[ST_FORM_T16][ST_ACT_F32] = lanes_matmul_float_T16;
+  k->matmul[ST_FORM_T16B][ST_ACT_F32] = lanes_matmul_float_T16B;
+  k->matmul[ST_FORM_Q8][ST_ACT_F32] = lanes_matmul_float_Q8;
+  k->matmul[ST_FORM_Q4][ST_ACT_F32] = lanes_matmul_float_Q4;
+  k->matmul[ST_FORM_Q4M][ST_ACT_F32] = lanes_matmul_float_Q4M;
+}
+
+#endif

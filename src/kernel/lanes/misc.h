@@ -1,0 +1,117 @@
+// RMSNorm, RoPE, gates, additions and conversions in 16 lanes. Included by one file an instruction set, after its
+// lanes.
+#ifndef SETUN_KERNEL_LANES_MISC_H
+#define SETUN_KERNEL_LANES_MISC_H
+
+#include "kernel/numbers.h"
+
+#include <math.h>
+
+// e^x: st_ref_exp's steps.
+LANES_INLINE vf lanes_exp(vf x) {
+  x = vf_max(vf_set(ST_EXP_LOWEST), x);
+  x = vf_min(vf_set(ST_EXP_HIGHEST), x);
+  vf shifted = vf_fma(x, vf_set(ST_LOG2_E), vf_set(ST_ROUNDER)), n = vf_sub(shifted, vf_set(ST_ROUNDER));
+  vf r = vf_fma(n, vf_set(-ST_LN2_HIGH), x);
+  r = vf_fma(n, vf_set(-ST_LN2_LOW), r);
+  vf p = vf_fma(vf_set(ST_EXP_7), r, vf_set(ST_EXP_6));
+  p = vf_fma(p, r, vf_set(ST_EXP_5));
+  p = vf_fma(p, r, vf_set(ST_EXP_4));
+  p = vf_fma(p, r, vf_set(ST_EXP_3));
+  p = vf_fma(p, r, vf_set(0.5f));
+  p = vf_fma(p, r, vf_set(1.0f));
+  p = vf_fma(p, r, vf_set(1.0f));
+  vi integer = vi_sub(vf_bits(shifted), vi_set(ST_ROUNDER_BITS));
+  vi half = vi_right(integer, 1), rest = vi_sub(integer, half);
+  p = vf_mul(p, vi_as_floats(vi_left(vi_add(half, vi_set(127)), 23)));
+  return vf_mul(p, vi_as_floats(vi_left(vi_add(rest, vi_set(127)), 23)));
+}
+
+LANES_INLINE float lanes_exp_of(float x) {
+  return vf_first(lanes_exp(vf_set(x)));
+}
+
+// 1 / sqrt(mean(x^2) + eps)
+LANES_INLINE float lanes_inverse_rms(const float *x, size_t n, float eps) {
+  vf sum = vf_set(0);
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    vf v = vf_load(x + i);
+    sum = vf_fma(v, v, sum);
+  }
+  if (i < n) {
+    vf v = vf_load_n(x + i, n - i);
+    sum = vf_fma(v, v, sum);
+  }
+  return 1.0f / sqrtf(vf_sum(sum) / (float)n + eps);
+}
+
+static void lanes_rmsnorm(const float *x, const float *weight, size_t n, float eps, float *out) {
+  vf r = vf_set(lanes_inverse_rms(x, n, eps));
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) vf_store(out + i, vf_mul(vf_mul(vf_load(x + i), r), vf_load(weight + i)));
+  if (i == n) return;
+  vf_store_n(out + i, vf_mul(vf_mul(vf_load_n(x + i, n - i), r), vf_load_n(weight + i, n - i)), n - i);
+}
+
+// Pairs n/2 apart; neighbouring pairs are left to the compiler.
+static void lanes_rope(float *x, const float *cosine, const float *sine, size_t n, bool interleaved) {
+  size_t half = n / 2, i = 0;
+  for (; !interleaved && i + 16 <= half; i += 16) {
+    vf a = vf_load(x + i), b = vf_load(x + half + i), c = vf_load(cosine + i), s = vf_load(sine + i);
+    vf_store(x + i, vf_sub(vf_mul(a, c), vf_mul(b, s)));
+    vf_store(x + half + i, vf_add(vf_mul(b, c), vf_mul(a, s)));
+  }
+  for (; i < half; i++) {
+    float *p = interleaved ? x + 2 * i : x + i, *q = interleaved ? p + 1 : p + half;
+    float a = *p, b = *q;
+    *p = a * cosine[i] - b * sine[i];
+    *q = b * cosine[i] + a * sine[i];
+  }
+}
+
+LANES_INLINE vf lanes_gate(st_glu kind, vf g, vf up) {
+  if (kind == ST_GLU_RELU2) {
+    vf r = vf_max(vf_set(0), g);
+    return vf_mul(vf_mul(r, r), up);
+  }
+  vf u = vf_mul(vf_set(-1), g);
+  if (kind == ST_GLU_GELU_TANH) u = vf_mul(g, vf_fma(vf_mul(g, g), vf_set(ST_GELU_B), vf_set(ST_GELU_A)));
+  if (kind == ST_GLU_GPT_OSS) {
+    g = vf_min(vf_set(ST_GPT_OSS_LIMIT), g);
+    up = vf_max(vf_set(-ST_GPT_OSS_LIMIT), up);
+    up = vf_add(vf_min(vf_set(ST_GPT_OSS_LIMIT), up), vf_set(1));
+    u = vf_mul(vf_set(ST_GPT_OSS_ALPHA), g);
+  }
+  return vf_mul(vf_div(g, vf_add(vf_set(1), lanes_exp(u))), up);
+}
+
+LANES_INLINE void lanes_gates(st_glu kind, const float *gate, const float *up, size_t n, float *out) {
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) vf_store(out + i, lanes_gate(kind, vf_load(gate + i), vf_load(up + i)));
+  if (i < n) vf_store_n(out + i, lanes_gate(kind, vf_load_n(gate + i, n - i), vf_load_n(up + i, n - i)), n - i);
+}
+
+static void lanes_glu(st_glu kind, const float *gate, const float *up, size_t n, float *out) {
+  switch (kind) {
+  case ST_GLU_RELU2: lanes_gates(ST_GLU_RELU2, gate, up, n, out); break;
+  case ST_GLU_GELU_TANH: lanes_gates(ST_GLU_GELU_TANH, gate, up, n, out); break;
+  case ST_GLU_GPT_OSS: lanes_gates(ST_GLU_GPT_OSS, gate, up, n, out); break;
+  default: lanes_gates(ST_GLU_SILU, gate, up, n, out);
+  }
+}
+
+static void lanes_add(float *x, const float *y, float scale, size_t n) {
+  vf s = vf_set(scale);
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) vf_store(x + i, vf_add(vf_load(x + i), vf_mul(s, vf_load(y + i))));
+  if (i < n) vf_store_n(x + i, vf_add(vf_load_n(x + i, n - i), vf_mul(s, vf_load_n(y + i, n - i))), n - i);
+}
+
+static void lanes_to_half(const float *x, size_t n, uint16_t *out) {
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) vf_store_half(out + i, vf_load(x + i));
+  if (i < n) vf_store_half_n(out + i, vf_load_n(x + i, n - i), n - i);
+}
+
+#endif

@@ -1,0 +1,262 @@
+// 16 lanes on AVX2: the primitives that the files in kernel/lanes are written in, in two halves of 8.
+//
+//   vf   16 floats           vi   16 int32
+//   vb   64 bytes of codes, 4 columns of 16 rows              vd   32 or 16 sums of products of codes
+#ifndef SETUN_KERNEL_X86_LANES_AVX2_H
+#define SETUN_KERNEL_X86_LANES_AVX2_H
+
+#include "kernel/layout.h"
+
+#include <immintrin.h>
+
+#define LANES_INLINE static inline __attribute__((always_inline))
+
+enum {
+  LANES_TILE = 6,         // tokens interleaved in an input
+  LANES_FLOAT_TOKENS = 3, // tokens of a tile whose float32 sums fit into registers
+  LANES_HEADS = 2,        // query heads and 16-lane parts of a value whose sums fit into registers
+  LANES_SLAB = 2
+};
+
+typedef struct {
+  __m256 a, b;
+} vf;
+typedef struct {
+  __m256i a, b;
+} vi;
+typedef vi vb, vd;
+
+// All ones in lanes below n.
+LANES_INLINE vi lanes_mask(size_t n) {
+  __m256i count = _mm256_set1_epi32((int)n), index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return (vi){_mm256_cmpgt_epi32(count, index),
+              _mm256_cmpgt_epi32(_mm256_sub_epi32(count, _mm256_set1_epi32(8)), index)};
+}
+
+// The first n lanes (below 16), zeros behind them.
+LANES_INLINE vf vf_load(const float *p) {
+  return (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+LANES_INLINE vf vf_load_n(const float *p, size_t n) {
+  vi m = lanes_mask(n);
+  return (vf){_mm256_maskload_ps(p, m.a), _mm256_maskload_ps(p + 8, m.b)};
+}
+LANES_INLINE void vf_store(float *p, vf v) {
+  _mm256_storeu_ps(p, v.a), _mm256_storeu_ps(p + 8, v.b);
+}
+LANES_INLINE void vf_store_n(float *p, vf v, size_t n) {
+  vi m = lanes_mask(n);
+  _mm256_maskstore_ps(p, m.a, v.a), _mm256_maskstore_ps(p + 8, m.b, v.b);
+}
+LANES_INLINE vf vf_half(const void *p) {
+  const __m128i *h = p;
+  return (vf){_mm256_cvtph_ps(_mm_loadu_si128(h)), _mm256_cvtph_ps(_mm_loadu_si128(h + 1))};
+}
+LANES_INLINE vf vf_half_n(const void *p, size_t n) {
+  uint16_t part[16] = {0};
+  __builtin_memcpy(part, p, 2 * n);
+  return vf_half(part);
+}
+LANES_INLINE vf vf_bf16(const void *p) {
+  const __m128i *h = p;
+  return (vf){_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(h)), 16)),
+              _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(h + 1)), 16))};
+}
+LANES_INLINE void vf_store_half(uint16_t *p, vf v) {
+  _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(v.a, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128((__m128i *)(void *)(p + 8), _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT));
+}
+LANES_INLINE void vf_store_half_n(uint16_t *p, vf v, size_t n) {
+  uint16_t part[16];
+  vf_store_half(part, v);
+  __builtin_memcpy(p, part, 2 * n);
+}
+
+LANES_INLINE vf vf_set(float x) {
+  return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+LANES_INLINE vf vf_add(vf x, vf y) {
+  return (vf){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
+}
+LANES_INLINE vf vf_sub(vf x, vf y) {
+  return (vf){_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)};
+}
+LANES_INLINE vf vf_mul(vf x, vf y) {
+  return (vf){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
+}
+LANES_INLINE vf vf_div(vf x, vf y) {
+  return (vf){_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)};
+}
+LANES_INLINE vf vf_fma(vf x, vf y, vf z) {
+  return (vf){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+LANES_INLINE vf vf_max(vf x, vf y) {
+  return (vf){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)};
+} // x > y ? x : y
+LANES_INLINE vf vf_min(vf x, vf y) {
+  return (vf){_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)};
+} // x < y ? x : y
+LANES_INLINE vf vf_abs(vf x) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  return (vf){_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
+}
+
+// 8 lanes: l with l + 4, then 2, 1 apart.
+LANES_INLINE float lanes_sum8(__m256 a) {
+  __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+// Lane l with l + 8, then 4, 2, 1 apart.
+LANES_INLINE float vf_sum(vf v) {
+  return lanes_sum8(_mm256_add_ps(v.a, v.b));
+}
+LANES_INLINE float vf_first(vf v) {
+  return _mm256_cvtss_f32(v.a);
+}
+LANES_INLINE float vf_most(vf v) {
+  __m256 a = _mm256_max_ps(v.a, v.b);
+  __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
+// Lane i is the sum of the 8 lanes of v[i]. Each step adds halves of two vectors and keeps both results in one.
+LANES_INLINE __m256 lanes_sums8(__m256 v[8]) {
+  for (int i = 0; i < 4; i++) { // 4 sums of v[i], 4 of v[i + 4]
+    v[i] = _mm256_add_ps(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20), _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+  }
+  for (int i = 0; i < 2; i++) { // pairs of v[i], v[i + 2]; v[i + 4], v[i + 6]
+    v[i] = _mm256_add_ps(_mm256_shuffle_ps(v[i], v[i + 2], 0x44), _mm256_shuffle_ps(v[i], v[i + 2], 0xEE));
+  }
+  // v[0] is now sums of 0, 2, 1, 3, 4, 6, 5, 7
+  v[0] = _mm256_add_ps(_mm256_shuffle_ps(v[0], v[1], 0x88), _mm256_shuffle_ps(v[0], v[1], 0xDD));
+  return _mm256_permutevar8x32_ps(v[0], _mm256_setr_epi32(0, 2, 1, 3, 4, 6, 5, 7));
+}
+// Lane j is vf_sum(v[j]).
+LANES_INLINE vf vf_sums(vf v[16]) {
+  __m256 low[8], high[8];
+  for (int i = 0; i < 8; i++) low[i] = _mm256_add_ps(v[i].a, v[i].b), high[i] = _mm256_add_ps(v[i + 8].a, v[i + 8].b);
+  return (vf){lanes_sums8(low), lanes_sums8(high)};
+}
+
+LANES_INLINE vi vf_bits(vf v) {
+  return (vi){_mm256_castps_si256(v.a), _mm256_castps_si256(v.b)};
+}
+LANES_INLINE vf vi_as_floats(vi v) {
+  return (vf){_mm256_castsi256_ps(v.a), _mm256_castsi256_ps(v.b)};
+}
+LANES_INLINE vf vi_to_floats(vi v) {
+  return (vf){_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)};
+}
+LANES_INLINE vi vi_zero(void) {
+  return (vi){_mm256_setzero_si256(), _mm256_setzero_si256()};
+}
+LANES_INLINE vi vi_set(int32_t x) {
+  return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
+LANES_INLINE vi vi_load(const void *p) {
+  const __m256i *v = p;
+  return (vi){_mm256_loadu_si256(v), _mm256_loadu_si256(v + 1)};
+}
+LANES_INLINE vi vi_add(vi x, vi y) {
+  return (vi){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
+}
+LANES_INLINE vi vi_sub(vi x, vi y) {
+  return (vi){_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
+}
+LANES_INLINE vi vi_and(vi x, vi y) {
+  return (vi){_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)};
+}
+LANES_INLINE vi vi_left(vi x, unsigned n) {
+  __m256i count = _mm256_set1_epi32((int)n);
+  return (vi){_mm256_sllv_epi32(x.a, count), _mm256_sllv_epi32(x.b, count)};
+}
+LANES_INLINE vi vi_right(vi x, unsigned n) { // with the sign
+  __m256i count = _mm256_set1_epi32((int)n);
+  return (vi){_mm256_srav_epi32(x.a, count), _mm256_srav_epi32(x.b, count)};
+}
+LANES_INLINE int32_t vi_sum(vi v) {
+  __m256i a = _mm256_add_epi32(v.a, v.b);
+  __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+  b = _mm_add_epi32(b, _mm_unpackhi_epi64(b, b));
+  return _mm_cvtsi128_si32(_mm_add_epi32(b, _mm_srli_epi64(b, 32)));
+}
+
+// Nearest integers, ties to even; NaN gives 0. Stored as bytes.
+LANES_INLINE vi vf_round(vf v) {
+  v.a = _mm256_and_ps(v.a, _mm256_cmp_ps(v.a, v.a, _CMP_ORD_Q));
+  v.b = _mm256_and_ps(v.b, _mm256_cmp_ps(v.b, v.b, _CMP_ORD_Q));
+  return (vi){_mm256_cvtps_epi32(v.a), _mm256_cvtps_epi32(v.b)};
+}
+LANES_INLINE void vi_store_bytes(int8_t *p, vi v) {
+  __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.a, v.b), 0xD8);
+  __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storeu_si128((__m128i *)p, bytes);
+}
+
+// Two prefetches a line: one far ahead into the second level, one near into the first.
+LANES_INLINE void lanes_prefetch(const uint8_t *p) {
+  _mm_prefetch((const char *)p + 2560, _MM_HINT_T0);
+  _mm_prefetch((const char *)p + 7168, _MM_HINT_T1);
+}
+
+// A shift by 2 * pairs, and a mask: instructions take only constants.
+LANES_INLINE __m256i lanes_bits(__m256i v, int pairs, char mask) {
+  switch (pairs) {
+  case 1: v = _mm256_srli_epi16(v, 2); break;
+  case 2: v = _mm256_srli_epi16(v, 4); break;
+  case 3: v = _mm256_srli_epi16(v, 6); break;
+  default: break;
+  }
+  return _mm256_and_si256(v, _mm256_set1_epi8(mask));
+}
+
+// 64 bytes of codes: part i (0 to 7) of 32 columns, from where the form's codes stand. Q8's are signed.
+LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
+  if (form == ST_FORM_Q8) return vi_load(p + 64 * i);
+  if (form == ST_FORM_Q4 || form == ST_FORM_Q4M) {
+    vb v = vi_load(p + 64 * (i / 2));
+    return (vb){lanes_bits(v.a, i % 2 * 2, 15), lanes_bits(v.b, i % 2 * 2, 15)};
+  }
+  vb v = vi_load(p + 64 * (i / 4));
+  return (vb){lanes_bits(v.a, i % 4, 3), lanes_bits(v.b, i % 4, 3)};
+}
+
+// What a code is larger than what it means.
+LANES_INLINE int vb_offset(st_form form) {
+  return form == ST_FORM_Q8 || form == ST_FORM_Q4M ? 0 : form == ST_FORM_Q4 ? 8 : 1;
+}
+
+// Steps of 32 columns after which a vd must be added up. Its 16-bit sums grow by two products of at most 3 * 127 at
+// each of a step's 8 parts, or by 15 * 127 (Q4, added up after each step): at most 24384 and 30480.
+enum { LANES_FLUSH = 4 };
+
+LANES_INLINE vd vd_zero(void) {
+  return vi_zero();
+}
+
+LANES_INLINE vi vd_total(st_form form, vd v) {
+  if (form == ST_FORM_Q8) return v;
+  const __m256i ones = _mm256_set1_epi16(1);
+  return (vi){_mm256_madd_epi16(v.a, ones), _mm256_madd_epi16(v.b, ones)};
+}
+
+// Adds products with the 4 activations at x. Of Q8, |code| is the unsigned operand (128 fits) and the activation takes
+// the code's sign: two products are at most 32512.
+LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
+  int32_t four;
+  __builtin_memcpy(&four, x, 4);
+  __m256i v = _mm256_set1_epi32(four);
+  if (form == ST_FORM_Q8) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i a = _mm256_maddubs_epi16(_mm256_abs_epi8(w.a), _mm256_sign_epi8(v, w.a));
+    __m256i b = _mm256_maddubs_epi16(_mm256_abs_epi8(w.b), _mm256_sign_epi8(v, w.b));
+    return (vd){_mm256_add_epi32(sum.a, _mm256_madd_epi16(a, ones)),
+                _mm256_add_epi32(sum.b, _mm256_madd_epi16(b, ones))};
+  }
+  return (vd){_mm256_add_epi16(sum.a, _mm256_maddubs_epi16(w.a, v)),
+              _mm256_add_epi16(sum.b, _mm256_maddubs_epi16(w.b, v))};
+}
+
+#endif

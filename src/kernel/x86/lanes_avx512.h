@@ -1,0 +1,209 @@
+// 16 lanes on AVX-512: the primitives that the files in kernel/lanes are written in.
+//
+//   vf   16 floats           vi   16 int32
+//   vb   64 bytes of codes, 4 columns of 16 rows              vd   16 sums of products of codes
+#ifndef SETUN_KERNEL_X86_LANES_AVX512_H
+#define SETUN_KERNEL_X86_LANES_AVX512_H
+
+#include "kernel/layout.h"
+
+#include <immintrin.h>
+
+#define LANES_INLINE static inline __attribute__((always_inline))
+
+enum {
+  LANES_TILE = 8,         // tokens interleaved in an input
+  LANES_FLOAT_TOKENS = 8, // tokens of a tile whose float32 sums fit into registers
+  LANES_HEADS = 4,        // query heads and 16-lane parts of a value whose sums fit into registers
+  LANES_SLAB = 4
+};
+
+typedef __m512 vf;
+typedef __m512i vi, vb, vd;
+
+LANES_INLINE __mmask16 lanes_mask(size_t n) {
+  return (__mmask16)((1u << n) - 1);
+}
+
+// The first n lanes (below 16), zeros behind them.
+LANES_INLINE vf vf_load(const float *p) {
+  return _mm512_loadu_ps(p);
+}
+LANES_INLINE vf vf_load_n(const float *p, size_t n) {
+  return _mm512_maskz_loadu_ps(lanes_mask(n), p);
+}
+LANES_INLINE void vf_store(float *p, vf v) {
+  _mm512_storeu_ps(p, v);
+}
+LANES_INLINE void vf_store_n(float *p, vf v, size_t n) {
+  _mm512_mask_storeu_ps(p, lanes_mask(n), v);
+}
+LANES_INLINE vf vf_half(const void *p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+LANES_INLINE vf vf_half_n(const void *p, size_t n) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes_mask(n), p));
+}
+LANES_INLINE vf vf_bf16(const void *p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+LANES_INLINE void vf_store_half(uint16_t *p, vf v) {
+  _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+LANES_INLINE void vf_store_half_n(uint16_t *p, vf v, size_t n) {
+  _mm256_mask_storeu_epi16(p, lanes_mask(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+LANES_INLINE vf vf_set(float x) {
+  return _mm512_set1_ps(x);
+}
+LANES_INLINE vf vf_add(vf a, vf b) {
+  return _mm512_add_ps(a, b);
+}
+LANES_INLINE vf vf_sub(vf a, vf b) {
+  return _mm512_sub_ps(a, b);
+}
+LANES_INLINE vf vf_mul(vf a, vf b) {
+  return _mm512_mul_ps(a, b);
+}
+LANES_INLINE vf vf_div(vf a, vf b) {
+  return _mm512_div_ps(a, b);
+}
+LANES_INLINE vf vf_fma(vf a, vf b, vf c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+LANES_INLINE vf vf_max(vf a, vf b) {
+  return _mm512_max_ps(a, b);
+} // a > b ? a : b
+LANES_INLINE vf vf_min(vf a, vf b) {
+  return _mm512_min_ps(a, b);
+} // a < b ? a : b
+LANES_INLINE vf vf_abs(vf a) {
+  return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a);
+}
+LANES_INLINE float vf_first(vf a) {
+  return _mm512_cvtss_f32(a);
+}
+LANES_INLINE float vf_most(vf a) {
+  return _mm512_reduce_max_ps(a);
+}
+
+// Lane l with l + 8, then 4, 2, 1 apart.
+LANES_INLINE float vf_sum(vf v) {
+  __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+
+// Lane j is vf_sum(v[j]). Each step adds halves, quarters, ... of two vectors and keeps both results in one.
+LANES_INLINE vf vf_sums(vf v[16]) {
+  for (int i = 0; i < 8; i++) { // 8 sums of v[i], 8 of v[i + 8]
+    v[i] = vf_add(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44), _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE));
+  }
+  for (int i = 0; i < 4; i++) { // quarters: v[i], v[i + 8], v[i + 4], v[i + 12]
+    v[i] = vf_add(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x88), _mm512_shuffle_f32x4(v[i], v[i + 4], 0xDD));
+  }
+  for (int i = 0; i < 2; i++) { // pairs within each quarter: v[i + q], v[i + 2 + q]
+    v[i] = vf_add(_mm512_shuffle_ps(v[i], v[i + 2], 0x44), _mm512_shuffle_ps(v[i], v[i + 2], 0xEE));
+  }
+  // Quarter q holds the pairs of rows q' = 0, 8, 4, 12: lanes v[0]: (q', q' + 2), v[1]: (q' + 1, q' + 3).
+  v[0] = vf_add(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xDD));
+  const vi order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
+  return _mm512_permutexvar_ps(order, v[0]);
+}
+
+LANES_INLINE vi vf_bits(vf v) {
+  return _mm512_castps_si512(v);
+}
+LANES_INLINE vf vi_as_floats(vi v) {
+  return _mm512_castsi512_ps(v);
+}
+LANES_INLINE vf vi_to_floats(vi v) {
+  return _mm512_cvtepi32_ps(v);
+}
+LANES_INLINE vi vi_zero(void) {
+  return _mm512_setzero_si512();
+}
+LANES_INLINE vi vi_set(int32_t x) {
+  return _mm512_set1_epi32(x);
+}
+LANES_INLINE vi vi_load(const void *p) {
+  return _mm512_loadu_si512(p);
+}
+LANES_INLINE vi vi_add(vi a, vi b) {
+  return _mm512_add_epi32(a, b);
+}
+LANES_INLINE vi vi_sub(vi a, vi b) {
+  return _mm512_sub_epi32(a, b);
+}
+LANES_INLINE vi vi_and(vi a, vi b) {
+  return _mm512_and_si512(a, b);
+}
+LANES_INLINE vi vi_left(vi a, unsigned n) {
+  return _mm512_sllv_epi32(a, vi_set((int)n));
+}
+LANES_INLINE vi vi_right(vi a, unsigned n) {
+  return _mm512_srav_epi32(a, vi_set((int)n));
+} // with the sign
+LANES_INLINE int32_t vi_sum(vi a) {
+  return _mm512_reduce_add_epi32(a);
+}
+
+// Nearest integers, ties to even; NaN gives 0. Stored as bytes.
+LANES_INLINE vi vf_round(vf v) {
+  return _mm512_maskz_cvtps_epi32(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), v);
+}
+LANES_INLINE void vi_store_bytes(int8_t *p, vi v) {
+  _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(v));
+}
+
+// Two prefetches a line: one far ahead into the second level, one near into the first.
+LANES_INLINE void lanes_prefetch(const uint8_t *p) {
+  _mm_prefetch((const char *)p + 2560, _MM_HINT_T0);
+  _mm_prefetch((const char *)p + 7168, _MM_HINT_T1);
+}
+
+// A shift by 2 * pairs: instructions take only constants.
+LANES_INLINE vb lanes_pairs(vb v, int pairs) {
+  switch (pairs) {
+  case 1: return _mm512_srli_epi16(v, 2);
+  case 2: return _mm512_srli_epi16(v, 4);
+  case 3: return _mm512_srli_epi16(v, 6);
+  default: return v;
+  }
+}
+
+// 64 bytes of unsigned codes: part i (0 to 7) of 32 columns, from where the form's codes stand. Q8's are offset by 128.
+LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
+  if (form == ST_FORM_Q8) return _mm512_xor_si512(_mm512_loadu_si512(p + 64 * i), _mm512_set1_epi8(-128));
+  if (form == ST_FORM_Q4 || form == ST_FORM_Q4M) {
+    vb v = _mm512_loadu_si512(p + 64 * (i / 2));
+    return _mm512_and_si512(lanes_pairs(v, i % 2 * 2), _mm512_set1_epi8(15));
+  }
+  vb v = _mm512_loadu_si512(p + 64 * (i / 4));
+  return _mm512_and_si512(lanes_pairs(v, i % 4), _mm512_set1_epi8(3));
+}
+
+// What a code is larger than what it means.
+LANES_INLINE int vb_offset(st_form form) {
+  return form == ST_FORM_Q8 ? 128 : form == ST_FORM_Q4 ? 8 : form == ST_FORM_Q4M ? 0 : 1;
+}
+
+enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never, it is 32 bits wide
+
+LANES_INLINE vd vd_zero(void) {
+  return _mm512_setzero_si512();
+}
+LANES_INLINE vi vd_total(st_form form, vd v) {
+  return (void)form, v;
+}
+// Adds products with the 4 activations at x.
+LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
+  int32_t four;
+  __builtin_memcpy(&four, x, 4);
+  (void)form;
+  return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(four));
+}
+
+#endif

@@ -1,0 +1,194 @@
+// From ids to text: the bytes of each token, made once, and a decoder that lets whole characters out.
+#include "tokenizer/internal.h"
+
+#include "base/memory.h"
+#include "base/utf8.h"
+
+#include <string.h>
+
+// ---- the bytes that a token stands for ----
+
+static bool replace_all(st_buffer *b, st_bytes from, st_bytes to, st_buffer *scratch) {
+  scratch->length = 0;
+  size_t done = 0;
+  for (size_t i = 0; i + from.length <= b->length;) {
+    if (memcmp(b->data + i, from.data, from.length) != 0) {
+      i++;
+      continue;
+    }
+    if (!st_buffer_append(scratch, b->data + done, i - done)) return false;
+    if (!st_buffer_append(scratch, to.data, to.length)) return false;
+    i += from.length;
+    done = i;
+  }
+  if (!done) return true;
+  if (!st_buffer_append(scratch, b->data + done, b->length - done)) return false;
+  st_buffer swap = *b;
+  *b = *scratch;
+  *scratch = swap;
+  return true;
+}
+
+static void strip_token(st_buffer *b, const st_decode_step *d) {
+  size_t start = 0, end = b->length;
+  for (uint32_t k = 0; k < d->count && end - start >= d->from.length; k++) {
+    if (memcmp(b->data + start, d->from.data, d->from.length) != 0) break;
+    start += d->from.length;
+  }
+  for (uint32_t k = 0; k < d->stop && end - start >= d->from.length; k++) {
+    if (memcmp(b->data + end - d->from.length, d->from.data, d->from.length) != 0) break;
+    end -= d->from.length;
+  }
+  if (start) memmove(b->data, b->data + start, end - start);
+  b->length = end - start;
+}
+
+// One token through the decoder's steps, in `b`.
+static bool apply(const st_tokenizer *t, st_buffer *b, st_buffer *scratch) {
+  for (size_t i = 0; i < t->n_decoders; i++) {
+    const st_decode_step *d = &t->decoders[i];
+    int byte;
+    size_t n;
+    switch (d->kind) {
+    case ST_DECODE_REPLACE:
+      if (!replace_all(b, d->from, d->text, scratch)) return false;
+      break;
+    case ST_DECODE_STRIP_TOKEN: strip_token(b, d); break;
+    case ST_DECODE_BYTE_LEVEL: // a token with characters beyond the alphabet stays as it is
+      scratch->length = 0;
+      if (!st_buffer_append(scratch, b->data, b->length)) return false;
+      n = st_bytes_read(b->data, b->length, scratch->data);
+      if (n != SIZE_MAX) memcpy(b->data, scratch->data, n), b->length = n;
+      break;
+    case ST_DECODE_BYTE_FALLBACK:
+      byte = st_byte_token(b->data, b->length);
+      if (byte >= 0) b->data[0] = (char)byte, b->length = 1;
+      break;
+    }
+  }
+  return true;
+}
+
+setun_status st_tokenizer_build_pieces(st_tokenizer *t, uint32_t from, setun_error *err) {
+  st_buffer b = {0}, scratch = {0};
+  bool ok = true;
+  for (uint32_t id = from; ok && id < t->size; id++) {
+    st_bytes text = t->texts[id];
+    if (!text.data) continue;
+    bool added =
+        t->types[id] == ST_TOKEN_CONTROL || t->types[id] == ST_TOKEN_UNKNOWN || t->types[id] == ST_TOKEN_USER_DEFINED;
+    if (added && t->plain_added) {
+      t->pieces[id] = text;
+      continue;
+    }
+    b.length = 0;
+    ok = st_buffer_append(&b, text.data, text.length) && apply(t, &b, &scratch);
+    if (ok && b.length == text.length && !memcmp(b.data, text.data, b.length)) {
+      t->pieces[id] = text;
+    } else if (ok) {
+      char *copy = st_arena_copy(&t->arena, b.data, b.length);
+      t->pieces[id] = (st_bytes){copy, (uint32_t)b.length};
+      ok = copy != NULL;
+    }
+  }
+  st_buffer_free(&b);
+  st_buffer_free(&scratch);
+  return ok ? SETUN_OK : st_fail_memory(err, "the tokens' texts");
+}
+
+// ---- the streaming decoder ----
+
+struct st_decoder {
+  const st_tokenizer *t;
+  bool special, continues;
+  uint32_t strip; // characters that may still be taken from the text's beginning
+  char held[4];   // the beginning of a character
+  uint32_t n_held;
+  st_buffer out;
+};
+
+setun_status st_decoder_new(const st_tokenizer *t, bool special, bool continues, st_decoder **out, setun_error *err) {
+  st_decoder *d = st_calloc(1, sizeof *d);
+  if (!d || !st_buffer_append(&d->out, "", 0)) {
+    st_decoder_free(d);
+    return st_fail_memory(err, "a decoder");
+  }
+  d->t = t;
+  d->special = special;
+  d->continues = continues;
+  d->strip = continues ? 0 : t->strip_count;
+  *out = d;
+  return SETUN_OK;
+}
+
+void st_decoder_free(st_decoder *d) {
+  if (!d) return;
+  st_buffer_free(&d->out);
+  st_free(d);
+}
+
+// How many bytes of an ill-formed beginning stand for one U+FFFD: the longest start of any character, at least 1.
+// st_utf8_decode says 0 for `n` bytes that are no character; the maximal part is the longest prefix it calls cut off.
+static size_t ill_formed(const char *s, size_t n) {
+  uint32_t code;
+  size_t part = 1;
+  while (part < n && part < 4 && st_utf8_decode(s, part + 1, &code) < 0) part++;
+  return part;
+}
+
+// Appends `n` bytes, as whole characters; what may yet become one is held.
+static bool add_bytes(st_decoder *d, const char *bytes, size_t n) {
+  while (n) {
+    if (!d->n_held) { // a run of whole characters goes out as it is
+      size_t run = 0;
+      uint32_t code;
+      for (int used; run < n && (used = st_utf8_decode(bytes + run, n - run, &code)) > 0;) run += (size_t)used;
+      if (run && !st_buffer_append(&d->out, bytes, run)) return false;
+      bytes += run;
+      n -= run;
+      if (!n) break;
+    }
+    d->held[d->n_held++] = *bytes++;
+    n--;
+    uint32_t code;
+    for (;;) {
+      int used = st_utf8_decode(d->held, d->n_held, &code);
+      if (used < 0) break;
+      size_t gone = used > 0 ? (size_t)used : ill_formed(d->held, d->n_held);
+      if (!(used > 0 ? st_buffer_append(&d->out, d->held, gone) : st_buffer_append(&d->out, "\xEF\xBF\xBD", 3))) {
+        return false;
+      }
+      d->n_held -= (uint32_t)gone;
+      memmove(d->held, d->held + gone, d->n_held);
+      if (!d->n_held) break;
+    }
+  }
+  return true;
+}
+
+setun_status st_decoder_push(st_decoder *d, int32_t id, const char **text, size_t *length, setun_error *err) {
+  const char *bytes;
+  size_t n;
+  setun_status s = st_tokenizer_piece(d->t, id, d->special, &bytes, &n, err);
+  if (s) return s;
+  d->out.length = 0;
+  size_t mark = strlen(d->t->strip);
+  while (d->strip && n >= mark && !memcmp(bytes, d->t->strip, mark)) bytes += mark, n -= mark, d->strip--;
+  if (n) d->strip = 0;
+  if (!add_bytes(d, bytes, n)) return st_fail_memory(err, "decoded text");
+  d->out.data[d->out.length] = '\0';
+  *text = d->out.data;
+  *length = d->out.length;
+  return SETUN_OK;
+}
+
+setun_status st_decoder_finish(st_decoder *d, const char **text, size_t *length, setun_error *err) {
+  d->out.length = 0;
+  if (d->n_held && !st_buffer_append(&d->out, "\xEF\xBF\xBD", 3)) return st_fail_memory(err, "decoded text");
+  d->n_held = 0;
+  d->strip = d->continues ? 0 : d->t->strip_count;
+  d->out.data[d->out.length] = '\0';
+  *text = d->out.data;
+  *length = d->out.length;
+  return SETUN_OK;
+}

@@ -1,0 +1,331 @@
+// What the tokenizer's parts share: the tokenizer itself, and the state of one encoding.
+#ifndef SETUN_TOKENIZER_INTERNAL_H
+#define SETUN_TOKENIZER_INTERNAL_H
+
+#include "base/buffer.h"
+#include "tokenizer/tokenizer.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+enum {
+  ST_MAX_STEPS = 32,             // normalization steps, pre-tokenization stages, decoder steps: of each at most
+  ST_MAX_TOKENS = 1 << 24,       // ids run below this
+  ST_MAX_TOKEN_LENGTH = 1 << 20, // bytes of one token's text
+  ST_MAX_PATTERN = 1 << 16       // bytes of one regular expression
+};
+
+#define ST_SPACE_MARK "\xE2\x96\x81" // U+2581, SentencePiece's visible space
+
+typedef struct st_bytes {
+  const char *data;
+  uint32_t length;
+} st_bytes;
+
+// ---- arena: strings that live as long as the tokenizer ----
+
+typedef struct st_block st_block;
+typedef struct st_arena {
+  st_block *blocks;
+} st_arena;
+
+char *st_arena_take(st_arena *a, size_t size); // NULL: out of memory
+char *st_arena_copy(st_arena *a, const char *bytes, size_t length);
+void st_arena_free(st_arena *a);
+
+// ---- trie.c: byte strings to ids, walked byte by byte ----
+
+typedef struct st_trie st_trie;
+st_trie *st_trie_new(size_t total_bytes); // room for strings of so many bytes altogether
+void st_trie_free(st_trie *t);
+bool st_trie_add(st_trie *t, const char *key, size_t length, int32_t id); // a later id replaces an earlier one
+// From `node` (0: the root) along `byte`: the next node, or 0 when there is none.
+uint32_t st_trie_step(const st_trie *t, uint32_t node, unsigned char byte);
+int32_t st_trie_id(const st_trie *t, uint32_t node); // -1: no string ends here
+// The longest string that begins the text: its id and *matched bytes, or -1.
+int32_t st_trie_longest(const st_trie *t, const char *text, size_t length, size_t *matched);
+
+// ---- regex.c: the patterns of tokenizer.json in PCRE2 ----
+
+typedef struct st_regex st_regex;
+// Compiles a pattern written for Oniguruma (as tokenizer.json's are), translating what PCRE2 reads differently.
+setun_status st_regex_new(const char *pattern, size_t length, st_regex **regex, setun_error *err);
+// The pattern is plain text to be found.
+setun_status st_regex_new_literal(const char *text, size_t length, st_regex **regex, setun_error *err);
+void st_regex_free(st_regex *r);
+
+// What matching needs besides the pattern: one a thread.
+typedef struct st_matcher {
+  pcre2_match_data *data;
+  pcre2_match_context *context;
+  pcre2_jit_stack *stack;
+} st_matcher;
+
+void st_matcher_free(st_matcher *m);
+// The first match at or after `from`: *found, *start, *end. Limits reached are errors, never a silent "no match".
+setun_status st_regex_match(const st_regex *r, st_matcher *m, const char *text, size_t length, size_t from, bool *found,
+                            size_t *start, size_t *end, setun_error *err);
+
+// ---- normalize.c ----
+
+typedef enum st_normalize_kind {
+  ST_NORMALIZE_NFC,
+  ST_NORMALIZE_NFD,
+  ST_NORMALIZE_NFKC,
+  ST_NORMALIZE_NFKD,
+  ST_NORMALIZE_LOWERCASE,
+  ST_NORMALIZE_STRIP,        // white space at the ends; `left`, `right`
+  ST_NORMALIZE_PREPEND,      // `text`, unless there is nothing
+  ST_NORMALIZE_REPLACE,      // `from` or `regex` by `text`
+  ST_NORMALIZE_SENTENCEPIECE // charsmap, white space and dummy prefix as SentencePiece has them
+} st_normalize_kind;
+
+typedef struct st_normalize_step {
+  st_normalize_kind kind;
+  bool left, right;
+  st_bytes from, text;
+  st_regex *regex;
+} st_normalize_step;
+
+// SentencePiece's normalizer_spec, and its compiled character map (a Darts double array and replacement texts).
+typedef struct st_sp_normalizer {
+  const uint32_t *units; // in the arena
+  uint32_t n_units;
+  st_bytes replacements;
+  bool dummy_prefix, remove_extra, escape;
+} st_sp_normalizer;
+
+setun_status st_charsmap_parse(st_tokenizer *t, const char *bytes, size_t length, setun_error *err);
+
+typedef struct st_encoder st_encoder;
+// Runs the tokenizer's steps over a text. *out is the text itself where nothing changes, else one of the encoder's
+// buffers, valid until the next call.
+setun_status st_normalize(st_encoder *e, const char *text, size_t length, const char **out, size_t *out_length);
+
+// ---- pretokenize.c ----
+
+// What becomes of the matches of a split, as tokenizer.json names it.
+typedef enum st_split_behavior {
+  ST_SPLIT_REMOVED,
+  ST_SPLIT_ISOLATED,
+  ST_SPLIT_MERGED_WITH_PREVIOUS,
+  ST_SPLIT_MERGED_WITH_NEXT,
+  ST_SPLIT_CONTIGUOUS
+} st_split_behavior;
+
+typedef enum st_stage_kind {
+  ST_STAGE_SPLIT,        // by `regex`
+  ST_STAGE_PREFIX_SPACE, // a space before a piece that has none
+  ST_STAGE_METASPACE,    // spaces to `text`, and a prefix as `prepend` says
+  ST_STAGE_BYTES         // bytes to their printable form, where a later stage must see that
+} st_stage_kind;
+
+typedef enum st_prepend { ST_PREPEND_NEVER, ST_PREPEND_FIRST, ST_PREPEND_ALWAYS } st_prepend;
+
+typedef struct st_stage {
+  st_stage_kind kind;
+  st_split_behavior behavior;
+  bool invert;
+  st_prepend prepend;
+  st_bytes text;
+  st_regex *regex;
+} st_stage;
+
+// Adds stages to a tokenizer.
+setun_status st_stage_add_split(st_tokenizer *t, const char *pattern, st_split_behavior behavior, bool invert,
+                                setun_error *err);
+st_stage *st_stage_add(st_tokenizer *t, st_stage_kind kind, setun_error *err); // NULL: too many
+// Cuts a piece into words and gives each to the model. `first`: the piece begins the text.
+setun_status st_pretokenize(st_encoder *e, const char *text, size_t length, bool first);
+
+// ---- patterns.c ----
+
+// A row of the table of published pre-tokenizers.
+typedef struct st_pretokenizer {
+  const char *name;
+  const char *patterns[8]; // applied one after the other to the pieces that the one before left
+  bool ignore_merges, add_bos;
+  bool raw; // no byte-level alphabet: spaces become U+2581, missing characters become byte tokens
+} st_pretokenizer;
+
+extern const char ST_PATTERN_GPT2[];
+const st_pretokenizer *st_pretokenizer_find(const char *name); // NULL: unknown
+// Sets the tokenizer up with a row's patterns; an unknown name is an error that gives it.
+setun_status st_pretokenizer_apply(st_tokenizer *t, const char *name, setun_error *err);
+
+// ---- bytes.c: the printable form of bytes in byte-level vocabularies ----
+
+extern const uint16_t st_byte_to_char[256]; // the code point that stands for a byte
+int st_char_to_byte(uint32_t code);         // -1: the character stands for none
+// Writes the printable form of `n` bytes to `out`, which holds 2n; returns its length.
+size_t st_bytes_print(const char *bytes, size_t n, char *out);
+// Reads the printable form back into `out`, which holds n; SIZE_MAX where a character stands for no byte.
+size_t st_bytes_read(const char *text, size_t n, char *out);
+int st_byte_token(const char *text, size_t length); // "<0x0A>": 10; -1 for anything else
+
+// ---- special.c: tokens cut out of a text before anything else ----
+
+enum {
+  ST_ADDED_LSTRIP = 1,      // takes the white space before it along
+  ST_ADDED_RSTRIP = 2,      // and after it
+  ST_ADDED_SINGLE_WORD = 4, // only where no word character touches it
+  ST_ADDED_GUARDED = 8,     // looks like a control token: found only where those are
+  ST_ADDED_NORMALIZED = 16  // looked for in the normalized text instead of the raw one
+};
+
+typedef struct st_added {
+  st_trie *trie;        // NULL: nothing to look for
+  const uint8_t *flags; // the tokenizer's, by id
+  bool first[256];      // does any token begin with this byte?
+} st_added;
+
+// The next added token at or after `from`: false when there is none.
+bool st_added_next(const st_added *a, const char *text, size_t length, size_t from, size_t *start, size_t *end,
+                   int32_t *id);
+
+// ---- the tokenizer ----
+
+typedef enum st_model_kind { ST_MODEL_BPE, ST_MODEL_SCORES, ST_MODEL_UNIGRAM } st_model_kind;
+
+// Merges: (left, right) -> (rank, merged), open addressing.
+typedef struct st_merge {
+  uint32_t left, right; // left UINT32_MAX: the slot is free
+  uint32_t rank, merged;
+} st_merge;
+
+typedef enum st_decode_kind {
+  ST_DECODE_REPLACE,     // `from` by `text` in each token
+  ST_DECODE_STRIP_TOKEN, // up to `count` of `from` (one character) at each token's start, `stop` at its end
+  ST_DECODE_BYTE_LEVEL,
+  ST_DECODE_BYTE_FALLBACK
+} st_decode_kind;
+
+typedef struct st_decode_step {
+  st_decode_kind kind;
+  st_bytes from, text;
+  uint32_t count, stop;
+} st_decode_step;
+
+struct st_tokenizer {
+  st_model_kind model;
+  uint32_t size;
+  st_bytes *texts;  // by id, as the vocabulary spells them; data NULL: the id is not used
+  st_bytes *pieces; // by id, the bytes they stand for
+  uint8_t *types;   // by id, st_token_type
+  uint8_t *flags;   // by id, ST_ADDED_*
+  uint8_t *ends;    // by id, 1: ends a text
+  uint8_t *outside; // by id, 1: an added token that the model's own vocabulary lacks; NULL: none
+  float *scores;    // by id; NULL for BPE by ranks
+  uint32_t *ranks;  // by id, for BPE by scores: 0 for the best score, equal for equal scores
+  st_map *ids;      // text to id
+  st_arena arena;
+  int32_t bos, eos, unk;
+  bool add_bos, add_eos;
+
+  // BPE
+  st_merge *merges;
+  size_t merge_mask, n_merges;
+  bool byte_level, ignore_merges, byte_fallback, fuse_unk;
+  int32_t byte_ids[256]; // by byte: its token in a byte-level vocabulary, or the byte token; -1: none
+  uint8_t *seams;        // a bit for each pair (of bytes, or hashed, of characters) that stands inside some token
+  size_t max_length;     // of a token's text, in bytes
+
+  // Unigram
+  st_trie *trie;
+  double *log_probs; // by id
+  double unk_score;
+  bool single_precision;
+
+  st_normalize_step normalizers[ST_MAX_STEPS];
+  size_t n_normalizers;
+  st_sp_normalizer sp;
+  st_stage stages[ST_MAX_STEPS];
+  size_t n_stages;
+  bool bytes_stage;                           // ST_STAGE_BYTES is among them: words arrive in printable form
+  st_added added_raw[2], added_normalized[2]; // [special]
+  st_decode_step decoders[ST_MAX_STEPS];
+  size_t n_decoders;
+  char strip[8]; // what is stripped from a text's beginning: this character, `strip_count` times at most
+  uint32_t strip_count;
+  bool plain_added; // added tokens stand for their text as it is: the decoder's steps are not for them
+};
+
+// ---- tokenizer.c: making one ----
+
+setun_status st_tokenizer_new(uint32_t size, st_tokenizer **t, setun_error *err);
+// Copies the text. An empty one, one of more than ST_MAX_TOKEN_LENGTH bytes, or an id set twice is an error.
+setun_status st_tokenizer_set(st_tokenizer *t, uint32_t id, const char *text, size_t length, st_token_type type,
+                              setun_error *err);
+setun_status st_tokenizer_index(st_tokenizer *t, setun_error *err); // text to id; a text that occurs twice is an error
+// The id of a token that the model may make of plain text; -1: none.
+int32_t st_tokenizer_plain(const st_tokenizer *t, const char *text, size_t length);
+// Everything that follows from the parts: byte ids, pieces, added tokens, ends. Called last.
+setun_status st_tokenizer_finish(st_tokenizer *t, setun_error *err);
+setun_status st_tokenizer_build_pieces(st_tokenizer *t, uint32_t from, setun_error *err); // decode.c: ids `from` on
+setun_status st_tokenizer_build_added(st_tokenizer *t, setun_error *err);                 // special.c: anew
+// Makes room for ids below `size`; the new ones are not used yet.
+setun_status st_tokenizer_grow(st_tokenizer *t, uint32_t size, setun_error *err);
+// Tokens of a GGUF vocabulary that look like the end of a text become control tokens, whatever type they have.
+void st_tokenizer_guard_ends(st_tokenizer *t);
+void st_tokenizer_find_ends(st_tokenizer *t); // marks EOS and the control tokens that are known to end texts
+// "token 17 (\"abc\")" for messages, in `out`.
+const char *st_token_label(const st_tokenizer *t, uint32_t id, char out[64]);
+
+// ---- bpe.c ----
+
+setun_status st_merges_reserve(st_tokenizer *t, size_t count, setun_error *err);
+// The merge of two texts with rank `index`; tokens that the vocabulary lacks are an error. Repeated, the first holds
+// unless `replace`.
+setun_status st_merges_add(st_tokenizer *t, st_string left, st_string right, size_t index, bool replace,
+                           setun_error *err);
+setun_status st_bpe_prepare(st_tokenizer *t, setun_error *err);
+setun_status st_bpe_word(st_encoder *e, const char *text, size_t length);
+
+// ---- unigram.c ----
+
+setun_status st_unigram_prepare(st_tokenizer *t, setun_error *err);
+setun_status st_unigram_word(st_encoder *e, const char *text, size_t length);
+
+// ---- encode.c: one encoding ----
+
+typedef struct st_symbol {
+  uint32_t start, length; // in the word
+  int32_t id;             // -1: no token
+  uint32_t prev, next;    // UINT32_MAX: none
+  uint32_t rank, merged;  // of the pair with the next; rank UINT32_MAX: none
+} st_symbol;
+
+typedef struct st_heap_item {
+  uint32_t rank, at;
+} st_heap_item;
+
+typedef struct st_cached {
+  uint64_t hash;   // 0: free
+  size_t key, ids; // where the word stands in `keys`, and its ids in the output
+  uint32_t length, n;
+} st_cached;
+
+struct st_encoder {
+  const st_tokenizer *t;
+  st_token_list *out;
+  setun_error *err;
+  st_matcher matcher;
+  st_buffer normal[2];           // normalization writes from one to the other
+  st_buffer stage[ST_MAX_STEPS]; // text that a pre-tokenization stage changed
+  st_buffer print;               // a word's printable form, or read back from it
+  st_cached *cache;
+  size_t cache_mask;
+  size_t unk_at; // the output's length when the last thing that this word gave was the unknown token
+  st_buffer keys;
+  st_symbol *symbols;
+  size_t symbols_capacity;
+  st_heap_item *heap;
+  size_t heap_capacity, heap_length;
+  void *lattice;
+  size_t lattice_capacity;
+};
+
+setun_status st_encoder_emit(st_encoder *e, int32_t id);
+void st_encoder_free(st_encoder *e); // its buffers, not itself
+
+#endif

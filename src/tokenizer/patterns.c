@@ -1,0 +1,158 @@
+// The published pre-tokenizers: the names that `tokenizer.ggml.pre` takes, and the patterns that each stands for.
+//
+// A new one is one row at the end of this file. Patterns are those of the models' own tokenizer.json, in its syntax
+// (see regex.c); where several stand in a row, each splits the pieces that the one before it left, gaps included.
+#include "tokenizer/internal.h"
+
+#include <string.h>
+
+#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define WORDS CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define SYMBOLS "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES
+#define LLAMA3 WORDS "\\p{N}{1,3}" SYMBOLS
+#define QWEN2 WORDS "\\p{N}" SYMBOLS
+#define QWEN35 CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+// Words split where case changes; `end` may follow each.
+#define CASED(end)                                                                                                     \
+  "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" end "|"
+#define CASED_SYMBOLS "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
+#define TEKKEN CASED("") "\\p{N}" CASED_SYMBOLS
+#define GPT4O CASED(CONTRACTIONS "?") "\\p{N}{1,3}" CASED_SYMBOLS
+#define ASCII_SYMBOLS "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
+#define DEEPSEEK3                                                                                                      \
+  ASCII_SYMBOLS "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES
+#define KANA_HAN "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+"
+#define CJK "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
+#define LINES "[^\\n]+|[\\n]+"
+#define BLOOM " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+"
+// The letters of scripts that have case.
+#define CASED_LETTERS                                                                                                  \
+  "A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}\\x{1C4}-\\x{293}"                      \
+  "\\x{295}-\\x{2AF}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37B}-\\x{37D}\\x{37F}\\x{386}\\x{388}-\\x{38A}"               \
+  "\\x{38C}\\x{38E}-\\x{3A1}\\x{3A3}-\\x{3F5}\\x{3F7}-\\x{481}\\x{48A}-\\x{52F}\\x{531}-\\x{556}"                      \
+  "\\x{10A0}-\\x{10C5}\\x{13A0}-\\x{13F5}\\x{13F8}-\\x{13FD}\\x{1C90}-\\x{1CBA}\\x{1CBD}-\\x{1CBF}"                    \
+  "\\x{1D00}-\\x{1D2B}\\x{1D6B}-\\x{1D77}\\x{1D79}-\\x{1D9A}\\x{1E00}-\\x{1F15}\\x{1F18}-\\x{1F1D}"                    \
+  "\\x{1F20}-\\x{1F45}\\x{1F48}-\\x{1F4D}\\x{1F50}-\\x{1F57}\\x{1F59}\\x{1F5B}\\x{1F5D}\\x{1F5F}-\\x{1F7D}"            \
+  "\\x{1F80}-\\x{1FB4}\\x{1FB6}-\\x{1FBC}\\x{1FBE}\\x{1FC2}-\\x{1FC4}\\x{1FC6}-\\x{1FCC}\\x{1FD0}-\\x{1FD3}"           \
+  "\\x{1FD6}-\\x{1FDB}\\x{1FE0}-\\x{1FEC}\\x{1FF2}-\\x{1FF4}\\x{1FF6}-\\x{1FFC}\\x{2102}\\x{2107}"                     \
+  "\\x{210A}-\\x{2113}\\x{2115}\\x{2119}-\\x{211D}\\x{2124}\\x{2126}\\x{2128}\\x{212A}-\\x{212D}"                      \
+  "\\x{212F}-\\x{2134}\\x{2139}\\x{213C}-\\x{213F}\\x{2145}-\\x{2149}\\x{214E}\\x{2183}\\x{2184}"                      \
+  "\\x{2C00}-\\x{2C7B}\\x{2C7E}-\\x{2CE4}\\x{2CEB}-\\x{2CEE}\\x{2CF2}\\x{2CF3}\\x{A640}-\\x{A66D}"                     \
+  "\\x{A680}-\\x{A69B}\\x{A722}-\\x{A76F}\\x{A771}-\\x{A787}\\x{A78B}-\\x{A78E}\\x{AB70}-\\x{ABBF}"                    \
+  "\\x{FB00}-\\x{FB06}\\x{FB13}-\\x{FB17}\\x{FF21}-\\x{FF3A}\\x{FF41}-\\x{FF5A}\\x{10400}-\\x{1044F}"                  \
+  "\\x{104B0}-\\x{104D3}\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}"                               \
+  "\\x{118A0}-\\x{118DF}\\x{1E900}-\\x{1E943}"
+
+// "\\s+$" of the published pattern, written so that a run of spaces that does not reach the end is tried once and not
+// once for each of its characters.
+#define TRAILING_SPACE "(?<!\\s)\\s++$"
+
+const char ST_PATTERN_GPT2[] = GPT2;
+
+#define YES true
+#define NO false
+// name, patterns, ignore_merges, BOS by default, raw (no byte-level alphabet)
+static const st_pretokenizer table[] = {
+    {"default", {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}, NO, NO, NO},
+    {"gpt-2", {GPT2}, NO, NO, NO},
+    {"olmo", {GPT2}, NO, NO, NO},
+    {"mpt", {GPT2}, NO, NO, NO},
+    {"phi-2", {GPT2}, NO, NO, NO},
+    {"jais", {GPT2}, NO, NO, NO},
+    {"trillion", {GPT2}, NO, NO, NO},
+    {"granite-docling", {GPT2}, NO, NO, NO},
+    {"exaone4", {GPT2}, NO, NO, NO},
+    {"gigachat", {GPT2}, NO, NO, NO},
+    {"mellum", {GPT2}, NO, NO, NO},
+    {"a.x-4.0", {GPT2}, NO, NO, NO},
+    {"modern-bert", {GPT2}, NO, NO, NO},
+    {"smollm", {"\\p{N}", GPT2}, NO, NO, NO},
+    {"starcoder", {"\\p{N}", GPT2}, NO, NO, NO},
+    {"refact", {"\\p{N}", GPT2}, NO, NO, NO},
+    {"command-r", {"\\p{N}", GPT2}, NO, NO, NO},
+    {"codeshell", {"\\p{N}", GPT2}, NO, NO, NO},
+    {"exaone", {"\\p{N}", GPT2}, NO, NO, NO},
+    {"minerva-7b", {"\\p{N}", GPT2}, NO, NO, NO},
+    {"mellum2", {"\\p{N}", GPT2}, NO, NO, NO},
+    {"llama-bpe", {LLAMA3}, YES, YES, NO},
+    {"llama3", {LLAMA3}, YES, YES, NO},
+    {"llama-v3", {LLAMA3}, YES, YES, NO},
+    {"falcon3", {LLAMA3}, YES, YES, NO},
+    {"falcon-h1", {LLAMA3}, YES, YES, NO},
+    {"pixtral", {LLAMA3}, YES, YES, NO},
+    {"midm-2.0", {LLAMA3}, YES, YES, NO},
+    {"lfm2", {LLAMA3}, YES, YES, NO},
+    {"dbrx", {LLAMA3}, NO, NO, NO},
+    {"smaug-bpe", {LLAMA3}, NO, NO, NO},
+    {"chatglm-bpe", {LLAMA3}, NO, NO, NO},
+    {"glm4", {LLAMA3}, YES, NO, NO},
+    {"glm5", {LLAMA3}, YES, NO, NO},
+    {"minicpm5", {"\\p{N}{1,3}", WORDS "\\p{N}+" SYMBOLS}, YES, NO, NO},
+    {"qwen2", {QWEN2}, NO, NO, NO},
+    {"stablelm2", {QWEN2}, NO, NO, NO},
+    {"deepseek-r1-qwen", {QWEN2}, NO, NO, NO},
+    {"megrez", {QWEN2}, NO, NO, NO},
+    {"hunyuan", {QWEN2}, NO, NO, NO},
+    {"grok-2", {QWEN2}, NO, NO, NO},
+    {"kormo", {QWEN2}, NO, NO, NO},
+    {"solar-open", {QWEN2}, NO, NO, NO},
+    {"qwen35", {QWEN35}, NO, NO, NO},
+    {"deepseek-llm",
+     {"[\\r\\n]", "\\s?[" CASED_LETTERS "]+",
+      "\\s?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+", TRAILING_SPACE, CJK,
+      "\\p{N}+"},
+     NO,
+     NO,
+     NO},
+    {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}"}, NO, NO, NO},
+    {"deepseek-v3", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, NO},
+    {"hunyuan-dense", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, NO},
+    {"joyai-llm", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, NO},
+    {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}, NO, NO, NO},
+    {"tekken", {TEKKEN}, YES, YES, NO},
+    {"gpt-4o", {GPT4O}, NO, NO, NO},
+    {"llama4", {GPT4O}, NO, NO, NO},
+    {"kanana2", {GPT4O}, NO, NO, NO},
+    {"minimax-m2", {GPT4O}, NO, NO, NO},
+    {"bailingmoe",
+     {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"
+      "\\s+(?!\\S)|\\s+"},
+     NO,
+     NO,
+     NO},
+    {"seed-coder", {WORDS "\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES}, NO, NO, NO},
+    {"bloom", {BLOOM}, NO, NO, NO},
+    {"poro-chat", {BLOOM}, NO, NO, NO},
+    {"gpt3-finnish", {BLOOM}, NO, NO, NO},
+    {"viking", {BLOOM, "\\p{N}"}, NO, NO, NO},
+    {"gemma4", {LINES}, NO, YES, YES},
+    {"sarvam-moe", {LINES}, NO, NO, YES},
+};
+
+const st_pretokenizer *st_pretokenizer_find(const char *name) {
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    if (!strcmp(table[i].name, name)) return &table[i];
+  }
+  return NULL;
+}
+
+setun_status st_pretokenizer_apply(st_tokenizer *t, const char *name, setun_error *err) {
+  const st_pretokenizer *p = st_pretokenizer_find(name);
+  if (!p) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "tokenizer.ggml.pre: unknown pre-tokenizer \"%s\" (src/tokenizer/patterns.c lists those known)",
+                   name);
+  }
+  for (size_t i = 0; p->patterns[i]; i++) {
+    setun_status s = st_stage_add_split(t, p->patterns[i], ST_SPLIT_ISOLATED, false, err);
+    if (s) return s;
+  }
+  t->ignore_merges = p->ignore_merges;
+  t->add_bos = p->add_bos;
+  t->byte_level = !p->raw;
+  return SETUN_OK;
+}

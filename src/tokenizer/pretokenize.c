@@ -1,0 +1,185 @@
+// Pre-tokenization: stages that cut a text into ever smaller pieces; what the last leaves are the model's words.
+//
+// Each stage sees one piece as if it were the whole text, as the reference does: a pattern's lookahead and $ do not
+// reach beyond it. Pieces go through all stages in their order, so that nothing is stored but the piece at hand.
+#include "tokenizer/internal.h"
+
+#include "base/utf8.h"
+
+#include <string.h>
+
+static setun_status run(st_encoder *e, size_t stage, const char *text, size_t length, bool first);
+
+st_stage *st_stage_add(st_tokenizer *t, st_stage_kind kind, setun_error *err) {
+  if (t->n_stages == ST_MAX_STEPS) {
+    st_fail(err, SETUN_ERROR_UNSUPPORTED, "a pre-tokenizer of more than %d steps", ST_MAX_STEPS);
+    return NULL;
+  }
+  st_stage *s = &t->stages[t->n_stages++];
+  *s = (st_stage){.kind = kind};
+  return s;
+}
+
+setun_status st_stage_add_split(st_tokenizer *t, const char *pattern, st_split_behavior behavior, bool invert,
+                                setun_error *err) {
+  st_regex *regex = NULL;
+  setun_status s = st_regex_new(pattern, strlen(pattern), &regex, err);
+  if (s) return s;
+  st_stage *stage = st_stage_add(t, ST_STAGE_SPLIT, err);
+  if (!stage) {
+    st_regex_free(regex);
+    return SETUN_ERROR_UNSUPPORTED;
+  }
+  stage->regex = regex;
+  stage->behavior = behavior;
+  stage->invert = invert;
+  return SETUN_OK;
+}
+
+// The pieces of a split as they come: matches and what lies between them, in order.
+typedef struct {
+  st_encoder *e;
+  size_t next; // the stage that takes the pieces
+  const char *text;
+  bool first;
+  st_split_behavior behavior;
+  bool pending, was_match; // a piece [start, end) is held back; the last one was a match
+  size_t start, end;
+} cutter;
+
+static setun_status flush(cutter *c) {
+  if (!c->pending) return SETUN_OK;
+  c->pending = false;
+  return run(c->e, c->next, c->text + c->start, c->end - c->start, c->first && c->start == 0);
+}
+
+static setun_status hold(cutter *c, size_t start, size_t end) {
+  setun_status s = flush(c);
+  c->pending = true;
+  c->start = start;
+  c->end = end;
+  return s;
+}
+
+// One match or gap. Merging keeps one piece back until it is known what follows.
+static setun_status cut(cutter *c, size_t start, size_t end, bool match) {
+  bool was = c->was_match;
+  c->was_match = match;
+  switch (c->behavior) {
+  case ST_SPLIT_REMOVED:
+    if (match) return SETUN_OK;
+    break;
+  case ST_SPLIT_ISOLATED: break;
+  case ST_SPLIT_CONTIGUOUS:
+    if (c->pending && was == match) {
+      c->end = end;
+      return SETUN_OK;
+    }
+    return hold(c, start, end);
+  case ST_SPLIT_MERGED_WITH_PREVIOUS:
+    if (match && !was && c->pending) {
+      c->end = end;
+      return SETUN_OK;
+    }
+    return hold(c, start, end);
+  case ST_SPLIT_MERGED_WITH_NEXT:
+    if (!match && was && c->pending) {
+      c->end = end;
+      return SETUN_OK;
+    }
+    return hold(c, start, end);
+  }
+  if (start == end) return SETUN_OK;
+  return run(c->e, c->next, c->text + start, end - start, c->first && start == 0);
+}
+
+static setun_status split(st_encoder *e, size_t index, const char *text, size_t length, bool first) {
+  const st_stage *stage = &e->t->stages[index];
+  cutter c = {.e = e, .next = index + 1, .text = text, .first = first, .behavior = stage->behavior};
+  size_t done = 0, from = 0;
+  while (from <= length) {
+    bool found;
+    size_t start, end;
+    setun_status s = st_regex_match(stage->regex, &e->matcher, text, length, from, &found, &start, &end, e->err);
+    if (s) return s;
+    if (!found) break;
+    if (start > done && (s = cut(&c, done, start, stage->invert))) return s;
+    if ((s = cut(&c, start, end, !stage->invert))) return s;
+    done = from = end;
+    if (start == end) { // an empty match cuts, and the search goes on one character further
+      if (from == length) break;
+      for (from++; from < length && ((unsigned char)text[from] & 0xC0) == 0x80;) from++;
+    }
+  }
+  setun_status s = done < length ? cut(&c, done, length, stage->invert) : SETUN_OK;
+  return s ? s : flush(&c);
+}
+
+static setun_status prefix_space(st_encoder *e, size_t index, const char *text, size_t length, bool first) {
+  if (length && text[0] == ' ') return run(e, index + 1, text, length, first);
+  st_buffer *b = &e->stage[index];
+  b->length = 0;
+  if (!st_buffer_append(b, " ", 1) || !st_buffer_append(b, text, length)) return st_fail_memory(e->err, "the text");
+  return run(e, index + 1, b->data, b->length, first);
+}
+
+static setun_status metaspace(st_encoder *e, size_t index, const char *text, size_t length, bool first) {
+  const st_stage *stage = &e->t->stages[index];
+  st_bytes mark = stage->text;
+  st_buffer *b = &e->stage[index];
+  b->length = 0;
+  bool has = (length && text[0] == ' ') || (length >= mark.length && !memcmp(text, mark.data, mark.length));
+  bool prepend = stage->prepend == ST_PREPEND_ALWAYS || (stage->prepend == ST_PREPEND_FIRST && first);
+  bool ok = !prepend || has || st_buffer_append(b, mark.data, mark.length);
+  while (ok && length) {
+    const char *space = memchr(text, ' ', length);
+    size_t n = space ? (size_t)(space - text) : length;
+    ok = st_buffer_append(b, text, n) && (!space || st_buffer_append(b, mark.data, mark.length));
+    text += n + (space != NULL);
+    length -= n + (space != NULL);
+  }
+  if (!ok) return st_fail_memory(e->err, "the text");
+  return run(e, index + 1, b->data, b->length, first);
+}
+
+static setun_status bytes(st_encoder *e, size_t index, const char *text, size_t length, bool first) {
+  st_buffer *b = &e->stage[index];
+  b->length = 0;
+  for (size_t i = 0; i < length; i += 256) {
+    char printed[512];
+    size_t n = length - i < 256 ? length - i : 256;
+    if (!st_buffer_append(b, printed, st_bytes_print(text + i, n, printed))) return st_fail_memory(e->err, "the text");
+  }
+  return run(e, index + 1, b->data, b->length, first);
+}
+
+// A finished word goes to the model; one that a stage had put in printable form is read back first.
+static setun_status word(st_encoder *e, const char *text, size_t length) {
+  const st_tokenizer *t = e->t;
+  if (t->bytes_stage) {
+    e->print.length = 0;
+    if (!st_buffer_append(&e->print, text, length)) return st_fail_memory(e->err, "the text");
+    size_t n = st_bytes_read(text, length, e->print.data);
+    if (n == SIZE_MAX) return st_fail(e->err, SETUN_ERROR_STATE, "a word lost its printable form");
+    text = e->print.data;
+    length = n;
+  }
+  return t->model == ST_MODEL_UNIGRAM ? st_unigram_word(e, text, length) : st_bpe_word(e, text, length);
+}
+
+// Recursion ends at ST_MAX_STEPS stages.
+static setun_status run(st_encoder *e, size_t stage, const char *text, size_t length, bool first) {
+  if (!length) return SETUN_OK;
+  if (stage == e->t->n_stages) return word(e, text, length);
+  switch (e->t->stages[stage].kind) {
+  case ST_STAGE_SPLIT: return split(e, stage, text, length, first);
+  case ST_STAGE_PREFIX_SPACE: return prefix_space(e, stage, text, length, first);
+  case ST_STAGE_METASPACE: return metaspace(e, stage, text, length, first);
+  case ST_STAGE_BYTES: return bytes(e, stage, text, length, first);
+  }
+  return SETUN_OK;
+}
+
+setun_status st_pretokenize(st_encoder *e, const char *text, size_t length, bool first) {
+  return run(e, 0, text, length, first);
+}
