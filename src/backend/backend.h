@@ -1,9 +1,10 @@
 // What computes: a table of operations on a device's own matrices, vectors and arrays. `model` speaks only this.
 //
-// A device holds weights and is immutable while sessions use it, but for what the loader writes. A queue is one session's
-// stream of work, with its own threads or command buffers: operations are carried out in the order in which they were
-// given, and may still be running when the call returns, until `read` or `finish`. Arrays are float32 [tokens, width]
-// activations on the device. Operations cannot fail once their objects exist; what can is in the constructors.
+// A device holds weights and is immutable while sessions use it, but for what the loader writes. A queue is one
+// session's stream of work, with its own threads or command buffers: operations are carried out in the order in which
+// they were given, and may still be running when the call returns, until `read` or `finish`. Arrays are float32
+// [tokens, width] activations on the device. Operations cannot fail once their objects exist; what can is in the
+// constructors.
 #ifndef SETUN_BACKEND_BACKEND_H
 #define SETUN_BACKEND_BACKEND_H
 
@@ -47,11 +48,12 @@ typedef struct st_cache_shape {
   bool half; // f16, otherwise f32
 } st_cache_shape;
 
-// One output of `linear`: dst[t] = matrix * input[t] (+ bias).
+// One output of `linear`: dst[row + t] = matrix * input[t] (+ bias).
 typedef struct st_linear_out {
   const st_dmatrix *matrix;
   const st_dvector *bias; // NULL: none
-  st_array *dst;          // [n, rows]
+  st_array *dst;          // [row + n, rows of the matrix], or wider
+  uint32_t row;
 } st_linear_out;
 
 typedef struct st_attend_args {
@@ -99,13 +101,15 @@ struct st_backend {
 
   // dst[t] = scale * row ids[t] of the matrix.
   void (*embed)(st_queue *queue, const st_dmatrix *matrix, const int32_t *ids, uint32_t n, float scale, st_array *dst);
-  // The tokens [first, first + n) of `x`, normalized by `norm` first unless that is NULL, through each matrix; the
-  // outputs' rows start at token 0.
+  // The tokens [first, first + n) of `x`, normalized by `norm` first unless that is NULL, through each matrix.
   void (*linear)(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm, float eps,
                  const st_linear_out *outs, int count);
   // Each of the n * heads pieces of x, `width` wide, in place: RMSNorm times `norm`.
   void (*rmsnorm)(st_queue *queue, st_array *x, uint32_t n, uint32_t heads, uint32_t width, const st_dvector *norm,
                   float eps);
+  // dst[t] = RMSNorm(x[t]) * norm, `width` wide, for the first n tokens.
+  void (*norm_into)(st_queue *queue, const st_array *x, uint32_t n, uint32_t width, const st_dvector *norm, float eps,
+                    st_array *dst);
   // Rotates each head of x in place. `table` is [n_ctx][2][head_dim / 2]: cosines, then sines, of each position.
   void (*rope)(st_queue *queue, st_array *x, uint32_t n, uint32_t heads, uint32_t head_dim, const st_dvector *table,
                uint32_t position, bool interleaved);
@@ -121,8 +125,16 @@ struct st_backend {
   void (*cache_restore)(st_queue *queue, st_cache *cache, uint32_t layer, uint32_t head, uint32_t n, const void *keys,
                         const void *values);
   // dst = act(gate) * up; dst may be gate.
-  void (*glu)(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n, uint32_t width,
-              st_array *dst);
+  void (*glu)(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,
+              uint32_t width, st_array *dst);
+  // dst[i] = x[tokens[i]].
+  void (*gather)(st_queue *queue, const st_array *x, const uint32_t *tokens, uint32_t n, uint32_t width, st_array *dst);
+  // x[tokens[i]] += weights[i] * y[i]. A token may stand in the list more than once; its sum is made in the list's
+  // order.
+  void (*scatter_add)(st_queue *queue, st_array *x, const uint32_t *tokens, const float *weights, uint32_t n,
+                      uint32_t width, const st_array *y);
+  // The first n tokens become zero.
+  void (*clear)(st_queue *queue, st_array *x, uint32_t n, uint32_t width);
   // x += scale * y.
   void (*add)(st_queue *queue, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale);
 

@@ -2,6 +2,7 @@
 #include "model/forward.h"
 
 #include "base/memory.h"
+#include "model/moe.h"
 #include "model/rope.h"
 
 static setun_status new_table(st_run *r, const st_rope_params *p, st_dvector **out, setun_error *err) {
@@ -15,13 +16,18 @@ static setun_status new_table(st_run *r, const st_rope_params *p, st_dvector **o
 
 static setun_status new_arrays(st_run *r, setun_error *err) {
   const st_hparams *h = &r->model->h;
-  size_t q = (size_t)h->n_head * h->head_dim, kv = (size_t)h->n_head_kv * h->head_dim;
+  size_t q = (size_t)h->n_head * h->head_dim, kv = (size_t)h->n_head_kv * h->head_dim, ff = h->n_ff, rows = r->n_batch;
+  if (h->n_expert) { // the experts of one token take a row each
+    ff = ff > h->n_ff_expert ? ff : h->n_ff_expert;
+    ff = ff > h->n_ff_shared ? ff : h->n_ff_shared;
+    rows = rows > h->n_expert_used ? rows : h->n_expert_used;
+  }
   const struct {
     st_array **array;
     size_t tokens, width;
-  } wanted[] = {{&r->x, r->n_batch, h->n_embd}, {&r->q, r->n_batch, q},          {&r->k, r->n_batch, kv},
-                {&r->v, r->n_batch, kv},        {&r->attn, r->n_batch, q},       {&r->branch, r->n_batch, h->n_embd},
-                {&r->gate, r->n_batch, h->n_ff}, {&r->up, r->n_batch, h->n_ff}, {&r->logits, 1, h->n_vocab}};
+  } wanted[] = {{&r->x, r->n_batch, h->n_embd}, {&r->q, r->n_batch, q},    {&r->k, r->n_batch, kv},
+                {&r->v, r->n_batch, kv},        {&r->attn, r->n_batch, q}, {&r->branch, r->n_batch, h->n_embd},
+                {&r->gate, rows, ff},           {&r->up, rows, ff},        {&r->logits, 1, h->n_vocab}};
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted && s == SETUN_OK; i++) {
     s = r->model->backend->array_new(r->queue, wanted[i].tokens, wanted[i].width, wanted[i].array, err);
@@ -47,6 +53,7 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   setun_status s = b->queue_new(m->device, &queue, &r->queue, err);
   if (s == SETUN_OK) s = b->cache_new(r->queue, &cache, &r->cache, err);
   if (s == SETUN_OK) s = new_arrays(r, err);
+  if (s == SETUN_OK && m->h.n_expert) s = st_moe_new(r, &r->moe, err);
   if (s == SETUN_OK) s = new_table(r, &m->h.rope, &r->rope, err);
   if (s == SETUN_OK && m->h.has_rope_local) s = new_table(r, &m->h.rope_local, &r->rope_local, err);
   if (s == SETUN_OK) {
@@ -60,6 +67,7 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
 void st_run_free(st_run *r) {
   if (!r) return;
   const st_backend *b = r->model->backend;
+  st_moe_free(r, r->moe);
   st_array *arrays[] = {r->x, r->q, r->k, r->v, r->attn, r->branch, r->gate, r->up, r->logits};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
     if (arrays[i]) b->array_free(arrays[i]);
@@ -95,13 +103,13 @@ static void attention(st_run *r, uint32_t index, uint32_t n, uint32_t position) 
   const st_linear_out qkv[] = {output(&l->linear[ST_ATTN_Q], r->q), output(&l->linear[ST_ATTN_K], r->k),
                                output(&l->linear[ST_ATTN_V], r->v)};
   b->linear(r->queue, r->x, 0, n, l->vector[ST_ATTN_NORM], h->norm_eps, qkv, 3);
+  norm_heads(r, r->q, n, h->n_head, l->vector[ST_ATTN_Q_NORM], l->q_norm_width);
+  norm_heads(r, r->k, n, h->n_head_kv, l->vector[ST_ATTN_K_NORM], l->k_norm_width);
   if (h->clip_qkv > 0) {
     b->clip(r->queue, r->q, n, h->n_head * h->head_dim, h->clip_qkv);
     b->clip(r->queue, r->k, n, h->n_head_kv * h->head_dim, h->clip_qkv);
     b->clip(r->queue, r->v, n, h->n_head_kv * h->head_dim, h->clip_qkv);
   }
-  norm_heads(r, r->q, n, h->n_head, l->vector[ST_ATTN_Q_NORM], l->q_norm_width);
-  norm_heads(r, r->k, n, h->n_head_kv, l->vector[ST_ATTN_K_NORM], l->k_norm_width);
   const st_dvector *table = h->sliding[index] && r->rope_local ? r->rope_local : r->rope;
   b->rope(r->queue, r->q, n, h->n_head, h->head_dim, table, position, h->interleaved);
   b->rope(r->queue, r->k, n, h->n_head_kv, h->head_dim, table, position, h->interleaved);
@@ -113,6 +121,7 @@ static void attention(st_run *r, uint32_t index, uint32_t n, uint32_t position) 
                               .n_head = h->n_head,
                               .window = h->sliding[index] ? h->window : 0,
                               .scale = h->attn_scale,
+                              .sinks = l->vector[ST_ATTN_SINKS],
                               .q = r->q,
                               .dst = r->attn});
   const st_linear_out o = output(&l->linear[ST_ATTN_O], r->branch);
@@ -124,6 +133,11 @@ static void feed_forward(st_run *r, uint32_t index, uint32_t n) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   const st_layer *l = &r->model->layers[index];
+  if (l->experts) {
+    st_moe_forward(r, index, n);
+    add_branch(r, l->vector[ST_FFN_POST_NORM], n);
+    return;
+  }
   const st_linear_out gate_up[] = {output(&l->linear[ST_FFN_GATE], r->gate), output(&l->linear[ST_FFN_UP], r->up)};
   b->linear(r->queue, r->x, 0, n, l->vector[ST_FFN_NORM], h->norm_eps, gate_up, 2);
   b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff, r->gate);

@@ -13,6 +13,7 @@ typedef struct st_run {
   bool half; // the cache in f16
   st_dvector *rope, *rope_local; // tables; rope_local NULL where all layers share one
   st_array *x, *q, *k, *v, *attn, *branch, *gate, *up, *logits;
+  struct st_moe *moe; // NULL: the model has no experts
 } st_run;
 
 typedef struct st_run_options {
@@ -34,8 +35,8 @@ typedef struct st_pass {
   void *stop_context;
 } st_pass;
 
-// Runs `n` tokens (1 to n_batch, their ids below n_vocab) that stand at `position` and after it; their keys and values go
-// to the cache. False when it was stopped.
+// Runs `n` tokens (1 to n_batch, their ids below n_vocab) that stand at `position` and after it; their keys and values
+// go to the cache. False when it was stopped.
 bool st_run_tokens(st_run *run, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *pass);
 
 // The logits after token `token` of the last pass: n_vocab floats.

@@ -73,13 +73,19 @@ static setun_status check(st_hparams *h, setun_error *err) {
   if (s == SETUN_OK) s = positive("context length", h->n_ctx_train, err);
   if (s != SETUN_OK) return s;
   if (h->n_layer > ST_MAX_LAYERS) {
-    return st_fail(err, SETUN_ERROR_LIMIT, "number of layers: expected at most %d, found %u", ST_MAX_LAYERS, h->n_layer);
+    return st_fail(err, SETUN_ERROR_LIMIT, "number of layers: expected at most %d, found %u", ST_MAX_LAYERS,
+                   h->n_layer);
   }
   if (!h->n_head_kv) h->n_head_kv = h->n_head;
   if (h->n_head % h->n_head_kv) {
     return st_fail(err, SETUN_ERROR_FORMAT, "number of KV heads: expected a divisor of %u heads, found %u", h->n_head,
                    h->n_head_kv);
   }
+  if (h->n_expert > ST_MAX_EXPERTS || h->n_expert_used > h->n_expert || (h->n_expert && !h->n_expert_used)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "experts: expected 1 to %u of at most %d used for a token, found %u of %u",
+                   h->n_expert, ST_MAX_EXPERTS, h->n_expert_used, h->n_expert);
+  }
+  if (!h->n_ff_expert) h->n_ff_expert = h->n_ff;
   if (!h->head_dim) {
     if (h->n_embd % h->n_head) {
       return st_fail(err, SETUN_ERROR_FORMAT, "embedding length: expected a multiple of %u heads, found %u", h->n_head,
@@ -88,7 +94,8 @@ static setun_status check(st_hparams *h, setun_error *err) {
     h->head_dim = h->n_embd / h->n_head;
   }
   if (h->head_dim % 2 || h->head_dim > 65536) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "head size: expected an even number up to 65536, found %u", h->head_dim);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "head size: expected an even number up to 65536, found %u",
+                   h->head_dim);
   }
   if (!(h->norm_eps >= 0) || !(h->rope.theta > 0) || !isfinite(h->norm_eps) || !isfinite(h->rope.theta)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "expected a norm epsilon >= 0 and a RoPE base > 0, found %g and %g",

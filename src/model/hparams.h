@@ -1,13 +1,20 @@
-// Hyperparameters: everything that shapes a model, read from GGUF keys or config.json and checked. No tensor is touched.
+// Hyperparameters: everything that shapes a model, read from GGUF keys or config.json and checked. No tensor is
+// touched.
 #ifndef SETUN_MODEL_HPARAMS_H
 #define SETUN_MODEL_HPARAMS_H
 
 #include "backend/backend.h"
 #include "format/directory.h"
 
-enum { ST_MAX_LAYERS = 1024 };
+enum { ST_MAX_LAYERS = 1024, ST_MAX_EXPERTS = 1024 };
 
-typedef enum st_rope_scaling { ST_ROPE_PLAIN, ST_ROPE_LINEAR, ST_ROPE_LLAMA3, ST_ROPE_YARN, ST_ROPE_LONG } st_rope_scaling;
+typedef enum st_rope_scaling {
+  ST_ROPE_PLAIN,
+  ST_ROPE_LINEAR,
+  ST_ROPE_LLAMA3,
+  ST_ROPE_YARN,
+  ST_ROPE_LONG
+} st_rope_scaling;
 
 // How positions become angles. Field names are those of config.json.
 typedef struct st_rope_params {
@@ -23,8 +30,20 @@ typedef struct st_rope_params {
   float *short_factor, *long_factor;
 } st_rope_params;
 
+// From a router's logits to the weights of the chosen experts.
+typedef enum st_router {
+  ST_ROUTER_ALL,   // softmax over all experts, then the largest k
+  ST_ROUTER_CHOSEN // the largest k, then softmax over those
+} st_router;
+
 typedef struct st_hparams {
   uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
+  uint32_t n_expert, n_expert_used; // 0: no experts
+  uint32_t n_ff_expert;             // 0 while reading: n_ff
+  uint32_t n_ff_shared;             // of the shared expert; 0: none
+  st_router router;
+  bool router_renormalize;    // ST_ROUTER_ALL: the chosen weights are divided by their sum
+  bool sparse[ST_MAX_LAYERS]; // layers whose feed-forward part is experts
   float norm_eps;
   bool tied; // the head is the embedding
   st_activation_fn fn;
@@ -35,16 +54,16 @@ typedef struct st_hparams {
   bool sliding[ST_MAX_LAYERS];
   st_rope_params rope, rope_local; // rope_local: of sliding layers, where has_rope_local
   bool has_rope_local;
-  bool interleaved;                // RoPE turns pairs (2i, 2i+1), as Llama's GGUF files have their rows
-  bool norm_plus_one;              // norm weights are stored less one (Gemma's HF files)
-  bool int8;                       // the model prescribes int8 activations for its ternary weights
+  bool interleaved;   // RoPE turns pairs (2i, 2i+1), as Llama's GGUF files have their rows
+  bool norm_plus_one; // norm weights are stored less one (Gemma's HF files)
+  bool int8;          // the model prescribes int8 activations for its ternary weights
 } st_hparams;
 
 typedef struct st_spec st_spec;
 
-// Finds the family and reads the parameters: for GGUF from general.architecture, otherwise from config.json's model_type.
-// An unknown family is an error that lists the known ones. `activation` overrides ("int8", "float") unless NULL.
-// On success st_hparams_free frees what *h owns.
+// Finds the family and reads the parameters: for GGUF from general.architecture, otherwise from config.json's
+// model_type. An unknown family is an error that lists the known ones. `activation` overrides ("int8", "float") unless
+// NULL. On success st_hparams_free frees what *h owns.
 setun_status st_hparams_read(const st_directory *directory, const char *activation, const st_spec **spec, st_hparams *h,
                              setun_error *err);
 void st_hparams_free(st_hparams *h);

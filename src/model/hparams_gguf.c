@@ -45,7 +45,9 @@ static void get_f32(keys *k, const char *name, float *out) {
   if (k->status == SETUN_OK) k->status = st_metadata_f32(k->m, full_key(k, name, key), out, k->err);
 }
 
-static bool is(st_text t, const char *text) { return t.length == strlen(text) && !memcmp(t.data, text, t.length); }
+static bool is(st_text t, const char *text) {
+  return t.length == strlen(text) && !memcmp(t.data, text, t.length);
+}
 
 static void read_rope(keys *k, st_rope_params *r) {
   char key[128];
@@ -96,6 +98,58 @@ static void read_activations(keys *k, const st_directory *d, const st_spec *spec
   h->int8 = is(text, "int8");
 }
 
+// A tensor of the first layer that has one: "blk.%u.NAME".
+static const st_tensor *first_tensor(const st_directory *d, const char *name, uint32_t n_layer) {
+  for (uint32_t i = 0; i < n_layer && i < ST_MAX_LAYERS; i++) {
+    char full[96];
+    snprintf(full, sizeof full, "blk.%u.%s", i, name);
+    const st_tensor *t = st_directory_find(d, full);
+    if (t) return t;
+  }
+  return NULL;
+}
+
+// The width of feed-forward parts that no key of older files gives: what the tensors have rows for.
+static void width_from(const st_directory *d, const st_hparams *h, const char *name, uint32_t *out) {
+  const st_tensor *t = *out ? NULL : first_tensor(d, name, h->n_layer);
+  if (t && t->dims[1] < 1u << 30) *out = (uint32_t)t->dims[1];
+}
+
+// Dense layers among expert layers are told by their tensors.
+static void read_experts(keys *k, const st_directory *d, st_hparams *h) {
+  char key[128];
+  uint32_t gating = 0;
+  float scale = 1;
+  h->n_expert = h->n_expert_used = h->n_ff_expert = h->n_ff_shared = 0;
+  get_u32(k, "expert_count", &h->n_expert);
+  get_u32(k, "expert_used_count", &h->n_expert_used);
+  get_u32(k, "expert_feed_forward_length", &h->n_ff_expert);
+  get_u32(k, "expert_shared_feed_forward_length", &h->n_ff_shared);
+  get_u32(k, "expert_gating_func", &gating);
+  get_f32(k, "expert_weights_scale", &scale);
+  if (k->status == SETUN_OK) {
+    k->status = st_metadata_bool(k->m, full_key(k, "expert_weights_norm", key), &h->router_renormalize, k->err);
+  }
+  if (k->status != SETUN_OK || !h->n_expert) return;
+  enum { SOFTMAX = 1, SIGMOID, SOFTMAX_OF_CHOSEN };
+  if (gating == SIGMOID || gating > SOFTMAX_OF_CHOSEN || (scale != 0 && scale != 1)) {
+    k->status =
+        st_fail(k->err, SETUN_ERROR_UNSUPPORTED,
+                "%s.expert_gating_func, expert_weights_scale: expected a softmax and no factor, found %u and %g",
+                k->architecture, gating, (double)scale);
+    return;
+  }
+  if (gating) h->router = gating == SOFTMAX_OF_CHOSEN ? ST_ROUTER_CHOSEN : ST_ROUTER_ALL;
+  width_from(d, h, "ffn_gate_exps.weight", &h->n_ff_expert);
+  width_from(d, h, "ffn_gate.0.weight", &h->n_ff_expert);
+  width_from(d, h, "ffn_gate_shexp.weight", &h->n_ff_shared);
+  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) {
+    char dense[64];
+    snprintf(dense, sizeof dense, "blk.%u.ffn_gate.weight", i);
+    h->sparse[i] = !st_directory_find(d, dense);
+  }
+}
+
 // The vocabulary's size is what the embedding has rows for.
 static setun_status read_vocabulary_size(const st_directory *d, st_hparams *h, setun_error *err) {
   const st_tensor *t = st_directory_find(d, "token_embd.weight");
@@ -127,6 +181,7 @@ setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hpar
   get_u32(&k, "attention.sliding_window", &h->window);
   read_rope(&k, &h->rope);
   read_activations(&k, d, spec, h);
+  read_experts(&k, d, h);
   uint32_t rotated = 0;
   get_u32(&k, "rope.dimension_count", &rotated);
   uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;

@@ -24,7 +24,7 @@ static setun_status rope_type(const char *name, st_rope_scaling *scaling, setun_
   static const struct {
     const char *name;
     st_rope_scaling scaling;
-  } known[] = {{"default", ST_ROPE_PLAIN}, {"linear", ST_ROPE_LINEAR},   {"llama3", ST_ROPE_LLAMA3},
+  } known[] = {{"default", ST_ROPE_PLAIN}, {"linear", ST_ROPE_LINEAR}, {"llama3", ST_ROPE_LLAMA3},
                {"yarn", ST_ROPE_YARN},     {"longrope", ST_ROPE_LONG}, {"su", ST_ROPE_LONG}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (!strcmp(known[i].name, name)) {
@@ -78,7 +78,8 @@ static setun_status read_scaling(const json_t *scaling, uint32_t pairs, st_rope_
   if (s == SETUN_OK) s = st_json_f32(scaling, "attention_factor", &r->attention_factor, err);
   if (s == SETUN_OK) s = st_json_bool(scaling, "truncate", &r->truncate, err);
   if (s == SETUN_OK) {
-    s = st_json_u32(scaling, "original_max_position_embeddings", 1, 1u << 30, &r->original_max_position_embeddings, err);
+    s = st_json_u32(scaling, "original_max_position_embeddings", 1, 1u << 30, &r->original_max_position_embeddings,
+                    err);
   }
   if (s == SETUN_OK && r->scaling == ST_ROPE_LONG) {
     s = read_factors(scaling, "short_factor", pairs, &r->short_factor, err);
@@ -91,8 +92,8 @@ static setun_status read_rope(const json_t *c, st_hparams *h, setun_error *err) 
   uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
   const json_t *modern = st_json_get(c, "rope_parameters");
   const json_t *full = st_json_get(modern, "full_attention"), *sliding = st_json_get(modern, "sliding_attention");
-  setun_status s = st_json_u32(c, "original_max_position_embeddings", 1, 1u << 30,
-                               &h->rope.original_max_position_embeddings, err);
+  setun_status s =
+      st_json_u32(c, "original_max_position_embeddings", 1, 1u << 30, &h->rope.original_max_position_embeddings, err);
   if (s == SETUN_OK) s = st_json_f32(c, "rope_theta", &h->rope.theta, err);
   if (s == SETUN_OK) s = read_scaling(st_json_get(c, "rope_scaling"), head_dim / 2, &h->rope, err);
   if (s == SETUN_OK) s = read_scaling(full ? full : modern, head_dim / 2, &h->rope, err);
@@ -117,10 +118,10 @@ static setun_status read_numbers(const json_t *c, st_hparams *h, setun_error *er
   const struct {
     const char *key;
     uint32_t *out;
-  } numbers[] = {{"num_hidden_layers", &h->n_layer},     {"hidden_size", &h->n_embd},
-                 {"num_attention_heads", &h->n_head},    {"num_key_value_heads", &h->n_head_kv},
-                 {"head_dim", &h->head_dim},             {"intermediate_size", &h->n_ff},
-                 {"vocab_size", &h->n_vocab},            {"max_position_embeddings", &h->n_ctx_train}};
+  } numbers[] = {{"num_hidden_layers", &h->n_layer},  {"hidden_size", &h->n_embd},
+                 {"num_attention_heads", &h->n_head}, {"num_key_value_heads", &h->n_head_kv},
+                 {"head_dim", &h->head_dim},          {"intermediate_size", &h->n_ff},
+                 {"vocab_size", &h->n_vocab},         {"max_position_embeddings", &h->n_ctx_train}};
   const json_t *kv = json_object_get(c, "num_key_value_heads");
   if (json_is_null(kv)) h->n_head_kv = 0; // an explicit null means one a head, whatever the family's default
   setun_status s = SETUN_OK;
@@ -157,6 +158,36 @@ setun_status st_hf_layer_types(const json_t *c, uint32_t pattern, st_hparams *h,
                      type ? type : st_json_kind(json_array_get(list, i)), i);
     }
     h->sliding[i] = sliding && h->window;
+  }
+  return SETUN_OK;
+}
+
+setun_status st_hf_experts(const json_t *c, st_hparams *h, setun_error *err) {
+  const struct {
+    const char *key;
+    uint32_t low, *out;
+  } numbers[] = {{"num_experts", 1, &h->n_expert}, // one number under two names, one of them in each file
+                 {"num_local_experts", 1, &h->n_expert},
+                 {"num_experts_per_tok", 1, &h->n_expert_used},
+                 {"moe_intermediate_size", 1, &h->n_ff_expert},
+                 {"shared_expert_intermediate_size", 0, &h->n_ff_shared}};
+  uint32_t step = 1;
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers && s == SETUN_OK; i++) {
+    s = st_json_u32(c, numbers[i].key, numbers[i].low, 1u << 30, numbers[i].out, err);
+  }
+  if (s == SETUN_OK) s = st_json_bool(c, "norm_topk_prob", &h->router_renormalize, err);
+  if (s == SETUN_OK) s = st_json_u32(c, "decoder_sparse_step", 1, 1u << 20, &step, err);
+  if (s != SETUN_OK) return s;
+  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sparse[i] = (i + 1) % step == 0;
+  const json_t *dense = st_json_get(c, "mlp_only_layers");
+  if (dense && !json_is_array(dense)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "mlp_only_layers: expected an array, found %s", st_json_kind(dense));
+  }
+  for (size_t i = 0; i < json_array_size(dense); i++) {
+    double layer = json_number_value(json_array_get(dense, i));
+    // The official lists may name layers that a smaller model does not have.
+    if (layer >= 0 && layer < h->n_layer && layer < ST_MAX_LAYERS) h->sparse[(size_t)layer] = false;
   }
   return SETUN_OK;
 }

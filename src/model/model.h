@@ -10,9 +10,15 @@ typedef struct st_linear {
   st_dvector *bias;   // NULL: none
 } st_linear;
 
+// One expert of one layer: the unit in which experts are held.
+typedef struct st_expert {
+  st_linear gate, up, down;
+} st_expert;
+
 typedef struct st_layer {
   st_linear linear[ST_ROLE_COUNT]; // by role; those of matrices
   st_dvector *vector[ST_ROLE_COUNT];
+  st_expert *experts;                  // [n_expert]; NULL: a dense layer
   uint32_t q_norm_width, k_norm_width; // head_dim, or the full width
 } st_layer;
 
@@ -39,8 +45,8 @@ typedef struct st_model_options {
   const st_log *log;
 } st_model_options;
 
-// Reads the parameters, binds every tensor to its role - missing, unexpected and wrongly shaped ones are errors that name
-// them - and places the weights. Freed with st_model_free.
+// Reads the parameters, binds every tensor to its role - missing, unexpected and wrongly shaped ones are errors that
+// name them - and places the weights. Freed with st_model_free.
 setun_status st_model_load(const st_directory *directory, const st_model_options *options, st_model **model,
                            setun_error *err);
 void st_model_free(st_model *model);

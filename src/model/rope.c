@@ -1,4 +1,5 @@
-// Rotary position embedding: frequencies with the published scalings (linear, llama3, YaRN, LongRoPE), and their tables.
+// Rotary position embedding: frequencies with the published scalings (linear, llama3, YaRN, LongRoPE), and their
+// tables.
 #include "model/rope.h"
 
 #include "base/memory.h"

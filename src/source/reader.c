@@ -1,6 +1,6 @@
 // Reading rows of a weight with positioned reads, strip by strip, as floats, as trits with scales, or as they are.
 #include "base/memory.h"
-#include "source/weight.h"
+#include "source/scattered.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -36,6 +36,7 @@ static setun_status bring(st_row_reader *r, uint64_t row, uint64_t want, st_stri
   const st_weight *w = r->weight;
   uint64_t row_bytes = w->data->bytes / w->stored.rows + 1, most = STRIP_BYTES / row_bytes;
   if (!most) most = 1;
+  if (st_weight_is_scattered(w)) return st_bring_scattered(r, row, want < most ? want : most, strip, err);
   *strip = st_format_locate(w->format, w->stored, w->first_row + row, want < most ? want : most);
   if (!strip->count || strip->offset > w->data->bytes || strip->bytes > w->data->bytes - strip->offset ||
       strip->bytes > SIZE_MAX) {
@@ -79,6 +80,7 @@ static setun_status read_scale_tensor(const st_row_reader *r, const st_tensor *t
                  .format = t->format,
                  .shape = {st_tensor_elements(t), 1},
                  .stored = {st_tensor_elements(t), 1},
+                 .row_step = 1,
                  .data = t};
   if (t->format->block != 1) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected scales in floats, found %s", t->name, t->format->name);
@@ -188,6 +190,7 @@ setun_status st_row_reader_open(const st_directory *directory, const st_weight *
 void st_row_reader_close(st_row_reader *reader) {
   st_free(reader->scales);
   st_free(reader->bytes);
+  st_free(reader->raw);
   st_free(reader->trits);
   st_free(reader->block_scales);
   *reader = (st_row_reader){0};
@@ -317,6 +320,15 @@ setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, 
     return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: rows of %s do not stand one after the other", w->name,
                    w->format->name);
   }
+  for (char *to = out; count && st_weight_is_scattered(w);) {
+    st_strip strip;
+    if ((s = bring(reader, row, count, &strip, err)) != SETUN_OK) return s;
+    memcpy(to, reader->bytes, (size_t)(strip.count * bytes));
+    to += strip.count * bytes;
+    row += strip.count;
+    count -= strip.count;
+  }
+  if (!count) return SETUN_OK;
   // Both products are within the tensor, whose size was checked.
   s = st_file_read(&reader->directory->parts[w->data->part], w->data->offset + (w->first_row + row) * bytes, out,
                    (size_t)(count * bytes), err);

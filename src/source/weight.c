@@ -3,9 +3,18 @@
 
 #include "base/memory.h"
 #include "source/hf_quant.h"
+#include "source/scattered.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+// What the caller asks for; n_experts 0: no stack.
+typedef struct {
+  const char *module;
+  st_shape shape;
+  st_part part;
+  uint64_t n_experts, expert;
+} request;
 
 // "MODULE.suffix" among the tensors.
 static setun_status find_sibling(const st_directory *d, const char *module, const char *suffix, const st_tensor **out,
@@ -73,19 +82,66 @@ static setun_status take_hf_u8(const st_directory *d, const char *module, const 
   return take_scale(scale, 0, 0, w, err);
 }
 
-static setun_status check_shape(st_shape shape, uint64_t n_experts, uint64_t expert, st_weight *w, setun_error *err) {
-  const st_tensor *t = w->data;
-  if (!shape.rows) shape = st_tensor_shape(t);
-  uint64_t experts = n_experts ? n_experts : 1;
-  bool right = t->dims[0] == shape.columns && t->dims[3] == 1;
-  if (n_experts)
-    right = right && t->dims[1] == shape.rows && t->dims[2] == n_experts;
-  else
-    right = right && t->dims[1] * t->dims[2] == shape.rows;
-  if (!right) return fail_shape(t, "the shape", n_experts ? 3 : shape.rows == 1 ? 1 : 2, shape, n_experts, err);
+// Where this weight's rows stand among the stored ones, `rows` an expert.
+static void place_rows(const request *a, st_shape shape, uint64_t rows, st_weight *w) {
   w->shape = shape;
-  w->stored = (st_shape){shape.rows * experts, shape.columns};
-  w->first_row = expert * shape.rows;
+  w->stored = (st_shape){rows * (a->n_experts ? a->n_experts : 1), shape.columns};
+  w->first_row = a->expert * rows + (a->part == ST_ODD_ROWS);
+  w->row_step = a->part == ST_WHOLE ? 1 : 2;
+}
+
+static setun_status check_shape(const request *a, st_weight *w, setun_error *err) {
+  const st_tensor *t = w->data;
+  st_shape shape = a->shape.rows ? a->shape : st_tensor_shape(t);
+  uint64_t rows = a->part == ST_WHOLE ? shape.rows : 2 * shape.rows;
+  bool right = t->dims[0] == shape.columns && t->dims[3] == 1;
+  if (a->n_experts && rows == 1 && t->dims[2] == 1) {
+    right = right && t->dims[1] == a->n_experts; // a vector an expert
+  } else if (a->n_experts) {
+    right = right && t->dims[1] == rows && t->dims[2] == a->n_experts;
+  } else {
+    right = right && t->dims[1] * t->dims[2] == rows;
+  }
+  if (!right) {
+    uint32_t n_dims = a->n_experts ? 3 : rows == 1 ? 1 : 2;
+    return fail_shape(t, "the shape", n_dims, (st_shape){rows, shape.columns}, a->n_experts, err);
+  }
+  place_rows(a, shape, rows, w);
+  if (st_weight_is_scattered(w) && !st_format_row_bytes(w->format, shape.columns)) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: every second row of a %s tensor is not read", w->name,
+                   w->format->name);
+  }
+  return SETUN_OK;
+}
+
+// MXFP4 in two tensors, see st_weight_find_part.
+static setun_status take_mxfp4(const st_directory *d, const request *a, st_weight *w, setun_error *err) {
+  const st_tensor *t = w->data, *scales = NULL;
+  st_buffer name = {0};
+  if (!st_buffer_format(&name, "%s_scales", a->module)) return st_fail_memory(err, a->module);
+  scales = st_directory_find(d, name.data);
+  st_buffer_free(&name);
+  if (!scales) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s_scales: expected the scales of %s, found no such tensor", a->module,
+                   t->name);
+  }
+  uint64_t rows = a->part == ST_WHOLE ? a->shape.rows : 2 * a->shape.rows, blocks = a->shape.columns / 32;
+  const uint64_t wanted_dims[2][4] = {{16, blocks, rows, a->n_experts}, {blocks, rows, a->n_experts, 1}};
+  for (int i = 0; i < 2; i++) {
+    const st_tensor *found = i ? scales : t;
+    st_tensor expected = {.n_dims = i ? 3 : 4};
+    memcpy(expected.dims, wanted_dims[i], sizeof expected.dims);
+    char dims[96], found_dims[96];
+    if (strcmp(found->dtype, "U8") || memcmp(found->dims, expected.dims, sizeof expected.dims) ||
+        a->shape.columns % 32) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected U8 %s (MXFP4 of %llu columns), found %s %s", found->name,
+                     st_tensor_dims_text(&expected, dims), (unsigned long long)a->shape.columns, found->dtype,
+                     st_tensor_dims_text(found, found_dims));
+    }
+  }
+  w->format = st_format_get(ST_MXFP4);
+  w->block_scales = scales;
+  place_rows(a, a->shape, rows, w);
   return SETUN_OK;
 }
 
@@ -94,55 +150,66 @@ static setun_status check_bytes(const st_weight *w, setun_error *err) {
   uint64_t bytes;
   setun_status s = st_format_size(w->format, w->stored, &bytes, err);
   if (s != SETUN_OK) return st_fail_in(err, "%s", w->name), s;
-  if (bytes == w->data->bytes) return SETUN_OK;
+  uint64_t found = w->data->bytes + (w->block_scales ? w->block_scales->bytes : 0);
+  if (bytes == found) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: %s of this shape takes %" PRIu64 " bytes, found %" PRIu64, w->name,
-                 w->format->name, bytes, w->data->bytes);
+                 w->format->name, bytes, found);
 }
 
-static setun_status find_data(const st_directory *d, const char *module, const st_tensor **data, bool *is_weight,
+typedef enum { NAMED_WEIGHT, NAMED_MODULE, NAMED_BLOCKS } naming;
+
+static setun_status find_data(const st_directory *d, const request *a, const st_tensor **data, naming *named,
                               setun_error *err) {
-  setun_status s = find_sibling(d, module, "weight", data, err);
-  *is_weight = *data != NULL;
-  if (s == SETUN_OK && !*data) *data = st_directory_find(d, module);
-  return s;
+  setun_status s = find_sibling(d, a->module, "weight", data, err);
+  *named = NAMED_WEIGHT;
+  if (s != SETUN_OK || *data) return s;
+  *named = NAMED_MODULE;
+  *data = st_directory_find(d, a->module);
+  if (*data || !a->n_experts || d->container == ST_GGUF) return SETUN_OK;
+  *named = NAMED_BLOCKS;
+  st_buffer name = {0};
+  if (!st_buffer_format(&name, "%s_blocks", a->module)) return st_fail_memory(err, a->module);
+  *data = st_directory_find(d, name.data);
+  st_buffer_free(&name);
+  return SETUN_OK;
 }
 
 // What Hugging Face's config adds to a weight: packed bytes, or latent floats.
-static setun_status fill(const st_directory *d, const char *module, st_shape shape, uint64_t n_experts, uint64_t expert,
-                         bool is_weight, st_weight *w, setun_error *err) {
+static setun_status fill(const st_directory *d, const request *a, naming named, st_weight *w, setun_error *err) {
   st_hf_quant quant = {0};
+  bool is_weight = named == NAMED_WEIGHT;
   setun_status s = d->config ? st_hf_quant_read(d->config, &quant, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
-  if (is_weight && d->container != ST_GGUF && !n_experts && !strcmp(w->data->dtype, "U8")) {
-    return take_hf_u8(d, module, &quant, shape, w, err);
+  if (named == NAMED_BLOCKS) return take_mxfp4(d, a, w, err);
+  if (is_weight && d->container != ST_GGUF && !a->n_experts && !strcmp(w->data->dtype, "U8")) {
+    return take_hf_u8(d, a->module, &quant, a->shape, w, err);
   }
   if (!w->format) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected weights, found %s", w->name, w->data->dtype);
   }
-  if ((s = check_shape(shape, n_experts, expert, w, err)) != SETUN_OK) return s;
-  w->latent = is_weight && w->data->n_dims >= 2 && w->shape.rows > 1 && st_hf_quant_is_latent(&quant, module);
+  if ((s = check_shape(a, w, err)) != SETUN_OK) return s;
+  w->latent = is_weight && w->data->n_dims >= 2 && w->shape.rows > 1 && st_hf_quant_is_latent(&quant, a->module);
   const st_tensor *scale = NULL;
-  if (is_weight && d->container == ST_GGUF) s = find_sibling(d, module, "scale", &scale, err);
-  if (s == SETUN_OK && scale) s = take_scale(scale, n_experts, expert, w, err);
+  if (is_weight && d->container == ST_GGUF) s = find_sibling(d, a->module, "scale", &scale, err);
+  if (s == SETUN_OK && scale) s = take_scale(scale, a->n_experts, a->expert, w, err);
   if (s == SETUN_OK && !w->scale && w->format->scales == ST_SCALE_OUTER) {
     s = st_fail(err, SETUN_ERROR_FORMAT, "%s: a tensor of %s needs the tensor %s.scale, which is missing", w->name,
-                w->format->name, module);
+                w->format->name, a->module);
   }
   return s;
 }
 
-static setun_status find(const st_directory *d, const char *module, st_shape shape, uint64_t n_experts, uint64_t expert,
-                         bool *found, st_weight *weight, setun_error *err) {
+static setun_status find(const st_directory *d, const request *a, bool *found, st_weight *weight, setun_error *err) {
   const st_tensor *data = NULL;
-  bool is_weight;
-  setun_status s = find_data(d, module, &data, &is_weight, err);
+  naming named;
+  setun_status s = find_data(d, a, &data, &named, err);
   if (s != SETUN_OK) return s;
   if (!data) {
     *found = false;
     return SETUN_OK;
   }
-  st_weight w = {.name = data->name, .format = data->format, .data = data};
-  s = fill(d, module, shape, n_experts, expert, is_weight, &w, err);
+  st_weight w = {.name = data->name, .format = data->format, .data = data, .row_step = 1};
+  s = fill(d, a, named, &w, err);
   if (s == SETUN_OK) s = check_bytes(&w, err);
   if (s != SETUN_OK) return s;
   *weight = w;
@@ -152,14 +219,21 @@ static setun_status find(const st_directory *d, const char *module, st_shape sha
 
 setun_status st_weight_find(const st_directory *directory, const char *module, st_shape shape, bool *found,
                             st_weight *weight, setun_error *err) {
-  return find(directory, module, shape, 0, 0, found, weight, err);
+  return find(directory, &(request){.module = module, .shape = shape}, found, weight, err);
 }
 
 setun_status st_weight_find_expert(const st_directory *directory, const char *module, st_shape shape,
                                    uint64_t n_experts, uint64_t expert, bool *found, st_weight *weight,
                                    setun_error *err) {
+  return st_weight_find_part(directory, module, shape, ST_WHOLE, n_experts, expert, found, weight, err);
+}
+
+setun_status st_weight_find_part(const st_directory *directory, const char *module, st_shape shape, st_part part,
+                                 uint64_t n_experts, uint64_t expert, bool *found, st_weight *weight,
+                                 setun_error *err) {
   if (expert >= n_experts) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expert %" PRIu64 " of %" PRIu64, module, expert, n_experts);
   }
-  return find(directory, module, shape, n_experts, expert, found, weight, err);
+  request a = {.module = module, .shape = shape, .part = part, .n_experts = n_experts, .expert = expert};
+  return find(directory, &a, found, weight, err);
 }

@@ -5,14 +5,20 @@
 
 #include "format/directory.h"
 
+// Which rows of a stored matrix are meant: gpt-oss keeps an expert's gate in the even and its up in the odd ones.
+typedef enum st_part { ST_WHOLE, ST_EVEN_ROWS, ST_ODD_ROWS } st_part;
+
 // How a matrix [rows, columns] is stored. Filled by st_weight_find; points into the directory.
 typedef struct st_weight {
   const char *name;        // of the main tensor
   const st_format *format; // what the bytes mean, which the container's dtype alone does not tell for HF u8
   st_shape shape;          // logical; for a stack of experts, of one
   uint64_t first_row;      // of this weight within the stored tensor (an expert of a stack), otherwise 0
+  uint64_t row_step;       // from one row of this weight to the next: 1, or 2 for ST_EVEN_ROWS and ST_ODD_ROWS
   st_shape stored;         // of the whole stored tensor
   const st_tensor *data;
+  // MXFP4 as gpt-oss checkpoints keep it: `data` holds 16 bytes a block, this tensor the blocks' scale bytes; NULL: no
+  const st_tensor *block_scales;
   const st_tensor *scale; // ST_SCALE_OUTER, or a scale beside (`NAME.scale`, `weight_scale`); NULL: none
   uint64_t first_scale;   // this weight's first element of `scale` (an expert of a stack), otherwise 0
   uint64_t n_scales;      // elements of `scale` that are this weight's: 1 or shape.rows; 0: none
@@ -44,6 +50,12 @@ setun_status st_weight_find_expert(const st_directory *directory, const char *mo
                                    uint64_t n_experts, uint64_t expert, bool *found, st_weight *weight,
                                    setun_error *err);
 
+// The same for some rows of the expert's matrix: of stored [n_experts, 2 rows, columns] the even or the odd ones
+// (`shape` is that of the part). Reads MODULE_blocks with MODULE_scales too: MXFP4 in two tensors, u8 [n_experts, rows,
+// columns / 32, 16] and [n_experts, rows, columns / 32].
+setun_status st_weight_find_part(const st_directory *directory, const char *module, st_shape shape, st_part part,
+                                 uint64_t n_experts, uint64_t expert, bool *found, st_weight *weight, setun_error *err);
+
 // Reads all of a latent weight once and stores its latent_scale, so that readers opened later need not. Nothing for
 // other weights.
 setun_status st_weight_measure(const st_directory *directory, st_weight *weight, setun_error *err);
@@ -58,6 +70,8 @@ typedef struct st_row_reader {
   uint64_t n_scales;
   void *bytes;
   size_t capacity;
+  void *raw; // scratch of weights whose rows are put together first
+  size_t raw_capacity;
   int8_t *trits; // scratch, of st_read_floats
   float *block_scales;
   size_t trit_capacity, block_capacity;

@@ -67,8 +67,8 @@ static void eval(setun_session *s, const setun_token *ids, size_t n, const setun
 }
 
 // The share of steps, teacher-forced on the reference's ids, at which the likeliest token is the reference's.
-static double greedy_share(const setun_model *m, const setun_token *ids, size_t n, const setun_token *greedy, size_t steps,
-                           size_t vocab) {
+static double greedy_share(const setun_model *m, const setun_token *ids, size_t n, const setun_token *greedy,
+                           size_t steps, size_t vocab) {
   setun_session *s = session(m, 0, 2);
   size_t same = 0;
   eval(s, ids, n, NULL);
@@ -87,7 +87,8 @@ static void compare(const char *path, const char *name, double hidden_bound, dou
   size_t n, steps, count;
   setun_token *ids = golden_ids(&g, "input_ids", &n), *greedy = golden_ids(&g, "greedy", &steps);
   comparison c = {.tokens = n};
-  float *hidden = golden_read(&g, "hidden", "F32", &count, &c.width), *logits = golden_read(&g, "logits", "F32", &count, &c.vocab);
+  float *hidden = golden_read(&g, "hidden", "F32", &count, &c.width),
+        *logits = golden_read(&g, "logits", "F32", &count, &c.vocab);
   c.hidden = hidden;
   c.logits = logits;
   setun_model *m = load(path, NULL);
@@ -121,13 +122,31 @@ static void compare_gguf(const char *name) {
   compare(path, name, 1e-4, 1e-4, 1);
 }
 
-#define HF(id, name) static void hf_##id(void **state) { (void)state; compare_hf(name, false); }
-#define BITNET(id, name) static void hf_##id(void **state) { (void)state; compare_hf(name, true); }
-#define GGUF(id, name) static void gguf_##id(void **state) { (void)state; compare_gguf(name); }
+#define HF(id, name)                                                                                                   \
+  static void hf_##id(void **state) {                                                                                  \
+    (void)state;                                                                                                       \
+    compare_hf(name, false);                                                                                           \
+  }
+#define BITNET(id, name)                                                                                               \
+  static void hf_##id(void **state) {                                                                                  \
+    (void)state;                                                                                                       \
+    compare_hf(name, true);                                                                                            \
+  }
+#define GGUF(id, name)                                                                                                 \
+  static void gguf_##id(void **state) {                                                                                \
+    (void)state;                                                                                                       \
+    compare_gguf(name);                                                                                                \
+  }
 HF(llama3, "llama3")
 HF(llama3_sharded, "llama3-tied-sharded")
 HF(qwen2, "qwen2")
 HF(qwen3, "qwen3")
+HF(olmoe, "olmoe")
+HF(olmoe_plain, "olmoe-plain")
+HF(qwen2_moe, "qwen2-moe")
+HF(qwen3_moe, "qwen3-moe")
+HF(mixtral, "mixtral")
+HF(gpt_oss, "gpt-oss")
 HF(gemma3, "gemma3")
 HF(gemma3_plain, "gemma3-plain")
 HF(gemma3_multimodal, "gemma3-multimodal")
@@ -137,19 +156,40 @@ BITNET(bitnet_latent, "bitnet-latent")
 GGUF(llama3, "llama3")
 GGUF(llama3_sharded, "llama3-tied-sharded")
 GGUF(qwen3, "qwen3")
+GGUF(olmoe_plain, "olmoe-plain")
+GGUF(qwen2_moe, "qwen2-moe")
+GGUF(mixtral, "mixtral")
+GGUF(gpt_oss, "gpt-oss")
 GGUF(gemma3_plain, "gemma3-plain")
 GGUF(gemma3_multimodal, "gemma3-multimodal")
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hf_llama3),        cmocka_unit_test(hf_llama3_sharded),
-      cmocka_unit_test(hf_qwen2),         cmocka_unit_test(hf_qwen3),
-      cmocka_unit_test(hf_gemma3),        cmocka_unit_test(hf_gemma3_plain),
-      cmocka_unit_test(hf_gemma3_multimodal), cmocka_unit_test(hf_bitnet_auto),
-      cmocka_unit_test(hf_bitnet_div),    cmocka_unit_test(hf_bitnet_latent),
-      cmocka_unit_test(gguf_llama3),      cmocka_unit_test(gguf_llama3_sharded),
-      cmocka_unit_test(gguf_qwen3),       cmocka_unit_test(gguf_gemma3_plain),
+      cmocka_unit_test(hf_llama3),
+      cmocka_unit_test(hf_llama3_sharded),
+      cmocka_unit_test(hf_qwen2),
+      cmocka_unit_test(hf_qwen3),
+      cmocka_unit_test(hf_gemma3),
+      cmocka_unit_test(hf_gemma3_plain),
+      cmocka_unit_test(hf_gemma3_multimodal),
+      cmocka_unit_test(hf_bitnet_auto),
+      cmocka_unit_test(hf_bitnet_div),
+      cmocka_unit_test(hf_bitnet_latent),
+      cmocka_unit_test(gguf_llama3),
+      cmocka_unit_test(gguf_llama3_sharded),
+      cmocka_unit_test(gguf_qwen3),
+      cmocka_unit_test(gguf_gemma3_plain),
       cmocka_unit_test(gguf_gemma3_multimodal),
+      cmocka_unit_test(hf_olmoe),
+      cmocka_unit_test(hf_olmoe_plain),
+      cmocka_unit_test(hf_qwen2_moe),
+      cmocka_unit_test(hf_qwen3_moe),
+      cmocka_unit_test(hf_mixtral),
+      cmocka_unit_test(hf_gpt_oss),
+      cmocka_unit_test(gguf_olmoe_plain),
+      cmocka_unit_test(gguf_qwen2_moe),
+      cmocka_unit_test(gguf_mixtral),
+      cmocka_unit_test(gguf_gpt_oss),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,11 +24,13 @@ static void prepare_part(void *context, int index, int threads) {
   if (first < last) j->q->kernels->prepare(&j->input, j->x, j->stride, j->norm, j->eps, first, last);
 }
 
-static size_t groups_of(const st_dmatrix *m) { return (m->m.rows + ST_GROUP - 1) / ST_GROUP; }
+static size_t groups_of(const st_dmatrix *m) {
+  return (m->m.rows + ST_GROUP - 1) / ST_GROUP;
+}
 
 static void add_bias(const st_linear_out *out, size_t tokens, size_t first, size_t last) {
   for (size_t t = 0; t < tokens; t++) {
-    float *y = out->dst->data + t * out->dst->width;
+    float *y = out->dst->data + (out->row + t) * out->dst->width;
     for (size_t r = first; r < last; r++) y[r] += out->bias->values[r];
   }
 }
@@ -51,7 +53,8 @@ static void multiply_part(void *context, int index, int threads) {
     if (first >= last) continue;
     first *= ST_GROUP;
     last = last * ST_GROUP < m->rows ? last * ST_GROUP : m->rows;
-    j->q->kernels->matmul[m->form][j->input.kind](m, &j->input, first, last, out->dst->data, out->dst->width);
+    j->q->kernels->matmul[m->form][j->input.kind](m, &j->input, first, last,
+                                                  out->dst->data + (size_t)out->row * out->dst->width, out->dst->width);
     if (out->bias) add_bias(out, j->tokens, first, last);
   }
 }
@@ -100,6 +103,7 @@ struct row_job {
   uint32_t n, heads, width, position;
   float *x, *dst;
   const float *y, *norm, *table;
+  const uint32_t *tokens;
   size_t x_stride, y_stride, dst_stride;
   float value;
   bool interleaved;
@@ -132,8 +136,34 @@ static void rmsnorm_row(const row_job *j, size_t t) {
 
 static void rmsnorm(st_queue *q, st_array *x, uint32_t n, uint32_t heads, uint32_t width, const st_dvector *norm,
                     float eps) {
-  run_rows(&(row_job){.q = q, .row = rmsnorm_row, .n = n, .heads = heads, .width = width, .x = x->data,
-                      .x_stride = x->width, .norm = norm->values, .value = eps});
+  run_rows(&(row_job){.q = q,
+                      .row = rmsnorm_row,
+                      .n = n,
+                      .heads = heads,
+                      .width = width,
+                      .x = x->data,
+                      .x_stride = x->width,
+                      .norm = norm->values,
+                      .value = eps});
+}
+
+static void norm_into_row(const row_job *j, size_t t) {
+  j->q->kernels->rmsnorm(j->x + t * j->x_stride, j->norm, j->width, j->value, j->dst + t * j->dst_stride);
+}
+
+static void norm_into(st_queue *q, const st_array *x, uint32_t n, uint32_t width, const st_dvector *norm, float eps,
+                      st_array *dst) {
+  run_rows(&(row_job){.q = q,
+                      .row = norm_into_row,
+                      .n = n,
+                      .heads = 1,
+                      .width = width,
+                      .x = x->data,
+                      .x_stride = x->width,
+                      .norm = norm->values,
+                      .value = eps,
+                      .dst = dst->data,
+                      .dst_stride = dst->width});
 }
 
 static void rope_row(const row_job *j, size_t t) {
@@ -146,8 +176,16 @@ static void rope_row(const row_job *j, size_t t) {
 
 static void rope(st_queue *q, st_array *x, uint32_t n, uint32_t heads, uint32_t head_dim, const st_dvector *table,
                  uint32_t position, bool interleaved) {
-  run_rows(&(row_job){.q = q, .row = rope_row, .n = n, .heads = heads, .width = head_dim, .x = x->data,
-                      .x_stride = x->width, .table = table->values, .position = position, .interleaved = interleaved});
+  run_rows(&(row_job){.q = q,
+                      .row = rope_row,
+                      .n = n,
+                      .heads = heads,
+                      .width = head_dim,
+                      .x = x->data,
+                      .x_stride = x->width,
+                      .table = table->values,
+                      .position = position,
+                      .interleaved = interleaved});
 }
 
 static void clip_row(const row_job *j, size_t t) {
@@ -156,8 +194,8 @@ static void clip_row(const row_job *j, size_t t) {
 }
 
 static void clip(st_queue *q, st_array *x, uint32_t n, uint32_t width, float limit) {
-  run_rows(&(row_job){.q = q, .row = clip_row, .n = n, .heads = 1, .width = width, .x = x->data, .x_stride = x->width,
-                      .value = limit});
+  run_rows(&(row_job){
+      .q = q, .row = clip_row, .n = n, .heads = 1, .width = width, .x = x->data, .x_stride = x->width, .value = limit});
 }
 
 static void store_head(const row_job *j, char *base, uint32_t head, size_t t, const float *x) {
@@ -179,9 +217,18 @@ static void cache_row(const row_job *j, size_t t) {
 
 static void cache_write(st_queue *q, st_cache *cache, uint32_t layer, uint32_t position, uint32_t n, const st_array *k,
                         const st_array *v) {
-  run_rows(&(row_job){.q = q, .row = cache_row, .n = n, .heads = cache->shape.n_head_kv, .width = cache->shape.head_dim,
-                      .x = k->data, .x_stride = k->width, .y = v->data, .y_stride = v->width, .cache = cache,
-                      .layer = layer, .position = position});
+  run_rows(&(row_job){.q = q,
+                      .row = cache_row,
+                      .n = n,
+                      .heads = cache->shape.n_head_kv,
+                      .width = cache->shape.head_dim,
+                      .x = k->data,
+                      .x_stride = k->width,
+                      .y = v->data,
+                      .y_stride = v->width,
+                      .cache = cache,
+                      .layer = layer,
+                      .position = position});
 }
 
 static void glu_row(const row_job *j, size_t t) {
@@ -191,11 +238,22 @@ static void glu_row(const row_job *j, size_t t) {
 
 static void glu(st_queue *q, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n, uint32_t width,
                 st_array *dst) {
-  static const st_glu kinds[] = {[ST_FN_SILU] = ST_GLU_SILU, [ST_FN_RELU2] = ST_GLU_RELU2,
-                                 [ST_FN_GELU_TANH] = ST_GLU_GELU_TANH, [ST_FN_GPT_OSS] = ST_GLU_GPT_OSS};
-  run_rows(&(row_job){.q = q, .row = glu_row, .n = n, .heads = 1, .width = width, .x = gate->data,
-                      .x_stride = gate->width, .y = up->data, .y_stride = up->width, .dst = dst->data,
-                      .dst_stride = dst->width, .fn = kinds[fn]});
+  static const st_glu kinds[] = {[ST_FN_SILU] = ST_GLU_SILU,
+                                 [ST_FN_RELU2] = ST_GLU_RELU2,
+                                 [ST_FN_GELU_TANH] = ST_GLU_GELU_TANH,
+                                 [ST_FN_GPT_OSS] = ST_GLU_GPT_OSS};
+  run_rows(&(row_job){.q = q,
+                      .row = glu_row,
+                      .n = n,
+                      .heads = 1,
+                      .width = width,
+                      .x = gate->data,
+                      .x_stride = gate->width,
+                      .y = up->data,
+                      .y_stride = up->width,
+                      .dst = dst->data,
+                      .dst_stride = dst->width,
+                      .fn = kinds[fn]});
 }
 
 static void add_row(const row_job *j, size_t t) {
@@ -203,8 +261,72 @@ static void add_row(const row_job *j, size_t t) {
 }
 
 static void add(st_queue *q, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale) {
-  run_rows(&(row_job){.q = q, .row = add_row, .n = n, .heads = 1, .width = width, .x = x->data, .x_stride = x->width,
-                      .y = y->data, .y_stride = y->width, .value = scale});
+  run_rows(&(row_job){.q = q,
+                      .row = add_row,
+                      .n = n,
+                      .heads = 1,
+                      .width = width,
+                      .x = x->data,
+                      .x_stride = x->width,
+                      .y = y->data,
+                      .y_stride = y->width,
+                      .value = scale});
+}
+
+static void gather_row(const row_job *j, size_t i) {
+  memcpy(j->dst + i * j->dst_stride, j->x + j->tokens[i] * j->x_stride, j->width * sizeof *j->x);
+}
+
+static void gather(st_queue *q, const st_array *x, const uint32_t *tokens, uint32_t n, uint32_t width, st_array *dst) {
+  run_rows(&(row_job){.q = q,
+                      .row = gather_row,
+                      .n = n,
+                      .heads = 1,
+                      .width = width,
+                      .tokens = tokens,
+                      .x = x->data,
+                      .x_stride = x->width,
+                      .dst = dst->data,
+                      .dst_stride = dst->width});
+}
+
+typedef struct {
+  st_queue *q;
+  st_array *x;
+  const uint32_t *tokens;
+  const float *weights;
+  uint32_t n, width;
+  const st_array *y;
+} scatter_job;
+
+// Threads share the columns, so that a token that stands in the list twice is still added to in order.
+static void scatter_part(void *context, int index, int threads) {
+  const scatter_job *j = context;
+  size_t first, last;
+  st_pool_share(j->width, 16, index, threads, &first, &last);
+  for (uint32_t i = 0; i < j->n && first < last; i++) {
+    j->q->kernels->add(j->x->data + j->tokens[i] * j->x->width + first, j->y->data + i * j->y->width + first,
+                       j->weights[i], last - first);
+  }
+}
+
+static void scatter_add(st_queue *q, st_array *x, const uint32_t *tokens, const float *weights, uint32_t n,
+                        uint32_t width, const st_array *y) {
+  scatter_job j = {q, x, tokens, weights, n, width, y};
+  if ((size_t)n * width < SMALL) {
+    scatter_part(&j, 0, 1);
+  } else {
+    st_pool_run(q->pool, scatter_part, &j);
+  }
+}
+
+static void clear_row(const row_job *j, size_t t) {
+  memset(j->x + t * j->x_stride, 0, j->width * sizeof *j->x);
+}
+
+static void clear(st_queue *q, st_array *x, uint32_t n, uint32_t width) {
+  run_rows(
+      &(row_job){.q = q, .row = clear_row, .n = n, .heads = 1, .width = width, .x = x->data, .x_stride = x->width});
 }
 
 typedef struct {
@@ -257,7 +379,8 @@ static void attend(st_queue *q, const st_cache *cache, const st_attend_args *arg
 
 static void cache_save(st_queue *q, const st_cache *c, uint32_t layer, uint32_t head, uint32_t n, void *keys,
                        void *values) {
-  size_t at = st_cpu_cache_offset(&c->shape, layer, head, 0), bytes = (size_t)n * c->shape.head_dim * (c->shape.half ? 2 : 4);
+  size_t at = st_cpu_cache_offset(&c->shape, layer, head, 0),
+         bytes = (size_t)n * c->shape.head_dim * (c->shape.half ? 2 : 4);
   (void)q;
   memcpy(keys, c->keys + at, bytes);
   memcpy(values, c->values + at, bytes);
@@ -265,13 +388,16 @@ static void cache_save(st_queue *q, const st_cache *c, uint32_t layer, uint32_t 
 
 static void cache_restore(st_queue *q, st_cache *c, uint32_t layer, uint32_t head, uint32_t n, const void *keys,
                           const void *values) {
-  size_t at = st_cpu_cache_offset(&c->shape, layer, head, 0), bytes = (size_t)n * c->shape.head_dim * (c->shape.half ? 2 : 4);
+  size_t at = st_cpu_cache_offset(&c->shape, layer, head, 0),
+         bytes = (size_t)n * c->shape.head_dim * (c->shape.half ? 2 : 4);
   (void)q;
   memcpy(c->keys + at, keys, bytes);
   memcpy(c->values + at, values, bytes);
 }
 
-static void finish(st_queue *q) { (void)q; }
+static void finish(st_queue *q) {
+  (void)q;
+}
 
 static void read_array(st_queue *q, const st_array *a, uint32_t token, size_t n, float *out) {
   (void)q;
@@ -301,6 +427,7 @@ const st_backend st_backend_cpu = {
     .embed = embed,
     .linear = linear,
     .rmsnorm = rmsnorm,
+    .norm_into = norm_into,
     .rope = rope,
     .clip = clip,
     .cache_write = cache_write,
@@ -308,6 +435,9 @@ const st_backend st_backend_cpu = {
     .cache_save = cache_save,
     .cache_restore = cache_restore,
     .glu = glu,
+    .gather = gather,
+    .scatter_add = scatter_add,
+    .clear = clear,
     .add = add,
     .finish = finish,
     .read = read_array,

@@ -1,5 +1,5 @@
-// Gemma 3, and the language part of its multimodal checkpoints: norms around each branch, q and k normalized a head, five
-// sliding layers to each full one with RoPE tables of their own, embeddings times sqrt(hidden).
+// Gemma 3, and the language part of its multimodal checkpoints: norms around each branch, q and k normalized a head,
+// five sliding layers to each full one with RoPE tables of their own, embeddings times sqrt(hidden).
 #include "model/arch.h"
 #include "model/hparams_read.h"
 
@@ -36,8 +36,8 @@ static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
   return s;
 }
 
-// GGUF files say neither the pattern, nor the local RoPE base, nor query_pre_attn_scalar, which is the head size but for
-// the 27B model.
+// GGUF files say neither the pattern, nor the local RoPE base, nor query_pre_attn_scalar, which is the head size but
+// for the 27B model.
 static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
   char key[128];
   uint32_t pattern = PATTERN;

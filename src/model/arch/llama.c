@@ -1,11 +1,12 @@
-// Llama 2 and 3, and what has their shape: SmolLM2, TriLM, Falcon3-1.58, Llama3-8B-1.58, and 1bitLLM's BitNet checkpoints,
-// which call themselves llama and add sub-norms.
+// Llama 2 and 3, and what has their shape: SmolLM2, TriLM, Falcon3-1.58, Llama3-8B-1.58, and 1bitLLM's BitNet
+// checkpoints, which call themselves llama and add sub-norms.
 #include "model/arch.h"
 
 static const char *const gguf_names[] = {"llama", NULL};
 static const char *const model_types[] = {"llama", NULL};
 
-// Mistral's GGUF files set a window here; it holds for all layers.
+// Mistral's GGUF files set a window here; it holds for all layers. Mixtral's have experts, whose chosen weights sum
+// to 1.
 static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
   (void)m, (void)architecture, (void)err;
   for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window != 0;
@@ -19,6 +20,7 @@ static const st_binding bindings[] = {
     {ST_ATTN_SUB_NORM, "blk.%u.attn_sub_norm", "model.layers.%u.self_attn.inner_attn_ln", ST_OPTIONAL},
     {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
     ST_BIND_MLP,
+    ST_BIND_EXPERTS(NULL, , NULL, NULL, NULL),
     {ST_FFN_SUB_NORM, "blk.%u.ffn_sub_norm", "model.layers.%u.mlp.ffn_layernorm", ST_OPTIONAL},
     ST_BIND_END,
 };
@@ -35,6 +37,7 @@ const st_spec st_spec_llama = {
                  .n_ctx_train = 2048,
                  .norm_eps = 1e-6f,
                  .fn = ST_FN_SILU,
+                 .router_renormalize = true,
                  .rope = {.theta = 10000}},
     .gguf_interleaved = true,
     .bindings = bindings,

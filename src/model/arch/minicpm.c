@@ -9,7 +9,8 @@ static const char *const model_types[] = {"minicpm", "minicpm4", NULL};
 
 static setun_status check(const st_hparams *h, setun_error *err) {
   if (isfinite(h->embed_scale) && isfinite(h->residual_scale) && isfinite(h->logit_scale)) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_FORMAT, "scale_emb, scale_depth or dim_model_base: expected finite factors, found %g, %g, %g",
+  return st_fail(err, SETUN_ERROR_FORMAT,
+                 "scale_emb, scale_depth or dim_model_base: expected finite factors, found %g, %g, %g",
                  (double)h->embed_scale, (double)h->residual_scale, (double)h->logit_scale);
 }
 
@@ -45,12 +46,9 @@ static setun_status read_gguf(const st_metadata *m, const char *architecture, st
 }
 
 static const st_binding bindings[] = {
-    ST_BIND_GLOBAL,
-    {ST_ROPE_FREQS, "rope_freqs", NULL, ST_OPTIONAL},
-    ST_BIND_ATTENTION,
-    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
-    ST_BIND_MLP,
-    ST_BIND_END,
+    ST_BIND_GLOBAL,    {ST_ROPE_FREQS, "rope_freqs", NULL, ST_OPTIONAL},
+    ST_BIND_ATTENTION, {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
+    ST_BIND_MLP,       ST_BIND_END,
 };
 
 const st_spec st_spec_minicpm = {

@@ -1,0 +1,79 @@
+// gpt-oss: biases everywhere, a learned logit a head (sink) in each softmax of the attention, every second layer within
+// a window, YaRN, a clamped activation, and experts in MXFP4.
+#include "model/arch.h"
+#include "model/hparams_read.h"
+
+static const char *const gguf_names[] = {"gpt-oss", NULL};
+static const char *const model_types[] = {"gpt_oss", NULL};
+
+static setun_status check_constant(const json_t *c, const char *key, float expected, setun_error *err) {
+  float value = expected;
+  setun_status s = st_json_f32(c, key, &value, err);
+  if (s != SETUN_OK || value == expected) return s;
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %g, found %g", key, (double)expected, (double)value);
+}
+
+static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+  setun_status s = st_hf_experts(c, h, err);
+  if (!st_json_get(c, "rope_parameters") && !st_json_get(c, "rope_scaling")) {
+    h->rope.scaling = ST_ROPE_YARN;
+    h->rope.factor = 32;
+    h->rope.original_max_position_embeddings = 4096;
+    h->rope.truncate = false;
+  }
+  if (json_is_null(json_object_get(c, "sliding_window"))) h->window = 0;
+  if (s == SETUN_OK) s = st_json_u32(c, "sliding_window", 0, 1u << 30, &h->window, err);
+  if (s == SETUN_OK) s = st_hf_layer_types(c, 2, h, err);
+  if (s == SETUN_OK) s = check_constant(c, "swiglu_alpha", 1.702f, err);
+  if (s == SETUN_OK) s = check_constant(c, "swiglu_limit", 7, err);
+  h->fn = ST_FN_GPT_OSS; // whatever hidden_act says
+  return s;
+}
+
+// GGUF files say neither which layers slide nor that YaRN's ramp is not rounded.
+static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
+  (void)m, (void)architecture, (void)err;
+  h->rope.truncate = false;
+  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window && i % 2 == 0;
+  return SETUN_OK;
+}
+
+static const st_binding bindings[] = {
+    ST_BIND_GLOBAL,
+    ST_BIND_ATTENTION,
+    {ST_ATTN_SINKS, "blk.%u.attn_sinks", "model.layers.%u.self_attn.sinks", ST_REQUIRED},
+    {ST_FFN_NORM, "blk.%u.post_attention_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
+    {ST_ROUTER, "blk.%u.ffn_gate_inp", "model.layers.%u.mlp.router", ST_REQUIRED},
+    {ST_EXPERT_GATE, "blk.%u.ffn_gate_exps", NULL, ST_REQUIRED},
+    {ST_EXPERT_GATE, "blk.%u.ffn_gate.%e", NULL, ST_REQUIRED},
+    {ST_EXPERT_UP, "blk.%u.ffn_up_exps", NULL, ST_REQUIRED},
+    {ST_EXPERT_UP, "blk.%u.ffn_up.%e", NULL, ST_REQUIRED},
+    {ST_EXPERT_GATE_UP, NULL, "model.layers.%u.mlp.experts.gate_up_proj", ST_REQUIRED},
+    {ST_EXPERT_DOWN, "blk.%u.ffn_down_exps", "model.layers.%u.mlp.experts.down_proj", ST_REQUIRED},
+    {ST_EXPERT_DOWN, "blk.%u.ffn_down.%e", NULL, ST_REQUIRED},
+    ST_BIND_END,
+};
+
+const st_spec st_spec_gpt_oss = {
+    .name = "gpt-oss",
+    .gguf_names = gguf_names,
+    .model_types = model_types,
+    .defaults = {.n_layer = 36,
+                 .n_embd = 2880,
+                 .n_head = 64,
+                 .n_head_kv = 8,
+                 .head_dim = 64,
+                 .n_ff = 2880,
+                 .n_vocab = 201088,
+                 .n_ctx_train = 131072,
+                 .norm_eps = 1e-5f,
+                 .fn = ST_FN_GPT_OSS,
+                 .window = 128,
+                 .n_expert = 128,
+                 .n_expert_used = 4,
+                 .router = ST_ROUTER_CHOSEN,
+                 .rope = {.theta = 150000}},
+    .bindings = bindings,
+    .read_hf = read_hf,
+    .read_gguf = read_gguf,
+};

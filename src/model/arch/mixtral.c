@@ -1,0 +1,43 @@
+// Mixtral: Llama's attention, and experts whose chosen weights sum to 1. Its GGUF files call themselves llama.
+#include "model/arch.h"
+#include "model/hparams_read.h"
+
+static const char *const gguf_names[] = {NULL};
+static const char *const model_types[] = {"mixtral", NULL};
+
+static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+  setun_status s = st_hf_experts(c, h, err);
+  if (s == SETUN_OK) s = st_json_u32(c, "sliding_window", 0, 1u << 30, &h->window, err);
+  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window != 0;
+  return s;
+}
+
+static const st_binding bindings[] = {
+    ST_BIND_GLOBAL,
+    ST_BIND_ATTENTION,
+    {ST_FFN_NORM, NULL, "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
+    ST_BIND_EXPERTS("model.layers.%u.block_sparse_moe.gate", "model.layers.%u.block_sparse_moe.experts.%e.", "w1", "w3",
+                    "w2"),
+    ST_BIND_END,
+};
+
+const st_spec st_spec_mixtral = {
+    .name = "mixtral",
+    .gguf_names = gguf_names,
+    .model_types = model_types,
+    .defaults = {.n_layer = 32,
+                 .n_embd = 4096,
+                 .n_head = 32,
+                 .n_head_kv = 8,
+                 .n_ff = 14336,
+                 .n_vocab = 32000,
+                 .n_ctx_train = 131072,
+                 .norm_eps = 1e-5f,
+                 .fn = ST_FN_SILU,
+                 .n_expert = 8,
+                 .n_expert_used = 2,
+                 .router_renormalize = true,
+                 .rope = {.theta = 1e6f}},
+    .bindings = bindings,
+    .read_hf = read_hf,
+};

@@ -1,0 +1,48 @@
+// OLMoE: q and k normalized over their full width and then, with v, sometimes clipped, and experts in every layer.
+#include "model/arch.h"
+#include "model/hparams_read.h"
+
+#include <stdio.h>
+
+static const char *const names[] = {"olmoe", NULL};
+
+static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+  setun_status s = st_hf_experts(c, h, err);
+  return s == SETUN_OK ? st_json_f32(c, "clip_qkv", &h->clip_qkv, err) : s;
+}
+
+static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
+  char key[128];
+  snprintf(key, sizeof key, "%s.attention.clamp_kqv", architecture);
+  return st_metadata_f32(m, key, &h->clip_qkv, err);
+}
+
+static const st_binding bindings[] = {
+    ST_BIND_GLOBAL,
+    ST_BIND_ATTENTION,
+    {ST_ATTN_Q_NORM, "blk.%u.attn_q_norm", "model.layers.%u.self_attn.q_norm", ST_REQUIRED},
+    {ST_ATTN_K_NORM, "blk.%u.attn_k_norm", "model.layers.%u.self_attn.k_norm", ST_REQUIRED},
+    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
+    ST_BIND_MLP_EXPERTS,
+    ST_BIND_END,
+};
+
+const st_spec st_spec_olmoe = {
+    .name = "olmoe",
+    .gguf_names = names,
+    .model_types = names,
+    .defaults = {.n_layer = 16,
+                 .n_embd = 2048,
+                 .n_head = 16,
+                 .n_ff = 2048,
+                 .n_vocab = 50304,
+                 .n_ctx_train = 4096,
+                 .norm_eps = 1e-5f,
+                 .fn = ST_FN_SILU,
+                 .n_expert = 64,
+                 .n_expert_used = 8,
+                 .rope = {.theta = 10000}},
+    .bindings = bindings,
+    .read_hf = read_hf,
+    .read_gguf = read_gguf,
+};

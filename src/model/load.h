@@ -1,0 +1,43 @@
+// What the files that load a model share: load.c binds names to tensors, load_experts.c those of experts, place.c
+// copies weights to the device.
+#ifndef SETUN_MODEL_LOAD_H
+#define SETUN_MODEL_LOAD_H
+
+#include "model/model.h"
+#include "source/weight.h"
+
+enum { ST_NAME_SIZE = 192 }; // of modules' names; those of the tables are far shorter
+
+typedef struct st_loader {
+  const st_directory *d;
+  const st_model_options *o;
+  st_model *m;
+  st_pool *pool;
+  bool *used; // by tensor
+  uint64_t bytes_done, bytes_total;
+  setun_error *err;
+} st_loader;
+
+// The name that a row of the table has in this container for a layer and an expert, in `out`; NULL when the row does
+// not apply to it.
+const char *st_binding_name(const st_loader *l, const st_binding *b, uint32_t layer, uint32_t expert,
+                            char out[ST_NAME_SIZE]);
+// Notes that something uses the weight's tensors.
+void st_mark_used(st_loader *l, const st_weight *w);
+// The shape that the parameters demand of a role, for experts of one. A q or k norm may also be as wide as all heads.
+st_shape st_role_shape(const st_hparams *h, st_role role);
+
+// A vector's floats, one added to each where the file stores norms that way; freed with st_free.
+setun_status st_read_vector(st_loader *l, const st_weight *w, bool plus_one, float **out);
+// `n` floats on the device.
+setun_status st_place_floats(st_loader *l, const float *values, size_t n, st_dvector **out);
+setun_status st_place_vector(st_loader *l, const st_weight *w, bool plus_one, st_dvector **out);
+// A matrix on the device. `exact`: products with it take floats, whatever the model prefers.
+setun_status st_place_matrix(st_loader *l, const st_weight *w, bool exact, st_dmatrix **out);
+// A matrix and, where there is one, its bias.
+setun_status st_place_linear(st_loader *l, const char *module, const st_weight *w, bool exact, st_linear *out);
+
+// The experts of one layer, found and placed.
+setun_status st_load_experts(st_loader *l, uint32_t layer);
+
+#endif

@@ -1,0 +1,224 @@
+// Mixtures of experts. The router's logits are read to the host, which chooses; then each chosen expert runs once, on
+// all of its tokens.
+#include "model/moe.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+
+struct st_moe {
+  st_array *normed;    // [n_batch, n_embd] the layer's input
+  st_array *router;    // [n_batch, n_expert] logits
+  st_array *part;      // [n_batch, n_embd] the tokens of one expert
+  st_array *out;       // [max(n_batch, used), n_embd] outputs of one expert, or of a token's experts
+  st_array *weight;    // [n_batch, 1] the shared expert's
+  float *logits;       // [n_batch, n_expert]
+  float *scratch;      // [n_expert]
+  st_choice *chosen;   // [n_batch, used]
+  uint32_t *first;     // [n_expert + 1] where an expert's tokens begin in the two lists below
+  uint32_t *tokens;    // [n_batch * used]
+  float *weights;      // likewise
+  st_linear_out *outs; // [2 * used]
+};
+
+// ---- the choice ---------------------------------------------------------------------------------------------------
+
+// x becomes softmax(x); the largest is taken off first.
+static void softmax(float *x, uint32_t n) {
+  float most = -INFINITY, sum = 0;
+  for (uint32_t i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
+  for (uint32_t i = 0; i < n; i++) sum += x[i] = expf(x[i] - most);
+  for (uint32_t i = 0; i < n; i++) x[i] /= sum;
+}
+
+// The k largest, by ascending index. Taken ones are marked in `scores` by -inf; NaN counts as the smallest.
+static void largest(float *scores, uint32_t n, uint32_t k, st_choice *chosen) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (isnan(scores[i])) scores[i] = -INFINITY;
+  }
+  for (uint32_t j = 0; j < k; j++) {
+    uint32_t best = n, at = j;
+    for (uint32_t i = 0; i < n; i++) {
+      bool taken = false;
+      for (uint32_t t = 0; t < j && scores[i] == -INFINITY; t++) taken = taken || chosen[t].expert == i;
+      if (!taken && (best == n || scores[i] > scores[best])) best = i;
+    }
+    while (at && chosen[at - 1].expert > best) {
+      chosen[at] = chosen[at - 1];
+      at--;
+    }
+    chosen[at] = (st_choice){best, scores[best]};
+    scores[best] = -INFINITY;
+  }
+}
+
+void st_route(const st_hparams *h, const float *logits, float *scratch, st_choice *chosen) {
+  uint32_t n = h->n_expert, k = h->n_expert_used;
+  for (uint32_t i = 0; i < n; i++) scratch[i] = logits[i];
+  if (h->router == ST_ROUTER_ALL) softmax(scratch, n);
+  largest(scratch, n, k, chosen);
+  if (h->router == ST_ROUTER_CHOSEN) {
+    for (uint32_t i = 0; i < k; i++) scratch[i] = chosen[i].weight;
+    softmax(scratch, k);
+    for (uint32_t i = 0; i < k; i++) chosen[i].weight = scratch[i];
+  } else if (h->router_renormalize) {
+    float sum = 0;
+    for (uint32_t i = 0; i < k; i++) sum += chosen[i].weight;
+    for (uint32_t i = 0; i < k; i++) chosen[i].weight /= sum;
+  }
+}
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+setun_status st_moe_new(const st_run *r, st_moe **moe, setun_error *err) {
+  const st_hparams *h = &r->model->h;
+  st_moe *m = st_calloc(1, sizeof *m);
+  if (!m) return st_fail_memory(err, "the experts' activations");
+  uint32_t used = h->n_expert_used, rows = r->n_batch > used ? r->n_batch : used;
+  const struct {
+    st_array **array;
+    size_t tokens, width;
+  } wanted[] = {{&m->normed, r->n_batch, h->n_embd},
+                {&m->router, r->n_batch, h->n_expert},
+                {&m->part, r->n_batch, h->n_embd},
+                {&m->out, rows, h->n_embd},
+                {&m->weight, r->n_batch, 1}};
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted && s == SETUN_OK; i++) {
+    s = r->model->backend->array_new(r->queue, wanted[i].tokens, wanted[i].width, wanted[i].array, err);
+  }
+  size_t n = (size_t)rows * used; // both are below 2^25
+  m->logits = st_malloc((size_t)r->n_batch * h->n_expert, sizeof *m->logits);
+  m->scratch = st_malloc(h->n_expert, sizeof *m->scratch);
+  m->chosen = st_malloc(n, sizeof *m->chosen);
+  m->first = st_malloc((size_t)h->n_expert + 1, sizeof *m->first);
+  m->tokens = st_malloc(n, sizeof *m->tokens);
+  m->weights = st_malloc(n, sizeof *m->weights);
+  m->outs = st_malloc((size_t)2 * used, sizeof *m->outs);
+  bool whole = m->logits && m->scratch && m->chosen && m->first && m->tokens && m->weights && m->outs;
+  if (s == SETUN_OK && !whole) s = st_fail_memory(err, "the experts' lists");
+  if (s == SETUN_OK) {
+    *moe = m;
+  } else {
+    st_moe_free(r, m);
+  }
+  return s;
+}
+
+void st_moe_free(const st_run *r, st_moe *m) {
+  if (!m) return;
+  st_array *arrays[] = {m->normed, m->router, m->part, m->out, m->weight};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+    if (arrays[i]) r->model->backend->array_free(arrays[i]);
+  }
+  void *blocks[] = {m->logits, m->scratch, m->chosen, m->first, m->tokens, m->weights, m->outs};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) st_free(blocks[i]);
+  st_free(m);
+}
+
+// ---- the experts --------------------------------------------------------------------------------------------------
+
+static st_linear_out output(const st_linear *l, st_array *dst, uint32_t row) {
+  return (st_linear_out){.matrix = l->matrix, .bias = l->bias, .dst = dst, .row = row};
+}
+
+// The router's choice for each token, and from it the list of each expert's tokens.
+static void choose(st_run *r, const st_layer *l, uint32_t n) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  st_moe *m = r->moe;
+  uint32_t used = h->n_expert_used;
+  const st_linear_out router = output(&l->linear[ST_ROUTER], m->router, 0);
+  b->linear(r->queue, m->normed, 0, n, NULL, 0, &router, 1);
+  b->read(r->queue, m->router, 0, (size_t)n * h->n_expert, m->logits);
+  for (uint32_t e = 0; e <= h->n_expert; e++) m->first[e] = 0;
+  for (uint32_t t = 0; t < n; t++) {
+    st_choice *chosen = m->chosen + (size_t)t * used;
+    st_route(h, m->logits + (size_t)t * h->n_expert, m->scratch, chosen);
+    for (uint32_t i = 0; i < used; i++) m->first[chosen[i].expert + 1]++;
+  }
+  for (uint32_t e = 0; e < h->n_expert; e++) m->first[e + 1] += m->first[e];
+  for (uint32_t t = 0; t < n; t++) { // first[e] moves to the end of e's tokens, that is, to where e + 1's began
+    for (uint32_t i = 0; i < used; i++) {
+      const st_choice *c = &m->chosen[(size_t)t * used + i];
+      uint32_t at = m->first[c->expert]++;
+      m->tokens[at] = t;
+      m->weights[at] = c->weight;
+    }
+  }
+  for (uint32_t e = h->n_expert; e; e--) m->first[e] = m->first[e - 1];
+  m->first[0] = 0;
+}
+
+// One token: gate and up of all its experts in one product, since they share their input.
+static void one_token(st_run *r, const st_layer *l) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  st_moe *m = r->moe;
+  uint32_t used = h->n_expert_used;
+  for (uint32_t i = 0; i < used; i++) {
+    const st_expert *e = &l->experts[m->chosen[i].expert];
+    m->outs[2 * i] = output(&e->gate, r->gate, i);
+    m->outs[2 * i + 1] = output(&e->up, r->up, i);
+  }
+  b->linear(r->queue, m->normed, 0, 1, NULL, 0, m->outs, (int)(2 * used));
+  b->glu(r->queue, h->fn, r->gate, r->up, used, h->n_ff_expert, r->gate);
+  for (uint32_t i = 0; i < used; i++) {
+    const st_linear_out down = output(&l->experts[m->chosen[i].expert].down, m->out, i);
+    b->linear(r->queue, r->gate, i, 1, NULL, 0, &down, 1);
+  }
+  b->scatter_add(r->queue, r->branch, m->tokens, m->weights, used, h->n_embd, m->out);
+}
+
+static void many_tokens(st_run *r, const st_layer *l) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  st_moe *m = r->moe;
+  for (uint32_t i = 0; i < h->n_expert; i++) {
+    uint32_t first = m->first[i], n = m->first[i + 1] - first;
+    if (!n) continue;
+    const st_expert *e = &l->experts[i];
+    const st_linear_out gate_up[] = {output(&e->gate, r->gate, 0), output(&e->up, r->up, 0)};
+    const st_linear_out down = output(&e->down, m->out, 0);
+    b->gather(r->queue, m->normed, m->tokens + first, n, h->n_embd, m->part);
+    b->linear(r->queue, m->part, 0, n, NULL, 0, gate_up, 2);
+    b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff_expert, r->gate);
+    b->linear(r->queue, r->gate, 0, n, NULL, 0, &down, 1);
+    b->scatter_add(r->queue, r->branch, m->tokens + first, m->weights + first, n, h->n_embd, m->out);
+  }
+}
+
+// The expert that takes every token, weighted by a sigmoid.
+static void shared_expert(st_run *r, const st_layer *l, uint32_t n) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  st_moe *m = r->moe;
+  const st_linear_out outs[] = {output(&l->linear[ST_SHARED_GATE], r->gate, 0),
+                                output(&l->linear[ST_SHARED_UP], r->up, 0),
+                                output(&l->linear[ST_SHARED_ROUTER], m->weight, 0)};
+  const st_linear_out down = output(&l->linear[ST_SHARED_DOWN], m->out, 0);
+  b->linear(r->queue, m->normed, 0, n, NULL, 0, outs, 3);
+  b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff_shared, r->gate);
+  b->linear(r->queue, r->gate, 0, n, NULL, 0, &down, 1);
+  b->read(r->queue, m->weight, 0, n, m->weights);
+  for (uint32_t t = 0; t < n; t++) {
+    m->tokens[t] = t;
+    m->weights[t] = 1 / (1 + expf(-m->weights[t]));
+  }
+  b->scatter_add(r->queue, r->branch, m->tokens, m->weights, n, h->n_embd, m->out);
+}
+
+void st_moe_forward(st_run *r, uint32_t layer, uint32_t n) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  const st_layer *l = &r->model->layers[layer];
+  b->norm_into(r->queue, r->x, n, h->n_embd, l->vector[ST_FFN_NORM], h->norm_eps, r->moe->normed);
+  choose(r, l, n);
+  b->clear(r->queue, r->branch, n, h->n_embd);
+  if (n == 1) {
+    one_token(r, l);
+  } else {
+    many_tokens(r, l);
+  }
+  if (l->linear[ST_SHARED_GATE].matrix) shared_expert(r, l, n);
+}
