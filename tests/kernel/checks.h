@@ -58,7 +58,7 @@ static void rounded_activations(st_activation kind, const float *x, size_t n, do
       if (kind == ST_ACT_F32)
         out[first + i] = v;
       else if (kind == ST_ACT_INT8_TOKEN) {
-        float s = 127.0f / fmaxf(most, 1e-5f);
+        float s = 127.0f * (1.0f / fmaxf(most, 1e-5f));
         out[first + i] = (double)rintf(v * s) / s;
       } else
         out[first + i] = most > 0 ? (double)rintf(v * (127.0f / most)) * (most / 127.0f) : 0;

@@ -36,7 +36,7 @@ static void check_quantize(const st_kernels *k, const st_kernels *reference, siz
   if (!same(s, t) || sum != expected_sum || memcmp(codes, expected, sizeof codes)) FAIL("quantize_token of %zu", n);
   float most = 0;
   for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(input_a[i])); // fmaxf passes over NaN
-  if (s != 127.0f / fmaxf(most, 1e-5f)) FAIL("quantize_token of %zu: s %.9g", n, (double)s);
+  if (s != 127.0f * (1.0f / fmaxf(most, 1e-5f))) FAIL("quantize_token of %zu: s %.9g", n, (double)s);
   for (size_t i = 0; i < n; i++) {
     float v = rintf(input_a[i] * s);
     if (codes[32 + i] != (v == v ? (int)v : 0)) FAIL("quantize_token of %zu: [%zu] %d", n, i, codes[32 + i]);

@@ -18,7 +18,7 @@ TOP_FILES = {"README.md", "LICENSE", "CMakeLists.txt", "CMakePresets.json", "dem
              ".gitignore", ".gitattributes", ".ci/run", "include/setun.h"}
 # Folders for what is neither library nor command, where anything of the project may lie.
 FREE_FOLDERS = ("bench", "cmake", "docs", "examples", "models", "tools")
-TEST_FOLDERS = ("unit", "kernel", "model", "quant", "sampler", "golden", "badfiles", "fuzz", "e2e", "layout", "support")
+TEST_FOLDERS = ("unit", "kernel", "model", "quant", "sampler", "tok", "chat", "golden", "badfiles", "fuzz", "e2e", "layout", "support")
 APPS = ("setun", "server")
 
 # What each folder of src/ may include beside itself; what that one may include comes with it. "backend" stands for the
@@ -48,7 +48,7 @@ SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "bac
 LIBRARY_HEADERS = {
     "jansson.h": ("src/base/json.h",),
     "pcre2.h": ("src/tokenizer/",),
-    "utf8proc.h": ("src/tokenizer/",),
+    "utf8proc.h": ("src/tokenizer/", "src/chat/"),
     "immintrin.h": ("src/kernel/", "src/base/"),
     "arm_neon.h": ("src/kernel/", "src/base/"),
 }
