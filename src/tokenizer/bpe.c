@@ -47,7 +47,7 @@ static st_merge *find_merge(const st_tokenizer *t, uint32_t left, uint32_t right
   }
 }
 
-static setun_status merge_token(const st_tokenizer *t, st_string text, size_t index, uint32_t *id, setun_error *err) {
+static setun_status merge_token(const st_tokenizer *t, st_text text, size_t index, uint32_t *id, setun_error *err) {
   int64_t found = st_map_get(t->ids, text.data, text.length);
   if (found < 0) {
     int n = (int)(text.length < 40 ? text.length : 40);
@@ -57,8 +57,7 @@ static setun_status merge_token(const st_tokenizer *t, st_string text, size_t in
   return SETUN_OK;
 }
 
-setun_status st_merges_add(st_tokenizer *t, st_string left, st_string right, size_t index, bool replace,
-                           setun_error *err) {
+setun_status st_merges_add(st_tokenizer *t, st_text left, st_text right, size_t index, bool replace, setun_error *err) {
   char small[256], *joined = small;
   size_t length;
   if (!st_add_size(left.length, right.length, &length) || length > ST_MAX_TOKEN_LENGTH) {
@@ -70,7 +69,7 @@ setun_status st_merges_add(st_tokenizer *t, st_string left, st_string right, siz
   uint32_t l = 0, r = 0, m = 0;
   setun_status s = merge_token(t, left, index, &l, err);
   if (!s) s = merge_token(t, right, index, &r, err);
-  if (!s) s = merge_token(t, (st_string){joined, length}, index, &m, err);
+  if (!s) s = merge_token(t, (st_text){joined, length}, index, &m, err);
   if (joined != small) st_free(joined);
   if (s) return s;
   st_merge *slot = find_merge(t, l, r);

@@ -199,7 +199,11 @@ setun_status st_decoder_push(st_decoder *d, int32_t id, const char **text, size_
   d->out.length = 0;
   size_t mark = strlen(d->t->strip);
   if (d->t->strip_marked && !(d->t->flags[id] & ST_PIECE_MARKED) && n) d->strip = 0;
-  while (d->strip && n >= mark && !memcmp(bytes, d->t->strip, mark)) bytes += mark, n -= mark, d->strip--;
+  // SentencePiece takes one mark from each token until something else has come.
+  uint32_t most = d->t->sentencepiece ? 1 : d->strip;
+  for (uint32_t k = 0; k < most && d->strip && n >= mark && !memcmp(bytes, d->t->strip, mark); k++) {
+    bytes += mark, n -= mark, d->strip--;
+  }
   if (n) d->strip = 0;
   if (!add_bytes(d, bytes, n)) return st_fail_memory(err, "decoded text");
   d->out.data[d->out.length] = '\0';

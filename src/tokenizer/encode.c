@@ -31,7 +31,7 @@ static setun_status encode_segment(st_encoder *e, const char *text, size_t lengt
   const char *normal;
   size_t normal_length;
   setun_status s = st_normalize(e, text, length, &normal, &normal_length);
-  return s ? s : encode_normal(e, normal, normal_length, special, first);
+  return s ? s : encode_normal(e, normal, normal_length, special, first && !e->shifted);
 }
 
 static setun_status encode(st_encoder *e, const char *text, size_t length, bool special) {

@@ -281,8 +281,7 @@ const char *st_token_label(const st_tokenizer *t, uint32_t id, char out[64]);
 setun_status st_merges_reserve(st_tokenizer *t, size_t count, setun_error *err);
 // The merge of two texts with rank `index`; tokens that the vocabulary lacks are an error. Repeated, the first holds
 // unless `replace`.
-setun_status st_merges_add(st_tokenizer *t, st_string left, st_string right, size_t index, bool replace,
-                           setun_error *err);
+setun_status st_merges_add(st_tokenizer *t, st_text left, st_text right, size_t index, bool replace, setun_error *err);
 setun_status st_bpe_prepare(st_tokenizer *t, setun_error *err);
 setun_status st_bpe_word(st_encoder *e, const char *text, size_t length);
 
@@ -347,6 +346,7 @@ struct st_encoder {
   st_token_list *out;
   setun_error *err;
   st_matcher matcher;
+  bool shifted;                  // normalization took something from the beginning of what it was given last
   st_buffer normal[2];           // normalization writes from one to the other
   st_buffer stage[ST_MAX_STEPS]; // text that a pre-tokenization stage changed
   st_buffer print;               // a word's printable form, or read back from it

@@ -15,6 +15,8 @@ setun_status st_json_id(const json_t *value, const char *what, uint32_t limit, u
 
 // json_vocab.c: "model" and "added_tokens". *t is set on failure too, if it came that far.
 setun_status st_json_read_vocabulary(const json_t *root, st_tokenizer **t, setun_error *err);
+// A tokenizer with the tokens of a vocab object, {"text": id, ...}, and room for those of `added` (may be NULL).
+setun_status st_json_object_vocab(const json_t *vocab, const json_t *added, st_tokenizer **t, setun_error *err);
 // One added token's settings, from an entry of added_tokens or of added_tokens_decoder.
 setun_status st_json_read_added(st_tokenizer *t, const json_t *token, uint32_t id, setun_error *err);
 // json_steps.c: the steps around the model; each value may be null.

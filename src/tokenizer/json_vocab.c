@@ -77,17 +77,17 @@ static setun_status read_merges(st_tokenizer *t, const json_t *merges, setun_err
   setun_status s = st_merges_reserve(t, n, err);
   for (size_t i = 0; !s && i < n; i++) {
     const json_t *m = json_array_get(merges, i), *l = json_array_get(m, 0), *r = json_array_get(m, 1);
-    st_string left, right;
+    st_text left, right;
     if (json_is_string(m)) {
       const char *text = json_string_value(m), *space = strchr(text, ' ');
       if (!space || space == text || !space[1]) {
         return st_fail(err, SETUN_ERROR_FORMAT, "model.merges: merge %zu is not two texts with a space between", i);
       }
-      left = (st_string){text, (size_t)(space - text)};
-      right = (st_string){space + 1, json_string_length(m) - left.length - 1};
+      left = (st_text){text, (size_t)(space - text)};
+      right = (st_text){space + 1, json_string_length(m) - left.length - 1};
     } else if (json_array_size(m) == 2 && json_is_string(l) && json_is_string(r)) {
-      left = (st_string){json_string_value(l), json_string_length(l)};
-      right = (st_string){json_string_value(r), json_string_length(r)};
+      left = (st_text){json_string_value(l), json_string_length(l)};
+      right = (st_text){json_string_value(r), json_string_length(r)};
     } else {
       return st_fail(err, SETUN_ERROR_FORMAT, "model.merges: merge %zu is not a pair of texts", i);
     }
@@ -231,4 +231,11 @@ setun_status st_json_read_vocabulary(const json_t *root, st_tokenizer **out, set
   }
   if (!s && t->byte_fallback) mark_bytes(t);
   return s;
+}
+
+setun_status st_json_object_vocab(const json_t *vocab, const json_t *added, st_tokenizer **t, setun_error *err) {
+  uint32_t size = 0;
+  setun_status s = count_ids(vocab, added, &size, err);
+  if (!s) s = st_tokenizer_new(size, t, err);
+  return s ? s : read_object_vocab(*t, vocab, err);
 }

@@ -119,7 +119,7 @@ static bool lowercase(const char *text, size_t n, st_buffer *out) {
   return true;
 }
 
-static bool strip(const char *text, size_t n, const st_normalize_step *step, st_buffer *out) {
+static bool strip(st_encoder *e, const char *text, size_t n, const st_normalize_step *step, st_buffer *out) {
   uint32_t code;
   size_t start = 0, end = n;
   for (int used; step->left && start < n && (used = st_utf8_decode(text + start, n - start, &code)) > 0;) {
@@ -132,6 +132,7 @@ static bool strip(const char *text, size_t n, const st_normalize_step *step, st_
     if (st_utf8_decode(text + at, end - at, &code) <= 0 || !is_space(code)) break;
     end = at;
   }
+  e->shifted |= start > 0;
   return st_buffer_append(out, text + start, end - start);
 }
 
@@ -295,7 +296,7 @@ static setun_status apply(st_encoder *e, const st_normalize_step *step, const ch
   case ST_NORMALIZE_NFKC: ok = normal_form(text, n, true, true, out); break;
   case ST_NORMALIZE_NFKD: ok = normal_form(text, n, true, false, out); break;
   case ST_NORMALIZE_LOWERCASE: ok = lowercase(text, n, out); break;
-  case ST_NORMALIZE_STRIP: ok = strip(text, n, step, out); break;
+  case ST_NORMALIZE_STRIP: ok = strip(e, text, n, step, out); break;
   case ST_NORMALIZE_PREPEND:
     ok = st_buffer_append(out, step->text.data, step->text.length) && st_buffer_append(out, text, n);
     break;
@@ -310,6 +311,7 @@ static setun_status apply(st_encoder *e, const st_normalize_step *step, const ch
 
 setun_status st_normalize(st_encoder *e, const char *text, size_t length, const char **out, size_t *out_length) {
   const st_tokenizer *t = e->t;
+  e->shifted = false;
   for (size_t i = 0; i < t->n_normalizers && length; i++) {
     const st_normalize_step *step = &t->normalizers[i];
     if (step->kind <= ST_NORMALIZE_NFKD && is_ascii(text, length)) continue;

@@ -65,7 +65,7 @@ typedef struct {
   st_tokenizer *t;
   uint64_t model_type;
   bool byte_fallback, space_suffix;
-  st_string bos, eos, charsmap, unk_surface;
+  st_text bos, eos, charsmap, unk_surface;
   setun_error *err;
 } model;
 
@@ -99,7 +99,7 @@ static setun_status read_trainer(model *m, reader r) {
   field f;
   while (r.at < r.end) {
     if (!read_field(&r, &f)) return malformed(m, "trainer_spec");
-    st_string text = {(const char *)f.bytes.at, (size_t)(f.bytes.end - f.bytes.at)};
+    st_text text = {(const char *)f.bytes.at, (size_t)(f.bytes.end - f.bytes.at)};
     if (f.number == 3 && f.wire == 0) m->model_type = f.value;
     if (f.number == 24 && f.wire == 0) m->space_suffix = f.value != 0;
     if (f.number == 35 && f.wire == 0) m->byte_fallback = f.value != 0;
@@ -116,7 +116,7 @@ static setun_status read_normalizer(model *m, reader r) {
   while (r.at < r.end) {
     if (!read_field(&r, &f)) return malformed(m, "normalizer_spec");
     if (f.number == 2 && f.wire == 2) {
-      m->charsmap = (st_string){(const char *)f.bytes.at, (size_t)(f.bytes.end - f.bytes.at)};
+      m->charsmap = (st_text){(const char *)f.bytes.at, (size_t)(f.bytes.end - f.bytes.at)};
     }
     if (f.number == 3 && f.wire == 0) sp->dummy_prefix = f.value != 0;
     if (f.number == 4 && f.wire == 0) sp->remove_extra = f.value != 0;
@@ -174,8 +174,10 @@ static setun_status add_steps(st_tokenizer *t) {
         (st_decode_step){.kind = ST_DECODE_REPLACE, .from = {ST_SPACE_MARK, 3}, .text = {" ", 1}};
   }
   t->decoders[t->n_decoders++] = (st_decode_step){.kind = ST_DECODE_BYTE_FALLBACK};
+  t->strip_marked = t->sp.escape;
+  t->mark = (st_bytes){ST_SPACE_MARK, 3};
   t->strip[0] = ' ';
-  t->strip_count = t->sp.dummy_prefix || t->sp.remove_extra;
+  t->strip_count = t->sp.remove_extra ? UINT32_MAX : t->sp.dummy_prefix;
   return SETUN_OK;
 }
 

@@ -341,9 +341,9 @@ int32_t st_tokenizer_find(const st_tokenizer *t, const char *text, size_t length
   return (int32_t)st_map_get(t->ids, text, length);
 }
 
-setun_status st_tokenizer_text(const st_tokenizer *t, int32_t id, st_string *text, setun_error *err) {
+setun_status st_tokenizer_text(const st_tokenizer *t, int32_t id, st_text *text, setun_error *err) {
   setun_status s = check_id(t, id, "a token's text", err);
-  if (!s) *text = (st_string){t->texts[id].data, t->texts[id].length};
+  if (!s) *text = (st_text){t->texts[id].data, t->texts[id].length};
   return s;
 }
 

@@ -18,8 +18,6 @@
 
 typedef struct st_tokenizer st_tokenizer;
 
-typedef st_text st_string;
-
 // The kinds of token, numbered as in GGUF's `tokenizer.ggml.token_type`.
 typedef enum st_token_type {
   ST_TOKEN_NORMAL = 1,
@@ -36,12 +34,12 @@ typedef struct st_vocabulary {
   const char *model; // "gpt2" (byte-level BPE), "gemma4" (BPE without bytes), "llama" (BPE by scores), "t5" (Unigram)
   const char *pre;   // `pre`; NULL when the key is absent (then "default", as files from before the key mean)
   size_t n;
-  const st_string *tokens;
+  const st_text *tokens;
   const float *scores;  // n of them, or NULL
   const int32_t *types; // n of them, or NULL: all normal
   size_t n_merges;
-  const st_string *merges; // "left right"
-  const char *charsmap;    // `precompiled_charsmap` (t5 only), or NULL
+  const st_text *merges; // "left right"
+  const char *charsmap;  // `precompiled_charsmap` (t5 only), or NULL
   size_t charsmap_length;
   int64_t bos, eos, unk, eot, eom;                                  // ids; -1: the key is absent
   int add_bos, add_eos, add_space_prefix, remove_extra_whitespaces; // 0, 1, or -1: the key is absent
@@ -91,7 +89,7 @@ bool st_tokenizer_is_control(const st_tokenizer *t, int32_t id);
 // The id of a token by its text as the vocabulary spells it (byte-level tokens in their printable form); -1: none.
 int32_t st_tokenizer_find(const st_tokenizer *t, const char *text, size_t length);
 // The token's text as the vocabulary spells it; it lives as long as the tokenizer.
-setun_status st_tokenizer_text(const st_tokenizer *t, int32_t id, st_string *text, setun_error *err);
+setun_status st_tokenizer_text(const st_tokenizer *t, int32_t id, st_text *text, setun_error *err);
 // The bytes that the token stands for inside a text, possibly part of a character; none for control tokens unless
 // `special`. They live as long as the tokenizer. An id beyond the vocabulary is an error.
 setun_status st_tokenizer_piece(const st_tokenizer *t, int32_t id, bool special, const char **bytes, size_t *length,

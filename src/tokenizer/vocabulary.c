@@ -47,14 +47,14 @@ static setun_status add_merges(st_tokenizer *t, const st_vocabulary *v, setun_er
   }
   setun_status s = st_merges_reserve(t, v->n_merges, err);
   for (size_t i = 0; !s && i < v->n_merges; i++) {
-    st_string m = v->merges[i];
+    st_text m = v->merges[i];
     const char *space = m.length > 1 ? memchr(m.data + 1, ' ', m.length - 1) : NULL;
     size_t left = space ? (size_t)(space - m.data) : 0;
     if (!space || left + 1 == m.length) {
       return st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.merges: merge %zu is not two texts with a space between",
                      i);
     }
-    s = st_merges_add(t, (st_string){m.data, left}, (st_string){space + 1, m.length - left - 1}, i, false, err);
+    s = st_merges_add(t, (st_text){m.data, left}, (st_text){space + 1, m.length - left - 1}, i, false, err);
     if (s) return st_fail_in(err, "tokenizer.ggml.merges");
   }
   return s;
