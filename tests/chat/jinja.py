@@ -75,4 +75,5 @@ class Program:
             raise SystemExit(f"the program ended with {self.process.wait()} on\n{request[:3000]}")
         reply = json.loads(line)
         self.spans = reply.get("spans")
+        self.status = reply.get("status", 0)
         return reply.get("text"), reply.get("error")
