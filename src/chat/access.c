@@ -85,6 +85,7 @@ static bool refuse_undefined(st_jrun *run, st_jval v, const st_jstr *name) {
 }
 
 bool st_j_getattr(st_jrun *run, st_jval v, const st_jstr *name, st_jval *out) {
+  if (v.kind == J_UNDEFINED && is_internal(name)) return undefined(run, name, true, out);
   if (v.kind == J_UNDEFINED) return refuse_undefined(run, v, name);
   if (!st_j_attribute(run, v, name, out)) return false;
   if (out->kind != J_MISSING) return true;

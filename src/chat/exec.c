@@ -233,12 +233,18 @@ static st_jflow capture(st_jrun *run, st_jenv *env, const st_jnode *node, const 
   return filter && !st_j_eval(run, env, filter, out) ? J_ERROR : J_NEXT;
 }
 
+// What a filter or call block gives must be text already: Jinja joins it to the rest without str().
+static bool put_text(st_jrun *run, st_jval v) {
+  if (v.kind != J_STRING) return st_j_wrong(run, "a block's result must be a string, found %s", st_j_type(v));
+  return st_j_put_all(run, run->out, v.s);
+}
+
 static st_jflow exec_capture(st_jrun *run, st_jenv *env, const st_jnode *node) {
   st_jval text;
   bool is_set = node->kind == N_SET_BLOCK;
   st_jflow flow = capture(run, env, node, is_set ? node->b : node->a, &text);
   if (flow != J_NEXT) return flow;
-  bool ok = is_set ? st_j_assign(run, env, node->a, text) : st_j_put_value(run, run->out, text);
+  bool ok = is_set ? st_j_assign(run, env, node->a, text) : put_text(run, text);
   leave(env, node->frame);
   return ok ? J_NEXT : J_ERROR;
 }
@@ -272,7 +278,7 @@ static st_jflow exec_call_block(st_jrun *run, st_jenv *env, const st_jnode *node
   keywords[args.n_keywords++] = (st_jkeyword){&name, caller};
   args.keywords = keywords;
   run->line = node->line;
-  return st_j_call(run, callee, &args, &text) && st_j_put_value(run, run->out, text) ? J_NEXT : J_ERROR;
+  return st_j_call(run, callee, &args, &text) && put_text(run, text) ? J_NEXT : J_ERROR;
 }
 
 static st_jflow exec_with(st_jrun *run, st_jenv *env, const st_jnode *node) {

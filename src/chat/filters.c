@@ -183,14 +183,16 @@ static bool filter_truncate(st_jrun *run, st_jval v, const st_jargs *args, st_jv
   if (a[3].kind != J_MISSING && a[3].kind != J_NONE && !st_j_as_int(a[3], &leeway)) {
     return st_j_wrong(run, "truncate expects an integer");
   }
-  if (v.kind != J_STRING) return st_j_wrong(run, "truncate of a %s", st_j_type(v));
+  int64_t n;
+  if (!st_j_length(run, v, &n)) return false;
   if (a[2].kind == J_MISSING ? !st_j_copy(run, "...", &end) : (end = a[2], end.kind != J_STRING)) {
     return st_j_wrong(run, "truncate: the end must be a string");
   }
-  int64_t n = (int64_t)st_j_chars(v.s), tail = (int64_t)st_j_chars(end.s);
+  int64_t tail = (int64_t)st_j_chars(end.s);
   if (length < tail || leeway < 0) return st_j_wrong(run, "truncate: a length or leeway that is too small");
   *out = v;
   if (n <= length + leeway) return true;
+  if (v.kind != J_STRING) return st_j_refuse(run, "truncate of a %s", st_j_type(v));
   if (!st_j_substring(run, v.s, 0, st_j_offset(v.s, (size_t)(length - tail)), &cut)) return false;
   if (!kill) {
     if (!st_j_copy(run, " ", &space) || !st_j_split(run, cut.s, space.s, 1, true, &parts)) return false;

@@ -7,6 +7,15 @@ static bool as_flag(st_jrun *run, st_jval v, bool *out) {
   return v.kind == J_MISSING || st_j_truth(run, v, out);
 }
 
+// sorted() takes nothing but an integer for reverse.
+static bool as_reverse(st_jrun *run, st_jval v, bool *out) {
+  int64_t i = 0;
+  if (v.kind != J_MISSING && !st_j_as_int(v, &i))
+    return st_j_wrong(run, "reverse must be a boolean, found %s", st_j_type(v));
+  *out = i != 0;
+  return true;
+}
+
 // What sort, min, unique and the like compare: the attribute of an item, strings without regard to case.
 static bool sort_key(st_jrun *run, st_jval item, st_jval attribute, bool case_sensitive, st_jval *out) {
   if (!st_j_attribute_path(run, item, attribute, out)) return false;
@@ -65,7 +74,7 @@ static bool multi_key(st_jrun *run, st_jval item, st_jval attribute, bool case_s
 static bool filter_sort(st_jrun *run, st_jval v, const st_jargs *args, st_jval *out) {
   st_jval a[3], list;
   bool reverse = false, case_sensitive = false;
-  if (!st_j_bind(run, "sort", args, "reverse,case_sensitive,attribute", 0, a) || !as_flag(run, a[0], &reverse) ||
+  if (!st_j_bind(run, "sort", args, "reverse,case_sensitive,attribute", 0, a) || !as_reverse(run, a[0], &reverse) ||
       !as_flag(run, a[1], &case_sensitive) || !st_j_to_list(run, v, J_LIST, &list))
     return false;
   keyed *items = st_j_alloc(run, list.l->n + 1, sizeof *items);
@@ -81,7 +90,7 @@ static bool filter_dictsort(st_jrun *run, st_jval v, const st_jargs *args, st_jv
   st_jval a[3];
   bool case_sensitive = false, reverse = false;
   if (!st_j_bind(run, "dictsort", args, "case_sensitive,by,reverse", 0, a) || !as_flag(run, a[0], &case_sensitive) ||
-      !as_flag(run, a[2], &reverse))
+      !as_reverse(run, a[2], &reverse))
     return false;
   bool by_value = a[1].kind == J_STRING && st_j_is(a[1].s, "value");
   if (!by_value && a[1].kind != J_MISSING && !(a[1].kind == J_STRING && st_j_is(a[1].s, "key"))) {
@@ -99,21 +108,19 @@ static bool filter_dictsort(st_jrun *run, st_jval v, const st_jargs *args, st_jv
   return sorted(run, items, v.d->n, reverse, out);
 }
 
-static bool filter_unique(st_jrun *run, st_jval v, const st_jargs *args, st_jval *out) {
+static bool unique_list(st_jrun *run, st_jval v, const st_jargs *args, st_jval *out) {
   st_jval a[2], list, kept, seen;
   bool case_sensitive = false;
   if (!st_j_bind(run, "unique", args, "case_sensitive,attribute", 0, a) || !as_flag(run, a[0], &case_sensitive) ||
       !st_j_to_list(run, v, J_LIST, &list) || !st_j_list(run, J_LIST, 0, &kept) || !st_j_dict(run, J_DICT, &seen))
     return false;
+  *out = kept;
   for (size_t i = 0; i < list.l->n; i++) {
     st_jval key, *old;
     if (!sort_key(run, list.l->items[i], a[1], case_sensitive, &key) || !st_j_get(run, seen.d, key, &old)) return false;
     if (old) continue;
     if (!st_j_set(run, seen.d, key, st_j_none()) || !st_j_append(run, kept.l, list.l->items[i])) return false;
   }
-  st_jiter *it;
-  if (!st_j_iterate(run, kept, &it)) return false;
-  *out = (st_jval){.kind = J_ITER, .it = it};
   return true;
 }
 
@@ -202,8 +209,8 @@ static bool filter_sum(st_jrun *run, st_jval v, const st_jargs *args, st_jval *o
   return next == J_END;
 }
 
-// batch and slice: lists of lists, as iterators.
-static bool filter_batch(st_jrun *run, const char *name, st_jval v, const st_jargs *args, st_jval *out) {
+// batch and slice: lists of lists.
+static bool batch_list(st_jrun *run, const char *name, st_jval v, const st_jargs *args, st_jval *out) {
   st_jval a[2], list, rows, row;
   int64_t n;
   bool slices = !strcmp(name, "slice");
@@ -224,13 +231,16 @@ static bool filter_batch(st_jrun *run, const char *name, st_jval v, const st_jar
     }
     if (!st_j_append(run, rows.l, row)) return false;
   }
-  st_jiter *it;
-  if (!st_j_iterate(run, rows, &it)) return false;
-  *out = (st_jval){.kind = J_ITER, .it = it};
+  *out = rows;
   return true;
 }
 
+bool st_j_generated_list(st_jrun *run, const char *name, st_jval v, const st_jargs *args, st_jval *out) {
+  return !strcmp(name, "unique") ? unique_list(run, v, args, out) : batch_list(run, name, v, args, out);
+}
+
 bool st_j_list_filter(st_jrun *run, const char *name, st_jval v, const st_jargs *args, st_jval *out) {
+  st_jval a[2];
   static const char *const lazy[] = {"map", "select", "reject", "selectattr", "rejectattr"};
   for (int i = 0; i < 5; i++) {
     if (!strcmp(name, lazy[i])) return st_j_generator(run, lazy[i], v, args, out);
@@ -242,12 +252,18 @@ bool st_j_list_filter(st_jrun *run, const char *name, st_jval v, const st_jargs 
   if (!strcmp(name, "join")) return filter_join(run, v, args, out);
   if (!strcmp(name, "sort")) return filter_sort(run, v, args, out);
   if (!strcmp(name, "dictsort")) return filter_dictsort(run, v, args, out);
-  if (!strcmp(name, "unique")) return filter_unique(run, v, args, out);
+  if (!strcmp(name, "unique")) {
+    return st_j_bind(run, name, args, "case_sensitive,attribute", 0, a) && st_j_generator(run, "unique", v, args, out);
+  }
   if (!strcmp(name, "min") || !strcmp(name, "max")) return filter_extreme(run, name, v, args, out);
   if (!strcmp(name, "first")) return filter_first(run, v, args, out);
   if (!strcmp(name, "last")) return filter_last(run, v, args, out);
   if (!strcmp(name, "reverse")) return filter_reverse(run, v, args, out);
   if (!strcmp(name, "sum")) return filter_sum(run, v, args, out);
-  if (!strcmp(name, "batch") || !strcmp(name, "slice")) return filter_batch(run, name, v, args, out);
+  if (!strcmp(name, "batch") || !strcmp(name, "slice")) {
+    const char *names = name[0] == 's' ? "slices,fill_with" : "linecount,fill_with";
+    return st_j_bind(run, name, args, names, 1, a) &&
+           st_j_generator(run, name[0] == 's' ? "slice" : "batch", v, args, out);
+  }
   return st_j_refuse(run, "the filter '%s'", name);
 }

@@ -157,6 +157,16 @@ static bool put_repr_range(st_jrun *run, st_jbuild *b, const st_jobject *r) {
   return st_j_put_c(run, b, text);
 }
 
+static bool put_repr_loop(st_jrun *run, st_jbuild *b, st_jval v) {
+  char text[64];
+  st_jval index;
+  int64_t length;
+  static const st_jstr name = {.data = "index", .length = 5};
+  if (!st_j_loop_attribute(run, v.o->loop, &name, &index) || !st_j_length(run, v, &length)) return false;
+  snprintf(text, sizeof text, "<LoopContext %lld/%lld>", (long long)index.i, (long long)length);
+  return st_j_put_c(run, b, text);
+}
+
 bool st_j_put_repr(st_jrun *run, st_jbuild *b, st_jval v, int depth) {
   if (!st_j_charge(run, 1)) return false;
   if (depth > MAX_NESTED) return st_j_fail(run, SETUN_ERROR_LIMIT, "a value nested deeper than %d", MAX_NESTED);
@@ -183,9 +193,10 @@ bool st_j_put_repr(st_jrun *run, st_jbuild *b, st_jval v, int depth) {
   case J_MACRO:
     if (!v.o->node->value.s) return st_j_put_c(run, b, "<Macro anonymous>");
     return st_j_put_c(run, b, "<Macro ") && put_repr_string(run, b, v.o->node->value.s) && st_j_put_c(run, b, ">");
+  case J_LOOP: return put_repr_loop(run, b, v);
   default:
     // Python prints an address.
-    return st_j_wrong(run, "a %s has no text", st_j_type(v));
+    return st_j_refuse(run, "a %s printed", st_j_type(v));
   }
 }
 

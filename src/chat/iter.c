@@ -66,7 +66,9 @@ static st_jnext next_char(st_jrun *run, st_jiter *it, st_jval *out) {
   int n = st_utf8_decode(s->data + it->at, s->length - it->at, &code);
   size_t begin = it->at;
   it->at += n > 0 ? (size_t)n : 1;
-  return st_j_substring(run, s, begin, it->at, out) ? J_ITEM : J_FAILED;
+  if (!st_j_substring(run, s, begin, it->at, out)) return J_FAILED;
+  out->s->safe = false; // as Python iterates over Markup
+  return J_ITEM;
 }
 
 static st_jnext next_view(st_jrun *run, st_jiter *it, st_jval *out) {
@@ -162,6 +164,11 @@ static bool select_item(st_jrun *run, const st_jiter *it, st_jval item, bool *ke
   return true;
 }
 
+// unique, batch and slice: their elements are made all at once.
+static bool is_listed(const st_jiter *it) {
+  return !strcmp(it->name, "unique") || !strcmp(it->name, "batch") || !strcmp(it->name, "slice");
+}
+
 static bool start_generator(st_jrun *run, st_jiter *it) {
   it->started = true;
   bool some = true;
@@ -174,6 +181,9 @@ static bool start_generator(st_jrun *run, st_jiter *it) {
     if (!view) return false;
     *view = (st_jobject){.id = J_VIEW_ITEMS, .self = it->source};
     it->source = (st_jval){.kind = J_VIEW, .o = view};
+  } else if (is_listed(it)) {
+    st_jval list;
+    return st_j_generated_list(run, it->name, it->source, &it->args, &list) && st_j_iterate(run, list, &it->inner);
   } else if (!st_j_truth(run, it->source, &some))
     return false;
   it->ended = !some;
@@ -196,7 +206,7 @@ static st_jnext next_generated(st_jrun *run, st_jiter *it, st_jval *out) {
       return next;
     }
     *out = item;
-    if (!strcmp(it->name, "items")) return J_ITEM;
+    if (!strcmp(it->name, "items") || is_listed(it)) return J_ITEM;
     if (!strcmp(it->name, "map")) return map_item(run, it, item, out) ? J_ITEM : J_FAILED;
     if (!select_item(run, it, item, &keep)) return J_FAILED;
     if (keep) return J_ITEM;

@@ -180,10 +180,10 @@ static bool remove_affix(st_jrun *run, const char *name, st_jstr *s, const st_ja
 
 static bool splitlines(st_jrun *run, st_jstr *s, const st_jargs *args, st_jval *out) {
   st_jval a[1];
-  bool keep = false;
-  if (!st_j_bind(run, "splitlines", args, "keepends", 0, a)) return false;
-  if (a[0].kind != J_MISSING && !st_j_truth(run, a[0], &keep)) return false;
-  return st_j_splitlines(run, s, keep, out);
+  int64_t keep = 0;
+  if (!st_j_bind(run, "splitlines", args, "keepends", 0, a) || !optional_int(run, "splitlines", a[0], &keep))
+    return false;
+  return st_j_splitlines(run, s, keep != 0, out);
 }
 
 static bool join(st_jrun *run, st_jstr *s, const st_jargs *args, st_jval *out) {

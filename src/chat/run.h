@@ -139,6 +139,8 @@ bool st_j_has_filter(const st_jstr *name);
 bool st_j_has_test(const st_jstr *name);
 bool st_j_filter(st_jrun *run, const st_jstr *name, st_jval v, const st_jargs *args, st_jval *out);
 bool st_j_list_filter(st_jrun *run, const char *name, st_jval v, const st_jargs *args, st_jval *out);
+// The elements of unique, batch and slice, which are asked for when the first one is.
+bool st_j_generated_list(st_jrun *run, const char *name, st_jval v, const st_jargs *args, st_jval *out);
 bool st_j_test(st_jrun *run, const st_jstr *name, st_jval v, const st_jargs *args, bool *out);
 bool st_j_make_dict(st_jrun *run, const char *what, st_jkind kind, const st_jargs *args, st_jval *out);
 

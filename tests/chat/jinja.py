@@ -1,5 +1,6 @@
 """Jinja2 set up as Hugging Face's transformers sets it up for chat templates, and the program that is compared with it."""
 import datetime
+import functools
 import json
 import subprocess
 
@@ -43,10 +44,15 @@ def environment(now=NOW):
 ENVIRONMENT = environment()
 
 
+@functools.lru_cache(maxsize=4)
+def compiled(template):
+    return ENVIRONMENT.from_string(template)
+
+
 def render(template, context):
     """(text, None) or (None, the error)."""
     try:
-        text = ENVIRONMENT.from_string(template).render(**context)
+        text = compiled(template).render(**context)
         text.encode("utf-8")
         return text, None
     except (Exception, RecursionError) as error:
@@ -69,4 +75,5 @@ class Program:
             raise SystemExit(f"the program ended with {self.process.wait()} on\n{request[:3000]}")
         reply = json.loads(line)
         self.spans = reply.get("spans")
+        self.status = reply.get("status", 0)
         return reply.get("text"), reply.get("error")
