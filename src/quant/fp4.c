@@ -50,6 +50,6 @@ static void nvfp4_decode(const uint8_t *block, float *out) {
   }
 }
 
-static const st_value_block mxfp4 = {mxfp4_decode, NULL}, nvfp4 = {nvfp4_decode, NULL};
+static const st_value_block mxfp4 = {mxfp4_decode, NULL, 0, {0}}, nvfp4 = {nvfp4_decode, NULL, 0, {0}};
 const st_format_ops st_ops_mxfp4 = ST_VALUE_OPS_READ(&mxfp4);
 const st_format_ops st_ops_nvfp4 = ST_VALUE_OPS_READ(&nvfp4);

@@ -26,6 +26,6 @@ static void iq4_xs_decode(const uint8_t *block, float *out) {
   }
 }
 
-static const st_value_block iq4_nl = {iq4_nl_decode, NULL}, iq4_xs = {iq4_xs_decode, NULL};
+static const st_value_block iq4_nl = {iq4_nl_decode, NULL, 1, {0}}, iq4_xs = {iq4_xs_decode, NULL, 1, {0}};
 const st_format_ops st_ops_iq4_nl = ST_VALUE_OPS_READ(&iq4_nl);
 const st_format_ops st_ops_iq4_xs = ST_VALUE_OPS_READ(&iq4_xs);

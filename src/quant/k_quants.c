@@ -73,8 +73,8 @@ static void q5_k_decode(const uint8_t *block, float *out) {
   decode_4_or_5(block, block + 16, block + 48, out);
 }
 
-static const st_value_block q2_k = {q2_k_decode, NULL}, q3_k = {q3_k_decode, NULL};
-static const st_value_block q4_k = {q4_k_decode, NULL}, q5_k = {q5_k_decode, NULL};
+static const st_value_block q2_k = {q2_k_decode, NULL, 2, {80, 82}}, q3_k = {q3_k_decode, NULL, 1, {108}};
+static const st_value_block q4_k = {q4_k_decode, NULL, 2, {0, 2}}, q5_k = {q5_k_decode, NULL, 2, {0, 2}};
 const st_format_ops st_ops_q2_k = ST_VALUE_OPS_READ(&q2_k);
 const st_format_ops st_ops_q3_k = ST_VALUE_OPS_READ(&q3_k);
 const st_format_ops st_ops_q4_k = ST_VALUE_OPS_READ(&q4_k);

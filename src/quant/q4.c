@@ -49,7 +49,7 @@ static void q4_1_encode(const float *in, uint8_t *block) {
   }
 }
 
-static const st_value_block q4_0 = {q4_0_decode, q4_0_encode};
-static const st_value_block q4_1 = {q4_1_decode, q4_1_encode};
+static const st_value_block q4_0 = {q4_0_decode, q4_0_encode, 1, {0}};
+static const st_value_block q4_1 = {q4_1_decode, q4_1_encode, 2, {0, 2}};
 const st_format_ops st_ops_q4_0 = ST_VALUE_OPS(&q4_0);
 const st_format_ops st_ops_q4_1 = ST_VALUE_OPS(&q4_1);

@@ -53,7 +53,7 @@ static void q5_1_encode(const float *in, uint8_t *block) {
   put_codes(codes, block + 4);
 }
 
-static const st_value_block q5_0 = {q5_0_decode, q5_0_encode};
-static const st_value_block q5_1 = {q5_1_decode, q5_1_encode};
+static const st_value_block q5_0 = {q5_0_decode, q5_0_encode, 1, {0}};
+static const st_value_block q5_1 = {q5_1_decode, q5_1_encode, 2, {0, 2}};
 const st_format_ops st_ops_q5_0 = ST_VALUE_OPS(&q5_0);
 const st_format_ops st_ops_q5_1 = ST_VALUE_OPS(&q5_1);

@@ -71,6 +71,15 @@ setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *b
   return SETUN_OK;
 }
 
+int64_t st_format_check_scales(const st_format *format, const void *data, uint64_t bytes) {
+  const st_value_block *value = format->ops->value;
+  const uint8_t *block = data;
+  for (uint32_t i = 0; value && i < value->n_scales; i++)
+    for (uint64_t at = value->scale_at[i]; at + 2 <= bytes; at += format->block_bytes)
+      if ((block[at + 1] & 0x7C) == 0x7C) return (int64_t)at; // all bits of the exponent
+  return -1;
+}
+
 setun_status st_format_writable(const st_format *format, st_shape shape, setun_error *err) {
   uint64_t bytes;
   if (!format->ops->encode && !format->ops->pack)

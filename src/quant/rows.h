@@ -10,6 +10,7 @@
 typedef struct st_value_block {
   void (*decode)(const uint8_t *block, float *out);
   void (*encode)(const float *in, uint8_t *block); // NULL: only read
+  uint32_t n_scales, scale_at[2];                  // where half-precision scales (and minimums) stand in the block
 } st_value_block;
 
 void st_value_decode(const st_format *format, st_shape shape, const st_strip *strip, const void *data, float *out);

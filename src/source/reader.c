@@ -311,6 +311,29 @@ setun_status st_read_trits(st_row_reader *reader, uint64_t row, uint64_t count, 
   return s;
 }
 
+// The rows' bytes, unchecked.
+static setun_status copy_bytes(st_row_reader *r, uint64_t row, uint64_t count, uint64_t row_bytes, char *to,
+                               setun_error *err) {
+  const st_weight *w = r->weight;
+  if (!st_weight_is_scattered(w)) {
+    // Both products are within the tensor, whose size was checked.
+    setun_status s =
+        st_file_read(&r->directory->parts[w->data->part], w->data->offset + (w->first_row + row) * row_bytes, to,
+                     (size_t)(count * row_bytes), err);
+    return s == SETUN_OK ? s : (st_fail_in(err, "%s", w->name), s);
+  }
+  while (count) {
+    st_strip strip;
+    setun_status s = bring(r, row, count, &strip, err);
+    if (s != SETUN_OK) return s;
+    memcpy(to, r->bytes, (size_t)(strip.count * row_bytes));
+    to += strip.count * row_bytes;
+    row += strip.count;
+    count -= strip.count;
+  }
+  return SETUN_OK;
+}
+
 setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, void *out, setun_error *err) {
   const st_weight *w = reader->weight;
   setun_status s = check_rows(reader, row, count, err);
@@ -320,17 +343,14 @@ setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, 
     return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: rows of %s do not stand one after the other", w->name,
                    w->format->name);
   }
-  for (char *to = out; count && st_weight_is_scattered(w);) {
-    st_strip strip;
-    if ((s = bring(reader, row, count, &strip, err)) != SETUN_OK) return s;
-    memcpy(to, reader->bytes, (size_t)(strip.count * bytes));
-    to += strip.count * bytes;
-    row += strip.count;
-    count -= strip.count;
+  if (w->scale && !st_format_is_ternary(w->format)) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: %s weights with scales beside them (%s) have no bytes of their own", w->name, w->format->name,
+                   w->scale->name);
   }
-  if (!count) return SETUN_OK;
-  // Both products are within the tensor, whose size was checked.
-  s = st_file_read(&reader->directory->parts[w->data->part], w->data->offset + (w->first_row + row) * bytes, out,
-                   (size_t)(count * bytes), err);
-  return s == SETUN_OK ? s : (st_fail_in(err, "%s", w->name), s);
+  if ((s = copy_bytes(reader, row, count, bytes, out, err)) != SETUN_OK) return s;
+  int64_t bad = st_format_check_scales(w->format, out, count * bytes);
+  if (bad < 0) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected finite scales, found an infinity or no number in row %" PRIu64,
+                 w->name, row + (uint64_t)bad / bytes);
 }

@@ -91,7 +91,8 @@ setun_status st_read_floats(st_row_reader *reader, uint64_t row, uint64_t count,
 setun_status st_read_trits(st_row_reader *reader, uint64_t row, uint64_t count, int8_t *trits, float *scales,
                            setun_error *err);
 // The same rows as they are stored, for formats whose rows stand one after the other: count * st_format_row_bytes.
-// Nothing is checked.
+// Half-precision scales of value formats are checked (finite). The bytes do not hold reader->scales: a value format with a
+// scale tensor beside it is refused, so read that as floats.
 setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, void *out, setun_error *err);
 
 #endif

@@ -395,6 +395,11 @@ gguf_weight("scale-count.gguf", "FORMAT", "m.scale", "1 or 2", "found 3", infos=
 gguf_weight("scale-nan.gguf", "FORMAT", "m.scale", "finite", infos=T2 + [info("m.scale", [2], 0, 32)],
             data=pad(b"\x64\x64") + floats(1, float("nan")), rows=2, columns=4)
 
+STACK = [info("m.weight", [2, 2, 3], 0, 0)]
+for label, scales in (("expert", (1, 2, 3)), ("row", (1, 2, 3, 4, 5, 6)), ("one", (2,))):
+    case("good-scale-%s.gguf" % label, "ok", data=gguf(infos=STACK + [info("m.scale", [len(scales)], 0, 64)],
+                                                       data=pad(floats(*range(12)), 64) + floats(*scales)))
+
 with open(os.path.join(HERE, "expected.json"), "w") as f:
     f.write("[\n" + ",\n".join("  " + json.dumps(c) for c in cases) + "\n]\n")
 print(len(cases), "cases")

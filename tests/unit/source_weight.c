@@ -196,6 +196,49 @@ static void scale_beside(void **state) {
   st_directory_free(d);
 }
 
+// Scales of a stack: one an expert, one a row of each, or one for all. The stored values count from 0.
+static void scales_of_experts(void **state) {
+  (void)state;
+  static const struct {
+    const char *path;
+    float scales[6]; // of the six rows
+  } cases[] = {{"badfiles/files/good-scale-expert.gguf", {1, 1, 2, 2, 3, 3}},
+               {"badfiles/files/good-scale-row.gguf", {1, 2, 3, 4, 5, 6}},
+               {"badfiles/files/good-scale-one.gguf", {2, 2, 2, 2, 2, 2}}};
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    st_directory *d = open_path(cases[c].path);
+    for (uint64_t e = 0; e < 3; e++) {
+      bool found = false;
+      st_weight w;
+      st_row_reader r;
+      setun_error err;
+      float x[4];
+      assert_int_equal(st_weight_find_expert(d, "m", (st_shape){2, 2}, 3, e, &found, &w, &err), SETUN_OK);
+      assert_int_equal(st_row_reader_open(d, &w, &r, &err), SETUN_OK);
+      assert_int_equal(st_read_floats(&r, 0, 2, x, &err), SETUN_OK);
+      for (uint64_t i = 0; i < 4; i++) assert_true(x[i] == (float)(4 * e + i) * cases[c].scales[2 * e + i / 2]);
+      assert_int_equal(st_read_bytes(&r, 0, 2, x, &err), SETUN_ERROR_UNSUPPORTED);
+      st_row_reader_close(&r);
+    }
+    st_directory_free(d);
+  }
+}
+
+// Rows that are copied as they are have their scales checked all the same.
+static void bytes_with_bad_scale(void **state) {
+  (void)state;
+  st_directory *d = open_path("badfiles/files/scale-q8_0-nan.gguf");
+  st_weight w = find(d, "m", (st_shape){1, 32});
+  st_row_reader r;
+  setun_error err;
+  char bytes[34];
+  assert_int_equal(st_row_reader_open(d, &w, &r, &err), SETUN_OK);
+  assert_int_equal(st_read_bytes(&r, 0, 1, bytes, &err), SETUN_ERROR_FORMAT);
+  assert_non_null(strstr(err.message, "m.weight: expected finite scales"));
+  st_row_reader_close(&r);
+  st_directory_free(d);
+}
+
 // A file that shrinks after it was opened gives an error that names the tensor.
 static void shrinking_file(void **state) {
   (void)state;
@@ -225,8 +268,13 @@ static void shrinking_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hugging_face_ternary), cmocka_unit_test(latent_measured_once), cmocka_unit_test(experts),
-      cmocka_unit_test(scale_beside),         cmocka_unit_test(shrinking_file),
+      cmocka_unit_test(hugging_face_ternary),
+      cmocka_unit_test(latent_measured_once),
+      cmocka_unit_test(experts),
+      cmocka_unit_test(scale_beside),
+      cmocka_unit_test(scales_of_experts),
+      cmocka_unit_test(bytes_with_bad_scale),
+      cmocka_unit_test(shrinking_file),
   };
   return cmocka_run_group_tests(tests, load_golden, free_golden);
 }
