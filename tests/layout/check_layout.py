@@ -18,7 +18,8 @@ TOP_FILES = {"README.md", "LICENSE", "CMakeLists.txt", "CMakePresets.json", "dem
              ".gitignore", ".gitattributes", ".ci/run", "include/setun.h"}
 # Folders for what is neither library nor command, where anything of the project may lie.
 FREE_FOLDERS = ("bench", "cmake", "docs", "examples", "models", "tools")
-TEST_FOLDERS = ("unit", "kernel", "model", "quant", "sampler", "tok", "chat", "golden", "badfiles", "fuzz", "e2e", "layout", "support")
+TEST_FOLDERS = ("unit", "kernel", "model", "quant", "sampler", "tok", "chat",
+                "golden", "badfiles", "fuzz", "e2e", "layout", "support")
 APPS = ("setun", "server")
 
 # What each folder of src/ may include beside itself; what that one may include comes with it. "backend" stands for the
@@ -66,8 +67,8 @@ PRINTS = re.compile(r"(?<![\w.>])(printf|vprintf|fprintf|vfprintf|dprintf|puts|p
 ALLOCATES = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|aligned_alloc|posix_memalign|asprintf|"
                        r"vasprintf|getline)\s*\(")
 ENVIRONMENT = re.compile(r"(?<![\w.>])(getenv|secure_getenv|setenv|putenv)\s*\(|\benviron\b")
-INSTRUCTION_SET = re.compile(r"(?<![a-z])(avx\w*|sse\d\w*|neon(?![a-z])|amx\w*|sve2?(?![a-z])|vnni\w*|dotprod|i8mm|_mm\d*_\w+)",
-                             re.IGNORECASE)
+INSTRUCTION_SET = re.compile(r"(?<![a-z])(avx\w*|sse\d\w*|neon(?![a-z])|amx\w*|sve2?(?![a-z])|vnni\w*|dotprod|i8mm|"
+                             r"_mm\d*_\w+)", re.IGNORECASE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 # A comment, a string or a character constant, whichever begins first.
 SKIPPED = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
