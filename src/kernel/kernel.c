@@ -4,6 +4,8 @@
 #include "kernel/ref/ref.h"
 #if defined(__x86_64__)
 #include "kernel/x86/x86.h"
+#elif defined(__aarch64__)
+#include "kernel/arm/arm.h"
 #endif
 
 #include <string.h>
@@ -20,6 +22,9 @@ static const row rows[] = {
 #if defined(__x86_64__)
     {"avx2", NEEDS(avx2), {st_avx2_float, st_avx2_int8}},
     {"avx512", NEEDS(avx512), {st_avx512_float, st_avx512_int8}},
+#elif defined(__aarch64__)
+    {"neon", NEEDS(neon), {st_neon_float, st_neon_int8}},
+    {"dotprod", NEEDS(dotprod), {st_dotprod_int8}},
 #endif
 };
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -39,7 +44,11 @@ static size_t runnable(void) {
 }
 
 const char *st_kernels_available(void) {
+#if defined(__aarch64__)
+  static const char *const texts[] = {"scalar", "scalar neon", "scalar neon dotprod"};
+#else
   static const char *const texts[] = {"scalar", "scalar avx2", "scalar avx2 avx512"};
+#endif
   return texts[runnable()];
 }
 

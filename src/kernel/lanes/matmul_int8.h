@@ -5,13 +5,17 @@
 
 #include "kernel/lanes/place.h"
 
-// Adds the products of 32 columns for n tokens.
-LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_t *x, size_t n, vd *sums) {
+// Adds the products of 32 columns for n tokens, each in `chains` sums that do not wait for one another.
+LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_t *x, size_t n, size_t chains,
+                                 vd *sums) {
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; i++) {
-    vb w = vb_codes(form, codes, i);
+  for (size_t i = 0; i < 8; i++) {
+    vb w = vb_codes(form, codes, (int)i);
 #pragma GCC unroll 8
-    for (size_t t = 0; t < n; t++) sums[t] = vd_dot(form, sums[t], w, x + ((size_t)i * n + t) * 4);
+    for (size_t t = 0; t < n; t++) {
+      vd *sum = &sums[t * chains + i % chains];
+      *sum = vd_dot(form, *sum, w, x + (i * n + t) * 4);
+    }
   }
 }
 
@@ -31,7 +35,7 @@ LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row,
     vd dots[LANES_TILE];
     for (size_t t = 0; t < n; t++) dots[t] = vd_zero();
     lanes_prefetch_step(form, s.codes);
-    lanes_dot_step(form, s.codes, x, n, dots);
+    lanes_dot_step(form, s.codes, x, n, 1, dots);
     vf d = form == ST_FORM_T16 ? vf_set(1) : vf_half(s.scales);
     vf m = form == ST_FORM_Q4M ? vf_half(s.scales + ST_SCALES) : vf_set(0);
 #pragma GCC unroll 8
@@ -47,38 +51,70 @@ LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row,
   for (size_t t = 0; t < n; t++) out[t] = form == ST_FORM_Q4M ? vf_add(sums[t], minimums[t]) : sums[t];
 }
 
-// T16: integers over all columns. T16B: integers over each block of columns times its scale.
-LANES_INLINE void lanes_token_tile(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
-                                   size_t n, vf *out) {
-  vd dots[LANES_TILE];
+// Adds the integer products of `steps` times 32 columns to the totals of n tokens; advances the codes.
+LANES_INLINE void lanes_dot_steps(st_form form, const uint8_t **codes, const int8_t *x, size_t steps, size_t n,
+                                  vi *totals) {
+  const size_t chains = !LANES_CHAINED || n == LANES_TILE ? 1 : n == 1 ? 4 : 2;
+  vd dots[2 * LANES_TILE];
+#pragma GCC unroll 8
+  for (size_t i = 0; i < n * chains; i++) dots[i] = vd_zero();
+  for (; steps; steps--, x += ST_STEP * n, *codes += st_step_bytes(form)) {
+    lanes_prefetch_step(form, *codes);
+    lanes_dot_step(form, *codes, x, n, chains, dots);
+  }
+#pragma GCC unroll 8
+  for (size_t i = 0; i < n * chains; i++) totals[i / chains] = vi_add(totals[i / chains], vd_total(form, dots[i]));
+}
+
+// T16: integers over all columns, then / s.
+LANES_INLINE void lanes_token_T16(const st_matrix *w, size_t row, const st_view *v, size_t first, size_t n, vf *out) {
   vi totals[LANES_TILE];
-  vf sums[LANES_TILE];
-  lanes_stream s = lanes_stream_of(w, row);
+  const uint8_t *codes = w->data + row / ST_GROUP * w->group_bytes;
   const int8_t *x = v->codes + first * v->padded;
-  const int32_t *block_sums = v->block_sum + first * v->blocks;
-  for (size_t t = 0; t < n; t++) dots[t] = vd_zero(), totals[t] = vi_zero(), sums[t] = vf_set(0);
-  for (size_t b = 0; b < v->blocks; b++, x += ST_STEP * n) {
-    bool end = b + 1 == v->blocks;
-    lanes_prefetch_step(form, s.codes);
-    lanes_dot_step(form, s.codes, x, n, dots);
-    for (size_t t = 0; form == ST_FORM_T16B && t < n; t++) {
-      totals[t] = vi_sub(totals[t], vi_set(block_sums[b * n + t]));
-    }
-    bool scaled = form == ST_FORM_T16B && (s.left == 1 || end);
-    for (size_t t = 0; ((b + 1) % LANES_FLUSH == 0 || end || scaled) && t < n; t++) {
-      totals[t] = vi_add(totals[t], vd_total(form, dots[t]));
-      dots[t] = vd_zero();
-    }
-    for (size_t t = 0; scaled && t < n; t++) {
-      sums[t] = vf_fma(vf_half(s.scales), vi_to_floats(totals[t]), sums[t]);
-      totals[t] = vi_zero();
-    }
-    lanes_advance(form, &s);
+  for (size_t t = 0; t < n; t++) totals[t] = vi_zero();
+  for (size_t b = 0; b < v->blocks; b += LANES_FLUSH) {
+    size_t steps = v->blocks - b < LANES_FLUSH ? v->blocks - b : LANES_FLUSH;
+    lanes_dot_steps(ST_FORM_T16, &codes, x + b * ST_STEP * n, steps, n, totals);
   }
   for (size_t t = 0; t < n; t++) {
-    if (form == ST_FORM_T16) sums[t] = vi_to_floats(vi_sub(totals[t], vi_set(v->sum[first + t])));
-    out[t] = vf_div(sums[t], vf_set(v->scale[first + t]));
+    vi total = vi_sub(totals[t], vi_set(v->sum[first + t]));
+    out[t] = vf_div(vi_to_floats(total), vf_set(v->scale[first + t]));
   }
+}
+
+// T16B: the integers of each block of columns times its scale, added up in order, then / s.
+LANES_INLINE void lanes_token_T16B(const st_matrix *w, size_t row, const st_view *v, size_t first, size_t n, vf *out) {
+  vf sums[LANES_TILE];
+  const uint8_t *codes = w->data + row / ST_GROUP * w->group_bytes;
+  const int8_t *x = v->codes + first * v->padded;
+  const int32_t *block_sums = v->block_sum + first * v->blocks;
+  size_t each = w->block / ST_STEP;
+  for (size_t t = 0; t < n; t++) sums[t] = vf_set(0);
+  for (size_t b = 0; b < v->blocks; b += each) {
+    size_t steps = v->blocks - b < each ? v->blocks - b : each;
+    vf d = vf_half(codes);
+    vi totals[LANES_TILE];
+    codes += ST_SCALES;
+    for (size_t t = 0; t < n; t++) {
+      int32_t sum = 0;
+      for (size_t i = 0; i < steps; i++) sum += block_sums[(b + i) * n + t];
+      totals[t] = vi_set(-sum);
+    }
+    for (size_t i = 0; i < steps; i += LANES_FLUSH) {
+      size_t part = steps - i < LANES_FLUSH ? steps - i : LANES_FLUSH;
+      lanes_dot_steps(ST_FORM_T16B, &codes, x + (b + i) * ST_STEP * n, part, n, totals);
+    }
+    for (size_t t = 0; t < n; t++) sums[t] = vf_fma(d, vi_to_floats(totals[t]), sums[t]);
+  }
+  for (size_t t = 0; t < n; t++) out[t] = vf_div(sums[t], vf_set(v->scale[first + t]));
+}
+
+LANES_INLINE void lanes_token_tile(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
+                                   size_t n, vf *out) {
+  if (form == ST_FORM_T16)
+    lanes_token_T16(w, row, v, first, n, out);
+  else
+    lanes_token_T16B(w, row, v, first, n, out);
 }
 
 #define LANES_MATMUL_INT8(kind, form)                                                                                  \

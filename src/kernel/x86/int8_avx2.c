@@ -1,9 +1,13 @@
-// AVX2: products with int8 inputs.
+// AVX2: products with int8 inputs, and the loops that measure ceilings.
 #include "kernel/x86/lanes_avx2.h"
 #include "kernel/x86/x86.h"
 
 #include "kernel/lanes/matmul_int8.h"
+#include "kernel/lanes/peak.h"
 
 void st_avx2_int8(st_kernels *k) {
+  k->peak_int8 = lanes_peak_int8;
+  k->peak_float = lanes_peak_float;
+  k->read = lanes_read;
   lanes_fill_matmul_int8(k);
 }

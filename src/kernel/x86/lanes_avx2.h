@@ -15,7 +15,8 @@ enum {
   LANES_TILE = 6,         // tokens interleaved in an input
   LANES_FLOAT_TOKENS = 3, // tokens of a tile whose float32 sums fit into registers
   LANES_HEADS = 2,        // query heads and 16-lane parts of a value whose sums fit into registers
-  LANES_SLAB = 2
+  LANES_SLAB = 2,
+  LANES_CHAINED = false // an addition of products takes one cycle
 };
 
 typedef struct {
@@ -195,6 +196,13 @@ LANES_INLINE void vi_store_bytes(int8_t *p, vi v) {
   _mm_storeu_si128((__m128i *)p, bytes);
 }
 
+LANES_INLINE void vi_opaque(vi *v) {
+  __asm__ volatile("" : "+x"(v->a), "+x"(v->b));
+}
+LANES_INLINE void vd_opaque(vd *v) {
+  vi_opaque(v);
+}
+
 // Two prefetches a line: one far ahead into the second level, one near into the first.
 LANES_INLINE void lanes_prefetch(const uint8_t *p) {
   _mm_prefetch((const char *)p + 2560, _MM_HINT_T0);
@@ -242,6 +250,15 @@ LANES_INLINE vi vd_total(st_form form, vd v) {
   return (vi){_mm256_madd_epi16(v.a, ones), _mm256_madd_epi16(v.b, ones)};
 }
 
+// *sum += w * x, in one piece: left to itself the compiler moves all multiplications ahead of all additions, and runs
+// out of registers.
+LANES_INLINE void lanes_multiply_add(__m256i *sum, __m256i w, __m256i x) {
+  __m256i product;
+  __asm__("vpmaddubsw %[x], %[w], %[p]\n\tvpaddw %[p], %[s], %[s]"
+          : [s] "+x"(*sum), [p] "=&x"(product)
+          : [w] "x"(w), [x] "x"(x));
+}
+
 // Adds products with the 4 activations at x. Of Q8, |code| is the unsigned operand (128 fits) and the activation takes
 // the code's sign: two products are at most 32512.
 LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
@@ -255,8 +272,9 @@ LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
     return (vd){_mm256_add_epi32(sum.a, _mm256_madd_epi16(a, ones)),
                 _mm256_add_epi32(sum.b, _mm256_madd_epi16(b, ones))};
   }
-  return (vd){_mm256_add_epi16(sum.a, _mm256_maddubs_epi16(w.a, v)),
-              _mm256_add_epi16(sum.b, _mm256_maddubs_epi16(w.b, v))};
+  lanes_multiply_add(&sum.a, w.a, v);
+  lanes_multiply_add(&sum.b, w.b, v);
+  return sum;
 }
 
 #endif

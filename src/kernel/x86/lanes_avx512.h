@@ -15,7 +15,8 @@ enum {
   LANES_TILE = 8,         // tokens interleaved in an input
   LANES_FLOAT_TOKENS = 8, // tokens of a tile whose float32 sums fit into registers
   LANES_HEADS = 4,        // query heads and 16-lane parts of a value whose sums fit into registers
-  LANES_SLAB = 4
+  LANES_SLAB = 4,
+  LANES_CHAINED = true // sums of products take 4 cycles: a few tokens take several
 };
 
 typedef __m512 vf;
@@ -156,6 +157,13 @@ LANES_INLINE vi vf_round(vf v) {
 }
 LANES_INLINE void vi_store_bytes(int8_t *p, vi v) {
   _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(v));
+}
+
+LANES_INLINE void vi_opaque(vi *v) {
+  __asm__ volatile("" : "+v"(*v));
+}
+LANES_INLINE void vd_opaque(vd *v) {
+  vi_opaque(v);
 }
 
 // Two prefetches a line: one far ahead into the second level, one near into the first.

@@ -1,0 +1,19 @@
+// NEON: inputs, norms, gates, attention and products in float32.
+#include "kernel/arm/arm.h"
+#include "kernel/arm/lanes_neon.h"
+
+#include "kernel/lanes/attend.h"
+#include "kernel/lanes/input.h"
+#include "kernel/lanes/matmul_float.h"
+
+void st_neon_float(st_kernels *k) {
+  k->quantize_token = lanes_quantize_token;
+  k->prepare = lanes_prepare;
+  k->rmsnorm = lanes_rmsnorm;
+  k->rope = lanes_rope;
+  k->attend = lanes_attend;
+  k->to_half = lanes_to_half;
+  k->glu = lanes_glu;
+  k->add = lanes_add;
+  lanes_fill_matmul_float(k);
+}

@@ -1,0 +1,293 @@
+// 16 lanes on NEON: the primitives that the files in kernel/lanes are written in, in four quarters of 4.
+//
+//   vf   16 floats           vi   16 int32
+//   vb   64 bytes of codes, 4 columns of 16 rows              vd   sums of products of codes
+//
+// With the dot product instructions a vd is 16 sums; without, 64 sums of 16 bits (T16 and Q4 kinds) or 32 of 32 bits
+// (Q8).
+#ifndef SETUN_KERNEL_ARM_LANES_NEON_H
+#define SETUN_KERNEL_ARM_LANES_NEON_H
+
+#include "kernel/layout.h"
+
+#include <arm_neon.h>
+#include <string.h>
+
+#define LANES_INLINE static inline __attribute__((always_inline))
+
+enum {
+  LANES_TILE = 4,         // tokens interleaved in an input
+  LANES_FLOAT_TOKENS = 2, // tokens of a tile whose float32 sums fit into registers
+  LANES_HEADS = 2,        // query heads and 16-lane parts of a value whose sums fit into registers
+  LANES_SLAB = 2,
+  LANES_CHAINED = false // 4 quarters are chains enough
+};
+
+typedef struct {
+  float32x4_t q[4];
+} vf;
+typedef struct {
+  int32x4_t q[4];
+} vi;
+typedef struct {
+  int8x16_t q[4];
+} vb;
+
+#define LANES_EACH for (int i = 0; i < 4; i++)
+
+LANES_INLINE vf vf_load(const float *p) {
+  vf v;
+  LANES_EACH v.q[i] = vld1q_f32(p + 4 * i);
+  return v;
+}
+LANES_INLINE void vf_store(float *p, vf v) {
+  LANES_EACH vst1q_f32(p + 4 * i, v.q[i]);
+}
+// The first n lanes (below 16), zeros behind them.
+LANES_INLINE vf vf_load_n(const float *p, size_t n) {
+  float part[16] = {0};
+  memcpy(part, p, n * sizeof *p);
+  return vf_load(part);
+}
+LANES_INLINE void vf_store_n(float *p, vf v, size_t n) {
+  float part[16];
+  vf_store(part, v);
+  memcpy(p, part, n * sizeof *p);
+}
+LANES_INLINE vf vf_half(const void *p) {
+  vf v;
+  LANES_EACH v.q[i] = vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8((const uint8_t *)p + 8 * i)));
+  return v;
+}
+LANES_INLINE vf vf_half_n(const void *p, size_t n) {
+  uint16_t part[16] = {0};
+  memcpy(part, p, 2 * n);
+  return vf_half(part);
+}
+LANES_INLINE vf vf_bf16(const void *p) {
+  vf v;
+  LANES_EACH v.q[i] = vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8((const uint8_t *)p + 8 * i)), 16));
+  return v;
+}
+LANES_INLINE void vf_store_half(uint16_t *p, vf v) {
+  LANES_EACH vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(v.q[i])));
+}
+LANES_INLINE void vf_store_half_n(uint16_t *p, vf v, size_t n) {
+  uint16_t part[16];
+  vf_store_half(part, v);
+  memcpy(p, part, 2 * n);
+}
+
+#define LANES_UNARY(type, name, expression)                                                                            \
+  LANES_INLINE type name(type a) {                                                                                     \
+    LANES_EACH a.q[i] = expression;                                                                                    \
+    return a;                                                                                                          \
+  }
+#define LANES_BINARY(type, name, expression)                                                                           \
+  LANES_INLINE type name(type a, type b) {                                                                             \
+    LANES_EACH a.q[i] = expression;                                                                                    \
+    return a;                                                                                                          \
+  }
+LANES_BINARY(vf, vf_add, vaddq_f32(a.q[i], b.q[i]))
+LANES_BINARY(vf, vf_sub, vsubq_f32(a.q[i], b.q[i]))
+LANES_BINARY(vf, vf_mul, vmulq_f32(a.q[i], b.q[i]))
+LANES_BINARY(vf, vf_div, vdivq_f32(a.q[i], b.q[i]))
+LANES_BINARY(vf, vf_max, vbslq_f32(vcgtq_f32(a.q[i], b.q[i]), a.q[i], b.q[i])) // a > b ? a : b, also for NaN
+LANES_BINARY(vf, vf_min, vbslq_f32(vcltq_f32(a.q[i], b.q[i]), a.q[i], b.q[i])) // a < b ? a : b
+LANES_UNARY(vf, vf_abs, vabsq_f32(a.q[i]))
+LANES_BINARY(vi, vi_add, vaddq_s32(a.q[i], b.q[i]))
+LANES_BINARY(vi, vi_sub, vsubq_s32(a.q[i], b.q[i]))
+LANES_BINARY(vi, vi_and, vandq_s32(a.q[i], b.q[i]))
+
+LANES_INLINE vf vf_set(float x) {
+  vf v;
+  LANES_EACH v.q[i] = vdupq_n_f32(x);
+  return v;
+}
+LANES_INLINE vf vf_fma(vf a, vf b, vf c) {
+  LANES_EACH c.q[i] = vfmaq_f32(c.q[i], a.q[i], b.q[i]);
+  return c;
+}
+LANES_INLINE float vf_first(vf v) {
+  return vgetq_lane_f32(v.q[0], 0);
+}
+LANES_INLINE float vf_most(vf v) {
+  return vmaxvq_f32(vmaxq_f32(vmaxq_f32(v.q[0], v.q[1]), vmaxq_f32(v.q[2], v.q[3])));
+}
+
+// Lane l with l + 8, then 4 apart.
+LANES_INLINE float32x4_t lanes_sum4(vf v) {
+  return vaddq_f32(vaddq_f32(v.q[0], v.q[2]), vaddq_f32(v.q[1], v.q[3]));
+}
+// Two sums of 4: lane l with l + 2 of each.
+LANES_INLINE float32x4_t lanes_sum2(float32x4_t a, float32x4_t b) {
+  return vaddq_f32(vcombine_f32(vget_low_f32(a), vget_low_f32(b)), vcombine_f32(vget_high_f32(a), vget_high_f32(b)));
+}
+LANES_INLINE float vf_sum(vf v) {
+  float32x4_t a = lanes_sum4(v), b = lanes_sum2(a, a);
+  return vgetq_lane_f32(vpaddq_f32(b, b), 0);
+}
+// Lane j is vf_sum(v[j]).
+LANES_INLINE vf vf_sums(vf v[16]) {
+  vf sums;
+  LANES_EACH {
+    float32x4_t a = lanes_sum2(lanes_sum4(v[4 * i]), lanes_sum4(v[4 * i + 1]));
+    float32x4_t b = lanes_sum2(lanes_sum4(v[4 * i + 2]), lanes_sum4(v[4 * i + 3]));
+    sums.q[i] = vpaddq_f32(a, b);
+  }
+  return sums;
+}
+
+LANES_INLINE vi vi_set(int32_t x) {
+  vi v;
+  LANES_EACH v.q[i] = vdupq_n_s32(x);
+  return v;
+}
+LANES_INLINE vi vi_zero(void) {
+  return vi_set(0);
+}
+LANES_INLINE vi vi_load(const void *p) {
+  vi v;
+  LANES_EACH v.q[i] = vreinterpretq_s32_u8(vld1q_u8((const uint8_t *)p + 16 * i));
+  return v;
+}
+LANES_INLINE vi vf_bits(vf v) {
+  vi r;
+  LANES_EACH r.q[i] = vreinterpretq_s32_f32(v.q[i]);
+  return r;
+}
+LANES_INLINE vf vi_as_floats(vi v) {
+  vf r;
+  LANES_EACH r.q[i] = vreinterpretq_f32_s32(v.q[i]);
+  return r;
+}
+LANES_INLINE vf vi_to_floats(vi v) {
+  vf r;
+  LANES_EACH r.q[i] = vcvtq_f32_s32(v.q[i]);
+  return r;
+}
+LANES_INLINE vi vi_left(vi a, unsigned n) {
+  LANES_EACH a.q[i] = vshlq_s32(a.q[i], vdupq_n_s32((int)n));
+  return a;
+}
+LANES_INLINE vi vi_right(vi a, unsigned n) { // with the sign
+  LANES_EACH a.q[i] = vshlq_s32(a.q[i], vdupq_n_s32(-(int)n));
+  return a;
+}
+LANES_INLINE int32_t vi_sum(vi v) {
+  return vaddvq_s32(vaddq_s32(vaddq_s32(v.q[0], v.q[1]), vaddq_s32(v.q[2], v.q[3])));
+}
+
+// Nearest integers, ties to even; NaN gives 0. Stored as bytes.
+LANES_INLINE vi vf_round(vf v) {
+  vi r;
+  LANES_EACH r.q[i] = vcvtnq_s32_f32(v.q[i]);
+  return r;
+}
+LANES_INLINE void vi_store_bytes(int8_t *p, vi v) {
+  int16x8_t a = vcombine_s16(vmovn_s32(v.q[0]), vmovn_s32(v.q[1])),
+            b = vcombine_s16(vmovn_s32(v.q[2]), vmovn_s32(v.q[3]));
+  vst1q_s8(p, vcombine_s8(vmovn_s16(a), vmovn_s16(b)));
+}
+
+LANES_INLINE void vi_opaque(vi *v) {
+  __asm__ volatile("" : "+w"(v->q[0]), "+w"(v->q[1]), "+w"(v->q[2]), "+w"(v->q[3]));
+}
+
+// Two prefetches a line: one far ahead into the second level, one near into the first.
+LANES_INLINE void lanes_prefetch(const uint8_t *p) {
+  __builtin_prefetch(p + 2560, 0, 3);
+  __builtin_prefetch(p + 7168, 0, 2);
+}
+
+// 16 bytes shifted right by 2 * pairs, and masked.
+LANES_INLINE int8x16_t lanes_bits(uint8x16_t v, int pairs, uint8_t mask) {
+  v = vshlq_u8(v, vdupq_n_s8((int8_t)(-2 * pairs)));
+  return vreinterpretq_s8_u8(vandq_u8(v, vdupq_n_u8(mask)));
+}
+
+// 64 bytes of codes: part j (0 to 7) of 32 columns, from where the form's codes stand. Q8's are signed.
+LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int j) {
+  vb v;
+  bool four = form == ST_FORM_Q4 || form == ST_FORM_Q4M;
+  p += form == ST_FORM_Q8 ? 64 * j : four ? 64 * (j / 2) : 64 * (j / 4);
+  LANES_EACH {
+    uint8x16_t bytes = vld1q_u8(p + 16 * i);
+    if (form == ST_FORM_Q8)
+      v.q[i] = vreinterpretq_s8_u8(bytes);
+    else
+      v.q[i] = four ? lanes_bits(bytes, j % 2 * 2, 15) : lanes_bits(bytes, j % 4, 3);
+  }
+  return v;
+}
+
+// What a code is larger than what it means.
+LANES_INLINE int vb_offset(st_form form) {
+  return form == ST_FORM_Q8 || form == ST_FORM_Q4M ? 0 : form == ST_FORM_Q4 ? 8 : 1;
+}
+
+LANES_INLINE int8x16_t lanes_four(const int8_t *x) {
+  int32_t four;
+  memcpy(&four, x, 4);
+  return vreinterpretq_s8_s32(vdupq_n_s32(four));
+}
+
+// Adds products with the 4 activations at x.
+#ifdef __ARM_FEATURE_DOTPROD
+typedef vi vd;
+enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never
+
+LANES_INLINE void vd_opaque(vd *v) {
+  for (int i = 0; i < 8; i++) __asm__ volatile("" : "+w"(v->q[i]));
+}
+LANES_INLINE vd vd_zero(void) {
+  return vi_zero();
+}
+LANES_INLINE vi vd_total(st_form form, vd v) {
+  return (void)form, v;
+}
+LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
+  int8x16_t v = lanes_four(x);
+  (void)form;
+  LANES_EACH sum.q[i] = vdotq_s32(sum.q[i], w.q[i], v);
+  return sum;
+}
+#else
+typedef struct {
+  int16x8_t q[8]; // 2 rows of 4 columns each; Q8: int32, 2 rows of 2 sums
+} vd;
+enum { LANES_FLUSH = 8 }; // 64 products of at most 381: 24384. Q4 (8 of at most 1905) is added up after each step.
+
+LANES_INLINE void vd_opaque(vd *v) {
+  for (int i = 0; i < 8; i++) __asm__ volatile("" : "+w"(v->q[i]));
+}
+LANES_INLINE vd vd_zero(void) {
+  vd v;
+  for (int i = 0; i < 8; i++) v.q[i] = vdupq_n_s16(0);
+  return v;
+}
+LANES_INLINE vi vd_total(st_form form, vd v) {
+  vi r;
+  int32x4_t pairs[8];
+  for (int i = 0; i < 8; i++) pairs[i] = form == ST_FORM_Q8 ? vreinterpretq_s32_s16(v.q[i]) : vpaddlq_s16(v.q[i]);
+  LANES_EACH r.q[i] = vpaddq_s32(pairs[2 * i], pairs[2 * i + 1]);
+  return r;
+}
+LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
+  int8x16_t v = lanes_four(x);
+  LANES_EACH {
+    int8x8_t low = vget_low_s8(w.q[i]), high = vget_high_s8(w.q[i]), four = vget_low_s8(v);
+    if (form == ST_FORM_Q8) {
+      sum.q[2 * i] = vreinterpretq_s16_s32(vpadalq_s16(vreinterpretq_s32_s16(sum.q[2 * i]), vmull_s8(low, four)));
+      sum.q[2 * i + 1] =
+          vreinterpretq_s16_s32(vpadalq_s16(vreinterpretq_s32_s16(sum.q[2 * i + 1]), vmull_s8(high, four)));
+    } else {
+      sum.q[2 * i] = vmlal_s8(sum.q[2 * i], low, four);
+      sum.q[2 * i + 1] = vmlal_s8(sum.q[2 * i + 1], high, four);
+    }
+  }
+  return sum;
+}
+#endif
+
+#endif
