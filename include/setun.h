@@ -205,25 +205,88 @@ SETUN_API void setun_session_stop(setun_session *session);
 
 /* ---- sampling ---------------------------------------------------------------------------------------------- */
 
+/* Draws tokens, and remembers the text for the penalties. */
 typedef struct setun_sampler setun_sampler;
 
-/* Applied in this order: top_k, top_p, min_p, temperature. */
+/* Applied in this order: biases, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature. The comments give
+ * the default and the value that switches a step off exactly. Numbers must be finite and in the range given. */
 typedef struct setun_sampler_params {
-  float temperature; /* 0.8; 0: the likeliest token, and the others do nothing */
-  int32_t top_k;     /* 40; 0: off */
-  float top_p;       /* 0.95; 1: off */
-  float min_p;       /* 0.05; 0: off */
-  uint64_t seed;
+  /* A token that occurs among the last penalty_last_n has its logit divided by repeat_penalty if it is positive,
+   * else multiplied; then presence_penalty is subtracted, and frequency_penalty once for each occurrence. */
+  int32_t penalty_last_n;  /* 64; tokens; 0: off; -1: all */
+  float repeat_penalty;    /* 1: off; above 0 */
+  float presence_penalty;  /* 0: off */
+  float frequency_penalty; /* 0: off */
+
+  /* "Don't repeat yourself": where the last L >= dry_allowed_length tokens of the text stand earlier too, the token
+   * that followed them there loses dry_multiplier * dry_base ^ (L - dry_allowed_length), for the longest such L.
+   * See setun_sampler_add_breaker. */
+  float dry_multiplier;       /* 0: off; 0 or more */
+  float dry_base;             /* 1.75; 1 or more */
+  int32_t dry_allowed_length; /* 2; 1 or more */
+  int32_t dry_penalty_last_n; /* -1: all; tokens that are searched; 0: off */
+
+  int32_t top_k;   /* 40; 0: off; the likeliest, of equally likely ones those with the lowest ids */
+  float typical_p; /* 1: off; 0 to 1; those whose surprise is nearest to the entropy and which have this probability */
+  float top_p;     /* 0.95; 1: off; 0 to 1; the likeliest which together have this probability */
+  float min_p;     /* 0.05; 0: off; 0 to 1; those at least so likely, relative to the likeliest */
+
+  /* "Exclude top choices": with probability xtc_probability, of the tokens that are at least xtc_threshold likely
+   * only the least likely stays. */
+  float xtc_probability; /* 0: off; 0 to 1 */
+  float xtc_threshold;   /* 0.1; 0 to 1; above 0.5 nothing can happen */
+
+  /* With dynatemp_range above 0 the temperature is low + (high - low) * E ^ dynatemp_exponent: low and high are
+   * temperature -+ dynatemp_range (low not below 0), and E is the entropy of the tokens that are left divided by the
+   * most that so many can have. */
+  float temperature;       /* 0.8; 0 or more; 0: the likeliest after biases, penalties and DRY; nothing else applies */
+  float dynatemp_range;    /* 0: off; 0 or more */
+  float dynatemp_exponent; /* 1; 0 or more */
+
+  uint64_t seed; /* 0; the same seed, parameters, text and logits give the same tokens */
 } setun_sampler_params;
 
 SETUN_API setun_sampler_params setun_sampler_params_default(void);
 
+/* `params` may be NULL for the defaults. */
 SETUN_API setun_status setun_sampler_new(const setun_sampler_params *params, setun_sampler **sampler,
                                          setun_error *error);
 SETUN_API void setun_sampler_free(setun_sampler *sampler);
-/* Draws a token from `n` logits, which are not changed. Non-finite logits other than -inf are an error. */
+
+/* Adds `bias` to the token's logit from now on; several for one token add up. -inf: the token is never drawn. */
+SETUN_API setun_status setun_sampler_add_bias(setun_sampler *sampler, setun_token id, float bias, setun_error *error);
+/* Adds a sequence breaker for DRY: 1 to 64 tokens, which are copied. Only tokens after the last breaker in the text
+ * count as a repetition. A token that is a breaker by itself is never penalized by DRY. There are none at first. */
+SETUN_API setun_status setun_sampler_add_breaker(setun_sampler *sampler, const setun_token *ids, size_t n,
+                                                 setun_error *error);
+
+/* Adds a breaker by its text of 1 to 64 bytes, which are copied, however the text's tokens cut it. The model must be
+ * the same each time and outlive the sampler. Usual ones are "\n", ":", "\"" and "*". */
+SETUN_API setun_status setun_sampler_add_breaker_text(setun_sampler *sampler, const setun_model *model,
+                                                      const char *text, size_t length, setun_error *error);
+
+/* Appends a token to the text that the sampler knows: for every token of the prompt, and for every token that was
+ * drawn and used. Drawing alone does not append. */
+SETUN_API setun_status setun_sampler_accept(setun_sampler *sampler, setun_token id, setun_error *error);
+/* Forgets the text and starts again from the seed; biases and breakers stay. */
+SETUN_API void setun_sampler_reset(setun_sampler *sampler);
+
+/* Draws a token from `n` logits, which are not changed. NaN and +inf are an error that names the token; so is it when
+ * no token is above -inf, or when a biased token is not among the `n`. */
 SETUN_API setun_status setun_sampler_sample(setun_sampler *sampler, const float *logits, size_t n, setun_token *id,
                                             setun_error *error);
+
+typedef struct setun_candidate {
+  setun_token id;
+  double probability;
+} setun_candidate;
+
+/* What the next setun_sampler_sample would draw from, with these logits: writes the `capacity` likeliest to
+ * `candidates` (which may be NULL when capacity is 0), likeliest first, and the number that there are in all to
+ * *count. Their probabilities add up to 1. Changes nothing: whether XTC applies is what that next call will find. */
+SETUN_API setun_status setun_sampler_probabilities(setun_sampler *sampler, const float *logits, size_t n,
+                                                   setun_candidate *candidates, size_t capacity, size_t *count,
+                                                   setun_error *error);
 
 /* ---- inspection -------------------------------------------------------------------------------------------- */
 

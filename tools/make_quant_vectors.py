@@ -77,7 +77,7 @@ def t5_zpm(w, s):
 
 def t16(w, s):
     n, k = w.shape
-    groups, blocks = -(-n // 16), -(-k // 16)
+    groups, blocks = -(-n // 16), 2 * -(-k // 32)
     out = np.zeros(groups * blocks * 64, np.uint8)
     for r in range(groups * 16):
         for c in range(blocks * 16):

@@ -5,12 +5,20 @@
 #include <stdio.h>
 #include <string.h>
 
+// A message may quote what was found, such as text of a file or a path: control bytes must not break its line.
+static void one_line(char *message) {
+  for (unsigned char *p = (unsigned char *)message; *p; p++) {
+    if (*p < 0x20 || *p == 0x7F) *p = ' ';
+  }
+}
+
 setun_status st_fail(setun_error *err, setun_status code, const char *format, ...) {
   if (err) {
     va_list args;
     va_start(args, format);
     err->code = code;
     if (vsnprintf(err->message, sizeof err->message, format, args) < 0) err->message[0] = '\0';
+    one_line(err->message);
     va_end(args);
   }
   return code;
@@ -32,6 +40,7 @@ setun_status st_fail_in(setun_error *err, const char *format, ...) {
   m = m > room - n - 2 ? room - n - 2 : m;
   memcpy(err->message + n + 2, old, m);
   err->message[n + 2 + m] = '\0';
+  one_line(err->message);
   return err->code;
 }
 

@@ -139,7 +139,7 @@ static setun_status parse_infos(gguf *g, st_gguf_header *h, const st_metadata *m
     st_gguf_tensor t = {.part = part, .alignment = alignment};
     s = parse_info(g, h, (size_t)i, &t, err);
   }
-  if (s != SETUN_OK) return s;
+  if (s != SETUN_OK || !n_tensors) return s;
   uint64_t size = h->file->size;
   g->data_start = (h->at + alignment - 1) & ~(alignment - 1); // no overflow: both are small
   return measure_room(g->tensors + first, g->count - first, size > g->data_start ? size - g->data_start : 0, err);

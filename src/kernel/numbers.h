@@ -27,6 +27,12 @@ enum { ST_ROUNDER_BITS = 0x4B400000 };
 // Int8 activations: the smallest absolute maximum of a token that is divided by, and the one of a block below
 // which 127 / maximum comes near the largest float, so that the block counts as zero.
 #define ST_TOKEN_LEAST 1e-5f
+
+// The scale of a token's int8 codes: 127 times the reciprocal, not the quotient, since that is how the official
+// implementation rounds it; the two differ in the last bit.
+static inline float st_token_scale(float maximum) {
+  return 127.0f * (1.0f / (maximum > ST_TOKEN_LEAST ? maximum : ST_TOKEN_LEAST));
+}
 #define ST_BLOCK_LEAST 1e-36f
 
 #endif

@@ -10,6 +10,11 @@ static const char *const again_arm =
     "rows interleaved for one processor, withdrawn from GGUF; use the file in the plain type it was repacked from";
 static const char *const again_ik = "a type of ik_llama.cpp, not read; use a file in one of the common types";
 static const char *const internal = "a type for activations within ggml, which no file should hold";
+static const char *const again_tl1 =
+    "IQ4_NL_8_8, withdrawn from GGUF, or TL1 of BitNet forks, which is arranged for one matrix shape and processor; "
+    "convert the original checkpoint, or use a file in i2_s";
+static const char *const again_i8_s =
+    "IQ4_NL_4_8, withdrawn from GGUF, or I8_S of BitNet forks; use a file in one of the common types";
 static const char *const integers = "integers, which cannot be weights";
 
 typedef struct type_name {
@@ -38,8 +43,8 @@ static const type_name names[] = {
     {31, "Q4_0_4_4", &again_arm},
     {32, "Q4_0_4_8", &again_arm},
     {33, "Q4_0_8_8", &again_arm},
-    {37, "IQ4_NL_4_8", &again_arm},
-    {38, "IQ4_NL_8_8", &again_arm},
+    {37, "I8_S", &again_i8_s},
+    {38, "TL1", &again_tl1},
     {97, "Q8_0_X4", &internal},
     {98, "Q8_1_X4", &internal},
     {99, "Q8_2_X4", &internal},
@@ -103,8 +108,6 @@ static const struct {
   const char *rivals;
 } shared[] = {
     {36, "IQ4_NL_4_4, withdrawn from GGUF: use a file in IQ4_NL"},
-    {38,
-     "TL1 of BitNet forks, arranged for one matrix shape and processor: convert the original checkpoint, or use i2_s"},
     {39,
      "TL2 of BitNet forks, arranged for one matrix shape and processor: convert the original checkpoint, or use i2_s"},
     {42,
@@ -133,6 +136,9 @@ const char *st_gguf_type_name(uint32_t type) {
 }
 
 const char *st_gguf_type_hint(uint32_t type) {
+  if (st_format_by_gguf_type(type)) return "read";
   const type_name *known = find(type);
-  return known ? *known->hint : "no known type; the file may come from a fork of ggml, or from a newer one";
+  if (known) return *known->hint;
+  if (type >> 16 == 0x5354) return "a layout of Setun's own that this version does not know; use a newer one";
+  return "no known type; the file may come from a fork of ggml, or from a newer one";
 }

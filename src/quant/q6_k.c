@@ -15,28 +15,33 @@ static void q6_k_decode(const uint8_t *block, float *out) {
   }
 }
 
-// The scale with which 16 weights rounded to -32..31 lose the least squares: of some scales near the one that sends the
-// extreme weight to -32, each corrected to the best for the integers that it gives.
+// The nearest integer, ties to even, of a number below 2^22 (the sum's last place is 1), held within -32..31. Written
+// without a choice, which would keep the loop below from becoming vectors.
+static float to_code(float x) {
+  float q = x + 0x1.8p23f - 0x1.8p23f;
+  return (fabsf(q + 32) - fabsf(q - 31) - 1) / 2;
+}
+
+// The scale with which 16 weights lose the least squares: of some scales near the one that sends the extreme weight to
+// -32, each corrected to the best for the codes q that it gives, which is sum(w q) / sum(q q). The error is a constant
+// less sum(w q)^2 / sum(q q). All candidates go along together, so that they can be vectors.
+enum { CANDIDATES = 20 };
 static float best_scale(const float *in) {
-  float extreme = 0;
+  float extreme = 0, inverse[CANDIDATES], product[CANDIDATES] = {0}, square[CANDIDATES] = {0};
   for (int i = 0; i < 16; i++)
     if (fabsf(in[i]) > fabsf(extreme)) extreme = in[i];
   if (!(fabsf(extreme) >= 1e-15f)) return 0;
-  float best = 0, best_gain = 0;
-  for (int step = -9; step <= 9; step++) {
-    float inverse = (-32 - 0.1f * (float)step) / extreme, product = 0, square = 0;
-    for (int i = 0; i < 16; i++) {
-      float q = (float)st_clamp_int(rintf(in[i] * inverse), -32, 31);
-      product += in[i] * q;
-      square += q * q;
+  for (int c = 0; c < CANDIDATES; c++) inverse[c] = (-31 - 0.1f * (float)c) / extreme;
+  for (int i = 0; i < 16; i++)
+    for (int c = 0; c < CANDIDATES; c++) {
+      float q = to_code(in[i] * inverse[c]);
+      product[c] += in[i] * q;
+      square[c] += q * q;
     }
-    // The error is a constant less product^2 / square.
-    if (square > 0 && product * product > best_gain * square) {
-      best = product / square;
-      best_gain = product * best;
-    }
-  }
-  return best;
+  int best = 0;
+  for (int c = 1; c < CANDIDATES; c++)
+    if (product[c] * product[c] * square[best] > product[best] * product[best] * square[c]) best = c;
+  return square[best] > 0 ? product[best] / square[best] : 0;
 }
 
 static void q6_k_encode(const float *in, uint8_t *block) {

@@ -1,13 +1,24 @@
-// Sampling: from logits to one token.
+// Sampling: from logits to one token. The functions are those of setun.h, which documents them.
 #ifndef SETUN_RUNTIME_SAMPLER_H
 #define SETUN_RUNTIME_SAMPLER_H
 
-#include "base/error.h"
+#include "runtime/sampler_history.h"
 
 typedef struct st_sampler st_sampler;
 
+setun_sampler_params st_sampler_params_default(void);
+// NULL parameters: the defaults.
 setun_status st_sampler_new(const setun_sampler_params *params, st_sampler **sampler, setun_error *err);
 void st_sampler_free(st_sampler *sampler);
+setun_status st_sampler_add_bias(st_sampler *sampler, setun_token id, float bias, setun_error *err);
+setun_status st_sampler_add_breaker(st_sampler *sampler, const setun_token *ids, size_t n, setun_error *err);
+// `user` must outlive the sampler; `piece` and `user` replace those of earlier calls.
+setun_status st_sampler_add_breaker_text(st_sampler *sampler, st_piece_fn piece, const void *user, const char *text,
+                                         size_t length, setun_error *err);
+setun_status st_sampler_accept(st_sampler *sampler, setun_token id, setun_error *err);
+void st_sampler_reset(st_sampler *sampler);
 setun_status st_sampler_sample(st_sampler *sampler, const float *logits, size_t n, setun_token *id, setun_error *err);
+setun_status st_sampler_probabilities(st_sampler *sampler, const float *logits, size_t n, setun_candidate *candidates,
+                                      size_t capacity, size_t *count, setun_error *err);
 
 #endif

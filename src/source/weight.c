@@ -26,14 +26,10 @@ static setun_status find_sibling(const st_directory *d, const char *module, cons
   return SETUN_OK;
 }
 
-static setun_status fail_shape(const st_tensor *t, const char *what, uint64_t n_experts, st_shape expected,
-                               setun_error *err) {
-  char dims[96];
-  st_tensor e = {.n_dims = n_experts            ? 3
-                           : expected.rows == 1 ? 1
-                                                : 2,
-                 .dims = {expected.columns, expected.rows, n_experts, 1}};
-  char wanted[96];
+static setun_status fail_shape(const st_tensor *t, const char *what, uint32_t n_dims, st_shape expected,
+                               uint64_t n_experts, setun_error *err) {
+  char wanted[96], dims[96];
+  st_tensor e = {.n_dims = n_dims, .dims = {expected.columns, expected.rows, n_experts, 1}};
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected %s %s, found %s", t->name, what,
                  st_tensor_dims_text(&e, wanted), st_tensor_dims_text(t, dims));
 }
@@ -78,7 +74,7 @@ static setun_status take_hf_u8(const st_directory *d, const char *module, const 
   uint64_t quarters = t->dims[1];
   if (!shape.rows) shape = (st_shape){quarters * 4, t->dims[0]};
   if (t->n_dims != 2 || t->dims[0] != shape.columns || quarters != shape.rows / 4 + (shape.rows % 4 != 0)) {
-    return fail_shape(t, "packed rows", 0, (st_shape){shape.rows / 4 + (shape.rows % 4 != 0), shape.columns}, err);
+    return fail_shape(t, "packed rows", 2, (st_shape){shape.rows / 4 + (shape.rows % 4 != 0), shape.columns}, 0, err);
   }
   w->format = st_format_get(ST_HF_U8);
   w->shape = w->stored = shape;
@@ -106,7 +102,11 @@ static setun_status check_shape(const request *a, st_weight *w, setun_error *err
   } else {
     right = right && t->dims[1] * t->dims[2] == rows;
   }
-  if (!right) return fail_shape(t, "the shape", a->n_experts, (st_shape){rows, shape.columns}, err);
+  if (!right) {
+    int n_dims = a->n_experts && rows > 1 ? 3 : rows == 1 && !a->n_experts ? 1 : 2;
+    return fail_shape(t, "the shape", n_dims,
+                      (st_shape){n_dims == 2 && a->n_experts ? a->n_experts : rows, shape.columns}, a->n_experts, err);
+  }
   place_rows(a, shape, rows, w);
   if (st_weight_is_scattered(w) && !st_format_row_bytes(w->format, shape.columns)) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: every second row of a %s tensor is not read", w->name,

@@ -4,6 +4,7 @@
 #define _DEFAULT_SOURCE
 #include "base/bytes.h"
 #include "guard.h"
+#include "kernel/kernel.h"
 #include "quant/quant.h"
 #include "quant_data.h"
 
@@ -153,6 +154,16 @@ static void check_invalid(const layout_case *c) {
     }
     *byte = good;
   }
+  int64_t first = INT64_MAX;
+  for (size_t i = 0; i < bad.rows; i++) {
+    int64_t entry[2];
+    memcpy(entry, (const uint8_t *)bad.data + 16 * i, 16);
+    tensor.data[entry[0]] = (uint8_t)entry[1];
+    if (entry[0] < first) first = entry[0];
+  }
+  st_strip all = st_format_locate(c->format, c->shape, 0, c->shape.rows);
+  if (all.count == c->shape.rows)
+    assert_int_equal(c->format->ops->check(c->format, c->shape, &all, tensor.data), first);
   free(trits);
   guard_free(&tensor);
 }
@@ -237,15 +248,36 @@ static void test_examples(void **state) {
   assert_int_equal(byte, 0x54); // 0 | 1 << 2 | 1 << 4 | 1 << 6
   t5->ops->pack(t5, shape, &strip, four, NULL, &byte);
   assert_int_equal(byte, 3 + 9 + 27 + 81);
-  uint8_t block[64] = {0};
+  uint8_t block[128] = {0};
   strip = st_format_locate(t16, shape, 0, 1);
-  assert_int_equal(strip.bytes, 64);
+  assert_int_equal(strip.bytes, 128);
   t16->ops->pack(t16, shape, &strip, four, NULL, block);
   assert_int_equal(block[0], 0x54);
-  for (int i = 1; i < 64; i++) assert_int_equal(block[i], 0x55);
+  for (int i = 1; i < 128; i++) assert_int_equal(block[i], 0x55);
   assert_int_equal(t16->ops->check(t16, shape, &strip, block), -1);
   block[1] = 0x54; // a padding column of row 0 that is not zero
   assert_int_equal(t16->ops->check(t16, shape, &strip, block), 1);
+}
+
+// A t16 tensor is the kernels' form of the matrix, byte for byte: that is what it is for.
+static void test_kernel_order(void **state) {
+  (void)state;
+  const char *names[] = {"k1_n1", "k5_n17", "k127_n8", "k129_n17", "k640_n17", "k8640_n4", "minus_k256_n20"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    layout_case c = get_case(st_format_get(ST_T16), names[i]);
+    uint64_t rows = c.shape.rows, columns = c.shape.columns, at = 0;
+    assert_int_equal(st_form_of(c.format), ST_FORM_T16);
+    size_t group = st_form_group_bytes(ST_FORM_T16, columns, 0);
+    uint8_t *packed = malloc(group);
+    for (uint64_t row = 0; row < rows; row += 16, at += group) {
+      st_form_pack(ST_FORM_T16, c.format, columns, 0, c.trits + row * columns, NULL, rows - row < 16 ? rows - row : 16,
+                   packed);
+      assert_true(at + group <= c.bytes.bytes);
+      assert_memory_equal(packed, (const uint8_t *)c.bytes.data + at, group);
+    }
+    assert_int_equal(at, c.bytes.bytes);
+    free(packed);
+  }
 }
 
 static void check_peer(const char *format, const char *key, float scale) {
@@ -287,10 +319,10 @@ static void test_peers(void **state) {
 int main(void) {
   vectors_open(&data, "ternary.safetensors");
   vectors_open(&peers, "peers.safetensors");
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_unpack), cmocka_unit_test(test_pack),
-                                     cmocka_unit_test(test_dot),    cmocka_unit_test(test_invalid),
-                                     cmocka_unit_test(test_two),    cmocka_unit_test(test_examples),
-                                     cmocka_unit_test(test_peers)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_unpack),       cmocka_unit_test(test_pack),
+                                     cmocka_unit_test(test_dot),          cmocka_unit_test(test_invalid),
+                                     cmocka_unit_test(test_two),          cmocka_unit_test(test_examples),
+                                     cmocka_unit_test(test_kernel_order), cmocka_unit_test(test_peers)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   vectors_close(&data);
   vectors_close(&peers);

@@ -42,6 +42,10 @@ static void test_encode(void **state) {
                  ((const uint8_t *)want.data)[b]);
     guard_free(&out);
   }
+  guarded same = guard_new(NULL, x.bytes);
+  encode_all(st_format_get(ST_F32), (st_shape){x.rows, x.columns}, x.data, same.data);
+  assert_memory_equal(same.data, x.data, x.bytes);
+  guard_free(&same);
 }
 
 static double squared_error(const st_format *f, st_shape shape, const uint8_t *bytes, vector want) {
@@ -305,6 +309,9 @@ static void test_names(void **state) {
   assert_non_null(strstr(st_gguf_type_rivals(142), "IQ2_TN"));
   assert_non_null(strstr(st_gguf_type_rivals(42), "TL2"));
   assert_null(st_gguf_type_rivals(2));
+  assert_string_equal(st_gguf_type_name(38), "TL1");
+  assert_non_null(strstr(st_gguf_type_hint(0x53540099), "newer"));
+  assert_string_equal(st_gguf_type_hint(8), "read");
   for (uint32_t type = 0; type < 1000; type++) assert_non_null(st_gguf_type_hint(type));
 }
 

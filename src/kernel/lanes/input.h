@@ -28,7 +28,7 @@ LANES_INLINE float lanes_maximum(const lanes_source *s, size_t first, size_t las
 static float lanes_quantize_token(const float *x, size_t n, int8_t *codes, int32_t *sum) {
   lanes_source source = {.x = x};
   float maximum = lanes_maximum(&source, 0, n, n);
-  float s = 127.0f / (maximum > ST_TOKEN_LEAST ? maximum : ST_TOKEN_LEAST);
+  float s = st_token_scale(maximum);
   vi total = vi_zero();
   for (size_t i = 0; i < n; i += 16) {
     vi v = vf_round(vf_mul(lanes_values(&source, i, n), vf_set(s)));
@@ -78,7 +78,7 @@ static void lanes_prepare_floats(const st_view *v, lanes_place p, const lanes_so
 static void lanes_prepare_token(const st_view *v, lanes_place p, const lanes_source *source, size_t n) {
   int8_t *out = v->codes + p.first * v->padded + 4 * p.lane;
   float maximum = lanes_maximum(source, 0, n, n);
-  float s = 127.0f / (maximum > ST_TOKEN_LEAST ? maximum : ST_TOKEN_LEAST);
+  float s = st_token_scale(maximum);
   vi total = vi_zero();
   for (size_t b = 0; b < v->blocks; b++) {
     vi low = vf_round(vf_mul(lanes_values(source, b * ST_STEP, n), vf_set(s)));

@@ -28,12 +28,8 @@ static int8_t code_of(float v) {
   return (int8_t)((v + ST_ROUNDER) - ST_ROUNDER);
 }
 
-static float token_scale(float maximum) {
-  return 127.0f / (maximum > ST_TOKEN_LEAST ? maximum : ST_TOKEN_LEAST);
-}
-
 float st_ref_quantize_token(const float *x, size_t n, int8_t *codes, int32_t *sum) {
-  float s = token_scale(absolute_maximum(x, NULL, 1, n));
+  float s = st_token_scale(absolute_maximum(x, NULL, 1, n));
   *sum = 0;
   for (size_t i = 0; i < n; i++) *sum += codes[i] = code_of(x[i] * s);
   return s;
@@ -66,7 +62,7 @@ static int32_t prepare_codes(const st_view *v, place p, size_t b, const float *x
 static void prepare_int8(const st_input *input, const st_view *v, place p, const float *x, const float *norm, float r) {
   size_t n = input->columns, token = p.first + p.lane;
   bool by_token = input->kind == ST_ACT_INT8_TOKEN;
-  float s = by_token ? token_scale(absolute_maximum(x, norm, r, n)) : 1;
+  float s = by_token ? st_token_scale(absolute_maximum(x, norm, r, n)) : 1;
   int32_t sum = 0;
   for (size_t b = 0; b < v->blocks; b++) {
     size_t first = b * ST_STEP, part = n - first < ST_STEP ? n - first : ST_STEP;

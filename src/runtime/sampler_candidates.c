@@ -1,0 +1,216 @@
+// The sampler's candidates: selection of the likeliest in one pass, order only as far as it is asked for (a heap that
+// gives up its best one by one), and the steps that leave candidates out.
+#include "runtime/sampler_candidates.h"
+
+#include "base/memory.h"
+
+#include <float.h>
+#include <math.h>
+
+void st_candidates_free(st_candidates *c) {
+  st_free(c->items);
+}
+
+// ---- order ----
+
+static bool before(const st_candidate *a, const st_candidate *b) {
+  return a->rank > b->rank || (a->rank == b->rank && a->id < b->id);
+}
+
+// The heap grows from the end of the list towards its beginning, so that what leaves it lengthens the sorted part.
+static st_candidate *node(const st_candidates *c, size_t i) {
+  return &c->items[c->count - 1 - i];
+}
+
+static void sift_down(st_candidates *c, size_t i, size_t size) {
+  st_candidate moved = *node(c, i);
+  for (size_t child; (child = 2 * i + 1) < size; i = child) {
+    if (child + 1 < size && before(node(c, child + 1), node(c, child))) child++;
+    if (!before(node(c, child), &moved)) break;
+    *node(c, i) = *node(c, child);
+  }
+  *node(c, i) = moved;
+}
+
+void st_candidates_order(st_candidates *c, size_t n) {
+  if (n > c->count) n = c->count;
+  if (c->sorted >= n) return;
+  size_t size = c->count - c->sorted;
+  if (!c->heaped) {
+    for (size_t i = size / 2; i-- > 0;) sift_down(c, i, size);
+    c->heaped = true;
+  }
+  for (; c->sorted < n; c->sorted++) {
+    st_candidate best = *node(c, 0);
+    *node(c, 0) = c->items[c->sorted];
+    c->items[c->sorted] = best;
+    if (--size) sift_down(c, 0, size);
+  }
+}
+
+static void truncate_to(st_candidates *c, size_t n) {
+  if (n == c->count) return;
+  c->count = n;
+  if (c->sorted > n) c->sorted = n;
+  c->heaped = false;
+}
+
+// ---- gathering ----
+
+void st_candidates_begin(st_candidates *c, size_t keep) {
+  c->count = c->sorted = 0;
+  c->heaped = false;
+  c->keep = keep;
+  c->threshold = -INFINITY;
+  c->threshold_below = -INFINITY;
+}
+
+// More than `keep` are let in before they are cut back to it, so that the cost of cutting is shared by many.
+static size_t gathering_limit(size_t keep) {
+  return keep > SIZE_MAX / 4 ? SIZE_MAX : 2 * keep + 64;
+}
+
+// Finite where one of that sign is, so that a bound of FLT_MAX still tells +inf from the rest.
+static float largest_float_up_to(double x) {
+  if (x >= (double)FLT_MAX) return FLT_MAX;
+  if (x < -(double)FLT_MAX) return -INFINITY;
+  float f = (float)x;
+  return (double)f > x ? nextafterf(f, -INFINITY) : f;
+}
+
+static void cut_to_keep(st_candidates *c) {
+  c->sorted = 0;
+  c->heaped = false;
+  st_candidates_order(c, c->keep);
+  truncate_to(c, c->keep);
+  c->threshold = c->items[c->keep - 1].logit;
+  c->threshold_below = largest_float_up_to(c->threshold);
+}
+
+setun_status st_candidates_offer(st_candidates *c, setun_token id, double logit, setun_error *err) {
+  if (!(logit <= DBL_MAX)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "logit of token %d: expected a finite number or -inf, found %g", (int)id,
+                   logit);
+  }
+  if (logit <= c->threshold) return SETUN_OK;
+  if (!st_reserve(&c->items, &c->capacity, c->count + 1, sizeof *c->items)) return st_fail_memory(err, "sampling");
+  c->items[c->count++] = (st_candidate){logit, logit, 0, id};
+  if (c->count == gathering_limit(c->keep)) cut_to_keep(c);
+  return SETUN_OK;
+}
+
+// False also when one of them is NaN. Without early exit, so that it becomes vector code.
+static bool all_at_most(const float *x, size_t n, float bound) {
+  int other = 0;
+  for (size_t i = 0; i < n; i++) other |= !(x[i] <= bound);
+  return !other;
+}
+
+setun_status st_candidates_offer_range(st_candidates *c, const float *logits, size_t from, size_t to,
+                                       setun_error *err) {
+  enum { BLOCK = 32 };
+  for (size_t i = from; i < to; i += BLOCK) {
+    size_t n = to - i < BLOCK ? to - i : BLOCK;
+    if (n == BLOCK ? all_at_most(logits + i, BLOCK, c->threshold_below)
+                   : all_at_most(logits + i, n, c->threshold_below)) {
+      continue;
+    }
+    for (size_t j = i; j < i + n; j++) {
+      setun_status s = st_candidates_offer(c, (setun_token)j, (double)logits[j], err);
+      if (s != SETUN_OK) return s;
+    }
+  }
+  return SETUN_OK;
+}
+
+void st_candidates_end(st_candidates *c) {
+  if (c->count > c->keep) cut_to_keep(c);
+}
+
+// ---- probabilities ----
+
+static double highest_logit(const st_candidates *c) {
+  double highest = c->items[0].logit;
+  if (c->sorted) return highest;
+  for (size_t i = 1; i < c->count; i++) {
+    if (c->items[i].logit > highest) highest = c->items[i].logit;
+  }
+  return highest;
+}
+
+void st_candidates_weigh(st_candidates *c, double temperature) {
+  double highest = highest_logit(c), sum = 0;
+  for (size_t i = 0; i < c->count; i++) {
+    sum += c->items[i].weight = exp((c->items[i].logit - highest) / temperature);
+  }
+  c->sum = sum;
+}
+
+double st_candidates_entropy(const st_candidates *c) {
+  double highest = highest_logit(c), log_sum = log(c->sum), entropy = 0;
+  for (size_t i = 0; i < c->count; i++) {
+    const st_candidate *x = &c->items[i];
+    if (x->weight > 0) entropy += x->weight / c->sum * (log_sum - (x->logit - highest));
+  }
+  return entropy;
+}
+
+// ---- steps ----
+
+void st_candidates_greedy(st_candidates *c) {
+  st_candidates_order(c, 1);
+  truncate_to(c, 1);
+}
+
+// The fewest first in order whose probabilities add up to at least `p`.
+static void keep_mass(st_candidates *c, double p) {
+  double sum = 0;
+  for (size_t i = 0; i < c->count; i++) {
+    st_candidates_order(c, i + 1);
+    sum += c->items[i].weight / c->sum;
+    if (sum >= p) {
+      truncate_to(c, i + 1);
+      return;
+    }
+  }
+}
+
+void st_candidates_typical(st_candidates *c, double p) {
+  st_candidates_weigh(c, 1);
+  double highest = highest_logit(c), log_sum = log(c->sum), entropy = st_candidates_entropy(c);
+  for (size_t i = 0; i < c->count; i++) {
+    c->items[i].rank = -fabs(log_sum - (c->items[i].logit - highest) - entropy);
+  }
+  c->sorted = 0;
+  c->heaped = false;
+  keep_mass(c, p);
+  for (size_t i = 0; i < c->count; i++) c->items[i].rank = c->items[i].logit;
+  c->sorted = 0;
+  c->heaped = false;
+}
+
+void st_candidates_top_p(st_candidates *c, double p) {
+  st_candidates_weigh(c, 1);
+  keep_mass(c, p);
+}
+
+void st_candidates_min_p(st_candidates *c, double p) {
+  double low = highest_logit(c) + log(p);
+  size_t kept = 0;
+  for (size_t i = 0; i < c->count; i++) {
+    if (c->items[i].logit >= low) c->items[kept++] = c->items[i];
+  }
+  truncate_to(c, kept); // of the sorted part a beginning stays, where it was
+}
+
+void st_candidates_xtc(st_candidates *c, double threshold) {
+  st_candidates_weigh(c, 1);
+  // Those at or above the threshold are few unless it is near 0, and they come first in order.
+  size_t above = 0;
+  for (size_t i = 0; i < c->count; i++) above += c->items[i].weight >= threshold * c->sum;
+  if (above < 2) return;
+  st_candidates_order(c, above);
+  for (size_t i = above - 1; i < c->count; i++) c->items[i - (above - 1)] = c->items[i];
+  truncate_to(c, c->count - (above - 1));
+  c->sorted = 1;
+}

@@ -1,0 +1,59 @@
+// The tokens that a sampler may still draw, and the steps that leave some of them out. Each step keeps at least one.
+#ifndef SETUN_RUNTIME_SAMPLER_CANDIDATES_H
+#define SETUN_RUNTIME_SAMPLER_CANDIDATES_H
+
+#include "base/error.h"
+
+typedef struct st_candidate {
+  double rank;   // what they are ordered by, falling, and then by rising id: the logit, except while typical works
+  double logit;  // finite
+  double weight; // after st_candidates_weigh
+  setun_token id;
+} st_candidate;
+
+// Zero-initialize; freed with st_candidates_free. The first `sorted` are in order and before all the others.
+typedef struct st_candidates {
+  st_candidate *items;
+  size_t count, capacity;
+  size_t sorted;
+  bool heaped; // the others form a heap, whose root is the last
+  double sum;  // of the weights
+
+  // While gathering: at most `keep` are wanted, those at or below `threshold` not.
+  size_t keep;
+  double threshold;
+  float threshold_below; // the largest float that is not above it
+} st_candidates;
+
+void st_candidates_free(st_candidates *c);
+
+// Empties the list; of what is offered then, the `keep` (at least 1) likeliest will stay, of equal ones the first.
+void st_candidates_begin(st_candidates *c, size_t keep);
+// Offers one token; those of -inf are left out, NaN and +inf are errors that name the token.
+setun_status st_candidates_offer(st_candidates *c, setun_token id, double logit, setun_error *err);
+// Offers the tokens from `from` to before `to`.
+setun_status st_candidates_offer_range(st_candidates *c, const float *logits, size_t from, size_t to, setun_error *err);
+// The list is then ready for the steps below, unless it is empty.
+void st_candidates_end(st_candidates *c);
+
+// Puts the first `n` in order.
+void st_candidates_order(st_candidates *c, size_t n);
+// Sets the weights, which are proportional to the probabilities at that temperature (above 0), and their sum.
+void st_candidates_weigh(st_candidates *c, double temperature);
+// The entropy of the weights, in nats, once they are set at temperature 1.
+double st_candidates_entropy(const st_candidates *c);
+
+// The likeliest alone.
+void st_candidates_greedy(st_candidates *c);
+// Locally typical sampling (Meister et al., 2023): the fewest, those first whose surprise -ln p is nearest to the
+// entropy, whose probabilities add up to at least `p`.
+void st_candidates_typical(st_candidates *c, double p);
+// Nucleus sampling (Holtzman et al., 2020): the fewest, likeliest first, whose probabilities add up to at least `p`.
+void st_candidates_top_p(st_candidates *c, double p);
+// Min-p sampling (Nguyen et al., 2024): those at least `p` times as likely as the likeliest; p above 0.
+void st_candidates_min_p(st_candidates *c, double p);
+// Exclude top choices (P. E. Weidmann, text-generation-webui pull request 6335): of those whose probability is at least
+// `threshold`, only the least likely.
+void st_candidates_xtc(st_candidates *c, double threshold);
+
+#endif
