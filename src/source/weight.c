@@ -102,10 +102,12 @@ static setun_status check_shape(const request *a, st_weight *w, setun_error *err
   } else {
     right = right && t->dims[1] * t->dims[2] == rows;
   }
+  if (!right && a->n_experts && rows == 1) {
+    return fail_shape(t, "the shape", 2, (st_shape){a->n_experts, shape.columns}, 0, err);
+  }
   if (!right) {
-    int n_dims = a->n_experts && rows > 1 ? 3 : rows == 1 && !a->n_experts ? 1 : 2;
-    return fail_shape(t, "the shape", n_dims,
-                      (st_shape){n_dims == 2 && a->n_experts ? a->n_experts : rows, shape.columns}, a->n_experts, err);
+    uint32_t n_dims = a->n_experts ? 3 : rows == 1 ? 1 : 2;
+    return fail_shape(t, "the shape", n_dims, (st_shape){rows, shape.columns}, a->n_experts, err);
   }
   place_rows(a, shape, rows, w);
   if (st_weight_is_scattered(w) && !st_format_row_bytes(w->format, shape.columns)) {
