@@ -161,18 +161,20 @@ static void end_text(generation *g, const run_options *o) {
   flush_output();
 }
 
-static void print_rate(const char *what, size_t tokens, double seconds) {
-  fprintf(stderr, "%-8s %6zu tokens in %8.3f s  %9.2f tokens/s\n", what, tokens, seconds,
-          seconds > 0 ? (double)tokens / seconds : 0);
+static void print_rate(const char *what, size_t tokens, double seconds, const char *end) {
+  fprintf(stderr, "%-8s %6zu tokens in %8.3f s  %9.2f tokens/s%s", what, tokens, seconds,
+          seconds > 0 ? (double)tokens / seconds : 0, end);
 }
 
 static void print_timings(const generation *g) {
   setun_model_info info = setun_model_get_info(g->model);
-  char bytes[32];
-  fprintf(stderr, "load     %s in %8.3f s\n", format_bytes(info.weight_bytes, bytes), g->load_seconds);
-  print_rate("prompt", g->prompt_done, g->prompt_seconds);
-  // the first new token comes from the prompt's own pass
-  print_rate("decode", g->count ? g->count - 1 : 0, g->decode_seconds);
+  size_t decoded = g->count ? g->count - 1 : 0; // the first new token comes from the prompt's own pass
+  double bytes = (double)decoded * (double)info.bytes_per_token;
+  char text[32];
+  fprintf(stderr, "load     %s in %8.3f s\n", format_bytes(info.weight_bytes, text), g->load_seconds);
+  print_rate("prompt", g->prompt_done, g->prompt_seconds, "\n");
+  print_rate("decode", decoded, g->decode_seconds, "");
+  fprintf(stderr, "  %.2f GB/s of weights\n", g->decode_seconds > 0 ? bytes / g->decode_seconds / 1e9 : 0);
 }
 
 static void print_settings(const generation *g, const run_options *o) {

@@ -53,9 +53,9 @@ static setun_status print_config(setun_file *f, setun_error *err) {
     bool whole = json_is_real(value) && fabs(json_real_value(value)) < 1e15 &&
                  json_real_value(value) == (double)(long long)json_real_value(value);
     json_t *shown = whole ? json_integer((json_int_t)json_real_value(value)) : json_incref(value);
-    char *text = json_dumps(shown, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-    if (s == SETUN_OK) s = text ? add_meta(f, key, text, err) : st_fail_memory(err, "metadata");
-    free(text);
+    st_buffer text = {0};
+    if (s == SETUN_OK) s = st_json_append(shown, &text) ? add_meta(f, key, text.data, err) : st_fail_memory(err, key);
+    st_buffer_free(&text);
     json_decref(shown);
   }
   return s;
@@ -67,14 +67,16 @@ static setun_status copy_architecture(setun_file *f, setun_error *err) {
   st_text name = {0};
   const char *type = d->config ? json_string_value(st_json_get(d->config, "model_type")) : NULL;
   if (type) name = (st_text){type, strlen(type)};
-  setun_status s = d->container == ST_GGUF ? st_metadata_text(&d->metadata, "general.architecture", &name, err) : SETUN_OK;
+  setun_status s =
+      d->container == ST_GGUF ? st_metadata_text(&d->metadata, "general.architecture", &name, err) : SETUN_OK;
   if (s == SETUN_OK && name.data && !(f->architecture = st_strndup(name.data, name.length))) {
     s = st_fail_memory(err, "the architecture's name");
   }
   return s;
 }
 
-setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file, setun_error *error) {
+setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file,
+                             setun_error *error) {
   setun_model_params p = params ? *params : setun_model_params_default();
   st_log log;
   st_open_options options = st_open_options_of(&p, &log);
@@ -133,7 +135,8 @@ setun_file_info setun_file_get_info(const setun_file *file) {
   const st_directory *d = file->directory;
   const char *const containers[] = {
       [ST_GGUF] = "gguf", [ST_SAFETENSORS] = "safetensors", [ST_HUGGINGFACE] = "huggingface"};
-  setun_file_info info = {.container = containers[d->container], .n_parts = d->n_parts, .architecture = file->architecture};
+  setun_file_info info = {
+      .container = containers[d->container], .n_parts = d->n_parts, .architecture = file->architecture};
   for (size_t i = 0; i < d->n_tensors; i++) {
     info.bytes += d->tensors[i].bytes;
     info.n_params += weights_of(d, &d->tensors[i]);
@@ -141,7 +144,9 @@ setun_file_info setun_file_get_info(const setun_file *file) {
   return info;
 }
 
-size_t setun_file_tensor_count(const setun_file *file) { return file->directory->n_tensors; }
+size_t setun_file_tensor_count(const setun_file *file) {
+  return file->directory->n_tensors;
+}
 
 setun_status setun_file_tensor(const setun_file *file, size_t index, setun_tensor_info *info, setun_error *error) {
   const st_directory *d = file->directory;
@@ -159,7 +164,9 @@ setun_status setun_file_tensor(const setun_file *file, size_t index, setun_tenso
   return SETUN_OK;
 }
 
-size_t setun_file_meta_count(const setun_file *file) { return file->n_meta; }
+size_t setun_file_meta_count(const setun_file *file) {
+  return file->n_meta;
+}
 
 setun_status setun_file_meta(const setun_file *file, size_t index, const char **key, const char **value,
                              setun_error *error) {

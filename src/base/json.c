@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-json_t *st_json_parse(const char *text, size_t length, const char *name, setun_error *err) {
+static json_t *parse(const char *text, size_t length, size_t flags, const char *name, setun_error *err) {
   json_error_t where;
-  json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &where);
+  json_t *root = json_loadb(text, length, flags, &where);
   if (!root) {
     st_fail(err, SETUN_ERROR_FORMAT, "%s: line %d, column %d: %s", name, where.line, where.column, where.text);
     return NULL;
@@ -16,6 +16,14 @@ json_t *st_json_parse(const char *text, size_t length, const char *name, setun_e
     return NULL;
   }
   return root;
+}
+
+json_t *st_json_parse(const char *text, size_t length, const char *name, setun_error *err) {
+  return parse(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, name, err);
+}
+
+json_t *st_json_parse_values(const char *text, size_t length, const char *name, setun_error *err) {
+  return parse(text, length, JSON_ALLOW_NUL, name, err);
 }
 
 const char *st_json_kind(const json_t *value) {
@@ -86,4 +94,12 @@ setun_status st_json_text(const json_t *object, const char *key, const char **ou
   if (!json_is_string(value)) return wrong_kind(key, "a string", value, err);
   *out = json_string_value(value);
   return SETUN_OK;
+}
+
+static int append_dump(const char *text, size_t n, void *out) {
+  return st_buffer_append(out, text, n) ? 0 : -1;
+}
+
+bool st_json_append(const json_t *value, st_buffer *out) {
+  return json_dump_callback(value, append_dump, out, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
 }

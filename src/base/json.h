@@ -2,7 +2,7 @@
 #ifndef SETUN_BASE_JSON_H
 #define SETUN_BASE_JSON_H
 
-#include "base/error.h"
+#include "base/buffer.h"
 
 #include <jansson.h>
 
@@ -11,6 +11,10 @@
 // become reals (published files hold some beyond 64 bits), so read numbers with the functions below.
 // NULL on failure; otherwise freed with json_decref.
 json_t *st_json_parse(const char *text, size_t length, const char *name, setun_error *err);
+
+// The same for data whose values matter as they are written, such as a conversation: integers stay integers, and one
+// beyond 64 bits is an error; of members with the same name the last counts.
+json_t *st_json_parse_values(const char *text, size_t length, const char *name, setun_error *err);
 
 // A member's value with null and absence alike: NULL.
 json_t *st_json_get(const json_t *object, const char *key);
@@ -25,6 +29,9 @@ setun_status st_json_f32(const json_t *object, const char *key, float *out, setu
 setun_status st_json_bool(const json_t *object, const char *key, bool *out, setun_error *err);
 // The string lives as long as the object.
 setun_status st_json_text(const json_t *object, const char *key, const char **out, setun_error *err);
+
+// Appends the value as compact JSON text, reals with 9 digits. False: out of memory.
+bool st_json_append(const json_t *value, st_buffer *out);
 
 // "an array", "a string", ... for messages.
 const char *st_json_kind(const json_t *value);

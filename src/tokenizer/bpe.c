@@ -6,7 +6,7 @@
 // Three things make it fast without changing the result. Words come back, so their ids are kept in a cache. A long
 // word is cut at its seams, places between two characters (or bytes) that stand side by side in no token of the
 // vocabulary: nothing can be joined across one, so the parts are independent. And a part of n symbols takes
-// O(n log n) steps, by a heap, when it is not short.
+// O(n log n) steps at most, by a queue, when it is not short.
 #include "tokenizer/internal.h"
 
 #include "base/memory.h"
@@ -18,7 +18,7 @@
 #define NONE UINT32_MAX
 
 enum {
-  SHORT_PART = 48,    // symbols: below it, a plain search for the best pair is faster than a heap
+  SHORT_PART = 48,    // symbols: below it, a plain search for the best pair is faster than a queue
   SHORT_WORD = 32,    // bytes: below it, looking for seams is not worth while
   MAX_KEY = 128,      // bytes of a word that is kept in the cache
   MAX_KEYS = 1 << 21, // bytes of all of them
@@ -218,50 +218,26 @@ static uint32_t join_short(const st_tokenizer *t, const char *text, st_symbol *s
   return n;
 }
 
-static bool before(st_heap_item a, st_heap_item b) {
-  return a.rank < b.rank || (a.rank == b.rank && a.at < b.at);
-}
-
-static void sift_down(st_heap_item *h, size_t n, size_t i) {
-  st_heap_item item = h[i];
-  for (size_t child; (child = 2 * i + 1) < n; i = child) {
-    if (child + 1 < n && before(h[child + 1], h[child])) child++;
-    if (!before(h[child], item)) break;
-    h[i] = h[child];
-  }
-  h[i] = item;
-}
-
-static bool push(st_encoder *e, st_heap_item item) {
-  if (!st_reserve(&e->heap, &e->heap_capacity, e->heap_length + 1, sizeof *e->heap)) return false;
-  size_t i = e->heap_length++;
-  for (; i && before(item, e->heap[(i - 1) / 2]); i = (i - 1) / 2) e->heap[i] = e->heap[(i - 1) / 2];
-  e->heap[i] = item;
-  return true;
-}
-
 static bool offer(st_encoder *e, const char *text, uint32_t at) {
   st_symbol *s = e->symbols;
   set_pair(e->t, text, &s[at], &s[s[at].next]);
-  return s[at].rank == NONE || push(e, (st_heap_item){s[at].rank, at});
+  return s[at].rank == NONE || st_queue_push(&e->queue, s[at].rank, at);
 }
 
-// Joins by a heap over linked symbols. An entry is stale when its symbol's pair has another rank by now.
-static setun_status join_long(st_encoder *e, const char *text, uint32_t n) {
+// Joins with a queue over linked symbols. An item is stale when its symbol's pair has another rank by now.
+static bool join_long(st_encoder *e, const char *text, uint32_t n) {
   st_symbol *s = e->symbols;
-  e->heap_length = 0;
-  if (!st_reserve(&e->heap, &e->heap_capacity, n, sizeof *e->heap)) return st_fail_memory(e->err, "a long word");
+  if (!st_queue_reset(&e->queue)) return false;
   for (uint32_t i = 0; i < n; i++) {
     s[i].prev = i - 1;
     s[i].next = i + 1 < n ? i + 1 : NONE;
-    if (i + 1 < n) set_pair(e->t, text, &s[i], &s[i + 1]);
-    if (s[i].rank != NONE) e->heap[e->heap_length++] = (st_heap_item){s[i].rank, i};
+    if (i + 1 < n && !offer(e, text, i)) return false;
   }
-  for (size_t i = e->heap_length / 2; i-- > 0;) sift_down(e->heap, e->heap_length, i);
-  while (e->heap_length) {
-    st_heap_item top = e->heap[0];
-    e->heap[0] = e->heap[--e->heap_length];
-    if (e->heap_length) sift_down(e->heap, e->heap_length, 0);
+  for (;;) {
+    st_queue_item top;
+    bool found;
+    if (!st_queue_pop(&e->queue, &top, &found)) return false;
+    if (!found) return true;
     st_symbol *a = &s[top.at];
     if (a->rank != top.rank) continue;
     st_symbol *b = &s[a->next];
@@ -271,11 +247,10 @@ static setun_status join_long(st_encoder *e, const char *text, uint32_t n) {
     b->rank = a->rank = NONE;
     if (a->next != NONE) {
       s[a->next].prev = top.at;
-      if (!offer(e, text, top.at)) return st_fail_memory(e->err, "a long word");
+      if (!offer(e, text, top.at)) return false;
     }
-    if (a->prev != NONE && !offer(e, text, a->prev)) return st_fail_memory(e->err, "a long word");
+    if (a->prev != NONE && !offer(e, text, a->prev)) return false;
   }
-  return SETUN_OK;
 }
 
 // ---- ids ----
@@ -318,7 +293,7 @@ static setun_status merge_part(st_encoder *e, const char *text, size_t length) {
     for (uint32_t i = 0; !s && i < n; i++) s = emit_symbol(e, text, &symbols[i]);
     return s;
   }
-  s = join_long(e, text, n);
+  if (!join_long(e, text, n)) return st_fail_memory(e->err, "a long word");
   for (uint32_t i = 0; !s && i != NONE; i = symbols[i].next) s = emit_symbol(e, text, &symbols[i]);
   return s;
 }

@@ -69,31 +69,56 @@ static bool apply(const st_tokenizer *t, st_buffer *b, st_buffer *scratch) {
   return true;
 }
 
+// What a token's bytes are made from: its text, or for an added token that is looked for in normalized text, that of
+// its own. *plain: the decoder's steps are not for it.
+static setun_status source(st_encoder *e, uint32_t id, st_bytes *text, bool *plain) {
+  st_tokenizer *t = (st_tokenizer *)e->t;
+  *text = t->texts[id];
+  uint8_t type = t->types[id];
+  bool added = type == ST_TOKEN_CONTROL || type == ST_TOKEN_UNKNOWN || type == ST_TOKEN_USER_DEFINED;
+  *plain = added && t->plain_added && (!t->outside || t->outside[id]);
+  if (!added || !(t->flags[id] & ST_ADDED_NORMALIZED) || t->sentencepiece) return SETUN_OK;
+  const char *normal;
+  size_t length;
+  setun_status s = st_normalize(e, text->data, text->length, &normal, &length);
+  if (!s) *text = (st_bytes){normal, (uint32_t)length};
+  return s;
+}
+
+static setun_status build_piece(st_encoder *e, st_tokenizer *t, uint32_t id, st_buffer *b, st_buffer *scratch) {
+  st_bytes text;
+  bool plain;
+  setun_status s = source(e, id, &text, &plain);
+  if (s) return s;
+  st_bytes mark = t->mark;
+  if (t->strip_marked && text.length >= mark.length && !memcmp(text.data, mark.data, mark.length)) {
+    t->flags[id] |= ST_PIECE_MARKED;
+  }
+  b->length = 0;
+  if (!st_buffer_append(b, text.data, text.length)) return st_fail_memory(e->err, "the tokens' texts");
+  if (!plain && !apply(t, b, scratch)) return st_fail_memory(e->err, "the tokens' texts");
+  st_bytes own = t->texts[id];
+  if (b->length == own.length && !memcmp(b->data, own.data, own.length)) {
+    t->pieces[id] = own;
+    return SETUN_OK;
+  }
+  char *copy = st_arena_copy(&t->arena, b->data, b->length);
+  if (!copy) return st_fail_memory(e->err, "the tokens' texts");
+  t->pieces[id] = (st_bytes){copy, (uint32_t)b->length};
+  return SETUN_OK;
+}
+
 setun_status st_tokenizer_build_pieces(st_tokenizer *t, uint32_t from, setun_error *err) {
   st_buffer b = {0}, scratch = {0};
-  bool ok = true;
-  for (uint32_t id = from; ok && id < t->size; id++) {
-    st_bytes text = t->texts[id];
-    if (!text.data) continue;
-    bool added =
-        t->types[id] == ST_TOKEN_CONTROL || t->types[id] == ST_TOKEN_UNKNOWN || t->types[id] == ST_TOKEN_USER_DEFINED;
-    if (added && t->plain_added) {
-      t->pieces[id] = text;
-      continue;
-    }
-    b.length = 0;
-    ok = st_buffer_append(&b, text.data, text.length) && apply(t, &b, &scratch);
-    if (ok && b.length == text.length && !memcmp(b.data, text.data, b.length)) {
-      t->pieces[id] = text;
-    } else if (ok) {
-      char *copy = st_arena_copy(&t->arena, b.data, b.length);
-      t->pieces[id] = (st_bytes){copy, (uint32_t)b.length};
-      ok = copy != NULL;
-    }
+  st_encoder e = {.t = t, .err = err};
+  setun_status s = SETUN_OK;
+  for (uint32_t id = from; !s && id < t->size; id++) {
+    if (t->texts[id].data) s = build_piece(&e, t, id, &b, &scratch);
   }
+  st_encoder_free(&e);
   st_buffer_free(&b);
   st_buffer_free(&scratch);
-  return ok ? SETUN_OK : st_fail_memory(err, "the tokens' texts");
+  return s;
 }
 
 // ---- the streaming decoder ----
@@ -173,6 +198,7 @@ setun_status st_decoder_push(st_decoder *d, int32_t id, const char **text, size_
   if (s) return s;
   d->out.length = 0;
   size_t mark = strlen(d->t->strip);
+  if (d->t->strip_marked && !(d->t->flags[id] & ST_PIECE_MARKED) && n) d->strip = 0;
   while (d->strip && n >= mark && !memcmp(bytes, d->t->strip, mark)) bytes += mark, n -= mark, d->strip--;
   if (n) d->strip = 0;
   if (!add_bytes(d, bytes, n)) return st_fail_memory(err, "decoded text");

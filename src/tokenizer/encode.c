@@ -56,7 +56,7 @@ void st_encoder_free(st_encoder *e) {
   st_buffer_free(&e->keys);
   st_free(e->cache);
   st_free(e->symbols);
-  st_free(e->heap);
+  st_queue_free(&e->queue);
   st_free(e->lattice);
 }
 

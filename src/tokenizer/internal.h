@@ -170,7 +170,8 @@ enum {
   ST_ADDED_RSTRIP = 2,      // and after it
   ST_ADDED_SINGLE_WORD = 4, // only where no word character touches it
   ST_ADDED_GUARDED = 8,     // looks like a control token: found only where those are
-  ST_ADDED_NORMALIZED = 16  // looked for in the normalized text instead of the raw one
+  ST_ADDED_NORMALIZED = 16, // looked for in the normalized text instead of the raw one
+  ST_PIECE_MARKED = 32      // decoded, its first character is one that stood for a space (see strip_marked)
 };
 
 typedef struct st_added {
@@ -234,7 +235,7 @@ struct st_tokenizer {
   st_trie *trie;
   double *log_probs; // by id
   double unk_score;
-  bool single_precision;
+  bool sentencepiece; // made from tokenizer.model: sums in single precision, unused pieces are not used
 
   st_normalize_step normalizers[ST_MAX_STEPS];
   size_t n_normalizers;
@@ -243,11 +244,14 @@ struct st_tokenizer {
   size_t n_stages;
   bool bytes_stage;                           // ST_STAGE_BYTES is among them: words arrive in printable form
   st_added added_raw[2], added_normalized[2]; // [special]
+  st_added protected;                         // what SentencePiece's normalizer leaves alone
   st_decode_step decoders[ST_MAX_STEPS];
   size_t n_decoders;
   char strip[8]; // what is stripped from a text's beginning: this character, `strip_count` times at most
   uint32_t strip_count;
-  bool plain_added; // added tokens stand for their text as it is: the decoder's steps are not for them
+  st_bytes mark;     // with strip_marked: how the vocabulary spells it
+  bool strip_marked; // only what the vocabulary spells as a mark is stripped, no space of an added token
+  bool plain_added;  // added tokens stand for their text as it is: the decoder's steps are not for them
 };
 
 // ---- tokenizer.c: making one ----
@@ -263,6 +267,7 @@ int32_t st_tokenizer_plain(const st_tokenizer *t, const char *text, size_t lengt
 setun_status st_tokenizer_finish(st_tokenizer *t, setun_error *err);
 setun_status st_tokenizer_build_pieces(st_tokenizer *t, uint32_t from, setun_error *err); // decode.c: ids `from` on
 setun_status st_tokenizer_build_added(st_tokenizer *t, setun_error *err);                 // special.c: anew
+setun_status st_tokenizer_build_protected(st_tokenizer *t, setun_error *err);
 // Makes room for ids below `size`; the new ones are not used yet.
 setun_status st_tokenizer_grow(st_tokenizer *t, uint32_t size, setun_error *err);
 // Tokens of a GGUF vocabulary that look like the end of a text become control tokens, whatever type they have.
@@ -295,9 +300,41 @@ typedef struct st_symbol {
   uint32_t rank, merged;  // of the pair with the next; rank UINT32_MAX: none
 } st_symbol;
 
-typedef struct st_heap_item {
+// queue.c: the pairs of a long word, given out by rank and then by place.
+typedef struct st_queue_item {
   uint32_t rank, at;
-} st_heap_item;
+} st_queue_item;
+
+typedef struct st_queue_group {
+  uint32_t rank; // UINT32_MAX: the slot is free
+  uint32_t head, tail;
+  bool sorted;
+} st_queue_group;
+
+typedef struct st_queue_node {
+  uint32_t at, next;
+} st_queue_node;
+
+typedef struct st_queue {
+  st_queue_group *groups; // by rank, open addressing
+  size_t group_mask, n_groups;
+  st_queue_node *nodes;
+  size_t nodes_capacity, n_nodes;
+  uint32_t *ranks; // a heap of the ranks whose groups wait
+  size_t ranks_capacity, n_ranks;
+  st_queue_item *urgent; // a heap of what came in with a rank no worse than the current one's
+  size_t urgent_capacity, n_urgent;
+  uint32_t *order; // for sorting a group
+  size_t order_capacity;
+  bool open; // a group is being given out: its rank, and where
+  uint32_t rank, cursor;
+} st_queue;
+
+void st_queue_free(st_queue *q);
+bool st_queue_reset(st_queue *q);
+bool st_queue_push(st_queue *q, uint32_t rank, uint32_t at); // false: out of memory
+// The best item: *found says whether there is one. False: out of memory.
+bool st_queue_pop(st_queue *q, st_queue_item *item, bool *found);
 
 typedef struct st_cached {
   uint64_t hash;   // 0: free
@@ -319,8 +356,7 @@ struct st_encoder {
   st_buffer keys;
   st_symbol *symbols;
   size_t symbols_capacity;
-  st_heap_item *heap;
-  size_t heap_capacity, heap_length;
+  st_queue queue;
   void *lattice;
   size_t lattice_capacity;
 };

@@ -144,6 +144,8 @@ static setun_status read_decode_metaspace(reader *r, const json_t *value, setun_
   if (!s) s = add_decoder(r->t, step, err);
   if (s) return s;
   bool never = scheme ? !strcmp(scheme, "never") : !add;
+  r->t->strip_marked = !never;
+  r->t->mark = step.from;
   return never ? SETUN_OK : strip_start(r->t, step.text, 1, err);
 }
 

@@ -5,6 +5,9 @@
 
 enum { MAX_NESTING = 8 }; // Sequences within Sequences
 
+// The Whitespace pre-tokenizer's word characters: those of a class, and the joiners.
+#define WORD "\\w\\x{200C}\\x{200D}"
+
 // ---- patterns ----
 
 // {"String": "..."} or {"Regex": "..."}.
@@ -233,7 +236,7 @@ static setun_status read_pretokenizer(st_tokenizer *t, const json_t *value, int 
   if (!strcmp(type, "Metaspace")) return read_metaspace(t, value, err);
   if (!strcmp(type, "Digits")) return read_digits(t, value, err);
   if (!strcmp(type, "Punctuation")) return read_punctuation(t, value, err);
-  if (!strcmp(type, "Whitespace")) return add_split(t, "\\w+|[^\\w\\s]+", ST_SPLIT_REMOVED, true, err);
+  if (!strcmp(type, "Whitespace")) return add_split(t, "[" WORD "]+|[^" WORD "\\s]+", ST_SPLIT_REMOVED, true, err);
   if (!strcmp(type, "WhitespaceSplit")) return add_split(t, "\\s", ST_SPLIT_REMOVED, false, err);
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "pre-tokenizer \"%.40s\" is not supported", type);
 }

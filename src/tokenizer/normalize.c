@@ -237,7 +237,7 @@ static bool map_prefix(const st_sp_normalizer *sp, const char *text, size_t n, s
 // What stands at text[0..n) after the character map: a user-defined token or one character when the map has nothing.
 static size_t next_mapped(const st_tokenizer *t, const char *text, size_t n, st_bytes *to) {
   size_t covered = 0;
-  const st_added *added = &t->added_normalized[0];
+  const st_added *added = &t->protected;
   if (added->trie && added->first[(unsigned char)*text] && st_trie_longest(added->trie, text, n, &covered) >= 0) {
     *to = (st_bytes){text, (uint32_t)covered};
     return covered;

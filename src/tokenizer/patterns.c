@@ -82,6 +82,7 @@ static const st_pretokenizer table[] = {
     {"llama3", {LLAMA3}, YES, YES, NO},
     {"llama-v3", {LLAMA3}, YES, YES, NO},
     {"falcon3", {LLAMA3}, YES, YES, NO},
+    {"falcon_e", {LLAMA3}, YES, YES, NO},
     {"falcon-h1", {LLAMA3}, YES, YES, NO},
     {"pixtral", {LLAMA3}, YES, YES, NO},
     {"midm-2.0", {LLAMA3}, YES, YES, NO},

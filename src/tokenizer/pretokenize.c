@@ -97,7 +97,7 @@ static setun_status split(st_encoder *e, size_t index, const char *text, size_t 
   const st_stage *stage = &e->t->stages[index];
   cutter c = {.e = e, .next = index + 1, .text = text, .first = first, .behavior = stage->behavior};
   size_t done = 0, from = 0;
-  while (from <= length) {
+  while (from < length) { // an empty match at the very end would cut nothing off
     bool found;
     size_t start, end;
     setun_status s = st_regex_match(stage->regex, &e->matcher, text, length, from, &found, &start, &end, e->err);
@@ -107,7 +107,6 @@ static setun_status split(st_encoder *e, size_t index, const char *text, size_t 
     if ((s = cut(&c, start, end, !stage->invert))) return s;
     done = from = end;
     if (start == end) { // an empty match cuts, and the search goes on one character further
-      if (from == length) break;
       for (from++; from < length && ((unsigned char)text[from] & 0xC0) == 0x80;) from++;
     }
   }

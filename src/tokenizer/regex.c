@@ -1,8 +1,9 @@
 // Regular expressions of tokenizers, in PCRE2 with its just-in-time compiler.
 //
 // tokenizer.json's patterns are written for Oniguruma (Ruby's syntax). Where PCRE2 reads the same text differently it
-// is rewritten: \s is White_Space (PCRE2's also takes U+180E), \w has marks and connectors, \h is a hexadecimal digit,
-// \uHHHH is a character, and ^ and $ stand at line ends. What has no counterpart here is refused by name.
+// is rewritten: \s is White_Space (PCRE2's also takes U+180E), \w has marks and connectors, \h is a
+// hexadecimal digit, \uHHHH is a character, and ^ and $ stand at line ends. What has no counterpart here is refused by
+// name.
 #include "tokenizer/internal.h"
 
 #include "base/memory.h"
@@ -10,9 +11,12 @@
 #include <string.h>
 
 #define SPACE "\\t-\\r\\x{85}\\p{Z}"
+// Alphabetic (of the symbols, the letters in circles and squares are), marks, decimal digits and connectors.
 #define WORD                                                                                                           \
   "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{"      \
   "1F189}"
+// Outside a class, Latin-1's numbers are word characters too.
+#define WORD_ALONE WORD "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
 #define HEX "0-9A-Fa-f"
 
 enum { JIT_STACK_LIMIT = 64 << 20, HEAP_LIMIT_KIB = 512 << 10 };
@@ -28,8 +32,8 @@ typedef struct {
 } escape;
 
 static const escape escapes[] = {
-    {'s', "[" SPACE "]", SPACE}, {'S', "[^" SPACE "]", NULL}, {'w', "[" WORD "]", WORD},
-    {'W', "[^" WORD "]", NULL},  {'h', "[" HEX "]", HEX},     {'H', "[^" HEX "]", NULL},
+    {'s', "[" SPACE "]", SPACE},      {'S', "[^" SPACE "]", NULL}, {'w', "[" WORD_ALONE "]", WORD},
+    {'W', "[^" WORD_ALONE "]", NULL}, {'h', "[" HEX "]", HEX},     {'H', "[^" HEX "]", NULL},
 };
 
 static const escape *find_escape(char letter) {

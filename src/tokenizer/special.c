@@ -92,7 +92,8 @@ static setun_status key_of(st_encoder *e, uint32_t id, bool normalized, const ch
   st_bytes text = e->t->texts[id];
   *key = text.data;
   *length = text.length;
-  return normalized ? st_normalize(e, text.data, text.length, key, length) : SETUN_OK;
+  bool same = !normalized || e->t->sentencepiece;
+  return !same ? st_normalize(e, text.data, text.length, key, length) : SETUN_OK;
 }
 
 static bool wanted(const st_tokenizer *t, uint32_t id, bool special, bool normalized) {
@@ -129,6 +130,11 @@ static setun_status build(st_encoder *e, st_added *a, bool special, bool normali
   return SETUN_OK;
 }
 
+setun_status st_tokenizer_build_protected(st_tokenizer *t, setun_error *err) {
+  st_encoder e = {.t = t, .err = err};
+  return build(&e, &t->protected, false, true);
+}
+
 setun_status st_tokenizer_build_added(st_tokenizer *t, setun_error *err) {
   st_encoder e = {.t = t, .err = err};
   setun_status s = SETUN_OK;
@@ -137,9 +143,11 @@ setun_status st_tokenizer_build_added(st_tokenizer *t, setun_error *err) {
     st_trie_free(t->added_normalized[i].trie);
     t->added_raw[i] = t->added_normalized[i] = (st_added){0};
   }
+  // SentencePiece's Unigram takes user-defined pieces as tokens among others.
+  bool compete = t->sentencepiece && t->model == ST_MODEL_UNIGRAM;
   for (int special = 0; !s && special < 2; special++) {
     s = build(&e, &t->added_raw[special], special, false);
-    if (!s) s = build(&e, &t->added_normalized[special], special, true);
+    if (!s && !compete) s = build(&e, &t->added_normalized[special], special, true);
   }
   st_encoder_free(&e);
   return s;

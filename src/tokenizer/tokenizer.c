@@ -105,6 +105,7 @@ void st_tokenizer_free(st_tokenizer *t) {
     st_trie_free(t->added_raw[i].trie);
     st_trie_free(t->added_normalized[i].trie);
   }
+  st_trie_free(t->protected.trie);
   st_arena_free(&t->arena);
   st_free(t);
 }
@@ -189,8 +190,10 @@ int32_t st_tokenizer_plain(const st_tokenizer *t, const char *text, size_t lengt
   int64_t id = st_map_get(t->ids, text, length);
   if (id < 0 || (t->outside && t->outside[id])) return -1;
   uint8_t type = t->types[id];
-  if (t->flags[id] & ST_ADDED_GUARDED) return -1;
-  return type == ST_TOKEN_CONTROL || type == ST_TOKEN_UNKNOWN || type == ST_TOKEN_BYTE ? -1 : (int32_t)id;
+  if (t->flags[id] & ST_ADDED_GUARDED || (t->sentencepiece && type == ST_TOKEN_UNUSED)) return -1;
+  // A Unigram model's byte tokens are texts like others in the reference; elsewhere no text is one.
+  if (type == ST_TOKEN_BYTE) return t->model == ST_MODEL_UNIGRAM && !t->sentencepiece ? (int32_t)id : -1;
+  return type == ST_TOKEN_CONTROL || type == ST_TOKEN_UNKNOWN ? -1 : (int32_t)id;
 }
 
 // The texts by which control tokens that end a text or a turn are known.
@@ -349,7 +352,8 @@ setun_status st_tokenizer_piece(const st_tokenizer *t, int32_t id, bool special,
   if (id < 0 || (uint32_t)id >= t->size) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "token %d is not in the vocabulary of %u", id, t->size);
   }
-  bool hidden = !special && (t->types[id] == ST_TOKEN_CONTROL || t->types[id] == ST_TOKEN_UNKNOWN);
+  uint8_t type = t->types[id];
+  bool hidden = !special && (type == ST_TOKEN_CONTROL || (type == ST_TOKEN_UNKNOWN && !t->sentencepiece));
   *bytes = hidden || !t->pieces[id].data ? "" : t->pieces[id].data;
   *length = hidden ? 0 : t->pieces[id].length;
   return SETUN_OK;

@@ -30,7 +30,7 @@ setun_status st_unigram_prepare(st_tokenizer *t, setun_error *err) {
     bool normal = t->types[id] == ST_TOKEN_NORMAL && (!t->outside || !t->outside[id]);
     if (normal && (!any || t->log_probs[id] < least)) least = t->log_probs[id], any = true;
   }
-  t->unk_score = least - 10;
+  t->unk_score = t->sentencepiece ? (double)((float)least - 10.0f) : least - 10;
   t->trie = st_trie_new(total);
   if (!t->trie) return st_fail_memory(err, "the vocabulary");
   for (uint32_t id = 0; id < t->size; id++) {
@@ -44,7 +44,7 @@ setun_status st_unigram_prepare(st_tokenizer *t, setun_error *err) {
 }
 
 static double sum(const st_tokenizer *t, double a, double b) {
-  return t->single_precision ? (double)((float)a + (float)b) : a + b;
+  return t->sentencepiece ? (double)((float)a + (float)b) : a + b;
 }
 
 static void reach(st_place *p, double score, uint32_t start, int32_t id) {

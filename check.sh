@@ -1,0 +1,50 @@
+#!/bin/sh
+# Installs what is missing, builds with sanitizers and for release, and runs all tests in both.
+# usage: ./check.sh [--full]
+#   --full  also under the thread sanitizer, and the NEON kernels under emulation where the tools for it are there
+# Tests on real models find them in the folder $SETUN_MODELS, by default build-models/, where they are fetched to once.
+set -eu
+cd "$(dirname "$0")"
+
+full=no
+case ${1:-} in
+  --full) full=yes ;;
+  '') ;;
+  *)
+    sed -n '3,5s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
+
+tools/install-deps.sh test
+
+SETUN_MODELS=${SETUN_MODELS:-$PWD/build-models}
+export SETUN_MODELS
+python3 tools/fetch_test_models.py "$SETUN_MODELS" || echo "check.sh: tests that need these models will be skipped" >&2
+
+jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+
+# build PRESET: configures and builds; what it prints is shown only when it fails.
+build() {
+  echo "check.sh: building $1"
+  mkdir -p build
+  if ! { cmake --preset "$1" -DSETUN_TESTS=ON && cmake --build --preset "$1" -j "$jobs"; } >build/check.log 2>&1; then
+    cat build/check.log
+    echo "check.sh: building $1 failed"
+    exit 1
+  fi
+  grep -E 'warning:' build/check.log || true
+}
+
+# Real models take too long under sanitizers.
+build asan
+ctest --test-dir build-asan --output-on-failure -j "$jobs" -LE real
+
+if [ "$full" = yes ]; then
+  build tsan
+  ctest --test-dir build-tsan --output-on-failure -j "$jobs" -LE 'real|layout'
+  tools/check_neon.sh
+fi
+
+build release
+ctest --test-dir build --output-on-failure -j "$jobs"

@@ -1,0 +1,338 @@
+// Letters: Unicode's full case mappings and the classes of characters that Python's strings ask about.
+#include "chat/case_table.h"
+
+#include "base/utf8.h"
+#include "chat/run.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+typedef struct {
+  const st_jcase_entry *entries;
+  size_t n;
+  utf8proc_int32_t (*simple)(utf8proc_int32_t);
+} mapping;
+
+#define ENTRIES(table) (table), sizeof(table) / sizeof *(table)
+static const mapping UPPER = {ENTRIES(J_TABLE_UPPER), utf8proc_toupper};
+static const mapping LOWER = {ENTRIES(J_TABLE_LOWER), utf8proc_tolower};
+static const mapping TITLE = {ENTRIES(J_TABLE_TITLE), utf8proc_totitle};
+static const mapping CASEFOLD = {ENTRIES(J_TABLE_CASEFOLD), utf8proc_tolower};
+
+static bool put_mapped(st_jrun *run, st_jbuild *b, const mapping *m, uint32_t code, bool tainted) {
+  size_t low = 0, high = m->n;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (m->entries[middle].from < code)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (low == m->n || m->entries[low].from != code) {
+    return st_j_put_char(run, b, (uint32_t)m->simple((utf8proc_int32_t)code), tainted);
+  }
+  for (int i = 0; i < 3 && m->entries[low].to[i]; i++) {
+    if (!st_j_put_char(run, b, m->entries[low].to[i], tainted)) return false;
+  }
+  return true;
+}
+
+static utf8proc_category_t category(uint32_t code) {
+  return utf8proc_category((utf8proc_int32_t)code);
+}
+
+static bool other_lowercase(uint32_t c) {
+  return c == 0xAA || c == 0xBA || (c >= 0x2B0 && c <= 0x2B8) || c == 0x2C0 || c == 0x2C1 ||
+         (c >= 0x2E0 && c <= 0x2E4) || c == 0x345 || c == 0x37A || (c >= 0x1D2C && c <= 0x1D6A) || c == 0x1D78 ||
+         (c >= 0x1D9B && c <= 0x1DBF) || c == 0x2071 || c == 0x207F || (c >= 0x2090 && c <= 0x209C) ||
+         (c >= 0x2170 && c <= 0x217F) || (c >= 0x24D0 && c <= 0x24E9);
+}
+
+static bool is_lower(uint32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_LL || other_lowercase(c);
+}
+
+static bool is_upper(uint32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_LU || (c >= 0x2160 && c <= 0x216F) || (c >= 0x24B6 && c <= 0x24CF) ||
+         (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+}
+
+static bool is_title(uint32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_LT;
+}
+
+static bool is_cased(uint32_t c) {
+  return is_lower(c) || is_upper(c) || is_title(c);
+}
+
+static bool case_ignorable(uint32_t c) {
+  utf8proc_category_t k = category(c);
+  return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_ME || k == UTF8PROC_CATEGORY_CF ||
+         k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_SK || c == '\'' || c == '.' || c == ':' || c == 0xB7 ||
+         c == 0x387 || c == 0x55F || c == 0x5F4 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
+}
+
+static size_t decode(const st_jstr *s, size_t at, uint32_t *code) {
+  int n = st_utf8_decode(s->data + at, s->length - at, code);
+  return n > 0 ? (size_t)n : 1;
+}
+
+// Does the capital sigma in s[at, end) end a word, so that it becomes U+03C2?
+static bool final_sigma(const st_jstr *s, size_t at, size_t end) {
+  uint32_t code = 0;
+  bool cased = false;
+  for (size_t p = at; p > 0;) {
+    do p--;
+    while (p > 0 && ((unsigned char)s->data[p] & 0xC0) == 0x80);
+    decode(s, p, &code);
+    if (case_ignorable(code)) continue;
+    cased = is_cased(code);
+    break;
+  }
+  if (!cased) return false;
+  for (size_t p = end; p < s->length;) {
+    p += decode(s, p, &code);
+    if (!case_ignorable(code)) return !is_cased(code);
+  }
+  return true;
+}
+
+static bool put_lower(st_jrun *run, st_jbuild *b, const st_jstr *s, size_t at, size_t n, uint32_t code) {
+  bool tainted = st_j_tainted(s, at);
+  if (code == 0x3A3)
+    return st_j_charge(run, 4) && st_j_put_char(run, b, final_sigma(s, at, at + n) ? 0x3C2 : 0x3C3, tainted);
+  return put_mapped(run, b, &LOWER, code, tainted);
+}
+
+bool st_j_case(st_jrun *run, const st_jstr *s, st_jcase to, st_jval *out) {
+  st_jbuild b = {0};
+  bool word = false;
+  for (size_t at = 0; at < s->length;) {
+    uint32_t code;
+    size_t n = decode(s, at, &code);
+    bool tainted = st_j_tainted(s, at), ok;
+    bool start = to == J_TITLE ? !word : at == 0;
+    if (!st_j_charge(run, 1)) return false;
+    if (to == J_UPPER)
+      ok = put_mapped(run, &b, &UPPER, code, tainted);
+    else if (to == J_CASEFOLD)
+      ok = put_mapped(run, &b, &CASEFOLD, code, tainted);
+    else if (to == J_SWAPCASE && is_lower(code))
+      ok = put_mapped(run, &b, &UPPER, code, tainted);
+    else if (to == J_SWAPCASE && !is_upper(code))
+      ok = st_j_put_char(run, &b, code, tainted);
+    else if ((to == J_TITLE || to == J_CAPITALIZE) && start)
+      ok = put_mapped(run, &b, &TITLE, code, tainted);
+    else
+      ok = put_lower(run, &b, s, at, n, code);
+    if (!ok) return false;
+    word = is_cased(code);
+    at += n;
+  }
+  return st_j_built(run, &b, s->safe, out);
+}
+
+// Jinja's title: the first character of each word is made upper case, where words follow white space and - ( { [ <.
+bool st_j_filter_title(st_jrun *run, const st_jstr *s, st_jval *out) {
+  st_jbuild b = {0};
+  bool first = true;
+  for (size_t at = 0; at < s->length;) {
+    uint32_t code;
+    size_t n = decode(s, at, &code);
+    bool separator = st_j_is_space(code) || (code < 0x80 && code && strchr("-({[<", (int)code));
+    bool ok = separator ? st_j_put_char(run, &b, code, st_j_tainted(s, at))
+              : first   ? put_mapped(run, &b, &UPPER, code, st_j_tainted(s, at))
+                        : put_lower(run, &b, s, at, n, code);
+    if (!ok || !st_j_charge(run, 1)) return false;
+    first = separator;
+    at += n;
+  }
+  return st_j_built(run, &b, false, out);
+}
+
+// ---- classes ----
+
+static bool is_alpha(uint32_t c) {
+  return category(c) >= UTF8PROC_CATEGORY_LU && category(c) <= UTF8PROC_CATEGORY_LO;
+}
+
+static bool is_decimal(uint32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_ND;
+}
+
+static bool is_digit(uint32_t c) {
+  return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
+         (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) ||
+         (c >= 0x2776 && c <= 0x277E) || (c >= 0x2780 && c <= 0x2788) || (c >= 0x278A && c <= 0x2792);
+}
+
+static bool is_numeric(uint32_t c) {
+  utf8proc_category_t k = category(c);
+  return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
+}
+
+static bool is_alnum(uint32_t c) {
+  return is_alpha(c) || is_numeric(c);
+}
+
+static bool is_printable(uint32_t c) {
+  utf8proc_category_t k = category(c);
+  return c == ' ' || !(k == UTF8PROC_CATEGORY_CN || k >= UTF8PROC_CATEGORY_ZS);
+}
+
+bool st_j_printable(uint32_t code) {
+  return is_printable(code);
+}
+
+static bool is_identifier(uint32_t c) {
+  return is_alnum(c) || c == '_';
+}
+
+// islower, isupper and istitle: every cased character is so, and there is one.
+static bool cased_as(const st_jstr *s, char what) {
+  bool any = false, word = false;
+  for (size_t at = 0; at < s->length;) {
+    uint32_t c;
+    at += decode(s, at, &c);
+    bool lower = is_lower(c), upper = is_upper(c) || is_title(c);
+    if (what == 'l' && upper) return false;
+    if (what == 'u' && (lower || is_title(c))) return false;
+    if (what == 't' && ((upper && word) || (lower && !word))) return false;
+    any = any || lower || upper;
+    word = lower || upper;
+  }
+  return any;
+}
+
+bool st_j_is_class(st_jstr *s, const char *what) {
+  static const struct {
+    const char *name;
+    bool (*test)(uint32_t);
+    bool when_empty;
+  } table[] = {{"isalpha", is_alpha, false},        {"isdigit", is_digit, false},
+               {"isdecimal", is_decimal, false},    {"isnumeric", is_numeric, false},
+               {"isalnum", is_alnum, false},        {"isspace", st_j_is_space, false},
+               {"isprintable", is_printable, true}, {"isidentifier", is_identifier, false}};
+  if (!strcmp(what, "islower") || !strcmp(what, "isupper") || !strcmp(what, "istitle")) return cased_as(s, what[2]);
+  if (!strcmp(what, "isascii")) {
+    for (size_t i = 0; i < s->length; i++) {
+      if ((unsigned char)s->data[i] >= 0x80) return false;
+    }
+    return true;
+  }
+  for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+    if (strcmp(what, table[k].name)) continue;
+    if (!s->length) return table[k].when_empty;
+    if (!strcmp(what, "isidentifier") && s->data[0] >= '0' && s->data[0] <= '9') return false;
+    for (size_t at = 0; at < s->length;) {
+      uint32_t c;
+      at += decode(s, at, &c);
+      if (!table[k].test(c)) return false;
+    }
+    return true;
+  }
+  return false;
+}
+
+// ---- numbers in text ----
+
+static const st_jstr *stripped(const st_jstr *s, st_jstr *room) {
+  size_t begin = 0, end = s->length;
+  uint32_t code;
+  for (size_t n; begin < end && (n = decode(s, begin, &code)) && st_j_is_space(code);) begin += n;
+  while (end > begin) {
+    size_t p = end - 1;
+    while (p > begin && ((unsigned char)s->data[p] & 0xC0) == 0x80) p--;
+    decode(s, p, &code);
+    if (!st_j_is_space(code)) break;
+    end = p;
+  }
+  *room = (st_jstr){.data = s->data + begin, .length = end - begin};
+  return room;
+}
+
+static int digit_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  c |= 32;
+  return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 99;
+}
+
+bool st_j_parse_int(const st_jstr *text, int base, int64_t *out, bool *overflow) {
+  st_jstr room;
+  const st_jstr *s = stripped(text, &room);
+  size_t i = 0;
+  bool negative = false, digit = false;
+  *overflow = false;
+  if (i < s->length && (s->data[i] == '+' || s->data[i] == '-')) negative = s->data[i++] == '-';
+  if (i + 1 < s->length && s->data[i] == '0') {
+    char kind = (char)(s->data[i + 1] | 32);
+    int prefix = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 0;
+    if (prefix && (base == prefix || base == 0)) {
+      base = prefix;
+      i += 2;
+      digit = true; // an underscore may follow the prefix
+    }
+  }
+  if (base == 0) base = 10;
+  if (i >= s->length) return false;
+  *out = 0;
+  for (; i < s->length; i++) {
+    if (s->data[i] == '_' && digit) {
+      digit = false;
+      continue;
+    }
+    int d = digit_value(s->data[i]);
+    if (d >= base) return false;
+    digit = true;
+    if (__builtin_mul_overflow(*out, base, out) || __builtin_sub_overflow(*out, d, out)) *overflow = true;
+  }
+  if (!negative && *out == INT64_MIN)
+    *overflow = true;
+  else if (!negative)
+    *out = -*out;
+  return digit;
+}
+
+bool st_j_parse_float(const st_jstr *text, double *out) {
+  st_jstr room;
+  const st_jstr *s = stripped(text, &room);
+  char digits[400];
+  size_t n = 0, i = 0;
+  long exponent = 0, shift = 0;
+  bool negative = false, minus = false, point = false, digit = false;
+  if (i < s->length && (s->data[i] == '+' || s->data[i] == '-')) negative = s->data[i++] == '-';
+  st_jstr rest = {.data = s->data + i, .length = s->length - i};
+  static const char *const words[] = {"inf", "infinity", "nan"};
+  for (int k = 0; k < 3; k++) {
+    bool same = rest.length == strlen(words[k]);
+    for (size_t j = 0; same && j < rest.length; j++) same = (rest.data[j] | 32) == words[k][j];
+    if (!same) continue;
+    *out = k == 2 ? (double)__builtin_nanf("") : negative ? -__builtin_inf() : __builtin_inf();
+    return true;
+  }
+  for (; i < s->length && (s->data[i] | 32) != 'e'; i++) {
+    char c = s->data[i];
+    if (c == '_' && digit && i + 1 < s->length && digit_value(s->data[i + 1]) < 10) continue;
+    if (c == '.' && !point) {
+      point = true;
+      continue;
+    }
+    if (digit_value(c) > 9 || n == sizeof digits) return false;
+    digit = true;
+    digits[n++] = c;
+    shift -= point;
+  }
+  if (!digit) return false;
+  if (i < s->length) {
+    if (++i < s->length && (s->data[i] == '+' || s->data[i] == '-')) minus = s->data[i++] == '-';
+    if (i >= s->length) return false;
+    for (; i < s->length; i++) {
+      if (digit_value(s->data[i]) > 9) return false;
+      if (exponent < 100000) exponent = exponent * 10 + (s->data[i] - '0');
+    }
+  }
+  bool inexact;
+  *out = st_j_decimal(digits, n, shift + (minus ? -exponent : exponent), &inexact);
+  if (negative) *out = -*out;
+  return true;
+}

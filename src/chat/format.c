@@ -1,0 +1,406 @@
+// The text of values: str(), repr(), json.dumps() and HTML escapes.
+#include "base/utf8.h"
+#include "chat/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NESTED = 200 }; // containers within containers
+
+// ---- numbers ----
+
+double st_j_decimal(const char *digits, size_t n, long exponent, bool *inexact) {
+  char text[440];
+  *inexact = n > 400;
+  if (n > 400) {
+    exponent += (long)(n - 400);
+    n = 400;
+  }
+  // Without a decimal point, which depends on the locale.
+  int length = snprintf(text, sizeof text, "%.*se%ld", (int)n, n ? digits : "", exponent);
+  return length > 0 && n ? strtod(text, NULL) : 0.0;
+}
+
+// The fewest digits that read back as x (> 0 and finite), and the exponent of the first.
+static int shortest(double x, char digits[20], int *exponent) {
+  for (int precision = 0; precision < 17; precision++) {
+    char text[40];
+    snprintf(text, sizeof text, "%.*e", precision, x);
+    int n = 0;
+    char *e = strchr(text, 'e');
+    for (char *p = text; p < e; p++) {
+      if (*p >= '0' && *p <= '9') digits[n++] = *p;
+    }
+    *exponent = (int)strtol(e + 1, NULL, 10);
+    bool inexact;
+    if (st_j_decimal(digits, (size_t)n, *exponent - (n - 1), &inexact) == x || precision == 16) {
+      while (n > 1 && digits[n - 1] == '0') n--;
+      return n;
+    }
+  }
+  return 0;
+}
+
+bool st_j_repr_float(double x, char out[32]) {
+  if (isnan(x)) return strcpy(out, "nan");
+  if (isinf(x)) return strcpy(out, x < 0 ? "-inf" : "inf");
+  char *p = out, digits[20];
+  if (signbit(x)) *p++ = '-';
+  if (x == 0) return strcpy(p, "0.0");
+  int e, n = shortest(fabs(x), digits, &e);
+  if (e < -4 || e >= 16) {
+    *p++ = digits[0];
+    if (n > 1) *p++ = '.';
+    memcpy(p, digits + 1, (size_t)n - 1);
+    p += n - 1;
+    snprintf(p, 8, "e%c%02u", e < 0 ? '-' : '+', (unsigned)abs(e) % 1000);
+    return true;
+  }
+  if (e < 0) {
+    *p++ = '0', *p++ = '.';
+    for (int i = -1; i > e; i--) *p++ = '0';
+    memcpy(p, digits, (size_t)n);
+    p += n;
+  } else {
+    for (int i = 0; i <= e || i < n; i++) {
+      if (i == e + 1) *p++ = '.';
+      *p++ = i < n ? digits[i] : '0';
+    }
+    if (n <= e + 1) *p++ = '.', *p++ = '0';
+  }
+  *p = '\0';
+  return true;
+}
+
+static bool put_number(st_jrun *run, st_jbuild *b, st_jval v, bool json) {
+  char text[32];
+  if (v.kind == J_BOOL) return st_j_put_c(run, b, json ? (v.b ? "true" : "false") : v.b ? "True" : "False");
+  if (v.kind == J_INT)
+    snprintf(text, sizeof text, "%lld", (long long)v.i);
+  else if (json && isnan(v.f))
+    strcpy(text, "NaN");
+  else if (json && isinf(v.f))
+    strcpy(text, v.f < 0 ? "-Infinity" : "Infinity");
+  else
+    st_j_repr_float(v.f, text);
+  return st_j_put_c(run, b, text);
+}
+
+// ---- repr ----
+
+static bool put_repr_string(st_jrun *run, st_jbuild *b, const st_jstr *s) {
+  bool single = memchr(s->data, '\'', s->length), twofold = memchr(s->data, '"', s->length);
+  char quote = single && !twofold ? '"' : '\'';
+  char text[16];
+  if (s->safe && !st_j_put_c(run, b, "Markup(")) return false;
+  if (!st_j_put(run, b, &quote, 1, false)) return false;
+  size_t plain = 0; // from here on nothing needs an escape
+  for (size_t at = 0; at < s->length;) {
+    uint32_t c;
+    int n = st_utf8_decode(s->data + at, s->length - at, &c);
+    if (n <= 0) return false;
+    bool escape = c == '\\' || c == (uint32_t)quote || c < 32 || c == 127 || (c > 127 && !st_j_printable(c));
+    if (escape) {
+      const char *const format = c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x";
+      if (c == '\n')
+        strcpy(text, "\\n");
+      else if (c == '\r')
+        strcpy(text, "\\r");
+      else if (c == '\t')
+        strcpy(text, "\\t");
+      else if (c == '\\' || c == (uint32_t)quote)
+        snprintf(text, sizeof text, "\\%c", (char)c);
+      else
+        snprintf(text, sizeof text, format, (unsigned)c);
+      if (!st_j_put_part(run, b, s, plain, at)) return false;
+      if (!st_j_put(run, b, text, strlen(text), st_j_tainted(s, at))) return false;
+      plain = at + (size_t)n;
+    }
+    at += (size_t)n;
+  }
+  return st_j_put_part(run, b, s, plain, s->length) && st_j_put(run, b, &quote, 1, false) &&
+         (!s->safe || st_j_put_c(run, b, ")"));
+}
+
+static bool put_repr_dict(st_jrun *run, st_jbuild *b, const st_jdict *d, int depth) {
+  if (!st_j_put_c(run, b, "{")) return false;
+  for (size_t i = 0; i < d->n; i++) {
+    if (i && !st_j_put_c(run, b, ", ")) return false;
+    if (!st_j_put_repr(run, b, d->pairs[i].key, depth + 1) || !st_j_put_c(run, b, ": ") ||
+        !st_j_put_repr(run, b, d->pairs[i].value, depth + 1))
+      return false;
+  }
+  return st_j_put_c(run, b, "}");
+}
+
+static bool put_repr_view(st_jrun *run, st_jbuild *b, const st_jobject *view, int depth) {
+  static const char *const names[] = {"dict_keys([", "dict_values([", "dict_items(["};
+  const st_jdict *d = view->self.d;
+  if (!st_j_put_c(run, b, names[view->id])) return false;
+  for (size_t i = 0; i < d->n; i++) {
+    st_jval item = view->id == J_VIEW_KEYS ? d->pairs[i].key : d->pairs[i].value;
+    if (view->id == J_VIEW_ITEMS && !st_j_pair(run, d->pairs[i].key, d->pairs[i].value, &item)) return false;
+    if ((i && !st_j_put_c(run, b, ", ")) || !st_j_put_repr(run, b, item, depth + 1)) return false;
+  }
+  return st_j_put_c(run, b, "])");
+}
+
+static bool put_repr_range(st_jrun *run, st_jbuild *b, const st_jobject *r) {
+  char text[96];
+  if (r->step == 1)
+    snprintf(text, sizeof text, "range(%lld, %lld)", (long long)r->start, (long long)r->stop);
+  else {
+    snprintf(text, sizeof text, "range(%lld, %lld, %lld)", (long long)r->start, (long long)r->stop, (long long)r->step);
+  }
+  return st_j_put_c(run, b, text);
+}
+
+bool st_j_put_repr(st_jrun *run, st_jbuild *b, st_jval v, int depth) {
+  if (!st_j_charge(run, 1)) return false;
+  if (depth > MAX_NESTED) return st_j_fail(run, SETUN_ERROR_LIMIT, "a value nested deeper than %d", MAX_NESTED);
+  switch ((st_jkind)v.kind) {
+  case J_MISSING:
+  case J_UNDEFINED: return st_j_put_c(run, b, "Undefined");
+  case J_NONE: return st_j_put_c(run, b, "None");
+  case J_BOOL:
+  case J_INT:
+  case J_FLOAT: return put_number(run, b, v, false);
+  case J_STRING: return put_repr_string(run, b, v.s);
+  case J_LIST:
+  case J_TUPLE:
+    if (!st_j_put_c(run, b, v.kind == J_LIST ? "[" : "(")) return false;
+    for (size_t i = 0; i < v.l->n; i++) {
+      if ((i && !st_j_put_c(run, b, ", ")) || !st_j_put_repr(run, b, v.l->items[i], depth + 1)) return false;
+    }
+    return st_j_put_c(run, b, v.kind == J_LIST ? "]" : v.l->n == 1 ? ",)" : ")");
+  case J_DICT: return put_repr_dict(run, b, v.d, depth);
+  case J_NAMESPACE:
+    return st_j_put_c(run, b, "<Namespace ") && put_repr_dict(run, b, v.d, depth) && st_j_put_c(run, b, ">");
+  case J_VIEW: return put_repr_view(run, b, v.o, depth);
+  case J_RANGE: return put_repr_range(run, b, v.o);
+  case J_MACRO:
+    if (!v.o->node->value.s) return st_j_put_c(run, b, "<Macro anonymous>");
+    return st_j_put_c(run, b, "<Macro ") && put_repr_string(run, b, v.o->node->value.s) && st_j_put_c(run, b, ">");
+  default:
+    // Python prints an address.
+    return st_j_wrong(run, "a %s has no text", st_j_type(v));
+  }
+}
+
+bool st_j_put_value(st_jrun *run, st_jbuild *b, st_jval v) {
+  if (v.kind == J_STRING) return st_j_put_all(run, b, v.s);
+  if (v.kind == J_UNDEFINED || v.kind == J_MISSING) return true;
+  return st_j_put_repr(run, b, v, 0);
+}
+
+bool st_j_str(st_jrun *run, st_jval v, st_jval *out) {
+  st_jbuild b = {0};
+  if (v.kind == J_STRING && !v.s->safe) {
+    *out = v;
+    return true;
+  }
+  if (v.kind == J_STRING) {
+    if (!st_j_substring(run, v.s, 0, v.s->length, out)) return false;
+    out->s->safe = false;
+    return true;
+  }
+  return st_j_put_value(run, &b, v) && st_j_built(run, &b, false, out);
+}
+
+// ---- JSON ----
+
+typedef struct {
+  st_jrun *run;
+  st_jbuild *b;
+  bool ascii, sort, pretty;
+  const st_jstr *indent; // of one level, when pretty
+  const st_jstr *comma, *colon;
+} json_writer;
+
+static bool put_json_string(json_writer *w, const st_jstr *s) {
+  char text[16];
+  size_t plain = 0;
+  if (!st_j_put_c(w->run, w->b, "\"")) return false;
+  for (size_t at = 0; at < s->length;) {
+    unsigned char byte = (unsigned char)s->data[at];
+    uint32_t c = byte;
+    int n = 1;
+    if (byte >= 0x80 && w->ascii) n = st_utf8_decode(s->data + at, s->length - at, &c);
+    if (n <= 0) return false;
+    if (byte < 0x20 || byte == '"' || byte == '\\' || (byte >= 0x7F && w->ascii)) {
+      static const char plain_escapes[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
+      const char *found = c && c < 0x80 ? strchr(plain_escapes, (int)c) : NULL;
+      if (found)
+        snprintf(text, sizeof text, "\\%c", letters[found - plain_escapes]);
+      else if (c < 0x10000)
+        snprintf(text, sizeof text, "\\u%04x", (unsigned)c);
+      else {
+        unsigned high = 0xD800 + (unsigned)((c - 0x10000) >> 10), low = 0xDC00 + (unsigned)((c - 0x10000) & 0x3FF);
+        snprintf(text, sizeof text, "\\u%04x\\u%04x", high, low);
+      }
+      if (!st_j_put_part(w->run, w->b, s, plain, at)) return false;
+      if (!st_j_put(w->run, w->b, text, strlen(text), st_j_tainted(s, at))) return false;
+      plain = at + (size_t)n;
+    }
+    at += (size_t)n;
+  }
+  return st_j_put_part(w->run, w->b, s, plain, s->length) && st_j_put_c(w->run, w->b, "\"");
+}
+
+static bool put_newline(json_writer *w, int depth) {
+  if (!w->pretty) return true;
+  if (!st_j_put_c(w->run, w->b, "\n")) return false;
+  for (int i = 0; i < depth; i++) {
+    if (!st_j_put_all(w->run, w->b, w->indent)) return false;
+  }
+  return true;
+}
+
+static bool put_json(json_writer *w, st_jval v, int depth);
+
+// A dict's key: strings as they are, None, booleans and numbers as the text that JSON gives them.
+static bool put_json_key(json_writer *w, st_jval key) {
+  if (key.kind == J_STRING) return put_json_string(w, key.s);
+  if (key.kind != J_NONE && key.kind != J_BOOL && key.kind != J_INT && key.kind != J_FLOAT) {
+    return st_j_wrong(w->run, "a %s cannot be a key in JSON", st_j_type(key));
+  }
+  return st_j_put_c(w->run, w->b, "\"") && put_json(w, key, 0) && st_j_put_c(w->run, w->b, "\"");
+}
+
+// Merge sort of a dict's pairs by key.
+static bool sort_pairs(st_jrun *run, st_jpair *pairs, st_jpair *room, size_t n) {
+  if (n < 2) return true;
+  size_t half = n / 2, i = 0, j = half, k = 0;
+  if (!sort_pairs(run, pairs, room, half) || !sort_pairs(run, pairs + half, room, n - half)) return false;
+  while (i < half || j < n) {
+    bool right = false;
+    if (i == half)
+      right = true;
+    else if (j < n && !st_j_less(run, pairs[j].key, pairs[i].key, &right))
+      return false;
+    room[k++] = right ? pairs[j++] : pairs[i++];
+  }
+  memcpy(pairs, room, n * sizeof *pairs);
+  return true;
+}
+
+static bool put_json_dict(json_writer *w, const st_jdict *d, int depth) {
+  if (!d->n) return st_j_put_c(w->run, w->b, "{}");
+  st_jpair *pairs = d->pairs;
+  if (w->sort) {
+    st_jpair *copy = st_j_alloc(w->run, 2 * d->n, sizeof *copy);
+    if (!copy) return false;
+    memcpy(copy, pairs, d->n * sizeof *copy);
+    if (!sort_pairs(w->run, copy, copy + d->n, d->n)) return false;
+    pairs = copy;
+  }
+  if (!st_j_put_c(w->run, w->b, "{")) return false;
+  for (size_t i = 0; i < d->n; i++) {
+    if ((i && !st_j_put_all(w->run, w->b, w->comma)) || !put_newline(w, depth + 1) || !put_json_key(w, pairs[i].key) ||
+        !st_j_put_all(w->run, w->b, w->colon) || !put_json(w, pairs[i].value, depth + 1))
+      return false;
+  }
+  return put_newline(w, depth) && st_j_put_c(w->run, w->b, "}");
+}
+
+static bool put_json(json_writer *w, st_jval v, int depth) {
+  if (!st_j_charge(w->run, 1)) return false;
+  if (depth > MAX_NESTED) return st_j_fail(w->run, SETUN_ERROR_LIMIT, "a value nested deeper than %d", MAX_NESTED);
+  switch ((st_jkind)v.kind) {
+  case J_NONE: return st_j_put_c(w->run, w->b, "null");
+  case J_BOOL:
+  case J_INT:
+  case J_FLOAT: return put_number(w->run, w->b, v, true);
+  case J_STRING: return put_json_string(w, v.s);
+  case J_DICT: return put_json_dict(w, v.d, depth);
+  case J_LIST:
+  case J_TUPLE:
+    if (!v.l->n) return st_j_put_c(w->run, w->b, "[]");
+    if (!st_j_put_c(w->run, w->b, "[")) return false;
+    for (size_t i = 0; i < v.l->n; i++) {
+      if ((i && !st_j_put_all(w->run, w->b, w->comma)) || !put_newline(w, depth + 1) ||
+          !put_json(w, v.l->items[i], depth + 1))
+        return false;
+    }
+    return put_newline(w, depth) && st_j_put_c(w->run, w->b, "]");
+  default: return st_j_wrong(w->run, "a %s cannot be written as JSON", st_j_type(v));
+  }
+}
+
+static bool indentation(st_jrun *run, st_jval v, json_writer *w) {
+  if (v.kind == J_MISSING || v.kind == J_NONE) return true;
+  w->pretty = true;
+  if (v.kind == J_STRING) {
+    w->indent = v.s;
+    return true;
+  }
+  int64_t n;
+  if (!st_j_as_int(v, &n)) return st_j_wrong(run, "tojson: indent is a %s", st_j_type(v));
+  st_jbuild spaces = {0};
+  st_jval text;
+  if (n > 10000) return st_j_fail(run, SETUN_ERROR_LIMIT, "tojson: an indent of %lld", (long long)n);
+  for (; n > 0; n--) {
+    if (!st_j_put_c(run, &spaces, " ")) return false;
+  }
+  if (!st_j_built(run, &spaces, false, &text)) return false;
+  w->indent = text.s;
+  return true;
+}
+
+static bool separators(st_jrun *run, st_jval v, json_writer *w) {
+  st_jval comma, colon;
+  if (v.kind == J_MISSING || v.kind == J_NONE) {
+    if (!st_j_copy(run, w->pretty ? "," : ", ", &comma) || !st_j_copy(run, ": ", &colon)) return false;
+  } else {
+    st_jval list;
+    if (!st_j_to_list(run, v, J_LIST, &list)) return false;
+    if (list.l->n != 2 || list.l->items[0].kind != J_STRING || list.l->items[1].kind != J_STRING) {
+      return st_j_wrong(run, "tojson: separators must be two strings");
+    }
+    comma = list.l->items[0], colon = list.l->items[1];
+  }
+  w->comma = comma.s, w->colon = colon.s;
+  return true;
+}
+
+bool st_j_tojson(st_jrun *run, const st_jargs *args, st_jval v, st_jval *out) {
+  st_jval a[4];
+  st_jbuild b = {0};
+  json_writer w = {.run = run, .b = &b};
+  if (!st_j_bind(run, "tojson", args, "ensure_ascii,indent,separators,sort_keys", 0, a)) return false;
+  if (a[0].kind != J_MISSING && !st_j_truth(run, a[0], &w.ascii)) return false;
+  if (a[3].kind != J_MISSING && !st_j_truth(run, a[3], &w.sort)) return false;
+  return indentation(run, a[1], &w) && separators(run, a[2], &w) && put_json(&w, v, 0) &&
+         st_j_built(run, &b, false, out);
+}
+
+// ---- HTML ----
+
+bool st_j_escape(st_jrun *run, st_jval v, st_jval *out) {
+  st_jval text;
+  st_jbuild b = {0};
+  if (v.kind == J_STRING && v.s->safe) {
+    *out = v;
+    return true;
+  }
+  if (!st_j_str(run, v, &text)) return false;
+  const st_jstr *s = text.s;
+  size_t plain = 0;
+  for (size_t i = 0; i < s->length; i++) {
+    const char *with = NULL;
+    switch (s->data[i]) {
+    case '&': with = "&amp;"; break;
+    case '<': with = "&lt;"; break;
+    case '>': with = "&gt;"; break;
+    case '\'': with = "&#39;"; break;
+    case '"': with = "&#34;"; break;
+    default: continue;
+    }
+    if (!st_j_put_part(run, &b, s, plain, i) || !st_j_put(run, &b, with, strlen(with), st_j_tainted(s, i)))
+      return false;
+    plain = i + 1;
+  }
+  return st_j_put_part(run, &b, s, plain, s->length) && st_j_built(run, &b, true, out);
+}

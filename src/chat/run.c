@@ -1,0 +1,130 @@
+// What every part of a rendering uses: failures, work counting, memory, and the binding of arguments to parameters.
+#include "chat/run.h"
+
+#include "base/memory.h"
+#include "base/utf8.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+bool st_j_fail(st_jrun *run, setun_status status, const char *format, ...) {
+  if (run->status != SETUN_OK) return false;
+  run->status = status;
+  char text[SETUN_ERROR_SIZE];
+  va_list args;
+  va_start(args, format);
+  if (vsnprintf(text, sizeof text, format, args) < 0) text[0] = '\0';
+  va_end(args);
+  for (char *p = text; *p; p++) {
+    if (*p == '\n' || *p == '\r') *p = ' '; // one line
+  }
+  st_fail(run->err, status, "%s: line %d: %s", run->name, run->line, text);
+  return false;
+}
+
+bool st_j_charge(st_jrun *run, uint64_t n) {
+  if (run->status != SETUN_OK) return false;
+  if (n < run->steps_left) {
+    run->steps_left -= n;
+    return true;
+  }
+  run->steps_left = 0;
+  return st_j_fail(run, SETUN_ERROR_LIMIT, "the template takes too many steps");
+}
+
+static void *no_memory(st_jrun *run, const st_jarena *arena) {
+  if (arena->refused)
+    st_j_fail(run, SETUN_ERROR_LIMIT, "the template takes more memory than it may");
+  else
+    st_j_fail(run, SETUN_ERROR_MEMORY, "out of memory");
+  return NULL;
+}
+
+void *st_j_alloc(st_jrun *run, size_t count, size_t size) {
+  size_t bytes;
+  if (run->status != SETUN_OK) return NULL;
+  void *block = st_mul_size(count, size, &bytes) ? st_j_arena_alloc(&run->objects, bytes) : NULL;
+  return block ? block : no_memory(run, &run->objects);
+}
+
+char *st_j_bytes(st_jrun *run, size_t size) {
+  if (run->status != SETUN_OK) return NULL;
+  char *block = st_j_arena_bytes(&run->bytes, size);
+  return block ? block : no_memory(run, &run->bytes);
+}
+
+bool st_j_deeper(st_jrun *run) {
+  if (++run->depth <= run->max_depth) return true;
+  return st_j_fail(run, SETUN_ERROR_LIMIT, "nested too deep");
+}
+
+const char *st_j_type(st_jval v) {
+  switch ((st_jkind)v.kind) {
+  case J_MISSING:
+  case J_UNDEFINED: return "Undefined";
+  case J_NONE: return "NoneType";
+  case J_BOOL: return "bool";
+  case J_INT: return "int";
+  case J_FLOAT: return "float";
+  case J_STRING: return v.s->safe ? "Markup" : "str";
+  case J_LIST: return "list";
+  case J_TUPLE: return "tuple";
+  case J_DICT: return "dict";
+  case J_NAMESPACE: return "Namespace";
+  case J_RANGE: return "range";
+  case J_VIEW: return v.o->id == J_VIEW_KEYS ? "dict_keys" : v.o->id == J_VIEW_ITEMS ? "dict_items" : "dict_values";
+  case J_ITER: return "generator";
+  case J_MACRO: return "Macro";
+  case J_BUILTIN: return "function";
+  case J_METHOD: return "builtin_function_or_method";
+  case J_LOOP: return "LoopContext";
+  case J_CYCLER: return "Cycler";
+  case J_JOINER: return "Joiner";
+  }
+  return "object";
+}
+
+const char *st_j_shown(const st_jstr *s, char buffer[64]) {
+  size_t n = s->length;
+  if (n > 60) {
+    n = 57;
+    while (n && ((unsigned char)s->data[n] & 0xC0) == 0x80) n--;
+  }
+  memcpy(buffer, s->data, n);
+  memcpy(buffer + n, s->length > 60 ? "..." : "", s->length > 60 ? 4 : 1);
+  return buffer;
+}
+
+// The place of `name` among `names`; -1 when it is not one of them.
+static int parameter(const char *names, const st_jstr *name) {
+  for (int i = 0;; i++) {
+    size_t n = strcspn(names, ",");
+    if (n == name->length && !memcmp(names, name->data, n)) return i;
+    if (!names[n]) return -1;
+    names += n + 1;
+  }
+}
+
+bool st_j_bind(st_jrun *run, const char *what, const st_jargs *args, const char *names, size_t required, st_jval *out) {
+  size_t count = names[0] ? 1 : 0;
+  for (const char *p = names; *p; p++) count += *p == ',';
+  for (size_t i = 0; i < count; i++) out[i] = (st_jval){.kind = J_MISSING};
+  if (args->n > count) return st_j_wrong(run, "%s takes at most %zu arguments, found %zu", what, count, args->n);
+  for (size_t i = 0; i < args->n; i++) out[i] = args->items[i];
+  for (size_t i = 0; i < args->n_keywords; i++) {
+    char shown[64];
+    int at = count ? parameter(names, args->keywords[i].name) : -1;
+    if (at < 0) {
+      return st_j_wrong(run, "%s has no parameter '%s'", what, st_j_shown(args->keywords[i].name, shown));
+    }
+    if (out[at].kind != J_MISSING) {
+      return st_j_wrong(run, "%s got '%s' twice", what, st_j_shown(args->keywords[i].name, shown));
+    }
+    out[at] = args->keywords[i].value;
+  }
+  for (size_t i = 0; i < required; i++) {
+    if (out[i].kind == J_MISSING) return st_j_wrong(run, "%s needs at least %zu arguments", what, required);
+  }
+  return true;
+}

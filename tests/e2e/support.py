@@ -1,0 +1,109 @@
+"""What the end-to-end tests share: the command, the models, reading its files. Python's standard library only."""
+import array
+import json
+import math
+import os
+import subprocess
+import sys
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+COMMAND = os.environ.get("SETUN_COMMAND") or os.path.join(ROOT, "build", "setun")
+BUILD = os.environ.get("SETUN_BUILD") or os.path.join(ROOT, "build")
+GOLDEN = os.path.join(ROOT, "tests", "golden")
+TALES = os.path.join(ROOT, "models", "setun-tales-7m")
+MODELS = os.environ.get("SETUN_MODELS") or os.path.join(ROOT, "build-models")
+SECONDS = 300
+
+
+def setun(*args, stdin=b"", **more):
+    """Runs the command and gives its result; the caller looks at the status."""
+    if isinstance(stdin, bytes):
+        more["input"] = stdin
+    else:
+        more["stdin"] = stdin
+    more.setdefault("timeout", SECONDS)
+    more.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([COMMAND, *map(str, args)], stderr=subprocess.PIPE, **more)
+
+
+def real_model(name):
+    """The path of a model that tools/fetch_test_models.py fetches; without it the test is skipped, with the reason."""
+    path = os.path.join(MODELS, name)
+    if os.path.exists(path):
+        return path
+    reason = f"{name} is not in {MODELS} (tools/fetch_test_models.py fetches it)"
+    if os.path.exists(path + ".reason"):
+        with open(path + ".reason", encoding="utf-8") as file:
+            reason = file.read().strip()
+    raise unittest.SkipTest(reason)
+
+
+def golden(*path):
+    with open(os.path.join(GOLDEN, *path), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def read_safetensors(path):
+    """Name: (shape, values) for tensors of F32, I32 and I64."""
+    with open(path, "rb") as file:
+        data = file.read()
+    length = int.from_bytes(data[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + length]).items():
+        if name == "__metadata__":
+            continue
+        values = array.array({"F32": "f", "I32": "i", "I64": "q"}[entry["dtype"]])
+        begin, end = entry["data_offsets"]
+        values.frombytes(data[8 + length + begin:8 + length + end])
+        assert len(values) == math.prod(entry["shape"]), name
+        tensors[name] = (entry["shape"], values)
+    return tensors
+
+
+def rows(tensor):
+    """The rows of a two-dimensional tensor."""
+    (count, width), values = tensor
+    return [values[i * width:(i + 1) * width] for i in range(count)]
+
+
+def negative_log_likelihood(row, target):
+    most = max(row)
+    return most + math.log(math.fsum(math.exp(v - most) for v in row)) - row[target]
+
+
+def argmax(row):
+    return max(range(len(row)), key=row.__getitem__)
+
+
+class Case(unittest.TestCase):
+    def good(self, *args, **more):
+        """What the command prints; it must succeed."""
+        result = setun(*args, **more)
+        self.assertEqual(result.returncode, 0, result.stderr.decode(errors="replace"))
+        return result.stdout
+
+    def fails(self, status, *args, mentions=(), **more):
+        """The command must end with this status, say one line on stderr that mentions each of these, and print nothing."""
+        result = setun(*args, **more)
+        text = result.stderr.decode(errors="replace")
+        self.assertEqual(result.returncode, status, text)
+        self.assertRegex(text, r"\Asetun: error: [^\n]+\n\Z")
+        for word in mentions:
+            self.assertIn(str(word), text)
+        if result.stdout is not None:
+            self.assertEqual(result.stdout, b"")
+        return text
+
+
+def main():
+    """Runs the module's tests. Exit status 77, after the reasons, when all were skipped."""
+    program = unittest.main(module="__main__", exit=False, verbosity=2)
+    result = program.result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    if result.testsRun and len(result.skipped) >= result.testsRun:
+        for test, reason in result.skipped:
+            print(f"skipped: {test}: {reason}")
+        sys.exit(77)
+    sys.exit(0)

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""`cmake --install`: the files, and programs in C and C++ built against them."""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+from support import BUILD, Case, main
+
+CMAKE = os.environ.get("CMAKE_COMMAND") or "cmake"
+PROGRAM = """
+#include <setun.h>
+#include <stdio.h>
+int main(void) {
+  setun_error error;
+  setun_model *model = NULL;
+  setun_model_params params = setun_model_params_default();
+  if (setun_model_load("no-such-model", &params, &model, &error) == SETUN_OK) return 1;
+  return printf("%s: %s\\n", setun_version(), error.message) < 0;
+}
+"""
+PROJECT = """
+cmake_minimum_required(VERSION 3.22)
+project(user C CXX)
+find_package(setun REQUIRED)
+foreach(language c cpp)
+  add_executable(shared_${language} main.${language})
+  target_link_libraries(shared_${language} setun::setun)
+  add_executable(static_${language} main.${language})
+  target_link_libraries(static_${language} setun::setun_static)
+endforeach()
+"""
+
+
+def run(*command, **more):
+    result = subprocess.run(command, capture_output=True, text=True, **more)
+    if result.returncode:
+        raise AssertionError(f"{' '.join(command)}\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def cache_value(name):
+    with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as file:
+        found = re.search(rf"^{name}:\w+=(.*)$", file.read(), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+class InstallTest(Case):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+        run(CMAKE, "--install", BUILD, "--prefix", "/opt/setun", env={**os.environ, "DESTDIR": cls.folder + "/staging"})
+        # a prefix that is not the configured one, and is moved after installing
+        cls.prefix = os.path.join(cls.folder, "moved")
+        shutil.move(cls.folder + "/staging/opt/setun", cls.prefix)
+        libraries = [path for path, _, files in os.walk(cls.prefix) if "libsetun.a" in files]
+        cls.libraries = libraries[0] if libraries else cls.prefix
+
+    def path(self, *parts):
+        return os.path.join(self.prefix, *parts)
+
+    def test_destdir_and_prefix_are_honoured(self):
+        staging = os.path.join(self.folder, "staging")
+        left = [os.path.join(path, name) for path, _, names in os.walk(staging) for name in names]
+        self.assertEqual(left, [])
+
+    def test_files(self):
+        commands = re.findall(r"^  ([a-z]+) {2,}", self.good("help").decode(), re.MULTILINE)
+        files = ["bin/setun", "include/setun.h", "share/bash-completion/completions/setun",
+                 "share/zsh/site-functions/_setun", "share/fish/vendor_completions.d/setun.fish", "share/man/man1/setun.1"]
+        files += [f"share/man/man1/setun-{name}.1" for name in commands]
+        for name in files:
+            self.assertTrue(os.path.isfile(self.path(*name.split("/"))), name)
+        self.assertEqual(os.listdir(self.path("include")), ["setun.h"])
+        for name in ("libsetun.so", "libsetun.a", "pkgconfig/setun.pc", "cmake/setun/setunConfig.cmake"):
+            self.assertTrue(os.path.exists(os.path.join(self.libraries, name)), name)
+
+    def test_manual_pages_are_what_the_command_prints(self):
+        with open(self.path("share", "man", "man1", "setun-run.1"), "rb") as file:
+            self.assertEqual(file.read(), self.good("help", "--man", "run"))
+        with open(self.path("share", "zsh", "site-functions", "_setun"), "rb") as file:
+            self.assertEqual(file.read(), self.good("help", "--completion", "zsh"))
+
+    def test_soname_and_symbols(self):
+        if not shutil.which("readelf") or not shutil.which("nm"):
+            self.skipTest("there is no readelf or nm")
+        library = os.path.join(self.libraries, "libsetun.so")
+        self.assertRegex(run("readelf", "-d", library), r"SONAME.*\[libsetun\.so\.\d+\]")
+        symbols = [line.split()[-1] for line in run("nm", "-D", "--defined-only", library).splitlines()]
+        self.assertIn("setun_model_load", symbols)
+        self.assertEqual([name for name in symbols if not name.startswith("setun_")], [])
+        with open(self.path("include", "setun.h"), encoding="utf-8") as file:
+            declared = set(re.findall(r"SETUN_API [^;(]*?(setun_\w+)\(", file.read()))
+        self.assertEqual(declared - set(symbols), set(), "declared, but not in the library")
+
+    def build_tools(self):
+        if cache_value("SETUN_SANITIZE"):
+            self.skipTest("programs outside would need the same sanitizers")
+        for tool in ("cc", "c++", "pkg-config"):
+            if not shutil.which(tool):
+                self.skipTest(f"there is no {tool}")
+        for name in ("main.c", "main.cpp"):
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+                file.write(PROGRAM)
+
+    def check_program(self, path):
+        environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries, "DYLD_LIBRARY_PATH": self.libraries}
+        self.assertRegex(run(path, env=environment), r"\A\d+\.\d+\.\d+: no-such-model.*\n\Z")
+
+    def test_pkg_config(self):
+        self.build_tools()
+        environment = {**os.environ, "PKG_CONFIG_PATH": os.path.join(self.libraries, "pkgconfig")}
+        self.assertEqual(run("pkg-config", "--modversion", "setun", env=environment), cache_value("CMAKE_PROJECT_VERSION") + "\n")
+        flags = run("pkg-config", "--cflags", "--libs", "setun", env=environment).split()
+        for compiler, name in (("cc", "main.c"), ("c++", "main.cpp")):
+            program = os.path.join(self.folder, name + ".program")
+            run(compiler, "-Wall", "-Wextra", "-Werror", os.path.join(self.folder, name), "-o", program, *flags)
+            self.check_program(program)
+
+    def test_cmake_package(self):
+        self.build_tools()
+        with open(os.path.join(self.folder, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write(PROJECT)
+        build = os.path.join(self.folder, "build")
+        run(CMAKE, "-S", self.folder, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        run(CMAKE, "--build", build)
+        for name in ("shared_c", "shared_cpp", "static_c", "static_cpp"):
+            self.check_program(os.path.join(build, name))
+
+
+if __name__ == "__main__":
+    if not os.path.exists(os.path.join(BUILD, "CMakeCache.txt")):
+        raise SystemExit(f"{BUILD} is no build folder; SETUN_BUILD names it")
+    main()

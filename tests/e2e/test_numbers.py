@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""`setun logits`, `perplexity`, `inspect` and `bench` on the small model of the repository."""
+import json
+import math
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from support import COMMAND, TALES, Case, argmax, main, negative_log_likelihood, read_safetensors, rows, setun
+
+TEXT = ("Once upon a time, there was a small fox named Pip. Pip liked to play near the river with his friend, a brown "
+        "dog. One day, they found a golden key under an old tree.")
+VOCABULARY, WIDTH, BLOCKS = 4096, 256, 8
+
+
+class FolderCase(Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.out = os.path.join(self.folder, "out.safetensors")
+        self.ids = json.loads(self.good("tokenize", TALES, "--ids", "--bos", "-p", TEXT))
+
+    def logits(self, *args):
+        self.assertEqual(self.good("logits", TALES, "-o", self.out, *args), b"")
+        self.assertEqual(os.listdir(self.folder), ["out.safetensors"])
+        return read_safetensors(self.out)
+
+
+class LogitsTest(FolderCase):
+    def test_shapes_and_hidden_states(self):
+        tensors = self.logits("-p", TEXT, "--layers", "--precise")
+        self.assertEqual({name: shape for name, (shape, _) in tensors.items()},
+                         {"logits": [len(self.ids), VOCABULARY], "hidden": [BLOCKS + 1, len(self.ids), WIDTH]})
+        for _, values in tensors.values():
+            self.assertTrue(all(map(math.isfinite, values)))
+
+    def test_ids_are_taken_literally_and_a_text_begins_with_bos(self):
+        text = self.logits("-p", TEXT)
+        self.assertEqual(self.logits("--ids", ",".join(map(str, self.ids))), text)
+        self.assertEqual(self.logits("--ids", json.dumps(self.ids)), text)
+        self.assertEqual(self.logits("--ids", json.dumps(self.ids[1:]))["logits"][0][0], len(self.ids) - 1)
+
+    def test_a_later_token_changes_nothing_before_it(self):
+        whole, part = rows(self.logits("-p", TEXT)["logits"]), rows(self.logits("--ids", json.dumps(self.ids[:9]))["logits"])
+        self.assertEqual(whole[:9], part)
+
+    def test_the_likeliest_token_is_what_run_prints(self):
+        new = json.loads(self.good("run", TALES, "-p", TEXT, "-n", 6, "--temp", 0, "--ids", "--ignore-eos"))
+        found = rows(self.logits("--ids", json.dumps(self.ids + new[:-1]))["logits"])[len(self.ids) - 1:]
+        self.assertEqual([argmax(row) for row in found], new)
+
+    def test_errors_leave_nothing_behind(self):
+        self.fails(1, "logits", TALES, "--ids", "1,4096", "-o", self.out, mentions=["4096"])
+        self.fails(2, "logits", TALES, "--ids", "1,x", "-o", self.out)
+        self.fails(1, "logits", TALES, "-p", "a", "-o", os.path.join(self.folder, "none", "x"), mentions=["none"])
+        self.fails(1, "logits", TALES, "-p", "a", "-o", self.folder, mentions=[self.folder])
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_an_interrupt_leaves_the_old_file(self):
+        with open(self.out, "w", encoding="utf-8") as file:
+            file.write("old")
+        process = subprocess.Popen([COMMAND, "logits", TALES, "--ids", ",".join(["5"] * 250), "-o", self.out, "--isa",
+                                    "scalar", "-t", "1", "-b", "1"], stderr=subprocess.PIPE)
+        until = time.monotonic() + 60
+        while len(os.listdir(self.folder)) < 2 and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(os.listdir(self.folder), ["out.safetensors"])
+        with open(self.out, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "old")
+
+
+class PerplexityTest(FolderCase):
+    def perplexity(self, *args, **more):
+        return json.loads(self.good("perplexity", TALES, "--json", *args, **more))
+
+    def expected(self, ids, ctx, stride, *args):
+        """From logits of whole windows: each token scored in the first window that holds it."""
+        total, count, scored, start = 0.0, 0, 1, 0
+        while scored < len(ids):
+            window = ids[start:start + ctx]
+            found = rows(self.logits("--ids", json.dumps(window), *args)["logits"])
+            for i in range(scored - start, len(window)):
+                total += negative_log_likelihood(found[i - 1], window[i])
+                count += 1
+            scored = start + len(window)
+            start += stride
+        return total / count, count
+
+    def test_windows(self):
+        for ctx, stride in ((len(self.ids) + 5, None), (len(self.ids), None), (16, None), (16, 15), (16, 1), (2, 1), (9, None)):
+            with self.subTest(ctx=ctx, stride=stride):
+                args = ["--ctx", ctx] + (["--stride", stride] if stride else [])
+                found = self.perplexity("-p", TEXT, *args)
+                nll, count = self.expected(self.ids, ctx, stride or ctx // 2)
+                self.assertEqual((found["tokens"], count), (len(self.ids) - 1, len(self.ids) - 1))
+                self.assertAlmostEqual(found["nll"], nll, delta=1e-5)
+                self.assertAlmostEqual(found["perplexity"], math.exp(nll), delta=1e-4 * math.exp(nll))
+
+    def test_ids_from_a_file(self):
+        path = os.path.join(self.folder, "ids.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(self.ids, file)
+        self.assertEqual(self.perplexity("--ids", path), self.perplexity("-p", TEXT))
+        self.assertEqual(self.perplexity("--ids", "-", stdin=json.dumps(self.ids).encode()), self.perplexity("-p", TEXT))
+        self.assertRegex(self.good("perplexity", TALES, "-p", TEXT).decode(), r"\Aperplexity [\d.]+ over \d+ tokens .+\n\Z")
+
+    def test_too_little_text(self):
+        self.fails(1, "perplexity", TALES, "-p", "", mentions=["at least 2"])
+        self.fails(1, "perplexity", TALES, "--ids", "-", stdin=b"[5]", mentions=["at least 2"])
+        self.fails(1, "perplexity", TALES, "--ids", "-", stdin=b"[5, 4096]", mentions=["4096"])
+        self.fails(1, "perplexity", TALES, "--ids", "-", stdin=b"[5", mentions=["]"])
+
+
+class InspectTest(FolderCase):
+    def test_summary_and_json_hold_the_same(self):
+        values = json.loads(self.good("inspect", TALES, "--json", "--tensors"))
+        self.assertEqual((values["container"], values["architecture"]), ("huggingface", "bitnet"))
+        self.assertEqual(values["tensors"], len(values["tensor_list"]))
+        self.assertEqual(values["bytes"], sum(tensor["bytes"] for tensor in values["tensor_list"]))
+        self.assertEqual(values["bytes"], sum(row["bytes"] for row in values["formats"]))
+        self.assertEqual(values["tensors"], sum(row["tensors"] for row in values["formats"]))
+        # the embedding, eight blocks of seven matrices, and the norms
+        matrices = 2 * 256 * 256 + 2 * 128 * 256 + 3 * 768 * 256
+        self.assertEqual(values["weights"], 4096 * 256 + 8 * (matrices + 3 * 256 + 768) + 256)
+        text = self.good("inspect", TALES, "--tensors").decode()
+        for tensor in values["tensor_list"]:
+            self.assertIn(tensor["name"], text)
+        self.assertNotIn("tensor_list", json.loads(self.good("inspect", TALES, "--json")))
+
+    def test_shapes_are_those_of_the_file(self):
+        with open(os.path.join(TALES, "model.safetensors"), "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        listed = json.loads(self.good("inspect", TALES, "--json", "--tensors"))["tensor_list"]
+        self.assertEqual({tensor["name"]: tensor["shape"] for tensor in listed},
+                         {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"})
+        bare = json.loads(self.good("inspect", os.path.join(TALES, "model.safetensors"), "--json", "--tensors"))
+        self.assertEqual({tensor["name"] for tensor in bare["tensor_list"]}, {tensor["name"] for tensor in listed})
+
+    def test_one_tensor_as_float32(self):
+        self.good("inspect", TALES, "--tensor", "model.norm.weight", "-o", self.out)
+        shape, values = read_safetensors(self.out)["model.norm.weight"]
+        self.assertEqual((shape, len(values)), ([256], 256))
+        name = "model.layers.0.self_attn.q_proj.weight"
+        self.good("inspect", TALES, "--tensor", name, "-o", self.out)
+        shape, values = read_safetensors(self.out)[name]
+        self.assertEqual(shape, [256, 256])
+        self.assertEqual(len({abs(value) for value in values if value}), 1, "one scale, and its negative, and zero")
+        self.assertEqual(self.packed_trits(name), [(value > 0) - (value < 0) for value in values])
+
+    def packed_trits(self, name):
+        """Trits of a packed tensor, rows as the model uses them: four blocks of rows in the four pairs of bits."""
+        with open(os.path.join(TALES, "model.safetensors"), "rb") as file:
+            data = file.read()
+        length = int.from_bytes(data[:8], "little")
+        begin, end = json.loads(data[8:8 + length])[name]["data_offsets"]
+        packed = data[8 + length + begin:8 + length + end]
+        return [(byte >> shift & 3) - 1 for shift in (0, 2, 4, 6) for byte in packed]
+
+    def test_a_tensor_that_is_not_there(self):
+        self.fails(1, "inspect", TALES, "--tensor", "nothing", "-o", self.out, mentions=["nothing"])
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+class BenchTest(Case):
+    def test_json(self):
+        values = json.loads(self.good("bench", TALES, "--json", "-p", 32, "-n", 8, "-r", 1, "-t", 1, "--buffer", "64M"))
+        for key in ("prefill_tokens_per_s", "prefill_peak_share", "decode_tokens_per_s", "decode_bandwidth_share",
+                    "bytes_per_token", "macs_per_token", "read_bandwidth_gbs", "int8_peak_gmacs"):
+            self.assertGreater(values[key], 0, key)
+        self.assertEqual(values["threads"], 1)
+        self.assertIn(values["isa"], json.loads(self.good("version", "--json"))["isa"])
+        matrices = 8 * (2 * 256 * 256 + 2 * 128 * 256 + 3 * 768 * 256)
+        self.assertEqual(values["macs_per_token"], matrices + 4096 * 256)
+
+    def test_table(self):
+        text = self.good("bench", TALES, "-p", 16, "-n", 4, "-r", 1, "--buffer", "64M").decode()
+        self.assertRegex(text, r"(?m)^prefill +16 tokens +[\d.]+ tokens/s ")
+        self.assertRegex(text, r"(?m)^decode +4 tokens +[\d.]+ tokens/s ")
+
+
+class ManyLinesTest(Case):
+    def test_errors_are_one_line(self):
+        for args in (["inspect", "a\nb"], ["run", "a\x1b[31mb", "-p", "x"], ["nope\n"]):
+            result = setun(*args)
+            self.assertRegex(result.stderr.decode(), r"\Asetun: error: [^\n\x1b]+\n\Z")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The command line itself: usage errors, help, version, manual pages and completions."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+from support import COMMAND, TALES, Case, main, setun
+
+COMMANDS = ["run", "inspect", "tokenize", "detokenize", "logits", "perplexity", "bench", "help", "version"]
+
+
+def long_options(name):
+    """The long options that --help lists."""
+    text = setun(name, "--help").stdout.decode()
+    return set(re.findall(r"^  (?:-\w, |    )--([\w-]+)", text, re.MULTILINE))
+
+
+class UsageTest(Case):
+    def test_without_arguments_prints_the_overview_on_stderr(self):
+        result = setun()
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+        self.assertIn(b"usage: setun COMMAND", result.stderr)
+
+    def test_unknown_words(self):
+        self.fails(2, "sing", mentions=["'sing'", "setun help"])
+        self.fails(2, "--sing", mentions=["'--sing'"])
+        self.fails(2, "help", "sing", mentions=["'sing'"])
+        self.fails(2, "run", TALES, "-p", "a", "--sing", mentions=["'--sing'", "setun run --help"])
+        self.fails(2, "run", TALES, "-p", "a", "-x", mentions=["'-x'"])
+        self.fails(2, "run", TALES, "another", "-p", "a", mentions=["'another'"])
+
+    def test_missing_arguments_and_values(self):
+        for name in ("run", "inspect", "tokenize", "detokenize", "logits", "perplexity", "bench"):
+            with self.subTest(command=name):
+                self.fails(2, name, mentions=["MODEL"])
+        self.fails(2, "run", TALES, "-p", mentions=["--prompt"])
+        self.fails(2, "logits", TALES, "--ids", "1", mentions=["-o"])
+        self.fails(2, "inspect", TALES, "--tensor", "a", mentions=["--tensor", "-o"])
+        self.fails(2, "run", TALES, "-p", "a", "-f", "b", mentions=["--prompt", "--file"])
+        self.fails(2, "logits", TALES, "-p", "a", "--ids", "1", "-o", "x", mentions=["--ids"])
+        self.fails(2, "perplexity", TALES, "-p", "a", "--ids", "x", mentions=["--ids"])
+
+    def test_values_out_of_range(self):
+        for option, value in [("-n", "-2"), ("-n", "x"), ("-n", "1.5"), ("--ctx", "0"), ("-t", "0"), ("--temp", "-0.1"),
+                              ("--temp", "nan"), ("--temp", "warm"), ("--top-p", "1.01"), ("--min-p", "-1"),
+                              ("--top-k", "-1"), ("--seed", "-1"), ("--seed", "99999999999999999999"), ("--kv", "f8"),
+                              ("--isa", "mmx"), ("--activation", "int4"), ("--batch-size", "0")]:
+            with self.subTest(option=option, value=value):
+                self.fails(2, "run", TALES, "-p", "a", option, value, mentions=[f"'{value}'"])
+        self.fails(2, "run", TALES, "-p", "a", "--ids=3", mentions=["--ids"])
+        self.fails(2, "perplexity", TALES, "-p", "a", "--ctx", 8, "--stride", 8, mentions=["--stride"])
+        for size in ("4Q", "G", "-1M", "1", "99999999T"):
+            with self.subTest(size=size):
+                self.fails(2, "bench", TALES, "--buffer", size, mentions=[f"'{size}'"])
+
+    def test_values_joined_or_apart(self):
+        want = self.good("tokenize", TALES, "--ids", "--prompt", "a b")
+        for args in (["--prompt=a b"], ["-p", "a b"], ["-pa b"]):
+            with self.subTest(args=args):
+                self.assertEqual(self.good("tokenize", TALES, "--ids", *args), want)
+                self.assertEqual(self.good("tokenize", *args, "--ids", "--", TALES), want)
+        self.assertEqual(self.good("tokenize", TALES, "--ids", "-p", ""), b"[]\n")
+
+    def test_a_model_that_is_not_there(self):
+        for name in ("run", "tokenize", "perplexity"):
+            with self.subTest(command=name):
+                self.fails(1, name, "no-such-model", "-p", "a", mentions=["no-such-model"])
+        self.fails(1, "inspect", "no-such-model", mentions=["no-such-model"])
+        self.fails(1, "bench", "no-such-model", mentions=["no-such-model"])
+        self.fails(1, "run", TALES, "-f", "no-such-file", mentions=["no-such-file"])
+
+
+class HelpTest(Case):
+    def test_overview_lists_every_command(self):
+        text = self.good("help").decode()
+        self.assertEqual(re.findall(r"^  ([a-z]+) {2,}", text, re.MULTILINE), COMMANDS)
+        for option in ("-h", "--help"):
+            self.assertEqual(self.good(option).decode(), text)
+
+    def test_each_command_has_help(self):
+        for name in COMMANDS:
+            with self.subTest(command=name):
+                text = self.good(name, "--help")
+                self.assertIn(b"usage: setun " + name.encode(), text)
+                self.assertEqual(self.good(name, "-h"), text)
+                self.assertEqual(self.good("help", name), text)
+
+    def test_every_command_that_opens_a_model_takes_the_options_of_models(self):
+        for name in COMMANDS[:7]:
+            with self.subTest(command=name):
+                self.assertLessEqual({"isa", "assume", "activation"}, long_options(name))
+
+    def test_version(self):
+        text = self.good("version").decode()
+        self.assertRegex(text, r"\Asetun \d+\.\d+\.\d+\nbuild: .+\ninstruction sets: scalar.*\n\Z")
+        self.assertEqual(self.good("--version").decode(), text)
+        values = json.loads(self.good("version", "--json"))
+        self.assertEqual(values["isa"][0], "scalar")
+
+    def test_help_into_a_full_disk(self):
+        with open("/dev/full", "wb") as full:
+            self.fails(1, "help", stdout=full, mentions=["standard output"])
+
+
+class ManualTest(Case):
+    def test_manual_pages_name_every_option_of_help(self):
+        for name in COMMANDS:
+            with self.subTest(command=name):
+                page = self.good("help", "--man", name).decode().replace("\\-", "-")
+                for option in long_options(name):
+                    self.assertIn(f"--{option}", page)
+
+    def test_manual_pages_have_no_faults(self):
+        if not shutil.which("groff"):
+            self.skipTest("there is no groff")
+        for name in [None, *COMMANDS]:
+            page = self.good("help", "--man", *([name] if name else []))
+            checked = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z"], input=page, capture_output=True)
+            self.assertEqual((checked.returncode, checked.stderr), (0, b""), name)
+
+    def complete(self, *words):
+        """What bash would offer for the last word."""
+        script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _setun; printf "%s\\n" "${COMPREPLY[@]}"'
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "setun.bash")
+            with open(path, "wb") as file:
+                file.write(self.good("help", "--completion", "bash"))
+            result = subprocess.run(["bash", "-c", script, "bash", path, "setun", *words], capture_output=True, text=True)
+        self.assertEqual(result.stderr, "")
+        return result.stdout.split()
+
+    def test_bash_completion(self):
+        if not shutil.which("bash"):
+            self.skipTest("there is no bash")
+        self.assertEqual(self.complete(""), COMMANDS)
+        self.assertEqual(self.complete("tok"), ["tokenize"])
+        self.assertEqual(self.complete("help", "pe"), ["perplexity"])
+        self.assertEqual(self.complete("run", "m", "--kv", ""), ["f32", "f16"])
+        for name in COMMANDS:
+            offered = {word[2:] for word in self.complete(name, "--")}
+            self.assertEqual(offered, long_options(name), name)
+
+    def test_other_shells_complete_every_option(self):
+        for shell, form in (("zsh", "'--{}"), ("fish", " -l {} ")):
+            text = self.good("help", "--completion", shell).decode()
+            for name in COMMANDS:
+                for option in long_options(name) - {"help"}:
+                    self.assertIn(form.format(option), text, (shell, name))
+            if shutil.which(shell):
+                checked = subprocess.run([shell, "-n", "/dev/stdin"], input=text.encode(), capture_output=True)
+                self.assertEqual((checked.returncode, checked.stderr), (0, b""), shell)
+
+
+class StreamsTest(Case):
+    def test_closed_standard_streams(self):
+        for stream in ("<&-", ">&-", "2>&-"):
+            with self.subTest(stream=stream):
+                result = subprocess.run(["sh", "-c", f'exec "$0" version {stream}', COMMAND], capture_output=True)
+                self.assertEqual(result.returncode, 1 if stream == ">&-" else 0, result.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Checks the source tree against the rules of its layout; see test_layout.py for the proof that it finds each fault.
+
+usage: check_layout.py ROOT
+
+Rules: where files may lie; which folder may include which (an arrow goes one way only); what library code never does
+(end the process, print, read the environment, allocate behind base's back); instruction sets stay out of src/model; no
+file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
+"""
+import os
+import re
+import subprocess
+import sys
+
+LINES_MOST = 800
+
+TOP_FILES = {"README.md", "LICENSE", "CMakeLists.txt", "CMakePresets.json", "demo.sh", "check.sh", ".clang-format",
+             ".gitignore", ".gitattributes", ".ci/run", "include/setun.h"}
+# Folders for what is neither library nor command, where anything of the project may lie.
+FREE_FOLDERS = ("bench", "cmake", "docs", "examples", "models", "tools")
+TEST_FOLDERS = ("unit", "kernel", "model", "quant", "sampler", "golden", "badfiles", "fuzz", "e2e", "layout", "support")
+APPS = ("setun", "server")
+
+# What each folder of src/ may include beside itself; what that one may include comes with it. "backend" stands for the
+# headers that lie directly in src/backend.
+ARROWS = {
+    "api": ("runtime", "convert", "quantize"),
+    "runtime": ("model", "tokenizer", "grammar", "chat"),
+    "convert": ("format", "quant", "model"),
+    "quantize": ("format", "quant", "model"),
+    "model": ("backend", "source", "format"),
+    "format": ("quant",),
+    "source": ("format", "base"),
+    "backend": ("quant",),
+    "backend/cpu": ("backend", "kernel"),
+    "backend/vulkan": ("backend", "quant"),
+    "backend/cuda": ("backend", "quant"),
+    "kernel": ("quant",),
+    "quant": ("base",),
+    "tokenizer": ("base",),
+    "grammar": ("base",),
+    "chat": ("base",),
+    "base": (),
+}
+SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "backend": ("cpu", "vulkan", "cuda")}
+
+# Other libraries' headers, and who alone may name them (tests apart, which may look into everything).
+LIBRARY_HEADERS = {
+    "jansson.h": ("src/base/json.h",),
+    "pcre2.h": ("src/tokenizer/",),
+    "utf8proc.h": ("src/tokenizer/",),
+    "immintrin.h": ("src/kernel/", "src/base/"),
+    "arm_neon.h": ("src/kernel/", "src/base/"),
+}
+# Of C11 and POSIX: all that the command may use beside setun.h.
+STANDARD_HEADERS = {
+    "assert.h", "complex.h", "ctype.h", "dirent.h", "errno.h", "fcntl.h", "fenv.h", "float.h", "inttypes.h", "iso646.h",
+    "limits.h", "locale.h", "math.h", "netdb.h", "poll.h", "pthread.h", "pwd.h", "setjmp.h", "signal.h", "stdalign.h",
+    "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h",
+    "strings.h", "termios.h", "tgmath.h", "threads.h", "time.h", "uchar.h", "unistd.h", "wchar.h", "wctype.h",
+}
+
+ENDS_PROCESS = re.compile(r"(?<![\w.>])(exit|_exit|_Exit|quick_exit|abort|assert|__builtin_trap|raise)\s*\(")
+PRINTS = re.compile(r"(?<![\w.>])(printf|vprintf|fprintf|vfprintf|dprintf|puts|putchar|fputs|perror|psignal)\s*\(|"
+                    r"(?<![\w.>])(stdout|stderr)\b")
+ALLOCATES = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|aligned_alloc|posix_memalign|asprintf|"
+                       r"vasprintf|getline)\s*\(")
+ENVIRONMENT = re.compile(r"(?<![\w.>])(getenv|secure_getenv|setenv|putenv)\s*\(|\benviron\b")
+INSTRUCTION_SET = re.compile(r"(?<![a-z])(avx\w*|sse\d\w*|neon(?![a-z])|amx\w*|sve2?(?![a-z])|vnni\w*|dotprod|i8mm|_mm\d*_\w+)",
+                             re.IGNORECASE)
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
+# A comment, a string or a character constant, whichever begins first.
+SKIPPED = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
+
+
+def project_files(root):
+    """Paths relative to the root: those that git knows or would take, or where there is no git, all but build folders."""
+    if os.path.isdir(os.path.join(root, ".git")) or os.path.isfile(os.path.join(root, ".git")):
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                                capture_output=True)
+        if listed.returncode == 0:
+            names = listed.stdout.decode(errors="surrogateescape").split("\0")
+            return sorted(name for name in set(names) if name and os.path.isfile(os.path.join(root, name)))
+    found = []
+    for folder, folders, files in os.walk(root):
+        here = os.path.relpath(folder, root)
+        if here == ".":
+            folders[:] = [name for name in folders if not name.startswith("build") and name not in (".git", ".cache")]
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        found += [os.path.normpath(os.path.join(here, name)) for name in files]
+    return sorted(found)
+
+
+def strip_comments(text):
+    """The code with comments, strings and character constants blanked; line numbers stay."""
+    return SKIPPED.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+
+
+def source_folder(path):
+    """The node of ARROWS that a file in src/ belongs to, or None."""
+    parts = path.split("/")
+    if len(parts) < 3 or parts[0] != "src" or parts[1] not in ARROWS:
+        return None
+    inner = parts[2:-1]
+    if not inner:
+        return parts[1]
+    if len(inner) > 1 or inner[0] not in SUBFOLDERS.get(parts[1], ()):
+        return None
+    return "backend/" + inner[0] if parts[1] == "backend" else parts[1]
+
+
+def reachable(folder):
+    seen, todo = set(), [folder]
+    while todo:
+        here = todo.pop()
+        if here not in seen:
+            seen.add(here)
+            todo += ARROWS[here]
+    return seen
+
+
+REACHABLE = {folder: reachable(folder) for folder in ARROWS}
+
+
+def in_layout(path):
+    parts = path.split("/")
+    if path in TOP_FILES or (parts[0] in FREE_FOLDERS and len(parts) > 1):
+        return True
+    if parts[0] == "src":
+        return source_folder(path) is not None and path.endswith((".c", ".h", ".def", ".comp", ".cu"))
+    if parts[0] == "apps":
+        return len(parts) >= 3 and parts[1] in APPS
+    if parts[0] == "tests":
+        return (len(parts) > 2 and parts[1] in TEST_FOLDERS) or path == "tests/CMakeLists.txt" or \
+               (len(parts) == 2 and path.endswith(".h"))
+    return False
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+class Tree:
+    """The faults of one source tree: (rule, path, line, message)."""
+
+    def __init__(self, root):
+        self.root = root
+        self.files = project_files(root)
+        self.known = set(self.files)
+        self.faults = []
+
+    def fault(self, rule, path, line, message):
+        self.faults.append((rule, path, line, message))
+
+    def check(self):
+        for path in self.files:
+            if not in_layout(path):
+                self.fault("place", path, 1, "no folder of the layout is for this file")
+            if path.endswith((".c", ".h", ".def", ".py", ".sh", ".cu", ".comp")):
+                with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
+                    self.check_text(path, file.read())
+        return self.faults
+
+    def check_text(self, path, text):
+        lines = text.count("\n")
+        if lines > LINES_MOST:
+            self.fault("length", path, lines, f"{lines} lines, at most {LINES_MOST} are allowed")
+        if not path.endswith((".c", ".h", ".def")):
+            return
+        for match in INCLUDE.finditer(text):
+            quoted, angled = match.groups()
+            self.check_include(path, line_of(text, match.start(1 if quoted else 2)), quoted, angled)
+        if path.startswith("src/"):
+            self.check_library_code(path, text)
+
+    def check_include(self, path, line, quoted, angled):
+        owners = LIBRARY_HEADERS.get(os.path.basename(quoted or angled))
+        if owners and not path.startswith((*owners, "tests/")):
+            self.fault("include", path, line, f"{quoted or angled} belongs to {' and '.join(owners)} alone")
+        if path.startswith("src/"):
+            if quoted and quoted != "setun.h":
+                self.check_source_include(path, line, quoted)
+        elif path.startswith("apps/"):
+            self.check_app_include(path, line, quoted, angled)
+
+    def check_source_include(self, path, line, quoted):
+        here, target = source_folder(path), "src/" + quoted
+        there = source_folder(target)
+        if target not in self.known:
+            self.fault("include", path, line, f'"{quoted}" is no file of src/ (includes are written from there)')
+        elif here and there not in REACHABLE[here]:
+            # who lists the backends must see each of them; who uses them must not
+            if not (here == "backend" and path.endswith(".c") and there.startswith("backend/")):
+                self.fault("include", path, line, f"{here} may not include {there}")
+
+    def check_app_include(self, path, line, quoted, angled):
+        folder = os.path.dirname(path)
+        if quoted and quoted != "setun.h" and os.path.normpath(os.path.join(folder, quoted)) not in self.known:
+            self.fault("include", path, line, f'"{quoted}" is neither setun.h nor a header of {folder}')
+        if quoted and "/" in quoted:
+            self.fault("include", path, line, f'"{quoted}" leaves {folder}; of the library, only setun.h is seen')
+        standard = angled and (angled in STANDARD_HEADERS or angled.startswith(("sys/", "net/", "netinet/", "arpa/")))
+        if path.startswith("apps/setun/") and angled and not standard:
+            self.fault("include", path, line, f"<{angled}> is neither of C nor of POSIX")
+
+    def check_library_code(self, path, text):
+        code = strip_comments(text)
+        rules = [("process", ENDS_PROCESS, "library code never ends the process"),
+                 ("print", PRINTS, "library code never prints"),
+                 ("environment", ENVIRONMENT, "library code never reads the environment")]
+        if not path.startswith("src/base/"):
+            rules.append(("memory", ALLOCATES, "library code allocates through base/memory.h"))
+        for rule, pattern, message in rules:
+            for match in pattern.finditer(code):
+                self.fault(rule, path, line_of(code, match.start()), f"{match.group().strip(' (')}: {message}")
+        if path.startswith("src/model/"):
+            for match in INSTRUCTION_SET.finditer(text):
+                self.fault("instruction set", path, line_of(text, match.start()),
+                           f"{match.group()}: the model names no instruction set")
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: check_layout.py ROOT")
+    faults = Tree(sys.argv[1]).check()
+    for rule, path, line, message in faults:
+        print(f"{path}:{line}: {rule}: {message}")
+    print(f"{len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

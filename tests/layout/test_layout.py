@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Proves that check_layout.py finds each fault it is there for, in small trees made on the fly, and no other."""
+import os
+import tempfile
+import unittest
+
+from check_layout import ARROWS, REACHABLE, Tree
+
+# A tree without faults, which each test spoils in one place.
+CLEAN = {
+    "include/setun.h": "int setun_version(void);\n",
+    "src/base/memory.h": "void *st_malloc(unsigned long n);\n",
+    "src/base/memory.c": '#include "base/memory.h"\n#include <stdlib.h>\n'
+                         'void *st_malloc(unsigned long n) { return malloc(n); }\n',
+    "src/base/json.h": "#include <jansson.h>\n",
+    "src/quant/quant.h": '#include "base/memory.h"\n',
+    "src/kernel/kernel.h": '#include "quant/quant.h"\n',
+    "src/kernel/x86/dot_avx2.c": '#include "kernel/kernel.h"\n#include <immintrin.h>\n',
+    "src/backend/backend.h": '#include "setun.h"\n',
+    "src/backend/list.c": '#include "backend/backend.h"\n#include "backend/cpu/cpu.h"\n',
+    "src/backend/cpu/cpu.h": '#include "backend/backend.h"\n#include "kernel/kernel.h"\n',
+    "src/format/format.h": '#include "quant/quant.h"\n',
+    "src/source/source.h": '#include "format/format.h"\n',
+    "src/tokenizer/bpe.h": '#include "base/memory.h"\n#include <pcre2.h>\n',
+    "src/model/model.h": '#include "backend/backend.h"\n#include "source/source.h"\n',
+    "src/model/model.c": '#include "model/model.h"\n// exit(1) and printf() only in a comment\n'
+                         'static const char *text = "abort() free(x) // no";\nint transverse, unamxed;\n',
+    "src/runtime/session.h": '#include "model/model.h"\n#include "tokenizer/bpe.h"\n',
+    "src/api/api.c": '#include "runtime/session.h"\n#include "base/memory.h"\n#include <stdio.h>\n'
+                     'int f(char *s) { return snprintf(s, 2, "a"); }\nstatic int exit_layer(void) { return 0; }\n',
+    "apps/setun/main.c": '#include "options.h"\n#include "setun.h"\n#include <stdio.h>\n#include <sys/stat.h>\n'
+                         'int main(void) { return printf("x"); }\n',
+    "apps/setun/options.h": "int x;\n",
+    "src/model/arch/llama.c": '#include "model/model.h"\n',
+    "tests/unit/memory.c": '#include "base/memory.h"\n#include <assert.h>\n#include <jansson.h>\n',
+    "README.md": "a\n",
+}
+
+
+class LayoutTest(unittest.TestCase):
+    def faults(self, changes):
+        with tempfile.TemporaryDirectory() as root:
+            for path, text in {**CLEAN, **changes}.items():
+                full = os.path.join(root, path)
+                os.makedirs(os.path.dirname(full), exist_ok=True)
+                with open(full, "w", encoding="utf-8") as file:
+                    file.write(text)
+            return Tree(root).check()
+
+    def expect(self, rule, path, text, line=1):
+        """The tree with this one file has exactly one fault: of this rule, there."""
+        found = [fault[:3] for fault in self.faults({path: text})]
+        self.assertEqual(found, [(rule, path, line)], text)
+
+    def test_clean_tree_passes(self):
+        self.assertEqual(self.faults({}), [])
+
+    def test_includes_against_the_arrows(self):
+        for path, header in [("src/base/a.c", "quant/quant.h"), ("src/quant/a.c", "kernel/kernel.h"),
+                             ("src/kernel/ref/a.c", "backend/backend.h"), ("src/model/a.c", "backend/cpu/cpu.h"),
+                             ("src/model/a.c", "kernel/kernel.h"), ("src/model/a.c", "runtime/session.h"),
+                             ("src/model/a.c", "tokenizer/bpe.h"), ("src/tokenizer/a.c", "format/format.h"),
+                             ("src/format/a.c", "source/source.h"), ("src/runtime/a.c", "kernel/kernel.h"),
+                             ("src/backend/a.h", "backend/cpu/cpu.h"), ("src/backend/vulkan/a.c", "kernel/kernel.h"),
+                             ("src/chat/a.c", "tokenizer/bpe.h"), ("src/convert/a.c", "runtime/session.h"),
+                             ("src/api/a.c", "backend/cpu/cpu.h")]:
+            with self.subTest(path=path, header=header):
+                self.expect("include", path, f'// why\n#include "{header}"\n', 2)
+
+    def test_arrows_have_no_cycle(self):
+        for folder in ARROWS:
+            for other in REACHABLE[folder] - {folder}:
+                self.assertNotIn(folder, REACHABLE[other], f"{folder} and {other} include each other")
+
+    def test_includes_that_are_not_written_from_src(self):
+        self.expect("include", "src/model/a.c", '#include "model.h"\n')
+        self.expect("include", "src/model/a.c", '#include "../base/memory.h"\n')
+
+    def test_apps_see_only_the_public_header(self):
+        for header in ('"base/memory.h"', '"../../src/base/memory.h"'):
+            found = self.faults({"apps/setun/a.c": f"#include {header}\n"})
+            self.assertTrue(found and all(f[0] == "include" and f[1] == "apps/setun/a.c" for f in found), header)
+        self.expect("include", "apps/setun/a.c", "#include <curl/curl.h>\n")
+
+    def test_other_libraries_have_one_entrance(self):
+        self.expect("include", "src/model/a.c", "#include <jansson.h>\n")
+        self.expect("include", "src/runtime/a.c", "#include <pcre2.h>\n")
+        self.expect("include", "src/runtime/a.c", "#include <immintrin.h>\n")
+
+    def test_files_outside_the_layout(self):
+        for path in ("notes.txt", "src/a.c", "src/extra/a.c", "src/base/deep/a.c", "src/model/arch/deep/a.c", "src/kernel/riscv/a.c",
+                     "src/base/a.txt", "apps/a.c", "apps/other/a.c", "tests/a.c", "tests/misc/a.c", "include/other.h",
+                     "lib/a.c", ".ci/other"):
+            with self.subTest(path=path):
+                self.expect("place", path, "\n")
+
+    def test_ending_the_process(self):
+        for call in ("exit(1)", "_exit(1)", "abort()", "assert(x)", "quick_exit(1)", "raise(6)", "__builtin_trap()"):
+            with self.subTest(call=call):
+                self.expect("process", "src/model/a.c", f"/* two\nlines */ void f(int x) {{ {call}; }}\n", 2)
+
+    def test_static_assertions_are_allowed(self):
+        self.assertEqual(self.faults({"src/model/a.c": '_Static_assert(1, "");\nstatic_assert(1, "");\n'}), [])
+
+    def test_printing(self):
+        for call in ('printf("")', 'puts("")', 'perror("")', "putchar(10)"):
+            with self.subTest(call=call):
+                self.expect("print", "src/base/a.c", f"void f(void) {{ {call}; }}\n")
+        self.expect("print", "src/base/a.c", "void f(void) { fflush(stdout); }\n")
+
+    def test_the_environment(self):
+        self.expect("environment", "src/runtime/a.c", 'char *f(void) { return getenv("A"); }\n')
+
+    def test_memory(self):
+        for call in ("malloc(1)", "calloc(1, 1)", "realloc(p, 1)", "free(p)", 'strdup("")', "aligned_alloc(64, 64)"):
+            with self.subTest(call=call):
+                self.expect("memory", "src/format/a.c", f"void f(void *p) {{ {call}; }}\n")
+        self.assertEqual(self.faults({"src/format/a.c": "void f(st *p) { st_malloc(1); p->free(1); st_free(p); }\n"}), [])
+
+    def test_length(self):
+        self.assertEqual(self.faults({"src/base/a.c": "\n" * 800}), [])
+        self.expect("length", "src/base/a.c", "\n" * 801, 801)
+
+    def test_instruction_sets_in_the_model(self):
+        for name in ("avx2", "AVX512_VNNI", "neon", "__m256i x = _mm256_setzero_si256()", "amx", "sse41"):
+            with self.subTest(name=name):
+                self.expect("instruction set", "src/model/a.c", f"// as fast as {name} is\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

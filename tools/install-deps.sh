@@ -1,0 +1,105 @@
+#!/bin/sh
+# Installs what building ("build") or testing ("test", with all of "build") needs and is not there yet.
+# Does nothing, and needs neither network nor rights, where everything is there.
+# usage: tools/install-deps.sh build|test
+set -eu
+
+want=${1:-build}
+
+# One row a need: since when it is needed, how its presence is seen, and its packages on each system.
+# How it is seen: command:NAME runs; module:NAME is known to pkg-config; compiler: a program compiles;
+# sanitizers: one links with them; python:NAME can be imported. "-" means that nothing is to be installed there;
+# several packages are joined by "+".
+table='
+# need   seen by              Debian, Ubuntu   Fedora                Arch          macOS (Homebrew)
+build    compiler             gcc+libc6-dev    gcc+glibc-devel       gcc           gcc
+build    command:cmake        cmake            cmake                 cmake         cmake
+build    command:ninja        ninja-build      ninja-build           ninja         ninja
+build    command:pkg-config   pkg-config       pkgconf-pkg-config    pkgconf       pkgconf
+build    module:jansson       libjansson-dev   jansson-devel         jansson       jansson
+build    module:libpcre2-8    libpcre2-dev     pcre2-devel           pcre2         pcre2
+build    module:libutf8proc   libutf8proc-dev  utf8proc-devel        libutf8proc   utf8proc
+test     sanitizers           gcc+libc6-dev    libasan+libubsan      gcc           -
+test     module:cmocka        libcmocka-dev    libcmocka-devel       cmocka        cmocka
+test     command:python3      python3          python3               python        python
+test     python:pip           python3-pip      python3-pip           python-pip    -
+'
+
+compiles() { # compiles FLAGS...: does a small program compile and link?
+  work=$(mktemp -d)
+  printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' >"$work/try.c"
+  if ${CC:-cc} "$@" "$work/try.c" -o "$work/try" >/dev/null 2>&1; then result=0; else result=1; fi
+  rm -rf "$work"
+  return $result
+}
+
+present() {
+  case $1 in
+    compiler) compiles ;;
+    sanitizers) compiles -fsanitize=address,undefined ;;
+    command:*) command -v "${1#*:}" >/dev/null 2>&1 ;;
+    module:*) pkg-config --exists "${1#*:}" >/dev/null 2>&1 ;;
+    python:*) python3 -c "import ${1#*:}" >/dev/null 2>&1 ;;
+  esac
+}
+
+if command -v apt-get >/dev/null 2>&1; then system=3
+elif command -v dnf >/dev/null 2>&1; then system=4
+elif command -v pacman >/dev/null 2>&1; then system=5
+elif command -v brew >/dev/null 2>&1; then system=6
+else system=0; fi
+
+# What is missing: `lacks` names it, `packages` would bring it. Fills both from the table.
+look() {
+  lacks='' packages=''
+  while read -r need seen debian fedora arch macos; do
+    case $need in '' | '#') continue ;; esac
+    [ "$need" = build ] || [ "$want" = test ] || continue
+    present "$seen" && continue
+    case $system in 3) names=$debian ;; 4) names=$fedora ;; 5) names=$arch ;; 6) names=$macos ;; *) names=- ;; esac
+    lacks="$lacks $seen"
+    [ "$names" = - ] || packages="$packages $(echo "$names" | tr + ' ')"
+  done <<TABLE
+$table
+TABLE
+}
+
+look
+[ -n "$lacks" ] || exit 0
+
+if [ "$system" = 0 ]; then
+  echo "missing:$lacks; this system has none of apt-get, dnf, pacman, brew: please install these by hand" >&2
+  exit 1
+fi
+
+root=''
+if [ "$system" != 6 ] && [ "$(id -u)" != 0 ]; then
+  if command -v sudo >/dev/null 2>&1; then root=sudo
+  else
+    echo "missing:$lacks; installing$packages needs root or sudo" >&2
+    exit 1
+  fi
+fi
+
+echo "installing$packages" >&2
+# shellcheck disable=SC2086 # several packages are several words
+install_packages() {
+  case $system in
+    3)
+      $root apt-get update -qq || echo "apt-get update failed; trying with the lists that are there" >&2
+      $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages
+      ;;
+    4) $root dnf install -y -q $packages ;;
+    5) $root pacman -Sy --needed --noconfirm $packages ;;
+    6) brew install -q $packages ;;
+  esac
+}
+install_packages >&2 || true # what is there afterwards decides
+
+# pip only fetches models for some tests, which are skipped without it.
+look
+lacks=$(echo "$lacks" | sed 's/ python:pip//')
+[ -z "$lacks" ] || {
+  echo "still missing after the installation:$lacks" >&2
+  exit 1
+}
