@@ -11,6 +11,8 @@ typedef enum st_role {
   ST_OUTPUT_NORM,
   ST_OUTPUT,
   ST_ROPE_FREQS, // divisors of the frequencies [head_dim / 2]
+  ST_ROPE_SHORT, // LongRoPE's divisors, likewise, where they are tensors
+  ST_ROPE_LONG_FACTORS,
   ST_GLOBAL_ROLES,
   // of a layer
   ST_ATTN_NORM = ST_GLOBAL_ROLES,

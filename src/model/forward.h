@@ -10,7 +10,7 @@ typedef struct st_run {
   st_queue *queue;
   st_cache *cache;
   uint32_t n_ctx, n_batch;
-  bool half; // the cache in f16
+  bool half;                     // the cache in f16
   st_dvector *rope, *rope_local; // tables; rope_local NULL where all layers share one
   st_array *x, *q, *k, *v, *attn, *branch, *gate, *up, *logits;
   struct st_moe *moe; // NULL: the model has no experts

@@ -27,14 +27,45 @@ static void list_names(bool gguf, st_buffer *out) {
   }
 }
 
+// Families that look like supported ones and are not, by what they would need.
+static const char *missing_for(const char *name, size_t length) {
+  static const struct {
+    const char *const names[6]; // ended with NULL
+    const char *missing;
+  } relatives[] = {
+      {{"gemma", "gemma2"}, "an MLP and norms of its own, and soft-capped logits"},
+      {{"gemma3n"}, "per-layer embeddings and alternating updates"},
+      {{"qwen3_next", "qwen3next", "qwen3_5", "qwen35", "qwen35moe"}, "linear attention in some layers (a hybrid)"},
+      {{"qwen2_vl", "qwen2_5_vl", "qwen2vl", "qwen3vl"}, "RoPE in three dimensions and a vision part"},
+      {{"llama4", "llama4_text"}, "chunked attention and layers without RoPE"},
+      {{"minicpm3", "deepseek_v2", "deepseek_v3", "deepseek2"}, "latent attention"},
+      {{"phi", "phi2", "phi3"}, "fused q/k/v and gate/up matrices"},
+      {{"olmo", "olmo2"}, "norms without weights or after the branches"},
+      {{"granite", "granitemoe", "cohere", "cohere2"}, "factors or norms of its own"},
+      {{"mistral3", "ministral"}, "settings of its own"},
+      {{"mamba", "mamba2", "jamba", "falcon_h1", "falcon-h1"}, "state-space layers"},
+      {{"t5", "bert", "gpt2", "falcon"}, "another block than the pre-norm one with RoPE and RMSNorm"},
+  };
+  for (size_t i = 0; i < sizeof relatives / sizeof *relatives; i++) {
+    if (listed(relatives[i].names, name, length)) return relatives[i].missing;
+  }
+  return NULL;
+}
+
 const st_spec *st_spec_find(bool gguf, const char *key, const char *name, size_t length, setun_error *err) {
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     if (listed(gguf ? specs[i]->gguf_names : specs[i]->model_types, name, length)) return specs[i];
   }
   st_buffer known = {0};
   list_names(gguf, &known);
-  st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected one of %s, found \"%.*s\"", key, known.data ? known.data : "-",
-          (int)(length < 64 ? length : 64), name);
+  const char *missing = missing_for(name, length);
+  if (!length) {
+    st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected one of %s, found none", key, known.data ? known.data : "-");
+  } else {
+    st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected one of %s, found \"%.*s\"%s%s", key,
+            known.data ? known.data : "-", (int)(length < 64 ? length : 64), name, missing ? ", which needs " : "",
+            missing ? missing : "");
+  }
   st_buffer_free(&known);
   return NULL;
 }
@@ -105,6 +136,12 @@ static setun_status check(st_hparams *h, setun_error *err) {
     return st_fail(err, SETUN_ERROR_FORMAT, "RoPE scaling factor: expected a positive number, found %g",
                    (double)h->rope.factor);
   }
+  // Beyond the trained length only as far as a scaling says that it stretches.
+  double stretched = (double)h->rope.original_max_position_embeddings * h->rope.factor;
+  bool stretches =
+      h->rope.scaling == ST_ROPE_YARN || h->rope.scaling == ST_ROPE_LINEAR || h->rope.scaling == ST_ROPE_LONG;
+  h->n_ctx_most = h->n_ctx_train;
+  if (stretches && stretched > h->n_ctx_most) h->n_ctx_most = stretched < 1 << 30 ? (uint32_t)stretched : 1u << 30;
   if (h->attn_scale == 0) h->attn_scale = 1.0f / sqrtf((float)h->head_dim);
   return SETUN_OK;
 }

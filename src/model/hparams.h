@@ -38,6 +38,7 @@ typedef enum st_router {
 
 typedef struct st_hparams {
   uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
+  uint32_t n_ctx_most;              // n_ctx_train, or what a RoPE scaling stretches the original length to
   uint32_t n_expert, n_expert_used; // 0: no experts
   uint32_t n_ff_expert;             // 0 while reading: n_ff
   uint32_t n_ff_shared;             // of the shared expert; 0: none

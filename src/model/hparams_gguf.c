@@ -1,6 +1,7 @@
 // Hyperparameters from GGUF metadata: keys that begin with the architecture's name.
 #include "model/hparams_read.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,15 +59,25 @@ static void read_rope(keys *k, st_rope_params *r) {
   get_u32(k, "rope.scaling.original_context_length", &r->original_max_position_embeddings);
   get_f32(k, "rope.scaling.yarn_beta_fast", &r->beta_fast);
   get_f32(k, "rope.scaling.yarn_beta_slow", &r->beta_slow);
-  get_f32(k, "rope.scaling.attn_factor", &r->attention_factor);
-  if (k->status != SETUN_OK || !type.data || is(type, "none")) return;
-  if (is(type, "linear")) {
+  get_f32(k, "rope.scaling.yarn_attn_factor", &r->attention_factor);
+  float extra = 1;
+  get_f32(k, "rope.scaling.attn_factor", &extra);
+  if (k->status != SETUN_OK || (type.data && is(type, "none"))) return;
+  if (!type.data) { // older files give a linear factor alone
+    get_f32(k, "rope.scale_linear", &r->factor);
+    if (r->factor > 0 && r->factor != 1) r->scaling = ST_ROPE_LINEAR;
+  } else if (is(type, "linear")) {
     r->scaling = ST_ROPE_LINEAR;
   } else if (is(type, "yarn")) {
     r->scaling = ST_ROPE_YARN;
+    if (!(r->attention_factor > 0)) r->attention_factor = r->factor > 1 ? 0.1f * logf(r->factor) + 1 : 1;
+    r->attention_factor *= extra;
+  } else if (is(type, "longrope")) {
+    r->scaling = ST_ROPE_LONG; // its factors are tensors
+    if (extra != 1) r->attention_factor = extra;
   } else {
-    k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected none, linear or yarn, found \"%.*s\"", key,
-                        (int)(type.length < 64 ? type.length : 64), type.data);
+    k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected none, linear, yarn or longrope, found \"%.*s\"",
+                        key, (int)(type.length < 64 ? type.length : 64), type.data);
   }
 }
 

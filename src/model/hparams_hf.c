@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 
+#include <math.h>
 #include <string.h>
 
 // The object that describes the text model: multimodal checkpoints nest it.
@@ -59,6 +60,25 @@ static setun_status read_factors(const json_t *object, const char *key, uint32_t
   return SETUN_OK;
 }
 
+// RoPE on a part of each head only.
+static setun_status refuse_partial(const json_t *object, setun_error *err) {
+  float share = 1;
+  setun_status s = st_json_f32(object, "partial_rotary_factor", &share, err);
+  if (s != SETUN_OK || share == 1) return s;
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "partial_rotary_factor: expected 1, found %g", (double)share);
+}
+
+// YaRN's correction of the attention in two numbers, which count only together.
+static setun_status read_mscale(const json_t *scaling, st_rope_params *r, setun_error *err) {
+  float mscale = 0, all = 0;
+  setun_status s = st_json_f32(scaling, "mscale", &mscale, err);
+  if (s == SETUN_OK) s = st_json_f32(scaling, "mscale_all_dim", &all, err);
+  if (s != SETUN_OK || !mscale || !all || !(r->factor > 1)) return s;
+  float log_factor = 0.1f * logf(r->factor);
+  r->attention_factor = (mscale * log_factor + 1) / (all * log_factor + 1);
+  return SETUN_OK;
+}
+
 // One table of scaling parameters; `scaling` may be NULL.
 static setun_status read_scaling(const json_t *scaling, uint32_t pairs, st_rope_params *r, setun_error *err) {
   const char *type = NULL;
@@ -77,6 +97,8 @@ static setun_status read_scaling(const json_t *scaling, uint32_t pairs, st_rope_
   if (s == SETUN_OK) s = st_json_f32(scaling, "beta_slow", &r->beta_slow, err);
   if (s == SETUN_OK) s = st_json_f32(scaling, "attention_factor", &r->attention_factor, err);
   if (s == SETUN_OK) s = st_json_bool(scaling, "truncate", &r->truncate, err);
+  if (s == SETUN_OK) s = refuse_partial(scaling, err);
+  if (s == SETUN_OK && r->scaling == ST_ROPE_YARN && !r->attention_factor) s = read_mscale(scaling, r, err);
   if (s == SETUN_OK) {
     s = st_json_u32(scaling, "original_max_position_embeddings", 1, 1u << 30, &r->original_max_position_embeddings,
                     err);
@@ -95,6 +117,7 @@ static setun_status read_rope(const json_t *c, st_hparams *h, setun_error *err) 
   setun_status s =
       st_json_u32(c, "original_max_position_embeddings", 1, 1u << 30, &h->rope.original_max_position_embeddings, err);
   if (s == SETUN_OK) s = st_json_f32(c, "rope_theta", &h->rope.theta, err);
+  if (s == SETUN_OK) s = refuse_partial(c, err);
   if (s == SETUN_OK) s = read_scaling(st_json_get(c, "rope_scaling"), head_dim / 2, &h->rope, err);
   if (s == SETUN_OK) s = read_scaling(full ? full : modern, head_dim / 2, &h->rope, err);
   if (s == SETUN_OK && sliding && h->has_rope_local) s = read_scaling(sliding, head_dim / 2, &h->rope_local, err);

@@ -48,6 +48,8 @@ st_shape st_role_shape(const st_hparams *h, st_role role) {
   case ST_SHARED_UP: return (st_shape){h->n_ff_shared, h->n_embd};
   case ST_SHARED_DOWN: return (st_shape){h->n_embd, h->n_ff_shared};
   case ST_ATTN_SINKS: return (st_shape){1, h->n_head};
+  case ST_ROPE_SHORT:
+  case ST_ROPE_LONG_FACTORS:
   case ST_ROPE_FREQS: return (st_shape){1, h->head_dim / 2};
   case ST_ATTN_SUB_NORM: return (st_shape){1, q};
   case ST_FFN_SUB_NORM: return (st_shape){1, h->n_ff};
@@ -127,6 +129,8 @@ static setun_status place_role(st_loader *l, st_role role, const char *module, b
     if (m->h.tied) return SETUN_OK; // a copy of the embedding: some checkpoints ship both
     return st_place_linear(l, module, &w, false, &m->output);
   case ST_OUTPUT_NORM: return st_place_vector(l, &w, m->h.norm_plus_one, &m->output_norm);
+  case ST_ROPE_SHORT: return st_read_vector(l, &w, false, &m->h.rope.short_factor);
+  case ST_ROPE_LONG_FACTORS: return st_read_vector(l, &w, false, &m->h.rope.long_factor);
   case ST_ROPE_FREQS: return st_read_vector(l, &w, false, &m->rope_divisors);
   default: break;
   }
@@ -257,6 +261,9 @@ static setun_status load(st_loader *l) {
   if (!m->layers || !l->used) return st_fail_memory(l->err, "the model's layers");
   for (size_t i = 0; i < l->d->n_tensors; i++) l->bytes_total += l->d->tensors[i].bytes;
   s = bind_all(l);
+  if (s == SETUN_OK && m->h.rope.scaling == ST_ROPE_LONG && !(m->h.rope.short_factor && m->h.rope.long_factor)) {
+    s = st_fail(l->err, SETUN_ERROR_FORMAT, "longrope: expected its short and long factors, found none");
+  }
   if (s == SETUN_OK) s = check_unexpected(l);
   if (s == SETUN_OK) s = identify(l);
   if (s != SETUN_OK) return s;

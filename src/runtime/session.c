@@ -22,11 +22,14 @@ struct st_session {
 
 static setun_status check_params(const st_model *m, const setun_session_params *p, st_run_options *o,
                                  setun_error *err) {
-  uint32_t trained = m->h.n_ctx_train;
+  uint32_t trained = m->h.n_ctx_train, most = m->h.n_ctx_most < MAX_CONTEXT ? m->h.n_ctx_most : MAX_CONTEXT;
   o->n_ctx = p->n_ctx ? p->n_ctx : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
-  if (o->n_ctx > trained || o->n_ctx > MAX_CONTEXT) {
-    return st_fail(err, SETUN_ERROR_LIMIT, "context: expected at most the %u tokens that the model was trained for, found %u",
-                   trained < MAX_CONTEXT ? trained : MAX_CONTEXT, o->n_ctx);
+  if (o->n_ctx > most) {
+    return st_fail(
+        err, SETUN_ERROR_LIMIT,
+        "context: expected at most the %u tokens that the model was trained for or its RoPE scaling stretches "
+        "to, found %u",
+        most, o->n_ctx);
   }
   o->n_batch = p->n_batch ? p->n_batch : DEFAULT_BATCH;
   if (o->n_batch > o->n_ctx) o->n_batch = o->n_ctx;
@@ -69,12 +72,22 @@ void st_session_free(st_session *s) {
   st_free(s);
 }
 
-uint32_t st_session_context(const st_session *s) { return s->run->n_ctx; }
-uint32_t st_session_position(const st_session *s) { return s->position; }
-int st_session_threads(const st_session *s) { return s->threads; }
-const float *st_session_logits(const st_session *s) { return s->has_logits ? s->logits : NULL; }
+uint32_t st_session_context(const st_session *s) {
+  return s->run->n_ctx;
+}
+uint32_t st_session_position(const st_session *s) {
+  return s->position;
+}
+int st_session_threads(const st_session *s) {
+  return s->threads;
+}
+const float *st_session_logits(const st_session *s) {
+  return s->has_logits ? s->logits : NULL;
+}
 
-static bool stopped(void *context) { return atomic_load(&((st_session *)context)->stop); }
+static bool stopped(void *context) {
+  return atomic_load(&((st_session *)context)->stop);
+}
 
 static setun_status check_tokens(const st_session *s, const setun_token *ids, size_t n, setun_error *err) {
   uint32_t n_vocab = s->run->model->h.n_vocab;
@@ -100,7 +113,8 @@ static bool report_logits(st_session *s, const setun_eval_params *p, uint32_t n)
   return true;
 }
 
-static setun_status eval(st_session *s, const setun_token *ids, size_t n, const setun_eval_params *p, setun_error *err) {
+static setun_status eval(st_session *s, const setun_token *ids, size_t n, const setun_eval_params *p,
+                         setun_error *err) {
   st_pass pass = {.stop = stopped, .stop_context = s};
   if (p->on_hidden) {
     size_t floats;
@@ -115,7 +129,8 @@ static setun_status eval(st_session *s, const setun_token *ids, size_t n, const 
   for (size_t done = 0; done < n;) {
     uint32_t count = n - done < s->run->n_batch ? (uint32_t)(n - done) : s->run->n_batch;
     bool last = done + count == n;
-    if (!st_run_tokens(s->run, ids + done, count, s->position, &pass) || (p->on_logits && !report_logits(s, p, count))) {
+    if (!st_run_tokens(s->run, ids + done, count, s->position, &pass) ||
+        (p->on_logits && !report_logits(s, p, count))) {
       return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", done, n);
     }
     if (last && !p->on_logits) st_run_logits(s->run, count - 1, s->logits);
@@ -141,15 +156,17 @@ setun_status st_session_eval(st_session *s, const setun_token *ids, size_t n, co
 
 setun_status st_session_truncate(st_session *s, uint32_t n, setun_error *err) {
   if (n > s->position) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "truncate: expected at most the %u tokens there are, found %u", s->position,
-                   n);
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "truncate: expected at most the %u tokens there are, found %u",
+                   s->position, n);
   }
   if (n < s->position) s->has_logits = false;
   s->position = n;
   return SETUN_OK;
 }
 
-const setun_token *st_session_tokens(const st_session *s) { return s->ids; }
+const setun_token *st_session_tokens(const st_session *s) {
+  return s->ids;
+}
 
 setun_status st_session_save(st_session *s, const char *path, setun_error *err) {
   return st_session_file_save(s->run, s->ids, s->position, path, err);

@@ -102,6 +102,9 @@ static setun_status check_shape(const request *a, st_weight *w, setun_error *err
   } else {
     right = right && t->dims[1] * t->dims[2] == rows;
   }
+  if (!right && a->n_experts && rows == 1) {
+    return fail_shape(t, "the shape", 2, (st_shape){a->n_experts, shape.columns}, 0, err);
+  }
   if (!right) {
     uint32_t n_dims = a->n_experts ? 3 : rows == 1 ? 1 : 2;
     return fail_shape(t, "the shape", n_dims, (st_shape){rows, shape.columns}, a->n_experts, err);

@@ -1,7 +1,5 @@
 // Whole models against the official implementation's numbers: tests/golden/hf and tests/golden/gguf.
-#include "golden.h"
-
-#include "setun.h"
+#include "models.h"
 
 #include <math.h>
 
@@ -9,7 +7,9 @@ typedef struct {
   const float *hidden, *logits; // golden: [L+1, T, hidden], [T, vocab]
   size_t tokens, width, vocab;
   double worst_hidden, worst_logits;
-  float *last; // [T][vocab] computed
+  const float *layer0; // [T, hidden] the official implementation's in bf16; NULL: none
+  double layer0_error; // sum of distances from it
+  float *last;         // [T][vocab] computed
 } comparison;
 
 static bool on_hidden(uint32_t layer, uint32_t position, uint32_t n, const float *hidden, void *user) {
@@ -18,6 +18,9 @@ static bool on_hidden(uint32_t layer, uint32_t position, uint32_t n, const float
   for (size_t i = 0; i < (size_t)n * c->width; i++) {
     double d = fabs((double)hidden[i] - (double)want[i]);
     if (!(d <= c->worst_hidden)) c->worst_hidden = d;
+    if (layer == 1 && c->layer0) {
+      c->layer0_error += fabs((double)hidden[i] - (double)c->layer0[(size_t)position * c->width + i]);
+    }
   }
   return true;
 }
@@ -30,40 +33,6 @@ static bool on_logits(uint32_t position, const float *logits, void *user) {
     if (!(d <= c->worst_logits)) c->worst_logits = d;
   }
   return true;
-}
-
-static setun_token likeliest(const float *logits, size_t n) {
-  size_t best = 0;
-  for (size_t i = 1; i < n; i++) {
-    if (logits[i] > logits[best]) best = i;
-  }
-  return (setun_token)best;
-}
-
-static setun_model *load(const char *path, const char *isa) {
-  setun_error err = {SETUN_OK, ""};
-  setun_model *m = NULL;
-  setun_model_params p = setun_model_params_default();
-  p.precise = true;
-  p.isa = isa;
-  if (setun_model_load(path, &p, &m, &err) != SETUN_OK) fail_msg("%s", err.message);
-  return m;
-}
-
-static setun_session *session(const setun_model *m, uint32_t n_batch, int threads) {
-  setun_error err = {SETUN_OK, ""};
-  setun_session *s = NULL;
-  setun_session_params p = setun_session_params_default();
-  p.kv = SETUN_KV_F32;
-  p.n_batch = n_batch;
-  p.threads = threads;
-  if (setun_session_new(m, &p, &s, &err) != SETUN_OK) fail_msg("%s", err.message);
-  return s;
-}
-
-static void eval(setun_session *s, const setun_token *ids, size_t n, const setun_eval_params *p) {
-  setun_error err = {SETUN_OK, ""};
-  if (setun_session_eval(s, ids, n, p, &err) != SETUN_OK) fail_msg("%s", err.message);
 }
 
 // The share of steps, teacher-forced on the reference's ids, at which the likeliest token is the reference's.
@@ -80,6 +49,22 @@ static double greedy_share(const setun_model *m, const setun_token *ids, size_t 
   return (double)same / (double)steps;
 }
 
+// The official implementation's own mean distance between bf16 and float32, from golden.json.
+static double own_error(const char *name) {
+  char path[512];
+  char *text = NULL;
+  size_t length;
+  setun_error err = {SETUN_OK, ""};
+  snprintf(path, sizeof path, GOLDEN "hf/%s/golden.json", name);
+  if (st_file_load(path, 1 << 20, &text, &length, &err) != SETUN_OK) fail_msg("%s", err.message);
+  json_t *root = st_json_parse(text, length, path, &err);
+  if (!root) fail_msg("%s", err.message);
+  double mean = json_number_value(json_object_get(json_object_get(root, "bf16_own_error"), "mean"));
+  json_decref(root);
+  st_free(text);
+  return mean;
+}
+
 static void compare(const char *path, const char *name, double hidden_bound, double logits_bound, double greedy_bound) {
   char golden_path[512];
   snprintf(golden_path, sizeof golden_path, GOLDEN "hf/%s/golden.safetensors", name);
@@ -90,6 +75,9 @@ static void compare(const char *path, const char *name, double hidden_bound, dou
   float *hidden = golden_read(&g, "hidden", "F32", &count, &c.width),
         *logits = golden_read(&g, "logits", "F32", &count, &c.vocab);
   c.hidden = hidden;
+  float *layer0 =
+      st_directory_find(g.directory, "layer0_bf16") ? golden_read(&g, "layer0_bf16", "F32", &count, NULL) : NULL;
+  c.layer0 = layer0;
   c.logits = logits;
   setun_model *m = load(path, NULL);
   setun_session *s = session(m, 0, 2);
@@ -100,9 +88,15 @@ static void compare(const char *path, const char *name, double hidden_bound, dou
   assert_true(c.worst_hidden <= hidden_bound);
   assert_true(c.worst_logits <= logits_bound);
   assert_true(same >= greedy_bound);
+  if (layer0) {
+    double mean = c.layer0_error / (double)(n * c.width), own = own_error(name);
+    print_message("%-24s layer 0 against bf16: mean %.2e, its own %.2e\n", name, mean, own);
+    assert_true(own > 0 && mean <= 1.2 * own);
+  }
   setun_session_free(s);
   setun_model_free(m);
   st_free(hidden);
+  st_free(layer0);
   st_free(logits);
   st_free(ids);
   st_free(greedy);

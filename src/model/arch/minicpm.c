@@ -47,6 +47,8 @@ static setun_status read_gguf(const st_metadata *m, const char *architecture, st
 
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,    {ST_ROPE_FREQS, "rope_freqs", NULL, ST_OPTIONAL},
+    {ST_ROPE_SHORT, "rope_factors_short", NULL, ST_OPTIONAL},
+    {ST_ROPE_LONG_FACTORS, "rope_factors_long", NULL, ST_OPTIONAL},
     ST_BIND_ATTENTION, {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
     ST_BIND_MLP,       ST_BIND_END,
 };
