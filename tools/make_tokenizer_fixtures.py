@@ -15,6 +15,7 @@ from tokenizers import processors, trainers
 import sentencepiece
 
 OUT = sys.argv[1] if len(sys.argv) > 1 else 'tests/tok'
+TALES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../models/setun-tales-7m/tokenizer.json')
 WORDS = """the a of and to in that was he she it his her with as had for you not but they said all on at be have this
 from one were when there which their so would an if been no who will more out then up them time only into some could
 little house garden river mountain winter summer morning evening yesterday tomorrow don't I'll we've it's they're
@@ -161,13 +162,13 @@ def dump(path, value):
     with open(path, 'w', encoding='utf8') as f: f.write(json.dumps(value, ensure_ascii=True, separators=(',', ':')).replace('],[', '],\n[') + '\n')
 
 
-def reference(name, texts):
-    """Ids and texts by the reference for NAME.json or NAME.model in OUT."""
+def reference(name, texts, path=None):
+    """Ids and texts by the reference for NAME.json or NAME.model in OUT, or for the tokenizer.json at `path`."""
     if name in SENTENCEPIECE:
         s = sentencepiece.SentencePieceProcessor(model_file=f'{OUT}/{name}.model')
         ids = s.encode(texts)
         return dict(ids=ids, special=ids, text=[s.decode(i) for i in ids])
-    t = Tokenizer.from_file(f'{OUT}/{name}.json')
+    t = Tokenizer.from_file(path or f'{OUT}/{name}.json')
     result = {}
     for key, plain in (('ids', True), ('special', False)):
         t.encode_special_tokens = plain
@@ -195,6 +196,7 @@ def main():
     for name, make in KINDS.items(): make().save(f'{OUT}/{name}.json', pretty=False)
     for name, options in SENTENCEPIECE.items(): make_sentencepiece(name, options)
     for name in [*KINDS, *SENTENCEPIECE]: dump(f'{OUT}/{name}.ids.json', reference(name, texts))
+    dump(f'{OUT}/tales.ids.json', reference('tales', texts, TALES))
 
 
 if __name__ == '__main__': main()
