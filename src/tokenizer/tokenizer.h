@@ -32,7 +32,8 @@ typedef enum st_token_type {
 // kept: the tokenizer copies what it needs.
 typedef struct st_vocabulary {
   const char *model; // "gpt2" (byte-level BPE), "gemma4" (BPE without bytes), "llama" (BPE by scores), "t5" (Unigram)
-  const char *pre;   // `pre`; NULL when the key is absent (then "default", as files from before the key mean)
+  const char
+      *pre; // `pre`, for BPE alone; NULL when the key is absent (then "default", as files from before the key mean)
   size_t n;
   const st_text *tokens;
   const float *scores;  // n of them, or NULL

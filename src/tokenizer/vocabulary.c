@@ -96,10 +96,6 @@ static setun_status setup_bpe(st_tokenizer *t, const st_vocabulary *v, setun_err
 }
 
 static setun_status setup_scores(st_tokenizer *t, const st_vocabulary *v, setun_error *err) {
-  if (v->pre && strcmp(v->pre, "default")) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "tokenizer.ggml.pre: \"%s\" with tokenizer.ggml.model \"llama\", expected \"default\"", v->pre);
-  }
   if (!t->scores)
     return st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.scores: absent, expected for model \"llama\"");
   t->model = ST_MODEL_SCORES;
