@@ -19,7 +19,8 @@
 #define WORD_ALONE WORD "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
 #define HEX "0-9A-Fa-f"
 
-enum { JIT_STACK_LIMIT = 64 << 20, HEAP_LIMIT_KIB = 512 << 10 };
+// Far above what a linear pattern needs for the longest text, and some seconds of work for one that is not linear.
+enum { JIT_STACK_LIMIT = 64 << 20, HEAP_LIMIT_KIB = 512 << 10, MATCH_LIMIT = 1 << 28 };
 
 struct st_regex {
   pcre2_code *code;
@@ -162,7 +163,7 @@ static setun_status prepare(st_matcher *m, setun_error *err) {
   if (!m->context) m->context = pcre2_match_context_create(NULL);
   if (!m->data || !m->context) return st_fail_memory(err, "a pattern's matches");
   pcre2_set_heap_limit(m->context, HEAP_LIMIT_KIB);
-  pcre2_set_match_limit(m->context, UINT32_MAX); // the limits that count are those of the stack and the heap
+  pcre2_set_match_limit(m->context, MATCH_LIMIT);
   return SETUN_OK;
 }
 

@@ -448,6 +448,21 @@ static void test_bad_json(void **state) {
   }
 }
 
+// A pattern that needs exponential time ends in an error, and not in a wrong cut.
+static void test_match_limit(void **state) {
+  (void)state;
+  static const char file[] = "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(a+)+$\"}, "
+                             "\"behavior\": \"Isolated\"}, " MODEL(AB, "") "}";
+  st_tokenizer *t = NULL;
+  if (st_tokenizer_from_json(file, sizeof file - 1, "file", &t, &err)) fail_msg("%s", err.message);
+  st_token_list ids = {0};
+  assert_int_equal(st_tokenizer_encode(t, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", 50, false, &ids, &err),
+                   SETUN_ERROR_LIMIT);
+  assert_int_equal(ids.length, 0);
+  st_token_list_free(&ids);
+  st_tokenizer_free(t);
+}
+
 static void test_deep_json(void **state) {
   (void)state;
   st_buffer b = {0};
@@ -520,6 +535,7 @@ int main(void) {
       cmocka_unit_test(test_scores),           cmocka_unit_test(test_decoder),  cmocka_unit_test(test_long_runs),
       cmocka_unit_test(test_invalid_text),     cmocka_unit_test(test_bad_json), cmocka_unit_test(test_deep_json),
       cmocka_unit_test(test_bad_vocabularies), cmocka_unit_test(test_damage),   cmocka_unit_test(test_vocab_merges),
+      cmocka_unit_test(test_match_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
