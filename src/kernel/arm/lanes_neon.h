@@ -237,9 +237,7 @@ LANES_INLINE int8x16_t lanes_four(const int8_t *x) {
 typedef vi vd;
 enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never
 
-LANES_INLINE void vd_opaque(vd *v) {
-  for (int i = 0; i < 8; i++) __asm__ volatile("" : "+w"(v->q[i]));
-}
+LANES_INLINE void vd_opaque(vd *v) { vi_opaque(v); }
 LANES_INLINE vd vd_zero(void) {
   return vi_zero();
 }
