@@ -202,6 +202,9 @@ bool st_j_put_all(st_jrun *run, st_jbuild *b, const st_jstr *s) {
 }
 
 bool st_j_built(st_jrun *run, st_jbuild *b, bool safe, st_jval *out) {
+  // So that what is appended to this text next can extend it.
+  st_j_arena_shrink(&run->bytes, b->data, b->capacity, b->length);
+  b->capacity = b->length;
   bool all = b->n_spans == 1 && b->spans[0].begin == 0 && b->spans[0].end == b->length;
   st_jtaint taint = !b->n_spans ? J_CLEAN : all ? J_TAINTED : J_MIXED;
   if (!st_j_string(run, b->data ? b->data : "", b->length, taint, out)) return false;
