@@ -257,6 +257,7 @@ cycler('a', 'b').next(), joiner('|')() ~ 'x'
 "ǆ"|title, "ß"|upper, "ﬁ"|upper, "ΑΣ"|lower, "ΑΣ Σ ΣΑ"|lower, "İ"|lower|length
 9223372036854775807, -9223372036854775807, 9223372036854775807 - 1
 x.y.z is defined
+'name' >= 'l', 'l' <= 'n', 'n' > 'l', 'l' < 'n', 'abc' < 'abd', 'abd' < 'abc', ['n'] > ['l'], 'é' > 'z', 'a' < 'ab'
 loop is defined
 """
 

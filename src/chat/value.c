@@ -111,7 +111,8 @@ bool st_j_is(const st_jstr *s, const char *text) {
 int st_j_order(const st_jstr *a, const st_jstr *b) {
   size_t n = a->length < b->length ? a->length : b->length;
   int order = n ? memcmp(a->data, b->data, n) : 0; // UTF-8 sorts as its code points do
-  return order ? order : (a->length > b->length) - (a->length < b->length);
+  if (order) return order > 0 ? 1 : -1;
+  return (a->length > b->length) - (a->length < b->length);
 }
 
 size_t st_j_find(st_jrun *run, const st_jstr *s, const st_jstr *needle, size_t from) {
