@@ -67,6 +67,12 @@ SETUN_API const char *setun_isa_available(void);
 
 typedef struct setun_model setun_model;
 
+/* A LoRA adapter to apply: a PEFT directory (adapter_config.json and adapter_model.safetensors) or a GGUF file. */
+typedef struct setun_adapter {
+  const char *path;
+  float scale; /* of its effect; 1 as it was trained */
+} setun_adapter;
+
 typedef struct setun_model_params {
   const char *isa;        /* NULL: the best that the machine has; or "scalar", "avx2", "avx512", "amx", "neon" */
   const char *assume;     /* how to read a tensor type whose id is ambiguous, such as "i2_s-arm"; NULL: by evidence */
@@ -76,6 +82,10 @@ typedef struct setun_model_params {
   setun_progress_fn progress;
   setun_log_fn log;
   void *user; /* passed to progress and log */
+  /* Adapters, all of them at once, computed in floats beside the model's own weights, which stay as they are. Read
+   * while loading; the array need not live longer. */
+  const setun_adapter *adapters;
+  size_t n_adapters;
 } setun_model_params;
 
 SETUN_API setun_model_params setun_model_params_default(void);

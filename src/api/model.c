@@ -5,10 +5,16 @@
 
 #include <string.h>
 
-const char *setun_version(void) { return SETUN_VERSION; }
-const char *setun_isa_available(void) { return st_backend_cpu.available(); }
+const char *setun_version(void) {
+  return SETUN_VERSION;
+}
+const char *setun_isa_available(void) {
+  return st_backend_cpu.available();
+}
 
-setun_model_params setun_model_params_default(void) { return (setun_model_params){0}; }
+setun_model_params setun_model_params_default(void) {
+  return (setun_model_params){0};
+}
 
 setun_status st_check_model_params(const setun_model_params *p, setun_error *err) {
   if (p->activation && strcmp(p->activation, "int8") && strcmp(p->activation, "float")) {
@@ -40,7 +46,9 @@ static setun_status load_weights(setun_model *m, const st_directory *d, const se
                               .threads = p->threads,
                               .progress = p->progress,
                               .user = p->user,
-                              .log = log};
+                              .log = log,
+                              .adapters = p->adapters,
+                              .n_adapters = p->n_adapters};
   return st_model_load(d, &options, &m->model, err);
 }
 

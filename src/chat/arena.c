@@ -66,6 +66,10 @@ bool st_j_arena_extend(st_jarena *arena, const char *data, size_t old, size_t si
   return true;
 }
 
+void st_j_arena_shrink(st_jarena *arena, const char *data, size_t old, size_t size) {
+  if (data && data + old == arena->top) arena->top -= old - size;
+}
+
 void st_j_arena_free(st_jarena *arena) {
   while (arena->chunks) {
     st_jchunk *next = arena->chunks->next;

@@ -20,6 +20,8 @@ void *st_j_arena_alloc(st_jarena *arena, size_t size); // zeroed, aligned for an
 char *st_j_arena_bytes(st_jarena *arena, size_t size); // unaligned and uninitialized; NULL: no memory
 // Grows the bytes at `data` from `old` to `size` where they lie, when nothing was given out after them.
 bool st_j_arena_extend(st_jarena *arena, const char *data, size_t old, size_t size);
+// Takes back what lies behind the first `size` of the `old` bytes at `data`, when nothing was given out after them.
+void st_j_arena_shrink(st_jarena *arena, const char *data, size_t old, size_t size);
 void st_j_arena_free(st_jarena *arena);
 
 #endif

@@ -77,31 +77,32 @@ static size_t decode(const st_jstr *s, size_t at, uint32_t *code) {
   return n > 0 ? (size_t)n : 1;
 }
 
-// Does the capital sigma in s[at, end) end a word, so that it becomes U+03C2?
-static bool final_sigma(const st_jstr *s, size_t at, size_t end) {
+// Does the capital sigma in s[at, end) end a word, so that it becomes U+03C2? Only s[from, to) is looked at.
+static bool final_sigma(const st_jstr *s, size_t from, size_t at, size_t end, size_t to) {
   uint32_t code = 0;
   bool cased = false;
-  for (size_t p = at; p > 0;) {
+  for (size_t p = at; p > from;) {
     do p--;
-    while (p > 0 && ((unsigned char)s->data[p] & 0xC0) == 0x80);
+    while (p > from && ((unsigned char)s->data[p] & 0xC0) == 0x80);
     decode(s, p, &code);
     if (case_ignorable(code)) continue;
     cased = is_cased(code);
     break;
   }
   if (!cased) return false;
-  for (size_t p = end; p < s->length;) {
+  for (size_t p = end; p < to;) {
     p += decode(s, p, &code);
     if (!case_ignorable(code)) return !is_cased(code);
   }
   return true;
 }
 
-static bool put_lower(st_jrun *run, st_jbuild *b, const st_jstr *s, size_t at, size_t n, uint32_t code) {
+static bool put_lower_in(st_jrun *run, st_jbuild *b, const st_jstr *s, size_t from, size_t at, size_t end, size_t to) {
+  uint32_t code;
   bool tainted = st_j_tainted(s, at);
-  if (code == 0x3A3)
-    return st_j_charge(run, 4) && st_j_put_char(run, b, final_sigma(s, at, at + n) ? 0x3C2 : 0x3C3, tainted);
-  return put_mapped(run, b, &LOWER, code, tainted);
+  decode(s, at, &code);
+  if (code != 0x3A3) return put_mapped(run, b, &LOWER, code, tainted);
+  return st_j_charge(run, 4) && st_j_put_char(run, b, final_sigma(s, from, at, end, to) ? 0x3C2 : 0x3C3, tainted);
 }
 
 bool st_j_case(st_jrun *run, const st_jstr *s, st_jcase to, st_jval *out) {
@@ -124,7 +125,7 @@ bool st_j_case(st_jrun *run, const st_jstr *s, st_jcase to, st_jval *out) {
     else if ((to == J_TITLE || to == J_CAPITALIZE) && start)
       ok = put_mapped(run, &b, &TITLE, code, tainted);
     else
-      ok = put_lower(run, &b, s, at, n, code);
+      ok = put_lower_in(run, &b, s, 0, at, at + n, s->length);
     if (!ok) return false;
     word = is_cased(code);
     at += n;
@@ -132,20 +133,31 @@ bool st_j_case(st_jrun *run, const st_jstr *s, st_jcase to, st_jval *out) {
   return st_j_built(run, &b, s->safe, out);
 }
 
-// Jinja's title: the first character of each word is made upper case, where words follow white space and - ( { [ <.
+static bool separates_words(uint32_t code) {
+  return st_j_is_space(code) || (code < 0x80 && code && strchr("-({[<", (int)code));
+}
+
+// Jinja's title: of each word, between white space and - ( { [ <, the first character in upper case and the rest by
+// itself in lower case.
 bool st_j_filter_title(st_jrun *run, const st_jstr *s, st_jval *out) {
   st_jbuild b = {0};
-  bool first = true;
+  uint32_t code;
   for (size_t at = 0; at < s->length;) {
-    uint32_t code;
-    size_t n = decode(s, at, &code);
-    bool separator = st_j_is_space(code) || (code < 0x80 && code && strchr("-({[<", (int)code));
-    bool ok = separator ? st_j_put_char(run, &b, code, st_j_tainted(s, at))
-              : first   ? put_mapped(run, &b, &UPPER, code, st_j_tainted(s, at))
-                        : put_lower(run, &b, s, at, n, code);
-    if (!ok || !st_j_charge(run, 1)) return false;
-    first = separator;
-    at += n;
+    size_t n = decode(s, at, &code), end = at + n;
+    bool tainted = st_j_tainted(s, at);
+    if (!st_j_charge(run, 1)) return false;
+    if (separates_words(code)) {
+      if (!st_j_put_char(run, &b, code, tainted)) return false;
+      at = end;
+      continue;
+    }
+    if (!put_mapped(run, &b, &UPPER, code, tainted)) return false;
+    size_t from = end, to = end;
+    for (size_t more; to < s->length && (more = decode(s, to, &code)) && !separates_words(code);) to += more;
+    for (at = from; at < to; at = end) {
+      end = at + decode(s, at, &code);
+      if (!st_j_charge(run, 1) || !put_lower_in(run, &b, s, from, at, end, to)) return false;
+    }
   }
   return st_j_built(run, &b, false, out);
 }

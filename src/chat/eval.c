@@ -78,6 +78,27 @@ static bool eval_condition(st_jrun *run, st_jenv *env, const st_jnode *node, st_
   return true;
 }
 
+static bool is_literal(const st_jnode *node) {
+  if (!node || node->kind == N_CONST) return true;
+  if (node->kind == N_UNARY) return is_literal(node->a);
+  if (node->kind != N_LIST && node->kind != N_TUPLE && node->kind != N_DICT) return false;
+  for (size_t i = 0; i < node->list.n; i++) {
+    if (!is_literal(node->list.items[i])) return false;
+  }
+  return true;
+}
+
+// Jinja works slices of literals out when it compiles, by another way that forgives wrong types.
+static bool is_forgiven(const st_jnode *node, st_jval v, const st_jval bounds[3]) {
+  const st_jnode *slice = node->b;
+  if (!is_literal(node->a) || !is_literal(slice->a) || !is_literal(slice->b) || !is_literal(slice->c)) return false;
+  bool sliceable = v.kind == J_STRING || v.kind == J_LIST || v.kind == J_TUPLE;
+  for (int i = 0; i < 3; i++) {
+    sliceable = sliceable && (bounds[i].kind == J_NONE || bounds[i].kind == J_INT || bounds[i].kind == J_BOOL);
+  }
+  return !sliceable;
+}
+
 static bool eval_item(st_jrun *run, st_jenv *env, const st_jnode *node, st_jval *out) {
   st_jval v, key;
   if (!st_j_eval(run, env, node->a, &v)) return false;
@@ -88,6 +109,10 @@ static bool eval_item(st_jrun *run, st_jenv *env, const st_jnode *node, st_jval 
       if (parts[i] && !st_j_eval(run, env, parts[i], &bounds[i])) return false;
     }
     run->line = node->line;
+    if (is_forgiven(node, v, bounds)) {
+      *out = st_j_undefined("a slice");
+      return true;
+    }
     return st_j_slice(run, v, bounds, out);
   }
   if (!st_j_eval(run, env, node->b, &key)) return false;

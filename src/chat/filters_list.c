@@ -168,14 +168,7 @@ static bool filter_last(st_jrun *run, st_jval v, const st_jargs *args, st_jval *
   bool can;
   st_jval reversed;
   if (!st_j_bind(run, "last", args, "", 0, NULL)) return false;
-  if (v.kind == J_UNDEFINED)
-    can = false; // its __reversed__ is no method, and its __getitem__ fails
-  else if (!st_j_reversed(run, v, &can, &reversed))
-    return false;
-  if (!can && v.kind == J_UNDEFINED) {
-    *out = st_j_undefined("the last of nothing");
-    return true;
-  }
+  if (!st_j_reversed(run, v, &can, &reversed)) return false;
   if (!can) return st_j_wrong(run, "last of a %s", st_j_type(v));
   st_jnext next = st_j_next(run, reversed.it, out);
   if (next == J_END) *out = st_j_undefined("the last of nothing");

@@ -314,7 +314,7 @@ bool st_j_to_list(st_jrun *run, st_jval v, st_jkind kind, st_jval *out) {
 
 bool st_j_reversed(st_jrun *run, st_jval v, bool *can, st_jval *out) {
   *can = v.kind == J_LIST || v.kind == J_TUPLE || v.kind == J_RANGE || v.kind == J_DICT || v.kind == J_VIEW ||
-         v.kind == J_STRING;
+         v.kind == J_STRING || v.kind == J_UNDEFINED;
   if (!*can) return true;
   st_jiter *it = st_j_alloc(run, 1, sizeof *it);
   if (!it) return false;

@@ -79,13 +79,14 @@ bool st_j_truth(st_jrun *run, st_jval v, bool *out) {
 
 // ---- comparing ----
 
+// -1, 0 or 1; 2 when one is not a number.
 static int order_numbers(st_jval a, st_jval b) {
   int64_t i = 0, j = 0;
   if (st_j_as_int(a, &i) && st_j_as_int(b, &j)) return (i > j) - (i < j);
   // A long double holds every 64-bit integer where it has 64 bits or more of mantissa.
   long double x = a.kind == J_FLOAT ? (long double)a.f : (st_j_as_int(a, &i), (long double)i);
   long double y = b.kind == J_FLOAT ? (long double)b.f : (st_j_as_int(b, &j), (long double)j);
-  return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2; // 2: not a number
+  return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
 }
 
 static bool is_number(st_jval v) {

@@ -13,9 +13,9 @@
 
 enum {
   MAX_TEXT = 4 << 20,
-  MAX_DEPTH = 2500, // of evaluation: the C stack, some 300 bytes a level
-  // Python's own limit of 1000 frames lets macros nest about this deep.
-  MAX_CALLS = 190,
+  MAX_DEPTH = 4000, // of evaluation; a level takes some 200 bytes of the C stack
+  // Python's own limit of 1000 frames lets macros nest 197 deep, less what calls the renderer.
+  MAX_CALLS = 196,
   MAX_NESTED = 200, // containers within containers in a context
 };
 

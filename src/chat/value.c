@@ -111,7 +111,8 @@ bool st_j_is(const st_jstr *s, const char *text) {
 int st_j_order(const st_jstr *a, const st_jstr *b) {
   size_t n = a->length < b->length ? a->length : b->length;
   int order = n ? memcmp(a->data, b->data, n) : 0; // UTF-8 sorts as its code points do
-  return order ? order : (a->length > b->length) - (a->length < b->length);
+  if (order) return order > 0 ? 1 : -1;
+  return (a->length > b->length) - (a->length < b->length);
 }
 
 size_t st_j_find(st_jrun *run, const st_jstr *s, const st_jstr *needle, size_t from) {
@@ -202,6 +203,9 @@ bool st_j_put_all(st_jrun *run, st_jbuild *b, const st_jstr *s) {
 }
 
 bool st_j_built(st_jrun *run, st_jbuild *b, bool safe, st_jval *out) {
+  // So that what is appended to this text next can extend it.
+  st_j_arena_shrink(&run->bytes, b->data, b->capacity, b->length);
+  b->capacity = b->length;
   bool all = b->n_spans == 1 && b->spans[0].begin == 0 && b->spans[0].end == b->length;
   st_jtaint taint = !b->n_spans ? J_CLEAN : all ? J_TAINTED : J_MIXED;
   if (!st_j_string(run, b->data ? b->data : "", b->length, taint, out)) return false;

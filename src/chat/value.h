@@ -130,7 +130,7 @@ size_t st_j_offset(st_jstr *s, size_t chars);            // byte offset of a cod
 bool st_j_tainted(const st_jstr *s, size_t offset);      // of one byte
 bool st_j_same_text(const st_jstr *a, const st_jstr *b); // equal bytes
 bool st_j_is(const st_jstr *s, const char *text);
-int st_j_order(const st_jstr *a, const st_jstr *b); // by code points: <0, 0, >0
+int st_j_order(const st_jstr *a, const st_jstr *b); // by code points: -1, 0, 1
 // Where `needle` starts in s at or after byte `from`; SIZE_MAX: nowhere.
 size_t st_j_find(st_jrun *run, const st_jstr *s, const st_jstr *needle, size_t from);
 

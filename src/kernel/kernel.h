@@ -66,18 +66,20 @@ typedef struct st_input {
 
 typedef enum st_glu { ST_GLU_SILU, ST_GLU_RELU2, ST_GLU_GELU_TANH, ST_GLU_GPT_OSS } st_glu;
 
-// One KV head of a cache and the query heads that share it.
+// One KV head of a cache and the query heads that share it, of one token or of several that follow one another.
 typedef struct st_attend {
-  const float *q; // [n_q][q_stride] query heads of one token, n_q of them
+  const float *q; // [n_tokens][token_stride] of [n_q][q_stride]: query heads, n_q of them a token
   size_t n_q, q_stride;
+  size_t n_tokens; // 0 counts as 1
+  size_t token_stride;
   size_t head_dim;
-  const void *k, *v; // [n_keys][head_dim] each, half precision or float32, contiguous
+  const void *k, *v; // [n_keys + n_tokens - 1][head_dim] each, half precision or float32, contiguous
   bool half;
-  size_t n_keys;      // keys that are visible: [0, n_keys) of k and v
+  size_t n_keys;      // keys that token 0 sees: [0, n_keys) of k and v; token i sees n_keys + i
   float scale;        // of the scores
   const float *sinks; // [n_q] learned logits that take part in the softmax only; NULL: none
-  float *scores;      // scratch, [n_q][n_keys rounded up to 16], any alignment
-  float *out;         // [n_q][q_stride]
+  float *scores;      // scratch, [n_tokens * n_q][n_keys + n_tokens - 1 rounded up to 16], any alignment
+  float *out;         // laid out as q
 } st_attend;
 
 typedef struct st_kernels st_kernels;

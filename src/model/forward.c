@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "model/moe.h"
+#include "model/product.h"
 #include "model/rope.h"
 
 static setun_status new_table(st_run *r, const st_rope_params *p, st_dvector **out, setun_error *err) {
@@ -54,6 +55,8 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   if (s == SETUN_OK) s = b->cache_new(r->queue, &cache, &r->cache, err);
   if (s == SETUN_OK) s = new_arrays(r, err);
   if (s == SETUN_OK && m->h.n_expert) s = st_moe_new(r, &r->moe, err);
+  uint32_t most = 3 > 2 * m->h.n_expert_used ? 3 : 2 * m->h.n_expert_used; // q, k and v, or gate and up of experts
+  if (s == SETUN_OK) s = st_products_new(r, most, &r->products, err);
   if (s == SETUN_OK) s = new_table(r, &m->h.rope, &r->rope, err);
   if (s == SETUN_OK && m->h.has_rope_local) s = new_table(r, &m->h.rope_local, &r->rope_local, err);
   if (s == SETUN_OK) {
@@ -68,6 +71,7 @@ void st_run_free(st_run *r) {
   if (!r) return;
   const st_backend *b = r->model->backend;
   st_moe_free(r, r->moe);
+  st_products_free(r, r->products);
   st_array *arrays[] = {r->x, r->q, r->k, r->v, r->attn, r->branch, r->gate, r->up, r->logits};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
     if (arrays[i]) b->array_free(arrays[i]);
@@ -77,10 +81,6 @@ void st_run_free(st_run *r) {
   if (r->cache) b->cache_free(r->cache);
   if (r->queue) b->queue_free(r->queue);
   st_free(r);
-}
-
-static st_linear_out output(const st_linear *l, st_array *dst) {
-  return (st_linear_out){.matrix = l->matrix, .bias = l->bias, .dst = dst};
 }
 
 // The branch, normed where the family does that (sandwich), onto the residual stream.
@@ -100,9 +100,9 @@ static void attention(st_run *r, uint32_t index, uint32_t n, uint32_t position) 
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   const st_layer *l = &r->model->layers[index];
-  const st_linear_out qkv[] = {output(&l->linear[ST_ATTN_Q], r->q), output(&l->linear[ST_ATTN_K], r->k),
-                               output(&l->linear[ST_ATTN_V], r->v)};
-  b->linear(r->queue, r->x, 0, n, l->vector[ST_ATTN_NORM], h->norm_eps, qkv, 3);
+  const st_product qkv[] = {
+      {&l->linear[ST_ATTN_Q], r->q, 0}, {&l->linear[ST_ATTN_K], r->k, 0}, {&l->linear[ST_ATTN_V], r->v, 0}};
+  st_multiply(r, r->x, 0, n, l->vector[ST_ATTN_NORM], qkv, 3);
   norm_heads(r, r->q, n, h->n_head, l->vector[ST_ATTN_Q_NORM], l->q_norm_width);
   norm_heads(r, r->k, n, h->n_head_kv, l->vector[ST_ATTN_K_NORM], l->k_norm_width);
   if (h->clip_qkv > 0) {
@@ -124,8 +124,8 @@ static void attention(st_run *r, uint32_t index, uint32_t n, uint32_t position) 
                               .sinks = l->vector[ST_ATTN_SINKS],
                               .q = r->q,
                               .dst = r->attn});
-  const st_linear_out o = output(&l->linear[ST_ATTN_O], r->branch);
-  b->linear(r->queue, r->attn, 0, n, l->vector[ST_ATTN_SUB_NORM], h->norm_eps, &o, 1);
+  const st_product o = {&l->linear[ST_ATTN_O], r->branch, 0};
+  st_multiply(r, r->attn, 0, n, l->vector[ST_ATTN_SUB_NORM], &o, 1);
   add_branch(r, l->vector[ST_ATTN_POST_NORM], n);
 }
 
@@ -138,11 +138,11 @@ static void feed_forward(st_run *r, uint32_t index, uint32_t n) {
     add_branch(r, l->vector[ST_FFN_POST_NORM], n);
     return;
   }
-  const st_linear_out gate_up[] = {output(&l->linear[ST_FFN_GATE], r->gate), output(&l->linear[ST_FFN_UP], r->up)};
-  b->linear(r->queue, r->x, 0, n, l->vector[ST_FFN_NORM], h->norm_eps, gate_up, 2);
+  const st_product gate_up[] = {{&l->linear[ST_FFN_GATE], r->gate, 0}, {&l->linear[ST_FFN_UP], r->up, 0}};
+  st_multiply(r, r->x, 0, n, l->vector[ST_FFN_NORM], gate_up, 2);
   b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff, r->gate);
-  const st_linear_out down = output(&l->linear[ST_FFN_DOWN], r->branch);
-  b->linear(r->queue, r->gate, 0, n, l->vector[ST_FFN_SUB_NORM], h->norm_eps, &down, 1);
+  const st_product down = {&l->linear[ST_FFN_DOWN], r->branch, 0};
+  st_multiply(r, r->gate, 0, n, l->vector[ST_FFN_SUB_NORM], &down, 1);
   add_branch(r, l->vector[ST_FFN_POST_NORM], n);
 }
 
@@ -167,8 +167,8 @@ bool st_run_tokens(st_run *r, const int32_t *ids, uint32_t n, uint32_t position,
 
 void st_run_logits(st_run *r, uint32_t token, float *out) {
   const st_model *m = r->model;
-  const st_linear_out head = output(&m->output, r->logits);
-  m->backend->linear(r->queue, r->x, token, 1, m->output_norm, m->h.norm_eps, &head, 1);
+  const st_product head = {&m->output, r->logits, 0};
+  st_multiply(r, r->x, token, 1, m->output_norm, &head, 1);
   m->backend->read(r->queue, r->logits, 0, m->h.n_vocab, out);
   if (m->h.logit_scale != 1.0f) {
     for (uint32_t i = 0; i < m->h.n_vocab; i++) out[i] *= m->h.logit_scale;

@@ -14,6 +14,7 @@ typedef struct st_run {
   st_dvector *rope, *rope_local; // tables; rope_local NULL where all layers share one
   st_array *x, *q, *k, *v, *attn, *branch, *gate, *up, *logits;
   struct st_moe *moe; // NULL: the model has no experts
+  struct st_products *products;
 } st_run;
 
 typedef struct st_run_options {

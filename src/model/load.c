@@ -142,8 +142,7 @@ static setun_status place_role(st_loader *l, st_role role, const char *module, b
   return s;
 }
 
-// Appends `pattern` with its %u and %e replaced.
-static void fill_in(const char *pattern, uint32_t layer, uint32_t expert, char *out, size_t size) {
+void st_fill_name(const char *pattern, uint32_t layer, uint32_t expert, char *out, size_t size) {
   size_t n = 0;
   for (const char *p = pattern; *p && n + 1 < size; p++) {
     bool mark = p[0] == '%' && (p[1] == 'u' || p[1] == 'e');
@@ -176,7 +175,7 @@ const char *st_binding_name(const st_loader *l, const st_binding *b, uint32_t la
     if (behind) pattern += sizeof root - 1;
     n = (size_t)snprintf(out, ST_NAME_SIZE, "%s%s", behind ? root : "", before || behind ? prefix : "");
   }
-  fill_in(pattern, layer, expert, out + n, ST_NAME_SIZE - n);
+  st_fill_name(pattern, layer, expert, out + n, ST_NAME_SIZE - n);
   return out;
 }
 
@@ -227,13 +226,13 @@ static setun_status check_unexpected(st_loader *l) {
 }
 
 // Tells models apart whose tensors have the same names and shapes: some bytes from the middle of each go in too.
-static setun_status identify(st_loader *l) {
-  uint64_t h = ST_HASH_START;
-  for (size_t i = 0; i < l->d->n_tensors; i++) {
-    const st_tensor *t = &l->d->tensors[i];
+setun_status st_identify(st_loader *l, const st_directory *d) {
+  uint64_t h = l->m->identity ? l->m->identity : ST_HASH_START;
+  for (size_t i = 0; i < d->n_tensors; i++) {
+    const st_tensor *t = &d->tensors[i];
     unsigned char sample[64];
     size_t n = t->bytes < sizeof sample ? (size_t)t->bytes : sizeof sample;
-    setun_status s = st_file_read(&l->d->parts[t->part], t->offset + (t->bytes - n) / 2, sample, n, l->err);
+    setun_status s = st_file_read(&d->parts[t->part], t->offset + (t->bytes - n) / 2, sample, n, l->err);
     if (s != SETUN_OK) return s;
     h = st_hash(h, t->name, strlen(t->name));
     h = st_hash(h, t->dtype, strlen(t->dtype));
@@ -265,12 +264,13 @@ static setun_status load(st_loader *l) {
     s = st_fail(l->err, SETUN_ERROR_FORMAT, "longrope: expected its short and long factors, found none");
   }
   if (s == SETUN_OK) s = check_unexpected(l);
-  if (s == SETUN_OK) s = identify(l);
+  if (s == SETUN_OK) s = st_identify(l, l->d);
   if (s != SETUN_OK) return s;
   if (m->h.tied) m->output = m->token_embd;
   count_decode(m, &m->output, st_role_shape(&m->h, ST_OUTPUT));
+  s = st_load_adapters(l);
   m->head_macs = (uint64_t)m->h.n_vocab * m->h.n_embd;
-  return SETUN_OK;
+  return s;
 }
 
 setun_status st_model_load(const st_directory *d, const st_model_options *options, st_model **model, setun_error *err) {
@@ -292,6 +292,8 @@ setun_status st_model_load(const st_directory *d, const st_model_options *option
 static void free_linear(const st_backend *b, st_linear *l) {
   if (l->matrix) b->matrix_free(l->matrix);
   if (l->bias) b->vector_free(l->bias);
+  if (l->lora_a) b->matrix_free(l->lora_a);
+  if (l->lora_b) b->matrix_free(l->lora_b);
 }
 
 void st_model_free(st_model *m) {
@@ -309,7 +311,11 @@ void st_model_free(st_model *m) {
     }
     st_free(m->layers[i].experts);
   }
-  if (m->output.matrix != m->token_embd.matrix) free_linear(b, &m->output);
+  if (m->output.matrix == m->token_embd.matrix) { // tied; an adapter of the head is the head's alone
+    m->output.matrix = NULL;
+    m->output.bias = NULL;
+  }
+  free_linear(b, &m->output);
   free_linear(b, &m->token_embd);
   if (m->output_norm) b->vector_free(m->output_norm);
   if (m->device) b->device_free(m->device);

@@ -37,6 +37,15 @@ setun_status st_place_matrix(st_loader *l, const st_weight *w, bool exact, st_dm
 // A matrix and, where there is one, its bias.
 setun_status st_place_linear(st_loader *l, const char *module, const st_weight *w, bool exact, st_linear *out);
 
+// `pattern` of a table of names with its %u and %e replaced.
+void st_fill_name(const char *pattern, uint32_t layer, uint32_t expert, char *out, size_t size);
+
+// Some bytes of each tensor, with its name and shape, go into the model's identity.
+setun_status st_identify(st_loader *l, const st_directory *d);
+// Reads the options' adapters and puts them beside the matrices that they adapt, which are placed already. An adapter
+// of another shape or family than the model, or with a tensor that fits nothing, is an error.
+setun_status st_load_adapters(st_loader *l);
+
 // The experts of one layer, found and placed.
 setun_status st_load_experts(st_loader *l, uint32_t layer);
 

@@ -8,6 +8,10 @@
 typedef struct st_linear {
   st_dmatrix *matrix; // NULL: the model has none
   st_dvector *bias;   // NULL: none
+  // Adapters of this matrix, all together: y += lora_b (lora_a x). Float32 [rank, columns] and [rows, rank]; NULL:
+  // none.
+  st_dmatrix *lora_a, *lora_b;
+  uint32_t rank, rows;
 } st_linear;
 
 // One expert of one layer: the unit in which experts are held.
@@ -31,7 +35,8 @@ typedef struct st_model {
   st_dvector *output_norm;
   float *rope_divisors; // [head_dim / 2]; NULL: none
   st_layer *layers;
-  uint64_t identity; // a hash of all tensors' names, shapes and some of their bytes
+  uint32_t max_rank, max_lora_rows; // of all adapted matrices; 0: there are none
+  uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs;
 } st_model;
 
@@ -43,6 +48,8 @@ typedef struct st_model_options {
   setun_progress_fn progress;
   void *user;
   const st_log *log;
+  const setun_adapter *adapters;
+  size_t n_adapters;
 } st_model_options;
 
 // Reads the parameters, binds every tensor to its role - missing, unexpected and wrongly shaped ones are errors that

@@ -3,22 +3,23 @@
 #include "model/moe.h"
 
 #include "base/memory.h"
+#include "model/product.h"
 
 #include <math.h>
 
 struct st_moe {
-  st_array *normed;    // [n_batch, n_embd] the layer's input
-  st_array *router;    // [n_batch, n_expert] logits
-  st_array *part;      // [n_batch, n_embd] the tokens of one expert
-  st_array *out;       // [max(n_batch, used), n_embd] outputs of one expert, or of a token's experts
-  st_array *weight;    // [n_batch, 1] the shared expert's
-  float *logits;       // [n_batch, n_expert]
-  float *scratch;      // [n_expert]
-  st_choice *chosen;   // [n_batch, used]
-  uint32_t *first;     // [n_expert + 1] where an expert's tokens begin in the two lists below
-  uint32_t *tokens;    // [n_batch * used]
-  float *weights;      // likewise
-  st_linear_out *outs; // [2 * used]
+  st_array *normed;  // [n_batch, n_embd] the layer's input
+  st_array *router;  // [n_batch, n_expert] logits
+  st_array *part;    // [n_batch, n_embd] the tokens of one expert
+  st_array *out;     // [max(n_batch, used), n_embd] outputs of one expert, or of a token's experts
+  st_array *weight;  // [n_batch, 1] the shared expert's
+  float *logits;     // [n_batch, n_expert]
+  float *scratch;    // [n_expert]
+  st_choice *chosen; // [n_batch, used]
+  uint32_t *first;   // [n_expert + 1] where an expert's tokens begin in the two lists below
+  uint32_t *tokens;  // [n_batch * used]
+  float *weights;    // likewise
+  st_product *outs;  // [2 * used]
 };
 
 // ---- the choice ---------------------------------------------------------------------------------------------------
@@ -118,18 +119,14 @@ void st_moe_free(const st_run *r, st_moe *m) {
 
 // ---- the experts --------------------------------------------------------------------------------------------------
 
-static st_linear_out output(const st_linear *l, st_array *dst, uint32_t row) {
-  return (st_linear_out){.matrix = l->matrix, .bias = l->bias, .dst = dst, .row = row};
-}
-
 // The router's choice for each token, and from it the list of each expert's tokens.
 static void choose(st_run *r, const st_layer *l, uint32_t n) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   st_moe *m = r->moe;
   uint32_t used = h->n_expert_used;
-  const st_linear_out router = output(&l->linear[ST_ROUTER], m->router, 0);
-  b->linear(r->queue, m->normed, 0, n, NULL, 0, &router, 1);
+  const st_product router = {&l->linear[ST_ROUTER], m->router, 0};
+  st_multiply(r, m->normed, 0, n, NULL, &router, 1);
   b->read(r->queue, m->router, 0, (size_t)n * h->n_expert, m->logits);
   for (uint32_t e = 0; e <= h->n_expert; e++) m->first[e] = 0;
   for (uint32_t t = 0; t < n; t++) {
@@ -158,14 +155,14 @@ static void one_token(st_run *r, const st_layer *l) {
   uint32_t used = h->n_expert_used;
   for (uint32_t i = 0; i < used; i++) {
     const st_expert *e = &l->experts[m->chosen[i].expert];
-    m->outs[2 * i] = output(&e->gate, r->gate, i);
-    m->outs[2 * i + 1] = output(&e->up, r->up, i);
+    m->outs[2 * i] = (st_product){&e->gate, r->gate, i};
+    m->outs[2 * i + 1] = (st_product){&e->up, r->up, i};
   }
-  b->linear(r->queue, m->normed, 0, 1, NULL, 0, m->outs, (int)(2 * used));
+  st_multiply(r, m->normed, 0, 1, NULL, m->outs, (int)(2 * used));
   b->glu(r->queue, h->fn, r->gate, r->up, used, h->n_ff_expert, r->gate);
   for (uint32_t i = 0; i < used; i++) {
-    const st_linear_out down = output(&l->experts[m->chosen[i].expert].down, m->out, i);
-    b->linear(r->queue, r->gate, i, 1, NULL, 0, &down, 1);
+    const st_product down = {&l->experts[m->chosen[i].expert].down, m->out, i};
+    st_multiply(r, r->gate, i, 1, NULL, &down, 1);
   }
   b->scatter_add(r->queue, r->branch, m->tokens, m->weights, used, h->n_embd, m->out);
 }
@@ -178,12 +175,12 @@ static void many_tokens(st_run *r, const st_layer *l) {
     uint32_t first = m->first[i], n = m->first[i + 1] - first;
     if (!n) continue;
     const st_expert *e = &l->experts[i];
-    const st_linear_out gate_up[] = {output(&e->gate, r->gate, 0), output(&e->up, r->up, 0)};
-    const st_linear_out down = output(&e->down, m->out, 0);
+    const st_product gate_up[] = {{&e->gate, r->gate, 0}, {&e->up, r->up, 0}};
+    const st_product down = {&e->down, m->out, 0};
     b->gather(r->queue, m->normed, m->tokens + first, n, h->n_embd, m->part);
-    b->linear(r->queue, m->part, 0, n, NULL, 0, gate_up, 2);
+    st_multiply(r, m->part, 0, n, NULL, gate_up, 2);
     b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff_expert, r->gate);
-    b->linear(r->queue, r->gate, 0, n, NULL, 0, &down, 1);
+    st_multiply(r, r->gate, 0, n, NULL, &down, 1);
     b->scatter_add(r->queue, r->branch, m->tokens + first, m->weights + first, n, h->n_embd, m->out);
   }
 }
@@ -193,13 +190,13 @@ static void shared_expert(st_run *r, const st_layer *l, uint32_t n) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   st_moe *m = r->moe;
-  const st_linear_out outs[] = {output(&l->linear[ST_SHARED_GATE], r->gate, 0),
-                                output(&l->linear[ST_SHARED_UP], r->up, 0),
-                                output(&l->linear[ST_SHARED_ROUTER], m->weight, 0)};
-  const st_linear_out down = output(&l->linear[ST_SHARED_DOWN], m->out, 0);
-  b->linear(r->queue, m->normed, 0, n, NULL, 0, outs, 3);
+  const st_product outs[] = {{&l->linear[ST_SHARED_GATE], r->gate, 0},
+                             {&l->linear[ST_SHARED_UP], r->up, 0},
+                             {&l->linear[ST_SHARED_ROUTER], m->weight, 0}};
+  const st_product down = {&l->linear[ST_SHARED_DOWN], m->out, 0};
+  st_multiply(r, m->normed, 0, n, NULL, outs, 3);
   b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff_shared, r->gate);
-  b->linear(r->queue, r->gate, 0, n, NULL, 0, &down, 1);
+  st_multiply(r, r->gate, 0, n, NULL, &down, 1);
   b->read(r->queue, m->weight, 0, n, m->weights);
   for (uint32_t t = 0; t < n; t++) {
     m->tokens[t] = t;

@@ -2,11 +2,13 @@
 """Renders every *.jinja of a folder with many conversations, by Jinja2 as transformers sets it up and by this program,
 and reports where the bytes differ or only one of them refuses.
 
-usage: compare_published.py FOLDER [--program build/tests/chat_render] [--verbose]
+usage: compare_published.py FOLDER [--program build/tests/chat_render] [--random N [--seed S]] [--verbose]
+With --random also N conversations for each template whose messages, tools and variables are drawn by chance.
 """
 import argparse
 import copy
 import pathlib
+import random
 import sys
 
 import jinja
@@ -146,10 +148,95 @@ def conversations():
     return cases
 
 
+VARIABLES = ["enable_thinking", "thinking", "reasoning_effort", "documents", "date_string", "custom_tools", "builtin_tools",
+             "tools_in_user_message", "model_identity", "thinking_mode", "thinking_budget", "tool_choice", "keep_past_thinking",
+             "response_format", "reasoning", "controls", "preserve_thinking", "clear_thinking", "truncate_history_thinking"]
+TEXTS = ["", " ", "Hi", "a\nb\n", "<think>x</think>y", "<think>\nx\n</think>\n\ny", "</think>z", "é你🎉", "<tool_response>r</tool_response>", "{\"a\": 1}",
+         "\n\n lead", "tail \n", "<|im_start|>", "x" * 300, "/think", "/no_think", "'q' \"r\" \\", "<s>", "a <b> & c", "[]", "null", "0"]
+
+
+def draw(r, depth=2):
+    """Any value that JSON can hold."""
+    k = r.randrange(9 if depth else 6)
+    return [lambda: r.choice(TEXTS), lambda: r.choice([0, 1, -5, 10**12]), lambda: r.choice([0.5, 1.0, 1e-7, 1e22]), lambda: r.random() < 0.5,
+            lambda: None, lambda: r.choice(TEXTS), lambda: [draw(r, depth - 1) for _ in range(r.randrange(3))],
+            lambda: {r.choice("abcdxyz") + r.choice(["", "1", "é"]): draw(r, depth - 1) for _ in range(r.randrange(4))},
+            lambda: {"type": r.choice(["text", "image", "object"]), "text": r.choice(TEXTS)}][k]()
+
+
+def draw_call(r):
+    arguments = {r.choice(["city", "n", "x"]): draw(r) for _ in range(r.randrange(3))}
+    function = {"name": r.choice(["f", "get_weather"]), "arguments": arguments if r.random() < 0.8 else draw(r)}
+    return {"type": "function", "id": r.choice(["call00001", "x", "abcdefghi"]), "function": function} if r.random() < 0.9 else function
+
+
+def draw_message(r, role=None):
+    role = role or r.choice(["system", "user", "user", "assistant", "assistant", "tool", "developer"])
+    content = r.choice(TEXTS) if r.random() < 0.8 else draw(r) if r.random() < 0.5 else [
+        {"type": "text", "text": r.choice(TEXTS)} for _ in range(r.randrange(3))]
+    message = {"role": role, "content": content}
+    if role == "assistant" and r.random() < 0.4:
+        message["tool_calls"] = [draw_call(r) for _ in range(r.randrange(3))]
+    for key in ("reasoning_content", "thinking", "reasoning", "name", "tool_call_id", "prefix", "tool_plan"):
+        if r.random() < 0.08:
+            message[key] = r.choice(TEXTS) if r.random() < 0.8 else draw(r)
+    if r.random() < 0.03:
+        del message[r.choice(list(message))]
+    return message
+
+
+def draw_tool(r):
+    def schema(depth):
+        kind = r.choice(["string", "integer", "number", "boolean", "null", "array", "object", ["string", "null"], "any"])
+        s = {"type": kind}
+        if r.random() < 0.6:
+            s["description"] = r.choice(TEXTS)
+        for key in ("enum", "default", "minimum", "nullable", "format", "required", "additionalProperties"):
+            if r.random() < 0.1:
+                s[key] = draw(r, 1)
+        if depth and kind == "array":
+            s["items"] = schema(depth - 1)
+        if depth and kind == "object":
+            s["properties"] = {r.choice(["p", "Q", "r", "é"]): schema(depth - 1) for _ in range(r.randrange(3))}
+        if depth and r.random() < 0.1:
+            s = {r.choice(["anyOf", "oneOf", "allOf"]): [schema(0), schema(0)]}
+        return s
+    function = {"name": r.choice(["f", "g", "browser.search"]), "description": r.choice(TEXTS), "parameters": {
+        "type": "object", "properties": {k: schema(2) for k in r.sample(["a", "B", "c", "items", "keys"], r.randrange(4))}, "required": ["a"][:r.randrange(2)]}}
+    for key in ("description", "parameters"):
+        if r.random() < 0.1:
+            del function[key]
+    if r.random() < 0.1:
+        function["return"] = schema(1)
+    return {"type": "function", "function": function} if r.random() < 0.9 else function
+
+
+def random_conversation(r):
+    if r.random() < 0.6:  # in the usual order
+        messages = [draw_message(r, "system")] * (r.random() < 0.5)
+        for _ in range(r.randrange(1, 4)):
+            messages += [draw_message(r, "user"), draw_message(r, "assistant")]
+            if messages[-1].get("tool_calls"):
+                messages += [draw_message(r, "tool") for _ in messages[-1]["tool_calls"]]
+        if r.random() < 0.7:
+            messages.append(draw_message(r, "user"))
+    else:
+        messages = [draw_message(r) for _ in range(r.randrange(6))]
+    context = {"messages": messages, "add_generation_prompt": r.random() < 0.7}
+    if r.random() < 0.5:
+        context["tools"] = [draw_tool(r) for _ in range(r.randrange(3))]
+    for key in VARIABLES:
+        if r.random() < 0.07:
+            context[key] = r.choice([True, False, None, "low", "high", "on", "x", 0, 5, [], {}, draw(r)])
+    return context
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--program", default="build/tests/chat_render")
+    parser.add_argument("--random", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     program = jinja.Program(args.program)
@@ -160,7 +247,10 @@ def main():
     for path in paths:
         template = path.read_bytes().decode()
         bad = 0
-        for name, context in conversations().items():
+        cases = conversations()
+        for i in range(args.random):
+            cases[f"random {args.seed + i}"] = random_conversation(random.Random(args.seed + i))
+        for name, context in cases.items():
             full = {"tools": None, "documents": None, "bos_token": "<s>", "eos_token": "</s>", **context}
             expected, why = jinja.render(template, full)
             found, error = program.render(template, full)

@@ -16,8 +16,7 @@ static json_t *render(json_t *request) {
   for (size_t i = 0; i < 6 && i < json_array_size(now); i++) n[i] = (int)json_integer_value(json_array_get(now, i));
   st_template_time clock = {n[0], n[1], n[2], n[3], n[4], n[5], 0};
   st_template_options options = {.now = &clock};
-  setun_status status =
-      st_template_compile(json_string_value(text), json_string_length(text), "template", &t, &err);
+  setun_status status = st_template_compile(json_string_value(text), json_string_length(text), "template", &t, &err);
   if (!status) status = st_template_render(t, json_object_get(request, "context"), &options, &out, &marks, &err);
   st_template_free(t);
   json_t *reply = json_object();
@@ -27,7 +26,8 @@ static json_t *render(json_t *request) {
   } else {
     spans = json_array();
     for (size_t i = 0; i < marks.n; i++) {
-      json_array_append_new(spans, json_pack("[I,I]", (json_int_t)marks.items[i].begin, (json_int_t)marks.items[i].end));
+      json_array_append_new(spans,
+                            json_pack("[I,I]", (json_int_t)marks.items[i].begin, (json_int_t)marks.items[i].end));
     }
     json_object_set_new(reply, "text", json_stringn(out.data, out.length));
     json_object_set_new(reply, "spans", spans);

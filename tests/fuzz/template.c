@@ -7,10 +7,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const CONTEXTS[] = {
     "{}",
-    "{\"messages\": [{\"role\": \"user\", \"content\": \"h\\u00e9 <b> x\"}, {\"role\": \"assistant\", \"content\": null,"
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"h\\u00e9 <b> x\"}, {\"role\": \"assistant\", \"content\": "
+    "null,"
     " \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": {\"a\": [1, 2.5, true, null]}}}]}],"
     " \"add_generation_prompt\": true, \"bos_token\": \"<s>\", \"tools\": null}",
-    "{\"a\": \"abc\", \"b\": [1, 2, 3], \"c\": {\"x\": {\"y\": [[], {}]}}, \"d\": -5, \"e\": 1e300, \"f\": \"\\u0130\\u03a3\"}",
+    "{\"a\": \"abc\", \"b\": [1, 2, 3], \"c\": {\"x\": {\"y\": [[], {}]}}, \"d\": -5, \"e\": 1e300, \"f\": "
+    "\"\\u0130\\u03a3\"}",
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -66,7 +66,7 @@ static void bench_product(ceilings *b, st_form form, st_activation kind, size_t 
 }
 
 static void print_small(const char *name, const char *what, double seconds, double elements) {
-  printf("%-6s %-34s %9.2f us %7.2f G elements/s\n", name, what, seconds * 1e6, elements / seconds * 1e-9);
+  printf("%-6s %-38s %9.2f us %7.2f G elements/s\n", name, what, seconds * 1e6, elements / seconds * 1e-9);
 }
 
 #define BENCH(what, elements, call)                                                                                    \
@@ -82,7 +82,7 @@ static void print_small(const char *name, const char *what, double seconds, doub
 
 static void bench_small(ceilings *b) {
   enum { N = 6912, HIDDEN = 2560, KEYS = 2000, HEADS = 4, DIM = 128 };
-  static float x[N], y[N], z[N], scores[HEADS * KEYS], q[HEADS * DIM], out[HEADS * DIM];
+  static float x[N], y[N], z[N], scores[HEADS * (KEYS + 8)], q[HEADS * DIM], out[HEADS * DIM];
   static uint16_t k[KEYS * DIM], v[KEYS * DIM];
   static int8_t codes[N];
   int32_t sum;
@@ -115,6 +115,11 @@ static void bench_small(ceilings *b) {
                  .scores = scores,
                  .out = out};
   BENCH("attend, 4 heads of 128, 2000 keys", 2.0 * HEADS * KEYS * DIM, b->k.attend(&a));
+  enum { TOKENS = 8, SEEN = 256 };
+  static float qs[TOKENS * HEADS * DIM], outs[TOKENS * HEADS * DIM];
+  random_floats(qs, TOKENS * HEADS * DIM, RANDOM);
+  a.q = qs, a.out = outs, a.n_tokens = TOKENS, a.token_stride = HEADS * DIM, a.n_keys = SEEN;
+  BENCH("attend, 8 tokens, 4 of 128, 256 keys", 2.0 * TOKENS * HEADS * SEEN * DIM, b->k.attend(&a));
 }
 
 static void bench_table(ceilings *b, const options *o) {

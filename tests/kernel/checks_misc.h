@@ -210,6 +210,43 @@ static void check_attend(const st_kernels *k, const st_kernels *reference, size_
   st_free(q), st_free(mk), st_free(mv), st_free(scores), st_free(expected), st_free(out), st_free(other);
 }
 
+// Several tokens at once give the bits of each alone, and the scalar function's.
+static void check_attend_tokens(const st_kernels *k, const st_kernels *reference, size_t tokens, size_t n_q, size_t dim,
+                                size_t keys) {
+  size_t stride = n_q * dim + 5, n = tokens * stride, all = keys + tokens - 1, row = (all + 15) / 16 * 16;
+  float *q = st_malloc(n, sizeof *q), *meaning = st_malloc(all * dim, sizeof *meaning);
+  float *scores = st_malloc(tokens * n_q * row, sizeof *scores);
+  float *out = st_malloc(n + 32, sizeof *out), *other = st_malloc(n + 32, sizeof *other);
+  random_floats(q, n, RANDOM);
+  guarded gk = make_cache(all * dim, true, meaning), gv = make_cache(all * dim, true, meaning);
+  fill_guard(out, n + 32), fill_guard(other, n + 32);
+  st_attend a = {.q = q,
+                 .n_q = n_q,
+                 .q_stride = dim,
+                 .n_tokens = tokens,
+                 .token_stride = stride,
+                 .head_dim = dim,
+                 .k = gk.data,
+                 .v = gv.data,
+                 .half = true,
+                 .n_keys = keys,
+                 .scale = 0.3f,
+                 .scores = scores,
+                 .out = out + 16};
+  k->attend(&a);
+  a.out = other + 16;
+  reference->attend(&a);
+  compare("attend, several tokens", tokens, out, other, n);
+  a.n_tokens = 1;
+  for (size_t t = 0; t < tokens; t++) {
+    a.n_keys = keys + t, a.q = q + t * stride, a.out = other + 16 + t * stride;
+    k->attend(&a);
+  }
+  compare("attend, several tokens one by one", tokens, out, other, n);
+  guarded_free(&gk), guarded_free(&gv);
+  st_free(q), st_free(meaning), st_free(scores), st_free(out), st_free(other);
+}
+
 static void check_misc(const st_kernels *k, const st_kernels *reference) {
   for (size_t n = 1; n <= 67; n++) {
     for (int how = 0; how < MODES; how++) check_quantize(k, reference, n, (mode)how);
@@ -227,6 +264,8 @@ static void check_misc(const st_kernels *k, const st_kernels *reference) {
   for (size_t i = 0; i < 84; i++) {
     check_attend(k, reference, heads[i / 2 % 7], dims[i % 7], i < 70 ? 1 + i : 100 + 37 * (i - 70), i % 3, i % 4 == 0);
   }
+  check_attend(k, reference, 2, 300, 20, true, false);
+  for (size_t i = 1; i < 40; i++) check_attend_tokens(k, reference, i % 9 + 1, heads[i % 7], dims[i % 6], i);
 }
 
 #endif

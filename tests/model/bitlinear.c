@@ -1,5 +1,6 @@
 // One BitNet matrix for given inputs, in integers: int8 codes, sums and outputs of the official implementation
-// (tests/golden/hf/bitnet-*/layer0_q_proj.safetensors, whose weight_scale multiplies in all three), on every instruction set.
+// (tests/golden/hf/bitnet-*/layer0_q_proj.safetensors, whose weight_scale multiplies in all three), on every
+// instruction set.
 #define _POSIX_C_SOURCE 200809L // strtok_r
 #include "golden.h"
 
@@ -7,7 +8,9 @@
 
 #include <math.h>
 
-static const int8_t *row_of(const int8_t *trits, size_t k, size_t row) { return trits + row * k; }
+static const int8_t *row_of(const int8_t *trits, size_t k, size_t row) {
+  return trits + row * k;
+}
 
 // The packed group form of [64, 64] trits with one scale.
 static st_matrix pack(const int8_t *trits, size_t rows, size_t columns, float *scales) {
@@ -22,7 +25,9 @@ static st_matrix pack(const int8_t *trits, size_t rows, size_t columns, float *s
   return m;
 }
 
-static float ulp(float x) { return nextafterf(fabsf(x), INFINITY) - fabsf(x); }
+static float ulp(float x) {
+  return nextafterf(fabsf(x), INFINITY) - fabsf(x);
+}
 
 static void check(const st_kernels *k, const char *name) {
   char path[512];

@@ -65,9 +65,10 @@ static double own_error(const char *name) {
   return mean;
 }
 
-static void compare(const char *path, const char *name, double hidden_bound, double logits_bound, double greedy_bound) {
+static void compare(const char *path, const char *kind, const char *name, double hidden_bound, double logits_bound,
+                    double greedy_bound) {
   char golden_path[512];
-  snprintf(golden_path, sizeof golden_path, GOLDEN "hf/%s/golden.safetensors", name);
+  snprintf(golden_path, sizeof golden_path, GOLDEN "%s/%s/golden.safetensors", kind, name);
   golden g = golden_open(golden_path);
   size_t n, steps, count;
   setun_token *ids = golden_ids(&g, "input_ids", &n), *greedy = golden_ids(&g, "greedy", &steps);
@@ -107,13 +108,55 @@ static void compare_hf(const char *name, bool bitnet) {
   char path[512];
   snprintf(path, sizeof path, GOLDEN "hf/%s", name);
   // BitNet's int8 roundings flip on the last bit of a float: only logits and tokens are held to a bound.
-  compare(path, name, bitnet ? INFINITY : 1e-4, bitnet ? 0.06 : 1e-4, bitnet ? 0.95 : 1);
+  compare(path, "hf", name, bitnet ? INFINITY : 1e-4, bitnet ? 0.06 : 1e-4, bitnet ? 0.95 : 1);
 }
 
 static void compare_gguf(const char *name) {
   char path[512];
   snprintf(path, sizeof path, GOLDEN "gguf/%s.gguf", name);
-  compare(path, name, 1e-4, 1e-4, 1);
+  compare(path, "hf", name, 1e-4, 1e-4, 1);
+}
+
+// Families without numbers of an official implementation: tools/make_model_references.py made these.
+static void compare_numpy(const char *name) {
+  char path[512];
+  snprintf(path, sizeof path, GOLDEN "numpy/%s", name);
+  compare(path, "numpy", name, 1e-4, 1e-4, 1);
+}
+
+static void numpy_mistral(void **state) {
+  (void)state;
+  compare_numpy("mistral");
+}
+
+static void numpy_minicpm(void **state) {
+  (void)state;
+  compare_numpy("minicpm");
+}
+
+// A session no longer than the original context takes LongRoPE's short factors.
+static void numpy_minicpm_short(void **state) {
+  (void)state;
+  golden g = golden_open(GOLDEN "numpy/minicpm/golden.safetensors");
+  size_t n, count;
+  setun_token *ids = golden_ids(&g, "input_ids", &n);
+  comparison c = {.tokens = n};
+  float *logits = golden_read(&g, "logits_short", "F32", &count, &c.vocab);
+  c.logits = logits;
+  setun_model *m = load(GOLDEN "numpy/minicpm", NULL);
+  setun_session_params p = setun_session_params_default();
+  p.kv = SETUN_KV_F32;
+  p.n_ctx = 32;
+  setun_session *s = NULL;
+  setun_error err = {SETUN_OK, ""};
+  if (setun_session_new(m, &p, &s, &err) != SETUN_OK) fail_msg("%s", err.message);
+  eval(s, ids, n, &(setun_eval_params){.on_logits = on_logits, .user = &c});
+  assert_true(c.worst_logits <= 1e-4);
+  setun_session_free(s);
+  setun_model_free(m);
+  st_free(logits);
+  st_free(ids);
+  golden_close(&g);
 }
 
 #define HF(id, name)                                                                                                   \
@@ -184,6 +227,9 @@ int main(void) {
       cmocka_unit_test(gguf_qwen2_moe),
       cmocka_unit_test(gguf_mixtral),
       cmocka_unit_test(gguf_gpt_oss),
+      cmocka_unit_test(numpy_mistral),
+      cmocka_unit_test(numpy_minicpm),
+      cmocka_unit_test(numpy_minicpm_short),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// setun-tales-7m, the model that ships here, against its reference; and what holds for any model: the same numbers for any
-// number of threads, any batch, any instruction set, with a cache and without.
+// setun-tales-7m, the model that ships here, against its reference; and what holds for any model: the same numbers for
+// any number of threads, any batch, any instruction set, with a cache and without.
 #define _POSIX_C_SOURCE 200809L // strtok_r
 #include "golden.h"
 
@@ -104,7 +104,8 @@ static void matches_reference(void **state) {
   double perplexity = exp(nll / (double)(n - 1)), reference = golden_perplexity();
   same /= (double)n;
   difference /= (double)n_logits;
-  print_message("perplexity %.4f (%.4f), top token %.3f, mean difference %.3f\n", perplexity, reference, same, difference);
+  print_message("perplexity %.4f (%.4f), top token %.3f, mean difference %.3f\n", perplexity, reference, same,
+                difference);
   assert_true(fabs(perplexity / reference - 1) < 0.002);
   assert_true(same >= 0.98);
   assert_true(difference < 0.06);

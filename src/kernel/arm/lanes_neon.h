@@ -18,6 +18,7 @@
 enum {
   LANES_TILE = 4,         // tokens interleaved in an input
   LANES_FLOAT_TOKENS = 2, // tokens of a tile whose float32 sums fit into registers
+  LANES_KEYS = 4,         // keys whose scores' sums fit into registers
   LANES_HEADS = 2,        // query heads and 16-lane parts of a value whose sums fit into registers
   LANES_SLAB = 2,
   LANES_CHAINED = false // 4 quarters are chains enough
@@ -238,7 +239,7 @@ typedef vi vd;
 enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never
 
 LANES_INLINE void vd_opaque(vd *v) {
-  for (int i = 0; i < 8; i++) __asm__ volatile("" : "+w"(v->q[i]));
+  vi_opaque(v);
 }
 LANES_INLINE vd vd_zero(void) {
   return vi_zero();

@@ -11,10 +11,9 @@ static float element(const void *cache, bool half, size_t i) {
 }
 
 // Scores in order; returns the largest.
-static float score(const st_attend *a, size_t head, float *scores) {
-  const float *q = a->q + head * a->q_stride;
+static float score(const st_attend *a, const float *q, size_t n_keys, size_t head, float *scores) {
   float largest = a->sinks ? a->sinks[head] : -INFINITY;
-  for (size_t j = 0; j < a->n_keys; j++) {
+  for (size_t j = 0; j < n_keys; j++) {
     float lanes[16] = {0};
     for (size_t d = 0; d < a->head_dim; d++) {
       lanes[d % 16] = fmaf(q[d], element(a->k, a->half, j * a->head_dim + d), lanes[d % 16]);
@@ -25,24 +24,31 @@ static float score(const st_attend *a, size_t head, float *scores) {
   return largest;
 }
 
+// One head of one token, which sees n_keys.
+static void attend_head(const st_attend *a, const float *q, size_t n_keys, size_t head, float *scores, float *out) {
+  float largest = score(a, q, n_keys, head, scores), lanes[16] = {0};
+  for (size_t j = 0; j < n_keys; j++) {
+    scores[j] = st_ref_exp(scores[j] - largest);
+    lanes[j % 16] += scores[j];
+  }
+  float sum = st_ref_sum16(lanes);
+  if (a->sinks) sum += st_ref_exp(a->sinks[head] - largest);
+  float inverse = 1.0f / sum;
+  for (size_t d = 0; d < a->head_dim; d++) out[d] = 0;
+  for (size_t j = 0; j < n_keys; j++) {
+    for (size_t d = 0; d < a->head_dim; d++) {
+      out[d] = fmaf(scores[j], element(a->v, a->half, j * a->head_dim + d), out[d]);
+    }
+  }
+  for (size_t d = 0; d < a->head_dim; d++) out[d] *= inverse;
+}
+
 void st_ref_attend(const st_attend *a) {
-  size_t row = st_round_up(a->n_keys, 16);
-  for (size_t h = 0; h < a->n_q; h++) {
-    float *scores = a->scores + h * row, *out = a->out + h * a->q_stride;
-    float largest = score(a, h, scores), lanes[16] = {0};
-    for (size_t j = 0; j < a->n_keys; j++) {
-      scores[j] = st_ref_exp(scores[j] - largest);
-      lanes[j % 16] += scores[j];
+  size_t tokens = a->n_tokens ? a->n_tokens : 1, row = st_round_up(a->n_keys + tokens - 1, 16);
+  for (size_t t = 0; t < tokens; t++) {
+    for (size_t h = 0; h < a->n_q; h++) {
+      size_t at = t * a->token_stride + h * a->q_stride;
+      attend_head(a, a->q + at, a->n_keys + t, h, a->scores + (t * a->n_q + h) * row, a->out + at);
     }
-    float sum = st_ref_sum16(lanes);
-    if (a->sinks) sum += st_ref_exp(a->sinks[h] - largest);
-    float inverse = 1.0f / sum;
-    for (size_t d = 0; d < a->head_dim; d++) out[d] = 0;
-    for (size_t j = 0; j < a->n_keys; j++) {
-      for (size_t d = 0; d < a->head_dim; d++) {
-        out[d] = fmaf(scores[j], element(a->v, a->half, j * a->head_dim + d), out[d]);
-      }
-    }
-    for (size_t d = 0; d < a->head_dim; d++) out[d] *= inverse;
   }
 }

@@ -1,0 +1,347 @@
+// LoRA adapters: reading PEFT directories and GGUF files, and joining the adapters of each matrix into one pair of
+// factors. y = W x + sum over adapters of scale * alpha / r * B (A x): the A of all adapters stand below each other,
+// the B beside each other with the scales in them.
+#include "model/load.h"
+
+#include "base/hash.h"
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_ADAPTERS = 64, MAX_RANK = 65536, MAX_CONFIG = 1 << 20 };
+
+typedef struct {
+  st_directory *d;
+  const char *path;
+  bool gguf;
+  float scale;          // the user's
+  float alpha;          // GGUF: 0: no alpha
+  uint32_t rank;        // that adapter_config.json gives; 0: not given, or by module
+  bool rank_stabilized; // alpha / sqrt(r)
+  bool *used;           // by tensor
+} adapter;
+
+// The pair of factors of one matrix while it is put together.
+typedef struct {
+  float *a, *b; // [rank, columns]; [rank, rows], turned at the end
+  size_t a_capacity, b_capacity;
+  uint32_t rank;
+  st_shape shape; // of the matrix
+} factors;
+
+// ---- opening ------------------------------------------------------------------------------------------------------
+
+static setun_status refuse(const json_t *c, const char *key, const char *why, setun_error *err) {
+  const json_t *v = st_json_get(c, key);
+  if (!v || json_is_false(v) || (json_is_object(v) && !json_object_size(v)) ||
+      (json_is_array(v) && !json_array_size(v))) {
+    return SETUN_OK;
+  }
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %s", key, why);
+}
+
+static setun_status read_peft(const json_t *c, adapter *a, setun_error *err) {
+  const char *type = "LORA", *bias = "none";
+  setun_status s = st_json_text(c, "peft_type", &type, err);
+  if (s == SETUN_OK && strcmp(type, "LORA")) {
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "peft_type: expected LORA, found \"%.40s\"", type);
+  }
+  if (s == SETUN_OK) s = st_json_text(c, "bias", &bias, err);
+  if (s == SETUN_OK && strcmp(bias, "none")) {
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "bias: expected none, found \"%.40s\"", bias);
+  }
+  a->rank = 8; // PEFT's defaults
+  a->alpha = 8;
+  if (s == SETUN_OK) s = st_json_u32(c, "r", 1, MAX_RANK, &a->rank, err);
+  if (s == SETUN_OK) s = st_json_f32(c, "lora_alpha", &a->alpha, err);
+  if (s == SETUN_OK) s = st_json_bool(c, "use_rslora", &a->rank_stabilized, err);
+  if (s == SETUN_OK) s = refuse(c, "use_dora", "expected false: magnitudes (DoRA) are not read", err);
+  if (s == SETUN_OK) s = refuse(c, "fan_in_fan_out", "expected false: transposed weights are not read", err);
+  if (s == SETUN_OK) s = refuse(c, "alpha_pattern", "expected none: one alpha for all modules is read", err);
+  if (s == SETUN_OK) s = refuse(c, "modules_to_save", "expected none: whole modules are not replaced", err);
+  if (s == SETUN_OK) s = refuse(c, "target_parameters", "expected none: adapters of bare parameters are not read", err);
+  const json_t *ranks = st_json_get(c, "rank_pattern");
+  if (s == SETUN_OK && json_is_object(ranks) && json_object_size(ranks)) a->rank = 0;
+  return s;
+}
+
+static setun_status open_peft(const st_open_options *options, adapter *a, setun_error *err) {
+  char *config = st_path_join(a->path, "adapter_config.json"),
+       *weights = st_path_join(a->path, "adapter_model.safetensors");
+  char *text = NULL;
+  size_t length;
+  setun_status s =
+      config && weights ? st_file_load(config, MAX_CONFIG, &text, &length, err) : st_fail_memory(err, a->path);
+  json_t *root = s == SETUN_OK ? st_json_parse(text, length, config, err) : NULL;
+  if (s == SETUN_OK && !root) s = SETUN_ERROR_FORMAT;
+  if (s == SETUN_OK && (s = read_peft(root, a, err)) != SETUN_OK) st_fail_in(err, "adapter_config.json");
+  if (s == SETUN_OK) s = st_directory_open(weights, options, &a->d, err);
+  json_decref(root);
+  st_free(text);
+  st_free(config);
+  st_free(weights);
+  return s;
+}
+
+static bool is(st_text t, const char *text) {
+  return t.length == strlen(text) && !memcmp(t.data, text, t.length);
+}
+
+// A GGUF adapter says what it is and for which architecture.
+static setun_status check_gguf(const st_loader *l, adapter *a, setun_error *err) {
+  const st_metadata *m = &a->d->metadata;
+  const char *const *names = l->m->spec->gguf_names;
+  st_text type = {0}, kind = {0}, architecture = {0};
+  if (a->d->container != ST_GGUF) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "expected a PEFT directory or a GGUF adapter, found safetensors alone");
+  }
+  setun_status s = st_metadata_text(m, "general.type", &type, err);
+  if (s == SETUN_OK) s = st_metadata_text(m, "adapter.type", &kind, err);
+  if (s == SETUN_OK) s = st_metadata_text(m, "general.architecture", &architecture, err);
+  if (s == SETUN_OK) s = st_metadata_f32(m, "adapter.lora.alpha", &a->alpha, err);
+  if (s != SETUN_OK) return s;
+  if (!is(type, "adapter") || !is(kind, "lora")) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "expected a LoRA adapter (general.type adapter, adapter.type lora)");
+  }
+  bool same = !*names; // a family without a name of its own in GGUF goes by its shapes
+  for (; *names; names++) same = same || is(architecture, *names);
+  if (same) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_FORMAT, "general.architecture: expected an adapter for %s, found one for \"%.*s\"",
+                 l->m->spec->name, (int)(architecture.length < 64 ? architecture.length : 64), architecture.data);
+}
+
+static setun_status open_adapter(st_loader *l, const setun_adapter *from, adapter *a) {
+  st_open_options options = {.log = l->o->log};
+  *a = (adapter){.path = from->path, .scale = from->scale};
+  if (!isfinite(from->scale)) {
+    return st_fail(l->err, SETUN_ERROR_ARGUMENT, "expected a finite scale, found %g", (double)from->scale);
+  }
+  a->gguf = !st_path_is_directory(from->path);
+  setun_status s = SETUN_OK;
+  if (a->gguf) {
+    s = st_directory_open(from->path, &options, &a->d, l->err);
+    if (s == SETUN_OK) s = check_gguf(l, a, l->err);
+  } else {
+    s = open_peft(&options, a, l->err);
+  }
+  if (s == SETUN_OK && !isfinite(a->alpha)) {
+    s = st_fail(l->err, SETUN_ERROR_FORMAT, "alpha: expected a finite number, found %g", (double)a->alpha);
+  }
+  if (s == SETUN_OK && !(a->used = st_calloc(a->d->n_tensors, sizeof *a->used))) s = st_fail_memory(l->err, a->path);
+  return s;
+}
+
+static void close_adapter(adapter *a) {
+  st_directory_free(a->d);
+  st_free(a->used);
+}
+
+// ---- tensors ------------------------------------------------------------------------------------------------------
+
+// The tensor of one factor of a module, however the adapter spells it; NULL when it has none.
+static const st_tensor *find_factor(const adapter *a, const char *prefix, const char *module, char factor) {
+  static const char *const peft[] = {"base_model.model.%s%s.lora_%c.weight",
+                                     "base_model.model.%s%s.lora_%c.default.weight"};
+  char name[2 * ST_NAME_SIZE];
+  const st_tensor *t = NULL;
+  if (a->gguf) {
+    snprintf(name, sizeof name, "%s.weight.lora_%c", module, factor == 'A' ? 'a' : 'b');
+    return st_directory_find(a->d, name);
+  }
+  for (int i = 0; i < 2 && !t; i++) {
+    snprintf(name, sizeof name, peft[i], prefix, module, factor);
+    t = st_directory_find(a->d, name);
+  }
+  return t;
+}
+
+// Both factors of a module; true when there is any.
+static bool find_factors(const st_loader *l, const adapter *a, const st_binding *row, uint32_t layer, uint32_t expert,
+                         const st_tensor *t[2]) {
+  const char *pattern = a->gguf ? row->gguf : row->hf, *prefix = l->m->spec->hf_prefix;
+  char module[ST_NAME_SIZE];
+  t[0] = t[1] = NULL;
+  bool stacked = row->role >= ST_EXPERT_GATE && row->role <= ST_EXPERT_DOWN && pattern && !strstr(pattern, "%e");
+  if (!pattern || stacked) return false;
+  st_fill_name(pattern, layer, expert, module, sizeof module);
+  for (int i = 0; i < 2; i++) t[i] = find_factor(a, "", module, i ? 'B' : 'A');
+  for (int i = 0; i < 2 && prefix && !a->gguf; i++) {
+    if (!t[i]) t[i] = find_factor(a, prefix, module, i ? 'B' : 'A');
+  }
+  return t[0] || t[1];
+}
+
+static setun_status read_factor(st_loader *l, adapter *a, const st_tensor *t, float *out) {
+  st_weight w;
+  st_row_reader r;
+  bool found = false;
+  setun_status s = st_weight_find(a->d, t->name, (st_shape){0, 0}, &found, &w, l->err);
+  if (s == SETUN_OK) s = st_row_reader_open(a->d, &w, &r, l->err);
+  if (s != SETUN_OK) return s;
+  s = st_read_floats(&r, 0, w.shape.rows, out, l->err);
+  st_row_reader_close(&r);
+  a->used[t - a->d->tensors] = true;
+  return s;
+}
+
+static setun_status check_shapes(const adapter *a, const st_tensor *const t[2], st_shape shape, setun_error *err) {
+  if (!t[0] || !t[1]) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected both factors of the module, found one",
+                   t[t[0] ? 0 : 1]->name);
+  }
+  uint64_t rank = t[0]->dims[1];
+  char dims[2][96];
+  bool flat = t[0]->dims[2] == 1 && t[0]->dims[3] == 1 && t[1]->dims[2] == 1 && t[1]->dims[3] == 1;
+  if (!flat || t[0]->dims[0] != shape.columns || t[1]->dims[1] != shape.rows || t[1]->dims[0] != rank) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected factors [r, %llu] and [%llu, r], found %s and %s", t[0]->name,
+                   (unsigned long long)shape.columns, (unsigned long long)shape.rows,
+                   st_tensor_dims_text(t[0], dims[0]), st_tensor_dims_text(t[1], dims[1]));
+  }
+  if (rank > MAX_RANK || (a->rank && rank != a->rank)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected rank %u, found %llu", t[0]->name,
+                   a->rank ? a->rank : MAX_RANK, (unsigned long long)rank);
+  }
+  return SETUN_OK;
+}
+
+// Where a row of B goes: GGUF files of some families hold the rows of q and k in the order of interleaved RoPE.
+static uint64_t target_row(const st_loader *l, const adapter *a, st_role role, uint64_t row) {
+  bool base_gguf = l->d->container == ST_GGUF;
+  if ((role != ST_ATTN_Q && role != ST_ATTN_K) || !l->m->spec->gguf_interleaved || base_gguf == a->gguf) return row;
+  uint64_t d = l->m->h.head_dim, i = row % d, head = row - i;
+  return head + (base_gguf ? i % (d / 2) * 2 + i / (d / 2) : i % 2 * (d / 2) + i / 2);
+}
+
+// Appends one adapter's pair of factors.
+static setun_status append(st_loader *l, adapter *a, st_role role, const st_tensor *const t[2], factors *f) {
+  setun_status s = check_shapes(a, t, f->shape, l->err);
+  if (s != SETUN_OK) return s;
+  uint32_t rank = (uint32_t)t[0]->dims[1];
+  size_t columns = (size_t)f->shape.columns, rows = (size_t)f->shape.rows;
+  // Both are as large as the tensors, which are in the file.
+  float *b = st_malloc(rows * rank, sizeof *b);
+  bool grown = b && f->rank + rank <= MAX_RANK &&
+               st_reserve(&f->a, &f->a_capacity, (f->rank + rank) * columns, sizeof *f->a) &&
+               st_reserve(&f->b, &f->b_capacity, (f->rank + rank) * rows, sizeof *f->b);
+  s = grown ? read_factor(l, a, t[0], f->a + f->rank * columns) : st_fail_memory(l->err, t[0]->name);
+  if (s == SETUN_OK) s = read_factor(l, a, t[1], b);
+  float divisor = a->rank_stabilized ? sqrtf((float)rank) : (float)rank;
+  float scale = a->scale * (a->gguf && a->alpha == 0 ? 1 : a->alpha / divisor);
+  for (size_t row = 0; s == SETUN_OK && row < rows; row++) {
+    size_t to = (size_t)target_row(l, a, role, row);
+    for (uint32_t i = 0; i < rank; i++) f->b[(f->rank + i) * rows + to] = b[row * rank + i] * scale;
+  }
+  if (s == SETUN_OK) f->rank += rank;
+  st_free(b);
+  return s;
+}
+
+// ---- placing ------------------------------------------------------------------------------------------------------
+
+static setun_status place_factor(st_loader *l, st_shape shape, const float *rows, st_dmatrix **out) {
+  const st_backend *b = l->m->backend;
+  st_dmatrix *m = NULL;
+  setun_status s = b->matrix_new(l->m->device, st_format_get(ST_F32), shape, ST_PRECISION_FLOAT, &m, l->err);
+  if (s != SETUN_OK) return s;
+  b->matrix_write(m, 0, shape.rows, rows, NULL);
+  l->m->weight_bytes += b->matrix_bytes(m);
+  l->m->bytes_per_token += b->matrix_bytes(m);
+  l->m->macs_per_token += shape.rows * shape.columns;
+  *out = m;
+  return SETUN_OK;
+}
+
+static setun_status place(st_loader *l, const factors *f, st_linear *to) {
+  size_t rows = (size_t)f->shape.rows;
+  float *b = st_malloc(rows * f->rank, sizeof *b);
+  if (!b) return st_fail_memory(l->err, "an adapter");
+  for (size_t r = 0; r < rows; r++) {
+    for (uint32_t i = 0; i < f->rank; i++) b[r * f->rank + i] = f->b[i * rows + r];
+  }
+  setun_status s = place_factor(l, (st_shape){f->rank, f->shape.columns}, f->a, &to->lora_a);
+  if (s == SETUN_OK) s = place_factor(l, (st_shape){f->shape.rows, f->rank}, b, &to->lora_b);
+  to->rank = f->rank;
+  to->rows = (uint32_t)rows;
+  if (f->rank > l->m->max_rank) l->m->max_rank = f->rank;
+  if (rows > l->m->max_lora_rows) l->m->max_lora_rows = (uint32_t)rows;
+  st_free(b);
+  return s;
+}
+
+// All adapters of one matrix.
+static setun_status adapt(st_loader *l, adapter *adapters, st_role role, uint32_t layer, uint32_t expert,
+                          st_linear *to) {
+  factors f = {.shape = st_role_shape(&l->m->h, role)};
+  setun_status s = SETUN_OK;
+  if (!to->matrix) return SETUN_OK;
+  for (size_t i = 0; i < l->o->n_adapters && s == SETUN_OK; i++) {
+    for (const st_binding *b = l->m->spec->bindings; (b->gguf || b->hf) && s == SETUN_OK; b++) {
+      const st_tensor *t[2];
+      if (b->role != role || !find_factors(l, &adapters[i], b, layer, expert, t)) continue;
+      s = append(l, &adapters[i], role, t, &f);
+      if (s != SETUN_OK) st_fail_in(l->err, "%s", adapters[i].path);
+      break;
+    }
+  }
+  if (s == SETUN_OK && f.rank) s = place(l, &f, to);
+  st_free(f.a);
+  st_free(f.b);
+  return s;
+}
+
+static setun_status adapt_all(st_loader *l, adapter *adapters) {
+  st_model *m = l->m;
+  setun_status s = adapt(l, adapters, ST_OUTPUT, 0, 0, &m->output);
+  for (uint32_t i = 0; i < m->h.n_layer && s == SETUN_OK; i++) {
+    st_layer *layer = &m->layers[i];
+    for (int role = ST_GLOBAL_ROLES; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
+      s = adapt(l, adapters, (st_role)role, i, 0, &layer->linear[role]);
+    }
+    for (uint32_t e = 0; layer->experts && e < m->h.n_expert && s == SETUN_OK; e++) {
+      s = adapt(l, adapters, ST_EXPERT_GATE, i, e, &layer->experts[e].gate);
+      if (s == SETUN_OK) s = adapt(l, adapters, ST_EXPERT_UP, i, e, &layer->experts[e].up);
+      if (s == SETUN_OK) s = adapt(l, adapters, ST_EXPERT_DOWN, i, e, &layer->experts[e].down);
+    }
+  }
+  return s;
+}
+
+// An adapter that changes something else than what was found would not be the one that was trained.
+static setun_status check_used(st_loader *l, const adapter *a) {
+  for (size_t i = 0; i < a->d->n_tensors; i++) {
+    if (!a->used[i]) {
+      return st_fail(l->err, SETUN_ERROR_FORMAT,
+                     "%s: %s: this model of the %s family has no matrix that it would adapt", a->path,
+                     a->d->tensors[i].name, l->m->spec->name);
+    }
+  }
+  return SETUN_OK;
+}
+
+setun_status st_load_adapters(st_loader *l) {
+  size_t n = l->o->n_adapters, opened = 0;
+  if (!n) return SETUN_OK;
+  if (n > MAX_ADAPTERS) {
+    return st_fail(l->err, SETUN_ERROR_LIMIT, "adapters: expected at most %d, found %zu", MAX_ADAPTERS, n);
+  }
+  adapter *adapters = st_calloc(n, sizeof *adapters);
+  if (!adapters) return st_fail_memory(l->err, "the adapters");
+  setun_status s = SETUN_OK;
+  while (opened < n && s == SETUN_OK) {
+    s = open_adapter(l, &l->o->adapters[opened], &adapters[opened]);
+    if (s != SETUN_OK) st_fail_in(l->err, "%s", l->o->adapters[opened].path);
+    opened++;
+  }
+  if (s == SETUN_OK) s = adapt_all(l, adapters);
+  for (size_t i = 0; i < n && s == SETUN_OK; i++) {
+    s = check_used(l, &adapters[i]);
+    if (s == SETUN_OK) s = st_identify(l, adapters[i].d);
+    l->m->identity = st_hash(l->m->identity, &adapters[i].scale, sizeof adapters[i].scale);
+  }
+  for (size_t i = 0; i < opened; i++) close_adapter(&adapters[i]);
+  st_free(adapters);
+  return s;
+}

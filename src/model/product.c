@@ -1,0 +1,71 @@
+// Products with adapters: the small matrices of an adapter take the same input as the matrix that they adapt, so their
+// first halves join its product; the second halves are added to its output.
+#include "model/product.h"
+
+#include "base/memory.h"
+
+struct st_products {
+  st_linear_out *outs; // [2 * most]
+  st_array *low;       // [max(3 n_batch, most), max_rank] the first halves' outputs
+  st_array *added;     // [n_batch, max_lora_rows] a second half's output
+  uint32_t *tokens;    // [n_batch] where it is added
+  float *ones;         // [n_batch]
+};
+
+setun_status st_products_new(const st_run *r, uint32_t most, st_products **products, setun_error *err) {
+  const st_model *m = r->model;
+  st_products *p = st_calloc(1, sizeof *p);
+  if (!p) return st_fail_memory(err, "the session's products");
+  setun_status s = SETUN_OK;
+  p->outs = st_malloc((size_t)2 * most, sizeof *p->outs);
+  p->tokens = st_malloc(r->n_batch, sizeof *p->tokens);
+  p->ones = st_malloc(r->n_batch, sizeof *p->ones);
+  if (!p->outs || !p->tokens || !p->ones) s = st_fail_memory(err, "the session's products");
+  for (uint32_t i = 0; s == SETUN_OK && i < r->n_batch; i++) p->ones[i] = 1;
+  if (s == SETUN_OK && m->max_rank) {
+    size_t rows = (size_t)3 * r->n_batch; // at most three outputs of many tokens, or `most` of one
+    s = m->backend->array_new(r->queue, rows > most ? rows : most, m->max_rank, &p->low, err);
+    if (s == SETUN_OK) s = m->backend->array_new(r->queue, r->n_batch, m->max_lora_rows, &p->added, err);
+  }
+  if (s == SETUN_OK) {
+    *products = p;
+  } else {
+    st_products_free(r, p);
+  }
+  return s;
+}
+
+void st_products_free(const st_run *r, st_products *p) {
+  if (!p) return;
+  if (p->low) r->model->backend->array_free(p->low);
+  if (p->added) r->model->backend->array_free(p->added);
+  st_free(p->outs);
+  st_free(p->tokens);
+  st_free(p->ones);
+  st_free(p);
+}
+
+// dst[row + t] += lora_b low[at + t].
+static void add_adapter(st_run *r, const st_product *out, uint32_t at, uint32_t n) {
+  const st_backend *b = r->model->backend;
+  st_products *p = r->products;
+  const st_linear_out second = {.matrix = out->linear->lora_b, .dst = p->added};
+  b->linear(r->queue, p->low, at, n, NULL, 0, &second, 1);
+  for (uint32_t t = 0; t < n; t++) p->tokens[t] = out->row + t;
+  b->scatter_add(r->queue, out->dst, p->tokens, p->ones, n, out->linear->rows, p->added);
+}
+
+void st_multiply(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
+                 const st_product *outs, int count) {
+  st_products *p = r->products;
+  int all = count;
+  for (int i = 0; i < count; i++) {
+    const st_linear *l = outs[i].linear;
+    p->outs[i] = (st_linear_out){.matrix = l->matrix, .bias = l->bias, .dst = outs[i].dst, .row = outs[i].row};
+    if (l->lora_a) p->outs[all++] = (st_linear_out){.matrix = l->lora_a, .dst = p->low, .row = (uint32_t)i * n};
+  }
+  r->model->backend->linear(r->queue, x, first, n, norm, r->model->h.norm_eps, p->outs, all);
+  for (int i = 0; i < count; i++) {
+    if (outs[i].linear->lora_a) add_adapter(r, &outs[i], (uint32_t)i * n, n);
+  }
+}

@@ -1,0 +1,200 @@
+// The maps of names of three published models against lists made from the published naming schemes, and what their
+// config.json's say, with keys left out, null, or wrong.
+#include "golden.h"
+
+#include "base/json.h"
+#include "model/hparams_read.h"
+#include "model/load.h"
+
+#include <math.h>
+
+#define NAMES GOLDEN "names/"
+
+static json_t *read_json(const char *path) {
+  char *text = NULL;
+  size_t length;
+  setun_error err = {SETUN_OK, ""};
+  if (st_file_load(path, 1 << 20, &text, &length, &err) != SETUN_OK) fail_msg("%s", err.message);
+  json_t *root = st_json_parse(text, length, path, &err);
+  if (!root) fail_msg("%s", err.message);
+  st_free(text);
+  return root;
+}
+
+static setun_status read_config(json_t *config, const st_spec **spec, st_hparams *h, setun_error *err) {
+  st_directory d = {.container = ST_HUGGINGFACE, .path = (char *)"test", .config = config};
+  return st_hparams_read(&d, NULL, spec, h, err);
+}
+
+// The lines "HF\tGGUF" of a list, as one map each way; *n is their number.
+static char *read_list(const char *path, st_map *hf, st_map *gguf, size_t *n) {
+  char *text = NULL;
+  size_t length;
+  setun_error err = {SETUN_OK, ""};
+  if (st_file_load(path, 1 << 20, &text, &length, &err) != SETUN_OK) fail_msg("%s", err.message);
+  *n = 0;
+  for (char *p = text; *p; (*n)++) {
+    size_t left = strcspn(p, "\t"), right = strcspn(p + left + 1, "\n");
+    int64_t before = -1;
+    assert_true(st_map_add(hf, p, left, (int64_t)*n, &before) && before < 0);
+    assert_true(st_map_add(gguf, p + left + 1, right, (int64_t)*n, &before) && before < 0);
+    p += left + right + 2;
+  }
+  return text;
+}
+
+// The line of the list that holds a binding's name.
+static int64_t line_of(const st_loader *l, const st_binding *b, uint32_t layer, const st_map *map) {
+  char name[ST_NAME_SIZE + 8], module[ST_NAME_SIZE];
+  assert_non_null(st_binding_name(l, b, layer, 0, module));
+  snprintf(name, sizeof name, "%s.weight", module);
+  int64_t line = st_map_get(map, name, strlen(name));
+  if (line < 0) fail_msg("%s is not in the list", name);
+  return line;
+}
+
+static void check_map(const char *model, size_t expected) {
+  static st_hparams h; // large
+  char path[512];
+  setun_error err = {SETUN_OK, ""};
+  const st_spec *spec = NULL;
+  snprintf(path, sizeof path, NAMES "%s.json", model);
+  json_t *config = read_json(path);
+  if (read_config(config, &spec, &h, &err) != SETUN_OK) fail_msg("%s", err.message);
+  st_map *hf = st_map_new(512), *gguf = st_map_new(512);
+  size_t n, bound = 0;
+  snprintf(path, sizeof path, NAMES "%s.tsv", model);
+  char *text = read_list(path, hf, gguf, &n);
+  assert_int_equal(n, expected);
+  bool *seen = st_calloc(n, 1);
+  st_model m = {.spec = spec};
+  st_directory as_hf = {.container = ST_HUGGINGFACE, .by_name = st_map_new(1)}, as_gguf = {.container = ST_GGUF};
+  st_loader from_hf = {.d = &as_hf, .m = &m}, from_gguf = {.d = &as_gguf, .m = &m};
+  for (const st_binding *b = spec->bindings; b->gguf || b->hf; b++) {
+    if (b->need == ST_OPTIONAL || !b->hf || strstr(b->hf, "%e")) continue;
+    for (uint32_t i = 0; i < (b->role < ST_GLOBAL_ROLES ? 1 : h.n_layer); i++) {
+      int64_t line = line_of(&from_hf, b, i, hf);
+      assert_int_equal(line, line_of(&from_gguf, b, i, gguf)); // the same role in both
+      assert_false(seen[line]);
+      seen[line] = true;
+      bound++;
+    }
+  }
+  assert_int_equal(bound, expected); // none is left over
+  st_map_free(as_hf.by_name);
+  st_map_free(hf);
+  st_map_free(gguf);
+  st_free(seen);
+  st_free(text);
+  st_hparams_free(&h);
+  json_decref(config);
+}
+
+static void maps(void **state) {
+  (void)state;
+  check_map("llama-3.2-1b", 147);
+  check_map("qwen3-1.7b", 311);
+  check_map("gemma-3-1b", 341);
+}
+
+// A config.json of one line.
+static st_hparams *parsed(const char *text, const st_spec **spec) {
+  static st_hparams h;
+  setun_error err = {SETUN_OK, ""};
+  json_t *config = st_json_parse(text, strlen(text), "config.json", &err);
+  if (!config || read_config(config, spec, &h, &err) != SETUN_OK) fail_msg("%s", err.message);
+  json_decref(config);
+  return &h;
+}
+
+static void defaults(void **state) {
+  (void)state;
+  const st_spec *spec;
+  st_hparams *h = parsed("{\"model_type\":\"qwen3\",\"num_key_value_heads\":8,\"head_dim\":null}", &spec);
+  assert_int_equal(h->head_dim, 128);
+  assert_int_equal(h->n_layer, 32);
+  assert_false(h->tied);
+  h = parsed("{\"model_type\":\"llama\",\"num_key_value_heads\":null,\"mlp_bias\":null,\"unknown\":[1]}", &spec);
+  assert_int_equal(h->n_head_kv, 32);
+  assert_int_equal(h->head_dim, 128);
+  h = parsed("{\"model_type\":\"mistral\"}", &spec);
+  assert_int_equal(h->window, 4096);
+  assert_true(h->sliding[0] && h->sliding[31]);
+  h = parsed("{\"model_type\":\"mistral\",\"sliding_window\":null}", &spec);
+  assert_int_equal(h->window, 0);
+  assert_false(h->sliding[0]);
+  h = parsed("{\"model_type\":\"gemma3\",\"text_config\":{\"model_type\":\"gemma3_text\",\"hidden_size\":2560}}",
+             &spec);
+  assert_int_equal(h->n_embd, 2560);
+  assert_int_equal(h->n_vocab, 262208);
+  assert_int_equal(h->n_head_kv, 4);
+  assert_int_equal(h->window, 4096);
+  assert_true(h->tied && h->sliding[4] && !h->sliding[5]);
+  assert_true(h->rope.theta == 1e6f && h->rope_local.theta == 1e4f && h->attn_scale == 0.0625f);
+  h = parsed("{\"model_type\":\"gpt_oss\"}", &spec);
+  assert_int_equal(h->rope.scaling, ST_ROPE_YARN);
+  assert_true(h->sliding[0] && !h->sliding[1] && h->sparse[35] && !h->rope.truncate);
+  h = parsed("{\"model_type\":\"qwen3_moe\",\"decoder_sparse_step\":2,\"mlp_only_layers\":[3,99]}", &spec);
+  assert_true(!h->sparse[0] && h->sparse[1] && !h->sparse[3] && h->sparse[5]);
+  assert_int_equal(h->n_expert, 128);
+  h = parsed("{\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"max_window_layers\":30}", &spec);
+  assert_true(!h->sliding[29] && h->sliding[30] && h->sliding[31]);
+}
+
+// A context beyond the trained length needs a scaling that says so.
+static void contexts(void **state) {
+  (void)state;
+  const st_spec *spec;
+  assert_int_equal(parsed("{\"model_type\":\"qwen3\"}", &spec)->n_ctx_most, 32768);
+  st_hparams *h =
+      parsed("{\"model_type\":\"qwen3\",\"max_position_embeddings\":40960,\"rope_scaling\":{\"rope_type\":\"yarn\","
+             "\"factor\":4.0,\"original_max_position_embeddings\":32768}}",
+             &spec);
+  assert_int_equal(h->n_ctx_train, 40960);
+  assert_int_equal(h->n_ctx_most, 131072);
+}
+
+static void refused(const char *text, const char *words) {
+  static st_hparams h;
+  const st_spec *spec;
+  setun_error err = {SETUN_OK, ""};
+  json_t *config = st_json_parse(text, strlen(text), "config.json", &err);
+  assert_non_null(config);
+  assert_int_not_equal(read_config(config, &spec, &h, &err), SETUN_OK);
+  if (!strstr(err.message, words)) fail_msg("expected \"%s\" in \"%s\"", words, err.message);
+  json_decref(config);
+}
+
+static void bad_configs(void **state) {
+  (void)state;
+  refused("{}", "expected one of llama, bitnet, gemma3_text");
+  refused("{\"model_type\":\"nobody\"}", "found \"nobody\"");
+  refused("{\"model_type\":\"gemma2\"}", "soft-capped logits");
+  refused("{\"model_type\":\"qwen3_next\"}", "linear attention");
+  refused("{\"model_type\":7}", "model_type");
+  refused("{\"model_type\":\"llama\",\"hidden_size\":100,\"num_attention_heads\":7}", "expected a multiple of 7 heads");
+  refused("{\"model_type\":\"llama\",\"num_key_value_heads\":5}", "expected a divisor of 32 heads, found 5");
+  refused("{\"model_type\":\"llama\",\"num_hidden_layers\":0}", "num_hidden_layers");
+  refused("{\"model_type\":\"llama\",\"num_hidden_layers\":5000}", "at most 1024");
+  refused("{\"model_type\":\"llama\",\"hidden_size\":4294967296}", "hidden_size");
+  refused("{\"model_type\":\"llama\",\"hidden_size\":\"4096\"}", "hidden_size");
+  refused("{\"model_type\":\"llama\",\"head_dim\":3}", "even number");
+  refused("{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}", "found \"gelu\"");
+  refused("{\"model_type\":\"llama\",\"rope_theta\":0}", "RoPE base");
+  refused("{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"dynamic\"}}", "found \"dynamic\"");
+  refused("{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":0}}", "scaling factor");
+  refused("{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}", "partial_rotary_factor");
+  refused("{\"model_type\":\"minicpm\",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}}", "short_factor");
+  refused("{\"model_type\":\"gemma3_text\",\"layer_types\":[\"full_attention\"]}", "layer_types");
+  refused("{\"model_type\":\"gemma3_text\",\"final_logit_softcapping\":30}", "final_logit_softcapping");
+  refused("{\"model_type\":\"mixtral\",\"num_local_experts\":4,\"num_experts_per_tok\":5}", "experts");
+  refused("{\"model_type\":\"olmoe\",\"num_experts\":100000}", "experts");
+  refused("{\"model_type\":\"qwen3_moe\",\"mlp_only_layers\":1}", "mlp_only_layers");
+  refused("{\"model_type\":\"gpt_oss\",\"swiglu_limit\":5}", "swiglu_limit");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(maps), cmocka_unit_test(defaults), cmocka_unit_test(contexts),
+                                     cmocka_unit_test(bad_configs)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

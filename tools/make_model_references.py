@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/numpy: tiny checkpoints of Mistral and MiniCPM and LoRA adapters, with what they compute.
+
+usage: make_model_references.py        (from anywhere; needs numpy)
+
+The reference is the Llama-like block of this file, in float64 and written from the papers and the models' published code,
+with Mistral's window, MiniCPM's factors and LongRoPE, and BitNet's int8 activations. It is first held against
+tests/golden/hf (llama3 and bitnet-auto), which the official implementation made. For adapters it computes with merged
+weights W + scale * alpha / r * B A, where Setun leaves W as it is; BitNet's W is ternary, so there the two are added as
+outputs. Everything is seeded: a second run gives the same files.
+"""
+import json
+import os
+import shutil
+import struct
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GOLDEN = os.path.join(HERE, "..", "tests", "golden")
+OUT = os.path.join(GOLDEN, "numpy")
+KINDS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I8": "i1", "U8": "u1"}
+
+
+def load(path):
+    """A safetensors file as arrays; bfloat16 as float32."""
+    with open(path, "rb") as f:
+        data = f.read()
+    length = int.from_bytes(data[:8], "little")
+    tensors = {}
+    for name, t in json.loads(data[8 : 8 + length]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = t["data_offsets"]
+        a = np.frombuffer(data[8 + length + begin : 8 + length + end], KINDS[t["dtype"]]).reshape(t["shape"])
+        tensors[name] = (a.astype(np.uint32) << 16).view(np.float32) if t["dtype"] == "BF16" else a
+    return tensors
+
+
+def save(path, tensors):
+    names = {"<f4": "F32", "<f2": "F16", "<i8": "I64"}
+    header, at = {}, 0
+    for name, a in tensors.items():
+        header[name] = {"dtype": names[a.dtype.str], "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
+        at += a.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for a in tensors.values():
+            f.write(np.ascontiguousarray(a).tobytes())
+
+
+# ---- the reference ---------------------------------------------------------------------------------------------------
+
+
+class Model:
+    def __init__(self, config, weights, adapters=(), context=None):
+        self.c, self.w, self.adapters = config, weights, adapters
+        self.head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        self.context = context or config["max_position_embeddings"]
+        self.bitnet = "quantization_config" in config
+        self.scale_emb = config.get("scale_emb", 1)
+        self.residual = config["scale_depth"] / np.sqrt(config["num_hidden_layers"]) if "scale_depth" in config else 1
+        self.logit_divisor = config["hidden_size"] / config["dim_model_base"] if "dim_model_base" in config else 1
+
+    def norm(self, x, name):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.c["rms_norm_eps"]) * self.w[name + ".weight"]
+
+    def linear(self, x, name):
+        """x through a matrix, ternary or of floats, and through the adapters that it has."""
+        w = self.w[name + ".weight"]
+        if w.dtype == np.uint8:  # four quarters of the rows in a byte, int8 activations
+            trits = np.concatenate([(w >> (2 * i)) & 3 for i in range(4)]).astype(np.int64) - 1
+            x32 = x.astype(np.float32)
+            s = np.float32(127) / np.maximum(np.abs(x32).max(-1, keepdims=True), np.float32(1e-5))
+            codes = np.clip(np.rint(x32 * s), -128, 127).astype(np.int64)
+            y = (codes @ trits.T) / s.astype(np.float64) * np.float64(self.w[name + ".weight_scale"][0])
+        else:
+            y = x @ w.astype(np.float64).T
+        for a, b, scale in (f[name] for f in self.adapters if name in f):
+            y = y + scale * (x @ a.astype(np.float64).T) @ b.astype(np.float64).T
+        return y
+
+    def frequencies(self):
+        c, d = self.c, self.head_dim
+        r = c.get("rope_parameters") or c.get("rope_scaling") or {}
+        f = 1 / (r.get("rope_theta") or c.get("rope_theta", 10000.0)) ** (np.arange(0, d, 2) / d)
+        kind, scale = r.get("rope_type", r.get("type", "default")), 1.0
+        if kind == "llama3":
+            wave, old = 2 * np.pi / f, r["original_max_position_embeddings"]
+            smooth = (old / wave - r["low_freq_factor"]) / (r["high_freq_factor"] - r["low_freq_factor"])
+            mixed = (1 - smooth) * f / r["factor"] + smooth * f
+            f = np.where(wave < old / r["high_freq_factor"], f, np.where(wave > old / r["low_freq_factor"], f / r["factor"], mixed))
+        elif kind == "longrope":
+            old = r["original_max_position_embeddings"]
+            f = f / np.array(r["long_factor"] if self.context > old else r["short_factor"])
+            scale = np.sqrt(1 + np.log(c["max_position_embeddings"] / old) / np.log(old))
+        else:
+            assert kind == "default"
+        return f, scale
+
+    def rope(self, x):
+        f, scale = self.frequencies()
+        angle = np.arange(x.shape[0])[:, None] * f
+        cos, sin = np.cos(angle)[:, None] * scale, np.sin(angle)[:, None] * scale
+        a, b = np.split(x, 2, -1)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+    def attention(self, x, p):
+        c, d, n = self.c, self.head_dim, x.shape[0]
+        h = self.norm(x, p + "input_layernorm")
+        heads, kv = c["num_attention_heads"], c.get("num_key_value_heads") or c["num_attention_heads"]
+        q = self.rope(self.linear(h, p + "self_attn.q_proj").reshape(n, heads, d))
+        k = self.rope(self.linear(h, p + "self_attn.k_proj").reshape(n, kv, d)).repeat(heads // kv, 1)
+        v = self.linear(h, p + "self_attn.v_proj").reshape(n, kv, d).repeat(heads // kv, 1)
+        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(d)
+        distance = np.arange(n)[:, None] - np.arange(n)
+        visible = (distance >= 0) & (distance < (c.get("sliding_window") or n + 1))
+        scores = np.where(visible, scores, -np.inf)
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        o = np.einsum("hqk,khd->qhd", e / e.sum(-1, keepdims=True), v).reshape(n, heads * d)
+        if self.bitnet:
+            o = self.norm(o, p + "self_attn.attn_sub_norm")
+        return self.linear(o, p + "self_attn.o_proj")
+
+    def mlp(self, x, p):
+        h = self.norm(x, p + "post_attention_layernorm")
+        gate, up = self.linear(h, p + "mlp.gate_proj"), self.linear(h, p + "mlp.up_proj")
+        h = (np.maximum(gate, 0) ** 2 if self.c["hidden_act"] == "relu2" else gate / (1 + np.exp(-gate))) * up
+        if self.bitnet:
+            h = self.norm(h, p + "mlp.ffn_sub_norm")
+        return self.linear(h, p + "mlp.down_proj")
+
+    def run(self, ids):
+        """Hidden states [layers + 1, n, hidden] and logits [n, vocabulary]."""
+        x = self.w["model.embed_tokens.weight"][ids].astype(np.float64) * self.scale_emb
+        hidden = [x]
+        for i in range(self.c["num_hidden_layers"]):
+            p = f"model.layers.{i}."
+            x = x + self.attention(x, p) * self.residual
+            x = x + self.mlp(x, p) * self.residual
+            hidden.append(x)
+        head = "model.embed_tokens" if self.c.get("tie_word_embeddings") else "lm_head"
+        return np.stack(hidden), self.linear(self.norm(x, "model.norm"), head) / self.logit_divisor
+
+
+def check_against_official(name, bound):
+    d = os.path.join(GOLDEN, "hf", name)
+    with open(os.path.join(d, "config.json")) as f:
+        config = json.load(f)
+    golden = load(os.path.join(d, "golden.safetensors"))
+    _, logits = Model(config, load(os.path.join(d, "model.safetensors"))).run(golden["input_ids"])
+    error = np.abs(logits - golden["logits"]).max()
+    print(f"{name}: logits within {error:.1e} of the official implementation's")
+    assert error < bound
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+SHAPE = dict(hidden_size=36, intermediate_size=56, num_hidden_layers=3, num_attention_heads=3, vocab_size=320, hidden_act="silu")
+
+
+def random_weights(rng, config, dtype):
+    """Weights large enough that attention and activations are far from flat."""
+    h, ff, d = config["hidden_size"], config["intermediate_size"], config["hidden_size"] // config["num_attention_heads"]
+    kv = config["num_key_value_heads"] * d
+    shapes = {"model.embed_tokens": (config["vocab_size"], h)}
+    for i in range(config["num_hidden_layers"]):
+        p = f"model.layers.{i}."
+        shapes.update({p + "input_layernorm": (h,), p + "post_attention_layernorm": (h,)})
+        shapes.update({p + "self_attn.q_proj": (h, h), p + "self_attn.k_proj": (kv, h), p + "self_attn.v_proj": (kv, h)})
+        shapes.update({p + "self_attn.o_proj": (h, h), p + "mlp.gate_proj": (ff, h), p + "mlp.up_proj": (ff, h)})
+        shapes.update({p + "mlp.down_proj": (h, ff)})
+    shapes["model.norm"] = (h,)
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head"] = (config["vocab_size"], h)
+    weights = {}
+    for name, shape in shapes.items():
+        a = 1 + 0.2 * rng.standard_normal(shape) if len(shape) == 1 else 1.5 * rng.standard_normal(shape) / np.sqrt(shape[1])
+        weights[name + ".weight"] = a.astype(dtype)
+    return weights
+
+
+def greedy(model, ids, steps):
+    ids = list(ids)
+    for _ in range(steps):
+        ids.append(int(model.run(np.array(ids))[1][-1].argmax()))
+    return np.array(ids[-steps:], "<i8")
+
+
+def write_checkpoint(name, config, weights, tokens, short_context=None):
+    d = os.path.join(OUT, name)
+    os.makedirs(d, exist_ok=True)
+    with open(os.path.join(d, "config.json"), "w") as f:
+        json.dump(config, f, indent=1)
+        f.write("\n")
+    save(os.path.join(d, "model.safetensors"), weights)
+    shutil.copy(os.path.join(GOLDEN, "hf", "llama3", "tokenizer.json"), d)
+    ids = np.random.default_rng(5).integers(3, config["vocab_size"], tokens).astype("<i8")
+    model = Model(config, weights)
+    hidden, logits = model.run(ids)
+    golden = {"input_ids": ids, "hidden": hidden.astype("<f4"), "logits": logits.astype("<f4"), "greedy": greedy(model, ids, 16)}
+    if short_context:
+        golden["logits_short"] = Model(config, weights, context=short_context).run(ids)[1].astype("<f4")
+    save(os.path.join(d, "golden.safetensors"), golden)
+
+
+def checkpoints():
+    mistral = dict(model_type="mistral", num_key_value_heads=1, max_position_embeddings=128, rms_norm_eps=1e-5,
+                   rope_theta=10000.0, sliding_window=7, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, **SHAPE)
+    write_checkpoint("mistral", mistral, random_weights(np.random.default_rng(1), mistral, "<f4"), 25)
+    factors = np.random.default_rng(2).uniform(1, 4, (2, 6)).round(3).tolist()
+    minicpm = dict(model_type="minicpm", num_key_value_heads=3, max_position_embeddings=64, rms_norm_eps=1e-5, scale_emb=12,
+                   scale_depth=1.4, dim_model_base=9, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2,
+                   rope_scaling=dict(rope_type="longrope", short_factor=sorted(factors[0]), long_factor=sorted(factors[1]),
+                                     original_max_position_embeddings=32), **SHAPE)
+    write_checkpoint("minicpm", minicpm, random_weights(np.random.default_rng(3), minicpm, "<f2"), 25, short_context=32)
+
+
+# ---- adapters --------------------------------------------------------------------------------------------------------
+
+
+def make_adapter(rng, config, modules, rank):
+    h, ff, v = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    d = config.get("head_dim") or h // config["num_attention_heads"]
+    q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
+    shapes = dict(q_proj=(q, h), k_proj=(kv, h), v_proj=(kv, h), o_proj=(h, q), gate_proj=(ff, h), up_proj=(ff, h),
+                  down_proj=(h, ff), lm_head=(v, h))
+    factors = {}
+    for module in modules:
+        rows, columns = shapes[module]
+        part = "" if module == "lm_head" else "mlp." if module.split("_")[0] in ("gate", "up", "down") else "self_attn."
+        names = ["lm_head"] if module == "lm_head" else [f"model.layers.{i}.{part}{module}" for i in range(config["num_hidden_layers"])]
+        for name in names:
+            factors[name] = (rng.standard_normal((rank, columns)).astype("<f4") / np.float32(np.sqrt(columns)),
+                             rng.standard_normal((rows, rank)).astype("<f4") * np.float32(0.3))
+    return factors
+
+
+def write_peft(name, factors, rank, alpha, rslora=False):
+    d = os.path.join(OUT, name)
+    os.makedirs(d, exist_ok=True)
+    with open(os.path.join(d, "adapter_config.json"), "w") as f:
+        json.dump(dict(peft_type="LORA", task_type="CAUSAL_LM", r=rank, lora_alpha=alpha, use_rslora=rslora, bias="none",
+                       target_modules=sorted({n.split(".")[-1] for n in factors}), base_model_name_or_path="tiny",
+                       fan_in_fan_out=False, modules_to_save=None, rank_pattern={}, alpha_pattern={}), f, indent=1)
+        f.write("\n")
+    save(os.path.join(d, "adapter_model.safetensors"),
+         {f"base_model.model.{n}.lora_{k}.weight": ab[i] for n, ab in factors.items() for i, k in enumerate("AB")})
+
+
+def interleave(b, head_dim):
+    """Rows of q or k from the order of halves to that of pairs, as GGUF files of Llama have them."""
+    return b.reshape(-1, 2, head_dim // 2, b.shape[1]).swapaxes(1, 2).reshape(b.shape)
+
+
+def write_gguf(name, factors, alpha, head_dim):
+    gguf_names = dict(q_proj="attn_q", k_proj="attn_k", v_proj="attn_v", o_proj="attn_output", gate_proj="ffn_gate",
+                      up_proj="ffn_up", down_proj="ffn_down")
+    text = lambda s: struct.pack("<Q", len(s)) + s.encode()
+    keys = [(k, 8, text(v)) for k, v in (("general.architecture", "llama"), ("general.type", "adapter"), ("adapter.type", "lora"))]
+    keys.append(("adapter.lora.alpha", 6, struct.pack("<f", alpha)))
+    tensors = []
+    for module, (a, b) in factors.items():
+        layer, kind = module.split(".")[2], module.split(".")[-1]
+        base = f"blk.{layer}.{gguf_names[kind]}.weight.lora_"
+        tensors += [(base + "a", a), (base + "b", interleave(b, head_dim) if kind in ("q_proj", "k_proj") else b)]
+    out, at = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)), 0
+    for k, kind, value in keys:
+        out += text(k) + struct.pack("<I", kind) + value
+    for n, a in tensors:
+        out += text(n) + struct.pack("<IQQIQ", 2, a.shape[1], a.shape[0], 0, at)
+        at += (a.nbytes + 31) // 32 * 32
+    out += bytes(-len(out) % 32)
+    for _, a in tensors:
+        out += a.astype("<f4").tobytes() + bytes(-a.nbytes % 32)
+    with open(os.path.join(OUT, name), "wb") as f:
+        f.write(out)
+
+
+def adapters():
+    rng, out = np.random.default_rng(7), {}
+    for base in ("llama3", "bitnet-auto"):
+        d = os.path.join(GOLDEN, "hf", base)
+        with open(os.path.join(d, "config.json")) as f:
+            config = json.load(f)
+        weights = load(os.path.join(d, "model.safetensors"))
+        ids = rng.integers(3, config["vocab_size"], 12).astype("<i8")
+        everything = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+        first = make_adapter(rng, config, everything if base == "llama3" else ["q_proj", "down_proj"], 3)
+        second = make_adapter(rng, config, ["q_proj", "lm_head"], 2)
+        if base == "llama3":
+            write_peft("adapter-first", first, 3, 6)
+            write_peft("adapter-second", second, 2, 4, rslora=True)
+            write_gguf("adapter-first.gguf", first, 6, config["head_dim"])
+        else:
+            write_peft("adapter-bitnet", first, 3, 6)
+        scaled = [{n: (a, b, 0.75 * 6 / 3) for n, (a, b) in first.items()},
+                  {n: (a, b, -0.5 * 4 / np.sqrt(2)) for n, (a, b) in second.items()}]
+        out[base + ".input_ids"] = ids
+        out[base + ".logits_first"] = Model(config, weights, scaled[:1]).run(ids)[1].astype("<f4")
+        if base == "llama3":
+            merged = {n: w.astype(np.float64) for n, w in weights.items()}
+            for f in scaled:
+                for n, (a, b, scale) in f.items():
+                    merged[n + ".weight"] = merged[n + ".weight"] + scale * b.astype(np.float64) @ a.astype(np.float64)
+            logits = Model(config, merged).run(ids)[1]
+            assert np.abs(logits - Model(config, weights, scaled).run(ids)[1]).max() < 1e-9
+            out[base + ".logits_both"] = logits.astype("<f4")
+    save(os.path.join(OUT, "adapters.safetensors"), out)
+
+
+if __name__ == "__main__":
+    check_against_official("llama3", 1e-4)
+    check_against_official("bitnet-auto", 0.06)
+    os.makedirs(OUT, exist_ok=True)
+    checkpoints()
+    adapters()
