@@ -174,23 +174,25 @@ static setun_status open_sharded(st_builder *b, const char *path, json_t *index,
   return s;
 }
 
+// An index, where there is one, decides; model.safetensors counts only without it.
 static setun_status open_weights(st_builder *b, const char *path, setun_error *err) {
+  json_t *index = NULL;
+  setun_status s = load_json(path, index_name, ST_INDEX_MOST, &index, err);
+  if (s != SETUN_OK) return s;
+  if (index) {
+    s = open_sharded(b, path, index, err);
+    json_decref(index);
+    return s;
+  }
+  uint32_t part;
   char *single = st_path_join(path, single_name);
   if (!single) return st_fail_memory(err, path);
-  setun_status s = SETUN_OK;
-  json_t *index = NULL;
-  uint32_t part;
-  if (st_path_exists(single)) { // as in transformers, it goes before an index
+  if (st_path_exists(single)) {
     s = st_builder_part(b, single, &part, err);
     if (s == SETUN_OK) s = st_safetensors_read(b, part, NULL, NULL, err);
   } else {
-    s = load_json(path, index_name, ST_INDEX_MOST, &index, err);
-    if (s == SETUN_OK && !index)
-      s = fail_absent(path, "model.safetensors or model.safetensors.index.json", err);
-    else if (s == SETUN_OK)
-      s = open_sharded(b, path, index, err);
+    s = fail_absent(path, "model.safetensors or model.safetensors.index.json", err);
   }
-  json_decref(index);
   st_free(single);
   return s;
 }

@@ -23,7 +23,7 @@ typedef struct st_weight {
   uint64_t first_scale;   // this weight's first element of `scale` (an expert of a stack), otherwise 0
   uint64_t n_scales;      // elements of `scale` that are this weight's: 1 or shape.rows; 0: none
   bool scale_divides;     // HF linear_class bitlinear
-  bool latent;            // floats to be made ternary by R1.1 when read (absmean of the whole matrix)
+  bool latent;            // floats to be made ternary when read: clip(round(w / mean|w|)), mean over the whole matrix
   float latent_scale;     // that mean once known, see st_weight_measure; otherwise 0
 } st_weight;
 

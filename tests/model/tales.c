@@ -143,7 +143,7 @@ static void same_in_any_split(void **state) {
   golden_close(&g);
 }
 
-// R3.7: decoding with the cache against computing each prefix anew.
+// Decoding with the cache against computing each prefix anew.
 static void cache_equals_recomputation(void **state) {
   (void)state;
   golden g = golden_open(TALES "golden.safetensors");
