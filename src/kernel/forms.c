@@ -12,7 +12,9 @@ st_form st_form_of(const st_format *format) {
   switch (format->id) {
   case ST_F16: return ST_FORM_F16;
   case ST_BF16: return ST_FORM_BF16;
-  case ST_Q8_0: return ST_FORM_Q8;
+  case ST_Q8_0:
+  case ST_Q5_0:
+  case ST_IQ4_NL: return ST_FORM_Q8; // small integers times a half-precision scale
   case ST_Q4_0: return ST_FORM_Q4;
   case ST_Q4_1: return ST_FORM_Q4M;
   default: return ST_FORM_F32;
@@ -73,6 +75,23 @@ static void pack_nibbles(const uint8_t *codes, size_t r, uint8_t *out) {
   }
 }
 
+// The integers of one block of 32 columns whose format becomes Q8. `in` follows the block's scale.
+static void read_codes(st_format_id id, const uint8_t *in, int8_t codes[ST_STEP]) {
+  uint32_t fifth = 0;
+  if (id == ST_Q8_0) {
+    memcpy(codes, in, ST_STEP);
+    return;
+  }
+  if (id == ST_Q5_0) {
+    fifth = (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
+    in += 4;
+  }
+  for (size_t k = 0; k < ST_STEP; k++) {
+    unsigned code = k < 16 ? in[k] & 15u : in[k - 16] >> 4;
+    codes[k] = id == ST_IQ4_NL ? st_iq4_values[code] : (int8_t)((int)(code | (fifth >> k & 1) << 4) - 16);
+  }
+}
+
 static void pack_blocks(st_form form, const st_format *format, size_t columns, const uint8_t *rows, size_t count,
                         uint8_t *group) {
   size_t blocks = columns / ST_STEP, row_bytes = blocks * format->block_bytes;
@@ -81,7 +100,9 @@ static void pack_blocks(st_form form, const st_format *format, size_t columns, c
       const uint8_t *in = rows + r * row_bytes + b * format->block_bytes;
       memcpy(group + 2 * r, in, 2);
       if (form == ST_FORM_Q8) {
-        for (size_t k = 0; k < ST_STEP; k++) group[ST_SCALES + k / 4 * 64 + 4 * r + k % 4] = in[2 + k];
+        int8_t codes[ST_STEP];
+        read_codes(format->id, in + 2, codes);
+        for (size_t k = 0; k < ST_STEP; k++) group[ST_SCALES + k / 4 * 64 + 4 * r + k % 4] = (uint8_t)codes[k];
       } else if (form == ST_FORM_Q4) {
         pack_nibbles(in + 2, r, group + ST_SCALES);
       } else {

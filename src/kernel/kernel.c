@@ -22,6 +22,7 @@ static const row rows[] = {
 #if defined(__x86_64__)
     {"avx2", NEEDS(avx2), {st_avx2_float, st_avx2_int8}},
     {"avx512", NEEDS(avx512), {st_avx512_float, st_avx512_int8}},
+    {"amx", NEEDS(amx), {st_amx_int8}},
 #elif defined(__aarch64__)
     {"neon", NEEDS(neon), {st_neon_float, st_neon_int8}},
     {"dotprod", NEEDS(dotprod), {st_dotprod_int8}},
@@ -47,7 +48,7 @@ const char *st_kernels_available(void) {
 #if defined(__aarch64__)
   static const char *const texts[] = {"scalar", "scalar neon", "scalar neon dotprod"};
 #else
-  static const char *const texts[] = {"scalar", "scalar avx2", "scalar avx2 avx512"};
+  static const char *const texts[] = {"scalar", "scalar avx2", "scalar avx2 avx512", "scalar avx2 avx512 amx"};
 #endif
   return texts[runnable()];
 }

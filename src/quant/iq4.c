@@ -4,12 +4,12 @@
 //   eights of 16 as in IQ4_NL;  w = d * scale * value
 #include "quant/rows.h"
 
-static const int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const int8_t st_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 static void decode_32(float scale, const uint8_t *q, float *out) {
   for (int j = 0; j < 16; j++) {
-    out[j] = scale * (float)values[q[j] & 15];
-    out[16 + j] = scale * (float)values[q[j] >> 4];
+    out[j] = scale * (float)st_iq4_values[q[j] & 15];
+    out[16 + j] = scale * (float)st_iq4_values[q[j] >> 4];
   }
 }
 

@@ -149,4 +149,7 @@ setun_status st_format_writable(const st_format *format, st_shape shape, setun_e
 // Where some rows of a tensor lie; the shape has passed st_format_size. `row` < shape.rows, `want` at least 1.
 st_strip st_format_locate(const st_format *format, st_shape shape, uint64_t row, uint64_t want);
 
+// What the 16 codes of IQ4_NL and IQ4_XS mean.
+extern const int8_t st_iq4_values[16];
+
 #endif

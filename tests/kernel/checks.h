@@ -7,6 +7,7 @@
 typedef struct {
   uint64_t seed;
   const char *isa, *only;
+  bool quick; // a part of the shapes, for emulators
 } options;
 
 static int failures, comparisons;
@@ -167,24 +168,57 @@ static void check_shape(const st_kernels *k, const st_kernels *reference, st_for
   free_matrix(&w);
 }
 
-static void check_products(const st_kernels *k, const st_kernels *reference) {
+static void check_products(const st_kernels *k, const st_kernels *reference, bool quick) {
   static const size_t tokens[] = {1, 2, 3, 5, 7, 16, 17, 33};
   static const uint32_t blocks[] = {64, 128, 256};
   for (int form = 0; form < ST_FORM_COUNT; form++) {
-    for (size_t i = 1; i <= 67; i++) {
+    for (size_t i = 1; i <= 67; i += quick ? 6 : 1) {
       size_t rows = 1 + (i * 7) % 50;
       check_shape(k, reference, (st_form)form, rows, i, blocks[i % 3], RANDOM, tokens[i % 8]);
     }
-    for (size_t rows = 1; rows <= 50; rows++) {
+    for (size_t rows = 1; rows <= 50; rows += quick ? 9 : 1) {
       check_shape(k, reference, (st_form)form, rows, 96, blocks[rows % 3], (mode)(rows % MODES), tokens[rows % 8]);
     }
     for (int how = 0; how < MODES; how++) {
-      for (size_t i = 0; i < 8; i++) {
+      for (size_t i = 0; i < (quick ? 2 : 8); i++) {
         check_shape(k, reference, (st_form)form, 16 + 13 * i, 512 + 160 * i, blocks[i % 3], (mode)how, tokens[i]);
       }
     }
+    if (quick) continue;
     check_shape(k, reference, (st_form)form, 100, 3200, 128, RANDOM, 40);
     check_shape(k, reference, (st_form)form, 20, 6912, 256, LARGEST, 9);
+  }
+}
+
+// Every format of 32-column blocks that has a form of codes: a packed row reads as the format decodes it.
+static void check_formats(const st_kernels *k) {
+  static const st_format_id ids[] = {ST_Q8_0, ST_Q5_0, ST_IQ4_NL, ST_Q4_0, ST_Q4_1};
+  enum { ROWS = 19, COLUMNS = 96 };
+  for (size_t f = 0; f < sizeof ids / sizeof *ids; f++) {
+    const st_format *format = st_format_get(ids[f]);
+    st_form form = st_form_of(format);
+    size_t row_bytes = COLUMNS / 32 * format->block_bytes, group_bytes = st_form_group_bytes(form, COLUMNS, 32);
+    uint8_t *bytes = st_malloc(ROWS, row_bytes);
+    guarded groups = guarded_alloc(2 * group_bytes);
+    float decoded[ROWS * COLUMNS], out[COLUMNS];
+    for (size_t i = 0; i < ROWS * row_bytes; i++) bytes[i] = (uint8_t)random_below(256);
+    for (size_t i = 0; i < ROWS * row_bytes; i += format->block_bytes) { // finite scales, and minimums
+      bytes[i + 1] = bytes[i + 1] % 0x70;
+      if (ids[f] == ST_Q4_1) bytes[i + 3] = bytes[i + 3] % 0x70;
+    }
+    st_strip strip = {.row = 0, .count = ROWS, .bytes = ROWS * row_bytes};
+    format->ops->decode(format, (st_shape){ROWS, COLUMNS}, &strip, bytes, decoded);
+    st_form_pack(form, format, COLUMNS, 32, bytes, NULL, 16, groups.data);
+    st_form_pack(form, format, COLUMNS, 32, bytes + 16 * row_bytes, NULL, ROWS - 16, groups.data + group_bytes);
+    st_matrix m = {.form = form, .rows = ROWS, .columns = COLUMNS, .group_bytes = group_bytes, .data = groups.data};
+    for (size_t r = 0; r < ROWS; r++) {
+      k->row[form](&m, r, out);
+      comparisons++;
+      if (memcmp(out, decoded + r * COLUMNS, sizeof out))
+        FAIL("%s: row %zu decodes differently packed", format->name, r);
+    }
+    guarded_free(&groups);
+    st_free(bytes);
   }
 }
 
@@ -200,7 +234,8 @@ static int check_table(const char *name, const options *o) {
   int before = failures;
   comparisons = 0;
   st_random_seed(&random_state, o->seed);
-  if (!o->only || strstr("products", o->only)) check_products(&k, &reference);
+  if (!o->only || strstr("products", o->only)) check_formats(&k);
+  if (!o->only || strstr("products", o->only)) check_products(&k, &reference, o->quick);
   if (!o->only || strstr("misc", o->only)) check_misc(&k, &reference);
   printf("%-8s %s: %d comparisons, seed %llu\n", name, failures == before ? "ok" : "FAILED", comparisons,
          (unsigned long long)o->seed);
@@ -208,7 +243,7 @@ static int check_table(const char *name, const options *o) {
 }
 
 // Each table that this processor runs; those that it does not are named as skipped.
-static int run_checks(const options *o) {
+static inline int run_checks(const options *o) {
   static const char *const names[] = {"scalar", "avx2", "avx512", "amx", "neon", "dotprod"};
   char available[128];
   snprintf(available, sizeof available, " %s ", st_kernels_available());

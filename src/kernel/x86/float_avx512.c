@@ -6,6 +6,11 @@
 #include "kernel/lanes/input.h"
 #include "kernel/lanes/matmul_float.h"
 
+void st_avx512_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,
+                       size_t last) {
+  lanes_prepare(input, x, stride, norm, eps, first, last);
+}
+
 void st_avx512_float(st_kernels *k) {
   k->quantize_token = lanes_quantize_token;
   k->prepare = lanes_prepare;

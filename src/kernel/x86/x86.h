@@ -8,5 +8,12 @@ void st_avx2_float(st_kernels *k);
 void st_avx2_int8(st_kernels *k);
 void st_avx512_float(st_kernels *k);
 void st_avx512_int8(st_kernels *k);
+void st_amx_int8(st_kernels *k);
+
+// What AMX's files fall back to, and build on.
+void st_avx512_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,
+                       size_t last);
+void st_avx512_token_t16(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
+                         size_t stride);
 
 #endif
