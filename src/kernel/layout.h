@@ -28,6 +28,10 @@ static inline size_t st_step_bytes(st_form form) {
 // are interleaved every 4 codes (every value, for float32), so that the loops that take a tile read one stream:
 //
 //   codes of a tile of n tokens:   [padded / 4][n][4]      values: [padded][n]      block arrays: [blocks][n]
+//
+// Int8 activations by block have two planes of codes. The second holds what rounding to the first left, in steps 254
+// times finer, for the few blocks in which one value dwarfs the others, which would otherwise lose most of their bits;
+// elsewhere its scale is 0. This brings the default mode several times nearer to float32; see docs/kernels.md.
 typedef struct st_view {
   size_t padded, blocks;
   float *values;        // ST_ACT_F32
@@ -35,8 +39,11 @@ typedef struct st_view {
   float *scale;         // [tokens] s of each token (ST_ACT_INT8_TOKEN)
   int32_t *sum;         // [tokens] sum of its codes
   int32_t *block_sum;   // sums of 32 codes
-  float *block_scale;   // ST_ACT_INT8_BLOCK: absmax / 127 of the 32
-  float *block_product; // scale times sum
+  float *block_scale;   // ST_ACT_INT8_BLOCK, and all below: absmax / 127 of the 32
+  float *block_product; // what all 32 codes stand for, summed
+  int8_t *rest;         // the second plane, as codes
+  float *rest_scale;    // block_scale / 254 where the second plane counts, otherwise 0
+  int32_t *rest_sum;    // sums of its codes
 } st_view;
 
 // Lays the arrays out from `base`; returns the bytes they take.
@@ -56,6 +63,9 @@ static inline size_t st_view_of(st_activation kind, size_t tokens, size_t column
   if (kind == ST_ACT_INT8_TOKEN) return used;
   v->block_scale = (float *)(void *)(at + used), used += block_array;
   v->block_product = (float *)(void *)(at + used), used += block_array;
+  v->rest = (int8_t *)(at + used), used += st_round_up(tokens * v->padded, 64);
+  v->rest_scale = (float *)(void *)(at + used), used += block_array;
+  v->rest_sum = (int32_t *)(void *)(at + used), used += block_array;
   return used;
 }
 

@@ -93,25 +93,34 @@ static void lanes_prepare_token(const st_view *v, lanes_place p, const lanes_sou
   v->sum[p.first + p.lane] = vi_sum(total);
 }
 
+// What rounding `scaled` to `codes` left, in steps of the second plane.
+LANES_INLINE vi lanes_rest(vf scaled, vi codes) {
+  return vf_round(vf_mul(vf_sub(scaled, vi_to_floats(codes)), vf_set(ST_REST_STEPS)));
+}
+
 static void lanes_prepare_block(const st_view *v, lanes_place p, const lanes_source *source, size_t n) {
-  int8_t *out = v->codes + p.first * v->padded + 4 * p.lane;
-  int32_t total = 0;
+  size_t start = p.first * v->padded + 4 * p.lane;
   for (size_t b = 0; b < v->blocks; b++) {
-    size_t at = p.first * v->blocks + b * p.count + p.lane;
+    size_t at = p.first * v->blocks + b * p.count + p.lane, to = start + b * ST_STEP * p.count;
     vf x = lanes_values(source, b * ST_STEP, n), y = lanes_values(source, b * ST_STEP + 16, n);
     float m = vf_most(vf_max(vf_abs(y), vf_max(vf_abs(x), vf_set(0))));
     float d = m < ST_BLOCK_LEAST ? 0 : m / 127.0f, s = m < ST_BLOCK_LEAST ? 0 : 127.0f / m;
-    vi low = vf_round(vf_mul(x, vf_set(s))), high = vf_round(vf_mul(y, vf_set(s)));
-    int32_t sum = vi_sum(vi_add(low, high));
-    lanes_scatter_codes(out + b * ST_STEP * p.count, p.count, low);
-    lanes_scatter_codes(out + (b * ST_STEP + 16) * p.count, p.count, high);
+    x = vf_mul(x, vf_set(s)), y = vf_mul(y, vf_set(s));
+    vi low = vf_round(x), high = vf_round(y), rest_low = lanes_rest(x, low), rest_high = lanes_rest(y, high);
+    lanes_scatter_codes(v->codes + to, p.count, low);
+    lanes_scatter_codes(v->codes + to + 16 * p.count, p.count, high);
+    lanes_scatter_codes(v->rest + to, p.count, rest_low);
+    lanes_scatter_codes(v->rest + to + 16 * p.count, p.count, rest_high);
+    // Squares of codes are small integers: exact in float32, in any order.
+    vf f = vi_to_floats(low), g = vi_to_floats(high);
+    float finer = vf_sum(vf_add(vf_mul(f, f), vf_mul(g, g))) < ST_REST_SQUARES ? d / ST_REST_STEPS : 0;
+    int32_t sum = vi_sum(vi_add(low, high)), rest_sum = vi_sum(vi_add(rest_low, rest_high));
     v->block_sum[at] = sum;
     v->block_scale[at] = d;
-    v->block_product[at] = d * (float)sum;
-    total += sum;
+    v->rest_scale[at] = finer;
+    v->rest_sum[at] = rest_sum;
+    v->block_product[at] = d * (float)sum + finer * (float)rest_sum;
   }
-  v->scale[p.first + p.lane] = 1;
-  v->sum[p.first + p.lane] = total;
 }
 
 static void lanes_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps,

@@ -23,28 +23,57 @@ LANES_INLINE void lanes_prefetch_step(st_form form, const uint8_t *codes) {
   for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(codes + line);
 }
 
-// For each 32 columns: sum += (d * dx) * integers; Q4M also minimum += m * (dx * sum of x).
+// The integer products of 32 columns with one plane of codes of n tokens, whose sums are `sums`.
+LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int8_t *x, size_t n, const int32_t *sums,
+                                   vi *totals) {
+  vd dots[LANES_TILE];
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) dots[t] = vd_zero();
+  lanes_dot_step(form, codes, x, n, 1, dots);
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) {
+    totals[t] = vd_total(form, dots[t]);
+    if (vb_offset(form)) totals[t] = vi_sub(totals[t], vi_set(vb_offset(form) * sums[t]));
+  }
+}
+
+// sums += (d * dx) * integers, for one plane.
+LANES_INLINE void lanes_block_add(vf d, const float *scales, const vi *totals, size_t n, vf *sums) {
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) sums[t] = vf_fma(vf_mul(d, vf_set(scales[t])), vi_to_floats(totals[t]), sums[t]);
+}
+
+LANES_INLINE bool lanes_any(const float *scales, size_t n) {
+  bool any = false;
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) any |= scales[t] != 0;
+  return any;
+}
+
+// For each 32 columns: sum += (d * dx) * integers, for each plane of codes that counts; Q4M also minimum += m * (sum of
+// what the codes stand for). A token whose second plane does not count adds exact zeros where another's in its tile
+// does.
 LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
                                    size_t n, vf *out) {
   vf sums[LANES_TILE], minimums[LANES_TILE];
+  vi totals[LANES_TILE];
   lanes_stream s = lanes_stream_of(w, row);
-  const int8_t *x = v->codes + first * v->padded;
+  const int8_t *x = v->codes + first * v->padded, *rest = v->rest + first * v->padded;
   size_t at = first * v->blocks;
   for (size_t t = 0; t < n; t++) sums[t] = minimums[t] = vf_set(0);
-  for (size_t b = 0; b < v->blocks; b++, x += ST_STEP * n, at += n) {
-    vd dots[LANES_TILE];
-    for (size_t t = 0; t < n; t++) dots[t] = vd_zero();
+  for (size_t b = 0; b < v->blocks; b++, x += ST_STEP * n, rest += ST_STEP * n, at += n) {
     lanes_prefetch_step(form, s.codes);
-    lanes_dot_step(form, s.codes, x, n, 1, dots);
     vf d = form == ST_FORM_T16 ? vf_set(1) : vf_half(s.scales);
-    vf m = form == ST_FORM_Q4M ? vf_half(s.scales + ST_SCALES) : vf_set(0);
+    lanes_block_dots(form, s.codes, x, n, v->block_sum + at, totals);
+    lanes_block_add(d, v->block_scale + at, totals, n, sums);
+    if (lanes_any(v->rest_scale + at, n)) {
+      lanes_block_dots(form, s.codes, rest, n, v->rest_sum + at, totals);
+      lanes_block_add(d, v->rest_scale + at, totals, n, sums);
+    }
+    if (form == ST_FORM_Q4M) {
+      vf m = vf_half(s.scales + ST_SCALES);
 #pragma GCC unroll 8
-    for (size_t t = 0; t < n; t++) {
-      vi total = vd_total(form, dots[t]);
-      if (vb_offset(form)) total = vi_sub(total, vi_set(vb_offset(form) * v->block_sum[at + t]));
-      vf dx = vf_set(v->block_scale[at + t]);
-      sums[t] = vf_fma(form == ST_FORM_T16 ? dx : vf_mul(d, dx), vi_to_floats(total), sums[t]);
-      if (form == ST_FORM_Q4M) minimums[t] = vf_fma(m, vf_set(v->block_product[at + t]), minimums[t]);
+      for (size_t t = 0; t < n; t++) minimums[t] = vf_fma(m, vf_set(v->block_product[at + t]), minimums[t]);
     }
     lanes_advance(form, &s);
   }

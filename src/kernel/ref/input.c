@@ -46,43 +46,67 @@ static void prepare_floats(const st_view *v, place p, const float *x, const floa
   for (size_t i = n; i < v->padded; i++) out[i * p.count] = 0;
 }
 
-// Codes of block b, all with multiplier s; returns their sum.
+// Value i, times r and its norm where there is one, times s: what is rounded to a code. Zero past the end.
+static float scaled(const float *x, const float *norm, float r, float s, size_t i, size_t n) {
+  return i < n ? (norm ? x[i] * r * norm[i] : x[i]) * s : 0;
+}
+
+// Codes of block b, all with multiplier s; returns their sum, and the sum of their squares.
 static int32_t prepare_codes(const st_view *v, place p, size_t b, const float *x, const float *norm, float r, float s,
-                             size_t n) {
+                             size_t n, int32_t *squares) {
   int8_t *out = v->codes + p.first * v->padded + 4 * p.lane;
   int32_t sum = 0;
+  *squares = 0;
   for (size_t i = b * ST_STEP; i < (b + 1) * ST_STEP; i++) {
-    int8_t code = i < n ? code_of((norm ? x[i] * r * norm[i] : x[i]) * s) : 0;
+    int8_t code = code_of(scaled(x, norm, r, s, i, n));
+    out[i / 4 * 4 * p.count + i % 4] = code;
+    sum += code;
+    *squares += code * code;
+  }
+  return sum;
+}
+
+// The second plane of block b; returns the sum of its codes.
+static int32_t prepare_rest(const st_view *v, place p, size_t b, const float *x, const float *norm, float r, float s,
+                            size_t n) {
+  int8_t *out = v->rest + p.first * v->padded + 4 * p.lane;
+  int32_t sum = 0;
+  for (size_t i = b * ST_STEP; i < (b + 1) * ST_STEP; i++) {
+    float value = scaled(x, norm, r, s, i, n);
+    int8_t code = code_of((value - (float)code_of(value)) * ST_REST_STEPS);
     out[i / 4 * 4 * p.count + i % 4] = code;
     sum += code;
   }
   return sum;
 }
 
-static void prepare_int8(const st_input *input, const st_view *v, place p, const float *x, const float *norm, float r) {
-  size_t n = input->columns, token = p.first + p.lane;
-  bool by_token = input->kind == ST_ACT_INT8_TOKEN;
-  float s = by_token ? st_token_scale(absolute_maximum(x, norm, r, n)) : 1;
-  int32_t sum = 0;
+static void prepare_token(const st_view *v, place p, const float *x, const float *norm, float r, size_t n) {
+  float s = st_token_scale(absolute_maximum(x, norm, r, n));
+  int32_t total = 0, squares;
+  for (size_t b = 0; b < v->blocks; b++) {
+    int32_t sum = prepare_codes(v, p, b, x, norm, r, s, n, &squares);
+    v->block_sum[p.first * v->blocks + b * p.count + p.lane] = sum;
+    total += sum;
+  }
+  v->scale[p.first + p.lane] = s;
+  v->sum[p.first + p.lane] = total;
+}
+
+static void prepare_block(const st_view *v, place p, const float *x, const float *norm, float r, size_t n) {
   for (size_t b = 0; b < v->blocks; b++) {
     size_t first = b * ST_STEP, part = n - first < ST_STEP ? n - first : ST_STEP;
     size_t at = p.first * v->blocks + b * p.count + p.lane;
-    float d = 0;
-    if (!by_token) {
-      float m = absolute_maximum(x + first, norm ? norm + first : NULL, r, part);
-      d = m < ST_BLOCK_LEAST ? 0 : m / 127.0f;
-      s = m < ST_BLOCK_LEAST ? 0 : 127.0f / m;
-    }
-    int32_t block_sum = prepare_codes(v, p, b, x, norm, r, s, n);
-    v->block_sum[at] = block_sum;
-    sum += block_sum;
-    if (!by_token) {
-      v->block_scale[at] = d;
-      v->block_product[at] = d * (float)block_sum;
-    }
+    float m = absolute_maximum(x + first, norm ? norm + first : NULL, r, part);
+    float d = m < ST_BLOCK_LEAST ? 0 : m / 127.0f, s = m < ST_BLOCK_LEAST ? 0 : 127.0f / m;
+    int32_t squares, sum = prepare_codes(v, p, b, x, norm, r, s, n, &squares);
+    int32_t rest_sum = prepare_rest(v, p, b, x, norm, r, s, n);
+    float finer = squares < ST_REST_SQUARES ? d / ST_REST_STEPS : 0;
+    v->block_sum[at] = sum;
+    v->block_scale[at] = d;
+    v->rest_scale[at] = finer;
+    v->rest_sum[at] = rest_sum;
+    v->block_product[at] = d * (float)sum + finer * (float)rest_sum;
   }
-  v->scale[token] = s;
-  v->sum[token] = sum;
 }
 
 void st_ref_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,
@@ -95,7 +119,9 @@ void st_ref_prepare(const st_input *input, const float *x, size_t stride, const 
     float r = norm ? st_ref_inverse_rms(row, input->columns, eps) : 1;
     if (input->kind == ST_ACT_F32)
       prepare_floats(&v, p, row, norm, r, input->columns);
+    else if (input->kind == ST_ACT_INT8_TOKEN)
+      prepare_token(&v, p, row, norm, r, input->columns);
     else
-      prepare_int8(input, &v, p, row, norm, r);
+      prepare_block(&v, p, row, norm, r, input->columns);
   }
 }

@@ -174,28 +174,36 @@ void st_ref_matmul_token(const st_matrix *w, const st_input *input, size_t first
   }
 }
 
-// For each 32 columns in order: sum += (d * dx) * (float)integers, and for minimums another sum += m * (dx * sum of x).
+// sums += (d * dx) * integers of 32 columns, for one plane of codes, whose scales are dx; a scale of 0 adds nothing.
+static void add_plane(codes32 code, const floats16 d, const int8_t *x, const float *scales, size_t tokens,
+                      floats16 *out) {
+  int32_t sums[ST_REF_TILE][ST_GROUP] = {0};
+  add_products(code, x, tokens, sums);
+  for (size_t t = 0; t < tokens; t++) {
+    for (size_t r = 0; r < ST_GROUP && scales[t] != 0; r++) {
+      out[t][r] = fmaf(d[r] * scales[t], (float)sums[t][r], out[t][r]);
+    }
+  }
+}
+
+// For each 32 columns in order: both planes of codes; and for minimums another sum += m * (sum of what the codes mean).
 static void tile_block(const st_matrix *w, const uint8_t *group, const st_view *v, size_t first, size_t tokens,
                        floats16 *out) {
   floats16 minimums[ST_REF_TILE] = {0};
   memset(out, 0, tokens * sizeof *out);
-  const int8_t *x = v->codes + first * v->padded;
-  for (size_t s = 0; s < v->blocks; s++, x += ST_STEP * tokens) {
-    int32_t sums[ST_REF_TILE][ST_GROUP] = {0};
+  const int8_t *x = v->codes + first * v->padded, *rest = v->rest + first * v->padded;
+  for (size_t s = 0; s < v->blocks; s++, x += ST_STEP * tokens, rest += ST_STEP * tokens) {
     const uint8_t *scales, *codes;
     codes32 code;
     floats16 d, m;
     locate(w, group, s, &scales, &codes);
     unpack_codes(w->form, codes, code);
     read_scales(w->form, scales, d, m);
-    add_products(code, x, tokens, sums);
     size_t at = first * v->blocks + s * tokens;
-    for (size_t t = 0; t < tokens; t++) {
-      float dx = v->block_scale[at + t], product = v->block_product[at + t];
-      for (size_t r = 0; r < ST_GROUP; r++) {
-        out[t][r] = fmaf(d[r] * dx, (float)sums[t][r], out[t][r]);
-        if (w->form == ST_FORM_Q4M) minimums[t][r] = fmaf(m[r], product, minimums[t][r]);
-      }
+    add_plane(code, d, x, v->block_scale + at, tokens, out);
+    add_plane(code, d, rest, v->rest_scale + at, tokens, out);
+    for (size_t t = 0; w->form == ST_FORM_Q4M && t < tokens; t++) {
+      for (size_t r = 0; r < ST_GROUP; r++) minimums[t][r] = fmaf(m[r], v->block_product[at + t], minimums[t][r]);
     }
   }
   for (size_t t = 0; w->form == ST_FORM_Q4M && t < tokens; t++) {
