@@ -48,12 +48,12 @@ static void prepare(const st_kernels *k, st_input *input, st_activation kind, co
   k->prepare(input, x, columns, NULL, 0, 0, tokens);
 }
 
-// The finer codes of a block in which one value dwarfs the others: more than 3.5 times the root mean square of 32.
+// The finer codes of a block in which one value dwarfs the others: more than 3 times the root mean square of 32.
 static void add_second_plane(const float *x, size_t n, float most, double *out) {
   float s = 127.0f / most, d = most / 127.0f;
   double squares = 0;
   for (size_t i = 0; i < n; i++) squares += (double)rintf(x[i] * s) * (double)rintf(x[i] * s);
-  if (127.0 * 127.0 <= 3.5 * 3.5 * squares / 32) return;
+  if (127.0 * 127.0 <= 3.0 * 3.0 * squares / 32) return;
   for (size_t i = 0; i < n; i++) {
     float left = x[i] * s - rintf(x[i] * s);
     out[i] += (double)rintf(left * 254.0f) * (d / 254.0f);
