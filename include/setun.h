@@ -100,7 +100,7 @@ typedef struct setun_model_info {
   const char *architecture; /* "llama", "bitnet-b1.58", ...; lives as long as the model */
   const char *container;    /* "gguf" or "huggingface" */
   const char *isa;          /* whose kernels run */
-  const char *activation;   /* "int8" or "float" */
+  const char *activation;   /* "int8": by token, as the model prescribes; "int8-block": of quantized weights; "float" */
   uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab;
   uint32_t n_ctx_train;     /* tokens */
   uint64_t n_params;        /* weights, with the embedding, a tied one once */

@@ -99,7 +99,7 @@ static double share(double part, double whole) {
 }
 
 static double compute_peak(const bench_result *r) {
-  bool int8 = strcmp(r->info.activation, "int8") == 0;
+  bool int8 = strncmp(r->info.activation, "int8", 4) == 0;
   return int8 ? r->ceilings.int8_macs_per_s : r->ceilings.float_macs_per_s;
 }
 

@@ -105,7 +105,7 @@ setun_model_info setun_model_get_info(const setun_model *model) {
   if (!m) return info;
   info.architecture = m->spec->name;
   info.isa = m->backend->device_isa(m->device);
-  info.activation = m->h.int8 ? "int8" : "float";
+  info.activation = m->h.int8 ? "int8" : m->fast ? "int8-block" : "float";
   info.n_layer = m->h.n_layer;
   info.n_embd = m->h.n_embd;
   info.n_head = m->h.n_head;

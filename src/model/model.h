@@ -36,6 +36,7 @@ typedef struct st_model {
   float *rope_divisors; // [head_dim / 2]; NULL: none
   st_layer *layers;
   uint32_t max_rank, max_lora_rows; // of all adapted matrices; 0: there are none
+  bool fast; // some quantized weights take int8 activations by block
   uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs;
 } st_model;

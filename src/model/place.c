@@ -121,6 +121,8 @@ setun_status st_place_matrix(st_loader *l, const st_weight *w, bool exact, st_dm
   copy_job j = {.l = l, .w = w, .format = w->latent ? st_format_get(ST_HF_U8) : w->format};
   st_precision precision = l->o->precise || exact ? ST_PRECISION_FLOAT : ST_PRECISION_FAST;
   if (l->m->h.int8 && !exact && st_format_is_ternary(j.format)) precision = ST_PRECISION_INT8;
+  bool quantized = j.format->block > 1 || st_format_is_ternary(j.format);
+  if (precision == ST_PRECISION_FAST && quantized) l->m->fast = true;
   setun_status s = b->matrix_new(l->m->device, j.format, w->shape, precision, &j.matrix, l->err);
   if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name);
   j.kind = b->rows_wanted(l->m->device, j.format);
