@@ -53,7 +53,7 @@ static bool pages_length(size_t size, size_t *length) {
   return true;
 }
 
-void *st_pages_alloc(size_t size) {
+void *st_pages_alloc(size_t size, bool huge) {
   size_t length, padded;
   if (!pages_length(size, &length) || !st_add_size(length, HUGE_PAGE, &padded)) return NULL;
   char *p = mmap(NULL, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -64,7 +64,9 @@ void *st_pages_alloc(size_t size) {
   if (HUGE_PAGE - head) munmap(p + head + length, HUGE_PAGE - head);
   p += head;
 #ifdef MADV_HUGEPAGE
-  madvise(p, length, MADV_HUGEPAGE); // a wish; where it is refused small pages serve
+  if (huge) madvise(p, length, MADV_HUGEPAGE); // a wish; where it is refused small pages serve
+#else
+  (void)huge;
 #endif
   return p;
 }

@@ -25,10 +25,11 @@ char *st_strndup(const char *text, size_t length); // copies exactly `length` by
 // `size` bytes aligned to 64, uninitialized. Freed with st_free.
 void *st_aligned_alloc(size_t size);
 
-// Whole pages, zeroed, aligned to 2 MiB and marked for huge pages where the system has them: for weights and
-// caches. ST_PAGES_SLACK readable bytes follow the end, so that prefetches and wide loads may run past it.
+// Whole zeroed pages, of which the system provides each when it is first touched. With `huge`, aligned to 2 MiB and marked
+// for huge pages where the system has them: for what is read again and again as a whole, such as weights. Without, for what
+// may stay mostly untouched. ST_PAGES_SLACK readable bytes follow the end, so that prefetches may run past it.
 enum { ST_PAGES_SLACK = 16384 };
-void *st_pages_alloc(size_t size);
+void *st_pages_alloc(size_t size, bool huge);
 void st_pages_free(void *block, size_t size);
 
 // Grows `*items` (elements of `size` bytes) so that it holds at least `need`; false when out of memory, and

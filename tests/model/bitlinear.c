@@ -16,7 +16,7 @@ static const int8_t *row_of(const int8_t *trits, size_t k, size_t row) {
 static st_matrix pack(const int8_t *trits, size_t rows, size_t columns, float *scales) {
   st_matrix m = {.form = ST_FORM_T16, .rows = rows, .columns = columns, .scales = scales};
   m.group_bytes = st_form_group_bytes(ST_FORM_T16, columns, 1);
-  uint8_t *data = st_pages_alloc(rows / ST_GROUP * m.group_bytes);
+  uint8_t *data = st_pages_alloc(rows / ST_GROUP * m.group_bytes, false);
   for (size_t r = 0; r < rows; r += ST_GROUP) {
     st_form_pack(ST_FORM_T16, st_format_get(ST_HF_U8), columns, 1, row_of(trits, columns, r), scales + r, ST_GROUP,
                  data + r / ST_GROUP * m.group_bytes);
@@ -43,7 +43,7 @@ static void check(const st_kernels *k, const char *name) {
   for (size_t r = 0; r < rows; r++) scales[r] = w_scale[0];
   st_matrix m = pack(trits, rows, columns, scales);
   st_input input = {.kind = ST_ACT_INT8_TOKEN, .tokens = tokens, .columns = columns};
-  input.data = st_pages_alloc(k->input_bytes(ST_ACT_INT8_TOKEN, tokens, columns));
+  input.data = st_pages_alloc(k->input_bytes(ST_ACT_INT8_TOKEN, tokens, columns), false);
   k->prepare(&input, x, columns, NULL, 0, 0, tokens);
   float out[8 * 64];
   k->matmul[ST_FORM_T16][ST_ACT_INT8_TOKEN](&m, &input, 0, rows, out, rows);

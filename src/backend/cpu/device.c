@@ -47,7 +47,7 @@ static void *arena_alloc(st_device *d, size_t size) {
     st_arena_chunk *fresh = st_calloc(1, sizeof *fresh);
     if (!fresh) return NULL;
     fresh->size = rounded > CHUNK ? rounded : CHUNK;
-    fresh->data = st_pages_alloc(fresh->size);
+    fresh->data = st_pages_alloc(fresh->size, true);
     if (!fresh->data) {
       st_free(fresh);
       return NULL;

@@ -80,7 +80,7 @@ setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes,
   if (s == SETUN_OK) s = st_pool_new(threads > 0 ? threads : st_default_threads(), &pool, err);
   if (s != SETUN_OK) return s;
   ceiling_job *job = st_calloc(1, sizeof *job);
-  if (job) *job = (ceiling_job){.kernels = &kernels, .buffer = st_pages_alloc(bytes), .bytes = bytes};
+  if (job) *job = (ceiling_job){.kernels = &kernels, .buffer = st_pages_alloc(bytes, true), .bytes = bytes};
   if (job && job->buffer) {
     ceilings->read_bytes_per_s = best_read(pool, job);
     ceilings->int8_macs_per_s = best_peak(pool, job, kernels.peak_int8);

@@ -3,6 +3,8 @@
 
 #include "base/memory.h"
 
+enum { HUGE_PAGE = 2 << 20 };
+
 static size_t largest_input(const st_device *d, uint32_t n_batch) {
   size_t most = 0;
   for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
@@ -18,7 +20,7 @@ setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_
   q->kernels = &d->kernels;
   q->n_batch = options->n_batch;
   q->input_bytes = largest_input(d, options->n_batch);
-  q->input = st_pages_alloc(q->input_bytes);
+  q->input = st_pages_alloc(q->input_bytes, true);
   setun_status s = q->input ? st_pool_new(options->threads, &q->pool, err)
                             : st_fail_memory(err, "the inputs of products");
   if (s == SETUN_OK) {
@@ -45,7 +47,7 @@ setun_status st_cpu_array_new(st_queue *q, size_t tokens, size_t width, st_array
     st_free(a);
     return st_fail_memory(err, "activations");
   }
-  *a = (st_array){tokens, width, st_pages_alloc(bytes), bytes};
+  *a = (st_array){tokens, width, st_pages_alloc(bytes, false), bytes};
   if (!a->data) {
     st_free(a);
     return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for activations of %zu x %zu", tokens, width);
@@ -69,7 +71,10 @@ setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache
          st_mul_size(q->scores_each, (size_t)st_pool_threads(q->pool), &scores);
   st_cache *c = fits ? st_calloc(1, sizeof *c) : NULL;
   if (!c) return st_fail_memory(err, "the KV cache");
-  *c = (st_cache){.shape = *shape, .keys = st_pages_alloc(n), .values = st_pages_alloc(n), .bytes = n};
+  // Each head's keys grow from the beginning of their own range: where several ranges share a huge page, the first token
+  // would touch them all.
+  bool huge = (size_t)shape->n_ctx * shape->head_dim * (shape->half ? 2 : 4) >= HUGE_PAGE;
+  *c = (st_cache){.shape = *shape, .keys = st_pages_alloc(n, huge), .values = st_pages_alloc(n, huge), .bytes = n};
   st_free(q->scores);
   q->scores = st_aligned_alloc(scores * sizeof(float));
   if (!c->keys || !c->values || !q->scores) {
