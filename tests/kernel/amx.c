@@ -3,7 +3,9 @@
 #include "base/cpu.h"
 #include "checks.h"
 
+#if defined(__x86_64__)
 static int check_emulated(void);
+#endif
 
 // Before the pragma below, so that a processor without AVX-512 gets here.
 int main(void) {
@@ -29,12 +31,12 @@ int main(void) {
 #undef _tile_dpbsud
 #define _tile_loadconfig(c) tile_configure(c)
 #define _tile_release() (void)0
-#define _tile_zero(t) memset(tiles[t], 0, sizeof tiles[t])
+#define _tile_zero(t) memset(tile_data[t], 0, sizeof tile_data[t])
 #define _tile_loadd(t, p, s) tile_load(t, p, s)
 #define _tile_stored(t, p, s) tile_store(t, p, s)
 #define _tile_dpbsud(c, a, b) tile_multiply(c, a, b)
 
-static uint8_t tiles[8][16][64];
+static uint8_t tile_data[8][16][64];
 
 static void tile_configure(const void *config) {
   const uint8_t *bytes = config;
@@ -45,19 +47,19 @@ static void tile_configure(const void *config) {
   }
 }
 static void tile_load(int t, const void *p, size_t stride) {
-  for (size_t r = 0; r < 16; r++) memcpy(tiles[t][r], (const uint8_t *)p + r * stride, 64);
+  for (size_t r = 0; r < 16; r++) memcpy(tile_data[t][r], (const uint8_t *)p + r * stride, 64);
 }
 static void tile_store(int t, void *p, size_t stride) {
-  for (size_t r = 0; r < 16; r++) memcpy((uint8_t *)p + r * stride, tiles[t][r], 64);
+  for (size_t r = 0; r < 16; r++) memcpy((uint8_t *)p + r * stride, tile_data[t][r], 64);
 }
 // TDPBSUD: row m, column n of c += sum over k and j of signed a[m][4k + j] times unsigned b[k][4n + j].
 static void tile_multiply(int c, int a, int b) {
   for (int m = 0; m < 16; m++) {
     for (int n = 0; n < 16; n++) {
       int32_t sum;
-      memcpy(&sum, &tiles[c][m][4 * n], 4);
-      for (int k = 0; k < 64; k++) sum += (int8_t)tiles[a][m][k] * tiles[b][k / 4][4 * n + k % 4];
-      memcpy(&tiles[c][m][4 * n], &sum, 4);
+      memcpy(&sum, &tile_data[c][m][4 * n], 4);
+      for (int k = 0; k < 64; k++) sum += (int8_t)tile_data[a][m][k] * tile_data[b][k / 4][4 * n + k % 4];
+      memcpy(&tile_data[c][m][4 * n], &sum, 4);
     }
   }
 }
@@ -83,9 +85,5 @@ static int check_emulated(void) {
   }
   printf("amx (emulated) %s: %d comparisons\n", failures ? "FAILED" : "ok", comparisons);
   return failures != 0;
-}
-#else
-static int check_emulated(void) {
-  return 77;
 }
 #endif

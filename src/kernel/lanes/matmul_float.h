@@ -45,27 +45,40 @@ LANES_INLINE void lanes_float_tile(st_form form, const st_matrix *w, size_t row,
     for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(s.codes + line);
     if (coded) lanes_unpack(form, &s, weights);
     for (size_t k = 0; k < ST_STEP; k += 2) {
-      vf a = lanes_weight(coded ? ST_FORM_F32 : form, p, k), b = lanes_weight(coded ? ST_FORM_F32 : form, p, k + 1);
-      for (size_t t = 0; t < n; t++) even[t] = vf_fma(a, vf_set(x[k * stride + t]), even[t]);
-      for (size_t t = 0; t < n; t++) odd[t] = vf_fma(b, vf_set(x[(k + 1) * stride + t]), odd[t]);
+      vf v = lanes_weight(coded ? ST_FORM_F32 : form, p, k);
+#pragma GCC unroll 8
+      for (size_t t = 0; t < n; t++) even[t] = vf_fma(v, vf_set(x[k * stride + t]), even[t]);
+      v = lanes_weight(coded ? ST_FORM_F32 : form, p, k + 1);
+#pragma GCC unroll 8
+      for (size_t t = 0; t < n; t++) odd[t] = vf_fma(v, vf_set(x[(k + 1) * stride + t]), odd[t]);
     }
     lanes_advance(form, &s);
   }
   for (size_t t = 0; t < n; t++) out[t] = vf_add(even[t], odd[t]);
 }
 
+// Tokens [begin, end), whole tiles but for the input's last.
+LANES_INLINE void lanes_float_group(st_form form, const st_matrix *w, const st_input *input, const st_view *v,
+                                    size_t row, size_t last, size_t begin, size_t end, float *out, size_t stride) {
+  for (size_t t = begin; t < end;) {
+    size_t tile = t - t % LANES_TILE, count = st_tile_tokens(input->tokens, tile, LANES_TILE);
+    size_t left = tile + count - t, n = left < LANES_FLOAT_TOKENS ? left : LANES_FLOAT_TOKENS;
+    const float *x = v->values + tile * v->padded + (t - tile);
+    vf sums[LANES_FLOAT_TOKENS];
+    LANES_SWITCH(n, LANES_FLOAT_TOKENS, lanes_float_tile, form, w, row, v->blocks, x, count, N, sums)
+    for (size_t i = 0; i < n; i++) lanes_output(form, w, row, last, sums[i], out + (t + i) * stride);
+    t += n;
+  }
+}
+
 LANES_INLINE void lanes_matmul_float(st_form form, const st_matrix *w, const st_input *input, size_t first, size_t last,
                                      float *out, size_t stride) {
   st_view v = st_view_input(input);
-  for (size_t row = first; row < last; row += ST_GROUP) {
-    for (size_t t = 0; t < input->tokens;) {
-      size_t tile = t - t % LANES_TILE, count = st_tile_tokens(input->tokens, tile, LANES_TILE);
-      size_t left = tile + count - t, n = left < LANES_FLOAT_TOKENS ? left : LANES_FLOAT_TOKENS;
-      const float *x = v.values + tile * v.padded + (t - tile);
-      vf sums[LANES_FLOAT_TOKENS];
-      LANES_SWITCH(n, LANES_FLOAT_TOKENS, lanes_float_tile, form, w, row, v.blocks, x, count, N, sums)
-      for (size_t i = 0; i < n; i++) lanes_output(form, w, row, last, sums[i], out + (t + i) * stride);
-      t += n;
+  size_t block = lanes_token_block(input);
+  for (size_t t = 0; t < input->tokens; t += block) {
+    size_t end = input->tokens - t < block ? input->tokens : t + block;
+    for (size_t row = first; row < last; row += ST_GROUP) {
+      lanes_float_group(form, w, input, &v, row, last, t, end, out, stride);
     }
   }
 }

@@ -146,16 +146,25 @@ LANES_INLINE void lanes_token_tile(st_form form, const st_matrix *w, size_t row,
     lanes_token_T16B(w, row, v, first, n, out);
 }
 
+// Tokens [begin, end), whole tiles but for the input's last, with one group of rows.
 #define LANES_MATMUL_INT8(kind, form)                                                                                  \
+  static void lanes_group_##kind##_##form(const st_matrix *w, const st_view *v, size_t row, size_t last, size_t begin, \
+                                          size_t end, float *out, size_t stride) {                                     \
+    for (size_t t = begin; t < end; t += LANES_TILE) {                                                                 \
+      vf sums[LANES_TILE];                                                                                             \
+      size_t n = st_tile_tokens(end, t, LANES_TILE);                                                                   \
+      LANES_SWITCH(n, LANES_TILE, lanes_##kind##_tile, ST_FORM_##form, w, row, v, t, N, sums)                          \
+      for (size_t i = 0; i < n; i++) lanes_output(ST_FORM_##form, w, row, last, sums[i], out + (t + i) * stride);      \
+    }                                                                                                                  \
+  }                                                                                                                    \
   static void lanes_matmul_##kind##_##form(const st_matrix *w, const st_input *input, size_t first, size_t last,       \
                                            float *out, size_t stride) {                                                \
     st_view v = st_view_input(input);                                                                                  \
-    for (size_t row = first; row < last; row += ST_GROUP) {                                                            \
-      for (size_t t = 0; t < input->tokens; t += LANES_TILE) {                                                         \
-        vf sums[LANES_TILE];                                                                                           \
-        size_t n = st_tile_tokens(input->tokens, t, LANES_TILE);                                                       \
-        LANES_SWITCH(n, LANES_TILE, lanes_##kind##_tile, ST_FORM_##form, w, row, &v, t, N, sums)                       \
-        for (size_t i = 0; i < n; i++) lanes_output(ST_FORM_##form, w, row, last, sums[i], out + (t + i) * stride);    \
+    size_t block = lanes_token_block(input);                                                                           \
+    for (size_t t = 0; t < input->tokens; t += block) {                                                                \
+      size_t end = input->tokens - t < block ? input->tokens : t + block;                                              \
+      for (size_t row = first; row < last; row += ST_GROUP) {                                                          \
+        lanes_group_##kind##_##form(w, &v, row, last, t, end, out, stride);                                            \
       }                                                                                                                \
     }                                                                                                                  \
   }

@@ -34,6 +34,15 @@ LANES_INLINE void lanes_advance(st_form form, lanes_stream *s) {
   }
 }
 
+// How many tokens to take with all rows before the next ones: as many whole tiles as leave their inputs in the
+// second-level cache, where each group of rows finds them again.
+LANES_INLINE size_t lanes_token_block(const st_input *input) {
+  enum { CACHED = 512 << 10 };
+  size_t bytes = st_round_up(input->columns, ST_STEP) * (input->kind == ST_ACT_F32 ? 4 : 1) + 1;
+  size_t tiles = CACHED / bytes / LANES_TILE;
+  return (tiles ? tiles : 1) * LANES_TILE;
+}
+
 // Calls fn with the argument N a constant equal to n, 1 to `most` (itself a constant, at most 8).
 #define LANES_CASE(n, most, fn, ...)                                                                                   \
   case n: {                                                                                                            \
