@@ -38,7 +38,7 @@ def load(path):
 
 
 def save(path, tensors):
-    names = {"<f4": "F32", "<f2": "F16", "<i8": "I64"}
+    names = {"<f4": "F32", "<f2": "F16", "<i8": "I64", "|u1": "U8"}
     header, at = {}, 0
     for name, a in tensors.items():
         header[name] = {"dtype": names[a.dtype.str], "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
@@ -69,7 +69,9 @@ class Model:
 
     def linear(self, x, name):
         """x through a matrix, ternary or of floats, and through the adapters that it has."""
-        w = self.w[name + ".weight"]
+        w, module_input = self.w[name + ".weight"], x
+        if name + ".rms_norm.weight" in self.w:  # BitNet's use_rms_norm
+            x = x / np.sqrt((x * x).mean(-1, keepdims=True) + self.c["quantization_config"]["rms_norm_eps"]) * self.w[name + ".rms_norm.weight"]
         if w.dtype == np.uint8:  # four quarters of the rows in a byte, int8 activations
             trits = np.concatenate([(w >> (2 * i)) & 3 for i in range(4)]).astype(np.int64) - 1
             x32 = x.astype(np.float32)
@@ -79,7 +81,7 @@ class Model:
         else:
             y = x @ w.astype(np.float64).T
         for a, b, scale in (f[name] for f in self.adapters if name in f):
-            y = y + scale * (x @ a.astype(np.float64).T) @ b.astype(np.float64).T
+            y = y + scale * (module_input @ a.astype(np.float64).T) @ b.astype(np.float64).T
         return y
 
     def frequencies(self):
@@ -216,6 +218,13 @@ def checkpoints():
                    rope_scaling=dict(rope_type="longrope", short_factor=sorted(factors[0]), long_factor=sorted(factors[1]),
                                      original_max_position_embeddings=32), **SHAPE)
     write_checkpoint("minicpm", minicpm, random_weights(np.random.default_rng(3), minicpm, "<f2"), 25, short_context=32)
+    with open(os.path.join(GOLDEN, "hf", "bitnet-auto", "config.json")) as f:
+        bitnet = json.load(f)
+    bitnet["quantization_config"].update(use_rms_norm=True, rms_norm_eps=1e-3)
+    weights, rng = load(os.path.join(GOLDEN, "hf", "bitnet-auto", "model.safetensors")), np.random.default_rng(4)
+    for name in [n for n, w in weights.items() if w.dtype == np.uint8]:
+        weights[name.replace(".weight", ".rms_norm.weight")] = rng.uniform(0.5, 1.5, weights[name].shape[1]).astype("<f4")
+    write_checkpoint("bitnet-norms", bitnet, weights, 20)
 
 
 # ---- adapters --------------------------------------------------------------------------------------------------------

@@ -94,6 +94,17 @@ static setun_status positive(const char *what, uint32_t value, setun_error *err)
   return value ? SETUN_OK : st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a positive number, found 0", what);
 }
 
+static setun_status check_rope(const st_rope_params *r, setun_error *err) {
+  if (!(r->theta > 0) || !isfinite(r->theta)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "RoPE base: expected a positive number, found %g", (double)r->theta);
+  }
+  if (r->scaling != ST_ROPE_PLAIN && (!(r->factor > 0) || !isfinite(r->factor))) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "RoPE scaling factor: expected a positive number, found %g",
+                   (double)r->factor);
+  }
+  return SETUN_OK;
+}
+
 // What both containers must satisfy; fills in what follows from the rest.
 static setun_status check(st_hparams *h, setun_error *err) {
   setun_status s = positive("number of layers", h->n_layer, err);
@@ -128,14 +139,12 @@ static setun_status check(st_hparams *h, setun_error *err) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "head size: expected an even number up to 65536, found %u",
                    h->head_dim);
   }
-  if (!(h->norm_eps >= 0) || !(h->rope.theta > 0) || !isfinite(h->norm_eps) || !isfinite(h->rope.theta)) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "expected a norm epsilon >= 0 and a RoPE base > 0, found %g and %g",
-                   (double)h->norm_eps, (double)h->rope.theta);
+  if (!(h->norm_eps >= 0) || !isfinite(h->norm_eps)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "norm epsilon: expected a number >= 0, found %g", (double)h->norm_eps);
   }
-  if (h->rope.scaling != ST_ROPE_PLAIN && !(h->rope.factor > 0)) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "RoPE scaling factor: expected a positive number, found %g",
-                   (double)h->rope.factor);
-  }
+  setun_status r = check_rope(&h->rope, err);
+  if (r == SETUN_OK && h->has_rope_local) r = check_rope(&h->rope_local, err);
+  if (r != SETUN_OK) return r;
   // Beyond the trained length only as far as a scaling says that it stretches.
   double stretched = (double)h->rope.original_max_position_embeddings * h->rope.factor;
   bool stretches =
@@ -149,10 +158,14 @@ static setun_status check(st_hparams *h, setun_error *err) {
 static void begin(const st_spec *spec, st_hparams *h) {
   *h = spec->defaults;
   h->embed_scale = h->residual_scale = h->logit_scale = 1;
-  h->rope.factor = 1;
-  h->rope.beta_fast = 32;
-  h->rope.beta_slow = 1;
-  h->rope.truncate = true;
+  h->linear_norm_eps = 1e-6f;
+  st_rope_params *tables[] = {&h->rope, &h->rope_local};
+  for (int i = 0; i < 2; i++) {
+    tables[i]->factor = 1;
+    tables[i]->beta_fast = 32;
+    tables[i]->beta_slow = 1;
+    tables[i]->truncate = true;
+  }
 }
 
 setun_status st_hparams_read(const st_directory *d, const char *activation, const st_spec **spec, st_hparams *h,
@@ -173,7 +186,10 @@ setun_status st_hparams_read(const st_directory *d, const char *activation, cons
 }
 
 void st_hparams_free(st_hparams *h) {
-  st_free(h->rope.short_factor);
-  st_free(h->rope.long_factor);
-  h->rope.short_factor = h->rope.long_factor = NULL;
+  st_rope_params *tables[] = {&h->rope, &h->rope_local};
+  for (int i = 0; i < 2; i++) {
+    st_free(tables[i]->short_factor);
+    st_free(tables[i]->long_factor);
+    tables[i]->short_factor = tables[i]->long_factor = NULL;
+  }
 }

@@ -128,9 +128,11 @@ static setun_status read_rope(const json_t *c, st_hparams *h, setun_error *err) 
 // Does config.json declare BitNet quantization, packed or latent?
 static setun_status read_quantization(const json_t *root, const json_t *c, st_hparams *h, setun_error *err) {
   const json_t *q = st_json_get(root, "quantization_config");
+  if (!q) q = st_json_get(c, "quantization_config");
   const char *method = NULL;
   uint32_t weight_bits = 0, input_bits = 0;
   setun_status s = q ? st_json_text(q, "quant_method", &method, err) : SETUN_OK;
+  if (s == SETUN_OK && q) s = st_json_f32(q, "rms_norm_eps", &h->linear_norm_eps, err);
   if (s == SETUN_OK) s = st_json_u32(c, "weight_bits", 1, 32, &weight_bits, err);
   if (s == SETUN_OK) s = st_json_u32(c, "input_bits", 1, 32, &input_bits, err);
   h->int8 = (method && !strcmp(method, "bitnet")) || (weight_bits == 1 && input_bits == 8);

@@ -292,6 +292,7 @@ setun_status st_model_load(const st_directory *d, const st_model_options *option
 static void free_linear(const st_backend *b, st_linear *l) {
   if (l->matrix) b->matrix_free(l->matrix);
   if (l->bias) b->vector_free(l->bias);
+  if (l->norm) b->vector_free(l->norm);
   if (l->lora_a) b->matrix_free(l->lora_a);
   if (l->lora_b) b->matrix_free(l->lora_b);
 }

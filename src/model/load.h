@@ -34,7 +34,7 @@ setun_status st_place_floats(st_loader *l, const float *values, size_t n, st_dve
 setun_status st_place_vector(st_loader *l, const st_weight *w, bool plus_one, st_dvector **out);
 // A matrix on the device. `exact`: products with it take floats, whatever the model prefers.
 setun_status st_place_matrix(st_loader *l, const st_weight *w, bool exact, st_dmatrix **out);
-// A matrix and, where there is one, its bias.
+// A matrix and, where they are, its bias and the norm of its input.
 setun_status st_place_linear(st_loader *l, const char *module, const st_weight *w, bool exact, st_linear *out);
 
 // `pattern` of a table of names with its %u and %e replaced.

@@ -8,10 +8,12 @@
 typedef struct st_linear {
   st_dmatrix *matrix; // NULL: the model has none
   st_dvector *bias;   // NULL: none
+  st_dvector *norm;   // of the input, after the block's own (BitNet's use_rms_norm); NULL: none
   // Adapters of this matrix, all together: y += lora_b (lora_a x). Float32 [rank, columns] and [rows, rank]; NULL:
   // none.
   st_dmatrix *lora_a, *lora_b;
   uint32_t rank, rows;
+  uint32_t columns; // of the matrix, unless it is an expert of a stack
 } st_linear;
 
 // One expert of one layer: the unit in which experts are held.
@@ -37,6 +39,7 @@ typedef struct st_model {
   st_layer *layers;
   uint32_t max_rank, max_lora_rows; // of all adapted matrices; 0: there are none
   bool fast; // some quantized weights take int8 activations by block
+  uint32_t max_normed_columns;      // of all matrices with norms of their own; 0: there are none
   uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs;
 } st_model;

@@ -143,16 +143,24 @@ setun_status st_place_matrix(st_loader *l, const st_weight *w, bool exact, st_dm
   return report(l, w);
 }
 
+// A vector that belongs to a module; nothing when there is none.
+static setun_status place_beside(st_loader *l, const char *module, const char *what, uint64_t n, st_dvector **out) {
+  char name[ST_NAME_SIZE + 24];
+  st_weight w;
+  bool found = false;
+  snprintf(name, sizeof name, "%s.%s", module, what);
+  if (!st_directory_find(l->d, name)) return SETUN_OK;
+  setun_status s = st_weight_find(l->d, name, (st_shape){1, n}, &found, &w, l->err);
+  if (s != SETUN_OK || !found) return s;
+  st_mark_used(l, &w);
+  return st_place_vector(l, &w, false, out);
+}
+
 setun_status st_place_linear(st_loader *l, const char *module, const st_weight *w, bool exact, st_linear *out) {
   setun_status s = st_place_matrix(l, w, exact, &out->matrix);
-  if (s != SETUN_OK) return s;
-  char name[ST_NAME_SIZE + 8];
-  snprintf(name, sizeof name, "%s.bias", module);
-  if (!st_directory_find(l->d, name)) return SETUN_OK;
-  st_weight bias;
-  bool found = false;
-  s = st_weight_find(l->d, name, (st_shape){1, w->shape.rows}, &found, &bias, l->err);
-  if (s != SETUN_OK || !found) return s;
-  st_mark_used(l, &bias);
-  return st_place_vector(l, &bias, false, &out->bias);
+  if (s == SETUN_OK) s = place_beside(l, module, "bias", w->shape.rows, &out->bias);
+  if (s == SETUN_OK) s = place_beside(l, module, "rms_norm.weight", w->shape.columns, &out->norm);
+  out->columns = (uint32_t)w->shape.columns;
+  if (out->norm && out->columns > l->m->max_normed_columns) l->m->max_normed_columns = out->columns;
+  return s;
 }

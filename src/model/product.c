@@ -8,6 +8,7 @@ struct st_products {
   st_linear_out *outs; // [2 * most]
   st_array *low;       // [max(3 n_batch, most), max_rank] the first halves' outputs
   st_array *added;     // [n_batch, max_lora_rows] a second half's output
+  st_array *input;     // [n_batch, widest input] where matrices norm it themselves; NULL: none does
   uint32_t *tokens;    // [n_batch] where it is added
   float *ones;         // [n_batch]
 };
@@ -27,6 +28,9 @@ setun_status st_products_new(const st_run *r, uint32_t most, st_products **produ
     s = m->backend->array_new(r->queue, rows > most ? rows : most, m->max_rank, &p->low, err);
     if (s == SETUN_OK) s = m->backend->array_new(r->queue, r->n_batch, m->max_lora_rows, &p->added, err);
   }
+  if (s == SETUN_OK && m->max_normed_columns) {
+    s = m->backend->array_new(r->queue, r->n_batch, m->max_normed_columns, &p->input, err);
+  }
   if (s == SETUN_OK) {
     *products = p;
   } else {
@@ -38,6 +42,7 @@ setun_status st_products_new(const st_run *r, uint32_t most, st_products **produ
 void st_products_free(const st_run *r, st_products *p) {
   if (!p) return;
   if (p->low) r->model->backend->array_free(p->low);
+  if (p->input) r->model->backend->array_free(p->input);
   if (p->added) r->model->backend->array_free(p->added);
   st_free(p->outs);
   st_free(p->tokens);
@@ -55,16 +60,41 @@ static void add_adapter(st_run *r, const st_product *out, uint32_t at, uint32_t 
   b->scatter_add(r->queue, out->dst, p->tokens, p->ones, n, out->linear->rows, p->added);
 }
 
+// Matrices with norms of their own: each takes its input by itself.
+static void multiply_normed(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
+                            const st_product *outs, int count) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  st_products *p = r->products;
+  uint32_t columns = outs[0].linear->columns;
+  for (uint32_t t = 0; t < n; t++) p->tokens[t] = first + t;
+  b->gather(r->queue, x, p->tokens, n, columns, p->input);
+  if (norm) b->rmsnorm(r->queue, p->input, n, 1, columns, norm, h->norm_eps);
+  for (int i = 0; i < count; i++) {
+    const st_linear *l = outs[i].linear;
+    const st_linear_out out = {.matrix = l->matrix, .bias = l->bias, .dst = outs[i].dst, .row = outs[i].row};
+    const st_linear_out low = {.matrix = l->lora_a, .dst = p->low, .row = (uint32_t)i * n};
+    b->linear(r->queue, p->input, 0, n, l->norm, h->linear_norm_eps, &out, 1);
+    if (l->lora_a) b->linear(r->queue, p->input, 0, n, NULL, 0, &low, 1); // an adapter stands outside of the norm
+  }
+}
+
 void st_multiply(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
                  const st_product *outs, int count) {
   st_products *p = r->products;
   int all = count;
+  bool normed = false;
+  for (int i = 0; i < count; i++) normed = normed || outs[i].linear->norm;
   for (int i = 0; i < count; i++) {
     const st_linear *l = outs[i].linear;
     p->outs[i] = (st_linear_out){.matrix = l->matrix, .bias = l->bias, .dst = outs[i].dst, .row = outs[i].row};
     if (l->lora_a) p->outs[all++] = (st_linear_out){.matrix = l->lora_a, .dst = p->low, .row = (uint32_t)i * n};
   }
-  r->model->backend->linear(r->queue, x, first, n, norm, r->model->h.norm_eps, p->outs, all);
+  if (normed) {
+    multiply_normed(r, x, first, n, norm, outs, count);
+  } else {
+    r->model->backend->linear(r->queue, x, first, n, norm, r->model->h.norm_eps, p->outs, all);
+  }
   for (int i = 0; i < count; i++) {
     if (outs[i].linear->lora_a) add_adapter(r, &outs[i], (uint32_t)i * n, n);
   }

@@ -134,6 +134,12 @@ static void numpy_minicpm(void **state) {
   compare_numpy("minicpm");
 }
 
+// Ternary matrices that norm their input themselves (use_rms_norm).
+static void numpy_bitnet_norms(void **state) {
+  (void)state;
+  compare(GOLDEN "numpy/bitnet-norms", "numpy", "bitnet-norms", INFINITY, 0.06, 0.95);
+}
+
 // A session no longer than the original context takes LongRoPE's short factors.
 static void numpy_minicpm_short(void **state) {
   (void)state;
@@ -230,6 +236,7 @@ int main(void) {
       cmocka_unit_test(numpy_mistral),
       cmocka_unit_test(numpy_minicpm),
       cmocka_unit_test(numpy_minicpm_short),
+      cmocka_unit_test(numpy_bitnet_norms),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

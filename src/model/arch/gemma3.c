@@ -26,6 +26,11 @@ static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
   if (s == SETUN_OK) s = st_json_u32(c, "_sliding_window_pattern", 1, 1u << 20, &pattern, err);
   if (s == SETUN_OK) s = st_json_u32(c, "sliding_window_pattern", 1, 1u << 20, &pattern, err);
   if (s == SETUN_OK) s = st_hf_layer_types(c, pattern, h, err);
+  bool both_ways = false;
+  if (s == SETUN_OK) s = st_json_bool(c, "use_bidirectional_attention", &both_ways, err);
+  if (s == SETUN_OK && both_ways) {
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "use_bidirectional_attention: expected false, found true");
+  }
   if (s == SETUN_OK) s = refuse_softcap(c, "attn_logit_softcapping", err);
   if (s == SETUN_OK) s = refuse_softcap(c, "final_logit_softcapping", err);
   if (s == SETUN_OK && !(scalar > 0)) {
