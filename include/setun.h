@@ -257,6 +257,9 @@ typedef struct setun_sampler_params {
 } setun_sampler_params;
 
 SETUN_API setun_sampler_params setun_sampler_params_default(void);
+/* The defaults, with what the model's own files say in their place: generation_config.json, or a GGUF file's
+ * general.sampling keys. Whether generation_config.json asks for sampling at all is not considered. */
+SETUN_API setun_sampler_params setun_model_sampler_params(const setun_model *model);
 
 /* `params` may be NULL for the defaults. */
 SETUN_API setun_status setun_sampler_new(const setun_sampler_params *params, setun_sampler **sampler,

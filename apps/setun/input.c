@@ -9,10 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-const option text_rows[2] = {
+const option text_rows[3] = {
     {'p', "prompt", OPTION_TEXT, offsetof(text_options, prompt), "TEXT", 0, 0, "the text"},
     {'f', "file", OPTION_FILE, offsetof(text_options, file), "FILE", 0, 0,
      "a file that holds the text, or - for standard input (the default, where that is no terminal)"},
+    {'e', "escape", OPTION_FLAG, offsetof(text_options, escape), NULL, 0, 0,
+     "\\n, \\r, \\t, \\\\, \\\" and \\xNN in the text stand for what they do in C"},
 };
 
 static int read_stream(FILE *from, const char *name, input_text *text) {
@@ -50,7 +52,34 @@ int read_file(const char *path, input_text *text) {
   return status;
 }
 
-int read_text(const command *self, const text_options *o, input_text *text) {
+static int hex_digit(char c) {
+  return c >= '0' && c <= '9'   ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
+}
+
+size_t unescape(char *text, size_t length) {
+  static const char letters[] = "nrt\\\"'", meanings[] = "\n\r\t\\\"'";
+  size_t out = 0;
+  for (size_t i = 0; i < length; i++) {
+    size_t left = length - i;
+    const char *found = text[i] == '\\' && left > 1 && text[i + 1] ? strchr(letters, text[i + 1]) : NULL;
+    if (found) {
+      text[out++] = meanings[found - letters];
+      i++;
+    } else if (text[i] == '\\' && left > 3 && text[i + 1] == 'x' && hex_digit(text[i + 2]) >= 0 &&
+               hex_digit(text[i + 3]) >= 0) {
+      text[out++] = (char)(unsigned char)(hex_digit(text[i + 2]) * 16 + hex_digit(text[i + 3]));
+      i += 3;
+    } else {
+      text[out++] = text[i];
+    }
+  }
+  return out;
+}
+
+static int find_text(const command *self, const text_options *o, input_text *text) {
   if (o->prompt && o->file) return usage_error(self, "both --prompt and --file give the text");
   if (o->prompt) {
     *text = (input_text){strdup(o->prompt), strlen(o->prompt)};
@@ -59,6 +88,12 @@ int read_text(const command *self, const text_options *o, input_text *text) {
   if (o->file) return read_file(o->file, text);
   if (isatty(STDIN_FILENO)) return usage_error(self, "no text: give -p TEXT or -f FILE, or pipe it in");
   return read_file("-", text);
+}
+
+int read_text(const command *self, const text_options *o, input_text *text) {
+  int status = find_text(self, o, text);
+  if (!status && o->escape) text->length = unescape(text->data, text->length);
+  return status;
 }
 
 static bool is_space(char c) {

@@ -5,14 +5,15 @@
 #include "options.h"
 #include "setun.h"
 
-// The options -p and -f. Zero-initialize.
+// The options -p, -f and -e. Zero-initialize.
 typedef struct text_options {
   const char *prompt, *file;
+  bool escape;
 } text_options;
 
-extern const option text_rows[2];
+extern const option text_rows[3];
 #define TEXT_GROUP(type)                                                                                               \
-  { "text", text_rows, 2, offsetof(type, text) }
+  { "text", text_rows, 3, offsetof(type, text) }
 
 // Text with its length; `data` is freed with free.
 typedef struct input_text {
@@ -20,9 +21,13 @@ typedef struct input_text {
   size_t length;
 } input_text;
 
-// The text of -p, of -f ("-": standard input), or of standard input where it is no terminal; taken as it is.
+// The text of -p, of -f ("-": standard input), or of standard input where it is no terminal; taken as it is,
+// unless -e asks for escapes.
 // Returns 0, or the exit status after a report.
 int read_text(const command *self, const text_options *o, input_text *text);
+// Puts in place of \n \r \t \\ \" \' and \xNN (two hexadecimal digits) what they stand for; any other backslash stays.
+// Returns the new length, which is no longer.
+size_t unescape(char *text, size_t length);
 // A whole file, or standard input for "-". Returns 0, or 1 after a report.
 int read_file(const char *path, input_text *text);
 

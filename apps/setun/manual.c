@@ -169,7 +169,7 @@ static void print_quoted(const char *text, const char *quote, const char *also) 
 static void print_zsh_option(const option *o) {
   for (int long_form = 0; long_form < 2; long_form++) {
     if (long_form ? !o->name : !o->letter) continue;
-    print_text("        '");
+    print_text("        '%s", o->kind == OPTION_LIST ? "*" : "");
     if (long_form)
       print_text("--%s%s", o->name, o->kind == OPTION_FLAG ? "" : "=");
     else

@@ -4,6 +4,8 @@
 
 #include "output.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,7 +18,7 @@ const option model_rows[3] = {
      "the precision of activations, instead of what the model says"},
 };
 
-const option compute_rows[4] = {
+const option compute_rows[5] = {
     {'t', "threads", OPTION_INTEGER, offsetof(compute_options, threads), "N", 1, 1024,
      "threads (default: as many as suit the machine)"},
     {'b', "batch-size", OPTION_INTEGER, offsetof(compute_options, batch), "N", 1, 65536,
@@ -25,6 +27,9 @@ const option compute_rows[4] = {
      "float32 activations, except where the model itself prescribes int8"},
     {0, "kv", OPTION_CHOICE, offsetof(compute_options, kv), "f32|f16", 0, 0,
      "the KV cache's format (default f16; f32 with --precise)"},
+    {0, "lora", OPTION_LIST, offsetof(compute_options, adapters), "FILE[:SCALE]", 0, 0,
+     "apply a LoRA adapter, a PEFT directory or a GGUF file, SCALE times as strongly (default 1); may be given several "
+     "times"},
 };
 
 void progress_begin(progress_line *p, const char *what) {
@@ -80,6 +85,36 @@ setun_model_params model_params(const model_options *o) {
   return params;
 }
 
+enum { ADAPTERS_MOST = 16 };
+
+// "FILE:SCALE", or a file whose name may hold colons. The path is freed by the caller; NULL: out of memory.
+static char *parse_adapter(const char *text, float *scale) {
+  const char *colon = strrchr(text, ':');
+  char *end = NULL;
+  double value = colon && colon > text ? strtod(colon + 1, &end) : 0;
+  bool scaled = end && end > colon + 1 && !*end && isfinite(value);
+  *scale = scaled ? (float)value : 1;
+  return scaled ? strndup(text, (size_t)(colon - text)) : strdup(text);
+}
+
+static bool load_with_adapters(const char *path, const text_list *list, setun_model_params *params, setun_model **model,
+                               setun_error *error) {
+  setun_adapter adapters[ADAPTERS_MOST] = {{0}};
+  char *paths[ADAPTERS_MOST] = {0};
+  bool fine = list->count <= ADAPTERS_MOST;
+  if (!fine) snprintf(error->message, sizeof error->message, "--lora: expected at most %d adapters", ADAPTERS_MOST);
+  for (size_t i = 0; fine && i < list->count; i++) {
+    adapters[i].path = paths[i] = parse_adapter(list->items[i], &adapters[i].scale);
+    fine = paths[i] != NULL;
+    if (!fine) snprintf(error->message, sizeof error->message, "no memory for a path");
+  }
+  params->adapters = adapters;
+  params->n_adapters = list->count;
+  fine = fine && setun_model_load(path, params, model, error) == SETUN_OK;
+  for (size_t i = 0; i < ADAPTERS_MOST; i++) free(paths[i]);
+  return fine;
+}
+
 bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
                 setun_model **model) {
   setun_model_params params = model_params(o);
@@ -91,10 +126,9 @@ bool open_model(const char *path, const model_options *o, const compute_options 
   params.progress = progress_while_loading;
   params.log = log_while_loading;
   params.user = &context;
-  setun_status s = setun_model_load(path, &params, model, &error);
+  bool fine = load_with_adapters(path, &compute->adapters, &params, model, &error);
   progress_end(&context.progress);
-  if (s != SETUN_OK) report(&error);
-  return s == SETUN_OK;
+  return fine || !report(&error);
 }
 
 bool open_vocabulary(const char *path, const model_options *o, setun_model **model) {

@@ -15,13 +15,14 @@ typedef struct compute_options {
   int64_t threads, batch; // 0: the library's choice
   const char *kv;         // NULL: f16, or f32 with `precise`
   bool precise;
+  text_list adapters; // "FILE" or "FILE:SCALE"
 } compute_options;
 
-extern const option model_rows[3], compute_rows[4];
+extern const option model_rows[3], compute_rows[5];
 #define MODEL_GROUP(type)                                                                                              \
   { "model", model_rows, 3, offsetof(type, model) }
 #define COMPUTE_GROUP(type)                                                                                            \
-  { "computing", compute_rows, 4, offsetof(type, compute) }
+  { "computing", compute_rows, 5, offsetof(type, compute) }
 
 // Warnings (and with `user` pointing to a true bool, notices) on stderr: a setun_log_fn.
 void log_to_stderr(setun_log_level level, const char *message, void *user);

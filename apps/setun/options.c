@@ -106,6 +106,15 @@ static int store(const command *self, const option *o, const char *text, void *t
   case OPTION_FLAG: *(bool *)to = true; return 0;
   case OPTION_TEXT:
   case OPTION_FILE: *(const char **)to = text; return 0;
+  case OPTION_LIST: {
+    text_list *list = to;
+    char label[64];
+    if (list->count == LIST_MOST) {
+      return usage_error(self, "%s is given more than %d times", option_label(o, label), LIST_MOST);
+    }
+    list->items[list->count++] = text;
+    return 0;
+  }
   case OPTION_CHOICE:
     if (!is_choice(o->value, text)) {
       char expected[128];

@@ -11,11 +11,19 @@ typedef enum option_kind {
   OPTION_FLAG,    // bool, made true
   OPTION_TEXT,    // const char *, as given
   OPTION_FILE,    // the same; shells complete it with file names
+  OPTION_LIST,    // text_list: the option may be given several times, and adds one text each time
   OPTION_CHOICE,  // const char *, one of the words in `value`, which are separated by '|'
   OPTION_INTEGER, // int64_t in [low, high]
   OPTION_NUMBER,  // double in [low, high]
   OPTION_SIZE     // uint64_t bytes in [low, high], such as 512M or 4G (powers of 1024)
 } option_kind;
+
+// The texts of an OPTION_LIST, which are the command line's own.
+enum { LIST_MOST = 256 };
+typedef struct text_list {
+  const char *items[LIST_MOST];
+  size_t count;
+} text_list;
 
 typedef struct option {
   char letter;      // "-t"; 0: none

@@ -5,18 +5,19 @@
 #include "interrupt.h"
 #include "model.h"
 #include "output.h"
+#include "sampling.h"
+#include "session.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 typedef struct run_options {
   text_options text;
   model_options model;
   compute_options compute;
-  int64_t n, ctx, top_k, seed; // n < 0: until the end; ctx 0: the model's; seed < 0: another one each time
-  double temperature, top_p, min_p;
+  sampling_options sampling;
+  int64_t n, ctx; // n < 0: until the end; ctx 0: the model's
+  const char *session;
   bool special, ignore_end, no_echo, ids, verbose;
 } run_options;
 
@@ -31,19 +32,9 @@ static const option output_rows[] = {
     {0, "no-echo", OPTION_FLAG, AT(no_echo), NULL, 0, 0, "print the new text without the prompt"},
     {0, "ids", OPTION_FLAG, AT(ids), NULL, 0, 0,
      "print the new token ids as a JSON array instead of text, with the end token where one ended it"},
+    {0, "session", OPTION_FILE, AT(session), "FILE", 0, 0,
+     "go on from the text that this file holds, if there is one, and leave there the text with what is new"},
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print settings and timings on standard error"},
-};
-
-static const option sampler_rows[] = {
-    {0, "temp", OPTION_NUMBER, AT(temperature), "T", 0, 1000,
-     "temperature (default 0.8); 0 always takes the likeliest token"},
-    {0, "top-k", OPTION_INTEGER, AT(top_k), "N", 0, INT32_MAX, "only the N likeliest tokens (default 40; 0: all)"},
-    {0, "top-p", OPTION_NUMBER, AT(top_p), "P", 0, 1,
-     "only the likeliest tokens that together have this probability (default 0.95; 1: all)"},
-    {0, "min-p", OPTION_NUMBER, AT(min_p), "P", 0, 1,
-     "only tokens at least this likely, relative to the likeliest (default 0.05; 0: all)"},
-    {0, "seed", OPTION_INTEGER, AT(seed), "N", 0, (double)INT64_MAX,
-     "the same seed gives the same text (default: another one each time, shown by --verbose)"},
 };
 
 // Everything that generating needs, and what the timings report.
@@ -55,8 +46,12 @@ typedef struct generation {
   id_list prompt;
   setun_token *made; // for --ids
   size_t count, capacity;
-  uint64_t seed;
-  bool line_open; // the last byte printed was no newline
+  setun_sampler_params sampling;
+  uint32_t earlier; // tokens that the session file held
+  bool line_open;   // the last byte printed was no newline
+  bool prompt_read; // all of it was evaluated
+  bool pending;     // `last` is part of the text, but was not evaluated
+  setun_token last;
   double load_seconds, prompt_seconds, decode_seconds;
   size_t prompt_done;
 } generation;
@@ -96,20 +91,35 @@ static bool emit(generation *g, const run_options *o, setun_token id, bool is_en
   return true;
 }
 
+static bool too_long(const generation *g) {
+  uint32_t room = setun_session_context(g->session);
+  if (g->prompt.count <= room - g->earlier) return false;
+  if (g->earlier)
+    failure("the session has %u tokens and the prompt %zu, but the context holds %u (see --ctx)", (unsigned)g->earlier,
+            g->prompt.count, (unsigned)room);
+  else
+    failure("the prompt has %zu tokens, but the context holds %u (see --ctx)", g->prompt.count, (unsigned)room);
+  return true;
+}
+
 static bool tokenize_prompt(generation *g, const run_options *o, const input_text *text) {
+  setun_error error;
   int flags = (o->special ? SETUN_TOKENIZE_SPECIAL : 0);
-  flags |= text->length ? SETUN_TOKENIZE_BOS : SETUN_TOKENIZE_BOS_ALWAYS;
+  if (!g->earlier) flags |= text->length ? SETUN_TOKENIZE_BOS : SETUN_TOKENIZE_BOS_ALWAYS;
   if (!tokenize_text(g->model, text, flags, &g->prompt)) return false;
+  if (g->prompt.count == 0 && g->earlier) { // what follows the last token is known once that is evaluated again
+    g->earlier--;
+    g->prompt.ids[0] = setun_session_tokens(g->session)[g->earlier];
+    g->prompt.count = 1;
+    if (setun_session_truncate(g->session, g->earlier, &error) == SETUN_OK) return true;
+    report(&error);
+    return false;
+  }
   if (g->prompt.count == 0) {
     failure("the prompt is empty, and this model has no BOS token to begin a text with");
     return false;
   }
-  uint32_t room = setun_session_context(g->session);
-  if (g->prompt.count > room) {
-    failure("the prompt has %zu tokens, but the context holds %u (see --ctx)", g->prompt.count, (unsigned)room);
-    return false;
-  }
-  return true;
+  return !too_long(g);
 }
 
 // Evaluates tokens. True when done; false after an interrupt or a report, and then *status says which.
@@ -121,6 +131,29 @@ static bool evaluate(generation *g, const setun_token *ids, size_t n, int *statu
   *status = interrupt_status();
   if (!*status || error.code != SETUN_ERROR_CANCELED) *status = report(&error);
   return false;
+}
+
+// The penalties look at the whole text, the session's and the prompt's.
+static bool show_text_to_sampler(generation *g) {
+  setun_error error;
+  const setun_token *ids = setun_session_tokens(g->session);
+  for (uint32_t i = 0, n = setun_session_position(g->session); i < n; i++) {
+    if (setun_sampler_accept(g->sampler, ids[i], &error) == SETUN_OK) continue;
+    report(&error);
+    return false;
+  }
+  return true;
+}
+
+static void note_full_context(generation *g) {
+  uint32_t room = setun_session_context(g->session);
+  char earlier[32] = "";
+  if (g->line_open) print_bytes("\n", 1);
+  g->line_open = false;
+  flush_output();
+  if (g->earlier) snprintf(earlier, sizeof earlier, "%u of the session, ", (unsigned)g->earlier);
+  note("stopped: the context of %u tokens is full (%s%zu of the prompt, %zu new; see --ctx)", (unsigned)room, earlier,
+       g->prompt.count, g->count);
 }
 
 // New tokens until one of the ends that there are: the model's, -n, the context's, an interrupt. The exit status.
@@ -135,16 +168,16 @@ static int generate(generation *g, const run_options *o) {
     bool is_end = setun_token_is_end(g->model, id);
     if (!emit(g, o, id, is_end)) return STATUS_FAILED;
     if (is_end && !o->ignore_end) break;
+    if (setun_sampler_accept(g->sampler, id, &error) != SETUN_OK) return report(&error);
+    g->pending = true;
+    g->last = id;
     if (o->n >= 0 && g->count == (uint64_t)o->n) break;
     if (setun_session_position(g->session) == room) {
-      if (g->line_open) print_bytes("\n", 1);
-      g->line_open = false;
-      flush_output();
-      note("stopped: the context of %u tokens is full (%zu of the prompt, %zu new; see --ctx)", (unsigned)room,
-           g->prompt.count, g->count);
+      note_full_context(g);
       break;
     }
     if (!evaluate(g, &id, 1, &status)) break;
+    g->pending = false;
   }
   return status;
 }
@@ -161,6 +194,22 @@ static void end_text(generation *g, const run_options *o) {
   flush_output();
 }
 
+// Leaves the text in the session file. False after a report.
+static bool keep_text(generation *g, const run_options *o) {
+  setun_error error;
+  if (!g->prompt_read) { // saved now, it would be a text that ends within the prompt
+    note("%s is as it was: the prompt was not read to its end", o->session);
+    return true;
+  }
+  if (g->pending && setun_session_position(g->session) == setun_session_context(g->session)) {
+    note("%s: the last token does not fit into the context and is not kept", o->session);
+  } else if (g->pending && setun_session_eval(g->session, &g->last, 1, NULL, &error) != SETUN_OK) {
+    report(&error);
+    return false;
+  }
+  return save_session(g->session, o->session);
+}
+
 static void print_rate(const char *what, size_t tokens, double seconds, const char *end) {
   fprintf(stderr, "%-8s %6zu tokens in %8.3f s  %9.2f tokens/s%s", what, tokens, seconds,
           seconds > 0 ? (double)tokens / seconds : 0, end);
@@ -171,7 +220,8 @@ static void print_timings(const generation *g) {
   size_t decoded = g->count ? g->count - 1 : 0; // the first new token comes from the prompt's own pass
   double bytes = (double)decoded * (double)info.bytes_per_token;
   char text[32];
-  fprintf(stderr, "load     %s in %8.3f s\n", format_bytes(info.weight_bytes, text), g->load_seconds);
+  fprintf(stderr, "load     %s in %8.3f s  %.2f GB/s\n", format_bytes(info.weight_bytes, text), g->load_seconds,
+          g->load_seconds > 0 ? (double)info.weight_bytes / g->load_seconds / 1e9 : 0);
   print_rate("prompt", g->prompt_done, g->prompt_seconds, "\n");
   print_rate("decode", decoded, g->decode_seconds, "");
   fprintf(stderr, "  %.2f GB/s of weights\n", g->decode_seconds > 0 ? bytes / g->decode_seconds / 1e9 : 0);
@@ -181,36 +231,24 @@ static void print_settings(const generation *g, const run_options *o) {
   setun_model_info info = setun_model_get_info(g->model);
   note("%s from %s, %s kernels, %s activations, %d threads, context %u", info.architecture, info.container, info.isa,
        info.activation, setun_session_threads(g->session), (unsigned)setun_session_context(g->session));
-  if (o->temperature > 0) {
-    note("temperature %g, top-k %lld, top-p %g, min-p %g, seed %llu", o->temperature, (long long)o->top_k, o->top_p,
-         o->min_p, (unsigned long long)g->seed);
-  } else {
-    note("temperature 0: always the likeliest token");
-  }
+  print_sampling(g->model, &o->sampling, &g->sampling);
 }
 
 // Model, session, sampler and decoder. False after a report; what was made is freed by the caller.
-static bool prepare(generation *g, const run_options *o, const char *path) {
+static bool prepare(generation *g, const run_options *o, const char *path, bool begins) {
   setun_error error;
   double start = seconds_now();
   if (!open_model(path, &o->model, &o->compute, o->verbose, &g->model)) return false;
   if (!open_session(g->model, &o->compute, (uint32_t)o->ctx, &g->session)) return false;
   g->load_seconds = seconds_now() - start;
-  struct timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
-  g->seed = o->seed >= 0
-                ? (uint64_t)o->seed
-                : ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec ^ (uint64_t)getpid() << 20) % 1000000007u;
-  setun_sampler_params params = setun_sampler_params_default();
-  params.temperature = (float)o->temperature;
-  params.top_k = (int32_t)o->top_k;
-  params.top_p = (float)o->top_p;
-  params.min_p = (float)o->min_p;
-  params.seed = g->seed;
-  setun_status s = setun_sampler_new(&params, &g->sampler, &error);
-  if (s == SETUN_OK) s = setun_decoder_new(g->model, 0, &g->decoder, &error);
-  if (s != SETUN_OK) report(&error);
-  return s == SETUN_OK;
+  if (o->session && !load_session(g->session, o->session)) return false;
+  g->earlier = setun_session_position(g->session);
+  if (o->verbose && g->earlier) note("%s holds %u tokens", o->session, (unsigned)g->earlier);
+  if (!make_sampler(g->model, &o->sampling, &g->sampler, &g->sampling)) return false;
+  int flags = begins && !g->earlier ? 0 : SETUN_DECODE_CONTINUES;
+  if (setun_decoder_new(g->model, flags, &g->decoder, &error) == SETUN_OK) return true;
+  report(&error);
+  return false;
 }
 
 static int run_prompt(generation *g, const run_options *o, const input_text *text) {
@@ -220,16 +258,17 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
   watch_interrupts(g->session);
   if (!o->no_echo && !o->ids) print_piece(g, text->data, text->length);
   double start = seconds_now();
-  bool evaluated = evaluate(g, g->prompt.ids, g->prompt.count, &status);
+  g->prompt_read = evaluate(g, g->prompt.ids, g->prompt.count, &status);
   g->prompt_seconds = seconds_now() - start;
-  g->prompt_done = setun_session_position(g->session);
+  g->prompt_done = setun_session_position(g->session) - g->earlier;
   start = seconds_now();
-  if (evaluated) status = generate(g, o);
+  if (g->prompt_read) status = show_text_to_sampler(g) ? generate(g, o) : STATUS_FAILED;
   g->decode_seconds = seconds_now() - start;
   if (status != STATUS_FAILED)
     end_text(g, o);
   else if (g->line_open)
     print_bytes("\n", 1);
+  if (o->session && status != STATUS_FAILED && !keep_text(g, o)) status = STATUS_FAILED;
   if (o->verbose || status > 128) print_timings(g);
   watch_interrupts(NULL);
   return status;
@@ -245,20 +284,15 @@ static void free_generation(generation *g) {
 }
 
 static int run(const command *self, int argc, char **argv) {
-  setun_sampler_params s = setun_sampler_params_default();
-  run_options o = {.n = -1,
-                   .seed = -1,
-                   .temperature = (double)s.temperature,
-                   .top_k = s.top_k,
-                   .top_p = (double)s.top_p,
-                   .min_p = (double)s.min_p};
+  run_options o = {.n = -1, .sampling = sampling_unset()};
   generation g = {0};
   input_text text = {0};
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
-  status = read_text(self, &o.text, &text);
+  status = check_sampling(self, &o.sampling);
+  if (!status) status = read_text(self, &o.text, &text);
   if (status) return status;
-  status = prepare(&g, &o, argv[1]) ? run_prompt(&g, &o, &text) : STATUS_FAILED;
+  status = prepare(&g, &o, argv[1], !text.length) ? run_prompt(&g, &o, &text) : STATUS_FAILED;
   free_generation(&g);
   free(text.data);
   int written = finish_output();
@@ -276,10 +310,14 @@ const command command_run = {
         "from standard input, and is taken as it is; the tokenizer's BOS token is put before it, once, where the "
         "model wants one. An empty prompt begins from BOS alone. A prompt longer than the context is an error; "
         "reaching the context's end stops the text, and both say the numbers. Ctrl-C stops the text, prints the "
-        "timings, and gives exit status 130.",
+        "timings, and gives exit status 130.\n"
+        "With --session the text may be continued later: the prompt then follows the text in the file, and an empty "
+        "one (-p '') goes on where it ended. The file is written whole or not at all, also after Ctrl-C; an end token "
+        "that stopped the text is not part of it. How tokens are drawn is up to the options, then to the model's own "
+        "files, then to the defaults.",
     .groups = {TEXT_GROUP(run_options),
                {"output", OPTION_ROWS(output_rows), 0},
-               {"sampling", OPTION_ROWS(sampler_rows), 0},
+               SAMPLING_GROUP(run_options),
                COMPUTE_GROUP(run_options),
                MODEL_GROUP(run_options)},
     .run = run,

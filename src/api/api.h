@@ -12,6 +12,7 @@ struct setun_model {
   st_model *model; // NULL: only the vocabulary was loaded
   st_tokenizer *tokenizer;
   st_container container;
+  setun_sampler_params sampling;
 };
 
 // A session is the runtime's own; the handle is that object.

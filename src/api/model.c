@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include "base/memory.h"
+#include "runtime/sampler_defaults.h"
 
 #include <string.h>
 
@@ -64,6 +65,7 @@ static setun_status load(const char *path, const setun_model_params *params, boo
   setun_model *m = st_calloc(1, sizeof *m);
   if (m) {
     m->container = d->container;
+    m->sampling = st_sampler_defaults(d, &log);
     s = st_vocabulary_load(d, default_pre(d), &m->tokenizer, err);
     if (s == SETUN_OK && weights) s = load_weights(m, d, &p, &log, err);
     if (s != SETUN_OK && s != SETUN_ERROR_CANCELED && err && strncmp(err->message, path, strlen(path))) {

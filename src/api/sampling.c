@@ -10,6 +10,10 @@ setun_sampler_params setun_sampler_params_default(void) {
   return st_sampler_params_default();
 }
 
+setun_sampler_params setun_model_sampler_params(const setun_model *model) {
+  return model->sampling;
+}
+
 setun_status setun_sampler_new(const setun_sampler_params *params, setun_sampler **sampler, setun_error *error) {
   st_sampler *s = NULL;
   setun_status status = st_sampler_new(params, &s, error);

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 
-from support import BUILD, Case, main
+from support import BUILD, ROOT, TALES, Case, main
 
 CMAKE = os.environ.get("CMAKE_COMMAND") or "cmake"
 PROGRAM = """
@@ -119,6 +119,47 @@ class InstallTest(Case):
             program = os.path.join(self.folder, name + ".program")
             run(compiler, "-Wall", "-Wextra", "-Werror", os.path.join(self.folder, name), "-o", program, *flags)
             self.check_program(program)
+
+    def build_example(self, compiler, name, *flags):
+        """The program's path, built with what pkg-config says, against the shared library."""
+        self.build_tools()
+        environment = {**os.environ, "PKG_CONFIG_PATH": os.path.join(self.libraries, "pkgconfig")}
+        found = run("pkg-config", "--cflags", "--libs", "setun", env=environment).split()
+        program = os.path.join(self.folder, f"{name}.{compiler}")
+        run(compiler, "-Wall", "-Wextra", "-Werror", *flags, os.path.join(ROOT, "examples", name), "-o", program, *found)
+        if shutil.which("readelf"):
+            self.assertIn("libsetun.so", run("readelf", "-d", program))
+        return program
+
+    def run_example(self, program, *args):
+        environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries}
+        return subprocess.run([program, *args], env=environment, capture_output=True, text=True, timeout=120)
+
+    def test_example_simple(self):
+        programs = [self.build_example("cc", "simple.c", "-std=c11"), self.build_example("c++", "simple.c", "-xc++")]
+        for program in programs:
+            prompt = "Once upon a time"
+            result = self.run_example(program, TALES, prompt)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertTrue(result.stdout.startswith(prompt), result.stdout)
+            self.assertGreater(len(result.stdout), len(prompt) + 40)
+            # the default seed and the model's own defaults, which are the library's: as the command prints it
+            want = self.good("run", TALES, "-p", prompt, "-n", 64, "--seed", 0).decode()
+            self.assertEqual(result.stdout, want)
+            result = self.run_example(program, "no-such-model", prompt)
+            self.assertEqual((result.returncode, result.stdout), (1, "\n"))
+            self.assertRegex(result.stderr, r"\Ano-such-model: .+\n\Z")
+            self.assertEqual(self.run_example(program).returncode, 2)
+
+    def test_example_two_sessions(self):
+        program = self.build_example("cc", "two_sessions.c", "-std=c11", "-pthread")
+        result = self.run_example(program, TALES, "Once upon a time", "The fox")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        lines = result.stdout.splitlines()
+        self.assertEqual(set(line.split(":")[0] for line in lines if ": " in line), {"first", "second"})
+        self.assertEqual(lines[-2:], ["first: (stopped)", "second: (ended)"])
+        self.assertGreaterEqual(sum(line.startswith("second: ") for line in lines), 16)
+        self.assertEqual(self.run_example(program, "no-such-model", "a", "b").returncode, 1)
 
     def test_cmake_package(self):
         self.build_tools()

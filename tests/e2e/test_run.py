@@ -129,7 +129,7 @@ class RunTest(Case):
         for what, tokens in (("prompt", len(prompt_ids(PROMPT))), ("decode", 9)):
             self.assertRegex(text, rf"(?m)^{what} +{tokens} tokens in +[\d.]+ s +[\d.]+ tokens/s\b")
         self.assertRegex(text, r"(?m)^decode .* [\d.]+ GB/s of weights$")
-        self.assertRegex(text, r"(?m)^load +[\d.]+ .iB in +[\d.]+ s$")
+        self.assertRegex(text, r"(?m)^load +[\d.]+ .iB in +[\d.]+ s +[\d.]+ GB/s$")
         self.assertEqual(setun("run", TALES, "-p", PROMPT, "-n", 4, "--ignore-eos").stderr, b"")
 
     def test_instruction_sets_that_the_machine_has(self):

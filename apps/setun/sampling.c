@@ -1,0 +1,225 @@
+// Sampling: options to parameters, biases and breakers from text, and how the settings read.
+#define _POSIX_C_SOURCE 200809L
+#include "sampling.h"
+
+#include "input.h"
+#include "output.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NOT_GIVEN INT64_MIN // an integer; a number is then NaN
+#define AT(member) offsetof(sampling_options, member)
+
+const option sampling_rows[20] = {
+    {0, "temp", OPTION_NUMBER, AT(temperature), "T", 0, 1000,
+     "temperature (default: the model's, or 0.8); 0 always takes the likeliest token"},
+    {0, "top-k", OPTION_INTEGER, AT(top_k), "N", 0, INT32_MAX,
+     "only the N likeliest tokens (default: the model's, or 40; 0: all)"},
+    {0, "top-p", OPTION_NUMBER, AT(top_p), "P", 0, 1,
+     "only the likeliest tokens that together have this probability (default: the model's, or 0.95; 1: all)"},
+    {0, "min-p", OPTION_NUMBER, AT(min_p), "P", 0, 1,
+     "only tokens at least this likely, relative to the likeliest (default: the model's, or 0.05; 0: all)"},
+    {0, "typical", OPTION_NUMBER, AT(typical), "P", 0, 1,
+     "only the tokens whose surprise is nearest to the expected one, with this probability together (default 1: all)"},
+    {0, "repeat-penalty", OPTION_NUMBER, AT(repeat_penalty), "X", 0.001, 1000,
+     "makes tokens of the recent text less likely: divides their logits (default: the model's, or 1: off)"},
+    {0, "repeat-last-n", OPTION_INTEGER, AT(repeat_last_n), "N", -1, INT32_MAX,
+     "how many tokens the three penalties look back (default 64; 0: off; -1: all)"},
+    {0, "presence-penalty", OPTION_NUMBER, AT(presence_penalty), "X", -1000, 1000,
+     "subtracted from the logits of tokens of the recent text (default 0)"},
+    {0, "frequency-penalty", OPTION_NUMBER, AT(frequency_penalty), "X", -1000, 1000,
+     "the same, once for each time that a token occurs (default 0)"},
+    {0, "dry-multiplier", OPTION_NUMBER, AT(dry_multiplier), "X", 0, 1000,
+     "strength of DRY, which keeps sequences from being repeated (default 0: off)"},
+    {0, "dry-base", OPTION_NUMBER, AT(dry_base), "X", 1, 1000,
+     "how fast DRY's penalty grows with the repetition's length (default 1.75)"},
+    {0, "dry-allowed-length", OPTION_INTEGER, AT(dry_allowed_length), "N", 1, INT32_MAX,
+     "repetitions shorter than N tokens are free (default 2)"},
+    {0, "dry-penalty-last-n", OPTION_INTEGER, AT(dry_penalty_last_n), "N", -1, INT32_MAX,
+     "how many tokens DRY looks back (default -1: all; 0: off)"},
+    {0, "dry-sequence-breaker", OPTION_LIST, AT(breakers), "TEXT", 0, 0,
+     "repetitions do not reach across this text, which may hold the escapes of -e; may be given several times; none: "
+     "no breakers (default: newline, colon, quote and asterisk)"},
+    {0, "xtc-probability", OPTION_NUMBER, AT(xtc_probability), "P", 0, 1,
+     "how often XTC takes away the likeliest choices (default 0: never)"},
+    {0, "xtc-threshold", OPTION_NUMBER, AT(xtc_threshold), "P", 0, 1,
+     "how likely a token must be to count as one of them (default 0.1)"},
+    {0, "dynatemp-range", OPTION_NUMBER, AT(dynatemp_range), "T", 0, 1000,
+     "the temperature varies by so much to either side, with how uncertain the model is (default 0)"},
+    {0, "dynatemp-exp", OPTION_NUMBER, AT(dynatemp_exponent), "X", 0, 1000, "exponent of that uncertainty (default 1)"},
+    {0, "logit-bias", OPTION_LIST, AT(biases), "ID(+/-)BIAS", 0, 0,
+     "adds to a token's logit: 1234+2.5, 1234-1; 1234-inf: never this token; may be given several times"},
+    {0, "seed", OPTION_INTEGER, AT(seed), "N", 0, (double)INT64_MAX,
+     "the same seed gives the same text (default: another one each time, shown by --verbose)"},
+};
+
+// Where a number lies in the options and in the parameters, and how it is called.
+typedef struct field {
+  const char *name;
+  size_t from, to;
+  bool integer;
+} field;
+
+#define FIELD(name, from, to, integer)                                                                                 \
+  { name, AT(from), offsetof(setun_sampler_params, to), integer }
+static const field fields[] = {
+    FIELD("temperature", temperature, temperature, false),
+    FIELD("top-k", top_k, top_k, true),
+    FIELD("top-p", top_p, top_p, false),
+    FIELD("min-p", min_p, min_p, false),
+    FIELD("typical", typical, typical_p, false),
+    FIELD("repeat-penalty", repeat_penalty, repeat_penalty, false),
+    FIELD("repeat-last-n", repeat_last_n, penalty_last_n, true),
+    FIELD("presence-penalty", presence_penalty, presence_penalty, false),
+    FIELD("frequency-penalty", frequency_penalty, frequency_penalty, false),
+    FIELD("dry-multiplier", dry_multiplier, dry_multiplier, false),
+    FIELD("dry-base", dry_base, dry_base, false),
+    FIELD("dry-allowed-length", dry_allowed_length, dry_allowed_length, true),
+    FIELD("dry-penalty-last-n", dry_penalty_last_n, dry_penalty_last_n, true),
+    FIELD("xtc-probability", xtc_probability, xtc_probability, false),
+    FIELD("xtc-threshold", xtc_threshold, xtc_threshold, false),
+    FIELD("dynatemp-range", dynatemp_range, dynatemp_range, false),
+    FIELD("dynatemp-exp", dynatemp_exponent, dynatemp_exponent, false),
+};
+enum { FIELDS = sizeof fields / sizeof *fields, ALWAYS_SHOWN = 4 };
+
+sampling_options sampling_unset(void) {
+  sampling_options o = {.seed = NOT_GIVEN};
+  for (size_t i = 0; i < FIELDS; i++) {
+    char *to = (char *)&o + fields[i].from;
+    if (fields[i].integer)
+      *(int64_t *)(void *)to = NOT_GIVEN;
+    else
+      *(double *)(void *)to = (double)NAN;
+  }
+  return o;
+}
+
+// Takes the option's value where one was given.
+static bool overlay(const field *f, const sampling_options *o, setun_sampler_params *p) {
+  const void *from = (const char *)o + f->from;
+  void *to = (char *)p + f->to;
+  if (f->integer) {
+    int64_t value = *(const int64_t *)from;
+    if (value == NOT_GIVEN) return false;
+    *(int32_t *)to = (int32_t)value;
+  } else {
+    double value = *(const double *)from;
+    if (isnan(value)) return false;
+    *(float *)to = (float)value;
+  }
+  return true;
+}
+
+// "1234-0.5", "1234+2", "1234-inf".
+static bool parse_bias(const char *text, setun_token *id, float *bias) {
+  char *end = NULL;
+  if (!(text[0] >= '0' && text[0] <= '9')) return false;
+  unsigned long long value = strtoull(text, &end, 10);
+  if (value > INT32_MAX || (*end != '+' && *end != '-')) return false;
+  char first = end[1];
+  if (!((first >= '0' && first <= '9') || first == '.' || strcmp(end, "-inf") == 0)) return false;
+  *id = (setun_token)value;
+  *bias = (float)strtod(end, &end);
+  return !*end && !isnan(*bias) && !(isinf(*bias) && *bias > 0);
+}
+
+int check_sampling(const command *self, const sampling_options *o) {
+  setun_token id = 0;
+  float bias = 0;
+  for (size_t i = 0; i < o->biases.count; i++) {
+    if (parse_bias(o->biases.items[i], &id, &bias)) continue;
+    return usage_error(self, "--logit-bias expects a token id, a sign and a number such as 1234-0.5, not '%s'",
+                       o->biases.items[i]);
+  }
+  for (size_t i = 0; i < o->breakers.count; i++) {
+    size_t length = strlen(o->breakers.items[i]);
+    if (length < 1 || length > 64) {
+      return usage_error(self, "--dry-sequence-breaker expects 1 to 64 bytes, not %zu", length);
+    }
+  }
+  return 0;
+}
+
+static setun_status add_breakers(setun_sampler *sampler, const setun_model *model, const text_list *given,
+                                 setun_error *error) {
+  static const char *const usual[] = {"\n", ":", "\"", "*"};
+  size_t n = given->count ? given->count : sizeof usual / sizeof *usual;
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < n && s == SETUN_OK; i++) {
+    const char *from = given->count ? given->items[i] : usual[i];
+    char text[65];
+    if (strcmp(from, "none") == 0) continue;
+    size_t length = strlen(from);
+    memcpy(text, from, length + 1);
+    s = setun_sampler_add_breaker_text(sampler, model, text, unescape(text, length), error);
+  }
+  return s;
+}
+
+static bool add_biases(setun_sampler *sampler, const setun_model *model, const text_list *given, setun_error *error) {
+  uint32_t n_vocab = setun_model_get_info(model).n_vocab;
+  for (size_t i = 0; i < given->count; i++) {
+    setun_token id = 0;
+    float bias = 0;
+    parse_bias(given->items[i], &id, &bias);
+    if ((uint32_t)id >= n_vocab) {
+      failure("--logit-bias %s: expected a token id below %u, found %d", given->items[i], (unsigned)n_vocab, (int)id);
+      return false;
+    }
+    if (setun_sampler_add_bias(sampler, id, bias, error) != SETUN_OK) {
+      report(error);
+      return false;
+    }
+  }
+  return true;
+}
+
+static uint64_t chosen_seed(const sampling_options *o) {
+  struct timespec t;
+  if (o->seed != NOT_GIVEN) return (uint64_t)o->seed;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec ^ (uint64_t)getpid() << 20) % 1000000007u;
+}
+
+bool make_sampler(const setun_model *model, const sampling_options *o, setun_sampler **sampler,
+                  setun_sampler_params *params) {
+  setun_error error;
+  *params = setun_model_sampler_params(model);
+  for (size_t i = 0; i < FIELDS; i++) overlay(&fields[i], o, params);
+  params->seed = chosen_seed(o);
+  setun_status s = setun_sampler_new(params, sampler, &error);
+  if (s == SETUN_OK && params->dry_multiplier > 0) s = add_breakers(*sampler, model, &o->breakers, &error);
+  if (s == SETUN_OK) return add_biases(*sampler, model, &o->biases, &error);
+  report(&error);
+  return false;
+}
+
+static double value_of(const field *f, const setun_sampler_params *p) {
+  const void *at = (const char *)p + f->to;
+  return f->integer ? (double)*(const int32_t *)at : (double)*(const float *)at;
+}
+
+// Adds ", name value" to a line that has room for all of them.
+static void add_value(char *line, size_t size, const field *f, const setun_sampler_params *p) {
+  size_t length = strlen(line);
+  snprintf(line + length, size - length, "%s%s %.6g", length ? ", " : "", f->name, value_of(f, p));
+}
+
+void print_sampling(const setun_model *model, const sampling_options *o, const setun_sampler_params *params) {
+  setun_sampler_params base = setun_sampler_params_default(), own = setun_model_sampler_params(model), scratch = own;
+  char line[1024] = "", from_model[1024] = "";
+  for (size_t i = 0; i < FIELDS; i++) {
+    const field *f = &fields[i];
+    bool given = overlay(f, o, &scratch), changed = value_of(f, params) != value_of(f, &base);
+    if (i < ALWAYS_SHOWN || changed || given) add_value(line, sizeof line, f, params);
+    if (!given && value_of(f, &own) != value_of(f, &base)) add_value(from_model, sizeof from_model, f, &own);
+  }
+  note("%s, seed %llu%s", line, (unsigned long long)params->seed,
+       params->temperature > 0 ? "" : " (temperature 0: always the likeliest token)");
+  if (*from_model) note("of these the model's own files say: %s", from_model);
+}

@@ -1,0 +1,29 @@
+// The options that say how tokens are drawn, and the sampler made from them and from the model's own defaults.
+#ifndef SETUN_APP_SAMPLING_H
+#define SETUN_APP_SAMPLING_H
+
+#include "options.h"
+#include "setun.h"
+
+// Begin with sampling_unset: options that are not given leave the model's value.
+typedef struct sampling_options {
+  double temperature, top_p, min_p, typical, repeat_penalty, presence_penalty, frequency_penalty, dry_multiplier,
+      dry_base, xtc_probability, xtc_threshold, dynatemp_range, dynatemp_exponent;
+  int64_t top_k, repeat_last_n, dry_allowed_length, dry_penalty_last_n, seed;
+  text_list biases, breakers;
+} sampling_options;
+
+extern const option sampling_rows[20];
+#define SAMPLING_GROUP(type)                                                                                           \
+  { "sampling", sampling_rows, 20, offsetof(type, sampling) }
+
+sampling_options sampling_unset(void);
+// Checks what the parser cannot. 0, or 2 after a report.
+int check_sampling(const command *self, const sampling_options *o);
+// Makes the sampler; without --seed one is chosen. *params are what it works with. False after a report.
+bool make_sampler(const setun_model *model, const sampling_options *o, setun_sampler **sampler,
+                  setun_sampler_params *params);
+// One or two notes for --verbose: the settings, and which of them are the model's own.
+void print_sampling(const setun_model *model, const sampling_options *o, const setun_sampler_params *params);
+
+#endif

@@ -1,0 +1,90 @@
+// From generation_config.json, or a GGUF file's general.sampling keys, to sampler parameters.
+#include "runtime/sampler_defaults.h"
+
+#include "runtime/sampler.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct value_row {
+  const char *json, *gguf; // NULL: there is no such key
+  size_t offset;
+  bool integer;
+  double low, high;
+} value_row;
+
+#define AT(member) offsetof(setun_sampler_params, member)
+static const value_row rows[] = {
+    {"temperature", "general.sampling.temp", AT(temperature), false, 0, FLT_MAX},
+    {"top_k", "general.sampling.top_k", AT(top_k), true, 0, INT32_MAX},
+    {"top_p", "general.sampling.top_p", AT(top_p), false, 0, 1},
+    {"min_p", "general.sampling.min_p", AT(min_p), false, 0, 1},
+    {"typical_p", NULL, AT(typical_p), false, 0, 1},
+    {"repetition_penalty", "general.sampling.penalty_repeat", AT(repeat_penalty), false, FLT_MIN, FLT_MAX},
+    {NULL, "general.sampling.penalty_last_n", AT(penalty_last_n), true, -1, INT32_MAX},
+    {NULL, "general.sampling.xtc_probability", AT(xtc_probability), false, 0, 1},
+    {NULL, "general.sampling.xtc_threshold", AT(xtc_threshold), false, 0, 1},
+};
+
+// True when there is such a key; a value that is no number becomes one that no range holds.
+static bool find_json(const json_t *config, const char *key, double *value) {
+  const json_t *found = config && key ? st_json_get(config, key) : NULL;
+  if (!found) return false;
+  *value = json_is_number(found) ? json_number_value(found) : (double)NAN;
+  return true;
+}
+
+static bool find_gguf(const st_metadata *m, const char *key, double *value) {
+  const st_meta *found = key ? st_metadata_find(m, key) : NULL;
+  if (!found) return false;
+  switch (found->type) {
+  case ST_META_F32:
+  case ST_META_F64: *value = found->as.f; break;
+  case ST_META_I8:
+  case ST_META_I16:
+  case ST_META_I32:
+  case ST_META_I64: *value = (double)found->as.i; break;
+  case ST_META_U8:
+  case ST_META_U16:
+  case ST_META_U32:
+  case ST_META_U64: *value = (double)found->as.u; break;
+  default: *value = (double)NAN;
+  }
+  return true;
+}
+
+static bool fits(const value_row *row, double value) {
+  return value >= row->low && value <= row->high && (!row->integer || value == (double)(int64_t)value);
+}
+
+static void store(const value_row *row, double value, setun_sampler_params *p) {
+  char *to = (char *)p + row->offset;
+  if (row->integer) {
+    memcpy(to, &(int32_t){(int32_t)value}, sizeof(int32_t));
+  } else {
+    memcpy(to, &(float){(float)value}, sizeof(float));
+  }
+}
+
+setun_sampler_params st_sampler_defaults(const st_directory *d, const st_log *log) {
+  setun_sampler_params p = st_sampler_params_default();
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    bool gguf = d->container == ST_GGUF;
+    double value = 0;
+    if (!(gguf ? find_gguf(&d->metadata, rows[i].gguf, &value)
+               : find_json(d->generation_config, rows[i].json, &value))) {
+      continue;
+    }
+    if (fits(&rows[i], value)) {
+      store(&rows[i], value, &p);
+    } else {
+      st_log_write(log, SETUN_LOG_WARNING, "%s: %s%s: expected a%s number from %g to %g, found %g; it is left out",
+                   d->path, gguf ? "" : "generation_config.json: ", gguf ? rows[i].gguf : rows[i].json,
+                   rows[i].integer ? " whole" : "", rows[i].low, rows[i].high, value);
+    }
+  }
+  // there the penalty is for every token of the text
+  if (d->container != ST_GGUF && p.repeat_penalty != 1) p.penalty_last_n = -1;
+  return p;
+}

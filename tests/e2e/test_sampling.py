@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""The sampling options of `setun run`, and the defaults that a model's files give."""
+import json
+import os
+import shutil
+import struct
+import tempfile
+
+from support import GOLDEN, TALES, Case, main, setun
+
+PROMPT = "Once upon a time there was a dog. The dog had a ball. The dog"
+OFF = ["--temp", "1", "--top-k", "0", "--top-p", "1", "--min-p", "0"]
+
+
+class OptionsTest(Case):
+    def ids(self, *args):
+        return json.loads(self.good("run", TALES, "--ids", "-p", PROMPT, "-n", 40, "--ignore-eos", "--seed", 3, *args))
+
+    def test_values_that_switch_a_step_off_change_nothing(self):
+        want = self.ids(*OFF)
+        for off in (["--typical", 1], ["--repeat-penalty", 1], ["--presence-penalty", 0], ["--frequency-penalty", 0],
+                    ["--dry-multiplier", 0], ["--xtc-probability", 0], ["--dynatemp-range", 0],
+                    ["--repeat-penalty", 2, "--repeat-last-n", 0], ["--dry-multiplier", 1, "--dry-penalty-last-n", 0],
+                    ["--dynatemp-exp", 2], ["--dry-base", 3],
+                    ["--dry-allowed-length", 5]):
+            with self.subTest(off=off):
+                self.assertEqual(self.ids(*OFF, *off), want)
+
+    def test_each_step_has_its_effect(self):
+        want = self.ids(*OFF)
+        for on in (["--typical", 0.5], ["--repeat-penalty", 3], ["--presence-penalty", 5], ["--frequency-penalty", 5],
+                   ["--xtc-probability", 1, "--xtc-threshold", 0.05], ["--dynatemp-range", 1],
+                   ["--dry-multiplier", 5, "--dry-sequence-breaker", "none"]):
+            with self.subTest(on=on):
+                self.assertNotEqual(self.ids(*OFF, *on), want)
+                self.assertEqual(self.ids(*OFF, *on), self.ids(*OFF, *on))
+
+    def test_penalties_against_repetition(self):
+        greedy = self.ids("--temp", 0)
+        penalized = self.ids("--temp", 0, "--presence-penalty", 1000, "--repeat-last-n", -1)
+        self.assertLess(len(set(greedy)), 40)
+        self.assertEqual(len(set(penalized)), 40)
+        prompt = set(json.loads(self.good("tokenize", TALES, "--ids", "--bos", "-p", PROMPT)))
+        self.assertEqual(set(penalized) & prompt, set(), "the prompt counts as well")
+
+    def test_dry_and_its_breakers(self):
+        # repeated by the prompt: greedy text goes on repeating, DRY does not
+        text = "The cat sat on the mat and the cat ran: " * 5
+        run = lambda *args: json.loads(self.good("run", TALES, "--ids", "-p", text + "The cat sat on the", "-n", 1,
+                                                 "--temp", 0, *args))
+        plain = run()
+        dry = run("--dry-multiplier", 50)
+        self.assertNotEqual(dry, plain)
+        self.assertEqual(run("--dry-multiplier", 50, "--dry-sequence-breaker", "on the"), plain)
+        self.assertEqual(run("--dry-multiplier", 50, "--dry-sequence-breaker", "none"), dry)
+        self.assertEqual(run("--dry-multiplier", 50, "--dry-sequence-breaker", r"on\x20the"), plain)
+        self.assertEqual(run("--dry-multiplier", 50, "--dry-allowed-length", 200), plain)
+
+    def test_logit_bias(self):
+        first = self.ids("--temp", 0)
+        never = self.ids("--temp", 0, "--logit-bias", f"{first[0]}-inf")
+        self.assertNotIn(first[0], never)
+        self.assertEqual(self.ids("--temp", 0, "--logit-bias", "77+1000"), [77] * 40)
+        self.assertEqual(self.ids("--temp", 0, "--logit-bias", "77+1000", "--logit-bias", "77-1e3"), first)
+        self.fails(1, "run", TALES, "-p", "a", "--logit-bias", "4096+1", mentions=["4096+1", "below 4096"])
+        for wrong in ("77", "+1", "77+", "77+x", "77+inf", "77=1", "-1+1", "77+nan", "77+0x", "99999999999+1", "77+-1"):
+            with self.subTest(wrong=wrong):
+                self.fails(2, "run", TALES, "-p", "a", "--logit-bias", wrong, mentions=["--logit-bias", f"'{wrong}'"])
+
+    def test_values_out_of_range(self):
+        for option, value in (("--typical", 1.1), ("--repeat-penalty", 0), ("--repeat-last-n", -2), ("--dry-base", 0.5),
+                              ("--dry-allowed-length", 0), ("--dry-penalty-last-n", -2), ("--xtc-probability", 2),
+                              ("--xtc-threshold", -0.1), ("--dynatemp-range", -1), ("--dynatemp-exp", "x"),
+                              ("--presence-penalty", "nan"), ("--frequency-penalty", "inf"), ("--dry-multiplier", -1)):
+            with self.subTest(option=option):
+                self.fails(2, "run", TALES, "-p", "a", option, value, mentions=[option, f"'{value}'"])
+        self.fails(2, "run", TALES, "-p", "a", "--dry-sequence-breaker", "", mentions=["--dry-sequence-breaker"])
+        many = ["--logit-bias=1+1"] * 257
+        self.fails(2, "run", TALES, "-p", "a", *many, mentions=["--logit-bias", "256"])
+
+
+class DefaultsTest(Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def settings(self, model, *args):
+        result = setun("run", model, "-p", "a", "-n", 1, "--verbose", "--seed", 1, *args)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stderr.decode()
+
+    def directory(self, config):
+        path = os.path.join(self.folder, "model")
+        shutil.copytree(TALES, path, dirs_exist_ok=True)
+        with open(os.path.join(path, "generation_config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        return path
+
+    def test_without_the_models_own(self):
+        text = self.settings(TALES)
+        self.assertIn("temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, seed 1\n", text)
+        self.assertNotIn("own files", text)
+
+    def test_generation_config(self):
+        model = self.directory({"do_sample": True, "temperature": 0.6, "top_p": 0.9, "top_k": 20,
+                                "repetition_penalty": 1.05, "min_p": None, "typical_p": 1.0, "eos_token_id": 1})
+        text = self.settings(model)
+        self.assertIn("temperature 0.6, top-k 20, top-p 0.9, min-p 0.05, repeat-penalty 1.05, repeat-last-n -1, seed 1\n",
+                      text)
+        self.assertIn("own files say: temperature 0.6, top-k 20, top-p 0.9, repeat-penalty 1.05, repeat-last-n -1\n", text)
+        text = self.settings(model, "--temp", 1, "--top-k", 40, "--repeat-penalty", 1)
+        self.assertIn("temperature 1, top-k 40, top-p 0.9, min-p 0.05, repeat-penalty 1,", text)
+        self.assertIn("own files say: top-p 0.9, repeat-last-n -1\n", text)
+        options = ("-p", PROMPT, "-n", 30, "--seed", 9, "--ids", "--ignore-eos")
+        given = ("--temp", 0.6, "--top-k", 20, "--top-p", 0.9, "--repeat-penalty", 1.05, "--repeat-last-n", -1)
+        self.assertEqual(self.good("run", model, *options), self.good("run", TALES, *options, *given))
+
+    def test_values_that_no_sampler_takes(self):
+        text = self.settings(self.directory({"temperature": -1, "top_p": "most", "top_k": 2.5, "min_p": 0.1}))
+        self.assertIn("temperature 0.8, top-k 40, top-p 0.95, min-p 0.1, seed 1\n", text)
+        for key in ("temperature", "top_p", "top_k"):
+            self.assertRegex(text, rf"warning: .*generation_config\.json: {key}: expected ")
+
+    def test_gguf_keys(self):
+        """The keys are put into a copy of a small file."""
+        with open(os.path.join(GOLDEN, "gguf", "llama3.gguf"), "rb") as file:
+            data = file.read()
+        added = b"".join(struct.pack("<Q", len(key)) + key + value for key, value in (
+            (b"general.sampling.temp", struct.pack("<If", 6, 0.7)), (b"general.sampling.top_k", struct.pack("<Ii", 5, 12)),
+            (b"general.sampling.penalty_last_n", struct.pack("<Ii", 5, 128)),
+            (b"general.sampling.padding", struct.pack("<IQ", 8, 0)))) # as a string whose length is set below
+        version, tensors, keys = struct.unpack("<IQQ", data[4:24])
+        # the tensors' data begins at a multiple of 32, so that what is added must be one too
+        pad = -len(added) % 32
+        added = added[:-8] + struct.pack("<Q", pad) + b" " * pad
+        path = os.path.join(self.folder, "sampling.gguf")
+        with open(path, "wb") as file:
+            file.write(data[:4] + struct.pack("<IQQ", version, tensors, keys + 4) + added + data[24:])
+        text = self.settings(path)
+        self.assertIn("temperature 0.7, top-k 12, top-p 0.95, min-p 0.05, repeat-last-n 128, seed 1\n", text)
+        self.assertIn("own files say: temperature 0.7, top-k 12, repeat-last-n 128\n", text)
+
+
+if __name__ == "__main__":
+    main()
