@@ -64,6 +64,7 @@ static void copy_whole(st_item *item) {
   const st_weight *w = &item->pieces[0].weight;
   item->how = ST_HOW_COPY;
   item->copied = w->data;
+  item->bytes = w->data->bytes;
   item->format = w->format;
 }
 
