@@ -1,6 +1,6 @@
 /* Setun: language models with ternary and other very low-bit weights. The only public header.
  *
- * Sections: errors and logging; model; tokens; session; sampling; inspection; benchmarks.
+ * Sections: errors and logging; model; tokens; session; sampling; inspection; conversion; benchmarks.
  *
  * Conventions. Every function that can fail returns a setun_status and takes a `setun_error *` last, which may
  * be NULL; on failure it holds the status and one line that names what failed, what was expected and what was
@@ -339,6 +339,33 @@ SETUN_API setun_status setun_file_meta(const setun_file *file, size_t index, con
  * holds `capacity` floats. Rows stand as the model uses them. */
 SETUN_API setun_status setun_file_read(const setun_file *file, const char *name, int *n_dims, uint64_t dims[4],
                                        float *data, size_t capacity, setun_error *error);
+
+/* ---- conversion --------------------------------------------------------------------------------------------- */
+
+typedef struct setun_convert_params {
+  /* The layout of the ternary weights: "t2", "t5", "t16", "i2_s", "i2_s-arm", "i2_s-x4", "tq1_0", "tq2_0", "q2_0",
+   * "q2_0-128", "pq2_0", "ptq1_0", "iq1_bn", "iq2_bn" in a GGUF file; "hf-u8", "hf-u8-div" in a directory; "f32",
+   * "f16", "bf16" in both. */
+  const char *to;
+  /* The embedding's and the head's format: "keep" or NULL, "f32", "f16", "bf16", "q8_0", "q6_k". All but "keep" may lose
+   * information. A head that is the embedding is one tensor, which either names (`embedding` first). */
+  const char *embedding, *head;
+  const char *experts; /* "split" or NULL: a tensor an expert and matrix; "stacked": one 3-D tensor a matrix */
+  const char *assume;  /* how to read a tensor type whose id is ambiguous, as in setun_model_params */
+  bool round_scales;   /* scales that the layout cannot hold become the nearest, or the mean, instead of an error */
+  setun_progress_fn progress;
+  setun_log_fn log;
+  void *user; /* passed to progress and log */
+} setun_convert_params;
+
+SETUN_API setun_convert_params setun_convert_params_default(void);
+
+/* Converts a model to another container or layout, exactly: the same trits, and scales of the same float32 value; what
+ * cannot be is refused, naming the tensor, the reason and layouts that fit, before any output exists. `target` is a GGUF
+ * file when its name ends in ".gguf", replacing one that is there, and otherwise a directory, which must not exist or be
+ * empty. It appears when it is whole; on failure it is as it was. Takes some ten MiB whatever the model's size. */
+SETUN_API setun_status setun_convert(const char *source, const char *target, const setun_convert_params *params,
+                                     setun_error *error);
 
 /* ---- benchmarks -------------------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 
 #include "options.h"
 
-extern const command command_run, command_tokenize, command_detokenize, command_inspect, command_logits,
+extern const command command_run, command_tokenize, command_detokenize, command_inspect, command_convert, command_logits,
     command_perplexity, command_bench, command_help, command_version;
 
 // In the order of `setun help`, ended by NULL.

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 const command *const all_commands[] = {
-    &command_run,        &command_inspect, &command_tokenize, &command_detokenize, &command_logits,
+    &command_run,        &command_inspect, &command_convert, &command_tokenize, &command_detokenize, &command_logits,
     &command_perplexity, &command_bench,   &command_help,     &command_version,    NULL,
 };
 

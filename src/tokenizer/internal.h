@@ -128,12 +128,15 @@ typedef struct st_stage {
   bool invert;
   st_prepend prepend;
   st_bytes text;
+  st_bytes pattern; // the regular expression as it was given, in the arena; data NULL: plain text
   st_regex *regex;
 } st_stage;
 
 // Adds stages to a tokenizer.
 setun_status st_stage_add_split(st_tokenizer *t, const char *pattern, st_split_behavior behavior, bool invert,
                                 setun_error *err);
+// Keeps the text of a stage's regular expression, for those who write a tokenizer down again.
+setun_status st_stage_keep_pattern(st_tokenizer *t, st_stage *stage, const char *pattern, setun_error *err);
 st_stage *st_stage_add(st_tokenizer *t, st_stage_kind kind, setun_error *err); // NULL: too many
 // Cuts a piece into words and gives each to the model. `first`: the piece begins the text.
 setun_status st_pretokenize(st_encoder *e, const char *text, size_t length, bool first);
@@ -150,6 +153,8 @@ typedef struct st_pretokenizer {
 
 extern const char ST_PATTERN_GPT2[];
 const st_pretokenizer *st_pretokenizer_find(const char *name); // NULL: unknown
+// The row that a byte-level tokenizer's stages are those of; NULL: none.
+const st_pretokenizer *st_pretokenizer_of(const st_tokenizer *t);
 // Sets the tokenizer up with a row's patterns; an unknown name is an error that gives it.
 setun_status st_pretokenizer_apply(st_tokenizer *t, const char *name, setun_error *err);
 

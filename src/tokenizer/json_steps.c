@@ -139,7 +139,8 @@ static setun_status read_split(st_tokenizer *t, const json_t *value, setun_error
   stage->regex = regex;
   stage->behavior = behavior;
   stage->invert = invert;
-  return SETUN_OK;
+  const char *pattern = json_string_value(st_json_get(st_json_get(value, "pattern"), "Regex"));
+  return pattern ? st_stage_keep_pattern(t, stage, pattern, err) : SETUN_OK;
 }
 
 static setun_status read_byte_level(st_tokenizer *t, const json_t *value, setun_error *err) {

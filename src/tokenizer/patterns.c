@@ -141,6 +141,26 @@ const st_pretokenizer *st_pretokenizer_find(const char *name) {
   return NULL;
 }
 
+static bool has_patterns(const st_tokenizer *t, const st_pretokenizer *p) {
+  size_t n = 0;
+  while (p->patterns[n]) n++;
+  if (n != t->n_stages || p->raw || p->ignore_merges != t->ignore_merges) return false;
+  for (size_t i = 0; i < n; i++) {
+    const st_stage *stage = &t->stages[i];
+    if (stage->kind != ST_STAGE_SPLIT || stage->behavior != ST_SPLIT_ISOLATED || stage->invert) return false;
+    if (!stage->pattern.data || stage->pattern.length != strlen(p->patterns[i])) return false;
+    if (memcmp(stage->pattern.data, p->patterns[i], stage->pattern.length)) return false;
+  }
+  return true;
+}
+
+const st_pretokenizer *st_pretokenizer_of(const st_tokenizer *t) {
+  for (size_t i = 0; t->byte_level && i < sizeof table / sizeof *table; i++) {
+    if (has_patterns(t, &table[i])) return &table[i];
+  }
+  return NULL;
+}
+
 setun_status st_pretokenizer_apply(st_tokenizer *t, const char *name, setun_error *err) {
   const st_pretokenizer *p = st_pretokenizer_find(name);
   if (!p) {

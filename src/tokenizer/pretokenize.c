@@ -20,6 +20,14 @@ st_stage *st_stage_add(st_tokenizer *t, st_stage_kind kind, setun_error *err) {
   return s;
 }
 
+setun_status st_stage_keep_pattern(st_tokenizer *t, st_stage *stage, const char *pattern, setun_error *err) {
+  size_t n = strlen(pattern);
+  const char *copy = st_arena_copy(&t->arena, pattern, n);
+  if (!copy) return st_fail_memory(err, "the tokenizer");
+  stage->pattern = (st_bytes){copy, (uint32_t)n};
+  return SETUN_OK;
+}
+
 setun_status st_stage_add_split(st_tokenizer *t, const char *pattern, st_split_behavior behavior, bool invert,
                                 setun_error *err) {
   st_regex *regex = NULL;
@@ -33,7 +41,7 @@ setun_status st_stage_add_split(st_tokenizer *t, const char *pattern, st_split_b
   stage->regex = regex;
   stage->behavior = behavior;
   stage->invert = invert;
-  return SETUN_OK;
+  return st_stage_keep_pattern(t, stage, pattern, err);
 }
 
 // The pieces of a split as they come: matches and what lies between them, in order.

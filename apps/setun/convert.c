@@ -1,0 +1,91 @@
+// The command `convert`: from any container and layout to any other, exactly.
+#include "commands.h"
+#include "model.h"
+#include "output.h"
+
+#include <string.h>
+
+typedef struct convert_options {
+  const char *output, *to, *embedding, *head, *experts, *assume;
+  bool round_scales, verbose;
+} convert_options;
+
+#define AT(member) offsetof(convert_options, member)
+#define LAYOUTS                                                                                                        \
+  "i2_s|i2_s-arm|i2_s-x4|tq1_0|tq2_0|q2_0|q2_0-128|pq2_0|ptq1_0|iq1_bn|iq2_bn|t2|t5|t16|hf-u8|hf-u8-div|f32|f16|bf16"
+static const option rows[] = {
+    {'o', "output", OPTION_FILE, AT(output), "DST", 0, 0,
+     "what to write: a GGUF file when it ends in .gguf, otherwise a directory, which must not exist or be empty"},
+    {0, "to", OPTION_CHOICE, AT(to), LAYOUTS, 0, 0, "the layout of the ternary weights"},
+    {0, "embedding", OPTION_CHOICE, AT(embedding), "keep|f32|bf16|f16|q8_0|q6_k", 0, 0,
+     "the embedding's format; all but keep (the default) may lose information"},
+    {0, "head", OPTION_CHOICE, AT(head), "keep|f32|bf16|f16|q8_0|q6_k", 0, 0,
+     "the output matrix's format; one that is the embedding goes by either option"},
+    {0, "experts", OPTION_CHOICE, AT(experts), "split|stacked", 0, 0,
+     "a tensor an expert, gate, up and down together (the default), or all experts of a layer in one tensor"},
+    {0, "round-scales", OPTION_FLAG, AT(round_scales), NULL, 0, 0,
+     "round scales that the layout cannot hold, instead of refusing"},
+    {0, "assume", OPTION_TEXT, AT(assume), "LAYOUT", 0, 0,
+     "how to read tensors whose type several projects use, such as i2_s-arm"},
+    {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print notices"},
+};
+
+typedef struct context {
+  progress_line progress;
+  bool verbose;
+} context;
+
+static void log_message(setun_log_level level, const char *message, void *user) {
+  context *c = user;
+  progress_end(&c->progress);
+  log_to_stderr(level, message, &c->verbose);
+}
+
+static bool show_progress(double fraction, void *user) {
+  context *c = user;
+  progress_show(&c->progress, fraction);
+  return true;
+}
+
+static int run(const command *self, int argc, char **argv) {
+  convert_options o = {0};
+  setun_error error;
+  int status = 0;
+  if (parse_options(self, argc, argv, &o, &status) < 0) return status;
+  if (!o.output) return usage_error(self, "expected -o DST");
+  if (!o.to) return usage_error(self, "expected --to LAYOUT");
+  context c = {.verbose = o.verbose};
+  setun_convert_params params = setun_convert_params_default();
+  params.to = o.to;
+  params.embedding = o.embedding;
+  params.head = o.head;
+  params.experts = o.experts;
+  params.assume = o.assume;
+  params.round_scales = o.round_scales;
+  params.progress = show_progress;
+  params.log = log_message;
+  params.user = &c;
+  progress_begin(&c.progress, "converting");
+  setun_status s = setun_convert(argv[1], o.output, &params, &error);
+  progress_end(&c.progress);
+  return s == SETUN_OK ? 0 : report(&error);
+}
+
+const command command_convert = {
+    .name = "convert",
+    .summary = "convert a model to another container or layout of ternary weights, exactly",
+    .arguments = "SRC",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .details =
+        "Reads a GGUF file or a Hugging Face directory. The trits stay the same, and each scale keeps its float32 "
+        "value; "
+        "what the target cannot hold is refused before anything is written, with the tensor, the reason and layouts "
+        "that "
+        "fit. Floats that are trits times scales are recognized, and latent weights of checkpoints that declare BitNet "
+        "quantization are made ternary as in training. All other tensors, the tokenizer and the metadata are carried "
+        "over.\n"
+        "The target appears when it is whole. A GGUF file that is there is replaced; a directory must be empty or new.",
+    .groups = {{"options", OPTION_ROWS(rows), 0}},
+    .run = run,
+};

@@ -1,0 +1,160 @@
+// setun.h: conversion. What the tokenizer's part of a container needs is made here, since only this layer knows both.
+#include "api/api.h"
+
+#include "base/memory.h"
+#include "convert/convert.h"
+#include "tokenizer/export.h"
+
+#include <string.h>
+
+setun_convert_params setun_convert_params_default(void) {
+  return (setun_convert_params){0};
+}
+
+static bool is_gguf_name(const char *path) {
+  size_t n = strlen(path), m = strlen(".gguf");
+  return n > m && !strcmp(path + n - m, ".gguf");
+}
+
+// ---- parameters ---------------------------------------------------------------------------------------------------
+
+static setun_status find_layout(const char *name, st_convert_options *o, setun_error *err) {
+  if (!name) return st_fail(err, SETUN_ERROR_ARGUMENT, "to: expected a layout's name, found none");
+  o->divides = !strcmp(name, "hf-u8-div");
+  const st_format *f = st_format_by_name(o->divides ? "hf-u8" : name);
+  bool plain = f && (f->id == ST_F32 || f->id == ST_F16 || f->id == ST_BF16);
+  if (!f || !(plain || st_format_is_ternary(f))) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "to: expected a ternary layout, f32, f16 or bf16, found \"%.40s\"", name);
+  }
+  o->to = f;
+  return SETUN_OK;
+}
+
+static setun_status find_format(const char *what, const char *name, const st_format **format, setun_error *err) {
+  static const st_format_id allowed[] = {ST_F32, ST_F16, ST_BF16, ST_Q8_0, ST_Q6_K};
+  if (!name || !strcmp(name, "keep")) return SETUN_OK;
+  for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+    *format = st_format_get(allowed[i]);
+    if (!strcmp((*format)->name, name)) return SETUN_OK;
+  }
+  return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected keep, f32, f16, bf16, q8_0 or q6_k, found \"%.40s\"", what,
+                 name);
+}
+
+static setun_status read_params(const setun_convert_params *p, st_convert_options *o, setun_error *err) {
+  setun_status s = find_layout(p->to, o, err);
+  if (s == SETUN_OK) s = find_format("embedding", p->embedding, &o->embedding, err);
+  if (s == SETUN_OK) s = find_format("head", p->head, &o->head, err);
+  if (s == SETUN_OK && p->experts && strcmp(p->experts, "split") && strcmp(p->experts, "stacked")) {
+    s = st_fail(err, SETUN_ERROR_ARGUMENT, "experts: expected split or stacked, found \"%.40s\"", p->experts);
+  }
+  o->stacked = p->experts && !strcmp(p->experts, "stacked");
+  o->round_scales = p->round_scales;
+  o->progress = p->progress;
+  o->user = p->user;
+  return s;
+}
+
+// ---- tokenizers ---------------------------------------------------------------------------------------------------
+
+static void put_id(st_keys *k, const char *key, int64_t id) {
+  if (id >= 0) st_keys_u32(k, key, (uint32_t)id);
+}
+
+static void put_flag(st_keys *k, const char *key, int flag) {
+  if (flag >= 0) st_keys_bool(k, key, flag != 0);
+}
+
+static void put_vocabulary(st_keys *k, const st_vocabulary *v) {
+  st_keys_text(k, "tokenizer.ggml.model", v->model);
+  st_keys_text(k, "tokenizer.ggml.pre", v->pre);
+  st_keys_texts(k, "tokenizer.ggml.tokens", v->tokens, v->n);
+  if (v->scores) st_keys_f32s(k, "tokenizer.ggml.scores", v->scores, v->n);
+  st_keys_i32s(k, "tokenizer.ggml.token_type", v->types, v->n);
+  if (v->n_merges) st_keys_texts(k, "tokenizer.ggml.merges", v->merges, v->n_merges);
+  put_id(k, "tokenizer.ggml.bos_token_id", v->bos);
+  put_id(k, "tokenizer.ggml.eos_token_id", v->eos);
+  put_id(k, "tokenizer.ggml.unknown_token_id", v->unk);
+  put_id(k, "tokenizer.ggml.eot_token_id", v->eot);
+  put_id(k, "tokenizer.ggml.eom_token_id", v->eom);
+  put_flag(k, "tokenizer.ggml.add_bos_token", v->add_bos);
+  put_flag(k, "tokenizer.ggml.add_eos_token", v->add_eos);
+  put_flag(k, "tokenizer.ggml.add_space_prefix", v->add_space_prefix);
+}
+
+// The chat template of tokenizer_config.json or chat_template.jinja, which GGUF keeps in a key.
+static setun_status put_template(const st_directory *d, st_keys *k, setun_error *err) {
+  static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json"};
+  setun_status s = SETUN_OK;
+  for (int i = 0; i < 2 && s == SETUN_OK; i++) {
+    char *path = st_path_join(d->path, names[i]), *text = NULL;
+    size_t length = 0;
+    if (!path) return st_fail_memory(err, names[i]);
+    if (st_path_exists(path)) s = st_file_load(path, 64 << 20, &text, &length, err);
+    st_free(path);
+    if (!text) continue;
+    json_t *config = i ? st_json_parse(text, length, names[i], NULL) : NULL;
+    const char *found = i ? json_string_value(st_json_get(config, "chat_template")) : text;
+    if (found) st_keys_text(k, "tokenizer.chat_template", found);
+    bool done = found != NULL;
+    json_decref(config);
+    st_free(text);
+    if (done) break;
+  }
+  return s;
+}
+
+// Keys from a directory's tokenizer files, for a vocabulary as large as the embedding.
+static setun_status make_keys(const st_directory *d, st_keys *keys, setun_error *err) {
+  st_tokenizer *t = NULL;
+  st_vocabulary_export e = {0};
+  uint32_t size = 0;
+  const json_t *text = st_json_get(d->config, "text_config");
+  st_json_u32(json_is_object(text) ? text : d->config, "vocab_size", 0, 1u << 24, &size, NULL);
+  setun_status s = st_vocabulary_load(d, NULL, &t, err);
+  if (s == SETUN_OK) s = st_tokenizer_export(t, size, &e, err);
+  if (s == SETUN_OK) {
+    put_vocabulary(keys, &e.vocabulary);
+    s = put_template(d, keys, err);
+  }
+  if (s == SETUN_OK && keys->failed) s = st_fail_memory(err, "the vocabulary");
+  st_vocabulary_export_free(&e);
+  st_tokenizer_free(t);
+  return s;
+}
+
+static setun_status make_json(const st_directory *d, st_buffer *json, setun_error *err) {
+  st_tokenizer *t = NULL;
+  const st_spec *spec = NULL;
+  const char *pre = st_gguf_spec(d, &spec, NULL) == SETUN_OK ? spec->gguf_pre : NULL;
+  setun_status s = st_vocabulary_load(d, pre, &t, err);
+  if (s == SETUN_OK) s = st_tokenizer_export_json(t, json, err);
+  st_tokenizer_free(t);
+  return s;
+}
+
+setun_status setun_convert(const char *source, const char *target, const setun_convert_params *params,
+                           setun_error *error) {
+  st_log log = {params->log, params->user};
+  st_convert_options o = {.log = &log};
+  st_open_options open = {.assume = params->assume, .log = &log};
+  st_directory *d = NULL;
+  st_keys keys = {0};
+  st_buffer json = {0};
+  setun_status s = read_params(params, &o, error);
+  if (s == SETUN_OK) s = st_directory_open(source, &open, &d, error);
+  if (s != SETUN_OK) return s;
+  bool to_gguf = is_gguf_name(target);
+  if (d->container == ST_HUGGINGFACE && to_gguf) {
+    s = make_keys(d, &keys, error);
+    o.tokenizer_keys = &keys;
+  } else if (d->container == ST_GGUF && !to_gguf) {
+    s = make_json(d, &json, error);
+    o.tokenizer_json = &json;
+  }
+  if (s == SETUN_OK) s = st_convert(d, target, &o, error);
+  st_keys_free(&keys);
+  st_buffer_free(&json);
+  st_directory_free(d);
+  return s;
+}

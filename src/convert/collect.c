@@ -1,0 +1,304 @@
+// From the source's tensors to output tensors: what each is for, which weight it holds, and its name in the target.
+#include "convert/plan.h"
+
+#include "base/memory.h"
+#include "model/load.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// What a tensor's name ends in.
+typedef enum { NAMED_WEIGHT, NAMED_SCALE, NAMED_BIAS, NAMED_MODULE } ending;
+
+typedef struct {
+  const st_tensor *tensor;
+  char module[ST_PLACE_NAME]; // without the ending
+  ending named;
+  st_place place;
+} unit;
+
+static bool cut(char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  if (n <= m || strcmp(name + n - m, end)) return false;
+  name[n - m] = 0;
+  return true;
+}
+
+static bool ends_with(const char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  return n >= m && !strcmp(name + n - m, end);
+}
+
+static unit unit_of(const st_plan *p, const st_tensor *t) {
+  unit u = {.tensor = t, .named = NAMED_MODULE};
+  snprintf(u.module, sizeof u.module, "%s", t->name); // names have at most ST_NAME_MOST bytes
+  if (cut(u.module, ".weight"))
+    u.named = NAMED_WEIGHT;
+  else if (cut(u.module, ".bias"))
+    u.named = NAMED_BIAS;
+  else if (cut(u.module, p->from_gguf ? ".scale" : ".weight_scale"))
+    u.named = NAMED_SCALE;
+  u.place = st_place_of(p->spec, p->from_gguf, u.module);
+  return u;
+}
+
+// Tensors of a checkpoint that belong to other parts of it, or are derived, or repeat the embedding.
+static bool is_ignored(const st_plan *p, const unit *u) {
+  const char *name = u->tensor->name;
+  if (p->from_gguf || !p->spec) return false;
+  if (ends_with(name, ".rotary_emb.inv_freq")) return true;
+  if (u->place.known && u->place.role == ST_OUTPUT && p->has_hparams && p->h.tied) return true;
+  for (const char *const *i = p->spec->ignored; i && *i; i++) {
+    if (!strncmp(name, *i, strlen(*i))) return true;
+  }
+  return false;
+}
+
+// Scales belong to the ternary weight beside them.
+static bool is_taken_along(const st_plan *p, const unit *u) {
+  if (u->named != NAMED_SCALE) return false;
+  char name[ST_PLACE_NAME + 8];
+  snprintf(name, sizeof name, "%s.weight", u->module);
+  const st_tensor *weight = st_directory_find(p->d, name);
+  if (!weight) return false;
+  return !p->from_gguf || (weight->format && st_format_is_ternary(weight->format));
+}
+
+st_item *st_plan_add(st_plan *plan) {
+  if (!st_reserve(&plan->items, &plan->capacity, plan->n_items + 1, sizeof *plan->items)) return NULL;
+  st_item *item = &plan->items[plan->n_items++];
+  *item = (st_item){0};
+  return item;
+}
+
+static setun_status fail_unnamed(const st_plan *p, const st_tensor *t, setun_error *err) {
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: no name for this tensor in a %s", t->name,
+                 p->to_gguf ? "GGUF file" : "Hugging Face directory");
+}
+
+// The target's name of the unit's tensor, or of one expert of it.
+static setun_status name_item(const st_plan *p, const unit *u, st_item *item, setun_error *err) {
+  char name[ST_PLACE_NAME], full[ST_PLACE_NAME + 8];
+  bool same = p->from_gguf == p->to_gguf && !(u->place.expert_of && p->to_gguf);
+  static const char *const endings[] = {".weight", ".scale", ".bias", ""};
+  const char *end = endings[u->named];
+  if (same) {
+    item->name = st_strdup(u->tensor->name);
+    return item->name ? SETUN_OK : st_fail_memory(err, u->tensor->name);
+  }
+  if (!u->place.known || !st_place_name(p->target_spec, p->to_gguf, &item->place, name)) {
+    return fail_unnamed(p, u->tensor, err);
+  }
+  if (p->to_gguf && u->named == NAMED_MODULE) end = ".weight";
+  if (!p->to_gguf && u->place.role == ST_ATTN_SINKS) end = "";
+  snprintf(full, sizeof full, "%s%s", name, end);
+  item->name = st_strdup(full);
+  return item->name ? SETUN_OK : st_fail_memory(err, full);
+}
+
+// Whose q and k change places between the containers.
+static void set_permutation(const st_plan *p, st_item *item) {
+  st_role role = item->place.role;
+  if (p->from_gguf == p->to_gguf || (role != ST_ATTN_Q && role != ST_ATTN_K)) return;
+  const st_spec *gguf = p->to_gguf ? p->target_spec : p->spec;
+  if (!gguf->gguf_interleaved) return;
+  item->permute = p->to_gguf ? ST_PERMUTE_INTERLEAVE : ST_PERMUTE_SPLIT;
+  item->head_dim = p->h.head_dim;
+}
+
+// Norms that Hugging Face files hold less one.
+static void set_offset(const st_plan *p, st_item *item) {
+  const st_spec *hf = p->to_gguf ? p->spec : p->target_spec;
+  st_role role = item->place.role;
+  if (p->from_gguf == p->to_gguf || !hf->defaults.norm_plus_one || item->shape.rows != 1) return;
+  if (!item->place.known || role == ST_ROPE_FREQS || role == ST_ATTN_SINKS || item->suffix == NAMED_BIAS) return;
+  item->add = p->to_gguf ? 1 : -1;
+}
+
+static setun_status find_weight(const st_plan *p, const unit *u, uint64_t experts, uint64_t expert, st_weight *w,
+                                setun_error *err) {
+  const st_tensor *t = u->tensor;
+  const char *module = u->named == NAMED_WEIGHT ? u->module : t->name;
+  st_shape shape = {0};
+  bool found = false, packed = !t->format;
+  setun_status s;
+  if (experts) {
+    bool vector = t->n_dims < 3;
+    shape = (st_shape){vector ? 1 : t->dims[1], t->dims[0]};
+    s = st_weight_find_expert(p->d, module, shape, experts, expert, &found, w, err);
+  } else {
+    if (packed && p->has_hparams && st_role_is_linear(u->place.role)) {
+      st_hparams h = p->h;
+      shape = st_role_shape(&h, u->place.role);
+    }
+    s = st_weight_find(p->d, module, shape, &found, w, err);
+  }
+  if (s == SETUN_OK && !found) s = st_fail(err, SETUN_ERROR_STATE, "%s: found no more", t->name);
+  return s == SETUN_OK ? st_weight_measure(p->d, w, err) : s;
+}
+
+static setun_status add_item(st_plan *p, const unit *u, uint64_t experts, uint64_t expert, setun_error *err) {
+  const st_tensor *t = u->tensor;
+  st_item *item = st_plan_add(p);
+  if (!item || !(item->pieces = st_calloc(1, sizeof *item->pieces))) return st_fail_memory(err, t->name);
+  item->n_pieces = 1;
+  item->place = u->place;
+  item->place.stacked = false; // folded together later where that is wanted
+  if (u->place.stacked) item->place.expert = (uint32_t)expert;
+  item->suffix = u->named;
+  setun_status s = name_item(p, u, item, err);
+  if (s != SETUN_OK) return s;
+  st_weight *w = &item->pieces[0].weight;
+  if ((s = find_weight(p, u, experts, expert, w, err)) != SETUN_OK) return s;
+  item->shape = w->shape;
+  bool whole = !experts && w->shape.rows == st_tensor_shape(t).rows && w->shape.columns == t->dims[0];
+  if (whole) {
+    item->n_dims = t->n_dims;
+    memcpy(item->dims, t->dims, sizeof item->dims);
+  } else {
+    item->n_dims = w->shape.rows == 1 ? 1 : 2;
+    memcpy(item->dims, (uint64_t[4]){w->shape.columns, w->shape.rows, 1, 1}, sizeof item->dims);
+  }
+  set_permutation(p, item);
+  set_offset(p, item);
+  return SETUN_OK;
+}
+
+// A tensor whose type is known by its size only, taken over as it is.
+static setun_status add_copy(st_plan *p, const unit *u, setun_error *err) {
+  const st_tensor *t = u->tensor;
+  if (p->from_gguf != p->to_gguf) return fail_unnamed(p, t, err);
+  st_item *item = st_plan_add(p);
+  if (!item || !(item->name = st_strdup(t->name))) return st_fail_memory(err, t->name);
+  item->place = u->place;
+  item->suffix = u->named;
+  item->how = ST_HOW_COPY;
+  item->copied = t;
+  item->dtype = t->dtype;
+  item->format = t->format;
+  item->n_dims = t->n_dims;
+  memcpy(item->dims, t->dims, sizeof item->dims);
+  item->bytes = t->bytes;
+  return SETUN_OK;
+}
+
+static setun_status collect_tensor(st_plan *p, const st_tensor *t, setun_error *err) {
+  unit u = unit_of(p, t);
+  if (is_ignored(p, &u) || is_taken_along(p, &u)) return SETUN_OK;
+  bool packed = !p->from_gguf && u.named == NAMED_WEIGHT && !strcmp(t->dtype, "U8");
+  if ((!t->format && !packed) || u.named == NAMED_SCALE) return add_copy(p, &u, err);
+  if (!u.place.stacked) return add_item(p, &u, 0, 0, err);
+  uint64_t experts = t->n_dims == 3 ? t->dims[2] : t->dims[1];
+  if (experts > ST_MAX_EXPERTS) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "%s: expected at most %d experts, found %llu", t->name, ST_MAX_EXPERTS,
+                   (unsigned long long)experts);
+  }
+  for (uint64_t e = 0; e < experts; e++) {
+    setun_status s = add_item(p, &u, experts, e, err);
+    if (s != SETUN_OK) return s;
+  }
+  return SETUN_OK;
+}
+
+// ---- order and stacks ---------------------------------------------------------------------------------------------
+
+typedef struct {
+  const st_item *item;
+  size_t index;
+} ranked;
+
+static int by_use(const void *a, const void *b) {
+  const ranked *x = a, *y = b;
+  int c = st_place_compare(&x->item->place, &y->item->place);
+  if (!c && x->item->place.known) c = (x->item->suffix > y->item->suffix) - (x->item->suffix < y->item->suffix);
+  return c ? c : x->index < y->index ? -1 : x->index > y->index;
+}
+
+static setun_status sort_items(st_plan *p, setun_error *err) {
+  ranked *order = st_malloc(p->n_items, sizeof *order);
+  st_item *sorted = st_malloc(p->n_items, sizeof *sorted);
+  if (order && sorted) {
+    for (size_t i = 0; i < p->n_items; i++) order[i] = (ranked){&p->items[i], i};
+    qsort(order, p->n_items, sizeof *order, by_use);
+    for (size_t i = 0; i < p->n_items; i++) sorted[i] = *order[i].item;
+    if (p->n_items) memcpy(p->items, sorted, p->n_items * sizeof *sorted);
+  }
+  bool ok = order && sorted;
+  st_free(order);
+  st_free(sorted);
+  return ok ? SETUN_OK : st_fail_memory(err, "the plan");
+}
+
+// The stack that an expert's item belongs to, among those kept so far.
+static st_item *find_stack(st_plan *p, size_t kept, const st_item *item) {
+  while (kept-- > 0) {
+    st_item *s = &p->items[kept];
+    if (s->place.layer != item->place.layer) break;
+    if (s->place.expert_of && s->place.role == item->place.role && s->suffix == item->suffix) return s;
+  }
+  return NULL;
+}
+
+static setun_status start_stack(const st_plan *p, st_item *item, setun_error *err) {
+  char name[ST_PLACE_NAME], full[ST_PLACE_NAME + 8];
+  item->place.stacked = true;
+  if (!st_place_name(p->target_spec, true, &item->place, name)) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: no name for its experts in one tensor", item->name);
+  }
+  snprintf(full, sizeof full, "%s%s", name, item->suffix == NAMED_BIAS ? ".bias" : ".weight");
+  st_free(item->name);
+  item->name = st_strdup(full);
+  return item->name ? SETUN_OK : st_fail_memory(err, full);
+}
+
+static setun_status push_piece(st_item *stack, st_item *item, setun_error *err) {
+  const st_piece *first = &stack->pieces[0], *next = &item->pieces[0];
+  if (item->place.expert != stack->n_pieces || first->weight.shape.rows != next->weight.shape.rows ||
+      first->weight.shape.columns != next->weight.shape.columns || first->weight.format != next->weight.format) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: expected expert %zu with the shape and format of the others, so that they can be stacked",
+                   item->name, stack->n_pieces);
+  }
+  st_piece *pieces = st_realloc(stack->pieces, stack->n_pieces + 1, sizeof *pieces);
+  if (!pieces) return st_fail_memory(err, item->name);
+  stack->pieces = pieces;
+  pieces[stack->n_pieces++] = *next;
+  return SETUN_OK;
+}
+
+static void finish_stack(st_item *item) {
+  if (!item->place.stacked) return;
+  uint64_t rows = item->shape.rows, n = item->n_pieces;
+  item->n_dims = rows == 1 ? 2 : 3;
+  memcpy(item->dims, (uint64_t[4]){item->shape.columns, rows == 1 ? n : rows, rows == 1 ? 1 : n, 1}, sizeof item->dims);
+  item->shape.rows = rows * n;
+}
+
+static setun_status fold_experts(st_plan *p, setun_error *err) {
+  size_t kept = 0;
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < p->n_items; i++) {
+    st_item item = p->items[i];
+    p->items[i] = (st_item){0};
+    st_item *stack = s == SETUN_OK && item.place.expert_of ? find_stack(p, kept, &item) : NULL;
+    if (stack) {
+      s = push_piece(stack, &item, err);
+      st_item_free(&item);
+      continue;
+    }
+    if (s == SETUN_OK && item.place.expert_of) s = start_stack(p, &item, err);
+    p->items[kept++] = item;
+  }
+  p->n_items = kept;
+  for (size_t i = 0; i < kept; i++) finish_stack(&p->items[i]);
+  return s;
+}
+
+setun_status st_plan_collect(st_plan *p, setun_error *err) {
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < p->d->n_tensors && s == SETUN_OK; i++) s = collect_tensor(p, &p->d->tensors[i], err);
+  if (s == SETUN_OK) s = sort_items(p, err);
+  if (s == SETUN_OK && p->o->stacked && p->to_gguf) s = fold_experts(p, err);
+  return s;
+}

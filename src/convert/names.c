@@ -1,0 +1,159 @@
+// Matching names of tensors against the binding tables.
+#include "convert/names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const st_spec *const specs[] = {
+#define ARCH(spec) &spec,
+#include "model/arch/archs.def"
+#undef ARCH
+};
+enum { N_SPECS = sizeof specs / sizeof *specs };
+
+static bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// A number without leading zeros, below 2^20.
+static bool take_number(const char **text, uint32_t *out) {
+  const char *p = *text;
+  uint32_t n = 0;
+  if (!is_digit(*p) || (*p == '0' && is_digit(p[1]))) return false;
+  for (; is_digit(*p); p++) {
+    n = n * 10 + (uint32_t)(*p - '0');
+    if (n >= 1u << 20) return false;
+  }
+  *text = p;
+  *out = n;
+  return true;
+}
+
+// Does the whole text have the form of the pattern, %u being a layer and %e an expert?
+static bool matches(const char *pattern, const char *text, uint32_t *layer, uint32_t *expert) {
+  while (*pattern) {
+    if (pattern[0] == '%' && (pattern[1] == 'u' || pattern[1] == 'e')) {
+      if (!take_number(&text, pattern[1] == 'u' ? layer : expert)) return false;
+      pattern += 2;
+    } else if (*pattern++ != *text++) {
+      return false;
+    }
+  }
+  return !*text;
+}
+
+static bool is_expert_role(st_role role) {
+  return role == ST_EXPERT_GATE || role == ST_EXPERT_UP || role == ST_EXPERT_GATE_UP || role == ST_EXPERT_DOWN;
+}
+
+static bool find_in(const st_spec *spec, bool gguf, const char *module, st_place *place) {
+  for (const st_binding *b = spec->bindings; b->gguf || b->hf; b++) {
+    const char *pattern = gguf ? b->gguf : b->hf;
+    uint32_t layer = 0, expert = 0;
+    if (!pattern || !matches(pattern, module, &layer, &expert)) continue;
+    *place = (st_place){.known = true,
+                        .role = b->role,
+                        .in_layer = b->role >= ST_GLOBAL_ROLES,
+                        .layer = layer,
+                        .expert_of = is_expert_role(b->role),
+                        .stacked = is_expert_role(b->role) && !strstr(pattern, "%e"),
+                        .expert = expert};
+    return true;
+  }
+  return false;
+}
+
+// A multimodal checkpoint's prefix, at the beginning or behind "model.", taken out.
+static const char *without_prefix(const st_spec *spec, const char *module, char out[ST_PLACE_NAME]) {
+  static const char root[] = "model.";
+  size_t n = strlen(spec->hf_prefix), r = sizeof root - 1;
+  if (!strncmp(module, spec->hf_prefix, n)) return module + n;
+  if (strncmp(module, root, r) || strncmp(module + r, spec->hf_prefix, n)) return module;
+  snprintf(out, ST_PLACE_NAME, "%s%s", root, module + r + n);
+  return out;
+}
+
+st_place st_place_of(const st_spec *spec, bool gguf, const char *module) {
+  st_place place = {.role = ST_ROLE_COUNT};
+  char text[ST_PLACE_NAME];
+  const char *name = spec && !gguf && spec->hf_prefix ? without_prefix(spec, module, text) : module;
+  if (spec ? find_in(spec, gguf, name, &place) : false) return place;
+  for (int i = 0; !spec && i < N_SPECS; i++) {
+    if (find_in(specs[i], gguf, name, &place)) return place;
+  }
+  static const char block[] = "blk.";
+  const char *rest = name + sizeof block - 1;
+  if (gguf && !strncmp(name, block, sizeof block - 1) && take_number(&rest, &place.layer))
+    place.in_layer = *rest == '.';
+  return place;
+}
+
+static bool name_in(const st_spec *spec, bool gguf, const st_place *place, char name[ST_PLACE_NAME]) {
+  for (const st_binding *b = spec->bindings; b->gguf || b->hf; b++) {
+    const char *pattern = gguf ? b->gguf : b->hf;
+    if (!pattern || b->role != place->role || (place->expert_of && place->stacked != !strstr(pattern, "%e"))) continue;
+    size_t n = 0;
+    for (const char *p = pattern; *p && n + 12 < ST_PLACE_NAME; p++) {
+      if (p[0] == '%' && (p[1] == 'u' || p[1] == 'e')) {
+        n += (size_t)snprintf(name + n, ST_PLACE_NAME - n, "%u", p[1] == 'u' ? place->layer : place->expert);
+        p++;
+      } else {
+        name[n++] = *p;
+      }
+    }
+    name[n] = 0;
+    return true;
+  }
+  return false;
+}
+
+bool st_place_name(const st_spec *spec, bool gguf, const st_place *place, char name[ST_PLACE_NAME]) {
+  if (spec) return name_in(spec, gguf, place, name);
+  for (int i = 0; i < N_SPECS; i++) {
+    if (name_in(specs[i], gguf, place, name)) return true;
+  }
+  return false;
+}
+
+// Before the layers, in them, behind them.
+static int section(const st_place *p) {
+  if (p->in_layer) return 1;
+  return p->role == ST_OUTPUT_NORM || p->role == ST_OUTPUT ? 2 : 0;
+}
+
+static int order(uint64_t a, uint64_t b) {
+  return a < b ? -1 : a > b;
+}
+
+int st_place_compare(const st_place *a, const st_place *b) {
+  int c = order((uint64_t)section(a), (uint64_t)section(b));
+  if (!c) c = order(a->layer, b->layer);
+  // The experts of a layer stand where their gates stand, one after the other.
+  if (!c) c = order(a->expert_of ? ST_EXPERT_GATE : a->role, b->expert_of ? ST_EXPERT_GATE : b->role);
+  if (!c && a->expert_of && b->expert_of) {
+    c = order(a->expert, b->expert);
+    if (!c) c = order(a->role, b->role);
+  }
+  return c;
+}
+
+bool st_role_is_linear(st_role role) {
+  switch (role) {
+  case ST_ATTN_Q:
+  case ST_ATTN_K:
+  case ST_ATTN_V:
+  case ST_ATTN_O:
+  case ST_FFN_GATE:
+  case ST_FFN_UP:
+  case ST_FFN_DOWN:
+  case ST_EXPERT_GATE:
+  case ST_EXPERT_UP:
+  case ST_EXPERT_GATE_UP:
+  case ST_EXPERT_DOWN:
+  case ST_SHARED_GATE:
+  case ST_SHARED_UP:
+  case ST_SHARED_DOWN: return true;
+  default: return false;
+  }
+}

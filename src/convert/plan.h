@@ -1,0 +1,50 @@
+// What will be written: every output tensor in the order of use, with all that could be refused looked at.
+#ifndef SETUN_CONVERT_PLAN_H
+#define SETUN_CONVERT_PLAN_H
+
+#include "convert/convert.h"
+#include "convert/pieces.h"
+
+typedef struct st_plan {
+  const st_directory *d;
+  const st_convert_options *o;
+  bool from_gguf, to_gguf;
+  const st_spec *spec, *target_spec; // NULL: a family that is not known (GGUF to GGUF only)
+  bool has_hparams;
+  st_hparams h;
+  bool int8; // the model prescribes int8 activations
+  st_item *items;
+  size_t n_items, capacity;
+  uint64_t data_bytes;            // of the tensors, each padded to the target's alignment
+  uint64_t work_done, work_total; // for progress: weights read
+} st_plan;
+
+// Makes the whole plan; freed with st_plan_free, also after a failure.
+setun_status st_plan_make(const st_directory *d, bool to_gguf, const st_convert_options *o, st_plan *plan,
+                          setun_error *err);
+void st_plan_free(st_plan *plan);
+
+// Adds an empty item at the end; NULL: out of memory.
+st_item *st_plan_add(st_plan *plan);
+
+// names of items from tensors: collect.c
+setun_status st_plan_collect(st_plan *plan, setun_error *err);
+// Formats of items, and the reading of all weights that must fit them: prove.c
+setun_status st_plan_decide(st_plan *plan, st_item *item, setun_error *err);
+setun_status st_plan_prove(st_plan *plan, st_item *item, setun_error *err);
+// Reports progress by `weights` more; an error when the caller cancels.
+setun_status st_plan_progress(st_plan *plan, uint64_t weights, setun_error *err);
+
+// Rows that are worked on at once, so that some MiB suffice: a multiple of 16 where the format mixes rows.
+uint64_t st_item_chunk(const st_item *item);
+
+// Where a target keeps its dividing scale: a float32 whose float32 reciprocal is the scale. False: there is none.
+bool st_reciprocal(float scale, float *divisor);
+
+// Writes the bytes of one item at the output's end: write.c
+setun_status st_item_write(st_plan *plan, const st_item *item, st_output *out, setun_error *err);
+
+setun_status st_write_gguf(st_plan *plan, const char *path, setun_error *err);
+setun_status st_write_huggingface(st_plan *plan, const char *path, setun_error *err);
+
+#endif

@@ -1,0 +1,289 @@
+// Reading every weight once before anything is written, to find what the target cannot hold: invalid codes, scales that
+// differ where one is kept, scales and floats that the target's numbers cannot be.
+#include "convert/check.h"
+#include "convert/plan.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CHUNK_WEIGHTS = 1 << 20 };
+
+uint64_t st_item_chunk(const st_item *item) {
+  uint64_t rows = CHUNK_WEIGHTS / (item->shape.columns + 1);
+  bool mixes = item->format && st_format_is_ternary(item->format) && item->format->ops->locate;
+  if (mixes) return rows < 16 ? 16 : rows / 16 * 16;
+  return rows ? rows : 1;
+}
+
+setun_status st_plan_progress(st_plan *p, uint64_t weights, setun_error *err) {
+  p->work_done += weights;
+  double fraction = p->work_total ? (double)p->work_done / (double)p->work_total : 1;
+  if (!p->o->progress || p->o->progress(fraction < 1 ? fraction : 1, p->o->user)) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_CANCELED, "the conversion was canceled");
+}
+
+// ---- what would fit -----------------------------------------------------------------------------------------------
+
+static bool holds_f32(const st_format *f) {
+  return !st_scale_fits(f, 0x1.fffffep-1f) ? false : true;
+}
+
+// "t2, t5": layouts for such rows whose scales are as fine as `group` weights, of float32 where that is needed.
+static const char *fitting(const st_item *item, uint64_t group, bool f32, char text[200]) {
+  size_t n = 0;
+  text[0] = 0;
+  for (int id = 0; id < ST_FORMAT_COUNT; id++) {
+    const st_format *f = st_format_get((st_format_id)id);
+    bool fine = group >= item->shape.columns || (f->scales == ST_SCALE_BLOCK && group % f->block == 0);
+    if (!st_format_is_ternary(f) || f->gguf_type < 0 || !fine || (f32 && !holds_f32(f))) continue;
+    if (st_format_writable(f, item->shape, NULL) != SETUN_OK || n > 160) continue;
+    n += (size_t)snprintf(text + n, 200 - n, "%s%s", n ? ", " : "", f->name);
+  }
+  if (n < 180) snprintf(text + n, 200 - n, "%sf32", n ? ", " : "");
+  return text;
+}
+
+// ---- invalid codes ------------------------------------------------------------------------------------------------
+
+static setun_status check_codes(const st_plan *p, const st_item *item, setun_error *err) {
+  bool two = !st_format_is_ternary(item->format) || item->format->ops->two_is_valid;
+  for (size_t i = 0; i < item->n_pieces; i++) {
+    const st_weight *w = &item->pieces[i].weight;
+    if (!st_format_is_ternary(w->format) || w->first_row) continue; // the first of a stack stands for all
+    int64_t at;
+    setun_status s = st_check_tensor(p->d, w->data, w->format, w->stored, !two, &at, err);
+    if (s != SETUN_OK) return s;
+    if (at < 0) continue;
+    if (w->format->ops->two_is_valid) {
+      return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                     "%s: the byte at offset %lld holds a weight of +2 scales, which %s cannot hold; q2_0, q2_0-128, "
+                     "pq2_0 and f32 can",
+                     w->name, (long long)at, item->format->name);
+    }
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: invalid code in the byte at offset %lld of the tensor (%s)", w->name,
+                   (long long)at, w->format->name);
+  }
+  return SETUN_OK;
+}
+
+// ---- trits --------------------------------------------------------------------------------------------------------
+
+typedef struct {
+  st_piece_reader reader;
+  int8_t *trits;
+  float *scales;
+  uint64_t chunk, group;
+  bool *counts; // by row: it is not zero altogether, so that its scale means something
+} trit_pass;
+
+static void close_pass(trit_pass *t) {
+  st_piece_reader_close(&t->reader);
+  st_free(t->trits);
+  st_free(t->scales);
+  st_free(t->counts);
+}
+
+static setun_status open_pass(const st_plan *p, const st_item *item, trit_pass *t, setun_error *err) {
+  uint64_t k = item->shape.columns;
+  t->reader = (st_piece_reader){.d = p->d, .item = item, .round = p->o->round_scales};
+  t->chunk = st_item_chunk(item);
+  t->group = item->format->scales == ST_SCALE_BLOCK ? item->format->block : k;
+  t->trits = st_malloc((size_t)(t->chunk * k), 1);
+  t->scales = st_malloc((size_t)(t->chunk * (k / t->group)), sizeof *t->scales);
+  t->counts = st_calloc((size_t)item->shape.rows, sizeof *t->counts);
+  return t->trits && t->scales && t->counts ? SETUN_OK : st_fail_memory(err, item->name);
+}
+
+static setun_status check_fit(const st_plan *p, const st_item *item, uint64_t row, uint64_t n, const float *scales,
+                              uint64_t per_row, setun_error *err) {
+  char names[200];
+  for (uint64_t i = 0; i < n * per_row; i++) {
+    float scale = scales[i];
+    if (st_scale_fits(item->format, scale)) continue;
+    if (p->o->round_scales && isfinite(st_scale_rounded(item->format, scale))) continue;
+    return st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "%s: the scale %.9g of row %llu is no half-precision number, which %s keeps; fitting layouts: %s (or "
+        "--round-scales)",
+        item->name, (double)scale, (unsigned long long)(row + i / per_row), item->format->name,
+        fitting(item, item->shape.columns / per_row, true, names));
+  }
+  return SETUN_OK;
+}
+
+static bool any_trit(const int8_t *trits, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++)
+    if (trits[i]) return true;
+  return false;
+}
+
+static setun_status pass_rows(st_plan *p, st_item *item, trit_pass *t, setun_error *err) {
+  uint64_t k = item->shape.columns, per_row = k / t->group;
+  for (uint64_t row = 0; row < item->shape.rows; row += t->chunk) {
+    uint64_t n = item->shape.rows - row < t->chunk ? item->shape.rows - row : t->chunk;
+    setun_status s = st_piece_trits(&t->reader, row, n, t->group, t->trits, t->scales, err);
+    if (s == SETUN_ERROR_UNSUPPORTED && err) {
+      setun_error inner = *err;
+      char names[200];
+      const st_format *from = item->pieces[0].weight.format;
+      uint64_t group = from->scales == ST_SCALE_BLOCK ? from->block : 128;
+      return st_fail(err, s, "%.300s; layouts that keep them apart: %s", inner.message,
+                     fitting(item, group, false, names));
+    }
+    if (s == SETUN_OK) s = check_fit(p, item, row, n, t->scales, per_row, err);
+    if (s == SETUN_OK) s = st_plan_progress(p, n * k, err);
+    if (s != SETUN_OK) return s;
+    if (!item->scales) continue;
+    memcpy(item->scales + row, t->scales, (size_t)n * sizeof *t->scales);
+    for (uint64_t i = 0; i < n; i++) t->counts[row + i] = t->scales[i] != 0 || any_trit(t->trits + i * k, k);
+  }
+  return SETUN_OK;
+}
+
+// The one scale of some rows; false if they differ. Rows of zeros with scale 0 agree with any.
+static bool common_scale(const float *scales, const bool *counts, uint64_t n, float *out) {
+  bool found = false;
+  *out = 0;
+  for (uint64_t i = 0; i < n; i++) {
+    if (!counts[i]) continue;
+    if (found && memcmp(&scales[i], out, sizeof *out)) return false;
+    *out = scales[i];
+    found = true;
+  }
+  return true;
+}
+
+static float mean_of(const float *scales, const bool *counts, uint64_t n) {
+  double sum = 0;
+  uint64_t used = 0;
+  for (uint64_t i = 0; i < n; i++) {
+    if (!counts[i]) continue;
+    sum += (double)scales[i];
+    used++;
+  }
+  return used ? (float)(sum / (double)used) : 0;
+}
+
+// The fewest scales that say the same: one, one a stacked expert, or one a row.
+static setun_status reduce(const st_plan *p, st_item *item, const bool *counts, setun_error *err) {
+  float one;
+  uint64_t rows = item->shape.rows, each = rows / item->n_pieces;
+  item->n_scales = rows;
+  if (common_scale(item->scales, counts, rows, &one)) {
+    item->scales[0] = one;
+    item->n_scales = 1;
+    return SETUN_OK;
+  }
+  if (!p->to_gguf) { // a checkpoint has one a matrix
+    if (p->o->round_scales) {
+      item->scales[0] = mean_of(item->scales, counts, rows);
+      item->n_scales = 1;
+      return SETUN_OK;
+    }
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: its rows have scales of their own, and hf-u8 keeps one a matrix; in GGUF t2, t5, t16 and i2_s "
+                   "keep one a row (or --round-scales)",
+                   item->name);
+  }
+  uint64_t pieces = 0;
+  float *ones = item->n_pieces > 1 ? st_malloc(item->n_pieces, sizeof *ones) : NULL;
+  while (ones && pieces < item->n_pieces &&
+         common_scale(item->scales + pieces * each, counts + pieces * each, each, &ones[pieces])) {
+    pieces++;
+  }
+  if (ones && pieces == item->n_pieces) {
+    memcpy(item->scales, ones, item->n_pieces * sizeof *ones);
+    item->n_scales = item->n_pieces;
+  }
+  st_free(ones);
+  return SETUN_OK;
+}
+
+bool st_reciprocal(float scale, float *divisor) {
+  float d = 1.0f / scale, up = nextafterf(d, INFINITY), down = nextafterf(d, 0);
+  const float tries[] = {d, up, down};
+  for (int i = 0; i < 3; i++) {
+    if (!isfinite(tries[i]) || tries[i] == 0 || 1.0f / tries[i] != scale) continue;
+    *divisor = tries[i];
+    return true;
+  }
+  return false;
+}
+
+static setun_status prove_trits(st_plan *p, st_item *item, setun_error *err) {
+  trit_pass t = {0};
+  bool outer = item->format->scales == ST_SCALE_OUTER || item->format->scales == ST_SCALE_TENSOR;
+  setun_status s = open_pass(p, item, &t, err);
+  if (s == SETUN_OK && outer && !(item->scales = st_calloc((size_t)item->shape.rows, sizeof *item->scales))) {
+    s = st_fail_memory(err, item->name);
+  }
+  if (s == SETUN_OK) s = pass_rows(p, item, &t, err);
+  if (s == SETUN_OK && outer) s = reduce(p, item, t.counts, err);
+  close_pass(&t);
+  float divisor;
+  if (s == SETUN_OK && p->o->divides && !p->o->round_scales && !st_reciprocal(item->scales[0], &divisor)) {
+    s = st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "%s: no float32 number has the scale %.9g as its reciprocal, which hf-u8-div would keep; hf-u8 holds it "
+        "(or --round-scales)",
+        item->name, (double)item->scales[0]);
+  }
+  return s;
+}
+
+// ---- values -------------------------------------------------------------------------------------------------------
+
+static setun_status compare(const st_item *item, bool rounds, uint64_t row, const float *x, const float *y, uint64_t n,
+                            setun_error *err) {
+  uint64_t k = item->shape.columns;
+  for (uint64_t i = 0; i < n; i++) {
+    if (!isfinite(y[i])) {
+      return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %.9g in row %llu is beyond %s; f32 and bf16 hold it",
+                     item->name, (double)x[i], (unsigned long long)(row + i / k), item->format->name);
+    }
+    if (x[i] == y[i] || item->lossy || rounds) continue;
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: %.9g in row %llu is no %s number; f32 holds it (or --round-scales)", item->name, (double)x[i],
+                   (unsigned long long)(row + i / k), item->format->name);
+  }
+  return SETUN_OK;
+}
+
+// Encodes and decodes, and compares.
+static setun_status prove_values(st_plan *p, st_item *item, setun_error *err) {
+  uint64_t k = item->shape.columns, chunk = st_item_chunk(item), row_bytes = st_format_row_bytes(item->format, k);
+  st_piece_reader r = {.d = p->d, .item = item};
+  float *x = st_malloc((size_t)(2 * chunk * k), sizeof *x);
+  void *bytes = st_malloc((size_t)chunk, (size_t)row_bytes);
+  setun_status s = x && bytes ? SETUN_OK : st_fail_memory(err, item->name);
+  bool rounds = p->o->round_scales && st_piece_is_ternary(&item->pieces[0]);
+  bool plain = item->format->block == 1; // others are asked for by name, and their blocks' scales checked when written
+  for (uint64_t row = 0; row < item->shape.rows && s == SETUN_OK; row += chunk) {
+    uint64_t n = item->shape.rows - row < chunk ? item->shape.rows - row : chunk;
+    st_strip strip = {.row = row, .count = n, .bytes = n * row_bytes};
+    s = st_piece_floats(&r, row, n, x, err);
+    if (s == SETUN_OK && plain) {
+      item->format->ops->encode(item->format, item->shape, &strip, x, bytes);
+      item->format->ops->decode(item->format, item->shape, &strip, bytes, x + chunk * k);
+      s = compare(item, rounds, row, x, x + chunk * k, n * k, err);
+    }
+    if (s == SETUN_OK) s = st_plan_progress(p, n * k, err);
+  }
+  st_piece_reader_close(&r);
+  st_free(x);
+  st_free(bytes);
+  return s;
+}
+
+setun_status st_plan_prove(st_plan *p, st_item *item, setun_error *err) {
+  setun_status s = item->pieces ? check_codes(p, item, err) : SETUN_OK;
+  if (s != SETUN_OK) return s;
+  switch (item->how) {
+  case ST_HOW_TRITS: return prove_trits(p, item, err);
+  case ST_HOW_VALUES: return prove_values(p, item, err);
+  default: return st_plan_progress(p, item->shape.rows * item->shape.columns, err);
+  }
+}

@@ -1,0 +1,26 @@
+// A tokenizer written down again, as a GGUF file holds it or as tokenizer.json.
+#ifndef SETUN_TOKENIZER_EXPORT_H
+#define SETUN_TOKENIZER_EXPORT_H
+
+#include "tokenizer/tokenizer.h"
+
+// A vocabulary and what it points into. Zero-initialize; freed with st_vocabulary_export_free.
+typedef struct st_vocabulary_export {
+  st_vocabulary vocabulary; // tokens and merges point into the tokenizer and into the members below
+  st_text *tokens, *merges;
+  float *scores;
+  int32_t *types;
+  char *storage; // texts that the tokenizer does not have
+} st_vocabulary_export;
+
+void st_vocabulary_export_free(st_vocabulary_export *e);
+
+// The arrays and keys that make the same tokenizer, of at least `size` tokens: ids that are not used become "[PADn]",
+// which nothing produces. What GGUF has no way to say is SETUN_ERROR_UNSUPPORTED and named.
+setun_status st_tokenizer_export(const st_tokenizer *t, uint32_t size, st_vocabulary_export *out, setun_error *err);
+
+// The text of a tokenizer.json that makes the same tokenizer, appended to `out`. Byte-level BPE only; others are
+// SETUN_ERROR_UNSUPPORTED.
+setun_status st_tokenizer_export_json(const st_tokenizer *t, st_buffer *out, setun_error *err);
+
+#endif
