@@ -39,7 +39,7 @@ typedef struct row_writer {
 static bool on_logits(uint32_t position, const float *logits, void *user) {
   row_writer *w = user;
   w->failed = !tensor_write(&w->file, LOGITS, (uint64_t)position * w->n_vocab, logits, w->n_vocab);
-  return !w->failed;
+  return !w->failed && !interrupt_status(); // also of a signal from before the evaluation began
 }
 
 static bool on_hidden(uint32_t layer, uint32_t position, uint32_t n, const float *hidden, void *user) {
@@ -53,10 +53,8 @@ static bool on_hidden(uint32_t layer, uint32_t position, uint32_t n, const float
 static int write_rows(setun_session *session, const logits_options *o, const id_list *list, row_writer *w) {
   setun_error error;
   setun_eval_params params = {on_logits, o->layers ? on_hidden : NULL, w};
-  watch_interrupts(session);
   setun_status s = setun_session_eval(session, list->ids, list->count, &params, &error);
   int status = interrupt_status();
-  watch_interrupts(NULL);
   if (s == SETUN_OK) return tensor_commit(&w->file) ? 0 : STATUS_FAILED;
   tensor_discard(&w->file);
   if (w->failed) return STATUS_FAILED;
@@ -72,7 +70,9 @@ static int compute(const setun_model *model, const logits_options *o, const id_l
   if (list->count > UINT32_MAX) return failure("%zu tokens are more than a context can hold", list->count);
   if (!open_session(model, &o->compute, (uint32_t)list->count, &session)) return STATUS_FAILED;
   int status = STATUS_FAILED;
+  watch_interrupts(session); // before there is a file that a signal could leave behind
   if (tensor_create(o->output, specs, o->layers ? 2 : 1, &w.file)) status = write_rows(session, o, list, &w);
+  watch_interrupts(NULL);
   setun_session_free(session);
   return status;
 }
