@@ -48,11 +48,20 @@ class SmolTest(Case):
                 self.assertEqual(found, prompt["ids"])
 
     def test_hostile_strings(self):
+        """Both columns. The program that made the reference reads a backslash and an n as a newline before it tokenizes
+        (33 of the 400 texts hold one), so its ids are those of the text with newlines. Setun keeps the text as it is."""
         for row in golden("tok", "smollm2.json"):
-            for key, args in (("ids", []), ("ids_special", ["--special"])):
-                with self.subTest(text=row["text"], key=key):
-                    found = json.loads(self.good("tokenize", self.model, "--ids", *args, stdin=row["text"].encode()))
-                    self.assertEqual(found, row[key])
+            text = row["text"].replace("\\n", "\n")
+            for column, args in (("ids", []), ("ids_special", ["--special"])):
+                with self.subTest(text=text, column=column):
+                    found = json.loads(self.good("tokenize", self.model, "--ids", *args, stdin=text.encode()))
+                    self.assertEqual(found, row[column])
+
+    def test_decoding_an_encoding_gives_the_text_back(self):
+        for row in golden("tok", "smollm2.json")[::4]:
+            with self.subTest(text=row["text"]):
+                ids = self.good("tokenize", self.model, "--ids", stdin=row["text"].encode())
+                self.assertEqual(self.good("detokenize", self.model, stdin=ids), row["text"].encode())
 
     def test_inspect(self):
         values = json.loads(self.good("inspect", self.model, "--json", "--tensors"))
