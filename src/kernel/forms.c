@@ -41,13 +41,33 @@ static void pack_floats(st_form form, size_t columns, const float *rows, size_t 
   }
 }
 
-// ORs row r's codes of columns [0, n) into zeroed t16 blocks at `out`; a trit t becomes code t + 1, and what pads
-// (row NULL) code 1.
+static uint32_t load_four(const void *p) {
+  uint32_t four;
+  memcpy(&four, p, 4);
+  return four;
+}
+
+static void store_four(uint8_t *p, uint32_t four) {
+  memcpy(p, &four, 4);
+}
+
+// 4 trits as 4 codes, trit + 1: the low two bits of -1, 0, 1, 2 are 3, 0, 1, 2.
+static uint32_t codes_of(const int8_t *trits) {
+  return ((load_four(trits) & 0x03030303u) + 0x01010101u) & 0x03030303u;
+}
+
+// Row r's columns [0, padded) of t16 blocks at `out`, those from n on (all of them, when row is NULL) trit 0.
 static void pack_trits(const int8_t *row, size_t n, size_t padded, size_t r, uint8_t *out) {
-  for (size_t k = 0; k < padded; k++) {
-    unsigned code = row && k < n ? (unsigned)(row[k] + 1) & 3 : 1;
-    uint8_t *byte = out + k / 16 * 64 + 4 * r + k % 4;
-    *byte = (uint8_t)(*byte | code << 2 * (k % 16 / 4));
+  for (size_t k = 0; k < padded; k += 16, out += 64) {
+    int8_t part[16] = {0};
+    const int8_t *trits = part;
+    if (row && k + 16 <= n) {
+      trits = row + k;
+    } else if (row && k < n) {
+      memcpy(part, row + k, n - k);
+    }
+    store_four(out + 4 * r,
+               codes_of(trits) | codes_of(trits + 4) << 2 | codes_of(trits + 8) << 4 | codes_of(trits + 12) << 6);
   }
 }
 
@@ -68,10 +88,11 @@ static void pack_t16b(size_t columns, uint32_t block, const int8_t *rows, const 
 // One block of 32 columns of row r: 4-bit codes, element j in the low half of byte j and element j + 16 in the high
 // half as Q4_0 and Q4_1 store them, to byte 4r + j of 64: columns 8i + j low, 8i + 4 + j high.
 static void pack_nibbles(const uint8_t *codes, size_t r, uint8_t *out) {
-  for (size_t k = 0; k < ST_STEP; k++) {
-    unsigned code = k < 16 ? codes[k] & 15u : codes[k - 16] >> 4;
-    uint8_t *byte = out + k / 8 * 64 + 4 * r + k % 4;
-    *byte = (uint8_t)(*byte | code << (k % 8 < 4 ? 0 : 4));
+  const uint32_t low = 0x0F0F0F0Fu;
+  for (size_t i = 0; i < 2; i++) {
+    uint32_t a = load_four(codes + 8 * i), b = load_four(codes + 8 * i + 4);
+    store_four(out + i * 64 + 4 * r, (a & low) | (b & low) << 4);
+    store_four(out + (i + 2) * 64 + 4 * r, (a >> 4 & low) | (b & ~low));
   }
 }
 
@@ -102,7 +123,7 @@ static void pack_blocks(st_form form, const st_format *format, size_t columns, c
       if (form == ST_FORM_Q8) {
         int8_t codes[ST_STEP];
         read_codes(format->id, in + 2, codes);
-        for (size_t k = 0; k < ST_STEP; k++) group[ST_SCALES + k / 4 * 64 + 4 * r + k % 4] = (uint8_t)codes[k];
+        for (size_t k = 0; k < ST_STEP; k += 4) memcpy(group + ST_SCALES + k / 4 * 64 + 4 * r, codes + k, 4);
       } else if (form == ST_FORM_Q4) {
         pack_nibbles(in + 2, r, group + ST_SCALES);
       } else {

@@ -44,10 +44,14 @@ LANES_INLINE void lanes_block_add(vf d, const float *scales, const vi *totals, s
 }
 
 LANES_INLINE bool lanes_any(const float *scales, size_t n) {
-  bool any = false;
+  uint32_t any = 0; // of bits, since floats would be compared one by one; a scale is never -0
 #pragma GCC unroll 8
-  for (size_t t = 0; t < n; t++) any |= scales[t] != 0;
-  return any;
+  for (size_t t = 0; t < n; t++) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, scales + t, 4);
+    any |= bits;
+  }
+  return any != 0;
 }
 
 // For each 32 columns: sum += (d * dx) * integers, for each plane of codes that counts; Q4M also minimum += m * (sum of
@@ -62,7 +66,7 @@ LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row,
   size_t at = first * v->blocks;
   for (size_t t = 0; t < n; t++) sums[t] = minimums[t] = vf_set(0);
   for (size_t b = 0; b < v->blocks; b++, x += ST_STEP * n, rest += ST_STEP * n, at += n) {
-    lanes_prefetch_step(form, s.codes);
+    if (!first) lanes_prefetch_step(form, s.codes); // later tokens find the group in the cache
     vf d = form == ST_FORM_T16 ? vf_set(1) : vf_half(s.scales);
     lanes_block_dots(form, s.codes, x, n, v->block_sum + at, totals);
     lanes_block_add(d, v->block_scale + at, totals, n, sums);
