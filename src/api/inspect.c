@@ -119,13 +119,18 @@ static bool ends_with(const char *text, const char *end) {
   return n >= m && !strcmp(text + n - m, end);
 }
 
-// Is a tensor of bytes packed weights, as its module's other tensors and config.json tell?
-static bool find_packed(const st_directory *d, const st_tensor *t, st_weight *w) {
-  bool found = false;
-  char *module = !t->format && !strcmp(t->dtype, "U8") ? module_of(t->name) : NULL;
-  if (module && st_weight_find(d, module, (st_shape){0, 0}, &found, w, NULL) != SETUN_OK) found = false;
+// Is a tensor of bytes packed weights, as its module's other tensors and config.json tell? Fails only without memory.
+static setun_status find_packed(const st_directory *d, const st_tensor *t, bool *found, st_weight *w,
+                                setun_error *err) {
+  *found = false;
+  if (t->format || strcmp(t->dtype, "U8")) return SETUN_OK;
+  char *module = module_of(t->name);
+  if (!module) return st_fail_memory(err, t->name);
+  setun_status s = st_weight_find(d, module, (st_shape){0, 0}, found, w, err);
   st_free(module);
-  return found;
+  if (s == SETUN_OK || s == SETUN_ERROR_MEMORY) return s;
+  *found = false; // bytes of some other kind
+  return SETUN_OK;
 }
 
 // Weights that a stored tensor stands for.
@@ -133,7 +138,8 @@ static uint64_t weights_of(const st_directory *d, const st_tensor *t) {
   st_weight w;
   if (ends_with(t->name, ".scale") || ends_with(t->name, "_scale")) return 0;
   if (t->format) return st_tensor_elements(t);
-  return find_packed(d, t, &w) ? w.shape.rows * w.shape.columns : 0;
+  bool packed = false;
+  return find_packed(d, t, &packed, &w, NULL) == SETUN_OK && packed ? w.shape.rows * w.shape.columns : 0;
 }
 
 setun_file_info setun_file_get_info(const setun_file *file) {
@@ -159,8 +165,11 @@ setun_status setun_file_tensor(const setun_file *file, size_t index, setun_tenso
     return st_fail(error, SETUN_ERROR_ARGUMENT, "tensor index: expected below %zu, found %zu", d->n_tensors, index);
   }
   const st_tensor *t = &d->tensors[index];
-  st_weight packed;
-  const st_format *format = find_packed(d, t, &packed) ? packed.format : t->format;
+  st_weight w;
+  bool packed = false;
+  setun_status s = find_packed(d, t, &packed, &w, error);
+  if (s != SETUN_OK) return s;
+  const st_format *format = packed ? w.format : t->format;
   *info = (setun_tensor_info){.name = t->name,
                               .format = format ? format->name : t->dtype,
                               .n_dims = (int)t->n_dims,

@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include "base/memory.h"
+#include "quant/quant.h"
 #include "runtime/sampler_defaults.h"
 
 #include <string.h>
@@ -20,6 +21,9 @@ setun_model_params setun_model_params_default(void) {
 setun_status st_check_model_params(const setun_model_params *p, setun_error *err) {
   if (p->activation && strcmp(p->activation, "int8") && strcmp(p->activation, "float")) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "activation: expected int8 or float, found \"%.64s\"", p->activation);
+  }
+  if (p->assume && !st_format_by_name(p->assume)) { // it says something about few files, but a slip must not pass unseen
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "assume: expected a tensor format, found \"%.64s\"", p->assume);
   }
   if (p->threads < 0 || p->threads > 1024) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);

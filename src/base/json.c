@@ -96,10 +96,20 @@ setun_status st_json_text(const json_t *object, const char *key, const char **ou
   return SETUN_OK;
 }
 
-static int append_dump(const char *text, size_t n, void *out) {
-  return st_buffer_append(out, text, n) ? 0 : -1;
+// jansson goes on after some failures of its callback, so that they are remembered here.
+typedef struct dump_target {
+  st_buffer *out;
+  bool failed;
+} dump_target;
+
+static int append_dump(const char *text, size_t n, void *user) {
+  dump_target *to = user;
+  to->failed = to->failed || !st_buffer_append(to->out, text, n);
+  return to->failed ? -1 : 0;
 }
 
 bool st_json_append(const json_t *value, st_buffer *out) {
-  return json_dump_callback(value, append_dump, out, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
+  dump_target to = {out, false};
+  const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9);
+  return json_dump_callback(value, append_dump, &to, flags) == 0 && !to.failed;
 }

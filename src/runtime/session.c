@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { DEFAULT_CONTEXT = 4096, DEFAULT_BATCH = 512, MAX_CONTEXT = 1 << 24 };
+enum { DEFAULT_CONTEXT = 4096, DEFAULT_BATCH = 512, MAX_CONTEXT = 1 << 24, MAX_THREADS = 1024 };
 
 struct st_session {
   st_run *run;
@@ -33,6 +33,12 @@ static setun_status check_params(const st_model *m, const setun_session_params *
   }
   o->n_batch = p->n_batch ? p->n_batch : DEFAULT_BATCH;
   if (o->n_batch > o->n_ctx) o->n_batch = o->n_ctx;
+  if (p->threads < 0 || p->threads > MAX_THREADS) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to %d, found %d", MAX_THREADS, p->threads);
+  }
+  if (p->kv != SETUN_KV_F16 && p->kv != SETUN_KV_F32) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "kv: expected one of setun_kv_type, found %d", (int)p->kv);
+  }
   o->threads = p->threads > 0 ? p->threads : st_default_threads();
   o->half = p->kv == SETUN_KV_F16;
   return SETUN_OK;

@@ -1,0 +1,263 @@
+// Out of memory everywhere: the n-th allocation of the library fails, for one n after the other. What was asked for
+// then either fails with SETUN_ERROR_MEMORY or gives the result that it always gives; nothing is lost (which the
+// address sanitizer sees), and what there was before still works. The linker puts the functions below in place of the
+// allocators that the library calls; see tests/CMakeLists.txt.
+#define _DEFAULT_SOURCE // mkdtemp
+#include "models.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { DENSE = 3000, STEP = 7, MOST = 40000 };
+
+// ---- allocators that fail ----
+
+static atomic_bool armed, lasting; // lasting: all later ones fail as well
+static atomic_long left;           // allocations until the one that fails
+
+static bool fails(void) {
+  if (!atomic_load(&armed)) return false;
+  long n = atomic_fetch_sub(&left, 1);
+  return atomic_load(&lasting) ? n <= 0 : n == 0;
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__real_mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset);
+
+void *__wrap_malloc(size_t size) {
+  return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size) {
+  return fails() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *old, size_t size) {
+  return fails() ? NULL : __real_realloc(old, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size) {
+  return fails() ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+void *__wrap_mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset) {
+  return fails() ? MAP_FAILED : __real_mmap(at, length, protection, flags, fd, offset);
+}
+
+// ---- what is tried ----
+
+// What the work has to work with, and a digest of all that it gave.
+typedef struct {
+  const char *path;
+  const setun_model *model; // NULL: where it is loaded
+  uint64_t digest;
+} work;
+
+typedef setun_status (*work_fn)(work *w, setun_error *err);
+
+static void digest(work *w, const void *bytes, size_t n) {
+  for (size_t i = 0; i < n; i++) w->digest = (w->digest ^ ((const unsigned char *)bytes)[i]) * 0x100000001B3u;
+}
+
+static setun_status load_model(work *w, setun_error *err) {
+  setun_model *m = NULL;
+  setun_model_params p = setun_model_params_default();
+  p.threads = 2;
+  setun_status s = setun_model_load(w->path, &p, &m, err);
+  assert_true((s == SETUN_OK) == (m != NULL));
+  if (m) digest(w, &(uint64_t){setun_model_get_info(m).n_params}, sizeof(uint64_t));
+  setun_model_free(m);
+  return s;
+}
+
+static setun_status look_into_file(work *w, setun_error *err) {
+  setun_file *f = NULL;
+  const char *key, *value;
+  int n_dims;
+  uint64_t dims[4];
+  setun_tensor_info info = {0};
+  float *data = NULL;
+  setun_status s = setun_file_open(w->path, NULL, &f, err);
+  size_t n = f ? setun_file_tensor_count(f) : 0, n_meta = f ? setun_file_meta_count(f) : 0, room = 0;
+  for (size_t i = 0; s == SETUN_OK && i < n_meta; i++) {
+    s = setun_file_meta(f, i, &key, &value, err);
+    if (s == SETUN_OK) digest(w, value, strlen(value));
+  }
+  for (size_t i = 0; s == SETUN_OK && i < n && i < 12; i++) {
+    s = setun_file_tensor(f, i, &info, err);
+    if (s == SETUN_OK) digest(w, info.format, strlen(info.format));
+    if (s == SETUN_OK) s = setun_file_read(f, info.name, &n_dims, dims, NULL, 0, err);
+    if (s != SETUN_OK) break;
+    room = 1;
+    for (int k = 0; k < n_dims; k++) room *= dims[k];
+    data = __real_calloc(room, sizeof *data);
+    s = setun_file_read(f, info.name, &n_dims, dims, data, room, err);
+    if (s == SETUN_OK) digest(w, data, room * sizeof *data);
+    free(data);
+  }
+  setun_file_close(f);
+  return s;
+}
+
+static setun_status tokenize(work *w, setun_error *err) {
+  static const char text[] = "The quick brown fox \xE6\x97\xA5 jumps,  over 12 dogs and a lazy one.\n";
+  setun_token ids[128];
+  size_t n = 0, length = 0;
+  const char *out = NULL;
+  setun_decoder *d = NULL;
+  setun_status s = setun_tokenize(w->model, text, sizeof text - 1, SETUN_TOKENIZE_BOS, ids, 128, &n, err);
+  if (s == SETUN_OK) digest(w, ids, n * sizeof *ids);
+  if (s == SETUN_OK) s = setun_decoder_new(w->model, SETUN_DECODE_SPECIAL, &d, err);
+  for (size_t i = 0; s == SETUN_OK && i < n; i++) {
+    s = setun_decoder_push(d, ids[i], &out, &length, err);
+    if (s == SETUN_OK) digest(w, out, length);
+  }
+  if (s == SETUN_OK) s = setun_decoder_finish(d, &out, &length, err);
+  if (s == SETUN_OK) digest(w, out, length);
+  setun_decoder_free(d);
+  return s;
+}
+
+static bool keep_hidden(uint32_t layer, uint32_t position, uint32_t n, const float *hidden, void *user) {
+  (void)layer, (void)position;
+  digest(user, hidden, n);
+  return true;
+}
+
+static char folder[] = "/tmp/setun-allocation-XXXXXX", session_path[64];
+
+static setun_status evaluate(work *w, setun_error *err) {
+  setun_token ids[24];
+  setun_session *s = NULL;
+  setun_session_params p = {.n_ctx = 32, .n_batch = 8, .threads = 2};
+  setun_eval_params hidden = {.on_hidden = keep_hidden, .user = w};
+  size_t n_vocab = setun_model_get_info(w->model).n_vocab;
+  for (int i = 0; i < 24; i++) ids[i] = i * 3;
+  setun_status status = setun_session_new(w->model, &p, &s, err);
+  if (status == SETUN_OK) status = setun_session_eval(s, ids, 12, NULL, err);
+  if (status == SETUN_OK) status = setun_session_eval(s, ids + 12, 12, &hidden, err);
+  if (status == SETUN_OK) digest(w, setun_session_logits(s), n_vocab * sizeof(float));
+  if (status == SETUN_OK) status = setun_session_save(s, session_path, err);
+  if (status == SETUN_OK) status = setun_session_truncate(s, 0, err);
+  if (status == SETUN_OK) status = setun_session_load(s, session_path, err);
+  if (status == SETUN_OK) status = setun_session_eval(s, ids, 2, NULL, err);
+  if (status == SETUN_OK) digest(w, setun_session_logits(s), n_vocab * sizeof(float));
+  setun_session_free(s);
+  return status;
+}
+
+static setun_status draw(work *w, setun_error *err) {
+  float logits[64];
+  setun_candidate likely[4];
+  setun_sampler *s = NULL;
+  size_t count = 0;
+  setun_token id = 0;
+  setun_sampler_params p = setun_sampler_params_default();
+  p.repeat_penalty = 1.1f, p.penalty_last_n = -1, p.dry_multiplier = 1, p.typical_p = 0.9f, p.dynatemp_range = 0.2f;
+  p.xtc_probability = 0.5f;
+  for (int i = 0; i < 64; i++) logits[i] = (float)(i * 37 % 64) / 16;
+  setun_status status = setun_sampler_new(&p, &s, err);
+  for (int i = 0; status == SETUN_OK && i < 20; i++) status = setun_sampler_add_bias(s, i * 5 % 64, 0.5f, err);
+  if (status == SETUN_OK) status = setun_sampler_add_breaker(s, &(setun_token){7}, 1, err);
+  if (status == SETUN_OK) status = setun_sampler_add_breaker_text(s, w->model, "\n", 1, err);
+  for (int i = 0; status == SETUN_OK && i < 40; i++) status = setun_sampler_accept(s, i % 10, err);
+  for (int i = 0; status == SETUN_OK && i < 40; i++) {
+    status = setun_sampler_sample(s, logits, 64, &id, err);
+    if (status == SETUN_OK) digest(w, &id, sizeof id);
+    if (status == SETUN_OK) status = setun_sampler_accept(s, id, err);
+  }
+  if (status == SETUN_OK) status = setun_sampler_probabilities(s, logits, 64, likely, 4, &count, err);
+  if (status == SETUN_OK) digest(w, &likely[0].id, sizeof likely[0].id);
+  setun_sampler_free(s);
+  return status;
+}
+
+// ---- one n after the other ----
+
+// Tries the work with the n-th allocation failing. False when there are fewer.
+static bool try_without(work w, work_fn fn, const char *name, long n, uint64_t want, long *carried_on) {
+  setun_error err = {SETUN_OK, ""};
+  atomic_store(&left, n);
+  atomic_store(&armed, true);
+  setun_status s = fn(&w, &err);
+  atomic_store(&armed, false);
+  bool reached = atomic_load(&left) < 0;
+  if (s == SETUN_OK) {
+    if (w.digest != want) fail_msg("%s: without allocation %ld the result is another", name, n);
+    *carried_on += reached;
+  } else {
+    if (!reached) fail_msg("%s: failed with all memory: %s", name, err.message);
+    if (s != SETUN_ERROR_MEMORY || err.code != s || !*err.message || strchr(err.message, '\n')) {
+      fail_msg("%s: without allocation %ld: expected \"out of memory\", found status %d: %s", name, n, s, err.message);
+    }
+  }
+  return reached;
+}
+
+static void each_allocation(work w, work_fn fn, const char *name) {
+  setun_error err = {SETUN_OK, ""};
+  work whole = w;
+  if (fn(&whole, &err) != SETUN_OK) fail_msg("%s: %s", name, err.message);
+  for (int all_later = 0; all_later < 2; all_later++) {
+    long n = 0, tried = 0, carried_on = 0;
+    atomic_store(&lasting, all_later);
+    while (n < MOST && try_without(w, fn, name, n, whole.digest, &carried_on)) {
+      tried++;
+      n += (n < DENSE ? 1 : STEP) * (all_later ? 5 : 1);
+    }
+    assert_in_range(n, 1, MOST - 1);
+    print_message("%s of %s: %ld of about %ld allocations failed%s, %ld without effect\n", name,
+                  w.path + sizeof GOLDEN - 1, tried, n, all_later ? " with all later ones" : "", carried_on);
+  }
+  whole = w; // and all is well again
+  if (fn(&whole, &err) != SETUN_OK) fail_msg("%s: %s", name, err.message);
+}
+
+static void all_of(const char *path) {
+  work w = {.path = path};
+  each_allocation(w, load_model, "loading");
+  each_allocation(w, look_into_file, "inspection");
+  setun_model *m = load(path, NULL);
+  w.model = m;
+  each_allocation(w, tokenize, "tokenizing");
+  each_allocation(w, evaluate, "evaluation");
+  each_allocation(w, draw, "sampling");
+  setun_model_free(m);
+}
+
+static void huggingface(void **state) {
+  (void)state;
+  all_of(GOLDEN "hf/bitnet-auto");
+}
+
+static void gguf(void **state) {
+  (void)state;
+  all_of(GOLDEN "gguf/llama3.gguf");
+}
+
+static int make_folder(void **state) {
+  (void)state;
+  if (!mkdtemp(folder)) return 1;
+  snprintf(session_path, sizeof session_path, "%s/session", folder);
+  return 0;
+}
+
+static int remove_folder(void **state) {
+  (void)state;
+  unlink(session_path);
+  return rmdir(folder); // fails when a save that failed left something behind
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(huggingface), cmocka_unit_test(gguf)};
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
