@@ -103,3 +103,8 @@ static int append_dump(const char *text, size_t n, void *out) {
 bool st_json_append(const json_t *value, st_buffer *out) {
   return json_dump_callback(value, append_dump, out, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
 }
+
+bool st_json_append_lines(const json_t *value, st_buffer *out) {
+  return json_dump_callback(value, append_dump, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) == 0 &&
+         st_buffer_text(out, "\n");
+}

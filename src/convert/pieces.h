@@ -21,7 +21,7 @@ typedef enum st_how {
   ST_HOW_ROWS,   // rows of bytes as they are, one after the other
   ST_HOW_VALUES, // floats, encoded
   ST_HOW_TRITS,  // trits and scales, packed
-  ST_HOW_SCALES  // the scales beside another output tensor
+  ST_HOW_SCALES  // the scales beside another output tensor, or the item's own
 } st_how;
 
 typedef struct st_item {

@@ -29,6 +29,8 @@ st_item *st_plan_add(st_plan *plan);
 
 // names of items from tensors: collect.c
 setun_status st_plan_collect(st_plan *plan, setun_error *err);
+// Divisors of RoPE frequencies that the target keeps in tensors: rope_freqs.c
+setun_status st_plan_rope(st_plan *plan, setun_error *err);
 // Formats of items, and the reading of all weights that must fit them: prove.c
 setun_status st_plan_decide(st_plan *plan, st_item *item, setun_error *err);
 setun_status st_plan_prove(st_plan *plan, st_item *item, setun_error *err);

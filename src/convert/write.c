@@ -142,7 +142,7 @@ static setun_status write_trits(st_plan *p, const st_item *item, st_output *out,
 }
 
 static setun_status write_scales(const st_plan *p, const st_item *item, st_output *out, setun_error *err) {
-  const st_item *of = &p->items[item->of];
+  const st_item *of = item->scales ? item : &p->items[item->of];
   setun_status s = SETUN_OK;
   for (uint64_t i = 0; i < of->n_scales && s == SETUN_OK; i++) {
     uint8_t bytes[4];
