@@ -73,6 +73,9 @@ setun_status st_piece_bytes(st_piece_reader *r, uint64_t row, uint64_t count, vo
 setun_status st_piece_trits(st_piece_reader *r, uint64_t row, uint64_t count, uint64_t group, int8_t *trits,
                             float *scales, setun_error *err);
 
+// Weights of a row that share a scale in the source: a block's or the whole row.
+uint64_t st_piece_group(const st_piece *p);
+
 // Are the piece's weights trits as they are read?
 static inline bool st_piece_is_ternary(const st_piece *p) {
   return p->grain != ST_GRAIN_NONE || st_weight_is_ternary(&p->weight);
