@@ -340,6 +340,24 @@ SETUN_API setun_status setun_file_meta(const setun_file *file, size_t index, con
 SETUN_API setun_status setun_file_read(const setun_file *file, const char *name, int *n_dims, uint64_t dims[4],
                                        float *data, size_t capacity, setun_error *error);
 
+/* What a user should know of how the file was read, one line each: which layout an ambiguous type id was taken for, and
+ * why. They live as long as the file. */
+SETUN_API size_t setun_file_notice_count(const setun_file *file);
+SETUN_API const char *setun_file_notice(const setun_file *file, size_t index); /* NULL beyond the last */
+
+/* Reads a whole tensor and looks for bytes that hold an invalid code, and for scales that are not finite. *offset is the
+ * first such byte's place in the tensor, -1: there is none. Tensors of a type without codes or scales give -1. */
+SETUN_API setun_status setun_file_check(const setun_file *file, size_t index, int64_t *offset, setun_error *error);
+
+typedef struct setun_tensor_zeros {
+  uint64_t weights, zeros; /* weights 0: the tensor is not ternary */
+  uint64_t columns, zero_columns; /* zero_columns: those that are zero in every row */
+} setun_tensor_zeros;
+
+/* Counts the zeros of a ternary tensor (of latent weights: once quantized). */
+SETUN_API setun_status setun_file_zeros(const setun_file *file, size_t index, setun_tensor_zeros *zeros,
+                                        setun_error *error);
+
 /* ---- conversion --------------------------------------------------------------------------------------------- */
 
 typedef struct setun_convert_params {

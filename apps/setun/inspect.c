@@ -9,7 +9,7 @@
 
 typedef struct inspect_options {
   model_options model;
-  bool tensors, json;
+  bool tensors, json, check, zeros;
   const char *tensor, *output;
 } inspect_options;
 
@@ -17,6 +17,10 @@ typedef struct inspect_options {
 static const option rows[] = {
     {0, "tensors", OPTION_FLAG, AT(tensors), NULL, 0, 0, "list every tensor: name, format, shape, bytes, offset"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
+    {0, "check", OPTION_FLAG, AT(check), NULL, 0, 0,
+     "read everything and look for invalid codes; exit status 1 where there is one"},
+    {0, "zeros", OPTION_FLAG, AT(zeros), NULL, 0, 0,
+     "count the zeros of each ternary tensor, and its columns that are zero in every row"},
     {0, "tensor", OPTION_TEXT, AT(tensor), "NAME", 0, 0,
      "write this tensor to -o FILE as float32, dequantized, its rows as the model uses them; a quantized weight that "
      "is "
@@ -123,6 +127,17 @@ static int print_metadata(const contents *c, bool json) {
   return 0;
 }
 
+// How ambiguous tensor types were read.
+static void print_notices(const contents *c) {
+  size_t n = setun_file_notice_count(c->file);
+  if (n) print_text("\nnotices\n");
+  for (size_t i = 0; i < n; i++) {
+    print_text("  ");
+    print_clean(setun_file_notice(c->file, i));
+    print_text("\n");
+  }
+}
+
 static int print_summary(const contents *c, const inspect_options *o, const char *path) {
   char bytes[32];
   print_text("file          ");
@@ -140,6 +155,7 @@ static int print_summary(const contents *c, const inspect_options *o, const char
   }
   if (setun_file_meta_count(c->file)) print_text("\nmetadata\n");
   int status = print_metadata(c, false);
+  print_notices(c);
   if (o->tensors) print_tensor_table(c);
   return status;
 }
@@ -177,6 +193,13 @@ static int print_json(const contents *c, const inspect_options *o, const char *p
   print_text("\n  ],\n  \"metadata\": {");
   int status = print_metadata(c, true);
   print_text("\n  }");
+  print_text(",\n  \"notices\": [");
+  for (size_t i = 0; i < setun_file_notice_count(c->file); i++) {
+    const char *line = setun_file_notice(c->file, i);
+    print_text("%s", i ? ",\n    " : "\n    ");
+    print_json_string(line, strlen(line));
+  }
+  print_text("\n  ]");
   if (o->tensors) print_json_tensors(c);
   print_text("\n}\n");
   return status;
@@ -206,6 +229,60 @@ static int write_tensor(const setun_file *file, const inspect_options *o) {
   return status;
 }
 
+// Every tensor is looked at, so that one bad one does not hide the next.
+static int check_tensors(const contents *c) {
+  setun_error error;
+  size_t bad = 0;
+  for (size_t i = 0; i < c->n_tensors; i++) {
+    int64_t offset = -1;
+    if (setun_file_check(c->file, i, &offset, &error) != SETUN_OK) {
+      report(&error);
+      bad++;
+    } else if (offset >= 0) {
+      failure("%s: invalid code or scale in the byte at offset %lld of the tensor (%s)", c->tensors[i].name,
+              (long long)offset, c->tensors[i].format);
+      bad++;
+    }
+  }
+  if (bad) return failure("%zu of %zu tensors are bad", bad, c->n_tensors);
+  print_text("%zu tensors checked: no invalid codes\n", c->n_tensors);
+  return 0;
+}
+
+static void print_zeros_row(const setun_tensor_info *t, const setun_tensor_zeros *z, bool json, bool first) {
+  double share = (double)z->zeros / (double)z->weights;
+  if (json) {
+    print_text("%s{\"name\": ", first ? "\n  " : ",\n  ");
+    print_json_string(t->name, strlen(t->name));
+    print_text(", \"weights\": %llu, \"zeros\": %llu, \"columns\": %llu, \"zero_columns\": %llu}",
+               (unsigned long long)z->weights, (unsigned long long)z->zeros, (unsigned long long)z->columns,
+               (unsigned long long)z->zero_columns);
+    return;
+  }
+  print_text("%14llu %14llu %8.4f %8llu %12llu  ", (unsigned long long)z->weights, (unsigned long long)z->zeros, share,
+             (unsigned long long)z->columns, (unsigned long long)z->zero_columns);
+  print_clean(t->name);
+  print_text("\n");
+}
+
+static int print_zeros(const contents *c, bool json) {
+  setun_error error;
+  bool first = true;
+  if (json)
+    print_text("[");
+  else
+    print_text("%14s %14s %8s %8s %12s  tensor\n", "weights", "zeros", "share", "columns", "zero columns");
+  for (size_t i = 0; i < c->n_tensors; i++) {
+    setun_tensor_zeros z = {0};
+    if (setun_file_zeros(c->file, i, &z, &error) != SETUN_OK) return report(&error);
+    if (!z.weights) continue;
+    print_zeros_row(&c->tensors[i], &z, json, first);
+    first = false;
+  }
+  if (json) print_text("%s]\n", first ? "" : "\n");
+  return 0;
+}
+
 static int run(const command *self, int argc, char **argv) {
   inspect_options o = {0};
   contents c = {0};
@@ -220,6 +297,10 @@ static int run(const command *self, int argc, char **argv) {
     status = write_tensor(c.file, &o);
   else if (!read_contents(&c))
     status = STATUS_FAILED;
+  else if (o.check)
+    status = check_tensors(&c);
+  else if (o.zeros)
+    status = print_zeros(&c, o.json);
   else
     status = o.json ? print_json(&c, &o, argv[1]) : print_summary(&c, &o, argv[1]);
   free(c.tensors);
@@ -234,9 +315,9 @@ const command command_inspect = {
     .arguments = "MODEL",
     .min_arguments = 1,
     .max_arguments = 1,
-    .details =
-        "Reads headers only, so that it is quick for files of any size. Also takes a .gguf or .safetensors file whose "
-        "architecture is not known.",
+    .details = "Reads headers only, so that it is quick for files of any size, but for --check, --zeros and --tensor. "
+               "Also takes a .gguf or .safetensors file whose "
+               "architecture is not known.",
     .groups = {{"options", OPTION_ROWS(rows), 0}, MODEL_GROUP(inspect_options)},
     .run = run,
 };

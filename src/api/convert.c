@@ -123,12 +123,36 @@ static setun_status make_keys(const st_directory *d, st_keys *keys, setun_error 
   return s;
 }
 
-static setun_status make_json(const st_directory *d, st_buffer *json, setun_error *err) {
+// tokenizer_config.json: the special tokens by name, and the chat template.
+static bool put_config(const st_directory *d, const st_tokenizer *t, st_buffer *out) {
+  json_t *c = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "add_bos_token",
+                        (int)st_tokenizer_add_bos(t));
+  const struct {
+    const char *key;
+    int32_t id;
+  } tokens[] = {
+      {"bos_token", st_tokenizer_bos(t)}, {"eos_token", st_tokenizer_eos(t)}, {"unk_token", st_tokenizer_unk(t)}};
+  st_text text = {0};
+  bool ok = c != NULL;
+  for (size_t i = 0; i < sizeof tokens / sizeof *tokens && ok; i++) {
+    if (tokens[i].id < 0 || st_tokenizer_text(t, tokens[i].id, &text, NULL) != SETUN_OK) continue;
+    ok = !json_object_set_new(c, tokens[i].key, json_stringn(text.data, text.length));
+  }
+  text = (st_text){0};
+  st_metadata_text(&d->metadata, "tokenizer.chat_template", &text, NULL);
+  if (ok && text.data) ok = !json_object_set_new(c, "chat_template", json_stringn(text.data, text.length));
+  ok = ok && st_json_append_lines(c, out);
+  json_decref(c);
+  return ok;
+}
+
+static setun_status make_json(const st_directory *d, st_buffer *json, st_buffer *config, setun_error *err) {
   st_tokenizer *t = NULL;
   const st_spec *spec = NULL;
   const char *pre = st_gguf_spec(d, &spec, NULL) == SETUN_OK ? spec->gguf_pre : NULL;
   setun_status s = st_vocabulary_load(d, pre, &t, err);
   if (s == SETUN_OK) s = st_tokenizer_export_json(t, json, err);
+  if (s == SETUN_OK && !put_config(d, t, config)) s = st_fail_memory(err, "tokenizer_config.json");
   st_tokenizer_free(t);
   return s;
 }
@@ -140,7 +164,7 @@ setun_status setun_convert(const char *source, const char *target, const setun_c
   st_open_options open = {.assume = params->assume, .log = &log};
   st_directory *d = NULL;
   st_keys keys = {0};
-  st_buffer json = {0};
+  st_buffer json = {0}, config = {0};
   setun_status s = read_params(params, &o, error);
   if (s == SETUN_OK) s = st_directory_open(source, &open, &d, error);
   if (s != SETUN_OK) return s;
@@ -149,12 +173,14 @@ setun_status setun_convert(const char *source, const char *target, const setun_c
     s = make_keys(d, &keys, error);
     o.tokenizer_keys = &keys;
   } else if (d->container == ST_GGUF && !to_gguf) {
-    s = make_json(d, &json, error);
+    s = make_json(d, &json, &config, error);
     o.tokenizer_json = &json;
+    o.tokenizer_config = &config;
   }
   if (s == SETUN_OK) s = st_convert(d, target, &o, error);
   st_keys_free(&keys);
   st_buffer_free(&json);
+  st_buffer_free(&config);
   st_directory_free(d);
   return s;
 }

@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include "base/memory.h"
+#include "convert/check.h"
 #include "source/weight.h"
 
 #include <math.h>
@@ -230,4 +231,58 @@ setun_status setun_file_read(const setun_file *file, const char *name, int *n_di
     dims[1] = w.shape.columns;
   }
   return SETUN_OK;
+}
+
+// ---- scans --------------------------------------------------------------------------------------------------------
+
+size_t setun_file_notice_count(const setun_file *file) {
+  return file->directory->n_notices;
+}
+
+const char *setun_file_notice(const setun_file *file, size_t index) {
+  return index < file->directory->n_notices ? file->directory->notices[index] : NULL;
+}
+
+// The weight that a stored tensor is, all experts of a stack as one and without scales beside it. Its format is NULL
+// where the tensor holds no weights.
+static setun_status weight_of(const st_directory *d, size_t index, st_weight *w, setun_error *err) {
+  if (index >= d->n_tensors) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "tensor index: expected below %zu, found %zu", d->n_tensors, index);
+  }
+  const st_tensor *t = &d->tensors[index];
+  st_shape shape = st_tensor_shape(t);
+  *w = (st_weight){.name = t->name, .format = t->format, .shape = shape, .stored = shape, .row_step = 1, .data = t};
+  bool found = false;
+  if (!t->format) {
+    find_packed(d, t, w);
+  } else if (d->config && t->n_dims == 2) { // floats may be latent
+    char *module = module_of(t->name);
+    st_weight latent;
+    if (!module) return st_fail_memory(err, t->name);
+    if (st_weight_find(d, module, (st_shape){0, 0}, &found, &latent, NULL) == SETUN_OK && found) *w = latent;
+    st_free(module);
+  }
+  return SETUN_OK;
+}
+
+setun_status setun_file_check(const setun_file *file, size_t index, int64_t *offset, setun_error *error) {
+  st_weight w;
+  setun_status s = weight_of(file->directory, index, &w, error);
+  if (s != SETUN_OK) return s;
+  *offset = -1;
+  if (!w.format) return SETUN_OK;
+  s = st_check_tensor(file->directory, w.data, w.format, w.stored, false, offset, error);
+  st_zeros zeros;
+  bool ternary = st_format_is_ternary(w.format);
+  if (s == SETUN_OK && *offset < 0 && ternary) s = st_count_zeros(file->directory, &w, &zeros, error); // the scales
+  return s;
+}
+
+setun_status setun_file_zeros(const setun_file *file, size_t index, setun_tensor_zeros *zeros, setun_error *error) {
+  st_weight w;
+  st_zeros z = {0};
+  setun_status s = weight_of(file->directory, index, &w, error);
+  if (s == SETUN_OK && w.format && st_weight_is_ternary(&w)) s = st_count_zeros(file->directory, &w, &z, error);
+  if (s == SETUN_OK) *zeros = (setun_tensor_zeros){z.weights, z.zeros, z.columns, z.zero_columns};
+  return s;
 }

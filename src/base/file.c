@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -175,4 +176,74 @@ void st_output_discard(st_output *out) {
   st_free(out->path);
   st_free(out->temporary);
   *out = (st_output){.fd = -1};
+}
+
+// ---- directories --------------------------------------------------------------------------------------------------
+
+// True when something other than an empty directory is there.
+static bool is_taken(const char *path) {
+  DIR *dir = opendir(path);
+  if (!dir) return st_path_exists(path);
+  bool taken = false;
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) taken = true;
+  }
+  closedir(dir);
+  return taken;
+}
+
+setun_status st_output_directory_open(const char *path, st_output_directory *out, setun_error *err) {
+  size_t n = strlen(path);
+  *out = (st_output_directory){0};
+  if (is_taken(path)) {
+    return st_fail(err, SETUN_ERROR_IO, "%s: exists and is no empty directory; name another, or remove it", path);
+  }
+  while (n > 1 && path[n - 1] == '/') n--;
+  if (!(out->path = st_strndup(path, n))) return st_fail_memory(err, path);
+  bool made = false;
+  for (unsigned i = 0; i < 1000 && !made; i++) {
+    st_buffer name = {0};
+    st_free(out->temporary);
+    out->temporary = NULL;
+    if (!st_buffer_format(&name, "%s.%ld-%u.part", out->path, (long)getpid(), i)) {
+      st_buffer_free(&name);
+      break;
+    }
+    out->temporary = name.data;
+    made = !mkdir(out->temporary, 0777);
+    if (!made && errno != EEXIST) break;
+  }
+  if (made) return SETUN_OK;
+  setun_status s = st_fail(err, SETUN_ERROR_IO, "%s: cannot create a directory beside it: %s", path, strerror(errno));
+  st_free(out->temporary);
+  st_free(out->path);
+  *out = (st_output_directory){0};
+  return s;
+}
+
+setun_status st_output_directory_commit(st_output_directory *out, setun_error *err) {
+  setun_status s = SETUN_OK;
+  if (rename(out->temporary, out->path)) {
+    s = st_fail(err, SETUN_ERROR_IO, "%s: renaming %s to it: %s", out->path, out->temporary, strerror(errno));
+    st_output_directory_discard(out);
+    return s;
+  }
+  st_free(out->temporary);
+  st_free(out->path);
+  *out = (st_output_directory){0};
+  return s;
+}
+
+void st_output_directory_discard(st_output_directory *out) {
+  DIR *dir = out->temporary ? opendir(out->temporary) : NULL;
+  if (dir) {
+    for (struct dirent *entry; (entry = readdir(dir));) {
+      if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    closedir(dir);
+    rmdir(out->temporary);
+  }
+  st_free(out->temporary);
+  st_free(out->path);
+  *out = (st_output_directory){0};
 }

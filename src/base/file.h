@@ -41,4 +41,15 @@ setun_status st_output_commit(st_output *out, setun_error *err);
 // Closes and removes what was written; nothing after a commit.
 void st_output_discard(st_output *out);
 
+// A directory of output files, filled beside its target and renamed to it when it is whole.
+typedef struct st_output_directory {
+  char *path, *temporary;
+} st_output_directory;
+
+// The target must not exist, or be an empty directory.
+setun_status st_output_directory_open(const char *path, st_output_directory *out, setun_error *err);
+setun_status st_output_directory_commit(st_output_directory *out, setun_error *err);
+// Removes the directory with the files in it; nothing after a commit.
+void st_output_directory_discard(st_output_directory *out);
+
 #endif

@@ -33,6 +33,9 @@ setun_status st_json_text(const json_t *object, const char *key, const char **ou
 // Appends the value as compact JSON text, reals with 9 digits. False: out of memory.
 bool st_json_append(const json_t *value, st_buffer *out);
 
+// The same over several lines, for files: members in their order, reals with 17 digits.
+bool st_json_append_lines(const json_t *value, st_buffer *out);
+
 // "an array", "a string", ... for messages.
 const char *st_json_kind(const json_t *value);
 

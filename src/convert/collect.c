@@ -298,6 +298,7 @@ static setun_status fold_experts(st_plan *p, setun_error *err) {
 setun_status st_plan_collect(st_plan *p, setun_error *err) {
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < p->d->n_tensors && s == SETUN_OK; i++) s = collect_tensor(p, &p->d->tensors[i], err);
+  if (s == SETUN_OK) s = st_plan_rope(p, err);
   if (s == SETUN_OK) s = sort_items(p, err);
   if (s == SETUN_OK && p->o->stacked && p->to_gguf) s = fold_experts(p, err);
   return s;

@@ -16,10 +16,11 @@ typedef struct st_convert_options {
   const st_log *log;
   setun_progress_fn progress; // may be NULL
   void *user;
-  // Of the source's tokenizer, for the container that does not take it over as it is: keys for GGUF, the text of
-  // tokenizer.json for a directory; NULL: nothing (GGUF to GGUF keeps its keys, a directory its files).
+  // Of the source's tokenizer, for the container that does not take it over as it is: keys for GGUF, the texts of
+  // tokenizer.json and tokenizer_config.json for a directory; NULL: nothing (GGUF to GGUF keeps its keys, a directory
+  // its files).
   const st_keys *tokenizer_keys;
-  const st_buffer *tokenizer_json;
+  const st_buffer *tokenizer_json, *tokenizer_config;
 } st_convert_options;
 
 // Writes `target`: a GGUF file when its name ends in .gguf, otherwise a directory, which must not exist or be empty. It

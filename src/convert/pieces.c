@@ -106,8 +106,7 @@ setun_status st_piece_bytes(st_piece_reader *r, uint64_t row, uint64_t count, vo
 
 // ---- trits --------------------------------------------------------------------------------------------------------
 
-// Weights that share a scale in a piece.
-static uint64_t native_group(const st_piece *p) {
+uint64_t st_piece_group(const st_piece *p) {
   uint64_t k = p->weight.shape.columns;
   if (p->grain == ST_GRAIN_128) return 128;
   if (p->grain == ST_GRAIN_256) return 256;
@@ -169,7 +168,7 @@ static bool regroup(const float *native, uint64_t from, uint64_t to, uint64_t co
 
 static setun_status read_run(st_piece_reader *r, const st_piece *p, uint64_t inner, uint64_t n, uint64_t group,
                              int8_t *trits, float *scales, setun_error *err) {
-  uint64_t k = p->weight.shape.columns, from = native_group(p), per_row = k / from, out = k / group;
+  uint64_t k = p->weight.shape.columns, from = st_piece_group(p), per_row = k / from, out = k / group;
   if (!st_reserve(&r->native, &r->native_capacity, (size_t)(n * per_row), sizeof *r->native)) {
     return st_fail_memory(err, p->weight.name);
   }

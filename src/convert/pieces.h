@@ -21,7 +21,7 @@ typedef enum st_how {
   ST_HOW_ROWS,   // rows of bytes as they are, one after the other
   ST_HOW_VALUES, // floats, encoded
   ST_HOW_TRITS,  // trits and scales, packed
-  ST_HOW_SCALES  // the scales beside another output tensor
+  ST_HOW_SCALES  // the scales beside another output tensor, or the item's own
 } st_how;
 
 typedef struct st_item {
@@ -72,6 +72,9 @@ setun_status st_piece_bytes(st_piece_reader *r, uint64_t row, uint64_t count, vo
 // As int8 [count, columns] with a scale for every `group` weights of a row.
 setun_status st_piece_trits(st_piece_reader *r, uint64_t row, uint64_t count, uint64_t group, int8_t *trits,
                             float *scales, setun_error *err);
+
+// Weights of a row that share a scale in the source: a block's or the whole row.
+uint64_t st_piece_group(const st_piece *p);
 
 // Are the piece's weights trits as they are read?
 static inline bool st_piece_is_ternary(const st_piece *p) {

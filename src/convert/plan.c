@@ -16,8 +16,12 @@ void st_plan_free(st_plan *plan) {
 
 // ---- families -----------------------------------------------------------------------------------------------------
 
-static bool has_int8_layout(const st_directory *d) {
+// What the key says or, without it, the layouts.
+static bool tells_int8(const st_directory *d) {
   static const st_format_id layouts[] = {ST_I2_S, ST_I2_S_ARM, ST_I2_S_X4, ST_IQ1_BN, ST_IQ2_BN};
+  st_text key = {0};
+  st_metadata_text(&d->metadata, "setun.activation", &key, NULL);
+  if (key.data) return key.length == 4 && !memcmp(key.data, "int8", 4);
   for (size_t t = 0; t < d->n_tensors; t++) {
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts && d->tensors[t].format; i++) {
       if (d->tensors[t].format->id == layouts[i]) return true;
@@ -63,7 +67,7 @@ static setun_status read_family(st_plan *p, setun_error *err) {
   }
   // A file of tensors alone, or of a family that is not known: names and keys are kept as they are.
   if (st_gguf_spec(p->d, &spec, NULL) == SETUN_OK) p->spec = p->target_spec = spec;
-  p->int8 = has_int8_layout(p->d);
+  p->int8 = tells_int8(p->d);
   return SETUN_OK;
 }
 

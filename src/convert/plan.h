@@ -29,6 +29,8 @@ st_item *st_plan_add(st_plan *plan);
 
 // names of items from tensors: collect.c
 setun_status st_plan_collect(st_plan *plan, setun_error *err);
+// Divisors of RoPE frequencies that the target keeps in tensors: rope_freqs.c
+setun_status st_plan_rope(st_plan *plan, setun_error *err);
 // Formats of items, and the reading of all weights that must fit them: prove.c
 setun_status st_plan_decide(st_plan *plan, st_item *item, setun_error *err);
 setun_status st_plan_prove(st_plan *plan, st_item *item, setun_error *err);
@@ -38,8 +40,9 @@ setun_status st_plan_progress(st_plan *plan, uint64_t weights, setun_error *err)
 // Rows that are worked on at once, so that some MiB suffice: a multiple of 16 where the format mixes rows.
 uint64_t st_item_chunk(const st_item *item);
 
-// Where a target keeps its dividing scale: a float32 whose float32 reciprocal is the scale. False: there is none.
-bool st_reciprocal(float scale, float *divisor);
+// The dividing scale of a weight: a float32 whose float32 reciprocal is its scale, that of the original checkpoint
+// where the source remembers it. False: there is none.
+bool st_plan_divisor(const st_plan *plan, const st_item *item, float scale, float *divisor);
 
 // Writes the bytes of one item at the output's end: write.c
 setun_status st_item_write(st_plan *plan, const st_item *item, st_output *out, setun_error *err);

@@ -109,7 +109,7 @@ static setun_status check_fit(const st_plan *p, const st_item *item, uint64_t ro
         "%s: the scale %.9g of row %llu is no half-precision number, which %s keeps; fitting layouts: %s (or "
         "--round-scales)",
         item->name, (double)scale, (unsigned long long)(row + i / per_row), item->format->name,
-        fitting(item, item->shape.columns / per_row, true, names));
+        fitting(item, st_piece_group(&item->pieces[0]), true, names));
   }
   return SETUN_OK;
 }
@@ -128,10 +128,8 @@ static setun_status pass_rows(st_plan *p, st_item *item, trit_pass *t, setun_err
     if (s == SETUN_ERROR_UNSUPPORTED && err) {
       setun_error inner = *err;
       char names[200];
-      const st_format *from = item->pieces[0].weight.format;
-      uint64_t group = from->scales == ST_SCALE_BLOCK ? from->block : 128;
       return st_fail(err, s, "%.300s; layouts that keep them apart: %s", inner.message,
-                     fitting(item, group, false, names));
+                     fitting(item, st_piece_group(&item->pieces[0]), false, names));
     }
     if (s == SETUN_OK) s = check_fit(p, item, row, n, t->scales, per_row, err);
     if (s == SETUN_OK) s = st_plan_progress(p, n * k, err);
@@ -202,7 +200,25 @@ static setun_status reduce(const st_plan *p, st_item *item, const bool *counts, 
   return SETUN_OK;
 }
 
-bool st_reciprocal(float scale, float *divisor) {
+// The number by which a checkpoint divided, as the GGUF file made from it remembers.
+static bool kept_divisor(const st_plan *p, const st_item *item, float scale, float *divisor) {
+  const st_meta *names = st_metadata_find(&p->d->metadata, "setun.divisors.tensors");
+  const st_meta *values = st_metadata_find(&p->d->metadata, "setun.divisors.values");
+  const char *name = item->pieces[0].weight.name;
+  if (!names || names->type != ST_META_ARRAY || names->element != ST_META_STRING) return false;
+  if (!values || values->type != ST_META_ARRAY || values->element != ST_META_F32) return false;
+  for (uint64_t i = 0; i < names->count && i < values->count; i++) {
+    float d = (float)st_meta_number(values, i);
+    bool same = names->as.texts[i].length == strlen(name) && !memcmp(names->as.texts[i].data, name, strlen(name));
+    if (!same || 1.0f / d != scale) continue;
+    *divisor = d;
+    return true;
+  }
+  return false;
+}
+
+bool st_plan_divisor(const st_plan *p, const st_item *item, float scale, float *divisor) {
+  if (kept_divisor(p, item, scale, divisor)) return true;
   float d = 1.0f / scale, up = nextafterf(d, INFINITY), down = nextafterf(d, 0);
   const float tries[] = {d, up, down};
   for (int i = 0; i < 3; i++) {
@@ -224,7 +240,7 @@ static setun_status prove_trits(st_plan *p, st_item *item, setun_error *err) {
   if (s == SETUN_OK && outer) s = reduce(p, item, t.counts, err);
   close_pass(&t);
   float divisor;
-  if (s == SETUN_OK && p->o->divides && !p->o->round_scales && !st_reciprocal(item->scales[0], &divisor)) {
+  if (s == SETUN_OK && p->o->divides && !p->o->round_scales && !st_plan_divisor(p, item, item->scales[0], &divisor)) {
     s = st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
         "%s: no float32 number has the scale %.9g as its reciprocal, which hf-u8-div would keep; hf-u8 holds it "

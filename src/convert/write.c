@@ -142,12 +142,12 @@ static setun_status write_trits(st_plan *p, const st_item *item, st_output *out,
 }
 
 static setun_status write_scales(const st_plan *p, const st_item *item, st_output *out, setun_error *err) {
-  const st_item *of = &p->items[item->of];
+  const st_item *of = item->scales ? item : &p->items[item->of];
   setun_status s = SETUN_OK;
   for (uint64_t i = 0; i < of->n_scales && s == SETUN_OK; i++) {
     uint8_t bytes[4];
     float scale = of->scales[i];
-    if (item->divides && !st_reciprocal(scale, &scale)) scale = 1.0f / of->scales[i];
+    if (item->divides && !st_plan_divisor(p, of, scale, &scale)) scale = 1.0f / of->scales[i];
     st_store_f32(bytes, scale);
     s = st_output_write(out, bytes, sizeof bytes, err);
   }

@@ -136,6 +136,13 @@ static setun_status read_quantization(const json_t *root, const json_t *c, st_hp
   if (s == SETUN_OK) s = st_json_u32(c, "weight_bits", 1, 32, &weight_bits, err);
   if (s == SETUN_OK) s = st_json_u32(c, "input_bits", 1, 32, &input_bits, err);
   h->int8 = (method && !strcmp(method, "bitnet")) || (weight_bits == 1 && input_bits == 8);
+  // Setun's own key, in directories whose weights do not say it.
+  const char *activation = NULL;
+  if (s == SETUN_OK) s = st_json_text(root, "setun_activation", &activation, err);
+  if (s == SETUN_OK && activation && strcmp(activation, "int8") && strcmp(activation, "float")) {
+    s = st_fail(err, SETUN_ERROR_FORMAT, "setun_activation: expected int8 or float, found \"%.64s\"", activation);
+  }
+  if (activation) h->int8 = !strcmp(activation, "int8");
   return s;
 }
 

@@ -1,0 +1,186 @@
+// config.json: carried over, or made from hyperparameters.
+#include "convert/hf_config.h"
+
+#include "base/memory.h"
+#include "format/builder.h"
+
+#include <math.h>
+#include <string.h>
+
+// Setting a member takes the value over; a value that could not be made, or kept, is remembered.
+typedef struct {
+  json_t *object;
+  bool failed;
+} members;
+
+static void set(members *m, const char *key, json_t *value) {
+  if (!value || json_object_set_new(m->object, key, value)) m->failed = true;
+}
+
+static void set_u32(members *m, const char *key, uint32_t value) {
+  set(m, key, json_integer(value));
+}
+
+static void set_f32(members *m, const char *key, float value) {
+  set(m, key, json_real((double)value));
+}
+
+// What the ternary weights are now.
+static void set_quantization(const st_plan *p, members *m) {
+  bool packed = st_format_is_ternary(p->o->to);
+  json_t *old = json_object_get(m->object, "quantization_config"), *exempt = st_json_get(old, "modules_to_not_convert");
+  json_incref(exempt);
+  json_object_del(m->object, "quantization_config");
+  json_object_del(m->object, "weight_bits"); // 1bitLLM's mark of latent weights
+  json_object_del(m->object, "input_bits");
+  json_object_del(m->object, "setun_activation");
+  if (packed) {
+    members q = {.object = json_object()};
+    set(&q, "quant_method", json_string("bitnet"));
+    set(&q, "linear_class", json_string(p->o->divides ? "bitlinear" : "autobitlinear"));
+    set(&q, "quantization_mode", json_string("offline"));
+    if (exempt) set(&q, "modules_to_not_convert", json_incref(exempt));
+    m->failed = m->failed || q.failed;
+    set(m, "quantization_config", q.object);
+  }
+  if (packed != p->int8) set(m, "setun_activation", json_string(p->int8 ? "int8" : "float"));
+  json_decref(exempt);
+}
+
+// ---- from hyperparameters -----------------------------------------------------------------------------------------
+
+static void set_names(const st_plan *p, members *m) {
+  static const struct {
+    const char *type, *class_name;
+  } known[] = {
+      {"llama", "LlamaForCausalLM"},        {"bitnet", "BitNetForCausalLM"},      {"mistral", "MistralForCausalLM"},
+      {"mixtral", "MixtralForCausalLM"},    {"qwen2", "Qwen2ForCausalLM"},        {"qwen3", "Qwen3ForCausalLM"},
+      {"qwen2_moe", "Qwen2MoeForCausalLM"}, {"qwen3_moe", "Qwen3MoeForCausalLM"}, {"olmoe", "OlmoeForCausalLM"},
+      {"gemma3_text", "Gemma3ForCausalLM"}, {"minicpm", "MiniCPMForCausalLM"}};
+  const char *type = p->target_spec->model_types[0];
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (!strcmp(known[i].type, type)) set(m, "architectures", json_pack("[s]", known[i].class_name));
+  }
+  set(m, "model_type", json_string(type));
+}
+
+static void set_rope(const st_hparams *h, members *m) {
+  static const char *const types[] = {[ST_ROPE_PLAIN] = NULL,
+                                      [ST_ROPE_LINEAR] = "linear",
+                                      [ST_ROPE_LLAMA3] = "llama3",
+                                      [ST_ROPE_YARN] = "yarn",
+                                      [ST_ROPE_LONG] = "longrope"};
+  const st_rope_params *r = &h->rope;
+  set_f32(m, "rope_theta", r->theta);
+  if (h->has_rope_local) set_f32(m, "rope_local_base_freq", h->rope_local.theta);
+  if (!types[r->scaling]) return;
+  members s = {.object = json_object()};
+  set(&s, "rope_type", json_string(types[r->scaling]));
+  set_f32(&s, "factor", r->factor);
+  if (r->original_max_position_embeddings) {
+    set_u32(&s, "original_max_position_embeddings", r->original_max_position_embeddings);
+  }
+  if (r->scaling == ST_ROPE_YARN) {
+    set_f32(&s, "beta_fast", r->beta_fast);
+    set_f32(&s, "beta_slow", r->beta_slow);
+    set(&s, "truncate", json_boolean(r->truncate));
+  }
+  if (r->attention_factor > 0) set_f32(&s, "attention_factor", r->attention_factor);
+  m->failed = m->failed || s.failed;
+  set(m, "rope_scaling", s.object);
+}
+
+static void set_experts(const st_hparams *h, members *m) {
+  if (!h->n_expert) return;
+  set_u32(m, "num_experts", h->n_expert);
+  set_u32(m, "num_local_experts", h->n_expert);
+  set_u32(m, "num_experts_per_tok", h->n_expert_used);
+  set_u32(m, "moe_intermediate_size", h->n_ff_expert);
+  if (h->n_ff_shared) set_u32(m, "shared_expert_intermediate_size", h->n_ff_shared);
+  set(m, "norm_topk_prob", json_boolean(h->router_renormalize));
+  json_t *dense = json_array();
+  for (uint32_t i = 0; i < h->n_layer; i++) {
+    if (!h->sparse[i] && json_array_append_new(dense, json_integer(i))) m->failed = true;
+  }
+  set(m, "mlp_only_layers", dense);
+}
+
+static void set_window(const st_hparams *h, members *m) {
+  set(m, "sliding_window", h->window ? json_integer(h->window) : json_null());
+  if (!h->window) return;
+  set(m, "use_sliding_window", json_true());
+  json_t *types = json_array();
+  for (uint32_t i = 0; i < h->n_layer; i++) {
+    const char *type = h->sliding[i] ? "sliding_attention" : "full_attention";
+    if (json_array_append_new(types, json_string(type))) m->failed = true;
+  }
+  set(m, "layer_types", types);
+}
+
+// The families' own.
+static void set_factors(const st_plan *p, members *m) {
+  const st_hparams *h = &p->h;
+  const char *family = p->target_spec->name;
+  if (!strcmp(family, "gemma3")) set_f32(m, "query_pre_attn_scalar", roundf(1 / (h->attn_scale * h->attn_scale)));
+  if (!strcmp(family, "minicpm")) {
+    set_f32(m, "scale_emb", h->embed_scale);
+    set_f32(m, "scale_depth", h->residual_scale * sqrtf((float)h->n_layer));
+    set_f32(m, "dim_model_base", h->logit_scale * (float)h->n_embd);
+  }
+  if (h->clip_qkv > 0) set_f32(m, "clip_qkv", h->clip_qkv);
+}
+
+static void set_token(const st_plan *p, members *m, const char *from, const char *to) {
+  uint32_t id = 0;
+  if (!st_metadata_find(&p->d->metadata, from)) return;
+  if (st_metadata_u32(&p->d->metadata, from, 0, INT32_MAX, &id, NULL) == SETUN_OK) set_u32(m, to, id);
+}
+
+static void set_hparams(const st_plan *p, members *m) {
+  const st_hparams *h = &p->h;
+  const char *fn = h->fn == ST_FN_RELU2 ? "relu2" : h->fn == ST_FN_GELU_TANH ? "gelu_pytorch_tanh" : "silu";
+  set_names(p, m);
+  set(m, !strcmp(p->target_spec->name, "gemma3") ? "hidden_activation" : "hidden_act", json_string(fn));
+  set_u32(m, "hidden_size", h->n_embd);
+  set_u32(m, "intermediate_size", h->n_ff);
+  set_u32(m, "num_hidden_layers", h->n_layer);
+  set_u32(m, "num_attention_heads", h->n_head);
+  set_u32(m, "num_key_value_heads", h->n_head_kv);
+  set_u32(m, "head_dim", h->head_dim);
+  set_u32(m, "max_position_embeddings", h->n_ctx_train);
+  set_f32(m, "rms_norm_eps", h->norm_eps);
+  set_u32(m, "vocab_size", h->n_vocab);
+  set(m, "tie_word_embeddings", json_boolean(h->tied));
+  set_rope(h, m);
+  set_experts(h, m);
+  set_window(h, m);
+  set_factors(p, m);
+  set_token(p, m, "tokenizer.ggml.bos_token_id", "bos_token_id");
+  set_token(p, m, "tokenizer.ggml.eos_token_id", "eos_token_id");
+}
+
+// ---- both ---------------------------------------------------------------------------------------------------------
+
+// The source's own file, its integers as they are written.
+static setun_status load_own(const st_plan *p, json_t **config, setun_error *err) {
+  char *path = st_path_join(p->d->path, "config.json"), *text = NULL;
+  size_t length = 0;
+  if (!path) return st_fail_memory(err, "config.json");
+  setun_status s = st_file_load(path, ST_CONFIG_MOST, &text, &length, err);
+  if (s == SETUN_OK && !(*config = st_json_parse_values(text, length, "config.json", err))) s = SETUN_ERROR_FORMAT;
+  st_free(path);
+  st_free(text);
+  return s;
+}
+
+setun_status st_hf_config(const st_plan *p, st_buffer *out, setun_error *err) {
+  members m = {.object = p->from_gguf ? json_object() : NULL};
+  setun_status s = p->from_gguf ? SETUN_OK : load_own(p, &m.object, err);
+  if (s != SETUN_OK) return s;
+  if (!m.object) return st_fail_memory(err, "config.json");
+  if (p->from_gguf) set_hparams(p, &m);
+  set_quantization(p, &m);
+  if (m.failed || !st_json_append_lines(m.object, out)) s = st_fail_memory(err, "config.json");
+  json_decref(m.object);
+  return s;
+}

@@ -1,0 +1,72 @@
+"""A small GGUF reader and writer, independent of the library, for tests of conversions."""
+import struct
+
+U32, F32, STRING, ARRAY = 4, 6, 8, 9
+SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+F32_TYPE, T2_TYPE, T5_TYPE, Q2_0_TYPE = 0, 0x53540002, 0x53540005, 42
+
+
+def text(value):
+    data = value.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def write(path, tensors, keys=(), alignment=32):
+    """tensors: (name, dims fastest first, type, bytes); keys: (name, text)."""
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
+    for name, value in keys:
+        head += text(name) + struct.pack("<I", STRING) + text(value)
+    data = b""
+    for name, dims, kind, content in tensors:
+        head += text(name) + struct.pack("<I", len(dims)) + b"".join(struct.pack("<Q", d) for d in dims)
+        head += struct.pack("<IQ", kind, len(data))
+        data += content + bytes(-len(content) % alignment)
+    with open(path, "wb") as file:
+        file.write(head + bytes(-len(head) % alignment) + data)
+
+
+def read(path):
+    """Keys with their values (arrays as None), and name: (dims, type, offset in the file) in the file's order."""
+    with open(path, "rb") as file:
+        data = file.read()
+    at = 24
+    n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
+
+    def take(form):
+        nonlocal at
+        values = struct.unpack_from("<" + form, data, at)
+        at += struct.calcsize("<" + form)
+        return values[0]
+
+    def take_text():
+        nonlocal at
+        n = take("Q")
+        at += n
+        return data[at - n:at].decode()
+
+    keys = {}
+    for _ in range(n_keys):
+        name, kind = take_text(), take("I")
+        if kind == STRING:
+            keys[name] = take_text()
+        elif kind == ARRAY:
+            element, count = take("I"), take("Q")
+            if element == STRING:
+                for _ in range(count):
+                    take_text()
+            else:
+                at += count * SIZES[element]
+            keys[name] = None
+        else:
+            keys[name] = take({0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q",
+                               12: "d"}[kind])
+    tensors = {}
+    for _ in range(n_tensors):
+        name = take_text()
+        dims = [take("Q") for _ in range(take("I"))]
+        tensors[name] = [dims, take("I"), take("Q")]
+    alignment = keys.get("general.alignment", 32)
+    start = (at + alignment - 1) // alignment * alignment
+    for tensor in tensors.values():
+        tensor[2] += start
+    return keys, tensors, data

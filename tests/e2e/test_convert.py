@@ -1,0 +1,394 @@
+"""The command `convert`: every layout to every other, containers, refusals, and what happens when writing fails."""
+import filecmp
+import hashlib
+import itertools
+import json
+import os
+import random
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import gguf
+from support import COMMAND, GOLDEN, TALES, Case, setun
+
+# name: (K a multiple of, rows a multiple of, half-precision scales)
+LAYOUTS = {"t2": (1, 1, False), "t5": (1, 1, False), "t16": (1, 1, False),
+           "i2_s": (128, 1, False), "i2_s-arm": (64, 1, False), "i2_s-x4": (1, 4, False),
+           "tq1_0": (256, 1, True), "tq2_0": (256, 1, True), "q2_0": (64, 1, True), "q2_0-128": (128, 1, True),
+           "pq2_0": (128, 1, True), "ptq1_0": (128, 1, True), "iq1_bn": (64, 1, True), "iq2_bn": (64, 1, False)}
+FLOATS = ("f32", "f16", "bf16")
+PROMPT = "Once upon a time"
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def convert(source, target, to, *more, **options):
+    return setun("convert", source, "-o", target, "--to", to, *more, **options)
+
+
+def read_tensors(directory):
+    """Name: (type, bytes)."""
+    with open(os.path.join(directory, "model.safetensors"), "rb") as file:
+        data = file.read()
+    start = 8 + int.from_bytes(data[:8], "little")
+    return {name: (entry["dtype"], data[start + entry["data_offsets"][0]:start + entry["data_offsets"][1]])
+            for name, entry in json.loads(data[8:start]).items() if name != "__metadata__"}
+
+
+def floats(kind, data):
+    if kind == "BF16":
+        data = b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2))
+    return struct.unpack(f"<{len(data) // 4}f", data)
+
+
+class Folder(Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def converted(self, source, name, to, *more):
+        """The path of a conversion that must succeed."""
+        target = self.path(name)
+        result = convert(source, target, to, *more)
+        self.assertEqual(result.returncode, 0, f"{source} to {to}: {result.stderr.decode()}")
+        return target
+
+    def refused(self, source, to, *words, more=(), name="refused.gguf"):
+        target = self.path(name)
+        result = convert(source, target, to, *more)
+        message = result.stderr.decode()
+        self.assertEqual(result.returncode, 1, f"{source} to {to} should have been refused")
+        for word in words:
+            self.assertIn(word, message)
+        self.assertFalse(os.path.exists(target), "something was written")
+        self.assertEqual([n for n in os.listdir(self.folder) if ".part" in n], [])
+
+    def ids(self, model, prompt=PROMPT, n=24):
+        result = setun("run", model, "-p", prompt, "--temp", "0", "-n", n, "--ids", "--ignore-eos")
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        return json.loads(result.stdout)
+
+
+class Matrix(Folder):
+    """setun-tales-7m in every layout."""
+
+    def test_every_pair_of_gguf_layouts(self):
+        names = [*LAYOUTS, *FLOATS]
+        files = {to: self.converted(TALES, to + ".gguf", to) for to in names}
+        digests = {to: digest(path) for to, path in files.items()}
+        expected = self.ids(TALES)
+        for to, path in files.items():
+            with self.subTest(ids=to):
+                self.assertEqual(self.ids(path), expected)
+        for source, to in itertools.product(names, names):
+            with self.subTest(source=source, to=to):
+                self.assertEqual(digest(self.converted(files[source], "again.gguf", to)), digests[to])
+
+    def test_directories(self):
+        expected = self.ids(TALES)
+        t2 = self.converted(TALES, "t2.gguf", "t2")
+        for to in ("hf-u8", *FLOATS):
+            with self.subTest(to=to):
+                own = self.converted(TALES, "own-" + to, to)  # from a directory
+                made = self.converted(t2, "made-" + to, to)  # from a GGUF file
+                self.assertEqual(self.ids(own), expected)
+                self.assertEqual(self.ids(made), expected)
+                for source in (own, made):
+                    self.assertEqual(digest(self.converted(source, "again.gguf", "t2")), digest(t2))
+                again = self.converted(made, "again-" + to, "hf-u8")
+                back = self.converted(again, "back-" + to, to)
+                self.assertEqual(filecmp.dircmp(made, back).diff_files, [])
+                # The weights as the original has them.
+                if to == "hf-u8":
+                    original, written = read_tensors(TALES), read_tensors(own)
+                    for name, (kind, data) in original.items():
+                        self.assertEqual(floats(*written[name]) if name.endswith("_scale") else written[name][1],
+                                         floats(kind, data) if name.endswith("_scale") else data, name)
+
+    def test_reciprocals(self):
+        """One of the model's scales is no float32 number's reciprocal."""
+        self.refused(TALES, "hf-u8-div", "reciprocal", "hf-u8", name="div")
+        rounded = self.converted(TALES, "rounded", "hf-u8-div", "--round-scales")
+        self.assertEqual(len(self.ids(rounded)), 24)
+
+    def test_layouts_belong_to_containers(self):
+        self.refused(TALES, "hf-u8", "Hugging Face")
+        self.refused(TALES, "tq2_0", "GGUF", name="directory")
+
+    def test_embedding(self):
+        for form in ("bf16", "f16", "q8_0", "q6_k", "f32"):
+            path = self.converted(TALES, form + ".gguf", "tq2_0", "--embedding", form)
+            other = self.converted(TALES, form + "-head.gguf", "tq2_0", "--head", form)  # the head is the embedding
+            self.assertEqual(digest(path), digest(other))
+            self.assertEqual(self.ids(path)[:8], self.ids(TALES)[:8])
+
+    def test_keys(self):
+        keys, tensors, _ = gguf.read(self.converted(TALES, "t5.gguf", "t5"))
+        self.assertEqual(keys["setun.layout"], "t5")
+        self.assertEqual(keys["setun.t5.digits"], "minus-zero-plus")
+        self.assertEqual(keys["setun.activation"], "int8")
+        self.assertEqual(keys["general.alignment"], 4096)
+        names = list(tensors)
+        self.assertEqual(names[0], "token_embd.weight")
+        self.assertEqual(names[-1], "output_norm.weight")
+        self.assertLess(names.index("blk.0.attn_q.weight"), names.index("blk.0.attn_q.scale"))
+        offsets = [offset for _, _, offset in tensors.values()]
+        self.assertEqual(offsets, sorted(offsets))
+        self.assertTrue(all(offset % 4096 == 0 for offset in offsets))
+        keys, tensors, _ = gguf.read(self.converted(self.path("t5.gguf"), "tq1_0.gguf", "tq1_0"))
+        self.assertNotIn("setun.t5.digits", keys)
+        self.assertNotIn("blk.0.attn_q.scale", tensors)
+
+
+class Golden(Folder):
+    """The small models of tests/golden: other families, other ways of quantizing, experts."""
+
+    def same_text(self, name, to, *more, prompt="hello"):
+        source = os.path.join(GOLDEN, "hf", name)
+        target = self.converted(source, name + to + ".gguf", to, *more)
+        self.assertEqual(self.ids(target, prompt), self.ids(source, prompt))
+        return target
+
+    def test_bitnet(self):
+        for name in ("bitnet-auto", "bitnet-latent"):
+            for to in ("t2", "t5", "t16", "i2_s-x4", "f32"):
+                self.same_text(name, to)
+        path = self.same_text("bitnet-div", "t2")
+        keys, _, _ = gguf.read(path)
+        self.assertEqual(keys["general.architecture"], "llama")
+        self.assertIn("setun.divisors.values", keys)
+        self.assertEqual(keys["setun.activation"], "int8")
+        # There and back, rows and divisors are the checkpoint's again.
+        back = self.converted(path, "back", "hf-u8-div")
+        with open(os.path.join(back, "config.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["quantization_config"]["linear_class"], "bitlinear")
+        original, made = read_tensors(os.path.join(GOLDEN, "hf", "bitnet-div")), read_tensors(back)
+        for tensor, (kind, data) in original.items():
+            if kind == "U8":
+                self.assertEqual(made[tensor][1], data, tensor)
+            elif tensor.endswith("_scale"):
+                self.assertEqual(floats(*made[tensor]), floats(kind, data), tensor)
+
+    def test_official_files(self):
+        """The converter of another project made tests/golden/gguf from the same checkpoints."""
+        for name in ("llama3", "llama3-tied-sharded", "qwen3", "qwen2-moe", "mixtral", "olmoe-plain", "gemma3-plain"):
+            with self.subTest(name=name):
+                path = self.converted(os.path.join(GOLDEN, "hf", name), name + ".gguf", "f32", "--experts", "stacked")
+                _, ours, data = gguf.read(path)
+                _, theirs, official = gguf.read(os.path.join(GOLDEN, "gguf", name + ".gguf"))
+                self.assertEqual(set(ours), set(theirs))
+                for tensor, (dims, kind, offset) in theirs.items():
+                    self.assertEqual(ours[tensor][0], dims, tensor)
+                    count = 1
+                    for d in dims:
+                        count *= d
+                    if tensor == "rope_freqs.weight" or kind != 0 or ours[tensor][1] != 0:
+                        continue
+                    a = data[ours[tensor][2]:ours[tensor][2] + 4 * count]
+                    self.assertEqual(a, official[offset:offset + 4 * count], tensor)
+
+    def test_experts(self):
+        source = os.path.join(GOLDEN, "hf", "qwen3-moe")
+        split = self.converted(source, "split.gguf", "f32")
+        stacked = self.converted(source, "stacked.gguf", "f32", "--experts", "stacked")
+        names = list(gguf.read(split)[1])
+        first = names.index("blk.0.ffn_gate.0.weight")
+        self.assertEqual(names[first + 1:first + 4],
+                         ["blk.0.ffn_up.0.weight", "blk.0.ffn_down.0.weight", "blk.0.ffn_gate.1.weight"])
+        self.assertIn("blk.0.ffn_gate_exps.weight", gguf.read(stacked)[1])
+        self.assertEqual(digest(self.converted(split, "a.gguf", "f32", "--experts", "stacked")), digest(stacked))
+        self.assertEqual(digest(self.converted(stacked, "b.gguf", "f32")), digest(split))
+        self.assertEqual(self.ids(split, "hello"), self.ids(source, "hello"))
+        self.assertEqual(self.ids(stacked, "hello"), self.ids(source, "hello"))
+        self.assertEqual(self.ids(self.converted(split, "back", "f32"), "hello"), self.ids(source, "hello"))
+
+    def test_not_ternary(self):
+        self.refused(os.path.join(GOLDEN, "hf", "llama3"), "t2", "ternary")
+
+
+def pack_t2(trits, rows, columns):
+    out = bytearray()
+    for r in range(rows):
+        row = trits[r * columns:(r + 1) * columns] + [0] * (-columns % 4)
+        for i in range(0, len(row), 4):
+            out.append(sum((row[i + j] + 1) << 2 * j for j in range(4)))
+    return bytes(out)
+
+
+def write_t2(path, trits, rows, columns, scales, name="m", keys=()):
+    gguf.write(path, [(name + ".weight", [columns, rows], gguf.T2_TYPE, pack_t2(trits, rows, columns)),
+                      (name + ".scale", [len(scales)], gguf.F32_TYPE, struct.pack(f"<{len(scales)}f", *scales))], keys)
+
+
+class Hostile(Folder):
+    """Bare files of one matrix, of shapes and contents that find edges."""
+
+    SHAPES = [(1, 1), (3, 5), (4, 127), (2, 128), (5, 129), (1, 256), (16, 64), (17, 320), (4, 8640)]
+
+    def matrices(self):
+        rng = random.Random(7)
+        for rows, columns in self.SHAPES:
+            n = rows * columns
+            yield rows, columns, [rng.randint(-1, 1) for _ in range(n)], 0.75
+        for value in (0, -1, 1):
+            yield 4, 256, [value] * 1024, 0.5
+        yield 4, 256, [rng.randint(-1, 1) for _ in range(1024)], 0.1  # no half-precision number
+
+    def test_matrix(self):
+        for rows, columns, trits, scale in self.matrices():
+            source = self.path("source.gguf")
+            write_t2(source, trits, rows, columns, [scale])
+            half = struct.unpack("<e", struct.pack("<e", scale))[0] == struct.unpack("<f", struct.pack("<f", scale))[0]
+            files = {}
+            for to, (multiple, row_multiple, keeps_half) in LAYOUTS.items():
+                fits = columns % multiple == 0 and rows % row_multiple == 0 and (half or not keeps_half)
+                with self.subTest(rows=rows, columns=columns, scale=scale, to=to):
+                    if fits:
+                        files[to] = self.converted(source, to + ".gguf", to)
+                    elif columns % multiple == 0 and rows % row_multiple == 0:
+                        self.refused(source, to, "m.weight", "scale", "t2")
+                    else:
+                        self.refused(source, to, "m.weight", to)
+            digests = {to: digest(path) for to, path in files.items()}
+            for a, b in itertools.product(files, files):
+                with self.subTest(rows=rows, columns=columns, source=a, to=b):
+                    self.assertEqual(digest(self.converted(files[a], "again.gguf", b)), digests[b])
+            self.check_values(files, trits, scale)
+
+    def check_values(self, files, trits, scale):
+        scale = struct.unpack("<f", struct.pack("<f", scale))[0]
+        for to, path in files.items():
+            with self.subTest(values=to):
+                _, tensors, data = gguf.read(self.converted(path, "floats.gguf", "f32"))
+                offset = tensors["m.weight"][2]
+                values = struct.unpack_from(f"<{len(trits)}f", data, offset)
+                self.assertEqual(list(values), [t * scale for t in trits])
+
+    def test_scales_of_rows(self):
+        rng = random.Random(8)
+        trits = [rng.choice((-1, 1)) for _ in range(4 * 256)]
+        source = self.path("rows.gguf")
+        write_t2(source, trits, 4, 256, [1, 2, 0.5, 4])
+        for to in LAYOUTS:
+            with self.subTest(to=to):
+                path = self.converted(source, "rows-" + to + ".gguf", to)
+                back = self.converted(path, "back.gguf", "t2")
+                _, tensors, data = gguf.read(back)
+                self.assertEqual(struct.unpack_from("<4f", data, tensors["m.scale"][2]), (1, 2, 0.5, 4))
+                start = tensors["m.weight"][2]
+                self.assertEqual(data[start:start + 256], pack_t2(trits, 4, 256))
+
+    def test_scales_of_blocks(self):
+        """Blocks of one row with scales of their own fit no layout with a scale a row."""
+        block = lambda scale: struct.pack("<e", scale) + bytes([0x64] * 16)
+        source = self.path("blocks.gguf")
+        gguf.write(source, [("m.weight", [128, 2], gguf.Q2_0_TYPE, block(1) + block(2) + block(1) + block(1))],
+                   [("setun.layout", "q2_0")])
+        self.refused(source, "t2", "m.weight", "row 0", "q2_0")
+        self.refused(source, "pq2_0", "m.weight", "row 0", "q2_0")
+        self.converted(source, "rounded.gguf", "t2", "--round-scales")
+
+    def test_codes(self):
+        block = lambda last: struct.pack("<e", 1) + bytes([0x64] * 15 + [last])
+        two = self.path("two.gguf")
+        gguf.write(two, [("m.weight", [64, 2], gguf.Q2_0_TYPE, block(0x64) + block(0xE4))], [("setun.layout", "q2_0")])
+        self.refused(two, "t2", "m.weight", "offset 35", "+2", "q2_0")
+        self.converted(two, "floats.gguf", "f32")
+        self.converted(two, "same.gguf", "q2_0")
+        bad = self.path("bad.gguf")
+        scale = ("m.scale", [1], gguf.F32_TYPE, struct.pack("<f", 1))
+        gguf.write(bad, [("m.weight", [10, 2], gguf.T5_TYPE, bytes([121, 242, 0, 243])), scale])
+        self.refused(bad, "t2", "m.weight", "offset 3")
+        check = setun("inspect", "--check", bad)
+        self.assertEqual(check.returncode, 1)
+        self.assertIn(b"m.weight: invalid code or scale in the byte at offset 3", check.stderr)
+        self.assertEqual(setun("inspect", "--check", two).returncode, 0)
+
+    def test_zeros(self):
+        source = self.path("zeros.gguf")
+        write_t2(source, [0, 1, 0, 0, 0, -1, 1, 0, 0, 1, 0, 0], 3, 4, [1])
+        report = json.loads(self.good_json("inspect", "--zeros", "--json", source))
+        self.assertEqual(report, [{"name": "m.weight", "weights": 12, "zeros": 8, "columns": 4, "zero_columns": 2}])
+
+    def good_json(self, *args):
+        result = setun(*args)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        return result.stdout
+
+
+class Failures(Folder):
+    def limited(self, source, target, to, size, default_signal):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL if default_signal else signal.SIG_IGN)
+        return subprocess.run([COMMAND, "convert", source, "-o", target, "--to", to], preexec_fn=limit,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+
+    def test_disk_full(self):
+        """Writing fails: an error, nothing left, an older target as it was."""
+        target, old = self.path("out.gguf"), b"older"
+        with open(target, "wb") as file:
+            file.write(old)
+        for size in (0, 4096, 300000, 1000000):
+            result = self.limited(TALES, target, "t2", size, False)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(b"writing", result.stderr)
+            with open(target, "rb") as file:
+                self.assertEqual(file.read(), old)
+            self.assertEqual(os.listdir(self.folder), ["out.gguf"])
+        directory = self.path("directory")
+        result = self.limited(TALES, directory, "hf-u8", 300000, False)
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(os.listdir(self.folder), ["out.gguf"])
+
+    def test_killed(self):
+        for name, to in (("out.gguf", "t2"), ("directory", "hf-u8")):
+            result = self.limited(TALES, self.path(name), to, 300000, True)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertFalse(os.path.exists(self.path(name)))
+
+    def test_directory_is_there(self):
+        os.mkdir(self.path("empty"))
+        self.converted(TALES, "empty", "hf-u8")
+        result = convert(TALES, self.path("empty"), "hf-u8")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"exists", result.stderr)
+
+    def test_over_itself(self):
+        path = self.converted(TALES, "m.gguf", "t2")
+        first = digest(path)
+        self.converted(path, "m.gguf", "tq1_0")
+        self.converted(path, "m.gguf", "t2")
+        self.assertEqual(digest(path), first)
+
+    def test_memory(self):
+        """96 MB of weights through a few MiB."""
+        rows, columns = 24576, 16384
+        path = self.path("big.gguf")
+        packed = bytes([0x64, 0x55, 0x91, 0x46] * (columns // 16)) * rows
+        gguf.write(path, [("m.weight", [columns, rows], gguf.T2_TYPE, packed),
+                          ("m.scale", [1], gguf.F32_TYPE, struct.pack("<f", 1))])
+        script = ("import resource, subprocess, sys\n"
+                  "status = subprocess.run(sys.argv[1:]).returncode\n"
+                  "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+                  "sys.exit(status)\n")
+        result = subprocess.run([sys.executable, "-c", script, COMMAND, "convert", path, "-o", self.path("x.gguf"), "--to",
+                                 "i2_s"], stdout=subprocess.PIPE, timeout=600)
+        self.assertEqual(result.returncode, 0)
+        self.assertLess(int(result.stdout), 200 * 1024)  # KiB, with room for sanitizers
+
+
+if __name__ == "__main__":
+    unittest.main()
