@@ -105,8 +105,9 @@ static void command_regen(answerer *a, const char *text) {
 
 static void command_undo(answerer *a, const char *text) {
   (void)text;
-  note(conversation_undo(a->talk) ? "took back your last message and its answer; %zu messages are left"
-                                  : "there is nothing to take back; %zu messages",
+  bool undone = conversation_undo(a->talk);
+  note("%s; %zu messages are left",
+       undone ? "took back your last message and its answer" : "there is nothing to take back",
        conversation_count(a->talk));
 }
 
