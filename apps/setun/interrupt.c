@@ -1,4 +1,6 @@
 // Signals that ask a command to end: remembered, and passed on to the session that computes.
+#define _DEFAULT_SOURCE // SIGWINCH
+#define _DARWIN_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #include "interrupt.h"
 
@@ -28,4 +30,47 @@ void watch_interrupts(setun_session *session) {
 
 int interrupt_status(void) {
   return received ? 128 + received : 0;
+}
+
+static volatile sig_atomic_t resized, continued;
+
+static void on_change(int number) {
+  if (number == SIGCONT)
+    continued = 1;
+  else
+    resized = 1;
+}
+
+void catch_interrupts(setun_session *session) {
+  struct sigaction action = {.sa_handler = on_signal}, change = {.sa_handler = on_change};
+  watched = session;
+  if (!session) return;
+  sigemptyset(&action.sa_mask);
+  sigemptyset(&change.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGCONT, &change, NULL);
+  sigaction(SIGWINCH, &change, NULL);
+}
+
+bool interrupt_pending(void) {
+  return received != 0;
+}
+
+bool take_interrupt(void) {
+  bool came = received != 0;
+  if (received == SIGINT) received = 0;
+  return came;
+}
+
+bool take_resized(void) {
+  bool came = resized != 0;
+  resized = 0;
+  return came;
+}
+
+bool take_continued(void) {
+  bool came = continued != 0;
+  continued = 0;
+  return came;
 }

@@ -10,4 +10,11 @@ void watch_interrupts(setun_session *session);
 // 0, or the exit status for the signal that came, such as 130.
 int interrupt_status(void);
 
+// For commands that go on after Ctrl-C: every signal stops the session's evaluation and ends a waiting read with EINTR.
+// Also notices when the process goes on after a stop, and when the terminal has another size. `session` as above.
+void catch_interrupts(setun_session *session);
+bool interrupt_pending(void); // did SIGINT or SIGTERM come since the last take_interrupt?
+bool take_interrupt(void);    // the same, and forgets SIGINT
+bool take_resized(void), take_continued(void);
+
 #endif

@@ -6,6 +6,7 @@
 #include "model/model.h"
 #include "runtime/sampler.h"
 #include "runtime/session.h"
+#include "runtime/templates.h"
 #include "runtime/vocabulary.h"
 
 struct setun_model {
@@ -13,6 +14,8 @@ struct setun_model {
   st_tokenizer *tokenizer;
   st_container container;
   setun_sampler_params sampling;
+  st_templates templates;
+  char *architecture; // as the files spell it; NULL: they do not say
 };
 
 // A session is the runtime's own; the handle is that object.

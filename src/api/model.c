@@ -71,6 +71,8 @@ static setun_status load(const char *path, const setun_model_params *params, boo
     m->container = d->container;
     m->sampling = st_sampler_defaults(d, &log);
     s = st_vocabulary_load(d, default_pre(d), &m->tokenizer, err);
+    if (s == SETUN_OK) s = st_templates_load(d, &log, &m->templates, err);
+    if (s == SETUN_OK) s = st_architecture_name(d, &m->architecture, err);
     if (s == SETUN_OK && weights) s = load_weights(m, d, &p, &log, err);
     if (s != SETUN_OK && s != SETUN_ERROR_CANCELED && err && strncmp(err->message, path, strlen(path))) {
       st_fail_in(err, "%s", path);
@@ -101,6 +103,8 @@ void setun_model_free(setun_model *m) {
   if (!m) return;
   st_model_free(m->model);
   st_tokenizer_free(m->tokenizer);
+  st_templates_free(&m->templates);
+  st_free(m->architecture);
   st_free(m);
 }
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -98,6 +99,42 @@ char *st_path_join(const char *directory, const char *name) {
   const char *slash = n && directory[n - 1] == '/' ? "" : "/";
   if (!st_buffer_format(&b, "%s%s%s", directory, slash, name)) st_buffer_free(&b);
   return b.data;
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+setun_status st_path_list(const char *directory, const char *suffix, st_names *names, setun_error *err) {
+  enum { MOST = 1024 };
+  DIR *d = opendir(directory);
+  setun_status s = SETUN_OK;
+  *names = (st_names){0};
+  if (!d) {
+    if (errno == ENOENT || errno == ENOTDIR) return SETUN_OK;
+    return st_fail(err, SETUN_ERROR_IO, "%s: %s", directory, strerror(errno));
+  }
+  for (struct dirent *entry; s == SETUN_OK && names->n < MOST && (entry = readdir(d));) {
+    size_t n = strlen(entry->d_name), tail = strlen(suffix);
+    if (n < tail || strcmp(entry->d_name + n - tail, suffix)) continue;
+    char *copy = st_strdup(entry->d_name);
+    if (copy && st_reserve(&names->items, &names->capacity, names->n + 1, sizeof *names->items)) {
+      names->items[names->n++] = copy;
+    } else {
+      st_free(copy);
+      s = st_fail_memory(err, directory);
+    }
+  }
+  closedir(d);
+  if (s != SETUN_OK) st_names_free(names);
+  if (names->n) qsort(names->items, names->n, sizeof *names->items, compare_names);
+  return s;
+}
+
+void st_names_free(st_names *names) {
+  for (size_t i = 0; i < names->n; i++) st_free(names->items[i]);
+  st_free(names->items);
+  *names = (st_names){0};
 }
 
 setun_status st_output_open(const char *path, st_output *out, setun_error *err) {

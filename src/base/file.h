@@ -25,6 +25,15 @@ bool st_path_exists(const char *path);
 // "directory/name"; NULL when out of memory. Freed with st_free.
 char *st_path_join(const char *directory, const char *name);
 
+// The names in a directory that end with `suffix`, sorted, at most 1024 of them; none where there is no such directory.
+// Freed with st_names_free.
+typedef struct st_names {
+  char **items;
+  size_t n, capacity;
+} st_names;
+setun_status st_path_list(const char *directory, const char *suffix, st_names *names, setun_error *err);
+void st_names_free(st_names *names);
+
 // An output file, written beside its target and renamed over it when it is whole.
 typedef struct st_output {
   int fd;

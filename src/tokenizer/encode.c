@@ -47,6 +47,50 @@ static setun_status encode(st_encoder *e, const char *text, size_t length, bool 
   return encode_segment(e, text + done, length - done, special, !done);
 }
 
+// ---- with guarded parts ----
+
+// Normalized text has no places of the raw one, so where control tokens are looked for there, text is cut at the edges
+// of guarded parts, and each piece is one thing or the other.
+static bool has_normalized_control(const st_tokenizer *t) {
+  for (uint32_t id = 0; id < t->size; id++) {
+    if ((t->flags[id] & ST_ADDED_NORMALIZED) && (t->types[id] == ST_TOKEN_CONTROL || t->flags[id] & ST_ADDED_GUARDED))
+      return true;
+  }
+  return false;
+}
+
+// The bytes [begin, end) of the text, which hold no added token; guards[0] is the first guarded part that ends after
+// `begin`.
+static setun_status encode_mixed(st_encoder *e, const char *text, size_t begin, size_t end, const setun_span *guards,
+                                 size_t n, bool cut) {
+  if (!cut) return encode_segment(e, text + begin, end - begin, false, !begin);
+  setun_status s = SETUN_OK;
+  while (begin < end && !s) {
+    while (n && guards->end <= begin) guards++, n--;
+    bool guarded = n && guards->begin <= begin;
+    size_t stop = !n ? end : guarded ? guards->end : guards->begin;
+    if (stop > end) stop = end;
+    s = encode_segment(e, text + begin, stop - begin, !guarded, !begin);
+    begin = stop;
+  }
+  return s;
+}
+
+static setun_status encode_guarded(st_encoder *e, const char *text, size_t length, const setun_span *guards, size_t n) {
+  const st_added *all = &e->t->added_raw[1], *plain = &e->t->added_raw[0];
+  bool cut = has_normalized_control(e->t);
+  size_t done = 0, start, end;
+  int32_t id;
+  setun_status s;
+  while (st_added_next_guarded(all, plain, text, length, done, guards, n, &start, &end, &id)) {
+    if ((s = encode_mixed(e, text, done, start, guards, n, cut))) return s;
+    if ((s = st_encoder_emit(e, id))) return s;
+    done = end;
+    while (n && guards->end <= done) guards++, n--;
+  }
+  return encode_mixed(e, text, done, length, guards, n, cut);
+}
+
 void st_encoder_free(st_encoder *e) {
   st_matcher_free(&e->matcher);
   st_buffer_free(&e->normal[0]);
@@ -69,8 +113,7 @@ static setun_status make_cache(st_encoder *e, size_t length) {
   return e->cache ? SETUN_OK : st_fail_memory(e->err, "the word cache");
 }
 
-setun_status st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t length, bool special,
-                                 st_token_list *out, setun_error *err) {
+static setun_status check_text(const char *text, size_t length, setun_error *err) {
   if (length >= UINT32_MAX / 4) {
     return st_fail(err, SETUN_ERROR_LIMIT, "a text of %zu bytes, more than can be tokenized at once", length);
   }
@@ -84,10 +127,36 @@ setun_status st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t
     if (used <= 0) return st_fail(err, SETUN_ERROR_ARGUMENT, "the text is not UTF-8 at byte %zu", i);
     i += (size_t)used;
   }
+  return SETUN_OK;
+}
+
+setun_status st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t length, bool special,
+                                 st_token_list *out, setun_error *err) {
+  setun_status s = check_text(text, length, err);
+  if (s) return s;
   size_t before = out->length;
   st_encoder e = {.t = t, .out = out, .err = err};
-  setun_status s = make_cache(&e, length);
+  s = make_cache(&e, length);
   if (!s) s = encode(&e, text, length, special);
+  st_encoder_free(&e);
+  if (s) out->length = before;
+  return s;
+}
+
+setun_status st_tokenizer_encode_guarded(const st_tokenizer *t, const char *text, size_t length,
+                                         const setun_span *guards, size_t n, st_token_list *out, setun_error *err) {
+  setun_status s = check_text(text, length, err);
+  if (s) return s;
+  for (size_t i = 0, last = 0; i < n; last = guards[i++].end) {
+    if (guards[i].begin < last || guards[i].end < guards[i].begin || guards[i].end > length) {
+      return st_fail(err, SETUN_ERROR_ARGUMENT, "guarded part %zu: expected parts in rising order within %zu bytes", i,
+                     length);
+    }
+  }
+  size_t before = out->length;
+  st_encoder e = {.t = t, .out = out, .err = err};
+  s = make_cache(&e, length);
+  if (!s) s = encode_guarded(&e, text, length, guards, n);
   st_encoder_free(&e);
   if (s) out->length = before;
   return s;

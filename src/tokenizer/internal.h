@@ -188,6 +188,10 @@ typedef struct st_added {
 // The next added token at or after `from`: false when there is none.
 bool st_added_next(const st_added *a, const char *text, size_t length, size_t from, size_t *start, size_t *end,
                    int32_t *id);
+// The same where control tokens count only outside of the guarded parts, which are in rising order: `all` has them,
+// `plain` has only those tokens that are found in any text.
+bool st_added_next_guarded(const st_added *all, const st_added *plain, const char *text, size_t length, size_t from,
+                           const setun_span *guards, size_t n, size_t *start, size_t *end, int32_t *id);
 
 // ---- the tokenizer ----
 

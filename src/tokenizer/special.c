@@ -87,6 +87,42 @@ bool st_added_next(const st_added *a, const char *text, size_t length, size_t fr
   return false;
 }
 
+static int32_t longest(const st_added *a, const char *text, size_t length, size_t *matched) {
+  if (!a->trie || !length || !a->first[(unsigned char)*text]) return -1;
+  return st_trie_longest(a->trie, text, length, matched);
+}
+
+bool st_added_next_guarded(const st_added *all, const st_added *plain, const char *text, size_t length, size_t from,
+                           const setun_span *guards, size_t n, size_t *start, size_t *end, int32_t *id) {
+  for (size_t i = from; i < length;) {
+    while (n && guards->end <= i) guards++, n--;
+    // A control token must lie before the next guarded part; any other may reach into it.
+    size_t open = n ? guards->begin : length, matched = 0, other = 0;
+    int32_t found = open > i ? longest(all, text + i, open - i, &matched) : -1;
+    int32_t user = longest(plain, text + i, length - i, &other);
+    const st_added *a = all;
+    if (user >= 0 && (found < 0 || other > matched)) {
+      found = user;
+      matched = other;
+      a = plain;
+    }
+    if (found < 0) {
+      i++;
+      continue;
+    }
+    if ((a->flags[found] & ST_ADDED_SINGLE_WORD) && touches_word(text, length, i, i + matched)) {
+      i += matched;
+      continue;
+    }
+    *id = found;
+    *start = i;
+    *end = i + matched;
+    take_spaces(text, length, from, a->flags[found], start, end);
+    return true;
+  }
+  return false;
+}
+
 // The text by which a token is looked for: where that happens in normalized text, its own is normalized too.
 static setun_status key_of(st_encoder *e, uint32_t id, bool normalized, const char **key, size_t *length) {
   st_bytes text = e->t->texts[id];

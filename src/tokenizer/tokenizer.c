@@ -229,6 +229,10 @@ void st_tokenizer_find_ends(st_tokenizer *t) {
     int32_t id = st_tokenizer_find(t, end_texts[i], strlen(end_texts[i]));
     if (id >= 0 && t->types[id] == ST_TOKEN_CONTROL) t->ends[id] = 1;
   }
+  // In the Harmony format of gpt-oss <|end|> ends one message of several, and <|return|> or <|call|> the turn.
+  int32_t end = st_tokenizer_find(t, "<|end|>", 7);
+  bool harmony = st_tokenizer_find(t, "<|return|>", 10) >= 0 && st_tokenizer_find(t, "<|channel|>", 11) >= 0;
+  if (end >= 0 && harmony && end != t->eos) t->ends[end] = 0;
 }
 
 // Files exist whose end tokens have the wrong type. "</s>" is also what struck-out text ends with in HTML, and Gemma

@@ -110,6 +110,12 @@ bool st_token_list_append(st_token_list *list, int32_t id); // false: out of mem
 setun_status st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t length, bool special,
                                  st_token_list *out, setun_error *err);
 
+// The same with control tokens recognized, but only where none of their bytes lies in one of the `n` guarded parts of
+// the text, which are in rising order: what users wrote inside of a template's text. Otherwise the parts change nothing:
+// words run across their edges.
+setun_status st_tokenizer_encode_guarded(const st_tokenizer *t, const char *text, size_t length,
+                                         const setun_span *guards, size_t n, st_token_list *out, setun_error *err);
+
 // A streaming decoder: ids in, whole UTF-8 characters out. It belongs to one thread at a time, and the tokenizer must
 // outlive it. Bytes that can no longer become a character come out as U+FFFD at once, one for each maximal part of
 // one (Unicode 15, section 3.9, as Python's errors="replace").

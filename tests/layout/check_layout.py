@@ -47,7 +47,8 @@ SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "bac
 
 # Other libraries' headers, and who alone may name them (tests apart, which may look into everything).
 LIBRARY_HEADERS = {
-    "jansson.h": ("src/base/json.h",),
+    "jansson.h": ("src/base/json.h", "apps/setun/conversation.c"),
+    "histedit.h": ("apps/setun/editor.c",),
     "pcre2.h": ("src/tokenizer/",),
     "utf8proc.h": ("src/tokenizer/", "src/chat/"),
     "immintrin.h": ("src/kernel/", "src/base/"),
@@ -200,9 +201,10 @@ class Tree:
             self.fault("include", path, line, f'"{quoted}" is neither setun.h nor a header of {folder}')
         if quoted and "/" in quoted:
             self.fault("include", path, line, f'"{quoted}" leaves {folder}; of the library, only setun.h is seen')
-        standard = angled and (angled in STANDARD_HEADERS or angled.startswith(("sys/", "net/", "netinet/", "arpa/")))
+        standard = angled and (angled in STANDARD_HEADERS or angled in LIBRARY_HEADERS or
+                               angled.startswith(("sys/", "net/", "netinet/", "arpa/")))
         if path.startswith("apps/setun/") and angled and not standard:
-            self.fault("include", path, line, f"<{angled}> is neither of C nor of POSIX")
+            self.fault("include", path, line, f"<{angled}> is neither of C nor of POSIX nor a library's that its file may name")
 
     def check_library_code(self, path, text):
         code = strip_comments(text)

@@ -1,0 +1,337 @@
+// Making answers. The KV cache holds the tokens of the last prompt and answer: of the next prompt only what differs
+// from those, counted from the first difference, is computed.
+#define _POSIX_C_SOURCE 200809L
+#include "answer.h"
+
+#include "input.h"
+#include "interrupt.h"
+#include "output.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct text_buffer {
+  char *data;
+  size_t length, capacity;
+} text_buffer;
+
+// One answer while it is made.
+typedef struct turn {
+  answerer *a;
+  id_list prompt; // with what was said so far, after turns were dropped
+  id_list made;   // the answer's tokens
+  size_t made_capacity, prompt_length;
+  setun_sampler *sampler;
+  setun_reply *reply;
+  text_buffer content, reasoning;
+  bool dim, line_open, any, failed;
+  setun_channel channel; // of what was printed last
+} turn;
+
+// ---- text ----
+
+static bool append(text_buffer *b, const char *bytes, size_t n) {
+  if (b->capacity - b->length < n) {
+    size_t larger = (b->length + n) * 2 + 256;
+    char *grown = realloc(b->data, larger);
+    if (!grown) {
+      failure("no memory for an answer of %zu bytes", b->length);
+      return false;
+    }
+    b->data = grown;
+    b->capacity = larger;
+  }
+  if (n) memcpy(b->data + b->length, bytes, n);
+  b->length += n;
+  return true;
+}
+
+// What a model writes must not steer the terminal: control characters are shown as '?'.
+static void print_safely(const char *text, size_t n) {
+  size_t from = 0;
+  for (size_t i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)text[i], next = i + 1 < n ? (unsigned char)text[i + 1] : 0;
+    bool c1 = c == 0xC2 && next >= 0x80 && next < 0xA0; // U+0080 to U+009F
+    if (!c1 && (c >= 32 || c == '\n' || c == '\t') && c != 127) continue;
+    print_bytes(text + from, i - from);
+    print_bytes("?", 1);
+    i += c1;
+    from = i + 1;
+  }
+  if (from < n) print_bytes(text + from, n - from);
+}
+
+static void set_dim(turn *t, bool dim) {
+  if (t->dim == dim) return;
+  print_text("%s", dim ? "\033[2m" : "\033[0m");
+  t->dim = dim;
+}
+
+static void show(turn *t, setun_channel channel, const char *text, size_t n) {
+  bool thoughts = channel == SETUN_CHANNEL_REASONING || channel == SETUN_CHANNEL_CALL;
+  if (thoughts && (!t->a->terminal || t->a->hide_reasoning)) return;
+  if (t->any && channel != t->channel) print_text("%s\n", t->line_open ? "\n" : "");
+  t->any = true;
+  t->channel = channel;
+  if (t->a->terminal) {
+    set_dim(t, thoughts);
+    print_safely(text, n);
+  } else {
+    print_bytes(text, n);
+  }
+  flush_output();
+  t->line_open = text[n - 1] != '\n';
+}
+
+// A setun_reply_fn.
+static bool take(setun_channel channel, const char *text, size_t n, void *user) {
+  turn *t = user;
+  text_buffer *to = channel == SETUN_CHANNEL_CONTENT     ? &t->content
+                    : channel == SETUN_CHANNEL_REASONING ? &t->reasoning
+                                                         : NULL;
+  // Templates put the white space before an answer, or trim it.
+  while (to && !to->length && n && strchr(" \t\n\r", *text)) text++, n--;
+  if (!n) return true;
+  if (to && !append(to, text, n)) {
+    t->failed = true;
+    return false;
+  }
+  show(t, channel, text, n);
+  return true;
+}
+
+static void end_line(turn *t) {
+  set_dim(t, false);
+  if (t->line_open) print_bytes("\n", 1);
+  t->line_open = false;
+  flush_output();
+}
+
+// ---- the prompt ----
+
+static bool tokenize(const answerer *a, bool generate, setun_rendering **rendering, id_list *list) {
+  setun_error error;
+  char *context = conversation_context(a->talk, generate);
+  size_t n = 0;
+  if (!context) return false;
+  setun_status s = setun_chat_render(a->chat, context, strlen(context), NULL, rendering, &error);
+  free(context);
+  if (s == SETUN_OK) s = setun_rendering_tokenize(*rendering, NULL, 0, &n, &error);
+  if (s == SETUN_OK) {
+    setun_token *ids = malloc((n + 1) * sizeof *ids);
+    if (!ids) {
+      failure("no memory for %zu ids", n);
+      return false;
+    }
+    *list = (id_list){ids, n};
+    s = setun_rendering_tokenize(*rendering, ids, n, &list->count, &error);
+  }
+  if (s != SETUN_OK) report(&error);
+  return s == SETUN_OK;
+}
+
+bool count_tokens(const answerer *a, size_t *count) {
+  id_list list = {0};
+  setun_rendering *rendering = NULL;
+  *count = 0;
+  bool ok = !conversation_count(a->talk) || tokenize(a, conversation_wants_answer(a->talk), &rendering, &list);
+  *count = list.count;
+  free(list.ids);
+  setun_rendering_free(rendering);
+  return ok;
+}
+
+static bool is_yes(const char *text, size_t length, const char *word) {
+  return length && length <= strlen(word) && !memcmp(text, word, length);
+}
+
+// What to do about a conversation that is too long.
+static overflow_choice choose(turn *t, size_t tokens, uint32_t room) {
+  const char *text = NULL;
+  size_t length = 0;
+  if (t->a->overflow != OVERFLOW_ASK) return t->a->overflow;
+  note("the conversation has %zu tokens, and the context holds %u", tokens, (unsigned)room);
+  for (;;) {
+    input_event event = editor_line(t->a->input, "stop, or drop the oldest turns? [s/d] ", &text, &length);
+    if (event != INPUT_TEXT || is_yes(text, length, "stop")) return OVERFLOW_STOP;
+    if (is_yes(text, length, "drop")) return OVERFLOW_DROP;
+  }
+}
+
+static void say_full(turn *t, size_t tokens, uint32_t room) {
+  if (t->a->terminal)
+    note("stopped: the conversation has %zu tokens, and the context holds %u (see --ctx and --overflow)", tokens,
+         (unsigned)room);
+  else
+    failure("the conversation has %zu tokens, and the context holds %u (see --ctx and --overflow)", tokens,
+            (unsigned)room);
+}
+
+// The prompt with what was said so far behind it. False after a report.
+static bool make_prompt(turn *t) {
+  setun_rendering *rendering = NULL;
+  setun_error error;
+  free(t->prompt.ids);
+  t->prompt = (id_list){0};
+  bool ok = tokenize(t->a, true, &rendering, &t->prompt);
+  if (ok && !t->reply && setun_reply_new(rendering, &t->reply, &error) != SETUN_OK) {
+    report(&error);
+    ok = false;
+  }
+  setun_rendering_free(rendering);
+  t->prompt_length = t->prompt.count;
+  if (!ok || !t->made.count) return ok;
+  setun_token *grown = realloc(t->prompt.ids, (t->prompt.count + t->made.count) * sizeof *grown);
+  if (!grown) {
+    failure("no memory for %zu ids", t->prompt.count + t->made.count);
+    return false;
+  }
+  memcpy(grown + t->prompt.count, t->made.ids, t->made.count * sizeof *grown);
+  t->prompt = (id_list){grown, t->prompt.count + t->made.count};
+  return true;
+}
+
+// Makes a prompt that fits, or says that there is none.
+static answer_result fit_prompt(turn *t) {
+  uint32_t room = setun_session_context(t->a->session);
+  size_t dropped = 0;
+  if (!make_prompt(t)) return ANSWER_FAILED;
+  size_t before = t->prompt.count;
+  if (before < room) return ANSWER_DONE;
+  if (choose(t, before, room) == OVERFLOW_STOP) {
+    say_full(t, before, room);
+    return ANSWER_FULL;
+  }
+  // A quarter is made free, so that the next turns need not be cut again.
+  while (t->prompt.count > (size_t)room * 3 / 4 && conversation_drop_oldest(t->a->talk)) {
+    dropped++;
+    if (!make_prompt(t)) return ANSWER_FAILED;
+  }
+  if (t->prompt.count >= room) {
+    say_full(t, t->prompt.count, room);
+    return ANSWER_FULL;
+  }
+  note("dropped the %zu oldest turn%s: %zu of %u tokens now", dropped, dropped == 1 ? "" : "s", t->prompt.count,
+       (unsigned)room);
+  return ANSWER_DONE;
+}
+
+static answer_result evaluate(turn *t, const setun_token *ids, size_t n) {
+  setun_error error;
+  if (interrupt_pending()) return ANSWER_INTERRUPTED;
+  if (setun_session_eval(t->a->session, ids, n, NULL, &error) == SETUN_OK) return ANSWER_DONE;
+  if (error.code == SETUN_ERROR_CANCELED && interrupt_pending()) return ANSWER_INTERRUPTED;
+  report(&error);
+  return ANSWER_FAILED;
+}
+
+// Computes what the session does not hold yet, at least the last token, whose logits are wanted.
+static answer_result compute_prompt(turn *t) {
+  setun_session *session = t->a->session;
+  const setun_token *old = setun_session_tokens(session), *ids = t->prompt.ids;
+  uint32_t held = setun_session_position(session), same = 0;
+  setun_error error;
+  while (same < held && same < t->prompt.count && old[same] == ids[same]) same++;
+  if (t->prompt.count && same == t->prompt.count) same--;
+  if (setun_session_truncate(session, same, &error) != SETUN_OK) {
+    report(&error);
+    return ANSWER_FAILED;
+  }
+  if (t->a->verbose) note("prompt: %zu tokens, of which %u are held", t->prompt.count, (unsigned)same);
+  return evaluate(t, ids + same, t->prompt.count - same);
+}
+
+// ---- the answer ----
+
+// A sampler that knows the text.
+static bool make_turn_sampler(turn *t) {
+  sampling_options o = *t->a->sampling;
+  setun_sampler_params params;
+  setun_error error;
+  o.seed = (int64_t)((t->a->seed + t->a->answers) & INT64_MAX);
+  if (!make_sampler(t->a->model, &o, &t->sampler, &params)) return false;
+  for (size_t i = 0; i < t->prompt.count; i++) {
+    if (setun_sampler_accept(t->sampler, t->prompt.ids[i], &error) == SETUN_OK) continue;
+    report(&error);
+    return false;
+  }
+  t->a->answers++;
+  return true;
+}
+
+static bool keep_token(turn *t, setun_token id) {
+  setun_error error;
+  if (t->made.count == t->made_capacity) {
+    size_t larger = t->made_capacity * 2 + 256;
+    setun_token *grown = realloc(t->made.ids, larger * sizeof *grown);
+    if (!grown) {
+      failure("no memory for %zu ids", larger);
+      return false;
+    }
+    t->made.ids = grown;
+    t->made_capacity = larger;
+  }
+  t->made.ids[t->made.count++] = id;
+  setun_status s = setun_sampler_accept(t->sampler, id, &error);
+  if (s == SETUN_OK) s = setun_reply_push(t->reply, id, take, t, &error);
+  if (s != SETUN_OK && !t->failed) report(&error);
+  return s == SETUN_OK;
+}
+
+// The context is full in the middle of an answer.
+static answer_result make_room(turn *t) {
+  end_line(t);
+  answer_result result = fit_prompt(t);
+  return result == ANSWER_DONE ? compute_prompt(t) : result;
+}
+
+static answer_result generate(turn *t) {
+  setun_session *session = t->a->session;
+  setun_error error;
+  uint32_t n_vocab = setun_model_get_info(t->a->model).n_vocab, room = setun_session_context(session);
+  answer_result result = ANSWER_DONE;
+  while (result == ANSWER_DONE && (t->a->most < 0 || t->made.count < (uint64_t)t->a->most)) {
+    setun_token id = 0;
+    if (setun_sampler_sample(t->sampler, setun_session_logits(session), n_vocab, &id, &error) != SETUN_OK) {
+      report(&error);
+      return ANSWER_FAILED;
+    }
+    if (setun_token_is_end(t->a->model, id) && !t->a->ignore_end) break;
+    if (!keep_token(t, id)) return ANSWER_FAILED;
+    result = setun_session_position(session) == room ? make_room(t) : evaluate(t, &id, 1);
+  }
+  return result;
+}
+
+// Makes what was said part of the conversation.
+static bool keep_answer(turn *t, answer_result result) {
+  if (result != ANSWER_DONE && !t->content.length) return true;
+  return conversation_add_answer(t->a->talk, t->content.data ? t->content.data : "", t->content.length,
+                                 t->reasoning.data, t->reasoning.length);
+}
+
+static void free_turn(turn *t) {
+  setun_sampler_free(t->sampler);
+  setun_reply_free(t->reply);
+  free(t->prompt.ids);
+  free(t->made.ids);
+  free(t->content.data);
+  free(t->reasoning.data);
+}
+
+answer_result answer(answerer *a) {
+  turn t = {.a = a};
+  setun_error error;
+  answer_result result = fit_prompt(&t);
+  if (result == ANSWER_DONE && !make_turn_sampler(&t)) result = ANSWER_FAILED;
+  if (result == ANSWER_DONE) result = compute_prompt(&t);
+  if (result == ANSWER_DONE) result = generate(&t);
+  if (result != ANSWER_FAILED && t.reply && setun_reply_finish(t.reply, take, &t, &error) != SETUN_OK) {
+    if (!t.failed) report(&error);
+    result = ANSWER_FAILED;
+  }
+  end_line(&t);
+  if (result != ANSWER_FAILED && !keep_answer(&t, result)) result = ANSWER_FAILED;
+  free_turn(&t);
+  return result;
+}

@@ -1,0 +1,38 @@
+// One answer of a conversation: the template applied, what is new computed, tokens drawn, and text printed as it comes.
+#ifndef SETUN_APP_ANSWER_H
+#define SETUN_APP_ANSWER_H
+
+#include "conversation.h"
+#include "editor.h"
+#include "sampling.h"
+#include "setun.h"
+
+typedef enum overflow_choice { OVERFLOW_ASK, OVERFLOW_STOP, OVERFLOW_DROP } overflow_choice;
+
+// What answers are made with. The members are the caller's.
+typedef struct answerer {
+  setun_model *model;
+  setun_session *session;
+  setun_chat *chat;
+  conversation *talk;
+  editor *input; // for asking
+  const sampling_options *sampling;
+  uint64_t seed, answers; // each answer has a seed of its own, so that a second try may differ
+  int64_t most;           // tokens of an answer; negative: no limit
+  overflow_choice overflow;
+  bool terminal, hide_reasoning, ignore_end, verbose;
+} answerer;
+
+typedef enum answer_result {
+  ANSWER_DONE,        // it is part of the conversation now
+  ANSWER_INTERRUPTED, // by a signal; what there was of it is part of the conversation, unless that was nothing
+  ANSWER_FULL,        // no room for it, or for the rest of it; said so
+  ANSWER_FAILED       // reported
+} answer_result;
+
+// Answers the last message. Where nothing was said, that message is still the last.
+answer_result answer(answerer *a);
+// The conversation's tokens. False after a report.
+bool count_tokens(const answerer *a, size_t *count);
+
+#endif

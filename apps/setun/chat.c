@@ -1,0 +1,323 @@
+// The command `chat`: a conversation in the terminal, or by lines.
+#define _POSIX_C_SOURCE 200809L
+#include "answer.h"
+#include "commands.h"
+#include "input.h"
+#include "interrupt.h"
+#include "model.h"
+#include "output.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct chat_options {
+  model_options model;
+  compute_options compute;
+  sampling_options sampling;
+  int64_t n, ctx; // n < 0: until the end; ctx 0: the model's
+  const char *system, *file, *overflow, *name;
+  text_list variables;
+  bool hide_thinking, ignore_end, verbose;
+} chat_options;
+
+#define AT(member) offsetof(chat_options, member)
+static const option rows[] = {
+    {0, "system", OPTION_TEXT, AT(system), "TEXT", 0, 0, "the system prompt"},
+    {0, "template", OPTION_FILE, AT(file), "FILE", 0, 0, "this chat template instead of the model's own"},
+    {0, "template-name", OPTION_TEXT, AT(name), "NAME", 0, 0, "the model's template of this name"},
+    {0, "template-arg", OPTION_LIST, AT(variables), "KEY=JSON", 0, 0,
+     "a variable for the template, such as enable_thinking=false or reasoning_effort='\"low\"'"},
+    {'n', NULL, OPTION_INTEGER, AT(n), "N", -1, INT32_MAX,
+     "tokens of an answer at most (default -1: until the model ends it)"},
+    {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
+     "tokens that the context holds (default: the model's, at most 4096)"},
+    {0, "overflow", OPTION_CHOICE, AT(overflow), "stop|drop", 0, 0,
+     "when the context is full: stop, or drop the oldest turns but keep the system prompt (default: ask, or where "
+     "there "
+     "is no terminal, stop)"},
+    {0, "hide-thinking", OPTION_FLAG, AT(hide_thinking), NULL, 0, 0,
+     "do not show what the model thinks before it answers"},
+    {0, "ignore-eos", OPTION_FLAG, AT(ignore_end), NULL, 0, 0, "continue past end tokens"},
+    {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "say on standard error what is done"},
+};
+
+// ---- commands ----
+
+typedef enum chat_next { CHAT_GO_ON, CHAT_QUIT } chat_next;
+
+// Answers the last message, and takes it back where there was no answer. The exit status where that is no terminal's.
+static int respond(answerer *a) {
+  answer_result result = answer(a);
+  if (result == ANSWER_INTERRUPTED && a->terminal) {
+    take_interrupt();
+    note("stopped%s", conversation_wants_answer(a->talk) ? " before a word was said: the message is taken back" : "");
+  }
+  if (conversation_wants_answer(a->talk) && result != ANSWER_DONE) {
+    conversation_undo(a->talk);
+    if (result != ANSWER_INTERRUPTED && a->terminal) note("the message is taken back");
+  }
+  if (result == ANSWER_INTERRUPTED) return interrupt_status();
+  return result == ANSWER_DONE ? 0 : STATUS_FAILED;
+}
+
+static void show_tokens(answerer *a) {
+  size_t n = 0;
+  if (!count_tokens(a, &n)) return;
+  note("%zu messages, %zu of %u tokens; %u in the cache", conversation_count(a->talk), n,
+       (unsigned)setun_session_context(a->session), (unsigned)setun_session_position(a->session));
+}
+
+static void command_system(answerer *a, const char *text) {
+  const char *old = conversation_system(a->talk);
+  if (*text) {
+    if (conversation_set_system(a->talk, text, strlen(text))) note("system prompt set");
+  } else if (old) {
+    note("system prompt: %s", old);
+  } else {
+    note("there is no system prompt (/system TEXT sets one)");
+  }
+}
+
+static void command_save(answerer *a, const char *path) {
+  if (!*path)
+    note("/save FILE");
+  else if (conversation_save(a->talk, path))
+    note("%zu messages saved in %s", conversation_count(a->talk), path);
+}
+
+static void command_load(answerer *a, const char *path) {
+  if (!*path) {
+    note("/load FILE");
+  } else if (conversation_load(a->talk, path)) {
+    note("%zu messages loaded from %s", conversation_count(a->talk), path);
+    if (conversation_wants_answer(a->talk)) note("the last one has no answer (/regen gives it one)");
+  }
+}
+
+static void command_regen(answerer *a, const char *text) {
+  (void)text;
+  if (conversation_drop_answer(a->talk))
+    respond(a);
+  else
+    note("there is nothing to answer yet");
+}
+
+static void command_undo(answerer *a, const char *text) {
+  (void)text;
+  bool undone = conversation_undo(a->talk);
+  note("%s; %zu messages are left",
+       undone ? "took back your last message and its answer" : "there is nothing to take back",
+       conversation_count(a->talk));
+}
+
+static void command_tokens(answerer *a, const char *text) {
+  (void)text;
+  show_tokens(a);
+}
+
+static void command_clear(answerer *a, const char *text) {
+  (void)text;
+  conversation_clear(a->talk);
+  note("a new conversation; %zu messages", conversation_count(a->talk));
+}
+
+static void command_image(answerer *a, const char *text) {
+  (void)a;
+  (void)text;
+  failure("/image: this program reads text only; pictures, sound and film are not supported");
+}
+
+static void show_commands(answerer *a, const char *text);
+
+static const struct {
+  const char *name, *help;
+  void (*run)(answerer *a, const char *text); // NULL: quit
+} chat_commands[] = {
+    {"help", "this list", show_commands},
+    {"system", "[TEXT] sets the system prompt, or shows it", command_system},
+    {"regen", "answers your last message anew", command_regen},
+    {"undo", "takes back your last message and its answer", command_undo},
+    {"clear", "begins a new conversation, with the same system prompt", command_clear},
+    {"tokens", "how full the context is", command_tokens},
+    {"save", "FILE writes the conversation as JSON", command_save},
+    {"load", "FILE goes on with a conversation", command_load},
+    {"image", "is not supported", command_image},
+    {"quit", "ends the program, as does Ctrl-D", NULL},
+};
+enum { CHAT_COMMANDS = sizeof chat_commands / sizeof *chat_commands };
+
+static void show_commands(answerer *a, const char *text) {
+  (void)a;
+  (void)text;
+  for (size_t i = 0; i < CHAT_COMMANDS; i++)
+    fprintf(stderr, "  /%-8s %s\n", chat_commands[i].name, chat_commands[i].help);
+  fputs(
+      "A backslash at the end continues a line; lines between two \"\"\" are one message; a message that begins with\n"
+      "a slash is written with two. Ctrl-C stops an answer.\n",
+      stderr);
+}
+
+static chat_next run_command(answerer *a, const char *line) {
+  size_t n = strcspn(line, " \t");
+  const char *text = line + n + strspn(line + n, " \t");
+  for (size_t i = 0; i < CHAT_COMMANDS; i++) {
+    if (strlen(chat_commands[i].name) != n || memcmp(chat_commands[i].name, line, n) != 0) continue;
+    if (!chat_commands[i].run) return CHAT_QUIT;
+    chat_commands[i].run(a, text);
+    return CHAT_GO_ON;
+  }
+  note("there is no command /%.*s (see /help)", (int)n, line);
+  return CHAT_GO_ON;
+}
+
+// ---- the conversation ----
+
+static bool is_blank(const char *text, size_t length) {
+  for (size_t i = 0; i < length; i++) {
+    if (!strchr(" \t\r\n", text[i]) || !text[i]) return false;
+  }
+  return true;
+}
+
+// At the terminal: until the end of input, whatever happens on the way.
+static int converse(answerer *a) {
+  const char *text = NULL;
+  size_t length = 0;
+  for (;;) {
+    input_event event = editor_message(a->input, &text, &length);
+    if (event == INPUT_INTERRUPTED) {
+      take_interrupt();
+      if (interrupt_status()) return interrupt_status(); // the other signal
+      print_bytes("\n", 1);
+      note("Ctrl-D or /quit ends; Ctrl-C stops an answer");
+      continue;
+    }
+    if (event == INPUT_END) print_bytes("\n", 1);
+    if (event != INPUT_TEXT) return event == INPUT_END ? 0 : STATUS_FAILED;
+    if (is_blank(text, length)) continue;
+    bool slashed = text[0] == '/' && text[1] != '/' && !memchr(text, '\n', length);
+    if (slashed) {
+      if (run_command(a, text + 1) == CHAT_QUIT) return 0;
+    } else {
+      bool slash = text[0] == '/' && text[1] == '/';
+      if (conversation_add_user(a->talk, text + slash, length - slash)) respond(a);
+    }
+    if (interrupt_status()) return interrupt_status();
+  }
+}
+
+// As a filter: a message a line, an answer for each, and an end with the first that fails.
+static int filter(answerer *a) {
+  const char *text = NULL;
+  size_t length = 0;
+  int status = 0;
+  while (!status) {
+    input_event event = editor_message(a->input, &text, &length);
+    if (event == INPUT_END) break;
+    if (event == INPUT_INTERRUPTED) return interrupt_status();
+    if (event != INPUT_TEXT || !conversation_add_user(a->talk, text, length)) return STATUS_FAILED;
+    status = respond(a);
+  }
+  return status;
+}
+
+static bool open_chat(const chat_options *o, const input_text *own, answerer *a) {
+  setun_chat_params params = setun_chat_params_default();
+  setun_error error;
+  params.log = log_to_stderr;
+  params.name = o->file ? o->file : o->name;
+  if (o->file) {
+    params.text = own->data;
+    params.length = own->length;
+  }
+  if (setun_chat_new(a->model, &params, &a->chat, &error) == SETUN_OK) return true;
+  report(&error);
+  return false;
+}
+
+// The template comes first: its faults need no model in memory.
+static bool prepare(const chat_options *o, const char *path, const input_text *own, answerer *a) {
+  setun_sampler *sampler = NULL;
+  setun_sampler_params params;
+  if (!(a->talk = conversation_new())) return false;
+  for (size_t i = 0; i < o->variables.count; i++) {
+    if (!conversation_set_variable(a->talk, o->variables.items[i])) return false;
+  }
+  if (o->system && !conversation_set_system(a->talk, o->system, strlen(o->system))) return false;
+  if (!open_model(path, &o->model, &o->compute, o->verbose, &a->model) || !open_chat(o, own, a)) return false;
+  if (!open_session(a->model, &o->compute, (uint32_t)o->ctx, &a->session)) return false;
+  if (!make_sampler(a->model, &o->sampling, &sampler, &params)) return false;
+  setun_sampler_free(sampler);
+  a->seed = params.seed;
+  if (o->verbose) {
+    note("chat template: %s", setun_chat_origin(a->chat));
+    print_sampling(a->model, &o->sampling, &params);
+  }
+  a->input = editor_new(a->terminal);
+  return a->input != NULL;
+}
+
+static void free_answerer(answerer *a) {
+  editor_free(a->input);
+  conversation_free(a->talk);
+  setun_chat_free(a->chat);
+  setun_session_free(a->session);
+  setun_model_free(a->model);
+}
+
+static int run(const command *self, int argc, char **argv) {
+  chat_options o = {.n = -1, .sampling = sampling_unset()};
+  answerer a = {.terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+  input_text own = {0};
+  int status = 0;
+  if (parse_options(self, argc, argv, &o, &status) < 0) return status;
+  status = check_sampling(self, &o.sampling);
+  if (!status && o.file && o.name) status = usage_error(self, "--template and --template-name exclude each other");
+  if (!status && o.file) status = read_file(o.file, &own);
+  if (status) return status;
+  a.sampling = &o.sampling;
+  a.most = o.n;
+  a.hide_reasoning = o.hide_thinking;
+  a.ignore_end = o.ignore_end;
+  a.verbose = o.verbose;
+  a.overflow = o.overflow   ? (*o.overflow == 's' ? OVERFLOW_STOP : OVERFLOW_DROP)
+               : a.terminal ? OVERFLOW_ASK
+                            : OVERFLOW_STOP;
+  status = STATUS_FAILED;
+  if (prepare(&o, argv[1], &own, &a)) {
+    catch_interrupts(a.session);
+    if (a.terminal) note("/help lists the commands; Ctrl-D ends");
+    status = a.terminal ? converse(&a) : filter(&a);
+    catch_interrupts(NULL);
+  }
+  free_answerer(&a);
+  free(own.data);
+  int written = finish_output();
+  return status ? status : written;
+}
+
+const command command_chat = {
+    .name = "chat",
+    .summary = "a conversation in the terminal",
+    .arguments = "MODEL",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .details =
+        "Talks with the model by its own chat template, or by that of its family where the model has none or one that "
+        "is known to be wrong, which is said; otherwise --template is needed. At the prompt /help lists the commands. "
+        "A "
+        "backslash at the end continues a line, and lines between two \"\"\" are one message. Ctrl-C stops an answer; "
+        "Ctrl-D ends the program.\n"
+        "What you write never becomes a control token. What the model thinks before it answers is shown dimmed, and "
+        "left "
+        "out of later turns as its template says.\n"
+        "Where standard input or output is no terminal, each line of the input is a message, and its answer is "
+        "printed, "
+        "without thoughts, before the next line is read.",
+    .groups = {{"conversation", OPTION_ROWS(rows), 0},
+               SAMPLING_GROUP(chat_options),
+               COMPUTE_GROUP(chat_options),
+               MODEL_GROUP(chat_options)},
+    .run = run,
+};

@@ -1,0 +1,45 @@
+// A conversation: its messages, and the variables that a template is given beside them.
+#ifndef SETUN_APP_CONVERSATION_H
+#define SETUN_APP_CONVERSATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct conversation conversation;
+
+// The functions that return bool or a pointer report what went wrong before they return false or NULL, unless their
+// comment says that this is an answer.
+conversation *conversation_new(void);
+void conversation_free(conversation *c);
+
+// "KEY=JSON": a variable for the template, such as enable_thinking=false.
+bool conversation_set_variable(conversation *c, const char *assignment);
+bool conversation_set_system(conversation *c, const char *text, size_t length);
+const char *conversation_system(const conversation *c); // NULL: none
+bool conversation_add_user(conversation *c, const char *text, size_t length);
+// The reasoning goes with the answer: templates leave it out or not, as their models were trained.
+bool conversation_add_answer(conversation *c, const char *text, size_t length, const char *reasoning,
+                             size_t reasoning_length);
+
+size_t conversation_count(const conversation *c);      // of messages
+bool conversation_wants_answer(const conversation *c); // is the last message the user's?
+// Removes what follows the user's last message. False: there is no such message.
+bool conversation_drop_answer(conversation *c);
+// Removes the user's last message and what follows it. False: there is none.
+bool conversation_undo(conversation *c);
+// Removes the oldest turn, keeping the system prompt and the last turn. False: there is no other.
+bool conversation_drop_oldest(conversation *c);
+void conversation_clear(conversation *c); // keeps the system prompt
+
+// The template's variables as JSON text, freed with free. `generate`: an answer is to follow.
+char *conversation_context(const conversation *c, bool generate);
+
+// {"messages": [...]}; written whole or not at all.
+bool conversation_save(const conversation *c, const char *path);
+// Such a file, or an array of messages. On failure the conversation is as it was.
+bool conversation_load(conversation *c, const char *path);
+
+// Does a JSON object of variables have tools in it? Not where it is no such object.
+bool context_has_tools(const char *text, size_t length);
+
+#endif

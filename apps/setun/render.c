@@ -1,0 +1,150 @@
+// The command `render`: a chat template applied.
+#define _POSIX_C_SOURCE 200809L
+#include "commands.h"
+#include "conversation.h"
+#include "input.h"
+#include "model.h"
+#include "output.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct render_options {
+  model_options model;
+  const char *file, *name, *context, *now;
+  bool json, ids;
+} render_options;
+
+#define AT(member) offsetof(render_options, member)
+static const option rows[] = {
+    {0, "template", OPTION_FILE, AT(file), "FILE", 0, 0, "this template instead of the model's own"},
+    {0, "template-name", OPTION_TEXT, AT(name), "NAME", 0, 0,
+     "the model's template of this name (default: tool_use where the context has tools and the model such a one)"},
+    {0, "context", OPTION_FILE, AT(context), "FILE", 0, 0,
+     "a JSON object of the template's variables, such as messages and tools; - for standard input"},
+    {0, "now", OPTION_TEXT, AT(now), "TIME", 0, 0, "what the template's clock shows, as 'YYYY-MM-DD HH:MM:SS'"},
+    {0, "ids", OPTION_FLAG, AT(ids), NULL, 0, 0, "print the token ids as a JSON array instead of the text"},
+    {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0,
+     "print a JSON object: the text, where it came from, and the parts of it that are out of the context"},
+};
+
+// Reads "2026-01-31 12:34:56".
+static bool parse_clock(const char *text, setun_clock *clock) {
+  int *const parts[] = {&clock->year, &clock->month, &clock->day, &clock->hour, &clock->minute, &clock->second};
+  static const int digits[] = {4, 2, 2, 2, 2, 2};
+  static const char after[] = {'-', '-', ' ', ':', ':', '\0'};
+  for (int i = 0; i < 6; i++) {
+    *parts[i] = 0;
+    for (int n = 0; n < digits[i]; n++, text++) {
+      if (!isdigit((unsigned char)*text)) return false;
+      *parts[i] = *parts[i] * 10 + (*text - '0');
+    }
+    if (*text != after[i] && !(after[i] == ' ' && *text == 'T')) return false;
+    text++;
+  }
+  return true;
+}
+
+static void print_json(const setun_chat *chat, const setun_rendering *r) {
+  size_t length = 0, n = 0;
+  const char *text = setun_rendering_text(r, &length);
+  const setun_span *spans = setun_rendering_spans(r, &n);
+  print_text("{\"template\": ");
+  print_json_string(setun_chat_origin(chat), strlen(setun_chat_origin(chat)));
+  print_text(", \"text\": ");
+  print_json_string(text, length);
+  print_text(", \"spans\": [");
+  for (size_t i = 0; i < n; i++) print_text("%s[%zu, %zu]", i ? ", " : "", spans[i].begin, spans[i].end);
+  print_text("]}\n");
+}
+
+static int print_ids(const setun_rendering *r) {
+  setun_error error;
+  size_t n = 0;
+  setun_status s = setun_rendering_tokenize(r, NULL, 0, &n, &error);
+  setun_token *ids = s == SETUN_OK ? malloc((n + 1) * sizeof *ids) : NULL;
+  if (s == SETUN_OK && !ids) return failure("no memory for %zu ids", n);
+  if (s == SETUN_OK) s = setun_rendering_tokenize(r, ids, n, &n, &error);
+  if (s == SETUN_OK) print_id_array(ids, n);
+  free(ids);
+  return s == SETUN_OK ? 0 : report(&error);
+}
+
+static int render(const render_options *o, const setun_model *model, const input_text *own, const input_text *context,
+                  const setun_clock *clock) {
+  setun_chat_params params = setun_chat_params_default();
+  setun_chat *chat = NULL;
+  setun_rendering *r = NULL;
+  setun_error error;
+  params.log = log_to_stderr;
+  params.name = o->file ? o->file : o->name;
+  if (o->file) {
+    params.text = own->data;
+    params.length = own->length;
+  }
+  params.tools = context_has_tools(context->data, context->length);
+  setun_status s = setun_chat_new(model, &params, &chat, &error);
+  if (s == SETUN_OK) s = setun_chat_render(chat, context->data, context->length, clock, &r, &error);
+  int status = 0;
+  if (s != SETUN_OK) {
+    status = report(&error);
+  } else if (o->json) {
+    print_json(chat, r);
+  } else if (o->ids) {
+    status = print_ids(r);
+  } else {
+    size_t length = 0;
+    const char *text = setun_rendering_text(r, &length);
+    print_bytes(text, length);
+  }
+  setun_rendering_free(r);
+  setun_chat_free(chat);
+  return status;
+}
+
+static int check(const command *self, const render_options *o, bool model, setun_clock *clock) {
+  if (!model && !o->file) return usage_error(self, "expected a MODEL, or a template by --template");
+  if (!model && o->ids) return usage_error(self, "--ids needs a MODEL");
+  if (o->file && o->name) return usage_error(self, "--template and --template-name exclude each other");
+  if (o->json && o->ids) return usage_error(self, "--json and --ids exclude each other");
+  if (!o->context) return usage_error(self, "expected the template's variables by --context");
+  if (o->now && !parse_clock(o->now, clock)) {
+    return usage_error(self, "--now expects 'YYYY-MM-DD HH:MM:SS', not '%s'", o->now);
+  }
+  return 0;
+}
+
+static int run(const command *self, int argc, char **argv) {
+  render_options o = {0};
+  setun_model *model = NULL;
+  setun_clock clock = {0};
+  input_text own = {0}, context = {0};
+  int status = 0, n = parse_options(self, argc, argv, &o, &status);
+  if (n < 0) return status;
+  status = check(self, &o, n > 0, &clock);
+  if (!status && o.file) status = read_file(o.file, &own);
+  if (!status) status = read_file(o.context, &context);
+  if (!status && n > 0 && !open_vocabulary(argv[1], &o.model, &model)) status = STATUS_FAILED;
+  if (!status) status = render(&o, model, &own, &context, o.now ? &clock : NULL);
+  free(own.data);
+  free(context.data);
+  setun_model_free(model);
+  int written = finish_output();
+  return status ? status : written;
+}
+
+const command command_render = {
+    .name = "render",
+    .summary = "a chat template applied",
+    .arguments = "[MODEL]",
+    .min_arguments = 0,
+    .max_arguments = 1,
+    .details =
+        "Prints the text that a conversation becomes, with nothing added: by the model's own template or by "
+        "--template, "
+        "which needs no model. The variables are those in the context, and the tokenizer's bos_token, eos_token and "
+        "unk_token where the context has none. With --ids, what came out of the context is never a control token.",
+    .groups = {{"options", OPTION_ROWS(rows), 0}, MODEL_GROUP(render_options)},
+    .run = run,
+};

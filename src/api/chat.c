@@ -1,0 +1,250 @@
+// setun.h: chat templates, rendered conversations, and the channels of answers.
+#include "api/api.h"
+
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "chat/channels.h"
+#include "chat/template.h"
+
+#include <string.h>
+
+struct setun_chat {
+  const setun_model *model; // NULL: only a template's text was given
+  st_template *compiled;
+  char *origin;
+};
+
+struct setun_rendering {
+  const setun_chat *chat;
+  st_buffer text;
+  setun_span *spans;
+  size_t n_spans;
+};
+
+struct setun_reply {
+  const st_tokenizer *tokenizer;
+  st_decoder *decoder;
+  st_channels channels;
+};
+
+setun_chat_params setun_chat_params_default(void) {
+  return (setun_chat_params){0};
+}
+
+static bool has_control(const void *tokenizer, const char *text) {
+  int32_t id = st_tokenizer_find(tokenizer, text, strlen(text));
+  return id >= 0 && st_tokenizer_is_control(tokenizer, id);
+}
+
+static setun_status choose(const setun_model *model, const setun_chat_params *p, st_chosen_template *chosen,
+                           setun_error *err) {
+  if (p->text) {
+    *chosen = (st_chosen_template){p->text, p->name ? p->name : "template", p->length};
+    return SETUN_OK;
+  }
+  if (!model) return st_fail(err, SETUN_ERROR_ARGUMENT, "chat: expected a model or a template, found neither");
+  st_log log = {p->log, p->user};
+  st_chat_model facts = {model->architecture, has_control, model->tokenizer};
+  return st_choose_template(&model->templates, &facts, p->name, p->tools, &log, chosen, err);
+}
+
+setun_status setun_chat_new(const setun_model *model, const setun_chat_params *params, setun_chat **chat,
+                            setun_error *error) {
+  setun_chat_params p = params ? *params : setun_chat_params_default();
+  st_chosen_template chosen = {0};
+  setun_status s = choose(model, &p, &chosen, error);
+  if (s != SETUN_OK) return s;
+  setun_chat *c = st_calloc(1, sizeof *c);
+  if (!c) return st_fail_memory(error, "a chat template");
+  c->model = model;
+  c->origin = st_strdup(chosen.origin);
+  s = c->origin ? st_template_compile(chosen.text, chosen.length, c->origin, &c->compiled, error)
+                : st_fail_memory(error, "a chat template");
+  if (s == SETUN_OK) {
+    *chat = c;
+  } else {
+    setun_chat_free(c);
+  }
+  return s;
+}
+
+void setun_chat_free(setun_chat *chat) {
+  if (!chat) return;
+  st_template_free(chat->compiled);
+  st_free(chat->origin);
+  st_free(chat);
+}
+
+const char *setun_chat_origin(const setun_chat *chat) {
+  return chat->origin;
+}
+
+// ---- rendering ----
+
+// A special token's text as a variable, where the tokenizer has such a token and the context no such variable.
+static setun_status add_token(json_t *context, const char *name, const st_tokenizer *t, int32_t id, setun_error *err) {
+  const char *bytes = NULL;
+  size_t length = 0;
+  if (id < 0 || json_object_get(context, name)) return SETUN_OK;
+  setun_status s = st_tokenizer_piece(t, id, true, &bytes, &length, err);
+  if (s != SETUN_OK || !st_utf8_valid(bytes, length)) return s;
+  return json_object_set_new(context, name, json_stringn(bytes, length)) ? st_fail_memory(err, name) : SETUN_OK;
+}
+
+static setun_status add_tokens(json_t *context, const setun_model *model, setun_error *err) {
+  if (!model) return SETUN_OK;
+  const st_tokenizer *t = model->tokenizer;
+  setun_status s = add_token(context, "bos_token", t, st_tokenizer_bos(t), err);
+  if (s == SETUN_OK) s = add_token(context, "eos_token", t, st_tokenizer_eos(t), err);
+  if (s == SETUN_OK) s = add_token(context, "unk_token", t, st_tokenizer_unk(t), err);
+  return s;
+}
+
+static setun_status render(setun_rendering *r, const json_t *context, const setun_clock *now, setun_error *err) {
+  st_template_time time = {0};
+  st_template_options options = {0};
+  st_template_spans spans = {0};
+  if (now) {
+    time = (st_template_time){now->year, now->month, now->day, now->hour, now->minute, now->second, 0};
+    options.now = &time;
+  }
+  setun_status s = st_template_render(r->chat->compiled, context, &options, &r->text, &spans, err);
+  if (s == SETUN_OK && spans.n) {
+    r->spans = st_malloc(spans.n, sizeof *r->spans);
+    if (!r->spans) s = st_fail_memory(err, "a conversation");
+    for (size_t i = 0; r->spans && i < spans.n; i++) {
+      r->spans[i] = (setun_span){spans.items[i].begin, spans.items[i].end};
+    }
+    r->n_spans = r->spans ? spans.n : 0;
+  }
+  st_template_spans_free(&spans);
+  return s;
+}
+
+static bool is_clock(const setun_clock *t) {
+  static const int days[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  bool leap = t->year % 4 == 0 && (t->year % 100 != 0 || t->year % 400 == 0);
+  if (t->year < 1 || t->year > 9999 || t->month < 1 || t->month > 12 || t->day < 1) return false;
+  if (t->day > days[t->month - 1] - (t->month == 2 && !leap)) return false;
+  return t->hour >= 0 && t->hour < 24 && t->minute >= 0 && t->minute < 60 && t->second >= 0 && t->second <= 60;
+}
+
+setun_status setun_chat_render(const setun_chat *chat, const char *context, size_t length, const setun_clock *now,
+                               setun_rendering **rendering, setun_error *error) {
+  if (now && !is_clock(now)) {
+    return st_fail(error, SETUN_ERROR_ARGUMENT,
+                   "clock: expected a moment of the years 1 to 9999, found %d-%d-%d %d:%d:%d", now->year, now->month,
+                   now->day, now->hour, now->minute, now->second);
+  }
+  json_t *variables = st_json_parse_values(context, length, "context", error);
+  if (!variables) return SETUN_ERROR_FORMAT;
+  setun_rendering *r = st_calloc(1, sizeof *r);
+  setun_status s = r ? add_tokens(variables, chat->model, error) : st_fail_memory(error, "a conversation");
+  if (s == SETUN_OK) {
+    r->chat = chat;
+    s = render(r, variables, now, error);
+  }
+  json_decref(variables);
+  if (s == SETUN_OK) {
+    *rendering = r;
+  } else {
+    setun_rendering_free(r);
+  }
+  return s;
+}
+
+void setun_rendering_free(setun_rendering *rendering) {
+  if (!rendering) return;
+  st_buffer_free(&rendering->text);
+  st_free(rendering->spans);
+  st_free(rendering);
+}
+
+const char *setun_rendering_text(const setun_rendering *rendering, size_t *length) {
+  *length = rendering->text.length;
+  return rendering->text.data ? rendering->text.data : "";
+}
+
+const setun_span *setun_rendering_spans(const setun_rendering *rendering, size_t *count) {
+  *count = rendering->n_spans;
+  return rendering->spans;
+}
+
+// BOS once: not where the template wrote it, and not twice where it is written twice.
+static void settle_bos(const st_tokenizer *t, const st_token_list *list, size_t *skip, bool *add) {
+  int32_t bos = st_tokenizer_bos(t);
+  *skip = 0;
+  while (bos >= 0 && *skip + 1 < list->length && list->ids[*skip] == bos && list->ids[*skip + 1] == bos) ++*skip;
+  *add = bos >= 0 && st_tokenizer_add_bos(t) && !(list->length && list->ids[0] == bos);
+}
+
+setun_status setun_rendering_tokenize(const setun_rendering *r, setun_token *ids, size_t capacity, size_t *count,
+                                      setun_error *error) {
+  if (!r->chat->model) return st_fail(error, SETUN_ERROR_STATE, "chat: the template was given without a model");
+  const st_tokenizer *t = r->chat->model->tokenizer;
+  st_token_list list = {0};
+  size_t length, skip;
+  bool add;
+  const char *text = setun_rendering_text(r, &length);
+  setun_status s = st_tokenizer_encode_guarded(t, text, length, r->spans, r->n_spans, &list, error);
+  if (s == SETUN_OK) {
+    settle_bos(t, &list, &skip, &add);
+    if (add && capacity) ids[0] = st_tokenizer_bos(t);
+    size_t room = capacity > add ? capacity - add : 0, n = list.length - skip;
+    if (room && n) memcpy(ids + add, list.ids + skip, (n < room ? n : room) * sizeof *ids);
+    *count = n + add;
+  }
+  st_token_list_free(&list);
+  return s;
+}
+
+// ---- answers ----
+
+setun_status setun_reply_new(const setun_rendering *prompt, setun_reply **reply, setun_error *error) {
+  if (!prompt->chat->model) return st_fail(error, SETUN_ERROR_STATE, "chat: the template was given without a model");
+  setun_reply *r = st_calloc(1, sizeof *r);
+  if (!r) return st_fail_memory(error, "an answer");
+  r->tokenizer = prompt->chat->model->tokenizer;
+  setun_status s = st_decoder_new(r->tokenizer, false, true, &r->decoder, error);
+  if (s != SETUN_OK) {
+    setun_reply_free(r);
+    return s;
+  }
+  // The template's own text behind what users wrote last.
+  size_t from = prompt->n_spans ? prompt->spans[prompt->n_spans - 1].end : 0, length;
+  const char *text = setun_rendering_text(prompt, &length);
+  st_channels_begin(&r->channels, text + from, length - from);
+  *reply = r;
+  return SETUN_OK;
+}
+
+void setun_reply_free(setun_reply *reply) {
+  if (!reply) return;
+  st_decoder_free(reply->decoder);
+  st_channels_free(&reply->channels);
+  st_free(reply);
+}
+
+static setun_status flush(setun_reply *r, setun_reply_fn fn, void *user, setun_error *err) {
+  const char *text = NULL;
+  size_t length = 0;
+  setun_status s = st_decoder_finish(r->decoder, &text, &length, err);
+  return s == SETUN_OK ? st_channels_text(&r->channels, text, length, fn, user, err) : s;
+}
+
+setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn fn, void *user, setun_error *error) {
+  const char *text = NULL;
+  size_t length = 0;
+  if (!st_tokenizer_is_control(reply->tokenizer, id)) {
+    setun_status s = st_decoder_push(reply->decoder, id, &text, &length, error);
+    return s == SETUN_OK ? st_channels_text(&reply->channels, text, length, fn, user, error) : s;
+  }
+  setun_status s = flush(reply, fn, user, error);
+  if (s == SETUN_OK) s = st_tokenizer_piece(reply->tokenizer, id, true, &text, &length, error);
+  return s == SETUN_OK ? st_channels_control(&reply->channels, text, length, fn, user, error) : s;
+}
+
+setun_status setun_reply_finish(setun_reply *reply, setun_reply_fn fn, void *user, setun_error *error) {
+  setun_status s = flush(reply, fn, user, error);
+  return s == SETUN_OK ? st_channels_finish(&reply->channels, fn, user, error) : s;
+}

@@ -1,0 +1,235 @@
+// The state machine behind channels.h.
+#include "chat/channels.h"
+
+#include <string.h>
+
+// What opens and closes a block of thoughts, in published templates.
+static const struct {
+  const char *open, *close;
+} blocks[] = {
+    {"<think>", "</think>"},
+    {"[THINK]", "[/THINK]"},
+    {"<seed:think>", "</seed:think>"},
+    {"<thinking>", "</thinking>"},
+    {"<|START_THINKING|>", "<|END_THINKING|>"},
+    {"<|inner_prefix|>", "<|inner_suffix|>"},
+};
+enum { BLOCKS = sizeof blocks / sizeof *blocks, HEADER_MOST = 4096 };
+
+void st_channels_free(st_channels *c) {
+  st_buffer_free(&c->held);
+}
+
+static bool is_space(char c) {
+  return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static bool same(const char *text, size_t length, const char *word) {
+  return strlen(word) == length && !memcmp(text, word, length);
+}
+
+static bool ends_with(const char *text, size_t length, const char *word) {
+  size_t n = strlen(word);
+  return n <= length && !memcmp(text + length - n, word, n);
+}
+
+void st_channels_begin(st_channels *c, const char *tail, size_t length) {
+  *c = (st_channels){0};
+  if (ends_with(tail, length, "<|start|>assistant")) {
+    c->state = ST_CHANNELS_HEADER;
+    return;
+  }
+  while (length && is_space(tail[length - 1])) length--;
+  for (size_t i = 0; i < BLOCKS; i++) {
+    if (!ends_with(tail, length, blocks[i].open)) continue;
+    c->state = ST_CHANNELS_BLOCK;
+    c->block = i;
+  }
+}
+
+static setun_status give(setun_channel channel, const char *text, size_t length, setun_reply_fn fn, void *user,
+                         setun_error *err) {
+  if (!length || fn(channel, text, length, user)) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_CANCELED, "canceled");
+}
+
+// Gives the first n bytes that are held and keeps the rest.
+static setun_status release(st_channels *c, setun_channel channel, size_t n, setun_reply_fn fn, void *user,
+                            setun_error *err) {
+  if (!n) return SETUN_OK;
+  setun_status s = give(channel, c->held.data, n, fn, user, err);
+  memmove(c->held.data, c->held.data + n, c->held.length - n + 1);
+  c->held.length -= n;
+  return s;
+}
+
+static void drop(st_channels *c, size_t n) {
+  if (!n) return;
+  memmove(c->held.data, c->held.data + n, c->held.length - n + 1);
+  c->held.length -= n;
+}
+
+static size_t leading_space(const st_buffer *held) {
+  size_t n = 0;
+  while (n < held->length && is_space(held->data[n])) n++;
+  return n;
+}
+
+// At the beginning: what is held opens a block (true), may still open one (*wait), or is text.
+static bool opens_block(st_channels *c, bool *wait) {
+  size_t space = leading_space(&c->held), n = c->held.length - space;
+  const char *text = n ? c->held.data + space : "";
+  *wait = n == 0;
+  for (size_t i = 0; i < BLOCKS; i++) {
+    size_t length = strlen(blocks[i].open), shared = n < length ? n : length;
+    if (memcmp(text, blocks[i].open, shared)) continue;
+    *wait = true;
+    if (n < length) continue;
+    drop(c, space + length);
+    c->block = i;
+    return true;
+  }
+  return false;
+}
+
+// How much of the end of `text` may be the beginning of `mark`.
+static size_t partial(const char *text, size_t length, const char *mark) {
+  size_t n = strlen(mark) - 1;
+  if (n > length) n = length;
+  while (n && memcmp(text + length - n, mark, n)) n--;
+  return n;
+}
+
+// Where the mark begins, or SIZE_MAX; text may hold 0 bytes.
+static size_t find(const st_buffer *held, const char *mark) {
+  size_t n = strlen(mark);
+  for (size_t i = 0; i + n <= held->length; i++) {
+    if (held->data[i] == *mark && !memcmp(held->data + i, mark, n)) return i;
+  }
+  return SIZE_MAX;
+}
+
+// Thoughts up to the mark that ends them, or to what may be its beginning or white space before it.
+static setun_status read_block(st_channels *c, bool *again, setun_reply_fn fn, void *user, setun_error *err) {
+  const char *mark = blocks[c->block].close;
+  if (!c->started) drop(c, leading_space(&c->held));
+  if (!c->held.length) return SETUN_OK;
+  size_t found = find(&c->held, mark), end = found;
+  if (found == SIZE_MAX) end = c->held.length - partial(c->held.data, c->held.length, mark);
+  while (end && is_space(c->held.data[end - 1])) end--;
+  if (end) c->started = true;
+  setun_status s = release(c, SETUN_CHANNEL_REASONING, end, fn, user, err);
+  if (found == SIZE_MAX) return s;
+  drop(c, found - end + strlen(mark));
+  c->state = ST_CHANNELS_AFTER;
+  *again = true;
+  return s;
+}
+
+static setun_status advance(st_channels *c, setun_reply_fn fn, void *user, setun_error *err) {
+  bool again = true, wait = false;
+  setun_status s = SETUN_OK;
+  while (again && !s) {
+    again = false;
+    switch (c->state) {
+    case ST_CHANNELS_BEGIN:
+      if (opens_block(c, &wait)) {
+        c->state = ST_CHANNELS_BLOCK;
+        c->started = false;
+        again = true;
+      } else if (!wait) {
+        c->state = ST_CHANNELS_TEXT;
+        again = true;
+      }
+      break;
+    case ST_CHANNELS_BLOCK: s = read_block(c, &again, fn, user, err); break;
+    case ST_CHANNELS_AFTER:
+      drop(c, leading_space(&c->held));
+      if (c->held.length) {
+        c->state = ST_CHANNELS_TEXT;
+        again = true;
+      }
+      break;
+    case ST_CHANNELS_TEXT: s = release(c, SETUN_CHANNEL_CONTENT, c->held.length, fn, user, err); break;
+    case ST_CHANNELS_MESSAGE: s = release(c, c->channel, c->held.length, fn, user, err); break;
+    case ST_CHANNELS_HEADER: break;
+    case ST_CHANNELS_BETWEEN: drop(c, c->held.length); break;
+    }
+  }
+  return s;
+}
+
+setun_status st_channels_text(st_channels *c, const char *text, size_t length, setun_reply_fn fn, void *user,
+                              setun_error *err) {
+  if (!length) return SETUN_OK;
+  if (c->state == ST_CHANNELS_HEADER && c->held.length + length > HEADER_MOST) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "a message's header: expected at most %d bytes", HEADER_MOST);
+  }
+  if (!st_buffer_append(&c->held, text, length)) return st_fail_memory(err, "an answer");
+  return advance(c, fn, user, err);
+}
+
+// "analysis", "final", "commentary to=functions.f <|constrain|>json" and the like.
+static setun_channel channel_of(const st_buffer *header) {
+  const char *text = header->data ? header->data : "";
+  const char *mark = strstr(text, "<|channel|>");
+  if (strstr(text, "to=")) return SETUN_CHANNEL_CALL;
+  if (!mark) return SETUN_CHANNEL_CONTENT;
+  mark += strlen("<|channel|>");
+  while (is_space(*mark)) mark++;
+  if (!strncmp(mark, "analysis", 8)) return SETUN_CHANNEL_REASONING;
+  if (!strncmp(mark, "commentary", 10)) return SETUN_CHANNEL_COMMENTARY;
+  return SETUN_CHANNEL_CONTENT;
+}
+
+// Control tokens of a Harmony message. True when it was one of them.
+static bool harmony(st_channels *c, const char *text, size_t length, setun_status *s, setun_error *err) {
+  bool inside = c->state == ST_CHANNELS_HEADER || c->state == ST_CHANNELS_MESSAGE || c->state == ST_CHANNELS_BETWEEN;
+  if (same(text, length, "<|start|>") || same(text, length, "<|channel|>")) {
+    if (c->state != ST_CHANNELS_HEADER) drop(c, c->held.length);
+    c->state = ST_CHANNELS_HEADER;
+    if (!st_buffer_append(&c->held, text, length)) *s = st_fail_memory(err, "a message's header");
+    return true;
+  }
+  if (!inside) return false;
+  if (same(text, length, "<|message|>") && c->state == ST_CHANNELS_HEADER) {
+    c->channel = channel_of(&c->held);
+    c->state = ST_CHANNELS_MESSAGE;
+    drop(c, c->held.length);
+  } else if (same(text, length, "<|end|>") || same(text, length, "<|return|>") || same(text, length, "<|call|>")) {
+    c->state = ST_CHANNELS_BETWEEN;
+    drop(c, c->held.length);
+  }
+  return true;
+}
+
+setun_status st_channels_control(st_channels *c, const char *text, size_t length, setun_reply_fn fn, void *user,
+                                 setun_error *err) {
+  setun_status s = SETUN_OK;
+  bool wait;
+  if (c->state == ST_CHANNELS_BEGIN || c->state == ST_CHANNELS_BLOCK) {
+    for (size_t i = 0; i < BLOCKS; i++) {
+      if (!same(text, length, c->state == ST_CHANNELS_BEGIN ? blocks[i].open : blocks[c->block].close)) continue;
+      return st_channels_text(c, text, length, fn, user, err);
+    }
+  }
+  if (c->state == ST_CHANNELS_BEGIN && c->held.length && !opens_block(c, &wait) &&
+      leading_space(&c->held) < c->held.length) {
+    c->state = ST_CHANNELS_TEXT; // what was the beginning of a mark ends here
+    s = advance(c, fn, user, err);
+  }
+  if (s == SETUN_OK) harmony(c, text, length, &s, err);
+  return s;
+}
+
+setun_status st_channels_finish(st_channels *c, setun_reply_fn fn, void *user, setun_error *err) {
+  setun_status s = SETUN_OK;
+  bool blank = leading_space(&c->held) == c->held.length;
+  if (c->state == ST_CHANNELS_BEGIN || c->state == ST_CHANNELS_TEXT) {
+    s = release(c, SETUN_CHANNEL_CONTENT, c->held.length, fn, user, err);
+  } else if (c->state == ST_CHANNELS_BLOCK && !blank) {
+    s = release(c, SETUN_CHANNEL_REASONING, c->held.length, fn, user, err);
+  }
+  drop(c, c->held.length);
+  return s;
+}

@@ -1,0 +1,46 @@
+// Tells the channels of an answer apart while it comes: blocks such as <think>...</think>, which some models mark by
+// control tokens and some by plain text, and the messages of the Harmony format (gpt-oss), which are
+// <|channel|>NAME<|message|>TEXT<|end|>, more of them after <|start|>assistant.
+//
+// A block is one only at the beginning of an answer: later, "<think>" is a word like others. White space around a block
+// belongs to neither side.
+#ifndef SETUN_CHAT_CHANNELS_H
+#define SETUN_CHAT_CHANNELS_H
+
+#include "base/buffer.h"
+
+typedef enum st_channels_state {
+  ST_CHANNELS_BEGIN,   // nothing but white space yet: a block may open
+  ST_CHANNELS_BLOCK,   // inside of one
+  ST_CHANNELS_AFTER,   // behind one, before the first text
+  ST_CHANNELS_TEXT,    // the answer
+  ST_CHANNELS_HEADER,  // Harmony: from <|start|> or <|channel|> to <|message|>
+  ST_CHANNELS_MESSAGE, // Harmony: a message's text
+  ST_CHANNELS_BETWEEN  // Harmony: behind <|end|>
+} st_channels_state;
+
+// Zero-initialize; freed with st_channels_free.
+typedef struct st_channels {
+  st_channels_state state;
+  size_t block;          // which kind of block is open
+  bool started;          // a block or message has had text
+  setun_channel channel; // of the message
+  st_buffer held;        // text that may turn out to be a mark, or white space that may be left out; or the header
+} st_channels;
+
+void st_channels_free(st_channels *c);
+
+// Where the answer begins, by the end of the template's own text before it (what users wrote must not be in it): inside
+// of a block that it opens, or in a Harmony message's header.
+void st_channels_begin(st_channels *c, const char *tail, size_t length);
+
+// Takes text, or a control token by its text (which is never part of an answer). setun_reply_fn as in setun.h; after it
+// returned false: SETUN_ERROR_CANCELED.
+setun_status st_channels_text(st_channels *c, const char *text, size_t length, setun_reply_fn fn, void *user,
+                              setun_error *err);
+setun_status st_channels_control(st_channels *c, const char *text, size_t length, setun_reply_fn fn, void *user,
+                                 setun_error *err);
+// Gives what was held back.
+setun_status st_channels_finish(st_channels *c, setun_reply_fn fn, void *user, setun_error *err);
+
+#endif

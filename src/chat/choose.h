@@ -1,0 +1,47 @@
+// Which chat template a conversation is rendered with: one of the model's own, or its family's where the model has none
+// or one that is known to be wrong. Never one by default: the model's answers would be quietly worse.
+#ifndef SETUN_CHAT_CHOOSE_H
+#define SETUN_CHAT_CHOOSE_H
+
+#include "base/buffer.h"
+#include "base/log.h"
+
+// One template as a model's files hold it.
+typedef struct st_named_template {
+  char *name; // "default", "tool_use", ...
+  char *text;
+  size_t length;
+  char *origin; // the key or the file, for messages
+} st_named_template;
+
+// All of a model's. Zero-initialize; freed with st_templates_free.
+typedef struct st_templates {
+  st_named_template *items;
+  size_t n, capacity;
+} st_templates;
+
+void st_templates_free(st_templates *t);
+// Adds copies, unless the name is there already: the first one counts. False: out of memory.
+bool st_templates_add(st_templates *t, st_text name, st_text text, const char *origin);
+const st_named_template *st_templates_find(const st_templates *t, const char *name); // NULL: none
+
+// What is known of the model.
+typedef struct st_chat_model {
+  const char *architecture; // as the model's files spell it; NULL: unknown
+  // Does the vocabulary have this control token?
+  bool (*has_control)(const void *user, const char *text);
+  const void *user;
+} st_chat_model;
+
+// Texts and origin live as long as the templates, or are constant.
+typedef struct st_chosen_template {
+  const char *text, *origin;
+  size_t length;
+} st_chosen_template;
+
+// `name` NULL: "tool_use" where `tools` says that there are some and the model has such a one, else "default". What
+// replaces a template is told to the log as a warning. SETUN_ERROR_STATE: there is none to choose.
+setun_status st_choose_template(const st_templates *templates, const st_chat_model *model, const char *name, bool tools,
+                                const st_log *log, st_chosen_template *out, setun_error *err);
+
+#endif

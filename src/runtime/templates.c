@@ -1,0 +1,138 @@
+// Where chat templates lie in a model's files.
+#include "runtime/templates.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { FILE_LIMIT = 64 << 20 };
+
+static st_text as_text(const char *s) {
+  return (st_text){s, strlen(s)};
+}
+
+static setun_status add(st_templates *t, st_text name, st_text text, const char *origin, setun_error *err) {
+  return st_templates_add(t, name, text, origin) ? SETUN_OK : st_fail_memory(err, "a chat template");
+}
+
+// ---- GGUF ----
+
+static setun_status from_gguf(const st_metadata *m, const st_log *log, st_templates *t, setun_error *err) {
+  static const char key[] = "tokenizer.chat_template";
+  size_t prefix = sizeof key - 1;
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < m->count && s == SETUN_OK; i++) {
+    const st_meta *item = &m->items[i];
+    if (strncmp(item->key, key, prefix) || (item->key[prefix] && item->key[prefix] != '.')) continue;
+    if (item->type != ST_META_STRING) {
+      char kind[32];
+      st_log_write(log, SETUN_LOG_WARNING, "%s: expected a string, found %s; left out", item->key,
+                   st_meta_kind(item, kind));
+      continue;
+    }
+    const char *name = item->key[prefix] ? item->key + prefix + 1 : "default";
+    s = add(t, as_text(name), item->as.text, item->key, err);
+  }
+  return s;
+}
+
+// ---- Hugging Face directories ----
+
+// *text stays NULL where there is no such file.
+static setun_status load_file(const char *folder, const char *name, char **text, size_t *length, setun_error *err) {
+  char *path = st_path_join(folder, name);
+  if (!path) return st_fail_memory(err, name);
+  setun_status s = st_path_exists(path) ? st_file_load(path, FILE_LIMIT, text, length, err) : SETUN_OK;
+  st_free(path);
+  return s;
+}
+
+static setun_status add_file(const char *folder, const char *file, st_text name, const char *origin, st_templates *t,
+                             setun_error *err) {
+  char *text = NULL;
+  size_t length = 0;
+  setun_status s = load_file(folder, file, &text, &length, err);
+  if (s == SETUN_OK && text) s = add(t, name, (st_text){text, length}, origin, err);
+  st_free(text);
+  return s;
+}
+
+static setun_status add_folder(const char *folder, st_templates *t, setun_error *err) {
+  static const char additional[] = "additional_chat_templates";
+  char *path = st_path_join(folder, additional);
+  st_names names;
+  if (!path) return st_fail_memory(err, additional);
+  setun_status s = st_path_list(path, ".jinja", &names, err);
+  for (size_t i = 0; s == SETUN_OK && i < names.n; i++) {
+    char *origin = st_path_join(additional, names.items[i]);
+    st_text name = {names.items[i], strlen(names.items[i]) - strlen(".jinja")};
+    s = origin ? add_file(path, names.items[i], name, origin, t, err) : st_fail_memory(err, additional);
+    st_free(origin);
+  }
+  if (s == SETUN_OK || names.n) st_names_free(&names);
+  st_free(path);
+  return s;
+}
+
+static st_text json_text(const json_t *string) {
+  return (st_text){json_string_value(string), json_string_length(string)};
+}
+
+// chat_template of one of the JSON files.
+static setun_status add_member(const json_t *config, const char *file, const st_log *log, st_templates *t,
+                               setun_error *err) {
+  const json_t *value = st_json_get(config, "chat_template");
+  setun_status s = SETUN_OK;
+  if (!value) return SETUN_OK;
+  if (json_is_string(value)) return add(t, as_text("default"), json_text(value), file, err);
+  if (!json_is_array(value)) {
+    st_log_write(log, SETUN_LOG_WARNING, "%s: chat_template: expected a string or an array, found %s; left out", file,
+                 st_json_kind(value));
+  }
+  for (size_t i = 0; i < json_array_size(value) && s == SETUN_OK; i++) {
+    const json_t *item = json_array_get(value, i);
+    const json_t *name = st_json_get(item, "name"), *text = st_json_get(item, "template");
+    if (json_is_string(name) && json_is_string(text)) {
+      s = add(t, json_text(name), json_text(text), file, err);
+    } else {
+      st_log_write(log, SETUN_LOG_WARNING, "%s: chat_template: element %zu: expected name and template; left out", file,
+                   i);
+    }
+  }
+  return s;
+}
+
+static setun_status add_json(const char *folder, const char *file, const st_log *log, st_templates *t,
+                             setun_error *err) {
+  char *text = NULL;
+  size_t length = 0;
+  setun_status s = load_file(folder, file, &text, &length, err);
+  if (s != SETUN_OK || !text) return s;
+  json_t *config = st_json_parse(text, length, file, err);
+  s = config ? add_member(config, file, log, t, err) : SETUN_ERROR_FORMAT;
+  json_decref(config);
+  st_free(text);
+  return s;
+}
+
+setun_status st_templates_load(const st_directory *d, const st_log *log, st_templates *t, setun_error *err) {
+  if (d->container == ST_GGUF) return from_gguf(&d->metadata, log, t, err);
+  if (d->container != ST_HUGGINGFACE) return SETUN_OK;
+  setun_status s = add_file(d->path, "chat_template.jinja", as_text("default"), "chat_template.jinja", t, err);
+  if (s == SETUN_OK) s = add_folder(d->path, t, err);
+  if (s == SETUN_OK) s = add_json(d->path, "tokenizer_config.json", log, t, err);
+  if (s == SETUN_OK) s = add_json(d->path, "chat_template.json", log, t, err);
+  return s;
+}
+
+setun_status st_architecture_name(const st_directory *d, char **out, setun_error *err) {
+  st_text name = {0};
+  const json_t *type = st_json_get(d->config, "model_type");
+  if (json_is_string(type)) name = json_text(type);
+  const st_meta *key = st_metadata_find(&d->metadata, "general.architecture");
+  if (d->container == ST_GGUF && key && key->type == ST_META_STRING) name = key->as.text;
+  *out = NULL;
+  if (!name.data) return SETUN_OK;
+  *out = st_strndup(name.data, name.length);
+  return *out ? SETUN_OK : st_fail_memory(err, "the architecture's name");
+}
