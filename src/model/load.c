@@ -137,7 +137,10 @@ static setun_status place_role(st_loader *l, st_role role, const char *module, b
   bool norm = role != ST_ATTN_SINKS;
   if (!is_matrix(role)) return st_place_vector(l, &w, norm && m->h.norm_plus_one, &layer->vector[role]);
   // Which experts run is decided in floats.
-  s = st_place_linear(l, module, &w, role == ST_ROUTER || role == ST_SHARED_ROUTER, &layer->linear[role]);
+  bool router = role == ST_ROUTER || role == ST_SHARED_ROUTER;
+  // Models with int8 activations have them for ternary weights in any layout, floats among them.
+  if (m->h.int8 && !router) s = st_weight_recognize(l->d, &w, l->err);
+  if (s == SETUN_OK) s = st_place_linear(l, module, &w, router, &layer->linear[role]);
   if (s == SETUN_OK) count_decode(m, &layer->linear[role], w.shape);
   return s;
 }

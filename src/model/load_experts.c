@@ -24,7 +24,8 @@ static setun_status try_row(st_loader *l, const st_binding *b, uint32_t expert, 
                               : st_weight_find(l->d, x->module, shape, found, &x->weight, l->err);
   if (s != SETUN_OK || !*found) return s;
   st_mark_used(l, &x->weight);
-  return st_weight_measure(l->d, &x->weight, l->err);
+  if (l->m->h.int8) s = st_weight_recognize(l->d, &x->weight, l->err);
+  return s == SETUN_OK ? st_weight_measure(l->d, &x->weight, l->err) : s;
 }
 
 static setun_status find_matrix(st_loader *l, st_role role, uint32_t layer, uint32_t expert, expert_matrix *x) {

@@ -1,5 +1,6 @@
 // Reading rows of a weight with positioned reads, strip by strip, as floats, as trits with scales, or as they are.
 #include "base/memory.h"
+#include "quant/canonical.h"
 #include "source/scattered.h"
 
 #include <inttypes.h>
@@ -166,6 +167,37 @@ setun_status st_weight_measure(const st_directory *directory, st_weight *weight,
   setun_status s = absmean(&r, &mean, err);
   st_row_reader_close(&r);
   if (s == SETUN_OK) weight->latent_scale = mean;
+  return s;
+}
+
+setun_status st_weight_recognize(const st_directory *directory, st_weight *weight, setun_error *err) {
+  const st_weight *w = weight;
+  st_format_id id = w->format->id;
+  if (w->latent || w->scale || w->shape.rows < 2 || (id != ST_F32 && id != ST_F16 && id != ST_BF16)) return SETUN_OK;
+  st_row_reader r = {.directory = directory, .weight = w};
+  st_ternary_scan scan;
+  float *x = NULL;
+  size_t capacity = 0;
+  setun_status s = SETUN_OK;
+  st_ternary_scan_begin(&scan, w->shape.columns);
+  for (uint64_t row = 0; row < w->shape.rows && s == SETUN_OK && scan.fits[ST_GRAIN_TENSOR];) {
+    st_strip strip;
+    if ((s = bring(&r, row, w->shape.rows - row, &strip, err)) != SETUN_OK) break;
+    if (!st_reserve(&x, &capacity, (size_t)(strip.count * w->shape.columns), sizeof *x)) {
+      s = st_fail_memory(err, w->name);
+      break;
+    }
+    w->format->ops->decode(w->format, w->stored, &strip, r.bytes, x);
+    st_ternary_scan_rows(&scan, x, strip.count);
+    row += strip.count;
+  }
+  st_free(x);
+  st_row_reader_close(&r);
+  // Quantizing by the scale itself gives the trits back, but for scales that it would take for 1e-5.
+  if (s == SETUN_OK && scan.fits[ST_GRAIN_TENSOR] && scan.scale > 1e-5f) {
+    weight->latent = true;
+    weight->latent_scale = scan.scale;
+  }
   return s;
 }
 
