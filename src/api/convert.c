@@ -104,6 +104,22 @@ static setun_status put_template(const st_directory *d, st_keys *k, setun_error 
   return s;
 }
 
+// tokenizer.json may hold merges of a SentencePiece vocabulary, which GGUF keeps by scores: those are in
+// tokenizer.model.
+static setun_status export(const st_directory *d, st_tokenizer **t, uint32_t size, st_vocabulary_export *e,
+                           setun_error *err) {
+  setun_error why = {SETUN_OK, ""};
+  st_tokenizer *scores = NULL;
+  setun_status s = st_tokenizer_export(*t, size, e, &why);
+  if (s == SETUN_ERROR_UNSUPPORTED && st_vocabulary_load_sentencepiece(d, &scores, NULL) == SETUN_OK && scores) {
+    st_tokenizer_free(*t);
+    *t = scores;
+    s = st_tokenizer_export(scores, size, e, &why);
+  }
+  if (s != SETUN_OK && err) *err = why;
+  return s;
+}
+
 // Keys from a directory's tokenizer files, for a vocabulary as large as the embedding.
 static setun_status make_keys(const st_directory *d, st_keys *keys, setun_error *err) {
   st_tokenizer *t = NULL;
@@ -112,7 +128,7 @@ static setun_status make_keys(const st_directory *d, st_keys *keys, setun_error 
   const json_t *text = st_json_get(d->config, "text_config");
   st_json_u32(json_is_object(text) ? text : d->config, "vocab_size", 0, 1u << 24, &size, NULL);
   setun_status s = st_vocabulary_load(d, NULL, &t, err);
-  if (s == SETUN_OK) s = st_tokenizer_export(t, size, &e, err);
+  if (s == SETUN_OK) s = export(d, &t, size, &e, err);
   if (s == SETUN_OK) {
     put_vocabulary(keys, &e.vocabulary);
     s = put_template(d, keys, err);

@@ -120,8 +120,11 @@ setun_status st_plan_decide(st_plan *p, st_item *item, setun_error *err) {
     item->how = ST_HOW_VALUES;
     item->format = asked;
     item->lossy = true;
-    s = st_format_writable(asked, item->shape, err);
-    return s == SETUN_OK ? s : (st_fail_in(err, "%s", item->name), s);
+    if (st_format_writable(asked, item->shape, NULL) == SETUN_OK) return SETUN_OK;
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: %s takes rows of a multiple of %u weights, these have %llu; f16 and bf16 take any%s",
+                   item->name, asked->name, (unsigned)asked->block, (unsigned long long)item->shape.columns,
+                   item->shape.columns % 32 ? "" : ", q8_0 these");
   }
   if (!ternary && may_be_ternary(item)) {
     ternary = true;

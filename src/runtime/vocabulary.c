@@ -209,3 +209,20 @@ setun_status st_vocabulary_load(const st_directory *d, const char *default_pre, 
   }
   return s;
 }
+
+setun_status st_vocabulary_load_sentencepiece(const st_directory *d, st_tokenizer **tokenizer, setun_error *err) {
+  char *text = NULL;
+  size_t length = 0;
+  st_tokenizer *t = NULL;
+  setun_status s = load_beside(d, "tokenizer.model", &text, &length, err);
+  if (s != SETUN_OK || !text) return s;
+  s = st_tokenizer_from_sentencepiece(text, length, "tokenizer.model", &t, err);
+  st_free(text);
+  if (s == SETUN_OK) s = adjust(d, t, err);
+  if (s == SETUN_OK) {
+    *tokenizer = t;
+  } else {
+    st_tokenizer_free(t);
+  }
+  return s;
+}

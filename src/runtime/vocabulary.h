@@ -12,4 +12,8 @@
 setun_status st_vocabulary_load(const st_directory *directory, const char *default_pre, st_tokenizer **tokenizer,
                                 setun_error *err);
 
+// The same from a Hugging Face directory's tokenizer.model, whatever other files there are; *tokenizer stays as it is
+// when there is none.
+setun_status st_vocabulary_load_sentencepiece(const st_directory *directory, st_tokenizer **tokenizer, setun_error *err);
+
 #endif

@@ -33,7 +33,11 @@ static setun_status check(const st_tokenizer *t, setun_error *err) {
                    st_token_label(t, id, label));
   }
   if (t->model == ST_MODEL_UNIGRAM) return fail_shape("what this Unigram model does", err);
-  if (t->model == ST_MODEL_SCORES) return t->scores ? SETUN_OK : fail_shape("merges without scores", err);
+  if (t->model == ST_MODEL_SCORES) {
+    bool marks = t->n_normalizers && t->normalizers[0].kind == ST_NORMALIZE_SENTENCEPIECE ? t->sp.escape : true;
+    bool plain = !t->sp.n_units && !(t->sentencepiece && t->sp.remove_extra) && marks;
+    return plain ? SETUN_OK : fail_shape("how this one normalizes text", err);
+  }
   if (!t->byte_level) return fail_shape("merges without a byte-level alphabet", err);
   bool nfc = t->n_normalizers == 1 && t->normalizers[0].kind == ST_NORMALIZE_NFC; // as published Qwen files leave out
   if (t->n_normalizers && !nfc) return fail_shape("how this one normalizes text", err);
@@ -116,7 +120,8 @@ static setun_status fill_scores(const st_tokenizer *t, uint32_t size, st_vocabul
   memcpy(e->scores, t->scores, t->size * sizeof *e->scores);
   for (uint32_t id = t->size; id < size; id++) e->scores[id] = -1e9f;
   e->vocabulary.scores = e->scores;
-  e->vocabulary.add_space_prefix = t->n_normalizers && t->normalizers[0].kind == ST_NORMALIZE_PREPEND;
+  bool prepends = t->n_normalizers && t->normalizers[0].kind == ST_NORMALIZE_PREPEND;
+  e->vocabulary.add_space_prefix = t->sentencepiece ? t->sp.dummy_prefix : prepends;
   return SETUN_OK;
 }
 
