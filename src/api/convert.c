@@ -42,7 +42,10 @@ static setun_status find_format(const char *what, const char *name, const st_for
 }
 
 static setun_status read_params(const setun_convert_params *p, st_convert_options *o, setun_error *err) {
-  setun_status s = find_layout(p->to, o, err);
+  setun_model_params reading = setun_model_params_default();
+  reading.assume = p->assume;
+  setun_status s = st_check_model_params(&reading, err);
+  if (s == SETUN_OK) s = find_layout(p->to, o, err);
   if (s == SETUN_OK) s = find_format("embedding", p->embedding, &o->embedding, err);
   if (s == SETUN_OK) s = find_format("head", p->head, &o->head, err);
   if (s == SETUN_OK && p->experts && strcmp(p->experts, "split") && strcmp(p->experts, "stacked")) {
@@ -173,8 +176,10 @@ static setun_status make_json(const st_directory *d, st_buffer *json, st_buffer 
   return s;
 }
 
-setun_status setun_convert(const char *source, const char *target, const setun_convert_params *params,
+setun_status setun_convert(const char *source, const char *target, const setun_convert_params *given,
                            setun_error *error) {
+  setun_convert_params defaults = setun_convert_params_default();
+  const setun_convert_params *params = given ? given : &defaults;
   st_log log = {params->log, params->user};
   st_convert_options o = {.log = &log};
   st_open_options open = {.assume = params->assume, .log = &log};

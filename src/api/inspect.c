@@ -253,16 +253,17 @@ static setun_status weight_of(const st_directory *d, size_t index, st_weight *w,
   st_shape shape = st_tensor_shape(t);
   *w = (st_weight){.name = t->name, .format = t->format, .shape = shape, .stored = shape, .row_step = 1, .data = t};
   bool found = false;
-  if (!t->format) {
-    find_packed(d, t, w);
-  } else if (d->config && t->n_dims == 2) { // floats may be latent
+  st_weight other;
+  setun_status s = find_packed(d, t, &found, &other, err);
+  if (s == SETUN_OK && t->format && d->config && t->n_dims == 2) { // floats may be latent
     char *module = module_of(t->name);
-    st_weight latent;
     if (!module) return st_fail_memory(err, t->name);
-    if (st_weight_find(d, module, (st_shape){0, 0}, &found, &latent, NULL) == SETUN_OK && found) *w = latent;
+    s = st_weight_find(d, module, (st_shape){0, 0}, &found, &other, err);
     st_free(module);
+    if (s != SETUN_OK && s != SETUN_ERROR_MEMORY) s = SETUN_OK, found = false; // no weight, but a tensor still
   }
-  return SETUN_OK;
+  if (s == SETUN_OK && found) *w = other;
+  return s;
 }
 
 setun_status setun_file_check(const setun_file *file, size_t index, int64_t *offset, setun_error *error) {
