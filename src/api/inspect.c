@@ -253,16 +253,20 @@ static setun_status weight_of(const st_directory *d, size_t index, st_weight *w,
   st_shape shape = st_tensor_shape(t);
   *w = (st_weight){.name = t->name, .format = t->format, .shape = shape, .stored = shape, .row_step = 1, .data = t};
   bool found = false;
+  st_weight other;
+  setun_status s = SETUN_OK;
   if (!t->format) {
-    find_packed(d, t, w);
+    s = find_packed(d, t, &found, &other, err);
   } else if (d->config && t->n_dims == 2) { // floats may be latent
     char *module = module_of(t->name);
-    st_weight latent;
     if (!module) return st_fail_memory(err, t->name);
-    if (st_weight_find(d, module, (st_shape){0, 0}, &found, &latent, NULL) == SETUN_OK && found) *w = latent;
+    s = st_weight_find(d, module, (st_shape){0, 0}, &found, &other, err);
     st_free(module);
+    found = found && s == SETUN_OK;
+    if (s != SETUN_ERROR_MEMORY) s = SETUN_OK; // floats that are no module's are taken as they are
   }
-  return SETUN_OK;
+  if (s == SETUN_OK && found) *w = other;
+  return s;
 }
 
 setun_status setun_file_check(const setun_file *file, size_t index, int64_t *offset, setun_error *error) {
