@@ -15,6 +15,8 @@ static void print_roff(const char *text) {
       print_text("\\e");
     else if (*p == '-')
       print_text("\\-");
+    else if (*p == '|') // a long list of choices may be broken here
+      print_text("|\\:");
     else if (*p == '\n')
       print_text("\n.PP\n");
     else

@@ -254,13 +254,16 @@ static setun_status weight_of(const st_directory *d, size_t index, st_weight *w,
   *w = (st_weight){.name = t->name, .format = t->format, .shape = shape, .stored = shape, .row_step = 1, .data = t};
   bool found = false;
   st_weight other;
-  setun_status s = find_packed(d, t, &found, &other, err);
-  if (s == SETUN_OK && t->format && d->config && t->n_dims == 2) { // floats may be latent
+  setun_status s = SETUN_OK;
+  if (!t->format) {
+    s = find_packed(d, t, &found, &other, err);
+  } else if (d->config && t->n_dims == 2) { // floats may be latent
     char *module = module_of(t->name);
     if (!module) return st_fail_memory(err, t->name);
     s = st_weight_find(d, module, (st_shape){0, 0}, &found, &other, err);
     st_free(module);
-    if (s != SETUN_OK && s != SETUN_ERROR_MEMORY) s = SETUN_OK, found = false; // no weight, but a tensor still
+    found = found && s == SETUN_OK;
+    if (s != SETUN_ERROR_MEMORY) s = SETUN_OK; // floats that are no module's are taken as they are
   }
   if (s == SETUN_OK && found) *w = other;
   return s;

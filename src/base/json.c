@@ -108,13 +108,15 @@ static int append_dump(const char *text, size_t n, void *user) {
   return to->failed ? -1 : 0;
 }
 
-bool st_json_append(const json_t *value, st_buffer *out) {
+static bool dump(const json_t *value, st_buffer *out, size_t flags) {
   dump_target to = {out, false};
-  const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9);
   return json_dump_callback(value, append_dump, &to, flags) == 0 && !to.failed;
 }
 
+bool st_json_append(const json_t *value, st_buffer *out) {
+  return dump(value, out, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+}
+
 bool st_json_append_lines(const json_t *value, st_buffer *out) {
-  return json_dump_callback(value, append_dump, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) == 0 &&
-         st_buffer_text(out, "\n");
+  return dump(value, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
 }

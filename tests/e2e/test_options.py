@@ -9,7 +9,8 @@ import tempfile
 
 from support import COMMAND, TALES, Case, main, setun
 
-COMMANDS = ["run", "inspect", "tokenize", "detokenize", "logits", "perplexity", "bench", "help", "version"]
+COMMANDS = ["run", "chat", "render", "inspect", "convert", "tokenize", "detokenize", "logits", "perplexity", "bench", "help",
+            "version"]
 
 
 def long_options(name):
@@ -89,7 +90,9 @@ class HelpTest(Case):
                 self.assertEqual(self.good("help", name), text)
 
     def test_every_command_that_opens_a_model_takes_the_options_of_models(self):
-        for name in COMMANDS[:7]:
+        for name in COMMANDS[:10]:
+            if name == "convert":  # computes nothing
+                continue
             with self.subTest(command=name):
                 self.assertLessEqual({"isa", "assume", "activation"}, long_options(name))
 
