@@ -243,8 +243,9 @@ setun_status st_output_directory_open(const char *path, st_output_directory *out
     st_free(out->temporary);
     out->temporary = NULL;
     if (!st_buffer_format(&name, "%s.%ld-%u.part", out->path, (long)getpid(), i)) {
-      st_buffer_free(&name);
-      break;
+      st_free(out->path);
+      *out = (st_output_directory){0};
+      return st_fail_memory(err, path);
     }
     out->temporary = name.data;
     made = !mkdir(out->temporary, 0777);

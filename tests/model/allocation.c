@@ -181,6 +181,43 @@ static setun_status draw(work *w, setun_error *err) {
   return status;
 }
 
+// A file's bytes into the digest.
+static void digest_file(work *w, const char *path) {
+  char bytes[4096];
+  FILE *file = fopen(path, "rb");
+  assert_non_null(file);
+  for (size_t n; (n = fread(bytes, 1, sizeof bytes, file)) > 0;) digest(w, bytes, n);
+  fclose(file);
+}
+
+static setun_status convert(work *w, setun_error *err) {
+  char target[256];
+  snprintf(target, sizeof target, "%s/converted.gguf", folder);
+  setun_convert_params p = setun_convert_params_default();
+  p.to = strstr(w->path, "bitnet") ? "t5" : "f32";
+  p.embedding = "f16";
+  setun_status s = setun_convert(w->path, target, &p, err);
+  if (s == SETUN_OK) digest_file(w, target);
+  unlink(target);
+  return s;
+}
+
+static setun_status convert_to_directory(work *w, setun_error *err) {
+  static const char *const names[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"};
+  char target[256], path[512];
+  snprintf(target, sizeof target, "%s/converted", folder);
+  setun_convert_params p = setun_convert_params_default();
+  p.to = "hf-u8";
+  setun_status s = setun_convert(w->path, target, &p, err);
+  for (size_t i = 0; i < sizeof names / sizeof *names && s == SETUN_OK; i++) {
+    snprintf(path, sizeof path, "%s/%s", target, names[i]);
+    digest_file(w, path);
+    unlink(path);
+  }
+  rmdir(target);
+  return s;
+}
+
 // ---- one n after the other ----
 
 // Tries the work with the n-th allocation failing. False when there are fewer.
@@ -226,6 +263,8 @@ static void all_of(const char *path) {
   work w = {.path = path};
   each_allocation(w, load_model, "loading");
   each_allocation(w, look_into_file, "inspection");
+  each_allocation(w, convert, "conversion");
+  if (strstr(path, "bitnet")) each_allocation(w, convert_to_directory, "conversion to a directory");
   setun_model *m = load(path, NULL);
   w.model = m;
   each_allocation(w, tokenize, "tokenizing");
