@@ -5,6 +5,7 @@
 #include <math.h>
 
 #define MODEL SETUN_SOURCE_DIR "/models/setun-tales-7m"
+#define TERNARY GOLDEN "hf/bitnet-auto"
 
 // The call, made with an error and without; `error` is its last argument.
 #define REFUSED(status, mention, function, ...)                                                                        \
@@ -279,10 +280,43 @@ static void ceilings(void **state) {
   assert_true(c.read_bytes_per_s == 77);
 }
 
+// What a conversion cannot mean, or cannot do; nothing is written.
+static void conversions(void **state) {
+  (void)state;
+  static const char target[] = "no-such-folder/converted.gguf";
+  setun_convert_params p = setun_convert_params_default();
+  REFUSED(SETUN_ERROR_ARGUMENT, "layout", setun_convert, MODEL, target, NULL);
+  REFUSED(SETUN_ERROR_ARGUMENT, "layout", setun_convert, MODEL, target, &p);
+  p.to = "q4_0";
+  REFUSED(SETUN_ERROR_ARGUMENT, "q4_0", setun_convert, MODEL, target, &p);
+  p.to = "t2", p.embedding = "q4_0";
+  REFUSED(SETUN_ERROR_ARGUMENT, "embedding", setun_convert, MODEL, target, &p);
+  p.embedding = "keep", p.head = "t2";
+  REFUSED(SETUN_ERROR_ARGUMENT, "head", setun_convert, MODEL, target, &p);
+  p.head = NULL, p.experts = "loose";
+  REFUSED(SETUN_ERROR_ARGUMENT, "loose", setun_convert, MODEL, target, &p);
+  p.experts = NULL, p.assume = "q17";
+  REFUSED(SETUN_ERROR_ARGUMENT, "q17", setun_convert, MODEL, target, &p);
+  p.assume = NULL;
+  REFUSED(SETUN_ERROR_IO, "no-such-model", setun_convert, "no-such-model", target, &p);
+  p.to = "hf-u8";
+  REFUSED(SETUN_ERROR_UNSUPPORTED, "hf-u8", setun_convert, TERNARY, target, &p);
+  p.to = "t2";
+  REFUSED(SETUN_ERROR_IO, "no-such-folder", setun_convert, TERNARY, target, &p);
+  setun_file *f = NULL;
+  int64_t offset = 0;
+  setun_tensor_zeros zeros;
+  assert_int_equal(setun_file_open(TERNARY, NULL, &f, NULL), SETUN_OK);
+  REFUSED(SETUN_ERROR_ARGUMENT, "index", setun_file_check, f, 100000, &offset);
+  REFUSED(SETUN_ERROR_ARGUMENT, "index", setun_file_zeros, f, 100000, &zeros);
+  assert_null(setun_file_notice(f, setun_file_notice_count(f)));
+  setun_file_close(f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(loading),  cmocka_unit_test(text),  cmocka_unit_test(sessions), cmocka_unit_test(sampler_params),
-      cmocka_unit_test(samplers), cmocka_unit_test(files), cmocka_unit_test(ceilings),
+      cmocka_unit_test(samplers), cmocka_unit_test(files), cmocka_unit_test(ceilings), cmocka_unit_test(conversions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
