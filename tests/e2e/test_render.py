@@ -5,7 +5,8 @@ import os
 import shutil
 import tempfile
 
-from support import TALES, Case, main
+import gguf
+from support import TALES, Case, main, setun
 
 CONTEXT = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True}
 
@@ -124,6 +125,44 @@ class RenderTest(Case):
         self.fails(1, "render", TALES, "--context", context, mentions=["chat template", "--template"])
         path = self.model(config={"chat_template": [{"name": "rag", "template": "R"}]})
         self.fails(1, "render", path, "--context", context, mentions=["rag", "--template"])
+
+    def gguf(self, architecture, templates):
+        """A vocabulary of letters with the control tokens of Llama 3, and these keys."""
+        controls = ["<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"]
+        letters = [chr(c) for c in range(33, 127)] + ["\u0120", "\u010a", "ab"] # as byte-level BPE spells a space and a newline
+        keys = [("general.architecture", architecture), ("tokenizer.ggml.model", "gpt2"), ("tokenizer.ggml.pre", "llama-bpe"),
+                ("tokenizer.ggml.tokens", controls + letters), ("tokenizer.ggml.token_type", [3] * 4 + [1] * len(letters)),
+                ("tokenizer.ggml.merges", ["a b"]), ("tokenizer.ggml.bos_token_id", 0), ("tokenizer.ggml.eos_token_id", 1)]
+        path = os.path.join(self.folder, "model.gguf")
+        gguf.write(path, [], keys + [("tokenizer.chat_template" + name, text) for name, text in templates.items()])
+        return path
+
+    def test_gguf_keys(self):
+        context, tools = self.write("c.json", CONTEXT), self.write("tools.json", {**CONTEXT, "tools": [{"type": "function"}]})
+        path = self.gguf("llama", {"": "D{{ bos_token }}", ".tool_use": "T", ".rag": "R"})
+        self.assertEqual(self.good("render", path, "--context", context), b"D<|begin_of_text|>")
+        self.assertEqual(self.good("render", path, "--context", tools), b"T")
+        self.assertEqual(self.good("render", path, "--context", tools, "--template-name", "rag"), b"R")
+
+    def test_family_instead_of_a_wrong_template(self):
+        context = self.write("c.json", {"messages": [{"role": "system", "content": "Be brief. "},
+                                                     {"role": "user", "content": "a<|eot_id|>b"}], "add_generation_prompt": True})
+        wanted = "<|begin_of_text|>System: Be brief.<|eot_id|>User: a<|eot_id|>b<|eot_id|>Assistant: "
+        wrong = "Human: {{ messages[0].content }}\n\nBITNETAssistant: "
+        for templates, says in (({"": wrong}, "tokenizer.chat_template is not what the model was trained with"),
+                                ({}, "the model has no chat template")):
+            with self.subTest(templates=templates):
+                path = self.gguf("bitnet-b1.58", templates)
+                result = setun("render", path, "--context", context)
+                self.assertEqual(result.stdout.decode(), wanted)
+                self.assertRegex(result.stderr.decode(), r"\Asetun: warning: [^\n]*" + says + r"[^\n]*BitNet[^\n]*--template[^\n]*\n\Z")
+                ids = json.loads(self.good("render", path, "--context", context, "--ids"))
+                self.assertEqual((ids[0], ids.count(0), ids.count(1)), (0, 1, 2))
+        # Of another family the same is taken as it is, or stood in for by that family's.
+        self.assertTrue(self.good("render", self.gguf("llama", {"": wrong}), "--context", context).startswith(b"Human"))
+        self.assertIn(b"<|start_header_id|>user<|end_header_id|>\n\na",
+                      self.good("render", self.gguf("llama", {}), "--context", context))
+        self.fails(1, "render", self.gguf("gpt-oss", {}), "--context", context, mentions=["gpt-oss", "--template"])
 
     def test_refusals(self):
         template, context = self.write("t.jinja", "a\n{{ raise_exception('no such role') }}"), self.write("c.json", CONTEXT)
