@@ -99,6 +99,14 @@ class FilterTest(ChatCase):
         # One turn alone that is too long cannot be made shorter.
         self.chat("word " * 200, "--ctx", 64, "--overflow", "drop", status=1)
 
+    def test_full_context_in_an_answer_drops_turns(self):
+        out, notes = self.chat(f"{FIRST}\n{SECOND}\n", "-n", 40, "--ignore-eos", "--ctx", 64, "--overflow", "drop", "--verbose")
+        self.assertRegex(notes, r"dropped the 1 oldest turn: \d+ of 64 tokens now")
+        whole = self.completion([{"role": "user", "content": FIRST}], 40)
+        self.assertTrue(out.startswith(whole.split("\n")[0]))
+        # What was said of the second answer stays, and is gone on with.
+        self.assertGreater(len(out) - len(whole), 40)
+
     def test_no_template_is_an_error(self):
         self.fails(1, "chat", TALES, mentions=["chat template", "--template"])
 
