@@ -220,6 +220,7 @@ static input_event edited_line(editor *e, const char **text, size_t *length) {
   int n = 0;
   fflush(stdout);
   fputs(paste_on, stdout);
+  el_set(e->line, EL_PREP_TERM, 1); // before the prompt shows, so that no key comes in the other mode
   const wchar_t *line = el_wgets(e->line, &n);
   fputs(paste_off, stdout);
   fflush(stdout);

@@ -53,6 +53,14 @@ void catch_interrupts(setun_session *session) {
   sigaction(SIGWINCH, &change, NULL);
 }
 
+void hold_signals(bool hold) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGCONT, SIGWINCH};
+  sigset_t set;
+  sigemptyset(&set);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaddset(&set, numbers[i]);
+  pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
 bool interrupt_pending(void) {
   return received != 0;
 }

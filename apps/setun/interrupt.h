@@ -16,5 +16,7 @@ void catch_interrupts(setun_session *session);
 bool interrupt_pending(void); // did SIGINT or SIGTERM come since the last take_interrupt?
 bool take_interrupt(void);    // the same, and forgets SIGINT
 bool take_resized(void), take_continued(void);
+// Keeps these signals from this thread while it writes: a write that one of them ends would lose text.
+void hold_signals(bool hold);
 
 #endif

@@ -1,7 +1,7 @@
 """A small GGUF reader and writer, independent of the library, for tests of conversions."""
 import struct
 
-U32, F32, STRING, ARRAY = 4, 6, 8, 9
+U32, I32, F32, STRING, ARRAY = 4, 5, 6, 8, 9
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 F32_TYPE, T2_TYPE, T5_TYPE, Q2_0_TYPE = 0, 0x53540002, 0x53540005, 42
 
@@ -11,11 +11,22 @@ def text(value):
     return struct.pack("<Q", len(data)) + data
 
 
+def value_bytes(value):
+    """The type and the bytes of a text, an integer (u32), or a list of either (i32)."""
+    if isinstance(value, str):
+        return struct.pack("<I", STRING) + text(value)
+    if isinstance(value, int):
+        return struct.pack("<II", U32, value)
+    element = STRING if isinstance(value[0], str) else I32
+    items = [text(item) if element == STRING else struct.pack("<i", item) for item in value]
+    return struct.pack("<IIQ", ARRAY, element, len(value)) + b"".join(items)
+
+
 def write(path, tensors, keys=(), alignment=32):
-    """tensors: (name, dims fastest first, type, bytes); keys: (name, text)."""
+    """tensors: (name, dims fastest first, type, bytes); keys: (name, value), see value_bytes."""
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
     for name, value in keys:
-        head += text(name) + struct.pack("<I", STRING) + text(value)
+        head += text(name) + value_bytes(value)
     data = b""
     for name, dims, kind, content in tensors:
         head += text(name) + struct.pack("<I", len(dims)) + b"".join(struct.pack("<Q", d) for d in dims)

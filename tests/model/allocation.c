@@ -218,6 +218,36 @@ static setun_status convert_to_directory(work *w, setun_error *err) {
   return s;
 }
 
+static bool keep_text(setun_channel channel, const char *text, size_t length, void *user) {
+  digest(user, &(unsigned char){(unsigned char)channel}, 1);
+  digest(user, text, length);
+  return true;
+}
+
+static setun_status converse(work *w, setun_error *err) {
+  static const char text[] = "{% for m in messages %}[{{ m.role | upper }}] {{ m.content }}\n{% endfor %}<think>";
+  static const char context[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"The quick brown fox.\"}]}";
+  setun_chat_params p = setun_chat_params_default();
+  setun_chat *chat = NULL;
+  setun_rendering *r = NULL;
+  setun_reply *reply = NULL;
+  setun_token ids[128];
+  size_t n = 0, length = 0;
+  p.text = text, p.length = sizeof text - 1;
+  setun_status s = setun_chat_new(w->model, &p, &chat, err);
+  if (s == SETUN_OK) s = setun_chat_render(chat, context, sizeof context - 1, NULL, &r, err);
+  if (s == SETUN_OK) s = setun_rendering_tokenize(r, ids, 128, &n, err);
+  if (s == SETUN_OK) digest(w, ids, n * sizeof *ids);
+  if (s == SETUN_OK) digest(w, setun_rendering_text(r, &length), 1);
+  if (s == SETUN_OK) s = setun_reply_new(r, &reply, err);
+  for (size_t i = 0; s == SETUN_OK && i < n; i++) s = setun_reply_push(reply, ids[i], keep_text, w, err);
+  if (s == SETUN_OK) s = setun_reply_finish(reply, keep_text, w, err);
+  setun_reply_free(reply);
+  setun_rendering_free(r);
+  setun_chat_free(chat);
+  return s;
+}
+
 // ---- one n after the other ----
 
 // Tries the work with the n-th allocation failing. False when there are fewer.
@@ -270,6 +300,7 @@ static void all_of(const char *path) {
   each_allocation(w, tokenize, "tokenizing");
   each_allocation(w, evaluate, "evaluation");
   each_allocation(w, draw, "sampling");
+  each_allocation(w, converse, "conversation");
   setun_model_free(m);
 }
 

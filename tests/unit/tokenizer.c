@@ -529,13 +529,33 @@ static void test_vocab_merges(void **state) {
                    SETUN_ERROR_UNSUPPORTED);
 }
 
+// In the Harmony format <|end|> ends one message of several; in Phi's models it ends the turn.
+static void test_harmony_ends(void **state) {
+  (void)state;
+#define CONTROL(id, text) "{\"id\": " #id ", \"content\": \"" text "\", \"special\": true}"
+  static const char phi[] = "{\"added_tokens\": [" CONTROL(3, "<|end|>") "], " MODEL(AB, "") "}";
+  static const char harmony[] = "{\"added_tokens\": [" CONTROL(3, "<|end|>") ", " CONTROL(4, "<|return|>") ", " CONTROL(
+      5, "<|call|>") ", " CONTROL(6, "<|channel|>") "], " MODEL(AB, "") "}";
+  st_tokenizer *t = NULL;
+  if (st_tokenizer_from_json(phi, sizeof phi - 1, "phi", &t, &err)) fail_msg("%s", err.message);
+  assert_true(st_tokenizer_is_end(t, 3));
+  st_tokenizer_free(t);
+  if (st_tokenizer_from_json(harmony, sizeof harmony - 1, "harmony", &t, &err)) fail_msg("%s", err.message);
+  assert_true(!st_tokenizer_is_end(t, 3) && st_tokenizer_is_end(t, 4) && st_tokenizer_is_end(t, 5));
+  assert_false(st_tokenizer_is_end(t, 6));
+  st_tokenizer_free(t);
+#undef CONTROL
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_control_tokens),   cmocka_unit_test(test_ends),     cmocka_unit_test(test_added_tokens),
-      cmocka_unit_test(test_scores),           cmocka_unit_test(test_decoder),  cmocka_unit_test(test_long_runs),
-      cmocka_unit_test(test_invalid_text),     cmocka_unit_test(test_bad_json), cmocka_unit_test(test_deep_json),
-      cmocka_unit_test(test_bad_vocabularies), cmocka_unit_test(test_damage),   cmocka_unit_test(test_vocab_merges),
-      cmocka_unit_test(test_match_limit),
+      cmocka_unit_test(test_control_tokens),   cmocka_unit_test(test_ends),
+      cmocka_unit_test(test_harmony_ends),     cmocka_unit_test(test_added_tokens),
+      cmocka_unit_test(test_scores),           cmocka_unit_test(test_decoder),
+      cmocka_unit_test(test_long_runs),        cmocka_unit_test(test_invalid_text),
+      cmocka_unit_test(test_bad_json),         cmocka_unit_test(test_deep_json),
+      cmocka_unit_test(test_bad_vocabularies), cmocka_unit_test(test_damage),
+      cmocka_unit_test(test_vocab_merges),     cmocka_unit_test(test_match_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""chat: as a filter, and under a pseudo-terminal as a person would use it."""
+import json
+import os
+import re
+import signal
+import tempfile
+
+from support import COMMAND, TALES, Case, main, setun
+from terminal import Terminal
+
+# The model has no template: it tells stories. What users say, they say as sentences of one.
+TEMPLATE = ("{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %} {{ m.content }}\n"
+            "{% elif m.role == 'system' %}{{ m.content }} {% else %}{{ m.content }}{% endif %}{% endfor %}")
+FIRST, SECOND = "Once upon a time there was a little", "One day the little cat"
+
+
+class ChatCase(Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.template = self.write("t.jinja", TEMPLATE)
+        self.args = ["chat", TALES, "--template", self.template, "--temp", 0]
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name), encoding="utf-8") as file:
+            return json.load(file)["messages"]
+
+
+class FilterTest(ChatCase):
+    def chat(self, text, *args, status=0):
+        result = setun(*self.args, *args, stdin=text.encode())
+        self.assertEqual(result.returncode, status, result.stderr.decode())
+        return result.stdout.decode(), result.stderr.decode()
+
+    def completion(self, messages, n):
+        """What `run` makes of the conversation's text, without any cache."""
+        context = self.write("c.json", json.dumps({"messages": messages, "add_generation_prompt": True}))
+        text = self.good("render", TALES, "--template", self.template, "--context", context)
+        return self.good("run", TALES, "--special", "--no-echo", "--temp", 0, "-n", n, stdin=text).decode().strip()
+
+    def test_turns_are_what_run_makes_of_the_whole_text(self):
+        out, notes = self.chat(f"{FIRST}\n{SECOND}\n", "-n", 12, "--verbose")
+        first = self.completion([{"role": "user", "content": FIRST}], 12)
+        messages = [{"role": "user", "content": FIRST}, {"role": "assistant", "content": first},
+                    {"role": "user", "content": SECOND}]
+        self.assertEqual(out.strip(), first + "\n" + self.completion(messages, 12))
+        held = [int(n) for n in re.findall(r"of which (\d+) are held", notes)]
+        self.assertEqual(held[0], 0)
+        self.assertGreaterEqual(held[1], 10, notes) # the cache was used again
+
+    def test_one_answer_for_a_line(self):
+        out, _ = self.chat("A\nB\nC", "-n", 1)
+        self.assertEqual(len(out.splitlines()), 3)
+
+    def test_lines_are_messages_whatever_is_in_them(self):
+        for line in ("/quit", '"""', "a\\", "<|end_of_text|>", ""):
+            with self.subTest(line=line):
+                out, _ = self.chat(f"{line}\n", "-n", 2)
+                self.assertEqual(out.count("\n"), 1 if out else 0)
+
+    def test_system(self):
+        out, _ = self.chat(f"{FIRST}\n", "-n", 12, "--system", "Tom was sad.")
+        messages = [{"role": "system", "content": "Tom was sad."}, {"role": "user", "content": FIRST}]
+        self.assertEqual(out.strip(), self.completion(messages, 12))
+
+    def test_template_variables(self):
+        self.write("t.jinja", "{{ bos_token }}{{ word }}{% if flag %}!{% endif %}{{ raise_exception('seen ' ~ word ~ flag) }}")
+        result = setun(*self.args, "--template-arg", 'word="x"', "--template-arg", "flag=true", stdin=b"A\n")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("seen xTrue", result.stderr.decode())
+        self.fails(1, *self.args, "--template-arg", "word=x", mentions=["word", "JSON"])
+        self.fails(1, *self.args, "--template-arg", "word", mentions=["KEY=JSON"])
+
+    def test_full_context_stops(self):
+        out, notes = self.chat(f"{FIRST}\n" * 9, "-n", 12, "--ctx", 64, status=1)
+        self.assertRegex(notes, r"setun: error: the conversation has \d+ tokens, and the context holds 64 ")
+        self.assertTrue(out)
+        out, notes = self.chat("word " * 200, "--ctx", 64, status=1)
+        self.assertRegex(notes, r"the conversation has \d\d\d tokens, and the context holds 64 ")
+        self.assertEqual(out, "")
+
+    def test_full_context_in_an_answer_stops(self):
+        out, notes = self.chat(f"{FIRST}\n", "--ignore-eos", "--ctx", 32, status=1)
+        self.assertRegex(notes, r"the conversation has 33 tokens, and the context holds 32 ")
+        self.assertTrue(out.endswith("\n"))
+
+    def test_full_context_drops_turns(self):
+        out, notes = self.chat(f"{FIRST}\n" * 9, "-n", 12, "--ctx", 64, "--overflow", "drop", "--system", "Tom was sad.")
+        self.assertRegex(notes, r"dropped the \d oldest turns?: \d+ of 64 tokens now")
+        self.assertGreaterEqual(out.count("\n"), 9)
+        # One turn alone that is too long cannot be made shorter.
+        self.chat("word " * 200, "--ctx", 64, "--overflow", "drop", status=1)
+
+    def test_full_context_in_an_answer_drops_turns(self):
+        out, notes = self.chat(f"{FIRST}\n{SECOND}\n", "-n", 40, "--ignore-eos", "--ctx", 64, "--overflow", "drop", "--verbose")
+        self.assertRegex(notes, r"dropped the 1 oldest turn: \d+ of 64 tokens now")
+        whole = self.completion([{"role": "user", "content": FIRST}], 40)
+        self.assertTrue(out.startswith(whole.split("\n")[0]))
+        # What was said of the second answer stays, and is gone on with.
+        self.assertGreater(len(out) - len(whole), 40)
+
+    def test_no_template_is_an_error(self):
+        self.fails(1, "chat", TALES, mentions=["chat template", "--template"])
+
+    def test_text_that_is_not_utf8(self):
+        result = setun(*self.args, stdin=b"a\xff\n")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("not UTF-8", result.stderr.decode())
+
+    def test_seeds(self):
+        args = [*self.args[:-1], 1, "-n", 20]
+        outs = [self.good(*args, "--seed", seed, stdin=f"{FIRST}\n".encode()) for seed in (1, 1, 2)]
+        self.assertEqual(outs[0], outs[1])
+        self.assertNotEqual(outs[0], outs[2])
+
+
+class TerminalTest(ChatCase):
+    def start(self, *args, temperature=0):
+        terminal = Terminal(COMMAND, *self.args[:-1], temperature, *args)
+        self.addCleanup(terminal.close)
+        terminal.expect("/help lists the commands")
+        terminal.expect("> ")
+        return terminal
+
+    def save(self, t, name="saved.json"):
+        t.line(f"/save {os.path.join(self.folder, name)}")
+        t.expect(r"(\d+) messages saved in")
+        t.expect("\n> ")
+        return self.read(name)
+
+    def say(self, t, text):
+        t.line(text)
+        t.expect("\n> ")
+
+    def test_editing(self):
+        t = self.start("-n", 3)
+        # "bc", to the beginning, "a", to the end, "dX", one back; then the line again from the history, with an "e".
+        self.say(t, "bc\x01a\x05dX\x7f")
+        self.say(t, "\x1b[Ae")
+        self.say(t, "äö漢\x1b[D\x1b[D-")
+        self.assertEqual([m["content"] for m in self.save(t) if m["role"] == "user"], ["abcd", "abcde", "ä-ö漢"])
+
+    def test_ends(self):
+        t = self.start()
+        before = t.modes()
+        t.send("\x04")
+        self.assertEqual(t.wait(), 0)
+        t = self.start()
+        t.line("/quit")
+        self.assertEqual(t.wait(), 0)
+        self.assertIsNotNone(before)
+
+    def test_several_lines(self):
+        t = self.start("-n", 3)
+        t.line("one\\")
+        t.expect(r"\.\.\. ")
+        self.say(t, "two")
+        t.line('"""three')
+        t.expect(r"\.\.\. ")
+        t.line("/four")
+        t.expect(r"\.\.\. ")
+        self.say(t, 'five"""')
+        self.say(t, "\x1b[200~six\n/seven\r\x1b[201~ eight")
+        self.say(t, "//nine")
+        self.assertEqual([m["content"] for m in self.save(t) if m["role"] == "user"],
+                         ["one\ntwo", "three\n/four\nfive", "six\n/seven eight", "/nine"])
+
+    def test_interrupting(self):
+        t = self.start("--ignore-eos", "--ctx", 250)
+        t.line(FIRST)
+        t.expect(r"\n[^\n]*\w+ \w+ \w+")
+        t.send("\x03")
+        t.expect("setun: stopped\n> ")
+        messages = self.save(t)
+        self.assertEqual([m["role"] for m in messages], ["user", "assistant"])
+        self.assertGreater(len(messages[1]["content"]), 5)
+        # At the prompt it stops nothing, and forgets the line.
+        t.send("half a line\x03")
+        t.expect("Ctrl-D or /quit ends")
+        t.expect("> ")
+        self.say(t, "/tokens")
+        t.send("\x04")
+        self.assertEqual(t.wait(), 0)
+
+    def test_termination(self):
+        t = self.start()
+        t.signal(signal.SIGTERM)
+        self.assertEqual(t.wait(), 128 + signal.SIGTERM)
+
+    def test_regenerating_and_taking_back(self):
+        t = self.start("-n", 20, "--seed", 5, temperature=1)
+        t.line("/regen")
+        t.expect("nothing to answer")
+        self.say(t, FIRST)
+        first = self.save(t)
+        self.say(t, "/regen")
+        second = self.save(t)
+        self.assertEqual(first[0], second[0])
+        self.assertEqual(len(second), 2)
+        self.assertNotEqual(first[1]["content"], second[1]["content"])
+        self.say(t, SECOND)
+        self.say(t, "/undo")
+        self.assertEqual(self.save(t), second)
+        self.say(t, "/undo")
+        self.assertEqual(self.save(t), [])
+        t.line("/undo")
+        t.expect("nothing to take back")
+
+    def test_saving_and_loading(self):
+        t = self.start("-n", 8, "--system", "Tom was sad.")
+        self.say(t, FIRST)
+        saved = self.save(t)
+        self.assertEqual(saved[0], {"role": "system", "content": "Tom was sad."})
+        self.say(t, "/clear")
+        self.assertEqual(self.save(t, "cleared.json"), saved[:1])
+        t.line("/load " + os.path.join(self.folder, "saved.json"))
+        t.expect("3 messages loaded")
+        t.expect("\n> ")
+        self.assertEqual(self.save(t, "again.json"), saved)
+        self.say(t, "/regen")
+        self.assertEqual(self.save(t, "regenerated.json"), saved) # at temperature 0
+        self.say(t, "/system Tom was happy.")
+        self.assertEqual(self.save(t)[0]["content"], "Tom was happy.")
+
+    def test_loading_what_is_not_a_conversation(self):
+        t = self.start()
+        image = {"role": "user", "content": [{"type": "text", "text": "What is this?"},
+                                             {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}]}
+        rows = [([image], r"message 1: expected text, found an image"), ({"a": 1}, "expected an array of messages"),
+                ([{"content": "x"}], "message 1: .*role"), ([{"role": "user", "content": 5}], "message 1: content"), ]
+        for value, expected in rows:
+            t.line("/load " + self.write("bad.json", json.dumps(value)))
+            t.expect("setun: error: .*bad.json: " + expected)
+            t.expect("\n> ")
+        t.line("/load " + self.write("bad.json", "{"))
+        t.expect("setun: error: .*bad.json: line 1")
+        t.line("/load /absent/file")
+        t.expect("setun: error: /absent/file")
+        t.line("/save /absent/file")
+        t.expect("setun: error: /absent/file")
+        t.line("/image cat.png")
+        t.expect("reads text only")
+        t.line("/frobnicate")
+        t.expect("no command /frobnicate")
+        t.line("/help")
+        t.expect("/regen")
+        t.line("/quit")
+        self.assertEqual(t.wait(), 0)
+
+    def test_tokens(self):
+        t = self.start("-n", 5, "--ctx", 99)
+        t.line("/tokens")
+        t.expect("0 messages, 0 of 99 tokens; 0 in the cache")
+        self.say(t, FIRST)
+        t.line("/tokens")
+        n = int(t.expect(r"2 messages, (\d+) of 99 tokens").group(1))
+        self.assertGreater(n, 10)
+
+    def test_full_context_is_asked_about(self):
+        t = self.start("-n", 12, "--ctx", 64, "--system", "Tom was sad.")
+        asked = 0
+        for _ in range(9):
+            t.line(FIRST)
+            if t.expect(r"\n> |stop, or drop the oldest turns\?").group().startswith("stop"):
+                asked += 1
+                t.line("drop")
+                t.expect(r"dropped the \d oldest turns?")
+                t.expect("\n> ")
+        self.assertGreater(asked, 0)
+        messages = self.save(t)
+        self.assertEqual(messages[0], {"role": "system", "content": "Tom was sad."})
+        self.assertEqual(messages[1]["role"], "user")
+        self.assertLess(len(messages), 19)
+        for _ in range(9):
+            t.line(FIRST)
+            if t.expect(r"\n> |stop, or drop the oldest turns\?").group().startswith("stop"):
+                t.line("s")
+                t.expect(r"stopped: the conversation has \d+ tokens, and the context holds 64")
+                t.expect("\n> ")
+                break
+        else:
+            self.fail("the context was never full")
+
+
+class ThinkingTest(ChatCase):
+    """The template opens a block of thoughts, and the model never closes it."""
+
+    def test_thoughts(self):
+        self.write("t.jinja", TEMPLATE + "{% if add_generation_prompt %}<think>\n{% endif %}")
+        out = self.good(*self.args, "-n", 8, stdin=f"{FIRST}\n".encode())
+        self.assertEqual(out.strip(), b"")
+        for args, dimmed in (((), True), (("--hide-thinking",), False)):
+            t = Terminal(COMMAND, *self.args, "-n", 8, *args)
+            self.addCleanup(t.close)
+            t.expect("> ")
+            t.line(FIRST)
+            t.expect("\n> ")
+            self.assertEqual(b"\x1b[2m" in t.raw, dimmed)
+            path = os.path.join(self.folder, "saved.json")
+            t.line("/save " + path)
+            t.expect("messages saved")
+            answer = self.read("saved.json")[1]
+            self.assertEqual(answer["content"], "")
+            self.assertTrue(answer["reasoning_content"])
+            t.line("/quit")
+            self.assertEqual(t.wait(), 0)
+
+
+if __name__ == "__main__":
+    main()
