@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what is missing, builds with sanitizers and for release, and runs all tests in both.
 # usage: ./check.sh [--full]
-#   --full  also under the thread sanitizer, and the NEON kernels under emulation where the tools for it are there
+#   --full  also under the thread sanitizer, the NEON kernels under emulation where the tools for it are there, and chat
+#           templates and tokenizers against published ones
 # Tests on real models find them in the folder $SETUN_MODELS, by default build-models/, where they are fetched to once.
 set -eu
 cd "$(dirname "$0")"
@@ -47,4 +48,9 @@ if [ "$full" = yes ]; then
 fi
 
 build release
+if [ "$full" = yes ]; then
+  status=0
+  python3 tools/check_published.py build build-models/published || status=$?
+  [ "$status" = 0 ] || [ "$status" = 77 ] || exit "$status"
+fi
 ctest --test-dir build --output-on-failure -j "$jobs"
