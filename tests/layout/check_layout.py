@@ -78,9 +78,12 @@ SKIPPED = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n]
 def project_files(root):
     """Paths relative to the root: those that git knows or would take, or where there is no git, all but build folders."""
     if os.path.isdir(os.path.join(root, ".git")) or os.path.isfile(os.path.join(root, ".git")):
-        listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                                capture_output=True)
-        if listed.returncode == 0:
+        try:
+            listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                                    capture_output=True)
+        except FileNotFoundError:  # a copy on a machine without git
+            listed = None
+        if listed and listed.returncode == 0:
             names = listed.stdout.decode(errors="surrogateescape").split("\0")
             return sorted(name for name in set(names) if name and os.path.isfile(os.path.join(root, name)))
     found = []
