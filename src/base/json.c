@@ -76,7 +76,12 @@ setun_status st_json_f32(const json_t *object, const char *key, float *out, setu
   const json_t *value = st_json_get(object, key);
   if (!value) return SETUN_OK;
   if (!json_is_number(value)) return wrong_kind(key, "a number", value, err);
-  *out = (float)json_number_value(value);
+  double x = json_number_value(value);
+  float narrow = (float)x;
+  if (!isfinite(narrow) || (!narrow && x)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a number that float32 holds, found %g", key, x);
+  }
+  *out = narrow;
   return SETUN_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const st_spec *const specs[] = {
@@ -90,61 +91,114 @@ setun_status st_hparams_fn(const char *key, const char *name, size_t length, st_
                  (int)(length < 64 ? length : 64), name);
 }
 
-static setun_status positive(const char *what, uint32_t value, setun_error *err) {
-  return value ? SETUN_OK : st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a positive number, found 0", what);
+// What is checked in both containers, by the key that holds it.
+typedef enum field {
+  N_LAYER,
+  N_EMBD,
+  N_HEAD,
+  N_HEAD_KV,
+  HEAD_DIM,
+  N_FF,
+  N_VOCAB,
+  N_CTX,
+  EXPERTS,
+  NORM_EPS,
+  ROPE_BASE,
+  ROPE_LOCAL_BASE,
+  ROPE_FACTOR
+} field;
+
+// "llama.block_count" or "config.json: num_hidden_layers": the key as the files spell it.
+static const char *key_of(const st_directory *d, field f, char out[160]) {
+  static const struct {
+    const char *gguf, *hf;
+  } keys[] = {[N_LAYER] = {"block_count", "num_hidden_layers"},
+              [N_EMBD] = {"embedding_length", "hidden_size"},
+              [N_HEAD] = {"attention.head_count", "num_attention_heads"},
+              [N_HEAD_KV] = {"attention.head_count_kv", "num_key_value_heads"},
+              [HEAD_DIM] = {"attention.key_length", "head_dim"},
+              [N_FF] = {"feed_forward_length", "intermediate_size"},
+              [N_VOCAB] = {"vocab_size", "vocab_size"},
+              [N_CTX] = {"context_length", "max_position_embeddings"},
+              [EXPERTS] = {"expert_used_count", "num_experts_per_tok"},
+              [NORM_EPS] = {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+              [ROPE_BASE] = {"rope.freq_base", "rope_theta"},
+              [ROPE_LOCAL_BASE] = {"rope.freq_base_swa", "rope_local_base_freq"},
+              [ROPE_FACTOR] = {"rope.scaling.factor", "rope scaling: factor"}};
+  st_text architecture = {0};
+  if (d->container != ST_GGUF) {
+    snprintf(out, 160, "config.json: %s", keys[f].hf);
+  } else {
+    st_metadata_text(&d->metadata, "general.architecture", &architecture, NULL);
+    snprintf(out, 160, "%.*s.%s", (int)(architecture.length < 64 ? architecture.length : 64),
+             architecture.data ? architecture.data : "", keys[f].gguf);
+  }
+  return out;
 }
 
-static setun_status check_rope(const st_rope_params *r, setun_error *err) {
-  if (!(r->theta > 0) || !isfinite(r->theta)) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "RoPE base: expected a positive number, found %g", (double)r->theta);
+// Far beyond what any model has, and near enough that no angle and no norm leaves float32.
+static setun_status in_range(const st_directory *d, field f, float value, float low, float high, setun_error *err) {
+  char key[160];
+  if (value >= low && value <= high) return SETUN_OK; // not NaN either
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a number from %g to %g, found %g", key_of(d, f, key),
+                 (double)low, (double)high, (double)value);
+}
+
+static setun_status check_numbers(const st_directory *d, const st_hparams *h, setun_error *err) {
+  const st_rope_params *r = &h->rope, *local = &h->rope_local;
+  setun_status s = in_range(d, NORM_EPS, h->norm_eps, 0, 1, err);
+  if (s == SETUN_OK) s = in_range(d, ROPE_BASE, r->theta, 1, 1e12f, err);
+  if (s == SETUN_OK && r->scaling != ST_ROPE_PLAIN) s = in_range(d, ROPE_FACTOR, r->factor, 1e-6f, 1e6f, err);
+  if (s != SETUN_OK || !h->has_rope_local) return s;
+  s = in_range(d, ROPE_LOCAL_BASE, local->theta, 1, 1e12f, err);
+  if (s == SETUN_OK && local->scaling != ST_ROPE_PLAIN) s = in_range(d, ROPE_FACTOR, local->factor, 1e-6f, 1e6f, err);
+  return s;
+}
+
+static setun_status check_positive(const st_directory *d, const st_hparams *h, setun_error *err) {
+  const struct {
+    field field;
+    uint32_t value;
+  } numbers[] = {{N_LAYER, h->n_layer}, {N_EMBD, h->n_embd},   {N_HEAD, h->n_head},
+                 {N_FF, h->n_ff},       {N_VOCAB, h->n_vocab}, {N_CTX, h->n_ctx_train}};
+  char key[160];
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    if (numbers[i].value) continue;
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a positive number, found 0",
+                   key_of(d, numbers[i].field, key));
   }
-  if (r->scaling != ST_ROPE_PLAIN && (!(r->factor > 0) || !isfinite(r->factor))) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "RoPE scaling factor: expected a positive number, found %g",
-                   (double)r->factor);
-  }
-  return SETUN_OK;
+  if (h->n_layer <= ST_MAX_LAYERS) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_LIMIT, "%s: expected at most %d, found %u", key_of(d, N_LAYER, key), ST_MAX_LAYERS,
+                 h->n_layer);
 }
 
 // What both containers must satisfy; fills in what follows from the rest.
-static setun_status check(st_hparams *h, setun_error *err) {
-  setun_status s = positive("number of layers", h->n_layer, err);
-  if (s == SETUN_OK) s = positive("embedding length", h->n_embd, err);
-  if (s == SETUN_OK) s = positive("number of heads", h->n_head, err);
-  if (s == SETUN_OK) s = positive("feed-forward length", h->n_ff, err);
-  if (s == SETUN_OK) s = positive("vocabulary size", h->n_vocab, err);
-  if (s == SETUN_OK) s = positive("context length", h->n_ctx_train, err);
+static setun_status check(const st_directory *d, st_hparams *h, setun_error *err) {
+  char key[160];
+  setun_status s = check_positive(d, h, err);
   if (s != SETUN_OK) return s;
-  if (h->n_layer > ST_MAX_LAYERS) {
-    return st_fail(err, SETUN_ERROR_LIMIT, "number of layers: expected at most %d, found %u", ST_MAX_LAYERS,
-                   h->n_layer);
-  }
   if (!h->n_head_kv) h->n_head_kv = h->n_head;
   if (h->n_head % h->n_head_kv) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "number of KV heads: expected a divisor of %u heads, found %u", h->n_head,
-                   h->n_head_kv);
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a divisor of %u heads, found %u", key_of(d, N_HEAD_KV, key),
+                   h->n_head, h->n_head_kv);
   }
   if (h->n_expert > ST_MAX_EXPERTS || h->n_expert_used > h->n_expert || (h->n_expert && !h->n_expert_used)) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "experts: expected 1 to %u of at most %d used for a token, found %u of %u",
-                   h->n_expert, ST_MAX_EXPERTS, h->n_expert_used, h->n_expert);
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected 1 to %u of at most %d experts, found %u of %u",
+                   key_of(d, EXPERTS, key), h->n_expert, ST_MAX_EXPERTS, h->n_expert_used, h->n_expert);
   }
   if (!h->n_ff_expert) h->n_ff_expert = h->n_ff;
   if (!h->head_dim) {
     if (h->n_embd % h->n_head) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "embedding length: expected a multiple of %u heads, found %u", h->n_head,
-                     h->n_embd);
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a multiple of %u heads, found %u", key_of(d, N_EMBD, key),
+                     h->n_head, h->n_embd);
     }
     h->head_dim = h->n_embd / h->n_head;
   }
   if (h->head_dim % 2 || h->head_dim > 65536) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "head size: expected an even number up to 65536, found %u",
-                   h->head_dim);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected an even head size up to 65536, found %u",
+                   key_of(d, HEAD_DIM, key), h->head_dim);
   }
-  if (!(h->norm_eps >= 0) || !isfinite(h->norm_eps)) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "norm epsilon: expected a number >= 0, found %g", (double)h->norm_eps);
-  }
-  setun_status r = check_rope(&h->rope, err);
-  if (r == SETUN_OK && h->has_rope_local) r = check_rope(&h->rope_local, err);
-  if (r != SETUN_OK) return r;
+  if ((s = check_numbers(d, h, err)) != SETUN_OK) return s;
   // Beyond the trained length only as far as a scaling says that it stretches.
   double stretched = (double)h->rope.original_max_position_embeddings * h->rope.factor;
   bool stretches =
@@ -175,7 +229,7 @@ setun_status st_hparams_read(const st_directory *d, const char *activation, cons
   if (s != SETUN_OK) return s;
   begin(found, h);
   s = d->container == ST_GGUF ? st_gguf_hparams(d, found, h, err) : st_hf_hparams(d, found, h, err);
-  if (s == SETUN_OK) s = check(h, err);
+  if (s == SETUN_OK) s = check(d, h, err);
   if (s == SETUN_OK && activation) h->int8 = !strcmp(activation, "int8");
   if (s == SETUN_OK) {
     *spec = found;

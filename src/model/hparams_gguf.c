@@ -32,13 +32,25 @@ static void get_u32(keys *k, const char *name, uint32_t *out) {
   if (k->status == SETUN_OK) k->status = st_metadata_u32(k->m, full_key(k, name, key), 0, 1u << 30, out, k->err);
 }
 
-static void need_u32(keys *k, const char *name, uint32_t *out) {
+static void need(keys *k, const char *name, const char *expected) {
   char key[128];
-  if (k->status != SETUN_OK) return;
-  if (!st_metadata_find(k->m, full_key(k, name, key))) {
-    k->status = st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected a positive integer, found no such key", key);
-  }
+  if (k->status != SETUN_OK || st_metadata_find(k->m, full_key(k, name, key))) return;
+  k->status = st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected %s, found no such key", key, expected);
+}
+
+static void need_u32(keys *k, const char *name, uint32_t *out) {
+  need(k, name, "a positive integer");
   get_u32(k, name, out);
+}
+
+// A key that may only repeat what is known from elsewhere.
+static void same_u32(keys *k, const char *name, const char *what, uint32_t expected) {
+  char key[128];
+  uint32_t found = expected;
+  get_u32(k, name, &found);
+  if (k->status != SETUN_OK || found == expected) return;
+  k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s %u, found %u", full_key(k, name, key), what,
+                      expected, found);
 }
 
 static void get_f32(keys *k, const char *name, float *out) {
@@ -186,24 +198,21 @@ setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hpar
   get_u32(&k, "attention.head_count_kv", &h->n_head_kv);
   h->head_dim = 0;
   get_u32(&k, "attention.key_length", &h->head_dim);
-  if (!h->n_ctx_train) h->n_ctx_train = 2048;
-  get_u32(&k, "context_length", &h->n_ctx_train);
+  need_u32(&k, "context_length", &h->n_ctx_train);
+  need(&k, "attention.layer_norm_rms_epsilon", "a number");
   get_f32(&k, "attention.layer_norm_rms_epsilon", &h->norm_eps);
   get_u32(&k, "attention.sliding_window", &h->window);
   read_rope(&k, &h->rope);
   read_activations(&k, d, spec, h);
   read_experts(&k, d, h);
-  uint32_t rotated = 0;
-  get_u32(&k, "rope.dimension_count", &rotated);
   uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
-  if (k.status == SETUN_OK && rotated && head_dim && rotated != head_dim) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s.rope.dimension_count: expected the head size %u, found %u",
-                   k.architecture, head_dim, rotated);
-  }
+  if (head_dim) same_u32(&k, "rope.dimension_count", "the head size", head_dim);
+  if (head_dim) same_u32(&k, "attention.value_length", "the head size", head_dim);
   h->interleaved = spec->gguf_interleaved;
   h->norm_plus_one = false; // GGUF files hold 1 + w
   h->tied = !st_directory_find(d, "output.weight");
   if (k.status == SETUN_OK) k.status = read_vocabulary_size(d, h, err);
+  same_u32(&k, "vocab_size", "the embedding's rows,", h->n_vocab);
   if (k.status == SETUN_OK && spec->read_gguf) k.status = spec->read_gguf(&d->metadata, k.architecture, h, err);
   return k.status;
 }

@@ -255,8 +255,9 @@ static setun_status load(st_loader *l) {
   if (s != SETUN_OK) return s;
   // A file cannot hold more layers than tensors, whatever it claims.
   if (m->h.n_layer > l->d->n_tensors) {
-    return st_fail(l->err, SETUN_ERROR_FORMAT, "number of layers: expected at most the %zu tensors there are, found %u",
-                   l->d->n_tensors, m->h.n_layer);
+    return st_fail(l->err, SETUN_ERROR_FORMAT, "%s: expected at most the %zu tensors there are, found %u",
+                   l->d->container == ST_GGUF ? "block_count" : "config.json: num_hidden_layers", l->d->n_tensors,
+                   m->h.n_layer);
   }
   m->layers = st_calloc(m->h.n_layer, sizeof *m->layers);
   l->used = st_calloc(l->d->n_tensors, sizeof *l->used);

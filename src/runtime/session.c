@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "runtime/session_file.h"
 
+#include <float.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -110,13 +111,30 @@ static setun_status check_tokens(const st_session *s, const setun_token *ids, si
   return SETUN_OK;
 }
 
+// The logits behind one token of a finished pass. Numbers beyond float32 on the way there make them NaN or infinite,
+// and an answer made of those would be noise.
+static setun_status compute_logits(st_session *s, uint32_t token, setun_error *err) {
+  size_t n = s->run->model->h.n_vocab, at = 0;
+  int bad = 0;
+  s->has_logits = false;
+  st_run_logits(s->run, token, s->logits);
+  for (size_t i = 0; i < n; i++) bad |= !(s->logits[i] <= FLT_MAX);
+  if (!bad) return SETUN_OK;
+  while (s->logits[at] <= FLT_MAX) at++;
+  return st_fail(err, SETUN_ERROR_FORMAT, "logit of token %zu after position %u: expected a finite number, found %g",
+                 at, s->position + token, (double)s->logits[at]);
+}
+
 // The logits of each token of a finished pass, handed out in order.
-static bool report_logits(st_session *s, const setun_eval_params *p, uint32_t n) {
+static setun_status report_logits(st_session *s, const setun_eval_params *p, uint32_t n, setun_error *err) {
   for (uint32_t t = 0; t < n; t++) {
-    st_run_logits(s->run, t, s->logits);
-    if (!p->on_logits(s->position + t, s->logits, p->user) || stopped(s)) return false;
+    setun_status status = compute_logits(s, t, err);
+    if (status != SETUN_OK) return status;
+    if (!p->on_logits(s->position + t, s->logits, p->user) || stopped(s)) {
+      return st_fail(err, SETUN_ERROR_CANCELED, "stopped at position %u", s->position + t);
+    }
   }
-  return true;
+  return SETUN_OK;
 }
 
 static setun_status eval(st_session *s, const setun_token *ids, size_t n, const setun_eval_params *p,
@@ -135,11 +153,16 @@ static setun_status eval(st_session *s, const setun_token *ids, size_t n, const 
   for (size_t done = 0; done < n;) {
     uint32_t count = n - done < s->run->n_batch ? (uint32_t)(n - done) : s->run->n_batch;
     bool last = done + count == n;
-    if (!st_run_tokens(s->run, ids + done, count, s->position, &pass) ||
-        (p->on_logits && !report_logits(s, p, count))) {
+    if (!st_run_tokens(s->run, ids + done, count, s->position, &pass)) {
       return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", done, n);
     }
-    if (last && !p->on_logits) st_run_logits(s->run, count - 1, s->logits);
+    setun_status status = SETUN_OK;
+    if (p->on_logits) {
+      status = report_logits(s, p, count, err);
+    } else if (last) {
+      status = compute_logits(s, count - 1, err);
+    }
+    if (status != SETUN_OK) return status;
     memcpy(s->ids + s->position, ids + done, count * sizeof *ids);
     s->position += count;
     s->has_logits = last;

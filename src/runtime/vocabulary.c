@@ -15,8 +15,12 @@ static const st_meta *find_array(const st_metadata *m, const char *key, st_meta_
   const st_meta *a = st_metadata_find(m, key);
   if (*s != SETUN_OK || !a) return NULL;
   if (a->type == ST_META_ARRAY && a->element == element) return a;
-  *s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an array of %s, found something else", key,
-               element == ST_META_STRING ? "strings" : element == ST_META_F32 ? "float32" : "int32");
+  char kind[32];
+  *s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an array of %s, found %s", key,
+               element == ST_META_STRING ? "string"
+               : element == ST_META_F32  ? "f32"
+                                         : "i32",
+               st_meta_kind(a, kind));
   return NULL;
 }
 
@@ -113,7 +117,8 @@ static setun_status from_gguf(const st_metadata *m, const char *default_pre, st_
 // ---- Hugging Face directories ----
 
 // *text stays NULL when there is no such file.
-static setun_status load_beside(const st_directory *d, const char *name, char **text, size_t *length, setun_error *err) {
+static setun_status load_beside(const st_directory *d, const char *name, char **text, size_t *length,
+                                setun_error *err) {
   char *path = st_path_join(d->path, name);
   if (!path) return st_fail_memory(err, name);
   setun_status s = st_path_exists(path) ? st_file_load(path, FILE_LIMIT, text, length, err) : SETUN_OK;
@@ -127,8 +132,8 @@ static setun_status from_vocab_merges(const st_directory *d, st_tokenizer **t, s
   setun_status s = load_beside(d, "vocab.json", &vocab, &vocab_length, err);
   if (s == SETUN_OK) s = load_beside(d, "merges.txt", &merges, &merges_length, err);
   if (s == SETUN_OK && (!vocab || !merges)) {
-    s = st_fail(err, SETUN_ERROR_IO, "%s: expected tokenizer.json, tokenizer.model, or vocab.json with merges.txt, found none",
-                d->path);
+    s = st_fail(err, SETUN_ERROR_IO,
+                "%s: expected tokenizer.json, tokenizer.model, or vocab.json with merges.txt, found none", d->path);
   }
   const char *type = json_string_value(st_json_get(d->config, "model_type"));
   const char *pre = type && !strncmp(type, "qwen", 4) ? "qwen2" : "gpt-2";
@@ -154,6 +159,14 @@ static setun_status from_files(const st_directory *d, st_tokenizer **t, setun_er
   return s;
 }
 
+static setun_status fail_id(const char *name, const char *key, const json_t *id, setun_error *err) {
+  if (json_is_number(id)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: %s: expected a token id, found %.17g", name, key,
+                   json_number_value(id));
+  }
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: %s: expected a token id, found %s", name, key, st_json_kind(id));
+}
+
 // `eos_token_id` is a number or a list of numbers.
 static setun_status add_ends(st_tokenizer *t, const json_t *config, const char *name, setun_error *err) {
   const json_t *ids = st_json_get(config, "eos_token_id");
@@ -162,21 +175,23 @@ static setun_status add_ends(st_tokenizer *t, const json_t *config, const char *
     const json_t *id = json_is_array(ids) ? json_array_get(ids, i) : ids;
     double x = json_is_number(id) ? json_number_value(id) : -1;
     if (!(x >= 0 && x < 2147483648.0) || x != (double)(int64_t)x) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "%s: eos_token_id: expected a token id, found %s", name, st_json_kind(id));
+      return fail_id(name, "eos_token_id", id, err);
     }
     setun_status s = st_tokenizer_add_end(t, (int64_t)x, err);
-    if (s != SETUN_OK) return st_fail_in(err, "%s: eos_token_id", name);
+    if (s != SETUN_OK) return st_fail_in(err, "%s", name);
   }
   return SETUN_OK;
 }
 
 // BOS from config.json, for directories whose tokenizer files do not say.
 static setun_status set_bos(st_tokenizer *t, const json_t *config, setun_error *err) {
-  uint32_t id = 0;
-  if (st_tokenizer_bos(t) >= 0 || !json_is_number(st_json_get(config, "bos_token_id"))) return SETUN_OK;
-  setun_status s = st_json_u32(config, "bos_token_id", 0, INT32_MAX, &id, err);
-  if (s == SETUN_OK) s = st_tokenizer_set_bos(t, id, err);
-  return s == SETUN_OK ? s : st_fail_in(err, "config.json: bos_token_id");
+  const json_t *id = st_json_get(config, "bos_token_id");
+  double x = json_is_number(id) ? json_number_value(id) : -2;
+  if (!id || x == -1) return SETUN_OK; // published files spell "none" in both ways
+  if (!(x >= 0 && x < 2147483648.0) || x != (double)(int64_t)x) return fail_id("config.json", "bos_token_id", id, err);
+  if (st_tokenizer_bos(t) >= 0) return SETUN_OK;
+  setun_status s = st_tokenizer_set_bos(t, (int64_t)x, err);
+  return s == SETUN_OK ? s : st_fail_in(err, "config.json");
 }
 
 static setun_status adjust(const st_directory *d, st_tokenizer *t, setun_error *err) {

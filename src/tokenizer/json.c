@@ -34,8 +34,11 @@ setun_status st_json_copy(st_tokenizer *t, const json_t *object, const char *key
 setun_status st_json_id(const json_t *value, const char *what, uint32_t limit, uint32_t *id, setun_error *err) {
   double x = json_is_number(value) ? json_number_value(value) : -1;
   if (!(x >= 0) || x >= limit || x != floor(x)) {
+    if (json_is_number(value)) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an id from 0 to %u, found %.17g", what, limit - 1, x);
+    }
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an id from 0 to %u, found %s", what, limit - 1,
-                   json_is_number(value) ? "another number" : st_json_kind(value));
+                   st_json_kind(value));
   }
   *id = (uint32_t)x;
   return SETUN_OK;

@@ -13,6 +13,7 @@ typedef struct {
   const char *drop, *rename, *to; // a tensor left out; one under another name
   const char *shorten;            // a tensor without its last row (or element)
   const char *poison;             // a tensor whose first bytes become all ones: NaN in every float type
+  const char *huge;               // a tensor of float32 or bfloat16 whose numbers become the largest ones
   const char *words[2];           // in the message
 } broken;
 
@@ -46,6 +47,7 @@ static void copy_tensor(const broken *b, const char *name, json_t *entry, const 
   }
   assert_true(st_buffer_append(out, data + begin, bytes));
   if (b->poison && !strcmp(b->poison, name)) memset(out->data + at, 0xFF, bytes < 4 ? bytes : 4);
+  if (b->huge && !strcmp(b->huge, name)) memset(out->data + at, 0x7F, bytes);
   json_object_set_new(entry, "data_offsets", json_pack("[I,I]", (json_int_t)at, (json_int_t)(at + bytes)));
   json_object_set(header, b->rename && !strcmp(b->rename, name) ? b->to : name, entry);
 }
@@ -79,6 +81,28 @@ static void write_tensors(const broken *b, const char *directory) {
   st_free(file);
 }
 
+static bool count_rows(uint32_t position, const float *logits, void *user) {
+  (void)position, (void)logits;
+  ++*(int *)user;
+  return true;
+}
+
+// What cannot be computed is no answer: neither the last logits nor those of each token are handed out.
+static setun_status run(const setun_model *m, setun_error *err) {
+  const setun_token ids[] = {1, 5, 9};
+  int rows = 0;
+  setun_session *s = session(m, 8, 1);
+  assert_int_equal(setun_session_eval(s, ids, 3, &(setun_eval_params){.on_logits = count_rows, .user = &rows}, err),
+                   SETUN_ERROR_FORMAT);
+  assert_int_equal(rows, 0);
+  assert_non_null(strstr(err->message, "after position 0"));
+  setun_status status = setun_session_eval(s, ids, 3, NULL, err);
+  assert_null(setun_session_logits(s));
+  assert_int_equal(setun_session_position(s), 0);
+  setun_session_free(s);
+  return status;
+}
+
 static void check(const broken *b) {
   char directory[] = "/tmp/setun-model-XXXXXX", path[128], target[512];
   assert_non_null(mkdtemp(directory));
@@ -90,6 +114,7 @@ static void check(const broken *b) {
   setun_error err = {SETUN_OK, ""};
   setun_model *m = NULL;
   setun_status s = setun_model_load(directory, NULL, &m, &err);
+  if (s == SETUN_OK && b->huge) s = run(m, &err);
   for (int i = 0; i < 2 && b->words[i]; i++) {
     if (s == SETUN_OK) fail_msg("%s: expected an error with \"%s\"", b->base, b->words[i]);
     if (!strstr(err.message, b->words[i])) fail_msg("expected \"%s\" in \"%s\"", b->words[i], err.message);
@@ -139,6 +164,12 @@ static void tensors(void **state) {
       {.base = "bitnet-auto", .shorten = L0 "mlp.up_proj.weight", .words = {L0 "mlp.up_proj.weight", "[39, 64]"}},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
+}
+
+static void results(void **state) {
+  (void)state;
+  check(&(broken){
+      .base = "llama3", .huge = "model.norm.weight", .words = {"after position 2", "expected a finite number"}});
 }
 
 static void experts(void **state) {
@@ -193,12 +224,12 @@ static void shapes(void **state) {
       {.base = "llama3", .key = "model_type", .value = "null", .words = {"model_type", "found none"}},
       {.base = "llama3", .key = "model_type", .value = "\"qwen3\"", .words = {"q_norm", "found none"}},
       {.base = "qwen3", .key = "model_type", .value = "\"llama\"", .words = {"k_norm", "does not have"}},
-      {.base = "llama3", .key = "num_attention_heads", .value = "3", .words = {"KV heads", "3 heads"}},
+      {.base = "llama3", .key = "num_attention_heads", .value = "3", .words = {"num_key_value_heads", "3 heads"}},
       {.base = "llama3", .key = "num_key_value_heads", .value = "4", .words = {"k_proj.weight", "found [32, 64]"}},
       {.base = "llama3", .key = "hidden_size", .value = "80", .words = {"embed_tokens.weight", "found [320, 64]"}},
       {.base = "llama3", .key = "num_hidden_layers", .value = "2", .words = {"model.layers.2.", "does not have"}},
       {.base = "llama3", .key = "num_hidden_layers", .value = "4", .words = {"model.layers.3.", "found none"}},
-      {.base = "llama3", .key = "num_hidden_layers", .value = "1000", .words = {"number of layers", "at most the"}},
+      {.base = "llama3", .key = "num_hidden_layers", .value = "1000", .words = {"num_hidden_layers", "at most the"}},
       {.base = "bitnet-auto",
        .key = "quantization_config",
        .value = "{\"quant_method\":\"awq\"}",
@@ -209,10 +240,8 @@ static void shapes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(unchanged),
-      cmocka_unit_test(tensors),
-      cmocka_unit_test(experts),
-      cmocka_unit_test(shapes),
+      cmocka_unit_test(unchanged), cmocka_unit_test(tensors), cmocka_unit_test(results),
+      cmocka_unit_test(experts),   cmocka_unit_test(shapes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

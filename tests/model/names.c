@@ -178,11 +178,14 @@ static void bad_configs(void **state) {
   refused("{\"model_type\":\"llama\",\"num_hidden_layers\":5000}", "at most 1024");
   refused("{\"model_type\":\"llama\",\"hidden_size\":4294967296}", "hidden_size");
   refused("{\"model_type\":\"llama\",\"hidden_size\":\"4096\"}", "hidden_size");
-  refused("{\"model_type\":\"llama\",\"head_dim\":3}", "even number");
+  refused("{\"model_type\":\"llama\",\"head_dim\":3}", "an even head size");
   refused("{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}", "found \"gelu\"");
-  refused("{\"model_type\":\"llama\",\"rope_theta\":0}", "RoPE base");
+  refused("{\"model_type\":\"llama\",\"rope_theta\":0}", "rope_theta");
+  refused("{\"model_type\":\"llama\",\"rope_theta\":1e-300}", "found 1e-300");
+  refused("{\"model_type\":\"llama\",\"rms_norm_eps\":2}", "rms_norm_eps: expected a number from 0 to 1");
   refused("{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"dynamic\"}}", "found \"dynamic\"");
-  refused("{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":0}}", "scaling factor");
+  refused("{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":0}}",
+          "factor: expected a number from");
   refused("{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}", "partial_rotary_factor");
   refused("{\"model_type\":\"minicpm\",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}}", "short_factor");
   refused("{\"model_type\":\"gemma3_text\",\"layer_types\":[\"full_attention\"]}", "layer_types");
