@@ -99,7 +99,7 @@ static int run(const command *self, int argc, char **argv) {
   bool ready =
       open_model(argv[1], &o.model, &o.compute, false, &model) && (o.ids || tokenize_text(model, &text, flags, &list));
   if (!ready)
-    status = STATUS_FAILED;
+    status = failed_status();
   else if (list.count == 0)
     status = failure("there are no tokens: the text is empty, and no BOS begins it");
   else

@@ -292,7 +292,7 @@ static int run(const command *self, int argc, char **argv) {
   status = check_sampling(self, &o.sampling);
   if (!status) status = read_text(self, &o.text, &text);
   if (status) return status;
-  status = prepare(&g, &o, argv[1], !text.length) ? run_prompt(&g, &o, &text) : STATUS_FAILED;
+  status = prepare(&g, &o, argv[1], !text.length) ? run_prompt(&g, &o, &text) : failed_status();
   free_generation(&g);
   free(text.data);
   int written = finish_output();
