@@ -302,6 +302,9 @@ static int run(const command *self, int argc, char **argv) {
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   if (!o.tensor != !o.output) return usage_error(self, "--tensor NAME and -o FILE go together");
+  if (o.output && strcmp(o.output, "-") == 0) {
+    return usage_error(self, "-o needs a file: standard output cannot take the tensor");
+  }
   setun_model_params params = model_params(&o.model);
   params.log = log_to_stderr;
   if (setun_file_open(argv[1], &params, &c.file, &error) != SETUN_OK) return report(&error);
