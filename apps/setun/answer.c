@@ -252,7 +252,7 @@ static bool make_turn_sampler(turn *t) {
   sampling_options o = *t->a->sampling;
   setun_sampler_params params;
   setun_error error;
-  o.seed = (int64_t)((t->a->seed + t->a->answers) & INT64_MAX);
+  o.seed = (optional_seed){t->a->seed + t->a->answers, true};
   if (!make_sampler(t->a->model, &o, &t->sampler, &params)) return false;
   for (size_t i = 0; i < t->prompt.count; i++) {
     if (setun_sampler_accept(t->sampler, t->prompt.ids[i], &error) == SETUN_OK) continue;

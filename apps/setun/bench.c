@@ -169,7 +169,10 @@ static int run(const command *self, int argc, char **argv) {
   setun_model *model = NULL;
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
-  if (!open_model(argv[1], &o.model, &o.compute, false, &model)) return STATUS_FAILED;
+  if (!open_model(argv[1], &o.model, &o.compute, false, &model)) {
+    setun_model_free(model);
+    return failed_status();
+  }
   uint32_t trained = setun_model_get_info(model).n_ctx_train;
   if (!o.prefill) o.prefill = trained >= 1 && trained < 512 ? (int64_t)trained : 512;
   if (!o.decode) o.decode = trained >= 2 && trained < 65 ? (int64_t)trained - 1 : 64;

@@ -284,8 +284,9 @@ static int run(const command *self, int argc, char **argv) {
   a.overflow = o.overflow   ? (*o.overflow == 's' ? OVERFLOW_STOP : OVERFLOW_DROP)
                : a.terminal ? OVERFLOW_ASK
                             : OVERFLOW_STOP;
-  status = STATUS_FAILED;
-  if (prepare(&o, argv[1], &own, &a)) {
+  if (!prepare(&o, argv[1], &own, &a)) {
+    status = failed_status();
+  } else {
     catch_interrupts(a.session);
     if (a.terminal) note("/help lists the commands; Ctrl-D ends");
     status = a.terminal ? converse(&a) : filter(&a);

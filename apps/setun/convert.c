@@ -1,5 +1,6 @@
 // The command `convert`: from any container and layout to any other, exactly.
 #include "commands.h"
+#include "interrupt.h"
 #include "model.h"
 #include "output.h"
 
@@ -44,7 +45,7 @@ static void log_message(setun_log_level level, const char *message, void *user) 
 static bool show_progress(double fraction, void *user) {
   context *c = user;
   progress_show(&c->progress, fraction);
-  return true;
+  return !interrupt_status();
 }
 
 static int run(const command *self, int argc, char **argv) {
@@ -66,8 +67,10 @@ static int run(const command *self, int argc, char **argv) {
   params.log = log_message;
   params.user = &c;
   progress_begin(&c.progress, "converting");
+  note_interrupts();
   setun_status s = setun_convert(argv[1], o.output, &params, &error);
   progress_end(&c.progress);
+  if (s == SETUN_ERROR_CANCELED) return failed_status();
   return s == SETUN_OK ? 0 : report(&error);
 }
 
@@ -85,7 +88,8 @@ const command command_convert = {
         "fit. Floats that are trits times scales are recognized, and latent weights of checkpoints that declare BitNet "
         "quantization are made ternary as in training. All other tensors, the tokenizer and the metadata are carried "
         "over.\n"
-        "The target appears when it is whole. A GGUF file that is there is replaced; a directory must be empty or new.",
+        "The target appears when it is whole, and not at all after Ctrl-C. A GGUF file that is there is replaced; a "
+        "directory must be empty or new.",
     .groups = {{"options", OPTION_ROWS(rows), 0}},
     .run = run,
 };

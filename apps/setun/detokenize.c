@@ -40,7 +40,7 @@ static int read_standard_input(const command *self, id_list *list) {
   if (status) return status;
   bool good = parse_ids(text.data, text.length, list, why);
   free(text.data);
-  return good ? 0 : failure("standard input: %s", why);
+  return good ? 0 : failure("standard input: %s; 'setun tokenize --ids' prints ids as they are read here", why);
 }
 
 static int print_decoded(const setun_model *model, bool special, const id_list *list) {

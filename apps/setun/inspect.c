@@ -1,5 +1,6 @@
 // The command `inspect`: what is in a model's files, without loading them.
 #include "commands.h"
+#include "interrupt.h"
 #include "model.h"
 #include "output.h"
 #include "tensors.h"
@@ -205,6 +206,16 @@ static int print_json(const contents *c, const inspect_options *o, const char *p
   return status;
 }
 
+// In pieces, between which a signal is noticed. False after a report or a signal.
+static bool write_values(tensor_file *out, const float *data, uint64_t count) {
+  enum { PIECE = 1 << 20 };
+  for (uint64_t done = 0; done < count; done += PIECE) {
+    size_t n = count - done < PIECE ? (size_t)(count - done) : PIECE;
+    if (interrupt_status() || !tensor_write(out, 0, done, data + done, n)) return false;
+  }
+  return !interrupt_status();
+}
+
 static int write_tensor(const setun_file *file, const inspect_options *o) {
   setun_error error;
   tensor_spec spec = {.name = o->tensor};
@@ -216,17 +227,18 @@ static int write_tensor(const setun_file *file, const inspect_options *o) {
   }
   float *data = count <= SIZE_MAX / sizeof *data - 1 ? malloc((size_t)(count + 1) * sizeof *data) : NULL;
   if (!data) return failure("%s: no memory for %llu float32 values", o->tensor, (unsigned long long)count);
-  int status = STATUS_FAILED;
+  bool done = false;
+  note_interrupts(); // before there is a file that a signal could leave behind
   if (setun_file_read(file, o->tensor, &spec.n_dims, spec.dims, data, (size_t)count, &error) != SETUN_OK) {
     report(&error);
   } else if (tensor_create(o->output, &spec, 1, &out)) {
-    if (!tensor_write(&out, 0, 0, data, (size_t)count))
+    if (write_values(&out, data, count))
+      done = tensor_commit(&out);
+    else
       tensor_discard(&out);
-    else if (tensor_commit(&out))
-      status = 0;
   }
   free(data);
-  return status;
+  return done ? 0 : failed_status();
 }
 
 // Every tensor is looked at, so that one bad one does not hide the next.
@@ -290,6 +302,9 @@ static int run(const command *self, int argc, char **argv) {
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   if (!o.tensor != !o.output) return usage_error(self, "--tensor NAME and -o FILE go together");
+  if (o.output && strcmp(o.output, "-") == 0) {
+    return usage_error(self, "-o needs a file: standard output cannot take the tensor");
+  }
   setun_model_params params = model_params(&o.model);
   params.log = log_to_stderr;
   if (setun_file_open(argv[1], &params, &c.file, &error) != SETUN_OK) return report(&error);

@@ -4,6 +4,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "interrupt.h"
 
+#include "options.h"
+
 #include <signal.h>
 #include <stddef.h>
 
@@ -16,10 +18,9 @@ static void on_signal(int number) {
   if (session) setun_session_stop(session);
 }
 
-void watch_interrupts(setun_session *session) {
+void note_interrupts(void) {
   struct sigaction old, action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
-  watched = session;
-  if (!session) return;
+  if (received) return; // the next one ends the process
   sigemptyset(&action.sa_mask);
   static const int numbers[] = {SIGINT, SIGTERM};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -28,8 +29,17 @@ void watch_interrupts(setun_session *session) {
   }
 }
 
+void watch_interrupts(setun_session *session) {
+  watched = session;
+  if (session) note_interrupts();
+}
+
 int interrupt_status(void) {
   return received ? 128 + received : 0;
+}
+
+int failed_status(void) {
+  return received ? interrupt_status() : STATUS_FAILED;
 }
 
 static volatile sig_atomic_t resized, continued;

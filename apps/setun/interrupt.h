@@ -1,14 +1,17 @@
-// Ctrl-C (SIGINT) and SIGTERM while a session computes: they stop it, and the command ends in order.
+// Ctrl-C (SIGINT) and SIGTERM while a command works: they stop it, and it ends in order.
 #ifndef SETUN_APP_INTERRUPT_H
 #define SETUN_APP_INTERRUPT_H
 
 #include "setun.h"
 
-// From now on the first such signal stops the session's evaluation and is remembered; a second one ends the process
-// as if nobody had asked. The session must live until watch_interrupts(NULL).
+// From now on the first such signal is remembered, for progress callbacks and loops that ask interrupt_status; a second
+// one ends the process as if nobody had asked.
+void note_interrupts(void);
+// The same, and the signal stops the session's evaluation. The session must live until watch_interrupts(NULL).
 void watch_interrupts(setun_session *session);
 // 0, or the exit status for the signal that came, such as 130.
 int interrupt_status(void);
+int failed_status(void); // the same, or 1 when none came: the status of work that did not succeed
 
 // For commands that go on after Ctrl-C: every signal stops the session's evaluation and ends a waiting read with EINTR.
 // Also notices when the process goes on after a stop, and when the terminal has another size. `session` as above.

@@ -82,6 +82,10 @@ static int read_ids(const command *self, const logits_options *o, id_list *list)
   char why[128];
   if (o->text.prompt || o->text.file) return usage_error(self, "--ids and a text exclude each other");
   if (!parse_ids(o->ids, strlen(o->ids), list, why)) return usage_error(self, "--ids: %s", why);
+  if (list->count == 0) {
+    free(list->ids);
+    return usage_error(self, "--ids: no ids");
+  }
   return 0;
 }
 
@@ -93,13 +97,14 @@ static int run(const command *self, int argc, char **argv) {
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   if (!o.output) return usage_error(self, "-o FILE is missing");
+  if (strcmp(o.output, "-") == 0) return usage_error(self, "-o needs a file: standard output cannot take the numbers");
   status = o.ids ? read_ids(self, &o, &list) : read_text(self, &o.text, &text);
   if (status) return status;
   int flags = SETUN_TOKENIZE_BOS | (o.special ? SETUN_TOKENIZE_SPECIAL : 0);
   bool ready =
       open_model(argv[1], &o.model, &o.compute, false, &model) && (o.ids || tokenize_text(model, &text, flags, &list));
   if (!ready)
-    status = STATUS_FAILED;
+    status = failed_status();
   else if (list.count == 0)
     status = failure("there are no tokens: the text is empty, and no BOS begins it");
   else

@@ -1,10 +1,11 @@
 // The command `setun`: the table of its commands, and the way from a word to one of them.
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700 // SIGXFSZ
 #include "commands.h"
 #include "help.h"
 #include "output.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,6 +43,7 @@ static bool reserve_standard_streams(void) {
 
 int main(int argc, char **argv) {
   if (!reserve_standard_streams()) return STATUS_FAILED;
+  signal(SIGXFSZ, SIG_IGN); // a file that may not grow further is an error of the write, which is reported
   if (argc < 2) {
     print_overview(stderr);
     return STATUS_USAGE;

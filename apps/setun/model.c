@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "model.h"
 
+#include "interrupt.h"
 #include "output.h"
 
 #include <math.h>
@@ -74,7 +75,7 @@ static void log_while_loading(setun_log_level level, const char *message, void *
 static bool progress_while_loading(double fraction, void *user) {
   load_context *context = user;
   progress_show(&context->progress, fraction);
-  return true;
+  return !interrupt_status();
 }
 
 setun_model_params model_params(const model_options *o) {
@@ -121,6 +122,7 @@ bool open_model(const char *path, const model_options *o, const compute_options 
   setun_error error;
   load_context context = {.verbose = verbose};
   progress_begin(&context.progress, "loading");
+  note_interrupts();
   params.precise = compute->precise;
   params.threads = (int)compute->threads;
   params.progress = progress_while_loading;
@@ -128,6 +130,7 @@ bool open_model(const char *path, const model_options *o, const compute_options 
   params.user = &context;
   bool fine = load_with_adapters(path, &compute->adapters, &params, model, &error);
   progress_end(&context.progress);
+  if (interrupt_status()) return false; // nothing to explain, and the caller frees what was loaded
   return fine || !report(&error);
 }
 

@@ -29,7 +29,8 @@ void log_to_stderr(setun_log_level level, const char *message, void *user);
 
 setun_model_params model_params(const model_options *o);
 
-// Loads a model; progress is shown on a terminal when it takes longer than a second. False after a report.
+// Loads a model; progress is shown on a terminal when it takes longer than a second. False after a report, or after a
+// signal (see failed_status), which it watches for from then on; *model is the caller's to free also then.
 bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
                 setun_model **model);
 // The tokenizer alone. False after a report.

@@ -49,11 +49,22 @@ static bool is_choice(const char *choices, const char *text) {
   return false;
 }
 
+// Numbers beyond int64_t become its ends.
 static bool read_integer(const char *text, int64_t *out) {
   char *end = NULL;
-  errno = 0;
   long long v = strtoll(text, &end, 10);
-  if (end == text || *end || errno || text[0] == ' ') return false;
+  if (end == text || *end || text[0] == ' ') return false;
+  *out = v;
+  return true;
+}
+
+// False also beyond uint64_t, and for negative numbers, which strtoull takes.
+static bool read_unsigned(const char *text, uint64_t *out) {
+  char *end = NULL;
+  if (!(text[0] >= '0' && text[0] <= '9')) return false;
+  errno = 0;
+  unsigned long long v = strtoull(text, &end, 10);
+  if (*end || errno) return false;
   *out = v;
   return true;
 }
@@ -104,8 +115,11 @@ static int store(const command *self, const option *o, const char *text, void *t
   double v = 0;
   switch (o->kind) {
   case OPTION_FLAG: *(bool *)to = true; return 0;
-  case OPTION_TEXT:
-  case OPTION_FILE: *(const char **)to = text; return 0;
+  case OPTION_FILE:
+    if (!*text) return bad_value(self, o, text, "a file's name");
+    *(const char **)to = text;
+    return 0;
+  case OPTION_TEXT: *(const char **)to = text; return 0;
   case OPTION_LIST: {
     text_list *list = to;
     char label[64];
@@ -130,6 +144,12 @@ static int store(const command *self, const option *o, const char *text, void *t
     *(int64_t *)to = i;
     return 0;
   }
+  case OPTION_SEED:
+    if (!read_unsigned(text, &((optional_seed *)to)->value)) {
+      return bad_value(self, o, text, "a whole number from 0 to 18446744073709551615");
+    }
+    ((optional_seed *)to)->given = true;
+    return 0;
   case OPTION_NUMBER:
     if (!read_number(text, &v)) return bad_value(self, o, text, "a number");
     if (check_range(self, o, text, v)) return STATUS_USAGE;
@@ -191,6 +211,10 @@ int parse_options(const command *self, int argc, char **argv, void *values, int 
   }
   if (count < self->min_arguments) {
     *status = usage_error(self, "%s is missing", self->min_arguments == 1 ? self->arguments : "an argument");
+    return -1;
+  }
+  if (count && !*argv[1]) {
+    *status = usage_error(self, "the first argument is empty");
     return -1;
   }
   if (count > self->max_arguments) {

@@ -14,6 +14,7 @@ typedef enum option_kind {
   OPTION_LIST,    // text_list: the option may be given several times, and adds one text each time
   OPTION_CHOICE,  // const char *, one of the words in `value`, which are separated by '|'
   OPTION_INTEGER, // int64_t in [low, high]
+  OPTION_SEED,    // optional_seed
   OPTION_NUMBER,  // double in [low, high]
   OPTION_SIZE     // uint64_t bytes in [low, high], such as 512M or 4G (powers of 1024)
 } option_kind;
@@ -24,6 +25,11 @@ typedef struct text_list {
   const char *items[LIST_MOST];
   size_t count;
 } text_list;
+
+typedef struct optional_seed {
+  uint64_t value;
+  bool given;
+} optional_seed;
 
 typedef struct option {
   char letter;      // "-t"; 0: none

@@ -23,6 +23,10 @@ static void print_line(const char *prefix, const char *text, const char *suffix)
   fprintf(stderr, "%.*s\n", (int)length, line);
 }
 
+const char *plural(uint64_t n) {
+  return n == 1 ? "" : "s";
+}
+
 int failure(const char *format, ...) {
   char text[LINE_SIZE];
   va_list args;

@@ -14,6 +14,7 @@
 // One line "setun: error: ..." on stderr, control characters shown as '?'. Returns 1, the exit status of failed work.
 int failure(const char *format, ...) APP_PRINTF(1, 2);
 int report(const setun_error *error); // the same for the library's message
+const char *plural(uint64_t n);       // what a noun's number adds: "", or "s"
 // Wrong usage of a command (NULL: of setun itself): one line that ends in where to look. Returns 2.
 int usage_error(const command *self, const char *format, ...) APP_PRINTF(2, 3);
 // "setun: ..." on stderr, for remarks.

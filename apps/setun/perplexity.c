@@ -145,7 +145,7 @@ static int run(const command *self, int argc, char **argv) {
     if (o.special) flags |= SETUN_TOKENIZE_SPECIAL;
     bool ready = open_model(argv[1], &o.model, &o.compute, false, &model) &&
                  (o.ids || tokenize_text(model, &text, flags, &list));
-    status = ready ? compute(self, model, &o, &list) : STATUS_FAILED;
+    status = ready ? compute(self, model, &o, &list) : failed_status();
   }
   free(list.ids);
   free(text.data);

@@ -50,10 +50,10 @@ typedef struct generation {
   uint32_t earlier; // tokens that the session file held
   bool line_open;   // the last byte printed was no newline
   bool prompt_read; // all of it was evaluated
-  bool pending;     // `last` is part of the text, but was not evaluated
+  bool pending;     // `last` is part of the text, but not evaluated yet
   setun_token last;
   double load_seconds, prompt_seconds, decode_seconds;
-  size_t prompt_done;
+  size_t prompt_done, decoded; // tokens that were evaluated
 } generation;
 
 static void print_piece(generation *g, const char *text, size_t length) {
@@ -95,10 +95,11 @@ static bool too_long(const generation *g) {
   uint32_t room = setun_session_context(g->session);
   if (g->prompt.count <= room - g->earlier) return false;
   if (g->earlier)
-    failure("the session has %u tokens and the prompt %zu, but the context holds %u (see --ctx)", (unsigned)g->earlier,
-            g->prompt.count, (unsigned)room);
+    failure("the session has %u token%s and the prompt %zu, but the context holds %u (see --ctx)", (unsigned)g->earlier,
+            plural(g->earlier), g->prompt.count, (unsigned)room);
   else
-    failure("the prompt has %zu tokens, but the context holds %u (see --ctx)", g->prompt.count, (unsigned)room);
+    failure("the prompt has %zu token%s, but the context holds %u (see --ctx)", g->prompt.count,
+            plural(g->prompt.count), (unsigned)room);
   return true;
 }
 
@@ -152,8 +153,8 @@ static void note_full_context(generation *g) {
   g->line_open = false;
   flush_output();
   if (g->earlier) snprintf(earlier, sizeof earlier, "%u of the session, ", (unsigned)g->earlier);
-  note("stopped: the context of %u tokens is full (%s%zu of the prompt, %zu new; see --ctx)", (unsigned)room, earlier,
-       g->prompt.count, g->count);
+  note("stopped: the context of %u token%s is full (%s%zu of the prompt, %zu new; see --ctx)", (unsigned)room,
+       plural(room), earlier, g->prompt.count, g->count);
 }
 
 // New tokens until one of the ends that there are: the model's, -n, the context's, an interrupt. The exit status.
@@ -163,6 +164,13 @@ static int generate(generation *g, const run_options *o) {
   uint32_t n_vocab = setun_model_get_info(g->model).n_vocab, room = setun_session_context(g->session);
   while (o->n < 0 || g->count < (uint64_t)o->n) {
     setun_token id = 0;
+    // every token needs its place, also the last one, which a session evaluates only when it is kept
+    if (setun_session_position(g->session) + g->pending == room) {
+      note_full_context(g);
+      break;
+    }
+    if (g->pending && !evaluate(g, &g->last, 1, &status)) break;
+    g->pending = false;
     setun_status s = setun_sampler_sample(g->sampler, setun_session_logits(g->session), n_vocab, &id, &error);
     if (s != SETUN_OK) return report(&error);
     bool is_end = setun_token_is_end(g->model, id);
@@ -171,13 +179,6 @@ static int generate(generation *g, const run_options *o) {
     if (setun_sampler_accept(g->sampler, id, &error) != SETUN_OK) return report(&error);
     g->pending = true;
     g->last = id;
-    if (o->n >= 0 && g->count == (uint64_t)o->n) break;
-    if (setun_session_position(g->session) == room) {
-      note_full_context(g);
-      break;
-    }
-    if (!evaluate(g, &id, 1, &status)) break;
-    g->pending = false;
   }
   return status;
 }
@@ -201,9 +202,7 @@ static bool keep_text(generation *g, const run_options *o) {
     note("%s is as it was: the prompt was not read to its end", o->session);
     return true;
   }
-  if (g->pending && setun_session_position(g->session) == setun_session_context(g->session)) {
-    note("%s: the last token does not fit into the context and is not kept", o->session);
-  } else if (g->pending && setun_session_eval(g->session, &g->last, 1, NULL, &error) != SETUN_OK) {
+  if (g->pending && setun_session_eval(g->session, &g->last, 1, NULL, &error) != SETUN_OK) {
     report(&error);
     return false;
   }
@@ -211,19 +210,18 @@ static bool keep_text(generation *g, const run_options *o) {
 }
 
 static void print_rate(const char *what, size_t tokens, double seconds, const char *end) {
-  fprintf(stderr, "%-8s %6zu tokens in %8.3f s  %9.2f tokens/s%s", what, tokens, seconds,
-          seconds > 0 ? (double)tokens / seconds : 0, end);
+  fprintf(stderr, "%-8s %6zu %-6s in %8.3f s  %9.2f tokens/s%s", what, tokens, tokens == 1 ? "token" : "tokens",
+          seconds, seconds > 0 ? (double)tokens / seconds : 0, end);
 }
 
 static void print_timings(const generation *g) {
   setun_model_info info = setun_model_get_info(g->model);
-  size_t decoded = g->count ? g->count - 1 : 0; // the first new token comes from the prompt's own pass
-  double bytes = (double)decoded * (double)info.bytes_per_token;
+  double bytes = (double)g->decoded * (double)info.bytes_per_token;
   char text[32];
   fprintf(stderr, "load     %s in %8.3f s  %.2f GB/s\n", format_bytes(info.weight_bytes, text), g->load_seconds,
           g->load_seconds > 0 ? (double)info.weight_bytes / g->load_seconds / 1e9 : 0);
   print_rate("prompt", g->prompt_done, g->prompt_seconds, "\n");
-  print_rate("decode", decoded, g->decode_seconds, "");
+  print_rate("decode", g->decoded, g->decode_seconds, "");
   fprintf(stderr, "  %.2f GB/s of weights\n", g->decode_seconds > 0 ? bytes / g->decode_seconds / 1e9 : 0);
 }
 
@@ -243,7 +241,7 @@ static bool prepare(generation *g, const run_options *o, const char *path, bool 
   g->load_seconds = seconds_now() - start;
   if (o->session && !load_session(g->session, o->session)) return false;
   g->earlier = setun_session_position(g->session);
-  if (o->verbose && g->earlier) note("%s holds %u tokens", o->session, (unsigned)g->earlier);
+  if (o->verbose && g->earlier) note("%s holds %u token%s", o->session, (unsigned)g->earlier, plural(g->earlier));
   if (!make_sampler(g->model, &o->sampling, &g->sampler, &g->sampling)) return false;
   int flags = begins && !g->earlier ? 0 : SETUN_DECODE_CONTINUES;
   if (setun_decoder_new(g->model, flags, &g->decoder, &error) == SETUN_OK) return true;
@@ -264,6 +262,7 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
   start = seconds_now();
   if (g->prompt_read) status = show_text_to_sampler(g) ? generate(g, o) : STATUS_FAILED;
   g->decode_seconds = seconds_now() - start;
+  g->decoded = setun_session_position(g->session) - g->earlier - g->prompt_done;
   if (status != STATUS_FAILED)
     end_text(g, o);
   else if (g->line_open)
@@ -292,7 +291,7 @@ static int run(const command *self, int argc, char **argv) {
   status = check_sampling(self, &o.sampling);
   if (!status) status = read_text(self, &o.text, &text);
   if (status) return status;
-  status = prepare(&g, &o, argv[1], !text.length) ? run_prompt(&g, &o, &text) : STATUS_FAILED;
+  status = prepare(&g, &o, argv[1], !text.length) ? run_prompt(&g, &o, &text) : failed_status();
   free_generation(&g);
   free(text.data);
   int written = finish_output();

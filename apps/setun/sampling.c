@@ -53,7 +53,7 @@ const option sampling_rows[20] = {
     {0, "dynatemp-exp", OPTION_NUMBER, AT(dynatemp_exponent), "X", 0, 1000, "exponent of that uncertainty (default 1)"},
     {0, "logit-bias", OPTION_LIST, AT(biases), "ID(+/-)BIAS", 0, 0,
      "adds to a token's logit: 1234+2.5, 1234-1; 1234-inf: never this token; may be given several times"},
-    {0, "seed", OPTION_INTEGER, AT(seed), "N", 0, (double)INT64_MAX,
+    {0, "seed", OPTION_SEED, AT(seed), "N", 0, 0,
      "the same seed gives the same text (default: another one each time, shown by --verbose)"},
 };
 
@@ -88,7 +88,7 @@ static const field fields[] = {
 enum { FIELDS = sizeof fields / sizeof *fields, ALWAYS_SHOWN = 4 };
 
 sampling_options sampling_unset(void) {
-  sampling_options o = {.seed = NOT_GIVEN};
+  sampling_options o = {0};
   for (size_t i = 0; i < FIELDS; i++) {
     char *to = (char *)&o + fields[i].from;
     if (fields[i].integer)
@@ -181,7 +181,7 @@ static bool add_biases(setun_sampler *sampler, const setun_model *model, const t
 
 static uint64_t chosen_seed(const sampling_options *o) {
   struct timespec t;
-  if (o->seed != NOT_GIVEN) return (uint64_t)o->seed;
+  if (o->seed.given) return o->seed.value;
   clock_gettime(CLOCK_REALTIME, &t);
   return ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec ^ (uint64_t)getpid() << 20) % 1000000007u;
 }

@@ -9,7 +9,8 @@
 typedef struct sampling_options {
   double temperature, top_p, min_p, typical, repeat_penalty, presence_penalty, frequency_penalty, dry_multiplier,
       dry_base, xtc_probability, xtc_threshold, dynatemp_range, dynatemp_exponent;
-  int64_t top_k, repeat_last_n, dry_allowed_length, dry_penalty_last_n, seed;
+  int64_t top_k, repeat_last_n, dry_allowed_length, dry_penalty_last_n;
+  optional_seed seed;
   text_list biases, breakers;
 } sampling_options;
 

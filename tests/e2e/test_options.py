@@ -52,6 +52,28 @@ class UsageTest(Case):
             with self.subTest(option=option, value=value):
                 self.fails(2, "run", TALES, "-p", "a", option, value, mentions=[f"'{value}'"])
         self.fails(2, "run", TALES, "-p", "a", "--ids=3", mentions=["--ids"])
+        for number in ("99999999999999999999", "-99999999999999999999", "2147483648"):
+            self.fails(2, "run", TALES, "-p", "a", "-n", number, mentions=["-n", "-1 to 2147483647", f"'{number}'"])
+        self.fails(2, "run", TALES, "-p", "a", "--seed", 1 << 64, mentions=["0 to 18446744073709551615"])
+
+    def test_seeds_have_64_bits(self):
+        for seed in (0, (1 << 63) - 1, 1 << 63, (1 << 64) - 1):
+            result = setun("run", TALES, "-p", "a", "-n", 1, "--verbose", "--seed", seed)
+            self.assertEqual(result.returncode, 0)
+            self.assertIn(f"seed {seed}\n", result.stderr.decode())
+
+    def test_nothing_where_something_is_needed(self):
+        for name in ("run", "tokenize", "inspect", "bench", "detokenize"):
+            self.assertNotIn("error: :", self.fails(2, name, "", mentions=["empty", name]))
+        self.fails(2, "run", TALES, "-f", "", mentions=["--file", "''"])
+        self.fails(2, "logits", TALES, "-p", "a", "-o", "", mentions=["--output", "''"])
+        for ids in ("", " ", "[]"):
+            self.fails(2, "logits", TALES, "--ids", ids, "-o", "x", mentions=["no ids"])
+
+    def test_numbers_need_a_file(self):
+        self.fails(2, "logits", TALES, "-p", "a", "-o", "-", mentions=["-o", "file"])
+        self.fails(2, "inspect", TALES, "--tensor", "model.norm.weight", "-o", "-", mentions=["-o", "file"])
+        self.assertFalse(os.path.exists("-"))
         self.fails(2, "perplexity", TALES, "-p", "a", "--ctx", 8, "--stride", 8, mentions=["--stride"])
         for size in ("4Q", "G", "-1M", "1", "99999999T"):
             with self.subTest(size=size):

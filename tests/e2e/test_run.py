@@ -98,11 +98,17 @@ class RunTest(Case):
         count = len(prompt_ids(PROMPT))
         result = setun("run", TALES, "-p", PROMPT, "--ctx", count + 4, "--temp", 0, "--ids", "--ignore-eos")
         self.assertEqual(result.returncode, 0)
-        # the last token needs no place: nothing follows it
-        self.assertEqual(len(json.loads(result.stdout)), 5)
-        self.assertRegex(result.stderr.decode(), rf"context of {count + 4} tokens is full \({count} of the prompt, 5 new")
+        self.assertEqual(len(json.loads(result.stdout)), 4)
+        self.assertRegex(result.stderr.decode(), rf"context of {count + 4} tokens is full \({count} of the prompt, 4 new")
+        result = setun("run", TALES, "-p", PROMPT, "--ctx", count, "--ids")
+        self.assertEqual((result.returncode, result.stdout), (0, b"[]\n"))
+        self.assertRegex(result.stderr.decode(), rf"context of {count} tokens is full \({count} of the prompt, 0 new")
         result = setun("run", TALES, "-p", PROMPT, "-n", 4, "--ctx", count + 4, "--temp", 0, "--ids", "--ignore-eos")
         self.assertEqual((len(json.loads(result.stdout)), result.stderr), (4, b""))
+        result = setun("run", TALES, "-p", "", "--ctx", 1, "--ids")
+        self.assertIn(b"context of 1 token is full (1 of the prompt, 0 new", result.stderr)
+        result = setun("run", TALES, "-p", PROMPT, "--ids", "--ignore-eos", "--temp", 0)
+        self.assertEqual(len(json.loads(result.stdout)), CONTEXT - count)
 
     def test_end_token_stops_unless_ignored(self):
         prompt = "And they were the best of friends. The end."

@@ -75,6 +75,8 @@ class DetokenizeTest(Case):
     def test_ids_that_are_none(self):
         self.fails(2, "detokenize", TALES, "x", mentions=["0 to 2147483647"])
         self.fails(2, "detokenize", TALES, "1,,2")
+        table = self.good("tokenize", TALES, "-p", "hi")
+        self.fails(1, "detokenize", TALES, stdin=table, mentions=["standard input", "tokenize --ids"])
         self.fails(2, "detokenize", TALES, "99999999999")
         for text in ("[1", "[1 2]", "[1,]", "[-1]", "[1.5]", "{}", "[[1]]", '["1"]'):
             with self.subTest(text=text):

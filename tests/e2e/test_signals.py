@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Signals while a command loads or writes: it ends with 128 and the signal's number, and leaves nothing behind."""
+import os
+import resource
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+import gguf
+from support import COMMAND, TALES, Case, main
+
+SECONDS = 120
+
+
+def watches(process, number):
+    """True once the process has a handler for the signal."""
+    with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("SigCgt:"):
+                return int(line.split()[1], 16) >> (number - 1) & 1
+    return False
+
+
+class Signals(Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def stop(self, number, ready, *args):
+        """Runs the command, sends the signal once ready(process), and gives what stderr says."""
+        process = subprocess.Popen([COMMAND, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        end = time.monotonic() + SECONDS
+        while process.poll() is None and not ready(process) and time.monotonic() < end:
+            time.sleep(0.0002)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=SECONDS)
+        self.assertEqual(process.returncode, 128 + number, errors)
+        self.assertNotIn(b"error", errors)
+
+    def large(self, rows=8192, columns=8192):
+        path = self.path("large.gguf")
+        packed = bytes([0x64, 0x55, 0x91, 0x46] * (columns // 16)) * rows
+        gguf.write(path, [("m.weight", [columns, rows], gguf.T2_TYPE, packed),
+                          ("m.scale", [1], gguf.F32_TYPE, struct.pack("<f", 1))])
+        return path
+
+    def part(self, _):
+        return any(name.endswith(".part") for name in os.listdir(self.folder))
+
+    def test_convert(self):
+        source = self.large()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number=number):
+                self.stop(number, self.part, "convert", source, "-o", self.path("out.gguf"), "--to", "f32")
+                self.assertEqual(os.listdir(self.folder), ["large.gguf"])
+
+    def test_inspect(self):
+        source = self.large()
+        self.stop(signal.SIGINT, self.part, "inspect", source, "--tensor", "m.weight", "-o", self.path("out"))
+        self.assertEqual(os.listdir(self.folder), ["large.gguf"])
+
+    @unittest.skipUnless(os.path.exists("/proc/self/status"), "no /proc to see handlers in")
+    def test_loading(self):
+        text = ("-p", "Once upon a time", "-t", 1)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            for args in (("run", TALES, *text, "--ignore-eos"), ("logits", TALES, *text, "-o", self.path("out")),
+                         ("perplexity", TALES, *text), ("bench", TALES, "-t", 1),
+                         ("convert", TALES, "--to", "hf-u8", "-o", self.path("directory"))):
+                with self.subTest(number=number, command=args[0]):
+                    self.stop(number, lambda process: watches(process, number), *args)
+                    self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_file_that_may_not_grow(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000))
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        for args in (("convert", TALES, "--to", "t2"), ("logits", TALES, "-p", "a b c d e f g h i j k l m n o p")):
+            with self.subTest(command=args[0]):
+                self.fails(1, *args, "-o", self.path("out.gguf"), preexec_fn=limit, mentions=[self.path("out.gguf")])
+                self.assertEqual(os.listdir(self.folder), [])
+
+
+if __name__ == "__main__":
+    main()
