@@ -226,10 +226,17 @@ static setun_status read_other_parts(gguf *g, const char *path, setun_error *err
   setun_status s = st_metadata_u32(m, "split.count", 0, PARTS_MOST, &count, err);
   if (s == SETUN_OK) s = st_metadata_u64(m, "split.tensors.count", 0, INT32_MAX, &total, err);
   if (s != SETUN_OK) return st_fail_in(err, "%s", path), s;
-  if (count <= 1) return SETUN_OK; // 0 and 1 alike: nothing was split
   uint32_t no = 0;
   s = st_metadata_u32(m, "split.no", 0, PARTS_MOST, &no, err);
   if (s != SETUN_OK) return st_fail_in(err, "%s", path), s;
+  if (count <= 1 && no) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: split.count: expected more than split.no, %" PRIu32 ", found %s", path,
+                   no,
+                   !st_metadata_find(m, "split.count") ? "no such key"
+                   : count                             ? "1"
+                                                       : "0");
+  }
+  if (count <= 1) return SETUN_OK; // 0 and 1 alike: nothing was split
   if (no) {
     return st_fail(err, SETUN_ERROR_ARGUMENT,
                    "%s: part %" PRIu32 " of a model in %" PRIu32 " parts: give the first part, the others are found by "
@@ -273,6 +280,18 @@ static setun_status add_tensor(gguf *g, const st_gguf_tensor *info, const st_for
                    "%s: %s of %s takes %" PRIu64 " bytes at offset %" PRIu64 ", found only %" PRIu64 " before %s",
                    info->name, t.dtype, st_tensor_dims_text(&t, dims), t.bytes, t.offset, info->room,
                    info->last ? "the end of the file" : "the next tensor, which it would overlap");
+  }
+  // A type that leaves much of the room empty is not the one that was written: each value would be read amiss. Room
+  // ends at a multiple of the alignment, or where the file does. What the caller asks for is read all the same.
+  const char *assume = g->builder->options->assume;
+  bool asked = assume && format && !strcmp(assume, format->name);
+  uint64_t padded = (t.bytes + info->alignment - 1) & ~(info->alignment - 1); // no overflow: at most the room's
+  if (!asked && padded < info->room && info->room - padded >= info->alignment) {
+    char dims[96];
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "%s: %s of %s takes %" PRIu64 " bytes at offset %" PRIu64 ", found %" PRIu64 " before %s",
+                   info->name, t.dtype, st_tensor_dims_text(&t, dims), t.bytes, t.offset, info->room,
+                   info->last ? "the end of the file" : "the next tensor");
   }
   return st_builder_tensor(g->builder, &t, info->name, strlen(info->name), err);
 }

@@ -44,37 +44,35 @@ static st_shape shape_of(const st_gguf_tensor *t) {
   return (st_shape){.rows = t->dims[1] * t->dims[2] * t->dims[3], .columns = t->dims[0]};
 }
 
-// Strictly: the next tensor begins where this one ends, padded. Otherwise: it does not begin earlier.
-static bool fits(const st_gguf_tensor *t, uint64_t bytes, bool strict) {
+// The next tensor begins where this one ends, padded; the file may end a little earlier or later.
+static bool fits(const st_gguf_tensor *t, uint64_t bytes) {
   uint64_t padded;
   if (!st_add_u64(bytes, t->alignment - 1, &padded)) return false;
   padded &= ~(t->alignment - 1);
-  if (!strict) return bytes <= t->room;
-  return padded == t->room || (t->last && bytes == t->room);
+  return bytes <= t->room && (padded >= t->room || t->room - padded < t->alignment);
 }
 
 // Do all tensors of the type fit this reading, or the rival when `format` is NULL?
-static bool fits_all(const choice *c, const st_format *format, const st_gguf_tensor *tensors, size_t count,
-                     bool strict) {
+static bool fits_all(const choice *c, const st_format *format, const st_gguf_tensor *tensors, size_t count) {
   for (size_t i = 0; i < count; i++) {
     const st_gguf_tensor *t = &tensors[i];
     uint64_t bytes;
     if (t->type != c->type) continue;
     bool known = format ? st_format_size(format, shape_of(t), &bytes, NULL) == SETUN_OK
                         : rival_bytes(c->rival, shape_of(t), &bytes);
-    if (!known || !fits(t, bytes, strict)) return false;
+    if (!known || !fits(t, bytes)) return false;
   }
   return true;
 }
 
 // Keeps the readings that fit. False, and nothing changed, when none does.
-static bool narrow(choice *c, const st_gguf_tensor *tensors, size_t count, bool strict) {
+static bool narrow(choice *c, const st_gguf_tensor *tensors, size_t count) {
   size_t n = 0;
   const st_format *kept[READINGS_MOST];
   for (size_t i = 0; i < c->n_readings; i++) {
-    if (fits_all(c, c->readings[i], tensors, count, strict)) kept[n++] = c->readings[i];
+    if (fits_all(c, c->readings[i], tensors, count)) kept[n++] = c->readings[i];
   }
-  bool rival_fits = c->rival && fits_all(c, NULL, tensors, count, strict);
+  bool rival_fits = c->rival && fits_all(c, NULL, tensors, count);
   if (!n && !rival_fits) return false;
   memcpy(c->readings, kept, n * sizeof *kept);
   c->n_readings = n;
@@ -204,10 +202,12 @@ setun_status st_typeid_resolve(st_builder *b, const st_gguf_tensor *tensors, siz
   if ((*format = told(b, &c, &by))) {
     return st_builder_notice(b, err, "tensor type %" PRIu32 ": read as %s, %s", type, (*format)->name, by);
   }
-  if (!narrow(&c, tensors, count, true) && !narrow(&c, tensors, count, false)) {
+  if (!narrow(&c, tensors, count)) {
     char why[256], names[160];
     c.rival = NULL;
-    snprintf(why, sizeof why, "the distances between the offsets of its %zu tensors fit no layout that is read (%s)",
+    snprintf(why, sizeof why,
+             "the distances between the offsets of its %zu tensors fit no layout that is read (%s) unless one is "
+             "assumed (--assume)",
              c.n_tensors, names_of(&c, names));
     return fail_unread(&c, why, err);
   }

@@ -151,7 +151,16 @@ case("offset-beyond.gguf", "FORMAT", "a:", "offset 4096", data=one("a", [4], 0, 
 case("offset-2-64.gguf", "FORMAT", "a:", str(2**64 - 32), data=one("a", [4], 0, 2**64 - 32))
 case("offset-same.gguf", "FORMAT", "a and b", "offset 0", data=gguf(infos=[AB[0], info("b", [4], 0, 0)], data=AB_DATA))
 case("overlap.gguf", "FORMAT", "b:", "overlap",
-     data=gguf(infos=[info("a", [8], 0, 64), info("b", [17], 0, 0)], data=b"\0" * 128))
+     data=gguf(infos=[info("a", [8], 0, 64), info("b", [17], 0, 0)], data=b"\0" * 96))
+case("gap.gguf", "FORMAT", "a:", "f16 of [4]", "takes 8 bytes", "found 64", "the next tensor",
+     data=gguf(infos=[info("a", [4], 1, 0), info("b", [4], 0, 64)], data=b"\0" * 96))
+case("gap-end.gguf", "FORMAT", "a:", "takes 16 bytes", "found 64", "the end of the file",
+     data=gguf(infos=AB[:1], data=b"\0" * 64))
+case("gap-less.gguf", "ok", data=gguf(infos=AB[:1], data=b"\0" * 63))
+case("split-no-alone.gguf", "FORMAT", "split.count", "split.no, 1, found no such key",
+     data=gguf([pair("split.no", U16, b"\1\0")], AB, AB_DATA))
+case("type-42-gap.gguf", "UNSUPPORTED", "a:", "type 42", "--assume", data=one("a", [256, 4], 42, 0, data=b"\0" * 384))
+case("type-42-gap-assumed.gguf", "ok", data=one("a", [256, 4], 42, 0, data=b"\0" * 384), assume="q2_0")
 case("sum-overflow.gguf", "FORMAT", "b:",
      data=gguf(infos=[info("a", [2**60], 24, 0), info("b", [2**60], 24, 2**60)], data=AB_DATA))
 case("data-short.gguf", "FORMAT", "b:", "32 bytes", "end of the file", data=gguf(infos=AB, data=AB_DATA[:-1]))
