@@ -46,8 +46,9 @@ typedef struct st_hparams {
   bool router_renormalize;    // ST_ROUTER_ALL: the chosen weights are divided by their sum
   bool sparse[ST_MAX_LAYERS]; // layers whose feed-forward part is experts
   float norm_eps;
-  float linear_norm_eps; // of norms that belong to one matrix
-  bool tied;             // the head is the embedding
+  float linear_norm_eps;           // of norms that belong to one matrix
+  bool tied;                       // the head is the embedding
+  bool qkv_bias, o_bias, mlp_bias; // matrices that cannot be without a bias; others have one where there is one
   st_activation_fn fn;
   float embed_scale, residual_scale, logit_scale; // factors on embeddings, residual branches, logits
   float attn_scale;                               // on scores; 0 while reading: head_dim^-0.5

@@ -117,6 +117,19 @@ static setun_status place_qk_norm(st_loader *l, const char *module, st_role role
   return st_place_vector(l, &w, h->norm_plus_one, &layer->vector[role]);
 }
 
+static bool needs_bias(const st_hparams *h, st_role role) {
+  switch (role) {
+  case ST_ATTN_Q:
+  case ST_ATTN_K:
+  case ST_ATTN_V: return h->qkv_bias;
+  case ST_ATTN_O: return h->o_bias;
+  case ST_FFN_GATE:
+  case ST_FFN_UP:
+  case ST_FFN_DOWN: return h->mlp_bias;
+  default: return false;
+  }
+}
+
 static setun_status place_role(st_loader *l, st_role role, const char *module, bool *found, st_layer *layer) {
   st_model *m = l->m;
   st_weight w;
@@ -141,6 +154,9 @@ static setun_status place_role(st_loader *l, st_role role, const char *module, b
   // Models with int8 activations have them for ternary weights in any layout, floats among them.
   if (m->h.int8 && !router) s = st_weight_recognize(l->d, &w, l->err);
   if (s == SETUN_OK) s = st_place_linear(l, module, &w, router, &layer->linear[role]);
+  if (s == SETUN_OK && !layer->linear[role].bias && needs_bias(&m->h, role)) {
+    s = st_fail(l->err, SETUN_ERROR_FORMAT, "%s.bias: expected a tensor of that name, found none", module);
+  }
   if (s == SETUN_OK) count_decode(m, &layer->linear[role], w.shape);
   return s;
 }

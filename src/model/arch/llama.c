@@ -13,6 +13,12 @@ static setun_status read_gguf(const st_metadata *m, const char *architecture, st
   return SETUN_OK;
 }
 
+static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+  setun_status s = st_json_bool(c, "attention_bias", &h->qkv_bias, err);
+  h->o_bias = h->qkv_bias;
+  return s == SETUN_OK ? st_json_bool(c, "mlp_bias", &h->mlp_bias, err) : s;
+}
+
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
     {ST_ROPE_FREQS, "rope_freqs", NULL, ST_OPTIONAL},
@@ -41,5 +47,6 @@ const st_spec st_spec_llama = {
                  .rope = {.theta = 10000}},
     .gguf_interleaved = true,
     .bindings = bindings,
+    .read_hf = read_hf,
     .read_gguf = read_gguf,
 };

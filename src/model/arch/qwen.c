@@ -53,6 +53,7 @@ const st_spec st_spec_qwen2 = {
                  .n_vocab = 151936,
                  .n_ctx_train = 32768,
                  .norm_eps = 1e-6f,
+                 .qkv_bias = true,
                  .fn = ST_FN_SILU,
                  .rope = {.theta = 10000}},
     .bindings = qwen2_bindings,
