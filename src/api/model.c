@@ -22,7 +22,8 @@ setun_status st_check_model_params(const setun_model_params *p, setun_error *err
   if (p->activation && strcmp(p->activation, "int8") && strcmp(p->activation, "float")) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "activation: expected int8 or float, found \"%.64s\"", p->activation);
   }
-  if (p->assume && !st_format_by_name(p->assume)) { // it says something about few files, but a slip must not pass unseen
+  if (p->assume &&
+      !st_format_by_name(p->assume)) { // it says something about few files, but a slip must not pass unseen
     return st_fail(err, SETUN_ERROR_ARGUMENT, "assume: expected a tensor format, found \"%.64s\"", p->assume);
   }
   if (p->threads < 0 || p->threads > 1024) {
@@ -57,6 +58,36 @@ static setun_status load_weights(setun_model *m, const st_directory *d, const se
   return st_model_load(d, &options, &m->model, err);
 }
 
+// Without the key's split pattern texts may be cut otherwise than the model learned.
+static void warn_of_default_pre(const st_directory *d, const st_log *log) {
+  st_text model = {0};
+  if (d->container != ST_GGUF || st_metadata_find(&d->metadata, "tokenizer.ggml.pre")) return;
+  if (st_metadata_text(&d->metadata, "tokenizer.ggml.model", &model, NULL) != SETUN_OK) return;
+  if (model.length != 4 || memcmp(model.data, "gpt2", 4)) return;
+  const char *pre = default_pre(d);
+  st_log_write(log, SETUN_LOG_WARNING, "%s: tokenizer.ggml.pre: no such key: texts are split as by \"%s\"", d->path,
+               pre ? pre : "default");
+}
+
+// Plain text must not lead to tokens that the embedding has no row for. Special ones beyond it are published (Gemma 3's
+// for images): whoever asks for such a token gets an error then.
+static setun_status check_rows(const setun_model *m, setun_error *err) {
+  const st_tokenizer *t = m->tokenizer;
+  uint32_t size = st_tokenizer_size(t), rows = m->model->h.n_vocab;
+  for (uint32_t id = rows; id < size; id++) {
+    st_text text = {0};
+    bool begins = (int32_t)id == st_tokenizer_bos(t) && st_tokenizer_add_bos(t);
+    setun_status s = st_tokenizer_text(t, (int32_t)id, &text, err);
+    if (s != SETUN_OK) return s;
+    if (!text.data || (st_tokenizer_is_control(t, (int32_t)id) && !begins)) continue;
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "the vocabulary: expected at most the %u tokens that the embedding has rows for, found %u, such as "
+                   "token %u, \"%.*s\"",
+                   rows, size, id, (int)(text.length < 40 ? text.length : 40), text.data);
+  }
+  return SETUN_OK;
+}
+
 static setun_status load(const char *path, const setun_model_params *params, bool weights, setun_model **model,
                          setun_error *err) {
   setun_model_params p = params ? *params : setun_model_params_default();
@@ -74,6 +105,8 @@ static setun_status load(const char *path, const setun_model_params *params, boo
     if (s == SETUN_OK) s = st_templates_load(d, &log, &m->templates, err);
     if (s == SETUN_OK) s = st_architecture_name(d, &m->architecture, err);
     if (s == SETUN_OK && weights) s = load_weights(m, d, &p, &log, err);
+    if (s == SETUN_OK && weights) s = check_rows(m, err);
+    if (s == SETUN_OK) warn_of_default_pre(d, &log);
     if (s != SETUN_OK && s != SETUN_ERROR_CANCELED && err && strncmp(err->message, path, strlen(path))) {
       st_fail_in(err, "%s", path);
     }

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 
+#include <math.h>
 #include <string.h>
 
 // No published tokenizer file comes near; Gemma's is 33 MB.
@@ -29,6 +30,16 @@ static void read_id(const st_metadata *m, const char *key, int64_t *id, setun_st
   if (*s != SETUN_OK || !st_metadata_find(m, key)) return;
   *s = st_metadata_u32(m, key, 0, UINT32_MAX, &value, err);
   if (value != UINT32_MAX) *id = value; // all ones is some converters' "none"
+}
+
+// Nothing pads here, but an id beyond the vocabulary means that the keys belong to another one.
+static void check_padding(const st_metadata *m, setun_status *s, setun_error *err) {
+  int64_t padding = -1;
+  const st_meta *tokens = st_metadata_find(m, "tokenizer.ggml.tokens");
+  read_id(m, "tokenizer.ggml.padding_token_id", &padding, s, err);
+  if (*s != SETUN_OK || !tokens || tokens->type != ST_META_ARRAY || padding < (int64_t)tokens->count) return;
+  *s = st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.padding_token_id: token %lld is not in the vocabulary of %llu",
+               (long long)padding, (unsigned long long)tokens->count);
 }
 
 static void read_flag(const st_metadata *m, const char *key, int *flag, setun_status *s, setun_error *err) {
@@ -71,6 +82,7 @@ static setun_status read_keys(const st_metadata *m, st_vocabulary *v, setun_erro
   read_id(m, "tokenizer.ggml.unknown_token_id", &v->unk, &s, err);
   read_id(m, "tokenizer.ggml.eot_token_id", &v->eot, &s, err);
   read_id(m, "tokenizer.ggml.eom_token_id", &v->eom, &s, err);
+  check_padding(m, &s, err);
   read_flag(m, "tokenizer.ggml.add_bos_token", &v->add_bos, &s, err);
   read_flag(m, "tokenizer.ggml.add_eos_token", &v->add_eos, &s, err);
   read_flag(m, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, &s, err);
@@ -194,6 +206,16 @@ static setun_status set_bos(st_tokenizer *t, const json_t *config, setun_error *
   return s == SETUN_OK ? s : st_fail_in(err, "config.json");
 }
 
+// Nothing pads here; checked as a sign that the file is sound. Padded rows of the embedding count.
+static setun_status check_padding_json(const st_tokenizer *t, const json_t *config, setun_error *err) {
+  const json_t *id = st_json_get(config, "pad_token_id");
+  double x = json_is_number(id) ? json_number_value(id) : -2;
+  double rows = json_number_value(st_json_get(config, "vocab_size"));
+  double most = rows > st_tokenizer_size(t) ? rows : st_tokenizer_size(t);
+  if (!id || x == -1) return SETUN_OK; // published files spell "none" in both ways
+  return x >= 0 && x < most && x == floor(x) ? SETUN_OK : fail_id("config.json", "pad_token_id", id, err);
+}
+
 static setun_status adjust(const st_directory *d, st_tokenizer *t, setun_error *err) {
   static const char *const names[] = {"special_tokens_map.json", "tokenizer_config.json"};
   setun_status s = SETUN_OK;
@@ -205,6 +227,7 @@ static setun_status adjust(const st_directory *d, st_tokenizer *t, setun_error *
     st_free(text);
   }
   if (s == SETUN_OK) s = set_bos(t, d->config, err);
+  if (s == SETUN_OK) s = check_padding_json(t, d->config, err);
   if (s == SETUN_OK) s = add_ends(t, d->config, "config.json", err);
   if (s == SETUN_OK) s = add_ends(t, st_json_get(d->config, "text_config"), "config.json: text_config", err);
   if (s == SETUN_OK) s = add_ends(t, d->generation_config, "generation_config.json", err);

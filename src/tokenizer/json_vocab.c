@@ -153,6 +153,9 @@ static setun_status place_added(st_tokenizer *t, const json_t *token, uint32_t *
   const char *text = json_string_value(content);
   size_t length = json_string_length(content);
   int64_t known = st_map_get(t->ids, text, length);
+  if (known >= 0 && known != id && t->outside[known]) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "added_tokens: token %u has the text of token %lld", id, (long long)known);
+  }
   if (known >= 0) { // the model's id counts, as in the reference
     *at = (uint32_t)known;
     return SETUN_OK;

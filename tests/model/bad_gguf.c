@@ -44,7 +44,7 @@ static void change(const broken *b, char *file, size_t length) {
   }
 }
 
-static void check(const broken *b) {
+static void check_with(const broken *b, const setun_model_params *params) {
   char path[512], written[] = "/tmp/setun-gguf-XXXXXX";
   char *file = NULL;
   size_t length;
@@ -61,7 +61,7 @@ static void check(const broken *b) {
   assert_int_equal(fclose(f), 0);
   st_free(file);
   setun_model *m = NULL;
-  setun_status s = setun_model_load(written, NULL, &m, &err);
+  setun_status s = setun_model_load(written, params, &m, &err);
   setun_model_free(m);
   unlink(written);
   for (int i = 0; i < 2 && b->words[i]; i++) {
@@ -69,6 +69,10 @@ static void check(const broken *b) {
     if (!strstr(err.message, b->words[i])) fail_msg("expected \"%s\" in \"%s\"", b->words[i], err.message);
   }
   if (!b->words[0] && s != SETUN_OK) fail_msg("%s", err.message);
+}
+
+static void check(const broken *b) {
+  check_with(b, NULL);
 }
 
 static void keys(void **state) {
@@ -114,6 +118,10 @@ static void keys(void **state) {
        .type = 8,
        .words = {"blk.1.ffn_up.weight: q8_0 of", "before the next tensor"}},
       {.base = "llama3",
+       .key = "tokenizer.ggml.padding_token_id",
+       .value = 320,
+       .words = {"tokenizer.ggml.padding_token_id", "320"}},
+      {.base = "llama3",
        .key = "tokenizer.ggml.bos_token_id",
        .value = 320,
        .words = {"tokenizer.ggml.bos_token_id", "320"}},
@@ -121,7 +129,24 @@ static void keys(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
 }
 
+static void keep(setun_log_level level, const char *message, void *user) {
+  if (level == SETUN_LOG_WARNING) snprintf(user, 256, "%s", message);
+}
+
+// Which split pattern stands in for a missing one is said.
+static void default_pre(void **state) {
+  (void)state;
+  char seen[256] = "";
+  setun_model_params p = setun_model_params_default();
+  p.log = keep;
+  p.user = seen;
+  check_with(&(broken){.base = "llama3"}, &p);
+  assert_string_equal(seen, "");
+  check_with(&(broken){.base = "llama3", .key = "tokenizer.ggml.pre", .renamed = "tokenizer.ggml.prX"}, &p);
+  assert_non_null(strstr(seen, "tokenizer.ggml.pre: no such key: texts are split as by \"default\""));
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(keys)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(keys), cmocka_unit_test(default_pre)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
