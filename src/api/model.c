@@ -22,8 +22,8 @@ setun_status st_check_model_params(const setun_model_params *p, setun_error *err
   if (p->activation && strcmp(p->activation, "int8") && strcmp(p->activation, "float")) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "activation: expected int8 or float, found \"%.64s\"", p->activation);
   }
-  if (p->assume &&
-      !st_format_by_name(p->assume)) { // it says something about few files, but a slip must not pass unseen
+  // It says something about few files, but a slip must not pass unseen.
+  if (p->assume && !st_format_by_name(p->assume)) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "assume: expected a tensor format, found \"%.64s\"", p->assume);
   }
   if (p->threads < 0 || p->threads > 1024) {
