@@ -1,6 +1,6 @@
 // A safetensors writer for float32: 8 bytes of header length, a JSON header, then the tensors one after another.
 // Source: the safetensors format description (Hugging Face).
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700 // realpath
 #include "tensors.h"
 
 #include "output.h"
@@ -86,17 +86,27 @@ static bool write_at(tensor_file *file, uint64_t offset, const char *bytes, size
   return true;
 }
 
+// The path, or where a symbolic link leads, so that the link stays and its file is replaced. NULL after a report.
+static char *follow_link(const char *path) {
+  struct stat st;
+  bool link = !lstat(path, &st) && S_ISLNK(st.st_mode);
+  char *target = link ? realpath(path, NULL) : strdup(path);
+  if (!target) failure("%s: %s", path, strerror(errno));
+  return target;
+}
+
 // Opens a file beside the target under a name that nobody has.
 static bool open_beside(const char *path, tensor_file *file) {
   struct stat st;
-  if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
+  bool replaces = !stat(path, &st);
+  if (replaces && !S_ISREG(st.st_mode)) {
     failure("%s: exists and is not a regular file", path);
     return false;
   }
+  if (!(file->path = follow_link(path))) return false;
+  path = file->path;
   size_t size = strlen(path) + 48;
-  file->path = strdup(path);
-  file->temporary = malloc(size);
-  if (!file->path || !file->temporary) {
+  if (!(file->temporary = malloc(size))) {
     failure("no memory for the name of %s", path);
     return false;
   }
@@ -105,8 +115,13 @@ static bool open_beside(const char *path, tensor_file *file) {
     file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file->fd < 0 && errno != EEXIST) break;
   }
-  if (file->fd < 0) failure("%s: cannot create a file beside it: %s", path, strerror(errno));
-  return file->fd >= 0;
+  if (file->fd < 0) {
+    failure("%s: cannot create a file beside it: %s", path, strerror(errno));
+    return false;
+  }
+  bool same = !replaces || !fchmod(file->fd, st.st_mode & 0777); // what was private stays so
+  if (!same) failure("%s: cannot give its permissions to the new file: %s", path, strerror(errno));
+  return same;
 }
 
 bool tensor_create(const char *path, const tensor_spec *specs, int n, tensor_file *file) {

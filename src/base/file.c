@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,12 +138,24 @@ void st_names_free(st_names *names) {
   *names = (st_names){0};
 }
 
+// What a symbolic link leads to, in `real`; any other path as it is. NULL: the link leads nowhere.
+static const char *follow_link(const char *path, char real[PATH_MAX]) {
+  struct stat st;
+  if (lstat(path, &st) || !S_ISLNK(st.st_mode)) return path;
+  return realpath(path, real);
+}
+
 setun_status st_output_open(const char *path, st_output *out, setun_error *err) {
   struct stat st;
+  char real[PATH_MAX];
   *out = (st_output){.fd = -1};
-  if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
+  bool replaces = !stat(path, &st);
+  if (replaces && !S_ISREG(st.st_mode)) {
     return st_fail(err, SETUN_ERROR_IO, "%s: exists and is not a regular file", path);
   }
+  const char *target = follow_link(path, real); // the link stays, and its file is replaced
+  if (!target) return st_fail(err, SETUN_ERROR_IO, "%s: a symbolic link that leads nowhere: %s", path, strerror(errno));
+  path = target;
   out->path = st_strdup(path);
   if (!out->path) return st_fail_memory(err, path);
   // A name that nobody has, beside the target so that renaming stays on one file system.
@@ -159,7 +172,13 @@ setun_status st_output_open(const char *path, st_output *out, setun_error *err) 
     if (out->fd < 0 && errno != EEXIST) break;
   }
   if (out->fd < 0) {
-    setun_status s = st_fail(err, SETUN_ERROR_IO, "%s: cannot create a file beside it: %s", path, strerror(errno));
+    setun_status s = st_fail(err, SETUN_ERROR_IO, "%s: cannot create a file beside it: %s", out->path, strerror(errno));
+    st_output_discard(out);
+    return s;
+  }
+  if (replaces && fchmod(out->fd, st.st_mode & 0777)) { // what was private stays so
+    setun_status s =
+        st_fail(err, SETUN_ERROR_IO, "%s: cannot give its permissions to the new file: %s", out->path, strerror(errno));
     st_output_discard(out);
     return s;
   }
