@@ -67,6 +67,7 @@ struct st_spec {
   st_hparams defaults;
   bool gguf_interleaved;      // its GGUF files hold q and k rows for interleaved RoPE
   const char *gguf_pre;       // the split pattern of its GGUF files that name none; NULL: "default"
+  bool gguf_defaults;         // its published GGUF files leave out keys, for which the defaults hold
   bool gguf_int8;             // its GGUF files prescribe int8 activations (FORMATS: the bitnet architectures)
   const st_binding *bindings; // ended with a NULL `gguf` and `hf`
   // Tensors that belong to other parts of a checkpoint (a vision tower) or are derived; prefixes, ended with NULL; may

@@ -17,6 +17,7 @@ setun_status st_gguf_spec(const st_directory *d, const st_spec **spec, setun_err
 // A reader of one file's keys: each step is skipped once one failed.
 typedef struct {
   const st_metadata *m;
+  bool defaults; // a key that is absent has the family's default
   char architecture[64];
   setun_status status;
   setun_error *err;
@@ -34,7 +35,7 @@ static void get_u32(keys *k, const char *name, uint32_t *out) {
 
 static void need(keys *k, const char *name, const char *expected) {
   char key[128];
-  if (k->status != SETUN_OK || st_metadata_find(k->m, full_key(k, name, key))) return;
+  if (k->status != SETUN_OK || st_metadata_find(k->m, full_key(k, name, key)) || k->defaults) return;
   k->status = st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected %s, found no such key", key, expected);
 }
 
@@ -187,14 +188,15 @@ static setun_status read_vocabulary_size(const st_directory *d, st_hparams *h, s
 }
 
 setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hparams *h, setun_error *err) {
-  keys k = {.m = &d->metadata, .status = SETUN_OK, .err = err};
+  keys k = {.m = &d->metadata, .defaults = spec->gguf_defaults, .status = SETUN_OK, .err = err};
   st_text name = st_metadata_find(&d->metadata, "general.architecture")->as.text;
   snprintf(k.architecture, sizeof k.architecture, "%.*s", (int)name.length, name.data);
   need_u32(&k, "block_count", &h->n_layer);
   need_u32(&k, "embedding_length", &h->n_embd);
   need_u32(&k, "attention.head_count", &h->n_head);
   need_u32(&k, "feed_forward_length", &h->n_ff);
-  h->n_head_kv = 0;
+  char key[128];
+  if (!k.defaults || st_metadata_find(k.m, full_key(&k, "attention.head_count", key))) h->n_head_kv = 0;
   get_u32(&k, "attention.head_count_kv", &h->n_head_kv);
   h->head_dim = 0;
   get_u32(&k, "attention.key_length", &h->head_dim);

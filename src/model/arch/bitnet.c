@@ -40,6 +40,7 @@ const st_spec st_spec_bitnet_b158 = {
                  .norm_eps = 1e-5f,
                  .fn = ST_FN_RELU2,
                  .rope = {.theta = 500000}},
+    .gguf_defaults = true,
     .gguf_pre = "llama-bpe", // the official file has no key
     .gguf_int8 = true,
     .bindings = bindings,
