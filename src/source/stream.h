@@ -1,0 +1,82 @@
+// A ring of buffers that reads a file's units (say, the weights of one layer) ahead, in cyclic order, while the caller
+// computes: 0, 1, ..., n - 1, 0, 1, ... Exactly `slots` units are held; nothing is mapped and the page cache stays as
+// it is. Reads go past the page cache (O_DIRECT), with io_uring on the caller's own thread or with pread on two threads
+// more; what the system refuses is replaced by the next best, with a notice in the log.
+// One thread at a time may call into a stream.
+#ifndef SETUN_SOURCE_STREAM_H
+#define SETUN_SOURCE_STREAM_H
+
+#include "base/file.h"
+#include "base/log.h"
+
+typedef struct st_stream st_stream;
+
+typedef struct st_stream_range {
+  const st_file *file; // must outlive the stream
+  uint64_t offset, bytes;
+} st_stream_range;
+
+// What is read, waited for and released as one.
+typedef struct st_stream_unit {
+  const st_stream_range *ranges; // in any order
+  size_t n_ranges;
+} st_stream_unit;
+
+// Steps that a test can have refused.
+typedef enum st_stream_step { ST_STREAM_OPEN_DIRECT, ST_STREAM_URING, ST_STREAM_REGISTER } st_stream_step;
+
+// Faults for tests. Both functions may be called on any thread of the stream, several at once; either may be NULL.
+typedef struct st_stream_faults {
+  void *user;
+  int (*refuse)(void *user, st_stream_step step); // an errno with which the step shall fail, or 0
+  // Sees the result of a read of `n` bytes at `to`, a count or -errno, and gives the one to go on with.
+  int64_t (*result)(void *user, bool direct, uint8_t *to, size_t n, int64_t result);
+} st_stream_faults;
+
+typedef struct st_stream_options {
+  int slots;                      // units held at once: 2 to 64
+  bool direct;                    // past the page cache, where the file system can
+  bool uring;                     // with io_uring, where the system has it; only together with `direct`
+  const st_log *log;              // must outlive the stream; NULL: no notices
+  const st_stream_faults *faults; // must outlive the stream; NULL: none
+} st_stream_options;
+
+typedef struct st_stream_stats {
+  uint64_t bytes, reads; // that arrived; the bytes with what is read around the ranges for the sake of alignment
+  double busy_s;         // time with a read in flight; with io_uring its end is seen in take, give and poll only
+  double waited_s;       // time that st_stream_take waited
+  const char *how;       // such as "io_uring, O_DIRECT"
+} st_stream_stats;
+
+// The bytes that the ring of a stream will take, exactly as they are allocated. Fails where st_stream_new would for its
+// arguments' sake, or when out of memory.
+setun_status st_stream_memory(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
+                              uint64_t *bytes, setun_error *err);
+
+// Units and ranges are copied. Each range must lie within its file: SETUN_ERROR_FORMAT. Reads nothing yet. Freed with
+// st_stream_free, which waits for reads in flight and accepts NULL.
+setun_status st_stream_new(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
+                           st_stream **stream, setun_error *err);
+void st_stream_free(st_stream *s);
+
+// A pass begins at unit 0. What the ring already holds of it, or is reading, stays (it has read ahead past the end of
+// the pass before); anything else is discarded, and what was taken must not be used any longer. Reading begins at once.
+// An error of an earlier pass is forgotten. Failures are reported by st_stream_take.
+void st_stream_start(st_stream *s);
+
+// Waits until the unit is whole: the one after the last taken, 0 after st_stream_start. `ranges` gets a pointer for
+// each of the unit's ranges, in their order: into the slot, valid until st_stream_give or st_stream_start. Several
+// units may be taken at a time, less than there are slots if reading is to go on. On failure nothing is taken, and
+// asking again gives the same error: SETUN_ERROR_IO for reads that fail, and for files that end early.
+setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, setun_error *err);
+
+// The unit is no longer used: the oldest one taken. Its slot gets the next unit of the cycle, which is queued at once.
+// Any other unit: nothing happens.
+void st_stream_give(st_stream *s, size_t unit);
+
+// Looks whether reads have ended, without waiting: makes busy_s more exact, and is needed for nothing else.
+void st_stream_poll(st_stream *s);
+
+st_stream_stats st_stream_get_stats(const st_stream *s);
+
+#endif
