@@ -76,6 +76,11 @@ void st_pages_free(void *block, size_t size) {
   if (block && pages_length(size, &length)) munmap(block, length);
 }
 
+size_t st_pages_size(size_t size) {
+  size_t length;
+  return pages_length(size, &length) ? length : 0;
+}
+
 bool st_reserve(void *items, size_t *capacity, size_t need, size_t size) {
   if (need <= *capacity) return true;
   size_t wanted = *capacity < 8 ? 8 : *capacity;

@@ -65,9 +65,10 @@ void st_stream_free(st_stream *s);
 void st_stream_start(st_stream *s);
 
 // Waits until the unit is whole: the one after the last taken, 0 after st_stream_start. `ranges` gets a pointer for
-// each of the unit's ranges, in their order: into the slot, valid until st_stream_give or st_stream_start. Several
-// units may be taken at a time, less than there are slots if reading is to go on. On failure nothing is taken, and
-// asking again gives the same error: SETUN_ERROR_IO for reads that fail, and for files that end early.
+// each of the unit's ranges, in their order: into the slot, aligned as its place in the file is (up to 4096), valid
+// until st_stream_give or st_stream_start. Several units may be taken at a time, less than there are slots if reading
+// is to go on. On failure nothing is taken, and asking again gives the same error: SETUN_ERROR_IO for reads that fail,
+// and for files that end early.
 setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, setun_error *err);
 
 // The unit is no longer used: the oldest one taken. Its slot gets the next unit of the cycle, which is queued at once.

@@ -51,6 +51,7 @@ LIBRARY_HEADERS = {
     "histedit.h": ("apps/setun/editor.c",),
     "pcre2.h": ("src/tokenizer/",),
     "utf8proc.h": ("src/tokenizer/", "src/chat/"),
+    "liburing.h": ("src/source/",),
     "immintrin.h": ("src/kernel/", "src/base/"),
     "arm_neon.h": ("src/kernel/", "src/base/"),
 }

@@ -1,0 +1,136 @@
+// The parts of a stream: where each unit's bytes lie in a slot (stream_plan.c), what is read and what a read's result
+// means (stream.c), and the two engines that carry reads out (stream_pread.c, stream_uring.c). Private to src/source.
+#ifndef SETUN_SOURCE_STREAM_PRIVATE_H
+#define SETUN_SOURCE_STREAM_PRIVATE_H
+
+#include "source/stream.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+// ---- the plan -----------------------------------------------------------------------------------------------------
+
+// Consecutive blocks of a file, from an aligned place on; the last block may reach past the file's end.
+typedef struct st_extent {
+  size_t file; // index into the plan's files
+  uint64_t offset;
+  size_t bytes, at; // at: place in the slot; both aligned
+} st_extent;
+
+typedef struct st_planned_file {
+  const st_file *file;
+  size_t alignment; // what O_DIRECT asks of offset and length; 0: it cannot be read so
+} st_planned_file;
+
+typedef struct st_stream_plan {
+  size_t n_units, n_files;
+  size_t alignment;  // of extents: a power of two, at least 4096
+  size_t slot_bytes; // the largest unit's extents, at least one block
+  st_planned_file *files;
+  st_extent *extents; // unit u has those from first_extent[u] up to first_extent[u + 1]
+  size_t *first_extent;
+  size_t *places; // in the slot, of each range; unit u's from first_range[u] on
+  size_t *first_range;
+} st_stream_plan;
+
+// The plan, which st_stream_plan_free frees; nothing is left to free on failure.
+setun_status st_stream_plan_make(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
+                                 st_stream_plan *plan, setun_error *err);
+void st_stream_plan_free(st_stream_plan *plan);
+
+// ---- what is read -------------------------------------------------------------------------------------------------
+
+typedef struct st_stream_file {
+  const st_file *file;
+  int fd;             // opened with O_DIRECT; -1: not
+  size_t alignment;   // of direct reads
+  atomic_bool direct; // reads go to `fd`
+  atomic_int refused; // the errno with which direct reading was refused, until it is logged
+} st_stream_file;
+
+typedef struct st_slot {
+  size_t unit, pending;    // pieces that have not ended; with the pread engine under the lock, as is `error`
+  setun_error error;       // code SETUN_OK: none
+  uint8_t *base;           // slot_bytes
+  struct st_piece *pieces; // of this unit, n_pieces of them
+  size_t n_pieces;
+} st_slot;
+
+// One read, which goes on until it is whole.
+typedef struct st_piece {
+  struct st_piece *next; // in the engine's queue
+  st_slot *slot;
+  st_stream_file *file;
+  uint64_t offset;
+  uint8_t *to;
+  size_t length, need, got; // length: in whole blocks; need: up to the file's end
+  int retries;
+  bool buffered; // direct reading got stuck between two blocks
+  bool direct;   // how the read in flight was issued
+} st_piece;
+
+typedef struct st_engine {
+  void (*queue)(st_stream *s, st_slot *slot); // all of its pieces
+  void (*wait)(st_stream *s, st_slot *slot);  // until none is pending; a failure is in the slot's error
+  void (*drop)(st_stream *s, st_slot *slot);  // the same, but pieces not yet begun are forgotten
+  void (*poll)(st_stream *s);
+  void (*free)(st_stream *s); // ends what runs; nothing is pending
+} st_engine;
+
+typedef struct st_piece_queue {
+  st_piece *head, **tail;
+} st_piece_queue;
+
+struct st_stream {
+  st_stream_plan plan;
+  st_stream_options options;
+  st_stream_file *files;
+  uint8_t *area; // the slots, one behind the other
+  size_t area_bytes;
+  st_piece *pieces;
+  st_slot *slots;
+  size_t n_slots, piece_bytes;
+  size_t head, held, taken; // slots in the order of the units: the oldest, how many there are, how many of them taken
+  size_t next_unit;         // that is queued next
+  const st_engine *engine;
+  void *state;          // the engine's
+  const char *names[2]; // how it reads: with O_DIRECT, buffered
+  pthread_mutex_t lock; // used by the pread engine; guards the rest here, and slots
+  size_t in_flight;
+  double busy_since;
+  st_stream_stats stats;
+};
+
+double st_stream_clock(void);
+
+// Makes the engine and sets s->engine, state, names and piece_bytes. st_stream_uring_new gives an errno where the
+// system has no io_uring for this process, or ENOSYS where the build has none.
+int st_stream_uring_new(st_stream *s);
+setun_status st_stream_pread_new(st_stream *s, setun_error *err);
+
+void st_piece_queue_init(st_piece_queue *q);
+void st_piece_queue_add(st_piece_queue *q, st_piece *pieces, size_t n);
+void st_piece_queue_return(st_piece_queue *q, st_piece *p);           // to the front
+st_piece *st_piece_queue_next(st_piece_queue *q);                     // NULL: empty
+size_t st_piece_queue_remove(st_piece_queue *q, const st_slot *slot); // how many of this slot's there were
+
+// Where the piece's next read goes.
+typedef struct st_read {
+  int fd;
+  uint8_t *to;
+  size_t n;
+  uint64_t offset;
+} st_read;
+st_read st_piece_aim(st_piece *p);
+
+// What the result of the read (a count, or -errno) makes of the piece: whole or failed (then *err says how), or it is
+// to be read on. Any thread may ask, for a piece that is its own.
+typedef enum { ST_PIECE_WHOLE, ST_PIECE_AGAIN, ST_PIECE_FAILED } st_piece_state;
+st_piece_state st_piece_result(const st_stream *s, st_piece *p, int64_t result, setun_error *err);
+
+// Book-keeping around each read, under the lock where there are threads.
+void st_stream_read_begins(st_stream *s);
+void st_stream_read_ends(st_stream *s, int64_t result);
+void st_piece_ends(st_piece *p, st_piece_state state, const setun_error *err);
+
+#endif

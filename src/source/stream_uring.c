@@ -1,0 +1,183 @@
+// Reads by io_uring, submitted on the caller's own thread: all of a unit at once, so that the disk is never idle, and
+// completions are looked for only when a unit is wanted.
+#define _GNU_SOURCE
+#include "base/memory.h"
+#include "source/stream_private.h"
+
+#include <errno.h>
+#include <string.h>
+
+#ifndef SETUN_URING
+
+int st_stream_uring_new(st_stream *s) {
+  (void)s;
+  return ENOSYS;
+}
+
+#else
+
+#include <liburing.h>
+
+enum {
+  PIECE_BYTES = 1 << 20,
+  DEPTH = 1024, // reads in the kernel at a time; the rest waits in the queue
+  COMPLETIONS = 32
+};
+static const size_t REGISTERED_MOST = (size_t)1 << 30; // the kernel's bound for one buffer
+
+typedef struct {
+  struct io_uring ring;
+  st_piece_queue queue; // not yet in the ring
+  bool registered;      // slot i is the ring's buffer i
+  int broken;           // the errno with which the ring itself failed; then nothing more comes from it
+} uring_engine;
+
+// A submission that the kernel cannot take now stays in the ring, and is tried again with the next.
+static bool passes(int error) {
+  return error == EINTR || error == EAGAIN || error == EBUSY;
+}
+
+static void note(uring_engine *e, int result) {
+  if (result < 0 && !passes(-result)) e->broken = -result;
+}
+
+// Moves pieces from the queue to the ring, as many as it takes, and submits them.
+static void push(st_stream *s) {
+  uring_engine *e = s->state;
+  while (s->in_flight < DEPTH && e->queue.head && !e->broken) {
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&e->ring);
+    if (!sqe) break;
+    st_piece *p = st_piece_queue_next(&e->queue);
+    st_read r = st_piece_aim(p);
+    if (e->registered) {
+      io_uring_prep_read_fixed(sqe, r.fd, r.to, (unsigned)r.n, r.offset, (int)(p->slot - s->slots));
+    } else {
+      io_uring_prep_read(sqe, r.fd, r.to, (unsigned)r.n, r.offset);
+    }
+    io_uring_sqe_set_data(sqe, p);
+    st_stream_read_begins(s);
+  }
+  if (io_uring_sq_ready(&e->ring) && !e->broken) note(e, io_uring_submit(&e->ring));
+}
+
+static void complete(st_stream *s, st_piece *p, int result) {
+  uring_engine *e = s->state;
+  setun_error err;
+  size_t before = p->got;
+  st_piece_state state = st_piece_result(s, p, result, &err);
+  st_stream_read_ends(s, (int64_t)(p->got - before));
+  if (state == ST_PIECE_AGAIN) {
+    st_piece_queue_return(&e->queue, p);
+  } else {
+    st_piece_ends(p, state, &err);
+  }
+}
+
+// Takes what has completed, without waiting, and submits what that makes room for.
+static void reap(st_stream *s) {
+  uring_engine *e = s->state;
+  struct io_uring_cqe *cqes[COMPLETIONS];
+  unsigned n;
+  while (!e->broken && (n = io_uring_peek_batch_cqe(&e->ring, cqes, COMPLETIONS))) {
+    for (unsigned i = 0; i < n; i++) complete(s, io_uring_cqe_get_data(cqes[i]), cqes[i]->res);
+    io_uring_cq_advance(&e->ring, n);
+  }
+  push(s);
+}
+
+static void queue(st_stream *s, st_slot *slot) {
+  uring_engine *e = s->state;
+  st_piece_queue_add(&e->queue, slot->pieces, slot->n_pieces);
+  push(s);
+}
+
+static void wait_for(st_stream *s, st_slot *slot) {
+  uring_engine *e = s->state;
+  reap(s);
+  while (slot->pending && !e->broken) {
+    note(e, io_uring_submit_and_wait(&e->ring, 1));
+    reap(s);
+  }
+  if (slot->pending && slot->error.code == SETUN_OK) {
+    st_fail(&slot->error, SETUN_ERROR_IO, "io_uring: waiting for reads: %s", strerror(e->broken));
+  }
+}
+
+static void drop(st_stream *s, st_slot *slot) {
+  uring_engine *e = s->state;
+  slot->pending -= st_piece_queue_remove(&e->queue, slot);
+  wait_for(s, slot);
+}
+
+static void end(st_stream *s) {
+  uring_engine *e = s->state;
+  io_uring_queue_exit(&e->ring);
+  st_free(e);
+}
+
+// ---- making -------------------------------------------------------------------------------------------------------
+
+// 0 when the ring can read and can be entered, which a sandbox may forbid apart from making it; or an errno.
+static int try_ring(struct io_uring *ring) {
+  struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
+  if (!probe) return ENOSYS;
+  bool reads = io_uring_opcode_supported(probe, IORING_OP_READ);
+  io_uring_free_probe(probe);
+  if (!reads) return ENOSYS;
+  io_uring_prep_nop(io_uring_get_sqe(ring));
+  int n = io_uring_submit_and_wait(ring, 1);
+  struct io_uring_cqe *cqe;
+  if (n < 0) return -n;
+  if (io_uring_peek_cqe(ring, &cqe)) return EIO;
+  io_uring_cqe_seen(ring, cqe);
+  return 0;
+}
+
+// Saves the kernel pinning the pages for each read. Refused beyond the limit on locked memory; reads do without it.
+static int register_slots(st_stream *s, struct io_uring *ring) {
+  const st_stream_faults *faults = s->options.faults;
+  int refused = faults && faults->refuse ? faults->refuse(faults->user, ST_STREAM_REGISTER) : 0;
+  if (refused) return refused;
+  if (s->plan.slot_bytes > REGISTERED_MOST) return EFBIG;
+  struct iovec *slots = st_malloc(s->n_slots, sizeof *slots);
+  if (!slots) return ENOMEM;
+  for (size_t i = 0; i < s->n_slots; i++) slots[i] = (struct iovec){s->slots[i].base, s->plan.slot_bytes};
+  int result = io_uring_register_buffers(ring, slots, (unsigned)s->n_slots);
+  st_free(slots);
+  return -result;
+}
+
+int st_stream_uring_new(st_stream *s) {
+  static const st_engine engine = {queue, wait_for, drop, reap, end};
+  const st_stream_faults *faults = s->options.faults;
+  int error = faults && faults->refuse ? faults->refuse(faults->user, ST_STREAM_URING) : 0;
+  if (error) return error;
+  uring_engine *e = st_calloc(1, sizeof *e);
+  if (!e) return ENOMEM;
+  error = -io_uring_queue_init(DEPTH, &e->ring, 0);
+  if (error) {
+    st_free(e);
+    return error;
+  }
+  error = try_ring(&e->ring);
+  if (error) {
+    io_uring_queue_exit(&e->ring);
+    st_free(e);
+    return error;
+  }
+  st_piece_queue_init(&e->queue);
+  error = register_slots(s, &e->ring);
+  e->registered = !error;
+  if (error) {
+    st_log_write(s->options.log, SETUN_LOG_INFO, "io_uring: buffers are not registered (%s): reading without",
+                 strerror(error));
+  }
+  s->state = e;
+  s->engine = &engine;
+  s->piece_bytes = PIECE_BYTES;
+  s->names[0] = e->registered ? "io_uring, O_DIRECT, registered buffers" : "io_uring, O_DIRECT";
+  s->names[1] = "io_uring, buffered";
+  return 0;
+}
+
+#endif
