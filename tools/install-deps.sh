@@ -8,7 +8,8 @@ want=${1:-build}
 
 # One row a need: since when it is needed, how its presence is seen, and its packages on each system.
 # How it is seen: command:NAME runs; module:NAME is known to pkg-config; compiler: a program compiles;
-# sanitizers: one links with them; python:NAME can be imported. "-" means that nothing is to be installed there;
+# sanitizers: one links with them; uring: liburing is known to pkg-config, or this is not Linux, which alone has it;
+# python:NAME can be imported. "-" means that nothing is to be installed there;
 # several packages are joined by "+".
 table='
 # need   seen by              Debian, Ubuntu   Fedora                Arch          macOS (Homebrew)
@@ -20,6 +21,7 @@ build    module:jansson       libjansson-dev   jansson-devel         jansson    
 build    module:libpcre2-8    libpcre2-dev     pcre2-devel           pcre2         pcre2
 build    module:libutf8proc   libutf8proc-dev  utf8proc-devel        libutf8proc   utf8proc
 build    module:libedit       libedit-dev      libedit-devel         libedit       libedit
+build    uring                liburing-dev     liburing-devel        liburing      -
 test     sanitizers           gcc+libc6-dev    libasan+libubsan      gcc           -
 test     module:cmocka        libcmocka-dev    libcmocka-devel       cmocka        cmocka
 test     command:python3      python3          python3               python        python
@@ -40,6 +42,7 @@ present() {
     sanitizers) compiles -fsanitize=address,undefined ;;
     command:*) command -v "${1#*:}" >/dev/null 2>&1 ;;
     module:*) pkg-config --exists "${1#*:}" >/dev/null 2>&1 ;;
+    uring) [ "$(uname -s)" != Linux ] || pkg-config --exists liburing >/dev/null 2>&1 ;;
     python:*) python3 -c "import ${1#*:}" >/dev/null 2>&1 ;;
   esac
 }
@@ -65,10 +68,14 @@ $table
 TABLE
 }
 
+# pip only fetches models for some tests, which are skipped without it; weights can be read without io_uring.
+must_have() { echo "$lacks" | sed 's/ python:pip//; s/ uring//'; }
+
 look
 [ -n "$lacks" ] || exit 0
 
 if [ "$system" = 0 ]; then
+  [ -n "$(must_have)" ] || exit 0
   echo "missing:$lacks; this system has none of apt-get, dnf, pacman, brew: please install these by hand" >&2
   exit 1
 fi
@@ -76,6 +83,7 @@ fi
 root=''
 if [ "$system" != 6 ] && [ "$(id -u)" != 0 ]; then
   if command -v sudo >/dev/null 2>&1; then root=sudo
+  elif [ -z "$(must_have)" ]; then exit 0
   else
     echo "missing:$lacks; installing$packages needs root or sudo" >&2
     exit 1
@@ -97,9 +105,8 @@ install_packages() {
 }
 install_packages >&2 || true # what is there afterwards decides
 
-# pip only fetches models for some tests, which are skipped without it.
 look
-lacks=$(echo "$lacks" | sed 's/ python:pip//')
+lacks=$(must_have)
 [ -z "$lacks" ] || {
   echo "still missing after the installation:$lacks" >&2
   exit 1

@@ -1,57 +1,13 @@
 // Out of memory everywhere: the n-th allocation of the library fails, for one n after the other. What was asked for
 // then either fails with SETUN_ERROR_MEMORY or gives the result that it always gives; nothing is lost (which the
-// address sanitizer sees), and what there was before still works. The linker puts the functions below in place of the
-// allocators that the library calls; see tests/CMakeLists.txt.
+// address sanitizer sees), and what there was before still works. See allocators.h.
 #define _DEFAULT_SOURCE // mkdtemp
+#include "allocators.h"
 #include "models.h"
 
-#include <stdatomic.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { DENSE = 3000, STEP = 7, MOST = 40000 };
-
-// ---- allocators that fail ----
-
-static atomic_bool armed, lasting; // lasting: all later ones fail as well
-static atomic_long left;           // allocations until the one that fails
-
-static bool fails(void) {
-  if (!atomic_load(&armed)) return false;
-  long n = atomic_fetch_sub(&left, 1);
-  return atomic_load(&lasting) ? n <= 0 : n == 0;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__real_mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset);
-
-void *__wrap_malloc(size_t size) {
-  return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size) {
-  return fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size) {
-  return fails() ? NULL : __real_realloc(old, size);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size) {
-  return fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
-
-void *__wrap_mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset) {
-  return fails() ? MAP_FAILED : __real_mmap(at, length, protection, flags, fd, offset);
-}
 
 // ---- what is tried ----
 

@@ -1,0 +1,626 @@
+// Streaming: every engine must bring exactly the file's bytes, over many passes, aborted ones too; what the system
+// refuses, cuts short or interrupts must not show; what it cannot read must be an error that names the place.
+#define _GNU_SOURCE
+#include "allocators.h"
+#include "base/random.h"
+#include "source/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { FILES = 3, UNITS_MOST = 7, RANGES_MOST = 6, RANGE_MOST = 2500000 };
+
+static char folder[] = "/tmp/setun-stream-XXXXXX";
+static char *content[FILES];
+static st_file files[FILES];
+// The ends: inside a sector, after a whole sector, after a whole page.
+static const size_t sizes[FILES] = {7345777, 3146240, 4 << 20};
+
+static void write_file(const char *path, const char *bytes, size_t n) {
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  assert_int_equal(fwrite(bytes, 1, n, f), n);
+  assert_int_equal(fclose(f), 0);
+}
+
+static void open_file(const char *name, const char *bytes, size_t n, st_file *file) {
+  char path[256];
+  setun_error err;
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  write_file(path, bytes, n);
+  if (st_file_open(path, file, &err) != SETUN_OK) fail_msg("%s", err.message);
+}
+
+static void close_file(st_file *file) {
+  unlink(file->path);
+  st_file_close(file);
+}
+
+static int make_files(void **state) {
+  static const char *const names[FILES] = {"a", "b", "c"};
+  (void)state;
+  st_random random;
+  st_random_seed(&random, 1);
+  if (!mkdtemp(folder)) return 1;
+  for (int i = 0; i < FILES; i++) {
+    content[i] = malloc(sizes[i] + 8);
+    for (size_t k = 0; k < sizes[i]; k += 8) memcpy(content[i] + k, &(uint64_t){st_random_u64(&random)}, 8);
+    open_file(names[i], content[i], sizes[i], &files[i]);
+  }
+  return 0;
+}
+
+static int remove_files(void **state) {
+  (void)state;
+  for (int i = 0; i < FILES; i++) {
+    close_file(&files[i]);
+    free(content[i]);
+  }
+  return rmdir(folder);
+}
+
+// ---- units --------------------------------------------------------------------------------------------------------
+
+typedef struct {
+  st_stream_unit units[UNITS_MOST];
+  st_stream_range ranges[UNITS_MOST][RANGES_MOST];
+  size_t n;
+} unit_set;
+
+static size_t below(st_random *r, size_t n) {
+  return (size_t)(st_random_u64(r) % n);
+}
+
+// A range anywhere, or right behind the one before, or up to the end of the file, or of no bytes.
+static st_stream_range any_range(st_random *r, const st_stream_range *before) {
+  size_t i = below(r, FILES), kind = below(r, 8), size = sizes[i], offset = below(r, size);
+  if (before && kind < 3 && before->offset + before->bytes < before->file->size) {
+    i = (size_t)(before->file - files), size = sizes[i], offset = before->offset + before->bytes;
+  }
+  size_t most = size - offset < RANGE_MOST ? size - offset : RANGE_MOST;
+  size_t bytes = kind == 3 ? 0 : below(r, most + 1);
+  if (kind == 4) offset = size - bytes;
+  return (st_stream_range){&files[i], offset, bytes};
+}
+
+static void any_units(st_random *r, unit_set *set) {
+  set->n = 1 + below(r, UNITS_MOST);
+  for (size_t u = 0; u < set->n; u++) {
+    size_t n = below(r, RANGES_MOST + 1);
+    for (size_t i = 0; i < n; i++) set->ranges[u][i] = any_range(r, i ? &set->ranges[u][i - 1] : NULL);
+    if (n > 1 && below(r, 2)) { // not in the file's order
+      st_stream_range first = set->ranges[u][0];
+      set->ranges[u][0] = set->ranges[u][n - 1];
+      set->ranges[u][n - 1] = first;
+    }
+    set->units[u] = (st_stream_unit){set->ranges[u], n};
+  }
+}
+
+static st_stream *make(const unit_set *set, const st_stream_options *options) {
+  setun_error err;
+  st_stream *s = NULL;
+  if (st_stream_new(set->units, set->n, options, &s, &err) != SETUN_OK) fail_msg("%s", err.message);
+  return s;
+}
+
+static void compare(const unit_set *set, size_t unit, const uint8_t *const *at, const char *what) {
+  for (size_t i = 0; i < set->units[unit].n_ranges; i++) {
+    const st_stream_range *r = &set->ranges[unit][i];
+    const char *want = content[r->file - files] + r->offset;
+    if (memcmp(at[i], want, r->bytes)) fail_msg("%s: unit %zu, range %zu differs", what, unit, i);
+    if (r->bytes) assert_int_equal((uintptr_t)at[i] % 4096, r->offset % 4096);
+  }
+}
+
+static void take(st_stream *s, const unit_set *set, size_t unit) {
+  const uint8_t *at[RANGES_MOST];
+  setun_error err;
+  if (st_stream_take(s, unit, at, &err) != SETUN_OK) fail_msg("unit %zu: %s", unit, err.message);
+  compare(set, unit, at, st_stream_get_stats(s).how);
+}
+
+// A pass over the first `n` units.
+static void pass(st_stream *s, const unit_set *set, size_t n) {
+  st_stream_start(s);
+  for (size_t u = 0; u < n; u++) {
+    take(s, set, u);
+    st_stream_poll(s);
+    st_stream_give(s, u);
+  }
+}
+
+// What a stream must have read for unit 0 to n - 1 of the cycle, or more for blocks in common between extents.
+static uint64_t cycle_bytes(const unit_set *set, size_t n) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < n; i++) {
+    const st_stream_unit *u = &set->units[i % set->n];
+    for (size_t k = 0; k < u->n_ranges; k++) sum += u->ranges[k].bytes ? u->ranges[k].bytes + 2 * 4096 : 0;
+  }
+  return sum;
+}
+
+// ---- faults -------------------------------------------------------------------------------------------------------
+
+typedef struct {
+  int refused[3];     // by step
+  int cut, interrupt; // percent of reads that are cut short; that fail in passing
+  int direct_error;   // of direct reads from read `from` on
+  int error, once;    // of read `from` alone, or of all from there on
+  int from;
+  atomic_int reads;
+  atomic_ullong random;
+} faults;
+
+static int refuse(void *user, st_stream_step step) {
+  return ((faults *)user)->refused[step];
+}
+
+static unsigned roll(faults *f, unsigned n) {
+  uint64_t z = atomic_fetch_add(&f->random, 0x9E3779B97F4A7C15u);
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+  return (unsigned)((z ^ z >> 31) % n);
+}
+
+static int64_t change_result(void *user, bool direct, uint8_t *to, size_t n, int64_t result) {
+  faults *f = user;
+  int read = atomic_fetch_add(&f->reads, 1), error = 0;
+  if (f->error && (f->once ? read == f->from : read >= f->from)) error = f->error;
+  if (f->direct_error && direct && read >= f->from) error = f->direct_error;
+  if (!error && (int)roll(f, 100) < f->interrupt) error = roll(f, 2) ? EINTR : EAGAIN;
+  if (error) {
+    memset(to, 0xA5, n);
+    return -error;
+  }
+  if (result > 1 && (int)roll(f, 100) < f->cut) {
+    int64_t less = 1 + roll(f, (unsigned)result);
+    if (less < result) memset(to + less, 0xA5, n - (size_t)less);
+    return less;
+  }
+  return result;
+}
+
+typedef struct {
+  int informed, warned;
+  char last[SETUN_ERROR_SIZE];
+} notices;
+
+static void note(setun_log_level level, const char *message, void *user) {
+  notices *n = user;
+  *(level == SETUN_LOG_WARNING ? &n->warned : &n->informed) += 1;
+  snprintf(n->last, sizeof n->last, "%s", message);
+}
+
+// ---- engines ------------------------------------------------------------------------------------------------------
+
+typedef struct {
+  const char *name;
+  bool direct, uring;
+  int refused[3];
+  const char *how; // where the system allows what was asked for
+} engine;
+
+static const engine engines[] = {
+    {"io_uring, registered", true, true, {0}, "io_uring, O_DIRECT, registered buffers"},
+    {"io_uring, not registered", true, true, {[ST_STREAM_REGISTER] = ENOMEM}, "io_uring, O_DIRECT"},
+    {"io_uring forbidden", true, true, {[ST_STREAM_URING] = EPERM}, "pread, O_DIRECT"},
+    {"no io_uring", true, true, {[ST_STREAM_URING] = ENOSYS}, "pread, O_DIRECT"},
+    {"pread", true, false, {0}, "pread, O_DIRECT"},
+    {"O_DIRECT refused", true, true, {[ST_STREAM_OPEN_DIRECT] = EINVAL}, "pread, buffered"},
+    {"buffered", false, true, {0}, "pread, buffered"},
+};
+enum { ENGINES = sizeof engines / sizeof *engines };
+
+// The faults with which the engine comes about, and its options with them.
+static st_stream_options use(const engine *e, int slots, faults *f, st_stream_faults *hooks, st_log *log) {
+  memcpy(f->refused, e->refused, sizeof f->refused);
+  *hooks = (st_stream_faults){f, refuse, change_result};
+  return (st_stream_options){slots, e->direct, e->uring, log, hooks};
+}
+
+// What this system allows: the same engine, tried. A build without liburing, or a sandbox, has less.
+static bool is_offered(const engine *e) {
+  unit_set set = {.n = 1};
+  faults f = {0};
+  st_stream_faults hooks;
+  st_stream_options options = use(e, 2, &f, &hooks, NULL);
+  set.ranges[0][0] = (st_stream_range){&files[0], 0, 1};
+  set.units[0] = (st_stream_unit){set.ranges[0], 1};
+  st_stream *s = make(&set, &options);
+  bool offered = !strcmp(st_stream_get_stats(s).how, e->how);
+  if (!offered) print_message("%s: here it is \"%s\"\n", e->name, st_stream_get_stats(s).how);
+  st_stream_free(s);
+  return offered;
+}
+
+static void run_passes(const engine *e, int slots, faults f, uint64_t seed, int rounds) {
+  unit_set set;
+  st_random random;
+  st_stream_faults hooks;
+  st_stream_options options = use(e, slots, &f, &hooks, NULL);
+  st_random_seed(&random, seed);
+  atomic_store(&f.random, seed);
+  for (int round = 0; round < rounds; round++) {
+    any_units(&random, &set);
+    st_stream *s = make(&set, &options);
+    for (int i = 0; i < 6; i++) {
+      pass(s, &set, below(&random, 3) ? set.n : below(&random, set.n + 1));
+      if (below(&random, 4) == 0) { // given up while a unit is held
+        st_stream_start(s);
+        take(s, &set, 0);
+      }
+    }
+    st_stream_free(s);
+  }
+}
+
+static void passes(void **state) {
+  (void)state;
+  for (int i = 0; i < ENGINES; i++) {
+    is_offered(&engines[i]);
+    for (int slots = 2; slots <= 4; slots++) run_passes(&engines[i], slots, (faults){0}, 10 + (uint64_t)slots, 8);
+  }
+}
+
+static void cut_and_interrupted(void **state) {
+  (void)state;
+  for (int i = 0; i < ENGINES; i++) {
+    run_passes(&engines[i], 2, (faults){.cut = 60}, 20, 6);
+    run_passes(&engines[i], 3, (faults){.interrupt = 30}, 21, 6);
+    run_passes(&engines[i], 3, (faults){.cut = 30, .interrupt = 30}, 22, 6);
+  }
+}
+
+// O_DIRECT that is opened but does not read: the reads go through the page cache, and one notice tells so.
+static void direct_reads_refused(void **state) {
+  (void)state;
+  for (int i = 0; i < ENGINES; i++) {
+    for (int from = 0; from < 4; from++)
+      run_passes(&engines[i], 3, (faults){.direct_error = EINVAL, .from = from}, 30, 2);
+    if (!engines[i].direct || !is_offered(&engines[i])) continue;
+    unit_set set;
+    st_random random;
+    faults f = {.direct_error = EOPNOTSUPP};
+    notices seen = {0};
+    st_log log = {note, &seen};
+    st_stream_faults hooks;
+    st_stream_options options = use(&engines[i], 2, &f, &hooks, &log);
+    st_random_seed(&random, 31);
+    any_units(&random, &set);
+    st_stream *s = make(&set, &options);
+    for (int k = 0; k < 3; k++) pass(s, &set, set.n);
+    assert_non_null(strstr(st_stream_get_stats(s).how, "buffered"));
+    assert_in_range(seen.warned, 1, FILES);
+    assert_non_null(strstr(seen.last, folder));
+    st_stream_free(s);
+  }
+}
+
+// A pass that ends at the last unit leaves what was read ahead for the next one.
+static void reads_ahead_across_passes(void **state) {
+  (void)state;
+  unit_set set;
+  st_random random;
+  st_random_seed(&random, 40);
+  for (int i = 0; i < ENGINES; i++) {
+    faults f = {0};
+    st_stream_faults hooks;
+    st_stream_options options = use(&engines[i], 3, &f, &hooks, NULL);
+    do any_units(&random, &set);
+    while (set.n < 5 || cycle_bytes(&set, set.n) < 6000000);
+    st_stream *s = make(&set, &options);
+    for (int k = 0; k < 10; k++) pass(s, &set, set.n);
+    st_stream_stats stats = st_stream_get_stats(s);
+    assert_in_range(stats.bytes, 6000000, cycle_bytes(&set, 10 * set.n + 3));
+    assert_true(stats.reads > 0 && stats.busy_s > 0 && stats.waited_s > 0);
+    st_stream_free(s);
+  }
+}
+
+// ---- errors -------------------------------------------------------------------------------------------------------
+
+static void expect_io_error(st_stream *s, size_t unit, const char *name, const char *reason) {
+  const uint8_t *at[RANGES_MOST];
+  setun_error err = {0};
+  for (int i = 0; i < 2; i++) { // asked again, it says the same
+    assert_int_equal(st_stream_take(s, unit, at, &err), SETUN_ERROR_IO);
+    if (!strstr(err.message, name) || !strstr(err.message, reason) || !strstr(err.message, "offset")) {
+      fail_msg("expected a message on %s with \"%s\", found: %s", name, reason, err.message);
+    }
+  }
+}
+
+// Five units of 1.2 MB in the first file.
+static void plain_units(unit_set *set, const st_file *file) {
+  set->n = 5;
+  for (size_t u = 0; u < set->n; u++) {
+    set->ranges[u][0] = (st_stream_range){file, 1000 + u * 1200000, 1200000};
+    set->units[u] = (st_stream_unit){set->ranges[u], 1};
+  }
+}
+
+// Every read fails once in its turn: what comes before is right, the unit is an error, and the next pass is whole.
+static void failing_reads(void **state) {
+  (void)state;
+  unit_set set;
+  plain_units(&set, &files[0]);
+  for (int i = 0; i < ENGINES; i++) {
+    for (int from = 0; from < 12; from++) {
+      faults f = {.error = EIO, .once = true, .from = from};
+      st_stream_faults hooks;
+      st_stream_options options = use(&engines[i], 2 + from % 2, &f, &hooks, NULL);
+      st_stream *s = make(&set, &options);
+      const uint8_t *at[RANGES_MOST];
+      setun_error err;
+      size_t u = 0;
+      st_stream_start(s);
+      while (st_stream_take(s, u, at, &err) == SETUN_OK) {
+        compare(&set, u, at, engines[i].name);
+        st_stream_give(s, u);
+        u = (u + 1) % set.n;
+      }
+      expect_io_error(s, u, files[0].path, strerror(EIO));
+      if (from % 3) pass(s, &set, set.n);
+      st_stream_free(s);
+    }
+  }
+}
+
+// A file that becomes shorter gives the bytes that it had, or an error; never anything else, and no waiting for ever.
+static void shrinking_file(void **state) {
+  (void)state;
+  static const size_t ends[] = {4321000, 4096 * 800, 100, 0, 7000 * 512};
+  for (int i = 0; i < ENGINES; i++) {
+    for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+      unit_set set;
+      st_file file;
+      faults f = {0};
+      st_stream_faults hooks;
+      st_stream_options options = use(&engines[i], 2, &f, &hooks, NULL);
+      open_file("shrinking", content[0], sizes[0], &file);
+      plain_units(&set, &file);
+      st_stream *s = make(&set, &options);
+      st_stream_start(s);
+      const uint8_t *at[RANGES_MOST];
+      setun_error err;
+      int taken = 0;
+      size_t u = 0;
+      for (; st_stream_take(s, u, at, &err) == SETUN_OK; u = (u + 1) % set.n) {
+        if (memcmp(at[0], content[0] + set.ranges[u][0].offset, 1200000)) fail_msg("%s: garbage", engines[i].name);
+        st_stream_give(s, u);
+        if (taken++ == 1) assert_int_equal(truncate(file.path, (off_t)ends[k]), 0);
+        assert_in_range(taken, 0, 2 * set.n);
+      }
+      assert_in_range(taken, 2, 2 * set.n);
+      expect_io_error(s, u, "shrinking", "ends early: wanted");
+      st_stream_free(s);
+      close_file(&file);
+    }
+  }
+}
+
+static void expect_refused(const unit_set *set, st_stream_options options, setun_status want, const char *words) {
+  st_stream *s = NULL;
+  setun_error err = {0};
+  uint64_t bytes = 7;
+  assert_int_equal(st_stream_new(set->units, set->n, &options, &s, &err), want);
+  assert_null(s);
+  assert_non_null(strstr(err.message, words));
+  assert_int_equal(st_stream_memory(set->units, set->n, &options, &bytes, &err), want);
+  assert_int_equal(bytes, 7);
+}
+
+static void refused_arguments(void **state) {
+  (void)state;
+  unit_set set;
+  st_stream_options options = {.slots = 2, .direct = true, .uring = true};
+  plain_units(&set, &files[0]);
+  set.ranges[3][0] = (st_stream_range){&files[0], sizes[0] - 10, 11};
+  expect_refused(&set, options, SETUN_ERROR_FORMAT, "unit 3: expected 11 bytes at offset 7345767");
+  set.ranges[3][0] = (st_stream_range){&files[0], sizes[0] + 1, 0};
+  expect_refused(&set, options, SETUN_ERROR_FORMAT, files[0].path);
+  set.ranges[3][0] = (st_stream_range){&files[0], 4096, UINT64_MAX - 4095};
+  expect_refused(&set, options, SETUN_ERROR_FORMAT, files[0].path);
+  set.ranges[3][0] = (st_stream_range){&files[0], UINT64_MAX, 2};
+  expect_refused(&set, options, SETUN_ERROR_FORMAT, files[0].path);
+  plain_units(&set, &files[0]);
+  options.slots = 1;
+  expect_refused(&set, options, SETUN_ERROR_ARGUMENT, "expected 2 to 64 buffers, found 1");
+  options.slots = 65;
+  expect_refused(&set, options, SETUN_ERROR_ARGUMENT, "found 65");
+  options.slots = 2;
+  set.n = 0;
+  expect_refused(&set, options, SETUN_ERROR_ARGUMENT, "found 0");
+}
+
+static void order_of_calls(void **state) {
+  (void)state;
+  for (int i = 0; i < ENGINES; i++) {
+    unit_set set;
+    faults f = {0};
+    st_stream_faults hooks;
+    st_stream_options options = use(&engines[i], 3, &f, &hooks, NULL);
+    const uint8_t *at[RANGES_MOST];
+    setun_error err;
+    plain_units(&set, &files[0]);
+    st_stream *s = make(&set, &options);
+    assert_int_equal(st_stream_take(s, 0, at, &err), SETUN_ERROR_STATE);
+    st_stream_give(s, 0);
+    st_stream_start(s);
+    assert_int_equal(st_stream_take(s, 1, at, &err), SETUN_ERROR_ARGUMENT);
+    take(s, &set, 0);
+    take(s, &set, 1);
+    st_stream_give(s, 1); // not the oldest: ignored
+    take(s, &set, 2);
+    assert_int_equal(st_stream_take(s, 3, at, &err), SETUN_ERROR_STATE);
+    for (size_t u = 0; u < 3; u++) st_stream_give(s, u);
+    st_stream_give(s, 3);
+    take(s, &set, 3);
+    st_stream_free(s);
+  }
+}
+
+// ---- where the file is --------------------------------------------------------------------------------------------
+
+// Another file under the name, or none: the open one is read all the same, and a notice tells why through the cache.
+static void renamed_file(void **state) {
+  (void)state;
+  for (int replaced = 0; replaced < 2; replaced++) {
+    unit_set set;
+    st_file file;
+    notices seen = {0};
+    st_log log = {note, &seen};
+    st_stream_options options = {.slots = 2, .direct = true, .uring = true, .log = &log};
+    open_file("renamed", content[0], sizes[0], &file);
+    unlink(file.path);
+    if (replaced) write_file(file.path, content[0] + 1, sizes[0]);
+    plain_units(&set, &file);
+    st_stream *s = make(&set, &options);
+    assert_int_equal(seen.warned, 1);
+    assert_non_null(strstr(seen.last, strerror(replaced ? ESTALE : ENOENT)));
+    st_stream_start(s);
+    for (size_t u = 0; u < set.n; u++) {
+      const uint8_t *at[RANGES_MOST];
+      setun_error err;
+      assert_int_equal(st_stream_take(s, u, at, &err), SETUN_OK);
+      assert_memory_equal(at[0], content[0] + set.ranges[u][0].offset, 1200000);
+      st_stream_give(s, u);
+    }
+    assert_string_equal(st_stream_get_stats(s).how, "pread, buffered");
+    st_stream_free(s);
+    close_file(&file);
+  }
+}
+
+// A file system in memory, which reads directly or refuses to.
+static void memory_file(void **state) {
+  (void)state;
+  char path[] = "/dev/shm/setun-stream-XXXXXX";
+  int fd = mkstemp(path);
+  if (fd < 0) {
+    print_message("no /dev/shm here\n");
+    skip();
+  }
+  close(fd);
+  write_file(path, content[0], sizes[0]);
+  st_file file;
+  setun_error err;
+  assert_int_equal(st_file_open(path, &file, &err), SETUN_OK);
+  unit_set set;
+  plain_units(&set, &file);
+  for (int uring = 0; uring < 2; uring++) {
+    st_stream *s = make(&set, &(st_stream_options){.slots = 3, .direct = true, .uring = uring});
+    print_message("/dev/shm: %s\n", st_stream_get_stats(s).how);
+    st_stream_start(s);
+    for (size_t i = 0; i < 3 * set.n; i++) {
+      const uint8_t *at[RANGES_MOST];
+      size_t u = i % set.n;
+      if (st_stream_take(s, u, at, &err) != SETUN_OK) fail_msg("%s", err.message);
+      assert_memory_equal(at[0], content[0] + set.ranges[u][0].offset, 1200000);
+      st_stream_give(s, u);
+    }
+    st_stream_free(s);
+  }
+  close_file(&file);
+}
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+static uint64_t memory_of(st_stream_range *ranges, size_t n, int slots) {
+  st_stream_unit unit = {ranges, n};
+  st_stream_options options = {.slots = slots};
+  setun_error err;
+  uint64_t bytes = 0;
+  assert_int_equal(st_stream_memory(&unit, 1, &options, &bytes, &err), SETUN_OK);
+  return bytes;
+}
+
+// By hand: blocks of 4096 that the ranges touch, times slots, and 16384 bytes of slack, in pages of 2 MiB.
+static void memory_needed(void **state) {
+  (void)state;
+  const st_file *a = &files[0];
+  assert_int_equal(memory_of((st_stream_range[]){{a, 5000, 10000}}, 1, 2), 2 << 20);
+  assert_int_equal(memory_of((st_stream_range[]){{a, 0, 1 << 20}}, 1, 2), 4 << 20);
+  // Three blocks less than half of what leaves room for the slack, then one too many, by one byte over a block's end.
+  assert_int_equal(memory_of((st_stream_range[]){{a, 4096, (2 << 20) - 8192}}, 1, 2), 4 << 20);
+  assert_int_equal(memory_of((st_stream_range[]){{a, 4096, (2 << 20) - 8191}}, 1, 2), 6 << 20);
+  assert_int_equal(memory_of((st_stream_range[]){{a, 4095, (2 << 20) - 8192}}, 1, 2), 6 << 20);
+  // Ranges in the same block share it; apart, each has its own.
+  assert_int_equal(memory_of((st_stream_range[]){{a, (1 << 20) + 4000, 50}, {a, 4096, (2 << 20) - 8192}}, 2, 2),
+                   4 << 20);
+  assert_int_equal(memory_of((st_stream_range[]){{a, 4 << 20, 50}, {a, 4096, (2 << 20) - 8192}}, 2, 2), 6 << 20);
+}
+
+// Without the n-th allocation: out of memory, or the next best engine with the same bytes.
+static void allocation_failures(void **state) {
+  (void)state;
+  unit_set set;
+  plain_units(&set, &files[0]);
+  for (int i = 0; i < ENGINES; i++) {
+    long n = 0;
+    for (bool reached = true; reached; n++) {
+      faults f = {0};
+      st_stream_faults hooks;
+      st_stream_options options = use(&engines[i], 2, &f, &hooks, NULL);
+      st_stream *s = NULL;
+      setun_error err = {0};
+      atomic_store(&left, n);
+      atomic_store(&armed, true);
+      setun_status status = st_stream_new(set.units, set.n, &options, &s, &err);
+      atomic_store(&armed, false);
+      reached = atomic_load(&left) < 0;
+      if (status == SETUN_OK) {
+        pass(s, &set, set.n);
+        st_stream_free(s);
+      } else {
+        assert_true(reached && status == SETUN_ERROR_MEMORY && *err.message);
+      }
+    }
+    assert_in_range(n, 8, 40);
+  }
+}
+
+static void disk_speed(void **state) {
+  (void)state;
+  for (int i = 0; i < ENGINES; i++) {
+    faults f = {0};
+    st_stream_faults hooks;
+    st_stream_options options = use(&engines[i], 3, &f, &hooks, NULL);
+    setun_error err = {0};
+    double speed = 0;
+    if (st_disk_measure(&files[0], 5 << 20, 20 << 20, &options, &speed, &err) != SETUN_OK) fail_msg("%s", err.message);
+    assert_true(speed > 1e5 && speed < 1e12);
+    assert_int_equal(st_disk_measure(&files[2], 0, 0, &options, &speed, &err), SETUN_OK);
+    f.error = EIO;
+    assert_int_equal(st_disk_measure(&files[1], 1 << 20, 9 << 20, &options, &speed, &err), SETUN_ERROR_IO);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(passes),
+      cmocka_unit_test(cut_and_interrupted),
+      cmocka_unit_test(direct_reads_refused),
+      cmocka_unit_test(reads_ahead_across_passes),
+      cmocka_unit_test(failing_reads),
+      cmocka_unit_test(shrinking_file),
+      cmocka_unit_test(refused_arguments),
+      cmocka_unit_test(order_of_calls),
+      cmocka_unit_test(renamed_file),
+      cmocka_unit_test(memory_file),
+      cmocka_unit_test(memory_needed),
+      cmocka_unit_test(allocation_failures),
+      cmocka_unit_test(disk_speed),
+  };
+  return cmocka_run_group_tests(tests, make_files, remove_files);
+}
