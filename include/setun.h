@@ -73,6 +73,15 @@ typedef struct setun_adapter {
   float scale; /* of its effect; 1 as it was trained */
 } setun_adapter;
 
+typedef enum setun_kv_type { SETUN_KV_F16, SETUN_KV_F32 } setun_kv_type;
+
+typedef struct setun_session_params {
+  uint32_t n_ctx;   /* tokens that fit; 0: the model's trained length, at most 4096 */
+  uint32_t n_batch; /* tokens that one pass of prefill takes; 0: 512 */
+  int threads;      /* 0: as many as suit the machine */
+  setun_kv_type kv;
+} setun_session_params;
+
 typedef struct setun_model_params {
   const char *isa;        /* NULL: the best that the machine has; or "scalar", "avx2", "avx512", "amx", "neon" */
   const char *assume;     /* how to read a tensor type whose id is ambiguous, such as "i2_s-arm"; NULL: by evidence */
@@ -86,6 +95,12 @@ typedef struct setun_model_params {
    * while loading; the array need not live longer. */
   const setun_adapter *adapters;
   size_t n_adapters;
+  /* The plan: what of the weights is held in memory, and what is read again for each pass. */
+  uint64_t memory; /* bytes that the process may take in all; 0: what the system and the process's memory cgroup have
+                      available, less a margin */
+  const setun_session_params *session; /* of the session that room is left for; NULL: one with defaults */
+  bool no_stream; /* map the file and leave it to the system what of it is in memory, for weights that are stored in the
+                     kernels' own order (t16); the budget then covers the rest */
 } setun_model_params;
 
 SETUN_API setun_model_params setun_model_params_default(void);
@@ -111,6 +126,48 @@ typedef struct setun_model_info {
 } setun_model_info;
 
 SETUN_API setun_model_info setun_model_get_info(const setun_model *model);
+
+/* ---- plan -------------------------------------------------------------------------------------------------- */
+
+/* What a model will take, in bytes, and what a token costs. */
+typedef struct setun_plan {
+  uint64_t budget;  /* that the plan was made for; 0: the system does not say what there is */
+  uint64_t least;   /* the smallest budget that would do */
+  uint64_t total;   /* what the process will have at most: the sum of the next seven, with a full context */
+  uint64_t process; /* what it had when the plan was made: code, vocabulary */
+  uint64_t vectors; /* norms, biases, scales, adapters */
+  uint64_t held;    /* weight matrices that stay in memory */
+  uint64_t ring;    /* buffers that the others are read into */
+  uint64_t packed;  /* where these are put into the kernels' order, if they are stored in another */
+  uint64_t cache;   /* keys and values of a session, and attention's scratch */
+  uint64_t work;    /* activations of a session, or what loading needs where that is more */
+  uint64_t weights; /* all weight matrices, held or not */
+  uint64_t streamed;    /* bytes of the files that are read for each pass, of one token or of a batch */
+  uint64_t token_bytes; /* weights that the decoding of one token reads in memory, streamed ones among them */
+  uint64_t token_macs;  /* its multiply-adds in weight matrices */
+  uint32_t n_layer, n_ctx, n_batch;
+} setun_plan;
+
+/* Makes the plan that setun_model_load would follow, without reading weights. SETUN_ERROR_MEMORY where the budget is
+ * too small; *plan is then filled in all the same, as far as it goes. */
+SETUN_API setun_status setun_plan_model(const char *path, const setun_model_params *params, setun_plan *plan,
+                                        setun_error *error);
+/* The plan that a loaded model followed. */
+SETUN_API setun_plan setun_model_get_plan(const setun_model *model);
+
+/* What was read of a model's weights since it was loaded, by all sessions. */
+typedef struct setun_stream_stats {
+  uint64_t bytes;  /* read from the files */
+  double read_s;   /* while a read was under way */
+  double waited_s; /* that passes waited for one */
+  double packed_s; /* that weights were put into the kernels' order */
+  double passes_s; /* that passes took in all, so that computing took passes_s - waited_s */
+  const char *how; /* such as "io_uring, O_DIRECT"; NULL: everything is held */
+} setun_stream_stats;
+
+SETUN_API setun_stream_stats setun_model_get_stream_stats(const setun_model *model);
+/* Bytes that the process has had in memory at most so far, mapped files counted; 0: the system does not say. */
+SETUN_API uint64_t setun_memory_peak(void);
 
 /* ---- tokens ------------------------------------------------------------------------------------------------ */
 
@@ -158,15 +215,6 @@ SETUN_API setun_status setun_model_load_vocabulary(const char *path, const setun
 
 /* One timeline of tokens over a model, with its KV cache and its own threads. */
 typedef struct setun_session setun_session;
-
-typedef enum setun_kv_type { SETUN_KV_F16, SETUN_KV_F32 } setun_kv_type;
-
-typedef struct setun_session_params {
-  uint32_t n_ctx;   /* tokens that fit; 0: the model's trained length, at most 4096 */
-  uint32_t n_batch; /* tokens that one pass of prefill takes; 0: 512 */
-  int threads;      /* 0: as many as suit the machine */
-  setun_kv_type kv;
-} setun_session_params;
 
 SETUN_API setun_session_params setun_session_params_default(void);
 

@@ -16,6 +16,8 @@ struct setun_model {
   setun_sampler_params sampling;
   st_templates templates;
   char *architecture; // as the files spell it; NULL: they do not say
+  st_log log;
+  st_directory *directory; // that weights are streamed from; NULL: none are
 };
 
 // A session is the runtime's own; the handle is that object.
@@ -25,5 +27,14 @@ static inline const st_session *st_const_session_of(const setun_session *s) { re
 // An error when an option of the parameters cannot be meant.
 setun_status st_check_model_params(const setun_model_params *params, setun_error *err);
 st_open_options st_open_options_of(const setun_model_params *params, st_log *log);
+
+st_model_options st_model_options_of(const setun_model_params *params, const st_log *log);
+
+// Opens a model's files and reads everything but weights; then `next`, unless that is NULL, does what it likes with them.
+// The directory lives until then, or with the model where weights stream from it.
+typedef setun_status (*st_next_fn)(setun_model *model, const st_directory *directory, const setun_model_params *params,
+                                   void *context, setun_error *err);
+setun_status st_api_open(const char *path, const setun_model_params *params, st_next_fn next, void *context,
+                         setun_model **model, setun_error *err);
 
 #endif

@@ -43,19 +43,20 @@ static const char *default_pre(const st_directory *d) {
   return d->container == ST_GGUF && st_gguf_spec(d, &spec, NULL) == SETUN_OK ? spec->gguf_pre : NULL;
 }
 
-static setun_status load_weights(setun_model *m, const st_directory *d, const setun_model_params *p, const st_log *log,
-                                 setun_error *err) {
-  st_model_options options = {.backend = &st_backend_cpu,
-                              .isa = p->isa,
-                              .activation = p->activation,
-                              .precise = p->precise,
-                              .threads = p->threads,
-                              .progress = p->progress,
-                              .user = p->user,
-                              .log = log,
-                              .adapters = p->adapters,
-                              .n_adapters = p->n_adapters};
-  return st_model_load(d, &options, &m->model, err);
+st_model_options st_model_options_of(const setun_model_params *p, const st_log *log) {
+  return (st_model_options){.backend = &st_backend_cpu,
+                            .isa = p->isa,
+                            .activation = p->activation,
+                            .precise = p->precise,
+                            .threads = p->threads,
+                            .progress = p->progress,
+                            .user = p->user,
+                            .log = log,
+                            .adapters = p->adapters,
+                            .n_adapters = p->n_adapters,
+                            .session = p->session,
+                            .memory = p->memory,
+                            .mapped = p->no_stream};
 }
 
 // Without the key's split pattern texts may be cut otherwise than the model learned.
@@ -88,32 +89,38 @@ static setun_status check_rows(const setun_model *m, setun_error *err) {
   return SETUN_OK;
 }
 
-static setun_status load(const char *path, const setun_model_params *params, bool weights, setun_model **model,
-                         setun_error *err) {
+// Everything but weights.
+static setun_status load_texts(setun_model *m, const st_directory *d, setun_error *err) {
+  m->container = d->container;
+  m->sampling = st_sampler_defaults(d, &m->log);
+  setun_status s = st_vocabulary_load(d, default_pre(d), &m->tokenizer, err);
+  if (s == SETUN_OK) s = st_templates_load(d, &m->log, &m->templates, err);
+  return s == SETUN_OK ? st_architecture_name(d, &m->architecture, err) : s;
+}
+
+setun_status st_api_open(const char *path, const setun_model_params *params, st_next_fn next, void *context,
+                         setun_model **model, setun_error *err) {
   setun_model_params p = params ? *params : setun_model_params_default();
-  st_log log;
-  st_open_options options = st_open_options_of(&p, &log);
   st_directory *d = NULL;
   setun_status s = st_check_model_params(&p, err);
-  if (s == SETUN_OK) s = st_directory_open(path, &options, &d, err);
   if (s != SETUN_OK) return s;
   setun_model *m = st_calloc(1, sizeof *m);
-  if (m) {
-    m->container = d->container;
-    m->sampling = st_sampler_defaults(d, &log);
-    s = st_vocabulary_load(d, default_pre(d), &m->tokenizer, err);
-    if (s == SETUN_OK) s = st_templates_load(d, &log, &m->templates, err);
-    if (s == SETUN_OK) s = st_architecture_name(d, &m->architecture, err);
-    if (s == SETUN_OK && weights) s = load_weights(m, d, &p, &log, err);
-    if (s == SETUN_OK && weights) s = check_rows(m, err);
-    if (s == SETUN_OK) warn_of_default_pre(d, &log);
+  if (!m) return st_fail_memory(err, "the model");
+  st_open_options options = st_open_options_of(&p, &m->log);
+  s = st_directory_open(path, &options, &d, err);
+  if (s == SETUN_OK) {
+    s = load_texts(m, d, err);
+    if (s == SETUN_OK && next) s = next(m, d, &p, context, err);
     if (s != SETUN_OK && s != SETUN_ERROR_CANCELED && err && strncmp(err->message, path, strlen(path))) {
       st_fail_in(err, "%s", path);
     }
-  } else {
-    s = st_fail_memory(err, "the model");
   }
-  st_directory_free(d);
+  if (s == SETUN_OK && m->model && m->model->streamer) {
+    m->directory = d;
+  } else {
+    if (s != SETUN_OK) st_model_free(m->model), m->model = NULL; // before the directory that it may stream from
+    st_directory_free(d);
+  }
   if (s == SETUN_OK) {
     *model = m;
   } else {
@@ -122,19 +129,30 @@ static setun_status load(const char *path, const setun_model_params *params, boo
   return s;
 }
 
+static setun_status load_weights(setun_model *m, const st_directory *d, const setun_model_params *p, void *context,
+                                 setun_error *err) {
+  st_model_options options = st_model_options_of(p, &m->log);
+  (void)context;
+  setun_status s = st_model_load(d, &options, &m->model, err);
+  if (s == SETUN_OK) s = check_rows(m, err);
+  if (s == SETUN_OK) warn_of_default_pre(d, &m->log);
+  return s;
+}
+
 setun_status setun_model_load(const char *path, const setun_model_params *params, setun_model **model,
                               setun_error *error) {
-  return load(path, params, true, model, error);
+  return st_api_open(path, params, load_weights, NULL, model, error);
 }
 
 setun_status setun_model_load_vocabulary(const char *path, const setun_model_params *params, setun_model **model,
                                          setun_error *error) {
-  return load(path, params, false, model, error);
+  return st_api_open(path, params, NULL, NULL, model, error);
 }
 
 void setun_model_free(setun_model *m) {
   if (!m) return;
   st_model_free(m->model);
+  st_directory_free(m->directory);
   st_tokenizer_free(m->tokenizer);
   st_templates_free(&m->templates);
   st_free(m->architecture);

@@ -33,6 +33,10 @@ typedef enum st_rows {
   ST_ROWS_TRITS  // int8 [count, K] and scales: one a row, or one a row and block for ST_SCALE_BLOCK
 } st_rows;
 
+typedef struct st_matrix_size {
+  uint64_t codes, beside;
+} st_matrix_size;
+
 typedef struct st_device_options {
   const char *isa; // CPU: NULL for the best
   const st_log *log;
@@ -88,12 +92,27 @@ struct st_backend {
   void (*matrix_write)(st_dmatrix *matrix, uint64_t row, uint64_t count, const void *rows, const float *scales);
   void (*matrix_free)(st_dmatrix *matrix);
   uint64_t (*matrix_bytes)(const st_dmatrix *matrix);
+  // What a matrix will take, before there is one: bytes of codes, and of what stands beside them (scales of rows).
+  st_matrix_size (*matrix_size)(const st_device *device, const st_format *format, st_shape shape);
+  // A matrix whose codes are not its own: `matrix_lend` says where they are until the next call of it - memory of
+  // matrix_size's `codes` bytes, aligned to 64, with ST_PAGES_SLACK readable ones behind - and waits for nothing.
+  // `matrix_write` fills lent memory. What stands beside the codes is the matrix's own and stays.
+  setun_status (*matrix_new_lent)(st_device *device, const st_format *format, st_shape shape, st_precision precision,
+                                  st_dmatrix **matrix, setun_error *err);
+  void (*matrix_lend)(st_dmatrix *matrix, void *codes);
+  // Are the format's stored bytes what the device computes with, so that they can be lent as they are? Row scales are
+  // then given by `matrix_scales`.
+  bool (*matrix_direct)(const st_device *device, const st_format *format);
+  void (*matrix_scales)(st_dmatrix *matrix, uint64_t row, uint64_t count, const float *scales);
 
   setun_status (*vector_new)(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
   void (*vector_free)(st_dvector *vector);
 
   setun_status (*queue_new)(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
   void (*queue_free)(st_queue *queue);
+  // Bytes of a queue and of a cache, before there are any; `columns`: the widest input of a product.
+  uint64_t (*queue_size)(const st_device *device, const st_queue_options *options, size_t columns);
+  uint64_t (*cache_size)(const st_cache_shape *shape, int threads);
   setun_status (*array_new)(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
   void (*array_free)(st_array *array);
   setun_status (*cache_new)(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +31,7 @@ setun_status st_file_open(const char *path, st_file *file, setun_error *err) {
     close(fd);
     return st_fail_memory(err, path);
   }
-  *file = (st_file){fd, (uint64_t)st.st_size, copy};
+  *file = (st_file){.fd = fd, .size = (uint64_t)st.st_size, .path = copy};
   return SETUN_OK;
 }
 
@@ -41,8 +42,23 @@ void st_file_close(st_file *file) {
   *file = (st_file){0};
 }
 
+// The bytes where they stand in memory already; NULL when they do not, all of them.
+static const uint8_t *find_image(const st_file *file, uint64_t offset, size_t n) {
+  for (size_t i = 0; i < file->n_images; i++) {
+    const st_file_image *image = &file->images[i];
+    if (offset >= image->offset && offset - image->offset <= image->bytes && n <= image->bytes - (offset - image->offset))
+      return image->data + (offset - image->offset);
+  }
+  return NULL;
+}
+
 setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t n, setun_error *err) {
   size_t got = 0;
+  const uint8_t *image = find_image(file, offset, n);
+  if (image) {
+    memcpy(to, image, n);
+    return SETUN_OK;
+  }
   while (got < n) {
     size_t want = n - got < READ_MOST ? n - got : READ_MOST;
     ssize_t r = pread(file->fd, (char *)to + got, want, (off_t)(offset + got));
@@ -58,6 +74,31 @@ setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t
     got += (size_t)r;
   }
   return SETUN_OK;
+}
+
+setun_status st_file_map(st_file *file, uint8_t **data, setun_error *err) {
+  if (!file->map) {
+    void *map = file->size <= SIZE_MAX ? mmap(NULL, (size_t)file->size, PROT_READ, MAP_SHARED, file->fd, 0) : MAP_FAILED;
+    if (map == MAP_FAILED) {
+      return st_fail(err, SETUN_ERROR_IO, "%s: cannot map %llu bytes: %s", file->path, (unsigned long long)file->size,
+                     strerror(errno));
+    }
+    file->map = map;
+  }
+  *data = file->map;
+  return SETUN_OK;
+}
+
+void st_file_unmap(st_file *file) {
+  if (file->map) munmap(file->map, (size_t)file->size);
+  file->map = NULL;
+}
+
+setun_status st_file_check_size(const st_file *file, setun_error *err) {
+  struct stat st;
+  if (!fstat(file->fd, &st) && (uint64_t)st.st_size >= file->size) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_IO, "%s: expected the %llu bytes that it had when it was opened, found less", file->path,
+                 (unsigned long long)file->size);
 }
 
 setun_status st_file_load(const char *path, uint64_t limit, char **text, size_t *length, setun_error *err) {

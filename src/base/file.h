@@ -4,10 +4,19 @@
 
 #include "base/buffer.h"
 
+// A range of a file that stands in memory already.
+typedef struct st_file_image {
+  uint64_t offset, bytes;
+  const uint8_t *data;
+} st_file_image;
+
 typedef struct st_file {
   int fd;
   uint64_t size; // when it was opened
   char *path;
+  uint8_t *map;                // see st_file_map
+  const st_file_image *images; // [n_images], where st_file_read looks first; whoever sets them keeps them
+  size_t n_images;
 } st_file;
 
 // Opens a regular file for reading. Closed with st_file_close, which accepts a zeroed or closed one.
@@ -16,6 +25,12 @@ void st_file_close(st_file *file);
 
 // Reads exactly `n` bytes at `offset`; short reads are continued. Ending early (a file that shrank) is an error.
 setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t n, setun_error *err);
+
+// Maps the whole file for reading, once; *data is valid until st_file_unmap. The system ends a process that touches
+// pages beyond the end of a file that shrank: st_file_check_size, which fails for such a file, makes that unlikely.
+setun_status st_file_map(st_file *file, uint8_t **data, setun_error *err);
+void st_file_unmap(st_file *file);
+setun_status st_file_check_size(const st_file *file, setun_error *err);
 
 // The whole of a file of at most `limit` bytes, ended with a 0 byte that *length does not count; freed with st_free.
 setun_status st_file_load(const char *path, uint64_t limit, char **text, size_t *length, setun_error *err);

@@ -114,7 +114,7 @@ static setun_status check_gguf(const st_loader *l, adapter *a, setun_error *err)
 }
 
 static setun_status open_adapter(st_loader *l, const setun_adapter *from, adapter *a) {
-  st_open_options options = {.log = l->o->log};
+  st_open_options options = {.log = l->surveying ? NULL : l->o->log}; // once is enough
   *a = (adapter){.path = from->path, .scale = from->scale};
   if (!isfinite(from->scale)) {
     return st_fail(l->err, SETUN_ERROR_ARGUMENT, "expected a finite scale, found %g", (double)from->scale);
@@ -343,5 +343,33 @@ setun_status st_load_adapters(st_loader *l) {
   }
   for (size_t i = 0; i < opened; i++) close_adapter(&adapters[i]);
   st_free(adapters);
+  return s;
+}
+
+// The ranks of all adapters of a matrix add up; here it is taken that each adapts the same ones.
+static void survey_adapter(st_loader *l, const st_directory *d) {
+  st_model *m = l->m;
+  uint64_t rank = 0, rows = 0;
+  for (size_t k = 0; k < d->n_tensors; k++) {
+    st_shape shape = st_tensor_shape(&d->tensors[k]);
+    uint64_t low = shape.rows < shape.columns ? shape.rows : shape.columns;
+    st_count_floats(l, (size_t)st_tensor_elements(&d->tensors[k]));
+    if (low > rank) rank = low;
+    if (shape.rows > rows) rows = shape.rows;
+  }
+  if (rank <= MAX_RANK) m->max_rank += (uint32_t)rank; // others are refused
+  if (rows <= UINT32_MAX && rows > m->max_lora_rows) m->max_lora_rows = (uint32_t)rows;
+}
+
+setun_status st_survey_adapters(st_loader *l) {
+  setun_status s = SETUN_OK;
+  if (l->o->n_adapters > MAX_ADAPTERS) return SETUN_OK; // loading says what is wrong
+  for (size_t i = 0; i < l->o->n_adapters && s == SETUN_OK; i++) {
+    adapter a;
+    s = open_adapter(l, &l->o->adapters[i], &a);
+    if (s == SETUN_OK) survey_adapter(l, a.d);
+    if (s != SETUN_OK) st_fail_in(l->err, "%s", l->o->adapters[i].path);
+    close_adapter(&a);
+  }
   return s;
 }

@@ -5,6 +5,7 @@
 #include "model/moe.h"
 #include "model/product.h"
 #include "model/rope.h"
+#include "model/streamer.h"
 
 static setun_status new_table(st_run *r, const st_rope_params *p, st_dvector **out, setun_error *err) {
   const st_model *m = r->model;
@@ -15,25 +16,90 @@ static setun_status new_table(st_run *r, const st_rope_params *p, st_dvector **o
   return s;
 }
 
-static setun_status new_arrays(st_run *r, setun_error *err) {
-  const st_hparams *h = &r->model->h;
-  size_t q = (size_t)h->n_head * h->head_dim, kv = (size_t)h->n_head_kv * h->head_dim, ff = h->n_ff, rows = r->n_batch;
+// An array of a run: `tokens` x `width` floats.
+typedef struct run_array {
+  st_array **array;
+  size_t tokens, width;
+} run_array;
+
+enum { RUN_ARRAYS = 9 };
+
+// All arrays that a run of the model needs; their places in `r`.
+static void list_arrays(const st_hparams *h, st_run *r, uint32_t n_batch, run_array list[RUN_ARRAYS]) {
+  size_t q = (size_t)h->n_head * h->head_dim, kv = (size_t)h->n_head_kv * h->head_dim, ff = h->n_ff, rows = n_batch;
   if (h->n_expert) { // the experts of one token take a row each
     ff = ff > h->n_ff_expert ? ff : h->n_ff_expert;
     ff = ff > h->n_ff_shared ? ff : h->n_ff_shared;
     rows = rows > h->n_expert_used ? rows : h->n_expert_used;
   }
-  const struct {
-    st_array **array;
-    size_t tokens, width;
-  } wanted[] = {{&r->x, r->n_batch, h->n_embd}, {&r->q, r->n_batch, q},    {&r->k, r->n_batch, kv},
-                {&r->v, r->n_batch, kv},        {&r->attn, r->n_batch, q}, {&r->branch, r->n_batch, h->n_embd},
-                {&r->gate, rows, ff},           {&r->up, rows, ff},        {&r->logits, 1, h->n_vocab}};
+  const run_array all[RUN_ARRAYS] = {{&r->x, n_batch, h->n_embd}, {&r->q, n_batch, q},    {&r->k, n_batch, kv},
+                                     {&r->v, n_batch, kv},        {&r->attn, n_batch, q}, {&r->branch, n_batch, h->n_embd},
+                                     {&r->gate, rows, ff},        {&r->up, rows, ff},     {&r->logits, 1, h->n_vocab}};
+  for (int i = 0; i < RUN_ARRAYS; i++) list[i] = all[i];
+}
+
+static setun_status new_arrays(st_run *r, setun_error *err) {
+  run_array list[RUN_ARRAYS];
   setun_status s = SETUN_OK;
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted && s == SETUN_OK; i++) {
-    s = r->model->backend->array_new(r->queue, wanted[i].tokens, wanted[i].width, wanted[i].array, err);
+  list_arrays(&r->model->h, r, r->n_batch, list);
+  for (int i = 0; i < RUN_ARRAYS && s == SETUN_OK; i++) {
+    s = r->model->backend->array_new(r->queue, list[i].tokens, list[i].width, list[i].array, err);
   }
   return s;
+}
+
+// ---- options and sizes --------------------------------------------------------------------------------------------
+
+enum { DEFAULT_CONTEXT = 4096, DEFAULT_BATCH = 512, MAX_CONTEXT = 1 << 24, MAX_THREADS = 1024 };
+
+setun_status st_run_options_of(const st_hparams *h, const setun_session_params *params, st_run_options *o,
+                               setun_error *err) {
+  const setun_session_params none = {0}, *p = params ? params : &none;
+  uint32_t trained = h->n_ctx_train, most = h->n_ctx_most < MAX_CONTEXT ? h->n_ctx_most : MAX_CONTEXT;
+  o->n_ctx = p->n_ctx ? p->n_ctx : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
+  if (o->n_ctx > most) {
+    return st_fail(
+        err, SETUN_ERROR_LIMIT,
+        "context: expected at most the %u tokens that the model was trained for or its RoPE scaling stretches "
+        "to, found %u",
+        most, o->n_ctx);
+  }
+  o->n_batch = p->n_batch ? p->n_batch : DEFAULT_BATCH;
+  if (o->n_batch > o->n_ctx) o->n_batch = o->n_ctx;
+  if (p->threads < 0 || p->threads > MAX_THREADS) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to %d, found %d", MAX_THREADS, p->threads);
+  }
+  if (p->kv != SETUN_KV_F16 && p->kv != SETUN_KV_F32) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "kv: expected one of setun_kv_type, found %d", (int)p->kv);
+  }
+  o->threads = p->threads > 0 ? p->threads : st_default_threads();
+  o->half = p->kv == SETUN_KV_F16;
+  return SETUN_OK;
+}
+
+static st_cache_shape cache_shape(const st_hparams *h, const st_run_options *o) {
+  return (st_cache_shape){.n_layer = h->n_layer,
+                          .n_ctx = o->n_ctx,
+                          .n_head = h->n_head,
+                          .n_head_kv = h->n_head_kv,
+                          .head_dim = h->head_dim,
+                          .half = o->half};
+}
+
+st_run_size st_run_size_of(const st_model *m, const st_run_options *o, size_t columns) {
+  const st_hparams *h = &m->h;
+  st_run places; // only to list them
+  run_array list[RUN_ARRAYS];
+  st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
+  st_cache_shape cache = cache_shape(h, o);
+  uint64_t floats = (uint64_t)o->n_ctx * h->head_dim * (h->has_rope_local ? 2 : 1) + o->n_ctx; // tables, and the ids
+  list_arrays(h, &places, o->n_batch, list);
+  for (int i = 0; i < RUN_ARRAYS; i++) floats += (uint64_t)list[i].tokens * list[i].width;
+  if (h->n_expert) floats += (uint64_t)o->n_batch * (4 * (uint64_t)h->n_embd + 2 * h->n_expert + 5 * h->n_expert_used);
+  floats += (uint64_t)o->n_batch * (3 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns);
+  floats += 2 * (uint64_t)h->n_vocab; // the session's logits, and a sampler's candidates
+  return (st_run_size){.cache = m->backend->cache_size(&cache, o->threads),
+                       .work = floats * sizeof(float) + m->backend->queue_size(m->device, &queue, columns)};
 }
 
 setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run, setun_error *err) {
@@ -45,12 +111,7 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   r->n_batch = o->n_batch;
   r->half = o->half;
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
-  st_cache_shape cache = {.n_layer = m->h.n_layer,
-                          .n_ctx = o->n_ctx,
-                          .n_head = m->h.n_head,
-                          .n_head_kv = m->h.n_head_kv,
-                          .head_dim = m->h.head_dim,
-                          .half = o->half};
+  st_cache_shape cache = cache_shape(&m->h, o);
   setun_status s = b->queue_new(m->device, &queue, &r->queue, err);
   if (s == SETUN_OK) s = b->cache_new(r->queue, &cache, &r->cache, err);
   if (s == SETUN_OK) s = new_arrays(r, err);
@@ -146,23 +207,48 @@ static void feed_forward(st_run *r, uint32_t index, uint32_t n) {
   add_branch(r, l->vector[ST_FFN_POST_NORM], n);
 }
 
+static setun_status fail_stopped(setun_error *err) {
+  return st_fail(err, SETUN_ERROR_CANCELED, "stopped");
+}
+
 static bool report_hidden(st_run *r, const st_pass *p, uint32_t layer, uint32_t n, uint32_t position) {
   if (!p->on_hidden) return true;
   r->model->backend->read(r->queue, r->x, 0, (size_t)n * r->model->h.n_embd, p->hidden);
   return p->on_hidden(layer, position, n, p->hidden, p->user);
 }
 
-bool st_run_tokens(st_run *r, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *p) {
+// A layer's two halves, each after the weights that it has not got were brought.
+static setun_status layer(st_run *r, uint32_t index, uint32_t n, uint32_t position, setun_error *err) {
+  st_streamer *streamer = r->model->streamer;
+  setun_status s = st_streamer_bring(streamer, index, true, err);
+  if (s != SETUN_OK) return s;
+  attention(r, index, n, position);
+  if ((s = st_streamer_bring(streamer, index, false, err)) != SETUN_OK) return s;
+  feed_forward(r, index, n);
+  if (streamer) r->model->backend->finish(r->queue);
+  st_streamer_leave(streamer, index);
+  return SETUN_OK;
+}
+
+static setun_status layers(st_run *r, uint32_t n, uint32_t position, const st_pass *p, setun_error *err) {
+  for (uint32_t i = 0; i < r->model->h.n_layer; i++) {
+    if (p->stop && p->stop(p->stop_context)) return fail_stopped(err);
+    setun_status s = layer(r, i, n, position, err);
+    if (s != SETUN_OK) return s;
+    if (!report_hidden(r, p, i + 1, n, position)) return fail_stopped(err);
+  }
+  return SETUN_OK;
+}
+
+setun_status st_run_tokens(st_run *r, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *p,
+                           setun_error *err) {
   const st_model *m = r->model;
   m->backend->embed(r->queue, m->token_embd.matrix, ids, n, m->h.embed_scale, r->x);
-  if (!report_hidden(r, p, 0, n, position)) return false;
-  for (uint32_t i = 0; i < m->h.n_layer; i++) {
-    if (p->stop && p->stop(p->stop_context)) return false;
-    attention(r, i, n, position);
-    feed_forward(r, i, n);
-    if (!report_hidden(r, p, i + 1, n, position)) return false;
-  }
-  return true;
+  if (!report_hidden(r, p, 0, n, position)) return fail_stopped(err);
+  st_streamer_begin(m->streamer);
+  setun_status s = layers(r, n, position, p, err);
+  st_streamer_end(m->streamer);
+  return s;
 }
 
 void st_run_logits(st_run *r, uint32_t token, float *out) {

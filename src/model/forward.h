@@ -23,6 +23,15 @@ typedef struct st_run_options {
   bool half; // the cache in f16
 } st_run_options;
 
+// The options of a session of the model: defaults filled in, limits checked.
+setun_status st_run_options_of(const st_hparams *h, const setun_session_params *params, st_run_options *options,
+                               setun_error *err);
+// Bytes of a run's cache, and of everything else in it, before there is one; `columns`: the widest input of a product.
+typedef struct st_run_size {
+  uint64_t cache, work;
+} st_run_size;
+st_run_size st_run_size_of(const st_model *model, const st_run_options *options, size_t columns);
+
 setun_status st_run_new(const st_model *model, const st_run_options *options, st_run **run, setun_error *err);
 void st_run_free(st_run *run);
 
@@ -37,8 +46,9 @@ typedef struct st_pass {
 } st_pass;
 
 // Runs `n` tokens (1 to n_batch, their ids below n_vocab) that stand at `position` and after it; their keys and values
-// go to the cache. False when it was stopped.
-bool st_run_tokens(st_run *run, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *pass);
+// go to the cache. SETUN_ERROR_CANCELED when it was stopped; SETUN_ERROR_IO where weights that stream cannot be read.
+setun_status st_run_tokens(st_run *run, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *pass,
+                           setun_error *err);
 
 // The logits after token `token` of the last pass: n_vocab floats.
 void st_run_logits(st_run *run, uint32_t token, float *out);

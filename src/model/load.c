@@ -3,9 +3,15 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/system_memory.h"
+#include "model/copy.h"
+#include "model/forward.h"
+#include "model/streamer.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { SURVEYED_ROWS = 32 }; // of a matrix of floats, to tell whether they are trits
 
 static bool is_matrix(st_role role) {
   switch (role) {
@@ -88,13 +94,20 @@ void st_mark_used(st_loader *l, const st_weight *w) {
 static setun_status find(st_loader *l, const char *module, st_shape shape, bool *found, st_weight *w) {
   setun_status s = st_weight_find(l->d, module, shape, found, w, l->err);
   if (s == SETUN_OK && *found) st_mark_used(l, w);
-  if (s == SETUN_OK && *found) s = st_weight_measure(l->d, w, l->err);
+  if (s == SETUN_OK && *found && !l->surveying) s = st_weight_measure(l->d, w, l->err);
   return s;
 }
 
-static void count_decode(st_model *m, const st_linear *linear, st_shape shape) {
-  m->bytes_per_token += m->backend->matrix_bytes(linear->matrix);
+static void count_decode(st_model *m, uint64_t bytes, st_shape shape) {
+  m->bytes_per_token += bytes;
   m->macs_per_token += shape.rows * shape.columns;
+}
+
+// The embedding, or a head of its own; whichever comes last does the head's work.
+static setun_status place_embedding(st_loader *l, const char *module, const st_weight *w, st_linear *out) {
+  setun_status s = st_place_linear(l, module, w, false, out);
+  l->head_bytes = l->matrix_bytes;
+  return s;
 }
 
 // A q or k norm covers one head, or all of them at once: the tensor's length tells.
@@ -137,10 +150,10 @@ static setun_status place_role(st_loader *l, st_role role, const char *module, b
   setun_status s = find(l, module, st_role_shape(&m->h, role), found, &w);
   if (s != SETUN_OK || !*found) return s;
   switch (role) {
-  case ST_TOKEN_EMBD: return st_place_linear(l, module, &w, false, &m->token_embd);
+  case ST_TOKEN_EMBD: return place_embedding(l, module, &w, &m->token_embd);
   case ST_OUTPUT:
     if (m->h.tied) return SETUN_OK; // a copy of the embedding: some checkpoints ship both
-    return st_place_linear(l, module, &w, false, &m->output);
+    return place_embedding(l, module, &w, &m->output);
   case ST_OUTPUT_NORM: return st_place_vector(l, &w, m->h.norm_plus_one, &m->output_norm);
   case ST_ROPE_SHORT: return st_read_vector(l, &w, false, &m->h.rope.short_factor);
   case ST_ROPE_LONG_FACTORS: return st_read_vector(l, &w, false, &m->h.rope.long_factor);
@@ -152,12 +165,13 @@ static setun_status place_role(st_loader *l, st_role role, const char *module, b
   // Which experts run is decided in floats.
   bool router = role == ST_ROUTER || role == ST_SHARED_ROUTER;
   // Models with int8 activations have them for ternary weights in any layout, floats among them.
-  if (m->h.int8 && !router) s = st_weight_recognize(l->d, &w, l->err);
+  if (m->h.int8 && !router) s = st_weight_recognize(l->d, &w, l->surveying ? SURVEYED_ROWS : 0, l->err);
+  l->attention = role < ST_FFN_NORM;
   if (s == SETUN_OK) s = st_place_linear(l, module, &w, router, &layer->linear[role]);
   if (s == SETUN_OK && !layer->linear[role].bias && needs_bias(&m->h, role)) {
     s = st_fail(l->err, SETUN_ERROR_FORMAT, "%s.bias: expected a tensor of that name, found none", module);
   }
-  if (s == SETUN_OK) count_decode(m, &layer->linear[role], w.shape);
+  if (s == SETUN_OK) count_decode(m, l->matrix_bytes, w.shape);
   return s;
 }
 
@@ -217,8 +231,10 @@ static setun_status bind(st_loader *l, st_role role, uint32_t layer) {
 
 static setun_status bind_all(st_loader *l) {
   setun_status s = SETUN_OK;
+  l->layer = -1;
   for (int role = 0; role < ST_GLOBAL_ROLES && s == SETUN_OK; role++) s = bind(l, (st_role)role, 0);
   for (uint32_t i = 0; i < l->m->h.n_layer && s == SETUN_OK; i++) {
+    l->layer = (int32_t)i;
     for (int role = ST_GLOBAL_ROLES; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
       if (applies(&l->m->h, (st_role)role, i)) s = bind(l, (st_role)role, i);
     }
@@ -262,12 +278,12 @@ setun_status st_identify(st_loader *l, const st_directory *d) {
   return SETUN_OK;
 }
 
-static setun_status load(st_loader *l) {
+// What both walks over the tables begin with.
+static setun_status begin(st_loader *l) {
   st_model *m = l->m;
   st_device_options device = {.isa = l->o->isa, .log = l->o->log};
   setun_status s = st_hparams_read(l->d, l->o->activation, &m->spec, &m->h, l->err);
   if (s == SETUN_OK) s = m->backend->device_new(&device, &m->device, l->err);
-  if (s == SETUN_OK) s = st_pool_new(l->o->threads > 0 ? l->o->threads : st_default_threads(), &l->pool, l->err);
   if (s != SETUN_OK) return s;
   // A file cannot hold more layers than tensors, whatever it claims.
   if (m->h.n_layer > l->d->n_tensors) {
@@ -279,17 +295,88 @@ static setun_status load(st_loader *l) {
   l->used = st_calloc(l->d->n_tensors, sizeof *l->used);
   if (!m->layers || !l->used) return st_fail_memory(l->err, "the model's layers");
   for (size_t i = 0; i < l->d->n_tensors; i++) l->bytes_total += l->d->tensors[i].bytes;
-  s = bind_all(l);
-  if (s == SETUN_OK && m->h.rope.scaling == ST_ROPE_LONG && !(m->h.rope.short_factor && m->h.rope.long_factor)) {
+  return SETUN_OK;
+}
+
+static setun_status finish(st_loader *l) {
+  st_model *m = l->m;
+  setun_status s = SETUN_OK;
+  if (m->h.rope.scaling == ST_ROPE_LONG && !(m->h.rope.short_factor && m->h.rope.long_factor)) {
     s = st_fail(l->err, SETUN_ERROR_FORMAT, "longrope: expected its short and long factors, found none");
   }
   if (s == SETUN_OK) s = check_unexpected(l);
+  count_decode(m, l->head_bytes, st_role_shape(&m->h, ST_OUTPUT));
+  m->head_macs = (uint64_t)m->h.n_vocab * m->h.n_embd;
+  return s;
+}
+
+// ---- the plan -----------------------------------------------------------------------------------------------------
+
+// What is left to others: the system's own estimate is one, and what it counts changes.
+static uint64_t margin(uint64_t available) {
+  return available / 32 + ((uint64_t)16 << 20);
+}
+
+static uint64_t most(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+// The walk that only looks; then the decisions.
+static setun_status survey(st_loader *l) {
+  st_model *m = l->m;
+  st_plan *p = l->plan;
+  st_run_options run;
+  l->surveying = true;
+  setun_status s = begin(l);
+  if (s == SETUN_OK) s = bind_all(l);
+  if (s == SETUN_OK) s = finish(l);
+  if (s == SETUN_OK) s = st_survey_adapters(l);
+  if (s == SETUN_OK) s = st_run_options_of(&m->h, l->o->session, &run, l->err);
+  if (s != SETUN_OK) return s;
+  int threads = l->o->threads > 0 ? l->o->threads : st_default_threads();
+  st_run_size size = st_run_size_of(m, &run, l->columns);
+  uint64_t available = st_memory_available();
+  p->n_layer = m->h.n_layer;
+  p->n_ctx = run.n_ctx;
+  p->n_batch = run.n_batch;
+  p->mapped = l->o->mapped;
+  p->process = st_memory_resident();
+  p->cache = size.cache;
+  p->work = most(size.work, (uint64_t)threads * st_copy_bytes());
+  p->token_bytes = m->bytes_per_token;
+  p->token_macs = m->macs_per_token;
+  p->budget = l->o->memory;
+  if (!p->budget && available > margin(available)) p->budget = p->process + available - margin(available);
+  return st_plan_decide(p, l->d, l->err);
+}
+
+setun_status st_model_plan(const st_directory *d, const st_model_options *options, st_plan *plan, setun_error *err) {
+  st_model *m = st_calloc(1, sizeof *m);
+  if (!m) return st_fail_memory(err, "the model");
+  m->backend = options->backend;
+  *plan = (st_plan){0};
+  st_loader l = {.d = d, .o = options, .m = m, .plan = plan, .err = err};
+  setun_status s = survey(&l);
+  st_free(l.used);
+  st_model_free(m);
+  return s;
+}
+
+// ---- loading ------------------------------------------------------------------------------------------------------
+
+static setun_status load(st_loader *l) {
+  st_model *m = l->m;
+  setun_status s = begin(l);
+  if (s == SETUN_OK) s = st_pool_new(l->o->threads > 0 ? l->o->threads : st_default_threads(), &l->pool, l->err);
+  if (s == SETUN_OK) s = st_streamer_new(m, l->d, l->pool, l->o->log, &m->streamer, l->err);
+  if (s == SETUN_OK) s = bind_all(l);
+  if (s == SETUN_OK) s = finish(l);
   if (s == SETUN_OK) s = st_identify(l, l->d);
   if (s != SETUN_OK) return s;
   if (m->h.tied) m->output = m->token_embd;
-  count_decode(m, &m->output, st_role_shape(&m->h, ST_OUTPUT));
   s = st_load_adapters(l);
-  m->head_macs = (uint64_t)m->h.n_vocab * m->h.n_embd;
+  if (s == SETUN_OK && m->streamer) s = st_streamer_open(m->streamer, l->err);
+  if (s == SETUN_OK && m->streamer) l->pool = NULL; // the streamer's now
   return s;
 }
 
@@ -297,8 +384,9 @@ setun_status st_model_load(const st_directory *d, const st_model_options *option
   st_model *m = st_calloc(1, sizeof *m);
   if (!m) return st_fail_memory(err, "the model");
   m->backend = options->backend;
-  st_loader l = {.d = d, .o = options, .m = m, .err = err};
-  setun_status s = load(&l);
+  st_loader l = {.d = d, .o = options, .m = m, .plan = &m->plan, .err = err};
+  setun_status s = st_model_plan(d, options, &m->plan, err);
+  if (s == SETUN_OK) s = load(&l);
   st_pool_free(l.pool);
   st_free(l.used);
   if (s == SETUN_OK) {
@@ -320,6 +408,8 @@ static void free_linear(const st_backend *b, st_linear *l) {
 void st_model_free(st_model *m) {
   if (!m) return;
   const st_backend *b = m->backend;
+  st_streamer_free(m->streamer);
+  st_plan_free(&m->plan);
   for (uint32_t i = 0; m->layers && i < m->h.n_layer; i++) {
     for (int role = 0; role < ST_ROLE_COUNT; role++) {
       free_linear(b, &m->layers[i].linear[role]);

@@ -4,6 +4,7 @@
 #define SETUN_MODEL_LOAD_H
 
 #include "model/model.h"
+#include "model/plan.h"
 #include "source/weight.h"
 
 enum { ST_NAME_SIZE = 192 }; // of modules' names; those of the tables are far shorter
@@ -16,6 +17,17 @@ typedef struct st_loader {
   bool *used; // by tensor
   uint64_t bytes_done, bytes_total;
   setun_error *err;
+
+  // The plan is made by the same walk over the tables of names as loading takes: `surveying` says which of the two this
+  // is. Where the walk stands: the next item of the plan, the layer (-1: none), and whether its attention is meant.
+  st_plan *plan;
+  bool surveying;
+  size_t item;
+  int32_t layer;
+  bool attention;
+  size_t columns;        // the widest input of a product so far
+  uint64_t matrix_bytes; // of the matrix placed last
+  uint64_t head_bytes;
 } st_loader;
 
 // The name that a row of the table has in this container for a layer and an expert, in `out`; NULL when the row does
@@ -29,6 +41,8 @@ st_shape st_role_shape(const st_hparams *h, st_role role);
 
 // A vector's floats, one added to each where the file stores norms that way; freed with st_free.
 setun_status st_read_vector(st_loader *l, const st_weight *w, bool plus_one, float **out);
+// Counts `n` floats that will be placed.
+setun_status st_count_floats(st_loader *l, size_t n);
 // `n` floats on the device.
 setun_status st_place_floats(st_loader *l, const float *values, size_t n, st_dvector **out);
 setun_status st_place_vector(st_loader *l, const st_weight *w, bool plus_one, st_dvector **out);
@@ -45,6 +59,8 @@ setun_status st_identify(st_loader *l, const st_directory *d);
 // Reads the options' adapters and puts them beside the matrices that they adapt, which are placed already. An adapter
 // of another shape or family than the model, or with a tensor that fits nothing, is an error.
 setun_status st_load_adapters(st_loader *l);
+// What they will take, for the plan.
+setun_status st_survey_adapters(st_loader *l);
 
 // The experts of one layer, found and placed.
 setun_status st_load_experts(st_loader *l, uint32_t layer);

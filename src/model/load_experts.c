@@ -24,8 +24,8 @@ static setun_status try_row(st_loader *l, const st_binding *b, uint32_t expert, 
                               : st_weight_find(l->d, x->module, shape, found, &x->weight, l->err);
   if (s != SETUN_OK || !*found) return s;
   st_mark_used(l, &x->weight);
-  if (l->m->h.int8) s = st_weight_recognize(l->d, &x->weight, l->err);
-  return s == SETUN_OK ? st_weight_measure(l->d, &x->weight, l->err) : s;
+  if (l->m->h.int8) s = st_weight_recognize(l->d, &x->weight, l->surveying ? 1 : 0, l->err);
+  return s == SETUN_OK && !l->surveying ? st_weight_measure(l->d, &x->weight, l->err) : s;
 }
 
 static setun_status find_matrix(st_loader *l, st_role role, uint32_t layer, uint32_t expert, expert_matrix *x) {
@@ -57,6 +57,7 @@ static setun_status place_bias(st_loader *l, uint32_t expert, const expert_matri
       st_weight_find_expert(l->d, name, (st_shape){1, rows * step}, l->m->h.n_expert, expert, &found, &bias, l->err);
   if (s != SETUN_OK || !found) return s;
   st_mark_used(l, &bias);
+  if (l->surveying) return st_count_floats(l, (size_t)rows);
   s = st_read_vector(l, &bias, false, &values);
   if (s != SETUN_OK) return s;
   for (uint64_t i = 0; i < rows && step == 2; i++) values[i] = values[2 * i + (x->part == ST_ODD_ROWS)];
@@ -74,15 +75,7 @@ static setun_status load_matrix(st_loader *l, st_role role, uint32_t layer, uint
 }
 
 // A token reads n_expert_used of the layer's experts.
-static void count(st_model *m, const st_expert *experts) {
-  uint64_t bytes = 0;
-  for (uint32_t e = 0; e < m->h.n_expert; e++) {
-    const st_linear *parts[] = {&experts[e].gate, &experts[e].up, &experts[e].down};
-    const uint32_t rows[] = {m->h.n_ff_expert, m->h.n_ff_expert, m->h.n_embd};
-    for (int i = 0; i < 3; i++) {
-      bytes += m->backend->matrix_bytes(parts[i]->matrix) + (parts[i]->bias ? rows[i] * sizeof(float) : 0);
-    }
-  }
+static void count(st_model *m, uint64_t bytes) {
   m->bytes_per_token += bytes / m->h.n_expert * m->h.n_expert_used;
   m->macs_per_token += (uint64_t)3 * m->h.n_expert_used * m->h.n_ff_expert * m->h.n_embd;
 }
@@ -90,6 +83,8 @@ static void count(st_model *m, const st_expert *experts) {
 setun_status st_load_experts(st_loader *l, uint32_t layer) {
   st_layer *to = &l->m->layers[layer];
   setun_status s = SETUN_OK;
+  uint64_t before = l->m->weight_bytes;
+  l->attention = false;
   to->experts = st_calloc(l->m->h.n_expert, sizeof *to->experts); // at most ST_MAX_EXPERTS
   if (!to->experts) return st_fail_memory(l->err, "a layer's experts");
   for (uint32_t e = 0; e < l->m->h.n_expert && s == SETUN_OK; e++) {
@@ -97,6 +92,6 @@ setun_status st_load_experts(st_loader *l, uint32_t layer) {
     if (s == SETUN_OK) s = load_matrix(l, ST_EXPERT_UP, layer, e, &to->experts[e].up);
     if (s == SETUN_OK) s = load_matrix(l, ST_EXPERT_DOWN, layer, e, &to->experts[e].down);
   }
-  if (s == SETUN_OK) count(l->m, to->experts);
+  if (s == SETUN_OK) count(l->m, l->m->weight_bytes - before);
   return s;
 }

@@ -4,6 +4,7 @@
 
 #include "base/pool.h"
 #include "model/arch.h"
+#include "model/plan.h"
 
 typedef struct st_linear {
   st_dmatrix *matrix; // NULL: the model has none
@@ -41,6 +42,8 @@ typedef struct st_model {
   bool fast; // some quantized weights take int8 activations by block
   uint32_t max_normed_columns;      // of all matrices with norms of their own; 0: there are none
   uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes
+  struct st_streamer *streamer; // what brings the weights that are not held; NULL: all are
+  st_plan plan;                 // what loading followed
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs;
 } st_model;
 
@@ -54,10 +57,21 @@ typedef struct st_model_options {
   const st_log *log;
   const setun_adapter *adapters;
   size_t n_adapters;
+  const setun_session_params *session; // that room is left for; NULL: one with defaults
+  uint64_t memory;                     // the budget in bytes; 0: what is available, less a margin
+  bool mapped;                         // the file is mapped, not read, where the device takes its bytes as they are
+  bool stream_all;                     // for tests: hold nothing that can stream
 } st_model_options;
 
+// Makes the plan that loading would follow: reads the directory, no weights. The parts of *info that come from the
+// parameters are set too. Errors: those of loading as far as they are seen without reading weights, and
+// SETUN_ERROR_MEMORY where the budget is too small (*plan then holds `least` all the same). Freed with st_plan_free.
+setun_status st_model_plan(const st_directory *directory, const st_model_options *options, st_plan *plan,
+                           setun_error *err);
+
 // Reads the parameters, binds every tensor to its role - missing, unexpected and wrongly shaped ones are errors that
-// name them - and places the weights. Freed with st_model_free.
+// name them - makes the plan and places the weights by it. Where weights stream (model->streamer) the directory must
+// outlive the model. Freed with st_model_free.
 setun_status st_model_load(const st_directory *directory, const st_model_options *options, st_model **model,
                            setun_error *err);
 void st_model_free(st_model *model);

@@ -1,9 +1,10 @@
-// Copying weights to the device, the threads sharing each matrix's rows.
+// Placing weights: vectors and matrices on the device, or in the plan while that is made.
 #include "model/load.h"
 
 #include "base/memory.h"
+#include "model/copy.h"
+#include "model/streamer.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 
 // Reads a vector of `n` floats, adding one to each where the file stores norms that way.
@@ -27,7 +28,15 @@ setun_status st_read_vector(st_loader *l, const st_weight *w, bool plus_one, flo
   return s;
 }
 
+// While the plan is made nothing is read.
+setun_status st_count_floats(st_loader *l, size_t n) {
+  l->m->weight_bytes += n * sizeof(float);
+  l->plan->vectors += n * sizeof(float);
+  return SETUN_OK;
+}
+
 setun_status st_place_floats(st_loader *l, const float *values, size_t n, st_dvector **out) {
+  if (l->surveying) return st_count_floats(l, n);
   setun_status s = l->m->backend->vector_new(l->m->device, values, n, out, l->err);
   if (s == SETUN_OK) l->m->weight_bytes += n * sizeof(float);
   return s;
@@ -35,74 +44,12 @@ setun_status st_place_floats(st_loader *l, const float *values, size_t n, st_dve
 
 setun_status st_place_vector(st_loader *l, const st_weight *w, bool plus_one, st_dvector **out) {
   float *values = NULL;
+  l->m->bytes_per_token += w->shape.columns * sizeof(float);
+  if (l->surveying) return st_count_floats(l, (size_t)w->shape.columns);
   setun_status s = st_read_vector(l, w, plus_one, &values);
   if (s == SETUN_OK) s = st_place_floats(l, values, (size_t)w->shape.columns, out);
-  if (s == SETUN_OK) l->m->bytes_per_token += w->shape.columns * sizeof(float);
   st_free(values);
   return s;
-}
-
-// The copying of one matrix, shared by the threads: each takes runs of rows until none is left.
-typedef struct {
-  st_loader *l;
-  const st_weight *w;
-  const st_format *format;
-  st_rows kind;
-  st_dmatrix *matrix;
-  uint64_t run; // rows taken at once, a multiple of 16
-  atomic_ullong next;
-  atomic_bool failed;
-  setun_error error; // of the first thread that failed
-} copy_job;
-
-static size_t scales_a_row(const copy_job *j) {
-  if (j->kind != ST_ROWS_TRITS) return 0;
-  return j->format->scales == ST_SCALE_BLOCK ? (size_t)st_format_row_scales(j->format, j->w->shape.columns) : 1;
-}
-
-static size_t row_bytes(const copy_job *j) {
-  size_t columns = (size_t)j->w->shape.columns;
-  if (j->kind == ST_ROWS_TRITS) return columns;
-  if (j->kind == ST_ROWS_FLOAT) return columns * sizeof(float);
-  return (size_t)st_format_row_bytes(j->format, j->w->shape.columns);
-}
-
-static setun_status copy_run(copy_job *j, st_row_reader *r, uint64_t row, uint64_t n, void *rows, float *scales,
-                             setun_error *err) {
-  setun_status s;
-  if (j->kind == ST_ROWS_TRITS) {
-    s = st_read_trits(r, row, n, rows, scales, err);
-  } else if (j->kind == ST_ROWS_BYTES) {
-    s = st_read_bytes(r, row, n, rows, err);
-  } else {
-    s = st_read_floats(r, row, n, rows, err);
-  }
-  if (s == SETUN_OK) j->l->m->backend->matrix_write(j->matrix, row, n, rows, scales);
-  return s;
-}
-
-static void copy_part(void *context, int index, int threads) {
-  copy_job *j = context;
-  (void)index, (void)threads;
-  setun_error error = {SETUN_OK, ""};
-  size_t n_scales = scales_a_row(j);
-  void *rows = st_malloc((size_t)j->run, row_bytes(j));
-  float *scales = n_scales ? st_malloc((size_t)j->run * n_scales, sizeof *scales) : NULL;
-  st_row_reader reader;
-  setun_status s = rows && (scales || !n_scales) ? st_row_reader_open(j->l->d, j->w, &reader, &error)
-                                                 : st_fail_memory(&error, j->w->name);
-  if (s == SETUN_OK) {
-    while (s == SETUN_OK && !atomic_load(&j->failed)) {
-      uint64_t row = atomic_fetch_add(&j->next, j->run);
-      if (row >= j->w->shape.rows) break;
-      uint64_t left = j->w->shape.rows - row;
-      s = copy_run(j, &reader, row, left < j->run ? left : j->run, rows, scales, &error);
-    }
-    st_row_reader_close(&reader);
-  }
-  if (s != SETUN_OK && !atomic_exchange(&j->failed, true)) j->error = error;
-  st_free(rows);
-  st_free(scales);
 }
 
 static setun_status report(st_loader *l, const st_weight *w) {
@@ -114,33 +61,61 @@ static setun_status report(st_loader *l, const st_weight *w) {
   return SETUN_OK;
 }
 
-setun_status st_place_matrix(st_loader *l, const st_weight *w, bool exact, st_dmatrix **out) {
-  const st_backend *b = l->m->backend;
-  enum { RUN_BYTES = 1 << 20 };
-  // Latent floats are ternary by the time they are read.
-  copy_job j = {.l = l, .w = w, .format = w->latent ? st_format_get(ST_HF_U8) : w->format};
-  st_precision precision = l->o->precise || exact ? ST_PRECISION_FLOAT : ST_PRECISION_FAST;
-  if (l->m->h.int8 && !exact && st_format_is_ternary(j.format)) precision = ST_PRECISION_INT8;
-  bool quantized = j.format->block > 1 || st_format_is_ternary(j.format);
-  if (precision == ST_PRECISION_FAST && quantized) l->m->fast = true;
-  setun_status s = b->matrix_new(l->m->device, j.format, w->shape, precision, &j.matrix, l->err);
-  if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name);
-  j.kind = b->rows_wanted(l->m->device, j.format);
-  j.run = RUN_BYTES / (row_bytes(&j) + 1) / 16 * 16;
-  if (j.run > w->shape.rows) j.run = (w->shape.rows + 15) / 16 * 16;
-  if (j.run < 16) j.run = 16;
-  atomic_init(&j.next, 0);
-  atomic_init(&j.failed, false);
-  st_pool_run(l->pool, copy_part, &j);
-  if (atomic_load(&j.failed)) {
-    if (l->err) *l->err = j.error;
-    b->matrix_free(j.matrix);
-    return j.error.code;
+// The item of the plan that a matrix is: a new one while the plan is made, otherwise the one that was made then.
+static setun_status plan_item(st_loader *l, const st_weight *w, const st_format *format, st_plan_item *item) {
+  st_plan *p = l->plan;
+  if (!l->surveying) {
+    *item = p->items[l->item++]; // loading takes the same way
+    return SETUN_OK;
   }
-  *out = j.matrix;
+  st_matrix_size size = l->m->backend->matrix_size(l->m->device, format, w->shape);
+  bool direct = l->m->backend->matrix_direct(l->m->device, format) && !w->latent && w->row_step == 1 &&
+                !w->block_scales && !w->first_row && w->data->offset % 64 == 0;
+  *item = (st_plan_item){.layer = l->layer,
+                         .attention = l->attention,
+                         .tensors = {w->data, w->block_scales},
+                         .codes = size.codes,
+                         .beside = size.beside,
+                         .direct = direct};
+  p->vectors += size.beside;
+  p->all += size.codes;
+  if (w->shape.columns > l->columns) l->columns = (size_t)w->shape.columns;
+  if (!st_plan_add(p, item)) return st_fail_memory(l->err, "the plan");
+  return SETUN_OK;
+}
+
+static setun_status place_codes(st_loader *l, const st_weight *w, const st_format *format, st_precision precision,
+                                const st_plan_item *item, st_dmatrix **out) {
+  const st_backend *b = l->m->backend;
+  if (item->held && !(l->plan->mapped && item->direct)) {
+    setun_status s = b->matrix_new(l->m->device, format, w->shape, precision, out, l->err);
+    if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
+    s = st_copy_matrix(&(st_copy){b, l->m->device, l->d, w, format, *out}, l->pool, l->err);
+    if (s != SETUN_OK) b->matrix_free(*out), *out = NULL;
+    return s;
+  }
+  setun_status s = b->matrix_new_lent(l->m->device, format, w->shape, precision, out, l->err);
+  if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
+  s = st_streamer_add(l->m->streamer, item, w, format, *out, l->err);
+  if (s != SETUN_OK) b->matrix_free(*out), *out = NULL;
+  return s;
+}
+
+setun_status st_place_matrix(st_loader *l, const st_weight *w, bool exact, st_dmatrix **out) {
+  // Latent floats are ternary by the time they are read.
+  const st_format *format = w->latent ? st_format_get(ST_HF_U8) : w->format;
+  st_precision precision = l->o->precise || exact ? ST_PRECISION_FLOAT : ST_PRECISION_FAST;
+  if (l->m->h.int8 && !exact && st_format_is_ternary(format)) precision = ST_PRECISION_INT8;
+  bool quantized = format->block > 1 || st_format_is_ternary(format);
+  if (precision == ST_PRECISION_FAST && quantized) l->m->fast = true;
+  st_plan_item item;
+  setun_status s = plan_item(l, w, format, &item);
+  if (s == SETUN_OK && !l->surveying) s = place_codes(l, w, format, precision, &item, out);
+  if (s != SETUN_OK) return s;
+  l->matrix_bytes = item.codes + item.beside;
   l->m->n_params += w->shape.rows * w->shape.columns;
-  l->m->weight_bytes += b->matrix_bytes(j.matrix);
-  return report(l, w);
+  l->m->weight_bytes += l->matrix_bytes;
+  return l->surveying ? SETUN_OK : report(l, w);
 }
 
 // A vector that belongs to a module; nothing when there is none.

@@ -8,8 +8,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { DEFAULT_CONTEXT = 4096, DEFAULT_BATCH = 512, MAX_CONTEXT = 1 << 24, MAX_THREADS = 1024 };
-
 struct st_session {
   st_run *run;
   uint32_t position;
@@ -21,35 +19,10 @@ struct st_session {
   atomic_bool running, stop;
 };
 
-static setun_status check_params(const st_model *m, const setun_session_params *p, st_run_options *o,
-                                 setun_error *err) {
-  uint32_t trained = m->h.n_ctx_train, most = m->h.n_ctx_most < MAX_CONTEXT ? m->h.n_ctx_most : MAX_CONTEXT;
-  o->n_ctx = p->n_ctx ? p->n_ctx : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
-  if (o->n_ctx > most) {
-    return st_fail(
-        err, SETUN_ERROR_LIMIT,
-        "context: expected at most the %u tokens that the model was trained for or its RoPE scaling stretches "
-        "to, found %u",
-        most, o->n_ctx);
-  }
-  o->n_batch = p->n_batch ? p->n_batch : DEFAULT_BATCH;
-  if (o->n_batch > o->n_ctx) o->n_batch = o->n_ctx;
-  if (p->threads < 0 || p->threads > MAX_THREADS) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to %d, found %d", MAX_THREADS, p->threads);
-  }
-  if (p->kv != SETUN_KV_F16 && p->kv != SETUN_KV_F32) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "kv: expected one of setun_kv_type, found %d", (int)p->kv);
-  }
-  o->threads = p->threads > 0 ? p->threads : st_default_threads();
-  o->half = p->kv == SETUN_KV_F16;
-  return SETUN_OK;
-}
-
 setun_status st_session_new(const st_model *m, const setun_session_params *params, st_session **session,
                             setun_error *err) {
   st_run_options options;
-  setun_session_params defaults = {0};
-  setun_status s = check_params(m, params ? params : &defaults, &options, err);
+  setun_status s = st_run_options_of(&m->h, params, &options, err);
   if (s != SETUN_OK) return s;
   st_session *n = st_calloc(1, sizeof *n);
   if (n) {
@@ -153,10 +126,11 @@ static setun_status eval(st_session *s, const setun_token *ids, size_t n, const 
   for (size_t done = 0; done < n;) {
     uint32_t count = n - done < s->run->n_batch ? (uint32_t)(n - done) : s->run->n_batch;
     bool last = done + count == n;
-    if (!st_run_tokens(s->run, ids + done, count, s->position, &pass)) {
+    setun_status status = st_run_tokens(s->run, ids + done, count, s->position, &pass, err);
+    if (status == SETUN_ERROR_CANCELED) {
       return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", done, n);
     }
-    setun_status status = SETUN_OK;
+    if (status != SETUN_OK) return status;
     if (p->on_logits) {
       status = report_logits(s, p, count, err);
     } else if (last) {

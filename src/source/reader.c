@@ -170,7 +170,7 @@ setun_status st_weight_measure(const st_directory *directory, st_weight *weight,
   return s;
 }
 
-setun_status st_weight_recognize(const st_directory *directory, st_weight *weight, setun_error *err) {
+setun_status st_weight_recognize(const st_directory *directory, st_weight *weight, uint64_t rows, setun_error *err) {
   const st_weight *w = weight;
   st_format_id id = w->format->id;
   if (w->latent || w->scale || w->shape.rows < 2 || (id != ST_F32 && id != ST_F16 && id != ST_BF16)) return SETUN_OK;
@@ -180,9 +180,10 @@ setun_status st_weight_recognize(const st_directory *directory, st_weight *weigh
   size_t capacity = 0;
   setun_status s = SETUN_OK;
   st_ternary_scan_begin(&scan, w->shape.columns);
-  for (uint64_t row = 0; row < w->shape.rows && s == SETUN_OK && scan.fits[ST_GRAIN_TENSOR];) {
+  uint64_t last = rows && rows < w->shape.rows ? rows : w->shape.rows;
+  for (uint64_t row = 0; row < last && s == SETUN_OK && scan.fits[ST_GRAIN_TENSOR];) {
     st_strip strip;
-    if ((s = bring(&r, row, w->shape.rows - row, &strip, err)) != SETUN_OK) break;
+    if ((s = bring(&r, row, last - row, &strip, err)) != SETUN_OK) break;
     if (!st_reserve(&x, &capacity, (size_t)(strip.count * w->shape.columns), sizeof *x)) {
       s = st_fail_memory(err, w->name);
       break;

@@ -61,8 +61,9 @@ setun_status st_weight_find_part(const st_directory *directory, const char *modu
 setun_status st_weight_measure(const st_directory *directory, st_weight *weight, setun_error *err);
 
 // Makes plain floats that are trits times one scale, all of them, such a weight (as latent floats are, with that scale).
-// Reads all of it, or stops where it is seen not to be so. Nothing for other weights.
-setun_status st_weight_recognize(const st_directory *directory, st_weight *weight, setun_error *err);
+// Reads all of it, or stops where it is seen not to be so; with `rows` not 0 only the first of them, for a first guess.
+// Nothing for other weights.
+setun_status st_weight_recognize(const st_directory *directory, st_weight *weight, uint64_t rows, setun_error *err);
 
 // Reads rows of one weight, strip by strip, through buffers of its own; one thread at a time. Several readers may work
 // on one weight. Strips are about 1 MiB, so that one reader takes some MiB.

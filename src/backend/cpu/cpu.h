@@ -64,6 +64,12 @@ setun_status st_cpu_matrix_new(st_device *device, const st_format *format, st_sh
 void st_cpu_matrix_write(st_dmatrix *matrix, uint64_t row, uint64_t count, const void *rows, const float *scales);
 void st_cpu_matrix_free(st_dmatrix *matrix);
 uint64_t st_cpu_matrix_bytes(const st_dmatrix *matrix);
+st_matrix_size st_cpu_matrix_size(const st_device *device, const st_format *format, st_shape shape);
+setun_status st_cpu_matrix_new_lent(st_device *device, const st_format *format, st_shape shape, st_precision precision,
+                                    st_dmatrix **matrix, setun_error *err);
+void st_cpu_matrix_lend(st_dmatrix *matrix, void *codes);
+bool st_cpu_matrix_direct(const st_device *device, const st_format *format);
+void st_cpu_matrix_scales(st_dmatrix *matrix, uint64_t row, uint64_t count, const float *scales);
 setun_status st_cpu_vector_new(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
 void st_cpu_vector_free(st_dvector *vector);
 
@@ -72,6 +78,8 @@ setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes,
 
 setun_status st_cpu_queue_new(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
 void st_cpu_queue_free(st_queue *queue);
+uint64_t st_cpu_queue_size(const st_device *device, const st_queue_options *options, size_t columns);
+uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads);
 setun_status st_cpu_array_new(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
 void st_cpu_array_free(st_array *array);
 setun_status st_cpu_cache_new(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);

@@ -60,6 +60,11 @@ static void *arena_alloc(st_device *d, size_t size) {
   return p;
 }
 
+static setun_status fail_matrix(const st_format *format, st_shape shape, setun_error *err) {
+  return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a %s matrix of %llu x %llu", format->name,
+                 (unsigned long long)shape.rows, (unsigned long long)shape.columns);
+}
+
 static bool is_float(st_form form) { return form == ST_FORM_F32 || form == ST_FORM_F16 || form == ST_FORM_BF16; }
 
 // Which of the three kinds of rows st_form_pack takes for the form.
@@ -76,11 +81,14 @@ static st_activation activation_of(const st_format *format, st_form form, st_pre
   return precision == ST_PRECISION_FAST ? ST_ACT_INT8_BLOCK : ST_ACT_F32;
 }
 
-setun_status st_cpu_matrix_new(st_device *d, const st_format *format, st_shape shape, st_precision precision,
-                               st_dmatrix **matrix, setun_error *err) {
+static size_t groups_of(uint64_t rows) {
+  return ((size_t)rows + ST_GROUP - 1) / ST_GROUP;
+}
+
+static setun_status check_matrix(const st_device *d, const st_format *format, st_shape shape, st_precision precision,
+                                 setun_error *err) {
   st_form form = st_form_of(format);
-  st_activation activation = activation_of(format, form, precision);
-  if (!d->kernels.matmul[form][activation]) {
+  if (!d->kernels.matmul[form][activation_of(format, form, precision)]) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s kernels: no product for %s weights with this kind of activation",
                    d->kernels.name, format->name);
   }
@@ -88,33 +96,85 @@ setun_status st_cpu_matrix_new(st_device *d, const st_format *format, st_shape s
     return st_fail(err, SETUN_ERROR_FORMAT, "a matrix of %llu x %llu is too large", (unsigned long long)shape.rows,
                    (unsigned long long)shape.columns);
   }
-  size_t groups = ((size_t)shape.rows + ST_GROUP - 1) / ST_GROUP, bytes;
-  size_t group_bytes = st_form_group_bytes(form, (size_t)shape.columns, format->block);
+  return SETUN_OK;
+}
+
+// A matrix whose codes stand nowhere yet.
+static setun_status new_matrix(st_device *d, const st_format *format, st_shape shape, st_precision precision,
+                               st_dmatrix **matrix, size_t *codes, setun_error *err) {
+  setun_status s = check_matrix(d, format, shape, precision, err);
+  if (s != SETUN_OK) return s;
+  st_form form = st_form_of(format);
+  size_t group_bytes = st_form_group_bytes(form, (size_t)shape.columns, format->block), groups = groups_of(shape.rows);
   st_dmatrix *m = st_calloc(1, sizeof *m);
-  if (!m) return st_fail_memory(err, "a matrix");
-  uint8_t *data = st_mul_size(groups, group_bytes, &bytes) ? arena_alloc(d, bytes) : NULL;
-  if (form == ST_FORM_T16 && data) {
-    m->scales = arena_alloc(d, groups * ST_GROUP * sizeof(float));
-    bytes += groups * ST_GROUP * sizeof(float);
+  bool fits = m && st_mul_size(groups, group_bytes, codes);
+  if (fits) {
+    m->bytes = *codes;
+    if (form == ST_FORM_T16) {
+      m->scales = arena_alloc(d, groups * ST_GROUP * sizeof(float));
+      m->bytes += groups * ST_GROUP * sizeof(float);
+      fits = m->scales != NULL;
+    }
   }
-  if (!data || (form == ST_FORM_T16 && !m->scales)) {
+  if (!fits) {
     st_free(m);
-    return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a %s matrix of %llu x %llu", format->name,
-                   (unsigned long long)shape.rows, (unsigned long long)shape.columns);
+    return fail_matrix(format, shape, err);
   }
   m->m = (st_matrix){.form = form,
                      .rows = (size_t)shape.rows,
                      .columns = (size_t)shape.columns,
                      .block = format->block,
                      .group_bytes = group_bytes,
-                     .data = data,
                      .scales = m->scales};
   m->format = format;
-  m->activation = activation;
-  m->bytes = bytes;
+  m->activation = activation_of(format, form, precision);
   if (m->m.columns > d->max_columns) d->max_columns = m->m.columns;
   *matrix = m;
   return SETUN_OK;
+}
+
+setun_status st_cpu_matrix_new(st_device *d, const st_format *format, st_shape shape, st_precision precision,
+                               st_dmatrix **matrix, setun_error *err) {
+  st_dmatrix *m = NULL;
+  size_t codes = 0;
+  setun_status s = new_matrix(d, format, shape, precision, &m, &codes, err);
+  if (s != SETUN_OK) return s;
+  m->m.data = arena_alloc(d, codes);
+  if (!m->m.data) {
+    st_free(m);
+    return fail_matrix(format, shape, err);
+  }
+  *matrix = m;
+  return SETUN_OK;
+}
+
+setun_status st_cpu_matrix_new_lent(st_device *d, const st_format *format, st_shape shape, st_precision precision,
+                                    st_dmatrix **matrix, setun_error *err) {
+  size_t codes;
+  return new_matrix(d, format, shape, precision, matrix, &codes, err);
+}
+
+void st_cpu_matrix_lend(st_dmatrix *m, void *codes) {
+  m->m.data = codes;
+}
+
+// Whose layout is the form itself: only t16 is.
+bool st_cpu_matrix_direct(const st_device *d, const st_format *format) {
+  (void)d;
+  return format->id == ST_T16 && st_form_of(format) == ST_FORM_T16;
+}
+
+void st_cpu_matrix_scales(st_dmatrix *m, uint64_t row, uint64_t count, const float *scales) {
+  if (m->scales) memcpy(m->scales + row, scales, (size_t)count * sizeof *scales);
+}
+
+st_matrix_size st_cpu_matrix_size(const st_device *d, const st_format *format, st_shape shape) {
+  (void)d;
+  st_form form = st_form_of(format);
+  uint64_t groups = groups_of(shape.rows);
+  st_matrix_size size = {.codes = groups * st_form_group_bytes(form, (size_t)shape.columns, format->block)};
+  if (form == ST_FORM_T16) size.beside = groups * ST_GROUP * sizeof(float);
+  return size;
 }
 
 void st_cpu_matrix_write(st_dmatrix *m, uint64_t row, uint64_t count, const void *rows, const float *scales) {

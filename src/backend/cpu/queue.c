@@ -5,10 +5,10 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
-static size_t largest_input(const st_device *d, uint32_t n_batch) {
+static size_t largest_input(const st_device *d, uint32_t n_batch, size_t columns) {
   size_t most = 0;
   for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
-    size_t n = d->kernels.input_bytes((st_activation)kind, n_batch, d->max_columns);
+    size_t n = d->kernels.input_bytes((st_activation)kind, n_batch, columns);
     if (n > most) most = n;
   }
   return most;
@@ -19,7 +19,7 @@ setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_
   if (!q) return st_fail_memory(err, "the session's queue");
   q->kernels = &d->kernels;
   q->n_batch = options->n_batch;
-  q->input_bytes = largest_input(d, options->n_batch);
+  q->input_bytes = largest_input(d, options->n_batch, d->max_columns);
   q->input = st_pages_alloc(q->input_bytes, true);
   setun_status s = q->input ? st_pool_new(options->threads, &q->pool, err)
                             : st_fail_memory(err, "the inputs of products");
@@ -29,6 +29,10 @@ setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_
     st_cpu_queue_free(q);
   }
   return s;
+}
+
+uint64_t st_cpu_queue_size(const st_device *d, const st_queue_options *options, size_t columns) {
+  return largest_input(d, options->n_batch, columns);
 }
 
 void st_cpu_queue_free(st_queue *q) {
@@ -60,6 +64,15 @@ void st_cpu_array_free(st_array *a) {
   if (!a) return;
   st_pages_free(a->data, a->bytes);
   st_free(a);
+}
+
+static uint64_t scores_of(const st_cache_shape *shape) {
+  return ((uint64_t)shape->n_ctx + 15) / 16 * 16 * shape->n_head;
+}
+
+uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads) {
+  uint64_t keys = (uint64_t)shape->n_layer * shape->n_head_kv * shape->n_ctx * shape->head_dim * (shape->half ? 2 : 4);
+  return 2 * keys + scores_of(shape) * (uint64_t)threads * sizeof(float);
 }
 
 setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache **cache, setun_error *err) {

@@ -1,0 +1,61 @@
+// setun.h: the plan, and what streaming did.
+#include "api/api.h"
+
+#include "base/system_memory.h"
+#include "model/streamer.h"
+
+static setun_plan plan_of(const st_plan *p) {
+  return (setun_plan){.budget = p->budget,
+                      .least = p->least,
+                      .total = st_plan_total(p),
+                      .process = p->process,
+                      .vectors = p->vectors,
+                      .held = p->held,
+                      .ring = p->ring,
+                      .packed = p->packed,
+                      .cache = p->cache,
+                      .work = p->work,
+                      .weights = p->all,
+                      .streamed = p->streamed,
+                      .token_bytes = p->token_bytes,
+                      .token_macs = p->token_macs,
+                      .n_layer = p->n_layer,
+                      .n_ctx = p->n_ctx,
+                      .n_batch = p->n_batch};
+}
+
+static setun_status make_plan(setun_model *m, const st_directory *d, const setun_model_params *p, void *context,
+                              setun_error *err) {
+  st_model_options options = st_model_options_of(p, &m->log);
+  return st_model_plan(d, &options, context, err);
+}
+
+setun_status setun_plan_model(const char *path, const setun_model_params *params, setun_plan *plan,
+                              setun_error *error) {
+  st_plan made = {0};
+  setun_model *model = NULL;
+  setun_status s = st_api_open(path, params, make_plan, &made, &model, error);
+  *plan = plan_of(&made);
+  st_plan_free(&made);
+  setun_model_free(model);
+  return s;
+}
+
+setun_plan setun_model_get_plan(const setun_model *m) {
+  return m->model ? plan_of(&m->model->plan) : (setun_plan){0};
+}
+
+setun_stream_stats setun_model_get_stream_stats(const setun_model *m) {
+  if (!m->model || !m->model->streamer) return (setun_stream_stats){0};
+  st_streamer_stats s = st_streamer_get_stats(m->model->streamer);
+  return (setun_stream_stats){.bytes = s.read.bytes,
+                              .read_s = s.read.busy_s,
+                              .waited_s = s.read.waited_s,
+                              .packed_s = s.packed_s,
+                              .passes_s = s.passes_s,
+                              .how = s.read.how};
+}
+
+uint64_t setun_memory_peak(void) {
+  return st_memory_peak();
+}

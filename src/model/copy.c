@@ -1,0 +1,88 @@
+// Copying a matrix's rows to the device, the threads sharing them.
+#include "model/copy.h"
+
+#include "base/memory.h"
+
+#include <stdatomic.h>
+
+enum { RUN_BYTES = 1 << 20 };
+
+// Shared by the threads: each takes runs of rows until none is left.
+typedef struct {
+  const st_copy *c;
+  const st_weight *w;
+  const st_format *format;
+  st_rows kind;
+  uint64_t run; // rows taken at once, a multiple of 16
+  atomic_ullong next;
+  atomic_bool failed;
+  setun_error error; // of the first thread that failed
+} copy_job;
+
+static size_t scales_a_row(const copy_job *j) {
+  if (j->kind != ST_ROWS_TRITS) return 0;
+  return j->format->scales == ST_SCALE_BLOCK ? (size_t)st_format_row_scales(j->format, j->w->shape.columns) : 1;
+}
+
+static size_t row_bytes(const copy_job *j) {
+  size_t columns = (size_t)j->w->shape.columns;
+  if (j->kind == ST_ROWS_TRITS) return columns;
+  if (j->kind == ST_ROWS_FLOAT) return columns * sizeof(float);
+  return (size_t)st_format_row_bytes(j->format, j->w->shape.columns);
+}
+
+static setun_status copy_run(copy_job *j, st_row_reader *r, uint64_t row, uint64_t n, void *rows, float *scales,
+                             setun_error *err) {
+  setun_status s;
+  if (j->kind == ST_ROWS_TRITS) {
+    s = st_read_trits(r, row, n, rows, scales, err);
+  } else if (j->kind == ST_ROWS_BYTES) {
+    s = st_read_bytes(r, row, n, rows, err);
+  } else {
+    s = st_read_floats(r, row, n, rows, err);
+  }
+  if (s == SETUN_OK) j->c->backend->matrix_write(j->c->matrix, row, n, rows, scales);
+  return s;
+}
+
+static void copy_part(void *context, int index, int threads) {
+  copy_job *j = context;
+  (void)index, (void)threads;
+  setun_error error = {SETUN_OK, ""};
+  size_t n_scales = scales_a_row(j);
+  void *rows = st_malloc((size_t)j->run, row_bytes(j));
+  float *scales = n_scales ? st_malloc((size_t)j->run * n_scales, sizeof *scales) : NULL;
+  st_row_reader reader;
+  setun_status s = rows && (scales || !n_scales) ? st_row_reader_open(j->c->directory, j->w, &reader, &error)
+                                                 : st_fail_memory(&error, j->w->name);
+  if (s == SETUN_OK) {
+    while (s == SETUN_OK && !atomic_load(&j->failed)) {
+      uint64_t row = atomic_fetch_add(&j->next, j->run);
+      if (row >= j->w->shape.rows) break;
+      uint64_t left = j->w->shape.rows - row;
+      s = copy_run(j, &reader, row, left < j->run ? left : j->run, rows, scales, &error);
+    }
+    st_row_reader_close(&reader);
+  }
+  if (s != SETUN_OK && !atomic_exchange(&j->failed, true)) j->error = error;
+  st_free(rows);
+  st_free(scales);
+}
+
+setun_status st_copy_matrix(const st_copy *c, st_pool *pool, setun_error *err) {
+  copy_job j = {.c = c, .w = c->weight, .format = c->format, .kind = c->backend->rows_wanted(c->device, c->format)};
+  uint64_t rows = c->weight->shape.rows;
+  j.run = RUN_BYTES / (row_bytes(&j) + 1) / 16 * 16;
+  if (j.run > rows) j.run = (rows + 15) / 16 * 16;
+  if (j.run < 16) j.run = 16;
+  atomic_init(&j.next, 0);
+  atomic_init(&j.failed, false);
+  st_pool_run(pool, copy_part, &j);
+  if (!atomic_load(&j.failed)) return SETUN_OK;
+  if (err) *err = j.error;
+  return j.error.code;
+}
+
+uint64_t st_copy_bytes(void) {
+  return 8 * (uint64_t)RUN_BYTES; // the run's rows, and the reader's strips of as many bytes in two or three forms
+}

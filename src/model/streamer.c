@@ -1,0 +1,300 @@
+// Bringing the weights that are not held.
+#define _POSIX_C_SOURCE 200809L
+#include "model/streamer.h"
+
+#include "base/memory.h"
+#include "model/copy.h"
+#include "model/model.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+// A matrix without codes of its own.
+typedef struct streamed {
+  st_weight weight;
+  const st_format *format;
+  st_dmatrix *matrix;
+  int32_t layer;
+  bool attention, direct;
+  size_t range;  // the one of its unit's that holds its codes
+  size_t packed; // where its codes go in the packed area, unless they are direct
+} streamed;
+
+// What one layer is read for. `unit` counts the layers that are read for anything.
+typedef struct layer_unit {
+  size_t first, count; // of `matrices`
+  size_t unit, packed; // bytes of its packed codes
+  st_stream_range *ranges; // [n_ranges]
+  size_t n_ranges;
+  bool attention; // some of it is the attention's
+} layer_unit;
+
+struct st_streamer {
+  const struct st_model *model;
+  const st_directory *directory; // as loaded
+  st_directory view;             // the same, whose files are read from the ring where that has them
+  st_pool *pool;                 // puts weights into the device's order
+  bool owns_pool;
+  const st_log *log;
+  streamed *matrices;
+  size_t n_matrices, capacity;
+  layer_unit *units; // [n_layer]
+  st_stream *ring;
+  uint8_t *packed;
+  size_t packed_bytes;
+  st_file_image *images; // of the unit that was brought
+  const uint8_t **pointers;
+  pthread_mutex_t lock; // held during a pass
+  double began;
+  st_streamer_stats stats;
+  uint32_t brought; // the layer that is there; UINT32_MAX: none
+};
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// ---- making -------------------------------------------------------------------------------------------------------
+
+static bool anything_lent(const st_plan *p) {
+  for (size_t i = 0; i < p->n_items; i++) {
+    if (!p->items[i].held || (p->mapped && p->items[i].direct)) return true;
+  }
+  return false;
+}
+
+// The directory's files once more, so that what the ring has of them can be put before reading.
+static setun_status make_view(st_streamer *s, setun_error *err) {
+  s->view = *s->directory;
+  s->view.parts = st_calloc(s->directory->n_parts, sizeof *s->view.parts);
+  if (!s->view.parts) return st_fail_memory(err, "the model's files");
+  memcpy(s->view.parts, s->directory->parts, s->directory->n_parts * sizeof *s->view.parts);
+  return SETUN_OK;
+}
+
+setun_status st_streamer_new(const st_model *m, const st_directory *d, st_pool *pool, const st_log *log,
+                             st_streamer **streamer, setun_error *err) {
+  if (!anything_lent(&m->plan)) return SETUN_OK;
+  st_streamer *s = st_calloc(1, sizeof *s);
+  if (!s) return st_fail_memory(err, "the model's streams");
+  s->model = m;
+  s->directory = d;
+  s->pool = pool;
+  s->log = log;
+  s->brought = UINT32_MAX;
+  s->units = st_calloc(m->h.n_layer, sizeof *s->units);
+  bool locked = s->units && !pthread_mutex_init(&s->lock, NULL);
+  if (!locked) {
+    st_free(s->units);
+    st_free(s);
+    return st_fail_memory(err, "the model's streams");
+  }
+  setun_status status = make_view(s, err);
+  if (status == SETUN_OK) {
+    *streamer = s;
+  } else {
+    st_streamer_free(s);
+  }
+  return status;
+}
+
+// Row scales stay; only codes come and go.
+static setun_status place_scales(st_streamer *s, const streamed *m, setun_error *err) {
+  uint64_t rows = m->weight.shape.rows;
+  st_row_reader reader;
+  setun_status status = st_row_reader_open(s->directory, &m->weight, &reader, err);
+  if (status != SETUN_OK) return status;
+  float *scales = st_malloc((size_t)rows, sizeof *scales);
+  for (uint64_t i = 0; scales && i < rows; i++) {
+    scales[i] = reader.scales ? reader.scales[reader.n_scales == 1 ? 0 : i] : 1;
+  }
+  if (scales) s->model->backend->matrix_scales(m->matrix, 0, rows, scales);
+  if (!scales) status = st_fail_memory(err, m->weight.name);
+  st_free(scales);
+  st_row_reader_close(&reader);
+  return status;
+}
+
+// In place in its mapped file, whose pages come when they are touched.
+static setun_status lend_mapped(st_streamer *s, const streamed *m, setun_error *err) {
+  const st_tensor *t = m->weight.data;
+  uint8_t *file = NULL;
+  setun_status status = st_file_map(&s->view.parts[t->part], &file, err);
+  if (status == SETUN_OK) s->model->backend->matrix_lend(m->matrix, file + t->offset);
+  return status;
+}
+
+setun_status st_streamer_add(st_streamer *s, const st_plan_item *item, const st_weight *w, const st_format *format,
+                             st_dmatrix *matrix, setun_error *err) {
+  streamed m = {.weight = *w,
+                .format = format,
+                .matrix = matrix,
+                .layer = item->layer,
+                .attention = item->attention,
+                .direct = item->direct};
+  setun_status status = m.direct ? place_scales(s, &m, err) : SETUN_OK;
+  if (status != SETUN_OK) return status;
+  if (item->held) return lend_mapped(s, &m, err);
+  layer_unit *unit = &s->units[item->layer];
+  if (!st_reserve(&s->matrices, &s->capacity, s->n_matrices + 1, sizeof *s->matrices)) {
+    return st_fail_memory(err, "the model's streams");
+  }
+  if (!unit->count++) unit->first = s->n_matrices;
+  m.packed = unit->packed;
+  if (!m.direct) unit->packed += (size_t)item->codes;
+  unit->attention = unit->attention || item->attention;
+  s->matrices[s->n_matrices++] = m;
+  return SETUN_OK;
+}
+
+// The range of the unit that begins with the tensor.
+static size_t range_of(const st_streamer *s, const layer_unit *u, const st_tensor *t) {
+  size_t i = 0;
+  while (i + 1 < u->n_ranges && (u->ranges[i].file != &s->directory->parts[t->part] || u->ranges[i].offset != t->offset)) {
+    i++;
+  }
+  return i;
+}
+
+static setun_status list_ranges(st_streamer *s, st_stream_unit *list, size_t *n, size_t *most, setun_error *err) {
+  for (uint32_t i = 0; i < s->model->h.n_layer; i++) {
+    layer_unit *u = &s->units[i];
+    if (!u->count) continue;
+    setun_status status = st_plan_unit(&s->model->plan, s->directory, i, &u->ranges, &u->n_ranges, err);
+    if (status != SETUN_OK) return status;
+    for (size_t k = u->first; k < u->first + u->count; k++) {
+      s->matrices[k].range = range_of(s, u, s->matrices[k].weight.data);
+    }
+    u->unit = *n;
+    list[(*n)++] = (st_stream_unit){.ranges = u->ranges, .n_ranges = u->n_ranges};
+    if (u->n_ranges > *most) *most = u->n_ranges;
+    if (u->packed > s->packed_bytes) s->packed_bytes = u->packed;
+  }
+  return SETUN_OK;
+}
+
+setun_status st_streamer_open(st_streamer *s, setun_error *err) {
+  size_t n = 0, most = 0;
+  st_stream_options options = {.slots = ST_RING_SLOTS, .direct = true, .uring = true, .log = s->log};
+  st_stream_unit *list = st_calloc(s->model->h.n_layer, sizeof *list);
+  if (!list) return st_fail_memory(err, "the model's streams");
+  setun_status status = list_ranges(s, list, &n, &most, err);
+  if (status == SETUN_OK && n) {
+    s->images = st_malloc(most, sizeof *s->images);
+    s->pointers = st_malloc(most, sizeof *s->pointers);
+    if (s->packed_bytes) s->packed = st_pages_alloc(s->packed_bytes, true);
+    bool whole = s->images && s->pointers && (s->packed || !s->packed_bytes);
+    status = whole ? st_stream_new(list, n, &options, &s->ring, err) : st_fail_memory(err, "the model's streams");
+  }
+  st_free(list);
+  s->owns_pool = status == SETUN_OK;
+  return status;
+}
+
+void st_streamer_free(st_streamer *s) {
+  if (!s) return;
+  st_stream_free(s->ring);
+  if (s->owns_pool) st_pool_free(s->pool);
+  for (uint32_t i = 0; i < s->model->h.n_layer; i++) st_free(s->units[i].ranges);
+  for (uint32_t i = 0; s->view.parts && i < s->view.n_parts; i++) st_file_unmap(&s->view.parts[i]);
+  if (s->packed) st_pages_free(s->packed, s->packed_bytes);
+  st_free(s->view.parts);
+  st_free(s->units);
+  st_free(s->matrices);
+  st_free(s->images);
+  st_free(s->pointers);
+  pthread_mutex_destroy(&s->lock);
+  st_free(s);
+}
+
+// ---- passes -------------------------------------------------------------------------------------------------------
+
+void st_streamer_begin(st_streamer *s) {
+  if (!s) return;
+  pthread_mutex_lock(&s->lock);
+  s->began = seconds();
+  s->brought = UINT32_MAX;
+  if (s->ring) st_stream_start(s->ring);
+}
+
+void st_streamer_end(st_streamer *s) {
+  if (!s) return;
+  s->stats.passes_s += seconds() - s->began;
+  pthread_mutex_unlock(&s->lock);
+}
+
+// What of each file stands in the ring now; nothing for a unit of NULL.
+static void set_images(st_streamer *s, const layer_unit *u) {
+  size_t used = 0;
+  for (uint32_t p = 0; p < s->view.n_parts; p++) {
+    st_file *part = &s->view.parts[p];
+    part->images = s->images + used;
+    part->n_images = 0;
+    for (size_t i = 0; u && i < u->n_ranges; i++) {
+      if (u->ranges[i].file != &s->directory->parts[p]) continue;
+      s->images[used++] =
+          (st_file_image){.offset = u->ranges[i].offset, .bytes = u->ranges[i].bytes, .data = s->pointers[i]};
+      part->n_images++;
+    }
+  }
+}
+
+// Puts the matrices that are stored in another order than the device's into it.
+static setun_status pack(st_streamer *s, const layer_unit *u, setun_error *err) {
+  const st_backend *b = s->model->backend;
+  setun_status status = SETUN_OK;
+  double start = seconds();
+  set_images(s, u);
+  for (size_t k = u->first; k < u->first + u->count && status == SETUN_OK; k++) {
+    const streamed *m = &s->matrices[k];
+    if (m->direct) continue;
+    b->matrix_lend(m->matrix, s->packed + m->packed);
+    status =
+        st_copy_matrix(&(st_copy){b, s->model->device, &s->view, &m->weight, m->format, m->matrix}, s->pool, err);
+  }
+  set_images(s, NULL);
+  s->stats.packed_s += seconds() - start;
+  return status;
+}
+
+// Touching pages of a mapped file that has shrunk would end the process.
+static setun_status check_mapped(const st_streamer *s, setun_error *err) {
+  setun_status status = SETUN_OK;
+  for (uint32_t i = 0; i < s->view.n_parts && status == SETUN_OK; i++) {
+    if (s->view.parts[i].map) status = st_file_check_size(&s->view.parts[i], err);
+  }
+  return status;
+}
+
+setun_status st_streamer_bring(st_streamer *s, uint32_t layer, bool attention, setun_error *err) {
+  if (!s) return SETUN_OK;
+  const layer_unit *u = &s->units[layer];
+  if (layer == 0 && attention) {
+    setun_status status = check_mapped(s, err);
+    if (status != SETUN_OK) return status;
+  }
+  if (!s->ring || !u->count || s->brought == layer || (attention && !u->attention)) return SETUN_OK;
+  setun_status status = st_stream_take(s->ring, u->unit, s->pointers, err);
+  if (status != SETUN_OK) return status;
+  s->brought = layer;
+  for (size_t k = u->first; k < u->first + u->count; k++) {
+    const streamed *m = &s->matrices[k];
+    if (m->direct) s->model->backend->matrix_lend(m->matrix, (void *)s->pointers[m->range]);
+  }
+  return u->packed ? pack(s, u, err) : SETUN_OK;
+}
+
+void st_streamer_leave(st_streamer *s, uint32_t layer) {
+  if (!s || s->brought != layer) return;
+  st_stream_give(s->ring, s->units[layer].unit);
+  s->brought = UINT32_MAX;
+}
+
+st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
+  st_streamer_stats stats = s->stats;
+  if (s->ring) stats.read = st_stream_get_stats(s->ring);
+  return stats;
+}
