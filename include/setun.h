@@ -528,6 +528,11 @@ typedef struct setun_ceilings {
 /* `isa` as in setun_model_params; `buffer_bytes` 0: enough. */
 SETUN_API setun_status setun_measure_ceilings(const char *isa, int threads, uint64_t buffer_bytes,
                                               setun_ceilings *ceilings, setun_error *error);
+/* How fast the disk that holds a model's files reads past the page cache: about `total_bytes` of the largest file, into
+ * buffers of `ring_bytes`. Read twice to know what a cache below the system holds. */
+SETUN_API setun_status setun_measure_disk(const char *path, uint64_t ring_bytes, uint64_t total_bytes,
+                                          double *bytes_per_s, setun_error *error);
+
 
 #ifdef __cplusplus
 }

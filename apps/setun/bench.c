@@ -3,6 +3,7 @@
 #include "interrupt.h"
 #include "model.h"
 #include "output.h"
+#include "streaming.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +33,15 @@ static const option rows[] = {
 typedef struct bench_result {
   setun_model_info info;
   setun_ceilings ceilings;
+  streaming_report streaming;
   int threads;
   double prefill, decode; // tokens a second
   double prefill_macs;    // multiply-adds a second, without the head, which a prompt needs once
 } bench_result;
+
+static int64_t most_of(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
 
 static int by_value(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
@@ -121,6 +127,7 @@ static void print_json(const bench_result *r) {
   print_json_member("read_bandwidth_gbs", r->ceilings.read_bytes_per_s / 1e9);
   print_json_member("int8_peak_gmacs", r->ceilings.int8_macs_per_s / 1e9);
   print_json_member("float_peak_gmacs", r->ceilings.float_macs_per_s / 1e9);
+  print_streaming_json(&r->streaming);
   print_text("\"activation\": \"%s\", \"isa\": \"%s\", \"threads\": %d}\n", r->info.activation, r->info.isa,
              r->threads);
 }
@@ -137,11 +144,11 @@ static void print_table(const bench_result *r, const bench_options *o) {
              r->ceilings.read_bytes_per_s / 1e9);
 }
 
-static int measure(const setun_model *model, const bench_options *o) {
+static int measure(const setun_model *model, const char *path, const bench_options *o) {
   setun_error error;
   setun_session *session = NULL;
   bench_result r = {.info = setun_model_get_info(model)};
-  int64_t most = o->prefill > o->decode + 1 ? o->prefill : o->decode + 1;
+  int64_t most = most_of(o->prefill, o->decode + 1);
   setun_token *ids = malloc((size_t)most * sizeof *ids);
   if (!ids) return failure("no memory for %lld ids", (long long)most);
   int status = STATUS_FAILED;
@@ -153,6 +160,7 @@ static int measure(const setun_model *model, const bench_options *o) {
     status = interrupt_status();
     watch_interrupts(NULL);
     if (s != SETUN_OK && !status) status = report(&error);
+    if (s == SETUN_OK) r.streaming = make_streaming_report(model, path);
   }
   setun_session_free(session);
   free(ids);
@@ -161,6 +169,7 @@ static int measure(const setun_model *model, const bench_options *o) {
     print_json(&r);
   else
     print_table(&r, o);
+  if (!o->json) print_streaming_report(&r.streaming);
   return 0;
 }
 
@@ -169,6 +178,7 @@ static int run(const command *self, int argc, char **argv) {
   setun_model *model = NULL;
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
+  o.compute.n_ctx = (uint32_t)most_of(o.prefill ? o.prefill : 512, o.decode ? o.decode + 1 : 65);
   if (!open_model(argv[1], &o.model, &o.compute, false, &model)) {
     setun_model_free(model);
     return failed_status();
@@ -176,7 +186,7 @@ static int run(const command *self, int argc, char **argv) {
   uint32_t trained = setun_model_get_info(model).n_ctx_train;
   if (!o.prefill) o.prefill = trained >= 1 && trained < 512 ? (int64_t)trained : 512;
   if (!o.decode) o.decode = trained >= 2 && trained < 65 ? (int64_t)trained - 1 : 64;
-  status = measure(model, &o);
+  status = measure(model, argv[1], &o);
   setun_model_free(model);
   return status ? status : finish_output();
 }

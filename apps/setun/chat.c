@@ -245,7 +245,9 @@ static bool prepare(const chat_options *o, const char *path, const input_text *o
     if (!conversation_set_variable(a->talk, o->variables.items[i])) return false;
   }
   if (o->system && !conversation_set_system(a->talk, o->system, strlen(o->system))) return false;
-  if (!open_model(path, &o->model, &o->compute, o->verbose, &a->model) || !open_chat(o, own, a)) return false;
+  compute_options compute = o->compute;
+  compute.n_ctx = (uint32_t)o->ctx;
+  if (!open_model(path, &o->model, &compute, o->verbose, &a->model) || !open_chat(o, own, a)) return false;
   if (!open_session(a->model, &o->compute, (uint32_t)o->ctx, &a->session)) return false;
   if (!make_sampler(a->model, &o->sampling, &sampler, &params)) return false;
   setun_sampler_free(sampler);

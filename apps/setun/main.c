@@ -19,6 +19,7 @@ const command *const all_commands[] = {
     &command_detokenize,
     &command_logits,
     &command_perplexity,
+    &command_plan,
     &command_bench,
     &command_help,
     &command_version,

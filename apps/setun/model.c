@@ -19,7 +19,7 @@ const option model_rows[3] = {
      "the precision of activations, instead of what the model says"},
 };
 
-const option compute_rows[5] = {
+const option compute_rows[7] = {
     {'t', "threads", OPTION_INTEGER, offsetof(compute_options, threads), "N", 1, 1024,
      "threads (default: as many as suit the machine)"},
     {'b', "batch-size", OPTION_INTEGER, offsetof(compute_options, batch), "N", 1, 65536,
@@ -31,6 +31,11 @@ const option compute_rows[5] = {
     {0, "lora", OPTION_LIST, offsetof(compute_options, adapters), "FILE[:SCALE]", 0, 0,
      "apply a LoRA adapter, a PEFT directory or a GGUF file, SCALE times as strongly (default 1); may be given several "
      "times"},
+    {0, "memory", OPTION_SIZE, offsetof(compute_options, memory), "SIZE", 1 << 20, 0x1p60,
+     "memory that may be taken in all (default: what is available, less a margin); weights that do not fit are read "
+     "from the disk for each pass"},
+    {0, "no-stream", OPTION_FLAG, offsetof(compute_options, no_stream), NULL, 0, 0,
+     "map the file instead, and leave it to the system what of it is in memory (t16 files)"},
 };
 
 void progress_begin(progress_line *p, const char *what) {
@@ -86,6 +91,16 @@ setun_model_params model_params(const model_options *o) {
   return params;
 }
 
+setun_session_params session_params(const compute_options *o) {
+  setun_session_params params = setun_session_params_default();
+  bool f32 = o->kv ? strcmp(o->kv, "f32") == 0 : o->precise;
+  params.kv = f32 ? SETUN_KV_F32 : SETUN_KV_F16;
+  params.n_ctx = o->n_ctx;
+  params.n_batch = (uint32_t)o->batch;
+  params.threads = (int)o->threads;
+  return params;
+}
+
 enum { ADAPTERS_MOST = 16 };
 
 // "FILE:SCALE", or a file whose name may hold colons. The path is freed by the caller; NULL: out of memory.
@@ -98,8 +113,9 @@ static char *parse_adapter(const char *text, float *scale) {
   return scaled ? strndup(text, (size_t)(colon - text)) : strdup(text);
 }
 
+// Loads the model, or only makes the plan where `model` is NULL.
 static bool load_with_adapters(const char *path, const text_list *list, setun_model_params *params, setun_model **model,
-                               setun_error *error) {
+                               setun_plan *plan, setun_error *error) {
   setun_adapter adapters[ADAPTERS_MOST] = {{0}};
   char *paths[ADAPTERS_MOST] = {0};
   bool fine = list->count <= ADAPTERS_MOST;
@@ -111,24 +127,46 @@ static bool load_with_adapters(const char *path, const text_list *list, setun_mo
   }
   params->adapters = adapters;
   params->n_adapters = list->count;
-  fine = fine && setun_model_load(path, params, model, error) == SETUN_OK;
+  if (fine) {
+    setun_status s =
+        model ? setun_model_load(path, params, model, error) : setun_plan_model(path, params, plan, error);
+    fine = s == SETUN_OK;
+  }
   for (size_t i = 0; i < ADAPTERS_MOST; i++) free(paths[i]);
   return fine;
 }
 
+static setun_model_params loading_params(const model_options *o, const compute_options *compute,
+                                         const setun_session_params *session) {
+  setun_model_params params = model_params(o);
+  params.precise = compute->precise;
+  params.threads = (int)compute->threads;
+  params.memory = compute->memory;
+  params.no_stream = compute->no_stream;
+  params.session = session;
+  return params;
+}
+
+bool plan_model(const char *path, const model_options *o, const compute_options *compute, setun_plan *plan) {
+  setun_session_params session = session_params(compute);
+  setun_model_params params = loading_params(o, compute, &session);
+  setun_error error;
+  params.log = log_to_stderr;
+  return load_with_adapters(path, &compute->adapters, &params, NULL, plan, &error) || !report(&error);
+}
+
 bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
                 setun_model **model) {
-  setun_model_params params = model_params(o);
+  setun_session_params session = session_params(compute);
+  setun_model_params params = loading_params(o, compute, &session);
   setun_error error;
   load_context context = {.verbose = verbose};
   progress_begin(&context.progress, "loading");
   note_interrupts();
-  params.precise = compute->precise;
-  params.threads = (int)compute->threads;
   params.progress = progress_while_loading;
   params.log = log_while_loading;
   params.user = &context;
-  bool fine = load_with_adapters(path, &compute->adapters, &params, model, &error);
+  bool fine = load_with_adapters(path, &compute->adapters, &params, model, NULL, &error);
   progress_end(&context.progress);
   if (interrupt_status()) return false; // nothing to explain, and the caller frees what was loaded
   return fine || !report(&error);
@@ -144,13 +182,9 @@ bool open_vocabulary(const char *path, const model_options *o, setun_model **mod
 }
 
 bool open_session(const setun_model *model, const compute_options *compute, uint32_t n_ctx, setun_session **session) {
-  setun_session_params params = setun_session_params_default();
+  setun_session_params params = session_params(compute);
   setun_error error;
-  bool f32 = compute->kv ? strcmp(compute->kv, "f32") == 0 : compute->precise;
-  params.kv = f32 ? SETUN_KV_F32 : SETUN_KV_F16;
   params.n_ctx = n_ctx;
-  params.n_batch = (uint32_t)compute->batch;
-  params.threads = (int)compute->threads;
   setun_status s = setun_session_new(model, &params, session, &error);
   if (s != SETUN_OK) report(&error);
   return s == SETUN_OK;

@@ -16,23 +16,29 @@ typedef struct compute_options {
   const char *kv;         // NULL: f16, or f32 with `precise`
   bool precise;
   text_list adapters; // "FILE" or "FILE:SCALE"
+  uint64_t memory;    // the budget; 0: what is available
+  bool no_stream;
+  uint32_t n_ctx; // that the memory plan leaves room for, set by commands; 0: the model's, at most 4096
 } compute_options;
 
-extern const option model_rows[3], compute_rows[5];
+extern const option model_rows[3], compute_rows[7];
 #define MODEL_GROUP(type)                                                                                              \
   { "model", model_rows, 3, offsetof(type, model) }
 #define COMPUTE_GROUP(type)                                                                                            \
-  { "computing", compute_rows, 5, offsetof(type, compute) }
+  { "computing", compute_rows, 7, offsetof(type, compute) }
 
 // Warnings (and with `user` pointing to a true bool, notices) on stderr: a setun_log_fn.
 void log_to_stderr(setun_log_level level, const char *message, void *user);
 
 setun_model_params model_params(const model_options *o);
+setun_session_params session_params(const compute_options *o);
 
 // Loads a model; progress is shown on a terminal when it takes longer than a second. False after a report, or after a
 // signal (see failed_status), which it watches for from then on; *model is the caller's to free also then.
 bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
                 setun_model **model);
+// What loading it would take. False after a report.
+bool plan_model(const char *path, const model_options *o, const compute_options *compute, setun_plan *plan);
 // The tokenizer alone. False after a report.
 bool open_vocabulary(const char *path, const model_options *o, setun_model **model);
 // n_ctx 0: the model's, at most 4096. False after a report.

@@ -143,6 +143,7 @@ static int run(const command *self, int argc, char **argv) {
   status = read_input(self, &o, &text, &list);
   if (status == 0) {
     if (o.special) flags |= SETUN_TOKENIZE_SPECIAL;
+    o.compute.n_ctx = (uint32_t)o.ctx;
     bool ready = open_model(argv[1], &o.model, &o.compute, false, &model) &&
                  (o.ids || tokenize_text(model, &text, flags, &list));
     status = ready ? compute(self, model, &o, &list) : failed_status();

@@ -1,10 +1,28 @@
 // setun.h: benchmarks.
 #include "api/api.h"
 
+#include "source/disk.h"
+
 setun_status setun_measure_ceilings(const char *isa, int threads, uint64_t buffer_bytes, setun_ceilings *ceilings,
                                     setun_error *error) {
   if (threads < 0 || threads > 1024) {
     return st_fail(error, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", threads);
   }
   return st_backend_cpu.measure(isa, threads, buffer_bytes, ceilings, error);
+}
+
+setun_status setun_measure_disk(const char *path, uint64_t ring_bytes, uint64_t total_bytes, double *bytes_per_s,
+                                setun_error *error) {
+  const st_open_options open = {0};
+  const st_stream_options options = {.slots = 2, .direct = true, .uring = true};
+  st_directory *d = NULL;
+  setun_status s = st_directory_open(path, &open, &d, error);
+  if (s != SETUN_OK) return s;
+  uint32_t largest = 0;
+  for (uint32_t i = 1; i < d->n_parts; i++) {
+    if (d->parts[i].size > d->parts[largest].size) largest = i;
+  }
+  s = st_disk_measure(&d->parts[largest], ring_bytes, total_bytes, &options, bytes_per_s, error);
+  st_directory_free(d);
+  return s;
 }

@@ -4,10 +4,10 @@
 #include "base/system_memory.h"
 #include "model/streamer.h"
 
-static setun_plan plan_of(const st_plan *p) {
+static setun_plan plan_of(const st_memory_plan *p) {
   return (setun_plan){.budget = p->budget,
                       .least = p->least,
-                      .total = st_plan_total(p),
+                      .total = st_memory_plan_total(p),
                       .process = p->process,
                       .vectors = p->vectors,
                       .held = p->held,
@@ -32,11 +32,11 @@ static setun_status make_plan(setun_model *m, const st_directory *d, const setun
 
 setun_status setun_plan_model(const char *path, const setun_model_params *params, setun_plan *plan,
                               setun_error *error) {
-  st_plan made = {0};
+  st_memory_plan made = {0};
   setun_model *model = NULL;
   setun_status s = st_api_open(path, params, make_plan, &made, &model, error);
   *plan = plan_of(&made);
-  st_plan_free(&made);
+  st_memory_plan_free(&made);
   setun_model_free(model);
   return s;
 }

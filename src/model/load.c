@@ -168,7 +168,7 @@ static setun_status place_role(st_loader *l, st_role role, const char *module, b
   if (m->h.int8 && !router) s = st_weight_recognize(l->d, &w, l->surveying ? SURVEYED_ROWS : 0, l->err);
   l->attention = role < ST_FFN_NORM;
   if (s == SETUN_OK) s = st_place_linear(l, module, &w, router, &layer->linear[role]);
-  if (s == SETUN_OK && !layer->linear[role].bias && needs_bias(&m->h, role)) {
+  if (s == SETUN_OK && !l->surveying && !layer->linear[role].bias && needs_bias(&m->h, role)) {
     s = st_fail(l->err, SETUN_ERROR_FORMAT, "%s.bias: expected a tensor of that name, found none", module);
   }
   if (s == SETUN_OK) count_decode(m, l->matrix_bytes, w.shape);
@@ -324,14 +324,16 @@ static uint64_t most(uint64_t a, uint64_t b) {
 // The walk that only looks; then the decisions.
 static setun_status survey(st_loader *l) {
   st_model *m = l->m;
-  st_plan *p = l->plan;
+  st_memory_plan *p = l->plan;
   st_run_options run;
   l->surveying = true;
   setun_status s = begin(l);
   if (s == SETUN_OK) s = bind_all(l);
   if (s == SETUN_OK) s = finish(l);
   if (s == SETUN_OK) s = st_survey_adapters(l);
-  if (s == SETUN_OK) s = st_run_options_of(&m->h, l->o->session, &run, l->err);
+  setun_session_params session = l->o->session ? *l->o->session : (setun_session_params){0};
+  if (session.n_ctx > m->h.n_ctx_most) session.n_ctx = 0; // whoever makes such a session is told so
+  if (s == SETUN_OK) s = st_run_options_of(&m->h, &session, &run, l->err);
   if (s != SETUN_OK) return s;
   int threads = l->o->threads > 0 ? l->o->threads : st_default_threads();
   st_run_size size = st_run_size_of(m, &run, l->columns);
@@ -347,14 +349,14 @@ static setun_status survey(st_loader *l) {
   p->token_macs = m->macs_per_token;
   p->budget = l->o->memory;
   if (!p->budget && available > margin(available)) p->budget = p->process + available - margin(available);
-  return st_plan_decide(p, l->d, l->err);
+  return st_memory_plan_decide(p, l->d, l->err);
 }
 
-setun_status st_model_plan(const st_directory *d, const st_model_options *options, st_plan *plan, setun_error *err) {
+setun_status st_model_plan(const st_directory *d, const st_model_options *options, st_memory_plan *plan, setun_error *err) {
   st_model *m = st_calloc(1, sizeof *m);
   if (!m) return st_fail_memory(err, "the model");
   m->backend = options->backend;
-  *plan = (st_plan){0};
+  *plan = (st_memory_plan){0};
   st_loader l = {.d = d, .o = options, .m = m, .plan = plan, .err = err};
   setun_status s = survey(&l);
   st_free(l.used);
@@ -409,7 +411,7 @@ void st_model_free(st_model *m) {
   if (!m) return;
   const st_backend *b = m->backend;
   st_streamer_free(m->streamer);
-  st_plan_free(&m->plan);
+  st_memory_plan_free(&m->plan);
   for (uint32_t i = 0; m->layers && i < m->h.n_layer; i++) {
     for (int role = 0; role < ST_ROLE_COUNT; role++) {
       free_linear(b, &m->layers[i].linear[role]);

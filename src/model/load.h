@@ -4,7 +4,7 @@
 #define SETUN_MODEL_LOAD_H
 
 #include "model/model.h"
-#include "model/plan.h"
+#include "model/memory_plan.h"
 #include "source/weight.h"
 
 enum { ST_NAME_SIZE = 192 }; // of modules' names; those of the tables are far shorter
@@ -20,7 +20,7 @@ typedef struct st_loader {
 
   // The plan is made by the same walk over the tables of names as loading takes: `surveying` says which of the two this
   // is. Where the walk stands: the next item of the plan, the layer (-1: none), and whether its attention is meant.
-  st_plan *plan;
+  st_memory_plan *plan;
   bool surveying;
   size_t item;
   int32_t layer;

@@ -4,7 +4,7 @@
 
 #include "base/pool.h"
 #include "model/arch.h"
-#include "model/plan.h"
+#include "model/memory_plan.h"
 
 typedef struct st_linear {
   st_dmatrix *matrix; // NULL: the model has none
@@ -43,7 +43,7 @@ typedef struct st_model {
   uint32_t max_normed_columns;      // of all matrices with norms of their own; 0: there are none
   uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes
   struct st_streamer *streamer; // what brings the weights that are not held; NULL: all are
-  st_plan plan;                 // what loading followed
+  st_memory_plan plan;                 // what loading followed
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs;
 } st_model;
 
@@ -65,8 +65,8 @@ typedef struct st_model_options {
 
 // Makes the plan that loading would follow: reads the directory, no weights. The parts of *info that come from the
 // parameters are set too. Errors: those of loading as far as they are seen without reading weights, and
-// SETUN_ERROR_MEMORY where the budget is too small (*plan then holds `least` all the same). Freed with st_plan_free.
-setun_status st_model_plan(const st_directory *directory, const st_model_options *options, st_plan *plan,
+// SETUN_ERROR_MEMORY where the budget is too small (*plan then holds `least` all the same). Freed with st_memory_plan_free.
+setun_status st_model_plan(const st_directory *directory, const st_model_options *options, st_memory_plan *plan,
                            setun_error *err);
 
 // Reads the parameters, binds every tensor to its role - missing, unexpected and wrongly shaped ones are errors that

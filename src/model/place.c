@@ -63,7 +63,7 @@ static setun_status report(st_loader *l, const st_weight *w) {
 
 // The item of the plan that a matrix is: a new one while the plan is made, otherwise the one that was made then.
 static setun_status plan_item(st_loader *l, const st_weight *w, const st_format *format, st_plan_item *item) {
-  st_plan *p = l->plan;
+  st_memory_plan *p = l->plan;
   if (!l->surveying) {
     *item = p->items[l->item++]; // loading takes the same way
     return SETUN_OK;
@@ -80,7 +80,7 @@ static setun_status plan_item(st_loader *l, const st_weight *w, const st_format 
   p->vectors += size.beside;
   p->all += size.codes;
   if (w->shape.columns > l->columns) l->columns = (size_t)w->shape.columns;
-  if (!st_plan_add(p, item)) return st_fail_memory(l->err, "the plan");
+  if (!st_memory_plan_add(p, item)) return st_fail_memory(l->err, "the plan");
   return SETUN_OK;
 }
 

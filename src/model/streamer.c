@@ -59,7 +59,7 @@ static double seconds(void) {
 
 // ---- making -------------------------------------------------------------------------------------------------------
 
-static bool anything_lent(const st_plan *p) {
+static bool anything_lent(const st_memory_plan *p) {
   for (size_t i = 0; i < p->n_items; i++) {
     if (!p->items[i].held || (p->mapped && p->items[i].direct)) return true;
   }
@@ -163,7 +163,7 @@ static setun_status list_ranges(st_streamer *s, st_stream_unit *list, size_t *n,
   for (uint32_t i = 0; i < s->model->h.n_layer; i++) {
     layer_unit *u = &s->units[i];
     if (!u->count) continue;
-    setun_status status = st_plan_unit(&s->model->plan, s->directory, i, &u->ranges, &u->n_ranges, err);
+    setun_status status = st_memory_plan_unit(&s->model->plan, s->directory, i, &u->ranges, &u->n_ranges, err);
     if (status != SETUN_OK) return status;
     for (size_t k = u->first; k < u->first + u->count; k++) {
       s->matrices[k].range = range_of(s, u, s->matrices[k].weight.data);

@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 #include "base/pool.h"
-#include "model/plan.h"
+#include "model/memory_plan.h"
 #include "source/weight.h"
 
 typedef struct st_streamer st_streamer;

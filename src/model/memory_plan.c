@@ -1,5 +1,5 @@
 // The plan's decisions: which matrices are held.
-#include "model/plan.h"
+#include "model/memory_plan.h"
 
 #include "base/memory.h"
 
@@ -8,7 +8,7 @@
 
 enum { BLOCK = 4096, HUGE_PAGE = 2 << 20 };
 
-bool st_plan_add(st_plan *p, const st_plan_item *item) {
+bool st_memory_plan_add(st_memory_plan *p, const st_plan_item *item) {
   if (!st_reserve(&p->items, &p->capacity, p->n_items + 1, sizeof *p->items)) return false;
   st_plan_item *to = &p->items[p->n_items];
   *to = *item;
@@ -31,7 +31,7 @@ static bool streams(const st_plan_item *i) {
 }
 
 // The layer's unit; its items stand one after the other from `first` on.
-static unit_size size_of(const st_plan *p, size_t first) {
+static unit_size size_of(const st_memory_plan *p, size_t first) {
   unit_size size = {0, 0};
   for (size_t k = first; k < p->n_items && p->items[k].layer == p->items[first].layer; k++) {
     const st_plan_item *item = &p->items[k];
@@ -45,7 +45,7 @@ static unit_size size_of(const st_plan *p, size_t first) {
 }
 
 // Recomputes what depends on `held`.
-static void add_up(st_plan *p) {
+static void add_up(st_memory_plan *p) {
   unit_size most = {0, 0};
   p->held = p->streamed = 0;
   for (size_t k = 0; k < p->n_items; k++) {
@@ -64,7 +64,7 @@ static void add_up(st_plan *p) {
 // ---- the choice ---------------------------------------------------------------------------------------------------
 
 // Whether to hold the attention or the rest of a layer.
-static void hold(st_plan *p, uint32_t layer, bool attention, bool held) {
+static void hold(st_memory_plan *p, uint32_t layer, bool attention, bool held) {
   for (size_t k = 0; k < p->n_items; k++) {
     st_plan_item *i = &p->items[k];
     if (i->layer == (int32_t)layer && i->attention == attention) i->held = held;
@@ -82,7 +82,7 @@ static uint32_t spread(uint32_t i, uint32_t n, bool *taken) {
 }
 
 // Holds one part after the other while the whole stays within the budget.
-static setun_status hold_what_fits(st_plan *p, setun_error *err) {
+static setun_status hold_what_fits(st_memory_plan *p, setun_error *err) {
   bool *taken = st_calloc(p->n_layer ? p->n_layer : 1, sizeof *taken);
   if (!taken) return st_fail_memory(err, "the plan");
   for (int part = 0; part < 2; part++) {
@@ -91,7 +91,7 @@ static setun_status hold_what_fits(st_plan *p, setun_error *err) {
       uint32_t layer = spread(i, p->n_layer, taken);
       hold(p, layer, part == 0, true);
       add_up(p);
-      if (st_plan_total(p) > p->budget) hold(p, layer, part == 0, false);
+      if (st_memory_plan_total(p) > p->budget) hold(p, layer, part == 0, false);
     }
   }
   add_up(p);
@@ -99,13 +99,13 @@ static setun_status hold_what_fits(st_plan *p, setun_error *err) {
   return SETUN_OK;
 }
 
-static void hold_all(st_plan *p, bool held) {
+static void hold_all(st_memory_plan *p, bool held) {
   for (size_t k = 0; k < p->n_items; k++) p->items[k].held = held;
   add_up(p);
 }
 
 // In a mapped file everything that can be is used in place.
-static void map(st_plan *p) {
+static void map(st_memory_plan *p) {
   hold_all(p, true);
   for (size_t k = 0; k < p->n_items; k++) {
     if (p->items[k].direct) p->held -= p->items[k].codes;
@@ -122,17 +122,17 @@ static const char *size_text(uint64_t bytes, char text[32]) {
   return text;
 }
 
-setun_status st_plan_decide(st_plan *p, const st_directory *d, setun_error *err) {
+setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, setun_error *err) {
   char least[32], budget[32];
   hold_all(p, false);
-  p->least = st_plan_total(p);
+  p->least = st_memory_plan_total(p);
   hold_all(p, true);
-  if (st_plan_total(p) < p->least) p->least = st_plan_total(p); // a ring for two layers is more than one layer
+  if (st_memory_plan_total(p) < p->least) p->least = st_memory_plan_total(p); // a ring for two layers is more than one layer
   if (p->mapped) {
     map(p);
-    p->least = st_plan_total(p);
+    p->least = st_memory_plan_total(p);
   }
-  if (!p->budget || st_plan_total(p) <= p->budget) return SETUN_OK;
+  if (!p->budget || st_memory_plan_total(p) <= p->budget) return SETUN_OK;
   if (p->budget < p->least) {
     return st_fail(err, SETUN_ERROR_MEMORY,
                    "%s: expected at least %s of memory for this context and batch, found %s (a smaller --ctx or --batch "
@@ -144,7 +144,7 @@ setun_status st_plan_decide(st_plan *p, const st_directory *d, setun_error *err)
 
 // ---- units --------------------------------------------------------------------------------------------------------
 
-setun_status st_plan_unit(const st_plan *p, const st_directory *d, uint32_t layer, st_stream_range **ranges, size_t *n,
+setun_status st_memory_plan_unit(const st_memory_plan *p, const st_directory *d, uint32_t layer, st_stream_range **ranges, size_t *n,
                           setun_error *err) {
   size_t capacity = 0;
   *ranges = NULL;
@@ -165,7 +165,7 @@ setun_status st_plan_unit(const st_plan *p, const st_directory *d, uint32_t laye
   return SETUN_OK;
 }
 
-void st_plan_free(st_plan *p) {
+void st_memory_plan_free(st_memory_plan *p) {
   st_free(p->items);
-  *p = (st_plan){0};
+  *p = (st_memory_plan){0};
 }

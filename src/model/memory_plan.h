@@ -5,8 +5,8 @@
 // after the other, then the MLPs' (or experts'), spread evenly over the layers, so that each layer leaves as much to be
 // read while it computes as the next one. What is left streams through a ring of two units, a unit being what one layer
 // has not got.
-#ifndef SETUN_MODEL_PLAN_H
-#define SETUN_MODEL_PLAN_H
+#ifndef SETUN_MODEL_MEMORY_PLAN_H
+#define SETUN_MODEL_MEMORY_PLAN_H
 
 #include "format/directory.h"
 #include "model/hparams.h"
@@ -25,7 +25,7 @@ typedef struct st_plan_item {
   bool held;
 } st_plan_item;
 
-typedef struct st_plan {
+typedef struct st_memory_plan {
   st_plan_item *items;
   size_t n_items, capacity;
   uint32_t n_layer, n_ctx, n_batch;
@@ -44,23 +44,23 @@ typedef struct st_plan {
   uint64_t least;    // the smallest budget that would do
   uint64_t token_bytes, token_macs; // that the decoding of a token reads in memory, and computes
   uint64_t all;      // codes of all matrices
-} st_plan;
+} st_memory_plan;
 
-static inline uint64_t st_plan_total(const st_plan *p) {
+static inline uint64_t st_memory_plan_total(const st_memory_plan *p) {
   return p->process + p->vectors + p->cache + p->work + p->held + p->ring + p->packed;
 }
 
 // Appends an item; `shared` and `held` are the plan's to set. False when out of memory.
-bool st_plan_add(st_plan *plan, const st_plan_item *item);
+bool st_memory_plan_add(st_memory_plan *plan, const st_plan_item *item);
 
 // Decides what is held, once all items and the fields above `held` are there. SETUN_ERROR_MEMORY when the budget is
 // below the least, which the message names.
-setun_status st_plan_decide(st_plan *plan, const st_directory *directory, setun_error *err);
+setun_status st_memory_plan_decide(st_memory_plan *plan, const st_directory *directory, setun_error *err);
 
 // What a layer has to be read for: ranges of the files, without repetition, in order; freed with st_free.
-setun_status st_plan_unit(const st_plan *plan, const st_directory *directory, uint32_t layer, st_stream_range **ranges,
+setun_status st_memory_plan_unit(const st_memory_plan *plan, const st_directory *directory, uint32_t layer, st_stream_range **ranges,
                           size_t *n, setun_error *err);
 
-void st_plan_free(st_plan *plan);
+void st_memory_plan_free(st_memory_plan *plan);
 
 #endif

@@ -1,0 +1,162 @@
+// The command `plan`: memory and speed of a model before it is loaded.
+#include "commands.h"
+#include "model.h"
+#include "output.h"
+
+#include <string.h>
+
+typedef struct plan_options {
+  model_options model;
+  compute_options compute;
+  int64_t ctx;
+  bool json;
+} plan_options;
+
+#define AT(member) offsetof(plan_options, member)
+static const option rows[] = {
+    {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
+     "tokens that the context holds (default: the model's, at most 4096)"},
+    {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
+};
+
+// What this machine allows; each 0 where it was not measured.
+typedef struct limits {
+  setun_ceilings ceilings;
+  double disk;           // bytes a second
+  double decode, prefill; // tokens a second at most
+} limits;
+
+// Seconds of work at a speed; 0 where the speed is not known.
+static double seconds_at(double work, double speed) {
+  return speed > 0 ? work / speed : 0;
+}
+
+static double most_of(double a, double b) {
+  return a > b ? a : b;
+}
+
+// A pass takes as long as the slowest of disk, memory bus and arithmetic units.
+static double pass_seconds(const setun_plan *p, const limits *l, double tokens) {
+  double disk = seconds_at((double)p->streamed, l->disk);
+  double memory = seconds_at((double)p->token_bytes, l->ceilings.read_bytes_per_s);
+  double compute = seconds_at(tokens * (double)p->token_macs, l->ceilings.int8_macs_per_s);
+  return most_of(disk, most_of(memory, compute));
+}
+
+static setun_status measure(const char *path, const plan_options *o, const setun_plan *p, limits *l,
+                            setun_error *error) {
+  enum { BUFFER = 256 << 20, DISK = 512 << 20 };
+  setun_status s = setun_measure_ceilings(o->model.isa, (int)o->compute.threads, BUFFER, &l->ceilings, error);
+  if (s == SETUN_OK && p->streamed) s = setun_measure_disk(path, p->ring, DISK, &l->disk, error);
+  if (s != SETUN_OK) return s;
+  l->decode = 1 / pass_seconds(p, l, 1);
+  l->prefill = p->n_batch / pass_seconds(p, l, p->n_batch);
+  return s;
+}
+
+static void print_row(const char *what, uint64_t bytes, const char *remark) {
+  char text[32];
+  if (bytes) print_text("%-22s %12s  %s\n", what, format_bytes(bytes, text), remark);
+}
+
+static void print_table(const setun_plan *p, const limits *l, const plan_options *o) {
+  char text[32];
+  char context[64], batch[64];
+  snprintf(context, sizeof context, "%u tokens, %s", (unsigned)p->n_ctx,
+           session_params(&o->compute).kv == SETUN_KV_F32 ? "f32" : "f16");
+  snprintf(batch, sizeof batch, "batches of %u tokens", (unsigned)p->n_batch);
+  print_row("weights held", p->held, "");
+  print_row("norms and scales", p->vectors, "");
+  print_row("ring", p->ring, "two layers' worth of what streams");
+  print_row("order of the kernels", p->packed, "one layer's worth of what is stored in another");
+  print_row("KV cache", p->cache, context);
+  print_row("activations", p->work, batch);
+  print_row("program, vocabulary", p->process, "");
+  print_row("in all", p->total, "");
+  print_row("budget", p->budget, o->compute.memory ? "--memory" : "what is available, less a margin");
+  print_row("least that would do", p->least, "");
+  print_text("\n");
+  if (p->streamed) {
+    print_text("%s of %s of weights are read from the disk for each pass.\n", format_bytes(p->streamed, text),
+               format_bytes(p->weights, context));
+  } else {
+    print_text("Everything is held in memory.\n");
+  }
+  print_text("At most %.1f tokens/s in decode, %.0f in a prompt (", l->decode, l->prefill);
+  if (l->disk > 0) print_text("disk %.2f GB/s, ", l->disk / 1e9);
+  print_text("memory %.1f GB/s, %.0f G int8 multiply-adds/s)\n", l->ceilings.read_bytes_per_s / 1e9,
+             l->ceilings.int8_macs_per_s / 1e9);
+}
+
+static void print_json(const setun_plan *p, const limits *l) {
+  const struct {
+    const char *key;
+    uint64_t bytes;
+  } members[] = {{"held", p->held},
+                 {"vectors", p->vectors},
+                 {"ring", p->ring},
+                 {"packed", p->packed},
+                 {"cache", p->cache},
+                 {"work", p->work},
+                 {"process", p->process},
+                 {"total", p->total},
+                 {"budget", p->budget},
+                 {"least", p->least},
+                 {"weights", p->weights},
+                 {"streamed_bytes_per_pass", p->streamed},
+                 {"bytes_per_token", p->token_bytes},
+                 {"macs_per_token", p->token_macs},
+                 {"context", p->n_ctx},
+                 {"batch", p->n_batch}};
+  print_text("{");
+  for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+    print_text("\"%s\": %llu, ", members[i].key, (unsigned long long)members[i].bytes);
+  }
+  print_text("\"disk_read_gbs\": ");
+  print_json_number(l->disk / 1e9);
+  print_text(", \"read_bandwidth_gbs\": ");
+  print_json_number(l->ceilings.read_bytes_per_s / 1e9);
+  print_text(", \"int8_peak_gmacs\": ");
+  print_json_number(l->ceilings.int8_macs_per_s / 1e9);
+  print_text(", \"decode_tokens_per_s_at_most\": ");
+  print_json_number(l->decode);
+  print_text(", \"prefill_tokens_per_s_at_most\": ");
+  print_json_number(l->prefill);
+  print_text("}\n");
+}
+
+static int run(const command *self, int argc, char **argv) {
+  plan_options o = {{0}};
+  int status = 0;
+  if (parse_options(self, argc, argv, &o, &status) < 0) return status;
+  setun_plan plan;
+  limits l = {{0}};
+  setun_error error;
+  o.compute.n_ctx = (uint32_t)o.ctx;
+  if (!plan_model(argv[1], &o.model, &o.compute, &plan)) return STATUS_FAILED;
+  if (o.ctx && plan.n_ctx != (uint32_t)o.ctx) {
+    return failure("%s: --ctx: the model cannot have a context of %lld tokens", argv[1], (long long)o.ctx);
+  }
+  if (measure(argv[1], &o, &plan, &l, &error) != SETUN_OK) return report(&error);
+  if (o.json)
+    print_json(&plan, &l);
+  else
+    print_table(&plan, &l, &o);
+  return finish_output();
+}
+
+const command command_plan = {
+    .name = "plan",
+    .summary = "memory and speed of a model before it is loaded",
+    .arguments = "MODEL",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .details =
+        "Says what running a model will take with this context, batch and budget: what of the weights is held in memory, "
+        "what is read from the disk again for each pass because it does not fit, what the KV cache takes, and what "
+        "speed the disk, the memory bus and the arithmetic units of this machine, which are measured for it, allow at "
+        "most. Nothing is loaded: only the file's directory is read. The other commands follow the same plan. A budget "
+        "that is too small is an error that names the least that would do.",
+    .groups = {{"options", OPTION_ROWS(rows), 0}, COMPUTE_GROUP(plan_options), MODEL_GROUP(plan_options)},
+    .run = run,
+};

@@ -1,0 +1,50 @@
+// The report on memory and streaming.
+#include "streaming.h"
+
+#include "output.h"
+
+streaming_report make_streaming_report(const setun_model *model, const char *path) {
+  streaming_report r = {.stats = setun_model_get_stream_stats(model),
+                        .plan = setun_model_get_plan(model),
+                        .peak = setun_memory_peak()};
+  double compute = r.stats.passes_s - r.stats.waited_s;
+  if (!r.plan.streamed || !r.stats.bytes) return r;
+  r.speed = r.stats.read_s > 0 ? (double)r.stats.bytes / r.stats.read_s : 0;
+  r.overlap = (compute > r.stats.read_s ? compute : r.stats.read_s) / r.stats.passes_s;
+  if (setun_measure_disk(path, r.plan.ring, 512 << 20, &r.disk, NULL) != SETUN_OK) r.disk = 0;
+  return r;
+}
+
+void print_streaming_report(const streaming_report *r) {
+  char a[32], b[32];
+  fprintf(stderr, "memory   %s at most", format_bytes(r->peak, a));
+  if (r->plan.budget) fprintf(stderr, " of %s; planned %s", format_bytes(r->plan.budget, a), format_bytes(r->plan.total, b));
+  fprintf(stderr, "\n");
+  if (!r->stats.bytes) return;
+  fprintf(stderr, "stream   %s read at %.2f GB/s (%s)", format_bytes(r->stats.bytes, a), r->speed / 1e9, r->stats.how);
+  if (r->disk > 0) fprintf(stderr, ", %.0f %% of the disk's %.2f GB/s", 100 * r->speed / r->disk, r->disk / 1e9);
+  fprintf(stderr, "; overlap %.2f (read %.2f s, computed %.2f s, in all %.2f s)\n", r->overlap, r->stats.read_s,
+          r->stats.passes_s - r->stats.waited_s, r->stats.passes_s);
+}
+
+static void print_member(const char *key, double value) {
+  print_text("\"%s\": ", key);
+  print_json_number(value);
+  print_text(", ");
+}
+
+void print_streaming_json(const streaming_report *r) {
+  print_text("\"memory_peak\": %llu, \"memory_planned\": %llu, \"memory_budget\": %llu, ", (unsigned long long)r->peak,
+             (unsigned long long)r->plan.total, (unsigned long long)r->plan.budget);
+  print_text("\"streamed_bytes_per_pass\": %llu, \"streamed_bytes\": %llu, ", (unsigned long long)r->plan.streamed,
+             (unsigned long long)r->stats.bytes);
+  if (!r->stats.bytes) return;
+  print_member("stream_read_gbs", r->speed / 1e9);
+  print_member("disk_read_gbs", r->disk / 1e9);
+  print_member("stream_overlap", r->overlap);
+  print_member("stream_read_s", r->stats.read_s);
+  print_member("stream_waited_s", r->stats.waited_s);
+  print_member("stream_packed_s", r->stats.packed_s);
+  print_member("stream_passes_s", r->stats.passes_s);
+  print_text("\"stream_how\": \"%s\", ", r->stats.how);
+}

@@ -1,0 +1,23 @@
+// What is said of memory and streaming after a command's work.
+#ifndef SETUN_APP_STREAMING_H
+#define SETUN_APP_STREAMING_H
+
+#include "setun.h"
+
+// Read speed beside the disk's own, overlap, and peak memory beside the budget. `disk` is 0 where it was not measured.
+typedef struct streaming_report {
+  setun_stream_stats stats;
+  setun_plan plan;
+  double disk, speed; // bytes a second
+  double overlap;     // max(reading, computing) / passes
+  uint64_t peak;
+} streaming_report;
+
+// Measures the disk when weights were streamed.
+streaming_report make_streaming_report(const setun_model *model, const char *path);
+// To stderr: nothing of streaming where everything is held.
+void print_streaming_report(const streaming_report *r);
+// Members of a JSON object, each followed by ", ".
+void print_streaming_json(const streaming_report *r);
+
+#endif
