@@ -101,7 +101,11 @@ setun_status st_stream_pread_new(st_stream *s, setun_error *err) {
   s->state = e;
   s->engine = &engine;
   s->piece_bytes = PIECE_BYTES;
+#ifdef __linux__
   s->names[0] = "pread, O_DIRECT";
+#else
+  s->names[0] = "pread, uncached";
+#endif
   s->names[1] = "pread, buffered";
   sigset_t all, before; // signals are for the program's own threads
   sigfillset(&all);

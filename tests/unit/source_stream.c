@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -470,6 +471,38 @@ static void order_of_calls(void **state) {
   }
 }
 
+static void *start_elsewhere(void *stream) {
+  const uint8_t *at[RANGES_MOST];
+  st_stream_start(stream);
+  return st_stream_take(stream, 0, at, NULL) == SETUN_OK ? stream : NULL;
+}
+
+// The thread that submitted reads ends while they are in flight; another goes on.
+static void thread_that_ends(void **state) {
+  (void)state;
+  for (int i = 0; i < ENGINES; i++) {
+    unit_set set;
+    faults f = {0};
+    st_stream_faults hooks;
+    st_stream_options options = use(&engines[i], 3, &f, &hooks, NULL);
+    plain_units(&set, &files[0]);
+    st_stream *s = make(&set, &options);
+    for (int k = 0; k < 5; k++) {
+      pthread_t thread;
+      void *started;
+      assert_int_equal(pthread_create(&thread, NULL, start_elsewhere, s), 0);
+      assert_int_equal(pthread_join(thread, &started), 0);
+      assert_ptr_equal(started, s);
+      st_stream_give(s, 0);
+      for (size_t u = 1; u + (size_t)(k % 2) < set.n; u++) {
+        take(s, &set, u);
+        st_stream_give(s, u);
+      }
+    }
+    st_stream_free(s);
+  }
+}
+
 // ---- where the file is --------------------------------------------------------------------------------------------
 
 // Another file under the name, or none: the open one is read all the same, and a notice tells why through the cache.
@@ -616,6 +649,7 @@ int main(void) {
       cmocka_unit_test(shrinking_file),
       cmocka_unit_test(refused_arguments),
       cmocka_unit_test(order_of_calls),
+      cmocka_unit_test(thread_that_ends),
       cmocka_unit_test(renamed_file),
       cmocka_unit_test(memory_file),
       cmocka_unit_test(memory_needed),
