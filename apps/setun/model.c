@@ -128,8 +128,7 @@ static bool load_with_adapters(const char *path, const text_list *list, setun_mo
   params->adapters = adapters;
   params->n_adapters = list->count;
   if (fine) {
-    setun_status s =
-        model ? setun_model_load(path, params, model, error) : setun_plan_model(path, params, plan, error);
+    setun_status s = model ? setun_model_load(path, params, model, error) : setun_plan_model(path, params, plan, error);
     fine = s == SETUN_OK;
   }
   for (size_t i = 0; i < ADAPTERS_MOST; i++) free(paths[i]);

@@ -22,7 +22,7 @@ static const option rows[] = {
 // What this machine allows; each 0 where it was not measured.
 typedef struct limits {
   setun_ceilings ceilings;
-  double disk;           // bytes a second
+  double disk;            // bytes a second
   double decode, prefill; // tokens a second at most
 } limits;
 
@@ -126,11 +126,11 @@ static void print_json(const setun_plan *p, const limits *l) {
 }
 
 static int run(const command *self, int argc, char **argv) {
-  plan_options o = {{0}};
+  plan_options o = {.ctx = 0};
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   setun_plan plan;
-  limits l = {{0}};
+  limits l = {.disk = 0};
   setun_error error;
   o.compute.n_ctx = (uint32_t)o.ctx;
   if (!plan_model(argv[1], &o.model, &o.compute, &plan)) return STATUS_FAILED;
@@ -152,7 +152,8 @@ const command command_plan = {
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
-        "Says what running a model will take with this context, batch and budget: what of the weights is held in memory, "
+        "Says what running a model will take with this context, batch and budget: what of the weights is held in "
+        "memory, "
         "what is read from the disk again for each pass because it does not fit, what the KV cache takes, and what "
         "speed the disk, the memory bus and the arithmetic units of this machine, which are measured for it, allow at "
         "most. Nothing is loaded: only the file's directory is read. The other commands follow the same plan. A budget "

@@ -4,9 +4,8 @@
 #include "output.h"
 
 streaming_report make_streaming_report(const setun_model *model, const char *path) {
-  streaming_report r = {.stats = setun_model_get_stream_stats(model),
-                        .plan = setun_model_get_plan(model),
-                        .peak = setun_memory_peak()};
+  streaming_report r = {
+      .stats = setun_model_get_stream_stats(model), .plan = setun_model_get_plan(model), .peak = setun_memory_peak()};
   double compute = r.stats.passes_s - r.stats.waited_s;
   if (!r.plan.streamed || !r.stats.bytes) return r;
   r.speed = r.stats.read_s > 0 ? (double)r.stats.bytes / r.stats.read_s : 0;
@@ -18,7 +17,8 @@ streaming_report make_streaming_report(const setun_model *model, const char *pat
 void print_streaming_report(const streaming_report *r) {
   char a[32], b[32];
   fprintf(stderr, "memory   %s at most", format_bytes(r->peak, a));
-  if (r->plan.budget) fprintf(stderr, " of %s; planned %s", format_bytes(r->plan.budget, a), format_bytes(r->plan.total, b));
+  if (r->plan.budget)
+    fprintf(stderr, " of %s; planned %s", format_bytes(r->plan.budget, a), format_bytes(r->plan.total, b));
   fprintf(stderr, "\n");
   if (!r->stats.bytes) return;
   fprintf(stderr, "stream   %s read at %.2f GB/s (%s)", format_bytes(r->stats.bytes, a), r->speed / 1e9, r->stats.how);

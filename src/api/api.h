@@ -21,8 +21,12 @@ struct setun_model {
 };
 
 // A session is the runtime's own; the handle is that object.
-static inline st_session *st_session_of(setun_session *s) { return (st_session *)(void *)s; }
-static inline const st_session *st_const_session_of(const setun_session *s) { return (const st_session *)(const void *)s; }
+static inline st_session *st_session_of(setun_session *s) {
+  return (st_session *)(void *)s;
+}
+static inline const st_session *st_const_session_of(const setun_session *s) {
+  return (const st_session *)(const void *)s;
+}
 
 // An error when an option of the parameters cannot be meant.
 setun_status st_check_model_params(const setun_model_params *params, setun_error *err);
@@ -30,8 +34,8 @@ st_open_options st_open_options_of(const setun_model_params *params, st_log *log
 
 st_model_options st_model_options_of(const setun_model_params *params, const st_log *log);
 
-// Opens a model's files and reads everything but weights; then `next`, unless that is NULL, does what it likes with them.
-// The directory lives until then, or with the model where weights stream from it.
+// Opens a model's files and reads everything but weights; then `next`, unless that is NULL, does what it likes with
+// them. The directory lives until then, or with the model where weights stream from it.
 typedef setun_status (*st_next_fn)(setun_model *model, const st_directory *directory, const setun_model_params *params,
                                    void *context, setun_error *err);
 setun_status st_api_open(const char *path, const setun_model_params *params, st_next_fn next, void *context,

@@ -1,7 +1,9 @@
 // setun.h: sessions.
 #include "api/api.h"
 
-setun_session_params setun_session_params_default(void) { return (setun_session_params){0}; }
+setun_session_params setun_session_params_default(void) {
+  return (setun_session_params){0};
+}
 
 setun_status setun_session_new(const setun_model *model, const setun_session_params *params, setun_session **session,
                                setun_error *error) {
@@ -14,7 +16,9 @@ setun_status setun_session_new(const setun_model *model, const setun_session_par
   return status;
 }
 
-void setun_session_free(setun_session *session) { st_session_free(st_session_of(session)); }
+void setun_session_free(setun_session *session) {
+  st_session_free(st_session_of(session));
+}
 
 uint32_t setun_session_context(const setun_session *session) {
   return st_session_context(st_const_session_of(session));
@@ -24,7 +28,9 @@ uint32_t setun_session_position(const setun_session *session) {
   return st_session_position(st_const_session_of(session));
 }
 
-int setun_session_threads(const setun_session *session) { return st_session_threads(st_const_session_of(session)); }
+int setun_session_threads(const setun_session *session) {
+  return st_session_threads(st_const_session_of(session));
+}
 
 setun_status setun_session_eval(setun_session *session, const setun_token *ids, size_t n,
                                 const setun_eval_params *params, setun_error *error) {
@@ -51,4 +57,6 @@ setun_status setun_session_load(setun_session *session, const char *path, setun_
   return st_session_load(st_session_of(session), path, error);
 }
 
-void setun_session_stop(setun_session *session) { st_session_stop(st_session_of(session)); }
+void setun_session_stop(setun_session *session) {
+  st_session_stop(st_session_of(session));
+}

@@ -25,20 +25,26 @@ setun_status setun_tokenize(const setun_model *model, const char *text, size_t l
   return s;
 }
 
-bool setun_token_is_end(const setun_model *model, setun_token id) { return st_tokenizer_is_end(model->tokenizer, id); }
+bool setun_token_is_end(const setun_model *model, setun_token id) {
+  return st_tokenizer_is_end(model->tokenizer, id);
+}
 
 // A decoder is the tokenizer's own; the handle is that object.
-static st_decoder *inner(setun_decoder *d) { return (st_decoder *)(void *)d; }
+static st_decoder *inner(setun_decoder *d) {
+  return (st_decoder *)(void *)d;
+}
 
 setun_status setun_decoder_new(const setun_model *model, int flags, setun_decoder **decoder, setun_error *error) {
   st_decoder *d = NULL;
-  setun_status s = st_decoder_new(model->tokenizer, flags & SETUN_DECODE_SPECIAL, flags & SETUN_DECODE_CONTINUES, &d,
-                                  error);
+  setun_status s =
+      st_decoder_new(model->tokenizer, flags & SETUN_DECODE_SPECIAL, flags & SETUN_DECODE_CONTINUES, &d, error);
   if (s == SETUN_OK) *decoder = (setun_decoder *)(void *)d;
   return s;
 }
 
-void setun_decoder_free(setun_decoder *decoder) { st_decoder_free(inner(decoder)); }
+void setun_decoder_free(setun_decoder *decoder) {
+  st_decoder_free(inner(decoder));
+}
 
 setun_status setun_decoder_push(setun_decoder *decoder, setun_token id, const char **text, size_t *length,
                                 setun_error *error) {

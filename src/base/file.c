@@ -46,7 +46,8 @@ void st_file_close(st_file *file) {
 static const uint8_t *find_image(const st_file *file, uint64_t offset, size_t n) {
   for (size_t i = 0; i < file->n_images; i++) {
     const st_file_image *image = &file->images[i];
-    if (offset >= image->offset && offset - image->offset <= image->bytes && n <= image->bytes - (offset - image->offset))
+    if (offset >= image->offset && offset - image->offset <= image->bytes &&
+        n <= image->bytes - (offset - image->offset))
       return image->data + (offset - image->offset);
   }
   return NULL;
@@ -78,7 +79,8 @@ setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t
 
 setun_status st_file_map(st_file *file, uint8_t **data, setun_error *err) {
   if (!file->map) {
-    void *map = file->size <= SIZE_MAX ? mmap(NULL, (size_t)file->size, PROT_READ, MAP_SHARED, file->fd, 0) : MAP_FAILED;
+    void *map =
+        file->size <= SIZE_MAX ? mmap(NULL, (size_t)file->size, PROT_READ, MAP_SHARED, file->fd, 0) : MAP_FAILED;
     if (map == MAP_FAILED) {
       return st_fail(err, SETUN_ERROR_IO, "%s: cannot map %llu bytes: %s", file->path, (unsigned long long)file->size,
                      strerror(errno));
@@ -97,8 +99,8 @@ void st_file_unmap(st_file *file) {
 setun_status st_file_check_size(const st_file *file, setun_error *err) {
   struct stat st;
   if (!fstat(file->fd, &st) && (uint64_t)st.st_size >= file->size) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_IO, "%s: expected the %llu bytes that it had when it was opened, found less", file->path,
-                 (unsigned long long)file->size);
+  return st_fail(err, SETUN_ERROR_IO, "%s: expected the %llu bytes that it had when it was opened, found less",
+                 file->path, (unsigned long long)file->size);
 }
 
 setun_status st_file_load(const char *path, uint64_t limit, char **text, size_t *length, setun_error *err) {

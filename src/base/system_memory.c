@@ -40,7 +40,8 @@ typedef struct cgroup_files {
   const char *cached[2]; // keys of memory.stat whose pages can be dropped
 } cgroup_files;
 
-static const cgroup_files unified = {"/sys/fs/cgroup", "memory.max", "memory.current", {"inactive_file", "active_file"}};
+static const cgroup_files unified = {
+    "/sys/fs/cgroup", "memory.max", "memory.current", {"inactive_file", "active_file"}};
 static const cgroup_files legacy = {"/sys/fs/cgroup/memory",
                                     "memory.limit_in_bytes",
                                     "memory.usage_in_bytes",

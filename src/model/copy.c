@@ -83,6 +83,7 @@ setun_status st_copy_matrix(const st_copy *c, st_pool *pool, setun_error *err) {
   return j.error.code;
 }
 
-uint64_t st_copy_bytes(void) {
-  return 8 * (uint64_t)RUN_BYTES; // the run's rows, and the reader's strips of as many bytes in two or three forms
+uint64_t st_copy_bytes(uint64_t weights) {
+  uint64_t run = weights * sizeof(float) < RUN_BYTES ? weights * sizeof(float) : RUN_BYTES;
+  return 8 * run; // the run's rows, and the reader's strips of as many bytes in two or three forms
 }

@@ -32,9 +32,10 @@ static void list_arrays(const st_hparams *h, st_run *r, uint32_t n_batch, run_ar
     ff = ff > h->n_ff_shared ? ff : h->n_ff_shared;
     rows = rows > h->n_expert_used ? rows : h->n_expert_used;
   }
-  const run_array all[RUN_ARRAYS] = {{&r->x, n_batch, h->n_embd}, {&r->q, n_batch, q},    {&r->k, n_batch, kv},
-                                     {&r->v, n_batch, kv},        {&r->attn, n_batch, q}, {&r->branch, n_batch, h->n_embd},
-                                     {&r->gate, rows, ff},        {&r->up, rows, ff},     {&r->logits, 1, h->n_vocab}};
+  const run_array all[RUN_ARRAYS] = {
+      {&r->x, n_batch, h->n_embd}, {&r->q, n_batch, q},    {&r->k, n_batch, kv},
+      {&r->v, n_batch, kv},        {&r->attn, n_batch, q}, {&r->branch, n_batch, h->n_embd},
+      {&r->gate, rows, ff},        {&r->up, rows, ff},     {&r->logits, 1, h->n_vocab}};
   for (int i = 0; i < RUN_ARRAYS; i++) list[i] = all[i];
 }
 

@@ -344,7 +344,8 @@ static setun_status survey(st_loader *l) {
   p->mapped = l->o->mapped;
   p->process = st_memory_resident();
   p->cache = size.cache;
-  p->work = most(size.work, (uint64_t)threads * st_copy_bytes());
+  p->work = most(size.work, (uint64_t)threads * st_copy_bytes(l->weights));
+  p->held_parts = l->o->held_parts;
   p->token_bytes = m->bytes_per_token;
   p->token_macs = m->macs_per_token;
   p->budget = l->o->memory;
@@ -352,7 +353,8 @@ static setun_status survey(st_loader *l) {
   return st_memory_plan_decide(p, l->d, l->err);
 }
 
-setun_status st_model_plan(const st_directory *d, const st_model_options *options, st_memory_plan *plan, setun_error *err) {
+setun_status st_model_plan(const st_directory *d, const st_model_options *options, st_memory_plan *plan,
+                           setun_error *err) {
   st_model *m = st_calloc(1, sizeof *m);
   if (!m) return st_fail_memory(err, "the model");
   m->backend = options->backend;

@@ -3,8 +3,8 @@
 #ifndef SETUN_MODEL_LOAD_H
 #define SETUN_MODEL_LOAD_H
 
-#include "model/model.h"
 #include "model/memory_plan.h"
+#include "model/model.h"
 #include "source/weight.h"
 
 enum { ST_NAME_SIZE = 192 }; // of modules' names; those of the tables are far shorter
@@ -26,6 +26,7 @@ typedef struct st_loader {
   int32_t layer;
   bool attention;
   size_t columns;        // the widest input of a product so far
+  uint64_t weights;      // of the largest matrix so far
   uint64_t matrix_bytes; // of the matrix placed last
   uint64_t head_bytes;
 } st_loader;

@@ -12,7 +12,8 @@ bool st_memory_plan_add(st_memory_plan *p, const st_plan_item *item) {
   if (!st_reserve(&p->items, &p->capacity, p->n_items + 1, sizeof *p->items)) return false;
   st_plan_item *to = &p->items[p->n_items];
   *to = *item;
-  for (size_t k = p->n_items++; k-- > 0 && p->items[k].layer == item->layer && p->items[k].attention == item->attention;) {
+  for (size_t k = p->n_items++;
+       k-- > 0 && p->items[k].layer == item->layer && p->items[k].attention == item->attention;) {
     for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
       for (int j = 0; j < ST_ITEM_TENSORS; j++) to->shared[i] |= p->items[k].tensors[j] == item->tensors[i];
     }
@@ -85,13 +86,18 @@ static uint32_t spread(uint32_t i, uint32_t n, bool *taken) {
 static setun_status hold_what_fits(st_memory_plan *p, setun_error *err) {
   bool *taken = st_calloc(p->n_layer ? p->n_layer : 1, sizeof *taken);
   if (!taken) return st_fail_memory(err, "the plan");
+  uint32_t parts = 0;
   for (int part = 0; part < 2; part++) {
     memset(taken, 0, p->n_layer);
     for (uint32_t i = 0; i < p->n_layer; i++) {
       uint32_t layer = spread(i, p->n_layer, taken);
       hold(p, layer, part == 0, true);
       add_up(p);
-      if (st_memory_plan_total(p) > p->budget) hold(p, layer, part == 0, false);
+      bool fits = p->held_parts ? parts < *p->held_parts : st_memory_plan_total(p) <= p->budget;
+      if (fits)
+        parts++;
+      else
+        hold(p, layer, part == 0, false);
     }
   }
   add_up(p);
@@ -100,7 +106,7 @@ static setun_status hold_what_fits(st_memory_plan *p, setun_error *err) {
 }
 
 static void hold_all(st_memory_plan *p, bool held) {
-  for (size_t k = 0; k < p->n_items; k++) p->items[k].held = held;
+  for (size_t k = 0; k < p->n_items; k++) p->items[k].held = held || p->items[k].layer < 0;
   add_up(p);
 }
 
@@ -126,26 +132,29 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   char least[32], budget[32];
   hold_all(p, false);
   p->least = st_memory_plan_total(p);
+  if (p->held_parts) return hold_what_fits(p, err);
   hold_all(p, true);
-  if (st_memory_plan_total(p) < p->least) p->least = st_memory_plan_total(p); // a ring for two layers is more than one layer
+  if (st_memory_plan_total(p) < p->least)
+    p->least = st_memory_plan_total(p); // a ring for two layers is more than one layer
   if (p->mapped) {
     map(p);
     p->least = st_memory_plan_total(p);
   }
   if (!p->budget || st_memory_plan_total(p) <= p->budget) return SETUN_OK;
   if (p->budget < p->least) {
-    return st_fail(err, SETUN_ERROR_MEMORY,
-                   "%s: expected at least %s of memory for this context and batch, found %s (a smaller --ctx or --batch "
-                   "takes less)",
-                   d->path, size_text(p->least, least), size_text(p->budget, budget));
+    return st_fail(
+        err, SETUN_ERROR_MEMORY,
+        "%s: expected at least %s of memory for this context and batch, found %s (a smaller --ctx or --batch "
+        "takes less)",
+        d->path, size_text(p->least, least), size_text(p->budget, budget));
   }
   return p->mapped ? SETUN_OK : hold_what_fits(p, err);
 }
 
 // ---- units --------------------------------------------------------------------------------------------------------
 
-setun_status st_memory_plan_unit(const st_memory_plan *p, const st_directory *d, uint32_t layer, st_stream_range **ranges, size_t *n,
-                          setun_error *err) {
+setun_status st_memory_plan_unit(const st_memory_plan *p, const st_directory *d, uint32_t layer,
+                                 st_stream_range **ranges, size_t *n, setun_error *err) {
   size_t capacity = 0;
   *ranges = NULL;
   *n = 0;

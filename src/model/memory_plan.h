@@ -29,21 +29,24 @@ typedef struct st_memory_plan {
   st_plan_item *items;
   size_t n_items, capacity;
   uint32_t n_layer, n_ctx, n_batch;
-  bool mapped; // what is stored as the device wants it is used where the file is mapped, outside of the budget
+  bool mapped; // what is stored as the device wants it is used where the file is mapped, outside of
+               // the budget
+
+  const uint32_t *held_parts; // hold so many attentions and MLPs, whatever the budget; NULL: no
 
   // Bytes.
-  uint64_t budget;   // 0: none is known
-  uint64_t process;  // what the process had when the plan was made
-  uint64_t vectors;  // norms, biases, scales, adapters
-  uint64_t cache;    // keys and values, and attention's scratch
-  uint64_t work;     // activations and tables of a session; or what loading needs, where that is more
-  uint64_t held;     // codes of held matrices
-  uint64_t ring;     // buffers that the others are read into
-  uint64_t packed;   // and, where they are stored in another order, are put into the device's
-  uint64_t streamed; // of the file, read for each pass
-  uint64_t least;    // the smallest budget that would do
+  uint64_t budget;                  // 0: none is known
+  uint64_t process;                 // what the process had when the plan was made
+  uint64_t vectors;                 // norms, biases, scales, adapters
+  uint64_t cache;                   // keys and values, and attention's scratch
+  uint64_t work;                    // activations and tables of a session; or what loading needs, where that is more
+  uint64_t held;                    // codes of held matrices
+  uint64_t ring;                    // buffers that the others are read into
+  uint64_t packed;                  // and, where they are stored in another order, are put into the device's
+  uint64_t streamed;                // of the file, read for each pass
+  uint64_t least;                   // the smallest budget that would do
   uint64_t token_bytes, token_macs; // that the decoding of a token reads in memory, and computes
-  uint64_t all;      // codes of all matrices
+  uint64_t all;                     // codes of all matrices
 } st_memory_plan;
 
 static inline uint64_t st_memory_plan_total(const st_memory_plan *p) {
@@ -58,8 +61,8 @@ bool st_memory_plan_add(st_memory_plan *plan, const st_plan_item *item);
 setun_status st_memory_plan_decide(st_memory_plan *plan, const st_directory *directory, setun_error *err);
 
 // What a layer has to be read for: ranges of the files, without repetition, in order; freed with st_free.
-setun_status st_memory_plan_unit(const st_memory_plan *plan, const st_directory *directory, uint32_t layer, st_stream_range **ranges,
-                          size_t *n, setun_error *err);
+setun_status st_memory_plan_unit(const st_memory_plan *plan, const st_directory *directory, uint32_t layer,
+                                 st_stream_range **ranges, size_t *n, setun_error *err);
 
 void st_memory_plan_free(st_memory_plan *plan);
 

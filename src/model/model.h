@@ -39,11 +39,11 @@ typedef struct st_model {
   float *rope_divisors; // [head_dim / 2]; NULL: none
   st_layer *layers;
   uint32_t max_rank, max_lora_rows; // of all adapted matrices; 0: there are none
-  bool fast; // some quantized weights take int8 activations by block
+  bool fast;                        // some quantized weights take int8 activations by block
   uint32_t max_normed_columns;      // of all matrices with norms of their own; 0: there are none
   uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes
-  struct st_streamer *streamer; // what brings the weights that are not held; NULL: all are
-  st_memory_plan plan;                 // what loading followed
+  struct st_streamer *streamer;     // what brings the weights that are not held; NULL: all are
+  st_memory_plan plan;              // what loading followed
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs;
 } st_model;
 
@@ -60,12 +60,13 @@ typedef struct st_model_options {
   const setun_session_params *session; // that room is left for; NULL: one with defaults
   uint64_t memory;                     // the budget in bytes; 0: what is available, less a margin
   bool mapped;                         // the file is mapped, not read, where the device takes its bytes as they are
-  bool stream_all;                     // for tests: hold nothing that can stream
+  const uint32_t *held_parts;          // for tests: hold so many attentions and MLPs, whatever the budget; NULL: no
 } st_model_options;
 
 // Makes the plan that loading would follow: reads the directory, no weights. The parts of *info that come from the
 // parameters are set too. Errors: those of loading as far as they are seen without reading weights, and
-// SETUN_ERROR_MEMORY where the budget is too small (*plan then holds `least` all the same). Freed with st_memory_plan_free.
+// SETUN_ERROR_MEMORY where the budget is too small (*plan then holds `least` all the same). Freed with
+// st_memory_plan_free.
 setun_status st_model_plan(const st_directory *directory, const st_model_options *options, st_memory_plan *plan,
                            setun_error *err);
 

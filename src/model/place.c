@@ -80,6 +80,7 @@ static setun_status plan_item(st_loader *l, const st_weight *w, const st_format 
   p->vectors += size.beside;
   p->all += size.codes;
   if (w->shape.columns > l->columns) l->columns = (size_t)w->shape.columns;
+  if (w->shape.rows * w->shape.columns > l->weights) l->weights = w->shape.rows * w->shape.columns;
   if (!st_memory_plan_add(p, item)) return st_fail_memory(l->err, "the plan");
   return SETUN_OK;
 }

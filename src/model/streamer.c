@@ -23,8 +23,8 @@ typedef struct streamed {
 
 // What one layer is read for. `unit` counts the layers that are read for anything.
 typedef struct layer_unit {
-  size_t first, count; // of `matrices`
-  size_t unit, packed; // bytes of its packed codes
+  size_t first, count;     // of `matrices`
+  size_t unit, packed;     // bytes of its packed codes
   st_stream_range *ranges; // [n_ranges]
   size_t n_ranges;
   bool attention; // some of it is the attention's
@@ -153,7 +153,8 @@ setun_status st_streamer_add(st_streamer *s, const st_plan_item *item, const st_
 // The range of the unit that begins with the tensor.
 static size_t range_of(const st_streamer *s, const layer_unit *u, const st_tensor *t) {
   size_t i = 0;
-  while (i + 1 < u->n_ranges && (u->ranges[i].file != &s->directory->parts[t->part] || u->ranges[i].offset != t->offset)) {
+  while (i + 1 < u->n_ranges &&
+         (u->ranges[i].file != &s->directory->parts[t->part] || u->ranges[i].offset != t->offset)) {
     i++;
   }
   return i;
@@ -252,8 +253,7 @@ static setun_status pack(st_streamer *s, const layer_unit *u, setun_error *err) 
     const streamed *m = &s->matrices[k];
     if (m->direct) continue;
     b->matrix_lend(m->matrix, s->packed + m->packed);
-    status =
-        st_copy_matrix(&(st_copy){b, s->model->device, &s->view, &m->weight, m->format, m->matrix}, s->pool, err);
+    status = st_copy_matrix(&(st_copy){b, s->model->device, &s->view, &m->weight, m->format, m->matrix}, s->pool, err);
   }
   set_images(s, NULL);
   s->stats.packed_s += seconds() - start;

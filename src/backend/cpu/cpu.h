@@ -1,5 +1,5 @@
-// The CPU backend's own types, shared by its files: device.c places weights, queue.c owns a session's memory and threads,
-// ops.c computes.
+// The CPU backend's own types, shared by its files: device.c places weights, queue.c owns a session's memory and
+// threads, ops.c computes.
 #ifndef SETUN_BACKEND_CPU_CPU_H
 #define SETUN_BACKEND_CPU_CPU_H
 

@@ -35,7 +35,9 @@ void st_cpu_device_free(st_device *d) {
   st_free(d);
 }
 
-const char *st_cpu_device_isa(const st_device *d) { return d->kernels.name; }
+const char *st_cpu_device_isa(const st_device *d) {
+  return d->kernels.name;
+}
 
 // `size` bytes aligned to 64, freed with the device; NULL when out of memory.
 static void *arena_alloc(st_device *d, size_t size) {
@@ -65,7 +67,9 @@ static setun_status fail_matrix(const st_format *format, st_shape shape, setun_e
                  (unsigned long long)shape.rows, (unsigned long long)shape.columns);
 }
 
-static bool is_float(st_form form) { return form == ST_FORM_F32 || form == ST_FORM_F16 || form == ST_FORM_BF16; }
+static bool is_float(st_form form) {
+  return form == ST_FORM_F32 || form == ST_FORM_F16 || form == ST_FORM_BF16;
+}
 
 // Which of the three kinds of rows st_form_pack takes for the form.
 st_rows st_cpu_rows_wanted(const st_device *d, const st_format *format) {
@@ -195,9 +199,13 @@ void st_cpu_matrix_write(st_dmatrix *m, uint64_t row, uint64_t count, const void
   }
 }
 
-void st_cpu_matrix_free(st_dmatrix *m) { st_free(m); } // its bytes go with the arena
+void st_cpu_matrix_free(st_dmatrix *m) {
+  st_free(m);
+} // its bytes go with the arena
 
-uint64_t st_cpu_matrix_bytes(const st_dmatrix *m) { return m->bytes; }
+uint64_t st_cpu_matrix_bytes(const st_dmatrix *m) {
+  return m->bytes;
+}
 
 setun_status st_cpu_vector_new(st_device *d, const float *values, size_t n, st_dvector **vector, setun_error *err) {
   (void)d;
@@ -211,4 +219,6 @@ setun_status st_cpu_vector_new(st_device *d, const float *values, size_t n, st_d
   return SETUN_OK;
 }
 
-void st_cpu_vector_free(st_dvector *v) { st_free(v); }
+void st_cpu_vector_free(st_dvector *v) {
+  st_free(v);
+}

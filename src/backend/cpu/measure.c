@@ -13,8 +13,8 @@ typedef struct {
   char *buffer;
   size_t bytes;
   uint64_t (*peak)(uint64_t n);
-  uint64_t each;            // multiply-adds that each thread does
-  uint64_t done[1024];      // by thread
+  uint64_t each;       // multiply-adds that each thread does
+  uint64_t done[1024]; // by thread
 } ceiling_job;
 
 static double seconds(void) {

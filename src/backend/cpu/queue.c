@@ -21,8 +21,8 @@ setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_
   q->n_batch = options->n_batch;
   q->input_bytes = largest_input(d, options->n_batch, d->max_columns);
   q->input = st_pages_alloc(q->input_bytes, true);
-  setun_status s = q->input ? st_pool_new(options->threads, &q->pool, err)
-                            : st_fail_memory(err, "the inputs of products");
+  setun_status s =
+      q->input ? st_pool_new(options->threads, &q->pool, err) : st_fail_memory(err, "the inputs of products");
   if (s == SETUN_OK) {
     *queue = q;
   } else {
@@ -84,15 +84,16 @@ setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache
          st_mul_size(q->scores_each, (size_t)st_pool_threads(q->pool), &scores);
   st_cache *c = fits ? st_calloc(1, sizeof *c) : NULL;
   if (!c) return st_fail_memory(err, "the KV cache");
-  // Each head's keys grow from the beginning of their own range: where several ranges share a huge page, the first token
-  // would touch them all.
+  // Each head's keys grow from the beginning of their own range: where several ranges share a huge page, the first
+  // token would touch them all.
   bool huge = (size_t)shape->n_ctx * shape->head_dim * (shape->half ? 2 : 4) >= HUGE_PAGE;
   *c = (st_cache){.shape = *shape, .keys = st_pages_alloc(n, huge), .values = st_pages_alloc(n, huge), .bytes = n};
   st_free(q->scores);
   q->scores = st_aligned_alloc(scores * sizeof(float));
   if (!c->keys || !c->values || !q->scores) {
     st_cpu_cache_free(c);
-    return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a KV cache of %u tokens (2 x %zu bytes)", shape->n_ctx, n);
+    return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a KV cache of %u tokens (2 x %zu bytes)", shape->n_ctx,
+                   n);
   }
   *cache = c;
   return SETUN_OK;
