@@ -98,8 +98,9 @@ static char *parse_adapter(const char *text, float *scale) {
   return scaled ? strndup(text, (size_t)(colon - text)) : strdup(text);
 }
 
-static bool load_with_adapters(const char *path, const text_list *list, setun_model_params *params, setun_model **model,
-                               setun_error *error) {
+// The model is the file's or, with `synthesis`, made up.
+static bool load_with_adapters(const char *path, const setun_synthesis_params *synthesis, const text_list *list,
+                               setun_model_params *params, setun_model **model, setun_error *error) {
   setun_adapter adapters[ADAPTERS_MOST] = {{0}};
   char *paths[ADAPTERS_MOST] = {0};
   bool fine = list->count <= ADAPTERS_MOST;
@@ -111,13 +112,17 @@ static bool load_with_adapters(const char *path, const text_list *list, setun_mo
   }
   params->adapters = adapters;
   params->n_adapters = list->count;
-  fine = fine && setun_model_load(path, params, model, error) == SETUN_OK;
+  if (fine && synthesis) {
+    fine = setun_model_synthesize(synthesis, params, model, error) == SETUN_OK;
+  } else if (fine) {
+    fine = setun_model_load(path, params, model, error) == SETUN_OK;
+  }
   for (size_t i = 0; i < ADAPTERS_MOST; i++) free(paths[i]);
   return fine;
 }
 
-bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
-                setun_model **model) {
+static bool open_any(const char *path, const setun_synthesis_params *synthesis, const model_options *o,
+                     const compute_options *compute, bool verbose, setun_model **model) {
   setun_model_params params = model_params(o);
   setun_error error;
   load_context context = {.verbose = verbose};
@@ -128,10 +133,20 @@ bool open_model(const char *path, const model_options *o, const compute_options 
   params.progress = progress_while_loading;
   params.log = log_while_loading;
   params.user = &context;
-  bool fine = load_with_adapters(path, &compute->adapters, &params, model, &error);
+  bool fine = load_with_adapters(path, synthesis, &compute->adapters, &params, model, &error);
   progress_end(&context.progress);
   if (interrupt_status()) return false; // nothing to explain, and the caller frees what was loaded
   return fine || !report(&error);
+}
+
+bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
+                setun_model **model) {
+  return open_any(path, NULL, o, compute, verbose, model);
+}
+
+bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_options *o,
+                          const compute_options *compute, setun_model **model) {
+  return open_any(NULL, synthesis, o, compute, false, model);
 }
 
 bool open_vocabulary(const char *path, const model_options *o, setun_model **model) {

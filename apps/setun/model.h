@@ -33,6 +33,9 @@ setun_model_params model_params(const model_options *o);
 // signal (see failed_status), which it watches for from then on; *model is the caller's to free also then.
 bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
                 setun_model **model);
+// The same for a model that is made up.
+bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_options *o,
+                          const compute_options *compute, setun_model **model);
 // The tokenizer alone. False after a report.
 bool open_vocabulary(const char *path, const model_options *o, setun_model **model);
 // n_ctx 0: the model's, at most 4096. False after a report.

@@ -22,6 +22,10 @@ struct setun_model {
 static inline st_session *st_session_of(setun_session *s) { return (st_session *)(void *)s; }
 static inline const st_session *st_const_session_of(const setun_session *s) { return (const st_session *)(const void *)s; }
 
+// setun_model_load and setun_model_load_vocabulary; `source` NULL or a GGUF file's bytes, which `path` then only names.
+setun_status st_load_model(const char *path, const st_file_source *source, const setun_model_params *params,
+                           bool weights, setun_model **model, setun_error *err);
+
 // An error when an option of the parameters cannot be meant.
 setun_status st_check_model_params(const setun_model_params *params, setun_error *err);
 st_open_options st_open_options_of(const setun_model_params *params, st_log *log);

@@ -88,11 +88,12 @@ static setun_status check_rows(const setun_model *m, setun_error *err) {
   return SETUN_OK;
 }
 
-static setun_status load(const char *path, const setun_model_params *params, bool weights, setun_model **model,
-                         setun_error *err) {
+setun_status st_load_model(const char *path, const st_file_source *source, const setun_model_params *params,
+                           bool weights, setun_model **model, setun_error *err) {
   setun_model_params p = params ? *params : setun_model_params_default();
   st_log log;
   st_open_options options = st_open_options_of(&p, &log);
+  options.source = source;
   st_directory *d = NULL;
   setun_status s = st_check_model_params(&p, err);
   if (s == SETUN_OK) s = st_directory_open(path, &options, &d, err);
@@ -124,12 +125,12 @@ static setun_status load(const char *path, const setun_model_params *params, boo
 
 setun_status setun_model_load(const char *path, const setun_model_params *params, setun_model **model,
                               setun_error *error) {
-  return load(path, params, true, model, error);
+  return st_load_model(path, NULL, params, true, model, error);
 }
 
 setun_status setun_model_load_vocabulary(const char *path, const setun_model_params *params, setun_model **model,
                                          setun_error *error) {
-  return load(path, params, false, model, error);
+  return st_load_model(path, NULL, params, false, model, error);
 }
 
 void setun_model_free(setun_model *m) {

@@ -30,19 +30,27 @@ setun_status st_file_open(const char *path, st_file *file, setun_error *err) {
     close(fd);
     return st_fail_memory(err, path);
   }
-  *file = (st_file){fd, (uint64_t)st.st_size, copy};
+  *file = (st_file){.fd = fd, .size = (uint64_t)st.st_size, .path = copy};
+  return SETUN_OK;
+}
+
+setun_status st_file_open_source(const char *path, const st_file_source *source, st_file *file, setun_error *err) {
+  char *copy = st_strdup(path);
+  if (!copy) return st_fail_memory(err, path);
+  *file = (st_file){.fd = -1, .size = source->size, .path = copy, .source = source};
   return SETUN_OK;
 }
 
 void st_file_close(st_file *file) {
   if (!file->path) return;
-  close(file->fd);
+  if (!file->source) close(file->fd);
   st_free(file->path);
   *file = (st_file){0};
 }
 
 setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t n, setun_error *err) {
   size_t got = 0;
+  if (file->source) return file->source->read(file->source->context, offset, to, n, err);
   while (got < n) {
     size_t want = n - got < READ_MOST ? n - got : READ_MOST;
     ssize_t r = pread(file->fd, (char *)to + got, want, (off_t)(offset + got));

@@ -1,0 +1,55 @@
+// setun.h: made-up models.
+#include "api/api.h"
+
+#include "base/pool.h"
+#include "convert/presets.h"
+#include "convert/synthesis.h"
+
+setun_synthesis_params setun_synthesis_params_default(void) {
+  return (setun_synthesis_params){0};
+}
+
+const char *setun_synthesis_shape(size_t index) {
+  return st_preset_name(index);
+}
+
+static setun_status find_format(const char *what, const char *name, const st_format **format, setun_error *err) {
+  if (!name) return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a tensor format, found none", what);
+  *format = st_format_by_name(name);
+  if (*format) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a tensor format, found \"%.40s\"", what, name);
+}
+
+static setun_status make(const setun_synthesis_params *p, st_synthesis **y, setun_error *err) {
+  st_synthesis_options o = {.shape = p->shape, .seed = p->seed};
+  setun_status s = find_format("format", p->format, &o.format, err);
+  if (s == SETUN_OK) s = find_format("head", p->head ? p->head : "f16", &o.head, err);
+  return s == SETUN_OK ? st_synthesis_new(&o, y, err) : s;
+}
+
+setun_status setun_synthesize(const char *path, const setun_synthesis_params *params, setun_error *error) {
+  st_synthesis *y = NULL;
+  if (params->threads < 0 || params->threads > 1024) {
+    return st_fail(error, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", params->threads);
+  }
+  setun_status s = make(params, &y, error);
+  int threads = params->threads ? params->threads : st_default_threads();
+  if (s == SETUN_OK) s = st_synthesis_save(y, path, threads, params->progress, params->user, error);
+  st_synthesis_free(y);
+  return s;
+}
+
+static setun_status read_bytes(const void *context, uint64_t offset, void *to, size_t n, setun_error *err) {
+  return st_synthesis_read(context, offset, to, n, err);
+}
+
+setun_status setun_model_synthesize(const setun_synthesis_params *params, const setun_model_params *model_params,
+                                    setun_model **model, setun_error *error) {
+  st_synthesis *y = NULL;
+  setun_status s = make(params, &y, error);
+  if (s != SETUN_OK) return s;
+  st_file_source source = {.read = read_bytes, .context = y, .size = y->size};
+  s = st_load_model(params->shape, &source, model_params, true, model, error);
+  st_synthesis_free(y);
+  return s;
+}
