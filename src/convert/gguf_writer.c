@@ -45,12 +45,13 @@ static setun_status put_info(const st_item *item, st_buffer *b, setun_error *err
   return ok ? SETUN_OK : st_fail_memory(err, item->name);
 }
 
-setun_status st_gguf_header(const st_keys *keys, const st_item *items, size_t n, st_buffer *b, setun_error *err) {
+setun_status st_gguf_header(const st_keys *keys, const st_item *items, size_t n, uint64_t alignment, st_buffer *b,
+                            setun_error *err) {
   bool ok = !keys->failed && st_buffer_text(b, "GGUF") && put_number(b, GGUF_VERSION, 4) && put_number(b, n, 8) &&
             put_number(b, keys->count, 8) && st_buffer_append(b, keys->bytes.data, keys->bytes.length);
   setun_status s = ok ? SETUN_OK : st_fail_memory(err, "the header");
   for (size_t i = 0; i < n && s == SETUN_OK; i++) s = put_info(&items[i], b, err);
-  while (s == SETUN_OK && b->length % ST_GGUF_ALIGNMENT) {
+  while (s == SETUN_OK && b->length % alignment) {
     if (!st_buffer_append(b, "", 1)) s = st_fail_memory(err, "the header");
   }
   return s;
@@ -59,7 +60,7 @@ setun_status st_gguf_header(const st_keys *keys, const st_item *items, size_t n,
 static setun_status make_header(const st_plan *p, st_buffer *b, setun_error *err) {
   st_keys keys = {0};
   setun_status s = st_gguf_keys(p, &keys, err);
-  if (s == SETUN_OK) s = st_gguf_header(&keys, p->items, p->n_items, b, err);
+  if (s == SETUN_OK) s = st_gguf_header(&keys, p->items, p->n_items, ST_GGUF_ALIGNMENT, b, err);
   st_keys_free(&keys);
   return s;
 }

@@ -9,7 +9,8 @@
 enum { ST_GGUF_ALIGNMENT = 4096 };
 
 // Appends everything before the tensors' data: the keys, and of each item its name, dims, type and offset, padded to
-// the alignment. An item whose format has no GGUF type is an error.
-setun_status st_gguf_header(const st_keys *keys, const st_item *items, size_t n, st_buffer *out, setun_error *err);
+// `alignment`, which the keys name unless it is GGUF's usual 32. An item whose format has no GGUF type is an error.
+setun_status st_gguf_header(const st_keys *keys, const st_item *items, size_t n, uint64_t alignment, st_buffer *out,
+                            setun_error *err);
 
 #endif

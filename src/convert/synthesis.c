@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { USUAL_ALIGNMENT = 32 }; // of GGUF files that name none
+
 // ---- tensors ------------------------------------------------------------------------------------------------------
 
 static bool is_expert(st_role role) {
@@ -100,7 +102,7 @@ static setun_status add_items(st_synthesis *y, const st_synthesis_options *o, se
     st_item *item = &y->items[i];
     s = st_format_size(item->format, item->shape, &item->bytes, err);
     item->offset = y->size;
-    y->size += (item->bytes + ST_GGUF_ALIGNMENT - 1) / ST_GGUF_ALIGNMENT * ST_GGUF_ALIGNMENT;
+    y->size += (item->bytes + y->alignment - 1) / y->alignment * y->alignment;
   }
   return s;
 }
@@ -113,12 +115,12 @@ static setun_status make_header(st_synthesis *y, const st_synthesis_options *o, 
   snprintf(name, sizeof name, "synthetic %s", o->shape);
   st_gguf_hparams_keys(y->spec, &y->h, &keys);
   st_keys_text(&keys, "general.name", name);
-  st_keys_u32(&keys, "general.alignment", ST_GGUF_ALIGNMENT);
+  if (y->alignment != USUAL_ALIGNMENT) st_keys_u32(&keys, "general.alignment", (uint32_t)y->alignment);
   st_keys_text(&keys, "setun.layout", o->format->name);
   st_keys_text(&keys, "setun.activation", int8 ? "int8" : "float");
   if (o->format->id == ST_T5 || o->head->id == ST_T5) st_keys_text(&keys, "setun.t5.digits", "minus-zero-plus");
   setun_status s = st_synthetic_vocabulary(y->h.n_vocab, &keys, err);
-  if (s == SETUN_OK) s = st_gguf_header(&keys, y->items, y->n_items, &y->header, err);
+  if (s == SETUN_OK) s = st_gguf_header(&keys, y->items, y->n_items, y->alignment, &y->header, err);
   st_keys_free(&keys);
   y->size += y->header.length;
   return s;
@@ -138,6 +140,9 @@ setun_status st_synthesis_new(const st_synthesis_options *o, st_synthesis **synt
   st_synthesis *y = st_calloc(1, sizeof *y);
   if (!y) return st_fail_memory(err, "a made-up model");
   y->seed = o->seed;
+  // Floats are what other programs quantize, and those take over the key of another alignment without heeding it.
+  bool floats = o->format->id == ST_F32 || o->format->id == ST_F16 || o->format->id == ST_BF16;
+  y->alignment = floats ? USUAL_ALIGNMENT : ST_GGUF_ALIGNMENT;
   s = st_preset_find(o->shape, &y->spec, &y->h, err);
   if (s == SETUN_OK) s = add_items(y, o, err);
   if (s == SETUN_OK) s = make_header(y, o, err);

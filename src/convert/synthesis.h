@@ -26,7 +26,7 @@ typedef struct st_synthesis {
   st_buffer header;
   st_item *items; // in the file's order
   size_t n_items, capacity;
-  uint64_t size; // of the file
+  uint64_t size, alignment; // of the file
 } st_synthesis;
 
 // On success freed with st_synthesis_free.
