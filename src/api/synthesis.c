@@ -20,8 +20,13 @@ static setun_status find_format(const char *what, const char *name, const st_for
   return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a tensor format, found \"%.40s\"", what, name);
 }
 
-static setun_status make(const setun_synthesis_params *p, st_synthesis **y, setun_error *err) {
+static setun_status make(const setun_synthesis_params *given, st_synthesis **y, setun_error *err) {
+  setun_synthesis_params defaults = setun_synthesis_params_default();
+  const setun_synthesis_params *p = given ? given : &defaults;
   st_synthesis_options o = {.shape = p->shape, .seed = p->seed};
+  if (p->threads < 0 || p->threads > 1024) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);
+  }
   setun_status s = find_format("format", p->format, &o.format, err);
   if (s == SETUN_OK) s = find_format("head", p->head ? p->head : "f16", &o.head, err);
   return s == SETUN_OK ? st_synthesis_new(&o, y, err) : s;
@@ -29,12 +34,10 @@ static setun_status make(const setun_synthesis_params *p, st_synthesis **y, setu
 
 setun_status setun_synthesize(const char *path, const setun_synthesis_params *params, setun_error *error) {
   st_synthesis *y = NULL;
-  if (params->threads < 0 || params->threads > 1024) {
-    return st_fail(error, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", params->threads);
-  }
   setun_status s = make(params, &y, error);
+  if (s != SETUN_OK) return s;
   int threads = params->threads ? params->threads : st_default_threads();
-  if (s == SETUN_OK) s = st_synthesis_save(y, path, threads, params->progress, params->user, error);
+  s = st_synthesis_save(y, path, threads, params->progress, params->user, error);
   st_synthesis_free(y);
   return s;
 }
