@@ -48,6 +48,7 @@ typedef struct {
   const st_weight *w;
   const st_format *format;
   st_rows kind;
+  bool strips; // whole groups of 16 rows go as the file's bytes, what is left of them as `kind`
   st_dmatrix *matrix;
   uint64_t run; // rows taken at once, a multiple of 16
   atomic_ullong next;
@@ -67,9 +68,30 @@ static size_t row_bytes(const copy_job *j) {
   return (size_t)st_format_row_bytes(j->format, j->w->shape.columns);
 }
 
+static setun_status copy_strips(copy_job *j, st_row_reader *r, uint64_t row, uint64_t n, float *scales,
+                                setun_error *err) {
+  while (n) {
+    st_strip strip;
+    const void *bytes;
+    setun_status s = st_read_strip(r, row, n, &strip, &bytes, scales, err);
+    if (s != SETUN_OK) return s;
+    j->l->m->backend->matrix_write_strip(j->matrix, row, j->w->stored, &strip, bytes, scales);
+    row += strip.count;
+    n -= strip.count;
+  }
+  return SETUN_OK;
+}
+
 static setun_status copy_run(copy_job *j, st_row_reader *r, uint64_t row, uint64_t n, void *rows, float *scales,
                              setun_error *err) {
   setun_status s;
+  if (j->strips && n >= 16) {
+    uint64_t whole = n / 16 * 16;
+    s = copy_strips(j, r, row, whole, scales, err);
+    row += whole;
+    n -= whole;
+    if (s != SETUN_OK || !n) return s;
+  }
   if (j->kind == ST_ROWS_TRITS) {
     s = st_read_trits(r, row, n, rows, scales, err);
   } else if (j->kind == ST_ROWS_BYTES) {
@@ -126,6 +148,8 @@ setun_status st_place_matrix(st_loader *l, const st_weight *w, bool exact, st_dm
   setun_status s = b->matrix_new(l->m->device, j.format, w->shape, precision, &j.matrix, l->err);
   if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name);
   j.kind = b->rows_wanted(l->m->device, j.format);
+  j.strips = st_weight_has_strips(w) && w->first_row % 16 == 0 && b->takes_strips &&
+             b->takes_strips(l->m->device, j.format, w->stored);
   j.run = RUN_BYTES / (row_bytes(&j) + 1) / 16 * 16;
   if (j.run > w->shape.rows) j.run = (w->shape.rows + 15) / 16 * 16;
   if (j.run < 16) j.run = 16;
