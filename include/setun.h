@@ -1,6 +1,7 @@
 /* Setun: language models with ternary and other very low-bit weights. The only public header.
  *
- * Sections: errors and logging; model; tokens; session; sampling; chat; inspection; conversion; benchmarks.
+ * Sections: errors and logging; model; tokens; session; sampling; chat; inspection; conversion; made-up models;
+ * benchmarks.
  *
  * Conventions. Every function that can fail returns a setun_status and takes a `setun_error *` last, which may
  * be NULL; on failure it holds the status and one line that names what failed, what was expected and what was
@@ -225,6 +226,8 @@ SETUN_API void setun_session_free(setun_session *session);
 SETUN_API uint32_t setun_session_context(const setun_session *session);  /* tokens that fit */
 SETUN_API uint32_t setun_session_position(const setun_session *session); /* tokens so far */
 SETUN_API int setun_session_threads(const setun_session *session);
+/* Bytes of the KV cache that decoding one token reads when `tokens` are in it. */
+SETUN_API uint64_t setun_session_cache_bytes(const setun_session *session, uint32_t tokens);
 
 /* Receives the logits after one token: `position` is that token's, `logits` has n_vocab floats, valid during the
  * call. Returning false ends the evaluation with SETUN_ERROR_CANCELED. */
@@ -515,6 +518,37 @@ SETUN_API setun_convert_params setun_convert_params_default(void);
  * empty. It appears when it is whole; on failure it is as it was. Takes some ten MiB whatever the model's size. */
 SETUN_API setun_status setun_convert(const char *source, const char *target, const setun_convert_params *params,
                                      setun_error *error);
+
+/* ---- made-up models ----------------------------------------------------------------------------------------- */
+
+/* A model of a well-known shape with random weights and a vocabulary that stands for one: as large and as fast as the
+ * real one, to measure with. Its text means nothing. */
+typedef struct setun_synthesis_params {
+  const char *shape; /* a name that setun_synthesis_shape gives, such as "2b4t" (BitNet b1.58 2B-4T) or "8b" (Llama 3) */
+  /* Of the layers' matrices: a layout that setun_convert writes to GGUF, or "q8_0", "q4_0", "q4_1", "q6_k". All hold the
+   * same trits times one scale a tensor, value formats as near as they can. */
+  const char *format;
+  const char *head; /* of the embedding and the head, likewise; NULL: "f16" */
+  uint64_t seed;    /* the same seed gives the same weights in every format */
+  int threads;      /* for writing; 0: as many as suit the machine */
+  setun_progress_fn progress;
+  void *user;
+} setun_synthesis_params;
+
+SETUN_API setun_synthesis_params setun_synthesis_params_default(void);
+/* The names of the shapes, one an index; NULL beyond the last. */
+SETUN_API const char *setun_synthesis_shape(size_t index);
+/* Writes a GGUF file, whole or not at all. Takes some MiB whatever the model's size. */
+SETUN_API setun_status setun_synthesize(const char *path, const setun_synthesis_params *params, setun_error *error);
+/* The same as writing the file and loading it with `model_params` (which may be NULL), without the file: weights are made
+ * while they go to their place. Progress is that of `model_params`. */
+SETUN_API setun_status setun_model_synthesize(const setun_synthesis_params *params,
+                                              const setun_model_params *model_params, setun_model **model,
+                                              setun_error *error);
+/* The plan of such a model, as setun_plan_model's. */
+SETUN_API setun_status setun_plan_synthetic(const setun_synthesis_params *params,
+                                            const setun_model_params *model_params, setun_plan *plan,
+                                            setun_error *error);
 
 /* ---- benchmarks -------------------------------------------------------------------------------------------- */
 

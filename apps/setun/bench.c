@@ -11,9 +11,11 @@
 typedef struct bench_options {
   model_options model;
   compute_options compute;
-  int64_t prefill, decode, repeats;
+  int64_t prefill, decode, depth, repeats;
   uint64_t buffer;
   bool json;
+  const char *shape, *format, *head, *save;
+  optional_seed seed;
 } bench_options;
 
 #define AT(member) offsetof(bench_options, member)
@@ -22,12 +24,27 @@ static const option rows[] = {
     {'p', NULL, OPTION_INTEGER, AT(prefill), "N", 1, TOKENS_MOST,
      "tokens to prefill (default 512, or the model's context where that is less)"},
     {'n', NULL, OPTION_INTEGER, AT(decode), "N", 1, TOKENS_MOST,
-     "tokens to decode (default 64, or one less than the model's context)"},
+     "tokens to decode (default 64, or what is left of the model's context)"},
+    {0, "depth", OPTION_INTEGER, AT(depth), "N", 1, TOKENS_MOST,
+     "tokens that are in the cache before the first one is decoded (default 1)"},
     {'r', NULL, OPTION_INTEGER, AT(repeats), "N", 1, REPEATS_MOST,
      "runs of each, whose median is reported (default 3)"},
     {0, "buffer", OPTION_SIZE, AT(buffer), "SIZE", 1048576, 0x1p46,
      "bytes that the measurement of memory bandwidth reads (default: far more than the caches hold)"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
+};
+
+#define SHAPES "tiny|tiny-moe|1b|2b4t|3b|7b|8b|70b|7b-a1b|30b-a3b"
+#define FORMATS                                                                                                        \
+  "i2_s|i2_s-arm|i2_s-x4|tq1_0|tq2_0|q2_0|q2_0-128|pq2_0|ptq1_0|iq1_bn|iq2_bn|t2|t5|t16|f32|f16|bf16|q8_0|q6_k|q5_0|"  \
+  "q5_1|q4_0|q4_1"
+static const option synthetic_rows[] = {
+    {0, "synthetic", OPTION_CHOICE, AT(shape), SHAPES, 0, 0,
+     "make up a model of this shape, with random weights, instead of reading MODEL"},
+    {0, "format", OPTION_CHOICE, AT(format), FORMATS, 0, 0, "its matrices' format (default i2_s)"},
+    {0, "head", OPTION_CHOICE, AT(head), FORMATS, 0, 0, "its embedding's and head's format (default f16)"},
+    {0, "seed", OPTION_SEED, AT(seed), "N", 0, 0, "equal seeds give equal weights in every format (default 0)"},
+    {0, "save", OPTION_FILE, AT(save), "FILE", 0, 0, "write it to this GGUF file first, and measure that"},
 };
 
 typedef struct bench_result {
@@ -36,6 +53,7 @@ typedef struct bench_result {
   streaming_report streaming;
   int threads;
   double prefill, decode; // tokens a second
+  uint64_t cache_bytes;   // that one decoded token reads
   double prefill_macs;    // multiply-adds a second, without the head, which a prompt needs once
 } bench_result;
 
@@ -72,13 +90,12 @@ static setun_status time_prefill(setun_session *session, const setun_token *ids,
   return s;
 }
 
-// Seconds for `n` tokens, one by one, after a first one.
-static setun_status time_decode(setun_session *session, const setun_token *ids, int64_t n, double *seconds,
-                                setun_error *error) {
-  setun_status s = setun_session_truncate(session, 0, error);
-  if (s == SETUN_OK) s = setun_session_eval(session, ids, 1, NULL, error);
+// Seconds for the `n` tokens behind the first `depth`, one by one. The session holds at least those.
+static setun_status time_decode(setun_session *session, const setun_token *ids, int64_t depth, int64_t n,
+                                double *seconds, setun_error *error) {
+  setun_status s = setun_session_truncate(session, (uint32_t)depth, error);
   double start = seconds_now();
-  for (int64_t i = 1; s == SETUN_OK && i <= n; i++) s = setun_session_eval(session, ids + i, 1, NULL, error);
+  for (int64_t i = depth; s == SETUN_OK && i < depth + n; i++) s = setun_session_eval(session, ids + i, 1, NULL, error);
   *seconds = seconds_now() - start;
   return s;
 }
@@ -87,9 +104,11 @@ static setun_status time_all(setun_session *session, const bench_options *o, con
                              setun_error *error) {
   double prefill[REPEATS_MOST], decode[REPEATS_MOST], warm = 0;
   setun_status s = time_prefill(session, ids, 1, &warm, error);
-  for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++) {
+  for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++)
     s = time_prefill(session, ids, o->prefill, &prefill[i], error);
-    if (s == SETUN_OK) s = time_decode(session, ids, o->decode, &decode[i], error);
+  if (s == SETUN_OK) s = time_prefill(session, ids, o->depth, &warm, error);
+  for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++) {
+    s = time_decode(session, ids, o->depth, o->decode, &decode[i], error);
   }
   if (s != SETUN_OK) return s;
   double prefill_seconds = median(prefill, o->repeats);
@@ -97,11 +116,18 @@ static setun_status time_all(setun_session *session, const bench_options *o, con
   r->prefill = (double)o->prefill / prefill_seconds;
   r->prefill_macs = ((double)o->prefill * (double)(r->info.macs_per_token - head) + (double)head) / prefill_seconds;
   r->decode = (double)o->decode / median(decode, o->repeats);
+  // The cache grows while tokens are decoded: its mean.
+  r->cache_bytes = setun_session_cache_bytes(session, (uint32_t)(o->depth + o->decode / 2));
   return setun_measure_ceilings(r->info.isa, r->threads, o->buffer, &r->ceilings, error);
 }
 
 static double share(double part, double whole) {
   return whole > 0 ? part / whole : 0;
+}
+
+// Bytes a second that decoding reads.
+static double decode_bytes(const bench_result *r) {
+  return r->decode * (double)(r->info.bytes_per_token + r->cache_bytes);
 }
 
 static double compute_peak(const bench_result *r) {
@@ -115,15 +141,17 @@ static void print_json_member(const char *key, double value) {
   print_text(", ");
 }
 
-static void print_json(const bench_result *r) {
+static void print_json(const bench_result *r, const bench_options *o) {
   print_text("{");
   print_json_member("prefill_tokens_per_s", r->prefill);
   print_json_member("prefill_peak_share", share(r->prefill_macs, compute_peak(r)));
   print_json_member("decode_tokens_per_s", r->decode);
-  print_json_member("decode_bandwidth_share",
-                    share(r->decode * (double)r->info.bytes_per_token, r->ceilings.read_bytes_per_s));
-  print_text("\"bytes_per_token\": %llu, \"macs_per_token\": %llu, ", (unsigned long long)r->info.bytes_per_token,
+  print_json_member("decode_bandwidth_share", share(decode_bytes(r), r->ceilings.read_bytes_per_s));
+  print_text("\"bytes_per_token\": %llu, \"cache_bytes_per_token\": %llu, \"macs_per_token\": %llu, ",
+             (unsigned long long)r->info.bytes_per_token, (unsigned long long)r->cache_bytes,
              (unsigned long long)r->info.macs_per_token);
+  print_text("\"prefill_tokens\": %lld, \"decode_tokens\": %lld, \"depth\": %lld, ", (long long)o->prefill,
+             (long long)o->decode, (long long)o->depth);
   print_json_member("read_bandwidth_gbs", r->ceilings.read_bytes_per_s / 1e9);
   print_json_member("int8_peak_gmacs", r->ceilings.int8_macs_per_s / 1e9);
   print_json_member("float_peak_gmacs", r->ceilings.float_macs_per_s / 1e9);
@@ -134,21 +162,25 @@ static void print_json(const bench_result *r) {
 
 static void print_table(const bench_result *r, const bench_options *o) {
   char bytes[32];
-  print_text("%s kernels, %s activations, %d threads; %s and %.1f M multiply-adds a token\n", r->info.isa,
-             r->info.activation, r->threads, format_bytes(r->info.bytes_per_token, bytes),
-             (double)r->info.macs_per_token / 1e6);
+  print_text("this machine, %d threads, %s: reads %.2f GB/s, multiplies and adds %.1f G int8/s, %.1f G float/s\n",
+             r->threads, r->info.isa, r->ceilings.read_bytes_per_s / 1e9, r->ceilings.int8_macs_per_s / 1e9,
+             r->ceilings.float_macs_per_s / 1e9);
+  print_text("a token: %s of weights", format_bytes(r->info.bytes_per_token, bytes));
+  print_text(" and %s of cache, %.1f M multiply-adds, %s activations\n", format_bytes(r->cache_bytes, bytes),
+             (double)r->info.macs_per_token / 1e6, r->info.activation);
   print_text("prefill %6lld tokens  %10.2f tokens/s  %5.1f %% of %.1f G multiply-adds/s (%s)\n", (long long)o->prefill,
              r->prefill, 100 * share(r->prefill_macs, compute_peak(r)), compute_peak(r) / 1e9, r->info.activation);
-  print_text("decode  %6lld tokens  %10.2f tokens/s  %5.1f %% of %.2f GB/s read from memory\n", (long long)o->decode,
-             r->decode, 100 * share(r->decode * (double)r->info.bytes_per_token, r->ceilings.read_bytes_per_s),
-             r->ceilings.read_bytes_per_s / 1e9);
+  print_text("decode  %6lld tokens  %10.2f tokens/s  %5.1f %% of %.2f GB/s read from memory", (long long)o->decode,
+             r->decode, 100 * share(decode_bytes(r), r->ceilings.read_bytes_per_s), r->ceilings.read_bytes_per_s / 1e9);
+  if (o->depth > 1) print_text(", %lld tokens in the cache before", (long long)o->depth);
+  print_text("\n");
 }
 
 static int measure(const setun_model *model, const char *path, const bench_options *o) {
   setun_error error;
   setun_session *session = NULL;
   bench_result r = {.info = setun_model_get_info(model)};
-  int64_t most = most_of(o->prefill, o->decode + 1);
+  int64_t most = most_of(o->prefill, o->depth + o->decode);
   setun_token *ids = malloc((size_t)most * sizeof *ids);
   if (!ids) return failure("no memory for %lld ids", (long long)most);
   int status = STATUS_FAILED;
@@ -166,27 +198,63 @@ static int measure(const setun_model *model, const char *path, const bench_optio
   free(ids);
   if (status) return status;
   if (o->json)
-    print_json(&r);
+    print_json(&r, o);
   else
     print_table(&r, o);
   if (!o->json) print_streaming_report(&r.streaming);
   return 0;
 }
 
+static bool show_progress(double fraction, void *user) {
+  progress_show(user, fraction);
+  return !interrupt_status();
+}
+
+// Writes the made-up model to the file that --save names. False after a report or a signal.
+static bool save_synthetic(setun_synthesis_params *synthesis, const bench_options *o) {
+  progress_line progress;
+  setun_error error;
+  synthesis->threads = (int)o->compute.threads;
+  synthesis->progress = show_progress;
+  synthesis->user = &progress;
+  progress_begin(&progress, "writing");
+  note_interrupts();
+  setun_status s = setun_synthesize(o->save, synthesis, &error);
+  progress_end(&progress);
+  if (s != SETUN_OK && s != SETUN_ERROR_CANCELED) report(&error);
+  return s == SETUN_OK;
+}
+
+static bool open_bench_model(const char *path, const bench_options *o, setun_model **model) {
+  if (!o->shape) return open_model(path, &o->model, &o->compute, false, model);
+  setun_synthesis_params synthesis = setun_synthesis_params_default();
+  synthesis.shape = o->shape;
+  synthesis.format = o->format ? o->format : "i2_s";
+  synthesis.head = o->head;
+  synthesis.seed = o->seed.value;
+  if (!o->save) return open_synthetic_model(&synthesis, &o->model, &o->compute, model);
+  return save_synthetic(&synthesis, o) && open_model(o->save, &o->model, &o->compute, false, model);
+}
+
 static int run(const command *self, int argc, char **argv) {
-  bench_options o = {.repeats = 3};
+  bench_options o = {.repeats = 3, .depth = 1};
   setun_model *model = NULL;
-  int status = 0;
-  if (parse_options(self, argc, argv, &o, &status) < 0) return status;
-  o.compute.n_ctx = (uint32_t)most_of(o.prefill ? o.prefill : 512, o.decode ? o.decode + 1 : 65);
-  if (!open_model(argv[1], &o.model, &o.compute, false, &model)) {
+  int status = 0, arguments = parse_options(self, argc, argv, &o, &status);
+  if (arguments < 0) return status;
+  if (!arguments == !o.shape) return usage_error(self, "expected either MODEL or --synthetic SHAPE");
+  if (!o.shape && (o.format || o.head || o.save || o.seed.given)) {
+    return usage_error(self, "--format, --head, --seed and --save go with --synthetic");
+  }
+  o.compute.n_ctx = (uint32_t)most_of(o.prefill ? o.prefill : 512, o.depth + (o.decode ? o.decode : 64));
+  if (!open_bench_model(argv[1], &o, &model)) {
     setun_model_free(model);
     return failed_status();
   }
   uint32_t trained = setun_model_get_info(model).n_ctx_train;
   if (!o.prefill) o.prefill = trained >= 1 && trained < 512 ? (int64_t)trained : 512;
-  if (!o.decode) o.decode = trained >= 2 && trained < 65 ? (int64_t)trained - 1 : 64;
-  status = measure(model, argv[1], &o);
+  int64_t left = (int64_t)trained - o.depth;
+  if (!o.decode) o.decode = left >= 1 && left < 64 ? left : 64;
+  status = measure(model, o.shape ? o.save : argv[1], &o);
   setun_model_free(model);
   return status ? status : finish_output();
 }
@@ -195,12 +263,18 @@ const command command_bench = {
     .name = "bench",
     .summary = "prefill and decode speed, beside this machine's own limits",
     .arguments = "MODEL",
-    .min_arguments = 1,
+    .min_arguments = 0,
     .max_arguments = 1,
     .details =
-        "Times a prompt and single tokens, each from an empty context, and measures in the same run how fast this "
-        "machine reads memory and multiplies with the same threads and instruction set. The shares say how much of "
-        "these limits the model's own work reaches.",
-    .groups = {{"options", OPTION_ROWS(rows), 0}, COMPUTE_GROUP(bench_options), MODEL_GROUP(bench_options)},
+        "Times a prompt and single tokens, each from an empty context (or, with --depth, tokens behind that many), and "
+        "measures in the same run how fast this machine reads memory and multiplies with the same threads and "
+        "instruction set. The shares say how much of these limits the model's own work reaches.\n"
+        "With --synthetic no MODEL is needed: a model of that shape is made up, as large and as fast as the real one. "
+        "Its "
+        "weights are random and made while they go to their place in memory.",
+    .groups = {{"options", OPTION_ROWS(rows), 0},
+               {"models that are made up", OPTION_ROWS(synthetic_rows), 0},
+               COMPUTE_GROUP(bench_options),
+               MODEL_GROUP(bench_options)},
     .run = run,
 };

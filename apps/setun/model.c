@@ -113,9 +113,9 @@ static char *parse_adapter(const char *text, float *scale) {
   return scaled ? strndup(text, (size_t)(colon - text)) : strdup(text);
 }
 
-// Loads the model, or only makes the plan where `model` is NULL.
-static bool load_with_adapters(const char *path, const text_list *list, setun_model_params *params, setun_model **model,
-                               setun_plan *plan, setun_error *error) {
+// Loads the model, which is the file's or, with `synthesis`, made up; or only makes the plan where `model` is NULL.
+static bool load_with_adapters(const char *path, const setun_synthesis_params *synthesis, const text_list *list,
+                               setun_model_params *params, setun_model **model, setun_plan *plan, setun_error *error) {
   setun_adapter adapters[ADAPTERS_MOST] = {{0}};
   char *paths[ADAPTERS_MOST] = {0};
   bool fine = list->count <= ADAPTERS_MOST;
@@ -128,7 +128,13 @@ static bool load_with_adapters(const char *path, const text_list *list, setun_mo
   params->adapters = adapters;
   params->n_adapters = list->count;
   if (fine) {
-    setun_status s = model ? setun_model_load(path, params, model, error) : setun_plan_model(path, params, plan, error);
+    setun_status s;
+    if (model)
+      s = synthesis ? setun_model_synthesize(synthesis, params, model, error)
+                    : setun_model_load(path, params, model, error);
+    else
+      s = synthesis ? setun_plan_synthetic(synthesis, params, plan, error)
+                    : setun_plan_model(path, params, plan, error);
     fine = s == SETUN_OK;
   }
   for (size_t i = 0; i < ADAPTERS_MOST; i++) free(paths[i]);
@@ -146,16 +152,26 @@ static setun_model_params loading_params(const model_options *o, const compute_o
   return params;
 }
 
-bool plan_model(const char *path, const model_options *o, const compute_options *compute, setun_plan *plan) {
+static bool plan_any(const char *path, const setun_synthesis_params *synthesis, const model_options *o,
+                     const compute_options *compute, setun_plan *plan) {
   setun_session_params session = session_params(compute);
   setun_model_params params = loading_params(o, compute, &session);
   setun_error error;
   params.log = log_to_stderr;
-  return load_with_adapters(path, &compute->adapters, &params, NULL, plan, &error) || !report(&error);
+  return load_with_adapters(path, synthesis, &compute->adapters, &params, NULL, plan, &error) || !report(&error);
 }
 
-bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
-                setun_model **model) {
+bool plan_model(const char *path, const model_options *o, const compute_options *compute, setun_plan *plan) {
+  return plan_any(path, NULL, o, compute, plan);
+}
+
+bool plan_synthetic(const setun_synthesis_params *synthesis, const model_options *o, const compute_options *compute,
+                    setun_plan *plan) {
+  return plan_any(NULL, synthesis, o, compute, plan);
+}
+
+static bool open_any(const char *path, const setun_synthesis_params *synthesis, const model_options *o,
+                     const compute_options *compute, bool verbose, setun_model **model) {
   setun_session_params session = session_params(compute);
   setun_model_params params = loading_params(o, compute, &session);
   setun_error error;
@@ -165,10 +181,20 @@ bool open_model(const char *path, const model_options *o, const compute_options 
   params.progress = progress_while_loading;
   params.log = log_while_loading;
   params.user = &context;
-  bool fine = load_with_adapters(path, &compute->adapters, &params, model, NULL, &error);
+  bool fine = load_with_adapters(path, synthesis, &compute->adapters, &params, model, NULL, &error);
   progress_end(&context.progress);
   if (interrupt_status()) return false; // nothing to explain, and the caller frees what was loaded
   return fine || !report(&error);
+}
+
+bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
+                setun_model **model) {
+  return open_any(path, NULL, o, compute, verbose, model);
+}
+
+bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_options *o,
+                          const compute_options *compute, setun_model **model) {
+  return open_any(NULL, synthesis, o, compute, false, model);
 }
 
 bool open_vocabulary(const char *path, const model_options *o, setun_model **model) {

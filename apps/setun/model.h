@@ -39,6 +39,11 @@ bool open_model(const char *path, const model_options *o, const compute_options 
                 setun_model **model);
 // What loading it would take. False after a report.
 bool plan_model(const char *path, const model_options *o, const compute_options *compute, setun_plan *plan);
+bool plan_synthetic(const setun_synthesis_params *synthesis, const model_options *o, const compute_options *compute,
+                    setun_plan *plan);
+// The same for a model that is made up.
+bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_options *o,
+                          const compute_options *compute, setun_model **model);
 // The tokenizer alone. False after a report.
 bool open_vocabulary(const char *path, const model_options *o, setun_model **model);
 // n_ctx 0: the model's, at most 4096. False after a report.

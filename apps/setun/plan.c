@@ -8,6 +8,7 @@
 typedef struct plan_options {
   model_options model;
   compute_options compute;
+  const char *shape, *format, *head;
   int64_t ctx;
   bool json;
 } plan_options;
@@ -16,6 +17,11 @@ typedef struct plan_options {
 static const option rows[] = {
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
      "tokens that the context holds (default: the model's, at most 4096)"},
+    {0, "shape", OPTION_TEXT, AT(shape), "SHAPE", 0, 0,
+     "plan for a model of this shape instead of a file: those of `bench --synthetic`"},
+    {0, "format", OPTION_TEXT, AT(format), "FMT", 0, 0, "with --shape: the matrices' format (default t16)"},
+    {0, "head", OPTION_TEXT, AT(head), "FMT", 0, 0,
+     "with --shape: the embedding's and the head's format (default f16)"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 
@@ -47,7 +53,7 @@ static setun_status measure(const char *path, const plan_options *o, const setun
                             setun_error *error) {
   enum { BUFFER = 256 << 20, DISK = 512 << 20 };
   setun_status s = setun_measure_ceilings(o->model.isa, (int)o->compute.threads, BUFFER, &l->ceilings, error);
-  if (s == SETUN_OK && p->streamed) s = setun_measure_disk(path, p->ring, DISK, &l->disk, error);
+  if (s == SETUN_OK && p->streamed && path) s = setun_measure_disk(path, p->ring, DISK, &l->disk, error);
   if (s != SETUN_OK) return s;
   l->decode = 1 / pass_seconds(p, l, 1);
   l->prefill = p->n_batch / pass_seconds(p, l, p->n_batch);
@@ -125,19 +131,30 @@ static void print_json(const setun_plan *p, const limits *l) {
   print_text("}\n");
 }
 
+static bool make_plan(const char *path, const plan_options *o, setun_plan *plan) {
+  if (!o->shape) return plan_model(path, &o->model, &o->compute, plan);
+  setun_synthesis_params synthesis = setun_synthesis_params_default();
+  synthesis.shape = o->shape;
+  synthesis.format = o->format ? o->format : "t16";
+  synthesis.head = o->head;
+  return plan_synthetic(&synthesis, &o->model, &o->compute, plan);
+}
+
 static int run(const command *self, int argc, char **argv) {
   plan_options o = {.ctx = 0};
-  int status = 0;
-  if (parse_options(self, argc, argv, &o, &status) < 0) return status;
+  int status = 0, arguments = parse_options(self, argc, argv, &o, &status);
+  if (arguments < 0) return status;
+  if (!arguments == !o.shape) return usage_error(self, "expected either MODEL or --shape SHAPE");
   setun_plan plan;
   limits l = {.disk = 0};
   setun_error error;
+  const char *path = arguments ? argv[1] : NULL, *name = path ? path : o.shape;
   o.compute.n_ctx = (uint32_t)o.ctx;
-  if (!plan_model(argv[1], &o.model, &o.compute, &plan)) return STATUS_FAILED;
+  if (!make_plan(path, &o, &plan)) return STATUS_FAILED;
   if (o.ctx && plan.n_ctx != (uint32_t)o.ctx) {
-    return failure("%s: --ctx: the model cannot have a context of %lld tokens", argv[1], (long long)o.ctx);
+    return failure("%s: --ctx: the model cannot have a context of %lld tokens", name, (long long)o.ctx);
   }
-  if (measure(argv[1], &o, &plan, &l, &error) != SETUN_OK) return report(&error);
+  if (measure(path, &o, &plan, &l, &error) != SETUN_OK) return report(&error);
   if (o.json)
     print_json(&plan, &l);
   else
@@ -148,8 +165,8 @@ static int run(const command *self, int argc, char **argv) {
 const command command_plan = {
     .name = "plan",
     .summary = "memory and speed of a model before it is loaded",
-    .arguments = "MODEL",
-    .min_arguments = 1,
+    .arguments = "MODEL | --shape SHAPE",
+    .min_arguments = 0,
     .max_arguments = 1,
     .details =
         "Says what running a model will take with this context, batch and budget: what of the weights is held in "

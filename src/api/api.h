@@ -34,11 +34,19 @@ st_open_options st_open_options_of(const setun_model_params *params, st_log *log
 
 st_model_options st_model_options_of(const setun_model_params *params, const st_log *log);
 
-// Opens a model's files and reads everything but weights; then `next`, unless that is NULL, does what it likes with
+// Opens a model's files (or `source`, unless that is NULL: a GGUF file's bytes, which `path` then only names) and reads
+// everything but weights; then `next`, unless that is NULL, does what it likes with
 // them. The directory lives until then, or with the model where weights stream from it.
 typedef setun_status (*st_next_fn)(setun_model *model, const st_directory *directory, const setun_model_params *params,
                                    void *context, setun_error *err);
-setun_status st_api_open(const char *path, const setun_model_params *params, st_next_fn next, void *context,
-                         setun_model **model, setun_error *err);
+setun_status st_api_open(const char *path, const st_file_source *source, const setun_model_params *params,
+                         st_next_fn next, void *context, setun_model **model, setun_error *err);
+// A `next` that loads the weights.
+setun_status st_api_load_weights(setun_model *model, const st_directory *directory, const setun_model_params *params,
+                                 void *context, setun_error *err);
+// A `next` that makes the plan, an st_memory_plan, which is `context`.
+setun_status st_api_make_plan(setun_model *model, const st_directory *directory, const setun_model_params *params,
+                              void *context, setun_error *err);
+setun_plan st_api_plan_of(const st_memory_plan *plan);
 
 #endif

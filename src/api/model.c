@@ -98,8 +98,8 @@ static setun_status load_texts(setun_model *m, const st_directory *d, setun_erro
   return s == SETUN_OK ? st_architecture_name(d, &m->architecture, err) : s;
 }
 
-setun_status st_api_open(const char *path, const setun_model_params *params, st_next_fn next, void *context,
-                         setun_model **model, setun_error *err) {
+setun_status st_api_open(const char *path, const st_file_source *source, const setun_model_params *params,
+                         st_next_fn next, void *context, setun_model **model, setun_error *err) {
   setun_model_params p = params ? *params : setun_model_params_default();
   st_directory *d = NULL;
   setun_status s = st_check_model_params(&p, err);
@@ -107,6 +107,7 @@ setun_status st_api_open(const char *path, const setun_model_params *params, st_
   setun_model *m = st_calloc(1, sizeof *m);
   if (!m) return st_fail_memory(err, "the model");
   st_open_options options = st_open_options_of(&p, &m->log);
+  options.source = source;
   s = st_directory_open(path, &options, &d, err);
   if (s == SETUN_OK) {
     s = load_texts(m, d, err);
@@ -129,7 +130,7 @@ setun_status st_api_open(const char *path, const setun_model_params *params, st_
   return s;
 }
 
-static setun_status load_weights(setun_model *m, const st_directory *d, const setun_model_params *p, void *context,
+setun_status st_api_load_weights(setun_model *m, const st_directory *d, const setun_model_params *p, void *context,
                                  setun_error *err) {
   st_model_options options = st_model_options_of(p, &m->log);
   (void)context;
@@ -141,12 +142,12 @@ static setun_status load_weights(setun_model *m, const st_directory *d, const se
 
 setun_status setun_model_load(const char *path, const setun_model_params *params, setun_model **model,
                               setun_error *error) {
-  return st_api_open(path, params, load_weights, NULL, model, error);
+  return st_api_open(path, NULL, params, st_api_load_weights, NULL, model, error);
 }
 
 setun_status setun_model_load_vocabulary(const char *path, const setun_model_params *params, setun_model **model,
                                          setun_error *error) {
-  return st_api_open(path, params, NULL, NULL, model, error);
+  return st_api_open(path, NULL, params, NULL, NULL, model, error);
 }
 
 void setun_model_free(setun_model *m) {

@@ -4,7 +4,7 @@
 #include "base/system_memory.h"
 #include "model/streamer.h"
 
-static setun_plan plan_of(const st_memory_plan *p) {
+setun_plan st_api_plan_of(const st_memory_plan *p) {
   return (setun_plan){.budget = p->budget,
                       .least = p->least,
                       .total = st_memory_plan_total(p),
@@ -24,7 +24,7 @@ static setun_plan plan_of(const st_memory_plan *p) {
                       .n_batch = p->n_batch};
 }
 
-static setun_status make_plan(setun_model *m, const st_directory *d, const setun_model_params *p, void *context,
+setun_status st_api_make_plan(setun_model *m, const st_directory *d, const setun_model_params *p, void *context,
                               setun_error *err) {
   st_model_options options = st_model_options_of(p, &m->log);
   return st_model_plan(d, &options, context, err);
@@ -34,15 +34,15 @@ setun_status setun_plan_model(const char *path, const setun_model_params *params
                               setun_error *error) {
   st_memory_plan made = {0};
   setun_model *model = NULL;
-  setun_status s = st_api_open(path, params, make_plan, &made, &model, error);
-  *plan = plan_of(&made);
+  setun_status s = st_api_open(path, NULL, params, st_api_make_plan, &made, &model, error);
+  *plan = st_api_plan_of(&made);
   st_memory_plan_free(&made);
   setun_model_free(model);
   return s;
 }
 
 setun_plan setun_model_get_plan(const setun_model *m) {
-  return m->model ? plan_of(&m->model->plan) : (setun_plan){0};
+  return m->model ? st_api_plan_of(&m->model->plan) : (setun_plan){0};
 }
 
 setun_stream_stats setun_model_get_stream_stats(const setun_model *m) {

@@ -31,6 +31,9 @@ uint32_t setun_session_position(const setun_session *session) {
 int setun_session_threads(const setun_session *session) {
   return st_session_threads(st_const_session_of(session));
 }
+uint64_t setun_session_cache_bytes(const setun_session *session, uint32_t tokens) {
+  return st_session_cache_bytes(st_const_session_of(session), tokens);
+}
 
 setun_status setun_session_eval(setun_session *session, const setun_token *ids, size_t n,
                                 const setun_eval_params *params, setun_error *error) {

@@ -90,6 +90,11 @@ struct st_backend {
   setun_status (*matrix_new)(st_device *device, const st_format *format, st_shape shape, st_precision precision,
                              st_dmatrix **matrix, setun_error *err);
   void (*matrix_write)(st_dmatrix *matrix, uint64_t row, uint64_t count, const void *rows, const float *scales);
+  // The same for a strip of a stored tensor of that format and shape, whose rows become the matrix's from `row` on, where
+  // `takes_strips` says so: `row` and the strip's rows are whole groups of 16. `scales` as for ST_ROWS_TRITS.
+  bool (*takes_strips)(const st_device *device, const st_format *format, st_shape stored);
+  void (*matrix_write_strip)(st_dmatrix *matrix, uint64_t row, st_shape stored, const st_strip *strip,
+                             const void *bytes, const float *scales);
   void (*matrix_free)(st_dmatrix *matrix);
   uint64_t (*matrix_bytes)(const st_dmatrix *matrix);
   // What a matrix will take, before there is one: bytes of codes, and of what stands beside them (scales of rows).

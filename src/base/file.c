@@ -35,31 +35,23 @@ setun_status st_file_open(const char *path, st_file *file, setun_error *err) {
   return SETUN_OK;
 }
 
+setun_status st_file_open_source(const char *path, const st_file_source *source, st_file *file, setun_error *err) {
+  char *copy = st_strdup(path);
+  if (!copy) return st_fail_memory(err, path);
+  *file = (st_file){.fd = -1, .size = source->size, .path = copy, .source = source};
+  return SETUN_OK;
+}
+
 void st_file_close(st_file *file) {
   if (!file->path) return;
-  close(file->fd);
+  if (!file->source) close(file->fd);
   st_free(file->path);
   *file = (st_file){0};
 }
 
-// The bytes where they stand in memory already; NULL when they do not, all of them.
-static const uint8_t *find_image(const st_file *file, uint64_t offset, size_t n) {
-  for (size_t i = 0; i < file->n_images; i++) {
-    const st_file_image *image = &file->images[i];
-    if (offset >= image->offset && offset - image->offset <= image->bytes &&
-        n <= image->bytes - (offset - image->offset))
-      return image->data + (offset - image->offset);
-  }
-  return NULL;
-}
-
 setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t n, setun_error *err) {
   size_t got = 0;
-  const uint8_t *image = find_image(file, offset, n);
-  if (image) {
-    memcpy(to, image, n);
-    return SETUN_OK;
-  }
+  if (file->source) return file->source->read(file->source->context, offset, to, n, err);
   while (got < n) {
     size_t want = n - got < READ_MOST ? n - got : READ_MOST;
     ssize_t r = pread(file->fd, (char *)to + got, want, (off_t)(offset + got));

@@ -4,24 +4,26 @@
 
 #include "base/buffer.h"
 
-// A range of a file that stands in memory already.
-typedef struct st_file_image {
-  uint64_t offset, bytes;
-  const uint8_t *data;
-} st_file_image;
+// What stands for a file whose bytes are made when they are asked for: any range of them, from any number of threads.
+typedef struct st_file_source {
+  setun_status (*read)(const void *context, uint64_t offset, void *to, size_t n, setun_error *err);
+  const void *context; // lives as long as the file
+  uint64_t size;
+} st_file_source;
 
 typedef struct st_file {
   int fd;
   uint64_t size; // when it was opened
   char *path;
-  uint8_t *map;                // see st_file_map
-  const st_file_image *images; // [n_images], where st_file_read looks first; whoever sets them keeps them
-  size_t n_images;
+  uint8_t *map;                 // see st_file_map
+  const st_file_source *source; // NULL: the bytes are on disk
 } st_file;
 
 // Opens a regular file for reading. Closed with st_file_close, which accepts a zeroed or closed one.
 setun_status st_file_open(const char *path, st_file *file, setun_error *err);
 void st_file_close(st_file *file);
+// A file of a source's bytes, called `path` in messages; closed likewise. The source must outlive it.
+setun_status st_file_open_source(const char *path, const st_file_source *source, st_file *file, setun_error *err);
 
 // Reads exactly `n` bytes at `offset`; short reads are continued. Ending early (a file that shrank) is an error.
 setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t n, setun_error *err);

@@ -90,21 +90,19 @@ static const char *fn_name(st_activation_fn fn) {
   return fn == ST_FN_SILU ? "silu" : fn == ST_FN_RELU2 ? "relu2" : fn == ST_FN_GELU_TANH ? "gelu_pytorch_tanh" : NULL;
 }
 
-static void put_factors(const writer *w, const st_plan *p) {
-  const st_hparams *h = &p->h;
-  bool minicpm = !strcmp(p->target_spec->name, "minicpm");
+static void put_factors(const writer *w, const st_spec *spec, const st_hparams *h) {
+  bool minicpm = !strcmp(spec->name, "minicpm");
   if (minicpm) {
     put_f32(w, "embedding_scale", h->embed_scale);
     put_f32(w, "residual_scale", h->residual_scale);
     put_f32(w, "logit_scale", 1 / h->logit_scale);
   }
   if (h->clip_qkv > 0) put_f32(w, "attention.clamp_kqv", h->clip_qkv);
-  if (h->fn != p->target_spec->defaults.fn && fn_name(h->fn)) put_text(w, "hidden_activation", fn_name(h->fn));
+  if (h->fn != spec->defaults.fn && fn_name(h->fn)) put_text(w, "hidden_activation", fn_name(h->fn));
 }
 
-static void put_hparams(const st_plan *p, st_keys *keys) {
-  const st_hparams *h = &p->h;
-  writer w = {keys, p->target_spec->gguf_names[0]};
+void st_gguf_hparams_keys(const st_spec *spec, const st_hparams *h, st_keys *keys) {
+  writer w = {keys, spec->gguf_names[0]};
   st_keys_text(keys, "general.architecture", w.architecture);
   st_keys_text(keys, "general.type", "model");
   put_u32(&w, "block_count", h->n_layer);
@@ -121,7 +119,7 @@ static void put_hparams(const st_plan *p, st_keys *keys) {
   if (h->window && window_pattern(h)) put_u32(&w, "attention.sliding_window_pattern", window_pattern(h));
   put_rope(&w, h);
   put_experts(&w, h);
-  put_factors(&w, p);
+  put_factors(&w, spec, h);
 }
 
 // ---- all keys -----------------------------------------------------------------------------------------------------
@@ -168,7 +166,7 @@ static setun_status put_divisors(const st_plan *p, st_keys *keys, setun_error *e
 setun_status st_gguf_keys(const st_plan *p, st_keys *keys, setun_error *err) {
   const st_metadata *m = &p->d->metadata;
   setun_status s = SETUN_OK;
-  if (!p->from_gguf) put_hparams(p, keys);
+  if (!p->from_gguf) st_gguf_hparams_keys(p->target_spec, &p->h, keys);
   for (size_t i = 0; p->from_gguf && i < m->count; i++) {
     if (!is_dropped(m->items[i].key)) st_keys_meta(keys, &m->items[i]);
   }

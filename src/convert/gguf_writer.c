@@ -1,4 +1,6 @@
 // Writing a GGUF file: keys, tensor infos, tensors at multiples of 4096 in the order of use.
+#include "convert/gguf_writer.h"
+
 #include "convert/gguf_keys.h"
 #include "convert/plan.h"
 
@@ -6,7 +8,7 @@
 
 #include <string.h>
 
-enum { ALIGNMENT = 4096, GGUF_VERSION = 3 };
+enum { GGUF_VERSION = 3 };
 
 static bool put_number(st_buffer *b, uint64_t value, size_t n) {
   return st_buffer_append(b, &value, n);
@@ -43,26 +45,30 @@ static setun_status put_info(const st_item *item, st_buffer *b, setun_error *err
   return ok ? SETUN_OK : st_fail_memory(err, item->name);
 }
 
-// Everything before the tensors' data.
-static setun_status make_header(const st_plan *p, st_buffer *b, setun_error *err) {
-  st_keys keys = {0};
-  setun_status s = st_gguf_keys(p, &keys, err);
-  bool ok = s == SETUN_OK && st_buffer_text(b, "GGUF") && put_number(b, GGUF_VERSION, 4) &&
-            put_number(b, p->n_items, 8) && put_number(b, keys.count, 8) &&
-            st_buffer_append(b, keys.bytes.data, keys.bytes.length);
-  st_keys_free(&keys);
-  if (s == SETUN_OK && !ok) s = st_fail_memory(err, "the header");
-  for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = put_info(&p->items[i], b, err);
-  while (s == SETUN_OK && b->length % ALIGNMENT) {
+setun_status st_gguf_header(const st_keys *keys, const st_item *items, size_t n, uint64_t alignment, st_buffer *b,
+                            setun_error *err) {
+  bool ok = !keys->failed && st_buffer_text(b, "GGUF") && put_number(b, GGUF_VERSION, 4) && put_number(b, n, 8) &&
+            put_number(b, keys->count, 8) && st_buffer_append(b, keys->bytes.data, keys->bytes.length);
+  setun_status s = ok ? SETUN_OK : st_fail_memory(err, "the header");
+  for (size_t i = 0; i < n && s == SETUN_OK; i++) s = put_info(&items[i], b, err);
+  while (s == SETUN_OK && b->length % alignment) {
     if (!st_buffer_append(b, "", 1)) s = st_fail_memory(err, "the header");
   }
   return s;
 }
 
+static setun_status make_header(const st_plan *p, st_buffer *b, setun_error *err) {
+  st_keys keys = {0};
+  setun_status s = st_gguf_keys(p, &keys, err);
+  if (s == SETUN_OK) s = st_gguf_header(&keys, p->items, p->n_items, ST_GGUF_ALIGNMENT, b, err);
+  st_keys_free(&keys);
+  return s;
+}
+
 static setun_status pad(st_output *out, setun_error *err) {
-  static const uint8_t zeros[ALIGNMENT];
-  size_t over = (size_t)(out->length % ALIGNMENT);
-  return over ? st_output_write(out, zeros, ALIGNMENT - over, err) : SETUN_OK;
+  static const uint8_t zeros[ST_GGUF_ALIGNMENT];
+  size_t over = (size_t)(out->length % ST_GGUF_ALIGNMENT);
+  return over ? st_output_write(out, zeros, ST_GGUF_ALIGNMENT - over, err) : SETUN_OK;
 }
 
 // Reads the header back from a file that is as long as it will be: what a reader makes of it must be the source's

@@ -47,7 +47,9 @@ setun_status st_builder_part(st_builder *b, const char *path, uint32_t *part, se
   size_t capacity = b->part_capacity;
   if (!st_reserve(&d->parts, &capacity, (size_t)d->n_parts + 1, sizeof *d->parts)) return st_fail_memory(err, path);
   b->part_capacity = (uint32_t)capacity;
-  setun_status s = st_file_open(path, &d->parts[d->n_parts], err);
+  const st_file_source *source = b->options->source;
+  setun_status s = source ? st_file_open_source(path, source, &d->parts[d->n_parts], err)
+                          : st_file_open(path, &d->parts[d->n_parts], err);
   if (s == SETUN_OK) *part = d->n_parts++;
   return s;
 }
@@ -205,7 +207,9 @@ setun_status st_directory_open(const char *path, const st_open_options *options,
     return st_fail_memory(err, path);
   }
   st_builder b = {.directory = d, .options = options ? options : &none};
-  setun_status s = st_path_is_directory(path) ? st_huggingface_open(&b, path, err) : open_file(&b, path, err);
+  setun_status s = b.options->source            ? st_gguf_open(&b, path, err)
+                   : st_path_is_directory(path) ? st_huggingface_open(&b, path, err)
+                                                : open_file(&b, path, err);
   if (s == SETUN_OK && (s = st_builder_finish(&b, err)) != SETUN_OK) st_fail_in(err, "%s", path);
   if (s != SETUN_OK) {
     st_directory_free(d);

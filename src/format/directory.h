@@ -42,6 +42,7 @@ typedef struct st_directory {
 typedef struct st_open_options {
   const char *assume; // how to read ambiguous types; NULL: by evidence
   const st_log *log;
+  const st_file_source *source; // of a GGUF file's bytes, instead of the path's, which is its name; NULL: the path's
 } st_open_options;
 
 // Opens a GGUF file (the first part of a split one brings the others), a .safetensors file, or a directory with

@@ -57,6 +57,13 @@ size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block);
 void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_t block, const void *rows,
                   const float *scales, size_t count, uint8_t *group);
 
+// The same straight from a tensor's bytes, for the formats and shapes for which this is true: 16 whole rows from `row` on,
+// all of them in the strip, whose bytes these are; `row` and strip->row count from the tensor's first, and so does a t16
+// tensor's group. `scales` (ST_SCALE_BLOCK only): one a block of these 16 rows.
+bool st_form_takes_strips(const st_format *format, st_shape shape);
+void st_form_pack_strip(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
+                        const float *scales, uint64_t row, uint8_t *group);
+
 // The input of products, as one table wants it for one kind of activation; opaque but for its size.
 typedef struct st_input {
   st_activation kind;

@@ -13,6 +13,7 @@ typedef struct {
   const st_weight *w;
   const st_format *format;
   st_rows kind;
+  bool strips;  // whole groups of 16 rows go as the file's bytes, what is left of them as `kind`
   uint64_t run; // rows taken at once, a multiple of 16
   atomic_ullong next;
   atomic_bool failed;
@@ -31,9 +32,30 @@ static size_t row_bytes(const copy_job *j) {
   return (size_t)st_format_row_bytes(j->format, j->w->shape.columns);
 }
 
+static setun_status copy_strips(copy_job *j, st_row_reader *r, uint64_t row, uint64_t n, float *scales,
+                                setun_error *err) {
+  while (n) {
+    st_strip strip;
+    const void *bytes;
+    setun_status s = st_read_strip(r, row, n, &strip, &bytes, scales, err);
+    if (s != SETUN_OK) return s;
+    j->c->backend->matrix_write_strip(j->c->matrix, row, j->w->stored, &strip, bytes, scales);
+    row += strip.count;
+    n -= strip.count;
+  }
+  return SETUN_OK;
+}
+
 static setun_status copy_run(copy_job *j, st_row_reader *r, uint64_t row, uint64_t n, void *rows, float *scales,
                              setun_error *err) {
   setun_status s;
+  if (j->strips && n >= 16) {
+    uint64_t whole = n / 16 * 16;
+    s = copy_strips(j, r, row, whole, scales, err);
+    row += whole;
+    n -= whole;
+    if (s != SETUN_OK || !n) return s;
+  }
   if (j->kind == ST_ROWS_TRITS) {
     s = st_read_trits(r, row, n, rows, scales, err);
   } else if (j->kind == ST_ROWS_BYTES) {
@@ -72,6 +94,8 @@ static void copy_part(void *context, int index, int threads) {
 setun_status st_copy_matrix(const st_copy *c, st_pool *pool, setun_error *err) {
   copy_job j = {.c = c, .w = c->weight, .format = c->format, .kind = c->backend->rows_wanted(c->device, c->format)};
   uint64_t rows = c->weight->shape.rows;
+  j.strips = st_weight_has_strips(j.w) && j.w->first_row % 16 == 0 && c->backend->takes_strips &&
+             c->backend->takes_strips(c->device, c->format, j.w->stored);
   j.run = RUN_BYTES / (row_bytes(&j) + 1) / 16 * 16;
   if (j.run > rows) j.run = (rows + 15) / 16 * 16;
   if (j.run < 16) j.run = 16;

@@ -30,6 +30,12 @@ typedef struct layer_unit {
   bool attention; // some of it is the attention's
 } layer_unit;
 
+// A file of the model of which the ring holds some ranges.
+typedef struct part_source {
+  const st_streamer *streamer;
+  const st_file *file; // the directory's own
+} part_source;
+
 struct st_streamer {
   const struct st_model *model;
   const st_directory *directory; // as loaded
@@ -43,7 +49,8 @@ struct st_streamer {
   st_stream *ring;
   uint8_t *packed;
   size_t packed_bytes;
-  st_file_image *images; // of the unit that was brought
+  part_source *parts; // [n_parts] what `view` reads
+  st_file_source *sources;
   const uint8_t **pointers;
   pthread_mutex_t lock; // held during a pass
   double began;
@@ -66,12 +73,39 @@ static bool anything_lent(const st_memory_plan *p) {
   return false;
 }
 
+// From the ring what it holds, and the rest from the file.
+static setun_status read_part(const void *context, uint64_t offset, void *to, size_t n, setun_error *err) {
+  const part_source *p = context;
+  const st_streamer *s = p->streamer;
+  const layer_unit *u = s->brought == UINT32_MAX ? NULL : &s->units[s->brought];
+  for (size_t i = 0; u && i < u->n_ranges; i++) {
+    const st_stream_range *r = &u->ranges[i];
+    if (r->file != p->file || offset < r->offset || offset - r->offset > r->bytes) continue;
+    if (n > r->bytes - (offset - r->offset)) continue;
+    memcpy(to, s->pointers[i] + (offset - r->offset), n);
+    return SETUN_OK;
+  }
+  return st_file_read(p->file, offset, to, n, err);
+}
+
 // The directory's files once more, so that what the ring has of them can be put before reading.
 static setun_status make_view(st_streamer *s, setun_error *err) {
+  uint32_t n = s->directory->n_parts;
   s->view = *s->directory;
-  s->view.parts = st_calloc(s->directory->n_parts, sizeof *s->view.parts);
-  if (!s->view.parts) return st_fail_memory(err, "the model's files");
-  memcpy(s->view.parts, s->directory->parts, s->directory->n_parts * sizeof *s->view.parts);
+  s->view.parts = st_calloc(n, sizeof *s->view.parts);
+  s->parts = st_calloc(n, sizeof *s->parts);
+  s->sources = st_calloc(n, sizeof *s->sources);
+  if (!s->view.parts || !s->parts || !s->sources) return st_fail_memory(err, "the model's files");
+  for (uint32_t i = 0; i < n; i++) {
+    s->view.parts[i] = s->directory->parts[i];
+    if (s->view.parts[i].source) {
+      return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                     "%s: weights that are made up cannot be streamed, only those of files", s->directory->path);
+    }
+    s->parts[i] = (part_source){.streamer = s, .file = &s->directory->parts[i]};
+    s->sources[i] = (st_file_source){.read = read_part, .context = &s->parts[i], .size = s->view.parts[i].size};
+    s->view.parts[i].source = &s->sources[i];
+  }
   return SETUN_OK;
 }
 
@@ -184,10 +218,9 @@ setun_status st_streamer_open(st_streamer *s, setun_error *err) {
   if (!list) return st_fail_memory(err, "the model's streams");
   setun_status status = list_ranges(s, list, &n, &most, err);
   if (status == SETUN_OK && n) {
-    s->images = st_malloc(most, sizeof *s->images);
     s->pointers = st_malloc(most, sizeof *s->pointers);
     if (s->packed_bytes) s->packed = st_pages_alloc(s->packed_bytes, true);
-    bool whole = s->images && s->pointers && (s->packed || !s->packed_bytes);
+    bool whole = s->pointers && (s->packed || !s->packed_bytes);
     status = whole ? st_stream_new(list, n, &options, &s->ring, err) : st_fail_memory(err, "the model's streams");
   }
   st_free(list);
@@ -205,7 +238,8 @@ void st_streamer_free(st_streamer *s) {
   st_free(s->view.parts);
   st_free(s->units);
   st_free(s->matrices);
-  st_free(s->images);
+  st_free(s->parts);
+  st_free(s->sources);
   st_free(s->pointers);
   pthread_mutex_destroy(&s->lock);
   st_free(s);
@@ -227,35 +261,17 @@ void st_streamer_end(st_streamer *s) {
   pthread_mutex_unlock(&s->lock);
 }
 
-// What of each file stands in the ring now; nothing for a unit of NULL.
-static void set_images(st_streamer *s, const layer_unit *u) {
-  size_t used = 0;
-  for (uint32_t p = 0; p < s->view.n_parts; p++) {
-    st_file *part = &s->view.parts[p];
-    part->images = s->images + used;
-    part->n_images = 0;
-    for (size_t i = 0; u && i < u->n_ranges; i++) {
-      if (u->ranges[i].file != &s->directory->parts[p]) continue;
-      s->images[used++] =
-          (st_file_image){.offset = u->ranges[i].offset, .bytes = u->ranges[i].bytes, .data = s->pointers[i]};
-      part->n_images++;
-    }
-  }
-}
-
 // Puts the matrices that are stored in another order than the device's into it.
 static setun_status pack(st_streamer *s, const layer_unit *u, setun_error *err) {
   const st_backend *b = s->model->backend;
   setun_status status = SETUN_OK;
   double start = seconds();
-  set_images(s, u);
   for (size_t k = u->first; k < u->first + u->count && status == SETUN_OK; k++) {
     const streamed *m = &s->matrices[k];
     if (m->direct) continue;
     b->matrix_lend(m->matrix, s->packed + m->packed);
     status = st_copy_matrix(&(st_copy){b, s->model->device, &s->view, &m->weight, m->format, m->matrix}, s->pool, err);
   }
-  set_images(s, NULL);
   s->stats.packed_s += seconds() - start;
   return status;
 }

@@ -140,6 +140,9 @@ static inline uint64_t st_format_row_scales(const st_format *f, uint64_t columns
 uint64_t st_format_row_bytes(const st_format *format, uint64_t columns);
 // Bytes of a whole tensor in that format. Errors: an empty shape, K no multiple of the block, overflow.
 setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *bytes, setun_error *err);
+// The scales alone that `unpack` gives for a strip's bytes: ST_SCALE_BLOCK and ST_SCALE_ROW.
+void st_format_strip_scales(const st_format *format, st_shape shape, const st_strip *strip, const void *data,
+                            float *scales);
 // The first half-precision scale of a value format that is infinite or no number, in `bytes` of whole blocks: its byte
 // offset; -1: all are finite, or the format has none.
 int64_t st_format_check_scales(const st_format *format, const void *data, uint64_t bytes);

@@ -47,6 +47,19 @@ void st_rows_unpack(const st_format *format, st_shape shape, const st_strip *str
   }
 }
 
+void st_format_strip_scales(const st_format *format, st_shape shape, const st_strip *strip, const void *data,
+                            float *scales) {
+  const st_ternary_rows *rows = format->ops->rows;
+  uint64_t row_bytes = st_format_row_bytes(format, shape.columns);
+  for (uint64_t r = 0; r < strip->count; r++) {
+    const uint8_t *p = (const uint8_t *)data + r * row_bytes;
+    if (format->scales == ST_SCALE_ROW) *scales++ = load_scale(rows, p);
+    if (format->scales != ST_SCALE_BLOCK) continue;
+    p += rows->head + rows->scale_at;
+    for (uint64_t k = 0; k < shape.columns; k += rows->step, p += rows->step_bytes) *scales++ = load_scale(rows, p);
+  }
+}
+
 int64_t st_rows_check(const st_format *format, st_shape shape, const st_strip *strip, const void *data) {
   const st_ternary_rows *rows = format->ops->rows;
   uint64_t row_bytes = st_format_row_bytes(format, shape.columns);

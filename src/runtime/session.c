@@ -61,6 +61,16 @@ uint32_t st_session_position(const st_session *s) {
 int st_session_threads(const st_session *s) {
   return s->threads;
 }
+// Each layer reads the keys and values of the tokens that it sees.
+uint64_t st_session_cache_bytes(const st_session *s, uint32_t tokens) {
+  const st_hparams *h = &s->run->model->h;
+  uint64_t seen = 0;
+  for (uint32_t i = 0; i < h->n_layer; i++) {
+    bool cut = h->sliding[i] && h->window && h->window < tokens;
+    seen += cut ? h->window : tokens;
+  }
+  return seen * h->n_head_kv * h->head_dim * 2 * (s->run->half ? 2 : 4);
+}
 const float *st_session_logits(const st_session *s) {
   return s->has_logits ? s->logits : NULL;
 }

@@ -12,6 +12,7 @@ void st_session_free(st_session *session);
 uint32_t st_session_context(const st_session *session);
 uint32_t st_session_position(const st_session *session);
 int st_session_threads(const st_session *session);
+uint64_t st_session_cache_bytes(const st_session *session, uint32_t tokens);
 setun_status st_session_eval(st_session *session, const setun_token *ids, size_t n, const setun_eval_params *params,
                              setun_error *err);
 const float *st_session_logits(const st_session *session);

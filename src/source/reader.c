@@ -31,14 +31,11 @@ static setun_status fail_nonfinite(const st_weight *w, const char *what, uint64_
 
 // ---- strips -------------------------------------------------------------------------------------------------------
 
-// Brings the next strip of at most `want` rows from `row` (of this weight) on into the buffer. strip->row counts from
-// the stored tensor's first row.
-static setun_status bring(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
+// Brings a strip of at most `want` rows from `row` (of this weight) on into the buffer. strip->row counts from the
+// stored tensor's first row.
+static setun_status bring_all(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
   const st_weight *w = r->weight;
-  uint64_t row_bytes = w->data->bytes / w->stored.rows + 1, most = STRIP_BYTES / row_bytes;
-  if (!most) most = 1;
-  if (st_weight_is_scattered(w)) return st_bring_scattered(r, row, want < most ? want : most, strip, err);
-  *strip = st_format_locate(w->format, w->stored, w->first_row + row, want < most ? want : most);
+  *strip = st_format_locate(w->format, w->stored, w->first_row + row, want);
   if (!strip->count || strip->offset > w->data->bytes || strip->bytes > w->data->bytes - strip->offset ||
       strip->bytes > SIZE_MAX) {
     return st_fail(err, SETUN_ERROR_STATE, "%s: rows from %" PRIu64 " on lie outside the tensor", w->name, row);
@@ -47,6 +44,15 @@ static setun_status bring(st_row_reader *r, uint64_t row, uint64_t want, st_stri
   setun_status s = st_file_read(&r->directory->parts[w->data->part], w->data->offset + strip->offset, r->bytes,
                                 (size_t)strip->bytes, err);
   return s == SETUN_OK ? s : (st_fail_in(err, "%s", w->name), s);
+}
+
+// The same with no more rows than make up a strip's usual size.
+static setun_status bring(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
+  const st_weight *w = r->weight;
+  uint64_t row_bytes = w->data->bytes / w->stored.rows + 1, most = STRIP_BYTES / row_bytes;
+  if (!most) most = 1;
+  if (st_weight_is_scattered(w)) return st_bring_scattered(r, row, want < most ? want : most, strip, err);
+  return bring_all(r, row, want < most ? want : most, strip, err);
 }
 
 static setun_status check_rows(const st_row_reader *r, uint64_t row, uint64_t count, setun_error *err) {
@@ -231,20 +237,28 @@ void st_row_reader_close(st_row_reader *reader) {
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
-// One strip of a ternary format from the buffer: trits, and for each row or block its whole scale.
-static setun_status unpack(st_row_reader *r, uint64_t row, const st_strip *strip, int8_t *trits, float *scales,
-                           setun_error *err) {
+// Checks the scales of a strip's rows or blocks that stand in its bytes, and makes them, or those of its rows, whole.
+static setun_status complete_scales(const st_row_reader *r, uint64_t row, uint64_t count, float *scales,
+                                    setun_error *err) {
   const st_weight *w = r->weight;
   uint64_t per_row = st_format_row_scales(w->format, w->shape.columns), n = per_row ? per_row : 1;
-  w->format->ops->unpack(w->format, w->stored, strip, r->bytes, trits, per_row ? scales : NULL);
-  if (per_row && !all_finite(scales, strip->count * n)) {
-    return fail_nonfinite(w, "scales", row, n, scales, strip->count * n, err);
+  if (per_row && !all_finite(scales, count * n)) {
+    return fail_nonfinite(w, "scales", row, n, scales, count * n, err);
   }
-  for (uint64_t i = 0; i < strip->count; i++) {
+  for (uint64_t i = 0; i < count; i++) {
     float outer = row_scale(r, row + i);
     for (uint64_t k = 0; k < n; k++) scales[i * n + k] = per_row ? scales[i * n + k] * outer : outer;
   }
   return SETUN_OK;
+}
+
+// One strip of a ternary format from the buffer: trits, and for each row or block its whole scale.
+static setun_status unpack(st_row_reader *r, uint64_t row, const st_strip *strip, int8_t *trits, float *scales,
+                           setun_error *err) {
+  const st_weight *w = r->weight;
+  bool inside = st_format_row_scales(w->format, w->shape.columns) != 0;
+  w->format->ops->unpack(w->format, w->stored, strip, r->bytes, trits, inside ? scales : NULL);
+  return complete_scales(r, row, strip->count, scales, err);
 }
 
 // Floats = trit * scale.
@@ -386,4 +400,57 @@ setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, 
   if (bad < 0) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected finite scales, found an infinity or no number in row %" PRIu64,
                  w->name, row + (uint64_t)bad / bytes);
+}
+
+bool st_weight_has_strips(const st_weight *w) {
+  return !w->latent && !st_weight_is_scattered(w) && (st_format_is_ternary(w->format) || !w->scale);
+}
+
+// Numbers of `size` bytes: none has all bits of the exponent set. Without a branch, so that it is quick.
+static bool all_finite_bits(const void *bytes, uint64_t n, size_t size, uint32_t exponent) {
+  uint32_t bad = 0;
+  if (size == sizeof(float)) return all_finite(bytes, n);
+  for (uint64_t i = 0; i < n; i++) {
+    uint16_t bits;
+    memcpy(&bits, (const char *)bytes + 2 * i, sizeof bits);
+    bad |= (bits & exponent) == exponent;
+  }
+  return !bad;
+}
+
+static setun_status check_values(const st_row_reader *r, uint64_t row, const st_strip *strip, setun_error *err) {
+  const st_weight *w = r->weight;
+  st_format_id id = w->format->id;
+  uint64_t k = w->shape.columns;
+  if (id != ST_F32 && id != ST_F16 && id != ST_BF16) return SETUN_OK;
+  if (all_finite_bits(r->bytes, strip->count * k, w->format->block_bytes, id == ST_F16 ? 0x7C00 : 0x7F80)) {
+    return SETUN_OK;
+  }
+  float *x = st_malloc((size_t)(strip->count * k), sizeof *x); // a little more than the strip's bytes
+  if (!x) return st_fail_memory(err, w->name);
+  w->format->ops->decode(w->format, w->stored, strip, r->bytes, x);
+  setun_status s = fail_nonfinite(w, "weights", row, k, x, strip->count * k, err);
+  st_free(x);
+  return s;
+}
+
+setun_status st_read_strip(st_row_reader *reader, uint64_t row, uint64_t count, st_strip *strip, const void **bytes,
+                           float *scales, setun_error *err) {
+  const st_weight *w = reader->weight;
+  st_strip found;
+  if (!st_weight_has_strips(w)) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: its rows do not stand in the file as they are", w->name);
+  }
+  setun_status s = check_rows(reader, row, count, err);
+  if (s == SETUN_OK) s = bring_all(reader, row, count, &found, err);
+  if (s == SETUN_OK && st_format_is_ternary(w->format)) {
+    st_format_strip_scales(w->format, w->stored, &found, reader->bytes, scales);
+    s = complete_scales(reader, row, found.count, scales, err);
+  } else if (s == SETUN_OK) {
+    s = check_values(reader, row, &found, err);
+  }
+  if (s != SETUN_OK) return s;
+  *strip = found;
+  *bytes = reader->bytes;
+  return SETUN_OK;
 }

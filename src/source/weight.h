@@ -99,5 +99,12 @@ setun_status st_read_trits(st_row_reader *reader, uint64_t row, uint64_t count, 
 // Half-precision scales of value formats are checked (finite). The bytes do not hold reader->scales: a value format with a
 // scale tensor beside it is refused, so read that as floats.
 setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, void *out, setun_error *err);
+// The stored bytes of rows from `row` on, for those who know the format: at most `count` rows, as one strip (whose rows
+// count from the stored tensor's first). *bytes lives until the reader's next call. Ternary formats: their scales as
+// from st_read_trits. F32, F16 and BF16: a NaN or an infinity is an error. Not for weights that are latent, put together
+// from parts, or values with a scale tensor beside them.
+setun_status st_read_strip(st_row_reader *reader, uint64_t row, uint64_t count, st_strip *strip, const void **bytes,
+                           float *scales, setun_error *err);
+bool st_weight_has_strips(const st_weight *weight);
 
 #endif

@@ -184,6 +184,58 @@ class BenchTest(Case):
         self.assertRegex(text, r"(?m)^decode +4 tokens +[\d.]+ tokens/s ")
 
 
+class SyntheticTest(Case):
+    """Models that are made up: without a file, and written to one that every other command reads."""
+    SHORT = ("-p", 16, "-n", 4, "-r", 1, "-t", 1, "--buffer", "1M")
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "made up.gguf")
+
+    def bench(self, *args):
+        return json.loads(self.good("bench", "--json", *self.SHORT, *args))
+
+    def test_without_a_file(self):
+        values = self.bench("--synthetic", "tiny", "--depth", 100)
+        matrices = 2 * (2 * 512 * 512 + 2 * 256 * 512 + 3 * 1024 * 512)
+        self.assertEqual(values["macs_per_token"], matrices + 512 * 512)
+        self.assertEqual(values["depth"], 100)
+        # Keys and values of two layers, 256 float16 each, for 102 tokens on average.
+        self.assertEqual(values["cache_bytes_per_token"], 2 * 2 * 256 * 2 * 102)
+        text = self.good("bench", "--synthetic", "tiny", "--depth", 100, *self.SHORT).decode().splitlines()
+        self.assertRegex(text[0], r"^this machine, 1 threads, \w+: reads [\d.]+ GB/s, .* int8/s, .* float/s$")
+        self.assertRegex(text[-1], r"^decode .* 100 tokens in the cache before$")
+
+    def test_file(self):
+        for form, head in (("tq2_0", "q6_k"), ("t16", "f16"), ("q4_0", "q4_0")):
+            with self.subTest(format=form):
+                self.bench("--synthetic", "tiny", "--format", form, "--head", head, "--seed", 7, "--save", self.path)
+                tensors = json.loads(self.good("inspect", self.path, "--tensors", "--json"))["tensor_list"]
+                by_name = {t["name"]: t for t in tensors}
+                self.assertEqual(by_name["blk.1.ffn_down.weight"]["format"], form)
+                self.assertEqual(by_name["token_embd.weight"]["format"], head)
+                self.assertEqual(by_name["blk.1.ffn_sub_norm.weight"]["format"], "f32")
+                for t in tensors:
+                    self.assertEqual(t["offset"] % 4096, 0, t["name"])
+                places = [t["offset"] for t in tensors if t["name"].startswith("blk.0.")]
+                self.assertLess(max(places), min(t["offset"] for t in tensors if t["name"].startswith("blk.1.")))
+                if form != "q4_0":
+                    for t in json.loads(self.good("inspect", self.path, "--zeros", "--json")):
+                        self.assertAlmostEqual(t["zeros"] / t["weights"], 102 / 256, delta=0.006)
+                ids = json.loads(self.good("run", self.path, "-p", "the end", "-n", 8, "--ids", "--temp", 0))
+                self.assertEqual(len(ids), 8)
+
+    def test_usage(self):
+        self.fails(2, "bench", TALES, "--synthetic", "tiny", mentions=["MODEL", "--synthetic"])
+        self.fails(2, "bench", "--synthetic", "90b", mentions=["'90b'"])
+        self.fails(2, "bench", "--synthetic", "tiny", "--format", "q17", mentions=["'q17'"])
+        for option, value in (("--format", "i2_s"), ("--head", "f16"), ("--save", self.path), ("--seed", 3)):
+            self.fails(2, "bench", TALES, option, value, mentions=["--synthetic"])
+        self.fails(1, "bench", "--synthetic", "tiny", "--save", os.path.join(self.path, "x.gguf"), mentions=[self.path])
+        self.fails(1, "bench", "--synthetic", "tiny", "--depth", 5000, mentions=["context"])
+
+
 class ManyLinesTest(Case):
     def test_errors_are_one_line(self):
         for args in (["inspect", "a\nb"], ["run", "a\x1b[31mb", "-p", "x"], ["nope\n"]):

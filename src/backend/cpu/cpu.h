@@ -58,6 +58,9 @@ static inline size_t st_cpu_cache_offset(const st_cache_shape *s, uint32_t layer
 setun_status st_cpu_device_new(const st_device_options *options, st_device **device, setun_error *err);
 void st_cpu_device_free(st_device *device);
 const char *st_cpu_device_isa(const st_device *device);
+bool st_cpu_takes_strips(const st_device *device, const st_format *format, st_shape stored);
+void st_cpu_matrix_write_strip(st_dmatrix *matrix, uint64_t row, st_shape stored, const st_strip *strip,
+                               const void *bytes, const float *scales);
 st_rows st_cpu_rows_wanted(const st_device *device, const st_format *format);
 setun_status st_cpu_matrix_new(st_device *device, const st_format *format, st_shape shape, st_precision precision,
                                st_dmatrix **matrix, setun_error *err);

@@ -199,6 +199,21 @@ void st_cpu_matrix_write(st_dmatrix *m, uint64_t row, uint64_t count, const void
   }
 }
 
+bool st_cpu_takes_strips(const st_device *d, const st_format *format, st_shape stored) {
+  (void)d;
+  return st_form_takes_strips(format, stored);
+}
+
+void st_cpu_matrix_write_strip(st_dmatrix *m, uint64_t row, st_shape stored, const st_strip *strip, const void *bytes,
+                               const float *scales) {
+  size_t per_row = m->format->scales == ST_SCALE_BLOCK ? m->m.columns / m->m.block : 1;
+  for (uint64_t i = 0; i < strip->count; i += ST_GROUP) {
+    uint8_t *group = (uint8_t *)m->m.data + (size_t)((row + i) / ST_GROUP) * m->m.group_bytes;
+    st_form_pack_strip(m->format, stored, strip, bytes, scales ? scales + i * per_row : NULL, strip->row + i, group);
+    if (m->scales) memcpy(m->scales + row + i, scales + i, ST_GROUP * sizeof *scales);
+  }
+}
+
 void st_cpu_matrix_free(st_dmatrix *m) {
   st_free(m);
 } // its bytes go with the arena

@@ -1,0 +1,75 @@
+// setun.h: made-up models.
+#include "api/api.h"
+
+#include "base/pool.h"
+#include "convert/presets.h"
+#include "convert/synthesis.h"
+
+setun_synthesis_params setun_synthesis_params_default(void) {
+  return (setun_synthesis_params){0};
+}
+
+const char *setun_synthesis_shape(size_t index) {
+  return st_preset_name(index);
+}
+
+static setun_status find_format(const char *what, const char *name, const st_format **format, setun_error *err) {
+  if (!name) return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a tensor format, found none", what);
+  *format = st_format_by_name(name);
+  if (*format) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a tensor format, found \"%.40s\"", what, name);
+}
+
+static setun_status make(const setun_synthesis_params *given, st_synthesis **y, setun_error *err) {
+  setun_synthesis_params defaults = setun_synthesis_params_default();
+  const setun_synthesis_params *p = given ? given : &defaults;
+  st_synthesis_options o = {.shape = p->shape, .seed = p->seed};
+  if (p->threads < 0 || p->threads > 1024) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);
+  }
+  setun_status s = find_format("format", p->format, &o.format, err);
+  if (s == SETUN_OK) s = find_format("head", p->head ? p->head : "f16", &o.head, err);
+  return s == SETUN_OK ? st_synthesis_new(&o, y, err) : s;
+}
+
+setun_status setun_synthesize(const char *path, const setun_synthesis_params *params, setun_error *error) {
+  st_synthesis *y = NULL;
+  setun_status s = make(params, &y, error);
+  if (s != SETUN_OK) return s;
+  int threads = params->threads ? params->threads : st_default_threads();
+  s = st_synthesis_save(y, path, threads, params->progress, params->user, error);
+  st_synthesis_free(y);
+  return s;
+}
+
+static setun_status read_bytes(const void *context, uint64_t offset, void *to, size_t n, setun_error *err) {
+  return st_synthesis_read(context, offset, to, n, err);
+}
+
+// Opens a made-up model and does `next` with it.
+static setun_status open_synthesis(const setun_synthesis_params *params, const setun_model_params *model_params,
+                                   st_next_fn next, void *context, setun_model **model, setun_error *err) {
+  st_synthesis *y = NULL;
+  setun_status s = make(params, &y, err);
+  if (s != SETUN_OK) return s;
+  st_file_source source = {.read = read_bytes, .context = y, .size = y->size};
+  s = st_api_open(params->shape, &source, model_params, next, context, model, err);
+  st_synthesis_free(y);
+  return s;
+}
+
+setun_status setun_model_synthesize(const setun_synthesis_params *params, const setun_model_params *model_params,
+                                    setun_model **model, setun_error *error) {
+  return open_synthesis(params, model_params, st_api_load_weights, NULL, model, error);
+}
+
+setun_status setun_plan_synthetic(const setun_synthesis_params *params, const setun_model_params *model_params,
+                                  setun_plan *plan, setun_error *error) {
+  st_memory_plan made = {0};
+  setun_model *model = NULL;
+  setun_status s = open_synthesis(params, model_params, st_api_make_plan, &made, &model, error);
+  *plan = st_api_plan_of(&made);
+  st_memory_plan_free(&made);
+  setun_model_free(model);
+  return s;
+}

@@ -1,0 +1,50 @@
+// Made-up models: a GGUF file of a named shape with random weights and a vocabulary that stands for one, so that any
+// model's speed can be measured without having it. The file exists as a function from byte ranges to bytes; nothing of
+// its weights is kept.
+//
+// Its matrices are ternary: 3 of 10 weights are +scale, 3 of 10 -scale, the rest 0, with one scale a tensor that keeps
+// activations near 1 and, being a power of two, fits every format exactly. Value formats hold these same numbers, as
+// near as they can. Embedding, head and routers are random floats, norms 1. Equal seeds give equal weights in all
+// formats.
+#ifndef SETUN_CONVERT_SYNTHESIS_H
+#define SETUN_CONVERT_SYNTHESIS_H
+
+#include "convert/keys.h"
+#include "convert/pieces.h"
+
+typedef struct st_synthesis_options {
+  const char *shape;       // of presets.h
+  const st_format *format; // of the layers' matrices: one with a GGUF type that is written
+  const st_format *head;   // of the embedding and the head, likewise
+  uint64_t seed;
+} st_synthesis_options;
+
+typedef struct st_synthesis {
+  st_hparams h;
+  const st_spec *spec;
+  uint64_t seed;
+  st_buffer header;
+  st_item *items; // in the file's order
+  size_t n_items, capacity;
+  uint64_t size, alignment; // of the file
+} st_synthesis;
+
+// On success freed with st_synthesis_free.
+setun_status st_synthesis_new(const st_synthesis_options *options, st_synthesis **synthesis, setun_error *err);
+void st_synthesis_free(st_synthesis *synthesis);
+
+// The file's bytes [offset, offset + n), which lie within its size. From any number of threads at once.
+setun_status st_synthesis_read(const st_synthesis *synthesis, uint64_t offset, void *to, size_t n, setun_error *err);
+
+// Writes the file, whole or not at all. `threads` as in st_pool_new; `progress` may be NULL.
+setun_status st_synthesis_save(const st_synthesis *synthesis, const char *path, int threads, setun_progress_fn progress,
+                               void *user, setun_error *err);
+
+// Bytes [from, from + n) of one item: synthetic_rows.c
+setun_status st_synthesis_fill(const st_synthesis *synthesis, const st_item *item, uint64_t from, size_t n, uint8_t *to,
+                               setun_error *err);
+// The keys of a vocabulary of `n` tokens (at least 512): the 256 bytes, one merge, a control token at each end of a
+// text, and words that no text leads to: synthetic_vocabulary.c
+setun_status st_synthetic_vocabulary(uint32_t n, st_keys *keys, setun_error *err);
+
+#endif

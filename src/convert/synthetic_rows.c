@@ -1,0 +1,142 @@
+// The bytes of a made-up model's tensors, 16 rows at a time, so that formats that mix rows are whole.
+#include "convert/synthesis.h"
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/random.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { UNIT_ROWS = 16 };
+
+// Shared by all of a tensor's weights. A product's variance is then about that of its input: K weights, 6 of 10 not 0.
+static float trit_scale(uint64_t columns) {
+  return exp2f(roundf(-0.5f * log2f(0.6f * (float)columns)));
+}
+
+// Each row has its own sequence, whatever was made before it and in whichever format.
+static void seed_row(const st_synthesis *y, const st_item *item, uint64_t row, st_random *r) {
+  const uint64_t id[] = {y->seed, item->place.role, item->place.in_layer ? item->place.layer : 0, row};
+  st_random_seed(r, st_hash(ST_HASH_START, id, sizeof id));
+}
+
+// `n`, a multiple of 8, bytes of chance, and then trits by their size: 77 of 256 are -1, 77 are +1.
+static void random_trits(st_random *r, int8_t *trits, size_t n) {
+  for (size_t i = 0; i < n; i += 8) {
+    uint64_t bits = st_random_u64(r);
+    memcpy(trits + i, &bits, 8);
+  }
+  for (size_t i = 0; i < n; i++) {
+    uint8_t byte = (uint8_t)trits[i];
+    trits[i] = (int8_t)((byte > 178) - (byte < 77));
+  }
+}
+
+// Uniform, with the variance at which a product over K weights has a standard deviation of about 3.
+static void random_floats(st_random *r, float *x, size_t n) {
+  float step = 3 * sqrtf(3.0f / (float)n) / 32768;
+  for (size_t i = 0; i < n; i += 4) {
+    uint64_t bits = st_random_u64(r);
+    for (size_t j = 0; j < 4; j++) x[i + j] = step * (float)(int16_t)(bits >> 16 * j);
+  }
+}
+
+// What the rows of one unit need, allocated once a call.
+typedef struct {
+  int8_t *trits;
+  float *floats, *scales;
+  uint8_t *bytes;
+} scratch;
+
+static void free_scratch(scratch *w) {
+  st_free(w->trits);
+  st_free(w->floats);
+  st_free(w->scales);
+  st_free(w->bytes);
+}
+
+static setun_status make_scratch(const st_item *item, uint64_t unit_bytes, scratch *w, setun_error *err) {
+  size_t weights = (size_t)(UNIT_ROWS * item->shape.columns);
+  bool floats = !st_format_is_ternary(item->format);
+  *w = (scratch){.trits = st_malloc(weights, 1), .bytes = st_malloc((size_t)unit_bytes, 1)};
+  if (floats) w->floats = st_malloc(weights, sizeof(float));
+  w->scales = st_malloc(weights / 32 + UNIT_ROWS, sizeof(float)); // no block is shorter
+  if (w->trits && w->bytes && w->scales && (w->floats || !floats)) return SETUN_OK;
+  free_scratch(w);
+  return st_fail_memory(err, item->name);
+}
+
+// The rows of a strip as bytes at `to`, which has room for them.
+static void make_unit(const st_synthesis *y, const st_item *item, const st_strip *strip, const scratch *w,
+                      uint8_t *to) {
+  const st_format *f = item->format;
+  size_t k = (size_t)item->shape.columns;
+  bool random = item->how == ST_HOW_VALUES, ternary = st_format_is_ternary(f);
+  float scale = trit_scale(k);
+  for (size_t i = 0; i < strip->count; i++) {
+    st_random r;
+    seed_row(y, item, strip->row + i, &r);
+    if (random && !ternary) {
+      random_floats(&r, w->floats + i * k, k);
+      continue;
+    }
+    random_trits(&r, w->trits + i * k, k);
+    for (size_t j = 0; j < k && !ternary; j++) w->floats[i * k + j] = scale * (float)w->trits[i * k + j];
+  }
+  if (!ternary) {
+    f->ops->encode(f, item->shape, strip, w->floats, to);
+    return;
+  }
+  uint64_t per_row = st_format_row_scales(f, k);
+  for (size_t i = 0; i < strip->count * (per_row ? per_row : 1); i++) w->scales[i] = scale;
+  memset(to, 0, (size_t)strip->bytes);
+  f->ops->pack(f, item->shape, strip, w->trits, w->scales, to);
+}
+
+static setun_status fill_matrix(const st_synthesis *y, const st_item *item, uint64_t from, size_t n, uint8_t *to,
+                                setun_error *err) {
+  const st_format *f = item->format;
+  scratch w;
+  uint64_t unit_bytes = st_format_locate(f, item->shape, 0, UNIT_ROWS).bytes;
+  setun_status s = make_scratch(item, unit_bytes, &w, err);
+  if (s != SETUN_OK) return s;
+  uint64_t end = from + n;
+  for (uint64_t row = from / unit_bytes * UNIT_ROWS; row < item->shape.rows; row += UNIT_ROWS) {
+    st_strip strip = st_format_locate(f, item->shape, row, UNIT_ROWS);
+    if (strip.offset >= end) break;
+    bool whole = strip.offset >= from && strip.offset + strip.bytes <= end;
+    make_unit(y, item, &strip, &w, whole ? to + (strip.offset - from) : w.bytes);
+    if (whole) continue;
+    uint64_t first = strip.offset > from ? strip.offset : from;
+    uint64_t last = strip.offset + strip.bytes < end ? strip.offset + strip.bytes : end;
+    if (first < last) memcpy(to + (first - from), w.bytes + (first - strip.offset), (size_t)(last - first));
+  }
+  free_scratch(&w);
+  return SETUN_OK;
+}
+
+// Bytes of a short pattern that stands at `at` and is followed by zeros.
+static void put_at(const uint8_t *pattern, size_t size, uint64_t at, uint64_t from, size_t n, uint8_t *to) {
+  for (size_t i = 0; i < size; i++) {
+    if (at + i >= from && at + i < from + n) to[at + i - from] = pattern[i];
+  }
+}
+
+setun_status st_synthesis_fill(const st_synthesis *y, const st_item *item, uint64_t from, size_t n, uint8_t *to,
+                               setun_error *err) {
+  uint8_t number[4];
+  if (item->shape.rows > 1) {
+    memset(to, 0, n);
+    setun_status s = fill_matrix(y, item, from, n, to, err);
+    st_store_f32(number, trit_scale(item->shape.columns));
+    if (item->format->scales == ST_SCALE_TENSOR) {
+      put_at(number, 4, item->format->ops->scale_offset(item->format, item->shape), from, n, to);
+    }
+    return s;
+  }
+  st_store_f32(number, item->how == ST_HOW_SCALES ? trit_scale(y->items[item->of].shape.columns) : 1);
+  for (size_t i = 0; i < n; i++) to[i] = number[(from + i) % 4];
+  return SETUN_OK;
+}

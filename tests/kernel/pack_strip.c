@@ -1,0 +1,131 @@
+// Packing straight from a tensor's bytes gives, byte for byte, what packing from its trits or floats gives.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/bytes.h"
+#include "base/random.h"
+#include "kernel/kernel.h"
+
+static const char *const formats[] = {"i2_s",   "i2_s-arm", "i2_s-x4", "tq2_0", "q2_0", "q2_0-128", "pq2_0",
+                                      "iq2_bn", "t2",       "hf-u8",   "t16",   "f16",  "bf16",     NULL};
+
+static void *allocate(size_t n) {
+  void *p = calloc(n ? n : 1, 1);
+  assert_non_null(p);
+  return p;
+}
+
+// Bytes of chance, in which every code occurs, 3 too; scales become finite.
+static uint8_t *make_tensor(const st_format *f, st_shape shape, uint64_t bytes, st_random *r) {
+  uint8_t *data = allocate((size_t)bytes);
+  for (uint64_t i = 0; i < bytes; i++) data[i] = (uint8_t)st_random_u64(r);
+  for (uint64_t at = 0; f->scales == ST_SCALE_BLOCK && at < bytes; at += f->block_bytes) {
+    st_store_f16(data + at + (f->id == ST_TQ2_0 ? 64 : 0), (float)st_random_unit(r) - 0.5f);
+  }
+  for (uint64_t row = 0; f->scales == ST_SCALE_ROW && row < shape.rows; row++) {
+    st_store_f32(data + row * st_format_row_bytes(f, shape.columns), (float)st_random_unit(r));
+  }
+  for (uint64_t i = 1; !st_format_is_ternary(f) && i < bytes; i += 2) data[i] &= 0xBB; // neither infinity nor NaN
+  return data;
+}
+
+// The group by way of trits or floats.
+static void pack_slowly(const st_format *f, st_shape shape, const st_strip *strip, const uint8_t *data, float *scales,
+                        uint8_t *group) {
+  size_t n = (size_t)(strip->count * shape.columns);
+  void *rows = allocate(n * sizeof(float));
+  if (st_format_is_ternary(f)) {
+    bool inside = st_format_row_scales(f, shape.columns) != 0;
+    f->ops->unpack(f, shape, strip, data + strip->offset, rows, inside ? scales : NULL);
+  } else {
+    f->ops->decode(f, shape, strip, data + strip->offset, rows);
+  }
+  st_form_pack(st_form_of(f), f, (size_t)shape.columns, f->block, rows, scales, 16, group);
+  free(rows);
+}
+
+// Every group of a matrix, from strips of one group and of all that one strip can hold.
+static void check_matrix(const st_format *f, st_shape shape, st_random *r) {
+  uint64_t bytes;
+  assert_true(st_form_takes_strips(f, shape));
+  assert_int_equal(st_format_size(f, shape, &bytes, NULL), SETUN_OK);
+  uint8_t *data = make_tensor(f, shape, bytes, r);
+  size_t size = st_form_group_bytes(st_form_of(f), (size_t)shape.columns, f->block), blocks = shape.columns / 64 + 1;
+  uint8_t *want = allocate(size), *found = allocate(size);
+  float *scales = allocate(16 * blocks * sizeof *scales), *alone = allocate(16 * blocks * sizeof *alone);
+  for (uint64_t row = 0; row < shape.rows; row += 16) {
+    st_strip one = st_format_locate(f, shape, row, 16), all = st_format_locate(f, shape, row, shape.rows - row);
+    assert_int_equal(one.count, 16);
+    pack_slowly(f, shape, &one, data, scales, want);
+    if (f->scales == ST_SCALE_BLOCK || f->scales == ST_SCALE_ROW) {
+      st_format_strip_scales(f, shape, &one, data + one.offset, alone);
+      assert_memory_equal(alone, scales, 16 * st_format_row_scales(f, shape.columns) * sizeof *scales);
+    }
+    for (int i = 0; i < 2; i++) {
+      const st_strip *strip = i ? &all : &one;
+      memset(found, 0xA5, size);
+      st_form_pack_strip(f, shape, strip, data + strip->offset, scales, row, found);
+      // What rounding the group's size up adds is nobody's.
+      size_t used = f->scales == ST_SCALE_BLOCK ? shape.columns / f->block * (32 + f->block * 4) : size;
+      for (size_t b = 0; b < used; b++) {
+        if (want[b] == found[b]) continue;
+        fail_msg("%s, %d rows of %d, row %d: byte %zu is %02x instead of %02x", f->name, (int)shape.rows,
+                 (int)shape.columns, (int)row, b, found[b], want[b]);
+      }
+    }
+  }
+  free(data);
+  free(want);
+  free(found);
+  free(scales);
+  free(alone);
+}
+
+static void same_bytes(void **state) {
+  (void)state;
+  static const uint64_t rows[] = {64, 128, 192}, columns[] = {256, 512, 1280};
+  st_random r;
+  st_random_seed(&r, 1);
+  for (const char *const *name = formats; *name; name++) {
+    const st_format *f = st_format_by_name(*name);
+    assert_non_null(f);
+    for (int i = 0; i < 3; i++) {
+      for (int k = 0; k < 3; k++) check_matrix(f, (st_shape){rows[i], columns[k]}, &r);
+    }
+  }
+  // Steps that are shorter than 256, and rows that are no steps at all.
+  static const struct {
+    const char *name;
+    uint64_t columns;
+  } odd[] = {{"i2_s", 384},   {"i2_s-arm", 320}, {"q2_0", 192}, {"iq2_bn", 64}, {"t2", 64},    {"hf-u8", 96},
+             {"i2_s-x4", 32}, {"t16", 32},       {"f16", 1},    {"f16", 7},     {"bf16", 130}, {"bf16", 33}};
+  for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+    check_matrix(st_format_by_name(odd[i].name), (st_shape){64, odd[i].columns}, &r);
+  }
+}
+
+// Shapes whose rows begin within a step, or whose groups would be cut, go the other way.
+static void other_shapes(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    st_shape shape;
+  } cases[] = {{"i2_s", {16, 64}},   {"i2_s-arm", {16, 32}}, {"t2", {16, 48}},      {"t16", {16, 48}},
+               {"hf-u8", {16, 256}}, {"hf-u8", {100, 256}},  {"i2_s-x4", {16, 16}}, {"tq1_0", {16, 256}},
+               {"t5", {16, 320}},    {"iq1_bn", {16, 64}},   {"ptq1_0", {16, 128}}, {"f32", {16, 32}},
+               {"q8_0", {16, 32}},   {"q6_k", {16, 256}}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    if (st_form_takes_strips(st_format_by_name(cases[i].name), cases[i].shape)) fail_msg("%s, %zu", cases[i].name, i);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(same_bytes), cmocka_unit_test(other_shapes)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
