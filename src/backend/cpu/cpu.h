@@ -1,5 +1,5 @@
-// The CPU backend's own types, shared by its files: device.c places weights, queue.c owns a session's memory and threads,
-// ops.c computes.
+// The CPU backend's own types, shared by its files: device.c places weights, queue.c owns a session's memory and
+// threads, ops.c computes.
 #ifndef SETUN_BACKEND_CPU_CPU_H
 #define SETUN_BACKEND_CPU_CPU_H
 
@@ -53,6 +53,12 @@ struct st_queue {
 static inline size_t st_cpu_cache_offset(const st_cache_shape *s, uint32_t layer, uint32_t head, uint32_t position) {
   size_t row = ((size_t)layer * s->n_head_kv + head) * s->n_ctx + position;
   return row * s->head_dim * (s->half ? 2 : 4);
+}
+
+// Tokens whose attention is computed together: keys are read once for all, while scores stay in the caches.
+static inline uint32_t st_cpu_attend_tokens(const st_cache_shape *s) {
+  uint32_t tokens = 32 / (s->n_head / s->n_head_kv);
+  return tokens < 1 ? 1 : tokens > 16 ? 16 : tokens;
 }
 
 setun_status st_cpu_device_new(const st_device_options *options, st_device **device, setun_error *err);

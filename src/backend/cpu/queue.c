@@ -21,8 +21,8 @@ setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_
   q->n_batch = options->n_batch;
   q->input_bytes = largest_input(d, options->n_batch);
   q->input = st_pages_alloc(q->input_bytes, true);
-  setun_status s = q->input ? st_pool_new(options->threads, &q->pool, err)
-                            : st_fail_memory(err, "the inputs of products");
+  setun_status s =
+      q->input ? st_pool_new(options->threads, &q->pool, err) : st_fail_memory(err, "the inputs of products");
   if (s == SETUN_OK) {
     *queue = q;
   } else {
@@ -66,20 +66,23 @@ setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache
   size_t n = shape->half ? 2 : 4, scores;
   bool fits = st_mul_size(n, shape->n_layer, &n) && st_mul_size(n, shape->n_head_kv, &n) &&
               st_mul_size(n, shape->n_ctx, &n) && st_mul_size(n, shape->head_dim, &n);
-  size_t keys = ((size_t)shape->n_ctx + 15) & ~(size_t)15;
-  fits = fits && st_mul_size(keys, shape->n_head, &q->scores_each) &&
+  // Scores of the tokens that are computed together with the query heads of one KV head; with a window 16 more each.
+  size_t keys = (((size_t)shape->n_ctx + 15) & ~(size_t)15) + 16;
+  uint32_t queries = st_cpu_attend_tokens(shape) * (shape->n_head / shape->n_head_kv);
+  fits = fits && st_mul_size(keys, queries, &q->scores_each) &&
          st_mul_size(q->scores_each, (size_t)st_pool_threads(q->pool), &scores);
   st_cache *c = fits ? st_calloc(1, sizeof *c) : NULL;
   if (!c) return st_fail_memory(err, "the KV cache");
-  // Each head's keys grow from the beginning of their own range: where several ranges share a huge page, the first token
-  // would touch them all.
+  // Each head's keys grow from the beginning of their own range: where several ranges share a huge page, the first
+  // token would touch them all.
   bool huge = (size_t)shape->n_ctx * shape->head_dim * (shape->half ? 2 : 4) >= HUGE_PAGE;
   *c = (st_cache){.shape = *shape, .keys = st_pages_alloc(n, huge), .values = st_pages_alloc(n, huge), .bytes = n};
   st_free(q->scores);
   q->scores = st_aligned_alloc(scores * sizeof(float));
   if (!c->keys || !c->values || !q->scores) {
     st_cpu_cache_free(c);
-    return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a KV cache of %u tokens (2 x %zu bytes)", shape->n_ctx, n);
+    return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a KV cache of %u tokens (2 x %zu bytes)", shape->n_ctx,
+                   n);
   }
   *cache = c;
   return SETUN_OK;
