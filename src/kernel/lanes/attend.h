@@ -63,8 +63,8 @@ LANES_APART void lanes_load_keys(const uint8_t *k, size_t first, size_t n, size_
 }
 
 // One step of 16 columns, or the last `part` of them, of queries [0, nq) times keys [0, nk).
-LANES_INLINE void lanes_scores_step(size_t nq, size_t nk, const float *const *q, const uint8_t *keys, size_t dim,
-                                    size_t d, size_t part, bool half, vf *sums) {
+LANES_INLINE void lanes_tile_step(size_t nq, size_t nk, const float *const *q, const uint8_t *keys, size_t dim,
+                                  size_t d, size_t part, bool half, vf *sums) {
   vf x[4];
 #pragma GCC unroll 16
   for (size_t i = 0; i < nq; i++) x[i] = part ? vf_load_n(q[i] + d, part) : vf_load(q[i] + d);
@@ -77,54 +77,54 @@ LANES_INLINE void lanes_scores_step(size_t nq, size_t nk, const float *const *q,
   }
 }
 
-// As many sums as registers hold.
-LANES_INLINE void lanes_scores_part(size_t nq, size_t nk, const float *const *q, const uint8_t *keys, size_t dim,
-                                    bool half, vf *out, size_t out_stride) {
+// The sums of some queries times some keys, as many as registers hold.
+LANES_INLINE void lanes_tile(size_t nq, size_t nk, const float *const *q, const uint8_t *keys, size_t dim, bool half,
+                             vf *out, size_t stride) {
   vf sums[LANES_PAIRS];
   size_t d = 0;
 #pragma GCC unroll 16
   for (size_t i = 0; i < nq * nk; i++) sums[i] = vf_set(0);
-  for (; d + 16 <= dim; d += 16) lanes_scores_step(nq, nk, q, keys, dim, d, 0, half, sums);
-  if (d < dim) lanes_scores_step(nq, nk, q, keys, dim, d, dim - d, half, sums);
+  for (; d + 16 <= dim; d += 16) lanes_tile_step(nq, nk, q, keys, dim, d, 0, half, sums);
+  if (d < dim) lanes_tile_step(nq, nk, q, keys, dim, d, dim - d, half, sums);
 #pragma GCC unroll 16
-  for (size_t i = 0; i < nq * nk; i++) out[i / nk * out_stride + i % nk] = sums[i];
+  for (size_t i = 0; i < nq * nk; i++) out[i / nk * stride + i % nk] = sums[i];
 }
 
-// Scores of `nq` queries (1, 2 or 4) for 16 keys, 16 / nq of them at a time.
-LANES_INLINE void lanes_scores(size_t nq, const float *const *q, const uint8_t *keys, size_t dim, bool half,
-                               float scale, float *const *out) {
-  const size_t nk = 16 / nq,
-               part_q = nq * nq <= LANES_PAIRS ? nq
-                        : LANES_PAIRS == 4     ? 2
-                                               : 4,
-               part_k = LANES_PAIRS / part_q < nk ? LANES_PAIRS / part_q : nk;
-  for (size_t first = 0; first < 16; first += nk) {
-    const uint8_t *at = keys + first * dim * lanes_size(half);
-    vf sums[16];
-    float scores[16];
-    if (half) {
-      for (size_t i = 0; i < nk * dim * 2; i += 64) lanes_prefetch(at + i);
-    }
-#pragma GCC unroll 16
-    for (size_t i = 0; i < nq; i += part_q) {
-#pragma GCC unroll 16
-      for (size_t j = 0; j < nk; j += part_k) {
-        lanes_scores_part(part_q, part_k, q + i, at + j * dim * lanes_size(half), dim, half, sums + i * nk + j, nk);
-      }
-    }
-    vf_store(scores, vf_mul(vf_sums(sums), vf_set(scale)));
-#pragma GCC unroll 16
-    for (size_t i = 0; i < nq; i++) __builtin_memcpy(out[i] + first, scores + i * nk, nk * sizeof *scores);
+// The 16 sums of nq queries and 16 / nq keys, in as many tiles as it takes.
+LANES_INLINE void lanes_tiles(size_t nq, const float *const *q, const uint8_t *keys, size_t dim, bool half, vf *sums) {
+  const size_t nk = 16 / nq, tile_q = nq * nq <= LANES_PAIRS ? nq : LANES_PAIRS == 4 ? 2 : 4;
+  const size_t tile_k = LANES_PAIRS / tile_q;
+  for (size_t j = 0; j < nk; j += tile_k) {
+    const uint8_t *at = keys + j * dim * lanes_size(half);
+    for (size_t i = 0; i < nq; i += tile_q) lanes_tile(tile_q, tile_k, q + i, at, dim, half, sums + i * nk + j, nk);
   }
 }
 
+// Scores of `nq` queries (1, 2 or 4) for 16 keys, 16 / nq of them at a time.
 #define LANES_SCORES(nq)                                                                                               \
+  LANES_APART void lanes_tiles_##nq(const float *const *q, const uint8_t *keys, size_t dim, bool half, vf *sums) {     \
+    if (half)                                                                                                          \
+      lanes_tiles(nq, q, keys, dim, true, sums);                                                                       \
+    else                                                                                                               \
+      lanes_tiles(nq, q, keys, dim, false, sums);                                                                      \
+  }                                                                                                                    \
   LANES_APART void lanes_scores_##nq(const float *const *q, const uint8_t *keys, size_t dim, bool half, float scale,   \
                                      float *const *out) {                                                              \
-    if (half)                                                                                                          \
-      lanes_scores(nq, q, keys, dim, true, scale, out);                                                                \
-    else                                                                                                               \
-      lanes_scores(nq, q, keys, dim, false, scale, out);                                                               \
+    const size_t nk = 16 / nq, key = dim * lanes_size(half);                                                           \
+    for (size_t first = 0; first < 16; first += nk) {                                                                  \
+      const uint8_t *at = keys + first * key;                                                                          \
+      vf sums[16];                                                                                                     \
+      float scores[16];                                                                                                \
+      for (size_t i = 0; half && i < nk * key; i += 64) lanes_prefetch(at + i);                                        \
+      if (LANES_PAIRS < 16)                                                                                            \
+        lanes_tiles_##nq(q, at, dim, half, sums);                                                                      \
+      else if (half)                                                                                                   \
+        lanes_tiles(nq, q, at, dim, true, sums);                                                                       \
+      else                                                                                                             \
+        lanes_tiles(nq, q, at, dim, false, sums);                                                                      \
+      vf_store(scores, vf_mul(vf_sums(sums), vf_set(scale)));                                                          \
+      for (size_t i = 0; i < nq; i++) __builtin_memcpy(out[i] + first, scores + i * nk, nk * sizeof *scores);          \
+    }                                                                                                                  \
   }
 LANES_SCORES(1)
 LANES_SCORES(2)
@@ -201,7 +201,7 @@ LANES_INLINE void lanes_values_slab(const st_attend *a, const lanes_query *q, si
   }
   for (size_t j = first; j < last; j++) {
     const uint8_t *value = (const uint8_t *)a->v + (j * a->head_dim + d) * lanes_size(half);
-    for (size_t i = 0; i < slab * 16 * lanes_size(half); i += 64) lanes_prefetch(value + i);
+    for (size_t i = 0; n <= FEW_QUERIES && i < slab * 16 * lanes_size(half); i += 64) lanes_prefetch(value + i);
 #pragma GCC unroll 8
     for (size_t s = 0; s < slab; s++) {
       const uint8_t *at = value + s * 16 * lanes_size(half);
