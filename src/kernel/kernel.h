@@ -82,12 +82,22 @@ typedef struct st_attend {
   size_t head_dim;
   const void *k, *v; // [n_keys + n_tokens - 1][head_dim] each, half precision or float32, contiguous
   bool half;
-  size_t n_keys;      // keys that token 0 sees: [0, n_keys) of k and v; token i sees n_keys + i
+  size_t n_keys;      // of k and v, token 0 sees the keys [0, n_keys), token i [0, n_keys + i)
+  size_t window;      // of these only the last `window`; 0: all
   float scale;        // of the scores
   const float *sinks; // [n_q] learned logits that take part in the softmax only; NULL: none
-  float *scores;      // scratch, [n_tokens * n_q][n_keys + n_tokens - 1 rounded up to 16], any alignment
+  float *scores;      // scratch, [n_tokens * n_q][st_attend_row], any alignment
   float *out;         // laid out as q
 } st_attend;
+
+// Floats that the scores of one query take; the first key that a token sees.
+static inline size_t st_attend_row(const st_attend *a) {
+  size_t keys = a->n_keys + (a->n_tokens ? a->n_tokens - 1 : 0);
+  return (keys + 15) / 16 * 16 + (a->window ? 16 : 0);
+}
+static inline size_t st_attend_first(const st_attend *a, size_t token) {
+  return a->window && a->n_keys + token > a->window ? a->n_keys + token - a->window : 0;
+}
 
 typedef struct st_kernels st_kernels;
 struct st_kernels {

@@ -210,16 +210,19 @@ static void check_attend(const st_kernels *k, const st_kernels *reference, size_
   st_free(q), st_free(mk), st_free(mv), st_free(scores), st_free(expected), st_free(out), st_free(other);
 }
 
-// Several tokens at once give the bits of each alone, and the scalar function's.
+// Several tokens at once, with a window or 0, give the bits of each alone with the keys that it sees, and the scalar
+// function's.
 static void check_attend_tokens(const st_kernels *k, const st_kernels *reference, size_t tokens, size_t n_q, size_t dim,
-                                size_t keys) {
-  size_t stride = n_q * dim + 5, n = tokens * stride, all = keys + tokens - 1, row = (all + 15) / 16 * 16;
-  float *q = st_malloc(n, sizeof *q), *meaning = st_malloc(all * dim, sizeof *meaning);
-  float *scores = st_malloc(tokens * n_q * row, sizeof *scores);
+                                size_t keys, size_t window) {
+  size_t stride = n_q * dim + 5, n = tokens * stride, all = keys + tokens - 1;
+  size_t n_scores = tokens * n_q * ((all + 15) / 16 * 16 + (window ? 16 : 0));
+  float *q = st_malloc(n, sizeof *q), *meaning = st_malloc(all * dim, sizeof *meaning), sinks[16];
+  float *scores = st_malloc(n_scores + 32, sizeof *scores);
   float *out = st_malloc(n + 32, sizeof *out), *other = st_malloc(n + 32, sizeof *other);
-  random_floats(q, n, RANDOM);
-  guarded gk = make_cache(all * dim, true, meaning), gv = make_cache(all * dim, true, meaning);
-  fill_guard(out, n + 32), fill_guard(other, n + 32);
+  random_floats(q, n, RANDOM), random_floats(sinks, 16, RANDOM);
+  bool half = keys % 4 != 0;
+  guarded gk = make_cache(all * dim, half, meaning), gv = make_cache(all * dim, half, meaning);
+  fill_guard(out, n + 32), fill_guard(other, n + 32), fill_guard(scores, n_scores + 32);
   st_attend a = {.q = q,
                  .n_q = n_q,
                  .q_stride = dim,
@@ -228,18 +231,26 @@ static void check_attend_tokens(const st_kernels *k, const st_kernels *reference
                  .head_dim = dim,
                  .k = gk.data,
                  .v = gv.data,
-                 .half = true,
+                 .half = half,
                  .n_keys = keys,
+                 .window = window,
                  .scale = 0.3f,
-                 .scores = scores,
+                 .sinks = keys % 3 ? NULL : sinks,
+                 .scores = scores + 16,
                  .out = out + 16};
   k->attend(&a);
+  for (size_t i = 0; i < 16; i++) {
+    if (scores[i] != guard_value || scores[16 + n_scores + i] != guard_value)
+      FAIL("attend of several tokens wrote outside of its scores");
+  }
   a.out = other + 16;
   reference->attend(&a);
   compare("attend, several tokens", tokens, out, other, n);
-  a.n_tokens = 1;
+  a.n_tokens = 1, a.window = 0;
   for (size_t t = 0; t < tokens; t++) {
-    a.n_keys = keys + t, a.q = q + t * stride, a.out = other + 16 + t * stride;
+    size_t first = window && keys + t > window ? keys + t - window : 0, at = first * dim * (half ? 2 : 4);
+    a.k = (char *)gk.data + at, a.v = (char *)gv.data + at;
+    a.n_keys = keys + t - first, a.q = q + t * stride, a.out = other + 16 + t * stride;
     k->attend(&a);
   }
   compare("attend, several tokens one by one", tokens, out, other, n);
@@ -265,7 +276,11 @@ static void check_misc(const st_kernels *k, const st_kernels *reference) {
     check_attend(k, reference, heads[i / 2 % 7], dims[i % 7], i < 70 ? 1 + i : 100 + 37 * (i - 70), i % 3, i % 4 == 0);
   }
   check_attend(k, reference, 2, 300, 20, true, false);
-  for (size_t i = 1; i < 40; i++) check_attend_tokens(k, reference, i % 9 + 1, heads[i % 7], dims[i % 6], i);
+  for (size_t i = 1; i < 80; i++) {
+    static const size_t windows[] = {0, 3, 1, 33, 200, 16};
+    check_attend_tokens(k, reference, i % 17 + 1, heads[i % 7], dims[i % 6], i < 70 ? i : 20 * i - 1300,
+                        windows[i % 6]);
+  }
 }
 
 #endif

@@ -55,6 +55,12 @@ static inline size_t st_cpu_cache_offset(const st_cache_shape *s, uint32_t layer
   return row * s->head_dim * (s->half ? 2 : 4);
 }
 
+// Tokens whose attention is computed together: keys are read once for all, while scores stay in the caches.
+static inline uint32_t st_cpu_attend_tokens(const st_cache_shape *s) {
+  uint32_t tokens = 32 / (s->n_head / s->n_head_kv);
+  return tokens < 1 ? 1 : tokens > 16 ? 16 : tokens;
+}
+
 setun_status st_cpu_device_new(const st_device_options *options, st_device **device, setun_error *err);
 void st_cpu_device_free(st_device *device);
 const char *st_cpu_device_isa(const st_device *device);

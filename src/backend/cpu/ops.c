@@ -1,6 +1,7 @@
 // The operations: how each is split among threads. The arithmetic is the kernels'.
 #include "backend/cpu/cpu.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 // Below this many floats an operation is done before another thread would have woken.
@@ -333,48 +334,64 @@ typedef struct {
   st_queue *q;
   const st_cache *cache;
   const st_attend_args *args;
+  uint32_t tokens, blocks; // tokens of a block, and how many blocks
+  atomic_size_t next;      // the block and KV head that the next free thread takes
 } attend_job;
 
-// Query heads [first, last) of one token, which all share one KV head.
-static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32_t kv, uint32_t first, uint32_t last) {
+// Query heads [first, last), which share one KV head, of `n` tokens.
+static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
   const st_attend_args *a = j->args;
   const st_cache_shape *s = &j->cache->shape;
   uint32_t seen = a->position + token + 1;
   uint32_t start = a->window && seen > a->window ? seen - a->window : 0;
-  size_t at = st_cpu_cache_offset(s, a->layer, kv, start);
+  size_t at = st_cpu_cache_offset(s, a->layer, first / (a->n_head / s->n_head_kv), start);
   j->q->kernels->attend(&(st_attend){.q = a->q->data + token * a->q->width + (size_t)first * s->head_dim,
                                      .n_q = last - first,
                                      .q_stride = s->head_dim,
+                                     .n_tokens = n,
+                                     .token_stride = a->q->width,
                                      .head_dim = s->head_dim,
                                      .k = j->cache->keys + at,
                                      .v = j->cache->values + at,
                                      .half = s->half,
                                      .n_keys = seen - start,
+                                     .window = a->window,
                                      .scale = a->scale,
                                      .sinks = a->sinks ? a->sinks->values + first : NULL,
                                      .scores = j->q->scores + (size_t)thread * j->q->scores_each,
                                      .out = a->dst->data + token * a->dst->width + (size_t)first * s->head_dim});
 }
 
-// One token: each thread takes a run of query heads. Many tokens: they are dealt out in turn, since later ones see more
-// keys, each with all its heads.
-static void attend_part(void *context, int index, int threads) {
+// One token: each thread takes a run of query heads.
+static void attend_token_part(void *context, int index, int threads) {
   const attend_job *j = context;
   uint32_t n_head = j->args->n_head, group = n_head / j->cache->shape.n_head_kv;
-  size_t first = 0, last = n_head;
-  if (j->args->n == 1) st_pool_share(n_head, 1, index, threads, &first, &last);
-  for (uint32_t t = j->args->n == 1 ? 0 : (uint32_t)index; t < j->args->n; t += (uint32_t)threads) {
-    for (uint32_t h = (uint32_t)first; h < last;) {
-      uint32_t kv = h / group, end = (kv + 1) * group < last ? (kv + 1) * group : (uint32_t)last;
-      attend_heads(j, index, t, kv, h, end);
-      h = end;
-    }
+  size_t first, last;
+  st_pool_share(n_head, 1, index, threads, &first, &last);
+  for (uint32_t h = (uint32_t)first; h < last;) {
+    uint32_t end = (h / group + 1) * group < last ? (h / group + 1) * group : (uint32_t)last;
+    attend_heads(j, index, 0, 1, h, end);
+    h = end;
+  }
+}
+
+// Many tokens: threads take blocks of tokens with the query heads of one KV head. Later blocks see more keys and are
+// taken first, so that the threads end together.
+static void attend_block_part(void *context, int index, int threads) {
+  attend_job *j = context;
+  uint32_t heads = j->cache->shape.n_head_kv, group = j->args->n_head / heads;
+  (void)threads;
+  for (size_t i; (i = atomic_fetch_add(&j->next, 1)) < (size_t)heads * j->blocks;) {
+    uint32_t kv = (uint32_t)(i / j->blocks), token = (j->blocks - 1 - (uint32_t)(i % j->blocks)) * j->tokens;
+    uint32_t n = j->args->n - token < j->tokens ? j->args->n - token : j->tokens;
+    attend_heads(j, index, token, n, kv * group, (kv + 1) * group);
   }
 }
 
 static void attend(st_queue *q, const st_cache *cache, const st_attend_args *args) {
-  attend_job j = {q, cache, args};
-  st_pool_run(q->pool, attend_part, &j);
+  attend_job j = {.q = q, .cache = cache, .args = args, .tokens = st_cpu_attend_tokens(&cache->shape)};
+  j.blocks = (args->n + j.tokens - 1) / j.tokens;
+  st_pool_run(q->pool, args->n == 1 ? attend_token_part : attend_block_part, &j);
 }
 
 static void cache_save(st_queue *q, const st_cache *c, uint32_t layer, uint32_t head, uint32_t n, void *keys,

@@ -79,8 +79,10 @@ setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache
   size_t n = shape->half ? 2 : 4, scores;
   bool fits = st_mul_size(n, shape->n_layer, &n) && st_mul_size(n, shape->n_head_kv, &n) &&
               st_mul_size(n, shape->n_ctx, &n) && st_mul_size(n, shape->head_dim, &n);
-  size_t keys = ((size_t)shape->n_ctx + 15) & ~(size_t)15;
-  fits = fits && st_mul_size(keys, shape->n_head, &q->scores_each) &&
+  // Scores of the tokens that are computed together with the query heads of one KV head; with a window 16 more each.
+  size_t keys = (((size_t)shape->n_ctx + 15) & ~(size_t)15) + 16;
+  uint32_t queries = st_cpu_attend_tokens(shape) * (shape->n_head / shape->n_head_kv);
+  fits = fits && st_mul_size(keys, queries, &q->scores_each) &&
          st_mul_size(q->scores_each, (size_t)st_pool_threads(q->pool), &scores);
   st_cache *c = fits ? st_calloc(1, sizeof *c) : NULL;
   if (!c) return st_fail_memory(err, "the KV cache");

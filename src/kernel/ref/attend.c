@@ -1,4 +1,4 @@
-// Attention of one token: scores over the visible keys, softmax, and the weighted sum of values.
+// Attention: scores over the visible keys, softmax, and the weighted sum of values.
 #include "kernel/ref/ref.h"
 
 #include "base/float16.h"
@@ -11,22 +11,25 @@ static float element(const void *cache, bool half, size_t i) {
 }
 
 // Scores in order; returns the largest.
-static float score(const st_attend *a, const float *q, size_t n_keys, size_t head, float *scores) {
+static float score(const st_attend *a, const float *q, size_t first, size_t last, size_t head, float *scores) {
   float largest = a->sinks ? a->sinks[head] : -INFINITY;
-  for (size_t j = 0; j < n_keys; j++) {
+  for (size_t j = first; j < last; j++) {
     float lanes[16] = {0};
     for (size_t d = 0; d < a->head_dim; d++) {
       lanes[d % 16] = fmaf(q[d], element(a->k, a->half, j * a->head_dim + d), lanes[d % 16]);
     }
-    scores[j] = st_ref_sum16(lanes) * a->scale;
-    largest = scores[j] > largest ? scores[j] : largest;
+    float s = st_ref_sum16(lanes) * a->scale;
+    *scores++ = s;
+    largest = s > largest ? s : largest;
   }
   return largest;
 }
 
-// One head of one token, which sees n_keys.
-static void attend_head(const st_attend *a, const float *q, size_t n_keys, size_t head, float *scores, float *out) {
-  float largest = score(a, q, n_keys, head, scores), lanes[16] = {0};
+// One head of one token, which sees keys [first, last).
+static void attend_head(const st_attend *a, const float *q, size_t first, size_t last, size_t head, float *scores,
+                        float *out) {
+  float largest = score(a, q, first, last, head, scores), lanes[16] = {0};
+  size_t n_keys = last - first;
   for (size_t j = 0; j < n_keys; j++) {
     scores[j] = st_ref_exp(scores[j] - largest);
     lanes[j % 16] += scores[j];
@@ -37,18 +40,20 @@ static void attend_head(const st_attend *a, const float *q, size_t n_keys, size_
   for (size_t d = 0; d < a->head_dim; d++) out[d] = 0;
   for (size_t j = 0; j < n_keys; j++) {
     for (size_t d = 0; d < a->head_dim; d++) {
-      out[d] = fmaf(scores[j], element(a->v, a->half, j * a->head_dim + d), out[d]);
+      out[d] = fmaf(scores[j], element(a->v, a->half, (first + j) * a->head_dim + d), out[d]);
     }
   }
   for (size_t d = 0; d < a->head_dim; d++) out[d] *= inverse;
 }
 
 void st_ref_attend(const st_attend *a) {
-  size_t tokens = a->n_tokens ? a->n_tokens : 1, row = st_round_up(a->n_keys + tokens - 1, 16);
+  size_t tokens = a->n_tokens ? a->n_tokens : 1;
+  size_t row = st_attend_row(a);
   for (size_t t = 0; t < tokens; t++) {
     for (size_t h = 0; h < a->n_q; h++) {
       size_t at = t * a->token_stride + h * a->q_stride;
-      attend_head(a, a->q + at, a->n_keys + t, h, a->scores + (t * a->n_q + h) * row, a->out + at);
+      attend_head(a, a->q + at, st_attend_first(a, t), a->n_keys + t, h, a->scores + (t * a->n_q + h) * row,
+                  a->out + at);
     }
   }
 }

@@ -14,8 +14,8 @@
 enum {
   LANES_TILE = 6,         // tokens interleaved in an input
   LANES_FLOAT_TOKENS = 3, // tokens of a tile whose float32 sums fit into registers
-  LANES_KEYS = 4,         // keys whose scores' sums fit into registers
-  LANES_HEADS = 2,        // query heads and 16-lane parts of a value whose sums fit into registers
+  LANES_PAIRS = 4,        // queries times keys whose sums fit into registers
+  LANES_HEADS = 2,        // queries and 16-lane parts of a value whose sums fit into registers
   LANES_SLAB = 2,
   LANES_CHAINED = false // an addition of products takes one cycle
 };

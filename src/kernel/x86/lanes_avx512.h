@@ -14,8 +14,8 @@
 enum {
   LANES_TILE = 8,         // tokens interleaved in an input
   LANES_FLOAT_TOKENS = 8, // tokens of a tile whose float32 sums fit into registers
-  LANES_KEYS = 16,        // keys whose scores' sums fit into registers
-  LANES_HEADS = 4,        // query heads and 16-lane parts of a value whose sums fit into registers
+  LANES_PAIRS = 16,       // queries times keys whose sums fit into registers
+  LANES_HEADS = 6,        // queries and 16-lane parts of a value whose sums fit into registers
   LANES_SLAB = 4,
   LANES_CHAINED = true // sums of products take 4 cycles: a few tokens take several
 };
