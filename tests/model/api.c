@@ -48,7 +48,8 @@ static void loading(void **state) {
   p.isa = NULL, p.activation = "int4";
   REFUSED(SETUN_ERROR_ARGUMENT, "int4", setun_model_load, MODEL, &p, &m);
   p.activation = NULL, p.assume = "q17";
-  REFUSED(SETUN_ERROR_ARGUMENT, "q17", setun_model_load, MODEL, &p, &m);
+  REFUSED(SETUN_ERROR_ARGUMENT, "i2_s, i2_s-arm, ", setun_model_load, MODEL, &p, &m);
+  REFUSED(SETUN_ERROR_ARGUMENT, "\"q17\"", setun_model_load, MODEL, &p, &m);
   p.assume = NULL, p.threads = -1;
   REFUSED(SETUN_ERROR_ARGUMENT, "-1", setun_model_load, MODEL, &p, &m);
   p.threads = 1025;
