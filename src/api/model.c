@@ -106,6 +106,12 @@ static setun_status load(const char *path, const setun_model_params *params, boo
   setun_status s = st_check_model_params(&p, err);
   if (s == SETUN_OK) s = st_directory_open(path, &options, &d, err);
   if (s != SETUN_OK) return s;
+  if (d->container == ST_SAFETENSORS) {
+    s = st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a GGUF file or a model's directory, found weights alone: %s", path,
+                "give the directory, with its config.json and tokenizer");
+    st_directory_free(d);
+    return s;
+  }
   setun_model *m = st_calloc(1, sizeof *m);
   if (m) {
     m->container = d->container;

@@ -43,6 +43,7 @@ static void loading(void **state) {
   REFUSED(SETUN_ERROR_IO, "no-such-model", setun_model_load, "no-such-model", NULL, &m);
   REFUSED(SETUN_ERROR_IO, "no-such-model", setun_model_load_vocabulary, "no-such-model", &p, &m);
   REFUSED(SETUN_ERROR_FORMAT, "README.md", setun_model_load, MODEL "/README.md", &p, &m);
+  REFUSED(SETUN_ERROR_ARGUMENT, "give the directory", setun_model_load, MODEL "/model.safetensors", &p, &m);
   p.isa = "mmx";
   REFUSED(SETUN_ERROR_ARGUMENT, "mmx", setun_model_load, MODEL, &p, &m);
   p.isa = NULL, p.activation = "int4";
