@@ -1,8 +1,9 @@
 #!/bin/sh
 # Installs what is missing, builds with sanitizers and for release, and runs all tests in both.
 # usage: ./check.sh [--full]
-#   --full  also under the thread sanitizer, the NEON kernels under emulation where the tools for it are there, and chat
-#           templates and tokenizers against published ones
+#   --full  also under the thread sanitizer and valgrind, the NEON kernels under emulation, chat templates and tokenizers
+#           against published ones, each fuzz target for a minute, and the line coverage of src/; what needs a tool that
+#           is not there is skipped, with the reason
 # Tests on real models find them in the folder $SETUN_MODELS, by default build-models/, where they are fetched to once.
 set -eu
 cd "$(dirname "$0")"
@@ -12,7 +13,7 @@ case ${1:-} in
   --full) full=yes ;;
   '') ;;
   *)
-    sed -n '3,5s/^# \{0,1\}//p' "$0" >&2
+    sed -n '3,6s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -37,6 +38,13 @@ build() {
   grep -E 'warning:' build/check.log || true
 }
 
+# may_skip COMMAND...: status 77 says that something is not there.
+may_skip() {
+  status=0
+  "$@" || status=$?
+  [ "$status" = 0 ] || [ "$status" = 77 ] || exit "$status"
+}
+
 # Real models take too long under sanitizers.
 build asan
 ctest --test-dir build-asan --output-on-failure -j "$jobs" -LE real
@@ -45,12 +53,16 @@ if [ "$full" = yes ]; then
   build tsan
   ctest --test-dir build-tsan --output-on-failure -j "$jobs" -LE 'real|layout'
   tools/check_neon.sh
+  build coverage
+  find build-coverage -name '*.gcda' -delete
+  ctest --test-dir build-coverage --output-on-failure -j "$jobs" -LE 'real|layout' -E e2e/install
+  tools/coverage.py build-coverage
 fi
 
 build release
 if [ "$full" = yes ]; then
-  status=0
-  python3 tools/check_published.py build build-models/published || status=$?
-  [ "$status" = 0 ] || [ "$status" = 77 ] || exit "$status"
+  may_skip python3 tools/check_published.py build build-models/published
+  may_skip tools/memcheck.sh build
+  may_skip tools/fuzz.sh 60
 fi
 ctest --test-dir build --output-on-failure -j "$jobs"

@@ -12,7 +12,7 @@ usage: parity.py DIR [--text TEXT | --ids 1,2,3] [--model FILE] [--setun build/s
 
 Examples: meta-llama/Llama-3.2-1B-Instruct, Qwen/Qwen3-1.7B and google/gemma-3-1b-it, downloaded.
 
-Needs numpy; torch and transformers unless --reference is given. Three numbers decide, and the exit status is 0 when all hold:
+Needs numpy; torch and transformers unless --reference is given, and accelerate for quantized checkpoints (BitNet). Three numbers decide, and the exit status is 0 when all hold:
   hidden states and logits in float32: largest difference at most 1e-4, relative to their largest magnitude where that is
     above 1;
   block 0 against transformers in bfloat16: the mean difference is at most 1.2 times transformers' own between bfloat16 and
@@ -22,6 +22,7 @@ Models that prescribe int8 activations (BitNet) amplify the last bit of a float 
 read the numbers, the bounds do not hold.
 """
 import argparse
+import importlib.util
 import json
 import os
 import struct
@@ -76,8 +77,19 @@ def blocks_of(model):
     sys.exit(f"{type(model).__name__}: no list of decoder blocks found")
 
 
+def require_packages(directory):
+    with open(os.path.join(directory, "config.json"), encoding="utf-8") as file:
+        packed = "quantization_config" in json.load(file)
+    needed = ["torch", "transformers"] + ["accelerate"] * packed
+    missing = [name for name in needed if not importlib.util.find_spec(name)]
+    if missing:
+        why = " (accelerate for quantized checkpoints, such as BitNet's)" if "accelerate" in missing else ""
+        sys.exit(f"{directory}: missing Python packages: {', '.join(missing)}{why}; or give --reference")
+
+
 def run_transformers(directory, ids, dtype):
     """Input of block 0 and the output of each block [blocks + 1, tokens, hidden], and the logits, as float32."""
+    require_packages(directory)
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -101,6 +113,7 @@ def run_transformers(directory, ids, dtype):
 
 
 def tokens_of(directory, text):
+    require_packages(directory)
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(directory)(text)["input_ids"]

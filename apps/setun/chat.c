@@ -222,20 +222,6 @@ static int filter(answerer *a) {
   return status;
 }
 
-static bool open_chat(const chat_options *o, const input_text *own, answerer *a) {
-  setun_chat_params params = setun_chat_params_default();
-  setun_error error;
-  params.log = log_to_stderr;
-  params.name = o->file ? o->file : o->name;
-  if (o->file) {
-    params.text = own->data;
-    params.length = own->length;
-  }
-  if (setun_chat_new(a->model, &params, &a->chat, &error) == SETUN_OK) return true;
-  report(&error);
-  return false;
-}
-
 // The template comes first: its faults need no model in memory.
 static bool prepare(const chat_options *o, const char *path, const input_text *own, answerer *a) {
   setun_sampler *sampler = NULL;
@@ -247,7 +233,8 @@ static bool prepare(const chat_options *o, const char *path, const input_text *o
   if (o->system && !conversation_set_system(a->talk, o->system, strlen(o->system))) return false;
   compute_options compute = o->compute;
   compute.n_ctx = (uint32_t)o->ctx;
-  if (!open_model(path, &o->model, &compute, o->verbose, &a->model) || !open_chat(o, own, a)) return false;
+  if (!open_model(path, &o->model, &compute, o->verbose, &a->model)) return false;
+  if (!open_template(a->model, &(template_options){o->file, o->name, own, false}, &a->chat)) return false;
   if (!open_session(a->model, &o->compute, (uint32_t)o->ctx, &a->session)) return false;
   if (!make_sampler(a->model, &o->sampling, &sampler, &params)) return false;
   setun_sampler_free(sampler);

@@ -206,6 +206,21 @@ bool open_vocabulary(const char *path, const model_options *o, setun_model **mod
   return s == SETUN_OK;
 }
 
+bool open_template(const setun_model *model, const template_options *o, setun_chat **chat) {
+  setun_chat_params params = setun_chat_params_default();
+  setun_error error;
+  params.log = log_to_stderr;
+  params.name = o->file ? o->file : o->name;
+  params.tools = o->tools;
+  if (o->file) {
+    params.text = o->text->data;
+    params.length = o->text->length;
+  }
+  setun_status s = setun_chat_new(model, &params, chat, &error);
+  if (s != SETUN_OK) report(&error);
+  return s == SETUN_OK;
+}
+
 bool open_session(const setun_model *model, const compute_options *compute, uint32_t n_ctx, setun_session **session) {
   setun_session_params params = session_params(compute);
   setun_error error;

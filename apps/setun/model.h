@@ -2,6 +2,7 @@
 #ifndef SETUN_APP_MODEL_H
 #define SETUN_APP_MODEL_H
 
+#include "input.h"
 #include "options.h"
 #include "setun.h"
 
@@ -46,6 +47,14 @@ bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_o
                           const compute_options *compute, setun_model **model);
 // The tokenizer alone. False after a report.
 bool open_vocabulary(const char *path, const model_options *o, setun_model **model);
+// A chat template: that of a file (with its text), or one of the model's by name (NULL: the model's choice, `tools` as
+// in setun_chat_params). False after a report.
+typedef struct template_options {
+  const char *file, *name;
+  const input_text *text; // of `file`
+  bool tools;
+} template_options;
+bool open_template(const setun_model *model, const template_options *o, setun_chat **chat);
 // n_ctx 0: the model's, at most 4096. False after a report.
 bool open_session(const setun_model *model, const compute_options *compute, uint32_t n_ctx, setun_session **session);
 

@@ -73,21 +73,13 @@ static int print_ids(const setun_rendering *r) {
 
 static int render(const render_options *o, const setun_model *model, const input_text *own, const input_text *context,
                   const setun_clock *clock) {
-  setun_chat_params params = setun_chat_params_default();
+  template_options template = {o->file, o->name, own, context_has_tools(context->data, context->length)};
   setun_chat *chat = NULL;
   setun_rendering *r = NULL;
   setun_error error;
-  params.log = log_to_stderr;
-  params.name = o->file ? o->file : o->name;
-  if (o->file) {
-    params.text = own->data;
-    params.length = own->length;
-  }
-  params.tools = context_has_tools(context->data, context->length);
-  setun_status s = setun_chat_new(model, &params, &chat, &error);
-  if (s == SETUN_OK) s = setun_chat_render(chat, context->data, context->length, clock, &r, &error);
+  if (!open_template(model, &template, &chat)) return STATUS_FAILED;
   int status = 0;
-  if (s != SETUN_OK) {
+  if (setun_chat_render(chat, context->data, context->length, clock, &r, &error) != SETUN_OK) {
     status = report(&error);
   } else if (o->json) {
     print_json(chat, r);

@@ -18,14 +18,23 @@ setun_model_params setun_model_params_default(void) {
   return (setun_model_params){0};
 }
 
+static setun_status fail_assume(const char *found, setun_error *err) {
+  st_buffer known = {0};
+  for (int i = 0; i < ST_FORMAT_COUNT; i++) {
+    if (!st_buffer_format(&known, "%s%s", i ? ", " : "", st_format_get((st_format_id)i)->name)) break;
+  }
+  setun_status s = st_fail(err, SETUN_ERROR_ARGUMENT, "assume: expected one of %s, found \"%.32s\"",
+                           known.data ? known.data : "the tensor formats", found);
+  st_buffer_free(&known);
+  return s;
+}
+
 setun_status st_check_model_params(const setun_model_params *p, setun_error *err) {
   if (p->activation && strcmp(p->activation, "int8") && strcmp(p->activation, "float")) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "activation: expected int8 or float, found \"%.64s\"", p->activation);
   }
   // It says something about few files, but a slip must not pass unseen.
-  if (p->assume && !st_format_by_name(p->assume)) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "assume: expected a tensor format, found \"%.64s\"", p->assume);
-  }
+  if (p->assume && !st_format_by_name(p->assume)) return fail_assume(p->assume, err);
   if (p->threads < 0 || p->threads > 1024) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);
   }
@@ -104,6 +113,12 @@ setun_status st_api_open(const char *path, const st_file_source *source, const s
   st_directory *d = NULL;
   setun_status s = st_check_model_params(&p, err);
   if (s != SETUN_OK) return s;
+  if (d->container == ST_SAFETENSORS) {
+    s = st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a GGUF file or a model's directory, found weights alone: %s", path,
+                "give the directory, with its config.json and tokenizer");
+    st_directory_free(d);
+    return s;
+  }
   setun_model *m = st_calloc(1, sizeof *m);
   if (!m) return st_fail_memory(err, "the model");
   st_open_options options = st_open_options_of(&p, &m->log);

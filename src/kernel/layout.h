@@ -46,26 +46,31 @@ typedef struct st_view {
   int32_t *rest_sum;    // sums of its codes
 } st_view;
 
-// Lays the arrays out from `base`; returns the bytes they take.
+// The next `bytes` from `base`, which may be NULL to count alone.
+static inline void *st_view_take(uint8_t *base, size_t *used, size_t bytes) {
+  uint8_t *at = base ? base + *used : NULL;
+  *used += bytes;
+  return at;
+}
+
+// Lays the arrays out from `base`, which may be NULL; returns the bytes they take.
 static inline size_t st_view_of(st_activation kind, size_t tokens, size_t columns, void *base, st_view *v) {
   v->padded = st_round_up(columns, ST_STEP);
   v->blocks = v->padded / ST_STEP;
-  uint8_t *at = base;
   size_t used = 0;
   size_t token_array = st_round_up(tokens * 4, 64), block_array = st_round_up(tokens * v->blocks * 4, 64);
-  v->values = (float *)(void *)at;
-  v->codes = (int8_t *)at;
-  used += st_round_up(tokens * v->padded * (kind == ST_ACT_F32 ? 4 : 1), 64);
+  v->values = st_view_take(base, &used, st_round_up(tokens * v->padded * (kind == ST_ACT_F32 ? 4 : 1), 64));
+  v->codes = (int8_t *)v->values;
   if (kind == ST_ACT_F32) return used;
-  v->scale = (float *)(void *)(at + used), used += token_array;
-  v->sum = (int32_t *)(void *)(at + used), used += token_array;
-  v->block_sum = (int32_t *)(void *)(at + used), used += block_array;
+  v->scale = st_view_take(base, &used, token_array);
+  v->sum = st_view_take(base, &used, token_array);
+  v->block_sum = st_view_take(base, &used, block_array);
   if (kind == ST_ACT_INT8_TOKEN) return used;
-  v->block_scale = (float *)(void *)(at + used), used += block_array;
-  v->block_product = (float *)(void *)(at + used), used += block_array;
-  v->rest = (int8_t *)(at + used), used += st_round_up(tokens * v->padded, 64);
-  v->rest_scale = (float *)(void *)(at + used), used += block_array;
-  v->rest_sum = (int32_t *)(void *)(at + used), used += block_array;
+  v->block_scale = st_view_take(base, &used, block_array);
+  v->block_product = st_view_take(base, &used, block_array);
+  v->rest = st_view_take(base, &used, st_round_up(tokens * v->padded, 64));
+  v->rest_scale = st_view_take(base, &used, block_array);
+  v->rest_sum = st_view_take(base, &used, block_array);
   return used;
 }
 

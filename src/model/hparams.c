@@ -172,6 +172,13 @@ static setun_status check_positive(const st_directory *d, const st_hparams *h, s
                  h->n_layer);
 }
 
+setun_status st_hparams_check_layers(const st_directory *d, const st_hparams *h, setun_error *err) {
+  char key[160];
+  if (h->n_layer <= d->n_tensors) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected at most the %zu tensors there are, found %u",
+                 key_of(d, N_LAYER, key), d->n_tensors, h->n_layer);
+}
+
 // What both containers must satisfy; fills in what follows from the rest.
 static setun_status check(const st_directory *d, st_hparams *h, setun_error *err) {
   char key[160];

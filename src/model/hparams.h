@@ -69,6 +69,8 @@ typedef struct st_spec st_spec;
 // NULL. On success st_hparams_free frees what *h owns.
 setun_status st_hparams_read(const st_directory *directory, const char *activation, const st_spec **spec, st_hparams *h,
                              setun_error *err);
+// A file cannot hold more layers than tensors, whatever it claims.
+setun_status st_hparams_check_layers(const st_directory *directory, const st_hparams *h, setun_error *err);
 void st_hparams_free(st_hparams *h);
 
 #endif

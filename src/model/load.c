@@ -283,14 +283,9 @@ static setun_status begin(st_loader *l) {
   st_model *m = l->m;
   st_device_options device = {.isa = l->o->isa, .log = l->o->log};
   setun_status s = st_hparams_read(l->d, l->o->activation, &m->spec, &m->h, l->err);
+  if (s == SETUN_OK) s = st_hparams_check_layers(l->d, &m->h, l->err);
   if (s == SETUN_OK) s = m->backend->device_new(&device, &m->device, l->err);
   if (s != SETUN_OK) return s;
-  // A file cannot hold more layers than tensors, whatever it claims.
-  if (m->h.n_layer > l->d->n_tensors) {
-    return st_fail(l->err, SETUN_ERROR_FORMAT, "%s: expected at most the %zu tensors there are, found %u",
-                   l->d->container == ST_GGUF ? "block_count" : "config.json: num_hidden_layers", l->d->n_tensors,
-                   m->h.n_layer);
-  }
   m->layers = st_calloc(m->h.n_layer, sizeof *m->layers);
   l->used = st_calloc(l->d->n_tensors, sizeof *l->used);
   if (!m->layers || !l->used) return st_fail_memory(l->err, "the model's layers");

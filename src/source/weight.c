@@ -106,8 +106,10 @@ static setun_status check_shape(const request *a, st_weight *w, setun_error *err
     return fail_shape(t, "the shape", 2, (st_shape){a->n_experts, shape.columns}, 0, err);
   }
   if (!right) {
-    uint32_t n_dims = a->n_experts ? 3 : rows == 1 ? 1 : 2;
-    return fail_shape(t, "the shape", n_dims, (st_shape){rows, shape.columns}, a->n_experts, err);
+    char what[64] = "the shape";
+    // a vector, or a matrix of one row: stored either way
+    if (!a->n_experts && rows == 1) snprintf(what, sizeof what, "the shape [%" PRIu64 "] or", shape.columns);
+    return fail_shape(t, what, a->n_experts ? 3 : 2, (st_shape){rows, shape.columns}, a->n_experts, err);
   }
   place_rows(a, shape, rows, w);
   if (st_weight_is_scattered(w) && !st_format_row_bytes(w->format, shape.columns)) {

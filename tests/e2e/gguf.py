@@ -12,11 +12,13 @@ def text(value):
 
 
 def value_bytes(value):
-    """The type and the bytes of a text, an integer (u32), or a list of either (i32)."""
+    """The type and the bytes of a text, an integer (u32), a number (f32), or a list of texts or integers (i32)."""
     if isinstance(value, str):
         return struct.pack("<I", STRING) + text(value)
     if isinstance(value, int):
         return struct.pack("<II", U32, value)
+    if isinstance(value, float):
+        return struct.pack("<If", F32, value)
     element = STRING if isinstance(value[0], str) else I32
     items = [text(item) if element == STRING else struct.pack("<i", item) for item in value]
     return struct.pack("<IIQ", ARRAY, element, len(value)) + b"".join(items)

@@ -6,6 +6,7 @@
 #include "source/weight.h"
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,13 +79,25 @@ static inline void fuzz_write(const char *path, const void *data, size_t size) {
   close(fd);
 }
 
-// A folder of this process's own, made at the first call, in memory where the system has such a place; it stays.
+static char fuzz_made[32]; // the folder, once it is made
+
+static int fuzz_remove(const char *path, const struct stat *status, int type, struct FTW *place) {
+  (void)status, (void)type, (void)place;
+  return remove(path);
+}
+static void fuzz_clean(void) {
+  nftw(fuzz_made, fuzz_remove, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+// A folder of this process's own, made at the first call, in memory where the system has such a place; it stays after a
+// finding.
 static inline const char *fuzz_folder(void) {
-  static char memory[] = "/dev/shm/setun-fuzz-XXXXXX", disk[] = "/tmp/setun-fuzz-XXXXXX", *folder;
-  if (!folder) folder = mkdtemp(memory);
-  if (!folder) folder = mkdtemp(disk);
-  if (!folder) abort();
-  return folder;
+  if (fuzz_made[0]) return fuzz_made;
+  strcpy(fuzz_made, "/dev/shm/setun-fuzz-XXXXXX");
+  if (!mkdtemp(fuzz_made)) strcpy(fuzz_made, "/tmp/setun-fuzz-XXXXXX");
+  if (strstr(fuzz_made, "XXXXXX") && !mkdtemp(fuzz_made)) abort();
+  if (atexit(fuzz_clean)) abort();
+  return fuzz_made;
 }
 
 // Opens the bytes as one file of that name.

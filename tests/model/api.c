@@ -43,12 +43,14 @@ static void loading(void **state) {
   REFUSED(SETUN_ERROR_IO, "no-such-model", setun_model_load, "no-such-model", NULL, &m);
   REFUSED(SETUN_ERROR_IO, "no-such-model", setun_model_load_vocabulary, "no-such-model", &p, &m);
   REFUSED(SETUN_ERROR_FORMAT, "README.md", setun_model_load, MODEL "/README.md", &p, &m);
+  REFUSED(SETUN_ERROR_ARGUMENT, "give the directory", setun_model_load, MODEL "/model.safetensors", &p, &m);
   p.isa = "mmx";
   REFUSED(SETUN_ERROR_ARGUMENT, "mmx", setun_model_load, MODEL, &p, &m);
   p.isa = NULL, p.activation = "int4";
   REFUSED(SETUN_ERROR_ARGUMENT, "int4", setun_model_load, MODEL, &p, &m);
   p.activation = NULL, p.assume = "q17";
-  REFUSED(SETUN_ERROR_ARGUMENT, "q17", setun_model_load, MODEL, &p, &m);
+  REFUSED(SETUN_ERROR_ARGUMENT, "i2_s, i2_s-arm, ", setun_model_load, MODEL, &p, &m);
+  REFUSED(SETUN_ERROR_ARGUMENT, "\"q17\"", setun_model_load, MODEL, &p, &m);
   p.assume = NULL, p.threads = -1;
   REFUSED(SETUN_ERROR_ARGUMENT, "-1", setun_model_load, MODEL, &p, &m);
   p.threads = 1025;

@@ -12,33 +12,7 @@
 
 #include <cmocka.h>
 
-static json_t *golden;
-
-static int load_golden(void **state) {
-  (void)state;
-  char *text;
-  size_t length;
-  setun_error err;
-  if (st_file_load(SETUN_TEST_DATA "/golden/directories.json", 1 << 24, &text, &length, &err) != SETUN_OK) return -1;
-  golden = st_json_parse(text, length, "directories.json", &err);
-  st_free(text);
-  return golden ? 0 : -1;
-}
-
-static int free_golden(void **state) {
-  (void)state;
-  json_decref(golden);
-  return 0;
-}
-
-static st_directory *open_golden(const char *name) {
-  char path[512];
-  setun_error err;
-  st_directory *d = NULL;
-  snprintf(path, sizeof path, "%s/golden/%s", SETUN_TEST_DATA, name);
-  if (st_directory_open(path, NULL, &d, &err) != SETUN_OK) fail_msg("%s", err.message);
-  return d;
-}
+#include "directories.h"
 
 static double number(const json_t *value) {
   assert_true(json_is_number(value));

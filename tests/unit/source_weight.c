@@ -15,33 +15,7 @@
 
 #include <cmocka.h>
 
-static json_t *golden;
-
-static int load_golden(void **state) {
-  (void)state;
-  char *text;
-  size_t length;
-  setun_error err;
-  if (st_file_load(SETUN_TEST_DATA "/golden/directories.json", 1 << 24, &text, &length, &err) != SETUN_OK) return -1;
-  golden = st_json_parse(text, length, "directories.json", &err);
-  st_free(text);
-  return golden ? 0 : -1;
-}
-
-static int free_golden(void **state) {
-  (void)state;
-  json_decref(golden);
-  return 0;
-}
-
-static st_directory *open_path(const char *name) {
-  char path[512];
-  setun_error err;
-  st_directory *d = NULL;
-  snprintf(path, sizeof path, "%s/%s", SETUN_TEST_DATA, name);
-  if (st_directory_open(path, NULL, &d, &err) != SETUN_OK) fail_msg("%s", err.message);
-  return d;
-}
+#include "directories.h"
 
 static st_weight find(const st_directory *d, const char *module, st_shape shape) {
   setun_error err;
@@ -103,9 +77,7 @@ static void check_weight(const st_directory *d, const char *module, const json_t
 }
 
 static void check_directory(const char *name, size_t least, bool divides) {
-  char path[64];
-  snprintf(path, sizeof path, "golden/%s", name);
-  st_directory *d = open_path(path);
+  st_directory *d = open_golden(name);
   json_t *weights = json_object_get(json_object_get(golden, name), "weights"), *value;
   assert_int_equal(json_object_size(weights), least);
   const char *module;

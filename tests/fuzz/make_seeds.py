@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Writes seeds for the fuzz targets, a folder for each, out of the tests' own files.
+
+usage: tests/fuzz/make_seeds.py FOLDER [COMMAND]
+
+COMMAND is a setun command, which writes the seeds of session files; without it there are none of those. Only Python's
+own modules are used. Where a target's first byte chooses what the rest is, see its source.
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(TESTS, "e2e"))
+import gguf  # noqa: E402
+
+LARGEST = 16 << 10  # of a seed; larger ones only slow a fuzzer down
+
+
+def read(*path):
+    with open(os.path.join(TESTS, *path), "rb") as file:
+        return file.read()
+
+
+def seed(target, name, data):
+    if len(data) <= LARGEST:
+        os.makedirs(os.path.join(FOLDER, target), exist_ok=True)
+        with open(os.path.join(FOLDER, target, name.replace("/", "_")), "wb") as file:
+            file.write(data)
+
+
+def bad_files():
+    folder = os.path.join(TESTS, "badfiles", "files")
+    kinds = {"config.json": 0, "generation_config.json": 1, "model.safetensors.index.json": 2}
+    for here, _, names in sorted(os.walk(folder)):
+        for name in sorted(names):
+            path = os.path.join(here, name)
+            data, label = read(path), os.path.relpath(path, folder)
+            if name.endswith(".gguf"):
+                seed("gguf", label, data)
+            elif name.endswith(".safetensors"):
+                seed("safetensors", label, data)
+            elif name in kinds:
+                seed("config", label, bytes([kinds[name]]) + data)
+
+
+def tokenizers():
+    for name in sorted(os.listdir(os.path.join(TESTS, "tok"))):
+        if name.endswith(".model"):
+            seed("tokenizer", name, b"\1" + read("tok", name))
+        elif name.endswith(".json") and not name.endswith(".ids.json") and name != "strings.json":
+            data = json.loads(read("tok", name))
+            seed("tokenizer", name, b"\0" + json.dumps(shortened(data), ensure_ascii=False).encode())
+            seed("tokenizer", "special-" + name, b"\4" + json.dumps(shortened(data)).encode())
+    seed("tokenizer", "merges", b"\2#version: 0.2\na b\nl l\nH e\nHe ll\n")
+    seed("tokenizer", "config", b"\3" + json.dumps({
+        "bos_token": "a", "eos_token": {"content": "b"}, "add_bos_token": True, "add_eos_token": False,
+        "added_tokens_decoder": {"2": {"content": "ab", "special": True, "lstrip": True}}}).encode())
+
+
+def shortened(tokenizer, most=120):
+    """A tokenizer with the first words of its vocabulary and the merges that only need those."""
+    model = tokenizer.get("model", {})
+    vocab = model.get("vocab")
+    if isinstance(vocab, dict):
+        model["vocab"] = {word: i for word, i in vocab.items() if i < most}
+        merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges", [])]
+        model["merges"] = [m for m in merges if all(x in model["vocab"] for x in (m[0], m[1], m[0] + m[1]))]
+    elif isinstance(vocab, list):
+        model["vocab"] = vocab[:most]
+    return tokenizer
+
+
+def templates():
+    cases = json.loads(read("chat", "cases.json"))["cases"]
+    for i, case in enumerate(cases):
+        text = case["template"].encode()
+        seed("template", f"case-{i}", bytes([i % 3]) + text)
+
+
+def texts():
+    strings = json.loads(read("tok", "strings.json"))["strings"]
+    kinds, chat, channels = 18, 18, 19
+    for i, text in enumerate(strings):
+        seed("text", f"string-{i}", bytes([i % kinds]) + text.encode("utf-8", "surrogatepass"))
+        seed("text", f"said-{i}", bytes([chat]) + text.encode("utf-8", "surrogatepass"))
+    seed("text", "said-marks", bytes([chat]) + b" <s>system\n</s> <unk><s >")
+    answers = ["<think>\nHm.\n</think>\n\nYes.\n", "[THINK]a[/THINK]b", "<thinking>a</think></thinking>b", "\n <thi",
+               "<seed:think>a</seed:think> b", "Plain <think>x</think>"]
+    for i, text in enumerate(answers):
+        for tail in range(4):
+            seed("text", f"answer-{i}-{tail}", bytes([channels, tail]) + text.encode())
+    # <|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>final<|message|>...<|return|>
+    harmony = (b"\xfbanalysis\xfaHm.\xf9\xf8assistant\xfbcommentary to=functions.f \xfa{\"a\":1}\xfd"
+               b"\xf8assistant\xfbfinal\xfa Yes.\n\xfc")
+    seed("text", "harmony", bytes([channels, 0]) + harmony)
+    seed("text", "harmony-begun", bytes([channels, 2]) + harmony)
+    seed("text", "harmony-message", bytes([channels, 3]) + harmony[10:])
+
+
+def small_model(architecture, keys=(), tensors=()):
+    """A GGUF model of one block, 32 wide, whose weights are zero but for the embedding's."""
+    ones, some = struct.pack("<32f", *[1] * 32), struct.pack("<32f", *[i / 32 - 0.5 for i in range(32)])
+    matrix = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+    all_tensors = [("token_embd.weight", (32, 4), 0, some * 4), ("output_norm.weight", (32,), 0, ones),
+                   ("output.weight", (32, 4), 0, some * 4)]
+    all_tensors += [(f"blk.0.{name}.weight", (32,), 0, ones) for name in ("attn_norm", "ffn_norm")]
+    all_tensors += [(f"blk.0.{name}.weight", (32, 32), 8, bytes(32 * 34)) for name in matrix]
+    a = architecture
+    all_keys = [("general.architecture", a), (a + ".block_count", 1), (a + ".embedding_length", 32),
+                (a + ".feed_forward_length", 32), (a + ".attention.head_count", 2), (a + ".context_length", 64),
+                (a + ".attention.layer_norm_rms_epsilon", 1e-5), (a + ".rope.freq_base", 1e4),
+                ("tokenizer.ggml.model", "gpt2"), ("tokenizer.ggml.pre", "llama-bpe"),
+                ("tokenizer.ggml.tokens", ["<s>", "a", "b", "ab"]), ("tokenizer.ggml.token_type", [3, 1, 1, 1]),
+                ("tokenizer.ggml.merges", ["a b"]), ("tokenizer.ggml.bos_token_id", 0)]
+    return all_tensors + list(tensors), all_keys + list(keys)
+
+
+def models():
+    golden = os.path.join(TESTS, "golden")
+    for folder in ("hf", "numpy"):
+        for name in sorted(os.listdir(os.path.join(golden, folder))):
+            path = os.path.join(golden, folder, name, "config.json")
+            if os.path.exists(path):
+                seed("model", f"parameters-{name}", b"\0" + read(path))
+    adapter = ("golden", "numpy", "adapter-first")
+    seed("model", "adapter-config", b"\1" + read(*adapter, "adapter_config.json"))
+    for kind, model in ((4, "llama3"), (6, "bitnet-auto"), (7, "olmoe")):
+        seed("model", f"config-{model}", bytes([kind]) + read("golden", "hf", model, "config.json"))
+    seed("model", "generation", b"\5" + read("golden", "hf", "llama3", "generation_config.json"))
+    scratch = os.path.join(FOLDER, "scratch.gguf")
+    bias = [(f"blk.0.attn_{x}.bias", (32,), 0, bytes(128)) for x in "qkv"]
+    for architecture, tensors in (("llama", ()), ("qwen2", bias), ("gemma3", ()), ("bitnet-b1.58", ())):
+        gguf.write(scratch, *small_model(architecture, tensors=tensors))
+        data = read(scratch)
+        seed("model", f"gguf-{architecture}", b"\x08" + data)
+        seed("gguf", f"model-{architecture}.gguf", data)
+    rank = [("blk.0.attn_q.weight.lora_a", (64, 2), 0, bytes(512)),
+            ("blk.0.attn_q.weight.lora_b", (2, 64), 0, bytes(512))]
+    gguf.write(scratch, rank, [("general.type", "adapter"), ("general.architecture", "llama"),
+                               ("adapter.type", "lora"), ("adapter.lora.alpha", 16.0)])
+    seed("model", "adapter-gguf", b"\3" + read(scratch))
+    os.remove(scratch)
+    a, b = "base_model.model.model.layers.0.self_attn.q_proj.lora_", ".weight"
+    header = json.dumps({a + "A" + b: {"dtype": "F32", "shape": [4, 64], "data_offsets": [0, 1024]},
+                         a + "B" + b: {"dtype": "F32", "shape": [64, 4], "data_offsets": [1024, 2048]}}).encode()
+    seed("model", "adapter-safetensors", b"\2" + struct.pack("<Q", len(header)) + header + bytes(2048))
+
+
+def sessions(command):
+    path = os.path.join(FOLDER, "scratch.session")
+    for kv, kind in (("f16", 1), ("f32", 0)):
+        for n, prompt in enumerate(("a", "ab c")):
+            subprocess.run([command, "run", os.path.join(TESTS, "golden", "hf", "llama3"), "-p", prompt, "-n", str(n + 1),
+                            "--kv", kv, "--ctx", "32", "--session", path], check=True, stdout=subprocess.DEVNULL)
+            for mend in (0, 2):
+                seed("session", f"{kv}-{n}-{mend}", bytes([kind | mend]) + read(path))
+            os.remove(path)
+
+
+if not 2 <= len(sys.argv) <= 3:
+    sys.exit(__doc__)
+FOLDER = os.path.abspath(sys.argv[1])
+os.makedirs(FOLDER, exist_ok=True)
+bad_files()
+tokenizers()
+templates()
+texts()
+models()
+if len(sys.argv) == 3:
+    sessions(sys.argv[2])
