@@ -11,6 +11,7 @@
 enum {
   ST_MAX_STEPS = 32,             // normalization steps, pre-tokenization stages, decoder steps: of each at most
   ST_MAX_TOKENS = 1 << 24,       // ids run below this
+  ST_MAX_MERGES = 1 << 25,       // ranks too
   ST_MAX_TOKEN_LENGTH = 1 << 20, // bytes of one token's text
   ST_MAX_PATTERN = 1 << 16       // bytes of one regular expression
 };
@@ -203,6 +204,11 @@ typedef struct st_merge {
   uint32_t rank, merged;
 } st_merge;
 
+// The merge of two bytes.
+typedef struct st_byte_pair {
+  uint32_t rank, merged; // rank UINT32_MAX: there is none
+} st_byte_pair;
+
 typedef enum st_decode_kind {
   ST_DECODE_REPLACE,     // `from` by `text` in each token
   ST_DECODE_STRIP_TOKEN, // up to `count` of `from` (one character) at each token's start, `stop` at its end
@@ -235,6 +241,9 @@ struct st_tokenizer {
   // BPE
   st_merge *merges;
   size_t merge_mask, n_merges;
+  uint8_t *merge_filter; // bits by a pair's hash: 0 says that there is no such merge
+  size_t filter_mask;
+  st_byte_pair *byte_pairs; // [left << 8 | right] in a byte-level vocabulary, else NULL
   bool byte_level, ignore_merges, byte_fallback, fuse_unk;
   int32_t byte_ids[256]; // by byte: its token in a byte-level vocabulary, or the byte token; -1: none
   uint8_t *seams;        // a bit for each pair (of bytes, or hashed, of characters) that stands inside some token
@@ -291,6 +300,7 @@ setun_status st_merges_reserve(st_tokenizer *t, size_t count, setun_error *err);
 // The merge of two texts with rank `index`; tokens that the vocabulary lacks are an error. Repeated, the first holds
 // unless `replace`.
 setun_status st_merges_add(st_tokenizer *t, st_text left, st_text right, size_t index, bool replace, setun_error *err);
+setun_status st_merges_pair_bytes(st_tokenizer *t, setun_error *err); // makes the table of the merges of bytes
 setun_status st_bpe_prepare(st_tokenizer *t, setun_error *err);
 setun_status st_bpe_word(st_encoder *e, const char *text, size_t length);
 
@@ -307,6 +317,19 @@ typedef struct st_symbol {
   uint32_t prev, next;    // UINT32_MAX: none
   uint32_t rank, merged;  // of the pair with the next; rank UINT32_MAX: none
 } st_symbol;
+
+// join.c: the tokens of a window into a long word.
+typedef struct st_joined_token {
+  size_t start; // in the word
+  uint32_t length;
+  int32_t id; // -1: no token
+} st_joined_token;
+
+typedef struct st_joined {
+  st_joined_token *tokens;
+  size_t n, capacity;
+  size_t end; // of the last one
+} st_joined;
 
 // queue.c: the pairs of a long word, given out by rank and then by place.
 typedef struct st_queue_item {
@@ -355,6 +378,7 @@ struct st_encoder {
   st_token_list *out;
   setun_error *err;
   st_matcher matcher;
+  bool raw_space;                // what is normalized begins with white space as it stands
   bool shifted;                  // normalization took something from the beginning of what it was given last
   st_buffer normal[2];           // normalization writes from one to the other
   st_buffer stage[ST_MAX_STEPS]; // text that a pre-tokenization stage changed
@@ -365,6 +389,7 @@ struct st_encoder {
   st_buffer keys;
   st_symbol *symbols;
   size_t symbols_capacity;
+  st_joined joined[2];
   st_queue queue;
   void *lattice;
   size_t lattice_capacity;

@@ -96,6 +96,8 @@ void st_tokenizer_free(st_tokenizer *t) {
   st_free(t->ranks);
   st_map_free(t->ids);
   st_free(t->merges);
+  st_free(t->merge_filter);
+  st_free(t->byte_pairs);
   st_free(t->seams);
   st_trie_free(t->trie);
   st_free(t->log_probs);
