@@ -15,11 +15,8 @@
 #include <string.h>
 
 enum {
-  SHORT_WORD = 32,    // bytes: below it, looking for seams is not worth while
-  MAX_KEY = 128,      // bytes of a word that is kept in the cache
-  MAX_KEYS = 1 << 21, // bytes of all of them
-  SEAM_BITS = 20,
-  PROBES = 4
+  SHORT_WORD = 32, // bytes: below it, looking for seams is not worth while
+  SEAM_BITS = 20
 };
 
 // ---- ranks from scores ----
@@ -100,52 +97,12 @@ setun_status st_bpe_prepare(st_tokenizer *t, setun_error *err) {
 
 // ---- words ----
 
-static uint64_t hash_word(const char *text, size_t length, bool whole) {
-  uint64_t h = (length << 1 | whole) * 0x9E3779B97F4A7C15u;
-  while (length >= 8) {
-    uint64_t w;
-    memcpy(&w, text, 8);
-    h = (h ^ w) * 0xD6E8FEB86659FD93u;
-    h ^= h >> 29;
-    text += 8, length -= 8;
-  }
-  uint64_t w = 0;
-  memcpy(&w, text, length);
-  h = (h ^ w) * 0xD6E8FEB86659FD93u;
-  h ^= h >> 32;
-  return h | 1; // 0 says that a slot is free
-}
-
-// The slot that holds the word, or the one where it should go.
-static st_cached *find_cached(const st_encoder *e, const char *text, size_t length, uint64_t hash) {
-  size_t first = hash >> 8 & e->cache_mask;
-  for (size_t k = 0; k < PROBES; k++) {
-    st_cached *c = &e->cache[(first + k) & e->cache_mask];
-    if (!c->hash) return c;
-    if (c->hash == hash && c->length == length && !memcmp(e->keys.data + c->key, text, length)) return c;
-  }
-  return &e->cache[first];
-}
-
-static setun_status emit_cached(st_encoder *e, const st_cached *c) {
-  st_token_list *out = e->out;
-  uint32_t skip = c->n && e->t->fuse_unk && e->unk_at == out->length && out->ids[c->ids] == e->t->unk;
-  uint32_t n = c->n - skip;
-  if (n > out->capacity - out->length && !st_reserve(&out->ids, &out->capacity, out->length + n, sizeof *out->ids)) {
-    return st_fail_memory(e->err, "the tokens");
-  }
-  for (uint32_t i = 0; i < n; i++) out->ids[out->length + i] = out->ids[c->ids + skip + i];
-  out->length += n;
-  if (n && out->ids[out->length - 1] == e->t->unk) e->unk_at = out->length;
-  return SETUN_OK;
-}
-
 // A word that is a token as it stands, where the tokenizer says that this comes before any merge.
 static int32_t whole_token(st_encoder *e, const char *text, size_t length) {
   const st_tokenizer *t = e->t;
   if (!t->byte_level) return st_tokenizer_plain(t, text, length);
-  char printed[2 * MAX_KEY];
-  if (length <= MAX_KEY) return st_tokenizer_plain(t, printed, st_bytes_print(text, length, printed));
+  char printed[2 * ST_MAX_CACHED];
+  if (length <= ST_MAX_CACHED) return st_tokenizer_plain(t, printed, st_bytes_print(text, length, printed));
   if (length > t->max_length) return -1;
   char *large = st_malloc(length, 2);
   int32_t id = large ? st_tokenizer_plain(t, large, st_bytes_print(text, length, large)) : -1;
@@ -158,23 +115,17 @@ static setun_status part(st_encoder *e, const char *text, size_t length, bool wh
   const st_tokenizer *t = e->t;
   whole = whole && t->ignore_merges;
   st_cached *slot = NULL;
-  uint64_t hash = 0;
-  if (length <= MAX_KEY) {
-    hash = hash_word(text, length, whole);
-    slot = find_cached(e, text, length, hash);
-    if (slot->hash == hash && slot->length == length && !memcmp(e->keys.data + slot->key, text, length)) {
-      return emit_cached(e, slot);
-    }
+  if (length <= ST_MAX_CACHED) {
+    bool found;
+    slot = st_cache_find(e, text, length, whole ? ST_CACHE_WORD : ST_CACHE_PART, &found);
+    if (found) return st_cache_emit(e, slot);
   }
   size_t ids = e->out->length;
   bool after_unk = e->unk_at == ids;
   int32_t token = whole ? whole_token(e, text, length) : -1;
   setun_status s = token >= 0 ? st_encoder_emit(e, token) : st_bpe_join(e, text, length);
-  if (s || !slot || after_unk || e->keys.length > MAX_KEYS) return s;
-  size_t key = e->keys.length;
-  if (!st_buffer_append(&e->keys, text, length)) return st_fail_memory(e->err, "the word cache");
-  *slot = (st_cached){hash, key, ids, (uint32_t)length, (uint32_t)(e->out->length - ids)};
-  return SETUN_OK;
+  if (s || !slot || after_unk) return s;
+  return st_cache_keep(e, slot, text, length, whole ? ST_CACHE_WORD : ST_CACHE_PART, ids);
 }
 
 setun_status st_bpe_word(st_encoder *e, const char *text, size_t length) {

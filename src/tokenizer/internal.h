@@ -142,6 +142,8 @@ st_stage *st_stage_add(st_tokenizer *t, st_stage_kind kind, setun_error *err); /
 // Cuts a piece into words and gives each to the model. `first`: the piece begins the text.
 setun_status st_pretokenize(st_encoder *e, const char *text, size_t length, bool first);
 
+void st_pretokenize_prepare(st_tokenizer *t); // once all stages are there
+
 // ---- patterns.c ----
 
 // A row of the table of published pre-tokenizers.
@@ -260,6 +262,7 @@ struct st_tokenizer {
   st_sp_normalizer sp;
   st_stage stages[ST_MAX_STEPS];
   size_t n_stages;
+  size_t first_cached;                        // the stage from which on all are splits
   bool bytes_stage;                           // ST_STAGE_BYTES is among them: words arrive in printable form
   st_added added_raw[2], added_normalized[2]; // [special]
   st_added protected;                         // what SentencePiece's normalizer leaves alone
@@ -369,8 +372,9 @@ bool st_queue_pop(st_queue *q, st_queue_item *item, bool *found);
 
 typedef struct st_cached {
   uint64_t hash;   // 0: free
-  size_t key, ids; // where the word stands in `keys`, and its ids in the output
-  uint32_t length, n;
+  size_t key, ids; // where the text stands in `keys`, and its ids in the output
+  uint32_t n;
+  uint16_t length, kind;
 } st_cached;
 
 struct st_encoder {
@@ -385,6 +389,7 @@ struct st_encoder {
   st_buffer print;               // a word's printable form, or read back from it
   st_cached *cache;
   size_t cache_mask;
+  bool in_piece; // the ids of a piece are being found out, for the cache
   size_t unk_at; // the output's length when the last thing that this word gave was the unknown token
   st_buffer keys;
   st_symbol *symbols;
@@ -394,6 +399,21 @@ struct st_encoder {
   void *lattice;
   size_t lattice_capacity;
 };
+
+// cache.c: texts of up to ST_MAX_CACHED bytes and their ids, which depend on nothing but text and kind.
+enum {
+  ST_MAX_CACHED = 128,
+  ST_CACHE_PART = 0, // to be joined
+  ST_CACHE_WORD = 1, // the same, unless it is a token as it stands
+  ST_CACHE_STAGE = 2 // before stage 0 of pre-tokenization; before the others, higher numbers
+};
+
+setun_status st_cache_make(st_encoder *e, size_t length); // for a text of so many bytes; its size has a bound
+// The slot that holds the text, *found, or the one where it should go; valid until the next st_cache_find or _keep.
+st_cached *st_cache_find(st_encoder *e, const char *text, size_t length, unsigned kind, bool *found);
+setun_status st_cache_emit(st_encoder *e, const st_cached *c);
+// Keeps what the output got since it had the length `ids`.
+setun_status st_cache_keep(st_encoder *e, st_cached *slot, const char *text, size_t length, unsigned kind, size_t ids);
 
 setun_status st_encoder_emit(st_encoder *e, int32_t id);
 void st_encoder_free(st_encoder *e); // its buffers, not itself

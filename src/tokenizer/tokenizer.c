@@ -278,6 +278,7 @@ setun_status st_tokenizer_finish(st_tokenizer *t, setun_error *err) {
   if (!s) s = st_tokenizer_build_pieces(t, 0, err);
   if (!s) s = t->model == ST_MODEL_UNIGRAM ? st_unigram_prepare(t, err) : st_bpe_prepare(t, err);
   if (!s) st_tokenizer_find_ends(t);
+  st_pretokenize_prepare(t);
   return s;
 }
 
