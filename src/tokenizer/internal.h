@@ -300,9 +300,17 @@ const char *st_token_label(const st_tokenizer *t, uint32_t id, char out[64]);
 // ---- bpe.c ----
 
 setun_status st_merges_reserve(st_tokenizer *t, size_t count, setun_error *err);
-// The merge of two texts with rank `index`; tokens that the vocabulary lacks are an error. Repeated, the first holds
-// unless `replace`.
-setun_status st_merges_add(st_tokenizer *t, st_text left, st_text right, size_t index, bool replace, setun_error *err);
+// The merge of two texts, with its rank.
+typedef struct st_merge_row {
+  st_text left, right;
+  size_t index;
+} st_merge_row;
+
+enum { ST_MERGE_ROWS = 16 };
+
+// Adds ST_MERGE_ROWS merges at most; tokens that the vocabulary lacks are an error. Repeated, the first holds unless
+// `replace`.
+setun_status st_merges_add(st_tokenizer *t, const st_merge_row *rows, size_t n, bool replace, setun_error *err);
 setun_status st_merges_pair_bytes(st_tokenizer *t, setun_error *err); // makes the table of the merges of bytes
 setun_status st_bpe_prepare(st_tokenizer *t, setun_error *err);
 setun_status st_bpe_word(st_encoder *e, const char *text, size_t length);
