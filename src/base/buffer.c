@@ -23,7 +23,9 @@ bool st_buffer_append(st_buffer *b, const void *bytes, size_t n) {
   return true;
 }
 
-bool st_buffer_text(st_buffer *b, const char *text) { return st_buffer_append(b, text, strlen(text)); }
+bool st_buffer_text(st_buffer *b, const char *text) {
+  return st_buffer_append(b, text, strlen(text));
+}
 
 bool st_buffer_format(st_buffer *b, const char *format, ...) {
   va_list args, again;
@@ -123,4 +125,17 @@ bool st_map_add(st_map *m, const char *key, size_t length, int64_t value, int64_
 
 int64_t st_map_get(const st_map *m, const char *key, size_t length) {
   return find(m, key, length, st_hash(ST_HASH_START, key, length))->value;
+}
+
+int64_t st_map_get_hashed(const st_map *m, const char *key, size_t length, uint64_t hash) {
+  return find(m, key, length, hash)->value;
+}
+
+void st_map_prefetch(const st_map *m, uint64_t hash) {
+  __builtin_prefetch(&m->slots[hash & m->mask]);
+}
+
+void st_map_prefetch_key(const st_map *m, uint64_t hash) {
+  const slot *s = &m->slots[hash & m->mask];
+  if (s->value >= 0) __builtin_prefetch(s->key);
 }

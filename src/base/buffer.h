@@ -32,5 +32,10 @@ void st_map_free(st_map *m);
 // False when out of memory. `*previous` (may be NULL) is the value that the key already had, then kept, or -1.
 bool st_map_add(st_map *m, const char *key, size_t length, int64_t value, int64_t *previous);
 int64_t st_map_get(const st_map *m, const char *key, size_t length); // -1 when absent
+// For many look-ups at once: by the key's st_hash, and calls that fetch what a look-up will read, first the slot and
+// some time later the key that stands there.
+int64_t st_map_get_hashed(const st_map *m, const char *key, size_t length, uint64_t hash);
+void st_map_prefetch(const st_map *m, uint64_t hash);
+void st_map_prefetch_key(const st_map *m, uint64_t hash);
 
 #endif

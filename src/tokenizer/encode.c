@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-enum { MAX_CACHED = 1 << 15 };
-
 setun_status st_encoder_emit(st_encoder *e, int32_t id) {
   return st_token_list_append(e->out, id) ? SETUN_OK : st_fail_memory(e->err, "the tokens");
 }
@@ -100,17 +98,10 @@ void st_encoder_free(st_encoder *e) {
   st_buffer_free(&e->keys);
   st_free(e->cache);
   st_free(e->symbols);
+  st_free(e->joined[0].tokens);
+  st_free(e->joined[1].tokens);
   st_queue_free(&e->queue);
   st_free(e->lattice);
-}
-
-// Words come back: the ids of one that was seen are looked up. The cache grows with the text, up to a bound.
-static setun_status make_cache(st_encoder *e, size_t length) {
-  size_t size = 64;
-  while (size < length / 4 && size < MAX_CACHED) size *= 2;
-  e->cache = st_calloc(size, sizeof *e->cache);
-  e->cache_mask = size - 1;
-  return e->cache ? SETUN_OK : st_fail_memory(e->err, "the word cache");
 }
 
 static setun_status check_text(const char *text, size_t length, setun_error *err) {
@@ -136,7 +127,7 @@ setun_status st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t
   if (s) return s;
   size_t before = out->length;
   st_encoder e = {.t = t, .out = out, .err = err};
-  s = make_cache(&e, length);
+  s = st_cache_make(&e, length);
   if (!s) s = encode(&e, text, length, special);
   st_encoder_free(&e);
   if (s) out->length = before;
@@ -155,7 +146,7 @@ setun_status st_tokenizer_encode_guarded(const st_tokenizer *t, const char *text
   }
   size_t before = out->length;
   st_encoder e = {.t = t, .out = out, .err = err};
-  s = make_cache(&e, length);
+  s = st_cache_make(&e, length);
   if (!s) s = encode_guarded(&e, text, length, guards, n);
   st_encoder_free(&e);
   if (s) out->length = before;

@@ -11,6 +11,7 @@
 enum {
   ST_MAX_STEPS = 32,             // normalization steps, pre-tokenization stages, decoder steps: of each at most
   ST_MAX_TOKENS = 1 << 24,       // ids run below this
+  ST_MAX_MERGES = 1 << 25,       // ranks too
   ST_MAX_TOKEN_LENGTH = 1 << 20, // bytes of one token's text
   ST_MAX_PATTERN = 1 << 16       // bytes of one regular expression
 };
@@ -141,6 +142,8 @@ st_stage *st_stage_add(st_tokenizer *t, st_stage_kind kind, setun_error *err); /
 // Cuts a piece into words and gives each to the model. `first`: the piece begins the text.
 setun_status st_pretokenize(st_encoder *e, const char *text, size_t length, bool first);
 
+void st_pretokenize_prepare(st_tokenizer *t); // once all stages are there
+
 // ---- patterns.c ----
 
 // A row of the table of published pre-tokenizers.
@@ -203,6 +206,11 @@ typedef struct st_merge {
   uint32_t rank, merged;
 } st_merge;
 
+// The merge of two bytes.
+typedef struct st_byte_pair {
+  uint32_t rank, merged; // rank UINT32_MAX: there is none
+} st_byte_pair;
+
 typedef enum st_decode_kind {
   ST_DECODE_REPLACE,     // `from` by `text` in each token
   ST_DECODE_STRIP_TOKEN, // up to `count` of `from` (one character) at each token's start, `stop` at its end
@@ -235,6 +243,9 @@ struct st_tokenizer {
   // BPE
   st_merge *merges;
   size_t merge_mask, n_merges;
+  uint8_t *merge_filter; // bits by a pair's hash: 0 says that there is no such merge
+  size_t filter_mask;
+  st_byte_pair *byte_pairs; // [left << 8 | right] in a byte-level vocabulary, else NULL
   bool byte_level, ignore_merges, byte_fallback, fuse_unk;
   int32_t byte_ids[256]; // by byte: its token in a byte-level vocabulary, or the byte token; -1: none
   uint8_t *seams;        // a bit for each pair (of bytes, or hashed, of characters) that stands inside some token
@@ -251,6 +262,7 @@ struct st_tokenizer {
   st_sp_normalizer sp;
   st_stage stages[ST_MAX_STEPS];
   size_t n_stages;
+  size_t first_cached;                        // the stage from which on all are splits
   bool bytes_stage;                           // ST_STAGE_BYTES is among them: words arrive in printable form
   st_added added_raw[2], added_normalized[2]; // [special]
   st_added protected;                         // what SentencePiece's normalizer leaves alone
@@ -288,9 +300,18 @@ const char *st_token_label(const st_tokenizer *t, uint32_t id, char out[64]);
 // ---- bpe.c ----
 
 setun_status st_merges_reserve(st_tokenizer *t, size_t count, setun_error *err);
-// The merge of two texts with rank `index`; tokens that the vocabulary lacks are an error. Repeated, the first holds
-// unless `replace`.
-setun_status st_merges_add(st_tokenizer *t, st_text left, st_text right, size_t index, bool replace, setun_error *err);
+// The merge of two texts, with its rank.
+typedef struct st_merge_row {
+  st_text left, right;
+  size_t index;
+} st_merge_row;
+
+enum { ST_MERGE_ROWS = 16 };
+
+// Adds ST_MERGE_ROWS merges at most; tokens that the vocabulary lacks are an error. Repeated, the first holds unless
+// `replace`.
+setun_status st_merges_add(st_tokenizer *t, const st_merge_row *rows, size_t n, bool replace, setun_error *err);
+setun_status st_merges_pair_bytes(st_tokenizer *t, setun_error *err); // makes the table of the merges of bytes
 setun_status st_bpe_prepare(st_tokenizer *t, setun_error *err);
 setun_status st_bpe_word(st_encoder *e, const char *text, size_t length);
 
@@ -307,6 +328,19 @@ typedef struct st_symbol {
   uint32_t prev, next;    // UINT32_MAX: none
   uint32_t rank, merged;  // of the pair with the next; rank UINT32_MAX: none
 } st_symbol;
+
+// join.c: the tokens of a window into a long word.
+typedef struct st_joined_token {
+  size_t start; // in the word
+  uint32_t length;
+  int32_t id; // -1: no token
+} st_joined_token;
+
+typedef struct st_joined {
+  st_joined_token *tokens;
+  size_t n, capacity;
+  size_t end; // of the last one
+} st_joined;
 
 // queue.c: the pairs of a long word, given out by rank and then by place.
 typedef struct st_queue_item {
@@ -346,8 +380,9 @@ bool st_queue_pop(st_queue *q, st_queue_item *item, bool *found);
 
 typedef struct st_cached {
   uint64_t hash;   // 0: free
-  size_t key, ids; // where the word stands in `keys`, and its ids in the output
-  uint32_t length, n;
+  size_t key, ids; // where the text stands in `keys`, and its ids in the output
+  uint32_t n;
+  uint16_t length, kind;
 } st_cached;
 
 struct st_encoder {
@@ -355,20 +390,38 @@ struct st_encoder {
   st_token_list *out;
   setun_error *err;
   st_matcher matcher;
+  bool raw_space;                // what is normalized begins with white space as it stands
   bool shifted;                  // normalization took something from the beginning of what it was given last
   st_buffer normal[2];           // normalization writes from one to the other
   st_buffer stage[ST_MAX_STEPS]; // text that a pre-tokenization stage changed
   st_buffer print;               // a word's printable form, or read back from it
   st_cached *cache;
   size_t cache_mask;
+  bool in_piece; // the ids of a piece are being found out, for the cache
   size_t unk_at; // the output's length when the last thing that this word gave was the unknown token
   st_buffer keys;
   st_symbol *symbols;
   size_t symbols_capacity;
+  st_joined joined[2];
   st_queue queue;
   void *lattice;
   size_t lattice_capacity;
 };
+
+// cache.c: texts of up to ST_MAX_CACHED bytes and their ids, which depend on nothing but text and kind.
+enum {
+  ST_MAX_CACHED = 128,
+  ST_CACHE_PART = 0, // to be joined
+  ST_CACHE_WORD = 1, // the same, unless it is a token as it stands
+  ST_CACHE_STAGE = 2 // before stage 0 of pre-tokenization; before the others, higher numbers
+};
+
+setun_status st_cache_make(st_encoder *e, size_t length); // for a text of so many bytes; its size has a bound
+// The slot that holds the text, *found, or the one where it should go; valid until the next st_cache_find or _keep.
+st_cached *st_cache_find(st_encoder *e, const char *text, size_t length, unsigned kind, bool *found);
+setun_status st_cache_emit(st_encoder *e, const st_cached *c);
+// Keeps what the output got since it had the length `ids`.
+setun_status st_cache_keep(st_encoder *e, st_cached *slot, const char *text, size_t length, unsigned kind, size_t ids);
 
 setun_status st_encoder_emit(st_encoder *e, int32_t id);
 void st_encoder_free(st_encoder *e); // its buffers, not itself

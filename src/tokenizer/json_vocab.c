@@ -69,29 +69,36 @@ static setun_status read_scored_vocab(st_tokenizer *t, const json_t *vocab, setu
 }
 
 // A merge is "left right" in older files and ["left", "right"] in newer ones.
+static setun_status read_merge(const json_t *m, size_t i, st_merge_row *row, setun_error *err) {
+  const json_t *l = json_array_get(m, 0), *r = json_array_get(m, 1);
+  if (json_is_string(m)) {
+    const char *text = json_string_value(m), *space = strchr(text, ' ');
+    if (!space || space == text || !space[1]) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "model.merges: merge %zu is not two texts with a space between", i);
+    }
+    size_t left = (size_t)(space - text);
+    *row = (st_merge_row){{text, left}, {space + 1, json_string_length(m) - left - 1}, i};
+  } else if (json_array_size(m) == 2 && json_is_string(l) && json_is_string(r)) {
+    *row =
+        (st_merge_row){{json_string_value(l), json_string_length(l)}, {json_string_value(r), json_string_length(r)}, i};
+  } else {
+    return st_fail(err, SETUN_ERROR_FORMAT, "model.merges: merge %zu is not a pair of texts", i);
+  }
+  return SETUN_OK;
+}
+
 static setun_status read_merges(st_tokenizer *t, const json_t *merges, setun_error *err) {
   if (!json_is_array(merges)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "model.merges: expected an array, found %s", st_json_kind(merges));
   }
-  size_t n = json_array_size(merges);
-  setun_status s = st_merges_reserve(t, n, err);
-  for (size_t i = 0; !s && i < n; i++) {
-    const json_t *m = json_array_get(merges, i), *l = json_array_get(m, 0), *r = json_array_get(m, 1);
-    st_text left, right;
-    if (json_is_string(m)) {
-      const char *text = json_string_value(m), *space = strchr(text, ' ');
-      if (!space || space == text || !space[1]) {
-        return st_fail(err, SETUN_ERROR_FORMAT, "model.merges: merge %zu is not two texts with a space between", i);
-      }
-      left = (st_text){text, (size_t)(space - text)};
-      right = (st_text){space + 1, json_string_length(m) - left.length - 1};
-    } else if (json_array_size(m) == 2 && json_is_string(l) && json_is_string(r)) {
-      left = (st_text){json_string_value(l), json_string_length(l)};
-      right = (st_text){json_string_value(r), json_string_length(r)};
-    } else {
-      return st_fail(err, SETUN_ERROR_FORMAT, "model.merges: merge %zu is not a pair of texts", i);
-    }
-    s = st_merges_add(t, left, right, i, true, err);
+  st_merge_row rows[ST_MERGE_ROWS];
+  size_t total = json_array_size(merges);
+  setun_status s = st_merges_reserve(t, total, err);
+  for (size_t i = 0, n = 0; !s && i < total; i++) {
+    if ((s = read_merge(json_array_get(merges, i), i, &rows[n++], err))) return s;
+    if (n < ST_MERGE_ROWS && i + 1 < total) continue;
+    s = st_merges_add(t, rows, n, true, err);
+    n = 0;
   }
   return s ? st_fail_in(err, "model.merges") : SETUN_OK;
 }

@@ -132,7 +132,7 @@ static bool strip(st_encoder *e, const char *text, size_t n, const st_normalize_
     if (st_utf8_decode(text + at, end - at, &code) <= 0 || !is_space(code)) break;
     end = at;
   }
-  e->shifted |= start > 0;
+  e->shifted |= start > 0 && e->raw_space;
   return st_buffer_append(out, text + start, end - start);
 }
 
@@ -311,7 +311,9 @@ static setun_status apply(st_encoder *e, const st_normalize_step *step, const ch
 
 setun_status st_normalize(st_encoder *e, const char *text, size_t length, const char **out, size_t *out_length) {
   const st_tokenizer *t = e->t;
+  uint32_t code;
   e->shifted = false;
+  e->raw_space = st_utf8_decode(text, length, &code) > 0 && is_space(code);
   for (size_t i = 0; i < t->n_normalizers && length; i++) {
     const st_normalize_step *step = &t->normalizers[i];
     if (step->kind <= ST_NORMALIZE_NFKD && is_ascii(text, length)) continue;

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+enum { SHORT_PIECE = 16 }; // bytes: longer ones rarely come back
+
 static setun_status run(st_encoder *e, size_t stage, const char *text, size_t length, bool first);
 
 st_stage *st_stage_add(st_tokenizer *t, st_stage_kind kind, setun_error *err) {
@@ -174,10 +176,7 @@ static setun_status word(st_encoder *e, const char *text, size_t length) {
   return t->model == ST_MODEL_UNIGRAM ? st_unigram_word(e, text, length) : st_bpe_word(e, text, length);
 }
 
-// Recursion ends at ST_MAX_STEPS stages.
-static setun_status run(st_encoder *e, size_t stage, const char *text, size_t length, bool first) {
-  if (!length) return SETUN_OK;
-  if (stage == e->t->n_stages) return word(e, text, length);
+static setun_status run_stage(st_encoder *e, size_t stage, const char *text, size_t length, bool first) {
   switch (e->t->stages[stage].kind) {
   case ST_STAGE_SPLIT: return split(e, stage, text, length, first);
   case ST_STAGE_PREFIX_SPACE: return prefix_space(e, stage, text, length, first);
@@ -187,6 +186,36 @@ static setun_status run(st_encoder *e, size_t stage, const char *text, size_t le
   return SETUN_OK;
 }
 
+// A short piece that still has stages before it: most come back, such as a digit or a line's end, or a word that other
+// patterns look at for nothing.
+static setun_status run_piece(st_encoder *e, size_t stage, const char *text, size_t length, bool first) {
+  bool found;
+  unsigned kind = ST_CACHE_STAGE + (unsigned)stage;
+  st_cached *slot = st_cache_find(e, text, length, kind, &found);
+  e->unk_at = SIZE_MAX;
+  if (found) return st_cache_emit(e, slot);
+  size_t ids = e->out->length;
+  e->in_piece = true;
+  setun_status s = run_stage(e, stage, text, length, first);
+  e->in_piece = false;
+  return s ? s : st_cache_keep(e, slot, text, length, kind, ids);
+}
+
+// Recursion ends at ST_MAX_STEPS stages.
+static setun_status run(st_encoder *e, size_t stage, const char *text, size_t length, bool first) {
+  const st_tokenizer *t = e->t;
+  if (!length) return SETUN_OK;
+  if (stage == t->n_stages) return word(e, text, length);
+  bool piece = stage && stage >= t->first_cached && length <= SHORT_PIECE && !e->in_piece;
+  return piece ? run_piece(e, stage, text, length, first) : run_stage(e, stage, text, length, first);
+}
+
 setun_status st_pretokenize(st_encoder *e, const char *text, size_t length, bool first) {
   return run(e, 0, text, length, first);
+}
+
+void st_pretokenize_prepare(st_tokenizer *t) {
+  size_t i = t->n_stages;
+  while (i && t->stages[i - 1].kind == ST_STAGE_SPLIT) i--;
+  t->first_cached = i;
 }

@@ -96,6 +96,8 @@ void st_tokenizer_free(st_tokenizer *t) {
   st_free(t->ranks);
   st_map_free(t->ids);
   st_free(t->merges);
+  st_free(t->merge_filter);
+  st_free(t->byte_pairs);
   st_free(t->seams);
   st_trie_free(t->trie);
   st_free(t->log_probs);
@@ -276,6 +278,7 @@ setun_status st_tokenizer_finish(st_tokenizer *t, setun_error *err) {
   if (!s) s = st_tokenizer_build_pieces(t, 0, err);
   if (!s) s = t->model == ST_MODEL_UNIGRAM ? st_unigram_prepare(t, err) : st_bpe_prepare(t, err);
   if (!s) st_tokenizer_find_ends(t);
+  st_pretokenize_prepare(t);
   return s;
 }
 

@@ -111,8 +111,8 @@ setun_status st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t
                                  st_token_list *out, setun_error *err);
 
 // The same with control tokens recognized, but only where none of their bytes lies in one of the `n` guarded parts of
-// the text, which are in rising order: what users wrote inside of a template's text. Otherwise the parts change nothing:
-// words run across their edges.
+// the text, which are in rising order: what users wrote inside of a template's text. Otherwise the parts change
+// nothing: words run across their edges.
 setun_status st_tokenizer_encode_guarded(const st_tokenizer *t, const char *text, size_t length,
                                          const setun_span *guards, size_t n, st_token_list *out, setun_error *err);
 

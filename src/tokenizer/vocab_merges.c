@@ -32,7 +32,8 @@ static setun_status read_merges(st_tokenizer *t, const char *at, const char *end
     if (!left || left + 1 == line.length) {
       return st_fail(err, SETUN_ERROR_FORMAT, "merges.txt: line %zu is not two texts with a space between", number);
     }
-    s = st_merges_add(t, (st_text){line.data, left}, (st_text){space + 1, line.length - left - 1}, rank++, true, err);
+    st_merge_row row = {{line.data, left}, {space + 1, line.length - left - 1}, rank++};
+    s = st_merges_add(t, &row, 1, true, err);
     if (s) return st_fail_in(err, "merges.txt: line %zu", number);
   }
   return s;

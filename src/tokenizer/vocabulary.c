@@ -45,8 +45,9 @@ static setun_status add_merges(st_tokenizer *t, const st_vocabulary *v, setun_er
     return st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.merges: absent, expected for tokenizer.ggml.model \"%s\"",
                    v->model);
   }
+  st_merge_row rows[ST_MERGE_ROWS];
   setun_status s = st_merges_reserve(t, v->n_merges, err);
-  for (size_t i = 0; !s && i < v->n_merges; i++) {
+  for (size_t i = 0, n = 0; !s && i < v->n_merges; i++) {
     st_text m = v->merges[i];
     const char *space = m.length > 1 ? memchr(m.data + 1, ' ', m.length - 1) : NULL;
     size_t left = space ? (size_t)(space - m.data) : 0;
@@ -54,10 +55,12 @@ static setun_status add_merges(st_tokenizer *t, const st_vocabulary *v, setun_er
       return st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.merges: merge %zu is not two texts with a space between",
                      i);
     }
-    s = st_merges_add(t, (st_text){m.data, left}, (st_text){space + 1, m.length - left - 1}, i, false, err);
-    if (s) return st_fail_in(err, "tokenizer.ggml.merges");
+    rows[n++] = (st_merge_row){{m.data, left}, {space + 1, m.length - left - 1}, i};
+    if (n < ST_MERGE_ROWS && i + 1 < v->n_merges) continue;
+    s = st_merges_add(t, rows, n, false, err);
+    n = 0;
   }
-  return s;
+  return s ? st_fail_in(err, "tokenizer.ggml.merges") : SETUN_OK;
 }
 
 static setun_status add_replace(st_tokenizer *t, const char *from, const char *to, setun_error *err) {

@@ -1,0 +1,40 @@
+// What the parts of byte-pair encoding share: the look-up of merges, a text's units, and the joining of one part.
+#ifndef SETUN_TOKENIZER_BPE_H
+#define SETUN_TOKENIZER_BPE_H
+
+#include "base/utf8.h"
+#include "tokenizer/internal.h"
+
+#define ST_NONE UINT32_MAX
+
+static inline uint64_t st_merges_hash(uint32_t left, uint32_t right) {
+  return ((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u;
+}
+
+// False: no merge joins the two. Most pairs that come up are of that kind, and the filter is small enough to stay in a
+// processor's cache, which the table of merges is not.
+static inline bool st_merges_may(const st_tokenizer *t, uint64_t hash) {
+  uint64_t bit = hash >> 36 & t->filter_mask;
+  return t->merge_filter[bit >> 3] >> (bit & 7) & 1;
+}
+
+// The slot that holds the pair, or the free one where it should go (left ST_NONE).
+static inline st_merge *st_merges_find(const st_tokenizer *t, uint64_t hash, uint32_t left, uint32_t right) {
+  for (size_t i = (hash ^ hash >> 32) & t->merge_mask;; i = (i + 1) & t->merge_mask) {
+    st_merge *m = &t->merges[i];
+    if (m->left == ST_NONE || (m->left == left && m->right == right)) return m;
+  }
+}
+
+// The unit (byte or character) at `s`, and its length. Vocabularies may hold stray bytes: each is a unit of its own.
+static inline size_t st_bpe_unit(const st_tokenizer *t, const char *s, size_t n, uint32_t *code) {
+  int used = t->byte_level || (unsigned char)*s < 0x80 ? 0 : st_utf8_decode(s, n, code);
+  if (used > 0) return (size_t)used;
+  *code = (unsigned char)*s;
+  return 1;
+}
+
+// join.c: joins the units of a word, or of a part of one, and emits the ids.
+setun_status st_bpe_join(st_encoder *e, const char *text, size_t length);
+
+#endif
