@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RETRIES_MOST = 1000, RETRIES_AT_ONCE = 16 };
+enum { RETRIES_MOST = 1000, RETRIES_AT_ONCE = 16, FOLIO_MOST = 4 << 20, READ_AHEAD_MOST = 16 << 20 };
 
 double st_stream_clock(void) {
   struct timespec t;
@@ -83,12 +83,23 @@ static st_piece_state retry(st_piece *p, int error, setun_error *err) {
 }
 
 // Nothing of what went through the page cache shall stay there: it is larger than memory.
-static void drop_cached(const st_piece *p) {
+static void drop_cached(const st_stream_file *file, uint64_t offset, uint64_t bytes) {
 #ifdef POSIX_FADV_DONTNEED
-  posix_fadvise(p->file->file->fd, (off_t)p->offset, (off_t)p->need, POSIX_FADV_DONTNEED);
+  posix_fadvise(file->file->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
 #else
-  (void)p;
+  (void)file, (void)offset, (void)bytes;
 #endif
+}
+
+// The same for a whole unit: pages come in groups (large folios), and those across two pieces went with neither; nor did
+// those across the end of what was read before. `after`: so much of what the system read ahead behind it goes as well.
+static void drop_cached_unit(st_stream *s, size_t unit, uint64_t after) {
+  for (size_t i = s->plan.first_extent[unit]; i < s->plan.first_extent[unit + 1]; i++) {
+    const st_extent *e = &s->plan.extents[i];
+    uint64_t before = e->offset < FOLIO_MOST ? e->offset : FOLIO_MOST;
+    if (atomic_load(&s->files[e->file].direct)) continue;
+    drop_cached(&s->files[e->file], e->offset - before, before + e->bytes + after);
+  }
 }
 
 st_piece_state st_piece_result(const st_stream *s, st_piece *p, int64_t result, setun_error *err) {
@@ -109,7 +120,7 @@ st_piece_state st_piece_result(const st_stream *s, st_piece *p, int64_t result, 
   size_t got = p->got + (size_t)result, whole_blocks = got & ~(p->file->alignment - 1);
   if (got >= p->need) {
     p->got = p->need;
-    if (!p->direct) drop_cached(p);
+    if (!p->direct) drop_cached(p->file, p->offset, p->need);
     return ST_PIECE_WHOLE;
   }
   if (p->direct && whole_blocks > p->got) {
@@ -279,6 +290,7 @@ setun_status st_stream_new(const st_stream_unit *units, size_t n_units, const st
 // Forgets the oldest `n` units of the ring. The youngest first, so that none of them is begun on the way.
 static void drop_oldest(st_stream *s, size_t n) {
   for (size_t i = n; i-- > 0;) s->engine->drop(s, &s->slots[(s->head + i) % s->n_slots]);
+  for (size_t i = 0; i < n; i++) drop_cached_unit(s, s->slots[(s->head + i) % s->n_slots].unit, READ_AHEAD_MOST);
   s->head = (s->head + n) % s->n_slots;
   s->held -= n;
 }
@@ -367,6 +379,7 @@ setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, s
   s->stats.waited_s += st_stream_clock() - begin;
   log_refused(s);
   if (slot->error.code != SETUN_OK) return st_fail(err, slot->error.code, "%s", slot->error.message);
+  drop_cached_unit(s, unit, 0);
   s->taken++;
   size_t first = s->plan.first_range[unit], n = s->plan.first_range[unit + 1] - first;
   for (size_t i = 0; i < n; i++) ranges[i] = slot->base + s->plan.places[first + i];
