@@ -100,6 +100,10 @@ static setun_status check_rows(const setun_model *m, setun_error *err) {
 
 // Everything but weights.
 static setun_status load_texts(setun_model *m, const st_directory *d, setun_error *err) {
+  if (d->container == ST_SAFETENSORS) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a GGUF file or a model's directory, found weights alone: %s",
+                   d->path, "give the directory, with its config.json and tokenizer");
+  }
   m->container = d->container;
   m->sampling = st_sampler_defaults(d, &m->log);
   setun_status s = st_vocabulary_load(d, default_pre(d), &m->tokenizer, err);
@@ -113,12 +117,6 @@ setun_status st_api_open(const char *path, const st_file_source *source, const s
   st_directory *d = NULL;
   setun_status s = st_check_model_params(&p, err);
   if (s != SETUN_OK) return s;
-  if (d->container == ST_SAFETENSORS) {
-    s = st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a GGUF file or a model's directory, found weights alone: %s", path,
-                "give the directory, with its config.json and tokenizer");
-    st_directory_free(d);
-    return s;
-  }
   setun_model *m = st_calloc(1, sizeof *m);
   if (!m) return st_fail_memory(err, "the model");
   st_open_options options = st_open_options_of(&p, &m->log);
