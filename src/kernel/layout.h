@@ -29,9 +29,11 @@ static inline size_t st_step_bytes(st_form form) {
 //
 //   codes of a tile of n tokens:   [padded / 4][n][4]      values: [padded][n]      block arrays: [blocks][n]
 //
-// Int8 activations by block have two planes of codes. The second holds what rounding to the first left, in steps 254
-// times finer, for the few blocks in which one value dwarfs the others, which would otherwise lose most of their bits;
-// elsewhere its scale is 0. This brings the default mode several times nearer to float32; see docs/kernels.md.
+// Int8 activations by block have a second plane of codes for the few blocks in which one value dwarfs the others, which
+// would otherwise lose most of their bits: what rounding to the first left, in steps 254 times finer. This brings the
+// default mode several times nearer to float32; see docs/kernels.md. It is kept token by token, as a list of the blocks
+// that have it, since a tile of tokens rarely shares one: entry i of token t stands at t * blocks + i, its 32 codes at
+// t * padded + 32 * i.
 typedef struct st_view {
   size_t padded, blocks;
   float *values;        // ST_ACT_F32
@@ -41,8 +43,10 @@ typedef struct st_view {
   int32_t *block_sum;   // sums of 32 codes
   float *block_scale;   // ST_ACT_INT8_BLOCK, and all below: absmax / 127 of the 32
   float *block_product; // what all 32 codes stand for, summed
-  int8_t *rest;         // the second plane, as codes
-  float *rest_scale;    // block_scale / 254 where the second plane counts, otherwise 0
+  int8_t *rest;         // the second plane
+  uint32_t *rest_count; // [tokens] blocks of each token that have it
+  uint32_t *rest_block; // which blocks, in order
+  float *rest_scale;    // block_scale / 254
   int32_t *rest_sum;    // sums of its codes
 } st_view;
 
@@ -64,6 +68,8 @@ static inline size_t st_view_of(st_activation kind, size_t tokens, size_t column
   v->block_scale = (float *)(void *)(at + used), used += block_array;
   v->block_product = (float *)(void *)(at + used), used += block_array;
   v->rest = (int8_t *)(at + used), used += st_round_up(tokens * v->padded, 64);
+  v->rest_count = (uint32_t *)(void *)(at + used), used += token_array;
+  v->rest_block = (uint32_t *)(void *)(at + used), used += block_array;
   v->rest_scale = (float *)(void *)(at + used), used += block_array;
   v->rest_sum = (int32_t *)(void *)(at + used), used += block_array;
   return used;

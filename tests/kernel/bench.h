@@ -44,7 +44,7 @@ static void bench_product(ceilings *b, st_form form, st_activation kind, size_t 
   size_t bytes = rows / 16 * w.m.group_bytes, copies = tokens == 1 ? ARENA / bytes : 1;
   for (size_t i = 0; i < copies; i++) memcpy(b->arena + i * bytes, w.m.data, bytes);
   float *x = st_malloc(tokens * columns, sizeof *x), *out = st_malloc(tokens * rows, sizeof *out);
-  random_floats(x, tokens * columns, RANDOM);
+  random_activations(x, tokens * columns, RANDOM);
   st_input input;
   prepare(&b->k, &input, kind, x, tokens, columns);
   double best = 1e9;

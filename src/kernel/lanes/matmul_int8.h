@@ -43,37 +43,36 @@ LANES_INLINE void lanes_block_add(vf d, const float *scales, const vi *totals, s
   for (size_t t = 0; t < n; t++) sums[t] = vf_fma(vf_mul(d, vf_set(scales[t])), vi_to_floats(totals[t]), sums[t]);
 }
 
-LANES_INLINE bool lanes_any(const float *scales, size_t n) {
-  uint32_t any = 0; // of bits, since floats would be compared one by one; a scale is never -0
-#pragma GCC unroll 8
-  for (size_t t = 0; t < n; t++) {
-    uint32_t bits;
-    __builtin_memcpy(&bits, scales + t, 4);
-    any |= bits;
+// The sum over the blocks of one token that have a second plane.
+LANES_INLINE vf lanes_rest_sum(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t token) {
+  vf sum = vf_set(0);
+  const int8_t *x = v->rest + token * v->padded;
+  size_t at = token * v->blocks, end = at + v->rest_count[token];
+  for (; at < end; at++, x += ST_STEP) {
+    lanes_stream s = lanes_stream_at(form, w, row, v->rest_block[at]);
+    vf d = form == ST_FORM_T16 ? vf_set(1) : vf_half(s.scales);
+    vi total;
+    lanes_block_dots(form, s.codes, x, 1, v->rest_sum + at, &total);
+    lanes_block_add(d, v->rest_scale + at, &total, 1, &sum);
   }
-  return any != 0;
+  return sum;
 }
 
-// For each 32 columns: sum += (d * dx) * integers, for each plane of codes that counts; Q4M also minimum += m * (sum of
-// what the codes stand for). A token whose second plane does not count adds exact zeros where another's in its tile
-// does.
+// For each 32 columns: sum += (d * dx) * integers; Q4M also minimum += m * (sum of what the codes of both planes stand
+// for). Then what the second plane gives.
 LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
                                    size_t n, vf *out) {
   vf sums[LANES_TILE], minimums[LANES_TILE];
   vi totals[LANES_TILE];
   lanes_stream s = lanes_stream_of(w, row);
-  const int8_t *x = v->codes + first * v->padded, *rest = v->rest + first * v->padded;
+  const int8_t *x = v->codes + first * v->padded;
   size_t at = first * v->blocks;
   for (size_t t = 0; t < n; t++) sums[t] = minimums[t] = vf_set(0);
-  for (size_t b = 0; b < v->blocks; b++, x += ST_STEP * n, rest += ST_STEP * n, at += n) {
+  for (size_t b = 0; b < v->blocks; b++, x += ST_STEP * n, at += n) {
     if (!first) lanes_prefetch_step(form, s.codes); // later tokens find the group in the cache
     vf d = form == ST_FORM_T16 ? vf_set(1) : vf_half(s.scales);
     lanes_block_dots(form, s.codes, x, n, v->block_sum + at, totals);
     lanes_block_add(d, v->block_scale + at, totals, n, sums);
-    if (lanes_any(v->rest_scale + at, n)) {
-      lanes_block_dots(form, s.codes, rest, n, v->rest_sum + at, totals);
-      lanes_block_add(d, v->rest_scale + at, totals, n, sums);
-    }
     if (form == ST_FORM_Q4M) {
       vf m = vf_half(s.scales + ST_SCALES);
 #pragma GCC unroll 8
@@ -81,7 +80,10 @@ LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row,
     }
     lanes_advance(form, &s);
   }
-  for (size_t t = 0; t < n; t++) out[t] = form == ST_FORM_Q4M ? vf_add(sums[t], minimums[t]) : sums[t];
+  for (size_t t = 0; t < n; t++) {
+    out[t] = vf_add(sums[t], lanes_rest_sum(form, w, row, v, first + t));
+    if (form == ST_FORM_Q4M) out[t] = vf_add(out[t], minimums[t]);
+  }
 }
 
 // Adds the integer products of `steps` times 32 columns to the totals of n tokens; advances the codes.

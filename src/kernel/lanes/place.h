@@ -22,6 +22,19 @@ LANES_INLINE lanes_stream lanes_stream_of(const st_matrix *w, size_t row) {
   return s;
 }
 
+// The same at a block of 32 columns; `left` is not meant for going on.
+LANES_INLINE lanes_stream lanes_stream_at(st_form form, const st_matrix *w, size_t row, size_t block) {
+  lanes_stream s = lanes_stream_of(w, row);
+  if (form == ST_FORM_T16B) {
+    s.scales += block / s.each * (ST_SCALES + s.each * st_step_bytes(form));
+    s.codes = s.scales + ST_SCALES + block % s.each * st_step_bytes(form);
+  } else {
+    s.scales += block * st_step_bytes(form);
+    s.codes += block * st_step_bytes(form);
+  }
+  return s;
+}
+
 LANES_INLINE void lanes_advance(st_form form, lanes_stream *s) {
   s->codes += st_step_bytes(form);
   if (form == ST_FORM_T16B) {

@@ -174,25 +174,40 @@ void st_ref_matmul_token(const st_matrix *w, const st_input *input, size_t first
   }
 }
 
-// sums += (d * dx) * integers of 32 columns, for one plane of codes, whose scales are dx; a scale of 0 adds nothing.
+// sums += (d * dx) * integers of 32 columns, for one plane of codes, whose scales are dx.
 static void add_plane(codes32 code, const floats16 d, const int8_t *x, const float *scales, size_t tokens,
                       floats16 *out) {
   int32_t sums[ST_REF_TILE][ST_GROUP] = {0};
   add_products(code, x, tokens, sums);
   for (size_t t = 0; t < tokens; t++) {
-    for (size_t r = 0; r < ST_GROUP && scales[t] != 0; r++) {
-      out[t][r] = fmaf(d[r] * scales[t], (float)sums[t][r], out[t][r]);
-    }
+    for (size_t r = 0; r < ST_GROUP; r++) out[t][r] = fmaf(d[r] * scales[t], (float)sums[t][r], out[t][r]);
   }
 }
 
-// For each 32 columns in order: both planes of codes; and for minimums another sum += m * (sum of what the codes mean).
+// The blocks of one token that have a second plane, in order, added up apart and then to the first plane's sum.
+static void add_rest(const st_matrix *w, const uint8_t *group, const st_view *v, size_t token, floats16 out) {
+  floats16 sum = {0};
+  for (size_t i = 0; i < v->rest_count[token]; i++) {
+    size_t at = token * v->blocks + i;
+    const uint8_t *scales, *codes;
+    codes32 code;
+    floats16 d, m;
+    locate(w, group, v->rest_block[at], &scales, &codes);
+    unpack_codes(w->form, codes, code);
+    read_scales(w->form, scales, d, m);
+    add_plane(code, d, v->rest + token * v->padded + i * ST_STEP, v->rest_scale + at, 1, &sum);
+  }
+  for (size_t r = 0; r < ST_GROUP; r++) out[r] += sum[r];
+}
+
+// For each 32 columns in order the first plane of codes; and for minimums another sum += m * (sum of what the codes of
+// both planes mean).
 static void tile_block(const st_matrix *w, const uint8_t *group, const st_view *v, size_t first, size_t tokens,
                        floats16 *out) {
   floats16 minimums[ST_REF_TILE] = {0};
   memset(out, 0, tokens * sizeof *out);
-  const int8_t *x = v->codes + first * v->padded, *rest = v->rest + first * v->padded;
-  for (size_t s = 0; s < v->blocks; s++, x += ST_STEP * tokens, rest += ST_STEP * tokens) {
+  const int8_t *x = v->codes + first * v->padded;
+  for (size_t s = 0; s < v->blocks; s++, x += ST_STEP * tokens) {
     const uint8_t *scales, *codes;
     codes32 code;
     floats16 d, m;
@@ -201,13 +216,13 @@ static void tile_block(const st_matrix *w, const uint8_t *group, const st_view *
     read_scales(w->form, scales, d, m);
     size_t at = first * v->blocks + s * tokens;
     add_plane(code, d, x, v->block_scale + at, tokens, out);
-    add_plane(code, d, rest, v->rest_scale + at, tokens, out);
     for (size_t t = 0; w->form == ST_FORM_Q4M && t < tokens; t++) {
       for (size_t r = 0; r < ST_GROUP; r++) minimums[t][r] = fmaf(m[r], v->block_product[at + t], minimums[t][r]);
     }
   }
-  for (size_t t = 0; w->form == ST_FORM_Q4M && t < tokens; t++) {
-    for (size_t r = 0; r < ST_GROUP; r++) out[t][r] += minimums[t][r];
+  for (size_t t = 0; t < tokens; t++) {
+    add_rest(w, group, v, first + t, out[t]);
+    for (size_t r = 0; r < ST_GROUP && w->form == ST_FORM_Q4M; r++) out[t][r] += minimums[t][r];
   }
 }
 
