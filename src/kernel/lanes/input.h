@@ -98,18 +98,24 @@ LANES_INLINE vi lanes_rest(vf scaled, vi codes) {
   return vf_round(vf_mul(vf_sub(scaled, vi_to_floats(codes)), vf_set(ST_REST_STEPS)));
 }
 
-// Writes an entry of a token's second plane; returns the sum of its codes.
-static int32_t lanes_append_rest(const st_view *v, size_t token, size_t entry, size_t block, float scale, vi low,
-                                 vi high) {
+// Sums of the codes of an entry of the second plane, and of the first 16.
+typedef struct {
+  int32_t all, half;
+} rest_sums;
+
+// Writes an entry of a token's second plane.
+static rest_sums lanes_append_rest(const st_view *v, size_t token, size_t entry, size_t block, float scale, vi low,
+                                   vi high) {
   size_t at = token * v->blocks + entry;
   int8_t *out = v->rest + token * v->padded + entry * ST_STEP;
-  int32_t sum = vi_sum(vi_add(low, high));
+  rest_sums sums = {.all = vi_sum(vi_add(low, high)), .half = vi_sum(low)};
   vi_store_bytes(out, low);
   vi_store_bytes(out + 16, high);
   v->rest_block[at] = (uint32_t)block;
   v->rest_scale[at] = scale;
-  v->rest_sum[at] = sum;
-  return sum;
+  v->rest_sum[at] = sums.all;
+  v->rest_half[at] = sums.half;
+  return sums;
 }
 
 static void lanes_prepare_block(const st_view *v, lanes_place p, const lanes_source *source, size_t n) {
@@ -126,12 +132,16 @@ static void lanes_prepare_block(const st_view *v, lanes_place p, const lanes_sou
     // Squares of codes are small integers: exact in float32, in any order.
     vf f = vi_to_floats(low), g = vi_to_floats(high);
     float finer = vf_sum(vf_add(vf_mul(f, f), vf_mul(g, g))) < ST_REST_SQUARES ? d / ST_REST_STEPS : 0;
-    int32_t sum = vi_sum(vi_add(low, high)), rest_sum = 0;
-    if (finer != 0)
-      rest_sum = lanes_append_rest(v, token, entries++, b, finer, lanes_rest(x, low), lanes_rest(y, high));
+    int32_t half = vi_sum(low), sum = half + vi_sum(high);
+    rest_sums rest = {0};
+    if (finer != 0) rest = lanes_append_rest(v, token, entries++, b, finer, lanes_rest(x, low), lanes_rest(y, high));
     v->block_sum[at] = sum;
     v->block_scale[at] = d;
-    v->block_product[at] = d * (float)sum + finer * (float)rest_sum;
+    v->block_product[at] = st_product_of(d, sum, finer, rest.all);
+    v->half_sum[at] = half;
+    at = 2 * (at - p.lane) + p.lane;
+    v->half_product[at] = st_product_of(d, half, finer, rest.half);
+    v->half_product[at + p.count] = st_product_of(d, sum - half, finer, rest.all - rest.half);
   }
   v->rest_count[token] = (uint32_t)entries;
 }
