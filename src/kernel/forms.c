@@ -12,20 +12,29 @@ st_form st_form_of(const st_format *format) {
   switch (format->id) {
   case ST_F16: return ST_FORM_F16;
   case ST_BF16: return ST_FORM_BF16;
-  case ST_Q8_0:
-  case ST_Q5_0:
-  case ST_IQ4_NL: return ST_FORM_Q8; // small integers times a half-precision scale
+  case ST_Q8_0: return ST_FORM_Q8;
   case ST_Q4_0: return ST_FORM_Q4;
   case ST_Q4_1: return ST_FORM_Q4M;
+  case ST_Q5_0: return ST_FORM_Q5;
+  case ST_Q5_1: return ST_FORM_Q5M;
+  case ST_IQ4_NL: return ST_FORM_NL;
+  case ST_MXFP4: return ST_FORM_MX;
+  case ST_IQ4_XS: return ST_FORM_NLK;
+  case ST_Q2_K: return ST_FORM_Q2K;
+  case ST_Q3_K: return ST_FORM_Q3K;
+  case ST_Q4_K: return ST_FORM_Q4K;
+  case ST_Q5_K: return ST_FORM_Q5K;
+  case ST_Q6_K: return ST_FORM_Q6K;
   default: return ST_FORM_F32;
   }
 }
 
 size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block) {
+  st_coding c = st_coding_of(form);
   size_t steps = (columns + ST_STEP - 1) / ST_STEP;
-  if (form != ST_FORM_T16B) return st_round_up(steps * st_step_bytes(form), 64);
-  size_t blocks = (columns + block - 1) / block;
-  return st_round_up(blocks * (ST_SCALES + (size_t)block / ST_STEP * st_step_bytes(form)), 64);
+  if (!c.head) return st_round_up(steps * st_step_bytes(form), 64);
+  size_t each = st_super_steps(form, block), blocks = (steps + each - 1) / each;
+  return st_round_up(blocks * (c.head + each * st_step_bytes(form)), 64);
 }
 
 static void pack_floats(st_form form, size_t columns, const float *rows, size_t count, uint8_t *group) {
@@ -85,51 +94,59 @@ static void pack_t16b(size_t columns, uint32_t block, const int8_t *rows, const 
   }
 }
 
-// One block of 32 columns of row r: 4-bit codes, element j in the low half of byte j and element j + 16 in the high
-// half as Q4_0 and Q4_1 store them, to byte 4r + j of 64: columns 8i + j low, 8i + 4 + j high.
-static void pack_nibbles(const uint8_t *codes, size_t r, uint8_t *out) {
-  const uint32_t low = 0x0F0F0F0Fu;
-  for (size_t i = 0; i < 2; i++) {
-    uint32_t a = load_four(codes + 8 * i), b = load_four(codes + 8 * i + 4);
-    store_four(out + i * 64 + 4 * r, (a & low) | (b & low) << 4);
-    store_four(out + (i + 2) * 64 + 4 * r, (a >> 4 & low) | (b & ~low));
+// One step of row r: each 4 codes to their part's place in one plane or two.
+static void pack_codes(const st_coding *c, const uint8_t codes[ST_STEP], size_t r, uint8_t *out) {
+  uint32_t low = 0x01010101u * ((1u << c->low) - 1), high = 0x01010101u * ((1u << c->high) - 1);
+  for (unsigned i = 0; i < ST_STEP / 4; i++) {
+    uint32_t four = load_four(codes + 4 * i);
+    uint8_t *at = out + i * c->low / 8 * 64 + 4 * r;
+    store_four(at, load_four(at) | (four & low) << i * c->low % 8);
+    if (!c->high) continue;
+    at = out + 64 * c->low + i * c->high / 8 * 64 + 4 * r;
+    store_four(at, load_four(at) | (four >> c->low & high) << i * c->high % 8);
   }
 }
 
-// The integers of one block of 32 columns whose format becomes Q8. `in` follows the block's scale.
-static void read_codes(st_format_id id, const uint8_t *in, int8_t codes[ST_STEP]) {
-  uint32_t fifth = 0;
-  if (id == ST_Q8_0) {
-    memcpy(codes, in, ST_STEP);
-    return;
-  }
-  if (id == ST_Q5_0) {
-    fifth = (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
-    in += 4;
-  }
-  for (size_t k = 0; k < ST_STEP; k++) {
-    unsigned code = k < 16 ? in[k] & 15u : in[k - 16] >> 4;
-    codes[k] = id == ST_IQ4_NL ? st_iq4_values[code] : (int8_t)((int)(code | (fifth >> k & 1) << 4) - 16);
+// One step's scales of row r, where they are bytes: `back` points behind the codes.
+static void pack_scales(st_form form, const st_block_parts *p, size_t step, size_t r, uint8_t *back) {
+  st_coding c = st_coding_of(form);
+  if (form == ST_FORM_Q2K) {
+    for (size_t sub = 2 * step; sub < 2 * step + 2; sub++, back += ST_GROUP) {
+      back[r] = (uint8_t)(p->scales[sub] | p->minimums[sub] << 4);
+    }
+  } else if (c.back) {
+    for (size_t sub = c.subs * step; sub < c.subs * (step + 1); sub++, back += ST_GROUP) back[r] = p->scales[sub];
+    if (c.minimums) back[r] = p->minimums[step];
   }
 }
 
+// One block of row r; the K formats subtract their minimums, whose scale gets the other sign for that.
+static void pack_block(st_form form, const st_block_parts *p, size_t columns, size_t r, uint8_t *out) {
+  st_coding c = st_coding_of(form);
+  uint16_t d = p->d, m = (uint16_t)(c.head ? p->m ^ 0x8000 : p->m);
+  if (form == ST_FORM_MX) {
+    out[r] = p->scales[0];
+  } else {
+    memcpy(out + 2 * r, &d, 2);
+    if (c.minimums) memcpy(out + ST_SCALES + 2 * r, &m, 2);
+  }
+  out += c.head + c.front;
+  for (size_t step = 0; step < columns / ST_STEP; step++, out += st_step_bytes(form)) {
+    pack_codes(&c, p->codes + step * ST_STEP, r, out);
+    pack_scales(form, p, step, r, out + 64 * (c.low + c.high));
+  }
+}
+
+// Rows of a format whose blocks are what a head, or a step, has scales for.
 static void pack_blocks(st_form form, const st_format *format, size_t columns, const uint8_t *rows, size_t count,
                         uint8_t *group) {
-  size_t blocks = columns / ST_STEP, row_bytes = blocks * format->block_bytes;
-  for (size_t b = 0; b < blocks; b++, group += st_step_bytes(form)) {
+  size_t blocks = columns / format->block;
+  size_t bytes = st_coding_of(form).head + format->block / ST_STEP * st_step_bytes(form);
+  st_block_parts parts = {0};
+  for (size_t b = 0; b < blocks; b++, group += bytes) {
     for (size_t r = 0; r < count; r++) {
-      const uint8_t *in = rows + r * row_bytes + b * format->block_bytes;
-      memcpy(group + 2 * r, in, 2);
-      if (form == ST_FORM_Q8) {
-        int8_t codes[ST_STEP];
-        read_codes(format->id, in + 2, codes);
-        for (size_t k = 0; k < ST_STEP; k += 4) memcpy(group + ST_SCALES + k / 4 * 64 + 4 * r, codes + k, 4);
-      } else if (form == ST_FORM_Q4) {
-        pack_nibbles(in + 2, r, group + ST_SCALES);
-      } else {
-        memcpy(group + ST_SCALES + 2 * r, in + 2, 2);
-        pack_nibbles(in + 4, r, group + 2 * ST_SCALES);
-      }
+      st_format_parts(format, rows + (r * blocks + b) * format->block_bytes, &parts);
+      pack_block(form, &parts, format->block, r, group);
     }
   }
 }
@@ -148,9 +165,7 @@ void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_
     }
     break;
   case ST_FORM_T16B: pack_t16b(columns, block, rows, scales, count, group); break;
-  case ST_FORM_Q8:
-  case ST_FORM_Q4:
-  case ST_FORM_Q4M: pack_blocks(form, format, columns, rows, count, group); break;
   case ST_FORM_COUNT: break;
+  default: pack_blocks(form, format, columns, rows, count, group);
   }
 }

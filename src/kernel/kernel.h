@@ -26,6 +26,17 @@ typedef enum st_form {
   ST_FORM_Q8,   // int8 and a half-precision scale a row and 32 columns
   ST_FORM_Q4,   // 4-bit codes and a half-precision scale, a row and 32 columns: weight = d * (code - 8)
   ST_FORM_Q4M,  // 4-bit codes with scale and minimum, a row and 32 columns: weight = d * code + m
+  ST_FORM_Q5,   // 5-bit codes: weight = d * (code - 16)
+  ST_FORM_Q5M,  // 5-bit codes with scale and minimum
+  ST_FORM_NL,   // 4-bit codes that choose a value of IQ4_NL: weight = d * value
+  ST_FORM_MX,   // 4-bit codes that choose a value of E2M1, with a power of two a row and 32 columns
+  // Scales and minimums of 32 columns, or of 16, are small integers times the row's half-precision d and m of 256:
+  ST_FORM_NLK, // as NL, 32 columns
+  ST_FORM_Q2K, // 2-bit codes with minimum, 16 columns
+  ST_FORM_Q3K, // 3-bit codes less 4, 16 columns
+  ST_FORM_Q4K, // 4-bit codes with minimum, 32 columns
+  ST_FORM_Q5K, // 5-bit codes with minimum, 32 columns
+  ST_FORM_Q6K, // 6-bit codes less 32, 16 columns
   ST_FORM_COUNT
 } st_form;
 

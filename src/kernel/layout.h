@@ -1,4 +1,4 @@
-// Where things lie: the strides of a group in each form, and the arrays inside a prepared input. Shared by all tables.
+// Where things lie: what a group in each form is made of, and the arrays inside a prepared input. Shared by all tables.
 #ifndef SETUN_KERNEL_LAYOUT_H
 #define SETUN_KERNEL_LAYOUT_H
 
@@ -13,15 +13,57 @@ static inline size_t st_round_up(size_t n, size_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// Bytes of 32 columns of a group, without T16B's scales; F32 and its like included.
-static inline size_t st_step_bytes(st_form form) {
-  static const uint16_t bytes[ST_FORM_COUNT] = {
-      [ST_FORM_F32] = 2048,           [ST_FORM_F16] = 1024,
-      [ST_FORM_BF16] = 1024,          [ST_FORM_T16] = 128,
-      [ST_FORM_T16B] = 128,           [ST_FORM_Q8] = ST_SCALES + 512,
-      [ST_FORM_Q4] = ST_SCALES + 256, [ST_FORM_Q4M] = 2 * ST_SCALES + 256,
+// How a step, 32 columns of a group of codes, is laid out:
+//
+//   `front` bytes of scales | a plane of `low` bits a code | a plane of `high` bits a code | `back` bytes of scales
+//
+// and before every ST_SUPER columns (T16B: st_matrix.block) `head` bytes of half-precision numbers. Planes are made of
+// 64-byte pieces: of part i of a step, columns 4i to 4i + 3, byte 4r + j is row r, column 4i + j. A plane of b bits has
+// 8 / b parts in a piece, the first in the lowest bits.
+typedef struct st_coding {
+  uint8_t low, high;
+  uint8_t head, front, back;
+  uint8_t subs;         // scales of a row in a step: one, or one for each 16 columns
+  uint8_t offset;       // what a code is larger than what it means
+  bool minimums;        // weight = d * code + m
+  const int8_t *values; // what each of 16 codes means, instead; NULL: none
+} st_coding;
+
+enum { ST_SUPER = 256 };
+
+static inline st_coding st_coding_of(st_form form) {
+  enum { D = ST_SCALES, DM = 2 * ST_SCALES, BYTES = ST_GROUP };
+  static const st_coding codings[ST_FORM_COUNT] = {
+      [ST_FORM_T16] = {.low = 2, .subs = 1, .offset = 1},
+      [ST_FORM_T16B] = {.low = 2, .head = D, .subs = 1, .offset = 1},
+      [ST_FORM_Q8] = {.low = 8, .front = D, .subs = 1},
+      [ST_FORM_Q4] = {.low = 4, .front = D, .subs = 1, .offset = 8},
+      [ST_FORM_Q4M] = {.low = 4, .front = DM, .subs = 1, .minimums = true},
+      [ST_FORM_Q5] = {.low = 4, .high = 1, .front = D, .subs = 1, .offset = 16},
+      [ST_FORM_Q5M] = {.low = 4, .high = 1, .front = DM, .subs = 1, .minimums = true},
+      [ST_FORM_NL] = {.low = 4, .front = D, .subs = 1, .values = st_iq4_values},
+      [ST_FORM_MX] = {.low = 4, .front = BYTES, .subs = 1, .values = st_e2m1_doubled},
+      [ST_FORM_NLK] = {.low = 4, .head = D, .back = BYTES, .subs = 1, .values = st_iq4_values},
+      [ST_FORM_Q2K] = {.low = 2, .head = DM, .back = 2 * BYTES, .subs = 2, .minimums = true},
+      [ST_FORM_Q3K] = {.low = 2, .high = 1, .head = D, .back = 2 * BYTES, .subs = 2, .offset = 4},
+      [ST_FORM_Q4K] = {.low = 4, .head = DM, .back = 2 * BYTES, .subs = 1, .minimums = true},
+      [ST_FORM_Q5K] = {.low = 4, .high = 1, .head = DM, .back = 2 * BYTES, .subs = 1, .minimums = true},
+      [ST_FORM_Q6K] = {.low = 4, .high = 2, .head = D, .back = 2 * BYTES, .subs = 2, .offset = 32},
   };
-  return bytes[form];
+  return codings[form];
+}
+
+// Bytes of a step without heads; of F32 and its like, of 32 columns.
+static inline size_t st_step_bytes(st_form form) {
+  if (form == ST_FORM_F32) return ST_STEP * ST_GROUP * 4;
+  if (form == ST_FORM_F16 || form == ST_FORM_BF16) return ST_STEP * ST_GROUP * 2;
+  st_coding c = st_coding_of(form);
+  return (size_t)c.front + 64 * (size_t)(c.low + c.high) + c.back;
+}
+
+// Steps between heads.
+static inline size_t st_super_steps(st_form form, uint32_t block) {
+  return (form == ST_FORM_T16B ? block : ST_SUPER) / ST_STEP;
 }
 
 // A prepared input seen from inside. Tokens come in tiles of `width` (fewer in the last one); within a tile the tokens
@@ -29,9 +71,11 @@ static inline size_t st_step_bytes(st_form form) {
 //
 //   codes of a tile of n tokens:   [padded / 4][n][4]      values: [padded][n]      block arrays: [blocks][n]
 //
-// Int8 activations by block have two planes of codes. The second holds what rounding to the first left, in steps 254
-// times finer, for the few blocks in which one value dwarfs the others, which would otherwise lose most of their bits;
-// elsewhere its scale is 0. This brings the default mode several times nearer to float32; see docs/kernels.md.
+// Int8 activations by block have a second plane of codes for the few blocks in which one value dwarfs the others, which
+// would otherwise lose most of their bits: what rounding to the first left, in steps 254 times finer. This brings the
+// default mode several times nearer to float32; see docs/kernels.md. It is kept token by token, as a list of the blocks
+// that have it, since a tile of tokens rarely shares one: entry i of token t stands at t * blocks + i, its 32 codes at
+// t * padded + 32 * i.
 typedef struct st_view {
   size_t padded, blocks;
   float *values;        // ST_ACT_F32
@@ -41,10 +85,20 @@ typedef struct st_view {
   int32_t *block_sum;   // sums of 32 codes
   float *block_scale;   // ST_ACT_INT8_BLOCK, and all below: absmax / 127 of the 32
   float *block_product; // what all 32 codes stand for, summed
-  int8_t *rest;         // the second plane, as codes
-  float *rest_scale;    // block_scale / 254 where the second plane counts, otherwise 0
+  int8_t *rest;         // the second plane
+  uint32_t *rest_count; // [tokens] blocks of each token that have it
+  uint32_t *rest_block; // which blocks, in order
+  float *rest_scale;    // block_scale / 254
   int32_t *rest_sum;    // sums of its codes
+  int32_t *rest_half;   // sums of its first 16 codes
+  int32_t *half_sum;    // sums of the first 16 of the 32 codes
+  float *half_product;  // [blocks][2][n]: what the first and the last 16 stand for, summed
 } st_view;
+
+// What codes stand for, summed: `sum` of the first plane's with scale d, `rest` of the second's with scale `finer`.
+static inline float st_product_of(float d, int32_t sum, float finer, int32_t rest) {
+  return d * (float)sum + finer * (float)rest;
+}
 
 // The next `bytes` from `base`, which may be NULL to count alone.
 static inline void *st_view_take(uint8_t *base, size_t *used, size_t bytes) {
@@ -69,8 +123,13 @@ static inline size_t st_view_of(st_activation kind, size_t tokens, size_t column
   v->block_scale = st_view_take(base, &used, block_array);
   v->block_product = st_view_take(base, &used, block_array);
   v->rest = st_view_take(base, &used, st_round_up(tokens * v->padded, 64));
+  v->rest_count = st_view_take(base, &used, token_array);
+  v->rest_block = st_view_take(base, &used, block_array);
   v->rest_scale = st_view_take(base, &used, block_array);
   v->rest_sum = st_view_take(base, &used, block_array);
+  v->rest_half = st_view_take(base, &used, block_array);
+  v->half_sum = st_view_take(base, &used, block_array);
+  v->half_product = st_view_take(base, &used, 2 * block_array);
   return used;
 }
 

@@ -7,7 +7,7 @@
 #include "quant/rows.h"
 
 // Twice the values, so that they are integers; the scales below are halved.
-static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+const int8_t st_e2m1_doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // Half of 2^(e - 127); the smallest two are subnormal.
 static float half_of_e8m0(uint8_t e) {
@@ -17,9 +17,14 @@ static float half_of_e8m0(uint8_t e) {
 static void mxfp4_decode(const uint8_t *block, float *out) {
   float scale = half_of_e8m0(block[0]);
   for (int j = 0; j < 16; j++) {
-    out[j] = (float)doubled[block[1 + j] & 15] * scale;
-    out[16 + j] = (float)doubled[block[1 + j] >> 4] * scale;
+    out[j] = (float)st_e2m1_doubled[block[1 + j] & 15] * scale;
+    out[16 + j] = (float)st_e2m1_doubled[block[1 + j] >> 4] * scale;
   }
+}
+
+static void mxfp4_parts(const uint8_t *block, st_block_parts *out) {
+  out->scales[0] = block[0];
+  st_split_nibbles(block + 1, 16, out->codes);
 }
 
 void st_mxfp4_from_pairs(uint8_t scale, const uint8_t pairs[16], uint8_t block[17]) {
@@ -44,12 +49,13 @@ static void nvfp4_decode(const uint8_t *block, float *out) {
     float scale = half_of_ue4m3(block[sub]);
     const uint8_t *q = block + 4 + 8 * sub;
     for (int j = 0; j < 8; j++) {
-      out[16 * sub + j] = (float)doubled[q[j] & 15] * scale;
-      out[16 * sub + 8 + j] = (float)doubled[q[j] >> 4] * scale;
+      out[16 * sub + j] = (float)st_e2m1_doubled[q[j] & 15] * scale;
+      out[16 * sub + 8 + j] = (float)st_e2m1_doubled[q[j] >> 4] * scale;
     }
   }
 }
 
-static const st_value_block mxfp4 = {mxfp4_decode, NULL, 0, {0}}, nvfp4 = {nvfp4_decode, NULL, 0, {0}};
+static const st_value_block mxfp4 = {mxfp4_decode, NULL, 0, {0}, mxfp4_parts};
+static const st_value_block nvfp4 = {nvfp4_decode, NULL, 0, {0}, NULL};
 const st_format_ops st_ops_mxfp4 = ST_VALUE_OPS_READ(&mxfp4);
 const st_format_ops st_ops_nvfp4 = ST_VALUE_OPS_READ(&nvfp4);

@@ -17,15 +17,30 @@ static void iq4_nl_decode(const uint8_t *block, float *out) {
   decode_32(st_load_f16(block), block + 2, out);
 }
 
+static int iq4_xs_scale(const uint8_t *block, int sub) {
+  int low = block[4 + sub / 2] >> 4 * (sub % 2) & 15, high = st_load_u16(block + 2) >> 2 * sub & 3;
+  return (low | high << 4) - 32;
+}
+
 static void iq4_xs_decode(const uint8_t *block, float *out) {
   float d = st_load_f16(block);
-  int high = st_load_u16(block + 2);
   for (int sub = 0; sub < 8; sub++) {
-    int scale = (block[4 + sub / 2] >> 4 * (sub % 2) & 15) | (high >> 2 * sub & 3) << 4;
-    decode_32(d * (float)(scale - 32), block + 8 + 16 * sub, out + 32 * sub);
+    decode_32(d * (float)iq4_xs_scale(block, sub), block + 8 + 16 * sub, out + 32 * sub);
   }
 }
 
-static const st_value_block iq4_nl = {iq4_nl_decode, NULL, 1, {0}}, iq4_xs = {iq4_xs_decode, NULL, 1, {0}};
+static void iq4_nl_parts(const uint8_t *block, st_block_parts *out) {
+  st_split_nibbles(block + 2, 16, out->codes);
+}
+
+static void iq4_xs_parts(const uint8_t *block, st_block_parts *out) {
+  for (int sub = 0; sub < 8; sub++) {
+    out->scales[sub] = (uint8_t)iq4_xs_scale(block, sub);
+    st_split_nibbles(block + 8 + 16 * sub, 16, out->codes + 32 * sub);
+  }
+}
+
+static const st_value_block iq4_nl = {iq4_nl_decode, NULL, 1, {0}, iq4_nl_parts};
+static const st_value_block iq4_xs = {iq4_xs_decode, NULL, 1, {0}, iq4_xs_parts};
 const st_format_ops st_ops_iq4_nl = ST_VALUE_OPS_READ(&iq4_nl);
 const st_format_ops st_ops_iq4_xs = ST_VALUE_OPS_READ(&iq4_xs);

@@ -73,8 +73,42 @@ static void q5_k_decode(const uint8_t *block, float *out) {
   decode_4_or_5(block, block + 16, block + 48, out);
 }
 
-static const st_value_block q2_k = {q2_k_decode, NULL, 2, {80, 82}}, q3_k = {q3_k_decode, NULL, 1, {108}};
-static const st_value_block q4_k = {q4_k_decode, NULL, 2, {0, 2}}, q5_k = {q5_k_decode, NULL, 2, {0, 2}};
+static void q2_k_parts(const uint8_t *block, st_block_parts *out) {
+  for (int i = 0; i < 256; i++) out->codes[i] = (uint8_t)two_bits(block + 16, i);
+  for (int sub = 0; sub < 16; sub++) {
+    out->scales[sub] = block[sub] & 15;
+    out->minimums[sub] = block[sub] >> 4;
+  }
+}
+
+// The third bit makes code 0..7 of -4..3.
+static void q3_k_parts(const uint8_t *block, st_block_parts *out) {
+  for (int i = 0; i < 256; i++) {
+    out->codes[i] = (uint8_t)(two_bits(block + 32, i) | (block[i % 32] >> i / 32 & 1) << 2);
+  }
+  for (int sub = 0; sub < 16; sub++) out->scales[sub] = (uint8_t)q3_k_scale(block + 96, sub);
+}
+
+static void q4_k_parts(const uint8_t *block, st_block_parts *out) {
+  for (int i = 0; i < 4; i++) st_split_nibbles(block + 16 + 32 * i, 32, out->codes + 64 * i);
+  for (int sub = 0; sub < 8; sub++) {
+    int s, m;
+    scale_and_minimum(block + 4, sub, &s, &m);
+    out->scales[sub] = (uint8_t)s;
+    out->minimums[sub] = (uint8_t)m;
+  }
+}
+
+static void q5_k_parts(const uint8_t *block, st_block_parts *out) {
+  q4_k_parts(block, out); // its scales; its codes stand elsewhere
+  for (int i = 0; i < 4; i++) st_split_nibbles(block + 48 + 32 * i, 32, out->codes + 64 * i);
+  for (int i = 0; i < 256; i++) out->codes[i] = (uint8_t)(out->codes[i] | (block[16 + i % 32] >> i / 32 & 1) << 4);
+}
+
+static const st_value_block q2_k = {q2_k_decode, NULL, 2, {80, 82}, q2_k_parts};
+static const st_value_block q3_k = {q3_k_decode, NULL, 1, {108}, q3_k_parts};
+static const st_value_block q4_k = {q4_k_decode, NULL, 2, {0, 2}, q4_k_parts};
+static const st_value_block q5_k = {q5_k_decode, NULL, 2, {0, 2}, q5_k_parts};
 const st_format_ops st_ops_q2_k = ST_VALUE_OPS_READ(&q2_k);
 const st_format_ops st_ops_q3_k = ST_VALUE_OPS_READ(&q3_k);
 const st_format_ops st_ops_q4_k = ST_VALUE_OPS_READ(&q4_k);

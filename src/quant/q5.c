@@ -53,7 +53,20 @@ static void q5_1_encode(const float *in, uint8_t *block) {
   put_codes(codes, block + 4);
 }
 
-static const st_value_block q5_0 = {q5_0_decode, q5_0_encode, 1, {0}};
-static const st_value_block q5_1 = {q5_1_decode, q5_1_encode, 2, {0, 2}};
+// `at`: the word of high bits, and the low ones behind it.
+static void take_codes(const uint8_t *at, uint8_t *codes) {
+  uint32_t high = st_load_u32(at);
+  st_split_nibbles(at + 4, 16, codes);
+  for (int i = 0; i < 32; i++) codes[i] = (uint8_t)(codes[i] | (high >> i & 1) << 4);
+}
+static void q5_0_parts(const uint8_t *block, st_block_parts *out) {
+  take_codes(block + 2, out->codes);
+}
+static void q5_1_parts(const uint8_t *block, st_block_parts *out) {
+  take_codes(block + 4, out->codes);
+}
+
+static const st_value_block q5_0 = {q5_0_decode, q5_0_encode, 1, {0}, q5_0_parts};
+static const st_value_block q5_1 = {q5_1_decode, q5_1_encode, 2, {0, 2}, q5_1_parts};
 const st_format_ops st_ops_q5_0 = ST_VALUE_OPS(&q5_0);
 const st_format_ops st_ops_q5_1 = ST_VALUE_OPS(&q5_1);

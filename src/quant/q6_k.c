@@ -15,6 +15,17 @@ static void q6_k_decode(const uint8_t *block, float *out) {
   }
 }
 
+static void q6_k_parts(const uint8_t *block, st_block_parts *out) {
+  memcpy(out->scales, block + 192, 16);
+  for (int half = 0; half < 2; half++) {
+    uint8_t *codes = out->codes + 128 * half;
+    st_split_nibbles(block + 64 * half, 64, codes);
+    for (int i = 0; i < 128; i++) {
+      codes[i] = (uint8_t)(codes[i] | (block[128 + 32 * half + i % 32] >> 2 * (i / 32) & 3) << 4);
+    }
+  }
+}
+
 // The nearest integer, ties to even, of a number below 2^22 (the sum's last place is 1), held within -32..31. Written
 // without a choice, which would keep the loop below from becoming vectors.
 static float to_code(float x) {
@@ -64,5 +75,5 @@ static void q6_k_encode(const float *in, uint8_t *block) {
   }
 }
 
-static const st_value_block q6_k = {q6_k_decode, q6_k_encode, 1, {208}};
+static const st_value_block q6_k = {q6_k_decode, q6_k_encode, 1, {208}, q6_k_parts};
 const st_format_ops st_ops_q6_k = ST_VALUE_OPS(&q6_k);

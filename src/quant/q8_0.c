@@ -17,5 +17,9 @@ static void q8_0_encode(const float *in, uint8_t *block) {
   for (int j = 0; j < 32; j++) block[2 + j] = (uint8_t)st_clamp_int(roundf(in[j] * inverse), -127, 127);
 }
 
-static const st_value_block q8_0 = {q8_0_decode, q8_0_encode, 1, {0}};
+static void q8_0_parts(const uint8_t *block, st_block_parts *out) {
+  memcpy(out->codes, block + 2, 32);
+}
+
+static const st_value_block q8_0 = {q8_0_decode, q8_0_encode, 1, {0}, q8_0_parts};
 const st_format_ops st_ops_q8_0 = ST_VALUE_OPS(&q8_0);

@@ -80,6 +80,15 @@ int64_t st_format_check_scales(const st_format *format, const void *data, uint64
   return -1;
 }
 
+bool st_format_parts(const st_format *format, const uint8_t *block, st_block_parts *parts) {
+  const st_value_block *value = format->ops->value;
+  if (!value || !value->parts) return false;
+  if (value->n_scales > 0) parts->d = st_load_u16(block + value->scale_at[0]);
+  if (value->n_scales > 1) parts->m = st_load_u16(block + value->scale_at[1]);
+  value->parts(block, parts);
+  return true;
+}
+
 setun_status st_format_writable(const st_format *format, st_shape shape, setun_error *err) {
   uint64_t bytes;
   if (!format->ops->encode && !format->ops->pack)

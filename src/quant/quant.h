@@ -152,7 +152,20 @@ setun_status st_format_writable(const st_format *format, st_shape shape, setun_e
 // Where some rows of a tensor lie; the shape has passed st_format_size. `row` < shape.rows, `want` at least 1.
 st_strip st_format_locate(const st_format *format, st_shape shape, uint64_t row, uint64_t want);
 
-// What the 16 codes of IQ4_NL and IQ4_XS mean.
-extern const int8_t st_iq4_values[16];
+// The integers that a block of a value format is made of, for those who multiply with them rather than with floats.
+// What is not in a format is left as it was.
+enum { ST_PARTS_MAX = 256 };
+typedef struct st_block_parts {
+  uint16_t d, m;                    // the block's half-precision scale, and that of its minimums
+  uint8_t scales[16], minimums[16]; // of sub-blocks: int8 in Q3_K, Q6_K and IQ4_XS; MXFP4: [0] is the E8M0 scale
+  uint8_t codes[ST_PARTS_MAX];      // without sign, as stored; int8 in Q8_0
+} st_block_parts;
+
+// Takes a block of quantized values apart (Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4). False: no other format
+// has integers to give.
+bool st_format_parts(const st_format *format, const uint8_t *block, st_block_parts *parts);
+
+// What the 16 codes of IQ4_NL and IQ4_XS mean, and twice what those of MXFP4 do.
+extern const int8_t st_iq4_values[16], st_e2m1_doubled[16];
 
 #endif

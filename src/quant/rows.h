@@ -11,6 +11,7 @@ typedef struct st_value_block {
   void (*decode)(const uint8_t *block, float *out);
   void (*encode)(const float *in, uint8_t *block); // NULL: only read
   uint32_t n_scales, scale_at[2];                  // where half-precision scales (and minimums) stand in the block
+  void (*parts)(const uint8_t *block, st_block_parts *out); // codes and sub-blocks' scales; NULL: it has none
 } st_value_block;
 
 void st_value_decode(const st_format *format, st_shape shape, const st_strip *strip, const void *data, float *out);
@@ -51,6 +52,12 @@ void st_rows_dot(const st_format *format, st_shape shape, const st_strip *strip,
   }
 
 // Helpers for the formats' files.
+
+// 4-bit codes of 2 n weights from n bytes: the low halves are the first n.
+static inline void st_split_nibbles(const uint8_t *bytes, size_t n, uint8_t *codes) {
+  for (size_t i = 0; i < n; i++) codes[i] = bytes[i] & 15;
+  for (size_t i = 0; i < n; i++) codes[n + i] = bytes[i] >> 4;
+}
 
 // Whether one of a byte's four 2-bit codes is 3.
 static inline bool st_has_code3(uint8_t byte) {

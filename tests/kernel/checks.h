@@ -41,6 +41,12 @@ static void random_floats(float *x, size_t n, mode how) {
   }
 }
 
+// Random ones have an outlier in about one of eight blocks of 32, as a model's do.
+static void random_activations(float *x, size_t n, mode how) {
+  random_floats(x, n, how);
+  for (size_t i = 0; i < n && how == RANDOM; i++) x[i] *= random_below(256) ? 1 : 12;
+}
+
 static void prepare(const st_kernels *k, st_input *input, st_activation kind, const float *x, size_t tokens,
                     size_t columns) {
   *input = (st_input){.kind = kind, .tokens = tokens, .columns = columns};
@@ -82,19 +88,22 @@ static void rounded_activations(st_activation kind, const float *x, size_t n, do
 }
 
 // Bound: each of the K products and sums is rounded a few times (scale times scale, fused sum, final scale), each by at
-// most 2^-24 of the sum of magnitudes so far. Minimums of Q4M are multiplied with rounded sums: the factor covers them.
+// most 2^-24 of the sum of magnitudes so far. Minimums are multiplied with rounded sums, and may cancel d * code: there
+// the largest weight's magnitude counts for all, and a factor covers what is left of either.
 static void check_against_double(const matrix *w, st_activation kind, const float *x, size_t tokens, const float *out) {
   size_t columns = w->m.columns;
   double *a = st_malloc(columns, sizeof *a);
   for (size_t t = 0; t < tokens; t++) {
     rounded_activations(kind, x + t * columns, columns, a);
     for (size_t r = 0; r < w->m.rows; r++) {
-      double sum = 0, magnitude = 0;
+      double sum = 0, magnitude = 0, largest = 0, activations = 0;
       for (size_t k = 0; k < columns; k++) {
-        double p = (double)w->dense[r * columns + k] * a[k];
+        double weight = (double)w->dense[r * columns + k], p = weight * a[k];
         sum += p, magnitude += fabs(p);
+        largest = fmax(largest, fabs(weight)), activations += fabs(a[k]);
       }
-      if (w->m.form == ST_FORM_Q4M) magnitude *= 16; // d * code and m may cancel
+      if (w->m.form == ST_FORM_Q4M) magnitude *= 16;
+      if (w->m.form > ST_FORM_Q4M && st_coding_of(w->m.form).minimums) magnitude = 16 * largest * activations;
       double bound = magnitude * ((double)columns + 8) * 0x1p-24 + 1e-37;
       double error = fabs(sum - (double)out[t * w->m.rows + r]);
       comparisons++;
@@ -128,7 +137,7 @@ static void check_product(const st_kernels *k, const st_kernels *reference, cons
   size_t columns = w->m.columns, rows = w->m.rows, n = tokens * rows;
   float *x = st_malloc(tokens * columns, sizeof *x);
   float *out = st_malloc(n + 32, sizeof *out), *expected = st_malloc(n + 32, sizeof *expected);
-  random_floats(x, tokens * columns, how);
+  random_activations(x, tokens * columns, how);
   product(k, w, kind, x, tokens, out);
   if (how != SMALLEST || kind == ST_ACT_F32) check_against_double(w, kind, x, tokens, out + 16);
   product(reference, w, kind, x, tokens, expected);
@@ -171,7 +180,7 @@ static void check_row(const st_kernels *k, const matrix *w) {
 
 static void check_shape(const st_kernels *k, const st_kernels *reference, st_form form, size_t rows, size_t columns,
                         uint32_t block, mode how, size_t tokens) {
-  if (form >= ST_FORM_Q8) columns = (columns + 31) / 32 * 32;
+  if (form >= ST_FORM_Q8) columns = st_round_up(columns, format_for(form, block).block);
   matrix w = make_matrix(form, rows, columns, block, how);
   for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
     if (k->matmul[form][kind]) check_product(k, reference, &w, (st_activation)kind, how, tokens);
@@ -203,21 +212,23 @@ static void check_products(const st_kernels *k, const st_kernels *reference, boo
   }
 }
 
-// Every format of 32-column blocks that has a form of codes: a packed row reads as the format decodes it.
+// Every value format that has a form of codes: a packed row reads as the format decodes it.
 static void check_formats(const st_kernels *k) {
-  static const st_format_id ids[] = {ST_Q8_0, ST_Q5_0, ST_IQ4_NL, ST_Q4_0, ST_Q4_1};
-  enum { ROWS = 19, COLUMNS = 96 };
+  static const st_format_id ids[] = {ST_Q8_0, ST_Q5_0, ST_IQ4_NL, ST_Q4_0, ST_Q4_1, ST_Q5_1,  ST_MXFP4,
+                                     ST_Q2_K, ST_Q3_K, ST_Q4_K,   ST_Q5_K, ST_Q6_K, ST_IQ4_XS};
+  enum { ROWS = 19, COLUMNS = 512 };
   for (size_t f = 0; f < sizeof ids / sizeof *ids; f++) {
     const st_format *format = st_format_get(ids[f]);
     st_form form = st_form_of(format);
-    size_t row_bytes = COLUMNS / 32 * format->block_bytes, group_bytes = st_form_group_bytes(form, COLUMNS, 32);
+    size_t row_bytes = COLUMNS / format->block * format->block_bytes,
+           group_bytes = st_form_group_bytes(form, COLUMNS, 32);
     uint8_t *bytes = st_malloc(ROWS, row_bytes);
     guarded groups = guarded_alloc(2 * group_bytes);
-    float decoded[ROWS * COLUMNS], out[COLUMNS];
+    static float decoded[ROWS * COLUMNS], out[COLUMNS];
     for (size_t i = 0; i < ROWS * row_bytes; i++) bytes[i] = (uint8_t)random_below(256);
     for (size_t i = 0; i < ROWS * row_bytes; i += format->block_bytes) { // finite scales, and minimums
-      bytes[i + 1] = bytes[i + 1] % 0x70;
-      if (ids[f] == ST_Q4_1) bytes[i + 3] = bytes[i + 3] % 0x70;
+      for (uint32_t s = 0; s < format->ops->value->n_scales; s++)
+        bytes[i + format->ops->value->scale_at[s] + 1] &= 0xBF;
     }
     st_strip strip = {.row = 0, .count = ROWS, .bytes = ROWS * row_bytes};
     format->ops->decode(format, (st_shape){ROWS, COLUMNS}, &strip, bytes, decoded);

@@ -10,7 +10,8 @@
 #include "base/float16.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "kernel/kernel.h"
+#include "kernel/layout.h"
+#include "quant/rows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@
 
 typedef enum { RANDOM, LARGEST, SMALLEST, ZERO, ONE_ELEMENT, MODES } mode;
 static const char *const mode_names[MODES] = {"random", "largest", "smallest", "zero", "one element"};
-static const char *const form_names[ST_FORM_COUNT] = {"f32", "f16", "bf16", "t16", "t16b", "q8", "q4", "q4m"};
+static const char *const form_names[ST_FORM_COUNT] = {"f32", "f16", "bf16", "t16", "t16b", "q8",  "q4",  "q4m", "q5",
+                                                      "q5m", "nl",  "mx",   "nlk", "q2k",  "q3k", "q4k", "q5k", "q6k"};
 static const char *const activation_names[ST_ACT_COUNT] = {"f32", "int8-token", "int8-block"};
 
 static st_random random_state;
@@ -68,9 +70,19 @@ static inline st_format format_for(st_form form, uint32_t block) {
   switch (form) {
   case ST_FORM_F16: f.id = ST_F16; break;
   case ST_FORM_BF16: f.id = ST_BF16; break;
-  case ST_FORM_Q8: f = (st_format){.id = ST_Q8_0, .block = 32, .block_bytes = 34}; break;
-  case ST_FORM_Q4: f = (st_format){.id = ST_Q4_0, .block = 32, .block_bytes = 18}; break;
-  case ST_FORM_Q4M: f = (st_format){.id = ST_Q4_1, .block = 32, .block_bytes = 20}; break;
+  case ST_FORM_Q8: return *st_format_get(ST_Q8_0);
+  case ST_FORM_Q4: return *st_format_get(ST_Q4_0);
+  case ST_FORM_Q4M: return *st_format_get(ST_Q4_1);
+  case ST_FORM_Q5: return *st_format_get(ST_Q5_0);
+  case ST_FORM_Q5M: return *st_format_get(ST_Q5_1);
+  case ST_FORM_NL: return *st_format_get(ST_IQ4_NL);
+  case ST_FORM_MX: return *st_format_get(ST_MXFP4);
+  case ST_FORM_NLK: return *st_format_get(ST_IQ4_XS);
+  case ST_FORM_Q2K: return *st_format_get(ST_Q2_K);
+  case ST_FORM_Q3K: return *st_format_get(ST_Q3_K);
+  case ST_FORM_Q4K: return *st_format_get(ST_Q4_K);
+  case ST_FORM_Q5K: return *st_format_get(ST_Q5_K);
+  case ST_FORM_Q6K: return *st_format_get(ST_Q6_K);
   case ST_FORM_T16: f.id = ST_HF_U8, f.scales = ST_SCALE_OUTER; break;
   case ST_FORM_T16B: f.id = ST_HF_U8, f.scales = ST_SCALE_BLOCK; break;
   default: f.id = ST_F32;
@@ -113,6 +125,28 @@ static inline void make_blocks(st_form form, size_t columns, mode how, size_t ch
   }
 }
 
+// The same for the forms behind Q4M: any bytes, but for the scales, and their meaning as the format decodes it, which
+// tests/unit/quant_values.c holds to others' decoders. One element: d is 0, the minimum's scale 1.
+static inline void make_format_blocks(st_form form, size_t columns, mode how, uint8_t *bytes, float *dense) {
+  const st_format f = format_for(form, 0);
+  size_t size = columns / f.block * f.block_bytes;
+  for (size_t i = 0; i < size; i++) {
+    bytes[i] = (uint8_t)(how == LARGEST ? 255 : how == SMALLEST || how == ZERO ? 0 : random_below(256));
+  }
+  for (uint8_t *block = bytes; block < bytes + size; block += f.block_bytes) {
+    for (uint32_t i = 0; i < f.ops->value->n_scales; i++) {
+      float scale = how == ONE_ELEMENT ? (float)i : random_scale(how) * (how == LARGEST ? 65000 : 1);
+      st_store_f16(block + f.ops->value->scale_at[i], scale);
+    }
+    for (int i = 192; form == ST_FORM_Q6K && how == LARGEST && i < 208; i++) block[i] = random_below(2) ? 0x80 : 0x7F;
+    if (form == ST_FORM_MX && how != SMALLEST && how != ZERO) {
+      block[0] = (uint8_t)(how == LARGEST ? 200 : how == ONE_ELEMENT ? random_below(230) : 100 + random_below(40));
+    }
+  }
+  st_strip strip = {.row = 0, .count = 1, .bytes = size};
+  f.ops->decode(&f, (st_shape){1, columns}, &strip, bytes, dense);
+}
+
 // The source bytes of all rows, which st_form_pack takes 16 rows at a time.
 static inline void make_rows(matrix *w, mode how, uint8_t *source, size_t row_bytes, float *scales) {
   size_t rows = w->m.rows, columns = w->m.columns;
@@ -120,6 +154,10 @@ static inline void make_rows(matrix *w, mode how, uint8_t *source, size_t row_by
     size_t chosen = random_below((uint32_t)columns);
     float *dense = w->dense + r * columns;
     uint8_t *bytes = source + r * row_bytes;
+    if (w->m.form > ST_FORM_Q4M) {
+      make_format_blocks(w->m.form, columns, how, bytes, dense);
+      continue;
+    }
     if (w->m.form >= ST_FORM_Q8) {
       make_blocks(w->m.form, columns, how, chosen, bytes, dense);
       continue;
@@ -150,7 +188,7 @@ static inline matrix make_matrix(st_form form, size_t rows, size_t columns, uint
   matrix w = {.m = {.form = form, .rows = rows, .columns = columns, .block = form == ST_FORM_T16B ? block : 0}};
   st_format format = format_for(form, block);
   size_t groups = (rows + 15) / 16;
-  size_t row_bytes = format.block_bytes     ? columns / 32 * format.block_bytes
+  size_t row_bytes = format.block_bytes     ? columns / format.block * format.block_bytes
                      : form <= ST_FORM_BF16 ? columns * 4
                                             : columns;
   size_t blocks = form == ST_FORM_T16B ? (columns + block - 1) / block : 1;

@@ -3,8 +3,7 @@
 //   vf   16 floats           vi   16 int32
 //   vb   64 bytes of codes, 4 columns of 16 rows              vd   sums of products of codes
 //
-// With the dot product instructions a vd is 16 sums; without, 64 sums of 16 bits (T16 and Q4 kinds) or 32 of 32 bits
-// (Q8).
+// With the dot product instructions a vd is 16 sums; without, 64 sums of 16 bits or, for wide codes, 32 of 32 bits.
 #ifndef SETUN_KERNEL_ARM_LANES_NEON_H
 #define SETUN_KERNEL_ARM_LANES_NEON_H
 
@@ -152,6 +151,13 @@ LANES_INLINE vi vi_load(const void *p) {
   LANES_EACH v.q[i] = vreinterpretq_s32_u8(vld1q_u8((const uint8_t *)p + 16 * i));
   return v;
 }
+// 16 signed bytes.
+LANES_INLINE vi vi_bytes(const void *p) {
+  int8x16_t bytes = vreinterpretq_s8_u8(vld1q_u8(p));
+  int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+  return (vi){{vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)),
+               vmovl_s16(vget_high_s16(high))}};
+}
 LANES_INLINE vi vf_bits(vf v) {
   vi r;
   LANES_EACH r.q[i] = vreinterpretq_s32_f32(v.q[i]);
@@ -201,30 +207,35 @@ LANES_INLINE void lanes_prefetch(const uint8_t *p) {
   __builtin_prefetch(p + 7168, 0, 2);
 }
 
-// 16 bytes shifted right by 2 * pairs, and masked.
-LANES_INLINE int8x16_t lanes_bits(uint8x16_t v, int pairs, uint8_t mask) {
-  v = vshlq_u8(v, vdupq_n_s8((int8_t)(-2 * pairs)));
-  return vreinterpretq_s8_u8(vandq_u8(v, vdupq_n_u8(mask)));
+// Quarter i of part j of a plane of `bits` bits a code, moved up to bit `to`.
+LANES_INLINE uint8x16_t lanes_plane(const uint8_t *p, int bits, int j, int i, int to) {
+  uint8x16_t v = vld1q_u8(p + 64 * (j * bits / 8) + 16 * i);
+  v = vshlq_u8(v, vdupq_n_s8((int8_t)(to - j * bits % 8)));
+  return vandq_u8(v, vdupq_n_u8((uint8_t)(((1 << bits) - 1) << to)));
 }
 
-// 64 bytes of codes: part j (0 to 7) of 32 columns, from where the form's codes stand. Q8's are signed.
+// What a code is larger than what it means; values have their sign.
+LANES_INLINE int vb_offset(st_form form) {
+  return st_coding_of(form).offset;
+}
+
+// 64 signed bytes: part j (0 to 7) of 32 columns, from where the form's codes stand; what they mean plus vb_offset.
 LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int j) {
+  const st_coding c = st_coding_of(form);
   vb v;
-  bool four = form == ST_FORM_Q4 || form == ST_FORM_Q4M;
-  p += form == ST_FORM_Q8 ? 64 * j : four ? 64 * (j / 2) : 64 * (j / 4);
   LANES_EACH {
-    uint8x16_t bytes = vld1q_u8(p + 16 * i);
-    if (form == ST_FORM_Q8)
-      v.q[i] = vreinterpretq_s8_u8(bytes);
-    else
-      v.q[i] = four ? lanes_bits(bytes, j % 2 * 2, 15) : lanes_bits(bytes, j % 4, 3);
+    uint8x16_t code = lanes_plane(p, c.low, j, i, 0);
+    if (c.high) code = vorrq_u8(code, lanes_plane(p + 64 * c.low, c.high, j, i, c.low));
+    v.q[i] = c.values ? vqtbl1q_s8(vld1q_s8(c.values), code) : vreinterpretq_s8_u8(code);
   }
   return v;
 }
 
-// What a code is larger than what it means.
-LANES_INLINE int vb_offset(st_form form) {
-  return form == ST_FORM_Q8 || form == ST_FORM_Q4M ? 0 : form == ST_FORM_Q4 ? 8 : 1;
+// The 4 codes of a row as a 32-bit lane.
+LANES_INLINE vi vb_words(vb v) {
+  vi r;
+  LANES_EACH r.q[i] = vreinterpretq_s32_s8(v.q[i]);
+  return r;
 }
 
 LANES_INLINE int8x16_t lanes_four(const int8_t *x) {
@@ -237,6 +248,11 @@ LANES_INLINE int8x16_t lanes_four(const int8_t *x) {
 #ifdef __ARM_FEATURE_DOTPROD
 typedef vi vd;
 enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never
+
+// Parts of a step that a vd holds.
+LANES_INLINE size_t vd_parts(st_form form) {
+  return (void)form, 8;
+}
 
 LANES_INLINE void vd_opaque(vd *v) {
   vi_opaque(v);
@@ -255,9 +271,19 @@ LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
 }
 #else
 typedef struct {
-  int16x8_t q[8]; // 2 rows of 4 columns each; Q8: int32, 2 rows of 2 sums
+  int16x8_t q[8]; // 2 rows of 4 columns each; wide: int32, 2 rows of 2 sums
 } vd;
-enum { LANES_FLUSH = 8 }; // 64 products of at most 381: 24384. Q4 (8 of at most 1905) is added up after each step.
+enum { LANES_FLUSH = 8 }; // 64 products of at most 381: 24384. The others are added up after each step at the latest.
+
+// Parts of a step that a vd holds: 8 products of at most 127 * 31 are 31496; Q6K is added up after 16 columns, 4 of at
+// most 127 * 63 being 32004. Q8 and the values of IQ4_NL are summed in 32 bits.
+LANES_INLINE size_t vd_parts(st_form form) {
+  return (void)form, 8;
+}
+LANES_INLINE bool vd_wide(st_form form) {
+  const st_coding c = st_coding_of(form);
+  return c.low == 8 || c.values == st_iq4_values;
+}
 
 LANES_INLINE void vd_opaque(vd *v) {
   for (int i = 0; i < 8; i++) __asm__ volatile("" : "+w"(v->q[i]));
@@ -270,7 +296,7 @@ LANES_INLINE vd vd_zero(void) {
 LANES_INLINE vi vd_total(st_form form, vd v) {
   vi r;
   int32x4_t pairs[8];
-  for (int i = 0; i < 8; i++) pairs[i] = form == ST_FORM_Q8 ? vreinterpretq_s32_s16(v.q[i]) : vpaddlq_s16(v.q[i]);
+  for (int i = 0; i < 8; i++) pairs[i] = vd_wide(form) ? vreinterpretq_s32_s16(v.q[i]) : vpaddlq_s16(v.q[i]);
   LANES_EACH r.q[i] = vpaddq_s32(pairs[2 * i], pairs[2 * i + 1]);
   return r;
 }
@@ -278,7 +304,7 @@ LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
   int8x16_t v = lanes_four(x);
   LANES_EACH {
     int8x8_t low = vget_low_s8(w.q[i]), high = vget_high_s8(w.q[i]), four = vget_low_s8(v);
-    if (form == ST_FORM_Q8) {
+    if (vd_wide(form)) {
       sum.q[2 * i] = vreinterpretq_s16_s32(vpadalq_s16(vreinterpretq_s32_s16(sum.q[2 * i]), vmull_s8(low, four)));
       sum.q[2 * i + 1] =
           vreinterpretq_s16_s32(vpadalq_s16(vreinterpretq_s32_s16(sum.q[2 * i + 1]), vmull_s8(high, four)));

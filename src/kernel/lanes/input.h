@@ -98,29 +98,52 @@ LANES_INLINE vi lanes_rest(vf scaled, vi codes) {
   return vf_round(vf_mul(vf_sub(scaled, vi_to_floats(codes)), vf_set(ST_REST_STEPS)));
 }
 
+// Sums of the codes of an entry of the second plane, and of the first 16.
+typedef struct {
+  int32_t all, half;
+} rest_sums;
+
+// Writes an entry of a token's second plane.
+static rest_sums lanes_append_rest(const st_view *v, size_t token, size_t entry, size_t block, float scale, vi low,
+                                   vi high) {
+  size_t at = token * v->blocks + entry;
+  int8_t *out = v->rest + token * v->padded + entry * ST_STEP;
+  rest_sums sums = {.all = vi_sum(vi_add(low, high)), .half = vi_sum(low)};
+  vi_store_bytes(out, low);
+  vi_store_bytes(out + 16, high);
+  v->rest_block[at] = (uint32_t)block;
+  v->rest_scale[at] = scale;
+  v->rest_sum[at] = sums.all;
+  v->rest_half[at] = sums.half;
+  return sums;
+}
+
 static void lanes_prepare_block(const st_view *v, lanes_place p, const lanes_source *source, size_t n) {
-  size_t start = p.first * v->padded + 4 * p.lane;
+  size_t start = p.first * v->padded + 4 * p.lane, token = p.first + p.lane, entries = 0;
   for (size_t b = 0; b < v->blocks; b++) {
     size_t at = p.first * v->blocks + b * p.count + p.lane, to = start + b * ST_STEP * p.count;
     vf x = lanes_values(source, b * ST_STEP, n), y = lanes_values(source, b * ST_STEP + 16, n);
     float m = vf_most(vf_max(vf_abs(y), vf_max(vf_abs(x), vf_set(0))));
     float d = m < ST_BLOCK_LEAST ? 0 : m / 127.0f, s = m < ST_BLOCK_LEAST ? 0 : 127.0f / m;
     x = vf_mul(x, vf_set(s)), y = vf_mul(y, vf_set(s));
-    vi low = vf_round(x), high = vf_round(y), rest_low = lanes_rest(x, low), rest_high = lanes_rest(y, high);
+    vi low = vf_round(x), high = vf_round(y);
     lanes_scatter_codes(v->codes + to, p.count, low);
     lanes_scatter_codes(v->codes + to + 16 * p.count, p.count, high);
-    lanes_scatter_codes(v->rest + to, p.count, rest_low);
-    lanes_scatter_codes(v->rest + to + 16 * p.count, p.count, rest_high);
     // Squares of codes are small integers: exact in float32, in any order.
     vf f = vi_to_floats(low), g = vi_to_floats(high);
     float finer = vf_sum(vf_add(vf_mul(f, f), vf_mul(g, g))) < ST_REST_SQUARES ? d / ST_REST_STEPS : 0;
-    int32_t sum = vi_sum(vi_add(low, high)), rest_sum = vi_sum(vi_add(rest_low, rest_high));
+    int32_t half = vi_sum(low), sum = half + vi_sum(high);
+    rest_sums rest = {0};
+    if (finer != 0) rest = lanes_append_rest(v, token, entries++, b, finer, lanes_rest(x, low), lanes_rest(y, high));
     v->block_sum[at] = sum;
     v->block_scale[at] = d;
-    v->rest_scale[at] = finer;
-    v->rest_sum[at] = rest_sum;
-    v->block_product[at] = d * (float)sum + finer * (float)rest_sum;
+    v->block_product[at] = st_product_of(d, sum, finer, rest.all);
+    v->half_sum[at] = half;
+    at = 2 * (at - p.lane) + p.lane;
+    v->half_product[at] = st_product_of(d, half, finer, rest.half);
+    v->half_product[at + p.count] = st_product_of(d, sum - half, finer, rest.all - rest.half);
   }
+  v->rest_count[token] = (uint32_t)entries;
 }
 
 static void lanes_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps,

@@ -12,23 +12,20 @@ LANES_INLINE vf lanes_weight(st_form form, const uint8_t *p, size_t k) {
   return vf_load((const float *)(const void *)p + 16 * k);
 }
 
-// 32 columns of a coded form as floats. A row's codes of 4 columns stand in one 32-bit lane.
+// 32 columns of a coded form as floats. A row's codes of 4 columns stand in one 32-bit lane; each in turn goes to its
+// top byte, where taking the offset off leaves what it means, with a sign.
 LANES_INLINE void lanes_unpack(st_form form, const lanes_stream *s, float out[ST_STEP][ST_GROUP]) {
-  vf d = vf_set(1), m = vf_set(0);
-  if (form != ST_FORM_T16) d = vf_half(s->scales);
-  if (form == ST_FORM_Q4M) m = vf_half(s->scales + ST_SCALES);
-  for (unsigned k = 0; k < ST_STEP; k++) {
-    vi code;
-    if (form == ST_FORM_Q8) {
-      code = vi_right(vi_left(vi_load(s->codes + k / 4 * 64), 24 - 8 * (k % 4)), 24);
-    } else if (form == ST_FORM_Q4 || form == ST_FORM_Q4M) {
-      code = vi_and(vi_right(vi_load(s->codes + k / 8 * 64), 8 * (k % 4) + (k % 8 < 4 ? 0 : 4)), vi_set(15));
-    } else {
-      code = vi_and(vi_right(vi_load(s->codes + k / 16 * 64), 8 * (k % 4) + 2 * (k % 16 / 4)), vi_set(3));
+  const st_coding c = st_coding_of(form);
+  const vi offset = vi_left(vi_set(vb_offset(form)), 24);
+  vf d, m;
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++) {
+    if (i == 0 || (i == 4 && c.subs == 2)) lanes_scales(form, s, i / 4, &d, &m);
+    vi four = vb_words(vb_codes(form, s->codes, i));
+    for (unsigned j = 0; j < 4; j++) {
+      vf w = vf_mul(d, vi_to_floats(vi_right(vi_sub(vi_left(four, 24 - 8 * j), offset), 24)));
+      vf_store(out[4 * (unsigned)i + j], c.minimums ? vf_add(w, m) : w);
     }
-    int offset = form == ST_FORM_Q4 ? 8 : form == ST_FORM_T16 || form == ST_FORM_T16B ? 1 : 0;
-    vf w = vf_mul(d, vi_to_floats(vi_sub(code, vi_set(offset))));
-    vf_store(out[k], form == ST_FORM_Q4M ? vf_add(w, m) : w);
   }
 }
 
@@ -97,6 +94,16 @@ LANES_MATMUL_FLOAT(T16B)
 LANES_MATMUL_FLOAT(Q8)
 LANES_MATMUL_FLOAT(Q4)
 LANES_MATMUL_FLOAT(Q4M)
+LANES_MATMUL_FLOAT(Q5)
+LANES_MATMUL_FLOAT(Q5M)
+LANES_MATMUL_FLOAT(NL)
+LANES_MATMUL_FLOAT(MX)
+LANES_MATMUL_FLOAT(NLK)
+LANES_MATMUL_FLOAT(Q2K)
+LANES_MATMUL_FLOAT(Q3K)
+LANES_MATMUL_FLOAT(Q4K)
+LANES_MATMUL_FLOAT(Q5K)
+LANES_MATMUL_FLOAT(Q6K)
 
 static void lanes_fill_matmul_float(st_kernels *k) {
   k->matmul[ST_FORM_F32][ST_ACT_F32] = lanes_matmul_float_F32;
@@ -107,6 +114,16 @@ static void lanes_fill_matmul_float(st_kernels *k) {
   k->matmul[ST_FORM_Q8][ST_ACT_F32] = lanes_matmul_float_Q8;
   k->matmul[ST_FORM_Q4][ST_ACT_F32] = lanes_matmul_float_Q4;
   k->matmul[ST_FORM_Q4M][ST_ACT_F32] = lanes_matmul_float_Q4M;
+  k->matmul[ST_FORM_Q5][ST_ACT_F32] = lanes_matmul_float_Q5;
+  k->matmul[ST_FORM_Q5M][ST_ACT_F32] = lanes_matmul_float_Q5M;
+  k->matmul[ST_FORM_NL][ST_ACT_F32] = lanes_matmul_float_NL;
+  k->matmul[ST_FORM_MX][ST_ACT_F32] = lanes_matmul_float_MX;
+  k->matmul[ST_FORM_NLK][ST_ACT_F32] = lanes_matmul_float_NLK;
+  k->matmul[ST_FORM_Q2K][ST_ACT_F32] = lanes_matmul_float_Q2K;
+  k->matmul[ST_FORM_Q3K][ST_ACT_F32] = lanes_matmul_float_Q3K;
+  k->matmul[ST_FORM_Q4K][ST_ACT_F32] = lanes_matmul_float_Q4K;
+  k->matmul[ST_FORM_Q5K][ST_ACT_F32] = lanes_matmul_float_Q5K;
+  k->matmul[ST_FORM_Q6K][ST_ACT_F32] = lanes_matmul_float_Q6K;
 }
 
 #endif

@@ -5,11 +5,12 @@
 
 #include "kernel/lanes/place.h"
 
-// Adds the products of 32 columns for n tokens, each in `chains` sums that do not wait for one another.
-LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_t *x, size_t n, size_t chains,
-                                 vd *sums) {
+// Adds the products of parts [from, to) of 32 columns for n tokens, each in `chains` sums that do not wait for one
+// another.
+LANES_INLINE void lanes_dot_parts(st_form form, const uint8_t *codes, const int8_t *x, size_t from, size_t to, size_t n,
+                                  size_t chains, vd *sums) {
 #pragma GCC unroll 8
-  for (size_t i = 0; i < 8; i++) {
+  for (size_t i = from; i < to; i++) {
     vb w = vb_codes(form, codes, (int)i);
 #pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) {
@@ -19,21 +20,41 @@ LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_
   }
 }
 
+LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_t *x, size_t n, size_t chains,
+                                 vd *sums) {
+  lanes_dot_parts(form, codes, x, 0, 8, n, chains, sums);
+}
+
 LANES_INLINE void lanes_prefetch_step(st_form form, const uint8_t *codes) {
   for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(codes + line);
 }
 
-// The integer products of 32 columns with one plane of codes of n tokens, whose sums are `sums`.
-LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int8_t *x, size_t n, const int32_t *sums,
-                                   vi *totals) {
-  vd dots[LANES_TILE];
+// A token's sum over sub-block `sub` of 32 columns: of all 32, or of the first or the last 16.
+LANES_INLINE int32_t lanes_sub_sum(st_form form, int sub, int32_t sum, int32_t half) {
+  return st_coding_of(form).subs == 1 ? sum : sub ? sum - half : half;
+}
+
+// The integer products of a sub-block with one plane of codes of n tokens; `sums` and `halves` are those of the codes
+// of all 32 columns and of the first 16.
+LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int8_t *x, int sub, size_t n,
+                                   const int32_t *sums, const int32_t *halves, vi *totals) {
+  const size_t parts = 8 / st_coding_of(form).subs, first = (size_t)sub * parts;
+  const size_t each = parts < vd_parts(form) ? parts : vd_parts(form);
 #pragma GCC unroll 8
-  for (size_t t = 0; t < n; t++) dots[t] = vd_zero();
-  lanes_dot_step(form, codes, x, n, 1, dots);
+  for (size_t i = first; i < first + parts; i += each) {
+    vd dots[LANES_TILE];
+#pragma GCC unroll 8
+    for (size_t t = 0; t < n; t++) dots[t] = vd_zero();
+    lanes_dot_parts(form, codes, x, i, i + each, n, 1, dots);
+#pragma GCC unroll 8
+    for (size_t t = 0; t < n; t++) {
+      totals[t] = i == first ? vd_total(form, dots[t]) : vi_add(totals[t], vd_total(form, dots[t]));
+    }
+  }
+  if (!vb_offset(form)) return;
 #pragma GCC unroll 8
   for (size_t t = 0; t < n; t++) {
-    totals[t] = vd_total(form, dots[t]);
-    if (vb_offset(form)) totals[t] = vi_sub(totals[t], vi_set(vb_offset(form) * sums[t]));
+    totals[t] = vi_sub(totals[t], vi_set(vb_offset(form) * lanes_sub_sum(form, sub, sums[t], halves[t])));
   }
 }
 
@@ -43,45 +64,60 @@ LANES_INLINE void lanes_block_add(vf d, const float *scales, const vi *totals, s
   for (size_t t = 0; t < n; t++) sums[t] = vf_fma(vf_mul(d, vf_set(scales[t])), vi_to_floats(totals[t]), sums[t]);
 }
 
-LANES_INLINE bool lanes_any(const float *scales, size_t n) {
-  uint32_t any = 0; // of bits, since floats would be compared one by one; a scale is never -0
-#pragma GCC unroll 8
-  for (size_t t = 0; t < n; t++) {
-    uint32_t bits;
-    __builtin_memcpy(&bits, scales + t, 4);
-    any |= bits;
+// The sum over the blocks of one token that have a second plane.
+LANES_INLINE vf lanes_rest_sum(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t token) {
+  vf sum = vf_set(0);
+  const int8_t *x = v->rest + token * v->padded;
+  size_t at = token * v->blocks, end = at + v->rest_count[token];
+  for (; at < end; at++, x += ST_STEP) {
+    lanes_stream s = lanes_stream_at(form, w, row, v->rest_block[at]);
+    vf d, m;
+    vi total;
+    for (int sub = 0; sub < st_coding_of(form).subs; sub++) {
+      lanes_scales(form, &s, sub, &d, &m);
+      lanes_block_dots(form, s.codes, x, sub, 1, v->rest_sum + at, v->rest_half + at, &total);
+      lanes_block_add(d, v->rest_scale + at, &total, 1, &sum);
+    }
   }
-  return any != 0;
+  return sum;
 }
 
-// For each 32 columns: sum += (d * dx) * integers, for each plane of codes that counts; Q4M also minimum += m * (sum of
-// what the codes stand for). A token whose second plane does not count adds exact zeros where another's in its tile
-// does.
+// minimums += m * (sum of what the codes of a sub-block stand for); `b`: of the 32 columns, in the tile's arrays.
+LANES_INLINE void lanes_block_minimums(st_form form, vf m, const st_view *v, size_t first, size_t b, int sub, size_t n,
+                                       vf *minimums) {
+  const float *products = st_coding_of(form).subs == 1
+                              ? v->block_product + first * v->blocks + b * n
+                              : v->half_product + 2 * first * v->blocks + (2 * b + (size_t)sub) * n;
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) minimums[t] = vf_fma(m, vf_set(products[t]), minimums[t]);
+}
+
+// For each sub-block: sum += (d * dx) * integers; with minimums also minimum += m * (sum of what the codes of both
+// planes stand for). Then what the second plane gives.
 LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
                                    size_t n, vf *out) {
-  vf sums[LANES_TILE], minimums[LANES_TILE];
+  const st_coding c = st_coding_of(form);
+  vf sums[LANES_TILE], minimums[LANES_TILE], d, m;
   vi totals[LANES_TILE];
   lanes_stream s = lanes_stream_of(w, row);
-  const int8_t *x = v->codes + first * v->padded, *rest = v->rest + first * v->padded;
+  const int8_t *x = v->codes + first * v->padded;
   size_t at = first * v->blocks;
   for (size_t t = 0; t < n; t++) sums[t] = minimums[t] = vf_set(0);
-  for (size_t b = 0; b < v->blocks; b++, x += ST_STEP * n, rest += ST_STEP * n, at += n) {
+  for (size_t b = 0; b < v->blocks; b++, x += ST_STEP * n, at += n) {
     if (!first) lanes_prefetch_step(form, s.codes); // later tokens find the group in the cache
-    vf d = form == ST_FORM_T16 ? vf_set(1) : vf_half(s.scales);
-    lanes_block_dots(form, s.codes, x, n, v->block_sum + at, totals);
-    lanes_block_add(d, v->block_scale + at, totals, n, sums);
-    if (lanes_any(v->rest_scale + at, n)) {
-      lanes_block_dots(form, s.codes, rest, n, v->rest_sum + at, totals);
-      lanes_block_add(d, v->rest_scale + at, totals, n, sums);
-    }
-    if (form == ST_FORM_Q4M) {
-      vf m = vf_half(s.scales + ST_SCALES);
-#pragma GCC unroll 8
-      for (size_t t = 0; t < n; t++) minimums[t] = vf_fma(m, vf_set(v->block_product[at + t]), minimums[t]);
+#pragma GCC unroll 2
+    for (int sub = 0; sub < c.subs; sub++) {
+      lanes_scales(form, &s, sub, &d, &m);
+      lanes_block_dots(form, s.codes, x, sub, n, v->block_sum + at, v->half_sum + at, totals);
+      lanes_block_add(d, v->block_scale + at, totals, n, sums);
+      if (c.minimums) lanes_block_minimums(form, m, v, first, b, sub, n, minimums);
     }
     lanes_advance(form, &s);
   }
-  for (size_t t = 0; t < n; t++) out[t] = form == ST_FORM_Q4M ? vf_add(sums[t], minimums[t]) : sums[t];
+  for (size_t t = 0; t < n; t++) {
+    out[t] = vf_add(sums[t], lanes_rest_sum(form, w, row, v, first + t));
+    if (c.minimums) out[t] = vf_add(out[t], minimums[t]);
+  }
 }
 
 // Adds the integer products of `steps` times 32 columns to the totals of n tokens; advances the codes.
@@ -180,6 +216,16 @@ LANES_MATMUL_INT8(block, T16B)
 LANES_MATMUL_INT8(block, Q8)
 LANES_MATMUL_INT8(block, Q4)
 LANES_MATMUL_INT8(block, Q4M)
+LANES_MATMUL_INT8(block, Q5)
+LANES_MATMUL_INT8(block, Q5M)
+LANES_MATMUL_INT8(block, NL)
+LANES_MATMUL_INT8(block, MX)
+LANES_MATMUL_INT8(block, NLK)
+LANES_MATMUL_INT8(block, Q2K)
+LANES_MATMUL_INT8(block, Q3K)
+LANES_MATMUL_INT8(block, Q4K)
+LANES_MATMUL_INT8(block, Q5K)
+LANES_MATMUL_INT8(block, Q6K)
 
 static void lanes_fill_matmul_int8(st_kernels *k) {
   k->matmul[ST_FORM_T16][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16;
@@ -189,6 +235,16 @@ static void lanes_fill_matmul_int8(st_kernels *k) {
   k->matmul[ST_FORM_Q8][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q8;
   k->matmul[ST_FORM_Q4][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q4;
   k->matmul[ST_FORM_Q4M][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q4M;
+  k->matmul[ST_FORM_Q5][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q5;
+  k->matmul[ST_FORM_Q5M][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q5M;
+  k->matmul[ST_FORM_NL][ST_ACT_INT8_BLOCK] = lanes_matmul_block_NL;
+  k->matmul[ST_FORM_MX][ST_ACT_INT8_BLOCK] = lanes_matmul_block_MX;
+  k->matmul[ST_FORM_NLK][ST_ACT_INT8_BLOCK] = lanes_matmul_block_NLK;
+  k->matmul[ST_FORM_Q2K][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q2K;
+  k->matmul[ST_FORM_Q3K][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q3K;
+  k->matmul[ST_FORM_Q4K][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q4K;
+  k->matmul[ST_FORM_Q5K][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q5K;
+  k->matmul[ST_FORM_Q6K][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q6K;
 }
 
 #endif

@@ -4,34 +4,70 @@
 
 #include "kernel/layout.h"
 
-// Where the scales and codes of the next 32 columns stand; `left` counts 32s down to T16B's next scales.
+// Where the scales and codes of the next 32 columns stand; `left` counts 32s down to the next head, whose scales they
+// are where a form has heads.
 typedef struct {
   const uint8_t *scales, *codes;
   size_t left, each;
 } lanes_stream;
 
-LANES_INLINE size_t lanes_scale_bytes(st_form form) {
-  if (form == ST_FORM_Q4M) return 2 * ST_SCALES;
-  return form == ST_FORM_Q8 || form == ST_FORM_Q4 || form == ST_FORM_T16B ? ST_SCALES : 0;
-}
-
 LANES_INLINE lanes_stream lanes_stream_of(const st_matrix *w, size_t row) {
   lanes_stream s = {.scales = w->data + row / ST_GROUP * w->group_bytes};
-  s.codes = s.scales + lanes_scale_bytes(w->form);
-  s.left = s.each = w->form == ST_FORM_T16B ? w->block / ST_STEP : 1;
+  st_coding c = st_coding_of(w->form);
+  s.codes = s.scales + c.head + c.front;
+  s.left = s.each = st_super_steps(w->form, w->block);
+  return s;
+}
+
+// The same at a block of 32 columns; `left` is not meant for going on.
+LANES_INLINE lanes_stream lanes_stream_at(st_form form, const st_matrix *w, size_t row, size_t block) {
+  lanes_stream s = lanes_stream_of(w, row);
+  size_t head = st_coding_of(form).head;
+  if (head) {
+    s.scales += block / s.each * (head + s.each * st_step_bytes(form));
+    s.codes = s.scales + head + block % s.each * st_step_bytes(form);
+  } else {
+    s.scales += block * st_step_bytes(form);
+    s.codes += block * st_step_bytes(form);
+  }
   return s;
 }
 
 LANES_INLINE void lanes_advance(st_form form, lanes_stream *s) {
   s->codes += st_step_bytes(form);
-  if (form == ST_FORM_T16B) {
+  st_coding c = st_coding_of(form);
+  if (c.head) {
     if (--s->left) return;
     s->scales = s->codes;
-    s->codes += ST_SCALES;
+    s->codes += c.head;
     s->left = s->each;
   } else {
-    s->scales = s->codes - lanes_scale_bytes(form);
+    s->scales = s->codes - c.front;
   }
+}
+
+// The scales d and minimums m of columns [16 half, 16 half + 16) of a step, or of all 32 where a form does not tell
+// them apart. E8M0's halved scales are a product of two powers of two, so that they may be subnormal.
+LANES_INLINE void lanes_scales(st_form form, const lanes_stream *s, int half, vf *d, vf *m) {
+  const st_coding c = st_coding_of(form);
+  const uint8_t *bytes = s->codes + 64 * (c.low + c.high) + (c.subs == 2 ? ST_GROUP * half : 0);
+  *d = vf_set(1), *m = vf_set(0);
+  if (form == ST_FORM_T16) return;
+  if (form == ST_FORM_MX) {
+    vi e = vi_and(vi_bytes(s->scales), vi_set(255)), low = vi_right(e, 1), bias = vi_set(63);
+    *d = vf_mul(vi_as_floats(vi_left(vi_add(low, bias), 23)), vi_as_floats(vi_left(vi_add(vi_sub(e, low), bias), 23)));
+    return;
+  }
+  *d = vf_half(s->scales);
+  if (c.minimums) *m = vf_half(s->scales + ST_SCALES);
+  if (!c.back) return;
+  vi scale = vi_bytes(bytes), minimum = scale;
+  if (form == ST_FORM_Q2K)
+    scale = vi_and(scale, vi_set(15)), minimum = vi_and(vi_right(minimum, 4), vi_set(15));
+  else if (c.minimums)
+    minimum = vi_bytes(bytes + ST_GROUP);
+  *d = vf_mul(*d, vi_to_floats(scale));
+  if (c.minimums) *m = vf_mul(*m, vi_to_floats(minimum));
 }
 
 // How many tokens to take with all rows before the next ones: as many whole tiles as leave their inputs in the

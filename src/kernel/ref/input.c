@@ -51,40 +51,45 @@ static float scaled(const float *x, const float *norm, float r, float s, size_t 
   return i < n ? (norm ? x[i] * r * norm[i] : x[i]) * s : 0;
 }
 
-// Codes of block b, all with multiplier s; returns their sum, and the sum of their squares.
+// Codes of block b, all with multiplier s; returns their sum, that of the first 16, and the sum of their squares.
 static int32_t prepare_codes(const st_view *v, place p, size_t b, const float *x, const float *norm, float r, float s,
-                             size_t n, int32_t *squares) {
+                             size_t n, int32_t *half, int32_t *squares) {
   int8_t *out = v->codes + p.first * v->padded + 4 * p.lane;
   int32_t sum = 0;
-  *squares = 0;
+  *half = *squares = 0;
   for (size_t i = b * ST_STEP; i < (b + 1) * ST_STEP; i++) {
     int8_t code = code_of(scaled(x, norm, r, s, i, n));
     out[i / 4 * 4 * p.count + i % 4] = code;
     sum += code;
+    if (i % ST_STEP == 15) *half = sum;
     *squares += code * code;
   }
   return sum;
 }
 
-// The second plane of block b; returns the sum of its codes.
-static int32_t prepare_rest(const st_view *v, place p, size_t b, const float *x, const float *norm, float r, float s,
-                            size_t n) {
-  int8_t *out = v->rest + p.first * v->padded + 4 * p.lane;
+// Appends the second plane of block b, with its scale; returns the sum of its codes, and that of the first 16.
+static int32_t prepare_rest(const st_view *v, size_t token, size_t b, float scale, const float *x, const float *norm,
+                            float r, float s, size_t n, int32_t *half) {
+  size_t entry = v->rest_count[token]++, at = token * v->blocks + entry;
+  int8_t *out = v->rest + token * v->padded + entry * ST_STEP;
   int32_t sum = 0;
-  for (size_t i = b * ST_STEP; i < (b + 1) * ST_STEP; i++) {
-    float value = scaled(x, norm, r, s, i, n);
-    int8_t code = code_of((value - (float)code_of(value)) * ST_REST_STEPS);
-    out[i / 4 * 4 * p.count + i % 4] = code;
-    sum += code;
+  for (size_t i = 0; i < ST_STEP; i++) {
+    float value = scaled(x, norm, r, s, b * ST_STEP + i, n);
+    sum += out[i] = code_of((value - (float)code_of(value)) * ST_REST_STEPS);
+    if (i == 15) *half = sum;
   }
+  v->rest_block[at] = (uint32_t)b;
+  v->rest_scale[at] = scale;
+  v->rest_sum[at] = sum;
+  v->rest_half[at] = *half;
   return sum;
 }
 
 static void prepare_token(const st_view *v, place p, const float *x, const float *norm, float r, size_t n) {
   float s = st_token_scale(absolute_maximum(x, norm, r, n));
-  int32_t total = 0, squares;
+  int32_t total = 0, half, squares;
   for (size_t b = 0; b < v->blocks; b++) {
-    int32_t sum = prepare_codes(v, p, b, x, norm, r, s, n, &squares);
+    int32_t sum = prepare_codes(v, p, b, x, norm, r, s, n, &half, &squares);
     v->block_sum[p.first * v->blocks + b * p.count + p.lane] = sum;
     total += sum;
   }
@@ -93,19 +98,22 @@ static void prepare_token(const st_view *v, place p, const float *x, const float
 }
 
 static void prepare_block(const st_view *v, place p, const float *x, const float *norm, float r, size_t n) {
+  v->rest_count[p.first + p.lane] = 0;
   for (size_t b = 0; b < v->blocks; b++) {
     size_t first = b * ST_STEP, part = n - first < ST_STEP ? n - first : ST_STEP;
     size_t at = p.first * v->blocks + b * p.count + p.lane;
     float m = absolute_maximum(x + first, norm ? norm + first : NULL, r, part);
     float d = m < ST_BLOCK_LEAST ? 0 : m / 127.0f, s = m < ST_BLOCK_LEAST ? 0 : 127.0f / m;
-    int32_t squares, sum = prepare_codes(v, p, b, x, norm, r, s, n, &squares);
-    int32_t rest_sum = prepare_rest(v, p, b, x, norm, r, s, n);
+    int32_t half, rest_half = 0, squares, sum = prepare_codes(v, p, b, x, norm, r, s, n, &half, &squares);
     float finer = squares < ST_REST_SQUARES ? d / ST_REST_STEPS : 0;
+    int32_t rest_sum = finer != 0 ? prepare_rest(v, p.first + p.lane, b, finer, x, norm, r, s, n, &rest_half) : 0;
     v->block_sum[at] = sum;
     v->block_scale[at] = d;
-    v->rest_scale[at] = finer;
-    v->rest_sum[at] = rest_sum;
-    v->block_product[at] = d * (float)sum + finer * (float)rest_sum;
+    v->block_product[at] = st_product_of(d, sum, finer, rest_sum);
+    v->half_sum[at] = half;
+    at = 2 * (at - p.lane) + p.lane;
+    v->half_product[at] = st_product_of(d, half, finer, rest_half);
+    v->half_product[at + p.count] = st_product_of(d, sum - half, finer, rest_sum - rest_half);
   }
 }
 

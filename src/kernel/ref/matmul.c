@@ -14,52 +14,70 @@ static const uint8_t *group_of(const st_matrix *w, size_t row) {
   return w->data + row / ST_GROUP * w->group_bytes;
 }
 
-// Where 32 columns' scales and codes stand.
+// Where 32 columns' scales - of the last head, where the form has heads - and codes stand.
 static void locate(const st_matrix *w, const uint8_t *group, size_t step, const uint8_t **scales,
                    const uint8_t **codes) {
+  st_coding c = st_coding_of(w->form);
   size_t bytes = st_step_bytes(w->form);
-  *scales = *codes = group + step * bytes;
-  if (w->form == ST_FORM_T16B) {
-    size_t each = w->block / ST_STEP, block_bytes = ST_SCALES + each * bytes;
-    *scales = group + step / each * block_bytes;
-    *codes = *scales + ST_SCALES + step % each * bytes;
-  } else if (w->form == ST_FORM_Q8 || w->form == ST_FORM_Q4) {
-    *codes += ST_SCALES;
-  } else if (w->form == ST_FORM_Q4M) {
-    *codes += 2 * ST_SCALES;
-  }
+  *scales = group + step * bytes;
+  *codes = *scales + c.front;
+  if (!c.head) return;
+  size_t each = st_super_steps(w->form, w->block);
+  *scales = group + step / each * (c.head + each * bytes);
+  *codes = *scales + c.head + step % each * bytes;
 }
 
-// The signed codes of 32 columns: trits, int8, code - 8, or the bare codes of Q4M.
+// What the code of row r and column k of 32 means: a trit, int8, value or difference, or the bare code where there are
+// minimums.
+static int code_at(const st_coding *c, const uint8_t *codes, size_t r, size_t k) {
+  size_t i = k / 4, j = 4 * r + k % 4;
+  if (c->low == 8) return (int8_t)codes[i * 64 + j];
+  int code = codes[i * c->low / 8 * 64 + j] >> i * c->low % 8 & ((1 << c->low) - 1);
+  if (c->high) {
+    const uint8_t *plane = codes + 64 * c->low;
+    code |= (plane[i * c->high / 8 * 64 + j] >> i * c->high % 8 & ((1 << c->high) - 1)) << c->low;
+  }
+  return c->values ? c->values[code] : code - c->offset;
+}
+
 static void unpack_codes(st_form form, const uint8_t *in, codes32 out) {
+  st_coding c = st_coding_of(form);
   for (size_t k = 0; k < ST_STEP; k++) {
-    for (size_t r = 0; r < ST_GROUP; r++) {
-      size_t j = 4 * r + k % 4;
-      int code;
-      if (form == ST_FORM_Q8)
-        code = (int8_t)in[k / 4 * 64 + j];
-      else if (form == ST_FORM_Q4 || form == ST_FORM_Q4M)
-        code = in[k / 8 * 64 + j] >> (k % 8 < 4 ? 0 : 4) & 15;
-      else
-        code = (in[k / 16 * 64 + j] >> 2 * (k % 16 / 4) & 3) - 1;
-      out[k][r] = (int8_t)(form == ST_FORM_Q4 ? code - 8 : code);
-    }
+    for (size_t r = 0; r < ST_GROUP; r++) out[k][r] = (int8_t)code_at(&c, in, r, k);
   }
 }
 
-static void read_halves(const uint8_t *in, floats16 out) {
-  for (size_t r = 0; r < ST_GROUP; r++) {
-    uint16_t h;
-    memcpy(&h, in + 2 * r, 2);
-    out[r] = st_f32_from_f16(h);
-  }
+static float half_at(const uint8_t *in, size_t r) {
+  uint16_t h;
+  memcpy(&h, in + 2 * r, 2);
+  return st_f32_from_f16(h);
 }
 
-// d and m of 32 columns; ones and zeros where a form has none.
-static void read_scales(st_form form, const uint8_t *in, floats16 d, floats16 m) {
-  for (size_t r = 0; r < ST_GROUP; r++) d[r] = 1, m[r] = 0;
-  if (form != ST_FORM_T16) read_halves(in, d);
-  if (form == ST_FORM_Q4M) read_halves(in + ST_SCALES, m);
+// Half of 2^(e - 127).
+static float half_of_e8m0(uint8_t e) {
+  return st_float_from_bits(e < 2 ? (uint32_t)0x200000 << e : (uint32_t)(e - 1) << 23);
+}
+
+// d and m of row r and sub-block `sub` of 32 columns; one and zero where a form has none.
+static void scale_at(st_form form, const uint8_t *scales, const uint8_t *codes, size_t r, size_t sub, float *d,
+                     float *m) {
+  st_coding c = st_coding_of(form);
+  *d = 1, *m = 0;
+  if (form == ST_FORM_T16) return;
+  if (form == ST_FORM_MX) {
+    *d = half_of_e8m0(scales[r]);
+    return;
+  }
+  *d = half_at(scales, r);
+  if (c.minimums) *m = half_at(scales + ST_SCALES, r);
+  if (!c.back) return;
+  const uint8_t *bytes = codes + 64 * (c.low + c.high) + (c.subs == 2 ? ST_GROUP * sub : 0);
+  *d *= (float)(form == ST_FORM_Q2K ? bytes[r] & 15 : (int8_t)bytes[r]);
+  if (c.minimums) *m *= (float)(form == ST_FORM_Q2K ? bytes[r] >> 4 : bytes[ST_GROUP + r]);
+}
+
+static void read_scales(st_form form, const uint8_t *scales, const uint8_t *codes, size_t sub, floats16 d, floats16 m) {
+  for (size_t r = 0; r < ST_GROUP; r++) scale_at(form, scales, codes, r, sub, &d[r], &m[r]);
 }
 
 static void unpack_floats(const st_matrix *w, const uint8_t *group, size_t step, float out[ST_STEP][ST_GROUP]) {
@@ -68,19 +86,20 @@ static void unpack_floats(const st_matrix *w, const uint8_t *group, size_t step,
   if (w->form == ST_FORM_F32) {
     memcpy(out, codes, ST_STEP * ST_GROUP * sizeof(float));
   } else if (w->form == ST_FORM_F16) {
-    for (size_t k = 0; k < ST_STEP; k++) read_halves(codes + k * ST_SCALES, out[k]);
+    for (size_t i = 0; i < ST_STEP * ST_GROUP; i++) out[i / ST_GROUP][i % ST_GROUP] = half_at(codes, i);
   } else if (w->form == ST_FORM_BF16) {
     const uint16_t *half = (const uint16_t *)(const void *)codes;
     for (size_t i = 0; i < ST_STEP * ST_GROUP; i++) out[i / ST_GROUP][i % ST_GROUP] = st_f32_from_bf16(half[i]);
   } else {
+    st_coding c = st_coding_of(w->form);
     codes32 code;
     floats16 d, m;
     unpack_codes(w->form, codes, code);
-    read_scales(w->form, scales, d, m);
     for (size_t k = 0; k < ST_STEP; k++) {
+      if (k % (ST_STEP / c.subs) == 0) read_scales(w->form, scales, codes, k / 16, d, m);
       for (size_t r = 0; r < ST_GROUP; r++) {
-        out[k][r] = d[r] * (float)code[k][r]; // exact: 11 bits times at most 8
-        if (w->form == ST_FORM_Q4M) out[k][r] += m[r];
+        out[k][r] = d[r] * (float)code[k][r]; // exact: 11 bits times at most 8, 19 times at most 5, or 16 times 7
+        if (c.minimums) out[k][r] += m[r];
       }
     }
   }
@@ -127,10 +146,11 @@ void st_ref_matmul_f32(const st_matrix *w, const st_input *input, size_t first, 
   }
 }
 
-// Adds the integer products of 32 columns of all tokens of a tile.
-static void add_products(codes32 code, const int8_t *x, size_t tokens, int32_t (*sums)[ST_GROUP]) {
+// Adds the integer products of columns [from, to) of 32 of all tokens of a tile.
+static void add_products(codes32 code, const int8_t *x, size_t from, size_t to, size_t tokens,
+                         int32_t (*sums)[ST_GROUP]) {
   for (size_t t = 0; t < tokens; t++) {
-    for (size_t k = 0; k < ST_STEP; k++) {
+    for (size_t k = from; k < to; k++) {
       int32_t value = x[(k / 4 * tokens + t) * 4 + k % 4];
       for (size_t r = 0; r < ST_GROUP; r++) sums[t][r] += code[k][r] * value;
     }
@@ -148,10 +168,10 @@ static void tile_token(const st_matrix *w, const uint8_t *group, const int8_t *x
     codes32 code;
     locate(w, group, s, &scales, &codes);
     unpack_codes(w->form, codes, code);
-    add_products(code, x, tokens, sums);
+    add_products(code, x, 0, ST_STEP, tokens, sums);
     if ((s + 1) % each && s + 1 != steps) continue;
     floats16 d, m;
-    read_scales(w->form, scales, d, m);
+    read_scales(w->form, scales, codes, 0, d, m);
     for (size_t t = 0; t < tokens; t++) {
       for (size_t r = 0; r < ST_GROUP; r++) total[t][r] = fmaf(d[r], (float)sums[t][r], total[t][r]), sums[t][r] = 0;
     }
@@ -174,40 +194,72 @@ void st_ref_matmul_token(const st_matrix *w, const st_input *input, size_t first
   }
 }
 
-// sums += (d * dx) * integers of 32 columns, for one plane of codes, whose scales are dx; a scale of 0 adds nothing.
-static void add_plane(codes32 code, const floats16 d, const int8_t *x, const float *scales, size_t tokens,
-                      floats16 *out) {
+// Columns [from, to) of a step: a sub-block.
+typedef struct {
+  size_t from, to;
+} columns_of;
+
+// sums += (d * dx) * integers of a sub-block, for one plane of codes, whose scales are dx.
+static void add_plane(codes32 code, columns_of part, const floats16 d, const int8_t *x, const float *scales,
+                      size_t tokens, floats16 *out) {
   int32_t sums[ST_REF_TILE][ST_GROUP] = {0};
-  add_products(code, x, tokens, sums);
+  add_products(code, x, part.from, part.to, tokens, sums);
   for (size_t t = 0; t < tokens; t++) {
-    for (size_t r = 0; r < ST_GROUP && scales[t] != 0; r++) {
-      out[t][r] = fmaf(d[r] * scales[t], (float)sums[t][r], out[t][r]);
-    }
+    for (size_t r = 0; r < ST_GROUP; r++) out[t][r] = fmaf(d[r] * scales[t], (float)sums[t][r], out[t][r]);
   }
 }
 
-// For each 32 columns in order: both planes of codes; and for minimums another sum += m * (sum of what the codes mean).
+// The blocks of one token that have a second plane, in order, added up apart and then to the first plane's sum.
+static void add_rest(const st_matrix *w, const uint8_t *group, const st_view *v, size_t token, floats16 out) {
+  st_coding c = st_coding_of(w->form);
+  size_t width = ST_STEP / c.subs;
+  floats16 sum = {0};
+  for (size_t i = 0; i < v->rest_count[token]; i++) {
+    size_t at = token * v->blocks + i;
+    const uint8_t *scales, *codes;
+    codes32 code;
+    floats16 d, m;
+    locate(w, group, v->rest_block[at], &scales, &codes);
+    unpack_codes(w->form, codes, code);
+    for (size_t sub = 0; sub < c.subs; sub++) {
+      columns_of part = {sub * width, (sub + 1) * width};
+      read_scales(w->form, scales, codes, sub, d, m);
+      add_plane(code, part, d, v->rest + token * v->padded + i * ST_STEP, v->rest_scale + at, 1, &sum);
+    }
+  }
+  for (size_t r = 0; r < ST_GROUP; r++) out[r] += sum[r];
+}
+
+// For each sub-block in order the first plane of codes; and for minimums another sum += m * (sum of what the codes of
+// both planes mean).
 static void tile_block(const st_matrix *w, const uint8_t *group, const st_view *v, size_t first, size_t tokens,
                        floats16 *out) {
+  st_coding c = st_coding_of(w->form);
+  size_t width = ST_STEP / c.subs;
   floats16 minimums[ST_REF_TILE] = {0};
   memset(out, 0, tokens * sizeof *out);
-  const int8_t *x = v->codes + first * v->padded, *rest = v->rest + first * v->padded;
-  for (size_t s = 0; s < v->blocks; s++, x += ST_STEP * tokens, rest += ST_STEP * tokens) {
+  const int8_t *x = v->codes + first * v->padded;
+  for (size_t s = 0; s < v->blocks; s++, x += ST_STEP * tokens) {
     const uint8_t *scales, *codes;
     codes32 code;
     floats16 d, m;
     locate(w, group, s, &scales, &codes);
     unpack_codes(w->form, codes, code);
-    read_scales(w->form, scales, d, m);
     size_t at = first * v->blocks + s * tokens;
-    add_plane(code, d, x, v->block_scale + at, tokens, out);
-    add_plane(code, d, rest, v->rest_scale + at, tokens, out);
-    for (size_t t = 0; w->form == ST_FORM_Q4M && t < tokens; t++) {
-      for (size_t r = 0; r < ST_GROUP; r++) minimums[t][r] = fmaf(m[r], v->block_product[at + t], minimums[t][r]);
+    for (size_t sub = 0; sub < c.subs; sub++) {
+      columns_of part = {sub * width, (sub + 1) * width};
+      const float *products = v->block_product + at;
+      if (c.subs > 1) products = v->half_product + 2 * first * v->blocks + (2 * s + sub) * tokens;
+      read_scales(w->form, scales, codes, sub, d, m);
+      add_plane(code, part, d, x, v->block_scale + at, tokens, out);
+      for (size_t t = 0; c.minimums && t < tokens; t++) {
+        for (size_t r = 0; r < ST_GROUP; r++) minimums[t][r] = fmaf(m[r], products[t], minimums[t][r]);
+      }
     }
   }
-  for (size_t t = 0; w->form == ST_FORM_Q4M && t < tokens; t++) {
-    for (size_t r = 0; r < ST_GROUP; r++) out[t][r] += minimums[t][r];
+  for (size_t t = 0; t < tokens; t++) {
+    add_rest(w, group, v, first + t, out[t]);
+    for (size_t r = 0; r < ST_GROUP && c.minimums; r++) out[t][r] += minimums[t][r];
   }
 }
 
@@ -224,34 +276,32 @@ void st_ref_matmul_block(const st_matrix *w, const st_input *input, size_t first
   }
 }
 
-// Column k of one row, without d and m: a float, or a code.
-static float element(st_form form, const uint8_t *codes, size_t r, size_t k) {
-  size_t j = 4 * r + k % 4;
-  if (form == ST_FORM_F32) return ((const float *)(const void *)codes)[k * ST_GROUP + r];
-  if (form == ST_FORM_F16) return st_f32_from_f16(((const uint16_t *)(const void *)codes)[k * ST_GROUP + r]);
-  if (form == ST_FORM_BF16) return st_f32_from_bf16(((const uint16_t *)(const void *)codes)[k * ST_GROUP + r]);
-  if (form == ST_FORM_Q8) return (float)(int8_t)codes[k / 4 * 64 + j];
-  if (form == ST_FORM_Q4) return (float)((codes[k / 8 * 64 + j] >> (k % 8 < 4 ? 0 : 4) & 15) - 8);
-  if (form == ST_FORM_Q4M) return (float)(codes[k / 8 * 64 + j] >> (k % 8 < 4 ? 0 : 4) & 15);
-  return (float)((codes[k / 16 * 64 + j] >> 2 * (k % 16 / 4) & 3) - 1);
+// Columns [0, n) of a step of one row.
+static void step_of_row(const st_matrix *w, size_t row, size_t step, size_t n, float *out) {
+  size_t r = row % ST_GROUP;
+  const uint8_t *scales, *codes;
+  locate(w, group_of(w, row), step, &scales, &codes);
+  st_coding c = st_coding_of(w->form);
+  const uint16_t *half = (const uint16_t *)(const void *)codes;
+  float d = 1, m = 0;
+  for (size_t k = 0; k < n; k++) {
+    if (w->form == ST_FORM_F32) {
+      out[k] = ((const float *)(const void *)codes)[k * ST_GROUP + r];
+    } else if (w->form == ST_FORM_F16 || w->form == ST_FORM_BF16) {
+      uint16_t value = half[k * ST_GROUP + r];
+      out[k] = w->form == ST_FORM_F16 ? st_f32_from_f16(value) : st_f32_from_bf16(value);
+    } else {
+      if (k % 16 == 0) scale_at(w->form, scales, codes, r, k / 16, &d, &m);
+      if (w->form == ST_FORM_T16) d = w->scales[row];
+      float x = (float)code_at(&c, codes, r, k) * d;
+      out[k] = c.minimums ? x + m : x;
+    }
+  }
 }
 
 void st_ref_row(const st_matrix *w, size_t row, float *out) {
-  size_t r = row % ST_GROUP;
   for (size_t first = 0; first < w->columns; first += ST_STEP) {
-    const uint8_t *scales, *codes;
-    locate(w, group_of(w, row), first / ST_STEP, &scales, &codes);
-    float d = 1, m = 0;
-    uint16_t half[2 * ST_GROUP];
-    if (w->form == ST_FORM_T16)
-      d = w->scales[row];
-    else if (w->form > ST_FORM_T16)
-      d = (memcpy(half, scales, ST_SCALES), st_f32_from_f16(half[r]));
-    if (w->form == ST_FORM_Q4M) m = (memcpy(half, scales + ST_SCALES, ST_SCALES), st_f32_from_f16(half[r]));
     size_t n = w->columns - first < ST_STEP ? w->columns - first : ST_STEP;
-    for (size_t k = 0; k < n; k++) {
-      float x = element(w->form, codes, r, k) * d;
-      out[first + k] = w->form == ST_FORM_Q4M ? x + m : x;
-    }
+    step_of_row(w, row, first / ST_STEP, n, out + first);
   }
 }

@@ -161,6 +161,11 @@ LANES_INLINE vi vi_load(const void *p) {
   const __m256i *v = p;
   return (vi){_mm256_loadu_si256(v), _mm256_loadu_si256(v + 1)};
 }
+// 16 signed bytes.
+LANES_INLINE vi vi_bytes(const void *p) {
+  __m128i v = _mm_loadu_si128((const __m128i *)p);
+  return (vi){_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(v, v))};
+}
 LANES_INLINE vi vi_add(vi x, vi y) {
   return (vi){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
 }
@@ -210,43 +215,84 @@ LANES_INLINE void lanes_prefetch(const uint8_t *p) {
   _mm_prefetch((const char *)p + 7168, _MM_HINT_T1);
 }
 
-// A shift by 2 * pairs, and a mask: instructions take only constants.
-LANES_INLINE __m256i lanes_bits(__m256i v, int pairs, char mask) {
-  switch (pairs) {
-  case 1: v = _mm256_srli_epi16(v, 2); break;
-  case 2: v = _mm256_srli_epi16(v, 4); break;
-  case 3: v = _mm256_srli_epi16(v, 6); break;
-  default: break;
+// Bits moved right by `by`, or left by -by: instructions take only constants. What crosses to another byte is for the
+// caller to mask.
+LANES_INLINE __m256i lanes_shift(__m256i v, int by) {
+  switch (by) {
+  case -4: return _mm256_slli_epi16(v, 4);
+  case -3: return _mm256_slli_epi16(v, 3);
+  case -2: return _mm256_slli_epi16(v, 2);
+  case -1: return _mm256_slli_epi16(v, 1);
+  case 1: return _mm256_srli_epi16(v, 1);
+  case 2: return _mm256_srli_epi16(v, 2);
+  case 3: return _mm256_srli_epi16(v, 3);
+  case 4: return _mm256_srli_epi16(v, 4);
+  case 5: return _mm256_srli_epi16(v, 5);
+  case 6: return _mm256_srli_epi16(v, 6);
+  default: return v;
   }
-  return _mm256_and_si256(v, _mm256_set1_epi8(mask));
 }
 
-// 64 bytes of codes: part i (0 to 7) of 32 columns, from where the form's codes stand. Q8's are signed.
-LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
-  if (form == ST_FORM_Q8) return vi_load(p + 64 * i);
-  if (form == ST_FORM_Q4 || form == ST_FORM_Q4M) {
-    vb v = vi_load(p + 64 * (i / 2));
-    return (vb){lanes_bits(v.a, i % 2 * 2, 15), lanes_bits(v.b, i % 2 * 2, 15)};
-  }
-  vb v = vi_load(p + 64 * (i / 4));
-  return (vb){lanes_bits(v.a, i % 4, 3), lanes_bits(v.b, i % 4, 3)};
+// Part i of a plane of `bits` bits a code, moved up to bit `to`.
+LANES_INLINE vb lanes_plane(const uint8_t *p, int bits, int i, int to) {
+  vb v = vi_load(p + 64 * (i * bits / 8));
+  const __m256i mask = _mm256_set1_epi8((char)(((1 << bits) - 1) << to));
+  int by = i * bits % 8 - to;
+  return (vb){_mm256_and_si256(lanes_shift(v.a, by), mask), _mm256_and_si256(lanes_shift(v.b, by), mask)};
 }
 
-// What a code is larger than what it means.
+// Whether bytes have a sign: Q8's codes, and the values of IQ4_NL.
+LANES_INLINE bool vb_signed(st_form form) {
+  const st_coding c = st_coding_of(form);
+  return c.low == 8 || c.values == st_iq4_values;
+}
+
+// What a code, or its value, is smaller than the byte that vb_codes makes of it.
 LANES_INLINE int vb_offset(st_form form) {
-  return form == ST_FORM_Q8 || form == ST_FORM_Q4M ? 0 : form == ST_FORM_Q4 ? 8 : 1;
+  const st_coding c = st_coding_of(form);
+  return vb_signed(form) ? 0 : c.values ? 12 : c.offset;
 }
 
-// Steps of 32 columns after which a vd must be added up. Its 16-bit sums grow by two products of at most 3 * 127 at
-// each of a step's 8 parts, or by 15 * 127 (Q4, added up after each step): at most 24384 and 30480.
+// 64 bytes: part i (0 to 7) of 32 columns, from where the form's codes stand; what they mean plus vb_offset.
+LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
+  const st_coding c = st_coding_of(form);
+  if (c.low == 8) return vi_load(p + 64 * i);
+  vb v = lanes_plane(p, c.low, i, 0);
+  if (c.high) {
+    vb high = lanes_plane(p + 64 * c.low, c.high, i, c.low);
+    v = (vb){_mm256_or_si256(v.a, high.a), _mm256_or_si256(v.b, high.b)};
+  }
+  if (!c.values) return v;
+  __m128i half = _mm_add_epi8(_mm_loadu_si128((const __m128i *)c.values), _mm_set1_epi8((char)vb_offset(form)));
+  __m256i values = _mm256_broadcastsi128_si256(half);
+  return (vb){_mm256_shuffle_epi8(values, v.a), _mm256_shuffle_epi8(values, v.b)};
+}
+
+// The 4 codes of a row as a 32-bit lane.
+LANES_INLINE vi vb_words(vb v) {
+  return v;
+}
+
+// Steps of 32 columns after which a vd must be added up. T16: its 16-bit sums grow by two products of at most 3 * 127
+// at each of a step's 8 parts, to 24384. The others are added up after each step at the latest.
 enum { LANES_FLUSH = 4 };
+
+// Parts of a step that a vd holds. With two products of at most 127 * code a part: 8 to 30480 (15) and 14224 (7), 4 to
+// 31496 (31) and 24384 (24). What is wider is summed in 32 bits.
+LANES_INLINE size_t vd_parts(st_form form) {
+  const st_coding c = st_coding_of(form);
+  return (c.low == 4 && c.high == 1) || form == ST_FORM_MX ? 4 : 8;
+}
+LANES_INLINE bool vd_wide(st_form form) {
+  return vb_signed(form) || form == ST_FORM_Q6K;
+}
 
 LANES_INLINE vd vd_zero(void) {
   return vi_zero();
 }
 
 LANES_INLINE vi vd_total(st_form form, vd v) {
-  if (form == ST_FORM_Q8) return v;
+  if (vd_wide(form)) return v;
   const __m256i ones = _mm256_set1_epi16(1);
   return (vi){_mm256_madd_epi16(v.a, ones), _mm256_madd_epi16(v.b, ones)};
 }
@@ -260,16 +306,19 @@ LANES_INLINE void lanes_multiply_add(__m256i *sum, __m256i w, __m256i x) {
           : [w] "x"(w), [x] "x"(x));
 }
 
-// Adds products with the 4 activations at x. Of Q8, |code| is the unsigned operand (128 fits) and the activation takes
-// the code's sign: two products are at most 32512.
+// Adds products with the 4 activations at x. Of codes with a sign, |code| is the unsigned operand (128 fits) and the
+// activation takes the code's sign: two products are at most 32512.
 LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
   int32_t four;
   __builtin_memcpy(&four, x, 4);
   __m256i v = _mm256_set1_epi32(four);
-  if (form == ST_FORM_Q8) {
+  if (vd_wide(form)) {
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i a = _mm256_maddubs_epi16(_mm256_abs_epi8(w.a), _mm256_sign_epi8(v, w.a));
-    __m256i b = _mm256_maddubs_epi16(_mm256_abs_epi8(w.b), _mm256_sign_epi8(v, w.b));
+    bool sign = vb_signed(form);
+    __m256i a =
+        sign ? _mm256_maddubs_epi16(_mm256_abs_epi8(w.a), _mm256_sign_epi8(v, w.a)) : _mm256_maddubs_epi16(w.a, v);
+    __m256i b =
+        sign ? _mm256_maddubs_epi16(_mm256_abs_epi8(w.b), _mm256_sign_epi8(v, w.b)) : _mm256_maddubs_epi16(w.b, v);
     return (vd){_mm256_add_epi32(sum.a, _mm256_madd_epi16(a, ones)),
                 _mm256_add_epi32(sum.b, _mm256_madd_epi16(b, ones))};
   }

@@ -133,6 +133,10 @@ LANES_INLINE vi vi_set(int32_t x) {
 LANES_INLINE vi vi_load(const void *p) {
   return _mm512_loadu_si512(p);
 }
+// 16 signed bytes.
+LANES_INLINE vi vi_bytes(const void *p) {
+  return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
 LANES_INLINE vi vi_add(vi a, vi b) {
   return _mm512_add_epi32(a, b);
 }
@@ -173,33 +177,62 @@ LANES_INLINE void lanes_prefetch(const uint8_t *p) {
   _mm_prefetch((const char *)p + 7168, _MM_HINT_T1);
 }
 
-// A shift by 2 * pairs: instructions take only constants.
-LANES_INLINE vb lanes_pairs(vb v, int pairs) {
-  switch (pairs) {
-  case 1: return _mm512_srli_epi16(v, 2);
-  case 2: return _mm512_srli_epi16(v, 4);
-  case 3: return _mm512_srli_epi16(v, 6);
+// Bits moved right by `by`, or left by -by: instructions take only constants. What crosses to another byte is for the
+// caller to mask.
+LANES_INLINE vb lanes_shift(vb v, int by) {
+  switch (by) {
+  case -4: return _mm512_slli_epi16(v, 4);
+  case -3: return _mm512_slli_epi16(v, 3);
+  case -2: return _mm512_slli_epi16(v, 2);
+  case -1: return _mm512_slli_epi16(v, 1);
+  case 1: return _mm512_srli_epi16(v, 1);
+  case 2: return _mm512_srli_epi16(v, 2);
+  case 3: return _mm512_srli_epi16(v, 3);
+  case 4: return _mm512_srli_epi16(v, 4);
+  case 5: return _mm512_srli_epi16(v, 5);
+  case 6: return _mm512_srli_epi16(v, 6);
   default: return v;
   }
 }
 
-// 64 bytes of unsigned codes: part i (0 to 7) of 32 columns, from where the form's codes stand. Q8's are offset by 128.
-LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
-  if (form == ST_FORM_Q8) return _mm512_xor_si512(_mm512_loadu_si512(p + 64 * i), _mm512_set1_epi8(-128));
-  if (form == ST_FORM_Q4 || form == ST_FORM_Q4M) {
-    vb v = _mm512_loadu_si512(p + 64 * (i / 2));
-    return _mm512_and_si512(lanes_pairs(v, i % 2 * 2), _mm512_set1_epi8(15));
-  }
-  vb v = _mm512_loadu_si512(p + 64 * (i / 4));
-  return _mm512_and_si512(lanes_pairs(v, i % 4), _mm512_set1_epi8(3));
+// Part i of a plane of `bits` bits a code, moved up to bit `to`.
+LANES_INLINE vb lanes_plane(const uint8_t *p, int bits, int i, int to) {
+  vb v = _mm512_loadu_si512(p + 64 * (i * bits / 8));
+  return _mm512_and_si512(lanes_shift(v, i * bits % 8 - to), _mm512_set1_epi8((char)(((1 << bits) - 1) << to)));
 }
 
-// What a code is larger than what it means.
+// What the codes of IQ4_NL and E2M1 mean, plus vb_offset.
+LANES_INLINE vb lanes_values_of(const int8_t *values, int offset) {
+  __m128i v = _mm_add_epi8(_mm_loadu_si128((const __m128i *)values), _mm_set1_epi8((char)offset));
+  return _mm512_broadcast_i32x4(v);
+}
+
+// What a code, or its value, is smaller than the unsigned byte that vb_codes makes of it.
 LANES_INLINE int vb_offset(st_form form) {
-  return form == ST_FORM_Q8 ? 128 : form == ST_FORM_Q4 ? 8 : form == ST_FORM_Q4M ? 0 : 1;
+  const st_coding c = st_coding_of(form);
+  return c.low == 8 || c.values == st_iq4_values ? 128 : c.values ? 12 : c.offset;
+}
+
+// 64 unsigned bytes: part i (0 to 7) of 32 columns, from where the form's codes stand; what they mean plus vb_offset.
+LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
+  const st_coding c = st_coding_of(form);
+  if (c.low == 8) return _mm512_xor_si512(_mm512_loadu_si512(p + 64 * i), _mm512_set1_epi8(-128));
+  vb v = lanes_plane(p, c.low, i, 0);
+  if (c.high) v = _mm512_or_si512(v, lanes_plane(p + 64 * c.low, c.high, i, c.low));
+  return c.values ? _mm512_shuffle_epi8(lanes_values_of(c.values, vb_offset(form)), v) : v;
+}
+
+// The 4 codes of a row as a 32-bit lane.
+LANES_INLINE vi vb_words(vb v) {
+  return v;
 }
 
 enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never, it is 32 bits wide
+
+// Parts of a step that a vd holds.
+LANES_INLINE size_t vd_parts(st_form form) {
+  return (void)form, 8;
+}
 
 LANES_INLINE vd vd_zero(void) {
   return _mm512_setzero_si512();
