@@ -268,7 +268,7 @@ LANES_INLINE size_t lanes_greatest(size_t a, size_t b) {
 
 // Adds the values of keys [first, last) to n queries: those that all see for all at once, between those that only some
 // see. Queries are in the order of their tokens: the last one's keys begin last, the first one's end first.
-LANES_INLINE void lanes_values_of(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last) {
+LANES_INLINE void lanes_weigh_values(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last) {
   size_t begin = lanes_greatest(q[n - 1].first, first), end = lanes_least(q[0].last, last);
   if (begin >= end) begin = end = last;
   for (size_t i = 0; i < n; i++) {
@@ -295,7 +295,7 @@ static void lanes_attend_queries(const st_attend *a, size_t first, size_t n) {
   for (size_t j = q[0].first; j < q[n - 1].last; j += VALUES_KEYS) {
     for (size_t g = 0; g < groups; g++) {
       size_t from = n * g / groups, to = n * (g + 1) / groups;
-      lanes_values_of(a, q + from, to - from, j, j + VALUES_KEYS);
+      lanes_weigh_values(a, q + from, to - from, j, j + VALUES_KEYS);
     }
   }
   for (size_t i = 0; i < n; i++) {
