@@ -178,7 +178,7 @@ static int64_t change_result(void *user, bool direct, uint8_t *to, size_t n, int
   int read = atomic_fetch_add(&f->reads, 1), error = 0;
   if (f->error && (f->once ? read == f->from : read >= f->from)) error = f->error;
   if (f->direct_error && direct && read >= f->from) error = f->direct_error;
-  if (!error && (int)roll(f, 100) < f->interrupt) error = roll(f, 2) ? EINTR : EAGAIN;
+  if (!error && (int)roll(f, 100) < f->interrupt) error = (int[]){EINTR, EAGAIN, ECANCELED}[roll(f, 3)];
   if (error) {
     memset(to, 0xA5, n);
     return -error;
