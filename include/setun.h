@@ -167,6 +167,10 @@ typedef struct setun_stream_stats {
 } setun_stream_stats;
 
 SETUN_API setun_stream_stats setun_model_get_stream_stats(const setun_model *model);
+/* How fast the disk is by itself: about `total_bytes` of the weights that stream, read into the same buffers, and nothing
+ * done with them. SETUN_ERROR_STATE where everything is held. */
+SETUN_API setun_status setun_model_measure_disk(const setun_model *model, uint64_t total_bytes, double *bytes_per_s,
+                                                setun_error *error);
 /* Bytes that the process has had in memory at most so far, mapped files counted; 0: the system does not say. */
 SETUN_API uint64_t setun_memory_peak(void);
 

@@ -100,8 +100,8 @@ static setun_status time_decode(setun_session *session, const setun_token *ids, 
   return s;
 }
 
-static setun_status time_all(setun_session *session, const bench_options *o, const setun_token *ids, bench_result *r,
-                             setun_error *error) {
+static setun_status time_all(const setun_model *model, setun_session *session, const bench_options *o,
+                             const setun_token *ids, bench_result *r, setun_error *error) {
   double prefill[REPEATS_MOST], decode[REPEATS_MOST], warm = 0;
   setun_status s = time_prefill(session, ids, 1, &warm, error);
   for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++)
@@ -118,6 +118,7 @@ static setun_status time_all(setun_session *session, const bench_options *o, con
   r->decode = (double)o->decode / median(decode, o->repeats);
   // The cache grows while tokens are decoded: its mean.
   r->cache_bytes = setun_session_cache_bytes(session, (uint32_t)(o->depth + o->decode / 2));
+  r->streaming = make_streaming_report(model); // before the ceilings' buffers
   return setun_measure_ceilings(r->info.isa, r->threads, o->buffer, &r->ceilings, error);
 }
 
@@ -176,7 +177,7 @@ static void print_table(const bench_result *r, const bench_options *o) {
   print_text("\n");
 }
 
-static int measure(const setun_model *model, const char *path, const bench_options *o) {
+static int measure(const setun_model *model, const bench_options *o) {
   setun_error error;
   setun_session *session = NULL;
   bench_result r = {.info = setun_model_get_info(model)};
@@ -188,11 +189,10 @@ static int measure(const setun_model *model, const char *path, const bench_optio
     fill_ids(ids, most, r.info.n_vocab);
     r.threads = setun_session_threads(session);
     watch_interrupts(session);
-    setun_status s = time_all(session, o, ids, &r, &error);
+    setun_status s = time_all(model, session, o, ids, &r, &error);
     status = interrupt_status();
     watch_interrupts(NULL);
     if (s != SETUN_OK && !status) status = report(&error);
-    if (s == SETUN_OK) r.streaming = make_streaming_report(model, path);
   }
   setun_session_free(session);
   free(ids);
@@ -254,7 +254,7 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.prefill) o.prefill = trained >= 1 && trained < 512 ? (int64_t)trained : 512;
   int64_t left = (int64_t)trained - o.depth;
   if (!o.decode) o.decode = left >= 1 && left < 64 ? left : 64;
-  status = measure(model, o.shape ? o.save : argv[1], &o);
+  status = measure(model, &o);
   setun_model_free(model);
   return status ? status : finish_output();
 }

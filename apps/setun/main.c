@@ -10,20 +10,13 @@
 #include <unistd.h>
 
 const command *const all_commands[] = {
-    &command_run,
-    &command_chat,
-    &command_render,
-    &command_inspect,
-    &command_convert,
-    &command_tokenize,
-    &command_detokenize,
-    &command_logits,
-    &command_perplexity,
-    &command_plan,
-    &command_bench,
-    &command_help,
-    &command_version,
-    NULL,
+    &command_run,        &command_chat,
+    &command_render,     &command_inspect,
+    &command_convert,    &command_tokenize,
+    &command_detokenize, &command_logits,
+    &command_perplexity, &command_plan,
+    &command_bench,      &command_help,
+    &command_version,    NULL,
 };
 
 const command *find_command(const char *name) {

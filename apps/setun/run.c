@@ -215,7 +215,7 @@ static void print_rate(const char *what, size_t tokens, double seconds, const ch
           seconds, seconds > 0 ? (double)tokens / seconds : 0, end);
 }
 
-static void print_timings(const generation *g, const char *path) {
+static void print_timings(const generation *g) {
   setun_model_info info = setun_model_get_info(g->model);
   double bytes = (double)g->decoded * (double)info.bytes_per_token;
   char text[32];
@@ -224,7 +224,7 @@ static void print_timings(const generation *g, const char *path) {
   print_rate("prompt", g->prompt_done, g->prompt_seconds, "\n");
   print_rate("decode", g->decoded, g->decode_seconds, "");
   fprintf(stderr, "  %.2f GB/s of weights\n", g->decode_seconds > 0 ? bytes / g->decode_seconds / 1e9 : 0);
-  streaming_report streaming = make_streaming_report(g->model, path);
+  streaming_report streaming = make_streaming_report(g->model);
   print_streaming_report(&streaming);
 }
 
@@ -254,7 +254,7 @@ static bool prepare(generation *g, const run_options *o, const char *path, bool 
   return false;
 }
 
-static int run_prompt(generation *g, const run_options *o, const char *path, const input_text *text) {
+static int run_prompt(generation *g, const run_options *o, const input_text *text) {
   int status = 0;
   if (!tokenize_prompt(g, o, text)) return STATUS_FAILED;
   if (o->verbose) print_settings(g, o);
@@ -273,7 +273,7 @@ static int run_prompt(generation *g, const run_options *o, const char *path, con
   else if (g->line_open)
     print_bytes("\n", 1);
   if (o->session && status != STATUS_FAILED && !keep_text(g, o)) status = STATUS_FAILED;
-  if (o->verbose || status > 128) print_timings(g, path);
+  if (o->verbose || status > 128) print_timings(g);
   watch_interrupts(NULL);
   return status;
 }
@@ -296,7 +296,7 @@ static int run(const command *self, int argc, char **argv) {
   status = check_sampling(self, &o.sampling);
   if (!status) status = read_text(self, &o.text, &text);
   if (status) return status;
-  status = prepare(&g, &o, argv[1], !text.length) ? run_prompt(&g, &o, argv[1], &text) : failed_status();
+  status = prepare(&g, &o, argv[1], !text.length) ? run_prompt(&g, &o, &text) : failed_status();
   free_generation(&g);
   free(text.data);
   int written = finish_output();

@@ -9,12 +9,12 @@ typedef struct streaming_report {
   setun_stream_stats stats;
   setun_plan plan;
   double disk, speed; // bytes a second
-  double overlap;     // max(reading, computing) / passes
+  double overlap;     // max(what was read / disk, computing) / passes
   uint64_t peak;
 } streaming_report;
 
-// Measures the disk when weights were streamed.
-streaming_report make_streaming_report(const setun_model *model, const char *path);
+// Measures the disk when weights were streamed. Call it before anything that is no part of the work takes memory.
+streaming_report make_streaming_report(const setun_model *model);
 // To stderr: nothing of streaming where everything is held.
 void print_streaming_report(const streaming_report *r);
 // Members of a JSON object, each followed by ", ".

@@ -56,6 +56,12 @@ setun_stream_stats setun_model_get_stream_stats(const setun_model *m) {
                               .how = s.read.how};
 }
 
+setun_status setun_model_measure_disk(const setun_model *m, uint64_t total_bytes, double *bytes_per_s,
+                                      setun_error *error) {
+  if (!m->model || !m->model->streamer) return st_fail(error, SETUN_ERROR_STATE, "nothing is streamed");
+  return st_streamer_measure(m->model->streamer, total_bytes, bytes_per_s, error);
+}
+
 uint64_t setun_memory_peak(void) {
   return st_memory_peak();
 }

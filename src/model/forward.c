@@ -203,6 +203,7 @@ static void feed_forward(st_run *r, uint32_t index, uint32_t n) {
   const st_product gate_up[] = {{&l->linear[ST_FFN_GATE], r->gate, 0}, {&l->linear[ST_FFN_UP], r->up, 0}};
   st_multiply(r, r->x, 0, n, l->vector[ST_FFN_NORM], gate_up, 2);
   b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff, r->gate);
+  st_streamer_poll(r->model->streamer);
   const st_product down = {&l->linear[ST_FFN_DOWN], r->branch, 0};
   st_multiply(r, r->gate, 0, n, l->vector[ST_FFN_SUB_NORM], &down, 1);
   add_branch(r, l->vector[ST_FFN_POST_NORM], n);
@@ -224,6 +225,7 @@ static setun_status layer(st_run *r, uint32_t index, uint32_t n, uint32_t positi
   setun_status s = st_streamer_bring(streamer, index, true, err);
   if (s != SETUN_OK) return s;
   attention(r, index, n, position);
+  st_streamer_poll(streamer);
   if ((s = st_streamer_bring(streamer, index, false, err)) != SETUN_OK) return s;
   feed_forward(r, index, n);
   if (streamer) r->model->backend->finish(r->queue);

@@ -55,7 +55,8 @@ struct st_streamer {
   pthread_mutex_t lock; // held during a pass
   double began;
   st_streamer_stats stats;
-  uint32_t brought; // the layer that is there; UINT32_MAX: none
+  uint64_t measured; // bytes that st_streamer_measure read
+  uint32_t brought;  // the layer that is there; UINT32_MAX: none
 };
 
 static double seconds(void) {
@@ -312,5 +313,39 @@ void st_streamer_leave(st_streamer *s, uint32_t layer) {
 st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
   st_streamer_stats stats = s->stats;
   if (s->ring) stats.read = st_stream_get_stats(s->ring);
+  stats.read.bytes -= s->measured;
   return stats;
+}
+
+void st_streamer_poll(st_streamer *s) {
+  if (s && s->ring) st_stream_poll(s->ring);
+}
+
+// One round over all units, of which the first was asked for already.
+static setun_status read_all(st_streamer *s, setun_error *err) {
+  setun_status status = SETUN_OK;
+  for (uint32_t i = 0; i < s->model->h.n_layer && status == SETUN_OK; i++) {
+    if (!s->units[i].count) continue;
+    status = st_stream_take(s->ring, s->units[i].unit, s->pointers, err);
+    if (status == SETUN_OK) st_stream_give(s->ring, s->units[i].unit);
+  }
+  return status;
+}
+
+setun_status st_streamer_measure(st_streamer *s, uint64_t total_bytes, double *bytes_per_s, setun_error *err) {
+  if (!s->ring) return st_fail(err, SETUN_ERROR_STATE, "nothing is streamed");
+  setun_status status = SETUN_OK;
+  pthread_mutex_lock(&s->lock);
+  st_stream_start(s->ring);
+  uint64_t before = st_stream_get_stats(s->ring).bytes, read = 0;
+  double start = seconds();
+  while (status == SETUN_OK && read < total_bytes) {
+    status = read_all(s, err);
+    read = st_stream_get_stats(s->ring).bytes - before;
+    st_stream_start(s->ring); // goes on with what was read ahead
+  }
+  *bytes_per_s = (double)read / (seconds() - start);
+  s->measured += st_stream_get_stats(s->ring).bytes - before;
+  pthread_mutex_unlock(&s->lock);
+  return status;
 }

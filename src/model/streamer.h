@@ -38,4 +38,11 @@ typedef struct st_streamer_stats {
 } st_streamer_stats;
 st_streamer_stats st_streamer_get_stats(const st_streamer *streamer);
 
+// Looks whether reads have ended, so that the statistics know when.
+void st_streamer_poll(st_streamer *streamer);
+
+// The disk's own speed: about `total_bytes` of the units read one after the other into the ring, and nothing done with
+// them. Waits for a pass that runs.
+setun_status st_streamer_measure(st_streamer *streamer, uint64_t total_bytes, double *bytes_per_s, setun_error *err);
+
 #endif

@@ -9,7 +9,7 @@ import tempfile
 
 from support import COMMAND, TALES, Case, main, setun
 
-COMMANDS = ["run", "chat", "render", "inspect", "convert", "tokenize", "detokenize", "logits", "perplexity", "bench", "help",
+COMMANDS = ["run", "chat", "render", "inspect", "convert", "tokenize", "detokenize", "logits", "perplexity", "plan", "bench", "help",
             "version"]
 
 
@@ -34,7 +34,7 @@ class UsageTest(Case):
         self.fails(2, "run", TALES, "another", "-p", "a", mentions=["'another'"])
 
     def test_missing_arguments_and_values(self):
-        for name in ("run", "inspect", "tokenize", "detokenize", "logits", "perplexity", "bench"):
+        for name in ("run", "inspect", "tokenize", "detokenize", "logits", "perplexity", "plan", "bench"):
             with self.subTest(command=name):
                 self.fails(2, name, mentions=["MODEL"])
         self.fails(2, "run", TALES, "-p", mentions=["--prompt"])

@@ -42,6 +42,13 @@ LANES_INLINE lanes_query lanes_query_at(const st_attend *a, size_t i) {
                        .last = a->n_keys + token};
 }
 
+// Two prefetches a line as for weights, but farther ahead: there are more products for each byte, and they come in
+// bursts.
+LANES_INLINE void lanes_cache_prefetch(const uint8_t *p) {
+  __builtin_prefetch(p + 2048, 0, 3);
+  __builtin_prefetch(p + 16384, 0, 2);
+}
+
 LANES_INLINE size_t lanes_size(bool half) {
   return half ? 2 : 4;
 }
@@ -115,7 +122,7 @@ LANES_INLINE void lanes_tiles(size_t nq, const float *const *q, const uint8_t *k
       const uint8_t *at = keys + first * key;                                                                          \
       vf sums[16];                                                                                                     \
       float scores[16];                                                                                                \
-      for (size_t i = 0; half && i < nk * key; i += 64) lanes_prefetch(at + i);                                        \
+      for (size_t i = 0; half && i < nk * key; i += 64) lanes_cache_prefetch(at + i);                                  \
       if (LANES_PAIRS < 16)                                                                                            \
         lanes_tiles_##nq(q, at, dim, half, sums);                                                                      \
       else if (half)                                                                                                   \
@@ -191,8 +198,8 @@ LANES_APART void lanes_softmax(lanes_query *q, const float *sink) {
 
 // Adds the values of keys [first, last), from column d on `slab` * 16 of them, to the outputs of n queries. With `part`
 // only that many columns of one vector.
-LANES_INLINE void lanes_values_slab(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last,
-                                    size_t d, size_t slab, size_t part, bool half) {
+LANES_INLINE void lanes_add_slab(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last,
+                                 size_t d, size_t slab, size_t part, bool half) {
   vf sums[LANES_HEADS][LANES_SLAB], v[LANES_SLAB];
 #pragma GCC unroll 8
   for (size_t i = 0; i < n * slab; i++) {
@@ -201,7 +208,7 @@ LANES_INLINE void lanes_values_slab(const st_attend *a, const lanes_query *q, si
   }
   for (size_t j = first; j < last; j++) {
     const uint8_t *value = (const uint8_t *)a->v + (j * a->head_dim + d) * lanes_size(half);
-    for (size_t i = 0; n <= FEW_QUERIES && i < slab * 16 * lanes_size(half); i += 64) lanes_prefetch(value + i);
+    for (size_t i = 0; n <= FEW_QUERIES && i < slab * 16 * lanes_size(half); i += 64) lanes_cache_prefetch(value + i);
 #pragma GCC unroll 8
     for (size_t s = 0; s < slab; s++) {
       const uint8_t *at = value + s * 16 * lanes_size(half);
@@ -228,10 +235,10 @@ LANES_INLINE void lanes_sum_values(const st_attend *a, const lanes_query *q, siz
                                    bool half) {
   size_t d = 0;
   for (; d + 16 * LANES_SLAB <= a->head_dim; d += 16 * LANES_SLAB) {
-    lanes_values_slab(a, q, n, first, last, d, LANES_SLAB, 0, half);
+    lanes_add_slab(a, q, n, first, last, d, LANES_SLAB, 0, half);
   }
-  for (; d + 16 <= a->head_dim; d += 16) lanes_values_slab(a, q, n, first, last, d, 1, 0, half);
-  if (d < a->head_dim) lanes_values_slab(a, q, n, first, last, d, 1, a->head_dim - d, half);
+  for (; d + 16 <= a->head_dim; d += 16) lanes_add_slab(a, q, n, first, last, d, 1, 0, half);
+  if (d < a->head_dim) lanes_add_slab(a, q, n, first, last, d, 1, a->head_dim - d, half);
 }
 
 #define LANES_SUM_VALUES(n)                                                                                            \
@@ -268,7 +275,7 @@ LANES_INLINE size_t lanes_greatest(size_t a, size_t b) {
 
 // Adds the values of keys [first, last) to n queries: those that all see for all at once, between those that only some
 // see. Queries are in the order of their tokens: the last one's keys begin last, the first one's end first.
-LANES_INLINE void lanes_weigh_values(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last) {
+LANES_INLINE void lanes_add_values(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last) {
   size_t begin = lanes_greatest(q[n - 1].first, first), end = lanes_least(q[0].last, last);
   if (begin >= end) begin = end = last;
   for (size_t i = 0; i < n; i++) {
@@ -295,7 +302,7 @@ static void lanes_attend_queries(const st_attend *a, size_t first, size_t n) {
   for (size_t j = q[0].first; j < q[n - 1].last; j += VALUES_KEYS) {
     for (size_t g = 0; g < groups; g++) {
       size_t from = n * g / groups, to = n * (g + 1) / groups;
-      lanes_weigh_values(a, q + from, to - from, j, j + VALUES_KEYS);
+      lanes_add_values(a, q + from, to - from, j, j + VALUES_KEYS);
     }
   }
   for (size_t i = 0; i < n; i++) {
