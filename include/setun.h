@@ -528,9 +528,9 @@ SETUN_API setun_status setun_convert(const char *source, const char *target, con
 /* A model of a well-known shape with random weights and a vocabulary that stands for one: as large and as fast as the
  * real one, to measure with. Its text means nothing. */
 typedef struct setun_synthesis_params {
-  const char *shape; /* a name that setun_synthesis_shape gives, such as "2b4t" (BitNet b1.58 2B-4T) or "8b" (Llama 3) */
-  /* Of the layers' matrices: a layout that setun_convert writes to GGUF, or "q8_0", "q4_0", "q4_1", "q6_k". All hold the
-   * same trits times one scale a tensor, value formats as near as they can. */
+  const char *shape; /* a name that setun_synthesis_shape gives: "2b4t" is BitNet b1.58 2B-4T, "8b" is Llama 3 8B */
+  /* Of the layers' matrices: a layout that setun_convert writes to GGUF, or "q8_0", "q6_k", "q5_0", "q5_1", "q4_0",
+   * "q4_1". All hold the same trits times one scale a tensor, value formats as near as they can. */
   const char *format;
   const char *head; /* of the embedding and the head, likewise; NULL: "f16" */
   uint64_t seed;    /* the same seed gives the same weights in every format */
@@ -544,8 +544,8 @@ SETUN_API setun_synthesis_params setun_synthesis_params_default(void);
 SETUN_API const char *setun_synthesis_shape(size_t index);
 /* Writes a GGUF file, whole or not at all. Takes some MiB whatever the model's size. */
 SETUN_API setun_status setun_synthesize(const char *path, const setun_synthesis_params *params, setun_error *error);
-/* The same as writing the file and loading it with `model_params` (which may be NULL), without the file: weights are made
- * while they go to their place. Progress is that of `model_params`. */
+/* The same as writing the file and loading it with `model_params` (which may be NULL), without the file: weights are
+ * made while they go to their place, and all stay in memory. Progress is that of `model_params`. */
 SETUN_API setun_status setun_model_synthesize(const setun_synthesis_params *params,
                                               const setun_model_params *model_params, setun_model **model,
                                               setun_error *error);

@@ -53,7 +53,9 @@ static setun_status open_synthesis(const setun_synthesis_params *params, const s
   setun_status s = make(params, &y, err);
   if (s != SETUN_OK) return s;
   st_file_source source = {.read = read_bytes, .context = y, .size = y->size};
-  s = st_api_open(params->shape, &source, model_params, next, context, model, err);
+  setun_model_params loading = model_params ? *model_params : setun_model_params_default();
+  loading.no_stream = false; // there is no file to map
+  s = st_api_open(params->shape, &source, &loading, next, context, model, err);
   st_synthesis_free(y);
   return s;
 }

@@ -226,6 +226,20 @@ class SyntheticTest(Case):
                 ids = json.loads(self.good("run", self.path, "-p", "the end", "-n", 8, "--ids", "--temp", 0))
                 self.assertEqual(len(ids), 8)
 
+    def poison(self, form, name, at, row, word):
+        """A number in a tensor of a file that was fine becomes infinite: loading names the tensor and the row."""
+        self.bench("--synthetic", "tiny", "--format", form, "--save", self.path)
+        tensors = json.loads(self.good("inspect", self.path, "--tensors", "--json"))["tensor_list"]
+        with open(self.path, "r+b") as file:
+            file.seek(next(t["offset"] for t in tensors if t["name"] == name) + at)
+            file.write(b"\0\0\x80\x7f" if form == "iq2_bn" else b"\0\x7c")
+        self.fails(1, "run", self.path, "-p", "the", "-n", 1, mentions=[name, f"finite {word}", "inf", f"row {row}"])
+
+    def test_numbers_that_are_not_finite(self):
+        self.poison("i2_s", "token_embd.weight", (17 * 512 + 3) * 2, 17, "weights")
+        self.poison("tq2_0", "blk.1.ffn_down.weight", 100 * 4 * 66 + 2 * 66 + 64, 100, "scales")
+        self.poison("iq2_bn", "blk.0.attn_q.weight", 33 * (4 + 8 * 16), 33, "scales")
+
     def test_usage(self):
         self.fails(2, "bench", TALES, "--synthetic", "tiny", mentions=["MODEL", "--synthetic"])
         self.fails(2, "bench", "--synthetic", "90b", mentions=["'90b'"])

@@ -174,6 +174,36 @@ static setun_status convert_to_directory(work *w, setun_error *err) {
   return s;
 }
 
+static setun_synthesis_params made_up(void) {
+  setun_synthesis_params p = setun_synthesis_params_default();
+  p.shape = "tiny-moe";
+  p.format = "tq2_0";
+  p.threads = 1;
+  return p;
+}
+
+static setun_status make_up(work *w, setun_error *err) {
+  setun_model *m = NULL;
+  setun_synthesis_params p = made_up();
+  setun_model_params reading = setun_model_params_default();
+  reading.threads = 1;
+  setun_status s = setun_model_synthesize(&p, &reading, &m, err);
+  assert_true((s == SETUN_OK) == (m != NULL));
+  if (m) digest(w, &(uint64_t){setun_model_get_info(m).n_params}, sizeof(uint64_t));
+  setun_model_free(m);
+  return s;
+}
+
+static setun_status make_up_file(work *w, setun_error *err) {
+  char path[96];
+  setun_synthesis_params p = made_up();
+  snprintf(path, sizeof path, "%s/made-up.gguf", folder);
+  setun_status s = setun_synthesize(path, &p, err);
+  if (s == SETUN_OK) digest_file(w, path);
+  unlink(path);
+  return s;
+}
+
 static bool keep_text(setun_channel channel, const char *text, size_t length, void *user) {
   digest(user, &(unsigned char){(unsigned char)channel}, 1);
   digest(user, text, length);
@@ -270,6 +300,13 @@ static void gguf(void **state) {
   all_of(GOLDEN "gguf/llama3.gguf");
 }
 
+static void synthesis(void **state) {
+  (void)state;
+  work w = {.path = GOLDEN "tiny-moe"};
+  each_allocation(w, make_up, "making up");
+  each_allocation(w, make_up_file, "making up a file");
+}
+
 static int make_folder(void **state) {
   (void)state;
   if (!mkdtemp(folder)) return 1;
@@ -284,6 +321,7 @@ static int remove_folder(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(huggingface), cmocka_unit_test(gguf)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(huggingface), cmocka_unit_test(gguf),
+                                     cmocka_unit_test(synthesis)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
