@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing, builds the command, and prints a story from the small model in models/.
+# Installs what is missing, builds the command and the library, and prints a story from the small model in models/.
 # usage: ./demo.sh [PROMPT]
 set -eu
 cd "$(dirname "$0")"
@@ -14,7 +14,7 @@ mkdir -p build
 log=build/demo.log
 [ -x build/setun ] || echo 'building (this takes a minute or two the first time)' >&2
 # shellcheck disable=SC2086 # none, or one word
-if ! { cmake --preset release $tests && cmake --build --preset release --target setun; } >"$log" 2>&1; then
+if ! { cmake --preset release $tests && cmake --build --preset release --target setun setun_shared setun_manual; } >"$log" 2>&1; then
   cat "$log" >&2
   echo "demo.sh: the build failed; the lines above say why" >&2
   exit 1

@@ -42,11 +42,18 @@ else()
   set(SETUN_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
 # Named by their flags, not as packages: the shared library's users need none of their development files.
-list(JOIN JANSSON_LDFLAGS " " jansson)
-list(JOIN PCRE2_LDFLAGS " " pcre2)
-list(JOIN UTF8PROC_LDFLAGS " " utf8proc)
-list(JOIN URING_LDFLAGS " " uring) # empty where it is not used
-set(SETUN_PC_PRIVATE "${jansson} ${pcre2} ${utf8proc} ${uring}")
+set(SETUN_PC_PRIVATE "")
+foreach(library JANSSON PCRE2 UTF8PROC URING) # the last is not used everywhere
+  foreach(folder ${${library}_LIBRARY_DIRS})
+    if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+      string(APPEND SETUN_PC_PRIVATE "-L${folder} ")
+    endif()
+  endforeach()
+  foreach(name ${${library}_LIBRARIES})
+    string(APPEND SETUN_PC_PRIVATE "-l${name} ")
+  endforeach()
+endforeach()
+string(STRIP "${SETUN_PC_PRIVATE}" SETUN_PC_PRIVATE)
 configure_file(cmake/setun.pc.in ${PROJECT_BINARY_DIR}/setun.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/setun.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

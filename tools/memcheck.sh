@@ -19,8 +19,8 @@ check() { # check NAME COMMAND...
   name=$1
   shift
   status=0
-  valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect,possible "$@" \
-    >"$log" 2>&1 || status=$?
+  valgrind -q --suppressions=tools/memcheck.supp --error-exitcode=99 --leak-check=full \
+    --errors-for-leak-kinds=definite,indirect,possible "$@" >"$log" 2>&1 || status=$?
   if [ $status -ne 0 ] && [ $status -ne 77 ]; then
     tail -60 "$log"
     echo "memcheck: $name: failed with $status"

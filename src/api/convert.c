@@ -74,7 +74,7 @@ static void put_vocabulary(st_keys *k, const st_vocabulary *v) {
   st_keys_texts(k, "tokenizer.ggml.tokens", v->tokens, v->n);
   if (v->scores) st_keys_f32s(k, "tokenizer.ggml.scores", v->scores, v->n);
   st_keys_i32s(k, "tokenizer.ggml.token_type", v->types, v->n);
-  if (v->n_merges) st_keys_texts(k, "tokenizer.ggml.merges", v->merges, v->n_merges);
+  if (v->merges) st_keys_texts(k, "tokenizer.ggml.merges", v->merges, v->n_merges);
   put_id(k, "tokenizer.ggml.bos_token_id", v->bos);
   put_id(k, "tokenizer.ggml.eos_token_id", v->eos);
   put_id(k, "tokenizer.ggml.unknown_token_id", v->unk);

@@ -91,6 +91,7 @@ static setun_status read_keys(const st_metadata *m, st_vocabulary *v, setun_erro
 }
 
 static setun_status from_gguf(const st_metadata *m, const char *default_pre, st_tokenizer **t, setun_error *err) {
+  static const st_text none = {0};
   st_vocabulary v;
   st_vocabulary_init(&v);
   setun_status s = read_keys(m, &v, err);
@@ -116,7 +117,7 @@ static setun_status from_gguf(const st_metadata *m, const char *default_pre, st_
     v.scores = score;
     v.types = type;
     v.n_merges = merges ? (size_t)merges->count : 0;
-    v.merges = merges ? merges->as.texts : NULL;
+    v.merges = merges && merges->count ? merges->as.texts : merges ? &none : NULL;
     s = st_tokenizer_from_vocabulary(&v, t, err);
   }
   st_free(score);

@@ -39,7 +39,7 @@ typedef struct st_vocabulary {
   const float *scores;  // n of them, or NULL
   const int32_t *types; // n of them, or NULL: all normal
   size_t n_merges;
-  const st_text *merges; // "left right"
+  const st_text *merges; // "left right"; NULL: the key is absent, which BPE does not allow. There may be none in it
   const char *charsmap;  // `precompiled_charsmap` (t5 only), or NULL
   size_t charsmap_length;
   int64_t bos, eos, unk, eot, eom;                                  // ids; -1: the key is absent

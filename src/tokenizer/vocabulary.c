@@ -41,7 +41,7 @@ static setun_status fill(st_tokenizer *t, const st_vocabulary *v, setun_error *e
 }
 
 static setun_status add_merges(st_tokenizer *t, const st_vocabulary *v, setun_error *err) {
-  if (!v->n_merges) {
+  if (!v->merges) {
     return st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.merges: absent, expected for tokenizer.ggml.model \"%s\"",
                    v->model);
   }

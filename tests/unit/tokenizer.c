@@ -102,6 +102,19 @@ static void test_control_tokens(void **state) {
   st_tokenizer_free(t);
 }
 
+// A byte-level vocabulary may have the bytes alone.
+static void test_no_merges(void **state) {
+  (void)state;
+  static byte_vocabulary b;
+  fill(&b);
+  b.v.n_merges = 0;
+  st_tokenizer *t = NULL;
+  if (st_tokenizer_from_vocabulary(&b.v, &t, &err)) fail_msg("%s", err.message);
+  const int32_t want[] = {'h', 'e', 'l', 'l', 'o', END};
+  expect_ids(t, "hello<|im_end|>", 15, true, want, COUNT(want));
+  st_tokenizer_free(t);
+}
+
 static void test_ends(void **state) {
   (void)state;
   st_tokenizer *t = byte_tokenizer();
@@ -315,7 +328,7 @@ static void no_tokens(byte_vocabulary *b) {
   b->v.n = 0;
 }
 static void no_merges(byte_vocabulary *b) {
-  b->v.n_merges = 0;
+  b->v.n_merges = 0, b->v.merges = NULL;
 }
 static void same_text(byte_vocabulary *b) {
   b->tokens[LL] = TEXT("he");
@@ -549,13 +562,14 @@ static void test_harmony_ends(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_control_tokens),   cmocka_unit_test(test_ends),
-      cmocka_unit_test(test_harmony_ends),     cmocka_unit_test(test_added_tokens),
-      cmocka_unit_test(test_scores),           cmocka_unit_test(test_decoder),
-      cmocka_unit_test(test_long_runs),        cmocka_unit_test(test_invalid_text),
-      cmocka_unit_test(test_bad_json),         cmocka_unit_test(test_deep_json),
-      cmocka_unit_test(test_bad_vocabularies), cmocka_unit_test(test_damage),
-      cmocka_unit_test(test_vocab_merges),     cmocka_unit_test(test_match_limit),
+      cmocka_unit_test(test_control_tokens), cmocka_unit_test(test_ends),
+      cmocka_unit_test(test_no_merges),      cmocka_unit_test(test_harmony_ends),
+      cmocka_unit_test(test_added_tokens),   cmocka_unit_test(test_scores),
+      cmocka_unit_test(test_decoder),        cmocka_unit_test(test_long_runs),
+      cmocka_unit_test(test_invalid_text),   cmocka_unit_test(test_bad_json),
+      cmocka_unit_test(test_deep_json),      cmocka_unit_test(test_bad_vocabularies),
+      cmocka_unit_test(test_damage),         cmocka_unit_test(test_vocab_merges),
+      cmocka_unit_test(test_match_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
