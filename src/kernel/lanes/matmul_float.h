@@ -29,101 +29,123 @@ LANES_INLINE void lanes_unpack(st_form form, const lanes_stream *s, float out[ST
   }
 }
 
+// Unpacks a step and goes on to the next one: a function for each form of codes, so that the loops over tokens are
+// there once for all of them.
+typedef void (*lanes_unpacker)(lanes_stream *s, float out[ST_STEP][ST_GROUP]);
+
+#define LANES_UNPACKER(form)                                                                                           \
+  static void lanes_unpack_##form(lanes_stream *s, float out[ST_STEP][ST_GROUP]) {                                     \
+    for (size_t line = 0; line < st_step_bytes(ST_FORM_##form); line += 64) lanes_prefetch(s->codes + line);           \
+    lanes_unpack(ST_FORM_##form, s, out);                                                                              \
+    lanes_advance(ST_FORM_##form, s);                                                                                  \
+  }
+
+LANES_UNPACKER(T16)
+LANES_UNPACKER(T16B)
+LANES_UNPACKER(Q8)
+LANES_UNPACKER(Q4)
+LANES_UNPACKER(Q4M)
+LANES_UNPACKER(Q5)
+LANES_UNPACKER(Q5M)
+LANES_UNPACKER(NL)
+LANES_UNPACKER(MX)
+LANES_UNPACKER(NLK)
+LANES_UNPACKER(Q2K)
+LANES_UNPACKER(Q3K)
+LANES_UNPACKER(Q4K)
+LANES_UNPACKER(Q5K)
+LANES_UNPACKER(Q6K)
+
+// NULL: the form holds floats.
+static lanes_unpacker lanes_unpacker_of(st_form form) {
+  static const lanes_unpacker all[ST_FORM_COUNT] = {
+      [ST_FORM_T16] = lanes_unpack_T16, [ST_FORM_T16B] = lanes_unpack_T16B, [ST_FORM_Q8] = lanes_unpack_Q8,
+      [ST_FORM_Q4] = lanes_unpack_Q4,   [ST_FORM_Q4M] = lanes_unpack_Q4M,   [ST_FORM_Q5] = lanes_unpack_Q5,
+      [ST_FORM_Q5M] = lanes_unpack_Q5M, [ST_FORM_NL] = lanes_unpack_NL,     [ST_FORM_MX] = lanes_unpack_MX,
+      [ST_FORM_NLK] = lanes_unpack_NLK, [ST_FORM_Q2K] = lanes_unpack_Q2K,   [ST_FORM_Q3K] = lanes_unpack_Q3K,
+      [ST_FORM_Q4K] = lanes_unpack_Q4K, [ST_FORM_Q5K] = lanes_unpack_Q5K,   [ST_FORM_Q6K] = lanes_unpack_Q6K,
+  };
+  return all[form];
+}
+
+// What a step of the loop below goes through: floats of a form, or what is unpacked to F32.
+LANES_INLINE const uint8_t *lanes_next_floats(st_form form, lanes_unpacker unpack, lanes_stream *s,
+                                              float out[ST_STEP][ST_GROUP]) {
+  if (unpack) {
+    unpack(s, out);
+    return (const uint8_t *)out;
+  }
+  const uint8_t *p = s->codes;
+  for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(p + line);
+  lanes_advance(form, s);
+  return p;
+}
+
 // `n` tokens, which stand `stride` values apart from column to column.
-LANES_INLINE void lanes_float_tile(st_form form, const st_matrix *w, size_t row, size_t steps, const float *x,
-                                   size_t stride, size_t n, vf *out) {
+LANES_INLINE void lanes_float_tile(st_form form, lanes_unpacker unpack, const st_matrix *w, size_t row, size_t steps,
+                                   const float *x, size_t stride, size_t n, vf *out) {
   vf even[LANES_FLOAT_TOKENS], odd[LANES_FLOAT_TOKENS];
   float weights[ST_STEP][ST_GROUP];
   lanes_stream s = lanes_stream_of(w, row);
   for (size_t t = 0; t < n; t++) even[t] = odd[t] = vf_set(0);
   for (size_t step = 0; step < steps; step++, x += ST_STEP * stride) {
-    bool coded = form > ST_FORM_BF16;
-    const uint8_t *p = coded ? (const uint8_t *)weights : s.codes;
-    for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(s.codes + line);
-    if (coded) lanes_unpack(form, &s, weights);
+    const uint8_t *p = lanes_next_floats(form, unpack, &s, weights);
     for (size_t k = 0; k < ST_STEP; k += 2) {
-      vf v = lanes_weight(coded ? ST_FORM_F32 : form, p, k);
+      vf v = lanes_weight(form, p, k);
 #pragma GCC unroll 8
       for (size_t t = 0; t < n; t++) even[t] = vf_fma(v, vf_set(x[k * stride + t]), even[t]);
-      v = lanes_weight(coded ? ST_FORM_F32 : form, p, k + 1);
+      v = lanes_weight(form, p, k + 1);
 #pragma GCC unroll 8
       for (size_t t = 0; t < n; t++) odd[t] = vf_fma(v, vf_set(x[(k + 1) * stride + t]), odd[t]);
     }
-    lanes_advance(form, &s);
   }
   for (size_t t = 0; t < n; t++) out[t] = vf_add(even[t], odd[t]);
 }
 
 // Tokens [begin, end), whole tiles but for the input's last.
-LANES_INLINE void lanes_float_group(st_form form, const st_matrix *w, const st_input *input, const st_view *v,
-                                    size_t row, size_t last, size_t begin, size_t end, float *out, size_t stride) {
+LANES_INLINE void lanes_float_group(st_form form, lanes_unpacker unpack, const st_matrix *w, const st_input *input,
+                                    const st_view *v, size_t row, size_t last, size_t begin, size_t end, float *out,
+                                    size_t stride) {
   for (size_t t = begin; t < end;) {
     size_t tile = t - t % LANES_TILE, count = st_tile_tokens(input->tokens, tile, LANES_TILE);
     size_t left = tile + count - t, n = left < LANES_FLOAT_TOKENS ? left : LANES_FLOAT_TOKENS;
     const float *x = v->values + tile * v->padded + (t - tile);
     vf sums[LANES_FLOAT_TOKENS];
-    LANES_SWITCH(n, LANES_FLOAT_TOKENS, lanes_float_tile, form, w, row, v->blocks, x, count, N, sums)
-    for (size_t i = 0; i < n; i++) lanes_output(form, w, row, last, sums[i], out + (t + i) * stride);
+    LANES_SWITCH(n, LANES_FLOAT_TOKENS, lanes_float_tile, form, unpack, w, row, v->blocks, x, count, N, sums)
+    for (size_t i = 0; i < n; i++) lanes_output(w->form, w, row, last, sums[i], out + (t + i) * stride);
     t += n;
   }
 }
 
-LANES_INLINE void lanes_matmul_float(st_form form, const st_matrix *w, const st_input *input, size_t first, size_t last,
-                                     float *out, size_t stride) {
+// `form` is F32 for all forms of codes, which are unpacked to it.
+LANES_INLINE void lanes_matmul_float(st_form form, lanes_unpacker unpack, const st_matrix *w, const st_input *input,
+                                     size_t first, size_t last, float *out, size_t stride) {
   st_view v = st_view_input(input);
   size_t block = lanes_token_block(input);
   for (size_t t = 0; t < input->tokens; t += block) {
     size_t end = input->tokens - t < block ? input->tokens : t + block;
     for (size_t row = first; row < last; row += ST_GROUP) {
-      lanes_float_group(form, w, input, &v, row, last, t, end, out, stride);
+      lanes_float_group(form, unpack, w, input, &v, row, last, t, end, out, stride);
     }
   }
 }
 
-#define LANES_MATMUL_FLOAT(form)                                                                                       \
-  static void lanes_matmul_float_##form(const st_matrix *w, const st_input *input, size_t first, size_t last,          \
+#define LANES_MATMUL_FLOAT(name, form, unpack)                                                                         \
+  static void lanes_matmul_float_##name(const st_matrix *w, const st_input *input, size_t first, size_t last,          \
                                         float *out, size_t stride) {                                                   \
-    lanes_matmul_float(ST_FORM_##form, w, input, first, last, out, stride);                                            \
+    lanes_matmul_float(form, unpack, w, input, first, last, out, stride);                                              \
   }
 
-LANES_MATMUL_FLOAT(F32)
-LANES_MATMUL_FLOAT(F16)
-LANES_MATMUL_FLOAT(BF16)
-LANES_MATMUL_FLOAT(T16)
-LANES_MATMUL_FLOAT(T16B)
-LANES_MATMUL_FLOAT(Q8)
-LANES_MATMUL_FLOAT(Q4)
-LANES_MATMUL_FLOAT(Q4M)
-LANES_MATMUL_FLOAT(Q5)
-LANES_MATMUL_FLOAT(Q5M)
-LANES_MATMUL_FLOAT(NL)
-LANES_MATMUL_FLOAT(MX)
-LANES_MATMUL_FLOAT(NLK)
-LANES_MATMUL_FLOAT(Q2K)
-LANES_MATMUL_FLOAT(Q3K)
-LANES_MATMUL_FLOAT(Q4K)
-LANES_MATMUL_FLOAT(Q5K)
-LANES_MATMUL_FLOAT(Q6K)
+LANES_MATMUL_FLOAT(F32, ST_FORM_F32, NULL)
+LANES_MATMUL_FLOAT(F16, ST_FORM_F16, NULL)
+LANES_MATMUL_FLOAT(BF16, ST_FORM_BF16, NULL)
+LANES_MATMUL_FLOAT(codes, ST_FORM_F32, lanes_unpacker_of(w->form))
 
 static void lanes_fill_matmul_float(st_kernels *k) {
+  for (int form = ST_FORM_T16; form < ST_FORM_COUNT; form++) k->matmul[form][ST_ACT_F32] = lanes_matmul_float_codes;
   k->matmul[ST_FORM_F32][ST_ACT_F32] = lanes_matmul_float_F32;
   k->matmul[ST_FORM_F16][ST_ACT_F32] = lanes_matmul_float_F16;
   k->matmul[ST_FORM_BF16][ST_ACT_F32] = lanes_matmul_float_BF16;
-  k->matmul[ST_FORM_T16][ST_ACT_F32] = lanes_matmul_float_T16;
-  k->matmul[ST_FORM_T16B][ST_ACT_F32] = lanes_matmul_float_T16B;
-  k->matmul[ST_FORM_Q8][ST_ACT_F32] = lanes_matmul_float_Q8;
-  k->matmul[ST_FORM_Q4][ST_ACT_F32] = lanes_matmul_float_Q4;
-  k->matmul[ST_FORM_Q4M][ST_ACT_F32] = lanes_matmul_float_Q4M;
-  k->matmul[ST_FORM_Q5][ST_ACT_F32] = lanes_matmul_float_Q5;
-  k->matmul[ST_FORM_Q5M][ST_ACT_F32] = lanes_matmul_float_Q5M;
-  k->matmul[ST_FORM_NL][ST_ACT_F32] = lanes_matmul_float_NL;
-  k->matmul[ST_FORM_MX][ST_ACT_F32] = lanes_matmul_float_MX;
-  k->matmul[ST_FORM_NLK][ST_ACT_F32] = lanes_matmul_float_NLK;
-  k->matmul[ST_FORM_Q2K][ST_ACT_F32] = lanes_matmul_float_Q2K;
-  k->matmul[ST_FORM_Q3K][ST_ACT_F32] = lanes_matmul_float_Q3K;
-  k->matmul[ST_FORM_Q4K][ST_ACT_F32] = lanes_matmul_float_Q4K;
-  k->matmul[ST_FORM_Q5K][ST_ACT_F32] = lanes_matmul_float_Q5K;
-  k->matmul[ST_FORM_Q6K][ST_ACT_F32] = lanes_matmul_float_Q6K;
 }
 
 #endif
