@@ -73,9 +73,6 @@
 #define BAILING                                                                                                        \
   "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"          \
   "\\s+(?!\\S)|\\s+"
-#define JAIS2_SPACES                                                                                                   \
-  "\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|"        \
-  "\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"
 // Letters with single spaces among them; possessive, since nothing follows that could want any back.
 #define EXAONE_MOE                                                                                                     \
   CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}\\p{M}*+(?: ?\\p{L}\\p{M}*+)*+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|"   \
@@ -126,7 +123,6 @@ static const st_pretokenizer table[] = {
     {"jina-v5-nano", {LLAMA3}, YES, YES, NO},
     {"dbrx", {LLAMA3}, NO, NO, NO},
     {"smaug-bpe", {LLAMA3}, NO, NO, NO},
-    {"jais-2", {WORDS "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" JAIS2_SPACES}, NO, NO, NO},
     {"chatglm-bpe", {LLAMA3}, NO, NO, NO},
     {"glm4", {LLAMA3}, YES, NO, NO},
     {"glm5", {LLAMA3}, YES, NO, NO},
