@@ -2,13 +2,13 @@
 //
 // usage: tokenizer_speed TOKENIZER [RUNS [FILE ...]]
 // TOKENIZER is a GGUF file, a model's directory, tokenizer.json or tokenizer.model. Prints one line for loading
-// (seconds, tokens) and one for each file (MB/s, tokens); the best of RUNS (5) counts. tools/tokenizer_speed.py makes the
-// texts and compares with the reference.
+// (seconds, tokens) and one for each file (MB/s, tokens); the best of RUNS (5) counts. Times are those of
+// the processor, which other programs disturb less.
 #define _POSIX_C_SOURCE 200809L
+#include "tokenizer/tokenizer.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "runtime/vocabulary.h"
-#include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,16 +11,24 @@ static inline uint64_t st_merges_hash(uint32_t left, uint32_t right) {
   return ((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u;
 }
 
+static inline size_t st_merges_slot(const st_tokenizer *t, uint64_t hash) {
+  return (hash ^ hash >> 32) & t->merge_mask;
+}
+
+static inline size_t st_merges_bit(const st_tokenizer *t, uint64_t hash) {
+  return hash >> 36 & t->filter_mask;
+}
+
 // False: no merge joins the two. Most pairs that come up are of that kind, and the filter is small enough to stay in a
 // processor's cache, which the table of merges is not.
 static inline bool st_merges_may(const st_tokenizer *t, uint64_t hash) {
-  uint64_t bit = hash >> 36 & t->filter_mask;
+  size_t bit = st_merges_bit(t, hash);
   return t->merge_filter[bit >> 3] >> (bit & 7) & 1;
 }
 
 // The slot that holds the pair, or the free one where it should go (left ST_NONE).
 static inline st_merge *st_merges_find(const st_tokenizer *t, uint64_t hash, uint32_t left, uint32_t right) {
-  for (size_t i = (hash ^ hash >> 32) & t->merge_mask;; i = (i + 1) & t->merge_mask) {
+  for (size_t i = st_merges_slot(t, hash);; i = (i + 1) & t->merge_mask) {
     st_merge *m = &t->merges[i];
     if (m->left == ST_NONE || (m->left == left && m->right == right)) return m;
   }

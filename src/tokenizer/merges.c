@@ -25,6 +25,8 @@ setun_status st_merges_reserve(st_tokenizer *t, size_t count, setun_error *err) 
 typedef struct {
   st_text texts[3]; // left, right, joined
   uint64_t hashes[3];
+  uint32_t ids[3];
+  uint64_t hash;   // of the pair
   char small[128]; // the joined text, where it fits
 } wanted_merge;
 
@@ -48,8 +50,7 @@ static setun_status want(const st_tokenizer *t, const st_merge_row *row, wanted_
   return SETUN_OK;
 }
 
-static setun_status add_wanted(st_tokenizer *t, const wanted_merge *w, size_t index, bool replace, setun_error *err) {
-  uint32_t ids[3];
+static setun_status find_ids(const st_tokenizer *t, wanted_merge *w, size_t index, setun_error *err) {
   for (int i = 0; i < 3; i++) {
     int64_t found = st_map_get_hashed(t->ids, w->texts[i].data, w->texts[i].length, w->hashes[i]);
     if (found < 0) {
@@ -57,10 +58,16 @@ static setun_status add_wanted(st_tokenizer *t, const wanted_merge *w, size_t in
       return st_fail(err, SETUN_ERROR_FORMAT, "merge %zu names \"%.*s\", which is no token", index, n,
                      w->texts[i].data);
     }
-    ids[i] = (uint32_t)found;
+    w->ids[i] = (uint32_t)found;
   }
-  uint64_t hash = st_merges_hash(ids[0], ids[1]), bit = hash >> 36 & t->filter_mask;
-  st_merge *slot = st_merges_find(t, hash, ids[0], ids[1]);
+  w->hash = st_merges_hash(w->ids[0], w->ids[1]);
+  __builtin_prefetch(&t->merges[st_merges_slot(t, w->hash)]);
+  return SETUN_OK;
+}
+
+static setun_status insert(st_tokenizer *t, const wanted_merge *w, size_t index, bool replace, setun_error *err) {
+  uint64_t bit = st_merges_bit(t, w->hash);
+  st_merge *slot = st_merges_find(t, w->hash, w->ids[0], w->ids[1]);
   if (slot->left == ST_NONE) {
     if (t->n_merges * 2 > t->merge_mask) return st_fail(err, SETUN_ERROR_STATE, "more merges than were announced");
     t->n_merges++;
@@ -68,11 +75,11 @@ static setun_status add_wanted(st_tokenizer *t, const wanted_merge *w, size_t in
   } else if (!replace) {
     return SETUN_OK;
   }
-  *slot = (st_merge){ids[0], ids[1], (uint32_t)index, ids[2]};
+  *slot = (st_merge){w->ids[0], w->ids[1], (uint32_t)index, w->ids[2]};
   return SETUN_OK;
 }
 
-// In three passes, so that a row's memory is on its way while others are looked at.
+// In passes, so that a row's memory is on its way while others are looked at.
 setun_status st_merges_add(st_tokenizer *t, const st_merge_row *rows, size_t n, bool replace, setun_error *err) {
   wanted_merge wanted[ST_MERGE_ROWS];
   setun_status s = SETUN_OK;
@@ -81,7 +88,8 @@ setun_status st_merges_add(st_tokenizer *t, const st_merge_row *rows, size_t n, 
   for (size_t k = 0; !s && k < n; k++) {
     for (int i = 0; i < 3; i++) st_map_prefetch_key(t->ids, wanted[k].hashes[i]);
   }
-  for (size_t k = 0; !s && k < n; k++) s = add_wanted(t, &wanted[k], rows[k].index, replace, err);
+  for (size_t k = 0; !s && k < n; k++) s = find_ids(t, &wanted[k], rows[k].index, err);
+  for (size_t k = 0; !s && k < n; k++) s = insert(t, &wanted[k], rows[k].index, replace, err);
   for (size_t k = 0; k < made; k++) {
     if (wanted[k].texts[2].length > sizeof wanted[k].small) st_free((void *)(uintptr_t)wanted[k].texts[2].data);
   }

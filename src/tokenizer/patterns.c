@@ -51,6 +51,39 @@
 // once for each of its characters.
 #define TRAILING_SPACE "(?<!\\s)\\s++$"
 
+// Kimi's words: "[...&&[^\\p{Han}]]" of the published pattern, written as what such a character is not.
+#define NO_HAN "\\p{C}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{Han}"
+#define UPPER_NO_HAN "[^\\p{Ll}" NO_HAN "]"
+#define LOWER_NO_HAN "[^\\p{Lu}\\p{Lt}" NO_HAN "]"
+#define KIMI                                                                                                           \
+  "\\p{Han}+|[^\\r\\n\\p{L}\\p{N}]?" UPPER_NO_HAN "*" LOWER_NO_HAN "+" CONTRACTIONS                                    \
+  "?|[^\\r\\n\\p{L}\\p{N}]?" UPPER_NO_HAN "+" LOWER_NO_HAN "*" CONTRACTIONS                                            \
+  "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES
+
+// Groups of three digits, counted from the end of a run. The published patterns look ahead to that end from each group;
+// these do it once a run: \G, where the match before ended, with a digit before it, is inside of a run that was
+// counted.
+#define TRIPLES_AHEAD "(?=(?:\\p{Nd}{3})++(?!\\p{Nd}))"
+// "(?=(\\d{3})+(?!\\d))", which cuts before each group and nowhere else.
+#define CUT_TRIPLES                                                                                                    \
+  "(?:\\G(?<=\\p{Nd})|" TRIPLES_AHEAD ")\\p{Nd}{3}"                                                                    \
+  "(?:(?!\\p{Nd})(?:\\P{Nd}++(?:\\p{Nd}{1,2}(?!\\p{Nd}))?)*+(?:\\p{Nd}{1,2}" TRIPLES_AHEAD ")?)?"
+// "\\d{1,3}(?=(?:\\d{3})*\\b)"
+#define WORD_TRIPLES "\\G(?<=\\p{Nd})\\p{Nd}{3}|(?<!\\p{Nd})\\p{Nd}{1,3}(?=(?:\\p{Nd}{3})*+(?!\\w))"
+#define BAILING                                                                                                        \
+  "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"          \
+  "\\s+(?!\\S)|\\s+"
+// Letters with single spaces among them; possessive, since nothing follows that could want any back.
+#define EXAONE_MOE                                                                                                     \
+  CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}\\p{M}*+(?: ?\\p{L}\\p{M}*+)*+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|"   \
+               "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define YOUTU                                                                                                          \
+  "[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+|"                                                                         \
+  "[\\x{FF01}\\x{2026}\\x{201C}\\x{201D}\\x{2018}\\x{2019}\\x{2014}\\x{FF1A}\\x{FF1B}\\x{FF0C}\\x{3001}-\\x{303F}"     \
+  "\\x{FE30}-\\x{FE4F}]+|[\\x{3105}-\\x{312F}]+|" KANA_HAN
+#define SPARK                                                                                                          \
+  ASCII_SYMBOLS "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+|[\\r\\n]|\\s+(?!\\S)|\\s+"
+
 const char ST_PATTERN_GPT2[] = GPT2;
 
 #define YES true
@@ -87,6 +120,7 @@ static const st_pretokenizer table[] = {
     {"pixtral", {LLAMA3}, YES, YES, NO},
     {"midm-2.0", {LLAMA3}, YES, YES, NO},
     {"lfm2", {LLAMA3}, YES, YES, NO},
+    {"jina-v5-nano", {LLAMA3}, YES, YES, NO},
     {"dbrx", {LLAMA3}, NO, NO, NO},
     {"smaug-bpe", {LLAMA3}, NO, NO, NO},
     {"chatglm-bpe", {LLAMA3}, NO, NO, NO},
@@ -101,6 +135,10 @@ static const st_pretokenizer table[] = {
     {"grok-2", {QWEN2}, NO, NO, NO},
     {"kormo", {QWEN2}, NO, NO, NO},
     {"solar-open", {QWEN2}, NO, NO, NO},
+    {"f2llmv2", {QWEN2}, NO, NO, NO},
+    {"laguna", {LINES, QWEN2}, NO, NO, NO},
+    {"ufakzeka", {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" SYMBOLS}, NO, NO, NO},
+    {"exaone-moe", {EXAONE_MOE}, NO, NO, NO},
     {"qwen35", {QWEN35}, NO, NO, NO},
     {"deepseek-llm",
      {"[\\r\\n]", "\\s?[" CASED_LETTERS "]+",
@@ -113,18 +151,23 @@ static const st_pretokenizer table[] = {
     {"deepseek-v3", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, NO},
     {"hunyuan-dense", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, NO},
     {"joyai-llm", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, NO},
+    {"hy_v4", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, NO},
+    {"spark2_5", {"\\p{N}{1,3}", KANA_HAN, SPARK, "\\p{N}"}, NO, NO, NO},
     {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}, NO, NO, NO},
     {"tekken", {TEKKEN}, YES, YES, NO},
     {"gpt-4o", {GPT4O}, NO, NO, NO},
     {"llama4", {GPT4O}, NO, NO, NO},
     {"kanana2", {GPT4O}, NO, NO, NO},
     {"minimax-m2", {GPT4O}, NO, NO, NO},
-    {"bailingmoe",
-     {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"
-      "\\s+(?!\\S)|\\s+"},
-     NO,
-     NO,
-     NO},
+    {"talkie", {GPT4O}, NO, NO, NO},
+    {"tiny_aya", {WORD_TRIPLES, GPT4O}, NO, NO, NO},
+    {"cohere2moe", {WORD_TRIPLES, GPT4O}, NO, NO, NO},
+    {"youtu", {YOUTU, CASED(CONTRACTIONS "?") "\\p{N}" CASED_SYMBOLS}, YES, NO, NO},
+    {"kimi-k2", {KIMI}, NO, NO, NO},
+    {"superbpe", {"\\p{N}+", CUT_TRIPLES}, NO, NO, NO},
+    {"bailingmoe", {BAILING}, NO, NO, NO},
+    {"bailingmoe2", {BAILING}, NO, NO, NO},
+    {"llada-moe", {BAILING}, NO, NO, NO},
     {"seed-coder", {WORDS "\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES}, NO, NO, NO},
     {"bloom", {BLOOM}, NO, NO, NO},
     {"poro-chat", {BLOOM}, NO, NO, NO},
@@ -161,13 +204,25 @@ const st_pretokenizer *st_pretokenizer_of(const st_tokenizer *t) {
   return NULL;
 }
 
+// As many of the known names as a message has room for.
+static setun_status refuse(const char *name, setun_error *err) {
+  char known[360] = "";
+  size_t n = sizeof table / sizeof *table, length = 0, i = 0;
+  for (; i < n && length + strlen(table[i].name) + 2 < sizeof known; i++) {
+    memcpy(known + length, table[i].name, strlen(table[i].name));
+    length += strlen(table[i].name);
+    memcpy(known + length, ", ", 3);
+    length += 2;
+  }
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                 "tokenizer.ggml.pre: unknown pre-tokenizer \"%.40s\", expected one of %sand %zu more (see "
+                 "docs/tokenizers.md)",
+                 name, known, n - i);
+}
+
 setun_status st_pretokenizer_apply(st_tokenizer *t, const char *name, setun_error *err) {
   const st_pretokenizer *p = st_pretokenizer_find(name);
-  if (!p) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "tokenizer.ggml.pre: unknown pre-tokenizer \"%s\" (src/tokenizer/patterns.c lists those known)",
-                   name);
-  }
+  if (!p) return refuse(name, err);
   for (size_t i = 0; p->patterns[i]; i++) {
     setun_status s = st_stage_add_split(t, p->patterns[i], ST_SPLIT_ISOLATED, false, err);
     if (s) return s;
