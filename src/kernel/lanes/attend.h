@@ -15,7 +15,7 @@
 enum {
   LANES_DIM = 256,    // larger heads are left to the scalar function
   LANES_QUERIES = 48, // that share a reading of keys and values
-  VALUES_KEYS = 64,
+  VALUES_KEYS = 128,
   FEW_QUERIES = 4 // keys are worth being kept as float32 for more than these
 };
 
