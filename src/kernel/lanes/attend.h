@@ -3,7 +3,7 @@
 //
 // Scores: a tile of 16 sums, of some queries times some keys, stays in registers, and its lanes are added up together.
 // Many queries share keys that became float32 once. Values: a slab of columns of a few queries' outputs stays in
-// registers for VALUES_KEYS keys, whose values then are in the nearest cache for the next slab and the next queries.
+// registers for a run of keys, whose values then are in the nearest cache for the next slab and the next queries.
 #ifndef SETUN_KERNEL_LANES_ATTEND_H
 #define SETUN_KERNEL_LANES_ATTEND_H
 
@@ -15,8 +15,8 @@
 enum {
   LANES_DIM = 256,    // larger heads are left to the scalar function
   LANES_QUERIES = 48, // that share a reading of keys and values
-  VALUES_KEYS = 64,
-  FEW_QUERIES = 4 // keys are worth being kept as float32 for more than these
+  VALUES_KEYS = 128,  // of a run; half as many for few queries, whose values come from memory
+  FEW_QUERIES = 4     // keys are worth being kept as float32 for more than these
 };
 
 // Inner loops are kept apart, so that each has all registers to itself.
@@ -299,10 +299,11 @@ static void lanes_attend_queries(const st_attend *a, size_t first, size_t n) {
     for (size_t d = 0; d < a->head_dim; d++) q[i].out[d] = 0;
   }
   size_t groups = (n + LANES_HEADS - 1) / LANES_HEADS;
-  for (size_t j = q[0].first; j < q[n - 1].last; j += VALUES_KEYS) {
+  size_t keys = n > FEW_QUERIES ? VALUES_KEYS : VALUES_KEYS / 2;
+  for (size_t j = q[0].first; j < q[n - 1].last; j += keys) {
     for (size_t g = 0; g < groups; g++) {
       size_t from = n * g / groups, to = n * (g + 1) / groups;
-      lanes_add_values(a, q + from, to - from, j, j + VALUES_KEYS);
+      lanes_add_values(a, q + from, to - from, j, j + keys);
     }
   }
   for (size_t i = 0; i < n; i++) {
