@@ -29,46 +29,10 @@ LANES_INLINE void lanes_unpack(st_form form, const lanes_stream *s, float out[ST
   }
 }
 
-// Unpacks a step and goes on to the next one: a function for each form of codes, so that the loops over tokens are
-// there once for all of them.
+// Unpacks a step and goes on to the next one.
 typedef void (*lanes_unpacker)(lanes_stream *s, float out[ST_STEP][ST_GROUP]);
 
-#define LANES_UNPACKER(form)                                                                                           \
-  static void lanes_unpack_##form(lanes_stream *s, float out[ST_STEP][ST_GROUP]) {                                     \
-    for (size_t line = 0; line < st_step_bytes(ST_FORM_##form); line += 64) lanes_prefetch(s->codes + line);           \
-    lanes_unpack(ST_FORM_##form, s, out);                                                                              \
-    lanes_advance(ST_FORM_##form, s);                                                                                  \
-  }
-
-LANES_UNPACKER(T16)
-LANES_UNPACKER(T16B)
-LANES_UNPACKER(Q8)
-LANES_UNPACKER(Q4)
-LANES_UNPACKER(Q4M)
-LANES_UNPACKER(Q5)
-LANES_UNPACKER(Q5M)
-LANES_UNPACKER(NL)
-LANES_UNPACKER(MX)
-LANES_UNPACKER(NLK)
-LANES_UNPACKER(Q2K)
-LANES_UNPACKER(Q3K)
-LANES_UNPACKER(Q4K)
-LANES_UNPACKER(Q5K)
-LANES_UNPACKER(Q6K)
-
-// NULL: the form holds floats.
-static lanes_unpacker lanes_unpacker_of(st_form form) {
-  static const lanes_unpacker all[ST_FORM_COUNT] = {
-      [ST_FORM_T16] = lanes_unpack_T16, [ST_FORM_T16B] = lanes_unpack_T16B, [ST_FORM_Q8] = lanes_unpack_Q8,
-      [ST_FORM_Q4] = lanes_unpack_Q4,   [ST_FORM_Q4M] = lanes_unpack_Q4M,   [ST_FORM_Q5] = lanes_unpack_Q5,
-      [ST_FORM_Q5M] = lanes_unpack_Q5M, [ST_FORM_NL] = lanes_unpack_NL,     [ST_FORM_MX] = lanes_unpack_MX,
-      [ST_FORM_NLK] = lanes_unpack_NLK, [ST_FORM_Q2K] = lanes_unpack_Q2K,   [ST_FORM_Q3K] = lanes_unpack_Q3K,
-      [ST_FORM_Q4K] = lanes_unpack_Q4K, [ST_FORM_Q5K] = lanes_unpack_Q5K,   [ST_FORM_Q6K] = lanes_unpack_Q6K,
-  };
-  return all[form];
-}
-
-// What a step of the loop below goes through: floats of a form, or what is unpacked to F32.
+// What a step of the loop below goes through: floats of a form, or codes unpacked to F32, here or in a function.
 LANES_INLINE const uint8_t *lanes_next_floats(st_form form, lanes_unpacker unpack, lanes_stream *s,
                                               float out[ST_STEP][ST_GROUP]) {
   if (unpack) {
@@ -77,6 +41,10 @@ LANES_INLINE const uint8_t *lanes_next_floats(st_form form, lanes_unpacker unpac
   }
   const uint8_t *p = s->codes;
   for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(p + line);
+  if (form > ST_FORM_BF16) {
+    lanes_unpack(form, s, out);
+    p = (const uint8_t *)out;
+  }
   lanes_advance(form, s);
   return p;
 }
@@ -91,10 +59,10 @@ LANES_INLINE void lanes_float_tile(st_form form, lanes_unpacker unpack, const st
   for (size_t step = 0; step < steps; step++, x += ST_STEP * stride) {
     const uint8_t *p = lanes_next_floats(form, unpack, &s, weights);
     for (size_t k = 0; k < ST_STEP; k += 2) {
-      vf v = lanes_weight(form, p, k);
+      vf v = lanes_weight(form > ST_FORM_BF16 ? ST_FORM_F32 : form, p, k);
 #pragma GCC unroll 8
       for (size_t t = 0; t < n; t++) even[t] = vf_fma(v, vf_set(x[k * stride + t]), even[t]);
-      v = lanes_weight(form, p, k + 1);
+      v = lanes_weight(form > ST_FORM_BF16 ? ST_FORM_F32 : form, p, k + 1);
 #pragma GCC unroll 8
       for (size_t t = 0; t < n; t++) odd[t] = vf_fma(v, vf_set(x[(k + 1) * stride + t]), odd[t]);
     }
@@ -102,8 +70,50 @@ LANES_INLINE void lanes_float_tile(st_form form, lanes_unpacker unpack, const st
   for (size_t t = 0; t < n; t++) out[t] = vf_add(even[t], odd[t]);
 }
 
-// Tokens [begin, end), whole tiles but for the input's last.
-LANES_INLINE void lanes_float_group(st_form form, lanes_unpacker unpack, const st_matrix *w, const st_input *input,
+// What differs between forms of codes: unpacking a step, and the loop of one token, which runs along with unpacking.
+// The loops of several tokens are there once for all forms.
+typedef struct {
+  lanes_unpacker unpack;
+  void (*one)(const st_matrix *w, size_t row, size_t steps, const float *x, size_t stride, vf *out);
+} lanes_coded;
+
+#define LANES_CODED(form)                                                                                              \
+  static void lanes_unpack_##form(lanes_stream *s, float out[ST_STEP][ST_GROUP]) {                                     \
+    lanes_next_floats(ST_FORM_##form, NULL, s, out);                                                                   \
+  }                                                                                                                    \
+  static void lanes_one_##form(const st_matrix *w, size_t row, size_t steps, const float *x, size_t stride, vf *out) { \
+    lanes_float_tile(ST_FORM_##form, NULL, w, row, steps, x, stride, 1, out);                                          \
+  }
+
+LANES_CODED(T16)
+LANES_CODED(T16B)
+LANES_CODED(Q8)
+LANES_CODED(Q4)
+LANES_CODED(Q4M)
+LANES_CODED(Q5)
+LANES_CODED(Q5M)
+LANES_CODED(NL)
+LANES_CODED(MX)
+LANES_CODED(NLK)
+LANES_CODED(Q2K)
+LANES_CODED(Q3K)
+LANES_CODED(Q4K)
+LANES_CODED(Q5K)
+LANES_CODED(Q6K)
+
+static const lanes_coded *lanes_coded_of(st_form form) {
+#define LANES_ENTRY(form) [ST_FORM_##form] = { lanes_unpack_##form, lanes_one_##form }
+  static const lanes_coded all[ST_FORM_COUNT] = {
+      LANES_ENTRY(T16), LANES_ENTRY(T16B), LANES_ENTRY(Q8),  LANES_ENTRY(Q4),  LANES_ENTRY(Q4M),
+      LANES_ENTRY(Q5),  LANES_ENTRY(Q5M),  LANES_ENTRY(NL),  LANES_ENTRY(MX),  LANES_ENTRY(NLK),
+      LANES_ENTRY(Q2K), LANES_ENTRY(Q3K),  LANES_ENTRY(Q4K), LANES_ENTRY(Q5K), LANES_ENTRY(Q6K),
+  };
+#undef LANES_ENTRY
+  return &all[form];
+}
+
+// Tokens [begin, end), whole tiles but for the input's last. `coded` is NULL for forms of floats.
+LANES_INLINE void lanes_float_group(st_form form, const lanes_coded *coded, const st_matrix *w, const st_input *input,
                                     const st_view *v, size_t row, size_t last, size_t begin, size_t end, float *out,
                                     size_t stride) {
   for (size_t t = begin; t < end;) {
@@ -111,35 +121,40 @@ LANES_INLINE void lanes_float_group(st_form form, lanes_unpacker unpack, const s
     size_t left = tile + count - t, n = left < LANES_FLOAT_TOKENS ? left : LANES_FLOAT_TOKENS;
     const float *x = v->values + tile * v->padded + (t - tile);
     vf sums[LANES_FLOAT_TOKENS];
-    LANES_SWITCH(n, LANES_FLOAT_TOKENS, lanes_float_tile, form, unpack, w, row, v->blocks, x, count, N, sums)
+    lanes_unpacker unpack = coded ? coded->unpack : NULL;
+    if (coded && n == 1) {
+      coded->one(w, row, v->blocks, x, count, sums);
+    } else {
+      LANES_SWITCH(n, LANES_FLOAT_TOKENS, lanes_float_tile, form, unpack, w, row, v->blocks, x, count, N, sums)
+    }
     for (size_t i = 0; i < n; i++) lanes_output(w->form, w, row, last, sums[i], out + (t + i) * stride);
     t += n;
   }
 }
 
 // `form` is F32 for all forms of codes, which are unpacked to it.
-LANES_INLINE void lanes_matmul_float(st_form form, lanes_unpacker unpack, const st_matrix *w, const st_input *input,
+LANES_INLINE void lanes_matmul_float(st_form form, const lanes_coded *coded, const st_matrix *w, const st_input *input,
                                      size_t first, size_t last, float *out, size_t stride) {
   st_view v = st_view_input(input);
   size_t block = lanes_token_block(input);
   for (size_t t = 0; t < input->tokens; t += block) {
     size_t end = input->tokens - t < block ? input->tokens : t + block;
     for (size_t row = first; row < last; row += ST_GROUP) {
-      lanes_float_group(form, unpack, w, input, &v, row, last, t, end, out, stride);
+      lanes_float_group(form, coded, w, input, &v, row, last, t, end, out, stride);
     }
   }
 }
 
-#define LANES_MATMUL_FLOAT(name, form, unpack)                                                                         \
+#define LANES_MATMUL_FLOAT(name, form, coded)                                                                          \
   static void lanes_matmul_float_##name(const st_matrix *w, const st_input *input, size_t first, size_t last,          \
                                         float *out, size_t stride) {                                                   \
-    lanes_matmul_float(form, unpack, w, input, first, last, out, stride);                                              \
+    lanes_matmul_float(form, coded, w, input, first, last, out, stride);                                               \
   }
 
 LANES_MATMUL_FLOAT(F32, ST_FORM_F32, NULL)
 LANES_MATMUL_FLOAT(F16, ST_FORM_F16, NULL)
 LANES_MATMUL_FLOAT(BF16, ST_FORM_BF16, NULL)
-LANES_MATMUL_FLOAT(codes, ST_FORM_F32, lanes_unpacker_of(w->form))
+LANES_MATMUL_FLOAT(codes, ST_FORM_F32, lanes_coded_of(w->form))
 
 static void lanes_fill_matmul_float(st_kernels *k) {
   for (int form = ST_FORM_T16; form < ST_FORM_COUNT; form++) k->matmul[form][ST_ACT_F32] = lanes_matmul_float_codes;
