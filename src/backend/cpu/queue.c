@@ -66,23 +66,25 @@ void st_cpu_array_free(st_array *a) {
   st_free(a);
 }
 
-static uint64_t scores_of(const st_cache_shape *shape) {
-  return ((uint64_t)shape->n_ctx + 15) / 16 * 16 * shape->n_head;
+// Floats of one thread's scores: those of the tokens that are computed together with the query heads of one KV head;
+// with a window 16 more each. False on overflow.
+static bool scores_of(const st_cache_shape *shape, size_t *n) {
+  size_t keys = (((size_t)shape->n_ctx + 15) & ~(size_t)15) + 16;
+  return st_mul_size(keys, st_cpu_attend_tokens(shape) * (shape->n_head / shape->n_head_kv), n);
 }
 
 uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads) {
+  size_t scores = 0;
   uint64_t keys = (uint64_t)shape->n_layer * shape->n_head_kv * shape->n_ctx * shape->head_dim * (shape->half ? 2 : 4);
-  return 2 * keys + scores_of(shape) * (uint64_t)threads * sizeof(float);
+  scores_of(shape, &scores);
+  return 2 * keys + (uint64_t)scores * (uint64_t)threads * sizeof(float);
 }
 
 setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache **cache, setun_error *err) {
   size_t n = shape->half ? 2 : 4, scores;
   bool fits = st_mul_size(n, shape->n_layer, &n) && st_mul_size(n, shape->n_head_kv, &n) &&
               st_mul_size(n, shape->n_ctx, &n) && st_mul_size(n, shape->head_dim, &n);
-  // Scores of the tokens that are computed together with the query heads of one KV head; with a window 16 more each.
-  size_t keys = (((size_t)shape->n_ctx + 15) & ~(size_t)15) + 16;
-  uint32_t queries = st_cpu_attend_tokens(shape) * (shape->n_head / shape->n_head_kv);
-  fits = fits && st_mul_size(keys, queries, &q->scores_each) &&
+  fits = fits && scores_of(shape, &q->scores_each) &&
          st_mul_size(q->scores_each, (size_t)st_pool_threads(q->pool), &scores);
   st_cache *c = fits ? st_calloc(1, sizeof *c) : NULL;
   if (!c) return st_fail_memory(err, "the KV cache");
