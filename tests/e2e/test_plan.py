@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""`setun plan`, and the budget that the other commands keep."""
+import json
+import os
+import re
+import tempfile
+
+from support import TALES, Case, main
+
+MIB = 1 << 20
+SMALL = ("--ctx", "64", "--batch-size", "8", "-t", "1")
+
+
+class PlanTest(Case):
+    def plan(self, *args):
+        return json.loads(self.good("plan", *args, "--json"))
+
+    def test_total_is_the_sum_of_its_parts(self):
+        p = self.plan(TALES, *SMALL)
+        parts = ("held", "vectors", "ring", "packed", "cache", "work", "process")
+        self.assertEqual(p["total"], sum(p[part] for part in parts))
+        self.assertEqual((p["context"], p["batch"], p["streamed_bytes_per_pass"]), (64, 8, 0))
+        self.assertEqual(p["held"], p["weights"])
+        self.assertLessEqual(p["least"], p["total"])
+
+    def test_arithmetic_of_known_shapes(self):
+        # 32 layers of 4 x 4096 x 4096 and 3 x 4096 x 11008 weights at two bits, and two float16 matrices of 32000 x 4096.
+        p = self.plan("--shape", "7b", "--ctx", "4096", "-t", "1")
+        layers = 32 * (4 * 4096 * 4096 + 3 * 4096 * 11008)
+        self.assertEqual(p["weights"], layers // 4 + 2 * 2 * 32000 * 4096)
+        # Keys and values of 4096 tokens, 4096 wide, in float16 take 2 GiB; attention's scratch is little beside them.
+        self.assertGreaterEqual(p["cache"], 2 << 30)
+        self.assertLess(p["cache"], (2 << 30) + 32 * MIB)
+        f32 = self.plan("--shape", "7b", "--ctx", "4096", "--kv", "f32", "-t", "1")
+        self.assertEqual(f32["cache"] - p["cache"], 2 << 30)
+
+    def test_what_does_not_fit_streams(self):
+        whole = self.plan("--shape", "8b", "--head", "q8_0", "--ctx", "512", "--memory", "16G", "-t", "1")
+        self.assertEqual(whole["streamed_bytes_per_pass"], 0)
+        before = whole["weights"]
+        for budget in (1800, 2000, 2400, 2800):
+            p = self.plan("--shape", "8b", "--head", "q8_0", "--ctx", "512", "--memory", f"{budget}M", "-t", "1")
+            self.assertLessEqual(p["total"], budget * MIB)
+            self.assertGreater(p["ring"], 0)
+            self.assertLess(p["streamed_bytes_per_pass"], before)
+            before = p["streamed_bytes_per_pass"]
+
+    def test_least_is_named_and_does(self):
+        args = ("plan", "--shape", "8b", "--head", "q8_0", "--ctx", "512", "-t", "1", "--memory")
+        error = self.fails(1, *args, "600M", mentions=["at least"])
+        found = re.search(r"at least ([\d.]+) (GB|MB)", error)
+        least = float(found[1]) * (1e9 if found[2] == "GB" else 1e6)
+        self.good(*args, str(int(least) + 4 * MIB))
+
+    def test_commands_keep_to_the_budget(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "tales.gguf")
+            self.good("convert", TALES, "--to", "t16", "-o", path)
+            for command in (["run", path, "-p", "Once", "-n", "4", *SMALL], ["bench", path, "-p", "8", "-n", "2", "-r", "1"]):
+                self.fails(1, *command, "--memory", "2M", mentions=["at least"])
+            text = self.good("run", path, "-p", "Once upon", "-n", "20", "--temp", "0", *SMALL)
+            mapped = self.good("run", path, "-p", "Once upon", "-n", "20", "--temp", "0", *SMALL, "--no-stream")
+            self.assertEqual(mapped, text)
+
+    def test_wrong_usage(self):
+        self.fails(2, "plan", mentions=["MODEL"])
+        self.fails(2, "plan", TALES, "--shape", "7b", mentions=["--shape"])
+        self.fails(1, "plan", "--shape", "9b", mentions=["9b"])
+        self.fails(1, "plan", TALES, "--ctx", "1000000", mentions=["1000000"])
+
+
+if __name__ == "__main__":
+    main()
