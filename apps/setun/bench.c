@@ -50,7 +50,7 @@ static const option synthetic_rows[] = {
 typedef struct bench_result {
   setun_model_info info;
   setun_ceilings ceilings;
-  streaming_report streaming;
+  streaming_report prefill_stream, decode_stream;
   int threads;
   double prefill, decode; // tokens a second
   uint64_t cache_bytes;   // that one decoded token reads
@@ -104,9 +104,12 @@ static setun_status time_all(const setun_model *model, setun_session *session, c
                              const setun_token *ids, bench_result *r, setun_error *error) {
   double prefill[REPEATS_MOST], decode[REPEATS_MOST], warm = 0;
   setun_status s = time_prefill(session, ids, 1, &warm, error);
+  setun_stream_stats start = setun_model_get_stream_stats(model);
   for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++)
     s = time_prefill(session, ids, o->prefill, &prefill[i], error);
+  r->prefill_stream = make_streaming_report(model, &start);
   if (s == SETUN_OK) s = time_prefill(session, ids, o->depth, &warm, error);
+  start = setun_model_get_stream_stats(model);
   for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++) {
     s = time_decode(session, ids, o->depth, o->decode, &decode[i], error);
   }
@@ -118,8 +121,8 @@ static setun_status time_all(const setun_model *model, setun_session *session, c
   r->decode = (double)o->decode / median(decode, o->repeats);
   // The cache grows while tokens are decoded: its mean.
   r->cache_bytes = setun_session_cache_bytes(session, (uint32_t)(o->depth + o->decode / 2));
-  r->streaming = make_streaming_report(model); // before the ceilings' buffers
-  return setun_measure_ceilings(r->info.isa, r->threads, o->buffer, &r->ceilings, error);
+  r->decode_stream = make_streaming_report(model, &start);
+  return SETUN_OK;
 }
 
 static double share(double part, double whole) {
@@ -156,7 +159,8 @@ static void print_json(const bench_result *r, const bench_options *o) {
   print_json_member("read_bandwidth_gbs", r->ceilings.read_bytes_per_s / 1e9);
   print_json_member("int8_peak_gmacs", r->ceilings.int8_macs_per_s / 1e9);
   print_json_member("float_peak_gmacs", r->ceilings.float_macs_per_s / 1e9);
-  print_streaming_json(&r->streaming);
+  print_json_member("prefill_stream_overlap", r->prefill_stream.overlap);
+  print_streaming_json(&r->decode_stream);
   print_text("\"activation\": \"%s\", \"isa\": \"%s\", \"threads\": %d}\n", r->info.activation, r->info.isa,
              r->threads);
 }
@@ -177,13 +181,17 @@ static void print_table(const bench_result *r, const bench_options *o) {
   print_text("\n");
 }
 
-static int measure(const setun_model *model, const bench_options *o) {
+// Frees the model once it was timed: the ceilings' buffers are no part of what its budget is for.
+static int measure(setun_model *model, const bench_options *o) {
   setun_error error;
   setun_session *session = NULL;
   bench_result r = {.info = setun_model_get_info(model)};
   int64_t most = most_of(o->prefill, o->depth + o->decode);
   setun_token *ids = malloc((size_t)most * sizeof *ids);
-  if (!ids) return failure("no memory for %lld ids", (long long)most);
+  if (!ids) {
+    setun_model_free(model);
+    return failure("no memory for %lld ids", (long long)most);
+  }
   int status = STATUS_FAILED;
   if (open_session(model, &o->compute, (uint32_t)most, &session)) {
     fill_ids(ids, most, r.info.n_vocab);
@@ -195,13 +203,17 @@ static int measure(const setun_model *model, const bench_options *o) {
     if (s != SETUN_OK && !status) status = report(&error);
   }
   setun_session_free(session);
+  setun_model_free(model);
   free(ids);
   if (status) return status;
+  if (setun_measure_ceilings(r.info.isa, r.threads, o->buffer, &r.ceilings, &error)) return report(&error);
   if (o->json)
     print_json(&r, o);
   else
     print_table(&r, o);
-  if (!o->json) print_streaming_report(&r.streaming);
+  if (!o->json) print_memory_report(&r.decode_stream);
+  if (!o->json) print_streaming_report("prefill", &r.prefill_stream);
+  if (!o->json) print_streaming_report("decode", &r.decode_stream);
   return 0;
 }
 
@@ -255,7 +267,6 @@ static int run(const command *self, int argc, char **argv) {
   int64_t left = (int64_t)trained - o.depth;
   if (!o.decode) o.decode = left >= 1 && left < 64 ? left : 64;
   status = measure(model, &o);
-  setun_model_free(model);
   return status ? status : finish_output();
 }
 

@@ -54,6 +54,7 @@ typedef struct generation {
   bool pending;     // `last` is part of the text, but not evaluated yet
   setun_token last;
   double load_seconds, prompt_seconds, decode_seconds;
+  setun_stream_stats prompt_stream; // when the prompt was read
   size_t prompt_done, decoded; // tokens that were evaluated
 } generation;
 
@@ -224,8 +225,9 @@ static void print_timings(const generation *g) {
   print_rate("prompt", g->prompt_done, g->prompt_seconds, "\n");
   print_rate("decode", g->decoded, g->decode_seconds, "");
   fprintf(stderr, "  %.2f GB/s of weights\n", g->decode_seconds > 0 ? bytes / g->decode_seconds / 1e9 : 0);
-  streaming_report streaming = make_streaming_report(g->model);
-  print_streaming_report(&streaming);
+  streaming_report decode = make_streaming_report(g->model, &g->prompt_stream);
+  print_memory_report(&decode);
+  print_streaming_report("decode", &decode);
 }
 
 static void print_settings(const generation *g, const run_options *o) {
@@ -263,6 +265,7 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
   double start = seconds_now();
   g->prompt_read = evaluate(g, g->prompt.ids, g->prompt.count, &status);
   g->prompt_seconds = seconds_now() - start;
+  g->prompt_stream = setun_model_get_stream_stats(g->model);
   g->prompt_done = setun_session_position(g->session) - g->earlier;
   start = seconds_now();
   if (g->prompt_read) status = show_text_to_sampler(g) ? generate(g, o) : STATUS_FAILED;

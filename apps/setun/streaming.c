@@ -7,10 +7,15 @@ static double larger(double a, double b) {
   return a > b ? a : b;
 }
 
-streaming_report make_streaming_report(const setun_model *model) {
+streaming_report make_streaming_report(const setun_model *model, const setun_stream_stats *since) {
   enum { DISK = 1 << 30 };
   streaming_report r = {
       .stats = setun_model_get_stream_stats(model), .plan = setun_model_get_plan(model), .peak = setun_memory_peak()};
+  r.stats.bytes -= since->bytes;
+  r.stats.read_s -= since->read_s;
+  r.stats.waited_s -= since->waited_s;
+  r.stats.packed_s -= since->packed_s;
+  r.stats.passes_s -= since->passes_s;
   double passes = r.stats.passes_s, compute = passes - r.stats.waited_s;
   if (!r.plan.streamed || !r.stats.bytes) return r;
   if (setun_model_measure_disk(model, DISK, &r.disk, NULL) != SETUN_OK) r.disk = 0;
@@ -21,14 +26,19 @@ streaming_report make_streaming_report(const setun_model *model) {
   return r;
 }
 
-void print_streaming_report(const streaming_report *r) {
-  char a[32], b[32];
-  fprintf(stderr, "memory   %s at most", format_bytes(r->peak, a));
+void print_memory_report(const streaming_report *r) {
+  char peak[32], budget[32], planned[32];
+  fprintf(stderr, "memory   %s at most", format_bytes(r->peak, peak));
   if (r->plan.budget)
-    fprintf(stderr, " of %s; planned %s", format_bytes(r->plan.budget, a), format_bytes(r->plan.total, b));
+    fprintf(stderr, " of %s; planned %s", format_bytes(r->plan.budget, budget), format_bytes(r->plan.total, planned));
   fprintf(stderr, "\n");
+}
+
+void print_streaming_report(const char *what, const streaming_report *r) {
+  char text[32];
   if (!r->stats.bytes) return;
-  fprintf(stderr, "stream   %s read at %.2f GB/s (%s)", format_bytes(r->stats.bytes, a), r->speed / 1e9, r->stats.how);
+  fprintf(stderr, "%-8s %s streamed at %.2f GB/s (%s)", what, format_bytes(r->stats.bytes, text), r->speed / 1e9,
+          r->stats.how);
   if (r->disk > 0) fprintf(stderr, ", %.0f %% of the disk's %.2f GB/s", 100 * r->speed / r->disk, r->disk / 1e9);
   fprintf(stderr, "; overlap %.2f (computed %.2f s, waited %.2f s)\n", r->overlap,
           r->stats.passes_s - r->stats.waited_s, r->stats.waited_s);

@@ -13,11 +13,14 @@ typedef struct streaming_report {
   uint64_t peak;
 } streaming_report;
 
-// Measures the disk when weights were streamed. Call it before anything that is no part of the work takes memory.
-streaming_report make_streaming_report(const setun_model *model);
-// To stderr: nothing of streaming where everything is held.
-void print_streaming_report(const streaming_report *r);
-// Members of a JSON object, each followed by ", ".
+// What was done after `since` (all zero: from the beginning). Measures the disk when weights were streamed. Call it
+// before anything that is no part of the work takes memory.
+streaming_report make_streaming_report(const setun_model *model, const setun_stream_stats *since);
+// To stderr.
+void print_memory_report(const streaming_report *r);
+// To stderr, for the work that `what` names; nothing where everything is held.
+void print_streaming_report(const char *what, const streaming_report *r);
+// Members of a JSON object, each followed by ", "; of memory alone where everything is held.
 void print_streaming_json(const streaming_report *r);
 
 #endif
