@@ -134,10 +134,11 @@ SETUN_API setun_model_info setun_model_get_info(const setun_model *model);
 typedef struct setun_plan {
   uint64_t budget;  /* that the plan was made for; 0: the system does not say what there is */
   uint64_t least;   /* the smallest budget that would do */
-  uint64_t total;   /* what the process will have at most: the sum of the next seven, with a full context */
+  uint64_t total;   /* what the process will have at most: the sum of the next eight, with a full context */
   uint64_t process; /* what it had when the plan was made: code, vocabulary */
   uint64_t vectors; /* norms, biases, scales, adapters */
   uint64_t held;    /* weight matrices that stay in memory */
+  uint64_t rounding; /* huge pages that these do not fill */
   uint64_t ring;    /* buffers that the others are read into */
   uint64_t packed;  /* where these are put into the kernels' order, if they are stored in another */
   uint64_t cache;   /* keys and values of a session, and attention's scratch */

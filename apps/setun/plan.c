@@ -72,6 +72,7 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
            session_params(&o->compute).kv == SETUN_KV_F32 ? "f32" : "f16");
   snprintf(batch, sizeof batch, "batches of %u tokens", (unsigned)p->n_batch);
   print_row("weights held", p->held, "");
+  print_row("rounding", p->rounding, "to huge pages");
   print_row("norms and scales", p->vectors, "");
   print_row("ring", p->ring, "two layers' worth of what streams");
   print_row("order of the kernels", p->packed, "one layer's worth of what is stored in another");
@@ -100,6 +101,7 @@ static void print_json(const setun_plan *p, const limits *l) {
     uint64_t bytes;
   } members[] = {{"held", p->held},
                  {"vectors", p->vectors},
+                 {"rounding", p->rounding},
                  {"ring", p->ring},
                  {"packed", p->packed},
                  {"cache", p->cache},

@@ -11,6 +11,7 @@ setun_plan st_api_plan_of(const st_memory_plan *p) {
                       .process = p->process,
                       .vectors = p->vectors,
                       .held = p->held,
+                      .rounding = p->rounding,
                       .ring = p->ring,
                       .packed = p->packed,
                       .cache = p->cache,

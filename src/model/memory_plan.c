@@ -58,6 +58,7 @@ static void add_up(st_memory_plan *p) {
     if (size.stored > most.stored) most.stored = size.stored;
     if (size.packed > most.packed) most.packed = size.packed;
   }
+  p->rounding = p->held / 64; // matrices lie together in pieces of 64 MiB, whose last huge page is half full on average
   p->ring = most.stored ? ST_RING_SLOTS * most.stored + HUGE_PAGE : 0;
   p->packed = most.packed ? most.packed + HUGE_PAGE : 0;
 }
@@ -83,6 +84,10 @@ static uint32_t spread(uint32_t i, uint32_t n, bool *taken) {
 }
 
 // Holds one part after the other while the whole stays within the budget.
+static bool fits(const st_memory_plan *p) {
+  return st_memory_plan_total(p) + ST_PLAN_RESERVE <= p->budget;
+}
+
 static setun_status hold_what_fits(st_memory_plan *p, setun_error *err) {
   bool *taken = st_calloc(p->n_layer ? p->n_layer : 1, sizeof *taken);
   if (!taken) return st_fail_memory(err, "the plan");
@@ -93,8 +98,7 @@ static setun_status hold_what_fits(st_memory_plan *p, setun_error *err) {
       uint32_t layer = spread(i, p->n_layer, taken);
       hold(p, layer, part == 0, true);
       add_up(p);
-      bool fits = p->held_parts ? parts < *p->held_parts : st_memory_plan_total(p) <= p->budget;
-      if (fits)
+      if (p->held_parts ? parts < *p->held_parts : fits(p))
         parts++;
       else
         hold(p, layer, part == 0, false);
@@ -134,13 +138,13 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   p->least = st_memory_plan_total(p);
   if (p->held_parts) return hold_what_fits(p, err);
   hold_all(p, true);
-  if (st_memory_plan_total(p) < p->least)
-    p->least = st_memory_plan_total(p); // a ring for two layers is more than one layer
+  if (st_memory_plan_total(p) < p->least) p->least = st_memory_plan_total(p); // a ring for two layers may be more
   if (p->mapped) {
     map(p);
     p->least = st_memory_plan_total(p);
   }
-  if (!p->budget || st_memory_plan_total(p) <= p->budget) return SETUN_OK;
+  p->least += ST_PLAN_RESERVE;
+  if (!p->budget || fits(p)) return SETUN_OK;
   if (p->budget < p->least) {
     return st_fail(
         err, SETUN_ERROR_MEMORY,

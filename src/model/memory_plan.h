@@ -12,7 +12,11 @@
 #include "model/hparams.h"
 #include "source/stream.h"
 
-enum { ST_RING_SLOTS = 2, ST_ITEM_TENSORS = 2 };
+enum {
+  ST_RING_SLOTS = 2,
+  ST_ITEM_TENSORS = 2,
+  ST_PLAN_RESERVE = 16 << 20 // of the budget, for what the system counts beside: page tables, the program's files
+};
 
 // A matrix, in the order in which loading comes to it.
 typedef struct st_plan_item {
@@ -41,6 +45,7 @@ typedef struct st_memory_plan {
   uint64_t cache;                   // keys and values, and attention's scratch
   uint64_t work;                    // activations and tables of a session; or what loading needs, where that is more
   uint64_t held;                    // codes of held matrices
+  uint64_t rounding;                // huge pages that these do not fill
   uint64_t ring;                    // buffers that the others are read into
   uint64_t packed;                  // and, where they are stored in another order, are put into the device's
   uint64_t streamed;                // of the file, read for each pass
@@ -50,7 +55,7 @@ typedef struct st_memory_plan {
 } st_memory_plan;
 
 static inline uint64_t st_memory_plan_total(const st_memory_plan *p) {
-  return p->process + p->vectors + p->cache + p->work + p->held + p->ring + p->packed;
+  return p->process + p->vectors + p->cache + p->work + p->held + p->rounding + p->ring + p->packed;
 }
 
 // Appends an item; `shared` and `held` are the plan's to set. False when out of memory.

@@ -17,7 +17,7 @@ class PlanTest(Case):
 
     def test_total_is_the_sum_of_its_parts(self):
         p = self.plan(TALES, *SMALL)
-        parts = ("held", "vectors", "ring", "packed", "cache", "work", "process")
+        parts = ("held", "rounding", "vectors", "ring", "packed", "cache", "work", "process")
         self.assertEqual(p["total"], sum(p[part] for part in parts))
         self.assertEqual((p["context"], p["batch"], p["streamed_bytes_per_pass"]), (64, 8, 0))
         self.assertEqual(p["held"], p["weights"])
