@@ -21,7 +21,7 @@ class PlanTest(Case):
         self.assertEqual(p["total"], sum(p[part] for part in parts))
         self.assertEqual((p["context"], p["batch"], p["streamed_bytes_per_pass"]), (64, 8, 0))
         self.assertEqual(p["held"], p["weights"])
-        self.assertLessEqual(p["least"], p["total"])
+        self.assertLessEqual(p["least"], p["total"] + 16 * MIB)  # what is left to the system
 
     def test_arithmetic_of_known_shapes(self):
         # 32 layers of 4 x 4096 x 4096 and 3 x 4096 x 11008 weights at two bits, and two float16 matrices of 32000 x 4096.
