@@ -98,69 +98,191 @@ LANES_INLINE vi lanes_rest(vf scaled, vi codes) {
   return vf_round(vf_mul(vf_sub(scaled, vi_to_floats(codes)), vf_set(ST_REST_STEPS)));
 }
 
-// Sums of the codes of an entry of the second plane, and of the first 16.
+// Tokens of a tile that are prepared together: `tokens` of them, from p.lane.
 typedef struct {
-  int32_t all, half;
-} rest_sums;
+  const st_view *v;
+  lanes_place p;
+  size_t tokens, n;
+  lanes_source sources[LANES_TILE];
+} lanes_tokens;
 
-// Writes an entry of a token's second plane.
-static rest_sums lanes_append_rest(const st_view *v, size_t token, size_t entry, size_t block, float scale, vi low,
-                                   vi high) {
-  size_t at = token * v->blocks + entry;
-  int8_t *out = v->rest + token * v->padded + entry * ST_STEP;
-  rest_sums sums = {.all = vi_sum(vi_add(low, high)), .half = vi_sum(low)};
+enum { LANES_ROWS = 16, LANES_FULL = LANES_ROWS / LANES_TILE * LANES_TILE };
+
+// How many rows stand for how many tokens, and whether all their values are inside the input: known to the compiler for
+// most rows of an input.
+typedef struct {
+  size_t tokens, rows;
+  bool whole;
+} lanes_shape;
+
+// Up to 16 blocks of a tile's tokens, one a lane: row r is of token r % tokens, and of block `block` + r / tokens; what
+// stands past a shape's rows is anything.
+typedef struct {
+  size_t block;
+  _Alignas(64) int8_t codes[LANES_ROWS][ST_STEP];
+  float factor[LANES_ROWS]; // from values to codes
+  float finer[LANES_ROWS];  // scale of the second plane, 0 where there is none
+  int32_t rest[LANES_ROWS], rest_half[LANES_ROWS];
+} lanes_rows;
+
+// The first or last 16 values of a block.
+LANES_INLINE vf lanes_half_row(const lanes_tokens *t, lanes_shape k, size_t token, size_t block, size_t half) {
+  const lanes_source *s = &t->sources[token];
+  size_t i = block * ST_STEP + 16 * half;
+  if (!k.whole) return lanes_values(s, i, t->n);
+  return s->norm ? vf_mul(vf_mul(vf_load(s->x + i), vf_set(s->r)), vf_load(s->norm + i)) : vf_load(s->x + i);
+}
+
+LANES_INLINE vf lanes_row_maximums(const lanes_tokens *t, lanes_shape k, const lanes_rows *g) {
+  vf most[LANES_ROWS];
+  for (size_t r = 0; r < LANES_ROWS; r++) {
+    most[r] = vf_set(0);
+    if (r >= k.rows) continue;
+    size_t token = r % k.tokens, block = g->block + r / k.tokens;
+    most[r] = vf_max(vf_abs(lanes_half_row(t, k, token, block, 0)), most[r]);
+    most[r] = vf_max(vf_abs(lanes_half_row(t, k, token, block, 1)), most[r]);
+  }
+  return vf_mosts(most);
+}
+
+LANES_INLINE void lanes_row_codes(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
+  for (size_t r = 0; r < k.rows; r++) {
+    size_t token = r % k.tokens, block = g->block + r / k.tokens;
+    vf s = vf_set(g->factor[r]);
+    vi low = vf_round(vf_mul(lanes_half_row(t, k, token, block, 0), s));
+    lanes_store_row(g->codes[r], low, vf_round(vf_mul(lanes_half_row(t, k, token, block, 1), s)));
+  }
+}
+
+// Writes the entry of row r in its token's second plane.
+static void lanes_append_rest(const lanes_tokens *t, lanes_shape k, lanes_rows *g, size_t r) {
+  const st_view *v = t->v;
+  size_t token = r % k.tokens, block = g->block + r / k.tokens, to = t->p.first + t->p.lane + token;
+  size_t entry = v->rest_count[to]++, at = to * v->blocks + entry;
+  int8_t *out = v->rest + to * v->padded + entry * ST_STEP;
+  vf s = vf_set(g->factor[r]);
+  vi low = lanes_rest(vf_mul(lanes_half_row(t, k, token, block, 0), s), vi_bytes(g->codes[r]));
+  vi high = lanes_rest(vf_mul(lanes_half_row(t, k, token, block, 1), s), vi_bytes(g->codes[r] + 16));
   vi_store_bytes(out, low);
   vi_store_bytes(out + 16, high);
   v->rest_block[at] = (uint32_t)block;
-  v->rest_scale[at] = scale;
-  v->rest_sum[at] = sums.all;
-  v->rest_half[at] = sums.half;
-  return sums;
+  v->rest_scale[at] = g->finer[r];
+  v->rest_sum[at] = g->rest[r] = vi_sum(vi_add(low, high));
+  v->rest_half[at] = g->rest_half[r] = vi_sum(low);
 }
 
-static void lanes_prepare_block(const st_view *v, lanes_place p, const lanes_source *source, size_t n) {
-  size_t start = p.first * v->padded + 4 * p.lane, token = p.first + p.lane, entries = 0;
-  for (size_t b = 0; b < v->blocks; b++) {
-    size_t at = p.first * v->blocks + b * p.count + p.lane, to = start + b * ST_STEP * p.count;
-    vf x = lanes_values(source, b * ST_STEP, n), y = lanes_values(source, b * ST_STEP + 16, n);
-    float m = vf_most(vf_max(vf_abs(y), vf_max(vf_abs(x), vf_set(0))));
-    float d = m < ST_BLOCK_LEAST ? 0 : m / 127.0f, s = m < ST_BLOCK_LEAST ? 0 : 127.0f / m;
-    x = vf_mul(x, vf_set(s)), y = vf_mul(y, vf_set(s));
-    vi low = vf_round(x), high = vf_round(y);
-    lanes_scatter_codes(v->codes + to, p.count, low);
-    lanes_scatter_codes(v->codes + to + 16 * p.count, p.count, high);
-    // Squares of codes are small integers: exact in float32, in any order.
-    vf f = vi_to_floats(low), g = vi_to_floats(high);
-    float finer = vf_sum(vf_add(vf_mul(f, f), vf_mul(g, g))) < ST_REST_SQUARES ? d / ST_REST_STEPS : 0;
-    int32_t half = vi_sum(low), sum = half + vi_sum(high);
-    rest_sums rest = {0};
-    if (finer != 0) rest = lanes_append_rest(v, token, entries++, b, finer, lanes_rest(x, low), lanes_rest(y, high));
-    v->block_sum[at] = sum;
-    v->block_scale[at] = d;
-    v->block_product[at] = st_product_of(d, sum, finer, rest.all);
-    v->half_sum[at] = half;
-    at = 2 * (at - p.lane) + p.lane;
-    v->half_product[at] = st_product_of(d, half, finer, rest.half);
-    v->half_product[at + p.count] = st_product_of(d, sum - half, finer, rest.all - rest.half);
+LANES_INLINE void lanes_copy_words(float *to, const float *from, size_t n) {
+  if (n == LANES_TILE)
+    __builtin_memcpy(to, from, 4 * LANES_TILE);
+  else
+    for (size_t i = 0; i < n; i++) to[i] = from[i];
+}
+
+// Stores the rows' lanes, floats or the bits of integers, in a block array.
+LANES_INLINE void lanes_store_rows(void *array, const lanes_tokens *t, lanes_shape k, const lanes_rows *g, vf v) {
+  float *to = (float *)array + t->p.first * t->v->blocks + g->block * t->p.count + t->p.lane, part[LANES_ROWS];
+  vf_store(part, v);
+  if (k.tokens == t->p.count && k.rows == LANES_ROWS) {
+    __builtin_memcpy(to, part, 4 * LANES_ROWS);
+  } else if (k.tokens == t->p.count && k.rows == LANES_FULL) {
+    __builtin_memcpy(to, part, 4 * LANES_FULL);
+  } else {
+    for (size_t r = 0; r < k.rows; r += k.tokens, to += t->p.count) lanes_copy_words(to, part + r, k.tokens);
   }
-  v->rest_count[token] = (uint32_t)entries;
+}
+
+LANES_INLINE void lanes_store_halves(const lanes_tokens *t, lanes_shape k, const lanes_rows *g, vf low, vf high) {
+  float *to = t->v->half_product + 2 * (t->p.first * t->v->blocks + g->block * t->p.count) + t->p.lane;
+  float parts[2][LANES_ROWS];
+  vf_store(parts[0], low), vf_store(parts[1], high);
+  for (size_t r = 0; r < k.rows; r += k.tokens, to += 2 * t->p.count) {
+    lanes_copy_words(to, parts[0] + r, k.tokens);
+    lanes_copy_words(to + t->p.count, parts[1] + r, k.tokens);
+  }
+}
+
+LANES_INLINE void lanes_store_codes(const lanes_tokens *t, lanes_shape k, const lanes_rows *g) {
+  size_t count = t->p.count;
+  int8_t *out = t->v->codes + t->p.first * t->v->padded + 4 * t->p.lane + g->block * ST_STEP * count;
+  if (count == 1) {
+    __builtin_memcpy(out, g->codes, ST_STEP * k.rows);
+    return;
+  }
+  for (size_t r = 0; r < k.rows; r += k.tokens, out += ST_STEP * count) {
+    if (k.tokens == LANES_TILE) {
+      lanes_interleave(out, &g->codes[r]);
+      continue;
+    }
+    for (size_t i = 0; i < k.tokens; i++) {
+      for (size_t j = 0; j < ST_STEP / 4; j++) {
+        __builtin_memcpy(out + 4 * (j * count + i), g->codes[r + i] + 4 * j, 4);
+      }
+    }
+  }
+}
+
+// st_product_of, by lanes.
+LANES_INLINE vf lanes_product_of(vf d, vi sum, vf finer, vi rest) {
+  return vf_add(vf_mul(d, vi_to_floats(sum)), vf_mul(finer, vi_to_floats(rest)));
+}
+
+LANES_INLINE void lanes_prepare_rows(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
+  const vf zero = vf_set(0), least = vf_set(ST_BLOCK_LEAST), top = vf_set(127);
+  vf m = lanes_row_maximums(t, k, g), d = vf_choose(m, least, zero, vf_div(m, top));
+  vf_store(g->factor, vf_choose(m, least, zero, vf_div(top, m)));
+  lanes_row_codes(t, k, g);
+  vi low, high;
+  lanes_row_sums(g->codes, &low, &high);
+  vf squares = vi_to_floats(lanes_row_squares(g->codes));
+  vf finer = vf_choose(squares, vf_set(ST_REST_SQUARES), vf_div(d, vf_set(ST_REST_STEPS)), zero);
+  vf_store(g->finer, finer);
+  for (size_t r = 0; r < k.rows; r++) {
+    g->rest[r] = g->rest_half[r] = 0;
+    if (g->finer[r] != 0) lanes_append_rest(t, k, g, r);
+  }
+  lanes_store_codes(t, k, g);
+  vi sum = vi_add(low, high), rest = vi_load(g->rest), half = vi_load(g->rest_half);
+  lanes_store_rows(t->v->block_sum, t, k, g, vi_as_floats(sum));
+  lanes_store_rows(t->v->half_sum, t, k, g, vi_as_floats(low));
+  lanes_store_rows(t->v->block_scale, t, k, g, d);
+  lanes_store_rows(t->v->block_product, t, k, g, lanes_product_of(d, sum, finer, rest));
+  lanes_store_halves(t, k, g, lanes_product_of(d, low, finer, half),
+                     lanes_product_of(d, high, finer, vi_sub(rest, half)));
+}
+
+static void lanes_prepare_blocks(const lanes_tokens *t) {
+  const st_view *v = t->v;
+  lanes_rows g = {0};
+  for (size_t i = 0; i < t->tokens; i++) v->rest_count[t->p.first + t->p.lane + i] = 0;
+  for (size_t step = LANES_ROWS / t->tokens; g.block < v->blocks; g.block += step) {
+    size_t blocks = v->blocks - g.block < step ? v->blocks - g.block : step;
+    bool whole = blocks == step && (g.block + step) * ST_STEP <= t->n;
+    if (whole && t->tokens == LANES_TILE)
+      lanes_prepare_rows(t, (lanes_shape){LANES_TILE, LANES_FULL, true}, &g);
+    else if (whole && t->tokens == 1)
+      lanes_prepare_rows(t, (lanes_shape){1, LANES_ROWS, true}, &g);
+    else
+      lanes_prepare_rows(t, (lanes_shape){t->tokens, blocks * t->tokens, false}, &g);
+  }
 }
 
 static void lanes_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps,
                           size_t first, size_t last) {
   st_view v = st_view_input(input);
-  size_t n = input->columns;
-  for (size_t t = first; t < last; t++) {
+  lanes_tokens tile = {.v = &v, .n = input->columns};
+  for (size_t t = first; t < last; t += tile.tokens) {
     lanes_place p = {.first = t - t % LANES_TILE, .lane = t % LANES_TILE};
     p.count = st_tile_tokens(input->tokens, p.first, LANES_TILE);
-    lanes_source s = {.x = x + t * stride, .norm = norm};
-    if (norm) s.r = lanes_inverse_rms(s.x, n, eps);
-    if (input->kind == ST_ACT_F32)
-      lanes_prepare_floats(&v, p, &s, n);
-    else if (input->kind == ST_ACT_INT8_TOKEN)
-      lanes_prepare_token(&v, p, &s, n);
-    else
-      lanes_prepare_block(&v, p, &s, n);
+    tile.p = p;
+    tile.tokens = last - t < p.count - p.lane ? last - t : p.count - p.lane;
+    for (size_t i = 0; i < tile.tokens; i++, p.lane++) {
+      lanes_source *s = &tile.sources[i];
+      *s = (lanes_source){.x = x + (t + i) * stride, .norm = norm};
+      if (norm) s->r = lanes_inverse_rms(s->x, tile.n, eps);
+      if (input->kind == ST_ACT_F32) lanes_prepare_floats(&v, p, s, tile.n);
+      if (input->kind == ST_ACT_INT8_TOKEN) lanes_prepare_token(&v, p, s, tile.n);
+    }
+    if (input->kind == ST_ACT_INT8_BLOCK) lanes_prepare_blocks(&tile);
   }
 }
 
