@@ -119,53 +119,53 @@ typedef struct {
 // stands past a shape's rows is anything.
 typedef struct {
   size_t block;
+  _Alignas(64) float values[LANES_ROWS][ST_STEP];
   _Alignas(64) int8_t codes[LANES_ROWS][ST_STEP];
   float factor[LANES_ROWS]; // from values to codes
   float finer[LANES_ROWS];  // scale of the second plane, 0 where there is none
   int32_t rest[LANES_ROWS], rest_half[LANES_ROWS];
 } lanes_rows;
 
-// The first or last 16 values of a block.
-LANES_INLINE vf lanes_half_row(const lanes_tokens *t, lanes_shape k, size_t token, size_t block, size_t half) {
-  const lanes_source *s = &t->sources[token];
-  size_t i = block * ST_STEP + 16 * half;
-  if (!k.whole) return lanes_values(s, i, t->n);
-  return s->norm ? vf_mul(vf_mul(vf_load(s->x + i), vf_set(s->r)), vf_load(s->norm + i)) : vf_load(s->x + i);
+LANES_INLINE void lanes_row_values(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
+  for (size_t token = 0; token < k.tokens; token++) {
+    lanes_source s = t->sources[token];
+    size_t i = g->block * ST_STEP;
+    for (size_t r = token; r < k.rows; r += k.tokens, i += ST_STEP) {
+      vf_store(g->values[r], lanes_values(&s, i, k.whole ? i + ST_STEP : t->n));
+      vf_store(g->values[r] + 16, lanes_values(&s, i + 16, k.whole ? i + ST_STEP : t->n));
+    }
+  }
 }
 
-LANES_INLINE vf lanes_row_maximums(const lanes_tokens *t, lanes_shape k, const lanes_rows *g) {
+LANES_INLINE vf lanes_row_maximums(const lanes_rows *g) {
   vf most[LANES_ROWS];
   for (size_t r = 0; r < LANES_ROWS; r++) {
-    most[r] = vf_set(0);
-    if (r >= k.rows) continue;
-    size_t token = r % k.tokens, block = g->block + r / k.tokens;
-    most[r] = vf_max(vf_abs(lanes_half_row(t, k, token, block, 0)), most[r]);
-    most[r] = vf_max(vf_abs(lanes_half_row(t, k, token, block, 1)), most[r]);
+    most[r] = vf_max(vf_abs(vf_load(g->values[r])), vf_set(0));
+    most[r] = vf_max(vf_abs(vf_load(g->values[r] + 16)), most[r]);
   }
   return vf_mosts(most);
 }
 
-LANES_INLINE void lanes_row_codes(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
-  for (size_t r = 0; r < k.rows; r++) {
-    size_t token = r % k.tokens, block = g->block + r / k.tokens;
+LANES_INLINE void lanes_row_codes(lanes_rows *g) {
+  for (size_t r = 0; r < LANES_ROWS; r++) {
     vf s = vf_set(g->factor[r]);
-    vi low = vf_round(vf_mul(lanes_half_row(t, k, token, block, 0), s));
-    lanes_store_row(g->codes[r], low, vf_round(vf_mul(lanes_half_row(t, k, token, block, 1), s)));
+    vi low = vf_round(vf_mul(vf_load(g->values[r]), s));
+    lanes_store_row(g->codes[r], low, vf_round(vf_mul(vf_load(g->values[r] + 16), s)));
   }
 }
 
 // Writes the entry of row r in its token's second plane.
-static void lanes_append_rest(const lanes_tokens *t, lanes_shape k, lanes_rows *g, size_t r) {
+static void lanes_append_rest(const lanes_tokens *t, lanes_rows *g, size_t r) {
   const st_view *v = t->v;
-  size_t token = r % k.tokens, block = g->block + r / k.tokens, to = t->p.first + t->p.lane + token;
+  size_t to = t->p.first + t->p.lane + r % t->tokens;
   size_t entry = v->rest_count[to]++, at = to * v->blocks + entry;
   int8_t *out = v->rest + to * v->padded + entry * ST_STEP;
   vf s = vf_set(g->factor[r]);
-  vi low = lanes_rest(vf_mul(lanes_half_row(t, k, token, block, 0), s), vi_bytes(g->codes[r]));
-  vi high = lanes_rest(vf_mul(lanes_half_row(t, k, token, block, 1), s), vi_bytes(g->codes[r] + 16));
+  vi low = lanes_rest(vf_mul(vf_load(g->values[r]), s), vi_bytes(g->codes[r]));
+  vi high = lanes_rest(vf_mul(vf_load(g->values[r] + 16), s), vi_bytes(g->codes[r] + 16));
   vi_store_bytes(out, low);
   vi_store_bytes(out + 16, high);
-  v->rest_block[at] = (uint32_t)block;
+  v->rest_block[at] = (uint32_t)(g->block + r / t->tokens);
   v->rest_scale[at] = g->finer[r];
   v->rest_sum[at] = g->rest[r] = vi_sum(vi_add(low, high));
   v->rest_half[at] = g->rest_half[r] = vi_sum(low);
@@ -228,9 +228,10 @@ LANES_INLINE vf lanes_product_of(vf d, vi sum, vf finer, vi rest) {
 
 LANES_INLINE void lanes_prepare_rows(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
   const vf zero = vf_set(0), least = vf_set(ST_BLOCK_LEAST), top = vf_set(127);
-  vf m = lanes_row_maximums(t, k, g), d = vf_choose(m, least, zero, vf_div(m, top));
+  lanes_row_values(t, k, g);
+  vf m = lanes_row_maximums(g), d = vf_choose(m, least, zero, vf_div(m, top));
   vf_store(g->factor, vf_choose(m, least, zero, vf_div(top, m)));
-  lanes_row_codes(t, k, g);
+  lanes_row_codes(g);
   vi low, high;
   lanes_row_sums(g->codes, &low, &high);
   vf squares = vi_to_floats(lanes_row_squares(g->codes));
@@ -238,7 +239,7 @@ LANES_INLINE void lanes_prepare_rows(const lanes_tokens *t, lanes_shape k, lanes
   vf_store(g->finer, finer);
   for (size_t r = 0; r < k.rows; r++) {
     g->rest[r] = g->rest_half[r] = 0;
-    if (g->finer[r] != 0) lanes_append_rest(t, k, g, r);
+    if (g->finer[r] != 0) lanes_append_rest(t, g, r);
   }
   lanes_store_codes(t, k, g);
   vi sum = vi_add(low, high), rest = vi_load(g->rest), half = vi_load(g->rest_half);
