@@ -120,6 +120,13 @@ LANES_INLINE vf vf_choose(vf a, vf b, vf yes, vf no) {
   LANES_EACH no.q[i] = vbslq_f32(vcltq_f32(a.q[i], b.q[i]), yes.q[i], no.q[i]);
   return no;
 }
+// Bit l: whether lane l is above zero.
+LANES_INLINE unsigned vf_positive(vf a) {
+  const uint32_t bits[4] = {1, 2, 4, 8};
+  unsigned all = 0;
+  LANES_EACH all |= vaddvq_u32(vandq_u32(vcgtq_f32(a.q[i], vdupq_n_f32(0)), vld1q_u32(bits))) << 4 * i;
+  return all;
+}
 
 // Lane l with l + 8, then 4 apart.
 LANES_INLINE float32x4_t lanes_sum4(vf v) {

@@ -123,7 +123,6 @@ typedef struct {
   _Alignas(64) int8_t codes[LANES_ROWS][ST_STEP];
   float factor[LANES_ROWS]; // from values to codes
   float finer[LANES_ROWS];  // scale of the second plane, 0 where there is none
-  int32_t rest[LANES_ROWS], rest_half[LANES_ROWS];
 } lanes_rows;
 
 LANES_INLINE void lanes_row_values(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
@@ -154,21 +153,29 @@ LANES_INLINE void lanes_row_codes(lanes_rows *g) {
   }
 }
 
-// Writes the entry of row r in its token's second plane.
-static void lanes_append_rest(const lanes_tokens *t, lanes_rows *g, size_t r) {
+// Writes the entry of row r in its token's second plane, and adds it to what the block's codes stand for.
+static void lanes_append_rest(const lanes_tokens *t, const lanes_rows *g, size_t r) {
   const st_view *v = t->v;
-  size_t to = t->p.first + t->p.lane + r % t->tokens;
-  size_t entry = v->rest_count[to]++, at = to * v->blocks + entry;
-  int8_t *out = v->rest + to * v->padded + entry * ST_STEP;
+  size_t lane = t->p.lane + r % t->tokens, token = t->p.first + lane, block = g->block + r / t->tokens;
+  size_t entry = v->rest_count[token]++, at = token * v->blocks + entry;
+  int8_t *out = v->rest + token * v->padded + entry * ST_STEP;
   vf s = vf_set(g->factor[r]);
   vi low = lanes_rest(vf_mul(vf_load(g->values[r]), s), vi_bytes(g->codes[r]));
   vi high = lanes_rest(vf_mul(vf_load(g->values[r] + 16), s), vi_bytes(g->codes[r] + 16));
+  int32_t rest_half = vi_sum(low), rest = vi_sum(vi_add(low, high));
+  float finer = g->finer[r];
   vi_store_bytes(out, low);
   vi_store_bytes(out + 16, high);
-  v->rest_block[at] = (uint32_t)(g->block + r / t->tokens);
-  v->rest_scale[at] = g->finer[r];
-  v->rest_sum[at] = g->rest[r] = vi_sum(vi_add(low, high));
-  v->rest_half[at] = g->rest_half[r] = vi_sum(low);
+  v->rest_block[at] = (uint32_t)block;
+  v->rest_scale[at] = finer;
+  v->rest_sum[at] = rest;
+  v->rest_half[at] = rest_half;
+  at = t->p.first * v->blocks + block * t->p.count + lane;
+  float d = v->block_scale[at], *halves = v->half_product + 2 * (at - lane) + lane;
+  int32_t sum = v->block_sum[at], half = v->half_sum[at];
+  v->block_product[at] = st_product_of(d, sum, finer, rest);
+  halves[0] = st_product_of(d, half, finer, rest_half);
+  halves[t->p.count] = st_product_of(d, sum - half, finer, rest - rest_half);
 }
 
 LANES_INLINE void lanes_copy_words(float *to, const float *from, size_t n) {
@@ -221,9 +228,9 @@ LANES_INLINE void lanes_store_codes(const lanes_tokens *t, lanes_shape k, const 
   }
 }
 
-// st_product_of, by lanes.
-LANES_INLINE vf lanes_product_of(vf d, vi sum, vf finer, vi rest) {
-  return vf_add(vf_mul(d, vi_to_floats(sum)), vf_mul(finer, vi_to_floats(rest)));
+// st_product_of, by lanes, without a second plane.
+LANES_INLINE vf lanes_product_of(vf d, vi sum) {
+  return vf_add(vf_mul(d, vi_to_floats(sum)), vf_set(0));
 }
 
 LANES_INLINE void lanes_prepare_rows(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
@@ -237,18 +244,16 @@ LANES_INLINE void lanes_prepare_rows(const lanes_tokens *t, lanes_shape k, lanes
   vf squares = vi_to_floats(lanes_row_squares(g->codes));
   vf finer = vf_choose(squares, vf_set(ST_REST_SQUARES), vf_div(d, vf_set(ST_REST_STEPS)), zero);
   vf_store(g->finer, finer);
-  for (size_t r = 0; r < k.rows; r++) {
-    g->rest[r] = g->rest_half[r] = 0;
-    if (g->finer[r] != 0) lanes_append_rest(t, g, r);
-  }
   lanes_store_codes(t, k, g);
-  vi sum = vi_add(low, high), rest = vi_load(g->rest), half = vi_load(g->rest_half);
+  vi sum = vi_add(low, high);
   lanes_store_rows(t->v->block_sum, t, k, g, vi_as_floats(sum));
   lanes_store_rows(t->v->half_sum, t, k, g, vi_as_floats(low));
   lanes_store_rows(t->v->block_scale, t, k, g, d);
-  lanes_store_rows(t->v->block_product, t, k, g, lanes_product_of(d, sum, finer, rest));
-  lanes_store_halves(t, k, g, lanes_product_of(d, low, finer, half),
-                     lanes_product_of(d, high, finer, vi_sub(rest, half)));
+  lanes_store_rows(t->v->block_product, t, k, g, lanes_product_of(d, sum));
+  lanes_store_halves(t, k, g, lanes_product_of(d, low), lanes_product_of(d, high));
+  for (unsigned rest = vf_positive(finer) & ((1u << k.rows) - 1); rest; rest &= rest - 1) {
+    lanes_append_rest(t, g, (size_t)__builtin_ctz(rest));
+  }
 }
 
 static void lanes_prepare_blocks(const lanes_tokens *t) {
@@ -267,6 +272,29 @@ static void lanes_prepare_blocks(const lanes_tokens *t) {
   }
 }
 
+// lanes_inverse_rms of each token of a whole tile: sums in turn, each of which waits for its own last addition.
+static void lanes_inverse_rms_tile(lanes_tokens *t, float eps) {
+  vf sums[LANES_TILE];
+  for (size_t j = 0; j < LANES_TILE; j++) sums[j] = vf_set(0);
+  for (size_t i = 0; i < t->n; i += 16) {
+    for (size_t j = 0; j < LANES_TILE; j++) {
+      const float *x = t->sources[j].x + i;
+      vf v = i + 16 <= t->n ? vf_load(x) : vf_load_n(x, t->n - i);
+      sums[j] = vf_fma(v, v, sums[j]);
+    }
+  }
+  for (size_t j = 0; j < LANES_TILE; j++) t->sources[j].r = 1.0f / sqrtf(vf_sum(sums[j]) / (float)t->n + eps);
+}
+
+static void lanes_find_sources(lanes_tokens *t, const float *x, size_t stride, const float *norm, float eps) {
+  for (size_t i = 0; i < t->tokens; i++) t->sources[i] = (lanes_source){.x = x + i * stride, .norm = norm};
+  if (!norm) return;
+  if (t->tokens == LANES_TILE)
+    lanes_inverse_rms_tile(t, eps);
+  else
+    for (size_t i = 0; i < t->tokens; i++) t->sources[i].r = lanes_inverse_rms(t->sources[i].x, t->n, eps);
+}
+
 static void lanes_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps,
                           size_t first, size_t last) {
   st_view v = st_view_input(input);
@@ -276,12 +304,10 @@ static void lanes_prepare(const st_input *input, const float *x, size_t stride, 
     p.count = st_tile_tokens(input->tokens, p.first, LANES_TILE);
     tile.p = p;
     tile.tokens = last - t < p.count - p.lane ? last - t : p.count - p.lane;
+    lanes_find_sources(&tile, x + t * stride, stride, norm, eps);
     for (size_t i = 0; i < tile.tokens; i++, p.lane++) {
-      lanes_source *s = &tile.sources[i];
-      *s = (lanes_source){.x = x + (t + i) * stride, .norm = norm};
-      if (norm) s->r = lanes_inverse_rms(s->x, tile.n, eps);
-      if (input->kind == ST_ACT_F32) lanes_prepare_floats(&v, p, s, tile.n);
-      if (input->kind == ST_ACT_INT8_TOKEN) lanes_prepare_token(&v, p, s, tile.n);
+      if (input->kind == ST_ACT_F32) lanes_prepare_floats(&v, p, &tile.sources[i], tile.n);
+      if (input->kind == ST_ACT_INT8_TOKEN) lanes_prepare_token(&v, p, &tile.sources[i], tile.n);
     }
     if (input->kind == ST_ACT_INT8_BLOCK) lanes_prepare_blocks(&tile);
   }

@@ -107,6 +107,12 @@ LANES_INLINE vf vf_choose(vf x, vf y, vf yes, vf no) {
   return (vf){_mm256_blendv_ps(no.a, yes.a, _mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ)),
               _mm256_blendv_ps(no.b, yes.b, _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ))};
 }
+// Bit l: whether lane l is above zero.
+LANES_INLINE unsigned vf_positive(vf x) {
+  const __m256 zero = _mm256_setzero_ps();
+  return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.a, zero, _CMP_GT_OQ)) |
+         (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.b, zero, _CMP_GT_OQ)) << 8;
+}
 
 // 8 lanes: l with l + 4, then 2, 1 apart.
 LANES_INLINE float lanes_sum8(__m256 a) {

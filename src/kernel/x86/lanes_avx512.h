@@ -94,6 +94,10 @@ LANES_INLINE float vf_most(vf a) {
 LANES_INLINE vf vf_choose(vf a, vf b, vf yes, vf no) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
 }
+// Bit l: whether lane l is above zero.
+LANES_INLINE unsigned vf_positive(vf a) {
+  return _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_GT_OQ);
+}
 
 // Lane l with l + 8, then 4, 2, 1 apart.
 LANES_INLINE float vf_sum(vf v) {
