@@ -10,13 +10,18 @@ typedef struct {
   float r;
 } lanes_source;
 
-// Values [i, i + 16), zeros from n on.
+// Values [i, i + 16).
+LANES_INLINE vf lanes_whole_values(const lanes_source *s, size_t i) {
+  vf v = vf_load(s->x + i);
+  return s->norm ? vf_mul(vf_mul(v, vf_set(s->r)), vf_load(s->norm + i)) : v;
+}
+
+// The same, zeros from n on.
 LANES_INLINE vf lanes_values(const lanes_source *s, size_t i, size_t n) {
   if (i >= n) return vf_set(0);
-  bool whole = i + 16 <= n;
-  vf v = whole ? vf_load(s->x + i) : vf_load_n(s->x + i, n - i);
-  if (!s->norm) return v;
-  return vf_mul(vf_mul(v, vf_set(s->r)), whole ? vf_load(s->norm + i) : vf_load_n(s->norm + i, n - i));
+  if (i + 16 <= n) return lanes_whole_values(s, i);
+  vf v = vf_load_n(s->x + i, n - i);
+  return s->norm ? vf_mul(vf_mul(v, vf_set(s->r)), vf_load_n(s->norm + i, n - i)) : v;
 }
 
 LANES_INLINE float lanes_maximum(const lanes_source *s, size_t first, size_t last, size_t n) {
@@ -130,8 +135,8 @@ LANES_INLINE void lanes_row_values(const lanes_tokens *t, lanes_shape k, lanes_r
     lanes_source s = t->sources[token];
     size_t i = g->block * ST_STEP;
     for (size_t r = token; r < k.rows; r += k.tokens, i += ST_STEP) {
-      vf_store(g->values[r], lanes_values(&s, i, k.whole ? i + ST_STEP : t->n));
-      vf_store(g->values[r] + 16, lanes_values(&s, i + 16, k.whole ? i + ST_STEP : t->n));
+      vf_store(g->values[r], k.whole ? lanes_whole_values(&s, i) : lanes_values(&s, i, t->n));
+      vf_store(g->values[r] + 16, k.whole ? lanes_whole_values(&s, i + 16) : lanes_values(&s, i + 16, t->n));
     }
   }
 }
