@@ -115,6 +115,19 @@ LANES_INLINE float vf_most(vf v) {
   return vmaxvq_f32(vmaxq_f32(vmaxq_f32(v.q[0], v.q[1]), vmaxq_f32(v.q[2], v.q[3])));
 }
 
+// a < b ? yes : no
+LANES_INLINE vf vf_choose(vf a, vf b, vf yes, vf no) {
+  LANES_EACH no.q[i] = vbslq_f32(vcltq_f32(a.q[i], b.q[i]), yes.q[i], no.q[i]);
+  return no;
+}
+// Bit l: whether lane l is above zero.
+LANES_INLINE unsigned vf_positive(vf a) {
+  const uint32_t bits[4] = {1, 2, 4, 8};
+  unsigned all = 0;
+  LANES_EACH all |= vaddvq_u32(vandq_u32(vcgtq_f32(a.q[i], vdupq_n_f32(0)), vld1q_u32(bits))) << 4 * i;
+  return all;
+}
+
 // Lane l with l + 8, then 4 apart.
 LANES_INLINE float32x4_t lanes_sum4(vf v) {
   return vaddq_f32(vaddq_f32(v.q[0], v.q[2]), vaddq_f32(v.q[1], v.q[3]));
@@ -136,6 +149,20 @@ LANES_INLINE vf vf_sums(vf v[16]) {
     sums.q[i] = vpaddq_f32(a, b);
   }
   return sums;
+}
+
+LANES_INLINE float32x4_t lanes_most4(vf v) {
+  return vmaxq_f32(vmaxq_f32(v.q[0], v.q[2]), vmaxq_f32(v.q[1], v.q[3]));
+}
+// Lane j is vf_most(v[j]).
+LANES_INLINE vf vf_mosts(vf v[16]) {
+  vf most;
+  LANES_EACH {
+    float32x4_t a = vpmaxq_f32(lanes_most4(v[4 * i]), lanes_most4(v[4 * i + 1]));
+    float32x4_t b = vpmaxq_f32(lanes_most4(v[4 * i + 2]), lanes_most4(v[4 * i + 3]));
+    most.q[i] = vpmaxq_f32(a, b);
+  }
+  return most;
 }
 
 LANES_INLINE vi vi_set(int32_t x) {
@@ -195,6 +222,51 @@ LANES_INLINE void vi_store_bytes(int8_t *p, vi v) {
   int16x8_t a = vcombine_s16(vmovn_s32(v.q[0]), vmovn_s32(v.q[1])),
             b = vcombine_s16(vmovn_s32(v.q[2]), vmovn_s32(v.q[3]));
   vst1q_s8(p, vcombine_s8(vmovn_s16(a), vmovn_s16(b)));
+}
+
+LANES_INLINE void lanes_store_row(int8_t *row, vi low, vi high) {
+  vi_store_bytes(row, low), vi_store_bytes(row + 16, high);
+}
+// Sums of 16 codes by fours, and of their squares.
+LANES_INLINE int32x4_t lanes_sum16(const int8_t *codes) {
+  return vpaddlq_s16(vpaddlq_s8(vld1q_s8(codes)));
+}
+LANES_INLINE int32x4_t lanes_squares16(const int8_t *codes) {
+  int8x16_t v = vld1q_s8(codes);
+  return vpaddlq_s16(vmlal_s8(vmull_s8(vget_low_s8(v), vget_low_s8(v)), vget_high_s8(v), vget_high_s8(v)));
+}
+LANES_INLINE int32x4_t lanes_add_lanes(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
+  return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
+}
+// 16 rows of 32 codes: lane r of *low is the sum of the first 16 of row r, of *high that of the last.
+LANES_INLINE void lanes_row_sums(const int8_t (*rows)[32], vi *low, vi *high) {
+  LANES_EACH {
+    const int8_t *p = rows[4 * i];
+    low->q[i] = lanes_add_lanes(lanes_sum16(p), lanes_sum16(p + 32), lanes_sum16(p + 64), lanes_sum16(p + 96));
+    high->q[i] = lanes_add_lanes(lanes_sum16(p + 16), lanes_sum16(p + 48), lanes_sum16(p + 80), lanes_sum16(p + 112));
+  }
+}
+// Lane r is the sum of the squares of row r's codes, -127 to 127.
+LANES_INLINE vi lanes_row_squares(const int8_t (*rows)[32]) {
+  vi sums;
+  LANES_EACH {
+    int32x4_t v[4];
+    for (int j = 0; j < 4; j++) {
+      const int8_t *p = rows[4 * i + j];
+      v[j] = vaddq_s32(lanes_squares16(p), lanes_squares16(p + 16));
+    }
+    sums.q[i] = lanes_add_lanes(v[0], v[1], v[2], v[3]);
+  }
+  return sums;
+}
+
+// Interleaves 32 codes of each of LANES_TILE tokens every 4 codes.
+LANES_INLINE void lanes_interleave(int8_t *out, const int8_t (*rows)[32]) {
+  for (int i = 0; i < 2; i++) {
+    int32x4x4_t words;
+    for (int j = 0; j < 4; j++) words.val[j] = vreinterpretq_s32_s8(vld1q_s8(rows[j] + 16 * i));
+    vst4q_s32((int32_t *)(void *)(out + 64 * i), words);
+  }
 }
 
 LANES_INLINE void vi_opaque(vi *v) {

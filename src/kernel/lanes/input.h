@@ -10,13 +10,18 @@ typedef struct {
   float r;
 } lanes_source;
 
-// Values [i, i + 16), zeros from n on.
+// Values [i, i + 16).
+LANES_INLINE vf lanes_whole_values(const lanes_source *s, size_t i) {
+  vf v = vf_load(s->x + i);
+  return s->norm ? vf_mul(vf_mul(v, vf_set(s->r)), vf_load(s->norm + i)) : v;
+}
+
+// The same, zeros from n on.
 LANES_INLINE vf lanes_values(const lanes_source *s, size_t i, size_t n) {
   if (i >= n) return vf_set(0);
-  bool whole = i + 16 <= n;
-  vf v = whole ? vf_load(s->x + i) : vf_load_n(s->x + i, n - i);
-  if (!s->norm) return v;
-  return vf_mul(vf_mul(v, vf_set(s->r)), whole ? vf_load(s->norm + i) : vf_load_n(s->norm + i, n - i));
+  if (i + 16 <= n) return lanes_whole_values(s, i);
+  vf v = vf_load_n(s->x + i, n - i);
+  return s->norm ? vf_mul(vf_mul(v, vf_set(s->r)), vf_load_n(s->norm + i, n - i)) : v;
 }
 
 LANES_INLINE float lanes_maximum(const lanes_source *s, size_t first, size_t last, size_t n) {
@@ -98,69 +103,218 @@ LANES_INLINE vi lanes_rest(vf scaled, vi codes) {
   return vf_round(vf_mul(vf_sub(scaled, vi_to_floats(codes)), vf_set(ST_REST_STEPS)));
 }
 
-// Sums of the codes of an entry of the second plane, and of the first 16.
+// Tokens of a tile that are prepared together: `tokens` of them, from p.lane.
 typedef struct {
-  int32_t all, half;
-} rest_sums;
+  const st_view *v;
+  lanes_place p;
+  size_t tokens, n;
+  lanes_source sources[LANES_TILE];
+} lanes_tokens;
 
-// Writes an entry of a token's second plane.
-static rest_sums lanes_append_rest(const st_view *v, size_t token, size_t entry, size_t block, float scale, vi low,
-                                   vi high) {
-  size_t at = token * v->blocks + entry;
+enum { LANES_ROWS = 16, LANES_FULL = LANES_ROWS / LANES_TILE * LANES_TILE };
+
+// How many rows stand for how many tokens, and whether all their values are inside the input: known to the compiler for
+// most rows of an input.
+typedef struct {
+  size_t tokens, rows;
+  bool whole;
+} lanes_shape;
+
+// Up to 16 blocks of a tile's tokens, one a lane: row r is of token r % tokens, and of block `block` + r / tokens; what
+// stands past a shape's rows is anything.
+typedef struct {
+  size_t block;
+  _Alignas(64) float values[LANES_ROWS][ST_STEP];
+  _Alignas(64) int8_t codes[LANES_ROWS][ST_STEP];
+  float factor[LANES_ROWS]; // from values to codes
+  float finer[LANES_ROWS];  // scale of the second plane, 0 where there is none
+} lanes_rows;
+
+LANES_INLINE void lanes_row_values(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
+  for (size_t token = 0; token < k.tokens; token++) {
+    lanes_source s = t->sources[token];
+    size_t i = g->block * ST_STEP;
+    for (size_t r = token; r < k.rows; r += k.tokens, i += ST_STEP) {
+      vf_store(g->values[r], k.whole ? lanes_whole_values(&s, i) : lanes_values(&s, i, t->n));
+      vf_store(g->values[r] + 16, k.whole ? lanes_whole_values(&s, i + 16) : lanes_values(&s, i + 16, t->n));
+    }
+  }
+}
+
+LANES_INLINE vf lanes_row_maximums(const lanes_rows *g) {
+  vf most[LANES_ROWS];
+  for (size_t r = 0; r < LANES_ROWS; r++) {
+    most[r] = vf_max(vf_abs(vf_load(g->values[r])), vf_set(0));
+    most[r] = vf_max(vf_abs(vf_load(g->values[r] + 16)), most[r]);
+  }
+  return vf_mosts(most);
+}
+
+LANES_INLINE void lanes_row_codes(lanes_rows *g) {
+  for (size_t r = 0; r < LANES_ROWS; r++) {
+    vf s = vf_set(g->factor[r]);
+    vi low = vf_round(vf_mul(vf_load(g->values[r]), s));
+    lanes_store_row(g->codes[r], low, vf_round(vf_mul(vf_load(g->values[r] + 16), s)));
+  }
+}
+
+// Writes the entry of row r in its token's second plane, and adds it to what the block's codes stand for.
+static void lanes_append_rest(const lanes_tokens *t, const lanes_rows *g, size_t r) {
+  const st_view *v = t->v;
+  size_t lane = t->p.lane + r % t->tokens, token = t->p.first + lane, block = g->block + r / t->tokens;
+  size_t entry = v->rest_count[token]++, at = token * v->blocks + entry;
   int8_t *out = v->rest + token * v->padded + entry * ST_STEP;
-  rest_sums sums = {.all = vi_sum(vi_add(low, high)), .half = vi_sum(low)};
+  vf s = vf_set(g->factor[r]);
+  vi low = lanes_rest(vf_mul(vf_load(g->values[r]), s), vi_bytes(g->codes[r]));
+  vi high = lanes_rest(vf_mul(vf_load(g->values[r] + 16), s), vi_bytes(g->codes[r] + 16));
+  int32_t rest_half = vi_sum(low), rest = vi_sum(vi_add(low, high));
+  float finer = g->finer[r];
   vi_store_bytes(out, low);
   vi_store_bytes(out + 16, high);
   v->rest_block[at] = (uint32_t)block;
-  v->rest_scale[at] = scale;
-  v->rest_sum[at] = sums.all;
-  v->rest_half[at] = sums.half;
-  return sums;
+  v->rest_scale[at] = finer;
+  v->rest_sum[at] = rest;
+  v->rest_half[at] = rest_half;
+  at = t->p.first * v->blocks + block * t->p.count + lane;
+  float d = v->block_scale[at], *halves = v->half_product + 2 * (at - lane) + lane;
+  int32_t sum = v->block_sum[at], half = v->half_sum[at];
+  v->block_product[at] = st_product_of(d, sum, finer, rest);
+  halves[0] = st_product_of(d, half, finer, rest_half);
+  halves[t->p.count] = st_product_of(d, sum - half, finer, rest - rest_half);
 }
 
-static void lanes_prepare_block(const st_view *v, lanes_place p, const lanes_source *source, size_t n) {
-  size_t start = p.first * v->padded + 4 * p.lane, token = p.first + p.lane, entries = 0;
-  for (size_t b = 0; b < v->blocks; b++) {
-    size_t at = p.first * v->blocks + b * p.count + p.lane, to = start + b * ST_STEP * p.count;
-    vf x = lanes_values(source, b * ST_STEP, n), y = lanes_values(source, b * ST_STEP + 16, n);
-    float m = vf_most(vf_max(vf_abs(y), vf_max(vf_abs(x), vf_set(0))));
-    float d = m < ST_BLOCK_LEAST ? 0 : m / 127.0f, s = m < ST_BLOCK_LEAST ? 0 : 127.0f / m;
-    x = vf_mul(x, vf_set(s)), y = vf_mul(y, vf_set(s));
-    vi low = vf_round(x), high = vf_round(y);
-    lanes_scatter_codes(v->codes + to, p.count, low);
-    lanes_scatter_codes(v->codes + to + 16 * p.count, p.count, high);
-    // Squares of codes are small integers: exact in float32, in any order.
-    vf f = vi_to_floats(low), g = vi_to_floats(high);
-    float finer = vf_sum(vf_add(vf_mul(f, f), vf_mul(g, g))) < ST_REST_SQUARES ? d / ST_REST_STEPS : 0;
-    int32_t half = vi_sum(low), sum = half + vi_sum(high);
-    rest_sums rest = {0};
-    if (finer != 0) rest = lanes_append_rest(v, token, entries++, b, finer, lanes_rest(x, low), lanes_rest(y, high));
-    v->block_sum[at] = sum;
-    v->block_scale[at] = d;
-    v->block_product[at] = st_product_of(d, sum, finer, rest.all);
-    v->half_sum[at] = half;
-    at = 2 * (at - p.lane) + p.lane;
-    v->half_product[at] = st_product_of(d, half, finer, rest.half);
-    v->half_product[at + p.count] = st_product_of(d, sum - half, finer, rest.all - rest.half);
+LANES_INLINE void lanes_copy_words(float *to, const float *from, size_t n) {
+  if (n == LANES_TILE)
+    __builtin_memcpy(to, from, 4 * LANES_TILE);
+  else
+    for (size_t i = 0; i < n; i++) to[i] = from[i];
+}
+
+// Stores the rows' lanes, floats or the bits of integers, in a block array.
+LANES_INLINE void lanes_store_rows(void *array, const lanes_tokens *t, lanes_shape k, const lanes_rows *g, vf v) {
+  float *to = (float *)array + t->p.first * t->v->blocks + g->block * t->p.count + t->p.lane, part[LANES_ROWS];
+  vf_store(part, v);
+  if (k.tokens == t->p.count && k.rows == LANES_ROWS) {
+    __builtin_memcpy(to, part, 4 * LANES_ROWS);
+  } else if (k.tokens == t->p.count && k.rows == LANES_FULL) {
+    __builtin_memcpy(to, part, 4 * LANES_FULL);
+  } else {
+    for (size_t r = 0; r < k.rows; r += k.tokens, to += t->p.count) lanes_copy_words(to, part + r, k.tokens);
   }
-  v->rest_count[token] = (uint32_t)entries;
+}
+
+LANES_INLINE void lanes_store_halves(const lanes_tokens *t, lanes_shape k, const lanes_rows *g, vf low, vf high) {
+  float *to = t->v->half_product + 2 * (t->p.first * t->v->blocks + g->block * t->p.count) + t->p.lane;
+  float parts[2][LANES_ROWS];
+  vf_store(parts[0], low), vf_store(parts[1], high);
+  for (size_t r = 0; r < k.rows; r += k.tokens, to += 2 * t->p.count) {
+    lanes_copy_words(to, parts[0] + r, k.tokens);
+    lanes_copy_words(to + t->p.count, parts[1] + r, k.tokens);
+  }
+}
+
+LANES_INLINE void lanes_store_codes(const lanes_tokens *t, lanes_shape k, const lanes_rows *g) {
+  size_t count = t->p.count;
+  int8_t *out = t->v->codes + t->p.first * t->v->padded + 4 * t->p.lane + g->block * ST_STEP * count;
+  if (count == 1) {
+    __builtin_memcpy(out, g->codes, ST_STEP * k.rows);
+    return;
+  }
+  for (size_t r = 0; r < k.rows; r += k.tokens, out += ST_STEP * count) {
+    if (k.tokens == LANES_TILE) {
+      lanes_interleave(out, &g->codes[r]);
+      continue;
+    }
+    for (size_t i = 0; i < k.tokens; i++) {
+      for (size_t j = 0; j < ST_STEP / 4; j++) {
+        __builtin_memcpy(out + 4 * (j * count + i), g->codes[r + i] + 4 * j, 4);
+      }
+    }
+  }
+}
+
+// st_product_of, by lanes, without a second plane.
+LANES_INLINE vf lanes_product_of(vf d, vi sum) {
+  return vf_add(vf_mul(d, vi_to_floats(sum)), vf_set(0));
+}
+
+LANES_INLINE void lanes_prepare_rows(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
+  const vf zero = vf_set(0), least = vf_set(ST_BLOCK_LEAST), top = vf_set(127);
+  lanes_row_values(t, k, g);
+  vf m = lanes_row_maximums(g), d = vf_choose(m, least, zero, vf_div(m, top));
+  vf_store(g->factor, vf_choose(m, least, zero, vf_div(top, m)));
+  lanes_row_codes(g);
+  vi low, high;
+  lanes_row_sums(g->codes, &low, &high);
+  vf squares = vi_to_floats(lanes_row_squares(g->codes));
+  vf finer = vf_choose(squares, vf_set(ST_REST_SQUARES), vf_div(d, vf_set(ST_REST_STEPS)), zero);
+  vf_store(g->finer, finer);
+  lanes_store_codes(t, k, g);
+  vi sum = vi_add(low, high);
+  lanes_store_rows(t->v->block_sum, t, k, g, vi_as_floats(sum));
+  lanes_store_rows(t->v->half_sum, t, k, g, vi_as_floats(low));
+  lanes_store_rows(t->v->block_scale, t, k, g, d);
+  lanes_store_rows(t->v->block_product, t, k, g, lanes_product_of(d, sum));
+  lanes_store_halves(t, k, g, lanes_product_of(d, low), lanes_product_of(d, high));
+  for (unsigned rest = vf_positive(finer) & ((1u << k.rows) - 1); rest; rest &= rest - 1) {
+    lanes_append_rest(t, g, (size_t)__builtin_ctz(rest));
+  }
+}
+
+static void lanes_prepare_blocks(const lanes_tokens *t) {
+  const st_view *v = t->v;
+  lanes_rows g = {0};
+  for (size_t i = 0; i < t->tokens; i++) v->rest_count[t->p.first + t->p.lane + i] = 0;
+  for (size_t step = LANES_ROWS / t->tokens; g.block < v->blocks; g.block += step) {
+    size_t blocks = v->blocks - g.block < step ? v->blocks - g.block : step;
+    bool whole = blocks == step && (g.block + step) * ST_STEP <= t->n;
+    if (whole && t->tokens == LANES_TILE)
+      lanes_prepare_rows(t, (lanes_shape){LANES_TILE, LANES_FULL, true}, &g);
+    else if (whole && t->tokens == 1)
+      lanes_prepare_rows(t, (lanes_shape){1, LANES_ROWS, true}, &g);
+    else
+      lanes_prepare_rows(t, (lanes_shape){t->tokens, blocks * t->tokens, false}, &g);
+  }
+}
+
+// lanes_inverse_rms of each token of a whole tile: sums in turn, each of which waits for its own last addition.
+static void lanes_inverse_rms_tile(lanes_tokens *t, float eps) {
+  vf sums[LANES_TILE];
+  for (size_t j = 0; j < LANES_TILE; j++) sums[j] = vf_set(0);
+  for (size_t i = 0; i < t->n; i += 16) {
+    for (size_t j = 0; j < LANES_TILE; j++) {
+      const float *x = t->sources[j].x + i;
+      vf v = i + 16 <= t->n ? vf_load(x) : vf_load_n(x, t->n - i);
+      sums[j] = vf_fma(v, v, sums[j]);
+    }
+  }
+  for (size_t j = 0; j < LANES_TILE; j++) t->sources[j].r = 1.0f / sqrtf(vf_sum(sums[j]) / (float)t->n + eps);
+}
+
+static void lanes_find_sources(lanes_tokens *t, const float *x, size_t stride, const float *norm, float eps) {
+  for (size_t i = 0; i < t->tokens; i++) t->sources[i] = (lanes_source){.x = x + i * stride, .norm = norm};
+  if (!norm) return;
+  if (t->tokens == LANES_TILE)
+    lanes_inverse_rms_tile(t, eps);
+  else
+    for (size_t i = 0; i < t->tokens; i++) t->sources[i].r = lanes_inverse_rms(t->sources[i].x, t->n, eps);
 }
 
 static void lanes_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps,
                           size_t first, size_t last) {
   st_view v = st_view_input(input);
-  size_t n = input->columns;
-  for (size_t t = first; t < last; t++) {
+  lanes_tokens tile = {.v = &v, .n = input->columns};
+  for (size_t t = first; t < last; t += tile.tokens) {
     lanes_place p = {.first = t - t % LANES_TILE, .lane = t % LANES_TILE};
     p.count = st_tile_tokens(input->tokens, p.first, LANES_TILE);
-    lanes_source s = {.x = x + t * stride, .norm = norm};
-    if (norm) s.r = lanes_inverse_rms(s.x, n, eps);
-    if (input->kind == ST_ACT_F32)
-      lanes_prepare_floats(&v, p, &s, n);
-    else if (input->kind == ST_ACT_INT8_TOKEN)
-      lanes_prepare_token(&v, p, &s, n);
-    else
-      lanes_prepare_block(&v, p, &s, n);
+    tile.p = p;
+    tile.tokens = last - t < p.count - p.lane ? last - t : p.count - p.lane;
+    lanes_find_sources(&tile, x + t * stride, stride, norm, eps);
+    for (size_t i = 0; i < tile.tokens; i++, p.lane++) {
+      if (input->kind == ST_ACT_F32) lanes_prepare_floats(&v, p, &tile.sources[i], tile.n);
+      if (input->kind == ST_ACT_INT8_TOKEN) lanes_prepare_token(&v, p, &tile.sources[i], tile.n);
+    }
+    if (input->kind == ST_ACT_INT8_BLOCK) lanes_prepare_blocks(&tile);
   }
 }
 

@@ -102,6 +102,17 @@ LANES_INLINE vf vf_abs(vf x) {
   const __m256 sign = _mm256_set1_ps(-0.0f);
   return (vf){_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
 }
+// x < y ? yes : no
+LANES_INLINE vf vf_choose(vf x, vf y, vf yes, vf no) {
+  return (vf){_mm256_blendv_ps(no.a, yes.a, _mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ)),
+              _mm256_blendv_ps(no.b, yes.b, _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ))};
+}
+// Bit l: whether lane l is above zero.
+LANES_INLINE unsigned vf_positive(vf x) {
+  const __m256 zero = _mm256_setzero_ps();
+  return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.a, zero, _CMP_GT_OQ)) |
+         (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.b, zero, _CMP_GT_OQ)) << 8;
+}
 
 // 8 lanes: l with l + 4, then 2, 1 apart.
 LANES_INLINE float lanes_sum8(__m256 a) {
@@ -123,23 +134,37 @@ LANES_INLINE float vf_most(vf v) {
   return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
-// Lane i is the sum of the 8 lanes of v[i]. Each step adds halves of two vectors and keeps both results in one.
-LANES_INLINE __m256 lanes_sums8(__m256 v[8]) {
-  for (int i = 0; i < 4; i++) { // 4 sums of v[i], 4 of v[i + 4]
-    v[i] = _mm256_add_ps(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20), _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+LANES_INLINE __m256 lanes_add8(__m256 a, __m256 b) {
+  return _mm256_add_ps(a, b);
+}
+LANES_INLINE __m256 lanes_max8(__m256 a, __m256 b) {
+  return _mm256_max_ps(a, b);
+}
+// Lane i is the sum, or the largest, of the 8 lanes of v[i]. Each step joins halves of two vectors and keeps both
+// results in one.
+LANES_INLINE __m256 lanes_reduce8(__m256 (*join)(__m256, __m256), __m256 v[8]) {
+  for (int i = 0; i < 4; i++) { // 4 of v[i], 4 of v[i + 4]
+    v[i] = join(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20), _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
   }
   for (int i = 0; i < 2; i++) { // pairs of v[i], v[i + 2]; v[i + 4], v[i + 6]
-    v[i] = _mm256_add_ps(_mm256_shuffle_ps(v[i], v[i + 2], 0x44), _mm256_shuffle_ps(v[i], v[i + 2], 0xEE));
+    v[i] = join(_mm256_shuffle_ps(v[i], v[i + 2], 0x44), _mm256_shuffle_ps(v[i], v[i + 2], 0xEE));
   }
-  // v[0] is now sums of 0, 2, 1, 3, 4, 6, 5, 7
-  v[0] = _mm256_add_ps(_mm256_shuffle_ps(v[0], v[1], 0x88), _mm256_shuffle_ps(v[0], v[1], 0xDD));
+  // v[0] is now those of 0, 2, 1, 3, 4, 6, 5, 7
+  v[0] = join(_mm256_shuffle_ps(v[0], v[1], 0x88), _mm256_shuffle_ps(v[0], v[1], 0xDD));
   return _mm256_permutevar8x32_ps(v[0], _mm256_setr_epi32(0, 2, 1, 3, 4, 6, 5, 7));
+}
+LANES_INLINE vf lanes_reduce(__m256 (*join)(__m256, __m256), vf v[16]) {
+  __m256 low[8], high[8];
+  for (int i = 0; i < 8; i++) low[i] = join(v[i].a, v[i].b), high[i] = join(v[i + 8].a, v[i + 8].b);
+  return (vf){lanes_reduce8(join, low), lanes_reduce8(join, high)};
 }
 // Lane j is vf_sum(v[j]).
 LANES_INLINE vf vf_sums(vf v[16]) {
-  __m256 low[8], high[8];
-  for (int i = 0; i < 8; i++) low[i] = _mm256_add_ps(v[i].a, v[i].b), high[i] = _mm256_add_ps(v[i + 8].a, v[i + 8].b);
-  return (vf){lanes_sums8(low), lanes_sums8(high)};
+  return lanes_reduce(lanes_add8, v);
+}
+// Lane j is vf_most(v[j]).
+LANES_INLINE vf vf_mosts(vf v[16]) {
+  return lanes_reduce(lanes_max8, v);
 }
 
 LANES_INLINE vi vf_bits(vf v) {
@@ -200,6 +225,62 @@ LANES_INLINE void vi_store_bytes(int8_t *p, vi v) {
   __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.a, v.b), 0xD8);
   __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128((__m128i *)p, bytes);
+}
+
+// 32 codes in one store: two would keep the load of the row waiting.
+LANES_INLINE void lanes_store_row(int8_t *row, vi low, vi high) {
+  __m256i v = _mm256_packs_epi16(_mm256_packs_epi32(low.a, low.b), _mm256_packs_epi32(high.a, high.b));
+  v = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)); // fours were: low 0, 2, high 0, 2, ...
+  _mm256_storeu_si256((__m256i *)(void *)row, v);
+}
+// 16 rows of 32 codes: lane r of *low is the sum of the first 16 of row r, of *high that of the last.
+LANES_INLINE void lanes_row_sums(const int8_t (*rows)[32], vi *low, vi *high) {
+  __m256i v[16];
+  for (int i = 0; i < 16; i++) {
+    v[i] = _mm256_maddubs_epi16(_mm256_set1_epi8(1), _mm256_loadu_si256((const __m256i *)rows[i]));
+  }
+  for (int i = 0; i < 16; i += 2) v[i] = _mm256_hadd_epi16(v[i], v[i + 1]);
+  for (int i = 0; i < 16; i += 4) v[i] = _mm256_hadd_epi16(v[i], v[i + 2]);
+  for (int i = 0; i < 16; i += 8) v[i] = _mm256_hadd_epi16(v[i], v[i + 4]);
+  *low = (vi){_mm256_cvtepi16_epi32(_mm256_castsi256_si128(v[0])), _mm256_cvtepi16_epi32(_mm256_castsi256_si128(v[8]))};
+  *high = (vi){_mm256_cvtepi16_epi32(_mm256_extracti128_si256(v[0], 1)),
+               _mm256_cvtepi16_epi32(_mm256_extracti128_si256(v[8], 1))};
+}
+// Lane r is the sum of the squares of row r's codes, -127 to 127.
+LANES_INLINE vi lanes_row_squares(const int8_t (*rows)[32]) {
+  __m256i v[16];
+  for (int i = 0; i < 16; i++) {
+    __m256i x = _mm256_abs_epi8(_mm256_loadu_si256((const __m256i *)rows[i]));
+    v[i] = _mm256_madd_epi16(_mm256_maddubs_epi16(x, x), _mm256_set1_epi16(1));
+  }
+  for (int i = 0; i < 16; i += 2) v[i] = _mm256_hadd_epi32(v[i], v[i + 1]);
+  for (int i = 0; i < 16; i += 4) v[i] = _mm256_hadd_epi32(v[i], v[i + 2]);
+  for (int i = 0; i < 16; i += 8) { // halves of rows i to i + 3, then of the next 4
+    v[i] = _mm256_add_epi32(_mm256_permute2x128_si256(v[i], v[i + 4], 0x20),
+                            _mm256_permute2x128_si256(v[i], v[i + 4], 0x31));
+  }
+  return (vi){v[0], v[8]};
+}
+
+// 4 rows of 8 words: v[w] becomes words w, then w + 4, of each.
+LANES_INLINE void lanes_transpose4(__m256i v[4]) {
+  __m256i a = _mm256_unpacklo_epi32(v[0], v[1]), b = _mm256_unpackhi_epi32(v[0], v[1]);
+  __m256i c = _mm256_unpacklo_epi32(v[2], v[3]), d = _mm256_unpackhi_epi32(v[2], v[3]);
+  v[0] = _mm256_unpacklo_epi64(a, c), v[1] = _mm256_unpackhi_epi64(a, c);
+  v[2] = _mm256_unpacklo_epi64(b, d), v[3] = _mm256_unpackhi_epi64(b, d);
+}
+// Interleaves 32 codes of each of LANES_TILE tokens every 4 codes.
+LANES_INLINE void lanes_interleave(int8_t *out, const int8_t (*rows)[32]) {
+  __m256i a[4], b[4]; // tokens 0 to 3; 4, 5 and nothing
+  for (int i = 0; i < 4; i++) a[i] = _mm256_loadu_si256((const __m256i *)rows[i]);
+  for (int i = 0; i < 4; i++) b[i] = i < 2 ? _mm256_loadu_si256((const __m256i *)rows[4 + i]) : _mm256_setzero_si256();
+  lanes_transpose4(a), lanes_transpose4(b);
+  for (int i = 0; i < 4; i++) {
+    _mm_storeu_si128((__m128i *)(out + 24 * i), _mm256_castsi256_si128(a[i]));
+    _mm_storel_epi64((__m128i *)(out + 24 * i + 16), _mm256_castsi256_si128(b[i]));
+    _mm_storeu_si128((__m128i *)(out + 24 * i + 96), _mm256_extracti128_si256(a[i], 1));
+    _mm_storel_epi64((__m128i *)(out + 24 * i + 112), _mm256_extracti128_si256(b[i], 1));
+  }
 }
 
 LANES_INLINE void vi_opaque(vi *v) {

@@ -90,6 +90,15 @@ LANES_INLINE float vf_most(vf a) {
   return _mm512_reduce_max_ps(a);
 }
 
+// a < b ? yes : no
+LANES_INLINE vf vf_choose(vf a, vf b, vf yes, vf no) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
+// Bit l: whether lane l is above zero.
+LANES_INLINE unsigned vf_positive(vf a) {
+  return _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_GT_OQ);
+}
+
 // Lane l with l + 8, then 4, 2, 1 apart.
 LANES_INLINE float vf_sum(vf v) {
   __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
@@ -98,21 +107,30 @@ LANES_INLINE float vf_sum(vf v) {
   return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
 
-// Lane j is vf_sum(v[j]). Each step adds halves, quarters, ... of two vectors and keeps both results in one.
-LANES_INLINE vf vf_sums(vf v[16]) {
-  for (int i = 0; i < 8; i++) { // 8 sums of v[i], 8 of v[i + 8]
-    v[i] = vf_add(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44), _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE));
+// Lane j is the sum, or the largest, of the lanes of v[j]. Each step joins halves, quarters, ... of two vectors and
+// keeps both results in one.
+LANES_INLINE vf lanes_reduce(vf (*join)(vf, vf), vf v[16]) {
+  for (int i = 0; i < 8; i++) { // 8 of v[i], 8 of v[i + 8]
+    v[i] = join(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44), _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE));
   }
   for (int i = 0; i < 4; i++) { // quarters: v[i], v[i + 8], v[i + 4], v[i + 12]
-    v[i] = vf_add(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x88), _mm512_shuffle_f32x4(v[i], v[i + 4], 0xDD));
+    v[i] = join(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x88), _mm512_shuffle_f32x4(v[i], v[i + 4], 0xDD));
   }
   for (int i = 0; i < 2; i++) { // pairs within each quarter: v[i + q], v[i + 2 + q]
-    v[i] = vf_add(_mm512_shuffle_ps(v[i], v[i + 2], 0x44), _mm512_shuffle_ps(v[i], v[i + 2], 0xEE));
+    v[i] = join(_mm512_shuffle_ps(v[i], v[i + 2], 0x44), _mm512_shuffle_ps(v[i], v[i + 2], 0xEE));
   }
   // Quarter q holds the pairs of rows q' = 0, 8, 4, 12: lanes v[0]: (q', q' + 2), v[1]: (q' + 1, q' + 3).
-  v[0] = vf_add(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xDD));
-  const vi order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
+  v[0] = join(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xDD));
+  const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
   return _mm512_permutexvar_ps(order, v[0]);
+}
+// Lane j is vf_sum(v[j]).
+LANES_INLINE vf vf_sums(vf v[16]) {
+  return lanes_reduce(vf_add, v);
+}
+// Lane j is vf_most(v[j]).
+LANES_INLINE vf vf_mosts(vf v[16]) {
+  return lanes_reduce(vf_max, v);
 }
 
 LANES_INLINE vi vf_bits(vf v) {
@@ -162,6 +180,71 @@ LANES_INLINE vi vf_round(vf v) {
 }
 LANES_INLINE void vi_store_bytes(int8_t *p, vi v) {
   _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(v));
+}
+
+// 32 codes in one store: two would keep the loads of whole rows waiting.
+LANES_INLINE void lanes_store_row(int8_t *row, vi low, vi high) {
+  __m256i v = _mm512_cvtepi16_epi8(_mm512_packs_epi32(low, high)); // by fours: low, high, low, ...
+  v = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+  _mm256_storeu_si256((__m256i *)(void *)row, v);
+}
+// Rows 0 and 1 at p.
+LANES_INLINE vi lanes_load_rows(const int8_t (*p)[32]) {
+  const __m256i *rows = (const __m256i *)(const void *)p;
+  return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(rows)), _mm256_loadu_si256(rows + 1), 1);
+}
+// Sums of neighbours: in each quarter two of a, then two of b.
+LANES_INLINE vi lanes_add_pairs(vi a, vi b) {
+  vf x = vi_as_floats(a), y = vi_as_floats(b);
+  return vi_add(vf_bits(_mm512_shuffle_ps(x, y, 0x88)), vf_bits(_mm512_shuffle_ps(x, y, 0xDD)));
+}
+// Adds the 4 lanes of each quarter: lane l of quarter q of v[0] becomes the sum of quarter q of v[l], v[4] those of
+// v[4 + l].
+LANES_INLINE void lanes_join_lanes(vi v[8]) {
+  for (int i = 0; i < 8; i += 2) v[i] = lanes_add_pairs(v[i], v[i + 1]);
+  for (int i = 0; i < 8; i += 4) v[i] = lanes_add_pairs(v[i], v[i + 2]);
+}
+
+// v[i], sums of 4 codes, are of rows 2i and 2i + 1, two quarters each: lane r of *low and *high become those of row r.
+LANES_INLINE void lanes_halves(vi v[8], vi *low, vi *high) {
+  lanes_join_lanes(v);
+  const __m512i at = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 16, 24, 17, 25, 18, 26, 19, 27);
+  *low = _mm512_permutex2var_epi32(v[0], at, v[4]);
+  *high = _mm512_permutex2var_epi32(v[0], vi_add(at, vi_set(4)), v[4]);
+}
+
+// 16 rows of 32 codes: lane r of *low is the sum of the first 16 of row r, of *high that of the last.
+LANES_INLINE void lanes_row_sums(const int8_t (*rows)[32], vi *low, vi *high) {
+  vi four[8];
+  for (int i = 0; i < 8; i++)
+    four[i] = _mm512_dpbusd_epi32(vi_zero(), _mm512_set1_epi8(1), lanes_load_rows(rows + 2 * i));
+  lanes_halves(four, low, high);
+}
+// Lane r is the sum of the squares of row r's codes, -127 to 127.
+LANES_INLINE vi lanes_row_squares(const int8_t (*rows)[32]) {
+  vi four[8], low, high;
+  for (int i = 0; i < 8; i++) {
+    vi v = _mm512_abs_epi8(lanes_load_rows(rows + 2 * i));
+    four[i] = _mm512_dpbusd_epi32(vi_zero(), v, v);
+  }
+  lanes_halves(four, &low, &high);
+  return vi_add(low, high);
+}
+
+// Interleaves 32 codes of each of LANES_TILE tokens every 4 codes.
+LANES_INLINE void lanes_interleave(int8_t *out, const int8_t (*rows)[32]) {
+  const vi low = _mm512_setr_epi32(0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27);
+  const vi high = vi_add(low, vi_set(4));
+  vi a = lanes_load_rows(rows), b = lanes_load_rows(rows + 2);
+  vi c = lanes_load_rows(rows + 4), d = lanes_load_rows(rows + 6);
+  vi words[4] = {_mm512_permutex2var_epi32(a, low, b), _mm512_permutex2var_epi32(c, low, d),
+                 _mm512_permutex2var_epi32(a, high, b), _mm512_permutex2var_epi32(c, high, d)};
+  for (int i = 0; i < 2; i++) { // words 4i to 4i + 3 of the first 4 tokens, then of the last 4
+    const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    _mm512_storeu_si512(out + 128 * i, _mm512_permutex2var_epi64(words[2 * i], first, words[2 * i + 1]));
+    _mm512_storeu_si512(out + 128 * i + 64, _mm512_permutex2var_epi64(words[2 * i], second, words[2 * i + 1]));
+  }
 }
 
 LANES_INLINE void vi_opaque(vi *v) {

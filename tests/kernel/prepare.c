@@ -1,0 +1,150 @@
+// Every array of a prepared input, of every table that this processor runs, against the scalar table's bit for bit:
+// whole and broken tiles, in parts as threads take them, with and without a norm.
+#include "checks.h"
+
+#include "kernel/layout.h"
+
+enum { MAX_TOKENS = 19, MAX_COLUMNS = 1100 };
+
+static size_t tile_width(const char *isa) {
+  if (!strcmp(isa, "neon")) return 4;
+  return strcmp(isa, "avx2") ? 8 : 6;
+}
+
+// An input, and where one of its tokens is in it.
+typedef struct {
+  st_view v;
+  size_t token, first, lane, count;
+} token_view;
+
+static token_view token_of(const st_input *input, size_t token, size_t width) {
+  token_view t = {.v = st_view_input(input), .token = token, .first = token - token % width, .lane = token % width};
+  t.count = st_tile_tokens(input->tokens, t.first, width);
+  return t;
+}
+
+// Word b of a block array, of `rows` words a block, of which this is `row`.
+static float block_word(const token_view *t, const void *array, size_t b, size_t rows, size_t row) {
+  float word;
+  size_t at = rows * (t->first * t->v.blocks + b * t->count) + row * t->count + t->lane;
+  memcpy(&word, (const uint8_t *)array + 4 * at, 4);
+  return word;
+}
+
+static bool same_block(st_activation kind, const token_view *x, const token_view *y, size_t b) {
+  if (kind != ST_ACT_F32) {
+    bool equal = same(block_word(x, x->v.block_sum, b, 1, 0), block_word(y, y->v.block_sum, b, 1, 0));
+    if (!equal || kind == ST_ACT_INT8_TOKEN) return equal;
+  }
+  const void *p[] = {x->v.block_scale, x->v.block_product, x->v.half_sum};
+  const void *q[] = {y->v.block_scale, y->v.block_product, y->v.half_sum};
+  for (int i = 0; i < 3; i++) {
+    if (!same(block_word(x, p[i], b, 1, 0), block_word(y, q[i], b, 1, 0))) return false;
+  }
+  for (size_t half = 0; half < 2; half++) {
+    float u = block_word(x, x->v.half_product, b, 2, half), w = block_word(y, y->v.half_product, b, 2, half);
+    if (!same(u, w)) return false;
+  }
+  return true;
+}
+
+// Of floats only the columns: past them is zero times the norm's factor, which may be NaN, and is multiplied by nothing
+// that counts.
+static bool same_codes(st_activation kind, size_t columns, const token_view *x, const token_view *y) {
+  size_t group = kind == ST_ACT_F32 ? 1 : 4;
+  for (size_t i = 0; i < (kind == ST_ACT_F32 ? columns : x->v.padded); i++) {
+    size_t in_x = x->first * x->v.padded + (i / group * x->count + x->lane) * group + i % group;
+    size_t in_y = y->first * y->v.padded + (i / group * y->count + y->lane) * group + i % group;
+    if (kind == ST_ACT_F32 ? !same(x->v.values[in_x], y->v.values[in_y]) : x->v.codes[in_x] != y->v.codes[in_y])
+      return false;
+  }
+  return true;
+}
+
+// The second plane is kept token by token: no tile has a part in it.
+static bool same_rest(const token_view *x, const token_view *y) {
+  size_t count = x->v.rest_count[x->token], at = x->token * x->v.blocks, bytes = 4 * count;
+  if (count != y->v.rest_count[x->token] || count > x->v.blocks) return false;
+  return !memcmp(x->v.rest_block + at, y->v.rest_block + at, bytes) &&
+         !memcmp(x->v.rest_scale + at, y->v.rest_scale + at, bytes) &&
+         !memcmp(x->v.rest_sum + at, y->v.rest_sum + at, bytes) &&
+         !memcmp(x->v.rest_half + at, y->v.rest_half + at, bytes) &&
+         !memcmp(x->v.rest + x->token * x->v.padded, y->v.rest + x->token * x->v.padded, 32 * count);
+}
+
+static bool same_token(st_activation kind, size_t columns, const token_view *x, const token_view *y) {
+  if (!same_codes(kind, columns, x, y)) return false;
+  if (kind == ST_ACT_INT8_TOKEN &&
+      (!same(x->v.scale[x->token], y->v.scale[x->token]) || x->v.sum[x->token] != y->v.sum[x->token]))
+    return false;
+  for (size_t b = 0; kind != ST_ACT_F32 && b < x->v.blocks; b++) {
+    if (!same_block(kind, x, y, b)) return false;
+  }
+  return kind != ST_ACT_INT8_BLOCK || same_rest(x, y);
+}
+
+// Values of a model's kind, with what floats have at their edges strewn among them.
+static void edged_activations(float *x, size_t n) {
+  static const float edges[] = {0, -0.0f, 1e-36f, 9e-37f, 1e-40f, 3e38f, INFINITY, -INFINITY, NAN};
+  random_activations(x, n, RANDOM);
+  for (size_t i = 0; i < n; i++) {
+    if (!random_below(300)) x[i] = edges[random_below(9)];
+  }
+  if (n < 64 || random_below(4)) return;
+  size_t first = random_below((uint32_t)(n - 63));
+  for (size_t i = 0; i < 64; i++) x[first + i] *= 1e-37f; // near the least block
+}
+
+static void check_prepare(const st_kernels *k, const st_kernels *reference, st_activation kind, size_t tokens,
+                          size_t columns, const float *norm) {
+  static float x[MAX_TOKENS * MAX_COLUMNS];
+  edged_activations(x, tokens * columns);
+  st_input out = {kind, tokens, columns, st_aligned_alloc(k->input_bytes(kind, tokens, columns))};
+  st_input expected = {kind, tokens, columns, st_aligned_alloc(reference->input_bytes(kind, tokens, columns))};
+  reference->prepare(&expected, x, columns, norm, 1e-5f, 0, tokens);
+  size_t middle = random_below((uint32_t)tokens + 1); // the later part first
+  k->prepare(&out, x, columns, norm, 1e-5f, middle, tokens);
+  k->prepare(&out, x, columns, norm, 1e-5f, 0, middle);
+  for (size_t t = 0; t < tokens; t++) {
+    token_view a = token_of(&out, t, tile_width(k->name)), b = token_of(&expected, t, tile_width("scalar"));
+    comparisons++;
+    if (!same_token(kind, columns, &a, &b)) {
+      FAIL("prepare %s of %zu tokens of %zu%s, in two at %zu: token %zu", activation_names[kind], tokens, columns,
+           norm ? " with a norm" : "", middle, t);
+    }
+  }
+  st_free(out.data), st_free(expected.data);
+}
+
+static void check_inputs(const st_kernels *k, const st_kernels *reference) {
+  static const size_t columns[] = {1, 16, 31, 32, 33, 64, 100, 512, 530, 576, MAX_COLUMNS};
+  static float norm[MAX_COLUMNS];
+  for (size_t i = 0; i < MAX_COLUMNS; i++) norm[i] = random_float();
+  for (size_t tokens = 1; tokens <= MAX_TOKENS; tokens++) {
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+      for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
+        check_prepare(k, reference, (st_activation)kind, tokens, columns[i], NULL);
+        check_prepare(k, reference, (st_activation)kind, tokens, columns[i], norm);
+      }
+    }
+  }
+}
+
+int main(void) {
+  static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
+  char available[128], word[32];
+  snprintf(available, sizeof available, " %s ", st_kernels_available());
+  st_kernels k, reference;
+  setun_error err;
+  if (st_kernels_get("scalar", &reference, &err) != SETUN_OK) return printf("FAIL scalar: %s\n", err.message), 1;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    snprintf(word, sizeof word, " %s ", names[i]);
+    if (!strstr(available, word)) continue;
+    if (st_kernels_get(names[i], &k, &err) != SETUN_OK) return printf("FAIL %s: %s\n", names[i], err.message), 1;
+    table_name = names[i];
+    st_random_seed(&random_state, 1);
+    check_inputs(&k, &reference);
+  }
+  printf("%d comparisons, %d failures\n", comparisons, failures);
+  return failures != 0;
+}
