@@ -362,16 +362,19 @@ static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32
                                      .out = a->dst->data + token * a->dst->width + (size_t)first * s->head_dim});
 }
 
-// One token: each thread takes a run of query heads.
+// One token: each thread takes a run of query heads. Where two threads share a KV head, both take it at the same time,
+// one first and one last of its run in turns, so that its keys and values come from memory once: even threads go through
+// their runs backwards.
 static void attend_token_part(void *context, int index, int threads) {
   const attend_job *j = context;
   uint32_t n_head = j->args->n_head, group = n_head / j->cache->shape.n_head_kv;
   size_t first, last;
   st_pool_share(n_head, 1, index, threads, &first, &last);
-  for (uint32_t h = (uint32_t)first; h < last;) {
-    uint32_t end = (h / group + 1) * group < last ? (h / group + 1) * group : (uint32_t)last;
-    attend_heads(j, index, 0, 1, h, end);
-    h = end;
+  if (first == last) return;
+  uint32_t kv_first = (uint32_t)first / group, count = (uint32_t)(last - 1) / group - kv_first + 1;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t begin = (kv_first + (index % 2 == 0 ? count - 1 - i : i)) * group, end = begin + group;
+    attend_heads(j, index, 0, 1, begin > first ? begin : (uint32_t)first, end < last ? end : (uint32_t)last);
   }
 }
 
