@@ -9,6 +9,7 @@
 #define SETUN_BACKEND_BACKEND_H
 
 #include "base/log.h"
+#include "base/pool.h"
 #include "quant/quant.h"
 
 typedef struct st_backend st_backend;
@@ -33,8 +34,10 @@ typedef enum st_rows {
   ST_ROWS_TRITS  // int8 [count, K] and scales: one a row, or one a row and block for ST_SCALE_BLOCK
 } st_rows;
 
+// Bytes of a matrix: of its codes as they are written or lent, of codes of its own once it has settled, and of what
+// stands beside them (scales of rows).
 typedef struct st_matrix_size {
-  uint64_t codes, beside;
+  uint64_t codes, own, beside;
 } st_matrix_size;
 
 typedef struct st_device_options {
@@ -90,15 +93,19 @@ struct st_backend {
   setun_status (*matrix_new)(st_device *device, const st_format *format, st_shape shape, st_precision precision,
                              st_dmatrix **matrix, setun_error *err);
   void (*matrix_write)(st_dmatrix *matrix, uint64_t row, uint64_t count, const void *rows, const float *scales);
-  // The same for a strip of a stored tensor of that format and shape, whose rows become the matrix's from `row` on, where
-  // `takes_strips` says so: `row` and the strip's rows are whole groups of 16. `scales` as for ST_ROWS_TRITS.
+  // The same for a strip of a stored tensor of that format and shape, whose rows become the matrix's from `row` on,
+  // where `takes_strips` says so: `row` and the strip's rows are whole groups of 16. `scales` as for ST_ROWS_TRITS.
   bool (*takes_strips)(const st_device *device, const st_format *format, st_shape stored);
   void (*matrix_write_strip)(st_dmatrix *matrix, uint64_t row, st_shape stored, const st_strip *strip,
                              const void *bytes, const float *scales);
+  // All rows are written: the device may now put them into an order that it computes with faster, and that takes no
+  // more memory. Not for lent matrices.
+  void (*matrix_settle)(st_device *device, st_dmatrix *matrix, st_pool *pool);
   void (*matrix_free)(st_dmatrix *matrix);
   uint64_t (*matrix_bytes)(const st_dmatrix *matrix);
-  // What a matrix will take, before there is one: bytes of codes, and of what stands beside them (scales of rows).
-  st_matrix_size (*matrix_size)(const st_device *device, const st_format *format, st_shape shape);
+  // What a matrix will take, before there is one.
+  st_matrix_size (*matrix_size)(const st_device *device, const st_format *format, st_shape shape,
+                                st_precision precision);
   // A matrix whose codes are not its own: `matrix_lend` says where they are until the next call of it - memory of
   // matrix_size's `codes` bytes, aligned to 64, with ST_PAGES_SLACK readable ones behind - and waits for nothing.
   // `matrix_write` fills lent memory. What stands beside the codes is the matrix's own and stays.

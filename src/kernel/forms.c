@@ -30,6 +30,7 @@ st_form st_form_of(const st_format *format) {
 }
 
 size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block) {
+  if (form == ST_FORM_T5) return st_five_pieces(columns) * 64;
   st_coding c = st_coding_of(form);
   size_t steps = (columns + ST_STEP - 1) / ST_STEP;
   if (!c.head) return st_round_up(steps * st_step_bytes(form), 64);
@@ -164,6 +165,7 @@ void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_
       pack_trits(row, columns, st_round_up(columns, ST_STEP), r, group);
     }
     break;
+  case ST_FORM_T5: st_form_pack_fives(columns, rows, count, group); break;
   case ST_FORM_T16B: pack_t16b(columns, block, rows, scales, count, group); break;
   case ST_FORM_COUNT: break;
   default: pack_blocks(form, format, columns, rows, count, group);

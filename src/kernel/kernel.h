@@ -37,6 +37,7 @@ typedef enum st_form {
   ST_FORM_Q4K, // 4-bit codes with minimum, 32 columns
   ST_FORM_Q5K, // 5-bit codes with minimum, 32 columns
   ST_FORM_Q6K, // 6-bit codes less 32, 16 columns
+  ST_FORM_T5,  // T16 without code 3, five codes a byte; for products with ST_ACT_INT8_TOKEN alone
   ST_FORM_COUNT
 } st_form;
 
@@ -47,7 +48,7 @@ typedef struct st_matrix {
   uint32_t block;      // ST_FORM_T16B: columns that share a scale
   size_t group_bytes;  // of one group, a multiple of 64
   const uint8_t *data; // [groups][group_bytes], aligned to 64, ST_PAGES_SLACK readable bytes behind it
-  const float *scales; // ST_FORM_T16: [groups * 16]
+  const float *scales; // ST_FORM_T16 and T5: [groups * 16]
 } st_matrix;
 
 // What a product does with its input.
@@ -68,12 +69,19 @@ size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block);
 void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_t block, const void *rows,
                   const float *scales, size_t count, uint8_t *group);
 
-// The same straight from a tensor's bytes, for the formats and shapes for which this is true: 16 whole rows from `row` on,
-// all of them in the strip, whose bytes these are; `row` and strip->row count from the tensor's first, and so does a t16
-// tensor's group. `scales` (ST_SCALE_BLOCK only): one a block of these 16 rows.
+// The same straight from a tensor's bytes, for the formats and shapes for which this is true: 16 whole rows from `row`
+// on, all of them in the strip, whose bytes these are; `row` and strip->row count from the tensor's first, and so does
+// a t16 tensor's group. `scales` (ST_SCALE_BLOCK only): one a block of these 16 rows.
 bool st_form_takes_strips(const st_format *format, st_shape shape);
 void st_form_pack_strip(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
                         const float *scales, uint64_t row, uint8_t *group);
+
+// What st_form_pack does for T5.
+void st_form_pack_fives(size_t columns, const int8_t *rows, size_t count, uint8_t *group);
+// T16 to T5, for a group, in place or to anywhere before it; and whether there is a T5 for these groups: not where a
+// code is 3.
+bool st_form_can_squeeze(const uint8_t *groups, size_t bytes);
+void st_form_squeeze(size_t columns, const uint8_t *t16, uint8_t *t5);
 
 // The input of products, as one table wants it for one kind of activation; opaque but for its size.
 typedef struct st_input {
@@ -113,6 +121,7 @@ static inline size_t st_attend_first(const st_attend *a, size_t token) {
 typedef struct st_kernels st_kernels;
 struct st_kernels {
   const char *name; // "scalar", "avx2", "avx512", "amx", "neon"
+  bool five;        // products of T5 are faster than those of T16
 
   // Activation int8 codes of one token and the sum of the codes; returns s. x8 = clamp(rne(x * s)). NaN gives code 0,
   // and an infinite x makes s zero and all codes zero, so that products with it are NaN.

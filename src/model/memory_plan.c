@@ -51,7 +51,7 @@ static void add_up(st_memory_plan *p) {
   p->held = p->streamed = 0;
   for (size_t k = 0; k < p->n_items; k++) {
     bool begins = !k || p->items[k].layer != p->items[k - 1].layer;
-    if (!streams(&p->items[k])) p->held += p->items[k].codes;
+    if (!streams(&p->items[k])) p->held += p->items[k].own;
     if (!begins || p->items[k].layer < 0) continue;
     unit_size size = size_of(p, k);
     p->streamed += size.stored;
@@ -118,7 +118,7 @@ static void hold_all(st_memory_plan *p, bool held) {
 static void map(st_memory_plan *p) {
   hold_all(p, true);
   for (size_t k = 0; k < p->n_items; k++) {
-    if (p->items[k].direct) p->held -= p->items[k].codes;
+    if (p->items[k].direct) p->held -= p->items[k].own;
   }
 }
 

@@ -24,8 +24,9 @@ typedef struct st_plan_item {
   bool attention;                            // otherwise the MLP's or an expert's
   const st_tensor *tensors[ST_ITEM_TENSORS]; // that hold its codes; NULL behind the last
   bool shared[ST_ITEM_TENSORS];              // an item before this one has the tensor too: experts in one stack
-  uint64_t codes, beside;                    // bytes in memory: what can stream, and what is held in any case
-  bool direct;                               // stored as the device computes with it
+  uint64_t codes, own, beside; // bytes in memory: of codes that stream, of those that are held, and of what is
+                               // held in any case
+  bool direct;                 // stored as the device computes with it
   bool held;
 } st_plan_item;
 

@@ -62,19 +62,21 @@ static setun_status report(st_loader *l, const st_weight *w) {
 }
 
 // The item of the plan that a matrix is: a new one while the plan is made, otherwise the one that was made then.
-static setun_status plan_item(st_loader *l, const st_weight *w, const st_format *format, st_plan_item *item) {
+static setun_status plan_item(st_loader *l, const st_weight *w, const st_format *format, st_precision precision,
+                              st_plan_item *item) {
   st_memory_plan *p = l->plan;
   if (!l->surveying) {
     *item = p->items[l->item++]; // loading takes the same way
     return SETUN_OK;
   }
-  st_matrix_size size = l->m->backend->matrix_size(l->m->device, format, w->shape);
+  st_matrix_size size = l->m->backend->matrix_size(l->m->device, format, w->shape, precision);
   bool direct = l->m->backend->matrix_direct(l->m->device, format) && !w->latent && w->row_step == 1 &&
                 !w->block_scales && !w->first_row && w->data->offset % 64 == 0;
   *item = (st_plan_item){.layer = l->layer,
                          .attention = l->attention,
                          .tensors = {w->data, w->block_scales},
                          .codes = size.codes,
+                         .own = size.own,
                          .beside = size.beside,
                          .direct = direct};
   p->vectors += size.beside;
@@ -92,7 +94,10 @@ static setun_status place_codes(st_loader *l, const st_weight *w, const st_forma
     setun_status s = b->matrix_new(l->m->device, format, w->shape, precision, out, l->err);
     if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
     s = st_copy_matrix(&(st_copy){b, l->m->device, l->d, w, format, *out}, l->pool, l->err);
-    if (s != SETUN_OK) b->matrix_free(*out), *out = NULL;
+    if (s == SETUN_OK)
+      b->matrix_settle(l->m->device, *out, l->pool);
+    else
+      b->matrix_free(*out), *out = NULL;
     return s;
   }
   setun_status s = b->matrix_new_lent(l->m->device, format, w->shape, precision, out, l->err);
@@ -110,10 +115,10 @@ setun_status st_place_matrix(st_loader *l, const st_weight *w, bool exact, st_dm
   bool quantized = format->block > 1 || st_format_is_ternary(format);
   if (precision == ST_PRECISION_FAST && quantized) l->m->fast = true;
   st_plan_item item;
-  setun_status s = plan_item(l, w, format, &item);
+  setun_status s = plan_item(l, w, format, precision, &item);
   if (s == SETUN_OK && !l->surveying) s = place_codes(l, w, format, precision, &item, out);
   if (s != SETUN_OK) return s;
-  l->matrix_bytes = item.codes + item.beside;
+  l->matrix_bytes = l->surveying ? item.own + item.beside : l->m->backend->matrix_bytes(*out);
   l->m->n_params += w->shape.rows * w->shape.columns;
   l->m->weight_bytes += l->matrix_bytes;
   return l->surveying ? SETUN_OK : report(l, w);

@@ -126,13 +126,13 @@ static void bench_table(ceilings *b, const options *o) {
   static const struct {
     st_form form;
     st_activation kind;
-  } pairs[] = {{ST_FORM_T16, ST_ACT_INT8_TOKEN},  {ST_FORM_T16, ST_ACT_INT8_BLOCK}, {ST_FORM_T16B, ST_ACT_INT8_TOKEN},
-               {ST_FORM_T16B, ST_ACT_INT8_BLOCK}, {ST_FORM_Q8, ST_ACT_INT8_BLOCK},  {ST_FORM_Q4, ST_ACT_INT8_BLOCK},
-               {ST_FORM_Q4M, ST_ACT_INT8_BLOCK},  {ST_FORM_Q5, ST_ACT_INT8_BLOCK},  {ST_FORM_Q5M, ST_ACT_INT8_BLOCK},
-               {ST_FORM_NL, ST_ACT_INT8_BLOCK},   {ST_FORM_MX, ST_ACT_INT8_BLOCK},  {ST_FORM_NLK, ST_ACT_INT8_BLOCK},
-               {ST_FORM_Q2K, ST_ACT_INT8_BLOCK},  {ST_FORM_Q3K, ST_ACT_INT8_BLOCK}, {ST_FORM_Q4K, ST_ACT_INT8_BLOCK},
-               {ST_FORM_Q5K, ST_ACT_INT8_BLOCK},  {ST_FORM_Q6K, ST_ACT_INT8_BLOCK}, {ST_FORM_F16, ST_ACT_F32},
-               {ST_FORM_Q8, ST_ACT_F32},          {ST_FORM_Q4K, ST_ACT_F32}};
+  } pairs[] = {{ST_FORM_T16, ST_ACT_INT8_TOKEN},  {ST_FORM_T5, ST_ACT_INT8_TOKEN},   {ST_FORM_T16, ST_ACT_INT8_BLOCK},
+               {ST_FORM_T16B, ST_ACT_INT8_TOKEN}, {ST_FORM_T16B, ST_ACT_INT8_BLOCK}, {ST_FORM_Q8, ST_ACT_INT8_BLOCK},
+               {ST_FORM_Q4, ST_ACT_INT8_BLOCK},   {ST_FORM_Q4M, ST_ACT_INT8_BLOCK},  {ST_FORM_Q5, ST_ACT_INT8_BLOCK},
+               {ST_FORM_Q5M, ST_ACT_INT8_BLOCK},  {ST_FORM_NL, ST_ACT_INT8_BLOCK},   {ST_FORM_MX, ST_ACT_INT8_BLOCK},
+               {ST_FORM_NLK, ST_ACT_INT8_BLOCK},  {ST_FORM_Q2K, ST_ACT_INT8_BLOCK},  {ST_FORM_Q3K, ST_ACT_INT8_BLOCK},
+               {ST_FORM_Q4K, ST_ACT_INT8_BLOCK},  {ST_FORM_Q5K, ST_ACT_INT8_BLOCK},  {ST_FORM_Q6K, ST_ACT_INT8_BLOCK},
+               {ST_FORM_F16, ST_ACT_F32},         {ST_FORM_Q8, ST_ACT_F32},          {ST_FORM_Q4K, ST_ACT_F32}};
   static const size_t shapes[][2] = {{2560, 2560}, {640, 2560}, {6912, 2560}, {2560, 6912}};
   static const size_t tokens[] = {2, 4, 8, 16, 32, 128, 512};
   measure_ceilings(b);

@@ -22,8 +22,9 @@
 
 typedef enum { RANDOM, LARGEST, SMALLEST, ZERO, ONE_ELEMENT, MODES } mode;
 static const char *const mode_names[MODES] = {"random", "largest", "smallest", "zero", "one element"};
-static const char *const form_names[ST_FORM_COUNT] = {"f32", "f16", "bf16", "t16", "t16b", "q8",  "q4",  "q4m", "q5",
-                                                      "q5m", "nl",  "mx",   "nlk", "q2k",  "q3k", "q4k", "q5k", "q6k"};
+static const char *const form_names[ST_FORM_COUNT] = {"f32", "f16", "bf16", "t16", "t16b", "q8",  "q4",
+                                                      "q4m", "q5",  "q5m",  "nl",  "mx",   "nlk", "q2k",
+                                                      "q3k", "q4k", "q5k",  "q6k", "t5"};
 static const char *const activation_names[ST_ACT_COUNT] = {"f32", "int8-token", "int8-block"};
 
 static st_random random_state;
@@ -83,6 +84,7 @@ static inline st_format format_for(st_form form, uint32_t block) {
   case ST_FORM_Q4K: return *st_format_get(ST_Q4_K);
   case ST_FORM_Q5K: return *st_format_get(ST_Q5_K);
   case ST_FORM_Q6K: return *st_format_get(ST_Q6_K);
+  case ST_FORM_T5:
   case ST_FORM_T16: f.id = ST_HF_U8, f.scales = ST_SCALE_OUTER; break;
   case ST_FORM_T16B: f.id = ST_HF_U8, f.scales = ST_SCALE_BLOCK; break;
   default: f.id = ST_F32;
@@ -154,11 +156,11 @@ static inline void make_rows(matrix *w, mode how, uint8_t *source, size_t row_by
     size_t chosen = random_below((uint32_t)columns);
     float *dense = w->dense + r * columns;
     uint8_t *bytes = source + r * row_bytes;
-    if (w->m.form > ST_FORM_Q4M) {
+    if (w->m.form > ST_FORM_Q4M && w->m.form < ST_FORM_T5) {
       make_format_blocks(w->m.form, columns, how, bytes, dense);
       continue;
     }
-    if (w->m.form >= ST_FORM_Q8) {
+    if (w->m.form >= ST_FORM_Q8 && w->m.form < ST_FORM_T5) {
       make_blocks(w->m.form, columns, how, chosen, bytes, dense);
       continue;
     }
@@ -174,7 +176,7 @@ static inline void make_rows(matrix *w, mode how, uint8_t *source, size_t row_by
         dense[k] = x;
         continue;
       }
-      int trit = pick(how, -1, 2, k == chosen);
+      int trit = pick(how, -1, w->m.form == ST_FORM_T5 ? 1 : 2, k == chosen);
       bytes[k] = (uint8_t)trit;
       size_t blocks = w->m.block ? (columns + w->m.block - 1) / w->m.block : 1;
       float *scale = &scales[w->m.block ? r * blocks + k / w->m.block : r];
@@ -205,7 +207,7 @@ static inline matrix make_matrix(st_form form, size_t rows, size_t columns, uint
   }
   w.m.data = w.memory.data;
   w.scales = scales;
-  if (form == ST_FORM_T16) w.m.scales = scales;
+  if (form == ST_FORM_T16 || form == ST_FORM_T5) w.m.scales = scales;
   st_free(source);
   return w;
 }

@@ -125,7 +125,51 @@ static void other_shapes(void **state) {
   }
 }
 
+// A T5 group made of a T16 one, in its place or before it, is the one made of the trits, and reads as they do.
+static void check_squeeze(const st_kernels *k, size_t columns, st_random *r) {
+  const st_format *f = st_format_get(ST_HF_U8);
+  size_t size16 = st_form_group_bytes(ST_FORM_T16, columns, 0), size5 = st_form_group_bytes(ST_FORM_T5, columns, 0);
+  int8_t *trits = allocate(16 * columns);
+  uint8_t *want = allocate(size5), *room = allocate(size16 + 64);
+  float scales[16], *row = allocate(columns * sizeof *row);
+  for (size_t i = 0; i < 16 * columns; i++) trits[i] = (int8_t)(st_random_u64(r) % 3) - 1;
+  for (size_t i = 0; i < 16; i++) scales[i] = 1;
+  assert_true(size5 <= size16);
+  st_form_pack(ST_FORM_T5, f, columns, 0, trits, NULL, 16, want);
+  for (size_t before = 0; before <= 64; before += 64) {
+    st_form_pack(ST_FORM_T16, f, columns, 0, trits, NULL, 16, room + before);
+    assert_true(st_form_can_squeeze(room + before, size16));
+    st_form_squeeze(columns, room + before, room);
+    assert_memory_equal(room, want, size5);
+  }
+  st_matrix m = {
+      .form = ST_FORM_T5, .rows = 16, .columns = columns, .group_bytes = size5, .data = want, .scales = scales};
+  for (size_t i = 0; i < 16; i++) {
+    k->row[ST_FORM_T5](&m, i, row);
+    for (size_t c = 0; c < columns; c++) assert_int_equal((int)row[c], trits[i * columns + c]);
+  }
+  trits[st_random_u64(r) % (16 * columns)] = 2;
+  st_form_pack(ST_FORM_T16, f, columns, 0, trits, NULL, 16, room);
+  assert_false(st_form_can_squeeze(room, size16));
+  free(trits);
+  free(want);
+  free(room);
+  free(row);
+}
+
+static void squeezed(void **state) {
+  (void)state;
+  st_random r;
+  st_kernels scalar;
+  st_random_seed(&r, 2);
+  assert_int_equal(st_kernels_get("scalar", &scalar, NULL), SETUN_OK);
+  for (size_t columns = 1; columns <= 200; columns++) check_squeeze(&scalar, columns, &r);
+  check_squeeze(&scalar, 2560, &r);
+  check_squeeze(&scalar, 6912, &r);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(same_bytes), cmocka_unit_test(other_shapes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(same_bytes), cmocka_unit_test(other_shapes),
+                                     cmocka_unit_test(squeezed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

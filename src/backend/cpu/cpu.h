@@ -73,7 +73,9 @@ setun_status st_cpu_matrix_new(st_device *device, const st_format *format, st_sh
 void st_cpu_matrix_write(st_dmatrix *matrix, uint64_t row, uint64_t count, const void *rows, const float *scales);
 void st_cpu_matrix_free(st_dmatrix *matrix);
 uint64_t st_cpu_matrix_bytes(const st_dmatrix *matrix);
-st_matrix_size st_cpu_matrix_size(const st_device *device, const st_format *format, st_shape shape);
+void st_cpu_matrix_settle(st_device *device, st_dmatrix *matrix, st_pool *pool);
+st_matrix_size st_cpu_matrix_size(const st_device *device, const st_format *format, st_shape shape,
+                                  st_precision precision);
 setun_status st_cpu_matrix_new_lent(st_device *device, const st_format *format, st_shape shape, st_precision precision,
                                     st_dmatrix **matrix, setun_error *err);
 void st_cpu_matrix_lend(st_dmatrix *matrix, void *codes);

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum { CHUNK = 64 << 20 };
@@ -60,6 +61,12 @@ static void *arena_alloc(st_device *d, size_t size) {
   void *p = c->data + c->used;
   c->used += rounded;
   return p;
+}
+
+// Gives back the last `size` bytes of what was allocated last; of anything else nothing comes back.
+static void arena_shrink(st_device *d, const uint8_t *end, size_t size) {
+  st_arena_chunk *c = d->chunks;
+  if ((const uint8_t *)c->data + c->used == end) c->used -= size;
 }
 
 static setun_status fail_matrix(const st_format *format, st_shape shape, setun_error *err) {
@@ -172,13 +179,71 @@ void st_cpu_matrix_scales(st_dmatrix *m, uint64_t row, uint64_t count, const flo
   if (m->scales) memcpy(m->scales + row, scales, (size_t)count * sizeof *scales);
 }
 
-st_matrix_size st_cpu_matrix_size(const st_device *d, const st_format *format, st_shape shape) {
-  (void)d;
+// T5 is made for tokens with one scale; and sums of its codes must not overflow where T16's do not.
+static bool is_squeezed(const st_device *d, st_form form, st_activation kind, size_t columns) {
+  enum { MOST_COLUMNS = 1 << 22 };
+  return d->kernels.five && form == ST_FORM_T16 && kind == ST_ACT_INT8_TOKEN && columns <= MOST_COLUMNS;
+}
+
+st_matrix_size st_cpu_matrix_size(const st_device *d, const st_format *format, st_shape shape, st_precision precision) {
   st_form form = st_form_of(format);
+  size_t columns = (size_t)shape.columns;
   uint64_t groups = groups_of(shape.rows);
-  st_matrix_size size = {.codes = groups * st_form_group_bytes(form, (size_t)shape.columns, format->block)};
+  st_matrix_size size = {.codes = groups * st_form_group_bytes(form, columns, format->block)};
+  bool squeezed = is_squeezed(d, form, activation_of(format, form, precision), columns);
+  size.own = squeezed ? groups * st_form_group_bytes(ST_FORM_T5, columns, 0) : size.codes;
   if (form == ST_FORM_T16) size.beside = groups * ST_GROUP * sizeof(float);
   return size;
+}
+
+typedef struct {
+  st_dmatrix *m;
+  size_t group_bytes; // of T5
+  atomic_bool cannot;
+} squeeze_job;
+
+static void share_groups(const squeeze_job *j, int index, int threads, size_t *first, size_t *last) {
+  st_pool_share(groups_of(j->m->m.rows), 1, index, threads, first, last);
+}
+
+static void check_part(void *context, int index, int threads) {
+  squeeze_job *j = context;
+  size_t first, last, bytes = j->m->m.group_bytes;
+  share_groups(j, index, threads, &first, &last);
+  if (!st_form_can_squeeze(j->m->m.data + first * bytes, (last - first) * bytes)) atomic_store(&j->cannot, true);
+}
+
+// Each part to its own beginning.
+static void squeeze_part(void *context, int index, int threads) {
+  squeeze_job *j = context;
+  size_t first, last;
+  share_groups(j, index, threads, &first, &last);
+  const uint8_t *from = j->m->m.data + first * j->m->m.group_bytes;
+  uint8_t *to = (uint8_t *)from;
+  for (size_t g = first; g < last; g++, from += j->m->m.group_bytes, to += j->group_bytes) {
+    st_form_squeeze(j->m->m.columns, from, to);
+  }
+}
+
+void st_cpu_matrix_settle(st_device *d, st_dmatrix *m, st_pool *pool) {
+  if (!is_squeezed(d, m->m.form, m->activation, m->m.columns)) return;
+  squeeze_job j = {.m = m, .group_bytes = st_form_group_bytes(ST_FORM_T5, m->m.columns, 0)};
+  atomic_init(&j.cannot, false);
+  st_pool_run(pool, check_part, &j);
+  if (atomic_load(&j.cannot)) return;
+  st_pool_run(pool, squeeze_part, &j);
+  int threads = st_pool_threads(pool);
+  uint8_t *data = (uint8_t *)m->m.data;
+  size_t groups = groups_of(m->m.rows), saved = groups * (m->m.group_bytes - j.group_bytes);
+  for (int i = 1; i < threads; i++) {
+    size_t first, last;
+    share_groups(&j, i, threads, &first, &last);
+    memmove(data + first * j.group_bytes, data + first * m->m.group_bytes, (last - first) * j.group_bytes);
+  }
+  arena_shrink(d, data + groups * m->m.group_bytes, saved);
+  m->m.form = ST_FORM_T5;
+  m->m.group_bytes = j.group_bytes;
+  m->bytes -= saved;
 }
 
 void st_cpu_matrix_write(st_dmatrix *m, uint64_t row, uint64_t count, const void *rows, const float *scales) {

@@ -363,8 +363,8 @@ static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32
 }
 
 // One token: each thread takes a run of query heads. Where two threads share a KV head, both take it at the same time,
-// one first and one last of its run in turns, so that its keys and values come from memory once: even threads go through
-// their runs backwards.
+// one first and one last of its run in turns, so that its keys and values come from memory once: even threads go
+// through their runs backwards.
 static void attend_token_part(void *context, int index, int threads) {
   const attend_job *j = context;
   uint32_t n_head = j->args->n_head, group = n_head / j->cache->shape.n_head_kv;
@@ -437,6 +437,7 @@ const st_backend st_backend_cpu = {
     .takes_strips = st_cpu_takes_strips,
     .matrix_write_strip = st_cpu_matrix_write_strip,
     .matrix_free = st_cpu_matrix_free,
+    .matrix_settle = st_cpu_matrix_settle,
     .matrix_bytes = st_cpu_matrix_bytes,
     .matrix_size = st_cpu_matrix_size,
     .matrix_new_lent = st_cpu_matrix_new_lent,

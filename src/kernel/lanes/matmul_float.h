@@ -157,7 +157,7 @@ LANES_MATMUL_FLOAT(BF16, ST_FORM_BF16, NULL)
 LANES_MATMUL_FLOAT(codes, ST_FORM_F32, lanes_coded_of(w->form))
 
 static void lanes_fill_matmul_float(st_kernels *k) {
-  for (int form = ST_FORM_T16; form < ST_FORM_COUNT; form++) k->matmul[form][ST_ACT_F32] = lanes_matmul_float_codes;
+  for (int form = ST_FORM_T16; form <= ST_FORM_Q6K; form++) k->matmul[form][ST_ACT_F32] = lanes_matmul_float_codes;
   k->matmul[ST_FORM_F32][ST_ACT_F32] = lanes_matmul_float_F32;
   k->matmul[ST_FORM_F16][ST_ACT_F32] = lanes_matmul_float_F16;
   k->matmul[ST_FORM_BF16][ST_ACT_F32] = lanes_matmul_float_BF16;

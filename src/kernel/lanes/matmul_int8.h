@@ -228,6 +228,7 @@ LANES_MATMUL_INT8(block, Q5K)
 LANES_MATMUL_INT8(block, Q6K)
 
 static void lanes_fill_matmul_int8(st_kernels *k) {
+  k->matmul[ST_FORM_T5][ST_ACT_INT8_TOKEN] = NULL; // the scalar one has inputs in other tiles
   k->matmul[ST_FORM_T16][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16;
   k->matmul[ST_FORM_T16B][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16B;
   k->matmul[ST_FORM_T16][ST_ACT_INT8_BLOCK] = lanes_matmul_block_T16;

@@ -99,9 +99,9 @@ LANES_INLINE size_t lanes_token_block(const st_input *input) {
   default: break;                                                                                                      \
   }
 
-// The results of 16 rows, as many as there are, with T16's row scales.
+// The results of 16 rows, as many as there are, with T16's and T5's row scales.
 LANES_INLINE void lanes_output(st_form form, const st_matrix *w, size_t row, size_t last, vf sums, float *out) {
-  if (form == ST_FORM_T16) sums = vf_mul(sums, vf_load(w->scales + row));
+  if (form == ST_FORM_T16 || form == ST_FORM_T5) sums = vf_mul(sums, vf_load(w->scales + row));
   if (last - row >= ST_GROUP)
     vf_store(out + row, sums);
   else

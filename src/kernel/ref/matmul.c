@@ -21,6 +21,7 @@ static void locate(const st_matrix *w, const uint8_t *group, size_t step, const 
   size_t bytes = st_step_bytes(w->form);
   *scales = group + step * bytes;
   *codes = *scales + c.front;
+  if (w->form == ST_FORM_T5) *scales = *codes = group;
   if (!c.head) return;
   size_t each = st_super_steps(w->form, w->block);
   *scales = group + step / each * (c.head + each * bytes);
@@ -40,10 +41,26 @@ static int code_at(const st_coding *c, const uint8_t *codes, size_t r, size_t k)
   return c->values ? c->values[code] : code - c->offset;
 }
 
-static void unpack_codes(st_form form, const uint8_t *in, codes32 out) {
-  st_coding c = st_coding_of(form);
+// The same for a column of a T5 group.
+static int five_at(const uint8_t *group, size_t r, size_t column) {
+  static const uint8_t powers[4] = {1, 3, 9, 27};
+  unsigned byte = group[column / ST_FIVE_COLUMNS * 64 + 4 * r + column % 4], part = column % ST_FIVE_COLUMNS / 4;
+  unsigned four = byte < 192 ? byte % 64 : 64 + (byte - 192) % 17, last = byte < 192 ? byte / 64 : (byte - 192) / 17;
+  return (int)(part == 4 ? last : four / powers[part] % 3) - 1;
+}
+
+// The codes of a step, those of columns that the matrix has not got being 0.
+static void unpack_codes(const st_matrix *w, const uint8_t *group, size_t step, const uint8_t *in, codes32 out) {
+  st_coding c = st_coding_of(w->form);
   for (size_t k = 0; k < ST_STEP; k++) {
-    for (size_t r = 0; r < ST_GROUP; r++) out[k][r] = (int8_t)code_at(&c, in, r, k);
+    size_t column = step * ST_STEP + k;
+    for (size_t r = 0; r < ST_GROUP; r++) {
+      if (w->form == ST_FORM_T5) {
+        out[k][r] = column < w->columns ? (int8_t)five_at(group, r, column) : 0;
+      } else {
+        out[k][r] = (int8_t)code_at(&c, in, r, k);
+      }
+    }
   }
 }
 
@@ -63,7 +80,7 @@ static void scale_at(st_form form, const uint8_t *scales, const uint8_t *codes, 
                      float *m) {
   st_coding c = st_coding_of(form);
   *d = 1, *m = 0;
-  if (form == ST_FORM_T16) return;
+  if (form == ST_FORM_T16 || form == ST_FORM_T5) return;
   if (form == ST_FORM_MX) {
     *d = half_of_e8m0(scales[r]);
     return;
@@ -94,7 +111,7 @@ static void unpack_floats(const st_matrix *w, const uint8_t *group, size_t step,
     st_coding c = st_coding_of(w->form);
     codes32 code;
     floats16 d, m;
-    unpack_codes(w->form, codes, code);
+    unpack_codes(w, group, step, codes, code);
     for (size_t k = 0; k < ST_STEP; k++) {
       if (k % (ST_STEP / c.subs) == 0) read_scales(w->form, scales, codes, k / 16, d, m);
       for (size_t r = 0; r < ST_GROUP; r++) {
@@ -110,7 +127,7 @@ static void store(const st_matrix *w, size_t row, size_t last, const floats16 *s
   size_t n = last - row < ST_GROUP ? last - row : ST_GROUP;
   for (size_t t = 0; t < tokens; t++) {
     for (size_t r = 0; r < n; r++) {
-      out[t * stride + row + r] = w->form == ST_FORM_T16 ? sums[t][r] * w->scales[row + r] : sums[t][r];
+      out[t * stride + row + r] = w->scales ? sums[t][r] * w->scales[row + r] : sums[t][r];
     }
   }
 }
@@ -167,7 +184,7 @@ static void tile_token(const st_matrix *w, const uint8_t *group, const int8_t *x
     const uint8_t *scales, *codes;
     codes32 code;
     locate(w, group, s, &scales, &codes);
-    unpack_codes(w->form, codes, code);
+    unpack_codes(w, group, s, codes, code);
     add_products(code, x, 0, ST_STEP, tokens, sums);
     if ((s + 1) % each && s + 1 != steps) continue;
     floats16 d, m;
@@ -220,7 +237,7 @@ static void add_rest(const st_matrix *w, const uint8_t *group, const st_view *v,
     codes32 code;
     floats16 d, m;
     locate(w, group, v->rest_block[at], &scales, &codes);
-    unpack_codes(w->form, codes, code);
+    unpack_codes(w, group, v->rest_block[at], codes, code);
     for (size_t sub = 0; sub < c.subs; sub++) {
       columns_of part = {sub * width, (sub + 1) * width};
       read_scales(w->form, scales, codes, sub, d, m);
@@ -244,7 +261,7 @@ static void tile_block(const st_matrix *w, const uint8_t *group, const st_view *
     codes32 code;
     floats16 d, m;
     locate(w, group, s, &scales, &codes);
-    unpack_codes(w->form, codes, code);
+    unpack_codes(w, group, s, codes, code);
     size_t at = first * v->blocks + s * tokens;
     for (size_t sub = 0; sub < c.subs; sub++) {
       columns_of part = {sub * width, (sub + 1) * width};
@@ -292,8 +309,9 @@ static void step_of_row(const st_matrix *w, size_t row, size_t step, size_t n, f
       out[k] = w->form == ST_FORM_F16 ? st_f32_from_f16(value) : st_f32_from_bf16(value);
     } else {
       if (k % 16 == 0) scale_at(w->form, scales, codes, r, k / 16, &d, &m);
-      if (w->form == ST_FORM_T16) d = w->scales[row];
-      float x = (float)code_at(&c, codes, r, k) * d;
+      if (w->scales) d = w->scales[row];
+      int code = w->form == ST_FORM_T5 ? five_at(codes, r, step * ST_STEP + k) : code_at(&c, codes, r, k);
+      float x = (float)code * d;
       out[k] = c.minimums ? x + m : x;
     }
   }

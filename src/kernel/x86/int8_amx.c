@@ -197,6 +197,7 @@ static uint64_t amx_peak_int8(uint64_t n) {
 }
 
 void st_amx_int8(st_kernels *k) {
+  k->five = false; // tiles take T16
   k->input_bytes = amx_input_bytes;
   k->prepare = amx_prepare;
   k->matmul[ST_FORM_T16][ST_ACT_INT8_TOKEN] = amx_matmul;

@@ -1,0 +1,105 @@
+// Matrices that have settled on the CPU: other bytes, the same products and rows as the scalar table's, which never
+// settles; and those with a code that five to a byte have no place for stay as they are.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/backend.h"
+#include "base/random.h"
+#include "kernel/kernel.h"
+
+enum { TOKENS = 5 };
+
+static const st_backend *const cpu = &st_backend_cpu;
+
+// [TOKENS][rows] products with the tokens `x`, and the matrix's rows behind them; the matrix's bytes.
+static uint64_t compute(const char *isa, int threads, st_shape shape, const int8_t *trits, const float *scales,
+                        const float *x, float *out) {
+  st_device *device;
+  st_queue *queue;
+  st_dmatrix *w, *inputs;
+  st_array *in, *products, *rows;
+  st_pool *pool;
+  const st_format *f32 = st_format_get(ST_F32), *ternary = st_format_get(ST_HF_U8);
+  const int32_t ids[TOKENS] = {0, 1, 2, 3, 4};
+  assert_int_equal(cpu->device_new(&(st_device_options){.isa = isa}, &device, NULL), SETUN_OK);
+  assert_int_equal(st_pool_new(threads, &pool, NULL), SETUN_OK);
+  assert_int_equal(cpu->matrix_new(device, ternary, shape, ST_PRECISION_INT8, &w, NULL), SETUN_OK);
+  assert_int_equal(cpu->matrix_new(device, f32, (st_shape){TOKENS, shape.columns}, ST_PRECISION_FLOAT, &inputs, NULL),
+                   SETUN_OK);
+  cpu->matrix_write(w, 0, shape.rows, trits, scales);
+  cpu->matrix_write(inputs, 0, TOKENS, x, NULL);
+  cpu->matrix_settle(device, w, pool);
+  cpu->matrix_settle(device, inputs, pool);
+  assert_int_equal(cpu->queue_new(device, &(st_queue_options){threads, TOKENS}, &queue, NULL), SETUN_OK);
+  assert_int_equal(cpu->array_new(queue, TOKENS, shape.columns, &in, NULL), SETUN_OK);
+  assert_int_equal(cpu->array_new(queue, TOKENS, shape.rows, &products, NULL), SETUN_OK);
+  assert_int_equal(cpu->array_new(queue, 1, shape.columns, &rows, NULL), SETUN_OK);
+  cpu->embed(queue, inputs, ids, TOKENS, 1, in);
+  cpu->linear(queue, in, 0, TOKENS, NULL, 0, &(st_linear_out){.matrix = w, .dst = products}, 1);
+  cpu->finish(queue);
+  cpu->read(queue, products, 0, TOKENS * shape.rows, out);
+  out += TOKENS * shape.rows;
+  for (int32_t row = 0; row < (int32_t)shape.rows; row++, out += shape.columns) {
+    cpu->embed(queue, w, &row, 1, 1, rows);
+    cpu->read(queue, rows, 0, shape.columns, out);
+  }
+  uint64_t bytes = cpu->matrix_bytes(w);
+  cpu->array_free(in);
+  cpu->array_free(products);
+  cpu->array_free(rows);
+  cpu->queue_free(queue);
+  cpu->matrix_free(w);
+  cpu->matrix_free(inputs);
+  st_pool_free(pool);
+  cpu->device_free(device);
+  return bytes;
+}
+
+static void check(st_shape shape, int threads, bool code3, st_random *r) {
+  size_t n = (size_t)(shape.rows * shape.columns), results = TOKENS * (size_t)shape.rows + n;
+  int8_t *trits = calloc(n, 1);
+  float *scales = calloc((size_t)shape.rows, sizeof *scales), *x = calloc(TOKENS * (size_t)shape.columns, sizeof *x);
+  float *want = calloc(results, sizeof *want), *found = calloc(results, sizeof *found);
+  assert_true(trits && scales && x && want && found);
+  for (size_t i = 0; i < n; i++) trits[i] = (int8_t)(st_random_u64(r) % 3) - 1;
+  for (size_t i = 0; i < shape.rows; i++) scales[i] = (float)st_random_unit(r);
+  for (size_t i = 0; i < TOKENS * shape.columns; i++) x[i] = (float)st_random_unit(r) - 0.5f;
+  if (code3) trits[st_random_u64(r) % n] = 2;
+  uint64_t scalar = compute("scalar", 1, shape, trits, scales, x, want);
+  uint64_t best = compute(NULL, threads, shape, trits, scales, x, found);
+  assert_memory_equal(want, found, results * sizeof *want);
+  st_kernels k;
+  assert_int_equal(st_kernels_get(NULL, &k, NULL), SETUN_OK);
+  size_t columns = (size_t)shape.columns, groups = ((size_t)shape.rows + 15) / 16;
+  size_t saved = st_form_group_bytes(ST_FORM_T16, columns, 0) - st_form_group_bytes(ST_FORM_T5, columns, 0);
+  assert_int_equal(scalar - best, k.five && !code3 ? groups * saved : 0);
+  free(trits);
+  free(scales);
+  free(x);
+  free(want);
+  free(found);
+}
+
+static void same_results(void **state) {
+  (void)state;
+  static const st_shape shapes[] = {{1, 1}, {16, 20}, {17, 33}, {100, 256}, {333, 64}, {48, 1280}, {7, 2560}};
+  st_random r;
+  st_random_seed(&r, 3);
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    for (int threads = 1; threads <= 4; threads++) {
+      check(shapes[i], threads, false, &r);
+      check(shapes[i], threads, true, &r);
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(same_results)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
