@@ -30,7 +30,10 @@ st_form st_form_of(const st_format *format) {
 }
 
 size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block) {
-  if (form == ST_FORM_T5) return st_five_pieces(columns) * 64;
+  if (form >= ST_FORM_T5) {
+    st_fives f = st_fives_of(form, columns, block);
+    return st_round_up(f.blocks * f.bytes, 64);
+  }
   st_coding c = st_coding_of(form);
   size_t steps = (columns + ST_STEP - 1) / ST_STEP;
   if (!c.head) return st_round_up(steps * st_step_bytes(form), 64);
@@ -165,7 +168,8 @@ void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_
       pack_trits(row, columns, st_round_up(columns, ST_STEP), r, group);
     }
     break;
-  case ST_FORM_T5: st_form_pack_fives(columns, rows, count, group); break;
+  case ST_FORM_T5:
+  case ST_FORM_T5B: st_form_pack_fives(form, columns, block, rows, scales, count, group); break;
   case ST_FORM_T16B: pack_t16b(columns, block, rows, scales, count, group); break;
   case ST_FORM_COUNT: break;
   default: pack_blocks(form, format, columns, rows, count, group);

@@ -37,7 +37,9 @@ typedef enum st_form {
   ST_FORM_Q4K, // 4-bit codes with minimum, 32 columns
   ST_FORM_Q5K, // 5-bit codes with minimum, 32 columns
   ST_FORM_Q6K, // 6-bit codes less 32, 16 columns
-  ST_FORM_T5,  // T16 without code 3, five codes a byte; for products with ST_ACT_INT8_TOKEN alone
+  // T16 and T16B without code 3, five codes a byte; for products with ST_ACT_INT8_TOKEN alone:
+  ST_FORM_T5,
+  ST_FORM_T5B,
   ST_FORM_COUNT
 } st_form;
 
@@ -45,7 +47,7 @@ typedef enum st_form {
 typedef struct st_matrix {
   st_form form;
   size_t rows, columns;
-  uint32_t block;      // ST_FORM_T16B: columns that share a scale
+  uint32_t block;      // ST_FORM_T16B and T5B: columns that share a scale
   size_t group_bytes;  // of one group, a multiple of 64
   const uint8_t *data; // [groups][group_bytes], aligned to 64, ST_PAGES_SLACK readable bytes behind it
   const float *scales; // ST_FORM_T16 and T5: [groups * 16]
@@ -76,12 +78,14 @@ bool st_form_takes_strips(const st_format *format, st_shape shape);
 void st_form_pack_strip(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
                         const float *scales, uint64_t row, uint8_t *group);
 
-// What st_form_pack does for T5.
-void st_form_pack_fives(size_t columns, const int8_t *rows, size_t count, uint8_t *group);
-// T16 to T5, for a group, in place or to anywhere before it; and whether there is a T5 for these groups: not where a
-// code is 3.
-bool st_form_can_squeeze(const uint8_t *groups, size_t bytes);
-void st_form_squeeze(size_t columns, const uint8_t *t16, uint8_t *t5);
+// What st_form_pack does for T5 and T5B.
+void st_form_pack_fives(st_form form, size_t columns, uint32_t block, const int8_t *rows, const float *scales,
+                        size_t count, uint8_t *group);
+// The form with five codes a byte for what a form has, itself where there is none or it would not be smaller; whether a
+// group can take it: not where a code is 3; and changing a group, in place or to anywhere before it.
+st_form st_form_squeezed(st_form form, uint32_t block);
+bool st_form_can_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *group);
+void st_form_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to);
 
 // The input of products, as one table wants it for one kind of activation; opaque but for its size.
 typedef struct st_input {
@@ -121,7 +125,7 @@ static inline size_t st_attend_first(const st_attend *a, size_t token) {
 typedef struct st_kernels st_kernels;
 struct st_kernels {
   const char *name; // "scalar", "avx2", "avx512", "amx", "neon"
-  bool five;        // products of T5 are faster than those of T16
+  bool five;        // products of T5 and T5B are faster than those of T16 and T16B
 
   // Activation int8 codes of one token and the sum of the codes; returns s. x8 = clamp(rne(x * s)). NaN gives code 0,
   // and an infinite x makes s zero and all codes zero, so that products with it are NaN.

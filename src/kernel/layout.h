@@ -49,7 +49,8 @@ static inline st_coding st_coding_of(st_form form) {
       [ST_FORM_Q4K] = {.low = 4, .head = DM, .back = 2 * BYTES, .subs = 1, .minimums = true},
       [ST_FORM_Q5K] = {.low = 4, .high = 1, .head = DM, .back = 2 * BYTES, .subs = 1, .minimums = true},
       [ST_FORM_Q6K] = {.low = 4, .high = 2, .head = D, .back = 2 * BYTES, .subs = 2, .offset = 32},
-      [ST_FORM_T5] = {.subs = 1, .offset = 1}, // has no steps
+      [ST_FORM_T5] = {.subs = 1, .offset = 1}, // these have no steps
+      [ST_FORM_T5B] = {.head = D, .subs = 1, .offset = 1},
   };
   return codings[form];
 }
@@ -67,14 +68,25 @@ static inline size_t st_super_steps(st_form form, uint32_t block) {
   return (form == ST_FORM_T16B ? block : ST_SUPER) / ST_STEP;
 }
 
-// T5 is a row of pieces of 64 bytes, each for 20 columns: byte 4r + j holds the codes of row r and columns j, 4 + j, 8
-// + j, 12 + j and 16 + j. With f = c0 + 3 c1 + 9 c2 + 27 c3, 0 to 80, it is 64 c4 + f for f below 64, so that its low 6
-// bits are the index of a table of 64 bytes, and 192 + 17 c4 + (f - 64) for the others. Columns behind the last one
-// have code 0: they are not in the input's sum either, and what stands in the input's memory there does not matter.
+// T5 is a row of pieces of 64 bytes, each for 20 columns, and so is a block of T5B behind its scales: byte 4r + j of a
+// piece holds the codes of row r and columns j, 4 + j, 8 + j, 12 + j and 16 + j. With f = c0 + 3 c1 + 9 c2 + 27 c3, 0
+// to 80, it is 64 c4 + f for f below 64, so that its low 6 bits are the index of a table of 64 bytes, and 192 + 17 c4 +
+// (f - 64) for the others. Columns behind a block, or behind the last 32 of a row, have code 0: they are not in the
+// input's sums either, and what stands in the input's memory there does not matter.
 enum { ST_FIVE_COLUMNS = 20 };
 
 static inline size_t st_five_pieces(size_t columns) {
   return (columns + ST_FIVE_COLUMNS - 1) / ST_FIVE_COLUMNS;
+}
+
+// The blocks of a T5B group; T5 is one block without a head.
+typedef struct st_fives {
+  size_t blocks, columns, head, bytes;
+} st_fives;
+
+static inline st_fives st_fives_of(st_form form, size_t columns, uint32_t block) {
+  if (form == ST_FORM_T5) return (st_fives){1, columns, 0, 64 * st_five_pieces(columns)};
+  return (st_fives){(columns + block - 1) / block, block, ST_SCALES, ST_SCALES + 64 * st_five_pieces(block)};
 }
 
 // A prepared input seen from inside. Tokens come in tiles of `width` (fewer in the last one); within a tile the tokens

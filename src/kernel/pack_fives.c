@@ -1,5 +1,7 @@
-// The form T5: five codes a byte. layout.h says where they stand.
+// The forms T5 and T5B: five codes a byte. layout.h says where they stand.
 #include "kernel/kernel.h"
+
+#include "base/float16.h"
 #include "kernel/layout.h"
 
 #include <string.h>
@@ -9,20 +11,44 @@ static uint8_t five_of(unsigned c0, unsigned c1, unsigned c2, unsigned c3, unsig
   return (uint8_t)(f < 64 ? 64 * c4 + f : 192 + 17 * c4 + (f - 64));
 }
 
-void st_form_pack_fives(size_t columns, const int8_t *rows, size_t count, uint8_t *group) {
-  for (size_t p = 0; p < st_five_pieces(columns); p++, group += 64) {
-    for (size_t i = 0; i < 64; i++) {
-      unsigned codes[5];
-      for (size_t part = 0; part < 5; part++) {
-        size_t r = i / 4, k = ST_FIVE_COLUMNS * p + 4 * part + i % 4;
-        // Padding: zero weights where T16 has them too, code 0 behind.
-        codes[part] = k >= st_round_up(columns, ST_STEP) ? 0
-                      : r < count && k < columns         ? (unsigned)(rows[r * columns + k] + 1)
-                                                         : 1;
-      }
-      group[i] = five_of(codes[0], codes[1], codes[2], codes[3], codes[4]);
+// The codes of 20 columns from `first` on; those from `end` on are 0, and what pads the matrix before is weight 0.
+static void pack_piece(const int8_t *rows, size_t count, size_t columns, size_t first, size_t end, uint8_t *piece) {
+  for (size_t i = 0; i < 64; i++) {
+    unsigned codes[5];
+    for (size_t part = 0; part < 5; part++) {
+      size_t r = i / 4, k = first + 4 * part + i % 4;
+      bool there = r < count && k < columns;
+      codes[part] = k >= end ? 0 : there ? (unsigned)(rows[r * columns + k] + 1) : 1;
+    }
+    piece[i] = five_of(codes[0], codes[1], codes[2], codes[3], codes[4]);
+  }
+}
+
+// Columns of block b that are not behind the last 32 of a row.
+static size_t columns_in(const st_fives *f, size_t b, size_t columns) {
+  size_t left = st_round_up(columns, ST_STEP) - b * f->columns;
+  return f->blocks == 1 || left < f->columns ? left : f->columns;
+}
+
+void st_form_pack_fives(st_form form, size_t columns, uint32_t block, const int8_t *rows, const float *scales,
+                        size_t count, uint8_t *group) {
+  st_fives f = st_fives_of(form, columns, block);
+  for (size_t b = 0; b < f.blocks; b++, group += f.bytes) {
+    for (size_t r = 0; f.head && r < count; r++) {
+      uint16_t half = st_f16_from_f32(scales[r * f.blocks + b]);
+      memcpy(group + 2 * r, &half, 2);
+    }
+    size_t first = b * f.columns, end = first + columns_in(&f, b, columns);
+    for (size_t p = 0; p < st_five_pieces(f.columns); p++) {
+      pack_piece(rows, count, columns, first + p * ST_FIVE_COLUMNS, end, group + f.head + 64 * p);
     }
   }
+}
+
+st_form st_form_squeezed(st_form form, uint32_t block) {
+  enum { SMALLEST_BLOCK = 256 }; // 128 columns take 7 pieces, as long as 140, and many tokens more time than is saved
+  if (form == ST_FORM_T16) return ST_FORM_T5;
+  return form == ST_FORM_T16B && block >= SMALLEST_BLOCK ? ST_FORM_T5B : form;
 }
 
 static uint64_t load_eight(const uint8_t *p) {
@@ -31,11 +57,14 @@ static uint64_t load_eight(const uint8_t *p) {
   return eight;
 }
 
-bool st_form_can_squeeze(const uint8_t *groups, size_t bytes) {
+bool st_form_can_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *group) {
+  st_fives f = st_fives_of(st_form_squeezed(form, block), columns, block);
+  size_t bytes = f.head + f.columns / ST_STEP * st_step_bytes(ST_FORM_T16B); // of a block of T16B
   uint64_t both = 0;
-  for (size_t i = 0; i < bytes; i += 64) {
-    for (size_t j = 0; j < 64; j += 8) {
-      uint64_t eight = load_eight(groups + i + j);
+  for (size_t b = 0; b < f.blocks; b++) {
+    const uint8_t *codes = group + b * bytes + f.head;
+    for (size_t i = 0; i < columns_in(&f, b, columns) / 16 * 64; i += 8) {
+      uint64_t eight = load_eight(codes + i);
       both |= eight & eight >> 1;
     }
   }
@@ -67,18 +96,27 @@ static void squeeze_piece(const uint8_t *const from[5], const unsigned shift[5],
 
 // A piece is written behind the last reading of what stands there: piece p is made of the parts from 5p on, and those
 // before 4p + 4 are in the pieces up to p.
-void st_form_squeeze(size_t columns, const uint8_t *t16, uint8_t *t5) {
-  size_t parts = st_round_up(columns, ST_STEP) / 4;
-  for (size_t first = 0; first * 4 < st_five_pieces(columns) * ST_FIVE_COLUMNS; first += 5, t5 += 64) {
-    const uint8_t *from[5] = {0};
+static void squeeze_block(size_t columns, size_t parts, const uint8_t *from, uint8_t *to) {
+  for (size_t first = 0; first < 5 * st_five_pieces(columns); first += 5, to += 64) {
+    const uint8_t *at[5] = {0};
     unsigned shift[5] = {0};
-    for (size_t k = 0; k < 5 && first + k < parts; k++) {
-      from[k] = t16 + (first + k) / 4 * 64;
+    size_t n = first + 5 <= parts ? 5 : first < parts ? parts - first : 0;
+    for (size_t k = 0; k < n; k++) {
+      at[k] = from + (first + k) / 4 * 64;
       shift[k] = 2 * ((first + k) % 4);
     }
-    if (parts - first >= 5)
-      squeeze_piece(from, shift, 5, t5);
+    if (n == 5)
+      squeeze_piece(at, shift, 5, to);
     else
-      squeeze_piece(from, shift, parts - first, t5);
+      squeeze_piece(at, shift, n, to);
+  }
+}
+
+void st_form_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to) {
+  st_fives f = st_fives_of(st_form_squeezed(form, block), columns, block);
+  size_t bytes = f.head + f.columns / ST_STEP * st_step_bytes(ST_FORM_T16B); // of a block of T16B
+  for (size_t b = 0; b < f.blocks; b++, from += bytes, to += f.bytes) {
+    memmove(to, from, f.head);
+    squeeze_block(f.columns, columns_in(&f, b, columns) / 4, from + f.head, to + f.head);
   }
 }

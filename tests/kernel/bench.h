@@ -40,7 +40,7 @@ static void measure_ceilings(ceilings *b) {
 // One product; copies of the matrix follow one another through the arena, as a model's matrices do. Best of several.
 static void bench_product(ceilings *b, st_form form, st_activation kind, size_t rows, size_t columns, size_t tokens) {
   if (!b->k.matmul[form][kind]) return;
-  matrix w = make_matrix(form, rows, columns, 128, RANDOM);
+  matrix w = make_matrix(form, rows, columns, 256, RANDOM);
   size_t bytes = rows / 16 * w.m.group_bytes, copies = tokens == 1 ? ARENA / bytes : 1;
   for (size_t i = 0; i < copies; i++) memcpy(b->arena + i * bytes, w.m.data, bytes);
   float *x = st_malloc(tokens * columns, sizeof *x), *out = st_malloc(tokens * rows, sizeof *out);
@@ -126,13 +126,14 @@ static void bench_table(ceilings *b, const options *o) {
   static const struct {
     st_form form;
     st_activation kind;
-  } pairs[] = {{ST_FORM_T16, ST_ACT_INT8_TOKEN},  {ST_FORM_T5, ST_ACT_INT8_TOKEN},   {ST_FORM_T16, ST_ACT_INT8_BLOCK},
-               {ST_FORM_T16B, ST_ACT_INT8_TOKEN}, {ST_FORM_T16B, ST_ACT_INT8_BLOCK}, {ST_FORM_Q8, ST_ACT_INT8_BLOCK},
-               {ST_FORM_Q4, ST_ACT_INT8_BLOCK},   {ST_FORM_Q4M, ST_ACT_INT8_BLOCK},  {ST_FORM_Q5, ST_ACT_INT8_BLOCK},
-               {ST_FORM_Q5M, ST_ACT_INT8_BLOCK},  {ST_FORM_NL, ST_ACT_INT8_BLOCK},   {ST_FORM_MX, ST_ACT_INT8_BLOCK},
-               {ST_FORM_NLK, ST_ACT_INT8_BLOCK},  {ST_FORM_Q2K, ST_ACT_INT8_BLOCK},  {ST_FORM_Q3K, ST_ACT_INT8_BLOCK},
-               {ST_FORM_Q4K, ST_ACT_INT8_BLOCK},  {ST_FORM_Q5K, ST_ACT_INT8_BLOCK},  {ST_FORM_Q6K, ST_ACT_INT8_BLOCK},
-               {ST_FORM_F16, ST_ACT_F32},         {ST_FORM_Q8, ST_ACT_F32},          {ST_FORM_Q4K, ST_ACT_F32}};
+  } pairs[] = {{ST_FORM_T16, ST_ACT_INT8_TOKEN}, {ST_FORM_T5, ST_ACT_INT8_TOKEN},   {ST_FORM_T5B, ST_ACT_INT8_TOKEN},
+               {ST_FORM_T16, ST_ACT_INT8_BLOCK}, {ST_FORM_T16B, ST_ACT_INT8_TOKEN}, {ST_FORM_T16B, ST_ACT_INT8_BLOCK},
+               {ST_FORM_Q8, ST_ACT_INT8_BLOCK},  {ST_FORM_Q4, ST_ACT_INT8_BLOCK},   {ST_FORM_Q4M, ST_ACT_INT8_BLOCK},
+               {ST_FORM_Q5, ST_ACT_INT8_BLOCK},  {ST_FORM_Q5M, ST_ACT_INT8_BLOCK},  {ST_FORM_NL, ST_ACT_INT8_BLOCK},
+               {ST_FORM_MX, ST_ACT_INT8_BLOCK},  {ST_FORM_NLK, ST_ACT_INT8_BLOCK},  {ST_FORM_Q2K, ST_ACT_INT8_BLOCK},
+               {ST_FORM_Q3K, ST_ACT_INT8_BLOCK}, {ST_FORM_Q4K, ST_ACT_INT8_BLOCK},  {ST_FORM_Q5K, ST_ACT_INT8_BLOCK},
+               {ST_FORM_Q6K, ST_ACT_INT8_BLOCK}, {ST_FORM_F16, ST_ACT_F32},         {ST_FORM_Q8, ST_ACT_F32},
+               {ST_FORM_Q4K, ST_ACT_F32}};
   static const size_t shapes[][2] = {{2560, 2560}, {640, 2560}, {6912, 2560}, {2560, 6912}};
   static const size_t tokens[] = {2, 4, 8, 16, 32, 128, 512};
   measure_ceilings(b);

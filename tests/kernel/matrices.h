@@ -24,7 +24,7 @@ typedef enum { RANDOM, LARGEST, SMALLEST, ZERO, ONE_ELEMENT, MODES } mode;
 static const char *const mode_names[MODES] = {"random", "largest", "smallest", "zero", "one element"};
 static const char *const form_names[ST_FORM_COUNT] = {"f32", "f16", "bf16", "t16", "t16b", "q8",  "q4",
                                                       "q4m", "q5",  "q5m",  "nl",  "mx",   "nlk", "q2k",
-                                                      "q3k", "q4k", "q5k",  "q6k", "t5"};
+                                                      "q3k", "q4k", "q5k",  "q6k", "t5",   "t5b"};
 static const char *const activation_names[ST_ACT_COUNT] = {"f32", "int8-token", "int8-block"};
 
 static st_random random_state;
@@ -66,6 +66,10 @@ typedef struct {
   float *scales; // of T16
 } matrix;
 
+static inline bool has_block(st_form form) {
+  return form == ST_FORM_T16B || form == ST_FORM_T5B;
+}
+
 static inline st_format format_for(st_form form, uint32_t block) {
   st_format f = {.block = block};
   switch (form) {
@@ -86,6 +90,7 @@ static inline st_format format_for(st_form form, uint32_t block) {
   case ST_FORM_Q6K: return *st_format_get(ST_Q6_K);
   case ST_FORM_T5:
   case ST_FORM_T16: f.id = ST_HF_U8, f.scales = ST_SCALE_OUTER; break;
+  case ST_FORM_T5B:
   case ST_FORM_T16B: f.id = ST_HF_U8, f.scales = ST_SCALE_BLOCK; break;
   default: f.id = ST_F32;
   }
@@ -176,7 +181,7 @@ static inline void make_rows(matrix *w, mode how, uint8_t *source, size_t row_by
         dense[k] = x;
         continue;
       }
-      int trit = pick(how, -1, w->m.form == ST_FORM_T5 ? 1 : 2, k == chosen);
+      int trit = pick(how, -1, w->m.form >= ST_FORM_T5 ? 1 : 2, k == chosen);
       bytes[k] = (uint8_t)trit;
       size_t blocks = w->m.block ? (columns + w->m.block - 1) / w->m.block : 1;
       float *scale = &scales[w->m.block ? r * blocks + k / w->m.block : r];
@@ -187,13 +192,13 @@ static inline void make_rows(matrix *w, mode how, uint8_t *source, size_t row_by
 }
 
 static inline matrix make_matrix(st_form form, size_t rows, size_t columns, uint32_t block, mode how) {
-  matrix w = {.m = {.form = form, .rows = rows, .columns = columns, .block = form == ST_FORM_T16B ? block : 0}};
+  matrix w = {.m = {.form = form, .rows = rows, .columns = columns, .block = has_block(form) ? block : 0}};
   st_format format = format_for(form, block);
   size_t groups = (rows + 15) / 16;
   size_t row_bytes = format.block_bytes     ? columns / format.block * format.block_bytes
                      : form <= ST_FORM_BF16 ? columns * 4
                                             : columns;
-  size_t blocks = form == ST_FORM_T16B ? (columns + block - 1) / block : 1;
+  size_t blocks = has_block(form) ? (columns + block - 1) / block : 1;
   uint8_t *source = st_aligned_alloc(rows * row_bytes + 64);
   float *scales = st_calloc(groups * 16 * blocks, sizeof *scales);
   w.m.group_bytes = st_form_group_bytes(form, columns, w.m.block);

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/random.h"
 #include "kernel/kernel.h"
+#include "kernel/layout.h"
 
 static const char *const formats[] = {"i2_s",   "i2_s-arm", "i2_s-x4", "tq2_0", "q2_0", "q2_0-128", "pq2_0",
                                       "iq2_bn", "t2",       "hf-u8",   "t16",   "f16",  "bf16",     NULL};
@@ -125,35 +126,43 @@ static void other_shapes(void **state) {
   }
 }
 
-// A T5 group made of a T16 one, in its place or before it, is the one made of the trits, and reads as they do.
-static void check_squeeze(const st_kernels *k, size_t columns, st_random *r) {
+// A T5 or T5B group made of a T16 or T16B one, in its place or before it, is the one made of the trits, and reads as
+// they do.
+static void check_squeeze(const st_kernels *k, st_form from, size_t columns, uint32_t block, st_random *r) {
   const st_format *f = st_format_get(ST_HF_U8);
-  size_t size16 = st_form_group_bytes(ST_FORM_T16, columns, 0), size5 = st_form_group_bytes(ST_FORM_T5, columns, 0);
+  st_form to = st_form_squeezed(from, block);
+  size_t larger = st_form_group_bytes(from, columns, block), smaller = st_form_group_bytes(to, columns, block);
+  size_t blocks = block ? (columns + block - 1) / block : 1;
   int8_t *trits = allocate(16 * columns);
-  uint8_t *want = allocate(size5), *room = allocate(size16 + 64);
-  float scales[16], *row = allocate(columns * sizeof *row);
+  uint8_t *want = allocate(smaller), *room = allocate(larger + 64);
+  float *scales = allocate(16 * blocks * sizeof *scales), *row = allocate(columns * sizeof *row);
   for (size_t i = 0; i < 16 * columns; i++) trits[i] = (int8_t)(st_random_u64(r) % 3) - 1;
-  for (size_t i = 0; i < 16; i++) scales[i] = 1;
-  assert_true(size5 <= size16);
-  st_form_pack(ST_FORM_T5, f, columns, 0, trits, NULL, 16, want);
+  for (size_t i = 0; i < 16 * blocks; i++) scales[i] = (float)(1 + i % 7);
+  assert_true(smaller <= larger);
+  st_form_pack(to, f, columns, block, trits, scales, 16, want);
   for (size_t before = 0; before <= 64; before += 64) {
-    st_form_pack(ST_FORM_T16, f, columns, 0, trits, NULL, 16, room + before);
-    assert_true(st_form_can_squeeze(room + before, size16));
-    st_form_squeeze(columns, room + before, room);
-    assert_memory_equal(room, want, size5);
+    memset(room, 0, larger + 64);
+    st_form_pack(from, f, columns, block, trits, scales, 16, room + before);
+    assert_true(st_form_can_squeeze(from, columns, block, room + before));
+    st_form_squeeze(from, columns, block, room + before, room);
+    assert_memory_equal(room, want, block ? blocks * st_fives_of(to, columns, block).bytes : smaller);
   }
-  st_matrix m = {
-      .form = ST_FORM_T5, .rows = 16, .columns = columns, .group_bytes = size5, .data = want, .scales = scales};
+  st_matrix m = {.form = to, .rows = 16, .columns = columns, .block = block, .group_bytes = smaller, .data = want};
+  if (!block) m.scales = scales;
   for (size_t i = 0; i < 16; i++) {
-    k->row[ST_FORM_T5](&m, i, row);
-    for (size_t c = 0; c < columns; c++) assert_int_equal((int)row[c], trits[i * columns + c]);
+    k->row[to](&m, i, row);
+    for (size_t c = 0; c < columns; c++) {
+      float scale = block ? scales[i * blocks + c / block] : scales[i];
+      assert_int_equal((int)row[c], trits[i * columns + c] * (int)scale);
+    }
   }
   trits[st_random_u64(r) % (16 * columns)] = 2;
-  st_form_pack(ST_FORM_T16, f, columns, 0, trits, NULL, 16, room);
-  assert_false(st_form_can_squeeze(room, size16));
+  st_form_pack(from, f, columns, block, trits, scales, 16, room);
+  assert_false(st_form_can_squeeze(from, columns, block, room));
   free(trits);
   free(want);
   free(room);
+  free(scales);
   free(row);
 }
 
@@ -163,9 +172,15 @@ static void squeezed(void **state) {
   st_kernels scalar;
   st_random_seed(&r, 2);
   assert_int_equal(st_kernels_get("scalar", &scalar, NULL), SETUN_OK);
-  for (size_t columns = 1; columns <= 200; columns++) check_squeeze(&scalar, columns, &r);
-  check_squeeze(&scalar, 2560, &r);
-  check_squeeze(&scalar, 6912, &r);
+  for (size_t columns = 1; columns <= 300; columns++) {
+    check_squeeze(&scalar, ST_FORM_T16, columns, 0, &r);
+    check_squeeze(&scalar, ST_FORM_T16B, columns, 512, &r);
+    check_squeeze(&scalar, ST_FORM_T16B, columns, 256, &r);
+  }
+  check_squeeze(&scalar, ST_FORM_T16, 6912, 0, &r);
+  check_squeeze(&scalar, ST_FORM_T16B, 2560, 256, &r);
+  assert_int_equal(st_form_squeezed(ST_FORM_T16B, 64), ST_FORM_T16B);
+  assert_int_equal(st_form_squeezed(ST_FORM_T16B, 128), ST_FORM_T16B);
 }
 
 int main(void) {

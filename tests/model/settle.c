@@ -18,14 +18,14 @@ enum { TOKENS = 5 };
 static const st_backend *const cpu = &st_backend_cpu;
 
 // [TOKENS][rows] products with the tokens `x`, and the matrix's rows behind them; the matrix's bytes.
-static uint64_t compute(const char *isa, int threads, st_shape shape, const int8_t *trits, const float *scales,
-                        const float *x, float *out) {
+static uint64_t compute(const char *isa, int threads, const st_format *ternary, st_shape shape, const int8_t *trits,
+                        const float *scales, const float *x, float *out) {
   st_device *device;
   st_queue *queue;
   st_dmatrix *w, *inputs;
   st_array *in, *products, *rows;
   st_pool *pool;
-  const st_format *f32 = st_format_get(ST_F32), *ternary = st_format_get(ST_HF_U8);
+  const st_format *f32 = st_format_get(ST_F32);
   const int32_t ids[TOKENS] = {0, 1, 2, 3, 4};
   assert_int_equal(cpu->device_new(&(st_device_options){.isa = isa}, &device, NULL), SETUN_OK);
   assert_int_equal(st_pool_new(threads, &pool, NULL), SETUN_OK);
@@ -61,23 +61,25 @@ static uint64_t compute(const char *isa, int threads, st_shape shape, const int8
   return bytes;
 }
 
-static void check(st_shape shape, int threads, bool code3, st_random *r) {
+static void check(const st_format *f, st_shape shape, int threads, bool code3, st_random *r) {
   size_t n = (size_t)(shape.rows * shape.columns), results = TOKENS * (size_t)shape.rows + n;
   int8_t *trits = calloc(n, 1);
-  float *scales = calloc((size_t)shape.rows, sizeof *scales), *x = calloc(TOKENS * (size_t)shape.columns, sizeof *x);
+  size_t n_scales = (size_t)shape.rows * (f->scales == ST_SCALE_BLOCK ? (size_t)shape.columns / f->block : 1);
+  float *scales = calloc(n_scales, sizeof *scales), *x = calloc(TOKENS * (size_t)shape.columns, sizeof *x);
   float *want = calloc(results, sizeof *want), *found = calloc(results, sizeof *found);
   assert_true(trits && scales && x && want && found);
   for (size_t i = 0; i < n; i++) trits[i] = (int8_t)(st_random_u64(r) % 3) - 1;
-  for (size_t i = 0; i < shape.rows; i++) scales[i] = (float)st_random_unit(r);
+  for (size_t i = 0; i < n_scales; i++) scales[i] = (float)st_random_unit(r);
   for (size_t i = 0; i < TOKENS * shape.columns; i++) x[i] = (float)st_random_unit(r) - 0.5f;
   if (code3) trits[st_random_u64(r) % n] = 2;
-  uint64_t scalar = compute("scalar", 1, shape, trits, scales, x, want);
-  uint64_t best = compute(NULL, threads, shape, trits, scales, x, found);
+  uint64_t scalar = compute("scalar", 1, f, shape, trits, scales, x, want);
+  uint64_t best = compute(NULL, threads, f, shape, trits, scales, x, found);
   assert_memory_equal(want, found, results * sizeof *want);
   st_kernels k;
   assert_int_equal(st_kernels_get(NULL, &k, NULL), SETUN_OK);
   size_t columns = (size_t)shape.columns, groups = ((size_t)shape.rows + 15) / 16;
-  size_t saved = st_form_group_bytes(ST_FORM_T16, columns, 0) - st_form_group_bytes(ST_FORM_T5, columns, 0);
+  st_form form = st_form_of(f), settled = st_form_squeezed(form, f->block);
+  size_t saved = st_form_group_bytes(form, columns, f->block) - st_form_group_bytes(settled, columns, f->block);
   assert_int_equal(scalar - best, k.five && !code3 ? groups * saved : 0);
   free(trits);
   free(scales);
@@ -93,8 +95,15 @@ static void same_results(void **state) {
   st_random_seed(&r, 3);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
     for (int threads = 1; threads <= 4; threads++) {
-      check(shapes[i], threads, false, &r);
-      check(shapes[i], threads, true, &r);
+      check(st_format_get(ST_HF_U8), shapes[i], threads, false, &r);
+      check(st_format_get(ST_HF_U8), shapes[i], threads, true, &r);
+    }
+  }
+  for (int threads = 1; threads <= 3; threads++) {
+    for (int code3 = 0; code3 < 2; code3++) {
+      check(st_format_get(ST_TQ1_0), (st_shape){100, 256}, threads, code3, &r);
+      check(st_format_get(ST_TQ2_0), (st_shape){33, 1280}, threads, code3, &r);
+      check(st_format_get(ST_Q2_0), (st_shape){33, 1280}, threads, code3, &r); // blocks of 64: stays
     }
   }
 }

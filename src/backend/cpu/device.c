@@ -179,10 +179,12 @@ void st_cpu_matrix_scales(st_dmatrix *m, uint64_t row, uint64_t count, const flo
   if (m->scales) memcpy(m->scales + row, scales, (size_t)count * sizeof *scales);
 }
 
-// T5 is made for tokens with one scale; and sums of its codes must not overflow where T16's do not.
-static bool is_squeezed(const st_device *d, st_form form, st_activation kind, size_t columns) {
+// The form in which a matrix settles. Five codes a byte are made for tokens with one scale; and their sums must not
+// overflow where T16's do not.
+static st_form settled_form(const st_device *d, st_form form, st_activation kind, size_t columns, uint32_t block) {
   enum { MOST_COLUMNS = 1 << 22 };
-  return d->kernels.five && form == ST_FORM_T16 && kind == ST_ACT_INT8_TOKEN && columns <= MOST_COLUMNS;
+  if (!d->kernels.five || kind != ST_ACT_INT8_TOKEN || columns > MOST_COLUMNS) return form;
+  return st_form_squeezed(form, block);
 }
 
 st_matrix_size st_cpu_matrix_size(const st_device *d, const st_format *format, st_shape shape, st_precision precision) {
@@ -190,15 +192,15 @@ st_matrix_size st_cpu_matrix_size(const st_device *d, const st_format *format, s
   size_t columns = (size_t)shape.columns;
   uint64_t groups = groups_of(shape.rows);
   st_matrix_size size = {.codes = groups * st_form_group_bytes(form, columns, format->block)};
-  bool squeezed = is_squeezed(d, form, activation_of(format, form, precision), columns);
-  size.own = squeezed ? groups * st_form_group_bytes(ST_FORM_T5, columns, 0) : size.codes;
+  st_form settled = settled_form(d, form, activation_of(format, form, precision), columns, format->block);
+  size.own = groups * st_form_group_bytes(settled, columns, format->block);
   if (form == ST_FORM_T16) size.beside = groups * ST_GROUP * sizeof(float);
   return size;
 }
 
 typedef struct {
   st_dmatrix *m;
-  size_t group_bytes; // of T5
+  size_t group_bytes; // in the new form
   atomic_bool cannot;
 } squeeze_job;
 
@@ -208,9 +210,13 @@ static void share_groups(const squeeze_job *j, int index, int threads, size_t *f
 
 static void check_part(void *context, int index, int threads) {
   squeeze_job *j = context;
-  size_t first, last, bytes = j->m->m.group_bytes;
+  const st_matrix *m = &j->m->m;
+  size_t first, last;
   share_groups(j, index, threads, &first, &last);
-  if (!st_form_can_squeeze(j->m->m.data + first * bytes, (last - first) * bytes)) atomic_store(&j->cannot, true);
+  for (size_t g = first; g < last && !atomic_load(&j->cannot); g++) {
+    if (!st_form_can_squeeze(m->form, m->columns, m->block, m->data + g * m->group_bytes))
+      atomic_store(&j->cannot, true);
+  }
 }
 
 // Each part to its own beginning.
@@ -221,13 +227,14 @@ static void squeeze_part(void *context, int index, int threads) {
   const uint8_t *from = j->m->m.data + first * j->m->m.group_bytes;
   uint8_t *to = (uint8_t *)from;
   for (size_t g = first; g < last; g++, from += j->m->m.group_bytes, to += j->group_bytes) {
-    st_form_squeeze(j->m->m.columns, from, to);
+    st_form_squeeze(j->m->m.form, j->m->m.columns, j->m->m.block, from, to);
   }
 }
 
 void st_cpu_matrix_settle(st_device *d, st_dmatrix *m, st_pool *pool) {
-  if (!is_squeezed(d, m->m.form, m->activation, m->m.columns)) return;
-  squeeze_job j = {.m = m, .group_bytes = st_form_group_bytes(ST_FORM_T5, m->m.columns, 0)};
+  st_form form = settled_form(d, m->m.form, m->activation, m->m.columns, m->m.block);
+  if (form == m->m.form) return;
+  squeeze_job j = {.m = m, .group_bytes = st_form_group_bytes(form, m->m.columns, m->m.block)};
   atomic_init(&j.cannot, false);
   st_pool_run(pool, check_part, &j);
   if (atomic_load(&j.cannot)) return;
@@ -241,7 +248,7 @@ void st_cpu_matrix_settle(st_device *d, st_dmatrix *m, st_pool *pool) {
     memmove(data + first * j.group_bytes, data + first * m->m.group_bytes, (last - first) * j.group_bytes);
   }
   arena_shrink(d, data + groups * m->m.group_bytes, saved);
-  m->m.form = ST_FORM_T5;
+  m->m.form = form;
   m->m.group_bytes = j.group_bytes;
   m->bytes -= saved;
 }

@@ -164,16 +164,14 @@ LANES_INLINE void lanes_token_T16B(const st_matrix *w, size_t row, const st_view
     vf d = vf_half(codes);
     vi totals[LANES_TILE];
     codes += ST_SCALES;
-    for (size_t t = 0; t < n; t++) {
-      int32_t sum = 0;
-      for (size_t i = 0; i < steps; i++) sum += block_sums[(b + i) * n + t];
-      totals[t] = vi_set(-sum);
-    }
+    int32_t offsets[LANES_TILE];
+    lanes_add_sums(block_sums + b * n, steps, n, offsets);
+    for (size_t t = 0; t < n; t++) totals[t] = vi_zero();
     for (size_t i = 0; i < steps; i += LANES_FLUSH) {
       size_t part = steps - i < LANES_FLUSH ? steps - i : LANES_FLUSH;
       lanes_dot_steps(ST_FORM_T16B, &codes, x + (b + i) * ST_STEP * n, part, n, totals);
     }
-    for (size_t t = 0; t < n; t++) sums[t] = vf_fma(d, vi_to_floats(totals[t]), sums[t]);
+    for (size_t t = 0; t < n; t++) sums[t] = vf_fma(d, vi_to_floats(vi_sub(totals[t], vi_set(offsets[t]))), sums[t]);
   }
   for (size_t t = 0; t < n; t++) out[t] = vf_div(sums[t], vf_set(v->scale[first + t]));
 }
@@ -228,7 +226,8 @@ LANES_MATMUL_INT8(block, Q5K)
 LANES_MATMUL_INT8(block, Q6K)
 
 static void lanes_fill_matmul_int8(st_kernels *k) {
-  k->matmul[ST_FORM_T5][ST_ACT_INT8_TOKEN] = NULL; // the scalar one has inputs in other tiles
+  // The scalar ones have inputs in other tiles.
+  k->matmul[ST_FORM_T5][ST_ACT_INT8_TOKEN] = k->matmul[ST_FORM_T5B][ST_ACT_INT8_TOKEN] = NULL;
   k->matmul[ST_FORM_T16][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16;
   k->matmul[ST_FORM_T16B][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16B;
   k->matmul[ST_FORM_T16][ST_ACT_INT8_BLOCK] = lanes_matmul_block_T16;

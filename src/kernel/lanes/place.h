@@ -79,6 +79,15 @@ LANES_INLINE size_t lanes_token_block(const st_input *input) {
   return (tiles ? tiles : 1) * LANES_TILE;
 }
 
+// The sums of the codes of `steps` times 32 columns, of each of n tokens: of [steps][n] sums.
+LANES_INLINE void lanes_add_sums(const int32_t *block_sums, size_t steps, size_t n, int32_t *sums) {
+  for (size_t t = 0; t < n; t++) sums[t] = 0;
+  for (size_t i = 0; i < steps; i++, block_sums += n) {
+#pragma GCC unroll 8
+    for (size_t t = 0; t < n; t++) sums[t] += block_sums[t];
+  }
+}
+
 // Calls fn with the argument N a constant equal to n, 1 to `most` (itself a constant, at most 8).
 #define LANES_CASE(n, most, fn, ...)                                                                                   \
   case n: {                                                                                                            \

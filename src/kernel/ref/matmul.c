@@ -21,8 +21,9 @@ static void locate(const st_matrix *w, const uint8_t *group, size_t step, const 
   size_t bytes = st_step_bytes(w->form);
   *scales = group + step * bytes;
   *codes = *scales + c.front;
-  if (w->form == ST_FORM_T5) *scales = *codes = group;
-  if (!c.head) return;
+  if (w->form == ST_FORM_T5B)
+    *scales = group + step * ST_STEP / w->block * st_fives_of(w->form, w->columns, w->block).bytes;
+  if (!c.head || w->form >= ST_FORM_T5) return;
   size_t each = st_super_steps(w->form, w->block);
   *scales = group + step / each * (c.head + each * bytes);
   *codes = *scales + c.head + step % each * bytes;
@@ -41,10 +42,13 @@ static int code_at(const st_coding *c, const uint8_t *codes, size_t r, size_t k)
   return c->values ? c->values[code] : code - c->offset;
 }
 
-// The same for a column of a T5 group.
-static int five_at(const uint8_t *group, size_t r, size_t column) {
+// The same for a column of a T5 or T5B group.
+static int five_at(const st_matrix *w, const uint8_t *group, size_t r, size_t column) {
   static const uint8_t powers[4] = {1, 3, 9, 27};
-  unsigned byte = group[column / ST_FIVE_COLUMNS * 64 + 4 * r + column % 4], part = column % ST_FIVE_COLUMNS / 4;
+  st_fives f = st_fives_of(w->form, w->columns, w->block);
+  const uint8_t *pieces = group + column / f.columns * f.bytes + f.head;
+  column %= f.columns;
+  unsigned byte = pieces[column / ST_FIVE_COLUMNS * 64 + 4 * r + column % 4], part = column % ST_FIVE_COLUMNS / 4;
   unsigned four = byte < 192 ? byte % 64 : 64 + (byte - 192) % 17, last = byte < 192 ? byte / 64 : (byte - 192) / 17;
   return (int)(part == 4 ? last : four / powers[part] % 3) - 1;
 }
@@ -55,8 +59,8 @@ static void unpack_codes(const st_matrix *w, const uint8_t *group, size_t step, 
   for (size_t k = 0; k < ST_STEP; k++) {
     size_t column = step * ST_STEP + k;
     for (size_t r = 0; r < ST_GROUP; r++) {
-      if (w->form == ST_FORM_T5) {
-        out[k][r] = column < w->columns ? (int8_t)five_at(group, r, column) : 0;
+      if (w->form >= ST_FORM_T5) {
+        out[k][r] = column < w->columns ? (int8_t)five_at(w, group, r, column) : 0;
       } else {
         out[k][r] = (int8_t)code_at(&c, in, r, k);
       }
@@ -174,11 +178,12 @@ static void add_products(codes32 code, const int8_t *x, size_t from, size_t to, 
   }
 }
 
-// T16: exact integers, then / s. T16B: the integers of each block of columns times its scale, added up in order.
+// T16 and T5: exact integers, then / s. T16B and T5B: the integers of each block of columns times its scale, added up
+// in order.
 static void tile_token(const st_matrix *w, const uint8_t *group, const int8_t *x, size_t steps, size_t tokens,
                        const float *scale, floats16 *out) {
   int32_t sums[ST_REF_TILE][ST_GROUP] = {0};
-  size_t each = w->form == ST_FORM_T16B ? w->block / ST_STEP : steps;
+  size_t each = st_coding_of(w->form).head ? w->block / ST_STEP : steps;
   floats16 total[ST_REF_TILE] = {0};
   for (size_t s = 0; s < steps; s++, x += ST_STEP * tokens) {
     const uint8_t *scales, *codes;
@@ -297,7 +302,8 @@ void st_ref_matmul_block(const st_matrix *w, const st_input *input, size_t first
 static void step_of_row(const st_matrix *w, size_t row, size_t step, size_t n, float *out) {
   size_t r = row % ST_GROUP;
   const uint8_t *scales, *codes;
-  locate(w, group_of(w, row), step, &scales, &codes);
+  const uint8_t *group = group_of(w, row);
+  locate(w, group, step, &scales, &codes);
   st_coding c = st_coding_of(w->form);
   const uint16_t *half = (const uint16_t *)(const void *)codes;
   float d = 1, m = 0;
@@ -310,7 +316,7 @@ static void step_of_row(const st_matrix *w, size_t row, size_t step, size_t n, f
     } else {
       if (k % 16 == 0) scale_at(w->form, scales, codes, r, k / 16, &d, &m);
       if (w->scales) d = w->scales[row];
-      int code = w->form == ST_FORM_T5 ? five_at(codes, r, step * ST_STEP + k) : code_at(&c, codes, r, k);
+      int code = w->form >= ST_FORM_T5 ? five_at(w, group, r, step * ST_STEP + k) : code_at(&c, codes, r, k);
       float x = (float)code * d;
       out[k] = c.minimums ? x + m : x;
     }

@@ -19,9 +19,9 @@ void st_ref_table(st_kernels *t) {
   };
   for (int form = 0; form < ST_FORM_COUNT; form++) {
     t->row[form] = st_ref_row;
-    bool ternary = form == ST_FORM_T16 || form == ST_FORM_T16B || form == ST_FORM_T5;
+    bool ternary = form == ST_FORM_T16 || form == ST_FORM_T16B || form >= ST_FORM_T5;
     if (ternary) t->matmul[form][ST_ACT_INT8_TOKEN] = st_ref_matmul_token;
-    if (form == ST_FORM_T5) continue;
+    if (form >= ST_FORM_T5) continue;
     t->matmul[form][ST_ACT_F32] = st_ref_matmul_f32;
     if (form > ST_FORM_BF16) t->matmul[form][ST_ACT_INT8_BLOCK] = st_ref_matmul_block;
   }

@@ -1,5 +1,5 @@
-// AVX-512 with VBMI: products of T5 with int8 tokens. A byte's low 6 bits look four codes up at once, as four bit
-// pairs; the bytes from 192 on have tables of their own, for these four and for the fifth.
+// AVX-512 with VBMI: products of T5 and T5B with int8 tokens. A byte's low 6 bits look four codes up at once, as four
+// bit pairs; the bytes from 192 on have tables of their own, for these four and for the fifth.
 #include "kernel/x86/lanes_avx512.h"
 #include "kernel/x86/x86.h"
 
@@ -41,19 +41,16 @@ LANES_INLINE void unpack(const fives *t, const uint8_t *piece, vb parts[5]) {
   parts[4] = _mm512_mask_permutexvar_epi8(fifth, large, v, t->large_fifth);
 }
 
-// One group of rows with the tile of n tokens from `first` on: integers over all columns, then / s, as for T16. Few
-// tokens take a sum a part, so that sums do not wait for one another; many have one for the large parts and one for the
-// others.
-LANES_INLINE void tile(const fives *tables, const st_matrix *w, size_t row, const st_view *v, size_t first, size_t n,
-                       vf *out) {
+// Integer products of some pieces with the codes of n tokens. Few tokens take a sum a part, so that sums do not wait
+// for one another; many have one for the large parts and one for the others.
+LANES_INLINE void dot_pieces(const fives *tables, const uint8_t *piece, size_t pieces, const int8_t *x, bool prefetch,
+                             size_t n, vi *totals) {
   const size_t chains = n < 4 ? 5 : 2;
-  const uint8_t *piece = w->data + row / ST_GROUP * w->group_bytes, *end = piece + w->group_bytes;
-  const int8_t *x = v->codes + first * v->padded;
   vd sums[2 * LANES_TILE];
   for (size_t i = 0; i < n * chains; i++) sums[i] = vd_zero();
-  for (; piece < end; piece += 64, x += ST_FIVE_COLUMNS * n) {
+  for (const uint8_t *end = piece + 64 * pieces; piece < end; piece += 64, x += ST_FIVE_COLUMNS * n) {
     vb parts[5];
-    if (!first) lanes_prefetch(piece); // later tokens find the group in the cache
+    if (prefetch) lanes_prefetch(piece);
     unpack(tables, piece, parts);
 #pragma GCC unroll 5
     for (size_t i = 0; i < 5; i++) {
@@ -66,33 +63,72 @@ LANES_INLINE void tile(const fives *tables, const st_matrix *w, size_t row, cons
   }
   for (size_t t = 0; t < n; t++) {
     const vd *s = sums + t * chains;
-    vi once = chains == 5 ? vi_add(s[0], vi_add(s[2], s[4])) : s[0],
-       four_times = chains == 5 ? vi_add(s[1], s[3]) : s[1];
-    vi total = vi_sub(vi_add(once, _mm512_srai_epi32(four_times, 2)), vi_set(v->sum[first + t]));
+    vi once = s[0], four_times = s[1];
+    if (chains == 5) once = vi_add(once, vi_add(s[2], s[4])), four_times = vi_add(four_times, s[3]);
+    totals[t] = vi_add(once, _mm512_srai_epi32(four_times, 2));
+  }
+}
+
+// One group of rows with the tile of n tokens from `first` on, as for T16: integers over all columns, then / s.
+LANES_INLINE void tile_t5(const fives *tables, const st_matrix *w, size_t row, const st_view *v, size_t first, size_t n,
+                          vf *out) {
+  const uint8_t *group = w->data + row / ST_GROUP * w->group_bytes;
+  vi totals[LANES_TILE];
+  // Later tokens find the group in the cache.
+  dot_pieces(tables, group, st_five_pieces(w->columns), v->codes + first * v->padded, !first, n, totals);
+  for (size_t t = 0; t < n; t++) {
+    vi total = vi_sub(totals[t], vi_set(v->sum[first + t]));
     out[t] = vf_div(vi_to_floats(total), vf_set(v->scale[first + t]));
   }
 }
 
-static void matmul_t5(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out, size_t stride) {
-  uint8_t bytes[3][64];
-  make_tables(bytes);
-  fives tables = load_tables(bytes);
-  st_view v = st_view_input(input);
-  size_t block = lanes_token_block(input);
-  for (size_t begin = 0; begin < input->tokens; begin += block) {
-    size_t end = input->tokens - begin < block ? input->tokens : begin + block;
-    for (size_t row = first; row < last; row += ST_GROUP) {
-      for (size_t t = begin; t < end; t += LANES_TILE) {
-        vf sums[LANES_TILE];
-        size_t n = st_tile_tokens(end, t, LANES_TILE);
-        LANES_SWITCH(n, LANES_TILE, tile, &tables, w, row, &v, t, N, sums)
-        for (size_t i = 0; i < n; i++) lanes_output(ST_FORM_T5, w, row, last, sums[i], out + (t + i) * stride);
-      }
-    }
+// As for T16B: the integers of each block of columns times its scale, added up in order, then / s.
+LANES_INLINE void tile_t5b(const fives *tables, const st_matrix *w, size_t row, const st_view *v, size_t first,
+                           size_t n, vf *out) {
+  const st_fives f = st_fives_of(ST_FORM_T5B, w->columns, w->block);
+  const uint8_t *block = w->data + row / ST_GROUP * w->group_bytes;
+  const int8_t *x = v->codes + first * v->padded;
+  const int32_t *block_sums = v->block_sum + first * v->blocks;
+  vf sums[LANES_TILE];
+  for (size_t t = 0; t < n; t++) sums[t] = vf_set(0);
+  for (size_t b = 0; b < f.blocks; b++, block += f.bytes, x += f.columns * n) {
+    size_t left = v->padded - b * f.columns, columns = left < f.columns ? left : f.columns;
+    vi totals[LANES_TILE];
+    dot_pieces(tables, block + f.head, st_five_pieces(columns), x, !first, n, totals);
+    vf d = vf_half(block);
+    int32_t offsets[LANES_TILE];
+    lanes_add_sums(block_sums + b * f.columns / ST_STEP * n, columns / ST_STEP, n, offsets);
+    for (size_t t = 0; t < n; t++) sums[t] = vf_fma(d, vi_to_floats(vi_sub(totals[t], vi_set(offsets[t]))), sums[t]);
   }
+  for (size_t t = 0; t < n; t++) out[t] = vf_div(sums[t], vf_set(v->scale[first + t]));
 }
+
+#define MATMUL(form, tile)                                                                                             \
+  static void matmul_##form(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,          \
+                            size_t stride) {                                                                           \
+    uint8_t bytes[3][64];                                                                                              \
+    make_tables(bytes);                                                                                                \
+    fives tables = load_tables((const uint8_t(*)[64])bytes);                                                           \
+    st_view v = st_view_input(input);                                                                                  \
+    size_t block = lanes_token_block(input);                                                                           \
+    for (size_t begin = 0; begin < input->tokens; begin += block) {                                                    \
+      size_t end = input->tokens - begin < block ? input->tokens : begin + block;                                      \
+      for (size_t row = first; row < last; row += ST_GROUP) {                                                          \
+        for (size_t t = begin; t < end; t += LANES_TILE) {                                                             \
+          vf sums[LANES_TILE];                                                                                         \
+          size_t n = st_tile_tokens(end, t, LANES_TILE);                                                               \
+          LANES_SWITCH(n, LANES_TILE, tile, &tables, w, row, &v, t, N, sums)                                           \
+          for (size_t i = 0; i < n; i++) lanes_output(ST_FORM_##form, w, row, last, sums[i], out + (t + i) * stride);  \
+        }                                                                                                              \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }
+
+MATMUL(T5, tile_t5)
+MATMUL(T5B, tile_t5b)
 
 void st_vbmi_trits(st_kernels *k) {
   k->five = true;
-  k->matmul[ST_FORM_T5][ST_ACT_INT8_TOKEN] = matmul_t5;
+  k->matmul[ST_FORM_T5][ST_ACT_INT8_TOKEN] = matmul_T5;
+  k->matmul[ST_FORM_T5B][ST_ACT_INT8_TOKEN] = matmul_T5B;
 }
