@@ -41,6 +41,8 @@ LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int
   const size_t parts = 8 / st_coding_of(form).subs, first = (size_t)sub * parts;
   const size_t each = parts < vd_parts(form) ? parts : vd_parts(form);
 #pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) totals[t] = vi_zero();
+#pragma GCC unroll 8
   for (size_t i = first; i < first + parts; i += each) {
     vd dots[LANES_TILE];
 #pragma GCC unroll 8
@@ -48,7 +50,7 @@ LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int
     lanes_dot_parts(form, codes, x, stride, i, i + each, n, 1, dots);
 #pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) {
-      totals[t] = i == first ? vd_total(form, dots[t]) : vi_add(totals[t], vd_total(form, dots[t]));
+      totals[t] = vi_add(totals[t], vd_total(form, dots[t]));
     }
   }
   if (!vb_offset(form)) return;
@@ -113,18 +115,11 @@ LANES_INLINE void lanes_rest_tile(st_form form, const lanes_stream *s, const st_
   for (int sub = 0; sub < st_coding_of(form).subs; sub++) {
     lanes_scales(form, s, sub, &d, &m);
     lanes_block_dots(form, s->codes, x, width, sub, n, v->rest_sum + at, v->rest_half + at, totals);
-    if (left == n) {
 #pragma GCC unroll 8
-      for (size_t t = 0; t < n; t++) {
-        vf *sum = &rest[token[t]];
-        *sum = vf_fma(vf_mul(d, vf_set(v->rest_scale[at + t])), vi_to_floats(totals[t]), *sum);
-      }
-      continue;
-    }
+    for (size_t t = 0; t < n; t++) products[t] = vi_to_floats(totals[t]);
+#pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) {
-      products[t] = vi_to_floats(totals[t]);
-    }
-    for (size_t t = 0; t < left; t++) {
+      if (t >= left) break;
       vf *sum = &rest[token[t]];
       *sum = vf_fma(vf_mul(d, vf_set(v->rest_scale[at + t])), products[t], *sum);
     }
