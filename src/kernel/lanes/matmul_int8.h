@@ -147,6 +147,33 @@ LANES_INLINE void lanes_rest_chunk(st_form form, const st_matrix *w, size_t row,
   }
 }
 
+// A token that is a chunk by itself: its second plane goes along with the first, so that reading never pauses.
+LANES_INLINE vf lanes_block_one(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t tokens,
+                                size_t token) {
+  const st_coding c = st_coding_of(form);
+  const st_rest_list list = st_rest_list_of(v, tokens, LANES_TILE, token, 0);
+  const int8_t *x = v->codes + token * v->padded;
+  lanes_stream s = lanes_stream_of(w, row);
+  vf sum = vf_set(0), rest = vf_set(0), minimum = vf_set(0), d, m;
+  vi total;
+  for (size_t b = 0, at = list.at; b < v->blocks; b++, at++, x += ST_STEP) {
+    lanes_prefetch_step(form, s.codes);
+#pragma GCC unroll 2
+    for (int sub = 0; sub < c.subs; sub++) {
+      lanes_scales(form, &s, sub, &d, &m);
+      lanes_block_dots(form, s.codes, x, 1, sub, 1, v->block_sum + at, v->half_sum + at, &total);
+      lanes_block_add(d, v->block_scale + at, &total, 1, &sum);
+      if (c.minimums) lanes_block_minimums(form, m, v, token, b, sub, 1, &minimum);
+      if (!v->rest_count[list.count_at + b]) continue;
+      lanes_block_dots(form, s.codes, v->rest + at * ST_STEP, 1, sub, 1, v->rest_sum + at, v->rest_half + at, &total);
+      lanes_block_add(d, v->rest_scale + at, &total, 1, &rest);
+    }
+    lanes_advance(form, &s);
+  }
+  sum = vf_add(sum, rest);
+  return c.minimums ? vf_add(sum, minimum) : sum;
+}
+
 // Adds the integer products of `steps` times 32 columns to the totals of n tokens; advances the codes.
 LANES_INLINE void lanes_dot_steps(st_form form, const uint8_t **codes, const int8_t *x, size_t steps, size_t n,
                                   vi *totals) {
@@ -243,6 +270,11 @@ enum { LANES_CHUNK = ST_CHUNK_TILES * LANES_TILE };
   static void lanes_group_block_##form(const st_matrix *w, const st_input *input, const st_view *v, size_t row,        \
                                        size_t last, size_t begin, size_t end, float *out, size_t stride) {             \
     vf sums[LANES_CHUNK], minimums[LANES_CHUNK], rest[LANES_CHUNK];                                                    \
+    if (end - begin == 1) {                                                                                            \
+      vf sum = lanes_block_one(ST_FORM_##form, w, row, v, input->tokens, begin);                                       \
+      lanes_output(ST_FORM_##form, w, row, last, sum, out + begin * stride);                                           \
+      return;                                                                                                          \
+    }                                                                                                                  \
     for (size_t t = begin; t < end; t += LANES_TILE) {                                                                 \
       size_t n = st_tile_tokens(end, t, LANES_TILE), i = t - begin;                                                    \
       LANES_SWITCH(n, LANES_TILE, lanes_block_tile, ST_FORM_##form, w, row, v, t, N, sums + i, minimums + i)           \
