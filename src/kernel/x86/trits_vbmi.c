@@ -78,7 +78,7 @@ static void matmul_t5(const st_matrix *w, const st_input *input, size_t first, s
   make_tables(bytes);
   fives tables = load_tables(bytes);
   st_view v = st_view_input(input);
-  size_t block = lanes_token_block(input);
+  size_t block = lanes_token_block(input, LANES_TILE);
   for (size_t begin = 0; begin < input->tokens; begin += block) {
     size_t end = input->tokens - begin < block ? input->tokens : begin + block;
     for (size_t row = first; row < last; row += ST_GROUP) {
