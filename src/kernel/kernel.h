@@ -131,9 +131,11 @@ struct st_kernels {
   // and an infinite x makes s zero and all codes zero, so that products with it are NaN.
   float (*quantize_token)(const float *x, size_t n, int8_t *codes, int32_t *sum);
 
-  // Prepares the tokens [first, last) of x ([tokens][stride] floats) as the input of products. With `norm` not NULL the
+  // Prepares the tokens [first, last) of x ([tokens][stride] floats) as the input of products; `first` is a multiple of
+  // prepare_unit(kind, input->tokens), and so is `last` unless it ends the input. With `norm` not NULL the
   // input is RMSNorm(x) * norm instead (float32 throughout: x / sqrt(mean(x^2) + eps) * norm).
   size_t (*input_bytes)(st_activation kind, size_t tokens, size_t columns);
+  size_t (*prepare_unit)(st_activation kind, size_t tokens);
   void (*prepare)(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,
                   size_t last);
 

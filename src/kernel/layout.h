@@ -5,6 +5,7 @@
 #include "kernel/kernel.h"
 
 enum {
+  ST_TILE_MOST = 8,        // no table's tiles are wider
   ST_STEP = 32,            // columns are padded to this, and int8 activations by block share a scale over it
   ST_SCALES = 2 * ST_GROUP // bytes of the 16 half-precision scales of a block
 };
@@ -96,9 +97,10 @@ static inline st_fives st_fives_of(st_form form, size_t columns, uint32_t block)
 //
 // Int8 activations by block have a second plane of codes for the few blocks in which one value dwarfs the others, which
 // would otherwise lose most of their bits: what rounding to the first left, in steps 254 times finer. This brings the
-// default mode several times nearer to float32; see docs/kernels.md. It is kept token by token, as a list of the blocks
-// that have it, since a tile of tokens rarely shares one: entry i of token t stands at t * blocks + i, its 32 codes at
-// t * padded + 32 * i.
+// default mode several times nearer to float32; see docs/kernels.md. It is kept as lists, since the tokens of a tile
+// rarely need it for the same blocks. The scalar table has one for each token: entry i of token t stands at
+// t * blocks + i, its 32 codes at t * padded + 32 * i. The others have one for each block of a chunk of tokens, in
+// tiles of its own, so that a block's codes are unpacked for a whole tile of entries; see st_chunk.
 typedef struct st_view {
   size_t padded, blocks;
   float *values;        // ST_ACT_F32
@@ -109,13 +111,14 @@ typedef struct st_view {
   float *block_scale;   // ST_ACT_INT8_BLOCK, and all below: absmax / 127 of the 32
   float *block_product; // what all 32 codes stand for, summed
   int8_t *rest;         // the second plane
-  uint32_t *rest_count; // [tokens] blocks of each token that have it
-  uint32_t *rest_block; // which blocks, in order
-  float *rest_scale;    // block_scale / 254
-  int32_t *rest_sum;    // sums of its codes
-  int32_t *rest_half;   // sums of its first 16 codes
-  int32_t *half_sum;    // sums of the first 16 of the 32 codes
-  float *half_product;  // [blocks][2][n]: what the first and the last 16 stand for, summed
+  uint32_t *rest_count; // entries of each list
+  uint32_t
+      *rest_place;    // of each entry: its block where lists are tokens', its token in the chunk where they are blocks'
+  float *rest_scale;  // block_scale / 254
+  int32_t *rest_sum;  // sums of its codes
+  int32_t *rest_half; // sums of its first 16 codes
+  int32_t *half_sum;  // sums of the first 16 of the 32 codes
+  float *half_product; // [blocks][2][n]: what the first and the last 16 stand for, summed
 } st_view;
 
 // What codes stand for, summed: `sum` of the first plane's with scale d, `rest` of the second's with scale `finer`.
@@ -145,12 +148,14 @@ static inline size_t st_view_of(st_activation kind, size_t tokens, size_t column
   if (kind == ST_ACT_INT8_TOKEN) return used;
   v->block_scale = st_view_take(base, &used, block_array);
   v->block_product = st_view_take(base, &used, block_array);
-  v->rest = st_view_take(base, &used, st_round_up(tokens * v->padded, 64));
-  v->rest_count = st_view_take(base, &used, token_array);
-  v->rest_block = st_view_take(base, &used, block_array);
-  v->rest_scale = st_view_take(base, &used, block_array);
-  v->rest_sum = st_view_take(base, &used, block_array);
-  v->rest_half = st_view_take(base, &used, block_array);
+  size_t entries = tokens + (tokens > ST_TILE_MOST ? ST_TILE_MOST : 0); // a chunk's last tile of entries is whole
+  size_t entry_array = st_round_up(entries * v->blocks * 4, 64);
+  v->rest = st_view_take(base, &used, st_round_up(entries * v->padded, 64));
+  v->rest_count = st_view_take(base, &used, block_array);
+  v->rest_place = st_view_take(base, &used, entry_array);
+  v->rest_scale = st_view_take(base, &used, entry_array);
+  v->rest_sum = st_view_take(base, &used, entry_array);
+  v->rest_half = st_view_take(base, &used, entry_array);
   v->half_sum = st_view_take(base, &used, block_array);
   v->half_product = st_view_take(base, &used, 2 * block_array);
   return used;
@@ -165,6 +170,28 @@ static inline st_view st_view_input(const st_input *input) {
 // Tokens in the tile that starts at token `first`.
 static inline size_t st_tile_tokens(size_t tokens, size_t first, size_t width) {
   return tokens - first < width ? tokens - first : width;
+}
+
+// A chunk: up to ST_CHUNK_TILES whole tiles of tokens, fewer where an input's last tokens are, that share lists of the
+// blocks with a second plane. An eighth of an input, so that threads share its chunks.
+enum { ST_CHUNK_TILES = 8 };
+
+static inline size_t st_chunk_tokens(size_t tokens, size_t width) {
+  size_t each = st_round_up((tokens + 7) / 8, width);
+  return each < ST_CHUNK_TILES * width ? each : ST_CHUNK_TILES * width;
+}
+
+// The list of a chunk that starts at token `first`, of block `block`. Entries stand in tiles of `width`, whose codes
+// are interleaved as those of tokens are: of entry e, word j stands at word (e / width * 8 + j) * width + e % width
+// from 32 * at on, all else at `at` + e.
+typedef struct {
+  size_t count_at, at, width;
+} st_rest_list;
+
+static inline st_rest_list st_rest_list_of(const st_view *v, size_t tokens, size_t width, size_t first, size_t block) {
+  size_t chunk = st_chunk_tokens(tokens, width), n = tokens - first < chunk ? tokens - first : chunk;
+  size_t each = n < width ? n : width;
+  return (st_rest_list){first / chunk * v->blocks + block, first * v->blocks + block * st_round_up(n, each), each};
 }
 
 #endif

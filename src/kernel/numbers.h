@@ -35,9 +35,9 @@ static inline float st_token_scale(float maximum) {
 }
 #define ST_BLOCK_LEAST 1e-36f
 
-// A block gets a second plane of codes when its largest value is more than 3 times the root mean square of all 32:
-// when the squares of its codes, the largest of which is 127, add up to less than this.
-#define ST_REST_SQUARES (32 * 127 * 127 / 9.0f)
+// A block gets a second plane of codes when its largest value is more than this many times the mean of what the largest
+// values of all of the token's blocks are: rounding these to the first plane's steps would err most.
+#define ST_REST_ABOVE 1.1f
 #define ST_REST_STEPS 254.0f // steps of the second plane in one of the first
 
 #endif

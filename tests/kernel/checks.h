@@ -54,12 +54,22 @@ static void prepare(const st_kernels *k, st_input *input, st_activation kind, co
   k->prepare(input, x, columns, NULL, 0, 0, tokens);
 }
 
-// The finer codes of a block in which one value dwarfs the others: more than 3 times the root mean square of 32.
+static float largest_of(const float *x, size_t n) {
+  float most = 0;
+  for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(x[i]));
+  return most;
+}
+
+// The largest value of a block without finer codes: 1.1 times the mean of all blocks' largest.
+static float plain_limit(const float *x, size_t n) {
+  float sum = 0;
+  for (size_t i = 0; i < n; i += 32) sum += largest_of(x + i, n - i < 32 ? n - i : 32);
+  return sum * (1.1f / (float)((n + 31) / 32));
+}
+
+// The finer codes of a block.
 static void add_second_plane(const float *x, size_t n, float most, double *out) {
   float s = 127.0f / most, d = most / 127.0f;
-  double squares = 0;
-  for (size_t i = 0; i < n; i++) squares += (double)rintf(x[i] * s) * (double)rintf(x[i] * s);
-  if (127.0 * 127.0 <= 3.0 * 3.0 * squares / 32) return;
   for (size_t i = 0; i < n; i++) {
     float left = x[i] * s - rintf(x[i] * s);
     out[i] += (double)rintf(left * 254.0f) * (d / 254.0f);
@@ -68,10 +78,10 @@ static void add_second_plane(const float *x, size_t n, float most, double *out) 
 
 // What the activations mean after rounding, in float64.
 static void rounded_activations(st_activation kind, const float *x, size_t n, double *out) {
+  float limit = plain_limit(x, n);
   for (size_t first = 0; first < n;) {
     size_t count = kind == ST_ACT_INT8_BLOCK && n - first > 32 ? 32 : n - first;
-    float most = 0;
-    for (size_t i = 0; i < count; i++) most = fmaxf(most, fabsf(x[first + i]));
+    float most = largest_of(x + first, count);
     for (size_t i = 0; i < count; i++) {
       float v = x[first + i];
       if (kind == ST_ACT_F32)
@@ -82,7 +92,7 @@ static void rounded_activations(st_activation kind, const float *x, size_t n, do
       } else
         out[first + i] = most > 0 ? (double)rintf(v * (127.0f / most)) * (most / 127.0f) : 0;
     }
-    if (kind == ST_ACT_INT8_BLOCK && most > 0) add_second_plane(x + first, count, most, out + first);
+    if (kind == ST_ACT_INT8_BLOCK && most > limit) add_second_plane(x + first, count, most, out + first);
     first += count;
   }
 }

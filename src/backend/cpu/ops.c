@@ -21,7 +21,7 @@ typedef struct {
 static void prepare_part(void *context, int index, int threads) {
   linear_job *j = context;
   size_t first, last;
-  st_pool_share(j->tokens, 1, index, threads, &first, &last);
+  st_pool_share(j->tokens, j->q->kernels->prepare_unit(j->input.kind, j->tokens), index, threads, &first, &last);
   if (first < last) j->q->kernels->prepare(&j->input, j->x, j->stride, j->norm, j->eps, first, last);
 }
 
@@ -77,7 +77,7 @@ static void linear(st_queue *q, const st_array *x, uint32_t first, uint32_t n, c
                     .tokens = n,
                     .norm = norm ? norm->values : NULL,
                     .eps = eps};
-    if (n == 1) {
+    if (n <= q->kernels->prepare_unit(j.input.kind, n)) {
       prepare_part(&j, 0, 1);
     } else {
       st_pool_run(q->pool, prepare_part, &j);

@@ -231,10 +231,6 @@ LANES_INLINE void lanes_store_row(int8_t *row, vi low, vi high) {
 LANES_INLINE int32x4_t lanes_sum16(const int8_t *codes) {
   return vpaddlq_s16(vpaddlq_s8(vld1q_s8(codes)));
 }
-LANES_INLINE int32x4_t lanes_squares16(const int8_t *codes) {
-  int8x16_t v = vld1q_s8(codes);
-  return vpaddlq_s16(vmlal_s8(vmull_s8(vget_low_s8(v), vget_low_s8(v)), vget_high_s8(v), vget_high_s8(v)));
-}
 LANES_INLINE int32x4_t lanes_add_lanes(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
   return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
 }
@@ -245,19 +241,6 @@ LANES_INLINE void lanes_row_sums(const int8_t (*rows)[32], vi *low, vi *high) {
     low->q[i] = lanes_add_lanes(lanes_sum16(p), lanes_sum16(p + 32), lanes_sum16(p + 64), lanes_sum16(p + 96));
     high->q[i] = lanes_add_lanes(lanes_sum16(p + 16), lanes_sum16(p + 48), lanes_sum16(p + 80), lanes_sum16(p + 112));
   }
-}
-// Lane r is the sum of the squares of row r's codes, -127 to 127.
-LANES_INLINE vi lanes_row_squares(const int8_t (*rows)[32]) {
-  vi sums;
-  LANES_EACH {
-    int32x4_t v[4];
-    for (int j = 0; j < 4; j++) {
-      const int8_t *p = rows[4 * i + j];
-      v[j] = vaddq_s32(lanes_squares16(p), lanes_squares16(p + 16));
-    }
-    sums.q[i] = lanes_add_lanes(v[0], v[1], v[2], v[3]);
-  }
-  return sums;
 }
 
 // Interleaves 32 codes of each of LANES_TILE tokens every 4 codes.

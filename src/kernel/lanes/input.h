@@ -103,11 +103,11 @@ LANES_INLINE vi lanes_rest(vf scaled, vi codes) {
   return vf_round(vf_mul(vf_sub(scaled, vi_to_floats(codes)), vf_set(ST_REST_STEPS)));
 }
 
-// Tokens of a tile that are prepared together: `tokens` of them, from p.lane.
+// A tile whose tokens are prepared together: its first token, and how many there are.
 typedef struct {
   const st_view *v;
-  lanes_place p;
-  size_t tokens, n;
+  size_t first, tokens, n;
+  size_t input_tokens;
   lanes_source sources[LANES_TILE];
 } lanes_tokens;
 
@@ -128,6 +128,7 @@ typedef struct {
   _Alignas(64) int8_t codes[LANES_ROWS][ST_STEP];
   float factor[LANES_ROWS]; // from values to codes
   float finer[LANES_ROWS];  // scale of the second plane, 0 where there is none
+  float limit[LANES_ROWS];  // of a block without a second plane
 } lanes_rows;
 
 LANES_INLINE void lanes_row_values(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
@@ -141,13 +142,27 @@ LANES_INLINE void lanes_row_values(const lanes_tokens *t, lanes_shape k, lanes_r
   }
 }
 
-LANES_INLINE vf lanes_row_maximums(const lanes_rows *g) {
+// Where a block array has the rows of g.
+LANES_INLINE size_t lanes_rows_at(const lanes_tokens *t, lanes_shape k, const lanes_rows *g) {
+  return t->first * t->v->blocks + g->block * k.tokens;
+}
+
+// Stores the rows' lanes, floats or the bits of integers, in a block array.
+LANES_INLINE void lanes_store_rows(void *array, const lanes_tokens *t, lanes_shape k, const lanes_rows *g, vf v) {
+  float part[LANES_ROWS];
+  vf_store(part, v);
+  __builtin_memcpy((float *)array + lanes_rows_at(t, k, g), part, 4 * k.rows);
+}
+
+// The largest values of all rows, for now where the scales will stand.
+LANES_INLINE void lanes_row_maximums(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
   vf most[LANES_ROWS];
+  lanes_row_values(t, k, g);
   for (size_t r = 0; r < LANES_ROWS; r++) {
     most[r] = vf_max(vf_abs(vf_load(g->values[r])), vf_set(0));
     most[r] = vf_max(vf_abs(vf_load(g->values[r] + 16)), most[r]);
   }
-  return vf_mosts(most);
+  lanes_store_rows(t->v->block_scale, t, k, g, vf_mosts(most));
 }
 
 LANES_INLINE void lanes_row_codes(lanes_rows *g) {
@@ -158,29 +173,31 @@ LANES_INLINE void lanes_row_codes(lanes_rows *g) {
   }
 }
 
-// Writes the entry of row r in its token's second plane, and adds it to what the block's codes stand for.
+// Writes the entry of row r in its block's list, and adds it to what the block's codes stand for.
 static void lanes_append_rest(const lanes_tokens *t, const lanes_rows *g, size_t r) {
   const st_view *v = t->v;
-  size_t lane = t->p.lane + r % t->tokens, token = t->p.first + lane, block = g->block + r / t->tokens;
-  size_t entry = v->rest_count[token]++, at = token * v->blocks + entry;
-  int8_t *out = v->rest + token * v->padded + entry * ST_STEP;
+  size_t lane = r % t->tokens, block = g->block + r / t->tokens, chunk = st_chunk_tokens(t->input_tokens, LANES_TILE);
+  size_t first = t->first - t->first % chunk;
+  st_rest_list list = st_rest_list_of(v, t->input_tokens, LANES_TILE, first, block);
+  size_t entry = v->rest_count[list.count_at]++, at = list.at + entry;
+  int8_t *out = v->rest + ST_STEP * (at - entry % list.width) + 4 * (entry % list.width);
   vf s = vf_set(g->factor[r]);
   vi low = lanes_rest(vf_mul(vf_load(g->values[r]), s), vi_bytes(g->codes[r]));
   vi high = lanes_rest(vf_mul(vf_load(g->values[r] + 16), s), vi_bytes(g->codes[r] + 16));
   int32_t rest_half = vi_sum(low), rest = vi_sum(vi_add(low, high));
   float finer = g->finer[r];
-  vi_store_bytes(out, low);
-  vi_store_bytes(out + 16, high);
-  v->rest_block[at] = (uint32_t)block;
+  lanes_scatter_codes(out, list.width, low);
+  lanes_scatter_codes(out + 16 * list.width, list.width, high);
+  v->rest_place[at] = (uint32_t)(t->first - first + lane);
   v->rest_scale[at] = finer;
   v->rest_sum[at] = rest;
   v->rest_half[at] = rest_half;
-  at = t->p.first * v->blocks + block * t->p.count + lane;
+  at = t->first * v->blocks + block * t->tokens + lane;
   float d = v->block_scale[at], *halves = v->half_product + 2 * (at - lane) + lane;
   int32_t sum = v->block_sum[at], half = v->half_sum[at];
   v->block_product[at] = st_product_of(d, sum, finer, rest);
   halves[0] = st_product_of(d, half, finer, rest_half);
-  halves[t->p.count] = st_product_of(d, sum - half, finer, rest - rest_half);
+  halves[t->tokens] = st_product_of(d, sum - half, finer, rest - rest_half);
 }
 
 LANES_INLINE void lanes_copy_words(float *to, const float *from, size_t n) {
@@ -190,44 +207,30 @@ LANES_INLINE void lanes_copy_words(float *to, const float *from, size_t n) {
     for (size_t i = 0; i < n; i++) to[i] = from[i];
 }
 
-// Stores the rows' lanes, floats or the bits of integers, in a block array.
-LANES_INLINE void lanes_store_rows(void *array, const lanes_tokens *t, lanes_shape k, const lanes_rows *g, vf v) {
-  float *to = (float *)array + t->p.first * t->v->blocks + g->block * t->p.count + t->p.lane, part[LANES_ROWS];
-  vf_store(part, v);
-  if (k.tokens == t->p.count && k.rows == LANES_ROWS) {
-    __builtin_memcpy(to, part, 4 * LANES_ROWS);
-  } else if (k.tokens == t->p.count && k.rows == LANES_FULL) {
-    __builtin_memcpy(to, part, 4 * LANES_FULL);
-  } else {
-    for (size_t r = 0; r < k.rows; r += k.tokens, to += t->p.count) lanes_copy_words(to, part + r, k.tokens);
-  }
-}
-
 LANES_INLINE void lanes_store_halves(const lanes_tokens *t, lanes_shape k, const lanes_rows *g, vf low, vf high) {
-  float *to = t->v->half_product + 2 * (t->p.first * t->v->blocks + g->block * t->p.count) + t->p.lane;
+  float *to = t->v->half_product + 2 * lanes_rows_at(t, k, g);
   float parts[2][LANES_ROWS];
   vf_store(parts[0], low), vf_store(parts[1], high);
-  for (size_t r = 0; r < k.rows; r += k.tokens, to += 2 * t->p.count) {
+  for (size_t r = 0; r < k.rows; r += k.tokens, to += 2 * k.tokens) {
     lanes_copy_words(to, parts[0] + r, k.tokens);
-    lanes_copy_words(to + t->p.count, parts[1] + r, k.tokens);
+    lanes_copy_words(to + k.tokens, parts[1] + r, k.tokens);
   }
 }
 
 LANES_INLINE void lanes_store_codes(const lanes_tokens *t, lanes_shape k, const lanes_rows *g) {
-  size_t count = t->p.count;
-  int8_t *out = t->v->codes + t->p.first * t->v->padded + 4 * t->p.lane + g->block * ST_STEP * count;
-  if (count == 1) {
+  int8_t *out = t->v->codes + ST_STEP * lanes_rows_at(t, k, g);
+  if (k.tokens == 1) {
     __builtin_memcpy(out, g->codes, ST_STEP * k.rows);
     return;
   }
-  for (size_t r = 0; r < k.rows; r += k.tokens, out += ST_STEP * count) {
+  for (size_t r = 0; r < k.rows; r += k.tokens, out += ST_STEP * k.tokens) {
     if (k.tokens == LANES_TILE) {
       lanes_interleave(out, &g->codes[r]);
       continue;
     }
     for (size_t i = 0; i < k.tokens; i++) {
       for (size_t j = 0; j < ST_STEP / 4; j++) {
-        __builtin_memcpy(out + 4 * (j * count + i), g->codes[r + i] + 4 * j, 4);
+        __builtin_memcpy(out + 4 * (j * k.tokens + i), g->codes[r + i] + 4 * j, 4);
       }
     }
   }
@@ -240,14 +243,15 @@ LANES_INLINE vf lanes_product_of(vf d, vi sum) {
 
 LANES_INLINE void lanes_prepare_rows(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
   const vf zero = vf_set(0), least = vf_set(ST_BLOCK_LEAST), top = vf_set(127);
+  float maximums[LANES_ROWS] = {0};
   lanes_row_values(t, k, g);
-  vf m = lanes_row_maximums(g), d = vf_choose(m, least, zero, vf_div(m, top));
+  __builtin_memcpy(maximums, t->v->block_scale + lanes_rows_at(t, k, g), 4 * k.rows);
+  vf m = vf_load(maximums), d = vf_choose(m, least, zero, vf_div(m, top));
   vf_store(g->factor, vf_choose(m, least, zero, vf_div(top, m)));
   lanes_row_codes(g);
   vi low, high;
   lanes_row_sums(g->codes, &low, &high);
-  vf squares = vi_to_floats(lanes_row_squares(g->codes));
-  vf finer = vf_choose(squares, vf_set(ST_REST_SQUARES), vf_div(d, vf_set(ST_REST_STEPS)), zero);
+  vf finer = vf_choose(vf_load(g->limit), m, vf_div(d, vf_set(ST_REST_STEPS)), zero);
   vf_store(g->finer, finer);
   lanes_store_codes(t, k, g);
   vi sum = vi_add(low, high);
@@ -261,20 +265,33 @@ LANES_INLINE void lanes_prepare_rows(const lanes_tokens *t, lanes_shape k, lanes
   }
 }
 
+// Calls fn for all rows of a tile's tokens.
+LANES_INLINE void lanes_each_rows(const lanes_tokens *t, lanes_rows *g,
+                                  void (*fn)(const lanes_tokens *, lanes_shape, lanes_rows *)) {
+  size_t step = LANES_ROWS / t->tokens;
+  for (g->block = 0; g->block < t->v->blocks; g->block += step) {
+    size_t blocks = t->v->blocks - g->block < step ? t->v->blocks - g->block : step;
+    bool whole = blocks == step && (g->block + step) * ST_STEP <= t->n;
+    if (whole && t->tokens == LANES_TILE)
+      fn(t, (lanes_shape){LANES_TILE, LANES_FULL, true}, g);
+    else if (whole && t->tokens == 1)
+      fn(t, (lanes_shape){1, LANES_ROWS, true}, g);
+    else
+      fn(t, (lanes_shape){t->tokens, blocks * t->tokens, false}, g);
+  }
+}
+
 static void lanes_prepare_blocks(const lanes_tokens *t) {
   const st_view *v = t->v;
+  float sums[LANES_TILE] = {0};
   lanes_rows g = {0};
-  for (size_t i = 0; i < t->tokens; i++) v->rest_count[t->p.first + t->p.lane + i] = 0;
-  for (size_t step = LANES_ROWS / t->tokens; g.block < v->blocks; g.block += step) {
-    size_t blocks = v->blocks - g.block < step ? v->blocks - g.block : step;
-    bool whole = blocks == step && (g.block + step) * ST_STEP <= t->n;
-    if (whole && t->tokens == LANES_TILE)
-      lanes_prepare_rows(t, (lanes_shape){LANES_TILE, LANES_FULL, true}, &g);
-    else if (whole && t->tokens == 1)
-      lanes_prepare_rows(t, (lanes_shape){1, LANES_ROWS, true}, &g);
-    else
-      lanes_prepare_rows(t, (lanes_shape){t->tokens, blocks * t->tokens, false}, &g);
+  lanes_each_rows(t, &g, lanes_row_maximums);
+  for (size_t b = 0; b < v->blocks; b++) {
+    const float *maximums = v->block_scale + t->first * v->blocks + b * t->tokens;
+    for (size_t i = 0; i < t->tokens; i++) sums[i] += maximums[i];
   }
+  for (size_t r = 0; r < LANES_ROWS; r++) g.limit[r] = sums[r % t->tokens] * (ST_REST_ABOVE / (float)v->blocks);
+  lanes_each_rows(t, &g, lanes_prepare_rows);
 }
 
 // lanes_inverse_rms of each token of a whole tile: sums in turn, each of which waits for its own last addition.
@@ -300,14 +317,26 @@ static void lanes_find_sources(lanes_tokens *t, const float *x, size_t stride, c
     for (size_t i = 0; i < t->tokens; i++) t->sources[i].r = lanes_inverse_rms(t->sources[i].x, t->n, eps);
 }
 
+// Of blocks chunks, whose lists one thread fills; else whole tiles where there are enough.
+static size_t lanes_prepare_unit(st_activation kind, size_t tokens) {
+  if (kind == ST_ACT_INT8_BLOCK) return st_chunk_tokens(tokens, LANES_TILE);
+  return tokens < 4 * LANES_TILE ? 1 : LANES_TILE;
+}
+
+static void lanes_clear_lists(const st_view *v, size_t tokens, size_t first, size_t last) {
+  size_t chunk = st_chunk_tokens(tokens, LANES_TILE);
+  for (size_t i = first / chunk * v->blocks; i < (last + chunk - 1) / chunk * v->blocks; i++) v->rest_count[i] = 0;
+}
+
 static void lanes_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps,
                           size_t first, size_t last) {
   st_view v = st_view_input(input);
-  lanes_tokens tile = {.v = &v, .n = input->columns};
+  lanes_tokens tile = {.v = &v, .n = input->columns, .input_tokens = input->tokens};
+  if (input->kind == ST_ACT_INT8_BLOCK) lanes_clear_lists(&v, input->tokens, first, last);
   for (size_t t = first; t < last; t += tile.tokens) {
     lanes_place p = {.first = t - t % LANES_TILE, .lane = t % LANES_TILE};
     p.count = st_tile_tokens(input->tokens, p.first, LANES_TILE);
-    tile.p = p;
+    tile.first = p.first;
     tile.tokens = last - t < p.count - p.lane ? last - t : p.count - p.lane;
     lanes_find_sources(&tile, x + t * stride, stride, norm, eps);
     for (size_t i = 0; i < tile.tokens; i++, p.lane++) {

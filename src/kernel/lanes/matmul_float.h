@@ -136,7 +136,7 @@ LANES_INLINE void lanes_float_group(st_form form, const lanes_coded *coded, cons
 LANES_INLINE void lanes_matmul_float(st_form form, const lanes_coded *coded, const st_matrix *w, const st_input *input,
                                      size_t first, size_t last, float *out, size_t stride) {
   st_view v = st_view_input(input);
-  size_t block = lanes_token_block(input);
+  size_t block = lanes_token_block(input, LANES_TILE);
   for (size_t t = 0; t < input->tokens; t += block) {
     size_t end = input->tokens - t < block ? input->tokens : t + block;
     for (size_t row = first; row < last; row += ST_GROUP) {

@@ -6,23 +6,23 @@
 #include "kernel/lanes/place.h"
 
 // Adds the products of parts [from, to) of 32 columns for n tokens, each in `chains` sums that do not wait for one
-// another.
-LANES_INLINE void lanes_dot_parts(st_form form, const uint8_t *codes, const int8_t *x, size_t from, size_t to, size_t n,
-                                  size_t chains, vd *sums) {
+// another. The tokens are the first of `stride` that are interleaved at x.
+LANES_INLINE void lanes_dot_parts(st_form form, const uint8_t *codes, const int8_t *x, size_t stride, size_t from,
+                                  size_t to, size_t n, size_t chains, vd *sums) {
 #pragma GCC unroll 8
   for (size_t i = from; i < to; i++) {
     vb w = vb_codes(form, codes, (int)i);
 #pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) {
       vd *sum = &sums[t * chains + i % chains];
-      *sum = vd_dot(form, *sum, w, x + (i * n + t) * 4);
+      *sum = vd_dot(form, *sum, w, x + (i * stride + t) * 4);
     }
   }
 }
 
 LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_t *x, size_t n, size_t chains,
                                  vd *sums) {
-  lanes_dot_parts(form, codes, x, 0, 8, n, chains, sums);
+  lanes_dot_parts(form, codes, x, n, 0, 8, n, chains, sums);
 }
 
 LANES_INLINE void lanes_prefetch_step(st_form form, const uint8_t *codes) {
@@ -36,19 +36,21 @@ LANES_INLINE int32_t lanes_sub_sum(st_form form, int sub, int32_t sum, int32_t h
 
 // The integer products of a sub-block with one plane of codes of n tokens; `sums` and `halves` are those of the codes
 // of all 32 columns and of the first 16.
-LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int8_t *x, int sub, size_t n,
-                                   const int32_t *sums, const int32_t *halves, vi *totals) {
+LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int8_t *x, size_t stride, int sub,
+                                   size_t n, const int32_t *sums, const int32_t *halves, vi *totals) {
   const size_t parts = 8 / st_coding_of(form).subs, first = (size_t)sub * parts;
   const size_t each = parts < vd_parts(form) ? parts : vd_parts(form);
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) totals[t] = vi_zero();
 #pragma GCC unroll 8
   for (size_t i = first; i < first + parts; i += each) {
     vd dots[LANES_TILE];
 #pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) dots[t] = vd_zero();
-    lanes_dot_parts(form, codes, x, i, i + each, n, 1, dots);
+    lanes_dot_parts(form, codes, x, stride, i, i + each, n, 1, dots);
 #pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) {
-      totals[t] = i == first ? vd_total(form, dots[t]) : vi_add(totals[t], vd_total(form, dots[t]));
+      totals[t] = vi_add(totals[t], vd_total(form, dots[t]));
     }
   }
   if (!vb_offset(form)) return;
@@ -64,24 +66,6 @@ LANES_INLINE void lanes_block_add(vf d, const float *scales, const vi *totals, s
   for (size_t t = 0; t < n; t++) sums[t] = vf_fma(vf_mul(d, vf_set(scales[t])), vi_to_floats(totals[t]), sums[t]);
 }
 
-// The sum over the blocks of one token that have a second plane.
-LANES_INLINE vf lanes_rest_sum(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t token) {
-  vf sum = vf_set(0);
-  const int8_t *x = v->rest + token * v->padded;
-  size_t at = token * v->blocks, end = at + v->rest_count[token];
-  for (; at < end; at++, x += ST_STEP) {
-    lanes_stream s = lanes_stream_at(form, w, row, v->rest_block[at]);
-    vf d, m;
-    vi total;
-    for (int sub = 0; sub < st_coding_of(form).subs; sub++) {
-      lanes_scales(form, &s, sub, &d, &m);
-      lanes_block_dots(form, s.codes, x, sub, 1, v->rest_sum + at, v->rest_half + at, &total);
-      lanes_block_add(d, v->rest_scale + at, &total, 1, &sum);
-    }
-  }
-  return sum;
-}
-
 // minimums += m * (sum of what the codes of a sub-block stand for); `b`: of the 32 columns, in the tile's arrays.
 LANES_INLINE void lanes_block_minimums(st_form form, vf m, const st_view *v, size_t first, size_t b, int sub, size_t n,
                                        vf *minimums) {
@@ -93,9 +77,9 @@ LANES_INLINE void lanes_block_minimums(st_form form, vf m, const st_view *v, siz
 }
 
 // For each sub-block: sum += (d * dx) * integers; with minimums also minimum += m * (sum of what the codes of both
-// planes stand for). Then what the second plane gives.
+// planes stand for).
 LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
-                                   size_t n, vf *out) {
+                                   size_t n, vf *out, vf *out_minimums) {
   const st_coding c = st_coding_of(form);
   vf sums[LANES_TILE], minimums[LANES_TILE], d, m;
   vi totals[LANES_TILE];
@@ -108,16 +92,86 @@ LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row,
 #pragma GCC unroll 2
     for (int sub = 0; sub < c.subs; sub++) {
       lanes_scales(form, &s, sub, &d, &m);
-      lanes_block_dots(form, s.codes, x, sub, n, v->block_sum + at, v->half_sum + at, totals);
+      lanes_block_dots(form, s.codes, x, n, sub, n, v->block_sum + at, v->half_sum + at, totals);
       lanes_block_add(d, v->block_scale + at, totals, n, sums);
       if (c.minimums) lanes_block_minimums(form, m, v, first, b, sub, n, minimums);
     }
     lanes_advance(form, &s);
   }
   for (size_t t = 0; t < n; t++) {
-    out[t] = vf_add(sums[t], lanes_rest_sum(form, w, row, v, first + t));
-    if (c.minimums) out[t] = vf_add(out[t], minimums[t]);
+    out[t] = sums[t];
+    if (c.minimums) out_minimums[t] = minimums[t];
   }
+}
+
+// What the second plane of `left` entries of a block's list, from `at` on, adds to the sums of their tokens; n, a
+// constant of at least `left`, are computed.
+LANES_INLINE void lanes_rest_tile(st_form form, const lanes_stream *s, const st_view *v, size_t at, size_t width,
+                                  size_t n, size_t left, vf *rest) {
+  vf products[LANES_TILE], d, m;
+  vi totals[LANES_TILE];
+  const int8_t *x = v->rest + at * ST_STEP;
+  const uint32_t *token = v->rest_place + at;
+  for (int sub = 0; sub < st_coding_of(form).subs; sub++) {
+    lanes_scales(form, s, sub, &d, &m);
+    lanes_block_dots(form, s->codes, x, width, sub, n, v->rest_sum + at, v->rest_half + at, totals);
+#pragma GCC unroll 8
+    for (size_t t = 0; t < n; t++) products[t] = vi_to_floats(totals[t]);
+#pragma GCC unroll 8
+    for (size_t t = 0; t < n; t++) {
+      if (t >= left) break;
+      vf *sum = &rest[token[t]];
+      *sum = vf_fma(vf_mul(d, vf_set(v->rest_scale[at + t])), products[t], *sum);
+    }
+  }
+}
+
+// The sums of the second planes of a chunk's tokens, over their blocks in order.
+LANES_INLINE void lanes_rest_chunk(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t tokens,
+                                   size_t first, size_t last, vf *rest) {
+  lanes_stream s = lanes_stream_of(w, row);
+  st_rest_list list = st_rest_list_of(v, tokens, LANES_TILE, first, 0);
+  size_t room = st_round_up(last - first, list.width);
+  for (size_t t = 0; t < last - first; t++) rest[t] = vf_set(0);
+  for (size_t b = 0; b < v->blocks; b++, list.at += room) {
+    size_t left = v->rest_count[list.count_at + b], at = list.at;
+    for (; left >= LANES_TILE; left -= LANES_TILE, at += LANES_TILE)
+      lanes_rest_tile(form, &s, v, at, LANES_TILE, LANES_TILE, LANES_TILE, rest);
+    if (left > LANES_TILE / 2)
+      lanes_rest_tile(form, &s, v, at, list.width, LANES_TILE, left, rest);
+    else if (left > 1)
+      lanes_rest_tile(form, &s, v, at, list.width, LANES_TILE / 2, left, rest);
+    else if (left)
+      lanes_rest_tile(form, &s, v, at, list.width, 1, 1, rest);
+    lanes_advance(form, &s);
+  }
+}
+
+// A token that is a chunk by itself: its second plane goes along with the first, so that reading never pauses.
+LANES_INLINE vf lanes_block_one(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t tokens,
+                                size_t token) {
+  const st_coding c = st_coding_of(form);
+  const st_rest_list list = st_rest_list_of(v, tokens, LANES_TILE, token, 0);
+  const int8_t *x = v->codes + token * v->padded;
+  lanes_stream s = lanes_stream_of(w, row);
+  vf sum = vf_set(0), rest = vf_set(0), minimum = vf_set(0), d, m;
+  vi total;
+  for (size_t b = 0, at = list.at; b < v->blocks; b++, at++, x += ST_STEP) {
+    lanes_prefetch_step(form, s.codes);
+#pragma GCC unroll 2
+    for (int sub = 0; sub < c.subs; sub++) {
+      lanes_scales(form, &s, sub, &d, &m);
+      lanes_block_dots(form, s.codes, x, 1, sub, 1, v->block_sum + at, v->half_sum + at, &total);
+      lanes_block_add(d, v->block_scale + at, &total, 1, &sum);
+      if (c.minimums) lanes_block_minimums(form, m, v, token, b, sub, 1, &minimum);
+      if (!v->rest_count[list.count_at + b]) continue;
+      lanes_block_dots(form, s.codes, v->rest + at * ST_STEP, 1, sub, 1, v->rest_sum + at, v->rest_half + at, &total);
+      lanes_block_add(d, v->rest_scale + at, &total, 1, &rest);
+    }
+    lanes_advance(form, &s);
+  }
+  sum = vf_add(sum, rest);
+  return c.minimums ? vf_add(sum, minimum) : sum;
 }
 
 // Adds the integer products of `steps` times 32 columns to the totals of n tokens; advances the codes.
@@ -184,46 +238,84 @@ LANES_INLINE void lanes_token_tile(st_form form, const st_matrix *w, size_t row,
     lanes_token_T16B(w, row, v, first, n, out);
 }
 
-// Tokens [begin, end), whole tiles but for the input's last, with one group of rows.
-#define LANES_MATMUL_INT8(kind, form)                                                                                  \
-  static void lanes_group_##kind##_##form(const st_matrix *w, const st_view *v, size_t row, size_t last, size_t begin, \
-                                          size_t end, float *out, size_t stride) {                                     \
+// By token: tokens [begin, end), whole tiles but for the input's last, with one group of rows.
+#define LANES_MATMUL_TOKEN(form)                                                                                       \
+  static void lanes_group_token_##form(const st_matrix *w, const st_view *v, size_t row, size_t last, size_t begin,    \
+                                       size_t end, float *out, size_t stride) {                                        \
     for (size_t t = begin; t < end; t += LANES_TILE) {                                                                 \
       vf sums[LANES_TILE];                                                                                             \
       size_t n = st_tile_tokens(end, t, LANES_TILE);                                                                   \
-      LANES_SWITCH(n, LANES_TILE, lanes_##kind##_tile, ST_FORM_##form, w, row, v, t, N, sums)                          \
+      LANES_SWITCH(n, LANES_TILE, lanes_token_tile, ST_FORM_##form, w, row, v, t, N, sums)                             \
       for (size_t i = 0; i < n; i++) lanes_output(ST_FORM_##form, w, row, last, sums[i], out + (t + i) * stride);      \
     }                                                                                                                  \
   }                                                                                                                    \
-  static void lanes_matmul_##kind##_##form(const st_matrix *w, const st_input *input, size_t first, size_t last,       \
-                                           float *out, size_t stride) {                                                \
+  static void lanes_matmul_token_##form(const st_matrix *w, const st_input *input, size_t first, size_t last,          \
+                                        float *out, size_t stride) {                                                   \
     st_view v = st_view_input(input);                                                                                  \
-    size_t block = lanes_token_block(input);                                                                           \
+    size_t block = lanes_token_block(input, LANES_TILE);                                                               \
     for (size_t t = 0; t < input->tokens; t += block) {                                                                \
       size_t end = input->tokens - t < block ? input->tokens : t + block;                                              \
       for (size_t row = first; row < last; row += ST_GROUP) {                                                          \
-        lanes_group_##kind##_##form(w, &v, row, last, t, end, out, stride);                                            \
+        lanes_group_token_##form(w, &v, row, last, t, end, out, stride);                                               \
       }                                                                                                                \
     }                                                                                                                  \
   }
 
-LANES_MATMUL_INT8(token, T16)
-LANES_MATMUL_INT8(token, T16B)
-LANES_MATMUL_INT8(block, T16)
-LANES_MATMUL_INT8(block, T16B)
-LANES_MATMUL_INT8(block, Q8)
-LANES_MATMUL_INT8(block, Q4)
-LANES_MATMUL_INT8(block, Q4M)
-LANES_MATMUL_INT8(block, Q5)
-LANES_MATMUL_INT8(block, Q5M)
-LANES_MATMUL_INT8(block, NL)
-LANES_MATMUL_INT8(block, MX)
-LANES_MATMUL_INT8(block, NLK)
-LANES_MATMUL_INT8(block, Q2K)
-LANES_MATMUL_INT8(block, Q3K)
-LANES_MATMUL_INT8(block, Q4K)
-LANES_MATMUL_INT8(block, Q5K)
-LANES_MATMUL_INT8(block, Q6K)
+enum { LANES_CHUNK = ST_CHUNK_TILES * LANES_TILE };
+
+// By block: a chunk's tokens [begin, end) with one group of rows. Each token's sums wait for those of its second plane.
+#define LANES_MATMUL_BLOCK(form)                                                                                       \
+  static void lanes_group_block_##form(const st_matrix *w, const st_input *input, const st_view *v, size_t row,        \
+                                       size_t last, size_t begin, size_t end, float *out, size_t stride) {             \
+    vf sums[LANES_CHUNK], minimums[LANES_CHUNK], rest[LANES_CHUNK];                                                    \
+    if (end - begin == 1) {                                                                                            \
+      vf sum = lanes_block_one(ST_FORM_##form, w, row, v, input->tokens, begin);                                       \
+      lanes_output(ST_FORM_##form, w, row, last, sum, out + begin * stride);                                           \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    for (size_t t = begin; t < end; t += LANES_TILE) {                                                                 \
+      size_t n = st_tile_tokens(end, t, LANES_TILE), i = t - begin;                                                    \
+      LANES_SWITCH(n, LANES_TILE, lanes_block_tile, ST_FORM_##form, w, row, v, t, N, sums + i, minimums + i)           \
+    }                                                                                                                  \
+    lanes_rest_chunk(ST_FORM_##form, w, row, v, input->tokens, begin, end, rest);                                      \
+    for (size_t i = 0; i < end - begin; i++) {                                                                         \
+      vf sum = vf_add(sums[i], rest[i]);                                                                               \
+      if (st_coding_of(ST_FORM_##form).minimums) sum = vf_add(sum, minimums[i]);                                       \
+      lanes_output(ST_FORM_##form, w, row, last, sum, out + (begin + i) * stride);                                     \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  static void lanes_matmul_block_##form(const st_matrix *w, const st_input *input, size_t first, size_t last,          \
+                                        float *out, size_t stride) {                                                   \
+    st_view v = st_view_input(input);                                                                                  \
+    size_t chunk = st_chunk_tokens(input->tokens, LANES_TILE), block = lanes_token_block(input, chunk);                \
+    for (size_t from = 0; from < input->tokens; from += block) {                                                       \
+      size_t to = input->tokens - from < block ? input->tokens : from + block;                                         \
+      for (size_t row = first; row < last; row += ST_GROUP) {                                                          \
+        for (size_t t = from; t < to; t += chunk) {                                                                    \
+          size_t end = to - t < chunk ? to : t + chunk;                                                                \
+          lanes_group_block_##form(w, input, &v, row, last, t, end, out, stride);                                      \
+        }                                                                                                              \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }
+
+LANES_MATMUL_TOKEN(T16)
+LANES_MATMUL_TOKEN(T16B)
+LANES_MATMUL_BLOCK(T16)
+LANES_MATMUL_BLOCK(T16B)
+LANES_MATMUL_BLOCK(Q8)
+LANES_MATMUL_BLOCK(Q4)
+LANES_MATMUL_BLOCK(Q4M)
+LANES_MATMUL_BLOCK(Q5)
+LANES_MATMUL_BLOCK(Q5M)
+LANES_MATMUL_BLOCK(NL)
+LANES_MATMUL_BLOCK(MX)
+LANES_MATMUL_BLOCK(NLK)
+LANES_MATMUL_BLOCK(Q2K)
+LANES_MATMUL_BLOCK(Q3K)
+LANES_MATMUL_BLOCK(Q4K)
+LANES_MATMUL_BLOCK(Q5K)
+LANES_MATMUL_BLOCK(Q6K)
 
 static void lanes_fill_matmul_int8(st_kernels *k) {
   // The scalar ones have inputs in other tiles.

@@ -19,20 +19,6 @@ LANES_INLINE lanes_stream lanes_stream_of(const st_matrix *w, size_t row) {
   return s;
 }
 
-// The same at a block of 32 columns; `left` is not meant for going on.
-LANES_INLINE lanes_stream lanes_stream_at(st_form form, const st_matrix *w, size_t row, size_t block) {
-  lanes_stream s = lanes_stream_of(w, row);
-  size_t head = st_coding_of(form).head;
-  if (head) {
-    s.scales += block / s.each * (head + s.each * st_step_bytes(form));
-    s.codes = s.scales + head + block % s.each * st_step_bytes(form);
-  } else {
-    s.scales += block * st_step_bytes(form);
-    s.codes += block * st_step_bytes(form);
-  }
-  return s;
-}
-
 LANES_INLINE void lanes_advance(st_form form, lanes_stream *s) {
   s->codes += st_step_bytes(form);
   st_coding c = st_coding_of(form);
@@ -70,13 +56,13 @@ LANES_INLINE void lanes_scales(st_form form, const lanes_stream *s, int half, vf
   if (c.minimums) *m = vf_mul(*m, vi_to_floats(minimum));
 }
 
-// How many tokens to take with all rows before the next ones: as many whole tiles as leave their inputs in the
+// How many tokens to take with all rows before the next ones: as many whole units as leave their inputs in the
 // second-level cache, where each group of rows finds them again.
-LANES_INLINE size_t lanes_token_block(const st_input *input) {
+LANES_INLINE size_t lanes_token_block(const st_input *input, size_t unit) {
   enum { CACHED = 512 << 10 };
   size_t bytes = st_round_up(input->columns, ST_STEP) * (input->kind == ST_ACT_F32 ? 4 : 1) + 1;
-  size_t tiles = CACHED / bytes / LANES_TILE;
-  return (tiles ? tiles : 1) * LANES_TILE;
+  size_t units = CACHED / bytes / unit;
+  return (units ? units : 1) * unit;
 }
 
 // The sums of the codes of `steps` times 32 columns, of each of n tokens: of [steps][n] sums.

@@ -51,18 +51,17 @@ static float scaled(const float *x, const float *norm, float r, float s, size_t 
   return i < n ? (norm ? x[i] * r * norm[i] : x[i]) * s : 0;
 }
 
-// Codes of block b, all with multiplier s; returns their sum, that of the first 16, and the sum of their squares.
+// Codes of block b, all with multiplier s; returns their sum, and that of the first 16.
 static int32_t prepare_codes(const st_view *v, place p, size_t b, const float *x, const float *norm, float r, float s,
-                             size_t n, int32_t *half, int32_t *squares) {
+                             size_t n, int32_t *half) {
   int8_t *out = v->codes + p.first * v->padded + 4 * p.lane;
   int32_t sum = 0;
-  *half = *squares = 0;
+  *half = 0;
   for (size_t i = b * ST_STEP; i < (b + 1) * ST_STEP; i++) {
     int8_t code = code_of(scaled(x, norm, r, s, i, n));
     out[i / 4 * 4 * p.count + i % 4] = code;
     sum += code;
     if (i % ST_STEP == 15) *half = sum;
-    *squares += code * code;
   }
   return sum;
 }
@@ -78,7 +77,7 @@ static int32_t prepare_rest(const st_view *v, size_t token, size_t b, float scal
     sum += out[i] = code_of((value - (float)code_of(value)) * ST_REST_STEPS);
     if (i == 15) *half = sum;
   }
-  v->rest_block[at] = (uint32_t)b;
+  v->rest_place[at] = (uint32_t)b;
   v->rest_scale[at] = scale;
   v->rest_sum[at] = sum;
   v->rest_half[at] = *half;
@@ -87,9 +86,9 @@ static int32_t prepare_rest(const st_view *v, size_t token, size_t b, float scal
 
 static void prepare_token(const st_view *v, place p, const float *x, const float *norm, float r, size_t n) {
   float s = st_token_scale(absolute_maximum(x, norm, r, n));
-  int32_t total = 0, half, squares;
+  int32_t total = 0, half;
   for (size_t b = 0; b < v->blocks; b++) {
-    int32_t sum = prepare_codes(v, p, b, x, norm, r, s, n, &half, &squares);
+    int32_t sum = prepare_codes(v, p, b, x, norm, r, s, n, &half);
     v->block_sum[p.first * v->blocks + b * p.count + p.lane] = sum;
     total += sum;
   }
@@ -97,15 +96,27 @@ static void prepare_token(const st_view *v, place p, const float *x, const float
   v->sum[p.first + p.lane] = total;
 }
 
+static float block_maximum(const float *x, const float *norm, float r, size_t b, size_t n) {
+  size_t first = b * ST_STEP, part = n - first < ST_STEP ? n - first : ST_STEP;
+  return absolute_maximum(x + first, norm ? norm + first : NULL, r, part);
+}
+
+// The largest value that a block may have without a second plane.
+static float rest_limit(const st_view *v, const float *x, const float *norm, float r, size_t n) {
+  float sum = 0;
+  for (size_t b = 0; b < v->blocks; b++) sum += block_maximum(x, norm, r, b, n);
+  return sum * (ST_REST_ABOVE / (float)v->blocks);
+}
+
 static void prepare_block(const st_view *v, place p, const float *x, const float *norm, float r, size_t n) {
+  float limit = rest_limit(v, x, norm, r, n);
   v->rest_count[p.first + p.lane] = 0;
   for (size_t b = 0; b < v->blocks; b++) {
-    size_t first = b * ST_STEP, part = n - first < ST_STEP ? n - first : ST_STEP;
     size_t at = p.first * v->blocks + b * p.count + p.lane;
-    float m = absolute_maximum(x + first, norm ? norm + first : NULL, r, part);
+    float m = block_maximum(x, norm, r, b, n);
     float d = m < ST_BLOCK_LEAST ? 0 : m / 127.0f, s = m < ST_BLOCK_LEAST ? 0 : 127.0f / m;
-    int32_t half, rest_half = 0, squares, sum = prepare_codes(v, p, b, x, norm, r, s, n, &half, &squares);
-    float finer = squares < ST_REST_SQUARES ? d / ST_REST_STEPS : 0;
+    int32_t half, rest_half = 0, sum = prepare_codes(v, p, b, x, norm, r, s, n, &half);
+    float finer = m > limit ? d / ST_REST_STEPS : 0;
     int32_t rest_sum = finer != 0 ? prepare_rest(v, p.first + p.lane, b, finer, x, norm, r, s, n, &rest_half) : 0;
     v->block_sum[at] = sum;
     v->block_scale[at] = d;
@@ -115,6 +126,10 @@ static void prepare_block(const st_view *v, place p, const float *x, const float
     v->half_product[at] = st_product_of(d, half, finer, rest_half);
     v->half_product[at + p.count] = st_product_of(d, sum - half, finer, rest_sum - rest_half);
   }
+}
+
+size_t st_ref_prepare_unit(st_activation kind, size_t tokens) {
+  return (void)kind, (void)tokens, 1;
 }
 
 void st_ref_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,

@@ -241,8 +241,8 @@ static void add_rest(const st_matrix *w, const uint8_t *group, const st_view *v,
     const uint8_t *scales, *codes;
     codes32 code;
     floats16 d, m;
-    locate(w, group, v->rest_block[at], &scales, &codes);
-    unpack_codes(w, group, v->rest_block[at], codes, code);
+    locate(w, group, v->rest_place[at], &scales, &codes);
+    unpack_codes(w, group, v->rest_place[at], codes, code);
     for (size_t sub = 0; sub < c.subs; sub++) {
       columns_of part = {sub * width, (sub + 1) * width};
       read_scales(w->form, scales, codes, sub, d, m);

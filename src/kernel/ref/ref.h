@@ -10,6 +10,7 @@ void st_ref_table(st_kernels *table);
 
 size_t st_ref_input_bytes(st_activation kind, size_t tokens, size_t columns);
 float st_ref_quantize_token(const float *x, size_t n, int8_t *codes, int32_t *sum);
+size_t st_ref_prepare_unit(st_activation kind, size_t tokens);
 void st_ref_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,
                     size_t last);
 void st_ref_matmul_f32(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out, size_t stride);

@@ -6,6 +6,7 @@ void st_ref_table(st_kernels *t) {
       .name = "scalar",
       .quantize_token = st_ref_quantize_token,
       .input_bytes = st_ref_input_bytes,
+      .prepare_unit = st_ref_prepare_unit,
       .prepare = st_ref_prepare,
       .rmsnorm = st_ref_rmsnorm,
       .rope = st_ref_rope,

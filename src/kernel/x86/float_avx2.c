@@ -8,6 +8,7 @@
 
 void st_avx2_float(st_kernels *k) {
   k->quantize_token = lanes_quantize_token;
+  k->prepare_unit = lanes_prepare_unit;
   k->prepare = lanes_prepare;
   k->rmsnorm = lanes_rmsnorm;
   k->rope = lanes_rope;

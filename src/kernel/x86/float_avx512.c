@@ -13,6 +13,7 @@ void st_avx512_prepare(const st_input *input, const float *x, size_t stride, con
 
 void st_avx512_float(st_kernels *k) {
   k->quantize_token = lanes_quantize_token;
+  k->prepare_unit = lanes_prepare_unit;
   k->prepare = lanes_prepare;
   k->rmsnorm = lanes_rmsnorm;
   k->rope = lanes_rope;

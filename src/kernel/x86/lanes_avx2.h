@@ -246,21 +246,6 @@ LANES_INLINE void lanes_row_sums(const int8_t (*rows)[32], vi *low, vi *high) {
   *high = (vi){_mm256_cvtepi16_epi32(_mm256_extracti128_si256(v[0], 1)),
                _mm256_cvtepi16_epi32(_mm256_extracti128_si256(v[8], 1))};
 }
-// Lane r is the sum of the squares of row r's codes, -127 to 127.
-LANES_INLINE vi lanes_row_squares(const int8_t (*rows)[32]) {
-  __m256i v[16];
-  for (int i = 0; i < 16; i++) {
-    __m256i x = _mm256_abs_epi8(_mm256_loadu_si256((const __m256i *)rows[i]));
-    v[i] = _mm256_madd_epi16(_mm256_maddubs_epi16(x, x), _mm256_set1_epi16(1));
-  }
-  for (int i = 0; i < 16; i += 2) v[i] = _mm256_hadd_epi32(v[i], v[i + 1]);
-  for (int i = 0; i < 16; i += 4) v[i] = _mm256_hadd_epi32(v[i], v[i + 2]);
-  for (int i = 0; i < 16; i += 8) { // halves of rows i to i + 3, then of the next 4
-    v[i] = _mm256_add_epi32(_mm256_permute2x128_si256(v[i], v[i + 4], 0x20),
-                            _mm256_permute2x128_si256(v[i], v[i + 4], 0x31));
-  }
-  return (vi){v[0], v[8]};
-}
 
 // 4 rows of 8 words: v[w] becomes words w, then w + 4, of each.
 LANES_INLINE void lanes_transpose4(__m256i v[4]) {

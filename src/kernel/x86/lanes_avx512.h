@@ -220,16 +220,6 @@ LANES_INLINE void lanes_row_sums(const int8_t (*rows)[32], vi *low, vi *high) {
     four[i] = _mm512_dpbusd_epi32(vi_zero(), _mm512_set1_epi8(1), lanes_load_rows(rows + 2 * i));
   lanes_halves(four, low, high);
 }
-// Lane r is the sum of the squares of row r's codes, -127 to 127.
-LANES_INLINE vi lanes_row_squares(const int8_t (*rows)[32]) {
-  vi four[8], low, high;
-  for (int i = 0; i < 8; i++) {
-    vi v = _mm512_abs_epi8(lanes_load_rows(rows + 2 * i));
-    four[i] = _mm512_dpbusd_epi32(vi_zero(), v, v);
-  }
-  lanes_halves(four, &low, &high);
-  return vi_add(low, high);
-}
 
 // Interleaves 32 codes of each of LANES_TILE tokens every 4 codes.
 LANES_INLINE void lanes_interleave(int8_t *out, const int8_t (*rows)[32]) {

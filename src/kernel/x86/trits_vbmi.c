@@ -110,7 +110,7 @@ LANES_INLINE void tile_t5b(const fives *tables, const st_matrix *w, size_t row, 
     make_tables(bytes);                                                                                                \
     fives tables = load_tables((const uint8_t(*)[64])bytes);                                                           \
     st_view v = st_view_input(input);                                                                                  \
-    size_t block = lanes_token_block(input);                                                                           \
+    size_t block = lanes_token_block(input, LANES_TILE);                                                               \
     for (size_t begin = 0; begin < input->tokens; begin += block) {                                                    \
       size_t end = input->tokens - begin < block ? input->tokens : begin + block;                                      \
       for (size_t row = first; row < last; row += ST_GROUP) {                                                          \
