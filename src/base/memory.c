@@ -76,6 +76,11 @@ void st_pages_free(void *block, size_t size) {
   if (block && pages_length(size, &length)) munmap(block, length);
 }
 
+void st_pages_drop(void *first, size_t size) {
+  size_t head = (HUGE_PAGE - (uintptr_t)first % HUGE_PAGE) % HUGE_PAGE;
+  if (size >= head + HUGE_PAGE) madvise((char *)first + head, (size - head) / HUGE_PAGE * HUGE_PAGE, MADV_DONTNEED);
+}
+
 size_t st_pages_size(size_t size) {
   size_t length;
   return pages_length(size, &length) ? length : 0;

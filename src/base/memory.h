@@ -31,6 +31,8 @@ void *st_aligned_alloc(size_t size);
 enum { ST_PAGES_SLACK = 16384 };
 void *st_pages_alloc(size_t size, bool huge);
 void st_pages_free(void *block, size_t size);
+// Nobody wants these bytes of such pages any more: the system may have those of them back that are whole huge pages.
+void st_pages_drop(void *first, size_t size);
 // The bytes that st_pages_alloc takes for `size` bytes, slack and rounding included; 0 on overflow.
 size_t st_pages_size(size_t size);
 

@@ -1,11 +1,14 @@
 // Matrices that have settled on the CPU: other bytes, the same products and rows as the scalar table's, which never
-// settles; and those with a code that five to a byte have no place for stay as they are.
+// settles; and those with a code that five to a byte have no place for stay as they are. Memory that settling frees is
+// not taken.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -108,7 +111,47 @@ static void same_results(void **state) {
   }
 }
 
+static size_t resident(void) {
+  unsigned long size, pages;
+  FILE *f = fopen("/proc/self/statm", "r");
+  assert_non_null(f);
+  assert_int_equal(fscanf(f, "%lu %lu", &size, &pages), 2);
+  fclose(f);
+  return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+// What settling frees does not stay in memory where the next matrix is too large for it.
+static void memory_is_as_planned(void **state) {
+  (void)state;
+  enum { MATRICES = 4, ROWS = 4096, COLUMNS = 40000 };
+  const st_format *ternary = st_format_get(ST_HF_U8);
+  const st_shape shape = {ROWS, COLUMNS};
+  int8_t *trits = calloc(ST_GROUP, COLUMNS);
+  float scales[ST_GROUP] = {0};
+  st_dmatrix *w[MATRICES + 1];
+  st_device *device;
+  st_pool *pool;
+  assert_non_null(trits);
+  assert_int_equal(cpu->device_new(&(st_device_options){.isa = NULL}, &device, NULL), SETUN_OK);
+  assert_int_equal(st_pool_new(2, &pool, NULL), SETUN_OK);
+  st_matrix_size size = cpu->matrix_size(device, ternary, shape, ST_PRECISION_INT8);
+  size_t before = resident();
+  for (size_t i = 0; i < MATRICES; i++) {
+    assert_int_equal(cpu->matrix_new(device, ternary, shape, ST_PRECISION_INT8, &w[i], NULL), SETUN_OK);
+    for (uint64_t row = 0; row < ROWS; row += ST_GROUP) cpu->matrix_write(w[i], row, ST_GROUP, trits, scales);
+    cpu->matrix_settle(device, w[i], pool);
+  }
+  assert_int_equal(cpu->matrix_new(device, ternary, shape, ST_PRECISION_INT8, &w[MATRICES], NULL), SETUN_OK);
+  double planned = MATRICES * (double)(size.own + size.beside), taken = (double)(resident() - before);
+  print_message("%.1f MB taken, %.1f planned\n", taken * 1e-6, planned * 1e-6);
+  assert_true(taken > 0.95 * planned && taken < 1.05 * planned);
+  for (size_t i = 0; i <= MATRICES; i++) cpu->matrix_free(w[i]);
+  st_pool_free(pool);
+  cpu->device_free(device);
+  free(trits);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(same_results)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(same_results), cmocka_unit_test(memory_is_as_planned)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

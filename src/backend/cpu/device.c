@@ -55,6 +55,7 @@ static void *arena_alloc(st_device *d, size_t size) {
       st_free(fresh);
       return NULL;
     }
+    if (c) st_pages_drop(c->data + c->used, c->size - c->used); // what stood there has shrunk
     fresh->next = c;
     d->chunks = c = fresh;
   }
