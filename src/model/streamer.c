@@ -253,7 +253,7 @@ void st_streamer_begin(st_streamer *s) {
   pthread_mutex_lock(&s->lock);
   s->began = seconds();
   s->brought = UINT32_MAX;
-  if (s->ring) st_stream_start(s->ring);
+  if (s->ring) st_stream_start(s->ring, 1);
 }
 
 void st_streamer_end(st_streamer *s) {
@@ -336,13 +336,13 @@ setun_status st_streamer_measure(st_streamer *s, uint64_t total_bytes, double *b
   if (!s->ring) return st_fail(err, SETUN_ERROR_STATE, "nothing is streamed");
   setun_status status = SETUN_OK;
   pthread_mutex_lock(&s->lock);
-  st_stream_start(s->ring);
+  st_stream_start(s->ring, 1);
   uint64_t before = st_stream_get_stats(s->ring).bytes, read = 0;
   double start = seconds();
   while (status == SETUN_OK && read < total_bytes) {
     status = read_all(s, err);
     read = st_stream_get_stats(s->ring).bytes - before;
-    st_stream_start(s->ring); // goes on with what was read ahead
+    st_stream_start(s->ring, 1); // goes on with what was read ahead
   }
   *bytes_per_s = (double)read / (seconds() - start);
   s->measured += st_stream_get_stats(s->ring).bytes - before;
