@@ -373,11 +373,12 @@ static bool has_failed(st_stream *s) {
   return failed;
 }
 
-void st_stream_start(st_stream *s, unsigned tails) {
+void st_stream_start(st_stream *s, bool at_tail, unsigned tails) {
+  size_t tail = s->plan.n_units - s->options.n_tail, first = at_tail && s->options.n_tail ? tail : 0;
   size_t stale = 0, ahead = 0;
-  if (s->options.n_tail == s->plan.n_units && !tails) tails = 1; // the next pass is read ahead for
-  s->next = (st_cursor){0, tails};
-  while (stale < s->held && s->slots[(s->head + stale) % s->n_slots].unit != 0) stale++;
+  if (first == tail && !tails) tails = 1; // the next pass is read ahead for
+  s->next = (st_cursor){first, tails};
+  while (stale < s->held && s->slots[(s->head + stale) % s->n_slots].unit != first) stale++;
   drop(s, 0, has_failed(s) ? s->held : stale);
   for (; ahead < s->held && s->slots[(s->head + ahead) % s->n_slots].unit == s->next.unit; ahead++) step(s, &s->next);
   drop(s, ahead, s->held - ahead);

@@ -132,7 +132,7 @@ static void take(st_stream *s, const unit_set *set, size_t unit) {
 
 // A pass over the first `n` units, with its tail or without.
 static void pass_with(st_stream *s, const unit_set *set, size_t n, unsigned tails) {
-  st_stream_start(s, tails);
+  st_stream_start(s, false, tails);
   for (size_t u = 0; u < n; u++) {
     take(s, set, u);
     st_stream_poll(s);
@@ -266,7 +266,7 @@ static void run_passes(const engine *e, int slots, faults f, uint64_t seed, int 
     for (int i = 0; i < 6; i++) {
       pass(s, &set, below(&random, 3) ? set.n : below(&random, set.n + 1));
       if (below(&random, 4) == 0) { // given up while a unit is held
-        st_stream_start(s, 1);
+        st_stream_start(s, false, 1);
         take(s, &set, 0);
       }
     }
@@ -380,7 +380,7 @@ static void failing_reads(void **state) {
       const uint8_t *at[RANGES_MOST];
       setun_error err;
       size_t u = 0;
-      st_stream_start(s, 1);
+      st_stream_start(s, false, 1);
       while (st_stream_take(s, u, at, &err) == SETUN_OK) {
         compare(&set, u, at, engines[i].name);
         st_stream_give(s, u);
@@ -406,7 +406,7 @@ static void entries_refused(void **state) {
     const uint8_t *at[RANGES_MOST];
     setun_error err = {0};
     st_stream *s = make(&set, &options);
-    st_stream_start(s, 1);
+    st_stream_start(s, false, 1);
     if (cases[i][1] && cases[i][0] != ENOMEM) {
       for (int k = 0; k < 3; k++) pass(s, &set, set.n);
     } else {
@@ -431,7 +431,7 @@ static void shrinking_file(void **state) {
       open_file("shrinking", content[0], sizes[0], &file);
       plain_units(&set, &file);
       st_stream *s = make(&set, &options);
-      st_stream_start(s, 1);
+      st_stream_start(s, false, 1);
       const uint8_t *at[RANGES_MOST];
       setun_error err;
       int taken = 0;
@@ -499,7 +499,7 @@ static void order_of_calls(void **state) {
     st_stream *s = make(&set, &options);
     assert_int_equal(st_stream_take(s, 0, at, &err), SETUN_ERROR_STATE);
     st_stream_give(s, 0);
-    st_stream_start(s, 1);
+    st_stream_start(s, false, 1);
     assert_int_equal(st_stream_take(s, 1, at, &err), SETUN_ERROR_ARGUMENT);
     take(s, &set, 0);
     take(s, &set, 1);
@@ -523,7 +523,7 @@ static void where_ends_are_seen(void **state) {
   plain_units(&set, &files[0]);
   if (!is_offered(&engines[0])) return;
   st_stream *s = make(&set, &options);
-  st_stream_start(s, 1);
+  st_stream_start(s, false, 1);
   take(s, &set, 0);
   int seen = atomic_load(&f.reads);
   st_stream_give(s, 0);
@@ -550,8 +550,9 @@ static void tails(void **state) {
     size_t head = set.n - options.n_tail;
     for (int i = 0; i < 6; i++) {
       unsigned n = (unsigned)below(&random, 4);
-      st_stream_start(s, n);
-      for (size_t k = 0; k < head + n * options.n_tail; k++) {
+      bool at_tail = options.n_tail && below(&random, 3) == 0;
+      st_stream_start(s, at_tail, n);
+      for (size_t k = at_tail ? head : 0; k < head + n * options.n_tail; k++) {
         size_t unit = k < head ? k : head + (k - head) % options.n_tail;
         take(s, &set, unit);
         st_stream_give(s, unit);
@@ -563,7 +564,7 @@ static void tails(void **state) {
 
 static void *start_elsewhere(void *stream) {
   const uint8_t *at[RANGES_MOST];
-  st_stream_start(stream, 1);
+  st_stream_start(stream, false, 1);
   return st_stream_take(stream, 0, at, NULL) == SETUN_OK ? stream : NULL;
 }
 
@@ -611,7 +612,7 @@ static void renamed_file(void **state) {
     st_stream *s = make(&set, &options);
     assert_int_equal(seen.warned, 1);
     assert_non_null(strstr(seen.last, strerror(replaced ? ESTALE : ENOENT)));
-    st_stream_start(s, 1);
+    st_stream_start(s, false, 1);
     for (size_t u = 0; u < set.n; u++) {
       const uint8_t *at[RANGES_MOST];
       setun_error err;
@@ -660,7 +661,7 @@ static void page_cache_stays_empty(void **state) {
     }
     st_stream *s = make(&set, &options);
     bool direct = strstr(st_stream_get_stats(s).how, "O_DIRECT");
-    st_stream_start(s, 1);
+    st_stream_start(s, false, 1);
     for (size_t u = 0; u < 2 * set.n; u++) {
       const uint8_t *at[RANGES_MOST];
       setun_error err;
@@ -692,7 +693,7 @@ static void memory_file(void **state) {
   for (int uring = 0; uring < 2; uring++) {
     st_stream *s = make(&set, &(st_stream_options){.slots = 3, .direct = true, .uring = uring});
     print_message("/dev/shm: %s\n", st_stream_get_stats(s).how);
-    st_stream_start(s, 1);
+    st_stream_start(s, false, 1);
     for (size_t i = 0; i < 3 * set.n; i++) {
       const uint8_t *at[RANGES_MOST];
       size_t u = i % set.n;
