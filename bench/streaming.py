@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Runs a model under several memory budgets, and prints a Markdown table of what `setun bench` reports.
+"""Runs a model under several memory budgets, and prints a Markdown table and a plot of what `setun bench` reports.
 
-usage: bench/streaming.py SETUN MODEL BUDGET... [--cgroup] [-- BENCH_OPTION...]
+usage: bench/streaming.py SETUN MODEL BUDGET... [--cgroup] [--processor] [-- BENCH_OPTION...]
 
 A budget is a size such as 1300M, or "mmap:1300M": the same limit with --no-stream. With --cgroup each run is put into a
 memory cgroup (version 1 or 2) with that limit, so that the kernel enforces it; this needs root. Without it the peak of
 resident memory is what is checked. Which of the two it was is printed.
+
+With --processor the table is another: the processor's time for each token, in the program and in the system, as the
+difference between two runs, one of which decodes twice as many tokens (-n, 6 by default).
 """
 
 import json
@@ -55,37 +58,73 @@ def run(setun, model, budget, use_cgroup, options):
     after = os.times()
     if folder:
         os.rmdir(folder)
-    processor = after.children_user + after.children_system - before.children_user - before.children_system
-    return done, processor, folder is not None
+    used = (after.children_user - before.children_user, after.children_system - before.children_system)
+    return done, used, folder is not None
 
 
-def main():
+def parse():
     arguments, options = sys.argv[1:], []
     if "--" in arguments:
         at = arguments.index("--")
         arguments, options = arguments[:at], arguments[at + 1 :]
-    use_cgroup = "--cgroup" in arguments
-    arguments = [a for a in arguments if a != "--cgroup"]
+    flags = {a for a in arguments if a in ("--cgroup", "--processor")}
+    arguments = [a for a in arguments if a not in flags]
     if len(arguments) < 3:
         sys.exit(__doc__)
-    setun, model, budgets = arguments[0], arguments[1], arguments[2:]
-    enforced = None
-    print("| budget | decode tokens/s | prefill tokens/s | streamed a pass | read GB/s | disk GB/s | overlap | prefill overlap | peak |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    return arguments[0], arguments[1], arguments[2:], flags, options
+
+
+def failed(budget, done):
+    print(f"| {budget} | failed ({done.returncode}): {done.stderr.strip()[-120:]} |", flush=True)
+
+
+def speeds(setun, model, budgets, flags, options):
+    enforced, points = None, []
+    print("| budget | decode tokens/s | prefill tokens/s | streamed a pass | read GB/s | disk GB/s | tokens/s of disk / bytes "
+          "| overlap | prefill overlap | peak |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for budget in budgets:
-        done, _, enforced = run(setun, model, budget, use_cgroup, options)
+        done, _, enforced = run(setun, model, budget, "--cgroup" in flags, options)
         if done.returncode:
-            print(f"| {budget} | failed ({done.returncode}): {done.stderr.strip()[-120:]} |")
+            failed(budget, done)
             continue
         r = json.loads(done.stdout)
+        streamed, disk = r["streamed_bytes_per_pass"], (r.get("disk_read_gbs") or 0) * 1e9
+        share = f"{r['decode_tokens_per_s'] * streamed / disk:.2f}" if disk else ""
         print(
             f"| {budget} | {r['decode_tokens_per_s']:.2f} | {r['prefill_tokens_per_s']:.1f} "
-            f"| {r['streamed_bytes_per_pass'] / 1e9:.2f} GB | {r.get('stream_read_gbs') or 0:.2f} "
-            f"| {r.get('disk_read_gbs') or 0:.2f} | {r.get('stream_overlap') or 0:.2f} | {r.get('prefill_stream_overlap') or 0:.2f} "
+            f"| {streamed / 1e9:.2f} GB | {r.get('stream_read_gbs') or 0:.2f} | {disk / 1e9:.2f} | {share} "
+            f"| {r.get('stream_overlap') or 0:.2f} | {r.get('prefill_stream_overlap') or 0:.2f} "
             f"| {r['memory_peak'] / 2**20:.0f} MiB |",
             flush=True,
         )
-    print("limit enforced by a memory cgroup" if enforced else "limit not enforced: peak of resident memory as reported")
+        points.append((budget, r["decode_tokens_per_s"]))
+    most = max((speed for _, speed in points), default=1)
+    print("\nDecode, tokens/s:\n")
+    for budget, speed in points:
+        mark = "." if budget.startswith("mmap:") else "#"
+        print(f"    {budget:>10}  {mark * max(1, round(speed / most * 60))} {speed:.2f}")
+    print("\nlimit enforced by a memory cgroup" if enforced else "\nlimit not enforced: peak of resident memory as reported")
+
+
+def processor(setun, model, budgets, flags, options):
+    tokens = int(options[options.index("-n") + 1]) if "-n" in options else 6
+    print("| budget | in the program, ms a token | in the system, ms a token |")
+    print("|---|---|---|")
+    for budget in budgets:
+        times = []
+        for n in (tokens, 2 * tokens):
+            done, used, _ = run(setun, model, budget, "--cgroup" in flags, [*options, "-n", str(n)])
+            times.append(used)
+            if done.returncode:
+                failed(budget, done)
+        user, system = ((b - a) * 1000 / tokens for a, b in zip(*times))
+        print(f"| {budget} | {user:.0f} | {system:.0f} |", flush=True)
+
+
+def main():
+    setun, model, budgets, flags, options = parse()
+    (processor if "--processor" in flags else speeds)(setun, model, budgets, flags, options)
 
 
 if __name__ == "__main__":
