@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Runs a model under several memory budgets, and prints a Markdown table and a plot of what `setun bench` reports.
 
-usage: bench/streaming.py SETUN MODEL BUDGET... [--cgroup] [--processor] [-- BENCH_OPTION...]
+usage: bench/streaming.py SETUN MODEL BUDGET... [--cgroup] [-- BENCH_OPTION...]
 
 A budget is a size such as 1300M, or "mmap:1300M": the same limit with --no-stream. With --cgroup each run is put into a
 memory cgroup (version 1 or 2) with that limit, so that the kernel enforces it; this needs root. Without it the peak of
 resident memory is what is checked. Which of the two it was is printed.
 
-With --processor the table is another: the processor's time for each token, in the program and in the system, as the
-difference between two runs, one of which decodes twice as many tokens (-n, 6 by default).
+The processor's time is that of all threads for one token of decoding, in the program and in the system.
 """
 
 import json
@@ -53,13 +52,10 @@ def run(setun, model, budget, use_cgroup, options):
 
     with open(model, "rb") as f:  # pages cached for somebody else would not count against the limit
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    before = os.times()
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=enter, check=False)
-    after = os.times()
     if folder:
         os.rmdir(folder)
-    used = (after.children_user - before.children_user, after.children_system - before.children_system)
-    return done, used, folder is not None
+    return done, folder is not None
 
 
 def parse():
@@ -67,26 +63,23 @@ def parse():
     if "--" in arguments:
         at = arguments.index("--")
         arguments, options = arguments[:at], arguments[at + 1 :]
-    flags = {a for a in arguments if a in ("--cgroup", "--processor")}
-    arguments = [a for a in arguments if a not in flags]
+    use_cgroup = "--cgroup" in arguments
+    arguments = [a for a in arguments if a != "--cgroup"]
     if len(arguments) < 3:
         sys.exit(__doc__)
-    return arguments[0], arguments[1], arguments[2:], flags, options
+    return arguments[0], arguments[1], arguments[2:], use_cgroup, options
 
 
-def failed(budget, done):
-    print(f"| {budget} | failed ({done.returncode}): {done.stderr.strip()[-120:]} |", flush=True)
-
-
-def speeds(setun, model, budgets, flags, options):
+def main():
+    setun, model, budgets, use_cgroup, options = parse()
     enforced, points = None, []
     print("| budget | decode tokens/s | prefill tokens/s | streamed a pass | read GB/s | disk GB/s | tokens/s of disk / bytes "
-          "| overlap | prefill overlap | peak |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+          "| overlap | prefill overlap | processor ms: program, system | peak |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for budget in budgets:
-        done, _, enforced = run(setun, model, budget, "--cgroup" in flags, options)
+        done, enforced = run(setun, model, budget, use_cgroup, options)
         if done.returncode:
-            failed(budget, done)
+            print(f"| {budget} | failed ({done.returncode}): {done.stderr.strip()[-120:]} |", flush=True)
             continue
         r = json.loads(done.stdout)
         streamed, disk = r["streamed_bytes_per_pass"], (r.get("disk_read_gbs") or 0) * 1e9
@@ -95,6 +88,7 @@ def speeds(setun, model, budgets, flags, options):
             f"| {budget} | {r['decode_tokens_per_s']:.2f} | {r['prefill_tokens_per_s']:.1f} "
             f"| {streamed / 1e9:.2f} GB | {r.get('stream_read_gbs') or 0:.2f} | {disk / 1e9:.2f} | {share} "
             f"| {r.get('stream_overlap') or 0:.2f} | {r.get('prefill_stream_overlap') or 0:.2f} "
+            f"| {r['decode_program_s_per_token'] * 1000:.0f}, {r['decode_system_s_per_token'] * 1000:.0f} "
             f"| {r['memory_peak'] / 2**20:.0f} MiB |",
             flush=True,
         )
@@ -105,26 +99,6 @@ def speeds(setun, model, budgets, flags, options):
         mark = "." if budget.startswith("mmap:") else "#"
         print(f"    {budget:>10}  {mark * max(1, round(speed / most * 60))} {speed:.2f}")
     print("\nlimit enforced by a memory cgroup" if enforced else "\nlimit not enforced: peak of resident memory as reported")
-
-
-def processor(setun, model, budgets, flags, options):
-    tokens = int(options[options.index("-n") + 1]) if "-n" in options else 6
-    print("| budget | in the program, ms a token | in the system, ms a token |")
-    print("|---|---|---|")
-    for budget in budgets:
-        times = []
-        for n in (tokens, 2 * tokens):
-            done, used, _ = run(setun, model, budget, "--cgroup" in flags, [*options, "-n", str(n)])
-            times.append(used)
-            if done.returncode:
-                failed(budget, done)
-        user, system = ((b - a) * 1000 / tokens for a, b in zip(*times))
-        print(f"| {budget} | {user:.0f} | {system:.0f} |", flush=True)
-
-
-def main():
-    setun, model, budgets, flags, options = parse()
-    (processor if "--processor" in flags else speeds)(setun, model, budgets, flags, options)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   if (p->streamed) {
     print_text("%s of %s of weights are read from the disk for each pass.\n", format_bytes(p->streamed, text),
                format_bytes(p->weights, context));
-  } else if (p->held < p->weights && !o->compute.no_stream) {
+  } else if (p->packed) {
     print_text("Rows of the embedding are read from the disk; the rest is held in memory.\n");
   } else {
     print_text("Everything is held in memory.\n");

@@ -179,7 +179,8 @@ uint64_t st_row_copy_bytes(const st_backend *b, const st_device *device, const s
          (ST_ROW_COPIES + 32) * floats;
 }
 
-uint64_t st_copy_bytes(uint64_t weights) {
+uint64_t st_copy_bytes(uint64_t weights, bool latent) {
   uint64_t run = weights * sizeof(float) < RUN_BYTES ? weights * sizeof(float) : RUN_BYTES;
-  return 8 * run; // the run's rows, and the reader's strips of as many bytes in two or three forms
+  return (latent ? 8 : 4) *
+         run; // the run's rows, and the reader's strips: as many bytes, or four times for each of trits
 }

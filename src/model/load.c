@@ -353,7 +353,7 @@ static setun_status survey(st_loader *l) {
   p->process = st_memory_resident();
   p->cache = size.cache;
   p->logits = size.more_logits;
-  p->copying = (uint64_t)threads * st_copy_bytes(l->weights);
+  p->copying = (uint64_t)threads * st_copy_bytes(l->weights, l->latent);
   p->held_parts = l->o->held_parts;
   p->token_bytes = m->bytes_per_token;
   p->token_macs = m->macs_per_token;

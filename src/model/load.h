@@ -27,6 +27,7 @@ typedef struct st_loader {
   bool attention;
   size_t columns;        // the widest input of a product so far
   uint64_t weights;      // of the largest matrix so far
+  bool latent;           // some matrix so far is
   uint64_t matrix_bytes; // of the matrix placed last
   uint64_t head_bytes;
   bool is_head, is_embedding; // what the walk is at; a tied embedding is both

@@ -88,6 +88,7 @@ static setun_status plan_item(st_loader *l, const st_weight *w, const st_placing
   p->all += size.codes;
   if (w->shape.columns > l->columns) l->columns = (size_t)w->shape.columns;
   if (w->shape.rows * w->shape.columns > l->weights) l->weights = w->shape.rows * w->shape.columns;
+  l->latent = l->latent || w->latent;
   if (l->is_embedding) p->row_area = st_row_copy_bytes(b, l->m->device, w, how->format, how->precision);
   if (l->is_head) {
     l->head = *w;

@@ -403,7 +403,7 @@ static void any_share(void **state) {
       const st_memory_plan *p = &o.model->plan;
       assert_true(p->streamed <= streamed);
       assert_int_equal(p->streamed == 0, share >= last - 1);
-      assert_true(p->held <= p->all && (p->held == p->all) == !o.model->streamer);
+      assert_true(p->held <= held.model->plan.held && (p->held == held.model->plan.held) == !o.model->streamer);
       streamed = p->streamed;
       check_run(path, o.model, 0, 1 + (int)share % 3, expected);
       close_model(&o);
