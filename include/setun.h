@@ -78,7 +78,7 @@ typedef enum setun_kv_type { SETUN_KV_F16, SETUN_KV_F32 } setun_kv_type;
 
 typedef struct setun_session_params {
   uint32_t n_ctx;   /* tokens that fit; 0: the model's trained length, at most 4096 */
-  uint32_t n_batch; /* tokens that one pass of prefill takes; 0: 512 */
+  uint32_t n_batch; /* tokens that one pass of prefill takes; 0: 512, or less where memory is little */
   int threads;      /* 0: as many as suit the machine */
   setun_kv_type kv;
 } setun_session_params;
@@ -140,7 +140,8 @@ typedef struct setun_plan {
   uint64_t held;    /* weight matrices that stay in memory */
   uint64_t rounding; /* huge pages that these do not fill */
   uint64_t ring;    /* buffers that the others are read into */
-  uint64_t packed;  /* where these are put into the kernels' order, if they are stored in another */
+  uint64_t packed;  /* where these are put into the kernels' order, if they are stored in another, and rows of an
+                     * embedding that is not held */
   uint64_t cache;   /* keys and values of a session, and attention's scratch */
   uint64_t work;    /* activations of a session, or what loading needs where that is more */
   uint64_t weights; /* all weight matrices, held or not */

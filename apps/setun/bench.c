@@ -53,6 +53,7 @@ typedef struct bench_result {
   streaming_report prefill_stream, decode_stream;
   int threads;
   double prefill, decode; // tokens a second
+  processor_time used;    // for one decoded token
   uint64_t cache_bytes;   // that one decoded token reads
   double prefill_macs;    // multiply-adds a second, without the head, which a prompt needs once
 } bench_result;
@@ -110,10 +111,14 @@ static setun_status time_all(const setun_model *model, setun_session *session, c
   r->prefill_stream = make_streaming_report(model, &start);
   if (s == SETUN_OK) s = time_prefill(session, ids, o->depth, &warm, error);
   start = setun_model_get_stream_stats(model);
+  processor_time before = processor_time_now();
   for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++) {
     s = time_decode(session, ids, o->depth, o->decode, &decode[i], error);
   }
   if (s != SETUN_OK) return s;
+  processor_time after = processor_time_now();
+  double tokens = (double)o->repeats * (double)o->decode;
+  r->used = (processor_time){(after.program - before.program) / tokens, (after.system - before.system) / tokens};
   double prefill_seconds = median(prefill, o->repeats);
   uint64_t head = r->info.head_macs;
   r->prefill = (double)o->prefill / prefill_seconds;
@@ -150,6 +155,8 @@ static void print_json(const bench_result *r, const bench_options *o) {
   print_json_member("prefill_tokens_per_s", r->prefill);
   print_json_member("prefill_peak_share", share(r->prefill_macs, compute_peak(r)));
   print_json_member("decode_tokens_per_s", r->decode);
+  print_json_member("decode_program_s_per_token", r->used.program);
+  print_json_member("decode_system_s_per_token", r->used.system);
   print_json_member("decode_bandwidth_share", share(decode_bytes(r), r->ceilings.read_bytes_per_s));
   print_text("\"bytes_per_token\": %llu, \"cache_bytes_per_token\": %llu, \"macs_per_token\": %llu, ",
              (unsigned long long)r->info.bytes_per_token, (unsigned long long)r->cache_bytes,

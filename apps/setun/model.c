@@ -23,7 +23,7 @@ const option compute_rows[7] = {
     {'t', "threads", OPTION_INTEGER, offsetof(compute_options, threads), "N", 1, 1024,
      "threads (default: as many as suit the machine)"},
     {'b', "batch-size", OPTION_INTEGER, offsetof(compute_options, batch), "N", 1, 65536,
-     "tokens of the prompt that one pass takes (default 512)"},
+     "tokens of the prompt that one pass takes (default 512, or less where --memory is little)"},
     {0, "precise", OPTION_FLAG, offsetof(compute_options, precise), NULL, 0, 0,
      "float32 activations, except where the model itself prescribes int8"},
     {0, "kv", OPTION_CHOICE, offsetof(compute_options, kv), "f32|f16", 0, 0,

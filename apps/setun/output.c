@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 enum { LINE_SIZE = 2048 };
@@ -161,4 +162,14 @@ double seconds_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double seconds_of(struct timeval t) {
+  return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
+}
+
+processor_time processor_time_now(void) {
+  struct rusage usage = {0};
+  getrusage(RUSAGE_SELF, &usage);
+  return (processor_time){seconds_of(usage.ru_utime), seconds_of(usage.ru_stime)};
 }

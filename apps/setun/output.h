@@ -39,4 +39,10 @@ const char *format_bytes(uint64_t bytes, char text[32]);
 // Seconds of a clock that only goes forward.
 double seconds_now(void);
 
+// Seconds of processors that this process has used, in the program and in the system.
+typedef struct processor_time {
+  double program, system;
+} processor_time;
+processor_time processor_time_now(void);
+
 #endif

@@ -68,14 +68,16 @@ static void print_row(const char *what, uint64_t bytes, const char *remark) {
 static void print_table(const setun_plan *p, const limits *l, const plan_options *o) {
   char text[32];
   char context[64], batch[64];
+  uint32_t usual = p->n_ctx < 512 ? p->n_ctx : 512;
+  bool smaller = !o->compute.batch && p->n_batch < usual;
   snprintf(context, sizeof context, "%u tokens, %s", (unsigned)p->n_ctx,
            session_params(&o->compute).kv == SETUN_KV_F32 ? "f32" : "f16");
-  snprintf(batch, sizeof batch, "batches of %u tokens", (unsigned)p->n_batch);
+  snprintf(batch, sizeof batch, "batches of %u tokens%s", (unsigned)p->n_batch, smaller ? ": no more fit" : "");
   print_row("weights held", p->held, "");
   print_row("rounding", p->rounding, "to huge pages");
   print_row("norms and scales", p->vectors, "");
-  print_row("ring", p->ring, "two layers' worth of what streams");
-  print_row("order of the kernels", p->packed, "one layer's worth of what is stored in another");
+  print_row("ring", p->ring, "two layers' worth of what streams, at most");
+  print_row("order of the kernels", p->packed, "what is stored in another, of one layer or piece of the head");
   print_row("KV cache", p->cache, context);
   print_row("activations", p->work, batch);
   print_row("program, vocabulary", p->process, "");
@@ -86,6 +88,8 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   if (p->streamed) {
     print_text("%s of %s of weights are read from the disk for each pass.\n", format_bytes(p->streamed, text),
                format_bytes(p->weights, context));
+  } else if (p->packed) {
+    print_text("Rows of the embedding are read from the disk; the rest is held in memory.\n");
   } else {
     print_text("Everything is held in memory.\n");
   }

@@ -55,12 +55,13 @@ typedef struct st_cache_shape {
   bool half; // f16, otherwise f32
 } st_cache_shape;
 
-// One output of `linear`: dst[row + t] = matrix * input[t] (+ bias).
+// One output of `linear`: dst[row + t][column...] = matrix * input[t] (+ bias).
 typedef struct st_linear_out {
   const st_dmatrix *matrix;
   const st_dvector *bias; // NULL: none
-  st_array *dst;          // [row + n, rows of the matrix], or wider
+  st_array *dst;          // [row + n, column + rows of the matrix], or wider
   uint32_t row;
+  uint32_t column; // where the matrix's first row goes in dst, and which of the bias's it takes
 } st_linear_out;
 
 typedef struct st_attend_args {
@@ -130,8 +131,9 @@ struct st_backend {
   setun_status (*cache_new)(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);
   void (*cache_free)(st_cache *cache);
 
-  // dst[t] = scale * row ids[t] of the matrix.
-  void (*embed)(st_queue *queue, const st_dmatrix *matrix, const int32_t *ids, uint32_t n, float scale, st_array *dst);
+  // dst[first + t] = scale * row ids[t] of the matrix.
+  void (*embed)(st_queue *queue, const st_dmatrix *matrix, const int32_t *ids, uint32_t n, float scale, st_array *dst,
+                uint32_t first);
   // The tokens [first, first + n) of `x`, normalized by `norm` first unless that is NULL, through each matrix.
   void (*linear)(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm, float eps,
                  const st_linear_out *outs, int count);

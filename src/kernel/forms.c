@@ -98,16 +98,16 @@ static void pack_t16b(size_t columns, uint32_t block, const int8_t *rows, const 
   }
 }
 
-// One step of row r: each 4 codes to their part's place in one plane or two.
-static void pack_codes(const st_coding *c, const uint8_t codes[ST_STEP], size_t r, uint8_t *out) {
-  uint32_t low = 0x01010101u * ((1u << c->low) - 1), high = 0x01010101u * ((1u << c->high) - 1);
+// One step of row r: each 4 codes, of so many low and high bits, to their part's place in one plane or two.
+static inline void pack_codes(unsigned n_low, unsigned n_high, const uint8_t codes[ST_STEP], size_t r, uint8_t *out) {
+  uint32_t low = 0x01010101u * ((1u << n_low) - 1), high = 0x01010101u * ((1u << n_high) - 1);
   for (unsigned i = 0; i < ST_STEP / 4; i++) {
     uint32_t four = load_four(codes + 4 * i);
-    uint8_t *at = out + i * c->low / 8 * 64 + 4 * r;
-    store_four(at, load_four(at) | (four & low) << i * c->low % 8);
-    if (!c->high) continue;
-    at = out + 64 * c->low + i * c->high / 8 * 64 + 4 * r;
-    store_four(at, load_four(at) | (four >> c->low & high) << i * c->high % 8);
+    uint8_t *at = out + i * n_low / 8 * 64 + 4 * r;
+    store_four(at, load_four(at) | (four & low) << i * n_low % 8);
+    if (!n_high) continue;
+    at = out + 64 * n_low + i * n_high / 8 * 64 + 4 * r;
+    store_four(at, load_four(at) | (four >> n_low & high) << i * n_high % 8);
   }
 }
 
@@ -136,7 +136,11 @@ static void pack_block(st_form form, const st_block_parts *p, size_t columns, si
   }
   out += c.head + c.front;
   for (size_t step = 0; step < columns / ST_STEP; step++, out += st_step_bytes(form)) {
-    pack_codes(&c, p->codes + step * ST_STEP, r, out);
+    if (form == ST_FORM_Q6K) { // heads are mostly of this kind, and packed for each pass where they stream
+      pack_codes(4, 2, p->codes + step * ST_STEP, r, out);
+    } else {
+      pack_codes(c.low, c.high, p->codes + step * ST_STEP, r, out);
+    }
     pack_scales(form, p, step, r, out + 64 * (c.low + c.high));
   }
 }

@@ -276,7 +276,7 @@ static setun_status adapt(st_loader *l, adapter *adapters, st_role role, uint32_
                           st_linear *to) {
   factors f = {.shape = st_role_shape(&l->m->h, role)};
   setun_status s = SETUN_OK;
-  if (!to->matrix) return SETUN_OK;
+  if (!to->matrix && !(role == ST_OUTPUT && l->m->n_head)) return SETUN_OK;
   for (size_t i = 0; i < l->o->n_adapters && s == SETUN_OK; i++) {
     for (const st_binding *b = l->m->spec->bindings; (b->gguf || b->hf) && s == SETUN_OK; b++) {
       const st_tensor *t[2];

@@ -32,6 +32,13 @@ static size_t row_bytes(const copy_job *j) {
   return (size_t)st_format_row_bytes(j->format, j->w->shape.columns);
 }
 
+static setun_status read_rows(const copy_job *j, st_row_reader *r, uint64_t row, uint64_t n, void *rows, float *scales,
+                              setun_error *err) {
+  if (j->kind == ST_ROWS_TRITS) return st_read_trits(r, row, n, rows, scales, err);
+  if (j->kind == ST_ROWS_BYTES) return st_read_bytes(r, row, n, rows, err);
+  return st_read_floats(r, row, n, rows, err);
+}
+
 static setun_status copy_strips(copy_job *j, st_row_reader *r, uint64_t row, uint64_t n, float *scales,
                                 setun_error *err) {
   while (n) {
@@ -56,13 +63,7 @@ static setun_status copy_run(copy_job *j, st_row_reader *r, uint64_t row, uint64
     n -= whole;
     if (s != SETUN_OK || !n) return s;
   }
-  if (j->kind == ST_ROWS_TRITS) {
-    s = st_read_trits(r, row, n, rows, scales, err);
-  } else if (j->kind == ST_ROWS_BYTES) {
-    s = st_read_bytes(r, row, n, rows, err);
-  } else {
-    s = st_read_floats(r, row, n, rows, err);
-  }
+  s = read_rows(j, r, row, n, rows, scales, err);
   if (s == SETUN_OK) j->c->backend->matrix_write(j->c->matrix, row, n, rows, scales);
   return s;
 }
@@ -107,7 +108,79 @@ setun_status st_copy_matrix(const st_copy *c, st_pool *pool, setun_error *err) {
   return j.error.code;
 }
 
-uint64_t st_copy_bytes(uint64_t weights) {
+// ---- single rows --------------------------------------------------------------------------------------------------
+
+struct st_row_copy {
+  const st_backend *backend;
+  st_weight weight;
+  copy_job job; // what the rows look like
+  st_row_reader reader;
+  st_dmatrix *matrix; // [ST_ROW_COPIES, columns]
+  void *codes;
+  size_t codes_bytes;
+  char *rows;
+  float *scales;
+};
+
+setun_status st_row_copy_new(const st_copy *c, st_device *device, st_precision precision, st_row_copy **rows,
+                             setun_error *err) {
+  const st_backend *b = c->backend;
+  st_row_copy *r = st_calloc(1, sizeof *r);
+  if (!r) return st_fail_memory(err, c->weight->name);
+  st_shape shape = {ST_ROW_COPIES, c->weight->shape.columns};
+  r->backend = b;
+  r->weight = *c->weight;
+  r->job = (copy_job){.w = &r->weight, .format = c->format, .kind = b->rows_wanted(device, c->format)};
+  r->codes_bytes = (size_t)b->matrix_size(device, c->format, shape, precision).codes;
+  r->codes = st_pages_alloc(r->codes_bytes, false);
+  r->rows = st_malloc(ST_ROW_COPIES, row_bytes(&r->job));
+  size_t n_scales = scales_a_row(&r->job);
+  if (n_scales) r->scales = st_malloc(ST_ROW_COPIES * n_scales, sizeof *r->scales);
+  bool whole = r->codes && r->rows && (r->scales || !n_scales);
+  setun_status s = whole ? SETUN_OK : st_fail_memory(err, c->weight->name);
+  if (s == SETUN_OK) s = b->matrix_new_lent(device, c->format, shape, precision, &r->matrix, err);
+  if (s == SETUN_OK) s = st_row_reader_open(c->directory, &r->weight, &r->reader, err);
+  if (s != SETUN_OK) {
+    st_row_copy_free(r);
+    return s;
+  }
+  b->matrix_lend(r->matrix, r->codes);
+  *rows = r;
+  return SETUN_OK;
+}
+
+void st_row_copy_free(st_row_copy *r) {
+  if (!r) return;
+  st_row_reader_close(&r->reader);
+  if (r->matrix) r->backend->matrix_free(r->matrix);
+  st_pages_free(r->codes, r->codes_bytes);
+  st_free(r->rows);
+  st_free(r->scales);
+  st_free(r);
+}
+
+setun_status st_row_copy_read(st_row_copy *r, const int32_t *ids, uint32_t n, const st_dmatrix **matrix,
+                              setun_error *err) {
+  size_t bytes = row_bytes(&r->job), n_scales = scales_a_row(&r->job);
+  for (uint32_t i = 0; i < n; i++) {
+    float *scales = r->scales ? r->scales + i * n_scales : NULL;
+    setun_status s = read_rows(&r->job, &r->reader, (uint64_t)ids[i], 1, r->rows + i * bytes, scales, err);
+    if (s != SETUN_OK) return s;
+  }
+  r->backend->matrix_write(r->matrix, 0, n, r->rows, r->scales);
+  *matrix = r->matrix;
+  return SETUN_OK;
+}
+
+uint64_t st_row_copy_bytes(const st_backend *b, const st_device *device, const st_weight *w, const st_format *format,
+                           st_precision precision) {
+  uint64_t floats = w->shape.columns * sizeof(float), scales = w->scale ? w->shape.rows * sizeof(float) : 0;
+  return b->matrix_size(device, format, (st_shape){ST_ROW_COPIES, w->shape.columns}, precision).codes + scales +
+         (ST_ROW_COPIES + 32) * floats;
+}
+
+uint64_t st_copy_bytes(uint64_t weights, bool latent) {
   uint64_t run = weights * sizeof(float) < RUN_BYTES ? weights * sizeof(float) : RUN_BYTES;
-  return 8 * run; // the run's rows, and the reader's strips of as many bytes in two or three forms
+  return (latent ? 8 : 4) *
+         run; // the run's rows, and the reader's strips: as many bytes, or four times for each of trits
 }

@@ -20,7 +20,23 @@ typedef struct st_copy {
 // Errors name the weight.
 setun_status st_copy_matrix(const st_copy *copy, st_pool *pool, setun_error *err);
 
-// About what one thread takes at most for matrices of up to `weights` weights.
-uint64_t st_copy_bytes(uint64_t weights);
+// Single rows of a matrix, copied when they are asked for into a small matrix of the same format: as they would stand
+// in the whole one. `copy->matrix` is not used; what the rest of it points to must outlive the rows, the weight
+// excepted. One thread at a time. Freed with st_row_copy_free, which accepts NULL.
+enum { ST_ROW_COPIES = 64 };
+typedef struct st_row_copy st_row_copy;
+setun_status st_row_copy_new(const st_copy *copy, st_device *device, st_precision precision, st_row_copy **rows,
+                             setun_error *err);
+void st_row_copy_free(st_row_copy *rows);
+// Rows ids[0] to ids[n - 1], at most ST_ROW_COPIES of them, become rows 0 to n - 1 of *matrix.
+setun_status st_row_copy_read(st_row_copy *rows, const int32_t *ids, uint32_t n, const st_dmatrix **matrix,
+                              setun_error *err);
+// About what all of that takes.
+uint64_t st_row_copy_bytes(const st_backend *backend, const st_device *device, const st_weight *weight,
+                           const st_format *format, st_precision precision);
+
+// About what one thread takes at most for matrices of up to `weights` weights; `latent`: some are floats that become
+// trits, which takes more.
+uint64_t st_copy_bytes(uint64_t weights, bool latent);
 
 #endif

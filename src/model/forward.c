@@ -2,6 +2,7 @@
 #include "model/forward.h"
 
 #include "base/memory.h"
+#include "model/copy.h"
 #include "model/moe.h"
 #include "model/product.h"
 #include "model/rope.h"
@@ -22,7 +23,7 @@ typedef struct run_array {
   size_t tokens, width;
 } run_array;
 
-enum { RUN_ARRAYS = 9 };
+enum { RUN_ARRAYS = 9, LOGITS_AT_ONCE = 8 };
 
 // All arrays that a run of the model needs; their places in `r`.
 static void list_arrays(const st_hparams *h, st_run *r, uint32_t n_batch, run_array list[RUN_ARRAYS]) {
@@ -43,6 +44,7 @@ static setun_status new_arrays(st_run *r, setun_error *err) {
   run_array list[RUN_ARRAYS];
   setun_status s = SETUN_OK;
   list_arrays(&r->model->h, r, r->n_batch, list);
+  list[RUN_ARRAYS - 1].tokens = r->n_logits;
   for (int i = 0; i < RUN_ARRAYS && s == SETUN_OK; i++) {
     s = r->model->backend->array_new(r->queue, list[i].tokens, list[i].width, list[i].array, err);
   }
@@ -87,6 +89,10 @@ static st_cache_shape cache_shape(const st_hparams *h, const st_run_options *o) 
                           .half = o->half};
 }
 
+static uint32_t logits_at_once(uint32_t n_batch) {
+  return n_batch < LOGITS_AT_ONCE ? n_batch : LOGITS_AT_ONCE;
+}
+
 st_run_size st_run_size_of(const st_model *m, const st_run_options *o, size_t columns) {
   const st_hparams *h = &m->h;
   st_run places; // only to list them
@@ -99,7 +105,9 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, size_t co
   if (h->n_expert) floats += (uint64_t)o->n_batch * (4 * (uint64_t)h->n_embd + 2 * h->n_expert + 5 * h->n_expert_used);
   floats += (uint64_t)o->n_batch * (3 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns);
   floats += 2 * (uint64_t)h->n_vocab; // the session's logits, and a sampler's candidates
-  return (st_run_size){.cache = m->backend->cache_size(&cache, o->threads),
+  uint64_t logits = 2 * ((uint64_t)logits_at_once(o->n_batch) - 1) * h->n_vocab; // the run's, and the session's
+  return (st_run_size){.more_logits = logits * sizeof(float),
+                       .cache = m->backend->cache_size(&cache, o->threads),
                        .work = floats * sizeof(float) + m->backend->queue_size(m->device, &queue, columns)};
 }
 
@@ -110,6 +118,7 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   r->model = m;
   r->n_ctx = o->n_ctx;
   r->n_batch = o->n_batch;
+  r->n_logits = m->n_head ? logits_at_once(o->n_batch) : 1;
   r->half = o->half;
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = cache_shape(&m->h, o);
@@ -243,23 +252,73 @@ static setun_status layers(st_run *r, uint32_t n, uint32_t position, const st_pa
   return SETUN_OK;
 }
 
+// The tokens' rows of the embedding, one by one where it is not held.
+static setun_status embed(st_run *r, const int32_t *ids, uint32_t n, setun_error *err) {
+  const st_model *m = r->model;
+  const st_dmatrix *rows = NULL;
+  int32_t places[ST_ROW_COPIES];
+  if (!m->rows) {
+    m->backend->embed(r->queue, m->token_embd.matrix, ids, n, m->h.embed_scale, r->x, 0);
+    return SETUN_OK;
+  }
+  for (int32_t i = 0; i < ST_ROW_COPIES; i++) places[i] = i;
+  for (uint32_t done = 0; done < n;) {
+    uint32_t count = n - done < ST_ROW_COPIES ? n - done : ST_ROW_COPIES;
+    setun_status s = st_row_copy_read(m->rows, ids + done, count, &rows, err);
+    if (s != SETUN_OK) return s;
+    m->backend->embed(r->queue, rows, places, count, m->h.embed_scale, r->x, done);
+    m->backend->finish(r->queue);
+    done += count;
+  }
+  return SETUN_OK;
+}
+
+// How often the head is read for the logits of so many tokens.
+static uint32_t heads_for(const st_run *r, uint32_t n) {
+  return (n + r->n_logits - 1) / r->n_logits;
+}
+
 setun_status st_run_tokens(st_run *r, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *p,
                            setun_error *err) {
-  const st_model *m = r->model;
-  m->backend->embed(r->queue, m->token_embd.matrix, ids, n, m->h.embed_scale, r->x);
-  if (!report_hidden(r, p, 0, n, position)) return fail_stopped(err);
-  st_streamer_begin(m->streamer);
-  setun_status s = layers(r, n, position, p, err);
-  st_streamer_end(m->streamer);
+  st_streamer *streamer = r->model->streamer;
+  st_streamer_begin(streamer, ST_STREAM_LAYERS, heads_for(r, p->n_logits));
+  setun_status s = embed(r, ids, n, err);
+  if (s == SETUN_OK && !report_hidden(r, p, 0, n, position)) s = fail_stopped(err);
+  if (s == SETUN_OK) s = layers(r, n, position, p, err);
+  st_streamer_end(streamer);
   return s;
 }
 
-void st_run_logits(st_run *r, uint32_t token, float *out) {
+static setun_status multiply_pieces(st_run *r, uint32_t first, uint32_t n, setun_error *err) {
   const st_model *m = r->model;
-  const st_product head = {&m->output, r->logits, 0};
-  st_multiply(r, r->x, token, 1, m->output_norm, &head, 1);
-  m->backend->read(r->queue, r->logits, 0, m->h.n_vocab, out);
-  if (m->h.logit_scale != 1.0f) {
-    for (uint32_t i = 0; i < m->h.n_vocab; i++) out[i] *= m->h.logit_scale;
+  setun_status s = SETUN_OK;
+  for (uint32_t i = 0; i < m->n_head && s == SETUN_OK; i++) {
+    uint32_t unit = m->h.n_layer + i;
+    const st_product piece = {&m->head[i], r->logits, 0};
+    s = st_streamer_bring(m->streamer, unit, false, err);
+    if (s != SETUN_OK) return s;
+    st_multiply(r, r->x, first, n, m->output_norm, &piece, 1);
+    m->backend->finish(r->queue);
+    st_streamer_leave(m->streamer, unit);
   }
+  return s;
+}
+
+setun_status st_run_logits(st_run *r, uint32_t first, uint32_t n, uint32_t left, float *out, setun_error *err) {
+  const st_model *m = r->model;
+  if (m->n_head) {
+    st_streamer_begin(m->streamer, ST_STREAM_HEAD, heads_for(r, n + left));
+    setun_status s = multiply_pieces(r, first, n, err);
+    st_streamer_end(m->streamer);
+    if (s != SETUN_OK) return s;
+  } else {
+    const st_product head = {&m->output, r->logits, 0};
+    st_multiply(r, r->x, first, n, m->output_norm, &head, 1);
+  }
+  size_t all = (size_t)n * m->h.n_vocab;
+  m->backend->read(r->queue, r->logits, 0, all, out);
+  if (m->h.logit_scale != 1.0f) {
+    for (size_t i = 0; i < all; i++) out[i] *= m->h.logit_scale;
+  }
+  return SETUN_OK;
 }

@@ -10,6 +10,7 @@ typedef struct st_run {
   st_queue *queue;
   st_cache *cache;
   uint32_t n_ctx, n_batch;
+  uint32_t n_logits;             // tokens whose logits are computed together at most
   bool half;                     // the cache in f16
   st_dvector *rope, *rope_local; // tables; rope_local NULL where all layers share one
   st_array *x, *q, *k, *v, *attn, *branch, *gate, *up, *logits;
@@ -28,7 +29,7 @@ setun_status st_run_options_of(const st_hparams *h, const setun_session_params *
                                setun_error *err);
 // Bytes of a run's cache, and of everything else in it, before there is one; `columns`: the widest input of a product.
 typedef struct st_run_size {
-  uint64_t cache, work;
+  uint64_t cache, work, more_logits; // of a head that streams: for several tokens at once
 } st_run_size;
 st_run_size st_run_size_of(const st_model *model, const st_run_options *options, size_t columns);
 
@@ -39,7 +40,8 @@ void st_run_free(st_run *run);
 typedef struct st_pass {
   setun_hidden_fn on_hidden;
   void *user;
-  float *hidden; // scratch [n_batch, n_embd]; needed with on_hidden
+  float *hidden;     // scratch [n_batch, n_embd]; needed with on_hidden
+  uint32_t n_logits; // tokens whose logits will be asked for when the pass is over
   // Asked before each block; true ends the pass early, and then nothing of it counts.
   bool (*stop)(void *context);
   void *stop_context;
@@ -50,7 +52,8 @@ typedef struct st_pass {
 setun_status st_run_tokens(st_run *run, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *pass,
                            setun_error *err);
 
-// The logits after token `token` of the last pass: n_vocab floats.
-void st_run_logits(st_run *run, uint32_t token, float *out);
+// The logits after the tokens [first, first + n) of the last pass: [n, n_vocab] floats; n is at most run->n_logits.
+// `left`: tokens for which they will be asked for after these. SETUN_ERROR_IO where a head that streams cannot be read.
+setun_status st_run_logits(st_run *run, uint32_t first, uint32_t n, uint32_t left, float *out, setun_error *err);
 
 #endif

@@ -105,8 +105,11 @@ static void count_decode(st_model *m, uint64_t bytes, st_shape shape) {
 
 // The embedding, or a head of its own; whichever comes last does the head's work.
 static setun_status place_embedding(st_loader *l, const char *module, const st_weight *w, st_linear *out) {
+  l->is_embedding = out == &l->m->token_embd;
+  l->is_head = !l->is_embedding || l->m->h.tied;
   setun_status s = st_place_linear(l, module, w, false, out);
   l->head_bytes = l->matrix_bytes;
+  l->is_embedding = l->is_head = false;
   return s;
 }
 
@@ -312,8 +315,18 @@ static uint64_t margin(uint64_t available) {
   return available / 32 + ((uint64_t)16 << 20);
 }
 
-static uint64_t most(uint64_t a, uint64_t b) {
-  return a > b ? a : b;
+// The batches to choose from: where none was asked for, smaller ones than the usual too. The size is that of the first.
+static st_run_size list_batches(st_loader *l, const st_run_options *run, bool smaller) {
+  enum { LEAST_BATCH = 32 };
+  st_memory_plan *p = l->plan;
+  st_run_options o = *run;
+  st_run_size size = st_run_size_of(l->m, &o, l->columns);
+  p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, size.work};
+  while (smaller && p->n_batches < ST_BATCHES && o.n_batch / 2 >= LEAST_BATCH) {
+    o.n_batch /= 2;
+    p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, st_run_size_of(l->m, &o, l->columns).work};
+  }
+  return size;
 }
 
 // The walk that only looks; then the decisions.
@@ -324,22 +337,23 @@ static setun_status survey(st_loader *l) {
   l->surveying = true;
   setun_status s = begin(l);
   if (s == SETUN_OK) s = bind_all(l);
+  p->n_layer = m->h.n_layer;
   if (s == SETUN_OK) s = finish(l);
+  if (s == SETUN_OK) s = st_plan_head(l);
   if (s == SETUN_OK) s = st_survey_adapters(l);
   setun_session_params session = l->o->session ? *l->o->session : (setun_session_params){0};
   if (session.n_ctx > m->h.n_ctx_most) session.n_ctx = 0; // whoever makes such a session is told so
   if (s == SETUN_OK) s = st_run_options_of(&m->h, &session, &run, l->err);
   if (s != SETUN_OK) return s;
   int threads = l->o->threads > 0 ? l->o->threads : st_default_threads();
-  st_run_size size = st_run_size_of(m, &run, l->columns);
+  st_run_size size = list_batches(l, &run, !session.n_batch);
   uint64_t available = st_memory_available();
-  p->n_layer = m->h.n_layer;
   p->n_ctx = run.n_ctx;
-  p->n_batch = run.n_batch;
   p->mapped = l->o->mapped;
   p->process = st_memory_resident();
   p->cache = size.cache;
-  p->work = most(size.work, (uint64_t)threads * st_copy_bytes(l->weights));
+  p->logits = size.more_logits;
+  p->copying = (uint64_t)threads * st_copy_bytes(l->weights, l->latent);
   p->held_parts = l->o->held_parts;
   p->token_bytes = m->bytes_per_token;
   p->token_macs = m->macs_per_token;
@@ -374,6 +388,7 @@ static setun_status load(st_loader *l) {
   if (s != SETUN_OK) return s;
   if (m->h.tied) m->output = m->token_embd;
   s = st_load_adapters(l);
+  st_finish_head(m);
   if (s == SETUN_OK && m->streamer) s = st_streamer_open(m->streamer, l->err);
   if (s == SETUN_OK && m->streamer) l->pool = NULL; // the streamer's now
   return s;
@@ -421,10 +436,15 @@ void st_model_free(st_model *m) {
     }
     st_free(m->layers[i].experts);
   }
-  if (m->output.matrix == m->token_embd.matrix) { // tied; an adapter of the head is the head's alone
+  if (m->h.tied) { // an adapter of the head is the head's alone
     m->output.matrix = NULL;
-    m->output.bias = NULL;
+    m->output.bias = m->output.norm = NULL;
   }
+  for (uint32_t i = 0; i < m->n_head; i++) {
+    if (m->head[i].matrix) b->matrix_free(m->head[i].matrix);
+  }
+  st_free(m->head);
+  st_row_copy_free(m->rows);
   free_linear(b, &m->output);
   free_linear(b, &m->token_embd);
   if (m->output_norm) b->vector_free(m->output_norm);

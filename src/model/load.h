@@ -27,8 +27,13 @@ typedef struct st_loader {
   bool attention;
   size_t columns;        // the widest input of a product so far
   uint64_t weights;      // of the largest matrix so far
+  bool latent;           // some matrix so far is
   uint64_t matrix_bytes; // of the matrix placed last
   uint64_t head_bytes;
+  bool is_head, is_embedding; // what the walk is at; a tied embedding is both
+  st_weight head;             // while the plan is made: to be cut into pieces when all layers are known
+  const st_format *head_format;
+  st_precision head_precision;
 } st_loader;
 
 // The name that a row of the table has in this container for a layer and an expert, in `out`; NULL when the row does
@@ -62,6 +67,20 @@ setun_status st_identify(st_loader *l, const st_directory *d);
 setun_status st_load_adapters(st_loader *l);
 // What they will take, for the plan.
 setun_status st_survey_adapters(st_loader *l);
+
+// How a matrix is held, and its products computed.
+typedef struct st_placing {
+  const st_format *format;
+  st_precision precision;
+} st_placing;
+
+// The head. While the plan is made: notes it, and when all layers are known cuts it into pieces no larger than a
+// layer's unit, each an item of the plan, or enters it as one item where its rows do not stand together in the file.
+// Then, where it streams, makes its pieces, and when the adapters are there lets them share what stands beside the
+// matrix.
+setun_status st_plan_head(st_loader *l);
+setun_status st_place_head(st_loader *l, const st_weight *w, const st_placing *how);
+void st_finish_head(st_model *m);
 
 // The experts of one layer, found and placed.
 setun_status st_load_experts(st_loader *l, uint32_t layer);

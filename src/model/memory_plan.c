@@ -23,53 +23,83 @@ bool st_memory_plan_add(st_memory_plan *p, const st_plan_item *item) {
 
 // ---- what a choice costs ------------------------------------------------------------------------------------------
 
-typedef struct unit_size {
-  uint64_t stored, packed;
-} unit_size;
-
 static bool streams(const st_plan_item *i) {
   return i->layer >= 0 && !i->held;
 }
 
 // The layer's unit; its items stand one after the other from `first` on.
-static unit_size size_of(const st_memory_plan *p, size_t first) {
-  unit_size size = {0, 0};
+static st_unit_size size_of(const st_memory_plan *p, size_t first) {
+  st_unit_size size = {0, 0};
   for (size_t k = first; k < p->n_items && p->items[k].layer == p->items[first].layer; k++) {
     const st_plan_item *item = &p->items[k];
     if (!streams(item)) continue;
     if (!item->direct) size.packed += item->codes;
     for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
-      if (!item->shared[i]) size.stored += item->tensors[i]->bytes / BLOCK * BLOCK + 2 * BLOCK;
+      uint64_t bytes = item->bytes ? item->bytes : item->tensors[i]->bytes;
+      if (!item->shared[i]) size.stored += bytes / BLOCK * BLOCK + 2 * BLOCK;
     }
   }
   return size;
 }
 
+static st_unit_size largest_of(const st_unit_size *a, const st_unit_size *b) {
+  return (st_unit_size){a->stored > b->stored ? a->stored : b->stored, a->packed > b->packed ? a->packed : b->packed};
+}
+
+st_unit_size st_memory_plan_largest(const st_memory_plan *p) {
+  st_unit_size most = {0, 0};
+  for (size_t k = 0; k < p->n_items; k++) {
+    if (p->items[k].layer < 0 || (k && p->items[k].layer == p->items[k - 1].layer)) continue;
+    st_unit_size size = size_of(p, k);
+    most = largest_of(&most, &size);
+  }
+  return most;
+}
+
+bool st_memory_plan_cut_head(const st_memory_plan *p) {
+  return p->n_pieces && !p->items[p->first_piece].held;
+}
+
 // Recomputes what depends on `held`.
 static void add_up(st_memory_plan *p) {
-  unit_size most = {0, 0};
+  st_unit_size most = {0, 0};
+  bool rows = false;
   p->held = p->streamed = 0;
   for (size_t k = 0; k < p->n_items; k++) {
     bool begins = !k || p->items[k].layer != p->items[k - 1].layer;
-    if (!streams(&p->items[k])) p->held += p->items[k].own;
+    if (p->items[k].held) p->held += p->items[k].own;
+    rows = rows || (p->items[k].rows && !p->items[k].held);
     if (!begins || p->items[k].layer < 0) continue;
-    unit_size size = size_of(p, k);
+    st_unit_size size = size_of(p, k);
     p->streamed += size.stored;
-    if (size.stored > most.stored) most.stored = size.stored;
-    if (size.packed > most.packed) most.packed = size.packed;
+    most = largest_of(&most, &size);
   }
   p->rounding = p->held / 64; // matrices lie together in pieces of 64 MiB, whose last huge page is half full on average
   p->ring = most.stored ? ST_RING_SLOTS * most.stored + HUGE_PAGE : 0;
-  p->packed = most.packed ? most.packed + HUGE_PAGE : 0;
+  p->packed = (most.packed ? most.packed + HUGE_PAGE : 0) + (rows ? p->row_area : 0);
+  uint64_t session = p->session + (st_memory_plan_cut_head(p) ? p->logits : 0);
+  p->work = session > p->copying ? session : p->copying;
+  if (most.packed) p->work = session + p->copying; // both at once
 }
 
 // ---- the choice ---------------------------------------------------------------------------------------------------
 
-// Whether to hold the attention or the rest of a layer.
-static void hold(st_memory_plan *p, uint32_t layer, bool attention, bool held) {
+// What is held or not as one.
+typedef enum part_kind { PART_HEAD, PART_ATTENTION, PART_REST, PART_EMBEDDING, PART_KINDS } part_kind;
+
+static part_kind kind_of(const st_memory_plan *p, const st_plan_item *i) {
+  if (i->layer < 0) return PART_EMBEDDING;
+  if (i->layer >= (int32_t)p->n_layer) return PART_HEAD;
+  return i->attention ? PART_ATTENTION : PART_REST;
+}
+
+// Whether to hold the part; those of layers are many.
+static void hold(st_memory_plan *p, part_kind kind, uint32_t layer, bool held) {
   for (size_t k = 0; k < p->n_items; k++) {
     st_plan_item *i = &p->items[k];
-    if (i->layer == (int32_t)layer && i->attention == attention) i->held = held;
+    bool of_layer = kind == PART_ATTENTION || kind == PART_REST;
+    bool same = kind_of(p, i) == kind && (!of_layer || i->layer == (int32_t)layer);
+    if (same && (i->layer >= 0 || i->rows)) i->held = held;
   }
 }
 
@@ -83,25 +113,26 @@ static uint32_t spread(uint32_t i, uint32_t n, bool *taken) {
   return at;
 }
 
-// Holds one part after the other while the whole stays within the budget.
 static bool fits(const st_memory_plan *p) {
   return st_memory_plan_total(p) + ST_PLAN_RESERVE <= p->budget;
 }
 
+// Holds one part after the other while the whole stays within the budget.
 static setun_status hold_what_fits(st_memory_plan *p, setun_error *err) {
   bool *taken = st_calloc(p->n_layer ? p->n_layer : 1, sizeof *taken);
   if (!taken) return st_fail_memory(err, "the plan");
   uint32_t parts = 0;
-  for (int part = 0; part < 2; part++) {
+  for (part_kind kind = PART_HEAD; kind < PART_KINDS; kind++) {
+    bool of_layers = kind == PART_ATTENTION || kind == PART_REST;
     memset(taken, 0, p->n_layer);
-    for (uint32_t i = 0; i < p->n_layer; i++) {
-      uint32_t layer = spread(i, p->n_layer, taken);
-      hold(p, layer, part == 0, true);
+    for (uint32_t i = 0; i < (of_layers ? p->n_layer : 1); i++) {
+      uint32_t layer = of_layers ? spread(i, p->n_layer, taken) : 0;
+      hold(p, kind, layer, true);
       add_up(p);
       if (p->held_parts ? parts < *p->held_parts : fits(p))
         parts++;
       else
-        hold(p, layer, part == 0, false);
+        hold(p, kind, layer, false);
     }
   }
   add_up(p);
@@ -110,7 +141,9 @@ static setun_status hold_what_fits(st_memory_plan *p, setun_error *err) {
 }
 
 static void hold_all(st_memory_plan *p, bool held) {
-  for (size_t k = 0; k < p->n_items; k++) p->items[k].held = held || p->items[k].layer < 0;
+  for (size_t k = 0; k < p->n_items; k++) {
+    p->items[k].held = held || (p->items[k].layer < 0 && !p->items[k].rows);
+  }
   add_up(p);
 }
 
@@ -132,18 +165,47 @@ static const char *size_text(uint64_t bytes, char text[32]) {
   return text;
 }
 
-setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, setun_error *err) {
-  char least[32], budget[32];
-  hold_all(p, false);
-  p->least = st_memory_plan_total(p);
-  if (p->held_parts) return hold_what_fits(p, err);
-  hold_all(p, true);
-  if (st_memory_plan_total(p) < p->least) p->least = st_memory_plan_total(p); // a ring for two layers may be more
+// The smallest budget with the batch that is chosen.
+static uint64_t least_of(st_memory_plan *p) {
   if (p->mapped) {
     map(p);
-    p->least = st_memory_plan_total(p);
+    return st_memory_plan_total(p) + ST_PLAN_RESERVE;
   }
-  p->least += ST_PLAN_RESERVE;
+  hold_all(p, true);
+  uint64_t whole = st_memory_plan_total(p);
+  hold_all(p, false);
+  uint64_t least = st_memory_plan_total(p);
+  return (whole < least ? whole : least) + ST_PLAN_RESERVE; // a ring for two layers may be more than they are
+}
+
+// The largest batch that the budget allows, and the least of all.
+static void choose_batch(st_memory_plan *p) {
+  bool chosen = false;
+  for (uint32_t i = 0; i < p->n_batches; i++) {
+    st_batch_choice before = {p->n_batch, p->session};
+    p->n_batch = p->batches[i].n_batch;
+    p->session = p->batches[i].session;
+    p->least = least_of(p);
+    if (chosen) {
+      p->n_batch = before.n_batch;
+      p->session = before.session;
+    }
+    chosen = chosen || !p->budget || p->budget >= p->least;
+  }
+}
+
+setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, setun_error *err) {
+  char least[32], budget[32];
+  choose_batch(p);
+  if (p->held_parts) {
+    hold_all(p, false);
+    return hold_what_fits(p, err);
+  }
+  if (p->mapped) {
+    map(p);
+  } else {
+    hold_all(p, true);
+  }
   if (!p->budget || fits(p)) return SETUN_OK;
   if (p->budget < p->least) {
     return st_fail(
@@ -152,10 +214,18 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
         "takes less)",
         d->path, size_text(p->least, least), size_text(p->budget, budget));
   }
-  return p->mapped ? SETUN_OK : hold_what_fits(p, err);
+  if (p->mapped) return SETUN_OK;
+  hold_all(p, false);
+  return hold_what_fits(p, err);
 }
 
 // ---- units --------------------------------------------------------------------------------------------------------
+
+st_stream_range st_plan_item_range(const st_plan_item *item, int i, const st_directory *d) {
+  const st_tensor *t = item->tensors[i];
+  return (st_stream_range){
+      .file = &d->parts[t->part], .offset = t->offset + item->offset, .bytes = item->bytes ? item->bytes : t->bytes};
+}
 
 setun_status st_memory_plan_unit(const st_memory_plan *p, const st_directory *d, uint32_t layer,
                                  st_stream_range **ranges, size_t *n, setun_error *err) {
@@ -166,13 +236,12 @@ setun_status st_memory_plan_unit(const st_memory_plan *p, const st_directory *d,
     const st_plan_item *item = &p->items[k];
     if (item->layer != (int32_t)layer || !streams(item)) continue;
     for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
-      const st_tensor *t = item->tensors[i];
       if (item->shared[i]) continue;
       if (!st_reserve(ranges, &capacity, *n + 1, sizeof **ranges)) {
         st_free(*ranges);
         return st_fail_memory(err, "the plan");
       }
-      (*ranges)[(*n)++] = (st_stream_range){.file = &d->parts[t->part], .offset = t->offset, .bytes = t->bytes};
+      (*ranges)[(*n)++] = st_plan_item_range(item, i, d);
     }
   }
   return SETUN_OK;

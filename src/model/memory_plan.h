@@ -1,10 +1,11 @@
 // The plan: what of a model is held in memory and what is read again for each pass, so that everything together stays
 // within a budget. Made from the directory alone, before any weight is read; loading then follows it item by item.
 //
-// Held first: vectors, the head and the embedding, whose rows every token needs; then attention's matrices, a layer
+// Held first: vectors; then the head, which a prompt has nothing to read behind; then attention's matrices, a layer
 // after the other, then the MLPs' (or experts'), spread evenly over the layers, so that each layer leaves as much to be
-// read while it computes as the next one. What is left streams through a ring of two units, a unit being what one layer
-// has not got.
+// read while it computes as the next one; the embedding last, of which a token needs one row. What is left streams
+// through a ring of two units, a unit being what one layer has not got, or a piece of the head. Of an embedding that is
+// not held the rows are read one by one.
 #ifndef SETUN_MODEL_MEMORY_PLAN_H
 #define SETUN_MODEL_MEMORY_PLAN_H
 
@@ -20,9 +21,11 @@ enum {
 
 // A matrix, in the order in which loading comes to it.
 typedef struct st_plan_item {
-  int32_t layer;                             // -1: of the whole model, and always held
-  bool attention;                            // otherwise the MLP's or an expert's
+  int32_t layer;  // n_layer and more: a piece of the head; -1: of the whole model, and held unless `rows`
+  bool attention; // otherwise the MLP's or an expert's
+  bool rows;      // the embedding: its rows can be read one by one
   const st_tensor *tensors[ST_ITEM_TENSORS]; // that hold its codes; NULL behind the last
+  uint64_t offset, bytes;                    // of a piece: where in the tensor it lies; bytes 0: all of it
   bool shared[ST_ITEM_TENSORS];              // an item before this one has the tensor too: experts in one stack
   uint64_t codes, own, beside; // bytes in memory: of codes that stream, of those that are held, and of what is
                                // held in any case
@@ -30,10 +33,25 @@ typedef struct st_plan_item {
   bool held;
 } st_plan_item;
 
+// A batch that a session may have, and the bytes of its activations and tables.
+typedef struct st_batch_choice {
+  uint32_t n_batch;
+  uint64_t session;
+} st_batch_choice;
+enum { ST_BATCHES = 5 };
+
 typedef struct st_memory_plan {
   st_plan_item *items;
   size_t n_items, capacity;
-  uint32_t n_layer, n_ctx, n_batch;
+  uint32_t n_layer, n_ctx;
+  uint32_t n_batch;                    // the one that was chosen
+  st_batch_choice batches[ST_BATCHES]; // to choose from, the largest first
+  uint32_t n_batches;
+  // Pieces into which the head can be cut, one item each, and the rows of each but the last; 0: it is one item, always
+  // held. It is held or streams as a whole.
+  uint32_t n_pieces;
+  size_t first_piece; // of the items
+  uint64_t piece_rows;
   bool mapped; // what is stored as the device wants it is used where the file is mapped, outside of
                // the budget
 
@@ -45,10 +63,14 @@ typedef struct st_memory_plan {
   uint64_t vectors;                 // norms, biases, scales, adapters
   uint64_t cache;                   // keys and values, and attention's scratch
   uint64_t work;                    // activations and tables of a session; or what loading needs, where that is more
+  uint64_t session, copying;        // of `work`: the one, and the other
+  uint64_t logits;                  // more of a session where the head streams
+  uint64_t row_area;                // what reading the embedding's rows takes
   uint64_t held;                    // codes of held matrices
   uint64_t rounding;                // huge pages that these do not fill
   uint64_t ring;                    // buffers that the others are read into
-  uint64_t packed;                  // and, where they are stored in another order, are put into the device's
+  uint64_t packed;                  // and, where they are stored in another order, are put into the device's; and rows
+                                    // of the embedding
   uint64_t streamed;                // of the file, read for each pass
   uint64_t least;                   // the smallest budget that would do
   uint64_t token_bytes, token_macs; // that the decoding of a token reads in memory, and computes
@@ -62,11 +84,24 @@ static inline uint64_t st_memory_plan_total(const st_memory_plan *p) {
 // Appends an item; `shared` and `held` are the plan's to set. False when out of memory.
 bool st_memory_plan_add(st_memory_plan *plan, const st_plan_item *item);
 
-// Decides what is held, once all items and the fields above `held` are there. SETUN_ERROR_MEMORY when the budget is
-// below the least, which the message names.
+// Decides what is held, once all items and the fields above `held` are there (but `work`). SETUN_ERROR_MEMORY when the
+// budget is below the least, which the message names.
 setun_status st_memory_plan_decide(st_memory_plan *plan, const st_directory *directory, setun_error *err);
 
-// What a layer has to be read for: ranges of the files, without repetition, in order; freed with st_free.
+// The layer's unit with nothing of it held; the largest of all layers.
+typedef struct st_unit_size {
+  uint64_t stored, packed; // bytes in the ring, and of those that are put into another order
+} st_unit_size;
+st_unit_size st_memory_plan_largest(const st_memory_plan *plan);
+
+// The bytes of the item's i-th tensor.
+st_stream_range st_plan_item_range(const st_plan_item *item, int i, const st_directory *directory);
+
+// Whether the head streams.
+bool st_memory_plan_cut_head(const st_memory_plan *plan);
+
+// What a layer or a piece of the head has to be read for: ranges of the files, without repetition, in order; freed with
+// st_free.
 setun_status st_memory_plan_unit(const st_memory_plan *plan, const st_directory *directory, uint32_t layer,
                                  st_stream_range **ranges, size_t *n, setun_error *err);
 

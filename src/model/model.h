@@ -14,7 +14,8 @@ typedef struct st_linear {
   // none.
   st_dmatrix *lora_a, *lora_b;
   uint32_t rank, rows;
-  uint32_t columns; // of the matrix, unless it is an expert of a stack
+  uint32_t columns;   // of the matrix, unless it is an expert of a stack
+  uint32_t first_row; // of a piece of a matrix: its place among the rows of the whole
 } st_linear;
 
 // One expert of one layer: the unit in which experts are held.
@@ -34,7 +35,12 @@ typedef struct st_model {
   st_device *device;
   const st_spec *spec;
   st_hparams h;
-  st_linear token_embd, output; // output.matrix may be token_embd.matrix
+  // output.matrix may be token_embd.matrix. A head that streams has no matrix, but pieces, which own theirs alone; an
+  // embedding that is not held has none either, and its rows are read one by one.
+  st_linear token_embd, output;
+  st_linear *head; // [n_head]
+  uint32_t n_head;
+  struct st_row_copy *rows; // of the embedding; NULL: it is held
   st_dvector *output_norm;
   float *rope_divisors; // [head_dim / 2]; NULL: none
   st_layer *layers;

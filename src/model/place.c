@@ -61,19 +61,24 @@ static setun_status report(st_loader *l, const st_weight *w) {
   return SETUN_OK;
 }
 
-// The item of the plan that a matrix is: a new one while the plan is made, otherwise the one that was made then.
-static setun_status plan_item(st_loader *l, const st_weight *w, const st_format *format, st_precision precision,
-                              st_plan_item *item) {
+// The item of the plan that a matrix is: a new one while the plan is made, otherwise the one that was made then. The
+// head's come last, see st_plan_head.
+static setun_status plan_item(st_loader *l, const st_weight *w, const st_placing *how, st_plan_item *item) {
+  const st_backend *b = l->m->backend;
   st_memory_plan *p = l->plan;
+  st_matrix_size size = b->matrix_size(l->m->device, how->format, w->shape, how->precision);
   if (!l->surveying) {
-    *item = p->items[l->item++]; // loading takes the same way
+    *item = p->items[l->is_head ? p->first_piece : l->item++]; // loading takes the same way
+    item->codes = size.codes;
+    item->own = size.own;
+    item->beside = size.beside;
     return SETUN_OK;
   }
-  st_matrix_size size = l->m->backend->matrix_size(l->m->device, format, w->shape, precision);
-  bool direct = l->m->backend->matrix_direct(l->m->device, format) && !w->latent && w->row_step == 1 &&
-                !w->block_scales && !w->first_row && w->data->offset % 64 == 0;
+  bool direct = b->matrix_direct(l->m->device, how->format) && !w->latent && w->row_step == 1 && !w->block_scales &&
+                !w->first_row && w->data->offset % 64 == 0;
   *item = (st_plan_item){.layer = l->layer,
                          .attention = l->attention,
+                         .rows = l->is_embedding,
                          .tensors = {w->data, w->block_scales},
                          .codes = size.codes,
                          .own = size.own,
@@ -83,42 +88,65 @@ static setun_status plan_item(st_loader *l, const st_weight *w, const st_format 
   p->all += size.codes;
   if (w->shape.columns > l->columns) l->columns = (size_t)w->shape.columns;
   if (w->shape.rows * w->shape.columns > l->weights) l->weights = w->shape.rows * w->shape.columns;
-  if (!st_memory_plan_add(p, item)) return st_fail_memory(l->err, "the plan");
-  return SETUN_OK;
+  l->latent = l->latent || w->latent;
+  if (l->is_embedding) p->row_area = st_row_copy_bytes(b, l->m->device, w, how->format, how->precision);
+  if (l->is_head) {
+    l->head = *w;
+    l->head_format = how->format;
+    l->head_precision = how->precision;
+    return SETUN_OK;
+  }
+  return st_memory_plan_add(p, item) ? SETUN_OK : st_fail_memory(l->err, "the plan");
 }
 
-static setun_status place_codes(st_loader *l, const st_weight *w, const st_format *format, st_precision precision,
-                                const st_plan_item *item, st_dmatrix **out) {
+static setun_status place_held(st_loader *l, const st_weight *w, const st_placing *how, st_dmatrix **out) {
   const st_backend *b = l->m->backend;
-  if (item->held && !(l->plan->mapped && item->direct)) {
-    setun_status s = b->matrix_new(l->m->device, format, w->shape, precision, out, l->err);
-    if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
-    s = st_copy_matrix(&(st_copy){b, l->m->device, l->d, w, format, *out}, l->pool, l->err);
-    if (s == SETUN_OK)
-      b->matrix_settle(l->m->device, *out, l->pool);
-    else
-      b->matrix_free(*out), *out = NULL;
-    return s;
-  }
-  setun_status s = b->matrix_new_lent(l->m->device, format, w->shape, precision, out, l->err);
+  setun_status s = b->matrix_new(l->m->device, how->format, w->shape, how->precision, out, l->err);
   if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
-  s = st_streamer_add(l->m->streamer, item, w, format, *out, l->err);
+  s = st_copy_matrix(&(st_copy){b, l->m->device, l->d, w, how->format, *out}, l->pool, l->err);
+  if (s == SETUN_OK)
+    b->matrix_settle(l->m->device, *out, l->pool);
+  else
+    b->matrix_free(*out), *out = NULL;
+  return s;
+}
+
+static setun_status place_lent(st_loader *l, const st_weight *w, const st_placing *how, const st_plan_item *item,
+                               st_dmatrix **out) {
+  const st_backend *b = l->m->backend;
+  setun_status s = b->matrix_new_lent(l->m->device, how->format, w->shape, how->precision, out, l->err);
+  if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
+  s = st_streamer_add(l->m->streamer, item, w, how->format, *out, l->err);
   if (s != SETUN_OK) b->matrix_free(*out), *out = NULL;
   return s;
 }
 
+static setun_status place_codes(st_loader *l, const st_weight *w, const st_placing *how, const st_plan_item *item,
+                                st_dmatrix **out) {
+  st_model *m = l->m;
+  setun_status s = SETUN_OK;
+  if (item->held && !(l->plan->mapped && item->direct)) return place_held(l, w, how, out);
+  if (item->held || !(l->is_embedding || l->is_head)) return place_lent(l, w, how, item, out);
+  if (l->is_embedding) {
+    const st_copy copy = {m->backend, m->device, l->d, w, how->format, NULL};
+    s = st_row_copy_new(&copy, m->device, how->precision, &m->rows, l->err);
+  }
+  return s == SETUN_OK && l->is_head ? st_place_head(l, w, how) : s;
+}
+
 setun_status st_place_matrix(st_loader *l, const st_weight *w, bool exact, st_dmatrix **out) {
   // Latent floats are ternary by the time they are read.
-  const st_format *format = w->latent ? st_format_get(ST_HF_U8) : w->format;
-  st_precision precision = l->o->precise || exact ? ST_PRECISION_FLOAT : ST_PRECISION_FAST;
-  if (l->m->h.int8 && !exact && st_format_is_ternary(format)) precision = ST_PRECISION_INT8;
-  bool quantized = format->block > 1 || st_format_is_ternary(format);
-  if (precision == ST_PRECISION_FAST && quantized) l->m->fast = true;
+  st_placing how = {.format = w->latent ? st_format_get(ST_HF_U8) : w->format,
+                    .precision = l->o->precise || exact ? ST_PRECISION_FLOAT : ST_PRECISION_FAST};
+  if (l->m->h.int8 && !exact && st_format_is_ternary(how.format)) how.precision = ST_PRECISION_INT8;
+  bool quantized = how.format->block > 1 || st_format_is_ternary(how.format);
+  if (how.precision == ST_PRECISION_FAST && quantized) l->m->fast = true;
   st_plan_item item;
-  setun_status s = plan_item(l, w, format, precision, &item);
-  if (s == SETUN_OK && !l->surveying) s = place_codes(l, w, format, precision, &item, out);
+  setun_status s = plan_item(l, w, &how, &item);
+  if (s == SETUN_OK && !l->surveying) s = place_codes(l, w, &how, &item, out);
   if (s != SETUN_OK) return s;
-  l->matrix_bytes = l->surveying ? item.own + item.beside : l->m->backend->matrix_bytes(*out);
+  bool made = !l->surveying && *out; // the pieces of a head are no matrix
+  l->matrix_bytes = made ? l->m->backend->matrix_bytes(*out) : item.own + item.beside;
   l->m->n_params += w->shape.rows * w->shape.columns;
   l->m->weight_bytes += l->matrix_bytes;
   return l->surveying ? SETUN_OK : report(l, w);

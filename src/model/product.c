@@ -72,7 +72,8 @@ static void multiply_normed(st_run *r, const st_array *x, uint32_t first, uint32
   if (norm) b->rmsnorm(r->queue, p->input, n, 1, columns, norm, h->norm_eps);
   for (int i = 0; i < count; i++) {
     const st_linear *l = outs[i].linear;
-    const st_linear_out out = {.matrix = l->matrix, .bias = l->bias, .dst = outs[i].dst, .row = outs[i].row};
+    const st_linear_out out = {
+        .matrix = l->matrix, .bias = l->bias, .dst = outs[i].dst, .row = outs[i].row, .column = l->first_row};
     const st_linear_out low = {.matrix = l->lora_a, .dst = p->low, .row = (uint32_t)i * n};
     b->linear(r->queue, p->input, 0, n, l->norm, h->linear_norm_eps, &out, 1);
     if (l->lora_a) b->linear(r->queue, p->input, 0, n, NULL, 0, &low, 1); // an adapter stands outside of the norm
@@ -87,7 +88,8 @@ void st_multiply(st_run *r, const st_array *x, uint32_t first, uint32_t n, const
   for (int i = 0; i < count; i++) normed = normed || outs[i].linear->norm;
   for (int i = 0; i < count; i++) {
     const st_linear *l = outs[i].linear;
-    p->outs[i] = (st_linear_out){.matrix = l->matrix, .bias = l->bias, .dst = outs[i].dst, .row = outs[i].row};
+    p->outs[i] = (st_linear_out){
+        .matrix = l->matrix, .bias = l->bias, .dst = outs[i].dst, .row = outs[i].row, .column = l->first_row};
     if (l->lora_a) p->outs[all++] = (st_linear_out){.matrix = l->lora_a, .dst = p->low, .row = (uint32_t)i * n};
   }
   if (normed) {

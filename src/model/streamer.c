@@ -17,11 +17,12 @@ typedef struct streamed {
   st_dmatrix *matrix;
   int32_t layer;
   bool attention, direct;
+  st_stream_range codes;
   size_t range;  // the one of its unit's that holds its codes
   size_t packed; // where its codes go in the packed area, unless they are direct
 } streamed;
 
-// What one layer is read for. `unit` counts the layers that are read for anything.
+// What one layer, or a piece of the head, is read for. `unit` counts those that are read for anything.
 typedef struct layer_unit {
   size_t first, count;     // of `matrices`
   size_t unit, packed;     // bytes of its packed codes
@@ -45,7 +46,8 @@ struct st_streamer {
   const st_log *log;
   streamed *matrices;
   size_t n_matrices, capacity;
-  layer_unit *units; // [n_layer]
+  layer_unit *units; // [n_units] of layers, and of pieces of the head
+  uint32_t n_units;
   st_stream *ring;
   uint8_t *packed;
   size_t packed_bytes;
@@ -56,7 +58,7 @@ struct st_streamer {
   double began;
   st_streamer_stats stats;
   uint64_t measured; // bytes that st_streamer_measure read
-  uint32_t brought;  // the layer that is there; UINT32_MAX: none
+  uint32_t brought;  // the unit that is there; UINT32_MAX: none
 };
 
 static double seconds(void) {
@@ -120,7 +122,8 @@ setun_status st_streamer_new(const st_model *m, const st_directory *d, st_pool *
   s->pool = pool;
   s->log = log;
   s->brought = UINT32_MAX;
-  s->units = st_calloc(m->h.n_layer, sizeof *s->units);
+  s->n_units = m->h.n_layer + m->plan.n_pieces;
+  s->units = st_calloc(s->n_units, sizeof *s->units);
   bool locked = s->units && !pthread_mutex_init(&s->lock, NULL);
   if (!locked) {
     st_free(s->units);
@@ -168,6 +171,7 @@ setun_status st_streamer_add(st_streamer *s, const st_plan_item *item, const st_
                 .format = format,
                 .matrix = matrix,
                 .layer = item->layer,
+                .codes = st_plan_item_range(item, 0, s->directory),
                 .attention = item->attention,
                 .direct = item->direct};
   setun_status status = m.direct ? place_scales(s, &m, err) : SETUN_OK;
@@ -185,24 +189,21 @@ setun_status st_streamer_add(st_streamer *s, const st_plan_item *item, const st_
   return SETUN_OK;
 }
 
-// The range of the unit that begins with the tensor.
-static size_t range_of(const st_streamer *s, const layer_unit *u, const st_tensor *t) {
+// The range of the unit that begins where the matrix's codes do.
+static size_t range_of(const layer_unit *u, const st_stream_range *r) {
   size_t i = 0;
-  while (i + 1 < u->n_ranges &&
-         (u->ranges[i].file != &s->directory->parts[t->part] || u->ranges[i].offset != t->offset)) {
-    i++;
-  }
+  while (i + 1 < u->n_ranges && (u->ranges[i].file != r->file || u->ranges[i].offset != r->offset)) i++;
   return i;
 }
 
 static setun_status list_ranges(st_streamer *s, st_stream_unit *list, size_t *n, size_t *most, setun_error *err) {
-  for (uint32_t i = 0; i < s->model->h.n_layer; i++) {
+  for (uint32_t i = 0; i < s->n_units; i++) {
     layer_unit *u = &s->units[i];
     if (!u->count) continue;
     setun_status status = st_memory_plan_unit(&s->model->plan, s->directory, i, &u->ranges, &u->n_ranges, err);
     if (status != SETUN_OK) return status;
     for (size_t k = u->first; k < u->first + u->count; k++) {
-      s->matrices[k].range = range_of(s, u, s->matrices[k].weight.data);
+      s->matrices[k].range = range_of(u, &s->matrices[k].codes);
     }
     u->unit = *n;
     list[(*n)++] = (st_stream_unit){.ranges = u->ranges, .n_ranges = u->n_ranges};
@@ -215,9 +216,10 @@ static setun_status list_ranges(st_streamer *s, st_stream_unit *list, size_t *n,
 setun_status st_streamer_open(st_streamer *s, setun_error *err) {
   size_t n = 0, most = 0;
   st_stream_options options = {.slots = ST_RING_SLOTS, .direct = true, .uring = true, .log = s->log};
-  st_stream_unit *list = st_calloc(s->model->h.n_layer, sizeof *list);
+  st_stream_unit *list = st_calloc(s->n_units, sizeof *list);
   if (!list) return st_fail_memory(err, "the model's streams");
   setun_status status = list_ranges(s, list, &n, &most, err);
+  if (st_memory_plan_cut_head(&s->model->plan)) options.n_tail = s->model->plan.n_pieces;
   if (status == SETUN_OK && n) {
     s->pointers = st_malloc(most, sizeof *s->pointers);
     if (s->packed_bytes) s->packed = st_pages_alloc(s->packed_bytes, true);
@@ -233,7 +235,7 @@ void st_streamer_free(st_streamer *s) {
   if (!s) return;
   st_stream_free(s->ring);
   if (s->owns_pool) st_pool_free(s->pool);
-  for (uint32_t i = 0; i < s->model->h.n_layer; i++) st_free(s->units[i].ranges);
+  for (uint32_t i = 0; i < s->n_units; i++) st_free(s->units[i].ranges);
   for (uint32_t i = 0; s->view.parts && i < s->view.n_parts; i++) st_file_unmap(&s->view.parts[i]);
   if (s->packed) st_pages_free(s->packed, s->packed_bytes);
   st_free(s->view.parts);
@@ -248,12 +250,12 @@ void st_streamer_free(st_streamer *s) {
 
 // ---- passes -------------------------------------------------------------------------------------------------------
 
-void st_streamer_begin(st_streamer *s) {
+void st_streamer_begin(st_streamer *s, st_streamer_part part, uint32_t heads) {
   if (!s) return;
   pthread_mutex_lock(&s->lock);
   s->began = seconds();
   s->brought = UINT32_MAX;
-  if (s->ring) st_stream_start(s->ring);
+  if (s->ring) st_stream_start(s->ring, part == ST_STREAM_HEAD, heads);
 }
 
 void st_streamer_end(st_streamer *s) {
@@ -286,17 +288,17 @@ static setun_status check_mapped(const st_streamer *s, setun_error *err) {
   return status;
 }
 
-setun_status st_streamer_bring(st_streamer *s, uint32_t layer, bool attention, setun_error *err) {
+setun_status st_streamer_bring(st_streamer *s, uint32_t unit, bool attention, setun_error *err) {
   if (!s) return SETUN_OK;
-  const layer_unit *u = &s->units[layer];
-  if (layer == 0 && attention) {
+  const layer_unit *u = &s->units[unit];
+  if (unit == 0 && attention) {
     setun_status status = check_mapped(s, err);
     if (status != SETUN_OK) return status;
   }
-  if (!s->ring || !u->count || s->brought == layer || (attention && !u->attention)) return SETUN_OK;
+  if (!s->ring || !u->count || s->brought == unit || (attention && !u->attention)) return SETUN_OK;
   setun_status status = st_stream_take(s->ring, u->unit, s->pointers, err);
   if (status != SETUN_OK) return status;
-  s->brought = layer;
+  s->brought = unit;
   for (size_t k = u->first; k < u->first + u->count; k++) {
     const streamed *m = &s->matrices[k];
     if (m->direct) s->model->backend->matrix_lend(m->matrix, (void *)s->pointers[m->range]);
@@ -304,9 +306,9 @@ setun_status st_streamer_bring(st_streamer *s, uint32_t layer, bool attention, s
   return u->packed ? pack(s, u, err) : SETUN_OK;
 }
 
-void st_streamer_leave(st_streamer *s, uint32_t layer) {
-  if (!s || s->brought != layer) return;
-  st_stream_give(s->ring, s->units[layer].unit);
+void st_streamer_leave(st_streamer *s, uint32_t unit) {
+  if (!s || s->brought != unit) return;
+  st_stream_give(s->ring, s->units[unit].unit);
   s->brought = UINT32_MAX;
 }
 
@@ -324,7 +326,7 @@ void st_streamer_poll(st_streamer *s) {
 // One round over all units, of which the first was asked for already.
 static setun_status read_all(st_streamer *s, setun_error *err) {
   setun_status status = SETUN_OK;
-  for (uint32_t i = 0; i < s->model->h.n_layer && status == SETUN_OK; i++) {
+  for (uint32_t i = 0; i < s->n_units && status == SETUN_OK; i++) {
     if (!s->units[i].count) continue;
     status = st_stream_take(s->ring, s->units[i].unit, s->pointers, err);
     if (status == SETUN_OK) st_stream_give(s->ring, s->units[i].unit);
@@ -336,13 +338,13 @@ setun_status st_streamer_measure(st_streamer *s, uint64_t total_bytes, double *b
   if (!s->ring) return st_fail(err, SETUN_ERROR_STATE, "nothing is streamed");
   setun_status status = SETUN_OK;
   pthread_mutex_lock(&s->lock);
-  st_stream_start(s->ring);
+  st_stream_start(s->ring, false, 1);
   uint64_t before = st_stream_get_stats(s->ring).bytes, read = 0;
   double start = seconds();
   while (status == SETUN_OK && read < total_bytes) {
     status = read_all(s, err);
     read = st_stream_get_stats(s->ring).bytes - before;
-    st_stream_start(s->ring); // goes on with what was read ahead
+    st_stream_start(s->ring, false, 1); // goes on with what was read ahead
   }
   *bytes_per_s = (double)read / (seconds() - start);
   s->measured += st_stream_get_stats(s->ring).bytes - before;

@@ -24,11 +24,13 @@ setun_status st_streamer_add(st_streamer *streamer, const st_plan_item *item, co
 setun_status st_streamer_open(st_streamer *streamer, setun_error *err);
 void st_streamer_free(st_streamer *streamer);
 
-// A pass. All of these do nothing for NULL. `bring` waits for what half of a layer needs (its attention, or what
-// follows); `leave` says that the layer is done with.
-void st_streamer_begin(st_streamer *streamer);
-setun_status st_streamer_bring(st_streamer *streamer, uint32_t layer, bool attention, setun_error *err);
-void st_streamer_leave(st_streamer *streamer, uint32_t layer);
+// A pass through the layers, or through the head alone, which is then read `heads` times from here on, in this pass or
+// in those that follow. All of these do nothing for NULL. `bring` waits for what half of a layer needs (its attention,
+// or what follows), or, behind the layers, for a piece of the head; `leave` says that it is done with.
+typedef enum st_streamer_part { ST_STREAM_LAYERS, ST_STREAM_HEAD } st_streamer_part;
+void st_streamer_begin(st_streamer *streamer, st_streamer_part part, uint32_t heads);
+setun_status st_streamer_bring(st_streamer *streamer, uint32_t unit, bool attention, setun_error *err);
+void st_streamer_leave(st_streamer *streamer, uint32_t unit);
 void st_streamer_end(st_streamer *streamer);
 
 // What was read so far, for how long, how long passes waited for it, and how long they took in all.

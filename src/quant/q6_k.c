@@ -18,10 +18,14 @@ static void q6_k_decode(const uint8_t *block, float *out) {
 static void q6_k_parts(const uint8_t *block, st_block_parts *out) {
   memcpy(out->scales, block + 192, 16);
   for (int half = 0; half < 2; half++) {
+    const uint8_t *high = block + 128 + 32 * half;
     uint8_t *codes = out->codes + 128 * half;
     st_split_nibbles(block + 64 * half, 64, codes);
-    for (int i = 0; i < 128; i++) {
-      codes[i] = (uint8_t)(codes[i] | (block[128 + 32 * half + i % 32] >> 2 * (i / 32) & 3) << 4);
+    for (int i = 0; i < 32; i++) {
+      codes[i] = (uint8_t)(codes[i] | (high[i] << 4 & 0x30));
+      codes[32 + i] = (uint8_t)(codes[32 + i] | (high[i] << 2 & 0x30));
+      codes[64 + i] = (uint8_t)(codes[64 + i] | (high[i] & 0x30));
+      codes[96 + i] = (uint8_t)(codes[96 + i] | (high[i] >> 2 & 0x30));
     }
   }
 }

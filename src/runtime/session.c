@@ -13,7 +13,8 @@ struct st_session {
   uint32_t position;
   int threads;
   setun_token *ids; // [n_ctx], of which `position` count
-  float *logits;    // [n_vocab]
+  float *logits;    // [run->n_logits, n_vocab]
+  uint32_t last;    // the row of those that is the last token's
   bool has_logits;
   float *hidden; // [n_batch, n_embd]; made when first wanted
   atomic_bool running, stop;
@@ -24,17 +25,16 @@ setun_status st_session_new(const st_model *m, const setun_session_params *param
   st_run_options options;
   setun_status s = st_run_options_of(&m->h, params, &options, err);
   if (s != SETUN_OK) return s;
+  bool asked = params && params->n_batch;
+  if (!asked && m->plan.n_batch && m->plan.n_batch < options.n_batch) options.n_batch = m->plan.n_batch;
   st_session *n = st_calloc(1, sizeof *n);
   if (n) {
     n->threads = options.threads;
-    n->logits = st_malloc(m->h.n_vocab, sizeof *n->logits);
     n->ids = st_calloc(options.n_ctx, sizeof *n->ids);
+    if (n->ids) s = st_run_new(m, &options, &n->run, err);
+    if (n->run) n->logits = st_malloc((size_t)n->run->n_logits * m->h.n_vocab, sizeof *n->logits);
   }
-  if (n && n->logits && n->ids) {
-    s = st_run_new(m, &options, &n->run, err);
-  } else {
-    s = st_fail_memory(err, "the session");
-  }
+  if (s == SETUN_OK && (!n || !n->logits)) s = st_fail_memory(err, "the session");
   if (s == SETUN_OK) {
     *session = n;
   } else {
@@ -72,7 +72,7 @@ uint64_t st_session_cache_bytes(const st_session *s, uint32_t tokens) {
   return seen * h->n_head_kv * h->head_dim * 2 * (s->run->half ? 2 : 4);
 }
 const float *st_session_logits(const st_session *s) {
-  return s->has_logits ? s->logits : NULL;
+  return s->has_logits ? s->logits + (size_t)s->last * s->run->model->h.n_vocab : NULL;
 }
 
 static bool stopped(void *context) {
@@ -94,28 +94,35 @@ static setun_status check_tokens(const st_session *s, const setun_token *ids, si
   return SETUN_OK;
 }
 
-// The logits behind one token of a finished pass. Numbers beyond float32 on the way there make them NaN or infinite,
-// and an answer made of those would be noise.
-static setun_status compute_logits(st_session *s, uint32_t token, setun_error *err) {
-  size_t n = s->run->model->h.n_vocab, at = 0;
+// The logits behind some tokens of a finished pass, of which `left` more will be wanted. Numbers beyond float32 on the
+// way there make them NaN or infinite, and an answer made of those would be noise.
+static setun_status compute_logits(st_session *s, uint32_t first, uint32_t n, uint32_t left, setun_error *err) {
+  size_t n_vocab = s->run->model->h.n_vocab, all = n * n_vocab, at = 0;
   int bad = 0;
   s->has_logits = false;
-  st_run_logits(s->run, token, s->logits);
-  for (size_t i = 0; i < n; i++) bad |= !(s->logits[i] <= FLT_MAX);
+  s->last = n - 1;
+  setun_status status = st_run_logits(s->run, first, n, left, s->logits, err);
+  if (status != SETUN_OK) return status;
+  for (size_t i = 0; i < all; i++) bad |= !(s->logits[i] <= FLT_MAX);
   if (!bad) return SETUN_OK;
   while (s->logits[at] <= FLT_MAX) at++;
   return st_fail(err, SETUN_ERROR_FORMAT, "logit of token %zu after position %u: expected a finite number, found %g",
-                 at, s->position + token, (double)s->logits[at]);
+                 at % n_vocab, s->position + first + (uint32_t)(at / n_vocab), (double)s->logits[at]);
 }
 
 // The logits of each token of a finished pass, handed out in order.
 static setun_status report_logits(st_session *s, const setun_eval_params *p, uint32_t n, setun_error *err) {
-  for (uint32_t t = 0; t < n; t++) {
-    setun_status status = compute_logits(s, t, err);
+  for (uint32_t first = 0; first < n;) {
+    uint32_t count = n - first < s->run->n_logits ? n - first : s->run->n_logits;
+    setun_status status = compute_logits(s, first, count, n - first - count, err);
     if (status != SETUN_OK) return status;
-    if (!p->on_logits(s->position + t, s->logits, p->user) || stopped(s)) {
-      return st_fail(err, SETUN_ERROR_CANCELED, "stopped at position %u", s->position + t);
+    for (uint32_t t = 0; t < count; t++) {
+      const float *logits = s->logits + (size_t)t * s->run->model->h.n_vocab;
+      if (!p->on_logits(s->position + first + t, logits, p->user) || stopped(s)) {
+        return st_fail(err, SETUN_ERROR_CANCELED, "stopped at position %u", s->position + first + t);
+      }
     }
+    first += count;
   }
   return SETUN_OK;
 }
@@ -136,6 +143,7 @@ static setun_status eval(st_session *s, const setun_token *ids, size_t n, const 
   for (size_t done = 0; done < n;) {
     uint32_t count = n - done < s->run->n_batch ? (uint32_t)(n - done) : s->run->n_batch;
     bool last = done + count == n;
+    pass.n_logits = p->on_logits ? count : last;
     setun_status status = st_run_tokens(s->run, ids + done, count, s->position, &pass, err);
     if (status == SETUN_ERROR_CANCELED) {
       return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", done, n);
@@ -144,7 +152,7 @@ static setun_status eval(st_session *s, const setun_token *ids, size_t n, const 
     if (p->on_logits) {
       status = report_logits(s, p, count, err);
     } else if (last) {
-      status = compute_logits(s, count - 1, err);
+      status = compute_logits(s, count - 1, 1, 0, err);
     }
     if (status != SETUN_OK) return status;
     memcpy(s->ids + s->position, ids + done, count * sizeof *ids);

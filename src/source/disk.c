@@ -10,7 +10,7 @@ static setun_status time_units(st_stream *s, size_t n_units, size_t slots, size_
                                setun_error *err) {
   double begin = 0;
   setun_status status = SETUN_OK;
-  st_stream_start(s);
+  st_stream_start(s, false, 1);
   for (size_t i = 0; i < slots + n && status == SETUN_OK; i++) {
     const uint8_t *bytes;
     size_t unit = i % n_units;

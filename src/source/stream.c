@@ -91,8 +91,9 @@ static void drop_cached(const st_stream_file *file, uint64_t offset, uint64_t by
 #endif
 }
 
-// The same for a whole unit: pages come in groups (large folios), and those across two pieces went with neither; nor did
-// those across the end of what was read before. `after`: so much of what the system read ahead behind it goes as well.
+// The same for a whole unit: pages come in groups (large folios), and those across two pieces went with neither; nor
+// did those across the end of what was read before. `after`: so much of what the system read ahead behind it goes as
+// well.
 static void drop_cached_unit(st_stream *s, size_t unit, uint64_t after) {
   for (size_t i = s->plan.first_extent[unit]; i < s->plan.first_extent[unit + 1]; i++) {
     const st_extent *e = &s->plan.extents[i];
@@ -287,18 +288,21 @@ setun_status st_stream_new(const st_stream_unit *units, size_t n_units, const st
   return SETUN_OK;
 }
 
-// Forgets the oldest `n` units of the ring. The youngest first, so that none of them is begun on the way.
-static void drop_oldest(st_stream *s, size_t n) {
-  for (size_t i = n; i-- > 0;) s->engine->drop(s, &s->slots[(s->head + i) % s->n_slots]);
-  for (size_t i = 0; i < n; i++) drop_cached_unit(s, s->slots[(s->head + i) % s->n_slots].unit, READ_AHEAD_MOST);
-  s->head = (s->head + n) % s->n_slots;
+// Forgets what the ring's `n` slots from the `first` oldest on hold. The youngest first, so that none of them is begun
+// on the way.
+static void drop(st_stream *s, size_t first, size_t n) {
+  for (size_t i = first + n; i-- > first;) s->engine->drop(s, &s->slots[(s->head + i) % s->n_slots]);
+  for (size_t i = first; i < first + n; i++) {
+    drop_cached_unit(s, s->slots[(s->head + i) % s->n_slots].unit, READ_AHEAD_MOST);
+  }
   s->held -= n;
+  if (!first) s->head = (s->head + n) % s->n_slots;
 }
 
 void st_stream_free(st_stream *s) {
   if (!s) return;
   if (s->engine) {
-    drop_oldest(s, s->held);
+    drop(s, 0, s->held);
     s->engine->free(s);
   }
   for (size_t i = 0; s->files && i < s->plan.n_files; i++) {
@@ -330,11 +334,23 @@ static void cut_extent(st_stream *s, st_slot *slot, const st_extent *e) {
   }
 }
 
+// To the unit that is wanted next: the tail's first again, or that of another pass, of which nothing is known yet.
+static void step(const st_stream *s, st_cursor *c) {
+  size_t n = s->plan.n_units, tail = n - s->options.n_tail;
+  c->unit++;
+  if (c->unit == n && c->unit > tail && c->tails > 1) {
+    c->unit = tail;
+    c->tails--;
+  } else if (c->unit == n || (c->unit == tail && !c->tails)) {
+    *c = (st_cursor){0, 1};
+  }
+}
+
 // Queues units for all slots that hold none.
 static void fill(st_stream *s) {
   while (s->held < s->n_slots) {
     st_slot *slot = &s->slots[(s->head + s->held++) % s->n_slots];
-    size_t unit = s->next_unit;
+    size_t unit = s->next.unit;
     slot->unit = unit;
     slot->error.code = SETUN_OK;
     slot->n_pieces = 0;
@@ -342,7 +358,7 @@ static void fill(st_stream *s) {
       cut_extent(s, slot, &s->plan.extents[i]);
     }
     slot->pending = slot->n_pieces;
-    s->next_unit = (unit + 1) % s->plan.n_units;
+    step(s, &s->next);
     s->engine->queue(s, slot);
   }
 }
@@ -357,12 +373,16 @@ static bool has_failed(st_stream *s) {
   return failed;
 }
 
-void st_stream_start(st_stream *s) {
-  size_t stale = 0;
-  while (stale < s->held && s->slots[(s->head + stale) % s->n_slots].unit != 0) stale++;
-  drop_oldest(s, has_failed(s) ? s->held : stale);
+void st_stream_start(st_stream *s, bool at_tail, unsigned tails) {
+  size_t tail = s->plan.n_units - s->options.n_tail, first = at_tail && s->options.n_tail ? tail : 0;
+  size_t stale = 0, ahead = 0;
+  if (first == tail && !tails) tails = 1; // the next pass is read ahead for
+  s->next = (st_cursor){first, tails};
+  while (stale < s->held && s->slots[(s->head + stale) % s->n_slots].unit != first) stale++;
+  drop(s, 0, has_failed(s) ? s->held : stale);
+  for (; ahead < s->held && s->slots[(s->head + ahead) % s->n_slots].unit == s->next.unit; ahead++) step(s, &s->next);
+  drop(s, ahead, s->held - ahead);
   s->taken = 0;
-  if (!s->held) s->next_unit = 0;
   fill(s);
 }
 

@@ -1,5 +1,6 @@
 // A ring of buffers that reads a file's units (say, the weights of one layer) ahead, in cyclic order, while the caller
-// computes: 0, 1, ..., n - 1, 0, 1, ... Exactly `slots` units are held; nothing is mapped and the page cache stays as
+// computes: 0, 1, ..., n - 1, 0, 1, ... The last of them may be a tail, which a pass leaves out or reads several times.
+// Exactly `slots` units are held; nothing is mapped and the page cache stays as
 // it is. Reads go past the page cache (O_DIRECT), with io_uring on the caller's own thread or with pread on two threads
 // more; what the system refuses is replaced by the next best, with a notice in the log.
 // One thread at a time may call into a stream.
@@ -23,7 +24,12 @@ typedef struct st_stream_unit {
 } st_stream_unit;
 
 // Steps that a test can have refused.
-typedef enum st_stream_step { ST_STREAM_OPEN_DIRECT, ST_STREAM_URING, ST_STREAM_REGISTER } st_stream_step;
+typedef enum st_stream_step {
+  ST_STREAM_OPEN_DIRECT,
+  ST_STREAM_URING,    // making the ring
+  ST_STREAM_REGISTER, // its buffers
+  ST_STREAM_ENTER     // each entry into the kernel: EAGAIN and EBUSY are tried again, 2000 times in turn
+} st_stream_step;
 
 // Faults for tests. Both functions may be called on any thread of the stream, several at once; either may be NULL.
 typedef struct st_stream_faults {
@@ -35,6 +41,7 @@ typedef struct st_stream_faults {
 
 typedef struct st_stream_options {
   int slots;                      // units held at once: 2 to 64
+  size_t n_tail;                  // of the units, the last so many are the tail; 0: there is none
   bool direct;                    // past the page cache, where the file system can
   bool uring;                     // with io_uring, where the system has it; only together with `direct`
   const st_log *log;              // must outlive the stream; NULL: no notices
@@ -43,7 +50,7 @@ typedef struct st_stream_options {
 
 typedef struct st_stream_stats {
   uint64_t bytes, reads; // that arrived; the bytes with what is read around the ranges for the sake of alignment
-  double busy_s;         // time with a read in flight; with io_uring its end is seen in take, give and poll only
+  double busy_s;         // time with a read in flight; with io_uring its end is seen in take and poll only
   double waited_s;       // time that st_stream_take waited
   const char *how;       // such as "io_uring, O_DIRECT"
 } st_stream_stats;
@@ -59,16 +66,17 @@ setun_status st_stream_new(const st_stream_unit *units, size_t n_units, const st
                            st_stream **stream, setun_error *err);
 void st_stream_free(st_stream *s);
 
-// A pass begins at unit 0. What the ring already holds of it, or is reading, stays (it has read ahead past the end of
-// the pass before); anything else is discarded, and what was taken must not be used any longer. Reading begins at once.
-// An error of an earlier pass is forgotten. Failures are reported by st_stream_take.
-void st_stream_start(st_stream *s);
+// A pass begins at unit 0, or with its tail, and goes through the tail `tails` times. What the ring already holds of it, or is reading,
+// stays (it has read ahead past the end of the pass before); anything else is discarded, and what was taken must not be
+// used any longer. Reading begins at once. An error of an earlier pass is forgotten. Failures are reported by
+// st_stream_take.
+void st_stream_start(st_stream *s, bool at_tail, unsigned tails);
 
-// Waits until the unit is whole: the one after the last taken, 0 after st_stream_start. `ranges` gets a pointer for
-// each of the unit's ranges, in their order: into the slot, aligned as its place in the file is (up to 4096), valid
-// until st_stream_give or st_stream_start. Several units may be taken at a time, less than there are slots if reading
-// is to go on. On failure nothing is taken, and asking again gives the same error: SETUN_ERROR_IO for reads that fail,
-// and for files that end early.
+// Waits until the unit is whole: the one after the last taken, the first after st_stream_start, and after the last one the
+// tail's first or, when the pass is over, 0. `ranges` gets a pointer for each of the unit's ranges, in their order:
+// into the slot, aligned as its place in the file is (up to 4096), valid until st_stream_give or st_stream_start.
+// Several units may be taken at a time, less than there are slots if reading is to go on. On failure nothing is taken,
+// and asking again gives the same error: SETUN_ERROR_IO for reads that fail, and for files that end early.
 setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, setun_error *err);
 
 // The unit is no longer used: the oldest one taken. Its slot gets the next unit of the cycle, which is queued at once.

@@ -63,6 +63,10 @@ static setun_status check_arguments(const st_stream_unit *units, size_t n_units,
     return st_fail(err, SETUN_ERROR_ARGUMENT, "streaming: expected 2 to %d buffers, found %d", SLOTS_MOST,
                    options->slots);
   }
+  if (options->n_tail > n_units) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "streaming: expected a tail of at most %zu units, found %zu", n_units,
+                   options->n_tail);
+  }
   for (size_t u = 0; u < n_units; u++) {
     for (size_t i = 0; i < units[u].n_ranges; i++) {
       setun_status s = check_range(&units[u].ranges[i], u, err);

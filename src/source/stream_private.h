@@ -81,6 +81,12 @@ typedef struct st_piece_queue {
   st_piece *head, **tail;
 } st_piece_queue;
 
+// Where a pass is: the unit, and how many times the tail is still to be read, that round included.
+typedef struct st_cursor {
+  size_t unit;
+  unsigned tails;
+} st_cursor;
+
 struct st_stream {
   st_stream_plan plan;
   st_stream_options options;
@@ -91,7 +97,7 @@ struct st_stream {
   st_slot *slots;
   size_t n_slots, piece_bytes;
   size_t head, held, taken; // slots in the order of the units: the oldest, how many there are, how many of them taken
-  size_t next_unit;         // that is queued next
+  st_cursor next;           // what is queued next
   const st_engine *engine;
   void *state;          // the engine's
   const char *names[2]; // how it reads: with O_DIRECT, buffered

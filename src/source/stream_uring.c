@@ -1,11 +1,15 @@
-// Reads by io_uring, submitted on the caller's own thread: all of a unit at once, so that the disk is never idle, and
-// completions are looked for only when a unit is wanted.
+// Reads by io_uring, submitted on the caller's own thread: all of a unit at once, so that the disk is never idle while
+// the caller computes. Completions are looked for only when a unit is wanted.
+//
+// A disk answers in any order. So that the unit which is wanted first is not the last to be whole, the reads of one
+// that is needed later wait until few reads are left of those before it.
 #define _GNU_SOURCE
 #include "base/memory.h"
 #include "source/stream_private.h"
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #ifndef SETUN_URING
 
@@ -21,7 +25,10 @@ int st_stream_uring_new(st_stream *s) {
 enum {
   PIECE_BYTES = 1 << 20,
   DEPTH = 1024, // reads in the kernel at a time; the rest waits in the queue
-  COMPLETIONS = 32
+  WINDOW = 8,   // reads in the kernel up to which later units are begun: enough to keep a disk busy
+  COMPLETIONS = 32,
+  REFUSALS_MOST = 2000, // of one entry into the kernel after the other
+  REFUSALS_AT_ONCE = 16
 };
 static const size_t REGISTERED_MOST = (size_t)1 << 30; // the kernel's bound for one buffer
 
@@ -30,21 +37,38 @@ typedef struct {
   st_piece_queue queue; // not yet in the ring
   bool registered;      // slot i is the ring's buffer i
   int broken;           // the errno with which the ring itself failed; then nothing more comes from it
+  int refusals;         // how often in turn the kernel took nothing
 } uring_engine;
 
-// A submission that the kernel cannot take now stays in the ring, and is tried again with the next.
-static bool passes(int error) {
-  return error == EINTR || error == EAGAIN || error == EBUSY;
+// Submits what is in the ring, and waits for a completion where `wait` is 1. A submission that the kernel cannot take
+// now stays in the ring, and is tried again with the next; not for ever.
+static void enter(st_stream *s, unsigned wait) {
+  uring_engine *e = s->state;
+  const st_stream_faults *faults = s->options.faults;
+  int refused = faults && faults->refuse ? faults->refuse(faults->user, ST_STREAM_ENTER) : 0;
+  int result = refused ? -refused : io_uring_submit_and_wait(&e->ring, wait), error = -result;
+  if (result >= 0) {
+    e->refusals = 0;
+  } else if (error == EINTR) {
+    return; // signals may come as often as they like
+  } else if ((error != EAGAIN && error != EBUSY) || ++e->refusals > REFUSALS_MOST) {
+    e->broken = error;
+  } else if (wait && e->refusals > REFUSALS_AT_ONCE) {
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
 }
 
-static void note(uring_engine *e, int result) {
-  if (result < 0 && !passes(-result)) e->broken = -result;
+// Whether the piece may be read now: all units before its own are whole, or nearly so.
+static bool is_due(const st_stream *s, const st_piece *p) {
+  size_t i = 0;
+  while (i < s->held && !s->slots[(s->head + i) % s->n_slots].pending) i++;
+  return p->slot == &s->slots[(s->head + i) % s->n_slots] || s->in_flight < WINDOW;
 }
 
 // Moves pieces from the queue to the ring, as many as it takes, and submits them.
 static void push(st_stream *s) {
   uring_engine *e = s->state;
-  while (s->in_flight < DEPTH && e->queue.head && !e->broken) {
+  while (s->in_flight < DEPTH && e->queue.head && !e->broken && is_due(s, e->queue.head)) {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&e->ring);
     if (!sqe) break;
     st_piece *p = st_piece_queue_next(&e->queue);
@@ -57,7 +81,7 @@ static void push(st_stream *s) {
     io_uring_sqe_set_data(sqe, p);
     st_stream_read_begins(s);
   }
-  if (io_uring_sq_ready(&e->ring) && !e->broken) note(e, io_uring_submit(&e->ring));
+  if (io_uring_sq_ready(&e->ring) && !e->broken) enter(s, 0);
 }
 
 static void complete(st_stream *s, st_piece *p, int result) {
@@ -95,7 +119,7 @@ static void wait_for(st_stream *s, st_slot *slot) {
   uring_engine *e = s->state;
   reap(s);
   while (slot->pending && !e->broken) {
-    note(e, io_uring_submit_and_wait(&e->ring, 1));
+    enter(s, 1);
     reap(s);
   }
   if (slot->pending && slot->error.code == SETUN_OK) {

@@ -35,20 +35,36 @@ class PlanTest(Case):
         self.assertEqual(f32["cache"] - p["cache"], 2 << 30)
 
     def test_what_does_not_fit_streams(self):
-        shape = ("--shape", "8b", "--head", "q8_0", "--ctx", "512", "-t", "1", "--isa", "scalar", "--memory")
-        whole = self.plan(*shape, "16G")
+        args = ("--shape", "8b", "--head", "q8_0", "--ctx", "512", "-t", "1", "--isa", "scalar", "--memory")
+        whole = self.plan(*args, "16G")
         self.assertEqual(whole["streamed_bytes_per_pass"], 0)
         before = whole["weights"]
-        for budget in (1800, 2000, 2400, 2800):
-            p = self.plan(*shape, f"{budget}M")
+        for budget in (300, 400, 700, 1000, 1400, 1800, 2000, 2400):
+            p = self.plan(*args, f"{budget}M")
             self.assertLessEqual(p["total"], budget * MIB)
             self.assertGreater(p["ring"], 0)
             self.assertLess(p["streamed_bytes_per_pass"], before)
             before = p["streamed_bytes_per_pass"]
+        # Of an embedding that is not the head only rows are read: it is the last to be held.
+        p = self.plan(*args, "2700M")
+        self.assertEqual((p["streamed_bytes_per_pass"], p["ring"]), (0, 0))
+        self.assertLess(p["held"], p["weights"])
+
+    def test_least_is_a_tenth(self):
+        p = self.plan("--shape", "8b", "--head", "q6_k", "--ctx", "512", "-t", "1", "--memory", "16G")
+        self.assertLess(p["least"], 0.11 * p["weights"])
+
+    def test_batch_fits_the_budget(self):
+        args = ("--shape", "8b", "--head", "q8_0", "--ctx", "512", "-t", "1", "--memory")
+        self.assertEqual(self.plan(*args, "400M")["batch"], 512)
+        self.assertIn(self.plan(*args, "290M")["batch"], (64, 128, 256))
+        self.fails(1, "plan", *args, "290M", "-b", "512", mentions=["at least"])
+        self.assertEqual(self.plan(*args, "400M", "-b", "100")["batch"], 100)
+        self.assertIn(b"no more fit", self.good("plan", *args, "290M"))
 
     def test_least_is_named_and_does(self):
         args = ("plan", "--shape", "8b", "--head", "q8_0", "--ctx", "512", "-t", "1", "--memory")
-        error = self.fails(1, *args, "600M", mentions=["at least"])
+        error = self.fails(1, *args, "200M", mentions=["at least"])
         found = re.search(r"at least ([\d.]+) (GB|MB)", error)
         least = float(found[1]) * (1e9 if found[2] == "GB" else 1e6)
         self.good(*args, str(int(least) + 4 * MIB))

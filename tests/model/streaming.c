@@ -19,13 +19,18 @@ typedef struct opened {
   st_model *model;
 } opened;
 
-static opened open_path(const char *path, const uint32_t *held_parts, bool precise) {
+static opened open_with(const char *path, st_model_options options) {
   opened o = {0};
   setun_error err = {SETUN_OK, ""};
-  st_model_options options = {.backend = &st_backend_cpu, .precise = precise, .threads = 2, .held_parts = held_parts};
+  options.backend = &st_backend_cpu;
+  options.threads = 2;
   if (st_directory_open(path, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
   if (st_model_load(o.directory, &options, &o.model, &err)) fail_msg("%s: %s", path, err.message);
   return o;
+}
+
+static opened open_path(const char *path, const uint32_t *held_parts, bool precise) {
+  return open_with(path, (st_model_options){.precise = precise, .held_parts = held_parts});
 }
 
 static void close_model(opened *o) {
@@ -67,11 +72,15 @@ static void check_model(const char *path, bool precise) {
   opened held = open_path(path, NULL, precise);
   assert_null(held.model->streamer);
   float *expected = run(held.model, 0, 2);
-  uint32_t n = held.model->h.n_layer, shares[] = {0, n + 1};
+  // Nothing; the head; some of the layers too; all of them, so that only an embedding that is not the head is left.
+  uint32_t n = held.model->h.n_layer, shares[] = {0, 1, n + 2, 2 * n + 1, 2 * n + 2};
   for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
     opened o = open_path(path, &shares[i], precise);
-    assert_int_equal(o.model->streamer != NULL, shares[i] < 2 * n);
-    check_run(path, o.model, i ? 3 : 0, i ? 1 : 2, expected);
+    bool all = shares[i] > 2 * n + !held.model->h.tied;
+    assert_int_equal(o.model->streamer == NULL, all);
+    assert_int_equal(o.model->n_head > 0, !shares[i]);
+    assert_int_equal(o.model->rows != NULL, held.model->h.tied ? !shares[i] : !all);
+    check_run(path, o.model, i % 2 ? 3 : 0, i % 2 ? 1 : 2, expected);
     close_model(&o);
   }
   st_free(expected);
@@ -91,13 +100,35 @@ static void families(void **state) {
   }
 }
 
-// A copy of the tales model in a layout, made by the library. The caller removes it.
-static void convert_tales(const char *layout, char *path, size_t size) {
+// A copy of the tales model in a layout, made by the library, with an embedding, which is the head too, in a format.
+// The caller removes it.
+static void convert_tales_with(const char *layout, const char *embedding, char *path, size_t size) {
   setun_error err = {SETUN_OK, ""};
   setun_convert_params p = setun_convert_params_default();
+  p.embedding = embedding;
   snprintf(path, size, "setun-streaming-%s-%d.gguf", layout, (int)getpid());
   p.to = layout;
   if (setun_convert(SETUN_SOURCE_DIR "/models/setun-tales-7m", path, &p, &err)) fail_msg("%s", err.message);
+}
+
+static void convert_tales(const char *layout, char *path, size_t size) {
+  convert_tales_with(layout, NULL, path, size);
+}
+
+// Heads and embeddings in every format that they are written in, in several pieces.
+static void heads(void **state) {
+  (void)state;
+  static const char *const names[] = {"f32", "f16", "bf16", "q8_0", "q6_k"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char path[512];
+    uint32_t none = 0;
+    convert_tales_with("t16", names[i], path, sizeof path);
+    opened o = open_path(path, &none, false);
+    assert_true(o.model->n_head > 2);
+    close_model(&o);
+    check_model(path, i % 2);
+    unlink(path);
+  }
 }
 
 static void layouts(void **state) {
@@ -111,13 +142,14 @@ static void layouts(void **state) {
   }
 }
 
-// t16 is stored in the kernels' own order: nothing may be put together anew for it.
+// t16 is stored in the kernels' own order: nothing may be put together anew for it. (The head is another matter.)
 static void direct(void **state) {
   (void)state;
   char path[512];
-  uint32_t none = 0;
+  uint32_t head = 1;
   convert_tales("t16", path, sizeof path);
-  opened o = open_path(path, &none, false);
+  opened o = open_path(path, &head, false);
+  assert_int_equal(o.model->n_head, 0);
   assert_true(o.model->plan.ring > 0);
   assert_int_equal(o.model->plan.packed, 0);
   close_model(&o);
@@ -141,6 +173,95 @@ static void mapped(void **state) {
   close_model(&held);
   unlink(path);
 }
+
+// ---- the logits of every token ------------------------------------------------------------------------------------
+
+enum { PROMPT = 29 };
+
+typedef struct collected {
+  float *rows; // [PROMPT, n_vocab]
+  size_t n_vocab;
+  uint32_t n, stop_after;
+} collected;
+
+static bool collect(uint32_t position, const float *logits, void *user) {
+  collected *c = user;
+  assert_int_equal(position, c->n);
+  memcpy(c->rows + c->n++ * c->n_vocab, logits, c->n_vocab * sizeof *logits);
+  return c->n != c->stop_after;
+}
+
+// Of a prompt in batches; those of the last token must be the session's own.
+static void collect_all(const st_model *m, uint32_t n_batch, uint32_t stop_after, collected *c) {
+  setun_error err = {SETUN_OK, ""};
+  setun_session_params p = {.n_ctx = 64, .n_batch = n_batch, .threads = 2};
+  setun_eval_params e = {.on_logits = collect, .user = c};
+  setun_token ids[PROMPT];
+  st_session *s = NULL;
+  for (int i = 0; i < PROMPT; i++) ids[i] = (i * 53 + 7) % 250;
+  *c = (collected){.n_vocab = m->h.n_vocab, .stop_after = stop_after};
+  c->rows = st_malloc(PROMPT * c->n_vocab, sizeof *c->rows);
+  if (st_session_new(m, &p, &s, &err)) fail_msg("%s", err.message);
+  setun_status status = st_session_eval(s, ids, PROMPT, &e, &err);
+  assert_int_equal(status, stop_after ? SETUN_ERROR_CANCELED : SETUN_OK);
+  if (!status) {
+    assert_memory_equal(st_session_logits(s), c->rows + (PROMPT - 1) * c->n_vocab, c->n_vocab * sizeof *c->rows);
+  }
+  st_session_free(s);
+}
+
+static void all_logits(void **state) {
+  (void)state;
+  char path[512];
+  convert_tales_with("t16", "q6_k", path, sizeof path);
+  const char *paths[] = {path, GOLDEN "hf/llama3", GOLDEN "gguf/qwen3.gguf"};
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    uint32_t none = 0, batches[] = {0, 1, 5, 8, 20};
+    opened held = open_path(paths[i], NULL, false), o = open_path(paths[i], &none, false);
+    collected expected, c;
+    collect_all(held.model, 0, 0, &expected);
+    float *last = run(held.model, 0, 2);
+    for (size_t k = 0; k < sizeof batches / sizeof *batches; k++) {
+      collect_all(o.model, batches[k], 0, &c);
+      assert_int_equal(c.n, PROMPT);
+      assert_memory_equal(c.rows, expected.rows, PROMPT * c.n_vocab * sizeof *c.rows);
+      st_free(c.rows);
+      collect_all(o.model, batches[k], 1 + (uint32_t)k * 6, &c); // ended before all of them were seen
+      assert_memory_equal(c.rows, expected.rows, c.n * c.n_vocab * sizeof *c.rows);
+      st_free(c.rows);
+      check_run(paths[i], o.model, batches[k], 2, last); // and the last one's alone
+    }
+    st_free(expected.rows);
+    st_free(last);
+    close_model(&o);
+    close_model(&held);
+  }
+  unlink(path);
+}
+
+// Adapters of the head, which is in pieces, and of the layers.
+static void adapters(void **state) {
+  (void)state;
+  static const char *const model = GOLDEN "hf/llama3";
+  const setun_adapter second = {GOLDEN "numpy/adapter-second", 0.5f};
+  uint32_t none = 0;
+  opened held = open_with(model, (st_model_options){.adapters = &second, .n_adapters = 1});
+  opened plain = open_path(model, &none, false);
+  opened o = open_with(model, (st_model_options){.adapters = &second, .n_adapters = 1, .held_parts = &none});
+  float *expected = run(held.model, 0, 2), *without = run(plain.model, 0, 2);
+  assert_non_null(held.model->output.lora_a);
+  assert_true(o.model->n_head > 0);
+  assert_memory_not_equal(expected, without, held.model->h.n_vocab * sizeof *expected);
+  check_run(model, o.model, 3, 2, expected);
+  check_run(model, o.model, 0, 1, expected);
+  st_free(expected);
+  st_free(without);
+  close_model(&o);
+  close_model(&plain);
+  close_model(&held);
+}
+
+// ---- passes that end early, or run at once ------------------------------------------------------------------------
 
 static bool stop_at(uint32_t layer, uint32_t position, uint32_t n, const float *hidden, void *user) {
   (void)position, (void)n, (void)hidden;
@@ -174,11 +295,14 @@ static void stopped(void **state) {
 typedef struct worker {
   const st_model *model;
   float *logits;
+  collected all;
 } worker;
 
+// Passes with the head once, not at all and several times.
 static void *work(void *context) {
   worker *w = context;
   w->logits = run(w->model, 5, 1);
+  collect_all(w->model, 20, 0, &w->all);
   return NULL;
 }
 
@@ -190,16 +314,21 @@ static void several_sessions(void **state) {
   pthread_t threads[3];
   convert_tales("i2_s", path, sizeof path);
   opened o = open_path(path, &none, false);
+  collected all;
   float *expected = run(o.model, 0, 2);
+  collect_all(o.model, 0, 0, &all);
   for (int i = 0; i < 3; i++) {
-    workers[i] = (worker){o.model, NULL};
+    workers[i] = (worker){.model = o.model};
     assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
   }
   for (int i = 0; i < 3; i++) {
     pthread_join(threads[i], NULL);
     assert_memory_equal(workers[i].logits, expected, o.model->h.n_vocab * sizeof *expected);
+    assert_memory_equal(workers[i].all.rows, all.rows, PROMPT * all.n_vocab * sizeof *all.rows);
     st_free(workers[i].logits);
+    st_free(workers[i].all.rows);
   }
+  st_free(all.rows);
   st_free(expected);
   close_model(&o);
   unlink(path);
@@ -259,10 +388,37 @@ static void budgets(void **state) {
   unlink(path);
 }
 
+// Whatever share is held, each more of it streams less and gives the same.
+static void any_share(void **state) {
+  (void)state;
+  for (int tied = 0; tied < 2; tied++) {
+    char path[512] = GOLDEN "hf/llama3";
+    if (tied) convert_tales_with("t16", "q6_k", path, sizeof path);
+    opened held = open_path(path, NULL, false);
+    float *expected = run(held.model, 0, 2);
+    uint64_t streamed = UINT64_MAX;
+    uint32_t last = 2 * held.model->h.n_layer + 2;
+    for (uint32_t share = 0; share <= last; share++) {
+      opened o = open_path(path, &share, false);
+      const st_memory_plan *p = &o.model->plan;
+      assert_true(p->streamed <= streamed);
+      assert_int_equal(p->streamed == 0, share >= last - 1);
+      assert_true(p->held <= held.model->plan.held && (p->held == held.model->plan.held) == !o.model->streamer);
+      streamed = p->streamed;
+      check_run(path, o.model, 0, 1 + (int)share % 3, expected);
+      close_model(&o);
+    }
+    st_free(expected);
+    close_model(&held);
+    if (tied) unlink(path);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(families),  cmocka_unit_test(layouts),
-                                     cmocka_unit_test(direct),    cmocka_unit_test(mapped),
-                                     cmocka_unit_test(stopped),   cmocka_unit_test(several_sessions),
-                                     cmocka_unit_test(shrinking), cmocka_unit_test(budgets)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(families),   cmocka_unit_test(layouts),  cmocka_unit_test(direct),
+      cmocka_unit_test(mapped),     cmocka_unit_test(stopped),  cmocka_unit_test(several_sessions),
+      cmocka_unit_test(shrinking),  cmocka_unit_test(budgets),  cmocka_unit_test(heads),
+      cmocka_unit_test(all_logits), cmocka_unit_test(adapters), cmocka_unit_test(any_share)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,14 +130,18 @@ static void take(st_stream *s, const unit_set *set, size_t unit) {
   compare(set, unit, at, st_stream_get_stats(s).how);
 }
 
-// A pass over the first `n` units.
-static void pass(st_stream *s, const unit_set *set, size_t n) {
-  st_stream_start(s);
+// A pass over the first `n` units, with its tail or without.
+static void pass_with(st_stream *s, const unit_set *set, size_t n, unsigned tails) {
+  st_stream_start(s, false, tails);
   for (size_t u = 0; u < n; u++) {
     take(s, set, u);
     st_stream_poll(s);
     st_stream_give(s, u);
   }
+}
+
+static void pass(st_stream *s, const unit_set *set, size_t n) {
+  pass_with(s, set, n, 1);
 }
 
 // What a stream must have read for unit 0 to n - 1 of the cycle, or more for blocks in common between extents.
@@ -153,7 +157,9 @@ static uint64_t cycle_bytes(const unit_set *set, size_t n) {
 // ---- faults -------------------------------------------------------------------------------------------------------
 
 typedef struct {
-  int refused[3];     // by step
+  int refused[4]; // by step
+  int refusals;   // of ST_STREAM_ENTER, that many, and then no more; 0: for ever
+  atomic_int entries;
   int cut, interrupt; // percent of reads that are cut short; that fail in passing
   int direct_error;   // of direct reads from read `from` on
   int error, once;    // of read `from` alone, or of all from there on
@@ -163,7 +169,9 @@ typedef struct {
 } faults;
 
 static int refuse(void *user, st_stream_step step) {
-  return ((faults *)user)->refused[step];
+  faults *f = user;
+  if (step == ST_STREAM_ENTER && f->refusals && atomic_fetch_add(&f->entries, 1) >= f->refusals) return 0;
+  return f->refused[step];
 }
 
 static unsigned roll(faults *f, unsigned n) {
@@ -224,9 +232,9 @@ enum { ENGINES = sizeof engines / sizeof *engines };
 
 // The faults with which the engine comes about, and its options with them.
 static st_stream_options use(const engine *e, int slots, faults *f, st_stream_faults *hooks, st_log *log) {
-  memcpy(f->refused, e->refused, sizeof f->refused);
+  memcpy(f->refused, e->refused, sizeof e->refused);
   *hooks = (st_stream_faults){f, refuse, change_result};
-  return (st_stream_options){slots, e->direct, e->uring, log, hooks};
+  return (st_stream_options){.slots = slots, .direct = e->direct, .uring = e->uring, .log = log, .faults = hooks};
 }
 
 // What this system allows: the same engine, tried. A build without liburing, or a sandbox, has less.
@@ -258,7 +266,7 @@ static void run_passes(const engine *e, int slots, faults f, uint64_t seed, int 
     for (int i = 0; i < 6; i++) {
       pass(s, &set, below(&random, 3) ? set.n : below(&random, set.n + 1));
       if (below(&random, 4) == 0) { // given up while a unit is held
-        st_stream_start(s);
+        st_stream_start(s, false, 1);
         take(s, &set, 0);
       }
     }
@@ -309,7 +317,7 @@ static void direct_reads_refused(void **state) {
   }
 }
 
-// A pass that ends at the last unit leaves what was read ahead for the next one.
+// A pass that ends at the last unit, or without the tail, leaves what was read ahead for the next one.
 static void reads_ahead_across_passes(void **state) {
   (void)state;
   unit_set set;
@@ -326,6 +334,12 @@ static void reads_ahead_across_passes(void **state) {
     st_stream_stats stats = st_stream_get_stats(s);
     assert_in_range(stats.bytes, 6000000, cycle_bytes(&set, 10 * set.n + 3));
     assert_true(stats.reads > 0 && stats.busy_s > 0 && stats.waited_s > 0);
+    st_stream_free(s);
+    options.n_tail = set.n - 4;
+    s = make(&set, &options);
+    for (int k = 0; k < 10; k++) pass_with(s, &set, 4, 0);
+    stats = st_stream_get_stats(s);
+    assert_in_range(stats.bytes, 0, 10 * cycle_bytes(&set, 4) + cycle_bytes(&set, 3));
     st_stream_free(s);
   }
 }
@@ -366,7 +380,7 @@ static void failing_reads(void **state) {
       const uint8_t *at[RANGES_MOST];
       setun_error err;
       size_t u = 0;
-      st_stream_start(s);
+      st_stream_start(s, false, 1);
       while (st_stream_take(s, u, at, &err) == SETUN_OK) {
         compare(&set, u, at, engines[i].name);
         st_stream_give(s, u);
@@ -376,6 +390,30 @@ static void failing_reads(void **state) {
       if (from % 3) pass(s, &set, set.n);
       st_stream_free(s);
     }
+  }
+}
+
+// What the kernel does not take now it takes later; but who waits is told when it never does.
+static void entries_refused(void **state) {
+  (void)state;
+  static const int cases[][2] = {{EAGAIN, 1}, {EBUSY, 100}, {EINTR, 5000}, {EAGAIN, 0}, {ENOMEM, 1}};
+  unit_set set;
+  plain_units(&set, &files[0]);
+  for (size_t i = 0; is_offered(&engines[0]) && i < sizeof cases / sizeof *cases; i++) {
+    faults f = {.refused = {[ST_STREAM_ENTER] = cases[i][0]}, .refusals = cases[i][1]};
+    st_stream_faults hooks;
+    st_stream_options options = use(&engines[0], 2, &f, &hooks, NULL);
+    const uint8_t *at[RANGES_MOST];
+    setun_error err = {0};
+    st_stream *s = make(&set, &options);
+    st_stream_start(s, false, 1);
+    if (cases[i][1] && cases[i][0] != ENOMEM) {
+      for (int k = 0; k < 3; k++) pass(s, &set, set.n);
+    } else {
+      assert_int_equal(st_stream_take(s, 0, at, &err), SETUN_ERROR_IO);
+      assert_non_null(strstr(err.message, strerror(cases[i][0])));
+    }
+    st_stream_free(s);
   }
 }
 
@@ -393,7 +431,7 @@ static void shrinking_file(void **state) {
       open_file("shrinking", content[0], sizes[0], &file);
       plain_units(&set, &file);
       st_stream *s = make(&set, &options);
-      st_stream_start(s);
+      st_stream_start(s, false, 1);
       const uint8_t *at[RANGES_MOST];
       setun_error err;
       int taken = 0;
@@ -442,6 +480,8 @@ static void refused_arguments(void **state) {
   options.slots = 65;
   expect_refused(&set, options, SETUN_ERROR_ARGUMENT, "found 65");
   options.slots = 2;
+  options.n_tail = 6;
+  expect_refused(&set, options, SETUN_ERROR_ARGUMENT, "a tail of at most 5 units, found 6");
   set.n = 0;
   expect_refused(&set, options, SETUN_ERROR_ARGUMENT, "found 0");
 }
@@ -459,7 +499,7 @@ static void order_of_calls(void **state) {
     st_stream *s = make(&set, &options);
     assert_int_equal(st_stream_take(s, 0, at, &err), SETUN_ERROR_STATE);
     st_stream_give(s, 0);
-    st_stream_start(s);
+    st_stream_start(s, false, 1);
     assert_int_equal(st_stream_take(s, 1, at, &err), SETUN_ERROR_ARGUMENT);
     take(s, &set, 0);
     take(s, &set, 1);
@@ -473,9 +513,58 @@ static void order_of_calls(void **state) {
   }
 }
 
+// With io_uring results are seen where the header says: in take and poll, not in give.
+static void where_ends_are_seen(void **state) {
+  (void)state;
+  unit_set set;
+  faults f = {0};
+  st_stream_faults hooks;
+  st_stream_options options = use(&engines[0], 3, &f, &hooks, NULL);
+  plain_units(&set, &files[0]);
+  if (!is_offered(&engines[0])) return;
+  st_stream *s = make(&set, &options);
+  st_stream_start(s, false, 1);
+  take(s, &set, 0);
+  int seen = atomic_load(&f.reads);
+  st_stream_give(s, 0);
+  usleep(200000); // it has arrived
+  assert_int_equal(atomic_load(&f.reads), seen);
+  st_stream_poll(s);
+  assert_true(atomic_load(&f.reads) > seen);
+  st_stream_free(s);
+}
+
+// Passes that leave the tail out or go through it several times, in any order, after any pass before.
+static void tails(void **state) {
+  (void)state;
+  st_random random;
+  st_random_seed(&random, 41);
+  for (int round = 0; round < 12 * ENGINES; round++) {
+    unit_set set;
+    faults f = {0};
+    st_stream_faults hooks;
+    st_stream_options options = use(&engines[round % ENGINES], 2 + (int)below(&random, 3), &f, &hooks, NULL);
+    any_units(&random, &set);
+    options.n_tail = below(&random, set.n + 1);
+    st_stream *s = make(&set, &options);
+    size_t head = set.n - options.n_tail;
+    for (int i = 0; i < 6; i++) {
+      unsigned n = (unsigned)below(&random, 4);
+      bool at_tail = options.n_tail && below(&random, 3) == 0;
+      st_stream_start(s, at_tail, n);
+      for (size_t k = at_tail ? head : 0; k < head + n * options.n_tail; k++) {
+        size_t unit = k < head ? k : head + (k - head) % options.n_tail;
+        take(s, &set, unit);
+        st_stream_give(s, unit);
+      }
+    }
+    st_stream_free(s);
+  }
+}
+
 static void *start_elsewhere(void *stream) {
   const uint8_t *at[RANGES_MOST];
-  st_stream_start(stream);
+  st_stream_start(stream, false, 1);
   return st_stream_take(stream, 0, at, NULL) == SETUN_OK ? stream : NULL;
 }
 
@@ -523,7 +612,7 @@ static void renamed_file(void **state) {
     st_stream *s = make(&set, &options);
     assert_int_equal(seen.warned, 1);
     assert_non_null(strstr(seen.last, strerror(replaced ? ESTALE : ENOENT)));
-    st_stream_start(s);
+    st_stream_start(s, false, 1);
     for (size_t u = 0; u < set.n; u++) {
       const uint8_t *at[RANGES_MOST];
       setun_error err;
@@ -572,7 +661,7 @@ static void page_cache_stays_empty(void **state) {
     }
     st_stream *s = make(&set, &options);
     bool direct = strstr(st_stream_get_stats(s).how, "O_DIRECT");
-    st_stream_start(s);
+    st_stream_start(s, false, 1);
     for (size_t u = 0; u < 2 * set.n; u++) {
       const uint8_t *at[RANGES_MOST];
       setun_error err;
@@ -604,7 +693,7 @@ static void memory_file(void **state) {
   for (int uring = 0; uring < 2; uring++) {
     st_stream *s = make(&set, &(st_stream_options){.slots = 3, .direct = true, .uring = uring});
     print_message("/dev/shm: %s\n", st_stream_get_stats(s).how);
-    st_stream_start(s);
+    st_stream_start(s, false, 1);
     for (size_t i = 0; i < 3 * set.n; i++) {
       const uint8_t *at[RANGES_MOST];
       size_t u = i % set.n;
@@ -696,9 +785,12 @@ int main(void) {
       cmocka_unit_test(direct_reads_refused),
       cmocka_unit_test(reads_ahead_across_passes),
       cmocka_unit_test(failing_reads),
+      cmocka_unit_test(entries_refused),
       cmocka_unit_test(shrinking_file),
       cmocka_unit_test(refused_arguments),
       cmocka_unit_test(order_of_calls),
+      cmocka_unit_test(where_ends_are_seen),
+      cmocka_unit_test(tails),
       cmocka_unit_test(thread_that_ends),
       cmocka_unit_test(renamed_file),
       cmocka_unit_test(page_cache_stays_empty),

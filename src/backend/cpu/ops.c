@@ -31,8 +31,8 @@ static size_t groups_of(const st_dmatrix *m) {
 
 static void add_bias(const st_linear_out *out, size_t tokens, size_t first, size_t last) {
   for (size_t t = 0; t < tokens; t++) {
-    float *y = out->dst->data + (out->row + t) * out->dst->width;
-    for (size_t r = first; r < last; r++) y[r] += out->bias->values[r];
+    float *y = out->dst->data + (out->row + t) * out->dst->width + out->column;
+    for (size_t r = first; r < last; r++) y[r] += out->bias->values[out->column + r];
   }
 }
 
@@ -54,8 +54,8 @@ static void multiply_part(void *context, int index, int threads) {
     if (first >= last) continue;
     first *= ST_GROUP;
     last = last * ST_GROUP < m->rows ? last * ST_GROUP : m->rows;
-    j->q->kernels->matmul[m->form][j->input.kind](m, &j->input, first, last,
-                                                  out->dst->data + (size_t)out->row * out->dst->width, out->dst->width);
+    j->q->kernels->matmul[m->form][j->input.kind](
+        m, &j->input, first, last, out->dst->data + (size_t)out->row * out->dst->width + out->column, out->dst->width);
     if (out->bias) add_bias(out, j->tokens, first, last);
   }
 }
@@ -86,9 +86,10 @@ static void linear(st_queue *q, const st_array *x, uint32_t first, uint32_t n, c
   }
 }
 
-static void embed(st_queue *q, const st_dmatrix *m, const int32_t *ids, uint32_t n, float scale, st_array *dst) {
+static void embed(st_queue *q, const st_dmatrix *m, const int32_t *ids, uint32_t n, float scale, st_array *dst,
+                  uint32_t first) {
   for (uint32_t t = 0; t < n; t++) {
-    float *row = dst->data + (size_t)t * dst->width;
+    float *row = dst->data + (size_t)(first + t) * dst->width;
     q->kernels->row[m->m.form](&m->m, (size_t)ids[t], row);
     if (scale != 1.0f) {
       for (size_t i = 0; i < m->m.columns; i++) row[i] *= scale;
