@@ -779,25 +779,23 @@ static void disk_speed(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(passes),
-      cmocka_unit_test(cut_and_interrupted),
-      cmocka_unit_test(direct_reads_refused),
-      cmocka_unit_test(reads_ahead_across_passes),
-      cmocka_unit_test(failing_reads),
-      cmocka_unit_test(entries_refused),
-      cmocka_unit_test(shrinking_file),
-      cmocka_unit_test(refused_arguments),
-      cmocka_unit_test(order_of_calls),
-      cmocka_unit_test(where_ends_are_seen),
-      cmocka_unit_test(tails),
-      cmocka_unit_test(thread_that_ends),
-      cmocka_unit_test(renamed_file),
-      cmocka_unit_test(page_cache_stays_empty),
-      cmocka_unit_test(memory_file),
-      cmocka_unit_test(memory_needed),
-      cmocka_unit_test(allocation_failures),
-      cmocka_unit_test(disk_speed),
-  };
+  const struct CMUnitTest tests[] = {cmocka_unit_test(passes),
+                                     cmocka_unit_test(cut_and_interrupted),
+                                     cmocka_unit_test(direct_reads_refused),
+                                     cmocka_unit_test(reads_ahead_across_passes),
+                                     cmocka_unit_test(failing_reads),
+                                     cmocka_unit_test(entries_refused),
+                                     cmocka_unit_test(shrinking_file),
+                                     cmocka_unit_test(refused_arguments),
+                                     cmocka_unit_test(order_of_calls),
+                                     cmocka_unit_test(where_ends_are_seen),
+                                     cmocka_unit_test(tails),
+                                     cmocka_unit_test(thread_that_ends),
+                                     cmocka_unit_test(renamed_file),
+                                     cmocka_unit_test(page_cache_stays_empty),
+                                     cmocka_unit_test(memory_file),
+                                     cmocka_unit_test(memory_needed),
+                                     cmocka_unit_test(allocation_failures),
+                                     cmocka_unit_test(disk_speed)};
   return cmocka_run_group_tests(tests, make_files, remove_files);
 }
