@@ -78,10 +78,16 @@ endif()
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME setun)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-set(CPACK_PACKAGE_CONTACT "The Setun authors <setun@localhost>")
+set(SETUN_PACKAGE_CONTACT "The Setun authors <setun@localhost>" CACHE STRING "Who maintains the package: NAME <ADDRESS>")
+set(CPACK_PACKAGE_CONTACT "${SETUN_PACKAGE_CONTACT}")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "language models with ternary and other very low-bit weights")
 set(CPACK_PACKAGE_DESCRIPTION "A C library and a command that run language models whose weights are
-ternary or otherwise very low-bit, from GGUF files and Hugging Face directories.")
+ternary or otherwise very low-bit, from GGUF files and Hugging Face
+directories, on the CPU and within a memory budget: weights that do not
+fit are streamed from the disk.
+.
+Holds the command with its manual pages and shell completions, the shared
+and the static library, the header, and files for pkg-config and CMake.")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
@@ -89,10 +95,10 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 find_program(SETUN_SHLIBDEPS dpkg-shlibdeps)
 mark_as_advanced(SETUN_SHLIBDEPS)
-set(license LICENSE)
 if(SETUN_SHLIBDEPS)
-  set(license copyright) # as Debian calls it
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 endif()
-install(FILES LICENSE RENAME ${license} DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/triggers)
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian/complete.cmake)
 include(CPack)
