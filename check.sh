@@ -51,7 +51,8 @@ ctest --test-dir build-asan --output-on-failure -j "$jobs" -LE real
 
 if [ "$full" = yes ]; then
   build tsan
-  ctest --test-dir build-tsan --output-on-failure -j "$jobs" -LE 'real|layout'
+  # The tests of kernels have one thread.
+  ctest --test-dir build-tsan --output-on-failure -j "$jobs" -LE 'real|layout' -E '^kernel/'
   tools/check_neon.sh
   build coverage
   find build-coverage -name '*.gcda' -delete

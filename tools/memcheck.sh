@@ -1,41 +1,50 @@
 #!/bin/sh
 # Runs the unit and model tests of a build, and the command on the small model, under valgrind: no error and no leak.
 # usage: tools/memcheck.sh BUILD
-# Exits with 77, with a reason, where there is no valgrind. The statistics of samplers and the like, which draw a hundred
-# thousand times the same way, are left out: they would take hours.
+# As many run at once as there are processors. Exits with 77, with a reason, where there is no valgrind.
 set -eu
-build=$(cd "${1:?BUILD}" && pwd)
-cd "$(dirname "$0")/.."
-command -v valgrind >/dev/null 2>&1 || {
-  echo "memcheck: skipped: there is no valgrind"
-  exit 77
-}
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-export SETUN_UNLIMITED=1 # valgrind takes address space of its own
-
-check() { # check NAME COMMAND...
-  name=$1
-  shift
+if [ "$1" = --one ]; then # memcheck.sh --one LOGS NAME COMMAND...: what xargs calls
+  log=$2/$3
+  name=$3
+  shift 3
   status=0
   valgrind -q --suppressions=tools/memcheck.supp --error-exitcode=99 --leak-check=full \
     --errors-for-leak-kinds=definite,indirect,possible "$@" >"$log" 2>&1 || status=$?
   if [ $status -ne 0 ] && [ $status -ne 77 ]; then
     tail -60 "$log"
     echo "memcheck: $name: failed with $status"
-    exit 1
+    exit 255 # xargs starts no more
   fi
-  checked=$((checked + 1))
+  exit 0
+fi
+
+build=$(cd "${1:?BUILD}" && pwd)
+cd "$(dirname "$0")/.."
+command -v valgrind >/dev/null 2>&1 || {
+  echo "memcheck: skipped: there is no valgrind"
+  exit 77
+}
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+export SETUN_UNLIMITED=1 # valgrind takes address space of its own
+
+commands() { # one a line, as xargs takes it apart: NAME COMMAND...
+  # The longest first, so that none is left alone at the end.
+  for name in model_tales unit_tokenizer model_allocation model_families; do
+    [ ! -x "$build/tests/$name" ] || echo "$name \"$build/tests/$name\""
+  done
+  for test in "$build"/tests/unit_* "$build"/tests/model_*; do
+    case ${test##*/} in model_tales | unit_tokenizer | model_allocation | model_families) continue ;; esac
+    echo "${test##*/} \"$test\""
+  done
+  # What valgrind cannot emulate (AVX-512) it hides, so that this is AVX2 where there is that.
+  for isa in avx2 scalar; do
+    ! "$build/setun" --version | grep -qw $isa ||
+      echo "setun-run-$isa \"$build/setun\" run models/setun-tales-7m --isa $isa -p One -n 8 --threads 2 --seed 1"
+  done
 }
 
-checked=0
-for test in "$build"/tests/unit_* "$build"/tests/model_*; do
-  case $(basename "$test") in unit_sampler_draws) continue ;; esac
-  check "$(basename "$test")" "$test"
-done
-# What valgrind cannot emulate (AVX-512) it hides, so that this is AVX2 where there is that.
-for isa in "" "--isa scalar"; do
-  check "setun run $isa" "$build/setun" run models/setun-tales-7m $isa -p "One day" -n 8 --threads 2 --seed 1
-done
-echo "memcheck: $checked programs, no error and no leak"
+commands >"$logs/commands"
+xargs -P "$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)" -L 1 tools/memcheck.sh --one "$logs" <"$logs/commands" || exit 1
+echo "memcheck: $(wc -l <"$logs/commands") programs, no error and no leak"

@@ -112,6 +112,14 @@ static const char *compound(char c) {
   }
 }
 
+// '^' asks for capitals, '#' for the other case, which of all names only AM and PM have.
+static void change_case(char *text, char c, char flag) {
+  if (c == 'P' || (flag != '^' && flag != '#')) return;
+  for (char *q = text; *q; q++) {
+    *q = (char)(c == 'p' && flag == '#' ? tolower((unsigned char)*q) : toupper((unsigned char)*q));
+  }
+}
+
 static bool put(st_jrun *run, st_jbuild *b, const st_jstr *format) {
   const st_template_time *t = &run->now;
   place p = locate(t);
@@ -133,7 +141,7 @@ static bool put(st_jrun *run, st_jbuild *b, const st_jstr *format) {
     if (!numeric(t, p, c, flag, text, sizeof text) && !named(t, p, c, text, sizeof text)) {
       return st_j_refuse(run, "strftime_now with '%%%c'", c);
     }
-    for (char *q = text; *q && flag == '^'; q++) *q = (char)toupper((unsigned char)*q);
+    change_case(text, c, flag);
     if (!st_j_put_c(run, b, text)) return false;
   }
   return true;
