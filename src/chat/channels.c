@@ -159,12 +159,17 @@ static setun_status advance(st_channels *c, setun_reply_fn fn, void *user, setun
   return s;
 }
 
+static setun_status add_to_header(st_channels *c, const char *text, size_t length, setun_error *err) {
+  if (length > HEADER_MOST - c->held.length) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "a message's header: expected at most %d bytes, found more", HEADER_MOST);
+  }
+  return st_buffer_append(&c->held, text, length) ? SETUN_OK : st_fail_memory(err, "a message's header");
+}
+
 setun_status st_channels_text(st_channels *c, const char *text, size_t length, setun_reply_fn fn, void *user,
                               setun_error *err) {
   if (!length) return SETUN_OK;
-  if (c->state == ST_CHANNELS_HEADER && c->held.length + length > HEADER_MOST) {
-    return st_fail(err, SETUN_ERROR_LIMIT, "a message's header: expected at most %d bytes", HEADER_MOST);
-  }
+  if (c->state == ST_CHANNELS_HEADER) return add_to_header(c, text, length, err);
   if (!st_buffer_append(&c->held, text, length)) return st_fail_memory(err, "an answer");
   return advance(c, fn, user, err);
 }
@@ -188,7 +193,7 @@ static bool harmony(st_channels *c, const char *text, size_t length, setun_statu
   if (same(text, length, "<|start|>") || same(text, length, "<|channel|>")) {
     if (c->state != ST_CHANNELS_HEADER) drop(c, c->held.length);
     c->state = ST_CHANNELS_HEADER;
-    if (!st_buffer_append(&c->held, text, length)) *s = st_fail_memory(err, "a message's header");
+    *s = add_to_header(c, text, length, err);
     return true;
   }
   if (!inside) return false;

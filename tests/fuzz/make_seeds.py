@@ -98,6 +98,8 @@ def texts():
     seed("text", "harmony", bytes([channels, 0]) + harmony)
     seed("text", "harmony-begun", bytes([channels, 2]) + harmony)
     seed("text", "harmony-message", bytes([channels, 3]) + harmony[10:])
+    seed("text", "header-of-text", bytes([channels, 2]) + b"x" * 4200)
+    seed("text", "header-of-control", bytes([channels, 0]) + b"\xfb" * 500)
 
 
 def small_model(architecture, keys=(), tensors=()):

@@ -151,6 +151,29 @@ static void long_headers(void **state) {
   st_channels_free(&c);
 }
 
+// Control tokens belong to a header too, and a model may repeat them for ever.
+static void long_headers_of_control_tokens(void **state) {
+  (void)state;
+  static const char *const tokens[] = {"<|start|>", "<|channel|>"};
+  for (size_t i = 0; i < 2; i++) {
+    st_channels c;
+    parts p = {0};
+    setun_error err;
+    setun_status s = SETUN_OK;
+    size_t count = 0;
+    st_channels_begin(&c, "", 0);
+    for (; s == SETUN_OK && count < 1000; count++) {
+      s = st_channels_control(&c, tokens[i], strlen(tokens[i]), take, &p, &err);
+    }
+    assert_int_equal(s, SETUN_ERROR_LIMIT);
+    assert_int_equal(count, 4096 / strlen(tokens[i]) + 1);
+    assert_true(c.held.length <= 4096);
+    assert_int_equal(st_channels_finish(&c, take, &p, &err), SETUN_OK);
+    assert_string_equal(p.text, "");
+    st_channels_free(&c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(blocks),
@@ -161,6 +184,7 @@ int main(void) {
       cmocka_unit_test(bytes_of_zero),
       cmocka_unit_test(stopping),
       cmocka_unit_test(long_headers),
+      cmocka_unit_test(long_headers_of_control_tokens),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
