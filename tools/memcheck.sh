@@ -9,7 +9,7 @@ if [ "$1" = --one ]; then # memcheck.sh --one LOGS NAME COMMAND...: what xargs c
   name=$3
   shift 3
   status=0
-  valgrind -q --suppressions=tools/memcheck.supp --error-exitcode=99 --leak-check=full \
+  valgrind -q --suppressions="$(dirname "$0")/memcheck.supp" --error-exitcode=99 --leak-check=full \
     --errors-for-leak-kinds=definite,indirect,possible "$@" >"$log" 2>&1 || status=$?
   if [ $status -ne 0 ] && [ $status -ne 77 ]; then
     tail -60 "$log"
@@ -20,13 +20,13 @@ if [ "$1" = --one ]; then # memcheck.sh --one LOGS NAME COMMAND...: what xargs c
 fi
 
 build=$(cd "${1:?BUILD}" && pwd)
-cd "$(dirname "$0")/.."
+root=$(cd "$(dirname "$0")/.." && pwd)
 command -v valgrind >/dev/null 2>&1 || {
   echo "memcheck: skipped: there is no valgrind"
   exit 77
 }
 logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
+trap 'cd / && rm -rf "$logs"' EXIT
 export SETUN_UNLIMITED=1 # valgrind takes address space of its own
 
 commands() { # one a line, as xargs takes it apart: NAME COMMAND...
@@ -41,10 +41,11 @@ commands() { # one a line, as xargs takes it apart: NAME COMMAND...
   # What valgrind cannot emulate (AVX-512) it hides, so that this is AVX2 where there is that.
   for isa in avx2 scalar; do
     ! "$build/setun" --version | grep -qw $isa ||
-      echo "setun-run-$isa \"$build/setun\" run models/setun-tales-7m --isa $isa -p One -n 8 --threads 2 --seed 1"
+      echo "setun-run-$isa \"$build/setun\" run \"$root/models/setun-tales-7m\" --isa $isa -p One -n 8 --threads 2 --seed 1"
   done
 }
 
 commands >"$logs/commands"
-xargs -P "$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)" -L 1 tools/memcheck.sh --one "$logs" <"$logs/commands" || exit 1
-echo "memcheck: $(wc -l <"$logs/commands") programs, no error and no leak"
+cd "$logs" # tests leave nothing elsewhere
+xargs -P "$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)" -L 1 "$root/tools/memcheck.sh" --one "$logs" <commands || exit 1
+echo "memcheck: $(wc -l <commands) programs, no error and no leak"

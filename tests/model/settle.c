@@ -43,13 +43,13 @@ static uint64_t compute(const char *isa, int threads, const st_format *ternary, 
   assert_int_equal(cpu->array_new(queue, TOKENS, shape.columns, &in, NULL), SETUN_OK);
   assert_int_equal(cpu->array_new(queue, TOKENS, shape.rows, &products, NULL), SETUN_OK);
   assert_int_equal(cpu->array_new(queue, 1, shape.columns, &rows, NULL), SETUN_OK);
-  cpu->embed(queue, inputs, ids, TOKENS, 1, in);
+  cpu->embed(queue, inputs, ids, TOKENS, 1, in, 0);
   cpu->linear(queue, in, 0, TOKENS, NULL, 0, &(st_linear_out){.matrix = w, .dst = products}, 1);
   cpu->finish(queue);
   cpu->read(queue, products, 0, TOKENS * shape.rows, out);
   out += TOKENS * shape.rows;
   for (int32_t row = 0; row < (int32_t)shape.rows; row++, out += shape.columns) {
-    cpu->embed(queue, w, &row, 1, 1, rows);
+    cpu->embed(queue, w, &row, 1, 1, rows, 0);
     cpu->read(queue, rows, 0, shape.columns, out);
   }
   uint64_t bytes = cpu->matrix_bytes(w);
