@@ -768,13 +768,12 @@ static void disk_speed(void **state) {
     faults f = {0};
     st_stream_faults hooks;
     st_stream_options options = use(&engines[i], 3, &f, &hooks, NULL);
-    setun_error err = {0};
     double speed = 0;
-    if (st_disk_measure(&files[0], 5 << 20, 20 << 20, &options, &speed, &err) != SETUN_OK) fail_msg("%s", err.message);
+    assert_int_equal(st_disk_measure(&files[0], 5 << 20, 20 << 20, &options, &speed, NULL), SETUN_OK);
     assert_true(speed > 1e5 && speed < 1e12);
-    assert_int_equal(st_disk_measure(&files[2], 0, 0, &options, &speed, &err), SETUN_OK);
+    assert_int_equal(st_disk_measure(&files[2], 0, 0, &options, &speed, NULL), SETUN_OK);
     f.error = EIO;
-    assert_int_equal(st_disk_measure(&files[1], 1 << 20, 9 << 20, &options, &speed, &err), SETUN_ERROR_IO);
+    assert_int_equal(st_disk_measure(&files[1], 1 << 20, 9 << 20, &options, &speed, NULL), SETUN_ERROR_IO);
   }
 }
 
