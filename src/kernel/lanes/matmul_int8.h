@@ -30,12 +30,13 @@ LANES_INLINE void lanes_prefetch_step(st_form form, const uint8_t *codes) {
 }
 
 // A token's sum over sub-block `sub` of 32 columns: of all 32, or of the first or the last 16.
-LANES_INLINE int32_t lanes_sub_sum(st_form form, int sub, int32_t sum, int32_t half) {
-  return st_coding_of(form).subs == 1 ? sum : sub ? sum - half : half;
+LANES_INLINE uint32_t lanes_sub_sum(st_form form, int sub, int32_t sum, int32_t half) {
+  return st_coding_of(form).subs == 1 ? (uint32_t)sum : sub ? (uint32_t)sum - (uint32_t)half : (uint32_t)half;
 }
 
 // The integer products of a sub-block with one plane of codes of n tokens; `sums` and `halves` are those of the codes
-// of all 32 columns and of the first 16.
+// of all 32 columns and of the first 16. Tokens that nobody asked for may be among the n, so their sums, whatever
+// stands there, wrap around.
 LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int8_t *x, size_t stride, int sub,
                                    size_t n, const int32_t *sums, const int32_t *halves, vi *totals) {
   const size_t parts = 8 / st_coding_of(form).subs, first = (size_t)sub * parts;
@@ -56,7 +57,8 @@ LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int
   if (!vb_offset(form)) return;
 #pragma GCC unroll 8
   for (size_t t = 0; t < n; t++) {
-    totals[t] = vi_sub(totals[t], vi_set(vb_offset(form) * lanes_sub_sum(form, sub, sums[t], halves[t])));
+    totals[t] =
+        vi_sub(totals[t], vi_set((int32_t)((uint32_t)vb_offset(form) * lanes_sub_sum(form, sub, sums[t], halves[t]))));
   }
 }
 
