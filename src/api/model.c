@@ -101,8 +101,9 @@ static setun_status check_rows(const setun_model *m, setun_error *err) {
 // Everything but weights.
 static setun_status load_texts(setun_model *m, const st_directory *d, setun_error *err) {
   if (d->container == ST_SAFETENSORS) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a GGUF file or a model's directory, found weights alone: %s",
-                   d->path, "give the directory, with its config.json and tokenizer");
+    return st_fail(err, SETUN_ERROR_ARGUMENT,
+                   "%s: expected a GGUF file or a model's directory, found weights alone: %s", d->path,
+                   "give the directory, with its config.json and tokenizer");
   }
   m->container = d->container;
   m->sampling = st_sampler_defaults(d, &m->log);
@@ -190,7 +191,7 @@ setun_model_info setun_model_get_info(const setun_model *model) {
   info.n_vocab = m->h.n_vocab;
   info.n_ctx_train = m->h.n_ctx_train;
   info.n_params = m->n_params;
-  info.weight_bytes = m->weight_bytes;
+  info.weight_bytes = m->streamer ? m->plan.held + m->plan.vectors : m->weight_bytes;
   info.bytes_per_token = m->bytes_per_token;
   info.macs_per_token = m->macs_per_token;
   info.head_macs = m->head_macs;

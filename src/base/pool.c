@@ -81,14 +81,14 @@ static void announce(st_pool *p) {
   }
 }
 
-static setun_status start_worker(st_pool *p, int index, setun_error *err) {
+static setun_status start_worker(st_pool *p, int index, int wanted, setun_error *err) {
   worker_start *start = st_malloc(1, sizeof *start);
   if (!start) return st_fail_memory(err, "a thread");
   *start = (worker_start){p, index};
   int failed = pthread_create(&p->workers[index - 1], NULL, worker, start);
   if (!failed) return SETUN_OK;
   st_free(start);
-  return st_fail(err, SETUN_ERROR_MEMORY, "cannot start thread %d of %d: %s", index + 1, p->threads, strerror(failed));
+  return st_fail(err, SETUN_ERROR_MEMORY, "cannot start thread %d of %d: %s", index + 1, wanted, strerror(failed));
 }
 
 setun_status st_pool_new(int threads, st_pool **pool, setun_error *err) {
@@ -107,7 +107,7 @@ setun_status st_pool_new(int threads, st_pool **pool, setun_error *err) {
   pthread_cond_init(&p->done, NULL);
   p->threads = 1;
   for (int i = 1; i < threads; i++) {
-    setun_status s = start_worker(p, i, err);
+    setun_status s = start_worker(p, i, threads, err);
     if (s != SETUN_OK) {
       st_pool_free(p);
       return s;
@@ -130,7 +130,9 @@ void st_pool_free(st_pool *p) {
   st_free(p);
 }
 
-int st_pool_threads(const st_pool *p) { return p->threads; }
+int st_pool_threads(const st_pool *p) {
+  return p->threads;
+}
 
 static void wait_for_workers(st_pool *p) {
   for (int i = 0; i < SPINS; i++) {

@@ -155,14 +155,11 @@ static void map(st_memory_plan *p) {
   }
 }
 
-// "1.2 GB" or "34 MB", rounded up.
-static const char *size_text(uint64_t bytes, char text[32]) {
-  if (bytes >= 1000000000) {
-    snprintf(text, 32, "%.2f GB", (double)(bytes / 10000000 + 1) / 100);
-  } else {
-    snprintf(text, 32, "%llu MB", (unsigned long long)(bytes / 1000000 + 1));
-  }
-  return text;
+// The least as --memory would say it, rounded up, with some room: what the process has by itself changes from one start
+// to the next.
+static unsigned long long least_mib(uint64_t bytes) {
+  enum { ROOM = 512 << 10 };
+  return (unsigned long long)((bytes + ROOM + (1 << 20) - 1) >> 20);
 }
 
 // The smallest budget with the batch that is chosen.
@@ -195,7 +192,6 @@ static void choose_batch(st_memory_plan *p) {
 }
 
 setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, setun_error *err) {
-  char least[32], budget[32];
   choose_batch(p);
   if (p->held_parts) {
     hold_all(p, false);
@@ -208,11 +204,11 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   }
   if (!p->budget || fits(p)) return SETUN_OK;
   if (p->budget < p->least) {
-    return st_fail(
-        err, SETUN_ERROR_MEMORY,
-        "%s: expected at least %s of memory for this context and batch, found %s (a smaller --ctx or --batch "
-        "takes less)",
-        d->path, size_text(p->least, least), size_text(p->budget, budget));
+    return st_fail(err, SETUN_ERROR_MEMORY,
+                   "%s: expected at least %lluM of memory for this context and batch, found %.1fM (a smaller --ctx or "
+                   "--batch-size "
+                   "takes less)",
+                   d->path, least_mib(p->least), (double)p->budget / (1 << 20));
   }
   if (p->mapped) return SETUN_OK;
   hold_all(p, false);
