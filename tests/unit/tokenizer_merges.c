@@ -55,7 +55,9 @@ static void make(void) {
   for (int r = 0; r < MERGES; r++) {
     int a = pairs[order[r]][0], b = pairs[order[r]][1];
     v.rank[a][b] = r, v.joined[a][b] = LETTERS + order[r];
-    snprintf(v.merge[r], sizeof v.merge[r], "%s %s", v.text[a], v.text[b]);
+    strcpy(v.merge[r], v.text[a]);
+    strcat(v.merge[r], " ");
+    strcat(v.merge[r], v.text[b]);
   }
 }
 
