@@ -75,7 +75,7 @@ static bool append_character(text_buffer *b, uint32_t code) {
 // another size, is mended and not noticed.
 static int read_byte(EditLine *el, unsigned char *byte) {
   for (;;) {
-    ssize_t n = interrupt_pending() ? -1 : read(STDIN_FILENO, byte, 1);
+    ssize_t n = wait_for_input(STDIN_FILENO) ? read(STDIN_FILENO, byte, 1) : -1;
     if (n >= 0) return (int)n;
     if (interrupt_pending()) {
       errno = EINTR;

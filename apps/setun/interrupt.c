@@ -6,8 +6,10 @@
 
 #include "options.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/select.h>
 
 static setun_session *volatile watched;
 static volatile sig_atomic_t received;
@@ -63,12 +65,28 @@ void catch_interrupts(setun_session *session) {
   sigaction(SIGWINCH, &change, NULL);
 }
 
+static const int caught[] = {SIGINT, SIGTERM, SIGCONT, SIGWINCH};
+
 void hold_signals(bool hold) {
-  static const int numbers[] = {SIGINT, SIGTERM, SIGCONT, SIGWINCH};
   sigset_t set;
   sigemptyset(&set);
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaddset(&set, numbers[i]);
+  for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) sigaddset(&set, caught[i]);
   pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+bool wait_for_input(int fd) {
+  sigset_t let;
+  fd_set fds;
+  FD_ZERO(&fds);
+  FD_SET(fd, &fds);
+  hold_signals(true);
+  pthread_sigmask(SIG_BLOCK, NULL, &let);
+  for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) sigdelset(&let, caught[i]);
+  bool came = received || resized || continued;
+  came = came || (pselect(fd + 1, &fds, NULL, NULL, NULL, &let) < 0 && errno == EINTR);
+  hold_signals(false);
+  if (came) errno = EINTR;
+  return !came;
 }
 
 bool interrupt_pending(void) {

@@ -21,5 +21,8 @@ bool take_interrupt(void);    // the same, and forgets SIGINT
 bool take_resized(void), take_continued(void);
 // Keeps these signals from this thread while it writes: a write that one of them ends would lose text.
 void hold_signals(bool hold);
+// Waits until there is something to read, or one of these signals: false, with EINTR. One that came just before is not
+// missed, as it would be between a question and a read.
+bool wait_for_input(int fd);
 
 #endif

@@ -63,5 +63,7 @@ st_cpu st_cpu_detect(void) {
 }
 
 #else
-st_cpu st_cpu_detect(void) { return (st_cpu){0}; }
+st_cpu st_cpu_detect(void) {
+  return (st_cpu){0};
+}
 #endif

@@ -22,7 +22,9 @@ void *st_realloc(void *old, size_t count, size_t size) {
   return realloc(old, bytes ? bytes : 1);
 }
 
-void st_free(void *block) { free(block); }
+void st_free(void *block) {
+  free(block);
+}
 
 char *st_strndup(const char *text, size_t length) {
   size_t bytes;
@@ -34,7 +36,9 @@ char *st_strndup(const char *text, size_t length) {
   return copy;
 }
 
-char *st_strdup(const char *text) { return st_strndup(text, strlen(text)); }
+char *st_strdup(const char *text) {
+  return st_strndup(text, strlen(text));
+}
 
 void *st_aligned_alloc(size_t size) {
   size_t rounded;

@@ -3,6 +3,7 @@
 #include "base/pool.h"
 
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -85,7 +86,7 @@ static setun_status start_worker(st_pool *p, int index, int wanted, setun_error 
   worker_start *start = st_malloc(1, sizeof *start);
   if (!start) return st_fail_memory(err, "a thread");
   *start = (worker_start){p, index};
-  int failed = pthread_create(&p->workers[index - 1], NULL, worker, start);
+  int failed = st_thread_start(&p->workers[index - 1], worker, start);
   if (!failed) return SETUN_OK;
   st_free(start);
   return st_fail(err, SETUN_ERROR_MEMORY, "cannot start thread %d of %d: %s", index + 1, wanted, strerror(failed));

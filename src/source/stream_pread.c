@@ -1,10 +1,10 @@
 // Reads by pread on two threads more, in the order in which they were queued.
 #define _POSIX_C_SOURCE 200809L
 #include "base/memory.h"
+#include "base/thread.h"
 #include "source/stream_private.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -107,14 +107,10 @@ setun_status st_stream_pread_new(st_stream *s, setun_error *err) {
   s->names[0] = "pread, uncached";
 #endif
   s->names[1] = "pread, buffered";
-  sigset_t all, before; // signals are for the program's own threads
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   int failed = 0;
-  while (e->n_threads < THREADS && !(failed = pthread_create(&e->threads[e->n_threads], NULL, worker, s))) {
+  while (e->n_threads < THREADS && !(failed = st_thread_start(&e->threads[e->n_threads], worker, s))) {
     e->n_threads++;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (e->n_threads) return SETUN_OK; // one does, more slowly
   return st_fail(err, SETUN_ERROR_MEMORY, "cannot start a thread that reads: %s", strerror(failed)); // freed with s
 }
