@@ -132,20 +132,22 @@ SETUN_API setun_model_info setun_model_get_info(const setun_model *model);
 
 /* What a model will take, in bytes, and what a token costs. */
 typedef struct setun_plan {
-  uint64_t budget;  /* that the plan was made for; 0: the system does not say what there is */
-  uint64_t least;   /* the smallest budget that would do */
-  uint64_t total;   /* what the process will have at most: the sum of the next eight, with a full context */
-  uint64_t process; /* what it had when the plan was made: code, vocabulary */
-  uint64_t vectors; /* norms, biases, scales, adapters */
-  uint64_t held;    /* weight matrices that stay in memory */
-  uint64_t rounding; /* huge pages that these do not fill */
-  uint64_t ring;    /* buffers that the others are read into */
-  uint64_t packed;  /* where these are put into the kernels' order, if they are stored in another, and rows of an
-                     * embedding that is not held */
-  uint64_t cache;   /* keys and values of a session, and attention's scratch */
-  uint64_t work;    /* activations of a session, or what loading needs where that is more */
-  uint64_t weights; /* all weight matrices, held or not */
+  uint64_t budget;      /* that the plan was made for; 0: the system does not say what there is */
+  uint64_t least;       /* the smallest budget that would do */
+  uint64_t total;       /* what the process will have at most: the sum of the next eight, with a full context */
+  uint64_t process;     /* what it had when the plan was made: code, vocabulary */
+  uint64_t vectors;     /* norms, biases, scales, adapters */
+  uint64_t held;        /* weight matrices that stay in memory */
+  uint64_t rounding;    /* huge pages that these do not fill */
+  uint64_t ring;        /* buffers that the others are read into */
+  uint64_t packed;      /* where these are put into the kernels' order, if they are stored in another, and rows of an
+                         * embedding that is not held */
+  uint64_t cache;       /* keys and values of a session, and attention's scratch */
+  uint64_t work;        /* activations of a session, or what loading needs where that is more */
+  uint64_t weights;     /* all weight matrices, held or not */
   uint64_t streamed;    /* bytes of the files that are read for each pass, of one token or of a batch */
+  uint64_t rearranged;  /* bytes of those that are stored in another order than the kernels', as these have them: put
+                         * into it in each pass, which takes time beside the reading */
   uint64_t token_bytes; /* weights that the decoding of one token reads in memory, streamed ones among them */
   uint64_t token_macs;  /* its multiply-adds in weight matrices */
   uint32_t n_layer, n_ctx, n_batch;
@@ -169,8 +171,8 @@ typedef struct setun_stream_stats {
 } setun_stream_stats;
 
 SETUN_API setun_stream_stats setun_model_get_stream_stats(const setun_model *model);
-/* How fast the disk is by itself: about `total_bytes` of the weights that stream, read into the same buffers, and nothing
- * done with them. SETUN_ERROR_STATE where everything is held. */
+/* How fast the disk is by itself: about `total_bytes` of the weights that stream, read into the same buffers, and
+ * nothing done with them. SETUN_ERROR_STATE where everything is held. */
 SETUN_API setun_status setun_model_measure_disk(const setun_model *model, uint64_t total_bytes, double *bytes_per_s,
                                                 setun_error *error);
 /* Bytes that the process has had in memory at most so far, mapped files counted; 0: the system does not say. */
@@ -181,8 +183,8 @@ SETUN_API uint64_t setun_memory_peak(void);
 typedef int32_t setun_token;
 
 enum {
-  SETUN_TOKENIZE_SPECIAL = 1, /* recognize control tokens in the text; otherwise they stay plain text */
-  SETUN_TOKENIZE_BOS = 2,     /* begin with BOS, once, if the model's tokenizer says that texts begin with it */
+  SETUN_TOKENIZE_SPECIAL = 1,   /* recognize control tokens in the text; otherwise they stay plain text */
+  SETUN_TOKENIZE_BOS = 2,       /* begin with BOS, once, if the model's tokenizer says that texts begin with it */
   SETUN_TOKENIZE_BOS_ALWAYS = 4 /* begin with BOS, once, if the model has one */
 };
 
@@ -260,11 +262,12 @@ SETUN_API const float *setun_session_logits(const setun_session *session);
 SETUN_API setun_status setun_session_truncate(setun_session *session, uint32_t n, setun_error *error);
 /* The tokens so far, setun_session_position of them, owned by the session and valid until its next call. */
 SETUN_API const setun_token *setun_session_tokens(const setun_session *session);
-/* Writes the tokens and the KV cache to a file, whole or not at all: on failure an older file of that name is as it was. */
+/* Writes the tokens and the KV cache to a file, whole or not at all: on failure an older file of that name is as it
+ * was. */
 SETUN_API setun_status setun_session_save(setun_session *session, const char *path, setun_error *error);
-/* Replaces the session's tokens and KV cache by those in a file that setun_session_save wrote for the same model and the
- * same kv type. A damaged file, one of another model, or more tokens than fit are errors, after which the session is as it
- * was (but for a file that changes while it is read). Logits are not saved: see setun_session_logits. */
+/* Replaces the session's tokens and KV cache by those in a file that setun_session_save wrote for the same model and
+ * the same kv type. A damaged file, one of another model, or more tokens than fit are errors, after which the session
+ * is as it was (but for a file that changes while it is read). Logits are not saved: see setun_session_logits. */
 SETUN_API setun_status setun_session_load(setun_session *session, const char *path, setun_error *error);
 /* Makes the evaluation that is running end soon with SETUN_ERROR_CANCELED; nothing when none is running.
  * Async-signal-safe. */
@@ -485,12 +488,12 @@ SETUN_API setun_status setun_file_read(const setun_file *file, const char *name,
 SETUN_API size_t setun_file_notice_count(const setun_file *file);
 SETUN_API const char *setun_file_notice(const setun_file *file, size_t index); /* NULL beyond the last */
 
-/* Reads a whole tensor and looks for bytes that hold an invalid code, and for scales that are not finite. *offset is the
- * first such byte's place in the tensor, -1: there is none. Tensors of a type without codes or scales give -1. */
+/* Reads a whole tensor and looks for bytes that hold an invalid code, and for scales that are not finite. *offset is
+ * the first such byte's place in the tensor, -1: there is none. Tensors of a type without codes or scales give -1. */
 SETUN_API setun_status setun_file_check(const setun_file *file, size_t index, int64_t *offset, setun_error *error);
 
 typedef struct setun_tensor_zeros {
-  uint64_t weights, zeros; /* weights 0: the tensor is not ternary */
+  uint64_t weights, zeros;        /* weights 0: the tensor is not ternary */
   uint64_t columns, zero_columns; /* zero_columns: those that are zero in every row */
 } setun_tensor_zeros;
 
@@ -505,8 +508,8 @@ typedef struct setun_convert_params {
    * "q2_0-128", "pq2_0", "ptq1_0", "iq1_bn", "iq2_bn" in a GGUF file; "hf-u8", "hf-u8-div" in a directory; "f32",
    * "f16", "bf16" in both. */
   const char *to;
-  /* The embedding's and the head's format: "keep" or NULL, "f32", "f16", "bf16", "q8_0", "q6_k". All but "keep" may lose
-   * information. A head that is the embedding is one tensor, which either names (`embedding` first). */
+  /* The embedding's and the head's format: "keep" or NULL, "f32", "f16", "bf16", "q8_0", "q6_k". All but "keep" may
+   * lose information. A head that is the embedding is one tensor, which either names (`embedding` first). */
   const char *embedding, *head;
   const char *experts; /* "split" or NULL: a tensor an expert and matrix; "stacked": one 3-D tensor a matrix */
   const char *assume;  /* how to read a tensor type whose id is ambiguous, as in setun_model_params */
@@ -519,9 +522,10 @@ typedef struct setun_convert_params {
 SETUN_API setun_convert_params setun_convert_params_default(void);
 
 /* Converts a model to another container or layout, exactly: the same trits, and scales of the same float32 value; what
- * cannot be is refused, naming the tensor, the reason and layouts that fit, before any output exists. `target` is a GGUF
- * file when its name ends in ".gguf", replacing one that is there, and otherwise a directory, which must not exist or be
- * empty. It appears when it is whole; on failure it is as it was. Takes some ten MiB whatever the model's size. */
+ * cannot be is refused, naming the tensor, the reason and layouts that fit, before any output exists. `target` is a
+ * GGUF file when its name ends in ".gguf", replacing one that is there, and otherwise a directory, which must not exist
+ * or be empty. It appears when it is whole; on failure it is as it was. Takes some ten MiB whatever the model's size.
+ */
 SETUN_API setun_status setun_convert(const char *source, const char *target, const setun_convert_params *params,
                                      setun_error *error);
 
@@ -560,9 +564,9 @@ SETUN_API setun_status setun_plan_synthetic(const setun_synthesis_params *params
 
 /* This machine's own ceilings, all `threads` at once. Takes some seconds. */
 typedef struct setun_ceilings {
-  double read_bytes_per_s;  /* the fastest plain read of a buffer far larger than the caches */
-  double int8_macs_per_s;   /* int8 multiply-adds from registers, with the instruction set's best instruction */
-  double float_macs_per_s;  /* float32 likewise */
+  double read_bytes_per_s; /* the fastest plain read of a buffer far larger than the caches */
+  double int8_macs_per_s;  /* int8 multiply-adds from registers, with the instruction set's best instruction */
+  double float_macs_per_s; /* float32 likewise */
 } setun_ceilings;
 
 /* `isa` as in setun_model_params; `buffer_bytes` 0: enough. */
@@ -572,7 +576,6 @@ SETUN_API setun_status setun_measure_ceilings(const char *isa, int threads, uint
  * buffers of `ring_bytes`. Read twice to know what a cache below the system holds. */
 SETUN_API setun_status setun_measure_disk(const char *path, uint64_t ring_bytes, uint64_t total_bytes,
                                           double *bytes_per_s, setun_error *error);
-
 
 #ifdef __cplusplus
 }

@@ -67,7 +67,6 @@ static int compute(const setun_model *model, const logits_options *o, const id_l
   row_writer w = {.n_vocab = info.n_vocab, .n_embd = info.n_embd, .tokens = list->count};
   tensor_spec specs[] = {{"logits", 2, {list->count, info.n_vocab}},
                          {"hidden", 3, {(uint64_t)info.n_layer + 1, list->count, info.n_embd}}};
-  if (list->count > UINT32_MAX) return failure("%zu tokens are more than a context can hold", list->count);
   if (!open_session(model, &o->compute, (uint32_t)list->count, &session)) return STATUS_FAILED;
   int status = STATUS_FAILED;
   watch_interrupts(session); // before there is a file that a signal could leave behind
@@ -101,14 +100,16 @@ static int run(const command *self, int argc, char **argv) {
   status = o.ids ? read_ids(self, &o, &list) : read_text(self, &o.text, &text);
   if (status) return status;
   int flags = SETUN_TOKENIZE_BOS | (o.special ? SETUN_TOKENIZE_SPECIAL : 0);
-  bool ready =
-      open_model(argv[1], &o.model, &o.compute, false, &model) && (o.ids || tokenize_text(model, &text, flags, &list));
-  if (!ready)
-    status = failed_status();
-  else if (list.count == 0)
+  bool ready = o.ids || tokenize_beforehand(argv[1], &o.model, o.compute.memory, flags, &text, &list);
+  if (ready && list.count == 0) {
     status = failure("there are no tokens: the text is empty, and no BOS begins it");
-  else
-    status = compute(model, &o, &list);
+  } else if (ready && list.count > INT32_MAX) {
+    status = failure("%zu tokens are more than a context can hold", list.count);
+  } else {
+    o.compute.n_ctx = (uint32_t)list.count;
+    ready = ready && open_model(argv[1], &o.model, &o.compute, false, &model);
+    status = ready ? compute(model, &o, &list) : failed_status();
+  }
   free(list.ids);
   free(text.data);
   setun_model_free(model);

@@ -206,6 +206,30 @@ bool open_vocabulary(const char *path, const model_options *o, setun_model **mod
   return s == SETUN_OK;
 }
 
+// Whether tokenizing so long a text stays within the budget; false after a report.
+static bool text_fits(const input_text *text, uint64_t memory) {
+  enum { A_BYTE = 8 }; // two lists of at most one id for each byte
+  uint64_t most = setun_memory_peak() + (uint64_t)text->length * A_BYTE;
+  if (!memory || memory >= most || text->length < 1 << 20)
+    return true; // short ones find room in what loading will take
+  failure("--memory: expected at least %lluM for a text of %zu bytes, found %.1fM",
+          (unsigned long long)(most >> 20) + 1, text->length, (double)memory / (1 << 20));
+  return false;
+}
+
+bool tokenize_beforehand(const char *path, const model_options *o, uint64_t memory, int flags, input_text *text,
+                         id_list *list) {
+  setun_model_params params = model_params(o); // whoever loads the model is told of its warnings
+  setun_model *vocabulary = NULL;
+  setun_error error;
+  bool fine = setun_model_load_vocabulary(path, &params, &vocabulary, &error) == SETUN_OK || !report(&error);
+  fine = fine && text_fits(text, memory) && tokenize_text(vocabulary, text, flags, list);
+  setun_model_free(vocabulary);
+  free(text->data);
+  *text = (input_text){NULL, 0};
+  return fine;
+}
+
 bool open_template(const setun_model *model, const template_options *o, setun_chat **chat) {
   setun_chat_params params = setun_chat_params_default();
   setun_error error;

@@ -47,6 +47,10 @@ bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_o
                           const compute_options *compute, setun_model **model);
 // The tokenizer alone. False after a report.
 bool open_vocabulary(const char *path, const model_options *o, setun_model **model);
+// The ids of a text for a model that is yet to be loaded, so that its plan counts them; frees the text. False after a
+// report, such as that `memory`, unless 0, does not do for so long a text.
+bool tokenize_beforehand(const char *path, const model_options *o, uint64_t memory, int flags, input_text *text,
+                         id_list *list);
 // A chat template: that of a file (with its text), or one of the model's by name (NULL: the model's choice, `tools` as
 // in setun_chat_params). False after a report.
 typedef struct template_options {

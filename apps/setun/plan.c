@@ -93,6 +93,11 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   } else {
     print_text("Everything is held in memory.\n");
   }
+  if (p->rearranged) {
+    print_text(
+        "%s are stored in another order than the kernels' and rearranged in each pass, which takes time beside.\n",
+        format_bytes(p->rearranged, text));
+  }
   print_text("At most %.1f tokens/s in decode, %.0f in a prompt (", l->decode, l->prefill);
   if (l->disk > 0) print_text("disk %.2f GB/s, ", l->disk / 1e9);
   print_text("memory %.1f GB/s, %.0f G int8 multiply-adds/s)\n", l->ceilings.read_bytes_per_s / 1e9,
@@ -116,6 +121,7 @@ static void print_json(const setun_plan *p, const limits *l) {
                  {"least", p->least},
                  {"weights", p->weights},
                  {"streamed_bytes_per_pass", p->streamed},
+                 {"rearranged_bytes_per_pass", p->rearranged},
                  {"bytes_per_token", p->token_bytes},
                  {"macs_per_token", p->token_macs},
                  {"context", p->n_ctx},

@@ -18,6 +18,7 @@ setun_plan st_api_plan_of(const st_memory_plan *p) {
                       .work = p->work,
                       .weights = p->all,
                       .streamed = p->streamed,
+                      .rearranged = p->rearranged,
                       .token_bytes = p->token_bytes,
                       .token_macs = p->token_macs,
                       .n_layer = p->n_layer,

@@ -64,7 +64,7 @@ bool st_memory_plan_cut_head(const st_memory_plan *p) {
 static void add_up(st_memory_plan *p) {
   st_unit_size most = {0, 0};
   bool rows = false;
-  p->held = p->streamed = 0;
+  p->held = p->streamed = p->rearranged = 0;
   for (size_t k = 0; k < p->n_items; k++) {
     bool begins = !k || p->items[k].layer != p->items[k - 1].layer;
     if (p->items[k].held) p->held += p->items[k].own;
@@ -72,6 +72,7 @@ static void add_up(st_memory_plan *p) {
     if (!begins || p->items[k].layer < 0) continue;
     st_unit_size size = size_of(p, k);
     p->streamed += size.stored;
+    p->rearranged += size.packed;
     most = largest_of(&most, &size);
   }
   p->rounding = p->held / 64; // matrices lie together in pieces of 64 MiB, whose last huge page is half full on average

@@ -69,6 +69,22 @@ class PlanTest(Case):
         error = self.fails(1, *args, "200M", mentions=["at least"])
         self.good(*args, re.search(r"at least (\d+M) of memory", error)[1])
 
+    def test_what_is_rearranged_in_each_pass(self):
+        args = ("--shape", "8b", "--head", "t16", "--ctx", "512", "-t", "1", "--isa", "scalar", "--memory", "500M")
+        p = self.plan(*args)
+        self.assertEqual((p["rearranged_bytes_per_pass"], p["streamed_bytes_per_pass"] > 0), (0, True))
+        p = self.plan(*args, "--format", "i2_s")
+        self.assertGreater(p["rearranged_bytes_per_pass"], 0.9 * p["streamed_bytes_per_pass"])
+        self.assertIn(b"rearranged in each pass", self.good("plan", *args, "--format", "i2_s"))
+
+    def test_a_long_text_counts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, out = os.path.join(folder, "long.txt"), os.path.join(folder, "out")
+            with open(path, "w") as f:
+                f.write("Once upon a time. " * 250000)
+            for command in (["perplexity", TALES], ["logits", TALES, "-o", out]):
+                self.fails(1, *command, "-f", path, "--memory", "24M", mentions=["4500000 bytes", "--memory"])
+
     def test_commands_keep_to_the_budget(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "tales.gguf")
