@@ -78,25 +78,10 @@ bool st_keys_f32s(st_keys *k, const char *key, const float *values, uint64_t cou
   return !k->failed;
 }
 
-// Bytes of a number or a boolean.
-static size_t width(st_meta_type type) {
-  switch (type) {
-  case ST_META_U8:
-  case ST_META_I8:
-  case ST_META_BOOL: return 1;
-  case ST_META_U16:
-  case ST_META_I16: return 2;
-  case ST_META_U64:
-  case ST_META_I64:
-  case ST_META_F64: return 8;
-  default: return 4;
-  }
-}
-
 static void put_array(st_keys *k, const st_meta *item) {
   begin_array(k, item->key, item->element, item->count);
   if (item->element != ST_META_STRING) {
-    put(k, item->as.values, (size_t)item->count * width(item->element));
+    put(k, item->as.values, (size_t)item->count * st_meta_bytes(item->element));
     return;
   }
   for (uint64_t i = 0; i < item->count; i++) put_text(k, item->as.texts[i].data, item->as.texts[i].length);
@@ -113,7 +98,7 @@ bool st_keys_meta(st_keys *k, const st_meta *item) {
   } else if (item->type == ST_META_F32) {
     put_number(k, st_float_bits((float)item->as.f), 4);
   } else {
-    put_number(k, item->as.u, width(item->type)); // a double's bits, too
+    put_number(k, item->as.u, st_meta_bytes(item->type)); // a double's bits, too
   }
   return !k->failed;
 }

@@ -63,30 +63,9 @@ setun_status st_gguf_string(st_gguf_header *h, const char *what, size_t *at, siz
   return SETUN_OK;
 }
 
-// Bytes of a value of fixed size; 0 for strings and arrays.
-static size_t value_bytes(st_meta_type type) {
-  switch (type) {
-  case ST_META_U8:
-  case ST_META_I8:
-  case ST_META_BOOL: return 1;
-  case ST_META_U16:
-  case ST_META_I16: return 2;
-  case ST_META_U32:
-  case ST_META_I32:
-  case ST_META_F32: return 4;
-  case ST_META_U64:
-  case ST_META_I64:
-  case ST_META_F64: return 8;
-  case ST_META_STRING:
-  case ST_META_ARRAY:
-  case ST_META_TYPE_COUNT: break;
-  }
-  return 0;
-}
-
 // A number or a boolean into the item.
 static setun_status parse_number(st_gguf_header *h, st_meta *item, setun_error *err) {
-  size_t n = value_bytes(item->type);
+  size_t n = st_meta_bytes(item->type);
   setun_status s = st_gguf_need(h, n, item->key, err);
   if (s != SETUN_OK) return s;
   st_meta view = {.type = ST_META_ARRAY, .element = item->type, .count = 1, .as.values = h->data + h->at};
@@ -121,7 +100,7 @@ static setun_status parse_array(st_gguf_header *h, st_meta *item, setun_error *e
                    ST_META_TYPE_COUNT - 1, element);
   }
   item->element = (st_meta_type)element;
-  uint64_t least = element == ST_META_STRING ? 8 : value_bytes(item->element), bytes;
+  uint64_t least = element == ST_META_STRING ? 8 : st_meta_bytes(item->element), bytes;
   uint64_t left = h->file->size - h->at;
   if (!st_mul_u64(item->count, least, &bytes) || bytes > left) {
     return st_fail(err, SETUN_ERROR_FORMAT,

@@ -27,6 +27,11 @@ const char *st_meta_kind(const st_meta *item, char text[32]) {
   return text;
 }
 
+size_t st_meta_bytes(st_meta_type type) {
+  static const uint8_t bytes[ST_META_TYPE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+  return bytes[type];
+}
+
 const st_meta *st_metadata_find(const st_metadata *m, const char *key) {
   if (!m->by_key) return NULL;
   int64_t i = st_map_get(m->by_key, key, strlen(key));

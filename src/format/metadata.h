@@ -49,6 +49,9 @@ void st_metadata_free(st_metadata *m);
 // "u32", "string", "an array of f32": for messages; `text` is where an array's is put together.
 const char *st_meta_kind(const st_meta *item, char text[32]);
 
+// Bytes of a number or a boolean; 0 for strings and arrays.
+size_t st_meta_bytes(st_meta_type type);
+
 const st_meta *st_metadata_find(const st_metadata *m, const char *key); // NULL when absent
 
 // Read a key; `*out` keeps its value (the default) when it is absent. Another type, or a value outside [low, high], is

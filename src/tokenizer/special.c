@@ -64,61 +64,51 @@ static void take_spaces(const char *text, size_t length, size_t from, uint8_t fl
   }
 }
 
-bool st_added_next(const st_added *a, const char *text, size_t length, size_t from, size_t *start, size_t *end,
-                   int32_t *id) {
-  if (!a->trie) return false;
-  for (size_t i = from; i < length;) {
-    size_t matched = 0;
-    int32_t found = a->first[(unsigned char)text[i]] ? st_trie_longest(a->trie, text + i, length - i, &matched) : -1;
-    if (found < 0) {
-      i++;
-      continue;
-    }
-    if ((a->flags[found] & ST_ADDED_SINGLE_WORD) && touches_word(text, length, i, i + matched)) {
-      i += matched;
-      continue;
-    }
-    *id = found;
-    *start = i;
-    *end = i + matched;
-    take_spaces(text, length, from, a->flags[found], start, end);
-    return true;
-  }
-  return false;
-}
-
+// The longest token that begins the text, or -1.
 static int32_t longest(const st_added *a, const char *text, size_t length, size_t *matched) {
   if (!a->trie || !length || !a->first[(unsigned char)*text]) return -1;
   return st_trie_longest(a->trie, text, length, matched);
 }
 
+// Takes token `found`, which was found at *start for `matched` bytes in a text that was read up to `from`. False where
+// it must be a word by itself and is not.
+static bool take(const st_added *a, const char *text, size_t length, size_t from, int32_t found, size_t matched,
+                 size_t *start, size_t *end) {
+  *end = *start + matched;
+  if ((a->flags[found] & ST_ADDED_SINGLE_WORD) && touches_word(text, length, *start, *end)) return false;
+  take_spaces(text, length, from, a->flags[found], start, end);
+  return true;
+}
+
+bool st_added_next(const st_added *a, const char *text, size_t length, size_t from, size_t *start, size_t *end,
+                   int32_t *id) {
+  if (!a->trie) return false;
+  for (size_t i = from, matched; i < length; i += matched) {
+    matched = 1;
+    *id = longest(a, text + i, length - i, &matched);
+    *start = i;
+    if (*id >= 0 && take(a, text, length, from, *id, matched, start, end)) return true;
+  }
+  return false;
+}
+
 bool st_added_next_guarded(const st_added *all, const st_added *plain, const char *text, size_t length, size_t from,
                            const setun_span *guards, size_t n, size_t *start, size_t *end, int32_t *id) {
-  for (size_t i = from; i < length;) {
+  for (size_t i = from, matched; i < length; i += matched) {
     while (n && guards->end <= i) guards++, n--;
     // A control token must lie before the next guarded part; any other may reach into it.
-    size_t open = n ? guards->begin : length, matched = 0, other = 0;
-    int32_t found = open > i ? longest(all, text + i, open - i, &matched) : -1;
+    size_t open = n ? guards->begin : length, other = 0;
+    matched = 1;
+    *id = open > i ? longest(all, text + i, open - i, &matched) : -1;
     int32_t user = longest(plain, text + i, length - i, &other);
     const st_added *a = all;
-    if (user >= 0 && (found < 0 || other > matched)) {
-      found = user;
+    if (user >= 0 && (*id < 0 || other > matched)) {
+      *id = user;
       matched = other;
       a = plain;
     }
-    if (found < 0) {
-      i++;
-      continue;
-    }
-    if ((a->flags[found] & ST_ADDED_SINGLE_WORD) && touches_word(text, length, i, i + matched)) {
-      i += matched;
-      continue;
-    }
-    *id = found;
     *start = i;
-    *end = i + matched;
-    take_spaces(text, length, from, a->flags[found], start, end);
-    return true;
+    if (*id >= 0 && take(a, text, length, from, *id, matched, start, end)) return true;
   }
   return false;
 }
