@@ -29,61 +29,182 @@ int main(void) {
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_dpbsud
+#undef _tile_dpbssd
 #define _tile_loadconfig(c) tile_configure(c)
-#define _tile_release() (void)0
-#define _tile_zero(t) memset(tile_data[t], 0, sizeof tile_data[t])
+#define _tile_release() memset(tile_registers, 0, sizeof tile_registers)
+#define _tile_zero(t) memset(tile_of(t)->data, 0, sizeof tile_of(t)->data)
 #define _tile_loadd(t, p, s) tile_load(t, p, s)
 #define _tile_stored(t, p, s) tile_store(t, p, s)
-#define _tile_dpbsud(c, a, b) tile_multiply(c, a, b)
+#define _tile_dpbsud(c, a, b) tile_multiply(c, a, b, 255, 0)
+#define _tile_dpbssd(c, a, b) tile_multiply(c, a, b, 127, 128)
 
-static uint8_t tile_data[8][16][64];
+typedef struct {
+  size_t rows, bytes;
+  uint8_t data[16][64];
+} tile;
 
+static tile tile_registers[8];
+static size_t tile_products; // instructions so far
+
+// What the processor accepts: palette 1, no row to begin at, nothing in reserved places or in tiles that do not exist.
 static void tile_configure(const void *config) {
   const uint8_t *bytes = config;
-  for (int i = 0; i < 8; i++) {
-    if (bytes[0] != 1 || bytes[16 + 2 * i] != 64 || bytes[17 + 2 * i] != 0 || bytes[48 + i] != 16) {
-      FAIL("tile %d is configured otherwise than 16 rows of 64 bytes", i);
-    }
+  bool valid = bytes[0] == 1;
+  for (int i = 1; i < 64; i++) {
+    if ((i < 16 || (i >= 32 && i < 48) || i >= 56) && bytes[i]) valid = false;
   }
+  for (int i = 0; i < 8; i++) {
+    tile *t = &tile_registers[i];
+    *t = (tile){.rows = bytes[48 + i], .bytes = bytes[16 + 2 * i] + 256u * bytes[17 + 2 * i]};
+    if (!t->rows || t->rows > 16 || !t->bytes || t->bytes > 64 || t->bytes % 4) valid = false;
+  }
+  if (!valid) FAIL("an invalid configuration of tiles");
+}
+static tile *tile_of(int t) {
+  if (!tile_registers[t].rows) FAIL("tile %d is used where it is not configured", t);
+  return &tile_registers[t];
 }
 static void tile_load(int t, const void *p, size_t stride) {
-  for (size_t r = 0; r < 16; r++) memcpy(tile_data[t][r], (const uint8_t *)p + r * stride, 64);
+  tile *to = tile_of(t);
+  memset(to->data, 0, sizeof to->data);
+  for (size_t r = 0; r < to->rows; r++) memcpy(to->data[r], (const uint8_t *)p + r * stride, to->bytes);
 }
 static void tile_store(int t, void *p, size_t stride) {
-  for (size_t r = 0; r < 16; r++) memcpy((uint8_t *)p + r * stride, tile_data[t][r], 64);
+  const tile *from = tile_of(t);
+  for (size_t r = 0; r < from->rows; r++) memcpy((uint8_t *)p + r * stride, from->data[r], from->bytes);
 }
-// TDPBSUD: row m, column n of c += sum over k and j of signed a[m][4k + j] times unsigned b[k][4n + j].
-static void tile_multiply(int c, int a, int b) {
-  for (int m = 0; m < 16; m++) {
-    for (int n = 0; n < 16; n++) {
-      int32_t sum;
-      memcpy(&sum, &tile_data[c][m][4 * n], 4);
-      for (int k = 0; k < 64; k++) sum += (int8_t)tile_data[a][m][k] * tile_data[b][k / 4][4 * n + k % 4];
-      memcpy(&tile_data[c][m][4 * n], &sum, 4);
+// TDPBSUD and TDPBSSD: row m, column n of c += sum over k and j of signed a[m][4k + j] times b[k][4n + j], whose
+// bytes above `largest` mean 2 * bias less.
+static void tile_multiply(int c, int a, int b, int largest, int bias) {
+  tile *sums = tile_of(c);
+  const tile *x = tile_of(a), *y = tile_of(b);
+  tile_products++;
+  if (c == a || c == b || a == b || x->rows != sums->rows || x->bytes != 4 * y->rows || y->bytes != sums->bytes) {
+    FAIL("tiles %d, %d and %d, of shapes that cannot be multiplied", c, a, b);
+    return;
+  }
+  for (size_t m = 0; m < sums->rows; m++) {
+    int32_t row[16];
+    memcpy(row, sums->data[m], 64);
+    for (size_t k = 0; k < x->bytes; k++) {
+      for (size_t n = 0; n < sums->bytes / 4; n++) {
+        int value = y->data[k / 4][4 * n + k % 4];
+        row[n] += (int8_t)x->data[m][k] * (value > largest ? value - 2 * bias : value);
+      }
     }
+    memcpy(sums->data[m], row, 64);
   }
 }
 
 #include "kernel/x86/int8_amx.c"
+
+#include "kernel/x86/blocks_amx.c"
 #pragma GCC pop_options
 
+typedef struct {
+  size_t rows, columns, tokens;
+} shape;
+
+static size_t parts(size_t n, size_t unit) {
+  return (n + unit - 1) / unit;
+}
+
+// Tile products that a matrix takes, in two calls that halve its rows as `product` does.
+static size_t expected_products(const matrix *w, st_activation kind, size_t tokens) {
+  size_t groups = parts(w->m.rows, 16), first = w->m.rows / 2 / 16, of_tokens = parts(tokens, 16);
+  size_t deep = parts(w->m.columns, 64);
+  if (tokens < 16) return 0;
+  if (kind == ST_ACT_INT8_BLOCK) return groups * of_tokens * deep * 2 * st_coding_of(w->m.form).subs;
+  if (w->m.form == ST_FORM_T16) return 4 * (parts(first, 2) + parts(groups - first, 2)) * parts(of_tokens, 2) * deep;
+  return w->m.block < 64 || 1024 % w->m.block ? 0 : groups * of_tokens * deep;
+}
+
+static void check_tiles(const st_kernels *k, const st_kernels *reference, st_form form, shape s, uint32_t block,
+                        mode how) {
+  if (form >= ST_FORM_Q8) s.columns = st_round_up(s.columns, format_for(form, block).block);
+  matrix w = make_matrix(form, s.rows, s.columns, block, how);
+  for (st_activation kind = ST_ACT_INT8_TOKEN; kind <= ST_ACT_INT8_BLOCK; kind++) {
+    if (!k->matmul[form][kind]) continue;
+    size_t expected = expected_products(&w, kind, s.tokens), before = tile_products;
+    check_product(k, reference, &w, kind, how, s.tokens);
+    if (tile_products - before != expected) {
+      FAIL("%s x %s, %zux%zu, %zu tokens: %zu products of tiles, expected %zu", form_names[form],
+           activation_names[kind], s.rows, s.columns, s.tokens, tile_products - before, expected);
+    }
+    if (how != RANDOM) check_product(k, reference, &w, kind, RANDOM, s.tokens);
+  }
+  free_matrix(&w);
+}
+
+// Whole tiles and tails of tokens, columns and rows; extremes; several pieces of columns and passes of tokens.
+static void check_form(const st_kernels *k, const st_kernels *reference, st_form form) {
+  static const shape shapes[] = {{16, 32, 16},   {16, 64, 17},   {50, 96, 33},   {33, 1, 16},   {100, 1024, 32},
+                                 {48, 1056, 48}, {40, 2560, 40}, {17, 67, 100},  {5, 96, 64},   {18, 352, 130},
+                                 {20, 320, 15},  {31, 2080, 25}, {1, 1120, 129}, {33, 544, 24}, {16, 256, 31}};
+  static const uint32_t blocks[] = {64, 128, 256, 512, 32, 96};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    check_tiles(k, reference, form, shapes[i], blocks[i % 6], RANDOM);
+    check_tiles(k, reference, form, shapes[i], blocks[(i + 1) % 6], (mode)(1 + i % (MODES - 1)));
+  }
+  for (int how = 0; how < MODES; how++) check_tiles(k, reference, form, (shape){35, 1312, 50}, 64, (mode)how);
+  for (size_t tokens = 16; tokens <= 50; tokens++) check_tiles(k, reference, form, (shape){20, 96, tokens}, 64, RANDOM);
+  check_tiles(k, reference, form, (shape){32, 160, 530}, 128, RANDOM);
+  check_tiles(k, reference, form, (shape){17, 4160, 260}, 256, RANDOM); // passes of 128
+}
+
+// The second copy of an input, prepared in parts from the last to the first, against the first copy, which
+// tests/kernel/prepare.c compares with the scalar table's.
+static void check_copy(const st_kernels *k, st_activation kind, size_t tokens, size_t columns) {
+  size_t unit = k->prepare_unit(kind, tokens), bytes = k->input_bytes(kind, tokens, columns);
+  float *x = st_malloc(tokens * columns, sizeof *x);
+  st_input input = {.kind = kind, .tokens = tokens, .columns = columns, .data = st_aligned_alloc(bytes)};
+  memset(input.data, 0x5A, bytes);
+  random_activations(x, tokens * columns, RANDOM);
+  for (size_t first = (tokens - 1) / unit * unit;; first -= unit) {
+    size_t last = tokens - first < unit ? tokens : first + unit;
+    k->prepare(&input, x, columns, NULL, 0, first, last);
+    if (!first) break;
+  }
+  st_view v = st_view_input(&input);
+  st_amx_view copy = st_amx_view_input(&input);
+  size_t padded = st_round_up(columns, 64);
+  for (size_t t = 0; t < st_round_up(tokens, 16); t++) {
+    size_t first = t / 8 * 8, n = t < tokens ? st_tile_tokens(tokens, first, 8) : 0, lane = t - first;
+    const int8_t *codes = copy.codes + t / 16 * 16 * padded + t % 16 * 64;
+    bool equal = true;
+    for (size_t i = 0; i < padded; i++) {
+      int8_t code = n && i < v.padded ? v.codes[first * v.padded + (i / 4 * n + lane) * 4 + i % 4] : 0;
+      if (codes[i / 64 * 1024 + i % 64] != code) equal = false;
+    }
+    for (size_t b = 0; b < v.blocks && kind == ST_ACT_INT8_BLOCK; b++) {
+      size_t from = first * v.blocks + b * n + lane, at = t / 16 * 16 * v.blocks + b * 16 + t % 16;
+      if (!same(copy.block_scale[at], n ? v.block_scale[from] : 0)) equal = false;
+      if (!same(copy.block_product[at], n ? v.block_product[from] : 0)) equal = false;
+      for (size_t half = 0; half < 2; half++) {
+        size_t two = 2 * (t / 16 * 16 * v.blocks + b * 16) + half * 16 + t % 16;
+        float value = n ? v.half_product[2 * (first * v.blocks + b * n) + half * n + lane] : 0;
+        if (!same(copy.half_product[two], value)) equal = false;
+      }
+    }
+    comparisons++;
+    if (!equal) FAIL("%s, %zu tokens of %zu: token %zu differs in tiles", activation_names[kind], tokens, columns, t);
+  }
+  st_free(input.data), st_free(x);
+}
+
 static int check_emulated(void) {
-  static const size_t shapes[][3] = {// rows, columns, tokens
-                                     {16, 32, 16},   {16, 64, 17},   {50, 96, 33},  {33, 1, 16},    {100, 1024, 32},
-                                     {48, 1056, 48}, {40, 2560, 40}, {17, 67, 100}, {32, 160, 530}, {20, 320, 15}};
   st_kernels k, reference;
   setun_error err;
   if (st_kernels_get("avx512", &k, &err) != SETUN_OK || st_kernels_get("scalar", &reference, &err) != SETUN_OK)
     return 1;
   st_amx_int8(&k);
-  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-    for (int how = 0; how < MODES; how++) {
-      matrix w = make_matrix(ST_FORM_T16, shapes[i][0], shapes[i][1], 0, (mode)how);
-      check_product(&k, &reference, &w, ST_ACT_INT8_TOKEN, (mode)how, shapes[i][2]);
-      free_matrix(&w);
-    }
+  for (size_t tokens = 16; tokens < 150; tokens += tokens < 40 ? 1 : 17) {
+    check_copy(&k, ST_ACT_INT8_TOKEN, tokens, 1 + tokens * 3 % 200);
+    check_copy(&k, ST_ACT_INT8_BLOCK, tokens, 1 + tokens * 7 % 200);
   }
-  printf("amx (emulated) %s: %d comparisons\n", failures ? "FAILED" : "ok", comparisons);
+  for (int form = ST_FORM_T16; form <= ST_FORM_Q6K; form++) check_form(&k, &reference, (st_form)form);
+  printf("amx (emulated) %s: %d comparisons, %zu products of tiles\n", failures ? "FAILED" : "ok", comparisons,
+         tile_products);
   return failures != 0;
 }
 #endif

@@ -25,10 +25,6 @@ LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_
   lanes_dot_parts(form, codes, x, n, 0, 8, n, chains, sums);
 }
 
-LANES_INLINE void lanes_prefetch_step(st_form form, const uint8_t *codes) {
-  for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(codes + line);
-}
-
 // A token's sum over sub-block `sub` of 32 columns: of all 32, or of the first or the last 16.
 LANES_INLINE uint32_t lanes_sub_sum(st_form form, int sub, int32_t sum, int32_t half) {
   return st_coding_of(form).subs == 1 ? (uint32_t)sum : sub ? (uint32_t)sum - (uint32_t)half : (uint32_t)half;
@@ -267,6 +263,10 @@ enum { LANES_CHUNK = ST_CHUNK_TILES * LANES_TILE };
 
 // By block: a chunk's tokens [begin, end) with one group of rows. Each token's sums wait for those of its second plane.
 #define LANES_MATMUL_BLOCK(form)                                                                                       \
+  static void lanes_rest_##form(const st_matrix *w, size_t row, const st_view *v, size_t tokens, size_t begin,         \
+                                size_t end, void *rest) {                                                              \
+    lanes_rest_chunk(ST_FORM_##form, w, row, v, tokens, begin, end, rest);                                             \
+  }                                                                                                                    \
   static void lanes_group_block_##form(const st_matrix *w, const st_input *input, const st_view *v, size_t row,        \
                                        size_t last, size_t begin, size_t end, float *out, size_t stride) {             \
     vf sums[LANES_CHUNK], minimums[LANES_CHUNK], rest[LANES_CHUNK];                                                    \
@@ -279,7 +279,7 @@ enum { LANES_CHUNK = ST_CHUNK_TILES * LANES_TILE };
       size_t n = st_tile_tokens(end, t, LANES_TILE), i = t - begin;                                                    \
       LANES_SWITCH(n, LANES_TILE, lanes_block_tile, ST_FORM_##form, w, row, v, t, N, sums + i, minimums + i)           \
     }                                                                                                                  \
-    lanes_rest_chunk(ST_FORM_##form, w, row, v, input->tokens, begin, end, rest);                                      \
+    lanes_rest_##form(w, row, v, input->tokens, begin, end, rest);                                                     \
     for (size_t i = 0; i < end - begin; i++) {                                                                         \
       vf sum = vf_add(sums[i], rest[i]);                                                                               \
       if (st_coding_of(ST_FORM_##form).minimums) sum = vf_add(sum, minimums[i]);                                       \
@@ -303,42 +303,15 @@ enum { LANES_CHUNK = ST_CHUNK_TILES * LANES_TILE };
 
 LANES_MATMUL_TOKEN(T16)
 LANES_MATMUL_TOKEN(T16B)
-LANES_MATMUL_BLOCK(T16)
-LANES_MATMUL_BLOCK(T16B)
-LANES_MATMUL_BLOCK(Q8)
-LANES_MATMUL_BLOCK(Q4)
-LANES_MATMUL_BLOCK(Q4M)
-LANES_MATMUL_BLOCK(Q5)
-LANES_MATMUL_BLOCK(Q5M)
-LANES_MATMUL_BLOCK(NL)
-LANES_MATMUL_BLOCK(MX)
-LANES_MATMUL_BLOCK(NLK)
-LANES_MATMUL_BLOCK(Q2K)
-LANES_MATMUL_BLOCK(Q3K)
-LANES_MATMUL_BLOCK(Q4K)
-LANES_MATMUL_BLOCK(Q5K)
-LANES_MATMUL_BLOCK(Q6K)
+LANES_BLOCK_FORMS(LANES_MATMUL_BLOCK)
 
 static void lanes_fill_matmul_int8(st_kernels *k) {
   // The scalar ones have inputs in other tiles.
   k->matmul[ST_FORM_T5][ST_ACT_INT8_TOKEN] = k->matmul[ST_FORM_T5B][ST_ACT_INT8_TOKEN] = NULL;
   k->matmul[ST_FORM_T16][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16;
   k->matmul[ST_FORM_T16B][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16B;
-  k->matmul[ST_FORM_T16][ST_ACT_INT8_BLOCK] = lanes_matmul_block_T16;
-  k->matmul[ST_FORM_T16B][ST_ACT_INT8_BLOCK] = lanes_matmul_block_T16B;
-  k->matmul[ST_FORM_Q8][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q8;
-  k->matmul[ST_FORM_Q4][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q4;
-  k->matmul[ST_FORM_Q4M][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q4M;
-  k->matmul[ST_FORM_Q5][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q5;
-  k->matmul[ST_FORM_Q5M][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q5M;
-  k->matmul[ST_FORM_NL][ST_ACT_INT8_BLOCK] = lanes_matmul_block_NL;
-  k->matmul[ST_FORM_MX][ST_ACT_INT8_BLOCK] = lanes_matmul_block_MX;
-  k->matmul[ST_FORM_NLK][ST_ACT_INT8_BLOCK] = lanes_matmul_block_NLK;
-  k->matmul[ST_FORM_Q2K][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q2K;
-  k->matmul[ST_FORM_Q3K][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q3K;
-  k->matmul[ST_FORM_Q4K][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q4K;
-  k->matmul[ST_FORM_Q5K][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q5K;
-  k->matmul[ST_FORM_Q6K][ST_ACT_INT8_BLOCK] = lanes_matmul_block_Q6K;
+#define LANES_FILL(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_BLOCK] = lanes_matmul_block_##form;
+  LANES_BLOCK_FORMS(LANES_FILL)
 }
 
 #endif

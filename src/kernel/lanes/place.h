@@ -4,6 +4,11 @@
 
 #include "kernel/layout.h"
 
+// The forms whose products take int8 inputs by block.
+#define LANES_BLOCK_FORMS(each)                                                                                        \
+  each(T16) each(T16B) each(Q8) each(Q4) each(Q4M) each(Q5) each(Q5M) each(NL) each(MX) each(NLK) each(Q2K) each(Q3K)  \
+      each(Q4K) each(Q5K) each(Q6K)
+
 // Where the scales and codes of the next 32 columns stand; `left` counts 32s down to the next head, whose scales they
 // are where a form has heads.
 typedef struct {
@@ -30,6 +35,10 @@ LANES_INLINE void lanes_advance(st_form form, lanes_stream *s) {
   } else {
     s->scales = s->codes - c.front;
   }
+}
+
+LANES_INLINE void lanes_prefetch_step(st_form form, const uint8_t *codes) {
+  for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(codes + line);
 }
 
 // The scales d and minimums m of columns [16 half, 16 half + 16) of a step, or of all 32 where a form does not tell

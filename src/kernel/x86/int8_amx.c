@@ -1,13 +1,12 @@
-// AMX: products of T16 with many int8 tokens in tiles of 16 x 16 sums. Fewer than 16 tokens are AVX-512's.
+// AMX: inputs, and products of T16 with many int8 tokens in tiles of 16 x 16 sums. Fewer than 16 tokens are AVX-512's.
 //
-// Operand A is a tile of activations, 16 tokens x 64 columns; operand B is a tile of weights, 16 quadruples of columns
-// x 16 rows, which is what 4 blocks of T16 become when their bit pairs are spread. `prepare` keeps the activations a
-// second time, in tiles of A:
+// Operand A is a tile of activations, 16 tokens x 64 columns, as `prepare` keeps them a second time; operand B is a
+// tile of weights, 16 quadruples of columns x 16 rows, which is what 4 blocks of T16 become when their bit pairs are
+// spread.
 //
-//   [tokens / 16][columns / 64][16 tokens][64 codes], behind what AVX-512 wants
-//
-// Two tiles of tokens and two groups of rows make four tiles of sums. The columns come in blocks whose weights, once
-// unpacked, stay in the first-level cache while all tokens go by; sums wait in memory between blocks.
+// Two tiles of tokens and two groups of rows make four tiles of sums. The columns come in pieces whose weights, once
+// unpacked, stay in the first-level cache while all tokens go by; sums wait in memory between pieces.
+#include "kernel/x86/amx.h"
 #include "kernel/x86/lanes_avx512.h"
 #include "kernel/x86/x86.h"
 
@@ -15,68 +14,73 @@
 
 #include <string.h>
 
-enum {
-  SIDE = 16,           // tokens and rows of a tile
-  DEPTH = 64,          // columns of a tile
-  TILE = SIDE * DEPTH, // its bytes; also those of 16 x 16 sums
-  BLOCK = 1024,        // columns unpacked at once: two groups take 32 KB
-  PASS = 512           // tokens that go by at once: their sums take 64 KB
-};
-
-static size_t tiles_bytes(size_t tokens, size_t columns) {
-  return st_round_up(tokens, SIDE) * st_round_up(columns, DEPTH);
-}
-
-static bool in_tiles(st_activation kind, size_t tokens) {
-  return kind == ST_ACT_INT8_TOKEN && tokens >= SIDE;
-}
-
 static size_t amx_input_bytes(st_activation kind, size_t tokens, size_t columns) {
   st_view v;
+  st_amx_view tiles;
   size_t bytes = st_view_of(kind, tokens, columns, NULL, &v);
-  return in_tiles(kind, tokens) ? bytes + tiles_bytes(tokens, columns) : bytes;
+  return st_amx_takes(kind, tokens) ? bytes + st_amx_view_of(kind, tokens, columns, NULL, &tiles) : bytes;
 }
 
-static int8_t *tiles_of(const st_input *input) {
-  st_view v;
-  return (int8_t *)input->data + st_view_of(input->kind, input->tokens, input->columns, NULL, &v);
+// Copies one token's codes from its tile of LANES_TILE tokens into tiles of A; zeros for a token that is missing.
+static void copy_codes(const st_input *input, const st_view *v, const st_amx_view *tiles, size_t token) {
+  size_t first = token - token % LANES_TILE, padded = st_round_up(input->columns, AMX_DEPTH);
+  bool missing = token >= input->tokens;
+  size_t count = missing ? 0 : st_tile_tokens(input->tokens, first, LANES_TILE);
+  const int8_t *in = missing ? v->codes : v->codes + first * v->padded + (token - first) * 4;
+  int8_t *out = tiles->codes + token / AMX_SIDE * AMX_SIDE * padded + token % AMX_SIDE * AMX_DEPTH;
+  const vi words = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const vi at = _mm512_mullo_epi32(words, vi_set((int)count));
+  for (size_t k = 0; k < padded; k += AMX_DEPTH, in += AMX_DEPTH * count, out += AMX_TILE) {
+    __mmask16 there = missing ? 0 : v->padded - k < AMX_DEPTH ? lanes_mask((v->padded - k) / 4) : 0xFFFF;
+    _mm512_storeu_si512(out, _mm512_mask_i32gather_epi32(vi_zero(), there, at, in, 4));
+  }
 }
 
-// Copies one token's codes from its tile of LANES_TILE tokens into tiles of A.
-static void copy_token(const st_input *input, const st_view *v, size_t token) {
-  size_t first = token - token % LANES_TILE, count = st_tile_tokens(input->tokens, first, LANES_TILE);
-  size_t padded = st_round_up(input->columns, DEPTH);
-  const int8_t *in = v->codes + first * v->padded + (token - first) * 4;
-  int8_t *out = tiles_of(input) + token / SIDE * SIDE * padded + token % SIDE * DEPTH;
-  for (size_t k = 0; k < padded; k += 4) {
-    int8_t *to = out + k / DEPTH * TILE + k % DEPTH;
-    if (k < v->padded)
-      memcpy(to, in + k * count, 4);
-    else
-      memset(to, 0, 4);
+// Copies a block array's `rows` words a block of the tile of LANES_TILE tokens that begins at token `first`, `count` of
+// which are there.
+static void copy_words(const float *from, float *to, size_t blocks, size_t rows, size_t first, size_t count) {
+  __mmask8 there = (__mmask8)lanes_mask(count);
+  from += rows * first * blocks;
+  to += rows * (first / AMX_SIDE * AMX_SIDE) * blocks + first % AMX_SIDE;
+  for (size_t i = 0; i < rows * blocks; i++, from += count, to += AMX_SIDE) {
+    _mm256_storeu_ps(to, _mm256_maskz_loadu_ps(there, from));
   }
 }
 
 static void amx_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps,
                         size_t first, size_t last) {
   st_avx512_prepare(input, x, stride, norm, eps, first, last);
-  if (!in_tiles(input->kind, input->tokens)) return;
+  if (!st_amx_takes(input->kind, input->tokens)) return;
   st_view v = st_view_input(input);
-  for (size_t t = first; t < last; t++) copy_token(input, &v, t);
+  st_amx_view tiles = st_amx_view_input(input);
+  if (last == input->tokens) last = st_round_up(last, AMX_SIDE); // and those that are missing
+  for (size_t t = first; t < last; t++) copy_codes(input, &v, &tiles, t);
+  if (input->kind != ST_ACT_INT8_BLOCK) return;
+  for (size_t t = first; t < last; t += LANES_TILE) {
+    size_t count = t < input->tokens ? st_tile_tokens(input->tokens, t, LANES_TILE) : 0;
+    copy_words(v.block_scale, tiles.block_scale, v.blocks, 1, t, count);
+    copy_words(v.block_product, tiles.block_product, v.blocks, 1, t, count);
+    copy_words(v.half_product, tiles.half_product, v.blocks, 2, t, count);
+  }
 }
 
-// All eight tiles have 16 rows of 64 bytes. Set for each call, since a thread has its own.
-static void configure(void) {
+void st_amx_configure(size_t depth) {
   struct {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
   } config = {.palette = 1};
-  for (int i = 0; i < 8; i++) config.row_bytes[i] = DEPTH, config.rows[i] = SIDE;
+  for (int i = 0; i < 8; i++) {
+    config.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? depth : 4 * AMX_SIDE);
+    config.rows[i] = (uint8_t)(i < 6 ? AMX_SIDE : depth / 4);
+  }
+  // The instruction tells GCC that it reads the first 8 bytes alone: without this it leaves the others unwritten.
+  __asm__ volatile("" ::"r"(&config) : "memory");
   _tile_loadconfig(&config);
 }
 
-// Spreads `columns` (a multiple of 16, at most BLOCK) of a group into tiles of B; what is left of the last one is zero.
+// Spreads `columns` (a multiple of 16, at most AMX_PIECE) of a group into tiles of B; what is left of the last one is
+// zero.
 static void unpack(const uint8_t *codes, size_t columns, uint8_t *out) {
   for (size_t k = 0; k < columns; k += 16, codes += 64, out += 256) {
     lanes_prefetch(codes);
@@ -84,7 +88,7 @@ static void unpack(const uint8_t *codes, size_t columns, uint8_t *out) {
       _mm512_storeu_si512(out + 64 * pair, vb_codes(ST_FORM_T16, codes, pair));
     }
   }
-  if (columns % DEPTH) memset(out, 0, (DEPTH - columns % DEPTH) / 4 * 64);
+  if (columns % AMX_DEPTH) memset(out, 0, (AMX_DEPTH - columns % AMX_DEPTH) / 4 * 64);
 }
 
 // sums[token tile 0, 1][group 0, 1] += products of `steps` tiles of columns.
@@ -92,32 +96,32 @@ static void multiply(const int8_t *a0, const int8_t *a1, const uint8_t *b0, cons
                      int32_t *sums) {
   // The tile instructions do not tell the compiler that they read memory: what was written must be there by now.
   __asm__ volatile("" ::: "memory");
-  enum { SUMS = SIDE * SIDE };
+  enum { SUMS = AMX_SUMS };
   if (fresh) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
   } else {
-    _tile_loadd(0, sums, DEPTH);
-    _tile_loadd(1, sums + SUMS, DEPTH);
-    _tile_loadd(2, sums + 2 * SUMS, DEPTH);
-    _tile_loadd(3, sums + 3 * SUMS, DEPTH);
+    _tile_loadd(0, sums, AMX_DEPTH);
+    _tile_loadd(1, sums + SUMS, AMX_DEPTH);
+    _tile_loadd(2, sums + 2 * SUMS, AMX_DEPTH);
+    _tile_loadd(3, sums + 3 * SUMS, AMX_DEPTH);
   }
   for (size_t s = 0; s < steps; s++) {
-    _tile_loadd(4, a0 + s * TILE, DEPTH);
-    _tile_loadd(6, b0 + s * TILE, DEPTH);
+    _tile_loadd(4, a0 + s * AMX_TILE, AMX_DEPTH);
+    _tile_loadd(6, b0 + s * AMX_TILE, AMX_DEPTH);
     _tile_dpbsud(0, 4, 6);
-    _tile_loadd(7, b1 + s * TILE, DEPTH);
+    _tile_loadd(7, b1 + s * AMX_TILE, AMX_DEPTH);
     _tile_dpbsud(1, 4, 7);
-    _tile_loadd(5, a1 + s * TILE, DEPTH);
+    _tile_loadd(5, a1 + s * AMX_TILE, AMX_DEPTH);
     _tile_dpbsud(2, 5, 6);
     _tile_dpbsud(3, 5, 7);
   }
-  _tile_stored(0, sums, DEPTH);
-  _tile_stored(1, sums + SUMS, DEPTH);
-  _tile_stored(2, sums + 2 * SUMS, DEPTH);
-  _tile_stored(3, sums + 3 * SUMS, DEPTH);
+  _tile_stored(0, sums, AMX_DEPTH);
+  _tile_stored(1, sums + SUMS, AMX_DEPTH);
+  _tile_stored(2, sums + 2 * SUMS, AMX_DEPTH);
+  _tile_stored(3, sums + 3 * SUMS, AMX_DEPTH);
 }
 
 // The floats of tokens [first, end) and of up to 32 rows.
@@ -126,7 +130,7 @@ static void finish(const st_matrix *w, const st_view *v, size_t first, size_t en
   for (size_t t = first; t < end; t++) {
     size_t i = t - first;
     for (size_t group = 0; group < 2 && row + group * ST_GROUP < last; group++) {
-      const int32_t *from = sums + (i / SIDE * 2 + group) * SIDE * SIDE + i % SIDE * SIDE;
+      const int32_t *from = sums + (i / AMX_SIDE * 2 + group) * AMX_SIDE * AMX_SIDE + i % AMX_SIDE * AMX_SIDE;
       vi total = vi_sub(vi_load(from), vi_set(v->sum[t]));
       vf y = vf_div(vi_to_floats(total), vf_set(v->scale[t]));
       lanes_output(ST_FORM_T16, w, row + group * ST_GROUP, last, y, out + t * stride);
@@ -137,18 +141,20 @@ static void finish(const st_matrix *w, const st_view *v, size_t first, size_t en
 // Two groups of rows (the second may lie past `last`: then it repeats the first) with tokens [first, end).
 static void two_groups(const st_matrix *w, const st_input *input, const st_view *v, size_t first, size_t end,
                        size_t row, size_t last, float *out, size_t stride) {
-  _Alignas(64) uint8_t weights[2][BLOCK * ST_GROUP];
-  _Alignas(64) int32_t sums[PASS * 2 * ST_GROUP];
+  _Alignas(64) uint8_t weights[2][AMX_PIECE * ST_GROUP];
+  _Alignas(64) int32_t sums[AMX_PASS * 2 * ST_GROUP];
   const uint8_t *group = w->data + row / ST_GROUP * w->group_bytes;
   const uint8_t *other = row + ST_GROUP < last ? group + w->group_bytes : group;
-  size_t padded = st_round_up(input->columns, DEPTH);
-  for (size_t k = 0; k < v->padded; k += BLOCK) {
-    size_t columns = v->padded - k < BLOCK ? v->padded - k : BLOCK, steps = (columns + DEPTH - 1) / DEPTH;
+  const st_amx_view tiles = st_amx_view_input(input);
+  size_t padded = st_round_up(input->columns, AMX_DEPTH);
+  for (size_t k = 0; k < v->padded; k += AMX_PIECE) {
+    size_t columns = v->padded - k < AMX_PIECE ? v->padded - k : AMX_PIECE,
+           steps = (columns + AMX_DEPTH - 1) / AMX_DEPTH;
     unpack(group + k * 4, columns, weights[0]);
     unpack(other + k * 4, columns, weights[1]);
-    for (size_t t = first; t < end; t += 2 * SIDE) {
-      const int8_t *a = tiles_of(input) + t * padded + k * SIDE;
-      const int8_t *b = t + SIDE < end ? a + SIDE * padded : a;
+    for (size_t t = first; t < end; t += 2 * AMX_SIDE) {
+      const int8_t *a = tiles.codes + t * padded + k * AMX_SIDE;
+      const int8_t *b = t + AMX_SIDE < end ? a + AMX_SIDE * padded : a;
       multiply(a, b, weights[0], weights[1], steps, k == 0, sums + (t - first) * 2 * ST_GROUP);
     }
   }
@@ -157,14 +163,14 @@ static void two_groups(const st_matrix *w, const st_input *input, const st_view 
 
 static void amx_matmul(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
                        size_t stride) {
-  if (!in_tiles(input->kind, input->tokens)) {
-    st_avx512_token_t16(w, input, first, last, out, stride);
+  if (!st_amx_takes(input->kind, input->tokens)) {
+    st_avx512_products_of(ST_FORM_T16)->token(w, input, first, last, out, stride);
     return;
   }
   st_view v = st_view_input(input);
-  configure();
-  for (size_t t = 0; t < input->tokens; t += PASS) {
-    size_t end = input->tokens - t < PASS ? input->tokens : t + PASS;
+  st_amx_configure(AMX_DEPTH);
+  for (size_t t = 0; t < input->tokens; t += AMX_PASS) {
+    size_t end = input->tokens - t < AMX_PASS ? input->tokens : t + AMX_PASS;
     for (size_t row = first; row < last; row += 2 * ST_GROUP) {
       two_groups(w, input, &v, t, end, row, last, out, stride);
     }
@@ -174,18 +180,18 @@ static void amx_matmul(const st_matrix *w, const st_input *input, size_t first, 
 
 // Multiply-adds of tiles that stay in registers.
 static uint64_t amx_peak_int8(uint64_t n) {
-  enum { EACH = SIDE * SIDE * DEPTH };
-  _Alignas(64) static const uint8_t ones[TILE] = {1, 2, 1};
+  enum { EACH = AMX_SIDE * AMX_SIDE * AMX_DEPTH };
+  _Alignas(64) static const uint8_t ones[AMX_TILE] = {1, 2, 1};
   uint64_t rounds = n / (4 * EACH) + 1;
-  configure();
+  st_amx_configure(AMX_DEPTH);
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  _tile_loadd(4, ones, DEPTH);
-  _tile_loadd(5, ones, DEPTH);
-  _tile_loadd(6, ones, DEPTH);
-  _tile_loadd(7, ones, DEPTH);
+  _tile_loadd(4, ones, AMX_DEPTH);
+  _tile_loadd(5, ones, AMX_DEPTH);
+  _tile_loadd(6, ones, AMX_DEPTH);
+  _tile_loadd(7, ones, AMX_DEPTH);
   for (uint64_t r = 0; r < rounds; r++) {
     _tile_dpbsud(0, 4, 6);
     _tile_dpbsud(1, 4, 7);
@@ -197,9 +203,10 @@ static uint64_t amx_peak_int8(uint64_t n) {
 }
 
 void st_amx_int8(st_kernels *k) {
-  k->five = false; // tiles take T16
+  k->five = false; // tiles take T16 and T16B
   k->input_bytes = amx_input_bytes;
   k->prepare = amx_prepare;
   k->matmul[ST_FORM_T16][ST_ACT_INT8_TOKEN] = amx_matmul;
   k->peak_int8 = amx_peak_int8;
+  st_amx_blocks(k);
 }

@@ -5,9 +5,14 @@
 #include "kernel/lanes/matmul_int8.h"
 #include "kernel/lanes/peak.h"
 
-void st_avx512_token_t16(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
-                         size_t stride) {
-  lanes_matmul_token_T16(w, input, first, last, out, stride);
+const st_avx512_products *st_avx512_products_of(st_form form) {
+#define PRODUCTS(name) [ST_FORM_##name].block = lanes_matmul_block_##name, [ST_FORM_##name].rest = lanes_rest_##name,
+  static const st_avx512_products products[ST_FORM_COUNT] = {
+      LANES_BLOCK_FORMS(PRODUCTS)[ST_FORM_T16].token = lanes_matmul_token_T16,
+      [ST_FORM_T16B].token = lanes_matmul_token_T16B,
+  };
+#undef PRODUCTS
+  return &products[form];
 }
 
 void st_avx512_int8(st_kernels *k) {

@@ -1,0 +1,57 @@
+// What AMX's files share: the shape of tiles, and the second copy of an input that is made of them.
+#ifndef SETUN_KERNEL_X86_AMX_H
+#define SETUN_KERNEL_X86_AMX_H
+
+#include "kernel/layout.h"
+
+enum {
+  AMX_SIDE = 16,                   // tokens and rows of a tile
+  AMX_DEPTH = 64,                  // columns of a tile, at most
+  AMX_TILE = AMX_SIDE * AMX_DEPTH, // its bytes; also those of 16 x 16 sums
+  AMX_SUMS = AMX_SIDE * AMX_SIDE,
+  AMX_PIECE = 1024, // columns of a group unpacked at once, 16 KB of codes
+  AMX_PASS = 512    // tokens that go by at once, at most
+};
+
+// `prepare` keeps what 16 and more tokens have a second time, in tiles of 16 tokens, with zeros for those that are
+// missing. By block also what AVX-512 keeps in tiles of 8.
+typedef struct {
+  int8_t *codes;        // [tokens / 16][columns / 64][16 tokens][64]
+  float *block_scale;   // [tokens / 16][blocks][16]
+  float *block_product; // [tokens / 16][blocks][16]
+  float *half_product;  // [tokens / 16][blocks][2][16]
+} st_amx_view;
+
+static inline bool st_amx_takes(st_activation kind, size_t tokens) {
+  return kind != ST_ACT_F32 && tokens >= AMX_SIDE;
+}
+
+// Lays the copy out from `base`, which may be NULL; returns the bytes it takes.
+static inline size_t st_amx_view_of(st_activation kind, size_t tokens, size_t columns, void *base, st_amx_view *v) {
+  size_t all = st_round_up(tokens, AMX_SIDE), used = 0;
+  size_t block_array = all * (st_round_up(columns, ST_STEP) / ST_STEP) * 4;
+  v->codes = st_view_take(base, &used, all * st_round_up(columns, AMX_DEPTH));
+  if (kind == ST_ACT_INT8_TOKEN) return used;
+  v->block_scale = st_view_take(base, &used, block_array);
+  v->block_product = st_view_take(base, &used, block_array);
+  v->half_product = st_view_take(base, &used, 2 * block_array);
+  return used;
+}
+
+// Behind what AVX-512 wants.
+static inline st_amx_view st_amx_view_input(const st_input *input) {
+  st_view v;
+  st_amx_view tiles = {0};
+  uint8_t *behind = (uint8_t *)input->data + st_view_of(input->kind, input->tokens, input->columns, NULL, &v);
+  st_amx_view_of(input->kind, input->tokens, input->columns, behind, &tiles);
+  return tiles;
+}
+
+// Tiles 0 to 3 become 16 x 16 sums, 4 and 5 operands of 16 tokens x `depth` columns, 6 and 7 of `depth` columns x 16
+// rows. For the calling thread, until _tile_release.
+void st_amx_configure(size_t depth);
+
+// Products of all forms with int8 activations by block, and of T16B by token.
+void st_amx_blocks(st_kernels *k);
+
+#endif

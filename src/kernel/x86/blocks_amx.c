@@ -1,0 +1,316 @@
+// AMX: products of 16 and more tokens whose integer sums end every 16, 32 or more columns, because scales change there:
+// of all forms with int8 activations by block, and of T16B by token.
+//
+// Operand A is 16 tokens x 32 columns (16 where a form has two scales in 32), the left or the right part of a tile of
+// the input's second copy; operand B is 8 (4) quadruples of columns x 16 rows, signed. A piece of a group of rows is
+// unpacked once for all tokens of a pass. For 16 tokens their float32 sums stay in registers, one a token, while the
+// piece goes by: the tiles' integers come through memory, 64 columns ahead of the additions, so that neither waits for
+// the other. The second planes of activations are AVX-512's.
+#include "kernel/x86/amx.h"
+#include "kernel/x86/lanes_avx512.h"
+#include "kernel/x86/x86.h"
+
+#include "kernel/lanes/place.h"
+
+#include <string.h>
+
+enum {
+  BLOCKS = AMX_PIECE / ST_STEP, // of a piece
+  MOST_CHUNK = ST_CHUNK_TILES * LANES_TILE
+};
+
+// A part of a group of rows, unpacked. d and m are for each 32 columns or, where a form has two, 16.
+typedef struct {
+  _Alignas(64) int8_t codes[AMX_PIECE * ST_GROUP];
+  _Alignas(64) float d[2 * BLOCKS][ST_GROUP];
+  _Alignas(64) float m[2 * BLOCKS][ST_GROUP];
+} piece;
+
+// The integers of a tile's 64 columns, twice: while one is added the next is made.
+typedef struct {
+  _Alignas(64) int32_t totals[2][4 * AMX_SUMS];
+} waiting;
+
+// A product: the group of rows and the tokens come one after the other.
+typedef struct {
+  const st_matrix *w;
+  const st_input *input;
+  st_view v;
+  st_amx_view tiles;
+  size_t padded; // columns of the copy
+  void (*unpack)(lanes_stream *s, size_t blocks, piece *p);
+  float *out;
+  size_t stride;
+} job;
+
+// Unpacks `blocks` times 32 columns and moves on. Zeros fill the last tile.
+LANES_INLINE void unpack_blocks(st_form form, lanes_stream *s, size_t blocks, piece *p) {
+  const st_coding c = st_coding_of(form);
+  int8_t *out = p->codes;
+  for (size_t b = 0; b < blocks; b++) {
+    lanes_prefetch_step(form, s->codes);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++, out += 64) {
+      vb v = vb_codes(form, s->codes, i);
+      _mm512_storeu_si512(out, _mm512_sub_epi8(v, _mm512_set1_epi8((char)vb_offset(form))));
+    }
+    for (int sub = 0; sub < c.subs; sub++) {
+      vf d, m;
+      lanes_scales(form, s, sub, &d, &m);
+      vf_store(p->d[c.subs * b + (size_t)sub], d);
+      if (c.minimums) vf_store(p->m[c.subs * b + (size_t)sub], m);
+    }
+    lanes_advance(form, s);
+  }
+  if (blocks % 2) memset(out, 0, ST_STEP * ST_GROUP);
+  // The tile instructions do not tell the compiler that they read memory: what was written must be there by now.
+  __asm__ volatile("" ::"r"(p) : "memory");
+}
+
+#define UNPACK(form)                                                                                                   \
+  static void unpack_##form(lanes_stream *s, size_t blocks, piece *p) {                                                \
+    unpack_blocks(ST_FORM_##form, s, blocks, p);                                                                       \
+  }
+LANES_BLOCK_FORMS(UNPACK)
+
+// The integers of 64 columns: of all, of each 32, of each 16.
+static void dot_tiles(const int8_t *a, const int8_t *b, size_t tiles, int32_t *totals) {
+  _tile_zero(0);
+  for (; tiles; tiles--, a += AMX_TILE, b += AMX_TILE) {
+    _tile_loadd(4, a, AMX_DEPTH);
+    _tile_loadd(6, b, 64);
+    _tile_dpbssd(0, 4, 6);
+  }
+  _tile_stored(0, totals, 64);
+}
+
+LANES_INLINE void dot_32s(const int8_t *a, const int8_t *b, int32_t *totals) {
+  _tile_zero(0);
+  _tile_loadd(4, a, AMX_DEPTH);
+  _tile_loadd(6, b, 64);
+  _tile_dpbssd(0, 4, 6);
+  _tile_stored(0, totals, 64);
+  _tile_zero(1);
+  _tile_loadd(5, a + 32, AMX_DEPTH);
+  _tile_loadd(7, b + 32 * ST_GROUP, 64);
+  _tile_dpbssd(1, 5, 7);
+  _tile_stored(1, totals + AMX_SUMS, 64);
+}
+
+LANES_INLINE void dot_16s(const int8_t *a, const int8_t *b, int32_t *totals) {
+  _tile_zero(0);
+  _tile_loadd(4, a, AMX_DEPTH);
+  _tile_loadd(6, b, 64);
+  _tile_dpbssd(0, 4, 6);
+  _tile_stored(0, totals, 64);
+  _tile_zero(1);
+  _tile_loadd(5, a + 16, AMX_DEPTH);
+  _tile_loadd(7, b + 16 * ST_GROUP, 64);
+  _tile_dpbssd(1, 5, 7);
+  _tile_stored(1, totals + AMX_SUMS, 64);
+  _tile_zero(2);
+  _tile_loadd(4, a + 32, AMX_DEPTH);
+  _tile_loadd(6, b + 32 * ST_GROUP, 64);
+  _tile_dpbssd(2, 4, 6);
+  _tile_stored(2, totals + 2 * AMX_SUMS, 64);
+  _tile_zero(3);
+  _tile_loadd(5, a + 48, AMX_DEPTH);
+  _tile_loadd(7, b + 48 * ST_GROUP, 64);
+  _tile_dpbssd(3, 5, 7);
+  _tile_stored(3, totals + 3 * AMX_SUMS, 64);
+}
+
+LANES_INLINE void dot_pair(size_t subs, const int8_t *a, const int8_t *b, int32_t *totals) {
+  if (subs == 1)
+    dot_32s(a, b, totals);
+  else
+    dot_16s(a, b, totals);
+}
+
+LANES_INLINE void load_sums(bool fresh, const float *from, vf *sums) {
+#pragma GCC unroll 16
+  for (size_t t = 0; t < AMX_SIDE; t++) sums[t] = fresh ? vf_set(0) : vf_load(from + t * ST_GROUP);
+}
+
+LANES_INLINE void store_sums(const vf *sums, float *to) {
+#pragma GCC unroll 16
+  for (size_t t = 0; t < AMX_SIDE; t++) vf_store(to + t * ST_GROUP, sums[t]);
+}
+
+// For each sub-block of a tile's `blocks` (1 or 2): sums += (d * dx) * integers.
+LANES_INLINE void add_totals(size_t subs, size_t blocks, const float (*d)[ST_GROUP], const float *scales,
+                             const int32_t *totals, vf *sums) {
+  for (size_t b = 0; b < blocks; b++, scales += AMX_SIDE) {
+    for (size_t sub = 0; sub < subs; sub++, d++, totals += AMX_SUMS) {
+      vf scale = vf_load(*d);
+#pragma GCC unroll 16
+      for (size_t t = 0; t < AMX_SIDE; t++) {
+        vf integers = vi_to_floats(vi_load(totals + t * ST_GROUP));
+        sums[t] = vf_fma(vf_mul(scale, vf_set(scales[t])), integers, sums[t]);
+      }
+    }
+  }
+}
+
+// 16 tokens, whose codes and scales of the piece's `blocks` begin at a and `scales`.
+LANES_INLINE void add_piece(size_t subs, const piece *p, size_t blocks, const int8_t *a, const float *scales,
+                            bool fresh, float *out) {
+  vf sums[AMX_SIDE];
+  waiting at;
+  load_sums(fresh, out, sums);
+  dot_pair(subs, a, p->codes, at.totals[0]);
+  for (size_t b = 0; b < blocks; b += 2) {
+    size_t left = blocks - b, i = b / 2;
+    if (left > 2) dot_pair(subs, a + (i + 1) * AMX_TILE, p->codes + (i + 1) * AMX_TILE, at.totals[(i + 1) % 2]);
+    add_totals(subs, left < 2 ? 1 : 2, p->d + b * subs, scales + b * AMX_SIDE, at.totals[i % 2], sums);
+  }
+  store_sums(sums, out);
+}
+
+static void add_piece_32(const piece *p, size_t blocks, const int8_t *a, const float *scales, bool fresh, float *out) {
+  add_piece(1, p, blocks, a, scales, fresh, out);
+}
+
+static void add_piece_16(const piece *p, size_t blocks, const int8_t *a, const float *scales, bool fresh, float *out) {
+  add_piece(2, p, blocks, a, scales, fresh, out);
+}
+
+// Sums += m * (sum of what the codes of a sub-block stand for): a loop of its own, since 32 sums leave no registers.
+static void add_minimums(const piece *p, size_t subs, const float *products, bool fresh, float *out) {
+  vf sums[AMX_SIDE];
+  load_sums(fresh, out, sums);
+  for (size_t i = 0; i < subs; i++, products += AMX_SIDE) {
+    vf m = vf_load(p->m[i]);
+#pragma GCC unroll 16
+    for (size_t t = 0; t < AMX_SIDE; t++) sums[t] = vf_fma(m, vf_set(products[t]), sums[t]);
+  }
+  store_sums(sums, out);
+}
+
+// By token: sums += d * integers, of blocks of `each` times 64 columns.
+static void add_piece_token(const piece *p, size_t blocks, const int8_t *a, size_t each, bool fresh, float *out) {
+  vf sums[AMX_SIDE];
+  waiting at;
+  size_t tiles = (blocks + 1) / 2;
+  load_sums(fresh, out, sums);
+  dot_tiles(a, p->codes, tiles < each ? tiles : each, at.totals[0]);
+  for (size_t i = 0, parity = 0; i < tiles; i += each, parity ^= 1) {
+    size_t next = i + each, left = next < tiles ? tiles - next : 0;
+    if (left) {
+      dot_tiles(a + next * AMX_TILE, p->codes + next * AMX_TILE, left < each ? left : each, at.totals[parity ^ 1]);
+    }
+    vf d = vf_load(p->d[2 * i]);
+#pragma GCC unroll 16
+    for (size_t t = 0; t < AMX_SIDE; t++) {
+      sums[t] = vf_fma(d, vi_to_floats(vi_load(at.totals[parity] + t * ST_GROUP)), sums[t]);
+    }
+  }
+  store_sums(sums, out);
+}
+
+// 16 tokens from `token` on with the piece of `blocks` that begins at block `first` of the columns.
+static void add_tokens(const job *j, const piece *p, size_t token, size_t first, size_t blocks, float *sums,
+                       float *minimums) {
+  const st_coding c = st_coding_of(j->w->form);
+  const int8_t *a = j->tiles.codes + token * j->padded + first * ST_STEP * AMX_SIDE;
+  size_t at = token * j->v.blocks + first * AMX_SIDE;
+  if (j->input->kind == ST_ACT_INT8_TOKEN) {
+    add_piece_token(p, blocks, a, j->w->block / AMX_DEPTH, !first, sums);
+    return;
+  }
+  if (c.subs == 1)
+    add_piece_32(p, blocks, a, j->tiles.block_scale + at, !first, sums);
+  else
+    add_piece_16(p, blocks, a, j->tiles.block_scale + at, !first, sums);
+  const float *products = c.subs == 1 ? j->tiles.block_product + at : j->tiles.half_product + 2 * at;
+  if (c.minimums) add_minimums(p, c.subs * blocks, products, !first, minimums);
+}
+
+// The floats of tokens [first, end) and of 16 rows.
+static void finish_tokens(const job *j, size_t row, size_t last, size_t first, size_t end, const float *sums) {
+  for (size_t t = first; t < end; t++, sums += ST_GROUP) {
+    vf y = vf_div(vf_load(sums), vf_set(j->v.scale[t]));
+    lanes_output(j->w->form, j->w, row, last, y, j->out + t * j->stride);
+  }
+}
+
+static void finish_blocks(const job *j, size_t row, size_t last, size_t first, size_t end, const float *sums,
+                          const float *minimums) {
+  _Alignas(64) float rest[MOST_CHUNK * ST_GROUP];
+  size_t chunk = st_chunk_tokens(j->input->tokens, LANES_TILE);
+  bool both = st_coding_of(j->w->form).minimums;
+  for (size_t from = first; from < end; from += chunk) {
+    size_t to = end - from < chunk ? end : from + chunk;
+    st_avx512_products_of(j->w->form)->rest(j->w, row, &j->v, j->input->tokens, from, to, rest);
+    for (size_t t = from; t < to; t++) {
+      size_t at = (t - first) * ST_GROUP;
+      vf y = vf_add(vf_load(sums + at), vf_load(rest + (t - from) * ST_GROUP));
+      if (both) y = vf_add(y, vf_load(minimums + at));
+      lanes_output(j->w->form, j->w, row, last, y, j->out + t * j->stride);
+    }
+  }
+}
+
+// One group of rows with the tokens [first, end) of a pass.
+static void one_group(const job *j, size_t row, size_t last, size_t first, size_t end) {
+  _Alignas(64) float sums[AMX_PASS * ST_GROUP], minimums[AMX_PASS * ST_GROUP];
+  piece p;
+  lanes_stream s = lanes_stream_of(j->w, row);
+  for (size_t b = 0; b < j->v.blocks; b += BLOCKS) {
+    size_t blocks = j->v.blocks - b < BLOCKS ? j->v.blocks - b : BLOCKS;
+    j->unpack(&s, blocks, &p);
+    for (size_t t = first; t < end; t += AMX_SIDE) {
+      size_t at = (t - first) * ST_GROUP;
+      add_tokens(j, &p, t, b, blocks, sums + at, minimums + at);
+    }
+  }
+  if (j->input->kind == ST_ACT_INT8_TOKEN)
+    finish_tokens(j, row, last, first, end, sums);
+  else
+    finish_blocks(j, row, last, first, end, sums, minimums);
+}
+
+static void multiply_groups(job *j, size_t first, size_t last) {
+  static void (*const unpacks[ST_FORM_COUNT])(lanes_stream *, size_t, piece *) = {
+#define UNPACKS(form) [ST_FORM_##form] = unpack_##form,
+      LANES_BLOCK_FORMS(UNPACKS)
+#undef UNPACKS
+  };
+  // A pass is whole chunks and whole tiles.
+  size_t tokens = j->input->tokens, unit = 2 * st_chunk_tokens(tokens, LANES_TILE);
+  size_t pass = lanes_token_block(j->input, unit), most = AMX_PASS / unit * unit;
+  if (pass > most) pass = most;
+  j->unpack = unpacks[j->w->form];
+  for (size_t t = 0; t < tokens; t += pass) {
+    size_t end = tokens - t < pass ? tokens : t + pass;
+    for (size_t row = first; row < last; row += ST_GROUP) one_group(j, row, last, t, end);
+  }
+}
+
+// Columns between which the integers of T16B by token end, where tiles and pieces end there too.
+static bool token_tiles(const st_matrix *w) {
+  return w->block >= AMX_DEPTH && AMX_PIECE % w->block == 0;
+}
+
+static void amx_blocks_matmul(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
+                              size_t stride) {
+  const st_avx512_products *products = st_avx512_products_of(w->form);
+  bool by_token = input->kind == ST_ACT_INT8_TOKEN;
+  if (!st_amx_takes(input->kind, input->tokens) || (by_token && !token_tiles(w))) {
+    (by_token ? products->token : products->block)(w, input, first, last, out, stride);
+    return;
+  }
+  job j = {.w = w, .input = input, .v = st_view_input(input), .out = out, .stride = stride};
+  j.tiles = st_amx_view_input(input);
+  j.padded = st_round_up(input->columns, AMX_DEPTH);
+  st_amx_configure(by_token ? AMX_DEPTH : ST_STEP / st_coding_of(w->form).subs);
+  multiply_groups(&j, first, last);
+  _tile_release();
+}
+
+void st_amx_blocks(st_kernels *k) {
+#define FILL(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_BLOCK] = amx_blocks_matmul;
+  LANES_BLOCK_FORMS(FILL)
+#undef FILL
+  k->matmul[ST_FORM_T16B][ST_ACT_INT8_TOKEN] = amx_blocks_matmul;
+}
