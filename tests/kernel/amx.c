@@ -109,14 +109,35 @@ static size_t parts(size_t n, size_t unit) {
   return (n + unit - 1) / unit;
 }
 
-// Tile products that a matrix takes, in two calls that halve its rows as `product` does.
-static size_t expected_products(const matrix *w, st_activation kind, size_t tokens) {
-  size_t groups = parts(w->m.rows, 16), first = w->m.rows / 2 / 16, of_tokens = parts(tokens, 16);
-  size_t deep = parts(w->m.columns, 64);
-  if (tokens < 16) return 0;
-  if (kind == ST_ACT_INT8_BLOCK) return groups * of_tokens * deep * 2 * st_coding_of(w->m.form).subs;
-  if (w->m.form == ST_FORM_T16) return 4 * (parts(first, 2) + parts(groups - first, 2)) * parts(of_tokens, 2) * deep;
-  return w->m.block < 64 || 1024 % w->m.block ? 0 : groups * of_tokens * deep;
+static st_kernels amx;
+
+// Products of 16 entries of the lists of second planes with a group of rows.
+static size_t list_products(const st_input *input) {
+  st_view v = st_view_input(input);
+  size_t chunks = parts(input->tokens, st_chunk_tokens(input->tokens, 8)), n = 0;
+  for (size_t i = 0; i < chunks * v.blocks; i++) n += parts(v.rest_count[i], 16);
+  return n;
+}
+
+static size_t expected_products(const st_matrix *w, const st_input *input, size_t first, size_t last) {
+  size_t groups = parts(last - first, 16), of_tokens = parts(input->tokens, 16), deep = parts(w->columns, 64);
+  if (input->tokens < 16) return 0;
+  if (input->kind == ST_ACT_INT8_TOKEN) {
+    if (w->form == ST_FORM_T16) return 4 * parts(groups, 2) * parts(of_tokens, 2) * deep;
+    return w->block < 64 || 1024 % w->block ? 0 : groups * of_tokens * deep;
+  }
+  return groups * (of_tokens * deep * 2 + list_products(input)) * st_coding_of(w->form).subs;
+}
+
+// Calls AMX's product, which must have taken as many products of tiles as it ought to.
+static void counted_matmul(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
+                           size_t stride) {
+  size_t before = tile_products, expected = expected_products(w, input, first, last);
+  amx.matmul[w->form][input->kind](w, input, first, last, out, stride);
+  if (tile_products - before != expected) {
+    FAIL("%s x %s, %zu tokens: %zu products of tiles, expected %zu", form_names[w->form], activation_names[input->kind],
+         input->tokens, tile_products - before, expected);
+  }
 }
 
 static void check_tiles(const st_kernels *k, const st_kernels *reference, st_form form, shape s, uint32_t block,
@@ -125,12 +146,7 @@ static void check_tiles(const st_kernels *k, const st_kernels *reference, st_for
   matrix w = make_matrix(form, s.rows, s.columns, block, how);
   for (st_activation kind = ST_ACT_INT8_TOKEN; kind <= ST_ACT_INT8_BLOCK; kind++) {
     if (!k->matmul[form][kind]) continue;
-    size_t expected = expected_products(&w, kind, s.tokens), before = tile_products;
     check_product(k, reference, &w, kind, how, s.tokens);
-    if (tile_products - before != expected) {
-      FAIL("%s x %s, %zux%zu, %zu tokens: %zu products of tiles, expected %zu", form_names[form],
-           activation_names[kind], s.rows, s.columns, s.tokens, tile_products - before, expected);
-    }
     if (how != RANDOM) check_product(k, reference, &w, kind, RANDOM, s.tokens);
   }
   free_matrix(&w);
@@ -152,6 +168,45 @@ static void check_form(const st_kernels *k, const st_kernels *reference, st_form
   check_tiles(k, reference, form, (shape){17, 4160, 260}, 256, RANDOM); // passes of 128
 }
 
+// What the second copy has of a token.
+static bool same_token(const st_input *input, size_t token) {
+  st_view v = st_view_input(input);
+  st_amx_view copy = st_amx_view_input(input);
+  size_t padded = st_round_up(input->columns, 64), of = token / 16 * 16, row = token % 16;
+  size_t first = token / 8 * 8, lane = token % 8;
+  size_t n = token < input->tokens ? st_tile_tokens(input->tokens, first, 8) : 0; // 0: missing, all zeros
+  for (size_t i = 0; i < padded; i++) {
+    int8_t code = n && i < v.padded ? v.codes[first * v.padded + (i / 4 * n + lane) * 4 + i % 4] : 0;
+    if (copy.codes[of * padded + i / 64 * 1024 + row * 64 + i % 64] != code) return false;
+  }
+  for (size_t b = 0; b < v.blocks && input->kind == ST_ACT_INT8_BLOCK; b++) {
+    size_t from = first * v.blocks + b * n, at = of * v.blocks + b * 16;
+    if (!same(copy.block_scale[at + row], n ? v.block_scale[from + lane] : 0)) return false;
+    if (!same(copy.block_product[at + row], n ? v.block_product[from + lane] : 0)) return false;
+    for (size_t half = 0; half < 2; half++) {
+      float value = n ? v.half_product[2 * from + half * n + lane] : 0;
+      if (!same(copy.half_product[2 * at + half * 16 + row], value)) return false;
+    }
+  }
+  return true;
+}
+
+// And of the lists of the chunk that begins at a token.
+static bool same_lists(const st_input *input, size_t token) {
+  st_view v = st_view_input(input);
+  st_amx_view copy = st_amx_view_input(input);
+  for (size_t b = 0; b < v.blocks; b++) {
+    st_rest_list list = st_rest_list_of(&v, input->tokens, 8, token, b);
+    for (size_t e = 0; e < v.rest_count[list.count_at]; e++) {
+      for (size_t i = 0; i < 32; i++) {
+        size_t word = (e / list.width * 8 + i / 4) * list.width + e % list.width;
+        if (copy.rest[32 * (list.at + e) + i] != v.rest[32 * list.at + 4 * word + i % 4]) return false;
+      }
+    }
+  }
+  return true;
+}
+
 // The second copy of an input, prepared in parts from the last to the first, against the first copy, which
 // tests/kernel/prepare.c compares with the scalar table's.
 static void check_copy(const st_kernels *k, st_activation kind, size_t tokens, size_t columns) {
@@ -160,34 +215,15 @@ static void check_copy(const st_kernels *k, st_activation kind, size_t tokens, s
   st_input input = {.kind = kind, .tokens = tokens, .columns = columns, .data = st_aligned_alloc(bytes)};
   memset(input.data, 0x5A, bytes);
   random_activations(x, tokens * columns, RANDOM);
-  for (size_t first = (tokens - 1) / unit * unit;; first -= unit) {
-    size_t last = tokens - first < unit ? tokens : first + unit;
-    k->prepare(&input, x, columns, NULL, 0, first, last);
-    if (!first) break;
+  for (size_t first = st_round_up(tokens, unit); first; first -= unit) {
+    size_t last = first < tokens ? first : tokens;
+    k->prepare(&input, x, columns, NULL, 0, first - unit, last);
   }
-  st_view v = st_view_input(&input);
-  st_amx_view copy = st_amx_view_input(&input);
-  size_t padded = st_round_up(columns, 64);
   for (size_t t = 0; t < st_round_up(tokens, 16); t++) {
-    size_t first = t / 8 * 8, n = t < tokens ? st_tile_tokens(tokens, first, 8) : 0, lane = t - first;
-    const int8_t *codes = copy.codes + t / 16 * 16 * padded + t % 16 * 64;
-    bool equal = true;
-    for (size_t i = 0; i < padded; i++) {
-      int8_t code = n && i < v.padded ? v.codes[first * v.padded + (i / 4 * n + lane) * 4 + i % 4] : 0;
-      if (codes[i / 64 * 1024 + i % 64] != code) equal = false;
-    }
-    for (size_t b = 0; b < v.blocks && kind == ST_ACT_INT8_BLOCK; b++) {
-      size_t from = first * v.blocks + b * n + lane, at = t / 16 * 16 * v.blocks + b * 16 + t % 16;
-      if (!same(copy.block_scale[at], n ? v.block_scale[from] : 0)) equal = false;
-      if (!same(copy.block_product[at], n ? v.block_product[from] : 0)) equal = false;
-      for (size_t half = 0; half < 2; half++) {
-        size_t two = 2 * (t / 16 * 16 * v.blocks + b * 16) + half * 16 + t % 16;
-        float value = n ? v.half_product[2 * (first * v.blocks + b * n) + half * n + lane] : 0;
-        if (!same(copy.half_product[two], value)) equal = false;
-      }
-    }
     comparisons++;
-    if (!equal) FAIL("%s, %zu tokens of %zu: token %zu differs in tiles", activation_names[kind], tokens, columns, t);
+    if (!same_token(&input, t)) FAIL("token %zu of %zu x %zu differs in tiles", t, tokens, columns);
+    if (kind == ST_ACT_INT8_TOKEN || t >= tokens || t % unit) continue;
+    if (!same_lists(&input, t)) FAIL("lists of token %zu of %zu x %zu differ in tiles", t, tokens, columns);
   }
   st_free(input.data), st_free(x);
 }
@@ -198,6 +234,12 @@ static int check_emulated(void) {
   if (st_kernels_get("avx512", &k, &err) != SETUN_OK || st_kernels_get("scalar", &reference, &err) != SETUN_OK)
     return 1;
   st_amx_int8(&k);
+  amx = k;
+  for (int form = ST_FORM_T16; form <= ST_FORM_Q6K; form++) {
+    for (int kind = ST_ACT_INT8_TOKEN; kind <= ST_ACT_INT8_BLOCK; kind++) {
+      if (k.matmul[form][kind]) k.matmul[form][kind] = counted_matmul;
+    }
+  }
   for (size_t tokens = 16; tokens < 150; tokens += tokens < 40 ? 1 : 17) {
     check_copy(&k, ST_ACT_INT8_TOKEN, tokens, 1 + tokens * 3 % 200);
     check_copy(&k, ST_ACT_INT8_BLOCK, tokens, 1 + tokens * 7 % 200);

@@ -263,10 +263,6 @@ enum { LANES_CHUNK = ST_CHUNK_TILES * LANES_TILE };
 
 // By block: a chunk's tokens [begin, end) with one group of rows. Each token's sums wait for those of its second plane.
 #define LANES_MATMUL_BLOCK(form)                                                                                       \
-  static void lanes_rest_##form(const st_matrix *w, size_t row, const st_view *v, size_t tokens, size_t begin,         \
-                                size_t end, void *rest) {                                                              \
-    lanes_rest_chunk(ST_FORM_##form, w, row, v, tokens, begin, end, rest);                                             \
-  }                                                                                                                    \
   static void lanes_group_block_##form(const st_matrix *w, const st_input *input, const st_view *v, size_t row,        \
                                        size_t last, size_t begin, size_t end, float *out, size_t stride) {             \
     vf sums[LANES_CHUNK], minimums[LANES_CHUNK], rest[LANES_CHUNK];                                                    \
@@ -279,7 +275,7 @@ enum { LANES_CHUNK = ST_CHUNK_TILES * LANES_TILE };
       size_t n = st_tile_tokens(end, t, LANES_TILE), i = t - begin;                                                    \
       LANES_SWITCH(n, LANES_TILE, lanes_block_tile, ST_FORM_##form, w, row, v, t, N, sums + i, minimums + i)           \
     }                                                                                                                  \
-    lanes_rest_##form(w, row, v, input->tokens, begin, end, rest);                                                     \
+    lanes_rest_chunk(ST_FORM_##form, w, row, v, input->tokens, begin, end, rest);                                      \
     for (size_t i = 0; i < end - begin; i++) {                                                                         \
       vf sum = vf_add(sums[i], rest[i]);                                                                               \
       if (st_coding_of(ST_FORM_##form).minimums) sum = vf_add(sum, minimums[i]);                                       \
@@ -312,6 +308,7 @@ static void lanes_fill_matmul_int8(st_kernels *k) {
   k->matmul[ST_FORM_T16B][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16B;
 #define LANES_FILL(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_BLOCK] = lanes_matmul_block_##form;
   LANES_BLOCK_FORMS(LANES_FILL)
+#undef LANES_FILL
 }
 
 #endif

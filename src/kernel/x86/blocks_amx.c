@@ -4,8 +4,8 @@
 // Operand A is 16 tokens x 32 columns (16 where a form has two scales in 32), the left or the right part of a tile of
 // the input's second copy; operand B is 8 (4) quadruples of columns x 16 rows, signed. A piece of a group of rows is
 // unpacked once for all tokens of a pass. For 16 tokens their float32 sums stay in registers, one a token, while the
-// piece goes by: the tiles' integers come through memory, 64 columns ahead of the additions, so that neither waits for
-// the other. The second planes of activations are AVX-512's.
+// piece goes by: the tiles' integers come through memory, four tiles ahead of the additions, so that neither waits for
+// the other. The second planes' A is 16 entries of a block's list, whose sums are in memory.
 #include "kernel/x86/amx.h"
 #include "kernel/x86/lanes_avx512.h"
 #include "kernel/x86/x86.h"
@@ -16,7 +16,7 @@
 
 enum {
   BLOCKS = AMX_PIECE / ST_STEP, // of a piece
-  MOST_CHUNK = ST_CHUNK_TILES * LANES_TILE
+  QUAD = 4                      // tiles of sums that are made before the first is needed
 };
 
 // A part of a group of rows, unpacked. d and m are for each 32 columns or, where a form has two, 16.
@@ -26,10 +26,17 @@ typedef struct {
   _Alignas(64) float m[2 * BLOCKS][ST_GROUP];
 } piece;
 
-// The integers of a tile's 64 columns, twice: while one is added the next is made.
+// The integers of four tiles, twice: while those of one place are added the others are made.
 typedef struct {
-  _Alignas(64) int32_t totals[2][4 * AMX_SUMS];
+  _Alignas(64) int32_t totals[2][QUAD * AMX_SUMS];
 } waiting;
+
+// The sums of one group of rows, 16 a token of a pass.
+typedef struct {
+  _Alignas(64) float first[AMX_PASS * ST_GROUP];
+  _Alignas(64) float rest[AMX_PASS * ST_GROUP];
+  _Alignas(64) float minimums[AMX_PASS * ST_GROUP];
+} group_sums;
 
 // A product: the group of rows and the tokens come one after the other.
 typedef struct {
@@ -73,7 +80,43 @@ LANES_INLINE void unpack_blocks(st_form form, lanes_stream *s, size_t blocks, pi
   }
 LANES_BLOCK_FORMS(UNPACK)
 
-// The integers of 64 columns: of all, of each 32, of each 16.
+// The integers of one tile of A with one of B, in a macro since tiles are parts of instructions' names.
+#define DOT_TILE(c, a, b, left, stride, right, sums)                                                                   \
+  do {                                                                                                                 \
+    _tile_zero(c);                                                                                                     \
+    _tile_loadd(a, left, stride);                                                                                      \
+    _tile_loadd(b, right, 64);                                                                                         \
+    _tile_dpbssd(c, a, b);                                                                                             \
+    _tile_stored(c, sums, 64);                                                                                         \
+  } while (0)
+
+// Of each 32 of 128 columns, or of what is left of them.
+LANES_INLINE void dot_32s(const int8_t *a, const int8_t *b, size_t blocks, int32_t *totals) {
+  DOT_TILE(0, 4, 6, a, AMX_DEPTH, b, totals);
+  DOT_TILE(1, 5, 7, a + 32, AMX_DEPTH, b + 32 * ST_GROUP, totals + AMX_SUMS);
+  if (blocks <= 2) return;
+  DOT_TILE(2, 4, 6, a + AMX_TILE, AMX_DEPTH, b + 64 * ST_GROUP, totals + 2 * AMX_SUMS);
+  DOT_TILE(3, 5, 7, a + AMX_TILE + 32, AMX_DEPTH, b + 96 * ST_GROUP, totals + 3 * AMX_SUMS);
+}
+
+// Of each 16 of 64 columns.
+LANES_INLINE void dot_16s(const int8_t *a, const int8_t *b, int32_t *totals) {
+  DOT_TILE(0, 4, 6, a, AMX_DEPTH, b, totals);
+  DOT_TILE(1, 5, 7, a + 16, AMX_DEPTH, b + 16 * ST_GROUP, totals + AMX_SUMS);
+  DOT_TILE(2, 4, 6, a + 32, AMX_DEPTH, b + 32 * ST_GROUP, totals + 2 * AMX_SUMS);
+  DOT_TILE(3, 5, 7, a + 48, AMX_DEPTH, b + 48 * ST_GROUP, totals + 3 * AMX_SUMS);
+}
+
+// Of four sub-blocks, or of what is left of them, from block `first` of the piece's `blocks` on.
+LANES_INLINE void dot_quad(size_t subs, const int8_t *a, const piece *p, size_t first, size_t blocks, int32_t *totals) {
+  const int8_t *left = a + first / 2 * AMX_TILE, *right = p->codes + first / 2 * AMX_TILE;
+  if (subs == 1)
+    dot_32s(left, right, blocks - first, totals);
+  else
+    dot_16s(left, right, totals);
+}
+
+// Of all columns of some tiles.
 static void dot_tiles(const int8_t *a, const int8_t *b, size_t tiles, int32_t *totals) {
   _tile_zero(0);
   for (; tiles; tiles--, a += AMX_TILE, b += AMX_TILE) {
@@ -82,49 +125,6 @@ static void dot_tiles(const int8_t *a, const int8_t *b, size_t tiles, int32_t *t
     _tile_dpbssd(0, 4, 6);
   }
   _tile_stored(0, totals, 64);
-}
-
-LANES_INLINE void dot_32s(const int8_t *a, const int8_t *b, int32_t *totals) {
-  _tile_zero(0);
-  _tile_loadd(4, a, AMX_DEPTH);
-  _tile_loadd(6, b, 64);
-  _tile_dpbssd(0, 4, 6);
-  _tile_stored(0, totals, 64);
-  _tile_zero(1);
-  _tile_loadd(5, a + 32, AMX_DEPTH);
-  _tile_loadd(7, b + 32 * ST_GROUP, 64);
-  _tile_dpbssd(1, 5, 7);
-  _tile_stored(1, totals + AMX_SUMS, 64);
-}
-
-LANES_INLINE void dot_16s(const int8_t *a, const int8_t *b, int32_t *totals) {
-  _tile_zero(0);
-  _tile_loadd(4, a, AMX_DEPTH);
-  _tile_loadd(6, b, 64);
-  _tile_dpbssd(0, 4, 6);
-  _tile_stored(0, totals, 64);
-  _tile_zero(1);
-  _tile_loadd(5, a + 16, AMX_DEPTH);
-  _tile_loadd(7, b + 16 * ST_GROUP, 64);
-  _tile_dpbssd(1, 5, 7);
-  _tile_stored(1, totals + AMX_SUMS, 64);
-  _tile_zero(2);
-  _tile_loadd(4, a + 32, AMX_DEPTH);
-  _tile_loadd(6, b + 32 * ST_GROUP, 64);
-  _tile_dpbssd(2, 4, 6);
-  _tile_stored(2, totals + 2 * AMX_SUMS, 64);
-  _tile_zero(3);
-  _tile_loadd(5, a + 48, AMX_DEPTH);
-  _tile_loadd(7, b + 48 * ST_GROUP, 64);
-  _tile_dpbssd(3, 5, 7);
-  _tile_stored(3, totals + 3 * AMX_SUMS, 64);
-}
-
-LANES_INLINE void dot_pair(size_t subs, const int8_t *a, const int8_t *b, int32_t *totals) {
-  if (subs == 1)
-    dot_32s(a, b, totals);
-  else
-    dot_16s(a, b, totals);
 }
 
 LANES_INLINE void load_sums(bool fresh, const float *from, vf *sums) {
@@ -137,32 +137,33 @@ LANES_INLINE void store_sums(const vf *sums, float *to) {
   for (size_t t = 0; t < AMX_SIDE; t++) vf_store(to + t * ST_GROUP, sums[t]);
 }
 
-// For each sub-block of a tile's `blocks` (1 or 2): sums += (d * dx) * integers.
-LANES_INLINE void add_totals(size_t subs, size_t blocks, const float (*d)[ST_GROUP], const float *scales,
+// For each of `count` sub-blocks, `subs` for each 32 columns: sums += (d * dx) * integers.
+LANES_INLINE void add_totals(size_t subs, size_t count, const float (*d)[ST_GROUP], const float *scales,
                              const int32_t *totals, vf *sums) {
-  for (size_t b = 0; b < blocks; b++, scales += AMX_SIDE) {
-    for (size_t sub = 0; sub < subs; sub++, d++, totals += AMX_SUMS) {
-      vf scale = vf_load(*d);
+#pragma GCC unroll 1
+  for (size_t i = 0; i < count; i++, totals += AMX_SUMS) {
+    vf scale = vf_load(d[i]);
 #pragma GCC unroll 16
-      for (size_t t = 0; t < AMX_SIDE; t++) {
-        vf integers = vi_to_floats(vi_load(totals + t * ST_GROUP));
-        sums[t] = vf_fma(vf_mul(scale, vf_set(scales[t])), integers, sums[t]);
-      }
+    for (size_t t = 0; t < AMX_SIDE; t++) {
+      vf integers = vi_to_floats(vi_load(totals + t * ST_GROUP));
+      sums[t] = vf_fma(vf_mul(scale, vf_set(scales[t])), integers, sums[t]);
     }
+    if (subs == 1 || i % 2) scales += AMX_SIDE;
   }
 }
 
 // 16 tokens, whose codes and scales of the piece's `blocks` begin at a and `scales`.
 LANES_INLINE void add_piece(size_t subs, const piece *p, size_t blocks, const int8_t *a, const float *scales,
                             bool fresh, float *out) {
+  const size_t step = QUAD / subs; // blocks
   vf sums[AMX_SIDE];
   waiting at;
   load_sums(fresh, out, sums);
-  dot_pair(subs, a, p->codes, at.totals[0]);
-  for (size_t b = 0; b < blocks; b += 2) {
-    size_t left = blocks - b, i = b / 2;
-    if (left > 2) dot_pair(subs, a + (i + 1) * AMX_TILE, p->codes + (i + 1) * AMX_TILE, at.totals[(i + 1) % 2]);
-    add_totals(subs, left < 2 ? 1 : 2, p->d + b * subs, scales + b * AMX_SIDE, at.totals[i % 2], sums);
+  dot_quad(subs, a, p, 0, blocks, at.totals[0]);
+  for (size_t b = 0, place = 0; b < blocks; b += step, place ^= 1) {
+    size_t next = b + step, count = next < blocks ? step : blocks - b;
+    if (next < blocks) dot_quad(subs, a, p, next, blocks, at.totals[place ^ 1]);
+    add_totals(subs, count * subs, p->d + b * subs, scales + b * AMX_SIDE, at.totals[place], sums);
   }
   store_sums(sums, out);
 }
@@ -194,15 +195,15 @@ static void add_piece_token(const piece *p, size_t blocks, const int8_t *a, size
   size_t tiles = (blocks + 1) / 2;
   load_sums(fresh, out, sums);
   dot_tiles(a, p->codes, tiles < each ? tiles : each, at.totals[0]);
-  for (size_t i = 0, parity = 0; i < tiles; i += each, parity ^= 1) {
+  for (size_t i = 0, place = 0; i < tiles; i += each, place ^= 1) {
     size_t next = i + each, left = next < tiles ? tiles - next : 0;
     if (left) {
-      dot_tiles(a + next * AMX_TILE, p->codes + next * AMX_TILE, left < each ? left : each, at.totals[parity ^ 1]);
+      dot_tiles(a + next * AMX_TILE, p->codes + next * AMX_TILE, left < each ? left : each, at.totals[place ^ 1]);
     }
     vf d = vf_load(p->d[2 * i]);
 #pragma GCC unroll 16
     for (size_t t = 0; t < AMX_SIDE; t++) {
-      sums[t] = vf_fma(d, vi_to_floats(vi_load(at.totals[parity] + t * ST_GROUP)), sums[t]);
+      sums[t] = vf_fma(d, vi_to_floats(vi_load(at.totals[place] + t * ST_GROUP)), sums[t]);
     }
   }
   store_sums(sums, out);
@@ -226,34 +227,81 @@ static void add_tokens(const job *j, const piece *p, size_t token, size_t first,
   if (c.minimums) add_minimums(p, c.subs * blocks, products, !first, minimums);
 }
 
-// The floats of tokens [first, end) and of 16 rows.
-static void finish_tokens(const job *j, size_t row, size_t last, size_t first, size_t end, const float *sums) {
-  for (size_t t = first; t < end; t++, sums += ST_GROUP) {
-    vf y = vf_div(vf_load(sums), vf_set(j->v.scale[t]));
-    lanes_output(j->w->form, j->w, row, last, y, j->out + t * j->stride);
+// Up to 16 entries of a block's list whose integers are waiting.
+typedef struct {
+  const float (*d)[ST_GROUP];
+  const float *scales;
+  const uint32_t *tokens;
+  size_t count;
+} entries;
+
+LANES_INLINE void add_entries(size_t subs, entries e, const int32_t *totals, float *rest) {
+  if (!e.count) return;
+  for (size_t sub = 0; sub < subs; sub++, totals += AMX_SUMS) {
+    vf d = vf_load(e.d[sub]);
+    for (size_t i = 0; i < e.count; i++) {
+      vf integers = vi_to_floats(vi_load(totals + i * ST_GROUP));
+      float *sum = rest + e.tokens[i] * ST_GROUP;
+      vf_store(sum, vf_fma(vf_mul(d, vf_set(e.scales[i])), integers, vf_load(sum)));
+    }
   }
 }
 
-static void finish_blocks(const job *j, size_t row, size_t last, size_t first, size_t end, const float *sums,
-                          const float *minimums) {
-  _Alignas(64) float rest[MOST_CHUNK * ST_GROUP];
-  size_t chunk = st_chunk_tokens(j->input->tokens, LANES_TILE);
-  bool both = st_coding_of(j->w->form).minimums;
-  for (size_t from = first; from < end; from += chunk) {
-    size_t to = end - from < chunk ? end : from + chunk;
-    st_avx512_products_of(j->w->form)->rest(j->w, row, &j->v, j->input->tokens, from, to, rest);
-    for (size_t t = from; t < to; t++) {
-      size_t at = (t - first) * ST_GROUP;
-      vf y = vf_add(vf_load(sums + at), vf_load(rest + (t - from) * ST_GROUP));
-      if (both) y = vf_add(y, vf_load(minimums + at));
-      lanes_output(j->w->form, j->w, row, last, y, j->out + t * j->stride);
+// The second planes of a chunk's `count` tokens from `token` on, with the piece of `blocks` that begins at block
+// `first` of the columns.
+LANES_INLINE void add_lists(size_t subs, const job *j, const piece *p, size_t token, size_t count, size_t first,
+                            size_t blocks, float *rest) {
+  st_rest_list list = st_rest_list_of(&j->v, j->input->tokens, LANES_TILE, token, first);
+  size_t room = st_round_up(count, list.width), place = 0;
+  entries last = {0};
+  waiting w;
+  for (size_t b = 0; b < blocks; b++, list.at += room) {
+    const int8_t *codes = p->codes + b * ST_STEP * ST_GROUP;
+    size_t n = j->v.rest_count[list.count_at + b];
+    for (size_t i = 0; i < n; i += AMX_SIDE) {
+      const int8_t *a = j->tiles.rest + ST_STEP * (list.at + i);
+      place ^= 1;
+      DOT_TILE(0, 4, 6, a, ST_STEP, codes, w.totals[place]);
+      if (subs == 2) DOT_TILE(1, 5, 7, a + 16, ST_STEP, codes + 16 * ST_GROUP, w.totals[place] + AMX_SUMS);
+      add_entries(subs, last, w.totals[place ^ 1], rest);
+      last = (entries){.d = p->d + b * subs, .scales = j->v.rest_scale + list.at + i};
+      last.tokens = j->v.rest_place + list.at + i;
+      last.count = n - i < AMX_SIDE ? n - i : AMX_SIDE;
     }
+  }
+  add_entries(subs, last, w.totals[place], rest);
+}
+
+// The same of all chunks of a pass, tokens [first, end).
+static void add_rest(const job *j, const piece *p, size_t first, size_t end, size_t block, size_t blocks, float *rest) {
+  size_t chunk = st_chunk_tokens(j->input->tokens, LANES_TILE);
+  if (!block) memset(rest, 0, (end - first) * ST_GROUP * sizeof *rest);
+  for (size_t t = first; t < end; t += chunk, rest += chunk * ST_GROUP) {
+    size_t count = end - t < chunk ? end - t : chunk;
+    if (st_coding_of(j->w->form).subs == 1)
+      add_lists(1, j, p, t, count, block, blocks, rest);
+    else
+      add_lists(2, j, p, t, count, block, blocks, rest);
+  }
+}
+
+// The floats of tokens [first, end) and of 16 rows.
+static void finish_group(const job *j, size_t row, size_t last, size_t first, size_t end, const group_sums *g) {
+  bool minimums = st_coding_of(j->w->form).minimums;
+  for (size_t t = first, at = 0; t < end; t++, at += ST_GROUP) {
+    vf y = vf_load(g->first + at);
+    if (j->input->kind == ST_ACT_INT8_TOKEN)
+      y = vf_div(y, vf_set(j->v.scale[t]));
+    else
+      y = vf_add(y, vf_load(g->rest + at));
+    if (minimums) y = vf_add(y, vf_load(g->minimums + at));
+    lanes_output(j->w->form, j->w, row, last, y, j->out + t * j->stride);
   }
 }
 
 // One group of rows with the tokens [first, end) of a pass.
 static void one_group(const job *j, size_t row, size_t last, size_t first, size_t end) {
-  _Alignas(64) float sums[AMX_PASS * ST_GROUP], minimums[AMX_PASS * ST_GROUP];
+  group_sums g;
   piece p;
   lanes_stream s = lanes_stream_of(j->w, row);
   for (size_t b = 0; b < j->v.blocks; b += BLOCKS) {
@@ -261,13 +309,11 @@ static void one_group(const job *j, size_t row, size_t last, size_t first, size_
     j->unpack(&s, blocks, &p);
     for (size_t t = first; t < end; t += AMX_SIDE) {
       size_t at = (t - first) * ST_GROUP;
-      add_tokens(j, &p, t, b, blocks, sums + at, minimums + at);
+      add_tokens(j, &p, t, b, blocks, g.first + at, g.minimums + at);
     }
+    if (j->input->kind == ST_ACT_INT8_BLOCK) add_rest(j, &p, first, end, b, blocks, g.rest);
   }
-  if (j->input->kind == ST_ACT_INT8_TOKEN)
-    finish_tokens(j, row, last, first, end, sums);
-  else
-    finish_blocks(j, row, last, first, end, sums, minimums);
+  finish_group(j, row, last, first, end, &g);
 }
 
 static void multiply_groups(job *j, size_t first, size_t last) {
@@ -294,10 +340,9 @@ static bool token_tiles(const st_matrix *w) {
 
 static void amx_blocks_matmul(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
                               size_t stride) {
-  const st_avx512_products *products = st_avx512_products_of(w->form);
   bool by_token = input->kind == ST_ACT_INT8_TOKEN;
   if (!st_amx_takes(input->kind, input->tokens) || (by_token && !token_tiles(w))) {
-    (by_token ? products->token : products->block)(w, input, first, last, out, stride);
+    st_avx512_int8_matmul(w->form, input->kind)(w, input, first, last, out, stride);
     return;
   }
   job j = {.w = w, .input = input, .v = st_view_input(input), .out = out, .stride = stride};

@@ -47,6 +47,21 @@ static void copy_words(const float *from, float *to, size_t blocks, size_t rows,
   }
 }
 
+// Copies the codes of a chunk's lists, which begins at token `first`.
+static void copy_lists(const st_input *input, const st_view *v, const st_amx_view *tiles, size_t first) {
+  const __m256i words = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  for (size_t b = 0; b < v->blocks; b++) {
+    st_rest_list list = st_rest_list_of(v, input->tokens, LANES_TILE, first, b);
+    const __m256i at = _mm256_mullo_epi32(words, _mm256_set1_epi32((int)list.width));
+    for (size_t e = 0; e < v->rest_count[list.count_at]; e++) {
+      size_t lane = e % list.width;
+      const int *in = (const int *)(const void *)(v->rest + ST_STEP * (list.at + e - lane) + 4 * lane);
+      __m256i *out = (__m256i *)(void *)(tiles->rest + ST_STEP * (list.at + e));
+      _mm256_storeu_si256(out, _mm256_i32gather_epi32(in, at, 4));
+    }
+  }
+}
+
 static void amx_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps,
                         size_t first, size_t last) {
   st_avx512_prepare(input, x, stride, norm, eps, first, last);
@@ -61,6 +76,7 @@ static void amx_prepare(const st_input *input, const float *x, size_t stride, co
     copy_words(v.block_scale, tiles.block_scale, v.blocks, 1, t, count);
     copy_words(v.block_product, tiles.block_product, v.blocks, 1, t, count);
     copy_words(v.half_product, tiles.half_product, v.blocks, 2, t, count);
+    if (count && t % st_chunk_tokens(input->tokens, LANES_TILE) == 0) copy_lists(input, &v, &tiles, t);
   }
 }
 
@@ -164,7 +180,7 @@ static void two_groups(const st_matrix *w, const st_input *input, const st_view 
 static void amx_matmul(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
                        size_t stride) {
   if (!st_amx_takes(input->kind, input->tokens)) {
-    st_avx512_products_of(ST_FORM_T16)->token(w, input, first, last, out, stride);
+    st_avx512_int8_matmul(ST_FORM_T16, ST_ACT_INT8_TOKEN)(w, input, first, last, out, stride);
     return;
   }
   st_view v = st_view_input(input);

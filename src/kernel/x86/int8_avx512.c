@@ -5,14 +5,15 @@
 #include "kernel/lanes/matmul_int8.h"
 #include "kernel/lanes/peak.h"
 
-const st_avx512_products *st_avx512_products_of(st_form form) {
-#define PRODUCTS(name) [ST_FORM_##name].block = lanes_matmul_block_##name, [ST_FORM_##name].rest = lanes_rest_##name,
-  static const st_avx512_products products[ST_FORM_COUNT] = {
-      LANES_BLOCK_FORMS(PRODUCTS)[ST_FORM_T16].token = lanes_matmul_token_T16,
-      [ST_FORM_T16B].token = lanes_matmul_token_T16B,
+st_avx512_matmul *st_avx512_int8_matmul(st_form form, st_activation kind) {
+#define BLOCK(name) [ST_FORM_##name][ST_ACT_INT8_BLOCK] = lanes_matmul_block_##name,
+  static st_avx512_matmul *const products[ST_FORM_COUNT][ST_ACT_COUNT] = {
+      [ST_FORM_T16][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16,
+      [ST_FORM_T16B][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16B,
+      LANES_BLOCK_FORMS(BLOCK) //
   };
-#undef PRODUCTS
-  return &products[form];
+#undef BLOCK
+  return products[form][kind];
 }
 
 void st_avx512_int8(st_kernels *k) {

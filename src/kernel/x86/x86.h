@@ -17,15 +17,7 @@ void st_avx512_prepare(const st_input *input, const float *x, size_t stride, con
 
 typedef void st_avx512_matmul(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
                               size_t stride);
-// The sums of the second planes of a chunk's tokens [first, last) with the group of rows that begins at `row`: 16
-// floats a token, aligned to 64.
-typedef void st_avx512_rest(const st_matrix *w, size_t row, const st_view *v, size_t tokens, size_t first, size_t last,
-                            void *rest);
-typedef struct {
-  st_avx512_matmul *token, *block; // NULL: none
-  st_avx512_rest *rest;
-} st_avx512_products;
-
-const st_avx512_products *st_avx512_products_of(st_form form);
+// AVX-512's product of a form with an int8 input; NULL: none.
+st_avx512_matmul *st_avx512_int8_matmul(st_form form, st_activation kind);
 
 #endif
