@@ -39,14 +39,15 @@ class PlanTest(Case):
         whole = self.plan(*args, "16G")
         self.assertEqual(whole["streamed_bytes_per_pass"], 0)
         before = whole["weights"]
-        for budget in (300, 400, 700, 1000, 1400, 1800, 2000, 2400):
-            p = self.plan(*args, f"{budget}M")
-            self.assertLessEqual(p["total"], budget * MIB)
+        for budget in (270, 370, 670, 970, 1370, 1770, 1970, 2370):
+            budget = budget * MIB + whole["process"]  # more under a sanitizer
+            p = self.plan(*args, str(budget))
+            self.assertLessEqual(p["total"], budget)
             self.assertGreater(p["ring"], 0)
             self.assertLess(p["streamed_bytes_per_pass"], before)
             before = p["streamed_bytes_per_pass"]
         # Of an embedding that is not the head only rows are read: it is the last to be held.
-        p = self.plan(*args, "2700M")
+        p = self.plan(*args, str(2670 * MIB + whole["process"]))
         self.assertEqual((p["streamed_bytes_per_pass"], p["ring"]), (0, 0))
         self.assertLess(p["held"], p["weights"])
 
