@@ -33,7 +33,10 @@ st_cpu st_cpu_detect(void) {
   bool fma = c & bit_FMA, f16c = c & bit_F16C, avx = (c & bit_AVX) && (state & 6) == 6;
   unsigned a7, b7, c7, d7;
   if (!avx || !__get_cpuid_count(7, 0, &a7, &b7, &c7, &d7)) return cpu;
+  unsigned a71, b71, c71, d71;
+  if (!__get_cpuid_count(7, 1, &a71, &b71, &c71, &d71)) a71 = 0;
   cpu.avx2 = fma && f16c && (b7 & 1u << 5) && (b7 & 1u << 8);
+  cpu.avx_vnni = cpu.avx2 && (a71 & 1u << 4);
   if (!cpu.avx2 || (state & 0xE6) != 0xE6) return cpu;
   const unsigned f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
   cpu.avx512 = (b7 & f) && (b7 & dq) && (b7 & bw) && (b7 & vl) && (c7 & 1u << 11);
@@ -42,7 +45,7 @@ st_cpu st_cpu_detect(void) {
   bool tiles = cpu.avx512 && (d7 & 1u << 24) && (state & 3u << 17) == 3u << 17;
   cpu.amx = tiles && (d7 & 1u << 25) && ask_for_tiles();
   cpu.amx_bf16 = cpu.amx && (d7 & 1u << 22);
-  if (__get_cpuid_count(7, 1, &a7, &b7, &c7, &d7)) cpu.avx512_bf16 = cpu.avx512 && (a7 & 1u << 5);
+  cpu.avx512_bf16 = cpu.avx512 && (a71 & 1u << 5);
   return cpu;
 }
 

@@ -6,6 +6,7 @@
 
 typedef struct st_cpu {
   bool avx2;        // with FMA, F16C, BMI2
+  bool avx_vnni;    // beside avx2, whether or not there is avx512
   bool avx512;      // F, BW, DQ, VL, with VNNI
   bool avx512_vbmi; // beside avx512
   bool avx512_bf16, avx512_fp16;

@@ -142,7 +142,7 @@ class RunTest(Case):
         available = json.loads(self.good("version", "--json"))["isa"]
         want = self.ids("-p", PROMPT, "-n", 8, "--temp", 0, "--isa", "scalar")
         self.assertEqual(len(want), 8)
-        for isa in ("avx2", "avx512", "amx", "neon"):
+        for isa in ("avx2", "avxvnni", "avx512", "amx", "neon"):
             with self.subTest(isa=isa):
                 if isa in available:
                     self.assertEqual(len(self.ids("-p", PROMPT, "-n", 8, "--temp", 0, "--isa", isa)), 8)

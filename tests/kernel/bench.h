@@ -146,7 +146,7 @@ static void bench_table(ceilings *b, const options *o) {
 }
 
 static int run_bench(const options *o) {
-  static const char *const names[] = {"avx2", "avx512", "amx", "neon", "dotprod"};
+  static const char *const names[] = {"avx2", "avxvnni", "avx512", "amx", "neon", "dotprod"};
   ceilings b = {.arena = st_pages_alloc(ARENA, true)};
   if (!b.arena) return fprintf(stderr, "no memory for the arena\n"), 1;
   st_random_seed(&random_state, o->seed);

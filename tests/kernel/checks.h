@@ -278,7 +278,7 @@ static int check_table(const char *name, const options *o) {
 
 // Each table that this processor runs; those that it does not are named as skipped.
 static inline int run_checks(const options *o) {
-  static const char *const names[] = {"scalar", "avx2", "avx512", "amx", "neon", "dotprod"};
+  static const char *const names[] = {"scalar", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod"};
   char available[128];
   snprintf(available, sizeof available, " %s ", st_kernels_available());
   int failed = 0;

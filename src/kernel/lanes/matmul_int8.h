@@ -175,7 +175,7 @@ LANES_INLINE vf lanes_block_one(st_form form, const st_matrix *w, size_t row, co
 // Adds the integer products of `steps` times 32 columns to the totals of n tokens; advances the codes.
 LANES_INLINE void lanes_dot_steps(st_form form, const uint8_t **codes, const int8_t *x, size_t steps, size_t n,
                                   vi *totals) {
-  const size_t chains = !LANES_CHAINED || n == LANES_TILE ? 1 : n <= 2 ? 4 : 2;
+  const size_t chains = lanes_chains(n);
   vd dots[2 * LANES_TILE];
 #pragma GCC unroll 8
   for (size_t i = 0; i < n * chains; i++) dots[i] = vd_zero();

@@ -11,14 +11,14 @@ static uint64_t lanes_peak_int8(uint64_t n) {
   vd sums[LANES_CHAINS];
   static const int8_t x[4] = {1, 2, 3, 4};
   static const uint8_t codes[128] = {0x21, 0x12, 0x21, 0x12};
-  vb w = vb_codes(ST_FORM_T16, codes, 0);
+  vb w = vb_codes(ST_FORM_Q2K, codes, 0); // a form whose activations come from registers in all sets
 #pragma GCC unroll 12
   for (int i = 0; i < LANES_CHAINS; i++) sums[i] = vd_zero();
   uint64_t rounds = n / (64 * LANES_CHAINS) + 1;
   for (uint64_t r = 0; r < rounds; r++) {
 #pragma GCC unroll 12
     for (int i = 0; i < LANES_CHAINS; i++) {
-      sums[i] = vd_dot(ST_FORM_T16, sums[i], w, x);
+      sums[i] = vd_dot(ST_FORM_Q2K, sums[i], w, x);
       vd_opaque(&sums[i]);
     }
   }

@@ -1,4 +1,5 @@
-// 16 lanes on AVX2: the primitives that the files in kernel/lanes are written in, in two halves of 8.
+// 16 lanes on AVX2: the primitives that the files in kernel/lanes are written in, in two halves of 8; with AVX-VNNI its
+// instruction for products of bytes.
 //
 //   vf   16 floats           vi   16 int32
 //   vb   64 bytes of codes, 4 columns of 16 rows              vd   32 or 16 sums of products of codes
@@ -16,8 +17,7 @@ enum {
   LANES_FLOAT_TOKENS = 3, // tokens of a tile whose float32 sums fit into registers
   LANES_PAIRS = 4,        // queries times keys whose sums fit into registers
   LANES_HEADS = 2,        // queries and 16-lane parts of a value whose sums fit into registers
-  LANES_SLAB = 2,
-  LANES_CHAINED = false // an addition of products takes one cycle
+  LANES_SLAB = 2
 };
 
 typedef struct {
@@ -307,6 +307,18 @@ LANES_INLINE vb lanes_plane(const uint8_t *p, int bits, int i, int to) {
   return (vb){_mm256_and_si256(lanes_shift(v.a, by), mask), _mm256_and_si256(lanes_shift(v.b, by), mask)};
 }
 
+#ifdef __AVXVNNI__
+// Whether bytes have a sign.
+LANES_INLINE bool vb_signed(st_form form) {
+  return (void)form, false;
+}
+
+// What a code, or its value, is smaller than the byte that vb_codes makes of it.
+LANES_INLINE int vb_offset(st_form form) {
+  const st_coding c = st_coding_of(form);
+  return c.low == 8 || c.values == st_iq4_values ? 128 : c.values ? 12 : c.offset;
+}
+#else
 // Whether bytes have a sign: Q8's codes, and the values of IQ4_NL.
 LANES_INLINE bool vb_signed(st_form form) {
   const st_coding c = st_coding_of(form);
@@ -318,11 +330,16 @@ LANES_INLINE int vb_offset(st_form form) {
   const st_coding c = st_coding_of(form);
   return vb_signed(form) ? 0 : c.values ? 12 : c.offset;
 }
+#endif
 
 // 64 bytes: part i (0 to 7) of 32 columns, from where the form's codes stand; what they mean plus vb_offset.
 LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
   const st_coding c = st_coding_of(form);
-  if (c.low == 8) return vi_load(p + 64 * i);
+  if (c.low == 8) {
+    vb bytes = vi_load(p + 64 * i);
+    const __m256i top = _mm256_set1_epi8(-128);
+    return vb_signed(form) ? bytes : (vb){_mm256_xor_si256(bytes.a, top), _mm256_xor_si256(bytes.b, top)};
+  }
   vb v = lanes_plane(p, c.low, i, 0);
   if (c.high) {
     vb high = lanes_plane(p + 64 * c.low, c.high, i, c.low);
@@ -339,6 +356,38 @@ LANES_INLINE vi vb_words(vb v) {
   return v;
 }
 
+LANES_INLINE vd vd_zero(void) {
+  return vi_zero();
+}
+
+#ifdef __AVXVNNI__
+enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never, it is 32 bits wide
+
+// Parts of a step that a vd holds.
+LANES_INLINE size_t vd_parts(st_form form) {
+  return (void)form, 8;
+}
+
+// Sums in turn, for each of a few tokens: an addition of products takes 4 or 5 cycles.
+LANES_INLINE size_t lanes_chains(size_t n) {
+  return n == 1 ? 4 : n <= 3 ? 2 : 1;
+}
+
+LANES_INLINE vi vd_total(st_form form, vd v) {
+  return (void)form, v;
+}
+
+// Adds products with the 4 activations at x. Left to itself the compiler copies sums.
+LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
+  int32_t four;
+  __builtin_memcpy(&four, x, 4);
+  __m256i v = _mm256_set1_epi32(four);
+  (void)form;
+  __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.a) : "x"(w.a), "x"(v));
+  __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.b) : "x"(w.b), "x"(v));
+  return sum;
+}
+#else
 // Steps of 32 columns after which a vd must be added up. T16: its 16-bit sums grow by two products of at most 3 * 127
 // at each of a step's 8 parts, to 24384. The others are added up after each step at the latest.
 enum { LANES_FLUSH = 4 };
@@ -353,8 +402,9 @@ LANES_INLINE bool vd_wide(st_form form) {
   return vb_signed(form) || form == ST_FORM_Q6K;
 }
 
-LANES_INLINE vd vd_zero(void) {
-  return vi_zero();
+// Sums in turn for each token: an addition of products takes one cycle.
+LANES_INLINE size_t lanes_chains(size_t n) {
+  return (void)n, 1;
 }
 
 LANES_INLINE vi vd_total(st_form form, vd v) {
@@ -392,5 +442,6 @@ LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
   lanes_multiply_add(&sum.b, w.b, v);
   return sum;
 }
+#endif
 
 #endif

@@ -16,8 +16,7 @@ enum {
   LANES_FLOAT_TOKENS = 8, // tokens of a tile whose float32 sums fit into registers
   LANES_PAIRS = 16,       // queries times keys whose sums fit into registers
   LANES_HEADS = 6,        // queries and 16-lane parts of a value whose sums fit into registers
-  LANES_SLAB = 4,
-  LANES_CHAINED = true // sums of products take 4 cycles: a few tokens take several
+  LANES_SLAB = 4
 };
 
 typedef __m512 vf;
@@ -302,6 +301,11 @@ LANES_INLINE vi vb_words(vb v) {
 }
 
 enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never, it is 32 bits wide
+
+// Sums in turn, for each of a few tokens: an addition of products takes 4 cycles.
+LANES_INLINE size_t lanes_chains(size_t n) {
+  return n == LANES_TILE ? 1 : n <= 2 ? 4 : 2;
+}
 
 // Parts of a step that a vd holds.
 LANES_INLINE size_t vd_parts(st_form form) {

@@ -6,6 +6,7 @@
 
 void st_avx2_float(st_kernels *k);
 void st_avx2_int8(st_kernels *k);
+void st_avxvnni_int8(st_kernels *k);
 void st_avx512_float(st_kernels *k);
 void st_avx512_int8(st_kernels *k);
 void st_vbmi_trits(st_kernels *k);
