@@ -32,18 +32,29 @@ static void print_wrapped(FILE *to, const char *text, int column, int indent) {
   fputc('\n', to);
 }
 
+// Prints what an option takes, behind `column`: a long list of choices in several lines. Returns the new column.
+static int print_value(FILE *to, const char *value, int column) {
+  int indent = column;
+  for (const char *p = value; *p;) {
+    int n = (int)strcspn(p + 1, "|") + 1; // with the bar before it
+    if (column > indent && column + n > HELP_WIDTH) {
+      fprintf(to, "\n%*s", indent, "");
+      column = indent;
+    }
+    column += fprintf(to, "%.*s", n, p);
+    p += n;
+  }
+  return column;
+}
+
 static void print_option(const option *o, FILE *to) {
-  char left[128];
-  int n = 0;
-  if (o->letter)
-    n = snprintf(left, sizeof left, "-%c%s", o->letter, o->name ? ", " : "");
+  int column = o->letter ? fprintf(to, "  -%c%s", o->letter, o->name ? ", " : "") : fprintf(to, "      ");
+  if (o->name) column += fprintf(to, "--%s", o->name);
+  if (o->kind != OPTION_FLAG) column = print_value(to, o->value, column + fprintf(to, " "));
+  if (column > HELP_COLUMN - 2)
+    fprintf(to, "\n%*s", HELP_COLUMN, "");
   else
-    n = snprintf(left, sizeof left, "    ");
-  if (o->name) n += snprintf(left + n, sizeof left - (size_t)n, "--%s", o->name);
-  if (o->kind != OPTION_FLAG) snprintf(left + n, sizeof left - (size_t)n, " %s", o->value);
-  fprintf(to, "  %-*s", HELP_COLUMN - 4, left);
-  if (strlen(left) > HELP_COLUMN - 4) fprintf(to, "\n%*s", HELP_COLUMN - 2, "");
-  fprintf(to, "  ");
+    fprintf(to, "%*s", HELP_COLUMN - column, "");
   print_wrapped(to, o->help, HELP_COLUMN, HELP_COLUMN);
 }
 

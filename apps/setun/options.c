@@ -131,9 +131,8 @@ static int store(const command *self, const option *o, const char *text, void *t
   }
   case OPTION_CHOICE:
     if (!is_choice(o->value, text)) {
-      char expected[128];
-      snprintf(expected, sizeof expected, "one of %s", o->value);
-      return bad_value(self, o, text, expected);
+      char label[64];
+      return usage_error(self, "%s expects one of %s, not '%s'", option_label(o, label), o->value, text);
     }
     *(const char **)to = text;
     return 0;
