@@ -110,13 +110,16 @@ static setun_status add_items(st_synthesis *y, const st_synthesis_options *o, se
 // Models that were trained for int8 activations say so, and ternary weights come of such training.
 static setun_status make_header(st_synthesis *y, const st_synthesis_options *o, setun_error *err) {
   st_keys keys = {0};
-  char name[64];
+  char name[64], layouts[64];
   bool int8 = st_format_is_ternary(o->format) || y->spec->gguf_int8;
   snprintf(name, sizeof name, "synthetic %s", o->shape);
   st_gguf_hparams_keys(y->spec, &y->h, &keys);
   st_keys_text(&keys, "general.name", name);
   if (y->alignment != USUAL_ALIGNMENT) st_keys_u32(&keys, "general.alignment", (uint32_t)y->alignment);
-  st_keys_text(&keys, "setun.layout", o->format->name);
+  // The embedding's layout tells its type's meaning where the matrices' does not.
+  bool both = o->head != o->format && st_format_is_ternary(o->head);
+  snprintf(layouts, sizeof layouts, "%s%s%s", o->format->name, both ? "," : "", both ? o->head->name : "");
+  st_keys_text(&keys, "setun.layout", layouts);
   st_keys_text(&keys, "setun.activation", int8 ? "int8" : "float");
   if (o->format->id == ST_T5 || o->head->id == ST_T5) st_keys_text(&keys, "setun.t5.digits", "minus-zero-plus");
   setun_status s = st_synthetic_vocabulary(y->h.n_vocab, &keys, err);
@@ -136,6 +139,10 @@ static setun_status check_format(const char *what, const st_format *f, setun_err
 setun_status st_synthesis_new(const st_synthesis_options *o, st_synthesis **synthesis, setun_error *err) {
   setun_status s = check_format("format", o->format, err);
   if (s == SETUN_OK) s = check_format("head", o->head, err);
+  if (s == SETUN_OK && o->format != o->head && o->format->gguf_type == o->head->gguf_type) {
+    s = st_fail(err, SETUN_ERROR_ARGUMENT, "format %s and head %s have one type number, so no file can hold both",
+                o->format->name, o->head->name);
+  }
   if (s != SETUN_OK) return s;
   st_synthesis *y = st_calloc(1, sizeof *y);
   if (!y) return st_fail_memory(err, "a made-up model");

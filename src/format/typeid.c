@@ -106,15 +106,26 @@ static st_text text_key(const st_builder *b, const char *key) {
   return text;
 }
 
+// The first of the names in a list with commas that is a reading of this type.
+static const st_format *reading_listed(const choice *c, st_text names) {
+  const st_format *f = NULL;
+  for (const char *p = names.data, *end = p + names.length; names.data && p < end && !f;) {
+    const char *comma = memchr(p, ',', (size_t)(end - p));
+    size_t length = (size_t)((comma ? comma : end) - p);
+    f = reading_named(c, p, length);
+    p = comma ? comma + 1 : end;
+  }
+  return f;
+}
+
 // What someone or something says outright: the caller, or a key that Setun writes.
 static const st_format *told(const st_builder *b, const choice *c, const char **by) {
   const char *assume = b->options->assume;
   const st_format *f = assume ? reading_named(c, assume, strlen(assume)) : NULL;
   *by = "as asked for";
   if (f) return f;
-  st_text layout = text_key(b, "setun.layout");
   *by = "by the key setun.layout";
-  if (layout.data && (f = reading_named(c, layout.data, layout.length))) return f;
+  if ((f = reading_listed(c, text_key(b, "setun.layout")))) return f;
   if (c->readings[0]->id != ST_T5) return NULL;
   st_text digits = text_key(b, "setun.t5.digits");
   static const char other[] = "zero-plus-minus";

@@ -226,6 +226,16 @@ class SyntheticTest(Case):
                 ids = json.loads(self.good("run", self.path, "-p", "the end", "-n", 8, "--ids", "--temp", 0))
                 self.assertEqual(len(ids), 8)
 
+    def test_heads_of_ambiguous_types(self):
+        """The file says what its embedding's type number means, not only its matrices'."""
+        for form, head in (("i2_s", "q2_0"), ("q2_0", "i2_s-arm"), ("i2_s-x4", "q2_0-128"), ("t5", "q2_0")):
+            self.bench("--synthetic", "tiny", "--format", form, "--head", head, "--save", self.path)
+            tensors = json.loads(self.good("inspect", self.path, "--tensors", "--json"))["tensor_list"]
+            formats = {t["name"]: t["format"] for t in tensors}
+            self.assertEqual((formats["blk.1.ffn_up.weight"], formats["token_embd.weight"]), (form, head))
+        for form, head in (("i2_s", "i2_s-arm"), ("q2_0-128", "q2_0")):
+            self.fails(1, "bench", "--synthetic", "tiny", "--format", form, "--head", head, mentions=[form, head])
+
     def poison(self, form, name, at, row, word):
         """A number in a tensor of a file that was fine becomes infinite: loading names the tensor and the row."""
         self.bench("--synthetic", "tiny", "--format", form, "--save", self.path)
