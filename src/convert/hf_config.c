@@ -25,11 +25,11 @@ static void set_f32(members *m, const char *key, float value) {
   set(m, key, json_real((double)value));
 }
 
-// What the ternary weights are now.
+// What the ternary weights are now. Norms of single matrices (use_rms_norm) stay.
 static void set_quantization(const st_plan *p, members *m) {
   bool packed = st_format_is_ternary(p->o->to);
-  json_t *old = json_object_get(m->object, "quantization_config"), *exempt = st_json_get(old, "modules_to_not_convert");
-  json_incref(exempt);
+  static const char *const kept[] = {"modules_to_not_convert", "use_rms_norm", "rms_norm_eps"};
+  json_t *old = json_incref(json_object_get(m->object, "quantization_config"));
   json_object_del(m->object, "quantization_config");
   json_object_del(m->object, "weight_bits"); // 1bitLLM's mark of latent weights
   json_object_del(m->object, "input_bits");
@@ -39,12 +39,15 @@ static void set_quantization(const st_plan *p, members *m) {
     set(&q, "quant_method", json_string("bitnet"));
     set(&q, "linear_class", json_string(p->o->divides ? "bitlinear" : "autobitlinear"));
     set(&q, "quantization_mode", json_string("offline"));
-    if (exempt) set(&q, "modules_to_not_convert", json_incref(exempt));
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+      json_t *value = st_json_get(old, kept[i]);
+      if (value) set(&q, kept[i], json_incref(value));
+    }
     m->failed = m->failed || q.failed;
     set(m, "quantization_config", q.object);
   }
   if (packed != p->int8) set(m, "setun_activation", json_string(p->int8 ? "int8" : "float"));
-  json_decref(exempt);
+  json_decref(old);
 }
 
 // ---- from hyperparameters -----------------------------------------------------------------------------------------
@@ -174,6 +177,11 @@ static setun_status load_own(const st_plan *p, json_t **config, setun_error *err
 }
 
 setun_status st_hf_config(const st_plan *p, st_buffer *out, setun_error *err) {
+  if (p->has_hparams && p->h.linear_norm && !st_format_is_ternary(p->o->to)) {
+    return st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "config.json: quantization_config.use_rms_norm has no place beside weights in floats; hf-u8 keeps it");
+  }
   members m = {.object = p->from_gguf ? json_object() : NULL};
   setun_status s = p->from_gguf ? SETUN_OK : load_own(p, &m.object, err);
   if (s != SETUN_OK) return s;

@@ -46,6 +46,7 @@ typedef struct st_hparams {
   bool router_renormalize;    // ST_ROUTER_ALL: the chosen weights are divided by their sum
   bool sparse[ST_MAX_LAYERS]; // layers whose feed-forward part is experts
   float norm_eps;
+  bool linear_norm;                // each ternary matrix has a norm of its input (BitNet's use_rms_norm)
   float linear_norm_eps;           // of norms that belong to one matrix
   bool tied;                       // the head is the embedding
   bool qkv_bias, o_bias, mlp_bias; // matrices that cannot be without a bias; others have one where there is one

@@ -132,6 +132,7 @@ static setun_status read_quantization(const json_t *root, const json_t *c, st_hp
   const char *method = NULL;
   uint32_t weight_bits = 0, input_bits = 0;
   setun_status s = q ? st_json_text(q, "quant_method", &method, err) : SETUN_OK;
+  if (s == SETUN_OK && q) s = st_json_bool(q, "use_rms_norm", &h->linear_norm, err);
   if (s == SETUN_OK && q) s = st_json_f32(q, "rms_norm_eps", &h->linear_norm_eps, err);
   if (s == SETUN_OK) s = st_json_u32(c, "weight_bits", 1, 32, &weight_bits, err);
   if (s == SETUN_OK) s = st_json_u32(c, "input_bits", 1, 32, &input_bits, err);

@@ -152,13 +152,18 @@ setun_status st_place_matrix(st_loader *l, const st_weight *w, bool exact, st_dm
   return l->surveying ? SETUN_OK : report(l, w);
 }
 
-// A vector that belongs to a module; nothing when there is none.
-static setun_status place_beside(st_loader *l, const char *module, const char *what, uint64_t n, st_dvector **out) {
+// A vector that belongs to a module; nothing when there is none, but where config.json promises it.
+static setun_status place_beside(st_loader *l, const char *module, const char *what, uint64_t n, bool promised,
+                                 st_dvector **out) {
   char name[ST_NAME_SIZE + 24];
   st_weight w;
   bool found = false;
   snprintf(name, sizeof name, "%s.%s", module, what);
-  if (!st_directory_find(l->d, name)) return SETUN_OK;
+  if (!st_directory_find(l->d, name)) {
+    if (!promised) return SETUN_OK;
+    return st_fail(l->err, SETUN_ERROR_FORMAT,
+                   "%s: expected, as use_rms_norm in config.json says, found no such tensor", name);
+  }
   setun_status s = st_weight_find(l->d, name, (st_shape){1, n}, &found, &w, l->err);
   if (s != SETUN_OK || !found) return s;
   st_mark_used(l, &w);
@@ -167,8 +172,9 @@ static setun_status place_beside(st_loader *l, const char *module, const char *w
 
 setun_status st_place_linear(st_loader *l, const char *module, const st_weight *w, bool exact, st_linear *out) {
   setun_status s = st_place_matrix(l, w, exact, &out->matrix);
-  if (s == SETUN_OK) s = place_beside(l, module, "bias", w->shape.rows, &out->bias);
-  if (s == SETUN_OK) s = place_beside(l, module, "rms_norm.weight", w->shape.columns, &out->norm);
+  if (s == SETUN_OK) s = place_beside(l, module, "bias", w->shape.rows, false, &out->bias);
+  bool normed = l->m->h.linear_norm && st_weight_is_ternary(w);
+  if (s == SETUN_OK) s = place_beside(l, module, "rms_norm.weight", w->shape.columns, normed, &out->norm);
   out->columns = (uint32_t)w->shape.columns;
   if (out->norm && out->columns > l->m->max_normed_columns) l->m->max_normed_columns = out->columns;
   return s;

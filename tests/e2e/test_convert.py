@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 import gguf
-from support import COMMAND, GOLDEN, TALES, Case, setun
+from support import COMMAND, GOLDEN, TALES, Case, read_safetensors, setun
 
 # name: (K a multiple of, rows a multiple of, half-precision scales)
 LAYOUTS = {"t2": (1, 1, False), "t5": (1, 1, False), "t16": (1, 1, False),
@@ -186,6 +186,27 @@ class Golden(Folder):
                 self.assertEqual(made[tensor][1], data, tensor)
             elif tensor.endswith("_scale"):
                 self.assertEqual(floats(*made[tensor]), floats(kind, data), tensor)
+
+    def test_norms_of_single_matrices(self):
+        """use_rms_norm and its epsilon stay: the packed copy still gives the reference's numbers."""
+        source = os.path.join(GOLDEN, "numpy", "bitnet-norms")
+        copy = self.converted(source, "norms", "hf-u8")
+        with open(os.path.join(copy, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)["quantization_config"]
+        self.assertEqual((config["use_rms_norm"], config["rms_norm_eps"]), (True, 0.001))
+        golden, out = read_safetensors(os.path.join(source, "golden.safetensors")), self.path("logits")
+        ids = ",".join(map(str, golden["input_ids"][1]))
+        self.good("logits", copy, "--ids", ids, "--precise", "-o", out)
+        worst = max(abs(a - b) for a, b in zip(read_safetensors(out)["logits"][1], golden["logits"][1]))
+        self.assertLess(worst, 0.06)
+        self.refused(source, "f32", "use_rms_norm", name="floats")
+        # Without the norms that are promised there is no such model.
+        with open(os.path.join(copy, "model.safetensors"), "r+b") as file:
+            head = file.read(int.from_bytes(file.read(8), "little"))
+            file.seek(8)
+            file.write(head.replace(b"layers.1.mlp.up_proj.rms_norm", b"layers.1.mlp.up_proj.rms_morn"))
+        self.fails(1, "logits", copy, "--ids", ids, "-o", out, mentions=["layers.1.mlp.up_proj.rms_norm.weight",
+                                                                        "use_rms_norm"])
 
     def test_keys_that_bitnet_files_leave_out(self):
         """The published BitNet files lack keys; the family's values hold then: epsilon 1e-5, RoPE base 500000, 2048 tokens."""
