@@ -246,12 +246,24 @@ static setun_status bind_all(st_loader *l) {
   return s;
 }
 
+// The scale of activations that belongs to a weight in NVFP4: for processors that take both in four bits.
+static bool is_input_scale(const st_directory *d, const char *name) {
+  static const char suffix[] = ".input_scale";
+  char weight[ST_NAME_SIZE + 8];
+  size_t n = strlen(name), end = sizeof suffix - 1;
+  if (d->container != ST_GGUF || n <= end || n > ST_NAME_SIZE || strcmp(name + n - end, suffix)) return false;
+  snprintf(weight, sizeof weight, "%.*s.weight", (int)(n - end), name);
+  const st_tensor *t = st_directory_find(d, weight);
+  return t && t->format && t->format->id == ST_NVFP4;
+}
+
 // A tensor that nothing uses would mean a model that computes something else than this one.
 static setun_status check_unexpected(st_loader *l) {
   for (size_t i = 0; i < l->d->n_tensors; i++) {
     const char *name = l->d->tensors[i].name;
     size_t n = strlen(name);
     bool expected = l->used[i] || (n > 20 && !strcmp(name + n - 20, ".rotary_emb.inv_freq"));
+    expected = expected || is_input_scale(l->d, name);
     for (const char *const *p = l->m->spec->ignored; p && *p && !expected; p++) {
       expected = !strncmp(name, *p, strlen(*p));
     }

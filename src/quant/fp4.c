@@ -36,10 +36,10 @@ void st_mxfp4_from_pairs(uint8_t scale, const uint8_t pairs[16], uint8_t block[1
   }
 }
 
-// Half of an E4M3 number without its sign; 0x7F, which is no number, counts as 0.
+// Half of an E4M3 number without its sign. As in ggml, 0x7F, which is no number, counts as 0, and 0xFF as 480.
 static float half_of_ue4m3(uint8_t byte) {
   int exponent = byte >> 3 & 15, mantissa = byte & 7;
-  if ((byte & 0x7F) == 0x7F) return 0;
+  if (byte == 0x7F) return 0;
   if (!exponent) return (float)mantissa * 0x1p-10f;
   return st_float_from_bits((uint32_t)(exponent + 127 - 7 - 1) << 23 | (uint32_t)mantissa << 20);
 }
@@ -55,7 +55,7 @@ static void nvfp4_decode(const uint8_t *block, float *out) {
   }
 }
 
-static const st_value_block mxfp4 = {mxfp4_decode, NULL, 0, {0}, mxfp4_parts};
-static const st_value_block nvfp4 = {nvfp4_decode, NULL, 0, {0}, NULL};
+static const st_value_block mxfp4 = {mxfp4_decode, NULL, 0, {0}, mxfp4_parts, true};
+static const st_value_block nvfp4 = {nvfp4_decode, NULL, 0, {0}, NULL, false};
 const st_format_ops st_ops_mxfp4 = ST_VALUE_OPS_READ(&mxfp4);
 const st_format_ops st_ops_nvfp4 = ST_VALUE_OPS_READ(&nvfp4);

@@ -105,10 +105,10 @@ static void q5_k_parts(const uint8_t *block, st_block_parts *out) {
   for (int i = 0; i < 256; i++) out->codes[i] = (uint8_t)(out->codes[i] | (block[16 + i % 32] >> i / 32 & 1) << 4);
 }
 
-static const st_value_block q2_k = {q2_k_decode, NULL, 2, {80, 82}, q2_k_parts};
-static const st_value_block q3_k = {q3_k_decode, NULL, 1, {108}, q3_k_parts};
-static const st_value_block q4_k = {q4_k_decode, NULL, 2, {0, 2}, q4_k_parts};
-static const st_value_block q5_k = {q5_k_decode, NULL, 2, {0, 2}, q5_k_parts};
+static const st_value_block q2_k = {q2_k_decode, NULL, 2, {80, 82}, q2_k_parts, false};
+static const st_value_block q3_k = {q3_k_decode, NULL, 1, {108}, q3_k_parts, false};
+static const st_value_block q4_k = {q4_k_decode, NULL, 2, {0, 2}, q4_k_parts, false};
+static const st_value_block q5_k = {q5_k_decode, NULL, 2, {0, 2}, q5_k_parts, false};
 const st_format_ops st_ops_q2_k = ST_VALUE_OPS_READ(&q2_k);
 const st_format_ops st_ops_q3_k = ST_VALUE_OPS_READ(&q3_k);
 const st_format_ops st_ops_q4_k = ST_VALUE_OPS_READ(&q4_k);

@@ -56,7 +56,7 @@ static void q4_1_parts(const uint8_t *block, st_block_parts *out) {
   st_split_nibbles(block + 4, 16, out->codes);
 }
 
-static const st_value_block q4_0 = {q4_0_decode, q4_0_encode, 1, {0}, q4_0_parts};
-static const st_value_block q4_1 = {q4_1_decode, q4_1_encode, 2, {0, 2}, q4_1_parts};
+static const st_value_block q4_0 = {q4_0_decode, q4_0_encode, 1, {0}, q4_0_parts, false};
+static const st_value_block q4_1 = {q4_1_decode, q4_1_encode, 2, {0, 2}, q4_1_parts, false};
 const st_format_ops st_ops_q4_0 = ST_VALUE_OPS(&q4_0);
 const st_format_ops st_ops_q4_1 = ST_VALUE_OPS(&q4_1);

@@ -79,5 +79,5 @@ static void q6_k_encode(const float *in, uint8_t *block) {
   }
 }
 
-static const st_value_block q6_k = {q6_k_decode, q6_k_encode, 1, {208}, q6_k_parts};
+static const st_value_block q6_k = {q6_k_decode, q6_k_encode, 1, {208}, q6_k_parts, false};
 const st_format_ops st_ops_q6_k = ST_VALUE_OPS(&q6_k);

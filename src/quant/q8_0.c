@@ -21,5 +21,5 @@ static void q8_0_parts(const uint8_t *block, st_block_parts *out) {
   memcpy(out->codes, block + 2, 32);
 }
 
-static const st_value_block q8_0 = {q8_0_decode, q8_0_encode, 1, {0}, q8_0_parts};
+static const st_value_block q8_0 = {q8_0_decode, q8_0_encode, 1, {0}, q8_0_parts, false};
 const st_format_ops st_ops_q8_0 = ST_VALUE_OPS(&q8_0);

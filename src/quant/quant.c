@@ -77,6 +77,8 @@ int64_t st_format_check_scales(const st_format *format, const void *data, uint64
   for (uint32_t i = 0; value && i < value->n_scales; i++)
     for (uint64_t at = value->scale_at[i]; at + 2 <= bytes; at += format->block_bytes)
       if ((block[at + 1] & 0x7C) == 0x7C) return (int64_t)at; // all bits of the exponent
+  for (uint64_t at = 0; value && value->e8m0 && at < bytes; at += format->block_bytes)
+    if (block[at] == 0xFF) return (int64_t)at;
   return -1;
 }
 

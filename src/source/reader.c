@@ -391,9 +391,10 @@ setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, 
                    w->format->name);
   }
   if (w->scale && !st_format_is_ternary(w->format)) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: %s weights with scales beside them (%s) have no bytes of their own", w->name, w->format->name,
-                   w->scale->name);
+    return st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "%s: %s weights with a scale beside them, %s, are not read; those of floats, NVFP4 and ternary formats are",
+        w->name, w->format->name, w->scale->name);
   }
   if ((s = copy_bytes(reader, row, count, bytes, out, err)) != SETUN_OK) return s;
   int64_t bad = st_format_check_scales(w->format, out, count * bytes);

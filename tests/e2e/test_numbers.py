@@ -3,12 +3,15 @@
 import json
 import math
 import os
+import random
 import signal
+import struct
 import subprocess
 import tempfile
 import time
 
-from support import COMMAND, TALES, Case, argmax, main, negative_log_likelihood, read_safetensors, rows, setun
+import gguf
+from support import COMMAND, GOLDEN, TALES, Case, argmax, main, negative_log_likelihood, read_safetensors, rows, setun
 
 TEXT = ("Once upon a time, there was a small fox named Pip. Pip liked to play near the river with his friend, a brown "
         "dog. One day, they found a golden key under an old tree.")
@@ -261,6 +264,54 @@ class SyntheticTest(Case):
             self.fails(2, "bench", TALES, option, value, mentions=["--synthetic"])
         self.fails(1, "bench", "--synthetic", "tiny", "--save", os.path.join(self.path, "x.gguf"), mentions=[self.path])
         self.fails(1, "bench", "--synthetic", "tiny", "--depth", 5000, mentions=["context"])
+
+
+class NvFp4Test(Case):
+    """NVFP4 with the scales that converters write beside it: the tensor's, and the activations', which is not needed."""
+
+    def rewritten(self, name, weight, kind, content, more=()):
+        """The golden llama3.gguf with another weight and further tensors."""
+        source = os.path.join(GOLDEN, "gguf", "llama3.gguf")
+        _, tensors, data = gguf.read(source)
+        at = data.index(gguf.text(next(iter(tensors))))
+        tensors = [(n, dims, t, data[start:start + 4 * math.prod(dims)]) for n, (dims, t, start) in tensors.items()]
+        tensors = [(n, d, kind, content) if n == weight else (n, d, t, c) for n, d, t, c in tensors] + list(more)
+        head, body = data[:8] + struct.pack("<Q", len(tensors)) + data[16:at], b""
+        for n, dims, t, content in tensors:
+            head += gguf.text(n) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, t, len(body))
+            body += content + bytes(-len(content) % 32)
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as file:
+            file.write(head + bytes(-len(head) % 32) + body)
+        return path
+
+    def test_scales(self):
+        rng, values, packed = random.Random(4), [], b""
+        e2m1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+        per_tensor = struct.unpack("<f", struct.pack("<f", 0.07))[0]
+        _, tensors, _ = gguf.read(os.path.join(GOLDEN, "gguf", "llama3.gguf"))
+        columns, rows = tensors["blk.0.ffn_up.weight"][0]
+        self.assertEqual(columns % 64, 0)
+        for _ in range(rows * columns // 64):
+            scales = [rng.randrange(0x10, 0x40) for _ in range(4)]
+            codes = [[rng.randrange(16) for _ in range(16)] for _ in range(4)]
+            packed += bytes(scales) + b"".join(bytes(c[j] | c[j + 8] << 4 for j in range(8)) for c in codes)
+            for byte, group in zip(scales, codes):
+                scale = math.ldexp(1 + (byte & 7) / 8, (byte >> 3) - 7)
+                values += [(-1 if c & 8 else 1) * e2m1[c & 7] * scale * per_tensor for c in group]
+        one = lambda x: struct.pack("<f", x)
+        with tempfile.TemporaryDirectory() as self.folder:
+            name, beside = "blk.0.ffn_up.weight", [("blk.0.ffn_up.scale", [1], 0, one(per_tensor)),
+                                                   ("blk.0.ffn_up.input_scale", [1], 0, one(3))]
+            paths = [self.rewritten("floats.gguf", name, 0, struct.pack(f"<{len(values)}f", *values)),
+                     self.rewritten("nvfp4.gguf", name, 40, packed, beside)]
+            logits = []
+            for path in paths:
+                self.good("logits", path, "--ids", "5,6,7,8,9", "--precise", "-o", path + ".logits")
+                logits.append(list(read_safetensors(path + ".logits")["logits"][1]))
+            self.assertEqual(logits[0], logits[1])
+            stray = self.rewritten("stray.gguf", name, 0, struct.pack(f"<{len(values)}f", *values), beside[1:])
+            self.fails(1, "logits", stray, "--ids", "5", "-o", path + ".logits", mentions=["blk.0.ffn_up.input_scale"])
 
 
 class ManyLinesTest(Case):

@@ -119,6 +119,27 @@ static void test_gpt_oss(void **state) {
   }
 }
 
+// The scales of 4-bit floats, which ggml's functions of the same names define for every byte.
+static void test_fp4_scales(void **state) {
+  (void)state;
+  const st_format *nv = st_format_get(ST_NVFP4), *mx = st_format_get(ST_MXFP4);
+  for (int byte = 0; byte < 256; byte++) {
+    uint8_t block[36] = {(uint8_t)byte, 0, 0, 0, 0x22}, other[17] = {(uint8_t)byte, 0x22}; // weights 0 and 8, or 16: 1
+    float out[64];
+    int exponent = byte >> 3 & 15, mantissa = byte & 7;
+    float want = exponent ? ldexpf(1 + (float)mantissa / 8, exponent - 7) : ldexpf((float)mantissa, -9);
+    if (byte == 0x7F) want = 0;
+    st_strip one = st_format_locate(nv, (st_shape){1, 64}, 0, 1);
+    nv->ops->decode(nv, (st_shape){1, 64}, &one, block, out);
+    assert_true(out[0] == want && out[8] == want && out[1] == 0);
+    one = st_format_locate(mx, (st_shape){1, 32}, 0, 1);
+    mx->ops->decode(mx, (st_shape){1, 32}, &one, other, out);
+    assert_true(out[0] == ldexpf(1, byte - 127) && out[16] == out[0] && out[1] == 0);
+    assert_int_equal(st_format_check_scales(nv, block, sizeof block), -1);
+    assert_int_equal(st_format_check_scales(mx, other, sizeof other), byte == 255 ? 0 : -1);
+  }
+}
+
 // Value formats by strips, the bytes ending at an unreadable page.
 static void test_strips(void **state) {
   (void)state;
@@ -318,11 +339,11 @@ static void test_names(void **state) {
 int main(void) {
   vectors_open(&data, "values.safetensors");
   vectors_open(&peers, "peers.safetensors");
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_encode),    cmocka_unit_test(test_q6_k),
-                                     cmocka_unit_test(test_f8),        cmocka_unit_test(test_gpt_oss),
-                                     cmocka_unit_test(test_strips),    cmocka_unit_test(test_absmean),
-                                     cmocka_unit_test(test_recognize), cmocka_unit_test(test_scales),
-                                     cmocka_unit_test(test_table),     cmocka_unit_test(test_names)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_encode),  cmocka_unit_test(test_q6_k),       cmocka_unit_test(test_f8),
+      cmocka_unit_test(test_gpt_oss), cmocka_unit_test(test_fp4_scales), cmocka_unit_test(test_strips),
+      cmocka_unit_test(test_absmean), cmocka_unit_test(test_recognize),  cmocka_unit_test(test_scales),
+      cmocka_unit_test(test_table),   cmocka_unit_test(test_names)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   vectors_close(&data);
   vectors_close(&peers);
