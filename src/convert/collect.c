@@ -128,7 +128,7 @@ static setun_status find_weight(const st_plan *p, const unit *u, uint64_t expert
     shape = (st_shape){vector ? 1 : t->dims[1], t->dims[0]};
     s = st_weight_find_expert(p->d, module, shape, experts, expert, &found, w, err);
   } else {
-    if (packed && p->has_hparams && st_role_is_linear(u->place.role)) {
+    if (packed && p->has_hparams && (st_role_is_linear(u->place.role) || u->place.role == ST_TOKEN_EMBD)) {
       st_hparams h = p->h;
       shape = st_role_shape(&h, u->place.role);
     }

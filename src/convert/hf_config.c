@@ -3,8 +3,10 @@
 
 #include "base/memory.h"
 #include "format/builder.h"
+#include "source/hf_quant.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 // Setting a member takes the value over; a value that could not be made, or kept, is remembered.
@@ -25,10 +27,34 @@ static void set_f32(members *m, const char *key, float value) {
   set(m, key, json_real((double)value));
 }
 
+// Names the matrices of floats that stay what they are, where a reader would take them for latent weights.
+static void set_exempt(const st_plan *p, const json_t *old, members *q) {
+  json_t *names = json_deep_copy(st_json_get(old, "modules_to_not_convert"));
+  if (!json_is_array(names)) json_decref(names), names = json_array();
+  for (size_t i = 0; i < p->n_items && names; i++) {
+    static const char end[] = ".weight";
+    const st_item *item = &p->items[i];
+    size_t n = strlen(item->name), m = sizeof end - 1;
+    char module[ST_PLACE_NAME];
+    if (n <= m || n - m >= sizeof module || strcmp(item->name + n - m, end) || item->n_dims < 2 ||
+        item->shape.rows < 2 || (item->format && st_format_is_ternary(item->format))) {
+      continue;
+    }
+    snprintf(module, sizeof module, "%.*s", (int)(n - m), item->name);
+    st_hf_quant quant = {.method = ST_HF_BITNET, .exempt = names};
+    if (st_hf_quant_is_latent(&quant, module) && json_array_append_new(names, json_string(module))) q->failed = true;
+  }
+  if (names && !json_array_size(names)) {
+    json_decref(names);
+  } else {
+    set(q, "modules_to_not_convert", names);
+  }
+}
+
 // What the ternary weights are now. Norms of single matrices (use_rms_norm) stay.
 static void set_quantization(const st_plan *p, members *m) {
   bool packed = st_format_is_ternary(p->o->to);
-  static const char *const kept[] = {"modules_to_not_convert", "use_rms_norm", "rms_norm_eps"};
+  static const char *const kept[] = {"use_rms_norm", "rms_norm_eps"};
   json_t *old = json_incref(json_object_get(m->object, "quantization_config"));
   json_object_del(m->object, "quantization_config");
   json_object_del(m->object, "weight_bits"); // 1bitLLM's mark of latent weights
@@ -39,6 +65,7 @@ static void set_quantization(const st_plan *p, members *m) {
     set(&q, "quant_method", json_string("bitnet"));
     set(&q, "linear_class", json_string(p->o->divides ? "bitlinear" : "autobitlinear"));
     set(&q, "quantization_mode", json_string("offline"));
+    set_exempt(p, old, &q);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
       json_t *value = st_json_get(old, kept[i]);
       if (value) set(&q, kept[i], json_incref(value));

@@ -1,4 +1,5 @@
-// What a Hugging Face config says about how weights are quantized. Private to src/source.
+// What a Hugging Face config says about how weights are quantized. For src/source, and for src/convert, which
+// writes such configs.
 #ifndef SETUN_SOURCE_HF_QUANT_H
 #define SETUN_SOURCE_HF_QUANT_H
 

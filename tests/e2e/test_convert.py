@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -186,6 +187,44 @@ class Golden(Folder):
                 self.assertEqual(made[tensor][1], data, tensor)
             elif tensor.endswith("_scale"):
                 self.assertEqual(floats(*made[tensor]), floats(kind, data), tensor)
+
+    def test_floats_beside_ternary_weights(self):
+        """A matrix of floats in a model of ternary ones stays that in a packed directory, where it could seem latent."""
+        source, module = self.path("mixed"), "model.layers.1.mlp.up_proj"
+        shutil.copytree(os.path.join(GOLDEN, "hf", "bitnet-auto"), source)
+        with open(os.path.join(source, "model.safetensors"), "rb") as file:
+            header, data = json.loads(file.read(int.from_bytes(file.read(8), "little"))), file.read()
+        rng, tensors, at = random.Random(6), {}, 0
+        header.pop("__metadata__", None)
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            tensors[name] = (entry["dtype"], entry["shape"], data[begin:end])
+        quarter, columns = tensors[module + ".weight"][1]
+        values = [rng.gauss(0, 0.05) for _ in range(4 * quarter * columns)]
+        tensors[module + ".weight"] = ("F32", [4 * quarter, columns], struct.pack(f"<{len(values)}f", *values))
+        del tensors[module + ".weight_scale"]
+        header = {}
+        for name, (dtype, shape, content) in tensors.items():
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}
+            at += len(content)
+        text = json.dumps(header).encode()
+        with open(os.path.join(source, "model.safetensors"), "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text + b"".join(t[2] for t in tensors.values()))
+        with open(os.path.join(source, "config.json"), "r+", encoding="utf-8") as file:
+            config = json.load(file)
+            config["quantization_config"]["modules_to_not_convert"] = ["lm_head", module]
+            file.seek(0)
+            json.dump(config, file)
+            file.truncate()
+        middle = self.converted(source, "mixed.gguf", "t2")
+        logits = []
+        for model in (source, middle, self.converted(middle, "back", "hf-u8"), self.converted(source, "copy", "hf-u8")):
+            self.good("logits", model, "--ids", "5,6,7,8,9,10", "--precise", "-o", self.path("logits"))
+            logits.append(list(read_safetensors(self.path("logits"))["logits"][1]))
+        self.assertEqual(logits[1:], 3 * logits[:1])
+        for name, exempt in (("back", [module]), ("copy", ["lm_head", module])):
+            with open(os.path.join(self.path(name), "config.json"), encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["quantization_config"]["modules_to_not_convert"], exempt)
 
     def test_norms_of_single_matrices(self):
         """use_rms_norm and its epsilon stay: the packed copy still gives the reference's numbers."""
