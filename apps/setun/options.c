@@ -101,9 +101,12 @@ static int bad_value(const command *self, const option *o, const char *text, con
 
 // Checks a number against its row's range.
 static int check_range(const command *self, const option *o, const char *text, double v) {
-  char expected[96];
+  char expected[96], low[32], high[32];
   if (v >= o->low && v <= o->high) return 0;
-  if (o->high >= 0x1p62 || o->high >= HUGE_VAL)
+  if (o->kind == OPTION_SIZE)
+    snprintf(expected, sizeof expected, "%s to %s", format_bytes((uint64_t)o->low, low),
+             format_bytes((uint64_t)o->high, high));
+  else if (o->high >= 0x1p62 || o->high >= HUGE_VAL)
     snprintf(expected, sizeof expected, "%.10g or more", o->low);
   else
     snprintf(expected, sizeof expected, "%.10g to %.10g", o->low, o->high);
