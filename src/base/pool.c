@@ -17,6 +17,11 @@
 
 enum { SPINS = 4000 }; // some tens of microseconds
 
+// What is left of a thread's part: the first item in the lower half, the end in the upper.
+typedef struct {
+  _Alignas(64) atomic_uint_fast64_t left;
+} part;
+
 struct st_pool {
   int threads; // with the caller
   pthread_t *workers;
@@ -28,6 +33,7 @@ struct st_pool {
   atomic_bool waiting, quit;
   st_pool_fn fn;
   void *context;
+  part *parts; // one a thread
 };
 
 typedef struct {
@@ -99,7 +105,10 @@ setun_status st_pool_new(int threads, st_pool **pool, setun_error *err) {
   st_pool *p = st_calloc(1, sizeof *p);
   if (!p) return st_fail_memory(err, "the thread pool");
   p->workers = st_calloc((size_t)threads, sizeof *p->workers);
-  if (!p->workers) {
+  p->parts = st_aligned_alloc((size_t)threads * sizeof *p->parts);
+  if (!p->workers || !p->parts) {
+    st_free(p->workers);
+    st_free(p->parts);
     st_free(p);
     return st_fail_memory(err, "the thread pool");
   }
@@ -128,6 +137,7 @@ void st_pool_free(st_pool *p) {
   pthread_cond_destroy(&p->work);
   pthread_mutex_destroy(&p->lock);
   st_free(p->workers);
+  st_free(p->parts);
   st_free(p);
 }
 
@@ -165,6 +175,41 @@ void st_pool_share(size_t items, size_t grain, int index, int count, size_t *fir
   size_t end = begin + each + (i < extra);
   *first = begin * grain < items ? begin * grain : items;
   *last = end * grain < items ? end * grain : items;
+}
+
+static uint64_t range_of(size_t first, size_t end) {
+  return (uint64_t)end << 32 | first;
+}
+
+void st_pool_deal(st_pool *p, size_t items) {
+  for (int i = 0; i < p->threads; i++) {
+    size_t first, last;
+    st_pool_share(items, 1, i, p->threads, &first, &last);
+    atomic_store_explicit(&p->parts[i].left, range_of(first, last), memory_order_relaxed);
+  }
+}
+
+// Half of what is left of a part, from its front or its back.
+static bool take_half(part *from, bool back, size_t grain, size_t *first, size_t *last) {
+  uint_fast64_t left = atomic_load_explicit(&from->left, memory_order_relaxed), after;
+  do {
+    size_t begin = (uint32_t)left, end = (size_t)(left >> 32), n = (end - begin + 1) / 2;
+    if (begin == end) return false;
+    if (n < grain) n = end - begin < grain ? end - begin : grain;
+    *first = back ? end - n : begin;
+    *last = *first + n;
+    after = back ? range_of(begin, *first) : range_of(*last, end);
+  } while (
+      !atomic_compare_exchange_weak_explicit(&from->left, &left, after, memory_order_relaxed, memory_order_relaxed));
+  return true;
+}
+
+bool st_pool_take(st_pool *p, int index, size_t grain, size_t *first, size_t *last) {
+  if (take_half(&p->parts[index], false, grain, first, last)) return true;
+  for (int i = index + 1; i < index + p->threads; i++) {
+    if (take_half(&p->parts[i % p->threads], true, grain, first, last)) return true;
+  }
+  return false;
 }
 
 #ifdef __linux__

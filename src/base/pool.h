@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
+
 typedef struct st_pool st_pool;
 
 // Runs on each thread with its index in [0, count).
@@ -20,6 +22,14 @@ void st_pool_run(st_pool *pool, st_pool_fn fn, void *context);
 
 // The part of `items`, in whole multiples of `grain`, that thread `index` of `count` takes: contiguous and fixed.
 void st_pool_share(size_t items, size_t grain, int index, int count, size_t *first, size_t *last);
+
+// Items that threads take as they come to them: each its own contiguous part of those dealt, from the front, then what
+// the others have left, from the back. So a thread that is slower than others, or was interrupted, keeps nobody waiting
+// long. `items` is below 2^32. Between two calls of st_pool_run:
+void st_pool_deal(st_pool *pool, size_t items);
+// In st_pool_run: the next items for thread `index`, half of what is left of a part but at least `grain`; false when
+// all are taken.
+bool st_pool_take(st_pool *pool, int index, size_t grain, size_t *first, size_t *last);
 
 // How many threads suit this machine and this process: physical cores that it may run on.
 int st_default_threads(void);

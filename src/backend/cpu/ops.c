@@ -36,14 +36,9 @@ static void add_bias(const st_linear_out *out, size_t tokens, size_t first, size
   }
 }
 
-// This thread's share of the groups of all outputs laid end to end, of those that take this kind of input.
-static void multiply_part(void *context, int index, int threads) {
-  linear_job *j = context;
-  size_t total = 0, begin, end, at = 0;
-  for (int i = 0; i < j->count; i++) {
-    if (j->outs[i].matrix->activation == j->input.kind) total += groups_of(j->outs[i].matrix);
-  }
-  st_pool_share(total, 1, index, threads, &begin, &end);
+// Groups [begin, end) of all outputs laid end to end, of those that take this kind of input.
+static void multiply_groups(const linear_job *j, size_t begin, size_t end) {
+  size_t at = 0;
   for (int i = 0; i < j->count && at < end; i++) {
     const st_linear_out *out = &j->outs[i];
     const st_matrix *m = &out->matrix->m;
@@ -60,12 +55,22 @@ static void multiply_part(void *context, int index, int threads) {
   }
 }
 
+static void multiply_part(void *context, int index, int threads) {
+  enum { FEW_TOKENS = 16, MANY_TOKENS_GROUPS = 8 }; // many are read anew with each run of groups
+  const linear_job *j = context;
+  size_t grain = j->tokens <= FEW_TOKENS ? 1 : MANY_TOKENS_GROUPS, first, last;
+  (void)threads;
+  while (st_pool_take(j->q->pool, index, grain, &first, &last)) multiply_groups(j, first, last);
+}
+
 static void linear(st_queue *q, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm, float eps,
                    const st_linear_out *outs, int count) {
   for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
-    size_t columns = 0;
+    size_t columns = 0, groups = 0;
     for (int i = 0; i < count; i++) {
-      if (outs[i].matrix->activation == (st_activation)kind) columns = outs[i].matrix->m.columns;
+      if (outs[i].matrix->activation != (st_activation)kind) continue;
+      columns = outs[i].matrix->m.columns;
+      groups += groups_of(outs[i].matrix);
     }
     if (!columns) continue;
     linear_job j = {.q = q,
@@ -82,6 +87,7 @@ static void linear(st_queue *q, const st_array *x, uint32_t first, uint32_t n, c
     } else {
       st_pool_run(q->pool, prepare_part, &j);
     }
+    st_pool_deal(q->pool, groups);
     st_pool_run(q->pool, multiply_part, &j);
   }
 }
