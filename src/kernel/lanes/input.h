@@ -317,10 +317,9 @@ static void lanes_find_sources(lanes_tokens *t, const float *x, size_t stride, c
     for (size_t i = 0; i < t->tokens; i++) t->sources[i].r = lanes_inverse_rms(t->sources[i].x, t->n, eps);
 }
 
-// Of blocks chunks, whose lists one thread fills; else whole tiles where there are enough.
+// Of blocks chunks, whose lists one thread fills; else tiles, whose tokens stand in the same lines of the cache.
 static size_t lanes_prepare_unit(st_activation kind, size_t tokens) {
-  if (kind == ST_ACT_INT8_BLOCK) return st_chunk_tokens(tokens, LANES_TILE);
-  return tokens < 4 * LANES_TILE ? 1 : LANES_TILE;
+  return kind == ST_ACT_INT8_BLOCK ? st_chunk_tokens(tokens, LANES_TILE) : LANES_TILE;
 }
 
 static void lanes_clear_lists(const st_view *v, size_t tokens, size_t first, size_t last) {
