@@ -59,14 +59,17 @@ static double best_read(st_pool *pool, ceiling_job *j) {
 static double best_peak(st_pool *pool, ceiling_job *j, uint64_t (*peak)(uint64_t)) {
   double best = 0;
   j->peak = peak;
-  j->each = 1u << 30;
-  for (int i = 0; i < REPEATS; i++) {
+  j->each = 1u << 24;
+  for (int i = 0; i < REPEATS;) {
     double start = seconds(), n = 0;
     st_pool_run(pool, peak_part, j);
     double elapsed = seconds() - start;
     for (int t = 0; t < st_pool_threads(pool); t++) n += (double)j->done[t];
     if (n / elapsed > best) best = n / elapsed;
-    if (elapsed < 0.05) j->each *= 4; // long enough for the clock and the frequency to settle
+    if (elapsed < 0.05)
+      j->each *= 4; // long enough for the clock and the frequency to settle
+    else
+      i++;
   }
   return best;
 }
