@@ -84,7 +84,8 @@ typedef struct setun_session_params {
 } setun_session_params;
 
 typedef struct setun_model_params {
-  const char *isa;    /* NULL: the best that the machine has; or "scalar", "avx2", "avxvnni", "avx512", "amx", "neon" */
+  const char *isa;    /* NULL: the best that the machine has; or one of "scalar", "avx2", "avxvnni", "avx512", "amx",
+                         "neon", "dotprod" */
   const char *assume; /* how to read a tensor type whose id is ambiguous, such as "i2_s-arm"; NULL: by evidence */
   const char *activation; /* "int8" or "float": overrides what the model says its activations are; NULL: no */
   bool precise;           /* float32 activations, except where the model itself prescribes int8 */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 const option model_rows[3] = {
-    {0, "isa", OPTION_CHOICE, offsetof(model_options, isa), "scalar|avx2|avxvnni|avx512|amx|neon", 0, 0,
+    {0, "isa", OPTION_CHOICE, offsetof(model_options, isa), "scalar|avx2|avxvnni|avx512|amx|neon|dotprod", 0, 0,
      "compute with this instruction set instead of the best that the machine has"},
     {0, "assume", OPTION_TEXT, offsetof(model_options, assume), "FORMAT", 0, 0,
      "how to read a tensor type whose id is ambiguous, such as i2_s-arm"},
