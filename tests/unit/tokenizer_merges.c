@@ -55,9 +55,10 @@ static void make(void) {
   for (int r = 0; r < MERGES; r++) {
     int a = pairs[order[r]][0], b = pairs[order[r]][1];
     v.rank[a][b] = r, v.joined[a][b] = LETTERS + order[r];
-    strcpy(v.merge[r], v.text[a]);
-    strcat(v.merge[r], " ");
-    strcat(v.merge[r], v.text[b]);
+    size_t length = strlen(v.text[a]);
+    memcpy(v.merge[r], v.text[a], length);
+    v.merge[r][length] = ' ';
+    strcpy(v.merge[r] + length + 1, v.text[b]);
   }
 }
 
