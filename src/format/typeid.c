@@ -109,7 +109,8 @@ static st_text text_key(const st_builder *b, const char *key) {
 // The first of the names in a list with commas that is a reading of this type.
 static const st_format *reading_listed(const choice *c, st_text names) {
   const st_format *f = NULL;
-  for (const char *p = names.data, *end = p + names.length; names.data && p < end && !f;) {
+  if (!names.data) return NULL;
+  for (const char *p = names.data, *end = p + names.length; p < end && !f;) {
     const char *comma = memchr(p, ',', (size_t)(end - p));
     size_t length = (size_t)((comma ? comma : end) - p);
     f = reading_named(c, p, length);
