@@ -116,12 +116,12 @@ def source_folder(path):
 
 
 def reachable(folder):
-    seen, todo = set(), [folder]
-    while todo:
-        here = todo.pop()
+    seen, pending = set(), [folder]
+    while pending:
+        here = pending.pop()
         if here not in seen:
             seen.add(here)
-            todo += ARROWS[here]
+            pending += ARROWS[here]
     return seen
 
 
