@@ -89,7 +89,7 @@ static void command_save(answerer *a, const char *path) {
 static void command_load(answerer *a, const char *path) {
   if (!*path) {
     note("/load FILE");
-  } else if (conversation_load(a->talk, path)) {
+  } else if (conversation_load(a->talk, path, a->longest)) {
     note("%zu messages loaded from %s", conversation_count(a->talk), path);
     if (conversation_wants_answer(a->talk)) note("the last one has no answer (/regen gives it one)");
   }
@@ -193,6 +193,10 @@ static int converse(answerer *a) {
       note("Ctrl-D or /quit ends; Ctrl-C stops an answer");
       continue;
     }
+    if (event == INPUT_TOO_LONG) {
+      note("the message has more than %zu bytes, for which there is no memory: it is not sent", a->longest);
+      continue;
+    }
     if (event == INPUT_END) print_bytes("\n", 1);
     if (event != INPUT_TEXT) return event == INPUT_END ? 0 : STATUS_FAILED;
     if (is_blank(text, length)) continue;
@@ -216,10 +220,24 @@ static int filter(answerer *a) {
     input_event event = editor_message(a->input, &text, &length);
     if (event == INPUT_END) break;
     if (event == INPUT_INTERRUPTED) return interrupt_status();
+    if (event == INPUT_TOO_LONG)
+      return failure("standard input: expected a message of at most %zu bytes, for which "
+                     "--memory leaves room, found a longer one",
+                     a->longest);
     if (event != INPUT_TEXT || !conversation_add_user(a->talk, text, length)) return STATUS_FAILED;
     status = respond(a);
   }
   return status;
+}
+
+// The bytes of text for which the plan leaves room.
+static size_t longest_text(const answerer *a) {
+  enum { LEAST = 65536, A_TOKEN = 8, A_BYTE = 24 }; // a byte stands in a dozen texts and lists of ids on its way
+  setun_plan plan = setun_model_get_plan(a->model);
+  size_t counted = (size_t)setun_session_context(a->session) * A_TOKEN;
+  uint64_t spare = plan.budget > plan.total ? (plan.budget - plan.total) / A_BYTE : 0;
+  if (!plan.budget) return SIZE_MAX;
+  return (counted > LEAST ? counted : LEAST) + (size_t)spare;
 }
 
 // The template comes first: its faults need no model in memory.
@@ -243,7 +261,8 @@ static bool prepare(const chat_options *o, const char *path, const input_text *o
     note("chat template: %s", setun_chat_origin(a->chat));
     print_sampling(a->model, &o->sampling, &params);
   }
-  a->input = editor_new(a->terminal);
+  a->longest = longest_text(a);
+  a->input = editor_new(a->terminal, a->longest);
   return a->input != NULL;
 }
 

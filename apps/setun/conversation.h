@@ -36,8 +36,8 @@ char *conversation_context(const conversation *c, bool generate);
 
 // {"messages": [...]}; written whole or not at all.
 bool conversation_save(const conversation *c, const char *path);
-// Such a file, or an array of messages. On failure the conversation is as it was.
-bool conversation_load(conversation *c, const char *path);
+// Such a file, or an array of messages, of at most `most` bytes. On failure the conversation is as it was.
+bool conversation_load(conversation *c, const char *path, size_t most);
 
 // Does a JSON object of variables have tools in it? Not where it is no such object.
 bool context_has_tools(const char *text, size_t length);

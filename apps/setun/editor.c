@@ -26,8 +26,7 @@ struct editor {
   HistoryW *history;
   wchar_t prompt[128];
   text_buffer current, message; // the line, in UTF-8; several of them
-  char *plain;                  // getline's
-  size_t plain_size;
+  size_t most;                  // bytes of a message
 };
 
 static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l";
@@ -156,13 +155,14 @@ static bool bind_keys(EditLine *el) {
   return true;
 }
 
-editor *editor_new(bool terminal) {
+editor *editor_new(bool terminal, size_t most) {
   HistEventW event;
   editor *e = calloc(1, sizeof *e);
   if (!e) {
     failure("no memory for reading text");
     return NULL;
   }
+  e->most = most;
   if (!terminal) return e;
   // How wide characters are is the locale's; a program started without one still shows UTF-8.
   setlocale(LC_CTYPE, "");
@@ -192,26 +192,29 @@ void editor_free(editor *e) {
   if (e->history) history_wend(e->history);
   free(e->current.data);
   free(e->message.data);
-  free(e->plain);
   free(e);
 }
 
 // ---- reading ----
 
 static input_event plain_line(editor *e, const char **text, size_t *length) {
+  int c = 0;
   errno = 0;
-  ssize_t n = getline(&e->plain, &e->plain_size, stdin);
-  if (n < 0) {
+  e->current.length = 0;
+  if (!append(&e->current, "", 0)) return INPUT_FAILED;
+  while ((c = getc_unlocked(stdin)) != EOF && c != '\n') {
+    if (e->current.length >= e->most) return INPUT_TOO_LONG;
+    if (!append(&e->current, &(char){(char)c}, 1)) return INPUT_FAILED;
+  }
+  if (c == EOF && !feof(stdin)) {
     if (interrupt_pending()) return INPUT_INTERRUPTED;
-    if (feof(stdin)) return INPUT_END;
     failure("standard input: cannot read: %s", strerror(errno));
     return INPUT_FAILED;
   }
-  if (n && e->plain[n - 1] == '\n') n--;
-  if (n && e->plain[n - 1] == '\r') n--;
-  e->plain[n] = 0;
-  *text = e->plain;
-  *length = (size_t)n;
+  if (c == EOF && !e->current.length) return INPUT_END;
+  if (e->current.length && e->current.data[e->current.length - 1] == '\r') e->current.data[--e->current.length] = 0;
+  *text = e->current.data;
+  *length = e->current.length;
   return INPUT_TEXT;
 }
 
@@ -265,8 +268,9 @@ static input_event quoted_message(editor *e, const char *text, size_t length) {
   while (event == INPUT_TEXT) {
     bool last = ends_with_quotes(text, length);
     if (last) length -= 3;
-    if (e->message.length && !(last && !length) && !append(&e->message, "\n", 1)) return INPUT_FAILED;
-    if (!append(&e->message, text, length)) return INPUT_FAILED;
+    bool room = e->message.length <= e->most; // what is too long already is only read to its end
+    if (room && e->message.length && !(last && !length) && !append(&e->message, "\n", 1)) return INPUT_FAILED;
+    if (room && !append(&e->message, text, length)) return INPUT_FAILED;
     if (last) break;
     event = editor_line(e, "... ", &text, &length);
   }
@@ -288,5 +292,5 @@ input_event editor_message(editor *e, const char **text, size_t *length) {
   }
   *text = e->message.data;
   *length = e->message.length;
-  return event;
+  return event == INPUT_TEXT && *length > e->most ? INPUT_TOO_LONG : event;
 }

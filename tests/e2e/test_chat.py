@@ -87,6 +87,18 @@ class FilterTest(ChatCase):
         self.assertRegex(notes, r"the conversation has \d\d\d tokens, and the context holds 64 ")
         self.assertEqual(out, "")
 
+    def test_message_for_which_there_is_no_memory(self):
+        args = ("--ctx", 64, "--batch-size", 8, "-t", 1, "--memory")
+        budget = json.loads(self.good("plan", TALES, *args, "1G", "--json"))["least"] + (1 << 20)
+        _, notes = self.chat("a " * (1 << 23), *args, budget, status=1)
+        most = int(re.search(r"standard input: expected a message of at most (\d+) bytes", notes).group(1))
+        self.assertLess(most, 65536 + budget // 16)
+        # What the process itself takes differs a little from run to run.
+        _, notes = self.chat("a" * (most * 5 // 4), *args, budget, status=1)
+        self.assertIn("for which --memory leaves room, found a longer one", notes)
+        _, notes = self.chat("a" * (most * 3 // 4), *args, budget, status=1)
+        self.assertIn("and the context holds 64", notes)
+
     def test_full_context_in_an_answer_stops(self):
         out, notes = self.chat(f"{FIRST}\n", "--ignore-eos", "--ctx", 32, status=1)
         self.assertRegex(notes, r"the conversation has 33 tokens, and the context holds 32 ")
@@ -147,6 +159,24 @@ class TerminalTest(ChatCase):
         self.say(t, "\x1b[Ae")
         self.say(t, "äö漢\x1b[D\x1b[D-")
         self.assertEqual([m["content"] for m in self.save(t) if m["role"] == "user"], ["abcd", "abcde", "ä-ö漢"])
+
+    def test_what_there_is_no_memory_for(self):
+        args = ("--ctx", 64, "--batch-size", 8, "-t", 1)
+        budget = json.loads(self.good("plan", TALES, *args, "--memory", "1G", "--json"))["least"] + (1 << 20)
+        t = self.start(*args, "--memory", budget, "-n", 3)
+        self.write("long.json", json.dumps({"messages": [{"role": "user", "content": "a " * 4000000}]}))
+        t.line(f"/load {os.path.join(self.folder, 'long.json')}")
+        most = int(t.expect(r"long\.json: expected at most (\d+) bytes, for which there is memory, found 80000\d\d\n").group(1))
+        t.line('"""' + "a" * 3000)
+        for _ in range(most // 3000):
+            t.expect(r"\.\.\. ")
+            t.line("a" * 3000)
+        t.expect(r"\.\.\. ")
+        t.line('"""')
+        t.expect(f"the message has more than {most} bytes, for which there is no memory: it is not sent")
+        t.expect("\n> ")
+        self.say(t, "b") # the terminal goes on
+        self.assertEqual([m["content"] for m in self.save(t) if m["role"] == "user"], ["b"])
 
     def test_ends(self):
         t = self.start()

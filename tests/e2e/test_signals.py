@@ -69,7 +69,8 @@ class Signals(Case):
 
     @unittest.skipUnless(os.path.exists("/proc/self/status"), "no /proc to see handlers in")
     def test_loading(self):
-        text = ("-p", "Once upon a time", "-t", 1)
+        # So slow that no command ends before it is stopped, however busy the machine.
+        text = ("-p", "Once upon a time there was a little cat. " * 20, "-t", 1, "--isa", "scalar")
         for number in (signal.SIGINT, signal.SIGTERM):
             for args in (("run", TALES, *text, "--ignore-eos"), ("logits", TALES, *text, "-o", self.path("out")),
                          ("perplexity", TALES, *text), ("bench", TALES, "-t", 1),
