@@ -96,6 +96,21 @@ typedef struct st_input {
 
 typedef enum st_glu { ST_GLU_SILU, ST_GLU_RELU2, ST_GLU_GELU_TANH, ST_GLU_GPT_OSS } st_glu;
 
+// The cache of a KV head: runs of `positions`, a multiple of ST_KEYS, which begin `stride` numbers apart. The keys of
+// ST_KEYS positions are a block in which those of a column lie side by side, so that the scores of many keys are sums
+// without a sum over lanes. Values are a row for each position.
+enum { ST_KEYS = 64 };
+typedef struct st_cache_runs {
+  size_t positions, stride;
+} st_cache_runs;
+static inline size_t st_value_at(size_t position, size_t column, size_t head_dim, st_cache_runs runs) {
+  return position / runs.positions * runs.stride + position % runs.positions * head_dim + column;
+}
+static inline size_t st_key_at(size_t position, size_t column, size_t head_dim, st_cache_runs runs) {
+  size_t in = position % ST_KEYS;
+  return st_value_at(position - in, 0, head_dim, runs) + column * ST_KEYS + in;
+}
+
 // One KV head of a cache and the query heads that share it, of one token or of several that follow one another.
 typedef struct st_attend {
   const float *q; // [n_tokens][token_stride] of [n_q][q_stride]: query heads, n_q of them a token
@@ -103,8 +118,9 @@ typedef struct st_attend {
   size_t n_tokens; // 0 counts as 1
   size_t token_stride;
   size_t head_dim;
-  const void *k, *v; // [n_keys + n_tokens - 1][head_dim] each, half precision or float32, contiguous
-  bool half;
+  const void *k, *v; // [n_keys + n_tokens - 1][head_dim] by st_key_at and st_value_at; keys in whole blocks
+  st_cache_runs runs;
+  bool half;          // half precision, otherwise float32
   size_t n_keys;      // of k and v, token 0 sees the keys [0, n_keys), token i [0, n_keys + i)
   size_t window;      // of these only the last `window`; 0: all
   float scale;        // of the scores

@@ -83,11 +83,11 @@ static void print_small(const char *name, const char *what, double seconds, doub
 static void bench_small(ceilings *b) {
   enum { N = 6912, HIDDEN = 2560, KEYS = 2000, HEADS = 4, DIM = 128 };
   static float x[N], y[N], z[N], scores[HEADS * (KEYS + 8)], q[HEADS * DIM], out[HEADS * DIM];
-  static uint16_t k[KEYS * DIM], v[KEYS * DIM];
+  static uint16_t k[(KEYS + ST_KEYS) * DIM], v[(KEYS + ST_KEYS) * DIM];
   static int8_t codes[N];
   int32_t sum;
   random_floats(x, N, RANDOM), random_floats(y, N, RANDOM), random_floats(q, HEADS * DIM, RANDOM);
-  for (size_t i = 0; i < KEYS * DIM; i++) k[i] = st_f16_from_f32(random_float()), v[i] = k[i];
+  for (size_t i = 0; i < (KEYS + ST_KEYS) * DIM; i++) k[i] = st_f16_from_f32(random_float()), v[i] = k[i];
   BENCH("rmsnorm 2560", HIDDEN, b->k.rmsnorm(x, y, HIDDEN, 1e-5f, z));
   BENCH("quantize_token 6912", N, b->k.quantize_token(x, N, codes, &sum));
   for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
@@ -109,6 +109,7 @@ static void bench_small(ceilings *b) {
                  .head_dim = DIM,
                  .k = k,
                  .v = v,
+                 .runs = {KEYS + ST_KEYS, 0},
                  .half = true,
                  .n_keys = KEYS,
                  .scale = 0.1f,

@@ -155,17 +155,28 @@ static void attend_in_double(const st_attend *a, size_t head, const float *k, co
   st_free(p);
 }
 
-// The cache with `half` ends at an unreadable page.
-static guarded make_cache(size_t n, bool half, float *meaning) {
+enum { RUN = 2 * ST_KEYS, GAP = 48 }; // positions of a run, and numbers between two runs
+
+static void put(guarded *g, size_t i, bool half, float x) {
+  uint16_t h = st_f16_from_f32(x);
+  memcpy(g->data + (half ? 2 : 4) * i, half ? (const void *)&h : &x, half ? 2 : 4);
+}
+
+static st_cache_runs runs_of(size_t dim) {
+  return (st_cache_runs){RUN, RUN * dim + GAP};
+}
+
+// Values, or keys, in runs, with NaN where nothing is, that end at an unreadable page; and what they mean, a row for
+// each.
+static guarded make_cache(size_t rows, size_t dim, bool keys, bool half, float *meaning) {
+  st_cache_runs runs = runs_of(dim);
+  size_t last = keys ? (rows + ST_KEYS - 1) / ST_KEYS * ST_KEYS : rows, n = st_value_at(last - 1, dim, dim, runs);
   guarded g = guarded_alloc(n * (half ? 2 : 4));
-  for (size_t i = 0; i < n; i++) {
-    meaning[i] = random_float() * 2;
-    uint16_t h = st_f16_from_f32(meaning[i]);
-    if (half) meaning[i] = st_f32_from_f16(h);
-    if (half)
-      memcpy(g.data + 2 * i, &h, 2);
-    else
-      memcpy(g.data + 4 * i, &meaning[i], 4);
+  for (size_t i = 0; i < n; i++) put(&g, i, half, NAN);
+  for (size_t i = 0; i < rows * dim; i++) {
+    float x = random_float() * 2;
+    meaning[i] = half ? st_f32_from_f16(st_f16_from_f32(x)) : x;
+    put(&g, keys ? st_key_at(i / dim, i % dim, dim, runs) : st_value_at(i / dim, i % dim, dim, runs), half, x);
   }
   return g;
 }
@@ -177,7 +188,7 @@ static void check_attend(const st_kernels *k, const st_kernels *reference, size_
   float *scores = st_malloc(n_q * row + 32, sizeof *scores), sink[16];
   double *expected = st_malloc(dim, sizeof *expected);
   random_floats(q, n, RANDOM), random_floats(sink, 16, RANDOM);
-  guarded gk = make_cache(keys * dim, half, mk), gv = make_cache(keys * dim, half, mv);
+  guarded gk = make_cache(keys, dim, true, half, mk), gv = make_cache(keys, dim, false, half, mv);
   float *out = st_malloc(n + 32, sizeof *out), *other = st_malloc(n + 32, sizeof *other);
   st_attend a = {.q = q,
                  .n_q = n_q,
@@ -185,6 +196,7 @@ static void check_attend(const st_kernels *k, const st_kernels *reference, size_
                  .head_dim = dim,
                  .k = gk.data,
                  .v = gv.data,
+                 .runs = runs_of(dim),
                  .half = half,
                  .n_keys = keys,
                  .scale = 0.5f,
@@ -221,7 +233,7 @@ static void check_attend_tokens(const st_kernels *k, const st_kernels *reference
   float *out = st_malloc(n + 32, sizeof *out), *other = st_malloc(n + 32, sizeof *other);
   random_floats(q, n, RANDOM), random_floats(sinks, 16, RANDOM);
   bool half = keys % 4 != 0;
-  guarded gk = make_cache(all * dim, half, meaning), gv = make_cache(all * dim, half, meaning);
+  guarded gk = make_cache(all, dim, true, half, meaning), gv = make_cache(all, dim, false, half, meaning);
   fill_guard(out, n + 32), fill_guard(other, n + 32), fill_guard(scores, n_scores + 32);
   st_attend a = {.q = q,
                  .n_q = n_q,
@@ -231,6 +243,7 @@ static void check_attend_tokens(const st_kernels *k, const st_kernels *reference
                  .head_dim = dim,
                  .k = gk.data,
                  .v = gv.data,
+                 .runs = runs_of(dim),
                  .half = half,
                  .n_keys = keys,
                  .window = window,
@@ -246,9 +259,10 @@ static void check_attend_tokens(const st_kernels *k, const st_kernels *reference
   a.out = other + 16;
   reference->attend(&a);
   compare("attend, several tokens", tokens, out, other, n);
-  a.n_tokens = 1, a.window = 0;
+  a.n_tokens = 1;
   for (size_t t = 0; t < tokens; t++) {
-    size_t first = window && keys + t > window ? keys + t - window : 0, at = first * dim * (half ? 2 : 4);
+    size_t first = window && keys + t > window ? (keys + t - window) / RUN * RUN : 0;
+    size_t at = st_value_at(first, 0, dim, a.runs) * (half ? 2 : 4);
     a.k = (char *)gk.data + at, a.v = (char *)gv.data + at;
     a.n_keys = keys + t - first, a.q = q + t * stride, a.out = other + 16 + t * stride;
     k->attend(&a);

@@ -36,8 +36,10 @@ struct st_array {
 
 struct st_cache {
   st_cache_shape shape;
-  char *keys, *values; // each [n_layer][n_head_kv][n_ctx][head_dim]
-  size_t bytes;        // of each
+  // Each runs of positions, of [n_layer][n_head_kv][positions * head_dim] (see st_cache_runs). All heads of all layers
+  // grow together: what is used lies together, in huge pages where it is large.
+  char *keys, *values;
+  size_t bytes; // of each
 };
 
 struct st_queue {
@@ -50,9 +52,18 @@ struct st_queue {
   size_t scores_each;
 };
 
-static inline size_t st_cpu_cache_offset(const st_cache_shape *s, uint32_t layer, uint32_t head, uint32_t position) {
-  size_t row = ((size_t)layer * s->n_head_kv + head) * s->n_ctx + position;
-  return row * s->head_dim * (s->half ? 2 : 4);
+// As many runs, and as long, as leave little room unused. Long ones are read faster.
+static inline size_t st_cpu_cache_runs(const st_cache_shape *s) {
+  enum { LONG = 512 };
+  return ((size_t)s->n_ctx + LONG - 1) / LONG;
+}
+static inline st_cache_runs st_cpu_cache_run(const st_cache_shape *s) {
+  size_t n = st_cpu_cache_runs(s) * ST_KEYS, positions = (s->n_ctx + n - 1) / n * ST_KEYS;
+  return (st_cache_runs){positions, (size_t)s->n_layer * s->n_head_kv * positions * s->head_dim};
+}
+// Numbers to the first run of a head.
+static inline size_t st_cpu_cache_head(const st_cache_shape *s, uint32_t layer, uint32_t head) {
+  return ((size_t)layer * s->n_head_kv + head) * st_cpu_cache_run(s).positions * s->head_dim;
 }
 
 // Tokens whose attention is computed together: keys are read once for all, while scores stay in the caches.

@@ -206,20 +206,28 @@ static void clip(st_queue *q, st_array *x, uint32_t n, uint32_t width, float lim
       .q = q, .row = clip_row, .n = n, .heads = 1, .width = width, .x = x->data, .x_stride = x->width, .value = limit});
 }
 
-static void store_head(const row_job *j, char *base, uint32_t head, size_t t, const float *x) {
+static void store_head(const row_job *j, uint32_t head, uint32_t position, const float *key, const float *value) {
   const st_cache_shape *s = &j->cache->shape;
-  char *to = base + st_cpu_cache_offset(s, j->layer, head, j->position + (uint32_t)t);
-  if (s->half) {
-    j->q->kernels->to_half(x, s->head_dim, (uint16_t *)to);
-  } else {
-    memcpy(to, x, s->head_dim * sizeof *x);
+  st_cache_runs runs = st_cpu_cache_run(s);
+  size_t at = st_cpu_cache_head(s, j->layer, head), key_at = at + st_key_at(position, 0, s->head_dim, runs);
+  size_t value_at = at + st_value_at(position, 0, s->head_dim, runs);
+  if (!s->half) {
+    for (uint32_t d = 0; d < s->head_dim; d++) ((float *)j->cache->keys)[key_at + (size_t)d * ST_KEYS] = key[d];
+    memcpy((float *)j->cache->values + value_at, value, s->head_dim * sizeof *value);
+    return;
   }
+  uint16_t *keys = (uint16_t *)j->cache->keys + key_at, *values = (uint16_t *)j->cache->values + value_at;
+  // As a row at first, in the place of the values.
+  j->q->kernels->to_half(key, s->head_dim, values);
+  for (uint32_t d = 0; d < s->head_dim; d++) keys[(size_t)d * ST_KEYS] = values[d];
+  j->q->kernels->to_half(value, s->head_dim, values);
 }
 
 static void cache_row(const row_job *j, size_t t) {
+  uint32_t position = j->position + (uint32_t)t;
   for (uint32_t h = 0; h < j->heads; h++) {
-    store_head(j, j->cache->keys, h, t, j->x + t * j->x_stride + (size_t)h * j->width);
-    store_head(j, j->cache->values, h, t, j->y + t * j->y_stride + (size_t)h * j->width);
+    store_head(j, h, position, j->x + t * j->x_stride + (size_t)h * j->width,
+               j->y + t * j->y_stride + (size_t)h * j->width);
   }
 }
 
@@ -351,7 +359,9 @@ static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32
   const st_cache_shape *s = &j->cache->shape;
   uint32_t seen = a->position + token + 1;
   uint32_t start = a->window && seen > a->window ? seen - a->window : 0;
-  size_t at = st_cpu_cache_offset(s, a->layer, first / (a->n_head / s->n_head_kv), start);
+  st_cache_runs runs = st_cpu_cache_run(s);
+  size_t at = st_cpu_cache_head(s, a->layer, first / (a->n_head / s->n_head_kv));
+  at = (at + start / runs.positions * runs.stride) * (s->half ? 2 : 4);
   j->q->kernels->attend(&(st_attend){.q = a->q->data + token * a->q->width + (size_t)first * s->head_dim,
                                      .n_q = last - first,
                                      .q_stride = s->head_dim,
@@ -360,8 +370,9 @@ static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32
                                      .head_dim = s->head_dim,
                                      .k = j->cache->keys + at,
                                      .v = j->cache->values + at,
+                                     .runs = runs,
                                      .half = s->half,
-                                     .n_keys = seen - start,
+                                     .n_keys = seen - start / (uint32_t)runs.positions * (uint32_t)runs.positions,
                                      .window = a->window,
                                      .scale = a->scale,
                                      .sinks = a->sinks ? a->sinks->values + first : NULL,
@@ -404,22 +415,34 @@ static void attend(st_queue *q, const st_cache *cache, const st_attend_args *arg
   st_pool_run(q->pool, args->n == 1 ? attend_token_part : attend_block_part, &j);
 }
 
+// Bytes to a number of a head's first n keys, or values, as rows.
+static size_t place_of(const st_cache_shape *s, bool keys, size_t head, size_t i) {
+  size_t position = i / s->head_dim, column = i % s->head_dim;
+  st_cache_runs runs = st_cpu_cache_run(s);
+  size_t at = keys ? st_key_at(position, column, s->head_dim, runs) : st_value_at(position, column, s->head_dim, runs);
+  return (head + at) * (s->half ? 2 : 4);
+}
+
 static void cache_save(st_queue *q, const st_cache *c, uint32_t layer, uint32_t head, uint32_t n, void *keys,
                        void *values) {
-  size_t at = st_cpu_cache_offset(&c->shape, layer, head, 0),
-         bytes = (size_t)n * c->shape.head_dim * (c->shape.half ? 2 : 4);
+  const st_cache_shape *s = &c->shape;
+  size_t at = st_cpu_cache_head(s, layer, head), size = s->half ? 2 : 4;
   (void)q;
-  memcpy(keys, c->keys + at, bytes);
-  memcpy(values, c->values + at, bytes);
+  for (size_t i = 0; i < (size_t)n * s->head_dim; i++) {
+    memcpy((char *)keys + i * size, c->keys + place_of(s, true, at, i), size);
+    memcpy((char *)values + i * size, c->values + place_of(s, false, at, i), size);
+  }
 }
 
 static void cache_restore(st_queue *q, st_cache *c, uint32_t layer, uint32_t head, uint32_t n, const void *keys,
                           const void *values) {
-  size_t at = st_cpu_cache_offset(&c->shape, layer, head, 0),
-         bytes = (size_t)n * c->shape.head_dim * (c->shape.half ? 2 : 4);
+  const st_cache_shape *s = &c->shape;
+  size_t at = st_cpu_cache_head(s, layer, head), size = s->half ? 2 : 4;
   (void)q;
-  memcpy(c->keys + at, keys, bytes);
-  memcpy(c->values + at, values, bytes);
+  for (size_t i = 0; i < (size_t)n * s->head_dim; i++) {
+    memcpy(c->keys + place_of(s, true, at, i), (const char *)keys + i * size, size);
+    memcpy(c->values + place_of(s, false, at, i), (const char *)values + i * size, size);
+  }
 }
 
 static void finish(st_queue *q) {

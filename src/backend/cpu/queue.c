@@ -75,7 +75,7 @@ static bool scores_of(const st_cache_shape *shape, size_t *n) {
 
 uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads) {
   size_t scores = 0;
-  uint64_t keys = (uint64_t)shape->n_layer * shape->n_head_kv * shape->n_ctx * shape->head_dim * (shape->half ? 2 : 4);
+  uint64_t keys = (uint64_t)st_cpu_cache_runs(shape) * st_cpu_cache_run(shape).stride * (shape->half ? 2 : 4);
   scores_of(shape, &scores);
   return 2 * keys + (uint64_t)scores * (uint64_t)threads * sizeof(float);
 }
@@ -83,14 +83,13 @@ uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads) {
 setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache **cache, setun_error *err) {
   size_t n = shape->half ? 2 : 4, scores;
   bool fits = st_mul_size(n, shape->n_layer, &n) && st_mul_size(n, shape->n_head_kv, &n) &&
-              st_mul_size(n, shape->n_ctx, &n) && st_mul_size(n, shape->head_dim, &n);
+              st_mul_size(n, shape->head_dim, &n) &&
+              st_mul_size(n, st_cpu_cache_runs(shape) * st_cpu_cache_run(shape).positions, &n);
   fits = fits && scores_of(shape, &q->scores_each) &&
          st_mul_size(q->scores_each, (size_t)st_pool_threads(q->pool), &scores);
   st_cache *c = fits ? st_calloc(1, sizeof *c) : NULL;
   if (!c) return st_fail_memory(err, "the KV cache");
-  // Each head's keys grow from the beginning of their own range: where several ranges share a huge page, the first
-  // token would touch them all.
-  bool huge = (size_t)shape->n_ctx * shape->head_dim * (shape->half ? 2 : 4) >= HUGE_PAGE;
+  bool huge = n >= HUGE_PAGE;
   *c = (st_cache){.shape = *shape, .keys = st_pages_alloc(n, huge), .values = st_pages_alloc(n, huge), .bytes = n};
   st_free(q->scores);
   q->scores = st_aligned_alloc(scores * sizeof(float));

@@ -17,7 +17,6 @@
 enum {
   LANES_TILE = 4,         // tokens interleaved in an input
   LANES_FLOAT_TOKENS = 2, // tokens of a tile whose float32 sums fit into registers
-  LANES_PAIRS = 4,        // queries times keys whose sums fit into registers
   LANES_HEADS = 2,        // queries and 16-lane parts of a value whose sums fit into registers
   LANES_SLAB = 2
 };
@@ -139,17 +138,6 @@ LANES_INLINE float vf_sum(vf v) {
   float32x4_t a = lanes_sum4(v), b = lanes_sum2(a, a);
   return vgetq_lane_f32(vpaddq_f32(b, b), 0);
 }
-// Lane j is vf_sum(v[j]).
-LANES_INLINE vf vf_sums(vf v[16]) {
-  vf sums;
-  LANES_EACH {
-    float32x4_t a = lanes_sum2(lanes_sum4(v[4 * i]), lanes_sum4(v[4 * i + 1]));
-    float32x4_t b = lanes_sum2(lanes_sum4(v[4 * i + 2]), lanes_sum4(v[4 * i + 3]));
-    sums.q[i] = vpaddq_f32(a, b);
-  }
-  return sums;
-}
-
 LANES_INLINE float32x4_t lanes_most4(vf v) {
   return vmaxq_f32(vmaxq_f32(v.q[0], v.q[2]), vmaxq_f32(v.q[1], v.q[3]));
 }

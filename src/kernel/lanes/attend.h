@@ -1,22 +1,21 @@
 // Attention in 16 lanes. A query is one head of one token. Keys and values are read once for several queries; each
-// query's sums are its own, in the order of its keys.
+// query's sums are its own, in the order of its columns and keys.
 //
-// Scores: a tile of 16 sums, of some queries times some keys, stays in registers, and its lanes are added up together.
-// Many queries share keys that became float32 once. Values: a slab of columns of a few queries' outputs stays in
-// registers for a run of keys, whose values then are in the nearest cache for the next slab and the next queries.
+// Scores and values are the same sum: rows of a matrix, each times a number of each query, added up column by column.
+// For scores the rows are a block's columns and its keys lie side by side (st_key_at); for values the rows are keys. A
+// slab of columns of a few queries' sums stays in registers meanwhile; what many queries read is in the nearest cache
+// after the first of them.
 #ifndef SETUN_KERNEL_LANES_ATTEND_H
 #define SETUN_KERNEL_LANES_ATTEND_H
 
 #include "kernel/lanes/misc.h"
-#include "kernel/ref/ref.h"
 
 #include <math.h>
 
 enum {
-  LANES_DIM = 256,    // larger heads are left to the scalar function
   LANES_QUERIES = 48, // that share a reading of keys and values
-  VALUES_KEYS = 128,  // of a run; half as many for few queries, whose values come from memory
-  FEW_QUERIES = 4     // keys are worth being kept as float32 for more than these
+  FEW_QUERIES = 4,    // up to so many read what comes from memory, which is prefetched
+  LANES_NEAR = 2048   // bytes ahead
 };
 
 // Inner loops are kept apart, so that each has all registers to itself.
@@ -42,13 +41,6 @@ LANES_INLINE lanes_query lanes_query_at(const st_attend *a, size_t i) {
                        .last = a->n_keys + token};
 }
 
-// Two prefetches a line as for weights, but farther ahead: there are more products for each byte, and they come in
-// bursts.
-LANES_INLINE void lanes_cache_prefetch(const uint8_t *p) {
-  __builtin_prefetch(p + 2048, 0, 3);
-  __builtin_prefetch(p + 16384, 0, 2);
-}
-
 LANES_INLINE size_t lanes_size(bool half) {
   return half ? 2 : 4;
 }
@@ -59,115 +51,131 @@ LANES_INLINE vf lanes_cached_load_n(const void *p, bool half, size_t n) {
   return half ? vf_half_n(p, n) : vf_load_n(p, n);
 }
 
-// Keys [first, first + 16) as float32 rows of `dim`; those from `n` on repeat the last one.
-LANES_APART void lanes_load_keys(const uint8_t *k, size_t first, size_t n, size_t dim, bool half, float *out) {
-  for (size_t i = 0; i < 16; i++, out += dim) {
-    const uint8_t *p = k + (first + i < n ? first + i : n - 1) * dim * lanes_size(half);
-    size_t d = 0;
-    for (; d + 16 <= dim; d += 16) vf_store(out + d, lanes_cached_load(p + d * lanes_size(half), half));
-    if (d < dim) vf_store_n(out + d, lanes_cached_load_n(p + d * lanes_size(half), half, dim - d), dim - d);
+// Sums of `n` queries over the rows of a matrix: out[i][c] (+)= sum over r of factors[i][r] * matrix[r * stride + c].
+typedef struct {
+  const uint8_t *matrix; // half precision or float32
+  size_t rows, stride;
+  bool half;
+  bool more; // added to what there is; otherwise that is set, and multiplied by `scale`
+  float scale;
+  const uint8_t *next; // where the matrix begins that is read next; NULL: there is no need to prefetch
+  const float *factors[LANES_HEADS];
+  float *out[LANES_HEADS];
+} lanes_sums;
+
+// Two prefetches a line as for weights: a near one, of what is read LANES_NEAR bytes on, which at the end of a slab is
+// `then`; and a far one, of the next matrix.
+LANES_INLINE void lanes_cache_prefetch(const lanes_sums *a, size_t r, size_t c, size_t bytes, bool half,
+                                       const uint8_t *then) {
+  size_t row = a->stride * lanes_size(half), on = r + LANES_NEAR / row, at = r * row + c * lanes_size(half);
+  const uint8_t *near = on < a->rows ? a->matrix + at + LANES_NEAR / row * row : then + (on - a->rows) * row;
+  for (size_t i = 0; i < bytes; i += 64) {
+    __builtin_prefetch(near + i, 0, 3);
+    __builtin_prefetch(a->next + at + i, 0, 2);
   }
 }
 
-// One step of 16 columns, or the last `part` of them, of queries [0, nq) times keys [0, nk).
-LANES_INLINE void lanes_tile_step(size_t nq, size_t nk, const float *const *q, const uint8_t *keys, size_t dim,
-                                  size_t d, size_t part, bool half, vf *sums) {
-  vf x[4];
-#pragma GCC unroll 16
-  for (size_t i = 0; i < nq; i++) x[i] = part ? vf_load_n(q[i] + d, part) : vf_load(q[i] + d);
-#pragma GCC unroll 16
-  for (size_t j = 0; j < nk; j++) {
-    const uint8_t *at = keys + (j * dim + d) * lanes_size(half);
-    vf key = part ? lanes_cached_load_n(at, half, part) : lanes_cached_load(at, half);
-#pragma GCC unroll 16
-    for (size_t i = 0; i < nq; i++) sums[i * nk + j] = vf_fma(x[i], key, sums[i * nk + j]);
+// `slab` * 16 columns from c on; with `part` only that many columns of one vector.
+LANES_INLINE void lanes_sum_slab(const lanes_sums *a, size_t n, size_t c, size_t slab, size_t part, bool half,
+                                 const uint8_t *then) {
+  vf sums[LANES_HEADS * LANES_SLAB], v[LANES_SLAB];
+#pragma GCC unroll 32
+  for (size_t i = 0; i < n * slab; i++) {
+    const float *out = a->out[i / slab] + c + 16 * (i % slab);
+    sums[i] = !a->more ? vf_set(0) : part ? vf_load_n(out, part) : vf_load(out);
+  }
+  const uint8_t *row = a->matrix + c * lanes_size(half);
+  for (size_t r = 0; r < a->rows; r++, row += a->stride * lanes_size(half)) {
+    if (a->next) lanes_cache_prefetch(a, r, c, slab * 16 * lanes_size(half), half, then);
+#pragma GCC unroll 8
+    for (size_t s = 0; s < slab; s++) {
+      const uint8_t *at = row + s * 16 * lanes_size(half);
+      v[s] = part ? lanes_cached_load_n(at, half, part) : lanes_cached_load(at, half);
+    }
+#pragma GCC unroll 8
+    for (size_t i = 0; i < n; i++) {
+      vf factor = vf_set(a->factors[i][r]);
+#pragma GCC unroll 8
+      for (size_t s = 0; s < slab; s++) sums[i * slab + s] = vf_fma(factor, v[s], sums[i * slab + s]);
+    }
+  }
+#pragma GCC unroll 32
+  for (size_t i = 0; i < n * slab; i++) {
+    float *out = a->out[i / slab] + c + 16 * (i % slab);
+    vf sum = a->more ? sums[i] : vf_mul(sums[i], vf_set(a->scale));
+    if (part)
+      vf_store_n(out, sum, part);
+    else
+      vf_store(out, sum);
   }
 }
 
-// The sums of some queries times some keys, as many as registers hold.
-LANES_INLINE void lanes_tile(size_t nq, size_t nk, const float *const *q, const uint8_t *keys, size_t dim, bool half,
-                             vf *out, size_t stride) {
-  vf sums[LANES_PAIRS];
-  size_t d = 0;
-#pragma GCC unroll 16
-  for (size_t i = 0; i < nq * nk; i++) sums[i] = vf_set(0);
-  for (; d + 16 <= dim; d += 16) lanes_tile_step(nq, nk, q, keys, dim, d, 0, half, sums);
-  if (d < dim) lanes_tile_step(nq, nk, q, keys, dim, d, dim - d, half, sums);
-#pragma GCC unroll 16
-  for (size_t i = 0; i < nq * nk; i++) out[i / nk * stride + i % nk] = sums[i];
-}
-
-// The 16 sums of nq queries and 16 / nq keys, in as many tiles as it takes.
-LANES_INLINE void lanes_tiles(size_t nq, const float *const *q, const uint8_t *keys, size_t dim, bool half, vf *sums) {
-  const size_t nk = 16 / nq, tile_q = nq * nq <= LANES_PAIRS ? nq : LANES_PAIRS == 4 ? 2 : 4;
-  const size_t tile_k = LANES_PAIRS / tile_q;
-  for (size_t j = 0; j < nk; j += tile_k) {
-    const uint8_t *at = keys + j * dim * lanes_size(half);
-    for (size_t i = 0; i < nq; i += tile_q) lanes_tile(tile_q, tile_k, q + i, at, dim, half, sums + i * nk + j, nk);
+LANES_INLINE void lanes_sum_slabs(const lanes_sums *a, size_t n, size_t c, size_t last, bool half) {
+  const uint8_t *next = a->next ? a->next + c * lanes_size(half) : NULL;
+  for (size_t width; c < last; c += width) {
+    width = c + 16 * LANES_SLAB <= last ? 16 * LANES_SLAB : c + 16 <= last ? 16 : last - c;
+    const uint8_t *then = c + width < last ? a->matrix + (c + width) * lanes_size(half) : next;
+    if (width > 16)
+      lanes_sum_slab(a, n, c, LANES_SLAB, 0, half, then);
+    else if (width == 16)
+      lanes_sum_slab(a, n, c, 1, 0, half, then);
+    else
+      lanes_sum_slab(a, n, c, 1, width, half, then);
   }
 }
 
-// Scores of `nq` queries (1, 2 or 4) for 16 keys, 16 / nq of them at a time.
-#define LANES_SCORES(nq)                                                                                               \
-  LANES_APART void lanes_tiles_##nq(const float *const *q, const uint8_t *keys, size_t dim, bool half, vf *sums) {     \
-    if (half)                                                                                                          \
-      lanes_tiles(nq, q, keys, dim, true, sums);                                                                       \
+// Columns [c, last).
+#define LANES_SUM_COLUMNS(n)                                                                                           \
+  LANES_APART void lanes_sum_columns_##n(const lanes_sums *a, size_t c, size_t last) {                                 \
+    if (a->half)                                                                                                       \
+      lanes_sum_slabs(a, n <= LANES_HEADS ? n : 1, c, last, true);                                                     \
     else                                                                                                               \
-      lanes_tiles(nq, q, keys, dim, false, sums);                                                                      \
-  }                                                                                                                    \
-  LANES_APART void lanes_scores_##nq(const float *const *q, const uint8_t *keys, size_t dim, bool half, float scale,   \
-                                     float *const *out) {                                                              \
-    const size_t nk = 16 / nq, key = dim * lanes_size(half);                                                           \
-    for (size_t first = 0; first < 16; first += nk) {                                                                  \
-      const uint8_t *at = keys + first * key;                                                                          \
-      vf sums[16];                                                                                                     \
-      float scores[16];                                                                                                \
-      for (size_t i = 0; half && i < nk * key; i += 64) lanes_cache_prefetch(at + i);                                  \
-      if (LANES_PAIRS < 16)                                                                                            \
-        lanes_tiles_##nq(q, at, dim, half, sums);                                                                      \
-      else if (half)                                                                                                   \
-        lanes_tiles(nq, q, at, dim, true, sums);                                                                       \
-      else                                                                                                             \
-        lanes_tiles(nq, q, at, dim, false, sums);                                                                      \
-      vf_store(scores, vf_mul(vf_sums(sums), vf_set(scale)));                                                          \
-      for (size_t i = 0; i < nq; i++) __builtin_memcpy(out[i] + first, scores + i * nk, nk * sizeof *scores);          \
-    }                                                                                                                  \
+      lanes_sum_slabs(a, n <= LANES_HEADS ? n : 1, c, last, false);                                                    \
   }
-LANES_SCORES(1)
-LANES_SCORES(2)
-LANES_SCORES(4)
+LANES_SUM_COLUMNS(1)
+LANES_SUM_COLUMNS(2)
+LANES_SUM_COLUMNS(3)
+LANES_SUM_COLUMNS(4)
+LANES_SUM_COLUMNS(5)
+LANES_SUM_COLUMNS(6)
 
-// Scores of all queries for keys [j, j + 16), which stand at `keys`.
-LANES_INLINE void lanes_scores_of(const st_attend *a, const lanes_query *queries, size_t n, size_t j,
-                                  const uint8_t *keys, bool half) {
-  for (size_t i = 0, count; i < n; i += count) {
-    const float *q[4];
-    float *out[4];
-    count = n - i >= 4 ? 4 : n - i >= 2 ? 2 : 1;
-    bool seen = false;
-    for (size_t c = 0; c < count; c++) {
-      const lanes_query *query = queries + i + c;
-      q[c] = query->q, out[c] = query->scores + j;
-      seen = seen || (j < query->last && j + 16 > query->first);
-    }
-    if (!seen) continue;
-    switch (count) {
-    case 1: lanes_scores_1(q, keys, a->head_dim, half, a->scale, out); break;
-    case 2: lanes_scores_2(q, keys, a->head_dim, half, a->scale, out); break;
-    default: lanes_scores_4(q, keys, a->head_dim, half, a->scale, out);
-    }
+LANES_INLINE void lanes_sum_columns(const lanes_sums *a, size_t n, size_t c, size_t last) {
+  switch (n) {
+  case 1: lanes_sum_columns_1(a, c, last); break;
+  case 2: lanes_sum_columns_2(a, c, last); break;
+  case 3: lanes_sum_columns_3(a, c, last); break;
+  case 4: lanes_sum_columns_4(a, c, last); break;
+  case 5: lanes_sum_columns_5(a, c, last); break;
+  default: lanes_sum_columns_6(a, c, last);
   }
 }
 
-LANES_INLINE void lanes_all_scores(const st_attend *a, const lanes_query *queries, size_t n) {
-  _Alignas(64) float keys[16 * LANES_DIM];
-  size_t most = queries[n - 1].last;
-  for (size_t j = queries[0].first / 16 * 16; j < most; j += 16) {
-    bool kept = n > FEW_QUERIES || j + 16 > most;
-    if (kept) lanes_load_keys(a->k, j, most, a->head_dim, a->half, keys);
-    const uint8_t *from = kept ? (const uint8_t *)keys : (const uint8_t *)a->k + j * a->head_dim * lanes_size(a->half);
-    lanes_scores_of(a, queries, n, j, from, a->half && !kept);
-  }
+LANES_INLINE size_t lanes_least(size_t a, size_t b) {
+  return a < b ? a : b;
+}
+LANES_INLINE size_t lanes_greatest(size_t a, size_t b) {
+  return a > b ? a : b;
+}
+
+// Where the block of key j begins.
+LANES_INLINE const uint8_t *lanes_block(const st_attend *a, const void *cache, size_t j) {
+  return (const uint8_t *)cache + st_value_at(j / ST_KEYS * ST_KEYS, 0, a->head_dim, a->runs) * lanes_size(a->half);
+}
+
+// Scores of n queries for those keys of the block at j that one of them sees, and whatever else shares a vector with
+// these.
+LANES_INLINE void lanes_block_scores(const st_attend *a, const lanes_query *q, size_t n, size_t j,
+                                     const uint8_t *next) {
+  size_t first = lanes_greatest(q[0].first, j), last = lanes_least(q[n - 1].last, j + ST_KEYS);
+  if (first >= last) return;
+  lanes_sums sums = {.matrix = lanes_block(a, a->k, j),
+                     .rows = a->head_dim,
+                     .stride = ST_KEYS,
+                     .half = a->half,
+                     .scale = a->scale,
+                     .next = next};
+  for (size_t i = 0; i < n; i++) sums.factors[i] = q[i].q, sums.out[i] = q[i].scores + j;
+  lanes_sum_columns(&sums, n, (first - j) / 16 * 16, (last - j + 15) / 16 * 16);
 }
 
 // The largest of n scores and `least`; a NaN is passed over.
@@ -196,96 +204,33 @@ LANES_APART void lanes_softmax(lanes_query *q, const float *sink) {
   q->inverse = 1.0f / total;
 }
 
-// Adds the values of keys [first, last), from column d on `slab` * 16 of them, to the outputs of n queries. With `part`
-// only that many columns of one vector.
-LANES_INLINE void lanes_add_slab(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last,
-                                 size_t d, size_t slab, size_t part, bool half) {
-  vf sums[LANES_HEADS][LANES_SLAB], v[LANES_SLAB];
-#pragma GCC unroll 8
-  for (size_t i = 0; i < n * slab; i++) {
-    const float *out = q[i / slab].out + d + 16 * (i % slab);
-    sums[i / slab][i % slab] = part ? vf_load_n(out, part) : vf_load(out);
-  }
-  for (size_t j = first; j < last; j++) {
-    const uint8_t *value = (const uint8_t *)a->v + (j * a->head_dim + d) * lanes_size(half);
-    for (size_t i = 0; n <= FEW_QUERIES && i < slab * 16 * lanes_size(half); i += 64) lanes_cache_prefetch(value + i);
-#pragma GCC unroll 8
-    for (size_t s = 0; s < slab; s++) {
-      const uint8_t *at = value + s * 16 * lanes_size(half);
-      v[s] = part ? lanes_cached_load_n(at, half, part) : lanes_cached_load(at, half);
-    }
-#pragma GCC unroll 8
-    for (size_t i = 0; i < n; i++) {
-      vf p = vf_set(q[i].scores[j]);
-#pragma GCC unroll 8
-      for (size_t s = 0; s < slab; s++) sums[i][s] = vf_fma(p, v[s], sums[i][s]);
-    }
-  }
-#pragma GCC unroll 8
-  for (size_t i = 0; i < n * slab; i++) {
-    float *out = q[i / slab].out + d + 16 * (i % slab);
-    if (part)
-      vf_store_n(out, sums[i / slab][i % slab], part);
-    else
-      vf_store(out, sums[i / slab][i % slab]);
-  }
+// Adds the values of keys [first, last) of one block, all of which n queries see.
+LANES_INLINE void lanes_shared_values(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last,
+                                      const uint8_t *next) {
+  lanes_sums sums = {.matrix = lanes_block(a, a->v, first) + first % ST_KEYS * a->head_dim * lanes_size(a->half),
+                     .rows = last - first,
+                     .stride = a->head_dim,
+                     .half = a->half,
+                     .more = true,
+                     .next = next};
+  for (size_t i = 0; i < n; i++) sums.factors[i] = q[i].scores + first, sums.out[i] = q[i].out;
+  lanes_sum_columns(&sums, n, 0, a->head_dim);
 }
 
-LANES_INLINE void lanes_sum_values(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last,
-                                   bool half) {
-  size_t d = 0;
-  for (; d + 16 * LANES_SLAB <= a->head_dim; d += 16 * LANES_SLAB) {
-    lanes_add_slab(a, q, n, first, last, d, LANES_SLAB, 0, half);
-  }
-  for (; d + 16 <= a->head_dim; d += 16) lanes_add_slab(a, q, n, first, last, d, 1, 0, half);
-  if (d < a->head_dim) lanes_add_slab(a, q, n, first, last, d, 1, a->head_dim - d, half);
-}
-
-#define LANES_SUM_VALUES(n)                                                                                            \
-  LANES_APART void lanes_sum_values_##n(const st_attend *a, const lanes_query *q, size_t first, size_t last) {         \
-    if (a->half)                                                                                                       \
-      lanes_sum_values(a, q, n <= LANES_HEADS ? n : 1, first, last, true);                                             \
-    else                                                                                                               \
-      lanes_sum_values(a, q, n <= LANES_HEADS ? n : 1, first, last, false);                                            \
-  }
-LANES_SUM_VALUES(1)
-LANES_SUM_VALUES(2)
-LANES_SUM_VALUES(3)
-LANES_SUM_VALUES(4)
-LANES_SUM_VALUES(5)
-LANES_SUM_VALUES(6)
-
-LANES_INLINE void lanes_values_shared(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last) {
-  switch (n) {
-  case 1: lanes_sum_values_1(a, q, first, last); break;
-  case 2: lanes_sum_values_2(a, q, first, last); break;
-  case 3: lanes_sum_values_3(a, q, first, last); break;
-  case 4: lanes_sum_values_4(a, q, first, last); break;
-  case 5: lanes_sum_values_5(a, q, first, last); break;
-  default: lanes_sum_values_6(a, q, first, last);
-  }
-}
-
-LANES_INLINE size_t lanes_least(size_t a, size_t b) {
-  return a < b ? a : b;
-}
-LANES_INLINE size_t lanes_greatest(size_t a, size_t b) {
-  return a > b ? a : b;
-}
-
-// Adds the values of keys [first, last) to n queries: those that all see for all at once, between those that only some
-// see. Queries are in the order of their tokens: the last one's keys begin last, the first one's end first.
-LANES_INLINE void lanes_add_values(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last) {
-  size_t begin = lanes_greatest(q[n - 1].first, first), end = lanes_least(q[0].last, last);
+// Adds the values of the block at j to n queries: those that all see for all at once, between those that only some see.
+// Queries are in the order of their tokens: the last one's keys begin last, the first one's end first.
+LANES_INLINE void lanes_block_values(const st_attend *a, const lanes_query *q, size_t n, size_t j,
+                                     const uint8_t *next) {
+  size_t last = j + ST_KEYS, begin = lanes_greatest(q[n - 1].first, j), end = lanes_least(q[0].last, last);
   if (begin >= end) begin = end = last;
   for (size_t i = 0; i < n; i++) {
-    size_t from = lanes_greatest(q[i].first, first), to = lanes_least(q[i].last, begin);
-    if (from < to) lanes_sum_values_1(a, q + i, from, to);
+    size_t from = lanes_greatest(q[i].first, j), to = lanes_least(q[i].last, begin);
+    if (from < to) lanes_shared_values(a, q + i, 1, from, to, next);
   }
-  if (begin < end) lanes_values_shared(a, q, n, begin, end);
+  if (begin < end) lanes_shared_values(a, q, n, begin, end, next);
   for (size_t i = 0; i < n; i++) {
     size_t to = lanes_least(q[i].last, last);
-    if (end < to) lanes_sum_values_1(a, q + i, end, to);
+    if (end < to) lanes_shared_values(a, q + i, 1, end, to, next);
   }
 }
 
@@ -293,17 +238,24 @@ LANES_INLINE void lanes_add_values(const st_attend *a, const lanes_query *q, siz
 static void lanes_attend_queries(const st_attend *a, size_t first, size_t n) {
   lanes_query q[LANES_QUERIES];
   for (size_t i = 0; i < n; i++) q[i] = lanes_query_at(a, first + i);
-  lanes_all_scores(a, q, n);
+  size_t groups = (n + LANES_HEADS - 1) / LANES_HEADS, begin = q[0].first / ST_KEYS * ST_KEYS, end = q[n - 1].last;
+  bool ahead = n <= FEW_QUERIES;
+  for (size_t j = begin; j < end; j += ST_KEYS) {
+    const uint8_t *next = j + ST_KEYS < end ? lanes_block(a, a->k, j + ST_KEYS) : lanes_block(a, a->v, begin);
+    for (size_t g = 0; g < groups; g++) {
+      size_t from = n * g / groups, to = n * (g + 1) / groups;
+      lanes_block_scores(a, q + from, to - from, j, ahead ? next : NULL);
+    }
+  }
   for (size_t i = 0; i < n; i++) {
     lanes_softmax(&q[i], a->sinks ? &a->sinks[(first + i) % a->n_q] : NULL);
     for (size_t d = 0; d < a->head_dim; d++) q[i].out[d] = 0;
   }
-  size_t groups = (n + LANES_HEADS - 1) / LANES_HEADS;
-  size_t keys = n > FEW_QUERIES ? VALUES_KEYS : VALUES_KEYS / 2;
-  for (size_t j = q[0].first; j < q[n - 1].last; j += keys) {
+  for (size_t j = begin; j < end; j += ST_KEYS) {
+    const uint8_t *next = lanes_block(a, a->v, j + ST_KEYS < end ? j + ST_KEYS : j);
     for (size_t g = 0; g < groups; g++) {
       size_t from = n * g / groups, to = n * (g + 1) / groups;
-      lanes_add_values(a, q + from, to - from, j, j + keys);
+      lanes_block_values(a, q + from, to - from, j, ahead ? next : NULL);
     }
   }
   for (size_t i = 0; i < n; i++) {
@@ -312,10 +264,6 @@ static void lanes_attend_queries(const st_attend *a, size_t first, size_t n) {
 }
 
 static void lanes_attend(const st_attend *a) {
-  if (a->head_dim > LANES_DIM) {
-    st_ref_attend(a);
-    return;
-  }
   for (size_t i = 0, n = lanes_queries(a); i < n; i += LANES_QUERIES) {
     lanes_attend_queries(a, i, n - i < LANES_QUERIES ? n - i : LANES_QUERIES);
   }

@@ -14,11 +14,11 @@ static float element(const void *cache, bool half, size_t i) {
 static float score(const st_attend *a, const float *q, size_t first, size_t last, size_t head, float *scores) {
   float largest = a->sinks ? a->sinks[head] : -INFINITY;
   for (size_t j = first; j < last; j++) {
-    float lanes[16] = {0};
+    float s = 0;
     for (size_t d = 0; d < a->head_dim; d++) {
-      lanes[d % 16] = fmaf(q[d], element(a->k, a->half, j * a->head_dim + d), lanes[d % 16]);
+      s = fmaf(q[d], element(a->k, a->half, st_key_at(j, d, a->head_dim, a->runs)), s);
     }
-    float s = st_ref_sum16(lanes) * a->scale;
+    s *= a->scale;
     *scores++ = s;
     largest = s > largest ? s : largest;
   }
@@ -40,7 +40,7 @@ static void attend_head(const st_attend *a, const float *q, size_t first, size_t
   for (size_t d = 0; d < a->head_dim; d++) out[d] = 0;
   for (size_t j = 0; j < n_keys; j++) {
     for (size_t d = 0; d < a->head_dim; d++) {
-      out[d] = fmaf(scores[j], element(a->v, a->half, (first + j) * a->head_dim + d), out[d]);
+      out[d] = fmaf(scores[j], element(a->v, a->half, st_value_at(first + j, d, a->head_dim, a->runs)), out[d]);
     }
   }
   for (size_t d = 0; d < a->head_dim; d++) out[d] *= inverse;

@@ -15,7 +15,6 @@
 enum {
   LANES_TILE = 6,         // tokens interleaved in an input
   LANES_FLOAT_TOKENS = 3, // tokens of a tile whose float32 sums fit into registers
-  LANES_PAIRS = 4,        // queries times keys whose sums fit into registers
   LANES_HEADS = 2,        // queries and 16-lane parts of a value whose sums fit into registers
   LANES_SLAB = 2
 };
@@ -157,10 +156,6 @@ LANES_INLINE vf lanes_reduce(__m256 (*join)(__m256, __m256), vf v[16]) {
   __m256 low[8], high[8];
   for (int i = 0; i < 8; i++) low[i] = join(v[i].a, v[i].b), high[i] = join(v[i + 8].a, v[i + 8].b);
   return (vf){lanes_reduce8(join, low), lanes_reduce8(join, high)};
-}
-// Lane j is vf_sum(v[j]).
-LANES_INLINE vf vf_sums(vf v[16]) {
-  return lanes_reduce(lanes_add8, v);
 }
 // Lane j is vf_most(v[j]).
 LANES_INLINE vf vf_mosts(vf v[16]) {

@@ -14,7 +14,6 @@
 enum {
   LANES_TILE = 8,         // tokens interleaved in an input
   LANES_FLOAT_TOKENS = 8, // tokens of a tile whose float32 sums fit into registers
-  LANES_PAIRS = 16,       // queries times keys whose sums fit into registers
   LANES_HEADS = 6,        // queries and 16-lane parts of a value whose sums fit into registers
   LANES_SLAB = 4
 };
@@ -122,10 +121,6 @@ LANES_INLINE vf lanes_reduce(vf (*join)(vf, vf), vf v[16]) {
   v[0] = join(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xDD));
   const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
   return _mm512_permutexvar_ps(order, v[0]);
-}
-// Lane j is vf_sum(v[j]).
-LANES_INLINE vf vf_sums(vf v[16]) {
-  return lanes_reduce(vf_add, v);
 }
 // Lane j is vf_most(v[j]).
 LANES_INLINE vf vf_mosts(vf v[16]) {
