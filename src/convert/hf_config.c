@@ -27,7 +27,21 @@ static void set_f32(members *m, const char *key, float value) {
   set(m, key, json_real((double)value));
 }
 
-// Names the matrices of floats that stay what they are, where a reader would take them for latent weights.
+// Whether the head is packed, or the list names it.
+static bool has_head(const st_plan *p, const json_t *names) {
+  for (size_t i = 0; i < p->n_items; i++) {
+    const st_item *item = &p->items[i];
+    if (!strcmp(item->name, "lm_head.weight") && item->format && st_format_is_ternary(item->format)) return true;
+  }
+  for (size_t i = 0; i < json_array_size(names); i++) {
+    const char *name = json_string_value(json_array_get(names, i));
+    if (name && !strcmp(name, "lm_head")) return true;
+  }
+  return false;
+}
+
+// Names the matrices of floats that stay what they are, where a reader would take them for latent weights. A list
+// replaces the default of transformers, which spares the head: it must name that too.
 static void set_exempt(const st_plan *p, const json_t *old, members *q) {
   json_t *names = json_deep_copy(st_json_get(old, "modules_to_not_convert"));
   if (!json_is_array(names)) json_decref(names), names = json_array();
@@ -46,9 +60,10 @@ static void set_exempt(const st_plan *p, const json_t *old, members *q) {
   }
   if (names && !json_array_size(names)) {
     json_decref(names);
-  } else {
-    set(q, "modules_to_not_convert", names);
+    return;
   }
+  if (!has_head(p, names) && json_array_insert_new(names, 0, json_string("lm_head"))) q->failed = true;
+  set(q, "modules_to_not_convert", names);
 }
 
 // What the ternary weights are now. Norms of single matrices (use_rms_norm) stay.
