@@ -27,8 +27,8 @@ void st_pool_share(size_t items, size_t grain, int index, int count, size_t *fir
 // the others have left, from the back. So a thread that is slower than others, or was interrupted, keeps nobody waiting
 // long. `items` is below 2^32. Between two calls of st_pool_run:
 void st_pool_deal(st_pool *pool, size_t items);
-// In st_pool_run: the next items for thread `index`, half of what is left of a part but at least `grain`; false when
-// all are taken.
+// In st_pool_run: the next items for thread `index`, half of what is left of a part but at least `grain`, or all where
+// fewer are left; false when all are taken.
 bool st_pool_take(st_pool *pool, int index, size_t grain, size_t *first, size_t *last);
 
 // How many threads suit this machine and this process: physical cores that it may run on.

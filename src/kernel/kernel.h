@@ -5,10 +5,11 @@
 // of additions on every instruction set, for one token and for many. A group is contiguous; rows and columns are padded
 // with zero weights. Forms are described in docs/kernels.md, with pictures.
 //
-// The scalar table is the reference, always built. Each instruction set starts from the table below it and overwrites
-// what it does better. Every function gives the same bits in every table: integers because they are exact, floats
-// because the order of additions, the use of fused multiply-add and the exponential are laid down once, in
-// docs/kernels.md. For the same reason a token's result does not depend on how many tokens or threads there are.
+// The scalar table is the reference, always built. Each instruction set starts from another one's table, AVX-VNNI and
+// AVX-512 both from AVX2's, and overwrites what it does better. Every function gives the same bits in every table:
+// integers because they are exact, floats because the order of additions, the use of fused multiply-add and the
+// exponential are laid down once, in docs/kernels.md. For the same reason a token's result does not depend on how many
+// tokens or threads there are.
 #ifndef SETUN_KERNEL_KERNEL_H
 #define SETUN_KERNEL_KERNEL_H
 
@@ -140,7 +141,7 @@ static inline size_t st_attend_first(const st_attend *a, size_t token) {
 
 typedef struct st_kernels st_kernels;
 struct st_kernels {
-  const char *name; // "scalar", "avx2", "avx512", "amx", "neon"
+  const char *name; // "scalar", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod"
   bool five;        // products of T5 and T5B are faster than those of T16 and T16B
 
   // Activation int8 codes of one token and the sum of the codes; returns s. x8 = clamp(rne(x * s)). NaN gives code 0,

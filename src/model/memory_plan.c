@@ -207,8 +207,7 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   if (p->budget < p->least) {
     return st_fail(err, SETUN_ERROR_MEMORY,
                    "%s: expected at least %lluM of memory for this context and batch, found %.1fM (a smaller --ctx or "
-                   "--batch-size "
-                   "takes less)",
+                   "--batch-size takes less)",
                    d->path, least_mib(p->least), (double)p->budget / (1 << 20));
   }
   if (p->mapped) return SETUN_OK;

@@ -313,6 +313,7 @@ LANES_INLINE vd vd_zero(void) {
 LANES_INLINE vi vd_total(st_form form, vd v) {
   return (void)form, v;
 }
+
 // Whether the activations are the instruction's own operand, which the compiler does not do by itself. Where codes take
 // many registers or scales change soon, its own order is faster.
 LANES_INLINE bool vd_direct(st_form form) {
