@@ -27,11 +27,49 @@ static void set_f32(members *m, const char *key, float value) {
   set(m, key, json_real((double)value));
 }
 
+// The module whose weight, a matrix, an item is; false: it is none.
+static bool module_of(const st_item *item, char module[ST_PLACE_NAME]) {
+  static const char end[] = ".weight";
+  size_t n = strlen(item->name), m = sizeof end - 1;
+  if (n <= m || n - m >= ST_PLACE_NAME || strcmp(item->name + n - m, end)) return false;
+  if (item->n_dims < 2 || item->shape.rows < 2) return false;
+  snprintf(module, ST_PLACE_NAME, "%.*s", (int)(n - m), item->name);
+  return true;
+}
+
+static bool is_packed(const st_item *item) {
+  return item->format && st_format_is_ternary(item->format);
+}
+
+// Whether a list of exempt modules names one that is packed now.
+static bool names_packed(const st_plan *p, const json_t *names) {
+  const st_hf_quant all = {.method = ST_HF_BITNET}, some = {.method = ST_HF_BITNET, .exempt = names};
+  char module[ST_PLACE_NAME];
+  for (size_t i = 0; i < p->n_items; i++) {
+    if (!is_packed(&p->items[i]) || !module_of(&p->items[i], module)) continue;
+    if (st_hf_quant_is_latent(&all, module) && !st_hf_quant_is_latent(&some, module)) return true;
+  }
+  return false;
+}
+
+// Of the old list what still holds; that of another method is about other matrices.
+static json_t *kept_names(const st_plan *p, const json_t *old) {
+  const char *method = json_string_value(st_json_get(old, "quant_method"));
+  const json_t *list = st_json_get(old, "modules_to_not_convert");
+  json_t *kept = json_array();
+  for (size_t i = 0; kept && method && !strcmp(method, "bitnet") && i < json_array_size(list); i++) {
+    json_t *name = json_array_get(list, i), *alone = json_pack("[O]", name);
+    bool failed = !alone || (!names_packed(p, alone) && json_array_append(kept, name));
+    json_decref(alone);
+    if (failed) json_decref(kept), kept = NULL;
+  }
+  return kept;
+}
+
 // Whether the head is packed, or the list names it.
 static bool has_head(const st_plan *p, const json_t *names) {
   for (size_t i = 0; i < p->n_items; i++) {
-    const st_item *item = &p->items[i];
-    if (!strcmp(item->name, "lm_head.weight") && item->format && st_format_is_ternary(item->format)) return true;
+    if (!strcmp(p->items[i].name, "lm_head.weight") && is_packed(&p->items[i])) return true;
   }
   for (size_t i = 0; i < json_array_size(names); i++) {
     const char *name = json_string_value(json_array_get(names, i));
@@ -43,19 +81,11 @@ static bool has_head(const st_plan *p, const json_t *names) {
 // Names the matrices of floats that stay what they are, where a reader would take them for latent weights. A list
 // replaces the default of transformers, which spares the head: it must name that too.
 static void set_exempt(const st_plan *p, const json_t *old, members *q) {
-  json_t *names = json_deep_copy(st_json_get(old, "modules_to_not_convert"));
-  if (!json_is_array(names)) json_decref(names), names = json_array();
+  json_t *names = kept_names(p, old);
+  const st_hf_quant quant = {.method = ST_HF_BITNET, .exempt = names};
+  char module[ST_PLACE_NAME];
   for (size_t i = 0; i < p->n_items && names; i++) {
-    static const char end[] = ".weight";
-    const st_item *item = &p->items[i];
-    size_t n = strlen(item->name), m = sizeof end - 1;
-    char module[ST_PLACE_NAME];
-    if (n <= m || n - m >= sizeof module || strcmp(item->name + n - m, end) || item->n_dims < 2 ||
-        item->shape.rows < 2 || (item->format && st_format_is_ternary(item->format))) {
-      continue;
-    }
-    snprintf(module, sizeof module, "%.*s", (int)(n - m), item->name);
-    st_hf_quant quant = {.method = ST_HF_BITNET, .exempt = names};
+    if (is_packed(&p->items[i]) || !module_of(&p->items[i], module)) continue;
     if (st_hf_quant_is_latent(&quant, module) && json_array_append_new(names, json_string(module))) q->failed = true;
   }
   if (names && !json_array_size(names)) {

@@ -212,7 +212,8 @@ class Golden(Folder):
             file.write(len(text).to_bytes(8, "little") + text + b"".join(t[2] for t in tensors.values()))
         with open(os.path.join(source, "config.json"), "r+", encoding="utf-8") as file:
             config = json.load(file)
-            config["quantization_config"]["modules_to_not_convert"] = ["lm_head", module]
+            packed = "model.layers.0.mlp.up_proj"  # what is packed may not be named: transformers would not unpack it
+            config["quantization_config"]["modules_to_not_convert"] = ["lm_head", packed, module]
             file.seek(0)
             json.dump(config, file)
             file.truncate()
