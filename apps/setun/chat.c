@@ -64,8 +64,9 @@ static int respond(answerer *a) {
 static void show_tokens(answerer *a) {
   size_t n = 0;
   if (!count_tokens(a, &n)) return;
-  note("%zu messages, %zu of %u tokens; %u in the cache", conversation_count(a->talk), n,
-       (unsigned)setun_session_context(a->session), (unsigned)setun_session_position(a->session));
+  note("%zu message%s, %zu of %u tokens; %u in the cache", conversation_count(a->talk),
+       plural(conversation_count(a->talk)), n, (unsigned)setun_session_context(a->session),
+       (unsigned)setun_session_position(a->session));
 }
 
 static void command_system(answerer *a, const char *text) {
@@ -82,15 +83,15 @@ static void command_system(answerer *a, const char *text) {
 static void command_save(answerer *a, const char *path) {
   if (!*path)
     note("/save FILE");
-  else if (conversation_save(a->talk, path))
-    note("%zu messages saved in %s", conversation_count(a->talk), path);
+  else if (conversation_save(a->talk, path, a->longest))
+    note("%zu message%s saved in %s", conversation_count(a->talk), plural(conversation_count(a->talk)), path);
 }
 
 static void command_load(answerer *a, const char *path) {
   if (!*path) {
     note("/load FILE");
   } else if (conversation_load(a->talk, path, a->longest)) {
-    note("%zu messages loaded from %s", conversation_count(a->talk), path);
+    note("%zu message%s loaded from %s", conversation_count(a->talk), plural(conversation_count(a->talk)), path);
     if (conversation_wants_answer(a->talk)) note("the last one has no answer (/regen gives it one)");
   }
 }
@@ -106,9 +107,10 @@ static void command_regen(answerer *a, const char *text) {
 static void command_undo(answerer *a, const char *text) {
   (void)text;
   bool undone = conversation_undo(a->talk);
-  note("%s; %zu messages are left",
-       undone ? "took back your last message and its answer" : "there is nothing to take back",
-       conversation_count(a->talk));
+  size_t left = conversation_count(a->talk);
+  note("%s; %zu message%s left",
+       undone ? "took back your last message and its answer" : "there is nothing to take back", left,
+       left == 1 ? " is" : "s are");
 }
 
 static void command_tokens(answerer *a, const char *text) {
@@ -119,7 +121,7 @@ static void command_tokens(answerer *a, const char *text) {
 static void command_clear(answerer *a, const char *text) {
   (void)text;
   conversation_clear(a->talk);
-  note("a new conversation; %zu messages", conversation_count(a->talk));
+  note("a new conversation; %zu message%s", conversation_count(a->talk), plural(conversation_count(a->talk)));
 }
 
 static void command_image(answerer *a, const char *text) {

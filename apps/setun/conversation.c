@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct conversation {
@@ -185,29 +186,6 @@ char *conversation_context(const conversation *c, bool generate) {
 
 // ---- files ----
 
-bool conversation_save(const conversation *c, const char *path) {
-  size_t size = strlen(path) + 32;
-  char *temporary = malloc(size);
-  json_t *root = json_pack("{s:O}", "messages", c->messages);
-  bool ok = temporary && root;
-  if (!ok) failure("no memory for a file's name");
-  if (ok) {
-    snprintf(temporary, size, "%s.%ld.part", path, (long)getpid());
-    FILE *file = fopen(temporary, "wbx");
-    ok = file && !json_dumpf(root, file, JSON_INDENT(2)) && fputc('\n', file) != EOF && !fflush(file) &&
-         !fsync(fileno(file));
-    if (file && fclose(file)) ok = false;
-    if (ok) ok = !rename(temporary, path);
-    if (!ok) {
-      failure("%s: cannot write: %s", path, strerror(errno));
-      if (file) unlink(temporary);
-    }
-  }
-  json_decref(root);
-  free(temporary);
-  return ok;
-}
-
 // A part of a content that is a list: text, or what a model of text alone cannot see.
 static bool check_part(const json_t *part, const char *path, size_t i) {
   const char *type = json_string_value(json_object_get(part, "type"));
@@ -267,6 +245,49 @@ bool conversation_load(conversation *c, const char *path, size_t most) {
     c->messages = json_incref(messages);
   }
   json_decref(root);
+  return ok;
+}
+
+// A slip must not cost a file that is something else.
+static bool may_replace(const char *path, size_t most) {
+  struct stat st;
+  if (stat(path, &st)) return true; // writing says what is wrong
+  uint64_t size = (uint64_t)st.st_size;
+  char first = 0;
+  FILE *file = S_ISREG(st.st_mode) && size <= most ? fopen(path, "rb") : NULL;
+  if (file && fread(&first, 1, 1, file) != 1) first = 0;
+  if (file) fclose(file);
+  bool begins = first == '{' || first == '[';
+  json_t *root = begins ? json_load_file(path, JSON_ALLOW_NUL, NULL) : NULL;
+  json_t *messages = json_is_object(root) ? json_object_get(root, "messages") : root;
+  bool talk = json_is_array(messages) &&
+              (!json_array_size(messages) || json_is_string(json_object_get(json_array_get(messages, 0), "role")));
+  json_decref(root);
+  if (!talk) failure("%s: exists and is no conversation; name another file, or remove it", path);
+  return talk;
+}
+
+bool conversation_save(const conversation *c, const char *path, size_t most) {
+  if (!may_replace(path, most)) return false;
+  size_t size = strlen(path) + 32;
+  char *temporary = malloc(size);
+  json_t *root = json_pack("{s:O}", "messages", c->messages);
+  bool ok = temporary && root;
+  if (!ok) failure("no memory for a file's name");
+  if (ok) {
+    snprintf(temporary, size, "%s.%ld.part", path, (long)getpid());
+    FILE *file = fopen(temporary, "wbx");
+    ok = file && !json_dumpf(root, file, JSON_INDENT(2)) && fputc('\n', file) != EOF && !fflush(file) &&
+         !fsync(fileno(file));
+    if (file && fclose(file)) ok = false;
+    if (ok) ok = !rename(temporary, path);
+    if (!ok) {
+      failure("%s: cannot write: %s", path, strerror(errno));
+      if (file) unlink(temporary);
+    }
+  }
+  json_decref(root);
+  free(temporary);
   return ok;
 }
 

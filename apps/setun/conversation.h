@@ -34,8 +34,9 @@ void conversation_clear(conversation *c); // keeps the system prompt
 // The template's variables as JSON text, freed with free. `generate`: an answer is to follow.
 char *conversation_context(const conversation *c, bool generate);
 
-// {"messages": [...]}; written whole or not at all.
-bool conversation_save(const conversation *c, const char *path);
+// {"messages": [...]}; written whole or not at all. A file that is there is replaced only where it is
+// such a file too, of at most `most` bytes.
+bool conversation_save(const conversation *c, const char *path, size_t most);
 // Such a file, or an array of messages, of at most `most` bytes. On failure the conversation is as it was.
 bool conversation_load(conversation *c, const char *path, size_t most);
 

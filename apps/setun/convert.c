@@ -3,6 +3,7 @@
 #include "interrupt.h"
 #include "model.h"
 #include "output.h"
+#include "own_files.h"
 
 #include <string.h>
 
@@ -55,6 +56,7 @@ static int run(const command *self, int argc, char **argv) {
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   if (!o.output) return usage_error(self, "expected -o DST");
   if (!o.to) return usage_error(self, "expected --to LAYOUT");
+  if ((status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
   context c = {.verbose = o.verbose};
   setun_convert_params params = setun_convert_params_default();
   params.to = o.to;
@@ -88,8 +90,8 @@ const command command_convert = {
         "fit. Floats that are trits times scales are recognized, and latent weights of checkpoints that declare BitNet "
         "quantization are made ternary as in training. All other tensors, the tokenizer and the metadata are carried "
         "over.\n"
-        "The target appears when it is whole, and not at all after Ctrl-C. A GGUF file that is there is replaced; a "
-        "directory must be empty or new.",
+        "The target appears when it is whole, and not at all after Ctrl-C. A GGUF file that is there is replaced, "
+        "unless it is SRC's own; a directory must be empty or new.",
     .groups = {{"options", OPTION_ROWS(rows), 0}},
     .run = run,
 };

@@ -4,13 +4,11 @@
 #include "interrupt.h"
 #include "model.h"
 #include "output.h"
+#include "own_files.h"
 #include "tensors.h"
 
-#include <dirent.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 typedef struct inspect_options {
   model_options model;
@@ -210,36 +208,6 @@ static int print_json(const contents *c, const inspect_options *o, const char *p
   return status;
 }
 
-static bool is_file(const struct stat *st, const char *path) {
-  struct stat other;
-  return !stat(path, &other) && other.st_dev == st->st_dev && other.st_ino == st->st_ino;
-}
-
-// Is `output` one of the files that the model at `path` consists of? Of a split file, any part beside it counts.
-static bool is_part_of_model(const char *output, const char *path) {
-  struct stat st;
-  char name[PATH_MAX], folder[PATH_MAX];
-  if (stat(output, &st)) return false;
-  if (is_file(&st, path)) return true;
-  snprintf(folder, sizeof folder, "%s", path);
-  DIR *entries = opendir(folder);
-  const char *suffix = entries ? "" : ".gguf";
-  if (!entries) {
-    char *slash = strrchr(folder, '/');
-    snprintf(slash ? slash + 1 : folder, 2, ".");
-    entries = opendir(folder);
-  }
-  bool found = false;
-  for (struct dirent *entry; entries && !found && (entry = readdir(entries));) {
-    size_t n = strlen(entry->d_name), tail = strlen(suffix);
-    if (n < tail || strcmp(entry->d_name + n - tail, suffix) != 0) continue;
-    int length = snprintf(name, sizeof name, "%s/%s", folder, entry->d_name);
-    found = length > 0 && (size_t)length < sizeof name && is_file(&st, name);
-  }
-  if (entries) closedir(entries);
-  return found;
-}
-
 // In pieces, between which a signal is noticed. False after a report or a signal.
 static bool write_values(tensor_file *out, const float *data, uint64_t count) {
   enum { PIECE = 1 << 20 };
@@ -341,9 +309,7 @@ static int run(const command *self, int argc, char **argv) {
   }
   setun_model_params params = model_params(&o.model);
   params.log = log_to_stderr;
-  if (o.output && is_part_of_model(o.output, argv[1])) {
-    return usage_error(self, "-o %s is one of the model's own files", o.output);
-  }
+  if (o.output && (status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
   if (setun_file_open(argv[1], &params, &c.file, &error) != SETUN_OK) return report(&error);
   if (o.tensor)
     status = write_tensor(c.file, &o);

@@ -4,6 +4,7 @@
 #include "interrupt.h"
 #include "model.h"
 #include "output.h"
+#include "own_files.h"
 #include "tensors.h"
 
 #include <stdlib.h>
@@ -97,6 +98,7 @@ static int run(const command *self, int argc, char **argv) {
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   if (!o.output) return usage_error(self, "-o FILE is missing");
   if (strcmp(o.output, "-") == 0) return usage_error(self, "-o needs a file: standard output cannot take the numbers");
+  if ((status = check_output(self, "-o", o.output, argv[1], &o.compute.adapters))) return status;
   status = o.ids ? read_ids(self, &o, &list) : read_text(self, &o.text, &text);
   if (status) return status;
   int flags = SETUN_TOKENIZE_BOS | (o.special ? SETUN_TOKENIZE_SPECIAL : 0);

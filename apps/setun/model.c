@@ -103,8 +103,7 @@ setun_session_params session_params(const compute_options *o) {
 
 enum { ADAPTERS_MOST = 16 };
 
-// "FILE:SCALE", or a file whose name may hold colons. The path is freed by the caller; NULL: out of memory.
-static char *parse_adapter(const char *text, float *scale) {
+char *parse_adapter(const char *text, float *scale) {
   const char *colon = strrchr(text, ':');
   char *end = NULL;
   double value = colon && colon > text ? strtod(colon + 1, &end) : 0;

@@ -33,6 +33,8 @@ void log_to_stderr(setun_log_level level, const char *message, void *user);
 
 setun_model_params model_params(const model_options *o);
 setun_session_params session_params(const compute_options *o);
+// "FILE:SCALE", or a file whose name may hold colons: its path, freed by the caller with free; NULL: out of memory.
+char *parse_adapter(const char *text, float *scale);
 
 // Loads a model; progress is shown on a terminal when it takes longer than a second. False after a report, or after a
 // signal (see failed_status), which it watches for from then on; *model is the caller's to free also then.

@@ -102,7 +102,7 @@ static int compute(const command *self, const setun_model *model, const perplexi
   uint32_t n_vocab = setun_model_get_info(model).n_vocab;
   setun_session *session = NULL;
   score s = {.n_vocab = n_vocab};
-  if (list->count < 2) return failure("there are %zu tokens, but at least 2 are needed", list->count);
+  if (list->count < 2) return failure("expected at least 2 tokens, found %zu", list->count);
   for (size_t i = 0; i < list->count; i++) {
     if ((uint32_t)list->ids[i] < n_vocab) continue;
     return failure("token id %d is outside the vocabulary of %u", (int)list->ids[i], (unsigned)n_vocab);

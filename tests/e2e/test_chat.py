@@ -144,7 +144,7 @@ class TerminalTest(ChatCase):
 
     def save(self, t, name="saved.json"):
         t.line(f"/save {os.path.join(self.folder, name)}")
-        t.expect(r"(\d+) messages saved in")
+        t.expect(r"(\d+) messages? saved in")
         t.expect("\n> ")
         return self.read(name)
 
@@ -276,6 +276,14 @@ class TerminalTest(ChatCase):
         t.expect("setun: error: /absent/file")
         t.line("/save /absent/file")
         t.expect("setun: error: /absent/file")
+        for text in ("older", "", "[1]", '{"a": []}', '["x"]'):
+            t.line("/save " + self.write("other", text))
+            t.expect("setun: error: .*other: exists and is no conversation")
+            t.expect("\n> ")
+            with open(os.path.join(self.folder, "other"), encoding="utf-8") as file:
+                self.assertEqual(file.read(), text)
+        t.line("/save " + self.folder)
+        t.expect("setun: error: .*exists and is no conversation")
         t.line("/image cat.png")
         t.expect("reads text only")
         t.line("/frobnicate")

@@ -5,7 +5,7 @@ import shutil
 import stat
 import tempfile
 
-from support import TALES, Case, main, read_safetensors
+from support import GOLDEN, TALES, Case, main, read_safetensors
 
 TENSOR = "model.norm.weight"
 
@@ -25,6 +25,10 @@ class Outputs(Case):
             file.write(b"older")
         os.chmod(path, mode)
         return path
+
+    def contents(self, path):
+        with open(path, "rb") as file:
+            return file.read()
 
     def writers(self):
         """Commands that write a file at the path that follows: by the library, and by the command itself."""
@@ -57,22 +61,45 @@ class Outputs(Case):
                                  ([], ["link.gguf", "there"]))
                 os.remove(link)
 
-    def test_a_tensor_does_not_replace_its_model(self):
+    def test_nothing_replaces_its_model(self):
         model = self.path("model")
         shutil.copytree(TALES, model)
         file = self.path("file.gguf")
         self.good("convert", TALES, "--to", "t2", "-o", file)
         os.symlink(file, self.path("link"))
         os.link(file, self.path("hard"))
-        before = os.path.getsize(file)
+        before = self.contents(file)
         for source, name, outputs in ((model, TENSOR, [os.path.join(model, n) for n in os.listdir(model)]),
                                       (file, "output_norm.weight", [file, self.path("link"), self.path("hard")])):
             for output in outputs:
                 with self.subTest(output=output):
-                    self.fails(2, "inspect", source, "--tensor", name, "-o", output, mentions=["own files", output])
-        self.assertEqual(os.path.getsize(file), before)
+                    words = {"mentions": ["own files", output]}
+                    self.fails(2, "inspect", source, "--tensor", name, "-o", output, **words)
+                    self.fails(2, "logits", source, "-p", "a", "-o", output, **words)
+                    self.fails(2, "run", source, "-p", "a", "-n", 1, "--session", output, **words)
+                    self.fails(2, "convert", source, "--to", "t16", "-o", output, **words)
+        self.assertEqual(self.contents(file), before)
         self.good("inspect", file, "--tensor", "output_norm.weight", "-o", self.path("out"))
         self.assertIn("output_norm.weight", read_safetensors(self.path("out")))
+
+    def test_other_files_beside_it_may_be_replaced(self):
+        """Of a split file the other parts are the model's own, whatever else lies beside them."""
+        file = self.path("a-00001-of-00002.gguf")
+        self.good("convert", TALES, "--to", "t2", "-o", file)
+        own = self.old("a-00002-of-00002.gguf")
+        self.fails(2, "logits", file, "-p", "a", "-o", own, mentions=["own files", own])
+        self.assertEqual(self.contents(own), b"older")
+        for name in ("b-00002-of-00002.gguf", "a-00002-of-00003.gguf", "a.gguf"):
+            self.good("logits", file, "-p", "a", "-o", self.old(name))
+            self.assertIn("logits", read_safetensors(self.path(name)))
+
+    def test_an_adapter_is_not_replaced(self):
+        model, adapter = os.path.join(GOLDEN, "hf", "llama3"), self.path("adapter.gguf")
+        shutil.copyfile(os.path.join(GOLDEN, "numpy", "adapter-first.gguf"), adapter)
+        before = self.contents(adapter)
+        for lora in (adapter, adapter + ":0.5"):
+            self.fails(2, "logits", model, "--ids", "1", "--lora", lora, "-o", adapter, mentions=["adapter's files", adapter])
+        self.assertEqual(self.contents(adapter), before)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,63 @@
+// Is a file one of those that a model consists of?
+#define _POSIX_C_SOURCE 200809L
+#include "own_files.h"
+
+#include "model.h"
+#include "output.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool is_file(const struct stat *st, const char *path) {
+  struct stat other;
+  return !stat(path, &other) && other.st_dev == st->st_dev && other.st_ino == st->st_ino;
+}
+
+// Another part of a split file: "name-00001-of-00003.gguf" and the like, which differ in the first number only.
+static bool is_sibling(const char *name, const char *first) {
+  enum { NUMBER = 5, TAIL = sizeof "-of-00003.gguf" - 1 };
+  size_t n = strlen(first);
+  if (n <= NUMBER + TAIL || strlen(name) != n) return false;
+  const char *tail = first + n - TAIL;
+  return strncmp(tail, "-of-", 4) == 0 && strcmp(tail, name + n - TAIL) == 0 &&
+         memcmp(name, first, n - TAIL - NUMBER) == 0;
+}
+
+// The file itself; of a directory, every file; of a split GGUF file, its other parts, which lie beside it.
+static bool is_part_of(const struct stat *st, const char *path) {
+  char name[PATH_MAX], folder[PATH_MAX];
+  if (is_file(st, path)) return true;
+  snprintf(folder, sizeof folder, "%s", path);
+  DIR *entries = opendir(folder);
+  const char *slash = strrchr(path, '/'), *first = entries ? NULL : slash ? slash + 1 : path;
+  if (!entries) {
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash + 1 - path) : 1, slash ? path : ".");
+    entries = opendir(folder);
+  }
+  bool found = false;
+  for (struct dirent *entry; entries && !found && (entry = readdir(entries));) {
+    if (first && !is_sibling(entry->d_name, first)) continue;
+    int length = snprintf(name, sizeof name, "%s/%s", folder, entry->d_name);
+    found = length > 0 && (size_t)length < sizeof name && is_file(st, name);
+  }
+  if (entries) closedir(entries);
+  return found;
+}
+
+int check_output(const command *self, const char *name, const char *output, const char *path,
+                 const text_list *adapters) {
+  struct stat st;
+  if (stat(output, &st)) return 0;
+  if (is_part_of(&st, path)) return usage_error(self, "%s %s is one of the model's own files", name, output);
+  for (size_t i = 0; adapters && i < adapters->count; i++) {
+    float scale;
+    char *adapter = parse_adapter(adapters->items[i], &scale);
+    bool found = adapter && is_part_of(&st, adapter);
+    free(adapter);
+    if (found) return usage_error(self, "%s %s is one of an adapter's files", name, output);
+  }
+  return 0;
+}
