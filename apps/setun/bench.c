@@ -5,6 +5,7 @@
 #include "model.h"
 #include "output.h"
 #include "streaming.h"
+#include "synthetic.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +37,6 @@ static const option rows[] = {
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 
-#define SHAPES "tiny|tiny-moe|1b|2b4t|3b|7b|8b|70b|7b-a1b|30b-a3b"
-#define FORMATS                                                                                                        \
-  "i2_s|i2_s-arm|i2_s-x4|tq1_0|tq2_0|q2_0|q2_0-128|pq2_0|ptq1_0|iq1_bn|iq2_bn|t2|t5|t16|f32|f16|bf16|q8_0|q6_k|q5_0|"  \
-  "q5_1|q4_0|q4_1"
 static const option synthetic_rows[] = {
     {0, "synthetic", OPTION_CHOICE, AT(shape), SHAPES, 0, 0,
      "make up a model of this shape, with random weights, instead of reading MODEL"},
@@ -192,7 +189,7 @@ static void print_table(const bench_result *r, const bench_options *o) {
 }
 
 // Frees the model once it was timed: the ceilings' buffers are no part of what its budget is for.
-static int measure(setun_model *model, const bench_options *o) {
+static int measure(const char *name, setun_model *model, const bench_options *o) {
   setun_error error;
   setun_session *session = NULL;
   bench_result r = {.info = setun_model_get_info(model)};
@@ -203,7 +200,7 @@ static int measure(setun_model *model, const bench_options *o) {
     return failure("no memory for %lld ids", (long long)most);
   }
   int status = STATUS_FAILED;
-  if (open_session(model, &o->compute, (uint32_t)most, &session)) {
+  if (open_session(name, model, &o->compute, (uint32_t)most, &session)) {
     fill_ids(ids, most, r.info.n_vocab);
     r.threads = setun_session_threads(session);
     watch_interrupts(session);
@@ -277,7 +274,7 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.prefill) o.prefill = trained >= 1 && trained < 512 ? (int64_t)trained : 512;
   int64_t left = (int64_t)trained - o.depth;
   if (!o.decode) o.decode = left >= 1 && left < 64 ? left : 64;
-  status = measure(model, &o);
+  status = measure(o.shape ? o.shape : argv[1], model, &o);
   return status ? status : finish_output();
 }
 

@@ -246,16 +246,12 @@ static size_t longest_text(const answerer *a) {
 static bool prepare(const chat_options *o, const char *path, const input_text *own, answerer *a) {
   setun_sampler *sampler = NULL;
   setun_sampler_params params;
-  if (!(a->talk = conversation_new())) return false;
-  for (size_t i = 0; i < o->variables.count; i++) {
-    if (!conversation_set_variable(a->talk, o->variables.items[i])) return false;
-  }
   if (o->system && !conversation_set_system(a->talk, o->system, strlen(o->system))) return false;
   compute_options compute = o->compute;
   compute.n_ctx = (uint32_t)o->ctx;
   if (!open_model(path, &o->model, &compute, o->verbose, &a->model)) return false;
   if (!open_template(a->model, &(template_options){o->file, o->name, own, false}, &a->chat)) return false;
-  if (!open_session(a->model, &o->compute, (uint32_t)o->ctx, &a->session)) return false;
+  if (!open_session(path, a->model, &o->compute, (uint32_t)o->ctx, &a->session)) return false;
   if (!make_sampler(a->model, &o->sampling, &sampler, &params)) return false;
   setun_sampler_free(sampler);
   a->seed = params.seed;
@@ -284,8 +280,15 @@ static int run(const command *self, int argc, char **argv) {
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   status = check_sampling(self, &o.sampling);
   if (!status && o.file && o.name) status = usage_error(self, "--template and --template-name exclude each other");
+  if (!status && !(a.talk = conversation_new())) status = STATUS_FAILED;
+  for (size_t i = 0; !status && i < o.variables.count; i++) {
+    status = conversation_set_variable(a.talk, self, o.variables.items[i]);
+  }
   if (!status && o.file) status = read_file(o.file, &own);
-  if (status) return status;
+  if (status) {
+    free_answerer(&a);
+    return status;
+  }
   a.sampling = &o.sampling;
   a.most = o.n;
   a.hide_reasoning = o.hide_thinking;

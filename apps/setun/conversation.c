@@ -34,25 +34,24 @@ void conversation_free(conversation *c) {
   free(c);
 }
 
-bool conversation_set_variable(conversation *c, const char *assignment) {
+int conversation_set_variable(conversation *c, const command *self, const char *assignment) {
   const char *equals = strchr(assignment, '=');
   json_error_t where;
   if (!equals || equals == assignment) {
-    failure("--template-arg expects KEY=JSON, such as enable_thinking=false, not '%s'", assignment);
-    return false;
+    return usage_error(self, "--template-arg expects KEY=JSON, such as enable_thinking=false, not '%s'", assignment);
   }
   char *key = strndup(assignment, (size_t)(equals - assignment));
   json_t *value = json_loads(equals + 1, JSON_DECODE_ANY, &where);
-  bool ok = key && value && !json_object_set(c->variables, key, value);
+  int status = 0;
   if (!value) {
-    failure("--template-arg %s: expected JSON (text stands in quotation marks), found '%s': %s", key ? key : "",
-            equals + 1, where.text);
-  } else if (!ok) {
-    failure("no memory for a variable");
+    status = usage_error(self, "--template-arg %s: expected JSON (text stands in quotation marks), found '%s': %s",
+                         key ? key : "", equals + 1, where.text);
+  } else if (!key || json_object_set(c->variables, key, value)) {
+    status = failure("no memory for a variable, or its name is not UTF-8");
   }
   json_decref(value);
   free(key);
-  return ok;
+  return status;
 }
 
 // ---- messages ----

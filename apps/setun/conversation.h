@@ -2,6 +2,8 @@
 #ifndef SETUN_APP_CONVERSATION_H
 #define SETUN_APP_CONVERSATION_H
 
+#include "options.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -12,8 +14,8 @@ typedef struct conversation conversation;
 conversation *conversation_new(void);
 void conversation_free(conversation *c);
 
-// "KEY=JSON": a variable for the template, such as enable_thinking=false.
-bool conversation_set_variable(conversation *c, const char *assignment);
+// "KEY=JSON": a variable for the template, such as enable_thinking=false. 0, or the exit status after a report.
+int conversation_set_variable(conversation *c, const command *self, const char *assignment);
 bool conversation_set_system(conversation *c, const char *text, size_t length);
 const char *conversation_system(const conversation *c); // NULL: none
 bool conversation_add_user(conversation *c, const char *text, size_t length);

@@ -27,7 +27,7 @@ static const option rows[] = {
      "a tensor an expert, gate, up and down together (the default), or all experts of a layer in one tensor"},
     {0, "round-scales", OPTION_FLAG, AT(round_scales), NULL, 0, 0,
      "round scales that the layout cannot hold, instead of refusing"},
-    {0, "assume", OPTION_TEXT, AT(assume), "LAYOUT", 0, 0,
+    {0, "assume", OPTION_CHOICE, AT(assume), AMBIGUOUS_FORMATS, 0, 0,
      "how to read tensors whose type several projects use, such as i2_s-arm"},
     {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print notices"},
 };
@@ -56,7 +56,8 @@ static int run(const command *self, int argc, char **argv) {
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   if (!o.output) return usage_error(self, "expected -o DST");
   if (!o.to) return usage_error(self, "expected --to LAYOUT");
-  if ((status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
+  // Over SRC itself goes: nothing is lost. Over a part of it does not.
+  if (!is_same_file(o.output, argv[1]) && (status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
   context c = {.verbose = o.verbose};
   setun_convert_params params = setun_convert_params_default();
   params.to = o.to;
@@ -79,7 +80,7 @@ static int run(const command *self, int argc, char **argv) {
 const command command_convert = {
     .name = "convert",
     .summary = "convert a model to another container or layout of ternary weights, exactly",
-    .arguments = "SRC",
+    .arguments = "SRC -o DST --to LAYOUT",
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
@@ -91,7 +92,7 @@ const command command_convert = {
         "quantization are made ternary as in training. All other tensors, the tokenizer and the metadata are carried "
         "over.\n"
         "The target appears when it is whole, and not at all after Ctrl-C. A GGUF file that is there is replaced, "
-        "unless it is SRC's own; a directory must be empty or new.",
+        "SRC itself too, but no other file of it; a directory must be empty or new.",
     .groups = {{"options", OPTION_ROWS(rows), 0}},
     .run = run,
 };

@@ -62,13 +62,13 @@ static int write_rows(setun_session *session, const logits_options *o, const id_
   return status ? status : report(&error);
 }
 
-static int compute(const setun_model *model, const logits_options *o, const id_list *list) {
+static int compute(const char *name, const setun_model *model, const logits_options *o, const id_list *list) {
   setun_model_info info = setun_model_get_info(model);
   setun_session *session = NULL;
   row_writer w = {.n_vocab = info.n_vocab, .n_embd = info.n_embd, .tokens = list->count};
   tensor_spec specs[] = {{"logits", 2, {list->count, info.n_vocab}},
                          {"hidden", 3, {(uint64_t)info.n_layer + 1, list->count, info.n_embd}}};
-  if (!open_session(model, &o->compute, (uint32_t)list->count, &session)) return STATUS_FAILED;
+  if (!open_session(name, model, &o->compute, (uint32_t)list->count, &session)) return STATUS_FAILED;
   int status = STATUS_FAILED;
   watch_interrupts(session); // before there is a file that a signal could leave behind
   if (tensor_create(o->output, specs, o->layers ? 2 : 1, &w.file)) status = write_rows(session, o, list, &w);
@@ -110,7 +110,7 @@ static int run(const command *self, int argc, char **argv) {
   } else {
     o.compute.n_ctx = (uint32_t)list.count;
     ready = ready && open_model(argv[1], &o.model, &o.compute, false, &model);
-    status = ready ? compute(model, &o, &list) : failed_status();
+    status = ready ? compute(argv[1], model, &o, &list) : failed_status();
   }
   free(list.ids);
   free(text.data);
@@ -121,7 +121,7 @@ static int run(const command *self, int argc, char **argv) {
 const command command_logits = {
     .name = "logits",
     .summary = "the model's logits (and hidden states) for a text, as a safetensors file",
-    .arguments = "MODEL",
+    .arguments = "MODEL -o FILE",
     .min_arguments = 1,
     .max_arguments = 1,
     .details =

@@ -10,10 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { ADAPTERS_MOST = 16 };
+
 const option model_rows[3] = {
     {0, "isa", OPTION_CHOICE, offsetof(model_options, isa), "scalar|avx2|avxvnni|avx512|amx|neon|dotprod", 0, 0,
      "compute with this instruction set instead of the best that the machine has"},
-    {0, "assume", OPTION_TEXT, offsetof(model_options, assume), "FORMAT", 0, 0,
+    {0, "assume", OPTION_CHOICE, offsetof(model_options, assume), AMBIGUOUS_FORMATS, 0, 0,
      "how to read a tensor type whose id is ambiguous, such as i2_s-arm"},
     {0, "activation", OPTION_CHOICE, offsetof(model_options, activation), "int8|float", 0, 0,
      "the precision of activations, instead of what the model says"},
@@ -28,7 +30,7 @@ const option compute_rows[7] = {
      "float32 activations, except where the model itself prescribes int8"},
     {0, "kv", OPTION_CHOICE, offsetof(compute_options, kv), "f32|f16", 0, 0,
      "the KV cache's format (default f16; f32 with --precise)"},
-    {0, "lora", OPTION_LIST, offsetof(compute_options, adapters), "FILE[:SCALE]", 0, 0,
+    {0, "lora", OPTION_LIST, offsetof(compute_options, adapters), "FILE[:SCALE]", 1, ADAPTERS_MOST,
      "apply a LoRA adapter, a PEFT directory or a GGUF file, SCALE times as strongly (default 1); may be given several "
      "times"},
     {0, "memory", OPTION_SIZE, offsetof(compute_options, memory), "SIZE", 1 << 20, 0x1p60,
@@ -101,8 +103,6 @@ setun_session_params session_params(const compute_options *o) {
   return params;
 }
 
-enum { ADAPTERS_MOST = 16 };
-
 char *parse_adapter(const char *text, float *scale) {
   const char *colon = strrchr(text, ':');
   char *end = NULL;
@@ -117,8 +117,7 @@ static bool load_with_adapters(const char *path, const setun_synthesis_params *s
                                setun_model_params *params, setun_model **model, setun_plan *plan, setun_error *error) {
   setun_adapter adapters[ADAPTERS_MOST] = {{0}};
   char *paths[ADAPTERS_MOST] = {0};
-  bool fine = list->count <= ADAPTERS_MOST;
-  if (!fine) snprintf(error->message, sizeof error->message, "--lora: expected at most %d adapters", ADAPTERS_MOST);
+  bool fine = true;
   for (size_t i = 0; fine && i < list->count; i++) {
     adapters[i].path = paths[i] = parse_adapter(list->items[i], &adapters[i].scale);
     fine = paths[i] != NULL;
@@ -244,11 +243,12 @@ bool open_template(const setun_model *model, const template_options *o, setun_ch
   return s == SETUN_OK;
 }
 
-bool open_session(const setun_model *model, const compute_options *compute, uint32_t n_ctx, setun_session **session) {
+bool open_session(const char *name, const setun_model *model, const compute_options *compute, uint32_t n_ctx,
+                  setun_session **session) {
   setun_session_params params = session_params(compute);
   setun_error error;
   params.n_ctx = n_ctx;
   setun_status s = setun_session_new(model, &params, session, &error);
-  if (s != SETUN_OK) report(&error);
+  if (s != SETUN_OK) failure("%s: %s", name, error.message);
   return s == SETUN_OK;
 }

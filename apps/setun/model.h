@@ -6,6 +6,9 @@
 #include "options.h"
 #include "setun.h"
 
+// Formats whose type in a GGUF file may mean another one: what --assume chooses from.
+#define AMBIGUOUS_FORMATS "mxfp4|t5|t5-zpm|i2_s|i2_s-arm|i2_s-x4|q2_0|q2_0-128|pq2_0|ptq1_0"
+
 // How a model's files are read. Zero-initialize.
 typedef struct model_options {
   const char *isa, *assume, *activation;
@@ -61,8 +64,9 @@ typedef struct template_options {
   bool tools;
 } template_options;
 bool open_template(const setun_model *model, const template_options *o, setun_chat **chat);
-// n_ctx 0: the model's, at most 4096. False after a report.
-bool open_session(const setun_model *model, const compute_options *compute, uint32_t n_ctx, setun_session **session);
+// n_ctx 0: the model's, at most 4096. False after a report, which calls the model by that name.
+bool open_session(const char *name, const setun_model *model, const compute_options *compute, uint32_t n_ctx,
+                  setun_session **session);
 
 // One line on a terminal's stderr that is written over again, from a second after `start` on; `fraction` 1 clears it.
 typedef struct progress_line {

@@ -126,8 +126,10 @@ static int store(const command *self, const option *o, const char *text, void *t
   case OPTION_LIST: {
     text_list *list = to;
     char label[64];
-    if (list->count == LIST_MOST) {
-      return usage_error(self, "%s is given more than %d times", option_label(o, label), LIST_MOST);
+    size_t most = o->high > 0 && o->high < LIST_MOST ? (size_t)o->high : LIST_MOST;
+    if (!*text && o->low > 0) return bad_value(self, o, text, o->value);
+    if (list->count == most) {
+      return usage_error(self, "%s is given more than %zu times", option_label(o, label), most);
     }
     list->items[list->count++] = text;
     return 0;
@@ -212,7 +214,9 @@ int parse_options(const command *self, int argc, char **argv, void *values, int 
     }
   }
   if (count < self->min_arguments) {
-    *status = usage_error(self, "%s is missing", self->min_arguments == 1 ? self->arguments : "an argument");
+    int word = (int)strcspn(self->arguments, " ");
+    *status = self->min_arguments == 1 ? usage_error(self, "%.*s is missing", word, self->arguments)
+                                       : usage_error(self, "an argument is missing");
     return -1;
   }
   if (count && !*argv[1]) {

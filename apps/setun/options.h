@@ -11,7 +11,8 @@ typedef enum option_kind {
   OPTION_FLAG,    // bool, made true
   OPTION_TEXT,    // const char *, as given
   OPTION_FILE,    // the same; shells complete it with file names
-  OPTION_LIST,    // text_list: the option may be given several times, and adds one text each time
+  OPTION_LIST,    // text_list: the option may be given several times, and adds one text each time, of at least `low`
+                  // bytes; at most `high` in all, unless that is 0
   OPTION_CHOICE,  // const char *, one of the words in `value`, which are separated by '|'
   OPTION_INTEGER, // int64_t in [low, high]
   OPTION_SEED,    // optional_seed
@@ -37,7 +38,7 @@ typedef struct option {
   option_kind kind;
   size_t offset;     // of the value in the group's struct
   const char *value; // what stands for the value in help: "N", "FILE", "f32|f16"
-  double low, high;  // of numbers
+  double low, high;  // of numbers and lists
   const char *help;
 } option;
 

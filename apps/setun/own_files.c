@@ -47,6 +47,11 @@ static bool is_part_of(const struct stat *st, const char *path) {
   return found;
 }
 
+bool is_same_file(const char *a, const char *b) {
+  struct stat st;
+  return !stat(a, &st) && is_file(&st, b);
+}
+
 int check_output(const command *self, const char *name, const char *output, const char *path,
                  const text_list *adapters) {
   struct stat st;

@@ -98,7 +98,8 @@ static void print_result(const score *s, bool json) {
   }
 }
 
-static int compute(const command *self, const setun_model *model, const perplexity_options *o, const id_list *list) {
+static int compute(const command *self, const char *name, const setun_model *model, const perplexity_options *o,
+                   const id_list *list) {
   uint32_t n_vocab = setun_model_get_info(model).n_vocab;
   setun_session *session = NULL;
   score s = {.n_vocab = n_vocab};
@@ -107,7 +108,7 @@ static int compute(const command *self, const setun_model *model, const perplexi
     if ((uint32_t)list->ids[i] < n_vocab) continue;
     return failure("token id %d is outside the vocabulary of %u", (int)list->ids[i], (unsigned)n_vocab);
   }
-  if (!open_session(model, &o->compute, (uint32_t)o->ctx, &session)) return STATUS_FAILED;
+  if (!open_session(name, model, &o->compute, (uint32_t)o->ctx, &session)) return STATUS_FAILED;
   size_t ctx = setun_session_context(session), stride = o->stride ? (size_t)o->stride : ctx / 2;
   int status = 0;
   if (stride < 1 || stride >= ctx) {
@@ -146,7 +147,7 @@ static int run(const command *self, int argc, char **argv) {
     o.compute.n_ctx = (uint32_t)o.ctx;
     bool ready = (o.ids || tokenize_beforehand(argv[1], &o.model, o.compute.memory, flags, &text, &list)) &&
                  open_model(argv[1], &o.model, &o.compute, false, &model);
-    status = ready ? compute(self, model, &o, &list) : failed_status();
+    status = ready ? compute(self, argv[1], model, &o, &list) : failed_status();
   }
   free(list.ids);
   free(text.data);

@@ -245,7 +245,7 @@ static bool prepare(generation *g, const run_options *o, const char *path, bool 
   compute_options compute = o->compute;
   compute.n_ctx = (uint32_t)o->ctx;
   if (!open_model(path, &o->model, &compute, o->verbose, &g->model)) return false;
-  if (!open_session(g->model, &o->compute, (uint32_t)o->ctx, &g->session)) return false;
+  if (!open_session(path, g->model, &o->compute, (uint32_t)o->ctx, &g->session)) return false;
   g->load_seconds = seconds_now() - start;
   if (o->session && !load_session(g->session, o->session)) return false;
   g->earlier = setun_session_position(g->session);

@@ -21,10 +21,11 @@ setun_model_params setun_model_params_default(void) {
 static setun_status fail_assume(const char *found, setun_error *err) {
   st_buffer known = {0};
   for (int i = 0; i < ST_FORMAT_COUNT; i++) {
-    if (!st_buffer_format(&known, "%s%s", i ? ", " : "", st_format_get((st_format_id)i)->name)) break;
+    const st_format *f = st_format_get((st_format_id)i);
+    if (st_format_is_ambiguous(f) && !st_buffer_format(&known, "%s%s", known.length ? ", " : "", f->name)) break;
   }
   setun_status s = st_fail(err, SETUN_ERROR_ARGUMENT, "assume: expected one of %s, found \"%.32s\"",
-                           known.data ? known.data : "the tensor formats", found);
+                           known.data ? known.data : "the formats that share their type", found);
   st_buffer_free(&known);
   return s;
 }
@@ -34,7 +35,8 @@ setun_status st_check_model_params(const setun_model_params *p, setun_error *err
     return st_fail(err, SETUN_ERROR_ARGUMENT, "activation: expected int8 or float, found \"%.64s\"", p->activation);
   }
   // It says something about few files, but a slip must not pass unseen.
-  if (p->assume && !st_format_by_name(p->assume)) return fail_assume(p->assume, err);
+  const st_format *assumed = p->assume ? st_format_by_name(p->assume) : NULL;
+  if (p->assume && !(assumed && st_format_is_ambiguous(assumed))) return fail_assume(p->assume, err);
   if (p->threads < 0 || p->threads > 1024) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);
   }

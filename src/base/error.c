@@ -32,6 +32,9 @@ setun_status st_fail_in(setun_error *err, const char *format, ...) {
   if (vsnprintf(context, sizeof context, format, args) < 0) context[0] = '\0';
   va_end(args);
   memcpy(old, err->message, sizeof old);
+  // Some say where by themselves, as opening a file does, or a file in this directory.
+  size_t named = strlen(context);
+  if (named && strncmp(old, context, named) == 0 && (old[named] == ':' || old[named] == '/')) return err->code;
   // A message has a fixed size: what does not fit is cut off.
   size_t n = strlen(context), room = sizeof err->message - 1, m = strlen(old);
   n = n > room - 2 ? room - 2 : n;

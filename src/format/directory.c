@@ -192,6 +192,10 @@ static setun_status open_file(st_builder *b, const char *path, setun_error *err)
   // A safetensors header is JSON; anything else with such a name gets that reader's message.
   if (n == 9 && head[8] == '{') return st_safetensors_open(b, path, err);
   if (st_has_suffix(path, ".safetensors")) return st_safetensors_open(b, path, err);
+  if (!size) {
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "%s: expected a GGUF or safetensors file or a model's directory, found an empty file", path);
+  }
   return st_fail(err, SETUN_ERROR_FORMAT,
                  "%s: expected a GGUF or safetensors file or a model's directory, found a file of %" PRIu64
                  " bytes that begins with %02X %02X %02X %02X",

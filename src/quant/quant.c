@@ -42,6 +42,12 @@ const st_format *st_format_next_reading(const st_format *format) {
   return NULL;
 }
 
+bool st_format_is_ambiguous(const st_format *format) {
+  if (format->gguf_type < 0) return false;
+  const st_format *first = st_format_by_gguf_type((uint32_t)format->gguf_type);
+  return st_format_next_reading(first) || st_gguf_type_rivals((uint32_t)format->gguf_type);
+}
+
 // False on overflow.
 static bool row_bytes(const st_format *format, uint64_t columns, uint64_t *bytes) {
   const st_ternary_rows *rows = format->ops->rows;

@@ -119,6 +119,8 @@ const st_format *st_format_by_gguf_type(uint32_t type);
 // q2_0 and q2_0-128; 36 is i2_s in three orders; the key `setun.t5.digits` tells t5 from t5-zpm). The first of the
 // table is what the id usually means.
 const st_format *st_format_next_reading(const st_format *format);
+// Whether its GGUF type may mean another layout, read or not, so that a file alone may leave it open.
+bool st_format_is_ambiguous(const st_format *format);
 // Formats that are not read and have the type of one that is ("IQ2_TN of ik_llama.cpp, ..."), for the message when the
 // sizes fit no reading; NULL: none known.
 const char *st_gguf_type_rivals(uint32_t type);

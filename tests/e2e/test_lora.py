@@ -42,9 +42,11 @@ class LoraTest(Case):
         self.assertGreater(self.worst("logits_first", "--lora", path), 1e-3)
 
     def test_what_is_no_adapter(self):
-        self.fails(1, "run", MODEL, "-p", "a", "-n", 1, "--lora", "no-such-adapter", mentions=["no-such-adapter"])
+        self.fails(1, "run", MODEL, "-p", "a", "-n", 1, "--lora", "no-such-adapter", mentions=[f"{MODEL}: no-such-adapter: cannot open"])
+        self.fails(1, "run", MODEL, "-p", "a", "-n", 1, "--lora", FIRST + "/none", mentions=[f"{MODEL}: {FIRST}/none: cannot open"])
+        self.fails(2, "run", MODEL, "-p", "a", "--lora", "", mentions=["--lora expects FILE[:SCALE]"])
         self.fails(1, "run", MODEL, "-p", "a", "-n", 1, "--lora", MODEL, mentions=["adapter_config.json"])
-        self.fails(1, "run", MODEL, "-p", "a", *["--lora=" + FIRST] * 17, mentions=["--lora", 16])
+        self.fails(2, "run", MODEL, "-p", "a", *["--lora=" + FIRST] * 17, mentions=["--lora", 16])
 
     def test_sessions_belong_to_a_model_with_its_adapters(self):
         path = os.path.join(self.folder, "text.session")

@@ -70,6 +70,26 @@ class UsageTest(Case):
         for ids in ("", " ", "[]"):
             self.fails(2, "logits", TALES, "--ids", ids, "-o", "x", mentions=["no ids"])
 
+    def test_words_that_are_no_choice(self):
+        for name in ("run", "inspect", "chat"):
+            for word in ("foo", "f32", ""):  # the type of f32 is nobody else's
+                self.fails(2, name, TALES, "--assume", word, mentions=["--assume", "|i2_s-arm|", f"'{word}'"])
+        self.fails(2, "convert", TALES, "-o", "x.gguf", "--to", "t2", "--assume", "t2", mentions=["--assume", "'t2'"])
+        for word in ("mxfp4", "t5", "t5-zpm", "i2_s", "i2_s-arm", "i2_s-x4", "q2_0", "q2_0-128", "pq2_0", "ptq1_0"):
+            self.good("inspect", TALES, "--assume", word)
+        for word in ("x", "=1", "x={", "x=word"):
+            self.fails(2, "chat", TALES, "--template-arg", word, mentions=["--template-arg", word.lstrip("x=") or word])
+
+    def test_required_options_are_in_the_usage_line(self):
+        self.assertIn(b"usage: setun convert SRC -o DST --to LAYOUT [options]\n", self.good("convert", "--help"))
+        self.assertIn(b"usage: setun logits MODEL -o FILE [options]\n", self.good("logits", "--help"))
+        self.fails(2, "convert", mentions=["error: SRC is missing"])
+
+    def test_a_context_beyond_the_model_names_the_model(self):
+        for args in (("run", "-c", 257), ("perplexity", "-c", 257), ("logits", "-o", "x")):
+            text = "a " * 300 if args[0] == "logits" else "a"
+            self.fails(1, args[0], TALES, *args[1:], "-p", text, mentions=[f"{TALES}: context: expected at most the 256"])
+
     def test_numbers_need_a_file(self):
         self.fails(2, "logits", TALES, "-p", "a", "-o", "-", mentions=["-o", "file"])
         self.fails(2, "inspect", TALES, "--tensor", "model.norm.weight", "-o", "-", mentions=["-o", "file"])

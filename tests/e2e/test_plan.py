@@ -99,7 +99,9 @@ class PlanTest(Case):
     def test_wrong_usage(self):
         self.fails(2, "plan", mentions=["MODEL"])
         self.fails(2, "plan", TALES, "--shape", "7b", mentions=["--shape"])
-        self.fails(1, "plan", "--shape", "9b", mentions=["9b"])
+        self.fails(2, "plan", "--shape", "9b", mentions=["'9b'"])
+        self.fails(2, "plan", "--shape", "7b", "--format", "q17", mentions=["'q17'"])
+        self.fails(2, "plan", "--shape", "7b", "--head", "q17", mentions=["'q17'"])
         self.fails(1, "plan", TALES, "--ctx", "1000000", mentions=["1000000"])
 
 
