@@ -145,8 +145,10 @@ typedef struct setun_plan {
                          * embedding that is not held */
   uint64_t cache;       /* keys and values of a session, and attention's scratch */
   uint64_t work;        /* activations of a session, or what loading needs where that is more */
-  uint64_t weights;     /* all weight matrices, held or not */
-  uint64_t streamed;    /* bytes of the files that are read for each pass, of one token or of a batch */
+  uint64_t reserve;     /* of the budget, beside `total`: for what the system counts, such as page tables */
+  uint64_t weights;     /* all weight matrices, held or not, as the kernels have them */
+  uint64_t stored;      /* all weight matrices as the files have them */
+  uint64_t streamed;    /* bytes of these that are read for each pass, of one token or of a batch */
   uint64_t rearranged;  /* bytes of those that are stored in another order than the kernels', as these have them: put
                          * into it in each pass, which takes time beside the reading */
   uint64_t token_bytes; /* weights that the decoding of one token reads in memory, streamed ones among them */
@@ -489,8 +491,8 @@ SETUN_API setun_status setun_file_read(const setun_file *file, const char *name,
 SETUN_API size_t setun_file_notice_count(const setun_file *file);
 SETUN_API const char *setun_file_notice(const setun_file *file, size_t index); /* NULL beyond the last */
 
-/* Reads a whole tensor and looks for bytes that hold an invalid code, and for scales that are not finite. *offset is
- * the first such byte's place in the tensor, -1: there is none. Tensors of a type without codes or scales give -1. */
+/* Reads a whole tensor and looks for bytes that hold an invalid code, and for scales and floats that are not finite.
+ * *offset is the first such byte's place in the tensor, -1: there is none. Tensors of integers give -1. */
 SETUN_API setun_status setun_file_check(const setun_file *file, size_t index, int64_t *offset, setun_error *error);
 
 typedef struct setun_tensor_zeros {

@@ -21,7 +21,7 @@ static const option rows[] = {
     {0, "tensors", OPTION_FLAG, AT(tensors), NULL, 0, 0, "list every tensor: name, format, shape, bytes, offset"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
     {0, "check", OPTION_FLAG, AT(check), NULL, 0, 0,
-     "read everything and look for invalid codes; exit status 1 where there is one"},
+     "read everything and look for invalid codes, and for numbers that are not finite; exit status 1 where there is one"},
     {0, "zeros", OPTION_FLAG, AT(zeros), NULL, 0, 0,
      "count the zeros of each ternary tensor, and its columns that are zero in every row"},
     {0, "tensor", OPTION_TEXT, AT(tensor), "NAME", 0, 0,
@@ -253,13 +253,13 @@ static int check_tensors(const contents *c) {
       report(&error);
       bad++;
     } else if (offset >= 0) {
-      failure("%s: invalid code or scale in the byte at offset %lld of the tensor (%s)", c->tensors[i].name,
+      failure("%s: invalid code, scale or number in the byte at offset %lld of the tensor (%s)", c->tensors[i].name,
               (long long)offset, c->tensors[i].format);
       bad++;
     }
   }
   if (bad) return failure("%zu of %zu tensors are bad", bad, c->n_tensors);
-  print_text("%zu tensors checked: no invalid codes\n", c->n_tensors);
+  print_text("%zu tensors checked: no invalid codes or numbers\n", c->n_tensors);
   return 0;
 }
 

@@ -74,7 +74,7 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   snprintf(context, sizeof context, "%u tokens, %s", (unsigned)p->n_ctx,
            session_params(&o->compute).kv == SETUN_KV_F32 ? "f32" : "f16");
   snprintf(batch, sizeof batch, "batches of %u tokens%s", (unsigned)p->n_batch, smaller ? ": no more fit" : "");
-  print_row("weights held", p->held, "");
+  print_row("weights held", p->held, "as the kernels have them");
   print_row("rounding", p->rounding, "to huge pages");
   print_row("norms and scales", p->vectors, "");
   print_row("ring", p->ring, "two layers' worth of what streams, at most");
@@ -83,12 +83,13 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   print_row("activations", p->work, batch);
   print_row("program, vocabulary", p->process, "");
   print_row("in all", p->total, "");
+  print_row("left to the system", p->reserve, "page tables and the like, within the budget");
   print_row("budget", p->budget, o->compute.memory ? "--memory" : "what is available, less a margin");
   print_row("least that would do", p->least, "");
   print_text("\n");
   if (p->streamed) {
-    print_text("%s of %s of weights are read from the disk for each pass.\n", format_bytes(p->streamed, text),
-               format_bytes(p->weights, context));
+    print_text("%s of the files' %s of weights are read from the disk for each pass.\n",
+               format_bytes(p->streamed, text), format_bytes(p->stored, context));
   } else if (p->packed) {
     print_text("Rows of the embedding are read from the disk; the rest is held in memory.\n");
   } else {
@@ -96,7 +97,8 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   }
   if (p->rearranged) {
     print_text(
-        "%s are stored in another order than the kernels' and rearranged in each pass, which takes time beside.\n",
+        "%s, as the kernels have them, are stored in another order and rearranged in each pass, which takes time "
+        "beside.\n",
         format_bytes(p->rearranged, text));
   }
   print_text("At most %.1f tokens/s in decode, %.0f in a prompt (", l->decode, l->prefill);
@@ -120,7 +122,9 @@ static void print_json(const setun_plan *p, const limits *l) {
                  {"total", p->total},
                  {"budget", p->budget},
                  {"least", p->least},
+                 {"reserve", p->reserve},
                  {"weights", p->weights},
+                 {"stored", p->stored},
                  {"streamed_bytes_per_pass", p->streamed},
                  {"rearranged_bytes_per_pass", p->rearranged},
                  {"bytes_per_token", p->token_bytes},

@@ -3,14 +3,37 @@
 
 #include "base/memory.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { CHUNK_BYTES = 1 << 20 };
 
+// The first number that is none, or infinite, in a strip of plain floats: its byte's offset in the strip; -1: none, or
+// memory for `floats` was short, and then *failed says so.
+typedef struct float_buffer {
+  float *data;
+  size_t capacity;
+  bool failed;
+} float_buffer;
+
+static int64_t check_floats(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
+                            float_buffer *floats) {
+  uint64_t n = strip->bytes / format->block_bytes;
+  floats->failed = !st_reserve(&floats->data, &floats->capacity, (size_t)n, sizeof *floats->data);
+  if (floats->failed) return -1;
+  format->ops->decode(format, shape, strip, bytes, floats->data);
+  for (uint64_t i = 0; i < n; i++) {
+    if (!isfinite(floats->data[i])) return (int64_t)(i * format->block_bytes);
+  }
+  return -1;
+}
+
 static int64_t check_strip(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
-                           bool strict) {
+                           bool strict, float_buffer *floats) {
   if (!st_format_is_ternary(format)) {
-    int64_t at = st_format_check_scales(format, bytes, strip->bytes);
+    bool plain = format->block == 1 && !strict;
+    int64_t at =
+        plain ? check_floats(format, shape, strip, bytes, floats) : st_format_check_scales(format, bytes, strip->bytes);
     return at < 0 ? at : at + (int64_t)strip->offset;
   }
   if (format->ops->two_is_valid && !strict) return -1;
@@ -20,6 +43,7 @@ static int64_t check_strip(const st_format *format, st_shape shape, const st_str
 setun_status st_check_tensor(const st_directory *d, const st_tensor *tensor, const st_format *format, st_shape stored,
                              bool strict, int64_t *offset, setun_error *err) {
   uint8_t *bytes = NULL;
+  float_buffer floats = {0};
   size_t capacity = 0;
   setun_status s = SETUN_OK;
   uint64_t most = CHUNK_BYTES / (tensor->bytes / stored.rows + 1) + 1;
@@ -35,10 +59,12 @@ setun_status st_check_tensor(const st_directory *d, const st_tensor *tensor, con
       s = st_file_read(&d->parts[tensor->part], tensor->offset + strip.offset, bytes, (size_t)strip.bytes, err);
       if (s != SETUN_OK) st_fail_in(err, "%s", tensor->name);
     }
-    if (s == SETUN_OK) *offset = check_strip(format, stored, &strip, bytes, strict);
+    if (s == SETUN_OK) *offset = check_strip(format, stored, &strip, bytes, strict, &floats);
+    if (floats.failed) s = st_fail_memory(err, tensor->name);
     row += strip.count;
   }
   st_free(bytes);
+  st_free(floats.data);
   return s;
 }
 

@@ -6,7 +6,7 @@
 
 // Reads a whole stored tensor and looks for a byte that holds an invalid code, or that no writer makes: its offset in
 // the tensor goes to *offset, -1 when there is none. Code 3 of the Q2_0 kinds counts as invalid only with `strict`.
-// Nothing to find in value formats but half-precision scales that are not finite.
+// In value formats: half-precision scales that are not finite, and, unless `strict`, floats that are not.
 setun_status st_check_tensor(const st_directory *d, const st_tensor *tensor, const st_format *format, st_shape stored,
                              bool strict, int64_t *offset, setun_error *err);
 

@@ -27,6 +27,11 @@ static bool streams(const st_plan_item *i) {
   return i->layer >= 0 && !i->held;
 }
 
+// What a read of one of the item's tensors takes: whole blocks, wherever it begins.
+static uint64_t read_of(const st_plan_item *item, int i) {
+  return (item->bytes ? item->bytes : item->tensors[i]->bytes) / BLOCK * BLOCK + 2 * BLOCK;
+}
+
 // The layer's unit; its items stand one after the other from `first` on.
 static st_unit_size size_of(const st_memory_plan *p, size_t first) {
   st_unit_size size = {0, 0};
@@ -35,8 +40,7 @@ static st_unit_size size_of(const st_memory_plan *p, size_t first) {
     if (!streams(item)) continue;
     if (!item->direct) size.packed += item->codes;
     for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
-      uint64_t bytes = item->bytes ? item->bytes : item->tensors[i]->bytes;
-      if (!item->shared[i]) size.stored += bytes / BLOCK * BLOCK + 2 * BLOCK;
+      if (!item->shared[i]) size.stored += read_of(item, i);
     }
   }
   return size;
@@ -81,6 +85,28 @@ static void add_up(st_memory_plan *p) {
   uint64_t session = p->session + (st_memory_plan_cut_head(p) ? p->logits : 0);
   p->work = session > p->copying ? session : p->copying;
   if (most.packed) p->work = session + p->copying; // both at once
+}
+
+static bool is_in_a_layer(const st_memory_plan *p, const st_tensor *tensor) {
+  for (size_t k = 0; k < p->n_items; k++) {
+    for (int i = 0; p->items[k].layer >= 0 && i < ST_ITEM_TENSORS; i++) {
+      if (p->items[k].tensors[i] == tensor) return true;
+    }
+  }
+  return false;
+}
+
+// All of what the files hold, counted as what streams is; an embedding that is the head too, once.
+static uint64_t stored_of(const st_memory_plan *p) {
+  uint64_t stored = 0;
+  for (size_t k = 0; k < p->n_items; k++) {
+    const st_plan_item *item = &p->items[k];
+    for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
+      bool counted = item->shared[i] || (item->layer < 0 && is_in_a_layer(p, item->tensors[i]));
+      if (!counted) stored += read_of(item, i);
+    }
+  }
+  return stored;
 }
 
 // ---- the choice ---------------------------------------------------------------------------------------------------
@@ -193,6 +219,7 @@ static void choose_batch(st_memory_plan *p) {
 }
 
 setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, setun_error *err) {
+  p->stored = stored_of(p);
   choose_batch(p);
   if (p->held_parts) {
     hold_all(p, false);
@@ -205,10 +232,11 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   }
   if (!p->budget || fits(p)) return SETUN_OK;
   if (p->budget < p->least) {
-    return st_fail(err, SETUN_ERROR_MEMORY,
-                   "%s: expected at least %lluM of memory for this context and batch, found %.1fM (a smaller --ctx or "
-                   "--batch-size takes less)",
-                   d->path, least_mib(p->least), (double)p->budget / (1 << 20));
+    return st_fail(
+        err, SETUN_ERROR_MEMORY,
+        "%s: expected at least %lluM of memory for this context and batch, found %.1fM (a smaller context or "
+        "batch takes less)",
+        d->path, least_mib(p->least), (double)p->budget / (1 << 20));
   }
   if (p->mapped) return SETUN_OK;
   hold_all(p, false);

@@ -71,7 +71,8 @@ typedef struct st_memory_plan {
   uint64_t ring;                    // buffers that the others are read into
   uint64_t packed;                  // and, where they are stored in another order, are put into the device's; and rows
                                     // of the embedding
-  uint64_t streamed;                // of the file, read for each pass
+  uint64_t streamed;                // of the files, read for each pass
+  uint64_t stored;                  // of the files, all matrices, counted alike
   uint64_t rearranged;              // codes that are put into the device's order in each pass
   uint64_t least;                   // the smallest budget that would do
   uint64_t token_bytes, token_macs; // that the decoding of a token reads in memory, and computes

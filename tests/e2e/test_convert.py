@@ -393,8 +393,35 @@ class Hostile(Folder):
         self.refused(bad, "t2", "m.weight", "offset 3")
         check = setun("inspect", "--check", bad)
         self.assertEqual(check.returncode, 1)
-        self.assertIn(b"m.weight: invalid code or scale in the byte at offset 3", check.stderr)
+        self.assertIn(b"m.weight: invalid code, scale or number in the byte at offset 3", check.stderr)
         self.assertEqual(setun("inspect", "--check", two).returncode, 0)
+
+    def poisoned(self, source, name, at, value):
+        """A copy of the directory with these bytes in a tensor."""
+        folder = tempfile.mkdtemp(dir=self.path("."))
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        with open(os.path.join(folder, "model.safetensors"), "r+b") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+            file.seek(8 + length + header[name]["data_offsets"][0] + at)
+            file.write(value)
+        return folder
+
+    def test_check_finds_what_loading_refuses(self):
+        packed = self.converted(TALES, "packed", "hf-u8")
+        self.assertEqual(setun("inspect", "--check", packed).returncode, 0)
+        name, matrix = "model.embed_tokens.weight", "model.layers.1.mlp.down_proj.weight"
+        for tensor, at, value, words in ((name, 70, b"\xc0\x7f", b"finite weights"), (name, 70, b"\x80\xff", b"finite weights"),
+                                         ("model.norm.weight", 6, b"\x80\x7f", b"finite"), (matrix, 9, b"\xff", b"invalid code")):
+            with self.subTest(tensor=tensor, value=value):
+                folder = self.poisoned(packed, tensor, at, value)
+                check = setun("inspect", "--check", folder)
+                self.assertEqual(check.returncode, 1)
+                self.assertIn(f"{tensor}: invalid code, scale or number in the byte at offset {at} ".encode(), check.stderr)
+                run = setun("run", folder, "-p", "a", "-n", 1)
+                self.assertEqual(run.returncode, 1)
+                self.assertIn(words, run.stderr)
+                self.assertIn(tensor.removesuffix(".weight").encode(), run.stderr)
 
     def test_zeros(self):
         source = self.path("zeros.gguf")

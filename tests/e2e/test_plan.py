@@ -21,7 +21,9 @@ class PlanTest(Case):
         self.assertEqual(p["total"], sum(p[part] for part in parts))
         self.assertEqual((p["context"], p["batch"], p["streamed_bytes_per_pass"]), (64, 8, 0))
         self.assertEqual(p["held"], p["weights"])
-        self.assertLessEqual(p["least"], p["total"] + 16 * MIB)  # what is left to the system
+        self.assertEqual(p["reserve"], 16 * MIB)
+        self.assertLessEqual(p["least"], p["total"] + p["reserve"])
+        self.assertRegex(self.good("plan", TALES, *SMALL).decode(), r"\nin all .*\nleft to the system +16\.0 MiB  .*\nbudget ")
 
     def test_arithmetic_of_known_shapes(self):
         # 32 layers of 4 x 4096 x 4096 and 3 x 4096 x 11008 weights at two bits, and two float16 matrices of 32000 x 4096.
@@ -50,6 +52,22 @@ class PlanTest(Case):
         p = self.plan(*args, str(2670 * MIB + whole["process"]))
         self.assertEqual((p["streamed_bytes_per_pass"], p["ring"]), (0, 0))
         self.assertLess(p["held"], p["weights"])
+
+    def test_what_streams_is_a_part_of_what_is_stored(self):
+        """Counted alike, down to the least, where everything streams."""
+        for shape, form in (("8b", "t16"), ("7b-a1b", "i2_s"), ("tiny", "t16")):
+            with self.subTest(shape=shape):
+                args = ("--shape", shape, "--format", form, "--ctx", "64", "-b", "8", "-t", "1", "--isa", "scalar")
+                p = self.plan(*args)
+                matrices = 8e9 / 4 if shape == "8b" else 0
+                self.assertGreater(p["stored"], matrices * 0.8)
+                p = self.plan(*args, "--memory", str(p["least"] + (2 << 20)))
+                self.assertLessEqual(p["streamed_bytes_per_pass"], p["stored"])
+                self.assertLessEqual(p["total"] + p["reserve"], p["budget"])
+        # The sizes of stored matrices are their own: 210 bytes for 256 weights of Q6_K, whatever the kernels have.
+        p = self.plan("--shape", "8b", "--format", "t16", "--head", "q6_k", "--ctx", "64", "-t", "1")
+        q = self.plan("--shape", "8b", "--format", "q4_0", "--head", "q6_k", "--ctx", "64", "-t", "1")
+        self.assertGreater(q["stored"], 1.9 * p["stored"] - 2 * 430e6)
 
     def test_least_is_a_tenth(self):
         p = self.plan("--shape", "8b", "--head", "q6_k", "--ctx", "512", "-t", "1", "--memory", "16G")
