@@ -1,7 +1,32 @@
 #!/bin/sh
 # Installs what is missing, builds the command and the library, and prints a story from the small model in models/.
-# usage: ./demo.sh [PROMPT]
 set -eu
+
+usage() {
+  cat <<'END'
+usage: ./demo.sh [PROMPT]
+
+Installs what is missing, builds the command and the library in build/, and prints a story from the small model in models/
+that begins with PROMPT (default: "Once upon a time"; one argument, in quotation marks where it has several words).
+END
+}
+
+case "${1:-}" in
+-h | --help)
+  usage
+  exit 0
+  ;;
+--) shift ;;
+-*)
+  echo "demo.sh: unknown option '$1' (see ./demo.sh --help)" >&2
+  exit 2
+  ;;
+esac
+if [ $# -gt 1 ]; then
+  echo "demo.sh: expected one prompt, found $# arguments: put it into quotation marks" >&2
+  exit 2
+fi
+
 cd "$(dirname "$0")"
 
 tools/install-deps.sh build

@@ -105,10 +105,11 @@ typedef struct setun_model_params {
                      kernels' own order (t16); the budget then covers the rest */
 } setun_model_params;
 
+/* Wherever these parameters, or those of a session, are taken, NULL stands for the defaults. */
 SETUN_API setun_model_params setun_model_params_default(void);
 
 /* Loads a GGUF file (of a split one, its first part) or a Hugging Face directory into memory. On success the
- * caller frees *model with setun_model_free, after every session of it. */
+ * caller frees *model with setun_model_free, after every session of it. `params` may be NULL. */
 SETUN_API setun_status setun_model_load(const char *path, const setun_model_params *params, setun_model **model,
                                         setun_error *error);
 SETUN_API void setun_model_free(setun_model *model);
@@ -156,8 +157,8 @@ typedef struct setun_plan {
   uint32_t n_layer, n_ctx, n_batch;
 } setun_plan;
 
-/* Makes the plan that setun_model_load would follow, without reading weights. SETUN_ERROR_MEMORY where the budget is
- * too small; *plan is then filled in all the same, as far as it goes. */
+/* Makes the plan that setun_model_load would follow, without reading weights; `params` may be NULL.
+ * SETUN_ERROR_MEMORY where the budget is too small; *plan is then filled in all the same, as far as it goes. */
 SETUN_API setun_status setun_plan_model(const char *path, const setun_model_params *params, setun_plan *plan,
                                         setun_error *error);
 /* The plan that a loaded model followed. */
@@ -219,7 +220,7 @@ SETUN_API setun_status setun_decoder_finish(setun_decoder *decoder, const char *
                                             setun_error *error);
 
 /* A tokenizer by itself, without loading any weights: setun_tokenize and the like take a model; a model loaded by
- * this function has no weights and no sessions. */
+ * this function has no weights and no sessions. `params` may be NULL. */
 SETUN_API setun_status setun_model_load_vocabulary(const char *path, const setun_model_params *params,
                                                    setun_model **model, setun_error *error);
 
@@ -230,6 +231,7 @@ typedef struct setun_session setun_session;
 
 SETUN_API setun_session_params setun_session_params_default(void);
 
+/* `params` may be NULL. The caller frees *session with setun_session_free, before the model. */
 SETUN_API setun_status setun_session_new(const setun_model *model, const setun_session_params *params,
                                          setun_session **session, setun_error *error);
 SETUN_API void setun_session_free(setun_session *session);
@@ -460,6 +462,7 @@ typedef struct setun_tensor_info {
   uint32_t part; /* which of the files */
 } setun_tensor_info;
 
+/* `params` may be NULL; of them assume, log and user count. The caller frees *file with setun_file_close. */
 SETUN_API setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file,
                                        setun_error *error);
 SETUN_API void setun_file_close(setun_file *file);

@@ -21,7 +21,8 @@ static const option rows[] = {
     {0, "tensors", OPTION_FLAG, AT(tensors), NULL, 0, 0, "list every tensor: name, format, shape, bytes, offset"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
     {0, "check", OPTION_FLAG, AT(check), NULL, 0, 0,
-     "read everything and look for invalid codes, and for numbers that are not finite; exit status 1 where there is one"},
+     "read everything and look for invalid codes, and for numbers that are not finite; exit status 1 where there is "
+     "one"},
     {0, "zeros", OPTION_FLAG, AT(zeros), NULL, 0, 0,
      "count the zeros of each ternary tensor, and its columns that are zero in every row"},
     {0, "tensor", OPTION_TEXT, AT(tensor), "NAME", 0, 0,

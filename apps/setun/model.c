@@ -68,7 +68,7 @@ typedef struct load_context {
 void log_to_stderr(setun_log_level level, const char *message, void *user) {
   const bool *verbose = user;
   if (level == SETUN_LOG_WARNING)
-    note("warning: %s", message);
+    note("warning: %s%s", message, option_hint(message));
   else if (verbose && *verbose)
     note("%s", message);
 }

@@ -38,8 +38,24 @@ int failure(const char *format, ...) {
   return STATUS_FAILED;
 }
 
+const char *option_hint(const char *message) {
+  static const struct {
+    const char *words, *hint;
+  } hints[] = {{"round the scales", " (see --round-scales)"},
+               {"smaller context or batch", " (see --ctx and --batch-size)"},
+               {"format of the embedding or the head", " (see --embedding and --head)"},
+               {"a template may be given", " (see --template)"},
+               {"using that of", " (see --template)"},
+               {"one to assume", " (see --assume)"},
+               {"one is assumed", " (see --assume)"}};
+  for (size_t i = 0; i < sizeof hints / sizeof *hints; i++) {
+    if (strstr(message, hints[i].words)) return hints[i].hint;
+  }
+  return "";
+}
+
 int report(const setun_error *error) {
-  return failure("%s", error->message);
+  return failure("%s%s", error->message, option_hint(error->message));
 }
 
 int usage_error(const command *self, const char *format, ...) {

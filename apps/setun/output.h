@@ -11,6 +11,8 @@
 #define APP_PRINTF(fmt, first)
 #endif
 
+// Which option does what a message of the library suggests, such as " (see --assume)"; "": none.
+const char *option_hint(const char *message);
 // One line "setun: error: ..." on stderr, control characters shown as '?'. Returns 1, the exit status of failed work.
 int failure(const char *format, ...) APP_PRINTF(1, 2);
 int report(const setun_error *error); // the same for the library's message

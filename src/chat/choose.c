@@ -129,7 +129,7 @@ static setun_status no_such(const st_templates *templates, const char *name, set
     used += length;
   }
   return st_fail(err, SETUN_ERROR_STATE,
-                 "chat template: expected one named \"%.64s\", found %s; --template FILE gives one", name,
+                 "chat template: expected one named \"%.64s\", found %s; a template may be given", name,
                  *list ? list : "none");
 }
 
@@ -149,14 +149,14 @@ setun_status st_choose_template(const st_templates *templates, const st_chat_mod
   if (!f) {
     return st_fail(
         err, SETUN_ERROR_STATE,
-        "the model has no chat template, and none is known for it (architecture %.64s); --template FILE gives one",
+        "the model has no chat template, and none is known for it (architecture %.64s); a template may be given",
         model->architecture ? model->architecture : "not given");
   }
   if (wrong) {
-    st_log_write(log, SETUN_LOG_WARNING, "%s is not what the model was trained with: using that of %s (see --template)",
-                 own->origin, f->name);
+    st_log_write(log, SETUN_LOG_WARNING, "%s is not what the model was trained with: using that of %s", own->origin,
+                 f->name);
   } else {
-    st_log_write(log, SETUN_LOG_WARNING, "the model has no chat template: using that of %s (see --template)", f->name);
+    st_log_write(log, SETUN_LOG_WARNING, "the model has no chat template: using that of %s", f->name);
   }
   *out = (st_chosen_template){f->text, f->name, strlen(f->text)};
   return SETUN_OK;

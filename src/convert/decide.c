@@ -96,8 +96,8 @@ static setun_status decide_kept(st_plan *p, st_item *item, setun_error *err) {
   }
   if (!p->to_gguf && !is_plain_float(f) && !f8) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: %s cannot stand in a Hugging Face directory; ask for another format where that is meant "
-                   "(--embedding bf16, --head bf16), or convert to GGUF",
+                   "%s: %s cannot stand in a Hugging Face directory; choose another format of the embedding or the "
+                   "head where that is meant, such as bf16, or convert to GGUF",
                    item->name, f->name);
   }
   item->how = ST_HOW_ROWS;

@@ -155,11 +155,16 @@ static setun_status place_items(st_plan *p, setun_error *err) {
   return SETUN_OK;
 }
 
-// Something must be there to be laid out anew.
+// Something must be there to be laid out anew. With floats as the target it may be the container alone that changes.
 static setun_status check_any(const st_plan *p, setun_error *err) {
   for (size_t i = 0; i < p->n_items; i++) {
     const st_item *item = &p->items[i];
     if (item->lossy || (item->n_pieces && st_piece_is_ternary(&item->pieces[0]))) return SETUN_OK;
+  }
+  if (!st_format_is_ternary(p->o->to)) {
+    st_log_write(p->o->log, SETUN_LOG_WARNING, "%s: none of its %zu tensors is ternary: all keep their formats, not %s",
+                 p->d->path, p->d->n_tensors, p->o->to->name);
+    return SETUN_OK;
   }
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
                  "%s: none of its %zu tensors is ternary, and %s holds nothing else: quantizing is another command's "
@@ -177,7 +182,7 @@ setun_status st_plan_make(const st_directory *d, bool to_gguf, const st_convert_
     s = st_plan_decide(p, &p->items[i], err);
     p->work_total += 2 * p->items[i].shape.rows * p->items[i].shape.columns;
   }
-  if (s == SETUN_OK && st_format_is_ternary(o->to)) s = check_any(p, err);
+  if (s == SETUN_OK) s = check_any(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = st_plan_prove(p, &p->items[i], err);
   if (s == SETUN_OK) s = add_scales(p, err);
   if (s == SETUN_OK) s = check_names(p, err);

@@ -107,7 +107,7 @@ static setun_status check_fit(const st_plan *p, const st_item *item, uint64_t ro
     return st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
         "%s: the scale %.9g of row %llu is no half-precision number, which %s keeps; fitting layouts: %s (or "
-        "--round-scales)",
+        "round the scales)",
         item->name, (double)scale, (unsigned long long)(row + i / per_row), item->format->name,
         fitting(item, st_piece_group(&item->pieces[0]), true, names));
   }
@@ -183,7 +183,7 @@ static setun_status reduce(const st_plan *p, st_item *item, const bool *counts, 
     }
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
                    "%s: its rows have scales of their own, and hf-u8 keeps one a matrix; in GGUF t2, t5, t16 and i2_s "
-                   "keep one a row (or --round-scales)",
+                   "keep one a row (or round the scales)",
                    item->name);
   }
   uint64_t pieces = 0;
@@ -244,7 +244,7 @@ static setun_status prove_trits(st_plan *p, st_item *item, setun_error *err) {
     s = st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
         "%s: no float32 number has the scale %.9g as its reciprocal, which hf-u8-div would keep; hf-u8 holds it "
-        "(or --round-scales)",
+        "(or round the scales)",
         item->name, (double)item->scales[0]);
   }
   return s;
@@ -262,7 +262,7 @@ static setun_status compare(const st_item *item, bool rounds, uint64_t row, cons
     }
     if (x[i] == y[i] || item->lossy || rounds) continue;
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: %.9g in row %llu is no %s number; f32 holds it (or --round-scales)", item->name, (double)x[i],
+                   "%s: %.9g in row %llu is no %s number; f32 holds it (or round the scales)", item->name, (double)x[i],
                    (unsigned long long)(row + i / k), item->format->name);
   }
   return SETUN_OK;

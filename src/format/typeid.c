@@ -174,7 +174,7 @@ static setun_status choose(st_builder *b, choice *c, const st_format **format, s
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
                  "tensor type %" PRIu32
                  ": the sizes of its %zu tensors fit several layouts alike (%s); say which one to "
-                 "assume (--assume)",
+                 "assume",
                  c->type, c->n_tensors, names_of(c, names));
 }
 
@@ -219,7 +219,7 @@ setun_status st_typeid_resolve(st_builder *b, const st_gguf_tensor *tensors, siz
     c.rival = NULL;
     snprintf(why, sizeof why,
              "the distances between the offsets of its %zu tensors fit no layout that is read (%s) unless one is "
-             "assumed (--assume)",
+             "assumed",
              c.n_tensors, names_of(&c, names));
     return fail_unread(&c, why, err);
   }

@@ -29,9 +29,7 @@ int64_t st_runs_check(const st_format *format, st_shape shape, const st_strip *s
     for (uint64_t k = 0; k < shape.columns;) {
       st_code_run run = run_at(format, shape, row, k);
       const uint8_t *bytes = (const uint8_t *)data + (run.offset - strip->offset);
-      unsigned both = 0; // of each pair of bits; without a branch, so that it is quick
-      for (uint64_t i = 0; i < run.length; i++) both |= (unsigned)(bytes[i] & bytes[i] >> 1);
-      uint64_t i = both >> run.shift & 1 ? 0 : run.length;
+      uint64_t i = 0;
       while (i < run.length && (bytes[i] >> run.shift & 3) != 3) i++;
       int64_t at = (int64_t)(run.offset + i);
       if (i < run.length && (first < 0 || at < first)) first = at;

@@ -159,7 +159,7 @@ case("gap-end.gguf", "FORMAT", "a:", "takes 16 bytes", "found 64", "the end of t
 case("gap-less.gguf", "ok", data=gguf(infos=AB[:1], data=b"\0" * 63))
 case("split-no-alone.gguf", "FORMAT", "split.count", "split.no, 1, found no such key",
      data=gguf([pair("split.no", U16, b"\1\0")], AB, AB_DATA))
-case("type-42-gap.gguf", "UNSUPPORTED", "a:", "type 42", "--assume", data=one("a", [256, 4], 42, 0, data=b"\0" * 384))
+case("type-42-gap.gguf", "UNSUPPORTED", "a:", "type 42", "one is assumed", data=one("a", [256, 4], 42, 0, data=b"\0" * 384))
 case("type-42-gap-assumed.gguf", "ok", data=one("a", [256, 4], 42, 0, data=b"\0" * 384), assume="q2_0")
 case("sum-overflow.gguf", "FORMAT", "b:",
      data=gguf(infos=[info("a", [2**60], 24, 0), info("b", [2**60], 24, 2**60)], data=AB_DATA))
@@ -167,7 +167,7 @@ case("data-short.gguf", "FORMAT", "b:", "32 bytes", "end of the file", data=gguf
 case("data-none.gguf", "FORMAT", "a:", "0 bytes", data=gguf(infos=AB[:1]))
 
 # Type ids of several projects. 42: rows of 18 bytes for 64 weights, or of 34 for 128.
-for assume, words in ((None, ("q2_0, q2_0-128", "--assume")), ("q2_0", ()), ("q2_0-128", ())):
+for assume, words in ((None, ("q2_0, q2_0-128", "which one to assume")), ("q2_0", ()), ("q2_0-128", ())):
     case("type-42-even%s.gguf" % ("-" + assume if assume else ""), "UNSUPPORTED" if words else "ok", *words,
          data=one("a", [256, 4], 42, 0, data=b"\0" * 288), **(dict(assume=assume) if assume else {}))
 case("type-42-64.gguf", "ok", data=gguf(infos=[info("a", [128, 16], 42, 0), info("b", [4], 0, 576)],

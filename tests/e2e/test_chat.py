@@ -76,8 +76,8 @@ class FilterTest(ChatCase):
         result = setun(*self.args, "--template-arg", 'word="x"', "--template-arg", "flag=true", stdin=b"A\n")
         self.assertEqual(result.returncode, 1)
         self.assertIn("seen xTrue", result.stderr.decode())
-        self.fails(1, *self.args, "--template-arg", "word=x", mentions=["word", "JSON"])
-        self.fails(1, *self.args, "--template-arg", "word", mentions=["KEY=JSON"])
+        self.fails(2, *self.args, "--template-arg", "word=x", mentions=["word", "JSON"])
+        self.fails(2, *self.args, "--template-arg", "word", mentions=["KEY=JSON"])
 
     def test_full_context_stops(self):
         out, notes = self.chat(f"{FIRST}\n" * 9, "-n", 12, "--ctx", 64, status=1)

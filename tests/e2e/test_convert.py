@@ -407,6 +407,17 @@ class Hostile(Folder):
             file.write(value)
         return folder
 
+    def test_floats_of_a_model_without_ternary_tensors(self):
+        """The container alone changes, and a warning says so."""
+        source, out = self.path("plain.gguf"), self.path("out.gguf")
+        gguf.write(source, [("m.weight", [4, 2], gguf.F32_TYPE, struct.pack("<8f", 0.5, 1, 2, 3, 5, 7, 11, 13))])
+        result = convert(source, out, "f16")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stderr.decode(), r"\Asetun: warning: .*none of its 1 tensors is ternary.*, not f16\n\Z")
+        self.assertIn(b" f32 ", self.good("inspect", "--tensors", out))
+        result = convert(TALES, self.path("tales.gguf"), "f16")
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+
     def test_check_finds_what_loading_refuses(self):
         packed = self.converted(TALES, "packed", "hf-u8")
         self.assertEqual(setun("inspect", "--check", packed).returncode, 0)

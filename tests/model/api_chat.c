@@ -40,7 +40,7 @@ static void refusals(void **state) {
   setun_chat *chat = NULL;
   setun_rendering *r = NULL;
   expect(SETUN_ERROR_ARGUMENT, setun_chat_new(NULL, NULL, &chat, &err), &err, "neither");
-  expect(SETUN_ERROR_STATE, setun_chat_new(m, NULL, &chat, &err), &err, "--template");
+  expect(SETUN_ERROR_STATE, setun_chat_new(m, NULL, &chat, &err), &err, "a template may be given");
   p.name = "rag";
   expect(SETUN_ERROR_STATE, setun_chat_new(m, &p, &chat, &err), &err, "rag");
   p.text = "{% frobnicate %}", p.length = strlen(p.text);
