@@ -210,16 +210,10 @@ class SyntheticTest(Case):
         self.assertRegex(text[0], r"^this machine, 1 threads, \w+: reads [\d.]+ GB/s, .* int8/s, .* float/s$")
         self.assertRegex(text[-1], r"^decode .* 100 tokens in the cache before$")
 
-    def saved(self, *args):
-        """The file that --save writes anew."""
-        if os.path.exists(self.path):
-            os.remove(self.path)
-        self.bench("--synthetic", "tiny", *args, "--save", self.path)
-
     def test_file(self):
         for form, head in (("tq2_0", "q6_k"), ("t16", "f16"), ("q4_0", "q4_0")):
             with self.subTest(format=form):
-                self.saved("--format", form, "--head", head, "--seed", 7)
+                self.bench("--synthetic", "tiny", "--format", form, "--head", head, "--seed", 7, "--save", self.path)
                 tensors = json.loads(self.good("inspect", self.path, "--tensors", "--json"))["tensor_list"]
                 by_name = {t["name"]: t for t in tensors}
                 self.assertEqual(by_name["blk.1.ffn_down.weight"]["format"], form)
@@ -238,23 +232,16 @@ class SyntheticTest(Case):
     def test_heads_of_ambiguous_types(self):
         """The file says what its embedding's type number means, not only its matrices'."""
         for form, head in (("i2_s", "q2_0"), ("q2_0", "i2_s-arm"), ("i2_s-x4", "q2_0-128"), ("t5", "q2_0")):
-            self.saved("--format", form, "--head", head)
+            self.bench("--synthetic", "tiny", "--format", form, "--head", head, "--save", self.path)
             tensors = json.loads(self.good("inspect", self.path, "--tensors", "--json"))["tensor_list"]
             formats = {t["name"]: t["format"] for t in tensors}
             self.assertEqual((formats["blk.1.ffn_up.weight"], formats["token_embd.weight"]), (form, head))
         for form, head in (("i2_s", "i2_s-arm"), ("q2_0-128", "q2_0")):
             self.fails(1, "bench", "--synthetic", "tiny", "--format", form, "--head", head, mentions=[form, head])
 
-    def test_a_file_that_is_there_stays(self):
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write("older")
-        self.fails(1, "bench", "--synthetic", "tiny", *self.SHORT, "--save", self.path, mentions=[self.path, "exists"])
-        with open(self.path, encoding="utf-8") as file:
-            self.assertEqual(file.read(), "older")
-
     def poison(self, form, name, at, row, word):
         """A number in a tensor of a file that was fine becomes infinite: loading names the tensor and the row."""
-        self.saved("--format", form)
+        self.bench("--synthetic", "tiny", "--format", form, "--save", self.path)
         tensors = json.loads(self.good("inspect", self.path, "--tensors", "--json"))["tensor_list"]
         with open(self.path, "r+b") as file:
             file.seek(next(t["offset"] for t in tensors if t["name"] == name) + at)
