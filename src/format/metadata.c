@@ -51,11 +51,15 @@ static bool is_signed(st_meta_type t) {
   return t == ST_META_I8 || t == ST_META_I16 || t == ST_META_I32 || t == ST_META_I64;
 }
 
+bool st_meta_is_integer(st_meta_type type) {
+  return is_unsigned(type) || is_signed(type);
+}
+
 setun_status st_metadata_u64(const st_metadata *m, const char *key, uint64_t low, uint64_t high, uint64_t *out,
                              setun_error *err) {
   const st_meta *item = st_metadata_find(m, key);
   if (!item) return SETUN_OK;
-  if (!is_unsigned(item->type) && !is_signed(item->type)) return wrong_type(item, "an integer", err);
+  if (!st_meta_is_integer(item->type)) return wrong_type(item, "an integer", err);
   bool negative = is_signed(item->type) && item->as.i < 0;
   if (negative || item->as.u < low || item->as.u > high) {
     char found[24];

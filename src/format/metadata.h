@@ -51,6 +51,7 @@ const char *st_meta_kind(const st_meta *item, char text[32]);
 
 // Bytes of a number or a boolean; 0 for strings and arrays.
 size_t st_meta_bytes(st_meta_type type);
+bool st_meta_is_integer(st_meta_type type);
 
 const st_meta *st_metadata_find(const st_metadata *m, const char *key); // NULL when absent
 

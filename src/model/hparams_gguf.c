@@ -44,6 +44,31 @@ static void need_u32(keys *k, const char *name, uint32_t *out) {
   get_u32(k, name, out);
 }
 
+// One number for all layers, or an array of one a layer, which must be the same.
+static void get_layers_u32(keys *k, const char *name, uint32_t n_layer, uint32_t *out) {
+  char key[128];
+  const st_meta *item = k->status == SETUN_OK ? st_metadata_find(k->m, full_key(k, name, key)) : NULL;
+  if (!item || item->type != ST_META_ARRAY || !st_meta_is_integer(item->element)) {
+    get_u32(k, name, out);
+    return;
+  }
+  double first = item->count ? st_meta_number(item, 0) : 0;
+  if (item->count != n_layer || first < 0 || first > 1u << 30) {
+    k->status = st_fail(k->err, SETUN_ERROR_FORMAT,
+                        "%s: expected %u integers from 0 to 1073741824, one a layer, found %llu that begin with %.0f",
+                        key, n_layer, (unsigned long long)item->count, first);
+    return;
+  }
+  for (uint64_t i = 1; i < item->count; i++) {
+    double x = st_meta_number(item, i);
+    if (x == first) continue;
+    k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED,
+                        "%s: expected the same number in all layers, found %.0f and %.0f", key, first, x);
+    return;
+  }
+  *out = (uint32_t)first;
+}
+
 // A key that may only repeat what is known from elsewhere.
 static void same_u32(keys *k, const char *name, const char *what, uint32_t expected) {
   char key[128];
@@ -193,11 +218,13 @@ setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hpar
   snprintf(k.architecture, sizeof k.architecture, "%.*s", (int)name.length, name.data);
   need_u32(&k, "block_count", &h->n_layer);
   need_u32(&k, "embedding_length", &h->n_embd);
-  need_u32(&k, "attention.head_count", &h->n_head);
-  need_u32(&k, "feed_forward_length", &h->n_ff);
+  need(&k, "attention.head_count", "a positive integer");
+  get_layers_u32(&k, "attention.head_count", h->n_layer, &h->n_head);
+  need(&k, "feed_forward_length", "a positive integer");
+  get_layers_u32(&k, "feed_forward_length", h->n_layer, &h->n_ff);
   char key[128];
   if (!k.defaults || st_metadata_find(k.m, full_key(&k, "attention.head_count", key))) h->n_head_kv = 0;
-  get_u32(&k, "attention.head_count_kv", &h->n_head_kv);
+  get_layers_u32(&k, "attention.head_count_kv", h->n_layer, &h->n_head_kv);
   h->head_dim = 0;
   get_u32(&k, "attention.key_length", &h->head_dim);
   need_u32(&k, "context_length", &h->n_ctx_train);

@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import struct
 import tempfile
 
+import gguf
 from support import GOLDEN, Case, main, read_safetensors
 
 LATENT = os.path.join(GOLDEN, "hf", "bitnet-latent")
@@ -70,6 +72,52 @@ class VariantTest(Case):
         with tempfile.TemporaryDirectory() as folder:
             plain = self.checkpoint(folder, "floats", {"quantization_config": None}, {})
             self.assertNotEqual(self.logits(folder, plain), self.logits(folder, LATENT))
+
+
+def with_arrays(source, target, arrays):
+    """Copies a GGUF file with integers (u32) turned into arrays; its name is lengthened so that its data stay aligned."""
+    with open(source, "rb") as file:
+        data = file.read()
+
+    def place(key):
+        return data.index(len(key).to_bytes(8, "little") + key.encode()) + 8 + len(key)
+
+    size = len(data)
+    for key, values in arrays.items():
+        at = place(key)
+        assert data[at:at + 4] == struct.pack("<I", gguf.U32)
+        data = data[:at] + gguf.value_bytes(values) + data[at + 8:]
+    at = place("general.name") + 4
+    length = int.from_bytes(data[at:at + 8], "little")
+    more = (size - len(data)) % 32
+    data = data[:at] + (length + more).to_bytes(8, "little") + b" " * more + data[at + 8:]
+    with open(target, "wb") as file:
+        file.write(data)
+
+
+class LayersTest(Case):
+    """Numbers that a GGUF file may give for each layer."""
+
+    SOURCE = os.path.join(GOLDEN, "gguf", "llama3.gguf")
+
+    def test_equal_numbers_are_one(self):
+        keys = json.loads(self.good("inspect", self.SOURCE, "--json"))["metadata"]
+        layers = int(keys["llama.block_count"])
+        names = ("llama.attention.head_count", "llama.attention.head_count_kv", "llama.feed_forward_length")
+        with tempfile.TemporaryDirectory() as folder:
+            path, out = os.path.join(folder, "arrays.gguf"), os.path.join(folder, "logits")
+            with_arrays(self.SOURCE, path, {name: [int(keys[name])] * layers for name in names})
+            self.good("logits", self.SOURCE, "--ids", IDS, "--precise", "-o", out)
+            expected = read_safetensors(out)["logits"][1]
+            self.good("logits", path, "--ids", IDS, "--precise", "-o", out)
+            self.assertEqual(list(read_safetensors(out)["logits"][1]), list(expected))
+            for name in names:
+                value = int(keys[name])
+                for values, word in (([value] * (layers - 1) + [value + 1], "the same number"), ([value] * (layers + 1), f"{layers} integers"),
+                                     ([-1] * layers, "found")):
+                    with self.subTest(name=name, values=values):
+                        with_arrays(self.SOURCE, path, {name: values})
+                        self.fails(1, "logits", path, "--ids", IDS, "-o", out, mentions=[name, word])
 
 
 if __name__ == "__main__":
