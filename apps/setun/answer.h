@@ -19,7 +19,7 @@ typedef struct answerer {
   const sampling_options *sampling;
   uint64_t seed, answers; // each answer has a seed of its own, so that a second try may differ
   int64_t most;           // tokens of an answer; negative: no limit
-  size_t longest;         // bytes of text that a message or a file of them may have
+  size_t longest;         // bytes of text that a message may have
   overflow_choice overflow;
   bool terminal, hide_reasoning, ignore_end, verbose;
 } answerer;

@@ -80,17 +80,23 @@ static void command_system(answerer *a, const char *text) {
   }
 }
 
+// The bytes that a file of messages may have: a short message takes many times its text.
+static size_t longest_file(const answerer *a) {
+  enum { LEAST = 65536, A_TEXT = 4 };
+  return a->longest / A_TEXT > LEAST ? a->longest / A_TEXT : LEAST;
+}
+
 static void command_save(answerer *a, const char *path) {
   if (!*path)
     note("/save FILE");
-  else if (conversation_save(a->talk, path, a->longest))
+  else if (conversation_save(a->talk, path, longest_file(a)))
     note("%zu message%s saved in %s", conversation_count(a->talk), plural(conversation_count(a->talk)), path);
 }
 
 static void command_load(answerer *a, const char *path) {
   if (!*path) {
     note("/load FILE");
-  } else if (conversation_load(a->talk, path, a->longest)) {
+  } else if (conversation_load(a->talk, path, longest_file(a))) {
     note("%zu message%s loaded from %s", conversation_count(a->talk), plural(conversation_count(a->talk)), path);
     if (conversation_wants_answer(a->talk)) note("the last one has no answer (/regen gives it one)");
   }
@@ -284,7 +290,7 @@ static int run(const command *self, int argc, char **argv) {
   for (size_t i = 0; !status && i < o.variables.count; i++) {
     status = conversation_set_variable(a.talk, self, o.variables.items[i]);
   }
-  if (!status && o.file) status = read_file(o.file, &own);
+  if (!status && o.file) status = read_file(o.file, text_limit(o.compute.memory), &own);
   if (status) {
     free_answerer(&a);
     return status;

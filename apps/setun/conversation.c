@@ -225,12 +225,7 @@ static bool check_messages(const json_t *messages, const char *path) {
 bool conversation_load(conversation *c, const char *path, size_t most) {
   input_text text = {0};
   json_error_t where;
-  if (read_file(path, &text)) return false;
-  if (text.length > most) {
-    failure("%s: expected at most %zu bytes, for which there is memory, found %zu", path, most, text.length);
-    free(text.data);
-    return false;
-  }
+  if (read_file(path, most, &text)) return false;
   json_t *root = json_loadb(text.data, text.length, JSON_ALLOW_NUL, &where);
   free(text.data);
   if (!root) {

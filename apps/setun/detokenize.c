@@ -36,7 +36,7 @@ static int read_standard_input(const command *self, id_list *list) {
   input_text text = {0};
   char why[128];
   if (isatty(STDIN_FILENO)) return usage_error(self, "no ids: give them as arguments, or pipe a JSON array in");
-  int status = read_file("-", &text);
+  int status = read_file("-", text_limit(0), &text);
   if (status) return status;
   bool good = parse_ids(text.data, text.length, list, why);
   free(text.data);

@@ -17,7 +17,15 @@ const option text_rows[3] = {
      "\\n, \\r, \\t, \\\\, \\\" and \\xNN in the text stand for what they do in C"},
 };
 
-static int read_stream(FILE *from, const char *name, input_text *text) {
+size_t text_limit(uint64_t memory) {
+  enum { LEAST = 1 << 20, A_BYTE = 4 };
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  if (!memory) memory = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : SIZE_MAX;
+  uint64_t most = memory / A_BYTE;
+  return most < LEAST ? LEAST : most < SIZE_MAX ? (size_t)most : SIZE_MAX;
+}
+
+static int read_stream(FILE *from, const char *name, size_t most, input_text *text) {
   size_t capacity = 0, length = 0;
   char *data = NULL;
   for (size_t got = 1; got;) {
@@ -33,6 +41,10 @@ static int read_stream(FILE *from, const char *name, input_text *text) {
     }
     got = fread(data + length, 1, capacity - length - 1, from);
     length += got;
+    if (length > most) {
+      free(data);
+      return failure("%s: expected at most %zu bytes, for which there is memory, found more", name, most);
+    }
   }
   if (ferror(from)) {
     free(data);
@@ -43,11 +55,11 @@ static int read_stream(FILE *from, const char *name, input_text *text) {
   return 0;
 }
 
-int read_file(const char *path, input_text *text) {
-  if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", text);
+int read_file(const char *path, size_t most, input_text *text) {
+  if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", most, text);
   FILE *file = fopen(path, "rb");
   if (!file) return failure("%s: cannot open: %s", path, strerror(errno));
-  int status = read_stream(file, path, text);
+  int status = read_stream(file, path, most, text);
   fclose(file);
   return status;
 }
@@ -79,19 +91,19 @@ size_t unescape(char *text, size_t length) {
   return out;
 }
 
-static int find_text(const command *self, const text_options *o, input_text *text) {
+static int find_text(const command *self, const text_options *o, size_t most, input_text *text) {
   if (o->prompt && o->file) return usage_error(self, "both --prompt and --file give the text");
   if (o->prompt) {
     *text = (input_text){strdup(o->prompt), strlen(o->prompt)};
     return text->data ? 0 : failure("no memory for the prompt");
   }
-  if (o->file) return read_file(o->file, text);
+  if (o->file) return read_file(o->file, most, text);
   if (isatty(STDIN_FILENO)) return usage_error(self, "no text: give -p TEXT or -f FILE, or pipe it in");
-  return read_file("-", text);
+  return read_file("-", most, text);
 }
 
-int read_text(const command *self, const text_options *o, input_text *text) {
-  int status = find_text(self, o, text);
+int read_text(const command *self, const text_options *o, size_t most, input_text *text) {
+  int status = find_text(self, o, most, text);
   if (!status && o->escape) text->length = unescape(text->data, text->length);
   return status;
 }

@@ -23,13 +23,16 @@ typedef struct input_text {
 
 // The text of -p, of -f ("-": standard input), or of standard input where it is no terminal; taken as it is,
 // unless -e asks for escapes.
-// Returns 0, or the exit status after a report.
-int read_text(const command *self, const text_options *o, input_text *text);
+// At most `most` bytes are read (see text_limit). Returns 0, or the exit status after a report.
+int read_text(const command *self, const text_options *o, size_t most, input_text *text);
 // Puts in place of \n \r \t \\ \" \' and \xNN (two hexadecimal digits) what they stand for; any other backslash stays.
 // Returns the new length, which is no longer.
 size_t unescape(char *text, size_t length);
-// A whole file, or standard input for "-". Returns 0, or 1 after a report.
-int read_file(const char *path, input_text *text);
+// A whole file, or standard input for "-". Returns 0, or 1 after a report, such as that it has more than `most` bytes.
+int read_file(const char *path, size_t most, input_text *text);
+// The bytes of text that it makes sense to read within a budget of memory; 0: on this machine. Whether there is room for
+// what is made of them is another question.
+size_t text_limit(uint64_t memory);
 
 // Token ids; `ids` is freed with free.
 typedef struct id_list {

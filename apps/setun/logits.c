@@ -99,7 +99,7 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.output) return usage_error(self, "-o FILE is missing");
   if (strcmp(o.output, "-") == 0) return usage_error(self, "-o needs a file: standard output cannot take the numbers");
   if ((status = check_output(self, "-o", o.output, argv[1], &o.compute.adapters))) return status;
-  status = o.ids ? read_ids(self, &o, &list) : read_text(self, &o.text, &text);
+  status = o.ids ? read_ids(self, &o, &list) : read_text(self, &o.text, text_limit(o.compute.memory), &text);
   if (status) return status;
   int flags = SETUN_TOKENIZE_BOS | (o.special ? SETUN_TOKENIZE_SPECIAL : 0);
   bool ready = o.ids || tokenize_beforehand(argv[1], &o.model, o.compute.memory, flags, &text, &list);

@@ -126,9 +126,9 @@ static int compute(const command *self, const char *name, const setun_model *mod
 // The text, or the ids of --ids. 0, or the exit status after a report.
 static int read_input(const command *self, const perplexity_options *o, input_text *text, id_list *list) {
   char why[128];
-  if (!o->ids) return read_text(self, &o->text, text);
+  if (!o->ids) return read_text(self, &o->text, text_limit(o->compute.memory), text);
   if (o->text.prompt || o->text.file) return usage_error(self, "--ids and a text exclude each other");
-  int status = read_file(o->ids, text);
+  int status = read_file(o->ids, text_limit(o->compute.memory), text);
   if (status) return status;
   return parse_ids(text->data, text->length, list, why) ? 0 : failure("%s: %s", o->ids, why);
 }

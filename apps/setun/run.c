@@ -55,7 +55,7 @@ typedef struct generation {
   setun_token last;
   double load_seconds, prompt_seconds, decode_seconds;
   setun_stream_stats prompt_stream; // when the prompt was read
-  size_t prompt_done, decoded; // tokens that were evaluated
+  size_t prompt_done, decoded;      // tokens that were evaluated
 } generation;
 
 static void print_piece(generation *g, const char *text, size_t length) {
@@ -297,7 +297,7 @@ static int run(const command *self, int argc, char **argv) {
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   status = check_sampling(self, &o.sampling);
-  if (!status) status = read_text(self, &o.text, &text);
+  if (!status) status = read_text(self, &o.text, text_limit(o.compute.memory), &text);
   if (status) return status;
   status = prepare(&g, &o, argv[1], !text.length) ? run_prompt(&g, &o, &text) : failed_status();
   free_generation(&g);

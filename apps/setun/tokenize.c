@@ -56,7 +56,7 @@ static int run(const command *self, int argc, char **argv) {
   id_list list = {0};
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
-  status = read_text(self, &o.text, &text);
+  status = read_text(self, &o.text, text_limit(0), &text);
   if (status) return status;
   int flags = (o.special ? SETUN_TOKENIZE_SPECIAL : 0) | (o.bos ? SETUN_TOKENIZE_BOS_ALWAYS : 0);
   status = STATUS_FAILED;
