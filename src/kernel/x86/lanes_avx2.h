@@ -133,33 +133,24 @@ LANES_INLINE float vf_most(vf v) {
   return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
-LANES_INLINE __m256 lanes_add8(__m256 a, __m256 b) {
-  return _mm256_add_ps(a, b);
-}
-LANES_INLINE __m256 lanes_max8(__m256 a, __m256 b) {
-  return _mm256_max_ps(a, b);
-}
-// Lane i is the sum, or the largest, of the 8 lanes of v[i]. Each step joins halves of two vectors and keeps both
+// Lane i is the largest of the 8 lanes of v[i]. Each step joins halves of two vectors and keeps both
 // results in one.
-LANES_INLINE __m256 lanes_reduce8(__m256 (*join)(__m256, __m256), __m256 v[8]) {
+LANES_INLINE __m256 lanes_mosts8(__m256 v[8]) {
   for (int i = 0; i < 4; i++) { // 4 of v[i], 4 of v[i + 4]
-    v[i] = join(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20), _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+    v[i] = _mm256_max_ps(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20), _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
   }
   for (int i = 0; i < 2; i++) { // pairs of v[i], v[i + 2]; v[i + 4], v[i + 6]
-    v[i] = join(_mm256_shuffle_ps(v[i], v[i + 2], 0x44), _mm256_shuffle_ps(v[i], v[i + 2], 0xEE));
+    v[i] = _mm256_max_ps(_mm256_shuffle_ps(v[i], v[i + 2], 0x44), _mm256_shuffle_ps(v[i], v[i + 2], 0xEE));
   }
   // v[0] is now those of 0, 2, 1, 3, 4, 6, 5, 7
-  v[0] = join(_mm256_shuffle_ps(v[0], v[1], 0x88), _mm256_shuffle_ps(v[0], v[1], 0xDD));
+  v[0] = _mm256_max_ps(_mm256_shuffle_ps(v[0], v[1], 0x88), _mm256_shuffle_ps(v[0], v[1], 0xDD));
   return _mm256_permutevar8x32_ps(v[0], _mm256_setr_epi32(0, 2, 1, 3, 4, 6, 5, 7));
-}
-LANES_INLINE vf lanes_reduce(__m256 (*join)(__m256, __m256), vf v[16]) {
-  __m256 low[8], high[8];
-  for (int i = 0; i < 8; i++) low[i] = join(v[i].a, v[i].b), high[i] = join(v[i + 8].a, v[i + 8].b);
-  return (vf){lanes_reduce8(join, low), lanes_reduce8(join, high)};
 }
 // Lane j is vf_most(v[j]).
 LANES_INLINE vf vf_mosts(vf v[16]) {
-  return lanes_reduce(lanes_max8, v);
+  __m256 low[8], high[8];
+  for (int i = 0; i < 8; i++) low[i] = _mm256_max_ps(v[i].a, v[i].b), high[i] = _mm256_max_ps(v[i + 8].a, v[i + 8].b);
+  return (vf){lanes_mosts8(low), lanes_mosts8(high)};
 }
 
 LANES_INLINE vi vf_bits(vf v) {

@@ -105,26 +105,22 @@ LANES_INLINE float vf_sum(vf v) {
   return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
 
-// Lane j is the sum, or the largest, of the lanes of v[j]. Each step joins halves, quarters, ... of two vectors and
+// Lane j is vf_most(v[j]). Each step joins halves, quarters, ... of two vectors and
 // keeps both results in one.
-LANES_INLINE vf lanes_reduce(vf (*join)(vf, vf), vf v[16]) {
+LANES_INLINE vf vf_mosts(vf v[16]) {
   for (int i = 0; i < 8; i++) { // 8 of v[i], 8 of v[i + 8]
-    v[i] = join(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44), _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE));
+    v[i] = vf_max(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44), _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE));
   }
   for (int i = 0; i < 4; i++) { // quarters: v[i], v[i + 8], v[i + 4], v[i + 12]
-    v[i] = join(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x88), _mm512_shuffle_f32x4(v[i], v[i + 4], 0xDD));
+    v[i] = vf_max(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x88), _mm512_shuffle_f32x4(v[i], v[i + 4], 0xDD));
   }
   for (int i = 0; i < 2; i++) { // pairs within each quarter: v[i + q], v[i + 2 + q]
-    v[i] = join(_mm512_shuffle_ps(v[i], v[i + 2], 0x44), _mm512_shuffle_ps(v[i], v[i + 2], 0xEE));
+    v[i] = vf_max(_mm512_shuffle_ps(v[i], v[i + 2], 0x44), _mm512_shuffle_ps(v[i], v[i + 2], 0xEE));
   }
   // Quarter q holds the pairs of rows q' = 0, 8, 4, 12: lanes v[0]: (q', q' + 2), v[1]: (q' + 1, q' + 3).
-  v[0] = join(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xDD));
+  v[0] = vf_max(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xDD));
   const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
   return _mm512_permutexvar_ps(order, v[0]);
-}
-// Lane j is vf_most(v[j]).
-LANES_INLINE vf vf_mosts(vf v[16]) {
-  return lanes_reduce(vf_max, v);
 }
 
 LANES_INLINE vi vf_bits(vf v) {
