@@ -246,9 +246,14 @@ bool conversation_load(conversation *c, const char *path, size_t most) {
 static bool may_replace(const char *path, size_t most) {
   struct stat st;
   if (stat(path, &st)) return true; // writing says what is wrong
-  uint64_t size = (uint64_t)st.st_size;
+  if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > most) {
+    failure("%s: exists and has %llu bytes, more than the %zu for which there is memory to see whether it is a "
+            "conversation; name another file, or remove it",
+            path, (unsigned long long)st.st_size, most);
+    return false;
+  }
   char first = 0;
-  FILE *file = S_ISREG(st.st_mode) && size <= most ? fopen(path, "rb") : NULL;
+  FILE *file = S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
   if (file && fread(&first, 1, 1, file) != 1) first = 0;
   if (file) fclose(file);
   bool begins = first == '{' || first == '[';
