@@ -81,6 +81,8 @@ typedef struct setun_session_params {
   uint32_t n_batch; /* tokens that one pass of prefill takes; 0: 512, or less where memory is little */
   int threads;      /* 0: as many as suit the machine */
   setun_kv_type kv;
+  bool all_logits; /* on_logits will be used: where the output matrix streams, room for the logits of several tokens at
+                      once, so that it is read less often; false: it is read for each of them */
 } setun_session_params;
 
 typedef struct setun_model_params {

@@ -90,7 +90,7 @@ static int read_ids(const command *self, const logits_options *o, id_list *list)
 }
 
 static int run(const command *self, int argc, char **argv) {
-  logits_options o = {0};
+  logits_options o = {.compute = {.all_logits = true}};
   setun_model *model = NULL;
   input_text text = {0};
   id_list list = {0};

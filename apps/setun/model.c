@@ -100,6 +100,7 @@ setun_session_params session_params(const compute_options *o) {
   params.n_ctx = o->n_ctx;
   params.n_batch = (uint32_t)o->batch;
   params.threads = (int)o->threads;
+  params.all_logits = o->all_logits;
   return params;
 }
 

@@ -22,7 +22,8 @@ typedef struct compute_options {
   text_list adapters; // "FILE" or "FILE:SCALE"
   uint64_t memory;    // the budget; 0: what is available
   bool no_stream;
-  uint32_t n_ctx; // that the memory plan leaves room for, set by commands; 0: the model's, at most 4096
+  bool all_logits; // not only those after the last token are used; set by commands
+  uint32_t n_ctx;  // that the memory plan leaves room for, set by commands; 0: the model's, at most 4096
 } compute_options;
 
 extern const option model_rows[3], compute_rows[7];

@@ -77,12 +77,12 @@ static bool read_number(const char *text, double *out) {
   return true;
 }
 
-// "4096", "512M", "4G", "1.5G", "4GiB": powers of 1024.
+// "4096", "512M", "4G", "1.5G", "4GiB", to "P": powers of 1024.
 static bool read_size(const char *text, double *out) {
   char *end = NULL;
   if (!(text[0] >= '0' && text[0] <= '9')) return false;
   double v = strtod(text, &end);
-  static const char letters[] = "KMGT";
+  static const char letters[] = "KMGTP";
   const char *unit = *end ? strchr(letters, *end >= 'a' ? *end - 'a' + 'A' : *end) : NULL;
   if (unit) {
     for (long i = 0; i <= unit - letters; i++) v *= 1024;

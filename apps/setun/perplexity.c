@@ -134,7 +134,7 @@ static int read_input(const command *self, const perplexity_options *o, input_te
 }
 
 static int run(const command *self, int argc, char **argv) {
-  perplexity_options o = {0};
+  perplexity_options o = {.compute = {.all_logits = true}};
   setun_model *model = NULL;
   input_text text = {0};
   id_list list = {0};

@@ -78,7 +78,8 @@ static bool write_at(tensor_file *file, uint64_t offset, const char *bytes, size
     ssize_t w = pwrite(file->fd, bytes + done, want, (off_t)(offset + done));
     if (w < 0 && errno == EINTR) continue;
     if (w <= 0) {
-      failure("%s: cannot write: %s", file->path, w < 0 ? strerror(errno) : "nothing was taken");
+      failure("%s: writing %zu bytes at offset %llu: %s", file->path, n, (unsigned long long)offset,
+              w < 0 ? strerror(errno) : "nothing was taken");
       return false;
     }
     done += (size_t)w;

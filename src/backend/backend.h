@@ -35,9 +35,11 @@ typedef enum st_rows {
 } st_rows;
 
 // Bytes of a matrix: of its codes as they are written or lent, of codes of its own once it has settled, and of what
-// stands beside them (scales of rows).
+// stands beside them (scales of rows). And the kind of input that its products take, by a number of the device's own.
+enum { ST_INPUT_KINDS = 4 };
 typedef struct st_matrix_size {
   uint64_t codes, own, beside;
+  uint32_t input; // below ST_INPUT_KINDS
 } st_matrix_size;
 
 typedef struct st_device_options {
@@ -123,8 +125,9 @@ struct st_backend {
 
   setun_status (*queue_new)(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
   void (*queue_free)(st_queue *queue);
-  // Bytes of a queue and of a cache, before there are any; `columns`: the widest input of a product.
-  uint64_t (*queue_size)(const st_device *device, const st_queue_options *options, size_t columns);
+  // Bytes of a queue and of a cache, before there are any; `columns`: the widest input of a product, of each kind.
+  uint64_t (*queue_size)(const st_device *device, const st_queue_options *options,
+                         const size_t columns[ST_INPUT_KINDS]);
   uint64_t (*cache_size)(const st_cache_shape *shape, int threads);
   setun_status (*array_new)(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
   void (*array_free)(st_array *array);

@@ -24,6 +24,14 @@ setun_status st_fail(setun_error *err, setun_status code, const char *format, ..
   return code;
 }
 
+// Some say where by themselves, as opening a file does, or a file in this directory; or a tensor in it.
+static bool names(const char *message, const char *context) {
+  size_t n = strlen(context);
+  const char *at = n ? strstr(message, context) : NULL;
+  bool begins = at && (at == message || (at - message >= 2 && memcmp(at - 2, ": ", 2) == 0));
+  return begins && (at[n] == ':' || at[n] == '/');
+}
+
 setun_status st_fail_in(setun_error *err, const char *format, ...) {
   if (!err) return SETUN_ERROR_STATE;
   char context[SETUN_ERROR_SIZE], old[SETUN_ERROR_SIZE];
@@ -32,9 +40,7 @@ setun_status st_fail_in(setun_error *err, const char *format, ...) {
   if (vsnprintf(context, sizeof context, format, args) < 0) context[0] = '\0';
   va_end(args);
   memcpy(old, err->message, sizeof old);
-  // Some say where by themselves, as opening a file does, or a file in this directory.
-  size_t named = strlen(context);
-  if (named && strncmp(old, context, named) == 0 && (old[named] == ':' || old[named] == '/')) return err->code;
+  if (names(old, context)) return err->code;
   // A message has a fixed size: what does not fit is cut off.
   size_t n = strlen(context), room = sizeof err->message - 1, m = strlen(old);
   n = n > room - 2 ? room - 2 : n;

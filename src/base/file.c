@@ -18,6 +18,14 @@
 // One system call moves less than 2 GiB on every system; stay under it.
 enum { READ_MOST = 1 << 30 };
 
+static struct timespec time_of_change(const struct stat *st) {
+#ifdef __APPLE__
+  return st->st_mtimespec;
+#else
+  return st->st_mtim;
+#endif
+}
+
 setun_status st_file_open(const char *path, st_file *file, setun_error *err) {
   struct stat st;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO must not block before fstat can refuse it
@@ -31,7 +39,9 @@ setun_status st_file_open(const char *path, st_file *file, setun_error *err) {
     close(fd);
     return st_fail_memory(err, path);
   }
-  *file = (st_file){.fd = fd, .size = (uint64_t)st.st_size, .path = copy};
+  struct timespec written = time_of_change(&st);
+  *file = (st_file){
+      .fd = fd, .size = (uint64_t)st.st_size, .written_s = written.tv_sec, .written_ns = written.tv_nsec, .path = copy};
   return SETUN_OK;
 }
 
@@ -88,11 +98,21 @@ void st_file_unmap(st_file *file) {
   file->map = NULL;
 }
 
-setun_status st_file_check_size(const st_file *file, setun_error *err) {
+setun_status st_file_check(const st_file *file, setun_error *err) {
   struct stat st;
-  if (!fstat(file->fd, &st) && (uint64_t)st.st_size >= file->size) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_IO, "%s: expected the %llu bytes that it had when it was opened, found less",
-                 file->path, (unsigned long long)file->size);
+  if (file->source) return SETUN_OK;
+  if (fstat(file->fd, &st)) return st_fail(err, SETUN_ERROR_IO, "%s: %s", file->path, strerror(errno));
+  if ((uint64_t)st.st_size < file->size) {
+    return st_fail(err, SETUN_ERROR_IO, "%s: expected the %llu bytes that it had when it was opened, found %llu",
+                   file->path, (unsigned long long)file->size, (unsigned long long)st.st_size);
+  }
+  struct timespec written = time_of_change(&st);
+  if (written.tv_sec == file->written_s && written.tv_nsec == file->written_ns) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_IO,
+                 "%s: written to while it is in use: expected %lld.%09lld as the time of its last change, found "
+                 "%lld.%09lld",
+                 file->path, (long long)file->written_s, (long long)file->written_ns, (long long)written.tv_sec,
+                 (long long)written.tv_nsec);
 }
 
 setun_status st_file_load(const char *path, uint64_t limit, char **text, size_t *length, setun_error *err) {

@@ -13,7 +13,8 @@ typedef struct st_file_source {
 
 typedef struct st_file {
   int fd;
-  uint64_t size; // when it was opened
+  uint64_t size;                 // when it was opened
+  int64_t written_s, written_ns; // when it had been written to last, then
   char *path;
   uint8_t *map;                 // see st_file_map
   const st_file_source *source; // NULL: the bytes are on disk
@@ -29,10 +30,13 @@ setun_status st_file_open_source(const char *path, const st_file_source *source,
 setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t n, setun_error *err);
 
 // Maps the whole file for reading, once; *data is valid until st_file_unmap. The system ends a process that touches
-// pages beyond the end of a file that shrank: st_file_check_size, which fails for such a file, makes that unlikely.
+// pages beyond the end of a file that shrank: st_file_check, which fails for such a file, makes that unlikely.
 setun_status st_file_map(st_file *file, uint8_t **data, setun_error *err);
 void st_file_unmap(st_file *file);
-setun_status st_file_check_size(const st_file *file, setun_error *err);
+
+// SETUN_ERROR_IO when the file has shrunk or was written to since it was opened: what was read before then belongs to
+// it as it was.
+setun_status st_file_check(const st_file *file, setun_error *err);
 
 // The whole of a file of at most `limit` bytes, ended with a 0 byte that *length does not count; freed with st_free.
 setun_status st_file_load(const char *path, uint64_t limit, char **text, size_t *length, setun_error *err);

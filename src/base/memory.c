@@ -47,25 +47,23 @@ void *st_aligned_alloc(size_t size) {
   return aligned_alloc(64, rounded ? rounded : 64);
 }
 
-enum { HUGE_PAGE = 2 << 20 };
-
 // The mapping that st_pages_alloc makes for `size` bytes; false on overflow.
 static bool pages_length(size_t size, size_t *length) {
   size_t n;
-  if (!st_add_size(size, ST_PAGES_SLACK + HUGE_PAGE - 1, &n)) return false;
-  *length = n & ~(size_t)(HUGE_PAGE - 1);
+  if (!st_add_size(size, ST_PAGES_SLACK + ST_HUGE_PAGE - 1, &n)) return false;
+  *length = n & ~(size_t)(ST_HUGE_PAGE - 1);
   return true;
 }
 
 void *st_pages_alloc(size_t size, bool huge) {
   size_t length, padded;
-  if (!pages_length(size, &length) || !st_add_size(length, HUGE_PAGE, &padded)) return NULL;
+  if (!pages_length(size, &length) || !st_add_size(length, ST_HUGE_PAGE, &padded)) return NULL;
   char *p = mmap(NULL, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return NULL;
   // Map one huge page too much and give back the ends, so that the block starts on a huge page.
-  size_t head = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
+  size_t head = (ST_HUGE_PAGE - (uintptr_t)p % ST_HUGE_PAGE) % ST_HUGE_PAGE;
   if (head) munmap(p, head);
-  if (HUGE_PAGE - head) munmap(p + head + length, HUGE_PAGE - head);
+  if (ST_HUGE_PAGE - head) munmap(p + head + length, ST_HUGE_PAGE - head);
   p += head;
 #ifdef MADV_HUGEPAGE
   if (huge) madvise(p, length, MADV_HUGEPAGE); // a wish; where it is refused small pages serve
@@ -81,8 +79,9 @@ void st_pages_free(void *block, size_t size) {
 }
 
 void st_pages_drop(void *first, size_t size) {
-  size_t head = (HUGE_PAGE - (uintptr_t)first % HUGE_PAGE) % HUGE_PAGE;
-  if (size >= head + HUGE_PAGE) madvise((char *)first + head, (size - head) / HUGE_PAGE * HUGE_PAGE, MADV_DONTNEED);
+  size_t head = (ST_HUGE_PAGE - (uintptr_t)first % ST_HUGE_PAGE) % ST_HUGE_PAGE;
+  if (size >= head + ST_HUGE_PAGE)
+    madvise((char *)first + head, (size - head) / ST_HUGE_PAGE * ST_HUGE_PAGE, MADV_DONTNEED);
 }
 
 size_t st_pages_size(size_t size) {

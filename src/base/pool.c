@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -95,7 +96,9 @@ static setun_status start_worker(st_pool *p, int index, int wanted, setun_error 
   int failed = st_thread_start(&p->workers[index - 1], worker, start);
   if (!failed) return SETUN_OK;
   st_free(start);
-  return st_fail(err, SETUN_ERROR_MEMORY, "cannot start thread %d of %d: %s", index + 1, wanted, strerror(failed));
+  return st_fail(err, SETUN_ERROR_MEMORY, "cannot start thread %d of %d: %s", index + 1, wanted,
+                 failed == EAGAIN ? "the system leaves no memory for its stack, or allows no more threads"
+                                  : strerror(failed));
 }
 
 setun_status st_pool_new(int threads, st_pool **pool, setun_error *err) {

@@ -350,11 +350,14 @@ setun_status st_load_adapters(st_loader *l) {
 static void survey_adapter(st_loader *l, const st_directory *d) {
   st_model *m = l->m;
   uint64_t rank = 0, rows = 0;
+  uint32_t floats =
+      m->backend->matrix_size(m->device, st_format_get(ST_F32), (st_shape){1, 1}, ST_PRECISION_FLOAT).input;
   for (size_t k = 0; k < d->n_tensors; k++) {
     st_shape shape = st_tensor_shape(&d->tensors[k]);
     uint64_t low = shape.rows < shape.columns ? shape.rows : shape.columns;
     st_count_floats(l, (size_t)st_tensor_elements(&d->tensors[k]));
     if (low > rank) rank = low;
+    if (shape.columns > l->columns[floats]) l->columns[floats] = (size_t)shape.columns;
     if (shape.rows > rows) rows = shape.rows;
   }
   if (rank <= MAX_RANK) m->max_rank += (uint32_t)rank; // others are refused

@@ -92,7 +92,7 @@ static void copy_part(void *context, int index, int threads) {
   st_free(scales);
 }
 
-setun_status st_copy_matrix(const st_copy *c, st_pool *pool, setun_error *err) {
+static copy_job job_of(const st_copy *c) {
   copy_job j = {.c = c, .w = c->weight, .format = c->format, .kind = c->backend->rows_wanted(c->device, c->format)};
   uint64_t rows = c->weight->shape.rows;
   j.strips = st_weight_has_strips(j.w) && j.w->first_row % 16 == 0 && c->backend->takes_strips &&
@@ -100,6 +100,11 @@ setun_status st_copy_matrix(const st_copy *c, st_pool *pool, setun_error *err) {
   j.run = RUN_BYTES / (row_bytes(&j) + 1) / 16 * 16;
   if (j.run > rows) j.run = (rows + 15) / 16 * 16;
   if (j.run < 16) j.run = 16;
+  return j;
+}
+
+setun_status st_copy_matrix(const st_copy *c, st_pool *pool, setun_error *err) {
+  copy_job j = job_of(c);
   atomic_init(&j.next, 0);
   atomic_init(&j.failed, false);
   st_pool_run(pool, copy_part, &j);
@@ -179,8 +184,15 @@ uint64_t st_row_copy_bytes(const st_backend *b, const st_device *device, const s
          (ST_ROW_COPIES + 32) * floats;
 }
 
-uint64_t st_copy_bytes(uint64_t weights, bool latent) {
-  uint64_t run = weights * sizeof(float) < RUN_BYTES ? weights * sizeof(float) : RUN_BYTES;
-  return (latent ? 8 : 4) *
-         run; // the run's rows, and the reader's strips: as many bytes, or four times for each of trits
+static st_reading reading_of(const copy_job *j) {
+  if (j->strips) return ST_READ_STRIPS;
+  if (j->kind == ST_ROWS_TRITS) return ST_READ_TRITS;
+  return j->kind == ST_ROWS_BYTES ? ST_READ_BYTES : ST_READ_FLOATS;
+}
+
+uint64_t st_copy_bytes(const st_copy *c) {
+  copy_job j = job_of(c);
+  uint64_t scales = j.run * scales_a_row(&j) * sizeof(float);
+  uint64_t rows = (j.strips ? 15 : j.run) * row_bytes(&j); // in strips only those of the last group
+  return rows + scales + st_row_reader_bytes(c->weight, j.run, reading_of(&j));
 }

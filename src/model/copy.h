@@ -35,8 +35,7 @@ setun_status st_row_copy_read(st_row_copy *rows, const int32_t *ids, uint32_t n,
 uint64_t st_row_copy_bytes(const st_backend *backend, const st_device *device, const st_weight *weight,
                            const st_format *format, st_precision precision);
 
-// About what one thread takes at most for matrices of up to `weights` weights; `latent`: some are floats that become
-// trits, which takes more.
-uint64_t st_copy_bytes(uint64_t weights, bool latent);
+// What one thread of st_copy_matrix takes while it copies; the copy's directory and matrix are not looked at.
+uint64_t st_copy_bytes(const st_copy *copy);
 
 #endif

@@ -77,6 +77,7 @@ setun_status st_run_options_of(const st_hparams *h, const setun_session_params *
   }
   o->threads = p->threads > 0 ? p->threads : st_default_threads();
   o->half = p->kv == SETUN_KV_F16;
+  o->all_logits = p->all_logits;
   return SETUN_OK;
 }
 
@@ -89,11 +90,12 @@ static st_cache_shape cache_shape(const st_hparams *h, const st_run_options *o) 
                           .half = o->half};
 }
 
-static uint32_t logits_at_once(uint32_t n_batch) {
-  return n_batch < LOGITS_AT_ONCE ? n_batch : LOGITS_AT_ONCE;
+static uint32_t logits_at_once(const st_run_options *o) {
+  if (!o->all_logits) return 1;
+  return o->n_batch < LOGITS_AT_ONCE ? o->n_batch : LOGITS_AT_ONCE;
 }
 
-st_run_size st_run_size_of(const st_model *m, const st_run_options *o, size_t columns) {
+st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const size_t columns[ST_INPUT_KINDS]) {
   const st_hparams *h = &m->h;
   st_run places; // only to list them
   run_array list[RUN_ARRAYS];
@@ -105,7 +107,7 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, size_t co
   if (h->n_expert) floats += (uint64_t)o->n_batch * (4 * (uint64_t)h->n_embd + 2 * h->n_expert + 5 * h->n_expert_used);
   floats += (uint64_t)o->n_batch * (3 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns);
   floats += 2 * (uint64_t)h->n_vocab; // the session's logits, and a sampler's candidates
-  uint64_t logits = 2 * ((uint64_t)logits_at_once(o->n_batch) - 1) * h->n_vocab; // the run's, and the session's
+  uint64_t logits = 2 * ((uint64_t)logits_at_once(o) - 1) * h->n_vocab; // the run's, and the session's
   return (st_run_size){.more_logits = logits * sizeof(float),
                        .cache = m->backend->cache_size(&cache, o->threads),
                        .work = floats * sizeof(float) + m->backend->queue_size(m->device, &queue, columns)};
@@ -118,7 +120,7 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   r->model = m;
   r->n_ctx = o->n_ctx;
   r->n_batch = o->n_batch;
-  r->n_logits = m->n_head ? logits_at_once(o->n_batch) : 1;
+  r->n_logits = m->n_head ? logits_at_once(o) : 1;
   r->half = o->half;
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = cache_shape(&m->h, o);

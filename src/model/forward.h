@@ -21,17 +21,19 @@ typedef struct st_run {
 typedef struct st_run_options {
   uint32_t n_ctx, n_batch;
   int threads;
-  bool half; // the cache in f16
+  bool half;       // the cache in f16
+  bool all_logits; // not only those after the last token will be asked for
 } st_run_options;
 
 // The options of a session of the model: defaults filled in, limits checked.
 setun_status st_run_options_of(const st_hparams *h, const setun_session_params *params, st_run_options *options,
                                setun_error *err);
-// Bytes of a run's cache, and of everything else in it, before there is one; `columns`: the widest input of a product.
+// Bytes of a run's cache, and of everything else in it, before there is one; `columns`: the widest input of a product,
+// of each kind.
 typedef struct st_run_size {
   uint64_t cache, work, more_logits; // of a head that streams: for several tokens at once
 } st_run_size;
-st_run_size st_run_size_of(const st_model *model, const st_run_options *options, size_t columns);
+st_run_size st_run_size_of(const st_model *model, const st_run_options *options, const size_t columns[ST_INPUT_KINDS]);
 
 setun_status st_run_new(const st_model *model, const st_run_options *options, st_run **run, setun_error *err);
 void st_run_free(st_run *run);

@@ -297,6 +297,7 @@ setun_status st_identify(st_loader *l, const st_directory *d) {
 static setun_status begin(st_loader *l) {
   st_model *m = l->m;
   st_device_options device = {.isa = l->o->isa, .log = l->o->log};
+  l->threads = l->o->threads > 0 ? l->o->threads : st_default_threads();
   setun_status s = st_hparams_read(l->d, l->o->activation, &m->spec, &m->h, l->err);
   if (s == SETUN_OK) s = st_hparams_check_layers(l->d, &m->h, l->err);
   if (s == SETUN_OK) s = m->backend->device_new(&device, &m->device, l->err);
@@ -357,7 +358,6 @@ static setun_status survey(st_loader *l) {
   if (session.n_ctx > m->h.n_ctx_most) session.n_ctx = 0; // whoever makes such a session is told so
   if (s == SETUN_OK) s = st_run_options_of(&m->h, &session, &run, l->err);
   if (s != SETUN_OK) return s;
-  int threads = l->o->threads > 0 ? l->o->threads : st_default_threads();
   st_run_size size = list_batches(l, &run, !session.n_batch);
   uint64_t available = st_memory_available();
   p->n_ctx = run.n_ctx;
@@ -365,7 +365,6 @@ static setun_status survey(st_loader *l) {
   p->process = st_memory_resident();
   p->cache = size.cache;
   p->logits = size.more_logits;
-  p->copying = (uint64_t)threads * st_copy_bytes(l->weights, l->latent);
   p->held_parts = l->o->held_parts;
   p->token_bytes = m->bytes_per_token;
   p->token_macs = m->macs_per_token;
@@ -392,7 +391,7 @@ setun_status st_model_plan(const st_directory *d, const st_model_options *option
 static setun_status load(st_loader *l) {
   st_model *m = l->m;
   setun_status s = begin(l);
-  if (s == SETUN_OK) s = st_pool_new(l->o->threads > 0 ? l->o->threads : st_default_threads(), &l->pool, l->err);
+  if (s == SETUN_OK) s = st_pool_new(l->threads, &l->pool, l->err);
   if (s == SETUN_OK) s = st_streamer_new(m, l->d, l->pool, l->o->log, &m->streamer, l->err);
   if (s == SETUN_OK) s = bind_all(l);
   if (s == SETUN_OK) s = finish(l);
@@ -400,6 +399,7 @@ static setun_status load(st_loader *l) {
   if (s != SETUN_OK) return s;
   if (m->h.tied) m->output = m->token_embd;
   s = st_load_adapters(l);
+  for (uint32_t i = 0; i < l->d->n_parts && s == SETUN_OK; i++) s = st_file_check(&l->d->parts[i], l->err);
   st_finish_head(m);
   if (s == SETUN_OK && m->streamer) s = st_streamer_open(m->streamer, l->err);
   if (s == SETUN_OK && m->streamer) l->pool = NULL; // the streamer's now

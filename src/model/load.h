@@ -25,10 +25,9 @@ typedef struct st_loader {
   size_t item;
   int32_t layer;
   bool attention;
-  size_t columns;        // the widest input of a product so far
-  uint64_t weights;      // of the largest matrix so far
-  bool latent;           // some matrix so far is
-  uint64_t matrix_bytes; // of the matrix placed last
+  size_t columns[ST_INPUT_KINDS]; // the widest input of a product so far
+  int threads;                    // that load
+  uint64_t matrix_bytes;          // of the matrix placed last
   uint64_t head_bytes;
   bool is_head, is_embedding; // what the walk is at; a tied embedding is both
   st_weight head;             // while the plan is made: to be cut into pieces when all layers are known
@@ -73,6 +72,9 @@ typedef struct st_placing {
   const st_format *format;
   st_precision precision;
 } st_placing;
+
+// What copying such a matrix takes while it lasts, all threads together.
+uint64_t st_copying(const st_loader *l, const st_weight *w, const st_format *format);
 
 // The head. While the plan is made: notes it, and when all layers are known cuts it into pieces no larger than a
 // layer's unit, each an item of the plan, or enters it as one item where its rows do not stand together in the file.

@@ -51,6 +51,7 @@ static setun_status add_item(st_loader *l, const st_weight *w, st_plan_item *ite
   item->codes = size.codes;
   item->own = size.own;
   item->beside = size.beside;
+  item->copying = st_copying(l, w, l->head_format);
   item->direct = b->matrix_direct(l->m->device, l->head_format) && !w->latent && w->row_step == 1 && !w->block_scales &&
                  at % 64 == 0;
   return st_memory_plan_add(l->plan, item) ? SETUN_OK : st_fail_memory(l->err, "the plan");

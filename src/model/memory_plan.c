@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BLOCK = 4096, HUGE_PAGE = 2 << 20 };
+enum { BLOCK = 4096 };
 
 bool st_memory_plan_add(st_memory_plan *p, const st_plan_item *item) {
   if (!st_reserve(&p->items, &p->capacity, p->n_items + 1, sizeof *p->items)) return false;
@@ -64,6 +64,17 @@ bool st_memory_plan_cut_head(const st_memory_plan *p) {
   return p->n_pieces && !p->items[p->first_piece].held;
 }
 
+// While it is loaded, or in each pass.
+static uint64_t largest_copying(const st_memory_plan *p, bool held) {
+  uint64_t most = 0;
+  for (size_t k = 0; k < p->n_items; k++) {
+    const st_plan_item *i = &p->items[k];
+    bool copied = held ? !streams(i) && !(p->mapped && i->direct) : streams(i) && !i->direct;
+    if (copied && i->copying > most) most = i->copying;
+  }
+  return most;
+}
+
 // Recomputes what depends on `held`.
 static void add_up(st_memory_plan *p) {
   st_unit_size most = {0, 0};
@@ -79,12 +90,14 @@ static void add_up(st_memory_plan *p) {
     p->rearranged += size.packed;
     most = largest_of(&most, &size);
   }
-  p->rounding = p->held / 64; // matrices lie together in pieces of 64 MiB, whose last huge page is half full on average
-  p->ring = most.stored ? ST_RING_SLOTS * most.stored + HUGE_PAGE : 0;
-  p->packed = (most.packed ? most.packed + HUGE_PAGE : 0) + (rows ? p->row_area : 0);
+  // Matrices lie together in pieces of 64 MiB, whose last huge page is half full on average.
+  p->rounding = st_huge_pages(p->held + p->vectors) - p->held - p->vectors + p->held / 64;
+  p->ring = st_huge_pages(ST_RING_SLOTS * most.stored);
+  p->packed = st_huge_pages(most.packed) + (rows ? p->row_area : 0);
   uint64_t session = p->session + (st_memory_plan_cut_head(p) ? p->logits : 0);
-  p->work = session > p->copying ? session : p->copying;
-  if (most.packed) p->work = session + p->copying; // both at once
+  session += largest_copying(p, false);
+  uint64_t loading = largest_copying(p, true);
+  p->work = session > loading ? session : loading;
 }
 
 static bool is_in_a_layer(const st_memory_plan *p, const st_tensor *tensor) {

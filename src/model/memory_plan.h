@@ -29,6 +29,7 @@ typedef struct st_plan_item {
   bool shared[ST_ITEM_TENSORS];              // an item before this one has the tensor too: experts in one stack
   uint64_t codes, own, beside; // bytes in memory: of codes that stream, of those that are held, and of what is
                                // held in any case
+  uint64_t copying;            // what putting it into the device's order takes while it lasts
   bool direct;                 // stored as the device computes with it
   bool held;
 } st_plan_item;
@@ -63,7 +64,8 @@ typedef struct st_memory_plan {
   uint64_t vectors;                 // norms, biases, scales, adapters
   uint64_t cache;                   // keys and values, and attention's scratch
   uint64_t work;                    // activations and tables of a session; or what loading needs, where that is more
-  uint64_t session, copying;        // of `work`: the one, and the other
+  uint64_t session;                 // of `work`: the one; where matrices are put into the device's order in each pass,
+                                    // what that takes comes on top
   uint64_t logits;                  // more of a session where the head streams
   uint64_t row_area;                // what reading the embedding's rows takes
   uint64_t held;                    // codes of held matrices

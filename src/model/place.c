@@ -61,6 +61,11 @@ static setun_status report(st_loader *l, const st_weight *w) {
   return SETUN_OK;
 }
 
+uint64_t st_copying(const st_loader *l, const st_weight *w, const st_format *format) {
+  const st_copy copy = {.backend = l->m->backend, .device = l->m->device, .weight = w, .format = format};
+  return (uint64_t)l->threads * st_copy_bytes(&copy);
+}
+
 // The item of the plan that a matrix is: a new one while the plan is made, otherwise the one that was made then. The
 // head's come last, see st_plan_head.
 static setun_status plan_item(st_loader *l, const st_weight *w, const st_placing *how, st_plan_item *item) {
@@ -83,12 +88,11 @@ static setun_status plan_item(st_loader *l, const st_weight *w, const st_placing
                          .codes = size.codes,
                          .own = size.own,
                          .beside = size.beside,
+                         .copying = st_copying(l, w, how->format),
                          .direct = direct};
   p->vectors += size.beside;
   p->all += size.codes;
-  if (w->shape.columns > l->columns) l->columns = (size_t)w->shape.columns;
-  if (w->shape.rows * w->shape.columns > l->weights) l->weights = w->shape.rows * w->shape.columns;
-  l->latent = l->latent || w->latent;
+  if (w->shape.columns > l->columns[size.input]) l->columns[size.input] = (size_t)w->shape.columns;
   if (l->is_embedding) p->row_area = st_row_copy_bytes(b, l->m->device, w, how->format, how->precision);
   if (l->is_head) {
     l->head = *w;

@@ -279,11 +279,12 @@ static setun_status pack(st_streamer *s, const layer_unit *u, setun_error *err) 
   return status;
 }
 
-// Touching pages of a mapped file that has shrunk would end the process.
-static setun_status check_mapped(const st_streamer *s, setun_error *err) {
+// What was read of a file that others write to is of no use, and touching pages of a mapped one that has shrunk would
+// end the process.
+static setun_status check_files(const st_streamer *s, setun_error *err) {
   setun_status status = SETUN_OK;
-  for (uint32_t i = 0; i < s->view.n_parts && status == SETUN_OK; i++) {
-    if (s->view.parts[i].map) status = st_file_check_size(&s->view.parts[i], err);
+  for (uint32_t i = 0; i < s->directory->n_parts && status == SETUN_OK; i++) {
+    status = st_file_check(&s->directory->parts[i], err);
   }
   return status;
 }
@@ -291,13 +292,10 @@ static setun_status check_mapped(const st_streamer *s, setun_error *err) {
 setun_status st_streamer_bring(st_streamer *s, uint32_t unit, bool attention, setun_error *err) {
   if (!s) return SETUN_OK;
   const layer_unit *u = &s->units[unit];
-  if (unit == 0 && attention) {
-    setun_status status = check_mapped(s, err);
-    if (status != SETUN_OK) return status;
-  }
-  if (!s->ring || !u->count || s->brought == unit || (attention && !u->attention)) return SETUN_OK;
-  setun_status status = st_stream_take(s->ring, u->unit, s->pointers, err);
-  if (status != SETUN_OK) return status;
+  bool arrives = s->ring && u->count && s->brought != unit && (u->attention || !attention);
+  setun_status status = arrives ? st_stream_take(s->ring, u->unit, s->pointers, err) : SETUN_OK;
+  if (status == SETUN_OK && (arrives || attention)) status = check_files(s, err);
+  if (status != SETUN_OK || !arrives) return status;
   s->brought = unit;
   for (size_t k = u->first; k < u->first + u->count; k++) {
     const streamed *m = &s->matrices[k];

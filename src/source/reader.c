@@ -46,11 +46,20 @@ static setun_status bring_all(st_row_reader *r, uint64_t row, uint64_t want, st_
   return s == SETUN_OK ? s : (st_fail_in(err, "%s", w->name), s);
 }
 
-// The same with no more rows than make up a strip's usual size.
+static uint64_t stored_row_bytes(const st_weight *w) {
+  return w->data->bytes / w->stored.rows + 1;
+}
+
+// The rows of a strip's usual size.
+static uint64_t usual_rows(const st_weight *w) {
+  uint64_t rows = STRIP_BYTES / stored_row_bytes(w);
+  return rows ? rows : 1;
+}
+
+// The same with no more rows than make up that.
 static setun_status bring(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
   const st_weight *w = r->weight;
-  uint64_t row_bytes = w->data->bytes / w->stored.rows + 1, most = STRIP_BYTES / row_bytes;
-  if (!most) most = 1;
+  uint64_t most = usual_rows(w);
   if (st_weight_is_scattered(w)) return st_bring_scattered(r, row, want < most ? want : most, strip, err);
   return bring_all(r, row, want < most ? want : most, strip, err);
 }
@@ -233,6 +242,22 @@ void st_row_reader_close(st_row_reader *reader) {
   st_free(reader->trits);
   st_free(reader->block_scales);
   *reader = (st_row_reader){0};
+}
+
+uint64_t st_row_reader_bytes(const st_weight *w, uint64_t rows, st_reading how) {
+  uint64_t usual = usual_rows(w), at_once = how == ST_READ_STRIPS || rows < usual ? rows : usual;
+  uint64_t strip = at_once * stored_row_bytes(w), weights = at_once * w->shape.columns;
+  uint64_t row_scales = st_format_row_scales(w->format, w->shape.columns);
+  uint64_t bytes = w->n_scales * sizeof(float);
+  if (st_weight_is_scattered(w))
+    bytes += strip * (1 + w->row_step);
+  else if (how != ST_READ_BYTES)
+    bytes += strip;
+  if (how == ST_READ_TRITS && w->latent) bytes += weights * sizeof(float);
+  if (how != ST_READ_FLOATS) return bytes;
+  if (st_weight_is_ternary(w)) bytes += weights;
+  if (st_format_is_ternary(w->format)) bytes += at_once * (row_scales ? row_scales : 1) * sizeof(float);
+  return bytes;
 }
 
 // ---- reading ------------------------------------------------------------------------------------------------------

@@ -123,7 +123,10 @@ static void wait_for(st_stream *s, st_slot *slot) {
     reap(s);
   }
   if (slot->pending && slot->error.code == SETUN_OK) {
-    st_fail(&slot->error, SETUN_ERROR_IO, "io_uring: waiting for reads: %s", strerror(e->broken));
+    const st_piece *p = slot->pieces;
+    while (p + 1 < slot->pieces + slot->n_pieces && p->got == p->need) p++;
+    st_fail(&slot->error, SETUN_ERROR_IO, "%s: reading %zu bytes at offset %llu: io_uring: waiting for them: %s",
+            p->file->file->path, p->need, (unsigned long long)p->offset, strerror(e->broken));
   }
 }
 

@@ -60,9 +60,9 @@ setun_status st_weight_find_part(const st_directory *directory, const char *modu
 // other weights.
 setun_status st_weight_measure(const st_directory *directory, st_weight *weight, setun_error *err);
 
-// Makes plain floats that are trits times one scale, all of them, such a weight (as latent floats are, with that scale).
-// Reads all of it, or stops where it is seen not to be so; with `rows` not 0 only the first of them, for a first guess.
-// Nothing for other weights.
+// Makes plain floats that are trits times one scale, all of them, such a weight (as latent floats are, with that
+// scale). Reads all of it, or stops where it is seen not to be so; with `rows` not 0 only the first of them, for a
+// first guess. Nothing for other weights.
 setun_status st_weight_recognize(const st_directory *directory, st_weight *weight, uint64_t rows, setun_error *err);
 
 // Reads rows of one weight, strip by strip, through buffers of its own; one thread at a time. Several readers may work
@@ -96,15 +96,20 @@ setun_status st_read_floats(st_row_reader *reader, uint64_t row, uint64_t count,
 setun_status st_read_trits(st_row_reader *reader, uint64_t row, uint64_t count, int8_t *trits, float *scales,
                            setun_error *err);
 // The same rows as they are stored, for formats whose rows stand one after the other: count * st_format_row_bytes.
-// Half-precision scales of value formats are checked (finite). The bytes do not hold reader->scales: a value format with a
-// scale tensor beside it is refused, so read that as floats.
+// Half-precision scales of value formats are checked (finite). The bytes do not hold reader->scales: a value format
+// with a scale tensor beside it is refused, so read that as floats.
 setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, void *out, setun_error *err);
 // The stored bytes of rows from `row` on, for those who know the format: at most `count` rows, as one strip (whose rows
 // count from the stored tensor's first). *bytes lives until the reader's next call. Ternary formats: their scales as
-// from st_read_trits. F32, F16 and BF16: a NaN or an infinity is an error. Not for weights that are latent, put together
-// from parts, or values with a scale tensor beside them.
+// from st_read_trits. F32, F16 and BF16: a NaN or an infinity is an error. Not for weights that are latent, put
+// together from parts, or values with a scale tensor beside them.
 setun_status st_read_strip(st_row_reader *reader, uint64_t row, uint64_t count, st_strip *strip, const void **bytes,
                            float *scales, setun_error *err);
 bool st_weight_has_strips(const st_weight *weight);
+
+// How a reader is used: by which of the functions above.
+typedef enum st_reading { ST_READ_FLOATS, ST_READ_BYTES, ST_READ_TRITS, ST_READ_STRIPS } st_reading;
+// The bytes of a reader's buffers when it is asked for up to `rows` rows at a time.
+uint64_t st_row_reader_bytes(const st_weight *weight, uint64_t rows, st_reading how);
 
 #endif

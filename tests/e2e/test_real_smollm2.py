@@ -41,6 +41,14 @@ class SmolTest(Case):
                 self.assertEqual(found["tokens"], len(text["nll"]))
                 self.assertLess(abs(found["perplexity"] / text["perplexity"] - 1), bound)
 
+    def test_memory_is_what_was_planned(self):
+        for budget in ("75M", "104M", "300M"):
+            with self.subTest(budget=budget):
+                found = json.loads(self.good("bench", self.model, "-p", 508, "-n", 2, "-r", 1, "--buffer", "16M", "-t", 2,
+                                             "--memory", budget, "--json"))
+                self.assertLess(found["memory_peak"], found["memory_budget"])
+                self.assertLess(abs(found["memory_peak"] / found["memory_planned"] - 1), 0.05)
+
     def test_prompt_ids(self):
         for prompt in self.golden["prompts"]:
             with self.subTest(text=prompt["text"]):

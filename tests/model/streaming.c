@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { TOKENS = 10 };
@@ -194,7 +195,8 @@ static bool collect(uint32_t position, const float *logits, void *user) {
 // Of a prompt in batches; those of the last token must be the session's own.
 static void collect_all(const st_model *m, uint32_t n_batch, uint32_t stop_after, collected *c) {
   setun_error err = {SETUN_OK, ""};
-  setun_session_params p = {.n_ctx = 64, .n_batch = n_batch, .threads = 2};
+  // With room for the logits of several tokens, or of one at a time: the same.
+  setun_session_params p = {.n_ctx = 64, .n_batch = n_batch, .threads = 2, .all_logits = n_batch != 5};
   setun_eval_params e = {.on_logits = collect, .user = c};
   setun_token ids[PROMPT];
   st_session *s = NULL;
@@ -334,34 +336,52 @@ static void several_sessions(void **state) {
   unlink(path);
 }
 
-// A file that shrinks while it is used: an error that names it, whether it streams or is mapped.
-static void shrinking(void **state) {
-  (void)state;
+static void shrink(const char *path) {
+  assert_int_equal(truncate(path, 1 << 20), 0);
+}
+
+// In place, with as many bytes as there were.
+static void overwrite(const char *path) {
+  nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); // the time of a change is not finer than a clock's tick
+  int fd = open(path, O_WRONLY);
+  assert_true(fd >= 0);
+  assert_int_equal(pwrite(fd, "other weights", 13, 1 << 20), 13);
+  close(fd);
+}
+
+// A file that changes while it is used: an error that names it, whether it streams or is mapped.
+static void check_changing(bool map, void (*change)(const char *path), const char *reason) {
   setun_token ids[TOKENS];
   uint32_t none = 0;
+  char path[512];
+  setun_error err = {SETUN_OK, ""};
+  st_session *s = NULL;
+  opened o = {0};
+  st_model_options options = {
+      .backend = &st_backend_cpu, .threads = 1, .held_parts = map ? NULL : &none, .mapped = map};
   fill_ids(ids);
-  for (int map = 0; map < 2; map++) {
-    char path[512];
-    setun_error err = {SETUN_OK, ""};
-    st_session *s = NULL;
-    opened o = {0};
-    st_model_options options = {
-        .backend = &st_backend_cpu, .threads = 1, .held_parts = map ? NULL : &none, .mapped = map};
-    convert_tales("t16", path, sizeof path);
-    if (st_directory_open(path, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
-    if (st_model_load(o.directory, &options, &o.model, &err)) fail_msg("%s", err.message);
-    if (st_session_new(o.model, NULL, &s, &err)) fail_msg("%s", err.message);
-    assert_int_equal(st_session_eval(s, ids, 3, NULL, &err), SETUN_OK);
-    assert_int_equal(truncate(path, 1 << 20), 0);
-    setun_status status = SETUN_OK;
-    for (int i = 0; i < 3 && !status; i++)
-      status = st_session_eval(s, ids, 3, NULL, &err); // one pass may be read ahead
-    assert_int_equal(status, SETUN_ERROR_IO);
-    if (!strstr(err.message, path)) fail_msg("the file's name is missing: %s", err.message);
-    st_session_free(s);
-    close_model(&o);
-    unlink(path);
-  }
+  convert_tales("t16", path, sizeof path);
+  if (st_directory_open(path, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
+  if (st_model_load(o.directory, &options, &o.model, &err)) fail_msg("%s", err.message);
+  if (st_session_new(o.model, NULL, &s, &err)) fail_msg("%s", err.message);
+  assert_int_equal(st_session_eval(s, ids, 3, NULL, &err), SETUN_OK);
+  change(path);
+  setun_status status = SETUN_OK;
+  for (int i = 0; i < 3 && !status; i++) status = st_session_eval(s, ids, 3, NULL, &err); // one pass may be read ahead
+  assert_int_equal(status, SETUN_ERROR_IO);
+  if (!strstr(err.message, path)) fail_msg("the file's name is missing: %s", err.message);
+  if (!strstr(err.message, reason)) fail_msg("expected '%s': %s", reason, err.message);
+  st_session_free(s);
+  close_model(&o);
+  unlink(path);
+}
+
+static void changing(void **state) {
+  (void)state;
+  check_changing(false, shrink, "");
+  check_changing(true, shrink, "found 1048576");
+  check_changing(false, overwrite, "written to while it is in use");
+  check_changing(true, overwrite, "written to while it is in use");
 }
 
 // A budget below the least is refused before anything is read, with the least in the message; the least itself does.
@@ -418,7 +438,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(families),   cmocka_unit_test(layouts),  cmocka_unit_test(direct),
       cmocka_unit_test(mapped),     cmocka_unit_test(stopped),  cmocka_unit_test(several_sessions),
-      cmocka_unit_test(shrinking),  cmocka_unit_test(budgets),  cmocka_unit_test(heads),
+      cmocka_unit_test(changing),   cmocka_unit_test(budgets),  cmocka_unit_test(heads),
       cmocka_unit_test(all_logits), cmocka_unit_test(adapters), cmocka_unit_test(any_share)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,8 @@ typedef struct st_arena_chunk st_arena_chunk;
 struct st_device {
   st_kernels kernels;
   st_arena_chunk *chunks; // weights lie in huge pages, one matrix after the other
-  size_t max_columns;     // of any matrix: how large the inputs of products become
+  // Of the matrices that take inputs of each kind (an st_activation): how large these become.
+  size_t max_columns[ST_INPUT_KINDS];
 };
 
 struct st_dmatrix {
@@ -100,7 +101,8 @@ setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes,
 
 setun_status st_cpu_queue_new(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
 void st_cpu_queue_free(st_queue *queue);
-uint64_t st_cpu_queue_size(const st_device *device, const st_queue_options *options, size_t columns);
+uint64_t st_cpu_queue_size(const st_device *device, const st_queue_options *options,
+                           const size_t columns[ST_INPUT_KINDS]);
 uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads);
 setun_status st_cpu_array_new(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
 void st_cpu_array_free(st_array *array);

@@ -140,7 +140,8 @@ static setun_status new_matrix(st_device *d, const st_format *format, st_shape s
                      .scales = m->scales};
   m->format = format;
   m->activation = activation_of(format, form, precision);
-  if (m->m.columns > d->max_columns) d->max_columns = m->m.columns;
+  size_t *most = &d->max_columns[m->activation];
+  if (m->m.columns > *most) *most = m->m.columns;
   *matrix = m;
   return SETUN_OK;
 }
@@ -192,8 +193,9 @@ st_matrix_size st_cpu_matrix_size(const st_device *d, const st_format *format, s
   st_form form = st_form_of(format);
   size_t columns = (size_t)shape.columns;
   uint64_t groups = groups_of(shape.rows);
-  st_matrix_size size = {.codes = groups * st_form_group_bytes(form, columns, format->block)};
-  st_form settled = settled_form(d, form, activation_of(format, form, precision), columns, format->block);
+  st_activation kind = activation_of(format, form, precision);
+  st_matrix_size size = {.codes = groups * st_form_group_bytes(form, columns, format->block), .input = (uint32_t)kind};
+  st_form settled = settled_form(d, form, kind, columns, format->block);
   size.own = groups * st_form_group_bytes(settled, columns, format->block);
   if (form == ST_FORM_T16) size.beside = groups * ST_GROUP * sizeof(float);
   return size;

@@ -3,12 +3,12 @@
 
 #include "base/memory.h"
 
-enum { HUGE_PAGE = 2 << 20 };
+_Static_assert((int)ST_ACT_COUNT <= (int)ST_INPUT_KINDS, "kinds of inputs");
 
-static size_t largest_input(const st_device *d, uint32_t n_batch, size_t columns) {
+static size_t largest_input(const st_device *d, uint32_t n_batch, const size_t columns[ST_INPUT_KINDS]) {
   size_t most = 0;
   for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
-    size_t n = d->kernels.input_bytes((st_activation)kind, n_batch, columns);
+    size_t n = columns[kind] ? d->kernels.input_bytes((st_activation)kind, n_batch, columns[kind]) : 0;
     if (n > most) most = n;
   }
   return most;
@@ -31,8 +31,8 @@ setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_
   return s;
 }
 
-uint64_t st_cpu_queue_size(const st_device *d, const st_queue_options *options, size_t columns) {
-  return largest_input(d, options->n_batch, columns);
+uint64_t st_cpu_queue_size(const st_device *d, const st_queue_options *options, const size_t columns[ST_INPUT_KINDS]) {
+  return st_huge_pages(largest_input(d, options->n_batch, columns));
 }
 
 void st_cpu_queue_free(st_queue *q) {
@@ -77,6 +77,7 @@ uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads) {
   size_t scores = 0;
   uint64_t keys = (uint64_t)st_cpu_cache_runs(shape) * st_cpu_cache_run(shape).stride * (shape->half ? 2 : 4);
   scores_of(shape, &scores);
+  if (keys >= ST_HUGE_PAGE) keys = st_huge_pages(keys);
   return 2 * keys + (uint64_t)scores * (uint64_t)threads * sizeof(float);
 }
 
@@ -89,7 +90,7 @@ setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache
          st_mul_size(q->scores_each, (size_t)st_pool_threads(q->pool), &scores);
   st_cache *c = fits ? st_calloc(1, sizeof *c) : NULL;
   if (!c) return st_fail_memory(err, "the KV cache");
-  bool huge = n >= HUGE_PAGE;
+  bool huge = n >= ST_HUGE_PAGE;
   *c = (st_cache){.shape = *shape, .keys = st_pages_alloc(n, huge), .values = st_pages_alloc(n, huge), .bytes = n};
   st_free(q->scores);
   q->scores = st_aligned_alloc(scores * sizeof(float));
