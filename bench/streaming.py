@@ -74,7 +74,7 @@ def main():
     setun, model, budgets, use_cgroup, options = parse()
     enforced, points = None, []
     print("| budget | decode tokens/s | prefill tokens/s | streamed a pass | read GB/s | disk GB/s | tokens/s of disk / bytes "
-          "| overlap | prefill overlap | processor ms: program, system | peak |")
+          "| overlap | prefill overlap | processor ms: program, system | planned, peak |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for budget in budgets:
         done, enforced = run(setun, model, budget, use_cgroup, options)
@@ -89,7 +89,7 @@ def main():
             f"| {streamed / 1e9:.2f} GB | {r.get('stream_read_gbs') or 0:.2f} | {disk / 1e9:.2f} | {share} "
             f"| {r.get('stream_overlap') or 0:.2f} | {r.get('prefill_stream_overlap') or 0:.2f} "
             f"| {r['decode_program_s_per_token'] * 1000:.0f}, {r['decode_system_s_per_token'] * 1000:.0f} "
-            f"| {r['memory_peak'] / 2**20:.0f} MiB |",
+            f"| {r['memory_planned'] / 2**20:.0f}, {r['memory_peak'] / 2**20:.0f} MiB |",
             flush=True,
         )
         points.append((budget, r["decode_tokens_per_s"]))

@@ -103,10 +103,11 @@ static setun_status time_all(const setun_model *model, setun_session *session, c
                              const setun_token *ids, bench_result *r, setun_error *error) {
   double prefill[REPEATS_MOST], decode[REPEATS_MOST], warm = 0;
   setun_status s = time_prefill(session, ids, 1, &warm, error);
+  double disk = measure_disk(model);
   setun_stream_stats start = setun_model_get_stream_stats(model);
   for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++)
     s = time_prefill(session, ids, o->prefill, &prefill[i], error);
-  r->prefill_stream = make_streaming_report(model, &start);
+  r->prefill_stream = make_streaming_report(model, &start, disk);
   if (s == SETUN_OK) s = time_prefill(session, ids, o->depth, &warm, error);
   start = setun_model_get_stream_stats(model);
   processor_time before = processor_time_now();
@@ -124,7 +125,7 @@ static setun_status time_all(const setun_model *model, setun_session *session, c
   r->decode = (double)o->decode / median(decode, o->repeats);
   // The cache grows while tokens are decoded: its mean.
   r->cache_bytes = setun_session_cache_bytes(session, (uint32_t)(o->depth + o->decode / 2));
-  r->decode_stream = make_streaming_report(model, &start);
+  r->decode_stream = make_streaming_report(model, &start, r->prefill_stream.disk_after);
   return SETUN_OK;
 }
 

@@ -30,8 +30,8 @@ int read_text(const command *self, const text_options *o, size_t most, input_tex
 size_t unescape(char *text, size_t length);
 // A whole file, or standard input for "-". Returns 0, or 1 after a report, such as that it has more than `most` bytes.
 int read_file(const char *path, size_t most, input_text *text);
-// The bytes of text that it makes sense to read within a budget of memory; 0: on this machine. Whether there is room for
-// what is made of them is another question.
+// The bytes of text that it makes sense to read within a budget of memory; 0: on this machine. Whether there is room
+// for what is made of them is another question.
 size_t text_limit(uint64_t memory);
 
 // Token ids; `ids` is freed with free.

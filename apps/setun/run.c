@@ -225,7 +225,7 @@ static void print_timings(const generation *g) {
   print_rate("prompt", g->prompt_done, g->prompt_seconds, "\n");
   print_rate("decode", g->decoded, g->decode_seconds, "");
   fprintf(stderr, "  %.2f GB/s of weights\n", g->decode_seconds > 0 ? bytes / g->decode_seconds / 1e9 : 0);
-  streaming_report decode = make_streaming_report(g->model, &g->prompt_stream);
+  streaming_report decode = make_streaming_report(g->model, &g->prompt_stream, 0);
   print_memory_report(&decode);
   print_streaming_report("decode", &decode);
 }

@@ -7,8 +7,14 @@ static double larger(double a, double b) {
   return a > b ? a : b;
 }
 
-streaming_report make_streaming_report(const setun_model *model, const setun_stream_stats *since) {
+double measure_disk(const setun_model *model) {
   enum { DISK = 1 << 30 };
+  double speed;
+  if (!setun_model_get_plan(model).streamed) return 0;
+  return setun_model_measure_disk(model, DISK, &speed, NULL) == SETUN_OK ? speed : 0;
+}
+
+streaming_report make_streaming_report(const setun_model *model, const setun_stream_stats *since, double before) {
   streaming_report r = {
       .stats = setun_model_get_stream_stats(model), .plan = setun_model_get_plan(model), .peak = setun_memory_peak()};
   r.stats.bytes -= since->bytes;
@@ -18,7 +24,8 @@ streaming_report make_streaming_report(const setun_model *model, const setun_str
   r.stats.passes_s -= since->passes_s;
   double passes = r.stats.passes_s, compute = passes - r.stats.waited_s;
   if (!r.plan.streamed || !r.stats.bytes) return r;
-  if (setun_model_measure_disk(model, DISK, &r.disk, NULL) != SETUN_OK) r.disk = 0;
+  r.disk_after = measure_disk(model);
+  r.disk = before > 0 && r.disk_after > 0 ? (before + r.disk_after) / 2 : larger(before, r.disk_after);
   // The ends of reads are seen a little late; they are not longer than the passes.
   double reading = r.stats.read_s < passes ? r.stats.read_s : passes;
   r.speed = reading > 0 ? (double)r.stats.bytes / reading : 0;
