@@ -17,7 +17,8 @@
 enum {
   LANES_TILE = 4,         // tokens interleaved in an input
   LANES_FLOAT_TOKENS = 2, // tokens of a tile whose float32 sums fit into registers
-  LANES_HEADS = 2,        // queries and 16-lane parts of a value whose sums fit into registers
+  LANES_HEADS = 6,        // queries whose sums of 16 columns fit into registers
+  LANES_WIDE = 2,         // those whose sums of LANES_SLAB times as many do
   LANES_SLAB = 2
 };
 

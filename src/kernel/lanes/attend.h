@@ -11,11 +11,13 @@
 #include "kernel/lanes/misc.h"
 
 #include <math.h>
+#include <string.h>
 
 enum {
   LANES_QUERIES = 48, // that share a reading of keys and values
   FEW_QUERIES = 4,    // up to so many read what comes from memory, which is prefetched
-  LANES_NEAR = 2048   // bytes ahead
+  LANES_NEAR = 2048,  // bytes ahead
+  LANES_VALUES = 256  // keys whose values are added by one call
 };
 
 // Inner loops are kept apart, so that each has all registers to itself.
@@ -32,13 +34,18 @@ LANES_INLINE size_t lanes_queries(const st_attend *a) {
   return a->n_q * (a->n_tokens ? a->n_tokens : 1);
 }
 
-LANES_INLINE lanes_query lanes_query_at(const st_attend *a, size_t i) {
-  size_t token = i / a->n_q, at = token * a->token_stride + i % a->n_q * a->q_stride;
-  return (lanes_query){.q = a->q + at,
-                       .scores = a->scores + i * st_attend_row(a),
-                       .out = a->out + at,
-                       .first = st_attend_first(a, token),
-                       .last = a->n_keys + token};
+// Those from `first` on.
+LANES_INLINE void lanes_list(const st_attend *a, size_t first, size_t n, lanes_query *q) {
+  size_t token = first / a->n_q, head = first % a->n_q, row = st_attend_row(a);
+  for (size_t i = 0; i < n; i++) {
+    size_t at = token * a->token_stride + head * a->q_stride;
+    q[i] = (lanes_query){.q = a->q + at,
+                         .scores = a->scores + (first + i) * row,
+                         .out = a->out + at,
+                         .first = st_attend_first(a, token),
+                         .last = a->n_keys + token};
+    if (++head == a->n_q) token++, head = 0;
+  }
 }
 
 LANES_INLINE size_t lanes_size(bool half) {
@@ -110,17 +117,22 @@ LANES_INLINE void lanes_sum_slab(const lanes_sums *a, size_t n, size_t c, size_t
   }
 }
 
+// With more queries than LANES_WIDE a slab is one vector, of which more sums fit into registers.
 LANES_INLINE void lanes_sum_slabs(const lanes_sums *a, size_t n, size_t c, size_t last, bool half) {
   const uint8_t *next = a->next ? a->next + c * lanes_size(half) : NULL;
+  const size_t most = n > LANES_WIDE ? 1 : LANES_SLAB;
   for (size_t width; c < last; c += width) {
-    width = c + 16 * LANES_SLAB <= last ? 16 * LANES_SLAB : c + 16 <= last ? 16 : last - c;
+    size_t slab = last - c < 16 * most ? (last - c) / 16 : most;
+    width = slab ? 16 * slab : last - c;
     const uint8_t *then = c + width < last ? a->matrix + (c + width) * lanes_size(half) : next;
-    if (width > 16)
-      lanes_sum_slab(a, n, c, LANES_SLAB, 0, half, then);
-    else if (width == 16)
-      lanes_sum_slab(a, n, c, 1, 0, half, then);
+    if (slab == most)
+      lanes_sum_slab(a, n, c, most, 0, half, then);
+    else if (slab == 3 && most > 3)
+      lanes_sum_slab(a, n, c, 3, 0, half, then);
+    else if (slab == 2 && most > 2)
+      lanes_sum_slab(a, n, c, 2, 0, half, then);
     else
-      lanes_sum_slab(a, n, c, 1, width, half, then);
+      lanes_sum_slab(a, n, c, 1, slab ? 0 : width, half, then);
   }
 }
 
@@ -164,50 +176,79 @@ LANES_INLINE const uint8_t *lanes_block(const st_attend *a, const void *cache, s
 
 // Scores of n queries for those keys of the block at j that one of them sees, and whatever else shares a vector with
 // these.
-LANES_INLINE void lanes_block_scores(const st_attend *a, const lanes_query *q, size_t n, size_t j,
+LANES_INLINE void lanes_block_scores(const st_attend *a, const lanes_query *q, size_t n, size_t j, const uint8_t *block,
                                      const uint8_t *next) {
   size_t first = lanes_greatest(q[0].first, j), last = lanes_least(q[n - 1].last, j + ST_KEYS);
   if (first >= last) return;
-  lanes_sums sums = {.matrix = lanes_block(a, a->k, j),
-                     .rows = a->head_dim,
-                     .stride = ST_KEYS,
-                     .half = a->half,
-                     .scale = a->scale,
-                     .next = next};
+  lanes_sums sums = {
+      .matrix = block, .rows = a->head_dim, .stride = ST_KEYS, .half = a->half, .scale = a->scale, .next = next};
   for (size_t i = 0; i < n; i++) sums.factors[i] = q[i].q, sums.out[i] = q[i].scores + j;
   lanes_sum_columns(&sums, n, (first - j) / 16 * 16, (last - j + 15) / 16 * 16);
 }
 
-// The largest of n scores and `least`; a NaN is passed over.
-LANES_INLINE float lanes_largest(const float *scores, size_t n, float least) {
-  vf m = vf_set(least);
-  size_t j = 0;
-  for (; j + 16 <= n; j += 16) m = vf_max(vf_load(scores + j), m);
-  float largest = vf_most(m);
-  for (; j < n; j++) largest = scores[j] > largest ? scores[j] : largest;
-  return largest;
-}
-
-// Scores in place become e^(score - largest).
-LANES_APART void lanes_softmax(lanes_query *q, const float *sink) {
-  float *scores = q->scores + q->first;
-  size_t n = q->last - q->first;
-  float largest = lanes_largest(scores, n, sink ? *sink : -INFINITY);
-  vf sum = vf_set(0), m = vf_set(largest);
-  for (size_t j = 0; j < n; j += 16) {
-    vf p = lanes_exp(vf_sub(vf_load(scores + j), m));
-    vf_store(scores + j, p);
-    sum = vf_add(sum, j + 16 <= n ? p : vf_load_n(scores + j, n - j));
+// The softmax without its division, of n queries (at most LANES_SLAB) that see the same keys: scores in place become
+// e^(score - largest), of all scores and the query's sink. Several at once, since each one's steps wait for each other.
+LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks) {
+  float *scores[LANES_SLAB], sink[LANES_SLAB];
+  vf most[LANES_SLAB], sum[LANES_SLAB], p[LANES_SLAB];
+  size_t keys = q->last - q->first;
+#define LANES_EACH _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++)
+  LANES_EACH {
+    scores[i] = q[i].scores + q->first;
+    sink[i] = sinks ? sinks[i] : -INFINITY;
+    most[i] = vf_set(sink[i]);
+    sum[i] = vf_set(0);
   }
-  float total = vf_sum(sum);
-  if (sink) total += lanes_exp_of(*sink - largest);
-  q->inverse = 1.0f / total;
+  for (size_t j = 0; j + 16 <= keys; j += 16) LANES_EACH most[i] = vf_max(vf_load(scores[i] + j), most[i]); // not a NaN
+  for (size_t j = keys / 16 * 16; j < keys; j++) {
+    LANES_EACH most[i] = vf_max(vf_set(scores[i][j]), most[i]);
+  }
+  LANES_EACH most[i] = vf_set(vf_most(most[i]));
+  for (size_t j = 0; j < keys; j += 16) {
+    LANES_EACH p[i] = vf_sub(vf_load(scores[i] + j), most[i]);
+    lanes_exps(p, n);
+    LANES_EACH {
+      vf_store(scores[i] + j, p[i]);
+      sum[i] = vf_add(sum[i], j + 16 <= keys ? p[i] : vf_load_n(scores[i] + j, keys - j));
+    }
+  }
+  LANES_EACH {
+    float total = vf_sum(sum[i]);
+    if (sinks) total += lanes_exp_of(sink[i] - vf_first(most[i]));
+    q[i].inverse = 1.0f / total;
+  }
+#undef LANES_EACH
 }
 
-// Adds the values of keys [first, last) of one block, all of which n queries see.
-LANES_INLINE void lanes_shared_values(const st_attend *a, const lanes_query *q, size_t n, size_t first, size_t last,
-                                      const uint8_t *next) {
-  lanes_sums sums = {.matrix = lanes_block(a, a->v, first) + first % ST_KEYS * a->head_dim * lanes_size(a->half),
+LANES_APART void lanes_softmax_1(lanes_query *q, const float *sinks) {
+  lanes_softmax(q, 1, sinks);
+}
+LANES_APART void lanes_softmax_2(lanes_query *q, const float *sinks) {
+  lanes_softmax(q, 2, sinks);
+}
+LANES_APART void lanes_softmax_many(lanes_query *q, const float *sinks) {
+  lanes_softmax(q, LANES_SLAB, sinks);
+}
+
+// Of n queries, the first of which is the `head`-th of its token's.
+LANES_INLINE void lanes_softmaxes(const st_attend *a, lanes_query *q, size_t n, size_t head) {
+  for (size_t i = 0, count; i < n; i += count) {
+    size_t at = (head + i) % a->n_q, same = lanes_least(a->n_q - at, n - i);
+    const float *sinks = a->sinks ? a->sinks + at : NULL;
+    count = same >= LANES_SLAB ? LANES_SLAB : same >= 2 ? 2 : 1;
+    if (count == 1)
+      lanes_softmax_1(q + i, sinks);
+    else if (count == 2)
+      lanes_softmax_2(q + i, sinks);
+    else
+      lanes_softmax_many(q + i, sinks);
+  }
+}
+
+// Adds the values of keys [first, last), all of which n queries see. `rows` are those of the keys from j on.
+LANES_INLINE void lanes_shared_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t first,
+                                      size_t last, const uint8_t *rows, const uint8_t *next) {
+  lanes_sums sums = {.matrix = rows + (first - j) * a->head_dim * lanes_size(a->half),
                      .rows = last - first,
                      .stride = a->head_dim,
                      .half = a->half,
@@ -217,50 +258,79 @@ LANES_INLINE void lanes_shared_values(const st_attend *a, const lanes_query *q, 
   lanes_sum_columns(&sums, n, 0, a->head_dim);
 }
 
-// Adds the values of the block at j to n queries: those that all see for all at once, between those that only some see.
+// Adds the values of keys [j, last) to n queries: those that all see for all at once, between those that only some see.
 // Queries are in the order of their tokens: the last one's keys begin last, the first one's end first.
-LANES_INLINE void lanes_block_values(const st_attend *a, const lanes_query *q, size_t n, size_t j,
-                                     const uint8_t *next) {
-  size_t last = j + ST_KEYS, begin = lanes_greatest(q[n - 1].first, j), end = lanes_least(q[0].last, last);
+LANES_INLINE void lanes_add_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t last,
+                                   const uint8_t *rows, const uint8_t *next) {
+  size_t begin = lanes_greatest(q[n - 1].first, j), end = lanes_least(q[0].last, last);
   if (begin >= end) begin = end = last;
   for (size_t i = 0; i < n; i++) {
     size_t from = lanes_greatest(q[i].first, j), to = lanes_least(q[i].last, begin);
-    if (from < to) lanes_shared_values(a, q + i, 1, from, to, next);
+    if (from < to) lanes_shared_values(a, q + i, 1, j, from, to, rows, next);
   }
-  if (begin < end) lanes_shared_values(a, q, n, begin, end, next);
-  for (size_t i = 0; i < n; i++) {
+  if (begin < end) lanes_shared_values(a, q, n, j, begin, end, rows, next);
+  for (size_t i = 0; end < last && i < n; i++) { // those that see more keys are the last of them
     size_t to = lanes_least(q[i].last, last);
-    if (end < to) lanes_shared_values(a, q + i, 1, end, to, next);
+    if (end < to) lanes_shared_values(a, q + i, n - i, j, end, to, rows, next), end = to;
+  }
+}
+
+// Where groups of n queries end, of about as many, `most` at most. Their number.
+LANES_INLINE size_t lanes_groups(size_t n, size_t most, size_t *ends) {
+  size_t groups = (n + most - 1) / most;
+  for (size_t g = 0; g < groups; g++) ends[g] = n * (g + 1) / groups;
+  return groups;
+}
+
+// What many queries read and write has left the caches since the product that made it.
+LANES_INLINE void lanes_bring(const float *row, size_t n, bool written) {
+  for (size_t d = 0; d < n; d += 16) {
+    if (written)
+      __builtin_prefetch(row + d, 1, 2);
+    else
+      __builtin_prefetch(row + d, 0, 3);
+  }
+}
+
+// Keys [begin, end) that some of n queries see.
+static void lanes_all_scores(const st_attend *a, const lanes_query *q, const size_t *ends, size_t groups, size_t begin,
+                             size_t end, bool ahead) {
+  for (size_t j = begin; j < end; j += ST_KEYS) {
+    const uint8_t *block = lanes_block(a, a->k, j);
+    const uint8_t *next = j + ST_KEYS < end ? lanes_block(a, a->k, j + ST_KEYS) : lanes_block(a, a->v, begin);
+    for (size_t g = 0, from = 0; g < groups; from = ends[g++]) {
+      lanes_block_scores(a, q + from, ends[g] - from, j, block, ahead ? next : NULL);
+    }
+  }
+}
+
+static void lanes_all_values(const st_attend *a, const lanes_query *q, const size_t *ends, size_t groups, size_t begin,
+                             size_t end, bool ahead) {
+  size_t run = a->runs.positions;
+  for (size_t j = begin, last; j < end; j = last) {
+    last = lanes_least(j + (ahead ? ST_KEYS : LANES_VALUES), (j / run + 1) * run);
+    const uint8_t *rows = lanes_block(a, a->v, j), *next = lanes_block(a, a->v, last < end ? last : j);
+    for (size_t g = 0, from = 0; g < groups; from = ends[g++]) {
+      lanes_add_values(a, q + from, ends[g] - from, j, last, rows, ahead ? next : NULL);
+    }
   }
 }
 
 // Queries [first, first + n), n at most LANES_QUERIES.
 static void lanes_attend_queries(const st_attend *a, size_t first, size_t n) {
   lanes_query q[LANES_QUERIES];
-  for (size_t i = 0; i < n; i++) q[i] = lanes_query_at(a, first + i);
-  size_t groups = (n + LANES_HEADS - 1) / LANES_HEADS, begin = q[0].first / ST_KEYS * ST_KEYS, end = q[n - 1].last;
+  size_t ends[LANES_QUERIES];
   bool ahead = n <= FEW_QUERIES;
-  for (size_t j = begin; j < end; j += ST_KEYS) {
-    const uint8_t *next = j + ST_KEYS < end ? lanes_block(a, a->k, j + ST_KEYS) : lanes_block(a, a->v, begin);
-    for (size_t g = 0; g < groups; g++) {
-      size_t from = n * g / groups, to = n * (g + 1) / groups;
-      lanes_block_scores(a, q + from, to - from, j, ahead ? next : NULL);
-    }
-  }
-  for (size_t i = 0; i < n; i++) {
-    lanes_softmax(&q[i], a->sinks ? &a->sinks[(first + i) % a->n_q] : NULL);
-    for (size_t d = 0; d < a->head_dim; d++) q[i].out[d] = 0;
-  }
-  for (size_t j = begin; j < end; j += ST_KEYS) {
-    const uint8_t *next = lanes_block(a, a->v, j + ST_KEYS < end ? j + ST_KEYS : j);
-    for (size_t g = 0; g < groups; g++) {
-      size_t from = n * g / groups, to = n * (g + 1) / groups;
-      lanes_block_values(a, q + from, to - from, j, ahead ? next : NULL);
-    }
-  }
-  for (size_t i = 0; i < n; i++) {
-    for (size_t d = 0; d < a->head_dim; d++) q[i].out[d] *= q[i].inverse;
-  }
+  size_t groups = lanes_groups(n, ahead ? LANES_WIDE : LANES_HEADS, ends);
+  lanes_list(a, first, n, q);
+  size_t begin = q[0].first / ST_KEYS * ST_KEYS, end = q[n - 1].last;
+  for (size_t i = 0; i < n && !ahead; i++) lanes_bring(q[i].q, a->head_dim, false);
+  lanes_all_scores(a, q, ends, groups, begin, end, ahead);
+  for (size_t i = 0; i < n && !ahead; i++) lanes_bring(q[i].out, a->head_dim, true);
+  lanes_softmaxes(a, q, n, first);
+  for (size_t i = 0; i < n; i++) memset(q[i].out, 0, a->head_dim * sizeof *q[i].out);
+  lanes_all_values(a, q, ends, groups, begin, end, ahead);
+  for (size_t i = 0; i < n; i++) lanes_scale(q[i].out, q[i].inverse, a->head_dim);
 }
 
 static void lanes_attend(const st_attend *a) {

@@ -7,28 +7,46 @@
 
 #include <math.h>
 
-// e^x: st_ref_exp's steps.
+// e^x of n vectors in place, by st_ref_exp's steps. Step by step for all, since one vector's steps wait for each other.
+LANES_INLINE void lanes_exps(vf *x, size_t n) {
+  vf shifted[LANES_SLAB], r[LANES_SLAB], p[LANES_SLAB];
+#define LANES_STEP _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++)
+  LANES_STEP x[i] = vf_max(vf_set(ST_EXP_LOWEST), x[i]);
+  LANES_STEP x[i] = vf_min(vf_set(ST_EXP_HIGHEST), x[i]);
+  LANES_STEP shifted[i] = vf_fma(x[i], vf_set(ST_LOG2_E), vf_set(ST_ROUNDER));
+  LANES_STEP p[i] = vf_sub(shifted[i], vf_set(ST_ROUNDER));
+  LANES_STEP r[i] = vf_fma(p[i], vf_set(-ST_LN2_HIGH), x[i]);
+  LANES_STEP r[i] = vf_fma(p[i], vf_set(-ST_LN2_LOW), r[i]);
+  LANES_STEP p[i] = vf_fma(vf_set(ST_EXP_7), r[i], vf_set(ST_EXP_6));
+  LANES_STEP p[i] = vf_fma(p[i], r[i], vf_set(ST_EXP_5));
+  LANES_STEP p[i] = vf_fma(p[i], r[i], vf_set(ST_EXP_4));
+  LANES_STEP p[i] = vf_fma(p[i], r[i], vf_set(ST_EXP_3));
+  LANES_STEP p[i] = vf_fma(p[i], r[i], vf_set(0.5f));
+  LANES_STEP p[i] = vf_fma(p[i], r[i], vf_set(1.0f));
+  LANES_STEP p[i] = vf_fma(p[i], r[i], vf_set(1.0f));
+  LANES_STEP {
+    vi integer = vi_sub(vf_bits(shifted[i]), vi_set(ST_ROUNDER_BITS));
+    vi half = vi_right(integer, 1), rest = vi_sub(integer, half);
+    p[i] = vf_mul(p[i], vi_as_floats(vi_left(vi_add(half, vi_set(127)), 23)));
+    x[i] = vf_mul(p[i], vi_as_floats(vi_left(vi_add(rest, vi_set(127)), 23)));
+  }
+#undef LANES_STEP
+}
+
 LANES_INLINE vf lanes_exp(vf x) {
-  x = vf_max(vf_set(ST_EXP_LOWEST), x);
-  x = vf_min(vf_set(ST_EXP_HIGHEST), x);
-  vf shifted = vf_fma(x, vf_set(ST_LOG2_E), vf_set(ST_ROUNDER)), n = vf_sub(shifted, vf_set(ST_ROUNDER));
-  vf r = vf_fma(n, vf_set(-ST_LN2_HIGH), x);
-  r = vf_fma(n, vf_set(-ST_LN2_LOW), r);
-  vf p = vf_fma(vf_set(ST_EXP_7), r, vf_set(ST_EXP_6));
-  p = vf_fma(p, r, vf_set(ST_EXP_5));
-  p = vf_fma(p, r, vf_set(ST_EXP_4));
-  p = vf_fma(p, r, vf_set(ST_EXP_3));
-  p = vf_fma(p, r, vf_set(0.5f));
-  p = vf_fma(p, r, vf_set(1.0f));
-  p = vf_fma(p, r, vf_set(1.0f));
-  vi integer = vi_sub(vf_bits(shifted), vi_set(ST_ROUNDER_BITS));
-  vi half = vi_right(integer, 1), rest = vi_sub(integer, half);
-  p = vf_mul(p, vi_as_floats(vi_left(vi_add(half, vi_set(127)), 23)));
-  return vf_mul(p, vi_as_floats(vi_left(vi_add(rest, vi_set(127)), 23)));
+  lanes_exps(&x, 1);
+  return x;
 }
 
 LANES_INLINE float lanes_exp_of(float x) {
   return vf_first(lanes_exp(vf_set(x)));
+}
+
+LANES_INLINE void lanes_scale(float *x, float scale, size_t n) {
+  vf s = vf_set(scale);
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) vf_store(x + i, vf_mul(vf_load(x + i), s));
+  if (i < n) vf_store_n(x + i, vf_mul(vf_load_n(x + i, n - i), s), n - i);
 }
 
 // 1 / sqrt(mean(x^2) + eps)

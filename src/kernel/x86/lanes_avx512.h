@@ -14,7 +14,8 @@
 enum {
   LANES_TILE = 8,         // tokens interleaved in an input
   LANES_FLOAT_TOKENS = 8, // tokens of a tile whose float32 sums fit into registers
-  LANES_HEADS = 6,        // queries and 16-lane parts of a value whose sums fit into registers
+  LANES_HEADS = 6,        // queries whose sums of 16 columns fit into registers
+  LANES_WIDE = 6,         // those whose sums of LANES_SLAB times as many do
   LANES_SLAB = 4
 };
 
