@@ -80,24 +80,6 @@ static void lanes_prepare_floats(const st_view *v, lanes_place p, const lanes_so
   }
 }
 
-static void lanes_prepare_token(const st_view *v, lanes_place p, const lanes_source *source, size_t n) {
-  int8_t *out = v->codes + p.first * v->padded + 4 * p.lane;
-  float maximum = lanes_maximum(source, 0, n, n);
-  float s = st_token_scale(maximum);
-  vi total = vi_zero();
-  for (size_t b = 0; b < v->blocks; b++) {
-    vi low = vf_round(vf_mul(lanes_values(source, b * ST_STEP, n), vf_set(s)));
-    vi high = vf_round(vf_mul(lanes_values(source, b * ST_STEP + 16, n), vf_set(s)));
-    vi both = vi_add(low, high);
-    lanes_scatter_codes(out + b * ST_STEP * p.count, p.count, low);
-    lanes_scatter_codes(out + (b * ST_STEP + 16) * p.count, p.count, high);
-    v->block_sum[p.first * v->blocks + b * p.count + p.lane] = vi_sum(both);
-    total = vi_add(total, both);
-  }
-  v->scale[p.first + p.lane] = s;
-  v->sum[p.first + p.lane] = vi_sum(total);
-}
-
 // What rounding `scaled` to `codes` left, in steps of the second plane.
 LANES_INLINE vi lanes_rest(vf scaled, vi codes) {
   return vf_round(vf_mul(vf_sub(scaled, vi_to_floats(codes)), vf_set(ST_REST_STEPS)));
@@ -281,6 +263,30 @@ LANES_INLINE void lanes_each_rows(const lanes_tokens *t, lanes_rows *g,
   }
 }
 
+LANES_INLINE void lanes_token_rows(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
+  vi low, high;
+  lanes_row_values(t, k, g);
+  lanes_row_codes(g);
+  lanes_row_sums(g->codes, &low, &high);
+  lanes_store_codes(t, k, g);
+  lanes_store_rows(t->v->block_sum, t, k, g, vi_as_floats(vi_add(low, high)));
+}
+
+// One scale a token.
+static void lanes_prepare_tokens(const lanes_tokens *t) {
+  float *scales = t->v->scale + t->first;
+  const int32_t *block_sums = t->v->block_sum + t->first * t->v->blocks;
+  int32_t sums[LANES_TILE] = {0};
+  lanes_rows g = {0};
+  for (size_t i = 0; i < t->tokens; i++) scales[i] = st_token_scale(lanes_maximum(&t->sources[i], 0, t->n, t->n));
+  for (size_t r = 0; r < LANES_ROWS; r++) g.factor[r] = scales[r % t->tokens];
+  lanes_each_rows(t, &g, lanes_token_rows);
+  for (size_t b = 0; b < t->v->blocks; b++, block_sums += t->tokens) {
+    for (size_t i = 0; i < t->tokens; i++) sums[i] += block_sums[i];
+  }
+  for (size_t i = 0; i < t->tokens; i++) t->v->sum[t->first + i] = sums[i];
+}
+
 static void lanes_prepare_blocks(const lanes_tokens *t) {
   const st_view *v = t->v;
   float sums[LANES_TILE] = {0};
@@ -338,10 +344,10 @@ static void lanes_prepare(const st_input *input, const float *x, size_t stride, 
     tile.first = p.first;
     tile.tokens = last - t < p.count - p.lane ? last - t : p.count - p.lane;
     lanes_find_sources(&tile, x + t * stride, stride, norm, eps);
-    for (size_t i = 0; i < tile.tokens; i++, p.lane++) {
-      if (input->kind == ST_ACT_F32) lanes_prepare_floats(&v, p, &tile.sources[i], tile.n);
-      if (input->kind == ST_ACT_INT8_TOKEN) lanes_prepare_token(&v, p, &tile.sources[i], tile.n);
+    for (size_t i = 0; input->kind == ST_ACT_F32 && i < tile.tokens; i++, p.lane++) {
+      lanes_prepare_floats(&v, p, &tile.sources[i], tile.n);
     }
+    if (input->kind == ST_ACT_INT8_TOKEN) lanes_prepare_tokens(&tile);
     if (input->kind == ST_ACT_INT8_BLOCK) lanes_prepare_blocks(&tile);
   }
 }
