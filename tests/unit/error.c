@@ -1,0 +1,40 @@
+// Errors: where something happened is put before what happened, once.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+
+static void check(const char *message, const char *context, const char *expected) {
+  setun_error err = {SETUN_OK, ""};
+  st_fail(&err, SETUN_ERROR_IO, "%s", message);
+  assert_int_equal(st_fail_in(&err, "%s", context), SETUN_ERROR_IO);
+  assert_string_equal(err.message, expected);
+}
+
+static void contexts(void **state) {
+  (void)state;
+  check("ends early", "m/a.gguf", "m/a.gguf: ends early");
+  check("m/a.gguf: ends early", "m/a.gguf", "m/a.gguf: ends early");
+  check("m/a.gguf: ends early", "m", "m/a.gguf: ends early");
+  check("blk.0.attn_q.weight: m/a.gguf: ends early", "m/a.gguf", "blk.0.attn_q.weight: m/a.gguf: ends early");
+  check("blk.0.attn_q.weight: m/a.gguf: ends early", "m", "blk.0.attn_q.weight: m/a.gguf: ends early");
+  // Another file, whose name begins or ends alike.
+  check("m/a.gguf.bak: ends early", "m/a.gguf", "m/a.gguf: m/a.gguf.bak: ends early");
+  check("some/m/a.gguf: ends early", "m/a.gguf", "m/a.gguf: some/m/a.gguf: ends early");
+  check("expected m/a.gguf", "m/a.gguf", "m/a.gguf: expected m/a.gguf");
+}
+
+static void no_error_to_fill(void **state) {
+  (void)state;
+  assert_int_equal(st_fail(NULL, SETUN_ERROR_IO, "x"), SETUN_ERROR_IO);
+  st_fail_in(NULL, "x");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(contexts), cmocka_unit_test(no_error_to_fill)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
