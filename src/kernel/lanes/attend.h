@@ -199,7 +199,8 @@ LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks) {
     most[i] = vf_set(sink[i]);
     sum[i] = vf_set(0);
   }
-  for (size_t j = 0; j + 16 <= keys; j += 16) LANES_EACH most[i] = vf_max(vf_load(scores[i] + j), most[i]); // not a NaN
+  for (size_t j = 0; j + 16 <= keys; j += 16)
+    LANES_EACH most[i] = vf_max(vf_load(scores[i] + j), most[i]); // a NaN is passed over
   for (size_t j = keys / 16 * 16; j < keys; j++) {
     LANES_EACH most[i] = vf_max(vf_set(scores[i][j]), most[i]);
   }
