@@ -105,8 +105,22 @@ static bool too_long(const generation *g) {
   return true;
 }
 
+// Whether the plan leaves room for the ids of so long a text; false after a report. Those of one that may fit into the
+// context find room in what the session takes.
+static bool ids_fit(const generation *g, const input_text *text) {
+  enum { LEAST = 65536, A_TOKEN = 8, A_BYTE = 8 }; // two lists of at most one id for each byte
+  setun_plan plan = setun_model_get_plan(g->model);
+  uint64_t need = plan.total + plan.reserve + (uint64_t)text->length * A_BYTE;
+  uint64_t counted = (uint64_t)setun_session_context(g->session) * A_TOKEN;
+  if (!plan.budget || plan.budget >= need || text->length <= LEAST || text->length <= counted) return true;
+  failure("--memory: expected at least %lluM for a prompt of %zu bytes, found %.1fM",
+          (unsigned long long)(need >> 20) + 1, text->length, (double)plan.budget / (1 << 20));
+  return false;
+}
+
 static bool tokenize_prompt(generation *g, const run_options *o, const input_text *text) {
   setun_error error;
+  if (!ids_fit(g, text)) return false;
   int flags = (o->special ? SETUN_TOKENIZE_SPECIAL : 0);
   if (!g->earlier) flags |= text->length ? SETUN_TOKENIZE_BOS : SETUN_TOKENIZE_BOS_ALWAYS;
   if (!tokenize_text(g->model, text, flags, &g->prompt)) return false;

@@ -109,6 +109,10 @@ class PlanTest(Case):
                 f.write("Once upon a time. " * 250000)
             for command in (["perplexity", TALES], ["logits", TALES, "-o", out]):
                 self.fails(1, *command, "-f", path, "--memory", "24M", mentions=["4500000 bytes", "--memory"])
+            # More under a sanitizer: the whole model, and room for less than the text's ids.
+            plan = json.loads(self.good("plan", TALES, "--memory", "16G", "--json"))
+            budget = plan["total"] + plan["reserve"] + (32 << 20)
+            self.fails(1, "run", TALES, "-f", path, "--memory", budget, "-n", "1", mentions=["4500000 bytes", "--memory"])
 
     def test_commands_keep_to_the_budget(self):
         with tempfile.TemporaryDirectory() as folder:
