@@ -137,7 +137,7 @@ SETUN_API setun_model_info setun_model_get_info(const setun_model *model);
 /* What a model will take, in bytes, and what a token costs. */
 typedef struct setun_plan {
   uint64_t budget;      /* that the plan was made for; 0: the system does not say what there is */
-  uint64_t least;       /* the smallest budget that would do */
+  uint64_t least;       /* the smallest budget that would do, in another start of the process too: whole MiB */
   uint64_t total;       /* what the process will have at most: the sum of the next eight, with a full context */
   uint64_t process;     /* what it had when the plan was made: code, vocabulary */
   uint64_t vectors;     /* norms, biases, scales, adapters */

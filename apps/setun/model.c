@@ -211,8 +211,8 @@ static bool text_fits(const input_text *text, uint64_t memory) {
   uint64_t most = setun_memory_peak() + (uint64_t)text->length * A_BYTE;
   if (!memory || memory >= most || text->length < 1 << 20)
     return true; // short ones find room in what loading will take
-  failure("--memory: expected at least %lluM for a text of %zu bytes, found %.1fM",
-          (unsigned long long)(most >> 20) + 1, text->length, (double)memory / (1 << 20));
+  failure("--memory: expected at least %lluM for a text of %zu bytes, found %.1fM", least_mib(most), text->length,
+          (double)memory / (1 << 20));
   return false;
 }
 

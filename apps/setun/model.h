@@ -57,6 +57,10 @@ bool open_vocabulary(const char *path, const model_options *o, setun_model **mod
 // report, such as that `memory`, unless 0, does not do for so long a text.
 bool tokenize_beforehand(const char *path, const model_options *o, uint64_t memory, int flags, input_text *text,
                          id_list *list);
+// The least to name for so many bytes, in MiB, with room: what the process has by itself differs from start to start.
+static inline unsigned long long least_mib(uint64_t bytes) {
+  return (unsigned long long)(bytes >> 20) + 3;
+}
 // A chat template: that of a file (with its text), or one of the model's by name (NULL: the model's choice, `tools` as
 // in setun_chat_params). False after a report.
 typedef struct template_options {

@@ -113,8 +113,8 @@ static bool ids_fit(const generation *g, const input_text *text) {
   uint64_t need = plan.total + plan.reserve + (uint64_t)text->length * A_BYTE;
   uint64_t counted = (uint64_t)setun_session_context(g->session) * A_TOKEN;
   if (!plan.budget || plan.budget >= need || text->length <= LEAST || text->length <= counted) return true;
-  failure("--memory: expected at least %lluM for a prompt of %zu bytes, found %.1fM",
-          (unsigned long long)(need >> 20) + 1, text->length, (double)plan.budget / (1 << 20));
+  failure("--memory: expected at least %lluM for a prompt of %zu bytes, found %.1fM", least_mib(need), text->length,
+          (double)plan.budget / (1 << 20));
   return false;
 }
 

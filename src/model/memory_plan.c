@@ -195,15 +195,15 @@ static void map(st_memory_plan *p) {
   }
 }
 
-// The least as --memory would say it, rounded up, with some room: what the process has by itself changes from one start
-// to the next.
-static unsigned long long least_mib(uint64_t bytes) {
-  enum { ROOM = 512 << 10 };
-  return (unsigned long long)((bytes + ROOM + (1 << 20) - 1) >> 20);
+// What to name as the least, in whole MiB: what the process has by itself changes by up to 1.7 MiB from one start to
+// the next (which pages of its code the system maps at once), and the least has to do in the next one.
+static uint64_t with_room(uint64_t bytes) {
+  const uint64_t room = 2 << 20, step = 1 << 20;
+  return (bytes + room + step - 1) / step * step;
 }
 
-// The smallest budget with the batch that is chosen.
-static uint64_t least_of(st_memory_plan *p) {
+// The smallest budget that does in this process, with the batch that is chosen.
+static uint64_t needed_by(st_memory_plan *p) {
   if (p->mapped) {
     map(p);
     return st_memory_plan_total(p) + ST_PLAN_RESERVE;
@@ -215,25 +215,27 @@ static uint64_t least_of(st_memory_plan *p) {
   return (whole < least ? whole : least) + ST_PLAN_RESERVE; // a ring for two layers may be more than they are
 }
 
-// The largest batch that the budget allows, and the least of all.
-static void choose_batch(st_memory_plan *p) {
+// The largest batch that the budget allows, and the least of all, of which `*needed` has no room.
+static void choose_batch(st_memory_plan *p, uint64_t *needed) {
   bool chosen = false;
   for (uint32_t i = 0; i < p->n_batches; i++) {
     st_batch_choice before = {p->n_batch, p->session};
     p->n_batch = p->batches[i].n_batch;
     p->session = p->batches[i].session;
-    p->least = least_of(p);
+    *needed = needed_by(p);
     if (chosen) {
       p->n_batch = before.n_batch;
       p->session = before.session;
     }
-    chosen = chosen || !p->budget || p->budget >= p->least;
+    chosen = chosen || !p->budget || p->budget >= *needed;
   }
+  p->least = with_room(*needed);
 }
 
 setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, setun_error *err) {
   p->stored = stored_of(p);
-  choose_batch(p);
+  uint64_t needed = 0;
+  choose_batch(p, &needed);
   if (p->held_parts) {
     hold_all(p, false);
     return hold_what_fits(p, err);
@@ -244,12 +246,12 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
     hold_all(p, true);
   }
   if (!p->budget || fits(p)) return SETUN_OK;
-  if (p->budget < p->least) {
+  if (p->budget < needed) {
     return st_fail(
         err, SETUN_ERROR_MEMORY,
         "%s: expected at least %lluM of memory for this context and batch, found %.1fM (a smaller context or "
         "batch takes less)",
-        d->path, least_mib(p->least), (double)p->budget / (1 << 20));
+        d->path, (unsigned long long)(p->least >> 20), (double)p->budget / (1 << 20));
   }
   if (p->mapped) return SETUN_OK;
   hold_all(p, false);

@@ -76,7 +76,7 @@ typedef struct st_memory_plan {
   uint64_t streamed;                // of the files, read for each pass
   uint64_t stored;                  // of the files, all matrices, counted alike
   uint64_t rearranged;              // codes that are put into the device's order in each pass
-  uint64_t least;                   // the smallest budget that would do
+  uint64_t least;                   // the smallest budget that would do, in another start too: whole MiB
   uint64_t token_bytes, token_macs; // that the decoding of a token reads in memory, and computes
   uint64_t all;                     // codes of all matrices
 } st_memory_plan;

@@ -28,7 +28,8 @@ class PlanTest(Case):
         self.assertEqual((p["context"], p["batch"], p["streamed_bytes_per_pass"]), (64, 8, 0))
         self.assertEqual(p["held"], p["weights"])
         self.assertEqual(p["reserve"], 16 * MIB)
-        self.assertLessEqual(p["least"], p["total"] + p["reserve"])
+        self.assertEqual(p["least"] % MIB, 0)
+        self.assertLess(p["least"], p["total"] + p["reserve"] + 3 * MIB)  # with room for another start
         self.assertRegex(self.good("plan", TALES, *SMALL).decode(), r"\nin all .*\nleft to the system +16\.0 MiB  .*\nbudget ")
 
     def test_arithmetic_of_known_shapes(self):
@@ -67,7 +68,7 @@ class PlanTest(Case):
                 p = self.plan(*args)
                 matrices = 8e9 / 4 if shape == "8b" else 0
                 self.assertGreater(p["stored"], matrices * 0.8)
-                p = self.plan(*args, "--memory", str(p["least"] + (2 << 20)))
+                p = self.plan(*args, "--memory", str(p["least"]))
                 self.assertLessEqual(p["streamed_bytes_per_pass"], p["stored"])
                 self.assertLessEqual(p["total"] + p["reserve"], p["budget"])
         # The sizes of stored matrices are their own: 210 bytes for 256 weights of Q6_K, whatever the kernels have.
@@ -92,7 +93,9 @@ class PlanTest(Case):
     def test_least_is_named_and_does(self):
         args = ("plan", "--shape", "8b", "--head", "q8_0", "--ctx", "512", "-t", "1", "--memory")
         error = self.fails(1, *args, "200M", mentions=["at least"])
-        self.good(*args, re.search(r"at least (\d+M) of memory", error)[1])
+        least = re.search(r"at least (\d+M) of memory", error)[1]
+        for _ in range(20):  # what the process has by itself differs from start to start
+            self.good(*args, least)
 
     def test_what_is_rearranged_in_each_pass(self):
         args = ("--shape", "8b", "--head", "t16", "--ctx", "512", "-t", "1", "--isa", "scalar", "--memory", "500M")
