@@ -41,11 +41,9 @@ st_cpu st_cpu_detect(void) {
   const unsigned f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
   cpu.avx512 = (b7 & f) && (b7 & dq) && (b7 & bw) && (b7 & vl) && (c7 & 1u << 11);
   cpu.avx512_vbmi = cpu.avx512 && (c7 & 1u << 1);
-  cpu.avx512_fp16 = cpu.avx512 && (d7 & 1u << 23);
   bool tiles = cpu.avx512 && (d7 & 1u << 24) && (state & 3u << 17) == 3u << 17;
   cpu.amx = tiles && (d7 & 1u << 25) && ask_for_tiles();
   cpu.amx_bf16 = cpu.amx && (d7 & 1u << 22);
-  cpu.avx512_bf16 = cpu.avx512 && (a71 & 1u << 5);
   return cpu;
 }
 
@@ -58,7 +56,6 @@ st_cpu st_cpu_detect(void) {
   st_cpu cpu = {.neon = true};
 #ifdef __linux__
   cpu.dotprod = getauxval(AT_HWCAP) & 1ul << 20;
-  cpu.i8mm = getauxval(AT_HWCAP2) & 1ul << 13;
 #elif defined(__APPLE__)
   cpu.dotprod = true; // every Apple processor with a 64-bit macOS
 #endif

@@ -9,10 +9,9 @@ typedef struct st_cpu {
   bool avx_vnni;    // beside avx2, whether or not there is avx512
   bool avx512;      // F, BW, DQ, VL, with VNNI
   bool avx512_vbmi; // beside avx512
-  bool avx512_bf16, avx512_fp16;
   bool amx;         // int8 tiles, and the system lets this process use them
   bool amx_bf16;
-  bool neon, dotprod, i8mm;
+  bool neon, dotprod;
 } st_cpu;
 
 // Asks the processor each time; asks the system for AMX's tile state on the first call in a process that has it, so

@@ -26,7 +26,7 @@ static const row rows[] = {
     {"avx2", NEEDS(avx2), {st_avx2_float, st_avx2_int8}, false, 0, NULL},
     {"avxvnni", NEEDS(avx_vnni), {st_avxvnni_int8}, true, 0, NULL},
     {"avx512", NEEDS(avx512), {st_avx512_float, st_avx512_int8}, false, NEEDS(avx512_vbmi), st_vbmi_trits},
-    {"amx", NEEDS(amx), {st_amx_int8}, false, 0, NULL},
+    {"amx", NEEDS(amx), {st_amx_int8}, false, NEEDS(amx_bf16), st_amx_bf16},
 #elif defined(__aarch64__)
     {"neon", NEEDS(neon), {st_neon_float, st_neon_int8}, false, 0, NULL},
     {"dotprod", NEEDS(dotprod), {st_dotprod_int8}, false, 0, NULL},

@@ -8,8 +8,9 @@
 // The scalar table is the reference, always built. Each instruction set starts from another one's table, AVX-VNNI and
 // AVX-512 both from AVX2's, and overwrites what it does better. Every function gives the same bits in every table:
 // integers because they are exact, floats because the order of additions, the use of fused multiply-add and the
-// exponential are laid down once, in docs/kernels.md. For the same reason a token's result does not depend on how many
-// tokens or threads there are.
+// exponential are laid down once, in docs/kernels.md. The one exception is AMX's product of BF16 weights with float32
+// inputs, whose order is laid down there too. For the same reason a token's result does not depend on how many tokens
+// or threads there are, in any table.
 #ifndef SETUN_KERNEL_KERNEL_H
 #define SETUN_KERNEL_KERNEL_H
 

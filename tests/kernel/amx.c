@@ -1,5 +1,6 @@
-// The AMX products with their tile instructions emulated: the same source, on any processor with AVX-512, against the
-// scalar table. It shows the arithmetic and the addressing; kernels.c runs the instructions where they exist.
+// The AMX products of int8 with their tile instructions emulated: the same source, on any processor with AVX-512,
+// against the scalar table. It shows the arithmetic and the addressing; kernels.c runs the instructions where they
+// exist.
 #include "base/cpu.h"
 #include "checks.h"
 
@@ -21,80 +22,7 @@ int main(void) {
 #if defined(__x86_64__)
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
-#include <immintrin.h>
-
-#undef _tile_loadconfig
-#undef _tile_release
-#undef _tile_zero
-#undef _tile_loadd
-#undef _tile_stored
-#undef _tile_dpbsud
-#undef _tile_dpbssd
-#define _tile_loadconfig(c) tile_configure(c)
-#define _tile_release() memset(tile_registers, 0, sizeof tile_registers)
-#define _tile_zero(t) memset(tile_of(t)->data, 0, sizeof tile_of(t)->data)
-#define _tile_loadd(t, p, s) tile_load(t, p, s)
-#define _tile_stored(t, p, s) tile_store(t, p, s)
-#define _tile_dpbsud(c, a, b) tile_multiply(c, a, b, 255, 0)
-#define _tile_dpbssd(c, a, b) tile_multiply(c, a, b, 127, 128)
-
-typedef struct {
-  size_t rows, bytes;
-  uint8_t data[16][64];
-} tile;
-
-static tile tile_registers[8];
-static size_t tile_products; // instructions so far
-
-// What the processor accepts: palette 1, no row to begin at, nothing in reserved places or in tiles that do not exist.
-static void tile_configure(const void *config) {
-  const uint8_t *bytes = config;
-  bool valid = bytes[0] == 1;
-  for (int i = 1; i < 64; i++) {
-    if ((i < 16 || (i >= 32 && i < 48) || i >= 56) && bytes[i]) valid = false;
-  }
-  for (int i = 0; i < 8; i++) {
-    tile *t = &tile_registers[i];
-    *t = (tile){.rows = bytes[48 + i], .bytes = bytes[16 + 2 * i] + 256u * bytes[17 + 2 * i]};
-    if (!t->rows || t->rows > 16 || !t->bytes || t->bytes > 64 || t->bytes % 4) valid = false;
-  }
-  if (!valid) FAIL("an invalid configuration of tiles");
-}
-static tile *tile_of(int t) {
-  if (!tile_registers[t].rows) FAIL("tile %d is used where it is not configured", t);
-  return &tile_registers[t];
-}
-static void tile_load(int t, const void *p, size_t stride) {
-  tile *to = tile_of(t);
-  memset(to->data, 0, sizeof to->data);
-  for (size_t r = 0; r < to->rows; r++) memcpy(to->data[r], (const uint8_t *)p + r * stride, to->bytes);
-}
-static void tile_store(int t, void *p, size_t stride) {
-  const tile *from = tile_of(t);
-  for (size_t r = 0; r < from->rows; r++) memcpy((uint8_t *)p + r * stride, from->data[r], from->bytes);
-}
-// TDPBSUD and TDPBSSD: row m, column n of c += sum over k and j of signed a[m][4k + j] times b[k][4n + j], whose
-// bytes above `largest` mean 2 * bias less.
-static void tile_multiply(int c, int a, int b, int largest, int bias) {
-  tile *sums = tile_of(c);
-  const tile *x = tile_of(a), *y = tile_of(b);
-  tile_products++;
-  if (c == a || c == b || a == b || x->rows != sums->rows || x->bytes != 4 * y->rows || y->bytes != sums->bytes) {
-    FAIL("tiles %d, %d and %d, of shapes that cannot be multiplied", c, a, b);
-    return;
-  }
-  for (size_t m = 0; m < sums->rows; m++) {
-    int32_t row[16];
-    memcpy(row, sums->data[m], 64);
-    for (size_t k = 0; k < x->bytes; k++) {
-      for (size_t n = 0; n < sums->bytes / 4; n++) {
-        int value = y->data[k / 4][4 * n + k % 4];
-        row[n] += (int8_t)x->data[m][k] * (value > largest ? value - 2 * bias : value);
-      }
-    }
-    memcpy(sums->data[m], row, 64);
-  }
-}
+#include "tiles.h"
 
 #include "kernel/x86/int8_amx.c"
 

@@ -142,6 +142,12 @@ static void product(const st_kernels *k, const matrix *w, st_activation kind, co
   st_free(input.data);
 }
 
+// Whether a table's product has the scalar table's bits. AMX's of BF16 weights with float32 inputs adds up in an order
+// of its own: amx_bf16.c has it.
+static bool adds_alike(const st_kernels *k, st_form form, st_activation kind) {
+  return form != ST_FORM_BF16 || kind != ST_ACT_F32 || strcmp(k->name, "amx");
+}
+
 static void check_product(const st_kernels *k, const st_kernels *reference, const matrix *w, st_activation kind,
                           mode how, size_t tokens) {
   size_t columns = w->m.columns, rows = w->m.rows, n = tokens * rows;
@@ -151,7 +157,7 @@ static void check_product(const st_kernels *k, const st_kernels *reference, cons
   product(k, w, kind, x, tokens, out);
   if (how != SMALLEST || kind == ST_ACT_F32) check_against_double(w, kind, x, tokens, out + 16);
   product(reference, w, kind, x, tokens, expected);
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < n && adds_alike(k, w->m.form, kind); i++) {
     comparisons++;
     if (same(out[16 + i], expected[16 + i])) continue;
     FAIL("%s x %s, %zux%zu, %zu tokens, %s: token %zu row %zu: %.9g, scalar %.9g", form_names[w->m.form],

@@ -4,6 +4,8 @@
 
 #include "kernel/layout.h"
 
+#include <immintrin.h>
+
 enum {
   AMX_SIDE = 16,                   // tokens and rows of a tile
   AMX_DEPTH = 64,                  // columns of a tile, at most
@@ -50,9 +52,27 @@ static inline st_amx_view st_amx_view_input(const st_input *input) {
   return tiles;
 }
 
-// Tiles 0 to 3 become 16 x 16 sums, 4 and 5 operands of 16 tokens x `depth` columns, 6 and 7 of `depth` columns x 16
-// rows. For the calling thread, until _tile_release.
-void st_amx_configure(size_t depth);
+// Tiles 0 to 3 become sums of `tokens` (at most 16) x 16 rows, 4 and 5 operands of as many tokens x `depth` bytes, 6
+// and 7 of `depth` bytes x 16 rows. For the calling thread, until _tile_release.
+static inline void st_amx_configure(size_t tokens, size_t depth) {
+  struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } config = {.palette = 1};
+  for (int i = 0; i < 8; i++) {
+    config.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? depth : 4 * AMX_SIDE);
+    config.rows[i] = (uint8_t)(i < 6 ? tokens : depth / 4);
+  }
+  // The instruction tells GCC that it reads the first 8 bytes alone: without this it leaves the others unwritten.
+  __asm__ volatile("" ::"r"(&config) : "memory");
+  _tile_loadconfig(&config);
+}
+
+// What st_amx_bf16 builds on: inputs of the int8 kinds.
+size_t st_amx_input_bytes(st_activation kind, size_t tokens, size_t columns);
+void st_amx_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,
+                    size_t last);
 
 // Products of all forms with int8 activations by block, and of T16B by token.
 void st_amx_blocks(st_kernels *k);

@@ -348,7 +348,7 @@ static void amx_blocks_matmul(const st_matrix *w, const st_input *input, size_t 
   job j = {.w = w, .input = input, .v = st_view_input(input), .out = out, .stride = stride};
   j.tiles = st_amx_view_input(input);
   j.padded = st_round_up(input->columns, AMX_DEPTH);
-  st_amx_configure(by_token ? AMX_DEPTH : ST_STEP / st_coding_of(w->form).subs);
+  st_amx_configure(AMX_SIDE, by_token ? AMX_DEPTH : ST_STEP / st_coding_of(w->form).subs);
   multiply_groups(&j, first, last);
   _tile_release();
 }

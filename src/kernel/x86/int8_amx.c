@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-static size_t amx_input_bytes(st_activation kind, size_t tokens, size_t columns) {
+size_t st_amx_input_bytes(st_activation kind, size_t tokens, size_t columns) {
   st_view v;
   st_amx_view tiles;
   size_t bytes = st_view_of(kind, tokens, columns, NULL, &v);
@@ -62,8 +62,8 @@ static void copy_lists(const st_input *input, const st_view *v, const st_amx_vie
   }
 }
 
-static void amx_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps,
-                        size_t first, size_t last) {
+void st_amx_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,
+                    size_t last) {
   st_avx512_prepare(input, x, stride, norm, eps, first, last);
   if (!st_amx_takes(input->kind, input->tokens)) return;
   st_view v = st_view_input(input);
@@ -78,21 +78,6 @@ static void amx_prepare(const st_input *input, const float *x, size_t stride, co
     copy_words(v.half_product, tiles.half_product, v.blocks, 2, t, count);
     if (count && t % st_chunk_tokens(input->tokens, LANES_TILE) == 0) copy_lists(input, &v, &tiles, t);
   }
-}
-
-void st_amx_configure(size_t depth) {
-  struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-  } config = {.palette = 1};
-  for (int i = 0; i < 8; i++) {
-    config.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? depth : 4 * AMX_SIDE);
-    config.rows[i] = (uint8_t)(i < 6 ? AMX_SIDE : depth / 4);
-  }
-  // The instruction tells GCC that it reads the first 8 bytes alone: without this it leaves the others unwritten.
-  __asm__ volatile("" ::"r"(&config) : "memory");
-  _tile_loadconfig(&config);
 }
 
 // Spreads `columns` (a multiple of 16, at most AMX_PIECE) of a group into tiles of B; what is left of the last one is
@@ -184,7 +169,7 @@ static void amx_matmul(const st_matrix *w, const st_input *input, size_t first, 
     return;
   }
   st_view v = st_view_input(input);
-  st_amx_configure(AMX_DEPTH);
+  st_amx_configure(AMX_SIDE, AMX_DEPTH);
   for (size_t t = 0; t < input->tokens; t += AMX_PASS) {
     size_t end = input->tokens - t < AMX_PASS ? input->tokens : t + AMX_PASS;
     for (size_t row = first; row < last; row += 2 * ST_GROUP) {
@@ -199,7 +184,7 @@ static uint64_t amx_peak_int8(uint64_t n) {
   enum { EACH = AMX_SIDE * AMX_SIDE * AMX_DEPTH };
   _Alignas(64) static const uint8_t ones[AMX_TILE] = {1, 2, 1};
   uint64_t rounds = n / (4 * EACH) + 1;
-  st_amx_configure(AMX_DEPTH);
+  st_amx_configure(AMX_SIDE, AMX_DEPTH);
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -220,8 +205,8 @@ static uint64_t amx_peak_int8(uint64_t n) {
 
 void st_amx_int8(st_kernels *k) {
   k->five = false; // tiles take T16 and T16B
-  k->input_bytes = amx_input_bytes;
-  k->prepare = amx_prepare;
+  k->input_bytes = st_amx_input_bytes;
+  k->prepare = st_amx_prepare;
   k->matmul[ST_FORM_T16][ST_ACT_INT8_TOKEN] = amx_matmul;
   k->peak_int8 = amx_peak_int8;
   st_amx_blocks(k);

@@ -11,6 +11,7 @@ void st_avx512_float(st_kernels *k);
 void st_avx512_int8(st_kernels *k);
 void st_vbmi_trits(st_kernels *k);
 void st_amx_int8(st_kernels *k);
+void st_amx_bf16(st_kernels *k);
 
 // What AMX's files fall back to, and build on.
 void st_avx512_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,

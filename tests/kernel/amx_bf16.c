@@ -1,0 +1,178 @@
+// AMX's products of BF16 with its tile instructions emulated: the same source, on any processor with AVX-512, against
+// the order of additions that docs/kernels.md lays down, computed here, and against float64.
+#include "base/cpu.h"
+#include "checks.h"
+
+#include <float.h>
+
+#if defined(__x86_64__)
+static int check_emulated(void);
+#endif
+
+// Before the pragma below, so that a processor without AVX-512 gets here.
+int main(void) {
+  table_name = "amx bf16 (emulated)";
+  st_random_seed(&random_state, 1);
+#if defined(__x86_64__)
+  if (st_cpu_detect().avx512) return check_emulated();
+#endif
+  printf("amx bf16 (emulated) skipped: this processor has no AVX-512\n");
+  return 77;
+}
+
+#if defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+#include "tiles.h"
+
+#include "kernel/x86/bf16_amx.c"
+#pragma GCC pop_options
+
+static st_kernels table;
+
+// The sum over the columns of a plane: 32 at a time, whose even and odd ones are added up apart.
+static float plane_sum(const float *weights, const float *plane, size_t columns) {
+  float sum = 0;
+  for (size_t first = 0; first < columns; first += 32) {
+    float part[2] = {0, 0};
+    for (size_t i = first; i < columns && i < first + 32; i++) {
+      part[i % 2] = fmaf(plane[i], weights[i], part[i % 2]);
+    }
+    sum += part[0] + part[1];
+  }
+  return sum;
+}
+
+// A float's first 8 bits of mantissa, what is left of it, and so on. Exact for numbers that are far from subnormal.
+static void split(float x, float planes[3]) {
+  for (int p = 0; p < 3; p++) {
+    int exponent;
+    float mantissa = frexpf(x, &exponent);
+    planes[p] = ldexpf(truncf(mantissa * 256), exponent - 8);
+    x -= planes[p];
+  }
+}
+
+static void check_order(const matrix *w, const float *x, size_t tokens, const float *out) {
+  size_t columns = w->m.columns;
+  float *planes[3];
+  for (int p = 0; p < 3; p++) planes[p] = st_malloc(columns, sizeof(float));
+  for (size_t t = 0; t < tokens; t++) {
+    for (size_t i = 0; i < columns; i++) {
+      float three[3];
+      split(x[t * columns + i], three);
+      for (int p = 0; p < 3; p++) planes[p][i] = three[p];
+    }
+    for (size_t r = 0; r < w->m.rows; r++) {
+      float sums[3];
+      for (int p = 0; p < 3; p++) sums[p] = plane_sum(w->dense + r * columns, planes[p], columns);
+      float expected = sums[2] + sums[1] + sums[0], got = out[t * w->m.rows + r];
+      comparisons++;
+      if (same(got, expected)) continue;
+      FAIL("%zux%zu, token %zu of %zu, row %zu: %.9g, expected %.9g", w->m.rows, columns, t, tokens, r, (double)got,
+           (double)expected);
+      break;
+    }
+  }
+  for (int p = 0; p < 3; p++) st_free(planes[p]);
+}
+
+// Three products for each step, group of rows and tile of tokens; those of more than 16 tokens come in fours.
+static size_t expected_products(const st_matrix *w, size_t tokens, size_t first, size_t last) {
+  size_t groups = (last - first + 15) / 16, tiles = (tokens + 15) / 16, steps = (w->columns + 31) / 32;
+  if (tokens > 16) groups = st_round_up(groups, 2), tiles = st_round_up(tiles, 2);
+  return 3 * groups * tiles * steps;
+}
+
+static void counted_matmul(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
+                           size_t stride) {
+  size_t before = tile_products, expected = expected_products(w, input->tokens, first, last);
+  bf16_matmul(w, input, first, last, out, stride);
+  if (tile_products - before != expected)
+    FAIL("%zu tokens: %zu products of tiles, expected %zu", input->tokens, tile_products - before, expected);
+}
+
+static void check(const st_kernels *reference, size_t rows, size_t columns, size_t tokens, mode weights, mode how) {
+  matrix w = make_matrix(ST_FORM_BF16, rows, columns, 0, weights);
+  float *x = st_malloc(tokens * columns, sizeof *x), *out = st_malloc(tokens * rows + 32, sizeof *out);
+  check_product(&table, reference, &w, ST_ACT_F32, how, tokens); // against float64, and tokens alone
+  random_activations(x, tokens * columns, how);
+  product(&table, &w, ST_ACT_F32, x, tokens, out);
+  if (how != SMALLEST && weights != SMALLEST) check_order(&w, x, tokens, out + 16);
+  st_free(x), st_free(out);
+  free_matrix(&w);
+}
+
+// An input that is prepared in parts, from the last to the first, gives the same.
+static void check_parts(size_t tokens) {
+  enum { ROWS = 33, COLUMNS = 100 };
+  matrix w = make_matrix(ST_FORM_BF16, ROWS, COLUMNS, 0, RANDOM);
+  size_t unit = table.prepare_unit(ST_ACT_F32, tokens), bytes = table.input_bytes(ST_ACT_F32, tokens, COLUMNS);
+  float *x = st_malloc(tokens * COLUMNS, sizeof *x), *out = st_malloc(tokens * ROWS, sizeof *out);
+  guarded data = guarded_alloc(bytes);
+  st_input input = {.kind = ST_ACT_F32, .tokens = tokens, .columns = COLUMNS, .data = data.data};
+  memset(data.data, 0x5A, bytes);
+  random_activations(x, tokens * COLUMNS, RANDOM);
+  for (size_t first = st_round_up(tokens, unit); first; first -= unit) {
+    table.prepare(&input, x, COLUMNS, NULL, 0, first - unit, first < tokens ? first : tokens);
+  }
+  table.matmul[ST_FORM_BF16][ST_ACT_F32](&w.m, &input, 0, ROWS, out, ROWS);
+  check_order(&w, x, tokens, out);
+  guarded_free(&data);
+  st_free(x), st_free(out);
+  free_matrix(&w);
+}
+
+// The largest numbers, infinities, NaN and subnormal ones, against the scalar table: no sum becomes infinite or NaN
+// that is not there.
+static void check_extremes(const st_kernels *reference) {
+  static const float values[] = {FLT_MAX, -FLT_MAX, INFINITY, -INFINITY, NAN, FLT_MIN / 8, 0x1.FFFFFEp126f, -0.0f};
+  enum { ROWS = 16, COLUMNS = 64 };
+  matrix w = make_matrix(ST_FORM_BF16, ROWS, COLUMNS, 0, RANDOM); // weights in -1..1
+  for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+    float x[COLUMNS] = {[3] = 0.5f}, out[ROWS + 32], expected[ROWS + 32];
+    x[17] = values[v];
+    product(&table, &w, ST_ACT_F32, x, 1, out);
+    product(reference, &w, ST_ACT_F32, x, 1, expected);
+    for (size_t r = 16; r < 16 + ROWS; r++) {
+      float e = expected[r], got = out[r];
+      comparisons++;
+      if (isfinite(e) ? fabsf(got - e) <= fabsf(e) * 0x1p-20f : same(got, e)) continue;
+      FAIL("an activation of %g: %.9g, scalar %.9g", (double)values[v], (double)got, (double)e);
+    }
+  }
+  free_matrix(&w);
+}
+
+static int check_emulated(void) {
+  static const size_t shapes[][3] = {{16, 32, 1},   {50, 96, 33},   {33, 1, 16},  {100, 1024, 32}, {48, 1056, 48},
+                                     {40, 2560, 5}, {17, 67, 100},  {5, 96, 64},  {18, 352, 130},  {20, 320, 15},
+                                     {31, 544, 25}, {1, 1120, 129}, {33, 512, 2}, {16, 288, 31},   {70, 160, 260}};
+  st_kernels reference;
+  setun_error err;
+  if (st_kernels_get("avx512", &table, &err) != SETUN_OK || st_kernels_get("scalar", &reference, &err) != SETUN_OK)
+    return 1;
+  st_amx_bf16(&table);
+  table.name = "amx";
+  table.matmul[ST_FORM_BF16][ST_ACT_F32] = counted_matmul;
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const size_t *s = shapes[i];
+    check(&reference, s[0], s[1], s[2], RANDOM, RANDOM);
+    check(&reference, s[0], s[1], s[2], (mode)(i % MODES), (mode)(1 + i % (MODES - 1)));
+  }
+  for (int how = 0; how < MODES; how++) check(&reference, 35, 1312, 50, (mode)how, (mode)how);
+  for (size_t tokens = 1; tokens <= 50; tokens++) check(&reference, 20, 96, tokens, RANDOM, RANDOM);
+  for (size_t columns = 1; columns <= 66; columns++)
+    check(&reference, 1 + columns % 40, columns, 1 + columns % 35, RANDOM, RANDOM);
+  for (size_t tokens = 1; tokens <= 70; tokens += 3) check_parts(tokens);
+  check_extremes(&reference);
+  for (int form = ST_FORM_F32; form <= ST_FORM_T16; form++) { // others take the same input
+    matrix w = make_matrix((st_form)form, 35, 100, 64, RANDOM);
+    if (form != ST_FORM_BF16) check_product(&table, &reference, &w, ST_ACT_F32, RANDOM, 37);
+    free_matrix(&w);
+  }
+  printf("amx bf16 (emulated) %s: %d comparisons, %zu products of tiles\n", failures ? "FAILED" : "ok", comparisons,
+         tile_products);
+  return failures != 0;
+}
+#endif
