@@ -8,15 +8,15 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sched.h>
-#endif
 
-enum { SPINS = 4000 }; // some tens of microseconds
+// Some tens of microseconds; every few of them anyone else who waits for this processor may have it, such as a thread of
+// ours where there are more than processors.
+enum { SPINS = 4000, YIELD_EVERY = 256 };
 
 // What is left of a thread's part: the first item in the lower half, the end in the upper.
 typedef struct {
@@ -42,7 +42,8 @@ typedef struct {
   int index;
 } worker_start;
 
-static inline void relax(void) {
+static inline void relax(int turn) {
+  if (turn % YIELD_EVERY == YIELD_EVERY - 1) sched_yield();
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -53,7 +54,7 @@ static inline void relax(void) {
 static void wait_for_work(st_pool *p, unsigned seen) {
   for (int i = 0; i < SPINS; i++) {
     if (atomic_load_explicit(&p->generation, memory_order_acquire) != seen) return;
-    relax();
+    relax(i);
   }
   pthread_mutex_lock(&p->lock);
   atomic_fetch_add(&p->sleeping, 1);
@@ -151,7 +152,7 @@ int st_pool_threads(const st_pool *p) {
 static void wait_for_workers(st_pool *p) {
   for (int i = 0; i < SPINS; i++) {
     if (!atomic_load_explicit(&p->running, memory_order_acquire)) return;
-    relax();
+    relax(i);
   }
   pthread_mutex_lock(&p->lock);
   atomic_store(&p->waiting, true);
