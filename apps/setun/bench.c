@@ -173,9 +173,9 @@ static void print_json(const bench_result *r, const bench_options *o) {
 
 static void print_table(const bench_result *r, const bench_options *o) {
   char bytes[32];
-  print_text("this machine, %d threads, %s: reads %.2f GB/s, multiplies and adds %.1f G int8/s, %.1f G float/s\n",
-             r->threads, r->info.isa, r->ceilings.read_bytes_per_s / 1e9, r->ceilings.int8_macs_per_s / 1e9,
-             r->ceilings.float_macs_per_s / 1e9);
+  print_text("this machine, %d thread%s, %s: reads %.2f GB/s, multiplies and adds %.1f G int8/s, %.1f G float/s\n",
+             r->threads, plural((uint64_t)r->threads), r->info.isa, r->ceilings.read_bytes_per_s / 1e9,
+             r->ceilings.int8_macs_per_s / 1e9, r->ceilings.float_macs_per_s / 1e9);
   print_text("a token: %s of weights", format_bytes(r->info.bytes_per_token, bytes));
   print_text(" and %s of cache, %.1f M multiply-adds, %s activations\n", format_bytes(r->cache_bytes, bytes),
              (double)r->info.macs_per_token / 1e6, r->info.activation);

@@ -246,8 +246,9 @@ static void print_timings(const generation *g) {
 
 static void print_settings(const generation *g, const run_options *o) {
   setun_model_info info = setun_model_get_info(g->model);
-  note("%s from %s, %s kernels, %s activations, %d threads, context %u", info.architecture, info.container, info.isa,
-       info.activation, setun_session_threads(g->session), (unsigned)setun_session_context(g->session));
+  int threads = setun_session_threads(g->session);
+  note("%s from %s, %s kernels, %s activations, %d thread%s, context %u", info.architecture, info.container, info.isa,
+       info.activation, threads, plural((uint64_t)threads), (unsigned)setun_session_context(g->session));
   print_sampling(g->model, &o->sampling, &g->sampling);
 }
 

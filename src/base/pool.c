@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/pool.h"
 
+#include "base/cgroup.h"
 #include "base/memory.h"
 #include "base/thread.h"
 
@@ -14,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Some tens of microseconds; every few of them anyone else who waits for this processor may have it, such as a thread of
-// ours where there are more than processors.
+// Some tens of microseconds; every few of them anyone else who waits for this processor may have it, such as a thread
+// of ours where there are more than processors.
 enum { SPINS = 4000, YIELD_EVERY = 256 };
 
 // What is left of a thread's part: the first item in the lower half, the end in the upper.
@@ -239,7 +240,8 @@ int st_default_threads(void) {
     if (core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &cores);
   }
   int n = CPU_COUNT(&cores);
-  return n < 1 ? 1 : n;
+  int32_t most = st_cgroup_processors(&st_cgroups);
+  return n < 1 ? 1 : n < most ? n : most;
 }
 #else
 int st_default_threads(void) {

@@ -31,7 +31,8 @@ void st_pool_deal(st_pool *pool, size_t items);
 // fewer are left; false when all are taken.
 bool st_pool_take(st_pool *pool, int index, size_t grain, size_t *first, size_t *last);
 
-// How many threads suit this machine and this process: physical cores that it may run on.
+// How many threads suit this machine and this process: physical cores that it may run on, at most as many as the time
+// of processors that its control groups allow.
 int st_default_threads(void);
 
 #endif

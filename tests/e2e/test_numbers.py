@@ -207,7 +207,7 @@ class SyntheticTest(Case):
         # Keys and values of two layers, 256 float16 each, for 102 tokens on average.
         self.assertEqual(values["cache_bytes_per_token"], 2 * 2 * 256 * 2 * 102)
         text = self.good("bench", "--synthetic", "tiny", "--depth", 100, *self.SHORT).decode().splitlines()
-        self.assertRegex(text[0], r"^this machine, 1 threads, \w+: reads [\d.]+ GB/s, .* int8/s, .* float/s$")
+        self.assertRegex(text[0], r"^this machine, 1 thread, \w+: reads [\d.]+ GB/s, .* int8/s, .* float/s$")
         self.assertRegex(text[-1], r"^decode .* 100 tokens in the cache before$")
 
     def test_file(self):
