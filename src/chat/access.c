@@ -211,7 +211,7 @@ bool st_j_slice(st_jrun *run, st_jval v, const st_jval bounds[3], st_jval *out) 
   int64_t n, step = 1, start, stop;
   if (v.kind == J_UNDEFINED) return refuse_undefined(run, v, &(st_jstr){.data = "slice", .length = 5});
   if (v.kind != J_STRING && v.kind != J_LIST && v.kind != J_TUPLE && v.kind != J_RANGE) {
-    return st_j_wrong(run, "a %s cannot be sliced", st_j_type(v));
+    return st_j_wrong(run, "a value of type %s cannot be sliced", st_j_type(v));
   }
   if (!st_j_length(run, v, &n)) return false;
   if (bounds[2].kind != J_NONE && !st_j_as_int(bounds[2], &step)) {

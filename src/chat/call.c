@@ -211,6 +211,6 @@ bool st_j_call(st_jrun *run, st_jval callee, const st_jargs *args, st_jval *out)
   case J_UNDEFINED:
     if (callee.unsafe) return st_j_wrong(run, "'%s' is not safe to call", callee.name ? callee.name : "");
     return st_j_wrong(run, "'%s' is undefined and cannot be called", callee.name ? callee.name : "a value");
-  default: return st_j_wrong(run, "a %s cannot be called", st_j_type(callee));
+  default: return st_j_wrong(run, "a value of type %s cannot be called", st_j_type(callee));
   }
 }

@@ -196,7 +196,7 @@ bool st_j_put_repr(st_jrun *run, st_jbuild *b, st_jval v, int depth) {
   case J_LOOP: return put_repr_loop(run, b, v);
   default:
     // Python prints an address.
-    return st_j_refuse(run, "a %s printed", st_j_type(v));
+    return st_j_refuse(run, "a value of type %s printed", st_j_type(v));
   }
 }
 
@@ -275,7 +275,7 @@ static bool put_json(json_writer *w, st_jval v, int depth);
 static bool put_json_key(json_writer *w, st_jval key) {
   if (key.kind == J_STRING) return put_json_string(w, key.s);
   if (key.kind != J_NONE && key.kind != J_BOOL && key.kind != J_INT && key.kind != J_FLOAT) {
-    return st_j_wrong(w->run, "a %s cannot be a key in JSON", st_j_type(key));
+    return st_j_wrong(w->run, "a value of type %s cannot be a key in JSON", st_j_type(key));
   }
   return st_j_put_c(w->run, w->b, "\"") && put_json(w, key, 0) && st_j_put_c(w->run, w->b, "\"");
 }
@@ -336,7 +336,7 @@ static bool put_json(json_writer *w, st_jval v, int depth) {
         return false;
     }
     return put_newline(w, depth) && st_j_put_c(w->run, w->b, "]");
-  default: return st_j_wrong(w->run, "a %s cannot be written as JSON", st_j_type(v));
+  default: return st_j_wrong(w->run, "a value of type %s cannot be written as JSON", st_j_type(v));
   }
 }
 

@@ -47,7 +47,7 @@ bool st_j_iterate(st_jrun *run, st_jval v, st_jiter **out) {
   static const uint8_t kinds[] = {[J_UNDEFINED] = I_EMPTY, [J_STRING] = I_STRING, [J_LIST] = I_LIST, [J_TUPLE] = I_LIST,
                                   [J_DICT] = I_DICT,       [J_RANGE] = I_RANGE,   [J_VIEW] = I_VIEW};
   if (v.kind == J_LOOP) return st_j_refuse(run, "iterating over 'loop'");
-  if (!st_j_can_iterate(v)) return st_j_wrong(run, "a %s cannot be iterated over", st_j_type(v));
+  if (!st_j_can_iterate(v)) return st_j_wrong(run, "a value of type %s cannot be iterated over", st_j_type(v));
   if (v.kind == J_ITER) {
     *out = v.it;
     return true;

@@ -50,7 +50,7 @@ bool st_j_length(st_jrun *run, st_jval v, int64_t *out) {
     *out = length.i;
     return true;
   }
-  default: return st_j_wrong(run, "a %s has no length", st_j_type(v));
+  default: return st_j_wrong(run, "a value of type %s has no length", st_j_type(v));
   }
 }
 

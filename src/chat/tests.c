@@ -108,7 +108,8 @@ bool st_j_test(st_jrun *run, const st_jstr *text, st_jval v, const st_jargs *arg
   }
   if (!strcmp(name, "filter") || !strcmp(name, "test")) {
     if (!st_j_bind(run, name, args, "", 0, NULL)) return false;
-    if (v.kind == J_LIST || v.kind == J_DICT) return st_j_wrong(run, "a %s names no %s", st_j_type(v), name);
+    if (v.kind == J_LIST || v.kind == J_DICT)
+      return st_j_wrong(run, "a value of type %s names no %s", st_j_type(v), name);
     *out = v.kind == J_STRING && (name[0] == 'f' ? st_j_has_filter(v.s) : st_j_has_test(v.s));
     return true;
   }

@@ -279,7 +279,7 @@ static bool hash_value(st_jrun *run, st_jval v, int depth, uint64_t *out) {
     return true;
   case J_LIST:
   case J_DICT:
-  case J_VIEW: return st_j_wrong(run, "a %s cannot be a key", st_j_type(v));
+  case J_VIEW: return st_j_wrong(run, "a value of type %s cannot be a key", st_j_type(v));
   default: *out = v.kind; return true; // few, and told apart by st_j_equal
   }
 }
