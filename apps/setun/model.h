@@ -59,7 +59,7 @@ bool tokenize_beforehand(const char *path, const model_options *o, uint64_t memo
                          id_list *list);
 // The least to name for so many bytes, in MiB, with room: what the process has by itself differs from start to start.
 static inline unsigned long long least_mib(uint64_t bytes) {
-  return (unsigned long long)(bytes >> 20) + 3;
+  return (unsigned long long)((bytes + (3 << 20) - 1) >> 20);
 }
 // A chat template: that of a file (with its text), or one of the model's by name (NULL: the model's choice, `tools` as
 // in setun_chat_params). False after a report.

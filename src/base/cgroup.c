@@ -10,13 +10,25 @@ enum { LINE_SIZE = 4096 };
 
 const st_cgroup_root st_cgroups = {"/proc/self/cgroup", "/sys/fs/cgroup"};
 
+// The next line, without what ends it; lines that are too long are passed over.
+static bool next_line(FILE *f, char line[LINE_SIZE]) {
+  while (fgets(line, LINE_SIZE, f)) {
+    size_t n = strcspn(line, "\n");
+    bool whole = line[n] || feof(f);
+    line[n] = 0;
+    if (whole) return true;
+    for (int c = 0; c != '\n' && c != EOF;) c = fgetc(f);
+  }
+  return false;
+}
+
 // The number behind `key` in a file of lines "key value", or "key: value kB"; false when there is none.
 bool st_read_key(const char *path, const char *key, uint64_t *value) {
   char line[LINE_SIZE];
   size_t n = strlen(key);
   bool found = false;
   FILE *f = fopen(path, "re");
-  while (f && !found && fgets(line, sizeof line, f)) {
+  while (f && !found && next_line(f, line)) {
     if (strncmp(line, key, n) || (line[n] != ' ' && line[n] != ':' && line[n] != '\t')) continue;
     found = sscanf(line + n, "%*[: \t]%" SCNu64, value) == 1;
     if (found && strstr(line, " kB")) *value *= 1024;
@@ -25,15 +37,16 @@ bool st_read_key(const char *path, const char *key, uint64_t *value) {
   return found;
 }
 
-// The first numbers of a file, `n` of them; "max", -1 and absent files are no limit.
+// The first `n` numbers of a file; false where there are fewer, as where it says "max", and where one is so large, as
+// -1 is, that it is no limit.
 static bool read_numbers(const char *folder, const char *name, int n, uint64_t *values) {
   char path[2 * LINE_SIZE];
   snprintf(path, sizeof path, "%s/%s", folder, name);
   FILE *f = fopen(path, "re");
   int found = 0;
-  while (f && found < n && fscanf(f, "%" SCNu64, &values[found]) == 1) found++;
+  while (f && found < n && fscanf(f, "%20" SCNu64, &values[found]) == 1 && values[found] < (uint64_t)1 << 60) found++;
   if (f) fclose(f);
-  return n && found == n && values[0] < (uint64_t)1 << 60;
+  return found == n;
 }
 
 // What a group allows, of whatever is asked for; UINT64_MAX without a limit.
@@ -58,16 +71,17 @@ static uint64_t processors(const char *folder, bool unified) {
   bool limited = unified ? read_numbers(folder, "cpu.max", 2, time)
                          : read_numbers(folder, "cpu.cfs_quota_us", 1, time) &&
                                read_numbers(folder, "cpu.cfs_period_us", 1, time + 1);
-  if (!limited || !time[1]) return UINT64_MAX;
+  if (!limited || !time[0] || !time[1]) return UINT64_MAX;
   uint64_t n = time[0] / time[1] + (time[0] % time[1] != 0);
-  return n ? n : 1;
+  return n;
 }
 
 // The least that a group and those around it allow. Inside a container the path may not exist: its own group is then
-// the root of what is mounted.
+// the root of what is mounted. A path with ".." is of a group outside of that.
 static uint64_t least_of(const char *mount, char *group, bool unified, group_limit limit) {
   char folder[2 * LINE_SIZE];
   uint64_t least = limit(mount, unified);
+  if (strstr(group, "/..")) return least;
   for (size_t n = strlen(group); n; n = strlen(group)) {
     snprintf(folder, sizeof folder, "%s%s", mount, group);
     uint64_t allowed = limit(folder, unified);
@@ -94,12 +108,11 @@ static uint64_t least_of_all(const st_cgroup_root *root, const char *controller,
   char line[LINE_SIZE], mount[LINE_SIZE];
   uint64_t least = UINT64_MAX;
   FILE *f = fopen(root->membership, "re");
-  while (f && fgets(line, sizeof line, f)) {
+  while (f && next_line(f, line)) {
     char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
     if (!group) continue;
     *group++ = 0;
     controllers++;
-    group[strcspn(group, "\n")] = 0;
     bool unified = !*controllers;
     if (!unified && !is_listed(controllers, controller)) continue;
     snprintf(mount, sizeof mount, "%s%s%s", root->mount, unified ? "" : "/", unified ? "" : controller);

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Some tens of microseconds; every few of them anyone else who waits for this processor may have it, such as a thread
-// of ours where there are more than processors.
+// Some tens of microseconds (x86; fewer where a pause is shorter). Every few of them anyone else who waits for this
+// processor may have it, such as a thread of ours where there are more than processors.
 enum { SPINS = 4000, YIELD_EVERY = 256 };
 
 // What is left of a thread's part: the first item in the lower half, the end in the upper.

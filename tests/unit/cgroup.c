@@ -105,8 +105,31 @@ static void of_processors(void **state) {
   assert_int_equal(st_cgroup_processors(&root), 4);
 }
 
+// Paths that lead out of what is mounted, lines that are too long, and numbers that are none.
+static void odd(void **state) {
+  (void)state;
+  static char text[6000];
+  put("mount/cpu.max", "max 100000\n");
+  put("cpu.max", "100000 100000\n"); // beside the mount
+  put("membership", "0::/..\n");
+  assert_int_equal(st_cgroup_processors(&root), INT32_MAX);
+  put("mount/evil/cpu.max", "100000 100000\n");
+  memset(text, 'a', sizeof text);
+  memcpy(text, "0::/", 4);
+  memcpy(text + 4095, "0::/evil", 9); // where the buffer for a line ends
+  put("membership", text);
+  assert_int_equal(st_cgroup_processors(&root), INT32_MAX);
+  put("membership", "::\n:\n\n0::/evil"); // no end of line
+  assert_int_equal(st_cgroup_processors(&root), 1);
+  static const char *const numbers[] = {"100000 -1", "100000 18446744073709551615", "0 100000", "-1 100000", "1e5", ""};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    put("mount/evil/cpu.max", numbers[i]);
+    assert_int_equal(st_cgroup_processors(&root), INT32_MAX);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(no_limit), cmocka_unit_test(of_memory),
-                                     cmocka_unit_test(of_processors)};
+                                     cmocka_unit_test(of_processors), cmocka_unit_test(odd)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -52,6 +52,12 @@ static inline st_amx_view st_amx_view_input(const st_input *input) {
   return tiles;
 }
 
+// The tile instructions do not tell the compiler what memory they read: what is written before them must be there, and
+// what is written after them must wait.
+static inline void st_amx_fence(void) {
+  __asm__ volatile("" ::: "memory");
+}
+
 // Tiles 0 to 3 become sums of `tokens` (at most 16) x 16 rows, 4 and 5 operands of as many tokens x `depth` bytes, 6
 // and 7 of `depth` bytes x 16 rows. For the calling thread, until _tile_release.
 static inline void st_amx_configure(size_t tokens, size_t depth) {
@@ -67,6 +73,7 @@ static inline void st_amx_configure(size_t tokens, size_t depth) {
   // The instruction tells GCC that it reads the first 8 bytes alone: without this it leaves the others unwritten.
   __asm__ volatile("" ::"r"(&config) : "memory");
   _tile_loadconfig(&config);
+  st_amx_fence();
 }
 
 // What st_amx_bf16 builds on: inputs of the int8 kinds.

@@ -1,9 +1,10 @@
 // AMX BF16: products of BF16 weights with float32 inputs, as exact as those of float32.
 //
 // A float32 is the sum of three BF16 numbers: its first 8 bits of mantissa, the next 8, and the last 8, cut off rather
-// than rounded, so that nothing overflows. `prepare` keeps inputs a second time as three such planes. The tile product
-// multiplies BF16 numbers exactly and adds in float32, so a row's sum over each plane is what float32 gives or better,
-// three times as many products as one plane would take, and still several times what fused multiply-adds can do.
+// than rounded, so that nothing overflows. `prepare` keeps inputs a second time as three such planes, 6 bytes a number.
+// The tile product multiplies BF16 numbers exactly and adds in float32, so a row's sum over each plane is what float32
+// gives or better, three times as many products as one plane would take, and still several times what fused
+// multiply-adds can do.
 //
 // A tile of weights is 16 pairs of columns x 16 rows, a step of a group with the columns of a pair put side by side.
 // With up to 16 tokens a group of rows is read once, each step meeting all planes: three tiles of sums. With more the
@@ -11,7 +12,7 @@
 // by plane.
 //
 // Every sum is the same alone and in a batch: a plane's goes from step to step, and `(last + middle) + first` is the
-// result. Subnormal weights, and products that are subnormal, count as zero.
+// result. Subnormal operands and sums count as zero, which inputs below 2^-100 or so show.
 #include "kernel/x86/amx.h"
 #include "kernel/x86/lanes_avx512.h"
 #include "kernel/x86/x86.h"
@@ -30,7 +31,8 @@ enum {
 
 // ---- inputs -------------------------------------------------------------------------------------------------------
 
-// Tokens of a tile. The copy is [tiles][steps][PLANES][side][32], with zeros for the tokens that the last tile lacks.
+// Tokens of a tile. The copy is [tiles][steps][PLANES][side][32]; what the last tile has for tokens that there are not
+// is anything, since it meets only sums that nobody reads.
 static size_t side_of(size_t tokens) {
   return tokens && tokens < AMX_SIDE ? tokens : AMX_SIDE;
 }
@@ -48,29 +50,31 @@ static uint8_t *planes_of(const st_input *input) {
   return (uint8_t *)input->data + st_view_of(input->kind, input->tokens, input->columns, NULL, &v);
 }
 
-// What is left of x without its first bits; nothing of what is not finite.
+// The first bits of x; NaN stays one, whichever bits say so.
+LANES_INLINE vi first_bits(vf x) {
+  const vi quiet = vi_set(1 << 22), bits = vi_and(vf_bits(x), vi_set((int)0xFFFF0000));
+  return _mm512_mask_or_epi32(bits, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits, quiet);
+}
+
+// What is left of x without them; nothing of what is not finite.
 LANES_INLINE vf without(vf x, vi first) {
   vf rest = vf_sub(x, vi_as_floats(first));
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(rest, rest, _CMP_ORD_Q), rest);
 }
 
-// Splits one token; zeros for one that is missing.
 static void split_token(const st_input *input, const st_view *v, uint8_t *planes, size_t token) {
   const vi words = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const vi upper = _mm512_add_epi32(_mm512_slli_epi32(words, 18), // 16-bit words 4i + 1 and 4i + 3 of two vectors
                                     _mm512_add_epi32(_mm512_slli_epi32(words, 2), vi_set(3 << 16 | 1)));
   size_t side = side_of(input->tokens), first = token - token % LANES_TILE;
-  bool missing = token >= input->tokens;
-  size_t count = missing ? 0 : st_tile_tokens(input->tokens, first, LANES_TILE);
+  size_t count = st_tile_tokens(input->tokens, first, LANES_TILE);
   const vi at = _mm512_mullo_epi32(words, vi_set((int)count));
-  const float *in = missing ? v->values : v->values + first * v->padded + (token - first);
+  const float *in = v->values + first * v->padded + (token - first);
   uint8_t *out = planes + token / side * v->blocks * PLANES * side * ROW + token % side * ROW;
-  __mmask16 there = missing ? 0 : 0xFFFF;
   for (size_t step = 0; step < v->blocks; step++, in += ST_STEP * count) {
-    vf a = _mm512_mask_i32gather_ps(vf_set(0), there, at, in, 4);
-    vf b = _mm512_mask_i32gather_ps(vf_set(0), there, at, in + 16 * count, 4);
+    vf a = _mm512_i32gather_ps(at, in, 4), b = _mm512_i32gather_ps(at, in + 16 * count, 4);
     for (int plane = 0; plane < PLANES; plane++, out += side * ROW) {
-      vi first_a = vi_and(vf_bits(a), vi_set((int)0xFFFF0000)), first_b = vi_and(vf_bits(b), vi_set((int)0xFFFF0000));
+      vi first_a = first_bits(a), first_b = first_bits(b);
       _mm512_storeu_si512(out, _mm512_permutex2var_epi16(first_a, upper, first_b));
       a = without(a, first_a);
       b = without(b, first_b);
@@ -87,7 +91,6 @@ static void bf16_prepare(const st_input *input, const float *x, size_t stride, c
   st_avx512_prepare(input, x, stride, norm, eps, first, last);
   st_view v = st_view_input(input);
   uint8_t *planes = planes_of(input);
-  if (last == input->tokens) last = st_round_up(last, side_of(last)); // and those that are missing
   for (size_t t = first; t < last; t++) split_token(input, &v, planes, t);
 }
 
@@ -130,7 +133,7 @@ static void few_tokens(const job *j, size_t row, size_t last) {
   for (size_t step = 0; step < j->steps; step += FEW_PIECE) {
     size_t n = j->steps - step < FEW_PIECE ? j->steps - step : FEW_PIECE;
     pair(group + step * STEP, n, weights);
-    __asm__ volatile("" ::: "memory"); // the tile instructions do not say that they read it
+    st_amx_fence();
     for (size_t i = 0; i < n; i++, a += PLANES * plane) {
       _tile_loadd(6, weights + i * STEP, 64);
       _tile_loadd(4, a, ROW);
@@ -140,6 +143,7 @@ static void few_tokens(const job *j, size_t row, size_t last) {
       _tile_loadd(4, a + 2 * plane, ROW);
       _tile_dpbf16ps(2, 4, 6);
     }
+    st_amx_fence();
   }
   _tile_stored(0, sums, 64);
   _tile_stored(1, sums + AMX_SUMS, 64);
@@ -150,7 +154,7 @@ static void few_tokens(const job *j, size_t row, size_t last) {
 // sums[token tile 0, 1][group 0, 1] += products of `steps` steps of one plane.
 static void multiply(const uint8_t *a0, const uint8_t *a1, const uint8_t *b0, const uint8_t *b1, size_t steps,
                      bool fresh, float *sums) {
-  __asm__ volatile("" ::: "memory");
+  st_amx_fence();
   if (fresh) {
     _tile_zero(0);
     _tile_zero(1);

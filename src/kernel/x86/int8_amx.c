@@ -95,8 +95,7 @@ static void unpack(const uint8_t *codes, size_t columns, uint8_t *out) {
 // sums[token tile 0, 1][group 0, 1] += products of `steps` tiles of columns.
 static void multiply(const int8_t *a0, const int8_t *a1, const uint8_t *b0, const uint8_t *b1, size_t steps, bool fresh,
                      int32_t *sums) {
-  // The tile instructions do not tell the compiler that they read memory: what was written must be there by now.
-  __asm__ volatile("" ::: "memory");
+  st_amx_fence();
   enum { SUMS = AMX_SUMS };
   if (fresh) {
     _tile_zero(0);
