@@ -577,7 +577,7 @@ typedef struct setun_ceilings {
   double float_macs_per_s; /* float32 likewise */
 } setun_ceilings;
 
-/* `isa` as in setun_model_params; `buffer_bytes` 0: enough. */
+/* `isa` as in setun_model_params; `buffer_bytes` 0: enough; fewer where the system has no more available. */
 SETUN_API setun_status setun_measure_ceilings(const char *isa, int threads, uint64_t buffer_bytes,
                                               setun_ceilings *ceilings, setun_error *error);
 /* How fast the disk that holds a model's files reads past the page cache: about `total_bytes` of the largest file, into

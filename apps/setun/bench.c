@@ -31,7 +31,8 @@ static const option rows[] = {
     {'r', NULL, OPTION_INTEGER, AT(repeats), "N", 1, REPEATS_MOST,
      "runs of each, whose median is reported (default 3)"},
     {0, "buffer", OPTION_SIZE, AT(buffer), "SIZE", 1048576, 0x1p46,
-     "bytes that the measurement of memory bandwidth reads (default: far more than the caches hold)"},
+     "bytes that the measurement of memory bandwidth reads (default: far more than the caches hold, or what the "
+     "budget leaves)"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 
@@ -187,16 +188,31 @@ static void print_table(const bench_result *r, const bench_options *o) {
   print_text("\n");
 }
 
-// Frees the model once it was timed: the ceilings' buffers are no part of what its budget is for.
+// Bytes to measure reading with; 0 after a report.
+static uint64_t buffer_of(const setun_plan *plan, const bench_options *o) {
+  enum { FAR_MORE = 512 << 20 }; // than caches hold
+  uint64_t room = measuring_room(plan);
+  char wanted[32], most[32];
+  if (!o->buffer) return measuring_buffer(plan, FAR_MORE);
+  if (o->buffer <= room) return o->buffer;
+  failure("--buffer: expected at most %s, for which the budget leaves room, found %s", format_bytes(room, most),
+          format_bytes(o->buffer, wanted));
+  return 0;
+}
+
+// Frees the model once it was timed: with the buffer that reading is measured with it may be more than the budget.
 static int measure(const char *name, setun_model *model, const bench_options *o) {
   setun_error error;
+  setun_plan plan = setun_model_get_plan(model);
+  uint64_t buffer = buffer_of(&plan, o);
   setun_session *session = NULL;
   bench_result r = {.info = setun_model_get_info(model)};
   int64_t most = most_of(o->prefill, o->depth + o->decode);
   setun_token *ids = malloc((size_t)most * sizeof *ids);
-  if (!ids) {
+  if (!ids || !buffer) {
     setun_model_free(model);
-    return failure("no memory for %lld ids", (long long)most);
+    free(ids);
+    return buffer ? failure("no memory for %lld ids", (long long)most) : STATUS_FAILED;
   }
   int status = STATUS_FAILED;
   if (open_session(name, model, &o->compute, (uint32_t)most, &session)) {
@@ -212,7 +228,7 @@ static int measure(const char *name, setun_model *model, const bench_options *o)
   setun_model_free(model);
   free(ids);
   if (status) return status;
-  if (setun_measure_ceilings(r.info.isa, r.threads, o->buffer, &r.ceilings, &error)) return report(&error);
+  if (setun_measure_ceilings(r.info.isa, r.threads, buffer, &r.ceilings, &error)) return report(&error);
   if (o->json)
     print_json(&r, o);
   else

@@ -205,6 +205,21 @@ bool open_vocabulary(const char *path, const model_options *o, setun_model **mod
   return s == SETUN_OK;
 }
 
+uint64_t measuring_room(const setun_plan *plan) {
+  const uint64_t least = 1 << 20, taken = plan->process + plan->reserve + (4 << 20); // some for the threads
+  if (!plan->budget) return UINT64_MAX;
+  return plan->budget > taken + least ? plan->budget - taken : least;
+}
+
+uint64_t measuring_buffer(const setun_plan *plan, uint64_t wanted) {
+  const uint64_t cached = 64 << 20, room = measuring_room(plan);
+  char text[32];
+  if (room >= wanted) return wanted;
+  if (room < cached)
+    note("the budget leaves %s to measure reading with: its speed may be that of a cache", format_bytes(room, text));
+  return room;
+}
+
 // Whether tokenizing so long a text stays within the budget; false after a report.
 static bool text_fits(const input_text *text, uint64_t memory) {
   enum { A_BYTE = 8 }; // two lists of at most one id for each byte

@@ -57,6 +57,10 @@ bool open_vocabulary(const char *path, const model_options *o, setun_model **mod
 // report, such as that `memory`, unless 0, does not do for so long a text.
 bool tokenize_beforehand(const char *path, const model_options *o, uint64_t memory, int flags, input_text *text,
                          id_list *list);
+// The bytes that the budget leaves to measure the reading of memory with, and how many of those to take: `wanted`, or,
+// with a note where that is little, fewer.
+uint64_t measuring_room(const setun_plan *plan);
+uint64_t measuring_buffer(const setun_plan *plan, uint64_t wanted);
 // The least to name for so many bytes, in MiB, with room: what the process has by itself differs from start to start.
 static inline unsigned long long least_mib(uint64_t bytes) {
   return (unsigned long long)((bytes + (3 << 20) - 1) >> 20);

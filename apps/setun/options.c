@@ -82,6 +82,7 @@ static bool read_size(const char *text, double *out) {
   char *end = NULL;
   if (!(text[0] >= '0' && text[0] <= '9')) return false;
   double v = strtod(text, &end);
+  if (end != text + strspn(text, "0123456789.")) return false; // strtod takes 0x10 and 1e3
   static const char letters[] = "KMGTP";
   const char *unit = *end ? strchr(letters, *end >= 'a' ? *end - 'a' + 'A' : *end) : NULL;
   if (unit) {

@@ -53,7 +53,8 @@ static double pass_seconds(const setun_plan *p, const limits *l, double tokens) 
 static setun_status measure(const char *path, const plan_options *o, const setun_plan *p, limits *l,
                             setun_error *error) {
   enum { BUFFER = 256 << 20, DISK = 512 << 20 };
-  setun_status s = setun_measure_ceilings(o->model.isa, (int)o->compute.threads, BUFFER, &l->ceilings, error);
+  setun_status s =
+      setun_measure_ceilings(o->model.isa, (int)o->compute.threads, measuring_buffer(p, BUFFER), &l->ceilings, error);
   if (s == SETUN_OK && p->streamed && path) s = setun_measure_disk(path, p->ring, DISK, &l->disk, error);
   if (s != SETUN_OK) return s;
   l->decode = 1 / pass_seconds(p, l, 1);

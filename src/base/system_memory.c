@@ -9,7 +9,7 @@
 
 uint64_t st_memory_available(void) {
   uint64_t available;
-  if (!st_read_key("/proc/meminfo", "MemAvailable", &available)) return 0;
+  if (!st_read_key("/proc/meminfo", "MemAvailable", &available)) return UINT64_MAX;
   uint64_t left = st_cgroup_memory_left(&st_cgroups);
   return left < available ? left : available;
 }

@@ -323,11 +323,6 @@ static setun_status finish(st_loader *l) {
 
 // ---- the plan -----------------------------------------------------------------------------------------------------
 
-// What is left to others: the system's own estimate is one, and what it counts changes.
-static uint64_t margin(uint64_t available) {
-  return available / 32 + ((uint64_t)16 << 20);
-}
-
 // The batches to choose from: where none was asked for, smaller ones than the usual too. The size is that of the first.
 static st_run_size list_batches(st_loader *l, const st_run_options *run, bool smaller) {
   enum { LEAST_BATCH = 32 };
@@ -369,7 +364,7 @@ static setun_status survey(st_loader *l) {
   p->token_bytes = m->bytes_per_token;
   p->token_macs = m->macs_per_token;
   p->budget = l->o->memory;
-  if (!p->budget && available > margin(available)) p->budget = p->process + available - margin(available);
+  if (!p->budget && available != UINT64_MAX) p->budget = st_default_budget(p->process, available);
   return st_memory_plan_decide(p, l->d, l->err);
 }
 

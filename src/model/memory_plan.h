@@ -85,6 +85,13 @@ static inline uint64_t st_memory_plan_total(const st_memory_plan *p) {
   return p->process + p->vectors + p->cache + p->work + p->held + p->rounding + p->ring + p->packed;
 }
 
+// The budget where none is given: what the process has and what is available, less a margin for others, as the system's
+// own estimate is one and what it counts changes. Where there is no more than that, what the process has.
+static inline uint64_t st_default_budget(uint64_t process, uint64_t available) {
+  uint64_t margin = available / 32 + ((uint64_t)16 << 20);
+  return process + (available > margin ? available - margin : 0);
+}
+
 // Appends an item; `shared` and `held` are the plan's to set. False when out of memory.
 bool st_memory_plan_add(st_memory_plan *plan, const st_plan_item *item);
 

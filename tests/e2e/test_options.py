@@ -95,7 +95,7 @@ class UsageTest(Case):
         self.fails(2, "inspect", TALES, "--tensor", "model.norm.weight", "-o", "-", mentions=["-o", "file"])
         self.assertFalse(os.path.exists("-"))
         self.fails(2, "perplexity", TALES, "-p", "a", "--ctx", 8, "--stride", 8, mentions=["--stride"])
-        for size in ("4Q", "G", "-1M", "1", "99999999T"):
+        for size in ("4Q", "G", "-1M", "1", "99999999T", "0x100M", "1e9", "1.5.5G"):
             with self.subTest(size=size):
                 self.fails(2, "bench", TALES, "--buffer", size, mentions=[f"'{size}'"])
 

@@ -408,6 +408,16 @@ static void budgets(void **state) {
   unlink(path);
 }
 
+// Where hardly anything is available, next to nothing is the budget; none would be as much as one likes.
+static void default_budgets(void **state) {
+  (void)state;
+  const uint64_t mib = 1 << 20;
+  assert_int_equal(st_default_budget(10 * mib, 0), 10 * mib);
+  assert_int_equal(st_default_budget(10 * mib, 16 * mib), 10 * mib);
+  assert_int_equal(st_default_budget(10 * mib, 32 * mib), 25 * mib);
+  assert_int_equal(st_default_budget(10 * mib, 3200 * mib), 3094 * mib);
+}
+
 // Whatever share is held, each more of it streams less and gives the same.
 static void any_share(void **state) {
   (void)state;
@@ -436,9 +446,10 @@ static void any_share(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(families),   cmocka_unit_test(layouts),  cmocka_unit_test(direct),
-      cmocka_unit_test(mapped),     cmocka_unit_test(stopped),  cmocka_unit_test(several_sessions),
-      cmocka_unit_test(changing),   cmocka_unit_test(budgets),  cmocka_unit_test(heads),
-      cmocka_unit_test(all_logits), cmocka_unit_test(adapters), cmocka_unit_test(any_share)};
+      cmocka_unit_test(families), cmocka_unit_test(layouts),    cmocka_unit_test(direct),
+      cmocka_unit_test(mapped),   cmocka_unit_test(stopped),    cmocka_unit_test(several_sessions),
+      cmocka_unit_test(changing), cmocka_unit_test(budgets),    cmocka_unit_test(default_budgets),
+      cmocka_unit_test(heads),    cmocka_unit_test(all_logits), cmocka_unit_test(adapters),
+      cmocka_unit_test(any_share)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

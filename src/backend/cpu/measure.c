@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu.h"
 
 #include "base/memory.h"
+#include "base/system_memory.h"
 
 #include <time.h>
 
@@ -74,11 +75,18 @@ static double best_peak(st_pool *pool, ceiling_job *j, uint64_t (*peak)(uint64_t
   return best;
 }
 
+// The bytes of a buffer that nothing else suffers from; at least a page.
+static size_t buffer_of(uint64_t wanted) {
+  const uint64_t others = 8 << 20, page = 4096, available = st_memory_available();
+  uint64_t room = available > others + page ? available - others : page;
+  return (size_t)(wanted < room ? wanted : room);
+}
+
 setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes, setun_ceilings *ceilings,
                             setun_error *err) {
   st_kernels kernels;
   st_pool *pool = NULL;
-  size_t bytes = buffer_bytes ? (size_t)buffer_bytes : READ_DEFAULT;
+  size_t bytes = buffer_of(buffer_bytes ? buffer_bytes : READ_DEFAULT);
   setun_status s = st_kernels_get(isa, &kernels, err);
   if (s == SETUN_OK) s = st_pool_new(threads > 0 ? threads : st_default_threads(), &pool, err);
   if (s != SETUN_OK) return s;

@@ -41,7 +41,8 @@ static uint64_t lanes_peak_float(uint64_t n) {
   return rounds * 16 * LANES_CHAINS;
 }
 
-// Whole 256 bytes of the buffer.
+// Whole 256 bytes of the buffer. What is returned only depends on all of them; 27 bits of a lane, so that their sum is an
+// int32_t.
 static uint64_t lanes_read(const void *buffer, size_t bytes) {
   const uint8_t *p = buffer, *end = p + bytes / 256 * 256;
   vi a = vi_zero(), b = a, c = a, d = a;
@@ -50,7 +51,7 @@ static uint64_t lanes_read(const void *buffer, size_t bytes) {
     a = vi_add(a, vi_load(p)), b = vi_add(b, vi_load(p + 64));
     c = vi_add(c, vi_load(p + 128)), d = vi_add(d, vi_load(p + 192));
   }
-  return (uint64_t)(uint32_t)vi_sum(vi_add(vi_add(a, b), vi_add(c, d)));
+  return (uint64_t)(uint32_t)vi_sum(vi_right(vi_add(vi_add(a, b), vi_add(c, d)), 5));
 }
 
 #endif
