@@ -72,8 +72,7 @@ static uint64_t processors(const char *folder, bool unified) {
                          : read_numbers(folder, "cpu.cfs_quota_us", 1, time) &&
                                read_numbers(folder, "cpu.cfs_period_us", 1, time + 1);
   if (!limited || !time[0] || !time[1]) return UINT64_MAX;
-  uint64_t n = time[0] / time[1] + (time[0] % time[1] != 0);
-  return n;
+  return time[0] / time[1] + (time[0] % time[1] != 0);
 }
 
 // The least that a group and those around it allow. Inside a container the path may not exist: its own group is then
