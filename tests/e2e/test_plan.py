@@ -141,7 +141,8 @@ class PlanTest(Case):
         budget = process + 56 * MIB
         for command in (("plan", TALES, *SMALL), bench):
             with self.subTest(command=command[0]):
-                self.assertLess(peak_of(*command, "--memory", str(budget)), budget)
+                if os.environ.get("SETUN_SANITIZE") != "thread":  # whose notes take several times the buffer
+                    self.assertLess(peak_of(*command, "--memory", str(budget)), budget)
                 self.assertIn("may be that of a cache", setun(*command, "--memory", str(budget)).stderr.decode())
         self.fails(1, *bench, "--memory", str(budget), "--buffer", "400M", mentions=["--buffer", "400.0 MiB"])
 
