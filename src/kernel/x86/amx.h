@@ -76,6 +76,31 @@ static inline void st_amx_configure(size_t tokens, size_t depth) {
   st_amx_fence();
 }
 
+// Tiles 0 to 3 begin at zero, or with the sums [4][16][16] that wait in memory; and go back there.
+static inline void st_amx_load_sums(const void *sums, bool fresh) {
+  const uint8_t *p = sums;
+  st_amx_fence();
+  if (fresh) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, p, AMX_DEPTH);
+    _tile_loadd(1, p + AMX_TILE, AMX_DEPTH);
+    _tile_loadd(2, p + 2 * AMX_TILE, AMX_DEPTH);
+    _tile_loadd(3, p + 3 * AMX_TILE, AMX_DEPTH);
+  }
+}
+
+static inline void st_amx_store_sums(void *sums) {
+  uint8_t *p = sums;
+  _tile_stored(0, p, AMX_DEPTH);
+  _tile_stored(1, p + AMX_TILE, AMX_DEPTH);
+  _tile_stored(2, p + 2 * AMX_TILE, AMX_DEPTH);
+  _tile_stored(3, p + 3 * AMX_TILE, AMX_DEPTH);
+}
+
 // What st_amx_bf16 builds on: inputs of the int8 kinds.
 size_t st_amx_input_bytes(st_activation kind, size_t tokens, size_t columns);
 void st_amx_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,

@@ -154,18 +154,7 @@ static void few_tokens(const job *j, size_t row, size_t last) {
 // sums[token tile 0, 1][group 0, 1] += products of `steps` steps of one plane.
 static void multiply(const uint8_t *a0, const uint8_t *a1, const uint8_t *b0, const uint8_t *b1, size_t steps,
                      bool fresh, float *sums) {
-  st_amx_fence();
-  if (fresh) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, sums, 64);
-    _tile_loadd(1, sums + AMX_SUMS, 64);
-    _tile_loadd(2, sums + 2 * AMX_SUMS, 64);
-    _tile_loadd(3, sums + 3 * AMX_SUMS, 64);
-  }
+  st_amx_load_sums(sums, fresh);
   for (size_t s = 0; s < steps; s++, a0 += A_STEP, a1 += A_STEP, b0 += STEP, b1 += STEP) {
     _tile_loadd(4, a0, ROW);
     _tile_loadd(6, b0, 64);
@@ -176,10 +165,7 @@ static void multiply(const uint8_t *a0, const uint8_t *a1, const uint8_t *b0, co
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
-  _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + AMX_SUMS, 64);
-  _tile_stored(2, sums + 2 * AMX_SUMS, 64);
-  _tile_stored(3, sums + 3 * AMX_SUMS, 64);
+  st_amx_store_sums(sums);
 }
 
 // Two groups of rows (the second may lie past `last`: then it repeats the first) with tokens [first, end).

@@ -95,19 +95,7 @@ static void unpack(const uint8_t *codes, size_t columns, uint8_t *out) {
 // sums[token tile 0, 1][group 0, 1] += products of `steps` tiles of columns.
 static void multiply(const int8_t *a0, const int8_t *a1, const uint8_t *b0, const uint8_t *b1, size_t steps, bool fresh,
                      int32_t *sums) {
-  st_amx_fence();
-  enum { SUMS = AMX_SUMS };
-  if (fresh) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, sums, AMX_DEPTH);
-    _tile_loadd(1, sums + SUMS, AMX_DEPTH);
-    _tile_loadd(2, sums + 2 * SUMS, AMX_DEPTH);
-    _tile_loadd(3, sums + 3 * SUMS, AMX_DEPTH);
-  }
+  st_amx_load_sums(sums, fresh);
   for (size_t s = 0; s < steps; s++) {
     _tile_loadd(4, a0 + s * AMX_TILE, AMX_DEPTH);
     _tile_loadd(6, b0 + s * AMX_TILE, AMX_DEPTH);
@@ -118,10 +106,7 @@ static void multiply(const int8_t *a0, const int8_t *a1, const uint8_t *b0, cons
     _tile_dpbsud(2, 5, 6);
     _tile_dpbsud(3, 5, 7);
   }
-  _tile_stored(0, sums, AMX_DEPTH);
-  _tile_stored(1, sums + SUMS, AMX_DEPTH);
-  _tile_stored(2, sums + 2 * SUMS, AMX_DEPTH);
-  _tile_stored(3, sums + 3 * SUMS, AMX_DEPTH);
+  st_amx_store_sums(sums);
 }
 
 // The floats of tokens [first, end) and of up to 32 rows.
