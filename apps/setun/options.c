@@ -198,7 +198,14 @@ static int take_option(const command *self, int argc, char **argv, int *i, void 
   return store(self, found.row, value, (char *)values + found.group_offset + found.row->offset);
 }
 
+static const command *parsed; // the command that runs
+
+bool is_option(const char *name) {
+  return parsed && find_option(parsed, name, strlen(name), 0).row;
+}
+
 int parse_options(const command *self, int argc, char **argv, void *values, int *status) {
+  parsed = self;
   int count = 0;
   bool only_arguments = false;
   for (int i = 1; i < argc; i++) {

@@ -66,6 +66,8 @@ typedef struct command {
 // the front of argv+1. Returns how many of these there are; or -1 when the command is over and *status is its exit
 // status: 0 after --help, 2 after wrong usage, which was reported.
 int parse_options(const command *self, int argc, char **argv, void *values, int *status);
+// Whether the command whose options were parsed has one of this name, for hints.
+bool is_option(const char *name);
 
 // The words of a choice, one after the other: "f32|f16" gives "f32" (3 bytes), then "f16". NULL at the end.
 const char *next_choice(const char *from, size_t *length);

@@ -13,13 +13,37 @@
 
 enum { LINE_SIZE = 2048 };
 
+// The length of the UTF-8 character at `s`, 1 to 4; 0 when there is none.
+static size_t character_length(const unsigned char *s, size_t n) {
+  size_t length = s[0] < 0x80 ? 1 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : 4;
+  if (length == 1) return 1;
+  if (s[0] < 0xC2 || s[0] > 0xF4 || length > n) return 0;
+  for (size_t i = 1; i < length; i++) {
+    if ((s[i] & 0xC0) != 0x80) return 0;
+  }
+  bool wrong = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
+               (s[0] == 0xF4 && s[1] > 0x8F);
+  return wrong ? 0 : length;
+}
+
+// The same where a terminal shows it: 0 for control characters. C1 ones are two bytes, C2 80 to C2 9F; terminals obey
+// them as well.
+static size_t shown_length(const char *text, size_t n) {
+  const unsigned char *s = (const unsigned char *)text;
+  size_t length = character_length(s, n);
+  bool control = s[0] < ' ' || s[0] == 127 || (length == 2 && s[0] == 0xC2 && s[1] < 0xA0);
+  return control ? 0 : length;
+}
+
 // One write for one line, so that lines of several processes do not mix.
 static void print_line(const char *prefix, const char *text, const char *suffix) {
   char line[LINE_SIZE + 256];
   int n = snprintf(line, sizeof line, "%s%s%s", prefix, text, suffix);
   size_t length = n < (int)sizeof line ? (size_t)n : sizeof line - 1;
-  for (size_t i = 0; i < length; i++) {
-    if ((unsigned char)line[i] < ' ' || line[i] == 127) line[i] = '?';
+  for (size_t i = 0; i < length;) {
+    size_t shown = shown_length(line + i, length - i);
+    if (!shown) line[i] = '?';
+    i += shown ? shown : 1;
   }
   fprintf(stderr, "%.*s\n", (int)length, line);
 }
@@ -40,16 +64,18 @@ int failure(const char *format, ...) {
 
 const char *option_hint(const char *message) {
   static const struct {
-    const char *words, *hint;
-  } hints[] = {{"round the scales", " (see --round-scales)"},
-               {"smaller context or batch", " (see --ctx and --batch-size)"},
-               {"format of the embedding or the head", " (see --embedding and --head)"},
-               {"a template may be given", " (see --template)"},
-               {"using that of", " (see --template)"},
-               {"one to assume", " (see --assume)"},
-               {"one is assumed", " (see --assume)"}};
+    const char *words, *hint, *option; // where the command has this one; NULL: always
+  } hints[] = {{"round the scales", " (see --round-scales)", NULL},
+               {"smaller context or batch", " (see --ctx and --batch-size)", "ctx"},
+               {"smaller context or batch", " (see --batch-size)", "batch-size"},
+               {"format of the embedding or the head", " (see --embedding and --head)", NULL},
+               {"a template may be given", " (see --template)", NULL},
+               {"using that of", " (see --template)", NULL},
+               {"one to assume", " (see --assume)", NULL},
+               {"one is assumed", " (see --assume)", NULL}};
   for (size_t i = 0; i < sizeof hints / sizeof *hints; i++) {
-    if (strstr(message, hints[i].words)) return hints[i].hint;
+    bool fits = !hints[i].option || is_option(hints[i].option);
+    if (fits && strstr(message, hints[i].words)) return hints[i].hint;
   }
   return "";
 }
@@ -111,19 +137,6 @@ int finish_output(void) {
   return 0;
 }
 
-// The length of the UTF-8 character at `s`, 1 to 4; 0 when there is none.
-static size_t character_length(const unsigned char *s, size_t n) {
-  size_t length = s[0] < 0x80 ? 1 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : 4;
-  if (length == 1) return 1;
-  if (s[0] < 0xC2 || s[0] > 0xF4 || length > n) return 0;
-  for (size_t i = 1; i < length; i++) {
-    if ((s[i] & 0xC0) != 0x80) return 0;
-  }
-  bool wrong = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
-               (s[0] == 0xF4 && s[1] > 0x8F);
-  return wrong ? 0 : length;
-}
-
 void print_json_string(const char *text, size_t length) {
   print_bytes("\"", 1);
   for (size_t i = 0; i < length;) {
@@ -153,11 +166,8 @@ void print_json_number(double value) {
 void print_clean(const char *text) {
   size_t length = strlen(text);
   for (size_t i = 0; i < length;) {
-    size_t n = character_length((const unsigned char *)text + i, length - i);
-    // C1 controls are two bytes, C2 80 to C2 9F; terminals obey them as well
-    bool control = (unsigned char)text[i] < ' ' || text[i] == 127 ||
-                   (n == 2 && (unsigned char)text[i] == 0xC2 && (unsigned char)text[i + 1] < 0xA0);
-    if (n && !control)
+    size_t n = shown_length(text + i, length - i);
+    if (n)
       print_bytes(text + i, n);
     else
       print_bytes("?", 1);

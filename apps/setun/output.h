@@ -13,7 +13,7 @@
 
 // Which option does what a message of the library suggests, such as " (see --assume)"; "": none.
 const char *option_hint(const char *message);
-// One line "setun: error: ..." on stderr, control characters shown as '?'. Returns 1, the exit status of failed work.
+// One line "setun: error: ..." on stderr, control characters and broken UTF-8 shown as '?'. Returns 1, the exit status of failed work.
 int failure(const char *format, ...) APP_PRINTF(1, 2);
 int report(const setun_error *error); // the same for the library's message
 const char *plural(uint64_t n);       // what a noun's number adds: "", or "s"

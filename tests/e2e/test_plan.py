@@ -146,6 +146,12 @@ class PlanTest(Case):
                 self.assertIn("may be that of a cache", setun(*command, "--memory", str(budget)).stderr.decode())
         self.fails(1, *bench, "--memory", str(budget), "--buffer", "400M", mentions=["--buffer", "400.0 MiB"])
 
+    def test_hints_name_options_that_there_are(self):
+        for command, options in (("run", "--ctx and --batch-size"), ("logits", "--batch-size"), ("bench", "--batch-size")):
+            args = (command, TALES) if command == "bench" else (command, TALES, "-p", "a")
+            self.fails(1, *args, *(("-o", os.devnull) if command == "logits" else ()), "--memory", "2M",
+                       mentions=[f"(see {options})"])
+
     def test_wrong_usage(self):
         self.fails(2, "plan", mentions=["MODEL"])
         self.fails(2, "plan", TALES, "--shape", "7b", mentions=["--shape"])

@@ -25,6 +25,11 @@ class RunTest(Case):
     def text(self, *args, **more):
         return self.good("run", TALES, *args, **more).decode()
 
+    def test_errors_are_text(self):
+        """Whatever bytes a name has: no control characters, of which C1 ones have two bytes, and valid UTF-8."""
+        error = self.fails(1, "run", os.fsdecode(b"a\x1bb\xc2\x9bc\xedd\xc3\xa9"), "-p", "a")
+        self.assertIn("a b??c?d\u00e9: ", error)
+
     def test_echo_then_new_text(self):
         whole = self.text("-p", PROMPT, "-n", 20, "--temp", 0)
         new = self.text("-p", PROMPT, "-n", 20, "--temp", 0, "--no-echo")
