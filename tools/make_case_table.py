@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes src/chat/case_table.h: the characters whose full case mapping (Unicode's SpecialCasing, as Python's str.upper,
+"""Writes src/jinja/case_table.h: the characters whose full case mapping (Unicode's SpecialCasing, as Python's str.upper,
 str.lower, str.title and str.casefold apply it) differs from the simple one that utf8proc knows.
 
-usage: make_case_table.py > src/chat/case_table.h
+usage: make_case_table.py > src/jinja/case_table.h
 """
 import ctypes
 import ctypes.util

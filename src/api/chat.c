@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "chat/channels.h"
-#include "chat/template.h"
+#include "jinja/template.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // Renders templates for the comparison scripts: each line of the input is a JSON object {"template", "context", "now":
 // [year, month, day, hour, minute, second]}; each line of the output {"text", "spans"} or {"error", "status"}.
-#include "chat/template.h"
+#include "jinja/template.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Fuzz target: compiling and rendering any text as a template. The first byte chooses the context.
-#include "chat/template.h"
+#include "jinja/template.h"
 
 #include <string.h>
 

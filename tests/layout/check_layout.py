@@ -3,9 +3,9 @@
 
 usage: check_layout.py ROOT
 
-Rules: where files may lie; which folder may include which (an arrow goes one way only); what library code never does
-(end the process, print, read the environment, allocate behind base's back); instruction sets stay out of src/model; no
-file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
+Rules: where files may lie; which folder may include which (an arrow goes one way only), and which of its headers; what
+library code never does (end the process, print, read the environment, allocate without base); instruction sets stay out
+of src/model; no file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
 """
 import os
 import re
@@ -40,8 +40,32 @@ ARROWS = {
     "quant": ("base",),
     "tokenizer": ("base",),
     "grammar": ("base",),
-    "chat": ("base",),
+    "chat": ("jinja",),
+    "jinja": ("base",),
     "base": (),
+}
+# What each folder shows to the others. Its other headers are private: only its own files include them (and tests, which
+# may look into everything).
+PUBLIC_HEADERS = {
+    "api": (),
+    "runtime": ("sampler.h", "sampler_defaults.h", "session.h", "templates.h", "vocabulary.h"),
+    "convert": ("check.h", "convert.h", "presets.h", "synthesis.h"),
+    "quantize": (),
+    "model": ("arch.h", "arch/archs.def", "forward.h", "hparams_read.h", "load.h", "model.h", "streamer.h"),
+    "format": ("builder.h", "directory.h", "metadata.h"),
+    "source": ("disk.h", "hf_quant.h", "stream.h", "weight.h"),
+    "backend": ("backend.h",),
+    "backend/cpu": (),
+    "backend/vulkan": (),
+    "backend/cuda": (),
+    "kernel": ("kernel.h",),
+    "quant": ("canonical.h", "fp4.h", "quant.h"),
+    "tokenizer": ("export.h", "tokenizer.h"),
+    "grammar": (),
+    "chat": ("channels.h", "choose.h"),
+    "jinja": ("template.h",),
+    "base": ("buffer.h", "bytes.h", "cpu.h", "error.h", "file.h", "float16.h", "hash.h", "json.h", "log.h", "memory.h",
+             "pool.h", "random.h", "system_memory.h", "thread.h", "utf8.h"),
 }
 SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "backend": ("cpu", "vulkan", "cuda")}
 
@@ -50,7 +74,7 @@ LIBRARY_HEADERS = {
     "jansson.h": ("src/base/json.h", "apps/setun/conversation.c"),
     "histedit.h": ("apps/setun/editor.c",),
     "pcre2.h": ("src/tokenizer/",),
-    "utf8proc.h": ("src/tokenizer/", "src/chat/"),
+    "utf8proc.h": ("src/tokenizer/", "src/jinja/"),
     "liburing.h": ("src/source/",),
     "immintrin.h": ("src/kernel/", "src/base/"),
     "arm_neon.h": ("src/kernel/", "src/base/"),
@@ -149,8 +173,9 @@ def line_of(text, offset):
 class Tree:
     """The faults of one source tree: (rule, path, line, message)."""
 
-    def __init__(self, root):
+    def __init__(self, root, public_headers=None):
         self.root = root
+        self.public_headers = PUBLIC_HEADERS if public_headers is None else public_headers
         self.files = project_files(root)
         self.known = set(self.files)
         self.faults = []
@@ -165,7 +190,16 @@ class Tree:
             if path.endswith((".c", ".h", ".def", ".py", ".sh", ".cu", ".comp")):
                 with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
                     self.check_text(path, file.read())
+        self.check_public_headers()
         return self.faults
+
+    def check_public_headers(self):
+        """A folder that has files has every header that it is said to show."""
+        for folder in sorted({source_folder(path) for path in self.files} - {None}):
+            for name in self.public_headers[folder]:
+                path = f"src/{folder}/{name}"
+                if path not in self.known:
+                    self.fault("private header", path, 1, "PUBLIC_HEADERS lists this file, which does not exist")
 
     def check_text(self, path, text):
         lines = text.count("\n")
@@ -198,6 +232,9 @@ class Tree:
             # who lists the backends must see each of them; who uses them must not
             if not (here == "backend" and path.endswith(".c") and there.startswith("backend/")):
                 self.fault("include", path, line, f"{here} may not include {there}")
+        elif here and here != there and quoted not in [there + "/" + name for name in self.public_headers[there]]:
+            self.fault("private header", path, line, f'"{quoted}" is private to {there}; its public headers are '
+                       f"{', '.join(self.public_headers[there]) or 'none'}")
 
     def check_app_include(self, path, line, quoted, angled):
         folder = os.path.dirname(path)

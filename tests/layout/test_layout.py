@@ -4,7 +4,7 @@ import os
 import tempfile
 import unittest
 
-from check_layout import ARROWS, REACHABLE, Tree
+from check_layout import ARROWS, PUBLIC_HEADERS, REACHABLE, Tree
 
 # A tree without faults, which each test spoils in one place.
 CLEAN = {
@@ -31,21 +31,26 @@ CLEAN = {
     "apps/setun/main.c": '#include "options.h"\n#include "setun.h"\n#include <stdio.h>\n#include <sys/stat.h>\n'
                          'int main(void) { return printf("x"); }\n',
     "apps/setun/options.h": "int x;\n",
-    "src/model/arch/llama.c": '#include "model/model.h"\n',
+    "src/model/arch/llama.c": '#include "model/model.h"\n#include "model/arch/private.h"\n',
+    "src/model/arch/llama.def": "ROW(llama)\n",
+    "src/model/arch/private.h": "int y;\n",
     "tests/unit/memory.c": '#include "base/memory.h"\n#include <assert.h>\n#include <jansson.h>\n',
     "README.md": "a\n",
 }
+CLEAN_PUBLIC = {**{folder: () for folder in ARROWS}, "base": ("memory.h",), "quant": ("quant.h",), "kernel": ("kernel.h",),
+                "backend": ("backend.h",), "format": ("format.h",), "source": ("source.h",), "tokenizer": ("bpe.h",),
+                "model": ("model.h", "arch/llama.def"), "runtime": ("session.h",)}
 
 
 class LayoutTest(unittest.TestCase):
-    def faults(self, changes):
+    def faults(self, changes, public=CLEAN_PUBLIC):
         with tempfile.TemporaryDirectory() as root:
             for path, text in {**CLEAN, **changes}.items():
                 full = os.path.join(root, path)
                 os.makedirs(os.path.dirname(full), exist_ok=True)
                 with open(full, "w", encoding="utf-8") as file:
                     file.write(text)
-            return Tree(root).check()
+            return Tree(root, public).check()
 
     def expect(self, rule, path, text, line=1):
         """The tree with this one file has exactly one fault: of this rule, there."""
@@ -71,6 +76,23 @@ class LayoutTest(unittest.TestCase):
         for folder in ARROWS:
             for other in REACHABLE[folder] - {folder}:
                 self.assertNotIn(folder, REACHABLE[other], f"{folder} and {other} include each other")
+
+    def test_private_headers(self):
+        private = {"src/quant/rows.h": "int z;\n", "src/backend/cpu/queue.h": "int q;\n"}
+        for path, header in [("src/kernel/ref/a.c", "quant/rows.h"), ("src/model/a.h", "quant/rows.h"),
+                             ("src/api/a.c", "model/arch/private.h"), ("src/runtime/a.c", "model/arch/private.h"),
+                             ("src/backend/a.c", "backend/cpu/queue.h")]:
+            with self.subTest(path=path, header=header):
+                found = [fault[:3] for fault in self.faults({**private, path: f'// why\n#include "{header}"\n'})]
+                self.assertEqual(found, [("private header", path, 2)] if path != "src/backend/a.c" else [])
+        inside = {"src/quant/a.c": '#include "quant/rows.h"\n', "tests/quant/a.c": '#include "quant/rows.h"\n',
+                  "src/api/a.c": '#include "model/arch/llama.def"\n'}
+        self.assertEqual(self.faults({**private, **inside}), [])
+
+    def test_public_headers_exist(self):
+        self.assertEqual(set(PUBLIC_HEADERS), set(ARROWS))
+        found = self.faults({}, {**CLEAN_PUBLIC, "quant": ("quant.h", "lost.h"), "grammar": ("mask.h",)})
+        self.assertEqual([fault[:3] for fault in found], [("private header", "src/quant/lost.h", 1)])
 
     def test_includes_that_are_not_written_from_src(self):
         self.expect("include", "src/model/a.c", '#include "model.h"\n')

@@ -1,7 +1,7 @@
 // Which chat template is chosen, and what families' own ones render: the expected texts are those that the families'
 // published documents show.
 #include "chat/choose.h"
-#include "chat/template.h"
+#include "jinja/template.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 // scope, which variable a name means; what a template sees before its first `set`, inside loops and in macros follows
 // from that. This repeats its rules: a scope's names are collected in order, a name that is read first comes from the
 // outer scopes or the context, and one that is set first in a scope starts as a copy of the outer one.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // Operators, by Python's rules. Integers are 64 bits wide; what would need more is refused, not wrapped.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <math.h>
 #include <string.h>

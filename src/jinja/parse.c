@@ -1,5 +1,5 @@
 // The grammar of statements.
-#include "chat/ast.h"
+#include "jinja/ast.h"
 
 #include <string.h>
 

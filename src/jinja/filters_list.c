@@ -1,5 +1,5 @@
 // Filters on sequences and mappings.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 

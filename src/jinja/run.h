@@ -1,10 +1,10 @@
 // One rendering: its memory, limits, clock and place, and how failures are reported.
-#ifndef SETUN_CHAT_RUN_H
-#define SETUN_CHAT_RUN_H
+#ifndef SETUN_JINJA_RUN_H
+#define SETUN_JINJA_RUN_H
 
-#include "chat/ast.h"
-#include "chat/template.h"
-#include "chat/value.h"
+#include "jinja/ast.h"
+#include "jinja/template.h"
+#include "jinja/value.h"
 
 // The variables of one call of a function of the template (the whole, a macro, ...).
 typedef struct st_jenv {

@@ -1,5 +1,5 @@
 // Statements, and the `loop` of a for.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // strftime for a wall clock without time zone, with English names, as Python's datetime.strftime gives it with glibc.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // Attributes, items and slices: what a.b, a['b'] and a[i:j] mean, and what the sandbox hides.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 

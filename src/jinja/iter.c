@@ -1,6 +1,6 @@
 // Iteration: over sequences and mappings, and lazily through map, select and the like.
 #include "base/utf8.h"
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // strftime_now against what tools/make_chat_clock.py had Python's datetime make of each directive.
 #include "base/file.h"
 #include "base/memory.h"
-#include "chat/template.h"
+#include "jinja/template.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

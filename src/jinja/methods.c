@@ -1,6 +1,6 @@
 // Methods of dicts, lists, tuples, ranges, loops and cyclers; those of strings are in methods_text.c. The methods that
 // change their object are hidden, as the immutable sandbox hides them.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 

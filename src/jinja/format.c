@@ -1,6 +1,6 @@
 // The text of values: str(), repr(), json.dumps() and HTML escapes.
 #include "base/utf8.h"
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // Arenas: blocks from the system, handed out in pieces.
-#include "chat/arena.h"
+#include "jinja/arena.h"
 
 #include "base/memory.h"
 

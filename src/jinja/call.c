@@ -1,5 +1,5 @@
 // Calls: global functions, macros and methods.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // Expressions.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 

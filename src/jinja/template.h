@@ -2,8 +2,8 @@
 // renders them (an immutable sandbox, trim_blocks, lstrip_blocks, no autoescape, json.dumps for tojson, and the tags
 // break, continue and generation). A template is untrusted: it can reach nothing but the variables that it is given,
 // and its steps, depth, memory and output are bounded.
-#ifndef SETUN_CHAT_TEMPLATE_H
-#define SETUN_CHAT_TEMPLATE_H
+#ifndef SETUN_JINJA_TEMPLATE_H
+#define SETUN_JINJA_TEMPLATE_H
 
 #include "base/buffer.h"
 #include "base/json.h"

@@ -1,5 +1,5 @@
 // What every part of a rendering uses: failures, work counting, memory, and the binding of arguments to parameters.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include "base/memory.h"
 #include "base/utf8.h"

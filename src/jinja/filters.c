@@ -1,5 +1,5 @@
 // Filters on single values; those on sequences are in filters_list.c.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <math.h>
 #include <stdio.h>

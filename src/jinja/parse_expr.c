@@ -1,6 +1,6 @@
 // The grammar of expressions, with Jinja's precedence, loosest first: if else, or, and, not, comparisons and in, + -,
 // ~, * / // %, **, unary, filters and tests, then . [] ().
-#include "chat/ast.h"
+#include "jinja/ast.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 // text, and one template used by several threads.
 #include "base/file.h"
 #include "base/memory.h"
-#include "chat/template.h"
+#include "jinja/template.h"
 
 #include <pthread.h>
 #include <setjmp.h>

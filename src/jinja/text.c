@@ -1,6 +1,6 @@
 // What Python's strings can do: stripping, splitting, replacing, joining, indenting.
 #include "base/utf8.h"
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 // Values of the template language: what Python's objects are to Jinja. Everything lives in a rendering's arenas (or in
 // the compiled template, which is immutable) and is never freed one by one.
-#ifndef SETUN_CHAT_VALUE_H
-#define SETUN_CHAT_VALUE_H
+#ifndef SETUN_JINJA_VALUE_H
+#define SETUN_JINJA_VALUE_H
 
 #include "base/error.h"
-#include "chat/arena.h"
+#include "jinja/arena.h"
 
 typedef enum {
   J_MISSING, // a variable that was never set; never seen by expressions

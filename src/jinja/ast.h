@@ -1,8 +1,8 @@
 // The syntax tree of a template, and what compiling it means.
-#ifndef SETUN_CHAT_AST_H
-#define SETUN_CHAT_AST_H
+#ifndef SETUN_JINJA_AST_H
+#define SETUN_JINJA_AST_H
 
-#include "chat/value.h"
+#include "jinja/value.h"
 
 typedef enum {
   J_ADD,

@@ -1,6 +1,6 @@
 // Strings with the taint of their bytes, string building, lists and dicts.
 #include "base/utf8.h"
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // Tests: what stands after `is`.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 // Compiling a template's text and rendering it with a context.
 #define _POSIX_C_SOURCE 200809L
-#include "chat/template.h"
+#include "jinja/template.h"
 
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // Methods of strings.
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 

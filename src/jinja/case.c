@@ -1,8 +1,8 @@
 // Letters: Unicode's full case mappings and the classes of characters that Python's strings ask about.
-#include "chat/case_table.h"
+#include "jinja/case_table.h"
 
 #include "base/utf8.h"
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 #include <utf8proc.h>

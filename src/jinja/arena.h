@@ -1,6 +1,6 @@
 // Memory that is given out piece by piece and freed at once, up to a limit.
-#ifndef SETUN_CHAT_ARENA_H
-#define SETUN_CHAT_ARENA_H
+#ifndef SETUN_JINJA_ARENA_H
+#define SETUN_JINJA_ARENA_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // str.format and the % operator on strings, for the conversions that templates use; others are refused.
 #include "base/utf8.h"
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // trim_blocks takes the newline after %} and #}, and lstrip_blocks the white space before {% and {# on their line.
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "chat/run.h"
+#include "jinja/run.h"
 
 #include <string.h>
 #include <utf8proc.h>
