@@ -16,9 +16,9 @@ full = {"UPPER": str.upper, "LOWER": str.lower, "TITLE": str.title, "CASEFOLD": 
 print("// Made by tools/make_case_table.py: full case mappings that are not utf8proc's simple ones, sorted. Unicode",
       unicodedata.unidata_version + ".")
 print("#ifndef SETUN_CHAT_CASE_TABLE_H\n#define SETUN_CHAT_CASE_TABLE_H\n\n#include <stdint.h>\n")
-print("typedef struct {\n  uint32_t from, to[3]; // ended by 0\n} st_jcase_entry;\n")
+print("typedef struct {\n  uint32_t from, to[3]; // ended by 0\n} st_jinja_case_entry;\n")
 for name in full:
-    print(f"static const st_jcase_entry J_TABLE_{name}[] = {{")
+    print(f"static const st_jinja_case_entry JINJA_TABLE_{name}[] = {{")
     for code in range(0x80, 0x110000):
         if 0xD800 <= code < 0xE000 or unicodedata.category(chr(code)) == "Cn":
             continue

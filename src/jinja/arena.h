@@ -6,22 +6,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct st_jchunk st_jchunk;
+typedef struct st_jinja_chunk st_jinja_chunk;
 
 // Zero-initialize and set `limit`, the most bytes that all its blocks may take.
 typedef struct {
-  st_jchunk *chunks; // the newest first
-  char *top, *end;   // what is free in it
+  st_jinja_chunk *chunks; // the newest first
+  char *top, *end;        // what is free in it
   size_t total, limit;
   bool refused; // the limit, and not the system, said no
-} st_jarena;
+} st_jinja_arena;
 
-void *st_j_arena_alloc(st_jarena *arena, size_t size); // zeroed, aligned for any object; NULL: no memory
-char *st_j_arena_bytes(st_jarena *arena, size_t size); // unaligned and uninitialized; NULL: no memory
+void *st_jinja_arena_alloc(st_jinja_arena *arena, size_t size); // zeroed, aligned for any object; NULL: no memory
+char *st_jinja_arena_bytes(st_jinja_arena *arena, size_t size); // unaligned and uninitialized; NULL: no memory
 // Grows the bytes at `data` from `old` to `size` where they lie, when nothing was given out after them.
-bool st_j_arena_extend(st_jarena *arena, const char *data, size_t old, size_t size);
+bool st_jinja_arena_extend(st_jinja_arena *arena, const char *data, size_t old, size_t size);
 // Takes back what lies behind the first `size` of the `old` bytes at `data`, when nothing was given out after them.
-void st_j_arena_shrink(st_jarena *arena, const char *data, size_t old, size_t size);
-void st_j_arena_free(st_jarena *arena);
+void st_jinja_arena_shrink(st_jinja_arena *arena, const char *data, size_t old, size_t size);
+void st_jinja_arena_free(st_jinja_arena *arena);
 
 #endif

@@ -5,215 +5,223 @@
 #include "jinja/value.h"
 
 typedef enum {
-  J_ADD,
-  J_SUB,
-  J_MUL,
-  J_DIV,
-  J_FLOORDIV,
-  J_MOD,
-  J_POW,
-  J_NEG,
-  J_POS,
-  J_EQ,
-  J_NE,
-  J_LT,
-  J_LE,
-  J_GT,
-  J_GE,
-  J_IN,
-  J_NOTIN
-} st_jop;
+  JINJA_ADD,
+  JINJA_SUB,
+  JINJA_MUL,
+  JINJA_DIV,
+  JINJA_FLOORDIV,
+  JINJA_MOD,
+  JINJA_POW,
+  JINJA_NEG,
+  JINJA_POS,
+  JINJA_EQ,
+  JINJA_NE,
+  JINJA_LT,
+  JINJA_LE,
+  JINJA_GT,
+  JINJA_GE,
+  JINJA_IN,
+  JINJA_NOT_IN
+} st_jinja_operator;
 
 typedef enum {
   // Expressions.
-  N_CONST,   // value
-  N_NAME,    // name; slot and up
-  N_NSREF,   // a target: name (slot, up) and text, the attribute
-  N_TUPLE,   // list
-  N_LIST,    // list
-  N_DICT,    // list: key, value, key, value, ...
-  N_BINARY,  // op, a, b
-  N_UNARY,   // op, a
-  N_AND,     // a, b
-  N_OR,      // a, b
-  N_NOT,     // a
-  N_COMPARE, // a; list of the right sides, each wrapped in N_OPERAND
-  N_OPERAND, // op, a
-  N_CONCAT,  // list
-  N_COND,    // a if b else c (c may be NULL)
-  N_GETATTR, // a, text
-  N_GETITEM, // a, b
-  N_SLICE,   // a[list[0]:list[1]:list[2]], each may be NULL
-  N_CALL,    // a, arguments
-  N_FILTER,  // a (NULL in a filter block), text, arguments
-  N_TEST,    // a, text, arguments
+  NODE_CONSTANT,         // value
+  NODE_NAME,             // name; slot and up
+  NODE_ATTRIBUTE_TARGET, // a target: name (slot, up) and text, the attribute
+  NODE_TUPLE,            // list
+  NODE_LIST,             // list
+  NODE_DICT,             // list: key, value, key, value, ...
+  NODE_BINARY,           // op, a, b
+  NODE_UNARY,            // op, a
+  NODE_AND,              // a, b
+  NODE_OR,               // a, b
+  NODE_NOT,              // a
+  NODE_COMPARE,          // a; list of the right sides, each wrapped in NODE_OPERAND
+  NODE_OPERAND,          // op, a
+  NODE_CONCAT,           // list
+  NODE_CONDITION,        // a if b else c (c may be NULL)
+  NODE_ATTRIBUTE,        // a, text
+  NODE_ITEM,             // a, b
+  NODE_SLICE,            // a[list[0]:list[1]:list[2]], each may be NULL
+  NODE_CALL,             // a, arguments
+  NODE_FILTER,           // a (NULL in a filter block), text, arguments
+  NODE_TEST,             // a, text, arguments
   // Statements.
-  N_DATA,         // value
-  N_OUTPUT,       // list
-  N_IF,           // a, list; more: pairs of elif (N_IF without else); other: the else part
-  N_FOR,          // target a, iterable b, test c (or NULL; params: the target for it); list; other; flag: recursive
-  N_SET,          // target a, value b
-  N_SET_BLOCK,    // target a, filter b (or NULL); list
-  N_MACRO,        // name; params, defaults; list
-  N_CALL_BLOCK,   // a call; params, defaults; list
-  N_FILTER_BLOCK, // filter a; list
-  N_WITH,         // targets in params, values in defaults; list
-  N_GENERATION,   // list
-  N_BREAK,
-  N_CONTINUE,
-  N_FAIL // text: why it fails when it is reached
-} st_jnode_kind;
+  NODE_DATA,         // value
+  NODE_OUTPUT,       // list
+  NODE_IF,           // a, list; more: pairs of elif (NODE_IF without else); other: the else part
+  NODE_FOR,          // target a, iterable b, test c (or NULL; params: the target for it); list; other; flag: recursive
+  NODE_SET,          // target a, value b
+  NODE_SET_BLOCK,    // target a, filter b (or NULL); list
+  NODE_MACRO,        // name; params, defaults; list
+  NODE_CALL_BLOCK,   // a call; params, defaults; list
+  NODE_FILTER_BLOCK, // filter a; list
+  NODE_WITH,         // targets in params, values in defaults; list
+  NODE_GENERATION,   // list
+  NODE_BREAK,
+  NODE_CONTINUE,
+  NODE_FAIL // text: why it fails when it is reached
+} st_jinja_node_kind;
 
-typedef struct st_jnode st_jnode;
+typedef struct st_jinja_node st_jinja_node;
 
 typedef struct {
-  st_jnode **items;
+  st_jinja_node **items;
   size_t n, capacity;
-} st_jnodes;
+} st_jinja_nodes;
 
 // What happens to a variable on entry to a scope.
-typedef enum { J_LOAD_PARAMETER, J_LOAD_RESOLVE, J_LOAD_ALIAS, J_LOAD_UNDEFINED } st_jload_action;
+typedef enum { JINJA_LOAD_PARAMETER, JINJA_LOAD_RESOLVE, JINJA_LOAD_ALIAS, JINJA_LOAD_UNDEFINED } st_jinja_load_action;
 
 typedef struct {
-  st_jload_action action;
+  st_jinja_load_action action;
   uint32_t slot;     // of the function that the scope is in
-  uint32_t from, up; // of J_LOAD_ALIAS: the outer variable
-  const st_jstr *name;
-} st_jload;
+  uint32_t from, up; // of JINJA_LOAD_ALIAS: the outer variable
+  const st_jinja_string *name;
+} st_jinja_load;
 
 // A scope: the variables that it has of its own.
 typedef struct {
-  st_jload *loads;
+  st_jinja_load *loads;
   size_t n, capacity;
-} st_jframe;
+} st_jinja_scope;
 
-struct st_jnode {
+struct st_jinja_node {
   uint8_t kind, op;
   bool flag;
   uint16_t depth; // of the tree below
   int line;
-  st_jnode *a, *b, *c;
-  st_jnodes list, other, more;
-  st_jnodes params, defaults;        // a macro's parameters (N_NAME) and the defaults of the last ones
-  st_jnodes args;                    // a call's positional arguments
-  st_jnodes keywords;                // N_NAME with a: the value
-  st_jnode *dyn_args, *dyn_keywords; // *x and **x
-  st_jstr *text;
-  st_jval value;
-  uint32_t slot, up;     // a variable: `up` functions out
-  st_jframe *frame;      // of the body
-  st_jframe *frame_else; // of a for's else part
-  st_jframe *frame_test; // of a for's test, which is a function of its own
-  size_t n_slots;        // of a macro, call block, generation or recursive for: its function's variables
+  st_jinja_node *a, *b, *c;
+  st_jinja_nodes list, other, more;
+  st_jinja_nodes params, defaults;        // a macro's parameters (NODE_NAME) and the defaults of the last ones
+  st_jinja_nodes args;                    // a call's positional arguments
+  st_jinja_nodes keywords;                // NODE_NAME with a: the value
+  st_jinja_node *dyn_args, *dyn_keywords; // *x and **x
+  st_jinja_string *text;
+  st_jinja_value value;
+  uint32_t slot, up;          // a variable: `up` functions out
+  st_jinja_scope *frame;      // of the body
+  st_jinja_scope *frame_else; // of a for's else part
+  st_jinja_scope *frame_test; // of a for's test, which is a function of its own
+  size_t n_slots;             // of a macro, call block, generation or recursive for: its function's variables
   size_t n_test_slots;
   uint32_t loop_slot;                              // of a for
   uint32_t caller_slot, kwargs_slot, varargs_slot; // of a macro; UINT32_MAX: it does not use it
 };
 
-typedef struct st_jcompiler st_jcompiler;
+typedef struct st_jinja_compiler st_jinja_compiler;
 
 struct st_template {
-  st_jarena arena;
+  st_jinja_arena arena;
   const char *name;
-  st_jnodes body;
-  st_jframe *frame;
+  st_jinja_nodes body;
+  st_jinja_scope *frame;
   size_t n_slots;
 };
 
 // Compiling.
-struct st_jcompiler {
-  st_jarena *arena;
+struct st_jinja_compiler {
+  st_jinja_arena *arena;
   const char *name;
   setun_error *err;
   setun_status status;
   uint64_t steps_left;
 };
 
-bool st_j_syntax(st_jcompiler *c, int line, const char *format, ...) ST_PRINTF(3, 4);
-bool st_j_unsupported(st_jcompiler *c, int line, const char *format, ...) ST_PRINTF(3, 4);
-void *st_j_make(st_jcompiler *c, size_t count, size_t size);
-bool st_j_push(st_jcompiler *c, st_jnodes *list, st_jnode *node);
+bool st_jinja_syntax_error(st_jinja_compiler *c, int line, const char *format, ...) ST_PRINTF(3, 4);
+bool st_jinja_unsupported_syntax(st_jinja_compiler *c, int line, const char *format, ...) ST_PRINTF(3, 4);
+void *st_jinja_compile_allocate(st_jinja_compiler *c, size_t count, size_t size);
+bool st_jinja_add_node(st_jinja_compiler *c, st_jinja_nodes *list, st_jinja_node *node);
 
 // lex.c. Token types beside single characters.
 typedef enum {
-  T_EOF,
-  T_DATA,
-  T_VARIABLE_BEGIN,
-  T_VARIABLE_END,
-  T_BLOCK_BEGIN,
-  T_BLOCK_END,
-  T_NAME,
-  T_STRING,
-  T_INTEGER,
-  T_FLOAT,
-  T_ADD,
-  T_SUB,
-  T_MUL,
-  T_DIV,
-  T_FLOORDIV,
-  T_MOD,
-  T_POW,
-  T_TILDE,
-  T_LBRACKET,
-  T_RBRACKET,
-  T_LPAREN,
-  T_RPAREN,
-  T_LBRACE,
-  T_RBRACE,
-  T_EQ,
-  T_NE,
-  T_GT,
-  T_GE,
-  T_LT,
-  T_LE,
-  T_ASSIGN,
-  T_DOT,
-  T_COLON,
-  T_PIPE,
-  T_COMMA,
-  T_SEMICOLON
-} st_jtoken_type;
+  TOKEN_END,
+  TOKEN_DATA,
+  TOKEN_VARIABLE_BEGIN,
+  TOKEN_VARIABLE_END,
+  TOKEN_BLOCK_BEGIN,
+  TOKEN_BLOCK_END,
+  TOKEN_NAME,
+  TOKEN_STRING,
+  TOKEN_INTEGER,
+  TOKEN_FLOAT,
+  TOKEN_ADD,
+  TOKEN_SUB,
+  TOKEN_MUL,
+  TOKEN_DIV,
+  TOKEN_FLOORDIV,
+  TOKEN_MOD,
+  TOKEN_POW,
+  TOKEN_TILDE,
+  TOKEN_LBRACKET,
+  TOKEN_RBRACKET,
+  TOKEN_LPAREN,
+  TOKEN_RPAREN,
+  TOKEN_LBRACE,
+  TOKEN_RBRACE,
+  TOKEN_EQ,
+  TOKEN_NE,
+  TOKEN_GT,
+  TOKEN_GE,
+  TOKEN_LT,
+  TOKEN_LE,
+  TOKEN_ASSIGN,
+  TOKEN_DOT,
+  TOKEN_COLON,
+  TOKEN_PIPE,
+  TOKEN_COMMA,
+  TOKEN_SEMICOLON
+} st_jinja_token_type;
 
 typedef struct {
-  st_jtoken_type type;
+  st_jinja_token_type type;
   int line;
-  st_jstr *text; // of data, names and strings
+  st_jinja_string *text; // of data, names and strings
   int64_t i;
   double f;
-} st_jtoken;
+} st_jinja_token;
 
 typedef struct {
-  st_jtoken *items;
+  st_jinja_token *items;
   size_t n, capacity;
-} st_jtokens;
+} st_jinja_tokens;
 
-bool st_j_lex(st_jcompiler *c, const char *text, size_t length, st_jtokens *out);
-bool st_j_literal(st_jcompiler *c, const char *data, size_t length, st_jstr **out); // copies the bytes
-const char *st_j_token_name(const st_jtoken *t, char buffer[64]);
+bool st_jinja_tokenize(st_jinja_compiler *c, const char *text, size_t length, st_jinja_tokens *out);
+bool st_jinja_new_literal(st_jinja_compiler *c, const char *data, size_t length,
+                          st_jinja_string **out); // copies the bytes
+const char *st_jinja_token_name(const st_jinja_token *t, char buffer[64]);
 
 // parse.c (statements) and parse_expr.c (expressions)
 typedef struct {
-  st_jcompiler *c;
-  const st_jtoken *t; // the current token; the last is T_EOF
+  st_jinja_compiler *c;
+  const st_jinja_token *t; // the current token; the last is TOKEN_END
   int depth;
   int n_loops; // for loops around, within the same function
   int n_for;   // for loops around at all
-} st_jparser;
+} st_jinja_parser;
 
-bool st_j_parse(st_jcompiler *c, const st_jtokens *tokens, st_jnodes *body);
-st_jnode *st_j_node(st_jparser *p, st_jnode_kind kind, int line);
-bool st_j_unexpected(st_jparser *p, const char *expected);
-bool st_j_accept(st_jparser *p, st_jtoken_type type);
-bool st_j_expect(st_jparser *p, st_jtoken_type type, const char *what);
-bool st_j_at_name(const st_jtoken *t, const char *name);
-bool st_j_accept_name(st_jparser *p, const char *name);
-st_jnode *st_j_parse_expression(st_jparser *p, bool with_condition);
-typedef enum { J_TUPLE_PLAIN, J_TUPLE_NO_CONDITION, J_TUPLE_PARENTHESES, J_TUPLE_TARGET, J_TUPLE_SET_TARGET } st_jtuple;
-st_jnode *st_j_parse_tuple(st_jparser *p, st_jtuple how, const char *end);
-st_jnode *st_j_parse_filters(st_jparser *p, st_jnode *node, bool inline_start);
-bool st_j_sink(st_jparser *p, st_jnode *node, const st_jnode *child); // node gets at least child's depth + 1
+bool st_jinja_parse(st_jinja_compiler *c, const st_jinja_tokens *tokens, st_jinja_nodes *body);
+st_jinja_node *st_jinja_new_node(st_jinja_parser *p, st_jinja_node_kind kind, int line);
+bool st_jinja_unexpected(st_jinja_parser *p, const char *expected);
+bool st_jinja_accept_token(st_jinja_parser *p, st_jinja_token_type type);
+bool st_jinja_expect_token(st_jinja_parser *p, st_jinja_token_type type, const char *what);
+bool st_jinja_at_name(const st_jinja_token *t, const char *name);
+bool st_jinja_accept_name(st_jinja_parser *p, const char *name);
+st_jinja_node *st_jinja_parse_expression(st_jinja_parser *p, bool with_condition);
+typedef enum {
+  JINJA_TUPLE_PLAIN,
+  JINJA_TUPLE_NO_CONDITION,
+  JINJA_TUPLE_PARENTHESES,
+  JINJA_TUPLE_TARGET,
+  JINJA_TUPLE_SET_TARGET
+} st_jinja_tuple_kind;
+st_jinja_node *st_jinja_parse_tuple(st_jinja_parser *p, st_jinja_tuple_kind how, const char *end);
+st_jinja_node *st_jinja_parse_filters(st_jinja_parser *p, st_jinja_node *node, bool inline_start);
+bool st_jinja_deepen(st_jinja_parser *p, st_jinja_node *node,
+                     const st_jinja_node *child); // node gets at least child's depth + 1
 
 // resolve.c: gives each variable its place.
-bool st_j_resolve(st_jcompiler *c, struct st_template *t);
+bool st_jinja_resolve(st_jinja_compiler *c, struct st_template *t);
 
 #endif

@@ -8,18 +8,18 @@
 #include <utf8proc.h>
 
 typedef struct {
-  const st_jcase_entry *entries;
+  const st_jinja_case_entry *entries;
   size_t n;
   utf8proc_int32_t (*simple)(utf8proc_int32_t);
 } mapping;
 
 #define ENTRIES(table) (table), sizeof(table) / sizeof *(table)
-static const mapping UPPER = {ENTRIES(J_TABLE_UPPER), utf8proc_toupper};
-static const mapping LOWER = {ENTRIES(J_TABLE_LOWER), utf8proc_tolower};
-static const mapping TITLE = {ENTRIES(J_TABLE_TITLE), utf8proc_totitle};
-static const mapping CASEFOLD = {ENTRIES(J_TABLE_CASEFOLD), utf8proc_tolower};
+static const mapping UPPER = {ENTRIES(JINJA_TABLE_UPPER), utf8proc_toupper};
+static const mapping LOWER = {ENTRIES(JINJA_TABLE_LOWER), utf8proc_tolower};
+static const mapping TITLE = {ENTRIES(JINJA_TABLE_TITLE), utf8proc_totitle};
+static const mapping CASEFOLD = {ENTRIES(JINJA_TABLE_CASEFOLD), utf8proc_tolower};
 
-static bool put_mapped(st_jrun *run, st_jbuild *b, const mapping *m, uint32_t code, bool tainted) {
+static bool put_mapped(st_jinja_run *run, st_jinja_builder *b, const mapping *m, uint32_t code, bool tainted) {
   size_t low = 0, high = m->n;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -29,10 +29,10 @@ static bool put_mapped(st_jrun *run, st_jbuild *b, const mapping *m, uint32_t co
       high = middle;
   }
   if (low == m->n || m->entries[low].from != code) {
-    return st_j_put_char(run, b, (uint32_t)m->simple((utf8proc_int32_t)code), tainted);
+    return st_jinja_put_char(run, b, (uint32_t)m->simple((utf8proc_int32_t)code), tainted);
   }
   for (int i = 0; i < 3 && m->entries[low].to[i]; i++) {
-    if (!st_j_put_char(run, b, m->entries[low].to[i], tainted)) return false;
+    if (!st_jinja_put_char(run, b, m->entries[low].to[i], tainted)) return false;
   }
   return true;
 }
@@ -72,13 +72,13 @@ static bool case_ignorable(uint32_t c) {
          c == 0x387 || c == 0x55F || c == 0x5F4 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
 }
 
-static size_t decode(const st_jstr *s, size_t at, uint32_t *code) {
+static size_t decode(const st_jinja_string *s, size_t at, uint32_t *code) {
   int n = st_utf8_decode(s->data + at, s->length - at, code);
   return n > 0 ? (size_t)n : 1;
 }
 
 // Does the capital sigma in s[at, end) end a word, so that it becomes U+03C2? Only s[from, to) is looked at.
-static bool final_sigma(const st_jstr *s, size_t from, size_t at, size_t end, size_t to) {
+static bool final_sigma(const st_jinja_string *s, size_t from, size_t at, size_t end, size_t to) {
   uint32_t code = 0;
   bool cased = false;
   for (size_t p = at; p > from;) {
@@ -97,32 +97,34 @@ static bool final_sigma(const st_jstr *s, size_t from, size_t at, size_t end, si
   return true;
 }
 
-static bool put_lower_in(st_jrun *run, st_jbuild *b, const st_jstr *s, size_t from, size_t at, size_t end, size_t to) {
+static bool put_lower_in(st_jinja_run *run, st_jinja_builder *b, const st_jinja_string *s, size_t from, size_t at,
+                         size_t end, size_t to) {
   uint32_t code;
-  bool tainted = st_j_tainted(s, at);
+  bool tainted = st_jinja_is_tainted(s, at);
   decode(s, at, &code);
   if (code != 0x3A3) return put_mapped(run, b, &LOWER, code, tainted);
-  return st_j_charge(run, 4) && st_j_put_char(run, b, final_sigma(s, from, at, end, to) ? 0x3C2 : 0x3C3, tainted);
+  return st_jinja_charge(run, 4) &&
+         st_jinja_put_char(run, b, final_sigma(s, from, at, end, to) ? 0x3C2 : 0x3C3, tainted);
 }
 
-bool st_j_case(st_jrun *run, const st_jstr *s, st_jcase to, st_jval *out) {
-  st_jbuild b = {0};
+bool st_jinja_change_case(st_jinja_run *run, const st_jinja_string *s, st_jinja_letter_case to, st_jinja_value *out) {
+  st_jinja_builder b = {0};
   bool word = false;
   for (size_t at = 0; at < s->length;) {
     uint32_t code;
     size_t n = decode(s, at, &code);
-    bool tainted = st_j_tainted(s, at), ok;
-    bool start = to == J_TITLE ? !word : at == 0;
-    if (!st_j_charge(run, 1)) return false;
-    if (to == J_UPPER)
+    bool tainted = st_jinja_is_tainted(s, at), ok;
+    bool start = to == JINJA_TITLE ? !word : at == 0;
+    if (!st_jinja_charge(run, 1)) return false;
+    if (to == JINJA_UPPER)
       ok = put_mapped(run, &b, &UPPER, code, tainted);
-    else if (to == J_CASEFOLD)
+    else if (to == JINJA_CASEFOLD)
       ok = put_mapped(run, &b, &CASEFOLD, code, tainted);
-    else if (to == J_SWAPCASE && is_lower(code))
+    else if (to == JINJA_SWAPCASE && is_lower(code))
       ok = put_mapped(run, &b, &UPPER, code, tainted);
-    else if (to == J_SWAPCASE && !is_upper(code))
-      ok = st_j_put_char(run, &b, code, tainted);
-    else if ((to == J_TITLE || to == J_CAPITALIZE) && start)
+    else if (to == JINJA_SWAPCASE && !is_upper(code))
+      ok = st_jinja_put_char(run, &b, code, tainted);
+    else if ((to == JINJA_TITLE || to == JINJA_CAPITALIZE) && start)
       ok = put_mapped(run, &b, &TITLE, code, tainted);
     else
       ok = put_lower_in(run, &b, s, 0, at, at + n, s->length);
@@ -130,24 +132,24 @@ bool st_j_case(st_jrun *run, const st_jstr *s, st_jcase to, st_jval *out) {
     word = is_cased(code);
     at += n;
   }
-  return st_j_built(run, &b, s->safe, out);
+  return st_jinja_finish(run, &b, s->safe, out);
 }
 
 static bool separates_words(uint32_t code) {
-  return st_j_is_space(code) || (code < 0x80 && code && strchr("-({[<", (int)code));
+  return st_jinja_is_space(code) || (code < 0x80 && code && strchr("-({[<", (int)code));
 }
 
 // Jinja's title: of each word, between white space and - ( { [ <, the first character in upper case and the rest by
 // itself in lower case.
-bool st_j_filter_title(st_jrun *run, const st_jstr *s, st_jval *out) {
-  st_jbuild b = {0};
+bool st_jinja_filter_title(st_jinja_run *run, const st_jinja_string *s, st_jinja_value *out) {
+  st_jinja_builder b = {0};
   uint32_t code;
   for (size_t at = 0; at < s->length;) {
     size_t n = decode(s, at, &code), end = at + n;
-    bool tainted = st_j_tainted(s, at);
-    if (!st_j_charge(run, 1)) return false;
+    bool tainted = st_jinja_is_tainted(s, at);
+    if (!st_jinja_charge(run, 1)) return false;
     if (separates_words(code)) {
-      if (!st_j_put_char(run, &b, code, tainted)) return false;
+      if (!st_jinja_put_char(run, &b, code, tainted)) return false;
       at = end;
       continue;
     }
@@ -156,10 +158,10 @@ bool st_j_filter_title(st_jrun *run, const st_jstr *s, st_jval *out) {
     for (size_t more; to < s->length && (more = decode(s, to, &code)) && !separates_words(code);) to += more;
     for (at = from; at < to; at = end) {
       end = at + decode(s, at, &code);
-      if (!st_j_charge(run, 1) || !put_lower_in(run, &b, s, from, at, end, to)) return false;
+      if (!st_jinja_charge(run, 1) || !put_lower_in(run, &b, s, from, at, end, to)) return false;
     }
   }
-  return st_j_built(run, &b, false, out);
+  return st_jinja_finish(run, &b, false, out);
 }
 
 // ---- classes ----
@@ -192,7 +194,7 @@ static bool is_printable(uint32_t c) {
   return c == ' ' || !(k == UTF8PROC_CATEGORY_CN || k >= UTF8PROC_CATEGORY_ZS);
 }
 
-bool st_j_printable(uint32_t code) {
+bool st_jinja_is_printable(uint32_t code) {
   return is_printable(code);
 }
 
@@ -201,7 +203,7 @@ static bool is_identifier(uint32_t c) {
 }
 
 // islower, isupper and istitle: every cased character is so, and there is one.
-static bool cased_as(const st_jstr *s, char what) {
+static bool cased_as(const st_jinja_string *s, char what) {
   bool any = false, word = false;
   for (size_t at = 0; at < s->length;) {
     uint32_t c;
@@ -216,14 +218,14 @@ static bool cased_as(const st_jstr *s, char what) {
   return any;
 }
 
-bool st_j_is_class(st_jstr *s, const char *what) {
+bool st_jinja_is_class(st_jinja_string *s, const char *what) {
   static const struct {
     const char *name;
     bool (*test)(uint32_t);
     bool when_empty;
   } table[] = {{"isalpha", is_alpha, false},        {"isdigit", is_digit, false},
                {"isdecimal", is_decimal, false},    {"isnumeric", is_numeric, false},
-               {"isalnum", is_alnum, false},        {"isspace", st_j_is_space, false},
+               {"isalnum", is_alnum, false},        {"isspace", st_jinja_is_space, false},
                {"isprintable", is_printable, true}, {"isidentifier", is_identifier, false}};
   if (!strcmp(what, "islower") || !strcmp(what, "isupper") || !strcmp(what, "istitle")) return cased_as(s, what[2]);
   if (!strcmp(what, "isascii")) {
@@ -248,18 +250,18 @@ bool st_j_is_class(st_jstr *s, const char *what) {
 
 // ---- numbers in text ----
 
-static const st_jstr *stripped(const st_jstr *s, st_jstr *room) {
+static const st_jinja_string *stripped(const st_jinja_string *s, st_jinja_string *room) {
   size_t begin = 0, end = s->length;
   uint32_t code;
-  for (size_t n; begin < end && (n = decode(s, begin, &code)) && st_j_is_space(code);) begin += n;
+  for (size_t n; begin < end && (n = decode(s, begin, &code)) && st_jinja_is_space(code);) begin += n;
   while (end > begin) {
     size_t p = end - 1;
     while (p > begin && ((unsigned char)s->data[p] & 0xC0) == 0x80) p--;
     decode(s, p, &code);
-    if (!st_j_is_space(code)) break;
+    if (!st_jinja_is_space(code)) break;
     end = p;
   }
-  *room = (st_jstr){.data = s->data + begin, .length = end - begin};
+  *room = (st_jinja_string){.data = s->data + begin, .length = end - begin};
   return room;
 }
 
@@ -269,9 +271,9 @@ static int digit_value(char c) {
   return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 99;
 }
 
-bool st_j_parse_int(const st_jstr *text, int base, int64_t *out, bool *overflow) {
-  st_jstr room;
-  const st_jstr *s = stripped(text, &room);
+bool st_jinja_parse_int(const st_jinja_string *text, int base, int64_t *out, bool *overflow) {
+  st_jinja_string room;
+  const st_jinja_string *s = stripped(text, &room);
   size_t i = 0;
   bool negative = false, digit = false;
   *overflow = false;
@@ -305,15 +307,15 @@ bool st_j_parse_int(const st_jstr *text, int base, int64_t *out, bool *overflow)
   return digit;
 }
 
-bool st_j_parse_float(const st_jstr *text, double *out) {
-  st_jstr room;
-  const st_jstr *s = stripped(text, &room);
+bool st_jinja_parse_float(const st_jinja_string *text, double *out) {
+  st_jinja_string room;
+  const st_jinja_string *s = stripped(text, &room);
   char digits[400];
   size_t n = 0, i = 0;
   long exponent = 0, shift = 0;
   bool negative = false, minus = false, point = false, digit = false;
   if (i < s->length && (s->data[i] == '+' || s->data[i] == '-')) negative = s->data[i++] == '-';
-  st_jstr rest = {.data = s->data + i, .length = s->length - i};
+  st_jinja_string rest = {.data = s->data + i, .length = s->length - i};
   static const char *const words[] = {"inf", "infinity", "nan"};
   for (int k = 0; k < 3; k++) {
     bool same = rest.length == strlen(words[k]);
@@ -344,7 +346,7 @@ bool st_j_parse_float(const st_jstr *text, double *out) {
     }
   }
   bool inexact;
-  *out = st_j_decimal(digits, n, shift + (minus ? -exponent : exponent), &inexact);
+  *out = st_jinja_decimal(digits, n, shift + (minus ? -exponent : exponent), &inexact);
   if (negative) *out = -*out;
   return true;
 }

@@ -6,9 +6,9 @@
 
 typedef struct {
   uint32_t from, to[3]; // ended by 0
-} st_jcase_entry;
+} st_jinja_case_entry;
 
-static const st_jcase_entry J_TABLE_UPPER[] = {
+static const st_jinja_case_entry JINJA_TABLE_UPPER[] = {
     {0xDF, {0x53, 0x53}},
     {0x149, {0x2BC, 0x4E}},
     {0x1F0, {0x4A, 0x30C}},
@@ -113,11 +113,11 @@ static const st_jcase_entry J_TABLE_UPPER[] = {
     {0xFB17, {0x544, 0x53D}},
 };
 
-static const st_jcase_entry J_TABLE_LOWER[] = {
+static const st_jinja_case_entry JINJA_TABLE_LOWER[] = {
     {0x130, {0x69, 0x307}},
 };
 
-static const st_jcase_entry J_TABLE_TITLE[] = {
+static const st_jinja_case_entry JINJA_TABLE_TITLE[] = {
     {0xDF, {0x53, 0x73}},
     {0x149, {0x2BC, 0x4E}},
     {0x1F0, {0x4A, 0x30C}},
@@ -168,7 +168,7 @@ static const st_jcase_entry J_TABLE_TITLE[] = {
     {0xFB17, {0x544, 0x56D}},
 };
 
-static const st_jcase_entry J_TABLE_CASEFOLD[] = {
+static const st_jinja_case_entry JINJA_TABLE_CASEFOLD[] = {
     {0xB5, {0x3BC}},
     {0xDF, {0x73, 0x73}},
     {0x130, {0x69, 0x307}},

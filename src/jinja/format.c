@@ -11,7 +11,7 @@ enum { MAX_NESTED = 200 }; // containers within containers
 
 // ---- numbers ----
 
-double st_j_decimal(const char *digits, size_t n, long exponent, bool *inexact) {
+double st_jinja_decimal(const char *digits, size_t n, long exponent, bool *inexact) {
   char text[440];
   *inexact = n > 400;
   if (n > 400) {
@@ -35,7 +35,7 @@ static int shortest(double x, char digits[20], int *exponent) {
     }
     *exponent = (int)strtol(e + 1, NULL, 10);
     bool inexact;
-    if (st_j_decimal(digits, (size_t)n, *exponent - (n - 1), &inexact) == x || precision == 16) {
+    if (st_jinja_decimal(digits, (size_t)n, *exponent - (n - 1), &inexact) == x || precision == 16) {
       while (n > 1 && digits[n - 1] == '0') n--;
       return n;
     }
@@ -43,7 +43,7 @@ static int shortest(double x, char digits[20], int *exponent) {
   return 0;
 }
 
-bool st_j_repr_float(double x, char out[32]) {
+bool st_jinja_float_text(double x, char out[32]) {
   if (isnan(x)) return strcpy(out, "nan");
   if (isinf(x)) return strcpy(out, x < 0 ? "-inf" : "inf");
   char *p = out, digits[20];
@@ -74,34 +74,35 @@ bool st_j_repr_float(double x, char out[32]) {
   return true;
 }
 
-static bool put_number(st_jrun *run, st_jbuild *b, st_jval v, bool json) {
+static bool put_number(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v, bool json) {
   char text[32];
-  if (v.kind == J_BOOL) return st_j_put_c(run, b, json ? (v.b ? "true" : "false") : v.b ? "True" : "False");
-  if (v.kind == J_INT)
+  if (v.kind == JINJA_BOOLEAN)
+    return st_jinja_put_text(run, b, json ? (v.b ? "true" : "false") : v.b ? "True" : "False");
+  if (v.kind == JINJA_INTEGER)
     snprintf(text, sizeof text, "%lld", (long long)v.i);
   else if (json && isnan(v.f))
     strcpy(text, "NaN");
   else if (json && isinf(v.f))
     strcpy(text, v.f < 0 ? "-Infinity" : "Infinity");
   else
-    st_j_repr_float(v.f, text);
-  return st_j_put_c(run, b, text);
+    st_jinja_float_text(v.f, text);
+  return st_jinja_put_text(run, b, text);
 }
 
 // ---- repr ----
 
-static bool put_repr_string(st_jrun *run, st_jbuild *b, const st_jstr *s) {
+static bool put_repr_string(st_jinja_run *run, st_jinja_builder *b, const st_jinja_string *s) {
   bool single = memchr(s->data, '\'', s->length), twofold = memchr(s->data, '"', s->length);
   char quote = single && !twofold ? '"' : '\'';
   char text[16];
-  if (s->safe && !st_j_put_c(run, b, "Markup(")) return false;
-  if (!st_j_put(run, b, &quote, 1, false)) return false;
+  if (s->safe && !st_jinja_put_text(run, b, "Markup(")) return false;
+  if (!st_jinja_put(run, b, &quote, 1, false)) return false;
   size_t plain = 0; // from here on nothing needs an escape
   for (size_t at = 0; at < s->length;) {
     uint32_t c;
     int n = st_utf8_decode(s->data + at, s->length - at, &c);
     if (n <= 0) return false;
-    bool escape = c == '\\' || c == (uint32_t)quote || c < 32 || c == 127 || (c > 127 && !st_j_printable(c));
+    bool escape = c == '\\' || c == (uint32_t)quote || c < 32 || c == 127 || (c > 127 && !st_jinja_is_printable(c));
     if (escape) {
       const char *const format = c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x";
       if (c == '\n')
@@ -114,126 +115,129 @@ static bool put_repr_string(st_jrun *run, st_jbuild *b, const st_jstr *s) {
         snprintf(text, sizeof text, "\\%c", (char)c);
       else
         snprintf(text, sizeof text, format, (unsigned)c);
-      if (!st_j_put_part(run, b, s, plain, at)) return false;
-      if (!st_j_put(run, b, text, strlen(text), st_j_tainted(s, at))) return false;
+      if (!st_jinja_put_part(run, b, s, plain, at)) return false;
+      if (!st_jinja_put(run, b, text, strlen(text), st_jinja_is_tainted(s, at))) return false;
       plain = at + (size_t)n;
     }
     at += (size_t)n;
   }
-  return st_j_put_part(run, b, s, plain, s->length) && st_j_put(run, b, &quote, 1, false) &&
-         (!s->safe || st_j_put_c(run, b, ")"));
+  return st_jinja_put_part(run, b, s, plain, s->length) && st_jinja_put(run, b, &quote, 1, false) &&
+         (!s->safe || st_jinja_put_text(run, b, ")"));
 }
 
-static bool put_repr_dict(st_jrun *run, st_jbuild *b, const st_jdict *d, int depth) {
-  if (!st_j_put_c(run, b, "{")) return false;
+static bool put_repr_dict(st_jinja_run *run, st_jinja_builder *b, const st_jinja_dict *d, int depth) {
+  if (!st_jinja_put_text(run, b, "{")) return false;
   for (size_t i = 0; i < d->n; i++) {
-    if (i && !st_j_put_c(run, b, ", ")) return false;
-    if (!st_j_put_repr(run, b, d->pairs[i].key, depth + 1) || !st_j_put_c(run, b, ": ") ||
-        !st_j_put_repr(run, b, d->pairs[i].value, depth + 1))
+    if (i && !st_jinja_put_text(run, b, ", ")) return false;
+    if (!st_jinja_put_repr(run, b, d->pairs[i].key, depth + 1) || !st_jinja_put_text(run, b, ": ") ||
+        !st_jinja_put_repr(run, b, d->pairs[i].value, depth + 1))
       return false;
   }
-  return st_j_put_c(run, b, "}");
+  return st_jinja_put_text(run, b, "}");
 }
 
-static bool put_repr_view(st_jrun *run, st_jbuild *b, const st_jobject *view, int depth) {
+static bool put_repr_view(st_jinja_run *run, st_jinja_builder *b, const st_jinja_object *view, int depth) {
   static const char *const names[] = {"dict_keys([", "dict_values([", "dict_items(["};
-  const st_jdict *d = view->self.d;
-  if (!st_j_put_c(run, b, names[view->id])) return false;
+  const st_jinja_dict *d = view->self.d;
+  if (!st_jinja_put_text(run, b, names[view->id])) return false;
   for (size_t i = 0; i < d->n; i++) {
-    st_jval item = view->id == J_VIEW_KEYS ? d->pairs[i].key : d->pairs[i].value;
-    if (view->id == J_VIEW_ITEMS && !st_j_pair(run, d->pairs[i].key, d->pairs[i].value, &item)) return false;
-    if ((i && !st_j_put_c(run, b, ", ")) || !st_j_put_repr(run, b, item, depth + 1)) return false;
+    st_jinja_value item = view->id == JINJA_VIEW_KEYS ? d->pairs[i].key : d->pairs[i].value;
+    if (view->id == JINJA_VIEW_ITEMS && !st_jinja_new_pair(run, d->pairs[i].key, d->pairs[i].value, &item))
+      return false;
+    if ((i && !st_jinja_put_text(run, b, ", ")) || !st_jinja_put_repr(run, b, item, depth + 1)) return false;
   }
-  return st_j_put_c(run, b, "])");
+  return st_jinja_put_text(run, b, "])");
 }
 
-static bool put_repr_range(st_jrun *run, st_jbuild *b, const st_jobject *r) {
+static bool put_repr_range(st_jinja_run *run, st_jinja_builder *b, const st_jinja_object *r) {
   char text[96];
   if (r->step == 1)
     snprintf(text, sizeof text, "range(%lld, %lld)", (long long)r->start, (long long)r->stop);
   else {
     snprintf(text, sizeof text, "range(%lld, %lld, %lld)", (long long)r->start, (long long)r->stop, (long long)r->step);
   }
-  return st_j_put_c(run, b, text);
+  return st_jinja_put_text(run, b, text);
 }
 
-static bool put_repr_loop(st_jrun *run, st_jbuild *b, st_jval v) {
+static bool put_repr_loop(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
   char text[64];
-  st_jval index;
+  st_jinja_value index;
   int64_t length;
-  static const st_jstr name = {.data = "index", .length = 5};
-  if (!st_j_loop_attribute(run, v.o->loop, &name, &index) || !st_j_length(run, v, &length)) return false;
+  static const st_jinja_string name = {.data = "index", .length = 5};
+  if (!st_jinja_loop_attribute(run, v.o->loop, &name, &index) || !st_jinja_length_of(run, v, &length)) return false;
   snprintf(text, sizeof text, "<LoopContext %lld/%lld>", (long long)index.i, (long long)length);
-  return st_j_put_c(run, b, text);
+  return st_jinja_put_text(run, b, text);
 }
 
-bool st_j_put_repr(st_jrun *run, st_jbuild *b, st_jval v, int depth) {
-  if (!st_j_charge(run, 1)) return false;
-  if (depth > MAX_NESTED) return st_j_fail(run, SETUN_ERROR_LIMIT, "a value nested deeper than %d", MAX_NESTED);
-  switch ((st_jkind)v.kind) {
-  case J_MISSING:
-  case J_UNDEFINED: return st_j_put_c(run, b, "Undefined");
-  case J_NONE: return st_j_put_c(run, b, "None");
-  case J_BOOL:
-  case J_INT:
-  case J_FLOAT: return put_number(run, b, v, false);
-  case J_STRING: return put_repr_string(run, b, v.s);
-  case J_LIST:
-  case J_TUPLE:
-    if (!st_j_put_c(run, b, v.kind == J_LIST ? "[" : "(")) return false;
+bool st_jinja_put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v, int depth) {
+  if (!st_jinja_charge(run, 1)) return false;
+  if (depth > MAX_NESTED) return st_jinja_fail(run, SETUN_ERROR_LIMIT, "a value nested deeper than %d", MAX_NESTED);
+  switch ((st_jinja_kind)v.kind) {
+  case JINJA_MISSING:
+  case JINJA_UNDEFINED: return st_jinja_put_text(run, b, "Undefined");
+  case JINJA_NONE: return st_jinja_put_text(run, b, "None");
+  case JINJA_BOOLEAN:
+  case JINJA_INTEGER:
+  case JINJA_FLOAT: return put_number(run, b, v, false);
+  case JINJA_STRING: return put_repr_string(run, b, v.s);
+  case JINJA_LIST:
+  case JINJA_TUPLE:
+    if (!st_jinja_put_text(run, b, v.kind == JINJA_LIST ? "[" : "(")) return false;
     for (size_t i = 0; i < v.l->n; i++) {
-      if ((i && !st_j_put_c(run, b, ", ")) || !st_j_put_repr(run, b, v.l->items[i], depth + 1)) return false;
+      if ((i && !st_jinja_put_text(run, b, ", ")) || !st_jinja_put_repr(run, b, v.l->items[i], depth + 1)) return false;
     }
-    return st_j_put_c(run, b, v.kind == J_LIST ? "]" : v.l->n == 1 ? ",)" : ")");
-  case J_DICT: return put_repr_dict(run, b, v.d, depth);
-  case J_NAMESPACE:
-    return st_j_put_c(run, b, "<Namespace ") && put_repr_dict(run, b, v.d, depth) && st_j_put_c(run, b, ">");
-  case J_VIEW: return put_repr_view(run, b, v.o, depth);
-  case J_RANGE: return put_repr_range(run, b, v.o);
-  case J_MACRO:
-    if (!v.o->node->value.s) return st_j_put_c(run, b, "<Macro anonymous>");
-    return st_j_put_c(run, b, "<Macro ") && put_repr_string(run, b, v.o->node->value.s) && st_j_put_c(run, b, ">");
-  case J_LOOP: return put_repr_loop(run, b, v);
+    return st_jinja_put_text(run, b, v.kind == JINJA_LIST ? "]" : v.l->n == 1 ? ",)" : ")");
+  case JINJA_DICT: return put_repr_dict(run, b, v.d, depth);
+  case JINJA_NAMESPACE:
+    return st_jinja_put_text(run, b, "<Namespace ") && put_repr_dict(run, b, v.d, depth) &&
+           st_jinja_put_text(run, b, ">");
+  case JINJA_VIEW: return put_repr_view(run, b, v.o, depth);
+  case JINJA_RANGE: return put_repr_range(run, b, v.o);
+  case JINJA_MACRO:
+    if (!v.o->node->value.s) return st_jinja_put_text(run, b, "<Macro anonymous>");
+    return st_jinja_put_text(run, b, "<Macro ") && put_repr_string(run, b, v.o->node->value.s) &&
+           st_jinja_put_text(run, b, ">");
+  case JINJA_LOOP: return put_repr_loop(run, b, v);
   default:
     // Python prints an address.
-    return st_j_refuse(run, "a value of type %s printed", st_j_type(v));
+    return st_jinja_fail_unsupported(run, "a value of type %s printed", st_jinja_type_name(v));
   }
 }
 
-bool st_j_put_value(st_jrun *run, st_jbuild *b, st_jval v) {
-  if (v.kind == J_STRING) return st_j_put_all(run, b, v.s);
-  if (v.kind == J_UNDEFINED || v.kind == J_MISSING) return true;
-  return st_j_put_repr(run, b, v, 0);
+bool st_jinja_put_value(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
+  if (v.kind == JINJA_STRING) return st_jinja_put_all(run, b, v.s);
+  if (v.kind == JINJA_UNDEFINED || v.kind == JINJA_MISSING) return true;
+  return st_jinja_put_repr(run, b, v, 0);
 }
 
-bool st_j_str(st_jrun *run, st_jval v, st_jval *out) {
-  st_jbuild b = {0};
-  if (v.kind == J_STRING && !v.s->safe) {
+bool st_jinja_to_string(st_jinja_run *run, st_jinja_value v, st_jinja_value *out) {
+  st_jinja_builder b = {0};
+  if (v.kind == JINJA_STRING && !v.s->safe) {
     *out = v;
     return true;
   }
-  if (v.kind == J_STRING) {
-    if (!st_j_substring(run, v.s, 0, v.s->length, out)) return false;
+  if (v.kind == JINJA_STRING) {
+    if (!st_jinja_substring(run, v.s, 0, v.s->length, out)) return false;
     out->s->safe = false;
     return true;
   }
-  return st_j_put_value(run, &b, v) && st_j_built(run, &b, false, out);
+  return st_jinja_put_value(run, &b, v) && st_jinja_finish(run, &b, false, out);
 }
 
 // ---- JSON ----
 
 typedef struct {
-  st_jrun *run;
-  st_jbuild *b;
+  st_jinja_run *run;
+  st_jinja_builder *b;
   bool ascii, sort, pretty;
-  const st_jstr *indent; // of one level, when pretty
-  const st_jstr *comma, *colon;
+  const st_jinja_string *indent; // of one level, when pretty
+  const st_jinja_string *comma, *colon;
 } json_writer;
 
-static bool put_json_string(json_writer *w, const st_jstr *s) {
+static bool put_json_string(json_writer *w, const st_jinja_string *s) {
   char text[16];
   size_t plain = 0;
-  if (!st_j_put_c(w->run, w->b, "\"")) return false;
+  if (!st_jinja_put_text(w->run, w->b, "\"")) return false;
   for (size_t at = 0; at < s->length;) {
     unsigned char byte = (unsigned char)s->data[at];
     uint32_t c = byte;
@@ -251,37 +255,37 @@ static bool put_json_string(json_writer *w, const st_jstr *s) {
         unsigned high = 0xD800 + (unsigned)((c - 0x10000) >> 10), low = 0xDC00 + (unsigned)((c - 0x10000) & 0x3FF);
         snprintf(text, sizeof text, "\\u%04x\\u%04x", high, low);
       }
-      if (!st_j_put_part(w->run, w->b, s, plain, at)) return false;
-      if (!st_j_put(w->run, w->b, text, strlen(text), st_j_tainted(s, at))) return false;
+      if (!st_jinja_put_part(w->run, w->b, s, plain, at)) return false;
+      if (!st_jinja_put(w->run, w->b, text, strlen(text), st_jinja_is_tainted(s, at))) return false;
       plain = at + (size_t)n;
     }
     at += (size_t)n;
   }
-  return st_j_put_part(w->run, w->b, s, plain, s->length) && st_j_put_c(w->run, w->b, "\"");
+  return st_jinja_put_part(w->run, w->b, s, plain, s->length) && st_jinja_put_text(w->run, w->b, "\"");
 }
 
 static bool put_newline(json_writer *w, int depth) {
   if (!w->pretty) return true;
-  if (!st_j_put_c(w->run, w->b, "\n")) return false;
+  if (!st_jinja_put_text(w->run, w->b, "\n")) return false;
   for (int i = 0; i < depth; i++) {
-    if (!st_j_put_all(w->run, w->b, w->indent)) return false;
+    if (!st_jinja_put_all(w->run, w->b, w->indent)) return false;
   }
   return true;
 }
 
-static bool put_json(json_writer *w, st_jval v, int depth);
+static bool put_json(json_writer *w, st_jinja_value v, int depth);
 
 // A dict's key: strings as they are, None, booleans and numbers as the text that JSON gives them.
-static bool put_json_key(json_writer *w, st_jval key) {
-  if (key.kind == J_STRING) return put_json_string(w, key.s);
-  if (key.kind != J_NONE && key.kind != J_BOOL && key.kind != J_INT && key.kind != J_FLOAT) {
-    return st_j_wrong(w->run, "a value of type %s cannot be a key in JSON", st_j_type(key));
+static bool put_json_key(json_writer *w, st_jinja_value key) {
+  if (key.kind == JINJA_STRING) return put_json_string(w, key.s);
+  if (key.kind != JINJA_NONE && key.kind != JINJA_BOOLEAN && key.kind != JINJA_INTEGER && key.kind != JINJA_FLOAT) {
+    return st_jinja_fail_format(w->run, "a value of type %s cannot be a key in JSON", st_jinja_type_name(key));
   }
-  return st_j_put_c(w->run, w->b, "\"") && put_json(w, key, 0) && st_j_put_c(w->run, w->b, "\"");
+  return st_jinja_put_text(w->run, w->b, "\"") && put_json(w, key, 0) && st_jinja_put_text(w->run, w->b, "\"");
 }
 
 // Merge sort of a dict's pairs by key.
-static bool sort_pairs(st_jrun *run, st_jpair *pairs, st_jpair *room, size_t n) {
+static bool sort_pairs(st_jinja_run *run, st_jinja_pair *pairs, st_jinja_pair *room, size_t n) {
   if (n < 2) return true;
   size_t half = n / 2, i = 0, j = half, k = 0;
   if (!sort_pairs(run, pairs, room, half) || !sort_pairs(run, pairs + half, room, n - half)) return false;
@@ -289,7 +293,7 @@ static bool sort_pairs(st_jrun *run, st_jpair *pairs, st_jpair *room, size_t n) 
     bool right = false;
     if (i == half)
       right = true;
-    else if (j < n && !st_j_less(run, pairs[j].key, pairs[i].key, &right))
+    else if (j < n && !st_jinja_less_than(run, pairs[j].key, pairs[i].key, &right))
       return false;
     room[k++] = right ? pairs[j++] : pairs[i++];
   }
@@ -297,78 +301,80 @@ static bool sort_pairs(st_jrun *run, st_jpair *pairs, st_jpair *room, size_t n) 
   return true;
 }
 
-static bool put_json_dict(json_writer *w, const st_jdict *d, int depth) {
-  if (!d->n) return st_j_put_c(w->run, w->b, "{}");
-  st_jpair *pairs = d->pairs;
+static bool put_json_dict(json_writer *w, const st_jinja_dict *d, int depth) {
+  if (!d->n) return st_jinja_put_text(w->run, w->b, "{}");
+  st_jinja_pair *pairs = d->pairs;
   if (w->sort) {
-    st_jpair *copy = st_j_alloc(w->run, 2 * d->n, sizeof *copy);
+    st_jinja_pair *copy = st_jinja_allocate(w->run, 2 * d->n, sizeof *copy);
     if (!copy) return false;
     memcpy(copy, pairs, d->n * sizeof *copy);
     if (!sort_pairs(w->run, copy, copy + d->n, d->n)) return false;
     pairs = copy;
   }
-  if (!st_j_put_c(w->run, w->b, "{")) return false;
+  if (!st_jinja_put_text(w->run, w->b, "{")) return false;
   for (size_t i = 0; i < d->n; i++) {
-    if ((i && !st_j_put_all(w->run, w->b, w->comma)) || !put_newline(w, depth + 1) || !put_json_key(w, pairs[i].key) ||
-        !st_j_put_all(w->run, w->b, w->colon) || !put_json(w, pairs[i].value, depth + 1))
+    if ((i && !st_jinja_put_all(w->run, w->b, w->comma)) || !put_newline(w, depth + 1) ||
+        !put_json_key(w, pairs[i].key) || !st_jinja_put_all(w->run, w->b, w->colon) ||
+        !put_json(w, pairs[i].value, depth + 1))
       return false;
   }
-  return put_newline(w, depth) && st_j_put_c(w->run, w->b, "}");
+  return put_newline(w, depth) && st_jinja_put_text(w->run, w->b, "}");
 }
 
-static bool put_json(json_writer *w, st_jval v, int depth) {
-  if (!st_j_charge(w->run, 1)) return false;
-  if (depth > MAX_NESTED) return st_j_fail(w->run, SETUN_ERROR_LIMIT, "a value nested deeper than %d", MAX_NESTED);
-  switch ((st_jkind)v.kind) {
-  case J_NONE: return st_j_put_c(w->run, w->b, "null");
-  case J_BOOL:
-  case J_INT:
-  case J_FLOAT: return put_number(w->run, w->b, v, true);
-  case J_STRING: return put_json_string(w, v.s);
-  case J_DICT: return put_json_dict(w, v.d, depth);
-  case J_LIST:
-  case J_TUPLE:
-    if (!v.l->n) return st_j_put_c(w->run, w->b, "[]");
-    if (!st_j_put_c(w->run, w->b, "[")) return false;
+static bool put_json(json_writer *w, st_jinja_value v, int depth) {
+  if (!st_jinja_charge(w->run, 1)) return false;
+  if (depth > MAX_NESTED) return st_jinja_fail(w->run, SETUN_ERROR_LIMIT, "a value nested deeper than %d", MAX_NESTED);
+  switch ((st_jinja_kind)v.kind) {
+  case JINJA_NONE: return st_jinja_put_text(w->run, w->b, "null");
+  case JINJA_BOOLEAN:
+  case JINJA_INTEGER:
+  case JINJA_FLOAT: return put_number(w->run, w->b, v, true);
+  case JINJA_STRING: return put_json_string(w, v.s);
+  case JINJA_DICT: return put_json_dict(w, v.d, depth);
+  case JINJA_LIST:
+  case JINJA_TUPLE:
+    if (!v.l->n) return st_jinja_put_text(w->run, w->b, "[]");
+    if (!st_jinja_put_text(w->run, w->b, "[")) return false;
     for (size_t i = 0; i < v.l->n; i++) {
-      if ((i && !st_j_put_all(w->run, w->b, w->comma)) || !put_newline(w, depth + 1) ||
+      if ((i && !st_jinja_put_all(w->run, w->b, w->comma)) || !put_newline(w, depth + 1) ||
           !put_json(w, v.l->items[i], depth + 1))
         return false;
     }
-    return put_newline(w, depth) && st_j_put_c(w->run, w->b, "]");
-  default: return st_j_wrong(w->run, "a value of type %s cannot be written as JSON", st_j_type(v));
+    return put_newline(w, depth) && st_jinja_put_text(w->run, w->b, "]");
+  default: return st_jinja_fail_format(w->run, "a value of type %s cannot be written as JSON", st_jinja_type_name(v));
   }
 }
 
-static bool indentation(st_jrun *run, st_jval v, json_writer *w) {
-  if (v.kind == J_MISSING || v.kind == J_NONE) return true;
+static bool indentation(st_jinja_run *run, st_jinja_value v, json_writer *w) {
+  if (v.kind == JINJA_MISSING || v.kind == JINJA_NONE) return true;
   w->pretty = true;
-  if (v.kind == J_STRING) {
+  if (v.kind == JINJA_STRING) {
     w->indent = v.s;
     return true;
   }
   int64_t n;
-  if (!st_j_as_int(v, &n)) return st_j_wrong(run, "tojson: indent is a %s", st_j_type(v));
-  st_jbuild spaces = {0};
-  st_jval text;
-  if (n > 10000) return st_j_fail(run, SETUN_ERROR_LIMIT, "tojson: an indent of %lld", (long long)n);
+  if (!st_jinja_as_int(v, &n)) return st_jinja_fail_format(run, "tojson: indent is a %s", st_jinja_type_name(v));
+  st_jinja_builder spaces = {0};
+  st_jinja_value text;
+  if (n > 10000) return st_jinja_fail(run, SETUN_ERROR_LIMIT, "tojson: an indent of %lld", (long long)n);
   for (; n > 0; n--) {
-    if (!st_j_put_c(run, &spaces, " ")) return false;
+    if (!st_jinja_put_text(run, &spaces, " ")) return false;
   }
-  if (!st_j_built(run, &spaces, false, &text)) return false;
+  if (!st_jinja_finish(run, &spaces, false, &text)) return false;
   w->indent = text.s;
   return true;
 }
 
-static bool separators(st_jrun *run, st_jval v, json_writer *w) {
-  st_jval comma, colon;
-  if (v.kind == J_MISSING || v.kind == J_NONE) {
-    if (!st_j_copy(run, w->pretty ? "," : ", ", &comma) || !st_j_copy(run, ": ", &colon)) return false;
+static bool separators(st_jinja_run *run, st_jinja_value v, json_writer *w) {
+  st_jinja_value comma, colon;
+  if (v.kind == JINJA_MISSING || v.kind == JINJA_NONE) {
+    if (!st_jinja_copy_text(run, w->pretty ? "," : ", ", &comma) || !st_jinja_copy_text(run, ": ", &colon))
+      return false;
   } else {
-    st_jval list;
-    if (!st_j_to_list(run, v, J_LIST, &list)) return false;
-    if (list.l->n != 2 || list.l->items[0].kind != J_STRING || list.l->items[1].kind != J_STRING) {
-      return st_j_wrong(run, "tojson: separators must be two strings");
+    st_jinja_value list;
+    if (!st_jinja_to_list(run, v, JINJA_LIST, &list)) return false;
+    if (list.l->n != 2 || list.l->items[0].kind != JINJA_STRING || list.l->items[1].kind != JINJA_STRING) {
+      return st_jinja_fail_format(run, "tojson: separators must be two strings");
     }
     comma = list.l->items[0], colon = list.l->items[1];
   }
@@ -376,28 +382,28 @@ static bool separators(st_jrun *run, st_jval v, json_writer *w) {
   return true;
 }
 
-bool st_j_tojson(st_jrun *run, const st_jargs *args, st_jval v, st_jval *out) {
-  st_jval a[4];
-  st_jbuild b = {0};
+bool st_jinja_tojson(st_jinja_run *run, const st_jinja_arguments *args, st_jinja_value v, st_jinja_value *out) {
+  st_jinja_value a[4];
+  st_jinja_builder b = {0};
   json_writer w = {.run = run, .b = &b};
-  if (!st_j_bind(run, "tojson", args, "ensure_ascii,indent,separators,sort_keys", 0, a)) return false;
-  if (a[0].kind != J_MISSING && !st_j_truth(run, a[0], &w.ascii)) return false;
-  if (a[3].kind != J_MISSING && !st_j_truth(run, a[3], &w.sort)) return false;
+  if (!st_jinja_bind_arguments(run, "tojson", args, "ensure_ascii,indent,separators,sort_keys", 0, a)) return false;
+  if (a[0].kind != JINJA_MISSING && !st_jinja_to_boolean(run, a[0], &w.ascii)) return false;
+  if (a[3].kind != JINJA_MISSING && !st_jinja_to_boolean(run, a[3], &w.sort)) return false;
   return indentation(run, a[1], &w) && separators(run, a[2], &w) && put_json(&w, v, 0) &&
-         st_j_built(run, &b, false, out);
+         st_jinja_finish(run, &b, false, out);
 }
 
 // ---- HTML ----
 
-bool st_j_escape(st_jrun *run, st_jval v, st_jval *out) {
-  st_jval text;
-  st_jbuild b = {0};
-  if (v.kind == J_STRING && v.s->safe) {
+bool st_jinja_escape_html(st_jinja_run *run, st_jinja_value v, st_jinja_value *out) {
+  st_jinja_value text;
+  st_jinja_builder b = {0};
+  if (v.kind == JINJA_STRING && v.s->safe) {
     *out = v;
     return true;
   }
-  if (!st_j_str(run, v, &text)) return false;
-  const st_jstr *s = text.s;
+  if (!st_jinja_to_string(run, v, &text)) return false;
+  const st_jinja_string *s = text.s;
   size_t plain = 0;
   for (size_t i = 0; i < s->length; i++) {
     const char *with = NULL;
@@ -409,9 +415,10 @@ bool st_j_escape(st_jrun *run, st_jval v, st_jval *out) {
     case '"': with = "&#34;"; break;
     default: continue;
     }
-    if (!st_j_put_part(run, &b, s, plain, i) || !st_j_put(run, &b, with, strlen(with), st_j_tainted(s, i)))
+    if (!st_jinja_put_part(run, &b, s, plain, i) ||
+        !st_jinja_put(run, &b, with, strlen(with), st_jinja_is_tainted(s, i)))
       return false;
     plain = i + 1;
   }
-  return st_j_put_part(run, &b, s, plain, s->length) && st_j_built(run, &b, true, out);
+  return st_jinja_put_part(run, &b, s, plain, s->length) && st_jinja_finish(run, &b, true, out);
 }

@@ -5,99 +5,104 @@
 #include <string.h>
 
 typedef enum {
-  I_EMPTY,
-  I_LIST,
-  I_REVERSED,
-  I_STRING,
-  I_DICT,
-  I_VIEW,
-  I_RANGE,
-  I_GENERATOR, // map, select, reject, selectattr, rejectattr, items
-  I_FILTERED   // a for's test
+  ITERATE_EMPTY,
+  ITERATE_LIST,
+  ITERATE_REVERSED,
+  ITERATE_STRING,
+  ITERATE_DICT,
+  ITERATE_VIEW,
+  ITERATE_RANGE,
+  ITERATE_GENERATOR, // map, select, reject, selectattr, rejectattr, items
+  ITERATE_FILTERED   // a for's test
 } iter_kind;
 
-struct st_jiter {
+struct st_jinja_iterator {
   iter_kind kind;
-  st_jval source;
+  st_jinja_value source;
   size_t at; // elements or bytes gone by
   const char *name;
-  st_jargs args;
+  st_jinja_arguments args;
   bool started, ended;
-  st_jiter *inner;
-  const st_jnode *loop;
-  st_jenv *env;
+  st_jinja_iterator *inner;
+  const st_jinja_node *loop;
+  st_jinja_variables *env;
 };
 
-bool st_j_can_iterate(st_jval v) {
-  switch ((st_jkind)v.kind) {
-  case J_UNDEFINED:
-  case J_STRING:
-  case J_LIST:
-  case J_TUPLE:
-  case J_DICT:
-  case J_RANGE:
-  case J_VIEW:
-  case J_LOOP:
-  case J_ITER: return true;
+bool st_jinja_is_iterable(st_jinja_value v) {
+  switch ((st_jinja_kind)v.kind) {
+  case JINJA_UNDEFINED:
+  case JINJA_STRING:
+  case JINJA_LIST:
+  case JINJA_TUPLE:
+  case JINJA_DICT:
+  case JINJA_RANGE:
+  case JINJA_VIEW:
+  case JINJA_LOOP:
+  case JINJA_ITERATOR: return true;
   default: return false;
   }
 }
 
-bool st_j_iterate(st_jrun *run, st_jval v, st_jiter **out) {
-  static const uint8_t kinds[] = {[J_UNDEFINED] = I_EMPTY, [J_STRING] = I_STRING, [J_LIST] = I_LIST, [J_TUPLE] = I_LIST,
-                                  [J_DICT] = I_DICT,       [J_RANGE] = I_RANGE,   [J_VIEW] = I_VIEW};
-  if (v.kind == J_LOOP) return st_j_refuse(run, "iterating over 'loop'");
-  if (!st_j_can_iterate(v)) return st_j_wrong(run, "a value of type %s cannot be iterated over", st_j_type(v));
-  if (v.kind == J_ITER) {
+bool st_jinja_iterate(st_jinja_run *run, st_jinja_value v, st_jinja_iterator **out) {
+  static const uint8_t kinds[] = {
+      [JINJA_UNDEFINED] = ITERATE_EMPTY, [JINJA_STRING] = ITERATE_STRING, [JINJA_LIST] = ITERATE_LIST,
+      [JINJA_TUPLE] = ITERATE_LIST,      [JINJA_DICT] = ITERATE_DICT,     [JINJA_RANGE] = ITERATE_RANGE,
+      [JINJA_VIEW] = ITERATE_VIEW};
+  if (v.kind == JINJA_LOOP) return st_jinja_fail_unsupported(run, "iterating over 'loop'");
+  if (!st_jinja_is_iterable(v))
+    return st_jinja_fail_format(run, "a value of type %s cannot be iterated over", st_jinja_type_name(v));
+  if (v.kind == JINJA_ITERATOR) {
     *out = v.it;
     return true;
   }
-  *out = st_j_alloc(run, 1, sizeof **out);
+  *out = st_jinja_allocate(run, 1, sizeof **out);
   if (!*out) return false;
   (*out)->kind = (iter_kind)kinds[v.kind];
   (*out)->source = v;
   return true;
 }
 
-static st_jnext next_char(st_jrun *run, st_jiter *it, st_jval *out) {
-  st_jstr *s = it->source.s;
-  if (it->at >= s->length) return J_END;
+static st_jinja_step next_char(st_jinja_run *run, st_jinja_iterator *it, st_jinja_value *out) {
+  st_jinja_string *s = it->source.s;
+  if (it->at >= s->length) return JINJA_END;
   uint32_t code;
   int n = st_utf8_decode(s->data + it->at, s->length - it->at, &code);
   size_t begin = it->at;
   it->at += n > 0 ? (size_t)n : 1;
-  if (!st_j_substring(run, s, begin, it->at, out)) return J_FAILED;
+  if (!st_jinja_substring(run, s, begin, it->at, out)) return JINJA_FAILED;
   out->s->safe = false; // as Python iterates over Markup
-  return J_ITEM;
+  return JINJA_ITEM;
 }
 
-static st_jnext next_view(st_jrun *run, st_jiter *it, st_jval *out) {
-  const st_jobject *view = it->source.o;
-  if (it->at >= view->self.d->n) return J_END;
-  st_jpair pair = view->self.d->pairs[it->at++];
-  if (view->id == J_VIEW_ITEMS) return st_j_pair(run, pair.key, pair.value, out) ? J_ITEM : J_FAILED;
-  *out = view->id == J_VIEW_KEYS ? pair.key : pair.value;
-  return J_ITEM;
+static st_jinja_step next_view(st_jinja_run *run, st_jinja_iterator *it, st_jinja_value *out) {
+  const st_jinja_object *view = it->source.o;
+  if (it->at >= view->self.d->n) return JINJA_END;
+  st_jinja_pair pair = view->self.d->pairs[it->at++];
+  if (view->id == JINJA_VIEW_ITEMS)
+    return st_jinja_new_pair(run, pair.key, pair.value, out) ? JINJA_ITEM : JINJA_FAILED;
+  *out = view->id == JINJA_VIEW_KEYS ? pair.key : pair.value;
+  return JINJA_ITEM;
 }
 
 // ---- generators ----
 
-static const st_jval *keyword(const st_jargs *args, const char *name) {
+static const st_jinja_value *keyword(const st_jinja_arguments *args, const char *name) {
   for (size_t i = 0; i < args->n_keywords; i++) {
-    if (st_j_is(args->keywords[i].name, name)) return &args->keywords[i].value;
+    if (st_jinja_string_is(args->keywords[i].name, name)) return &args->keywords[i].value;
   }
   return NULL;
 }
 
-static bool to_text(st_jrun *run, st_jval v, const char *what) {
-  return v.kind == J_STRING || st_j_wrong(run, "expected the name of a %s, found %s", what, st_j_type(v));
+static bool to_text(st_jinja_run *run, st_jinja_value v, const char *what) {
+  return v.kind == JINJA_STRING ||
+         st_jinja_fail_format(run, "expected the name of a %s, found %s", what, st_jinja_type_name(v));
 }
 
 // What attribute= says of one item.
-bool st_j_attribute_path(st_jrun *run, st_jval item, st_jval path, st_jval *out) {
+bool st_jinja_attribute_path(st_jinja_run *run, st_jinja_value item, st_jinja_value path, st_jinja_value *out) {
   *out = item;
-  if (path.kind == J_NONE || path.kind == J_MISSING) return true;
-  if (path.kind != J_STRING) return st_j_getitem(run, item, path, out);
+  if (path.kind == JINJA_NONE || path.kind == JINJA_MISSING) return true;
+  if (path.kind != JINJA_STRING) return st_jinja_get_item(run, item, path, out);
   size_t begin = 0;
   for (;;) {
     size_t end = begin;
@@ -105,221 +110,229 @@ bool st_j_attribute_path(st_jrun *run, st_jval item, st_jval path, st_jval *out)
     for (; end < path.s->length && path.s->data[end] != '.'; end++) {
       digits = digits && path.s->data[end] >= '0' && path.s->data[end] <= '9';
     }
-    st_jval part;
+    st_jinja_value part;
     int64_t index;
     bool over;
-    if (!st_j_substring(run, path.s, begin, end, &part)) return false;
-    if (digits && end > begin && st_j_parse_int(part.s, 10, &index, &over) && !over) part = st_j_int(index);
-    if (!st_j_getitem(run, *out, part, out)) return false;
+    if (!st_jinja_substring(run, path.s, begin, end, &part)) return false;
+    if (digits && end > begin && st_jinja_parse_int(part.s, 10, &index, &over) && !over)
+      part = st_jinja_from_int(index);
+    if (!st_jinja_get_item(run, *out, part, out)) return false;
     if (end >= path.s->length) return true;
     begin = end + 1;
   }
 }
 
-static st_jargs without_first(const st_jargs *args, size_t n) {
-  st_jargs rest = *args;
+static st_jinja_arguments without_first(const st_jinja_arguments *args, size_t n) {
+  st_jinja_arguments rest = *args;
   rest.items += n;
   rest.n -= n;
   return rest;
 }
 
-static bool map_item(st_jrun *run, const st_jiter *it, st_jval item, st_jval *out) {
-  const st_jval *attribute = keyword(&it->args, "attribute"), *fallback = keyword(&it->args, "default");
+static bool map_item(st_jinja_run *run, const st_jinja_iterator *it, st_jinja_value item, st_jinja_value *out) {
+  const st_jinja_value *attribute = keyword(&it->args, "attribute"), *fallback = keyword(&it->args, "default");
   if (it->args.n || !attribute) {
-    if (!it->args.n) return st_j_wrong(run, "map needs the name of a filter or an attribute");
-    st_jargs rest = without_first(&it->args, 1);
-    return to_text(run, it->args.items[0], "filter") && st_j_filter(run, it->args.items[0].s, item, &rest, out);
+    if (!it->args.n) return st_jinja_fail_format(run, "map needs the name of a filter or an attribute");
+    st_jinja_arguments rest = without_first(&it->args, 1);
+    return to_text(run, it->args.items[0], "filter") &&
+           st_jinja_apply_filter(run, it->args.items[0].s, item, &rest, out);
   }
-  if (it->args.n_keywords > (fallback ? 2u : 1u)) return st_j_wrong(run, "map has no such parameter");
-  if (!fallback || fallback->kind == J_NONE) return st_j_attribute_path(run, item, *attribute, out);
+  if (it->args.n_keywords > (fallback ? 2u : 1u)) return st_jinja_fail_format(run, "map has no such parameter");
+  if (!fallback || fallback->kind == JINJA_NONE) return st_jinja_attribute_path(run, item, *attribute, out);
   // The default takes the place of every undefined step on the way.
-  if (attribute->kind != J_STRING) {
-    if (!st_j_attribute_path(run, item, *attribute, out)) return false;
-    if (out->kind == J_UNDEFINED) *out = *fallback;
+  if (attribute->kind != JINJA_STRING) {
+    if (!st_jinja_attribute_path(run, item, *attribute, out)) return false;
+    if (out->kind == JINJA_UNDEFINED) *out = *fallback;
     return true;
   }
-  st_jval parts, dot;
+  st_jinja_value parts, dot;
   *out = item;
-  if (!st_j_copy(run, ".", &dot) || !st_j_split(run, attribute->s, dot.s, -1, false, &parts)) return false;
+  if (!st_jinja_copy_text(run, ".", &dot) || !st_jinja_split_text(run, attribute->s, dot.s, -1, false, &parts))
+    return false;
   for (size_t i = 0; i < parts.l->n; i++) {
-    if (!st_j_attribute_path(run, *out, parts.l->items[i], out)) return false;
-    if (out->kind == J_UNDEFINED) *out = *fallback;
+    if (!st_jinja_attribute_path(run, *out, parts.l->items[i], out)) return false;
+    if (out->kind == JINJA_UNDEFINED) *out = *fallback;
   }
   return true;
 }
 
-static bool select_item(st_jrun *run, const st_jiter *it, st_jval item, bool *keep) {
+static bool select_item(st_jinja_run *run, const st_jinja_iterator *it, st_jinja_value item, bool *keep) {
   bool by_attribute = !strcmp(it->name, "selectattr") || !strcmp(it->name, "rejectattr");
   size_t off = by_attribute;
-  if (it->args.n < off) return st_j_wrong(run, "%s needs the name of an attribute", it->name);
-  if (by_attribute && !st_j_attribute_path(run, item, it->args.items[0], &item)) return false;
+  if (it->args.n < off) return st_jinja_fail_format(run, "%s needs the name of an attribute", it->name);
+  if (by_attribute && !st_jinja_attribute_path(run, item, it->args.items[0], &item)) return false;
   if (it->args.n == off) {
-    if (!st_j_truth(run, item, keep)) return false;
+    if (!st_jinja_to_boolean(run, item, keep)) return false;
   } else {
-    st_jargs rest = without_first(&it->args, off + 1);
+    st_jinja_arguments rest = without_first(&it->args, off + 1);
     if (!to_text(run, it->args.items[off], "test")) return false;
-    if (!st_j_test(run, it->args.items[off].s, item, &rest, keep)) return false;
+    if (!st_jinja_apply_test(run, it->args.items[off].s, item, &rest, keep)) return false;
   }
   if (it->name[0] == 'r') *keep = !*keep;
   return true;
 }
 
 // unique, batch and slice: their elements are made all at once.
-static bool is_listed(const st_jiter *it) {
+static bool is_listed(const st_jinja_iterator *it) {
   return !strcmp(it->name, "unique") || !strcmp(it->name, "batch") || !strcmp(it->name, "slice");
 }
 
-static bool start_generator(st_jrun *run, st_jiter *it) {
+static bool start_generator(st_jinja_run *run, st_jinja_iterator *it) {
   it->started = true;
   bool some = true;
   if (!strcmp(it->name, "items")) {
-    if (it->source.kind == J_UNDEFINED)
+    if (it->source.kind == JINJA_UNDEFINED)
       some = false;
-    else if (it->source.kind != J_DICT)
-      return st_j_wrong(run, "items expects a mapping, found %s", st_j_type(it->source));
-    st_jobject *view = st_j_alloc(run, 1, sizeof *view);
+    else if (it->source.kind != JINJA_DICT)
+      return st_jinja_fail_format(run, "items expects a mapping, found %s", st_jinja_type_name(it->source));
+    st_jinja_object *view = st_jinja_allocate(run, 1, sizeof *view);
     if (!view) return false;
-    *view = (st_jobject){.id = J_VIEW_ITEMS, .self = it->source};
-    it->source = (st_jval){.kind = J_VIEW, .o = view};
+    *view = (st_jinja_object){.id = JINJA_VIEW_ITEMS, .self = it->source};
+    it->source = (st_jinja_value){.kind = JINJA_VIEW, .o = view};
   } else if (is_listed(it)) {
-    st_jval list;
-    return st_j_generated_list(run, it->name, it->source, &it->args, &list) && st_j_iterate(run, list, &it->inner);
-  } else if (!st_j_truth(run, it->source, &some))
+    st_jinja_value list;
+    return st_jinja_generated_list(run, it->name, it->source, &it->args, &list) &&
+           st_jinja_iterate(run, list, &it->inner);
+  } else if (!st_jinja_to_boolean(run, it->source, &some))
     return false;
   it->ended = !some;
   if (!some) return true;
   // A wrong list of arguments is an error before the first element is looked at.
   if (!strcmp(it->name, "map") && !it->args.n && !keyword(&it->args, "attribute")) {
-    return st_j_wrong(run, "map needs the name of a filter or an attribute");
+    return st_jinja_fail_format(run, "map needs the name of a filter or an attribute");
   }
-  return st_j_iterate(run, it->source, &it->inner);
+  return st_jinja_iterate(run, it->source, &it->inner);
 }
 
-static st_jnext next_generated(st_jrun *run, st_jiter *it, st_jval *out) {
-  if (!it->started && !start_generator(run, it)) return J_FAILED;
+static st_jinja_step next_generated(st_jinja_run *run, st_jinja_iterator *it, st_jinja_value *out) {
+  if (!it->started && !start_generator(run, it)) return JINJA_FAILED;
   while (!it->ended) {
-    st_jval item;
+    st_jinja_value item;
     bool keep;
-    st_jnext next = st_j_next(run, it->inner, &item);
-    if (next != J_ITEM) {
+    st_jinja_step next = st_jinja_next(run, it->inner, &item);
+    if (next != JINJA_ITEM) {
       it->ended = true;
       return next;
     }
     *out = item;
-    if (!strcmp(it->name, "items") || is_listed(it)) return J_ITEM;
-    if (!strcmp(it->name, "map")) return map_item(run, it, item, out) ? J_ITEM : J_FAILED;
-    if (!select_item(run, it, item, &keep)) return J_FAILED;
-    if (keep) return J_ITEM;
+    if (!strcmp(it->name, "items") || is_listed(it)) return JINJA_ITEM;
+    if (!strcmp(it->name, "map")) return map_item(run, it, item, out) ? JINJA_ITEM : JINJA_FAILED;
+    if (!select_item(run, it, item, &keep)) return JINJA_FAILED;
+    if (keep) return JINJA_ITEM;
   }
-  return J_END;
+  return JINJA_END;
 }
 
-bool st_j_generator(st_jrun *run, const char *name, st_jval source, const st_jargs *args, st_jval *out) {
-  st_jiter *it = st_j_alloc(run, 1, sizeof *it);
+bool st_jinja_generator(st_jinja_run *run, const char *name, st_jinja_value source, const st_jinja_arguments *args,
+                        st_jinja_value *out) {
+  st_jinja_iterator *it = st_jinja_allocate(run, 1, sizeof *it);
   if (!it) return false;
-  *it = (st_jiter){.kind = I_GENERATOR, .source = source, .name = name, .args = *args};
-  *out = (st_jval){.kind = J_ITER, .it = it};
+  *it = (st_jinja_iterator){.kind = ITERATE_GENERATOR, .source = source, .name = name, .args = *args};
+  *out = (st_jinja_value){.kind = JINJA_ITERATOR, .it = it};
   return true;
 }
 
 // ---- a for's test ----
 
 // The value of a target after it was assigned: a tuple where it is one.
-static bool read_target(st_jrun *run, const st_jenv *env, const st_jnode *target, st_jval *out) {
-  if (target->kind == N_NAME) {
+static bool read_target(st_jinja_run *run, const st_jinja_variables *env, const st_jinja_node *target,
+                        st_jinja_value *out) {
+  if (target->kind == NODE_NAME) {
     *out = env->slots[target->slot];
     return true;
   }
-  if (!st_j_list(run, J_TUPLE, target->list.n, out)) return false;
+  if (!st_jinja_new_list(run, JINJA_TUPLE, target->list.n, out)) return false;
   for (size_t i = 0; i < target->list.n; i++) {
-    st_jval item;
-    if (!read_target(run, env, target->list.items[i], &item) || !st_j_append(run, out->l, item)) return false;
+    st_jinja_value item;
+    if (!read_target(run, env, target->list.items[i], &item) || !st_jinja_list_append(run, out->l, item)) return false;
   }
   return true;
 }
 
-static st_jnext next_filtered(st_jrun *run, st_jiter *it, st_jval *out) {
-  const st_jnode *target = it->loop->params.items[0];
+static st_jinja_step next_filtered(st_jinja_run *run, st_jinja_iterator *it, st_jinja_value *out) {
+  const st_jinja_node *target = it->loop->params.items[0];
   if (!it->started) {
     it->started = true;
-    st_jenv *env = st_j_new_env(run, it->env, it->loop->n_test_slots);
-    if (!env || !st_j_iterate(run, it->source, &it->inner)) return J_FAILED;
+    st_jinja_variables *env = st_jinja_new_variables(run, it->env, it->loop->n_test_slots);
+    if (!env || !st_jinja_iterate(run, it->source, &it->inner)) return JINJA_FAILED;
     it->env = env;
-    st_j_enter(run, env, it->loop->frame_test);
+    st_jinja_enter_scope(run, env, it->loop->frame_test);
   }
   for (;;) {
-    st_jval item, test;
+    st_jinja_value item, test;
     bool keep;
-    st_jnext next = st_j_next(run, it->inner, &item);
-    if (next != J_ITEM) return next;
-    if (!st_j_assign(run, it->env, target, item) || !st_j_eval(run, it->env, it->loop->c, &test) ||
-        !st_j_truth(run, test, &keep))
-      return J_FAILED;
-    if (keep) return read_target(run, it->env, target, out) ? J_ITEM : J_FAILED;
+    st_jinja_step next = st_jinja_next(run, it->inner, &item);
+    if (next != JINJA_ITEM) return next;
+    if (!st_jinja_assign(run, it->env, target, item) || !st_jinja_evaluate(run, it->env, it->loop->c, &test) ||
+        !st_jinja_to_boolean(run, test, &keep))
+      return JINJA_FAILED;
+    if (keep) return read_target(run, it->env, target, out) ? JINJA_ITEM : JINJA_FAILED;
   }
 }
 
-bool st_j_filtered(st_jrun *run, const st_jnode *loop, st_jenv *env, st_jval source, st_jval *out) {
-  st_jiter *it = st_j_alloc(run, 1, sizeof *it);
+bool st_jinja_filtered(st_jinja_run *run, const st_jinja_node *loop, st_jinja_variables *env, st_jinja_value source,
+                       st_jinja_value *out) {
+  st_jinja_iterator *it = st_jinja_allocate(run, 1, sizeof *it);
   if (!it) return false;
-  *it = (st_jiter){.kind = I_FILTERED, .source = source, .loop = loop, .env = env};
-  *out = (st_jval){.kind = J_ITER, .it = it};
+  *it = (st_jinja_iterator){.kind = ITERATE_FILTERED, .source = source, .loop = loop, .env = env};
+  *out = (st_jinja_value){.kind = JINJA_ITERATOR, .it = it};
   return true;
 }
 
 // ---- all of them ----
 
-st_jnext st_j_next(st_jrun *run, st_jiter *it, st_jval *out) {
-  if (!st_j_charge(run, 1)) return J_FAILED;
+st_jinja_step st_jinja_next(st_jinja_run *run, st_jinja_iterator *it, st_jinja_value *out) {
+  if (!st_jinja_charge(run, 1)) return JINJA_FAILED;
   size_t at = it->at;
   switch (it->kind) {
-  case I_EMPTY: return J_END;
-  case I_LIST:
-    if (at >= it->source.l->n) return J_END;
+  case ITERATE_EMPTY: return JINJA_END;
+  case ITERATE_LIST:
+    if (at >= it->source.l->n) return JINJA_END;
     *out = it->source.l->items[it->at++];
-    return J_ITEM;
-  case I_REVERSED:
-    if (at >= it->source.l->n) return J_END;
+    return JINJA_ITEM;
+  case ITERATE_REVERSED:
+    if (at >= it->source.l->n) return JINJA_END;
     *out = it->source.l->items[it->source.l->n - ++it->at];
-    return J_ITEM;
-  case I_STRING: return next_char(run, it, out);
-  case I_DICT:
-    if (at >= it->source.d->n) return J_END;
+    return JINJA_ITEM;
+  case ITERATE_STRING: return next_char(run, it, out);
+  case ITERATE_DICT:
+    if (at >= it->source.d->n) return JINJA_END;
     *out = it->source.d->pairs[it->at++].key;
-    return J_ITEM;
-  case I_VIEW: return next_view(run, it, out);
-  case I_RANGE:
-    if ((int64_t)at >= it->source.o->count) return J_END;
-    *out = st_j_int(it->source.o->start + (int64_t)it->at++ * it->source.o->step);
-    return J_ITEM;
-  case I_GENERATOR:
-  case I_FILTERED: break;
+    return JINJA_ITEM;
+  case ITERATE_VIEW: return next_view(run, it, out);
+  case ITERATE_RANGE:
+    if ((int64_t)at >= it->source.o->count) return JINJA_END;
+    *out = st_jinja_from_int(it->source.o->start + (int64_t)it->at++ * it->source.o->step);
+    return JINJA_ITEM;
+  case ITERATE_GENERATOR:
+  case ITERATE_FILTERED: break;
   }
-  st_jnext next = J_FAILED;
-  if (st_j_deeper(run)) next = it->kind == I_GENERATOR ? next_generated(run, it, out) : next_filtered(run, it, out);
+  st_jinja_step next = JINJA_FAILED;
+  if (st_jinja_nest(run))
+    next = it->kind == ITERATE_GENERATOR ? next_generated(run, it, out) : next_filtered(run, it, out);
   run->depth--;
   return next;
 }
 
-bool st_j_to_list(st_jrun *run, st_jval v, st_jkind kind, st_jval *out) {
-  st_jiter *it;
-  st_jval item;
-  st_jnext next;
-  if (!st_j_iterate(run, v, &it) || !st_j_list(run, kind, 0, out)) return false;
-  while ((next = st_j_next(run, it, &item)) == J_ITEM) {
-    if (!st_j_append(run, out->l, item)) return false;
+bool st_jinja_to_list(st_jinja_run *run, st_jinja_value v, st_jinja_kind kind, st_jinja_value *out) {
+  st_jinja_iterator *it;
+  st_jinja_value item;
+  st_jinja_step next;
+  if (!st_jinja_iterate(run, v, &it) || !st_jinja_new_list(run, kind, 0, out)) return false;
+  while ((next = st_jinja_next(run, it, &item)) == JINJA_ITEM) {
+    if (!st_jinja_list_append(run, out->l, item)) return false;
   }
-  return next == J_END;
+  return next == JINJA_END;
 }
 
-bool st_j_reversed(st_jrun *run, st_jval v, bool *can, st_jval *out) {
-  *can = v.kind == J_LIST || v.kind == J_TUPLE || v.kind == J_RANGE || v.kind == J_DICT || v.kind == J_VIEW ||
-         v.kind == J_STRING || v.kind == J_UNDEFINED;
+bool st_jinja_reversed(st_jinja_run *run, st_jinja_value v, bool *can, st_jinja_value *out) {
+  *can = v.kind == JINJA_LIST || v.kind == JINJA_TUPLE || v.kind == JINJA_RANGE || v.kind == JINJA_DICT ||
+         v.kind == JINJA_VIEW || v.kind == JINJA_STRING || v.kind == JINJA_UNDEFINED;
   if (!*can) return true;
-  st_jiter *it = st_j_alloc(run, 1, sizeof *it);
+  st_jinja_iterator *it = st_jinja_allocate(run, 1, sizeof *it);
   if (!it) return false;
-  it->kind = I_REVERSED;
-  if (!st_j_to_list(run, v, J_LIST, &it->source)) return false;
-  *out = (st_jval){.kind = J_ITER, .it = it};
+  it->kind = ITERATE_REVERSED;
+  if (!st_jinja_to_list(run, v, JINJA_LIST, &it->source)) return false;
+  *out = (st_jinja_value){.kind = JINJA_ITERATOR, .it = it};
   return true;
 }

@@ -8,21 +8,21 @@
 #include <utf8proc.h>
 
 typedef struct {
-  st_jcompiler *c;
+  st_jinja_compiler *c;
   const char *s; // the template, newlines made one
   size_t n, pos;
   int line;
   bool line_starts; // the last tag took the newline after it
-  st_jtokens *out;
+  st_jinja_tokens *out;
   char *open; // the brackets that wait to be closed, as the closing ones
   size_t n_open, open_capacity;
 } lexer;
 
-static bool push(lexer *x, st_jtoken token) {
-  st_jtokens *out = x->out;
+static bool push(lexer *x, st_jinja_token token) {
+  st_jinja_tokens *out = x->out;
   if (out->n == out->capacity) {
     size_t wanted = out->capacity ? out->capacity * 2 : 64;
-    st_jtoken *grown = st_j_make(x->c, wanted, sizeof *grown);
+    st_jinja_token *grown = st_jinja_compile_allocate(x->c, wanted, sizeof *grown);
     if (!grown) return false;
     if (out->n) memcpy(grown, out->items, out->n * sizeof *grown);
     out->items = grown;
@@ -32,20 +32,20 @@ static bool push(lexer *x, st_jtoken token) {
   return true;
 }
 
-bool st_j_literal(st_jcompiler *c, const char *data, size_t length, st_jstr **out) {
-  st_jstr *s = st_j_make(c, 1, sizeof *s);
-  char *copy = st_j_make(c, length + 1, 1);
+bool st_jinja_new_literal(st_jinja_compiler *c, const char *data, size_t length, st_jinja_string **out) {
+  st_jinja_string *s = st_jinja_compile_allocate(c, 1, sizeof *s);
+  char *copy = st_jinja_compile_allocate(c, length + 1, 1);
   if (!s || !copy) return false;
   if (length) memcpy(copy, data, length);
-  *s = (st_jstr){.data = copy, .length = length, .chars = SIZE_MAX};
-  st_j_chars(s); // now, so that threads that share the template only read it
+  *s = (st_jinja_string){.data = copy, .length = length, .chars = SIZE_MAX};
+  st_jinja_count_characters(s); // now, so that threads that share the template only read it
   *out = s;
   return true;
 }
 
-static bool push_text(lexer *x, st_jtoken_type type, int line, const char *data, size_t n) {
-  st_jtoken token = {.type = type, .line = line};
-  return st_j_literal(x->c, data, n, &token.text) && push(x, token);
+static bool push_text(lexer *x, st_jinja_token_type type, int line, const char *data, size_t n) {
+  st_jinja_token token = {.type = type, .line = line};
+  return st_jinja_new_literal(x->c, data, n, &token.text) && push(x, token);
 }
 
 // The length of the white space character at `pos`, 0 when there is none.
@@ -53,7 +53,7 @@ static size_t space_at(const lexer *x, size_t pos) {
   uint32_t code;
   if (pos >= x->n) return 0;
   int n = st_utf8_decode(x->s + pos, x->n - pos, &code);
-  return n > 0 && st_j_is_space(code) ? (size_t)n : 0;
+  return n > 0 && st_jinja_is_space(code) ? (size_t)n : 0;
 }
 
 static size_t skip_space(const lexer *x, size_t pos) {
@@ -105,7 +105,7 @@ static bool push_data(lexer *x, size_t begin, size_t tag, char sign, bool is_var
     while (line > begin && x->s[line - 1] != '\n') line--;
     if ((line > begin || x->line_starts) && space_before(x, line, tag) == line) end = line;
   }
-  bool ok = end == begin || push_text(x, T_DATA, x->line, x->s + begin, end - begin);
+  bool ok = end == begin || push_text(x, TOKEN_DATA, x->line, x->s + begin, end - begin);
   advance(x, tag);
   return ok;
 }
@@ -124,7 +124,7 @@ static bool lex_comment(lexer *x) {
     end_tag(x, end);
     return true;
   }
-  return st_j_syntax(x->c, x->line, "a comment begins with {# and has no end #}");
+  return st_jinja_syntax_error(x->c, x->line, "a comment begins with {# and has no end #}");
 }
 
 // Is there a `raw` tag at `tag`? Its end, or 0.
@@ -154,7 +154,7 @@ static bool lex_raw(lexer *x, size_t from) {
     end_tag(x, end);
     return true;
   }
-  return st_j_syntax(x->c, x->line, "raw has no endraw");
+  return st_jinja_syntax_error(x->c, x->line, "raw has no endraw");
 }
 
 // ---- inside a tag ----
@@ -194,7 +194,8 @@ static bool lex_float(lexer *x, size_t end) {
   for (; p < end && (x->s[p] | 32) != 'e'; p++) {
     if (x->s[p] == '.') in_fraction = true;
     if (!is_digit(x->s[p])) continue;
-    if (n == sizeof text) return st_j_unsupported(x->c, x->line, "a number with more than %zu digits", sizeof text);
+    if (n == sizeof text)
+      return st_jinja_unsupported_syntax(x->c, x->line, "a number with more than %zu digits", sizeof text);
     text[n++] = x->s[p];
     shift -= in_fraction;
   }
@@ -202,8 +203,8 @@ static bool lex_float(lexer *x, size_t end) {
   for (; p < end; p++) {
     if (is_digit(x->s[p]) && exponent < 100000) exponent = exponent * 10 + (x->s[p] - '0');
   }
-  st_jtoken token = {.type = T_FLOAT, .line = x->line};
-  token.f = st_j_decimal(text, n, shift + (negative ? -exponent : exponent), &(bool){false});
+  st_jinja_token token = {.type = TOKEN_FLOAT, .line = x->line};
+  token.f = st_jinja_decimal(text, n, shift + (negative ? -exponent : exponent), &(bool){false});
   x->pos = end;
   return push(x, token);
 }
@@ -224,13 +225,13 @@ static bool lex_integer(lexer *x) {
     if (b != 10 && q < x->n && digit_value(x->s[q]) < b) base = b, p += 2;
   }
   bool zeros = base == 10 && x->s[p] == '0'; // "007" is 00 and 7 to Jinja, and then refused
-  st_jtoken token = {.type = T_INTEGER, .line = x->line};
+  st_jinja_token token = {.type = TOKEN_INTEGER, .line = x->line};
   for (;;) {
     size_t q = p + (p < x->n && x->s[p] == '_' && p > x->pos);
     if (q >= x->n || digit_value(x->s[q]) >= base || (zeros && x->s[q] != '0')) break;
     if (__builtin_mul_overflow(token.i, base, &token.i) ||
         __builtin_add_overflow(token.i, digit_value(x->s[q]), &token.i))
-      return st_j_unsupported(x->c, x->line, "an integer beyond 64 bits");
+      return st_jinja_unsupported_syntax(x->c, x->line, "an integer beyond 64 bits");
     p = q + 1;
   }
   x->pos = p;
@@ -256,7 +257,7 @@ static bool lex_name(lexer *x, bool *found) {
     p += (size_t)n;
   *found = p > x->pos;
   if (!*found) return true;
-  bool ok = push_text(x, T_NAME, x->line, x->s + x->pos, p - x->pos);
+  bool ok = push_text(x, TOKEN_NAME, x->line, x->s + x->pos, p - x->pos);
   x->pos = p;
   return ok;
 }
@@ -273,13 +274,13 @@ static bool hex_escape(lexer *x, const char *s, size_t left, int count, unescape
   uint32_t code = 0;
   for (int i = 0; i < count; i++) {
     if ((size_t)i >= left || digit_value(s[i]) > 15) {
-      return st_j_syntax(x->c, x->line, "an escape in a string has fewer than %d hexadecimal digits", count);
+      return st_jinja_syntax_error(x->c, x->line, "an escape in a string has fewer than %d hexadecimal digits", count);
     }
     code = code << 4 | (uint32_t)digit_value(s[i]);
   }
-  if (code > 0x10FFFF) return st_j_syntax(x->c, x->line, "an escape in a string is beyond U+10FFFF");
+  if (code > 0x10FFFF) return st_jinja_syntax_error(x->c, x->line, "an escape in a string is beyond U+10FFFF");
   if (code >= 0xD800 && code < 0xE000) {
-    return st_j_unsupported(x->c, x->line, "a string holds half a surrogate pair, U+%04X", code);
+    return st_jinja_unsupported_syntax(x->c, x->line, "a string holds half a surrogate pair, U+%04X", code);
   }
   to->n += (size_t)st_utf8_encode(code, to->data + to->n);
   return true;
@@ -300,7 +301,7 @@ static bool unescape(lexer *x, const char *s, size_t left, unescaped *to, size_t
     *used = 1 + (size_t)count;
     return hex_escape(x, s + 1, left - 1, count, to);
   } else if (s[0] == 'N')
-    return st_j_unsupported(x->c, x->line, "\\N{...} in a string");
+    return st_jinja_unsupported_syntax(x->c, x->line, "\\N{...} in a string");
   else if (s[0] >= '0' && s[0] <= '7') {
     uint32_t code = 0;
     size_t i = 0;
@@ -327,8 +328,8 @@ static bool lex_string(lexer *x) {
   char quote = x->s[x->pos];
   size_t begin = x->pos + 1, end = begin;
   while (end < x->n && x->s[end] != quote) end += x->s[end] == '\\' ? 2 : 1;
-  if (end >= x->n) return st_j_syntax(x->c, x->line, "a string begins with %c and has no end", quote);
-  unescaped to = {.data = st_j_make(x->c, (end - begin) * 4 + 16, 1)};
+  if (end >= x->n) return st_jinja_syntax_error(x->c, x->line, "a string begins with %c and has no end", quote);
+  unescaped to = {.data = st_jinja_compile_allocate(x->c, (end - begin) * 4 + 16, 1)};
   if (!to.data) return false;
   for (size_t p = begin; p < end;) {
     if (x->s[p] != '\\') {
@@ -341,7 +342,7 @@ static bool lex_string(lexer *x) {
   }
   int line = x->line;
   advance(x, end + 1);
-  return push_text(x, T_STRING, line, to.data, to.n);
+  return push_text(x, TOKEN_STRING, line, to.data, to.n);
 }
 
 // ---- operators ----
@@ -356,9 +357,9 @@ static bool bracket(lexer *x, char c) {
     }
     x->open[x->n_open++] = closing[at - opening];
   } else if (strchr(closing, c)) {
-    if (!x->n_open) return st_j_syntax(x->c, x->line, "found '%c' where nothing is open", c);
+    if (!x->n_open) return st_jinja_syntax_error(x->c, x->line, "found '%c' where nothing is open", c);
     char expected = x->open[--x->n_open];
-    if (expected != c) return st_j_syntax(x->c, x->line, "expected '%c', found '%c'", expected, c);
+    if (expected != c) return st_jinja_syntax_error(x->c, x->line, "expected '%c', found '%c'", expected, c);
   }
   return true;
 }
@@ -366,23 +367,24 @@ static bool bracket(lexer *x, char c) {
 static bool lex_operator(lexer *x) {
   static const struct {
     char text[3];
-    st_jtoken_type type;
-  } table[] = {{"//", T_FLOORDIV}, {"**", T_POW},   {"==", T_EQ},      {"!=", T_NE},      {">=", T_GE},
-               {"<=", T_LE},       {"+", T_ADD},    {"-", T_SUB},      {"*", T_MUL},      {"/", T_DIV},
-               {"%", T_MOD},       {"~", T_TILDE},  {"[", T_LBRACKET}, {"]", T_RBRACKET}, {"(", T_LPAREN},
-               {")", T_RPAREN},    {"{", T_LBRACE}, {"}", T_RBRACE},   {">", T_GT},       {"<", T_LT},
-               {"=", T_ASSIGN},    {".", T_DOT},    {":", T_COLON},    {"|", T_PIPE},     {",", T_COMMA},
-               {";", T_SEMICOLON}};
+    st_jinja_token_type type;
+  } table[] = {{"//", TOKEN_FLOORDIV}, {"**", TOKEN_POW},     {"==", TOKEN_EQ},    {"!=", TOKEN_NE},
+               {">=", TOKEN_GE},       {"<=", TOKEN_LE},      {"+", TOKEN_ADD},    {"-", TOKEN_SUB},
+               {"*", TOKEN_MUL},       {"/", TOKEN_DIV},      {"%", TOKEN_MOD},    {"~", TOKEN_TILDE},
+               {"[", TOKEN_LBRACKET},  {"]", TOKEN_RBRACKET}, {"(", TOKEN_LPAREN}, {")", TOKEN_RPAREN},
+               {"{", TOKEN_LBRACE},    {"}", TOKEN_RBRACE},   {">", TOKEN_GT},     {"<", TOKEN_LT},
+               {"=", TOKEN_ASSIGN},    {".", TOKEN_DOT},      {":", TOKEN_COLON},  {"|", TOKEN_PIPE},
+               {",", TOKEN_COMMA},     {";", TOKEN_SEMICOLON}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (!starts(x, x->pos, table[i].text)) continue;
     if (!bracket(x, table[i].text[0])) return false;
-    if (!push(x, (st_jtoken){.type = table[i].type, .line = x->line})) return false;
+    if (!push(x, (st_jinja_token){.type = table[i].type, .line = x->line})) return false;
     x->pos += strlen(table[i].text);
     return true;
   }
   uint32_t code;
   int n = st_utf8_decode(x->s + x->pos, x->n - x->pos, &code);
-  return st_j_syntax(x->c, x->line, "unexpected character '%.*s'", n > 0 ? n : 1, x->s + x->pos);
+  return st_jinja_syntax_error(x->c, x->line, "unexpected character '%.*s'", n > 0 ? n : 1, x->s + x->pos);
 }
 
 // From behind {{ or {% to its end.
@@ -395,7 +397,7 @@ static bool lex_tag(lexer *x, bool is_variable) {
     } else if (!x->n_open)
       end = block_end(x, x->pos);
     if (end) {
-      bool ok = push(x, (st_jtoken){.type = is_variable ? T_VARIABLE_END : T_BLOCK_END, .line = x->line});
+      bool ok = push(x, (st_jinja_token){.type = is_variable ? TOKEN_VARIABLE_END : TOKEN_BLOCK_END, .line = x->line});
       end_tag(x, end);
       return ok;
     }
@@ -425,7 +427,7 @@ static bool lex_all(lexer *x) {
   while (x->pos < x->n) {
     size_t tag = x->pos;
     while (tag + 1 < x->n && !(x->s[tag] == '{' && strchr("{%#", x->s[tag + 1]) && x->s[tag + 1])) tag++;
-    if (tag + 1 >= x->n) return push_text(x, T_DATA, x->line, x->s + x->pos, x->n - x->pos);
+    if (tag + 1 >= x->n) return push_text(x, TOKEN_DATA, x->line, x->s + x->pos, x->n - x->pos);
     char kind = x->s[tag + 1], sign = tag + 2 < x->n ? x->s[tag + 2] : 0;
     size_t raw = kind == '%' ? raw_begin(x, tag) : 0;
     if (sign != '-' && sign != '+') sign = 0;
@@ -439,14 +441,14 @@ static bool lex_all(lexer *x) {
       if (!lex_comment(x)) return false;
       continue;
     }
-    st_jtoken begin = {.type = kind == '{' ? T_VARIABLE_BEGIN : T_BLOCK_BEGIN, .line = x->line};
+    st_jinja_token begin = {.type = kind == '{' ? TOKEN_VARIABLE_BEGIN : TOKEN_BLOCK_BEGIN, .line = x->line};
     if (!push(x, begin) || !lex_tag(x, kind == '{')) return false;
   }
   return true;
 }
 
-bool st_j_lex(st_jcompiler *c, const char *text, size_t length, st_jtokens *out) {
-  char *copy = st_j_make(c, length + 1, 1);
+bool st_jinja_tokenize(st_jinja_compiler *c, const char *text, size_t length, st_jinja_tokens *out) {
+  char *copy = st_jinja_compile_allocate(c, length + 1, 1);
   if (!copy) return false;
   size_t n = 0;
   for (size_t i = 0; i < length; i++) {
@@ -455,47 +457,47 @@ bool st_j_lex(st_jcompiler *c, const char *text, size_t length, st_jtokens *out)
   }
   if (n && copy[n - 1] == '\n') n--; // keep_trailing_newline is off
   lexer x = {.c = c, .s = copy, .n = n, .line = 1, .line_starts = true, .out = out};
-  bool ok = lex_all(&x) && push(&x, (st_jtoken){.type = T_EOF, .line = x.line});
+  bool ok = lex_all(&x) && push(&x, (st_jinja_token){.type = TOKEN_END, .line = x.line});
   st_free(x.open);
   return ok;
 }
 
-const char *st_j_token_name(const st_jtoken *t, char buffer[64]) {
-  static const char *const names[] = {[T_EOF] = "the end of the template",
-                                      [T_DATA] = "text",
-                                      [T_VARIABLE_BEGIN] = "'{{'",
-                                      [T_VARIABLE_END] = "'}}'",
-                                      [T_BLOCK_BEGIN] = "'{%'",
-                                      [T_BLOCK_END] = "'%}'",
-                                      [T_STRING] = "a string",
-                                      [T_INTEGER] = "an integer",
-                                      [T_FLOAT] = "a number",
-                                      [T_ADD] = "'+'",
-                                      [T_SUB] = "'-'",
-                                      [T_MUL] = "'*'",
-                                      [T_DIV] = "'/'",
-                                      [T_FLOORDIV] = "'//'",
-                                      [T_MOD] = "'%'",
-                                      [T_POW] = "'**'",
-                                      [T_TILDE] = "'~'",
-                                      [T_LBRACKET] = "'['",
-                                      [T_RBRACKET] = "']'",
-                                      [T_LPAREN] = "'('",
-                                      [T_RPAREN] = "')'",
-                                      [T_LBRACE] = "'{'",
-                                      [T_RBRACE] = "'}'",
-                                      [T_EQ] = "'=='",
-                                      [T_NE] = "'!='",
-                                      [T_GT] = "'>'",
-                                      [T_GE] = "'>='",
-                                      [T_LT] = "'<'",
-                                      [T_LE] = "'<='",
-                                      [T_ASSIGN] = "'='",
-                                      [T_DOT] = "'.'",
-                                      [T_COLON] = "':'",
-                                      [T_PIPE] = "'|'",
-                                      [T_COMMA] = "','",
-                                      [T_SEMICOLON] = "';'"};
-  if (t->type == T_NAME) return st_j_shown(t->text, buffer);
+const char *st_jinja_token_name(const st_jinja_token *t, char buffer[64]) {
+  static const char *const names[] = {[TOKEN_END] = "the end of the template",
+                                      [TOKEN_DATA] = "text",
+                                      [TOKEN_VARIABLE_BEGIN] = "'{{'",
+                                      [TOKEN_VARIABLE_END] = "'}}'",
+                                      [TOKEN_BLOCK_BEGIN] = "'{%'",
+                                      [TOKEN_BLOCK_END] = "'%}'",
+                                      [TOKEN_STRING] = "a string",
+                                      [TOKEN_INTEGER] = "an integer",
+                                      [TOKEN_FLOAT] = "a number",
+                                      [TOKEN_ADD] = "'+'",
+                                      [TOKEN_SUB] = "'-'",
+                                      [TOKEN_MUL] = "'*'",
+                                      [TOKEN_DIV] = "'/'",
+                                      [TOKEN_FLOORDIV] = "'//'",
+                                      [TOKEN_MOD] = "'%'",
+                                      [TOKEN_POW] = "'**'",
+                                      [TOKEN_TILDE] = "'~'",
+                                      [TOKEN_LBRACKET] = "'['",
+                                      [TOKEN_RBRACKET] = "']'",
+                                      [TOKEN_LPAREN] = "'('",
+                                      [TOKEN_RPAREN] = "')'",
+                                      [TOKEN_LBRACE] = "'{'",
+                                      [TOKEN_RBRACE] = "'}'",
+                                      [TOKEN_EQ] = "'=='",
+                                      [TOKEN_NE] = "'!='",
+                                      [TOKEN_GT] = "'>'",
+                                      [TOKEN_GE] = "'>='",
+                                      [TOKEN_LT] = "'<'",
+                                      [TOKEN_LE] = "'<='",
+                                      [TOKEN_ASSIGN] = "'='",
+                                      [TOKEN_DOT] = "'.'",
+                                      [TOKEN_COLON] = "':'",
+                                      [TOKEN_PIPE] = "'|'",
+                                      [TOKEN_COMMA] = "','",
+                                      [TOKEN_SEMICOLON] = "';'"};
+  if (t->type == TOKEN_NAME) return st_jinja_shorten(t->text, buffer);
   return names[t->type];
 }

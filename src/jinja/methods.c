@@ -26,99 +26,105 @@ static const char *const INT_METHODS[] = {"as_integer_ratio", "bit_count", "bit_
 static const char *const FLOAT_METHODS[] = {"as_integer_ratio", "conjugate", "fromhex", "hex", "is_integer", NULL};
 static const char *const NONE[] = {NULL};
 
-static name_list methods_of(st_jkind kind) {
+static name_list methods_of(st_jinja_kind kind) {
   switch (kind) {
-  case J_STRING: return STRING_METHODS;
-  case J_DICT: return DICT_METHODS;
-  case J_LIST: return LIST_METHODS;
-  case J_TUPLE:
-  case J_RANGE: return TUPLE_METHODS;
-  case J_LOOP: return LOOP_METHODS;
-  case J_CYCLER: return CYCLER_METHODS;
-  case J_INT:
-  case J_BOOL: return INT_METHODS;
-  case J_FLOAT: return FLOAT_METHODS;
+  case JINJA_STRING: return STRING_METHODS;
+  case JINJA_DICT: return DICT_METHODS;
+  case JINJA_LIST: return LIST_METHODS;
+  case JINJA_TUPLE:
+  case JINJA_RANGE: return TUPLE_METHODS;
+  case JINJA_LOOP: return LOOP_METHODS;
+  case JINJA_CYCLER: return CYCLER_METHODS;
+  case JINJA_INTEGER:
+  case JINJA_BOOLEAN: return INT_METHODS;
+  case JINJA_FLOAT: return FLOAT_METHODS;
   default: return NONE;
   }
 }
 
-static int find(name_list names, const st_jstr *name) {
+static int find(name_list names, const st_jinja_string *name) {
   for (int i = 0; names[i]; i++) {
-    if (st_j_is(name, names[i])) return i;
+    if (st_jinja_string_is(name, names[i])) return i;
   }
   return -1;
 }
 
-int st_j_method(st_jkind kind, const st_jstr *name) {
-  name_list changes = kind == J_DICT ? DICT_CHANGES : kind == J_LIST ? LIST_CHANGES : NONE;
+int st_jinja_find_method(st_jinja_kind kind, const st_jinja_string *name) {
+  name_list changes = kind == JINJA_DICT ? DICT_CHANGES : kind == JINJA_LIST ? LIST_CHANGES : NONE;
   return find(changes, name) >= 0 ? -2 : find(methods_of(kind), name);
 }
 
-const char *st_j_method_name(st_jkind kind, int id) {
+const char *st_jinja_method_name(st_jinja_kind kind, int id) {
   return methods_of(kind)[id];
 }
 
-static bool dict_method(st_jrun *run, const char *name, st_jval self, const st_jargs *args, st_jval *out) {
-  st_jval a[2], *found;
-  if (args->n_keywords) return st_j_wrong(run, "%s takes no keyword arguments", name);
+static bool dict_method(st_jinja_run *run, const char *name, st_jinja_value self, const st_jinja_arguments *args,
+                        st_jinja_value *out) {
+  st_jinja_value a[2], *found;
+  if (args->n_keywords) return st_jinja_fail_format(run, "%s takes no keyword arguments", name);
   if (!strcmp(name, "get")) {
-    if (!st_j_bind(run, name, args, "key,default", 1, a) || !st_j_get(run, self.d, a[0], &found)) return false;
-    *out = found ? *found : a[1].kind == J_MISSING ? st_j_none() : a[1];
+    if (!st_jinja_bind_arguments(run, name, args, "key,default", 1, a) || !st_jinja_dict_get(run, self.d, a[0], &found))
+      return false;
+    *out = found ? *found : a[1].kind == JINJA_MISSING ? st_jinja_none() : a[1];
     return true;
   }
-  if (!strcmp(name, "fromkeys")) return st_j_refuse(run, "the method 'fromkeys'");
-  if (!st_j_bind(run, name, args, "", 0, a)) return false;
+  if (!strcmp(name, "fromkeys")) return st_jinja_fail_unsupported(run, "the method 'fromkeys'");
+  if (!st_jinja_bind_arguments(run, name, args, "", 0, a)) return false;
   if (!strcmp(name, "copy")) {
-    if (!st_j_dict(run, J_DICT, out)) return false;
+    if (!st_jinja_new_dict(run, JINJA_DICT, out)) return false;
     for (size_t i = 0; i < self.d->n; i++) {
-      if (!st_j_charge(run, 1) || !st_j_set(run, out->d, self.d->pairs[i].key, self.d->pairs[i].value)) return false;
+      if (!st_jinja_charge(run, 1) || !st_jinja_dict_set(run, out->d, self.d->pairs[i].key, self.d->pairs[i].value))
+        return false;
     }
     return true;
   }
-  st_jobject *view = st_j_alloc(run, 1, sizeof *view);
+  st_jinja_object *view = st_jinja_allocate(run, 1, sizeof *view);
   if (!view) return false;
-  view->id = !strcmp(name, "keys") ? J_VIEW_KEYS : !strcmp(name, "values") ? J_VIEW_VALUES : J_VIEW_ITEMS;
+  view->id = !strcmp(name, "keys") ? JINJA_VIEW_KEYS : !strcmp(name, "values") ? JINJA_VIEW_VALUES : JINJA_VIEW_ITEMS;
   view->self = self;
-  *out = (st_jval){.kind = J_VIEW, .o = view};
+  *out = (st_jinja_value){.kind = JINJA_VIEW, .o = view};
   return true;
 }
 
 // index's bounds: negative ones count from the end.
-static bool bound(st_jrun *run, st_jval v, int64_t n, int64_t *at) {
-  if (v.kind == J_MISSING) return true;
-  if (!st_j_as_int(v, at)) return st_j_wrong(run, "index expects integers, found %s", st_j_type(v));
+static bool bound(st_jinja_run *run, st_jinja_value v, int64_t n, int64_t *at) {
+  if (v.kind == JINJA_MISSING) return true;
+  if (!st_jinja_as_int(v, at))
+    return st_jinja_fail_format(run, "index expects integers, found %s", st_jinja_type_name(v));
   if (*at < 0) *at = *at < -n ? 0 : *at + n;
   return true;
 }
 
-static bool list_method(st_jrun *run, const char *name, st_jval self, const st_jargs *args, st_jval *out) {
-  st_jval a[3], list = self;
-  if (args->n_keywords) return st_j_wrong(run, "%s takes no keyword arguments", name);
-  if (self.kind == J_RANGE && !st_j_to_list(run, self, J_LIST, &list)) return false;
+static bool list_method(st_jinja_run *run, const char *name, st_jinja_value self, const st_jinja_arguments *args,
+                        st_jinja_value *out) {
+  st_jinja_value a[3], list = self;
+  if (args->n_keywords) return st_jinja_fail_format(run, "%s takes no keyword arguments", name);
+  if (self.kind == JINJA_RANGE && !st_jinja_to_list(run, self, JINJA_LIST, &list)) return false;
   if (!strcmp(name, "copy")) {
-    if (!st_j_bind(run, name, args, "", 0, a)) return false;
-    return st_j_to_list(run, self, J_LIST, out);
+    if (!st_jinja_bind_arguments(run, name, args, "", 0, a)) return false;
+    return st_jinja_to_list(run, self, JINJA_LIST, out);
   }
   bool counts = !strcmp(name, "count");
-  if (!st_j_bind(run, name, args, counts ? "value" : "value,start,stop", 1, a)) return false;
+  if (!st_jinja_bind_arguments(run, name, args, counts ? "value" : "value,start,stop", 1, a)) return false;
   int64_t n = (int64_t)list.l->n, from = 0, to = n, count = 0;
   if (!counts && (!bound(run, a[1], n, &from) || !bound(run, a[2], n, &to))) return false;
   for (int64_t i = from; i < n && i < to; i++) {
     bool same;
-    if (!st_j_charge(run, 1) || !st_j_equal(run, list.l->items[i], a[0], &same)) return false;
+    if (!st_jinja_charge(run, 1) || !st_jinja_equal(run, list.l->items[i], a[0], &same)) return false;
     count += same;
     if (!same || counts) continue;
-    *out = st_j_int(i);
+    *out = st_jinja_from_int(i);
     return true;
   }
-  if (!counts) return st_j_wrong(run, "index: the value is not in the %s", st_j_type(self));
-  *out = st_j_int(count);
+  if (!counts) return st_jinja_fail_format(run, "index: the value is not in the %s", st_jinja_type_name(self));
+  *out = st_jinja_from_int(count);
   return true;
 }
 
-static bool cycler_method(st_jrun *run, const char *name, st_jobject *cycler, const st_jargs *args, st_jval *out) {
-  if (!st_j_bind(run, name, args, "", 0, NULL)) return false;
-  *out = st_j_none();
+static bool cycler_method(st_jinja_run *run, const char *name, st_jinja_object *cycler, const st_jinja_arguments *args,
+                          st_jinja_value *out) {
+  if (!st_jinja_bind_arguments(run, name, args, "", 0, NULL)) return false;
+  *out = st_jinja_none();
   if (!strcmp(name, "reset")) {
     cycler->start = 0;
     return true;
@@ -128,23 +134,26 @@ static bool cycler_method(st_jrun *run, const char *name, st_jobject *cycler, co
   return true;
 }
 
-static bool number_method(st_jrun *run, const char *name, st_jval self, const st_jargs *args, st_jval *out) {
-  if (strcmp(name, "is_integer") || args->n || args->n_keywords) return st_j_refuse(run, "the method '%s'", name);
-  *out = st_j_bool(self.f == (double)(int64_t)self.f);
+static bool number_method(st_jinja_run *run, const char *name, st_jinja_value self, const st_jinja_arguments *args,
+                          st_jinja_value *out) {
+  if (strcmp(name, "is_integer") || args->n || args->n_keywords)
+    return st_jinja_fail_unsupported(run, "the method '%s'", name);
+  *out = st_jinja_from_bool(self.f == (double)(int64_t)self.f);
   return true;
 }
 
-bool st_j_call_method(st_jrun *run, const st_jobject *method, const st_jargs *args, st_jval *out) {
-  st_jval self = method->self;
-  const char *name = st_j_method_name((st_jkind)self.kind, method->id);
-  switch ((st_jkind)self.kind) {
-  case J_STRING: return st_j_string_method(run, name, self.s, args, out);
-  case J_DICT: return dict_method(run, name, self, args, out);
-  case J_LIST:
-  case J_TUPLE:
-  case J_RANGE: return list_method(run, name, self, args, out);
-  case J_LOOP: return st_j_loop_method(run, self.o->loop, name, args, out);
-  case J_CYCLER: return cycler_method(run, name, self.o, args, out);
+bool st_jinja_call_method(st_jinja_run *run, const st_jinja_object *method, const st_jinja_arguments *args,
+                          st_jinja_value *out) {
+  st_jinja_value self = method->self;
+  const char *name = st_jinja_method_name((st_jinja_kind)self.kind, method->id);
+  switch ((st_jinja_kind)self.kind) {
+  case JINJA_STRING: return st_jinja_string_method(run, name, self.s, args, out);
+  case JINJA_DICT: return dict_method(run, name, self, args, out);
+  case JINJA_LIST:
+  case JINJA_TUPLE:
+  case JINJA_RANGE: return list_method(run, name, self, args, out);
+  case JINJA_LOOP: return st_jinja_loop_method(run, self.o->loop, name, args, out);
+  case JINJA_CYCLER: return cycler_method(run, name, self.o, args, out);
   default: return number_method(run, name, self, args, out);
   }
 }

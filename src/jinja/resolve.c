@@ -11,14 +11,14 @@
 typedef struct function {
   struct function *parent;
   struct {
-    const st_jstr *name;
+    const st_jinja_string *name;
     int level;
   } * variables;
   size_t n, capacity;
 } function;
 
 typedef struct {
-  const st_jstr *name;
+  const st_jinja_string *name;
   function *owner;
   uint32_t slot;
 } reference;
@@ -29,19 +29,19 @@ typedef struct symbols {
   function *owner;
   reference *refs;
   size_t n_refs, refs_capacity;
-  st_jframe loads;
-  const st_jstr **stores;
+  st_jinja_scope loads;
+  const st_jinja_string **stores;
   size_t n_stores, stores_capacity;
 } symbols;
 
 typedef struct {
-  st_jcompiler *c;
+  st_jinja_compiler *c;
 } resolver;
 
 static bool grow(resolver *r, void *items, size_t n, size_t *capacity, size_t size) {
   if (n < *capacity) return true;
   size_t wanted = *capacity ? *capacity * 2 : 8;
-  void *old, *grown = st_j_make(r->c, wanted, size);
+  void *old, *grown = st_jinja_compile_allocate(r->c, wanted, size);
   if (!grown) return false;
   memcpy(&old, items, sizeof old);
   if (n) memcpy(grown, old, n * size);
@@ -56,15 +56,15 @@ static bool charge(resolver *r, size_t n) {
     r->c->steps_left -= n;
     return true;
   }
-  return st_j_unsupported(r->c, 1, "a template with so many variables and scopes");
+  return st_jinja_unsupported_syntax(r->c, 1, "a template with so many variables and scopes");
 }
 
-static bool variable(resolver *r, symbols *sym, const st_jstr *name, uint32_t *slot) {
+static bool variable(resolver *r, symbols *sym, const st_jinja_string *name, uint32_t *slot) {
   function *f = sym->owner;
   if (!charge(r, f->n / 4 + 1)) return false;
   for (size_t i = 0; i < f->n; i++) {
     *slot = (uint32_t)i;
-    if (f->variables[i].level == sym->level && st_j_same_text(f->variables[i].name, name)) return true;
+    if (f->variables[i].level == sym->level && st_jinja_same_text(f->variables[i].name, name)) return true;
   }
   if (!grow(r, &f->variables, f->n, &f->capacity, sizeof *f->variables)) return false;
   f->variables[f->n].name = name;
@@ -73,14 +73,14 @@ static bool variable(resolver *r, symbols *sym, const st_jstr *name, uint32_t *s
   return true;
 }
 
-static reference *own_ref(symbols *sym, const st_jstr *name) {
+static reference *own_ref(symbols *sym, const st_jinja_string *name) {
   for (size_t i = 0; i < sym->n_refs; i++) {
-    if (st_j_same_text(sym->refs[i].name, name)) return &sym->refs[i];
+    if (st_jinja_same_text(sym->refs[i].name, name)) return &sym->refs[i];
   }
   return NULL;
 }
 
-static reference *find_ref(symbols *sym, const st_jstr *name) {
+static reference *find_ref(symbols *sym, const st_jinja_string *name) {
   for (; sym; sym = sym->parent) {
     reference *ref = own_ref(sym, name);
     if (ref) return ref;
@@ -94,7 +94,7 @@ static uint32_t functions_out(const symbols *sym, const function *owner) {
   return n;
 }
 
-static bool set_load(resolver *r, symbols *sym, st_jload load) {
+static bool set_load(resolver *r, symbols *sym, st_jinja_load load) {
   for (size_t i = 0; i < sym->loads.n; i++) {
     if (sym->loads.loads[i].slot != load.slot) continue;
     sym->loads.loads[i] = load;
@@ -105,7 +105,8 @@ static bool set_load(resolver *r, symbols *sym, st_jload load) {
   return true;
 }
 
-static bool define(resolver *r, symbols *sym, const st_jstr *name, st_jload_action action, const reference *outer) {
+static bool define(resolver *r, symbols *sym, const st_jinja_string *name, st_jinja_load_action action,
+                   const reference *outer) {
   uint32_t slot;
   if (!charge(r, sym->n_refs / 4 + 1) || !variable(r, sym, name, &slot)) return false;
   reference *ref = own_ref(sym, name);
@@ -113,20 +114,20 @@ static bool define(resolver *r, symbols *sym, const st_jstr *name, st_jload_acti
     if (!grow(r, &sym->refs, sym->n_refs, &sym->refs_capacity, sizeof *sym->refs)) return false;
     ref = &sym->refs[sym->n_refs++];
   }
-  st_jload load = {.action = action, .slot = slot, .name = name};
+  st_jinja_load load = {.action = action, .slot = slot, .name = name};
   if (outer) load.from = outer->slot, load.up = functions_out(sym, outer->owner);
   *ref = (reference){name, sym->owner, slot};
   return set_load(r, sym, load);
 }
 
-static bool stores(const symbols *sym, const st_jstr *name) {
+static bool stores(const symbols *sym, const st_jinja_string *name) {
   for (size_t i = 0; i < sym->n_stores; i++) {
-    if (st_j_same_text(sym->stores[i], name)) return true;
+    if (st_jinja_same_text(sym->stores[i], name)) return true;
   }
   return false;
 }
 
-static bool add_store(resolver *r, symbols *sym, const st_jstr *name) {
+static bool add_store(resolver *r, symbols *sym, const st_jinja_string *name) {
   if (stores(sym, name)) return true;
   if (!charge(r, sym->n_stores / 4 + 1)) return false;
   if (!grow(r, &sym->stores, sym->n_stores, &sym->stores_capacity, sizeof *sym->stores)) return false;
@@ -134,38 +135,38 @@ static bool add_store(resolver *r, symbols *sym, const st_jstr *name) {
   return true;
 }
 
-static bool on_store(resolver *r, symbols *sym, const st_jstr *name) {
+static bool on_store(resolver *r, symbols *sym, const st_jinja_string *name) {
   if (!add_store(r, sym, name)) return false;
   if (own_ref(sym, name)) return true;
   const reference *outer = sym->parent ? find_ref(sym->parent, name) : NULL;
-  return define(r, sym, name, outer ? J_LOAD_ALIAS : J_LOAD_UNDEFINED, outer);
+  return define(r, sym, name, outer ? JINJA_LOAD_ALIAS : JINJA_LOAD_UNDEFINED, outer);
 }
 
-static bool on_parameter(resolver *r, symbols *sym, const st_jstr *name) {
-  return add_store(r, sym, name) && define(r, sym, name, J_LOAD_PARAMETER, NULL);
+static bool on_parameter(resolver *r, symbols *sym, const st_jinja_string *name) {
+  return add_store(r, sym, name) && define(r, sym, name, JINJA_LOAD_PARAMETER, NULL);
 }
 
-static bool on_load(resolver *r, symbols *sym, const st_jstr *name) {
+static bool on_load(resolver *r, symbols *sym, const st_jinja_string *name) {
   if (!charge(r, sym->n_refs / 4 + 1)) return false;
-  return find_ref(sym, name) || define(r, sym, name, J_LOAD_RESOLVE, NULL);
+  return find_ref(sym, name) || define(r, sym, name, JINJA_LOAD_RESOLVE, NULL);
 }
 
 // ---- collecting the names of a scope ----
 
-static bool collect(resolver *r, symbols *sym, const st_jnode *node);
+static bool collect(resolver *r, symbols *sym, const st_jinja_node *node);
 
-static bool collect_all(resolver *r, symbols *sym, const st_jnodes *list) {
+static bool collect_all(resolver *r, symbols *sym, const st_jinja_nodes *list) {
   for (size_t i = 0; i < list->n; i++) {
     if (!collect(r, sym, list->items[i])) return false;
   }
   return true;
 }
 
-static bool collect_target(resolver *r, symbols *sym, const st_jnode *target, bool parameter) {
-  if (target->kind == N_NAME) {
+static bool collect_target(resolver *r, symbols *sym, const st_jinja_node *target, bool parameter) {
+  if (target->kind == NODE_NAME) {
     return parameter ? on_parameter(r, sym, target->value.s) : on_store(r, sym, target->value.s);
   }
-  if (target->kind == N_NSREF) return on_load(r, sym, target->value.s);
+  if (target->kind == NODE_ATTRIBUTE_TARGET) return on_load(r, sym, target->value.s);
   for (size_t i = 0; i < target->list.n; i++) {
     if (!collect_target(r, sym, target->list.items[i], parameter)) return false;
   }
@@ -176,9 +177,9 @@ static bool copy_symbols(resolver *r, const symbols *from, symbols *to) {
   *to = *from;
   size_t n = from->n_refs + from->loads.n + from->n_stores;
   if (!charge(r, n + 1)) return false;
-  to->refs = st_j_make(r->c, from->n_refs + 1, sizeof *to->refs);
-  to->loads.loads = st_j_make(r->c, from->loads.n + 1, sizeof *to->loads.loads);
-  to->stores = st_j_make(r->c, from->n_stores + 1, sizeof *to->stores);
+  to->refs = st_jinja_compile_allocate(r->c, from->n_refs + 1, sizeof *to->refs);
+  to->loads.loads = st_jinja_compile_allocate(r->c, from->loads.n + 1, sizeof *to->loads.loads);
+  to->stores = st_jinja_compile_allocate(r->c, from->n_stores + 1, sizeof *to->stores);
   if (!to->refs || !to->loads.loads || !to->stores) return false;
   if (from->n_refs) memcpy(to->refs, from->refs, from->n_refs * sizeof *to->refs);
   if (from->loads.n) memcpy(to->loads.loads, from->loads.loads, from->loads.n * sizeof *to->loads.loads);
@@ -206,12 +207,13 @@ static bool merge_branches(resolver *r, symbols *sym, symbols *branches, size_t 
   }
   for (size_t i = 0; i < n; i++) {
     for (size_t j = 0; j < branches[i].n_stores; j++) {
-      const st_jstr *name = branches[i].stores[j];
+      const st_jinja_string *name = branches[i].stores[j];
       if (stores(&before, name)) continue;
       if (!add_store(r, sym, name)) return false;
       const reference *target = find_ref(sym, name);
       const reference *outer = sym->parent ? find_ref(sym->parent, name) : NULL;
-      st_jload load = {.action = outer ? J_LOAD_ALIAS : J_LOAD_RESOLVE, .slot = target->slot, .name = name};
+      st_jinja_load load = {
+          .action = outer ? JINJA_LOAD_ALIAS : JINJA_LOAD_RESOLVE, .slot = target->slot, .name = name};
       if (outer) load.from = outer->slot, load.up = functions_out(sym, outer->owner);
       if (!set_load(r, sym, load)) return false;
     }
@@ -219,10 +221,10 @@ static bool merge_branches(resolver *r, symbols *sym, symbols *branches, size_t 
   return true;
 }
 
-static bool collect_if(resolver *r, symbols *sym, const st_jnode *node) {
+static bool collect_if(resolver *r, symbols *sym, const st_jinja_node *node) {
   symbols branches[3];
   if (!collect(r, sym, node->a)) return false;
-  const st_jnodes *bodies[3] = {&node->list, &node->more, &node->other};
+  const st_jinja_nodes *bodies[3] = {&node->list, &node->more, &node->other};
   for (int i = 0; i < 3; i++) {
     if (!copy_symbols(r, sym, &branches[i]) || !collect_all(r, &branches[i], bodies[i])) return false;
   }
@@ -231,20 +233,20 @@ static bool collect_if(resolver *r, symbols *sym, const st_jnode *node) {
 
 // An expression's names, or what a statement means to the scope around it; bodies with a scope of their own are not
 // entered.
-static bool collect(resolver *r, symbols *sym, const st_jnode *node) {
+static bool collect(resolver *r, symbols *sym, const st_jinja_node *node) {
   if (!node) return true;
   if (!charge(r, 1)) return false;
-  switch ((st_jnode_kind)node->kind) {
-  case N_NAME: return on_load(r, sym, node->value.s);
-  case N_IF: return collect_if(r, sym, node);
-  case N_FOR: return collect(r, sym, node->b);
-  case N_SET: return collect(r, sym, node->b) && collect_target(r, sym, node->a, false);
-  case N_SET_BLOCK: return collect_target(r, sym, node->a, false);
-  case N_MACRO: return on_store(r, sym, node->value.s);
-  case N_CALL_BLOCK:
-  case N_FILTER_BLOCK: return collect(r, sym, node->a);
-  case N_WITH: return collect_all(r, sym, &node->defaults);
-  case N_GENERATION: return true;
+  switch ((st_jinja_node_kind)node->kind) {
+  case NODE_NAME: return on_load(r, sym, node->value.s);
+  case NODE_IF: return collect_if(r, sym, node);
+  case NODE_FOR: return collect(r, sym, node->b);
+  case NODE_SET: return collect(r, sym, node->b) && collect_target(r, sym, node->a, false);
+  case NODE_SET_BLOCK: return collect_target(r, sym, node->a, false);
+  case NODE_MACRO: return on_store(r, sym, node->value.s);
+  case NODE_CALL_BLOCK:
+  case NODE_FILTER_BLOCK: return collect(r, sym, node->a);
+  case NODE_WITH: return collect_all(r, sym, &node->defaults);
+  case NODE_GENERATION: return true;
   default:
     return collect(r, sym, node->a) && collect(r, sym, node->b) && collect(r, sym, node->c) &&
            collect_all(r, sym, &node->list) && collect_all(r, sym, &node->args) &&
@@ -255,26 +257,27 @@ static bool collect(resolver *r, symbols *sym, const st_jnode *node) {
 
 // ---- giving names their places ----
 
-static bool place(resolver *r, symbols *sym, st_jnode *node, bool soft);
+static bool place(resolver *r, symbols *sym, st_jinja_node *node, bool soft);
 
-static bool place_all(resolver *r, symbols *sym, const st_jnodes *list, bool soft) {
+static bool place_all(resolver *r, symbols *sym, const st_jinja_nodes *list, bool soft) {
   for (size_t i = 0; i < list->n; i++) {
     if (!place(r, sym, list->items[i], soft)) return false;
   }
   return true;
 }
 
-static bool place_name(resolver *r, symbols *sym, st_jnode *node) {
+static bool place_name(resolver *r, symbols *sym, st_jinja_node *node) {
   const reference *ref = find_ref(sym, node->value.s);
   if (!charge(r, sym->n_refs / 4 + 1)) return false;
-  if (!ref) return st_j_syntax(r->c, node->line, "a variable in a set block's filter that its body does not use");
+  if (!ref)
+    return st_jinja_syntax_error(r->c, node->line, "a variable in a set block's filter that its body does not use");
   node->slot = ref->slot;
   node->up = functions_out(sym, ref->owner);
   return true;
 }
 
-static bool place_target(resolver *r, symbols *sym, st_jnode *target) {
-  if (target->kind != N_TUPLE) return place_name(r, sym, target);
+static bool place_target(resolver *r, symbols *sym, st_jinja_node *target) {
+  if (target->kind != NODE_TUPLE) return place_name(r, sym, target);
   for (size_t i = 0; i < target->list.n; i++) {
     if (!place_target(r, sym, target->list.items[i])) return false;
   }
@@ -285,50 +288,50 @@ static symbols inner(symbols *sym, function *owner) {
   return (symbols){.parent = sym, .level = sym->level + 1, .owner = owner ? owner : sym->owner};
 }
 
-static st_jframe *keep_frame(resolver *r, const symbols *sym) {
-  st_jframe *frame = st_j_make(r->c, 1, sizeof *frame);
+static st_jinja_scope *keep_frame(resolver *r, const symbols *sym) {
+  st_jinja_scope *frame = st_jinja_compile_allocate(r->c, 1, sizeof *frame);
   if (frame) *frame = sym->loads;
   return frame;
 }
 
 // Does the body read `name` anywhere?
-static bool reads(resolver *r, const st_jnode *node, const char *name);
+static bool reads(resolver *r, const st_jinja_node *node, const char *name);
 
-static bool reads_any(resolver *r, const st_jnodes *list, const char *name) {
+static bool reads_any(resolver *r, const st_jinja_nodes *list, const char *name) {
   for (size_t i = 0; i < list->n; i++) {
     if (reads(r, list->items[i], name)) return true;
   }
   return false;
 }
 
-static bool reads(resolver *r, const st_jnode *node, const char *name) {
+static bool reads(resolver *r, const st_jinja_node *node, const char *name) {
   if (!node || !charge(r, 1)) return false;
-  bool is_target = node->kind == N_FOR || node->kind == N_SET || node->kind == N_SET_BLOCK;
-  if (node->kind == N_NAME) return st_j_is(node->value.s, name);
+  bool is_target = node->kind == NODE_FOR || node->kind == NODE_SET || node->kind == NODE_SET_BLOCK;
+  if (node->kind == NODE_NAME) return st_jinja_string_is(node->value.s, name);
   return (!is_target && reads(r, node->a, name)) || reads(r, node->b, name) || reads(r, node->c, name) ||
          reads_any(r, &node->list, name) || reads_any(r, &node->other, name) || reads_any(r, &node->more, name) ||
          reads_any(r, &node->defaults, name) || reads_any(r, &node->args, name) ||
          reads_any(r, &node->keywords, name) || reads(r, node->dyn_args, name) || reads(r, node->dyn_keywords, name);
 }
 
-static bool has_parameter(const st_jnode *node, const char *name) {
+static bool has_parameter(const st_jinja_node *node, const char *name) {
   for (size_t i = 0; i < node->params.n; i++) {
-    if (st_j_is(node->params.items[i]->value.s, name)) return true;
+    if (st_jinja_string_is(node->params.items[i]->value.s, name)) return true;
   }
   return false;
 }
 
 // caller, kwargs and varargs, which a macro has when it mentions them.
-static bool special(resolver *r, symbols *sym, const st_jnode *node, const char *name, uint32_t *slot) {
+static bool special(resolver *r, symbols *sym, const st_jinja_node *node, const char *name, uint32_t *slot) {
   *slot = UINT32_MAX;
   if (!reads_any(r, &node->list, name) || has_parameter(node, name)) return r->c->status == SETUN_OK;
-  st_jstr *text;
-  if (!st_j_literal(r->c, name, strlen(name), &text) || !on_parameter(r, sym, text)) return false;
+  st_jinja_string *text;
+  if (!st_jinja_new_literal(r->c, name, strlen(name), &text) || !on_parameter(r, sym, text)) return false;
   *slot = find_ref(sym, text)->slot;
   return true;
 }
 
-static bool place_macro(resolver *r, symbols *outer, st_jnode *node) {
+static bool place_macro(resolver *r, symbols *outer, st_jinja_node *node) {
   function f = {.parent = outer->owner};
   symbols sym = inner(outer, &f);
   for (size_t i = 0; i < node->params.n; i++) {
@@ -336,8 +339,8 @@ static bool place_macro(resolver *r, symbols *outer, st_jnode *node) {
   }
   size_t first_default = node->params.n - node->defaults.n;
   for (size_t i = 0; i < first_default; i++) {
-    if (st_j_is(node->params.items[i]->value.s, "caller") && reads_any(r, &node->list, "caller")) {
-      return st_j_syntax(r->c, node->line, "the parameter 'caller' needs a default");
+    if (st_jinja_string_is(node->params.items[i]->value.s, "caller") && reads_any(r, &node->list, "caller")) {
+      return st_jinja_syntax_error(r->c, node->line, "the parameter 'caller' needs a default");
     }
   }
   if (!special(r, &sym, node, "caller", &node->caller_slot) || !special(r, &sym, node, "kwargs", &node->kwargs_slot) ||
@@ -354,32 +357,32 @@ static bool place_macro(resolver *r, symbols *outer, st_jnode *node) {
 }
 
 // A for's target for its test, whose function has variables of its own.
-static st_jnode *clone_target(resolver *r, const st_jnode *target) {
-  st_jnode *copy = st_j_make(r->c, 1, sizeof *copy);
+static st_jinja_node *clone_target(resolver *r, const st_jinja_node *target) {
+  st_jinja_node *copy = st_jinja_compile_allocate(r->c, 1, sizeof *copy);
   if (!copy) return NULL;
   *copy = *target;
-  copy->list = (st_jnodes){0};
+  copy->list = (st_jinja_nodes){0};
   for (size_t i = 0; i < target->list.n; i++) {
-    st_jnode *item = clone_target(r, target->list.items[i]);
-    if (!item || !st_j_push(r->c, &copy->list, item)) return NULL;
+    st_jinja_node *item = clone_target(r, target->list.items[i]);
+    if (!item || !st_jinja_add_node(r->c, &copy->list, item)) return NULL;
   }
   return copy;
 }
 
-static bool place_for(resolver *r, symbols *outer, st_jnode *node) {
-  st_jstr *loop;
+static bool place_for(resolver *r, symbols *outer, st_jinja_node *node) {
+  st_jinja_string *loop;
   function own = {.parent = outer->owner}, test_function = {.parent = outer->owner};
   symbols body = inner(outer, node->flag ? &own : NULL), test = inner(outer, &test_function);
   symbols other = inner(outer, node->flag ? &own : NULL);
-  if (!place(r, outer, node->b, false) || !st_j_literal(r->c, "loop", 4, &loop)) return false;
+  if (!place(r, outer, node->b, false) || !st_jinja_new_literal(r->c, "loop", 4, &loop)) return false;
   if (!on_parameter(r, &body, loop)) return false;
   node->loop_slot = find_ref(&body, loop)->slot;
   if (!collect_target(r, &body, node->a, true) || !collect_all(r, &body, &node->list)) return false;
   if (!collect_all(r, &other, &node->other)) return false;
   if (node->c) {
     if (!collect_target(r, &test, node->a, true) || !collect(r, &test, node->c)) return false;
-    st_jnode *target = clone_target(r, node->a);
-    if (!target || !place_target(r, &test, target) || !st_j_push(r->c, &node->params, target)) return false;
+    st_jinja_node *target = clone_target(r, node->a);
+    if (!target || !place_target(r, &test, target) || !st_jinja_add_node(r->c, &node->params, target)) return false;
     if (!place(r, &test, node->c, false) || !(node->frame_test = keep_frame(r, &test))) return false;
     node->n_test_slots = test_function.n;
   }
@@ -393,67 +396,67 @@ static bool place_for(resolver *r, symbols *outer, st_jnode *node) {
 }
 
 // A scope within the same function: filter and set blocks, with.
-static bool place_scope(resolver *r, symbols *outer, st_jnode *node) {
+static bool place_scope(resolver *r, symbols *outer, st_jinja_node *node) {
   symbols sym = inner(outer, NULL);
-  if (node->kind == N_WITH) {
+  if (node->kind == NODE_WITH) {
     for (size_t i = 0; i < node->params.n; i++) {
       if (!collect_target(r, &sym, node->params.items[i], true)) return false;
     }
     if (!place_all(r, outer, &node->defaults, false)) return false;
   }
-  if (node->kind == N_FILTER_BLOCK && !collect(r, &sym, node->a)) return false;
+  if (node->kind == NODE_FILTER_BLOCK && !collect(r, &sym, node->a)) return false;
   if (!collect_all(r, &sym, &node->list)) return false;
   for (size_t i = 0; i < node->params.n; i++) {
     if (!place_target(r, &sym, node->params.items[i])) return false;
   }
-  st_jnode *filter = node->kind == N_SET_BLOCK ? node->b : node->kind == N_FILTER_BLOCK ? node->a : NULL;
+  st_jinja_node *filter = node->kind == NODE_SET_BLOCK ? node->b : node->kind == NODE_FILTER_BLOCK ? node->a : NULL;
   // A set block's filter belongs to the inner scope too, but its names are not collected: Jinja refuses new ones.
-  if (node->kind == N_SET_BLOCK && !place_target(r, outer, node->a)) return false;
+  if (node->kind == NODE_SET_BLOCK && !place_target(r, outer, node->a)) return false;
   if ((filter && !place(r, &sym, filter, false)) || !place_all(r, &sym, &node->list, false)) return false;
   node->frame = keep_frame(r, &sym);
   return node->frame != NULL;
 }
 
 // Filters and tests must exist, except inside an if, where Jinja looks only when it gets there.
-static bool check_name(resolver *r, const st_jnode *node, bool soft) {
-  bool known = node->kind == N_FILTER ? st_j_has_filter(node->text) : st_j_has_test(node->text);
+static bool check_name(resolver *r, const st_jinja_node *node, bool soft) {
+  bool known = node->kind == NODE_FILTER ? st_jinja_is_filter(node->text) : st_jinja_is_test(node->text);
   if (known || soft) return true;
   char shown[64];
-  return st_j_syntax(r->c, node->line, "there is no %s '%s'", node->kind == N_FILTER ? "filter" : "test",
-                     st_j_shown(node->text, shown));
+  return st_jinja_syntax_error(r->c, node->line, "there is no %s '%s'", node->kind == NODE_FILTER ? "filter" : "test",
+                               st_jinja_shorten(node->text, shown));
 }
 
-static bool place_expression(resolver *r, symbols *sym, st_jnode *node, bool soft) {
-  if ((node->kind == N_FILTER || node->kind == N_TEST) && !check_name(r, node, soft)) return false;
-  if (node->kind == N_NAME) return place_name(r, sym, node);
-  if (node->kind == N_COND) soft = true;
+static bool place_expression(resolver *r, symbols *sym, st_jinja_node *node, bool soft) {
+  if ((node->kind == NODE_FILTER || node->kind == NODE_TEST) && !check_name(r, node, soft)) return false;
+  if (node->kind == NODE_NAME) return place_name(r, sym, node);
+  if (node->kind == NODE_CONDITION) soft = true;
   return place(r, sym, node->a, soft) && place(r, sym, node->b, soft) && place(r, sym, node->c, soft) &&
          place_all(r, sym, &node->list, soft) && place_all(r, sym, &node->args, soft) &&
          place_all(r, sym, &node->keywords, soft) && place(r, sym, node->dyn_args, soft) &&
          place(r, sym, node->dyn_keywords, soft);
 }
 
-static bool place(resolver *r, symbols *sym, st_jnode *node, bool soft) {
+static bool place(resolver *r, symbols *sym, st_jinja_node *node, bool soft) {
   if (!node) return true;
-  switch ((st_jnode_kind)node->kind) {
-  case N_IF:
+  switch ((st_jinja_node_kind)node->kind) {
+  case NODE_IF:
     return place(r, sym, node->a, true) && place_all(r, sym, &node->list, true) &&
            place_all(r, sym, &node->more, true) && place_all(r, sym, &node->other, true);
-  case N_FOR: return place_for(r, sym, node);
-  case N_SET: return place(r, sym, node->b, soft) && place_target(r, sym, node->a);
-  case N_MACRO:
+  case NODE_FOR: return place_for(r, sym, node);
+  case NODE_SET: return place(r, sym, node->b, soft) && place_target(r, sym, node->a);
+  case NODE_MACRO:
     if (!place_macro(r, sym, node)) return false;
     return place_name(r, sym, node);
-  case N_CALL_BLOCK: return place_macro(r, sym, node) && place(r, sym, node->a, soft);
-  case N_GENERATION: return place_macro(r, sym, node);
-  case N_SET_BLOCK:
-  case N_FILTER_BLOCK:
-  case N_WITH: return place_scope(r, sym, node);
+  case NODE_CALL_BLOCK: return place_macro(r, sym, node) && place(r, sym, node->a, soft);
+  case NODE_GENERATION: return place_macro(r, sym, node);
+  case NODE_SET_BLOCK:
+  case NODE_FILTER_BLOCK:
+  case NODE_WITH: return place_scope(r, sym, node);
   default: return place_expression(r, sym, node, soft);
   }
 }
 
-bool st_j_resolve(st_jcompiler *c, struct st_template *t) {
+bool st_jinja_resolve(st_jinja_compiler *c, struct st_template *t) {
   resolver r = {c};
   function f = {0};
   symbols root = {.owner = &f};

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bool st_j_fail(st_jrun *run, setun_status status, const char *format, ...) {
+bool st_jinja_fail(st_jinja_run *run, setun_status status, const char *format, ...) {
   if (run->status != SETUN_OK) return false;
   run->status = status;
   char text[SETUN_ERROR_SIZE];
@@ -23,69 +23,70 @@ bool st_j_fail(st_jrun *run, setun_status status, const char *format, ...) {
   return false;
 }
 
-bool st_j_charge(st_jrun *run, uint64_t n) {
+bool st_jinja_charge(st_jinja_run *run, uint64_t n) {
   if (run->status != SETUN_OK) return false;
   if (n < run->steps_left) {
     run->steps_left -= n;
     return true;
   }
   run->steps_left = 0;
-  return st_j_fail(run, SETUN_ERROR_LIMIT, "the template takes too many steps");
+  return st_jinja_fail(run, SETUN_ERROR_LIMIT, "the template takes too many steps");
 }
 
-static void *no_memory(st_jrun *run, const st_jarena *arena) {
+static void *no_memory(st_jinja_run *run, const st_jinja_arena *arena) {
   if (arena->refused)
-    st_j_fail(run, SETUN_ERROR_LIMIT, "the template takes more memory than it may");
+    st_jinja_fail(run, SETUN_ERROR_LIMIT, "the template takes more memory than it may");
   else
-    st_j_fail(run, SETUN_ERROR_MEMORY, "out of memory");
+    st_jinja_fail(run, SETUN_ERROR_MEMORY, "out of memory");
   return NULL;
 }
 
-void *st_j_alloc(st_jrun *run, size_t count, size_t size) {
+void *st_jinja_allocate(st_jinja_run *run, size_t count, size_t size) {
   size_t bytes;
   if (run->status != SETUN_OK) return NULL;
-  void *block = st_mul_size(count, size, &bytes) ? st_j_arena_alloc(&run->objects, bytes) : NULL;
+  void *block = st_mul_size(count, size, &bytes) ? st_jinja_arena_alloc(&run->objects, bytes) : NULL;
   return block ? block : no_memory(run, &run->objects);
 }
 
-char *st_j_bytes(st_jrun *run, size_t size) {
+char *st_jinja_allocate_bytes(st_jinja_run *run, size_t size) {
   if (run->status != SETUN_OK) return NULL;
-  char *block = st_j_arena_bytes(&run->bytes, size);
+  char *block = st_jinja_arena_bytes(&run->bytes, size);
   return block ? block : no_memory(run, &run->bytes);
 }
 
-bool st_j_deeper(st_jrun *run) {
+bool st_jinja_nest(st_jinja_run *run) {
   if (++run->depth <= run->max_depth) return true;
-  return st_j_fail(run, SETUN_ERROR_LIMIT, "nested too deep");
+  return st_jinja_fail(run, SETUN_ERROR_LIMIT, "nested too deep");
 }
 
-const char *st_j_type(st_jval v) {
-  switch ((st_jkind)v.kind) {
-  case J_MISSING:
-  case J_UNDEFINED: return "Undefined";
-  case J_NONE: return "NoneType";
-  case J_BOOL: return "bool";
-  case J_INT: return "int";
-  case J_FLOAT: return "float";
-  case J_STRING: return v.s->safe ? "Markup" : "str";
-  case J_LIST: return "list";
-  case J_TUPLE: return "tuple";
-  case J_DICT: return "dict";
-  case J_NAMESPACE: return "Namespace";
-  case J_RANGE: return "range";
-  case J_VIEW: return v.o->id == J_VIEW_KEYS ? "dict_keys" : v.o->id == J_VIEW_ITEMS ? "dict_items" : "dict_values";
-  case J_ITER: return "generator";
-  case J_MACRO: return "Macro";
-  case J_BUILTIN: return "function";
-  case J_METHOD: return "builtin_function_or_method";
-  case J_LOOP: return "LoopContext";
-  case J_CYCLER: return "Cycler";
-  case J_JOINER: return "Joiner";
+const char *st_jinja_type_name(st_jinja_value v) {
+  switch ((st_jinja_kind)v.kind) {
+  case JINJA_MISSING:
+  case JINJA_UNDEFINED: return "Undefined";
+  case JINJA_NONE: return "NoneType";
+  case JINJA_BOOLEAN: return "bool";
+  case JINJA_INTEGER: return "int";
+  case JINJA_FLOAT: return "float";
+  case JINJA_STRING: return v.s->safe ? "Markup" : "str";
+  case JINJA_LIST: return "list";
+  case JINJA_TUPLE: return "tuple";
+  case JINJA_DICT: return "dict";
+  case JINJA_NAMESPACE: return "Namespace";
+  case JINJA_RANGE: return "range";
+  case JINJA_VIEW:
+    return v.o->id == JINJA_VIEW_KEYS ? "dict_keys" : v.o->id == JINJA_VIEW_ITEMS ? "dict_items" : "dict_values";
+  case JINJA_ITERATOR: return "generator";
+  case JINJA_MACRO: return "Macro";
+  case JINJA_BUILTIN: return "function";
+  case JINJA_METHOD: return "builtin_function_or_method";
+  case JINJA_LOOP: return "LoopContext";
+  case JINJA_CYCLER: return "Cycler";
+  case JINJA_JOINER: return "Joiner";
   }
   return "object";
 }
 
-const char *st_j_shown(const st_jstr *s, char buffer[64]) {
+const char *st_jinja_shorten(const st_jinja_string *s, char buffer[64]) {
   size_t n = s->length;
   if (n > 60) {
     n = 57;
@@ -97,7 +98,7 @@ const char *st_j_shown(const st_jstr *s, char buffer[64]) {
 }
 
 // The place of `name` among `names`; -1 when it is not one of them.
-static int parameter(const char *names, const st_jstr *name) {
+static int parameter(const char *names, const st_jinja_string *name) {
   for (int i = 0;; i++) {
     size_t n = strcspn(names, ",");
     if (n == name->length && !memcmp(names, name->data, n)) return i;
@@ -106,25 +107,29 @@ static int parameter(const char *names, const st_jstr *name) {
   }
 }
 
-bool st_j_bind(st_jrun *run, const char *what, const st_jargs *args, const char *names, size_t required, st_jval *out) {
+bool st_jinja_bind_arguments(st_jinja_run *run, const char *what, const st_jinja_arguments *args, const char *names,
+                             size_t required, st_jinja_value *out) {
   size_t count = names[0] ? 1 : 0;
   for (const char *p = names; *p; p++) count += *p == ',';
-  for (size_t i = 0; i < count; i++) out[i] = (st_jval){.kind = J_MISSING};
-  if (args->n > count) return st_j_wrong(run, "%s takes at most %zu arguments, found %zu", what, count, args->n);
+  for (size_t i = 0; i < count; i++) out[i] = (st_jinja_value){.kind = JINJA_MISSING};
+  if (args->n > count)
+    return st_jinja_fail_format(run, "%s takes at most %zu arguments, found %zu", what, count, args->n);
   for (size_t i = 0; i < args->n; i++) out[i] = args->items[i];
   for (size_t i = 0; i < args->n_keywords; i++) {
     char shown[64];
     int at = count ? parameter(names, args->keywords[i].name) : -1;
     if (at < 0) {
-      return st_j_wrong(run, "%s has no parameter '%s'", what, st_j_shown(args->keywords[i].name, shown));
+      return st_jinja_fail_format(run, "%s has no parameter '%s'", what,
+                                  st_jinja_shorten(args->keywords[i].name, shown));
     }
-    if (out[at].kind != J_MISSING) {
-      return st_j_wrong(run, "%s got '%s' twice", what, st_j_shown(args->keywords[i].name, shown));
+    if (out[at].kind != JINJA_MISSING) {
+      return st_jinja_fail_format(run, "%s got '%s' twice", what, st_jinja_shorten(args->keywords[i].name, shown));
     }
     out[at] = args->keywords[i].value;
   }
   for (size_t i = 0; i < required; i++) {
-    if (out[i].kind == J_MISSING) return st_j_wrong(run, "%s needs at least %zu arguments", what, required);
+    if (out[i].kind == JINJA_MISSING)
+      return st_jinja_fail_format(run, "%s needs at least %zu arguments", what, required);
   }
   return true;
 }

@@ -7,13 +7,13 @@
 #include "jinja/value.h"
 
 // The variables of one call of a function of the template (the whole, a macro, ...).
-typedef struct st_jenv {
-  struct st_jenv *parent; // where the function was defined
-  st_jval slots[];
-} st_jenv;
+typedef struct st_jinja_variables {
+  struct st_jinja_variables *parent; // where the function was defined
+  st_jinja_value slots[];
+} st_jinja_variables;
 
-struct st_jrun {
-  st_jarena objects, bytes; // `bytes` holds string data only, so that appending to a string can extend it in place
+struct st_jinja_run {
+  st_jinja_arena objects, bytes; // `bytes` holds string data only, so that appending to a string can extend it in place
   uint64_t steps_left;
   int depth, calls; // how deep evaluation and macro calls are nested
   int max_depth, max_calls;
@@ -22,146 +22,180 @@ struct st_jrun {
   const char *name;
   setun_status status; // SETUN_OK until something failed
   setun_error *err;
-  st_jdict *context;    // the variables given
-  st_jbuild *out;       // where text goes now
-  st_jval filter_input; // what a filter block captured
+  st_jinja_dict *context;      // the variables given
+  st_jinja_builder *out;       // where text goes now
+  st_jinja_value filter_input; // what a filter block captured
   st_template_time now;
 };
 
 // Reports a failure at the current line and returns false. Only the first one is kept.
-bool st_j_fail(st_jrun *run, setun_status status, const char *format, ...) ST_PRINTF(3, 4);
+bool st_jinja_fail(st_jinja_run *run, setun_status status, const char *format, ...) ST_PRINTF(3, 4);
 // TypeError, ValueError and the like: what the template does is wrong.
-#define st_j_wrong(run, ...) st_j_fail(run, SETUN_ERROR_FORMAT, __VA_ARGS__)
+#define st_jinja_fail_format(run, ...) st_jinja_fail(run, SETUN_ERROR_FORMAT, __VA_ARGS__)
 // Something that Jinja can do and we cannot.
-#define st_j_refuse(run, ...) st_j_fail(run, SETUN_ERROR_UNSUPPORTED, __VA_ARGS__)
+#define st_jinja_fail_unsupported(run, ...) st_jinja_fail(run, SETUN_ERROR_UNSUPPORTED, __VA_ARGS__)
 
 // Counts `n` units of work (an evaluated node, a few bytes looked at); false when there were too many.
-bool st_j_charge(st_jrun *run, uint64_t n);
+bool st_jinja_charge(st_jinja_run *run, uint64_t n);
 
-void *st_j_alloc(st_jrun *run, size_t count, size_t size); // zeroed; NULL after reporting
-char *st_j_bytes(st_jrun *run, size_t size);               // NULL after reporting
+void *st_jinja_allocate(st_jinja_run *run, size_t count, size_t size); // zeroed; NULL after reporting
+char *st_jinja_allocate_bytes(st_jinja_run *run, size_t size);         // NULL after reporting
 
 // What a value is called in messages: Python's name of its type.
-const char *st_j_type(st_jval v);
+const char *st_jinja_type_name(st_jinja_value v);
 // A string's text for a message: at most 60 bytes, whole characters, in a buffer of 64.
-const char *st_j_shown(const st_jstr *s, char buffer[64]);
+const char *st_jinja_shorten(const st_jinja_string *s, char buffer[64]);
 
 // Arguments of a call.
 typedef struct {
-  const st_jstr *name;
-  st_jval value;
-} st_jkeyword;
+  const st_jinja_string *name;
+  st_jinja_value value;
+} st_jinja_keyword;
 
 typedef struct {
-  st_jval *items;
+  st_jinja_value *items;
   size_t n;
-  st_jkeyword *keywords;
+  st_jinja_keyword *keywords;
   size_t n_keywords;
-} st_jargs;
+} st_jinja_arguments;
 
 // Distributes arguments over the parameters named in `names` ("width,first,blank"), of which the first `required`
-// must be given; those not given are J_MISSING in `out`. `what` is the function for messages.
-bool st_j_bind(st_jrun *run, const char *what, const st_jargs *args, const char *names, size_t required, st_jval *out);
+// must be given; those not given are JINJA_MISSING in `out`. `what` is the function for messages.
+bool st_jinja_bind_arguments(st_jinja_run *run, const char *what, const st_jinja_arguments *args, const char *names,
+                             size_t required, st_jinja_value *out);
 
 // ops.c: operators, by Python's rules.
-bool st_j_truth(st_jrun *run, st_jval v, bool *out);
-bool st_j_equal(st_jrun *run, st_jval a, st_jval b, bool *out);
-bool st_j_compare(st_jrun *run, st_jop op, st_jval a, st_jval b, bool *out); // also in and not in
-bool st_j_less(st_jrun *run, st_jval a, st_jval b, bool *out);
-bool st_j_contains(st_jrun *run, st_jval item, st_jval in, bool *out);
-bool st_j_binary(st_jrun *run, st_jop op, st_jval a, st_jval b, st_jval *out);
-bool st_j_unary(st_jrun *run, st_jop op, st_jval a, st_jval *out);
-bool st_j_length(st_jrun *run, st_jval v, int64_t *out);
-bool st_j_as_double(st_jval v, double *out); // of a number or boolean
-bool st_j_as_int(st_jval v, int64_t *out);   // of an integer or boolean
+bool st_jinja_to_boolean(st_jinja_run *run, st_jinja_value v, bool *out);
+bool st_jinja_equal(st_jinja_run *run, st_jinja_value a, st_jinja_value b, bool *out);
+bool st_jinja_compare(st_jinja_run *run, st_jinja_operator op, st_jinja_value a, st_jinja_value b,
+                      bool *out); // also in and not in
+bool st_jinja_less_than(st_jinja_run *run, st_jinja_value a, st_jinja_value b, bool *out);
+bool st_jinja_contains(st_jinja_run *run, st_jinja_value item, st_jinja_value in, bool *out);
+bool st_jinja_apply_binary(st_jinja_run *run, st_jinja_operator op, st_jinja_value a, st_jinja_value b,
+                           st_jinja_value *out);
+bool st_jinja_apply_unary(st_jinja_run *run, st_jinja_operator op, st_jinja_value a, st_jinja_value *out);
+bool st_jinja_length_of(st_jinja_run *run, st_jinja_value v, int64_t *out);
+bool st_jinja_as_double(st_jinja_value v, double *out); // of a number or boolean
+bool st_jinja_as_int(st_jinja_value v, int64_t *out);   // of an integer or boolean
 
 // access.c: attributes, items and slices.
-bool st_j_getattr(st_jrun *run, st_jval v, const st_jstr *name, st_jval *out);   // v.name
-bool st_j_getitem(st_jrun *run, st_jval v, st_jval key, st_jval *out);           // v[key]
-bool st_j_slice(st_jrun *run, st_jval v, const st_jval bounds[3], st_jval *out); // J_NONE where absent
-// Only the attribute, without looking for a key: J_MISSING when there is none.
-bool st_j_attribute(st_jrun *run, st_jval v, const st_jstr *name, st_jval *out);
+bool st_jinja_get_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja_string *name,
+                            st_jinja_value *out);                                                     // v.name
+bool st_jinja_get_item(st_jinja_run *run, st_jinja_value v, st_jinja_value key, st_jinja_value *out); // v[key]
+bool st_jinja_get_slice(st_jinja_run *run, st_jinja_value v, const st_jinja_value bounds[3],
+                        st_jinja_value *out); // JINJA_NONE where absent
+// Only the attribute, without looking for a key: JINJA_MISSING when there is none.
+bool st_jinja_find_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja_string *name, st_jinja_value *out);
 
 // iter.c: iteration.
-typedef enum { J_END, J_ITEM, J_FAILED } st_jnext;
-bool st_j_iterate(st_jrun *run, st_jval v, st_jiter **out);
-st_jnext st_j_next(st_jrun *run, st_jiter *it, st_jval *out);
-bool st_j_can_iterate(st_jval v);
-bool st_j_to_list(st_jrun *run, st_jval v, st_jkind kind, st_jval *out); // also of an iterator, which is then empty
-bool st_j_reversed(st_jrun *run, st_jval v, bool *can, st_jval *out);
+typedef enum { JINJA_END, JINJA_ITEM, JINJA_FAILED } st_jinja_step;
+bool st_jinja_iterate(st_jinja_run *run, st_jinja_value v, st_jinja_iterator **out);
+st_jinja_step st_jinja_next(st_jinja_run *run, st_jinja_iterator *it, st_jinja_value *out);
+bool st_jinja_is_iterable(st_jinja_value v);
+bool st_jinja_to_list(st_jinja_run *run, st_jinja_value v, st_jinja_kind kind,
+                      st_jinja_value *out); // also of an iterator, which is then empty
+bool st_jinja_reversed(st_jinja_run *run, st_jinja_value v, bool *can, st_jinja_value *out);
 // A lazy filter: `name` is map, select, ...; its arguments are looked at when the first element is asked for.
-bool st_j_generator(st_jrun *run, const char *name, st_jval source, const st_jargs *args, st_jval *out);
+bool st_jinja_generator(st_jinja_run *run, const char *name, st_jinja_value source, const st_jinja_arguments *args,
+                        st_jinja_value *out);
 // The elements of `source` for which the for loop's test holds.
-bool st_j_filtered(st_jrun *run, const st_jnode *loop, st_jenv *env, st_jval source, st_jval *out);
+bool st_jinja_filtered(st_jinja_run *run, const st_jinja_node *loop, st_jinja_variables *env, st_jinja_value source,
+                       st_jinja_value *out);
 // item, looked up along a dotted path such as "function.name" or an index, as filters with attribute= do.
-bool st_j_attribute_path(st_jrun *run, st_jval item, st_jval path, st_jval *out);
+bool st_jinja_attribute_path(st_jinja_run *run, st_jinja_value item, st_jinja_value path, st_jinja_value *out);
 
 // format.c: text of values.
-bool st_j_put_value(st_jrun *run, st_jbuild *b, st_jval v); // as str()
-bool st_j_put_repr(st_jrun *run, st_jbuild *b, st_jval v, int depth);
-bool st_j_str(st_jrun *run, st_jval v, st_jval *out); // a string that is not safe
-bool st_j_repr_float(double x, char out[32]);
-bool st_j_tojson(st_jrun *run, const st_jargs *args, st_jval v, st_jval *out);
-bool st_j_escape(st_jrun *run, st_jval v, st_jval *out);                         // HTML, safe
-double st_j_decimal(const char *digits, size_t n, long exponent, bool *inexact); // digits * 10^exponent
+bool st_jinja_put_value(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v); // as str()
+bool st_jinja_put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v, int depth);
+bool st_jinja_to_string(st_jinja_run *run, st_jinja_value v, st_jinja_value *out); // a string that is not safe
+bool st_jinja_float_text(double x, char out[32]);
+bool st_jinja_tojson(st_jinja_run *run, const st_jinja_arguments *args, st_jinja_value v, st_jinja_value *out);
+bool st_jinja_escape_html(st_jinja_run *run, st_jinja_value v, st_jinja_value *out); // HTML, safe
+double st_jinja_decimal(const char *digits, size_t n, long exponent, bool *inexact); // digits * 10^exponent
 
 // pyformat.c: str.format and the % operator on strings.
-bool st_j_format(st_jrun *run, st_jstr *format, const st_jargs *args, st_jval *out);
-bool st_j_percent(st_jrun *run, st_jstr *format, st_jval values, st_jval *out);
-bool st_j_put_padded(st_jrun *run, st_jbuild *b, st_jstr *s, int64_t width, uint32_t fill, char align);
+bool st_jinja_format_text(st_jinja_run *run, st_jinja_string *format, const st_jinja_arguments *args,
+                          st_jinja_value *out);
+bool st_jinja_percent_format(st_jinja_run *run, st_jinja_string *format, st_jinja_value values, st_jinja_value *out);
+bool st_jinja_put_padded(st_jinja_run *run, st_jinja_builder *b, st_jinja_string *s, int64_t width, uint32_t fill,
+                         char align);
 
 // text.c: strings.
-bool st_j_is_space(uint32_t code); // as str.isspace
-typedef enum { J_STRIP_LEFT = 1, J_STRIP_RIGHT = 2 } st_jstrip;
-bool st_j_strip(st_jrun *run, st_jstr *s, const st_jstr *set, int sides, st_jval *out); // set NULL: white space
-typedef enum { J_LOWER, J_UPPER, J_TITLE, J_CAPITALIZE, J_SWAPCASE, J_CASEFOLD } st_jcase;
-bool st_j_case(st_jrun *run, const st_jstr *s, st_jcase to, st_jval *out);
-bool st_j_filter_title(st_jrun *run, const st_jstr *s, st_jval *out);
-bool st_j_replace(st_jrun *run, const st_jstr *s, const st_jstr *old, const st_jstr *with, int64_t count, st_jval *out);
-bool st_j_split(st_jrun *run, st_jstr *s, const st_jstr *by, int64_t most, bool right, st_jval *out);
-bool st_j_splitlines(st_jrun *run, st_jstr *s, bool keep, st_jval *out);
-bool st_j_join(st_jrun *run, const st_jstr *by, st_jval items, bool strict, st_jval *out);
-bool st_j_indent(st_jrun *run, st_jstr *s, const st_jstr *by, bool first, bool blank, st_jval *out);
-bool st_j_printable(uint32_t code);               // as str.isprintable of one character
-bool st_j_is_class(st_jstr *s, const char *what); // "isalpha", "isupper", ...
-bool st_j_parse_int(const st_jstr *s, int base, int64_t *out, bool *overflow);
-bool st_j_parse_float(const st_jstr *s, double *out);
+bool st_jinja_is_space(uint32_t code); // as str.isspace
+typedef enum { JINJA_STRIP_LEFT = 1, JINJA_STRIP_RIGHT = 2 } st_jinja_sides;
+bool st_jinja_strip_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *set, int sides,
+                         st_jinja_value *out); // set NULL: white space
+typedef enum {
+  JINJA_LOWER,
+  JINJA_UPPER,
+  JINJA_TITLE,
+  JINJA_CAPITALIZE,
+  JINJA_SWAPCASE,
+  JINJA_CASEFOLD
+} st_jinja_letter_case;
+bool st_jinja_change_case(st_jinja_run *run, const st_jinja_string *s, st_jinja_letter_case to, st_jinja_value *out);
+bool st_jinja_filter_title(st_jinja_run *run, const st_jinja_string *s, st_jinja_value *out);
+bool st_jinja_replace_text(st_jinja_run *run, const st_jinja_string *s, const st_jinja_string *old,
+                           const st_jinja_string *with, int64_t count, st_jinja_value *out);
+bool st_jinja_split_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *by, int64_t most, bool right,
+                         st_jinja_value *out);
+bool st_jinja_splitlines(st_jinja_run *run, st_jinja_string *s, bool keep, st_jinja_value *out);
+bool st_jinja_join_items(st_jinja_run *run, const st_jinja_string *by, st_jinja_value items, bool strict,
+                         st_jinja_value *out);
+bool st_jinja_indent_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *by, bool first, bool blank,
+                          st_jinja_value *out);
+bool st_jinja_is_printable(uint32_t code);                    // as str.isprintable of one character
+bool st_jinja_is_class(st_jinja_string *s, const char *what); // "isalpha", "isupper", ...
+bool st_jinja_parse_int(const st_jinja_string *s, int base, int64_t *out, bool *overflow);
+bool st_jinja_parse_float(const st_jinja_string *s, double *out);
 
 // methods.c: methods of strings, dicts, lists and tuples.
 // The method's id; -1: the type has none of this name; -2: it has one that changes the object.
-int st_j_method(st_jkind kind, const st_jstr *name);
-bool st_j_call_method(st_jrun *run, const st_jobject *method, const st_jargs *args, st_jval *out);
-bool st_j_string_method(st_jrun *run, const char *name, st_jstr *s, const st_jargs *args, st_jval *out);
-const char *st_j_method_name(st_jkind kind, int id);
+int st_jinja_find_method(st_jinja_kind kind, const st_jinja_string *name);
+bool st_jinja_call_method(st_jinja_run *run, const st_jinja_object *method, const st_jinja_arguments *args,
+                          st_jinja_value *out);
+bool st_jinja_string_method(st_jinja_run *run, const char *name, st_jinja_string *s, const st_jinja_arguments *args,
+                            st_jinja_value *out);
+const char *st_jinja_method_name(st_jinja_kind kind, int id);
 
 // filters.c, filters_list.c, tests.c
-bool st_j_has_filter(const st_jstr *name);
-bool st_j_has_test(const st_jstr *name);
-bool st_j_filter(st_jrun *run, const st_jstr *name, st_jval v, const st_jargs *args, st_jval *out);
-bool st_j_list_filter(st_jrun *run, const char *name, st_jval v, const st_jargs *args, st_jval *out);
+bool st_jinja_is_filter(const st_jinja_string *name);
+bool st_jinja_is_test(const st_jinja_string *name);
+bool st_jinja_apply_filter(st_jinja_run *run, const st_jinja_string *name, st_jinja_value v,
+                           const st_jinja_arguments *args, st_jinja_value *out);
+bool st_jinja_apply_list_filter(st_jinja_run *run, const char *name, st_jinja_value v, const st_jinja_arguments *args,
+                                st_jinja_value *out);
 // The elements of unique, batch and slice, which are asked for when the first one is.
-bool st_j_generated_list(st_jrun *run, const char *name, st_jval v, const st_jargs *args, st_jval *out);
-bool st_j_test(st_jrun *run, const st_jstr *name, st_jval v, const st_jargs *args, bool *out);
-bool st_j_make_dict(st_jrun *run, const char *what, st_jkind kind, const st_jargs *args, st_jval *out);
+bool st_jinja_generated_list(st_jinja_run *run, const char *name, st_jinja_value v, const st_jinja_arguments *args,
+                             st_jinja_value *out);
+bool st_jinja_apply_test(st_jinja_run *run, const st_jinja_string *name, st_jinja_value v,
+                         const st_jinja_arguments *args, bool *out);
+bool st_jinja_make_dict(st_jinja_run *run, const char *what, st_jinja_kind kind, const st_jinja_arguments *args,
+                        st_jinja_value *out);
 
 // call.c
-int st_j_builtin(const st_jstr *name); // a global function's id; -1: no such
-bool st_j_call(st_jrun *run, st_jval callee, const st_jargs *args, st_jval *out);
-bool st_j_call_macro(st_jrun *run, const st_jobject *macro, const st_jargs *args, st_jval *out);
-bool st_j_strftime(st_jrun *run, const st_jstr *format, st_jval *out);
+int st_jinja_find_builtin(const st_jinja_string *name); // a global function's id; -1: no such
+bool st_jinja_call(st_jinja_run *run, st_jinja_value callee, const st_jinja_arguments *args, st_jinja_value *out);
+bool st_jinja_call_macro(st_jinja_run *run, const st_jinja_object *macro, const st_jinja_arguments *args,
+                         st_jinja_value *out);
+bool st_jinja_strftime(st_jinja_run *run, const st_jinja_string *format, st_jinja_value *out);
 
 // eval.c and exec.c
-bool st_j_eval(st_jrun *run, st_jenv *env, const st_jnode *node, st_jval *out);
-bool st_j_eval_args(st_jrun *run, st_jenv *env, const st_jnode *call, st_jargs *out);
-bool st_j_assign(st_jrun *run, st_jenv *env, const st_jnode *target, st_jval v);
-typedef enum { J_NEXT, J_BREAK, J_CONTINUE, J_ERROR } st_jflow;
-st_jflow st_j_exec(st_jrun *run, st_jenv *env, st_jnode *const *body, size_t n);
-void st_j_enter(st_jrun *run, st_jenv *env, const st_jframe *frame);
-st_jenv *st_j_new_env(st_jrun *run, st_jenv *parent, size_t slots);
-bool st_j_loop_attribute(st_jrun *run, struct st_jloop *loop, const st_jstr *name, st_jval *out);
-bool st_j_loop_method(st_jrun *run, struct st_jloop *loop, const char *name, const st_jargs *args, st_jval *out);
-bool st_j_loop_call(st_jrun *run, struct st_jloop *loop, const st_jargs *args, st_jval *out);
+bool st_jinja_evaluate(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node, st_jinja_value *out);
+bool st_jinja_evaluate_arguments(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *call,
+                                 st_jinja_arguments *out);
+bool st_jinja_assign(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *target, st_jinja_value v);
+typedef enum { JINJA_NEXT, JINJA_BREAK, JINJA_CONTINUE, JINJA_ERROR } st_jinja_flow;
+st_jinja_flow st_jinja_execute(st_jinja_run *run, st_jinja_variables *env, st_jinja_node *const *body, size_t n);
+void st_jinja_enter_scope(st_jinja_run *run, st_jinja_variables *env, const st_jinja_scope *frame);
+st_jinja_variables *st_jinja_new_variables(st_jinja_run *run, st_jinja_variables *parent, size_t slots);
+bool st_jinja_loop_attribute(st_jinja_run *run, struct st_jinja_loop *loop, const st_jinja_string *name,
+                             st_jinja_value *out);
+bool st_jinja_loop_method(st_jinja_run *run, struct st_jinja_loop *loop, const char *name,
+                          const st_jinja_arguments *args, st_jinja_value *out);
+bool st_jinja_loop_call(st_jinja_run *run, struct st_jinja_loop *loop, const st_jinja_arguments *args,
+                        st_jinja_value *out);
 // One more level of nesting; false when it is too deep. Left with run->depth--.
-bool st_j_deeper(st_jrun *run);
+bool st_jinja_nest(st_jinja_run *run);
 
 #endif

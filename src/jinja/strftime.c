@@ -120,34 +120,34 @@ static void change_case(char *text, char c, char flag) {
   }
 }
 
-static bool put(st_jrun *run, st_jbuild *b, const st_jstr *format) {
+static bool put(st_jinja_run *run, st_jinja_builder *b, const st_jinja_string *format) {
   const st_template_time *t = &run->now;
   place p = locate(t);
   for (size_t i = 0; i < format->length; i++) {
     char text[64], c = format->data[i], flag = 0;
     if (c != '%') {
-      if (!st_j_put_part(run, b, format, i, i + 1)) return false;
+      if (!st_jinja_put_part(run, b, format, i, i + 1)) return false;
       continue;
     }
     size_t begin = i++;
     while (i < format->length && format->data[i] && strchr("-_0^#", format->data[i])) flag = format->data[i++];
-    if (i >= format->length) return st_j_put_part(run, b, format, begin, format->length);
+    if (i >= format->length) return st_jinja_put_part(run, b, format, begin, format->length);
     c = format->data[i];
     const char *parts = compound(c);
     if (parts) {
-      if (!put(run, b, &(st_jstr){.data = parts, .length = strlen(parts)})) return false;
+      if (!put(run, b, &(st_jinja_string){.data = parts, .length = strlen(parts)})) return false;
       continue;
     }
     if (!numeric(t, p, c, flag, text, sizeof text) && !named(t, p, c, text, sizeof text)) {
-      return st_j_refuse(run, "strftime_now with '%%%c'", c);
+      return st_jinja_fail_unsupported(run, "strftime_now with '%%%c'", c);
     }
     change_case(text, c, flag);
-    if (!st_j_put_c(run, b, text)) return false;
+    if (!st_jinja_put_text(run, b, text)) return false;
   }
   return true;
 }
 
-bool st_j_strftime(st_jrun *run, const st_jstr *format, st_jval *out) {
-  st_jbuild b = {0};
-  return put(run, &b, format) && st_j_built(run, &b, false, out);
+bool st_jinja_strftime(st_jinja_run *run, const st_jinja_string *format, st_jinja_value *out) {
+  st_jinja_builder b = {0};
+  return put(run, &b, format) && st_jinja_finish(run, &b, false, out);
 }

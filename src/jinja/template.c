@@ -21,7 +21,7 @@ enum {
 
 // ---- compiling ----
 
-static bool report(st_jcompiler *c, setun_status status, int line, const char *format, va_list args) {
+static bool report(st_jinja_compiler *c, setun_status status, int line, const char *format, va_list args) {
   char text[SETUN_ERROR_SIZE];
   if (c->status != SETUN_OK) return false;
   if (vsnprintf(text, sizeof text, format, args) < 0) text[0] = '\0';
@@ -32,7 +32,7 @@ static bool report(st_jcompiler *c, setun_status status, int line, const char *f
   return false;
 }
 
-bool st_j_syntax(st_jcompiler *c, int line, const char *format, ...) {
+bool st_jinja_syntax_error(st_jinja_compiler *c, int line, const char *format, ...) {
   va_list args;
   va_start(args, format);
   report(c, SETUN_ERROR_FORMAT, line, format, args);
@@ -40,7 +40,7 @@ bool st_j_syntax(st_jcompiler *c, int line, const char *format, ...) {
   return false;
 }
 
-bool st_j_unsupported(st_jcompiler *c, int line, const char *format, ...) {
+bool st_jinja_unsupported_syntax(st_jinja_compiler *c, int line, const char *format, ...) {
   va_list args;
   va_start(args, format);
   report(c, SETUN_ERROR_UNSUPPORTED, line, format, args);
@@ -48,18 +48,18 @@ bool st_j_unsupported(st_jcompiler *c, int line, const char *format, ...) {
   return false;
 }
 
-void *st_j_make(st_jcompiler *c, size_t count, size_t size) {
+void *st_jinja_compile_allocate(st_jinja_compiler *c, size_t count, size_t size) {
   size_t bytes;
   if (c->status != SETUN_OK) return NULL;
-  void *block = st_mul_size(count, size, &bytes) ? st_j_arena_alloc(c->arena, bytes) : NULL;
+  void *block = st_mul_size(count, size, &bytes) ? st_jinja_arena_alloc(c->arena, bytes) : NULL;
   if (!block) c->status = st_fail_memory(c->err, "a compiled template");
   return block;
 }
 
-bool st_j_push(st_jcompiler *c, st_jnodes *list, st_jnode *node) {
+bool st_jinja_add_node(st_jinja_compiler *c, st_jinja_nodes *list, st_jinja_node *node) {
   if (list->n == list->capacity) {
     size_t wanted = list->capacity ? list->capacity * 2 : 2;
-    st_jnode **grown = st_j_make(c, wanted, sizeof *grown);
+    st_jinja_node **grown = st_jinja_compile_allocate(c, wanted, sizeof *grown);
     if (!grown) return false;
     if (list->n) memcpy(grown, list->items, list->n * sizeof *grown);
     list->items = grown;
@@ -79,11 +79,11 @@ setun_status st_template_compile(const char *text, size_t length, const char *na
   if (!t) return st_fail_memory(err, "a template");
   // A node takes some 600 bytes and a template few bytes a node.
   t->arena.limit = (size_t)1 << 30;
-  st_jcompiler c = {.arena = &t->arena, .name = name, .err = err, .steps_left = 20000000};
-  st_jtokens tokens = {0};
-  st_jstr *copy;
-  bool ok = st_j_literal(&c, name, strlen(name), &copy) && st_j_lex(&c, text, length, &tokens) &&
-            st_j_parse(&c, &tokens, &t->body) && st_j_resolve(&c, t);
+  st_jinja_compiler c = {.arena = &t->arena, .name = name, .err = err, .steps_left = 20000000};
+  st_jinja_tokens tokens = {0};
+  st_jinja_string *copy;
+  bool ok = st_jinja_new_literal(&c, name, strlen(name), &copy) && st_jinja_tokenize(&c, text, length, &tokens) &&
+            st_jinja_parse(&c, &tokens, &t->body) && st_jinja_resolve(&c, t);
   if (!ok) {
     setun_status status = c.status != SETUN_OK ? c.status : st_fail(err, SETUN_ERROR_STATE, "%s: not compiled", name);
     st_template_free(t);
@@ -96,33 +96,33 @@ setun_status st_template_compile(const char *text, size_t length, const char *na
 
 void st_template_free(st_template *t) {
   if (!t) return;
-  st_j_arena_free(&t->arena);
+  st_jinja_arena_free(&t->arena);
   st_free(t);
 }
 
 // ---- the context ----
 
-static bool convert(st_jrun *run, const json_t *json, bool trusted, int depth, st_jval *out) {
-  st_jval item, key;
-  st_jtaint taint = trusted ? J_CLEAN : J_TAINTED;
-  if (depth > MAX_NESTED) return st_j_fail(run, SETUN_ERROR_LIMIT, "a context nested deeper than %d", MAX_NESTED);
+static bool convert(st_jinja_run *run, const json_t *json, bool trusted, int depth, st_jinja_value *out) {
+  st_jinja_value item, key;
+  st_jinja_taint taint = trusted ? JINJA_CLEAN : JINJA_TAINTED;
+  if (depth > MAX_NESTED) return st_jinja_fail(run, SETUN_ERROR_LIMIT, "a context nested deeper than %d", MAX_NESTED);
   switch (json_typeof(json)) {
-  case JSON_NULL: *out = st_j_none(); return true;
+  case JSON_NULL: *out = st_jinja_none(); return true;
   case JSON_TRUE:
-  case JSON_FALSE: *out = st_j_bool(json_is_true(json)); return true;
-  case JSON_INTEGER: *out = st_j_int(json_integer_value(json)); return true;
-  case JSON_REAL: *out = st_j_float(json_real_value(json)); return true;
-  case JSON_STRING: return st_j_string(run, json_string_value(json), json_string_length(json), taint, out);
+  case JSON_FALSE: *out = st_jinja_from_bool(json_is_true(json)); return true;
+  case JSON_INTEGER: *out = st_jinja_from_int(json_integer_value(json)); return true;
+  case JSON_REAL: *out = st_jinja_from_float(json_real_value(json)); return true;
+  case JSON_STRING: return st_jinja_new_string(run, json_string_value(json), json_string_length(json), taint, out);
   case JSON_ARRAY:
-    if (!st_j_list(run, J_LIST, json_array_size(json), out)) return false;
+    if (!st_jinja_new_list(run, JINJA_LIST, json_array_size(json), out)) return false;
     for (size_t i = 0; i < json_array_size(json); i++) {
-      if (!convert(run, json_array_get(json, i), trusted, depth + 1, &item) || !st_j_append(run, out->l, item))
+      if (!convert(run, json_array_get(json, i), trusted, depth + 1, &item) || !st_jinja_list_append(run, out->l, item))
         return false;
     }
     return true;
   case JSON_OBJECT: break;
   }
-  if (!st_j_dict(run, J_DICT, out)) return false;
+  if (!st_jinja_new_dict(run, JINJA_DICT, out)) return false;
   // Iterators take a non-const object, which they do not change.
   union {
     const json_t *in;
@@ -131,8 +131,8 @@ static bool convert(st_jrun *run, const json_t *json, bool trusted, int depth, s
   const char *name;
   json_t *value;
   json_object_foreach(u.object, name, value) {
-    if (!st_j_string(run, name, strlen(name), taint, &key) || !convert(run, value, trusted, depth + 1, &item) ||
-        !st_j_set(run, out->d, key, item))
+    if (!st_jinja_new_string(run, name, strlen(name), taint, &key) || !convert(run, value, trusted, depth + 1, &item) ||
+        !st_jinja_dict_set(run, out->d, key, item))
       return false;
   }
   return true;
@@ -147,19 +147,19 @@ static bool is_trusted(const st_template_options *options, const char *name) {
   return false;
 }
 
-static bool convert_context(st_jrun *run, const json_t *json, const st_template_options *options) {
-  st_jval context, key, item;
+static bool convert_context(st_jinja_run *run, const json_t *json, const st_template_options *options) {
+  st_jinja_value context, key, item;
   union {
     const json_t *in;
     json_t *object;
   } u = {json};
   const char *name;
   json_t *value;
-  if (!st_j_dict(run, J_DICT, &context)) return false;
+  if (!st_jinja_new_dict(run, JINJA_DICT, &context)) return false;
   run->context = context.d;
   json_object_foreach(u.object, name, value) {
-    if (!st_j_string(run, name, strlen(name), J_CLEAN, &key) ||
-        !convert(run, value, is_trusted(options, name), 1, &item) || !st_j_set(run, context.d, key, item))
+    if (!st_jinja_new_string(run, name, strlen(name), JINJA_CLEAN, &key) ||
+        !convert(run, value, is_trusted(options, name), 1, &item) || !st_jinja_dict_set(run, context.d, key, item))
       return false;
   }
   return true;
@@ -181,16 +181,16 @@ void st_template_spans_free(st_template_spans *spans) {
   *spans = (st_template_spans){0};
 }
 
-static bool hand_over(st_jrun *run, const st_jbuild *text, st_buffer *out, st_template_spans *spans) {
+static bool hand_over(st_jinja_run *run, const st_jinja_builder *text, st_buffer *out, st_template_spans *spans) {
   st_template_span *items = NULL;
   if (spans && text->n_spans) {
     items = st_malloc(text->n_spans, sizeof *items);
-    if (!items) return st_j_fail(run, SETUN_ERROR_MEMORY, "out of memory for the text");
+    if (!items) return st_jinja_fail(run, SETUN_ERROR_MEMORY, "out of memory for the text");
     for (size_t i = 0; i < text->n_spans; i++) items[i] = (st_template_span){text->spans[i].begin, text->spans[i].end};
   }
   if (!st_buffer_append(out, text->data ? text->data : "", text->length)) {
     st_free(items);
-    return st_j_fail(run, SETUN_ERROR_MEMORY, "out of memory for the text");
+    return st_jinja_fail(run, SETUN_ERROR_MEMORY, "out of memory for the text");
   }
   if (spans) *spans = (st_template_spans){items, text->n_spans};
   return true;
@@ -202,27 +202,27 @@ setun_status st_template_render(const st_template *t, const json_t *context, con
   if (!options) options = &defaults;
   if (!json_is_object(context)) return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: the context is no object", t->name);
   size_t memory = options->max_memory ? options->max_memory : (size_t)512 << 20;
-  st_jbuild text = {0};
-  st_jrun run = {.objects.limit = memory / 2,
-                 .bytes.limit = memory / 2,
-                 .steps_left = options->max_steps ? options->max_steps : 50000000,
-                 .max_depth = MAX_DEPTH,
-                 .max_calls = MAX_CALLS,
-                 .max_output = options->max_output ? options->max_output : (size_t)64 << 20,
-                 .line = 1,
-                 .name = t->name,
-                 .err = err,
-                 .out = &text,
-                 .now = options->now ? *options->now : local_time()};
+  st_jinja_builder text = {0};
+  st_jinja_run run = {.objects.limit = memory / 2,
+                      .bytes.limit = memory / 2,
+                      .steps_left = options->max_steps ? options->max_steps : 50000000,
+                      .max_depth = MAX_DEPTH,
+                      .max_calls = MAX_CALLS,
+                      .max_output = options->max_output ? options->max_output : (size_t)64 << 20,
+                      .line = 1,
+                      .name = t->name,
+                      .err = err,
+                      .out = &text,
+                      .now = options->now ? *options->now : local_time()};
   if (convert_context(&run, context, options)) {
-    st_jenv *env = st_j_new_env(&run, NULL, t->n_slots);
+    st_jinja_variables *env = st_jinja_new_variables(&run, NULL, t->n_slots);
     if (env) {
-      st_j_enter(&run, env, t->frame);
-      st_j_exec(&run, env, t->body.items, t->body.n);
+      st_jinja_enter_scope(&run, env, t->frame);
+      st_jinja_execute(&run, env, t->body.items, t->body.n);
     }
   }
   if (run.status == SETUN_OK) hand_over(&run, &text, out, spans);
-  st_j_arena_free(&run.objects);
-  st_j_arena_free(&run.bytes);
+  st_jinja_arena_free(&run.objects);
+  st_jinja_arena_free(&run.bytes);
   return run.status;
 }

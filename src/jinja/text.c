@@ -4,18 +4,18 @@
 
 #include <string.h>
 
-bool st_j_is_space(uint32_t c) {
+bool st_jinja_is_space(uint32_t c) {
   return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 // The character at byte `at`; returns its length.
-static size_t char_at(const st_jstr *s, size_t at, uint32_t *code) {
+static size_t char_at(const st_jinja_string *s, size_t at, uint32_t *code) {
   int n = st_utf8_decode(s->data + at, s->length - at, code);
   return n > 0 ? (size_t)n : 1;
 }
 
-static size_t char_before(const st_jstr *s, size_t end, uint32_t *code) {
+static size_t char_before(const st_jinja_string *s, size_t end, uint32_t *code) {
   size_t p = end - 1;
   while (p > 0 && ((unsigned char)s->data[p] & 0xC0) == 0x80) p--;
   char_at(s, p, code);
@@ -24,8 +24,8 @@ static size_t char_before(const st_jstr *s, size_t end, uint32_t *code) {
 
 // ---- strip ----
 
-static bool in_set(const st_jstr *set, uint32_t code) {
-  if (!set) return st_j_is_space(code);
+static bool in_set(const st_jinja_string *set, uint32_t code) {
+  if (!set) return st_jinja_is_space(code);
   for (size_t i = 0; i < set->length;) {
     uint32_t c;
     i += char_at(set, i, &c);
@@ -34,77 +34,80 @@ static bool in_set(const st_jstr *set, uint32_t code) {
   return false;
 }
 
-bool st_j_strip(st_jrun *run, st_jstr *s, const st_jstr *set, int sides, st_jval *out) {
+bool st_jinja_strip_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *set, int sides,
+                         st_jinja_value *out) {
   size_t begin = 0, end = s->length;
   uint32_t code;
   uint64_t cost = set ? set->length / 16 + 1 : 1;
-  while ((sides & J_STRIP_LEFT) && begin < end) {
+  while ((sides & JINJA_STRIP_LEFT) && begin < end) {
     size_t n = char_at(s, begin, &code);
     if (!in_set(set, code)) break;
-    if (!st_j_charge(run, cost)) return false;
+    if (!st_jinja_charge(run, cost)) return false;
     begin += n;
   }
-  while ((sides & J_STRIP_RIGHT) && begin < end) {
+  while ((sides & JINJA_STRIP_RIGHT) && begin < end) {
     size_t n = char_before(s, end, &code);
     if (!in_set(set, code)) break;
-    if (!st_j_charge(run, cost)) return false;
+    if (!st_jinja_charge(run, cost)) return false;
     end -= n;
   }
-  return st_j_substring(run, s, begin, end, out);
+  return st_jinja_substring(run, s, begin, end, out);
 }
 
 // ---- replace ----
 
-bool st_j_replace(st_jrun *run, const st_jstr *s, const st_jstr *old, const st_jstr *with, int64_t count,
-                  st_jval *out) {
-  st_jbuild b = {0};
+bool st_jinja_replace_text(st_jinja_run *run, const st_jinja_string *s, const st_jinja_string *old,
+                           const st_jinja_string *with, int64_t count, st_jinja_value *out) {
+  st_jinja_builder b = {0};
   size_t at = 0;
   if (!old->length) { // before every character and at the end
     uint32_t code;
     for (; count != 0; count -= count > 0) {
-      if (!st_j_charge(run, 1) || !st_j_put_all(run, &b, with)) return false;
+      if (!st_jinja_charge(run, 1) || !st_jinja_put_all(run, &b, with)) return false;
       if (at >= s->length) break;
       size_t n = char_at(s, at, &code);
-      if (!st_j_put_part(run, &b, s, at, at + n)) return false;
+      if (!st_jinja_put_part(run, &b, s, at, at + n)) return false;
       at += n;
     }
   } else {
     for (; count != 0; count -= count > 0) {
-      size_t hit = st_j_find(run, s, old, at);
+      size_t hit = st_jinja_find_text(run, s, old, at);
       if (hit == SIZE_MAX) break;
-      if (!st_j_charge(run, 1) || !st_j_put_part(run, &b, s, at, hit) || !st_j_put_all(run, &b, with)) return false;
+      if (!st_jinja_charge(run, 1) || !st_jinja_put_part(run, &b, s, at, hit) || !st_jinja_put_all(run, &b, with))
+        return false;
       at = hit + old->length;
     }
   }
-  return st_j_put_part(run, &b, s, at, s->length) && st_j_built(run, &b, false, out);
+  return st_jinja_put_part(run, &b, s, at, s->length) && st_jinja_finish(run, &b, false, out);
 }
 
 // ---- split ----
 
-static bool append_part(st_jrun *run, st_jlist *list, const st_jstr *s, size_t begin, size_t end) {
-  st_jval part;
-  return st_j_charge(run, 2) && st_j_substring(run, s, begin, end, &part) && st_j_append(run, list, part);
+static bool append_part(st_jinja_run *run, st_jinja_list *list, const st_jinja_string *s, size_t begin, size_t end) {
+  st_jinja_value part;
+  return st_jinja_charge(run, 2) && st_jinja_substring(run, s, begin, end, &part) &&
+         st_jinja_list_append(run, list, part);
 }
 
-static bool split_space(st_jrun *run, const st_jstr *s, int64_t most, st_jlist *list) {
+static bool split_space(st_jinja_run *run, const st_jinja_string *s, int64_t most, st_jinja_list *list) {
   size_t p = 0;
   uint32_t code;
   for (;;) {
     while (p < s->length) {
       size_t n = char_at(s, p, &code);
-      if (!st_j_is_space(code)) break;
+      if (!st_jinja_is_space(code)) break;
       p += n;
     }
-    if (p >= s->length) return st_j_charge(run, s->length / 64);
+    if (p >= s->length) return st_jinja_charge(run, s->length / 64);
     size_t begin = p;
     if (most == 0) { // the rest is one part; white space at its end goes
-      st_jval rest;
-      if (!st_j_substring(run, s, begin, s->length, &rest)) return false;
-      return st_j_strip(run, rest.s, NULL, J_STRIP_RIGHT, &rest) && st_j_append(run, list, rest);
+      st_jinja_value rest;
+      if (!st_jinja_substring(run, s, begin, s->length, &rest)) return false;
+      return st_jinja_strip_text(run, rest.s, NULL, JINJA_STRIP_RIGHT, &rest) && st_jinja_list_append(run, list, rest);
     }
     while (p < s->length) {
       size_t n = char_at(s, p, &code);
-      if (st_j_is_space(code)) break;
+      if (st_jinja_is_space(code)) break;
       p += n;
     }
     if (!append_part(run, list, s, begin, p)) return false;
@@ -112,25 +115,25 @@ static bool split_space(st_jrun *run, const st_jstr *s, int64_t most, st_jlist *
   }
 }
 
-static bool split_space_right(st_jrun *run, const st_jstr *s, int64_t most, st_jlist *list) {
+static bool split_space_right(st_jinja_run *run, const st_jinja_string *s, int64_t most, st_jinja_list *list) {
   size_t p = s->length;
   uint32_t code;
   for (;;) {
     while (p > 0) {
       size_t n = char_before(s, p, &code);
-      if (!st_j_is_space(code)) break;
+      if (!st_jinja_is_space(code)) break;
       p -= n;
     }
     if (!p) return true;
     size_t end = p;
     if (most == 0) {
-      st_jval rest;
-      if (!st_j_substring(run, s, 0, end, &rest)) return false;
-      return st_j_strip(run, rest.s, NULL, J_STRIP_LEFT, &rest) && st_j_append(run, list, rest);
+      st_jinja_value rest;
+      if (!st_jinja_substring(run, s, 0, end, &rest)) return false;
+      return st_jinja_strip_text(run, rest.s, NULL, JINJA_STRIP_LEFT, &rest) && st_jinja_list_append(run, list, rest);
     }
     while (p > 0) {
       size_t n = char_before(s, p, &code);
-      if (st_j_is_space(code)) break;
+      if (st_jinja_is_space(code)) break;
       p -= n;
     }
     if (!append_part(run, list, s, p, end)) return false;
@@ -138,11 +141,12 @@ static bool split_space_right(st_jrun *run, const st_jstr *s, int64_t most, st_j
   }
 }
 
-static bool split_right(st_jrun *run, const st_jstr *s, const st_jstr *by, int64_t most, st_jlist *list) {
+static bool split_right(st_jinja_run *run, const st_jinja_string *s, const st_jinja_string *by, int64_t most,
+                        st_jinja_list *list) {
   size_t end = s->length;
   for (size_t p = s->length; most != 0 && p >= by->length;) {
     if (memcmp(s->data + p - by->length, by->data, by->length)) {
-      if (!st_j_charge(run, 1) || !p) break;
+      if (!st_jinja_charge(run, 1) || !p) break;
       p--;
       continue;
     }
@@ -153,18 +157,19 @@ static bool split_right(st_jrun *run, const st_jstr *s, const st_jstr *by, int64
   return append_part(run, list, s, 0, end);
 }
 
-static void reverse(st_jlist *list) {
+static void reverse(st_jinja_list *list) {
   for (size_t i = 0; i + 1 < list->n - i; i++) {
-    st_jval t = list->items[i];
+    st_jinja_value t = list->items[i];
     list->items[i] = list->items[list->n - 1 - i];
     list->items[list->n - 1 - i] = t;
   }
 }
 
-bool st_j_split(st_jrun *run, st_jstr *s, const st_jstr *by, int64_t most, bool right, st_jval *out) {
-  if (!st_j_list(run, J_LIST, 0, out)) return false;
-  st_jlist *list = out->l;
-  if (by && !by->length) return st_j_wrong(run, "split with an empty separator");
+bool st_jinja_split_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *by, int64_t most, bool right,
+                         st_jinja_value *out) {
+  if (!st_jinja_new_list(run, JINJA_LIST, 0, out)) return false;
+  st_jinja_list *list = out->l;
+  if (by && !by->length) return st_jinja_fail_format(run, "split with an empty separator");
   if (right) {
     bool ok = by ? split_right(run, s, by, most, list) : split_space_right(run, s, most, list);
     reverse(list);
@@ -173,7 +178,7 @@ bool st_j_split(st_jrun *run, st_jstr *s, const st_jstr *by, int64_t most, bool 
   if (!by) return split_space(run, s, most, list);
   size_t at = 0;
   for (; most != 0; most -= most > 0) {
-    size_t hit = st_j_find(run, s, by, at);
+    size_t hit = st_jinja_find_text(run, s, by, at);
     if (hit == SIZE_MAX) break;
     if (!append_part(run, list, s, at, hit)) return false;
     at = hit + by->length;
@@ -185,8 +190,8 @@ static bool ends_line(uint32_t c) {
   return (c >= 10 && c <= 13) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
 }
 
-bool st_j_splitlines(st_jrun *run, st_jstr *s, bool keep, st_jval *out) {
-  if (!st_j_list(run, J_LIST, 0, out)) return false;
+bool st_jinja_splitlines(st_jinja_run *run, st_jinja_string *s, bool keep, st_jinja_value *out) {
+  if (!st_jinja_new_list(run, JINJA_LIST, 0, out)) return false;
   size_t begin = 0;
   for (size_t p = 0; p < s->length;) {
     uint32_t code;
@@ -197,42 +202,45 @@ bool st_j_splitlines(st_jrun *run, st_jstr *s, bool keep, st_jval *out) {
     if (!append_part(run, out->l, s, begin, keep ? p : end)) return false;
     begin = p;
   }
-  return st_j_charge(run, s->length / 64) && (begin == s->length || append_part(run, out->l, s, begin, s->length));
+  return st_jinja_charge(run, s->length / 64) && (begin == s->length || append_part(run, out->l, s, begin, s->length));
 }
 
 // ---- join, indent ----
 
-bool st_j_join(st_jrun *run, const st_jstr *by, st_jval items, bool strict, st_jval *out) {
-  st_jiter *it;
-  st_jbuild b = {0};
-  st_jval item;
-  st_jnext next;
-  if (!st_j_iterate(run, items, &it)) return false;
-  for (size_t i = 0; (next = st_j_next(run, it, &item)) == J_ITEM; i++) {
-    if (i && !st_j_put_all(run, &b, by)) return false;
+bool st_jinja_join_items(st_jinja_run *run, const st_jinja_string *by, st_jinja_value items, bool strict,
+                         st_jinja_value *out) {
+  st_jinja_iterator *it;
+  st_jinja_builder b = {0};
+  st_jinja_value item;
+  st_jinja_step next;
+  if (!st_jinja_iterate(run, items, &it)) return false;
+  for (size_t i = 0; (next = st_jinja_next(run, it, &item)) == JINJA_ITEM; i++) {
+    if (i && !st_jinja_put_all(run, &b, by)) return false;
     if (strict && by->safe) {
-      if (!st_j_escape(run, item, &item)) return false;
-    } else if (strict && item.kind != J_STRING) {
-      return st_j_wrong(run, "join expects strings, found %s", st_j_type(item));
+      if (!st_jinja_escape_html(run, item, &item)) return false;
+    } else if (strict && item.kind != JINJA_STRING) {
+      return st_jinja_fail_format(run, "join expects strings, found %s", st_jinja_type_name(item));
     }
-    if (!st_j_put_value(run, &b, item)) return false;
+    if (!st_jinja_put_value(run, &b, item)) return false;
   }
-  return next == J_END && st_j_built(run, &b, strict && by->safe, out);
+  return next == JINJA_END && st_jinja_finish(run, &b, strict && by->safe, out);
 }
 
-bool st_j_indent(st_jrun *run, st_jstr *s, const st_jstr *by, bool first, bool blank, st_jval *out) {
+bool st_jinja_indent_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *by, bool first, bool blank,
+                          st_jinja_value *out) {
   // Jinja adds a newline before it splits, so that a last empty line counts.
-  st_jbuild more = {0}, b = {0};
-  st_jval text, lines;
-  if (!st_j_put_all(run, &more, s) || !st_j_put_c(run, &more, "\n") || !st_j_built(run, &more, false, &text))
+  st_jinja_builder more = {0}, b = {0};
+  st_jinja_value text, lines;
+  if (!st_jinja_put_all(run, &more, s) || !st_jinja_put_text(run, &more, "\n") ||
+      !st_jinja_finish(run, &more, false, &text))
     return false;
-  if (!st_j_splitlines(run, text.s, false, &lines)) return false;
-  if (first && !st_j_put_all(run, &b, by)) return false;
+  if (!st_jinja_splitlines(run, text.s, false, &lines)) return false;
+  if (first && !st_jinja_put_all(run, &b, by)) return false;
   for (size_t i = 0; i < lines.l->n; i++) {
-    const st_jstr *line = lines.l->items[i].s;
-    if (i && !st_j_put_c(run, &b, "\n")) return false;
-    if (i && (blank || line->length) && !st_j_put_all(run, &b, by)) return false;
-    if (!st_j_put_all(run, &b, line)) return false;
+    const st_jinja_string *line = lines.l->items[i].s;
+    if (i && !st_jinja_put_text(run, &b, "\n")) return false;
+    if (i && (blank || line->length) && !st_jinja_put_all(run, &b, by)) return false;
+    if (!st_jinja_put_all(run, &b, line)) return false;
   }
-  return st_j_built(run, &b, s->safe, out);
+  return st_jinja_finish(run, &b, s->safe, out);
 }

@@ -7,23 +7,24 @@
 
 // ---- strings ----
 
-bool st_j_string(st_jrun *run, const char *data, size_t length, st_jtaint taint, st_jval *out) {
-  st_jstr *s = st_j_alloc(run, 1, sizeof *s);
+bool st_jinja_new_string(st_jinja_run *run, const char *data, size_t length, st_jinja_taint taint,
+                         st_jinja_value *out) {
+  st_jinja_string *s = st_jinja_allocate(run, 1, sizeof *s);
   if (!s) return false;
-  *s = (st_jstr){.data = data, .length = length, .chars = SIZE_MAX, .taint = (uint8_t)taint};
-  *out = st_j_text(s);
+  *s = (st_jinja_string){.data = data, .length = length, .chars = SIZE_MAX, .taint = (uint8_t)taint};
+  *out = st_jinja_from_string(s);
   return true;
 }
 
-bool st_j_copy(st_jrun *run, const char *text, st_jval *out) {
+bool st_jinja_copy_text(st_jinja_run *run, const char *text, st_jinja_value *out) {
   size_t n = strlen(text);
-  char *copy = st_j_bytes(run, n);
+  char *copy = st_jinja_allocate_bytes(run, n);
   if (!copy) return false;
   memcpy(copy, text, n);
-  return st_j_string(run, copy, n, J_CLEAN, out);
+  return st_jinja_new_string(run, copy, n, JINJA_CLEAN, out);
 }
 
-size_t st_j_chars(st_jstr *s) {
+size_t st_jinja_count_characters(st_jinja_string *s) {
   if (s->chars == SIZE_MAX) {
     size_t n = 0;
     for (size_t i = 0; i < s->length; i++) n += ((unsigned char)s->data[i] & 0xC0) != 0x80;
@@ -32,8 +33,8 @@ size_t st_j_chars(st_jstr *s) {
   return s->chars;
 }
 
-size_t st_j_offset(st_jstr *s, size_t chars) {
-  if (chars >= st_j_chars(s)) return s->length;
+size_t st_jinja_character_offset(st_jinja_string *s, size_t chars) {
+  if (chars >= st_jinja_count_characters(s)) return s->length;
   if (s->chars == s->length) return chars;
   size_t i = 0;
   for (; i < s->length; i++) {
@@ -43,7 +44,7 @@ size_t st_j_offset(st_jstr *s, size_t chars) {
 }
 
 // The first span that ends after `offset`.
-static size_t span_after(const st_jspan *spans, size_t n, size_t offset) {
+static size_t span_after(const st_jinja_span *spans, size_t n, size_t offset) {
   size_t low = 0, high = n;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -55,73 +56,74 @@ static size_t span_after(const st_jspan *spans, size_t n, size_t offset) {
   return low;
 }
 
-bool st_j_tainted(const st_jstr *s, size_t offset) {
-  if (s->taint != J_MIXED) return s->taint == J_TAINTED;
+bool st_jinja_is_tainted(const st_jinja_string *s, size_t offset) {
+  if (s->taint != JINJA_MIXED) return s->taint == JINJA_TAINTED;
   size_t i = span_after(s->spans, s->n_spans, offset);
   return i < s->n_spans && s->spans[i].begin <= offset;
 }
 
-bool st_j_substring(st_jrun *run, const st_jstr *s, size_t begin, size_t end, st_jval *out) {
-  if (!st_j_string(run, s->data + begin, end - begin, s->taint, out)) return false;
-  st_jstr *part = out->s;
+bool st_jinja_substring(st_jinja_run *run, const st_jinja_string *s, size_t begin, size_t end, st_jinja_value *out) {
+  if (!st_jinja_new_string(run, s->data + begin, end - begin, s->taint, out)) return false;
+  st_jinja_string *part = out->s;
   part->safe = s->safe;
   if (s->chars == s->length) part->chars = part->length;
-  if (s->taint != J_MIXED) return true;
+  if (s->taint != JINJA_MIXED) return true;
   size_t first = span_after(s->spans, s->n_spans, begin), n = 0;
   while (first + n < s->n_spans && s->spans[first + n].begin < end) n++;
-  part->taint = J_CLEAN;
+  part->taint = JINJA_CLEAN;
   if (!n) return true;
-  st_jspan *spans = st_j_alloc(run, n, sizeof *spans);
+  st_jinja_span *spans = st_jinja_allocate(run, n, sizeof *spans);
   if (!spans) return false;
   for (size_t i = 0; i < n; i++) {
-    st_jspan from = s->spans[first + i];
+    st_jinja_span from = s->spans[first + i];
     spans[i].begin = from.begin < begin ? 0 : from.begin - begin;
     spans[i].end = (from.end > end ? end : from.end) - begin;
   }
   bool all = n == 1 && spans[0].begin == 0 && spans[0].end == part->length;
-  part->taint = all ? J_TAINTED : J_MIXED;
+  part->taint = all ? JINJA_TAINTED : JINJA_MIXED;
   part->spans = spans;
   part->n_spans = n;
   return true;
 }
 
-bool st_j_concat(st_jrun *run, const st_jstr *a, const st_jstr *b, st_jval *out) {
-  st_jbuild build = {0};
+bool st_jinja_concat(st_jinja_run *run, const st_jinja_string *a, const st_jinja_string *b, st_jinja_value *out) {
+  st_jinja_builder build = {0};
   size_t length = a->length + b->length;
   // What was appended to last is likely to be appended to again: its bytes are extended where they are.
-  if (a->length && a->taint == b->taint && a->taint != J_MIXED && b->length <= SIZE_MAX - a->length &&
-      st_j_arena_extend(&run->bytes, a->data, a->length, length)) {
+  if (a->length && a->taint == b->taint && a->taint != JINJA_MIXED && b->length <= SIZE_MAX - a->length &&
+      st_jinja_arena_extend(&run->bytes, a->data, a->length, length)) {
     char *end;
     memcpy(&end, &(const char *){a->data + a->length}, sizeof end);
     memcpy(end, b->data, b->length);
-    return st_j_charge(run, b->length / 64) && st_j_string(run, a->data, length, a->taint, out);
+    return st_jinja_charge(run, b->length / 64) && st_jinja_new_string(run, a->data, length, a->taint, out);
   }
-  return st_j_put_all(run, &build, a) && st_j_put_all(run, &build, b) && st_j_built(run, &build, false, out);
+  return st_jinja_put_all(run, &build, a) && st_jinja_put_all(run, &build, b) &&
+         st_jinja_finish(run, &build, false, out);
 }
 
-bool st_j_same_text(const st_jstr *a, const st_jstr *b) {
+bool st_jinja_same_text(const st_jinja_string *a, const st_jinja_string *b) {
   return a->length == b->length && (!a->length || !memcmp(a->data, b->data, a->length));
 }
 
-bool st_j_is(const st_jstr *s, const char *text) {
+bool st_jinja_string_is(const st_jinja_string *s, const char *text) {
   size_t n = strlen(text);
   return s->length == n && !memcmp(s->data, text, n);
 }
 
-int st_j_order(const st_jstr *a, const st_jstr *b) {
+int st_jinja_order_strings(const st_jinja_string *a, const st_jinja_string *b) {
   size_t n = a->length < b->length ? a->length : b->length;
   int order = n ? memcmp(a->data, b->data, n) : 0; // UTF-8 sorts as its code points do
   if (order) return order > 0 ? 1 : -1;
   return (a->length > b->length) - (a->length < b->length);
 }
 
-size_t st_j_find(st_jrun *run, const st_jstr *s, const st_jstr *needle, size_t from) {
+size_t st_jinja_find_text(st_jinja_run *run, const st_jinja_string *s, const st_jinja_string *needle, size_t from) {
   if (from > s->length || needle->length > s->length - from) return SIZE_MAX;
   if (!needle->length) return from;
   const char *p = s->data + from, *last = s->data + s->length - needle->length;
   while (p <= last) {
     const char *hit = memchr(p, needle->data[0], (size_t)(last - p) + 1);
-    if (!st_j_charge(run, (size_t)((hit ? hit : last) - p) / 64 + needle->length / 256)) return SIZE_MAX;
+    if (!st_jinja_charge(run, (size_t)((hit ? hit : last) - p) / 64 + needle->length / 256)) return SIZE_MAX;
     if (!hit) return SIZE_MAX;
     if (!memcmp(hit, needle->data, needle->length)) return (size_t)(hit - s->data);
     p = hit + 1;
@@ -131,19 +133,19 @@ size_t st_j_find(st_jrun *run, const st_jstr *s, const st_jstr *needle, size_t f
 
 // ---- building ----
 
-static bool reserve(st_jrun *run, st_jbuild *b, size_t n) {
+static bool reserve(st_jinja_run *run, st_jinja_builder *b, size_t n) {
   if (b->capacity - b->length >= n) return true;
   if (n > run->max_output || b->length + n > run->max_output) {
-    return st_j_fail(run, SETUN_ERROR_LIMIT, "a text grew beyond %zu bytes", run->max_output);
+    return st_jinja_fail(run, SETUN_ERROR_LIMIT, "a text grew beyond %zu bytes", run->max_output);
   }
   size_t need = b->length + n;
   size_t wanted = b->capacity < 32 ? 64 : b->capacity * 2;
   if (wanted < need) wanted = need;
-  if (b->data && st_j_arena_extend(&run->bytes, b->data, b->capacity, wanted)) {
+  if (b->data && st_jinja_arena_extend(&run->bytes, b->data, b->capacity, wanted)) {
     b->capacity = wanted;
     return true;
   }
-  char *grown = st_j_bytes(run, wanted);
+  char *grown = st_jinja_allocate_bytes(run, wanted);
   if (!grown) return false;
   if (b->length) memcpy(grown, b->data, b->length);
   b->data = grown;
@@ -151,7 +153,7 @@ static bool reserve(st_jrun *run, st_jbuild *b, size_t n) {
   return true;
 }
 
-static bool mark(st_jrun *run, st_jbuild *b, size_t begin, size_t end) {
+static bool mark(st_jinja_run *run, st_jinja_builder *b, size_t begin, size_t end) {
   if (begin == end) return true;
   if (b->n_spans && b->spans[b->n_spans - 1].end == begin) {
     b->spans[b->n_spans - 1].end = end;
@@ -159,37 +161,37 @@ static bool mark(st_jrun *run, st_jbuild *b, size_t begin, size_t end) {
   }
   if (b->n_spans == b->spans_capacity) {
     size_t wanted = b->spans_capacity ? b->spans_capacity * 2 : 2;
-    st_jspan *grown = st_j_alloc(run, wanted, sizeof *grown);
+    st_jinja_span *grown = st_jinja_allocate(run, wanted, sizeof *grown);
     if (!grown) return false;
     if (b->n_spans) memcpy(grown, b->spans, b->n_spans * sizeof *grown);
     b->spans = grown;
     b->spans_capacity = wanted;
   }
-  b->spans[b->n_spans++] = (st_jspan){begin, end};
+  b->spans[b->n_spans++] = (st_jinja_span){begin, end};
   return true;
 }
 
-bool st_j_put(st_jrun *run, st_jbuild *b, const char *data, size_t n, bool tainted) {
+bool st_jinja_put(st_jinja_run *run, st_jinja_builder *b, const char *data, size_t n, bool tainted) {
   if (!n) return true;
-  if (!st_j_charge(run, n / 64) || !reserve(run, b, n)) return false;
+  if (!st_jinja_charge(run, n / 64) || !reserve(run, b, n)) return false;
   memcpy(b->data + b->length, data, n);
   b->length += n;
   return !tainted || mark(run, b, b->length - n, b->length);
 }
 
-bool st_j_put_c(st_jrun *run, st_jbuild *b, const char *text) {
-  return st_j_put(run, b, text, strlen(text), false);
+bool st_jinja_put_text(st_jinja_run *run, st_jinja_builder *b, const char *text) {
+  return st_jinja_put(run, b, text, strlen(text), false);
 }
 
-bool st_j_put_char(st_jrun *run, st_jbuild *b, uint32_t code, bool tainted) {
+bool st_jinja_put_char(st_jinja_run *run, st_jinja_builder *b, uint32_t code, bool tainted) {
   char bytes[4];
-  return st_j_put(run, b, bytes, (size_t)st_utf8_encode(code, bytes), tainted);
+  return st_jinja_put(run, b, bytes, (size_t)st_utf8_encode(code, bytes), tainted);
 }
 
-bool st_j_put_part(st_jrun *run, st_jbuild *b, const st_jstr *s, size_t begin, size_t end) {
+bool st_jinja_put_part(st_jinja_run *run, st_jinja_builder *b, const st_jinja_string *s, size_t begin, size_t end) {
   size_t base = b->length;
-  if (!st_j_put(run, b, s->data + begin, end - begin, s->taint == J_TAINTED)) return false;
-  if (s->taint != J_MIXED) return true;
+  if (!st_jinja_put(run, b, s->data + begin, end - begin, s->taint == JINJA_TAINTED)) return false;
+  if (s->taint != JINJA_MIXED) return true;
   for (size_t i = span_after(s->spans, s->n_spans, begin); i < s->n_spans && s->spans[i].begin < end; i++) {
     size_t from = s->spans[i].begin < begin ? begin : s->spans[i].begin;
     size_t to = s->spans[i].end > end ? end : s->spans[i].end;
@@ -198,17 +200,17 @@ bool st_j_put_part(st_jrun *run, st_jbuild *b, const st_jstr *s, size_t begin, s
   return true;
 }
 
-bool st_j_put_all(st_jrun *run, st_jbuild *b, const st_jstr *s) {
-  return st_j_put_part(run, b, s, 0, s->length);
+bool st_jinja_put_all(st_jinja_run *run, st_jinja_builder *b, const st_jinja_string *s) {
+  return st_jinja_put_part(run, b, s, 0, s->length);
 }
 
-bool st_j_built(st_jrun *run, st_jbuild *b, bool safe, st_jval *out) {
+bool st_jinja_finish(st_jinja_run *run, st_jinja_builder *b, bool safe, st_jinja_value *out) {
   // So that what is appended to this text next can extend it.
-  st_j_arena_shrink(&run->bytes, b->data, b->capacity, b->length);
+  st_jinja_arena_shrink(&run->bytes, b->data, b->capacity, b->length);
   b->capacity = b->length;
   bool all = b->n_spans == 1 && b->spans[0].begin == 0 && b->spans[0].end == b->length;
-  st_jtaint taint = !b->n_spans ? J_CLEAN : all ? J_TAINTED : J_MIXED;
-  if (!st_j_string(run, b->data ? b->data : "", b->length, taint, out)) return false;
+  st_jinja_taint taint = !b->n_spans ? JINJA_CLEAN : all ? JINJA_TAINTED : JINJA_MIXED;
+  if (!st_jinja_new_string(run, b->data ? b->data : "", b->length, taint, out)) return false;
   out->s->spans = b->spans;
   out->s->n_spans = b->n_spans;
   out->s->safe = safe;
@@ -217,22 +219,22 @@ bool st_j_built(st_jrun *run, st_jbuild *b, bool safe, st_jval *out) {
 
 // ---- lists ----
 
-bool st_j_list(st_jrun *run, st_jkind kind, size_t capacity, st_jval *out) {
-  st_jlist *l = st_j_alloc(run, 1, sizeof *l);
+bool st_jinja_new_list(st_jinja_run *run, st_jinja_kind kind, size_t capacity, st_jinja_value *out) {
+  st_jinja_list *l = st_jinja_allocate(run, 1, sizeof *l);
   if (!l) return false;
   if (capacity) {
-    l->items = st_j_alloc(run, capacity, sizeof *l->items);
+    l->items = st_jinja_allocate(run, capacity, sizeof *l->items);
     if (!l->items) return false;
     l->capacity = capacity;
   }
-  *out = (st_jval){.kind = (uint8_t)kind, .l = l};
+  *out = (st_jinja_value){.kind = (uint8_t)kind, .l = l};
   return true;
 }
 
-bool st_j_append(st_jrun *run, st_jlist *list, st_jval item) {
+bool st_jinja_list_append(st_jinja_run *run, st_jinja_list *list, st_jinja_value item) {
   if (list->n == list->capacity) {
     size_t wanted = list->capacity ? list->capacity * 2 : 4;
-    st_jval *grown = st_j_alloc(run, wanted, sizeof *grown);
+    st_jinja_value *grown = st_jinja_allocate(run, wanted, sizeof *grown);
     if (!grown) return false;
     if (list->n) memcpy(grown, list->items, list->n * sizeof *grown);
     list->items = grown;
@@ -242,8 +244,9 @@ bool st_j_append(st_jrun *run, st_jlist *list, st_jval item) {
   return true;
 }
 
-bool st_j_pair(st_jrun *run, st_jval a, st_jval b, st_jval *out) {
-  return st_j_list(run, J_TUPLE, 2, out) && st_j_append(run, out->l, a) && st_j_append(run, out->l, b);
+bool st_jinja_new_pair(st_jinja_run *run, st_jinja_value a, st_jinja_value b, st_jinja_value *out) {
+  return st_jinja_new_list(run, JINJA_TUPLE, 2, out) && st_jinja_list_append(run, out->l, a) &&
+         st_jinja_list_append(run, out->l, b);
 }
 
 // ---- dicts ----
@@ -257,19 +260,19 @@ static uint64_t hash_bytes(const char *data, size_t n) {
 }
 
 // Equal values have equal hashes: 1, 1.0 and True too. False where Python says that the type cannot be hashed.
-static bool hash_value(st_jrun *run, st_jval v, int depth, uint64_t *out) {
+static bool hash_value(st_jinja_run *run, st_jinja_value v, int depth, uint64_t *out) {
   switch (v.kind) {
-  case J_STRING: *out = hash_bytes(v.s->data, v.s->length); return st_j_charge(run, v.s->length / 64);
-  case J_BOOL: *out = (uint64_t)v.b * 0x9E3779B97F4A7C15u; return true;
-  case J_INT: *out = (uint64_t)v.i * 0x9E3779B97F4A7C15u; return true;
-  case J_FLOAT:
+  case JINJA_STRING: *out = hash_bytes(v.s->data, v.s->length); return st_jinja_charge(run, v.s->length / 64);
+  case JINJA_BOOLEAN: *out = (uint64_t)v.b * 0x9E3779B97F4A7C15u; return true;
+  case JINJA_INTEGER: *out = (uint64_t)v.i * 0x9E3779B97F4A7C15u; return true;
+  case JINJA_FLOAT:
     if (v.f == floor(v.f) && fabs(v.f) < 9e18)
       *out = (uint64_t)(int64_t)v.f * 0x9E3779B97F4A7C15u;
     else
       *out = hash_bytes((const char *)&v.f, sizeof v.f);
     return true;
-  case J_TUPLE:
-    if (depth > 50) return st_j_fail(run, SETUN_ERROR_LIMIT, "tuples nested too deep");
+  case JINJA_TUPLE:
+    if (depth > 50) return st_jinja_fail(run, SETUN_ERROR_LIMIT, "tuples nested too deep");
     *out = 77;
     for (size_t i = 0; i < v.l->n; i++) {
       uint64_t h;
@@ -277,24 +280,24 @@ static bool hash_value(st_jrun *run, st_jval v, int depth, uint64_t *out) {
       *out = (*out ^ h) * 0xD6E8FEB86659FD93u;
     }
     return true;
-  case J_LIST:
-  case J_DICT:
-  case J_VIEW: return st_j_wrong(run, "a value of type %s cannot be a key", st_j_type(v));
-  default: *out = v.kind; return true; // few, and told apart by st_j_equal
+  case JINJA_LIST:
+  case JINJA_DICT:
+  case JINJA_VIEW: return st_jinja_fail_format(run, "a value of type %s cannot be a key", st_jinja_type_name(v));
+  default: *out = v.kind; return true; // few, and told apart by st_jinja_equal
   }
 }
 
-bool st_j_dict(st_jrun *run, st_jkind kind, st_jval *out) {
-  st_jdict *d = st_j_alloc(run, 1, sizeof *d);
+bool st_jinja_new_dict(st_jinja_run *run, st_jinja_kind kind, st_jinja_value *out) {
+  st_jinja_dict *d = st_jinja_allocate(run, 1, sizeof *d);
   if (!d) return false;
-  *out = (st_jval){.kind = (uint8_t)kind, .d = d};
+  *out = (st_jinja_value){.kind = (uint8_t)kind, .d = d};
   return true;
 }
 
-static bool build_index(st_jrun *run, st_jdict *dict) {
+static bool build_index(st_jinja_run *run, st_jinja_dict *dict) {
   size_t size = 32;
   while (size < dict->capacity * 2) size *= 2;
-  dict->index = st_j_alloc(run, size, sizeof *dict->index);
+  dict->index = st_jinja_allocate(run, size, sizeof *dict->index);
   if (!dict->index) return false;
   dict->mask = size - 1;
   for (size_t i = 0; i < dict->n; i++) {
@@ -307,62 +310,63 @@ static bool build_index(st_jrun *run, st_jdict *dict) {
   return true;
 }
 
-bool st_j_get(st_jrun *run, const st_jdict *dict, st_jval key, st_jval **out) {
+bool st_jinja_dict_get(st_jinja_run *run, const st_jinja_dict *dict, st_jinja_value key, st_jinja_value **out) {
   uint64_t h;
   *out = NULL;
   if (!hash_value(run, key, 0, &h)) return false; // refuses unhashable keys even in an empty dict
   if (!dict->index) {
     for (size_t i = 0; i < dict->n; i++) {
       bool same;
-      if (!st_j_equal(run, dict->pairs[i].key, key, &same)) return false;
+      if (!st_jinja_equal(run, dict->pairs[i].key, key, &same)) return false;
       if (same) *out = &dict->pairs[i].value;
       if (same) return true;
     }
     return true;
   }
   for (size_t at = h & dict->mask; dict->index[at]; at = (at + 1) & dict->mask) {
-    st_jpair *pair = &dict->pairs[dict->index[at] - 1];
+    st_jinja_pair *pair = &dict->pairs[dict->index[at] - 1];
     bool same;
-    if (!st_j_charge(run, 1) || !st_j_equal(run, pair->key, key, &same)) return false;
+    if (!st_jinja_charge(run, 1) || !st_jinja_equal(run, pair->key, key, &same)) return false;
     if (same) *out = &pair->value;
     if (same) return true;
   }
   return true;
 }
 
-st_jval *st_j_get_text(const st_jdict *dict, const st_jstr *key) {
+st_jinja_value *st_jinja_dict_find(const st_jinja_dict *dict, const st_jinja_string *key) {
   if (!dict->index) {
     for (size_t i = 0; i < dict->n; i++) {
-      st_jval k = dict->pairs[i].key;
-      if (k.kind == J_STRING && st_j_same_text(k.s, key)) return &dict->pairs[i].value;
+      st_jinja_value k = dict->pairs[i].key;
+      if (k.kind == JINJA_STRING && st_jinja_same_text(k.s, key)) return &dict->pairs[i].value;
     }
     return NULL;
   }
   for (size_t at = hash_bytes(key->data, key->length) & dict->mask; dict->index[at]; at = (at + 1) & dict->mask) {
-    st_jpair *pair = &dict->pairs[dict->index[at] - 1];
-    if (pair->key.kind == J_STRING && st_j_same_text(pair->key.s, key)) return &pair->value;
+    st_jinja_pair *pair = &dict->pairs[dict->index[at] - 1];
+    if (pair->key.kind == JINJA_STRING && st_jinja_same_text(pair->key.s, key)) return &pair->value;
   }
   return NULL;
 }
 
-bool st_j_set(st_jrun *run, st_jdict *dict, st_jval key, st_jval value) {
-  st_jval *old;
-  if (!st_j_get(run, dict, key, &old)) return false;
+bool st_jinja_dict_set(st_jinja_run *run, st_jinja_dict *dict, st_jinja_value key, st_jinja_value value) {
+  st_jinja_value *old;
+  if (!st_jinja_dict_get(run, dict, key, &old)) return false;
   if (old) {
     *old = value;
     return true;
   }
   if (dict->n == dict->capacity) {
     size_t wanted = dict->capacity ? dict->capacity * 2 : 4;
-    if (wanted > UINT32_MAX / 2) return st_j_fail(run, SETUN_ERROR_LIMIT, "a dict with more than %zu keys", dict->n);
-    st_jpair *grown = st_j_alloc(run, wanted, sizeof *grown);
+    if (wanted > UINT32_MAX / 2)
+      return st_jinja_fail(run, SETUN_ERROR_LIMIT, "a dict with more than %zu keys", dict->n);
+    st_jinja_pair *grown = st_jinja_allocate(run, wanted, sizeof *grown);
     if (!grown) return false;
     if (dict->n) memcpy(grown, dict->pairs, dict->n * sizeof *grown);
     dict->pairs = grown;
     dict->capacity = wanted;
     dict->index = NULL;
   }
-  dict->pairs[dict->n++] = (st_jpair){key, value};
+  dict->pairs[dict->n++] = (st_jinja_pair){key, value};
   if (dict->n < INDEX_FROM) return true;
   if (!dict->index) return build_index(run, dict);
   uint64_t h;
