@@ -3,17 +3,18 @@
 # usage: ./check.sh [--full]
 #   --full  also under the thread sanitizer and valgrind, the NEON kernels under emulation, chat templates and tokenizers
 #           against published ones, models that stream under many budgets, the Debian package, each fuzz target for a
-#           minute, and the line coverage of src/; what needs a tool that is not there is skipped, with the reason
+#           minute, randomized checks for ten minutes a program, from a seed of the clock, and the line coverage of src/;
+#           what needs a tool that is not there is skipped, with the reason
 # Tests on real models find them in the folder $SETUN_MODELS, by default build-models/, where they are fetched to once.
 set -eu
 cd "$(dirname "$0")"
 
-full=no
+full=no seconds=30 seed=1
 case ${1:-} in
-  --full) full=yes ;;
+  --full) full=yes seconds=600 seed=random ;;
   '') ;;
   *)
-    sed -n '3,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '3,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -30,7 +31,8 @@ jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 build() {
   echo "check.sh: building $1"
   mkdir -p build
-  if ! { cmake --preset "$1" -DSETUN_TESTS=ON && cmake --build --preset "$1" -j "$jobs"; } >build/check.log 2>&1; then
+  if ! { cmake --preset "$1" -DSETUN_TESTS=ON -DSETUN_TEST_SECONDS=$seconds -DSETUN_TEST_SEED=$seed &&
+    cmake --build --preset "$1" -j "$jobs"; } >build/check.log 2>&1; then
     cat build/check.log
     echo "check.sh: building $1 failed"
     exit 1
@@ -54,7 +56,7 @@ if [ "$full" = yes ]; then
   # The tests of kernels have one thread.
   ctest --test-dir build-tsan --output-on-failure -j "$jobs" -LE real -E '^(kernel|layout)/'
   tools/check_neon.sh
-  build coverage
+  (seconds=30 && build coverage)
   find build-coverage -name '*.gcda' -delete
   # The counts are files too, which e2e/signals does not let grow.
   ctest --test-dir build-coverage --output-on-failure -j "$jobs" -LE real -E '^layout/|e2e/(install|signals)'

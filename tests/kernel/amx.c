@@ -5,15 +5,15 @@
 #include "checks.h"
 
 #if defined(__x86_64__)
-static int check_emulated(void);
+static int check_emulated(timed_rounds r);
 #endif
 
 // Before the pragma below, so that a processor without AVX-512 gets here.
-int main(void) {
+int main(int argc, char **argv) {
+  timed_rounds r = rounds_of_arguments(argc, argv);
   table_name = "amx (emulated)";
-  st_random_seed(&random_state, 1);
 #if defined(__x86_64__)
-  if (st_cpu_detect().avx512) return check_emulated();
+  if (st_cpu_detect().avx512) return check_emulated(r);
 #endif
   printf("amx (emulated) skipped: this processor has no AVX-512\n");
   return 77;
@@ -80,20 +80,26 @@ static void check_tiles(const st_kernels *k, const st_kernels *reference, st_for
   free_matrix(&w);
 }
 
-// Whole tiles and tails of tokens, columns and rows; extremes; several pieces of columns and passes of tokens.
-static void check_form(const st_kernels *k, const st_kernels *reference, st_form form) {
-  static const shape shapes[] = {{16, 32, 16},   {16, 64, 17},   {50, 96, 33},   {33, 1, 16},   {100, 1024, 32},
-                                 {48, 1056, 48}, {40, 2560, 40}, {17, 67, 100},  {5, 96, 64},   {18, 352, 130},
-                                 {20, 320, 15},  {31, 2080, 25}, {1, 1120, 129}, {33, 544, 24}, {16, 256, 31}};
+// Whole tiles and tails of tokens, columns and rows; extremes; several pieces of columns and passes of tokens. The
+// first round has the extremes of a shape with all of them but passes, the next ones the listed shapes, then there are
+// any.
+static void check_form(const st_kernels *k, const st_kernels *reference, st_form form, size_t round) {
+  static const shape shapes[] = {{16, 64, 17},    {50, 96, 33},   {33, 1, 16},    {100, 1024, 32}, {48, 1056, 48},
+                                 {17, 4160, 260}, {40, 2560, 40}, {17, 67, 100},  {5, 96, 64},     {18, 352, 130},
+                                 {20, 320, 15},   {31, 2080, 25}, {1, 1120, 129}, {33, 544, 24},   {16, 256, 31},
+                                 {16, 32, 16},    {35, 1312, 50}, {32, 160, 530}};
   static const uint32_t blocks[] = {64, 128, 256, 512, 32, 96};
-  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-    check_tiles(k, reference, form, shapes[i], blocks[i % 6], RANDOM);
-    check_tiles(k, reference, form, shapes[i], blocks[(i + 1) % 6], (mode)(1 + i % (MODES - 1)));
+  enum { LISTED = sizeof shapes / sizeof *shapes };
+  uint32_t block = blocks[random_below(round ? 6 : 3)];
+  if (!round) {
+    check_tiles(k, reference, form, (shape){20, 1120, 33}, block, LARGEST);
+    check_tiles(k, reference, form, (shape){20, 96, 16}, block, SMALLEST);
+  } else if (round <= LISTED) {
+    check_tiles(k, reference, form, shapes[round - 1], block, (mode)random_below(MODES));
+  } else {
+    shape s = {1 + random_below(50), 1 + random_below(1200), 16 + random_below(50)};
+    check_tiles(k, reference, form, s, block, (mode)random_below(MODES));
   }
-  for (int how = 0; how < MODES; how++) check_tiles(k, reference, form, (shape){35, 1312, 50}, 64, (mode)how);
-  for (size_t tokens = 16; tokens <= 50; tokens++) check_tiles(k, reference, form, (shape){20, 96, tokens}, 64, RANDOM);
-  check_tiles(k, reference, form, (shape){32, 160, 530}, 128, RANDOM);
-  check_tiles(k, reference, form, (shape){17, 4160, 260}, 256, RANDOM); // passes of 128
 }
 
 // What the second copy has of a token.
@@ -156,7 +162,16 @@ static void check_copy(const st_kernels *k, st_activation kind, size_t tokens, s
   st_free(input.data), st_free(x);
 }
 
-static int check_emulated(void) {
+static void check_copies(const st_kernels *k, size_t round) {
+  for (size_t i = 0; i < 4; i++) {
+    size_t tokens = round ? 16 + random_below(134) : 16 + 11 * i;
+    check_copy(k, ST_ACT_INT8_TOKEN, tokens, 1 + random_below(200));
+    check_copy(k, ST_ACT_INT8_BLOCK, tokens, 1 + random_below(200));
+  }
+}
+
+static int check_emulated(timed_rounds r) {
+  static uint64_t compared[ST_FORM_COUNT + 1];
   st_kernels k, reference;
   setun_error err;
   if (st_kernels_get("avx512", &k, &err) != SETUN_OK || st_kernels_get("scalar", &reference, &err) != SETUN_OK)
@@ -168,13 +183,22 @@ static int check_emulated(void) {
       if (k.matmul[form][kind]) k.matmul[form][kind] = counted_matmul;
     }
   }
-  for (size_t tokens = 16; tokens < 150; tokens += tokens < 40 ? 1 : 17) {
-    check_copy(&k, ST_ACT_INT8_TOKEN, tokens, 1 + tokens * 3 % 200);
-    check_copy(&k, ST_ACT_INT8_BLOCK, tokens, 1 + tokens * 7 % 200);
+  for (; rounds_go_on(&r); r.round++) {
+    for (int form = ST_FORM_T16; form <= ST_FORM_Q6K + 1 && rounds_go_on(&r); form++) {
+      uint64_t before = comparisons;
+      st_random_seed(&random_state, rounds_seed(&r, (uint64_t)form));
+      if (form > ST_FORM_Q6K)
+        check_copies(&k, (size_t)r.round);
+      else
+        check_form(&k, &reference, (st_form)form, (size_t)r.round);
+      compared[form] += comparisons - before;
+    }
   }
-  for (int form = ST_FORM_T16; form <= ST_FORM_Q6K; form++) check_form(&k, &reference, (st_form)form);
-  printf("amx (emulated) %s: %d comparisons, %zu products of tiles\n", failures ? "FAILED" : "ok", comparisons,
-         tile_products);
+  for (int form = ST_FORM_T16; form <= ST_FORM_Q6K; form++)
+    printf("%-8s %12llu comparisons\n", form_names[form], (unsigned long long)compared[form]);
+  printf("%-8s %12llu comparisons\n", "input", (unsigned long long)compared[ST_FORM_Q6K + 1]);
+  printf("amx (emulated) %s: %zu products of tiles\n", failures ? "FAILED" : "ok", tile_products);
+  rounds_print(&r);
   return failures != 0;
 }
 #endif

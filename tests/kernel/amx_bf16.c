@@ -6,15 +6,15 @@
 #include <float.h>
 
 #if defined(__x86_64__)
-static int check_emulated(void);
+static int check_emulated(timed_rounds r);
 #endif
 
 // Before the pragma below, so that a processor without AVX-512 gets here.
-int main(void) {
+int main(int argc, char **argv) {
+  timed_rounds r = rounds_of_arguments(argc, argv);
   table_name = "amx bf16 (emulated)";
-  st_random_seed(&random_state, 1);
 #if defined(__x86_64__)
-  if (st_cpu_detect().avx512) return check_emulated();
+  if (st_cpu_detect().avx512) return check_emulated(r);
 #endif
   printf("amx bf16 (emulated) skipped: this processor has no AVX-512\n");
   return 77;
@@ -157,10 +157,30 @@ static void check_extremes(const st_kernels *reference, size_t tokens) {
   free_matrix(&w);
 }
 
-static int check_emulated(void) {
+// The listed shapes, one a round, and some of any; the first round has every extreme.
+static void check_shapes(const st_kernels *reference, size_t round) {
   static const size_t shapes[][3] = {{16, 32, 1},   {50, 96, 33},   {33, 1, 16},  {100, 1024, 32}, {48, 1056, 48},
                                      {40, 2560, 5}, {17, 67, 100},  {5, 96, 64},  {18, 352, 130},  {20, 320, 15},
                                      {31, 544, 25}, {1, 1120, 129}, {33, 512, 2}, {16, 288, 31},   {70, 160, 260}};
+  const size_t *s = shapes[round % (sizeof shapes / sizeof *shapes)];
+  check(reference, s[0], s[1], s[2], RANDOM, RANDOM);
+  if (round) check(reference, s[0], s[1], s[2], (mode)random_below(MODES), (mode)(1 + random_below(MODES - 1)));
+  for (int how = 0; how < MODES && !round; how++) check(reference, 19, 1056, 18, (mode)how, (mode)how);
+  for (size_t i = 0; i < 4; i++)
+    check(reference, 1 + random_below(40), 1 + random_below(130), 1 + random_below(50), RANDOM, RANDOM);
+  for (size_t i = 0; i < 3; i++) check_parts(1 + random_below(70));
+}
+
+// Forms without a product of their own take the same input.
+static void check_other_forms(const st_kernels *reference) {
+  for (int form = ST_FORM_F32; form <= ST_FORM_T16; form++) {
+    matrix w = make_matrix((st_form)form, 35, 100, 64, RANDOM);
+    if (form != ST_FORM_BF16) check_product(&table, reference, &w, ST_ACT_F32, RANDOM, 37);
+    free_matrix(&w);
+  }
+}
+
+static int check_emulated(timed_rounds r) {
   st_kernels reference;
   setun_error err;
   if (st_kernels_get("avx512", &table, &err) != SETUN_OK || st_kernels_get("scalar", &reference, &err) != SETUN_OK)
@@ -168,24 +188,15 @@ static int check_emulated(void) {
   st_amx_bf16(&table);
   table.name = "amx";
   table.matmul[ST_FORM_BF16][ST_ACT_F32] = counted_matmul;
-  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-    const size_t *s = shapes[i];
-    check(&reference, s[0], s[1], s[2], RANDOM, RANDOM);
-    check(&reference, s[0], s[1], s[2], (mode)(i % MODES), (mode)(1 + i % (MODES - 1)));
+  for (; rounds_go_on(&r); r.round++) {
+    st_random_seed(&random_state, rounds_seed(&r, 0));
+    check_shapes(&reference, (size_t)r.round);
+    check_extremes(&reference, r.round % 3 * 16 + 1);
+    check_other_forms(&reference);
   }
-  for (int how = 0; how < MODES; how++) check(&reference, 35, 1312, 50, (mode)how, (mode)how);
-  for (size_t tokens = 1; tokens <= 50; tokens++) check(&reference, 20, 96, tokens, RANDOM, RANDOM);
-  for (size_t columns = 1; columns <= 66; columns++)
-    check(&reference, 1 + columns % 40, columns, 1 + columns % 35, RANDOM, RANDOM);
-  for (size_t tokens = 1; tokens <= 70; tokens += 3) check_parts(tokens);
-  for (size_t tokens = 1; tokens <= 33; tokens += 16) check_extremes(&reference, tokens);
-  for (int form = ST_FORM_F32; form <= ST_FORM_T16; form++) { // others take the same input
-    matrix w = make_matrix((st_form)form, 35, 100, 64, RANDOM);
-    if (form != ST_FORM_BF16) check_product(&table, &reference, &w, ST_ACT_F32, RANDOM, 37);
-    free_matrix(&w);
-  }
-  printf("amx bf16 (emulated) %s: %d comparisons, %zu products of tiles\n", failures ? "FAILED" : "ok", comparisons,
-         tile_products);
+  printf("amx bf16 (emulated) %s: %llu comparisons, %zu products of tiles\n", failures ? "FAILED" : "ok",
+         (unsigned long long)comparisons, tile_products);
+  rounds_print(&r);
   return failures != 0;
 }
 #endif

@@ -150,7 +150,7 @@ static int run_bench(const options *o) {
   static const char *const names[] = {"avx2", "avxvnni", "avx512", "amx", "neon", "dotprod"};
   ceilings b = {.arena = st_pages_alloc(ARENA, true)};
   if (!b.arena) return fprintf(stderr, "no memory for the arena\n"), 1;
-  st_random_seed(&random_state, o->seed);
+  st_random_seed(&random_state, o->rounds.seed);
   for (size_t i = 0; i < ARENA; i += 8) {
     uint64_t u = st_random_u64(&random_state);
     memcpy(b.arena + i, &u, 8);

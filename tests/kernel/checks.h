@@ -3,14 +3,15 @@
 #define SETUN_TESTS_KERNEL_CHECKS_H
 
 #include "matrices.h"
+#include "rounds.h"
 
 typedef struct {
-  uint64_t seed;
-  const char *isa, *only;
-  bool quick; // a part of the shapes, for emulators
+  timed_rounds rounds;
+  const char *isa, *only; // NULL: all
 } options;
 
-static int failures, comparisons;
+static int failures;
+static uint64_t comparisons;
 static const char *table_name;
 
 #define FAIL(...)                                                                                                      \
@@ -206,30 +207,46 @@ static void check_shape(const st_kernels *k, const st_kernels *reference, st_for
   free_matrix(&w);
 }
 
-static void check_products(const st_kernels *k, const st_kernels *reference, bool quick) {
-  static const size_t tokens[] = {1, 2, 3, 5, 7, 16, 17, 33};
-  static const uint32_t blocks[] = {64, 128, 256};
-  for (int form = 0; form < ST_FORM_COUNT; form++) {
-    for (size_t i = 1; i <= 67; i += quick ? 6 : 1) {
-      size_t rows = 1 + (i * 7) % 50;
-      check_shape(k, reference, (st_form)form, rows, i, blocks[i % 3], RANDOM, tokens[i % 8]);
-    }
-    for (size_t rows = 1; rows <= 50; rows += quick ? 9 : 1) {
-      check_shape(k, reference, (st_form)form, rows, 96, blocks[rows % 3], (mode)(rows % MODES), tokens[rows % 8]);
-    }
+// Shapes of products. What one check does grows with the rounds, so that the first is short on a slow machine.
+typedef enum { NARROW, TAILS, EXTREMES, LONG_ROWS, SHAPES } shape_class;
+
+// Sums of the longest rows, at their extremes: what a narrow accumulator might not hold.
+static void check_long_rows(const st_kernels *k, const st_kernels *reference, st_form form, size_t round) {
+  static const size_t columns[] = {6912, 3200, 2560, 4160}, rows[] = {16, 20, 100, 33}, tokens[] = {1, 9, 17, 40};
+  uint32_t block = 128u << random_below(2);
+  size_t i = random_below(4), t = tokens[random_below(4)];
+  if (!round) check_shape(k, reference, form, 16, 6912, 256, LARGEST, 5);
+  if (round) check_shape(k, reference, form, rows[i], columns[random_below(4)], block, (mode)random_below(MODES), t);
+}
+
+static void check_products(const st_kernels *k, const st_kernels *reference, st_form form, shape_class shape,
+                           size_t round) {
+  static const size_t tokens[] = {17, 1, 2, 3, 5, 7, 16, 33};
+  uint32_t block = 64u << random_below(3);
+  size_t n = tokens[round ? random_below(8) : 0], rows = 1 + random_below(50);
+  switch (shape) {
+  case NARROW:
+    for (size_t i = 0; i < 4; i++)
+      check_shape(k, reference, form, rows, 1 + random_below(67), block, RANDOM, tokens[(2 * i + round) % 8]);
+    break;
+  case TAILS:
+    for (size_t i = 0; i < 4; i++)
+      check_shape(k, reference, form, 1 + random_below(50), 96, block, (mode)random_below(MODES),
+                  tokens[i + round % 5]);
+    break;
+  case EXTREMES:
     for (int how = 0; how < MODES; how++) {
-      for (size_t i = 0; i < (quick ? 2 : 8); i++) {
-        check_shape(k, reference, (st_form)form, 16 + 13 * i, 512 + 160 * i, blocks[i % 3], (mode)how, tokens[i]);
-      }
+      size_t i = random_below(round ? 8 : 2);
+      check_shape(k, reference, form, 16 + 13 * i, 512 + 160 * i, block, (mode)how, n);
     }
-    if (quick) continue;
-    check_shape(k, reference, (st_form)form, 100, 3200, 128, RANDOM, 40);
-    check_shape(k, reference, (st_form)form, 20, 6912, 256, LARGEST, 9);
+    break;
+  default: check_long_rows(k, reference, form, round);
   }
 }
 
 // Every value format that has a form of codes: a packed row reads as the format decodes it.
-static void check_formats(const st_kernels *k) {
+static void check_formats(const st_kernels *k, const st_kernels *reference, size_t round) {
+  (void)reference, (void)round;
   static const st_format_id ids[] = {ST_Q8_0, ST_Q5_0, ST_IQ4_NL, ST_Q4_0, ST_Q4_1, ST_Q5_1,  ST_MXFP4,
                                      ST_Q2_K, ST_Q3_K, ST_Q4_K,   ST_Q5_K, ST_Q6_K, ST_IQ4_XS};
   enum { ROWS = 19, COLUMNS = 512 };
@@ -264,40 +281,96 @@ static void check_formats(const st_kernels *k) {
 
 #include "checks_misc.h"
 
-static int check_table(const char *name, const options *o) {
-  st_kernels k, reference;
-  setun_error err;
-  if (st_kernels_get(name, &k, &err) != SETUN_OK || st_kernels_get("scalar", &reference, &err) != SETUN_OK) {
-    return printf("FAIL %s: %s\n", name, err.message), 1;
+// What a class of checks compares: products in one form, with every shape a class, or another function.
+typedef struct {
+  const char *name;
+  void (*check)(const st_kernels *k, const st_kernels *reference, size_t round); // NULL: products in `form`
+  st_form form;
+} kernel_check;
+
+enum { CHECKS_MOST = ST_FORM_COUNT + 16, TABLES_MOST = 16 };
+static kernel_check checks[CHECKS_MOST];
+static size_t n_checks;
+
+typedef struct {
+  st_kernels k;
+  const char *name;
+  uint64_t compared[CHECKS_MOST];
+  int failures;
+} checked_table;
+
+static void list_checks(const options *o) {
+  kernel_check all[CHECKS_MOST] = {{"formats", check_formats, 0}};
+  size_t n = 1;
+  for (size_t i = 0; i < sizeof misc_checks / sizeof *misc_checks; i++) {
+    all[n++] = (kernel_check){misc_checks[i].name, misc_checks[i].check, 0};
   }
-  table_name = name;
-  int before = failures;
-  comparisons = 0;
-  st_random_seed(&random_state, o->seed);
-  if (!o->only || strstr("products", o->only)) check_formats(&k);
-  if (!o->only || strstr("products", o->only)) check_products(&k, &reference, o->quick);
-  if (!o->only || strstr("misc", o->only)) check_misc(&k, &reference);
-  printf("%-8s %s: %d comparisons, seed %llu\n", name, failures == before ? "ok" : "FAILED", comparisons,
-         (unsigned long long)o->seed);
-  return failures != before;
+  for (int form = 0; form < ST_FORM_COUNT; form++) all[n++] = (kernel_check){form_names[form], NULL, (st_form)form};
+  for (size_t i = 0; i < n; i++) {
+    if (!o->only || !strcmp(o->only, all[i].name)) checks[n_checks++] = all[i];
+  }
+}
+
+static void check_once(checked_table *t, const st_kernels *reference, size_t i, int shape, size_t round) {
+  uint64_t before = comparisons;
+  int failed = failures;
+  table_name = t->name;
+  if (checks[i].check)
+    checks[i].check(&t->k, reference, round);
+  else
+    check_products(&t->k, reference, checks[i].form, (shape_class)shape, round);
+  t->compared[i] += comparisons - before, t->failures += failures - failed;
+}
+
+// One check of every class; false: the time ended before.
+static bool check_round(const timed_rounds *r, checked_table *tables, size_t n, const st_kernels *reference) {
+  uint64_t class_index = 0;
+  for (int shape = 0; shape < SHAPES; shape++) {
+    for (size_t i = 0; i < n_checks; i++, class_index++) {
+      for (size_t t = 0; t < n; t++) { // the same inputs for every table
+        if (!rounds_go_on(r)) return false;
+        st_random_seed(&random_state, rounds_seed(r, class_index));
+        if (!shape || !checks[i].check) check_once(&tables[t], reference, i, shape, (size_t)r->round);
+      }
+    }
+  }
+  return true;
+}
+
+static void print_coverage(const checked_table *tables, size_t n) {
+  printf("%-14s", "comparisons");
+  for (size_t t = 0; t < n; t++) printf(" %12s", tables[t].name);
+  for (size_t i = 0; i < n_checks; i++) {
+    printf("\n%-14s", checks[i].name);
+    for (size_t t = 0; t < n; t++) printf(" %12llu", (unsigned long long)tables[t].compared[i]);
+  }
+  printf("\n");
 }
 
 // Each table that this processor runs; those that it does not are named as skipped.
 static inline int run_checks(const options *o) {
   static const char *const names[] = {"scalar", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod"};
-  char available[128];
-  snprintf(available, sizeof available, " %s ", st_kernels_available());
-  int failed = 0;
+  static checked_table tables[TABLES_MOST];
+  st_kernels reference;
+  setun_error err;
+  size_t n = 0;
+  timed_rounds r = o->rounds;
+  if (st_kernels_get("scalar", &reference, &err) != SETUN_OK) return printf("FAIL scalar: %s\n", err.message), 1;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    char word[32];
-    snprintf(word, sizeof word, " %s ", names[i]);
     if (o->isa && strcmp(o->isa, names[i])) continue;
-    if (strstr(available, word))
-      failed |= check_table(names[i], o);
+    tables[n].name = names[i];
+    if (st_kernels_get(names[i], &tables[n].k, &err) == SETUN_OK)
+      n++;
     else
-      printf("%-8s skipped: this processor or build does not run it\n", names[i]);
+      printf("%-8s skipped: %s\n", names[i], err.message);
   }
-  return failed;
+  list_checks(o);
+  if (!n || !n_checks) return printf("nothing to check\n"), 77;
+  while (check_round(&r, tables, n, &reference)) r.round++;
+  print_coverage(tables, n);
+  for (size_t t = 0; t < n; t++) printf("%-8s %s\n", tables[t].name, tables[t].failures ? "FAILED" : "ok");
+  rounds_print(&r);
+  return failures != 0;
 }
 
 #endif

@@ -272,29 +272,70 @@ static void check_attend_tokens(const st_kernels *k, const st_kernels *reference
   st_free(q), st_free(meaning), st_free(scores), st_free(out), st_free(other);
 }
 
-static void check_misc(const st_kernels *k, const st_kernels *reference) {
-  for (size_t n = 1; n <= 67; n++) {
+// What is checked for sizes: those around the ends of vectors first, then any. The longest is longer than a block.
+static size_t next_size(size_t i, size_t round) {
+  static const size_t ends[] = {1, 15, 16, 17, 31, 32, 33, 64, 67, 577, 640};
+  if (!round) return i < sizeof ends / sizeof *ends ? ends[i] : 0;
+  return i < 8 ? 1 + random_below(67) : i < 10 ? 1 + random_below(MAX_N) : 0;
+}
+
+static void check_quantizes(const st_kernels *k, const st_kernels *reference, size_t round) {
+  for (size_t i = 0, n; (n = next_size(i, round)); i++) {
     for (int how = 0; how < MODES; how++) check_quantize(k, reference, n, (mode)how);
-    check_norm(k, reference, n);
-    check_glu(k, reference, n);
-    check_add_and_half(k, reference, n);
-    check_rope(k, reference, 2 * n, n % 2);
-    check_rope(k, reference, 2 * n, n % 2 == 0);
-  }
-  check_norm(k, reference, 577);
-  check_norm(k, reference, 640);
-  check_quantize(k, reference, 640, RANDOM);
-  check_glu(k, reference, 640);
-  static const size_t dims[] = {16, 64, 100, 128, 7, 256, 80}, heads[] = {1, 3, 5, 4, 2, 8, 16};
-  for (size_t i = 0; i < 84; i++) {
-    check_attend(k, reference, heads[i / 2 % 7], dims[i % 7], i < 70 ? 1 + i : 100 + 37 * (i - 70), i % 3, i % 4 == 0);
-  }
-  check_attend(k, reference, 2, 300, 20, true, false);
-  for (size_t i = 1; i < 80; i++) {
-    static const size_t windows[] = {0, 3, 1, 33, 200, 16};
-    check_attend_tokens(k, reference, i % 17 + 1, heads[i % 7], dims[i % 6], i < 70 ? i : 20 * i - 1300,
-                        windows[i % 6]);
   }
 }
+
+static void check_norms(const st_kernels *k, const st_kernels *reference, size_t round) {
+  for (size_t i = 0, n; (n = next_size(i, round)); i++) check_norm(k, reference, n);
+}
+
+static void check_glus(const st_kernels *k, const st_kernels *reference, size_t round) {
+  for (size_t i = 0, n; (n = next_size(i, round)); i++) check_glu(k, reference, n);
+}
+
+static void check_adds(const st_kernels *k, const st_kernels *reference, size_t round) {
+  for (size_t i = 0, n; (n = next_size(i, round)); i++) check_add_and_half(k, reference, n);
+}
+
+static void check_ropes(const st_kernels *k, const st_kernels *reference, size_t round) {
+  for (size_t i = 0, n; (n = next_size(i, round)); i++) {
+    if (2 * n > MAX_N) continue;
+    check_rope(k, reference, 2 * n, true);
+    check_rope(k, reference, 2 * n, false);
+  }
+}
+
+static void check_attends(const st_kernels *k, const st_kernels *reference, size_t round) {
+  static const size_t dims[] = {16, 64, 100, 128, 7, 256, 80}, heads[] = {1, 3, 5, 4, 2, 8, 16};
+  static const size_t keys[] = {1, 63, 64, 65, 70, 129, 200};
+  for (size_t i = 0; i < 7; i++) {
+    size_t n = round ? 1 + random_below(i ? 70 : 600) : keys[i];
+    check_attend(k, reference, heads[random_below(7)], dims[i], n, random_below(2), random_below(4) == 0);
+  }
+  if (!round) check_attend(k, reference, 2, 300, 20, true, false);
+}
+
+static void check_attends_tokens(const st_kernels *k, const st_kernels *reference, size_t round) {
+  static const size_t dims[] = {16, 64, 100, 128, 7, 256, 80}, heads[] = {1, 3, 5, 4, 2, 8, 16};
+  static const size_t windows[] = {0, 3, 1, 33, 200, 16};
+  for (size_t i = 0; i < 6; i++) {
+    size_t n = i ? 1 + random_below(70) : round ? 1 + random_below(300) : 140;
+    check_attend_tokens(k, reference, 1 + random_below(17), heads[random_below(7)], dims[random_below(7)], n,
+                        windows[i]);
+  }
+}
+
+static const struct {
+  const char *name;
+  void (*check)(const st_kernels *k, const st_kernels *reference, size_t round);
+} misc_checks[] = {
+    {"quantize_token", check_quantizes},
+    {"rmsnorm", check_norms},
+    {"glu", check_glus},
+    {"add, to_half", check_adds},
+    {"rope", check_ropes},
+    {"attend", check_attends},
+    {"attend tokens", check_attends_tokens},
+};
 
 #endif

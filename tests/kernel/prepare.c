@@ -157,35 +157,44 @@ static void check_prepare(const st_kernels *k, const st_kernels *reference, st_a
   st_free(out.data), st_free(expected.data);
 }
 
-static void check_inputs(const st_kernels *k, const st_kernels *reference) {
+// Every kind of input, with and without a norm, of some tokens and columns.
+static void check_inputs(const st_kernels *k, const st_kernels *reference, size_t round) {
   static const size_t columns[] = {1, 16, 31, 32, 33, 64, 100, 512, 530, 576, MAX_COLUMNS};
+  static const size_t tokens[] = {1, 5, 6, 7, 8, 9, 17, 48, 49, 75};
+  enum { COLUMNS = sizeof columns / sizeof *columns, TOKENS = sizeof tokens / sizeof *tokens };
   static float norm[MAX_COLUMNS];
   for (size_t i = 0; i < MAX_COLUMNS; i++) norm[i] = random_float();
-  for (size_t tokens = 1; tokens <= MAX_TOKENS; tokens += tokens < 19 ? 1 : 7) {
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-      for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
-        check_prepare(k, reference, (st_activation)kind, tokens, columns[i], NULL);
-        check_prepare(k, reference, (st_activation)kind, tokens, columns[i], norm);
-      }
+  for (size_t i = 0; i < COLUMNS; i++) {
+    size_t n = round ? 1 + random_below(MAX_TOKENS) : tokens[i % TOKENS];
+    for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
+      check_prepare(k, reference, (st_activation)kind, n, columns[i], NULL);
+      check_prepare(k, reference, (st_activation)kind, n, columns[i], norm);
     }
   }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
-  char available[128], word[32];
-  snprintf(available, sizeof available, " %s ", st_kernels_available());
-  st_kernels k, reference;
+  enum { NAMES = sizeof names / sizeof *names };
+  static uint64_t compared[NAMES];
+  timed_rounds r = rounds_of_arguments(argc, argv);
+  st_kernels tables[NAMES];
+  bool there[NAMES];
   setun_error err;
-  if (st_kernels_get("scalar", &reference, &err) != SETUN_OK) return printf("FAIL scalar: %s\n", err.message), 1;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    snprintf(word, sizeof word, " %s ", names[i]);
-    if (!strstr(available, word)) continue;
-    if (st_kernels_get(names[i], &k, &err) != SETUN_OK) return printf("FAIL %s: %s\n", names[i], err.message), 1;
-    table_name = names[i];
-    st_random_seed(&random_state, 1);
-    check_inputs(&k, &reference);
+  for (size_t i = 0; i < NAMES; i++) there[i] = st_kernels_get(names[i], &tables[i], &err) == SETUN_OK;
+  for (; rounds_go_on(&r); r.round++) {
+    for (size_t i = 0; i < NAMES && rounds_go_on(&r); i++) {
+      uint64_t before = comparisons;
+      if (!there[i]) continue;
+      table_name = names[i];
+      st_random_seed(&random_state, rounds_seed(&r, 0));
+      check_inputs(&tables[i], &tables[0], (size_t)r.round);
+      compared[i] += comparisons - before;
+    }
   }
-  printf("%d comparisons, %d failures\n", comparisons, failures);
+  for (size_t i = 0; i < NAMES; i++)
+    printf("%-8s %s, %llu comparisons\n", names[i], there[i] ? "runs" : "skipped", (unsigned long long)compared[i]);
+  printf("%d failures\n", failures);
+  rounds_print(&r);
   return failures != 0;
 }
