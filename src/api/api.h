@@ -3,14 +3,15 @@
 #define SETUN_API_API_H
 
 #include "model/hparams_read.h"
-#include "model/model.h"
+#include "placement/placement.h"
 #include "runtime/sampler.h"
 #include "runtime/session.h"
 #include "runtime/templates.h"
 #include "runtime/vocabulary.h"
 
 struct setun_model {
-  st_model *model; // NULL: only the vocabulary was loaded
+  st_placement *placement; // NULL: only the vocabulary was loaded
+  st_model *model;         // its model
   st_tokenizer *tokenizer;
   st_container container;
   setun_sampler_params sampling;
@@ -32,7 +33,7 @@ static inline const st_session *st_const_session_of(const setun_session *s) {
 setun_status st_check_model_params(const setun_model_params *params, setun_error *err);
 st_open_options st_open_options_of(const setun_model_params *params, st_log *log);
 
-st_model_options st_model_options_of(const setun_model_params *params, const st_log *log);
+st_placement_options st_placement_options_of(const setun_model_params *params, const st_log *log);
 
 // Opens a model's files (or `source`, unless that is NULL: a GGUF file's bytes, which `path` then only names) and reads
 // everything but weights; then `next`, unless that is NULL, does what it likes with

@@ -54,20 +54,21 @@ static const char *default_pre(const st_directory *d) {
   return d->container == ST_GGUF && st_gguf_spec(d, &spec, NULL) == SETUN_OK ? spec->gguf_pre : NULL;
 }
 
-st_model_options st_model_options_of(const setun_model_params *p, const st_log *log) {
-  return (st_model_options){.backend = &st_backend_cpu,
-                            .isa = p->isa,
-                            .activation = p->activation,
-                            .precise = p->precise,
-                            .threads = p->threads,
-                            .progress = p->progress,
-                            .user = p->user,
-                            .log = log,
-                            .adapters = p->adapters,
-                            .n_adapters = p->n_adapters,
-                            .session = p->session,
-                            .memory = p->memory,
-                            .mapped = p->no_stream};
+st_placement_options st_placement_options_of(const setun_model_params *p, const st_log *log) {
+  return (st_placement_options){.backend = &st_backend_cpu,
+                                .isa = p->isa,
+                                .activation = p->activation,
+                                .precise = p->precise,
+                                .threads = p->threads,
+                                .progress = p->progress,
+                                .user = p->user,
+                                .log = log,
+                                .adapters = p->adapters,
+                                .n_adapters = p->n_adapters,
+                                .session = p->session,
+                                .session_size = st_session_size_of,
+                                .memory = p->memory,
+                                .mapped = p->no_stream};
 }
 
 // Without the key's split pattern texts may be cut otherwise than the model learned.
@@ -132,10 +133,12 @@ setun_status st_api_open(const char *path, const st_file_source *source, const s
       st_fail_in(err, "%s", path);
     }
   }
-  if (s == SETUN_OK && m->model && m->model->streamer) {
+  if (s == SETUN_OK && m->placement && m->placement->streamer) {
     m->directory = d;
   } else {
-    if (s != SETUN_OK) st_model_free(m->model), m->model = NULL; // before the directory that it may stream from
+    if (s != SETUN_OK)
+      st_placement_free(m->placement), m->placement = NULL,
+                                       m->model = NULL; // before the directory that it may stream from
     st_directory_free(d);
   }
   if (s == SETUN_OK) {
@@ -148,9 +151,10 @@ setun_status st_api_open(const char *path, const st_file_source *source, const s
 
 setun_status st_api_load_weights(setun_model *m, const st_directory *d, const setun_model_params *p, void *context,
                                  setun_error *err) {
-  st_model_options options = st_model_options_of(p, &m->log);
+  st_placement_options options = st_placement_options_of(p, &m->log);
   (void)context;
-  setun_status s = st_model_load(d, &options, &m->model, err);
+  setun_status s = st_placement_load(d, &options, &m->placement, err);
+  if (s == SETUN_OK) m->model = m->placement->model;
   if (s == SETUN_OK) s = check_rows(m, err);
   if (s == SETUN_OK) warn_of_default_pre(d, &m->log);
   return s;
@@ -168,7 +172,7 @@ setun_status setun_model_load_vocabulary(const char *path, const setun_model_par
 
 void setun_model_free(setun_model *m) {
   if (!m) return;
-  st_model_free(m->model);
+  st_placement_free(m->placement);
   st_directory_free(m->directory);
   st_tokenizer_free(m->tokenizer);
   st_templates_free(&m->templates);
@@ -181,6 +185,7 @@ setun_model_info setun_model_get_info(const setun_model *model) {
                            .n_vocab = st_tokenizer_size(model->tokenizer)};
   const st_model *m = model->model;
   if (!m) return info;
+  const st_memory_plan *plan = &model->placement->plan;
   info.architecture = m->spec->name;
   info.isa = m->backend->device_isa(m->device);
   info.activation = m->h.int8 ? "int8" : m->fast ? "int8-block" : "float";
@@ -193,7 +198,7 @@ setun_model_info setun_model_get_info(const setun_model *model) {
   info.n_vocab = m->h.n_vocab;
   info.n_ctx_train = m->h.n_ctx_train;
   info.n_params = m->n_params;
-  info.weight_bytes = m->streamer ? m->plan.held + m->plan.vectors : m->weight_bytes;
+  info.weight_bytes = model->placement->streamer ? plan->resident + plan->vectors : m->weight_bytes;
   info.bytes_per_token = m->bytes_per_token;
   info.macs_per_token = m->macs_per_token;
   info.head_macs = m->head_macs;

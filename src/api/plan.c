@@ -2,7 +2,6 @@
 #include "api/api.h"
 
 #include "base/system_memory.h"
-#include "model/streamer.h"
 
 setun_plan st_api_plan_of(const st_memory_plan *p) {
   return (setun_plan){.budget = p->budget,
@@ -10,13 +9,13 @@ setun_plan st_api_plan_of(const st_memory_plan *p) {
                       .total = st_memory_plan_total(p),
                       .process = p->process,
                       .vectors = p->vectors,
-                      .held = p->held,
+                      .held = p->resident,
                       .rounding = p->rounding,
                       .ring = p->ring,
                       .packed = p->packed,
                       .cache = p->cache,
                       .work = p->work,
-                      .reserve = ST_PLAN_RESERVE,
+                      .reserve = ST_MEMORY_RESERVE,
                       .weights = p->all,
                       .stored = p->stored,
                       .streamed = p->streamed,
@@ -30,8 +29,8 @@ setun_plan st_api_plan_of(const st_memory_plan *p) {
 
 setun_status st_api_make_plan(setun_model *m, const st_directory *d, const setun_model_params *p, void *context,
                               setun_error *err) {
-  st_model_options options = st_model_options_of(p, &m->log);
-  return st_model_plan(d, &options, context, err);
+  st_placement_options options = st_placement_options_of(p, &m->log);
+  return st_placement_plan(d, &options, context, err);
 }
 
 setun_status setun_plan_model(const char *path, const setun_model_params *params, setun_plan *plan,
@@ -46,12 +45,12 @@ setun_status setun_plan_model(const char *path, const setun_model_params *params
 }
 
 setun_plan setun_model_get_plan(const setun_model *m) {
-  return m->model ? st_api_plan_of(&m->model->plan) : (setun_plan){0};
+  return m->placement ? st_api_plan_of(&m->placement->plan) : (setun_plan){0};
 }
 
 setun_stream_stats setun_model_get_stream_stats(const setun_model *m) {
-  if (!m->model || !m->model->streamer) return (setun_stream_stats){0};
-  st_streamer_stats s = st_streamer_get_stats(m->model->streamer);
+  if (!m->placement || !m->placement->streamer) return (setun_stream_stats){0};
+  st_streamer_stats s = st_streamer_get_stats(m->placement->streamer);
   return (setun_stream_stats){.bytes = s.read.bytes,
                               .read_s = s.read.busy_s,
                               .waited_s = s.read.waited_s,
@@ -62,8 +61,8 @@ setun_stream_stats setun_model_get_stream_stats(const setun_model *m) {
 
 setun_status setun_model_measure_disk(const setun_model *m, uint64_t total_bytes, double *bytes_per_s,
                                       setun_error *error) {
-  if (!m->model || !m->model->streamer) return st_fail(error, SETUN_ERROR_STATE, "nothing is streamed");
-  return st_streamer_measure(m->model->streamer, total_bytes, bytes_per_s, error);
+  if (!m->placement || !m->placement->streamer) return st_fail(error, SETUN_ERROR_STATE, "nothing is streamed");
+  return st_streamer_measure(m->placement->streamer, total_bytes, bytes_per_s, error);
 }
 
 uint64_t setun_memory_peak(void) {

@@ -2,7 +2,6 @@
 #include "convert/plan.h"
 
 #include "base/memory.h"
-#include "model/load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -44,17 +44,17 @@ static bool matches(const char *pattern, const char *text, uint32_t *layer, uint
 }
 
 static bool is_expert_role(st_role role) {
-  return role == ST_EXPERT_GATE || role == ST_EXPERT_UP || role == ST_EXPERT_GATE_UP || role == ST_EXPERT_DOWN;
+  return st_role_get(role)->part == ST_OF_EXPERT;
 }
 
 static bool find_in(const st_spec *spec, bool gguf, const char *module, st_place *place) {
-  for (const st_binding *b = spec->bindings; b->gguf || b->hf; b++) {
-    const char *pattern = gguf ? b->gguf : b->hf;
+  for (const st_binding *b = spec->bindings; b->role != ST_ROLE_COUNT; b++) {
+    const char *pattern = st_binding_pattern(b, gguf);
     uint32_t layer = 0, expert = 0;
     if (!pattern || !matches(pattern, module, &layer, &expert)) continue;
     *place = (st_place){.known = true,
                         .role = b->role,
-                        .in_layer = b->role >= ST_GLOBAL_ROLES,
+                        .in_layer = st_role_get(b->role)->part != ST_OF_MODEL,
                         .layer = layer,
                         .expert_of = is_expert_role(b->role),
                         .stacked = is_expert_role(b->role) && !strstr(pattern, "%e"),
@@ -90,19 +90,10 @@ st_place st_place_of(const st_spec *spec, bool gguf, const char *module) {
 }
 
 static bool name_in(const st_spec *spec, bool gguf, const st_place *place, char name[ST_PLACE_NAME]) {
-  for (const st_binding *b = spec->bindings; b->gguf || b->hf; b++) {
-    const char *pattern = gguf ? b->gguf : b->hf;
+  for (const st_binding *b = spec->bindings; b->role != ST_ROLE_COUNT; b++) {
+    const char *pattern = st_binding_pattern(b, gguf);
     if (!pattern || b->role != place->role || (place->expert_of && place->stacked != !strstr(pattern, "%e"))) continue;
-    size_t n = 0;
-    for (const char *p = pattern; *p && n + 12 < ST_PLACE_NAME; p++) {
-      if (p[0] == '%' && (p[1] == 'u' || p[1] == 'e')) {
-        n += (size_t)snprintf(name + n, ST_PLACE_NAME - n, "%u", p[1] == 'u' ? place->layer : place->expert);
-        p++;
-      } else {
-        name[n++] = *p;
-      }
-    }
-    name[n] = 0;
+    st_fill_name(pattern, place->layer, place->expert, name, ST_PLACE_NAME);
     return true;
   }
   return false;
@@ -139,21 +130,5 @@ int st_place_compare(const st_place *a, const st_place *b) {
 }
 
 bool st_role_is_linear(st_role role) {
-  switch (role) {
-  case ST_ATTN_Q:
-  case ST_ATTN_K:
-  case ST_ATTN_V:
-  case ST_ATTN_O:
-  case ST_FFN_GATE:
-  case ST_FFN_UP:
-  case ST_FFN_DOWN:
-  case ST_EXPERT_GATE:
-  case ST_EXPERT_UP:
-  case ST_EXPERT_GATE_UP:
-  case ST_EXPERT_DOWN:
-  case ST_SHARED_GATE:
-  case ST_SHARED_UP:
-  case ST_SHARED_DOWN: return true;
-  default: return false;
-  }
+  return role != ST_ROLE_COUNT && st_role_get(role)->kind == ST_KIND_LINEAR;
 }

@@ -6,7 +6,7 @@
 #include "convert/gguf_keys.h"
 #include "convert/gguf_writer.h"
 #include "convert/presets.h"
-#include "model/load.h"
+#include "placement/binding.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,9 +26,11 @@ static const char *name_of(const st_synthesis *y, st_role role) {
   bool dense = role == ST_FFN_GATE || role == ST_FFN_UP || role == ST_FFN_DOWN || role == ST_FFN_SUB_NORM;
   if (experts ? dense : role == ST_ROUTER || is_expert(role)) return NULL;
   bool sub_norm = (role == ST_ATTN_SUB_NORM || role == ST_FFN_SUB_NORM) && y->spec == &st_spec_bitnet_b158;
-  for (const st_binding *b = y->spec->bindings; b->gguf || b->hf; b++) {
-    if (b->role != role || !b->gguf) continue;
-    if (b->need == ST_REQUIRED || (b->need == ST_UNTIED && !y->h.tied) || sub_norm) return b->gguf;
+  for (const st_binding *b = y->spec->bindings; b->role != ST_ROLE_COUNT; b++) {
+    const char *name = st_binding_pattern(b, true);
+    st_need need = st_binding_need(b);
+    if (b->role != role || !name) continue;
+    if (need == ST_REQUIRED || (need == ST_UNTIED && !y->h.tied) || sub_norm) return name;
   }
   return NULL;
 }
@@ -67,7 +69,8 @@ static setun_status add_role(st_synthesis *y, const st_synthesis_options *o, st_
   if (y->spec == &st_spec_olmoe && (role == ST_ATTN_Q_NORM || role == ST_ATTN_K_NORM)) {
     each.columns *= role == ST_ATTN_Q_NORM ? y->h.n_head : y->h.n_head_kv; // over the full width
   }
-  item->place = (st_place){.known = true, .role = role, .in_layer = role >= ST_GLOBAL_ROLES, .layer = layer};
+  item->place =
+      (st_place){.known = true, .role = role, .in_layer = st_role_get(role)->part != ST_OF_MODEL, .layer = layer};
   item->shape = (st_shape){each.rows * copies, each.columns};
   item->n_dims = copies > 1 ? 3 : each.rows > 1 ? 2 : 1;
   item->dims[0] = each.columns;
@@ -92,8 +95,8 @@ static setun_status add_role(st_synthesis *y, const st_synthesis_options *o, st_
 static setun_status add_items(st_synthesis *y, const st_synthesis_options *o, setun_error *err) {
   setun_status s = add_role(y, o, ST_TOKEN_EMBD, 0, err);
   for (uint32_t layer = 0; layer < y->h.n_layer; layer++) {
-    for (int role = ST_GLOBAL_ROLES; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
-      s = add_role(y, o, (st_role)role, layer, err);
+    for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
+      if (st_role_get((st_role)role)->part != ST_OF_MODEL) s = add_role(y, o, (st_role)role, layer, err);
     }
   }
   if (s == SETUN_OK) s = add_role(y, o, ST_OUTPUT_NORM, 0, err);

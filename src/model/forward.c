@@ -2,11 +2,9 @@
 #include "model/forward.h"
 
 #include "base/memory.h"
-#include "model/copy.h"
 #include "model/moe.h"
 #include "model/product.h"
 #include "model/rope.h"
-#include "model/streamer.h"
 
 static setun_status new_table(st_run *r, const st_rope_params *p, st_dvector **out, setun_error *err) {
   const st_model *m = r->model;
@@ -90,7 +88,7 @@ static st_cache_shape cache_shape(const st_hparams *h, const st_run_options *o) 
                           .half = o->half};
 }
 
-static uint32_t logits_at_once(const st_run_options *o) {
+uint32_t st_run_logits_at_once(const st_run_options *o) {
   if (!o->all_logits) return 1;
   return o->n_batch < LOGITS_AT_ONCE ? o->n_batch : LOGITS_AT_ONCE;
 }
@@ -101,13 +99,12 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const siz
   run_array list[RUN_ARRAYS];
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = cache_shape(h, o);
-  uint64_t floats = (uint64_t)o->n_ctx * h->head_dim * (h->has_rope_local ? 2 : 1) + o->n_ctx; // tables, and the ids
+  uint64_t floats = (uint64_t)o->n_ctx * h->head_dim * (h->has_rope_local ? 2 : 1); // tables
   list_arrays(h, &places, o->n_batch, list);
   for (int i = 0; i < RUN_ARRAYS; i++) floats += (uint64_t)list[i].tokens * list[i].width;
   if (h->n_expert) floats += (uint64_t)o->n_batch * (4 * (uint64_t)h->n_embd + 2 * h->n_expert + 5 * h->n_expert_used);
   floats += (uint64_t)o->n_batch * (3 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns);
-  floats += 2 * (uint64_t)h->n_vocab; // the session's logits, and a sampler's candidates
-  uint64_t logits = 2 * ((uint64_t)logits_at_once(o) - 1) * h->n_vocab; // the run's, and the session's
+  uint64_t logits = ((uint64_t)st_run_logits_at_once(o) - 1) * h->n_vocab;
   return (st_run_size){.more_logits = logits * sizeof(float),
                        .cache = m->backend->cache_size(&cache, o->threads),
                        .work = floats * sizeof(float) + m->backend->queue_size(m->device, &queue, columns)};
@@ -120,7 +117,7 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   r->model = m;
   r->n_ctx = o->n_ctx;
   r->n_batch = o->n_batch;
-  r->n_logits = m->n_head ? logits_at_once(o) : 1;
+  r->n_logits = m->n_head ? st_run_logits_at_once(o) : 1;
   r->half = o->half;
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = cache_shape(&m->h, o);
@@ -202,6 +199,11 @@ static void attention(st_run *r, uint32_t index, uint32_t n, uint32_t position) 
   add_branch(r, l->vector[ST_ATTN_POST_NORM], n);
 }
 
+static void poll(const st_run *r) {
+  const st_supply *supply = r->model->supply;
+  if (supply) supply->poll(supply->context);
+}
+
 static void feed_forward(st_run *r, uint32_t index, uint32_t n) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
@@ -214,7 +216,7 @@ static void feed_forward(st_run *r, uint32_t index, uint32_t n) {
   const st_product gate_up[] = {{&l->linear[ST_FFN_GATE], r->gate, 0}, {&l->linear[ST_FFN_UP], r->up, 0}};
   st_multiply(r, r->x, 0, n, l->vector[ST_FFN_NORM], gate_up, 2);
   b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff, r->gate);
-  st_streamer_poll(r->model->streamer);
+  poll(r);
   const st_product down = {&l->linear[ST_FFN_DOWN], r->branch, 0};
   st_multiply(r, r->gate, 0, n, l->vector[ST_FFN_SUB_NORM], &down, 1);
   add_branch(r, l->vector[ST_FFN_POST_NORM], n);
@@ -230,17 +232,20 @@ static bool report_hidden(st_run *r, const st_pass *p, uint32_t layer, uint32_t 
   return p->on_hidden(layer, position, n, p->hidden, p->user);
 }
 
-// A layer's two halves, each after the weights that it has not got were brought.
+// A layer's two halves, each after the weights that are not resident were acquired.
 static setun_status layer(st_run *r, uint32_t index, uint32_t n, uint32_t position, setun_error *err) {
-  st_streamer *streamer = r->model->streamer;
-  setun_status s = st_streamer_bring(streamer, index, true, err);
+  const st_supply *supply = r->model->supply;
+  setun_status s = supply ? supply->acquire(supply->context, index, true, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
   attention(r, index, n, position);
-  st_streamer_poll(streamer);
-  if ((s = st_streamer_bring(streamer, index, false, err)) != SETUN_OK) return s;
+  poll(r);
+  if (supply) s = supply->acquire(supply->context, index, false, err);
+  if (s != SETUN_OK) return s;
   feed_forward(r, index, n);
-  if (streamer) r->model->backend->finish(r->queue);
-  st_streamer_leave(streamer, index);
+  if (supply) {
+    r->model->backend->finish(r->queue);
+    supply->release(supply->context, index);
+  }
   return SETUN_OK;
 }
 
@@ -254,19 +259,19 @@ static setun_status layers(st_run *r, uint32_t n, uint32_t position, const st_pa
   return SETUN_OK;
 }
 
-// The tokens' rows of the embedding, one by one where it is not held.
+// The tokens' rows of the embedding, which are supplied one by one where it is not resident.
 static setun_status embed(st_run *r, const int32_t *ids, uint32_t n, setun_error *err) {
   const st_model *m = r->model;
   const st_dmatrix *rows = NULL;
-  int32_t places[ST_ROW_COPIES];
-  if (!m->rows) {
+  int32_t places[ST_SUPPLY_ROWS];
+  if (m->token_embd.matrix) {
     m->backend->embed(r->queue, m->token_embd.matrix, ids, n, m->h.embed_scale, r->x, 0);
     return SETUN_OK;
   }
-  for (int32_t i = 0; i < ST_ROW_COPIES; i++) places[i] = i;
+  for (int32_t i = 0; i < ST_SUPPLY_ROWS; i++) places[i] = i;
   for (uint32_t done = 0; done < n;) {
-    uint32_t count = n - done < ST_ROW_COPIES ? n - done : ST_ROW_COPIES;
-    setun_status s = st_row_copy_read(m->rows, ids + done, count, &rows, err);
+    uint32_t count = n - done < ST_SUPPLY_ROWS ? n - done : ST_SUPPLY_ROWS;
+    setun_status s = m->supply->rows(m->supply->context, ids + done, count, &rows, err);
     if (s != SETUN_OK) return s;
     m->backend->embed(r->queue, rows, places, count, m->h.embed_scale, r->x, done);
     m->backend->finish(r->queue);
@@ -282,12 +287,12 @@ static uint32_t heads_for(const st_run *r, uint32_t n) {
 
 setun_status st_run_tokens(st_run *r, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *p,
                            setun_error *err) {
-  st_streamer *streamer = r->model->streamer;
-  st_streamer_begin(streamer, ST_STREAM_LAYERS, heads_for(r, p->n_logits));
+  const st_supply *supply = r->model->supply;
+  if (supply) supply->begin(supply->context, ST_SUPPLY_LAYERS, heads_for(r, p->n_logits));
   setun_status s = embed(r, ids, n, err);
   if (s == SETUN_OK && !report_hidden(r, p, 0, n, position)) s = fail_stopped(err);
   if (s == SETUN_OK) s = layers(r, n, position, p, err);
-  st_streamer_end(streamer);
+  if (supply) supply->end(supply->context);
   return s;
 }
 
@@ -297,11 +302,11 @@ static setun_status multiply_pieces(st_run *r, uint32_t first, uint32_t n, setun
   for (uint32_t i = 0; i < m->n_head && s == SETUN_OK; i++) {
     uint32_t unit = m->h.n_layer + i;
     const st_product piece = {&m->head[i], r->logits, 0};
-    s = st_streamer_bring(m->streamer, unit, false, err);
+    s = m->supply->acquire(m->supply->context, unit, false, err);
     if (s != SETUN_OK) return s;
     st_multiply(r, r->x, first, n, m->output_norm, &piece, 1);
     m->backend->finish(r->queue);
-    st_streamer_leave(m->streamer, unit);
+    m->supply->release(m->supply->context, unit);
   }
   return s;
 }
@@ -309,9 +314,9 @@ static setun_status multiply_pieces(st_run *r, uint32_t first, uint32_t n, setun
 setun_status st_run_logits(st_run *r, uint32_t first, uint32_t n, uint32_t left, float *out, setun_error *err) {
   const st_model *m = r->model;
   if (m->n_head) {
-    st_streamer_begin(m->streamer, ST_STREAM_HEAD, heads_for(r, n + left));
+    m->supply->begin(m->supply->context, ST_SUPPLY_HEAD, heads_for(r, n + left));
     setun_status s = multiply_pieces(r, first, n, err);
-    st_streamer_end(m->streamer);
+    m->supply->end(m->supply->context);
     if (s != SETUN_OK) return s;
   } else {
     const st_product head = {&m->output, r->logits, 0};

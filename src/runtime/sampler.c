@@ -129,6 +129,10 @@ setun_status st_sampler_new(const setun_sampler_params *params, st_sampler **sam
   return SETUN_OK;
 }
 
+uint64_t st_sampler_size(uint32_t n_vocab) {
+  return (uint64_t)n_vocab * sizeof(st_candidate) / 8;
+}
+
 void st_sampler_free(st_sampler *s) {
   if (!s) return;
   st_history_free(&s->history);

@@ -10,6 +10,8 @@ setun_sampler_params st_sampler_params_default(void);
 // NULL parameters: the defaults.
 setun_status st_sampler_new(const setun_sampler_params *params, st_sampler **sampler, setun_error *err);
 void st_sampler_free(st_sampler *sampler);
+// Bytes to leave for a sampler's candidates: those of a vocabulary of that size, of which settings leave an eighth.
+uint64_t st_sampler_size(uint32_t n_vocab);
 setun_status st_sampler_add_bias(st_sampler *sampler, setun_token id, float bias, setun_error *err);
 setun_status st_sampler_add_breaker(st_sampler *sampler, const setun_token *ids, size_t n, setun_error *err);
 // `user` must outlive the sampler; `piece` and `user` replace those of earlier calls.

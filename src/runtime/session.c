@@ -2,6 +2,7 @@
 #include "runtime/session.h"
 
 #include "base/memory.h"
+#include "runtime/sampler.h"
 #include "runtime/session_file.h"
 
 #include <float.h>
@@ -20,13 +21,21 @@ struct st_session {
   atomic_bool running, stop;
 };
 
+st_run_size st_session_size_of(const st_model *m, const st_run_options *o, const size_t columns[ST_INPUT_KINDS]) {
+  st_run_size size = st_run_size_of(m, o, columns);
+  uint64_t row = (uint64_t)m->h.n_vocab * sizeof(float);
+  size.work += (uint64_t)o->n_ctx * sizeof(setun_token) + row + st_sampler_size(m->h.n_vocab);
+  size.more_logits += (st_run_logits_at_once(o) - 1) * row;
+  return size;
+}
+
 setun_status st_session_new(const st_model *m, const setun_session_params *params, st_session **session,
                             setun_error *err) {
   st_run_options options;
   setun_status s = st_run_options_of(&m->h, params, &options, err);
   if (s != SETUN_OK) return s;
   bool asked = params && params->n_batch;
-  if (!asked && m->plan.n_batch && m->plan.n_batch < options.n_batch) options.n_batch = m->plan.n_batch;
+  if (!asked && m->n_batch && m->n_batch < options.n_batch) options.n_batch = m->n_batch;
   st_session *n = st_calloc(1, sizeof *n);
   if (n) {
     n->threads = options.threads;

@@ -26,9 +26,10 @@ APPS = ("setun", "server")
 # headers that lie directly in src/backend.
 ARROWS = {
     "api": ("runtime", "convert", "quantize"),
-    "runtime": ("model", "tokenizer", "grammar", "chat"),
-    "convert": ("format", "quant", "model"),
+    "runtime": ("placement", "tokenizer", "grammar", "chat"),
+    "convert": ("format", "quant", "placement"),
     "quantize": ("format", "quant", "model"),
+    "placement": ("model", "source"),
     "model": ("backend", "source", "format"),
     "format": ("quant",),
     "source": ("format", "base"),

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "model/hparams_read.h"
-#include "model/load.h"
+#include "placement/binding.h"
 
 #include <math.h>
 
@@ -44,9 +44,10 @@ static char *read_list(const char *path, st_map *hf, st_map *gguf, size_t *n) {
 }
 
 // The line of the list that holds a binding's name.
-static int64_t line_of(const st_loader *l, const st_binding *b, uint32_t layer, const st_map *map) {
+static int64_t line_of(const st_directory *d, const st_spec *spec, const st_binding *b, uint32_t layer,
+                       const st_map *map) {
   char name[ST_NAME_SIZE + 8], module[ST_NAME_SIZE];
-  assert_non_null(st_binding_name(l, b, layer, 0, module));
+  assert_non_null(st_bound_name(d, spec, b, layer, 0, module));
   snprintf(name, sizeof name, "%s.weight", module);
   int64_t line = st_map_get(map, name, strlen(name));
   if (line < 0) fail_msg("%s is not in the list", name);
@@ -67,14 +68,13 @@ static void check_map(const char *model, size_t expected) {
   char *text = read_list(path, hf, gguf, &n);
   assert_int_equal(n, expected);
   bool *seen = st_calloc(n, 1);
-  st_model m = {.spec = spec};
   st_directory as_hf = {.container = ST_HUGGINGFACE, .by_name = st_map_new(1)}, as_gguf = {.container = ST_GGUF};
-  st_loader from_hf = {.d = &as_hf, .m = &m}, from_gguf = {.d = &as_gguf, .m = &m};
-  for (const st_binding *b = spec->bindings; b->gguf || b->hf; b++) {
-    if (b->need == ST_OPTIONAL || !b->hf || strstr(b->hf, "%e")) continue;
-    for (uint32_t i = 0; i < (b->role < ST_GLOBAL_ROLES ? 1 : h.n_layer); i++) {
-      int64_t line = line_of(&from_hf, b, i, hf);
-      assert_int_equal(line, line_of(&from_gguf, b, i, gguf)); // the same role in both
+  for (const st_binding *b = spec->bindings; b->role != ST_ROLE_COUNT; b++) {
+    const char *name = st_binding_pattern(b, false);
+    if (st_binding_need(b) == ST_OPTIONAL || !name || strstr(name, "%e")) continue;
+    for (uint32_t i = 0; i < (st_role_get(b->role)->part == ST_OF_MODEL ? 1 : h.n_layer); i++) {
+      int64_t line = line_of(&as_hf, spec, b, i, hf);
+      assert_int_equal(line, line_of(&as_gguf, spec, b, i, gguf)); // the same role in both
       assert_false(seen[line]);
       seen[line] = true;
       bound++;

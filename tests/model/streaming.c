@@ -4,8 +4,7 @@
 #include "models.h"
 
 #include "backend/backend.h"
-#include "model/model.h"
-#include "model/streamer.h"
+#include "placement/placement.h"
 #include "runtime/session.h"
 
 #include <fcntl.h>
@@ -17,25 +16,28 @@ enum { TOKENS = 10 };
 
 typedef struct opened {
   st_directory *directory;
-  st_model *model;
+  st_placement *placement;
+  st_model *model; // its model
 } opened;
 
-static opened open_with(const char *path, st_model_options options) {
+static opened open_with(const char *path, st_placement_options options) {
   opened o = {0};
   setun_error err = {SETUN_OK, ""};
   options.backend = &st_backend_cpu;
   options.threads = 2;
+  options.session_size = st_session_size_of;
   if (st_directory_open(path, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
-  if (st_model_load(o.directory, &options, &o.model, &err)) fail_msg("%s: %s", path, err.message);
+  if (st_placement_load(o.directory, &options, &o.placement, &err)) fail_msg("%s: %s", path, err.message);
+  o.model = o.placement->model;
   return o;
 }
 
-static opened open_path(const char *path, const uint32_t *held_parts, bool precise) {
-  return open_with(path, (st_model_options){.precise = precise, .held_parts = held_parts});
+static opened open_path(const char *path, const uint32_t *resident_parts, bool precise) {
+  return open_with(path, (st_placement_options){.precise = precise, .resident_parts = resident_parts});
 }
 
 static void close_model(opened *o) {
-  st_model_free(o->model);
+  st_placement_free(o->placement);
   st_directory_free(o->directory);
 }
 
@@ -71,16 +73,16 @@ static void check_run(const char *path, const st_model *m, uint32_t n_batch, int
 
 static void check_model(const char *path, bool precise) {
   opened held = open_path(path, NULL, precise);
-  assert_null(held.model->streamer);
+  assert_null(held.placement->streamer);
   float *expected = run(held.model, 0, 2);
   // Nothing; the head; some of the layers too; all of them, so that only an embedding that is not the head is left.
   uint32_t n = held.model->h.n_layer, shares[] = {0, 1, n + 2, 2 * n + 1, 2 * n + 2};
   for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
     opened o = open_path(path, &shares[i], precise);
     bool all = shares[i] > 2 * n + !held.model->h.tied;
-    assert_int_equal(o.model->streamer == NULL, all);
+    assert_int_equal(o.placement->streamer == NULL, all);
     assert_int_equal(o.model->n_head > 0, !shares[i]);
-    assert_int_equal(o.model->rows != NULL, held.model->h.tied ? !shares[i] : !all);
+    assert_int_equal(!o.model->token_embd.matrix, held.model->h.tied ? !shares[i] : !all);
     check_run(path, o.model, i % 2 ? 3 : 0, i % 2 ? 1 : 2, expected);
     close_model(&o);
   }
@@ -151,8 +153,8 @@ static void direct(void **state) {
   convert_tales("t16", path, sizeof path);
   opened o = open_path(path, &head, false);
   assert_int_equal(o.model->n_head, 0);
-  assert_true(o.model->plan.ring > 0);
-  assert_int_equal(o.model->plan.packed, 0);
+  assert_true(o.placement->plan.ring > 0);
+  assert_int_equal(o.placement->plan.packed, 0);
   close_model(&o);
   unlink(path);
 }
@@ -163,10 +165,12 @@ static void mapped(void **state) {
   setun_error err = {SETUN_OK, ""};
   convert_tales("t16", path, sizeof path);
   opened held = open_path(path, NULL, false), o = {0};
-  st_model_options options = {.backend = &st_backend_cpu, .threads = 2, .mapped = true};
+  st_placement_options options = {
+      .backend = &st_backend_cpu, .threads = 2, .session_size = st_session_size_of, .mapped = true};
   if (st_directory_open(path, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
-  if (st_model_load(o.directory, &options, &o.model, &err)) fail_msg("%s", err.message);
-  assert_true(o.model->plan.held < held.model->plan.held);
+  if (st_placement_load(o.directory, &options, &o.placement, &err)) fail_msg("%s", err.message);
+  o.model = o.placement->model;
+  assert_true(o.placement->plan.resident < held.placement->plan.resident);
   float *expected = run(held.model, 0, 2);
   check_run(path, o.model, 0, 2, expected);
   st_free(expected);
@@ -247,9 +251,9 @@ static void adapters(void **state) {
   static const char *const model = GOLDEN "hf/llama3";
   const setun_adapter second = {GOLDEN "numpy/adapter-second", 0.5f};
   uint32_t none = 0;
-  opened held = open_with(model, (st_model_options){.adapters = &second, .n_adapters = 1});
+  opened held = open_with(model, (st_placement_options){.adapters = &second, .n_adapters = 1});
   opened plain = open_path(model, &none, false);
-  opened o = open_with(model, (st_model_options){.adapters = &second, .n_adapters = 1, .held_parts = &none});
+  opened o = open_with(model, (st_placement_options){.adapters = &second, .n_adapters = 1, .resident_parts = &none});
   float *expected = run(held.model, 0, 2), *without = run(plain.model, 0, 2);
   assert_non_null(held.model->output.lora_a);
   assert_true(o.model->n_head > 0);
@@ -357,12 +361,16 @@ static void check_changing(bool map, void (*change)(const char *path), const cha
   setun_error err = {SETUN_OK, ""};
   st_session *s = NULL;
   opened o = {0};
-  st_model_options options = {
-      .backend = &st_backend_cpu, .threads = 1, .held_parts = map ? NULL : &none, .mapped = map};
+  st_placement_options options = {.backend = &st_backend_cpu,
+                                  .threads = 1,
+                                  .session_size = st_session_size_of,
+                                  .resident_parts = map ? NULL : &none,
+                                  .mapped = map};
   fill_ids(ids);
   convert_tales("t16", path, sizeof path);
   if (st_directory_open(path, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
-  if (st_model_load(o.directory, &options, &o.model, &err)) fail_msg("%s", err.message);
+  if (st_placement_load(o.directory, &options, &o.placement, &err)) fail_msg("%s", err.message);
+  o.model = o.placement->model;
   if (st_session_new(o.model, NULL, &s, &err)) fail_msg("%s", err.message);
   assert_int_equal(st_session_eval(s, ids, 3, NULL, &err), SETUN_OK);
   change(path);
@@ -430,10 +438,11 @@ static void any_share(void **state) {
     uint32_t last = 2 * held.model->h.n_layer + 2;
     for (uint32_t share = 0; share <= last; share++) {
       opened o = open_path(path, &share, false);
-      const st_memory_plan *p = &o.model->plan;
+      const st_memory_plan *p = &o.placement->plan;
       assert_true(p->streamed <= streamed);
       assert_int_equal(p->streamed == 0, share >= last - 1);
-      assert_true(p->held <= held.model->plan.held && (p->held == held.model->plan.held) == !o.model->streamer);
+      assert_true(p->resident <= held.placement->plan.resident &&
+                  (p->resident == held.placement->plan.resident) == !o.placement->streamer);
       streamed = p->streamed;
       check_run(path, o.model, 0, 1 + (int)share % 3, expected);
       close_model(&o);

@@ -8,13 +8,8 @@ static const char *const model_types[] = {"bitnet", NULL};
 static const char *const no_types[] = {NULL};
 
 static const st_binding bindings[] = {
-    ST_BIND_GLOBAL,
-    ST_BIND_ATTENTION,
-    {ST_ATTN_SUB_NORM, "blk.%u.attn_sub_norm", "model.layers.%u.self_attn.attn_sub_norm", ST_OPTIONAL},
-    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
-    ST_BIND_MLP,
-    {ST_FFN_SUB_NORM, "blk.%u.ffn_sub_norm", "model.layers.%u.mlp.ffn_sub_norm", ST_OPTIONAL},
-    ST_BIND_END,
+    ST_BIND_GLOBAL,           ST_BIND_ATTENTION, ST_BIND(ST_ATTN_SUB_NORM), ST_BIND(ST_FFN_NORM), ST_BIND_MLP,
+    ST_BIND(ST_FFN_SUB_NORM), ST_BIND_END,
 };
 
 const st_spec st_spec_bitnet = {

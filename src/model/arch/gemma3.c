@@ -59,12 +59,12 @@ static setun_status read_gguf(const st_metadata *m, const char *architecture, st
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
     ST_BIND_ATTENTION,
-    {ST_ATTN_Q_NORM, "blk.%u.attn_q_norm", "model.layers.%u.self_attn.q_norm", ST_REQUIRED},
-    {ST_ATTN_K_NORM, "blk.%u.attn_k_norm", "model.layers.%u.self_attn.k_norm", ST_REQUIRED},
-    {ST_ATTN_POST_NORM, "blk.%u.post_attention_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
-    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.pre_feedforward_layernorm", ST_REQUIRED},
+    ST_BIND(ST_ATTN_Q_NORM),
+    ST_BIND(ST_ATTN_K_NORM),
+    ST_BIND(ST_ATTN_POST_NORM),
+    {.role = ST_FFN_NORM, .hf = "model.layers.%u.pre_feedforward_layernorm"},
     ST_BIND_MLP,
-    {ST_FFN_POST_NORM, "blk.%u.post_ffw_norm", "model.layers.%u.post_feedforward_layernorm", ST_REQUIRED},
+    ST_BIND(ST_FFN_POST_NORM),
     ST_BIND_END,
 };
 

@@ -21,13 +21,14 @@ static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
 
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
-    {ST_ROPE_FREQS, "rope_freqs", NULL, ST_OPTIONAL},
+    ST_BIND(ST_ROPE_FREQS),
     ST_BIND_ATTENTION,
-    {ST_ATTN_SUB_NORM, "blk.%u.attn_sub_norm", "model.layers.%u.self_attn.inner_attn_ln", ST_OPTIONAL},
-    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
+    {.role = ST_ATTN_SUB_NORM, .hf = "model.layers.%u.self_attn.inner_attn_ln"},
+    ST_BIND(ST_FFN_NORM),
     ST_BIND_MLP,
-    ST_BIND_EXPERTS(NULL, , NULL, NULL, NULL),
-    {ST_FFN_SUB_NORM, "blk.%u.ffn_sub_norm", "model.layers.%u.mlp.ffn_layernorm", ST_OPTIONAL},
+    {.role = ST_ROUTER, .hf = ST_NO_NAME},
+    ST_BIND_EXPERTS(ST_NO_NAME, ST_NO_NAME, ST_NO_NAME),
+    {.role = ST_FFN_SUB_NORM, .hf = "model.layers.%u.mlp.ffn_layernorm"},
     ST_BIND_END,
 };
 

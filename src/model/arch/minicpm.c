@@ -46,11 +46,14 @@ static setun_status read_gguf(const st_metadata *m, const char *architecture, st
 }
 
 static const st_binding bindings[] = {
-    ST_BIND_GLOBAL,    {ST_ROPE_FREQS, "rope_freqs", NULL, ST_OPTIONAL},
-    {ST_ROPE_SHORT, "rope_factors_short", NULL, ST_OPTIONAL},
-    {ST_ROPE_LONG_FACTORS, "rope_factors_long", NULL, ST_OPTIONAL},
-    ST_BIND_ATTENTION, {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
-    ST_BIND_MLP,       ST_BIND_END,
+    ST_BIND_GLOBAL,
+    ST_BIND(ST_ROPE_FREQS),
+    ST_BIND(ST_ROPE_SHORT),
+    ST_BIND(ST_ROPE_LONG_FACTORS),
+    ST_BIND_ATTENTION,
+    ST_BIND(ST_FFN_NORM),
+    ST_BIND_MLP,
+    ST_BIND_END,
 };
 
 const st_spec st_spec_minicpm = {

@@ -13,11 +13,7 @@ static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
 }
 
 static const st_binding bindings[] = {
-    ST_BIND_GLOBAL,
-    ST_BIND_ATTENTION,
-    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
-    ST_BIND_MLP,
-    ST_BIND_END,
+    ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_FFN_NORM), ST_BIND_MLP, ST_BIND_END,
 };
 
 const st_spec st_spec_mistral = {

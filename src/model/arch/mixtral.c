@@ -15,9 +15,10 @@ static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
     ST_BIND_ATTENTION,
-    {ST_FFN_NORM, NULL, "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
-    ST_BIND_EXPERTS("model.layers.%u.block_sparse_moe.gate", "model.layers.%u.block_sparse_moe.experts.%e.", "w1", "w3",
-                    "w2"),
+    ST_BIND(ST_FFN_NORM),
+    {.role = ST_ROUTER, .hf = "model.layers.%u.block_sparse_moe.gate"},
+    ST_BIND_EXPERTS("model.layers.%u.block_sparse_moe.experts.%e.w1", "model.layers.%u.block_sparse_moe.experts.%e.w3",
+                    "model.layers.%u.block_sparse_moe.experts.%e.w2"),
     ST_BIND_END,
 };
 

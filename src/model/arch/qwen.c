@@ -24,21 +24,12 @@ static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
 }
 
 static const st_binding qwen2_bindings[] = {
-    ST_BIND_GLOBAL,
-    ST_BIND_ATTENTION,
-    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
-    ST_BIND_MLP,
-    ST_BIND_END,
+    ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_FFN_NORM), ST_BIND_MLP, ST_BIND_END,
 };
 
 static const st_binding qwen3_bindings[] = {
-    ST_BIND_GLOBAL,
-    ST_BIND_ATTENTION,
-    {ST_ATTN_Q_NORM, "blk.%u.attn_q_norm", "model.layers.%u.self_attn.q_norm", ST_REQUIRED},
-    {ST_ATTN_K_NORM, "blk.%u.attn_k_norm", "model.layers.%u.self_attn.k_norm", ST_REQUIRED},
-    {ST_FFN_NORM, "blk.%u.ffn_norm", "model.layers.%u.post_attention_layernorm", ST_REQUIRED},
-    ST_BIND_MLP,
-    ST_BIND_END,
+    ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_ATTN_Q_NORM), ST_BIND(ST_ATTN_K_NORM), ST_BIND(ST_FFN_NORM),
+    ST_BIND_MLP,    ST_BIND_END,
 };
 
 const st_spec st_spec_qwen2 = {

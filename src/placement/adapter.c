@@ -1,7 +1,7 @@
 // LoRA adapters: reading PEFT directories and GGUF files, and joining the adapters of each matrix into one pair of
 // factors. y = W x + sum over adapters of scale * alpha / r * B (A x): the A of all adapters stand below each other,
 // the B beside each other with the scales in them.
-#include "model/load.h"
+#include "placement/adapter.h"
 
 #include "base/hash.h"
 #include "base/memory.h"
@@ -22,6 +22,19 @@ typedef struct {
   bool rank_stabilized; // alpha / sqrt(r)
   bool *used;           // by tensor
 } adapter;
+
+struct st_adapters {
+  const st_directory *base; // the model's own files
+  adapter *items;           // [n]
+  size_t n;
+};
+
+// While they are placed.
+typedef struct {
+  st_adapters *adapters;
+  st_model *m;
+  setun_error *err;
+} placer;
 
 // The pair of factors of one matrix while it is put together.
 typedef struct {
@@ -90,9 +103,9 @@ static bool is(st_text t, const char *text) {
 }
 
 // A GGUF adapter says what it is and for which architecture.
-static setun_status check_gguf(const st_loader *l, adapter *a, setun_error *err) {
+static setun_status check_gguf(const st_spec *spec, adapter *a, setun_error *err) {
   const st_metadata *m = &a->d->metadata;
-  const char *const *names = l->m->spec->gguf_names;
+  const char *const *names = spec->gguf_names;
   st_text type = {0}, kind = {0}, architecture = {0};
   if (a->d->container != ST_GGUF) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
@@ -110,33 +123,61 @@ static setun_status check_gguf(const st_loader *l, adapter *a, setun_error *err)
   for (; *names; names++) same = same || is(architecture, *names);
   if (same) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_FORMAT, "general.architecture: expected an adapter for %s, found one for \"%.*s\"",
-                 l->m->spec->name, (int)(architecture.length < 64 ? architecture.length : 64), architecture.data);
+                 spec->name, (int)(architecture.length < 64 ? architecture.length : 64), architecture.data);
 }
 
-static setun_status open_adapter(st_loader *l, const setun_adapter *from, adapter *a) {
-  st_open_options options = {.log = l->surveying ? NULL : l->o->log}; // once is enough
+static setun_status open_adapter(const setun_adapter *from, const st_spec *spec, const st_log *log, adapter *a,
+                                 setun_error *err) {
+  st_open_options options = {.log = log};
   *a = (adapter){.path = from->path, .scale = from->scale};
   if (!isfinite(from->scale)) {
-    return st_fail(l->err, SETUN_ERROR_ARGUMENT, "expected a finite scale, found %g", (double)from->scale);
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "expected a finite scale, found %g", (double)from->scale);
   }
   a->gguf = !st_path_is_directory(from->path);
   setun_status s = SETUN_OK;
   if (a->gguf) {
-    s = st_directory_open(from->path, &options, &a->d, l->err);
-    if (s == SETUN_OK) s = check_gguf(l, a, l->err);
+    s = st_directory_open(from->path, &options, &a->d, err);
+    if (s == SETUN_OK) s = check_gguf(spec, a, err);
   } else {
-    s = open_peft(&options, a, l->err);
+    s = open_peft(&options, a, err);
   }
   if (s == SETUN_OK && !isfinite(a->alpha)) {
-    s = st_fail(l->err, SETUN_ERROR_FORMAT, "alpha: expected a finite number, found %g", (double)a->alpha);
+    s = st_fail(err, SETUN_ERROR_FORMAT, "alpha: expected a finite number, found %g", (double)a->alpha);
   }
-  if (s == SETUN_OK && !(a->used = st_calloc(a->d->n_tensors, sizeof *a->used))) s = st_fail_memory(l->err, a->path);
+  if (s == SETUN_OK && !(a->used = st_calloc(a->d->n_tensors, sizeof *a->used))) s = st_fail_memory(err, a->path);
   return s;
 }
 
-static void close_adapter(adapter *a) {
-  st_directory_free(a->d);
-  st_free(a->used);
+setun_status st_adapters_open(const setun_adapter *list, size_t n, const st_directory *base, const st_spec *spec,
+                              const st_log *log, st_adapters **adapters, setun_error *err) {
+  if (!n) return SETUN_OK;
+  if (n > MAX_ADAPTERS) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "adapters: expected at most %d, found %zu", MAX_ADAPTERS, n);
+  }
+  st_adapters *all = st_calloc(1, sizeof *all);
+  setun_status s = SETUN_OK;
+  if (!all || !(all->items = st_calloc(n, sizeof *all->items))) s = st_fail_memory(err, "the adapters");
+  for (size_t i = 0; i < n && s == SETUN_OK; i++) {
+    s = open_adapter(&list[i], spec, log, &all->items[all->n++], err);
+    if (s != SETUN_OK) st_fail_in(err, "%s", list[i].path);
+  }
+  if (s == SETUN_OK) {
+    all->base = base;
+    *adapters = all;
+  } else {
+    st_adapters_free(all);
+  }
+  return s;
+}
+
+void st_adapters_free(st_adapters *all) {
+  if (!all) return;
+  for (size_t i = 0; i < all->n; i++) {
+    st_directory_free(all->items[i].d);
+    st_free(all->items[i].used);
+  }
+  st_free(all->items);
+  st_free(all);
 }
 
 // ---- tensors ------------------------------------------------------------------------------------------------------
@@ -159,12 +200,12 @@ static const st_tensor *find_factor(const adapter *a, const char *prefix, const 
 }
 
 // Both factors of a module; true when there is any.
-static bool find_factors(const st_loader *l, const adapter *a, const st_binding *row, uint32_t layer, uint32_t expert,
+static bool find_factors(const st_spec *spec, const adapter *a, const st_binding *row, uint32_t layer, uint32_t expert,
                          const st_tensor *t[2]) {
-  const char *pattern = a->gguf ? row->gguf : row->hf, *prefix = l->m->spec->hf_prefix;
+  const char *pattern = st_binding_pattern(row, a->gguf), *prefix = spec->hf_prefix;
   char module[ST_NAME_SIZE];
   t[0] = t[1] = NULL;
-  bool stacked = row->role >= ST_EXPERT_GATE && row->role <= ST_EXPERT_DOWN && pattern && !strstr(pattern, "%e");
+  bool stacked = st_role_get(row->role)->part == ST_OF_EXPERT && pattern && !strstr(pattern, "%e");
   if (!pattern || stacked) return false;
   st_fill_name(pattern, layer, expert, module, sizeof module);
   for (int i = 0; i < 2; i++) t[i] = find_factor(a, "", module, i ? 'B' : 'A');
@@ -174,14 +215,14 @@ static bool find_factors(const st_loader *l, const adapter *a, const st_binding 
   return t[0] || t[1];
 }
 
-static setun_status read_factor(st_loader *l, adapter *a, const st_tensor *t, float *out) {
+static setun_status read_factor(adapter *a, const st_tensor *t, float *out, setun_error *err) {
   st_weight w;
   st_row_reader r;
   bool found = false;
-  setun_status s = st_weight_find(a->d, t->name, (st_shape){0, 0}, &found, &w, l->err);
-  if (s == SETUN_OK) s = st_row_reader_open(a->d, &w, &r, l->err);
+  setun_status s = st_weight_find(a->d, t->name, (st_shape){0, 0}, &found, &w, err);
+  if (s == SETUN_OK) s = st_row_reader_open(a->d, &w, &r, err);
   if (s != SETUN_OK) return s;
-  s = st_read_floats(&r, 0, w.shape.rows, out, l->err);
+  s = st_read_floats(&r, 0, w.shape.rows, out, err);
   st_row_reader_close(&r);
   a->used[t - a->d->tensors] = true;
   return s;
@@ -208,15 +249,15 @@ static setun_status check_shapes(const adapter *a, const st_tensor *const t[2], 
 }
 
 // Where a row of B goes: GGUF files of some families hold the rows of q and k in the order of interleaved RoPE.
-static uint64_t target_row(const st_loader *l, const adapter *a, st_role role, uint64_t row) {
-  bool base_gguf = l->d->container == ST_GGUF;
+static uint64_t target_row(const placer *l, const adapter *a, st_role role, uint64_t row) {
+  bool base_gguf = l->adapters->base->container == ST_GGUF;
   if ((role != ST_ATTN_Q && role != ST_ATTN_K) || !l->m->spec->gguf_interleaved || base_gguf == a->gguf) return row;
   uint64_t d = l->m->h.head_dim, i = row % d, head = row - i;
   return head + (base_gguf ? i % (d / 2) * 2 + i / (d / 2) : i % 2 * (d / 2) + i / 2);
 }
 
 // Appends one adapter's pair of factors.
-static setun_status append(st_loader *l, adapter *a, st_role role, const st_tensor *const t[2], factors *f) {
+static setun_status append(placer *l, adapter *a, st_role role, const st_tensor *const t[2], factors *f) {
   setun_status s = check_shapes(a, t, f->shape, l->err);
   if (s != SETUN_OK) return s;
   uint32_t rank = (uint32_t)t[0]->dims[1];
@@ -226,8 +267,8 @@ static setun_status append(st_loader *l, adapter *a, st_role role, const st_tens
   bool grown = b && f->rank + rank <= MAX_RANK &&
                st_reserve(&f->a, &f->a_capacity, (f->rank + rank) * columns, sizeof *f->a) &&
                st_reserve(&f->b, &f->b_capacity, (f->rank + rank) * rows, sizeof *f->b);
-  s = grown ? read_factor(l, a, t[0], f->a + f->rank * columns) : st_fail_memory(l->err, t[0]->name);
-  if (s == SETUN_OK) s = read_factor(l, a, t[1], b);
+  s = grown ? read_factor(a, t[0], f->a + f->rank * columns, l->err) : st_fail_memory(l->err, t[0]->name);
+  if (s == SETUN_OK) s = read_factor(a, t[1], b, l->err);
   float divisor = a->rank_stabilized ? sqrtf((float)rank) : (float)rank;
   float scale = a->scale * (a->gguf && a->alpha == 0 ? 1 : a->alpha / divisor);
   for (size_t row = 0; s == SETUN_OK && row < rows; row++) {
@@ -241,7 +282,7 @@ static setun_status append(st_loader *l, adapter *a, st_role role, const st_tens
 
 // ---- placing ------------------------------------------------------------------------------------------------------
 
-static setun_status place_factor(st_loader *l, st_shape shape, const float *rows, st_dmatrix **out) {
+static setun_status place_factor(placer *l, st_shape shape, const float *rows, st_dmatrix **out) {
   const st_backend *b = l->m->backend;
   st_dmatrix *m = NULL;
   setun_status s = b->matrix_new(l->m->device, st_format_get(ST_F32), shape, ST_PRECISION_FLOAT, &m, l->err);
@@ -254,7 +295,7 @@ static setun_status place_factor(st_loader *l, st_shape shape, const float *rows
   return SETUN_OK;
 }
 
-static setun_status place(st_loader *l, const factors *f, st_linear *to) {
+static setun_status place(placer *l, const factors *f, st_linear *to) {
   size_t rows = (size_t)f->shape.rows;
   float *b = st_malloc(rows * f->rank, sizeof *b);
   if (!b) return st_fail_memory(l->err, "an adapter");
@@ -272,17 +313,17 @@ static setun_status place(st_loader *l, const factors *f, st_linear *to) {
 }
 
 // All adapters of one matrix.
-static setun_status adapt(st_loader *l, adapter *adapters, st_role role, uint32_t layer, uint32_t expert,
-                          st_linear *to) {
+static setun_status adapt(placer *l, st_role role, uint32_t layer, uint32_t expert, st_linear *to) {
   factors f = {.shape = st_role_shape(&l->m->h, role)};
   setun_status s = SETUN_OK;
   if (!to->matrix && !(role == ST_OUTPUT && l->m->n_head)) return SETUN_OK;
-  for (size_t i = 0; i < l->o->n_adapters && s == SETUN_OK; i++) {
-    for (const st_binding *b = l->m->spec->bindings; (b->gguf || b->hf) && s == SETUN_OK; b++) {
+  for (size_t i = 0; i < l->adapters->n && s == SETUN_OK; i++) {
+    adapter *a = &l->adapters->items[i];
+    for (const st_binding *b = l->m->spec->bindings; b->role != ST_ROLE_COUNT && s == SETUN_OK; b++) {
       const st_tensor *t[2];
-      if (b->role != role || !find_factors(l, &adapters[i], b, layer, expert, t)) continue;
-      s = append(l, &adapters[i], role, t, &f);
-      if (s != SETUN_OK) st_fail_in(l->err, "%s", adapters[i].path);
+      if (b->role != role || !find_factors(l->m->spec, a, b, layer, expert, t)) continue;
+      s = append(l, a, role, t, &f);
+      if (s != SETUN_OK) st_fail_in(l->err, "%s", a->path);
       break;
     }
   }
@@ -292,25 +333,25 @@ static setun_status adapt(st_loader *l, adapter *adapters, st_role role, uint32_
   return s;
 }
 
-static setun_status adapt_all(st_loader *l, adapter *adapters) {
+static setun_status adapt_all(placer *l) {
   st_model *m = l->m;
-  setun_status s = adapt(l, adapters, ST_OUTPUT, 0, 0, &m->output);
+  setun_status s = adapt(l, ST_OUTPUT, 0, 0, &m->output);
   for (uint32_t i = 0; i < m->h.n_layer && s == SETUN_OK; i++) {
     st_layer *layer = &m->layers[i];
-    for (int role = ST_GLOBAL_ROLES; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
-      s = adapt(l, adapters, (st_role)role, i, 0, &layer->linear[role]);
+    for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
+      s = adapt(l, (st_role)role, i, 0, &layer->linear[role]);
     }
     for (uint32_t e = 0; layer->experts && e < m->h.n_expert && s == SETUN_OK; e++) {
-      s = adapt(l, adapters, ST_EXPERT_GATE, i, e, &layer->experts[e].gate);
-      if (s == SETUN_OK) s = adapt(l, adapters, ST_EXPERT_UP, i, e, &layer->experts[e].up);
-      if (s == SETUN_OK) s = adapt(l, adapters, ST_EXPERT_DOWN, i, e, &layer->experts[e].down);
+      s = adapt(l, ST_EXPERT_GATE, i, e, &layer->experts[e].gate);
+      if (s == SETUN_OK) s = adapt(l, ST_EXPERT_UP, i, e, &layer->experts[e].up);
+      if (s == SETUN_OK) s = adapt(l, ST_EXPERT_DOWN, i, e, &layer->experts[e].down);
     }
   }
   return s;
 }
 
 // An adapter that changes something else than what was found would not be the one that was trained.
-static setun_status check_used(st_loader *l, const adapter *a) {
+static setun_status check_used(const placer *l, const adapter *a) {
   for (size_t i = 0; i < a->d->n_tensors; i++) {
     if (!a->used[i]) {
       return st_fail(l->err, SETUN_ERROR_FORMAT,
@@ -321,58 +362,57 @@ static setun_status check_used(st_loader *l, const adapter *a) {
   return SETUN_OK;
 }
 
-setun_status st_load_adapters(st_loader *l) {
-  size_t n = l->o->n_adapters, opened = 0;
-  if (!n) return SETUN_OK;
-  if (n > MAX_ADAPTERS) {
-    return st_fail(l->err, SETUN_ERROR_LIMIT, "adapters: expected at most %d, found %zu", MAX_ADAPTERS, n);
+setun_status st_adapters_place(st_adapters *adapters, st_model *m, setun_error *err) {
+  if (!adapters) return SETUN_OK;
+  placer l = {.adapters = adapters, .m = m, .err = err};
+  m->max_rank = m->max_lora_rows = 0; // measured only
+  setun_status s = adapt_all(&l);
+  for (size_t i = 0; i < adapters->n && s == SETUN_OK; i++) {
+    adapter *a = &adapters->items[i];
+    s = check_used(&l, a);
+    if (s == SETUN_OK) s = st_identify(m, a->d, err);
+    m->identity = st_hash(m->identity, &a->scale, sizeof a->scale);
   }
-  adapter *adapters = st_calloc(n, sizeof *adapters);
-  if (!adapters) return st_fail_memory(l->err, "the adapters");
-  setun_status s = SETUN_OK;
-  while (opened < n && s == SETUN_OK) {
-    s = open_adapter(l, &l->o->adapters[opened], &adapters[opened]);
-    if (s != SETUN_OK) st_fail_in(l->err, "%s", l->o->adapters[opened].path);
-    opened++;
-  }
-  if (s == SETUN_OK) s = adapt_all(l, adapters);
-  for (size_t i = 0; i < n && s == SETUN_OK; i++) {
-    s = check_used(l, &adapters[i]);
-    if (s == SETUN_OK) s = st_identify(l, adapters[i].d);
-    l->m->identity = st_hash(l->m->identity, &adapters[i].scale, sizeof adapters[i].scale);
-  }
-  for (size_t i = 0; i < opened; i++) close_adapter(&adapters[i]);
-  st_free(adapters);
   return s;
 }
 
+setun_status st_identify(st_model *m, const st_directory *d, setun_error *err) {
+  uint64_t h = m->identity ? m->identity : ST_HASH_START;
+  for (size_t i = 0; i < d->n_tensors; i++) {
+    const st_tensor *t = &d->tensors[i];
+    unsigned char sample[64];
+    size_t n = t->bytes < sizeof sample ? (size_t)t->bytes : sizeof sample;
+    setun_status s = st_file_read(&d->parts[t->part], t->offset + (t->bytes - n) / 2, sample, n, err);
+    if (s != SETUN_OK) return s;
+    h = st_hash(h, t->name, strlen(t->name));
+    h = st_hash(h, t->dtype, strlen(t->dtype));
+    for (int k = 0; k < 4; k++) h = h * 31 + t->dims[k];
+    h = st_hash(h, sample, n);
+  }
+  m->identity = h;
+  return SETUN_OK;
+}
+
+// ---- measuring ----------------------------------------------------------------------------------------------------
+
 // The ranks of all adapters of a matrix add up; here it is taken that each adapts the same ones.
-static void survey_adapter(st_loader *l, const st_directory *d) {
-  st_model *m = l->m;
+static void measure(const adapter *a, st_model *m, st_memory_plan *plan, size_t columns[ST_INPUT_KINDS]) {
   uint64_t rank = 0, rows = 0;
   uint32_t floats =
       m->backend->matrix_size(m->device, st_format_get(ST_F32), (st_shape){1, 1}, ST_PRECISION_FLOAT).input;
-  for (size_t k = 0; k < d->n_tensors; k++) {
-    st_shape shape = st_tensor_shape(&d->tensors[k]);
+  for (size_t k = 0; k < a->d->n_tensors; k++) {
+    st_shape shape = st_tensor_shape(&a->d->tensors[k]);
     uint64_t low = shape.rows < shape.columns ? shape.rows : shape.columns;
-    st_count_floats(l, (size_t)st_tensor_elements(&d->tensors[k]));
+    plan->vectors += st_tensor_elements(&a->d->tensors[k]) * sizeof(float);
     if (low > rank) rank = low;
-    if (shape.columns > l->columns[floats]) l->columns[floats] = (size_t)shape.columns;
+    if (shape.columns > columns[floats]) columns[floats] = (size_t)shape.columns;
     if (shape.rows > rows) rows = shape.rows;
   }
   if (rank <= MAX_RANK) m->max_rank += (uint32_t)rank; // others are refused
   if (rows <= UINT32_MAX && rows > m->max_lora_rows) m->max_lora_rows = (uint32_t)rows;
 }
 
-setun_status st_survey_adapters(st_loader *l) {
-  setun_status s = SETUN_OK;
-  if (l->o->n_adapters > MAX_ADAPTERS) return SETUN_OK; // loading says what is wrong
-  for (size_t i = 0; i < l->o->n_adapters && s == SETUN_OK; i++) {
-    adapter a;
-    s = open_adapter(l, &l->o->adapters[i], &a);
-    if (s == SETUN_OK) survey_adapter(l, a.d);
-    if (s != SETUN_OK) st_fail_in(l->err, "%s", l->o->adapters[i].path);
-    close_adapter(&a);
-  }
-  return s;
+void st_adapters_measure(const st_adapters *adapters, st_model *m, st_memory_plan *plan,
+                         size_t columns[ST_INPUT_KINDS]) {
+  for (size_t i = 0; adapters && i < adapters->n; i++) measure(&adapters->items[i], m, plan, columns);
 }

@@ -1,5 +1,5 @@
 // Copying a matrix's rows to the device, the threads sharing them.
-#include "model/copy.h"
+#include "placement/copy.h"
 
 #include "base/memory.h"
 
@@ -120,7 +120,7 @@ struct st_row_copy {
   st_weight weight;
   copy_job job; // what the rows look like
   st_row_reader reader;
-  st_dmatrix *matrix; // [ST_ROW_COPIES, columns]
+  st_dmatrix *matrix; // [ST_SUPPLY_ROWS, columns]
   void *codes;
   size_t codes_bytes;
   char *rows;
@@ -132,15 +132,15 @@ setun_status st_row_copy_new(const st_copy *c, st_device *device, st_precision p
   const st_backend *b = c->backend;
   st_row_copy *r = st_calloc(1, sizeof *r);
   if (!r) return st_fail_memory(err, c->weight->name);
-  st_shape shape = {ST_ROW_COPIES, c->weight->shape.columns};
+  st_shape shape = {ST_SUPPLY_ROWS, c->weight->shape.columns};
   r->backend = b;
   r->weight = *c->weight;
   r->job = (copy_job){.w = &r->weight, .format = c->format, .kind = b->rows_wanted(device, c->format)};
   r->codes_bytes = (size_t)b->matrix_size(device, c->format, shape, precision).codes;
   r->codes = st_pages_alloc(r->codes_bytes, false);
-  r->rows = st_malloc(ST_ROW_COPIES, row_bytes(&r->job));
+  r->rows = st_malloc(ST_SUPPLY_ROWS, row_bytes(&r->job));
   size_t n_scales = scales_a_row(&r->job);
-  if (n_scales) r->scales = st_malloc(ST_ROW_COPIES * n_scales, sizeof *r->scales);
+  if (n_scales) r->scales = st_malloc(ST_SUPPLY_ROWS * n_scales, sizeof *r->scales);
   bool whole = r->codes && r->rows && (r->scales || !n_scales);
   setun_status s = whole ? SETUN_OK : st_fail_memory(err, c->weight->name);
   if (s == SETUN_OK) s = b->matrix_new_lent(device, c->format, shape, precision, &r->matrix, err);
@@ -180,8 +180,8 @@ setun_status st_row_copy_read(st_row_copy *r, const int32_t *ids, uint32_t n, co
 uint64_t st_row_copy_bytes(const st_backend *b, const st_device *device, const st_weight *w, const st_format *format,
                            st_precision precision) {
   uint64_t floats = w->shape.columns * sizeof(float), scales = w->scale ? w->shape.rows * sizeof(float) : 0;
-  return b->matrix_size(device, format, (st_shape){ST_ROW_COPIES, w->shape.columns}, precision).codes + scales +
-         (ST_ROW_COPIES + 32) * floats;
+  return b->matrix_size(device, format, (st_shape){ST_SUPPLY_ROWS, w->shape.columns}, precision).codes + scales +
+         (ST_SUPPLY_ROWS + 32) * floats;
 }
 
 static st_reading reading_of(const copy_job *j) {

@@ -1,10 +1,9 @@
-// Bringing the weights that are not held.
+// Reading the weights that are not resident.
 #define _POSIX_C_SOURCE 200809L
-#include "model/streamer.h"
+#include "placement/streamer.h"
 
 #include "base/memory.h"
-#include "model/copy.h"
-#include "model/model.h"
+#include "placement/copy.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -38,7 +37,10 @@ typedef struct part_source {
 } part_source;
 
 struct st_streamer {
-  const struct st_model *model;
+  const st_model *model;
+  const st_memory_plan *plan;
+  st_supply supply;
+  st_row_copy *rows;             // of an embedding that is not resident; NULL: it is
   const st_directory *directory; // as loaded
   st_directory view;             // the same, whose files are read from the ring where that has them
   st_pool *pool;                 // puts weights into the device's order
@@ -54,11 +56,11 @@ struct st_streamer {
   part_source *parts; // [n_parts] what `view` reads
   st_file_source *sources;
   const uint8_t **pointers;
-  pthread_mutex_t lock; // held during a pass
+  pthread_mutex_t lock; // taken for a pass
   double began;
   st_streamer_stats stats;
   uint64_t measured; // bytes that st_streamer_measure read
-  uint32_t brought;  // the unit that is there; UINT32_MAX: none
+  uint32_t acquired; // the unit that is there; UINT32_MAX: none
 };
 
 static double seconds(void) {
@@ -69,9 +71,9 @@ static double seconds(void) {
 
 // ---- making -------------------------------------------------------------------------------------------------------
 
-static bool anything_lent(const st_memory_plan *p) {
+static bool anything_borrowed(const st_memory_plan *p) {
   for (size_t i = 0; i < p->n_items; i++) {
-    if (!p->items[i].held || (p->mapped && p->items[i].direct)) return true;
+    if (!p->items[i].resident || (p->mapped && p->items[i].direct)) return true;
   }
   return false;
 }
@@ -80,7 +82,7 @@ static bool anything_lent(const st_memory_plan *p) {
 static setun_status read_part(const void *context, uint64_t offset, void *to, size_t n, setun_error *err) {
   const part_source *p = context;
   const st_streamer *s = p->streamer;
-  const layer_unit *u = s->brought == UINT32_MAX ? NULL : &s->units[s->brought];
+  const layer_unit *u = s->acquired == UINT32_MAX ? NULL : &s->units[s->acquired];
   for (size_t i = 0; u && i < u->n_ranges; i++) {
     const st_stream_range *r = &u->ranges[i];
     if (r->file != p->file || offset < r->offset || offset - r->offset > r->bytes) continue;
@@ -112,17 +114,18 @@ static setun_status make_view(st_streamer *s, setun_error *err) {
   return SETUN_OK;
 }
 
-setun_status st_streamer_new(const st_model *m, const st_directory *d, st_pool *pool, const st_log *log,
-                             st_streamer **streamer, setun_error *err) {
-  if (!anything_lent(&m->plan)) return SETUN_OK;
+setun_status st_streamer_new(const st_model *m, const st_memory_plan *plan, const st_directory *d, st_pool *pool,
+                             const st_log *log, st_streamer **streamer, setun_error *err) {
+  if (!anything_borrowed(plan)) return SETUN_OK;
   st_streamer *s = st_calloc(1, sizeof *s);
   if (!s) return st_fail_memory(err, "the model's streams");
   s->model = m;
+  s->plan = plan;
   s->directory = d;
   s->pool = pool;
   s->log = log;
-  s->brought = UINT32_MAX;
-  s->n_units = m->h.n_layer + m->plan.n_pieces;
+  s->acquired = UINT32_MAX;
+  s->n_units = m->h.n_layer + plan->n_pieces;
   s->units = st_calloc(s->n_units, sizeof *s->units);
   bool locked = s->units && !pthread_mutex_init(&s->lock, NULL);
   if (!locked) {
@@ -157,7 +160,7 @@ static setun_status place_scales(st_streamer *s, const streamed *m, setun_error 
 }
 
 // In place in its mapped file, whose pages come when they are touched.
-static setun_status lend_mapped(st_streamer *s, const streamed *m, setun_error *err) {
+static setun_status borrow_mapped(st_streamer *s, const streamed *m, setun_error *err) {
   const st_tensor *t = m->weight.data;
   uint8_t *file = NULL;
   setun_status status = st_file_map(&s->view.parts[t->part], &file, err);
@@ -165,18 +168,18 @@ static setun_status lend_mapped(st_streamer *s, const streamed *m, setun_error *
   return status;
 }
 
-setun_status st_streamer_add(st_streamer *s, const st_plan_item *item, const st_weight *w, const st_format *format,
+setun_status st_streamer_add(st_streamer *s, const st_memory_item *item, const st_weight *w, const st_format *format,
                              st_dmatrix *matrix, setun_error *err) {
   streamed m = {.weight = *w,
                 .format = format,
                 .matrix = matrix,
                 .layer = item->layer,
-                .codes = st_plan_item_range(item, 0, s->directory),
+                .codes = st_memory_item_range(item, 0, s->directory),
                 .attention = item->attention,
                 .direct = item->direct};
   setun_status status = m.direct ? place_scales(s, &m, err) : SETUN_OK;
   if (status != SETUN_OK) return status;
-  if (item->held) return lend_mapped(s, &m, err);
+  if (item->resident) return borrow_mapped(s, &m, err);
   layer_unit *unit = &s->units[item->layer];
   if (!st_reserve(&s->matrices, &s->capacity, s->n_matrices + 1, sizeof *s->matrices)) {
     return st_fail_memory(err, "the model's streams");
@@ -187,6 +190,12 @@ setun_status st_streamer_add(st_streamer *s, const st_plan_item *item, const st_
   unit->attention = unit->attention || item->attention;
   s->matrices[s->n_matrices++] = m;
   return SETUN_OK;
+}
+
+setun_status st_streamer_add_rows(st_streamer *s, const st_weight *w, const st_format *format, st_precision precision,
+                                  setun_error *err) {
+  const st_copy copy = {s->model->backend, s->model->device, s->directory, w, format, NULL};
+  return st_row_copy_new(&copy, s->model->device, precision, &s->rows, err);
 }
 
 // The range of the unit that begins where the matrix's codes do.
@@ -200,7 +209,7 @@ static setun_status list_ranges(st_streamer *s, st_stream_unit *list, size_t *n,
   for (uint32_t i = 0; i < s->n_units; i++) {
     layer_unit *u = &s->units[i];
     if (!u->count) continue;
-    setun_status status = st_memory_plan_unit(&s->model->plan, s->directory, i, &u->ranges, &u->n_ranges, err);
+    setun_status status = st_memory_plan_unit(s->plan, s->directory, i, &u->ranges, &u->n_ranges, err);
     if (status != SETUN_OK) return status;
     for (size_t k = u->first; k < u->first + u->count; k++) {
       s->matrices[k].range = range_of(u, &s->matrices[k].codes);
@@ -219,7 +228,7 @@ setun_status st_streamer_open(st_streamer *s, setun_error *err) {
   st_stream_unit *list = st_calloc(s->n_units, sizeof *list);
   if (!list) return st_fail_memory(err, "the model's streams");
   setun_status status = list_ranges(s, list, &n, &most, err);
-  if (st_memory_plan_cut_head(&s->model->plan)) options.n_tail = s->model->plan.n_pieces;
+  if (st_memory_plan_cut_head(s->plan)) options.n_tail = s->plan->n_pieces;
   if (status == SETUN_OK && n) {
     s->pointers = st_malloc(most, sizeof *s->pointers);
     if (s->packed_bytes) s->packed = st_pages_alloc(s->packed_bytes, true);
@@ -234,6 +243,7 @@ setun_status st_streamer_open(st_streamer *s, setun_error *err) {
 void st_streamer_free(st_streamer *s) {
   if (!s) return;
   st_stream_free(s->ring);
+  st_row_copy_free(s->rows);
   if (s->owns_pool) st_pool_free(s->pool);
   for (uint32_t i = 0; i < s->n_units; i++) st_free(s->units[i].ranges);
   for (uint32_t i = 0; s->view.parts && i < s->view.n_parts; i++) st_file_unmap(&s->view.parts[i]);
@@ -250,16 +260,16 @@ void st_streamer_free(st_streamer *s) {
 
 // ---- passes -------------------------------------------------------------------------------------------------------
 
-void st_streamer_begin(st_streamer *s, st_streamer_part part, uint32_t heads) {
-  if (!s) return;
+static void begin(void *context, st_supply_part part, uint32_t heads) {
+  st_streamer *s = context;
   pthread_mutex_lock(&s->lock);
   s->began = seconds();
-  s->brought = UINT32_MAX;
-  if (s->ring) st_stream_start(s->ring, part == ST_STREAM_HEAD, heads);
+  s->acquired = UINT32_MAX;
+  if (s->ring) st_stream_start(s->ring, part == ST_SUPPLY_HEAD, heads);
 }
 
-void st_streamer_end(st_streamer *s) {
-  if (!s) return;
+static void end(void *context) {
+  st_streamer *s = context;
   s->stats.passes_s += seconds() - s->began;
   pthread_mutex_unlock(&s->lock);
 }
@@ -289,14 +299,14 @@ static setun_status check_files(const st_streamer *s, setun_error *err) {
   return status;
 }
 
-setun_status st_streamer_bring(st_streamer *s, uint32_t unit, bool attention, setun_error *err) {
-  if (!s) return SETUN_OK;
+static setun_status acquire(void *context, uint32_t unit, bool attention, setun_error *err) {
+  st_streamer *s = context;
   const layer_unit *u = &s->units[unit];
-  bool arrives = s->ring && u->count && s->brought != unit && (u->attention || !attention);
+  bool arrives = s->ring && u->count && s->acquired != unit && (u->attention || !attention);
   setun_status status = arrives ? st_stream_take(s->ring, u->unit, s->pointers, err) : SETUN_OK;
   if (status == SETUN_OK && (arrives || attention)) status = check_files(s, err);
   if (status != SETUN_OK || !arrives) return status;
-  s->brought = unit;
+  s->acquired = unit;
   for (size_t k = u->first; k < u->first + u->count; k++) {
     const streamed *m = &s->matrices[k];
     if (m->direct) s->model->backend->matrix_lend(m->matrix, (void *)s->pointers[m->range]);
@@ -304,10 +314,11 @@ setun_status st_streamer_bring(st_streamer *s, uint32_t unit, bool attention, se
   return u->packed ? pack(s, u, err) : SETUN_OK;
 }
 
-void st_streamer_leave(st_streamer *s, uint32_t unit) {
-  if (!s || s->brought != unit) return;
+static void release(void *context, uint32_t unit) {
+  st_streamer *s = context;
+  if (s->acquired != unit) return;
   st_stream_give(s->ring, s->units[unit].unit);
-  s->brought = UINT32_MAX;
+  s->acquired = UINT32_MAX;
 }
 
 st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
@@ -317,8 +328,19 @@ st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
   return stats;
 }
 
-void st_streamer_poll(st_streamer *s) {
-  if (s && s->ring) st_stream_poll(s->ring);
+static void poll(void *context) {
+  const st_streamer *s = context;
+  if (s->ring) st_stream_poll(s->ring);
+}
+
+static setun_status read_rows(void *context, const int32_t *ids, uint32_t n, const st_dmatrix **rows,
+                              setun_error *err) {
+  return st_row_copy_read(((st_streamer *)context)->rows, ids, n, rows, err);
+}
+
+const st_supply *st_streamer_supply(st_streamer *s) {
+  s->supply = (st_supply){s, begin, acquire, release, end, poll, read_rows};
+  return &s->supply;
 }
 
 // One round over all units, of which the first was asked for already.

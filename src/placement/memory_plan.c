@@ -1,5 +1,5 @@
-// The plan's decisions: which matrices are held.
-#include "model/memory_plan.h"
+// The memory plan's decisions: which matrices are resident.
+#include "placement/memory_plan.h"
 
 #include "base/memory.h"
 
@@ -8,9 +8,9 @@
 
 enum { BLOCK = 4096 };
 
-bool st_memory_plan_add(st_memory_plan *p, const st_plan_item *item) {
+bool st_memory_plan_add(st_memory_plan *p, const st_memory_item *item) {
   if (!st_reserve(&p->items, &p->capacity, p->n_items + 1, sizeof *p->items)) return false;
-  st_plan_item *to = &p->items[p->n_items];
+  st_memory_item *to = &p->items[p->n_items];
   *to = *item;
   for (size_t k = p->n_items++;
        k-- > 0 && p->items[k].layer == item->layer && p->items[k].attention == item->attention;) {
@@ -23,12 +23,12 @@ bool st_memory_plan_add(st_memory_plan *p, const st_plan_item *item) {
 
 // ---- what a choice costs ------------------------------------------------------------------------------------------
 
-static bool streams(const st_plan_item *i) {
-  return i->layer >= 0 && !i->held;
+static bool streams(const st_memory_item *i) {
+  return i->layer >= 0 && !i->resident;
 }
 
 // What a read of one of the item's tensors takes: whole blocks, wherever it begins.
-static uint64_t read_of(const st_plan_item *item, int i) {
+static uint64_t read_of(const st_memory_item *item, int i) {
   return (item->bytes ? item->bytes : item->tensors[i]->bytes) / BLOCK * BLOCK + 2 * BLOCK;
 }
 
@@ -36,7 +36,7 @@ static uint64_t read_of(const st_plan_item *item, int i) {
 static st_unit_size size_of(const st_memory_plan *p, size_t first) {
   st_unit_size size = {0, 0};
   for (size_t k = first; k < p->n_items && p->items[k].layer == p->items[first].layer; k++) {
-    const st_plan_item *item = &p->items[k];
+    const st_memory_item *item = &p->items[k];
     if (!streams(item)) continue;
     if (!item->direct) size.packed += item->codes;
     for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
@@ -61,29 +61,29 @@ st_unit_size st_memory_plan_largest(const st_memory_plan *p) {
 }
 
 bool st_memory_plan_cut_head(const st_memory_plan *p) {
-  return p->n_pieces && !p->items[p->first_piece].held;
+  return p->n_pieces && !p->items[p->first_piece].resident;
 }
 
 // While it is loaded, or in each pass.
-static uint64_t largest_copying(const st_memory_plan *p, bool held) {
+static uint64_t largest_copying(const st_memory_plan *p, bool resident) {
   uint64_t most = 0;
   for (size_t k = 0; k < p->n_items; k++) {
-    const st_plan_item *i = &p->items[k];
-    bool copied = held ? !streams(i) && !(p->mapped && i->direct) : streams(i) && !i->direct;
+    const st_memory_item *i = &p->items[k];
+    bool copied = resident ? !streams(i) && !(p->mapped && i->direct) : streams(i) && !i->direct;
     if (copied && i->copying > most) most = i->copying;
   }
   return most;
 }
 
-// Recomputes what depends on `held`.
+// Recomputes what depends on `resident`.
 static void add_up(st_memory_plan *p) {
   st_unit_size most = {0, 0};
   bool rows = false;
-  p->held = p->streamed = p->rearranged = 0;
+  p->resident = p->streamed = p->rearranged = 0;
   for (size_t k = 0; k < p->n_items; k++) {
     bool begins = !k || p->items[k].layer != p->items[k - 1].layer;
-    if (p->items[k].held) p->held += p->items[k].own;
-    rows = rows || (p->items[k].rows && !p->items[k].held);
+    if (p->items[k].resident) p->resident += p->items[k].own;
+    rows = rows || (p->items[k].rows && !p->items[k].resident);
     if (!begins || p->items[k].layer < 0) continue;
     st_unit_size size = size_of(p, k);
     p->streamed += size.stored;
@@ -91,7 +91,7 @@ static void add_up(st_memory_plan *p) {
     most = largest_of(&most, &size);
   }
   // Matrices lie together in pieces of 64 MiB, whose last huge page is half full on average.
-  p->rounding = st_huge_pages(p->held + p->vectors) - p->held - p->vectors + p->held / 64;
+  p->rounding = st_huge_pages(p->resident + p->vectors) - p->resident - p->vectors + p->resident / 64;
   p->ring = st_huge_pages(ST_RING_SLOTS * most.stored);
   p->packed = st_huge_pages(most.packed) + (rows ? p->row_area : 0);
   uint64_t session = p->session + (st_memory_plan_cut_head(p) ? p->logits : 0);
@@ -113,7 +113,7 @@ static bool is_in_a_layer(const st_memory_plan *p, const st_tensor *tensor) {
 static uint64_t stored_of(const st_memory_plan *p) {
   uint64_t stored = 0;
   for (size_t k = 0; k < p->n_items; k++) {
-    const st_plan_item *item = &p->items[k];
+    const st_memory_item *item = &p->items[k];
     for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
       bool counted = item->shared[i] || (item->layer < 0 && is_in_a_layer(p, item->tensors[i]));
       if (!counted) stored += read_of(item, i);
@@ -124,22 +124,22 @@ static uint64_t stored_of(const st_memory_plan *p) {
 
 // ---- the choice ---------------------------------------------------------------------------------------------------
 
-// What is held or not as one.
+// What is resident or not as one.
 typedef enum part_kind { PART_HEAD, PART_ATTENTION, PART_REST, PART_EMBEDDING, PART_KINDS } part_kind;
 
-static part_kind kind_of(const st_memory_plan *p, const st_plan_item *i) {
+static part_kind kind_of(const st_memory_plan *p, const st_memory_item *i) {
   if (i->layer < 0) return PART_EMBEDDING;
   if (i->layer >= (int32_t)p->n_layer) return PART_HEAD;
   return i->attention ? PART_ATTENTION : PART_REST;
 }
 
-// Whether to hold the part; those of layers are many.
-static void hold(st_memory_plan *p, part_kind kind, uint32_t layer, bool held) {
+// Makes the part resident or not; those of layers are many.
+static void set_part(st_memory_plan *p, part_kind kind, uint32_t layer, bool resident) {
   for (size_t k = 0; k < p->n_items; k++) {
-    st_plan_item *i = &p->items[k];
+    st_memory_item *i = &p->items[k];
     bool of_layer = kind == PART_ATTENTION || kind == PART_REST;
     bool same = kind_of(p, i) == kind && (!of_layer || i->layer == (int32_t)layer);
-    if (same && (i->layer >= 0 || i->rows)) i->held = held;
+    if (same && (i->layer >= 0 || i->rows)) i->resident = resident;
   }
 }
 
@@ -154,25 +154,25 @@ static uint32_t spread(uint32_t i, uint32_t n, bool *taken) {
 }
 
 static bool fits(const st_memory_plan *p) {
-  return st_memory_plan_total(p) + ST_PLAN_RESERVE <= p->budget;
+  return st_memory_plan_total(p) + ST_MEMORY_RESERVE <= p->budget;
 }
 
-// Holds one part after the other while the whole stays within the budget.
-static setun_status hold_what_fits(st_memory_plan *p, setun_error *err) {
+// Makes one part after the other resident while the whole stays within the budget.
+static setun_status fill_budget(st_memory_plan *p, setun_error *err) {
   bool *taken = st_calloc(p->n_layer ? p->n_layer : 1, sizeof *taken);
-  if (!taken) return st_fail_memory(err, "the plan");
+  if (!taken) return st_fail_memory(err, "the memory plan");
   uint32_t parts = 0;
   for (part_kind kind = PART_HEAD; kind < PART_KINDS; kind++) {
     bool of_layers = kind == PART_ATTENTION || kind == PART_REST;
     memset(taken, 0, p->n_layer);
     for (uint32_t i = 0; i < (of_layers ? p->n_layer : 1); i++) {
       uint32_t layer = of_layers ? spread(i, p->n_layer, taken) : 0;
-      hold(p, kind, layer, true);
+      set_part(p, kind, layer, true);
       add_up(p);
-      if (p->held_parts ? parts < *p->held_parts : fits(p))
+      if (p->resident_parts ? parts < *p->resident_parts : fits(p))
         parts++;
       else
-        hold(p, kind, layer, false);
+        set_part(p, kind, layer, false);
     }
   }
   add_up(p);
@@ -180,18 +180,18 @@ static setun_status hold_what_fits(st_memory_plan *p, setun_error *err) {
   return SETUN_OK;
 }
 
-static void hold_all(st_memory_plan *p, bool held) {
+static void set_all(st_memory_plan *p, bool resident) {
   for (size_t k = 0; k < p->n_items; k++) {
-    p->items[k].held = held || (p->items[k].layer < 0 && !p->items[k].rows);
+    p->items[k].resident = resident || (p->items[k].layer < 0 && !p->items[k].rows);
   }
   add_up(p);
 }
 
 // In a mapped file everything that can be is used in place.
 static void map(st_memory_plan *p) {
-  hold_all(p, true);
+  set_all(p, true);
   for (size_t k = 0; k < p->n_items; k++) {
-    if (p->items[k].direct) p->held -= p->items[k].own;
+    if (p->items[k].direct) p->resident -= p->items[k].own;
   }
 }
 
@@ -206,13 +206,13 @@ static uint64_t with_room(uint64_t bytes) {
 static uint64_t needed_by(st_memory_plan *p) {
   if (p->mapped) {
     map(p);
-    return st_memory_plan_total(p) + ST_PLAN_RESERVE;
+    return st_memory_plan_total(p) + ST_MEMORY_RESERVE;
   }
-  hold_all(p, true);
+  set_all(p, true);
   uint64_t whole = st_memory_plan_total(p);
-  hold_all(p, false);
+  set_all(p, false);
   uint64_t least = st_memory_plan_total(p);
-  return (whole < least ? whole : least) + ST_PLAN_RESERVE; // a ring for two layers may be more than they are
+  return (whole < least ? whole : least) + ST_MEMORY_RESERVE; // a ring for two layers may be more than they are
 }
 
 // The largest batch that the budget allows, and the least of all, of which `*needed` has no room.
@@ -236,14 +236,14 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   p->stored = stored_of(p);
   uint64_t needed = 0;
   choose_batch(p, &needed);
-  if (p->held_parts) {
-    hold_all(p, false);
-    return hold_what_fits(p, err);
+  if (p->resident_parts) {
+    set_all(p, false);
+    return fill_budget(p, err);
   }
   if (p->mapped) {
     map(p);
   } else {
-    hold_all(p, true);
+    set_all(p, true);
   }
   if (!p->budget || fits(p)) return SETUN_OK;
   if (p->budget < needed) {
@@ -254,13 +254,13 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
         d->path, (unsigned long long)(p->least >> 20), (double)p->budget / (1 << 20));
   }
   if (p->mapped) return SETUN_OK;
-  hold_all(p, false);
-  return hold_what_fits(p, err);
+  set_all(p, false);
+  return fill_budget(p, err);
 }
 
 // ---- units --------------------------------------------------------------------------------------------------------
 
-st_stream_range st_plan_item_range(const st_plan_item *item, int i, const st_directory *d) {
+st_stream_range st_memory_item_range(const st_memory_item *item, int i, const st_directory *d) {
   const st_tensor *t = item->tensors[i];
   return (st_stream_range){
       .file = &d->parts[t->part], .offset = t->offset + item->offset, .bytes = item->bytes ? item->bytes : t->bytes};
@@ -272,15 +272,15 @@ setun_status st_memory_plan_unit(const st_memory_plan *p, const st_directory *d,
   *ranges = NULL;
   *n = 0;
   for (size_t k = 0; k < p->n_items; k++) {
-    const st_plan_item *item = &p->items[k];
+    const st_memory_item *item = &p->items[k];
     if (item->layer != (int32_t)layer || !streams(item)) continue;
     for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
       if (item->shared[i]) continue;
       if (!st_reserve(ranges, &capacity, *n + 1, sizeof **ranges)) {
         st_free(*ranges);
-        return st_fail_memory(err, "the plan");
+        return st_fail_memory(err, "the memory plan");
       }
-      (*ranges)[(*n)++] = st_plan_item_range(item, i, d);
+      (*ranges)[(*n)++] = st_memory_item_range(item, i, d);
     }
   }
   return SETUN_OK;
@@ -288,5 +288,6 @@ setun_status st_memory_plan_unit(const st_memory_plan *p, const st_directory *d,
 
 void st_memory_plan_free(st_memory_plan *p) {
   st_free(p->items);
+  st_free(p->spans);
   *p = (st_memory_plan){0};
 }

@@ -1,38 +1,43 @@
-// The plan: what of a model is held in memory and what is read again for each pass, so that everything together stays
-// within a budget. Made from the directory alone, before any weight is read; loading then follows it item by item.
+// The memory plan: what of a model is resident and what is read again for each pass, so that everything together stays
+// within a budget. Made from the bound weights alone, before any of them is read; loading then follows it.
 //
-// Held first: vectors; then the head, which a prompt has nothing to read behind; then attention's matrices, a layer
+// Resident first: vectors; then the head, which a prompt has nothing to read behind; then attention's matrices, a layer
 // after the other, then the MLPs' (or experts'), spread evenly over the layers, so that each layer leaves as much to be
 // read while it computes as the next one; the embedding last, of which a token needs one row. What is left streams
-// through a ring of two units, a unit being what one layer has not got, or a piece of the head. Of an embedding that is
-// not held the rows are read one by one.
-#ifndef SETUN_MODEL_MEMORY_PLAN_H
-#define SETUN_MODEL_MEMORY_PLAN_H
+// through a ring of two units, a unit being what of one layer is not resident, or a piece of the head. Of an embedding
+// that is not resident the rows are read one by one.
+#ifndef SETUN_PLACEMENT_MEMORY_PLAN_H
+#define SETUN_PLACEMENT_MEMORY_PLAN_H
 
-#include "format/directory.h"
-#include "model/hparams.h"
+#include "placement/binding.h"
 #include "source/stream.h"
 
 enum {
   ST_RING_SLOTS = 2,
   ST_ITEM_TENSORS = 2,
-  ST_PLAN_RESERVE = 16 << 20 // of the budget, for what the system counts beside: page tables, the program's files
+  ST_MEMORY_RESERVE = 16 << 20 // of the budget, for what the system counts beside: page tables, the program's files
 };
 
-// A matrix, in the order in which loading comes to it.
-typedef struct st_plan_item {
-  int32_t layer;  // n_layer and more: a piece of the head; -1: of the whole model, and held unless `rows`
-  bool attention; // otherwise the MLP's or an expert's
-  bool rows;      // the embedding: its rows can be read one by one
+// A bound matrix, or a piece of the head, as memory sees it.
+typedef struct st_memory_item {
+  uint32_t weight; // of the list of bound weights
+  int32_t layer;   // n_layer and more: a piece of the head; -1: of the whole model, and resident unless `rows`
+  bool attention;  // otherwise the MLP's or an expert's
+  bool rows;       // the embedding: its rows can be read one by one
   const st_tensor *tensors[ST_ITEM_TENSORS]; // that hold its codes; NULL behind the last
   uint64_t offset, bytes;                    // of a piece: where in the tensor it lies; bytes 0: all of it
   bool shared[ST_ITEM_TENSORS];              // an item before this one has the tensor too: experts in one stack
-  uint64_t codes, own, beside; // bytes in memory: of codes that stream, of those that are held, and of what is
-                               // held in any case
+  uint64_t codes, own, beside; // bytes in memory: of codes that stream, of those that are resident, and of what is
+                               // resident in any case
   uint64_t copying;            // what putting it into the device's order takes while it lasts
   bool direct;                 // stored as the device computes with it
-  bool held;
-} st_plan_item;
+  bool resident;
+} st_memory_item;
+
+// The items of a bound weight: none of a vector, one of a matrix, and of the head as many as it has pieces.
+typedef struct st_item_span {
+  uint32_t first, count;
+} st_item_span;
 
 // A batch that a session may have, and the bytes of its activations and tables.
 typedef struct st_batch_choice {
@@ -42,21 +47,22 @@ typedef struct st_batch_choice {
 enum { ST_BATCHES = 5 };
 
 typedef struct st_memory_plan {
-  st_plan_item *items;
+  st_item_span *spans; // by bound weight
+  st_memory_item *items;
   size_t n_items, capacity;
   uint32_t n_layer, n_ctx;
   uint32_t n_batch;                    // the one that was chosen
   st_batch_choice batches[ST_BATCHES]; // to choose from, the largest first
   uint32_t n_batches;
   // Pieces into which the head can be cut, one item each, and the rows of each but the last; 0: it is one item, always
-  // held. It is held or streams as a whole.
+  // resident. It is resident or streams as a whole.
   uint32_t n_pieces;
   size_t first_piece; // of the items
   uint64_t piece_rows;
   bool mapped; // what is stored as the device wants it is used where the file is mapped, outside of
                // the budget
 
-  const uint32_t *held_parts; // hold so many attentions and MLPs, whatever the budget; NULL: no
+  const uint32_t *resident_parts; // so many attentions and MLPs are, whatever the budget; NULL: no
 
   // Bytes.
   uint64_t budget;                  // 0: none is known
@@ -68,7 +74,7 @@ typedef struct st_memory_plan {
                                     // what that takes comes on top
   uint64_t logits;                  // more of a session where the head streams
   uint64_t row_area;                // what reading the embedding's rows takes
-  uint64_t held;                    // codes of held matrices
+  uint64_t resident;                // codes of resident matrices
   uint64_t rounding;                // huge pages that these do not fill
   uint64_t ring;                    // buffers that the others are read into
   uint64_t packed;                  // and, where they are stored in another order, are put into the device's; and rows
@@ -82,7 +88,7 @@ typedef struct st_memory_plan {
 } st_memory_plan;
 
 static inline uint64_t st_memory_plan_total(const st_memory_plan *p) {
-  return p->process + p->vectors + p->cache + p->work + p->held + p->rounding + p->ring + p->packed;
+  return p->process + p->vectors + p->cache + p->work + p->resident + p->rounding + p->ring + p->packed;
 }
 
 // The budget where none is given: what the process has and what is available, less a margin for others, as the system's
@@ -92,21 +98,21 @@ static inline uint64_t st_default_budget(uint64_t process, uint64_t available) {
   return process + (available > margin ? available - margin : 0);
 }
 
-// Appends an item; `shared` and `held` are the plan's to set. False when out of memory.
-bool st_memory_plan_add(st_memory_plan *plan, const st_plan_item *item);
+// Appends an item; `shared` and `resident` are the plan's to set. False when out of memory.
+bool st_memory_plan_add(st_memory_plan *plan, const st_memory_item *item);
 
-// Decides what is held, once all items and the fields above `held` are there (but `work`). SETUN_ERROR_MEMORY when the
-// budget is below the least, which the message names.
+// Decides what is resident, once all items and the fields above `resident` are there (but `work`). SETUN_ERROR_MEMORY
+// when the budget is below the least, which the message names.
 setun_status st_memory_plan_decide(st_memory_plan *plan, const st_directory *directory, setun_error *err);
 
-// The layer's unit with nothing of it held; the largest of all layers.
+// The layer's unit with nothing of it resident; the largest of all layers.
 typedef struct st_unit_size {
   uint64_t stored, packed; // bytes in the ring, and of those that are put into another order
 } st_unit_size;
 st_unit_size st_memory_plan_largest(const st_memory_plan *plan);
 
 // The bytes of the item's i-th tensor.
-st_stream_range st_plan_item_range(const st_plan_item *item, int i, const st_directory *directory);
+st_stream_range st_memory_item_range(const st_memory_item *item, int i, const st_directory *directory);
 
 // Whether the head streams.
 bool st_memory_plan_cut_head(const st_memory_plan *plan);

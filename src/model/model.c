@@ -1,0 +1,46 @@
+// The end of a model.
+#include "model/model.h"
+
+#include "base/memory.h"
+
+static void free_linear(const st_backend *b, st_linear *l) {
+  if (l->matrix) b->matrix_free(l->matrix);
+  if (l->bias) b->vector_free(l->bias);
+  if (l->norm) b->vector_free(l->norm);
+  if (l->lora_a) b->matrix_free(l->lora_a);
+  if (l->lora_b) b->matrix_free(l->lora_b);
+}
+
+static void free_layer(const st_backend *b, const st_hparams *h, st_layer *layer) {
+  for (int role = 0; role < ST_ROLE_COUNT; role++) {
+    free_linear(b, &layer->linear[role]);
+    if (layer->vector[role]) b->vector_free(layer->vector[role]);
+  }
+  for (uint32_t e = 0; layer->experts && e < h->n_expert; e++) {
+    free_linear(b, &layer->experts[e].gate);
+    free_linear(b, &layer->experts[e].up);
+    free_linear(b, &layer->experts[e].down);
+  }
+  st_free(layer->experts);
+}
+
+void st_model_free(st_model *m) {
+  if (!m) return;
+  const st_backend *b = m->backend;
+  for (uint32_t i = 0; m->layers && i < m->h.n_layer; i++) free_layer(b, &m->h, &m->layers[i]);
+  if (m->output.matrix == m->token_embd.matrix) m->output.matrix = NULL;
+  if (m->output.bias == m->token_embd.bias) m->output.bias = NULL;
+  if (m->output.norm == m->token_embd.norm) m->output.norm = NULL;
+  for (uint32_t i = 0; i < m->n_head; i++) {
+    if (m->head[i].matrix) b->matrix_free(m->head[i].matrix);
+  }
+  st_free(m->head);
+  free_linear(b, &m->output); // an adapter of the head is the head's alone
+  free_linear(b, &m->token_embd);
+  if (m->output_norm) b->vector_free(m->output_norm);
+  if (m->device) b->device_free(m->device);
+  st_free(m->rope_divisors);
+  st_hparams_free(&m->h);
+  st_free(m->layers);
+  st_free(m);
+}

@@ -1,0 +1,68 @@
+// The table of roles.
+#include "model/roles.h"
+
+#include <stdio.h>
+
+static const st_role_info roles[ST_ROLE_COUNT] = {
+#define ROLE(name, part, kind, need, gguf, hf, rows, columns) {ST_OF_##part, ST_KIND_##kind, ST_##need, gguf, hf},
+#include "model/roles.def"
+#undef ROLE
+};
+
+const st_role_info *st_role_get(st_role role) {
+  return &roles[role];
+}
+
+static uint64_t q_width(const st_hparams *h) {
+  return (uint64_t)h->n_head * h->head_dim;
+}
+
+static uint64_t kv_width(const st_hparams *h) {
+  return (uint64_t)h->n_head_kv * h->head_dim;
+}
+
+st_shape st_role_shape(const st_hparams *h, st_role role) {
+  switch (role) {
+#define ROLE(name, part, kind, need, gguf, hf, rows, columns)                                                          \
+  case ST_##name:                                                                                                      \
+    return (st_shape){rows, columns};
+#include "model/roles.def"
+#undef ROLE
+  default: return (st_shape){0, 0};
+  }
+}
+
+bool st_role_applies(const st_hparams *h, st_role role, uint32_t layer) {
+  switch (roles[role].part) {
+  case ST_OF_MLP: return !h->sparse[layer];
+  case ST_OF_EXPERTS:
+  case ST_OF_EXPERT: return h->sparse[layer];
+  case ST_OF_SHARED: return h->sparse[layer] && h->n_ff_shared;
+  default: return true;
+  }
+}
+
+const char *st_binding_pattern(const st_binding *row, bool gguf) {
+  const char *own = gguf ? row->gguf : row->hf, *shared = gguf ? roles[row->role].gguf : roles[row->role].hf;
+  if (!own) return shared;
+  return *own ? own : NULL;
+}
+
+st_need st_binding_need(const st_binding *row) {
+  return row->need == ST_NEED_OF_ROLE ? roles[row->role].need : row->need;
+}
+
+void st_fill_name(const char *pattern, uint32_t layer, uint32_t expert, char *out, size_t size) {
+  size_t n = 0;
+  for (const char *p = pattern; *p && n + 1 < size; p++) {
+    bool mark = p[0] == '%' && (p[1] == 'u' || p[1] == 'e');
+    if (mark) {
+      int digits = snprintf(out + n, size - n, "%u", p[1] == 'u' ? layer : expert);
+      n += (size_t)digits < size - n ? (size_t)digits : size - n - 1;
+      p++;
+    } else {
+      out[n++] = *p;
+    }
+  }
+  out[n] = 0;
+}

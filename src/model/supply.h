@@ -1,0 +1,29 @@
+// Weights that are not resident: how a pass gets them. Whoever places a model's weights gives it a supply where some of
+// them are read for each pass.
+#ifndef SETUN_MODEL_SUPPLY_H
+#define SETUN_MODEL_SUPPLY_H
+
+#include "backend/backend.h"
+
+typedef enum st_supply_part { ST_SUPPLY_LAYERS, ST_SUPPLY_HEAD } st_supply_part;
+
+enum { ST_SUPPLY_ROWS = 64 }; // of the embedding at once
+
+typedef struct st_supply {
+  void *context; // the first argument of each function
+  // A pass through the layers, or through the head alone, which is then read `heads` times from here on, in this pass
+  // or in those that follow. One pass at a time: `begin` waits until another has reached `end`.
+  void (*begin)(void *context, st_supply_part part, uint32_t heads);
+  // Waits for what half of a layer needs (its attention, or what follows), or, for units behind the layers, for a piece
+  // of the head. Until `release` the matrices of the unit have their codes.
+  setun_status (*acquire)(void *context, uint32_t unit, bool attention, setun_error *err);
+  void (*release)(void *context, uint32_t unit);
+  void (*end)(void *context);
+  // Looks whether reads have ended, so that the statistics know when.
+  void (*poll)(void *context);
+  // Rows ids[0] to ids[n - 1] of an embedding that is not resident, at most ST_SUPPLY_ROWS of them, become rows 0 to
+  // n - 1 of *rows, which is good until the next call.
+  setun_status (*rows)(void *context, const int32_t *ids, uint32_t n, const st_dmatrix **rows, setun_error *err);
+} st_supply;
+
+#endif

@@ -1,0 +1,49 @@
+// What the files of this room share while a model is placed.
+#ifndef SETUN_PLACEMENT_LOADER_H
+#define SETUN_PLACEMENT_LOADER_H
+
+#include "placement/adapter.h"
+#include "placement/placement.h"
+
+typedef struct st_loader {
+  const st_directory *d;
+  const st_placement_options *o;
+  st_model *m;
+  st_bound_list *weights;
+  st_memory_plan *plan;
+  st_adapters *adapters; // NULL: none
+  st_streamer *streamer; // NULL: everything is resident
+  st_pool *pool;
+  int threads; // that load
+  uint64_t bytes_done, bytes_total;
+  setun_error *err;
+} st_loader;
+
+// In which format a matrix is on the device, and how its products are computed.
+typedef struct st_placing {
+  const st_format *format;
+  st_precision precision;
+} st_placing;
+st_placing st_placing_of(const st_loader *l, const st_bound *bound);
+// Whether products with it take int8 activations by block.
+bool st_placing_is_fast(const st_placing *how);
+
+// What decoding a token takes of the bound weights: bytes read in memory, and multiplications with additions.
+typedef struct st_decode_cost {
+  uint64_t bytes, macs;
+  uint64_t expert_bytes; // of all experts of the layer `layer`, of which a token reads some
+  int32_t layer;
+} st_decode_cost;
+// Counts one of them, in the list's order, whose matrix takes `bytes` (0 for a vector) and all with it `all`.
+void st_count_decode(const st_bound_list *weights, size_t index, uint64_t bytes, uint64_t beside, st_decode_cost *cost);
+void st_count_decode_end(const st_hparams *h, st_decode_cost *cost);
+
+// Makes the items of the memory plan and decides.
+setun_status st_plan_memory(st_loader *l);
+// Rows of one piece of the head, the list's item `index`; all of them where it is not cut.
+st_weight st_head_piece(const st_memory_plan *plan, const st_weight *head, uint32_t piece);
+
+// Places all bound weights as the plan says.
+setun_status st_place_weights(st_loader *l);
+
+#endif

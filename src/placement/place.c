@@ -1,0 +1,238 @@
+// Placing bound weights on the device, as the memory plan says: vectors, resident matrices, and matrices whose codes
+// are read for each pass.
+#include "placement/loader.h"
+
+#include "base/memory.h"
+#include "placement/copy.h"
+
+#include <math.h>
+
+// ---- vectors ------------------------------------------------------------------------------------------------------
+
+// The vector's floats, one added to each where the file stores norms that way; freed with st_free.
+static setun_status read_vector(st_loader *l, const st_weight *w, bool plus_one, float **out) {
+  size_t n = (size_t)w->shape.columns;
+  float *values = st_malloc(n, sizeof *values);
+  if (!values) return st_fail_memory(l->err, w->name);
+  st_row_reader r;
+  setun_status s = st_row_reader_open(l->d, w, &r, l->err);
+  if (s == SETUN_OK) {
+    s = st_read_floats(&r, 0, 1, values, l->err);
+    st_row_reader_close(&r);
+  }
+  for (size_t i = 0; i < n && plus_one; i++) values[i] += 1;
+  if (s == SETUN_OK) {
+    *out = values;
+  } else {
+    st_free(values);
+  }
+  return s;
+}
+
+static setun_status place_floats(st_loader *l, const float *values, size_t n, st_dvector **out) {
+  setun_status s = l->m->backend->vector_new(l->m->device, values, n, out, l->err);
+  if (s != SETUN_OK) return s;
+  l->m->weight_bytes += n * sizeof(float);
+  l->m->n_params += n;
+  return SETUN_OK;
+}
+
+// Every `step`-th element of a vector, from `first` on.
+static setun_status place_vector(st_loader *l, const st_weight *w, bool plus_one, uint64_t first, uint64_t step,
+                                 st_dvector **out) {
+  float *values = NULL;
+  setun_status s = read_vector(l, w, plus_one, &values);
+  if (s != SETUN_OK) return s;
+  size_t n = (size_t)(w->shape.columns / step);
+  for (size_t i = 0; i < n && step > 1; i++) values[i] = values[i * step + first];
+  s = place_floats(l, values, n, out);
+  st_free(values);
+  return s;
+}
+
+// Divisors of frequencies: the forward pass multiplies positions by their reciprocals.
+static setun_status read_table(st_loader *l, const st_weight *w, float **out) {
+  st_free(*out);
+  *out = NULL;
+  setun_status s = read_vector(l, w, false, out);
+  if (s == SETUN_OK) l->m->n_params += w->shape.columns;
+  return s;
+}
+
+static setun_status place_role_vector(st_loader *l, const st_bound *b) {
+  st_model *m = l->m;
+  const st_weight *w = &b->weight;
+  bool plus_one = m->h.norm_plus_one && st_role_get(b->role)->kind == ST_KIND_NORM;
+  switch (b->role) {
+  case ST_ROPE_SHORT: return read_table(l, w, &m->h.rope.short_factor);
+  case ST_ROPE_LONG_FACTORS: return read_table(l, w, &m->h.rope.long_factor);
+  case ST_ROPE_FREQS: return read_table(l, w, &m->rope_divisors);
+  case ST_OUTPUT_NORM: return place_vector(l, w, plus_one, 0, 1, &m->output_norm);
+  default: break;
+  }
+  st_layer *layer = &m->layers[b->layer];
+  if (b->role == ST_ATTN_Q_NORM) layer->q_norm_width = (uint32_t)w->shape.columns;
+  if (b->role == ST_ATTN_K_NORM) layer->k_norm_width = (uint32_t)w->shape.columns;
+  return place_vector(l, w, plus_one, 0, 1, &layer->vector[b->role]);
+}
+
+// ---- matrices -----------------------------------------------------------------------------------------------------
+
+static setun_status report(st_loader *l, const st_weight *w) {
+  l->bytes_done += w->data->bytes / w->stored.rows * w->shape.rows; // of a stack, one expert's
+  double fraction = l->bytes_total ? (double)l->bytes_done / (double)l->bytes_total : 1;
+  if (l->o->progress && !l->o->progress(fraction < 1 ? fraction : 1, l->o->user)) {
+    return st_fail(l->err, SETUN_ERROR_CANCELED, "loading was canceled");
+  }
+  return SETUN_OK;
+}
+
+static setun_status place_resident(st_loader *l, const st_weight *w, const st_placing *how, st_dmatrix **out) {
+  const st_backend *b = l->m->backend;
+  setun_status s = b->matrix_new(l->m->device, how->format, w->shape, how->precision, out, l->err);
+  if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
+  s = st_copy_matrix(&(st_copy){b, l->m->device, l->d, w, how->format, *out}, l->pool, l->err);
+  if (s == SETUN_OK)
+    b->matrix_settle(l->m->device, *out, l->pool);
+  else
+    b->matrix_free(*out), *out = NULL;
+  return s;
+}
+
+// A matrix whose codes are not its own: read for each pass, or used where the file is mapped.
+static setun_status place_borrowed(st_loader *l, const st_weight *w, const st_placing *how, const st_memory_item *item,
+                                   st_dmatrix **out) {
+  const st_backend *b = l->m->backend;
+  setun_status s = b->matrix_new_lent(l->m->device, how->format, w->shape, how->precision, out, l->err);
+  if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
+  s = st_streamer_add(l->streamer, item, w, how->format, *out, l->err);
+  if (s != SETUN_OK) b->matrix_free(*out), *out = NULL;
+  return s;
+}
+
+// The head in pieces, which stream.
+static setun_status place_pieces(st_loader *l, const st_weight *w, const st_placing *how, const st_memory_item *items) {
+  st_model *m = l->m;
+  const st_memory_plan *p = l->plan;
+  setun_status s = SETUN_OK;
+  m->head = st_calloc(p->n_pieces, sizeof *m->head);
+  if (!m->head) return st_fail_memory(l->err, w->name);
+  for (uint32_t i = 0; i < p->n_pieces && s == SETUN_OK; i++) {
+    st_linear *piece = &m->head[m->n_head++];
+    st_weight part = st_head_piece(p, w, i);
+    piece->first_row = (uint32_t)(i * p->piece_rows);
+    piece->columns = (uint32_t)w->shape.columns;
+    st_memory_item item = items[i];
+    item.codes = m->backend->matrix_size(m->device, how->format, part.shape, how->precision).codes;
+    s = place_borrowed(l, &part, how, &item, &piece->matrix);
+  }
+  return s;
+}
+
+static setun_status place_codes(st_loader *l, size_t index, const st_placing *how, st_matrix_size size,
+                                st_dmatrix **out) {
+  const st_weight *w = &l->weights->items[index].weight;
+  const st_memory_item *items = &l->plan->items[l->plan->spans[index].first];
+  bool is_head = index == l->weights->head, is_embedding = index == l->weights->embedding;
+  if (items->resident && !(l->plan->mapped && items->direct)) return place_resident(l, w, how, out);
+  if (items->resident || !(is_embedding || is_head)) {
+    st_memory_item item = *items;
+    item.codes = size.codes; // the plan may have taken floats for ternary that are not
+    return place_borrowed(l, w, how, &item, out);
+  }
+  setun_status s = SETUN_OK;
+  if (is_embedding) s = st_streamer_add_rows(l->streamer, w, how->format, how->precision, l->err);
+  return s == SETUN_OK && is_head ? place_pieces(l, w, how, items) : s;
+}
+
+static setun_status place_matrix(st_loader *l, size_t index, st_linear *out, uint64_t *bytes) {
+  st_model *m = l->m;
+  const st_bound *b = &l->weights->items[index];
+  st_placing how = st_placing_of(l, b);
+  st_matrix_size size = m->backend->matrix_size(m->device, how.format, b->weight.shape, how.precision);
+  setun_status s = place_codes(l, index, &how, size, &out->matrix);
+  if (s != SETUN_OK) return s;
+  if (st_placing_is_fast(&how)) m->fast = true;
+  *bytes = out->matrix ? m->backend->matrix_bytes(out->matrix) : size.own + size.beside;
+  m->n_params += b->weight.shape.rows * b->weight.shape.columns;
+  m->weight_bytes += *bytes;
+  if (!b->stacked) out->columns = (uint32_t)b->weight.shape.columns;
+  return report(l, &b->weight);
+}
+
+static setun_status place_beside(st_loader *l, const st_bound *b, st_linear *out) {
+  const st_weight *beside = l->weights->beside;
+  setun_status s = SETUN_OK;
+  uint64_t first = 0, step = b->stacked ? st_bound_bias_step(b, &first) : 1;
+  if (b->bias) s = place_vector(l, &beside[b->bias - 1], false, first, step, &out->bias);
+  if (s == SETUN_OK && b->norm) s = place_vector(l, &beside[b->norm - 1], false, 0, 1, &out->norm);
+  return s;
+}
+
+static st_linear *linear_of(st_model *m, const st_bound *b) {
+  if (b->role == ST_TOKEN_EMBD) return &m->token_embd;
+  if (b->role == ST_OUTPUT) return &m->output;
+  st_layer *layer = &m->layers[b->layer];
+  if (b->expert < 0) return &layer->linear[b->role];
+  st_expert *e = &layer->experts[b->expert];
+  return b->role == ST_EXPERT_GATE ? &e->gate : b->role == ST_EXPERT_UP ? &e->up : &e->down;
+}
+
+static setun_status place_weight(st_loader *l, size_t index, st_decode_cost *cost) {
+  st_bound *b = &l->weights->items[index];
+  uint64_t before = l->m->weight_bytes, bytes = 0;
+  setun_status s = st_bound_finalize(l->weights, b, l->err);
+  if (s != SETUN_OK) return s;
+  if (!st_role_is_matrix(b->role)) {
+    s = place_role_vector(l, b);
+  } else {
+    st_linear *to = linear_of(l->m, b);
+    s = place_matrix(l, index, to, &bytes);
+    if (s == SETUN_OK) s = place_beside(l, b, to);
+  }
+  if (s == SETUN_OK) st_count_decode(l->weights, index, bytes, l->m->weight_bytes - before - bytes, cost);
+  return s;
+}
+
+// What stands beside a head in pieces: shared by all of them, but for adapters, which the last one has.
+static void finish_pieces(st_model *m) {
+  for (uint32_t i = 0; i < m->n_head; i++) {
+    m->head[i].bias = m->output.bias;
+    m->head[i].norm = m->output.norm;
+  }
+  if (!m->n_head) return;
+  st_linear *last = &m->head[m->n_head - 1]; // whose product is there when all rows of the output are
+  last->lora_a = m->output.lora_a;
+  last->lora_b = m->output.lora_b;
+  last->rank = m->output.rank;
+  last->rows = m->output.rows;
+}
+
+static setun_status make_layers(st_loader *l) {
+  st_model *m = l->m;
+  m->layers = st_calloc(m->h.n_layer, sizeof *m->layers);
+  bool whole = m->layers != NULL;
+  for (uint32_t i = 0; i < m->h.n_layer && whole; i++) {
+    if (!m->h.sparse[i]) continue;
+    m->layers[i].experts = st_calloc(m->h.n_expert, sizeof *m->layers[i].experts);
+    whole = m->layers[i].experts != NULL;
+  }
+  return whole ? SETUN_OK : st_fail_memory(l->err, "the model's layers");
+}
+
+setun_status st_place_weights(st_loader *l) {
+  st_model *m = l->m;
+  st_decode_cost cost = {.layer = -1};
+  setun_status s = make_layers(l);
+  for (size_t i = 0; i < l->d->n_tensors; i++) l->bytes_total += l->d->tensors[i].bytes;
+  for (size_t i = 0; i < l->weights->n && s == SETUN_OK; i++) s = place_weight(l, i, &cost);
+  if (s != SETUN_OK) return s;
+  st_count_decode_end(&m->h, &cost);
+  m->bytes_per_token = cost.bytes;
+  m->macs_per_token = cost.macs;
+  m->head_macs = (uint64_t)m->h.n_vocab * m->h.n_embd;
+  if (m->h.tied) m->output = m->token_embd;
+  s = st_adapters_place(l->adapters, m, l->err);
+  finish_pieces(m);
+  return s;
+}

@@ -1,0 +1,51 @@
+// Placing a model: binding its tensors, planning its memory, loading what is resident and streaming the rest.
+#ifndef SETUN_PLACEMENT_PLACEMENT_H
+#define SETUN_PLACEMENT_PLACEMENT_H
+
+#include "model/forward.h"
+#include "placement/binding.h"
+#include "placement/memory_plan.h"
+#include "placement/streamer.h"
+
+// What a session takes, of the room that owns sessions: see st_run_size_of, whose arguments these are.
+typedef st_run_size (*st_session_size_fn)(const st_model *model, const st_run_options *options,
+                                          const size_t columns[ST_INPUT_KINDS]);
+
+typedef struct st_placement_options {
+  const st_backend *backend;
+  const char *isa, *activation; // see setun_model_params; NULL: by default
+  bool precise;
+  int threads;
+  setun_progress_fn progress;
+  void *user;
+  const st_log *log;
+  const setun_adapter *adapters;
+  size_t n_adapters;
+  const setun_session_params *session; // that room is left for; NULL: one with defaults
+  st_session_size_fn session_size;
+  uint64_t memory;                // the budget in bytes; 0: what is available, less a margin
+  bool mapped;                    // the file is mapped, not read, where the device takes its bytes as they are
+  const uint32_t *resident_parts; // for tests: so many attentions and MLPs, whatever the budget; NULL: no
+} st_placement_options;
+
+// A model, and what it was placed by.
+typedef struct st_placement {
+  st_model *model;
+  st_memory_plan plan;
+  st_streamer *streamer; // NULL: everything is resident
+} st_placement;
+
+// Makes the memory plan that loading would follow: reads the directory, no weights. Errors: those of loading as far as
+// they are seen without reading weights, and SETUN_ERROR_MEMORY where the budget is too small (*plan then holds `least`
+// all the same). Freed with st_memory_plan_free, also after a failure.
+setun_status st_placement_plan(const st_directory *directory, const st_placement_options *options, st_memory_plan *plan,
+                               setun_error *err);
+
+// Reads the parameters, binds every tensor to its role - missing, unexpected and wrongly shaped ones are errors that
+// name them - makes the memory plan and places the weights by it. Where weights stream (placement->streamer) the
+// directory must outlive the placement. Freed with st_placement_free, which accepts NULL.
+setun_status st_placement_load(const st_directory *directory, const st_placement_options *options,
+                               st_placement **placement, setun_error *err);
+void st_placement_free(st_placement *placement);
+
+#endif

@@ -1,0 +1,240 @@
+// From bound weights to the memory plan: what each takes, the head in pieces, and what a session and adapters add.
+#include "placement/loader.h"
+
+#include "base/memory.h"
+#include "base/system_memory.h"
+#include "placement/copy.h"
+
+enum { GROUP = 16, PIECE_MOST = 8 << 20 };
+
+typedef struct {
+  st_loader *l;
+  size_t columns[ST_INPUT_KINDS]; // the widest input of a product
+} planner;
+
+st_placing st_placing_of(const st_loader *l, const st_bound *bound) {
+  bool exact = st_role_get(bound->role)->kind == ST_KIND_ROUTER;
+  const st_weight *w = &bound->weight;
+  // Latent floats are ternary by the time they are read.
+  st_placing how = {.format = w->latent ? st_format_get(ST_HF_U8) : w->format,
+                    .precision = l->o->precise || exact ? ST_PRECISION_FLOAT : ST_PRECISION_FAST};
+  if (l->m->h.int8 && !exact && st_format_is_ternary(how.format)) how.precision = ST_PRECISION_INT8;
+  return how;
+}
+
+bool st_placing_is_fast(const st_placing *how) {
+  return how->precision == ST_PRECISION_FAST && (how->format->block > 1 || st_format_is_ternary(how->format));
+}
+
+// ---- what a token costs -------------------------------------------------------------------------------------------
+
+static void end_layer(const st_hparams *h, st_decode_cost *c) {
+  if (c->expert_bytes) {
+    c->bytes += c->expert_bytes / h->n_expert * h->n_expert_used;
+    c->macs += (uint64_t)3 * h->n_expert_used * h->n_ff_expert * h->n_embd;
+  }
+  c->expert_bytes = 0;
+}
+
+void st_count_decode(const st_bound_list *list, size_t index, uint64_t bytes, uint64_t beside, st_decode_cost *c) {
+  const st_bound *b = &list->items[index];
+  if (b->layer != c->layer) end_layer(list->h, c);
+  c->layer = b->layer;
+  if (st_role_get(b->role)->kind == ST_KIND_TABLE) return;
+  if (b->expert >= 0) {
+    c->expert_bytes += bytes + beside;
+    return;
+  }
+  c->bytes += beside;
+  if (!st_role_is_matrix(b->role)) return;
+  if (st_role_get(b->role)->kind == ST_KIND_EMBEDDING && index != list->head) return; // one row of it
+  c->bytes += bytes;
+  c->macs += b->weight.shape.rows * b->weight.shape.columns;
+}
+
+void st_count_decode_end(const st_hparams *h, st_decode_cost *c) {
+  end_layer(h, c);
+}
+
+// ---- items --------------------------------------------------------------------------------------------------------
+
+static uint64_t copying(const st_loader *l, const st_weight *w, const st_format *format) {
+  const st_copy copy = {.backend = l->m->backend, .device = l->m->device, .weight = w, .format = format};
+  return (uint64_t)l->threads * st_copy_bytes(&copy);
+}
+
+// A matrix, or a piece of one whose bytes begin at `offset` of the tensor.
+static setun_status add_item(st_loader *l, size_t index, const st_weight *w, st_memory_item *item) {
+  const st_backend *b = l->m->backend;
+  st_placing how = st_placing_of(l, &l->weights->items[index]);
+  st_matrix_size size = b->matrix_size(l->m->device, how.format, w->shape, how.precision);
+  bool in_place = item->bytes || !w->first_row; // an expert of a stack has no bytes of its own here
+  item->weight = (uint32_t)index;
+  item->tensors[0] = w->data;
+  item->tensors[1] = w->block_scales;
+  item->codes = size.codes;
+  item->own = size.own;
+  item->beside = size.beside;
+  item->copying = copying(l, w, how.format);
+  item->direct = b->matrix_direct(l->m->device, how.format) && !w->latent && w->row_step == 1 && !w->block_scales &&
+                 in_place && (w->data->offset + item->offset) % 64 == 0;
+  st_item_span *span = &l->plan->spans[index];
+  if (!span->count++) span->first = (uint32_t)l->plan->n_items;
+  return st_memory_plan_add(l->plan, item) ? SETUN_OK : st_fail_memory(l->err, "the memory plan");
+}
+
+static uint64_t beside_bytes(const st_bound_list *list, const st_bound *b) {
+  uint64_t first, n = 0;
+  if (b->bias) n += list->beside[b->bias - 1].shape.columns / (b->stacked ? st_bound_bias_step(b, &first) : 1);
+  if (b->norm) n += list->beside[b->norm - 1].shape.columns;
+  return n * sizeof(float);
+}
+
+static setun_status plan_weight(planner *p, size_t index, st_decode_cost *cost) {
+  st_loader *l = p->l;
+  const st_bound *b = &l->weights->items[index];
+  const st_weight *w = &b->weight;
+  if (!st_role_is_matrix(b->role)) {
+    uint64_t bytes = w->shape.columns * sizeof(float);
+    if (st_role_get(b->role)->kind != ST_KIND_TABLE) l->plan->vectors += bytes;
+    st_count_decode(l->weights, index, 0, bytes, cost);
+    return SETUN_OK;
+  }
+  st_placing how = st_placing_of(l, b);
+  st_matrix_size size = l->m->backend->matrix_size(l->m->device, how.format, w->shape, how.precision);
+  uint64_t beside = beside_bytes(l->weights, b);
+  l->plan->vectors += size.beside + beside;
+  l->plan->all += size.codes;
+  if (w->shape.columns > p->columns[size.input]) p->columns[size.input] = (size_t)w->shape.columns;
+  if (b->norm && w->shape.columns > l->m->max_normed_columns) l->m->max_normed_columns = (uint32_t)w->shape.columns;
+  if (index == l->weights->embedding) {
+    l->plan->row_area = st_row_copy_bytes(l->m->backend, l->m->device, w, how.format, how.precision);
+  }
+  st_count_decode(l->weights, index, size.own + size.beside, beside, cost);
+  if (index == l->weights->head) return SETUN_OK; // in pieces behind the layers, see plan_head
+  st_memory_item item = {.layer = b->layer,
+                         .attention = st_role_get(b->role)->part == ST_OF_ATTENTION,
+                         .rows = index == l->weights->embedding};
+  return add_item(l, index, w, &item);
+}
+
+// ---- the head -----------------------------------------------------------------------------------------------------
+
+// Rows [row, row + n) of the weight.
+static st_weight part_of(const st_weight *w, uint64_t row, uint64_t n) {
+  st_weight part = *w;
+  part.first_row = w->first_row + row;
+  part.shape.rows = n;
+  if (w->n_scales > 1) {
+    part.first_scale = w->first_scale + row;
+    part.n_scales = n;
+  }
+  return part;
+}
+
+st_weight st_head_piece(const st_memory_plan *p, const st_weight *w, uint32_t piece) {
+  if (!p->n_pieces) return *w;
+  uint64_t row = piece * p->piece_rows, left = w->shape.rows - row;
+  return part_of(w, row, left < p->piece_rows ? left : p->piece_rows);
+}
+
+// Whether rows stand together in the file, so that a piece is one range of it.
+static bool is_cuttable(const st_weight *w) {
+  if (w->block_scales || w->row_step != 1 || (w->n_scales > 1 && w->n_scales != w->shape.rows)) return false;
+  uint64_t half = w->shape.rows / 2 / GROUP * GROUP;
+  if (!half) return true;
+  st_strip first = st_format_locate(w->format, w->stored, w->first_row, half);
+  st_strip second = st_format_locate(w->format, w->stored, w->first_row + half, w->shape.rows - half);
+  return first.count == half && second.count == w->shape.rows - half && first.offset + first.bytes <= second.offset;
+}
+
+// As many rows as make a piece no larger than a layer's unit, in the file and in the device's order.
+static uint64_t rows_of_piece(const st_loader *l, const st_weight *w, const st_placing *how) {
+  st_unit_size unit = st_memory_plan_largest(l->plan);
+  uint64_t codes = l->m->backend->matrix_size(l->m->device, how->format, w->shape, how->precision).codes;
+  uint64_t most = unit.stored < PIECE_MOST ? unit.stored : PIECE_MOST, bytes = w->data->bytes;
+  if (codes > bytes) bytes = codes;
+  uint64_t row = bytes / w->stored.rows + 1, rows = most / row / GROUP * GROUP;
+  return rows > GROUP ? rows : GROUP;
+}
+
+// Cuts the head into pieces no larger than a layer's unit, once all layers are known, or enters it as one item where
+// its rows do not stand together in the file.
+static setun_status plan_head(st_loader *l) {
+  st_memory_plan *p = l->plan;
+  size_t index = l->weights->head;
+  const st_weight *w = &l->weights->items[index].weight;
+  setun_status s = SETUN_OK;
+  p->first_piece = p->n_items;
+  if (!is_cuttable(w)) return add_item(l, index, w, &(st_memory_item){.layer = -1});
+  st_placing how = st_placing_of(l, &l->weights->items[index]);
+  p->piece_rows = rows_of_piece(l, w, &how);
+  uint64_t n = (w->shape.rows + p->piece_rows - 1) / p->piece_rows;
+  if (n > INT32_MAX - p->n_layer) return st_fail(l->err, SETUN_ERROR_LIMIT, "%s: too many rows", w->name);
+  p->n_pieces = (uint32_t)n;
+  for (uint32_t i = 0; i < p->n_pieces && s == SETUN_OK; i++) {
+    st_weight part = st_head_piece(p, w, i);
+    st_strip strip = st_format_locate(w->format, w->stored, part.first_row, part.shape.rows);
+    st_memory_item item = {
+        .layer = (int32_t)(p->n_layer + i), .rows = l->m->h.tied, .offset = strip.offset, .bytes = strip.bytes};
+    s = add_item(l, index, &part, &item);
+  }
+  return s;
+}
+
+// ---- sessions -----------------------------------------------------------------------------------------------------
+
+// The batches to choose from: where none was asked for, smaller ones than the usual too. The size is that of the first.
+static st_run_size list_batches(const planner *q, const st_run_options *run, bool smaller) {
+  enum { LEAST_BATCH = 32 };
+  st_memory_plan *p = q->l->plan;
+  st_run_options o = *run;
+  st_run_size size = q->l->o->session_size(q->l->m, &o, q->columns);
+  p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, size.work};
+  while (smaller && p->n_batches < ST_BATCHES && o.n_batch / 2 >= LEAST_BATCH) {
+    o.n_batch /= 2;
+    uint64_t work = q->l->o->session_size(q->l->m, &o, q->columns).work;
+    p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, work};
+  }
+  return size;
+}
+
+static setun_status plan_session(const planner *q) {
+  st_loader *l = q->l;
+  st_memory_plan *p = l->plan;
+  st_run_options run;
+  setun_session_params session = l->o->session ? *l->o->session : (setun_session_params){0};
+  if (session.n_ctx > l->m->h.n_ctx_most) session.n_ctx = 0; // whoever makes such a session is told so
+  setun_status s = st_run_options_of(&l->m->h, &session, &run, l->err);
+  if (s != SETUN_OK) return s;
+  st_run_size size = list_batches(q, &run, !session.n_batch);
+  p->n_ctx = run.n_ctx;
+  p->cache = size.cache;
+  p->logits = size.more_logits;
+  return SETUN_OK;
+}
+
+setun_status st_plan_memory(st_loader *l) {
+  st_memory_plan *p = l->plan;
+  planner q = {.l = l};
+  st_decode_cost cost = {.layer = -1};
+  setun_status s = SETUN_OK;
+  p->n_layer = l->m->h.n_layer;
+  p->spans = st_calloc(l->weights->n, sizeof *p->spans);
+  if (!p->spans) return st_fail_memory(l->err, "the memory plan");
+  for (size_t i = 0; i < l->weights->n && s == SETUN_OK; i++) s = plan_weight(&q, i, &cost);
+  st_count_decode_end(&l->m->h, &cost);
+  if (s == SETUN_OK) s = plan_head(l);
+  if (s == SETUN_OK) st_adapters_measure(l->adapters, l->m, p, q.columns);
+  if (s == SETUN_OK) s = plan_session(&q);
+  if (s != SETUN_OK) return s;
+  uint64_t available = st_memory_available();
+  p->mapped = l->o->mapped;
+  p->process = st_memory_resident();
+  p->resident_parts = l->o->resident_parts;
+  p->token_bytes = cost.bytes;
+  p->token_macs = cost.macs;
+  p->budget = l->o->memory;
+  if (!p->budget && available != UINT64_MAX) p->budget = st_default_budget(p->process, available);
+  return st_memory_plan_decide(p, l->d, l->err);
+}
