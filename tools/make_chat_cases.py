@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/chat/cases.json: small templates for every feature of Jinja that chat templates use, with contexts, and
-what Jinja2, set up as transformers sets it up, makes of them: the text, or null where it refuses.
+what Jinja2, set up as transformers sets it up, makes of them: the text, or null where it refuses. Those that use what is not
+supported (tests/chat/jinja.py) say so.
 
 usage: make_chat_cases.py > tests/chat/cases.json
 """
@@ -285,7 +286,11 @@ def main():
 
     def add(name, template):
         text, _ = jinja.render(template, CONTEXTS[name])
-        cases.append({"context": name, "template": template, "text": text})
+        case = {"context": name, "template": template, "text": text}
+        why = text is not None and jinja.why_unsupported(template)
+        if why:
+            case["unsupported"] = why
+        cases.append(case)
 
     for name, block in (("talk", TALK_CASES), ("calls", CALLS_CASES)):
         lines = [line for line in block.split("\n") if line]
@@ -300,7 +305,8 @@ def main():
         add("values", template)
     json.dump({"now": jinja.NOW, "contexts": CONTEXTS, "cases": cases}, sys.stdout, ensure_ascii=False, indent=0)
     print()
-    print(f"{len(cases)} cases, {sum(c['text'] is None for c in cases)} refused", file=sys.stderr)
+    print(f"{len(cases)} cases, {sum(c['text'] is None for c in cases)} refused by Jinja2, {sum('unsupported' in c for c in cases)} unsupported",
+          file=sys.stderr)
 
 
 if __name__ == "__main__":

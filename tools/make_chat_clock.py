@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/chat/clock.json: what Python's datetime.strftime makes of each directive, for moments at which calendars
+"""Writes tests/chat/clock.json: what Python's datetime.strftime makes of each supported directive, for moments at which calendars
 are easily got wrong: the days around the turn of each year, leap days, and the hours around noon and midnight.
 
 usage: make_chat_clock.py > tests/chat/clock.json   (with glibc)
@@ -7,11 +7,7 @@ usage: make_chat_clock.py > tests/chat/clock.json   (with glibc)
 import datetime
 import json
 
-FORMATS = ["%a %A %b %B %h %p %P|%c|%x|%X|%D|%F|%T|%R|%r|%%|%n|%t|%z|%Z|%f",
-           "%d %e %m %y %Y %C %G %g %H %k %I %l %M %S %j %U %W %V %u %w",
-           "%-d %_d %0e %-m %_m %-H %_H %0k %-I %_I %0l %-M %_S %-j %_j %-y %-V %_U",
-           "%^a %^A %^b %^B %^h %^p %^P %#a %#A %#b %#B %#h %#p %#P %^d %#j",
-           "", "no directive", "at the end %", "é %d 你"]
+FORMATS = ["%a %A %b %B %p|%%", "%d %m %y %Y %H %I %M %S %j", "%-d %-m %-y %-H %-I %-M %-S %-j", "", "no directive", "é %d 你"]
 
 
 def moments():

@@ -30,26 +30,6 @@ static bool is_internal(const st_jinja_string *name) {
   return false;
 }
 
-static bool macro_attribute(st_jinja_run *run, const st_jinja_object *macro, const st_jinja_string *name,
-                            st_jinja_value *out) {
-  const st_jinja_node *node = macro->node;
-  if (st_jinja_string_is(name, "name"))
-    *out = node->value.s ? node->value : st_jinja_none();
-  else if (st_jinja_string_is(name, "caller"))
-    *out = st_jinja_from_bool(node->caller_slot != UINT32_MAX);
-  else if (st_jinja_string_is(name, "catch_kwargs"))
-    *out = st_jinja_from_bool(node->kwargs_slot != UINT32_MAX);
-  else if (st_jinja_string_is(name, "catch_varargs"))
-    *out = st_jinja_from_bool(node->varargs_slot != UINT32_MAX);
-  else if (st_jinja_string_is(name, "arguments")) {
-    if (!st_jinja_new_list(run, JINJA_TUPLE, node->params.n, out)) return false;
-    for (size_t i = 0; i < node->params.n; i++) {
-      if (!st_jinja_list_append(run, out->l, node->params.items[i]->value)) return false;
-    }
-  }
-  return true;
-}
-
 bool st_jinja_find_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja_string *name, st_jinja_value *out) {
   *out = (st_jinja_value){.kind = JINJA_MISSING};
   if (v.kind == JINJA_NAMESPACE) {
@@ -60,13 +40,9 @@ bool st_jinja_find_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja
   }
   if (name->length > 4 && name->data[0] == '_' && is_internal(name)) return undefined(run, name, true, out);
   if (v.kind == JINJA_LOOP && !st_jinja_loop_attribute(run, v.o->loop, name, out)) return false;
-  if (v.kind == JINJA_MACRO) return macro_attribute(run, v.o, name, out);
-  if (v.kind == JINJA_RANGE) {
-    if (st_jinja_string_is(name, "start")) *out = st_jinja_from_int(v.o->start);
-    if (st_jinja_string_is(name, "stop")) *out = st_jinja_from_int(v.o->stop);
-    if (st_jinja_string_is(name, "step")) *out = st_jinja_from_int(v.o->step);
+  if (v.kind == JINJA_MACRO) {
+    return st_jinja_fail_unsupported(run, "an attribute of a macro is not supported");
   }
-  if (v.kind == JINJA_CYCLER && st_jinja_string_is(name, "current")) *out = v.o->items[v.o->start];
   if (out->kind != JINJA_MISSING) return true;
   int id = st_jinja_find_method((st_jinja_kind)v.kind, name);
   if (id == -2) return undefined(run, name, true, out);
@@ -101,13 +77,16 @@ bool st_jinja_get_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja_
   return undefined(run, name, false, out);
 }
 
-static bool hashable(st_jinja_value v, int depth) {
-  if (v.kind == JINJA_TUPLE) {
-    for (size_t i = 0; i < v.l->n; i++) {
-      if (depth > 50 || !hashable(v.l->items[i], depth + 1)) return false;
-    }
+// May it be a key? Not with a list or a dict in it.
+static bool hashable(st_jinja_run *run, st_jinja_value v, bool *out) {
+  *out = v.kind != JINJA_LIST && v.kind != JINJA_DICT && v.kind != JINJA_VIEW;
+  if (v.kind != JINJA_TUPLE) return true;
+  if (!st_jinja_nest(run)) return false;
+  for (size_t i = 0; *out && i < v.l->n; i++) {
+    if (!hashable(run, v.l->items[i], out)) return false;
   }
-  return v.kind != JINJA_LIST && v.kind != JINJA_DICT && v.kind != JINJA_VIEW;
+  run->depth--;
+  return true;
 }
 
 static bool one_char(st_jinja_run *run, st_jinja_string *s, int64_t at, st_jinja_value *out) {
@@ -136,9 +115,10 @@ bool st_jinja_get_item(st_jinja_run *run, st_jinja_value v, st_jinja_value key, 
   static const st_jinja_string something = {.data = "element", .length = 7};
   if (v.kind == JINJA_UNDEFINED) return refuse_undefined(run, v, key.kind == JINJA_STRING ? key.s : &something);
   *out = (st_jinja_value){.kind = JINJA_MISSING};
-  if (v.kind == JINJA_DICT && hashable(key, 0)) {
-    st_jinja_value *found;
-    if (!st_jinja_dict_get(run, v.d, key, &found)) return false;
+  if (v.kind == JINJA_DICT) {
+    st_jinja_value *found = NULL;
+    bool can;
+    if (!hashable(run, key, &can) || (can && !st_jinja_dict_get(run, v.d, key, &found))) return false;
     if (found) *out = *found;
   } else if (v.kind == JINJA_STRING || v.kind == JINJA_LIST || v.kind == JINJA_TUPLE || v.kind == JINJA_RANGE) {
     if (st_jinja_as_int(key, &at) && !at_index(run, v, at, out)) return false;
@@ -207,11 +187,11 @@ static bool slice_range(st_jinja_run *run, const st_jinja_object *r, int64_t sta
   if (!part) return false;
   part->start = r->start + start * r->step;
   if (__builtin_mul_overflow(r->step, step, &part->step))
-    return st_jinja_fail_unsupported(run, "an integer beyond 64 bits");
+    return st_jinja_fail_unsupported(run, "an integer beyond 64 bits is not supported");
   part->count = count;
   if (__builtin_mul_overflow(part->step, count, &part->stop) ||
       __builtin_add_overflow(part->stop, part->start, &part->stop))
-    return st_jinja_fail_unsupported(run, "an integer beyond 64 bits");
+    return st_jinja_fail_unsupported(run, "an integer beyond 64 bits is not supported");
   *out = (st_jinja_value){.kind = JINJA_RANGE, .o = part};
   return true;
 }

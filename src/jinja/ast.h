@@ -4,14 +4,20 @@
 
 #include "jinja/value.h"
 
+// How deep a template may nest its expressions and blocks. Each level takes some 600 bytes of stack while it is parsed
+// (twice that with sanitizers); published templates nest less than 30 deep.
+enum { JINJA_MAX_NESTING = 64 };
+
+// Where something stands in the template, both from 1; columns count characters.
+typedef struct {
+  int line, column;
+} st_jinja_place;
+
 typedef enum {
   JINJA_ADD,
   JINJA_SUB,
   JINJA_MUL,
-  JINJA_DIV,
-  JINJA_FLOORDIV,
   JINJA_MOD,
-  JINJA_POW,
   JINJA_NEG,
   JINJA_POS,
   JINJA_EQ,
@@ -27,41 +33,38 @@ typedef enum {
 typedef enum {
   // Expressions.
   NODE_CONSTANT,         // value
-  NODE_NAME,             // name; slot and up
-  NODE_ATTRIBUTE_TARGET, // a target: name (slot, up) and text, the attribute
+  NODE_NAME,             // value: the name; slot and up
+  NODE_ATTRIBUTE_TARGET, // a target: value, the name (slot, up), and text, the attribute
   NODE_TUPLE,            // list
   NODE_LIST,             // list
   NODE_DICT,             // list: key, value, key, value, ...
-  NODE_BINARY,           // op, a, b
+  NODE_BINARY,           // a; list of the right sides, each wrapped in NODE_OPERAND: from left to right
   NODE_UNARY,            // op, a
-  NODE_AND,              // a, b
-  NODE_OR,               // a, b
+  NODE_AND,              // list
+  NODE_OR,               // list
   NODE_NOT,              // a
   NODE_COMPARE,          // a; list of the right sides, each wrapped in NODE_OPERAND
-  NODE_OPERAND,          // op, a
+  NODE_OPERAND,          // op, a; or a keyword argument: text, a
   NODE_CONCAT,           // list
   NODE_CONDITION,        // a if b else c (c may be NULL)
   NODE_ATTRIBUTE,        // a, text
   NODE_ITEM,             // a, b
-  NODE_SLICE,            // a[list[0]:list[1]:list[2]], each may be NULL
+  NODE_SLICE,            // a:b:c within an item, each may be NULL
   NODE_CALL,             // a, arguments
   NODE_FILTER,           // a (NULL in a filter block), text, arguments
   NODE_TEST,             // a, text, arguments
   // Statements.
   NODE_DATA,         // value
   NODE_OUTPUT,       // list
-  NODE_IF,           // a, list; more: pairs of elif (NODE_IF without else); other: the else part
-  NODE_FOR,          // target a, iterable b, test c (or NULL; params: the target for it); list; other; flag: recursive
+  NODE_IF,           // a, list; more: the elifs (NODE_IF without else); other: the else part
+  NODE_FOR,          // target a, iterable b, test c (or NULL; params: the target for it); list; other
   NODE_SET,          // target a, value b
   NODE_SET_BLOCK,    // target a, filter b (or NULL); list
-  NODE_MACRO,        // name; params, defaults; list
-  NODE_CALL_BLOCK,   // a call; params, defaults; list
+  NODE_MACRO,        // value: the name; params, defaults; list
   NODE_FILTER_BLOCK, // filter a; list
-  NODE_WITH,         // targets in params, values in defaults; list
   NODE_GENERATION,   // list
   NODE_BREAK,
-  NODE_CONTINUE,
-  NODE_FAIL // text: why it fails when it is reached
+  NODE_CONTINUE
 } st_jinja_node_kind;
 
 typedef struct st_jinja_node st_jinja_node;
@@ -89,25 +92,22 @@ typedef struct {
 
 struct st_jinja_node {
   uint8_t kind, op;
-  bool flag;
   uint16_t depth; // of the tree below
-  int line;
+  st_jinja_place place;
   st_jinja_node *a, *b, *c;
   st_jinja_nodes list, other, more;
-  st_jinja_nodes params, defaults;        // a macro's parameters (NODE_NAME) and the defaults of the last ones
-  st_jinja_nodes args;                    // a call's positional arguments
-  st_jinja_nodes keywords;                // NODE_NAME with a: the value
-  st_jinja_node *dyn_args, *dyn_keywords; // *x and **x
+  st_jinja_nodes params, defaults; // a macro's parameters (NODE_NAME) and the defaults of the last ones
+  st_jinja_nodes args;             // a call's positional arguments
+  st_jinja_nodes keywords;         // NODE_NAME with a: the value
   st_jinja_string *text;
   st_jinja_value value;
   uint32_t slot, up;          // a variable: `up` functions out
   st_jinja_scope *frame;      // of the body
   st_jinja_scope *frame_else; // of a for's else part
   st_jinja_scope *frame_test; // of a for's test, which is a function of its own
-  size_t n_slots;             // of a macro, call block, generation or recursive for: its function's variables
+  size_t n_slots;             // of a macro or generation: its function's variables
   size_t n_test_slots;
-  uint32_t loop_slot;                              // of a for
-  uint32_t caller_slot, kwargs_slot, varargs_slot; // of a macro; UINT32_MAX: it does not use it
+  uint32_t loop_slot; // of a for
 };
 
 typedef struct st_jinja_compiler st_jinja_compiler;
@@ -129,8 +129,8 @@ struct st_jinja_compiler {
   uint64_t steps_left;
 };
 
-bool st_jinja_syntax_error(st_jinja_compiler *c, int line, const char *format, ...) ST_PRINTF(3, 4);
-bool st_jinja_unsupported_syntax(st_jinja_compiler *c, int line, const char *format, ...) ST_PRINTF(3, 4);
+bool st_jinja_syntax_error(st_jinja_compiler *c, st_jinja_place place, const char *format, ...) ST_PRINTF(3, 4);
+bool st_jinja_unsupported_syntax(st_jinja_compiler *c, st_jinja_place place, const char *format, ...) ST_PRINTF(3, 4);
 void *st_jinja_compile_allocate(st_jinja_compiler *c, size_t count, size_t size);
 bool st_jinja_add_node(st_jinja_compiler *c, st_jinja_nodes *list, st_jinja_node *node);
 
@@ -176,7 +176,7 @@ typedef enum {
 
 typedef struct {
   st_jinja_token_type type;
-  int line;
+  st_jinja_place place;
   st_jinja_string *text; // of data, names and strings
   int64_t i;
   double f;
@@ -202,7 +202,7 @@ typedef struct {
 } st_jinja_parser;
 
 bool st_jinja_parse(st_jinja_compiler *c, const st_jinja_tokens *tokens, st_jinja_nodes *body);
-st_jinja_node *st_jinja_new_node(st_jinja_parser *p, st_jinja_node_kind kind, int line);
+st_jinja_node *st_jinja_new_node(st_jinja_parser *p, st_jinja_node_kind kind, st_jinja_place place);
 bool st_jinja_unexpected(st_jinja_parser *p, const char *expected);
 bool st_jinja_accept_token(st_jinja_parser *p, st_jinja_token_type type);
 bool st_jinja_expect_token(st_jinja_parser *p, st_jinja_token_type type, const char *what);
@@ -218,6 +218,7 @@ typedef enum {
 } st_jinja_tuple_kind;
 st_jinja_node *st_jinja_parse_tuple(st_jinja_parser *p, st_jinja_tuple_kind how, const char *end);
 st_jinja_node *st_jinja_parse_filters(st_jinja_parser *p, st_jinja_node *node, bool inline_start);
+bool st_jinja_nest_parser(st_jinja_parser *p); // one level more; left with p->depth--
 bool st_jinja_deepen(st_jinja_parser *p, st_jinja_node *node,
                      const st_jinja_node *child); // node gets at least child's depth + 1
 

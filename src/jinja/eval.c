@@ -27,23 +27,34 @@ static bool eval_dict(st_jinja_run *run, st_jinja_variables *env, const st_jinja
     if (!st_jinja_evaluate(run, env, node->list.items[i], &key) ||
         !st_jinja_evaluate(run, env, node->list.items[i + 1], &value))
       return false;
-    run->line = node->line;
+    run->place = node->place;
     if (!st_jinja_dict_set(run, out->d, key, value)) return false;
   }
   return true;
 }
 
+// Sums and products, from left to right.
 static bool eval_binary(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node, st_jinja_value *out) {
-  st_jinja_value a, b;
-  if (!st_jinja_evaluate(run, env, node->a, &a) || !st_jinja_evaluate(run, env, node->b, &b)) return false;
-  run->line = node->line;
-  return st_jinja_apply_binary(run, (st_jinja_operator)node->op, a, b, out);
+  st_jinja_value right;
+  if (!st_jinja_evaluate(run, env, node->a, out)) return false;
+  for (size_t i = 0; i < node->list.n; i++) {
+    const st_jinja_node *operand = node->list.items[i];
+    if (!st_jinja_evaluate(run, env, operand->a, &right)) return false;
+    run->place = operand->place;
+    if (!st_jinja_apply_binary(run, (st_jinja_operator)operand->op, *out, right, out)) return false;
+  }
+  return true;
 }
 
 static bool eval_logic(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node, st_jinja_value *out) {
-  bool truth;
-  if (!st_jinja_evaluate(run, env, node->a, out) || !st_jinja_to_boolean(run, *out, &truth)) return false;
-  return truth == (node->kind == NODE_OR) || st_jinja_evaluate(run, env, node->b, out);
+  for (size_t i = 0; i < node->list.n; i++) {
+    bool truth;
+    if (!st_jinja_evaluate(run, env, node->list.items[i], out)) return false;
+    if (i + 1 == node->list.n) break; // the last operand is the value, true or not
+    if (!st_jinja_to_boolean(run, *out, &truth)) return false;
+    if (truth == (node->kind == NODE_OR)) break;
+  }
+  return true;
 }
 
 static bool eval_compare(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node, st_jinja_value *out) {
@@ -53,7 +64,7 @@ static bool eval_compare(st_jinja_run *run, st_jinja_variables *env, const st_ji
   for (size_t i = 0; truth && i < node->list.n; i++) {
     const st_jinja_node *operand = node->list.items[i];
     if (!st_jinja_evaluate(run, env, operand->a, &right)) return false;
-    run->line = node->line;
+    run->place = operand->place;
     if (!st_jinja_compare(run, (st_jinja_operator)operand->op, left, right, &truth)) return false;
     left = right;
   }
@@ -111,7 +122,7 @@ static bool eval_item(st_jinja_run *run, st_jinja_variables *env, const st_jinja
     for (int i = 0; i < 3; i++) {
       if (parts[i] && !st_jinja_evaluate(run, env, parts[i], &bounds[i])) return false;
     }
-    run->line = node->line;
+    run->place = node->place;
     if (is_forgiven(node, v, bounds)) {
       *out = st_jinja_undefined("a slice");
       return true;
@@ -119,66 +130,25 @@ static bool eval_item(st_jinja_run *run, st_jinja_variables *env, const st_jinja
     return st_jinja_get_slice(run, v, bounds, out);
   }
   if (!st_jinja_evaluate(run, env, node->b, &key)) return false;
-  run->line = node->line;
+  run->place = node->place;
   return st_jinja_get_item(run, v, key, out);
-}
-
-// **mapping among the arguments.
-static bool spread_keywords(st_jinja_run *run, st_jinja_value from, st_jinja_arguments *out, size_t room) {
-  if (from.kind != JINJA_DICT)
-    return st_jinja_fail_format(run, "'**' expects a mapping, found %s", st_jinja_type_name(from));
-  for (size_t i = 0; i < from.d->n && out->n_keywords < room; i++) {
-    st_jinja_pair pair = from.d->pairs[i];
-    if (pair.key.kind != JINJA_STRING)
-      return st_jinja_fail_format(run, "'**' expects strings as keys, found %s", st_jinja_type_name(pair.key));
-    for (size_t j = 0; j < out->n_keywords; j++) {
-      if (!st_jinja_charge(run, 1)) return false;
-      if (st_jinja_same_text(out->keywords[j].name, pair.key.s))
-        return st_jinja_fail_format(run, "an argument is given twice");
-    }
-    out->keywords[out->n_keywords++] = (st_jinja_keyword){pair.key.s, pair.value};
-  }
-  return true;
 }
 
 bool st_jinja_evaluate_arguments(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *call,
                                  st_jinja_arguments *out) {
-  st_jinja_value list, more;
-  *out = (st_jinja_arguments){0};
-  if (!st_jinja_new_list(run, JINJA_LIST, call->args.n + 1, &list)) return false;
-  for (size_t i = 0; i < call->args.n; i++) {
-    st_jinja_value item;
-    if (!st_jinja_evaluate(run, env, call->args.items[i], &item) || !st_jinja_list_append(run, list.l, item))
-      return false;
+  *out = (st_jinja_arguments){.n = call->args.n, .n_keywords = call->keywords.n};
+  if (out->n && !(out->items = st_jinja_allocate(run, out->n, sizeof *out->items))) return false;
+  for (size_t i = 0; i < out->n; i++) {
+    if (!st_jinja_evaluate(run, env, call->args.items[i], &out->items[i])) return false;
   }
-  if (call->dyn_args) {
-    if (!st_jinja_evaluate(run, env, call->dyn_args, &more) || !st_jinja_to_list(run, more, JINJA_LIST, &more))
-      return false;
-    for (size_t i = 0; i < more.l->n; i++) {
-      if (!st_jinja_list_append(run, list.l, more.l->items[i])) return false;
-    }
+  if (!out->n_keywords) return true;
+  if (!(out->keywords = st_jinja_allocate(run, out->n_keywords, sizeof *out->keywords))) return false;
+  for (size_t i = 0; i < out->n_keywords; i++) {
+    const st_jinja_node *keyword = call->keywords.items[i];
+    out->keywords[i].name = keyword->text;
+    if (!st_jinja_evaluate(run, env, keyword->a, &out->keywords[i].value)) return false;
   }
-  out->items = list.l->items;
-  out->n = list.l->n;
-  if (!call->keywords.n && !call->dyn_keywords) return true;
-  st_jinja_value spread = {.kind = JINJA_MISSING};
-  size_t room = call->keywords.n + 1; // one more for a call block's caller
-  // Python evaluates in the order written; **mapping stands last.
-  st_jinja_value *values = st_jinja_allocate(run, room, sizeof *values);
-  if (!values) return false;
-  for (size_t i = 0; i < call->keywords.n; i++) {
-    if (!st_jinja_evaluate(run, env, call->keywords.items[i]->a, &values[i])) return false;
-  }
-  if (call->dyn_keywords) {
-    if (!st_jinja_evaluate(run, env, call->dyn_keywords, &spread)) return false;
-    if (spread.kind == JINJA_DICT) room += spread.d->n;
-  }
-  out->keywords = st_jinja_allocate(run, room, sizeof *out->keywords);
-  if (!out->keywords) return false;
-  for (size_t i = 0; i < call->keywords.n; i++) {
-    out->keywords[out->n_keywords++] = (st_jinja_keyword){call->keywords.items[i]->text, values[i]};
-  }
-  return !call->dyn_keywords || spread_keywords(run, spread, out, room);
+  return true;
 }
 
 static bool eval_call(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node, st_jinja_value *out) {
@@ -186,7 +156,7 @@ static bool eval_call(st_jinja_run *run, st_jinja_variables *env, const st_jinja
   st_jinja_arguments args;
   if (!st_jinja_evaluate(run, env, node->a, &callee) || !st_jinja_evaluate_arguments(run, env, node, &args))
     return false;
-  run->line = node->line;
+  run->place = node->place;
   return st_jinja_call(run, callee, &args, out);
 }
 
@@ -195,7 +165,7 @@ static bool eval_filter(st_jinja_run *run, st_jinja_variables *env, const st_jin
   st_jinja_arguments args;
   if ((node->a && !st_jinja_evaluate(run, env, node->a, &v)) || !st_jinja_evaluate_arguments(run, env, node, &args))
     return false;
-  run->line = node->line;
+  run->place = node->place;
   return st_jinja_apply_filter(run, node->text, v, &args, out);
 }
 
@@ -204,7 +174,7 @@ static bool eval_test(st_jinja_run *run, st_jinja_variables *env, const st_jinja
   st_jinja_arguments args;
   bool holds;
   if (!st_jinja_evaluate(run, env, node->a, &v) || !st_jinja_evaluate_arguments(run, env, node, &args)) return false;
-  run->line = node->line;
+  run->place = node->place;
   if (!st_jinja_apply_test(run, node->text, v, &args, &holds)) return false;
   *out = st_jinja_from_bool(holds);
   return true;
@@ -214,7 +184,7 @@ static bool eval_one(st_jinja_run *run, st_jinja_variables *env, const st_jinja_
   st_jinja_value v;
   bool truth;
   if (!st_jinja_evaluate(run, env, node->a, &v)) return false;
-  run->line = node->line;
+  run->place = node->place;
   if (node->kind == NODE_ATTRIBUTE) return st_jinja_get_attribute(run, v, node->text, out);
   if (node->kind == NODE_UNARY) return st_jinja_apply_unary(run, (st_jinja_operator)node->op, v, out);
   if (!st_jinja_to_boolean(run, v, &truth)) return false;
@@ -240,19 +210,20 @@ static bool eval_node(st_jinja_run *run, st_jinja_variables *env, const st_jinja
   case NODE_UNARY:
   case NODE_NOT:
   case NODE_ATTRIBUTE: return eval_one(run, env, node, out);
-  default: return st_jinja_fail_unsupported(run, "an expression of this kind");
+  default: return st_jinja_fail_unsupported(run, "an expression of this kind is not supported");
   }
 }
 
 bool st_jinja_evaluate(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node, st_jinja_value *out) {
   if (!st_jinja_charge(run, 1)) return false;
-  run->line = node->line;
+  run->place = node->place;
   if (node->kind == NODE_CONSTANT) {
     *out = node->value;
     return true;
   }
   if (node->kind == NODE_NAME) return eval_name(env, node, out);
-  bool ok = st_jinja_nest(run) && eval_node(run, env, node, out);
+  if (!st_jinja_nest(run)) return false;
+  bool ok = eval_node(run, env, node, out);
   run->depth--;
   return ok;
 }

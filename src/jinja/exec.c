@@ -1,18 +1,26 @@
-// Statements, and the `loop` of a for.
+// Statements, and the `loop` of a for. Blocks within blocks take no stack: each block that is being executed has a
+// record in a list, innermost first.
 #include "jinja/run.h"
 
-#include <string.h>
-
 typedef struct st_jinja_loop {
-  st_jinja_value source; // what is iterated over
+  st_jinja_object object; // what the variable `loop` refers to
+  st_jinja_value source;  // what is iterated over
   st_jinja_iterator *it;
-  int64_t index0, length, depth0; // length -1: not known yet
-  st_jinja_value after;           // the next item when it was looked at, or JINJA_MISSING
-  bool ended;
-  st_jinja_value before, current, changed;
-  const st_jinja_node *node;
-  st_jinja_variables *env; // around a recursive loop
+  int64_t index0, length; // length -1: not known yet
+  st_jinja_value after;   // the next item when it was looked at, or JINJA_MISSING
+  bool ended, completed;
+  st_jinja_value before, current;
 } loop_state;
+
+struct st_jinja_block {
+  st_jinja_block *outer;
+  const st_jinja_node *node; // what it belongs to; NULL: what st_jinja_execute was called for
+  const st_jinja_nodes *body;
+  size_t at; // the next statement of body
+  st_jinja_variables *env;
+  loop_state *loop;            // of a for's body, but not of its else part
+  st_jinja_builder text, *out; // of a set or filter block: what it captures, and where text went before
+};
 
 st_jinja_variables *st_jinja_new_variables(st_jinja_run *run, st_jinja_variables *parent, size_t slots) {
   st_jinja_variables *env = st_jinja_allocate(run, sizeof *env + slots * sizeof(st_jinja_value), 1);
@@ -42,7 +50,7 @@ void st_jinja_enter_scope(st_jinja_run *run, st_jinja_variables *env, const st_j
   }
 }
 
-static void leave(st_jinja_variables *env, const st_jinja_scope *frame) {
+static void leave_scope(st_jinja_variables *env, const st_jinja_scope *frame) {
   for (size_t i = 0; i < frame->n; i++) env->slots[frame->loads[i].slot] = (st_jinja_value){.kind = JINJA_MISSING};
 }
 
@@ -54,8 +62,9 @@ bool st_jinja_assign(st_jinja_run *run, st_jinja_variables *env, const st_jinja_
   if (target->kind == NODE_ATTRIBUTE_TARGET) {
     for (uint32_t up = target->up; up; up--) env = env->parent;
     st_jinja_value ns = env->slots[target->slot];
-    if (ns.kind != JINJA_NAMESPACE)
-      return st_jinja_fail_format(run, "an attribute is set on something that is no namespace");
+    if (ns.kind != JINJA_NAMESPACE) {
+      return st_jinja_fail_format(run, "expected a namespace to set an attribute of, found %s", st_jinja_type_name(ns));
+    }
     return st_jinja_dict_set(run, ns.d, st_jinja_from_string(target->text), v);
   }
   st_jinja_value list;
@@ -82,16 +91,36 @@ static bool peek(st_jinja_run *run, loop_state *loop, st_jinja_value *out) {
   return true;
 }
 
-static bool loop_length(st_jinja_run *run, loop_state *loop) {
-  if (loop->length >= 0) return true;
-  if (loop->source.kind != JINJA_ITERATOR) return st_jinja_length_of(run, loop->source, &loop->length);
-  st_jinja_value rest;
-  if (!st_jinja_to_list(run, loop->source, JINJA_LIST, &rest) || !st_jinja_iterate(run, rest, &loop->it)) return false;
-  loop->length = (int64_t)rest.l->n + loop->index0 + 1 + (loop->after.kind != JINJA_MISSING);
+bool st_jinja_loop_length(st_jinja_run *run, loop_state *loop, int64_t *out) {
+  if (loop->length < 0 && loop->source.kind != JINJA_ITERATOR) {
+    if (!st_jinja_length_of(run, loop->source, &loop->length)) return false;
+  } else if (loop->length < 0) {
+    st_jinja_value rest;
+    if (!st_jinja_to_list(run, loop->source, JINJA_LIST, &rest) || !st_jinja_iterate(run, rest, &loop->it))
+      return false;
+    loop->length = (int64_t)rest.l->n + loop->index0 + 1 + (loop->after.kind != JINJA_MISSING);
+  }
+  *out = loop->length;
+  return true;
+}
+
+static bool neighbor(st_jinja_run *run, loop_state *loop, const st_jinja_string *name, st_jinja_value *out) {
+  if (st_jinja_string_is(name, "previtem")) {
+    *out = loop->index0 == 0 ? st_jinja_undefined("the item before the first") : loop->before;
+    return true;
+  }
+  if (!peek(run, loop, out)) return false;
+  bool none = out->kind == JINJA_MISSING;
+  if (st_jinja_string_is(name, "last"))
+    *out = st_jinja_from_bool(none);
+  else if (none)
+    *out = st_jinja_undefined("the item after the last");
   return true;
 }
 
 bool st_jinja_loop_attribute(st_jinja_run *run, loop_state *loop, const st_jinja_string *name, st_jinja_value *out) {
+  static const char *const others[] = {"revindex", "revindex0", "depth", "depth0", "cycle", "changed"};
+  int64_t length;
   *out = (st_jinja_value){.kind = JINJA_MISSING};
   if (st_jinja_string_is(name, "index"))
     *out = st_jinja_from_int(loop->index0 + 1);
@@ -99,252 +128,207 @@ bool st_jinja_loop_attribute(st_jinja_run *run, loop_state *loop, const st_jinja
     *out = st_jinja_from_int(loop->index0);
   else if (st_jinja_string_is(name, "first"))
     *out = st_jinja_from_bool(loop->index0 == 0);
-  else if (st_jinja_string_is(name, "depth"))
-    *out = st_jinja_from_int(loop->depth0 + 1);
-  else if (st_jinja_string_is(name, "depth0"))
-    *out = st_jinja_from_int(loop->depth0);
-  else if (st_jinja_string_is(name, "last") || st_jinja_string_is(name, "nextitem")) {
-    if (!peek(run, loop, out)) return false;
-    bool none = out->kind == JINJA_MISSING;
-    if (st_jinja_string_is(name, "last"))
-      *out = st_jinja_from_bool(none);
-    else if (none)
-      *out = st_jinja_undefined("the item after the last");
-  } else if (st_jinja_string_is(name, "previtem")) {
-    *out = loop->index0 == 0 ? st_jinja_undefined("the item before the first") : loop->before;
-  } else if (st_jinja_string_is(name, "length") || st_jinja_string_is(name, "revindex") ||
-             st_jinja_string_is(name, "revindex0")) {
-    if (!loop_length(run, loop)) return false;
-    *out = st_jinja_from_int(st_jinja_string_is(name, "length")     ? loop->length
-                             : st_jinja_string_is(name, "revindex") ? loop->length - loop->index0
-                                                                    : loop->length - loop->index0 - 1);
+  else if (st_jinja_string_is(name, "last") || st_jinja_string_is(name, "nextitem") ||
+           st_jinja_string_is(name, "previtem"))
+    return neighbor(run, loop, name, out);
+  else if (st_jinja_string_is(name, "length")) {
+    if (!st_jinja_loop_length(run, loop, &length)) return false;
+    *out = st_jinja_from_int(length);
+  }
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    if (st_jinja_string_is(name, others[i]))
+      return st_jinja_fail_unsupported(run, "'loop.%s' is not supported", others[i]);
   }
   return true;
 }
 
-bool st_jinja_loop_method(st_jinja_run *run, loop_state *loop, const char *name, const st_jinja_arguments *args,
-                          st_jinja_value *out) {
-  if (args->n_keywords) return st_jinja_fail_format(run, "loop.%s takes no keyword arguments", name);
-  if (!strcmp(name, "cycle")) {
-    if (!args->n) return st_jinja_fail_format(run, "loop.cycle needs an argument");
-    *out = args->items[(size_t)loop->index0 % args->n];
-    return true;
-  }
-  st_jinja_value values;
-  bool same = false;
-  if (!st_jinja_new_list(run, JINJA_TUPLE, args->n, &values)) return false;
-  for (size_t i = 0; i < args->n; i++) {
-    if (!st_jinja_list_append(run, values.l, args->items[i])) return false;
-  }
-  if (loop->changed.kind != JINJA_MISSING && !st_jinja_equal(run, loop->changed, values, &same)) return false;
-  if (!same) loop->changed = values;
-  *out = st_jinja_from_bool(!same);
-  return true;
+// ---- blocks ----
+
+static st_jinja_block *push(st_jinja_run *run, st_jinja_block **top, const st_jinja_node *node,
+                            const st_jinja_nodes *body) {
+  st_jinja_block *block = run->spare;
+  if (block)
+    run->spare = block->outer;
+  else if (!(block = st_jinja_allocate(run, 1, sizeof *block)))
+    return NULL;
+  *block = (st_jinja_block){.outer = *top, .node = node, .body = body, .env = *top ? (*top)->env : NULL};
+  return *top = block;
 }
 
-// ---- for ----
-
-static st_jinja_flow run_turns(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node, loop_state *loop,
-                               bool *completed) {
-  st_jinja_object *o = st_jinja_allocate(run, 1, sizeof *o);
-  if (!o) return JINJA_ERROR;
-  o->loop = loop;
-  for (;;) {
-    st_jinja_value item;
-    if (!peek(run, loop, &item)) return JINJA_ERROR;
-    if (item.kind == JINJA_MISSING) return JINJA_NEXT;
-    loop->after = (st_jinja_value){.kind = JINJA_MISSING};
-    loop->index0++;
-    loop->before = loop->current;
-    loop->current = item;
-    run->line = node->line;
-    if (!st_jinja_assign(run, env, node->a, item)) return JINJA_ERROR;
-    env->slots[node->loop_slot] = (st_jinja_value){.kind = JINJA_LOOP, .o = o};
-    st_jinja_enter_scope(run, env, node->frame);
-    st_jinja_flow flow = st_jinja_execute(run, env, node->list.items, node->list.n);
-    if (flow == JINJA_ERROR) return JINJA_ERROR;
-    if (flow == JINJA_BREAK) return JINJA_NEXT;
-    if (flow == JINJA_NEXT) *completed = true; // Jinja's else looks at this, not at whether there were items
-  }
+static void pop(st_jinja_run *run, st_jinja_block **top) {
+  st_jinja_block *block = *top;
+  *top = block->outer;
+  block->outer = run->spare;
+  run->spare = block;
 }
 
-static st_jinja_flow run_loop(st_jinja_run *run, st_jinja_variables *outer, st_jinja_variables *env,
-                              const st_jinja_node *node, st_jinja_value source, int64_t depth0) {
-  bool completed = false;
-  loop_state *loop = st_jinja_allocate(run, 1, sizeof *loop);
-  if (!loop || (node->c && !st_jinja_filtered(run, node, outer, source, &source))) return JINJA_ERROR;
-  *loop = (loop_state){.source = source, .index0 = -1, .length = -1, .depth0 = depth0, .node = node, .env = outer};
-  if (!st_jinja_iterate(run, source, &loop->it)) return JINJA_ERROR;
-  st_jinja_flow flow = run_turns(run, env, node, loop, &completed);
-  leave(env, node->frame);
-  if (flow == JINJA_ERROR || completed || !node->other.n) return flow;
-  st_jinja_enter_scope(run, env, node->frame_else);
-  flow = st_jinja_execute(run, env, node->other.items, node->other.n);
-  leave(env, node->frame_else);
-  return flow;
-}
-
-static st_jinja_flow exec_for(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node) {
-  st_jinja_value source;
-  if (!st_jinja_evaluate(run, env, node->b, &source)) return JINJA_ERROR;
-  run->line = node->line;
-  if (!node->flag) return run_loop(run, env, env, node, source, 0);
-  st_jinja_variables *own = st_jinja_new_variables(run, env, node->n_slots);
-  return own ? run_loop(run, env, own, node, source, 0) : JINJA_ERROR;
-}
-
-bool st_jinja_loop_call(st_jinja_run *run, loop_state *loop, const st_jinja_arguments *args, st_jinja_value *out) {
-  st_jinja_value source[1];
-  if (!st_jinja_bind_arguments(run, "loop", args, "iterable", 1, source)) return false;
-  if (!loop->node->flag) return st_jinja_fail_format(run, "loop() needs a for that is marked recursive");
-  if (run->calls >= run->max_calls) {
-    return st_jinja_fail(run, SETUN_ERROR_LIMIT, "loops call themselves deeper than %d", run->max_calls);
-  }
-  st_jinja_variables *env = st_jinja_new_variables(run, loop->env, loop->node->n_slots);
-  if (!env) return false;
-  st_jinja_builder text = {0}, *outer = run->out;
-  run->calls++;
-  run->out = &text;
-  bool ok = run_loop(run, loop->env, env, loop->node, source[0], loop->depth0 + 1) != JINJA_ERROR;
-  run->out = outer;
-  run->calls--;
-  return ok && st_jinja_finish(run, &text, false, out);
-}
-
-// ---- the others ----
-
-static st_jinja_flow exec_if(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node) {
+static bool begin_if(st_jinja_run *run, st_jinja_block **top, const st_jinja_node *node) {
   for (size_t i = 0; i <= node->more.n; i++) {
     const st_jinja_node *branch = i ? node->more.items[i - 1] : node;
     st_jinja_value test;
     bool truth;
-    if (!st_jinja_evaluate(run, env, branch->a, &test) || !st_jinja_to_boolean(run, test, &truth)) return JINJA_ERROR;
-    if (truth) return st_jinja_execute(run, env, branch->list.items, branch->list.n);
+    if (!st_jinja_evaluate(run, (*top)->env, branch->a, &test) || !st_jinja_to_boolean(run, test, &truth)) return false;
+    if (truth) return push(run, top, node, &branch->list);
   }
-  return st_jinja_execute(run, env, node->other.items, node->other.n);
+  return !node->other.n || push(run, top, node, &node->other);
 }
 
-// A set or filter block: its text, through its filter.
-static st_jinja_flow capture(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node,
-                             const st_jinja_node *filter, st_jinja_value *out) {
-  st_jinja_builder text = {0}, *outer = run->out;
-  st_jinja_enter_scope(run, env, node->frame);
-  run->out = &text;
-  st_jinja_flow flow = st_jinja_execute(run, env, node->list.items, node->list.n);
-  run->out = outer;
-  if (flow != JINJA_NEXT) return flow;
-  if (!st_jinja_finish(run, &text, false, out)) return JINJA_ERROR;
-  run->filter_input = *out;
-  return filter && !st_jinja_evaluate(run, env, filter, out) ? JINJA_ERROR : JINJA_NEXT;
+static bool end_loop(st_jinja_run *run, st_jinja_block **top) {
+  st_jinja_block *block = *top;
+  const st_jinja_node *node = block->node;
+  bool completed = block->loop->completed; // Jinja's else looks at this, not at whether there were items
+  leave_scope(block->env, node->frame);
+  pop(run, top);
+  if (completed || !node->other.n) return true;
+  st_jinja_enter_scope(run, block->env, node->frame_else);
+  return push(run, top, node, &node->other);
 }
 
-// What a filter or call block gives must be text already: Jinja joins it to the rest without str().
-static bool put_text(st_jinja_run *run, st_jinja_value v) {
-  if (v.kind != JINJA_STRING)
-    return st_jinja_fail_format(run, "a block's result must be a string, found %s", st_jinja_type_name(v));
-  return st_jinja_put_all(run, run->out, v.s);
+static bool next_turn(st_jinja_run *run, st_jinja_block **top) {
+  st_jinja_block *block = *top;
+  const st_jinja_node *node = block->node;
+  loop_state *loop = block->loop;
+  st_jinja_value item;
+  if (!peek(run, loop, &item)) return false;
+  if (item.kind == JINJA_MISSING) return end_loop(run, top);
+  loop->after = (st_jinja_value){.kind = JINJA_MISSING};
+  loop->index0++;
+  loop->before = loop->current;
+  loop->current = item;
+  run->place = node->place;
+  if (!st_jinja_assign(run, block->env, node->a, item)) return false;
+  block->env->slots[node->loop_slot] = (st_jinja_value){.kind = JINJA_LOOP, .o = &loop->object};
+  st_jinja_enter_scope(run, block->env, node->frame);
+  block->at = 0;
+  return true;
 }
 
-static st_jinja_flow exec_capture(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node) {
-  st_jinja_value text;
+static bool begin_for(st_jinja_run *run, st_jinja_block **top, const st_jinja_node *node) {
+  st_jinja_value source;
+  if (!st_jinja_evaluate(run, (*top)->env, node->b, &source)) return false;
+  run->place = node->place;
+  loop_state *loop = st_jinja_allocate(run, 1, sizeof *loop);
+  if (!loop || (node->c && !st_jinja_filtered(run, node, (*top)->env, source, &source))) return false;
+  *loop = (loop_state){.object.loop = loop, .source = source, .index0 = -1, .length = -1};
+  if (!st_jinja_iterate(run, source, &loop->it) || !push(run, top, node, &node->list)) return false;
+  (*top)->loop = loop;
+  return next_turn(run, top);
+}
+
+static bool begin_capture(st_jinja_run *run, st_jinja_block **top, const st_jinja_node *node) {
+  st_jinja_enter_scope(run, (*top)->env, node->frame);
+  st_jinja_block *block = push(run, top, node, &node->list);
+  if (!block) return false;
+  block->out = run->out;
+  run->out = &block->text;
+  return true;
+}
+
+// The text of a set or filter block, through its filter.
+static bool end_capture(st_jinja_run *run, st_jinja_block **top) {
+  st_jinja_block *block = *top;
+  const st_jinja_node *node = block->node;
   bool is_set = node->kind == NODE_SET_BLOCK;
-  st_jinja_flow flow = capture(run, env, node, is_set ? node->b : node->a, &text);
-  if (flow != JINJA_NEXT) return flow;
-  bool ok = is_set ? st_jinja_assign(run, env, node->a, text) : put_text(run, text);
-  leave(env, node->frame);
-  return ok ? JINJA_NEXT : JINJA_ERROR;
+  const st_jinja_node *filter = is_set ? node->b : node->a;
+  st_jinja_value text;
+  run->out = block->out;
+  if (!st_jinja_finish(run, &block->text, false, &text)) return false;
+  run->filter_input = text;
+  if (filter && !st_jinja_evaluate(run, block->env, filter, &text)) return false;
+  if (is_set) {
+    if (!st_jinja_assign(run, block->env, node->a, text)) return false;
+  } else if (text.kind != JINJA_STRING) { // Jinja joins it to the rest without str()
+    return st_jinja_fail_format(run, "a filter block must give a string, found %s", st_jinja_type_name(text));
+  } else if (!st_jinja_put_all(run, run->out, text.s))
+    return false;
+  leave_scope(block->env, node->frame);
+  pop(run, top);
+  return true;
 }
 
-static bool make_macro(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node, st_jinja_value *out) {
+static bool begin_generation(st_jinja_run *run, st_jinja_block **top, const st_jinja_node *node) {
+  st_jinja_variables *own = st_jinja_new_variables(run, (*top)->env, node->n_slots);
+  if (!own || !push(run, top, node, &node->list)) return false;
+  (*top)->env = own;
+  st_jinja_enter_scope(run, own, node->frame);
+  return true;
+}
+
+// break and continue: out of what stands between here and the for.
+static bool jump(st_jinja_run *run, st_jinja_block **top, bool is_break) {
+  while (!(*top)->loop) {
+    if ((*top)->out) run->out = (*top)->out;
+    if ((*top)->node->kind == NODE_FOR) leave_scope((*top)->env, (*top)->node->frame_else);
+    pop(run, top);
+  }
+  return is_break ? end_loop(run, top) : next_turn(run, top);
+}
+
+static bool end_block(st_jinja_run *run, st_jinja_block **top) {
+  st_jinja_block *block = *top;
+  const st_jinja_node *node = block->node;
+  if (block->loop) {
+    block->loop->completed = true;
+    return next_turn(run, top);
+  }
+  if (block->out) return end_capture(run, top);
+  if (node && node->kind == NODE_FOR) leave_scope(block->env, node->frame_else);
+  pop(run, top);
+  return true;
+}
+
+// ---- statements ----
+
+static bool put_output(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node) {
+  for (size_t i = 0; i < node->list.n; i++) {
+    st_jinja_value v;
+    if (!st_jinja_evaluate(run, env, node->list.items[i], &v)) return false;
+    run->place = node->place;
+    if (!st_jinja_put_value(run, run->out, v)) return false;
+  }
+  return true;
+}
+
+static bool make_macro(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node) {
   st_jinja_object *o = st_jinja_allocate(run, 1, sizeof *o);
   if (!o) return false;
   o->node = node;
   o->env = env;
-  *out = (st_jinja_value){.kind = JINJA_MACRO, .o = o};
+  env->slots[node->slot] = (st_jinja_value){.kind = JINJA_MACRO, .o = o};
   return true;
 }
 
-static st_jinja_flow exec_call_block(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node) {
-  static const st_jinja_string name = {.data = "caller", .length = 6};
-  st_jinja_value caller, callee, text;
-  st_jinja_arguments args;
-  const st_jinja_node *call = node->a;
-  if (!make_macro(run, env, node, &caller) || !st_jinja_evaluate(run, env, call->a, &callee) ||
-      !st_jinja_evaluate_arguments(run, env, call, &args))
-    return JINJA_ERROR;
-  st_jinja_keyword *keywords = st_jinja_allocate(run, args.n_keywords + 1, sizeof *keywords);
-  if (!keywords) return JINJA_ERROR;
-  for (size_t i = 0; i < args.n_keywords; i++) {
-    keywords[i] = args.keywords[i];
-    if (st_jinja_same_text(keywords[i].name, &name)) {
-      st_jinja_fail_format(run, "a call block's call has an argument 'caller' of its own");
-      return JINJA_ERROR;
-    }
-  }
-  keywords[args.n_keywords++] = (st_jinja_keyword){&name, caller};
-  args.keywords = keywords;
-  run->line = node->line;
-  return st_jinja_call(run, callee, &args, &text) && put_text(run, text) ? JINJA_NEXT : JINJA_ERROR;
-}
-
-static st_jinja_flow exec_with(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node) {
-  st_jinja_enter_scope(run, env, node->frame);
-  for (size_t i = 0; i < node->params.n; i++) {
-    st_jinja_value v;
-    if (!st_jinja_evaluate(run, env, node->defaults.items[i], &v) ||
-        !st_jinja_assign(run, env, node->params.items[i], v)) {
-      return JINJA_ERROR;
-    }
-  }
-  st_jinja_flow flow = st_jinja_execute(run, env, node->list.items, node->list.n);
-  leave(env, node->frame);
-  return flow;
-}
-
-static st_jinja_flow exec_generation(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node) {
-  st_jinja_variables *own = st_jinja_new_variables(run, env, node->n_slots);
-  if (!own) return JINJA_ERROR;
-  st_jinja_enter_scope(run, own, node->frame);
-  return st_jinja_execute(run, own, node->list.items, node->list.n);
-}
-
-static st_jinja_flow exec_output(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node) {
-  for (size_t i = 0; i < node->list.n; i++) {
-    st_jinja_value v;
-    if (!st_jinja_evaluate(run, env, node->list.items[i], &v)) return JINJA_ERROR;
-    run->line = node->line;
-    if (!st_jinja_put_value(run, run->out, v)) return JINJA_ERROR;
-  }
-  return JINJA_NEXT;
-}
-
-static st_jinja_flow exec_node(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node) {
+static bool execute_statement(st_jinja_run *run, st_jinja_block **top, const st_jinja_node *node) {
+  st_jinja_variables *env = (*top)->env;
   st_jinja_value v;
   switch ((st_jinja_node_kind)node->kind) {
-  case NODE_DATA: return st_jinja_put_all(run, run->out, node->value.s) ? JINJA_NEXT : JINJA_ERROR;
-  case NODE_OUTPUT: return exec_output(run, env, node);
-  case NODE_IF: return exec_if(run, env, node);
-  case NODE_FOR: return exec_for(run, env, node);
-  case NODE_SET:
-    return st_jinja_evaluate(run, env, node->b, &v) && st_jinja_assign(run, env, node->a, v) ? JINJA_NEXT : JINJA_ERROR;
+  case NODE_DATA: return st_jinja_put_all(run, run->out, node->value.s);
+  case NODE_OUTPUT: return put_output(run, env, node);
+  case NODE_IF: return begin_if(run, top, node);
+  case NODE_FOR: return begin_for(run, top, node);
+  case NODE_SET: return st_jinja_evaluate(run, env, node->b, &v) && st_jinja_assign(run, env, node->a, v);
   case NODE_SET_BLOCK:
-  case NODE_FILTER_BLOCK: return exec_capture(run, env, node);
-  case NODE_MACRO: return make_macro(run, env, node, &env->slots[node->slot]) ? JINJA_NEXT : JINJA_ERROR;
-  case NODE_CALL_BLOCK: return exec_call_block(run, env, node);
-  case NODE_WITH: return exec_with(run, env, node);
-  case NODE_GENERATION: return exec_generation(run, env, node);
-  case NODE_BREAK: return JINJA_BREAK;
-  case NODE_CONTINUE: return JINJA_CONTINUE;
-  default: st_jinja_fail_format(run, "%s", node->text ? node->text->data : "unknown"); return JINJA_ERROR;
+  case NODE_FILTER_BLOCK: return begin_capture(run, top, node);
+  case NODE_MACRO: return make_macro(run, env, node);
+  case NODE_GENERATION: return begin_generation(run, top, node);
+  case NODE_BREAK: return jump(run, top, true);
+  case NODE_CONTINUE: return jump(run, top, false);
+  default: return st_jinja_fail_unsupported(run, "a statement of this kind is not supported");
   }
 }
 
-st_jinja_flow st_jinja_execute(st_jinja_run *run, st_jinja_variables *env, st_jinja_node *const *body, size_t n) {
-  st_jinja_flow flow = st_jinja_nest(run) ? JINJA_NEXT : JINJA_ERROR;
-  for (size_t i = 0; i < n && flow == JINJA_NEXT; i++) {
-    run->line = body[i]->line;
-    flow = st_jinja_charge(run, 1) ? exec_node(run, env, body[i]) : JINJA_ERROR;
+bool st_jinja_execute(st_jinja_run *run, st_jinja_variables *env, const st_jinja_nodes *body) {
+  st_jinja_block *top = NULL;
+  if (!push(run, &top, NULL, body)) return false;
+  top->env = env;
+  while (top) {
+    if (top->at == top->body->n) {
+      if (!end_block(run, &top)) return false;
+      continue;
+    }
+    const st_jinja_node *node = top->body->items[top->at++];
+    run->place = node->place;
+    if (!st_jinja_charge(run, 1) || !execute_statement(run, &top, node)) return false;
   }
-  run->depth--;
-  return flow;
+  return true;
 }

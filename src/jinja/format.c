@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NESTED = 200 }; // containers within containers
-
 // ---- numbers ----
 
 double st_jinja_decimal(const char *digits, size_t n, long exponent, bool *inexact) {
@@ -125,18 +123,18 @@ static bool put_repr_string(st_jinja_run *run, st_jinja_builder *b, const st_jin
          (!s->safe || st_jinja_put_text(run, b, ")"));
 }
 
-static bool put_repr_dict(st_jinja_run *run, st_jinja_builder *b, const st_jinja_dict *d, int depth) {
+static bool put_repr_dict(st_jinja_run *run, st_jinja_builder *b, const st_jinja_dict *d) {
   if (!st_jinja_put_text(run, b, "{")) return false;
   for (size_t i = 0; i < d->n; i++) {
     if (i && !st_jinja_put_text(run, b, ", ")) return false;
-    if (!st_jinja_put_repr(run, b, d->pairs[i].key, depth + 1) || !st_jinja_put_text(run, b, ": ") ||
-        !st_jinja_put_repr(run, b, d->pairs[i].value, depth + 1))
+    if (!st_jinja_put_repr(run, b, d->pairs[i].key) || !st_jinja_put_text(run, b, ": ") ||
+        !st_jinja_put_repr(run, b, d->pairs[i].value))
       return false;
   }
   return st_jinja_put_text(run, b, "}");
 }
 
-static bool put_repr_view(st_jinja_run *run, st_jinja_builder *b, const st_jinja_object *view, int depth) {
+static bool put_repr_view(st_jinja_run *run, st_jinja_builder *b, const st_jinja_object *view) {
   static const char *const names[] = {"dict_keys([", "dict_values([", "dict_items(["};
   const st_jinja_dict *d = view->self.d;
   if (!st_jinja_put_text(run, b, names[view->id])) return false;
@@ -144,7 +142,7 @@ static bool put_repr_view(st_jinja_run *run, st_jinja_builder *b, const st_jinja
     st_jinja_value item = view->id == JINJA_VIEW_KEYS ? d->pairs[i].key : d->pairs[i].value;
     if (view->id == JINJA_VIEW_ITEMS && !st_jinja_new_pair(run, d->pairs[i].key, d->pairs[i].value, &item))
       return false;
-    if ((i && !st_jinja_put_text(run, b, ", ")) || !st_jinja_put_repr(run, b, item, depth + 1)) return false;
+    if ((i && !st_jinja_put_text(run, b, ", ")) || !st_jinja_put_repr(run, b, item)) return false;
   }
   return st_jinja_put_text(run, b, "])");
 }
@@ -159,19 +157,31 @@ static bool put_repr_range(st_jinja_run *run, st_jinja_builder *b, const st_jinj
   return st_jinja_put_text(run, b, text);
 }
 
-static bool put_repr_loop(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
-  char text[64];
-  st_jinja_value index;
-  int64_t length;
-  static const st_jinja_string name = {.data = "index", .length = 5};
-  if (!st_jinja_loop_attribute(run, v.o->loop, &name, &index) || !st_jinja_length_of(run, v, &length)) return false;
-  snprintf(text, sizeof text, "<LoopContext %lld/%lld>", (long long)index.i, (long long)length);
-  return st_jinja_put_text(run, b, text);
+static bool put_repr_list(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
+  if (!st_jinja_put_text(run, b, v.kind == JINJA_LIST ? "[" : "(")) return false;
+  for (size_t i = 0; i < v.l->n; i++) {
+    if ((i && !st_jinja_put_text(run, b, ", ")) || !st_jinja_put_repr(run, b, v.l->items[i])) return false;
+  }
+  return st_jinja_put_text(run, b, v.kind == JINJA_LIST ? "]" : v.l->n == 1 ? ",)" : ")");
 }
 
-bool st_jinja_put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v, int depth) {
+static bool put_repr_container(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
+  if (!st_jinja_nest(run)) return false;
+  bool ok;
+  if (v.kind == JINJA_DICT)
+    ok = put_repr_dict(run, b, v.d);
+  else if (v.kind == JINJA_VIEW)
+    ok = put_repr_view(run, b, v.o);
+  else if (v.kind == JINJA_NAMESPACE)
+    ok = st_jinja_put_text(run, b, "<Namespace ") && put_repr_dict(run, b, v.d) && st_jinja_put_text(run, b, ">");
+  else
+    ok = put_repr_list(run, b, v);
+  run->depth--;
+  return ok;
+}
+
+bool st_jinja_put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
   if (!st_jinja_charge(run, 1)) return false;
-  if (depth > MAX_NESTED) return st_jinja_fail(run, SETUN_ERROR_LIMIT, "a value nested deeper than %d", MAX_NESTED);
   switch ((st_jinja_kind)v.kind) {
   case JINJA_MISSING:
   case JINJA_UNDEFINED: return st_jinja_put_text(run, b, "Undefined");
@@ -182,32 +192,20 @@ bool st_jinja_put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v,
   case JINJA_STRING: return put_repr_string(run, b, v.s);
   case JINJA_LIST:
   case JINJA_TUPLE:
-    if (!st_jinja_put_text(run, b, v.kind == JINJA_LIST ? "[" : "(")) return false;
-    for (size_t i = 0; i < v.l->n; i++) {
-      if ((i && !st_jinja_put_text(run, b, ", ")) || !st_jinja_put_repr(run, b, v.l->items[i], depth + 1)) return false;
-    }
-    return st_jinja_put_text(run, b, v.kind == JINJA_LIST ? "]" : v.l->n == 1 ? ",)" : ")");
-  case JINJA_DICT: return put_repr_dict(run, b, v.d, depth);
+  case JINJA_DICT:
   case JINJA_NAMESPACE:
-    return st_jinja_put_text(run, b, "<Namespace ") && put_repr_dict(run, b, v.d, depth) &&
-           st_jinja_put_text(run, b, ">");
-  case JINJA_VIEW: return put_repr_view(run, b, v.o, depth);
+  case JINJA_VIEW: return put_repr_container(run, b, v);
   case JINJA_RANGE: return put_repr_range(run, b, v.o);
-  case JINJA_MACRO:
-    if (!v.o->node->value.s) return st_jinja_put_text(run, b, "<Macro anonymous>");
-    return st_jinja_put_text(run, b, "<Macro ") && put_repr_string(run, b, v.o->node->value.s) &&
-           st_jinja_put_text(run, b, ">");
-  case JINJA_LOOP: return put_repr_loop(run, b, v);
   default:
-    // Python prints an address.
-    return st_jinja_fail_unsupported(run, "a value of type %s printed", st_jinja_type_name(v));
+    // Python prints an address, or what no template wants to show.
+    return st_jinja_fail_unsupported(run, "printing a value of type %s is not supported", st_jinja_type_name(v));
   }
 }
 
 bool st_jinja_put_value(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
   if (v.kind == JINJA_STRING) return st_jinja_put_all(run, b, v.s);
   if (v.kind == JINJA_UNDEFINED || v.kind == JINJA_MISSING) return true;
-  return st_jinja_put_repr(run, b, v, 0);
+  return st_jinja_put_repr(run, b, v);
 }
 
 bool st_jinja_to_string(st_jinja_run *run, st_jinja_value v, st_jinja_value *out) {
@@ -229,9 +227,9 @@ bool st_jinja_to_string(st_jinja_run *run, st_jinja_value v, st_jinja_value *out
 typedef struct {
   st_jinja_run *run;
   st_jinja_builder *b;
-  bool ascii, sort, pretty;
+  bool ascii, pretty;
+  int depth;                     // containers around
   const st_jinja_string *indent; // of one level, when pretty
-  const st_jinja_string *comma, *colon;
 } json_writer;
 
 static bool put_json_string(json_writer *w, const st_jinja_string *s) {
@@ -264,16 +262,20 @@ static bool put_json_string(json_writer *w, const st_jinja_string *s) {
   return st_jinja_put_part(w->run, w->b, s, plain, s->length) && st_jinja_put_text(w->run, w->b, "\"");
 }
 
-static bool put_newline(json_writer *w, int depth) {
+static bool put_newline(json_writer *w) {
   if (!w->pretty) return true;
   if (!st_jinja_put_text(w->run, w->b, "\n")) return false;
-  for (int i = 0; i < depth; i++) {
+  for (int i = 0; i < w->depth; i++) {
     if (!st_jinja_put_all(w->run, w->b, w->indent)) return false;
   }
   return true;
 }
 
-static bool put_json(json_writer *w, st_jinja_value v, int depth);
+static bool put_comma(json_writer *w) {
+  return st_jinja_put_text(w->run, w->b, w->pretty ? "," : ", ");
+}
+
+static bool put_json(json_writer *w, st_jinja_value v);
 
 // A dict's key: strings as they are, None, booleans and numbers as the text that JSON gives them.
 static bool put_json_key(json_writer *w, st_jinja_value key) {
@@ -281,66 +283,47 @@ static bool put_json_key(json_writer *w, st_jinja_value key) {
   if (key.kind != JINJA_NONE && key.kind != JINJA_BOOLEAN && key.kind != JINJA_INTEGER && key.kind != JINJA_FLOAT) {
     return st_jinja_fail_format(w->run, "a value of type %s cannot be a key in JSON", st_jinja_type_name(key));
   }
-  return st_jinja_put_text(w->run, w->b, "\"") && put_json(w, key, 0) && st_jinja_put_text(w->run, w->b, "\"");
+  return st_jinja_put_text(w->run, w->b, "\"") && put_json(w, key) && st_jinja_put_text(w->run, w->b, "\"");
 }
 
-// Merge sort of a dict's pairs by key.
-static bool sort_pairs(st_jinja_run *run, st_jinja_pair *pairs, st_jinja_pair *room, size_t n) {
-  if (n < 2) return true;
-  size_t half = n / 2, i = 0, j = half, k = 0;
-  if (!sort_pairs(run, pairs, room, half) || !sort_pairs(run, pairs + half, room, n - half)) return false;
-  while (i < half || j < n) {
-    bool right = false;
-    if (i == half)
-      right = true;
-    else if (j < n && !st_jinja_less_than(run, pairs[j].key, pairs[i].key, &right))
+static bool put_json_dict(json_writer *w, const st_jinja_dict *d) {
+  for (size_t i = 0; i < d->n; i++) {
+    if ((i && !put_comma(w)) || !put_newline(w) || !put_json_key(w, d->pairs[i].key) ||
+        !st_jinja_put_text(w->run, w->b, ": ") || !put_json(w, d->pairs[i].value))
       return false;
-    room[k++] = right ? pairs[j++] : pairs[i++];
   }
-  memcpy(pairs, room, n * sizeof *pairs);
   return true;
 }
 
-static bool put_json_dict(json_writer *w, const st_jinja_dict *d, int depth) {
-  if (!d->n) return st_jinja_put_text(w->run, w->b, "{}");
-  st_jinja_pair *pairs = d->pairs;
-  if (w->sort) {
-    st_jinja_pair *copy = st_jinja_allocate(w->run, 2 * d->n, sizeof *copy);
-    if (!copy) return false;
-    memcpy(copy, pairs, d->n * sizeof *copy);
-    if (!sort_pairs(w->run, copy, copy + d->n, d->n)) return false;
-    pairs = copy;
+static bool put_json_list(json_writer *w, const st_jinja_list *l) {
+  for (size_t i = 0; i < l->n; i++) {
+    if ((i && !put_comma(w)) || !put_newline(w) || !put_json(w, l->items[i])) return false;
   }
-  if (!st_jinja_put_text(w->run, w->b, "{")) return false;
-  for (size_t i = 0; i < d->n; i++) {
-    if ((i && !st_jinja_put_all(w->run, w->b, w->comma)) || !put_newline(w, depth + 1) ||
-        !put_json_key(w, pairs[i].key) || !st_jinja_put_all(w->run, w->b, w->colon) ||
-        !put_json(w, pairs[i].value, depth + 1))
-      return false;
-  }
-  return put_newline(w, depth) && st_jinja_put_text(w->run, w->b, "}");
+  return true;
 }
 
-static bool put_json(json_writer *w, st_jinja_value v, int depth) {
+static bool put_json_container(json_writer *w, st_jinja_value v) {
+  bool is_dict = v.kind == JINJA_DICT;
+  if (is_dict ? !v.d->n : !v.l->n) return st_jinja_put_text(w->run, w->b, is_dict ? "{}" : "[]");
+  if (!st_jinja_nest(w->run) || !st_jinja_put_text(w->run, w->b, is_dict ? "{" : "[")) return false;
+  w->depth++;
+  if (is_dict ? !put_json_dict(w, v.d) : !put_json_list(w, v.l)) return false;
+  w->depth--;
+  w->run->depth--;
+  return put_newline(w) && st_jinja_put_text(w->run, w->b, is_dict ? "}" : "]");
+}
+
+static bool put_json(json_writer *w, st_jinja_value v) {
   if (!st_jinja_charge(w->run, 1)) return false;
-  if (depth > MAX_NESTED) return st_jinja_fail(w->run, SETUN_ERROR_LIMIT, "a value nested deeper than %d", MAX_NESTED);
   switch ((st_jinja_kind)v.kind) {
   case JINJA_NONE: return st_jinja_put_text(w->run, w->b, "null");
   case JINJA_BOOLEAN:
   case JINJA_INTEGER:
   case JINJA_FLOAT: return put_number(w->run, w->b, v, true);
   case JINJA_STRING: return put_json_string(w, v.s);
-  case JINJA_DICT: return put_json_dict(w, v.d, depth);
+  case JINJA_DICT:
   case JINJA_LIST:
-  case JINJA_TUPLE:
-    if (!v.l->n) return st_jinja_put_text(w->run, w->b, "[]");
-    if (!st_jinja_put_text(w->run, w->b, "[")) return false;
-    for (size_t i = 0; i < v.l->n; i++) {
-      if ((i && !st_jinja_put_all(w->run, w->b, w->comma)) || !put_newline(w, depth + 1) ||
-          !put_json(w, v.l->items[i], depth + 1))
-        return false;
-    }
-    return put_newline(w, depth) && st_jinja_put_text(w->run, w->b, "]");
+  case JINJA_TUPLE: return put_json_container(w, v);
   default: return st_jinja_fail_format(w->run, "a value of type %s cannot be written as JSON", st_jinja_type_name(v));
   }
 }
@@ -365,32 +348,18 @@ static bool indentation(st_jinja_run *run, st_jinja_value v, json_writer *w) {
   return true;
 }
 
-static bool separators(st_jinja_run *run, st_jinja_value v, json_writer *w) {
-  st_jinja_value comma, colon;
-  if (v.kind == JINJA_MISSING || v.kind == JINJA_NONE) {
-    if (!st_jinja_copy_text(run, w->pretty ? "," : ", ", &comma) || !st_jinja_copy_text(run, ": ", &colon))
-      return false;
-  } else {
-    st_jinja_value list;
-    if (!st_jinja_to_list(run, v, JINJA_LIST, &list)) return false;
-    if (list.l->n != 2 || list.l->items[0].kind != JINJA_STRING || list.l->items[1].kind != JINJA_STRING) {
-      return st_jinja_fail_format(run, "tojson: separators must be two strings");
-    }
-    comma = list.l->items[0], colon = list.l->items[1];
-  }
-  w->comma = comma.s, w->colon = colon.s;
-  return true;
-}
-
-bool st_jinja_tojson(st_jinja_run *run, const st_jinja_arguments *args, st_jinja_value v, st_jinja_value *out) {
+bool st_jinja_filter_tojson(st_jinja_run *run, st_jinja_value v, const st_jinja_arguments *args, st_jinja_value *out) {
   st_jinja_value a[4];
   st_jinja_builder b = {0};
   json_writer w = {.run = run, .b = &b};
   if (!st_jinja_bind_arguments(run, "tojson", args, "ensure_ascii,indent,separators,sort_keys", 0, a)) return false;
+  for (int i = 2; i < 4; i++) {
+    if (a[i].kind == JINJA_MISSING) continue;
+    return st_jinja_fail_unsupported(run, "tojson: the parameter '%s' is not supported",
+                                     i == 2 ? "separators" : "sort_keys");
+  }
   if (a[0].kind != JINJA_MISSING && !st_jinja_to_boolean(run, a[0], &w.ascii)) return false;
-  if (a[3].kind != JINJA_MISSING && !st_jinja_to_boolean(run, a[3], &w.sort)) return false;
-  return indentation(run, a[1], &w) && separators(run, a[2], &w) && put_json(&w, v, 0) &&
-         st_jinja_finish(run, &b, false, out);
+  return indentation(run, a[1], &w) && put_json(&w, v) && st_jinja_finish(run, &b, false, out);
 }
 
 // ---- HTML ----

@@ -7,12 +7,11 @@
 typedef enum {
   ITERATE_EMPTY,
   ITERATE_LIST,
-  ITERATE_REVERSED,
   ITERATE_STRING,
   ITERATE_DICT,
   ITERATE_VIEW,
   ITERATE_RANGE,
-  ITERATE_GENERATOR, // map, select, reject, selectattr, rejectattr, items
+  ITERATE_GENERATOR, // map, select, reject, selectattr, rejectattr, unique, items
   ITERATE_FILTERED   // a for's test
 } iter_kind;
 
@@ -48,7 +47,7 @@ bool st_jinja_iterate(st_jinja_run *run, st_jinja_value v, st_jinja_iterator **o
       [JINJA_UNDEFINED] = ITERATE_EMPTY, [JINJA_STRING] = ITERATE_STRING, [JINJA_LIST] = ITERATE_LIST,
       [JINJA_TUPLE] = ITERATE_LIST,      [JINJA_DICT] = ITERATE_DICT,     [JINJA_RANGE] = ITERATE_RANGE,
       [JINJA_VIEW] = ITERATE_VIEW};
-  if (v.kind == JINJA_LOOP) return st_jinja_fail_unsupported(run, "iterating over 'loop'");
+  if (v.kind == JINJA_LOOP) return st_jinja_fail_unsupported(run, "iterating over 'loop' is not supported");
   if (!st_jinja_is_iterable(v))
     return st_jinja_fail_format(run, "a value of type %s cannot be iterated over", st_jinja_type_name(v));
   if (v.kind == JINJA_ITERATOR) {
@@ -114,8 +113,7 @@ bool st_jinja_attribute_path(st_jinja_run *run, st_jinja_value item, st_jinja_va
     int64_t index;
     bool over;
     if (!st_jinja_substring(run, path.s, begin, end, &part)) return false;
-    if (digits && end > begin && st_jinja_parse_int(part.s, 10, &index, &over) && !over)
-      part = st_jinja_from_int(index);
+    if (digits && end > begin && st_jinja_parse_int(part.s, &index, &over) && !over) part = st_jinja_from_int(index);
     if (!st_jinja_get_item(run, *out, part, out)) return false;
     if (end >= path.s->length) return true;
     begin = end + 1;
@@ -147,8 +145,7 @@ static bool map_item(st_jinja_run *run, const st_jinja_iterator *it, st_jinja_va
   }
   st_jinja_value parts, dot;
   *out = item;
-  if (!st_jinja_copy_text(run, ".", &dot) || !st_jinja_split_text(run, attribute->s, dot.s, -1, false, &parts))
-    return false;
+  if (!st_jinja_copy_text(run, ".", &dot) || !st_jinja_split_text(run, attribute->s, dot.s, -1, &parts)) return false;
   for (size_t i = 0; i < parts.l->n; i++) {
     if (!st_jinja_attribute_path(run, *out, parts.l->items[i], out)) return false;
     if (out->kind == JINJA_UNDEFINED) *out = *fallback;
@@ -172,11 +169,6 @@ static bool select_item(st_jinja_run *run, const st_jinja_iterator *it, st_jinja
   return true;
 }
 
-// unique, batch and slice: their elements are made all at once.
-static bool is_listed(const st_jinja_iterator *it) {
-  return !strcmp(it->name, "unique") || !strcmp(it->name, "batch") || !strcmp(it->name, "slice");
-}
-
 static bool start_generator(st_jinja_run *run, st_jinja_iterator *it) {
   it->started = true;
   bool some = true;
@@ -189,10 +181,9 @@ static bool start_generator(st_jinja_run *run, st_jinja_iterator *it) {
     if (!view) return false;
     *view = (st_jinja_object){.id = JINJA_VIEW_ITEMS, .self = it->source};
     it->source = (st_jinja_value){.kind = JINJA_VIEW, .o = view};
-  } else if (is_listed(it)) {
+  } else if (!strcmp(it->name, "unique")) { // its elements are made all at once
     st_jinja_value list;
-    return st_jinja_generated_list(run, it->name, it->source, &it->args, &list) &&
-           st_jinja_iterate(run, list, &it->inner);
+    return st_jinja_unique_list(run, it->source, &it->args, &list) && st_jinja_iterate(run, list, &it->inner);
   } else if (!st_jinja_to_boolean(run, it->source, &some))
     return false;
   it->ended = !some;
@@ -215,7 +206,7 @@ static st_jinja_step next_generated(st_jinja_run *run, st_jinja_iterator *it, st
       return next;
     }
     *out = item;
-    if (!strcmp(it->name, "items") || is_listed(it)) return JINJA_ITEM;
+    if (!strcmp(it->name, "items") || !strcmp(it->name, "unique")) return JINJA_ITEM;
     if (!strcmp(it->name, "map")) return map_item(run, it, item, out) ? JINJA_ITEM : JINJA_FAILED;
     if (!select_item(run, it, item, &keep)) return JINJA_FAILED;
     if (keep) return JINJA_ITEM;
@@ -290,10 +281,6 @@ st_jinja_step st_jinja_next(st_jinja_run *run, st_jinja_iterator *it, st_jinja_v
     if (at >= it->source.l->n) return JINJA_END;
     *out = it->source.l->items[it->at++];
     return JINJA_ITEM;
-  case ITERATE_REVERSED:
-    if (at >= it->source.l->n) return JINJA_END;
-    *out = it->source.l->items[it->source.l->n - ++it->at];
-    return JINJA_ITEM;
   case ITERATE_STRING: return next_char(run, it, out);
   case ITERATE_DICT:
     if (at >= it->source.d->n) return JINJA_END;
@@ -307,9 +294,8 @@ st_jinja_step st_jinja_next(st_jinja_run *run, st_jinja_iterator *it, st_jinja_v
   case ITERATE_GENERATOR:
   case ITERATE_FILTERED: break;
   }
-  st_jinja_step next = JINJA_FAILED;
-  if (st_jinja_nest(run))
-    next = it->kind == ITERATE_GENERATOR ? next_generated(run, it, out) : next_filtered(run, it, out);
+  if (!st_jinja_nest(run)) return JINJA_FAILED;
+  st_jinja_step next = it->kind == ITERATE_GENERATOR ? next_generated(run, it, out) : next_filtered(run, it, out);
   run->depth--;
   return next;
 }
@@ -323,16 +309,4 @@ bool st_jinja_to_list(st_jinja_run *run, st_jinja_value v, st_jinja_kind kind, s
     if (!st_jinja_list_append(run, out->l, item)) return false;
   }
   return next == JINJA_END;
-}
-
-bool st_jinja_reversed(st_jinja_run *run, st_jinja_value v, bool *can, st_jinja_value *out) {
-  *can = v.kind == JINJA_LIST || v.kind == JINJA_TUPLE || v.kind == JINJA_RANGE || v.kind == JINJA_DICT ||
-         v.kind == JINJA_VIEW || v.kind == JINJA_STRING || v.kind == JINJA_UNDEFINED;
-  if (!*can) return true;
-  st_jinja_iterator *it = st_jinja_allocate(run, 1, sizeof *it);
-  if (!it) return false;
-  it->kind = ITERATE_REVERSED;
-  if (!st_jinja_to_list(run, v, JINJA_LIST, &it->source)) return false;
-  *out = (st_jinja_value){.kind = JINJA_ITERATOR, .it = it};
-  return true;
 }

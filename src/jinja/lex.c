@@ -11,12 +11,25 @@ typedef struct {
   st_jinja_compiler *c;
   const char *s; // the template, newlines made one
   size_t n, pos;
-  int line;
+  size_t counted; // where `place` is
+  st_jinja_place place;
   bool line_starts; // the last tag took the newline after it
   st_jinja_tokens *out;
   char *open; // the brackets that wait to be closed, as the closing ones
   size_t n_open, open_capacity;
 } lexer;
+
+// The place of x->pos, which only moves forward.
+static st_jinja_place here(lexer *x) {
+  for (; x->counted < x->pos; x->counted++) {
+    char c = x->s[x->counted];
+    if (c == '\n')
+      x->place = (st_jinja_place){x->place.line + 1, 1};
+    else
+      x->place.column += ((unsigned char)c & 0xC0) != 0x80;
+  }
+  return x->place;
+}
 
 static bool push(lexer *x, st_jinja_token token) {
   st_jinja_tokens *out = x->out;
@@ -43,8 +56,8 @@ bool st_jinja_new_literal(st_jinja_compiler *c, const char *data, size_t length,
   return true;
 }
 
-static bool push_text(lexer *x, st_jinja_token_type type, int line, const char *data, size_t n) {
-  st_jinja_token token = {.type = type, .line = line};
+static bool push_text(lexer *x, st_jinja_token_type type, st_jinja_place place, const char *data, size_t n) {
+  st_jinja_token token = {.type = type, .place = place};
   return st_jinja_new_literal(x->c, data, n, &token.text) && push(x, token);
 }
 
@@ -72,10 +85,6 @@ static size_t space_before(const lexer *x, size_t begin, size_t end) {
   return end;
 }
 
-static void advance(lexer *x, size_t to) {
-  for (; x->pos < to; x->pos++) x->line += x->s[x->pos] == '\n';
-}
-
 static bool starts(const lexer *x, size_t pos, const char *text) {
   size_t n = strlen(text);
   return x->n - pos >= n && !memcmp(x->s + pos, text, n);
@@ -84,7 +93,7 @@ static bool starts(const lexer *x, size_t pos, const char *text) {
 // After a tag's end mark: the newline that trim_blocks takes.
 static void end_tag(lexer *x, size_t to) {
   x->line_starts = to > 0 && x->s[to - 1] == '\n';
-  advance(x, to);
+  x->pos = to;
 }
 
 // The end of a block at `pos`: +%}, -%} with the white space after it, or %} with one newline. 0: none.
@@ -105,8 +114,8 @@ static bool push_data(lexer *x, size_t begin, size_t tag, char sign, bool is_var
     while (line > begin && x->s[line - 1] != '\n') line--;
     if ((line > begin || x->line_starts) && space_before(x, line, tag) == line) end = line;
   }
-  bool ok = end == begin || push_text(x, TOKEN_DATA, x->line, x->s + begin, end - begin);
-  advance(x, tag);
+  bool ok = end == begin || push_text(x, TOKEN_DATA, here(x), x->s + begin, end - begin);
+  x->pos = tag;
   return ok;
 }
 
@@ -124,7 +133,7 @@ static bool lex_comment(lexer *x) {
     end_tag(x, end);
     return true;
   }
-  return st_jinja_syntax_error(x->c, x->line, "a comment begins with {# and has no end #}");
+  return st_jinja_syntax_error(x->c, here(x), "a comment begins with {# and has no end #}");
 }
 
 // Is there a `raw` tag at `tag`? Its end, or 0.
@@ -140,7 +149,7 @@ static size_t raw_begin(const lexer *x, size_t tag) {
 
 static bool lex_raw(lexer *x, size_t from) {
   x->line_starts = from > 0 && x->s[from - 1] == '\n';
-  advance(x, from);
+  x->pos = from;
   if (from >= x->n) return true; // forgiven likewise
   for (size_t p = from; p + 1 < x->n; p++) {
     if (x->s[p] != '{' || x->s[p + 1] != '%') continue;
@@ -154,7 +163,7 @@ static bool lex_raw(lexer *x, size_t from) {
     end_tag(x, end);
     return true;
   }
-  return st_jinja_syntax_error(x->c, x->line, "raw has no endraw");
+  return st_jinja_syntax_error(x->c, here(x), "raw has no endraw");
 }
 
 // ---- inside a tag ----
@@ -195,7 +204,7 @@ static bool lex_float(lexer *x, size_t end) {
     if (x->s[p] == '.') in_fraction = true;
     if (!is_digit(x->s[p])) continue;
     if (n == sizeof text)
-      return st_jinja_unsupported_syntax(x->c, x->line, "a number with more than %zu digits", sizeof text);
+      return st_jinja_unsupported_syntax(x->c, here(x), "a number with more than %zu digits", sizeof text);
     text[n++] = x->s[p];
     shift -= in_fraction;
   }
@@ -203,7 +212,7 @@ static bool lex_float(lexer *x, size_t end) {
   for (; p < end; p++) {
     if (is_digit(x->s[p]) && exponent < 100000) exponent = exponent * 10 + (x->s[p] - '0');
   }
-  st_jinja_token token = {.type = TOKEN_FLOAT, .line = x->line};
+  st_jinja_token token = {.type = TOKEN_FLOAT, .place = here(x)};
   token.f = st_jinja_decimal(text, n, shift + (negative ? -exponent : exponent), &(bool){false});
   x->pos = end;
   return push(x, token);
@@ -225,13 +234,13 @@ static bool lex_integer(lexer *x) {
     if (b != 10 && q < x->n && digit_value(x->s[q]) < b) base = b, p += 2;
   }
   bool zeros = base == 10 && x->s[p] == '0'; // "007" is 00 and 7 to Jinja, and then refused
-  st_jinja_token token = {.type = TOKEN_INTEGER, .line = x->line};
+  st_jinja_token token = {.type = TOKEN_INTEGER, .place = here(x)};
   for (;;) {
     size_t q = p + (p < x->n && x->s[p] == '_' && p > x->pos);
     if (q >= x->n || digit_value(x->s[q]) >= base || (zeros && x->s[q] != '0')) break;
     if (__builtin_mul_overflow(token.i, base, &token.i) ||
         __builtin_add_overflow(token.i, digit_value(x->s[q]), &token.i))
-      return st_jinja_unsupported_syntax(x->c, x->line, "an integer beyond 64 bits");
+      return st_jinja_unsupported_syntax(x->c, here(x), "an integer beyond 64 bits");
     p = q + 1;
   }
   x->pos = p;
@@ -257,7 +266,7 @@ static bool lex_name(lexer *x, bool *found) {
     p += (size_t)n;
   *found = p > x->pos;
   if (!*found) return true;
-  bool ok = push_text(x, TOKEN_NAME, x->line, x->s + x->pos, p - x->pos);
+  bool ok = push_text(x, TOKEN_NAME, here(x), x->s + x->pos, p - x->pos);
   x->pos = p;
   return ok;
 }
@@ -274,13 +283,13 @@ static bool hex_escape(lexer *x, const char *s, size_t left, int count, unescape
   uint32_t code = 0;
   for (int i = 0; i < count; i++) {
     if ((size_t)i >= left || digit_value(s[i]) > 15) {
-      return st_jinja_syntax_error(x->c, x->line, "an escape in a string has fewer than %d hexadecimal digits", count);
+      return st_jinja_syntax_error(x->c, here(x), "an escape in a string has fewer than %d hexadecimal digits", count);
     }
     code = code << 4 | (uint32_t)digit_value(s[i]);
   }
-  if (code > 0x10FFFF) return st_jinja_syntax_error(x->c, x->line, "an escape in a string is beyond U+10FFFF");
+  if (code > 0x10FFFF) return st_jinja_syntax_error(x->c, here(x), "an escape in a string is beyond U+10FFFF");
   if (code >= 0xD800 && code < 0xE000) {
-    return st_jinja_unsupported_syntax(x->c, x->line, "a string holds half a surrogate pair, U+%04X", code);
+    return st_jinja_unsupported_syntax(x->c, here(x), "a string holds half a surrogate pair, U+%04X", code);
   }
   to->n += (size_t)st_utf8_encode(code, to->data + to->n);
   return true;
@@ -301,7 +310,7 @@ static bool unescape(lexer *x, const char *s, size_t left, unescaped *to, size_t
     *used = 1 + (size_t)count;
     return hex_escape(x, s + 1, left - 1, count, to);
   } else if (s[0] == 'N')
-    return st_jinja_unsupported_syntax(x->c, x->line, "\\N{...} in a string");
+    return st_jinja_unsupported_syntax(x->c, here(x), "\\N{...} in a string");
   else if (s[0] >= '0' && s[0] <= '7') {
     uint32_t code = 0;
     size_t i = 0;
@@ -328,7 +337,7 @@ static bool lex_string(lexer *x) {
   char quote = x->s[x->pos];
   size_t begin = x->pos + 1, end = begin;
   while (end < x->n && x->s[end] != quote) end += x->s[end] == '\\' ? 2 : 1;
-  if (end >= x->n) return st_jinja_syntax_error(x->c, x->line, "a string begins with %c and has no end", quote);
+  if (end >= x->n) return st_jinja_syntax_error(x->c, here(x), "a string begins with %c and has no end", quote);
   unescaped to = {.data = st_jinja_compile_allocate(x->c, (end - begin) * 4 + 16, 1)};
   if (!to.data) return false;
   for (size_t p = begin; p < end;) {
@@ -340,9 +349,9 @@ static bool lex_string(lexer *x) {
     if (!unescape(x, x->s + p + 1, end - p - 1, &to, &used)) return false;
     p += 1 + used;
   }
-  int line = x->line;
-  advance(x, end + 1);
-  return push_text(x, TOKEN_STRING, line, to.data, to.n);
+  st_jinja_place place = here(x);
+  x->pos = end + 1;
+  return push_text(x, TOKEN_STRING, place, to.data, to.n);
 }
 
 // ---- operators ----
@@ -357,9 +366,9 @@ static bool bracket(lexer *x, char c) {
     }
     x->open[x->n_open++] = closing[at - opening];
   } else if (strchr(closing, c)) {
-    if (!x->n_open) return st_jinja_syntax_error(x->c, x->line, "found '%c' where nothing is open", c);
+    if (!x->n_open) return st_jinja_syntax_error(x->c, here(x), "found '%c' where nothing is open", c);
     char expected = x->open[--x->n_open];
-    if (expected != c) return st_jinja_syntax_error(x->c, x->line, "expected '%c', found '%c'", expected, c);
+    if (expected != c) return st_jinja_syntax_error(x->c, here(x), "expected '%c', found '%c'", expected, c);
   }
   return true;
 }
@@ -378,13 +387,13 @@ static bool lex_operator(lexer *x) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (!starts(x, x->pos, table[i].text)) continue;
     if (!bracket(x, table[i].text[0])) return false;
-    if (!push(x, (st_jinja_token){.type = table[i].type, .line = x->line})) return false;
+    if (!push(x, (st_jinja_token){.type = table[i].type, .place = here(x)})) return false;
     x->pos += strlen(table[i].text);
     return true;
   }
   uint32_t code;
   int n = st_utf8_decode(x->s + x->pos, x->n - x->pos, &code);
-  return st_jinja_syntax_error(x->c, x->line, "unexpected character '%.*s'", n > 0 ? n : 1, x->s + x->pos);
+  return st_jinja_syntax_error(x->c, here(x), "unexpected character '%.*s'", n > 0 ? n : 1, x->s + x->pos);
 }
 
 // From behind {{ or {% to its end.
@@ -397,7 +406,7 @@ static bool lex_tag(lexer *x, bool is_variable) {
     } else if (!x->n_open)
       end = block_end(x, x->pos);
     if (end) {
-      bool ok = push(x, (st_jinja_token){.type = is_variable ? TOKEN_VARIABLE_END : TOKEN_BLOCK_END, .line = x->line});
+      bool ok = push(x, (st_jinja_token){.type = is_variable ? TOKEN_VARIABLE_END : TOKEN_BLOCK_END, .place = here(x)});
       end_tag(x, end);
       return ok;
     }
@@ -405,7 +414,7 @@ static bool lex_tag(lexer *x, bool is_variable) {
     char c = x->s[x->pos];
     bool ok, found = false;
     if (space > x->pos) {
-      advance(x, space);
+      x->pos = space;
       continue;
     }
     if ((number = float_end(x)))
@@ -427,7 +436,7 @@ static bool lex_all(lexer *x) {
   while (x->pos < x->n) {
     size_t tag = x->pos;
     while (tag + 1 < x->n && !(x->s[tag] == '{' && strchr("{%#", x->s[tag + 1]) && x->s[tag + 1])) tag++;
-    if (tag + 1 >= x->n) return push_text(x, TOKEN_DATA, x->line, x->s + x->pos, x->n - x->pos);
+    if (tag + 1 >= x->n) return push_text(x, TOKEN_DATA, here(x), x->s + x->pos, x->n - x->pos);
     char kind = x->s[tag + 1], sign = tag + 2 < x->n ? x->s[tag + 2] : 0;
     size_t raw = kind == '%' ? raw_begin(x, tag) : 0;
     if (sign != '-' && sign != '+') sign = 0;
@@ -441,7 +450,7 @@ static bool lex_all(lexer *x) {
       if (!lex_comment(x)) return false;
       continue;
     }
-    st_jinja_token begin = {.type = kind == '{' ? TOKEN_VARIABLE_BEGIN : TOKEN_BLOCK_BEGIN, .line = x->line};
+    st_jinja_token begin = {.type = kind == '{' ? TOKEN_VARIABLE_BEGIN : TOKEN_BLOCK_BEGIN, .place = here(x)};
     if (!push(x, begin) || !lex_tag(x, kind == '{')) return false;
   }
   return true;
@@ -456,8 +465,8 @@ bool st_jinja_tokenize(st_jinja_compiler *c, const char *text, size_t length, st
     copy[n++] = text[i] == '\r' ? '\n' : text[i];
   }
   if (n && copy[n - 1] == '\n') n--; // keep_trailing_newline is off
-  lexer x = {.c = c, .s = copy, .n = n, .line = 1, .line_starts = true, .out = out};
-  bool ok = lex_all(&x) && push(&x, (st_jinja_token){.type = TOKEN_END, .line = x.line});
+  lexer x = {.c = c, .s = copy, .n = n, .place = {1, 1}, .line_starts = true, .out = out};
+  bool ok = lex_all(&x) && push(&x, (st_jinja_token){.type = TOKEN_END, .place = here(&x)});
   st_free(x.open);
   return ok;
 }

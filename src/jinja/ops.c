@@ -43,13 +43,7 @@ bool st_jinja_length_of(st_jinja_run *run, st_jinja_value v, int64_t *out) {
   case JINJA_DICT: *out = (int64_t)v.d->n; return true;
   case JINJA_VIEW: *out = (int64_t)v.o->self.d->n; return true;
   case JINJA_RANGE: *out = v.o->count; return true;
-  case JINJA_LOOP: {
-    st_jinja_string name = {.data = "length", .length = 6};
-    st_jinja_value length;
-    if (!st_jinja_loop_attribute(run, v.o->loop, &name, &length)) return false;
-    *out = length.i;
-    return true;
-  }
+  case JINJA_LOOP: return st_jinja_loop_length(run, v.o->loop, out);
   default: return st_jinja_fail_format(run, "a value of type %s has no length", st_jinja_type_name(v));
   }
 }
@@ -134,7 +128,8 @@ bool st_jinja_equal(st_jinja_run *run, st_jinja_value a, st_jinja_value b, bool 
       *out = true;
       return true;
     }
-    bool ok = st_jinja_nest(run) && st_jinja_charge(run, 1) && equal_containers(run, a, b, out);
+    if (!st_jinja_nest(run) || !st_jinja_charge(run, 1)) return false;
+    bool ok = equal_containers(run, a, b, out);
     run->depth--;
     return ok;
   }
@@ -144,7 +139,8 @@ bool st_jinja_equal(st_jinja_run *run, st_jinja_value a, st_jinja_value b, bool 
     return true;
   case JINJA_BUILTIN: *out = a.o->id == b.o->id; return true;
   case JINJA_VIEW:
-  case JINJA_METHOD: return st_jinja_fail_unsupported(run, "comparing a %s", st_jinja_type_name(a));
+  case JINJA_METHOD:
+    return st_jinja_fail_unsupported(run, "comparing values of type %s is not supported", st_jinja_type_name(a));
   default: *out = a.o == b.o; return true;
   }
 }
@@ -164,8 +160,7 @@ static bool order_lists(st_jinja_run *run, st_jinja_operator op, st_jinja_value 
 }
 
 static const char *symbol(st_jinja_operator op) {
-  static const char *const symbols[] = {"+", "-",  "*",  "/", "//", "%", "**", "-",
-                                        "+", "==", "!=", "<", "<=", ">", ">="};
+  static const char *const symbols[] = {"+", "-", "*", "%", "-", "+", "==", "!=", "<", "<=", ">", ">="};
   return op <= JINJA_GE ? symbols[op] : "in";
 }
 
@@ -232,46 +227,22 @@ bool st_jinja_contains(st_jinja_run *run, st_jinja_value item, st_jinja_value in
 // ---- arithmetic ----
 
 static bool overflow(st_jinja_run *run) {
-  return st_jinja_fail_unsupported(run, "an integer beyond 64 bits");
-}
-
-static bool integer_power(st_jinja_run *run, int64_t a, int64_t b, st_jinja_value *out) {
-  int64_t result = 1;
-  if (b < 0) {
-    if (!a) return st_jinja_fail_format(run, "zero to a negative power");
-    *out = st_jinja_from_float(pow((double)a, (double)b));
-    return true;
-  }
-  if (a == 1 || a == 0 || a == -1) {
-    *out = st_jinja_from_int(a == 0 ? b == 0 : a == -1 && b % 2 ? -1 : 1);
-    return true;
-  }
-  for (; b > 0; b--) {
-    if (__builtin_mul_overflow(result, a, &result)) return overflow(run);
-  }
-  *out = st_jinja_from_int(result);
-  return true;
+  return st_jinja_fail_unsupported(run, "an integer beyond 64 bits is not supported");
 }
 
 static bool integers(st_jinja_run *run, st_jinja_operator op, int64_t a, int64_t b, st_jinja_value *out) {
   int64_t r = 0;
   bool over = false;
-  if ((op == JINJA_DIV || op == JINJA_FLOORDIV || op == JINJA_MOD) && b == 0)
+  if (op == JINJA_ADD)
+    over = __builtin_add_overflow(a, b, &r);
+  else if (op == JINJA_SUB)
+    over = __builtin_sub_overflow(a, b, &r);
+  else if (op == JINJA_MUL)
+    over = __builtin_mul_overflow(a, b, &r);
+  else if (b == 0)
     return st_jinja_fail_format(run, "division by zero");
-  switch (op) {
-  case JINJA_ADD: over = __builtin_add_overflow(a, b, &r); break;
-  case JINJA_SUB: over = __builtin_sub_overflow(a, b, &r); break;
-  case JINJA_MUL: over = __builtin_mul_overflow(a, b, &r); break;
-  case JINJA_DIV: *out = st_jinja_from_float((double)a / (double)b); return true;
-  case JINJA_FLOORDIV:
-    over = a == INT64_MIN && b == -1;
-    if (!over) r = a / b - (a % b != 0 && (a < 0) != (b < 0));
-    break;
-  case JINJA_MOD:
-    if (b != -1) r = a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);
-    break;
-  default: return integer_power(run, a, b, out);
-  }
+  else if (b != -1)
+    r = a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0); // the sign of the divisor
   if (over) return overflow(run);
   *out = st_jinja_from_int(r);
   return true;
@@ -279,30 +250,20 @@ static bool integers(st_jinja_run *run, st_jinja_operator op, int64_t a, int64_t
 
 static bool floats(st_jinja_run *run, st_jinja_operator op, double a, double b, st_jinja_value *out) {
   double r;
-  if ((op == JINJA_DIV || op == JINJA_FLOORDIV || op == JINJA_MOD) && b == 0)
+  if (op == JINJA_ADD)
+    r = a + b;
+  else if (op == JINJA_SUB)
+    r = a - b;
+  else if (op == JINJA_MUL)
+    r = a * b;
+  else if (b == 0)
     return st_jinja_fail_format(run, "division by zero");
-  switch (op) {
-  case JINJA_ADD: r = a + b; break;
-  case JINJA_SUB: r = a - b; break;
-  case JINJA_MUL: r = a * b; break;
-  case JINJA_DIV: r = a / b; break;
-  case JINJA_FLOORDIV:
-  case JINJA_MOD: {
-    double mod = fmod(a, b), div = (a - mod) / b;
-    if (mod != 0 && (b < 0) != (mod < 0))
-      mod += b, div -= 1;
-    else if (mod == 0)
-      mod = copysign(0, b);
-    double whole = div != 0 ? floor(div) : copysign(0, a / b);
-    if (div != 0 && div - whole > 0.5) whole += 1;
-    r = op == JINJA_MOD ? mod : whole;
-    break;
-  }
-  default:
-    if (a == 0 && b < 0) return st_jinja_fail_format(run, "zero to a negative power");
-    if (a < 0 && b != floor(b) && isfinite(b)) return st_jinja_fail_unsupported(run, "a complex number");
-    r = pow(a, b);
-    if (isinf(r) && isfinite(a) && isfinite(b)) return st_jinja_fail_format(run, "a power that is too large");
+  else {
+    r = fmod(a, b);
+    if (r == 0)
+      r = copysign(0, b);
+    else if ((b < 0) != (r < 0))
+      r += b;
   }
   *out = st_jinja_from_float(r);
   return true;
@@ -360,7 +321,9 @@ bool st_jinja_apply_binary(st_jinja_run *run, st_jinja_operator op, st_jinja_val
     return add_lists(run, a, b, out);
   if (op == JINJA_MUL && repeatable(a) && st_jinja_as_int(b, &j)) return repeat(run, a, j, out);
   if (op == JINJA_MUL && repeatable(b) && st_jinja_as_int(a, &i)) return repeat(run, b, i, out);
-  if (op == JINJA_MOD && a.kind == JINJA_STRING) return st_jinja_percent_format(run, a.s, b, out);
+  if (op == JINJA_MOD && a.kind == JINJA_STRING) {
+    return st_jinja_fail_unsupported(run, "'%%' that formats a string is not supported");
+  }
   if (a.kind == JINJA_UNDEFINED) return undefined(run, a);
   if (b.kind == JINJA_UNDEFINED) return undefined(run, b);
   return st_jinja_fail_format(run, "'%s' between %s and %s", symbol(op), st_jinja_type_name(a), st_jinja_type_name(b));

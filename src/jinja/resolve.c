@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-// A function of the template: the whole, a macro, a call block, a for's test, ... Its variables are told apart by name
+// A function of the template: the whole, a macro, a for's test, ... Its variables are told apart by name
 // and by how deep the scope lies in which they are (as Jinja's Python variables l_1_name are).
 typedef struct function {
   struct function *parent;
@@ -56,7 +56,8 @@ static bool charge(resolver *r, size_t n) {
     r->c->steps_left -= n;
     return true;
   }
-  return st_jinja_unsupported_syntax(r->c, 1, "a template with so many variables and scopes");
+  return st_jinja_unsupported_syntax(r->c, (st_jinja_place){1, 1},
+                                     "a template with so many variables and scopes is not supported");
 }
 
 static bool variable(resolver *r, symbols *sym, const st_jinja_string *name, uint32_t *slot) {
@@ -146,9 +147,15 @@ static bool on_parameter(resolver *r, symbols *sym, const st_jinja_string *name)
   return add_store(r, sym, name) && define(r, sym, name, JINJA_LOAD_PARAMETER, NULL);
 }
 
-static bool on_load(resolver *r, symbols *sym, const st_jinja_string *name) {
+static bool on_load(resolver *r, symbols *sym, const st_jinja_string *name, st_jinja_place place) {
+  static const char *const special[] = {"caller", "kwargs", "varargs"}; // a macro that reads them is called otherwise
   if (!charge(r, sym->n_refs / 4 + 1)) return false;
-  return find_ref(sym, name) || define(r, sym, name, JINJA_LOAD_RESOLVE, NULL);
+  if (find_ref(sym, name)) return true;
+  for (size_t i = 0; sym->owner->parent && i < sizeof special / sizeof *special; i++) {
+    if (!st_jinja_string_is(name, special[i])) continue;
+    return st_jinja_unsupported_syntax(r->c, place, "'%s' in a macro is not supported", special[i]);
+  }
+  return define(r, sym, name, JINJA_LOAD_RESOLVE, NULL);
 }
 
 // ---- collecting the names of a scope ----
@@ -166,7 +173,7 @@ static bool collect_target(resolver *r, symbols *sym, const st_jinja_node *targe
   if (target->kind == NODE_NAME) {
     return parameter ? on_parameter(r, sym, target->value.s) : on_store(r, sym, target->value.s);
   }
-  if (target->kind == NODE_ATTRIBUTE_TARGET) return on_load(r, sym, target->value.s);
+  if (target->kind == NODE_ATTRIBUTE_TARGET) return on_load(r, sym, target->value.s, target->place);
   for (size_t i = 0; i < target->list.n; i++) {
     if (!collect_target(r, sym, target->list.items[i], parameter)) return false;
   }
@@ -222,8 +229,8 @@ static bool merge_branches(resolver *r, symbols *sym, symbols *branches, size_t 
 }
 
 static bool collect_if(resolver *r, symbols *sym, const st_jinja_node *node) {
-  symbols branches[3];
-  if (!collect(r, sym, node->a)) return false;
+  symbols *branches = st_jinja_compile_allocate(r->c, 3, sizeof *branches);
+  if (!branches || !collect(r, sym, node->a)) return false;
   const st_jinja_nodes *bodies[3] = {&node->list, &node->more, &node->other};
   for (int i = 0; i < 3; i++) {
     if (!copy_symbols(r, sym, &branches[i]) || !collect_all(r, &branches[i], bodies[i])) return false;
@@ -237,21 +244,17 @@ static bool collect(resolver *r, symbols *sym, const st_jinja_node *node) {
   if (!node) return true;
   if (!charge(r, 1)) return false;
   switch ((st_jinja_node_kind)node->kind) {
-  case NODE_NAME: return on_load(r, sym, node->value.s);
+  case NODE_NAME: return on_load(r, sym, node->value.s, node->place);
   case NODE_IF: return collect_if(r, sym, node);
   case NODE_FOR: return collect(r, sym, node->b);
   case NODE_SET: return collect(r, sym, node->b) && collect_target(r, sym, node->a, false);
   case NODE_SET_BLOCK: return collect_target(r, sym, node->a, false);
   case NODE_MACRO: return on_store(r, sym, node->value.s);
-  case NODE_CALL_BLOCK:
   case NODE_FILTER_BLOCK: return collect(r, sym, node->a);
-  case NODE_WITH: return collect_all(r, sym, &node->defaults);
   case NODE_GENERATION: return true;
   default:
     return collect(r, sym, node->a) && collect(r, sym, node->b) && collect(r, sym, node->c) &&
-           collect_all(r, sym, &node->list) && collect_all(r, sym, &node->args) &&
-           collect_all(r, sym, &node->keywords) && collect(r, sym, node->dyn_args) &&
-           collect(r, sym, node->dyn_keywords);
+           collect_all(r, sym, &node->list) && collect_all(r, sym, &node->args) && collect_all(r, sym, &node->keywords);
   }
 }
 
@@ -270,7 +273,7 @@ static bool place_name(resolver *r, symbols *sym, st_jinja_node *node) {
   const reference *ref = find_ref(sym, node->value.s);
   if (!charge(r, sym->n_refs / 4 + 1)) return false;
   if (!ref)
-    return st_jinja_syntax_error(r->c, node->line, "a variable in a set block's filter that its body does not use");
+    return st_jinja_syntax_error(r->c, node->place, "a variable in a set block's filter that its body does not use");
   node->slot = ref->slot;
   node->up = functions_out(sym, ref->owner);
   return true;
@@ -284,8 +287,16 @@ static bool place_target(resolver *r, symbols *sym, st_jinja_node *target) {
   return true;
 }
 
-static symbols inner(symbols *sym, function *owner) {
-  return (symbols){.parent = sym, .level = sym->level + 1, .owner = owner ? owner : sym->owner};
+// A scope within `sym`; `f` (may be NULL) gets the function of its own that it is then. They are kept with the template
+// and not on the stack, of which nested scopes would take much.
+static symbols *inner(resolver *r, symbols *sym, function **f) {
+  symbols *scope = st_jinja_compile_allocate(r->c, 1, sizeof *scope);
+  function *own = f && scope ? st_jinja_compile_allocate(r->c, 1, sizeof *own) : NULL;
+  if (!scope || (f && !own)) return NULL;
+  if (own) own->parent = sym->owner;
+  if (f) *f = own;
+  *scope = (symbols){.parent = sym, .level = sym->level + 1, .owner = own ? own : sym->owner};
+  return scope;
 }
 
 static st_jinja_scope *keep_frame(resolver *r, const symbols *sym) {
@@ -294,65 +305,20 @@ static st_jinja_scope *keep_frame(resolver *r, const symbols *sym) {
   return frame;
 }
 
-// Does the body read `name` anywhere?
-static bool reads(resolver *r, const st_jinja_node *node, const char *name);
-
-static bool reads_any(resolver *r, const st_jinja_nodes *list, const char *name) {
-  for (size_t i = 0; i < list->n; i++) {
-    if (reads(r, list->items[i], name)) return true;
-  }
-  return false;
-}
-
-static bool reads(resolver *r, const st_jinja_node *node, const char *name) {
-  if (!node || !charge(r, 1)) return false;
-  bool is_target = node->kind == NODE_FOR || node->kind == NODE_SET || node->kind == NODE_SET_BLOCK;
-  if (node->kind == NODE_NAME) return st_jinja_string_is(node->value.s, name);
-  return (!is_target && reads(r, node->a, name)) || reads(r, node->b, name) || reads(r, node->c, name) ||
-         reads_any(r, &node->list, name) || reads_any(r, &node->other, name) || reads_any(r, &node->more, name) ||
-         reads_any(r, &node->defaults, name) || reads_any(r, &node->args, name) ||
-         reads_any(r, &node->keywords, name) || reads(r, node->dyn_args, name) || reads(r, node->dyn_keywords, name);
-}
-
-static bool has_parameter(const st_jinja_node *node, const char *name) {
-  for (size_t i = 0; i < node->params.n; i++) {
-    if (st_jinja_string_is(node->params.items[i]->value.s, name)) return true;
-  }
-  return false;
-}
-
-// caller, kwargs and varargs, which a macro has when it mentions them.
-static bool special(resolver *r, symbols *sym, const st_jinja_node *node, const char *name, uint32_t *slot) {
-  *slot = UINT32_MAX;
-  if (!reads_any(r, &node->list, name) || has_parameter(node, name)) return r->c->status == SETUN_OK;
-  st_jinja_string *text;
-  if (!st_jinja_new_literal(r->c, name, strlen(name), &text) || !on_parameter(r, sym, text)) return false;
-  *slot = find_ref(sym, text)->slot;
-  return true;
-}
-
 static bool place_macro(resolver *r, symbols *outer, st_jinja_node *node) {
-  function f = {.parent = outer->owner};
-  symbols sym = inner(outer, &f);
+  function *f;
+  symbols *sym = inner(r, outer, &f);
+  if (!sym) return false;
   for (size_t i = 0; i < node->params.n; i++) {
-    if (!on_parameter(r, &sym, node->params.items[i]->value.s)) return false;
+    if (!on_parameter(r, sym, node->params.items[i]->value.s)) return false;
   }
-  size_t first_default = node->params.n - node->defaults.n;
-  for (size_t i = 0; i < first_default; i++) {
-    if (st_jinja_string_is(node->params.items[i]->value.s, "caller") && reads_any(r, &node->list, "caller")) {
-      return st_jinja_syntax_error(r->c, node->line, "the parameter 'caller' needs a default");
-    }
-  }
-  if (!special(r, &sym, node, "caller", &node->caller_slot) || !special(r, &sym, node, "kwargs", &node->kwargs_slot) ||
-      !special(r, &sym, node, "varargs", &node->varargs_slot))
-    return false;
-  if (!collect_all(r, &sym, &node->defaults) || !collect_all(r, &sym, &node->list)) return false;
+  if (!collect_all(r, sym, &node->defaults) || !collect_all(r, sym, &node->list)) return false;
   for (size_t i = 0; i < node->params.n; i++) {
-    if (!place_name(r, &sym, node->params.items[i])) return false;
+    if (!place_name(r, sym, node->params.items[i])) return false;
   }
-  if (!place_all(r, &sym, &node->defaults, false) || !place_all(r, &sym, &node->list, false)) return false;
-  node->frame = keep_frame(r, &sym);
-  node->n_slots = f.n;
+  if (!place_all(r, sym, &node->defaults, false) || !place_all(r, sym, &node->list, false)) return false;
+  node->frame = keep_frame(r, sym);
+  node->n_slots = f->n;
   return node->frame != NULL;
 }
 
@@ -369,60 +335,57 @@ static st_jinja_node *clone_target(resolver *r, const st_jinja_node *target) {
   return copy;
 }
 
+static bool place_test(resolver *r, symbols *outer, st_jinja_node *node) {
+  function *f;
+  symbols *test = inner(r, outer, &f);
+  if (!test || !collect_target(r, test, node->a, true) || !collect(r, test, node->c)) return false;
+  st_jinja_node *target = clone_target(r, node->a);
+  if (!target || !place_target(r, test, target) || !st_jinja_add_node(r->c, &node->params, target)) return false;
+  if (!place(r, test, node->c, false) || !(node->frame_test = keep_frame(r, test))) return false;
+  node->n_test_slots = f->n;
+  return true;
+}
+
 static bool place_for(resolver *r, symbols *outer, st_jinja_node *node) {
   st_jinja_string *loop;
-  function own = {.parent = outer->owner}, test_function = {.parent = outer->owner};
-  symbols body = inner(outer, node->flag ? &own : NULL), test = inner(outer, &test_function);
-  symbols other = inner(outer, node->flag ? &own : NULL);
+  symbols *body = inner(r, outer, NULL), *other = inner(r, outer, NULL);
+  if (!body || !other) return false;
   if (!place(r, outer, node->b, false) || !st_jinja_new_literal(r->c, "loop", 4, &loop)) return false;
-  if (!on_parameter(r, &body, loop)) return false;
-  node->loop_slot = find_ref(&body, loop)->slot;
-  if (!collect_target(r, &body, node->a, true) || !collect_all(r, &body, &node->list)) return false;
-  if (!collect_all(r, &other, &node->other)) return false;
-  if (node->c) {
-    if (!collect_target(r, &test, node->a, true) || !collect(r, &test, node->c)) return false;
-    st_jinja_node *target = clone_target(r, node->a);
-    if (!target || !place_target(r, &test, target) || !st_jinja_add_node(r->c, &node->params, target)) return false;
-    if (!place(r, &test, node->c, false) || !(node->frame_test = keep_frame(r, &test))) return false;
-    node->n_test_slots = test_function.n;
-  }
-  if (!place_target(r, &body, node->a) || !place_all(r, &body, &node->list, false) ||
-      !place_all(r, &other, &node->other, false))
+  if (!on_parameter(r, body, loop)) return false;
+  node->loop_slot = find_ref(body, loop)->slot;
+  if (!collect_target(r, body, node->a, true) || !collect_all(r, body, &node->list)) return false;
+  if (!collect_all(r, other, &node->other)) return false;
+  if (node->c && !place_test(r, outer, node)) return false;
+  if (!place_target(r, body, node->a) || !place_all(r, body, &node->list, false) ||
+      !place_all(r, other, &node->other, false))
     return false;
-  node->frame = keep_frame(r, &body);
-  node->frame_else = keep_frame(r, &other);
-  node->n_slots = own.n;
+  node->frame = keep_frame(r, body);
+  node->frame_else = keep_frame(r, other);
   return node->frame && node->frame_else;
 }
 
-// A scope within the same function: filter and set blocks, with.
+// A scope within the same function: filter and set blocks.
 static bool place_scope(resolver *r, symbols *outer, st_jinja_node *node) {
-  symbols sym = inner(outer, NULL);
-  if (node->kind == NODE_WITH) {
-    for (size_t i = 0; i < node->params.n; i++) {
-      if (!collect_target(r, &sym, node->params.items[i], true)) return false;
-    }
-    if (!place_all(r, outer, &node->defaults, false)) return false;
-  }
-  if (node->kind == NODE_FILTER_BLOCK && !collect(r, &sym, node->a)) return false;
-  if (!collect_all(r, &sym, &node->list)) return false;
-  for (size_t i = 0; i < node->params.n; i++) {
-    if (!place_target(r, &sym, node->params.items[i])) return false;
-  }
-  st_jinja_node *filter = node->kind == NODE_SET_BLOCK ? node->b : node->kind == NODE_FILTER_BLOCK ? node->a : NULL;
+  symbols *sym = inner(r, outer, NULL);
+  bool is_set = node->kind == NODE_SET_BLOCK;
+  if (!sym || (!is_set && !collect(r, sym, node->a)) || !collect_all(r, sym, &node->list)) return false;
+  st_jinja_node *filter = is_set ? node->b : node->a;
   // A set block's filter belongs to the inner scope too, but its names are not collected: Jinja refuses new ones.
-  if (node->kind == NODE_SET_BLOCK && !place_target(r, outer, node->a)) return false;
-  if ((filter && !place(r, &sym, filter, false)) || !place_all(r, &sym, &node->list, false)) return false;
-  node->frame = keep_frame(r, &sym);
+  if (is_set && !place_target(r, outer, node->a)) return false;
+  if ((filter && !place(r, sym, filter, false)) || !place_all(r, sym, &node->list, false)) return false;
+  node->frame = keep_frame(r, sym);
   return node->frame != NULL;
 }
 
-// Filters and tests must exist, except inside an if, where Jinja looks only when it gets there.
+// Filters and tests must be ones of Jinja, except inside an if, where Jinja looks only when it gets there. Whether they
+// are supported is looked at when they are reached.
 static bool check_name(resolver *r, const st_jinja_node *node, bool soft) {
-  bool known = node->kind == NODE_FILTER ? st_jinja_is_filter(node->text) : st_jinja_is_test(node->text);
-  if (known || soft) return true;
+  bool known = node->kind == NODE_FILTER ? st_jinja_find_filter(node->text) != JINJA_UNKNOWN
+                                         : st_jinja_find_test(node->text) != JINJA_UNKNOWN;
   char shown[64];
-  return st_jinja_syntax_error(r->c, node->line, "there is no %s '%s'", node->kind == NODE_FILTER ? "filter" : "test",
+  const char *what = node->kind == NODE_FILTER ? "filter" : "test";
+  return known || soft ||
+         st_jinja_syntax_error(r->c, node->place, "expected the name of a %s of Jinja, found '%s'", what,
                                st_jinja_shorten(node->text, shown));
 }
 
@@ -432,8 +395,7 @@ static bool place_expression(resolver *r, symbols *sym, st_jinja_node *node, boo
   if (node->kind == NODE_CONDITION) soft = true;
   return place(r, sym, node->a, soft) && place(r, sym, node->b, soft) && place(r, sym, node->c, soft) &&
          place_all(r, sym, &node->list, soft) && place_all(r, sym, &node->args, soft) &&
-         place_all(r, sym, &node->keywords, soft) && place(r, sym, node->dyn_args, soft) &&
-         place(r, sym, node->dyn_keywords, soft);
+         place_all(r, sym, &node->keywords, soft);
 }
 
 static bool place(resolver *r, symbols *sym, st_jinja_node *node, bool soft) {
@@ -447,11 +409,9 @@ static bool place(resolver *r, symbols *sym, st_jinja_node *node, bool soft) {
   case NODE_MACRO:
     if (!place_macro(r, sym, node)) return false;
     return place_name(r, sym, node);
-  case NODE_CALL_BLOCK: return place_macro(r, sym, node) && place(r, sym, node->a, soft);
   case NODE_GENERATION: return place_macro(r, sym, node);
   case NODE_SET_BLOCK:
-  case NODE_FILTER_BLOCK:
-  case NODE_WITH: return place_scope(r, sym, node);
+  case NODE_FILTER_BLOCK: return place_scope(r, sym, node);
   default: return place_expression(r, sym, node, soft);
   }
 }

@@ -19,7 +19,7 @@ bool st_jinja_fail(st_jinja_run *run, setun_status status, const char *format, .
   for (char *p = text; *p; p++) {
     if (*p == '\n' || *p == '\r') *p = ' '; // one line
   }
-  st_fail(run->err, status, "%s: line %d: %s", run->name, run->line, text);
+  st_fail(run->err, status, "%s: line %d, column %d: %s", run->name, run->place.line, run->place.column, text);
   return false;
 }
 
@@ -55,8 +55,9 @@ char *st_jinja_allocate_bytes(st_jinja_run *run, size_t size) {
 }
 
 bool st_jinja_nest(st_jinja_run *run) {
-  if (++run->depth <= run->max_depth) return true;
-  return st_jinja_fail(run, SETUN_ERROR_LIMIT, "nested too deep");
+  if (++run->depth <= JINJA_MAX_DEPTH) return true;
+  return st_jinja_fail(run, SETUN_ERROR_LIMIT, "values, expressions and macros nested deeper than %d levels",
+                       JINJA_MAX_DEPTH);
 }
 
 const char *st_jinja_type_name(st_jinja_value v) {
@@ -80,8 +81,6 @@ const char *st_jinja_type_name(st_jinja_value v) {
   case JINJA_BUILTIN: return "function";
   case JINJA_METHOD: return "builtin_function_or_method";
   case JINJA_LOOP: return "LoopContext";
-  case JINJA_CYCLER: return "Cycler";
-  case JINJA_JOINER: return "Joiner";
   }
   return "object";
 }

@@ -12,13 +12,19 @@ typedef struct st_jinja_variables {
   st_jinja_value slots[];
 } st_jinja_variables;
 
+// The depth of everything that is walked by functions that call themselves: values that are compared, printed or
+// copied, expressions, and calls of macros.
+enum { JINJA_MAX_DEPTH = 150 };
+
+typedef struct st_jinja_block st_jinja_block; // see exec.c
+
 struct st_jinja_run {
   st_jinja_arena objects, bytes; // `bytes` holds string data only, so that appending to a string can extend it in place
   uint64_t steps_left;
-  int depth, calls; // how deep evaluation and macro calls are nested
-  int max_depth, max_calls;
+  int depth;             // how deep values, expressions and macros are nested just now, at most JINJA_MAX_DEPTH
+  st_jinja_block *spare; // records of blocks that have ended
   size_t max_output;
-  int line; // of what is being evaluated
+  st_jinja_place place; // of what is being evaluated
   const char *name;
   setun_status status; // SETUN_OK until something failed
   setun_error *err;
@@ -28,7 +34,7 @@ struct st_jinja_run {
   st_template_time now;
 };
 
-// Reports a failure at the current line and returns false. Only the first one is kept.
+// Reports a failure at the current place and returns false. Only the first one is kept.
 bool st_jinja_fail(st_jinja_run *run, setun_status status, const char *format, ...) ST_PRINTF(3, 4);
 // TypeError, ValueError and the like: what the template does is wrong.
 #define st_jinja_fail_format(run, ...) st_jinja_fail(run, SETUN_ERROR_FORMAT, __VA_ARGS__)
@@ -94,7 +100,6 @@ st_jinja_step st_jinja_next(st_jinja_run *run, st_jinja_iterator *it, st_jinja_v
 bool st_jinja_is_iterable(st_jinja_value v);
 bool st_jinja_to_list(st_jinja_run *run, st_jinja_value v, st_jinja_kind kind,
                       st_jinja_value *out); // also of an iterator, which is then empty
-bool st_jinja_reversed(st_jinja_run *run, st_jinja_value v, bool *can, st_jinja_value *out);
 // A lazy filter: `name` is map, select, ...; its arguments are looked at when the first element is asked for.
 bool st_jinja_generator(st_jinja_run *run, const char *name, st_jinja_value source, const st_jinja_arguments *args,
                         st_jinja_value *out);
@@ -106,72 +111,56 @@ bool st_jinja_attribute_path(st_jinja_run *run, st_jinja_value item, st_jinja_va
 
 // format.c: text of values.
 bool st_jinja_put_value(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v); // as str()
-bool st_jinja_put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v, int depth);
+bool st_jinja_put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v);
 bool st_jinja_to_string(st_jinja_run *run, st_jinja_value v, st_jinja_value *out); // a string that is not safe
 bool st_jinja_float_text(double x, char out[32]);
-bool st_jinja_tojson(st_jinja_run *run, const st_jinja_arguments *args, st_jinja_value v, st_jinja_value *out);
 bool st_jinja_escape_html(st_jinja_run *run, st_jinja_value v, st_jinja_value *out); // HTML, safe
 double st_jinja_decimal(const char *digits, size_t n, long exponent, bool *inexact); // digits * 10^exponent
-
-// pyformat.c: str.format and the % operator on strings.
-bool st_jinja_format_text(st_jinja_run *run, st_jinja_string *format, const st_jinja_arguments *args,
-                          st_jinja_value *out);
-bool st_jinja_percent_format(st_jinja_run *run, st_jinja_string *format, st_jinja_value values, st_jinja_value *out);
-bool st_jinja_put_padded(st_jinja_run *run, st_jinja_builder *b, st_jinja_string *s, int64_t width, uint32_t fill,
-                         char align);
 
 // text.c: strings.
 bool st_jinja_is_space(uint32_t code); // as str.isspace
 typedef enum { JINJA_STRIP_LEFT = 1, JINJA_STRIP_RIGHT = 2 } st_jinja_sides;
 bool st_jinja_strip_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *set, int sides,
                          st_jinja_value *out); // set NULL: white space
-typedef enum {
-  JINJA_LOWER,
-  JINJA_UPPER,
-  JINJA_TITLE,
-  JINJA_CAPITALIZE,
-  JINJA_SWAPCASE,
-  JINJA_CASEFOLD
-} st_jinja_letter_case;
-bool st_jinja_change_case(st_jinja_run *run, const st_jinja_string *s, st_jinja_letter_case to, st_jinja_value *out);
-bool st_jinja_filter_title(st_jinja_run *run, const st_jinja_string *s, st_jinja_value *out);
 bool st_jinja_replace_text(st_jinja_run *run, const st_jinja_string *s, const st_jinja_string *old,
                            const st_jinja_string *with, int64_t count, st_jinja_value *out);
-bool st_jinja_split_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *by, int64_t most, bool right,
-                         st_jinja_value *out);
-bool st_jinja_splitlines(st_jinja_run *run, st_jinja_string *s, bool keep, st_jinja_value *out);
-bool st_jinja_join_items(st_jinja_run *run, const st_jinja_string *by, st_jinja_value items, bool strict,
-                         st_jinja_value *out);
+bool st_jinja_split_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *by, int64_t most,
+                         st_jinja_value *out); // by NULL: at white space
+bool st_jinja_join_items(st_jinja_run *run, const st_jinja_string *by, st_jinja_value items, st_jinja_value *out);
 bool st_jinja_indent_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *by, bool first, bool blank,
                           st_jinja_value *out);
-bool st_jinja_is_printable(uint32_t code);                    // as str.isprintable of one character
-bool st_jinja_is_class(st_jinja_string *s, const char *what); // "isalpha", "isupper", ...
-bool st_jinja_parse_int(const st_jinja_string *s, int base, int64_t *out, bool *overflow);
+
+// letters.c. FILTER_TITLE is Jinja's filter, whose words differ from those of Python's method.
+typedef enum { JINJA_LOWER, JINJA_UPPER, JINJA_TITLE, JINJA_FILTER_TITLE, JINJA_CAPITALIZE } st_jinja_letter_case;
+bool st_jinja_change_case(st_jinja_run *run, const st_jinja_string *s, st_jinja_letter_case to, st_jinja_value *out);
+bool st_jinja_is_printable(uint32_t code); // as str.isprintable of one character
+
+// numbers.c: as int() and float() of a string.
+bool st_jinja_parse_int(const st_jinja_string *s, int64_t *out, bool *overflow);
 bool st_jinja_parse_float(const st_jinja_string *s, double *out);
 
-// methods.c: methods of strings, dicts, lists and tuples.
+// methods.c: methods of strings and dicts.
 // The method's id; -1: the type has none of this name; -2: it has one that changes the object.
 int st_jinja_find_method(st_jinja_kind kind, const st_jinja_string *name);
-bool st_jinja_call_method(st_jinja_run *run, const st_jinja_object *method, const st_jinja_arguments *args,
+bool st_jinja_call_method(st_jinja_run *run, const st_jinja_object *bound, const st_jinja_arguments *args,
                           st_jinja_value *out);
-bool st_jinja_string_method(st_jinja_run *run, const char *name, st_jinja_string *s, const st_jinja_arguments *args,
-                            st_jinja_value *out);
-const char *st_jinja_method_name(st_jinja_kind kind, int id);
 
 // filters.c, filters_list.c, tests.c
-bool st_jinja_is_filter(const st_jinja_string *name);
-bool st_jinja_is_test(const st_jinja_string *name);
+typedef enum { JINJA_SUPPORTED, JINJA_UNSUPPORTED, JINJA_UNKNOWN } st_jinja_support;
+st_jinja_support st_jinja_find_filter(const st_jinja_string *name);
+st_jinja_support st_jinja_find_test(const st_jinja_string *name);
 bool st_jinja_apply_filter(st_jinja_run *run, const st_jinja_string *name, st_jinja_value v,
                            const st_jinja_arguments *args, st_jinja_value *out);
-bool st_jinja_apply_list_filter(st_jinja_run *run, const char *name, st_jinja_value v, const st_jinja_arguments *args,
-                                st_jinja_value *out);
-// The elements of unique, batch and slice, which are asked for when the first one is.
-bool st_jinja_generated_list(st_jinja_run *run, const char *name, st_jinja_value v, const st_jinja_arguments *args,
-                             st_jinja_value *out);
 bool st_jinja_apply_test(st_jinja_run *run, const st_jinja_string *name, st_jinja_value v,
                          const st_jinja_arguments *args, bool *out);
-bool st_jinja_make_dict(st_jinja_run *run, const char *what, st_jinja_kind kind, const st_jinja_arguments *args,
-                        st_jinja_value *out);
+typedef bool st_jinja_filter_fn(st_jinja_run *run, st_jinja_value v, const st_jinja_arguments *args,
+                                st_jinja_value *out);
+st_jinja_filter_fn st_jinja_filter_dictsort, st_jinja_filter_first, st_jinja_filter_items, st_jinja_filter_join,
+    st_jinja_filter_last, st_jinja_filter_list, st_jinja_filter_map, st_jinja_filter_min, st_jinja_filter_reject,
+    st_jinja_filter_rejectattr, st_jinja_filter_select, st_jinja_filter_selectattr, st_jinja_filter_sort,
+    st_jinja_filter_tojson, st_jinja_filter_unique;
+// The elements of unique, which are asked for when the first one is.
+bool st_jinja_unique_list(st_jinja_run *run, st_jinja_value v, const st_jinja_arguments *args, st_jinja_value *out);
 
 // call.c
 int st_jinja_find_builtin(const st_jinja_string *name); // a global function's id; -1: no such
@@ -185,16 +174,12 @@ bool st_jinja_evaluate(st_jinja_run *run, st_jinja_variables *env, const st_jinj
 bool st_jinja_evaluate_arguments(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *call,
                                  st_jinja_arguments *out);
 bool st_jinja_assign(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *target, st_jinja_value v);
-typedef enum { JINJA_NEXT, JINJA_BREAK, JINJA_CONTINUE, JINJA_ERROR } st_jinja_flow;
-st_jinja_flow st_jinja_execute(st_jinja_run *run, st_jinja_variables *env, st_jinja_node *const *body, size_t n);
+bool st_jinja_execute(st_jinja_run *run, st_jinja_variables *env, const st_jinja_nodes *body);
 void st_jinja_enter_scope(st_jinja_run *run, st_jinja_variables *env, const st_jinja_scope *frame);
 st_jinja_variables *st_jinja_new_variables(st_jinja_run *run, st_jinja_variables *parent, size_t slots);
 bool st_jinja_loop_attribute(st_jinja_run *run, struct st_jinja_loop *loop, const st_jinja_string *name,
                              st_jinja_value *out);
-bool st_jinja_loop_method(st_jinja_run *run, struct st_jinja_loop *loop, const char *name,
-                          const st_jinja_arguments *args, st_jinja_value *out);
-bool st_jinja_loop_call(st_jinja_run *run, struct st_jinja_loop *loop, const st_jinja_arguments *args,
-                        st_jinja_value *out);
+bool st_jinja_loop_length(st_jinja_run *run, struct st_jinja_loop *loop, int64_t *out);
 // One more level of nesting; false when it is too deep. Left with run->depth--.
 bool st_jinja_nest(st_jinja_run *run);
 

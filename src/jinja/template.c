@@ -13,37 +13,33 @@
 
 enum {
   MAX_TEXT = 4 << 20,
-  MAX_DEPTH = 4000, // of evaluation; a level takes some 200 bytes of the C stack
-  // Python's own limit of 1000 frames lets macros nest 197 deep, less what calls the renderer.
-  MAX_CALLS = 196,
-  MAX_NESTED = 200, // containers within containers in a context
 };
 
 // ---- compiling ----
 
-static bool report(st_jinja_compiler *c, setun_status status, int line, const char *format, va_list args) {
+static bool report(st_jinja_compiler *c, setun_status status, st_jinja_place place, const char *format, va_list args) {
   char text[SETUN_ERROR_SIZE];
   if (c->status != SETUN_OK) return false;
   if (vsnprintf(text, sizeof text, format, args) < 0) text[0] = '\0';
   for (char *p = text; *p; p++) {
     if (*p == '\n' || *p == '\r') *p = ' ';
   }
-  c->status = st_fail(c->err, status, "%s: line %d: %s", c->name, line, text);
+  c->status = st_fail(c->err, status, "%s: line %d, column %d: %s", c->name, place.line, place.column, text);
   return false;
 }
 
-bool st_jinja_syntax_error(st_jinja_compiler *c, int line, const char *format, ...) {
+bool st_jinja_syntax_error(st_jinja_compiler *c, st_jinja_place place, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  report(c, SETUN_ERROR_FORMAT, line, format, args);
+  report(c, SETUN_ERROR_FORMAT, place, format, args);
   va_end(args);
   return false;
 }
 
-bool st_jinja_unsupported_syntax(st_jinja_compiler *c, int line, const char *format, ...) {
+bool st_jinja_unsupported_syntax(st_jinja_compiler *c, st_jinja_place place, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  report(c, SETUN_ERROR_UNSUPPORTED, line, format, args);
+  report(c, SETUN_ERROR_UNSUPPORTED, place, format, args);
   va_end(args);
   return false;
 }
@@ -102,26 +98,21 @@ void st_template_free(st_template *t) {
 
 // ---- the context ----
 
-static bool convert(st_jinja_run *run, const json_t *json, bool trusted, int depth, st_jinja_value *out) {
+static bool convert(st_jinja_run *run, const json_t *json, bool trusted, st_jinja_value *out);
+
+static bool convert_array(st_jinja_run *run, const json_t *json, bool trusted, st_jinja_value *out) {
+  st_jinja_value item;
+  if (!st_jinja_new_list(run, JINJA_LIST, json_array_size(json), out)) return false;
+  for (size_t i = 0; i < json_array_size(json); i++) {
+    if (!convert(run, json_array_get(json, i), trusted, &item) || !st_jinja_list_append(run, out->l, item))
+      return false;
+  }
+  return true;
+}
+
+static bool convert_object(st_jinja_run *run, const json_t *json, bool trusted, st_jinja_value *out) {
   st_jinja_value item, key;
   st_jinja_taint taint = trusted ? JINJA_CLEAN : JINJA_TAINTED;
-  if (depth > MAX_NESTED) return st_jinja_fail(run, SETUN_ERROR_LIMIT, "a context nested deeper than %d", MAX_NESTED);
-  switch (json_typeof(json)) {
-  case JSON_NULL: *out = st_jinja_none(); return true;
-  case JSON_TRUE:
-  case JSON_FALSE: *out = st_jinja_from_bool(json_is_true(json)); return true;
-  case JSON_INTEGER: *out = st_jinja_from_int(json_integer_value(json)); return true;
-  case JSON_REAL: *out = st_jinja_from_float(json_real_value(json)); return true;
-  case JSON_STRING: return st_jinja_new_string(run, json_string_value(json), json_string_length(json), taint, out);
-  case JSON_ARRAY:
-    if (!st_jinja_new_list(run, JINJA_LIST, json_array_size(json), out)) return false;
-    for (size_t i = 0; i < json_array_size(json); i++) {
-      if (!convert(run, json_array_get(json, i), trusted, depth + 1, &item) || !st_jinja_list_append(run, out->l, item))
-        return false;
-    }
-    return true;
-  case JSON_OBJECT: break;
-  }
   if (!st_jinja_new_dict(run, JINJA_DICT, out)) return false;
   // Iterators take a non-const object, which they do not change.
   union {
@@ -131,11 +122,29 @@ static bool convert(st_jinja_run *run, const json_t *json, bool trusted, int dep
   const char *name;
   json_t *value;
   json_object_foreach(u.object, name, value) {
-    if (!st_jinja_new_string(run, name, strlen(name), taint, &key) || !convert(run, value, trusted, depth + 1, &item) ||
+    if (!st_jinja_new_string(run, name, strlen(name), taint, &key) || !convert(run, value, trusted, &item) ||
         !st_jinja_dict_set(run, out->d, key, item))
       return false;
   }
   return true;
+}
+
+static bool convert(st_jinja_run *run, const json_t *json, bool trusted, st_jinja_value *out) {
+  st_jinja_taint taint = trusted ? JINJA_CLEAN : JINJA_TAINTED;
+  switch (json_typeof(json)) {
+  case JSON_NULL: *out = st_jinja_none(); return true;
+  case JSON_TRUE:
+  case JSON_FALSE: *out = st_jinja_from_bool(json_is_true(json)); return true;
+  case JSON_INTEGER: *out = st_jinja_from_int(json_integer_value(json)); return true;
+  case JSON_REAL: *out = st_jinja_from_float(json_real_value(json)); return true;
+  case JSON_STRING: return st_jinja_new_string(run, json_string_value(json), json_string_length(json), taint, out);
+  case JSON_ARRAY:
+  case JSON_OBJECT: break;
+  }
+  if (!st_jinja_nest(run)) return false;
+  bool ok = json_is_array(json) ? convert_array(run, json, trusted, out) : convert_object(run, json, trusted, out);
+  run->depth--;
+  return ok;
 }
 
 static bool is_trusted(const st_template_options *options, const char *name) {
@@ -159,7 +168,7 @@ static bool convert_context(st_jinja_run *run, const json_t *json, const st_temp
   run->context = context.d;
   json_object_foreach(u.object, name, value) {
     if (!st_jinja_new_string(run, name, strlen(name), JINJA_CLEAN, &key) ||
-        !convert(run, value, is_trusted(options, name), 1, &item) || !st_jinja_dict_set(run, context.d, key, item))
+        !convert(run, value, is_trusted(options, name), &item) || !st_jinja_dict_set(run, context.d, key, item))
       return false;
   }
   return true;
@@ -200,16 +209,14 @@ setun_status st_template_render(const st_template *t, const json_t *context, con
                                 st_buffer *out, st_template_spans *spans, setun_error *err) {
   static const st_template_options defaults = {0};
   if (!options) options = &defaults;
-  if (!json_is_object(context)) return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: the context is no object", t->name);
+  if (!json_is_object(context)) return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: the context is not an object", t->name);
   size_t memory = options->max_memory ? options->max_memory : (size_t)512 << 20;
   st_jinja_builder text = {0};
   st_jinja_run run = {.objects.limit = memory / 2,
                       .bytes.limit = memory / 2,
                       .steps_left = options->max_steps ? options->max_steps : 50000000,
-                      .max_depth = MAX_DEPTH,
-                      .max_calls = MAX_CALLS,
                       .max_output = options->max_output ? options->max_output : (size_t)64 << 20,
-                      .line = 1,
+                      .place = {1, 1},
                       .name = t->name,
                       .err = err,
                       .out = &text,
@@ -218,7 +225,7 @@ setun_status st_template_render(const st_template *t, const json_t *context, con
     st_jinja_variables *env = st_jinja_new_variables(&run, NULL, t->n_slots);
     if (env) {
       st_jinja_enter_scope(&run, env, t->frame);
-      st_jinja_execute(&run, env, t->body.items, t->body.n);
+      st_jinja_execute(&run, env, &t->body);
     }
   }
   if (run.status == SETUN_OK) hand_over(&run, &text, out, spans);

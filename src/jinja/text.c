@@ -115,66 +115,11 @@ static bool split_space(st_jinja_run *run, const st_jinja_string *s, int64_t mos
   }
 }
 
-static bool split_space_right(st_jinja_run *run, const st_jinja_string *s, int64_t most, st_jinja_list *list) {
-  size_t p = s->length;
-  uint32_t code;
-  for (;;) {
-    while (p > 0) {
-      size_t n = char_before(s, p, &code);
-      if (!st_jinja_is_space(code)) break;
-      p -= n;
-    }
-    if (!p) return true;
-    size_t end = p;
-    if (most == 0) {
-      st_jinja_value rest;
-      if (!st_jinja_substring(run, s, 0, end, &rest)) return false;
-      return st_jinja_strip_text(run, rest.s, NULL, JINJA_STRIP_LEFT, &rest) && st_jinja_list_append(run, list, rest);
-    }
-    while (p > 0) {
-      size_t n = char_before(s, p, &code);
-      if (st_jinja_is_space(code)) break;
-      p -= n;
-    }
-    if (!append_part(run, list, s, p, end)) return false;
-    most -= most > 0;
-  }
-}
-
-static bool split_right(st_jinja_run *run, const st_jinja_string *s, const st_jinja_string *by, int64_t most,
-                        st_jinja_list *list) {
-  size_t end = s->length;
-  for (size_t p = s->length; most != 0 && p >= by->length;) {
-    if (memcmp(s->data + p - by->length, by->data, by->length)) {
-      if (!st_jinja_charge(run, 1) || !p) break;
-      p--;
-      continue;
-    }
-    if (!append_part(run, list, s, p, end)) return false;
-    end = p = p - by->length;
-    most -= most > 0;
-  }
-  return append_part(run, list, s, 0, end);
-}
-
-static void reverse(st_jinja_list *list) {
-  for (size_t i = 0; i + 1 < list->n - i; i++) {
-    st_jinja_value t = list->items[i];
-    list->items[i] = list->items[list->n - 1 - i];
-    list->items[list->n - 1 - i] = t;
-  }
-}
-
-bool st_jinja_split_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *by, int64_t most, bool right,
+bool st_jinja_split_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *by, int64_t most,
                          st_jinja_value *out) {
   if (!st_jinja_new_list(run, JINJA_LIST, 0, out)) return false;
   st_jinja_list *list = out->l;
   if (by && !by->length) return st_jinja_fail_format(run, "split with an empty separator");
-  if (right) {
-    bool ok = by ? split_right(run, s, by, most, list) : split_space_right(run, s, most, list);
-    reverse(list);
-    return ok;
-  }
   if (!by) return split_space(run, s, most, list);
   size_t at = 0;
   for (; most != 0; most -= most > 0) {
@@ -190,7 +135,7 @@ static bool ends_line(uint32_t c) {
   return (c >= 10 && c <= 13) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
 }
 
-bool st_jinja_splitlines(st_jinja_run *run, st_jinja_string *s, bool keep, st_jinja_value *out) {
+static bool splitlines(st_jinja_run *run, st_jinja_string *s, st_jinja_value *out) {
   if (!st_jinja_new_list(run, JINJA_LIST, 0, out)) return false;
   size_t begin = 0;
   for (size_t p = 0; p < s->length;) {
@@ -199,7 +144,7 @@ bool st_jinja_splitlines(st_jinja_run *run, st_jinja_string *s, bool keep, st_ji
     p += n;
     if (!ends_line(code)) continue;
     if (code == '\r' && p < s->length && s->data[p] == '\n') p++;
-    if (!append_part(run, out->l, s, begin, keep ? p : end)) return false;
+    if (!append_part(run, out->l, s, begin, end)) return false;
     begin = p;
   }
   return st_jinja_charge(run, s->length / 64) && (begin == s->length || append_part(run, out->l, s, begin, s->length));
@@ -207,23 +152,16 @@ bool st_jinja_splitlines(st_jinja_run *run, st_jinja_string *s, bool keep, st_ji
 
 // ---- join, indent ----
 
-bool st_jinja_join_items(st_jinja_run *run, const st_jinja_string *by, st_jinja_value items, bool strict,
-                         st_jinja_value *out) {
+bool st_jinja_join_items(st_jinja_run *run, const st_jinja_string *by, st_jinja_value items, st_jinja_value *out) {
   st_jinja_iterator *it;
   st_jinja_builder b = {0};
   st_jinja_value item;
   st_jinja_step next;
   if (!st_jinja_iterate(run, items, &it)) return false;
   for (size_t i = 0; (next = st_jinja_next(run, it, &item)) == JINJA_ITEM; i++) {
-    if (i && !st_jinja_put_all(run, &b, by)) return false;
-    if (strict && by->safe) {
-      if (!st_jinja_escape_html(run, item, &item)) return false;
-    } else if (strict && item.kind != JINJA_STRING) {
-      return st_jinja_fail_format(run, "join expects strings, found %s", st_jinja_type_name(item));
-    }
-    if (!st_jinja_put_value(run, &b, item)) return false;
+    if ((i && !st_jinja_put_all(run, &b, by)) || !st_jinja_put_value(run, &b, item)) return false;
   }
-  return next == JINJA_END && st_jinja_finish(run, &b, strict && by->safe, out);
+  return next == JINJA_END && st_jinja_finish(run, &b, false, out);
 }
 
 bool st_jinja_indent_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_string *by, bool first, bool blank,
@@ -234,7 +172,7 @@ bool st_jinja_indent_text(st_jinja_run *run, st_jinja_string *s, const st_jinja_
   if (!st_jinja_put_all(run, &more, s) || !st_jinja_put_text(run, &more, "\n") ||
       !st_jinja_finish(run, &more, false, &text))
     return false;
-  if (!st_jinja_splitlines(run, text.s, false, &lines)) return false;
+  if (!splitlines(run, text.s, &lines)) return false;
   if (first && !st_jinja_put_all(run, &b, by)) return false;
   for (size_t i = 0; i < lines.l->n; i++) {
     const st_jinja_string *line = lines.l->items[i].s;

@@ -260,7 +260,7 @@ static uint64_t hash_bytes(const char *data, size_t n) {
 }
 
 // Equal values have equal hashes: 1, 1.0 and True too. False where Python says that the type cannot be hashed.
-static bool hash_value(st_jinja_run *run, st_jinja_value v, int depth, uint64_t *out) {
+static bool hash_value(st_jinja_run *run, st_jinja_value v, uint64_t *out) {
   switch (v.kind) {
   case JINJA_STRING: *out = hash_bytes(v.s->data, v.s->length); return st_jinja_charge(run, v.s->length / 64);
   case JINJA_BOOLEAN: *out = (uint64_t)v.b * 0x9E3779B97F4A7C15u; return true;
@@ -272,13 +272,14 @@ static bool hash_value(st_jinja_run *run, st_jinja_value v, int depth, uint64_t 
       *out = hash_bytes((const char *)&v.f, sizeof v.f);
     return true;
   case JINJA_TUPLE:
-    if (depth > 50) return st_jinja_fail(run, SETUN_ERROR_LIMIT, "tuples nested too deep");
+    if (!st_jinja_nest(run)) return false;
     *out = 77;
     for (size_t i = 0; i < v.l->n; i++) {
       uint64_t h;
-      if (!hash_value(run, v.l->items[i], depth + 1, &h)) return false;
+      if (!hash_value(run, v.l->items[i], &h)) return false;
       *out = (*out ^ h) * 0xD6E8FEB86659FD93u;
     }
+    run->depth--;
     return true;
   case JINJA_LIST:
   case JINJA_DICT:
@@ -302,7 +303,7 @@ static bool build_index(st_jinja_run *run, st_jinja_dict *dict) {
   dict->mask = size - 1;
   for (size_t i = 0; i < dict->n; i++) {
     uint64_t h;
-    if (!hash_value(run, dict->pairs[i].key, 0, &h)) return false;
+    if (!hash_value(run, dict->pairs[i].key, &h)) return false;
     size_t at = h & dict->mask;
     while (dict->index[at]) at = (at + 1) & dict->mask;
     dict->index[at] = (uint32_t)i + 1;
@@ -313,7 +314,7 @@ static bool build_index(st_jinja_run *run, st_jinja_dict *dict) {
 bool st_jinja_dict_get(st_jinja_run *run, const st_jinja_dict *dict, st_jinja_value key, st_jinja_value **out) {
   uint64_t h;
   *out = NULL;
-  if (!hash_value(run, key, 0, &h)) return false; // refuses unhashable keys even in an empty dict
+  if (!hash_value(run, key, &h)) return false; // refuses unhashable keys even in an empty dict
   if (!dict->index) {
     for (size_t i = 0; i < dict->n; i++) {
       bool same;
@@ -370,7 +371,7 @@ bool st_jinja_dict_set(st_jinja_run *run, st_jinja_dict *dict, st_jinja_value ke
   if (dict->n < INDEX_FROM) return true;
   if (!dict->index) return build_index(run, dict);
   uint64_t h;
-  if (!hash_value(run, key, 0, &h)) return false;
+  if (!hash_value(run, key, &h)) return false;
   size_t at = h & dict->mask;
   while (dict->index[at]) at = (at + 1) & dict->mask;
   dict->index[at] = (uint32_t)dict->n;

@@ -24,9 +24,7 @@ typedef enum {
   JINJA_MACRO,
   JINJA_BUILTIN, // a global function
   JINJA_METHOD,  // a builtin method with its object
-  JINJA_LOOP,    // the `loop` of a for
-  JINJA_CYCLER,
-  JINJA_JOINER
+  JINJA_LOOP     // the `loop` of a for
 } st_jinja_kind;
 
 // Which bytes of a string came from untrusted strings of the context.
@@ -90,10 +88,9 @@ enum { JINJA_VIEW_KEYS, JINJA_VIEW_VALUES, JINJA_VIEW_ITEMS };
 
 struct st_jinja_object {
   int id;                           // of a builtin, method or view: which
-  st_jinja_value self;              // of a method: its object; of a view: its dict; of a joiner: the separator
-  int64_t start, stop, step, count; // of a range; of a cycler or joiner, start is its position
-  st_jinja_value *items;            // of a cycler
-  const struct st_jinja_node *node; // of a macro, or a recursive loop
+  st_jinja_value self;              // of a method: its object; of a view: its dict
+  int64_t start, stop, step, count; // of a range
+  const struct st_jinja_node *node; // of a macro
   struct st_jinja_variables *env;   // where it was defined
   struct st_jinja_loop *loop;
 };

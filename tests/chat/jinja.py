@@ -2,10 +2,13 @@
 import datetime
 import functools
 import json
+import re
 import subprocess
 
 import jinja2
 import jinja2.ext
+import jinja2.filters
+import jinja2.tests
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 NOW = [2026, 1, 2, 3, 4, 5]
@@ -57,6 +60,65 @@ def render(template, context):
         return text, None
     except (Exception, RecursionError) as error:
         return None, f"{type(error).__name__}: {error}"
+
+
+# What of Jinja is supported: what published templates use. (Of attributes only methods are told apart, by their names.)
+FILTERS = set("capitalize default dictsort first indent int items join last length list lower map min reject rejectattr replace safe select "
+              "selectattr sort string title tojson trim unique upper".split())
+TESTS = set("boolean defined false float integer iterable mapping none number sequence string true undefined equalto eq == in ne !=".split())
+METHODS = set("capitalize endswith format lower lstrip replace rstrip split startswith strip title upper get items keys values".split())
+OTHER_ATTRIBUTES = {name for kind in (str, dict, list, tuple, range, int, float) for name in dir(kind) if name[0] != "_"} - METHODS | set(
+    "revindex revindex0 depth depth0 cycle changed name arguments caller catch_kwargs catch_varargs".split())
+OTHER_GLOBALS = set("dict cycler joiner lipsum caller varargs kwargs".split())
+OTHER_NAMES = (set(jinja2.filters.FILTERS) - FILTERS) | (set(jinja2.tests.TESTS) - TESTS)
+OTHER_NODES = (jinja2.nodes.Div, jinja2.nodes.FloorDiv, jinja2.nodes.Pow, jinja2.nodes.With, jinja2.nodes.CallBlock, jinja2.nodes.Include,
+               jinja2.nodes.Import, jinja2.nodes.FromImport, jinja2.nodes.Extends, jinja2.nodes.Block)
+PARAMETERS = {"sort": {"attribute"}, "unique": {"attribute"}, "min": {"attribute"}, "dictsort": set(), "join": {"d"},
+              "tojson": {"ensure_ascii", "indent"}, "int": {"default"}}
+POSITIONS = {"sort": 0, "unique": 0, "min": 0, "dictsort": 0, "join": 1, "tojson": 2, "int": 1}
+
+
+def why_unsupported(template):
+    """What a template uses that is not supported, or None. It may still render where that is not reached."""
+    nodes = jinja2.nodes
+    if re.search(r"\{%[-+]?\s*print\b", template):
+        return "print"
+    for node in ENVIRONMENT.parse(template).find_all(nodes.Node):
+        if isinstance(node, OTHER_NODES) and not (isinstance(node, nodes.CallBlock) and isinstance(node.call.node, nodes.ExtensionAttribute)):
+            return type(node).__name__
+        if isinstance(node, nodes.Filter):
+            if node.name not in FILTERS:
+                return "filter " + node.name
+            if {k.key for k in node.kwargs} - PARAMETERS.get(node.name, {k.key for k in node.kwargs}) or \
+                    len(node.args) > POSITIONS.get(node.name, 9):
+                return "parameter of " + node.name
+            if node.name in ("select", "reject", "selectattr", "rejectattr", "map") and any(
+                    isinstance(a, nodes.Const) and a.value in OTHER_NAMES for a in node.args):
+                return "by name"
+        if isinstance(node, nodes.Call):
+            name = node.node.attr if isinstance(node.node, nodes.Getattr) else getattr(node.node, "name", "")
+            if len(node.args) > {"startswith": 1, "endswith": 1, "namespace": 0}.get(name, 9):
+                return "arguments of " + name
+            texts = [a.value for a in [*node.args, getattr(node.node, "node", None)] if isinstance(a, nodes.Const) and isinstance(a.value, str)]
+            if name == "format" and (node.kwargs or any(re.search(r"\{[^{}]", text) for text in texts)):
+                return "field of format"
+            if name == "strftime_now" and any(re.search(r"%-?[^aAbBdHIjmMpSyY%-]", text) for text in texts):
+                return "directive of strftime_now"
+        if isinstance(node, nodes.Test) and node.name not in TESTS:
+            return "test " + node.name
+        if isinstance(node, (nodes.Call, nodes.Filter, nodes.Test)) and (node.dyn_args or node.dyn_kwargs):
+            return "*"
+        if isinstance(node, nodes.Getattr) and node.attr in OTHER_ATTRIBUTES:
+            return "." + node.attr
+        if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const) and node.arg.value in OTHER_ATTRIBUTES:
+            return f"[{node.arg.value!r}]"
+        if isinstance(node, nodes.Name) and node.name in OTHER_GLOBALS:
+            return node.name
+        if isinstance(node, nodes.For) and node.recursive:
+            return "recursive"
+        if isinstance(node, nodes.Mod) and not isinstance(node.left, nodes.Name):
+            return "'%' of a string"
+    return None
 
 
 class Program:

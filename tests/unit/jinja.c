@@ -42,6 +42,9 @@ static bool check_case(const json_t *contexts, json_t *one) {
   setun_error err = {0};
   setun_status status = render_with(json_string_value(template), json_string_length(template), context,
                                     (st_template_options){0}, &out, NULL, &err);
+  // What is said to be unsupported is refused as such where it is reached.
+  bool refused = status == SETUN_ERROR_UNSUPPORTED && strstr(err.message, "not supported");
+  if (refused && json_object_get(one, "unsupported")) return true;
   bool same = json_is_string(expected) ? !status && out.length == json_string_length(expected) &&
                                              !memcmp(out.data, json_string_value(expected), out.length)
                                        : status != SETUN_OK;
@@ -80,19 +83,33 @@ static void test_errors(void **state) {
     setun_status status;
     const char *message; // part of it
   } table[] = {
-      {"a\n{% if x %}\nb", SETUN_ERROR_FORMAT, "line 2: expected the tag 'endif'"},
-      {"\n\n{{ 1 + }}", SETUN_ERROR_FORMAT, "line 3: expected an expression, found '}}'"},
-      {"{{ 'abc }}", SETUN_ERROR_FORMAT, "line 1: a string begins with ' and has no end"},
-      {"\n{% nosuch %}", SETUN_ERROR_FORMAT, "line 2: expected a known tag, found nosuch"},
-      {"x\n{{ a.b.c }}", SETUN_ERROR_FORMAT, "line 2: 'a' is undefined"},
+      {"a\n{% if x %}\nb", SETUN_ERROR_FORMAT, "line 2, column 9: expected the tag 'endif'"},
+      {"\n\n{{ 1 + }}", SETUN_ERROR_FORMAT, "line 3, column 8: expected an expression, found '}}'"},
+      {"{{ 'abc }}", SETUN_ERROR_FORMAT, "line 1, column 4: a string begins with ' and has no end"},
+      {"\n{% nosuch %}", SETUN_ERROR_FORMAT, "line 2, column 4: expected for, if, set, macro,"},
+      {"x\n{{ a.b.c }}", SETUN_ERROR_FORMAT, "line 2, column 5: 'a' is undefined"},
       {"{{ 1 + 'a' }}", SETUN_ERROR_FORMAT, "'+' between int and str"},
       {"\n{{ raise_exception('roles must\nalternate') }}", SETUN_ERROR_ARGUMENT,
-       "line 2: the template says: roles must alternate"},
-      {"{% block x %}{% endblock %}", SETUN_ERROR_UNSUPPORTED, "block"},
+       "line 2, column 19: the template says: roles must alternate"},
+      {"{% block x %}{% endblock %}", SETUN_ERROR_UNSUPPORTED, "line 1, column 4: the tag 'block' is not supported"},
+      {"é\n {{ 'x'\n |wordwrap }}", SETUN_ERROR_UNSUPPORTED,
+       "line 3, column 3: the filter 'wordwrap' is not supported; expected one of capitalize, default, "},
+      {"é {{ 1|nosuch }}", SETUN_ERROR_FORMAT,
+       "line 1, column 8: expected the name of a filter of Jinja, found 'nosuch'"},
+      {"{% if 1 %}{{ 1|nosuch }}{% endif %}", SETUN_ERROR_FORMAT, "there is no filter 'nosuch'; expected one of "},
+      {"{{ 1 is odd }}", SETUN_ERROR_UNSUPPORTED,
+       "line 1, column 6: the test 'odd' is not supported; expected one of "},
+      {"{{ 1 is nosuch }}", SETUN_ERROR_FORMAT, "expected the name of a test of Jinja, found 'nosuch'"},
+      {"{{ ['nosuch']|map('nosuch')|list }}", SETUN_ERROR_FORMAT, "there is no filter 'nosuch'; expected one of "},
+      {"{{ 'a'.zfill(3) }}", SETUN_ERROR_UNSUPPORTED, "the method 'zfill' of a str is not supported"},
+      {"{{ 7 // 2 }}", SETUN_ERROR_UNSUPPORTED, "line 1, column 6: the operator '//' is not supported"},
+      {"{{ '%s' % 1 }}", SETUN_ERROR_UNSUPPORTED, "'%' that formats a string is not supported"},
+      {"{{ lipsum() }}", SETUN_ERROR_UNSUPPORTED, "the function 'lipsum' is not supported"},
+      {"{% macro m() %}{{ varargs }}{% endmacro %}", SETUN_ERROR_UNSUPPORTED, "'varargs' in a macro is not supported"},
       {"{{ 9223372036854775807 + 1 }}", SETUN_ERROR_UNSUPPORTED, "beyond 64 bits"},
       {"{% for x in range(99999) %}{% for y in range(99999) %}{% endfor %}{% endfor %}", SETUN_ERROR_LIMIT, "steps"},
       {"{{ ('a' * 1000) * 100000 }}", SETUN_ERROR_LIMIT, "grew beyond"},
-      {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", SETUN_ERROR_LIMIT, "deeper"},
+      {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", SETUN_ERROR_LIMIT, "nested deeper than 150 levels"},
       {"{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
        SETUN_ERROR_LIMIT, "nested deeper"},
       {"{% set ns = namespace(x=[1]) %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
@@ -172,8 +189,7 @@ static void test_spans(void **state) {
   expect_marked(
       "{% macro m(v) %}({{ v }}){% endmacro %}{{ m(x)|replace('(', '{') }}{% for c in l %}{{ c }},{% endfor %}", json,
       "{[a<s>b])[p],[q],");
-  expect_marked("{{ ('u' ~ y ~ 'v')[::-1] }}{{ '%s-%s' % (x, 1) }}{{ '{}+'.format(y) }}", json,
-                "v[ \xC3\xA9 ]u[a<s>b]-1[ \xC3\xA9 ]+");
+  expect_marked("{{ ('u' ~ y ~ 'v')[::-1] }}{{ '{}-{}+'.format(x, y) }}", json, "v[ \xC3\xA9 ]u[a<s>b]-[ \xC3\xA9 ]+");
   expect_marked("{{ 'plain' }}{{ n * 2 }}", json, "plain10");
 }
 
