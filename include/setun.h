@@ -12,7 +12,16 @@
  *
  * Threads. A setun_model and a setun_file are immutable once made: any number of threads may use one at once.
  * A setun_session, setun_sampler or setun_decoder belongs to one thread at a time; only setun_session_stop may
- * be called from another thread or from a signal handler. */
+ * be called from another thread or from a signal handler.
+ *
+ * Processes. What computes belongs to the process that made it. In a forked child, a session and what needs a model's
+ * weights (setun_session_*, setun_model_measure_disk) give SETUN_ERROR_STATE; the text functions of a model (tokens,
+ * chat) work, and so do samplers and decoders. Freeing an inherited object releases the child's memory and touches
+ * nothing of the parent's. A child that computes loads the model itself.
+ *
+ * Floating point. What the application has set - rounding, flushing of denormals, traps - changes no result and is the
+ * same afterwards: functions that compute, and the library's threads, round to nearest and keep denormals. Callbacks
+ * run in those modes too. */
 #ifndef SETUN_H
 #define SETUN_H
 

@@ -12,6 +12,7 @@
 struct setun_model {
   st_placement *placement; // NULL: only the vocabulary was loaded
   st_model *model;         // its model
+  int64_t maker;           // the process that computes with it
   st_tokenizer *tokenizer;
   st_container container;
   setun_sampler_params sampling;

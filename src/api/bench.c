@@ -1,10 +1,12 @@
 // setun.h: benchmarks.
 #include "api/api.h"
 
+#include "base/float_modes.h"
 #include "source/disk.h"
 
 setun_status setun_measure_ceilings(const char *isa, int threads, uint64_t buffer_bytes, setun_ceilings *ceilings,
                                     setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   if (threads < 0 || threads > 1024) {
     return st_fail(error, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", threads);
   }

@@ -1,6 +1,7 @@
 // setun.h: chat templates, rendered conversations, and the channels of answers.
 #include "api/api.h"
 
+#include "base/float_modes.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "chat/channels.h"
@@ -50,6 +51,7 @@ static setun_status choose(const setun_model *model, const setun_chat_params *p,
 
 setun_status setun_chat_new(const setun_model *model, const setun_chat_params *params, setun_chat **chat,
                             setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   setun_chat_params p = params ? *params : setun_chat_params_default();
   st_chosen_template chosen = {0};
   setun_status s = choose(model, &p, &chosen, error);
@@ -131,6 +133,7 @@ static bool is_clock(const setun_clock *t) {
 
 setun_status setun_chat_render(const setun_chat *chat, const char *context, size_t length, const setun_clock *now,
                                setun_rendering **rendering, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   if (now && !is_clock(now)) {
     return st_fail(error, SETUN_ERROR_ARGUMENT,
                    "clock: expected a moment of the years 1 to 9999, found %d-%d-%d %d:%d:%d", now->year, now->month,
@@ -180,6 +183,7 @@ static void settle_bos(const st_tokenizer *t, const st_token_list *list, size_t 
 
 setun_status setun_rendering_tokenize(const setun_rendering *r, setun_token *ids, size_t capacity, size_t *count,
                                       setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   if (!r->chat->model) return st_fail(error, SETUN_ERROR_STATE, "chat: the template was given without a model");
   const st_tokenizer *t = r->chat->model->tokenizer;
   st_token_list list = {0};

@@ -1,6 +1,7 @@
 // setun.h: conversion. What the tokenizer's part of a container needs is made here, since only this layer knows both.
 #include "api/api.h"
 
+#include "base/float_modes.h"
 #include "base/memory.h"
 #include "convert/convert.h"
 #include "tokenizer/export.h"
@@ -178,6 +179,7 @@ static setun_status make_json(const st_directory *d, st_buffer *json, st_buffer 
 
 setun_status setun_convert(const char *source, const char *target, const setun_convert_params *given,
                            setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   setun_convert_params defaults = setun_convert_params_default();
   const setun_convert_params *params = given ? given : &defaults;
   st_log log = {params->log, params->user};

@@ -1,6 +1,7 @@
 // setun.h: what is in a model's files, without loading them.
 #include "api/api.h"
 
+#include "base/float_modes.h"
 #include "base/memory.h"
 #include "convert/check.h"
 #include "source/weight.h"
@@ -78,6 +79,7 @@ static setun_status copy_architecture(setun_file *f, setun_error *err) {
 
 setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file,
                              setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   setun_model_params p = params ? *params : setun_model_params_default();
   st_log log;
   st_open_options options = st_open_options_of(&p, &log);
@@ -212,6 +214,7 @@ static setun_status read_rows(const st_directory *d, const st_weight *w, float *
 
 setun_status setun_file_read(const setun_file *file, const char *name, int *n_dims, uint64_t dims[4], float *data,
                              size_t capacity, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   char *module = module_of(name);
   if (!module) return st_fail_memory(error, name);
   st_weight w;
@@ -270,6 +273,7 @@ static setun_status weight_of(const st_directory *d, size_t index, st_weight *w,
 }
 
 setun_status setun_file_check(const setun_file *file, size_t index, int64_t *offset, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   st_weight w;
   setun_status s = weight_of(file->directory, index, &w, error);
   if (s != SETUN_OK) return s;
@@ -283,6 +287,7 @@ setun_status setun_file_check(const setun_file *file, size_t index, int64_t *off
 }
 
 setun_status setun_file_zeros(const setun_file *file, size_t index, setun_tensor_zeros *zeros, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   st_weight w;
   st_zeros z = {0};
   setun_status s = weight_of(file->directory, index, &w, error);

@@ -1,7 +1,9 @@
 // setun.h: version, models and vocabularies.
 #include "api/api.h"
 
+#include "base/float_modes.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "quant/quant.h"
 #include "runtime/sampler_defaults.h"
 
@@ -117,12 +119,14 @@ static setun_status load_texts(setun_model *m, const st_directory *d, setun_erro
 
 setun_status st_api_open(const char *path, const st_file_source *source, const setun_model_params *params,
                          st_next_fn next, void *context, setun_model **model, setun_error *err) {
+  ST_DEFAULT_FLOAT_MODES;
   setun_model_params p = params ? *params : setun_model_params_default();
   st_directory *d = NULL;
   setun_status s = st_check_model_params(&p, err);
   if (s != SETUN_OK) return s;
   setun_model *m = st_calloc(1, sizeof *m);
   if (!m) return st_fail_memory(err, "the model");
+  m->maker = st_process_current();
   st_open_options options = st_open_options_of(&p, &m->log);
   options.source = source;
   s = st_directory_open(path, &options, &d, err);

@@ -1,6 +1,7 @@
 // setun.h: the plan, and what streaming did.
 #include "api/api.h"
 
+#include "base/process.h"
 #include "base/system_memory.h"
 
 setun_plan st_api_plan_of(const st_memory_plan *p) {
@@ -49,7 +50,8 @@ setun_plan setun_model_get_plan(const setun_model *m) {
 }
 
 setun_stream_stats setun_model_get_stream_stats(const setun_model *m) {
-  if (!m->placement || !m->placement->streamer) return (setun_stream_stats){0};
+  // In a forked child a thread that it does not have may hold the lock.
+  if (!m->placement || !m->placement->streamer || m->maker != st_process_current()) return (setun_stream_stats){0};
   st_streamer_stats s = st_streamer_get_stats(m->placement->streamer);
   return (setun_stream_stats){.bytes = s.read.bytes,
                               .read_s = s.read.busy_s,
@@ -62,6 +64,8 @@ setun_stream_stats setun_model_get_stream_stats(const setun_model *m) {
 setun_status setun_model_measure_disk(const setun_model *m, uint64_t total_bytes, double *bytes_per_s,
                                       setun_error *error) {
   if (!m->placement || !m->placement->streamer) return st_fail(error, SETUN_ERROR_STATE, "nothing is streamed");
+  setun_status s = st_process_check(m->maker, "the model", error);
+  if (s != SETUN_OK) return s;
   return st_streamer_measure(m->placement->streamer, total_bytes, bytes_per_s, error);
 }
 

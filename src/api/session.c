@@ -1,17 +1,23 @@
 // setun.h: sessions.
 #include "api/api.h"
 
+#include "base/float_modes.h"
+#include "base/process.h"
+
 setun_session_params setun_session_params_default(void) {
   return (setun_session_params){0};
 }
 
 setun_status setun_session_new(const setun_model *model, const setun_session_params *params, setun_session **session,
                                setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   if (!model->model) {
     return st_fail(error, SETUN_ERROR_STATE, "session: expected a model with weights, found a vocabulary only");
   }
+  setun_status status = st_process_check(model->maker, "session: the model", error);
+  if (status != SETUN_OK) return status;
   st_session *s = NULL;
-  setun_status status = st_session_new(model->model, params, &s, error);
+  status = st_session_new(model->model, params, &s, error);
   if (status == SETUN_OK) *session = (setun_session *)(void *)s;
   return status;
 }
@@ -37,6 +43,7 @@ uint64_t setun_session_cache_bytes(const setun_session *session, uint32_t tokens
 
 setun_status setun_session_eval(setun_session *session, const setun_token *ids, size_t n,
                                 const setun_eval_params *params, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   return st_session_eval(st_session_of(session), ids, n, params, error);
 }
 

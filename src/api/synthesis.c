@@ -1,6 +1,7 @@
 // setun.h: made-up models.
 #include "api/api.h"
 
+#include "base/float_modes.h"
 #include "base/pool.h"
 #include "convert/presets.h"
 #include "convert/synthesis.h"
@@ -33,6 +34,7 @@ static setun_status make(const setun_synthesis_params *given, st_synthesis **y, 
 }
 
 setun_status setun_synthesize(const char *path, const setun_synthesis_params *params, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   st_synthesis *y = NULL;
   setun_status s = make(params, &y, error);
   if (s != SETUN_OK) return s;
@@ -62,6 +64,7 @@ static setun_status open_synthesis(const setun_synthesis_params *params, const s
 
 setun_status setun_model_synthesize(const setun_synthesis_params *params, const setun_model_params *model_params,
                                     setun_model **model, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   return open_synthesis(params, model_params, st_api_load_weights, NULL, model, error);
 }
 

@@ -1,6 +1,8 @@
 // setun.h: text to tokens and back.
 #include "api/api.h"
 
+#include "base/float_modes.h"
+
 #include <string.h>
 
 // Text that already begins with BOS (a template's, with --special) gets no second one.
@@ -12,6 +14,7 @@ static bool wants_bos(const st_tokenizer *t, int flags, const st_token_list *lis
 
 setun_status setun_tokenize(const setun_model *model, const char *text, size_t length, int flags, setun_token *ids,
                             size_t capacity, size_t *count, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
   st_token_list list = {0};
   setun_status s = st_tokenizer_encode(model->tokenizer, text, length, flags & SETUN_TOKENIZE_SPECIAL, &list, error);
   if (s == SETUN_OK) {

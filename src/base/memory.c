@@ -78,6 +78,16 @@ void st_pages_free(void *block, size_t size) {
   if (block && pages_length(size, &length)) munmap(block, length);
 }
 
+bool st_pages_withhold(void *block, size_t size) {
+#ifdef MADV_DONTFORK
+  size_t length;
+  return block && pages_length(size, &length) && !madvise(block, length, MADV_DONTFORK);
+#else
+  (void)block, (void)size;
+  return false;
+#endif
+}
+
 void st_pages_drop(void *first, size_t size) {
   size_t head = (ST_HUGE_PAGE - (uintptr_t)first % ST_HUGE_PAGE) % ST_HUGE_PAGE;
   if (size >= head + ST_HUGE_PAGE)

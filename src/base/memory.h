@@ -40,6 +40,9 @@ void *st_aligned_alloc(size_t size);
 enum { ST_PAGES_SLACK = 16384, ST_HUGE_PAGE = 2 << 20 };
 void *st_pages_alloc(size_t size, bool huge);
 void st_pages_free(void *block, size_t size);
+// A forked child shall not have these pages: what is being read into them from a disk must not find them shared, and
+// copied when they are written. True where the system does that; the child must then not free them.
+bool st_pages_withhold(void *block, size_t size);
 // Nobody wants these bytes of such pages any more: the system may have those of them back that are whole huge pages.
 void st_pages_drop(void *first, size_t size);
 // The bytes that st_pages_alloc takes for `size` bytes, slack and rounding included; 0 on overflow.

@@ -3,7 +3,9 @@
 #include "base/pool.h"
 
 #include "base/cgroup.h"
+#include "base/float_modes.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -25,7 +27,8 @@ typedef struct {
 } part;
 
 struct st_pool {
-  int threads; // with the caller
+  int threads;   // with the caller
+  int64_t maker; // the process whose threads these are
   pthread_t *workers;
   pthread_mutex_t lock;
   pthread_cond_t work, done;
@@ -68,6 +71,7 @@ static void *worker(void *argument) {
   worker_start start = *(worker_start *)argument;
   st_free(argument);
   st_pool *p = start.pool;
+  st_float_modes_default(); // instead of those that the thread inherited
   for (unsigned seen = 0;;) {
     wait_for_work(p, seen);
     seen++;
@@ -121,6 +125,7 @@ setun_status st_pool_new(int threads, st_pool **pool, setun_error *err) {
   pthread_cond_init(&p->work, NULL);
   pthread_cond_init(&p->done, NULL);
   p->threads = 1;
+  p->maker = st_process_current();
   for (int i = 1; i < threads; i++) {
     setun_status s = start_worker(p, i, threads, err);
     if (s != SETUN_OK) {
@@ -133,14 +138,17 @@ setun_status st_pool_new(int threads, st_pool **pool, setun_error *err) {
   return SETUN_OK;
 }
 
+// In a child there are no threads that could end, and what they waited for cannot be destroyed.
 void st_pool_free(st_pool *p) {
   if (!p) return;
-  atomic_store(&p->quit, true);
-  announce(p);
-  for (int i = 1; i < p->threads; i++) pthread_join(p->workers[i - 1], NULL);
-  pthread_cond_destroy(&p->done);
-  pthread_cond_destroy(&p->work);
-  pthread_mutex_destroy(&p->lock);
+  if (p->maker == st_process_current()) {
+    atomic_store(&p->quit, true);
+    announce(p);
+    for (int i = 1; i < p->threads; i++) pthread_join(p->workers[i - 1], NULL);
+    pthread_cond_destroy(&p->done);
+    pthread_cond_destroy(&p->work);
+    pthread_mutex_destroy(&p->lock);
+  }
   st_free(p->workers);
   st_free(p->parts);
   st_free(p);

@@ -3,6 +3,7 @@
 #include "placement/streamer.h"
 
 #include "base/memory.h"
+#include "base/process.h"
 #include "placement/copy.h"
 
 #include <pthread.h>
@@ -57,6 +58,7 @@ struct st_streamer {
   st_file_source *sources;
   const uint8_t **pointers;
   pthread_mutex_t lock; // taken for a pass
+  int64_t maker;        // the process whose lock that is
   double began;
   st_streamer_stats stats;
   uint64_t measured; // bytes that st_streamer_measure read
@@ -126,6 +128,7 @@ setun_status st_streamer_new(const st_model *m, const st_memory_plan *plan, cons
   s->log = log;
   s->acquired = UINT32_MAX;
   s->n_units = m->h.n_layer + plan->n_pieces;
+  s->maker = st_process_current();
   s->units = st_calloc(s->n_units, sizeof *s->units);
   bool locked = s->units && !pthread_mutex_init(&s->lock, NULL);
   if (!locked) {
@@ -254,7 +257,7 @@ void st_streamer_free(st_streamer *s) {
   st_free(s->parts);
   st_free(s->sources);
   st_free(s->pointers);
-  pthread_mutex_destroy(&s->lock);
+  if (s->maker == st_process_current()) pthread_mutex_destroy(&s->lock);
   st_free(s);
 }
 

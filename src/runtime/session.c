@@ -2,6 +2,7 @@
 #include "runtime/session.h"
 
 #include "base/memory.h"
+#include "base/process.h"
 #include "runtime/sampler.h"
 #include "runtime/session_file.h"
 
@@ -11,6 +12,7 @@
 
 struct st_session {
   st_run *run;
+  int64_t maker; // the process that computes with it
   uint32_t position;
   int threads;
   setun_token *ids; // [n_ctx], of which `position` count
@@ -39,6 +41,7 @@ setun_status st_session_new(const st_model *m, const setun_session_params *param
   st_session *n = st_calloc(1, sizeof *n);
   if (n) {
     n->threads = options.threads;
+    n->maker = st_process_current();
     n->ids = st_calloc(options.n_ctx, sizeof *n->ids);
     if (n->ids) s = st_run_new(m, &options, &n->run, err);
     if (n->run) n->logits = st_malloc((size_t)n->run->n_logits * m->h.n_vocab, sizeof *n->logits);
@@ -82,6 +85,10 @@ uint64_t st_session_cache_bytes(const st_session *s, uint32_t tokens) {
 }
 const float *st_session_logits(const st_session *s) {
   return s->has_logits ? s->logits + (size_t)s->last * s->run->model->h.n_vocab : NULL;
+}
+
+static setun_status check_process(const st_session *s, setun_error *err) {
+  return st_process_check(s->maker, "session", err);
 }
 
 static bool stopped(void *context) {
@@ -175,7 +182,8 @@ static setun_status eval(st_session *s, const setun_token *ids, size_t n, const 
 setun_status st_session_eval(st_session *s, const setun_token *ids, size_t n, const setun_eval_params *params,
                              setun_error *err) {
   setun_eval_params none = {0};
-  setun_status status = check_tokens(s, ids, n, err);
+  setun_status status = check_process(s, err);
+  if (status == SETUN_OK) status = check_tokens(s, ids, n, err);
   if (status != SETUN_OK || !n) return status;
   atomic_store(&s->stop, false);
   atomic_store(&s->running, true);
@@ -185,6 +193,8 @@ setun_status st_session_eval(st_session *s, const setun_token *ids, size_t n, co
 }
 
 setun_status st_session_truncate(st_session *s, uint32_t n, setun_error *err) {
+  setun_status status = check_process(s, err);
+  if (status != SETUN_OK) return status;
   if (n > s->position) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "truncate: expected at most the %u tokens there are, found %u",
                    s->position, n);
@@ -199,11 +209,13 @@ const setun_token *st_session_tokens(const st_session *s) {
 }
 
 setun_status st_session_save(st_session *s, const char *path, setun_error *err) {
-  return st_session_file_save(s->run, s->ids, s->position, path, err);
+  setun_status status = check_process(s, err);
+  return status == SETUN_OK ? st_session_file_save(s->run, s->ids, s->position, path, err) : status;
 }
 
 setun_status st_session_load(st_session *s, const char *path, setun_error *err) {
-  setun_status status = st_session_file_load(s->run, s->ids, &s->position, path, err);
+  setun_status status = check_process(s, err);
+  if (status == SETUN_OK) status = st_session_file_load(s->run, s->ids, &s->position, path, err);
   if (status == SETUN_OK) s->has_logits = false;
   return status;
 }

@@ -1,6 +1,7 @@
 // The ring itself: which unit is in which slot, what its reads are, and what their results mean.
 #define _GNU_SOURCE
 #include "base/memory.h"
+#include "base/process.h"
 #include "source/stream_private.h"
 
 #include <errno.h>
@@ -249,6 +250,7 @@ static setun_status make_slots(st_stream *s, setun_error *err) {
   s->files = st_calloc(s->plan.n_files, sizeof *s->files);
   for (size_t i = 0; s->files && i < s->plan.n_files; i++) s->files[i].fd = -1;
   s->area = st_pages_alloc(s->area_bytes, true);
+  s->area_withheld = st_pages_withhold(s->area, s->area_bytes);
   if (!s->slots || !s->files || !s->area) {
     return st_fail(err, SETUN_ERROR_MEMORY, "out of memory: %zu buffers of %zu bytes to read ahead", s->n_slots,
                    s->plan.slot_bytes);
@@ -271,6 +273,7 @@ setun_status st_stream_new(const st_stream_unit *units, size_t n_units, const st
   st_stream *s = st_calloc(1, sizeof *s);
   if (!s) return st_fail_memory(err, "the ring");
   pthread_mutex_init(&s->lock, NULL);
+  s->maker = st_process_current();
   s->options = *options;
   setun_status status = st_stream_plan_make(units, n_units, options, &s->plan, err);
   if (status == SETUN_OK) status = make_slots(s, err);
@@ -301,19 +304,21 @@ static void drop(st_stream *s, size_t first, size_t n) {
 
 void st_stream_free(st_stream *s) {
   if (!s) return;
-  if (s->engine) {
+  bool child = s->maker != st_process_current();
+  if (s->engine && child) s->engine->abandon(s);
+  if (s->engine && !child) {
     drop(s, 0, s->held);
     s->engine->free(s);
   }
   for (size_t i = 0; s->files && i < s->plan.n_files; i++) {
     if (s->files[i].fd >= 0) close(s->files[i].fd);
   }
-  st_pages_free(s->area, s->area_bytes);
+  if (!(child && s->area_withheld)) st_pages_free(s->area, s->area_bytes);
   st_free(s->pieces);
   st_free(s->slots);
   st_free(s->files);
   st_stream_plan_free(&s->plan);
-  pthread_mutex_destroy(&s->lock);
+  if (!child) pthread_mutex_destroy(&s->lock);
   st_free(s);
 }
 

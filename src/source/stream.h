@@ -61,19 +61,20 @@ setun_status st_stream_memory(const st_stream_unit *units, size_t n_units, const
                               uint64_t *bytes, setun_error *err);
 
 // Units and ranges are copied. Each range must lie within its file: SETUN_ERROR_FORMAT. Reads nothing yet. Freed with
-// st_stream_free, which waits for reads in flight and accepts NULL.
+// st_stream_free, which waits for reads in flight and accepts NULL. A forked child may do nothing else with it, and
+// what the parent reads goes on.
 setun_status st_stream_new(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
                            st_stream **stream, setun_error *err);
 void st_stream_free(st_stream *s);
 
-// A pass begins at unit 0, or with its tail, and goes through the tail `tails` times. What the ring already holds of it, or is reading,
-// stays (it has read ahead past the end of the pass before); anything else is discarded, and what was taken must not be
-// used any longer. Reading begins at once. An error of an earlier pass is forgotten. Failures are reported by
-// st_stream_take.
+// A pass begins at unit 0, or with its tail, and goes through the tail `tails` times. What the ring already holds of
+// it, or is reading, stays (it has read ahead past the end of the pass before); anything else is discarded, and what
+// was taken must not be used any longer. Reading begins at once. An error of an earlier pass is forgotten. Failures are
+// reported by st_stream_take.
 void st_stream_start(st_stream *s, bool at_tail, unsigned tails);
 
-// Waits until the unit is whole: the one after the last taken, the first after st_stream_start, and after the last one the
-// tail's first or, when the pass is over, 0. `ranges` gets a pointer for each of the unit's ranges, in their order:
+// Waits until the unit is whole: the one after the last taken, the first after st_stream_start, and after the last one
+// the tail's first or, when the pass is over, 0. `ranges` gets a pointer for each of the unit's ranges, in their order:
 // into the slot, aligned as its place in the file is (up to 4096), valid until st_stream_give or st_stream_start.
 // Several units may be taken at a time, less than there are slots if reading is to go on. On failure nothing is taken,
 // and asking again gives the same error: SETUN_ERROR_IO for reads that fail, and for files that end early.

@@ -91,8 +91,12 @@ static void end(st_stream *s) {
   st_free(e);
 }
 
+static void abandon(st_stream *s) {
+  st_free(s->state);
+}
+
 setun_status st_stream_pread_new(st_stream *s, setun_error *err) {
-  static const st_engine engine = {queue, wait_for, drop, look, end};
+  static const st_engine engine = {queue, wait_for, drop, look, end, abandon};
   pread_engine *e = st_calloc(1, sizeof *e);
   if (!e) return st_fail_memory(err, "threads that read");
   pthread_cond_init(&e->work, NULL);

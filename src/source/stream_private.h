@@ -74,7 +74,8 @@ typedef struct st_engine {
   void (*wait)(st_stream *s, st_slot *slot);  // until none is pending; a failure is in the slot's error
   void (*drop)(st_stream *s, st_slot *slot);  // the same, but pieces not yet begun are forgotten
   void (*poll)(st_stream *s);
-  void (*free)(st_stream *s); // ends what runs; nothing is pending
+  void (*free)(st_stream *s);    // ends what runs; nothing is pending
+  void (*abandon)(st_stream *s); // in a forked child: only its memory, since all else is the parent's
 } st_engine;
 
 typedef struct st_piece_queue {
@@ -93,6 +94,8 @@ struct st_stream {
   st_stream_file *files;
   uint8_t *area; // the slots, one behind the other
   size_t area_bytes;
+  bool area_withheld; // from forked children
+  int64_t maker;      // the process whose threads or ring these are
   st_piece *pieces;
   st_slot *slots;
   size_t n_slots, piece_bytes;

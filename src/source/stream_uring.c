@@ -136,6 +136,8 @@ static void drop(st_stream *s, st_slot *slot) {
   wait_for(s, slot);
 }
 
+// Parent and child share the ring in the kernel; this unmaps and closes what is the process's own of it, and takes no
+// completion away.
 static void end(st_stream *s) {
   uring_engine *e = s->state;
   io_uring_queue_exit(&e->ring);
@@ -175,7 +177,7 @@ static int register_slots(st_stream *s, struct io_uring *ring) {
 }
 
 int st_stream_uring_new(st_stream *s) {
-  static const st_engine engine = {queue, wait_for, drop, reap, end};
+  static const st_engine engine = {queue, wait_for, drop, reap, end, end};
   const st_stream_faults *faults = s->options.faults;
   int error = faults && faults->refuse ? faults->refuse(faults->user, ST_STREAM_URING) : 0;
   if (error) return error;

@@ -66,8 +66,8 @@ PUBLIC_HEADERS = {
     "grammar": (),
     "chat": ("channels.h", "choose.h"),
     "jinja": ("template.h",),
-    "base": ("buffer.h", "bytes.h", "cpu.h", "error.h", "file.h", "float16.h", "hash.h", "json.h", "log.h", "memory.h",
-             "pool.h", "random.h", "system_memory.h", "thread.h", "utf8.h"),
+    "base": ("buffer.h", "bytes.h", "cpu.h", "error.h", "file.h", "float16.h", "float_modes.h", "hash.h", "json.h",
+             "log.h", "memory.h", "pool.h", "process.h", "random.h", "system_memory.h", "thread.h", "utf8.h"),
 }
 SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "backend": ("cpu", "vulkan", "cuda")}
 
