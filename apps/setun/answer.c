@@ -24,7 +24,7 @@ typedef struct turn {
   setun_sampler *sampler;
   setun_reply *reply;
   text_buffer content, reasoning;
-  bool dim, line_open, any, failed;
+  bool dim, line_open, any, failed, called;
   setun_channel channel; // of what was printed last
 } turn;
 
@@ -94,6 +94,7 @@ static bool take(setun_channel channel, const char *text, size_t n, void *user) 
   // Templates put the white space before an answer, or trim it.
   while (to && !to->length && n && strchr(" \t\n\r", *text)) text++, n--;
   if (!n) return true;
+  if (channel == SETUN_CHANNEL_CALL) t->called = true;
   if (to && !append(to, text, n)) {
     t->failed = true;
     return false;
@@ -307,6 +308,17 @@ static answer_result generate(turn *t) {
   return result;
 }
 
+// An answer without text is not passed over in silence.
+static void say_empty(const turn *t) {
+  bool thoughts = t->reasoning.length != 0, limit = t->a->most >= 0 && t->made.count >= (uint64_t)t->a->most;
+  if (t->content.length || (!thoughts && !t->called)) return;
+  note("the answer has no text: it is %s only%s",
+       !t->called  ? "thoughts"
+       : !thoughts ? "a tool call"
+                   : "thoughts and a tool call",
+       limit ? ", and ends at the limit of -n" : "");
+}
+
 // Makes what was said part of the conversation.
 static bool keep_answer(turn *t, answer_result result) {
   if (result != ANSWER_DONE && !t->content.length) return true;
@@ -335,6 +347,7 @@ answer_result answer(answerer *a) {
     result = ANSWER_FAILED;
   }
   end_line(&t);
+  if (result == ANSWER_DONE || result == ANSWER_FULL) say_empty(&t);
   if (result != ANSWER_FAILED && !keep_answer(&t, result)) result = ANSWER_FAILED;
   free_turn(&t);
   return result;

@@ -56,6 +56,14 @@ class FilterTest(ChatCase):
         self.assertEqual(held[0], 0)
         self.assertGreaterEqual(held[1], 10, notes) # the cache was used again
 
+    def test_an_answer_of_thoughts_only_is_told(self):
+        self.write("t.jinja", TEMPLATE + "{% if add_generation_prompt %}<think>\n{% endif %}")
+        out, notes = self.chat(f"{FIRST}\n", "-n", 8)
+        self.assertEqual(out, "")
+        self.assertIn("setun: the answer has no text: it is thoughts only, and ends at the limit of -n\n", notes)
+        self.write("t.jinja", TEMPLATE)
+        self.assertNotIn("no text", self.chat(f"{FIRST}\n", "-n", 8)[1])
+
     def test_one_answer_for_a_line(self):
         out, _ = self.chat("A\nB\nC", "-n", 1)
         self.assertEqual(len(out.splitlines()), 3)
