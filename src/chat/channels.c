@@ -17,7 +17,7 @@ static const struct {
 enum { BLOCKS = sizeof blocks / sizeof *blocks, HEADER_MOST = 4096 };
 
 void st_channels_free(st_channels *c) {
-  st_buffer_free(&c->held);
+  st_buffer_free(&c->pending);
 }
 
 static bool is_space(char c) {
@@ -53,32 +53,32 @@ static setun_status give(setun_channel channel, const char *text, size_t length,
   return st_fail(err, SETUN_ERROR_CANCELED, "canceled");
 }
 
-// Gives the first n bytes that are held and keeps the rest.
+// Gives the first n bytes that are pending and keeps the rest.
 static setun_status release(st_channels *c, setun_channel channel, size_t n, setun_reply_fn fn, void *user,
                             setun_error *err) {
   if (!n) return SETUN_OK;
-  setun_status s = give(channel, c->held.data, n, fn, user, err);
-  memmove(c->held.data, c->held.data + n, c->held.length - n + 1);
-  c->held.length -= n;
+  setun_status s = give(channel, c->pending.data, n, fn, user, err);
+  memmove(c->pending.data, c->pending.data + n, c->pending.length - n + 1);
+  c->pending.length -= n;
   return s;
 }
 
 static void drop(st_channels *c, size_t n) {
   if (!n) return;
-  memmove(c->held.data, c->held.data + n, c->held.length - n + 1);
-  c->held.length -= n;
+  memmove(c->pending.data, c->pending.data + n, c->pending.length - n + 1);
+  c->pending.length -= n;
 }
 
-static size_t leading_space(const st_buffer *held) {
+static size_t leading_space(const st_buffer *pending) {
   size_t n = 0;
-  while (n < held->length && is_space(held->data[n])) n++;
+  while (n < pending->length && is_space(pending->data[n])) n++;
   return n;
 }
 
-// At the beginning: what is held opens a block (true), may still open one (*wait), or is text.
+// At the beginning: what is pending opens a block (true), may still open one (*wait), or is text.
 static bool opens_block(st_channels *c, bool *wait) {
-  size_t space = leading_space(&c->held), n = c->held.length - space;
-  const char *text = n ? c->held.data + space : "";
+  size_t space = leading_space(&c->pending), n = c->pending.length - space;
+  const char *text = n ? c->pending.data + space : "";
   *wait = n == 0;
   for (size_t i = 0; i < BLOCKS; i++) {
     size_t length = strlen(blocks[i].open), shared = n < length ? n : length;
@@ -101,10 +101,10 @@ static size_t partial(const char *text, size_t length, const char *mark) {
 }
 
 // Where the mark begins, or SIZE_MAX; text may hold 0 bytes.
-static size_t find(const st_buffer *held, const char *mark) {
+static size_t find(const st_buffer *pending, const char *mark) {
   size_t n = strlen(mark);
-  for (size_t i = 0; i + n <= held->length; i++) {
-    if (held->data[i] == *mark && !memcmp(held->data + i, mark, n)) return i;
+  for (size_t i = 0; i + n <= pending->length; i++) {
+    if (pending->data[i] == *mark && !memcmp(pending->data + i, mark, n)) return i;
   }
   return SIZE_MAX;
 }
@@ -112,11 +112,11 @@ static size_t find(const st_buffer *held, const char *mark) {
 // Thoughts up to the mark that ends them, or to what may be its beginning or white space before it.
 static setun_status read_block(st_channels *c, bool *again, setun_reply_fn fn, void *user, setun_error *err) {
   const char *mark = blocks[c->block].close;
-  if (!c->started) drop(c, leading_space(&c->held));
-  if (!c->held.length) return SETUN_OK;
-  size_t found = find(&c->held, mark), end = found;
-  if (found == SIZE_MAX) end = c->held.length - partial(c->held.data, c->held.length, mark);
-  while (end && is_space(c->held.data[end - 1])) end--;
+  if (!c->started) drop(c, leading_space(&c->pending));
+  if (!c->pending.length) return SETUN_OK;
+  size_t found = find(&c->pending, mark), end = found;
+  if (found == SIZE_MAX) end = c->pending.length - partial(c->pending.data, c->pending.length, mark);
+  while (end && is_space(c->pending.data[end - 1])) end--;
   if (end) c->started = true;
   setun_status s = release(c, SETUN_CHANNEL_REASONING, end, fn, user, err);
   if (found == SIZE_MAX) return s;
@@ -144,33 +144,33 @@ static setun_status advance(st_channels *c, setun_reply_fn fn, void *user, setun
       break;
     case ST_CHANNELS_BLOCK: s = read_block(c, &again, fn, user, err); break;
     case ST_CHANNELS_AFTER:
-      drop(c, leading_space(&c->held));
-      if (c->held.length) {
+      drop(c, leading_space(&c->pending));
+      if (c->pending.length) {
         c->state = ST_CHANNELS_TEXT;
         again = true;
       }
       break;
-    case ST_CHANNELS_TEXT: s = release(c, SETUN_CHANNEL_CONTENT, c->held.length, fn, user, err); break;
-    case ST_CHANNELS_MESSAGE: s = release(c, c->channel, c->held.length, fn, user, err); break;
+    case ST_CHANNELS_TEXT: s = release(c, SETUN_CHANNEL_CONTENT, c->pending.length, fn, user, err); break;
+    case ST_CHANNELS_MESSAGE: s = release(c, c->channel, c->pending.length, fn, user, err); break;
     case ST_CHANNELS_HEADER: break;
-    case ST_CHANNELS_BETWEEN: drop(c, c->held.length); break;
+    case ST_CHANNELS_BETWEEN: drop(c, c->pending.length); break;
     }
   }
   return s;
 }
 
 static setun_status add_to_header(st_channels *c, const char *text, size_t length, setun_error *err) {
-  if (length > HEADER_MOST - c->held.length) {
+  if (length > HEADER_MOST - c->pending.length) {
     return st_fail(err, SETUN_ERROR_LIMIT, "a message's header: expected at most %d bytes, found more", HEADER_MOST);
   }
-  return st_buffer_append(&c->held, text, length) ? SETUN_OK : st_fail_memory(err, "a message's header");
+  return st_buffer_append(&c->pending, text, length) ? SETUN_OK : st_fail_memory(err, "a message's header");
 }
 
 setun_status st_channels_text(st_channels *c, const char *text, size_t length, setun_reply_fn fn, void *user,
                               setun_error *err) {
   if (!length) return SETUN_OK;
   if (c->state == ST_CHANNELS_HEADER) return add_to_header(c, text, length, err);
-  if (!st_buffer_append(&c->held, text, length)) return st_fail_memory(err, "an answer");
+  if (!st_buffer_append(&c->pending, text, length)) return st_fail_memory(err, "an answer");
   return advance(c, fn, user, err);
 }
 
@@ -191,19 +191,19 @@ static setun_channel channel_of(const st_buffer *header) {
 static bool harmony(st_channels *c, const char *text, size_t length, setun_status *s, setun_error *err) {
   bool inside = c->state == ST_CHANNELS_HEADER || c->state == ST_CHANNELS_MESSAGE || c->state == ST_CHANNELS_BETWEEN;
   if (same(text, length, "<|start|>") || same(text, length, "<|channel|>")) {
-    if (c->state != ST_CHANNELS_HEADER) drop(c, c->held.length);
+    if (c->state != ST_CHANNELS_HEADER) drop(c, c->pending.length);
     c->state = ST_CHANNELS_HEADER;
     *s = add_to_header(c, text, length, err);
     return true;
   }
   if (!inside) return false;
   if (same(text, length, "<|message|>") && c->state == ST_CHANNELS_HEADER) {
-    c->channel = channel_of(&c->held);
+    c->channel = channel_of(&c->pending);
     c->state = ST_CHANNELS_MESSAGE;
-    drop(c, c->held.length);
+    drop(c, c->pending.length);
   } else if (same(text, length, "<|end|>") || same(text, length, "<|return|>") || same(text, length, "<|call|>")) {
     c->state = ST_CHANNELS_BETWEEN;
-    drop(c, c->held.length);
+    drop(c, c->pending.length);
   }
   return true;
 }
@@ -218,8 +218,8 @@ setun_status st_channels_control(st_channels *c, const char *text, size_t length
       return st_channels_text(c, text, length, fn, user, err);
     }
   }
-  if (c->state == ST_CHANNELS_BEGIN && c->held.length && !opens_block(c, &wait) &&
-      leading_space(&c->held) < c->held.length) {
+  if (c->state == ST_CHANNELS_BEGIN && c->pending.length && !opens_block(c, &wait) &&
+      leading_space(&c->pending) < c->pending.length) {
     c->state = ST_CHANNELS_TEXT; // what was the beginning of a mark ends here
     s = advance(c, fn, user, err);
   }
@@ -229,12 +229,12 @@ setun_status st_channels_control(st_channels *c, const char *text, size_t length
 
 setun_status st_channels_finish(st_channels *c, setun_reply_fn fn, void *user, setun_error *err) {
   setun_status s = SETUN_OK;
-  bool blank = leading_space(&c->held) == c->held.length;
+  bool blank = leading_space(&c->pending) == c->pending.length;
   if (c->state == ST_CHANNELS_BEGIN || c->state == ST_CHANNELS_TEXT) {
-    s = release(c, SETUN_CHANNEL_CONTENT, c->held.length, fn, user, err);
+    s = release(c, SETUN_CHANNEL_CONTENT, c->pending.length, fn, user, err);
   } else if (c->state == ST_CHANNELS_BLOCK && !blank) {
-    s = release(c, SETUN_CHANNEL_REASONING, c->held.length, fn, user, err);
+    s = release(c, SETUN_CHANNEL_REASONING, c->pending.length, fn, user, err);
   }
-  drop(c, c->held.length);
+  drop(c, c->pending.length);
   return s;
 }

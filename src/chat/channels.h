@@ -25,7 +25,7 @@ typedef struct st_channels {
   size_t block;          // which kind of block is open
   bool started;          // a block or message has had text
   setun_channel channel; // of the message
-  st_buffer held;        // text that may turn out to be a mark, or white space that may be left out; or the header
+  st_buffer pending;     // text that may turn out to be a mark, or white space that may be left out; or the header
 } st_channels;
 
 void st_channels_free(st_channels *c);

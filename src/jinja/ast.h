@@ -102,9 +102,9 @@ struct st_jinja_node {
   st_jinja_string *text;
   st_jinja_value value;
   uint32_t slot, up;          // a variable: `up` functions out
-  st_jinja_scope *frame;      // of the body
-  st_jinja_scope *frame_else; // of a for's else part
-  st_jinja_scope *frame_test; // of a for's test, which is a function of its own
+  st_jinja_scope *scope;      // of the body
+  st_jinja_scope *scope_else; // of a for's else part
+  st_jinja_scope *scope_test; // of a for's test, which is a function of its own
   size_t n_slots;             // of a macro or generation: its function's variables
   size_t n_test_slots;
   uint32_t loop_slot; // of a for
@@ -116,7 +116,7 @@ struct st_template {
   st_jinja_arena arena;
   const char *name;
   st_jinja_nodes body;
-  st_jinja_scope *frame;
+  st_jinja_scope *scope;
   size_t n_slots;
 };
 

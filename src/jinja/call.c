@@ -114,7 +114,7 @@ static bool bind_macro(st_jinja_run *run, const st_jinja_node *node, st_jinja_va
     return st_jinja_fail_format(run, "the macro has no parameter '%s' left",
                                 st_jinja_shorten(args->keywords[i].name, shown));
   }
-  st_jinja_enter_scope(run, env, node->frame);
+  st_jinja_enter_scope(run, env, node->scope);
   for (size_t i = 0; i < count; i++) {
     const st_jinja_node *parameter = node->params.items[i];
     st_jinja_value *slot = &env->slots[parameter->slot];

@@ -28,9 +28,9 @@ st_jinja_variables *st_jinja_new_variables(st_jinja_run *run, st_jinja_variables
   return env; // zeroed slots are JINJA_MISSING
 }
 
-void st_jinja_enter_scope(st_jinja_run *run, st_jinja_variables *env, const st_jinja_scope *frame) {
-  for (size_t i = 0; i < frame->n; i++) {
-    const st_jinja_load *load = &frame->loads[i];
+void st_jinja_enter_scope(st_jinja_run *run, st_jinja_variables *env, const st_jinja_scope *scope) {
+  for (size_t i = 0; i < scope->n; i++) {
+    const st_jinja_load *load = &scope->loads[i];
     st_jinja_value *slot = &env->slots[load->slot];
     if (load->action == JINJA_LOAD_UNDEFINED)
       *slot = (st_jinja_value){.kind = JINJA_MISSING};
@@ -50,8 +50,8 @@ void st_jinja_enter_scope(st_jinja_run *run, st_jinja_variables *env, const st_j
   }
 }
 
-static void leave_scope(st_jinja_variables *env, const st_jinja_scope *frame) {
-  for (size_t i = 0; i < frame->n; i++) env->slots[frame->loads[i].slot] = (st_jinja_value){.kind = JINJA_MISSING};
+static void leave_scope(st_jinja_variables *env, const st_jinja_scope *scope) {
+  for (size_t i = 0; i < scope->n; i++) env->slots[scope->loads[i].slot] = (st_jinja_value){.kind = JINJA_MISSING};
 }
 
 bool st_jinja_assign(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *target, st_jinja_value v) {
@@ -177,10 +177,10 @@ static bool end_loop(st_jinja_run *run, st_jinja_block **top) {
   st_jinja_block *block = *top;
   const st_jinja_node *node = block->node;
   bool completed = block->loop->completed; // Jinja's else looks at this, not at whether there were items
-  leave_scope(block->env, node->frame);
+  leave_scope(block->env, node->scope);
   pop(run, top);
   if (completed || !node->other.n) return true;
-  st_jinja_enter_scope(run, block->env, node->frame_else);
+  st_jinja_enter_scope(run, block->env, node->scope_else);
   return push(run, top, node, &node->other);
 }
 
@@ -198,7 +198,7 @@ static bool next_turn(st_jinja_run *run, st_jinja_block **top) {
   run->place = node->place;
   if (!st_jinja_assign(run, block->env, node->a, item)) return false;
   block->env->slots[node->loop_slot] = (st_jinja_value){.kind = JINJA_LOOP, .o = &loop->object};
-  st_jinja_enter_scope(run, block->env, node->frame);
+  st_jinja_enter_scope(run, block->env, node->scope);
   block->at = 0;
   return true;
 }
@@ -216,7 +216,7 @@ static bool begin_for(st_jinja_run *run, st_jinja_block **top, const st_jinja_no
 }
 
 static bool begin_capture(st_jinja_run *run, st_jinja_block **top, const st_jinja_node *node) {
-  st_jinja_enter_scope(run, (*top)->env, node->frame);
+  st_jinja_enter_scope(run, (*top)->env, node->scope);
   st_jinja_block *block = push(run, top, node, &node->list);
   if (!block) return false;
   block->out = run->out;
@@ -241,7 +241,7 @@ static bool end_capture(st_jinja_run *run, st_jinja_block **top) {
     return st_jinja_fail_format(run, "a filter block must give a string, found %s", st_jinja_type_name(text));
   } else if (!st_jinja_put_all(run, run->out, text.s))
     return false;
-  leave_scope(block->env, node->frame);
+  leave_scope(block->env, node->scope);
   pop(run, top);
   return true;
 }
@@ -250,7 +250,7 @@ static bool begin_generation(st_jinja_run *run, st_jinja_block **top, const st_j
   st_jinja_variables *own = st_jinja_new_variables(run, (*top)->env, node->n_slots);
   if (!own || !push(run, top, node, &node->list)) return false;
   (*top)->env = own;
-  st_jinja_enter_scope(run, own, node->frame);
+  st_jinja_enter_scope(run, own, node->scope);
   return true;
 }
 
@@ -258,7 +258,7 @@ static bool begin_generation(st_jinja_run *run, st_jinja_block **top, const st_j
 static bool jump(st_jinja_run *run, st_jinja_block **top, bool is_break) {
   while (!(*top)->loop) {
     if ((*top)->out) run->out = (*top)->out;
-    if ((*top)->node->kind == NODE_FOR) leave_scope((*top)->env, (*top)->node->frame_else);
+    if ((*top)->node->kind == NODE_FOR) leave_scope((*top)->env, (*top)->node->scope_else);
     pop(run, top);
   }
   return is_break ? end_loop(run, top) : next_turn(run, top);
@@ -272,7 +272,7 @@ static bool end_block(st_jinja_run *run, st_jinja_block **top) {
     return next_turn(run, top);
   }
   if (block->out) return end_capture(run, top);
-  if (node && node->kind == NODE_FOR) leave_scope(block->env, node->frame_else);
+  if (node && node->kind == NODE_FOR) leave_scope(block->env, node->scope_else);
   pop(run, top);
   return true;
 }

@@ -247,7 +247,7 @@ static st_jinja_step next_filtered(st_jinja_run *run, st_jinja_iterator *it, st_
     st_jinja_variables *env = st_jinja_new_variables(run, it->env, it->loop->n_test_slots);
     if (!env || !st_jinja_iterate(run, it->source, &it->inner)) return JINJA_FAILED;
     it->env = env;
-    st_jinja_enter_scope(run, env, it->loop->frame_test);
+    st_jinja_enter_scope(run, env, it->loop->scope_test);
   }
   for (;;) {
     st_jinja_value item, test;

@@ -299,10 +299,10 @@ static symbols *inner(resolver *r, symbols *sym, function **f) {
   return scope;
 }
 
-static st_jinja_scope *keep_frame(resolver *r, const symbols *sym) {
-  st_jinja_scope *frame = st_jinja_compile_allocate(r->c, 1, sizeof *frame);
-  if (frame) *frame = sym->loads;
-  return frame;
+static st_jinja_scope *keep_scope(resolver *r, const symbols *sym) {
+  st_jinja_scope *scope = st_jinja_compile_allocate(r->c, 1, sizeof *scope);
+  if (scope) *scope = sym->loads;
+  return scope;
 }
 
 static bool place_macro(resolver *r, symbols *outer, st_jinja_node *node) {
@@ -317,9 +317,9 @@ static bool place_macro(resolver *r, symbols *outer, st_jinja_node *node) {
     if (!place_name(r, sym, node->params.items[i])) return false;
   }
   if (!place_all(r, sym, &node->defaults, false) || !place_all(r, sym, &node->list, false)) return false;
-  node->frame = keep_frame(r, sym);
+  node->scope = keep_scope(r, sym);
   node->n_slots = f->n;
-  return node->frame != NULL;
+  return node->scope != NULL;
 }
 
 // A for's target for its test, whose function has variables of its own.
@@ -341,7 +341,7 @@ static bool place_test(resolver *r, symbols *outer, st_jinja_node *node) {
   if (!test || !collect_target(r, test, node->a, true) || !collect(r, test, node->c)) return false;
   st_jinja_node *target = clone_target(r, node->a);
   if (!target || !place_target(r, test, target) || !st_jinja_add_node(r->c, &node->params, target)) return false;
-  if (!place(r, test, node->c, false) || !(node->frame_test = keep_frame(r, test))) return false;
+  if (!place(r, test, node->c, false) || !(node->scope_test = keep_scope(r, test))) return false;
   node->n_test_slots = f->n;
   return true;
 }
@@ -359,9 +359,9 @@ static bool place_for(resolver *r, symbols *outer, st_jinja_node *node) {
   if (!place_target(r, body, node->a) || !place_all(r, body, &node->list, false) ||
       !place_all(r, other, &node->other, false))
     return false;
-  node->frame = keep_frame(r, body);
-  node->frame_else = keep_frame(r, other);
-  return node->frame && node->frame_else;
+  node->scope = keep_scope(r, body);
+  node->scope_else = keep_scope(r, other);
+  return node->scope && node->scope_else;
 }
 
 // A scope within the same function: filter and set blocks.
@@ -373,8 +373,8 @@ static bool place_scope(resolver *r, symbols *outer, st_jinja_node *node) {
   // A set block's filter belongs to the inner scope too, but its names are not collected: Jinja refuses new ones.
   if (is_set && !place_target(r, outer, node->a)) return false;
   if ((filter && !place(r, sym, filter, false)) || !place_all(r, sym, &node->list, false)) return false;
-  node->frame = keep_frame(r, sym);
-  return node->frame != NULL;
+  node->scope = keep_scope(r, sym);
+  return node->scope != NULL;
 }
 
 // Filters and tests must be ones of Jinja, except inside an if, where Jinja looks only when it gets there. Whether they
@@ -421,7 +421,7 @@ bool st_jinja_resolve(st_jinja_compiler *c, struct st_template *t) {
   function f = {0};
   symbols root = {.owner = &f};
   if (!collect_all(&r, &root, &t->body) || !place_all(&r, &root, &t->body, false)) return false;
-  t->frame = keep_frame(&r, &root);
+  t->scope = keep_scope(&r, &root);
   t->n_slots = f.n;
-  return t->frame && c->status == SETUN_OK;
+  return t->scope && c->status == SETUN_OK;
 }

@@ -175,7 +175,7 @@ bool st_jinja_evaluate_arguments(st_jinja_run *run, st_jinja_variables *env, con
                                  st_jinja_arguments *out);
 bool st_jinja_assign(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *target, st_jinja_value v);
 bool st_jinja_execute(st_jinja_run *run, st_jinja_variables *env, const st_jinja_nodes *body);
-void st_jinja_enter_scope(st_jinja_run *run, st_jinja_variables *env, const st_jinja_scope *frame);
+void st_jinja_enter_scope(st_jinja_run *run, st_jinja_variables *env, const st_jinja_scope *scope);
 st_jinja_variables *st_jinja_new_variables(st_jinja_run *run, st_jinja_variables *parent, size_t slots);
 bool st_jinja_loop_attribute(st_jinja_run *run, struct st_jinja_loop *loop, const st_jinja_string *name,
                              st_jinja_value *out);

@@ -224,7 +224,7 @@ setun_status st_template_render(const st_template *t, const json_t *context, con
   if (convert_context(&run, context, options)) {
     st_jinja_variables *env = st_jinja_new_variables(&run, NULL, t->n_slots);
     if (env) {
-      st_jinja_enter_scope(&run, env, t->frame);
+      st_jinja_enter_scope(&run, env, t->scope);
       st_jinja_execute(&run, env, &t->body);
     }
   }

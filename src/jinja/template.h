@@ -51,7 +51,8 @@ void st_template_spans_free(st_template_spans *spans);
 
 // Appends the rendered text to `out`; `spans` (may be NULL) counts from where the text begins in it. `context` is an
 // object of the variables: messages, tools, add_generation_prompt, ...; its integers are integers and its reals reals
-// (see st_json_parse_values); `options` may be NULL. On failure `out` and `spans` are as they were.
+// (see st_json_parse_values); `options` may be NULL. Compiling and rendering take less than 64 KiB of stack. On failure
+// `out` and `spans` are as they were.
 //   SETUN_ERROR_ARGUMENT: the template called raise_exception; the message is the template's own
 //   SETUN_ERROR_FORMAT: what the template does is an error in Jinja too
 //   SETUN_ERROR_UNSUPPORTED: Jinja could do it, this cannot

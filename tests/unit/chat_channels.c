@@ -167,7 +167,7 @@ static void long_headers_of_control_tokens(void **state) {
     }
     assert_int_equal(s, SETUN_ERROR_LIMIT);
     assert_int_equal(count, 4096 / strlen(tokens[i]) + 1);
-    assert_true(c.held.length <= 4096);
+    assert_true(c.pending.length <= 4096);
     assert_int_equal(st_channels_finish(&c, take, &p, &err), SETUN_OK);
     assert_string_equal(p.text, "");
     st_channels_free(&c);
