@@ -89,6 +89,9 @@ struct st_backend {
   setun_status (*device_new)(const st_device_options *options, st_device **device, setun_error *err);
   void (*device_free)(st_device *device);
   const char *(*device_isa)(const st_device *device);
+  // A pool of the device's own threads of the host, which queues and whoever places weights share. Freed with
+  // st_pool_free, before the device.
+  setun_status (*pool_new)(st_device *device, int threads, st_pool **pool, setun_error *err);
 
   // A matrix is made empty, filled by `matrix_write` in any order, from several threads where the ranges of rows are
   // disjoint and start at multiples of 16, and then used.

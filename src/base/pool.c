@@ -1,4 +1,4 @@
-// A thread pool: fork and join with a spinning, then sleeping, wait on both sides.
+// Threads and pools: fork and join with a spinning, then sleeping, wait on both sides.
 #define _GNU_SOURCE
 #include "base/pool.h"
 
@@ -21,30 +21,46 @@
 // processor may have it, such as a thread of ours where there are more than processors.
 enum { SPINS = 4000, YIELD_EVERY = 256 };
 
-// What is left of a thread's part: the first item in the lower half, the end in the upper.
+// What is left of a part of the items, the first item in the lower half and the end in the upper; and the last call
+// that some thread has begun the part of.
 typedef struct {
   _Alignas(64) atomic_uint_fast64_t left;
+  atomic_uint_fast64_t begun;
 } part;
 
+typedef struct {
+  _Alignas(64) atomic_bool asleep;
+  st_workers *team;
+  int index; // from 1: thread 0 of each call is the caller
+  pthread_t thread;
+  pthread_cond_t wake;
+} worker;
+
+enum { MOST = 1024 };
+
+struct st_workers {
+  int64_t maker;          // the process whose threads these are
+  pthread_mutex_t lock;   // of starting and sleeping threads, and of pools that come and go
+  atomic_uint generation; // counts calls of all pools; a change tells the workers to look for one
+  atomic_bool quit;
+  worker *all[MOST];      // [1, threads)
+  int threads;            // with a caller
+  st_pool *_Atomic pools; // of all that there have been; pools stay in the list, and are used again
+};
+
 struct st_pool {
-  int threads;   // with the caller
-  int64_t maker; // the process whose threads these are
-  pthread_t *workers;
-  pthread_mutex_t lock;
-  pthread_cond_t work, done;
-  atomic_uint generation; // counts calls; a change tells the workers to run
-  atomic_int running;     // workers that have not finished this call
-  atomic_int sleeping;    // workers waiting on `work`
-  atomic_bool waiting, quit;
+  st_workers *team;
+  st_pool *next;
+  int threads;
+  bool used, owns_team;
+  atomic_uint_fast64_t call; // counts calls
+  atomic_int running;        // parts of this call that have not ended, but for the caller's
+  atomic_bool waiting;
+  pthread_cond_t done;
   st_pool_fn fn;
   void *context;
   part *parts; // one a thread
 };
-
-typedef struct {
-  st_pool *pool;
-  int index;
-} worker_start;
 
 static inline void relax(int turn) {
   if (turn % YIELD_EVERY == YIELD_EVERY - 1) sched_yield();
@@ -55,103 +71,192 @@ static inline void relax(int turn) {
 #endif
 }
 
-static void wait_for_work(st_pool *p, unsigned seen) {
-  for (int i = 0; i < SPINS; i++) {
-    if (atomic_load_explicit(&p->generation, memory_order_acquire) != seen) return;
-    relax(i);
-  }
-  pthread_mutex_lock(&p->lock);
-  atomic_fetch_add(&p->sleeping, 1);
-  while (atomic_load(&p->generation) == seen) pthread_cond_wait(&p->work, &p->lock);
-  atomic_fetch_sub(&p->sleeping, 1);
-  pthread_mutex_unlock(&p->lock);
+// ---- workers ------------------------------------------------------------------------------------------------------
+
+// Begins the part of the call that runs, unless some thread has. A call is not over before each of its parts has been
+// begun and has ended: whoever begins one finds the call's own function and context.
+static bool begin_part(st_pool *p, int index) {
+  uint_fast64_t call = atomic_load_explicit(&p->call, memory_order_acquire), before = call - 1;
+  atomic_uint_fast64_t *begun = &p->parts[index].begun;
+  return atomic_load_explicit(begun, memory_order_relaxed) == before &&
+         atomic_compare_exchange_strong(begun, &before, call);
 }
 
-static void *worker(void *argument) {
-  worker_start start = *(worker_start *)argument;
-  st_free(argument);
-  st_pool *p = start.pool;
+static void end_part(st_pool *p) {
+  if (atomic_fetch_sub(&p->running, 1) != 1 || !atomic_load(&p->waiting)) return;
+  pthread_mutex_lock(&p->team->lock);
+  pthread_cond_signal(&p->done);
+  pthread_mutex_unlock(&p->team->lock);
+}
+
+// The worker's parts of all calls that run.
+static bool run_parts(const worker *w) {
+  bool ran = false;
+  for (st_pool *p = atomic_load_explicit(&w->team->pools, memory_order_acquire); p; p = p->next) {
+    if (w->index >= p->threads || !begin_part(p, w->index)) continue;
+    p->fn(p->context, w->index, p->threads);
+    end_part(p);
+    ran = true;
+  }
+  return ran;
+}
+
+// Until there is another generation than the one seen; spins at first, unless others' calls alone come by.
+static void wait_for_work(worker *w, unsigned seen, int *spins) {
+  st_workers *t = w->team;
+  for (; *spins < SPINS; ++*spins) {
+    if (atomic_load_explicit(&t->generation, memory_order_acquire) != seen) return;
+    relax(*spins);
+  }
+  pthread_mutex_lock(&t->lock);
+  atomic_store(&w->asleep, true);
+  while (atomic_load(&t->generation) == seen) pthread_cond_wait(&w->wake, &t->lock);
+  atomic_store(&w->asleep, false);
+  pthread_mutex_unlock(&t->lock);
+}
+
+static void *work(void *argument) {
+  worker *w = argument;
+  int spins = 0;
   st_float_modes_default(); // instead of those that the thread inherited
-  for (unsigned seen = 0;;) {
-    wait_for_work(p, seen);
-    seen++;
-    if (atomic_load(&p->quit)) return NULL;
-    p->fn(p->context, start.index, p->threads);
-    if (atomic_fetch_sub(&p->running, 1) == 1 && atomic_load(&p->waiting)) {
-      pthread_mutex_lock(&p->lock);
-      pthread_cond_signal(&p->done);
-      pthread_mutex_unlock(&p->lock);
+  while (!atomic_load(&w->team->quit)) {
+    unsigned seen = atomic_load(&w->team->generation);
+    if (run_parts(w)) {
+      spins = 0;
+    } else {
+      wait_for_work(w, seen, &spins);
     }
   }
+  return NULL;
 }
 
-// Tells the workers that there is a new generation, waking those that sleep.
-static void announce(st_pool *p) {
-  atomic_fetch_add(&p->generation, 1);
-  if (atomic_load(&p->sleeping)) {
-    pthread_mutex_lock(&p->lock);
-    pthread_cond_broadcast(&p->work);
-    pthread_mutex_unlock(&p->lock);
-  }
+// Tells the first `threads` - 1 workers that there is a new generation, waking those that sleep.
+static void announce(st_workers *t, int threads) {
+  bool asleep = false;
+  atomic_fetch_add(&t->generation, 1);
+  for (int i = 1; i < threads; i++) asleep = asleep || atomic_load(&t->all[i]->asleep);
+  if (!asleep) return;
+  pthread_mutex_lock(&t->lock);
+  for (int i = 1; i < threads; i++) pthread_cond_signal(&t->all[i]->wake);
+  pthread_mutex_unlock(&t->lock);
 }
 
-static setun_status start_worker(st_pool *p, int index, int wanted, setun_error *err) {
-  worker_start *start = st_malloc(1, sizeof *start);
-  if (!start) return st_fail_memory(err, "a thread");
-  *start = (worker_start){p, index};
-  int failed = st_thread_start(&p->workers[index - 1], worker, start);
-  if (!failed) return SETUN_OK;
-  st_free(start);
-  return st_fail(err, SETUN_ERROR_MEMORY, "cannot start thread %d of %d: %s", index + 1, wanted,
-                 failed == EAGAIN ? "the system leaves no memory for its stack, or allows no more threads"
-                                  : strerror(failed));
-}
-
-setun_status st_pool_new(int threads, st_pool **pool, setun_error *err) {
-  if (threads < 1 || threads > 1024) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 1 to 1024, found %d", threads);
-  }
-  st_pool *p = st_calloc(1, sizeof *p);
-  if (!p) return st_fail_memory(err, "the thread pool");
-  p->workers = st_calloc((size_t)threads, sizeof *p->workers);
-  p->parts = st_aligned_alloc((size_t)threads * sizeof *p->parts);
-  if (!p->workers || !p->parts) {
-    st_free(p->workers);
-    st_free(p->parts);
-    st_free(p);
-    return st_fail_memory(err, "the thread pool");
-  }
-  pthread_mutex_init(&p->lock, NULL);
-  pthread_cond_init(&p->work, NULL);
-  pthread_cond_init(&p->done, NULL);
-  p->threads = 1;
-  p->maker = st_process_current();
-  for (int i = 1; i < threads; i++) {
-    setun_status s = start_worker(p, i, threads, err);
-    if (s != SETUN_OK) {
-      st_pool_free(p);
-      return s;
-    }
-    p->threads = i + 1;
-  }
-  *pool = p;
+setun_status st_workers_new(st_workers **workers, setun_error *err) {
+  st_workers *t = st_calloc(1, sizeof *t);
+  if (!t) return st_fail_memory(err, "threads");
+  pthread_mutex_init(&t->lock, NULL);
+  t->maker = st_process_current();
+  t->threads = 1;
+  *workers = t;
   return SETUN_OK;
 }
 
 // In a child there are no threads that could end, and what they waited for cannot be destroyed.
+void st_workers_free(st_workers *t) {
+  if (!t) return;
+  bool child = t->maker != st_process_current();
+  if (!child) {
+    atomic_store(&t->quit, true);
+    announce(t, t->threads);
+  }
+  for (int i = 1; i < t->threads; i++) {
+    if (!child) pthread_join(t->all[i]->thread, NULL);
+    if (!child) pthread_cond_destroy(&t->all[i]->wake);
+    st_free(t->all[i]);
+  }
+  for (st_pool *p = atomic_load(&t->pools), *next; p; p = next) {
+    next = p->next;
+    if (!child) pthread_cond_destroy(&p->done);
+    st_free(p->parts);
+    st_free(p);
+  }
+  if (!child) pthread_mutex_destroy(&t->lock);
+  st_free(t);
+}
+
+static setun_status start_worker(st_workers *t, int threads, setun_error *err) {
+  worker *w = st_aligned_alloc(sizeof *w);
+  if (!w) return st_fail_memory(err, "a thread");
+  *w = (worker){.team = t, .index = t->threads};
+  pthread_cond_init(&w->wake, NULL);
+  int failed = st_thread_start(&w->thread, work, w);
+  if (!failed) {
+    t->all[t->threads++] = w;
+    return SETUN_OK;
+  }
+  pthread_cond_destroy(&w->wake);
+  st_free(w);
+  return st_fail(err, SETUN_ERROR_MEMORY, "cannot start thread %d of %d: %s", t->threads + 1, threads,
+                 failed == EAGAIN ? "the system leaves no memory for its stack, or allows no more threads"
+                                  : strerror(failed));
+}
+
+// ---- pools --------------------------------------------------------------------------------------------------------
+
+static st_pool *make_pool(st_workers *t, int threads) {
+  st_pool *p = st_calloc(1, sizeof *p);
+  part *parts = st_aligned_alloc((size_t)threads * sizeof *parts);
+  if (!p || !parts) {
+    st_free(p);
+    st_free(parts);
+    return NULL;
+  }
+  for (int i = 0; i < threads; i++) {
+    atomic_init(&parts[i].left, 0);
+    atomic_init(&parts[i].begun, 0);
+  }
+  pthread_cond_init(&p->done, NULL);
+  p->team = t;
+  p->threads = threads;
+  p->parts = parts;
+  p->next = atomic_load(&t->pools);
+  atomic_store(&t->pools, p);
+  return p;
+}
+
+// With the lock: one that nobody uses any more, or a new one. Workers may look at a pool at any time, so that its
+// number of threads never changes.
+static setun_status take_pool(st_workers *t, int threads, st_pool **pool, setun_error *err) {
+  setun_status s = SETUN_OK;
+  while (t->threads < threads && s == SETUN_OK) s = start_worker(t, threads, err);
+  if (s != SETUN_OK) return s;
+  st_pool *p = atomic_load(&t->pools);
+  while (p && (p->used || p->threads != threads)) p = p->next;
+  if (!p) p = make_pool(t, threads);
+  if (!p) return st_fail_memory(err, "the thread pool");
+  p->used = true;
+  *pool = p;
+  return SETUN_OK;
+}
+
+setun_status st_pool_new(st_workers *workers, int threads, st_pool **pool, setun_error *err) {
+  if (threads < 1 || threads > MOST) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 1 to %d, found %d", MOST, threads);
+  }
+  st_workers *t = workers;
+  setun_status s = t ? SETUN_OK : st_workers_new(&t, err);
+  if (s != SETUN_OK) return s;
+  pthread_mutex_lock(&t->lock);
+  s = take_pool(t, threads, pool, err);
+  pthread_mutex_unlock(&t->lock);
+  if (s == SETUN_OK) {
+    (*pool)->owns_team = !workers;
+  } else if (!workers) {
+    st_workers_free(t);
+  }
+  return s;
+}
+
 void st_pool_free(st_pool *p) {
   if (!p) return;
-  if (p->maker == st_process_current()) {
-    atomic_store(&p->quit, true);
-    announce(p);
-    for (int i = 1; i < p->threads; i++) pthread_join(p->workers[i - 1], NULL);
-    pthread_cond_destroy(&p->done);
-    pthread_cond_destroy(&p->work);
-    pthread_mutex_destroy(&p->lock);
+  st_workers *t = p->team;
+  if (p->owns_team) {
+    st_workers_free(t);
+  } else if (t->maker == st_process_current()) { // in a child a thread that is not there may have the lock
+    pthread_mutex_lock(&t->lock);
+    p->used = false;
+    pthread_mutex_unlock(&t->lock);
   }
-  st_free(p->workers);
-  st_free(p->parts);
-  st_free(p);
 }
 
 int st_pool_threads(const st_pool *p) {
@@ -163,23 +268,34 @@ static void wait_for_workers(st_pool *p) {
     if (!atomic_load_explicit(&p->running, memory_order_acquire)) return;
     relax(i);
   }
-  pthread_mutex_lock(&p->lock);
+  pthread_mutex_lock(&p->team->lock);
   atomic_store(&p->waiting, true);
-  while (atomic_load(&p->running)) pthread_cond_wait(&p->done, &p->lock);
+  while (atomic_load(&p->running)) pthread_cond_wait(&p->done, &p->team->lock);
   atomic_store(&p->waiting, false);
-  pthread_mutex_unlock(&p->lock);
+  pthread_mutex_unlock(&p->team->lock);
 }
 
+// The parts of workers that are late, or busy with others' calls, are the caller's.
 void st_pool_run(st_pool *p, st_pool_fn fn, void *context) {
-  if (p->threads > 1) {
-    p->fn = fn;
-    p->context = context;
-    atomic_store(&p->running, p->threads - 1);
-    announce(p);
+  if (p->threads == 1) {
+    fn(context, 0, 1);
+    return;
   }
+  p->fn = fn;
+  p->context = context;
+  atomic_store(&p->running, p->threads - 1);
+  atomic_fetch_add(&p->call, 1);
+  announce(p->team, p->threads);
   fn(context, 0, p->threads);
-  if (p->threads > 1) wait_for_workers(p);
+  for (int i = 1; i < p->threads; i++) {
+    if (!begin_part(p, i)) continue;
+    fn(context, i, p->threads);
+    atomic_fetch_sub(&p->running, 1);
+  }
+  wait_for_workers(p);
 }
+
+// ---- shares -------------------------------------------------------------------------------------------------------
 
 void st_pool_share(size_t items, size_t grain, int index, int count, size_t *first, size_t *last) {
   size_t grains = (items + grain - 1) / grain;

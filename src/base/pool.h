@@ -1,4 +1,4 @@
-// A thread pool: one function on all threads at once, with the caller as thread 0.
+// Thread pools: one function on several threads at once, with the caller as thread 0.
 #ifndef SETUN_BASE_POOL_H
 #define SETUN_BASE_POOL_H
 
@@ -6,18 +6,27 @@
 
 #include <stdbool.h>
 
+typedef struct st_workers st_workers;
 typedef struct st_pool st_pool;
 
 // Runs on each thread with its index in [0, count).
 typedef void (*st_pool_fn)(void *context, int index, int count);
 
-// `threads` >= 1 counts the caller. Freed with st_pool_free, when nothing runs.
-setun_status st_pool_new(int threads, st_pool **pool, setun_error *err);
+// Threads that any number of pools share; none at first. Freed with st_workers_free, after the pools.
+setun_status st_workers_new(st_workers **workers, setun_error *err);
+void st_workers_free(st_workers *workers);
+
+// A pool of `threads` >= 1, which counts the caller: workers are started where there are fewer. `workers` NULL: the
+// pool has its own. Freed with st_pool_free, when nothing runs in it; any thread may make, use and free its pools while
+// others use theirs.
+setun_status st_pool_new(st_workers *workers, int threads, st_pool **pool, setun_error *err);
 void st_pool_free(st_pool *pool);
 int st_pool_threads(const st_pool *pool);
 
-// Calls fn on every thread and returns when all have returned. One caller at a time. Waiting threads spin for some
-// tens of microseconds, since the next call mostly follows at once, and then sleep.
+// Calls fn once with each index and returns when all calls have returned: each on a thread of its own, but for those
+// that the caller takes over because their workers were late. One caller of a pool at a time; callers of several pools
+// share the workers. Waiting threads spin for some tens of microseconds, since the next call mostly follows at once,
+// and then sleep. `fn` must not wait for another index to run.
 void st_pool_run(st_pool *pool, st_pool_fn fn, void *context);
 
 // The part of `items`, in whole multiples of `grain`, that thread `index` of `count` takes: contiguous and fixed.

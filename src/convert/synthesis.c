@@ -258,7 +258,7 @@ setun_status st_synthesis_save(const st_synthesis *y, const char *path, int thre
   save_job j = {.y = y, .out = &out, .progress = progress, .user = user};
   atomic_init(&j.next, 0);
   atomic_init(&j.failed, false);
-  s = st_pool_new(threads, &pool, err);
+  s = st_pool_new(NULL, threads, &pool, err);
   if (s == SETUN_OK) {
     st_pool_run(pool, save_part, &j);
     st_pool_free(pool);

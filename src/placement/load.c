@@ -35,7 +35,7 @@ setun_status st_placement_plan(const st_directory *d, const st_placement_options
 static setun_status load(st_loader *l, st_placement *p) {
   st_model *m = l->m;
   setun_status s = prepare(l);
-  if (s == SETUN_OK) s = st_pool_new(l->threads, &l->pool, l->err);
+  if (s == SETUN_OK) s = m->backend->pool_new(m->device, l->threads, &l->pool, l->err);
   if (s == SETUN_OK) s = st_streamer_new(m, l->plan, l->d, l->pool, l->o->log, &p->streamer, l->err);
   l->streamer = p->streamer;
   m->n_batch = l->plan->n_batch;
@@ -61,12 +61,12 @@ setun_status st_placement_load(const st_directory *d, const st_placement_options
   setun_status s = load(&l, p);
   st_adapters_free(l.adapters);
   st_bound_list_free(&weights);
+  st_pool_free(l.pool); // before the device whose threads it has
   if (s == SETUN_OK) {
     *placement = p;
   } else {
     st_placement_free(p);
   }
-  st_pool_free(l.pool);
   return s;
 }
 

@@ -31,7 +31,7 @@ static uint64_t compute(const char *isa, int threads, const st_format *ternary, 
   const st_format *f32 = st_format_get(ST_F32);
   const int32_t ids[TOKENS] = {0, 1, 2, 3, 4};
   assert_int_equal(cpu->device_new(&(st_device_options){.isa = isa}, &device, NULL), SETUN_OK);
-  assert_int_equal(st_pool_new(threads, &pool, NULL), SETUN_OK);
+  assert_int_equal(st_pool_new(NULL, threads, &pool, NULL), SETUN_OK);
   assert_int_equal(cpu->matrix_new(device, ternary, shape, ST_PRECISION_INT8, &w, NULL), SETUN_OK);
   assert_int_equal(cpu->matrix_new(device, f32, (st_shape){TOKENS, shape.columns}, ST_PRECISION_FLOAT, &inputs, NULL),
                    SETUN_OK);
@@ -137,7 +137,7 @@ static void memory_is_as_planned(void **state) {
   st_pool *pool;
   assert_non_null(trits);
   assert_int_equal(cpu->device_new(&(st_device_options){.isa = NULL}, &device, NULL), SETUN_OK);
-  assert_int_equal(st_pool_new(2, &pool, NULL), SETUN_OK);
+  assert_int_equal(st_pool_new(NULL, 2, &pool, NULL), SETUN_OK);
   st_matrix_size size = cpu->matrix_size(device, ternary, shape, ST_PRECISION_INT8);
   size_t before = resident();
   for (size_t i = 0; i < MATRICES; i++) {

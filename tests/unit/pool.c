@@ -1,10 +1,12 @@
-// The pool: its threads leave signals to the application's, which may be waiting for one, and take all items that are
-// dealt, each once.
+// Pools: their threads leave signals to the application's, which may be waiting for one, several callers share them,
+// and all items that are dealt are taken, each once.
 #define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -15,24 +17,92 @@
 
 enum { THREADS = 3 };
 
+typedef struct {
+  pthread_t caller;
+  int own[THREADS], blocked[THREADS]; // by index: on a thread of the pool's own; with signals blocked
+} masks;
+
+// The caller waits a little, so that the others' parts are not done by it too before they have woken.
 static void note_mask(void *context, int index, int count) {
-  int *blocked = context;
+  masks *m = context;
   sigset_t set;
   (void)count;
   pthread_sigmask(SIG_BLOCK, NULL, &set);
-  blocked[index] = sigismember(&set, SIGTERM) && sigismember(&set, SIGINT) && sigismember(&set, SIGUSR1);
+  m->own[index] = !pthread_equal(pthread_self(), m->caller);
+  m->blocked[index] = sigismember(&set, SIGTERM) && sigismember(&set, SIGINT) && sigismember(&set, SIGUSR1);
+  if (!index) nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 }
 
 static void signals_are_the_callers(void **state) {
   (void)state;
   st_pool *pool;
-  int blocked[THREADS] = {-1, -1, -1};
-  assert_int_equal(st_pool_new(THREADS, &pool, NULL), SETUN_OK);
-  st_pool_run(pool, note_mask, blocked);
-  assert_int_equal(blocked[0], 0); // the caller's own thread
-  for (int i = 1; i < THREADS; i++) assert_int_equal(blocked[i], 1);
+  masks m = {.caller = pthread_self()};
+  bool all = false;
+  assert_int_equal(st_pool_new(NULL, THREADS, &pool, NULL), SETUN_OK);
+  for (int tries = 0; tries < 1000 && !all; tries++) {
+    st_pool_run(pool, note_mask, &m);
+    all = true;
+    for (int i = 0; i < THREADS; i++) {
+      assert_int_equal(m.blocked[i], m.own[i]);
+      all = all && m.own[i] == (i > 0);
+    }
+  }
+  assert_true(all);
   st_pool_free(pool);
 }
+
+// ---- several callers ----------------------------------------------------------------------------------------------
+
+// Each part of each call runs once, and is over when the call is, whoever else calls.
+typedef struct {
+  st_workers *workers;
+  int threads;
+  atomic_int parts[THREADS + 2];
+  bool wrong;
+} caller;
+
+static void count_part(void *context, int index, int count) {
+  caller *c = context;
+  if (count != c->threads) c->wrong = true;
+  atomic_fetch_add(&c->parts[index], 1);
+}
+
+static void *call_often(void *user) {
+  caller *c = user;
+  for (int round = 0; round < 20; round++) {
+    st_pool *pool;
+    if (st_pool_new(c->workers, c->threads, &pool, NULL) != SETUN_OK) return c->wrong = true, NULL;
+    for (int call = 1; call <= 200; call++) {
+      st_pool_run(pool, count_part, c);
+      for (int i = 0; i < c->threads; i++) {
+        if (atomic_load(&c->parts[i]) != round * 200 + call) c->wrong = true;
+      }
+    }
+    st_pool_free(pool);
+  }
+  return NULL;
+}
+
+static void callers_share_workers(void **state) {
+  (void)state;
+  enum { CALLERS = 4 };
+  static caller callers[CALLERS];
+  pthread_t threads[CALLERS];
+  st_workers *workers;
+  assert_int_equal(st_workers_new(&workers, NULL), SETUN_OK);
+  for (int i = 0; i < CALLERS; i++) {
+    callers[i].workers = workers;
+    callers[i].threads = 1 + i;
+    assert_int_equal(pthread_create(&threads[i], NULL, call_often, &callers[i]), 0);
+  }
+  for (int i = 0; i < CALLERS; i++) {
+    pthread_join(threads[i], NULL);
+    assert_false(callers[i].wrong);
+  }
+  st_workers_free(workers);
+}
+
+// ---- items --------------------------------------------------------------------------------------------------------
 
 // Takes items and notes who took which; one thread comes late.
 typedef struct {
@@ -59,7 +129,7 @@ static void items_are_taken_once(void **state) {
   static atomic_int taken[MOST + 1];
   for (int threads = 1; threads <= 5; threads++) {
     st_pool *pool;
-    assert_int_equal(st_pool_new(threads, &pool, NULL), SETUN_OK);
+    assert_int_equal(st_pool_new(NULL, threads, &pool, NULL), SETUN_OK);
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
       for (size_t grain = 1; grain <= 8; grain += 7) {
         taking t = {.pool = pool, .grain = grain, .slow = (int)c % threads, .taken = taken};
@@ -79,7 +149,7 @@ static void halves_are_taken(void **state) {
   static const size_t ends[] = {50, 75, 88, 94, 100};
   st_pool *pool;
   size_t first, last = 0;
-  assert_int_equal(st_pool_new(1, &pool, NULL), SETUN_OK);
+  assert_int_equal(st_pool_new(NULL, 1, &pool, NULL), SETUN_OK);
   st_pool_deal(pool, 100);
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
     size_t before = last;
@@ -92,7 +162,7 @@ static void halves_are_taken(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(signals_are_the_callers), cmocka_unit_test(items_are_taken_once),
-                                     cmocka_unit_test(halves_are_taken)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(signals_are_the_callers), cmocka_unit_test(callers_share_workers),
+                                     cmocka_unit_test(items_are_taken_once), cmocka_unit_test(halves_are_taken)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

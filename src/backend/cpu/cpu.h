@@ -11,6 +11,7 @@ typedef struct st_arena_chunk st_arena_chunk;
 
 struct st_device {
   st_kernels kernels;
+  st_workers *workers;    // of all queues, and of whoever places weights
   st_arena_chunk *chunks; // weights lie in huge pages, one matrix after the other
   // Of the matrices that take inputs of each kind (an st_activation): how large these become.
   size_t max_columns[ST_INPUT_KINDS];
@@ -75,6 +76,7 @@ static inline uint32_t st_cpu_attend_tokens(const st_cache_shape *s) {
 
 setun_status st_cpu_device_new(const st_device_options *options, st_device **device, setun_error *err);
 void st_cpu_device_free(st_device *device);
+setun_status st_cpu_pool_new(st_device *device, int threads, st_pool **pool, setun_error *err);
 const char *st_cpu_device_isa(const st_device *device);
 bool st_cpu_takes_strips(const st_device *device, const st_format *format, st_shape stored);
 void st_cpu_matrix_write_strip(st_dmatrix *matrix, uint64_t row, st_shape stored, const st_strip *strip,

@@ -18,6 +18,7 @@ setun_status st_cpu_device_new(const st_device_options *options, st_device **dev
   st_device *d = st_calloc(1, sizeof *d);
   if (!d) return st_fail_memory(err, "the device");
   setun_status s = st_kernels_get(options->isa, &d->kernels, err);
+  if (s == SETUN_OK) s = st_workers_new(&d->workers, err);
   if (s != SETUN_OK) {
     st_free(d);
     return s;
@@ -33,7 +34,12 @@ void st_cpu_device_free(st_device *d) {
     st_pages_free(c->data, c->size);
     st_free(c);
   }
+  st_workers_free(d->workers);
   st_free(d);
+}
+
+setun_status st_cpu_pool_new(st_device *d, int threads, st_pool **pool, setun_error *err) {
+  return st_pool_new(d->workers, threads, pool, err);
 }
 
 const char *st_cpu_device_isa(const st_device *d) {

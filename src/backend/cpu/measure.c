@@ -88,7 +88,7 @@ setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes,
   st_pool *pool = NULL;
   size_t bytes = buffer_of(buffer_bytes ? buffer_bytes : READ_DEFAULT);
   setun_status s = st_kernels_get(isa, &kernels, err);
-  if (s == SETUN_OK) s = st_pool_new(threads > 0 ? threads : st_default_threads(), &pool, err);
+  if (s == SETUN_OK) s = st_pool_new(NULL, threads > 0 ? threads : st_default_threads(), &pool, err);
   if (s != SETUN_OK) return s;
   ceiling_job *job = st_calloc(1, sizeof *job);
   if (job) *job = (ceiling_job){.kernels = &kernels, .buffer = st_pages_alloc(bytes, true), .bytes = bytes};

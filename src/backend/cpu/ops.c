@@ -461,6 +461,7 @@ const st_backend st_backend_cpu = {
     .device_new = st_cpu_device_new,
     .device_free = st_cpu_device_free,
     .device_isa = st_cpu_device_isa,
+    .pool_new = st_cpu_pool_new,
     .rows_wanted = st_cpu_rows_wanted,
     .matrix_new = st_cpu_matrix_new,
     .matrix_write = st_cpu_matrix_write,

@@ -21,8 +21,8 @@ setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_
   q->n_batch = options->n_batch;
   q->input_bytes = largest_input(d, options->n_batch, d->max_columns);
   q->input = st_pages_alloc(q->input_bytes, true);
-  setun_status s =
-      q->input ? st_pool_new(options->threads, &q->pool, err) : st_fail_memory(err, "the inputs of products");
+  setun_status s = q->input ? st_pool_new(d->workers, options->threads, &q->pool, err)
+                            : st_fail_memory(err, "the inputs of products");
   if (s == SETUN_OK) {
     *queue = q;
   } else {
