@@ -13,16 +13,14 @@
 
 #include <cmocka.h>
 
-// What one rendering may take of a stack; sanitizers make frames several times larger, and slow builds somewhat.
+// What one rendering may take of a stack; sanitizers make frames several times larger.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { MOST_STACK = 256 << 10, MOST_NESTED = 2000 };
-#elif !defined(__OPTIMIZE__)
-enum { MOST_STACK = 96 << 10, MOST_NESTED = 5000 };
 #else
 enum { MOST_STACK = 56 << 10, MOST_NESTED = 5000 };
 #endif
+enum { STACK = 4 * MOST_STACK, PAINT = 0xA5 };
 static int failures;
-enum { STACK = 2 << 20, PAINT = 0xA5 };
 
 // One way of nesting: begin, open n times, middle, close n times, end. What it gives is the same for every n > 0. With
 // `in_context` it is the values of the variables x and y that are so, and the template is `begin`.
