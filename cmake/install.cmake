@@ -43,7 +43,7 @@ else()
 endif()
 # Named by their flags, not as packages: the shared library's users need none of their development files.
 set(SETUN_PC_PRIVATE "")
-foreach(library JANSSON PCRE2 UTF8PROC URING) # the last is not used everywhere
+foreach(library PCRE2 UTF8PROC URING) # the last is not used everywhere
   foreach(folder ${${library}_LIBRARY_DIRS})
     if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
       string(APPEND SETUN_PC_PRIVATE "-L${folder} ")

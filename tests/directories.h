@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-static json_t *golden;
+static st_json *golden;
 
 static int load_golden(void **state) {
   (void)state;
@@ -17,14 +17,14 @@ static int load_golden(void **state) {
   size_t length;
   setun_error err;
   if (st_file_load(SETUN_TEST_DATA "/golden/directories.json", 1 << 24, &text, &length, &err) != SETUN_OK) return -1;
-  golden = st_json_parse(text, length, "directories.json", &err);
+  st_json_parse(text, length, "directories.json", &golden, &err);
   st_free(text);
   return golden ? 0 : -1;
 }
 
 static int free_golden(void **state) {
   (void)state;
-  json_decref(golden);
+  st_json_free(golden);
   return 0;
 }
 

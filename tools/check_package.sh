@@ -26,7 +26,7 @@ fi
 package=$(echo "$work"/made/*.deb)
 dpkg-deb -x "$package" "$work/root"
 dpkg-deb -e "$package" "$work/control"
-dpkg-deb -f "$package" Depends | grep -q libjansson || fail "it does not depend on the libraries that it needs"
+dpkg-deb -f "$package" Depends | grep -q libpcre2-8 || fail "it does not depend on the libraries that it needs"
 archive=$(cd "$work/root" && find usr/lib* -name libsetun.a)
 lib=${archive%/libsetun.a} # which may be the architecture's own
 for file in usr/bin/setun usr/include/setun.h "$lib/libsetun.so" "$lib/libsetun.a" "$lib/pkgconfig/setun.pc" \

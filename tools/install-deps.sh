@@ -17,13 +17,13 @@ build    compiler             gcc+libc6-dev    gcc+glibc-devel       gcc        
 build    command:cmake        cmake            cmake                 cmake         cmake
 build    command:ninja        ninja-build      ninja-build           ninja         ninja
 build    command:pkg-config   pkg-config       pkgconf-pkg-config    pkgconf       pkgconf
-build    module:jansson       libjansson-dev   jansson-devel         jansson       jansson
 build    module:libpcre2-8    libpcre2-dev     pcre2-devel           pcre2         pcre2
 build    module:libutf8proc   libutf8proc-dev  utf8proc-devel        libutf8proc   utf8proc
 build    module:libedit       libedit-dev      libedit-devel         libedit       libedit
 build    uring                liburing-dev     liburing-devel        liburing      -
 test     sanitizers           gcc+libc6-dev    libasan+libubsan      gcc           -
 test     module:cmocka        libcmocka-dev    libcmocka-devel       cmocka        cmocka
+test     module:jansson       libjansson-dev   jansson-devel         jansson       jansson
 test     command:python3      python3          python3               python        python
 test     python:pip           python3-pip      python3-pip           python-pip    -
 '

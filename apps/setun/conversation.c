@@ -5,7 +5,7 @@
 #include "input.h"
 #include "output.h"
 
-#include <jansson.h>
+#include "base/json.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,14 +14,19 @@
 #include <unistd.h>
 
 struct conversation {
-  json_t *messages, *variables;
+  st_json *document; // that the messages lie in
+  st_json messages;
+  st_json *variables;
 };
 
 conversation *conversation_new(void) {
   conversation *c = calloc(1, sizeof *c);
-  if (c) c->messages = json_array();
-  if (c) c->variables = json_object();
-  if (c && c->messages && c->variables) return c;
+  if (c) {
+    c->document = st_json_new();
+    c->messages = st_json_make_array();
+    c->variables = st_json_new();
+  }
+  if (c && c->document && c->variables) return c;
   conversation_free(c);
   failure("no memory for a conversation");
   return NULL;
@@ -29,27 +34,31 @@ conversation *conversation_new(void) {
 
 void conversation_free(conversation *c) {
   if (!c) return;
-  json_decref(c->messages);
-  json_decref(c->variables);
+  st_json_free(c->document);
+  st_json_free(c->variables);
   free(c);
 }
 
 int conversation_set_variable(conversation *c, const command *self, const char *assignment) {
   const char *equals = strchr(assignment, '=');
-  json_error_t where;
+  setun_error error;
+  st_json *value = NULL;
   if (!equals || equals == assignment) {
     return usage_error(self, "--template-arg expects KEY=JSON, such as enable_thinking=false, not '%s'", assignment);
   }
   char *key = strndup(assignment, (size_t)(equals - assignment));
-  json_t *value = json_loads(equals + 1, JSON_DECODE_ANY, &where);
+  if (!key) return failure("no memory for a variable");
   int status = 0;
-  if (!value) {
-    status = usage_error(self, "--template-arg %s: expected JSON (text stands in quotation marks), found '%s': %s",
-                         key ? key : "", equals + 1, where.text);
-  } else if (!key || json_object_set(c->variables, key, value)) {
-    status = failure("no memory for a variable, or its name is not UTF-8");
+  if (st_json_parse_any(equals + 1, strlen(equals + 1), key, &value, &error) == SETUN_OK) {
+    st_json_set(c->variables, c->variables, key, st_json_copy_of(c->variables, value));
+    if (st_json_failed(c->variables)) status = failure("no memory for a variable, or its name is not UTF-8");
+  } else if (error.code == SETUN_ERROR_MEMORY) {
+    status = report(&error);
+  } else {
+    status = usage_error(self, "--template-arg %s: expected JSON (text stands in quotation marks), found '%s': %s", key,
+                         equals + 1, error.message + strlen(key) + 2);
   }
-  json_decref(value);
+  st_json_free(value);
   free(key);
   return status;
 }
@@ -57,12 +66,12 @@ int conversation_set_variable(conversation *c, const command *self, const char *
 // ---- messages ----
 
 static const char *role_of(const conversation *c, size_t i) {
-  const char *role = json_string_value(json_object_get(json_array_get(c->messages, i), "role"));
+  const char *role = st_json_string(st_json_find(st_json_at(&c->messages, i), "role"));
   return role ? role : "";
 }
 
 static bool is_role(const conversation *c, size_t i, const char *role) {
-  return i < json_array_size(c->messages) && strcmp(role_of(c, i), role) == 0;
+  return i < conversation_count(c) && strcmp(role_of(c, i), role) == 0;
 }
 
 // Some models call the system prompt the developer's.
@@ -72,99 +81,102 @@ static size_t first_turn(const conversation *c) {
 
 // The user's last message; the count of messages where there is none.
 static size_t last_user(const conversation *c) {
-  size_t n = json_array_size(c->messages);
+  size_t n = conversation_count(c);
   for (size_t i = n; i-- > 0;) {
     if (is_role(c, i, "user")) return i;
   }
   return n;
 }
 
-static json_t *make_message(const char *role, const char *text, size_t length) {
-  json_t *content = json_stringn(text, length);
-  if (!content) failure("the %s's message is not UTF-8", role);
-  json_t *message = content ? json_object() : NULL;
-  if (message && !json_object_set_new(message, "role", json_string(role)) &&
-      !json_object_set_new(message, "content", json_incref(content))) {
-    json_decref(content);
-    return message;
+// False after a report.
+static bool make_message(conversation *c, const char *role, const char *text, size_t length, st_json *message) {
+  *message = st_json_make_object();
+  st_json content = st_json_make_string(c->document, text, length);
+  if (st_json_failed(c->document)) {
+    failure("the %s's message is not UTF-8, or there is no memory for it", role);
+    return false;
   }
-  if (content) failure("no memory for a message");
-  json_decref(content);
-  json_decref(message);
-  return NULL;
+  st_json_set(c->document, message, "role", st_json_make_text(c->document, role));
+  st_json_set(c->document, message, "content", content);
+  return true;
 }
 
-static bool append(conversation *c, json_t *message) {
-  if (!message) return false;
-  if (!json_array_append_new(c->messages, message)) return true;
+// Whether all went well with a message; false after a report.
+static bool is_kept(conversation *c) {
+  if (!st_json_failed(c->document)) return true;
   failure("no memory for a message");
   return false;
 }
 
+static bool append(conversation *c, st_json message) {
+  st_json_push(c->document, &c->messages, message);
+  return is_kept(c);
+}
+
 bool conversation_set_system(conversation *c, const char *text, size_t length) {
-  json_t *message = make_message("system", text, length);
-  if (!message) return false;
-  bool ok =
-      first_turn(c) ? !json_array_set_new(c->messages, 0, message) : !json_array_insert_new(c->messages, 0, message);
-  if (!ok) failure("no memory for a message");
-  return ok;
+  st_json message;
+  if (!make_message(c, "system", text, length, &message) || !is_kept(c)) return false;
+  if (first_turn(c)) {
+    c->messages.as.items[0] = message;
+  } else {
+    st_json_insert(c->document, &c->messages, 0, message);
+  }
+  return is_kept(c);
 }
 
 const char *conversation_system(const conversation *c) {
-  return first_turn(c) ? json_string_value(json_object_get(json_array_get(c->messages, 0), "content")) : NULL;
+  return first_turn(c) ? st_json_string(st_json_find(st_json_at(&c->messages, 0), "content")) : NULL;
 }
 
 bool conversation_add_user(conversation *c, const char *text, size_t length) {
-  return append(c, make_message("user", text, length));
+  st_json message;
+  return make_message(c, "user", text, length, &message) && is_kept(c) && append(c, message);
 }
 
 bool conversation_add_answer(conversation *c, const char *text, size_t length, const char *reasoning,
                              size_t reasoning_length) {
   // Two names are in use; templates that know neither are not bothered by them.
   static const char *const names[] = {"reasoning_content", "thinking"};
-  json_t *message = make_message("assistant", text, length);
-  for (size_t i = 0; message && reasoning_length && i < 2; i++) {
-    if (json_object_set_new(message, names[i], json_stringn(reasoning, reasoning_length))) {
-      json_decref(message);
-      message = NULL;
-      failure("no memory for a message");
-    }
+  st_json message;
+  if (!make_message(c, "assistant", text, length, &message)) return false;
+  for (size_t i = 0; reasoning_length && i < 2; i++) {
+    st_json_set(c->document, &message, names[i], st_json_make_string(c->document, reasoning, reasoning_length));
   }
-  return append(c, message);
+  return is_kept(c) && append(c, message);
 }
 
 size_t conversation_count(const conversation *c) {
-  return json_array_size(c->messages);
+  return st_json_size(&c->messages);
 }
 
 bool conversation_wants_answer(const conversation *c) {
-  size_t n = json_array_size(c->messages);
+  size_t n = conversation_count(c);
   return n && is_role(c, n - 1, "user");
 }
 
 static void remove_from(conversation *c, size_t first) {
-  while (json_array_size(c->messages) > first) json_array_remove(c->messages, json_array_size(c->messages) - 1);
+  if (conversation_count(c) > first) st_json_remove(&c->messages, first, conversation_count(c) - first);
 }
 
 bool conversation_drop_answer(conversation *c) {
   size_t user = last_user(c);
-  if (user == json_array_size(c->messages)) return false;
+  if (user == conversation_count(c)) return false;
   remove_from(c, user + 1);
   return true;
 }
 
 bool conversation_undo(conversation *c) {
   size_t user = last_user(c);
-  if (user == json_array_size(c->messages)) return false;
+  if (user == conversation_count(c)) return false;
   remove_from(c, user);
   return true;
 }
 
 bool conversation_drop_oldest(conversation *c) {
   size_t first = first_turn(c), last = last_user(c), next = first + 1;
-  while (next < json_array_size(c->messages) && !is_role(c, next, "user")) next++;
-  if (last == json_array_size(c->messages) || next > last) return false;
-  for (size_t i = first; i < next; i++) json_array_remove(c->messages, first);
+  while (next < conversation_count(c) && !is_role(c, next, "user")) next++;
+  if (last == conversation_count(c) || next > last) return false;
+  st_json_remove(&c->messages, first, next - first);
   return true;
 }
 
@@ -173,22 +185,33 @@ void conversation_clear(conversation *c) {
 }
 
 char *conversation_context(const conversation *c, bool generate) {
-  // Published templates are made for transformers, which always gives them these, as null where there are none.
-  json_t *context = json_pack("{s:O, s:n, s:n, s:b}", "messages", c->messages, "tools", "documents",
-                              "add_generation_prompt", (int)generate);
-  char *text = NULL;
-  if (context && !json_object_update(context, c->variables)) text = json_dumps(context, JSON_COMPACT);
-  if (!text) failure("no memory for the conversation's text");
-  json_decref(context);
-  return text;
+  st_json *context = st_json_new(); // given up before the conversation that its values are from
+  st_buffer text = {0};
+  if (context) {
+    // Published templates are made for transformers, which always gives them these, as null where there are none.
+    st_json_set(context, context, "messages", c->messages);
+    st_json_set(context, context, "tools", st_json_make_null());
+    st_json_set(context, context, "documents", st_json_make_null());
+    st_json_set(context, context, "add_generation_prompt", st_json_make_bool(generate));
+    for (size_t i = 0; i < st_json_members(c->variables); i++) {
+      const st_json_member *m = st_json_member_at(c->variables, i);
+      st_json_set(context, context, m->key, m->value);
+    }
+  }
+  if (!context || st_json_failed(context) || !st_json_append_exact(context, &text)) {
+    failure("no memory for the conversation's text");
+    st_buffer_free(&text);
+  }
+  st_json_free(context);
+  return text.data;
 }
 
 // ---- files ----
 
 // A part of a content that is a list: text, or what a model of text alone cannot see.
-static bool check_part(const json_t *part, const char *path, size_t i) {
-  const char *type = json_string_value(json_object_get(part, "type"));
-  if (type && strcmp(type, "text") == 0 && json_is_string(json_object_get(part, "text"))) return true;
+static bool check_part(const st_json *part, const char *path, size_t i) {
+  const char *type = st_json_string(st_json_find(part, "type"));
+  if (type && strcmp(type, "text") == 0 && st_json_is_string(st_json_find(part, "text"))) return true;
   const char *kinds[] = {"image", "audio", "video"};
   for (size_t k = 0; type && k < 3; k++) {
     if (!strstr(type, kinds[k])) continue;
@@ -200,46 +223,70 @@ static bool check_part(const json_t *part, const char *path, size_t i) {
   return false;
 }
 
-static bool check_messages(const json_t *messages, const char *path) {
-  if (!json_is_array(messages)) {
+static bool check_messages(const st_json *messages, const char *path) {
+  if (!st_json_is_array(messages)) {
     failure("%s: expected an array of messages, or an object with \"messages\", found neither", path);
     return false;
   }
-  for (size_t i = 0; i < json_array_size(messages); i++) {
-    const json_t *message = json_array_get(messages, i), *content = json_object_get(message, "content");
-    if (!json_is_string(json_object_get(message, "role"))) {
+  for (size_t i = 0; i < st_json_size(messages); i++) {
+    const st_json *message = st_json_at(messages, i), *content = st_json_find(message, "content");
+    if (!st_json_is_string(st_json_find(message, "role"))) {
       failure("%s: message %zu: expected an object with \"role\", found none", path, i + 1);
       return false;
     }
-    if (content && !json_is_string(content) && !json_is_null(content) && !json_is_array(content)) {
+    if (content && !st_json_is_string(content) && !st_json_is_null(content) && !st_json_is_array(content)) {
       failure("%s: message %zu: content: expected text or a list of parts, found something else", path, i + 1);
       return false;
     }
-    for (size_t k = 0; k < json_array_size(content); k++) {
-      if (!check_part(json_array_get(content, k), path, i)) return false;
+    for (size_t k = 0; k < st_json_size(content); k++) {
+      if (!check_part(st_json_at(content, k), path, i)) return false;
     }
   }
   return true;
 }
 
+// The messages of a file's root; NULL: it is neither a list nor an object with one.
+static const st_json *messages_of(const st_json *root) {
+  return st_json_is_object(root) ? st_json_find(root, "messages") : root;
+}
+
 bool conversation_load(conversation *c, const char *path, size_t most) {
   input_text text = {0};
-  json_error_t where;
+  setun_error error;
+  st_json *root;
   if (read_file(path, most, &text)) return false;
-  json_t *root = json_loadb(text.data, text.length, JSON_ALLOW_NUL, &where);
+  setun_status s = st_json_parse_any(text.data, text.length, path, &root, &error);
   free(text.data);
-  if (!root) {
-    failure("%s: line %d, column %d: %s", path, where.line, where.column, where.text);
+  if (s != SETUN_OK) {
+    report(&error);
     return false;
   }
-  json_t *messages = json_is_object(root) ? json_object_get(root, "messages") : root;
-  bool ok = check_messages(messages, path);
-  if (ok) {
-    json_decref(c->messages);
-    c->messages = json_incref(messages);
+  const st_json *messages = messages_of(root);
+  if (!check_messages(messages, path)) {
+    st_json_free(root);
+    return false;
   }
-  json_decref(root);
-  return ok;
+  st_json_free(c->document);
+  c->document = root;
+  c->messages = *messages;
+  return true;
+}
+
+// Whether a file's text is a conversation; false after a report.
+static bool is_conversation(const char *path, const input_text *text) {
+  setun_error error;
+  st_json *root;
+  setun_status s = st_json_parse_any(text->data, text->length, path, &root, &error);
+  if (s == SETUN_ERROR_MEMORY) {
+    report(&error);
+    return false;
+  }
+  const st_json *messages = messages_of(root);
+  bool talk = st_json_is_array(messages) &&
+              (!st_json_size(messages) || st_json_is_string(st_json_find(st_json_at(messages, 0), "role")));
+  st_json_free(root);
+  if (!talk) failure("%s: exists and is not a conversation; name another file, or remove it", path);
+  return talk;
 }
 
 // A slip must not cost a file that is something else.
@@ -256,28 +303,37 @@ static bool may_replace(const char *path, size_t most) {
   FILE *file = S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
   if (file && fread(&first, 1, 1, file) != 1) first = 0;
   if (file) fclose(file);
-  bool begins = first == '{' || first == '[';
-  json_t *root = begins ? json_load_file(path, JSON_ALLOW_NUL, NULL) : NULL;
-  json_t *messages = json_is_object(root) ? json_object_get(root, "messages") : root;
-  bool talk = json_is_array(messages) &&
-              (!json_array_size(messages) || json_is_string(json_object_get(json_array_get(messages, 0), "role")));
-  json_decref(root);
-  if (!talk) failure("%s: exists and is no conversation; name another file, or remove it", path);
+  if (first != '{' && first != '[') {
+    failure("%s: exists and is not a conversation; name another file, or remove it", path);
+    return false;
+  }
+  input_text text = {0};
+  if (read_file(path, most, &text)) return false;
+  bool talk = is_conversation(path, &text);
+  free(text.data);
   return talk;
+}
+
+// {"messages": [...]} and a line's end. False: out of memory.
+static bool put_file(const conversation *c, st_buffer *out) {
+  st_json *root = st_json_new(); // given up before the conversation that its values are from
+  if (root) st_json_set(root, root, "messages", c->messages);
+  bool ok = root && !st_json_failed(root) && st_json_append_lines(root, out) && st_buffer_text(out, "\n");
+  st_json_free(root);
+  return ok;
 }
 
 bool conversation_save(const conversation *c, const char *path, size_t most) {
   if (!may_replace(path, most)) return false;
   size_t size = strlen(path) + 32;
   char *temporary = malloc(size);
-  json_t *root = json_pack("{s:O}", "messages", c->messages);
-  bool ok = temporary && root;
-  if (!ok) failure("no memory for a file's name");
+  st_buffer text = {0};
+  bool ok = temporary && put_file(c, &text);
+  if (!ok) failure("no memory for the conversation's text");
   if (ok) {
     snprintf(temporary, size, "%s.%ld.part", path, (long)getpid());
     FILE *file = fopen(temporary, "wbx");
-    ok = file && !json_dumpf(root, file, JSON_INDENT(2)) && fputc('\n', file) != EOF && !fflush(file) &&
-         !fsync(fileno(file));
+    ok = file && fwrite(text.data, 1, text.length, file) == text.length && !fflush(file) && !fsync(fileno(file));
     if (file && fclose(file)) ok = false;
     if (ok) ok = !rename(temporary, path);
     if (!ok) {
@@ -285,14 +341,15 @@ bool conversation_save(const conversation *c, const char *path, size_t most) {
       if (file) unlink(temporary);
     }
   }
-  json_decref(root);
+  st_buffer_free(&text);
   free(temporary);
   return ok;
 }
 
 bool context_has_tools(const char *text, size_t length) {
-  json_t *root = json_loadb(text, length, JSON_ALLOW_NUL, NULL);
-  bool has = json_array_size(json_object_get(root, "tools")) > 0;
-  json_decref(root);
+  st_json *root;
+  if (st_json_parse_any(text, length, "context", &root, NULL) != SETUN_OK) return false;
+  bool has = st_json_size(st_json_find(root, "tools")) > 0;
+  st_json_free(root);
   return has;
 }

@@ -84,16 +84,17 @@ const char *setun_chat_origin(const setun_chat *chat) {
 // ---- rendering ----
 
 // A special token's text as a variable, where the tokenizer has such a token and the context no such variable.
-static setun_status add_token(json_t *context, const char *name, const st_tokenizer *t, int32_t id, setun_error *err) {
+static setun_status add_token(st_json *context, const char *name, const st_tokenizer *t, int32_t id, setun_error *err) {
   const char *bytes = NULL;
   size_t length = 0;
-  if (id < 0 || json_object_get(context, name)) return SETUN_OK;
+  if (id < 0 || st_json_find(context, name)) return SETUN_OK;
   setun_status s = st_tokenizer_piece(t, id, true, &bytes, &length, err);
   if (s != SETUN_OK || !st_utf8_valid(bytes, length)) return s;
-  return json_object_set_new(context, name, json_stringn(bytes, length)) ? st_fail_memory(err, name) : SETUN_OK;
+  st_json_set(context, context, name, st_json_make_string(context, bytes, length));
+  return st_json_failed(context) ? st_fail_memory(err, name) : SETUN_OK;
 }
 
-static setun_status add_tokens(json_t *context, const setun_model *model, setun_error *err) {
+static setun_status add_tokens(st_json *context, const setun_model *model, setun_error *err) {
   if (!model) return SETUN_OK;
   const st_tokenizer *t = model->tokenizer;
   setun_status s = add_token(context, "bos_token", t, st_tokenizer_bos(t), err);
@@ -102,7 +103,7 @@ static setun_status add_tokens(json_t *context, const setun_model *model, setun_
   return s;
 }
 
-static setun_status render(setun_rendering *r, const json_t *context, const setun_clock *now, setun_error *err) {
+static setun_status render(setun_rendering *r, const st_json *context, const setun_clock *now, setun_error *err) {
   st_template_time time = {0};
   st_template_options options = {0};
   st_template_spans spans = {0};
@@ -139,15 +140,16 @@ setun_status setun_chat_render(const setun_chat *chat, const char *context, size
                    "clock: expected a moment of the years 1 to 9999, found %d-%d-%d %d:%d:%d", now->year, now->month,
                    now->day, now->hour, now->minute, now->second);
   }
-  json_t *variables = st_json_parse_values(context, length, "context", error);
-  if (!variables) return SETUN_ERROR_FORMAT;
+  st_json *variables;
+  setun_status s = st_json_parse_values(context, length, "context", &variables, error);
+  if (s != SETUN_OK) return s;
   setun_rendering *r = st_calloc(1, sizeof *r);
-  setun_status s = r ? add_tokens(variables, chat->model, error) : st_fail_memory(error, "a conversation");
+  s = r ? add_tokens(variables, chat->model, error) : st_fail_memory(error, "a conversation");
   if (s == SETUN_OK) {
     r->chat = chat;
     s = render(r, variables, now, error);
   }
-  json_decref(variables);
+  st_json_free(variables);
   if (s == SETUN_OK) {
     *rendering = r;
   } else {

@@ -97,11 +97,12 @@ static setun_status put_template(const st_directory *d, st_keys *k, setun_error 
     if (st_path_exists(path)) s = st_file_load(path, 64 << 20, &text, &length, err);
     st_free(path);
     if (!text) continue;
-    json_t *config = i ? st_json_parse(text, length, names[i], NULL) : NULL;
-    const char *found = i ? json_string_value(st_json_get(config, "chat_template")) : text;
+    st_json *config = NULL;
+    if (i) s = st_json_parse(text, length, names[i], &config, err);
+    const char *found = i ? st_json_string(st_json_get(config, "chat_template")) : text;
     if (found) st_keys_text(k, "tokenizer.chat_template", found);
     bool done = found != NULL;
-    json_decref(config);
+    st_json_free(config);
     st_free(text);
     if (done) break;
   }
@@ -129,8 +130,8 @@ static setun_status make_keys(const st_directory *d, st_keys *keys, setun_error 
   st_tokenizer *t = NULL;
   st_vocabulary_export e = {0};
   uint32_t size = 0;
-  const json_t *text = st_json_get(d->config, "text_config");
-  st_json_u32(json_is_object(text) ? text : d->config, "vocab_size", 0, 1u << 24, &size, NULL);
+  const st_json *text = st_json_get(d->config, "text_config");
+  st_json_u32(st_json_is_object(text) ? text : d->config, "vocab_size", 0, 1u << 24, &size, NULL);
   setun_status s = st_vocabulary_load(d, NULL, &t, err);
   if (s == SETUN_OK) s = export(d, &t, size, &e, err);
   if (s == SETUN_OK) {
@@ -145,24 +146,25 @@ static setun_status make_keys(const st_directory *d, st_keys *keys, setun_error 
 
 // tokenizer_config.json: the special tokens by name, and the chat template.
 static bool put_config(const st_directory *d, const st_tokenizer *t, st_buffer *out) {
-  json_t *c = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "add_bos_token",
-                        (int)st_tokenizer_add_bos(t));
+  st_json *c = st_json_new();
+  if (!c) return false;
+  st_json_set(c, c, "tokenizer_class", st_json_make_text(c, "PreTrainedTokenizerFast"));
+  st_json_set(c, c, "add_bos_token", st_json_make_bool(st_tokenizer_add_bos(t)));
   const struct {
     const char *key;
     int32_t id;
   } tokens[] = {
       {"bos_token", st_tokenizer_bos(t)}, {"eos_token", st_tokenizer_eos(t)}, {"unk_token", st_tokenizer_unk(t)}};
   st_text text = {0};
-  bool ok = c != NULL;
-  for (size_t i = 0; i < sizeof tokens / sizeof *tokens && ok; i++) {
+  for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
     if (tokens[i].id < 0 || st_tokenizer_text(t, tokens[i].id, &text, NULL) != SETUN_OK) continue;
-    ok = !json_object_set_new(c, tokens[i].key, json_stringn(text.data, text.length));
+    st_json_set(c, c, tokens[i].key, st_json_make_string(c, text.data, text.length));
   }
   text = (st_text){0};
   st_metadata_text(&d->metadata, "tokenizer.chat_template", &text, NULL);
-  if (ok && text.data) ok = !json_object_set_new(c, "chat_template", json_stringn(text.data, text.length));
-  ok = ok && st_json_append_lines(c, out);
-  json_decref(c);
+  if (text.data) st_json_set(c, c, "chat_template", st_json_make_string(c, text.data, text.length));
+  bool ok = !st_json_failed(c) && st_json_append_lines(c, out);
+  st_json_free(c);
   return ok;
 }
 

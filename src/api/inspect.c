@@ -47,18 +47,15 @@ static setun_status print_gguf(setun_file *f, setun_error *err) {
 // config.json's members, one line each.
 static setun_status print_config(setun_file *f, setun_error *err) {
   setun_status s = SETUN_OK;
-  const char *key;
-  json_t *value;
-  if (!f->directory->config) return s;
-  json_object_foreach(f->directory->config, key, value) {
+  for (size_t i = 0; s == SETUN_OK && i < st_json_members(f->directory->config); i++) {
+    const st_json_member *m = st_json_member_at(f->directory->config, i);
     // Integers were read as reals, see base/json.h: show them as what they are.
-    bool whole = json_is_real(value) && fabs(json_real_value(value)) < 1e15 &&
-                 json_real_value(value) == (double)(long long)json_real_value(value);
-    json_t *shown = whole ? json_integer((json_int_t)json_real_value(value)) : json_incref(value);
+    double x = st_json_number(&m->value);
+    bool whole = st_json_is_number(&m->value) && fabs(x) < 1e15 && x == (double)(long long)x;
+    st_json shown = whole ? st_json_make_integer((int64_t)x) : m->value;
     st_buffer text = {0};
-    if (s == SETUN_OK) s = st_json_append(shown, &text) ? add_meta(f, key, text.data, err) : st_fail_memory(err, key);
+    s = st_json_append(&shown, &text) ? add_meta(f, m->key, text.data, err) : st_fail_memory(err, m->key);
     st_buffer_free(&text);
-    json_decref(shown);
   }
   return s;
 }
@@ -67,7 +64,7 @@ static setun_status print_config(setun_file *f, setun_error *err) {
 static setun_status copy_architecture(setun_file *f, setun_error *err) {
   const st_directory *d = f->directory;
   st_text name = {0};
-  const char *type = d->config ? json_string_value(st_json_get(d->config, "model_type")) : NULL;
+  const char *type = d->config ? st_json_string(st_json_get(d->config, "model_type")) : NULL;
   if (type) name = (st_text){type, strlen(type)};
   setun_status s =
       d->container == ST_GGUF ? st_metadata_text(&d->metadata, "general.architecture", &name, err) : SETUN_OK;

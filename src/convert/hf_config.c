@@ -9,22 +9,29 @@
 #include <stdio.h>
 #include <string.h>
 
-// Setting a member takes the value over; a value that could not be made, or kept, is remembered.
+// An object of the document that config.json is written from; what fails, the document remembers.
 typedef struct {
-  json_t *object;
-  bool failed;
+  st_json *root, *object;
 } members;
 
-static void set(members *m, const char *key, json_t *value) {
-  if (!value || json_object_set_new(m->object, key, value)) m->failed = true;
+static void set(members *m, const char *key, st_json value) {
+  st_json_set(m->root, m->object, key, value);
+}
+
+static void set_text(members *m, const char *key, const char *text) {
+  set(m, key, st_json_make_text(m->root, text));
+}
+
+static void set_bool(members *m, const char *key, bool value) {
+  set(m, key, st_json_make_bool(value));
 }
 
 static void set_u32(members *m, const char *key, uint32_t value) {
-  set(m, key, json_integer(value));
+  set(m, key, st_json_make_integer(value));
 }
 
 static void set_f32(members *m, const char *key, float value) {
-  set(m, key, json_real((double)value));
+  set(m, key, st_json_make_real(m->root, (double)value));
 }
 
 // The module whose weight, a matrix, an item is; false: it is none.
@@ -42,7 +49,7 @@ static bool is_packed(const st_item *item) {
 }
 
 // Whether a list of exempt modules names one that is packed now.
-static bool names_packed(const st_plan *p, const json_t *names) {
+static bool names_packed(const st_plan *p, const st_json *names) {
   const st_hf_quant all = {.method = ST_HF_BITNET}, some = {.method = ST_HF_BITNET, .exempt = names};
   char module[ST_PLACE_NAME];
   for (size_t i = 0; i < p->n_items; i++) {
@@ -53,26 +60,24 @@ static bool names_packed(const st_plan *p, const json_t *names) {
 }
 
 // Of the old list what still holds; that of another method is about other matrices.
-static json_t *kept_names(const st_plan *p, const json_t *old) {
-  const char *method = json_string_value(st_json_get(old, "quant_method"));
-  const json_t *list = st_json_get(old, "modules_to_not_convert");
-  json_t *kept = json_array();
-  for (size_t i = 0; kept && method && !strcmp(method, "bitnet") && i < json_array_size(list); i++) {
-    json_t *name = json_array_get(list, i), *alone = json_pack("[O]", name);
-    bool failed = !alone || (!names_packed(p, alone) && json_array_append(kept, name));
-    json_decref(alone);
-    if (failed) json_decref(kept), kept = NULL;
+static st_json kept_names(const st_plan *p, const st_json *old, st_json *root) {
+  const char *method = st_json_string(st_json_get(old, "quant_method"));
+  const st_json *list = st_json_get(old, "modules_to_not_convert");
+  st_json kept = st_json_make_array();
+  for (size_t i = 0; method && !strcmp(method, "bitnet") && i < st_json_size(list); i++) {
+    st_json name = *st_json_at(list, i), alone = {.type = ST_JSON_ARRAY, .count = 1, .as.items = &name};
+    if (!names_packed(p, &alone)) st_json_push(root, &kept, name);
   }
   return kept;
 }
 
 // Whether the head is packed, or the list names it.
-static bool has_head(const st_plan *p, const json_t *names) {
+static bool has_head(const st_plan *p, const st_json *names) {
   for (size_t i = 0; i < p->n_items; i++) {
     if (!strcmp(p->items[i].name, "lm_head.weight") && is_packed(&p->items[i])) return true;
   }
-  for (size_t i = 0; i < json_array_size(names); i++) {
-    const char *name = json_string_value(json_array_get(names, i));
+  for (size_t i = 0; i < st_json_size(names); i++) {
+    const char *name = st_json_string(st_json_at(names, i));
     if (name && !strcmp(name, "lm_head")) return true;
   }
   return false;
@@ -80,19 +85,16 @@ static bool has_head(const st_plan *p, const json_t *names) {
 
 // Names the matrices of floats that stay what they are, where a reader would take them for latent weights. A list
 // replaces the default of transformers, which spares the head: it must name that too.
-static void set_exempt(const st_plan *p, const json_t *old, members *q) {
-  json_t *names = kept_names(p, old);
-  const st_hf_quant quant = {.method = ST_HF_BITNET, .exempt = names};
+static void set_exempt(const st_plan *p, const st_json *old, members *q) {
+  st_json names = kept_names(p, old, q->root);
+  const st_hf_quant quant = {.method = ST_HF_BITNET, .exempt = &names};
   char module[ST_PLACE_NAME];
-  for (size_t i = 0; i < p->n_items && names; i++) {
+  for (size_t i = 0; i < p->n_items; i++) {
     if (is_packed(&p->items[i]) || !module_of(&p->items[i], module)) continue;
-    if (st_hf_quant_is_latent(&quant, module) && json_array_append_new(names, json_string(module))) q->failed = true;
+    if (st_hf_quant_is_latent(&quant, module)) st_json_push(q->root, &names, st_json_make_text(q->root, module));
   }
-  if (names && !json_array_size(names)) {
-    json_decref(names);
-    return;
-  }
-  if (!has_head(p, names) && json_array_insert_new(names, 0, json_string("lm_head"))) q->failed = true;
+  if (!st_json_size(&names)) return;
+  if (!has_head(p, &names)) st_json_insert(q->root, &names, 0, st_json_make_text(q->root, "lm_head"));
   set(q, "modules_to_not_convert", names);
 }
 
@@ -100,26 +102,26 @@ static void set_exempt(const st_plan *p, const json_t *old, members *q) {
 static void set_quantization(const st_plan *p, members *m) {
   bool packed = st_format_is_ternary(p->o->to);
   static const char *const kept[] = {"use_rms_norm", "rms_norm_eps"};
-  json_t *old = json_incref(json_object_get(m->object, "quantization_config"));
-  json_object_del(m->object, "quantization_config");
-  json_object_del(m->object, "weight_bits"); // 1bitLLM's mark of latent weights
-  json_object_del(m->object, "input_bits");
-  json_object_del(m->object, "setun_activation");
+  const st_json *found = st_json_find(m->object, "quantization_config");
+  const st_json old = found ? *found : (st_json){0};
+  st_json_delete(m->object, "quantization_config");
+  st_json_delete(m->object, "weight_bits"); // 1bitLLM's mark of latent weights
+  st_json_delete(m->object, "input_bits");
+  st_json_delete(m->object, "setun_activation");
   if (packed) {
-    members q = {.object = json_object()};
-    set(&q, "quant_method", json_string("bitnet"));
-    set(&q, "linear_class", json_string(p->o->divides ? "bitlinear" : "autobitlinear"));
-    set(&q, "quantization_mode", json_string("offline"));
-    set_exempt(p, old, &q);
+    st_json made = st_json_make_object();
+    members q = {m->root, &made};
+    set_text(&q, "quant_method", "bitnet");
+    set_text(&q, "linear_class", p->o->divides ? "bitlinear" : "autobitlinear");
+    set_text(&q, "quantization_mode", "offline");
+    set_exempt(p, &old, &q);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-      json_t *value = st_json_get(old, kept[i]);
-      if (value) set(&q, kept[i], json_incref(value));
+      const st_json *value = st_json_get(&old, kept[i]);
+      if (value) set(&q, kept[i], *value);
     }
-    m->failed = m->failed || q.failed;
-    set(m, "quantization_config", q.object);
+    set(m, "quantization_config", made);
   }
-  if (packed != p->int8) set(m, "setun_activation", json_string(p->int8 ? "int8" : "float"));
-  json_decref(old);
+  if (packed != p->int8) set_text(m, "setun_activation", p->int8 ? "int8" : "float");
 }
 
 // ---- from hyperparameters -----------------------------------------------------------------------------------------
@@ -134,9 +136,12 @@ static void set_names(const st_plan *p, members *m) {
       {"gemma3_text", "Gemma3ForCausalLM"}, {"minicpm", "MiniCPMForCausalLM"}};
   const char *type = p->target_spec->model_types[0];
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    if (!strcmp(known[i].type, type)) set(m, "architectures", json_pack("[s]", known[i].class_name));
+    if (strcmp(known[i].type, type) != 0) continue;
+    st_json classes = st_json_make_array();
+    st_json_push(m->root, &classes, st_json_make_text(m->root, known[i].class_name));
+    set(m, "architectures", classes);
   }
-  set(m, "model_type", json_string(type));
+  set_text(m, "model_type", type);
 }
 
 static void set_rope(const st_hparams *h, members *m) {
@@ -149,8 +154,9 @@ static void set_rope(const st_hparams *h, members *m) {
   set_f32(m, "rope_theta", r->theta);
   if (h->has_rope_local) set_f32(m, "rope_local_base_freq", h->rope_local.theta);
   if (!types[r->scaling]) return;
-  members s = {.object = json_object()};
-  set(&s, "rope_type", json_string(types[r->scaling]));
+  st_json scaling = st_json_make_object();
+  members s = {m->root, &scaling};
+  set_text(&s, "rope_type", types[r->scaling]);
   set_f32(&s, "factor", r->factor);
   if (r->original_max_position_embeddings) {
     set_u32(&s, "original_max_position_embeddings", r->original_max_position_embeddings);
@@ -158,11 +164,10 @@ static void set_rope(const st_hparams *h, members *m) {
   if (r->scaling == ST_ROPE_YARN) {
     set_f32(&s, "beta_fast", r->beta_fast);
     set_f32(&s, "beta_slow", r->beta_slow);
-    set(&s, "truncate", json_boolean(r->truncate));
+    set_bool(&s, "truncate", r->truncate);
   }
   if (r->attention_factor > 0) set_f32(&s, "attention_factor", r->attention_factor);
-  m->failed = m->failed || s.failed;
-  set(m, "rope_scaling", s.object);
+  set(m, "rope_scaling", scaling);
 }
 
 static void set_experts(const st_hparams *h, members *m) {
@@ -172,22 +177,22 @@ static void set_experts(const st_hparams *h, members *m) {
   set_u32(m, "num_experts_per_tok", h->n_expert_used);
   set_u32(m, "moe_intermediate_size", h->n_ff_expert);
   if (h->n_ff_shared) set_u32(m, "shared_expert_intermediate_size", h->n_ff_shared);
-  set(m, "norm_topk_prob", json_boolean(h->router_renormalize));
-  json_t *dense = json_array();
+  set_bool(m, "norm_topk_prob", h->router_renormalize);
+  st_json dense = st_json_make_array();
   for (uint32_t i = 0; i < h->n_layer; i++) {
-    if (!h->sparse[i] && json_array_append_new(dense, json_integer(i))) m->failed = true;
+    if (!h->sparse[i]) st_json_push(m->root, &dense, st_json_make_integer(i));
   }
   set(m, "mlp_only_layers", dense);
 }
 
 static void set_window(const st_hparams *h, members *m) {
-  set(m, "sliding_window", h->window ? json_integer(h->window) : json_null());
+  set(m, "sliding_window", h->window ? st_json_make_integer(h->window) : st_json_make_null());
   if (!h->window) return;
-  set(m, "use_sliding_window", json_true());
-  json_t *types = json_array();
+  set_bool(m, "use_sliding_window", true);
+  st_json types = st_json_make_array();
   for (uint32_t i = 0; i < h->n_layer; i++) {
     const char *type = h->sliding[i] ? "sliding_attention" : "full_attention";
-    if (json_array_append_new(types, json_string(type))) m->failed = true;
+    st_json_push(m->root, &types, st_json_make_text(m->root, type));
   }
   set(m, "layer_types", types);
 }
@@ -215,7 +220,7 @@ static void set_hparams(const st_plan *p, members *m) {
   const st_hparams *h = &p->h;
   const char *fn = h->fn == ST_FN_RELU2 ? "relu2" : h->fn == ST_FN_GELU_TANH ? "gelu_pytorch_tanh" : "silu";
   set_names(p, m);
-  set(m, !strcmp(p->target_spec->name, "gemma3") ? "hidden_activation" : "hidden_act", json_string(fn));
+  set_text(m, !strcmp(p->target_spec->name, "gemma3") ? "hidden_activation" : "hidden_act", fn);
   set_u32(m, "hidden_size", h->n_embd);
   set_u32(m, "intermediate_size", h->n_ff);
   set_u32(m, "num_hidden_layers", h->n_layer);
@@ -225,7 +230,7 @@ static void set_hparams(const st_plan *p, members *m) {
   set_u32(m, "max_position_embeddings", h->n_ctx_train);
   set_f32(m, "rms_norm_eps", h->norm_eps);
   set_u32(m, "vocab_size", h->n_vocab);
-  set(m, "tie_word_embeddings", json_boolean(h->tied));
+  set_bool(m, "tie_word_embeddings", h->tied);
   set_rope(h, m);
   set_experts(h, m);
   set_window(h, m);
@@ -237,12 +242,12 @@ static void set_hparams(const st_plan *p, members *m) {
 // ---- both ---------------------------------------------------------------------------------------------------------
 
 // The source's own file, its integers as they are written.
-static setun_status load_own(const st_plan *p, json_t **config, setun_error *err) {
+static setun_status load_own(const st_plan *p, st_json **config, setun_error *err) {
   char *path = st_path_join(p->d->path, "config.json"), *text = NULL;
   size_t length = 0;
   if (!path) return st_fail_memory(err, "config.json");
   setun_status s = st_file_load(path, ST_CONFIG_MOST, &text, &length, err);
-  if (s == SETUN_OK && !(*config = st_json_parse_values(text, length, "config.json", err))) s = SETUN_ERROR_FORMAT;
+  if (s == SETUN_OK) s = st_json_parse_values(text, length, "config.json", config, err);
   st_free(path);
   st_free(text);
   return s;
@@ -254,13 +259,14 @@ setun_status st_hf_config(const st_plan *p, st_buffer *out, setun_error *err) {
         err, SETUN_ERROR_UNSUPPORTED,
         "config.json: quantization_config.use_rms_norm has no place beside weights in floats; hf-u8 keeps it");
   }
-  members m = {.object = p->from_gguf ? json_object() : NULL};
-  setun_status s = p->from_gguf ? SETUN_OK : load_own(p, &m.object, err);
+  st_json *root = p->from_gguf ? st_json_new() : NULL;
+  setun_status s = p->from_gguf ? SETUN_OK : load_own(p, &root, err);
   if (s != SETUN_OK) return s;
-  if (!m.object) return st_fail_memory(err, "config.json");
+  if (!root) return st_fail_memory(err, "config.json");
+  members m = {root, root};
   if (p->from_gguf) set_hparams(p, &m);
   set_quantization(p, &m);
-  if (m.failed || !st_json_append_lines(m.object, out)) s = st_fail_memory(err, "config.json");
-  json_decref(m.object);
+  if (st_json_failed(root) || !st_json_append_lines(root, out)) s = st_fail_memory(err, "config.json");
+  st_json_free(root);
   return s;
 }

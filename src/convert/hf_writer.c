@@ -59,38 +59,44 @@ static void place(ordered *order, size_t n) {
   }
 }
 
-static setun_status put_entry(const st_item *item, json_t *header, setun_error *err) {
+static setun_status put_entry(const st_item *item, st_json *header, setun_error *err) {
   const char *dtype = dtype_of(item);
   if (!dtype) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: safetensors has no type for %s", item->name,
                    item->format ? item->format->name : item->dtype);
   }
-  json_t *shape = json_array();
-  bool ok = shape != NULL;
+  st_json entry = st_json_make_object(), shape = st_json_make_array(), offsets = st_json_make_array();
   for (uint32_t i = item->n_dims; i-- > 0;) {
     uint64_t dim = item->dims[i];
     if (item->format && item->format->id == ST_HF_U8 && i == 1) dim = dim / 4 + (dim % 4 != 0);
-    ok = ok && !json_array_append_new(shape, json_integer((json_int_t)dim));
+    st_json_push(header, &shape, st_json_make_integer((int64_t)dim));
   }
-  json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", shape, "data_offsets",
-                            (json_int_t)item->offset, (json_int_t)(item->offset + item->bytes));
-  return ok && entry && !json_object_set_new(header, item->name, entry) ? SETUN_OK : st_fail_memory(err, item->name);
+  st_json_push(header, &offsets, st_json_make_integer((int64_t)item->offset));
+  st_json_push(header, &offsets, st_json_make_integer((int64_t)(item->offset + item->bytes)));
+  st_json_set(header, &entry, "dtype", st_json_make_text(header, dtype));
+  st_json_set(header, &entry, "shape", shape);
+  st_json_set(header, &entry, "data_offsets", offsets);
+  st_json_add(header, header, item->name, strlen(item->name), entry); // a plan names each tensor once
+  return SETUN_OK;
 }
 
 // The length and the JSON, with spaces so that the data begins at a multiple of 8.
 static setun_status make_header(const ordered *order, size_t n, st_buffer *out, setun_error *err) {
-  json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+  st_json *header = st_json_new(), metadata = st_json_make_object();
   st_buffer text = {0};
-  setun_status s = header ? SETUN_OK : st_fail_memory(err, "the header");
+  if (!header) return st_fail_memory(err, "the header");
+  setun_status s = SETUN_OK;
+  st_json_set(header, &metadata, "format", st_json_make_text(header, "pt"));
+  st_json_set(header, header, "__metadata__", metadata);
   for (size_t i = 0; i < n && s == SETUN_OK; i++) s = put_entry(order[i].item, header, err);
-  bool ok = s != SETUN_OK || st_json_append(header, &text);
+  bool ok = s != SETUN_OK || (!st_json_failed(header) && st_json_append(header, &text));
   while (ok && s == SETUN_OK && text.length % 8) ok = st_buffer_text(&text, " ");
   uint64_t length = text.length;
   if (s == SETUN_OK && (!ok || !st_buffer_append(out, &length, 8) || !st_buffer_append(out, text.data, text.length))) {
     s = st_fail_memory(err, "the header");
   }
   st_buffer_free(&text);
-  json_decref(header);
+  st_json_free(header);
   return s;
 }
 

@@ -47,7 +47,7 @@ setun_status st_huggingface_open(st_builder *b, const char *path, setun_error *e
 
 // Reads the header of part `part` and adds its tensors: all when `map` is NULL, else those for which map[tensor] is the
 // string `file`.
-setun_status st_safetensors_read(st_builder *b, uint32_t part, const json_t *map, const char *file, setun_error *err);
+setun_status st_safetensors_read(st_builder *b, uint32_t part, const st_json *map, const char *file, setun_error *err);
 
 // The message for weights that hold pickled Python objects.
 setun_status st_fail_pickled(const char *path, setun_error *err);

@@ -17,8 +17,8 @@ void st_directory_free(st_directory *d) {
   for (size_t i = 0; i < d->n_notices; i++) st_free(d->notices[i]);
   st_metadata_free(&d->metadata);
   st_map_free(d->by_name);
-  json_decref(d->config);
-  json_decref(d->generation_config);
+  st_json_free(d->config);
+  st_json_free(d->generation_config);
   st_free(d->parts);
   st_free(d->tensors);
   st_free(d->notices);

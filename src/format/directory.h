@@ -36,7 +36,7 @@ typedef struct st_directory {
   char **notices;       // one line each: how ambiguous types were read and why, and what else a user should know
   size_t n_notices;
   // Hugging Face directories, NULL otherwise or where the file is absent:
-  json_t *config, *generation_config;
+  st_json *config, *generation_config;
 } st_directory;
 
 typedef struct st_open_options {

@@ -11,7 +11,7 @@ static const char single_name[] = "model.safetensors";
 static const char index_name[] = "model.safetensors.index.json";
 
 // A JSON file of the directory; *root stays NULL when it does not exist.
-static setun_status load_json(const char *directory, const char *name, uint64_t limit, json_t **root,
+static setun_status load_json(const char *directory, const char *name, uint64_t limit, st_json **root,
                               setun_error *err) {
   char *path = st_path_join(directory, name);
   if (!path) return st_fail_memory(err, name);
@@ -20,7 +20,7 @@ static setun_status load_json(const char *directory, const char *name, uint64_t 
   setun_status s = SETUN_OK;
   if (st_path_exists(path)) {
     s = st_file_load(path, limit, &text, &length, err);
-    if (s == SETUN_OK && !(*root = st_json_parse(text, length, path, err))) s = err->code;
+    if (s == SETUN_OK) s = st_json_parse(text, length, path, root, err);
   }
   st_free(text);
   st_free(path);
@@ -82,19 +82,19 @@ typedef struct shards {
 } shards;
 
 // The files that the index names, in the order of their first mention.
-static setun_status collect_shards(json_t *map, shards *all, setun_error *err) {
+static setun_status collect_shards(const st_json *map, shards *all, setun_error *err) {
   if (!(all->by_name = st_map_new(0))) return st_fail_memory(err, "the index");
-  const char *tensor;
-  json_t *value;
-  json_object_foreach(map, tensor, value) {
+  for (size_t i = 0; i < st_json_members(map); i++) {
+    const char *tensor = st_json_member_at(map, i)->key;
+    const st_json *value = &st_json_member_at(map, i)->value;
     setun_status s = st_name_check(tensor, strlen(tensor), "weight_map: a tensor", err);
     if (s != SETUN_OK) return s;
-    const char *file = json_string_value(value);
+    const char *file = st_json_string(value);
     if (!file) {
       return st_fail(err, SETUN_ERROR_FORMAT, "weight_map: %s: expected a file's name, found %s", tensor,
                      st_json_kind(value));
     }
-    if (!is_plain_name(file) || st_name_check(file, json_string_length(value), "", NULL) != SETUN_OK) {
+    if (!is_plain_name(file) || st_name_check(file, st_json_length(value), "", NULL) != SETUN_OK) {
       return st_fail(
           err, SETUN_ERROR_FORMAT,
           "weight_map: %s: expected the name of a file in the same directory, found a path or no name at all", tensor);
@@ -113,7 +113,7 @@ static setun_status collect_shards(json_t *map, shards *all, setun_error *err) {
   return SETUN_OK;
 }
 
-static setun_status open_shard(st_builder *b, const char *directory, const shards *all, size_t i, const json_t *map,
+static setun_status open_shard(st_builder *b, const char *directory, const shards *all, size_t i, const st_json *map,
                                setun_error *err) {
   char *path = st_path_join(directory, all->names[i]);
   if (!path) return st_fail_memory(err, all->names[i]);
@@ -138,29 +138,28 @@ static setun_status open_shard(st_builder *b, const char *directory, const shard
 
 // Each tensor of the index must have been in the file that it names; the names are unique within a file and each is
 // taken from one file only, so the counts tell whether one is missing.
-static setun_status check_complete(const st_builder *b, json_t *map, setun_error *err) {
+static setun_status check_complete(const st_builder *b, const st_json *map, setun_error *err) {
   const st_directory *d = b->directory;
-  if (d->n_tensors == json_object_size(map)) return SETUN_OK;
+  if (d->n_tensors == st_json_members(map)) return SETUN_OK;
   st_map *seen = st_map_new(d->n_tensors);
   bool ok = seen != NULL;
   for (size_t i = 0; ok && i < d->n_tensors; i++) {
     ok = st_map_add(seen, d->tensors[i].name, strlen(d->tensors[i].name), (int64_t)i, NULL);
   }
   setun_status s = ok ? SETUN_OK : st_fail_memory(err, "the index");
-  const char *tensor;
-  json_t *value;
-  json_object_foreach(map, tensor, value) {
-    if (s != SETUN_OK || st_map_get(seen, tensor, strlen(tensor)) >= 0) continue;
-    s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected in %s, as %s says, but that file has no such tensor", tensor,
-                json_string_value(value), index_name);
+  for (size_t i = 0; s == SETUN_OK && i < st_json_members(map); i++) {
+    const st_json_member *m = st_json_member_at(map, i);
+    if (st_map_get(seen, m->key, m->length) >= 0) continue;
+    s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected in %s, as %s says, but that file has no such tensor", m->key,
+                st_json_string(&m->value), index_name);
   }
   st_map_free(seen);
   return s;
 }
 
-static setun_status open_sharded(st_builder *b, const char *path, json_t *index, setun_error *err) {
-  json_t *map = json_object_get(index, "weight_map");
-  if (!json_is_object(map)) {
+static setun_status open_sharded(st_builder *b, const char *path, const st_json *index, setun_error *err) {
+  const st_json *map = st_json_find(index, "weight_map");
+  if (!st_json_is_object(map)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: %s: weight_map: expected an object, found %s", path, index_name,
                    st_json_kind(map));
   }
@@ -176,12 +175,12 @@ static setun_status open_sharded(st_builder *b, const char *path, json_t *index,
 
 // An index, where there is one, decides; model.safetensors counts only without it.
 static setun_status open_weights(st_builder *b, const char *path, setun_error *err) {
-  json_t *index = NULL;
+  st_json *index = NULL;
   setun_status s = load_json(path, index_name, ST_INDEX_MOST, &index, err);
   if (s != SETUN_OK) return s;
   if (index) {
     s = open_sharded(b, path, index, err);
-    json_decref(index);
+    st_json_free(index);
     return s;
   }
   uint32_t part;

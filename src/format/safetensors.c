@@ -17,19 +17,19 @@ static const char *const dtypes[] = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8
                                      "I32", "I16", "I8",  "U64",  "U32",     "U16",     "U8",      "BOOL"};
 
 // JSON numbers are doubles here, exact up to 2^53.
-static bool to_u64(const json_t *value, uint64_t *out) {
-  if (!json_is_number(value)) return false;
-  double x = json_number_value(value);
+static bool to_u64(const st_json *value, uint64_t *out) {
+  if (!st_json_is_number(value)) return false;
+  double x = st_json_number(value);
   if (!(x >= 0 && x <= 9007199254740992.0) || x != (double)(uint64_t)x) return false;
   *out = (uint64_t)x;
   return true;
 }
 
-static setun_status parse_dtype(const char *name, const json_t *info, st_tensor *t, setun_error *err) {
-  const char *dtype = json_string_value(json_object_get(info, "dtype"));
+static setun_status parse_dtype(const char *name, const st_json *info, st_tensor *t, setun_error *err) {
+  const char *dtype = st_json_string(st_json_find(info, "dtype"));
   if (!dtype)
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: dtype: expected a string, found %s", name,
-                   st_json_kind(json_object_get(info, "dtype")));
+                   st_json_kind(st_json_find(info, "dtype")));
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
     if (!strcmp(dtypes[i], dtype)) t->dtype = dtypes[i];
   }
@@ -41,18 +41,18 @@ static setun_status parse_dtype(const char *name, const json_t *info, st_tensor 
 }
 
 // The shape, slowest first in the file; no dimensions at all mean one element.
-static setun_status parse_shape(const char *name, const json_t *info, st_tensor *t, setun_error *err) {
-  const json_t *shape = json_object_get(info, "shape");
-  if (!json_is_array(shape)) {
+static setun_status parse_shape(const char *name, const st_json *info, st_tensor *t, setun_error *err) {
+  const st_json *shape = st_json_find(info, "shape");
+  if (!st_json_is_array(shape)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: shape: expected an array, found %s", name, st_json_kind(shape));
   }
-  size_t n = json_array_size(shape);
+  size_t n = st_json_size(shape);
   for (size_t i = 0; i < n && n <= 4; i++) {
-    const json_t *dim = json_array_get(shape, i);
+    const st_json *dim = st_json_at(shape, i);
     if (!to_u64(dim, &t->dims[n - 1 - i])) {
-      if (json_is_number(dim)) {
+      if (st_json_is_number(dim)) {
         return st_fail(err, SETUN_ERROR_FORMAT, "%s: shape: expected integers of at least 1, found %.17g", name,
-                       json_number_value(dim));
+                       st_json_number(dim));
       }
       return st_fail(err, SETUN_ERROR_FORMAT, "%s: shape: expected integers, found %s", name, st_json_kind(dim));
     }
@@ -62,12 +62,12 @@ static setun_status parse_shape(const char *name, const json_t *info, st_tensor 
   return st_dims_check(name, n ? n : 1, t->dims, err);
 }
 
-static setun_status parse_place(const char *name, const json_t *info, uint64_t data_bytes, st_tensor *t,
+static setun_status parse_place(const char *name, const st_json *info, uint64_t data_bytes, st_tensor *t,
                                 setun_error *err) {
-  const json_t *offsets = json_object_get(info, "data_offsets");
+  const st_json *offsets = st_json_find(info, "data_offsets");
   uint64_t begin, end, bytes;
-  if (!json_is_array(offsets) || json_array_size(offsets) != 2 || !to_u64(json_array_get(offsets, 0), &begin) ||
-      !to_u64(json_array_get(offsets, 1), &end)) {
+  if (!st_json_is_array(offsets) || st_json_size(offsets) != 2 || !to_u64(st_json_at(offsets, 0), &begin) ||
+      !to_u64(st_json_at(offsets, 1), &end)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: data_offsets: expected two integers of at least 0", name);
   }
   if (begin > end || end > data_bytes) {
@@ -127,16 +127,16 @@ typedef struct reading {
   st_builder *builder;
   uint32_t part;
   uint64_t data_start, data_bytes;
-  const json_t *map;
+  const st_json *map;
   const char *file;
 } reading;
 
-static setun_status add_tensor(const reading *r, const char *name, size_t length, const json_t *info, range *place,
+static setun_status add_tensor(const reading *r, const char *name, size_t length, const st_json *info, range *place,
                                setun_error *err) {
   st_tensor t = {.part = r->part};
   setun_status s = st_name_check(name, length, "a tensor", err);
   if (s != SETUN_OK) return s;
-  if (!json_is_object(info)) {
+  if (!st_json_is_object(info)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an object, found %s", name, st_json_kind(info));
   }
   s = parse_dtype(name, info, &t, err);
@@ -144,21 +144,20 @@ static setun_status add_tensor(const reading *r, const char *name, size_t length
   if (s == SETUN_OK) s = parse_place(name, info, r->data_bytes, &t, err);
   if (s != SETUN_OK) return s;
   *place = (range){t.offset, t.offset + t.bytes, name};
-  const char *file = r->map ? json_string_value(json_object_get(r->map, name)) : NULL;
+  const char *file = r->map ? st_json_string(st_json_find(r->map, name)) : NULL;
   if (r->map && (!file || strcmp(file, r->file))) return SETUN_OK; // the index takes it from elsewhere, or not at all
   t.offset += r->data_start;
   return st_builder_tensor(r->builder, &t, name, length, err);
 }
 
-static setun_status add_tensors(const reading *r, json_t *header, setun_error *err) {
-  range *ranges = st_malloc(json_object_size(header), sizeof *ranges);
+static setun_status add_tensors(const reading *r, const st_json *header, setun_error *err) {
+  range *ranges = st_malloc(st_json_members(header), sizeof *ranges);
   if (!ranges) return st_fail_memory(err, "the tensor directory");
   size_t count = 0;
   setun_status s = SETUN_OK;
-  for (void *it = json_object_iter(header); it && s == SETUN_OK; it = json_object_iter_next(header, it)) {
-    const char *name = json_object_iter_key(it);
-    if (!strcmp(name, "__metadata__")) continue;
-    s = add_tensor(r, name, strlen(name), json_object_iter_value(it), &ranges[count++], err);
+  for (size_t i = 0; i < st_json_members(header) && s == SETUN_OK; i++) {
+    const st_json_member *m = st_json_member_at(header, i);
+    if (strcmp(m->key, "__metadata__") != 0) s = add_tensor(r, m->key, m->length, &m->value, &ranges[count++], err);
   }
   if (s == SETUN_OK) s = check_ranges(ranges, count, r->data_bytes, err);
   st_free(ranges);
@@ -196,15 +195,15 @@ static setun_status load_header(const st_file *file, char **text, size_t *length
   return SETUN_OK;
 }
 
-setun_status st_safetensors_read(st_builder *b, uint32_t part, const json_t *map, const char *file, setun_error *err) {
+setun_status st_safetensors_read(st_builder *b, uint32_t part, const st_json *map, const char *file, setun_error *err) {
   const st_file *f = &b->directory->parts[part];
   char *text = NULL;
   size_t length = 0;
-  json_t *header = NULL;
+  st_json *header = NULL;
   setun_error own;
   if (!err) err = &own;
   setun_status s = load_header(f, &text, &length, err);
-  if (s == SETUN_OK && !(header = st_json_parse(text, length, "header", err))) s = err->code;
+  if (s == SETUN_OK) s = st_json_parse(text, length, "header", &header, err);
   st_free(text);
   if (s == SETUN_OK) {
     reading r = {.builder = b,
@@ -215,7 +214,7 @@ setun_status st_safetensors_read(st_builder *b, uint32_t part, const json_t *map
                  .file = file};
     s = add_tensors(&r, header, err);
   }
-  json_decref(header);
+  st_json_free(header);
   return s == SETUN_OK ? s : (st_fail_in(err, "%s", f->path), s);
 }
 

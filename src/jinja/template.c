@@ -98,51 +98,44 @@ void st_template_free(st_template *t) {
 
 // ---- the context ----
 
-static bool convert(st_jinja_run *run, const json_t *json, bool trusted, st_jinja_value *out);
+static bool convert(st_jinja_run *run, const st_json *json, bool trusted, st_jinja_value *out);
 
-static bool convert_array(st_jinja_run *run, const json_t *json, bool trusted, st_jinja_value *out) {
+static bool convert_array(st_jinja_run *run, const st_json *json, bool trusted, st_jinja_value *out) {
   st_jinja_value item;
-  if (!st_jinja_new_list(run, JINJA_LIST, json_array_size(json), out)) return false;
-  for (size_t i = 0; i < json_array_size(json); i++) {
-    if (!convert(run, json_array_get(json, i), trusted, &item) || !st_jinja_list_append(run, out->l, item))
-      return false;
+  if (!st_jinja_new_list(run, JINJA_LIST, st_json_size(json), out)) return false;
+  for (size_t i = 0; i < st_json_size(json); i++) {
+    if (!convert(run, st_json_at(json, i), trusted, &item) || !st_jinja_list_append(run, out->l, item)) return false;
   }
   return true;
 }
 
-static bool convert_object(st_jinja_run *run, const json_t *json, bool trusted, st_jinja_value *out) {
+static bool convert_object(st_jinja_run *run, const st_json *json, bool trusted, st_jinja_value *out) {
   st_jinja_value item, key;
   st_jinja_taint taint = trusted ? JINJA_CLEAN : JINJA_TAINTED;
   if (!st_jinja_new_dict(run, JINJA_DICT, out)) return false;
-  // Iterators take a non-const object, which they do not change.
-  union {
-    const json_t *in;
-    json_t *object;
-  } u = {json};
-  const char *name;
-  json_t *value;
-  json_object_foreach(u.object, name, value) {
-    if (!st_jinja_new_string(run, name, strlen(name), taint, &key) || !convert(run, value, trusted, &item) ||
+  for (size_t i = 0; i < st_json_members(json); i++) {
+    const st_json_member *m = st_json_member_at(json, i);
+    if (!st_jinja_new_string(run, m->key, m->length, taint, &key) || !convert(run, &m->value, trusted, &item) ||
         !st_jinja_dict_set(run, out->d, key, item))
       return false;
   }
   return true;
 }
 
-static bool convert(st_jinja_run *run, const json_t *json, bool trusted, st_jinja_value *out) {
+static bool convert(st_jinja_run *run, const st_json *json, bool trusted, st_jinja_value *out) {
   st_jinja_taint taint = trusted ? JINJA_CLEAN : JINJA_TAINTED;
-  switch (json_typeof(json)) {
-  case JSON_NULL: *out = st_jinja_none(); return true;
-  case JSON_TRUE:
-  case JSON_FALSE: *out = st_jinja_from_bool(json_is_true(json)); return true;
-  case JSON_INTEGER: *out = st_jinja_from_int(json_integer_value(json)); return true;
-  case JSON_REAL: *out = st_jinja_from_float(json_real_value(json)); return true;
-  case JSON_STRING: return st_jinja_new_string(run, json_string_value(json), json_string_length(json), taint, out);
-  case JSON_ARRAY:
-  case JSON_OBJECT: break;
+  switch ((st_json_type_id)json->type) {
+  case ST_JSON_NULL: *out = st_jinja_none(); return true;
+  case ST_JSON_TRUE:
+  case ST_JSON_FALSE: *out = st_jinja_from_bool(st_json_is(json, ST_JSON_TRUE)); return true;
+  case ST_JSON_INTEGER: *out = st_jinja_from_int(json->as.integer); return true;
+  case ST_JSON_REAL: *out = st_jinja_from_float(json->as.real); return true;
+  case ST_JSON_STRING: return st_jinja_new_string(run, st_json_string(json), st_json_length(json), taint, out);
+  case ST_JSON_ARRAY:
+  case ST_JSON_OBJECT: break;
   }
   if (!st_jinja_nest(run)) return false;
-  bool ok = json_is_array(json) ? convert_array(run, json, trusted, out) : convert_object(run, json, trusted, out);
+  bool ok = st_json_is_array(json) ? convert_array(run, json, trusted, out) : convert_object(run, json, trusted, out);
   run->depth--;
   return ok;
 }
@@ -156,19 +149,14 @@ static bool is_trusted(const st_template_options *options, const char *name) {
   return false;
 }
 
-static bool convert_context(st_jinja_run *run, const json_t *json, const st_template_options *options) {
+static bool convert_context(st_jinja_run *run, const st_json *json, const st_template_options *options) {
   st_jinja_value context, key, item;
-  union {
-    const json_t *in;
-    json_t *object;
-  } u = {json};
-  const char *name;
-  json_t *value;
   if (!st_jinja_new_dict(run, JINJA_DICT, &context)) return false;
   run->context = context.d;
-  json_object_foreach(u.object, name, value) {
-    if (!st_jinja_new_string(run, name, strlen(name), JINJA_CLEAN, &key) ||
-        !convert(run, value, is_trusted(options, name), &item) || !st_jinja_dict_set(run, context.d, key, item))
+  for (size_t i = 0; i < st_json_members(json); i++) {
+    const st_json_member *m = st_json_member_at(json, i);
+    if (!st_jinja_new_string(run, m->key, m->length, JINJA_CLEAN, &key) ||
+        !convert(run, &m->value, is_trusted(options, m->key), &item) || !st_jinja_dict_set(run, context.d, key, item))
       return false;
   }
   return true;
@@ -205,11 +193,12 @@ static bool hand_over(st_jinja_run *run, const st_jinja_builder *text, st_buffer
   return true;
 }
 
-setun_status st_template_render(const st_template *t, const json_t *context, const st_template_options *options,
+setun_status st_template_render(const st_template *t, const st_json *context, const st_template_options *options,
                                 st_buffer *out, st_template_spans *spans, setun_error *err) {
   static const st_template_options defaults = {0};
   if (!options) options = &defaults;
-  if (!json_is_object(context)) return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: the context is not an object", t->name);
+  if (!st_json_is_object(context))
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: the context is not an object", t->name);
   size_t memory = options->max_memory ? options->max_memory : (size_t)512 << 20;
   st_jinja_builder text = {0};
   st_jinja_run run = {.objects.limit = memory / 2,

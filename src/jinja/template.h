@@ -57,7 +57,7 @@ void st_template_spans_free(st_template_spans *spans);
 //   SETUN_ERROR_FORMAT: what the template does is an error in Jinja too
 //   SETUN_ERROR_UNSUPPORTED: Jinja could do it, this cannot
 //   SETUN_ERROR_LIMIT: a bound was reached
-setun_status st_template_render(const st_template *t, const json_t *context, const st_template_options *options,
+setun_status st_template_render(const st_template *t, const st_json *context, const st_template_options *options,
                                 st_buffer *out, st_template_spans *spans, setun_error *err);
 
 #endif

@@ -21,7 +21,7 @@ struct st_spec {
   // A prefix that all names may have ("language_model."); NULL: none.
   const char *hf_prefix;
   // The family's own keys, after the common ones were read; either may be NULL.
-  setun_status (*read_hf)(const json_t *config, st_hparams *h, setun_error *err);
+  setun_status (*read_hf)(const st_json *config, st_hparams *h, setun_error *err);
   setun_status (*read_gguf)(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err);
 };
 

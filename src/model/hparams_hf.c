@@ -7,9 +7,9 @@
 #include <string.h>
 
 // The object that describes the text model: multimodal checkpoints nest it.
-static const json_t *text_config(const st_directory *d) {
-  const json_t *inner = st_json_get(d->config, "text_config");
-  return json_is_object(inner) ? inner : d->config;
+static const st_json *text_config(const st_directory *d) {
+  const st_json *inner = st_json_get(d->config, "text_config");
+  return st_json_is_object(inner) ? inner : d->config;
 }
 
 setun_status st_hf_spec(const st_directory *d, const st_spec **spec, setun_error *err) {
@@ -38,17 +38,18 @@ static setun_status rope_type(const char *name, st_rope_scaling *scaling, setun_
 }
 
 // longrope's divisors: one for each pair of a head.
-static setun_status read_factors(const json_t *object, const char *key, uint32_t pairs, float **out, setun_error *err) {
-  const json_t *list = st_json_get(object, key);
-  if (!json_is_array(list) || json_array_size(list) != pairs) {
+static setun_status read_factors(const st_json *object, const char *key, uint32_t pairs, float **out,
+                                 setun_error *err) {
+  const st_json *list = st_json_get(object, key);
+  if (!st_json_is_array(list) || st_json_size(list) != pairs) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an array of %u numbers, found %s of %zu", key, pairs,
-                   st_json_kind(list), json_array_size(list));
+                   st_json_kind(list), st_json_size(list));
   }
   float *factors = st_calloc(pairs, sizeof *factors);
   if (!factors) return st_fail_memory(err, key);
   for (uint32_t i = 0; i < pairs; i++) {
-    const json_t *x = json_array_get(list, i);
-    factors[i] = (float)json_number_value(x);
+    const st_json *x = st_json_at(list, i);
+    factors[i] = (float)st_json_number(x);
     if (!(factors[i] > 0)) {
       st_free(factors);
       return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected positive numbers, found %s at index %u", key,
@@ -61,7 +62,7 @@ static setun_status read_factors(const json_t *object, const char *key, uint32_t
 }
 
 // RoPE on a part of each head only.
-static setun_status refuse_partial(const json_t *object, setun_error *err) {
+static setun_status refuse_partial(const st_json *object, setun_error *err) {
   float share = 1;
   setun_status s = st_json_f32(object, "partial_rotary_factor", &share, err);
   if (s != SETUN_OK || share == 1) return s;
@@ -69,7 +70,7 @@ static setun_status refuse_partial(const json_t *object, setun_error *err) {
 }
 
 // YaRN's correction of the attention in two numbers, which count only together.
-static setun_status read_mscale(const json_t *scaling, st_rope_params *r, setun_error *err) {
+static setun_status read_mscale(const st_json *scaling, st_rope_params *r, setun_error *err) {
   float mscale = 0, all = 0;
   setun_status s = st_json_f32(scaling, "mscale", &mscale, err);
   if (s == SETUN_OK) s = st_json_f32(scaling, "mscale_all_dim", &all, err);
@@ -80,10 +81,10 @@ static setun_status read_mscale(const json_t *scaling, st_rope_params *r, setun_
 }
 
 // One table of scaling parameters; `scaling` may be NULL.
-static setun_status read_scaling(const json_t *scaling, uint32_t pairs, st_rope_params *r, setun_error *err) {
+static setun_status read_scaling(const st_json *scaling, uint32_t pairs, st_rope_params *r, setun_error *err) {
   const char *type = NULL;
   if (!scaling) return SETUN_OK;
-  if (!json_is_object(scaling)) {
+  if (!st_json_is_object(scaling)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "rope scaling: expected an object, found %s", st_json_kind(scaling));
   }
   setun_status s = st_json_text(scaling, "type", &type, err);
@@ -110,10 +111,10 @@ static setun_status read_scaling(const json_t *scaling, uint32_t pairs, st_rope_
   return s;
 }
 
-static setun_status read_rope(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_rope(const st_json *c, st_hparams *h, setun_error *err) {
   uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
-  const json_t *modern = st_json_get(c, "rope_parameters");
-  const json_t *full = st_json_get(modern, "full_attention"), *sliding = st_json_get(modern, "sliding_attention");
+  const st_json *modern = st_json_get(c, "rope_parameters");
+  const st_json *full = st_json_get(modern, "full_attention"), *sliding = st_json_get(modern, "sliding_attention");
   setun_status s =
       st_json_u32(c, "original_max_position_embeddings", 1, 1u << 30, &h->rope.original_max_position_embeddings, err);
   if (s == SETUN_OK) s = st_json_f32(c, "rope_theta", &h->rope.theta, err);
@@ -126,8 +127,8 @@ static setun_status read_rope(const json_t *c, st_hparams *h, setun_error *err) 
 }
 
 // Does config.json declare BitNet quantization, packed or latent?
-static setun_status read_quantization(const json_t *root, const json_t *c, st_hparams *h, setun_error *err) {
-  const json_t *q = st_json_get(root, "quantization_config");
+static setun_status read_quantization(const st_json *root, const st_json *c, st_hparams *h, setun_error *err) {
+  const st_json *q = st_json_get(root, "quantization_config");
   if (!q) q = st_json_get(c, "quantization_config");
   const char *method = NULL;
   uint32_t weight_bits = 0, input_bits = 0;
@@ -147,7 +148,7 @@ static setun_status read_quantization(const json_t *root, const json_t *c, st_hp
   return s;
 }
 
-static setun_status read_numbers(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_numbers(const st_json *c, st_hparams *h, setun_error *err) {
   const struct {
     const char *key;
     uint32_t *out;
@@ -155,8 +156,8 @@ static setun_status read_numbers(const json_t *c, st_hparams *h, setun_error *er
                  {"num_attention_heads", &h->n_head}, {"num_key_value_heads", &h->n_head_kv},
                  {"head_dim", &h->head_dim},          {"intermediate_size", &h->n_ff},
                  {"vocab_size", &h->n_vocab},         {"max_position_embeddings", &h->n_ctx_train}};
-  const json_t *kv = json_object_get(c, "num_key_value_heads");
-  if (json_is_null(kv)) h->n_head_kv = 0; // an explicit null means one a head, whatever the family's default
+  const st_json *kv = st_json_find(c, "num_key_value_heads");
+  if (st_json_is_null(kv)) h->n_head_kv = 0; // an explicit null means one a head, whatever the family's default
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers && s == SETUN_OK; i++) {
     s = st_json_u32(c, numbers[i].key, 1, 1u << 30, numbers[i].out, err);
@@ -165,7 +166,7 @@ static setun_status read_numbers(const json_t *c, st_hparams *h, setun_error *er
   return s;
 }
 
-static setun_status read_activation(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_activation(const st_json *c, st_hparams *h, setun_error *err) {
   const char *name = NULL, *key = "hidden_activation";
   setun_status s = st_json_text(c, key, &name, err);
   if (s == SETUN_OK && !name) s = st_json_text(c, key = "hidden_act", &name, err);
@@ -173,29 +174,29 @@ static setun_status read_activation(const json_t *c, st_hparams *h, setun_error 
 }
 
 // Lists which layers slide: an explicit list wins; otherwise every sliding_window_pattern-th layer attends to all.
-setun_status st_hf_layer_types(const json_t *c, uint32_t pattern, st_hparams *h, setun_error *err) {
-  const json_t *list = st_json_get(c, "layer_types");
+setun_status st_hf_layer_types(const st_json *c, uint32_t pattern, st_hparams *h, setun_error *err) {
+  const st_json *list = st_json_get(c, "layer_types");
   if (h->n_layer > ST_MAX_LAYERS) return SETUN_OK; // refused later, with the number
   for (uint32_t i = 0; i < h->n_layer; i++) h->sliding[i] = h->window && pattern && (i + 1) % pattern != 0;
   if (!list) return SETUN_OK;
-  if (!json_is_array(list) || json_array_size(list) != h->n_layer) {
+  if (!st_json_is_array(list) || st_json_size(list) != h->n_layer) {
     return st_fail(err, SETUN_ERROR_FORMAT, "layer_types: expected an array of %u strings, found %s of %zu", h->n_layer,
-                   st_json_kind(list), json_array_size(list));
+                   st_json_kind(list), st_json_size(list));
   }
   for (uint32_t i = 0; i < h->n_layer; i++) {
-    const char *type = json_string_value(json_array_get(list, i));
+    const char *type = st_json_string(st_json_at(list, i));
     bool sliding = type && !strcmp(type, "sliding_attention");
     if (!sliding && (!type || strcmp(type, "full_attention"))) {
       return st_fail(err, SETUN_ERROR_UNSUPPORTED,
                      "layer_types: expected full_attention or sliding_attention, found \"%.64s\" at index %u",
-                     type ? type : st_json_kind(json_array_get(list, i)), i);
+                     type ? type : st_json_kind(st_json_at(list, i)), i);
     }
     h->sliding[i] = sliding && h->window;
   }
   return SETUN_OK;
 }
 
-setun_status st_hf_experts(const json_t *c, st_hparams *h, setun_error *err) {
+setun_status st_hf_experts(const st_json *c, st_hparams *h, setun_error *err) {
   const struct {
     const char *key;
     uint32_t low, *out;
@@ -213,12 +214,12 @@ setun_status st_hf_experts(const json_t *c, st_hparams *h, setun_error *err) {
   if (s == SETUN_OK) s = st_json_u32(c, "decoder_sparse_step", 1, 1u << 20, &step, err);
   if (s != SETUN_OK) return s;
   for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sparse[i] = (i + 1) % step == 0;
-  const json_t *dense = st_json_get(c, "mlp_only_layers");
-  if (dense && !json_is_array(dense)) {
+  const st_json *dense = st_json_get(c, "mlp_only_layers");
+  if (dense && !st_json_is_array(dense)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "mlp_only_layers: expected an array, found %s", st_json_kind(dense));
   }
-  for (size_t i = 0; i < json_array_size(dense); i++) {
-    double layer = json_number_value(json_array_get(dense, i));
+  for (size_t i = 0; i < st_json_size(dense); i++) {
+    double layer = st_json_number(st_json_at(dense, i));
     // The official lists may name layers that a smaller model does not have.
     if (layer >= 0 && layer < h->n_layer && layer < ST_MAX_LAYERS) h->sparse[(size_t)layer] = false;
   }
@@ -226,7 +227,7 @@ setun_status st_hf_experts(const json_t *c, st_hparams *h, setun_error *err) {
 }
 
 setun_status st_hf_hparams(const st_directory *d, const st_spec *spec, st_hparams *h, setun_error *err) {
-  const json_t *c = text_config(d);
+  const st_json *c = text_config(d);
   setun_status s = read_numbers(c, h, err);
   if (s == SETUN_OK) s = st_json_bool(c, "tie_word_embeddings", &h->tied, err);
   if (s == SETUN_OK) s = read_activation(c, h, err);

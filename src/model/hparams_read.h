@@ -16,10 +16,10 @@ setun_status st_hf_hparams(const st_directory *directory, const st_spec *spec, s
 
 // For families with sliding windows, from their read_hf: an explicit `layer_types` wins; otherwise, when h->window is
 // set, all layers slide but each `pattern`-th (0: none does).
-setun_status st_hf_layer_types(const json_t *config, uint32_t pattern, st_hparams *h, setun_error *err);
+setun_status st_hf_layer_types(const st_json *config, uint32_t pattern, st_hparams *h, setun_error *err);
 
 // For families with experts, from their read_hf: how many, how wide, renormalized or not, and which layers have them
 // (all but those that decoder_sparse_step and mlp_only_layers leave out).
-setun_status st_hf_experts(const json_t *config, st_hparams *h, setun_error *err);
+setun_status st_hf_experts(const st_json *config, st_hparams *h, setun_error *err);
 
 #endif

@@ -46,16 +46,16 @@ typedef struct {
 
 // ---- opening ------------------------------------------------------------------------------------------------------
 
-static setun_status refuse(const json_t *c, const char *key, const char *why, setun_error *err) {
-  const json_t *v = st_json_get(c, key);
-  if (!v || json_is_false(v) || (json_is_object(v) && !json_object_size(v)) ||
-      (json_is_array(v) && !json_array_size(v))) {
+static setun_status refuse(const st_json *c, const char *key, const char *why, setun_error *err) {
+  const st_json *v = st_json_get(c, key);
+  if (!v || st_json_is(v, ST_JSON_FALSE) || (st_json_is_object(v) && !st_json_members(v)) ||
+      (st_json_is_array(v) && !st_json_size(v))) {
     return SETUN_OK;
   }
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %s", key, why);
 }
 
-static setun_status read_peft(const json_t *c, adapter *a, setun_error *err) {
+static setun_status read_peft(const st_json *c, adapter *a, setun_error *err) {
   const char *type = "LORA", *bias = "none";
   setun_status s = st_json_text(c, "peft_type", &type, err);
   if (s == SETUN_OK && strcmp(type, "LORA")) {
@@ -75,8 +75,8 @@ static setun_status read_peft(const json_t *c, adapter *a, setun_error *err) {
   if (s == SETUN_OK) s = refuse(c, "alpha_pattern", "expected none: one alpha for all modules is read", err);
   if (s == SETUN_OK) s = refuse(c, "modules_to_save", "expected none: whole modules are not replaced", err);
   if (s == SETUN_OK) s = refuse(c, "target_parameters", "expected none: adapters of bare parameters are not read", err);
-  const json_t *ranks = st_json_get(c, "rank_pattern");
-  if (s == SETUN_OK && json_is_object(ranks) && json_object_size(ranks)) a->rank = 0;
+  const st_json *ranks = st_json_get(c, "rank_pattern");
+  if (s == SETUN_OK && st_json_is_object(ranks) && st_json_members(ranks)) a->rank = 0;
   return s;
 }
 
@@ -87,11 +87,11 @@ static setun_status open_peft(const st_open_options *options, adapter *a, setun_
   size_t length;
   setun_status s =
       config && weights ? st_file_load(config, MAX_CONFIG, &text, &length, err) : st_fail_memory(err, a->path);
-  json_t *root = s == SETUN_OK ? st_json_parse(text, length, config, err) : NULL;
-  if (s == SETUN_OK && !root) s = SETUN_ERROR_FORMAT;
+  st_json *root = NULL;
+  if (s == SETUN_OK) s = st_json_parse(text, length, config, &root, err);
   if (s == SETUN_OK && (s = read_peft(root, a, err)) != SETUN_OK) st_fail_in(err, "adapter_config.json");
   if (s == SETUN_OK) s = st_directory_open(weights, options, &a->d, err);
-  json_decref(root);
+  st_json_free(root);
   st_free(text);
   st_free(config);
   st_free(weights);

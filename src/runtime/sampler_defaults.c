@@ -28,10 +28,10 @@ static const value_row rows[] = {
 };
 
 // True when there is such a key; a value that is no number becomes one that no range holds.
-static bool find_json(const json_t *config, const char *key, double *value) {
-  const json_t *found = config && key ? st_json_get(config, key) : NULL;
+static bool find_json(const st_json *config, const char *key, double *value) {
+  const st_json *found = config && key ? st_json_get(config, key) : NULL;
   if (!found) return false;
-  *value = json_is_number(found) ? json_number_value(found) : (double)NAN;
+  *value = st_json_is_number(found) ? st_json_number(found) : (double)NAN;
   return true;
 }
 

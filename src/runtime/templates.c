@@ -74,25 +74,25 @@ static setun_status add_folder(const char *folder, st_templates *t, setun_error 
   return s;
 }
 
-static st_text json_text(const json_t *string) {
-  return (st_text){json_string_value(string), json_string_length(string)};
+static st_text json_text(const st_json *string) {
+  return (st_text){st_json_string(string), st_json_length(string)};
 }
 
 // chat_template of one of the JSON files.
-static setun_status add_member(const json_t *config, const char *file, const st_log *log, st_templates *t,
+static setun_status add_member(const st_json *config, const char *file, const st_log *log, st_templates *t,
                                setun_error *err) {
-  const json_t *value = st_json_get(config, "chat_template");
+  const st_json *value = st_json_get(config, "chat_template");
   setun_status s = SETUN_OK;
   if (!value) return SETUN_OK;
-  if (json_is_string(value)) return add(t, as_text("default"), json_text(value), file, err);
-  if (!json_is_array(value)) {
+  if (st_json_is_string(value)) return add(t, as_text("default"), json_text(value), file, err);
+  if (!st_json_is_array(value)) {
     st_log_write(log, SETUN_LOG_WARNING, "%s: chat_template: expected a string or an array, found %s; left out", file,
                  st_json_kind(value));
   }
-  for (size_t i = 0; i < json_array_size(value) && s == SETUN_OK; i++) {
-    const json_t *item = json_array_get(value, i);
-    const json_t *name = st_json_get(item, "name"), *text = st_json_get(item, "template");
-    if (json_is_string(name) && json_is_string(text)) {
+  for (size_t i = 0; i < st_json_size(value) && s == SETUN_OK; i++) {
+    const st_json *item = st_json_at(value, i);
+    const st_json *name = st_json_get(item, "name"), *text = st_json_get(item, "template");
+    if (st_json_is_string(name) && st_json_is_string(text)) {
       s = add(t, json_text(name), json_text(text), file, err);
     } else {
       st_log_write(log, SETUN_LOG_WARNING, "%s: chat_template: element %zu: expected name and template; left out", file,
@@ -108,9 +108,10 @@ static setun_status add_json(const char *folder, const char *file, const st_log 
   size_t length = 0;
   setun_status s = load_file(folder, file, &text, &length, err);
   if (s != SETUN_OK || !text) return s;
-  json_t *config = st_json_parse(text, length, file, err);
-  s = config ? add_member(config, file, log, t, err) : SETUN_ERROR_FORMAT;
-  json_decref(config);
+  st_json *config;
+  s = st_json_parse(text, length, file, &config, err);
+  if (s == SETUN_OK) s = add_member(config, file, log, t, err);
+  st_json_free(config);
   st_free(text);
   return s;
 }
@@ -127,8 +128,8 @@ setun_status st_templates_load(const st_directory *d, const st_log *log, st_temp
 
 setun_status st_architecture_name(const st_directory *d, char **out, setun_error *err) {
   st_text name = {0};
-  const json_t *type = st_json_get(d->config, "model_type");
-  if (json_is_string(type)) name = json_text(type);
+  const st_json *type = st_json_get(d->config, "model_type");
+  if (st_json_is_string(type)) name = json_text(type);
   const st_meta *key = st_metadata_find(&d->metadata, "general.architecture");
   if (d->container == ST_GGUF && key && key->type == ST_META_STRING) name = key->as.text;
   *out = NULL;

@@ -148,7 +148,7 @@ static setun_status from_vocab_merges(const st_directory *d, st_tokenizer **t, s
     s = st_fail(err, SETUN_ERROR_IO,
                 "%s: expected tokenizer.json, tokenizer.model, or vocab.json with merges.txt, found none", d->path);
   }
-  const char *type = json_string_value(st_json_get(d->config, "model_type"));
+  const char *type = st_json_string(st_json_get(d->config, "model_type"));
   const char *pre = type && !strncmp(type, "qwen", 4) ? "qwen2" : "gpt-2";
   if (s == SETUN_OK) s = st_tokenizer_from_vocab_merges(vocab, vocab_length, merges, merges_length, pre, t, err);
   st_free(vocab);
@@ -172,21 +172,20 @@ static setun_status from_files(const st_directory *d, st_tokenizer **t, setun_er
   return s;
 }
 
-static setun_status fail_id(const char *name, const char *key, const json_t *id, setun_error *err) {
-  if (json_is_number(id)) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s: %s: expected a token id, found %.17g", name, key,
-                   json_number_value(id));
+static setun_status fail_id(const char *name, const char *key, const st_json *id, setun_error *err) {
+  if (st_json_is_number(id)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: %s: expected a token id, found %.17g", name, key, st_json_number(id));
   }
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: %s: expected a token id, found %s", name, key, st_json_kind(id));
 }
 
 // `eos_token_id` is a number or a list of numbers.
-static setun_status add_ends(st_tokenizer *t, const json_t *config, const char *name, setun_error *err) {
-  const json_t *ids = st_json_get(config, "eos_token_id");
-  size_t n = json_is_array(ids) ? json_array_size(ids) : ids ? 1 : 0;
+static setun_status add_ends(st_tokenizer *t, const st_json *config, const char *name, setun_error *err) {
+  const st_json *ids = st_json_get(config, "eos_token_id");
+  size_t n = st_json_is_array(ids) ? st_json_size(ids) : ids ? 1 : 0;
   for (size_t i = 0; i < n; i++) {
-    const json_t *id = json_is_array(ids) ? json_array_get(ids, i) : ids;
-    double x = json_is_number(id) ? json_number_value(id) : -1;
+    const st_json *id = st_json_is_array(ids) ? st_json_at(ids, i) : ids;
+    double x = st_json_is_number(id) ? st_json_number(id) : -1;
     if (!(x >= 0 && x < 2147483648.0) || x != (double)(int64_t)x) {
       return fail_id(name, "eos_token_id", id, err);
     }
@@ -197,9 +196,9 @@ static setun_status add_ends(st_tokenizer *t, const json_t *config, const char *
 }
 
 // BOS from config.json, for directories whose tokenizer files do not say.
-static setun_status set_bos(st_tokenizer *t, const json_t *config, setun_error *err) {
-  const json_t *id = st_json_get(config, "bos_token_id");
-  double x = json_is_number(id) ? json_number_value(id) : -2;
+static setun_status set_bos(st_tokenizer *t, const st_json *config, setun_error *err) {
+  const st_json *id = st_json_get(config, "bos_token_id");
+  double x = st_json_is_number(id) ? st_json_number(id) : -2;
   if (!id || x == -1) return SETUN_OK; // published files spell "none" in both ways
   if (!(x >= 0 && x < 2147483648.0) || x != (double)(int64_t)x) return fail_id("config.json", "bos_token_id", id, err);
   if (st_tokenizer_bos(t) >= 0) return SETUN_OK;
@@ -208,10 +207,10 @@ static setun_status set_bos(st_tokenizer *t, const json_t *config, setun_error *
 }
 
 // Nothing pads here; checked as a sign that the file is sound. Padded rows of the embedding count.
-static setun_status check_padding_json(const st_tokenizer *t, const json_t *config, setun_error *err) {
-  const json_t *id = st_json_get(config, "pad_token_id");
-  double x = json_is_number(id) ? json_number_value(id) : -2;
-  double rows = json_number_value(st_json_get(config, "vocab_size"));
+static setun_status check_padding_json(const st_tokenizer *t, const st_json *config, setun_error *err) {
+  const st_json *id = st_json_get(config, "pad_token_id");
+  double x = st_json_is_number(id) ? st_json_number(id) : -2;
+  double rows = st_json_number(st_json_get(config, "vocab_size"));
   double most = rows > st_tokenizer_size(t) ? rows : st_tokenizer_size(t);
   if (!id || x == -1) return SETUN_OK; // published files spell "none" in both ways
   return x >= 0 && x < most && x == floor(x) ? SETUN_OK : fail_id("config.json", "pad_token_id", id, err);

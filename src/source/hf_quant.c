@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-static const json_t *quantization_of(const json_t *config) {
-  const json_t *q = st_json_get(config, "quantization_config");
+static const st_json *quantization_of(const st_json *config) {
+  const st_json *q = st_json_get(config, "quantization_config");
   if (!q) q = st_json_get(st_json_get(config, "text_config"), "quantization_config");
   return q ? q : st_json_get(config, "compression_config"); // compressed-tensors' older key
 }
 
 // One of two words; another is an error that names the key.
-static setun_status choice(const json_t *q, const char *key, const char *usual, const char *other, bool *is_other,
+static setun_status choice(const st_json *q, const char *key, const char *usual, const char *other, bool *is_other,
                            setun_error *err) {
   const char *text = usual;
   setun_status s = st_json_text(q, key, &text, err);
@@ -21,14 +21,14 @@ static setun_status choice(const json_t *q, const char *key, const char *usual, 
                  text);
 }
 
-static setun_status read_bitnet(const json_t *q, st_hf_quant *quant, setun_error *err) {
+static setun_status read_bitnet(const st_json *q, st_hf_quant *quant, setun_error *err) {
   bool online;
   quant->method = ST_HF_BITNET;
   setun_status s = choice(q, "linear_class", "bitlinear", "autobitlinear", &quant->scale_multiplies, err);
   // Either mode is told from the weights themselves: packed bytes, or latent floats.
   if (s == SETUN_OK) s = choice(q, "quantization_mode", "offline", "online", &online, err);
   quant->exempt = st_json_get(q, "modules_to_not_convert");
-  if (s == SETUN_OK && quant->exempt && !json_is_array(quant->exempt)) {
+  if (s == SETUN_OK && quant->exempt && !st_json_is_array(quant->exempt)) {
     s = st_fail(err, SETUN_ERROR_FORMAT, "modules_to_not_convert: expected an array, found %s",
                 st_json_kind(quant->exempt));
   }
@@ -36,7 +36,7 @@ static setun_status read_bitnet(const json_t *q, st_hf_quant *quant, setun_error
 }
 
 // 1bitLLM: weight_bits 1 and input_bits 8 stand in config.json itself.
-static setun_status read_bits(const json_t *config, st_hf_quant *quant, setun_error *err) {
+static setun_status read_bits(const st_json *config, st_hf_quant *quant, setun_error *err) {
   uint32_t weight_bits = 0, input_bits = 0;
   setun_status s = st_json_u32(config, "weight_bits", 0, 64, &weight_bits, err);
   if (s == SETUN_OK) s = st_json_u32(config, "input_bits", 0, 64, &input_bits, err);
@@ -51,12 +51,12 @@ static setun_status read_bits(const json_t *config, st_hf_quant *quant, setun_er
   return SETUN_OK;
 }
 
-setun_status st_hf_quant_read(const json_t *config, st_hf_quant *quant, setun_error *err) {
+setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_error *err) {
   *quant = (st_hf_quant){0};
-  const json_t *q = quantization_of(config);
+  const st_json *q = quantization_of(config);
   if (!q) return read_bits(config, quant, err);
   setun_status s;
-  if (!json_is_object(q)) {
+  if (!st_json_is_object(q)) {
     s = st_fail(err, SETUN_ERROR_FORMAT, "expected an object, found %s", st_json_kind(q));
     return st_fail_in(err, "config.json: quantization_config"), s;
   }
@@ -87,8 +87,8 @@ bool st_hf_quant_is_latent(const st_hf_quant *quant, const char *module) {
   if (quant->method != ST_HF_BITNET) return false;
   // Linear layers stand in the blocks; the embedding is none, and the head is never converted.
   if (!strstr(module, "layers.") || names_module(module, "lm_head")) return false;
-  for (size_t i = 0; i < json_array_size(quant->exempt); i++) {
-    const char *part = json_string_value(json_array_get(quant->exempt, i));
+  for (size_t i = 0; i < st_json_size(quant->exempt); i++) {
+    const char *part = st_json_string(st_json_at(quant->exempt, i));
     if (part && names_module(module, part)) return false;
   }
   return true;

@@ -10,12 +10,12 @@ typedef enum st_hf_method { ST_HF_NONE, ST_HF_BITNET, ST_HF_MXFP4 } st_hf_method
 typedef struct st_hf_quant {
   st_hf_method method;
   bool scale_multiplies; // linear_class autobitlinear
-  const json_t *exempt;  // modules_to_not_convert; NULL: none
+  const st_json *exempt; // modules_to_not_convert; NULL: none
 } st_hf_quant;
 
 // Reads quantization_config (also within text_config), or 1bitLLM's weight_bits and input_bits. Another method than
 // bitnet and mxfp4 is refused by its name.
-setun_status st_hf_quant_read(const json_t *config, st_hf_quant *quant, setun_error *err);
+setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_error *err);
 
 // Are the floats of this module's weight latent, that is, to be quantized when they are read?
 bool st_hf_quant_is_latent(const st_hf_quant *quant, const char *module);

@@ -6,6 +6,7 @@
 #include "source/scattered.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 // What the caller asks for; n_experts 0: no stack.

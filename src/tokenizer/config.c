@@ -7,18 +7,18 @@
 #include <string.h>
 
 // The id of the token that `key` names, as a string or as an object with "content"; -1 when it names none.
-static setun_status named_token(const st_tokenizer *t, const json_t *root, const char *key, int32_t *id,
+static setun_status named_token(const st_tokenizer *t, const st_json *root, const char *key, int32_t *id,
                                 setun_error *err) {
-  const json_t *value = st_json_get(root, key);
+  const st_json *value = st_json_get(root, key);
   *id = -1;
   if (!value) return SETUN_OK;
-  if (json_is_object(value)) value = json_object_get(value, "content");
-  if (!json_is_string(value)) {
+  if (st_json_is_object(value)) value = st_json_find(value, "content");
+  if (!st_json_is_string(value)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a token's text, found %s", key, st_json_kind(value));
   }
-  *id = st_tokenizer_find(t, json_string_value(value), json_string_length(value));
+  *id = st_tokenizer_find(t, st_json_string(value), st_json_length(value));
   if (*id >= 0) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"%.40s\" is no token", key, json_string_value(value));
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"%.40s\" is no token", key, st_json_string(value));
 }
 
 // The id that a member's name spells; SIZE_MAX-like values where it spells none.
@@ -27,9 +27,9 @@ static uint32_t id_of_key(const char *key) {
   return n && n < 9 && !key[n] ? (uint32_t)strtoul(key, NULL, 10) : UINT32_MAX;
 }
 
-static setun_status add_token(st_tokenizer *t, uint32_t id, const json_t *content, setun_error *err) {
-  const char *text = json_string_value(content);
-  size_t length = json_string_length(content);
+static setun_status add_token(st_tokenizer *t, uint32_t id, const st_json *content, setun_error *err) {
+  const char *text = st_json_string(content);
+  size_t length = st_json_length(content);
   if (id < t->size && t->texts[id].data) {
     if (t->texts[id].length == length && !memcmp(t->texts[id].data, text, length)) return SETUN_OK;
     char label[64];
@@ -47,22 +47,22 @@ static setun_status add_token(st_tokenizer *t, uint32_t id, const json_t *conten
                  (long long)previous);
 }
 
-static setun_status read_added(st_tokenizer *t, const json_t *decoder, setun_error *err) {
-  if (!json_is_object(decoder)) {
+static setun_status read_added(st_tokenizer *t, const st_json *decoder, setun_error *err) {
+  if (!st_json_is_object(decoder)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "added_tokens_decoder: expected an object, found %s",
                    st_json_kind(decoder));
   }
-  size_t limit = (size_t)t->size + 4 * json_object_size(decoder) + 1024;
-  const char *key;
-  json_t *value;
-  json_object_foreach((json_t *)decoder, key, value) {
+  size_t limit = (size_t)t->size + 4 * st_json_members(decoder) + 1024;
+  for (size_t i = 0; i < st_json_members(decoder); i++) {
+    const char *key = st_json_member_at(decoder, i)->key;
+    const st_json *value = &st_json_member_at(decoder, i)->value;
     uint32_t id = id_of_key(key);
-    const json_t *content = st_json_get(value, "content");
+    const st_json *content = st_json_get(value, "content");
     if (id >= limit || id >= ST_MAX_TOKENS) {
       return st_fail(err, SETUN_ERROR_FORMAT, "added_tokens_decoder: \"%.40s\" is no id of a vocabulary of %u", key,
                      t->size);
     }
-    if (!json_is_string(content)) {
+    if (!st_json_is_string(content)) {
       return st_fail(err, SETUN_ERROR_FORMAT, "added_tokens_decoder: token %u has no content", id);
     }
     setun_status s = add_token(t, id, content, err);
@@ -75,8 +75,8 @@ static setun_status read_added(st_tokenizer *t, const json_t *decoder, setun_err
   return s;
 }
 
-static setun_status apply(st_tokenizer *t, const json_t *root, setun_error *err) {
-  const json_t *added = st_json_get(root, "added_tokens_decoder");
+static setun_status apply(st_tokenizer *t, const st_json *root, setun_error *err) {
+  const st_json *added = st_json_get(root, "added_tokens_decoder");
   int32_t bos, eos, unk;
   setun_status s = added ? read_added(t, added, err) : SETUN_OK;
   if (!s) s = named_token(t, root, "bos_token", &bos, err);
@@ -95,9 +95,10 @@ static setun_status apply(st_tokenizer *t, const json_t *root, setun_error *err)
 
 setun_status st_tokenizer_apply_config(st_tokenizer *t, const char *text, size_t length, const char *name,
                                        setun_error *err) {
-  json_t *root = st_json_parse(text, length, name, err);
-  if (!root) return err && err->code ? err->code : SETUN_ERROR_FORMAT;
-  setun_status s = apply(t, root, err);
-  json_decref(root);
+  st_json *root;
+  setun_status s = st_json_parse(text, length, name, &root, err);
+  if (s) return s;
+  s = apply(t, root, err);
+  st_json_free(root);
   return s ? st_fail_in(err, "%s", name) : SETUN_OK;
 }

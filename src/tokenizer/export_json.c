@@ -21,8 +21,18 @@ static setun_status check(const st_tokenizer *t, setun_error *err) {
                  what);
 }
 
-static json_t *text_of(st_bytes text) {
-  return json_stringn(text.data, text.length);
+// An object with a type and flags, in this order.
+static st_json step(st_json *root, const char *type, bool add_prefix_space, bool trim_offsets, bool use_regex) {
+  st_json made = st_json_make_object();
+  st_json_set(root, &made, "type", st_json_make_text(root, type));
+  st_json_set(root, &made, "add_prefix_space", st_json_make_bool(add_prefix_space));
+  st_json_set(root, &made, "trim_offsets", st_json_make_bool(trim_offsets));
+  st_json_set(root, &made, "use_regex", st_json_make_bool(use_regex));
+  return made;
+}
+
+static st_json text_of(st_json *root, st_bytes text) {
+  return st_json_make_string(root, text.data, text.length);
 }
 
 // Tokens that text is cut at, or that are no text at all; the others are the model's.
@@ -31,76 +41,100 @@ static bool is_added(const st_tokenizer *t, uint32_t id) {
                                t->types[id] == ST_TOKEN_UNKNOWN);
 }
 
-static json_t *added_tokens(const st_tokenizer *t) {
-  json_t *list = json_array();
+static st_json added_tokens(const st_tokenizer *t, st_json *root) {
+  static const char *const off[] = {"single_word", "lstrip", "rstrip", "normalized"};
+  st_json list = st_json_make_array();
   for (uint32_t id = 0; id < t->size; id++) {
     if (!is_added(t, id)) continue;
-    bool special = t->types[id] != ST_TOKEN_USER_DEFINED;
-    json_t *token =
-        json_pack("{s:I, s:o, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)id, "content", text_of(t->texts[id]),
-                  "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", (int)special);
-    if (json_array_append_new(list, token)) {
-      json_decref(list);
-      return NULL;
-    }
+    st_json token = st_json_make_object();
+    st_json_set(root, &token, "id", st_json_make_integer(id));
+    st_json_set(root, &token, "content", text_of(root, t->texts[id]));
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++) st_json_set(root, &token, off[i], st_json_make_bool(false));
+    st_json_set(root, &token, "special", st_json_make_bool(t->types[id] != ST_TOKEN_USER_DEFINED));
+    st_json_push(root, &list, token);
   }
   return list;
 }
 
-static json_t *pre_tokenizer(const st_tokenizer *t) {
-  json_t *list = json_array();
-  bool ok = list != NULL;
-  for (size_t i = 0; i < t->n_stages && ok; i++) {
-    json_t *split = json_pack("{s:s, s:{s:o}, s:s, s:b}", "type", "Split", "pattern", "Regex",
-                              text_of(t->stages[i].pattern), "behavior", "Isolated", "invert", 0);
-    ok = !json_array_append_new(list, split);
+static st_json pre_tokenizer(const st_tokenizer *t, st_json *root) {
+  st_json made = st_json_make_object(), list = st_json_make_array();
+  for (size_t i = 0; i < t->n_stages; i++) {
+    st_json split = st_json_make_object(), pattern = st_json_make_object();
+    st_json_set(root, &pattern, "Regex", text_of(root, t->stages[i].pattern));
+    st_json_set(root, &split, "type", st_json_make_text(root, "Split"));
+    st_json_set(root, &split, "pattern", pattern);
+    st_json_set(root, &split, "behavior", st_json_make_text(root, "Isolated"));
+    st_json_set(root, &split, "invert", st_json_make_bool(false));
+    st_json_push(root, &list, split);
   }
-  json_t *bytes =
-      json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex", 0);
-  ok = ok && !json_array_append_new(list, bytes);
-  if (ok) return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", list);
-  json_decref(list);
-  return NULL;
+  st_json_push(root, &list, step(root, "ByteLevel", false, true, false));
+  st_json_set(root, &made, "type", st_json_make_text(root, "Sequence"));
+  st_json_set(root, &made, "pretokenizers", list);
+  return made;
 }
 
-static json_t *vocabulary(const st_tokenizer *t) {
-  json_t *vocab = json_object();
-  for (uint32_t id = 0; id < t->size && vocab; id++) {
+// No two tokens of the model have one text.
+static st_json vocabulary(const st_tokenizer *t, st_json *root) {
+  st_json vocab = st_json_make_object();
+  for (uint32_t id = 0; id < t->size; id++) {
     if (!t->texts[id].data || (t->outside && t->outside[id])) continue;
-    if (!json_object_setn_new(vocab, t->texts[id].data, t->texts[id].length, json_integer(id))) continue;
-    json_decref(vocab);
-    return NULL;
+    st_json_add(root, &vocab, t->texts[id].data, t->texts[id].length, st_json_make_integer(id));
   }
   return vocab;
 }
 
-static json_t *merges_of(const st_vocabulary *v) {
-  json_t *list = json_array();
-  for (size_t i = 0; i < v->n_merges && list; i++) {
-    if (!json_array_append_new(list, json_stringn(v->merges[i].data, v->merges[i].length))) continue;
-    json_decref(list);
-    return NULL;
+static st_json merges_of(const st_vocabulary *v, st_json *root) {
+  st_json list = st_json_make_array();
+  for (size_t i = 0; i < v->n_merges; i++) {
+    st_json_push(root, &list, st_json_make_string(root, v->merges[i].data, v->merges[i].length));
   }
   return list;
 }
 
+// {kind: {"id": id, "type_id": type_id}} at the end of a list.
+static void push_piece(st_json *root, st_json *list, const char *kind, st_json id, int type_id) {
+  st_json piece = st_json_make_object(), inner = st_json_make_object();
+  st_json_set(root, &inner, "id", id);
+  st_json_set(root, &inner, "type_id", st_json_make_integer(type_id));
+  st_json_set(root, &piece, kind, inner);
+  st_json_push(root, list, piece);
+}
+
 // Texts begin with BOS: what transformers do by a template.
-static json_t *post_processor(const st_tokenizer *t) {
-  if (!t->add_bos || t->bos < 0) {
-    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets", 0, "use_regex",
-                     1);
-  }
-  json_t *bos = text_of(t->texts[t->bos]);
-  json_t *special = json_object();
-  if (!bos || !special) return json_decref(bos), json_decref(special), NULL;
-  const char *text = json_string_value(bos);
-  json_object_set_new(special, text, json_pack("{s:O, s:[i], s:[O]}", "id", bos, "ids", t->bos, "tokens", bos));
-  json_t *all = json_pack("{s:s, s:[{s:{s:O, s:i}}, {s:{s:s, s:i}}], s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], s:o}", "type",
-                          "TemplateProcessing", "single", "SpecialToken", "id", bos, "type_id", 0, "Sequence", "id",
-                          "A", "type_id", 0, "pair", "Sequence", "id", "A", "type_id", 0, "Sequence", "id", "B",
-                          "type_id", 1, "special_tokens", special);
-  json_decref(bos);
-  return all;
+static st_json post_processor(const st_tokenizer *t, st_json *root) {
+  if (!t->add_bos || t->bos < 0) return step(root, "ByteLevel", true, false, true);
+  st_json bos = text_of(root, t->texts[t->bos]), made = st_json_make_object(), special = st_json_make_object();
+  st_json entry = st_json_make_object(), ids = st_json_make_array(), tokens = st_json_make_array();
+  st_json single = st_json_make_array(), pair = st_json_make_array();
+  st_json first = st_json_make_text(root, "A"), second = st_json_make_text(root, "B");
+  st_json_push(root, &ids, st_json_make_integer(t->bos));
+  st_json_push(root, &tokens, bos);
+  st_json_set(root, &entry, "id", bos);
+  st_json_set(root, &entry, "ids", ids);
+  st_json_set(root, &entry, "tokens", tokens);
+  st_json_add(root, &special, t->texts[t->bos].data, t->texts[t->bos].length, entry);
+  push_piece(root, &single, "SpecialToken", bos, 0);
+  push_piece(root, &single, "Sequence", first, 0);
+  push_piece(root, &pair, "Sequence", first, 0);
+  push_piece(root, &pair, "Sequence", second, 1);
+  st_json_set(root, &made, "type", st_json_make_text(root, "TemplateProcessing"));
+  st_json_set(root, &made, "single", single);
+  st_json_set(root, &made, "pair", pair);
+  st_json_set(root, &made, "special_tokens", special);
+  return made;
+}
+
+static st_json model_of(const st_tokenizer *t, const st_vocabulary *v, st_json *root) {
+  static const char *const absent[] = {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"};
+  st_json model = st_json_make_object();
+  st_json_set(root, &model, "type", st_json_make_text(root, "BPE"));
+  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) st_json_set(root, &model, absent[i], st_json_make_null());
+  st_json_set(root, &model, "fuse_unk", st_json_make_bool(false));
+  st_json_set(root, &model, "byte_fallback", st_json_make_bool(false));
+  st_json_set(root, &model, "ignore_merges", st_json_make_bool(t->ignore_merges));
+  st_json_set(root, &model, "vocab", vocabulary(t, root));
+  st_json_set(root, &model, "merges", merges_of(v, root));
+  return model;
 }
 
 setun_status st_tokenizer_export_json(const st_tokenizer *t, st_buffer *out, setun_error *err) {
@@ -108,17 +142,20 @@ setun_status st_tokenizer_export_json(const st_tokenizer *t, st_buffer *out, set
   setun_status s = check(t, err);
   if (!s) s = st_tokenizer_export(t, 0, &e, err);
   if (s) return s;
-  json_t *model =
-      json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
-                "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
-                (int)t->ignore_merges, "vocab", vocabulary(t), "merges", merges_of(&e.vocabulary));
-  json_t *decoder =
-      json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets", 1, "use_regex", 1);
-  json_t *root = json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:o}", "version", "1.0", "truncation", "padding",
-                           "added_tokens", added_tokens(t), "normalizer", "pre_tokenizer", pre_tokenizer(t),
-                           "post_processor", post_processor(t), "decoder", decoder, "model", model);
-  if (!root || !st_json_append_lines(root, out)) s = st_fail_memory(err, "tokenizer.json");
-  json_decref(root);
+  st_json *root = st_json_new();
+  if (root) {
+    st_json_set(root, root, "version", st_json_make_text(root, "1.0"));
+    st_json_set(root, root, "truncation", st_json_make_null());
+    st_json_set(root, root, "padding", st_json_make_null());
+    st_json_set(root, root, "added_tokens", added_tokens(t, root));
+    st_json_set(root, root, "normalizer", st_json_make_null());
+    st_json_set(root, root, "pre_tokenizer", pre_tokenizer(t, root));
+    st_json_set(root, root, "post_processor", post_processor(t, root));
+    st_json_set(root, root, "decoder", step(root, "ByteLevel", true, true, true));
+    st_json_set(root, root, "model", model_of(t, &e.vocabulary, root));
+  }
+  if (!root || st_json_failed(root) || !st_json_append_lines(root, out)) s = st_fail_memory(err, "tokenizer.json");
+  st_json_free(root);
   st_vocabulary_export_free(&e);
   return s;
 }

@@ -7,34 +7,35 @@
 #include <math.h>
 #include <string.h>
 
-setun_status st_json_type(const json_t *object, const char *what, const char **type, setun_error *err) {
-  if (!json_is_object(object)) {
+setun_status st_json_type(const st_json *object, const char *what, const char **type, setun_error *err) {
+  if (!st_json_is_object(object)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an object, found %s", what, st_json_kind(object));
   }
-  json_t *value = st_json_get(object, "type");
-  if (!json_is_string(value)) return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"type\" is absent or no string", what);
-  *type = json_string_value(value);
+  const st_json *value = st_json_get(object, "type");
+  if (!st_json_is_string(value)) return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"type\" is absent or no string", what);
+  *type = st_json_string(value);
   return SETUN_OK;
 }
 
-setun_status st_json_copy(st_tokenizer *t, const json_t *object, const char *key, const char *what, st_bytes *out,
+setun_status st_json_copy(st_tokenizer *t, const st_json *object, const char *key, const char *what, st_bytes *out,
                           setun_error *err) {
-  json_t *value = st_json_get(object, key);
-  if (!json_is_string(value)) return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"%s\" is absent or no string", what, key);
-  size_t n = json_string_length(value);
+  const st_json *value = st_json_get(object, key);
+  if (!st_json_is_string(value))
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"%s\" is absent or no string", what, key);
+  size_t n = st_json_length(value);
   if (n > ST_MAX_TOKEN_LENGTH) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: \"%s\" has %zu bytes", what, key, n);
   }
-  char *copy = st_arena_copy(&t->arena, json_string_value(value), n);
+  char *copy = st_arena_copy(&t->arena, st_json_string(value), n);
   if (!copy) return st_fail_memory(err, what);
   *out = (st_bytes){copy, (uint32_t)n};
   return SETUN_OK;
 }
 
-setun_status st_json_id(const json_t *value, const char *what, uint32_t limit, uint32_t *id, setun_error *err) {
-  double x = json_is_number(value) ? json_number_value(value) : -1;
+setun_status st_json_id(const st_json *value, const char *what, uint32_t limit, uint32_t *id, setun_error *err) {
+  double x = st_json_is_number(value) ? st_json_number(value) : -1;
   if (!(x >= 0) || x >= limit || x != floor(x)) {
-    if (json_is_number(value)) {
+    if (st_json_is_number(value)) {
       return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an id from 0 to %u, found %.17g", what, limit - 1, x);
     }
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an id from 0 to %u, found %s", what, limit - 1,
@@ -44,7 +45,7 @@ setun_status st_json_id(const json_t *value, const char *what, uint32_t limit, u
   return SETUN_OK;
 }
 
-static setun_status read_steps(st_tokenizer *t, const json_t *root, setun_error *err) {
+static setun_status read_steps(st_tokenizer *t, const st_json *root, setun_error *err) {
   setun_status s = st_json_read_normalizer(t, st_json_get(root, "normalizer"), err);
   if (!s) s = st_json_read_pretokenizer(t, st_json_get(root, "pre_tokenizer"), err);
   if (!s) s = st_json_read_postprocessor(t, st_json_get(root, "post_processor"), err);
@@ -55,12 +56,13 @@ static setun_status read_steps(st_tokenizer *t, const json_t *root, setun_error 
 
 setun_status st_tokenizer_from_json(const char *text, size_t length, const char *name, st_tokenizer **out,
                                     setun_error *err) {
-  json_t *root = st_json_parse(text, length, name, err);
-  if (!root) return err && err->code ? err->code : SETUN_ERROR_FORMAT;
+  st_json *root;
+  setun_status s = st_json_parse(text, length, name, &root, err);
+  if (s) return s;
   st_tokenizer *t = NULL;
-  setun_status s = st_json_read_vocabulary(root, &t, err);
+  s = st_json_read_vocabulary(root, &t, err);
   if (!s) s = read_steps(t, root, err);
-  json_decref(root);
+  st_json_free(root);
   if (s) {
     st_tokenizer_free(t);
     return st_fail_in(err, "%s", name);

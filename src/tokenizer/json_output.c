@@ -8,34 +8,33 @@ enum { MAX_NESTING = 8 };
 // ---- post-processors ----
 
 // The id of a template's special token: its entry in special_tokens lists one.
-static setun_status template_id(const st_tokenizer *t, const json_t *processor, const json_t *item, int32_t *id,
+static setun_status template_id(const st_tokenizer *t, const st_json *processor, const st_json *item, int32_t *id,
                                 setun_error *err) {
-  const json_t *name = st_json_get(item, "id");
-  const json_t *entry =
-      json_is_string(name) ? json_object_get(st_json_get(processor, "special_tokens"), json_string_value(name)) : NULL;
-  const json_t *ids = st_json_get(entry, "ids");
+  const st_json *name = st_json_get(item, "id");
+  const st_json *entry =
+      st_json_is_string(name) ? st_json_find(st_json_get(processor, "special_tokens"), st_json_string(name)) : NULL;
+  const st_json *ids = st_json_get(entry, "ids");
   uint32_t value;
-  if (!json_is_array(ids)) {
+  if (!st_json_is_array(ids)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "post_processor TemplateProcessing: a special token has no ids");
   }
-  if (json_array_size(ids) != 1) {
+  if (st_json_size(ids) != 1) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "post_processor TemplateProcessing: a special token of %zu ids is not supported",
-                   json_array_size(ids));
+                   "post_processor TemplateProcessing: a special token of %zu ids is not supported", st_json_size(ids));
   }
-  setun_status s = st_json_id(json_array_get(ids, 0), "post_processor TemplateProcessing", t->size, &value, err);
+  setun_status s = st_json_id(st_json_at(ids, 0), "post_processor TemplateProcessing", t->size, &value, err);
   if (!s) *id = (int32_t)value;
   return s;
 }
 
-static setun_status read_template(st_tokenizer *t, const json_t *value, setun_error *err) {
-  const json_t *single = st_json_get(value, "single");
+static setun_status read_template(st_tokenizer *t, const st_json *value, setun_error *err) {
+  const st_json *single = st_json_get(value, "single");
   bool seen = false;
-  if (!json_is_array(single)) {
+  if (!st_json_is_array(single)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "post_processor TemplateProcessing: \"single\" is no array");
   }
-  for (size_t i = 0; i < json_array_size(single); i++) {
-    const json_t *item = json_array_get(single, i), *special = st_json_get(item, "SpecialToken");
+  for (size_t i = 0; i < st_json_size(single); i++) {
+    const st_json *item = st_json_at(single, i), *special = st_json_get(item, "SpecialToken");
     if (!special) {
       seen = true;
       continue;
@@ -59,26 +58,26 @@ static setun_status read_template(st_tokenizer *t, const json_t *value, setun_er
   return SETUN_OK;
 }
 
-static setun_status read_postprocessor(st_tokenizer *t, const json_t *value, int depth, setun_error *err) {
+static setun_status read_postprocessor(st_tokenizer *t, const st_json *value, int depth, setun_error *err) {
   const char *type;
   setun_status s = st_json_type(value, "post_processor", &type, err);
   if (s) return s;
   if (!strcmp(type, "ByteLevel")) return SETUN_OK; // concerns offsets only
   if (!strcmp(type, "TemplateProcessing")) return read_template(t, value, err);
   if (!strcmp(type, "Sequence") && depth < MAX_NESTING) {
-    const json_t *list = st_json_get(value, "processors");
-    if (!json_is_array(list)) {
+    const st_json *list = st_json_get(value, "processors");
+    if (!st_json_is_array(list)) {
       return st_fail(err, SETUN_ERROR_FORMAT, "post_processor Sequence: \"processors\" is no array");
     }
-    for (size_t i = 0; !s && i < json_array_size(list); i++) {
-      s = read_postprocessor(t, json_array_get(list, i), depth + 1, err);
+    for (size_t i = 0; !s && i < st_json_size(list); i++) {
+      s = read_postprocessor(t, st_json_at(list, i), depth + 1, err);
     }
     return s;
   }
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "post_processor \"%.40s\" is not supported", type);
 }
 
-setun_status st_json_read_postprocessor(st_tokenizer *t, const json_t *value, setun_error *err) {
+setun_status st_json_read_postprocessor(st_tokenizer *t, const st_json *value, setun_error *err) {
   return value ? read_postprocessor(t, value, 0, err) : SETUN_OK;
 }
 
@@ -108,7 +107,7 @@ static setun_status strip_start(st_tokenizer *t, st_bytes mark, uint32_t count, 
   return SETUN_OK;
 }
 
-static setun_status read_decode_strip(reader *r, const json_t *value, setun_error *err) {
+static setun_status read_decode_strip(reader *r, const st_json *value, setun_error *err) {
   st_decode_step step = {.kind = ST_DECODE_STRIP_TOKEN};
   setun_status s = st_json_copy(r->t, value, "content", "decoder Strip", &step.from, err);
   if (!s) s = st_json_u32(value, "start", 0, 1 << 20, &step.count, err);
@@ -119,10 +118,10 @@ static setun_status read_decode_strip(reader *r, const json_t *value, setun_erro
   return step.count ? strip_start(r->t, step.from, step.count, err) : SETUN_OK;
 }
 
-static setun_status read_decode_replace(reader *r, const json_t *value, setun_error *err) {
+static setun_status read_decode_replace(reader *r, const st_json *value, setun_error *err) {
   st_decode_step step = {.kind = ST_DECODE_REPLACE};
-  const json_t *pattern = st_json_get(value, "pattern");
-  if (!json_is_string(st_json_get(pattern, "String"))) {
+  const st_json *pattern = st_json_get(value, "pattern");
+  if (!st_json_is_string(st_json_get(pattern, "String"))) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "decoder Replace: a \"pattern\" that is no String is not supported");
   }
   setun_status s = st_json_copy(r->t, pattern, "String", "decoder Replace", &step.from, err);
@@ -133,7 +132,7 @@ static setun_status read_decode_replace(reader *r, const json_t *value, setun_er
 }
 
 // U+2581 to a space, and none at a text's beginning where one was put there.
-static setun_status read_decode_metaspace(reader *r, const json_t *value, setun_error *err) {
+static setun_status read_decode_metaspace(reader *r, const st_json *value, setun_error *err) {
   st_decode_step step = {.kind = ST_DECODE_REPLACE, .text = {" ", 1}};
   const char *scheme = NULL;
   bool add = true;
@@ -149,15 +148,14 @@ static setun_status read_decode_metaspace(reader *r, const json_t *value, setun_
   return never ? SETUN_OK : strip_start(r->t, step.text, 1, err);
 }
 
-static setun_status read_decoder(reader *r, const json_t *value, int depth, setun_error *err) {
+static setun_status read_decoder(reader *r, const st_json *value, int depth, setun_error *err) {
   const char *type;
   setun_status s = st_json_type(value, "decoder", &type, err);
   if (s) return s;
   if (!strcmp(type, "Sequence") && depth < MAX_NESTING) {
-    const json_t *list = st_json_get(value, "decoders");
-    if (!json_is_array(list)) return st_fail(err, SETUN_ERROR_FORMAT, "decoder Sequence: \"decoders\" is no array");
-    for (size_t i = 0; !s && i < json_array_size(list); i++)
-      s = read_decoder(r, json_array_get(list, i), depth + 1, err);
+    const st_json *list = st_json_get(value, "decoders");
+    if (!st_json_is_array(list)) return st_fail(err, SETUN_ERROR_FORMAT, "decoder Sequence: \"decoders\" is no array");
+    for (size_t i = 0; !s && i < st_json_size(list); i++) s = read_decoder(r, st_json_at(list, i), depth + 1, err);
     return s;
   }
   if (!strcmp(type, "Strip")) return read_decode_strip(r, value, err);
@@ -176,7 +174,7 @@ static setun_status read_decoder(reader *r, const json_t *value, int depth, setu
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "decoder \"%.40s\" is not supported", type);
 }
 
-setun_status st_json_read_decoder(st_tokenizer *t, const json_t *value, setun_error *err) {
+setun_status st_json_read_decoder(st_tokenizer *t, const st_json *value, setun_error *err) {
   reader r = {.t = t};
   if (value) return read_decoder(&r, value, 0, err);
   if (!t->byte_level) return SETUN_OK;

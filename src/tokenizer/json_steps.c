@@ -11,15 +11,15 @@ enum { MAX_NESTING = 8 }; // Sequences within Sequences
 // ---- patterns ----
 
 // {"String": "..."} or {"Regex": "..."}.
-static setun_status read_pattern(st_tokenizer *t, const json_t *object, const char *what, st_bytes *text,
+static setun_status read_pattern(st_tokenizer *t, const st_json *object, const char *what, st_bytes *text,
                                  st_regex **regex, setun_error *err) {
-  const json_t *pattern = st_json_get(object, "pattern");
-  const json_t *literal = st_json_get(pattern, "String"), *expression = st_json_get(pattern, "Regex");
-  if (json_is_string(expression)) {
-    setun_status s = st_regex_new(json_string_value(expression), json_string_length(expression), regex, err);
+  const st_json *pattern = st_json_get(object, "pattern");
+  const st_json *literal = st_json_get(pattern, "String"), *expression = st_json_get(pattern, "Regex");
+  if (st_json_is_string(expression)) {
+    setun_status s = st_regex_new(st_json_string(expression), st_json_length(expression), regex, err);
     return s ? st_fail_in(err, "%s", what) : SETUN_OK;
   }
-  if (!json_is_string(literal) || !json_string_length(literal)) {
+  if (!st_json_is_string(literal) || !st_json_length(literal)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"pattern\" is no String and no Regex", what);
   }
   return st_json_copy(t, pattern, "String", what, text, err);
@@ -36,23 +36,24 @@ static setun_status add_normalizer(st_tokenizer *t, st_normalize_step step, setu
   return SETUN_OK;
 }
 
-static setun_status read_replace(st_tokenizer *t, const json_t *value, setun_error *err) {
+static setun_status read_replace(st_tokenizer *t, const st_json *value, setun_error *err) {
   st_normalize_step step = {.kind = ST_NORMALIZE_REPLACE};
   setun_status s = st_json_copy(t, value, "content", "normalizer Replace", &step.text, err);
   if (!s) s = read_pattern(t, value, "normalizer Replace", &step.from, &step.regex, err);
   return s ? s : add_normalizer(t, step, err);
 }
 
-static setun_status read_normalizer(st_tokenizer *t, const json_t *value, int depth, setun_error *err);
+static setun_status read_normalizer(st_tokenizer *t, const st_json *value, int depth, setun_error *err);
 
-static setun_status read_normalizers(st_tokenizer *t, const json_t *list, int depth, setun_error *err) {
-  if (!json_is_array(list)) return st_fail(err, SETUN_ERROR_FORMAT, "normalizer Sequence: \"normalizers\" is no array");
+static setun_status read_normalizers(st_tokenizer *t, const st_json *list, int depth, setun_error *err) {
+  if (!st_json_is_array(list))
+    return st_fail(err, SETUN_ERROR_FORMAT, "normalizer Sequence: \"normalizers\" is no array");
   setun_status s = SETUN_OK;
-  for (size_t i = 0; !s && i < json_array_size(list); i++) s = read_normalizer(t, json_array_get(list, i), depth, err);
+  for (size_t i = 0; !s && i < st_json_size(list); i++) s = read_normalizer(t, st_json_at(list, i), depth, err);
   return s;
 }
 
-static setun_status read_normalizer(st_tokenizer *t, const json_t *value, int depth, setun_error *err) {
+static setun_status read_normalizer(st_tokenizer *t, const st_json *value, int depth, setun_error *err) {
   static const struct {
     const char *name;
     st_normalize_kind kind;
@@ -85,7 +86,7 @@ static setun_status read_normalizer(st_tokenizer *t, const json_t *value, int de
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "normalizer \"%.40s\" is not supported", type);
 }
 
-setun_status st_json_read_normalizer(st_tokenizer *t, const json_t *value, setun_error *err) {
+setun_status st_json_read_normalizer(st_tokenizer *t, const st_json *value, setun_error *err) {
   return value ? read_normalizer(t, value, 0, err) : SETUN_OK;
 }
 
@@ -105,7 +106,7 @@ static setun_status add_split(st_tokenizer *t, const char *pattern, st_split_beh
   return s ? s : st_stage_add_split(t, pattern, behavior, invert, err);
 }
 
-static setun_status read_behavior(const json_t *value, const char *what, st_split_behavior *behavior,
+static setun_status read_behavior(const st_json *value, const char *what, st_split_behavior *behavior,
                                   setun_error *err) {
   static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
   const char *name = NULL;
@@ -120,7 +121,7 @@ static setun_status read_behavior(const json_t *value, const char *what, st_spli
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: behavior \"%.40s\" is not supported", what, name);
 }
 
-static setun_status read_split(st_tokenizer *t, const json_t *value, setun_error *err) {
+static setun_status read_split(st_tokenizer *t, const st_json *value, setun_error *err) {
   st_split_behavior behavior = ST_SPLIT_REMOVED;
   bool invert = false;
   st_bytes literal = {0};
@@ -139,11 +140,11 @@ static setun_status read_split(st_tokenizer *t, const json_t *value, setun_error
   stage->regex = regex;
   stage->behavior = behavior;
   stage->invert = invert;
-  const char *pattern = json_string_value(st_json_get(st_json_get(value, "pattern"), "Regex"));
+  const char *pattern = st_json_string(st_json_get(st_json_get(value, "pattern"), "Regex"));
   return pattern ? st_stage_keep_pattern(t, stage, pattern, err) : SETUN_OK;
 }
 
-static setun_status read_byte_level(st_tokenizer *t, const json_t *value, setun_error *err) {
+static setun_status read_byte_level(st_tokenizer *t, const st_json *value, setun_error *err) {
   bool prefix = true, use_regex = true;
   setun_status s = st_json_bool(value, "add_prefix_space", &prefix, err);
   if (!s) s = st_json_bool(value, "use_regex", &use_regex, err);
@@ -155,7 +156,7 @@ static setun_status read_byte_level(st_tokenizer *t, const json_t *value, setun_
   return s;
 }
 
-static setun_status read_prepend(const json_t *value, st_prepend *prepend, setun_error *err) {
+static setun_status read_prepend(const st_json *value, st_prepend *prepend, setun_error *err) {
   bool add = true; // before there was prepend_scheme
   const char *scheme = NULL;
   setun_status s = st_json_bool(value, "add_prefix_space", &add, err);
@@ -175,7 +176,7 @@ static setun_status read_prepend(const json_t *value, st_prepend *prepend, setun
   return SETUN_OK;
 }
 
-static setun_status read_metaspace(st_tokenizer *t, const json_t *value, setun_error *err) {
+static setun_status read_metaspace(st_tokenizer *t, const st_json *value, setun_error *err) {
   st_bytes mark;
   st_prepend prepend;
   bool split = true;
@@ -201,31 +202,30 @@ static setun_status read_metaspace(st_tokenizer *t, const json_t *value, setun_e
   return SETUN_OK;
 }
 
-static setun_status read_digits(st_tokenizer *t, const json_t *value, setun_error *err) {
+static setun_status read_digits(st_tokenizer *t, const st_json *value, setun_error *err) {
   bool individual = false;
   setun_status s = st_json_bool(value, "individual_digits", &individual, err);
   return s ? s : add_split(t, "\\p{N}", individual ? ST_SPLIT_ISOLATED : ST_SPLIT_CONTIGUOUS, false, err);
 }
 
-static setun_status read_punctuation(st_tokenizer *t, const json_t *value, setun_error *err) {
+static setun_status read_punctuation(st_tokenizer *t, const st_json *value, setun_error *err) {
   st_split_behavior behavior = ST_SPLIT_ISOLATED;
   setun_status s = read_behavior(value, "pre-tokenizer Punctuation", &behavior, err);
   return s ? s : add_split(t, "[!-/:-@\\[-`{-~\\p{P}]", behavior, false, err);
 }
 
-static setun_status read_pretokenizer(st_tokenizer *t, const json_t *value, int depth, setun_error *err);
+static setun_status read_pretokenizer(st_tokenizer *t, const st_json *value, int depth, setun_error *err);
 
-static setun_status read_pretokenizers(st_tokenizer *t, const json_t *list, int depth, setun_error *err) {
-  if (!json_is_array(list)) {
+static setun_status read_pretokenizers(st_tokenizer *t, const st_json *list, int depth, setun_error *err) {
+  if (!st_json_is_array(list)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "pre-tokenizer Sequence: \"pretokenizers\" is no array");
   }
   setun_status s = SETUN_OK;
-  for (size_t i = 0; !s && i < json_array_size(list); i++)
-    s = read_pretokenizer(t, json_array_get(list, i), depth, err);
+  for (size_t i = 0; !s && i < st_json_size(list); i++) s = read_pretokenizer(t, st_json_at(list, i), depth, err);
   return s;
 }
 
-static setun_status read_pretokenizer(st_tokenizer *t, const json_t *value, int depth, setun_error *err) {
+static setun_status read_pretokenizer(st_tokenizer *t, const st_json *value, int depth, setun_error *err) {
   const char *type;
   setun_status s = st_json_type(value, "pre_tokenizer", &type, err);
   if (s) return s;
@@ -242,7 +242,7 @@ static setun_status read_pretokenizer(st_tokenizer *t, const json_t *value, int 
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "pre-tokenizer \"%.40s\" is not supported", type);
 }
 
-setun_status st_json_read_pretokenizer(st_tokenizer *t, const json_t *value, setun_error *err) {
+setun_status st_json_read_pretokenizer(st_tokenizer *t, const st_json *value, setun_error *err) {
   setun_status s = value ? read_pretokenizer(t, value, 0, err) : SETUN_OK;
   if (!s && t->byte_level && t->model == ST_MODEL_UNIGRAM) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "pre-tokenizer ByteLevel with a Unigram model is not supported");

@@ -42,11 +42,12 @@ static setun_status read_merges(st_tokenizer *t, const char *at, const char *end
 setun_status st_tokenizer_from_vocab_merges(const char *vocab, size_t vocab_length, const char *merges,
                                             size_t merges_length, const char *pre, st_tokenizer **out,
                                             setun_error *err) {
-  json_t *root = st_json_parse(vocab, vocab_length, "vocab.json", err);
-  if (!root) return err && err->code ? err->code : SETUN_ERROR_FORMAT;
+  st_json *root;
+  setun_status s = st_json_parse(vocab, vocab_length, "vocab.json", &root, err);
+  if (s) return s;
   st_tokenizer *t = NULL;
-  setun_status s = st_json_object_vocab(root, NULL, &t, err);
-  json_decref(root);
+  s = st_json_object_vocab(root, NULL, &t, err);
+  st_json_free(root);
   if (s) s = st_fail_in(err, "vocab.json");
   if (!s) s = st_pretokenizer_apply(t, pre, err);
   if (!s) s = read_merges(t, merges, merges + merges_length, err);

@@ -292,12 +292,12 @@ class TerminalTest(ChatCase):
         t.expect("setun: error: /absent/file")
         for text in ("older", "", "[1]", '{"a": []}', '["x"]'):
             t.line("/save " + self.write("other", text))
-            t.expect("setun: error: .*other: exists and is no conversation")
+            t.expect("setun: error: .*other: exists and is not a conversation")
             t.expect("\n> ")
             with open(os.path.join(self.folder, "other"), encoding="utf-8") as file:
                 self.assertEqual(file.read(), text)
         t.line("/save " + self.folder)
-        t.expect("setun: error: .*exists and is no conversation")
+        t.expect("setun: error: .*exists and is not a conversation")
         t.line("/image cat.png")
         t.expect("reads text only")
         t.line("/frobnicate")

@@ -15,7 +15,8 @@ static void read_config(const char *text, size_t size) {
   static st_hparams h; // large
   const st_spec *spec = NULL;
   setun_error err = {SETUN_OK, ""};
-  json_t *config = st_json_parse(text, size, "config.json", &err);
+  st_json *config;
+  st_json_parse(text, size, "config.json", &config, &err);
   if (!config) return;
   st_directory d = {.container = ST_HUGGINGFACE, .path = (char *)"fuzz", .config = config};
   if (st_hparams_read(&d, NULL, &spec, &h, &err) == SETUN_OK) {
@@ -27,7 +28,7 @@ static void read_config(const char *text, size_t size) {
   } else if (!err.message[0] || strchr(err.message, '\n')) {
     abort();
   }
-  json_decref(config);
+  st_json_free(config);
 }
 
 static void apply(const char *adapter) {

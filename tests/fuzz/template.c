@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   setun_error err = {0};
   st_template *t = NULL;
   if (st_template_compile((const char *)data + 1, size - 1, "fuzz", &t, &err)) return 0;
-  json_t *context = st_json_parse_values(json, strlen(json), "context", &err);
+  st_json *context;
+  st_json_parse_values(json, strlen(json), "context", &context, &err);
   st_template_time now = {2026, 11, 28, 1, 2, 3, 4};
   st_template_options options = {.now = &now, .max_steps = 200000, .max_memory = 16 << 20, .max_output = 1 << 20};
   st_buffer out = {0};
@@ -37,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   st_template_spans_free(&spans);
   st_buffer_free(&out);
-  json_decref(context);
+  st_json_free(context);
   st_template_free(t);
   return 0;
 }

@@ -2,8 +2,7 @@
 #define _DEFAULT_SOURCE // mkdtemp
 #include "models.h"
 
-#include "base/json.h"
-
+#include <jansson.h>
 #include <unistd.h>
 
 // One change to a model; NULL: none of that kind.

@@ -57,10 +57,11 @@ static double own_error(const char *name) {
   setun_error err = {SETUN_OK, ""};
   snprintf(path, sizeof path, GOLDEN "hf/%s/golden.json", name);
   if (st_file_load(path, 1 << 20, &text, &length, &err) != SETUN_OK) fail_msg("%s", err.message);
-  json_t *root = st_json_parse(text, length, path, &err);
+  st_json *root;
+  st_json_parse(text, length, path, &root, &err);
   if (!root) fail_msg("%s", err.message);
-  double mean = json_number_value(json_object_get(json_object_get(root, "bf16_own_error"), "mean"));
-  json_decref(root);
+  double mean = st_json_number(st_json_find(st_json_find(root, "bf16_own_error"), "mean"));
+  st_json_free(root);
   st_free(text);
   return mean;
 }

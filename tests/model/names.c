@@ -10,18 +10,19 @@
 
 #define NAMES GOLDEN "names/"
 
-static json_t *read_json(const char *path) {
+static st_json *read_json(const char *path) {
   char *text = NULL;
   size_t length;
   setun_error err = {SETUN_OK, ""};
   if (st_file_load(path, 1 << 20, &text, &length, &err) != SETUN_OK) fail_msg("%s", err.message);
-  json_t *root = st_json_parse(text, length, path, &err);
+  st_json *root;
+  st_json_parse(text, length, path, &root, &err);
   if (!root) fail_msg("%s", err.message);
   st_free(text);
   return root;
 }
 
-static setun_status read_config(json_t *config, const st_spec **spec, st_hparams *h, setun_error *err) {
+static setun_status read_config(st_json *config, const st_spec **spec, st_hparams *h, setun_error *err) {
   st_directory d = {.container = ST_HUGGINGFACE, .path = (char *)"test", .config = config};
   return st_hparams_read(&d, NULL, spec, h, err);
 }
@@ -60,7 +61,7 @@ static void check_map(const char *model, size_t expected) {
   setun_error err = {SETUN_OK, ""};
   const st_spec *spec = NULL;
   snprintf(path, sizeof path, NAMES "%s.json", model);
-  json_t *config = read_json(path);
+  st_json *config = read_json(path);
   if (read_config(config, &spec, &h, &err) != SETUN_OK) fail_msg("%s", err.message);
   st_map *hf = st_map_new(512), *gguf = st_map_new(512);
   size_t n, bound = 0;
@@ -87,7 +88,7 @@ static void check_map(const char *model, size_t expected) {
   st_free(seen);
   st_free(text);
   st_hparams_free(&h);
-  json_decref(config);
+  st_json_free(config);
 }
 
 static void maps(void **state) {
@@ -101,9 +102,10 @@ static void maps(void **state) {
 static st_hparams *parsed(const char *text, const st_spec **spec) {
   static st_hparams h;
   setun_error err = {SETUN_OK, ""};
-  json_t *config = st_json_parse(text, strlen(text), "config.json", &err);
+  st_json *config;
+  st_json_parse(text, strlen(text), "config.json", &config, &err);
   if (!config || read_config(config, spec, &h, &err) != SETUN_OK) fail_msg("%s", err.message);
-  json_decref(config);
+  st_json_free(config);
   return &h;
 }
 
@@ -158,11 +160,12 @@ static void refused(const char *text, const char *words) {
   static st_hparams h;
   const st_spec *spec;
   setun_error err = {SETUN_OK, ""};
-  json_t *config = st_json_parse(text, strlen(text), "config.json", &err);
+  st_json *config;
+  st_json_parse(text, strlen(text), "config.json", &config, &err);
   assert_non_null(config);
   assert_int_not_equal(read_config(config, &spec, &h, &err), SETUN_OK);
   if (!strstr(err.message, words)) fail_msg("expected \"%s\" in \"%s\"", words, err.message);
-  json_decref(config);
+  st_json_free(config);
 }
 
 static void bad_configs(void **state) {

@@ -76,10 +76,11 @@ static double golden_perplexity(void) {
   size_t length = 0;
   setun_error err = {SETUN_OK, ""};
   if (st_file_load(TALES "golden.json", 1 << 24, &text, &length, &err) != SETUN_OK) fail_msg("%s", err.message);
-  json_t *root = st_json_parse(text, length, "golden.json", &err);
+  st_json *root;
+  st_json_parse(text, length, "golden.json", &root, &err);
   if (!root) fail_msg("%s", err.message);
-  double p = json_number_value(json_object_get(json_array_get(json_object_get(root, "texts"), 0), "perplexity"));
-  json_decref(root);
+  double p = st_json_number(st_json_find(st_json_at(st_json_find(root, "texts"), 0), "perplexity"));
+  st_json_free(root);
   st_free(text);
   return p;
 }

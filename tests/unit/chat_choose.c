@@ -93,7 +93,8 @@ static void check_family(const char *architecture, const char *tokens, const st_
   st_template *compiled = NULL;
   st_buffer out = {0};
   setun_error err = {0};
-  json_t *variables = st_json_parse_values(context, strlen(context), "context", &err);
+  st_json *variables;
+  st_json_parse_values(context, strlen(context), "context", &variables, &err);
   assert_non_null(variables);
   assert_int_equal(st_choose_template(templates, &m, NULL, false, &log, &chosen, &err), SETUN_OK);
   assert_int_equal(h.warnings, 1);
@@ -103,7 +104,7 @@ static void check_family(const char *architecture, const char *tokens, const st_
   assert_string_equal(out.data, expected);
   st_template_free(compiled);
   st_buffer_free(&out);
-  json_decref(variables);
+  st_json_free(variables);
 }
 
 static const char bitnet_turns[] =

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "source/weight.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -99,7 +100,8 @@ static bool run_case(const json_t *c) {
   return ok;
 }
 
-// Leaves 64 MiB of address space beyond what there is. Sanitizers need theirs, and so does valgrind (tools/memcheck.sh).
+// Leaves 64 MiB of address space beyond what there is. Sanitizers need theirs, and so does valgrind
+// (tools/memcheck.sh).
 static void limit_memory(void) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   unsigned long pages = 0;

@@ -14,12 +14,12 @@
 
 #include "directories.h"
 
-static double number(const json_t *value) {
-  assert_true(json_is_number(value));
-  return json_number_value(value);
+static double number(const st_json *value) {
+  assert_true(st_json_is_number(value));
+  return st_json_number(value);
 }
 
-static void check_values(const st_directory *d, const st_tensor *t, const json_t *expected) {
+static void check_values(const st_directory *d, const st_tensor *t, const st_json *expected) {
   setun_error err;
   bool found = false;
   st_weight w;
@@ -33,41 +33,41 @@ static void check_values(const st_directory *d, const st_tensor *t, const json_t
   if (st_read_floats(&r, 0, w.shape.rows, x, &err) != SETUN_OK) fail_msg("%s", err.message);
   double sum = 0;
   for (size_t i = 0; i < n; i++) sum += (double)x[i];
-  assert_true(fabs(sum - number(json_object_get(expected, "sum"))) <= 1e-9 * (1 + fabs(sum)));
-  const json_t *values = json_object_get(expected, "values");
-  for (size_t i = 0; i < json_array_size(values); i++) {
-    const json_t *pair = json_array_get(values, i);
-    assert_true(x[(size_t)number(json_array_get(pair, 0))] == (float)number(json_array_get(pair, 1)));
+  assert_true(fabs(sum - number(st_json_find(expected, "sum"))) <= 1e-9 * (1 + fabs(sum)));
+  const st_json *values = st_json_find(expected, "values");
+  for (size_t i = 0; i < st_json_size(values); i++) {
+    const st_json *pair = st_json_at(values, i);
+    assert_true(x[(size_t)number(st_json_at(pair, 0))] == (float)number(st_json_at(pair, 1)));
   }
   st_free(x);
   st_row_reader_close(&r);
 }
 
-static void check_tensor(const st_directory *d, const char *name, const json_t *expected) {
+static void check_tensor(const st_directory *d, const char *name, const st_json *expected) {
   const st_tensor *t = st_directory_find(d, name);
   if (!t) fail_msg("%s: no such tensor", name);
-  const char *dtype = json_string_value(json_object_get(expected, "dtype"));
-  const json_t *shape = json_object_get(expected, "shape");
+  const char *dtype = st_json_string(st_json_find(expected, "dtype"));
+  const st_json *shape = st_json_find(expected, "shape");
   // GGUF's types are spelled as the formats are.
   if (d->container != ST_GGUF) assert_string_equal(t->dtype, dtype);
-  size_t n = json_array_size(shape);
+  size_t n = st_json_size(shape);
   assert_int_equal(t->n_dims, n);
-  for (size_t i = 0; i < n; i++) assert_int_equal(t->dims[n - 1 - i], (uint64_t)number(json_array_get(shape, i)));
+  for (size_t i = 0; i < n; i++) assert_int_equal(t->dims[n - 1 - i], (uint64_t)number(st_json_at(shape, i)));
   for (size_t i = n; i < 4; i++) assert_int_equal(t->dims[i], 1);
   assert_true(t->offset + t->bytes <= d->parts[t->part].size);
   // Where a module's weight is packed or latent, source_weight.c looks; here each tensor is taken as it is.
-  if (d->config && json_object_get(d->config, "quantization_config")) return;
-  if (json_object_get(expected, "values")) check_values(d, t, expected);
+  if (d->config && st_json_find(d->config, "quantization_config")) return;
+  if (st_json_find(expected, "values")) check_values(d, t, expected);
 }
 
-static void check_value(const st_meta *item, const json_t *expected) {
-  if (json_is_string(expected)) {
+static void check_value(const st_meta *item, const st_json *expected) {
+  if (st_json_is_string(expected)) {
     assert_int_equal(item->type, ST_META_STRING);
-    assert_int_equal(item->as.text.length, json_string_length(expected));
-    assert_memory_equal(item->as.text.data, json_string_value(expected), item->as.text.length);
-  } else if (json_is_boolean(expected)) {
+    assert_int_equal(item->as.text.length, st_json_length(expected));
+    assert_memory_equal(item->as.text.data, st_json_string(expected), item->as.text.length);
+  } else if (st_json_is_bool(expected)) {
     assert_int_equal(item->type, ST_META_BOOL);
-    assert_int_equal(item->as.u, json_is_true(expected));
+    assert_int_equal(item->as.u, st_json_is(expected, ST_JSON_TRUE));
   } else if (item->type == ST_META_F32 || item->type == ST_META_F64) {
     assert_true(item->as.f == number(expected));
   } else {
@@ -75,15 +75,15 @@ static void check_value(const st_meta *item, const json_t *expected) {
   }
 }
 
-static void check_array(const st_meta *item, const json_t *expected) {
+static void check_array(const st_meta *item, const st_json *expected) {
   assert_int_equal(item->type, ST_META_ARRAY);
-  assert_int_equal(item->count, (uint64_t)number(json_object_get(expected, "count")));
-  const json_t *first = json_object_get(expected, "first");
-  for (size_t i = 0; i < json_array_size(first); i++) {
-    const json_t *e = json_array_get(first, i);
+  assert_int_equal(item->count, (uint64_t)number(st_json_find(expected, "count")));
+  const st_json *first = st_json_find(expected, "first");
+  for (size_t i = 0; i < st_json_size(first); i++) {
+    const st_json *e = st_json_at(first, i);
     if (item->element == ST_META_STRING) {
-      assert_int_equal(item->as.texts[i].length, json_string_length(e));
-      assert_memory_equal(item->as.texts[i].data, json_string_value(e), json_string_length(e));
+      assert_int_equal(item->as.texts[i].length, st_json_length(e));
+      assert_memory_equal(item->as.texts[i].data, st_json_string(e), st_json_length(e));
     } else {
       assert_true(st_meta_number(item, i) == number(e));
     }
@@ -92,17 +92,20 @@ static void check_array(const st_meta *item, const json_t *expected) {
 
 static void check_directory(const char *name) {
   st_directory *d = open_golden(name);
-  json_t *expected = json_object_get(golden, name), *tensors = json_object_get(expected, "tensors"), *value;
+  const st_json *expected = st_json_find(golden, name), *tensors = st_json_find(expected, "tensors");
   assert_non_null(tensors);
-  assert_int_equal(d->n_tensors, json_object_size(tensors));
-  const char *key;
-  json_object_foreach(tensors, key, value) check_tensor(d, key, value);
-  json_t *keys = json_object_get(expected, "keys");
-  assert_int_equal(d->metadata.count, json_object_size(keys));
-  json_object_foreach(keys, key, value) {
+  assert_int_equal(d->n_tensors, st_json_members(tensors));
+  for (size_t i = 0; i < st_json_members(tensors); i++) {
+    check_tensor(d, st_json_member_at(tensors, i)->key, &st_json_member_at(tensors, i)->value);
+  }
+  const st_json *keys = st_json_find(expected, "keys");
+  assert_int_equal(d->metadata.count, st_json_members(keys));
+  for (size_t i = 0; i < st_json_members(keys); i++) {
+    const char *key = st_json_member_at(keys, i)->key;
+    const st_json *value = &st_json_member_at(keys, i)->value;
     const st_meta *item = st_metadata_find(&d->metadata, key);
     if (!item) fail_msg("%s: no such key", key);
-    if (json_is_object(value))
+    if (st_json_is_object(value))
       check_array(item, value);
     else
       check_value(item, value);

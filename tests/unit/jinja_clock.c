@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static json_t *moments; // tests/chat/clock.json
+static st_json *moments; // tests/chat/clock.json
 
 static int load(void **state) {
   (void)state;
@@ -18,7 +18,7 @@ static int load(void **state) {
   size_t length;
   setun_error err = {0};
   assert_int_equal(st_file_load(SETUN_TEST_DATA "/chat/clock.json", 1 << 20, &text, &length, &err), SETUN_OK);
-  moments = st_json_parse_values(text, length, "clock.json", &err);
+  st_json_parse_values(text, length, "clock.json", &moments, &err);
   if (!moments) fail_msg("%s", err.message);
   st_free(text);
   return 0;
@@ -26,16 +26,17 @@ static int load(void **state) {
 
 static int unload(void **state) {
   (void)state;
-  json_decref(moments);
+  st_json_free(moments);
   return 0;
 }
 
-static setun_status formatted(st_template *t, const st_template_time *now, json_t *format, st_buffer *out,
+static setun_status formatted(st_template *t, const st_template_time *now, const char *format, st_buffer *out,
                               setun_error *err) {
-  json_t *context = json_pack("{sO}", "form", format);
+  st_json *context = st_json_new();
   assert_non_null(context);
+  st_json_set(context, context, "form", st_json_make_text(context, format));
   setun_status s = st_template_render(t, context, &(st_template_options){.now = now}, out, NULL, err);
-  json_decref(context);
+  st_json_free(context);
   return s;
 }
 
@@ -47,26 +48,27 @@ static st_template *clock_template(void) {
   return t;
 }
 
-static int part(const json_t *moment, size_t i) {
-  return (int)json_integer_value(json_array_get(json_array_get(moment, 0), i));
+static int part(const st_json *moment, size_t i) {
+  return (int)st_json_number(st_json_at(st_json_at(moment, 0), i));
 }
 
 static void test_moments(void **state) {
   (void)state;
-  json_t *formats = json_object_get(moments, "formats"), *all = json_object_get(moments, "moments"), *one, *format;
+  const st_json *formats = st_json_find(moments, "formats"), *all = st_json_find(moments, "moments");
   st_template *t = clock_template();
-  size_t i, f, wrong = 0;
-  assert_true(json_array_size(all) > 200 && json_array_size(formats) == 6);
-  json_array_foreach(all, i, one) {
+  size_t wrong = 0;
+  assert_true(st_json_size(all) > 200 && st_json_size(formats) == 6);
+  for (size_t i = 0; i < st_json_size(all); i++) {
+    const st_json *one = st_json_at(all, i);
     st_template_time now = {part(one, 0), part(one, 1), part(one, 2), part(one, 3), part(one, 4), part(one, 5), 0};
-    json_array_foreach(formats, f, format) {
-      const char *expected = json_string_value(json_array_get(json_array_get(one, 1), f));
+    for (size_t f = 0; f < st_json_size(formats); f++) {
+      const char *format = st_json_string(st_json_at(formats, f));
+      const char *expected = st_json_string(st_json_at(st_json_at(one, 1), f));
       st_buffer out = {0};
       setun_error err = {0};
       setun_status s = formatted(t, &now, format, &out, &err);
       if (s || out.length != strlen(expected) || memcmp(out.data ? out.data : "", expected, out.length)) {
-        print_error("%d-%d-%d, %s\n  expected: %s\n  found:    %s\n", now.year, now.month, now.day,
-                    json_string_value(format), expected,
+        print_error("%d-%d-%d, %s\n  expected: %s\n  found:    %s\n", now.year, now.month, now.day, format, expected,
                     s          ? err.message
                     : out.data ? out.data
                                : "");
@@ -84,13 +86,12 @@ static void test_unknown_directives(void **state) {
   st_template *t = clock_template();
   const st_template_time now = {2026, 1, 2, 3, 4, 5, 0};
   for (const char *c = "EOQivqJeCGgkUlWVuwcxXDFTRrhntzZfP_^#0 "; *c; c++) {
-    json_t *format = json_pack("s#", (char[]){'%', *c}, 2);
+    const char format[] = {'%', *c, 0};
     st_buffer out = {0};
     setun_error err = {0};
     assert_int_equal(formatted(t, &now, format, &out, &err), SETUN_ERROR_UNSUPPORTED);
     assert_non_null(strstr(err.message, "strftime_now: '%"));
     st_buffer_free(&out);
-    json_decref(format);
   }
   st_template_free(t);
 }

@@ -120,7 +120,7 @@ static const struct {
 
 typedef struct {
   const char *text;
-  const json_t *context;
+  const st_json *context;
   setun_status status;
   setun_error err;
   char out[64];
@@ -190,7 +190,8 @@ static setun_status status_of(const nesting *c, int n, size_t *used) {
   c->make(&text, &context, c->which, n);
   job j = {.text = text.data};
   setun_error err = {0};
-  json_t *json = st_json_parse_values(context.data, context.length, "context", &err);
+  st_json *json = NULL;
+  st_json_parse_values(context.data, context.length, "context", &json, &err);
   j.context = json;
   *used = 0;
   if (json)
@@ -200,7 +201,7 @@ static setun_status status_of(const nesting *c, int n, size_t *used) {
   if (!j.status && strcmp(j.out, c->expected)) fail_msg("%s, %d deep: found \"%s\"", c->name, n, j.out);
   bool named = strstr(j.err.message, "nested deeper than") && strstr(j.err.message, "levels");
   if (j.status && json && !named) fail_msg("%s, %d deep: %s", c->name, n, j.err.message);
-  json_decref(json);
+  st_json_free(json);
   st_buffer_free(&text);
   st_buffer_free(&context);
   return j.status;

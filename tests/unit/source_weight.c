@@ -26,26 +26,25 @@ static st_weight find(const st_directory *d, const char *module, st_shape shape)
   return w;
 }
 
-static double member(const json_t *object, const char *key) {
-  const json_t *value = json_object_get(object, key);
-  assert_true(json_is_number(value));
-  return json_number_value(value);
+static double member(const st_json *object, const char *key) {
+  const st_json *value = st_json_find(object, key);
+  assert_true(st_json_is_number(value));
+  return st_json_number(value);
 }
 
-static void check_trit_rows(const json_t *rows, const int8_t *trits, size_t k) {
-  for (size_t i = 0; i < json_array_size(rows); i++) {
-    const json_t *pair = json_array_get(rows, i), *row = json_array_get(pair, 1);
-    size_t r = (size_t)json_number_value(json_array_get(pair, 0));
-    assert_int_equal(json_array_size(row), k);
-    for (size_t c = 0; c < k; c++) assert_int_equal(trits[r * k + c], (int)json_number_value(json_array_get(row, c)));
+static void check_trit_rows(const st_json *rows, const int8_t *trits, size_t k) {
+  for (size_t i = 0; i < st_json_size(rows); i++) {
+    const st_json *pair = st_json_at(rows, i), *row = st_json_at(pair, 1);
+    size_t r = (size_t)st_json_number(st_json_at(pair, 0));
+    assert_int_equal(st_json_size(row), k);
+    for (size_t c = 0; c < k; c++) assert_int_equal(trits[r * k + c], (int)st_json_number(st_json_at(row, c)));
   }
 }
 
 // All trits, then the same as floats in pieces of 1, 2, ... rows.
-static void check_weight(const st_directory *d, const char *module, const json_t *expected) {
-  const json_t *dims = json_object_get(expected, "shape");
-  st_shape shape = {(uint64_t)json_number_value(json_array_get(dims, 0)),
-                    (uint64_t)json_number_value(json_array_get(dims, 1))};
+static void check_weight(const st_directory *d, const char *module, const st_json *expected) {
+  const st_json *dims = st_json_find(expected, "shape");
+  st_shape shape = {(uint64_t)st_json_number(st_json_at(dims, 0)), (uint64_t)st_json_number(st_json_at(dims, 1))};
   st_weight w = find(d, module, shape);
   assert_true(st_weight_is_ternary(&w));
   setun_error err;
@@ -61,7 +60,7 @@ static void check_weight(const st_directory *d, const char *module, const json_t
   for (size_t i = 0; i < rows * k; i++) sum += trits[i], nonzero += trits[i] != 0;
   assert_int_equal(sum, (long)member(expected, "sum"));
   assert_int_equal(nonzero, (long)member(expected, "nonzero"));
-  check_trit_rows(json_object_get(expected, "rows"), trits, k);
+  check_trit_rows(st_json_find(expected, "rows"), trits, k);
   // The mean of latent floats is a sum whose order is not prescribed: its last place may differ.
   float tolerance = w.latent ? 2e-7f * scale : 0;
   for (size_t i = 0; i < rows; i++) assert_true(fabsf(scales[i] - scale) <= tolerance);
@@ -78,11 +77,11 @@ static void check_weight(const st_directory *d, const char *module, const json_t
 
 static void check_directory(const char *name, size_t least, bool divides) {
   st_directory *d = open_golden(name);
-  json_t *weights = json_object_get(json_object_get(golden, name), "weights"), *value;
-  assert_int_equal(json_object_size(weights), least);
-  const char *module;
-  json_object_foreach(weights, module, value) {
-    check_weight(d, module, value);
+  const st_json *weights = st_json_find(st_json_find(golden, name), "weights");
+  assert_int_equal(st_json_members(weights), least);
+  for (size_t i = 0; i < st_json_members(weights); i++) {
+    const char *module = st_json_member_at(weights, i)->key;
+    check_weight(d, module, &st_json_member_at(weights, i)->value);
     assert_int_equal(find(d, module, (st_shape){0, 0}).scale_divides, divides);
   }
   // The embedding is never ternary.

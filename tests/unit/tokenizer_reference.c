@@ -3,10 +3,10 @@
 // With arguments it is a tool instead: `tokenizer_reference FILE STRINGS.json` prints for each string its ids, its ids
 // with control tokens recognized, and the text that those decode to, for tools/compare_tokenizers.py.
 #include "base/file.h"
-#include "base/json.h"
 #include "base/memory.h"
 #include "tokenizer/tokenizer.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -13,12 +13,12 @@ static const char *const model_types[] = {"gemma3_text", "gemma3", NULL};
 static const char *const ignored[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
                                       "model.multi_modal_projector.", NULL};
 
-static setun_status refuse_softcap(const json_t *c, const char *key, setun_error *err) {
+static setun_status refuse_softcap(const st_json *c, const char *key, setun_error *err) {
   if (!st_json_get(c, key)) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected null, found %s", key, st_json_kind(st_json_get(c, key)));
 }
 
-static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   uint32_t pattern = PATTERN;
   float scalar = 256;
   setun_status s = st_json_f32(c, "query_pre_attn_scalar", &scalar, err);

@@ -6,14 +6,14 @@
 static const char *const gguf_names[] = {"gpt-oss", NULL};
 static const char *const model_types[] = {"gpt_oss", NULL};
 
-static setun_status check_constant(const json_t *c, const char *key, float expected, setun_error *err) {
+static setun_status check_constant(const st_json *c, const char *key, float expected, setun_error *err) {
   float value = expected;
   setun_status s = st_json_f32(c, key, &value, err);
   if (s != SETUN_OK || value == expected) return s;
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %g, found %g", key, (double)expected, (double)value);
 }
 
-static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   setun_status s = st_hf_experts(c, h, err);
   if (!st_json_get(c, "rope_parameters") && !st_json_get(c, "rope_scaling")) {
     h->rope.scaling = ST_ROPE_YARN;
@@ -21,7 +21,7 @@ static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
     h->rope.original_max_position_embeddings = 4096;
     h->rope.truncate = false;
   }
-  if (json_is_null(json_object_get(c, "sliding_window"))) h->window = 0;
+  if (st_json_is_null(st_json_find(c, "sliding_window"))) h->window = 0;
   if (s == SETUN_OK) s = st_json_u32(c, "sliding_window", 0, 1u << 30, &h->window, err);
   if (s == SETUN_OK) s = st_hf_layer_types(c, 2, h, err);
   if (s == SETUN_OK) s = check_constant(c, "swiglu_alpha", 1.702f, err);

@@ -13,7 +13,7 @@ static setun_status read_gguf(const st_metadata *m, const char *architecture, st
   return SETUN_OK;
 }
 
-static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   setun_status s = st_json_bool(c, "attention_bias", &h->qkv_bias, err);
   h->o_bias = h->qkv_bias;
   return s == SETUN_OK ? st_json_bool(c, "mlp_bias", &h->mlp_bias, err) : s;

@@ -14,7 +14,7 @@ static setun_status check(const st_hparams *h, setun_error *err) {
                  (double)h->embed_scale, (double)h->residual_scale, (double)h->logit_scale);
 }
 
-static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   float emb = 1, depth = 1, base = 1;
   setun_status s = st_json_f32(c, "scale_emb", &emb, err);
   if (s == SETUN_OK) s = st_json_f32(c, "scale_depth", &depth, err);

@@ -5,8 +5,8 @@ static const char *const gguf_names[] = {NULL};
 static const char *const model_types[] = {"mistral", NULL};
 
 // Absent means the official default of 4096, null means none.
-static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
-  if (json_is_null(json_object_get(c, "sliding_window"))) h->window = 0;
+static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
+  if (st_json_is_null(st_json_find(c, "sliding_window"))) h->window = 0;
   setun_status s = st_json_u32(c, "sliding_window", 0, 1u << 30, &h->window, err);
   for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window != 0;
   return s;

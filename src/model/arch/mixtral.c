@@ -5,7 +5,7 @@
 static const char *const gguf_names[] = {NULL};
 static const char *const model_types[] = {"mixtral", NULL};
 
-static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   setun_status s = st_hf_experts(c, h, err);
   if (s == SETUN_OK) s = st_json_u32(c, "sliding_window", 0, 1u << 30, &h->window, err);
   for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window != 0;

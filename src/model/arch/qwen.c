@@ -6,7 +6,7 @@ static const char *const qwen2_names[] = {"qwen2", NULL};
 static const char *const qwen3_names[] = {"qwen3", NULL};
 
 // A window counts only with use_sliding_window, and then from layer max_window_layers on.
-static setun_status read_hf(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   bool use = false;
   uint32_t full_layers = 28;
   setun_status s = st_json_bool(c, "use_sliding_window", &use, err);

@@ -9,18 +9,18 @@ static const char *const qwen3_gguf[] = {"qwen3moe", NULL};
 static const char *const qwen3_types[] = {"qwen3_moe", NULL};
 
 // The window, which counts only with use_sliding_window.
-static setun_status read_window(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_window(const st_json *c, st_hparams *h, setun_error *err) {
   bool use = false;
   uint32_t window = 4096;
   setun_status s = st_json_bool(c, "use_sliding_window", &use, err);
-  if (json_is_null(json_object_get(c, "sliding_window"))) window = 0;
+  if (st_json_is_null(st_json_find(c, "sliding_window"))) window = 0;
   if (s == SETUN_OK && use) s = st_json_u32(c, "sliding_window", 0, 1u << 30, &window, err);
   h->window = use ? window : 0;
   return s;
 }
 
 // Qwen 2's official class slides every second layer of the first max_window_layers, unlike that of the dense model.
-static setun_status read_qwen2(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_qwen2(const st_json *c, st_hparams *h, setun_error *err) {
   uint32_t most = 28;
   setun_status s = st_hf_experts(c, h, err);
   if (s == SETUN_OK) s = read_window(c, h, err);
@@ -33,7 +33,7 @@ static setun_status read_qwen2(const json_t *c, st_hparams *h, setun_error *err)
 }
 
 // Qwen 3's has one window for all layers.
-static setun_status read_qwen3(const json_t *c, st_hparams *h, setun_error *err) {
+static setun_status read_qwen3(const st_json *c, st_hparams *h, setun_error *err) {
   setun_status s = st_hf_experts(c, h, err);
   if (s == SETUN_OK) s = read_window(c, h, err);
   for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window != 0;
