@@ -1,7 +1,7 @@
 /* Setun: language models with ternary and other very low-bit weights. The only public header.
  *
  * Sections: errors and logging; model; tokens; session; sampling; chat; inspection; conversion; made-up models;
- * benchmarks.
+ * benchmarks; output files.
  *
  * Conventions. Every function that can fail returns a setun_status and takes a `setun_error *` last, which may
  * be NULL; on failure it holds the status and one line that names what failed, what was expected and what was
@@ -593,6 +593,24 @@ SETUN_API setun_status setun_measure_ceilings(const char *isa, int threads, uint
  * buffers of `ring_bytes`. Read twice to know what a cache below the system holds. */
 SETUN_API setun_status setun_measure_disk(const char *path, uint64_t ring_bytes, uint64_t total_bytes,
                                           double *bytes_per_s, setun_error *error);
+
+/* ---- output files ------------------------------------------------------------------------------------------ */
+
+/* A file that appears whole or not at all, as everything that this library writes: it is written beside its target and
+ * renamed over it. The target's permissions stay; where it is a symbolic link, the link stays, and the file that it
+ * leads to is replaced. What killed processes left beside the target is removed. It belongs to one thread at a time. */
+typedef struct setun_output setun_output;
+
+/* `path` leads to a regular file or to nothing yet. Then one of setun_output_commit and setun_output_discard ends it,
+ * and frees it. */
+SETUN_API setun_status setun_output_open(const char *path, setun_output **output, setun_error *error);
+/* Writes `size` bytes that begin `offset` bytes after the file's start; what was never written is zeros. */
+SETUN_API setun_status setun_output_write(setun_output *output, uint64_t offset, const void *bytes, size_t size,
+                                          setun_error *error);
+/* Syncs the file and renames it. On failure the target is as it was. */
+SETUN_API setun_status setun_output_commit(setun_output *output, setun_error *error);
+/* Removes what was written; nothing where `output` is NULL. */
+SETUN_API void setun_output_discard(setun_output *output);
 
 #ifdef __cplusplus
 }

@@ -70,7 +70,7 @@ static void set_dim(turn *t, bool dim) {
 static void show(turn *t, setun_channel channel, const char *text, size_t n) {
   bool thoughts = channel == SETUN_CHANNEL_REASONING || channel == SETUN_CHANNEL_CALL;
   if (thoughts && (!t->a->terminal || t->a->hide_reasoning)) return;
-  hold_signals(true);
+  block_signals(true);
   if (t->any && channel != t->channel) print_text("%s\n", t->line_open ? "\n" : "");
   t->any = true;
   t->channel = channel;
@@ -81,7 +81,7 @@ static void show(turn *t, setun_channel channel, const char *text, size_t n) {
     print_bytes(text, n);
   }
   flush_output();
-  hold_signals(false);
+  block_signals(false);
   t->line_open = text[n - 1] != '\n';
 }
 
@@ -104,12 +104,12 @@ static bool take(setun_channel channel, const char *text, size_t n, void *user) 
 }
 
 static void end_line(turn *t) {
-  hold_signals(true);
+  block_signals(true);
   set_dim(t, false);
   if (t->line_open) print_bytes("\n", 1);
   t->line_open = false;
   flush_output();
-  hold_signals(false);
+  block_signals(false);
 }
 
 // ---- the prompt ----

@@ -323,26 +323,28 @@ static bool put_file(const conversation *c, st_buffer *out) {
   return ok;
 }
 
+// The whole of a file. False after a report.
+static bool write_file(const char *path, const char *text, size_t length) {
+  setun_output *output = NULL;
+  setun_error error;
+  setun_status s = setun_output_open(path, &output, &error);
+  if (s == SETUN_OK) s = setun_output_write(output, 0, text, length, &error);
+  if (s == SETUN_OK) {
+    s = setun_output_commit(output, &error);
+  } else {
+    setun_output_discard(output);
+  }
+  if (s != SETUN_OK) report(&error);
+  return s == SETUN_OK;
+}
+
 bool conversation_save(const conversation *c, const char *path, size_t most) {
   if (!may_replace(path, most)) return false;
-  size_t size = strlen(path) + 32;
-  char *temporary = malloc(size);
   st_buffer text = {0};
-  bool ok = temporary && put_file(c, &text);
+  bool ok = put_file(c, &text);
   if (!ok) failure("no memory for the conversation's text");
-  if (ok) {
-    snprintf(temporary, size, "%s.%ld.part", path, (long)getpid());
-    FILE *file = fopen(temporary, "wbx");
-    ok = file && fwrite(text.data, 1, text.length, file) == text.length && !fflush(file) && !fsync(fileno(file));
-    if (file && fclose(file)) ok = false;
-    if (ok) ok = !rename(temporary, path);
-    if (!ok) {
-      failure("%s: cannot write: %s", path, strerror(errno));
-      if (file) unlink(temporary);
-    }
-  }
+  ok = ok && write_file(path, text.data, text.length);
   st_buffer_free(&text);
-  free(temporary);
   return ok;
 }
 

@@ -20,15 +20,28 @@ static void on_signal(int number) {
   if (session) setun_session_stop(session);
 }
 
-void note_interrupts(void) {
-  struct sigaction old, action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
-  if (received) return; // the next one ends the process
-  sigemptyset(&action.sa_mask);
-  static const int numbers[] = {SIGINT, SIGTERM};
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-    // a shell's background job has SIGINT ignored, and keeps it so
-    if (!sigaction(numbers[i], NULL, &old) && old.sa_handler != SIG_IGN) sigaction(numbers[i], &action, NULL);
+// The signals that ask a process to end. A terminal that goes away sends SIGHUP, and the shell sends it once more: only
+// of the others does a second one mean that the user will not wait.
+static const struct {
+  int number;
+  bool repeats;
+} ending[] = {{SIGINT, false}, {SIGTERM, false}, {SIGQUIT, false}, {SIGHUP, true}};
+enum { ENDING = sizeof ending / sizeof *ending };
+
+// What is ignored stays so: SIGINT in a shell's background job, SIGHUP under nohup.
+static void catch_ending(bool once) {
+  for (size_t i = 0; i < ENDING; i++) {
+    bool reset = once && !ending[i].repeats;
+    struct sigaction old,
+        action = {.sa_handler = on_signal, .sa_flags = (reset ? (int)SA_RESETHAND : 0) | (once ? SA_RESTART : 0)};
+    sigemptyset(&action.sa_mask);
+    if (!sigaction(ending[i].number, NULL, &old) && old.sa_handler != SIG_IGN)
+      sigaction(ending[i].number, &action, NULL);
   }
+}
+
+void note_interrupts(void) {
+  if (!received) catch_ending(true); // otherwise the next one ends the process
 }
 
 void watch_interrupts(setun_session *session) {
@@ -54,37 +67,39 @@ static void on_change(int number) {
 }
 
 void catch_interrupts(setun_session *session) {
-  struct sigaction action = {.sa_handler = on_signal}, change = {.sa_handler = on_change};
+  struct sigaction change = {.sa_handler = on_change};
   watched = session;
   if (!session) return;
-  sigemptyset(&action.sa_mask);
   sigemptyset(&change.sa_mask);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
+  catch_ending(false);
   sigaction(SIGCONT, &change, NULL);
   sigaction(SIGWINCH, &change, NULL);
 }
 
-static const int caught[] = {SIGINT, SIGTERM, SIGCONT, SIGWINCH};
-
-void hold_signals(bool hold) {
+// All that catch_interrupts catches.
+static sigset_t caught_signals(void) {
   sigset_t set;
   sigemptyset(&set);
-  for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) sigaddset(&set, caught[i]);
-  pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+  for (size_t i = 0; i < ENDING; i++) sigaddset(&set, ending[i].number);
+  sigaddset(&set, SIGCONT);
+  sigaddset(&set, SIGWINCH);
+  return set;
+}
+
+void block_signals(bool block) {
+  sigset_t set = caught_signals();
+  pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
 bool wait_for_input(int fd) {
-  sigset_t let;
+  sigset_t open, caught = caught_signals();
   fd_set fds;
   FD_ZERO(&fds);
   FD_SET(fd, &fds);
-  hold_signals(true);
-  pthread_sigmask(SIG_BLOCK, NULL, &let);
-  for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) sigdelset(&let, caught[i]);
+  pthread_sigmask(SIG_BLOCK, &caught, &open);
   bool came = received || resized || continued;
-  came = came || (pselect(fd + 1, &fds, NULL, NULL, NULL, &let) < 0 && errno == EINTR);
-  hold_signals(false);
+  came = came || (pselect(fd + 1, &fds, NULL, NULL, NULL, &open) < 0 && errno == EINTR);
+  pthread_sigmask(SIG_SETMASK, &open, NULL);
   if (came) errno = EINTR;
   return !came;
 }

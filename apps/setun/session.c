@@ -27,7 +27,7 @@ static bool can_be_made(const char *path) {
 bool load_session(setun_session *session, const char *path) {
   setun_error error;
   struct stat status;
-  if (stat(path, &status) && errno == ENOENT) return can_be_made(path);
+  if (lstat(path, &status) && errno == ENOENT) return can_be_made(path); // a link to nothing is an error of the load
   if (!can_be_made(path)) return false;
   if (setun_session_load(session, path, &error) == SETUN_OK) return true;
   report(&error);

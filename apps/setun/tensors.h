@@ -2,9 +2,7 @@
 #ifndef SETUN_APP_TENSORS_H
 #define SETUN_APP_TENSORS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "setun.h"
 
 typedef struct tensor_spec {
   const char *name;
@@ -15,8 +13,8 @@ typedef struct tensor_spec {
 enum { TENSORS_MOST = 2 };
 
 typedef struct tensor_file {
-  int fd; // -1: closed
-  char *path, *temporary;
+  setun_output *output;                               // NULL: closed
+  const char *path;                                   // the caller's
   uint64_t start[TENSORS_MOST], floats[TENSORS_MOST]; // of each tensor: its offset in the file, its size
 } tensor_file;
 

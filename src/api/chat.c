@@ -238,9 +238,14 @@ static setun_status flush(setun_reply *r, setun_reply_fn fn, void *user, setun_e
   return s == SETUN_OK ? st_channels_text(&r->channels, text, length, fn, user, err) : s;
 }
 
+static setun_status fail_reply(const setun_reply *reply, setun_error *error) {
+  return st_fail(error, SETUN_ERROR_ARGUMENT, "%s: expected one, found NULL", reply ? "the function" : "the reply");
+}
+
 setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn fn, void *user, setun_error *error) {
   const char *text = NULL;
   size_t length = 0;
+  if (!reply || !fn) return fail_reply(reply, error);
   if (!st_tokenizer_is_control(reply->tokenizer, id)) {
     setun_status s = st_decoder_push(reply->decoder, id, &text, &length, error);
     return s == SETUN_OK ? st_channels_text(&reply->channels, text, length, fn, user, error) : s;
@@ -251,6 +256,7 @@ setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn
 }
 
 setun_status setun_reply_finish(setun_reply *reply, setun_reply_fn fn, void *user, setun_error *error) {
+  if (!reply || !fn) return fail_reply(reply, error);
   setun_status s = flush(reply, fn, user, error);
   return s == SETUN_OK ? st_channels_finish(&reply->channels, fn, user, error) : s;
 }

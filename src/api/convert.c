@@ -91,11 +91,9 @@ static setun_status put_template(const st_directory *d, st_keys *k, setun_error 
   static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json"};
   setun_status s = SETUN_OK;
   for (int i = 0; i < 2 && s == SETUN_OK; i++) {
-    char *path = st_path_join(d->path, names[i]), *text = NULL;
+    char *text = NULL;
     size_t length = 0;
-    if (!path) return st_fail_memory(err, names[i]);
-    if (st_path_exists(path)) s = st_file_load(path, 64 << 20, &text, &length, err);
-    st_free(path);
+    s = st_file_load_beside(d->path, names[i], 64 << 20, &text, &length, err);
     if (!text) continue;
     st_json *config = NULL;
     if (i) s = st_json_parse(text, length, names[i], &config, err);

@@ -1,4 +1,4 @@
-// Files: positioned reads, and outputs that appear whole or not at all.
+// Files: positioned reads, whole files, and what a path leads to.
 #define _GNU_SOURCE
 #include "base/file.h"
 
@@ -18,30 +18,34 @@
 // One system call moves less than 2 GiB on every system; stay under it.
 enum { READ_MOST = 1 << 30 };
 
-static struct timespec time_of_change(const struct stat *st) {
+// What a change of a file's bytes changes: its size and these. A program can set the time of the last write back, but
+// not that of the last change. The number of links tells a change of the bytes from the removal of a name.
+static st_file_state state_of(const struct stat *st) {
 #ifdef __APPLE__
-  return st->st_mtimespec;
+  struct timespec written = st->st_mtimespec, changed = st->st_ctimespec;
 #else
-  return st->st_mtim;
+  struct timespec written = st->st_mtim, changed = st->st_ctim;
 #endif
+  return (st_file_state){written.tv_sec, written.tv_nsec, changed.tv_sec, changed.tv_nsec, (uint64_t)st->st_nlink};
 }
 
 setun_status st_file_open(const char *path, st_file *file, setun_error *err) {
   struct stat st;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO must not block before fstat can refuse it
   if (fd < 0) return st_fail(err, SETUN_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
-  if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+  bool known = !fstat(fd, &st);
+  if (!known || !S_ISREG(st.st_mode)) {
+    setun_status s = known ? st_fail(err, SETUN_ERROR_IO, "%s: not a regular file", path)
+                           : st_fail(err, SETUN_ERROR_IO, "%s: cannot tell what it is: %s", path, strerror(errno));
     close(fd);
-    return st_fail(err, SETUN_ERROR_IO, "%s: not a regular file", path);
+    return s;
   }
   char *copy = st_strdup(path);
   if (!copy) {
     close(fd);
     return st_fail_memory(err, path);
   }
-  struct timespec written = time_of_change(&st);
-  *file = (st_file){
-      .fd = fd, .size = (uint64_t)st.st_size, .written_s = written.tv_sec, .written_ns = written.tv_nsec, .path = copy};
+  *file = (st_file){.fd = fd, .size = (uint64_t)st.st_size, .state = state_of(&st), .path = copy};
   return SETUN_OK;
 }
 
@@ -106,13 +110,22 @@ setun_status st_file_check(const st_file *file, setun_error *err) {
     return st_fail(err, SETUN_ERROR_IO, "%s: expected the %llu bytes that it had when it was opened, found %llu",
                    file->path, (unsigned long long)file->size, (unsigned long long)st.st_size);
   }
-  struct timespec written = time_of_change(&st);
-  if (written.tv_sec == file->written_s && written.tv_nsec == file->written_ns) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_IO,
-                 "%s: written to while it is in use: expected %lld.%09lld as the time of its last change, found "
-                 "%lld.%09lld",
-                 file->path, (long long)file->written_s, (long long)file->written_ns, (long long)written.tv_sec,
-                 (long long)written.tv_nsec);
+  const st_file_state *old = &file->state, now = state_of(&st);
+  if (now.written_s != old->written_s || now.written_ns != old->written_ns) {
+    return st_fail(err, SETUN_ERROR_IO,
+                   "%s: written to while it is in use: expected %lld.%09lld as the time of its last change, found "
+                   "%lld.%09lld",
+                   file->path, (long long)old->written_s, (long long)old->written_ns, (long long)now.written_s,
+                   (long long)now.written_ns);
+  }
+  bool changed = now.changed_s != old->changed_s || now.changed_ns != old->changed_ns;
+  if (!changed || now.links != old->links) return SETUN_OK;
+  return st_fail(
+      err, SETUN_ERROR_IO,
+      "%s: changed while it is in use (written to with the time of writing set back, renamed, or given other "
+      "permissions): expected %lld.%09lld as the time of its last change of status, found %lld.%09lld",
+      file->path, (long long)old->changed_s, (long long)old->changed_ns, (long long)now.changed_s,
+      (long long)now.changed_ns);
 }
 
 setun_status st_file_load(const char *path, uint64_t limit, char **text, size_t *length, setun_error *err) {
@@ -144,9 +157,39 @@ bool st_path_is_directory(const char *path) {
   return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-bool st_path_exists(const char *path) {
+// Is nothing there under that name, not even a link? `reason`: why it cannot be reached.
+static bool is_absent(const char *path, int reason) {
   struct stat st;
-  return !stat(path, &st);
+  if (reason != ENOENT && reason != ENOTDIR) return false;
+  return lstat(path, &st) && (errno == ENOENT || errno == ENOTDIR);
+}
+
+static setun_status fail_unreachable(const char *path, int reason, setun_error *err) {
+  struct stat st;
+  bool dangling = reason == ENOENT && !lstat(path, &st) && S_ISLNK(st.st_mode);
+  return st_fail(err, SETUN_ERROR_IO, "%s: %s: %s", path,
+                 dangling ? "a symbolic link to something that is not there" : "cannot tell whether it is there",
+                 strerror(reason));
+}
+
+setun_status st_path_exists(const char *path, bool *exists, setun_error *err) {
+  struct stat st;
+  bool found = !stat(path, &st);
+  int reason = found ? 0 : errno;
+  if (!found && !is_absent(path, reason)) return fail_unreachable(path, reason, err);
+  *exists = found;
+  return SETUN_OK;
+}
+
+setun_status st_file_load_beside(const char *directory, const char *name, uint64_t limit, char **text, size_t *length,
+                                 setun_error *err) {
+  char *path = st_path_join(directory, name);
+  if (!path) return st_fail_memory(err, name);
+  bool exists = false;
+  setun_status s = st_path_exists(path, &exists, err);
+  if (s == SETUN_OK && exists) s = st_file_load(path, limit, text, length, err);
+  st_free(path);
+  return s;
 }
 
 char *st_path_join(const char *directory, const char *name) {
@@ -167,8 +210,11 @@ setun_status st_path_list(const char *directory, const char *suffix, st_names *n
   setun_status s = SETUN_OK;
   *names = (st_names){0};
   if (!d) {
-    if (errno == ENOENT || errno == ENOTDIR) return SETUN_OK;
-    return st_fail(err, SETUN_ERROR_IO, "%s: %s", directory, strerror(errno));
+    int reason = errno;
+    if (reason == ENOTDIR && !lstat(directory, &(struct stat){0})) {
+      return st_fail(err, SETUN_ERROR_IO, "%s: expected a directory, found a file", directory);
+    }
+    return is_absent(directory, reason) ? SETUN_OK : fail_unreachable(directory, reason, err);
   }
   for (struct dirent *entry; s == SETUN_OK && names->n < MOST && (entry = readdir(d));) {
     size_t n = strlen(entry->d_name), tail = strlen(suffix);
@@ -191,171 +237,4 @@ void st_names_free(st_names *names) {
   for (size_t i = 0; i < names->n; i++) st_free(names->items[i]);
   st_free(names->items);
   *names = (st_names){0};
-}
-
-// What a symbolic link leads to, in `real`; any other path as it is. NULL: the link leads nowhere.
-static const char *follow_link(const char *path, char real[PATH_MAX]) {
-  struct stat st;
-  if (lstat(path, &st) || !S_ISLNK(st.st_mode)) return path;
-  return realpath(path, real);
-}
-
-setun_status st_output_open(const char *path, st_output *out, setun_error *err) {
-  struct stat st;
-  char real[PATH_MAX];
-  *out = (st_output){.fd = -1};
-  bool replaces = !stat(path, &st);
-  if (replaces && !S_ISREG(st.st_mode)) {
-    return st_fail(err, SETUN_ERROR_IO, "%s: exists and is not a regular file", path);
-  }
-  const char *target = follow_link(path, real); // the link stays, and its file is replaced
-  if (!target) return st_fail(err, SETUN_ERROR_IO, "%s: a symbolic link that leads nowhere: %s", path, strerror(errno));
-  path = target;
-  out->path = st_strdup(path);
-  if (!out->path) return st_fail_memory(err, path);
-  // A name that nobody has, beside the target so that renaming stays on one file system.
-  for (unsigned i = 0; i < 1000 && out->fd < 0; i++) {
-    st_buffer name = {0};
-    st_free(out->temporary);
-    out->temporary = NULL;
-    if (!st_buffer_format(&name, "%s.%ld-%u.part", path, (long)getpid(), i)) {
-      st_output_discard(out);
-      return st_fail_memory(err, path);
-    }
-    out->temporary = name.data;
-    out->fd = open(out->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (out->fd < 0 && errno != EEXIST) break;
-  }
-  if (out->fd < 0) {
-    setun_status s = st_fail(err, SETUN_ERROR_IO, "%s: cannot create a file beside it: %s", out->path, strerror(errno));
-    st_output_discard(out);
-    return s;
-  }
-  if (replaces && fchmod(out->fd, st.st_mode & 0777)) { // what was private stays so
-    setun_status s =
-        st_fail(err, SETUN_ERROR_IO, "%s: cannot give its permissions to the new file: %s", out->path, strerror(errno));
-    st_output_discard(out);
-    return s;
-  }
-  return SETUN_OK;
-}
-
-setun_status st_output_write_at(st_output *out, uint64_t offset, const void *bytes, size_t n, setun_error *err) {
-  for (size_t done = 0; done < n;) {
-    size_t want = n - done < READ_MOST ? n - done : READ_MOST;
-    ssize_t w = pwrite(out->fd, (const char *)bytes + done, want, (off_t)(offset + done));
-    if (w < 0 && errno == EINTR) continue;
-    if (w <= 0) {
-      return st_fail(err, SETUN_ERROR_IO, "%s: writing %zu bytes at offset %llu: %s", out->path, n,
-                     (unsigned long long)offset, w < 0 ? strerror(errno) : "nothing was written");
-    }
-    done += (size_t)w;
-  }
-  return SETUN_OK;
-}
-
-setun_status st_output_write(st_output *out, const void *bytes, size_t n, setun_error *err) {
-  setun_status s = st_output_write_at(out, out->length, bytes, n, err);
-  if (s == SETUN_OK) out->length += n;
-  return s;
-}
-
-setun_status st_output_commit(st_output *out, setun_error *err) {
-  setun_status s = SETUN_OK;
-  if (fsync(out->fd)) s = st_fail(err, SETUN_ERROR_IO, "%s: syncing: %s", out->path, strerror(errno));
-  int fd = out->fd;
-  out->fd = -1;
-  if (close(fd) && s == SETUN_OK) s = st_fail(err, SETUN_ERROR_IO, "%s: closing: %s", out->path, strerror(errno));
-  if (s == SETUN_OK && rename(out->temporary, out->path)) {
-    s = st_fail(err, SETUN_ERROR_IO, "%s: renaming %s to it: %s", out->path, out->temporary, strerror(errno));
-  }
-  if (s == SETUN_OK) {
-    st_free(out->temporary);
-    out->temporary = NULL;
-  } else {
-    unlink(out->temporary);
-  }
-  st_output_discard(out);
-  return s;
-}
-
-void st_output_discard(st_output *out) {
-  if (out->fd >= 0) {
-    close(out->fd);
-    unlink(out->temporary);
-  }
-  st_free(out->path);
-  st_free(out->temporary);
-  *out = (st_output){.fd = -1};
-}
-
-// ---- directories --------------------------------------------------------------------------------------------------
-
-// True when something other than an empty directory is there.
-static bool is_taken(const char *path) {
-  DIR *dir = opendir(path);
-  if (!dir) return st_path_exists(path);
-  bool taken = false;
-  for (struct dirent *entry; (entry = readdir(dir));) {
-    if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) taken = true;
-  }
-  closedir(dir);
-  return taken;
-}
-
-setun_status st_output_directory_open(const char *path, st_output_directory *out, setun_error *err) {
-  size_t n = strlen(path);
-  *out = (st_output_directory){0};
-  if (is_taken(path)) {
-    return st_fail(err, SETUN_ERROR_IO, "%s: exists and is no empty directory; name another, or remove it", path);
-  }
-  while (n > 1 && path[n - 1] == '/') n--;
-  if (!(out->path = st_strndup(path, n))) return st_fail_memory(err, path);
-  bool made = false;
-  for (unsigned i = 0; i < 1000 && !made; i++) {
-    st_buffer name = {0};
-    st_free(out->temporary);
-    out->temporary = NULL;
-    if (!st_buffer_format(&name, "%s.%ld-%u.part", out->path, (long)getpid(), i)) {
-      st_free(out->path);
-      *out = (st_output_directory){0};
-      return st_fail_memory(err, path);
-    }
-    out->temporary = name.data;
-    made = !mkdir(out->temporary, 0777);
-    if (!made && errno != EEXIST) break;
-  }
-  if (made) return SETUN_OK;
-  setun_status s = st_fail(err, SETUN_ERROR_IO, "%s: cannot create a directory beside it: %s", path, strerror(errno));
-  st_free(out->temporary);
-  st_free(out->path);
-  *out = (st_output_directory){0};
-  return s;
-}
-
-setun_status st_output_directory_commit(st_output_directory *out, setun_error *err) {
-  setun_status s = SETUN_OK;
-  if (rename(out->temporary, out->path)) {
-    s = st_fail(err, SETUN_ERROR_IO, "%s: renaming %s to it: %s", out->path, out->temporary, strerror(errno));
-    st_output_directory_discard(out);
-    return s;
-  }
-  st_free(out->temporary);
-  st_free(out->path);
-  *out = (st_output_directory){0};
-  return s;
-}
-
-void st_output_directory_discard(st_output_directory *out) {
-  DIR *dir = out->temporary ? opendir(out->temporary) : NULL;
-  if (dir) {
-    for (struct dirent *entry; (entry = readdir(dir));) {
-      if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlinkat(dirfd(dir), entry->d_name, 0);
-    }
-    closedir(dir);
-    rmdir(out->temporary);
-  }
-  st_free(out->temporary);
-  st_free(out->path);
-  *out = (st_output_directory){0};
 }

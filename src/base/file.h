@@ -1,4 +1,4 @@
-// Files: positioned reads that name what was wanted and got, and outputs that appear whole or not at all.
+// Files: positioned reads that name what was wanted and got. Outputs are in base/output.h.
 #ifndef SETUN_BASE_FILE_H
 #define SETUN_BASE_FILE_H
 
@@ -11,10 +11,16 @@ typedef struct st_file_source {
   uint64_t size;
 } st_file_source;
 
+// When a file was written to last, when anything about it changed last, and how many names it has.
+typedef struct st_file_state {
+  int64_t written_s, written_ns, changed_s, changed_ns;
+  uint64_t links;
+} st_file_state;
+
 typedef struct st_file {
   int fd;
-  uint64_t size;                 // when it was opened
-  int64_t written_s, written_ns; // when it had been written to last, then
+  uint64_t size;       // when it was opened
+  st_file_state state; // likewise
   char *path;
   uint8_t *map;                 // see st_file_map
   const st_file_source *source; // NULL: the bytes are on disk
@@ -34,15 +40,22 @@ setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t
 setun_status st_file_map(st_file *file, uint8_t **data, setun_error *err);
 void st_file_unmap(st_file *file);
 
-// SETUN_ERROR_IO when the file has shrunk or was written to since it was opened: what was read before then belongs to
-// it as it was.
+// SETUN_ERROR_IO when the file has shrunk or was written to since it was opened, also with its time of writing set
+// back: what was read before then belongs to it as it was. That it lost or got a name (it was removed, or another file
+// was renamed over it) is no change: its bytes are what they were.
 setun_status st_file_check(const st_file *file, setun_error *err);
 
 // The whole of a file of at most `limit` bytes, ended with a 0 byte that *length does not count; freed with st_free.
 setun_status st_file_load(const char *path, uint64_t limit, char **text, size_t *length, setun_error *err);
 
-bool st_path_is_directory(const char *path);
-bool st_path_exists(const char *path);
+// The same for a file that may be absent: *text stays as it is then.
+setun_status st_file_load_beside(const char *directory, const char *name, uint64_t limit, char **text, size_t *length,
+                                 setun_error *err);
+
+bool st_path_is_directory(const char *path); // false also where that cannot be told: opening it says why
+// Whether there is something of that name. A symbolic link that leads nowhere, a folder that may not be searched, a
+// failing disk are errors: what cannot be read is not absent.
+setun_status st_path_exists(const char *path, bool *exists, setun_error *err);
 // "directory/name"; NULL when out of memory. Freed with st_free.
 char *st_path_join(const char *directory, const char *name);
 
@@ -54,32 +67,5 @@ typedef struct st_names {
 } st_names;
 setun_status st_path_list(const char *directory, const char *suffix, st_names *names, setun_error *err);
 void st_names_free(st_names *names);
-
-// An output file, written beside its target and renamed over it when it is whole.
-typedef struct st_output {
-  int fd;
-  uint64_t length;
-  char *path, *temporary;
-} st_output;
-
-setun_status st_output_open(const char *path, st_output *out, setun_error *err);
-setun_status st_output_write(st_output *out, const void *bytes, size_t n, setun_error *err);
-// Writes at an earlier place (say, a header that was left open); does not move the end.
-setun_status st_output_write_at(st_output *out, uint64_t offset, const void *bytes, size_t n, setun_error *err);
-// Syncs, closes and renames. On failure the target is as it was, and the temporary file is gone.
-setun_status st_output_commit(st_output *out, setun_error *err);
-// Closes and removes what was written; nothing after a commit.
-void st_output_discard(st_output *out);
-
-// A directory of output files, filled beside its target and renamed to it when it is whole.
-typedef struct st_output_directory {
-  char *path, *temporary;
-} st_output_directory;
-
-// The target must not exist, or be an empty directory.
-setun_status st_output_directory_open(const char *path, st_output_directory *out, setun_error *err);
-setun_status st_output_directory_commit(st_output_directory *out, setun_error *err);
-// Removes the directory with the files in it; nothing after a commit.
-void st_output_directory_discard(st_output_directory *out);
 
 #endif

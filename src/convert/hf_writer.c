@@ -144,13 +144,11 @@ static setun_status copy_files(const st_plan *p, const char *directory, setun_er
       "chat_template.jinja", "chat_template.json",      "preprocessor_config.json", "LICENSE"};
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < sizeof names / sizeof *names && s == SETUN_OK; i++) {
-    char *path = st_path_join(p->d->path, names[i]), *text = NULL;
+    char *text = NULL;
     size_t length = 0;
-    if (!path) return st_fail_memory(err, names[i]);
-    if (st_path_exists(path)) s = st_file_load(path, COPIED_MOST, &text, &length, err);
+    s = st_file_load_beside(p->d->path, names[i], COPIED_MOST, &text, &length, err);
     if (s == SETUN_OK && text) s = write_file(directory, names[i], text, length, err);
     st_free(text);
-    st_free(path);
   }
   return s;
 }

@@ -2,6 +2,7 @@
 #ifndef SETUN_CONVERT_PLAN_H
 #define SETUN_CONVERT_PLAN_H
 
+#include "base/output.h"
 #include "convert/convert.h"
 #include "convert/pieces.h"
 

@@ -2,6 +2,7 @@
 #include "convert/synthesis.h"
 
 #include "base/memory.h"
+#include "base/output.h"
 #include "base/pool.h"
 #include "convert/gguf_keys.h"
 #include "convert/gguf_writer.h"

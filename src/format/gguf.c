@@ -203,13 +203,13 @@ static setun_status read_other_part(gguf *g, const char *first, uint32_t index, 
   char *path = part_path(first, index, count, err);
   if (!path) return err ? err->code : SETUN_ERROR_FORMAT;
   uint32_t part;
-  setun_status s;
-  if (!st_path_exists(path)) {
+  bool exists = false;
+  setun_status s = st_path_exists(path, &exists, err);
+  if (s == SETUN_OK && !exists) {
     s = st_fail(err, SETUN_ERROR_IO, "%s: missing: the model has %" PRIu32 " parts, and this is part %" PRIu32, path,
                 count, index + 1);
-  } else {
-    s = st_builder_part(g->builder, path, &part, err);
   }
+  if (s == SETUN_OK) s = st_builder_part(g->builder, path, &part, err);
   st_metadata m = {0};
   if (s == SETUN_OK) s = read_part(g, part, &m, err);
   if (s == SETUN_OK) s = check_part(&m, index, count, path, err);

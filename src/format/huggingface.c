@@ -17,11 +17,8 @@ static setun_status load_json(const char *directory, const char *name, uint64_t 
   if (!path) return st_fail_memory(err, name);
   char *text = NULL;
   size_t length = 0;
-  setun_status s = SETUN_OK;
-  if (st_path_exists(path)) {
-    s = st_file_load(path, limit, &text, &length, err);
-    if (s == SETUN_OK) s = st_json_parse(text, length, path, root, err);
-  }
+  setun_status s = st_file_load_beside(directory, name, limit, &text, &length, err);
+  if (s == SETUN_OK && text) s = st_json_parse(text, length, path, root, err);
   st_free(text);
   st_free(path);
   return s;
@@ -113,25 +110,28 @@ static setun_status collect_shards(const st_json *map, shards *all, setun_error 
   return SETUN_OK;
 }
 
+static setun_status fail_missing(const char *path, const char *directory, const shards *all, setun_error *err) {
+  size_t there = 0;
+  for (size_t k = 0; k < all->count; k++) {
+    char *other = st_path_join(directory, all->names[k]);
+    bool exists = false;
+    if (other && st_path_exists(other, &exists, NULL) == SETUN_OK) there += exists;
+    st_free(other);
+  }
+  return st_fail(err, SETUN_ERROR_IO, "%s: missing: %s names %zu files, and %zu of them are there", path, index_name,
+                 all->count, there);
+}
+
 static setun_status open_shard(st_builder *b, const char *directory, const shards *all, size_t i, const st_json *map,
                                setun_error *err) {
   char *path = st_path_join(directory, all->names[i]);
   if (!path) return st_fail_memory(err, all->names[i]);
   uint32_t part;
-  setun_status s;
-  if (!st_path_exists(path)) {
-    size_t there = 0;
-    for (size_t k = 0; k < all->count; k++) {
-      char *other = st_path_join(directory, all->names[k]);
-      there += other && st_path_exists(other);
-      st_free(other);
-    }
-    s = st_fail(err, SETUN_ERROR_IO, "%s: missing: %s names %zu files, and %zu of them are there", path, index_name,
-                all->count, there);
-  } else {
-    s = st_builder_part(b, path, &part, err);
-    if (s == SETUN_OK) s = st_safetensors_read(b, part, map, all->names[i], err);
-  }
+  bool exists = false;
+  setun_status s = st_path_exists(path, &exists, err);
+  if (s == SETUN_OK && !exists) s = fail_missing(path, directory, all, err);
+  if (s == SETUN_OK) s = st_builder_part(b, path, &part, err);
+  if (s == SETUN_OK) s = st_safetensors_read(b, part, map, all->names[i], err);
   st_free(path);
   return s;
 }
@@ -186,12 +186,11 @@ static setun_status open_weights(st_builder *b, const char *path, setun_error *e
   uint32_t part;
   char *single = st_path_join(path, single_name);
   if (!single) return st_fail_memory(err, path);
-  if (st_path_exists(single)) {
-    s = st_builder_part(b, single, &part, err);
-    if (s == SETUN_OK) s = st_safetensors_read(b, part, NULL, NULL, err);
-  } else {
-    s = fail_absent(path, "model.safetensors or model.safetensors.index.json", err);
-  }
+  bool exists = false;
+  s = st_path_exists(single, &exists, err);
+  if (s == SETUN_OK && !exists) s = fail_absent(path, "model.safetensors or model.safetensors.index.json", err);
+  if (s == SETUN_OK) s = st_builder_part(b, single, &part, err);
+  if (s == SETUN_OK) s = st_safetensors_read(b, part, NULL, NULL, err);
   st_free(single);
   return s;
 }

@@ -38,20 +38,11 @@ static setun_status from_gguf(const st_metadata *m, const st_log *log, st_templa
 
 // ---- Hugging Face directories ----
 
-// *text stays NULL where there is no such file.
-static setun_status load_file(const char *folder, const char *name, char **text, size_t *length, setun_error *err) {
-  char *path = st_path_join(folder, name);
-  if (!path) return st_fail_memory(err, name);
-  setun_status s = st_path_exists(path) ? st_file_load(path, FILE_LIMIT, text, length, err) : SETUN_OK;
-  st_free(path);
-  return s;
-}
-
 static setun_status add_file(const char *folder, const char *file, st_text name, const char *origin, st_templates *t,
                              setun_error *err) {
   char *text = NULL;
   size_t length = 0;
-  setun_status s = load_file(folder, file, &text, &length, err);
+  setun_status s = st_file_load_beside(folder, file, FILE_LIMIT, &text, &length, err);
   if (s == SETUN_OK && text) s = add(t, name, (st_text){text, length}, origin, err);
   st_free(text);
   return s;
@@ -106,7 +97,7 @@ static setun_status add_json(const char *folder, const char *file, const st_log 
                              setun_error *err) {
   char *text = NULL;
   size_t length = 0;
-  setun_status s = load_file(folder, file, &text, &length, err);
+  setun_status s = st_file_load_beside(folder, file, FILE_LIMIT, &text, &length, err);
   if (s != SETUN_OK || !text) return s;
   st_json *config;
   s = st_json_parse(text, length, file, &config, err);

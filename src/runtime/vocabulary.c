@@ -129,21 +129,11 @@ static setun_status from_gguf(const st_metadata *m, const char *default_pre, st_
 
 // ---- Hugging Face directories ----
 
-// *text stays NULL when there is no such file.
-static setun_status load_beside(const st_directory *d, const char *name, char **text, size_t *length,
-                                setun_error *err) {
-  char *path = st_path_join(d->path, name);
-  if (!path) return st_fail_memory(err, name);
-  setun_status s = st_path_exists(path) ? st_file_load(path, FILE_LIMIT, text, length, err) : SETUN_OK;
-  st_free(path);
-  return s;
-}
-
 static setun_status from_vocab_merges(const st_directory *d, st_tokenizer **t, setun_error *err) {
   char *vocab = NULL, *merges = NULL;
   size_t vocab_length = 0, merges_length = 0;
-  setun_status s = load_beside(d, "vocab.json", &vocab, &vocab_length, err);
-  if (s == SETUN_OK) s = load_beside(d, "merges.txt", &merges, &merges_length, err);
+  setun_status s = st_file_load_beside(d->path, "vocab.json", FILE_LIMIT, &vocab, &vocab_length, err);
+  if (s == SETUN_OK) s = st_file_load_beside(d->path, "merges.txt", FILE_LIMIT, &merges, &merges_length, err);
   if (s == SETUN_OK && (!vocab || !merges)) {
     s = st_fail(err, SETUN_ERROR_IO,
                 "%s: expected tokenizer.json, tokenizer.model, or vocab.json with merges.txt, found none", d->path);
@@ -159,12 +149,12 @@ static setun_status from_vocab_merges(const st_directory *d, st_tokenizer **t, s
 static setun_status from_files(const st_directory *d, st_tokenizer **t, setun_error *err) {
   char *text = NULL;
   size_t length = 0;
-  setun_status s = load_beside(d, "tokenizer.json", &text, &length, err);
+  setun_status s = st_file_load_beside(d->path, "tokenizer.json", FILE_LIMIT, &text, &length, err);
   if (s != SETUN_OK) return s;
   if (text) {
     s = st_tokenizer_from_json(text, length, "tokenizer.json", t, err);
   } else {
-    s = load_beside(d, "tokenizer.model", &text, &length, err);
+    s = st_file_load_beside(d->path, "tokenizer.model", FILE_LIMIT, &text, &length, err);
     if (s == SETUN_OK && text) s = st_tokenizer_from_sentencepiece(text, length, "tokenizer.model", t, err);
     if (s == SETUN_OK && !text) s = from_vocab_merges(d, t, err);
   }
@@ -222,7 +212,7 @@ static setun_status adjust(const st_directory *d, st_tokenizer *t, setun_error *
   for (size_t i = 0; i < sizeof names / sizeof *names && s == SETUN_OK; i++) {
     char *text = NULL;
     size_t length = 0;
-    s = load_beside(d, names[i], &text, &length, err);
+    s = st_file_load_beside(d->path, names[i], FILE_LIMIT, &text, &length, err);
     if (s == SETUN_OK && text) s = st_tokenizer_apply_config(t, text, length, names[i], err);
     st_free(text);
   }
@@ -252,7 +242,7 @@ setun_status st_vocabulary_load_sentencepiece(const st_directory *d, st_tokenize
   char *text = NULL;
   size_t length = 0;
   st_tokenizer *t = NULL;
-  setun_status s = load_beside(d, "tokenizer.model", &text, &length, err);
+  setun_status s = st_file_load_beside(d->path, "tokenizer.model", FILE_LIMIT, &text, &length, err);
   if (s != SETUN_OK || !text) return s;
   s = st_tokenizer_from_sentencepiece(text, length, "tokenizer.model", &t, err);
   st_free(text);

@@ -83,3 +83,9 @@ def read(path):
     for tensor in tensors.values():
         tensor[2] += start
     return keys, tensors, data
+
+
+def write_ternary(path, rows=8192, columns=8192):
+    """One matrix, so large that it takes a while to convert."""
+    packed = bytes([0x64, 0x55, 0x91, 0x46] * (columns // 16)) * rows
+    write(path, [("m.weight", [columns, rows], T2_TYPE, packed), ("m.scale", [1], F32_TYPE, struct.pack("<f", 1))])

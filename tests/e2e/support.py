@@ -27,6 +27,16 @@ def setun(*args, stdin=b"", **more):
     return subprocess.run([COMMAND, *map(str, args)], stderr=subprocess.PIPE, **more)
 
 
+def failing(path, error, *calls):
+    """The environment in which these calls fail with this error for paths that end so; see tests/support/faults.c."""
+    shim = os.environ.get("SETUN_FAULTS") or os.path.join(BUILD, "tests", "libsetun_faults.so")
+    if not os.path.exists(shim):
+        raise unittest.SkipTest(f"{shim} is not there")
+    sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    return dict(os.environ, LD_PRELOAD=shim, FAULT_PATH=path, FAULT_ERRNO=str(error), FAULT_CALLS=",".join(calls),
+                ASAN_OPTIONS=sanitizer.lstrip(":"))
+
+
 def real_model(name):
     """The path of a model that tools/fetch_test_models.py fetches; without it the test is skipped, with the reason."""
     path = os.path.join(MODELS, name)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import stat
 import tempfile
 
 from support import COMMAND, TALES, Case, main, setun
@@ -235,9 +236,22 @@ class TerminalTest(ChatCase):
         self.assertEqual(t.wait(), 0)
 
     def test_termination(self):
-        t = self.start()
-        t.signal(signal.SIGTERM)
-        self.assertEqual(t.wait(), 128 + signal.SIGTERM)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            t = self.start()
+            t.signal(number)
+            self.assertEqual(t.wait(), 128 + number)
+
+    def test_the_terminal_is_as_before_after_a_quit(self):
+        """Ctrl-\\ at the prompt."""
+        for begun in ("half a line", ""):
+            t = Terminal(COMMAND, *self.args)
+            self.addCleanup(t.close)
+            before = t.modes()
+            t.expect("> ")
+            self.assertNotEqual(t.modes(), before)
+            t.send(begun + "\x1c")
+            self.assertEqual(t.wait(), 128 + signal.SIGQUIT)
+            self.assertEqual(t.modes(), before)
 
     def test_regenerating_and_taking_back(self):
         t = self.start("-n", 20, "--seed", 5, temperature=1)
@@ -273,6 +287,22 @@ class TerminalTest(ChatCase):
         self.assertEqual(self.save(t, "regenerated.json"), saved) # at temperature 0
         self.say(t, "/system Tom was happy.")
         self.assertEqual(self.save(t)[0]["content"], "Tom was happy.")
+
+    def test_saving_keeps_permissions_and_links(self):
+        t = self.start()
+        link = os.path.join(self.folder, "link.json")
+        os.mkdir(os.path.join(self.folder, "there"))
+        os.symlink(os.path.join("there", "talk.json"), link)
+        for mode in (0o600, 0o644, 0o664):
+            target = self.write(os.path.join("there", "talk.json"), '{"messages": [{"role": "user", "content": "older"}]}')
+            os.chmod(target, mode)
+            self.assertEqual(self.save(t, "link.json"), [])
+            self.assertEqual((os.readlink(link), stat.S_IMODE(os.stat(target).st_mode)),
+                             (os.path.join("there", "talk.json"), mode))
+            self.assertEqual(os.listdir(os.path.join(self.folder, "there")), ["talk.json"])
+            os.remove(target)
+        t.line("/save " + link)
+        t.expect("leads nowhere")
 
     def test_loading_what_is_not_a_conversation(self):
         t = self.start()

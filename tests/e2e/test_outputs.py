@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 """Files that commands write over: permissions and symbolic links stay, and a model's own files are safe."""
+import errno
+import fcntl
 import os
 import shutil
 import stat
+import subprocess
 import tempfile
+import time
 
-from support import GOLDEN, TALES, Case, main, read_safetensors
+import gguf
+from support import COMMAND, GOLDEN, TALES, Case, main, read_safetensors
 
 TENSOR = "model.norm.weight"
 
@@ -60,6 +65,61 @@ class Outputs(Case):
                 self.assertEqual((os.listdir(self.path("there")), sorted(os.listdir(self.folder))),
                                  ([], ["link.gguf", "there"]))
                 os.remove(link)
+
+    def test_sessions(self):
+        target, link = self.path("real.session"), self.path("link.session")
+        self.good("run", TALES, "-p", "a", "-n", 1, "--session", target)
+        os.chmod(target, 0o600)
+        os.symlink("real.session", link)
+        before = self.contents(target)
+        self.good("run", TALES, "-p", "b", "-n", 1, "--session", link)
+        self.assertNotEqual(self.contents(target), before)
+        self.assertEqual((os.readlink(link), stat.S_IMODE(os.stat(target).st_mode)), ("real.session", 0o600))
+        os.remove(target)
+        self.fails(1, "run", TALES, "-p", "b", "-n", 1, "--session", link, mentions=[link, os.strerror(errno.ENOENT)])
+
+    def test_what_killed_processes_left(self):
+        """Beside the target, under its name, and nobody's: it goes. What someone writes to, or another name, stays."""
+        others = ["out.gguf.part", "out.gguf.12-x.part", "another.gguf.7-0.part", "out.gguf.7-0.part.gguf"]
+        for command, name in ((("convert", TALES, "--to", "t2", "-o"), "out.gguf"),
+                              (("logits", TALES, "-p", "a", "-o"), "out.gguf"),
+                              (("run", TALES, "-p", "a", "-n", 1, "--session"), "out.gguf"),
+                              (("convert", TALES, "--to", "hf-u8", "-o"), "model")):
+            with self.subTest(command=command[0], name=name):
+                for other in others:
+                    self.old(other)
+                self.old(name + ".1-0.part")
+                os.mkdir(self.path(name + ".2-0.part"))
+                self.old(name + ".2-0.part", "model.safetensors")
+                used = self.old(name + ".3-0.part")
+                with open(used, "rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                    self.good(*command, self.path(name))
+                self.assertEqual(sorted(os.listdir(self.folder)), sorted([name, name + ".3-0.part", *others]))
+                shutil.rmtree(self.path(name), ignore_errors=True)
+                for left in os.listdir(self.folder):
+                    os.remove(self.path(left))
+
+    def test_a_killed_process(self):
+        """What it left is what the next one removes."""
+        source = self.path("large.gguf")
+        gguf.write_ternary(source)
+        process = subprocess.Popen([COMMAND, "convert", source, "--to", "f32", "-o", self.path("out.gguf")],
+                                   stderr=subprocess.DEVNULL)
+        while process.poll() is None and not any(n.endswith(".part") for n in os.listdir(self.folder)):
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        self.assertEqual(len(os.listdir(self.folder)), 2)
+        self.good("logits", TALES, "-p", "a", "-o", self.path("out.gguf"))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["large.gguf", "out.gguf"])
+
+    def test_a_directory_behind_a_link(self):
+        os.mkdir(self.path("there"))
+        os.symlink("there", self.path("link"))
+        self.good("convert", TALES, "--to", "hf-u8", "-o", self.path("link"))
+        self.assertEqual(os.readlink(self.path("link")), "there")
+        self.assertIn("config.json", os.listdir(self.path("there")))
 
     def test_nothing_replaces_its_model(self):
         model = self.path("model")

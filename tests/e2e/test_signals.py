@@ -3,7 +3,6 @@
 import os
 import resource
 import signal
-import struct
 import subprocess
 import tempfile
 import time
@@ -13,6 +12,7 @@ import gguf
 from support import COMMAND, TALES, Case, main
 
 SECONDS = 120
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 
 
 def watches(process, number):
@@ -33,23 +33,23 @@ class Signals(Case):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def stop(self, number, ready, *args):
+    def stop(self, number, ready, *args, times=1):
         """Runs the command, sends the signal once ready(process), and gives what stderr says."""
         process = subprocess.Popen([COMMAND, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         end = time.monotonic() + SECONDS
         while process.poll() is None and not ready(process) and time.monotonic() < end:
             time.sleep(0.0002)
-        process.send_signal(number)
+        for _ in range(times):
+            process.send_signal(number)
+            time.sleep(0.002)
         _, errors = process.communicate(timeout=SECONDS)
         self.assertEqual(process.returncode, 128 + number, errors)
         self.assertNotIn(b"error", errors)
 
-    def large(self, rows=8192, columns=8192):
+    def large(self):
         path = self.path("large.gguf")
-        packed = bytes([0x64, 0x55, 0x91, 0x46] * (columns // 16)) * rows
-        gguf.write(path, [("m.weight", [columns, rows], gguf.T2_TYPE, packed),
-                          ("m.scale", [1], gguf.F32_TYPE, struct.pack("<f", 1))])
+        gguf.write_ternary(path)
         return path
 
     def part(self, _):
@@ -57,10 +57,17 @@ class Signals(Case):
 
     def test_convert(self):
         source = self.large()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ENDING:
             with self.subTest(number=number):
                 self.stop(number, self.part, "convert", source, "-o", self.path("out.gguf"), "--to", "f32")
                 self.assertEqual(os.listdir(self.folder), ["large.gguf"])
+
+    def test_a_terminal_that_goes_away_tells_twice(self):
+        """The system and the shell both send SIGHUP; under nohup neither ends anything."""
+        self.stop(signal.SIGHUP, self.part, "convert", self.large(), "-o", self.path("out.gguf"), "--to", "f32", times=2)
+        self.assertEqual(os.listdir(self.folder), ["large.gguf"])
+        self.good("convert", TALES, "--to", "t2", "-o", self.path("out.gguf"),
+                  preexec_fn=lambda: (signal.signal(signal.SIGHUP, signal.SIG_IGN), os.kill(os.getpid(), signal.SIGHUP)))
 
     def test_inspect(self):
         source = self.large()
@@ -71,7 +78,7 @@ class Signals(Case):
     def test_loading(self):
         # So slow that no command ends before it is stopped, however busy the machine.
         text = ("-p", "Once upon a time there was a little cat. " * 20, "-t", 1, "--isa", "scalar")
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ENDING:
             for args in (("run", TALES, *text, "--ignore-eos"), ("logits", TALES, *text, "-o", self.path("out")),
                          ("perplexity", TALES, *text), ("bench", TALES, "-t", 1),
                          ("convert", TALES, "--to", "hf-u8", "-o", self.path("directory"))):

@@ -1,8 +1,10 @@
 // Every error return of setun.h that arguments can bring about: the status, one line that names what was wrong, outputs
 // as they were, and the same status without a setun_error.
+#define _XOPEN_SOURCE 700 // mkstemp
 #include "models.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #define MODEL SETUN_SOURCE_DIR "/models/setun-tales-7m"
 #define TERNARY GOLDEN "hf/bitnet-auto"
@@ -319,10 +321,43 @@ static void conversions(void **state) {
   setun_file_close(f);
 }
 
+static void outputs(void **state) {
+  (void)state;
+  char path[] = "/tmp/setun-output-XXXXXX";
+  setun_output *o = NULL;
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  assert_int_equal(close(fd), 0);
+  REFUSED(SETUN_ERROR_ARGUMENT, "path", setun_output_open, NULL, &o);
+  REFUSED(SETUN_ERROR_ARGUMENT, "output", setun_output_open, path, NULL);
+  REFUSED(SETUN_ERROR_IO, "/no-such-folder", setun_output_open, "/no-such-folder/x", &o);
+  REFUSED(SETUN_ERROR_IO, "not a regular file", setun_output_open, "/tmp", &o);
+  REFUSED(SETUN_ERROR_ARGUMENT, "output", setun_output_write, NULL, 0, "x", 1);
+  REFUSED(SETUN_ERROR_ARGUMENT, "output", setun_output_commit, NULL);
+  assert_null(o);
+  setun_output_discard(NULL);
+  assert_int_equal(setun_output_open(path, &o, NULL), SETUN_OK);
+  REFUSED(SETUN_ERROR_ARGUMENT, "bytes", setun_output_write, o, 0, NULL, 1);
+  REFUSED(SETUN_ERROR_ARGUMENT, "2^63", setun_output_write, o, (uint64_t)INT64_MAX, "x", 1);
+  assert_int_equal(setun_output_write(o, 2, "b", 1, NULL), SETUN_OK);
+  assert_int_equal(setun_output_write(o, 0, "a", 1, NULL), SETUN_OK);
+  assert_int_equal(setun_output_commit(o, NULL), SETUN_OK);
+  char text[8] = "";
+  FILE *f = fopen(path, "rb");
+  assert_non_null(f);
+  assert_int_equal(fread(text, 1, sizeof text, f), 3);
+  fclose(f);
+  assert_memory_equal(text, "a\0b", 3);
+  assert_int_equal(setun_output_open(path, &o, NULL), SETUN_OK);
+  setun_output_discard(o);
+  assert_int_equal(remove(path), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(loading),  cmocka_unit_test(text),  cmocka_unit_test(sessions), cmocka_unit_test(sampler_params),
-      cmocka_unit_test(samplers), cmocka_unit_test(files), cmocka_unit_test(ceilings), cmocka_unit_test(conversions),
+      cmocka_unit_test(loading),        cmocka_unit_test(text),        cmocka_unit_test(sessions),
+      cmocka_unit_test(sampler_params), cmocka_unit_test(samplers),    cmocka_unit_test(files),
+      cmocka_unit_test(ceilings),       cmocka_unit_test(conversions), cmocka_unit_test(outputs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,6 +146,9 @@ static void answers(void **state) {
     assert_int_equal(setun_reply_finish(reply, take, &a, NULL), SETUN_OK);
     assert_string_equal(a.text[SETUN_CHANNEL_REASONING], rows[i].reasoning);
     assert_string_equal(a.text[SETUN_CHANNEL_CONTENT], rows[i].content);
+    assert_int_equal(setun_reply_push(reply, ids[0], NULL, NULL, NULL), SETUN_ERROR_ARGUMENT);
+    assert_int_equal(setun_reply_push(NULL, ids[0], take, &a, NULL), SETUN_ERROR_ARGUMENT);
+    assert_int_equal(setun_reply_finish(reply, NULL, NULL, NULL), SETUN_ERROR_ARGUMENT);
     a.stop = true;
     setun_status s = SETUN_OK;
     for (size_t k = 0; k < n && s == SETUN_OK; k++) s = setun_reply_push(reply, ids[k], take, &a, NULL);

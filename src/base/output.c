@@ -1,0 +1,251 @@
+// Outputs that appear whole or not at all.
+#define _GNU_SOURCE
+#include "base/output.h"
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// One system call moves less than 2 GiB on every system; stay under it.
+enum { WRITE_MOST = 1 << 30, NAMES_MOST = 1000 };
+
+// ---- temporary names ----------------------------------------------------------------------------------------------
+
+// True for NAME.PID-N.part.
+static bool is_temporary_of(const char *entry, const char *name) {
+  size_t n = strlen(name);
+  if (strncmp(entry, name, n) || entry[n] != '.') return false;
+  const char *p = entry + n + 1, *number = p;
+  while (isdigit((unsigned char)*p)) p++;
+  if (p == number || *p++ != '-') return false;
+  for (number = p; isdigit((unsigned char)*p);) p++;
+  return p > number && !strcmp(p, ".part");
+}
+
+// Removes the files in an open directory, and nothing below them.
+static void remove_files(int fd) {
+  int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+  if (!dir) {
+    if (copy >= 0) close(copy);
+    return;
+  }
+  rewinddir(dir);
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlinkat(fd, entry->d_name, 0);
+  }
+  closedir(dir);
+}
+
+// Removes one that nobody has locked and that is this user's. Where the file system knows no locks, nothing goes.
+static void remove_abandoned(int folder, const char *name) {
+  struct stat opened, named;
+  int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  if (fd < 0) return;
+  bool abandoned = !fstat(fd, &opened) && opened.st_uid == geteuid() && !flock(fd, LOCK_EX | LOCK_NB) &&
+                   !fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) && named.st_dev == opened.st_dev &&
+                   named.st_ino == opened.st_ino; // its writer may have renamed it before the lock was free
+  if (abandoned && S_ISREG(opened.st_mode)) unlinkat(folder, name, 0);
+  if (abandoned && S_ISDIR(opened.st_mode)) {
+    remove_files(fd);
+    unlinkat(folder, name, AT_REMOVEDIR);
+  }
+  close(fd);
+}
+
+// Best effort: what cannot be removed stays, and the output gets another name.
+static void remove_all_abandoned(const char *path) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  char *folder = slash ? st_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : st_strdup(".");
+  DIR *dir = folder ? opendir(folder) : NULL;
+  st_free(folder);
+  if (!dir) return;
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    if (is_temporary_of(entry->d_name, name)) remove_abandoned(dirfd(dir), entry->d_name);
+  }
+  closedir(dir);
+}
+
+// Makes a file or a directory of that name. -1 with errno; EEXIST: another name is to be tried.
+static int create(const char *name, bool directory, mode_t mode) {
+  if (!directory) return open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  if (mkdir(name, mode)) return -1;
+  int fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0 && errno == ENOENT) errno = EEXIST; // removed as abandoned, before it could be locked
+  return fd;
+}
+
+// False where someone who removes abandoned outputs was faster than the lock.
+static bool take_lock(int fd) {
+  struct stat st;
+  if (flock(fd, LOCK_EX | LOCK_NB)) return errno != EWOULDBLOCK; // no locks here: nobody removes anything either
+  return !fstat(fd, &st) && st.st_nlink;
+}
+
+// Makes a file or a directory beside `path`, so that renaming stays on one file system, under a name that nobody has.
+static setun_status create_beside(const char *path, bool directory, mode_t mode, int *fd, char **temporary,
+                                  setun_error *err) {
+  int reason = EEXIST;
+  remove_all_abandoned(path);
+  for (unsigned i = 0; i < NAMES_MOST && reason == EEXIST; i++) {
+    st_buffer name = {0};
+    if (!st_buffer_format(&name, "%s.%ld-%u.part", path, (long)getpid(), i)) return st_fail_memory(err, path);
+    *fd = create(name.data, directory, mode);
+    reason = *fd < 0 ? errno : 0;
+    if (*fd >= 0 && take_lock(*fd)) {
+      *temporary = name.data;
+      return SETUN_OK;
+    }
+    if (*fd >= 0) close(*fd), reason = EEXIST;
+    st_buffer_free(&name);
+  }
+  *fd = -1;
+  return st_fail(err, SETUN_ERROR_IO, "%s: cannot create a %s beside it: %s", path, directory ? "directory" : "file",
+                 strerror(reason));
+}
+
+// ---- files --------------------------------------------------------------------------------------------------------
+
+// What a symbolic link leads to, in `real`; any other path as it is. NULL with errno: the link leads nowhere.
+static const char *follow_link(const char *path, char real[PATH_MAX]) {
+  struct stat st;
+  if (lstat(path, &st) || !S_ISLNK(st.st_mode)) return path;
+  return realpath(path, real);
+}
+
+setun_status st_output_open(const char *path, st_output *out, setun_error *err) {
+  struct stat st;
+  char real[PATH_MAX];
+  *out = (st_output){.fd = -1};
+  bool replaces = !stat(path, &st);
+  if (replaces && !S_ISREG(st.st_mode)) {
+    return st_fail(err, SETUN_ERROR_IO, "%s: exists and is not a regular file", path);
+  }
+  const char *target = follow_link(path, real);
+  if (!target) return st_fail(err, SETUN_ERROR_IO, "%s: a symbolic link that leads nowhere: %s", path, strerror(errno));
+  out->path = st_strdup(target);
+  if (!out->path) return st_fail_memory(err, path);
+  const mode_t kept = replaces ? st.st_mode & 0777 : 0666;
+  setun_status s = create_beside(target, false, kept, &out->fd, &out->temporary, err);
+  if (s == SETUN_OK && replaces && fchmod(out->fd, kept)) { // the process's mask may have taken something away
+    s = st_fail(err, SETUN_ERROR_IO, "%s: cannot give its permissions to the new file: %s", out->path, strerror(errno));
+  }
+  if (s != SETUN_OK) st_output_discard(out);
+  return s;
+}
+
+setun_status st_output_write_at(st_output *out, uint64_t offset, const void *bytes, size_t n, setun_error *err) {
+  for (size_t done = 0; done < n;) {
+    size_t want = n - done < WRITE_MOST ? n - done : WRITE_MOST;
+    ssize_t w = pwrite(out->fd, (const char *)bytes + done, want, (off_t)(offset + done));
+    if (w < 0 && errno == EINTR) continue;
+    if (w <= 0) {
+      return st_fail(err, SETUN_ERROR_IO, "%s: writing %zu bytes at offset %llu: %s", out->path, n,
+                     (unsigned long long)offset, w < 0 ? strerror(errno) : "nothing was written");
+    }
+    done += (size_t)w;
+  }
+  return SETUN_OK;
+}
+
+setun_status st_output_write(st_output *out, const void *bytes, size_t n, setun_error *err) {
+  setun_status s = st_output_write_at(out, out->length, bytes, n, err);
+  if (s == SETUN_OK) out->length += n;
+  return s;
+}
+
+setun_status st_output_commit(st_output *out, setun_error *err) {
+  setun_status s = SETUN_OK;
+  if (fsync(out->fd)) s = st_fail(err, SETUN_ERROR_IO, "%s: syncing: %s", out->path, strerror(errno));
+  int fd = out->fd, lock = fcntl(fd, F_DUPFD_CLOEXEC, 0); // the lock stays until the name is the target's
+  out->fd = -1;
+  if (close(fd) && s == SETUN_OK) s = st_fail(err, SETUN_ERROR_IO, "%s: closing: %s", out->path, strerror(errno));
+  if (s == SETUN_OK && rename(out->temporary, out->path)) {
+    s = st_fail(err, SETUN_ERROR_IO, "%s: renaming %s to it: %s", out->path, out->temporary, strerror(errno));
+  }
+  if (s != SETUN_OK) unlink(out->temporary);
+  if (lock >= 0) close(lock);
+  st_output_discard(out);
+  return s;
+}
+
+void st_output_discard(st_output *out) {
+  if (out->fd >= 0) {
+    unlink(out->temporary);
+    close(out->fd);
+  }
+  st_free(out->path);
+  st_free(out->temporary);
+  *out = (st_output){.fd = -1};
+}
+
+// ---- directories --------------------------------------------------------------------------------------------------
+
+// Whether something other than an empty directory is there.
+static setun_status is_taken(const char *path, bool *taken, setun_error *err) {
+  DIR *dir = opendir(path);
+  if (!dir) return st_path_exists(path, taken, err);
+  *taken = false;
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) *taken = true;
+  }
+  closedir(dir);
+  return SETUN_OK;
+}
+
+static void free_directory(st_output_directory *out) {
+  if (out->fd >= 0) close(out->fd);
+  st_free(out->temporary);
+  st_free(out->path);
+  *out = (st_output_directory){.fd = -1};
+}
+
+setun_status st_output_directory_open(const char *path, st_output_directory *out, setun_error *err) {
+  char real[PATH_MAX];
+  bool taken = false;
+  *out = (st_output_directory){.fd = -1};
+  setun_status s = is_taken(path, &taken, err);
+  if (s != SETUN_OK) return s;
+  if (taken) {
+    return st_fail(err, SETUN_ERROR_IO, "%s: exists and is not an empty directory; name another, or remove it", path);
+  }
+  const char *target = follow_link(path, real);
+  if (!target) return st_fail(err, SETUN_ERROR_IO, "%s: a symbolic link that leads nowhere: %s", path, strerror(errno));
+  size_t n = strlen(target);
+  while (n > 1 && target[n - 1] == '/') n--;
+  if (!(out->path = st_strndup(target, n))) return st_fail_memory(err, path);
+  s = create_beside(out->path, true, 0777, &out->fd, &out->temporary, err);
+  if (s != SETUN_OK) free_directory(out);
+  return s;
+}
+
+setun_status st_output_directory_commit(st_output_directory *out, setun_error *err) {
+  if (rename(out->temporary, out->path)) {
+    setun_status s =
+        st_fail(err, SETUN_ERROR_IO, "%s: renaming %s to it: %s", out->path, out->temporary, strerror(errno));
+    st_output_directory_discard(out);
+    return s;
+  }
+  free_directory(out);
+  return SETUN_OK;
+}
+
+void st_output_directory_discard(st_output_directory *out) {
+  if (out->fd >= 0) {
+    remove_files(out->fd);
+    rmdir(out->temporary);
+  }
+  free_directory(out);
+}
