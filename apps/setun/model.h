@@ -7,7 +7,7 @@
 #include "setun.h"
 
 // Formats whose type in a GGUF file may mean another one: what --assume chooses from.
-#define AMBIGUOUS_FORMATS "mxfp4|t5|t5-zpm|i2_s|i2_s-arm|i2_s-x4|q2_0|q2_0-128|pq2_0|ptq1_0"
+#define AMBIGUOUS_FORMATS "mxfp4|nvfp4|q1_0|t5|t5-zpm|i2_s|i2_s-arm|i2_s-x4|q2_0|q2_0-128|pq2_0|ptq1_0"
 
 // How a model's files are read. Zero-initialize.
 typedef struct model_options {

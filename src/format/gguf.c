@@ -11,7 +11,8 @@
 #include <string.h>
 
 enum {
-  INFO_LEAST = 8 + 1 + 4 + 8 + 4 + 8, // bytes of the smallest tensor info
+  INFO_LEAST =
+      8 + 4 + 8 + 4 + 8, // bytes of the smallest tensor info, with an empty name, which has a message of its own
   ALIGNMENT_DEFAULT = 32,
   ALIGNMENT_MOST = 1 << 20,
   PARTS_MOST = 65535 // split.count is a u16

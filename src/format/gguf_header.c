@@ -10,8 +10,9 @@
 
 enum { FIRST_WINDOW = 1 << 16 };
 
-// A key-value pair takes at least its key's length, one byte of key, a type and one byte of value.
-enum { PAIR_LEAST = 8 + 1 + 4 + 1 };
+// A key-value pair takes at least its key's length, a type and one byte of value: an empty key has a message of its
+// own.
+enum { PAIR_LEAST = 8 + 4 + 1 };
 
 setun_status st_gguf_need(st_gguf_header *h, uint64_t n, const char *what, setun_error *err) {
   if (n <= h->have - h->at) return SETUN_OK;

@@ -2,43 +2,21 @@
 #include "format/typeid.h"
 
 #include "base/memory.h"
+#include "quant/gguf_rivals.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-// Layouts that share a type with one that is read and are not read themselves, where their sizes can be computed: rows
-// of `head` bytes and `block_bytes` for each `block` weights. `architectures` are those that such files were made for:
-// only there does the layout count when the sizes leave it open.
-typedef struct rival {
-  uint32_t type;
-  const char *name;
-  uint32_t head, block, block_bytes;
-  const char *architectures[3];
-} rival;
-
-static const rival rivals[] = {
-    {36, "IQ4_NL_4_4", 0, 32, 18, {NULL}},
-    {142, "IQ2_TN", 4, 256, 64, {"bitnet", "llama", NULL}},
-    {143, "IQ1_TN", 2, 256, 52, {"bitnet", "llama", NULL}},
-};
-
-enum { READINGS_MOST = 8 };
+enum { READINGS_MOST = 8, RIVALS_MOST = 4 };
 
 // What one type may mean, narrowed down.
 typedef struct choice {
   uint32_t type;
   const st_format *readings[READINGS_MOST];
-  size_t n_readings;
-  const rival *rival; // NULL: none whose size is known
-  size_t n_tensors;
+  const st_gguf_rival *rivals[RIVALS_MOST]; // layouts that are not read
+  size_t n_readings, n_rivals, n_tensors;
 } choice;
-
-static bool rival_bytes(const rival *r, st_shape shape, uint64_t *bytes) {
-  if (shape.columns % r->block) return false;
-  uint64_t row = shape.columns / r->block;
-  return st_mul_u64(row, r->block_bytes, &row) && st_add_u64(row, r->head, &row) && st_mul_u64(row, shape.rows, bytes);
-}
 
 static st_shape shape_of(const st_gguf_tensor *t) {
   return (st_shape){.rows = t->dims[1] * t->dims[2] * t->dims[3], .columns = t->dims[0]};
@@ -53,41 +31,41 @@ static bool fits(const st_gguf_tensor *t, uint64_t bytes) {
 }
 
 // Do all tensors of the type fit this reading, or the rival when `format` is NULL?
-static bool fits_all(const choice *c, const st_format *format, const st_gguf_tensor *tensors, size_t count) {
+static bool fits_all(const choice *c, const st_format *format, const st_gguf_rival *rival,
+                     const st_gguf_tensor *tensors, size_t count) {
   for (size_t i = 0; i < count; i++) {
     const st_gguf_tensor *t = &tensors[i];
     uint64_t bytes;
     if (t->type != c->type) continue;
     bool known = format ? st_format_size(format, shape_of(t), &bytes, NULL) == SETUN_OK
-                        : rival_bytes(c->rival, shape_of(t), &bytes);
+                        : st_gguf_rival_size(rival, shape_of(t), &bytes);
     if (!known || !fits(t, bytes)) return false;
   }
   return true;
 }
 
-// Keeps the readings that fit. False, and nothing changed, when none does.
+// Keeps the layouts that fit. False, and nothing changed, when none does.
 static bool narrow(choice *c, const st_gguf_tensor *tensors, size_t count) {
-  size_t n = 0;
-  const st_format *kept[READINGS_MOST];
+  choice kept = {.type = c->type, .n_tensors = c->n_tensors};
   for (size_t i = 0; i < c->n_readings; i++) {
-    if (fits_all(c, c->readings[i], tensors, count)) kept[n++] = c->readings[i];
+    if (fits_all(c, c->readings[i], NULL, tensors, count)) kept.readings[kept.n_readings++] = c->readings[i];
   }
-  bool rival_fits = c->rival && fits_all(c, NULL, tensors, count);
-  if (!n && !rival_fits) return false;
-  memcpy(c->readings, kept, n * sizeof *kept);
-  c->n_readings = n;
-  if (!rival_fits) c->rival = NULL;
+  for (size_t i = 0; i < c->n_rivals; i++) {
+    if (fits_all(c, NULL, c->rivals[i], tensors, count)) kept.rivals[kept.n_rivals++] = c->rivals[i];
+  }
+  if (!kept.n_readings && !kept.n_rivals) return false;
+  *c = kept;
   return true;
 }
 
-// "q2_0, q2_0-128": the readings that are left.
-static const char *names_of(const choice *c, char text[160]) {
+// "q2_0, q2_0-128": what is left.
+static const char *names_of(const choice *c, char text[256]) {
   size_t n = 0;
   text[0] = '\0';
-  for (size_t i = 0; i < c->n_readings && n < 120; i++) {
-    n += (size_t)snprintf(text + n, 160 - n, "%s%s", i ? ", " : "", c->readings[i]->name);
+  for (size_t i = 0; i < c->n_readings + c->n_rivals && n < 200; i++) {
+    const char *name = i < c->n_readings ? c->readings[i]->name : c->rivals[i - c->n_readings]->name;
+    n += (size_t)snprintf(text + n, 256 - n, "%s%s", i ? ", " : "", name);
   }
-  if (c->rival && n < 120) snprintf(text + n, 160 - n, "%s%s", n ? ", " : "", c->rival->name);
   return text;
 }
 
@@ -135,28 +113,47 @@ static const st_format *told(const st_builder *b, const choice *c, const char **
   return is_other ? c->readings[1] : c->readings[0];
 }
 
-static bool is_rival_architecture(const st_builder *b, const rival *r) {
+static bool is_rival_architecture(const st_builder *b, const st_gguf_rival *r) {
+  const size_t most = sizeof r->architectures / sizeof *r->architectures;
   st_text arch = text_key(b, "general.architecture");
-  for (size_t i = 0; arch.data && r->architectures[i]; i++) {
+  for (size_t i = 0; i < most && r->architectures[i]; i++) {
     size_t n = strlen(r->architectures[i]);
-    if (arch.length >= n && !memcmp(arch.data, r->architectures[i], n)) return true;
+    if (!strcmp(r->architectures[i], "*")) return true;
+    if (arch.data && arch.length >= n && !memcmp(arch.data, r->architectures[i], n)) return true;
   }
   return false;
 }
 
+// Only readings may be left open by the sizes and decided by the architecture.
+static void drop_other_architectures(const st_builder *b, choice *c) {
+  size_t n = 0;
+  for (size_t i = 0; i < c->n_rivals; i++) {
+    if (is_rival_architecture(b, c->rivals[i])) c->rivals[n++] = c->rivals[i];
+  }
+  c->n_rivals = n;
+}
+
+// The rivals with what to do about each; `why` comes before them.
 static setun_status fail_unread(const choice *c, const char *why, setun_error *err) {
-  const char *others = st_gguf_type_rivals(c->type);
-  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "tensor type %" PRIu32 ": %s: it may be %s", c->type, why,
-                 others ? others : "a layout of a fork");
+  st_buffer text = {0};
+  bool fine = true;
+  for (size_t i = 0; i < c->n_rivals && fine; i++) {
+    fine = st_buffer_format(&text, "%s%s, %s", i ? "; or " : "", c->rivals[i]->name, c->rivals[i]->advice);
+  }
+  setun_status s = !fine ? st_fail_memory(err, "a message")
+                         : st_fail(err, SETUN_ERROR_UNSUPPORTED, "tensor type %" PRIu32 ": %s: it may be %s", c->type,
+                                   why, text.data ? text.data : "a layout of a fork");
+  st_buffer_free(&text);
+  return s;
 }
 
 // Chooses among what the sizes left.
 static setun_status choose(st_builder *b, choice *c, const st_format **format, setun_error *err) {
-  char names[160];
-  if (c->rival && c->n_readings && !is_rival_architecture(b, c->rival)) c->rival = NULL;
-  if (c->rival && !c->n_readings) return fail_unread(c, "the sizes of its tensors are those of another layout", err);
+  char names[256];
+  if (!c->n_readings) return fail_unread(c, "the sizes of its tensors are those of another layout", err);
+  drop_other_architectures(b, c);
   const st_format *first = c->readings[0];
-  if (c->n_readings == 1 && !c->rival) {
+  if (c->n_readings == 1 && !c->n_rivals) {
     *format = first;
     return st_builder_notice(b, err,
                              "tensor type %" PRIu32 ": read as %s: the only layout that the distances between the "
@@ -183,9 +180,9 @@ static void collect(choice *c, const st_gguf_tensor *tensors, size_t count) {
        f = st_format_next_reading(f)) {
     c->readings[c->n_readings++] = f;
   }
-  for (size_t i = 0; i < sizeof rivals / sizeof *rivals; i++) {
-    if (rivals[i].type == c->type) c->rival = &rivals[i];
-  }
+  size_t n;
+  const st_gguf_rival *rivals = st_gguf_rivals(c->type, &n);
+  while (c->n_rivals < n && c->n_rivals < RIVALS_MOST) c->rivals[c->n_rivals] = &rivals[c->n_rivals], c->n_rivals++;
   for (size_t i = 0; i < count; i++) c->n_tensors += tensors[i].type == c->type;
 }
 
@@ -201,26 +198,27 @@ setun_status st_typeid_resolve(st_builder *b, const st_gguf_tensor *tensors, siz
   if (is_sized_only(type)) return SETUN_OK;
   choice c = {.type = type};
   collect(&c, tensors, count);
-  if (!c.n_readings) {
+  if (!c.n_readings && !(c.n_rivals && narrow(&c, tensors, count))) {
     const char *name = st_gguf_type_name(type);
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "tensor type %" PRIu32 "%s%s%s: %s", type, name ? " (" : "",
                    name ? name : "", name ? ")" : "", st_gguf_type_hint(type));
   }
-  if (c.n_readings == 1 && !c.rival && !st_gguf_type_rivals(type)) {
+  if (c.n_readings == 1 && !c.n_rivals) {
     *format = c.readings[0];
     return SETUN_OK;
   }
   const char *by;
-  if ((*format = told(b, &c, &by))) {
+  if (c.n_readings && (*format = told(b, &c, &by))) {
     return st_builder_notice(b, err, "tensor type %" PRIu32 ": read as %s, %s", type, (*format)->name, by);
   }
   if (!narrow(&c, tensors, count)) {
-    char why[256], names[160];
-    c.rival = NULL;
+    char why[320], names[256];
+    choice readings = c;
+    readings.n_rivals = 0;
     snprintf(why, sizeof why,
              "the distances between the offsets of its %zu tensors fit no layout that is read (%s) unless one is "
              "assumed",
-             c.n_tensors, names_of(&c, names));
+             c.n_tensors, names_of(&readings, names));
     return fail_unread(&c, why, err);
   }
   return choose(b, &c, format, err);

@@ -1,6 +1,8 @@
 // The names of GGUF's tensor types, and what to say of those that are not read: formats of forks, formats that were
 // withdrawn, and formats that no published ternary model needs. From the public headers of ggml and ik_llama.cpp.
-#include "quant/quant.h"
+#include "quant/gguf_rivals.h"
+
+#include "base/memory.h"
 
 static const char *const again_gguf =
     "not read; convert the original checkpoint, or requantize to a type that is (Q8_0, Q6_K, Q4_K, TQ2_0, ...)";
@@ -102,24 +104,53 @@ static const type_name names[] = {
     {399, "Q8_K_R8", &again_interleaved},
 };
 
-// Types of forks whose numbers belong to formats that are read.
-static const struct {
-  uint32_t type;
-  const char *rivals;
-} shared[] = {
-    {36, "IQ4_NL_4_4, withdrawn from GGUF: use a file in IQ4_NL"},
-    {39,
-     "TL2 of BitNet forks, arranged for one matrix shape and processor: convert the original checkpoint, or use i2_s"},
-    {42,
-     "TL2 of BitNet forks, arranged for one matrix shape and processor: convert the original checkpoint, or use i2_s"},
-    {142, "IQ2_TN of older ik_llama.cpp: requantize there to IQ2_BN, or use a file in TQ2_0"},
-    {143, "IQ1_TN of older ik_llama.cpp: requantize there to IQ1_BN, or use a file in TQ1_0"},
+#define NOT_READ_TL2                                                                                                   \
+  "arranged for one matrix shape and processor: convert the original checkpoint, or use a file in i2_s"
+
+// Those of one type stand together.
+static const st_gguf_rival rivals[] = {
+    {36, "IQ4_NL_4_4", "withdrawn from GGUF: use a file in IQ4_NL", 0, 32, 18, {NULL}},
+    {39, "TL2 of BitNet forks", NOT_READ_TL2, 0, 0, 0, {NULL}},
+    {40, "Q2_0C (2-bit SEQ of Tencent's fork)", "not read: convert the original checkpoint", 0, 512, 130, {"*"}},
+    {40, "Q1_0 of 32 weights (older PrismML forks)", "use a file in Q1_0, type 41", 0, 32, 6, {"*"}},
+    {41, "Q1_0 of 32 weights (older PrismML forks)", "use a file of 18 bytes for 128 weights", 0, 32, 6, {"*"}},
+    {42, "TL2 of BitNet forks", NOT_READ_TL2, 0, 0, 0, {NULL}},
+    {42, "STQ1_0 (Sherry of Tencent's fork)", "not read: convert the original checkpoint", 0, 256, 42, {"*"}},
+    {43, "STQ1_0 (Sherry of Tencent's fork)", "not read: convert the original checkpoint", 0, 256, 42, {"*"}},
+    {142,
+     "IQ2_TN of older ik_llama.cpp",
+     "requantize there to IQ2_BN, or use a file in TQ2_0",
+     4,
+     256,
+     64,
+     {"bitnet", "llama"}},
+    {143,
+     "IQ1_TN of older ik_llama.cpp",
+     "requantize there to IQ1_BN, or use a file in TQ1_0",
+     2,
+     256,
+     52,
+     {"bitnet", "llama"}},
 };
 
+const st_gguf_rival *st_gguf_rivals(uint32_t type, size_t *n) {
+  const size_t count = sizeof rivals / sizeof *rivals;
+  size_t first = 0;
+  while (first < count && rivals[first].type != type) first++;
+  for (*n = 0; first + *n < count && rivals[first + *n].type == type;) ++*n;
+  return *n ? &rivals[first] : NULL;
+}
+
 const char *st_gguf_type_rivals(uint32_t type) {
-  for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
-    if (shared[i].type == type) return shared[i].rivals;
-  return NULL;
+  size_t n;
+  const st_gguf_rival *first = st_gguf_rivals(type, &n);
+  return first ? first->name : NULL;
+}
+
+bool st_gguf_rival_size(const st_gguf_rival *r, st_shape shape, uint64_t *bytes) {
+  if (!r->block || shape.columns % r->block) return false;
+  uint64_t row = shape.columns / r->block;
+  return st_mul_u64(row, r->block_bytes, &row) && st_add_u64(row, r->head, &row) && st_mul_u64(row, shape.rows, bytes);
 }
 
 static const type_name *find(uint32_t type) {
