@@ -236,6 +236,7 @@ bool tokenize_beforehand(const char *path, const model_options *o, uint64_t memo
   setun_model_params params = model_params(o); // whoever loads the model is told of its warnings
   setun_model *vocabulary = NULL;
   setun_error error;
+  params.memory = memory;
   bool fine = setun_model_load_vocabulary(path, &params, &vocabulary, &error) == SETUN_OK || !report(&error);
   fine = fine && text_fits(text, memory) && tokenize_text(vocabulary, text, flags, list);
   setun_model_free(vocabulary);

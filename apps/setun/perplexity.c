@@ -84,8 +84,14 @@ static int score_all(setun_session *session, const id_list *list, size_t ctx, si
   return interrupt_status() && error.code == SETUN_ERROR_CANCELED ? interrupt_status() : report(&error);
 }
 
-static void print_result(const score *s, bool json) {
+// The exit status.
+static int print_result(const score *s, bool json) {
   double nll = s->nll / (double)s->tokens;
+  if (!isfinite(exp(nll))) {
+    return failure(
+        "the mean negative log-likelihood of %llu tokens is %g, whose exponential is beyond what a number holds",
+        (unsigned long long)s->tokens, nll);
+  }
   if (json) {
     print_text("{\"perplexity\": ");
     print_json_number(exp(nll));
@@ -96,6 +102,7 @@ static void print_result(const score *s, bool json) {
     print_text("perplexity %.4f over %llu tokens (mean negative log-likelihood %.6f)\n", exp(nll),
                (unsigned long long)s->tokens, nll);
   }
+  return 0;
 }
 
 static int compute(const command *self, const char *name, const setun_model *model, const perplexity_options *o,
@@ -117,7 +124,7 @@ static int compute(const command *self, const char *name, const setun_model *mod
     watch_interrupts(session);
     status = score_all(session, list, ctx, stride, &s);
     watch_interrupts(NULL);
-    if (status == 0) print_result(&s, o->json);
+    if (status == 0) status = print_result(&s, o->json);
   }
   setun_session_free(session);
   return status;

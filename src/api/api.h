@@ -39,10 +39,12 @@ st_placement_options st_placement_options_of(const setun_model_params *params, c
 // Opens a model's files (or `source`, unless that is NULL: a GGUF file's bytes, which `path` then only names) and reads
 // everything but weights; then `next`, unless that is NULL, does what it likes with
 // them. The directory lives until then, or with the model where weights stream from it.
+// With a `next`, a budget that cannot do is refused before the vocabulary takes memory; `plan`, unless that is NULL,
+// then has the plan that was refused.
 typedef setun_status (*st_next_fn)(setun_model *model, const st_directory *directory, const setun_model_params *params,
                                    void *context, setun_error *err);
 setun_status st_api_open(const char *path, const st_file_source *source, const setun_model_params *params,
-                         st_next_fn next, void *context, setun_model **model, setun_error *err);
+                         st_next_fn next, void *context, st_memory_plan *plan, setun_model **model, setun_error *err);
 // A `next` that loads the weights.
 setun_status st_api_load_weights(setun_model *model, const st_directory *directory, const setun_model_params *params,
                                  void *context, setun_error *err);

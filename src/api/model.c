@@ -3,6 +3,7 @@
 
 #include "base/float_modes.h"
 #include "base/memory.h"
+#include "base/system_memory.h"
 #include "base/process.h"
 #include "quant/quant.h"
 #include "runtime/sampler_defaults.h"
@@ -117,8 +118,45 @@ static setun_status load_texts(setun_model *m, const st_directory *d, setun_erro
   return s == SETUN_OK ? st_architecture_name(d, &m->architecture, err) : s;
 }
 
+static setun_status plan_expecting(const st_directory *d, const setun_model_params *p, uint64_t expected,
+                                   st_memory_plan *plan, setun_error *err) {
+  st_placement_options options =
+      st_placement_options_of(p, NULL); // loading says what there is to say, and adds adapters
+  options.n_adapters = 0;
+  options.expected = expected;
+  return st_placement_plan(d, &options, plan, err);
+}
+
+// Before the vocabulary takes memory: a budget that cannot do is refused with one that does. Whatever else is wrong
+// with a model is said in its place.
+static setun_status check_budget(const st_directory *d, const setun_model_params *p, st_memory_plan *plan,
+                                 setun_error *err) {
+  st_memory_plan own = {0};
+  setun_error first;
+  st_vocabulary_size size = st_vocabulary_measure(d);
+  if (d->container == ST_SAFETENSORS) return SETUN_OK;
+  bool refused = plan_expecting(d, p, size.least, &own, &first) == SETUN_ERROR_MEMORY;
+  if (refused) {
+    st_memory_plan_free(&own);
+    setun_status s = plan_expecting(d, p, size.enough, &own, err); // whose least is said
+    if (s != SETUN_ERROR_MEMORY && err) *err = first;
+    if (plan) *plan = own, own = (st_memory_plan){0};
+  }
+  st_memory_plan_free(&own);
+  return refused ? SETUN_ERROR_MEMORY : SETUN_OK;
+}
+
+// The same where only the vocabulary is loaded.
+static setun_status check_vocabulary_budget(const st_directory *d, const setun_model_params *p, setun_error *err) {
+  st_vocabulary_size size = st_vocabulary_measure(d);
+  uint64_t resident = st_memory_resident(), least = resident + size.enough + ((1 << 20) - 1);
+  if (!p->memory || p->memory >= resident + size.least) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_MEMORY, "%s: expected at least %lluM of memory for the vocabulary, found %.1fM",
+                 d->path, (unsigned long long)(least >> 20), (double)p->memory / (1 << 20));
+}
+
 setun_status st_api_open(const char *path, const st_file_source *source, const setun_model_params *params,
-                         st_next_fn next, void *context, setun_model **model, setun_error *err) {
+                         st_next_fn next, void *context, st_memory_plan *plan, setun_model **model, setun_error *err) {
   ST_DEFAULT_FLOAT_MODES;
   setun_model_params p = params ? *params : setun_model_params_default();
   st_directory *d = NULL;
@@ -131,7 +169,8 @@ setun_status st_api_open(const char *path, const st_file_source *source, const s
   options.source = source;
   s = st_directory_open(path, &options, &d, err);
   if (s == SETUN_OK) {
-    s = load_texts(m, d, err);
+    s = next ? check_budget(d, &p, plan, err) : check_vocabulary_budget(d, &p, err);
+    if (s == SETUN_OK) s = load_texts(m, d, err);
     if (s == SETUN_OK && next) s = next(m, d, &p, context, err);
     if (s != SETUN_OK && s != SETUN_ERROR_CANCELED && err && strncmp(err->message, path, strlen(path))) {
       st_fail_in(err, "%s", path);
@@ -166,12 +205,12 @@ setun_status st_api_load_weights(setun_model *m, const st_directory *d, const se
 
 setun_status setun_model_load(const char *path, const setun_model_params *params, setun_model **model,
                               setun_error *error) {
-  return st_api_open(path, NULL, params, st_api_load_weights, NULL, model, error);
+  return st_api_open(path, NULL, params, st_api_load_weights, NULL, NULL, model, error);
 }
 
 setun_status setun_model_load_vocabulary(const char *path, const setun_model_params *params, setun_model **model,
                                          setun_error *error) {
-  return st_api_open(path, NULL, params, NULL, NULL, model, error);
+  return st_api_open(path, NULL, params, NULL, NULL, NULL, model, error);
 }
 
 void setun_model_free(setun_model *m) {

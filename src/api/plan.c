@@ -38,7 +38,7 @@ setun_status setun_plan_model(const char *path, const setun_model_params *params
                               setun_error *error) {
   st_memory_plan made = {0};
   setun_model *model = NULL;
-  setun_status s = st_api_open(path, NULL, params, st_api_make_plan, &made, &model, error);
+  setun_status s = st_api_open(path, NULL, params, st_api_make_plan, &made, &made, &model, error);
   *plan = st_api_plan_of(&made);
   st_memory_plan_free(&made);
   setun_model_free(model);

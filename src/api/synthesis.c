@@ -50,14 +50,15 @@ static setun_status read_bytes(const void *context, uint64_t offset, void *to, s
 
 // Opens a made-up model and does `next` with it.
 static setun_status open_synthesis(const setun_synthesis_params *params, const setun_model_params *model_params,
-                                   st_next_fn next, void *context, setun_model **model, setun_error *err) {
+                                   st_next_fn next, void *context, st_memory_plan *plan, setun_model **model,
+                                   setun_error *err) {
   st_synthesis *y = NULL;
   setun_status s = make(params, &y, err);
   if (s != SETUN_OK) return s;
   st_file_source source = {.read = read_bytes, .context = y, .size = y->size};
   setun_model_params loading = model_params ? *model_params : setun_model_params_default();
   loading.no_stream = false; // there is no file to map
-  s = st_api_open(params->shape, &source, &loading, next, context, model, err);
+  s = st_api_open(params->shape, &source, &loading, next, context, plan, model, err);
   st_synthesis_free(y);
   return s;
 }
@@ -65,14 +66,14 @@ static setun_status open_synthesis(const setun_synthesis_params *params, const s
 setun_status setun_model_synthesize(const setun_synthesis_params *params, const setun_model_params *model_params,
                                     setun_model **model, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
-  return open_synthesis(params, model_params, st_api_load_weights, NULL, model, error);
+  return open_synthesis(params, model_params, st_api_load_weights, NULL, NULL, model, error);
 }
 
 setun_status setun_plan_synthetic(const setun_synthesis_params *params, const setun_model_params *model_params,
                                   setun_plan *plan, setun_error *error) {
   st_memory_plan made = {0};
   setun_model *model = NULL;
-  setun_status s = open_synthesis(params, model_params, st_api_make_plan, &made, &model, error);
+  setun_status s = open_synthesis(params, model_params, st_api_make_plan, &made, &made, &model, error);
   *plan = st_api_plan_of(&made);
   st_memory_plan_free(&made);
   setun_model_free(model);

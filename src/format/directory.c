@@ -130,7 +130,7 @@ setun_status st_dims_check(const char *name, uint64_t n_dims, uint64_t dims[4], 
   for (uint64_t i = 0; i < 4; i++) {
     if (i >= n_dims) dims[i] = 1;
     if (!dims[i] || dims[i] > INT64_MAX) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected dimensions from 1 to 2^63 - 1, found %" PRIu64, name,
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected dimensions of at least 1 and below 2^63, found %" PRIu64, name,
                      dims[i]);
     }
     if (!st_mul_u64(elements, dims[i], &elements) || elements > INT64_MAX) {

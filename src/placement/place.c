@@ -5,12 +5,25 @@
 #include "base/memory.h"
 #include "placement/copy.h"
 
+#include <float.h>
 #include <math.h>
 
 // ---- vectors ------------------------------------------------------------------------------------------------------
 
-// The vector's floats, one added to each where the file stores norms that way; freed with st_free.
-static setun_status read_vector(st_loader *l, const st_weight *w, bool plus_one, float **out) {
+// What is normed has a mean square of 1, so that none of it is larger than the root of its length.
+static setun_status check_norm(const st_weight *w, const float *values, size_t n, setun_error *err) {
+  for (size_t i = 0; i < n; i++) {
+    if (fabs((double)values[i]) * sqrt((double)n) <= FLT_MAX) continue;
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "%s: element %zu: expected at most %g, beyond which float32 does not hold "
+                   "what is normed, found %g",
+                   w->name, i, FLT_MAX / sqrt((double)n), (double)values[i]);
+  }
+  return SETUN_OK;
+}
+
+// The vector's floats, one added to each of a norm's where the file stores norms that way; freed with st_free.
+static setun_status read_vector(st_loader *l, const st_weight *w, bool norm, float **out) {
   size_t n = (size_t)w->shape.columns;
   float *values = st_malloc(n, sizeof *values);
   if (!values) return st_fail_memory(l->err, w->name);
@@ -20,7 +33,8 @@ static setun_status read_vector(st_loader *l, const st_weight *w, bool plus_one,
     s = st_read_floats(&r, 0, 1, values, l->err);
     st_row_reader_close(&r);
   }
-  for (size_t i = 0; i < n && plus_one; i++) values[i] += 1;
+  for (size_t i = 0; i < n && norm && l->m->h.norm_plus_one; i++) values[i] += 1;
+  if (s == SETUN_OK && norm) s = check_norm(w, values, n, l->err);
   if (s == SETUN_OK) {
     *out = values;
   } else {
@@ -38,10 +52,10 @@ static setun_status place_floats(st_loader *l, const float *values, size_t n, st
 }
 
 // Every `step`-th element of a vector, from `first` on.
-static setun_status place_vector(st_loader *l, const st_weight *w, bool plus_one, uint64_t first, uint64_t step,
+static setun_status place_vector(st_loader *l, const st_weight *w, bool norm, uint64_t first, uint64_t step,
                                  st_dvector **out) {
   float *values = NULL;
-  setun_status s = read_vector(l, w, plus_one, &values);
+  setun_status s = read_vector(l, w, norm, &values);
   if (s != SETUN_OK) return s;
   size_t n = (size_t)(w->shape.columns / step);
   for (size_t i = 0; i < n && step > 1; i++) values[i] = values[i * step + first];
@@ -62,18 +76,18 @@ static setun_status read_table(st_loader *l, const st_weight *w, float **out) {
 static setun_status place_role_vector(st_loader *l, const st_bound *b) {
   st_model *m = l->m;
   const st_weight *w = &b->weight;
-  bool plus_one = m->h.norm_plus_one && st_role_get(b->role)->kind == ST_KIND_NORM;
+  bool norm = st_role_get(b->role)->kind == ST_KIND_NORM;
   switch (b->role) {
   case ST_ROPE_SHORT: return read_table(l, w, &m->h.rope.short_factor);
   case ST_ROPE_LONG_FACTORS: return read_table(l, w, &m->h.rope.long_factor);
   case ST_ROPE_FREQS: return read_table(l, w, &m->rope_divisors);
-  case ST_OUTPUT_NORM: return place_vector(l, w, plus_one, 0, 1, &m->output_norm);
+  case ST_OUTPUT_NORM: return place_vector(l, w, norm, 0, 1, &m->output_norm);
   default: break;
   }
   st_layer *layer = &m->layers[b->layer];
   if (b->role == ST_ATTN_Q_NORM) layer->q_norm_width = (uint32_t)w->shape.columns;
   if (b->role == ST_ATTN_K_NORM) layer->k_norm_width = (uint32_t)w->shape.columns;
-  return place_vector(l, w, plus_one, 0, 1, &layer->vector[b->role]);
+  return place_vector(l, w, norm, 0, 1, &layer->vector[b->role]);
 }
 
 // ---- matrices -----------------------------------------------------------------------------------------------------

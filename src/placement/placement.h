@@ -24,6 +24,7 @@ typedef struct st_placement_options {
   const setun_session_params *session; // that room is left for; NULL: one with defaults
   st_session_size_fn session_size;
   uint64_t memory;                // the budget in bytes; 0: what is available, less a margin
+  uint64_t expected;              // bytes that the process will take, beside what it has, before weights are read
   bool mapped;                    // the file is mapped, not read, where the device takes its bytes as they are
   const uint32_t *resident_parts; // for tests: so many attentions and MLPs, whatever the budget; NULL: no
 } st_placement_options;

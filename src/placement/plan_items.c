@@ -230,11 +230,12 @@ setun_status st_plan_memory(st_loader *l) {
   if (s != SETUN_OK) return s;
   uint64_t available = st_memory_available();
   p->mapped = l->o->mapped;
-  p->process = st_memory_resident();
+  const uint64_t resident = st_memory_resident();
+  p->process = resident + l->o->expected;
   p->resident_parts = l->o->resident_parts;
   p->token_bytes = cost.bytes;
   p->token_macs = cost.macs;
   p->budget = l->o->memory;
-  if (!p->budget && available != UINT64_MAX) p->budget = st_default_budget(p->process, available);
+  if (!p->budget && available != UINT64_MAX) p->budget = st_default_budget(resident, available);
   return st_memory_plan_decide(p, l->d, l->err);
 }

@@ -3,10 +3,10 @@
 
 #include "base/memory.h"
 #include "base/process.h"
+#include "runtime/overflow.h"
 #include "runtime/sampler.h"
 #include "runtime/session_file.h"
 
-#include <float.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -110,27 +110,28 @@ static setun_status check_tokens(const st_session *s, const setun_token *ids, si
   return SETUN_OK;
 }
 
-// The logits behind some tokens of a finished pass, of which `left` more will be wanted. Numbers beyond float32 on the
-// way there make them NaN or infinite, and an answer made of those would be noise.
-static setun_status compute_logits(st_session *s, uint32_t first, uint32_t n, uint32_t left, setun_error *err) {
-  size_t n_vocab = s->run->model->h.n_vocab, all = n * n_vocab, at = 0;
-  int bad = 0;
+// The tokens of a finished pass.
+typedef struct pass_tokens {
+  const setun_token *ids;
+  uint32_t n;
+} pass_tokens;
+
+// The logits behind some of them, of which `left` more will be wanted.
+static setun_status compute_logits(st_session *s, const pass_tokens *pass, uint32_t first, uint32_t n, uint32_t left,
+                                   setun_error *err) {
   s->has_logits = false;
   s->last = n - 1;
   setun_status status = st_run_logits(s->run, first, n, left, s->logits, err);
   if (status != SETUN_OK) return status;
-  for (size_t i = 0; i < all; i++) bad |= !(s->logits[i] <= FLT_MAX);
-  if (!bad) return SETUN_OK;
-  while (s->logits[at] <= FLT_MAX) at++;
-  return st_fail(err, SETUN_ERROR_FORMAT, "logit of token %zu after position %u: expected a finite number, found %g",
-                 at % n_vocab, s->position + first + (uint32_t)(at / n_vocab), (double)s->logits[at]);
+  return st_overflow_check(s->run, s->logits, first, n, pass->ids, pass->n, s->position, err);
 }
 
 // The logits of each token of a finished pass, handed out in order.
-static setun_status report_logits(st_session *s, const setun_eval_params *p, uint32_t n, setun_error *err) {
-  for (uint32_t first = 0; first < n;) {
+static setun_status report_logits(st_session *s, const setun_eval_params *p, const pass_tokens *pass,
+                                  setun_error *err) {
+  for (uint32_t first = 0, n = pass->n; first < n;) {
     uint32_t count = n - first < s->run->n_logits ? n - first : s->run->n_logits;
-    setun_status status = compute_logits(s, first, count, n - first - count, err);
+    setun_status status = compute_logits(s, pass, first, count, n - first - count, err);
     if (status != SETUN_OK) return status;
     for (uint32_t t = 0; t < count; t++) {
       const float *logits = s->logits + (size_t)t * s->run->model->h.n_vocab;
@@ -166,9 +167,9 @@ static setun_status eval(st_session *s, const setun_token *ids, size_t n, const 
     }
     if (status != SETUN_OK) return status;
     if (p->on_logits) {
-      status = report_logits(s, p, count, err);
+      status = report_logits(s, p, &(pass_tokens){ids + done, count}, err);
     } else if (last) {
-      status = compute_logits(s, count - 1, 1, 0, err);
+      status = compute_logits(s, &(pass_tokens){ids + done, count}, count - 1, 1, 0, err);
     }
     if (status != SETUN_OK) return status;
     memcpy(s->ids + s->position, ids + done, count * sizeof *ids);

@@ -12,8 +12,16 @@
 setun_status st_vocabulary_load(const st_directory *directory, const char *default_pre, st_tokenizer **tokenizer,
                                 setun_error *err);
 
+// What loading the vocabulary will take in memory beside the directory, known from the count of a GGUF file's tokens or
+// from the size of a directory's files: bytes that it takes in any case, and bytes that do.
+typedef struct st_vocabulary_size {
+  uint64_t least, enough;
+} st_vocabulary_size;
+st_vocabulary_size st_vocabulary_measure(const st_directory *directory);
+
 // The same from a Hugging Face directory's tokenizer.model, whatever other files there are; *tokenizer stays as it is
 // when there is none.
-setun_status st_vocabulary_load_sentencepiece(const st_directory *directory, st_tokenizer **tokenizer, setun_error *err);
+setun_status st_vocabulary_load_sentencepiece(const st_directory *directory, st_tokenizer **tokenizer,
+                                              setun_error *err);
 
 #endif

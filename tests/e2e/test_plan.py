@@ -6,7 +6,7 @@ import re
 import subprocess
 import tempfile
 
-from support import COMMAND, TALES, Case, main, setun
+from support import COMMAND, TALES, Case, main, real_model, setun
 
 MIB = 1 << 20
 SMALL = ("--ctx", "64", "--batch-size", "8", "-t", "1")
@@ -103,6 +103,17 @@ class PlanTest(Case):
         least = re.search(r"at least (\d+M) of memory", error)[1]
         for _ in range(5):  # what the process has by itself differs from start to start
             self.good(*args, least)
+
+    def test_a_budget_is_refused_before_memory_is_taken(self):
+        """The vocabulary alone would take 20 MiB and more."""
+        for args in (["--shape", "2b4t"], [real_model("gemma-3-270m-q4_k_m.gguf")]):
+            with self.subTest(args=args):
+                if not os.environ.get("SETUN_SANITIZE"):
+                    self.assertLess(peak_of("plan", *args, "--memory", "1M"), 30 * MIB)
+                error = self.fails(1, "plan", *args, "--memory", "1M", "-t", "1", mentions=["at least"])
+                least = re.search(r"at least (\d+)M of memory", error)[1]
+                self.good("plan", *args, "-t", "1", "--memory", least + "M")
+                self.fails(1, "plan", *args, "-t", "1", "--memory", str(int(least) - 24) + "M", mentions=["at least"])
 
     def test_what_is_rearranged_in_each_pass(self):
         args = ("--shape", "8b", "--head", "t16", "--ctx", "512", "-t", "1", "--isa", "scalar", "--memory", "500M")

@@ -51,9 +51,10 @@ static void loading(void **state) {
   p.isa = NULL, p.activation = "int4";
   REFUSED(SETUN_ERROR_ARGUMENT, "int4", setun_model_load, MODEL, &p, &m);
   p.activation = NULL, p.assume = "q17";
-  REFUSED(SETUN_ERROR_ARGUMENT,
-          "expected one of mxfp4, t5, t5-zpm, i2_s, i2_s-arm, i2_s-x4, q2_0, q2_0-128, pq2_0, ptq1_0, found",
-          setun_model_load, MODEL, &p, &m);
+  REFUSED(
+      SETUN_ERROR_ARGUMENT,
+      "expected one of mxfp4, nvfp4, q1_0, t5, t5-zpm, i2_s, i2_s-arm, i2_s-x4, q2_0, q2_0-128, pq2_0, ptq1_0, found",
+      setun_model_load, MODEL, &p, &m);
   REFUSED(SETUN_ERROR_ARGUMENT, "\"q17\"", setun_model_load, MODEL, &p, &m);
   p.assume = "f32"; // whose type is nobody else's
   REFUSED(SETUN_ERROR_ARGUMENT, "\"f32\"", setun_model_load, MODEL, &p, &m);

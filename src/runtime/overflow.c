@@ -1,0 +1,88 @@
+// Overflow: what looks like it at the logits, and where it began.
+#include "runtime/overflow.h"
+
+#include "base/memory.h"
+
+#include <float.h>
+#include <math.h>
+
+// What a pass that is computed again is watched for.
+typedef struct probe {
+  uint32_t width;
+  bool found;
+  uint32_t layer, position; // after so many layers
+  float value;
+} probe;
+
+// Its squares are what the next norm adds up.
+static bool overflows(const float *x, uint32_t n, float *value) {
+  float squares = 0;
+  for (uint32_t i = 0; i < n; i++) squares += x[i] * x[i];
+  if (squares <= FLT_MAX) return false;
+  *value = x[0];
+  for (uint32_t i = 1; i < n && *value == *value; i++) {
+    if (!(fabsf(x[i]) <= fabsf(*value))) *value = x[i];
+  }
+  return true;
+}
+
+static bool on_hidden(uint32_t layer, uint32_t position, uint32_t n, const float *hidden, void *user) {
+  probe *p = user;
+  for (uint32_t t = 0; t < n && !p->found; t++) {
+    p->found = overflows(hidden + (size_t)t * p->width, p->width, &p->value);
+    p->layer = layer;
+    p->position = position + t;
+  }
+  return !p->found;
+}
+
+static setun_status find(st_run *r, const setun_token *ids, uint32_t n, uint32_t position, probe *p, setun_error *err) {
+  float *hidden = st_malloc(n, p->width * sizeof *hidden);
+  if (!hidden) return st_fail_memory(err, "hidden states");
+  st_pass pass = {.hidden = hidden, .on_hidden = on_hidden, .user = p};
+  setun_status s = st_run_tokens(r, ids, n, position, &pass, err);
+  st_free(hidden);
+  return p->found ? SETUN_OK : s; // the probe ends the pass
+}
+
+// NULL: the logits are fine. Otherwise the first that is not finite, or of a row of equal ones the first.
+static const float *suspicious(const float *logits, uint32_t n, uint32_t n_vocab) {
+  for (uint32_t t = 0; t < n; t++) {
+    const float *row = logits + (size_t)t * n_vocab;
+    int bad = 0, differ = 0;
+    for (uint32_t i = 0; i < n_vocab; i++) {
+      bad |= !(fabsf(row[i]) <= FLT_MAX);
+      differ |= row[i] != row[0];
+    }
+    if (!bad && (differ || n_vocab == 1)) continue;
+    while (bad && fabsf(*row) <= FLT_MAX) row++;
+    return row;
+  }
+  return NULL;
+}
+
+setun_status st_overflow_check(st_run *r, const float *logits, uint32_t first, uint32_t n, const setun_token *ids,
+                               uint32_t n_ids, uint32_t position, setun_error *err) {
+  uint32_t n_vocab = r->model->h.n_vocab;
+  const float *bad = suspicious(logits, n, n_vocab);
+  if (!bad) return SETUN_OK;
+  probe p = {.width = r->model->h.n_embd};
+  setun_status s = find(r, ids, n_ids, position, &p, err);
+  if (s != SETUN_OK) return s;
+  if (p.found && !p.layer) {
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "the embedding: expected numbers whose squares float32 holds, found %g at "
+                   "position %u",
+                   (double)p.value, p.position);
+  }
+  if (p.found) {
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "layer %u: expected numbers whose squares float32 holds, found %g at "
+                   "position %u",
+                   p.layer - 1, (double)p.value, p.position);
+  }
+  if (fabsf(*bad) <= FLT_MAX) return SETUN_OK; // equal ones are what such weights give
+  size_t at = (size_t)(bad - logits);
+  return st_fail(err, SETUN_ERROR_FORMAT, "logit of token %zu after position %u: expected a finite number, found %g",
+                 at % n_vocab, position + first + (uint32_t)(at / n_vocab), (double)*bad);
+}
