@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Files that cannot be looked at or read are not absent, and outputs that cannot be written leave nothing behind."""
+"""Files that cannot be looked at or read are not absent, outputs that cannot be written leave nothing behind, and what the
+system withholds from a confined process changes no result."""
+import ctypes
 import errno
+import json
 import os
+import resource
 import shutil
 import sys
 import tempfile
 import unittest
 
-from support import TALES, Case, failing, main
+from support import TALES, Case, failing, main, real_model, setun
 
 # What a directory may have, and a command that reads it.
 OPTIONAL = {"chat_template.jinja": ("run", "-p", "a", "-n", 1), "generation_config.json": ("run", "-p", "a", "-n", 1),
@@ -96,6 +100,84 @@ class Writing(Folder):
                         self.assertEqual(os.listdir(self.path("o")), ["out.gguf"])
                         with open(path, "rb") as file:
                             self.assertEqual(file.read(), b"older")
+
+
+def without_io_uring():
+    """A seccomp filter under which io_uring_setup, _enter and _register (425 to 427 on every processor) are refused."""
+    class Filter(ctypes.Structure):
+        _fields_ = [("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint)]
+
+    class Program(ctypes.Structure):
+        _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.POINTER(Filter))]
+
+    lines = [(0x20, 0, 0, 0), (0x35, 0, 2, 425), (0x35, 1, 0, 428), (0x06, 0, 0, 0x50000 | errno.EPERM),
+             (0x06, 0, 0, 0x7fff0000)]
+    filters = (Filter * len(lines))(*[Filter(*line) for line in lines])
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(Program(len(lines), filters)), 0, 0):
+        os._exit(99)
+
+
+def without_proc():
+    """An empty folder where /proc is, in name spaces of the process's own."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x00020000 | (0 if os.getuid() == 0 else 0x10000000)) or \
+            libc.mount(b"none", b"/", None, 0x44000, None) or libc.mount(b"none", b"/proc", b"tmpfs", 0, None):
+        os._exit(99)
+
+
+@unittest.skipUnless(sys.platform == "linux", "name spaces and filters of Linux")
+class Confined(Case):
+    """What the system withholds costs speed at most: the text is the same."""
+    TEXT = ("-p", "Once upon a time", "-n", 6, "--temp", 0, "-t", 2)
+
+    def confined(self, confine, *args):
+        result = setun(*args, preexec_fn=confine)
+        if result.returncode == 99:
+            self.skipTest(f"the system does not allow it: {confine.__name__}")
+        self.assertEqual(result.returncode, 0, result.stderr.decode(errors="replace"))
+        return result
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.model = os.path.join(folder.name, "tales.gguf")
+        self.good("convert", TALES, "--to", "f32", "-o", self.model)
+
+    def test_streaming(self):
+        size, model = ("--ctx", 64, "--batch-size", 8), real_model("SmolLM2-135M-Instruct.Q4_1.gguf")
+        args = ("run", model, *self.TEXT, *size)
+        text = self.good(*args)
+        plan = json.loads(self.good("plan", model, *size, "-t", 2, "--json"))
+        memory = ("--memory", f"{plan['least'] // 2**20 + 1}M", "--verbose")
+        self.assertIn(b"streamed at", setun(*args, *memory).stderr)
+        for confine in (without_io_uring, without_proc):
+            with self.subTest(confine=confine.__name__):
+                self.assertEqual(self.confined(confine, *args).stdout, text)
+                result = self.confined(confine, *args, *memory)
+                self.assertEqual(result.stdout, text)
+                self.assertIn(b"streamed at", result.stderr)
+                if confine == without_io_uring and b"read past the page cache" not in result.stderr:
+                    self.assertIn(b"io_uring is not available", result.stderr)
+
+    def test_converting(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for confine in (without_io_uring, without_proc):
+                path = os.path.join(folder, confine.__name__ + ".gguf")
+                self.confined(confine, "convert", TALES, "--to", "f32", "-o", path)
+                with open(path, "rb") as made, open(self.model, "rb") as expected:
+                    self.assertEqual(made.read(), expected.read())
+
+    def test_little_address_space(self):
+        """As under vm.overcommit_memory = 2: what cannot be allocated is an error that says so, or is not needed."""
+        for mib in (24, 48, 96, 192):
+            with self.subTest(mib=mib):
+                def limit(bytes=mib << 20):
+                    resource.setrlimit(resource.RLIMIT_DATA, (bytes, bytes))
+                result = setun("run", TALES, *self.TEXT, preexec_fn=limit)
+                if result.returncode:
+                    self.assertEqual(result.returncode, 1, result.stderr)
+                    self.assertRegex(result.stderr.decode(), r"\Asetun: error: [^\n]*(memory|thread)[^\n]*\n\Z")
 
 
 if __name__ == "__main__":
