@@ -3,8 +3,8 @@
 
 #include "base/float_modes.h"
 #include "base/memory.h"
-#include "base/system_memory.h"
 #include "base/process.h"
+#include "base/system_memory.h"
 #include "quant/quant.h"
 #include "runtime/sampler_defaults.h"
 
@@ -118,6 +118,13 @@ static setun_status load_texts(setun_model *m, const st_directory *d, setun_erro
   return s == SETUN_OK ? st_architecture_name(d, &m->architecture, err) : s;
 }
 
+// A family that is not known says more than what its tokenizer lacks.
+static setun_status check_family(const st_directory *d, setun_error *err) {
+  const st_spec *spec;
+  if (d->container == ST_GGUF) return st_gguf_spec(d, &spec, err);
+  return d->container == ST_HUGGINGFACE ? st_hf_spec(d, &spec, err) : SETUN_OK;
+}
+
 static setun_status plan_expecting(const st_directory *d, const setun_model_params *p, uint64_t expected,
                                    st_memory_plan *plan, setun_error *err) {
   st_placement_options options =
@@ -169,7 +176,8 @@ setun_status st_api_open(const char *path, const st_file_source *source, const s
   options.source = source;
   s = st_directory_open(path, &options, &d, err);
   if (s == SETUN_OK) {
-    s = next ? check_budget(d, &p, plan, err) : check_vocabulary_budget(d, &p, err);
+    if (next) s = check_family(d, err);
+    if (s == SETUN_OK) s = next ? check_budget(d, &p, plan, err) : check_vocabulary_budget(d, &p, err);
     if (s == SETUN_OK) s = load_texts(m, d, err);
     if (s == SETUN_OK && next) s = next(m, d, &p, context, err);
     if (s != SETUN_OK && s != SETUN_ERROR_CANCELED && err && strncmp(err->message, path, strlen(path))) {

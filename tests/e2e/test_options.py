@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 
+import gguf
 from support import COMMAND, TALES, Case, main, setun
 
 COMMANDS = ["run", "chat", "render", "inspect", "convert", "tokenize", "detokenize", "logits", "perplexity", "plan", "bench", "help",
@@ -205,6 +206,22 @@ class StreamsTest(Case):
             with self.subTest(stream=stream):
                 result = subprocess.run(["sh", "-c", f'exec "$0" version {stream}', COMMAND], capture_output=True)
                 self.assertEqual(result.returncode, 1 if stream == ">&-" else 0, result.stderr)
+
+
+class FamilyTest(Case):
+    def test_an_unknown_family_is_named_before_its_tokenizer(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "m.gguf")
+            gguf.write(path, [("token_embd.weight", [4, 4], gguf.F32_TYPE, bytes(64))],
+                       [("general.architecture", "mamba2")])
+            for command in (("run", "-p", "a"), ("plan",), ("chat",)):
+                self.fails(1, command[0], path, *command[1:], mentions=["general.architecture", "mamba2"])
+            model = os.path.join(folder, "model")
+            os.mkdir(model)
+            shutil.copy(os.path.join(TALES, "model.safetensors"), model)
+            with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
+                json.dump({"model_type": "mamba2"}, file)
+            self.fails(1, "run", model, "-p", "a", mentions=["model_type", "mamba2"])
 
 
 if __name__ == "__main__":
