@@ -10,7 +10,7 @@ setun_status setun_measure_ceilings(const char *isa, int threads, uint64_t buffe
   if (threads < 0 || threads > 1024) {
     return st_fail(error, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", threads);
   }
-  return st_backend_cpu.measure(isa, threads, buffer_bytes, ceilings, error);
+  return st_backend_find(NULL)->measure(isa, threads, buffer_bytes, ceilings, error);
 }
 
 setun_status setun_measure_disk(const char *path, uint64_t ring_bytes, uint64_t total_bytes, double *bytes_per_s,

@@ -14,7 +14,7 @@ const char *setun_version(void) {
   return SETUN_VERSION;
 }
 const char *setun_isa_available(void) {
-  return st_backend_cpu.available();
+  return st_backend_find(NULL)->available();
 }
 
 setun_model_params setun_model_params_default(void) {
@@ -58,7 +58,7 @@ static const char *default_pre(const st_directory *d) {
 }
 
 st_placement_options st_placement_options_of(const setun_model_params *p, const st_log *log) {
-  return (st_placement_options){.backend = &st_backend_cpu,
+  return (st_placement_options){.backend = st_backend_find(NULL),
                                 .isa = p->isa,
                                 .activation = p->activation,
                                 .precise = p->precise,

@@ -1,10 +1,16 @@
-// What computes: a table of operations on a device's own matrices, vectors and arrays. `model` speaks only this.
+// What computes: a table of operations on a device's own matrices, vectors and arrays. `model` speaks only this, and
+// finds a backend by its name in the registry (backends.def).
 //
-// A device holds weights and is immutable while sessions use it, but for what the loader writes. A queue is one
-// session's stream of work, with its own threads or command buffers: operations are carried out in the order in which
+// A device holds weights and is immutable while sessions use it, but for what placing writes; sessions on several
+// threads may use it at once. A queue is one session's stream of work: operations are carried out in the order in which
 // they were given, and may still be running when the call returns, until `read` or `finish`. Arrays are float32
-// [tokens, width] activations on the device. Operations cannot fail once their objects exist; what can is in the
-// constructors.
+// [tokens, width] activations on the device.
+//
+// Memory of the host that an operation is given (ids, tokens, weights, lists of outputs, batches) is copied before the
+// call returns. Borrowed codes have to stay until `finish`.
+//
+// An operation that fails on the device is latched in its queue: those behind it do nothing until `read`, `finish` or a
+// copy out of a cache gives its error back, once.
 #ifndef SETUN_BACKEND_BACKEND_H
 #define SETUN_BACKEND_BACKEND_H
 
@@ -34,13 +40,42 @@ typedef enum st_rows {
   ST_ROWS_TRITS  // int8 [count, K] and scales: one a row, or one a row and block for ST_SCALE_BLOCK
 } st_rows;
 
-// Bytes of a matrix: of its codes as they are written or lent, of codes of its own once it has settled, and of what
-// stands beside them (scales of rows). And the kind of input that its products take, by a number of the device's own.
-enum { ST_INPUT_KINDS = 4 };
-typedef struct st_matrix_size {
+// Whose memory a matrix's codes are: the device's own; the host's, which says where they are before each use
+// (`matrix_borrow`); or pages of a mapped file, given once.
+typedef enum st_ownership { ST_OWNED, ST_BORROWED, ST_MAPPED } st_ownership;
+
+typedef struct st_matrix_desc {
+  const st_format *format; // of the rows that are written to it
+  st_shape shape;
+  st_shape stored; // of the tensor whose strips are written to it; {0, 0}: rows alone are
+  st_precision precision;
+  st_ownership ownership;
+} st_matrix_desc;
+
+typedef enum st_operation { ST_OP_LINEAR, ST_OP_EMBED } st_operation;
+
+// Of a matrix, before there is one: bytes of its codes as they are written or borrowed, of codes of its own once it is
+// finalized, and of what stands beside them (scales of rows); and how it is written.
+typedef struct st_matrix_info {
   uint64_t codes, own, beside;
-  uint32_t input; // below ST_INPUT_KINDS
-} st_matrix_size;
+  st_rows rows;      // that `matrix_write` takes
+  uint32_t row_unit; // rows are written from multiples of it on
+  bool strips;       // strips of `stored` can be written, in whole units
+  bool direct;       // the format's stored bytes are what the device computes with, so that they can be borrowed
+} st_matrix_info;
+
+// What is written to a matrix: rows, a strip of the stored tensor, or the scales beside the codes alone.
+typedef struct st_matrix_rows {
+  uint64_t row, count;   // of the matrix
+  const void *data;      // as st_matrix_info says, or the strip's bytes; NULL: scales alone
+  const st_strip *strip; // NULL: rows
+  const float *scales;   // as for ST_ROWS_TRITS; NULL: none
+} st_matrix_rows;
+
+// Which products a queue must have room for, in numbers of the device's own; {0}: none yet.
+typedef struct st_workload {
+  uint64_t most[8];
+} st_workload;
 
 typedef struct st_device_options {
   const char *isa; // CPU: NULL for the best
@@ -53,8 +88,8 @@ typedef struct st_queue_options {
 } st_queue_options;
 
 typedef struct st_cache_shape {
-  uint32_t n_layer, n_ctx, n_head, n_head_kv, head_dim;
-  bool half; // f16, otherwise f32
+  uint32_t n_sequences, n_layer, n_ctx, n_head, n_head_kv, head_dim; // n_ctx: positions of a sequence
+  bool half;                                                         // f16, otherwise f32
 } st_cache_shape;
 
 // One output of `linear`: dst[row + t][column...] = matrix * input[t] (+ bias).
@@ -66,8 +101,19 @@ typedef struct st_linear_out {
   uint32_t column; // where the matrix's first row goes in dst, and which of the bias's it takes
 } st_linear_out;
 
+// The tokens of a pass: runs of them, each of one sequence at positions that follow one another. Row t of an array is
+// token t, counted through all runs.
+typedef struct st_token_run {
+  uint32_t sequence, position, n; // position: of the run's first token
+} st_token_run;
+
+typedef struct st_batch {
+  const st_token_run *runs; // [n_runs], no sequence twice
+  uint32_t n_runs, n_tokens;
+} st_batch;
+
 typedef struct st_attend_args {
-  uint32_t layer, n, position; // n query tokens, the first at `position`; their keys are in the cache already
+  uint32_t layer;
   uint32_t n_head;
   uint32_t window; // a key is visible when query - key < window; 0: all before it
   float scale;
@@ -93,44 +139,30 @@ struct st_backend {
   // st_pool_free, before the device.
   setun_status (*pool_new)(st_device *device, int threads, st_pool **pool, setun_error *err);
 
-  // A matrix is made empty, filled by `matrix_write` in any order, from several threads where the ranges of rows are
-  // disjoint and start at multiples of 16, and then used.
-  st_rows (*rows_wanted)(const st_device *device, const st_format *format);
-  setun_status (*matrix_new)(st_device *device, const st_format *format, st_shape shape, st_precision precision,
-                             st_dmatrix **matrix, setun_error *err);
-  void (*matrix_write)(st_dmatrix *matrix, uint64_t row, uint64_t count, const void *rows, const float *scales);
-  // The same for a strip of a stored tensor of that format and shape, whose rows become the matrix's from `row` on,
-  // where `takes_strips` says so: `row` and the strip's rows are whole groups of 16. `scales` as for ST_ROWS_TRITS.
-  bool (*takes_strips)(const st_device *device, const st_format *format, st_shape stored);
-  void (*matrix_write_strip)(st_dmatrix *matrix, uint64_t row, st_shape stored, const st_strip *strip,
-                             const void *bytes, const float *scales);
-  // All rows are written: the device may now put them into an order that it computes with faster, and that takes no
-  // more memory. Not for lent matrices.
-  void (*matrix_settle)(st_device *device, st_dmatrix *matrix, st_pool *pool);
+  // Whether the device has the operation for such a matrix.
+  bool (*supports)(const st_device *device, const st_matrix_desc *desc, st_operation operation);
+  st_matrix_info (*matrix_info)(const st_device *device, const st_matrix_desc *desc);
+  // A matrix is made empty. One that is owned is filled by `matrix_write` in any order, from several threads where the
+  // rows are disjoint, and finalized. One that is borrowed has no codes before `matrix_borrow`, which waits for
+  // nothing: matrix_info's `codes` bytes of the host's memory, aligned to 64, with ST_PAGES_SLACK readable ones behind;
+  // `matrix_write` fills them. What stands beside the codes is always the matrix's own and stays.
+  setun_status (*matrix_new)(st_device *device, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err);
+  setun_status (*matrix_write)(st_dmatrix *matrix, const st_matrix_rows *rows, setun_error *err);
+  void (*matrix_borrow)(st_dmatrix *matrix, void *codes);
+  // All rows of a matrix that is owned are written: the device may now put them into an order that it computes with
+  // faster, and that takes no more memory.
+  setun_status (*matrix_finalize)(st_device *device, st_dmatrix *matrix, st_pool *pool, setun_error *err);
   void (*matrix_free)(st_dmatrix *matrix);
   uint64_t (*matrix_bytes)(const st_dmatrix *matrix);
-  // What a matrix will take, before there is one.
-  st_matrix_size (*matrix_size)(const st_device *device, const st_format *format, st_shape shape,
-                                st_precision precision);
-  // A matrix whose codes are not its own: `matrix_lend` says where they are until the next call of it - memory of
-  // matrix_size's `codes` bytes, aligned to 64, with ST_PAGES_SLACK readable ones behind - and waits for nothing.
-  // `matrix_write` fills lent memory. What stands beside the codes is the matrix's own and stays.
-  setun_status (*matrix_new_lent)(st_device *device, const st_format *format, st_shape shape, st_precision precision,
-                                  st_dmatrix **matrix, setun_error *err);
-  void (*matrix_lend)(st_dmatrix *matrix, void *codes);
-  // Are the format's stored bytes what the device computes with, so that they can be lent as they are? Row scales are
-  // then given by `matrix_scales`.
-  bool (*matrix_direct)(const st_device *device, const st_format *format);
-  void (*matrix_scales)(st_dmatrix *matrix, uint64_t row, uint64_t count, const float *scales);
 
   setun_status (*vector_new)(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
   void (*vector_free)(st_dvector *vector);
 
   setun_status (*queue_new)(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
   void (*queue_free)(st_queue *queue);
-  // Bytes of a queue and of a cache, before there are any; `columns`: the widest input of a product, of each kind.
-  uint64_t (*queue_size)(const st_device *device, const st_queue_options *options,
-                         const size_t columns[ST_INPUT_KINDS]);
+  // Bytes of a queue and of a cache, before there are any; the workload is that of all matrices, added one by one.
+  void (*workload_add)(const st_device *device, const st_matrix_desc *desc, st_workload *workload);
+  uint64_t (*queue_size)(const st_device *device, const st_queue_options *options, const st_workload *workload);
   uint64_t (*cache_size)(const st_cache_shape *shape, int threads);
   setun_status (*array_new)(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
   void (*array_free)(st_array *array);
@@ -150,19 +182,20 @@ struct st_backend {
   void (*norm_into)(st_queue *queue, const st_array *x, uint32_t n, uint32_t width, const st_dvector *norm, float eps,
                     st_array *dst);
   // Rotates each head of x in place. `table` is [n_ctx][2][head_dim / 2]: cosines, then sines, of each position.
-  void (*rope)(st_queue *queue, st_array *x, uint32_t n, uint32_t heads, uint32_t head_dim, const st_dvector *table,
-               uint32_t position, bool interleaved);
+  void (*rope)(st_queue *queue, st_array *x, const st_batch *batch, uint32_t heads, uint32_t head_dim,
+               const st_dvector *table, bool interleaved);
   void (*clip)(st_queue *queue, st_array *x, uint32_t n, uint32_t width, float limit);
-  // Stores n tokens' keys and values, [n, n_head_kv * head_dim] each, from `position` on.
-  void (*cache_write)(st_queue *queue, st_cache *cache, uint32_t layer, uint32_t position, uint32_t n,
-                      const st_array *k, const st_array *v);
-  void (*attend)(st_queue *queue, const st_cache *cache, const st_attend_args *args);
-  // Keys and values of the first `n` positions of one layer and KV head, in the cache's own number format: waits, then
-  // copies n * head_dim numbers each out of the cache, or into it.
-  void (*cache_save)(st_queue *queue, const st_cache *cache, uint32_t layer, uint32_t head, uint32_t n, void *keys,
-                     void *values);
-  void (*cache_restore)(st_queue *queue, st_cache *cache, uint32_t layer, uint32_t head, uint32_t n, const void *keys,
-                        const void *values);
+  // Stores the tokens' keys and values, [n_tokens, n_head_kv * head_dim] each.
+  void (*cache_write)(st_queue *queue, st_cache *cache, uint32_t layer, const st_batch *batch, const st_array *k,
+                      const st_array *v);
+  // Attention of the tokens, whose keys are in the cache already.
+  void (*attend)(st_queue *queue, const st_cache *cache, const st_batch *batch, const st_attend_args *args);
+  // Keys and values of the first `n` positions of one layer and KV head of a sequence, in the cache's own number
+  // format: waits, then copies n * head_dim numbers each out of the cache, or into it.
+  setun_status (*cache_save)(st_queue *queue, const st_cache *cache, uint32_t sequence, uint32_t layer, uint32_t head,
+                             uint32_t n, void *keys, void *values, setun_error *err);
+  setun_status (*cache_restore)(st_queue *queue, st_cache *cache, uint32_t sequence, uint32_t layer, uint32_t head,
+                                uint32_t n, const void *keys, const void *values, setun_error *err);
   // dst = act(gate) * up; dst may be gate.
   void (*glu)(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,
               uint32_t width, st_array *dst);
@@ -177,11 +210,14 @@ struct st_backend {
   // x += scale * y.
   void (*add)(st_queue *queue, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale);
 
-  void (*finish)(st_queue *queue);
-  // Waits, then copies `n` floats of token `token`, from its beginning on and on into the next tokens.
-  void (*read)(st_queue *queue, const st_array *array, uint32_t token, size_t n, float *out);
+  // Waits; then the error of the first operation that failed since the last error was given back.
+  setun_status (*finish)(st_queue *queue, setun_error *err);
+  // The same, then copies `n` floats of token `token`, from its beginning on and on into the next tokens.
+  setun_status (*read)(st_queue *queue, const st_array *array, uint32_t token, size_t n, float *out, setun_error *err);
 };
 
-extern const st_backend st_backend_cpu;
+// The registry: by name, NULL for the default; and one an index, NULL beyond the last.
+const st_backend *st_backend_find(const char *name);
+const st_backend *st_backend_at(size_t index);
 
 #endif

@@ -80,7 +80,8 @@ setun_status st_run_options_of(const st_hparams *h, const setun_session_params *
 }
 
 static st_cache_shape cache_shape(const st_hparams *h, const st_run_options *o) {
-  return (st_cache_shape){.n_layer = h->n_layer,
+  return (st_cache_shape){.n_sequences = 1,
+                          .n_layer = h->n_layer,
                           .n_ctx = o->n_ctx,
                           .n_head = h->n_head,
                           .n_head_kv = h->n_head_kv,
@@ -93,7 +94,7 @@ uint32_t st_run_logits_at_once(const st_run_options *o) {
   return o->n_batch < LOGITS_AT_ONCE ? o->n_batch : LOGITS_AT_ONCE;
 }
 
-st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const size_t columns[ST_INPUT_KINDS]) {
+st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_workload *workload) {
   const st_hparams *h = &m->h;
   st_run places; // only to list them
   run_array list[RUN_ARRAYS];
@@ -107,7 +108,7 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const siz
   uint64_t logits = ((uint64_t)st_run_logits_at_once(o) - 1) * h->n_vocab;
   return (st_run_size){.more_logits = logits * sizeof(float),
                        .cache = m->backend->cache_size(&cache, o->threads),
-                       .work = floats * sizeof(float) + m->backend->queue_size(m->device, &queue, columns)};
+                       .work = floats * sizeof(float) + m->backend->queue_size(m->device, &queue, workload)};
 }
 
 setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run, setun_error *err) {
@@ -166,7 +167,8 @@ static void norm_heads(st_run *r, st_array *x, uint32_t n, uint32_t heads, const
   if (norm) r->model->backend->rmsnorm(r->queue, x, n, heads * h->head_dim / width, width, norm, h->norm_eps);
 }
 
-static void attention(st_run *r, uint32_t index, uint32_t n, uint32_t position) {
+static void attention(st_run *r, uint32_t index, const st_batch *batch) {
+  uint32_t n = batch->n_tokens;
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   const st_layer *l = &r->model->layers[index];
@@ -181,13 +183,11 @@ static void attention(st_run *r, uint32_t index, uint32_t n, uint32_t position) 
     b->clip(r->queue, r->v, n, h->n_head_kv * h->head_dim, h->clip_qkv);
   }
   const st_dvector *table = h->sliding[index] && r->rope_local ? r->rope_local : r->rope;
-  b->rope(r->queue, r->q, n, h->n_head, h->head_dim, table, position, h->interleaved);
-  b->rope(r->queue, r->k, n, h->n_head_kv, h->head_dim, table, position, h->interleaved);
-  b->cache_write(r->queue, r->cache, index, position, n, r->k, r->v);
-  b->attend(r->queue, r->cache,
+  b->rope(r->queue, r->q, batch, h->n_head, h->head_dim, table, h->interleaved);
+  b->rope(r->queue, r->k, batch, h->n_head_kv, h->head_dim, table, h->interleaved);
+  b->cache_write(r->queue, r->cache, index, batch, r->k, r->v);
+  b->attend(r->queue, r->cache, batch,
             &(st_attend_args){.layer = index,
-                              .n = n,
-                              .position = position,
                               .n_head = h->n_head,
                               .window = h->sliding[index] ? h->window : 0,
                               .scale = h->attn_scale,
@@ -204,14 +204,14 @@ static void poll(const st_run *r) {
   if (supply) supply->poll(supply->context);
 }
 
-static void feed_forward(st_run *r, uint32_t index, uint32_t n) {
+static setun_status feed_forward(st_run *r, uint32_t index, uint32_t n, setun_error *err) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   const st_layer *l = &r->model->layers[index];
   if (l->experts) {
-    st_moe_forward(r, index, n);
-    add_branch(r, l->vector[ST_FFN_POST_NORM], n);
-    return;
+    setun_status s = st_moe_forward(r, index, n, err);
+    if (s == SETUN_OK) add_branch(r, l->vector[ST_FFN_POST_NORM], n);
+    return s;
   }
   const st_product gate_up[] = {{&l->linear[ST_FFN_GATE], r->gate, 0}, {&l->linear[ST_FFN_UP], r->up, 0}};
   st_multiply(r, r->x, 0, n, l->vector[ST_FFN_NORM], gate_up, 2);
@@ -220,43 +220,50 @@ static void feed_forward(st_run *r, uint32_t index, uint32_t n) {
   const st_product down = {&l->linear[ST_FFN_DOWN], r->branch, 0};
   st_multiply(r, r->gate, 0, n, l->vector[ST_FFN_SUB_NORM], &down, 1);
   add_branch(r, l->vector[ST_FFN_POST_NORM], n);
+  return SETUN_OK;
 }
 
 static setun_status fail_stopped(setun_error *err) {
   return st_fail(err, SETUN_ERROR_CANCELED, "stopped");
 }
 
-static bool report_hidden(st_run *r, const st_pass *p, uint32_t layer, uint32_t n, uint32_t position) {
-  if (!p->on_hidden) return true;
-  r->model->backend->read(r->queue, r->x, 0, (size_t)n * r->model->h.n_embd, p->hidden);
-  return p->on_hidden(layer, position, n, p->hidden, p->user);
+static setun_status report_hidden(st_run *r, const st_pass *p, uint32_t layer, const st_batch *batch,
+                                  setun_error *err) {
+  if (!p->on_hidden) return SETUN_OK;
+  size_t width = r->model->h.n_embd;
+  setun_status s = r->model->backend->read(r->queue, r->x, 0, batch->n_tokens * width, p->hidden, err);
+  const float *rows = p->hidden;
+  for (uint32_t i = 0; i < batch->n_runs && s == SETUN_OK; i++) {
+    const st_token_run *run = &batch->runs[i];
+    if (!p->on_hidden(layer, run->position, run->n, rows, p->user)) s = fail_stopped(err);
+    rows += run->n * width;
+  }
+  return s;
 }
 
 // A layer's two halves, each after the weights that are not resident were acquired.
-static setun_status layer(st_run *r, uint32_t index, uint32_t n, uint32_t position, setun_error *err) {
+static setun_status layer(st_run *r, uint32_t index, const st_batch *batch, setun_error *err) {
   const st_supply *supply = r->model->supply;
   setun_status s = supply ? supply->acquire(supply->context, index, true, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
-  attention(r, index, n, position);
+  attention(r, index, batch);
   poll(r);
   if (supply) s = supply->acquire(supply->context, index, false, err);
-  if (s != SETUN_OK) return s;
-  feed_forward(r, index, n);
-  if (supply) {
-    r->model->backend->finish(r->queue);
-    supply->release(supply->context, index);
-  }
-  return SETUN_OK;
+  if (s == SETUN_OK) s = feed_forward(r, index, batch->n_tokens, err);
+  if (s != SETUN_OK || !supply) return s;
+  s = r->model->backend->finish(r->queue, err);
+  if (s == SETUN_OK) supply->release(supply->context, index);
+  return s;
 }
 
-static setun_status layers(st_run *r, uint32_t n, uint32_t position, const st_pass *p, setun_error *err) {
-  for (uint32_t i = 0; i < r->model->h.n_layer; i++) {
+static setun_status layers(st_run *r, const st_batch *batch, const st_pass *p, setun_error *err) {
+  setun_status s = SETUN_OK;
+  for (uint32_t i = 0; i < r->model->h.n_layer && s == SETUN_OK; i++) {
     if (p->stop && p->stop(p->stop_context)) return fail_stopped(err);
-    setun_status s = layer(r, i, n, position, err);
-    if (s != SETUN_OK) return s;
-    if (!report_hidden(r, p, i + 1, n, position)) return fail_stopped(err);
+    s = layer(r, i, batch, err);
+    if (s == SETUN_OK) s = report_hidden(r, p, i + 1, batch, err);
   }
-  return SETUN_OK;
+  return s;
 }
 
 // The tokens' rows of the embedding, which are supplied one by one where it is not resident.
@@ -274,7 +281,8 @@ static setun_status embed(st_run *r, const int32_t *ids, uint32_t n, setun_error
     setun_status s = m->supply->rows(m->supply->context, ids + done, count, &rows, err);
     if (s != SETUN_OK) return s;
     m->backend->embed(r->queue, rows, places, count, m->h.embed_scale, r->x, done);
-    m->backend->finish(r->queue);
+    s = m->backend->finish(r->queue, err);
+    if (s != SETUN_OK) return s;
     done += count;
   }
   return SETUN_OK;
@@ -288,10 +296,14 @@ static uint32_t heads_for(const st_run *r, uint32_t n) {
 setun_status st_run_tokens(st_run *r, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *p,
                            setun_error *err) {
   const st_supply *supply = r->model->supply;
+  const st_token_run run = {.position = position, .n = n};
+  const st_batch batch = {.runs = &run, .n_runs = 1, .n_tokens = n};
   if (supply) supply->begin(supply->context, ST_SUPPLY_LAYERS, heads_for(r, p->n_logits));
   setun_status s = embed(r, ids, n, err);
-  if (s == SETUN_OK && !report_hidden(r, p, 0, n, position)) s = fail_stopped(err);
-  if (s == SETUN_OK) s = layers(r, n, position, p, err);
+  if (s == SETUN_OK) s = report_hidden(r, p, 0, &batch, err);
+  if (s == SETUN_OK) s = layers(r, &batch, p, err);
+  if (s == SETUN_OK && !p->n_logits) s = r->model->backend->finish(r->queue, err); // else reading those says it
+  if (s != SETUN_OK) r->model->backend->finish(r->queue, NULL); // nothing uses the weights any more that stream
   if (supply) supply->end(supply->context);
   return s;
 }
@@ -305,8 +317,8 @@ static setun_status multiply_pieces(st_run *r, uint32_t first, uint32_t n, setun
     s = m->supply->acquire(m->supply->context, unit, false, err);
     if (s != SETUN_OK) return s;
     st_multiply(r, r->x, first, n, m->output_norm, &piece, 1);
-    m->backend->finish(r->queue);
-    m->supply->release(m->supply->context, unit);
+    s = m->backend->finish(r->queue, err);
+    if (s == SETUN_OK) m->supply->release(m->supply->context, unit);
   }
   return s;
 }
@@ -323,7 +335,8 @@ setun_status st_run_logits(st_run *r, uint32_t first, uint32_t n, uint32_t left,
     st_multiply(r, r->x, first, n, m->output_norm, &head, 1);
   }
   size_t all = (size_t)n * m->h.n_vocab;
-  m->backend->read(r->queue, r->logits, 0, all, out);
+  setun_status s = m->backend->read(r->queue, r->logits, 0, all, out, err);
+  if (s != SETUN_OK) return s;
   if (m->h.logit_scale != 1.0f) {
     for (size_t i = 0; i < all; i++) out[i] *= m->h.logit_scale;
   }

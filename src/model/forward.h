@@ -29,13 +29,13 @@ typedef struct st_run_options {
 setun_status st_run_options_of(const st_hparams *h, const setun_session_params *params, st_run_options *options,
                                setun_error *err);
 // Bytes of a run's cache, of everything else in it, and of what it takes more where the head streams, for logits of
-// several tokens at once; before there is one. `columns`: the widest input of a product, of each kind.
+// several tokens at once; before there is one. `workload`: that of all matrices.
 typedef struct st_run_size {
   uint64_t cache, work, more_logits;
 } st_run_size;
 // How many tokens' logits are computed at once where the head streams.
 uint32_t st_run_logits_at_once(const st_run_options *options);
-st_run_size st_run_size_of(const st_model *model, const st_run_options *options, const size_t columns[ST_INPUT_KINDS]);
+st_run_size st_run_size_of(const st_model *model, const st_run_options *options, const st_workload *workload);
 
 setun_status st_run_new(const st_model *model, const st_run_options *options, st_run **run, setun_error *err);
 void st_run_free(st_run *run);

@@ -120,14 +120,15 @@ void st_moe_free(const st_run *r, st_moe *m) {
 // ---- the experts --------------------------------------------------------------------------------------------------
 
 // The router's choice for each token, and from it the list of each expert's tokens.
-static void choose(st_run *r, const st_layer *l, uint32_t n) {
+static setun_status choose(st_run *r, const st_layer *l, uint32_t n, setun_error *err) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   st_moe *m = r->moe;
   uint32_t used = h->n_expert_used;
   const st_product router = {&l->linear[ST_ROUTER], m->router, 0};
   st_multiply(r, m->normed, 0, n, NULL, &router, 1);
-  b->read(r->queue, m->router, 0, (size_t)n * h->n_expert, m->logits);
+  setun_status s = b->read(r->queue, m->router, 0, (size_t)n * h->n_expert, m->logits, err);
+  if (s != SETUN_OK) return s;
   for (uint32_t e = 0; e <= h->n_expert; e++) m->first[e] = 0;
   for (uint32_t t = 0; t < n; t++) {
     st_choice *chosen = m->chosen + (size_t)t * used;
@@ -145,6 +146,7 @@ static void choose(st_run *r, const st_layer *l, uint32_t n) {
   }
   for (uint32_t e = h->n_expert; e; e--) m->first[e] = m->first[e - 1];
   m->first[0] = 0;
+  return SETUN_OK;
 }
 
 // One token: gate and up of all its experts in one product, since they share their input.
@@ -186,7 +188,7 @@ static void many_tokens(st_run *r, const st_layer *l) {
 }
 
 // The expert that takes every token, weighted by a sigmoid.
-static void shared_expert(st_run *r, const st_layer *l, uint32_t n) {
+static setun_status shared_expert(st_run *r, const st_layer *l, uint32_t n, setun_error *err) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   st_moe *m = r->moe;
@@ -197,25 +199,28 @@ static void shared_expert(st_run *r, const st_layer *l, uint32_t n) {
   st_multiply(r, m->normed, 0, n, NULL, outs, 3);
   b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff_shared, r->gate);
   st_multiply(r, r->gate, 0, n, NULL, &down, 1);
-  b->read(r->queue, m->weight, 0, n, m->weights);
+  setun_status s = b->read(r->queue, m->weight, 0, n, m->weights, err);
+  if (s != SETUN_OK) return s;
   for (uint32_t t = 0; t < n; t++) {
     m->tokens[t] = t;
     m->weights[t] = 1 / (1 + expf(-m->weights[t]));
   }
   b->scatter_add(r->queue, r->branch, m->tokens, m->weights, n, h->n_embd, m->out);
+  return SETUN_OK;
 }
 
-void st_moe_forward(st_run *r, uint32_t layer, uint32_t n) {
+setun_status st_moe_forward(st_run *r, uint32_t layer, uint32_t n, setun_error *err) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   const st_layer *l = &r->model->layers[layer];
   b->norm_into(r->queue, r->x, n, h->n_embd, l->vector[ST_FFN_NORM], h->norm_eps, r->moe->normed);
-  choose(r, l, n);
+  setun_status s = choose(r, l, n, err);
+  if (s != SETUN_OK) return s;
   b->clear(r->queue, r->branch, n, h->n_embd);
   if (n == 1) {
     one_token(r, l);
   } else {
     many_tokens(r, l);
   }
-  if (l->linear[ST_SHARED_GATE].matrix) shared_expert(r, l, n);
+  return l->linear[ST_SHARED_GATE].matrix ? shared_expert(r, l, n, err) : SETUN_OK;
 }

@@ -21,6 +21,6 @@ void st_moe_free(const st_run *run, st_moe *moe);
 
 // The feed-forward part of a layer with experts, from run->x to run->branch, for the first n tokens. Every token's sum
 // is made in the order of its experts' numbers, the shared expert's last, however many tokens there are.
-void st_moe_forward(st_run *run, uint32_t layer, uint32_t n);
+setun_status st_moe_forward(st_run *run, uint32_t layer, uint32_t n, setun_error *err);
 
 #endif

@@ -282,12 +282,21 @@ static setun_status append(placer *l, adapter *a, st_role role, const st_tensor 
 
 // ---- placing ------------------------------------------------------------------------------------------------------
 
+static st_matrix_desc factor_desc(st_shape shape) {
+  return (st_matrix_desc){.format = st_format_get(ST_F32), .shape = shape, .precision = ST_PRECISION_FLOAT};
+}
+
 static setun_status place_factor(placer *l, st_shape shape, const float *rows, st_dmatrix **out) {
   const st_backend *b = l->m->backend;
   st_dmatrix *m = NULL;
-  setun_status s = b->matrix_new(l->m->device, st_format_get(ST_F32), shape, ST_PRECISION_FLOAT, &m, l->err);
+  const st_matrix_desc desc = factor_desc(shape);
+  setun_status s = b->matrix_new(l->m->device, &desc, &m, l->err);
   if (s != SETUN_OK) return s;
-  b->matrix_write(m, 0, shape.rows, rows, NULL);
+  s = b->matrix_write(m, &(st_matrix_rows){.count = shape.rows, .data = rows}, l->err);
+  if (s != SETUN_OK) {
+    b->matrix_free(m);
+    return s;
+  }
   l->m->weight_bytes += b->matrix_bytes(m);
   l->m->bytes_per_token += b->matrix_bytes(m);
   l->m->macs_per_token += shape.rows * shape.columns;
@@ -396,23 +405,21 @@ setun_status st_identify(st_model *m, const st_directory *d, setun_error *err) {
 // ---- measuring ----------------------------------------------------------------------------------------------------
 
 // The ranks of all adapters of a matrix add up; here it is taken that each adapts the same ones.
-static void measure(const adapter *a, st_model *m, st_memory_plan *plan, size_t columns[ST_INPUT_KINDS]) {
+static void measure(const adapter *a, st_model *m, st_memory_plan *plan, st_workload *workload) {
   uint64_t rank = 0, rows = 0;
-  uint32_t floats =
-      m->backend->matrix_size(m->device, st_format_get(ST_F32), (st_shape){1, 1}, ST_PRECISION_FLOAT).input;
   for (size_t k = 0; k < a->d->n_tensors; k++) {
     st_shape shape = st_tensor_shape(&a->d->tensors[k]);
     uint64_t low = shape.rows < shape.columns ? shape.rows : shape.columns;
     plan->vectors += st_tensor_elements(&a->d->tensors[k]) * sizeof(float);
     if (low > rank) rank = low;
-    if (shape.columns > columns[floats]) columns[floats] = (size_t)shape.columns;
+    const st_matrix_desc desc = factor_desc(shape);
+    m->backend->workload_add(m->device, &desc, workload);
     if (shape.rows > rows) rows = shape.rows;
   }
   if (rank <= MAX_RANK) m->max_rank += (uint32_t)rank; // others are refused
   if (rows <= UINT32_MAX && rows > m->max_lora_rows) m->max_lora_rows = (uint32_t)rows;
 }
 
-void st_adapters_measure(const st_adapters *adapters, st_model *m, st_memory_plan *plan,
-                         size_t columns[ST_INPUT_KINDS]) {
-  for (size_t i = 0; adapters && i < adapters->n; i++) measure(&adapters->items[i], m, plan, columns);
+void st_adapters_measure(const st_adapters *adapters, st_model *m, st_memory_plan *plan, st_workload *workload) {
+  for (size_t i = 0; adapters && i < adapters->n; i++) measure(&adapters->items[i], m, plan, workload);
 }

@@ -14,8 +14,7 @@ setun_status st_adapters_open(const setun_adapter *list, size_t n, const st_dire
 void st_adapters_free(st_adapters *adapters);
 
 // What they will take: in the plan's vectors, in the model's ranks and in the widest inputs. Nothing for NULL.
-void st_adapters_measure(const st_adapters *adapters, st_model *model, st_memory_plan *plan,
-                         size_t columns[ST_INPUT_KINDS]);
+void st_adapters_measure(const st_adapters *adapters, st_model *model, st_memory_plan *plan, st_workload *workload);
 // Reads them and puts them beside the matrices, which are placed already. An adapter with a tensor that fits nothing is
 // an error. Nothing for NULL.
 setun_status st_adapters_place(st_adapters *adapters, st_model *model, setun_error *err);

@@ -13,8 +13,9 @@ typedef struct {
   const st_weight *w;
   const st_format *format;
   st_rows kind;
-  bool strips;  // whole groups of 16 rows go as the file's bytes, what is left of them as `kind`
-  uint64_t run; // rows taken at once, a multiple of 16
+  uint64_t unit; // of rows that the device takes
+  bool strips;   // whole units go as the file's bytes, what is left of them as `kind`
+  uint64_t run;  // rows taken at once, a multiple of `unit`
   atomic_ullong next;
   atomic_bool failed;
   setun_error error; // of the first thread that failed
@@ -46,7 +47,9 @@ static setun_status copy_strips(copy_job *j, st_row_reader *r, uint64_t row, uin
     const void *bytes;
     setun_status s = st_read_strip(r, row, n, &strip, &bytes, scales, err);
     if (s != SETUN_OK) return s;
-    j->c->backend->matrix_write_strip(j->c->matrix, row, j->w->stored, &strip, bytes, scales);
+    const st_matrix_rows rows = {.row = row, .count = strip.count, .data = bytes, .strip = &strip, .scales = scales};
+    s = j->c->backend->matrix_write(j->c->matrix, &rows, err);
+    if (s != SETUN_OK) return s;
     row += strip.count;
     n -= strip.count;
   }
@@ -56,16 +59,16 @@ static setun_status copy_strips(copy_job *j, st_row_reader *r, uint64_t row, uin
 static setun_status copy_run(copy_job *j, st_row_reader *r, uint64_t row, uint64_t n, void *rows, float *scales,
                              setun_error *err) {
   setun_status s;
-  if (j->strips && n >= 16) {
-    uint64_t whole = n / 16 * 16;
+  if (j->strips && n >= j->unit) {
+    uint64_t whole = n / j->unit * j->unit;
     s = copy_strips(j, r, row, whole, scales, err);
     row += whole;
     n -= whole;
     if (s != SETUN_OK || !n) return s;
   }
   s = read_rows(j, r, row, n, rows, scales, err);
-  if (s == SETUN_OK) j->c->backend->matrix_write(j->c->matrix, row, n, rows, scales);
-  return s;
+  const st_matrix_rows written = {.row = row, .count = n, .data = rows, .scales = scales};
+  return s == SETUN_OK ? j->c->backend->matrix_write(j->c->matrix, &written, err) : s;
 }
 
 static void copy_part(void *context, int index, int threads) {
@@ -92,14 +95,25 @@ static void copy_part(void *context, int index, int threads) {
   st_free(scales);
 }
 
+st_matrix_desc st_copy_desc(const st_weight *w, const st_format *format, st_precision precision,
+                            st_ownership ownership) {
+  return (st_matrix_desc){.format = format,
+                          .shape = w->shape,
+                          .stored = st_weight_has_strips(w) ? w->stored : (st_shape){0, 0},
+                          .precision = precision,
+                          .ownership = ownership};
+}
+
+// How a matrix is written depends on neither its precision nor its owner.
 static copy_job job_of(const st_copy *c) {
-  copy_job j = {.c = c, .w = c->weight, .format = c->format, .kind = c->backend->rows_wanted(c->device, c->format)};
+  st_matrix_desc desc = st_copy_desc(c->weight, c->format, ST_PRECISION_FLOAT, ST_OWNED);
+  st_matrix_info info = c->backend->matrix_info(c->device, &desc);
+  copy_job j = {.c = c, .w = c->weight, .format = c->format, .kind = info.rows, .unit = info.row_unit};
   uint64_t rows = c->weight->shape.rows;
-  j.strips = st_weight_has_strips(j.w) && j.w->first_row % 16 == 0 && c->backend->takes_strips &&
-             c->backend->takes_strips(c->device, c->format, j.w->stored);
-  j.run = RUN_BYTES / (row_bytes(&j) + 1) / 16 * 16;
-  if (j.run > rows) j.run = (rows + 15) / 16 * 16;
-  if (j.run < 16) j.run = 16;
+  j.strips = info.strips && j.w->first_row % j.unit == 0;
+  j.run = RUN_BYTES / (row_bytes(&j) + 1) / j.unit * j.unit;
+  if (j.run > rows) j.run = (rows + j.unit - 1) / j.unit * j.unit;
+  if (j.run < j.unit) j.run = j.unit;
   return j;
 }
 
@@ -127,29 +141,35 @@ struct st_row_copy {
   float *scales;
 };
 
+static st_matrix_desc rows_desc(const st_weight *w, const st_format *format, st_precision precision) {
+  return (st_matrix_desc){
+      .format = format, .shape = {ST_SUPPLY_ROWS, w->shape.columns}, .precision = precision, .ownership = ST_BORROWED};
+}
+
 setun_status st_row_copy_new(const st_copy *c, st_device *device, st_precision precision, st_row_copy **rows,
                              setun_error *err) {
   const st_backend *b = c->backend;
   st_row_copy *r = st_calloc(1, sizeof *r);
   if (!r) return st_fail_memory(err, c->weight->name);
-  st_shape shape = {ST_SUPPLY_ROWS, c->weight->shape.columns};
+  const st_matrix_desc desc = rows_desc(c->weight, c->format, precision);
+  st_matrix_info info = b->matrix_info(device, &desc);
   r->backend = b;
   r->weight = *c->weight;
-  r->job = (copy_job){.w = &r->weight, .format = c->format, .kind = b->rows_wanted(device, c->format)};
-  r->codes_bytes = (size_t)b->matrix_size(device, c->format, shape, precision).codes;
+  r->job = (copy_job){.w = &r->weight, .format = c->format, .kind = info.rows, .unit = info.row_unit};
+  r->codes_bytes = (size_t)info.codes;
   r->codes = st_pages_alloc(r->codes_bytes, false);
   r->rows = st_malloc(ST_SUPPLY_ROWS, row_bytes(&r->job));
   size_t n_scales = scales_a_row(&r->job);
   if (n_scales) r->scales = st_malloc(ST_SUPPLY_ROWS * n_scales, sizeof *r->scales);
   bool whole = r->codes && r->rows && (r->scales || !n_scales);
   setun_status s = whole ? SETUN_OK : st_fail_memory(err, c->weight->name);
-  if (s == SETUN_OK) s = b->matrix_new_lent(device, c->format, shape, precision, &r->matrix, err);
+  if (s == SETUN_OK) s = b->matrix_new(device, &desc, &r->matrix, err);
   if (s == SETUN_OK) s = st_row_reader_open(c->directory, &r->weight, &r->reader, err);
   if (s != SETUN_OK) {
     st_row_copy_free(r);
     return s;
   }
-  b->matrix_lend(r->matrix, r->codes);
+  b->matrix_borrow(r->matrix, r->codes);
   *rows = r;
   return SETUN_OK;
 }
@@ -172,16 +192,15 @@ setun_status st_row_copy_read(st_row_copy *r, const int32_t *ids, uint32_t n, co
     setun_status s = read_rows(&r->job, &r->reader, (uint64_t)ids[i], 1, r->rows + i * bytes, scales, err);
     if (s != SETUN_OK) return s;
   }
-  r->backend->matrix_write(r->matrix, 0, n, r->rows, r->scales);
   *matrix = r->matrix;
-  return SETUN_OK;
+  return r->backend->matrix_write(r->matrix, &(st_matrix_rows){.count = n, .data = r->rows, .scales = r->scales}, err);
 }
 
 uint64_t st_row_copy_bytes(const st_backend *b, const st_device *device, const st_weight *w, const st_format *format,
                            st_precision precision) {
   uint64_t floats = w->shape.columns * sizeof(float), scales = w->scale ? w->shape.rows * sizeof(float) : 0;
-  return b->matrix_size(device, format, (st_shape){ST_SUPPLY_ROWS, w->shape.columns}, precision).codes + scales +
-         (ST_SUPPLY_ROWS + 32) * floats;
+  const st_matrix_desc desc = rows_desc(w, format, precision);
+  return b->matrix_info(device, &desc).codes + scales + (ST_SUPPLY_ROWS + 32) * floats;
 }
 
 static st_reading reading_of(const copy_job *j) {
@@ -193,6 +212,6 @@ static st_reading reading_of(const copy_job *j) {
 uint64_t st_copy_bytes(const st_copy *c) {
   copy_job j = job_of(c);
   uint64_t scales = j.run * scales_a_row(&j) * sizeof(float);
-  uint64_t rows = (j.strips ? 15 : j.run) * row_bytes(&j); // in strips only those of the last group
+  uint64_t rows = (j.strips ? j.unit - 1 : j.run) * row_bytes(&j); // in strips only those of the last unit
   return rows + scales + st_row_reader_bytes(c->weight, j.run, reading_of(&j));
 }

@@ -17,6 +17,10 @@ typedef struct st_copy {
   st_dmatrix *matrix;
 } st_copy;
 
+// The matrix that a weight is copied to.
+st_matrix_desc st_copy_desc(const st_weight *weight, const st_format *format, st_precision precision,
+                            st_ownership ownership);
+
 // Errors name the weight.
 setun_status st_copy_matrix(const st_copy *copy, st_pool *pool, setun_error *err);
 

@@ -25,6 +25,8 @@ typedef struct st_placing {
   st_precision precision;
 } st_placing;
 st_placing st_placing_of(const st_loader *l, const st_bound *bound);
+// A matrix of the weight's shape, whose rows come from its tensor.
+st_matrix_desc st_placing_desc(const st_placing *how, const st_weight *w, st_ownership ownership);
 // Whether products with it take int8 activations by block.
 bool st_placing_is_fast(const st_placing *how);
 

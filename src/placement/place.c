@@ -103,13 +103,12 @@ static setun_status report(st_loader *l, const st_weight *w) {
 
 static setun_status place_resident(st_loader *l, const st_weight *w, const st_placing *how, st_dmatrix **out) {
   const st_backend *b = l->m->backend;
-  setun_status s = b->matrix_new(l->m->device, how->format, w->shape, how->precision, out, l->err);
+  st_matrix_desc desc = st_placing_desc(how, w, ST_OWNED);
+  setun_status s = b->matrix_new(l->m->device, &desc, out, l->err);
   if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
   s = st_copy_matrix(&(st_copy){b, l->m->device, l->d, w, how->format, *out}, l->pool, l->err);
-  if (s == SETUN_OK)
-    b->matrix_settle(l->m->device, *out, l->pool);
-  else
-    b->matrix_free(*out), *out = NULL;
+  if (s == SETUN_OK) s = b->matrix_finalize(l->m->device, *out, l->pool, l->err);
+  if (s != SETUN_OK) b->matrix_free(*out), *out = NULL;
   return s;
 }
 
@@ -117,7 +116,8 @@ static setun_status place_resident(st_loader *l, const st_weight *w, const st_pl
 static setun_status place_borrowed(st_loader *l, const st_weight *w, const st_placing *how, const st_memory_item *item,
                                    st_dmatrix **out) {
   const st_backend *b = l->m->backend;
-  setun_status s = b->matrix_new_lent(l->m->device, how->format, w->shape, how->precision, out, l->err);
+  st_matrix_desc desc = st_placing_desc(how, w, item->resident ? ST_MAPPED : ST_BORROWED);
+  setun_status s = b->matrix_new(l->m->device, &desc, out, l->err);
   if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
   s = st_streamer_add(l->streamer, item, w, how->format, *out, l->err);
   if (s != SETUN_OK) b->matrix_free(*out), *out = NULL;
@@ -137,13 +137,14 @@ static setun_status place_pieces(st_loader *l, const st_weight *w, const st_plac
     piece->first_row = (uint32_t)(i * p->piece_rows);
     piece->columns = (uint32_t)w->shape.columns;
     st_memory_item item = items[i];
-    item.codes = m->backend->matrix_size(m->device, how->format, part.shape, how->precision).codes;
+    st_matrix_desc desc = st_placing_desc(how, &part, ST_BORROWED);
+    item.codes = m->backend->matrix_info(m->device, &desc).codes;
     s = place_borrowed(l, &part, how, &item, &piece->matrix);
   }
   return s;
 }
 
-static setun_status place_codes(st_loader *l, size_t index, const st_placing *how, st_matrix_size size,
+static setun_status place_codes(st_loader *l, size_t index, const st_placing *how, st_matrix_info size,
                                 st_dmatrix **out) {
   const st_weight *w = &l->weights->items[index].weight;
   const st_memory_item *items = &l->plan->items[l->plan->spans[index].first];
@@ -163,7 +164,8 @@ static setun_status place_matrix(st_loader *l, size_t index, st_linear *out, uin
   st_model *m = l->m;
   const st_bound *b = &l->weights->items[index];
   st_placing how = st_placing_of(l, b);
-  st_matrix_size size = m->backend->matrix_size(m->device, how.format, b->weight.shape, how.precision);
+  st_matrix_desc desc = st_placing_desc(&how, &b->weight, ST_OWNED);
+  st_matrix_info size = m->backend->matrix_info(m->device, &desc);
   setun_status s = place_codes(l, index, &how, size, &out->matrix);
   if (s != SETUN_OK) return s;
   if (st_placing_is_fast(&how)) m->fast = true;

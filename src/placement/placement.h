@@ -9,7 +9,7 @@
 
 // What a session takes, of the room that owns sessions: see st_run_size_of, whose arguments these are.
 typedef st_run_size (*st_session_size_fn)(const st_model *model, const st_run_options *options,
-                                          const size_t columns[ST_INPUT_KINDS]);
+                                          const st_workload *workload);
 
 typedef struct st_placement_options {
   const st_backend *backend;

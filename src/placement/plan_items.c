@@ -5,11 +5,11 @@
 #include "base/system_memory.h"
 #include "placement/copy.h"
 
-enum { GROUP = 16, PIECE_MOST = 8 << 20 };
+enum { PIECE_MOST = 8 << 20 };
 
 typedef struct {
   st_loader *l;
-  size_t columns[ST_INPUT_KINDS]; // the widest input of a product
+  st_workload workload; // of all matrices
 } planner;
 
 st_placing st_placing_of(const st_loader *l, const st_bound *bound) {
@@ -20,6 +20,10 @@ st_placing st_placing_of(const st_loader *l, const st_bound *bound) {
                     .precision = l->o->precise || exact ? ST_PRECISION_FLOAT : ST_PRECISION_FAST};
   if (l->m->h.int8 && !exact && st_format_is_ternary(how.format)) how.precision = ST_PRECISION_INT8;
   return how;
+}
+
+st_matrix_desc st_placing_desc(const st_placing *how, const st_weight *w, st_ownership ownership) {
+  return st_copy_desc(w, how->format, how->precision, ownership);
 }
 
 bool st_placing_is_fast(const st_placing *how) {
@@ -67,7 +71,8 @@ static uint64_t copying(const st_loader *l, const st_weight *w, const st_format 
 static setun_status add_item(st_loader *l, size_t index, const st_weight *w, st_memory_item *item) {
   const st_backend *b = l->m->backend;
   st_placing how = st_placing_of(l, &l->weights->items[index]);
-  st_matrix_size size = b->matrix_size(l->m->device, how.format, w->shape, how.precision);
+  st_matrix_desc desc = st_placing_desc(&how, w, ST_OWNED);
+  st_matrix_info size = b->matrix_info(l->m->device, &desc);
   bool in_place = item->bytes || !w->first_row; // an expert of a stack has no bytes of its own here
   item->weight = (uint32_t)index;
   item->tensors[0] = w->data;
@@ -76,8 +81,8 @@ static setun_status add_item(st_loader *l, size_t index, const st_weight *w, st_
   item->own = size.own;
   item->beside = size.beside;
   item->copying = copying(l, w, how.format);
-  item->direct = b->matrix_direct(l->m->device, how.format) && !w->latent && w->row_step == 1 && !w->block_scales &&
-                 in_place && (w->data->offset + item->offset) % 64 == 0;
+  item->direct = size.direct && !w->latent && w->row_step == 1 && !w->block_scales && in_place &&
+                 (w->data->offset + item->offset) % 64 == 0;
   st_item_span *span = &l->plan->spans[index];
   if (!span->count++) span->first = (uint32_t)l->plan->n_items;
   return st_memory_plan_add(l->plan, item) ? SETUN_OK : st_fail_memory(l->err, "the memory plan");
@@ -101,11 +106,12 @@ static setun_status plan_weight(planner *p, size_t index, st_decode_cost *cost) 
     return SETUN_OK;
   }
   st_placing how = st_placing_of(l, b);
-  st_matrix_size size = l->m->backend->matrix_size(l->m->device, how.format, w->shape, how.precision);
+  st_matrix_desc desc = st_placing_desc(&how, w, ST_OWNED);
+  st_matrix_info size = l->m->backend->matrix_info(l->m->device, &desc);
   uint64_t beside = beside_bytes(l->weights, b);
   l->plan->vectors += size.beside + beside;
   l->plan->all += size.codes;
-  if (w->shape.columns > p->columns[size.input]) p->columns[size.input] = (size_t)w->shape.columns;
+  l->m->backend->workload_add(l->m->device, &desc, &p->workload);
   if (b->norm && w->shape.columns > l->m->max_normed_columns) l->m->max_normed_columns = (uint32_t)w->shape.columns;
   if (index == l->weights->embedding) {
     l->plan->row_area = st_row_copy_bytes(l->m->backend, l->m->device, w, how.format, how.precision);
@@ -138,10 +144,10 @@ st_weight st_head_piece(const st_memory_plan *p, const st_weight *w, uint32_t pi
   return part_of(w, row, left < p->piece_rows ? left : p->piece_rows);
 }
 
-// Whether rows stand together in the file, so that a piece is one range of it.
-static bool is_cuttable(const st_weight *w) {
+// Whether rows stand together in the file, so that a piece, of whole units of rows, is one range of it.
+static bool is_cuttable(const st_weight *w, uint64_t unit) {
   if (w->block_scales || w->row_step != 1 || (w->n_scales > 1 && w->n_scales != w->shape.rows)) return false;
-  uint64_t half = w->shape.rows / 2 / GROUP * GROUP;
+  uint64_t half = w->shape.rows / 2 / unit * unit;
   if (!half) return true;
   st_strip first = st_format_locate(w->format, w->stored, w->first_row, half);
   st_strip second = st_format_locate(w->format, w->stored, w->first_row + half, w->shape.rows - half);
@@ -151,11 +157,13 @@ static bool is_cuttable(const st_weight *w) {
 // As many rows as make a piece no larger than a layer's unit, in the file and in the device's order.
 static uint64_t rows_of_piece(const st_loader *l, const st_weight *w, const st_placing *how) {
   st_unit_size unit = st_memory_plan_largest(l->plan);
-  uint64_t codes = l->m->backend->matrix_size(l->m->device, how->format, w->shape, how->precision).codes;
+  st_matrix_desc desc = st_placing_desc(how, w, ST_BORROWED);
+  st_matrix_info size = l->m->backend->matrix_info(l->m->device, &desc);
+  uint64_t codes = size.codes, step = size.row_unit;
   uint64_t most = unit.stored < PIECE_MOST ? unit.stored : PIECE_MOST, bytes = w->data->bytes;
   if (codes > bytes) bytes = codes;
-  uint64_t row = bytes / w->stored.rows + 1, rows = most / row / GROUP * GROUP;
-  return rows > GROUP ? rows : GROUP;
+  uint64_t row = bytes / w->stored.rows + 1, rows = most / row / step * step;
+  return rows > step ? rows : step;
 }
 
 // Cuts the head into pieces no larger than a layer's unit, once all layers are known, or enters it as one item where
@@ -166,8 +174,10 @@ static setun_status plan_head(st_loader *l) {
   const st_weight *w = &l->weights->items[index].weight;
   setun_status s = SETUN_OK;
   p->first_piece = p->n_items;
-  if (!is_cuttable(w)) return add_item(l, index, w, &(st_memory_item){.layer = -1});
   st_placing how = st_placing_of(l, &l->weights->items[index]);
+  st_matrix_desc desc = st_placing_desc(&how, w, ST_BORROWED);
+  uint64_t unit = l->m->backend->matrix_info(l->m->device, &desc).row_unit;
+  if (!is_cuttable(w, unit)) return add_item(l, index, w, &(st_memory_item){.layer = -1});
   p->piece_rows = rows_of_piece(l, w, &how);
   uint64_t n = (w->shape.rows + p->piece_rows - 1) / p->piece_rows;
   if (n > INT32_MAX - p->n_layer) return st_fail(l->err, SETUN_ERROR_LIMIT, "%s: too many rows", w->name);
@@ -189,11 +199,11 @@ static st_run_size list_batches(const planner *q, const st_run_options *run, boo
   enum { LEAST_BATCH = 32 };
   st_memory_plan *p = q->l->plan;
   st_run_options o = *run;
-  st_run_size size = q->l->o->session_size(q->l->m, &o, q->columns);
+  st_run_size size = q->l->o->session_size(q->l->m, &o, &q->workload);
   p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, size.work};
   while (smaller && p->n_batches < ST_BATCHES && o.n_batch / 2 >= LEAST_BATCH) {
     o.n_batch /= 2;
-    uint64_t work = q->l->o->session_size(q->l->m, &o, q->columns).work;
+    uint64_t work = q->l->o->session_size(q->l->m, &o, &q->workload).work;
     p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, work};
   }
   return size;
@@ -225,7 +235,7 @@ setun_status st_plan_memory(st_loader *l) {
   for (size_t i = 0; i < l->weights->n && s == SETUN_OK; i++) s = plan_weight(&q, i, &cost);
   st_count_decode_end(&l->m->h, &cost);
   if (s == SETUN_OK) s = plan_head(l);
-  if (s == SETUN_OK) st_adapters_measure(l->adapters, l->m, p, q.columns);
+  if (s == SETUN_OK) st_adapters_measure(l->adapters, l->m, p, &q.workload);
   if (s == SETUN_OK) s = plan_session(&q);
   if (s != SETUN_OK) return s;
   uint64_t available = st_memory_available();

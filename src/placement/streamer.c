@@ -155,8 +155,8 @@ static setun_status place_scales(st_streamer *s, const streamed *m, setun_error 
   for (uint64_t i = 0; scales && i < rows; i++) {
     scales[i] = reader.scales ? reader.scales[reader.n_scales == 1 ? 0 : i] : 1;
   }
-  if (scales) s->model->backend->matrix_scales(m->matrix, 0, rows, scales);
-  if (!scales) status = st_fail_memory(err, m->weight.name);
+  const st_matrix_rows beside = {.count = rows, .scales = scales};
+  status = scales ? s->model->backend->matrix_write(m->matrix, &beside, err) : st_fail_memory(err, m->weight.name);
   st_free(scales);
   st_row_reader_close(&reader);
   return status;
@@ -167,7 +167,7 @@ static setun_status borrow_mapped(st_streamer *s, const streamed *m, setun_error
   const st_tensor *t = m->weight.data;
   uint8_t *file = NULL;
   setun_status status = st_file_map(&s->view.parts[t->part], &file, err);
-  if (status == SETUN_OK) s->model->backend->matrix_lend(m->matrix, file + t->offset);
+  if (status == SETUN_OK) s->model->backend->matrix_borrow(m->matrix, file + t->offset);
   return status;
 }
 
@@ -285,7 +285,7 @@ static setun_status pack(st_streamer *s, const layer_unit *u, setun_error *err) 
   for (size_t k = u->first; k < u->first + u->count && status == SETUN_OK; k++) {
     const streamed *m = &s->matrices[k];
     if (m->direct) continue;
-    b->matrix_lend(m->matrix, s->packed + m->packed);
+    b->matrix_borrow(m->matrix, s->packed + m->packed);
     status = st_copy_matrix(&(st_copy){b, s->model->device, &s->view, &m->weight, m->format, m->matrix}, s->pool, err);
   }
   s->stats.packed_s += seconds() - start;
@@ -312,7 +312,7 @@ static setun_status acquire(void *context, uint32_t unit, bool attention, setun_
   s->acquired = unit;
   for (size_t k = u->first; k < u->first + u->count; k++) {
     const streamed *m = &s->matrices[k];
-    if (m->direct) s->model->backend->matrix_lend(m->matrix, (void *)s->pointers[m->range]);
+    if (m->direct) s->model->backend->matrix_borrow(m->matrix, (void *)s->pointers[m->range]);
   }
   return u->packed ? pack(s, u, err) : SETUN_OK;
 }

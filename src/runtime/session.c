@@ -23,8 +23,8 @@ struct st_session {
   atomic_bool running, stop;
 };
 
-st_run_size st_session_size_of(const st_model *m, const st_run_options *o, const size_t columns[ST_INPUT_KINDS]) {
-  st_run_size size = st_run_size_of(m, o, columns);
+st_run_size st_session_size_of(const st_model *m, const st_run_options *o, const st_workload *workload) {
+  st_run_size size = st_run_size_of(m, o, workload);
   uint64_t row = (uint64_t)m->h.n_vocab * sizeof(float);
   size.work += (uint64_t)o->n_ctx * sizeof(setun_token) + row + st_sampler_size(m->h.n_vocab);
   size.more_logits += (st_run_logits_at_once(o) - 1) * row;

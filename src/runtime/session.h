@@ -7,8 +7,7 @@
 typedef struct st_session st_session;
 
 // Bytes of a session of the model with a sampler, before there is one; see st_run_size_of.
-st_run_size st_session_size_of(const st_model *model, const st_run_options *options,
-                               const size_t columns[ST_INPUT_KINDS]);
+st_run_size st_session_size_of(const st_model *model, const st_run_options *options, const st_workload *workload);
 
 setun_status st_session_new(const st_model *model, const setun_session_params *params, st_session **session,
                             setun_error *err);

@@ -1,5 +1,5 @@
-// Session files. Layout, little-endian: the header below; n int32 ids; for each layer and KV head the keys and then the values
-// of n positions; the hash of all that as u64.
+// Session files. Layout, little-endian: the header below; n int32 ids; for each layer and KV head the keys and then the
+// values of n positions; the hash of all that as u64.
 #include "runtime/session_file.h"
 
 #include "base/file.h"
@@ -35,7 +35,9 @@ static header header_of(const st_run *r, uint32_t n) {
 }
 
 // Bytes of the keys (or values) of one layer and head.
-static size_t piece_bytes(const header *h) { return (size_t)h->n_tokens * h->head_dim * (h->half ? 2 : 4); }
+static size_t piece_bytes(const header *h) {
+  return (size_t)h->n_tokens * h->head_dim * (h->half ? 2 : 4);
+}
 
 typedef struct {
   st_output out;
@@ -54,8 +56,8 @@ static setun_status put_cache(writer *w, st_run *r, const header *h) {
   setun_status s = keys ? SETUN_OK : st_fail_memory(w->err, "the session file");
   for (uint32_t layer = 0; layer < h->n_layer && s == SETUN_OK; layer++) {
     for (uint32_t head = 0; head < h->n_head_kv && s == SETUN_OK; head++) {
-      r->model->backend->cache_save(r->queue, r->cache, layer, head, h->n_tokens, keys, values);
-      s = put(w, keys, n);
+      s = r->model->backend->cache_save(r->queue, r->cache, 0, layer, head, h->n_tokens, keys, values, w->err);
+      if (s == SETUN_OK) s = put(w, keys, n);
       if (s == SETUN_OK) s = put(w, values, n);
     }
   }
@@ -90,18 +92,20 @@ static setun_status check_header(const st_run *r, const st_file *f, header *h, s
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a session file, found another kind", f->path);
   }
   if (h->version != VERSION) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected session version %d, found %u", f->path, VERSION, h->version);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected session version %d, found %u", f->path, VERSION,
+                   h->version);
   }
   if (h->identity != want.identity || h->n_layer != want.n_layer || h->n_head_kv != want.n_head_kv ||
       h->head_dim != want.head_dim) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: a session of another model", f->path);
   }
   if (h->half != want.half) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a cache in %s, found %s", f->path, want.half ? "f16" : "f32",
-                   h->half ? "f16" : "f32");
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a cache in %s, found %s", f->path,
+                   want.half ? "f16" : "f32", h->half ? "f16" : "f32");
   }
   if (h->n_tokens > r->n_ctx) {
-    return st_fail(err, SETUN_ERROR_LIMIT, "%s: %u tokens do not fit into a context of %u", f->path, h->n_tokens, r->n_ctx);
+    return st_fail(err, SETUN_ERROR_LIMIT, "%s: %u tokens do not fit into a context of %u", f->path, h->n_tokens,
+                   r->n_ctx);
   }
   uint64_t size = sizeof *h + (uint64_t)h->n_tokens * 4 + 2 * (uint64_t)piece_bytes(h) * h->n_layer * h->n_head_kv + 8;
   if (size != f->size) {
@@ -139,7 +143,9 @@ static setun_status read_cache(st_run *r, const st_file *f, const header *h, set
   for (uint32_t layer = 0; layer < h->n_layer && s == SETUN_OK; layer++) {
     for (uint32_t head = 0; head < h->n_head_kv && s == SETUN_OK; head++) {
       s = st_file_read(f, at, keys, 2 * n, err);
-      if (s == SETUN_OK) r->model->backend->cache_restore(r->queue, r->cache, layer, head, h->n_tokens, keys, values);
+      if (s == SETUN_OK) {
+        s = r->model->backend->cache_restore(r->queue, r->cache, 0, layer, head, h->n_tokens, keys, values, err);
+      }
       at += 2 * n;
     }
   }

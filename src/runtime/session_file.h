@@ -7,8 +7,8 @@
 // Writes the first `n` tokens (`ids`) and their keys and values.
 setun_status st_session_file_save(st_run *run, const setun_token *ids, uint32_t n, const char *path, setun_error *err);
 
-// Reads what was saved into the cache and `ids` (room for n_ctx). Checked first, so that nothing has changed after a failure:
-// that the file is whole, that it is of this model and cache type, and that its tokens fit.
+// Reads what was saved into the cache and `ids` (room for n_ctx). Checked first, so that nothing has changed after a
+// failure: that the file is whole, that it is of this model and cache type, and that its tokens fit.
 setun_status st_session_file_load(st_run *run, setun_token *ids, uint32_t *n, const char *path, setun_error *err);
 
 #endif

@@ -13,13 +13,13 @@ struct st_device {
   st_kernels kernels;
   st_workers *workers;    // of all queues, and of whoever places weights
   st_arena_chunk *chunks; // weights lie in huge pages, one matrix after the other
-  // Of the matrices that take inputs of each kind (an st_activation): how large these become.
-  size_t max_columns[ST_INPUT_KINDS];
+  st_workload workload;   // of all matrices so far: the most columns by the kind of input (an st_activation)
 };
 
 struct st_dmatrix {
   st_matrix m;
   const st_format *format;
+  st_shape stored;
   st_activation activation;
   float *scales; // what m.scales points to; NULL: the form has none
   uint64_t bytes;
@@ -38,8 +38,8 @@ struct st_array {
 
 struct st_cache {
   st_cache_shape shape;
-  // Each runs of positions, of [n_layer][n_head_kv][positions * head_dim] (see st_cache_runs). All heads of all layers
-  // grow together: what is used lies together, in huge pages where it is large.
+  // Each, for each sequence, runs of positions, of [n_layer][n_head_kv][positions * head_dim] (see st_cache_runs). All
+  // heads of all layers grow together: what is used lies together, in huge pages where it is large.
   char *keys, *values;
   size_t bytes; // of each
 };
@@ -63,9 +63,11 @@ static inline st_cache_runs st_cpu_cache_run(const st_cache_shape *s) {
   size_t n = st_cpu_cache_runs(s) * ST_KEYS, positions = (s->n_ctx + n - 1) / n * ST_KEYS;
   return (st_cache_runs){positions, (size_t)s->n_layer * s->n_head_kv * positions * s->head_dim};
 }
-// Numbers to the first run of a head.
-static inline size_t st_cpu_cache_head(const st_cache_shape *s, uint32_t layer, uint32_t head) {
-  return ((size_t)layer * s->n_head_kv + head) * st_cpu_cache_run(s).positions * s->head_dim;
+// Numbers to the first run of a head; the sequences lie one behind the other.
+static inline size_t st_cpu_cache_head(const st_cache_shape *s, uint32_t sequence, uint32_t layer, uint32_t head) {
+  st_cache_runs run = st_cpu_cache_run(s);
+  return sequence * st_cpu_cache_runs(s) * run.stride +
+         ((size_t)layer * s->n_head_kv + head) * run.positions * s->head_dim;
 }
 
 // Tokens whose attention is computed together: keys are read once for all, while scores stay in the caches.
@@ -78,23 +80,14 @@ setun_status st_cpu_device_new(const st_device_options *options, st_device **dev
 void st_cpu_device_free(st_device *device);
 setun_status st_cpu_pool_new(st_device *device, int threads, st_pool **pool, setun_error *err);
 const char *st_cpu_device_isa(const st_device *device);
-bool st_cpu_takes_strips(const st_device *device, const st_format *format, st_shape stored);
-void st_cpu_matrix_write_strip(st_dmatrix *matrix, uint64_t row, st_shape stored, const st_strip *strip,
-                               const void *bytes, const float *scales);
-st_rows st_cpu_rows_wanted(const st_device *device, const st_format *format);
-setun_status st_cpu_matrix_new(st_device *device, const st_format *format, st_shape shape, st_precision precision,
-                               st_dmatrix **matrix, setun_error *err);
-void st_cpu_matrix_write(st_dmatrix *matrix, uint64_t row, uint64_t count, const void *rows, const float *scales);
+bool st_cpu_supports(const st_device *device, const st_matrix_desc *desc, st_operation operation);
+st_matrix_info st_cpu_matrix_info(const st_device *device, const st_matrix_desc *desc);
+setun_status st_cpu_matrix_new(st_device *device, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err);
+setun_status st_cpu_matrix_write(st_dmatrix *matrix, const st_matrix_rows *rows, setun_error *err);
+void st_cpu_matrix_borrow(st_dmatrix *matrix, void *codes);
+setun_status st_cpu_matrix_finalize(st_device *device, st_dmatrix *matrix, st_pool *pool, setun_error *err);
 void st_cpu_matrix_free(st_dmatrix *matrix);
 uint64_t st_cpu_matrix_bytes(const st_dmatrix *matrix);
-void st_cpu_matrix_settle(st_device *device, st_dmatrix *matrix, st_pool *pool);
-st_matrix_size st_cpu_matrix_size(const st_device *device, const st_format *format, st_shape shape,
-                                  st_precision precision);
-setun_status st_cpu_matrix_new_lent(st_device *device, const st_format *format, st_shape shape, st_precision precision,
-                                    st_dmatrix **matrix, setun_error *err);
-void st_cpu_matrix_lend(st_dmatrix *matrix, void *codes);
-bool st_cpu_matrix_direct(const st_device *device, const st_format *format);
-void st_cpu_matrix_scales(st_dmatrix *matrix, uint64_t row, uint64_t count, const float *scales);
 setun_status st_cpu_vector_new(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
 void st_cpu_vector_free(st_dvector *vector);
 
@@ -103,8 +96,8 @@ setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes,
 
 setun_status st_cpu_queue_new(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
 void st_cpu_queue_free(st_queue *queue);
-uint64_t st_cpu_queue_size(const st_device *device, const st_queue_options *options,
-                           const size_t columns[ST_INPUT_KINDS]);
+void st_cpu_workload_add(const st_device *device, const st_matrix_desc *desc, st_workload *workload);
+uint64_t st_cpu_queue_size(const st_device *device, const st_queue_options *options, const st_workload *workload);
 uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads);
 setun_status st_cpu_array_new(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
 void st_cpu_array_free(st_array *array);

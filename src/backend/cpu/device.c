@@ -86,9 +86,7 @@ static bool is_float(st_form form) {
 }
 
 // Which of the three kinds of rows st_form_pack takes for the form.
-st_rows st_cpu_rows_wanted(const st_device *d, const st_format *format) {
-  (void)d;
-  st_form form = st_form_of(format);
+static st_rows rows_wanted(st_form form) {
   if (form == ST_FORM_T16 || form == ST_FORM_T16B) return ST_ROWS_TRITS;
   return is_float(form) ? ST_ROWS_FLOAT : ST_ROWS_BYTES;
 }
@@ -103,12 +101,21 @@ static size_t groups_of(uint64_t rows) {
   return ((size_t)rows + ST_GROUP - 1) / ST_GROUP;
 }
 
-static setun_status check_matrix(const st_device *d, const st_format *format, st_shape shape, st_precision precision,
-                                 setun_error *err) {
-  st_form form = st_form_of(format);
-  if (!d->kernels.matmul[form][activation_of(format, form, precision)]) {
+static st_activation activation_for(const st_matrix_desc *d) {
+  return activation_of(d->format, st_form_of(d->format), d->precision);
+}
+
+bool st_cpu_supports(const st_device *d, const st_matrix_desc *desc, st_operation operation) {
+  st_form form = st_form_of(desc->format);
+  return operation == ST_OP_EMBED ? d->kernels.row[form] != NULL
+                                  : d->kernels.matmul[form][activation_for(desc)] != NULL;
+}
+
+static setun_status check_matrix(const st_device *d, const st_matrix_desc *desc, setun_error *err) {
+  st_shape shape = desc->shape;
+  if (!st_cpu_supports(d, desc, ST_OP_LINEAR)) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s kernels: no product for %s weights with this kind of activation",
-                   d->kernels.name, format->name);
+                   d->kernels.name, desc->format->name);
   }
   if (shape.rows > SIZE_MAX / 2 || shape.columns > SIZE_MAX / 32) {
     return st_fail(err, SETUN_ERROR_FORMAT, "a matrix of %llu x %llu is too large", (unsigned long long)shape.rows,
@@ -117,94 +124,82 @@ static setun_status check_matrix(const st_device *d, const st_format *format, st
   return SETUN_OK;
 }
 
-// A matrix whose codes stand nowhere yet.
-static setun_status new_matrix(st_device *d, const st_format *format, st_shape shape, st_precision precision,
-                               st_dmatrix **matrix, size_t *codes, setun_error *err) {
-  setun_status s = check_matrix(d, format, shape, precision, err);
-  if (s != SETUN_OK) return s;
-  st_form form = st_form_of(format);
-  size_t group_bytes = st_form_group_bytes(form, (size_t)shape.columns, format->block), groups = groups_of(shape.rows);
-  st_dmatrix *m = st_calloc(1, sizeof *m);
-  bool fits = m && st_mul_size(groups, group_bytes, codes);
-  if (fits) {
-    m->bytes = *codes;
-    if (form == ST_FORM_T16) {
-      m->scales = arena_alloc(d, groups * ST_GROUP * sizeof(float));
-      m->bytes += groups * ST_GROUP * sizeof(float);
-      fits = m->scales != NULL;
-    }
+void st_cpu_workload_add(const st_device *d, const st_matrix_desc *desc, st_workload *workload) {
+  uint64_t *most = &workload->most[activation_for(desc)];
+  (void)d;
+  if (desc->shape.columns > *most) *most = desc->shape.columns;
+}
+
+// Codes of its own, and scales beside them; false when out of memory.
+static bool allocate(st_device *d, const st_matrix_desc *desc, st_dmatrix *m, size_t codes) {
+  size_t scales = groups_of(desc->shape.rows) * ST_GROUP * sizeof(float);
+  m->bytes = codes;
+  if (st_form_of(desc->format) == ST_FORM_T16) {
+    m->scales = arena_alloc(d, scales);
+    m->bytes += scales;
+    if (!m->scales) return false;
   }
-  if (!fits) {
+  if (desc->ownership == ST_OWNED) m->m.data = arena_alloc(d, codes);
+  return m->m.data || desc->ownership != ST_OWNED;
+}
+
+setun_status st_cpu_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err) {
+  setun_status s = check_matrix(d, desc, err);
+  if (s != SETUN_OK) return s;
+  const st_format *format = desc->format;
+  st_form form = st_form_of(format);
+  size_t columns = (size_t)desc->shape.columns, codes;
+  size_t group_bytes = st_form_group_bytes(form, columns, format->block);
+  st_dmatrix *m = st_calloc(1, sizeof *m);
+  if (!m || !st_mul_size(groups_of(desc->shape.rows), group_bytes, &codes) || !allocate(d, desc, m, codes)) {
     st_free(m);
-    return fail_matrix(format, shape, err);
+    return fail_matrix(format, desc->shape, err);
   }
   m->m = (st_matrix){.form = form,
-                     .rows = (size_t)shape.rows,
-                     .columns = (size_t)shape.columns,
+                     .rows = (size_t)desc->shape.rows,
+                     .columns = columns,
                      .block = format->block,
                      .group_bytes = group_bytes,
+                     .data = m->m.data,
                      .scales = m->scales};
   m->format = format;
-  m->activation = activation_of(format, form, precision);
-  size_t *most = &d->max_columns[m->activation];
-  if (m->m.columns > *most) *most = m->m.columns;
+  m->stored = desc->stored;
+  m->activation = activation_for(desc);
+  st_cpu_workload_add(d, desc, &d->workload);
   *matrix = m;
   return SETUN_OK;
 }
 
-setun_status st_cpu_matrix_new(st_device *d, const st_format *format, st_shape shape, st_precision precision,
-                               st_dmatrix **matrix, setun_error *err) {
-  st_dmatrix *m = NULL;
-  size_t codes = 0;
-  setun_status s = new_matrix(d, format, shape, precision, &m, &codes, err);
-  if (s != SETUN_OK) return s;
-  m->m.data = arena_alloc(d, codes);
-  if (!m->m.data) {
-    st_free(m);
-    return fail_matrix(format, shape, err);
-  }
-  *matrix = m;
-  return SETUN_OK;
-}
-
-setun_status st_cpu_matrix_new_lent(st_device *d, const st_format *format, st_shape shape, st_precision precision,
-                                    st_dmatrix **matrix, setun_error *err) {
-  size_t codes;
-  return new_matrix(d, format, shape, precision, matrix, &codes, err);
-}
-
-void st_cpu_matrix_lend(st_dmatrix *m, void *codes) {
+void st_cpu_matrix_borrow(st_dmatrix *m, void *codes) {
   m->m.data = codes;
 }
 
-// Whose layout is the form itself: only t16 is.
-bool st_cpu_matrix_direct(const st_device *d, const st_format *format) {
-  (void)d;
-  return format->id == ST_T16 && st_form_of(format) == ST_FORM_T16;
-}
-
-void st_cpu_matrix_scales(st_dmatrix *m, uint64_t row, uint64_t count, const float *scales) {
-  if (m->scales) memcpy(m->scales + row, scales, (size_t)count * sizeof *scales);
-}
-
-// The form in which a matrix settles. Five codes a byte are made for tokens with one scale; and their sums must not
-// overflow where T16's do not.
-static st_form settled_form(const st_device *d, st_form form, st_activation kind, size_t columns, uint32_t block) {
+// The form that a matrix has once it is finalized. Five codes a byte are made for tokens with one scale; and their sums
+// must not overflow where T16's do not.
+static st_form final_form(const st_device *d, st_form form, st_activation kind, size_t columns, uint32_t block) {
   enum { MOST_COLUMNS = 1 << 22 };
   if (!d->kernels.five || kind != ST_ACT_INT8_TOKEN || columns > MOST_COLUMNS) return form;
   return st_form_squeezed(form, block);
 }
 
-st_matrix_size st_cpu_matrix_size(const st_device *d, const st_format *format, st_shape shape, st_precision precision) {
+// Only t16's layout is the form itself.
+static bool is_direct(const st_format *format) {
+  return format->id == ST_T16 && st_form_of(format) == ST_FORM_T16;
+}
+
+st_matrix_info st_cpu_matrix_info(const st_device *d, const st_matrix_desc *desc) {
+  const st_format *format = desc->format;
   st_form form = st_form_of(format);
-  size_t columns = (size_t)shape.columns;
-  uint64_t groups = groups_of(shape.rows);
-  st_activation kind = activation_of(format, form, precision);
-  st_matrix_size size = {.codes = groups * st_form_group_bytes(form, columns, format->block), .input = (uint32_t)kind};
-  st_form settled = settled_form(d, form, kind, columns, format->block);
-  size.own = groups * st_form_group_bytes(settled, columns, format->block);
-  if (form == ST_FORM_T16) size.beside = groups * ST_GROUP * sizeof(float);
-  return size;
+  size_t columns = (size_t)desc->shape.columns;
+  uint64_t groups = groups_of(desc->shape.rows);
+  st_form final = final_form(d, form, activation_for(desc), columns, format->block);
+  return (st_matrix_info){.codes = groups * st_form_group_bytes(form, columns, format->block),
+                          .own = groups * st_form_group_bytes(final, columns, format->block),
+                          .beside = form == ST_FORM_T16 ? groups * ST_GROUP * sizeof(float) : 0,
+                          .rows = rows_wanted(form),
+                          .row_unit = ST_GROUP,
+                          .strips = desc->stored.rows && st_form_takes_strips(format, desc->stored),
+                          .direct = is_direct(format)};
 }
 
 typedef struct {
@@ -240,13 +235,14 @@ static void squeeze_part(void *context, int index, int threads) {
   }
 }
 
-void st_cpu_matrix_settle(st_device *d, st_dmatrix *m, st_pool *pool) {
-  st_form form = settled_form(d, m->m.form, m->activation, m->m.columns, m->m.block);
-  if (form == m->m.form) return;
+setun_status st_cpu_matrix_finalize(st_device *d, st_dmatrix *m, st_pool *pool, setun_error *err) {
+  (void)err;
+  st_form form = final_form(d, m->m.form, m->activation, m->m.columns, m->m.block);
+  if (form == m->m.form) return SETUN_OK;
   squeeze_job j = {.m = m, .group_bytes = st_form_group_bytes(form, m->m.columns, m->m.block)};
   atomic_init(&j.cannot, false);
   st_pool_run(pool, check_part, &j);
-  if (atomic_load(&j.cannot)) return;
+  if (atomic_load(&j.cannot)) return SETUN_OK;
   st_pool_run(pool, squeeze_part, &j);
   int threads = st_pool_threads(pool);
   uint8_t *data = (uint8_t *)m->m.data;
@@ -260,9 +256,12 @@ void st_cpu_matrix_settle(st_device *d, st_dmatrix *m, st_pool *pool) {
   m->m.form = form;
   m->m.group_bytes = j.group_bytes;
   m->bytes -= saved;
+  return SETUN_OK;
 }
 
-void st_cpu_matrix_write(st_dmatrix *m, uint64_t row, uint64_t count, const void *rows, const float *scales) {
+static void write_rows(st_dmatrix *m, const st_matrix_rows *r) {
+  uint64_t row = r->row, count = r->count;
+  const float *scales = r->scales;
   size_t columns = m->m.columns;
   size_t blocks = m->format->scales == ST_SCALE_BLOCK ? (columns + m->m.block - 1) / m->m.block : 1;
   size_t row_bytes = columns; // of trits
@@ -275,24 +274,32 @@ void st_cpu_matrix_write(st_dmatrix *m, uint64_t row, uint64_t count, const void
     size_t n = count - i < ST_GROUP ? (size_t)(count - i) : ST_GROUP;
     uint8_t *group = (uint8_t *)m->m.data + (size_t)((row + i) / ST_GROUP) * m->m.group_bytes;
     const float *s = scales ? scales + i * blocks : NULL;
-    st_form_pack(m->m.form, m->format, columns, m->m.block, (const char *)rows + i * row_bytes, s, n, group);
+    st_form_pack(m->m.form, m->format, columns, m->m.block, (const char *)r->data + i * row_bytes, s, n, group);
     if (m->scales) memcpy(m->scales + row + i, s, n * sizeof *s);
   }
 }
 
-bool st_cpu_takes_strips(const st_device *d, const st_format *format, st_shape stored) {
-  (void)d;
-  return st_form_takes_strips(format, stored);
+static void write_strip(st_dmatrix *m, const st_matrix_rows *r) {
+  size_t per_row = m->format->scales == ST_SCALE_BLOCK ? m->m.columns / m->m.block : 1;
+  const st_strip *strip = r->strip;
+  for (uint64_t i = 0; i < strip->count; i += ST_GROUP) {
+    uint8_t *group = (uint8_t *)m->m.data + (size_t)((r->row + i) / ST_GROUP) * m->m.group_bytes;
+    st_form_pack_strip(m->format, m->stored, strip, r->data, r->scales ? r->scales + i * per_row : NULL, strip->row + i,
+                       group);
+    if (m->scales) memcpy(m->scales + r->row + i, r->scales + i, ST_GROUP * sizeof *r->scales);
+  }
 }
 
-void st_cpu_matrix_write_strip(st_dmatrix *m, uint64_t row, st_shape stored, const st_strip *strip, const void *bytes,
-                               const float *scales) {
-  size_t per_row = m->format->scales == ST_SCALE_BLOCK ? m->m.columns / m->m.block : 1;
-  for (uint64_t i = 0; i < strip->count; i += ST_GROUP) {
-    uint8_t *group = (uint8_t *)m->m.data + (size_t)((row + i) / ST_GROUP) * m->m.group_bytes;
-    st_form_pack_strip(m->format, stored, strip, bytes, scales ? scales + i * per_row : NULL, strip->row + i, group);
-    if (m->scales) memcpy(m->scales + row + i, scales + i, ST_GROUP * sizeof *scales);
+setun_status st_cpu_matrix_write(st_dmatrix *m, const st_matrix_rows *r, setun_error *err) {
+  (void)err;
+  if (r->strip) {
+    write_strip(m, r);
+  } else if (r->data) {
+    write_rows(m, r);
+  } else if (m->scales) {
+    memcpy(m->scales + r->row, r->scales, (size_t)r->count * sizeof *r->scales);
   }
+  return SETUN_OK;
 }
 
 void st_cpu_matrix_free(st_dmatrix *m) {

@@ -108,7 +108,8 @@ typedef struct row_job row_job;
 struct row_job {
   st_queue *q;
   void (*row)(const row_job *job, size_t token);
-  uint32_t n, heads, width, position;
+  uint32_t n, heads, width;
+  const st_batch *batch;
   float *x, *dst;
   const float *y, *norm, *table;
   const uint32_t *tokens;
@@ -119,6 +120,13 @@ struct row_job {
   st_cache *cache;
   uint32_t layer;
 };
+
+// Where token t of a batch stands: its run, with the position and number of tokens from t on.
+static st_token_run place_of_token(const st_batch *b, size_t t) {
+  const st_token_run *r = b->runs;
+  for (; t >= r->n; r++) t -= r->n;
+  return (st_token_run){r->sequence, r->position + (uint32_t)t, r->n - (uint32_t)t};
+}
 
 static void row_part(void *context, int index, int threads) {
   const row_job *j = context;
@@ -176,23 +184,23 @@ static void norm_into(st_queue *q, const st_array *x, uint32_t n, uint32_t width
 
 static void rope_row(const row_job *j, size_t t) {
   size_t half = j->width / 2;
-  const float *cosine = j->table + (j->position + t) * 2 * half;
+  const float *cosine = j->table + (size_t)place_of_token(j->batch, t).position * 2 * half;
   for (uint32_t h = 0; h < j->heads; h++) {
     j->q->kernels->rope(j->x + t * j->x_stride + (size_t)h * j->width, cosine, cosine + half, j->width, j->interleaved);
   }
 }
 
-static void rope(st_queue *q, st_array *x, uint32_t n, uint32_t heads, uint32_t head_dim, const st_dvector *table,
-                 uint32_t position, bool interleaved) {
+static void rope(st_queue *q, st_array *x, const st_batch *batch, uint32_t heads, uint32_t head_dim,
+                 const st_dvector *table, bool interleaved) {
   run_rows(&(row_job){.q = q,
                       .row = rope_row,
-                      .n = n,
+                      .n = batch->n_tokens,
+                      .batch = batch,
                       .heads = heads,
                       .width = head_dim,
                       .x = x->data,
                       .x_stride = x->width,
                       .table = table->values,
-                      .position = position,
                       .interleaved = interleaved});
 }
 
@@ -206,10 +214,12 @@ static void clip(st_queue *q, st_array *x, uint32_t n, uint32_t width, float lim
       .q = q, .row = clip_row, .n = n, .heads = 1, .width = width, .x = x->data, .x_stride = x->width, .value = limit});
 }
 
-static void store_head(const row_job *j, uint32_t head, uint32_t position, const float *key, const float *value) {
+static void store_head(const row_job *j, uint32_t head, st_token_run at_token, const float *key, const float *value) {
+  uint32_t position = at_token.position;
   const st_cache_shape *s = &j->cache->shape;
   st_cache_runs runs = st_cpu_cache_run(s);
-  size_t at = st_cpu_cache_head(s, j->layer, head), key_at = at + st_key_at(position, 0, s->head_dim, runs);
+  size_t at = st_cpu_cache_head(s, at_token.sequence, j->layer, head),
+         key_at = at + st_key_at(position, 0, s->head_dim, runs);
   size_t value_at = at + st_value_at(position, 0, s->head_dim, runs);
   if (!s->half) {
     for (uint32_t d = 0; d < s->head_dim; d++) ((float *)j->cache->keys)[key_at + (size_t)d * ST_KEYS] = key[d];
@@ -224,18 +234,19 @@ static void store_head(const row_job *j, uint32_t head, uint32_t position, const
 }
 
 static void cache_row(const row_job *j, size_t t) {
-  uint32_t position = j->position + (uint32_t)t;
+  st_token_run place = place_of_token(j->batch, t);
   for (uint32_t h = 0; h < j->heads; h++) {
-    store_head(j, h, position, j->x + t * j->x_stride + (size_t)h * j->width,
+    store_head(j, h, place, j->x + t * j->x_stride + (size_t)h * j->width,
                j->y + t * j->y_stride + (size_t)h * j->width);
   }
 }
 
-static void cache_write(st_queue *q, st_cache *cache, uint32_t layer, uint32_t position, uint32_t n, const st_array *k,
+static void cache_write(st_queue *q, st_cache *cache, uint32_t layer, const st_batch *batch, const st_array *k,
                         const st_array *v) {
   run_rows(&(row_job){.q = q,
                       .row = cache_row,
-                      .n = n,
+                      .n = batch->n_tokens,
+                      .batch = batch,
                       .heads = cache->shape.n_head_kv,
                       .width = cache->shape.head_dim,
                       .x = k->data,
@@ -243,8 +254,7 @@ static void cache_write(st_queue *q, st_cache *cache, uint32_t layer, uint32_t p
                       .y = v->data,
                       .y_stride = v->width,
                       .cache = cache,
-                      .layer = layer,
-                      .position = position});
+                      .layer = layer});
 }
 
 static void glu_row(const row_job *j, size_t t) {
@@ -348,19 +358,21 @@ static void clear(st_queue *q, st_array *x, uint32_t n, uint32_t width) {
 typedef struct {
   st_queue *q;
   const st_cache *cache;
+  const st_batch *batch;
   const st_attend_args *args;
-  uint32_t tokens, blocks; // tokens of a block, and how many blocks
+  uint32_t tokens, blocks; // most tokens of a block, which are of one run, and how many blocks
   atomic_size_t next;      // the block and KV head that the next free thread takes
 } attend_job;
 
-// Query heads [first, last), which share one KV head, of `n` tokens.
+// Query heads [first, last), which share one KV head, of `n` tokens of a run from `token` on.
 static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
   const st_attend_args *a = j->args;
   const st_cache_shape *s = &j->cache->shape;
-  uint32_t seen = a->position + token + 1;
+  st_token_run place = place_of_token(j->batch, token);
+  uint32_t seen = place.position + 1;
   uint32_t start = a->window && seen > a->window ? seen - a->window : 0;
   st_cache_runs runs = st_cpu_cache_run(s);
-  size_t at = st_cpu_cache_head(s, a->layer, first / (a->n_head / s->n_head_kv));
+  size_t at = st_cpu_cache_head(s, place.sequence, a->layer, first / (a->n_head / s->n_head_kv));
   at = (at + start / runs.positions * runs.stride) * (s->half ? 2 : 4);
   j->q->kernels->attend(&(st_attend){.q = a->q->data + token * a->q->width + (size_t)first * s->head_dim,
                                      .n_q = last - first,
@@ -396,6 +408,10 @@ static void attend_token_part(void *context, int index, int threads) {
   }
 }
 
+static uint32_t blocks_of(const attend_job *j, const st_token_run *r) {
+  return (r->n + j->tokens - 1) / j->tokens;
+}
+
 // Many tokens: threads take blocks of tokens with the query heads of one KV head. Later blocks see more keys and are
 // taken first, so that the threads end together.
 static void attend_block_part(void *context, int index, int threads) {
@@ -403,16 +419,19 @@ static void attend_block_part(void *context, int index, int threads) {
   uint32_t heads = j->cache->shape.n_head_kv, group = j->args->n_head / heads;
   (void)threads;
   for (size_t i; (i = atomic_fetch_add(&j->next, 1)) < (size_t)heads * j->blocks;) {
-    uint32_t kv = (uint32_t)(i / j->blocks), token = (j->blocks - 1 - (uint32_t)(i % j->blocks)) * j->tokens;
-    uint32_t n = j->args->n - token < j->tokens ? j->args->n - token : j->tokens;
+    uint32_t kv = (uint32_t)(i / j->blocks), block = j->blocks - 1 - (uint32_t)(i % j->blocks), first = 0;
+    const st_token_run *r = j->batch->runs;
+    for (; block >= blocks_of(j, r); first += r++->n) block -= blocks_of(j, r);
+    uint32_t token = first + block * j->tokens, left = r->n - block * j->tokens;
+    uint32_t n = left < j->tokens ? left : j->tokens;
     attend_heads(j, index, token, n, kv * group, (kv + 1) * group);
   }
 }
 
-static void attend(st_queue *q, const st_cache *cache, const st_attend_args *args) {
-  attend_job j = {.q = q, .cache = cache, .args = args, .tokens = st_cpu_attend_tokens(&cache->shape)};
-  j.blocks = (args->n + j.tokens - 1) / j.tokens;
-  st_pool_run(q->pool, args->n == 1 ? attend_token_part : attend_block_part, &j);
+static void attend(st_queue *q, const st_cache *cache, const st_batch *batch, const st_attend_args *args) {
+  attend_job j = {.q = q, .cache = cache, .batch = batch, .args = args, .tokens = st_cpu_attend_tokens(&cache->shape)};
+  for (uint32_t i = 0; i < batch->n_runs; i++) j.blocks += blocks_of(&j, &batch->runs[i]);
+  st_pool_run(q->pool, batch->n_tokens == 1 ? attend_token_part : attend_block_part, &j);
 }
 
 // Bytes to a number of a head's first n keys, or values, as rows.
@@ -423,37 +442,43 @@ static size_t place_of(const st_cache_shape *s, bool keys, size_t head, size_t i
   return (head + at) * (s->half ? 2 : 4);
 }
 
-static void cache_save(st_queue *q, const st_cache *c, uint32_t layer, uint32_t head, uint32_t n, void *keys,
-                       void *values) {
+static setun_status cache_save(st_queue *q, const st_cache *c, uint32_t sequence, uint32_t layer, uint32_t head,
+                               uint32_t n, void *keys, void *values, setun_error *err) {
   const st_cache_shape *s = &c->shape;
-  size_t at = st_cpu_cache_head(s, layer, head), size = s->half ? 2 : 4;
-  (void)q;
+  size_t at = st_cpu_cache_head(s, sequence, layer, head), size = s->half ? 2 : 4;
+  (void)q, (void)err;
   for (size_t i = 0; i < (size_t)n * s->head_dim; i++) {
     memcpy((char *)keys + i * size, c->keys + place_of(s, true, at, i), size);
     memcpy((char *)values + i * size, c->values + place_of(s, false, at, i), size);
   }
+  return SETUN_OK;
 }
 
-static void cache_restore(st_queue *q, st_cache *c, uint32_t layer, uint32_t head, uint32_t n, const void *keys,
-                          const void *values) {
+static setun_status cache_restore(st_queue *q, st_cache *c, uint32_t sequence, uint32_t layer, uint32_t head,
+                                  uint32_t n, const void *keys, const void *values, setun_error *err) {
   const st_cache_shape *s = &c->shape;
-  size_t at = st_cpu_cache_head(s, layer, head), size = s->half ? 2 : 4;
-  (void)q;
+  size_t at = st_cpu_cache_head(s, sequence, layer, head), size = s->half ? 2 : 4;
+  (void)q, (void)err;
   for (size_t i = 0; i < (size_t)n * s->head_dim; i++) {
     memcpy(c->keys + place_of(s, true, at, i), (const char *)keys + i * size, size);
     memcpy(c->values + place_of(s, false, at, i), (const char *)values + i * size, size);
   }
+  return SETUN_OK;
 }
 
-static void finish(st_queue *q) {
-  (void)q;
+// All that can fail here is in the constructors.
+static setun_status finish(st_queue *q, setun_error *err) {
+  (void)q, (void)err;
+  return SETUN_OK;
 }
 
-static void read_array(st_queue *q, const st_array *a, uint32_t token, size_t n, float *out) {
-  (void)q;
+static setun_status read_array(st_queue *q, const st_array *a, uint32_t token, size_t n, float *out, setun_error *err) {
+  (void)q, (void)err;
   memcpy(out, a->data + (size_t)token * a->width, n * sizeof *out);
+  return SETUN_OK;
 }
 
+extern const st_backend st_backend_cpu; // the registry's
 const st_backend st_backend_cpu = {
     .name = "cpu",
     .available = st_kernels_available,
@@ -462,23 +487,19 @@ const st_backend st_backend_cpu = {
     .device_free = st_cpu_device_free,
     .device_isa = st_cpu_device_isa,
     .pool_new = st_cpu_pool_new,
-    .rows_wanted = st_cpu_rows_wanted,
+    .supports = st_cpu_supports,
+    .matrix_info = st_cpu_matrix_info,
     .matrix_new = st_cpu_matrix_new,
     .matrix_write = st_cpu_matrix_write,
-    .takes_strips = st_cpu_takes_strips,
-    .matrix_write_strip = st_cpu_matrix_write_strip,
+    .matrix_borrow = st_cpu_matrix_borrow,
+    .matrix_finalize = st_cpu_matrix_finalize,
     .matrix_free = st_cpu_matrix_free,
-    .matrix_settle = st_cpu_matrix_settle,
     .matrix_bytes = st_cpu_matrix_bytes,
-    .matrix_size = st_cpu_matrix_size,
-    .matrix_new_lent = st_cpu_matrix_new_lent,
-    .matrix_lend = st_cpu_matrix_lend,
-    .matrix_direct = st_cpu_matrix_direct,
-    .matrix_scales = st_cpu_matrix_scales,
     .vector_new = st_cpu_vector_new,
     .vector_free = st_cpu_vector_free,
     .queue_new = st_cpu_queue_new,
     .queue_free = st_cpu_queue_free,
+    .workload_add = st_cpu_workload_add,
     .queue_size = st_cpu_queue_size,
     .cache_size = st_cpu_cache_size,
     .array_new = st_cpu_array_new,

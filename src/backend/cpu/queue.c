@@ -3,12 +3,13 @@
 
 #include "base/memory.h"
 
-_Static_assert((int)ST_ACT_COUNT <= (int)ST_INPUT_KINDS, "kinds of inputs");
+_Static_assert((size_t)ST_ACT_COUNT <= sizeof((st_workload *)0)->most / sizeof(uint64_t), "kinds of inputs");
 
-static size_t largest_input(const st_device *d, uint32_t n_batch, const size_t columns[ST_INPUT_KINDS]) {
+static size_t largest_input(const st_device *d, uint32_t n_batch, const st_workload *w) {
   size_t most = 0;
   for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
-    size_t n = columns[kind] ? d->kernels.input_bytes((st_activation)kind, n_batch, columns[kind]) : 0;
+    size_t columns = (size_t)w->most[kind];
+    size_t n = columns ? d->kernels.input_bytes((st_activation)kind, n_batch, columns) : 0;
     if (n > most) most = n;
   }
   return most;
@@ -19,7 +20,7 @@ setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_
   if (!q) return st_fail_memory(err, "the session's queue");
   q->kernels = &d->kernels;
   q->n_batch = options->n_batch;
-  q->input_bytes = largest_input(d, options->n_batch, d->max_columns);
+  q->input_bytes = largest_input(d, options->n_batch, &d->workload);
   q->input = st_pages_alloc(q->input_bytes, true);
   setun_status s = q->input ? st_pool_new(d->workers, options->threads, &q->pool, err)
                             : st_fail_memory(err, "the inputs of products");
@@ -31,8 +32,8 @@ setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_
   return s;
 }
 
-uint64_t st_cpu_queue_size(const st_device *d, const st_queue_options *options, const size_t columns[ST_INPUT_KINDS]) {
-  return st_huge_pages(largest_input(d, options->n_batch, columns));
+uint64_t st_cpu_queue_size(const st_device *d, const st_queue_options *options, const st_workload *workload) {
+  return st_huge_pages(largest_input(d, options->n_batch, workload));
 }
 
 void st_cpu_queue_free(st_queue *q) {
@@ -75,7 +76,8 @@ static bool scores_of(const st_cache_shape *shape, size_t *n) {
 
 uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads) {
   size_t scores = 0;
-  uint64_t keys = (uint64_t)st_cpu_cache_runs(shape) * st_cpu_cache_run(shape).stride * (shape->half ? 2 : 4);
+  uint64_t keys =
+      (uint64_t)shape->n_sequences * st_cpu_cache_runs(shape) * st_cpu_cache_run(shape).stride * (shape->half ? 2 : 4);
   scores_of(shape, &scores);
   if (keys >= ST_HUGE_PAGE) keys = st_huge_pages(keys);
   return 2 * keys + (uint64_t)scores * (uint64_t)threads * sizeof(float);
@@ -83,8 +85,8 @@ uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads) {
 
 setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache **cache, setun_error *err) {
   size_t n = shape->half ? 2 : 4, scores;
-  bool fits = st_mul_size(n, shape->n_layer, &n) && st_mul_size(n, shape->n_head_kv, &n) &&
-              st_mul_size(n, shape->head_dim, &n) &&
+  bool fits = st_mul_size(n, shape->n_sequences, &n) && st_mul_size(n, shape->n_layer, &n) &&
+              st_mul_size(n, shape->n_head_kv, &n) && st_mul_size(n, shape->head_dim, &n) &&
               st_mul_size(n, st_cpu_cache_runs(shape) * st_cpu_cache_run(shape).positions, &n);
   fits = fits && scores_of(shape, &q->scores_each) &&
          st_mul_size(q->scores_each, (size_t)st_pool_threads(q->pool), &scores);

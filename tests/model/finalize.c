@@ -1,6 +1,6 @@
-// Matrices that have settled on the CPU: other bytes, the same products and rows as the scalar table's, which never
-// settles; and those with a code that five to a byte have no place for stay as they are. Memory that settling frees is
-// not taken.
+// Matrices that were finalized on the CPU: other bytes, the same products and rows as the scalar table's, which
+// changes none; and those with a code that five to a byte have no place for stay as they are. Memory that finalizing
+// frees is not taken.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 enum { TOKENS = 5 };
 
-static const st_backend *const cpu = &st_backend_cpu;
+static const st_backend *cpu;
 
 // [TOKENS][rows] products with the tokens `x`, and the matrix's rows behind them; the matrix's bytes.
 static uint64_t compute(const char *isa, int threads, const st_format *ternary, st_shape shape, const int8_t *trits,
@@ -28,29 +28,30 @@ static uint64_t compute(const char *isa, int threads, const st_format *ternary, 
   st_dmatrix *w, *inputs;
   st_array *in, *products, *rows;
   st_pool *pool;
-  const st_format *f32 = st_format_get(ST_F32);
+  const st_matrix_desc weights = {.format = ternary, .shape = shape, .precision = ST_PRECISION_INT8};
+  const st_matrix_desc floats = {.format = st_format_get(ST_F32), .shape = {TOKENS, shape.columns}};
   const int32_t ids[TOKENS] = {0, 1, 2, 3, 4};
   assert_int_equal(cpu->device_new(&(st_device_options){.isa = isa}, &device, NULL), SETUN_OK);
   assert_int_equal(st_pool_new(NULL, threads, &pool, NULL), SETUN_OK);
-  assert_int_equal(cpu->matrix_new(device, ternary, shape, ST_PRECISION_INT8, &w, NULL), SETUN_OK);
-  assert_int_equal(cpu->matrix_new(device, f32, (st_shape){TOKENS, shape.columns}, ST_PRECISION_FLOAT, &inputs, NULL),
-                   SETUN_OK);
-  cpu->matrix_write(w, 0, shape.rows, trits, scales);
-  cpu->matrix_write(inputs, 0, TOKENS, x, NULL);
-  cpu->matrix_settle(device, w, pool);
-  cpu->matrix_settle(device, inputs, pool);
+  assert_int_equal(cpu->matrix_new(device, &weights, &w, NULL), SETUN_OK);
+  assert_int_equal(cpu->matrix_new(device, &floats, &inputs, NULL), SETUN_OK);
+  assert_true(cpu->supports(device, &weights, ST_OP_LINEAR) && cpu->supports(device, &floats, ST_OP_EMBED));
+  cpu->matrix_write(w, &(st_matrix_rows){.count = shape.rows, .data = trits, .scales = scales}, NULL);
+  cpu->matrix_write(inputs, &(st_matrix_rows){.count = TOKENS, .data = x}, NULL);
+  assert_int_equal(cpu->matrix_finalize(device, w, pool, NULL), SETUN_OK);
+  assert_int_equal(cpu->matrix_finalize(device, inputs, pool, NULL), SETUN_OK);
   assert_int_equal(cpu->queue_new(device, &(st_queue_options){threads, TOKENS}, &queue, NULL), SETUN_OK);
   assert_int_equal(cpu->array_new(queue, TOKENS, shape.columns, &in, NULL), SETUN_OK);
   assert_int_equal(cpu->array_new(queue, TOKENS, shape.rows, &products, NULL), SETUN_OK);
   assert_int_equal(cpu->array_new(queue, 1, shape.columns, &rows, NULL), SETUN_OK);
   cpu->embed(queue, inputs, ids, TOKENS, 1, in, 0);
   cpu->linear(queue, in, 0, TOKENS, NULL, 0, &(st_linear_out){.matrix = w, .dst = products}, 1);
-  cpu->finish(queue);
-  cpu->read(queue, products, 0, TOKENS * shape.rows, out);
+  cpu->finish(queue, NULL);
+  cpu->read(queue, products, 0, TOKENS * shape.rows, out, NULL);
   out += TOKENS * shape.rows;
   for (int32_t row = 0; row < (int32_t)shape.rows; row++, out += shape.columns) {
     cpu->embed(queue, w, &row, 1, 1, rows, 0);
-    cpu->read(queue, rows, 0, shape.columns, out);
+    cpu->read(queue, rows, 0, shape.columns, out, NULL);
   }
   uint64_t bytes = cpu->matrix_bytes(w);
   cpu->array_free(in);
@@ -120,7 +121,7 @@ static size_t resident(void) {
   return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-// What settling frees does not stay in memory where the next matrix is too large for it.
+// What finalizing frees does not stay in memory where the next matrix is too large for it.
 static void memory_is_as_planned(void **state) {
   (void)state;
 #ifdef __SANITIZE_THREAD__
@@ -138,14 +139,18 @@ static void memory_is_as_planned(void **state) {
   assert_non_null(trits);
   assert_int_equal(cpu->device_new(&(st_device_options){.isa = NULL}, &device, NULL), SETUN_OK);
   assert_int_equal(st_pool_new(NULL, 2, &pool, NULL), SETUN_OK);
-  st_matrix_size size = cpu->matrix_size(device, ternary, shape, ST_PRECISION_INT8);
+  const st_matrix_desc desc = {.format = ternary, .shape = shape, .precision = ST_PRECISION_INT8};
+  st_matrix_info size = cpu->matrix_info(device, &desc);
   size_t before = resident();
   for (size_t i = 0; i < MATRICES; i++) {
-    assert_int_equal(cpu->matrix_new(device, ternary, shape, ST_PRECISION_INT8, &w[i], NULL), SETUN_OK);
-    for (uint64_t row = 0; row < ROWS; row += ST_GROUP) cpu->matrix_write(w[i], row, ST_GROUP, trits, scales);
-    cpu->matrix_settle(device, w[i], pool);
+    assert_int_equal(cpu->matrix_new(device, &desc, &w[i], NULL), SETUN_OK);
+    for (uint64_t row = 0; row < ROWS; row += ST_GROUP) {
+      const st_matrix_rows rows = {.row = row, .count = ST_GROUP, .data = trits, .scales = scales};
+      assert_int_equal(cpu->matrix_write(w[i], &rows, NULL), SETUN_OK);
+    }
+    assert_int_equal(cpu->matrix_finalize(device, w[i], pool, NULL), SETUN_OK);
   }
-  assert_int_equal(cpu->matrix_new(device, ternary, shape, ST_PRECISION_INT8, &w[MATRICES], NULL), SETUN_OK);
+  assert_int_equal(cpu->matrix_new(device, &desc, &w[MATRICES], NULL), SETUN_OK);
   double planned = MATRICES * (double)(size.own + size.beside), taken = (double)(resident() - before);
   print_message("%.1f MB taken, %.1f planned\n", taken * 1e-6, planned * 1e-6);
   assert_true(taken > 0.95 * planned && taken < 1.05 * planned);
@@ -156,6 +161,7 @@ static void memory_is_as_planned(void **state) {
 }
 
 int main(void) {
+  cpu = st_backend_find("cpu");
   const struct CMUnitTest tests[] = {cmocka_unit_test(same_results), cmocka_unit_test(memory_is_as_planned)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,214 @@
+// Backends: the registry; passes over several runs of tokens, which give each sequence the bits that it has alone; and
+// errors of a device, which end an evaluation and leave the session usable.
+#include "models.h"
+
+#include "backend/backend.h"
+#include "base/random.h"
+#include "placement/placement.h"
+#include "runtime/session.h"
+
+static void registry(void **state) {
+  (void)state;
+  assert_ptr_equal(st_backend_at(0), st_backend_find(NULL));
+  assert_ptr_equal(st_backend_find("cpu"), st_backend_find(NULL));
+  assert_null(st_backend_find("abacus"));
+  size_t n = 0;
+  for (const st_backend *b; (b = st_backend_at(n)); n++) {
+    assert_ptr_equal(st_backend_find(b->name), b);
+    assert_non_null(b->available());
+  }
+  assert_true(n > 0);
+}
+
+// ---- runs ---------------------------------------------------------------------------------------------------------
+
+enum { HEADS = 4, KV_HEADS = 2, HEAD_DIM = 16, TOKENS = 80, WIDTH = HEADS * HEAD_DIM, KV_WIDTH = KV_HEADS * HEAD_DIM };
+
+// A queue with a cache, and what is rotated, stored and looked up in it.
+typedef struct bench {
+  const st_backend *b;
+  st_device *device;
+  st_queue *queue;
+  st_cache *cache;
+  st_dmatrix *inputs; // [TOKENS, WIDTH] rows of q; k and v are their beginnings
+  st_dvector *table;
+  st_array *q, *k, *v, *out;
+} bench;
+
+static void open_bench(bench *t, uint32_t n_sequences, bool half, int threads) {
+  static float rows[TOKENS * WIDTH], table[TOKENS * HEAD_DIM];
+  st_random random;
+  st_random_seed(&random, 5);
+  for (int i = 0; i < TOKENS * WIDTH; i++) rows[i] = (float)st_random_unit(&random) - 0.5f;
+  for (int i = 0; i < TOKENS * HEAD_DIM; i++) table[i] = (float)st_random_unit(&random) * 2 - 1;
+  const st_matrix_desc desc = {.format = st_format_get(ST_F32), .shape = {TOKENS, WIDTH}};
+  const st_cache_shape shape = {n_sequences, 2, TOKENS, HEADS, KV_HEADS, HEAD_DIM, half};
+  *t = (bench){.b = st_backend_find("cpu")};
+  assert_int_equal(t->b->device_new(&(st_device_options){.isa = NULL}, &t->device, NULL), SETUN_OK);
+  assert_int_equal(t->b->matrix_new(t->device, &desc, &t->inputs, NULL), SETUN_OK);
+  const st_matrix_rows all = {.count = TOKENS, .data = rows};
+  assert_int_equal(t->b->matrix_write(t->inputs, &all, NULL), SETUN_OK);
+  assert_int_equal(t->b->vector_new(t->device, table, TOKENS * HEAD_DIM, &t->table, NULL), SETUN_OK);
+  assert_int_equal(t->b->queue_new(t->device, &(st_queue_options){threads, TOKENS}, &t->queue, NULL), SETUN_OK);
+  assert_int_equal(t->b->cache_new(t->queue, &shape, &t->cache, NULL), SETUN_OK);
+  st_array **arrays[] = {&t->q, &t->k, &t->v, &t->out};
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(t->b->array_new(t->queue, TOKENS, WIDTH, arrays[i], NULL), SETUN_OK);
+  }
+}
+
+static void close_bench(bench *t) {
+  st_array *arrays[] = {t->q, t->k, t->v, t->out};
+  for (int i = 0; i < 4; i++) t->b->array_free(arrays[i]);
+  t->b->cache_free(t->cache);
+  t->b->queue_free(t->queue);
+  t->b->vector_free(t->table);
+  t->b->matrix_free(t->inputs);
+  t->b->device_free(t->device);
+}
+
+// Token p of sequence s has the rows of the inputs that s and p say. out: [n_tokens, WIDTH].
+static void attend(bench *t, const st_token_run *runs, uint32_t n_runs, uint32_t seed, uint32_t window, float *out) {
+  st_batch batch = {.runs = runs, .n_runs = n_runs};
+  int32_t ids[TOKENS];
+  for (uint32_t i = 0; i < n_runs; i++) {
+    for (uint32_t p = 0; p < runs[i].n; p++) {
+      ids[batch.n_tokens++] =
+          (int32_t)(((seed ? seed : runs[i].sequence + 1) * 31 + (runs[i].position + p) * 7) % TOKENS);
+    }
+  }
+  t->b->embed(t->queue, t->inputs, ids, batch.n_tokens, 1, t->q, 0);
+  t->b->embed(t->queue, t->inputs, ids, batch.n_tokens, 2, t->k, 0);
+  t->b->embed(t->queue, t->inputs, ids, batch.n_tokens, 3, t->v, 0);
+  for (uint32_t layer = 0; layer < 2; layer++) {
+    t->b->rope(t->queue, t->q, &batch, HEADS, HEAD_DIM, t->table, layer);
+    t->b->rope(t->queue, t->k, &batch, KV_HEADS, HEAD_DIM, t->table, layer);
+    t->b->cache_write(t->queue, t->cache, layer, &batch, t->k, t->v);
+    t->b->attend(
+        t->queue, t->cache, &batch,
+        &(st_attend_args){.layer = layer, .n_head = HEADS, .window = window, .scale = 0.25f, .q = t->q, .dst = t->out});
+    t->b->add(t->queue, t->q, t->out, batch.n_tokens, WIDTH, 1);
+  }
+  assert_int_equal(t->b->read(t->queue, t->q, 0, (size_t)batch.n_tokens * WIDTH, out, NULL), SETUN_OK);
+}
+
+static void runs_with(bool half, int threads, uint32_t window) {
+  // prompts, more of both in another order, then one token each
+  static const st_token_run passes[][2] = {
+      {{0, 0, 37}, {1, 0, 20}}, {{1, 20, 9}, {0, 37, 1}}, {{0, 38, 1}, {1, 29, 1}}, {{1, 30, 30}, {0, 39, 33}}};
+  enum { PASSES = sizeof passes / sizeof *passes };
+  static float together[TOKENS * WIDTH], alone[TOKENS * WIDTH];
+  bench both, single[2];
+  open_bench(&both, 2, half, threads);
+  for (int i = 0; i < 2; i++) open_bench(&single[i], 1, half, 1);
+  for (int pass = 0; pass < PASSES; pass++) {
+    attend(&both, passes[pass], 2, 0, window, together);
+    const float *rows = together;
+    for (int i = 0; i < 2; i++) {
+      st_token_run run = passes[pass][i];
+      uint32_t sequence = run.sequence;
+      run.sequence = 0;
+      attend(&single[sequence], &run, 1, sequence + 1, window, alone);
+      assert_memory_equal(rows, alone, run.n * WIDTH * sizeof *alone);
+      rows += run.n * WIDTH;
+    }
+  }
+  // what was stored is the same, too
+  static float keys[2][TOKENS * HEAD_DIM], values[2][TOKENS * HEAD_DIM];
+  for (uint32_t s = 0; s < 2; s++) {
+    assert_int_equal(both.b->cache_save(both.queue, both.cache, s, 1, 1, 60, keys[0], values[0], NULL), SETUN_OK);
+    assert_int_equal(both.b->cache_save(single[s].queue, single[s].cache, 0, 1, 1, 60, keys[1], values[1], NULL),
+                     SETUN_OK);
+    assert_memory_equal(keys[0], keys[1], (size_t)60 * HEAD_DIM * (half ? 2 : 4));
+    assert_memory_equal(values[0], values[1], (size_t)60 * HEAD_DIM * (half ? 2 : 4));
+  }
+  close_bench(&both);
+  for (int i = 0; i < 2; i++) close_bench(&single[i]);
+}
+
+static void runs(void **state) {
+  (void)state;
+  for (int half = 0; half < 2; half++) {
+    for (int threads = 1; threads <= 3; threads++) {
+      runs_with(half, threads, 0);
+      runs_with(half, threads, 8);
+    }
+  }
+}
+
+// ---- errors -------------------------------------------------------------------------------------------------------
+
+static st_backend faulty; // the CPU's, whose waits fail when the count comes to 0
+static int until_fault;
+
+static setun_status fault(setun_error *err) {
+  return until_fault-- == 0 ? st_fail(err, SETUN_ERROR_IO, "the device is lost") : SETUN_OK;
+}
+
+static setun_status faulty_finish(st_queue *queue, setun_error *err) {
+  setun_status s = fault(err);
+  return s == SETUN_OK ? st_backend_find("cpu")->finish(queue, err) : s;
+}
+
+static setun_status faulty_read(st_queue *queue, const st_array *array, uint32_t token, size_t n, float *out,
+                                setun_error *err) {
+  setun_status s = fault(err);
+  return s == SETUN_OK ? st_backend_find("cpu")->read(queue, array, token, n, out, err) : s;
+}
+
+// Whatever wait fails: the evaluation does, nothing of its pass counts, and the next one is right.
+static void check_faults(const char *path, const uint32_t *resident_parts) {
+  setun_error err = {SETUN_OK, ""};
+  st_directory *d = NULL;
+  st_placement *p = NULL;
+  st_session *s = NULL, *right = NULL;
+  const st_placement_options options = {
+      .backend = &faulty, .threads = 2, .session_size = st_session_size_of, .resident_parts = resident_parts};
+  const setun_session_params params = {.threads = 2, .n_batch = 4, .n_ctx = 32};
+  const setun_token ids[] = {1, 5, 9, 20, 33, 47};
+  enum { N = sizeof ids / sizeof *ids };
+  until_fault = -1;
+  if (st_directory_open(path, &(st_open_options){0}, &d, &err)) fail_msg("%s", err.message);
+  if (st_placement_load(d, &options, &p, &err)) fail_msg("%s", err.message);
+  if (st_session_new(p->model, &params, &s, &err)) fail_msg("%s", err.message);
+  if (st_session_new(p->model, &params, &right, &err)) fail_msg("%s", err.message);
+  if (st_session_eval(right, ids, N, NULL, &err)) fail_msg("%s", err.message);
+  bool fails = true;
+  for (int n = 0; fails; n++) {
+    until_fault = n;
+    setun_status status = st_session_eval(s, ids, N, NULL, &err);
+    fails = status != SETUN_OK;
+    if (fails) {
+      assert_int_equal(status, SETUN_ERROR_IO);
+      assert_string_equal(err.message, "the device is lost");
+      uint32_t done = st_session_position(s);
+      assert_true(done == 0 || done == 4);
+      until_fault = -1;
+      if (st_session_eval(s, ids + done, N - done, NULL, &err)) fail_msg("%s", err.message);
+    } else {
+      assert_true(n > 0);
+    }
+    assert_memory_equal(st_session_logits(s), st_session_logits(right), p->model->h.n_vocab * sizeof(float));
+    assert_int_equal(st_session_truncate(s, 0, NULL), SETUN_OK);
+  }
+  st_session_free(s);
+  st_session_free(right);
+  st_placement_free(p);
+  st_directory_free(d);
+}
+
+static void faults(void **state) {
+  (void)state;
+  const uint32_t none = 0;
+  faulty = *st_backend_find("cpu");
+  faulty.finish = faulty_finish;
+  faulty.read = faulty_read;
+  check_faults(GOLDEN "hf/llama3", NULL);
+  check_faults(GOLDEN "hf/llama3", &none);
+  check_faults(GOLDEN "hf/mixtral", NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(registry), cmocka_unit_test(runs), cmocka_unit_test(faults)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
