@@ -102,7 +102,7 @@ static int run(const command *self, int argc, char **argv) {
   status = o.ids ? read_ids(self, &o, &list) : read_text(self, &o.text, text_limit(o.compute.memory), &text);
   if (status) return status;
   int flags = SETUN_TOKENIZE_BOS | (o.special ? SETUN_TOKENIZE_SPECIAL : 0);
-  bool ready = o.ids || tokenize_beforehand(argv[1], &o.model, o.compute.memory, flags, &text, &list);
+  bool ready = o.ids || tokenize_beforehand(argv[1], &o.model, &o.compute, flags, &text, &list);
   if (ready && list.count == 0) {
     status = failure("there are no tokens: the text is empty, and no BOS begins it");
   } else if (ready && list.count > INT32_MAX) {

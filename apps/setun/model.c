@@ -231,14 +231,15 @@ static bool text_fits(const input_text *text, uint64_t memory) {
   return false;
 }
 
-bool tokenize_beforehand(const char *path, const model_options *o, uint64_t memory, int flags, input_text *text,
-                         id_list *list) {
-  setun_model_params params = model_params(o); // whoever loads the model is told of its warnings
+bool tokenize_beforehand(const char *path, const model_options *o, const compute_options *compute, int flags,
+                         input_text *text, id_list *list) {
+  setun_session_params session = session_params(compute);
+  session.n_ctx = session.n_batch = 1; // the least that may follow; the text's length is not known
+  setun_model_params params = loading_params(o, compute, &session); // whoever loads the model is told of its warnings
   setun_model *vocabulary = NULL;
   setun_error error;
-  params.memory = memory;
   bool fine = setun_model_load_vocabulary(path, &params, &vocabulary, &error) == SETUN_OK || !report(&error);
-  fine = fine && text_fits(text, memory) && tokenize_text(vocabulary, text, flags, list);
+  fine = fine && text_fits(text, compute->memory) && tokenize_text(vocabulary, text, flags, list);
   setun_model_free(vocabulary);
   free(text->data);
   *text = (input_text){NULL, 0};

@@ -54,9 +54,9 @@ bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_o
 // The tokenizer alone. False after a report.
 bool open_vocabulary(const char *path, const model_options *o, setun_model **model);
 // The ids of a text for a model that is yet to be loaded, so that its plan counts them; frees the text. False after a
-// report, such as that `memory`, unless 0, does not do for so long a text.
-bool tokenize_beforehand(const char *path, const model_options *o, uint64_t memory, int flags, input_text *text,
-                         id_list *list);
+// report, such as that the budget does not do for any session, or for so long a text.
+bool tokenize_beforehand(const char *path, const model_options *o, const compute_options *compute, int flags,
+                         input_text *text, id_list *list);
 // The bytes that the budget leaves to measure the reading of memory with, and how many of those to take: `wanted`, or,
 // with a note where that is little, fewer.
 uint64_t measuring_room(const setun_plan *plan);

@@ -152,7 +152,7 @@ static int run(const command *self, int argc, char **argv) {
   if (status == 0) {
     if (o.special) flags |= SETUN_TOKENIZE_SPECIAL;
     o.compute.n_ctx = (uint32_t)o.ctx;
-    bool ready = (o.ids || tokenize_beforehand(argv[1], &o.model, o.compute.memory, flags, &text, &list)) &&
+    bool ready = (o.ids || tokenize_beforehand(argv[1], &o.model, &o.compute, flags, &text, &list)) &&
                  open_model(argv[1], &o.model, &o.compute, false, &model);
     status = ready ? compute(self, argv[1], model, &o, &list) : failed_status();
   }

@@ -153,7 +153,7 @@ static setun_status check_budget(const st_directory *d, const setun_model_params
   return refused ? SETUN_ERROR_MEMORY : SETUN_OK;
 }
 
-// The same where only the vocabulary is loaded.
+// The same where only the vocabulary is wanted: without parameters of a session that follows.
 static setun_status check_vocabulary_budget(const st_directory *d, const setun_model_params *p, setun_error *err) {
   st_vocabulary_size size = st_vocabulary_measure(d);
   uint64_t resident = st_memory_resident(), least = resident + size.enough + ((1 << 20) - 1);
@@ -177,7 +177,7 @@ setun_status st_api_open(const char *path, const st_file_source *source, const s
   s = st_directory_open(path, &options, &d, err);
   if (s == SETUN_OK) {
     if (next) s = check_family(d, err);
-    if (s == SETUN_OK) s = next ? check_budget(d, &p, plan, err) : check_vocabulary_budget(d, &p, err);
+    if (s == SETUN_OK) s = next || p.session ? check_budget(d, &p, plan, err) : check_vocabulary_budget(d, &p, err);
     if (s == SETUN_OK) s = load_texts(m, d, err);
     if (s == SETUN_OK && next) s = next(m, d, &p, context, err);
     if (s != SETUN_OK && s != SETUN_ERROR_CANCELED && err && strncmp(err->message, path, strlen(path))) {
