@@ -60,6 +60,7 @@ struct st_streamer {
   pthread_mutex_t lock; // taken for a pass
   int64_t maker;        // the process whose lock that is
   double began;
+  pthread_mutex_t stats_lock; // of the next two, for who asks for them during a pass
   st_streamer_stats stats;
   uint64_t measured; // bytes that st_streamer_measure read
   uint32_t acquired; // the unit that is there; UINT32_MAX: none
@@ -130,7 +131,7 @@ setun_status st_streamer_new(const st_model *m, const st_memory_plan *plan, cons
   s->n_units = m->h.n_layer + plan->n_pieces;
   s->maker = st_process_current();
   s->units = st_calloc(s->n_units, sizeof *s->units);
-  bool locked = s->units && !pthread_mutex_init(&s->lock, NULL);
+  bool locked = s->units && !pthread_mutex_init(&s->lock, NULL) && !pthread_mutex_init(&s->stats_lock, NULL);
   if (!locked) {
     st_free(s->units);
     st_free(s);
@@ -257,11 +258,21 @@ void st_streamer_free(st_streamer *s) {
   st_free(s->parts);
   st_free(s->sources);
   st_free(s->pointers);
-  if (s->maker == st_process_current()) pthread_mutex_destroy(&s->lock);
+  if (s->maker == st_process_current()) {
+    pthread_mutex_destroy(&s->stats_lock);
+    pthread_mutex_destroy(&s->lock);
+  }
   st_free(s);
 }
 
 // ---- passes -------------------------------------------------------------------------------------------------------
+
+static void add_time(st_streamer *s, double *sum, double since) {
+  double elapsed = seconds() - since;
+  pthread_mutex_lock(&s->stats_lock);
+  *sum += elapsed;
+  pthread_mutex_unlock(&s->stats_lock);
+}
 
 static void begin(void *context, st_supply_part part, uint32_t heads) {
   st_streamer *s = context;
@@ -273,7 +284,7 @@ static void begin(void *context, st_supply_part part, uint32_t heads) {
 
 static void end(void *context) {
   st_streamer *s = context;
-  s->stats.passes_s += seconds() - s->began;
+  add_time(s, &s->stats.passes_s, s->began);
   pthread_mutex_unlock(&s->lock);
 }
 
@@ -288,7 +299,7 @@ static setun_status pack(st_streamer *s, const layer_unit *u, setun_error *err) 
     b->matrix_borrow(m->matrix, s->packed + m->packed);
     status = st_copy_matrix(&(st_copy){b, s->model->device, &s->view, &m->weight, m->format, m->matrix}, s->pool, err);
   }
-  s->stats.packed_s += seconds() - start;
+  add_time(s, &s->stats.packed_s, start);
   return status;
 }
 
@@ -325,9 +336,13 @@ static void release(void *context, uint32_t unit) {
 }
 
 st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
+  pthread_mutex_t *lock = (pthread_mutex_t *)&s->stats_lock; // streamers are made by st_streamer_new, none constant
+  pthread_mutex_lock(lock);
   st_streamer_stats stats = s->stats;
+  uint64_t measured = s->measured;
+  pthread_mutex_unlock(lock);
   if (s->ring) stats.read = st_stream_get_stats(s->ring);
-  stats.read.bytes -= s->measured;
+  stats.read.bytes -= measured;
   return stats;
 }
 
@@ -370,7 +385,10 @@ setun_status st_streamer_measure(st_streamer *s, uint64_t total_bytes, double *b
     st_stream_start(s->ring, false, 1); // goes on with what was read ahead
   }
   *bytes_per_s = (double)read / (seconds() - start);
-  s->measured += st_stream_get_stats(s->ring).bytes - before;
+  read = st_stream_get_stats(s->ring).bytes - before;
+  pthread_mutex_lock(&s->stats_lock);
+  s->measured += read;
+  pthread_mutex_unlock(&s->stats_lock);
   pthread_mutex_unlock(&s->lock);
   return status;
 }

@@ -401,7 +401,10 @@ setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, s
   }
   double begin = st_stream_clock();
   s->engine->wait(s, slot);
-  s->stats.waited_s += st_stream_clock() - begin;
+  double waited = st_stream_clock() - begin;
+  pthread_mutex_lock(&s->lock);
+  s->stats.waited_s += waited;
+  pthread_mutex_unlock(&s->lock);
   log_refused(s);
   if (slot->error.code != SETUN_OK) return st_fail(err, slot->error.code, "%s", slot->error.message);
   drop_cached_unit(s, unit, 0);

@@ -3,7 +3,7 @@
 // Exactly `slots` units are held; nothing is mapped and the page cache stays as
 // it is. Reads go past the page cache (O_DIRECT), with io_uring on the caller's own thread or with pread on two threads
 // more; what the system refuses is replaced by the next best, with a notice in the log.
-// One thread at a time may call into a stream.
+// One thread at a time may call into a stream; any thread may ask for its statistics meanwhile.
 #ifndef SETUN_SOURCE_STREAM_H
 #define SETUN_SOURCE_STREAM_H
 

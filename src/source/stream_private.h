@@ -104,7 +104,7 @@ struct st_stream {
   const st_engine *engine;
   void *state;          // the engine's
   const char *names[2]; // how it reads: with O_DIRECT, buffered
-  pthread_mutex_t lock; // used by the pread engine; guards the rest here, and slots
+  pthread_mutex_t lock; // guards the rest here, and with the pread engine slots
   size_t in_flight;
   double busy_since;
   st_stream_stats stats;
@@ -137,7 +137,7 @@ st_read st_piece_aim(st_piece *p);
 typedef enum { ST_PIECE_WHOLE, ST_PIECE_AGAIN, ST_PIECE_FAILED } st_piece_state;
 st_piece_state st_piece_result(const st_stream *s, st_piece *p, int64_t result, setun_error *err);
 
-// Book-keeping around each read, under the lock where there are threads.
+// Book-keeping around each read, under the lock.
 void st_stream_read_begins(st_stream *s);
 void st_stream_read_ends(st_stream *s, int64_t result);
 void st_piece_ends(st_piece *p, st_piece_state state, const setun_error *err);

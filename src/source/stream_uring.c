@@ -79,7 +79,9 @@ static void push(st_stream *s) {
       io_uring_prep_read(sqe, r.fd, r.to, (unsigned)r.n, r.offset);
     }
     io_uring_sqe_set_data(sqe, p);
+    pthread_mutex_lock(&s->lock); // for who asks for the statistics
     st_stream_read_begins(s);
+    pthread_mutex_unlock(&s->lock);
   }
   if (io_uring_sq_ready(&e->ring) && !e->broken) enter(s, 0);
 }
@@ -89,7 +91,9 @@ static void complete(st_stream *s, st_piece *p, int result) {
   setun_error err;
   size_t before = p->got;
   st_piece_state state = st_piece_result(s, p, result, &err);
+  pthread_mutex_lock(&s->lock);
   st_stream_read_ends(s, (int64_t)(p->got - before));
+  pthread_mutex_unlock(&s->lock);
   if (state == ST_PIECE_AGAIN) {
     st_piece_queue_return(&e->queue, p);
   } else {
