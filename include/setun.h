@@ -237,7 +237,8 @@ SETUN_API setun_status setun_model_load_vocabulary(const char *path, const setun
 
 /* ---- session ----------------------------------------------------------------------------------------------- */
 
-/* One timeline of tokens over a model, with its KV cache and its own threads. */
+/* One timeline of tokens over a model, with its KV cache. The sessions of a model share its threads; each computes with as
+ * many as its parameters say, whatever the others do meanwhile, and with the same results. */
 typedef struct setun_session setun_session;
 
 SETUN_API setun_session_params setun_session_params_default(void);
