@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""What README.md quotes is what the programs print: the story of ./demo.sh, whole, and the files that it names."""
+import os
+import re
+import shlex
+
+from support import ROOT, Case, main
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def quoted(text, command):
+    """The words that the indented block with this command shows before the timings."""
+    block = text.split(f"    $ {command}\n", 1)[1]
+    lines = []
+    for line in block.splitlines():
+        if line and not line.startswith("    ") or line.startswith("    load "):
+            break
+        lines.append(line.strip())
+    return " ".join(lines).split()
+
+
+class ReadmeTest(Case):
+    def test_demo(self):
+        script = read("demo.sh").replace("\\\n", " ")
+        line = re.search(r"^build/setun (run .*?) 2>", script, re.M).group(1).replace("${1:-Once upon a time}", "Once upon a time")
+        story = self.good(*shlex.split(line), cwd=ROOT).decode()
+        self.assertEqual(story.split(), quoted(read("README.md"), "./demo.sh"))
+        self.assertTrue(story.rstrip().endswith("."))
+
+    def test_files(self):
+        for name in re.findall(r"\]\(([^)#:]+)\)", read("README.md")):
+            with self.subTest(file=name):
+                self.assertTrue(os.path.exists(os.path.join(ROOT, name)))
+
+
+if __name__ == "__main__":
+    main()
