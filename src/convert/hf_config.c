@@ -210,10 +210,29 @@ static void set_factors(const st_plan *p, members *m) {
   if (h->clip_qkv > 0) set_f32(m, "clip_qkv", h->clip_qkv);
 }
 
-static void set_token(const st_plan *p, members *m, const char *from, const char *to) {
-  uint32_t id = 0;
-  if (!st_metadata_find(&p->d->metadata, from)) return;
-  if (st_metadata_u32(&p->d->metadata, from, 0, INT32_MAX, &id, NULL) == SETUN_OK) set_u32(m, to, id);
+static bool token_of(const st_plan *p, const char *key, uint32_t *id) {
+  if (!st_metadata_find(&p->d->metadata, key)) return false;
+  return st_metadata_u32(&p->d->metadata, key, 0, INT32_MAX, id, NULL) == SETUN_OK;
+}
+
+// The tokens that end a text: a number, or, as the official classes take it, a list with the end of the text first.
+static void set_ends(const st_plan *p, members *m) {
+  static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                     "tokenizer.ggml.eom_token_id"};
+  enum { MOST = sizeof keys / sizeof *keys };
+  uint32_t ids[MOST];
+  size_t n = 0;
+  for (size_t i = 0; i < MOST; i++) {
+    if (!token_of(p, keys[i], &ids[n])) continue;
+    size_t same = 0;
+    while (ids[same] != ids[n]) same++;
+    n += same == n;
+  }
+  if (n == 1) set_u32(m, "eos_token_id", ids[0]);
+  if (n < 2) return;
+  st_json list = st_json_make_array();
+  for (size_t i = 0; i < n; i++) st_json_push(m->root, &list, st_json_make_integer(ids[i]));
+  set(m, "eos_token_id", list);
 }
 
 static void set_hparams(const st_plan *p, members *m) {
@@ -235,8 +254,9 @@ static void set_hparams(const st_plan *p, members *m) {
   set_experts(h, m);
   set_window(h, m);
   set_factors(p, m);
-  set_token(p, m, "tokenizer.ggml.bos_token_id", "bos_token_id");
-  set_token(p, m, "tokenizer.ggml.eos_token_id", "eos_token_id");
+  uint32_t bos = 0;
+  if (token_of(p, "tokenizer.ggml.bos_token_id", &bos)) set_u32(m, "bos_token_id", bos);
+  set_ends(p, m);
 }
 
 // ---- both ---------------------------------------------------------------------------------------------------------
