@@ -99,8 +99,13 @@ typedef struct setun_model_params {
                          "neon", "dotprod" */
   const char *assume; /* how to read a tensor type whose id is ambiguous, such as "i2_s-arm"; NULL: by evidence */
   const char *activation; /* "int8" or "float": overrides what the model says its activations are; NULL: no */
-  bool precise;           /* float32 activations, except where the model itself prescribes int8 */
-  int threads;            /* for loading; 0: as many as suit the machine */
+  /* Keys to take for absent, of GGUF's metadata ("llama.logit_scale"; "NAMESPACE.*": all that begin so) or of
+   * config.json ("logit_scale", "rope_scaling.factor"): for files that say what this library does not support and would
+   * refuse. Each is named in a warning. Read while loading. */
+  const char *const *ignore_keys;
+  size_t n_ignore_keys;
+  bool precise; /* float32 activations, except where the model itself prescribes int8 */
+  int threads;  /* for loading; 0: as many as suit the machine */
   setun_progress_fn progress;
   setun_log_fn log;
   void *user; /* passed to progress and log */
@@ -474,7 +479,8 @@ typedef struct setun_tensor_info {
   uint32_t part; /* which of the files */
 } setun_tensor_info;
 
-/* `params` may be NULL; of them assume, log and user count. The caller frees *file with setun_file_close. */
+/* `params` may be NULL; of them assume, ignore_keys, log and user count. The caller frees *file with setun_file_close.
+ */
 SETUN_API setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file,
                                        setun_error *error);
 SETUN_API void setun_file_close(setun_file *file);
@@ -531,7 +537,9 @@ typedef struct setun_convert_params {
   const char *embedding, *head;
   const char *experts; /* "split" or NULL: a tensor an expert and matrix; "stacked": one 3-D tensor a matrix */
   const char *assume;  /* how to read a tensor type whose id is ambiguous, as in setun_model_params */
-  bool round_scales;   /* scales that the layout cannot hold become the nearest, or the mean, instead of an error */
+  const char *const *ignore_keys; /* keys to take for absent, as in setun_model_params */
+  size_t n_ignore_keys;
+  bool round_scales; /* scales that the layout cannot hold become the nearest, or the mean, instead of an error */
   setun_progress_fn progress;
   setun_log_fn log;
   void *user; /* passed to progress and log */

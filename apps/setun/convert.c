@@ -9,6 +9,7 @@
 
 typedef struct convert_options {
   const char *output, *to, *embedding, *head, *experts, *assume;
+  text_list ignore_keys;
   bool round_scales, verbose;
 } convert_options;
 
@@ -29,6 +30,7 @@ static const option rows[] = {
      "round scales that the layout cannot hold, instead of refusing"},
     {0, "assume", OPTION_CHOICE, AT(assume), AMBIGUOUS_FORMATS, 0, 0,
      "how to read tensors whose type several projects use, such as i2_s-arm"},
+    IGNORE_KEY_ROW(convert_options),
     {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print notices"},
 };
 
@@ -65,6 +67,8 @@ static int run(const command *self, int argc, char **argv) {
   params.head = o.head;
   params.experts = o.experts;
   params.assume = o.assume;
+  params.ignore_keys = o.ignore_keys.items;
+  params.n_ignore_keys = o.ignore_keys.count;
   params.round_scales = o.round_scales;
   params.progress = show_progress;
   params.log = log_message;

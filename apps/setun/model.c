@@ -12,13 +12,14 @@
 
 enum { ADAPTERS_MOST = 16 };
 
-const option model_rows[3] = {
+const option model_rows[4] = {
     {0, "isa", OPTION_CHOICE, offsetof(model_options, isa), "scalar|avx2|avxvnni|avx512|amx|neon|dotprod", 0, 0,
      "compute with this instruction set instead of the best that the machine has"},
     {0, "assume", OPTION_CHOICE, offsetof(model_options, assume), AMBIGUOUS_FORMATS, 0, 0,
      "how to read a tensor type whose id is ambiguous, such as i2_s-arm"},
     {0, "activation", OPTION_CHOICE, offsetof(model_options, activation), "int8|float", 0, 0,
      "the precision of activations, instead of what the model says"},
+    IGNORE_KEY_ROW(model_options),
 };
 
 const option compute_rows[7] = {
@@ -90,6 +91,8 @@ setun_model_params model_params(const model_options *o) {
   params.isa = o->isa;
   params.assume = o->assume;
   params.activation = o->activation;
+  params.ignore_keys = o->ignore_keys.items;
+  params.n_ignore_keys = o->ignore_keys.count;
   return params;
 }
 

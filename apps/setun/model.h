@@ -9,9 +9,19 @@
 // Formats whose type in a GGUF file may mean another one: what --assume chooses from.
 #define AMBIGUOUS_FORMATS "mxfp4|nvfp4|q1_0|t5|t5-zpm|i2_s|i2_s-arm|i2_s-x4|q2_0|q2_0-128|pq2_0|ptq1_0"
 
+// --ignore-key, of the struct's member `ignore_keys`.
+#define IGNORE_KEY_ROW(options)                                                                                        \
+  {                                                                                                                    \
+    0, "ignore-key", OPTION_LIST, offsetof(options, ignore_keys), "NAME", 1, 0,                                        \
+        "take this key of a GGUF file's metadata (NAMESPACE.*: all that begin so) or of config.json for absent, "      \
+        "where the "                                                                                                   \
+        "model is refused for it; may be given several times"                                                          \
+  }
+
 // How a model's files are read. Zero-initialize.
 typedef struct model_options {
   const char *isa, *assume, *activation;
+  text_list ignore_keys;
 } model_options;
 
 // How it computes. Begin with compute_defaults.
@@ -26,9 +36,9 @@ typedef struct compute_options {
   uint32_t n_ctx;  // that the memory plan leaves room for, set by commands; 0: the model's, at most 4096
 } compute_options;
 
-extern const option model_rows[3], compute_rows[7];
+extern const option model_rows[4], compute_rows[7];
 #define MODEL_GROUP(type)                                                                                              \
-  { "model", model_rows, 3, offsetof(type, model) }
+  { "model", model_rows, 4, offsetof(type, model) }
 #define COMPUTE_GROUP(type)                                                                                            \
   { "computing", compute_rows, 7, offsetof(type, compute) }
 

@@ -72,7 +72,8 @@ const char *option_hint(const char *message) {
                {"a template may be given", " (see --template)", NULL},
                {"using that of", " (see --template)", NULL},
                {"one to assume", " (see --assume)", NULL},
-               {"one is assumed", " (see --assume)", NULL}};
+               {"one is assumed", " (see --assume)", NULL},
+               {"which is not supported", " (see --ignore-key)", "ignore-key"}};
   for (size_t i = 0; i < sizeof hints / sizeof *hints; i++) {
     bool fits = !hints[i].option || is_option(hints[i].option);
     if (fits && strstr(message, hints[i].words)) return hints[i].hint;

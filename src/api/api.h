@@ -30,6 +30,9 @@ static inline const st_session *st_const_session_of(const setun_session *s) {
   return (const st_session *)(const void *)s;
 }
 
+// Notes that a GGUF file does not say how texts are split before byte-level BPE, and what is taken.
+setun_status st_note_default_pre(const st_directory *directory, setun_error *err);
+
 // An error when an option of the parameters cannot be meant.
 setun_status st_check_model_params(const setun_model_params *params, setun_error *err);
 st_open_options st_open_options_of(const setun_model_params *params, st_log *log);

@@ -184,7 +184,10 @@ setun_status setun_convert(const char *source, const char *target, const setun_c
   const setun_convert_params *params = given ? given : &defaults;
   st_log log = {params->log, params->user};
   st_convert_options o = {.log = &log};
-  st_open_options open = {.assume = params->assume, .log = &log};
+  st_open_options open = {.assume = params->assume,
+                          .ignore_keys = params->ignore_keys,
+                          .n_ignore_keys = params->n_ignore_keys,
+                          .log = &log};
   st_directory *d = NULL;
   st_keys keys = {0};
   st_buffer json = {0}, config = {0};

@@ -74,6 +74,21 @@ static setun_status copy_architecture(setun_file *f, setun_error *err) {
   return s;
 }
 
+// What loading the model would note, and what it would refuse in its keys.
+static setun_status note_assumptions(const st_directory *d, setun_error *err) {
+  const st_spec *spec = NULL;
+  setun_error why = {SETUN_OK, ""};
+  setun_status s = st_note_default_pre(d, err);
+  if (s != SETUN_OK || d->container == ST_SAFETENSORS) return s;
+  s = d->container == ST_GGUF ? st_gguf_spec(d, &spec, NULL) : st_hf_spec(d, &spec, NULL);
+  if (s == SETUN_OK) s = st_facts_check(d, spec, &why);
+  if (s != SETUN_ERROR_UNSUPPORTED && s != SETUN_ERROR_FORMAT) {
+    return s == SETUN_OK ? s : st_fail(err, s, "%s", why.message);
+  }
+  return *why.message ? st_notices_add(d->notices, SETUN_LOG_INFO, err, "not loaded as it is: %s", why.message)
+                      : SETUN_OK; // a family that is not known
+}
+
 setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file,
                              setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
@@ -87,6 +102,7 @@ setun_status setun_file_open(const char *path, const setun_model_params *params,
   s = st_directory_open(path, &options, &f->directory, error);
   if (s == SETUN_OK) s = f->directory->container == ST_GGUF ? print_gguf(f, error) : print_config(f, error);
   if (s == SETUN_OK) s = copy_architecture(f, error);
+  if (s == SETUN_OK) s = note_assumptions(f->directory, error);
   if (s == SETUN_OK) {
     *file = f;
   } else {
@@ -236,11 +252,11 @@ setun_status setun_file_read(const setun_file *file, const char *name, int *n_di
 // ---- scans --------------------------------------------------------------------------------------------------------
 
 size_t setun_file_notice_count(const setun_file *file) {
-  return file->directory->n_notices;
+  return file->directory->notices->count;
 }
 
 const char *setun_file_notice(const setun_file *file, size_t index) {
-  return index < file->directory->n_notices ? file->directory->notices[index] : NULL;
+  return index < file->directory->notices->count ? file->directory->notices->lines[index] : NULL;
 }
 
 // The weight that a stored tensor is, all experts of a stack as one and without scales beside it. Its format is NULL

@@ -48,7 +48,8 @@ setun_status st_check_model_params(const setun_model_params *p, setun_error *err
 
 st_open_options st_open_options_of(const setun_model_params *p, st_log *log) {
   *log = (st_log){p->log, p->user};
-  return (st_open_options){.assume = p->assume, .log = log};
+  return (st_open_options){
+      .assume = p->assume, .ignore_keys = p->ignore_keys, .n_ignore_keys = p->n_ignore_keys, .log = log};
 }
 
 // The family's default split pattern, for vocabularies; no error where the family is unknown: a vocabulary needs none.
@@ -75,14 +76,15 @@ st_placement_options st_placement_options_of(const setun_model_params *p, const 
 }
 
 // Without the key's split pattern texts may be cut otherwise than the model learned.
-static void warn_of_default_pre(const st_directory *d, const st_log *log) {
+setun_status st_note_default_pre(const st_directory *d, setun_error *err) {
   st_text model = {0};
-  if (d->container != ST_GGUF || st_metadata_find(&d->metadata, "tokenizer.ggml.pre")) return;
-  if (st_metadata_text(&d->metadata, "tokenizer.ggml.model", &model, NULL) != SETUN_OK) return;
-  if (model.length != 4 || memcmp(model.data, "gpt2", 4)) return;
+  if (d->container != ST_GGUF || st_metadata_find(&d->metadata, "tokenizer.ggml.pre")) return SETUN_OK;
+  if (st_metadata_text(&d->metadata, "tokenizer.ggml.model", &model, NULL) != SETUN_OK) return SETUN_OK;
+  if (model.length != 4 || memcmp(model.data, "gpt2", 4)) return SETUN_OK;
   const char *pre = default_pre(d);
-  st_log_write(log, SETUN_LOG_WARNING, "%s: tokenizer.ggml.pre: no such key: texts are split as by \"%s\"", d->path,
-               pre ? pre : "default");
+  return st_notices_add(d->notices, SETUN_LOG_WARNING, err,
+                        "%s: tokenizer.ggml.pre: no such key: texts are split as by \"%s\"", d->path,
+                        pre ? pre : "default");
 }
 
 // Plain text must not lead to tokens that the embedding has no row for. Special ones beyond it are published (Gemma 3's
@@ -207,7 +209,7 @@ setun_status st_api_load_weights(setun_model *m, const st_directory *d, const se
   setun_status s = st_placement_load(d, &options, &m->placement, err);
   if (s == SETUN_OK) m->model = m->placement->model;
   if (s == SETUN_OK) s = check_rows(m, err);
-  if (s == SETUN_OK) warn_of_default_pre(d, &m->log);
+  if (s == SETUN_OK) s = st_note_default_pre(d, err);
   return s;
 }
 

@@ -68,11 +68,21 @@ static void put_rope(const writer *w, const st_hparams *h) {
   }
 }
 
-// The distance between full layers, where the layers have such a pattern.
-static uint32_t window_pattern(const st_hparams *h) {
-  uint32_t i = 0;
-  while (i < h->n_layer && h->sliding[i]) i++;
-  return i < h->n_layer ? i + 1 : 0;
+// Which layers slide: a period where they have one, a flag a layer otherwise.
+static void put_windows(const writer *w, const st_hparams *h) {
+  char key[128];
+  uint32_t period = 0;
+  bool periodic = true;
+  if (!h->window) return;
+  put_u32(w, "attention.sliding_window", h->window);
+  while (period < h->n_layer && h->sliding[period]) period++;
+  period = period < h->n_layer ? period + 1 : 0;
+  for (uint32_t i = 0; i < h->n_layer; i++) periodic = periodic && h->sliding[i] == (!period || (i + 1) % period != 0);
+  snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", w->architecture);
+  if (periodic)
+    st_keys_u32(w->keys, key, period);
+  else
+    st_keys_bools(w->keys, key, h->sliding, h->n_layer);
 }
 
 static void put_experts(const writer *w, const st_hparams *h) {
@@ -91,12 +101,12 @@ static const char *fn_name(st_activation_fn fn) {
 }
 
 static void put_factors(const writer *w, const st_spec *spec, const st_hparams *h) {
-  bool minicpm = !strcmp(spec->name, "minicpm");
-  if (minicpm) {
+  if (spec->gguf_factors) {
     put_f32(w, "embedding_scale", h->embed_scale);
     put_f32(w, "residual_scale", h->residual_scale);
     put_f32(w, "logit_scale", 1 / h->logit_scale);
   }
+  if (h->logit_softcap > 0) put_f32(w, "final_logit_softcapping", h->logit_softcap);
   if (h->clip_qkv > 0) put_f32(w, "attention.clamp_kqv", h->clip_qkv);
   if (h->fn != spec->defaults.fn && fn_name(h->fn)) put_text(w, "hidden_activation", fn_name(h->fn));
 }
@@ -115,8 +125,7 @@ void st_gguf_hparams_keys(const st_spec *spec, const st_hparams *h, st_keys *key
   put_u32(&w, "attention.value_length", h->head_dim);
   put_f32(&w, "attention.layer_norm_rms_epsilon", h->norm_eps);
   put_u32(&w, "vocab_size", h->n_vocab);
-  if (h->window) put_u32(&w, "attention.sliding_window", h->window);
-  if (h->window && window_pattern(h)) put_u32(&w, "attention.sliding_window_pattern", window_pattern(h));
+  put_windows(&w, h);
   put_rope(&w, h);
   put_experts(&w, h);
   put_factors(&w, spec, h);
@@ -168,7 +177,7 @@ setun_status st_gguf_keys(const st_plan *p, st_keys *keys, setun_error *err) {
   setun_status s = SETUN_OK;
   if (!p->from_gguf) st_gguf_hparams_keys(p->target_spec, &p->h, keys);
   for (size_t i = 0; p->from_gguf && i < m->count; i++) {
-    if (!is_dropped(m->items[i].key)) st_keys_meta(keys, &m->items[i]);
+    if (!is_dropped(m->items[i].key) && !m->items[i].ignored) st_keys_meta(keys, &m->items[i]);
   }
   if (!p->from_gguf && p->o->tokenizer_keys) st_keys_append(keys, p->o->tokenizer_keys);
   st_keys_u32(keys, "general.alignment", 4096);
@@ -212,6 +221,7 @@ static setun_status compare_numbers(const st_hparams *a, const st_hparams *b, se
                  {"residual factor", (double)a->residual_scale, (double)b->residual_scale},
                  {"attention factor", (double)a->attn_scale, (double)b->attn_scale},
                  {"clip_qkv", (double)a->clip_qkv, (double)b->clip_qkv},
+                 {"final_logit_softcapping", (double)a->logit_softcap, (double)b->logit_softcap},
                  {"int8 activations", a->int8, b->int8}};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     if (numbers[i].a != numbers[i].b) return differs(numbers[i].what, numbers[i].a, numbers[i].b, err);
@@ -232,6 +242,9 @@ static setun_status compare_rope(const st_rope_params *a, const st_rope_params *
   if (a->factor != b->factor) return differs("RoPE scaling factor", (double)a->factor, (double)b->factor, err);
   if (a->scaling == ST_ROPE_YARN && a->truncate != b->truncate)
     return differs("YaRN truncate", a->truncate, b->truncate, err);
+  if (a->extrapolation != b->extrapolation) {
+    return differs("YaRN extrapolation", (double)a->extrapolation, (double)b->extrapolation, err);
+  }
   return SETUN_OK;
 }
 

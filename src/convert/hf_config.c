@@ -127,21 +127,13 @@ static void set_quantization(const st_plan *p, members *m) {
 // ---- from hyperparameters -----------------------------------------------------------------------------------------
 
 static void set_names(const st_plan *p, members *m) {
-  static const struct {
-    const char *type, *class_name;
-  } known[] = {
-      {"llama", "LlamaForCausalLM"},        {"bitnet", "BitNetForCausalLM"},      {"mistral", "MistralForCausalLM"},
-      {"mixtral", "MixtralForCausalLM"},    {"qwen2", "Qwen2ForCausalLM"},        {"qwen3", "Qwen3ForCausalLM"},
-      {"qwen2_moe", "Qwen2MoeForCausalLM"}, {"qwen3_moe", "Qwen3MoeForCausalLM"}, {"olmoe", "OlmoeForCausalLM"},
-      {"gemma3_text", "Gemma3ForCausalLM"}, {"minicpm", "MiniCPMForCausalLM"}};
-  const char *type = p->target_spec->model_types[0];
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    if (strcmp(known[i].type, type) != 0) continue;
+  const st_spec *spec = p->target_spec;
+  if (spec->hf_class) {
     st_json classes = st_json_make_array();
-    st_json_push(m->root, &classes, st_json_make_text(m->root, known[i].class_name));
+    st_json_push(m->root, &classes, st_json_make_text(m->root, spec->hf_class));
     set(m, "architectures", classes);
   }
-  set_text(m, "model_type", type);
+  set_text(m, "model_type", spec->model_types[0]);
 }
 
 static void set_rope(const st_hparams *h, members *m) {
@@ -185,10 +177,11 @@ static void set_experts(const st_hparams *h, members *m) {
   set(m, "mlp_only_layers", dense);
 }
 
-static void set_window(const st_hparams *h, members *m) {
+static void set_window(const st_plan *p, members *m) {
+  const st_hparams *h = &p->h;
   set(m, "sliding_window", h->window ? st_json_make_integer(h->window) : st_json_make_null());
   if (!h->window) return;
-  set_bool(m, "use_sliding_window", true);
+  if (p->target_spec->windows.with_switch) set_bool(m, "use_sliding_window", true);
   st_json types = st_json_make_array();
   for (uint32_t i = 0; i < h->n_layer; i++) {
     const char *type = h->sliding[i] ? "sliding_attention" : "full_attention";
@@ -208,6 +201,7 @@ static void set_factors(const st_plan *p, members *m) {
     set_f32(m, "dim_model_base", h->logit_scale * (float)h->n_embd);
   }
   if (h->clip_qkv > 0) set_f32(m, "clip_qkv", h->clip_qkv);
+  if (h->logit_softcap > 0) set_f32(m, "final_logit_softcapping", h->logit_softcap);
 }
 
 static bool token_of(const st_plan *p, const char *key, uint32_t *id) {
@@ -252,7 +246,7 @@ static void set_hparams(const st_plan *p, members *m) {
   set_bool(m, "tie_word_embeddings", h->tied);
   set_rope(h, m);
   set_experts(h, m);
-  set_window(h, m);
+  set_window(p, m);
   set_factors(p, m);
   uint32_t bos = 0;
   if (token_of(p, "tokenizer.ggml.bos_token_id", &bos)) set_u32(m, "bos_token_id", bos);
@@ -268,6 +262,7 @@ static setun_status load_own(const st_plan *p, st_json **config, setun_error *er
   if (!path) return st_fail_memory(err, "config.json");
   setun_status s = st_file_load(path, ST_CONFIG_MOST, &text, &length, err);
   if (s == SETUN_OK) s = st_json_parse_values(text, length, "config.json", config, err);
+  for (size_t i = 0; i < p->d->n_ignored && s == SETUN_OK; i++) st_config_remove(*config, p->d->ignored[i]);
   st_free(path);
   st_free(text);
   return s;

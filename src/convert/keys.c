@@ -66,6 +66,12 @@ bool st_keys_texts(st_keys *k, const char *key, const st_text *values, uint64_t 
   return !k->failed;
 }
 
+bool st_keys_bools(st_keys *k, const char *key, const bool *values, uint64_t count) {
+  begin_array(k, key, ST_META_BOOL, count);
+  for (uint64_t i = 0; i < count; i++) put_number(k, values[i], 1);
+  return !k->failed;
+}
+
 bool st_keys_i32s(st_keys *k, const char *key, const int32_t *values, uint64_t count) {
   begin_array(k, key, ST_META_I32, count);
   put(k, values, (size_t)count * sizeof *values);

@@ -18,6 +18,7 @@ bool st_keys_f32(st_keys *k, const char *key, float value);
 bool st_keys_bool(st_keys *k, const char *key, bool value);
 bool st_keys_text(st_keys *k, const char *key, const char *value);
 bool st_keys_texts(st_keys *k, const char *key, const st_text *values, uint64_t count);
+bool st_keys_bools(st_keys *keys, const char *key, const bool *values, uint64_t count);
 bool st_keys_i32s(st_keys *k, const char *key, const int32_t *values, uint64_t count);
 bool st_keys_f32s(st_keys *k, const char *key, const float *values, uint64_t count);
 // A pair as it was read.

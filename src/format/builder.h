@@ -15,7 +15,7 @@ enum {
 
 typedef struct st_builder {
   st_directory *directory;
-  size_t tensor_capacity, notice_capacity;
+  size_t tensor_capacity;
   uint32_t part_capacity;
   const st_open_options *options; // never NULL
 } st_builder;
@@ -25,8 +25,6 @@ setun_status st_builder_part(st_builder *b, const char *path, uint32_t *part, se
 // Adds a copy of *tensor, whose name is copied too (`length` bytes, checked here: see st_name_check).
 setun_status st_builder_tensor(st_builder *b, const st_tensor *tensor, const char *name, size_t length,
                                setun_error *err);
-// Logs a line and keeps it among the directory's notices.
-setun_status st_builder_notice(st_builder *b, setun_error *err, const char *format, ...) ST_PRINTF(3, 4);
 // Builds the index by name: a name that occurs twice is an error.
 setun_status st_builder_finish(st_builder *b, setun_error *err);
 
@@ -40,6 +38,9 @@ setun_status st_dims_check(const char *name, uint64_t n_dims, uint64_t dims[4], 
 
 // Elements of what a type known by its size only takes ("I32" of GGUF or safetensors); 0 for an unknown name.
 uint32_t st_dtype_bytes(const char *dtype);
+
+// Hides the keys that the options name: see st_open_options.
+setun_status st_ignore_keys(st_builder *b, setun_error *err);
 
 setun_status st_gguf_open(st_builder *b, const char *path, setun_error *err);
 setun_status st_safetensors_open(st_builder *b, const char *path, setun_error *err);

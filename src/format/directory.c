@@ -6,7 +6,6 @@
 #include "format/builder.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,14 +13,15 @@ void st_directory_free(st_directory *d) {
   if (!d) return;
   for (uint32_t i = 0; i < d->n_parts; i++) st_file_close(&d->parts[i]);
   for (size_t i = 0; i < d->n_tensors; i++) st_free(d->tensors[i].name);
-  for (size_t i = 0; i < d->n_notices; i++) st_free(d->notices[i]);
+  for (size_t i = 0; i < d->n_ignored; i++) st_free(d->ignored[i]);
   st_metadata_free(&d->metadata);
   st_map_free(d->by_name);
   st_json_free(d->config);
   st_json_free(d->generation_config);
   st_free(d->parts);
   st_free(d->tensors);
-  st_free(d->notices);
+  st_free(d->ignored);
+  st_notices_free(d->notices);
   st_free(d->path);
   st_free(d);
 }
@@ -69,23 +69,6 @@ setun_status st_builder_tensor(st_builder *b, const st_tensor *tensor, const cha
   t->name = st_strndup(name, length);
   if (!t->name) return st_fail_memory(err, "the tensor directory");
   d->n_tensors++;
-  return SETUN_OK;
-}
-
-setun_status st_builder_notice(st_builder *b, setun_error *err, const char *format, ...) {
-  st_directory *d = b->directory;
-  char line[SETUN_ERROR_SIZE];
-  va_list args;
-  va_start(args, format);
-  int n = vsnprintf(line, sizeof line, format, args);
-  va_end(args);
-  if (n < 0) line[0] = '\0';
-  if (!st_reserve(&d->notices, &b->notice_capacity, d->n_notices + 1, sizeof *d->notices) ||
-      !(d->notices[d->n_notices] = st_strdup(line))) {
-    return st_fail_memory(err, "a notice");
-  }
-  d->n_notices++;
-  st_log_write(b->options->log, SETUN_LOG_INFO, "%s", line);
   return SETUN_OK;
 }
 
@@ -206,7 +189,7 @@ setun_status st_directory_open(const char *path, const st_open_options *options,
                                setun_error *err) {
   static const st_open_options none = {0};
   st_directory *d = st_calloc(1, sizeof *d);
-  if (!d || !(d->path = st_strdup(path))) {
+  if (!d || !(d->path = st_strdup(path)) || !(d->notices = st_notices_new(options ? options->log : NULL))) {
     st_directory_free(d);
     return st_fail_memory(err, path);
   }
@@ -215,6 +198,7 @@ setun_status st_directory_open(const char *path, const st_open_options *options,
                    : st_path_is_directory(path) ? st_huggingface_open(&b, path, err)
                                                 : open_file(&b, path, err);
   if (s == SETUN_OK && (s = st_builder_finish(&b, err)) != SETUN_OK) st_fail_in(err, "%s", path);
+  if (s == SETUN_OK) s = st_ignore_keys(&b, err);
   if (s != SETUN_OK) {
     st_directory_free(d);
     return s;

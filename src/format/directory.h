@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "format/metadata.h"
+#include "format/notices.h"
 #include "quant/quant.h"
 
 // One tensor as stored. dims[0] is the fastest dimension (K of a matrix), as in GGUF; unused ones are 1. Checked when
@@ -33,8 +34,11 @@ typedef struct st_directory {
   size_t n_tensors;
   st_map *by_name;
   st_metadata metadata; // GGUF's keys; empty otherwise
-  char **notices;       // one line each: how ambiguous types were read and why, and what else a user should know
-  size_t n_notices;
+  // How ambiguous types were read and why, and what else a user should know; whoever reads more of the files adds to
+  // it.
+  st_notices *notices;
+  char **ignored; // keys that are taken for absent, as the caller asked: "llama.logit_scale", "rope_scaling.factor"
+  size_t n_ignored;
   // Hugging Face directories, NULL otherwise or where the file is absent:
   st_json *config, *generation_config;
 } st_directory;
@@ -42,6 +46,10 @@ typedef struct st_directory {
 typedef struct st_open_options {
   const char *assume; // how to read ambiguous types; NULL: by evidence
   const st_log *log;
+  // Keys of GGUF's metadata or of config.json that are to be taken for absent; "NAMESPACE.*" stands for all that begin
+  // so. Each that a file has is named in a notice, and so is one that it has not.
+  const char *const *ignore_keys;
+  size_t n_ignore_keys;
   const st_file_source *source; // of a GGUF file's bytes, instead of the path's, which is its name; NULL: the path's
 } st_open_options;
 
@@ -50,6 +58,10 @@ typedef struct st_open_options {
 setun_status st_directory_open(const char *path, const st_open_options *options, st_directory **directory,
                                setun_error *err);
 void st_directory_free(st_directory *directory);
+
+// Removes a member of config.json, or by a name with dots one of an object in it, at the top or in text_config; false:
+// there is none.
+bool st_config_remove(st_json *config, const char *name);
 
 // NULL when there is no such tensor.
 const st_tensor *st_directory_find(const st_directory *directory, const char *name);

@@ -35,7 +35,7 @@ size_t st_meta_bytes(st_meta_type type) {
 const st_meta *st_metadata_find(const st_metadata *m, const char *key) {
   if (!m->by_key) return NULL;
   int64_t i = st_map_get(m->by_key, key, strlen(key));
-  return i < 0 ? NULL : &m->items[i];
+  return i < 0 || m->items[i].ignored ? NULL : &m->items[i];
 }
 
 static setun_status wrong_type(const st_meta *item, const char *expected, setun_error *err) {

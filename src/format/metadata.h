@@ -26,6 +26,7 @@ typedef struct st_meta {
   char *key;
   st_meta_type type;
   st_meta_type element; // of an array
+  bool ignored;         // as the caller asked: st_metadata_find does not see it
   uint64_t count;       // elements of an array
   union {
     uint64_t u; // U8..U64, BOOL
@@ -53,7 +54,7 @@ const char *st_meta_kind(const st_meta *item, char text[32]);
 size_t st_meta_bytes(st_meta_type type);
 bool st_meta_is_integer(st_meta_type type);
 
-const st_meta *st_metadata_find(const st_metadata *m, const char *key); // NULL when absent
+const st_meta *st_metadata_find(const st_metadata *m, const char *key); // NULL when absent or ignored
 
 // Read a key; `*out` keeps its value (the default) when it is absent. Another type, or a value outside [low, high], is
 // an error that names the key, what was expected and what was found. Any integer type that holds the value will do.

@@ -155,18 +155,18 @@ static setun_status choose(st_builder *b, choice *c, const st_format **format, s
   const st_format *first = c->readings[0];
   if (c->n_readings == 1 && !c->n_rivals) {
     *format = first;
-    return st_builder_notice(b, err,
-                             "tensor type %" PRIu32 ": read as %s: the only layout that the distances between the "
-                             "offsets of its %zu tensors fit",
-                             c->type, first->name, c->n_tensors);
+    return st_notices_add(b->directory->notices, SETUN_LOG_INFO, err,
+                          "tensor type %" PRIu32 ": read as %s: the only layout that the distances between the "
+                          "offsets of its %zu tensors fit",
+                          c->type, first->name, c->n_tensors);
   }
   // The orders of i2_s have one size: nothing tells them apart, and published files have the first.
   if (first->id == ST_I2_S || first->id == ST_I2_S_ARM) {
     *format = first;
-    return st_builder_notice(b, err,
-                             "tensor type %" PRIu32 ": read as %s, the usual order; nothing in a file tells the orders "
-                             "apart (%s), so assume another one if the text makes no sense",
-                             c->type, first->name, names_of(c, names));
+    return st_notices_add(b->directory->notices, SETUN_LOG_INFO, err,
+                          "tensor type %" PRIu32 ": read as %s, the usual order; nothing in a file tells the orders "
+                          "apart (%s), so assume another one if the text makes no sense",
+                          c->type, first->name, names_of(c, names));
   }
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
                  "tensor type %" PRIu32
@@ -209,7 +209,8 @@ setun_status st_typeid_resolve(st_builder *b, const st_gguf_tensor *tensors, siz
   }
   const char *by;
   if (c.n_readings && (*format = told(b, &c, &by))) {
-    return st_builder_notice(b, err, "tensor type %" PRIu32 ": read as %s, %s", type, (*format)->name, by);
+    return st_notices_add(b->directory->notices, SETUN_LOG_INFO, err, "tensor type %" PRIu32 ": read as %s, %s", type,
+                          (*format)->name, by);
   }
   if (!narrow(&c, tensors, count)) {
     char why[320], names[256];

@@ -2,14 +2,38 @@
 #ifndef SETUN_MODEL_ARCH_H
 #define SETUN_MODEL_ARCH_H
 
+#include "model/facts.h"
 #include "model/roles.h"
+
+// Which layers attend to a window only, where a file does not list them.
+typedef enum st_window_layers {
+  ST_WINDOW_ALL,
+  ST_WINDOW_FROM, // those from config.json's max_window_layers on
+  ST_WINDOW_BELOW // those before it
+} st_window_layers;
+
+typedef struct st_window_rule {
+  uint32_t period; // each period-th layer attends to all; 0: none does
+  st_window_layers layers;
+  // Of config.json: the official class has windows; only with use_sliding_window; of so many tokens where
+  // sliding_window is absent (0: defaults.window); layer_types goes before the rule, instead of having to agree with
+  // it.
+  bool config, with_switch;
+  uint32_t config_window;
+  bool config_lists;
+  bool gguf; // GGUF files that state a window and no pattern mean this rule; otherwise they must state one
+} st_window_rule;
 
 struct st_spec {
   const char *name;
   const char *const *gguf_names;  // general.architecture, ended with NULL
   const char *const *model_types; // config.json, ended with NULL
+  const char *hf_class;           // the official class of the first of these; NULL: the family has none
   // What holds when a file does not say: config.json's defaults are those of the official configuration class.
   st_hparams defaults;
+  const st_fact *facts; // what it reads beyond facts.def's USED rows, and where it differs; ended with {0}; or NULL
+  st_window_rule windows;
+  bool gguf_factors;          // its GGUF files state embedding_scale, residual_scale and logit_scale, whatever they are
   bool gguf_interleaved;      // its GGUF files hold q and k rows for interleaved RoPE
   const char *gguf_pre;       // the split pattern of its GGUF files that name none; NULL: "default"
   bool gguf_defaults;         // its published GGUF files leave out keys, for which the defaults hold

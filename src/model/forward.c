@@ -6,6 +6,8 @@
 #include "model/product.h"
 #include "model/rope.h"
 
+#include <math.h>
+
 static setun_status new_table(st_run *r, const st_rope_params *p, st_dvector **out, setun_error *err) {
   const st_model *m = r->model;
   float *table = st_rope_table(p, m->h.head_dim, r->n_ctx, m->h.n_ctx_train, m->rope_divisors);
@@ -340,5 +342,7 @@ setun_status st_run_logits(st_run *r, uint32_t first, uint32_t n, uint32_t left,
   if (m->h.logit_scale != 1.0f) {
     for (size_t i = 0; i < all; i++) out[i] *= m->h.logit_scale;
   }
+  float cap = m->h.logit_softcap;
+  for (size_t i = 0; i < all && cap > 0; i++) out[i] = cap * tanhf(out[i] / cap);
   return SETUN_OK;
 }

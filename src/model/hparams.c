@@ -223,6 +223,7 @@ static void begin(const st_spec *spec, st_hparams *h) {
   st_rope_params *tables[] = {&h->rope, &h->rope_local};
   for (int i = 0; i < 2; i++) {
     tables[i]->factor = 1;
+    tables[i]->extrapolation = 1;
     tables[i]->beta_fast = 32;
     tables[i]->beta_slow = 1;
     tables[i]->truncate = true;
@@ -234,6 +235,7 @@ setun_status st_hparams_read(const st_directory *d, const char *activation, cons
   const st_spec *found = NULL;
   setun_status s = d->container == ST_GGUF ? st_gguf_spec(d, &found, err) : st_hf_spec(d, &found, err);
   if (s != SETUN_OK) return s;
+  if ((s = st_facts_check(d, found, err)) != SETUN_OK) return s;
   begin(found, h);
   s = d->container == ST_GGUF ? st_gguf_hparams(d, found, h, err) : st_hf_hparams(d, found, h, err);
   if (s == SETUN_OK) s = check(d, h, err);

@@ -24,6 +24,7 @@ typedef struct st_rope_params {
   uint32_t original_max_position_embeddings;
   float low_freq_factor, high_freq_factor; // llama3
   float beta_fast, beta_slow;              // yarn
+  float extrapolation;                     // yarn: how much of fast pairs' own frequencies is kept (ext_factor)
   float attention_factor;                  // yarn, longrope; 0: from the factor
   bool truncate;                           // yarn: the ramp's ends are rounded to whole pairs
   // longrope: [head_dim / 2] divisors for short and long contexts, owned by the hparams; NULL otherwise
@@ -53,6 +54,7 @@ typedef struct st_hparams {
   st_activation_fn fn;
   float embed_scale, residual_scale, logit_scale; // factors on embeddings, residual branches, logits
   float attn_scale;                               // on scores; 0 while reading: head_dim^-0.5
+  float logit_softcap;                            // c: logits become c tanh(logits / c), after their factor; 0: none
   float clip_qkv;                                 // 0: none
   uint32_t window;                                // of the sliding layers
   bool sliding[ST_MAX_LAYERS];

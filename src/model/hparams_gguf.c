@@ -98,17 +98,25 @@ static void read_rope(keys *k, st_rope_params *r) {
   get_f32(k, "rope.scaling.yarn_beta_fast", &r->beta_fast);
   get_f32(k, "rope.scaling.yarn_beta_slow", &r->beta_slow);
   get_f32(k, "rope.scaling.yarn_attn_factor", &r->attention_factor);
-  float extra = 1;
+  float extra = 1, extrapolation = -1; // below 0: as the type has it
   get_f32(k, "rope.scaling.attn_factor", &extra);
+  get_f32(k, "rope.scaling.yarn_ext_factor", &extrapolation);
+  bool yarn = type.data && is(type, "yarn");
+  if (k->status == SETUN_OK && extrapolation > 0 && !yarn) {
+    k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected 0 where the scaling is not YaRN, found %g",
+                        full_key(k, "rope.scaling.yarn_ext_factor", key), (double)extrapolation);
+  }
   if (k->status != SETUN_OK || (type.data && is(type, "none"))) return;
   if (!type.data) { // older files give a linear factor alone
     get_f32(k, "rope.scale_linear", &r->factor);
     if (r->factor > 0 && r->factor != 1) r->scaling = ST_ROPE_LINEAR;
   } else if (is(type, "linear")) {
     r->scaling = ST_ROPE_LINEAR;
-  } else if (is(type, "yarn")) {
+  } else if (yarn) {
     r->scaling = ST_ROPE_YARN;
-    if (!(r->attention_factor > 0)) r->attention_factor = r->factor > 1 ? 0.1f * logf(r->factor) + 1 : 1;
+    if (extrapolation >= 0) r->extrapolation = extrapolation;
+    bool stretches = r->factor > 1 && r->extrapolation > 0;
+    if (!(r->attention_factor > 0)) r->attention_factor = stretches ? 0.1f * logf(r->factor) + 1 : 1;
     r->attention_factor *= extra;
   } else if (is(type, "longrope")) {
     r->scaling = ST_ROPE_LONG; // its factors are tensors
@@ -169,6 +177,7 @@ static void read_experts(keys *k, const st_directory *d, st_hparams *h) {
   char key[128];
   uint32_t gating = 0;
   float scale = 1;
+  bool some = false;
   h->n_expert = h->n_expert_used = h->n_ff_expert = h->n_ff_shared = 0;
   get_u32(k, "expert_count", &h->n_expert);
   get_u32(k, "expert_used_count", &h->n_expert_used);
@@ -196,7 +205,50 @@ static void read_experts(keys *k, const st_directory *d, st_hparams *h) {
     char dense[64];
     snprintf(dense, sizeof dense, "blk.%u.ffn_gate.weight", i);
     h->sparse[i] = !st_directory_find(d, dense);
+    some = some || h->sparse[i];
   }
+  if (some) return;
+  k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected 0 where no layer has experts, found %u",
+                      full_key(k, "expert_count", key), h->n_expert);
+}
+
+// A factor that files give only where there is one: 0 is none.
+static void get_factor(keys *k, const char *name, float *out) {
+  char key[128];
+  float x = 0;
+  get_f32(k, name, &x);
+  if (k->status == SETUN_OK && x < 0) {
+    k->status = st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected a positive number, found %g", full_key(k, name, key),
+                        (double)x);
+  }
+  if (x > 0) *out = x;
+}
+
+static void read_factors(keys *k, st_hparams *h) {
+  float divisor = 1;
+  get_factor(k, "embedding_scale", &h->embed_scale);
+  get_factor(k, "residual_scale", &h->residual_scale);
+  get_factor(k, "logit_scale", &divisor);
+  get_factor(k, "attention.scale", &h->attn_scale);
+  get_factor(k, "final_logit_softcapping", &h->logit_softcap);
+  get_factor(k, "attention.clamp_kqv", &h->clip_qkv);
+  h->logit_scale = 1 / divisor;
+}
+
+// RoPE turns whole heads, by one table, or by a second one in sliding layers where the family has that.
+static void check_rope(keys *k, const st_hparams *h) {
+  char key[128];
+  uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
+  static const char *const sizes[] = {"rope.dimension_count", "rope.dimension_count_swa", "attention.value_length",
+                                      "attention.key_length_swa", "attention.value_length_swa"};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes && head_dim; i++)
+    same_u32(k, sizes[i], "the head size", head_dim);
+  float local = h->rope.theta;
+  if (h->has_rope_local) return;
+  get_f32(k, "rope.freq_base_swa", &local);
+  if (k->status != SETUN_OK || local == h->rope.theta) return;
+  k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected rope.freq_base, %g, found %g",
+                      full_key(k, "rope.freq_base_swa", key), (double)h->rope.theta, (double)local);
 }
 
 // The vocabulary's size is what the embedding has rows for.
@@ -230,13 +282,12 @@ setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hpar
   need_u32(&k, "context_length", &h->n_ctx_train);
   need(&k, "attention.layer_norm_rms_epsilon", "a number");
   get_f32(&k, "attention.layer_norm_rms_epsilon", &h->norm_eps);
-  get_u32(&k, "attention.sliding_window", &h->window);
   read_rope(&k, &h->rope);
   read_activations(&k, d, spec, h);
   read_experts(&k, d, h);
-  uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
-  if (head_dim) same_u32(&k, "rope.dimension_count", "the head size", head_dim);
-  if (head_dim) same_u32(&k, "attention.value_length", "the head size", head_dim);
+  read_factors(&k, h);
+  check_rope(&k, h);
+  if (k.status == SETUN_OK) k.status = st_gguf_windows(&d->metadata, k.architecture, spec, h, err);
   h->interleaved = spec->gguf_interleaved;
   h->norm_plus_one = false; // GGUF files hold 1 + w
   h->tied = !st_directory_find(d, "output.weight");

@@ -156,13 +156,26 @@ static setun_status read_numbers(const st_json *c, st_hparams *h, setun_error *e
                  {"num_attention_heads", &h->n_head}, {"num_key_value_heads", &h->n_head_kv},
                  {"head_dim", &h->head_dim},          {"intermediate_size", &h->n_ff},
                  {"vocab_size", &h->n_vocab},         {"max_position_embeddings", &h->n_ctx_train}};
-  const st_json *kv = st_json_find(c, "num_key_value_heads");
-  if (st_json_is_null(kv)) h->n_head_kv = 0; // an explicit null means one a head, whatever the family's default
+  // An explicit null means one a head, and what the width gives each, whatever the family's defaults.
+  if (st_json_is_null(st_json_find(c, "num_key_value_heads"))) h->n_head_kv = 0;
+  if (st_json_is_null(st_json_find(c, "head_dim"))) h->head_dim = 0;
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers && s == SETUN_OK; i++) {
     s = st_json_u32(c, numbers[i].key, 1, 1u << 30, numbers[i].out, err);
   }
   if (s == SETUN_OK) s = st_json_f32(c, "rms_norm_eps", &h->norm_eps, err);
+  if (s == SETUN_OK) s = st_json_f32(c, "final_logit_softcapping", &h->logit_softcap, err);
+  return s;
+}
+
+// Where the family's class has the switch: biases of q, k, v and o.
+static setun_status read_bias(const st_json *c, const st_spec *spec, st_hparams *h, setun_error *err) {
+  const char key[] = "attention_bias";
+  if (!st_json_get(c, key) || st_fact_find(spec, ST_HUGGINGFACE, key, sizeof key - 1)->use != ST_FACT_USED) {
+    return SETUN_OK;
+  }
+  setun_status s = st_json_bool(c, key, &h->qkv_bias, err);
+  h->o_bias = h->qkv_bias;
   return s;
 }
 
@@ -171,29 +184,6 @@ static setun_status read_activation(const st_json *c, st_hparams *h, setun_error
   setun_status s = st_json_text(c, key, &name, err);
   if (s == SETUN_OK && !name) s = st_json_text(c, key = "hidden_act", &name, err);
   return s == SETUN_OK && name ? st_hparams_fn(key, name, strlen(name), &h->fn, err) : s;
-}
-
-// Lists which layers slide: an explicit list wins; otherwise every sliding_window_pattern-th layer attends to all.
-setun_status st_hf_layer_types(const st_json *c, uint32_t pattern, st_hparams *h, setun_error *err) {
-  const st_json *list = st_json_get(c, "layer_types");
-  if (h->n_layer > ST_MAX_LAYERS) return SETUN_OK; // refused later, with the number
-  for (uint32_t i = 0; i < h->n_layer; i++) h->sliding[i] = h->window && pattern && (i + 1) % pattern != 0;
-  if (!list) return SETUN_OK;
-  if (!st_json_is_array(list) || st_json_size(list) != h->n_layer) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "layer_types: expected an array of %u strings, found %s of %zu", h->n_layer,
-                   st_json_kind(list), st_json_size(list));
-  }
-  for (uint32_t i = 0; i < h->n_layer; i++) {
-    const char *type = st_json_string(st_json_at(list, i));
-    bool sliding = type && !strcmp(type, "sliding_attention");
-    if (!sliding && (!type || strcmp(type, "full_attention"))) {
-      return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                     "layer_types: expected full_attention or sliding_attention, found \"%.64s\" at index %u",
-                     type ? type : st_json_kind(st_json_at(list, i)), i);
-    }
-    h->sliding[i] = sliding && h->window;
-  }
-  return SETUN_OK;
 }
 
 setun_status st_hf_experts(const st_json *c, st_hparams *h, setun_error *err) {
@@ -229,10 +219,13 @@ setun_status st_hf_experts(const st_json *c, st_hparams *h, setun_error *err) {
 setun_status st_hf_hparams(const st_directory *d, const st_spec *spec, st_hparams *h, setun_error *err) {
   const st_json *c = text_config(d);
   setun_status s = read_numbers(c, h, err);
+  if (s == SETUN_OK) s = read_bias(c, spec, h, err);
+  if (s == SETUN_OK) s = st_json_bool(d->config, "tie_word_embeddings", &h->tied, err); // of a wrapper
   if (s == SETUN_OK) s = st_json_bool(c, "tie_word_embeddings", &h->tied, err);
   if (s == SETUN_OK) s = read_activation(c, h, err);
   if (s == SETUN_OK) s = read_rope(c, h, err);
   if (s == SETUN_OK) s = read_quantization(d->config, c, h, err);
+  if (s == SETUN_OK) s = st_hf_windows(c, spec, h, err);
   if (s == SETUN_OK && spec->read_hf) s = spec->read_hf(c, h, err);
   return s == SETUN_OK ? s : st_fail_in(err, "config.json");
 }

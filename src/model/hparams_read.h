@@ -14,9 +14,11 @@ setun_status st_gguf_hparams(const st_directory *directory, const st_spec *spec,
 setun_status st_hf_spec(const st_directory *directory, const st_spec **spec, setun_error *err);
 setun_status st_hf_hparams(const st_directory *directory, const st_spec *spec, st_hparams *h, setun_error *err);
 
-// For families with sliding windows, from their read_hf: an explicit `layer_types` wins; otherwise, when h->window is
-// set, all layers slide but each `pattern`-th (0: none does).
-setun_status st_hf_layer_types(const st_json *config, uint32_t pattern, st_hparams *h, setun_error *err);
+// Which layers attend to a window, and how wide it is: h->window and h->sliding, by the family's rule and what the file
+// says. GGUF: attention.sliding_window and attention.sliding_window_pattern, each a number or an array of one a layer.
+setun_status st_hf_windows(const st_json *config, const st_spec *spec, st_hparams *h, setun_error *err);
+setun_status st_gguf_windows(const st_metadata *m, const char *architecture, const st_spec *spec, st_hparams *h,
+                             setun_error *err);
 
 // For families with experts, from their read_hf: how many, how wide, renormalized or not, and which layers have them
 // (all but those that decoder_sparse_step and mlp_only_layers leave out).

@@ -34,6 +34,7 @@ static void yarn(const st_rope_params *p, uint32_t head_dim, double original, fl
   for (uint32_t i = 0; i < head_dim / 2; i++) {
     double ramp = (i - low) / (high - low);
     ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+    if (p->extrapolation != 1) ramp = 1 - (1 - ramp) * p->extrapolation;
     frequencies[i] = (float)(frequencies[i] / p->factor * ramp + frequencies[i] * (1 - ramp));
   }
 }

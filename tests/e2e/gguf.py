@@ -1,7 +1,7 @@
 """A small GGUF reader and writer, independent of the library, for tests of conversions."""
 import struct
 
-U32, I32, F32, STRING, ARRAY = 4, 5, 6, 8, 9
+U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 F32_TYPE, T2_TYPE, T5_TYPE, Q2_0_TYPE = 0, 0x53540002, 0x53540005, 42
 
@@ -12,15 +12,16 @@ def text(value):
 
 
 def value_bytes(value):
-    """The type and the bytes of a text, an integer (u32), a number (f32), or a list of texts or integers (i32)."""
-    if isinstance(value, str):
-        return struct.pack("<I", STRING) + text(value)
-    if isinstance(value, int):
-        return struct.pack("<II", U32, value)
-    if isinstance(value, float):
-        return struct.pack("<If", F32, value)
-    element = STRING if isinstance(value[0], str) else I32
-    items = [text(item) if element == STRING else struct.pack("<i", item) for item in value]
+    """The type and the bytes of a text, an integer (u32), a number (f32), a flag, or a list of such (integers: i32; of
+    another type as a pair of its code and the list)."""
+    codes, forms = {str: STRING, bool: BOOL, int: U32, float: F32}, {U32: "I", I32: "i", F32: "f", BOOL: "?"}
+    if isinstance(value, (str, bool, int, float)):
+        kind = codes[type(value)]
+        return struct.pack("<I", kind) + (text(value) if kind == STRING else struct.pack("<" + forms[kind], value))
+    element, value = value if isinstance(value, tuple) else (None, value)
+    if element is None:
+        element = I32 if type(value[0]) is int else codes[type(value[0])]
+    items = [text(item) if element == STRING else struct.pack("<" + forms[element], item) for item in value]
     return struct.pack("<IIQ", ARRAY, element, len(value)) + b"".join(items)
 
 
@@ -89,3 +90,45 @@ def write_ternary(path, rows=8192, columns=8192):
     """One matrix, so large that it takes a while to convert."""
     packed = bytes([0x64, 0x55, 0x91, 0x46] * (columns // 16)) * rows
     write(path, [("m.weight", [columns, rows], T2_TYPE, packed), ("m.scale", [1], F32_TYPE, struct.pack("<f", 1))])
+
+
+def edit(source, target, changes):
+    """Copies a GGUF file of one part with keys set, or, to None, removed."""
+    with open(source, "rb") as file:
+        data = file.read()
+    at = 24
+    n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
+
+    def skip(kind, at):
+        if kind == STRING:
+            return at + 8 + struct.unpack_from("<Q", data, at)[0]
+        if kind != ARRAY:
+            return at + SIZES[kind]
+        element, count = struct.unpack_from("<IQ", data, at)
+        at += 12
+        if element != STRING:
+            return at + count * SIZES[element]
+        for _ in range(count):
+            at = skip(STRING, at)
+        return at
+
+    kept, alignment = [], 32
+    for _ in range(n_keys):
+        begin = at
+        at = skip(STRING, at)
+        name = data[begin + 8:at].decode()
+        kind = struct.unpack_from("<I", data, at)[0]
+        if name == "general.alignment":
+            alignment = struct.unpack_from("<I", data, at + 4)[0]
+        at = skip(kind, at + 4)
+        if name not in changes:
+            kept.append(data[begin:at])
+    infos = at
+    for _ in range(n_tensors):
+        at = skip(STRING, at)
+        at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 12
+    start = (at + alignment - 1) // alignment * alignment
+    kept += [text(name) + value_bytes(value) for name, value in changes.items() if value is not None]
+    head = data[:8] + struct.pack("<QQ", n_tensors, len(kept)) + b"".join(kept) + data[infos:at]
+    with open(target, "wb") as file:
+        file.write(head + bytes(-len(head) % alignment) + data[start:])

@@ -54,7 +54,7 @@ PUBLIC_HEADERS = {
     "quantize": (),
     "placement": ("binding.h", "placement.h"),
     "model": ("arch.h", "arch/archs.def", "forward.h", "hparams.h", "hparams_read.h", "model.h", "rope.h", "supply.h"),
-    "format": ("builder.h", "directory.h", "metadata.h"),
+    "format": ("builder.h", "directory.h", "metadata.h", "notices.h"),
     "source": ("disk.h", "hf_quant.h", "stream.h", "weight.h"),
     "backend": ("backend.h",),
     "backend/cpu": (),

@@ -112,11 +112,11 @@ static st_hparams *parsed(const char *text, const st_spec **spec) {
 static void defaults(void **state) {
   (void)state;
   const st_spec *spec;
-  st_hparams *h = parsed("{\"model_type\":\"qwen3\",\"num_key_value_heads\":8,\"head_dim\":null}", &spec);
+  st_hparams *h = parsed("{\"model_type\":\"qwen3\",\"num_key_value_heads\":8}", &spec);
   assert_int_equal(h->head_dim, 128);
   assert_int_equal(h->n_layer, 32);
   assert_false(h->tied);
-  h = parsed("{\"model_type\":\"llama\",\"num_key_value_heads\":null,\"mlp_bias\":null,\"unknown\":[1]}", &spec);
+  h = parsed("{\"model_type\":\"llama\",\"num_key_value_heads\":null,\"head_dim\":null,\"unknown\":[1]}", &spec);
   assert_int_equal(h->n_head_kv, 32);
   assert_int_equal(h->head_dim, 128);
   h = parsed("{\"model_type\":\"mistral\"}", &spec);
@@ -192,7 +192,15 @@ static void bad_configs(void **state) {
   refused("{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}", "partial_rotary_factor");
   refused("{\"model_type\":\"minicpm\",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}}", "short_factor");
   refused("{\"model_type\":\"gemma3_text\",\"layer_types\":[\"full_attention\"]}", "layer_types");
-  refused("{\"model_type\":\"gemma3_text\",\"final_logit_softcapping\":30}", "final_logit_softcapping");
+  refused("{\"model_type\":\"gemma3_text\",\"attn_logit_softcapping\":50}", "attn_logit_softcapping");
+  refused("{\"model_type\":\"llama\",\"final_logit_softcapping\":30}", "final_logit_softcapping");
+  refused("{\"model_type\":\"llama\",\"is_causal\":false}", "is_causal: expected true, found false");
+  refused("{\"model_type\":\"llama\",\"rms_norm_eps\":null}", "rms_norm_eps: expected a value, found null");
+  refused("{\"model_type\":\"qwen3\",\"head_dim\":null}", "head_dim: expected a value, found null");
+  refused("{\"model_type\":\"llama\",\"logits_scaling\":2}", "logits_scaling: expected 1, found 2");
+  refused("{\"model_type\":\"qwen2\",\"use_mrope\":true}", "use_mrope");
+  refused("{\"model_type\":\"mistral\",\"use_sliding_window\":false}", "use_sliding_window: expected true");
+  refused("{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2,\"alpha\":2}}", "alpha");
   refused("{\"model_type\":\"mixtral\",\"num_local_experts\":4,\"num_experts_per_tok\":5}", "experts");
   refused("{\"model_type\":\"olmoe\",\"num_experts\":100000}", "experts");
   refused("{\"model_type\":\"qwen3_moe\",\"mlp_only_layers\":1}", "mlp_only_layers");

@@ -49,8 +49,8 @@ static bool one_line(const char *message) {
 }
 
 static bool has_notice(const st_directory *d, const char *words) {
-  for (size_t i = 0; i < d->n_notices; i++) {
-    if (strstr(d->notices[i], words)) return true;
+  for (size_t i = 0; i < d->notices->count; i++) {
+    if (strstr(d->notices->lines[i], words)) return true;
   }
   return false;
 }

@@ -25,6 +25,7 @@ const st_spec st_spec_bitnet_b158 = {
     .name = "bitnet-b1.58",
     .gguf_names = relu2_gguf_names,
     .model_types = model_types,
+    .hf_class = "BitNetForCausalLM",
     .defaults = {.n_layer = 30,
                  .n_embd = 2560,
                  .n_head = 20,

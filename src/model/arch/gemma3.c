@@ -6,33 +6,16 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { PATTERN = 6, LAYERS_27B = 62 };
+enum { LAYERS_27B = 62 };
 
 static const char *const gguf_names[] = {"gemma3", NULL};
 static const char *const model_types[] = {"gemma3_text", "gemma3", NULL};
 static const char *const ignored[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
                                       "model.multi_modal_projector.", NULL};
 
-static setun_status refuse_softcap(const st_json *c, const char *key, setun_error *err) {
-  if (!st_json_get(c, key)) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected null, found %s", key, st_json_kind(st_json_get(c, key)));
-}
-
 static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
-  uint32_t pattern = PATTERN;
   float scalar = 256;
   setun_status s = st_json_f32(c, "query_pre_attn_scalar", &scalar, err);
-  if (s == SETUN_OK) s = st_json_u32(c, "sliding_window", 0, 1u << 30, &h->window, err);
-  if (s == SETUN_OK) s = st_json_u32(c, "_sliding_window_pattern", 1, 1u << 20, &pattern, err);
-  if (s == SETUN_OK) s = st_json_u32(c, "sliding_window_pattern", 1, 1u << 20, &pattern, err);
-  if (s == SETUN_OK) s = st_hf_layer_types(c, pattern, h, err);
-  bool both_ways = false;
-  if (s == SETUN_OK) s = st_json_bool(c, "use_bidirectional_attention", &both_ways, err);
-  if (s == SETUN_OK && both_ways) {
-    s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "use_bidirectional_attention: expected false, found true");
-  }
-  if (s == SETUN_OK) s = refuse_softcap(c, "attn_logit_softcapping", err);
-  if (s == SETUN_OK) s = refuse_softcap(c, "final_logit_softcapping", err);
   if (s == SETUN_OK && !(scalar > 0)) {
     s = st_fail(err, SETUN_ERROR_FORMAT, "query_pre_attn_scalar: expected a positive number, found %g", (double)scalar);
   }
@@ -45,16 +28,24 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
 // for the 27B model.
 static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
   char key[128];
-  uint32_t pattern = PATTERN;
-  snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", architecture);
-  setun_status s = st_metadata_u32(m, key, 1, 1u << 20, &pattern, err);
   snprintf(key, sizeof key, "%s.rope.freq_base_swa", architecture);
-  if (s == SETUN_OK) s = st_metadata_f32(m, key, &h->rope_local.theta, err);
-  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window && (i + 1) % pattern != 0;
-  if (h->n_layer == LAYERS_27B && h->n_head) h->attn_scale = 1.0f / sqrtf((float)(h->n_embd / h->n_head));
+  setun_status s = st_metadata_f32(m, key, &h->rope_local.theta, err);
+  if (!h->attn_scale && h->n_layer == LAYERS_27B && h->n_head) {
+    h->attn_scale = 1.0f / sqrtf((float)(h->n_embd / h->n_head));
+  }
   h->embed_scale = sqrtf((float)h->n_embd);
   return s;
 }
+
+static const st_fact facts[] = {
+    {NULL, "query_pre_attn_scalar _sliding_window_pattern sliding_window_pattern rope_local_base_freq", ST_FACT_USED,
+     "", ""},
+    {NULL, "sliding_window use_sliding_window layer_types", ST_FACT_USED, "null", ""},
+    {NULL, "final_logit_softcapping", ST_FACT_USED, "null", ""},
+    {NULL, "head_dim", ST_FACT_USED, "", "Gemma3TextConfig has a number for it only"},
+    {"embedding_scale", NULL, ST_FACT_AT, "0|1", "the family has its own, sqrt(hidden)"},
+    {0},
+};
 
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
@@ -72,6 +63,9 @@ const st_spec st_spec_gemma3 = {
     .name = "gemma3",
     .gguf_names = gguf_names,
     .model_types = model_types,
+    .hf_class = "Gemma3ForCausalLM",
+    .facts = facts,
+    .windows = {.period = 6, .config = true, .config_lists = true, .gguf = true},
     .defaults = {.n_layer = 26,
                  .n_embd = 2304,
                  .n_head = 8,

@@ -6,13 +6,6 @@
 static const char *const gguf_names[] = {"gpt-oss", NULL};
 static const char *const model_types[] = {"gpt_oss", NULL};
 
-static setun_status check_constant(const st_json *c, const char *key, float expected, setun_error *err) {
-  float value = expected;
-  setun_status s = st_json_f32(c, key, &value, err);
-  if (s != SETUN_OK || value == expected) return s;
-  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %g, found %g", key, (double)expected, (double)value);
-}
-
 static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   setun_status s = st_hf_experts(c, h, err);
   if (!st_json_get(c, "rope_parameters") && !st_json_get(c, "rope_scaling")) {
@@ -21,22 +14,25 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
     h->rope.original_max_position_embeddings = 4096;
     h->rope.truncate = false;
   }
-  if (st_json_is_null(st_json_find(c, "sliding_window"))) h->window = 0;
-  if (s == SETUN_OK) s = st_json_u32(c, "sliding_window", 0, 1u << 30, &h->window, err);
-  if (s == SETUN_OK) s = st_hf_layer_types(c, 2, h, err);
-  if (s == SETUN_OK) s = check_constant(c, "swiglu_alpha", 1.702f, err);
-  if (s == SETUN_OK) s = check_constant(c, "swiglu_limit", 7, err);
-  h->fn = ST_FN_GPT_OSS; // whatever hidden_act says
+  h->fn = ST_FN_GPT_OSS; // whatever hidden_act says: the official class does not read it
   return s;
 }
 
-// GGUF files say neither which layers slide nor that YaRN's ramp is not rounded.
+// GGUF files do not say that YaRN's ramp is not rounded.
 static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
   (void)m, (void)architecture, (void)err;
   h->rope.truncate = false;
-  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window && i % 2 == 0;
   return SETUN_OK;
 }
+
+static const st_fact facts[] = {
+    ST_FACTS_EXPERTS,
+    {NULL, "sliding_window use_sliding_window layer_types", ST_FACT_USED, "null", ""},
+    {NULL, "hidden_act", ST_FACT_NEUTRAL, "", "GptOssExperts computes its own activation (transformers 5.24)"},
+    {NULL, "swiglu_alpha", ST_FACT_AT, "1.702", ""},
+    {"swiglu_clamp_exp", "swiglu_limit", ST_FACT_AT, "7", ""},
+    {0},
+};
 
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
@@ -58,6 +54,9 @@ const st_spec st_spec_gpt_oss = {
     .name = "gpt-oss",
     .gguf_names = gguf_names,
     .model_types = model_types,
+    .hf_class = "GptOssForCausalLM",
+    .facts = facts,
+    .windows = {.period = 2, .config = true, .config_lists = true, .gguf = true},
     .defaults = {.n_layer = 36,
                  .n_embd = 2880,
                  .n_head = 64,
@@ -67,6 +66,8 @@ const st_spec st_spec_gpt_oss = {
                  .n_vocab = 201088,
                  .n_ctx_train = 131072,
                  .norm_eps = 1e-5f,
+                 .qkv_bias = true,
+                 .o_bias = true,
                  .fn = ST_FN_GPT_OSS,
                  .window = 128,
                  .n_expert = 128,

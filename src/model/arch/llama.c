@@ -5,19 +5,24 @@
 static const char *const gguf_names[] = {"llama", NULL};
 static const char *const model_types[] = {"llama", NULL};
 
-// Mistral's GGUF files set a window here; it holds for all layers. Mixtral's have experts, whose chosen weights sum
-// to 1.
-static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
-  (void)m, (void)architecture, (void)err;
-  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window != 0;
-  return SETUN_OK;
+static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
+  return st_json_bool(c, "mlp_bias", &h->mlp_bias, err);
 }
 
-static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
-  setun_status s = st_json_bool(c, "attention_bias", &h->qkv_bias, err);
-  h->o_bias = h->qkv_bias;
-  return s == SETUN_OK ? st_json_bool(c, "mlp_bias", &h->mlp_bias, err) : s;
-}
+// Mixtral's GGUF files, which call themselves llama, have experts.
+static const st_fact facts[] = {
+    {NULL, "mlp_bias", ST_FACT_USED, "", ""},
+    {"expert_count", NULL, ST_FACT_USED, "", ""},
+    {"expert_used_count", NULL, ST_FACT_USED, "", ""},
+    {"expert_feed_forward_length", NULL, ST_FACT_USED, "", ""},
+    {"expert_gating_func", NULL, ST_FACT_USED, "", ""},
+    {"expert_weights_scale", NULL, ST_FACT_USED, "", ""},
+    {"expert_weights_norm", NULL, ST_FACT_USED, "", ""},
+    {"attention.clamp_kqv", NULL, ST_FACT_USED, "", ""},
+    {"tensor_data_layout", NULL, ST_FACT_AT, "Meta AI original pth",
+     "rows of q and k for interleaved RoPE, as all GGUF files of this family have them"},
+    {0},
+};
 
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
@@ -36,6 +41,9 @@ const st_spec st_spec_llama = {
     .name = "llama",
     .gguf_names = gguf_names,
     .model_types = model_types,
+    .hf_class = "LlamaForCausalLM",
+    .facts = facts,
+    .windows = {.gguf = true}, // Mistral's GGUF files set one here; it holds for all layers
     .defaults = {.n_layer = 32,
                  .n_embd = 4096,
                  .n_head = 32,
@@ -49,5 +57,4 @@ const st_spec st_spec_llama = {
     .gguf_interleaved = true,
     .bindings = bindings,
     .read_hf = read_hf,
-    .read_gguf = read_gguf,
 };

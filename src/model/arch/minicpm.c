@@ -27,23 +27,24 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
 
 // Files from before these keys mean the published 1B and 2B models.
 static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
-  float divisor = (float)h->n_embd / 256;
   const struct {
     const char *name;
     float initial, *out;
   } keys[] = {{"embedding_scale", 12, &h->embed_scale},
               {"residual_scale", 1.4f / sqrtf((float)h->n_layer), &h->residual_scale},
-              {"logit_scale", divisor, &divisor}};
-  setun_status s = SETUN_OK;
-  for (size_t i = 0; i < sizeof keys / sizeof *keys && s == SETUN_OK; i++) {
+              {"logit_scale", 1 / ((float)h->n_embd / 256), &h->logit_scale}};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     char key[128];
     snprintf(key, sizeof key, "%s.%s", architecture, keys[i].name);
-    *keys[i].out = keys[i].initial;
-    s = st_metadata_f32(m, key, keys[i].out, err);
+    if (!st_metadata_find(m, key)) *keys[i].out = keys[i].initial;
   }
-  h->logit_scale = 1 / divisor;
-  return s == SETUN_OK ? check(h, err) : s;
+  return check(h, err);
 }
+
+static const st_fact facts[] = {
+    {NULL, "scale_emb scale_depth dim_model_base", ST_FACT_USED, "", ""},
+    {0},
+};
 
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
@@ -60,6 +61,9 @@ const st_spec st_spec_minicpm = {
     .name = "minicpm",
     .gguf_names = gguf_names,
     .model_types = model_types,
+    .hf_class = "MiniCPMForCausalLM",
+    .facts = facts,
+    .gguf_factors = true,
     .defaults = {.n_layer = 32,
                  .n_embd = 4096,
                  .n_head = 32,

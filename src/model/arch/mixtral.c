@@ -5,12 +5,12 @@
 static const char *const gguf_names[] = {NULL};
 static const char *const model_types[] = {"mixtral", NULL};
 
-static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
-  setun_status s = st_hf_experts(c, h, err);
-  if (s == SETUN_OK) s = st_json_u32(c, "sliding_window", 0, 1u << 30, &h->window, err);
-  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window != 0;
-  return s;
-}
+static const st_fact facts[] = {
+    ST_FACTS_EXPERTS,
+    {NULL, "sliding_window use_sliding_window layer_types", ST_FACT_USED, "null", ""},
+    {NULL, "attention_bias", ST_FACT_AT, "false", ""},
+    {0},
+};
 
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
@@ -26,6 +26,9 @@ const st_spec st_spec_mixtral = {
     .name = "mixtral",
     .gguf_names = gguf_names,
     .model_types = model_types,
+    .hf_class = "MixtralForCausalLM",
+    .facts = facts,
+    .windows = {.config = true},
     .defaults = {.n_layer = 32,
                  .n_embd = 4096,
                  .n_head = 32,
@@ -40,5 +43,5 @@ const st_spec st_spec_mixtral = {
                  .router_renormalize = true,
                  .rope = {.theta = 1e6f}},
     .bindings = bindings,
-    .read_hf = read_hf,
+    .read_hf = st_hf_experts,
 };

@@ -2,8 +2,6 @@
 #include "model/arch.h"
 #include "model/hparams_read.h"
 
-#include <stdio.h>
-
 static const char *const names[] = {"olmoe", NULL};
 
 static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
@@ -11,11 +9,11 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   return s == SETUN_OK ? st_json_f32(c, "clip_qkv", &h->clip_qkv, err) : s;
 }
 
-static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
-  char key[128];
-  snprintf(key, sizeof key, "%s.attention.clamp_kqv", architecture);
-  return st_metadata_f32(m, key, &h->clip_qkv, err);
-}
+static const st_fact facts[] = {
+    ST_FACTS_EXPERTS,
+    {"attention.clamp_kqv", "clip_qkv", ST_FACT_USED, "null", ""},
+    {0},
+};
 
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,      ST_BIND_ATTENTION, ST_BIND(ST_ATTN_Q_NORM), ST_BIND(ST_ATTN_K_NORM), ST_BIND(ST_FFN_NORM),
@@ -26,6 +24,8 @@ const st_spec st_spec_olmoe = {
     .name = "olmoe",
     .gguf_names = names,
     .model_types = names,
+    .hf_class = "OlmoeForCausalLM",
+    .facts = facts,
     .defaults = {.n_layer = 16,
                  .n_embd = 2048,
                  .n_head = 16,
@@ -39,5 +39,4 @@ const st_spec st_spec_olmoe = {
                  .rope = {.theta = 10000}},
     .bindings = bindings,
     .read_hf = read_hf,
-    .read_gguf = read_gguf,
 };

@@ -8,37 +8,29 @@ static const char *const qwen2_types[] = {"qwen2_moe", NULL};
 static const char *const qwen3_gguf[] = {"qwen3moe", NULL};
 static const char *const qwen3_types[] = {"qwen3_moe", NULL};
 
-// The window, which counts only with use_sliding_window.
-static setun_status read_window(const st_json *c, st_hparams *h, setun_error *err) {
-  bool use = false;
-  uint32_t window = 4096;
-  setun_status s = st_json_bool(c, "use_sliding_window", &use, err);
-  if (st_json_is_null(st_json_find(c, "sliding_window"))) window = 0;
-  if (s == SETUN_OK && use) s = st_json_u32(c, "sliding_window", 0, 1u << 30, &window, err);
-  h->window = use ? window : 0;
-  return s;
-}
-
-// Qwen 2's official class slides every second layer of the first max_window_layers, unlike that of the dense model.
 static setun_status read_qwen2(const st_json *c, st_hparams *h, setun_error *err) {
-  uint32_t most = 28;
-  setun_status s = st_hf_experts(c, h, err);
-  if (s == SETUN_OK) s = read_window(c, h, err);
-  if (s == SETUN_OK) s = st_json_u32(c, "max_window_layers", 0, 1u << 20, &most, err);
-  if (s == SETUN_OK) s = st_hf_layer_types(c, 2, h, err);
-  if (s == SETUN_OK && !st_json_get(c, "layer_types")) {
-    for (uint32_t i = most; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = false;
-  }
-  return s;
+  setun_status s = st_json_bool(c, "qkv_bias", &h->qkv_bias, err);
+  return s == SETUN_OK ? st_hf_experts(c, h, err) : s;
 }
 
-// Qwen 3's has one window for all layers.
-static setun_status read_qwen3(const st_json *c, st_hparams *h, setun_error *err) {
-  setun_status s = st_hf_experts(c, h, err);
-  if (s == SETUN_OK) s = read_window(c, h, err);
-  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->sliding[i] = h->window != 0;
-  return s;
-}
+static const st_fact qwen2_facts[] = {
+    ST_FACTS_EXPERTS,
+    {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", ST_FACT_USED, "", ""},
+    {"expert_shared_count", NULL, ST_FACT_AT, "0|1", "there is one in each layer with experts"},
+    {NULL, "qkv_bias use_sliding_window", ST_FACT_USED, "", ""},
+    {NULL, "sliding_window max_window_layers layer_types", ST_FACT_USED, "null", ""},
+    {NULL, "attention_bias", ST_FACT_NEUTRAL, "", "Qwen2MoeConfig has qkv_bias instead"},
+    {0},
+};
+
+static const st_fact qwen3_facts[] = {
+    ST_FACTS_EXPERTS,
+    {NULL, "use_sliding_window", ST_FACT_USED, "", ""},
+    {NULL, "sliding_window layer_types", ST_FACT_USED, "null", ""},
+    {NULL, "max_window_layers", ST_FACT_NEUTRAL, "", "Qwen3MoeConfig does not read it: a window is for all layers"},
+    {NULL, "head_dim", ST_FACT_USED, "null", ""},
+    {0},
+};
 
 static const st_binding qwen2_bindings[] = {
     ST_BIND_GLOBAL,          ST_BIND_ATTENTION,
@@ -57,6 +49,15 @@ const st_spec st_spec_qwen2_moe = {
     .name = "qwen2moe",
     .gguf_names = qwen2_gguf,
     .model_types = qwen2_types,
+    .hf_class = "Qwen2MoeForCausalLM",
+    .facts = qwen2_facts,
+    // The official class lets every second layer of the first max_window_layers slide, unlike that of the dense model.
+    .windows = {.period = 2,
+                .layers = ST_WINDOW_BELOW,
+                .config = true,
+                .with_switch = true,
+                .config_window = 4096,
+                .config_lists = true},
     .defaults = {.n_layer = 24,
                  .n_embd = 2048,
                  .n_head = 16,
@@ -65,6 +66,7 @@ const st_spec st_spec_qwen2_moe = {
                  .n_vocab = 151936,
                  .n_ctx_train = 32768,
                  .norm_eps = 1e-6f,
+                 .qkv_bias = true,
                  .fn = ST_FN_SILU,
                  .n_expert = 60,
                  .n_expert_used = 4,
@@ -86,6 +88,9 @@ const st_spec st_spec_qwen3_moe = {
     .name = "qwen3moe",
     .gguf_names = qwen3_gguf,
     .model_types = qwen3_types,
+    .hf_class = "Qwen3MoeForCausalLM",
+    .facts = qwen3_facts,
+    .windows = {.config = true, .with_switch = true, .config_window = 4096},
     .defaults = {.n_layer = 24,
                  .n_embd = 2048,
                  .n_head = 32,
@@ -100,6 +105,6 @@ const st_spec st_spec_qwen3_moe = {
                  .n_ff_expert = 768,
                  .rope = {.theta = 10000}},
     .bindings = qwen3_bindings,
-    .read_hf = read_qwen3,
+    .read_hf = st_hf_experts,
     .read_gguf = read_gguf_qwen3,
 };

@@ -1,0 +1,253 @@
+// The table of facts, and a file's keys held against it.
+#include "model/facts.h"
+
+#include "model/arch.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define USED ST_FACT_USED
+#define NEUTRAL ST_FACT_NEUTRAL
+#define AT ST_FACT_AT
+#define FACT(gguf, config, ...) {gguf, config, __VA_ARGS__},
+static const st_fact common[] = {
+#include "model/facts.def"
+};
+#define CONFIG_NEUTRAL(names, why) {NULL, names, ST_FACT_NEUTRAL, "", why},
+#define CONFIG_AT(names, values) {NULL, names, ST_FACT_AT, values, ""},
+#define CONFIG_OFF(names) {NULL, names, ST_FACT_AT, "0|false|", ""},
+static const st_fact config_only[] = {
+#include "model/facts_config.def"
+};
+
+// Whether `list`, words separated by `separator`, has this one.
+static bool has_word(const char *list, char separator, const char *word, size_t length) {
+  for (;;) {
+    const char *end = strchr(list, separator);
+    size_t n = end ? (size_t)(end - list) : strlen(list);
+    if (n == length && !memcmp(list, word, length)) return true;
+    if (!end) return false;
+    list = end + 1;
+  }
+}
+
+static const st_fact *find_in(const st_fact *rows, size_t n, bool gguf, const char *name, size_t length) {
+  for (size_t i = 0; i < n && rows[i].use != ST_FACT_NONE; i++) {
+    const char *names = gguf ? rows[i].gguf : rows[i].config;
+    if (names && has_word(names, ' ', name, length)) return &rows[i];
+  }
+  return NULL;
+}
+
+const st_fact *st_fact_find(const st_spec *spec, st_container container, const char *name, size_t length) {
+  bool gguf = container == ST_GGUF;
+  const st_fact *f = spec->facts ? find_in(spec->facts, SIZE_MAX, gguf, name, length) : NULL;
+  if (!f) f = find_in(common, sizeof common / sizeof *common, gguf, name, length);
+  if (!f && !gguf) f = find_in(config_only, sizeof config_only / sizeof *config_only, gguf, name, length);
+  return f;
+}
+
+// ---- values -------------------------------------------------------------------------------------------------------
+
+// Whether one of the values is this number; files hold float32 and float64, which are compared as float32.
+static bool is_number(const char *values, double x) {
+  for (const char *at = values; at; at = strchr(at, '|')) {
+    char *end;
+    if (*at == '|') at++;
+    double value = strtod(at, &end);
+    if (end > at && (*end == '|' || !*end) && (float)value == (float)x) return true;
+  }
+  return false;
+}
+
+static bool is_text(const char *values, const char *text, size_t length) {
+  return has_word(values, '|', text, length);
+}
+
+static bool is_flag(const char *values, bool x) {
+  return x ? is_text(values, "true", 4) : is_text(values, "false", 5);
+}
+
+static bool neutral_meta(const char *values, const st_meta *item) {
+  switch (item->type) {
+  case ST_META_STRING: return is_text(values, item->as.text.data, item->as.text.length);
+  case ST_META_BOOL: return is_flag(values, item->as.u != 0);
+  case ST_META_F32:
+  case ST_META_F64: return is_number(values, item->as.f);
+  case ST_META_I8:
+  case ST_META_I16:
+  case ST_META_I32:
+  case ST_META_I64: return is_number(values, (double)item->as.i);
+  case ST_META_ARRAY: break;
+  default: return is_number(values, (double)item->as.u);
+  }
+  for (uint64_t i = 0; i < item->count; i++) {
+    if (item->element == ST_META_STRING || item->element == ST_META_ARRAY) return false;
+    double x = st_meta_number(item, i);
+    if (!(item->element == ST_META_BOOL ? is_flag(values, x != 0) : is_number(values, x))) return false;
+  }
+  return true;
+}
+
+static bool neutral_json(const char *values, const st_json *x) {
+  if (st_json_is_null(x)) return true;
+  if (st_json_is_bool(x)) return is_flag(values, st_json_is(x, ST_JSON_TRUE));
+  if (st_json_is_number(x)) return is_number(values, st_json_number(x));
+  if (st_json_is_string(x)) return is_text(values, st_json_string(x), st_json_length(x));
+  if (st_json_is_object(x)) return !st_json_members(x);
+  for (size_t i = 0; i < st_json_size(x); i++) {
+    const st_json *element = st_json_at(x, i);
+    if (st_json_is_array(element) || st_json_is_object(element) || !neutral_json(values, element)) return false;
+  }
+  return true;
+}
+
+// "0 or 1": the values for a message.
+static void say_values(const char *values, st_buffer *out) {
+  if (!strcmp(values, "0|false|")) {
+    st_buffer_text(out, "nothing of it");
+    return;
+  }
+  if (!*values) st_buffer_text(out, "no such key");
+  for (const char *at = values; *at;) {
+    size_t n = strcspn(at, "|");
+    st_buffer_format(out, "%.*s%s", (int)n, at, at[n] ? " or " : "");
+    at += n + (at[n] == '|');
+  }
+}
+
+static setun_status refuse(const char *key, const st_fact *f, st_buffer *found, setun_error *err) {
+  st_buffer expected = {0};
+  say_values(f->values, &expected);
+  setun_status s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s, found %.100s, which is not supported", key,
+                           expected.data ? expected.data : "no such key", found->data ? found->data : "a value");
+  st_buffer_free(&expected);
+  st_buffer_free(found);
+  return s;
+}
+
+// ---- GGUF ---------------------------------------------------------------------------------------------------------
+
+static bool begins(const char *key, const char *with) {
+  return !strncmp(key, with, strlen(with));
+}
+
+static setun_status check_own(const st_spec *spec, const st_meta *item, const char *name, setun_error *err) {
+  const st_fact *f = st_fact_find(spec, ST_GGUF, name, strlen(name));
+  st_buffer found = {0};
+  if (!f) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a hyperparameter that is known, found another one, %s",
+                   item->key, "which is not supported");
+  }
+  if (f->use != ST_FACT_AT || neutral_meta(f->values, item)) return SETUN_OK;
+  setun_status s = st_meta_print(item, &found, err);
+  return s == SETUN_OK ? refuse(item->key, f, &found, err) : s;
+}
+
+// Namespaces that are read elsewhere, or that say where a file comes from.
+static bool is_known_namespace(const char *key) {
+  static const char *const known[] = {"general.", "tokenizer.", "split.",        "setun.",   "quantize.",
+                                      "imatrix.", "training.",  "mradermacher.", "unsloth.", NULL};
+  for (const char *const *k = known; *k; k++) {
+    if (begins(key, *k)) return true;
+  }
+  return false;
+}
+
+static setun_status check_foreign(const st_directory *d, size_t index, setun_error *err) {
+  static const struct {
+    const char *prefix, *meaning;
+  } refused[] = {{"prism.hadamard.", "weights in a rotated basis"}, {"xielu.", "an activation function of its own"}};
+  const st_metadata *m = &d->metadata;
+  const char *key = m->items[index].key;
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    if (!begins(key, refused[i].prefix)) continue;
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected no such key, found one (%s), which is not supported",
+                   key, refused[i].meaning);
+  }
+  size_t prefix = strcspn(key, "."), n = 0;
+  prefix += key[prefix] == '.';
+  for (size_t i = 0; i < m->count; i++) {
+    bool same = !strncmp(m->items[i].key, key, prefix) && !m->items[i].ignored;
+    if (same && i < index) return SETUN_OK; // named already
+    n += same;
+  }
+  return st_notices_add(d->notices, SETUN_LOG_WARNING, err,
+                        "%s: %.*s*: a namespace that is not read; %zu key%s of it, such as %s", d->path, (int)prefix,
+                        key, n, n == 1 ? "" : "s", key);
+}
+
+// What a GGUF file is for: only models are.
+static setun_status check_type(const st_metadata *m, setun_error *err) {
+  static const struct {
+    const char *type, *hint;
+  } others[] = {{"adapter", ": give the model, and this file with --lora"},
+                {"mmproj", ": a projector of images or sound, which belongs to a model of text"},
+                {"imatrix", ": statistics of activations"}};
+  st_text type = {0};
+  setun_status s = st_metadata_text(m, "general.type", &type, err);
+  if (s != SETUN_OK || !type.data || (type.length == 5 && !memcmp(type.data, "model", 5))) return s;
+  if (type.length == 5 && !memcmp(type.data, "vocab", 5)) return s; // without tensors, which is told by them
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    if (strlen(others[i].type) == type.length && !memcmp(others[i].type, type.data, type.length)) {
+      return st_fail(err, SETUN_ERROR_UNSUPPORTED, "general.type: expected model, found %s%s", others[i].type,
+                     others[i].hint);
+    }
+  }
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "general.type: expected model, found \"%.*s\"",
+                 (int)(type.length < 64 ? type.length : 64), type.data);
+}
+
+static setun_status check_gguf(const st_directory *d, const st_spec *spec, setun_error *err) {
+  const st_metadata *m = &d->metadata;
+  st_text name = {0};
+  setun_status s = check_type(m, err);
+  if (s == SETUN_OK) s = st_metadata_text(m, "general.architecture", &name, err);
+  for (size_t i = 0; i < m->count && s == SETUN_OK; i++) {
+    const st_meta *item = &m->items[i];
+    if (item->ignored || is_known_namespace(item->key)) continue;
+    bool own = name.data && !strncmp(item->key, name.data, name.length) && item->key[name.length] == '.';
+    s = own ? check_own(spec, item, item->key + name.length + 1, err) : check_foreign(d, i, err);
+  }
+  return s;
+}
+
+// ---- config.json --------------------------------------------------------------------------------------------------
+
+static setun_status check_member(const st_spec *spec, const char *prefix, const char *key, const st_json *value,
+                                 setun_error *err) {
+  char full[160];
+  size_t n = (size_t)snprintf(full, sizeof full, "%s%s", prefix, key);
+  const st_fact *f = n < sizeof full ? st_fact_find(spec, ST_HUGGINGFACE, full, n) : NULL;
+  st_buffer found = {0};
+  if (!f || f->use == ST_FACT_NEUTRAL) return SETUN_OK; // no published class knows it
+  if (f->use == ST_FACT_USED) {
+    if (!st_json_is_null(value) || !strcmp(f->values, "null")) return SETUN_OK;
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "%s: expected a value, found null, which the official class has no default for", key);
+  }
+  if (neutral_json(f->values, value)) return SETUN_OK;
+  return st_json_append(value, &found) ? refuse(key, f, &found, err) : st_fail_memory(err, key);
+}
+
+static setun_status check_object(const st_spec *spec, const char *prefix, const st_json *object, setun_error *err) {
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < st_json_members(object) && s == SETUN_OK; i++) {
+    const st_json_member *m = st_json_member_at(object, i);
+    bool rope = !strcmp(m->key, "rope_scaling") || !strcmp(m->key, "rope_parameters") ||
+                !strcmp(m->key, "full_attention") || !strcmp(m->key, "sliding_attention");
+    s = check_member(spec, prefix, m->key, &m->value, err);
+    if (s == SETUN_OK && rope) s = check_object(spec, "rope:", &m->value, err);
+  }
+  return s;
+}
+
+setun_status st_facts_check(const st_directory *d, const st_spec *spec, setun_error *err) {
+  if (d->container == ST_GGUF) return check_gguf(d, spec, err);
+  const st_json *text = st_json_find(d->config, "text_config");
+  setun_status s = check_object(spec, "", d->config, err);
+  if (s == SETUN_OK && st_json_is_object(text)) s = check_object(spec, "", text, err);
+  return s == SETUN_OK ? s : st_fail_in(err, "config.json");
+}

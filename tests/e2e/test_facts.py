@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""What files say of a model is used, refused by name, or known to be neutral: every family, both containers."""
+import json
+import math
+import os
+import shutil
+import tempfile
+
+import gguf
+from support import GOLDEN, Case, main, read_safetensors, setun
+
+IDS = ",".join(str(i) for i in range(3, 35))
+MOVES, SAME, REFUSED = "moves", "same", "refused"
+
+# Family: a directory and a GGUF file of the golden ones; None: made from the directory by `convert`.
+FAMILIES = {
+    "llama": ("hf/llama3", "gguf/llama3.gguf"),
+    "mixtral": ("hf/mixtral", "gguf/mixtral.gguf"),
+    "mistral": ("numpy/mistral", None),
+    "minicpm": ("numpy/minicpm", None),
+    "bitnet": ("hf/bitnet-latent", None),
+    "gemma3": ("hf/gemma3-plain", "gguf/gemma3-plain.gguf"),
+    "gpt-oss": ("hf/gpt-oss", "gguf/gpt-oss.gguf"),
+    "olmoe": ("hf/olmoe-plain", "gguf/olmoe-plain.gguf"),
+    "qwen2": ("hf/qwen2", None),
+    "qwen2moe": ("hf/qwen2-moe", "gguf/qwen2-moe.gguf"),
+    "qwen3": ("hf/qwen3", "gguf/qwen3.gguf"),
+    "qwen3moe": ("hf/qwen3-moe", None),
+}
+LLAMA = ("llama", "mixtral", "mistral")  # what their GGUF files call themselves
+EXPERTS = ("mixtral", "gpt-oss", "olmoe", "qwen2moe", "qwen3moe")
+
+# Key of GGUF: value, what becomes of it, and in which families something else does.
+GGUF = [
+    ("attention.causal", False, REFUSED, {}),
+    ("attention.causal", True, SAME, {}),
+    ("pooling_type", 1, SAME, {}),  # facts.def: logits do not depend on it
+    ("pooling_type", 4, REFUSED, {}),
+    ("logit_scale", 2.0, MOVES, {}),
+    ("residual_scale", 0.5, MOVES, {}),
+    ("embedding_scale", 3.0, MOVES, {"gemma3": REFUSED}),
+    ("attention.scale", 0.7, MOVES, {}),
+    ("attn_logit_softcapping", 50.0, REFUSED, {}),
+    ("attn_logit_softcapping", 0.0, SAME, {}),
+    ("final_logit_softcapping", 5.0, MOVES, {}),
+    ("attention.clamp_kqv", 0.01, REFUSED, {"llama": MOVES, "mixtral": MOVES, "mistral": MOVES, "olmoe": MOVES}),
+    ("attention.max_alibi_bias", 8.0, REFUSED, {}),
+    ("use_parallel_residual", True, REFUSED, {}),
+    ("rope.dimension_sections", [1, 1, 1, 0], REFUSED, {}),
+    ("attention.temperature_length", 8192, REFUSED, {}),
+    ("attention.output_scale", 0.5, REFUSED, {}),
+    ("swiglu_clamp_exp", [1.0, 1.0], REFUSED, {}),
+    ("swiglu_clamp_exp", [7.0, 7.0], REFUSED, {"gpt-oss": SAME}),
+    ("attention.key_length_mla", 64, REFUSED, {}),
+    ("nextn_predict_layers", 1, REFUSED, {}),
+    ("leading_dense_block_count", 1, REFUSED, {}),
+    ("expert_group_count", 2, REFUSED, {}),
+    ("expert_group_count", 1, SAME, {}),
+    ("expert_shared_count", 2, REFUSED, {}),
+    ("moe_every_n_layers", 2, REFUSED, {}),
+    ("rope.scaling.yarn_log_multiplier", 0.1, REFUSED, {}),
+    ("rope.scaling.yarn_ext_factor", 0.5, REFUSED, {"gpt-oss": MOVES}),
+    ("rope.freq_base_swa", 123.0, REFUSED, {"gemma3": MOVES}),
+    ("rope.scaling.finetuned", True, SAME, {}),
+    ("attention.layer_norm_epsilon", 1e-5, REFUSED, {}),
+    ("no_such_hyperparameter", 1, REFUSED, {}),
+    ("attention.sliding_window_pattern", [True], REFUSED, {}),
+]
+
+# Name in config.json, likewise.
+CONFIG = [
+    ("is_causal", False, REFUSED, {}),
+    ("rms_norm_eps", None, REFUSED, {}),
+    ("num_key_value_heads", "absent", None, {}),  # another model: only that it is no crash
+    ("logit_scale", 2.0, REFUSED, {}),
+    ("logits_scaling", 2.0, REFUSED, {}),
+    ("residual_multiplier", 0.5, REFUSED, {}),
+    ("embedding_multiplier", 3.0, REFUSED, {}),
+    ("attention_multiplier", 0.7, REFUSED, {}),
+    ("attn_logit_softcapping", 50.0, REFUSED, {}),
+    ("attn_logit_softcapping", None, SAME, {}),
+    ("final_logit_softcapping", 5.0, REFUSED, {"gemma3": MOVES}),
+    ("final_logit_softcapping", None, SAME, {}),
+    ("clip_qkv", 0.01, REFUSED, {"olmoe": MOVES}),
+    ("use_bidirectional_attention", True, REFUSED, {}),
+    ("use_parallel_residual", True, REFUSED, {}),
+    ("swiglu_limit", 5.0, REFUSED, {}),
+    ("n_group", 2, REFUSED, {}),
+    ("n_shared_experts", 1, REFUSED, {}),
+    ("routed_scaling_factor", 2.5, REFUSED, {}),
+    ("first_k_dense_replace", 1, REFUSED, {}),
+    ("num_nextn_predict_layers", 1, REFUSED, {}),
+    ("kv_lora_rank", 64, REFUSED, {}),
+    ("num_experts", 4, REFUSED, dict.fromkeys(EXPERTS)),
+    ("sliding_window", 4, REFUSED, {"mistral": MOVES, "mixtral": MOVES, "gemma3": MOVES, "gpt-oss": MOVES,
+                                    # counts with use_sliding_window only
+                                    "qwen2": SAME, "qwen2moe": SAME, "qwen3": SAME, "qwen3moe": SAME}),
+    ("mup_denominator", 32, SAME, {}),
+    ("attention_dropout", 0.5, SAME, {}),
+    ("of_no_published_class", {"a": [1]}, SAME, {}),
+]
+
+
+class FactsTest(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.models = {}
+        for name, (directory, file) in FAMILIES.items():
+            directory = os.path.join(GOLDEN, directory)
+            path = os.path.join(GOLDEN, file) if file else os.path.join(cls.folder.name, name + ".gguf")
+            if not file:
+                result = setun("convert", directory, "--to", "f32" if name != "bitnet" else "tq2_0", "-o", path)
+                if result.returncode and name == "bitnet":
+                    result = setun("convert", directory, "--to", "t2", "-o", path)
+                assert not result.returncode, result.stderr
+            cls.models[name] = (directory, path)
+        cls.plain = {}
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def logits(self, model, *more):
+        """The logits, or the message of an error."""
+        out = os.path.join(self.folder.name, "logits")
+        result = setun("logits", model, "--ids", IDS, "--precise", "-o", out, *more)
+        text = result.stderr.decode()
+        if result.returncode:
+            self.assertEqual(result.returncode, 1, text)
+            self.assertRegex(text.splitlines()[-1], r"\Asetun: error: ")
+            return text
+        return list(read_safetensors(out)["logits"][1])
+
+    def plain_logits(self, model):
+        if model not in self.plain:
+            self.plain[model] = self.logits(model)
+            self.assertIsInstance(self.plain[model], list, self.plain[model])
+        return self.plain[model]
+
+    def edited(self, model, changes):
+        """A copy with keys changed: of a GGUF file names behind the architecture's, of a directory those of config.json."""
+        if not os.path.isdir(model):
+            path = os.path.join(self.folder.name, "edited.gguf")
+            architecture = gguf.read(model)[0]["general.architecture"]
+            own = {k if "." in k and k.split(".")[0] in ("general", "prism", "other") else f"{architecture}.{k}": v
+                   for k, v in changes.items()}
+            gguf.edit(model, path, own)
+            return path
+        path = os.path.join(self.folder.name, "edited")
+        shutil.rmtree(path, ignore_errors=True)
+        os.mkdir(path)
+        for file in os.listdir(model):
+            if file != "config.json":
+                os.symlink(os.path.abspath(os.path.join(model, file)), os.path.join(path, file))
+        with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        for key, value in changes.items():
+            config.pop(key, None)
+            if value != "absent":
+                config[key] = value
+        with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        return path
+
+    def check(self, model, key, value, expected):
+        plain = self.plain_logits(model)
+        found = self.logits(self.edited(model, {key: value}))
+        if expected == REFUSED:
+            self.assertIsInstance(found, str, f"{key} is not refused")
+            self.assertIn(key, found)
+        elif expected:
+            self.assertIsInstance(found, list, found)
+            self.assertEqual(found == plain, expected == SAME, key)
+
+    def test_gguf(self):
+        for name, (_, path) in self.models.items():
+            for key, value, expected, other in GGUF:
+                with self.subTest(family=name, key=key, value=value):
+                    self.check(path, key, value, other.get(name, expected))
+
+    def test_config(self):
+        for name, (path, _) in self.models.items():
+            for key, value, expected, other in CONFIG:
+                with self.subTest(family=name, key=key, value=value):
+                    self.check(path, key, value, other.get(name, expected))
+
+    def test_experts_of_dense_files(self):
+        for name in ("llama", "mistral", "minicpm", "bitnet", "gemma3", "qwen2", "qwen3"):
+            with self.subTest(family=name):
+                found = self.logits(self.edited(self.models[name][1], {"expert_count": 4, "expert_used_count": 2}))
+                self.assertIn("expert_count", found)
+
+    def test_factors_are_exact(self):
+        """Logits over two; c tanh(logits / c) to float32's rounding; in both containers of Gemma 3."""
+        for name, (directory, path) in self.models.items():
+            plain = self.plain_logits(path)
+            cap = [5 * math.tanh(x / 5) for x in plain]
+            with self.subTest(family=name):
+                stated = gguf.read(path)[0].get("minicpm.logit_scale", 1.0)
+                halves = self.logits(self.edited(path, {"logit_scale": 2 * stated}))
+                self.assertLess(max(abs(a - b / 2) for a, b in zip(halves, plain)), 1e-6)
+                found = self.logits(self.edited(path, {"final_logit_softcapping": 5.0}))
+                self.assertLess(max(abs(a - b) for a, b in zip(found, cap)), 2e-6)
+        directory = self.models["gemma3"][0]
+        cap = [5 * math.tanh(x / 5) for x in self.plain_logits(directory)]
+        edited = self.edited(directory, {"final_logit_softcapping": 5.0})
+        self.assertLess(max(abs(a - b) for a, b in zip(self.logits(edited), cap)), 2e-6)
+        converted = os.path.join(self.folder.name, "capped.gguf")
+        self.good("convert", edited, "--to", "f32", "-o", converted)
+        self.assertLess(max(abs(a - b) for a, b in zip(self.logits(converted), cap)), 1e-4)
+
+    def test_granite_by_name_of_llama(self):
+        """The four factors against the official Granite, whose block is Llama's: its file with the architecture renamed."""
+        source = os.path.join(GOLDEN, "facts", "granite.gguf")
+        golden = read_safetensors(os.path.join(GOLDEN, "facts", "granite.safetensors"))
+        changes = {"general.architecture": "llama"}
+        for key, value in gguf.read(source)[0].items():
+            if key.startswith("granite."):
+                changes[key], changes["llama" + key[7:]] = None, value
+        path, out = os.path.join(self.folder.name, "granite.gguf"), os.path.join(self.folder.name, "logits")
+        gguf.edit(source, path, changes)
+        self.good("logits", path, "--ids", ",".join(map(str, golden["input_ids"][1])), "--precise", "-o", out)
+        found = read_safetensors(out)["logits"][1]
+        self.assertLess(max(abs(a - b) for a, b in zip(found, golden["logits"][1])), 1e-4)
+
+
+class WindowsTest(FactsTest):
+    """Windows by layer: a period, or an array of flags or numbers, one a layer; one reader for all families."""
+
+    test_gguf = test_config = test_experts_of_dense_files = test_factors_are_exact = None
+    test_granite_by_name_of_llama = None
+
+    def test_spellings(self):
+        """All spellings of one list of layers give the same logits, in every family; another list gives others."""
+        for name, (_, path) in self.models.items():
+            with self.subTest(family=name):
+                n = gguf.read(path)[0][gguf.read(path)[0]["general.architecture"] + ".block_count"]
+                flags = [(i + 1) % 3 != 0 for i in range(n)]
+                numbers = [int(f) for f in flags]
+                expected = self.logits(self.edited(path, {"attention.sliding_window": 5,
+                                                          "attention.sliding_window_pattern": 3}))
+                self.assertIsInstance(expected, list, expected)
+                for pattern in (flags, numbers, (gguf.U32, numbers)):
+                    self.assertEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": pattern})), expected)
+                sizes = [5 * x for x in numbers]
+                self.assertEqual(self.logits(self.edited(path, {"attention.sliding_window": sizes, "attention.sliding_window_pattern": None})), expected)
+                self.assertNotEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": 0})), expected)
+                self.assertNotEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": 1})), expected)
+                for key, value in (("attention.sliding_window_pattern", flags + [True]), ("attention.sliding_window_pattern", flags[:-1]),
+                                   ("attention.sliding_window", sizes + [5]), ("attention.sliding_window_pattern", "x"),
+                                   ("attention.sliding_window", [5] * (n - 1) + [6]), ("attention.sliding_window_pattern", [0.5] * n)):
+                    changes = {"attention.sliding_window": 5, key: value}
+                    self.assertIn(key, self.logits(self.edited(path, changes)))
+
+    def test_the_default_is_the_family_s(self):
+        """Where a window has no pattern: Llama's files mean all layers, Gemma's every sixth is full, gpt-oss every second."""
+        for name, period in (("llama", 0), ("gemma3", 6), ("gpt-oss", 2)):
+            path = self.models[name][1]
+            expected = self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": period}))
+            self.assertEqual(self.logits(self.edited(path, {"attention.sliding_window": 5})), expected)
+        for name in ("bitnet", "minicpm", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe"):
+            found = self.logits(self.edited(self.models[name][1], {"attention.sliding_window": 5}))
+            self.assertIn("attention.sliding_window_pattern", found)
+
+    def test_both_containers_agree(self):
+        """A period in GGUF and the same list of layers in config.json, whose windows the official numbers of golden/hf prove."""
+        for name in ("gpt-oss", "gemma3"):
+            directory, path = self.models[name]
+            n = gguf.read(path)[0][gguf.read(path)[0]["general.architecture"] + ".block_count"]
+            types = ["full_attention" if (i + 1) % 3 == 0 else "sliding_attention" for i in range(n)]
+            expected = self.logits(self.edited(directory, {"layer_types": types}))
+            found = self.logits(self.edited(path, {"attention.sliding_window_pattern": 3}))
+            self.assertLess(max(abs(a - b) for a, b in zip(found, expected)), 1e-4)
+            self.assertGreater(max(abs(a - b) for a, b in zip(found, self.plain_logits(path))), 1e-3)
+
+    def test_converted(self):
+        """Layers without a period are a list in the converted file."""
+        directory = self.models["gemma3"][0]
+        types = ["sliding_attention"] * 7
+        types[1] = types[2] = types[6] = "full_attention"
+        edited = self.edited(directory, {"layer_types": types})
+        expected = self.logits(edited)
+        converted = os.path.join(self.folder.name, "windows.gguf")
+        self.good("convert", edited, "--to", "f32", "-o", converted)
+        self.assertLess(max(abs(a - b) for a, b in zip(self.logits(converted), expected)), 1e-4)
+
+
+class KeysTest(FactsTest):
+    """Types of files, other namespaces, and keys that are ignored on request."""
+
+    test_gguf = test_config = test_experts_of_dense_files = test_factors_are_exact = None
+    test_granite_by_name_of_llama = None
+
+    def test_types(self):
+        path = self.models["llama"][1]
+        for kind in ("adapter", "mmproj", "imatrix", "else"):
+            self.assertIn(f"general.type: expected model, found", self.logits(self.edited(path, {"general.type": kind})))
+
+    def test_namespaces(self):
+        path = self.models["llama"][1]
+        rotated = self.logits(self.edited(path, {"prism.hadamard.version": 1}))
+        self.assertIn("prism.hadamard.version", rotated)
+        edited = self.edited(path, {"other.first": 1, "other.second": 2})
+        out = os.path.join(self.folder.name, "logits")
+        warning = setun("logits", edited, "--ids", IDS, "-o", out).stderr.decode()
+        self.assertEqual(warning.count("other.*"), 1, warning)
+        notices = json.loads(self.good("inspect", edited, "--json"))["notices"]
+        self.assertEqual([n for n in notices if "other.*" in n and "2 keys" in n], notices)
+
+    def test_inspect_tells_what_loading_refuses(self):
+        edited = self.edited(self.models["llama"][1], {"attention.causal": False})
+        notices = json.loads(self.good("inspect", edited, "--json"))["notices"]
+        self.assertTrue(any("llama.attention.causal: expected true, found false" in n for n in notices), notices)
+
+    def test_ignored_on_request(self):
+        out = os.path.join(self.folder.name, "logits")
+        for container, key, value in ((1, "attention.causal", False), (0, "is_causal", False), (1, "prism.hadamard.version", 1)):
+            model = self.models["llama"][container]
+            plain, edited = self.plain_logits(model), self.edited(model, {key: value})
+            name = key if not container or key.startswith("prism") else "llama." + key
+            for ignored in (name, "prism.hadamard.*") if key.startswith("prism") else (name,):
+                self.assertEqual(self.logits(edited, "--ignore-key", ignored), plain)
+                for command in (("logits", "--ids", IDS, "-o", out), ("plan",), ("inspect",), ("run", "-p", "a", "-n", "1"),
+                                ("convert", "--to", "f32", "-o", os.path.join(self.folder.name, "ignored.gguf"))):
+                    result = setun(command[0], edited, *command[1:], "--ignore-key", ignored)
+                    text = result.stderr.decode() + result.stdout.decode()
+                    self.assertEqual(result.returncode, 0, text)
+                    self.assertIn(f"{name}: ignored, as was asked for", text)
+                converted = self.logits(os.path.join(self.folder.name, "ignored.gguf"))
+                self.assertLess(max(abs(a - b) for a, b in zip(converted, plain)), 1e-4)
+                os.remove(os.path.join(self.folder.name, "ignored.gguf"))
+        text = setun("inspect", self.models["llama"][1], "--ignore-key", "llama.nothing").stdout.decode()
+        self.assertIn("llama.nothing: to be ignored, but there is no such key", text)
+
+
+if __name__ == "__main__":
+    main()

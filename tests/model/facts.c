@@ -1,0 +1,134 @@
+// Every published name of a hyperparameter has a row for every family, and each row says what it must.
+#include "golden.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "model/hparams_read.h"
+
+#include <string.h>
+
+static const st_spec *const specs[] = {
+#define ARCH(spec) &spec,
+#include "model/arch/archs.def"
+#undef ARCH
+};
+enum { SPECS = sizeof specs / sizeof *specs };
+
+// Calls `each` for the lines of a list of names; gives their number.
+static size_t for_each(const char *path, st_container container,
+                       void (*each)(const st_spec *, st_container, const char *, size_t)) {
+  char *text = NULL;
+  size_t length, n = 0;
+  setun_error err = {SETUN_OK, ""};
+  if (st_file_load(path, 1 << 20, &text, &length, &err) != SETUN_OK) fail_msg("%s", err.message);
+  for (const char *p = text; *p; n++) {
+    size_t line = strcspn(p, "\n");
+    for (size_t i = 0; i < SPECS; i++) each(specs[i], container, p, line);
+    p += line + (p[line] == '\n');
+  }
+  st_free(text);
+  return n;
+}
+
+static void is_classified(const st_spec *spec, st_container container, const char *name, size_t length) {
+  const st_fact *f = st_fact_find(spec, container, name, length);
+  if (!f) fail_msg("%s: no row for %.*s", spec->name, (int)length, name);
+  assert_true(f->use == ST_FACT_USED || f->use == ST_FACT_AT || f->use == ST_FACT_NEUTRAL);
+  if (f->use == ST_FACT_NEUTRAL && !*f->source) fail_msg("%s: %.*s: no source", spec->name, (int)length, name);
+}
+
+// The lists: all ARCH.* keys of the PyPI package gguf and of llama.cpp; the fields of transformers' configuration
+// classes of models that generate text.
+static void all_names(void **state) {
+  (void)state;
+  assert_true(for_each(GOLDEN "names/gguf-keys.txt", ST_GGUF, is_classified) >= 125);
+  assert_true(for_each(GOLDEN "names/config-fields.txt", ST_HUGGINGFACE, is_classified) >= 650);
+}
+
+// A family's own rows name something, and say why it is neutral.
+static void own_rows(void **state) {
+  (void)state;
+  for (size_t i = 0; i < SPECS; i++) {
+    for (const st_fact *f = specs[i]->facts; f && f->use != ST_FACT_NONE; f++) {
+      assert_true(f->gguf || f->config);
+      if (f->use == ST_FACT_NEUTRAL) assert_true(*f->source);
+    }
+  }
+}
+
+static void unknown_names(void **state) {
+  (void)state;
+  for (size_t i = 0; i < SPECS; i++) {
+    assert_null(st_fact_find(specs[i], ST_GGUF, "no_such_key", 11));
+    assert_null(st_fact_find(specs[i], ST_HUGGINGFACE, "no_such_name", 12));
+    assert_null(st_fact_find(specs[i], ST_GGUF, "", 0));
+    assert_null(st_fact_find(specs[i], ST_GGUF, "block", 5)); // a part of a name is none
+  }
+}
+
+// What published config.json files of the families hold (from the repositories' model cards and files), values aside
+// that only the sizes differ in: none is refused.
+static void published_configs(void **state) {
+  (void)state;
+  static const char *const configs[] = {
+      // SmolLM2
+      "{\"model_type\":\"llama\",\"attention_bias\":false,\"is_llama_config\":true,\"rope_interleaved\":false,"
+      "\"pretraining_tp\":1,\"rope_scaling\":null,\"tie_word_embeddings\":true,\"transformers.js_config\":{\"a\":1}}",
+      // Llama 3.x
+      "{\"model_type\":\"llama\",\"eos_token_id\":[128001,128008,128009],\"mlp_bias\":false,\"rope_scaling\":{"
+      "\"factor\":"
+      "8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192,\"rope_type\":"
+      "\"llama3\"},\"torch_dtype\":\"bfloat16\",\"use_cache\":true}",
+      // 1bitLLM
+      "{\"model_type\":\"llama\",\"weight_bits\":1,\"input_bits\":8,\"pretraining_tp\":1,\"rope_scaling\":null}",
+      // Qwen 2.5, and DeepSeek's distillations into it
+      "{\"model_type\":\"qwen2\",\"max_window_layers\":21,\"sliding_window\":32768,\"use_sliding_window\":false,"
+      "\"use_mrope\":false,\"rms_norm_eps\":1e-06}",
+      // Qwen 3 MoE
+      "{\"model_type\":\"qwen3_moe\",\"attention_bias\":false,\"decoder_sparse_step\":1,\"max_window_layers\":48,"
+      "\"mlp_only_layers\":[],\"norm_topk_prob\":true,\"output_router_logits\":false,\"rope_scaling\":null,"
+      "\"router_aux_loss_coef\":0.001,\"sliding_window\":null,\"use_sliding_window\":false}",
+      // Gemma 3
+      "{\"model_type\":\"gemma3_text\",\"attn_logit_softcapping\":null,\"cache_implementation\":\"hybrid\","
+      "\"final_logit_softcapping\":null,\"query_pre_attn_scalar\":256,\"rope_local_base_freq\":10000,"
+      "\"rope_scaling\":null,\"sliding_window\":512,\"sliding_window_pattern\":6,\"use_bidirectional_attention\":"
+      "false}",
+      "{\"model_type\":\"gemma3\",\"boi_token_index\":255999,\"eoi_token_index\":256000,\"image_token_index\":262144,"
+      "\"mm_tokens_per_image\":256,\"initializer_range\":0.02,\"text_config\":{\"model_type\":\"gemma3_text\","
+      "\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"},\"sliding_window\":1024},\"vision_config\":{"
+      "\"model_type\":\"siglip_vision_model\",\"vision_use_head\":false}}",
+      // gpt-oss
+      "{\"model_type\":\"gpt_oss\",\"attention_bias\":true,\"experts_per_token\":4,\"initial_context_length\":4096,"
+      "\"hidden_act\":\"silu\",\"swiglu_limit\":7.0,\"rope_scaling\":{\"beta_fast\":32.0,\"beta_slow\":1.0,\"factor\":"
+      "32.0,\"original_max_position_embeddings\":4096,\"rope_type\":\"yarn\",\"truncate\":false}}",
+      // Mistral, Mixtral
+      "{\"model_type\":\"mistral\",\"sliding_window\":null,\"head_dim\":null,\"rope_theta\":1000000.0}",
+      "{\"model_type\":\"mixtral\",\"sliding_window\":null,\"router_jitter_noise\":0.0,\"num_local_experts\":8}",
+      // OLMoE
+      "{\"model_type\":\"olmoe\",\"clip_qkv\":null,\"norm_topk_prob\":false,\"rope_scaling\":null,"
+      "\"router_aux_loss_coef\":0.01}",
+      // MiniCPM 4
+      "{\"model_type\":\"minicpm\",\"scale_emb\":12,\"dim_model_base\":256,\"scale_depth\":1.4,\"mup_denominator\":32,"
+      "\"pretraining_tp\":1,\"num_key_value_heads\":2,\"auto_map\":{\"a\":\"b\"}}",
+      // BitNet b1.58 2B4T
+      "{\"model_type\":\"bitnet\",\"auto_map\":{\"a\":\"b\"},\"quantization_config\":{\"quant_method\":\"bitnet\","
+      "\"linear_class\":\"autobitlinear\",\"quantization_mode\":\"offline\"}}",
+  };
+  for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+    static st_hparams h;
+    const st_spec *spec;
+    setun_error err = {SETUN_OK, ""};
+    st_json *config = NULL;
+    st_json_parse(configs[i], strlen(configs[i]), "config.json", &config, &err);
+    st_directory d = {.container = ST_HUGGINGFACE, .path = (char *)"test", .config = config};
+    if (!config || st_hparams_read(&d, NULL, &spec, &h, &err) != SETUN_OK) fail_msg("%zu: %s", i, err.message);
+    st_hparams_free(&h);
+    st_json_free(config);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_names), cmocka_unit_test(own_rows),
+                                     cmocka_unit_test(unknown_names), cmocka_unit_test(published_configs)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
