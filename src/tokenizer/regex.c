@@ -98,9 +98,33 @@ static setun_status translate(const char *p, size_t n, st_buffer *out, setun_err
   return SETUN_OK;
 }
 
+static void *allocate(size_t size, void *user) {
+  (void)user;
+  return st_malloc(size, 1);
+}
+
+static void release(void *block, void *user) {
+  (void)user;
+  st_free(block);
+}
+
+// What contexts and match data are made with: they copy the two functions. NULL: out of memory.
+static pcre2_general_context *allocator(void) {
+  return pcre2_general_context_create(allocate, release, NULL);
+}
+
+static setun_status fail_compile(int code, size_t at, setun_error *err) {
+  PCRE2_UCHAR text[128];
+  if (code == PCRE2_ERROR_HEAP_FAILED) return st_fail_memory(err, "a pattern");
+  pcre2_get_error_message(code, text, sizeof text);
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s, at byte %zu of its translation", (const char *)text, at);
+}
+
 static setun_status compile(const char *pattern, size_t length, uint32_t options, st_regex **regex, setun_error *err) {
   st_regex *r = st_calloc(1, sizeof *r);
-  pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+  pcre2_general_context *general = allocator();
+  pcre2_compile_context *context = general ? pcre2_compile_context_create(general) : NULL;
+  pcre2_general_context_free(general);
   if (!r || !context || pcre2_set_newline(context, PCRE2_NEWLINE_LF)) {
     st_free(r);
     pcre2_compile_context_free(context);
@@ -111,11 +135,10 @@ static setun_status compile(const char *pattern, size_t length, uint32_t options
   r->code = pcre2_compile((PCRE2_SPTR)pattern, length, options, &code, &at, context);
   pcre2_compile_context_free(context);
   if (!r->code) {
-    PCRE2_UCHAR text[128];
-    pcre2_get_error_message(code, text, sizeof text);
     st_free(r);
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s, at byte %zu of its translation", (const char *)text, (size_t)at);
+    return fail_compile(code, at, err);
   }
+  // Without memory for machine code the interpreter finds the same.
   r->jit = !pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE);
   *regex = r;
   return SETUN_OK;
@@ -134,6 +157,7 @@ setun_status st_regex_new(const char *pattern, size_t length, st_regex **regex, 
   }
   st_buffer_free(&translated);
   if (!s) return SETUN_OK;
+  if (s == SETUN_ERROR_MEMORY) return st_fail_memory(err, "a pattern");
   return st_fail(err, s, "pattern \"%.*s%s\": %s", (int)(length < 120 ? length : 120), pattern,
                  length < 120 ? "" : "...", local.message);
 }
@@ -148,6 +172,8 @@ setun_status st_regex_new_literal(const char *text, size_t length, st_regex **re
 void st_regex_free(st_regex *r) {
   if (!r) return;
   pcre2_code_free(r->code);
+  // PCRE2 keeps empty pages for machine code, and forgets them when it is unloaded together with this library.
+  pcre2_jit_free_unused_memory(NULL);
   st_free(r);
 }
 
@@ -159,8 +185,10 @@ void st_matcher_free(st_matcher *m) {
 }
 
 static setun_status prepare(st_matcher *m, setun_error *err) {
-  if (!m->data) m->data = pcre2_match_data_create(1, NULL);
-  if (!m->context) m->context = pcre2_match_context_create(NULL);
+  pcre2_general_context *general = allocator();
+  if (general && !m->data) m->data = pcre2_match_data_create(1, general);
+  if (general && !m->context) m->context = pcre2_match_context_create(general);
+  pcre2_general_context_free(general);
   if (!m->data || !m->context) return st_fail_memory(err, "a pattern's matches");
   pcre2_set_heap_limit(m->context, HEAP_LIMIT_KIB);
   pcre2_set_match_limit(m->context, MATCH_LIMIT);
@@ -171,7 +199,9 @@ static setun_status prepare(st_matcher *m, setun_error *err) {
 // keeps its state on the heap.
 static int match_large(const st_regex *r, st_matcher *m, const char *text, size_t length, size_t from) {
   if (!m->stack) {
-    m->stack = pcre2_jit_stack_create(64 << 10, JIT_STACK_LIMIT, NULL);
+    pcre2_general_context *general = allocator();
+    if (general) m->stack = pcre2_jit_stack_create(64 << 10, JIT_STACK_LIMIT, general);
+    pcre2_general_context_free(general);
     if (m->stack) pcre2_jit_stack_assign(m->context, NULL, m->stack);
   }
   int rc = PCRE2_ERROR_JIT_STACKLIMIT;
@@ -182,7 +212,7 @@ static int match_large(const st_regex *r, st_matcher *m, const char *text, size_
 
 setun_status st_regex_match(const st_regex *r, st_matcher *m, const char *text, size_t length, size_t from, bool *found,
                             size_t *start, size_t *end, setun_error *err) {
-  if (!m->data && prepare(m, err)) return SETUN_ERROR_MEMORY;
+  if ((!m->data || !m->context) && prepare(m, err)) return SETUN_ERROR_MEMORY;
   int rc;
   if (r->jit) {
     rc = pcre2_jit_match(r->code, (PCRE2_SPTR)text, length, from, 0, m->data, m->context);
@@ -192,6 +222,7 @@ setun_status st_regex_match(const st_regex *r, st_matcher *m, const char *text, 
   }
   *found = rc >= 0;
   if (rc == PCRE2_ERROR_NOMATCH) return SETUN_OK;
+  if (rc == PCRE2_ERROR_NOMEMORY) return st_fail_memory(err, "a pattern's matches");
   if (rc < 0) {
     PCRE2_UCHAR message[128];
     pcre2_get_error_message(rc, message, sizeof message);

@@ -44,6 +44,7 @@ def bad_files():
                 seed("safetensors", label, data)
             elif name in kinds:
                 seed("config", label, bytes([kinds[name]]) + data)
+                seed("json", label, data)
 
 
 def tokenizers():
