@@ -41,7 +41,7 @@ static setun_status load(const char *path, st_tokenizer **t, setun_error *err) {
   if (ends_with(path, ".json") || ends_with(path, ".model")) return load_file(path, t, err);
   st_directory *d = NULL;
   setun_status s = st_directory_open(path, NULL, &d, err);
-  if (!s) s = st_vocabulary_load(d, NULL, t, err);
+  if (!s) s = st_vocabulary_load(d, NULL, NULL, t, err);
   st_directory_free(d);
   return s;
 }

@@ -115,7 +115,7 @@ static setun_status load_texts(setun_model *m, const st_directory *d, setun_erro
   }
   m->container = d->container;
   m->sampling = st_sampler_defaults(d, &m->log);
-  setun_status s = st_vocabulary_load(d, default_pre(d), &m->tokenizer, err);
+  setun_status s = st_vocabulary_load(d, default_pre(d), &m->log, &m->tokenizer, err);
   if (s == SETUN_OK) s = st_templates_load(d, &m->log, &m->templates, err);
   return s == SETUN_OK ? st_architecture_name(d, &m->architecture, err) : s;
 }

@@ -25,18 +25,24 @@ static const st_meta *find_array(const st_metadata *m, const char *key, st_meta_
   return NULL;
 }
 
-static void read_id(const st_metadata *m, const char *key, int64_t *id, setun_status *s, setun_error *err) {
+// All ones is some converters' "none". For padding, which nothing here does, that is all there is to it; what else has
+// no token is said.
+static void read_id(const st_metadata *m, const char *key, int64_t *id, const st_log *log, setun_status *s,
+                    setun_error *err) {
   uint32_t value = 0;
   if (*s != SETUN_OK || !st_metadata_find(m, key)) return;
   *s = st_metadata_u32(m, key, 0, UINT32_MAX, &value, err);
-  if (value != UINT32_MAX) *id = value; // all ones is some converters' "none"
+  *id = value == UINT32_MAX ? ST_ID_NONE : (int64_t)value;
+  if (value == UINT32_MAX) {
+    st_log_write(log, SETUN_LOG_WARNING, "%s: %u is taken as none: the vocabulary has no such token", key, value);
+  }
 }
 
 // Nothing pads here, but an id beyond the vocabulary means that the keys belong to another one.
 static void check_padding(const st_metadata *m, setun_status *s, setun_error *err) {
   int64_t padding = -1;
   const st_meta *tokens = st_metadata_find(m, "tokenizer.ggml.tokens");
-  read_id(m, "tokenizer.ggml.padding_token_id", &padding, s, err);
+  read_id(m, "tokenizer.ggml.padding_token_id", &padding, NULL, s, err);
   if (*s != SETUN_OK || !tokens || tokens->type != ST_META_ARRAY || padding < (int64_t)tokens->count) return;
   *s = st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.padding_token_id: token %lld is not in the vocabulary of %llu",
                (long long)padding, (unsigned long long)tokens->count);
@@ -75,26 +81,42 @@ static void *copy_numbers(const st_meta *a, size_t expected, const char *key, se
   return copy;
 }
 
-static setun_status read_keys(const st_metadata *m, st_vocabulary *v, setun_error *err) {
+// SentencePiece's character map: bytes, of either sign.
+static void read_charsmap(const st_metadata *m, st_vocabulary *v, setun_status *s, setun_error *err) {
+  static const char key[] = "tokenizer.ggml.precompiled_charsmap";
+  const st_meta *a = st_metadata_find(m, key);
+  if (*s != SETUN_OK || !a) return;
+  if (a->type == ST_META_ARRAY && (a->element == ST_META_U8 || a->element == ST_META_I8)) {
+    v->charsmap = a->as.values;
+    v->charsmap_length = (size_t)a->count;
+    return;
+  }
+  char kind[32];
+  *s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an array of u8 or i8, found %s", key, st_meta_kind(a, kind));
+}
+
+static setun_status read_keys(const st_metadata *m, st_vocabulary *v, const st_log *log, setun_error *err) {
   setun_status s = SETUN_OK;
-  read_id(m, "tokenizer.ggml.bos_token_id", &v->bos, &s, err);
-  read_id(m, "tokenizer.ggml.eos_token_id", &v->eos, &s, err);
-  read_id(m, "tokenizer.ggml.unknown_token_id", &v->unk, &s, err);
-  read_id(m, "tokenizer.ggml.eot_token_id", &v->eot, &s, err);
-  read_id(m, "tokenizer.ggml.eom_token_id", &v->eom, &s, err);
+  read_id(m, "tokenizer.ggml.bos_token_id", &v->bos, log, &s, err);
+  read_id(m, "tokenizer.ggml.eos_token_id", &v->eos, log, &s, err);
+  read_id(m, "tokenizer.ggml.unknown_token_id", &v->unk, log, &s, err);
+  read_id(m, "tokenizer.ggml.eot_token_id", &v->eot, log, &s, err);
+  read_id(m, "tokenizer.ggml.eom_token_id", &v->eom, log, &s, err);
   check_padding(m, &s, err);
   read_flag(m, "tokenizer.ggml.add_bos_token", &v->add_bos, &s, err);
   read_flag(m, "tokenizer.ggml.add_eos_token", &v->add_eos, &s, err);
   read_flag(m, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, &s, err);
   read_flag(m, "tokenizer.ggml.remove_extra_whitespaces", &v->remove_extra_whitespaces, &s, err);
+  read_charsmap(m, v, &s, err);
   return s;
 }
 
-static setun_status from_gguf(const st_metadata *m, const char *default_pre, st_tokenizer **t, setun_error *err) {
+static setun_status from_gguf(const st_metadata *m, const char *default_pre, const st_log *log, st_tokenizer **t,
+                              setun_error *err) {
   static const st_text none = {0};
   st_vocabulary v;
   st_vocabulary_init(&v);
-  setun_status s = read_keys(m, &v, err);
+  setun_status s = read_keys(m, &v, log, err);
   const st_meta *tokens = find_array(m, "tokenizer.ggml.tokens", ST_META_STRING, &s, err);
   const st_meta *merges = find_array(m, "tokenizer.ggml.merges", ST_META_STRING, &s, err);
   const st_meta *scores = find_array(m, "tokenizer.ggml.scores", ST_META_F32, &s, err);
@@ -251,9 +273,9 @@ st_vocabulary_size st_vocabulary_measure(const st_directory *d) {
   return (st_vocabulary_size){0, 0};
 }
 
-setun_status st_vocabulary_load(const st_directory *d, const char *default_pre, st_tokenizer **tokenizer,
-                                setun_error *err) {
-  if (d->container == ST_GGUF) return from_gguf(&d->metadata, default_pre, tokenizer, err);
+setun_status st_vocabulary_load(const st_directory *d, const char *default_pre, const st_log *log,
+                                st_tokenizer **tokenizer, setun_error *err) {
+  if (d->container == ST_GGUF) return from_gguf(&d->metadata, default_pre, log, tokenizer, err);
   st_tokenizer *t = NULL;
   setun_status s = from_files(d, &t, err);
   if (s == SETUN_OK) s = adjust(d, t, err);

@@ -8,9 +8,9 @@
 // GGUF: the tokenizer.ggml keys. A Hugging Face directory: tokenizer.json, else tokenizer.model, else vocab.json with
 // merges.txt; then tokenizer_config.json or special_tokens_map.json, and the ids that config.json and
 // generation_config.json list. `default_pre` is the split pattern of a GGUF file that names none; NULL: "default".
-// The caller frees *tokenizer.
-setun_status st_vocabulary_load(const st_directory *directory, const char *default_pre, st_tokenizer **tokenizer,
-                                setun_error *err);
+// What is assumed goes to `log`, which may be NULL. The caller frees *tokenizer.
+setun_status st_vocabulary_load(const st_directory *directory, const char *default_pre, const st_log *log,
+                                st_tokenizer **tokenizer, setun_error *err);
 
 // What loading the vocabulary will take in memory beside the directory, known from the count of a GGUF file's tokens or
 // from the size of a directory's files: bytes that it takes in any case, and bytes that do.

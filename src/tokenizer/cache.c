@@ -52,14 +52,14 @@ st_cached *st_cache_find(st_encoder *e, const char *text, size_t length, unsigne
 
 setun_status st_cache_emit(st_encoder *e, const st_cached *c) {
   st_token_list *out = e->out;
-  uint32_t skip = c->n && e->t->fuse_unk && e->unk_at == out->length && out->ids[c->ids] == e->t->unk;
+  uint32_t skip = c->n && e->t->fuse_unk && e->unk_at == out->length && out->ids[c->ids] == e->t->text_unk;
   uint32_t n = c->n - skip;
   if (n > out->capacity - out->length && !st_reserve(&out->ids, &out->capacity, out->length + n, sizeof *out->ids)) {
     return st_fail_memory(e->err, "the tokens");
   }
   for (uint32_t i = 0; i < n; i++) out->ids[out->length + i] = out->ids[c->ids + skip + i];
   out->length += n;
-  if (n && out->ids[out->length - 1] == e->t->unk) e->unk_at = out->length;
+  if (n && out->ids[out->length - 1] == e->t->text_unk) e->unk_at = out->length;
   return SETUN_OK;
 }
 

@@ -88,7 +88,7 @@ static setun_status apply(st_tokenizer *t, const st_json *root, setun_error *err
     t->ends[eos] = 1;
   }
   // An unknown token that the vocabulary lacks is harmless; the model's own setting stays.
-  if (t->unk < 0 && !named_token(t, root, "unk_token", &unk, NULL) && !t->byte_level) t->unk = unk;
+  if (t->unk < 0 && !named_token(t, root, "unk_token", &unk, NULL) && !t->byte_level) t->unk = t->text_unk = unk;
   s = st_json_bool(root, "add_bos_token", &t->add_bos, err);
   return s ? s : st_json_bool(root, "add_eos_token", &t->add_eos, err);
 }

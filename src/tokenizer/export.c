@@ -35,7 +35,7 @@ static setun_status check(const st_tokenizer *t, setun_error *err) {
   if (t->model == ST_MODEL_UNIGRAM) return fail_shape("what this Unigram model does", err);
   if (t->model == ST_MODEL_SCORES) {
     bool marks = t->n_normalizers && t->normalizers[0].kind == ST_NORMALIZE_SENTENCEPIECE ? t->sp.escape : true;
-    bool plain = !t->sp.n_units && !(t->sentencepiece && t->sp.remove_extra) && marks;
+    bool plain = !t->sp.map.n_units && !(t->sentencepiece && t->sp.remove_extra) && marks;
     return plain ? SETUN_OK : fail_shape("how this one normalizes text", err);
   }
   if (!t->byte_level) return fail_shape("merges without a byte-level alphabet", err);

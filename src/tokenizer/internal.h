@@ -67,6 +67,19 @@ void st_matcher_free(st_matcher *m);
 setun_status st_regex_match(const st_regex *r, st_matcher *m, const char *text, size_t length, size_t from, bool *found,
                             size_t *start, size_t *end, setun_error *err);
 
+// ---- charsmap.c: SentencePiece's compiled character map ----
+
+typedef struct st_charsmap {
+  const uint32_t *units; // of the double array, in the arena
+  uint32_t n_units;      // 0: there is no map
+  st_bytes replacements; // texts that each end with a 0 byte
+} st_charsmap;
+
+// Copies the map into the tokenizer's arena; every entry that a text can lead to is checked.
+setun_status st_charsmap_read(st_tokenizer *t, const char *bytes, size_t length, st_charsmap *map, setun_error *err);
+// The longest entry that begins the text, or the shortest: its replacement and how many bytes it covers; false: none.
+bool st_charsmap_find(const st_charsmap *map, bool longest, const char *text, size_t n, size_t *covered, st_bytes *to);
+
 // ---- normalize.c ----
 
 typedef enum st_normalize_kind {
@@ -78,6 +91,7 @@ typedef enum st_normalize_kind {
   ST_NORMALIZE_STRIP,        // white space at the ends; `left`, `right`
   ST_NORMALIZE_PREPEND,      // `text`, unless there is nothing
   ST_NORMALIZE_REPLACE,      // `from` or `regex` by `text`
+  ST_NORMALIZE_PRECOMPILED,  // `map`, a grapheme cluster at a time
   ST_NORMALIZE_SENTENCEPIECE // charsmap, white space and dummy prefix as SentencePiece has them
 } st_normalize_kind;
 
@@ -86,17 +100,14 @@ typedef struct st_normalize_step {
   bool left, right;
   st_bytes from, text;
   st_regex *regex;
+  const st_charsmap *map; // in the arena
 } st_normalize_step;
 
-// SentencePiece's normalizer_spec, and its compiled character map (a Darts double array and replacement texts).
+// SentencePiece's normalizer_spec.
 typedef struct st_sp_normalizer {
-  const uint32_t *units; // in the arena
-  uint32_t n_units;
-  st_bytes replacements;
+  st_charsmap map;
   bool dummy_prefix, remove_extra, escape;
 } st_sp_normalizer;
-
-setun_status st_charsmap_parse(st_tokenizer *t, const char *bytes, size_t length, setun_error *err);
 
 typedef struct st_encoder st_encoder;
 // Runs the tokenizer's steps over a text. *out is the text itself where nothing changes, else one of the encoder's
@@ -238,6 +249,7 @@ struct st_tokenizer {
   st_map *ids;      // text to id
   st_arena arena;
   int32_t bos, eos, unk;
+  int32_t text_unk; // what text that has no token becomes; -1: it is left out
   bool add_bos, add_eos;
 
   // BPE

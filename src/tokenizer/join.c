@@ -204,9 +204,9 @@ static setun_status emit_unknown(st_encoder *e, const char *text, uint32_t lengt
     }
     return SETUN_OK;
   }
-  if (t->unk < 0) return SETUN_OK; // as the reference: what has no token and no unknown token is left out
+  if (t->text_unk < 0) return SETUN_OK; // as the reference: what has no token and no unknown token is left out
   if (t->fuse_unk && e->unk_at == e->out->length) return SETUN_OK;
-  setun_status s = st_encoder_emit(e, t->unk);
+  setun_status s = st_encoder_emit(e, t->text_unk);
   e->unk_at = e->out->length;
   return s;
 }

@@ -1,6 +1,8 @@
 // tokenizer.json: normalizers and pre-tokenizers.
 #include "tokenizer/json.h"
 
+#include "base/memory.h"
+
 #include <string.h>
 
 enum { MAX_NESTING = 8 }; // Sequences within Sequences
@@ -43,6 +45,51 @@ static setun_status read_replace(st_tokenizer *t, const st_json *value, setun_er
   return s ? s : add_normalizer(t, step, err);
 }
 
+static int base64_digit(char c) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const char *at = c ? strchr(digits, c) : NULL;
+  return at ? (int)(at - digits) : -1;
+}
+
+// Padded base64 (RFC 4648, section 4); `out` holds 3 bytes for each 4. False: it is not that.
+static bool read_base64(const char *text, size_t n, char *out, size_t *length) {
+  *length = 0;
+  if (n % 4) return false;
+  for (size_t i = 0; i < n; i += 4) {
+    size_t bytes = i + 4 < n || text[i + 3] != '=' ? 3 : text[i + 2] != '=' ? 2 : 1;
+    uint32_t bits = 0;
+    for (size_t k = 0; k < 4; k++) {
+      int digit = k <= bytes ? base64_digit(text[i + k]) : 0;
+      if (digit < 0) return false;
+      bits = bits << 6 | (uint32_t)digit;
+    }
+    for (size_t k = 0; k < bytes; k++) out[(*length)++] = (char)(bits >> (16 - 8 * k) & 0xFF);
+  }
+  return true;
+}
+
+static setun_status read_precompiled(st_tokenizer *t, const st_json *value, setun_error *err) {
+  static const char what[] = "normalizer Precompiled: \"precompiled_charsmap\"";
+  const char *text = NULL;
+  setun_status s = st_json_text(value, "precompiled_charsmap", &text, err);
+  if (s) return st_fail_in(err, "normalizer Precompiled");
+  if (!text) return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected base64, found none", what);
+  size_t n = strlen(text), length;
+  st_charsmap *map = (st_charsmap *)(void *)st_arena_take(&t->arena, sizeof *map);
+  char *bytes = st_malloc(n / 4 * 3 + 1, 1);
+  if (!map || !bytes) {
+    st_free(bytes);
+    return st_fail_memory(err, what);
+  }
+  if (!read_base64(text, n, bytes, &length)) {
+    s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected base64, found other characters in its %zu", what, n);
+  } else if (st_charsmap_read(t, bytes, length, map, err)) {
+    s = st_fail_in(err, "%s", what);
+  }
+  st_free(bytes);
+  return s ? s : add_normalizer(t, (st_normalize_step){.kind = ST_NORMALIZE_PRECOMPILED, .map = map}, err);
+}
+
 static setun_status read_normalizer(st_tokenizer *t, const st_json *value, int depth, setun_error *err);
 
 static setun_status read_normalizers(st_tokenizer *t, const st_json *list, int depth, setun_error *err) {
@@ -83,6 +130,7 @@ static setun_status read_normalizer(st_tokenizer *t, const st_json *value, int d
     return s ? s : add_normalizer(t, step, err);
   }
   if (!strcmp(type, "Replace")) return read_replace(t, value, err);
+  if (!strcmp(type, "Precompiled")) return read_precompiled(t, value, err);
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "normalizer \"%.40s\" is not supported", type);
 }
 

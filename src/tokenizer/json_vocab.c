@@ -120,7 +120,7 @@ static setun_status read_bpe(st_tokenizer *t, const st_json *model, setun_error 
   if (!s) s = st_json_text(model, "unk_token", &unk, err);
   if (!s) s = read_merges(t, st_json_get(model, "merges"), err);
   if (s || !unk) return s;
-  t->unk = st_tokenizer_find(t, unk, strlen(unk));
+  t->unk = t->text_unk = st_tokenizer_find(t, unk, strlen(unk));
   if (t->unk >= 0) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_FORMAT, "model.unk_token \"%.40s\" is no token", unk);
 }
@@ -133,7 +133,7 @@ static setun_status read_unigram(st_tokenizer *t, const st_json *model, setun_er
   if (!value)
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "model.unk_id: a Unigram model without one is not supported");
   if ((s = st_json_id(value, "model.unk_id", t->size, &unk, err))) return s;
-  t->unk = (int32_t)unk;
+  t->unk = t->text_unk = (int32_t)unk;
   t->fuse_unk = true;
   t->model = ST_MODEL_UNIGRAM;
   return SETUN_OK;

@@ -1,4 +1,4 @@
-// Normalization: the steps that tokenizer.json names, and SentencePiece's own with its compiled character map.
+// Normalization: the steps that tokenizer.json names, and SentencePiece's own.
 #include "tokenizer/internal.h"
 
 #include "base/memory.h"
@@ -179,62 +179,6 @@ static bool replace_text(const st_normalize_step *step, const char *text, size_t
 
 // ---- SentencePiece ----
 
-// Bits of a unit of the Darts double array.
-static uint32_t unit_label(uint32_t u) {
-  return u & (1u << 31 | 0xFF);
-}
-static uint32_t unit_offset(uint32_t u) {
-  return (u >> 10) << ((u & 1u << 9) >> 6);
-}
-static bool unit_has_leaf(uint32_t u) {
-  return u >> 8 & 1;
-}
-static uint32_t unit_value(uint32_t u) {
-  return u & ((1u << 31) - 1);
-}
-
-setun_status st_charsmap_parse(st_tokenizer *t, const char *bytes, size_t length, setun_error *err) {
-  const unsigned char *b = (const unsigned char *)bytes;
-  uint32_t size = length >= 4 ? (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24 : 0;
-  if (length < 4 || size % 4 || size < 4 || size > length - 4) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "a character map of %zu bytes whose table claims %u", length, size);
-  }
-  uint32_t n = size / 4;
-  uint32_t *units = (uint32_t *)(void *)st_arena_take(&t->arena, size);
-  char *texts = st_arena_copy(&t->arena, bytes + 4 + size, length - 4 - size);
-  if (!units || !texts) return st_fail_memory(err, "the character map");
-  for (uint32_t i = 0; i < n; i++) {
-    const unsigned char *p = b + 4 + 4 * (size_t)i;
-    units[i] = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-  }
-  t->sp.units = units;
-  t->sp.n_units = n;
-  t->sp.replacements = (st_bytes){texts, (uint32_t)(length - 4 - size)};
-  return SETUN_OK;
-}
-
-// The longest entry of the map that begins the text: its replacement and how many bytes it covers; false: none.
-static bool map_prefix(const st_sp_normalizer *sp, const char *text, size_t n, size_t *covered, st_bytes *to) {
-  if (!sp->n_units) return false;
-  bool found = false;
-  uint32_t node = unit_offset(sp->units[0]);
-  for (size_t i = 0; i < n; i++) {
-    unsigned char c = (unsigned char)text[i];
-    node ^= c;
-    if (node >= sp->n_units || unit_label(sp->units[node]) != c) break;
-    uint32_t u = sp->units[node];
-    node ^= unit_offset(u);
-    if (!unit_has_leaf(u) || node >= sp->n_units) continue;
-    uint32_t at = unit_value(sp->units[node]);
-    if (at >= sp->replacements.length) continue;
-    const char *p = sp->replacements.data + at, *end = memchr(p, '\0', sp->replacements.length - at);
-    *to = (st_bytes){p, (uint32_t)(end ? (size_t)(end - p) : sp->replacements.length - at)};
-    *covered = i + 1;
-    found = true;
-  }
-  return found;
-}
-
 // What stands at text[0..n) after the character map: a user-defined token or one character when the map has nothing.
 static size_t next_mapped(const st_tokenizer *t, const char *text, size_t n, st_bytes *to) {
   size_t covered = 0;
@@ -243,7 +187,7 @@ static size_t next_mapped(const st_tokenizer *t, const char *text, size_t n, st_
     *to = (st_bytes){text, (uint32_t)covered};
     return covered;
   }
-  if (map_prefix(&t->sp, text, n, &covered, to)) return covered;
+  if (st_charsmap_find(&t->sp.map, true, text, n, &covered, to)) return covered;
   uint32_t code;
   int used = st_utf8_decode(text, n, &code);
   covered = used > 0 ? (size_t)used : 1;
@@ -286,6 +230,45 @@ static bool sentencepiece(const st_tokenizer *t, const char *text, size_t n, st_
   return true;
 }
 
+// ---- tokenizer.json's Precompiled ----
+
+// The bytes of the grapheme cluster that begins the text.
+static size_t grapheme_length(const char *text, size_t n) {
+  uint32_t code, next;
+  utf8proc_int32_t state = 0;
+  int used = st_utf8_decode(text, n, &code);
+  size_t length = used > 0 ? (size_t)used : 1;
+  for (; length < n; length += (size_t)used, code = next) {
+    used = st_utf8_decode(text + length, n - length, &next);
+    if (used <= 0 || utf8proc_grapheme_break_stateful((utf8proc_int32_t)code, (utf8proc_int32_t)next, &state)) break;
+  }
+  return length;
+}
+
+// As the PyPI package `tokenizers` has it: a grapheme cluster of less than 6 bytes becomes what the shortest entry that
+// begins it stands for, whatever else is in it; where there is none, each of its characters is looked up by itself.
+static bool precompiled(const st_charsmap *map, const char *text, size_t n, st_buffer *out) {
+  enum { SHORT_CLUSTER = 6 };
+  size_t covered;
+  st_bytes to;
+  for (size_t i = 0; i < n;) {
+    size_t end = i + grapheme_length(text + i, n - i);
+    if (end - i < SHORT_CLUSTER && st_charsmap_find(map, false, text + i, end - i, &covered, &to)) {
+      if (!st_buffer_append(out, to.data, to.length)) return false;
+      i = end;
+    }
+    while (i < end) {
+      uint32_t code;
+      int used = st_utf8_decode(text + i, end - i, &code);
+      size_t one = used > 0 ? (size_t)used : 1;
+      if (!st_charsmap_find(map, false, text + i, one, &covered, &to)) to = (st_bytes){text + i, (uint32_t)one};
+      if (!st_buffer_append(out, to.data, to.length)) return false;
+      i += one;
+    }
+  }
+  return true;
+}
+
 // ---- all steps ----
 
 static setun_status apply(st_encoder *e, const st_normalize_step *step, const char *text, size_t n, st_buffer *out) {
@@ -304,6 +287,7 @@ static setun_status apply(st_encoder *e, const st_normalize_step *step, const ch
     if (step->regex) return replace_pattern(e, step, text, n, out);
     ok = replace_text(step, text, n, out);
     break;
+  case ST_NORMALIZE_PRECOMPILED: ok = precompiled(step->map, text, n, out); break;
   case ST_NORMALIZE_SENTENCEPIECE: ok = sentencepiece(e->t, text, n, out); break;
   }
   return ok ? SETUN_OK : st_fail_memory(e->err, "the text");

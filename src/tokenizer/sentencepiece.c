@@ -123,8 +123,8 @@ static setun_status read_normalizer(model *m, reader r) {
     if (f.number == 5 && f.wire == 0) sp->escape = f.value != 0;
   }
   if (!m->charsmap.length) return SETUN_OK;
-  setun_status s = st_charsmap_parse(m->t, m->charsmap.data, m->charsmap.length, m->err);
-  return s ? st_fail_in(m->err, "normalizer_spec") : SETUN_OK;
+  setun_status s = st_charsmap_read(m->t, m->charsmap.data, m->charsmap.length, &m->t->sp.map, m->err);
+  return s ? st_fail_in(m->err, "normalizer_spec.precompiled_charsmap") : SETUN_OK;
 }
 
 static setun_status read_model(model *m, reader r) {
@@ -200,6 +200,7 @@ static setun_status setup(model *m) {
   for (uint32_t id = 0; id < t->size && t->unk < 0; id++) {
     if (t->types[id] == ST_TOKEN_UNKNOWN) t->unk = (int32_t)id;
   }
+  t->text_unk = t->unk;
   if (t->unk < 0) return st_fail(m->err, SETUN_ERROR_FORMAT, "no piece is of the type UNKNOWN");
   setun_status s = protect_user_defined(t, m->err);
   if (!s) s = add_steps(t);

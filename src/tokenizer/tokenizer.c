@@ -68,7 +68,7 @@ setun_status st_tokenizer_new(uint32_t size, st_tokenizer **out, setun_error *er
   st_tokenizer *t = st_calloc(1, sizeof *t);
   if (!t) return st_fail_memory(err, "the tokenizer");
   t->size = size;
-  t->bos = t->eos = t->unk = -1;
+  t->bos = t->eos = t->unk = t->text_unk = -1;
   for (int b = 0; b < 256; b++) t->byte_ids[b] = -1;
   t->texts = st_calloc(size, sizeof *t->texts);
   t->pieces = st_calloc(size, sizeof *t->pieces);

@@ -28,6 +28,8 @@ typedef enum st_token_type {
   ST_TOKEN_BYTE = 6 // "<0x0A>": one byte of a character that the vocabulary lacks
 } st_token_type;
 
+enum { ST_ID_NONE = -2 };
+
 // A vocabulary as a GGUF file holds it (keys `tokenizer.ggml.*`). Start from st_vocabulary_init. Nothing in it is
 // kept: the tokenizer copies what it needs.
 typedef struct st_vocabulary {
@@ -42,7 +44,7 @@ typedef struct st_vocabulary {
   const st_text *merges; // "left right"; NULL: the key is absent, which BPE does not allow. There may be none in it
   const char *charsmap;  // `precompiled_charsmap` (t5 only), or NULL
   size_t charsmap_length;
-  int64_t bos, eos, unk, eot, eom;                                  // ids; -1: the key is absent
+  int64_t bos, eos, unk, eot, eom; // ids; -1: the key is absent; ST_ID_NONE: the key says that there is none
   int add_bos, add_eos, add_space_prefix, remove_extra_whitespaces; // 0, 1, or -1: the key is absent
 } st_vocabulary;
 

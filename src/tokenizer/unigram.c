@@ -18,7 +18,7 @@ setun_status st_unigram_prepare(st_tokenizer *t, setun_error *err) {
   size_t total = 0;
   double least = 0;
   bool any = false;
-  if (t->unk < 0) return st_fail(err, SETUN_ERROR_FORMAT, "a Unigram vocabulary without an unknown token");
+  if (t->text_unk < 0) return st_fail(err, SETUN_ERROR_FORMAT, "a Unigram vocabulary without an unknown token");
   if (!t->log_probs) {
     t->log_probs = st_malloc(t->size, sizeof *t->log_probs);
     if (!t->log_probs) return st_fail_memory(err, "the scores");
@@ -64,7 +64,7 @@ static void forward(const st_tokenizer *t, const char *text, size_t length, st_p
       reach(&places[j], sum(t, places[i].score, t->log_probs[id]), (uint32_t)i, id);
       covered |= j - i == one;
     }
-    if (!covered) reach(&places[i + one], sum(t, places[i].score, t->unk_score), (uint32_t)i, t->unk);
+    if (!covered) reach(&places[i + one], sum(t, places[i].score, t->unk_score), (uint32_t)i, t->text_unk);
     i += one;
   }
 }
@@ -73,7 +73,7 @@ static setun_status emit_unknown(st_encoder *e, const char *text, size_t length)
   const st_tokenizer *t = e->t;
   bool bytes = t->byte_fallback;
   for (size_t i = 0; bytes && i < length; i++) bytes = t->byte_ids[(unsigned char)text[i]] >= 0;
-  if (!bytes) return st_encoder_emit(e, t->unk);
+  if (!bytes) return st_encoder_emit(e, t->text_unk);
   setun_status s = SETUN_OK;
   for (size_t i = 0; !s && i < length; i++) s = st_encoder_emit(e, t->byte_ids[(unsigned char)text[i]]);
   return s;
@@ -91,7 +91,7 @@ setun_status st_unigram_word(st_encoder *e, const char *text, size_t length) {
   for (uint32_t at = (uint32_t)length; at;) {
     uint32_t start = places[at].start;
     int32_t id = places[at].id;
-    while (t->fuse_unk && id == t->unk && start && places[start].id == t->unk) start = places[start].start;
+    while (t->fuse_unk && id == t->text_unk && start && places[start].id == t->text_unk) start = places[start].start;
     places[start].score = at;
     next = at = start;
   }
@@ -99,7 +99,7 @@ setun_status st_unigram_word(st_encoder *e, const char *text, size_t length) {
   for (uint32_t at = next; !s && at < length;) {
     uint32_t end = (uint32_t)places[at].score;
     int32_t id = places[end].id;
-    s = id == t->unk ? emit_unknown(e, text + at, end - at) : st_encoder_emit(e, id);
+    s = id == t->text_unk ? emit_unknown(e, text + at, end - at) : st_encoder_emit(e, id);
     at = end;
   }
   return s;

@@ -105,7 +105,6 @@ static setun_status setup_scores(st_tokenizer *t, const st_vocabulary *v, setun_
   t->add_bos = true;
   t->bos = t->size > 1 ? 1 : -1;
   t->eos = t->size > 2 ? 2 : -1;
-  t->unk = 0;
   t->fuse_unk = true;
   return use_marks(t, v->add_space_prefix != 0, err);
 }
@@ -115,14 +114,13 @@ static setun_status setup_unigram(st_tokenizer *t, const st_vocabulary *v, setun
   t->model = ST_MODEL_UNIGRAM;
   t->add_eos = true;
   t->eos = t->size > 1 ? 1 : -1;
-  t->unk = t->size > 2 ? 2 : -1;
   t->fuse_unk = true;
   if (v->charsmap_length) {
-    setun_status s = st_charsmap_parse(t, v->charsmap, v->charsmap_length, err);
+    setun_status s = st_charsmap_read(t, v->charsmap, v->charsmap_length, &t->sp.map, err);
     if (s) return st_fail_in(err, "tokenizer.ggml.precompiled_charsmap");
   }
-  t->sp.dummy_prefix = v->add_space_prefix != 0;
-  t->sp.remove_extra = v->remove_extra_whitespaces != 0;
+  t->sp.dummy_prefix = v->add_space_prefix == 1;
+  t->sp.remove_extra = v->remove_extra_whitespaces == 1;
   t->sp.escape = true;
   t->normalizers[t->n_normalizers++] = (st_normalize_step){.kind = ST_NORMALIZE_SENTENCEPIECE};
   t->decoders[t->n_decoders++] =
@@ -135,6 +133,10 @@ static setun_status setup_unigram(st_tokenizer *t, const st_vocabulary *v, setun
 
 static setun_status special_id(const st_tokenizer *t, int64_t id, const char *key, int32_t *out, setun_error *err) {
   if (id == -1) return SETUN_OK;
+  if (id == ST_ID_NONE) {
+    *out = -1;
+    return SETUN_OK;
+  }
   if (id < 0 || id >= t->size) {
     return st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.%s: token %lld is not in the vocabulary of %u", key,
                    (long long)id, t->size);
@@ -143,8 +145,26 @@ static setun_status special_id(const st_tokenizer *t, int64_t id, const char *ke
   return SETUN_OK;
 }
 
+// Without a key for it, the unknown token is what token_type says is one, and without types what the model's kind has
+// by custom.
+static int32_t default_unknown(const st_tokenizer *t, const st_vocabulary *v) {
+  for (uint32_t id = 0; v->types && id < t->size; id++) {
+    if (t->types[id] == ST_TOKEN_UNKNOWN) return (int32_t)id;
+  }
+  uint32_t usual = t->model == ST_MODEL_UNIGRAM ? 2 : 0;
+  return v->types || t->model == ST_MODEL_BPE || usual >= t->size ? -1 : (int32_t)usual;
+}
+
+// Text must not become a token that begins or ends one, whatever the keys say, and byte-level vocabularies make no
+// unknown token of it.
+static int32_t unknown_of_text(const st_tokenizer *t) {
+  bool ends = t->unk >= 0 && (t->unk == t->bos || t->unk == t->eos || t->ends[t->unk]);
+  return ends || t->byte_level ? -1 : t->unk;
+}
+
 static setun_status set_ids(st_tokenizer *t, const st_vocabulary *v, setun_error *err) {
   int32_t eot = -1, eom = -1;
+  t->unk = default_unknown(t, v);
   setun_status s = special_id(t, v->bos, "bos_token_id", &t->bos, err);
   if (!s) s = special_id(t, v->eos, "eos_token_id", &t->eos, err);
   if (!s) s = special_id(t, v->unk, "unknown_token_id", &t->unk, err);
@@ -162,17 +182,24 @@ static setun_status make(st_tokenizer *t, const st_vocabulary *v, setun_error *e
   setun_status s = fill(t, v, err);
   if (s) return s;
   t->plain_added = true;
+  bool unigram = !strcmp(v->model, "t5") || !strcmp(v->model, "unigram");
+  if (v->charsmap_length && !unigram) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "tokenizer.ggml.precompiled_charsmap: expected with tokenizer.ggml.model \"t5\", found with \"%s\"",
+                   v->model);
+  }
   if (!strcmp(v->model, "gpt2") || !strcmp(v->model, "gemma4")) {
     s = setup_bpe(t, v, err);
   } else if (!strcmp(v->model, "llama")) {
     s = setup_scores(t, v, err);
-  } else if (!strcmp(v->model, "t5") || !strcmp(v->model, "unigram")) {
+  } else if (unigram) {
     s = setup_unigram(t, v, err);
   } else {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
                    "tokenizer.ggml.model: \"%s\" is not supported (gpt2, gemma4, llama and t5 are)", v->model);
   }
   if (s || (s = set_ids(t, v, err))) return s;
+  t->text_unk = unknown_of_text(t);
   st_tokenizer_guard_ends(t);
   if ((s = st_tokenizer_build_added(t, err))) return s;
   return st_tokenizer_finish(t, err);
