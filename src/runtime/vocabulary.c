@@ -107,6 +107,7 @@ static setun_status read_keys(const st_metadata *m, st_vocabulary *v, const st_l
   read_flag(m, "tokenizer.ggml.add_eos_token", &v->add_eos, &s, err);
   read_flag(m, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, &s, err);
   read_flag(m, "tokenizer.ggml.remove_extra_whitespaces", &v->remove_extra_whitespaces, &s, err);
+  read_flag(m, "tokenizer.ggml.normalizer.lowercase", &v->lowercase, &s, err);
   read_charsmap(m, v, &s, err);
   return s;
 }

@@ -90,8 +90,8 @@ setun_status st_charsmap_read(st_tokenizer *t, const char *bytes, size_t length,
   }
   uint32_t n = size / 4, rest = (uint32_t)(length - 4 - size);
   if (rest && bytes[length - 1]) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "expected replacement texts that end with a 0 byte, found 0x%02X at the end",
-                   b[length - 1]);
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "expected replacement texts that end with a 0 byte, found 0x%02X at the end", b[length - 1]);
   }
   uint32_t *units = (uint32_t *)(void *)st_arena_take(&t->arena, size);
   char *texts = st_arena_copy(&t->arena, bytes + 4 + size, rest);

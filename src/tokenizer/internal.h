@@ -157,12 +157,19 @@ void st_pretokenize_prepare(st_tokenizer *t); // once all stages are there
 
 // ---- patterns.c ----
 
+// What a vocabulary spells its texts in.
+typedef enum st_alphabet {
+  ST_ALPHABET_BYTES, // the printable form of bytes
+  ST_ALPHABET_MARKS, // characters, with U+2581 for a space; missing ones become byte tokens
+  ST_ALPHABET_WORDS  // characters, without spaces: what no pattern matches is left out
+} st_alphabet;
+
 // A row of the table of published pre-tokenizers.
 typedef struct st_pretokenizer {
   const char *name;
   const char *patterns[8]; // applied one after the other to the pieces that the one before left
   bool ignore_merges, add_bos;
-  bool raw; // no byte-level alphabet: spaces become U+2581, missing characters become byte tokens
+  st_alphabet alphabet;
 } st_pretokenizer;
 
 extern const char ST_PATTERN_GPT2[];

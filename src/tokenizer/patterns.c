@@ -70,6 +70,18 @@
   "(?:(?!\\p{Nd})(?:\\P{Nd}++(?:\\p{Nd}{1,2}(?!\\p{Nd}))?)*+(?:\\p{Nd}{1,2}" TRIPLES_AHEAD ")?)?"
 // "\\d{1,3}(?=(?:\\d{3})*\\b)"
 #define WORD_TRIPLES "\\G(?<=\\p{Nd})\\p{Nd}{3}|(?<!\\p{Nd})\\p{Nd}{1,3}(?=(?:\\p{Nd}{3})*+(?!\\w))"
+// Whole runs of digits in groups of three, counted from their end.
+#define RUN_TRIPLES "\\G(?<=\\p{N})\\p{N}{3}|(?<!\\p{N})\\p{N}{1,3}(?=(?:\\p{N}{3})*+(?!\\p{N}))"
+// Scripts without spaces between words.
+#define UNSPACED                                                                                                       \
+  "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{8C48}-\\x{FAFF}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}\\x{FF65}-\\x{"     \
+  "FF9F}"                                                                                                              \
+  "\\x{2F00}-\\x{2FDF}\\x{E40}-\\x{E7F}\\x{E80}-\\x{EFF}\\x{1780}-\\x{17FF}\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}"     \
+  "\\x{A9E0}-\\x{A9FF}\\x{AC00}-\\x{D7AF}\\x{1100}-\\x{11FF}]+"
+// Llama 3's with runs of spaces in powers of two.
+#define JAIS2                                                                                                          \
+  WORDS "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|"    \
+        "\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"
 #define BAILING                                                                                                        \
   "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"          \
   "\\s+(?!\\S)|\\s+"
@@ -88,93 +100,113 @@ const char ST_PATTERN_GPT2[] = GPT2;
 
 #define YES true
 #define NO false
-// name, patterns, ignore_merges, BOS by default, raw (no byte-level alphabet)
+#define BYTES ST_ALPHABET_BYTES
+#define MARKS ST_ALPHABET_MARKS
+// name, patterns, ignore_merges, BOS by default, alphabet
 static const st_pretokenizer table[] = {
-    {"default", {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}, NO, NO, NO},
-    {"gpt-2", {GPT2}, NO, NO, NO},
-    {"olmo", {GPT2}, NO, NO, NO},
-    {"mpt", {GPT2}, NO, NO, NO},
-    {"phi-2", {GPT2}, NO, NO, NO},
-    {"jais", {GPT2}, NO, NO, NO},
-    {"trillion", {GPT2}, NO, NO, NO},
-    {"granite-docling", {GPT2}, NO, NO, NO},
-    {"exaone4", {GPT2}, NO, NO, NO},
-    {"gigachat", {GPT2}, NO, NO, NO},
-    {"mellum", {GPT2}, NO, NO, NO},
-    {"a.x-4.0", {GPT2}, NO, NO, NO},
-    {"modern-bert", {GPT2}, NO, NO, NO},
-    {"smollm", {"\\p{N}", GPT2}, NO, NO, NO},
-    {"starcoder", {"\\p{N}", GPT2}, NO, NO, NO},
-    {"refact", {"\\p{N}", GPT2}, NO, NO, NO},
-    {"command-r", {"\\p{N}", GPT2}, NO, NO, NO},
-    {"codeshell", {"\\p{N}", GPT2}, NO, NO, NO},
-    {"exaone", {"\\p{N}", GPT2}, NO, NO, NO},
-    {"minerva-7b", {"\\p{N}", GPT2}, NO, NO, NO},
-    {"mellum2", {"\\p{N}", GPT2}, NO, NO, NO},
-    {"llama-bpe", {LLAMA3}, YES, YES, NO},
-    {"llama3", {LLAMA3}, YES, YES, NO},
-    {"llama-v3", {LLAMA3}, YES, YES, NO},
-    {"falcon3", {LLAMA3}, YES, YES, NO},
-    {"falcon_e", {LLAMA3}, YES, YES, NO},
-    {"falcon-h1", {LLAMA3}, YES, YES, NO},
-    {"pixtral", {LLAMA3}, YES, YES, NO},
-    {"midm-2.0", {LLAMA3}, YES, YES, NO},
-    {"lfm2", {LLAMA3}, YES, YES, NO},
-    {"jina-v5-nano", {LLAMA3}, YES, YES, NO},
-    {"dbrx", {LLAMA3}, NO, NO, NO},
-    {"smaug-bpe", {LLAMA3}, NO, NO, NO},
-    {"chatglm-bpe", {LLAMA3}, NO, NO, NO},
-    {"glm4", {LLAMA3}, YES, NO, NO},
-    {"glm5", {LLAMA3}, YES, NO, NO},
-    {"minicpm5", {"\\p{N}{1,3}", WORDS "\\p{N}+" SYMBOLS}, YES, NO, NO},
-    {"qwen2", {QWEN2}, NO, NO, NO},
-    {"stablelm2", {QWEN2}, NO, NO, NO},
-    {"deepseek-r1-qwen", {QWEN2}, NO, NO, NO},
-    {"megrez", {QWEN2}, NO, NO, NO},
-    {"hunyuan", {QWEN2}, NO, NO, NO},
-    {"grok-2", {QWEN2}, NO, NO, NO},
-    {"kormo", {QWEN2}, NO, NO, NO},
-    {"solar-open", {QWEN2}, NO, NO, NO},
-    {"f2llmv2", {QWEN2}, NO, NO, NO},
-    {"laguna", {LINES, QWEN2}, NO, NO, NO},
-    {"ufakzeka", {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" SYMBOLS}, NO, NO, NO},
-    {"exaone-moe", {EXAONE_MOE}, NO, NO, NO},
-    {"qwen35", {QWEN35}, NO, NO, NO},
+    {"default", {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}, NO, NO, BYTES},
+    {"gpt-2", {GPT2}, NO, NO, BYTES},
+    {"olmo", {GPT2}, NO, NO, BYTES},
+    {"mpt", {GPT2}, NO, NO, BYTES},
+    {"phi-2", {GPT2}, NO, NO, BYTES},
+    {"jais", {GPT2}, NO, NO, BYTES},
+    {"trillion", {GPT2}, NO, NO, BYTES},
+    {"granite-docling", {GPT2}, NO, NO, BYTES},
+    {"exaone4", {GPT2}, NO, NO, BYTES},
+    {"gigachat", {GPT2}, NO, NO, BYTES},
+    {"mellum", {GPT2}, NO, NO, BYTES},
+    {"a.x-4.0", {GPT2}, NO, NO, BYTES},
+    {"modern-bert", {GPT2}, NO, NO, BYTES},
+    {"jina-es", {GPT2}, NO, NO, BYTES},
+    {"jina-de", {GPT2}, NO, NO, BYTES},
+    {"jina-v1-en", {GPT2}, NO, NO, BYTES},
+    {"jina-v2-es", {GPT2}, NO, NO, BYTES},
+    {"jina-v2-de", {GPT2}, NO, NO, BYTES},
+    {"jina-v2-code", {GPT2}, NO, NO, BYTES},
+    {"roberta-bpe", {GPT2}, NO, NO, BYTES},
+    {"chameleon",
+     {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )", "\\p{N}",
+      "[\\p{P}!-/:-@\\[-`{-~]", GPT2},
+     NO,
+     YES,
+     BYTES},
+    {"smollm", {"\\p{N}", GPT2}, NO, NO, BYTES},
+    {"starcoder", {"\\p{N}", GPT2}, NO, NO, BYTES},
+    {"refact", {"\\p{N}", GPT2}, NO, NO, BYTES},
+    {"command-r", {"\\p{N}", GPT2}, NO, NO, BYTES},
+    {"codeshell", {"\\p{N}", GPT2}, NO, NO, BYTES},
+    {"exaone", {"\\p{N}", GPT2}, NO, NO, BYTES},
+    {"minerva-7b", {"\\p{N}", GPT2}, NO, NO, BYTES},
+    {"mellum2", {"\\p{N}", GPT2}, NO, NO, BYTES},
+    {"llama-bpe", {LLAMA3}, YES, YES, BYTES},
+    {"llama3", {LLAMA3}, YES, YES, BYTES},
+    {"llama-v3", {LLAMA3}, YES, YES, BYTES},
+    {"falcon3", {LLAMA3}, YES, YES, BYTES},
+    {"falcon_e", {LLAMA3}, YES, YES, BYTES},
+    {"falcon-h1", {LLAMA3}, YES, YES, BYTES},
+    {"pixtral", {LLAMA3}, YES, YES, BYTES},
+    {"midm-2.0", {LLAMA3}, YES, YES, BYTES},
+    {"lfm2", {LLAMA3}, YES, YES, BYTES},
+    {"jina-v5-nano", {LLAMA3}, YES, YES, BYTES},
+    {"jais-2", {JAIS2}, NO, NO, BYTES},
+    {"dbrx", {LLAMA3}, NO, NO, BYTES},
+    {"smaug-bpe", {LLAMA3}, NO, NO, BYTES},
+    {"chatglm-bpe", {LLAMA3}, NO, NO, BYTES},
+    {"glm4", {LLAMA3}, YES, NO, BYTES},
+    {"glm5", {LLAMA3}, YES, NO, BYTES},
+    {"minicpm5", {"\\p{N}{1,3}", WORDS "\\p{N}+" SYMBOLS}, YES, NO, BYTES},
+    {"qwen2", {QWEN2}, NO, NO, BYTES},
+    {"stablelm2", {QWEN2}, NO, NO, BYTES},
+    {"deepseek-r1-qwen", {QWEN2}, NO, NO, BYTES},
+    {"megrez", {QWEN2}, NO, NO, BYTES},
+    {"hunyuan", {QWEN2}, NO, NO, BYTES},
+    {"grok-2", {QWEN2}, NO, NO, BYTES},
+    {"kormo", {QWEN2}, NO, NO, BYTES},
+    {"solar-open", {QWEN2}, NO, NO, BYTES},
+    {"f2llmv2", {QWEN2}, NO, NO, BYTES},
+    {"laguna", {LINES, QWEN2}, NO, NO, BYTES},
+    {"ufakzeka", {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" SYMBOLS}, NO, NO, BYTES},
+    {"exaone-moe", {EXAONE_MOE}, NO, NO, BYTES},
+    {"qwen35", {QWEN35}, NO, NO, BYTES},
     {"deepseek-llm",
      {"[\\r\\n]", "\\s?[" CASED_LETTERS "]+",
       "\\s?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+", TRAILING_SPACE, CJK,
       "\\p{N}+"},
      NO,
      NO,
-     NO},
-    {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}"}, NO, NO, NO},
-    {"deepseek-v3", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, NO},
-    {"hunyuan-dense", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, NO},
-    {"joyai-llm", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, NO},
-    {"hy_v4", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, NO},
-    {"spark2_5", {"\\p{N}{1,3}", KANA_HAN, SPARK, "\\p{N}"}, NO, NO, NO},
-    {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}, NO, NO, NO},
-    {"tekken", {TEKKEN}, YES, YES, NO},
-    {"gpt-4o", {GPT4O}, NO, NO, NO},
-    {"llama4", {GPT4O}, NO, NO, NO},
-    {"kanana2", {GPT4O}, NO, NO, NO},
-    {"minimax-m2", {GPT4O}, NO, NO, NO},
-    {"talkie", {GPT4O}, NO, NO, NO},
-    {"tiny_aya", {WORD_TRIPLES, GPT4O}, NO, NO, NO},
-    {"cohere2moe", {WORD_TRIPLES, GPT4O}, NO, NO, NO},
-    {"youtu", {YOUTU, CASED(CONTRACTIONS "?") "\\p{N}" CASED_SYMBOLS}, YES, NO, NO},
-    {"kimi-k2", {KIMI}, NO, NO, NO},
-    {"superbpe", {"\\p{N}+", CUT_TRIPLES}, NO, NO, NO},
-    {"bailingmoe", {BAILING}, NO, NO, NO},
-    {"bailingmoe2", {BAILING}, NO, NO, NO},
-    {"llada-moe", {BAILING}, NO, NO, NO},
-    {"seed-coder", {WORDS "\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES}, NO, NO, NO},
-    {"bloom", {BLOOM}, NO, NO, NO},
-    {"poro-chat", {BLOOM}, NO, NO, NO},
-    {"gpt3-finnish", {BLOOM}, NO, NO, NO},
-    {"viking", {BLOOM, "\\p{N}"}, NO, NO, NO},
-    {"gemma4", {LINES}, NO, YES, YES},
-    {"sarvam-moe", {LINES}, NO, NO, YES},
+     BYTES},
+    {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}"}, NO, NO, BYTES},
+    {"deepseek-v3", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, BYTES},
+    {"hunyuan-dense", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, BYTES},
+    {"joyai-llm", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, BYTES},
+    {"hy_v4", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK3}, NO, NO, BYTES},
+    {"afmoe", {RUN_TRIPLES, UNSPACED, DEEPSEEK3}, NO, NO, BYTES},
+    {"spark2_5", {"\\p{N}{1,3}", KANA_HAN, SPARK, "\\p{N}"}, NO, NO, BYTES},
+    {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}, NO, NO, BYTES},
+    {"tekken", {TEKKEN}, YES, YES, BYTES},
+    {"gpt-4o", {GPT4O}, NO, NO, BYTES},
+    {"llama4", {GPT4O}, NO, NO, BYTES},
+    {"kanana2", {GPT4O}, NO, NO, BYTES},
+    {"minimax-m2", {GPT4O}, NO, NO, BYTES},
+    {"talkie", {GPT4O}, NO, NO, BYTES},
+    {"granite-embed-multi-97m", {GPT4O}, YES, NO, BYTES},
+    {"tiny_aya", {WORD_TRIPLES, GPT4O}, NO, NO, BYTES},
+    {"cohere2moe", {WORD_TRIPLES, GPT4O}, NO, NO, BYTES},
+    {"youtu", {YOUTU, CASED(CONTRACTIONS "?") "\\p{N}" CASED_SYMBOLS}, YES, NO, BYTES},
+    {"kimi-k2", {KIMI}, NO, NO, BYTES},
+    {"superbpe", {"\\p{N}+", CUT_TRIPLES}, NO, NO, BYTES},
+    {"bailingmoe", {BAILING}, NO, NO, BYTES},
+    {"bailingmoe2", {BAILING}, NO, NO, BYTES},
+    {"llada-moe", {BAILING}, NO, NO, BYTES},
+    {"seed-coder", {WORDS "\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES}, NO, NO, BYTES},
+    {"bloom", {BLOOM}, NO, NO, BYTES},
+    {"poro-chat", {BLOOM}, NO, NO, BYTES},
+    {"gpt3-finnish", {BLOOM}, NO, NO, BYTES},
+    {"viking", {BLOOM, "\\p{N}"}, NO, NO, BYTES},
+    {"gemma4", {LINES}, NO, YES, MARKS},
+    {"granite-embed-multi-311m", {LINES}, NO, YES, MARKS},
+    {"sarvam-moe", {LINES}, NO, NO, MARKS},
+    {"whitespace", {"\\S+"}, NO, NO, ST_ALPHABET_WORDS},
 };
 
 const st_pretokenizer *st_pretokenizer_find(const char *name) {
@@ -187,7 +219,7 @@ const st_pretokenizer *st_pretokenizer_find(const char *name) {
 static bool has_patterns(const st_tokenizer *t, const st_pretokenizer *p) {
   size_t n = 0;
   while (p->patterns[n]) n++;
-  if (n != t->n_stages || p->raw || p->ignore_merges != t->ignore_merges) return false;
+  if (n != t->n_stages || p->alphabet != ST_ALPHABET_BYTES || p->ignore_merges != t->ignore_merges) return false;
   for (size_t i = 0; i < n; i++) {
     const st_stage *stage = &t->stages[i];
     if (stage->kind != ST_STAGE_SPLIT || stage->behavior != ST_SPLIT_ISOLATED || stage->invert) return false;
@@ -223,12 +255,14 @@ static setun_status refuse(const char *name, setun_error *err) {
 setun_status st_pretokenizer_apply(st_tokenizer *t, const char *name, setun_error *err) {
   const st_pretokenizer *p = st_pretokenizer_find(name);
   if (!p) return refuse(name, err);
+  bool words = p->alphabet == ST_ALPHABET_WORDS;
   for (size_t i = 0; p->patterns[i]; i++) {
-    setun_status s = st_stage_add_split(t, p->patterns[i], ST_SPLIT_ISOLATED, false, err);
+    st_split_behavior behavior = words ? ST_SPLIT_REMOVED : ST_SPLIT_ISOLATED;
+    setun_status s = st_stage_add_split(t, p->patterns[i], behavior, words, err);
     if (s) return s;
   }
   t->ignore_merges = p->ignore_merges;
   t->add_bos = p->add_bos;
-  t->byte_level = !p->raw;
+  t->byte_level = p->alphabet == ST_ALPHABET_BYTES;
   return SETUN_OK;
 }

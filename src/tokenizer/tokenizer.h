@@ -33,7 +33,8 @@ enum { ST_ID_NONE = -2 };
 // A vocabulary as a GGUF file holds it (keys `tokenizer.ggml.*`). Start from st_vocabulary_init. Nothing in it is
 // kept: the tokenizer copies what it needs.
 typedef struct st_vocabulary {
-  const char *model; // "gpt2" (byte-level BPE), "gemma4" (BPE without bytes), "llama" (BPE by scores), "t5" (Unigram)
+  const char *model; // "gpt2" (byte-level BPE), "gemma4" and "whitespace" (BPE without bytes), "llama" (BPE by scores),
+                     // "t5" (Unigram)
   const char
       *pre; // `pre`, for BPE alone; NULL when the key is absent (then "default", as files from before the key mean)
   size_t n;
@@ -45,7 +46,8 @@ typedef struct st_vocabulary {
   const char *charsmap;  // `precompiled_charsmap` (t5 only), or NULL
   size_t charsmap_length;
   int64_t bos, eos, unk, eot, eom; // ids; -1: the key is absent; ST_ID_NONE: the key says that there is none
-  int add_bos, add_eos, add_space_prefix, remove_extra_whitespaces; // 0, 1, or -1: the key is absent
+  // 0, 1, or -1: the key is absent
+  int add_bos, add_eos, add_space_prefix, remove_extra_whitespaces, lowercase;
 } st_vocabulary;
 
 void st_vocabulary_init(st_vocabulary *v);

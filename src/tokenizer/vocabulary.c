@@ -14,7 +14,8 @@ void st_vocabulary_init(st_vocabulary *v) {
                        .add_bos = -1,
                        .add_eos = -1,
                        .add_space_prefix = -1,
-                       .remove_extra_whitespaces = -1};
+                       .remove_extra_whitespaces = -1,
+                       .lowercase = -1};
 }
 
 static setun_status fill(st_tokenizer *t, const st_vocabulary *v, setun_error *err) {
@@ -91,6 +92,12 @@ static setun_status setup_bpe(st_tokenizer *t, const st_vocabulary *v, setun_err
   if (!strcmp(v->model, "gemma4")) pre = "gemma4";
   setun_status s = st_pretokenizer_apply(t, pre, err);
   if (s || (s = add_merges(t, v, err))) return s;
+  if (st_pretokenizer_find(pre)->alphabet == ST_ALPHABET_WORDS) {
+    t->byte_fallback = true;
+    t->decoders[t->n_decoders++] = (st_decode_step){.kind = ST_DECODE_BYTE_FALLBACK};
+    if (v->lowercase == 1) t->normalizers[t->n_normalizers++] = (st_normalize_step){.kind = ST_NORMALIZE_LOWERCASE};
+    return SETUN_OK;
+  }
   if (!t->byte_level) return use_marks(t, v->add_space_prefix == 1, err);
   if (v->add_space_prefix == 1)
     t->normalizers[t->n_normalizers++] = (st_normalize_step){.kind = ST_NORMALIZE_PREPEND, .text = {" ", 1}};
@@ -155,11 +162,11 @@ static int32_t default_unknown(const st_tokenizer *t, const st_vocabulary *v) {
   return v->types || t->model == ST_MODEL_BPE || usual >= t->size ? -1 : (int32_t)usual;
 }
 
-// Text must not become a token that begins or ends one, whatever the keys say, and byte-level vocabularies make no
-// unknown token of it.
+// Text must not become a token that begins or ends one, whatever the keys say, and BPE by merges makes no unknown token
+// of it.
 static int32_t unknown_of_text(const st_tokenizer *t) {
   bool ends = t->unk >= 0 && (t->unk == t->bos || t->unk == t->eos || t->ends[t->unk]);
-  return ends || t->byte_level ? -1 : t->unk;
+  return ends || t->model == ST_MODEL_BPE ? -1 : t->unk;
 }
 
 static setun_status set_ids(st_tokenizer *t, const st_vocabulary *v, setun_error *err) {
@@ -188,7 +195,7 @@ static setun_status make(st_tokenizer *t, const st_vocabulary *v, setun_error *e
                    "tokenizer.ggml.precompiled_charsmap: expected with tokenizer.ggml.model \"t5\", found with \"%s\"",
                    v->model);
   }
-  if (!strcmp(v->model, "gpt2") || !strcmp(v->model, "gemma4")) {
+  if (!strcmp(v->model, "gpt2") || !strcmp(v->model, "gemma4") || !strcmp(v->model, "whitespace")) {
     s = setup_bpe(t, v, err);
   } else if (!strcmp(v->model, "llama")) {
     s = setup_scores(t, v, err);

@@ -140,11 +140,11 @@ static st_tokenizer *bytes_tokenizer(const char *pre) {
 // end).
 static void test_megabytes(void **unused) {
   (void)unused;
-  static const char *const names[] = {"default",      "gpt-2",          "smollm",      "llama-bpe",  "minicpm5",
-                                      "qwen2",        "laguna",         "ufakzeka",    "exaone-moe", "qwen35",
-                                      "deepseek-llm", "deepseek-coder", "deepseek-v3", "spark2_5",   "falcon",
-                                      "tekken",       "gpt-4o",         "tiny_aya",    "youtu",      "kimi-k2",
-                                      "superbpe",     "bailingmoe",     "seed-coder",  "bloom",      "viking"};
+  static const char *const names[] = {
+      "default",    "gpt-2",      "smollm", "llama-bpe",    "minicpm5",       "qwen2",       "laguna",
+      "ufakzeka",   "exaone-moe", "qwen35", "deepseek-llm", "deepseek-coder", "deepseek-v3", "spark2_5",
+      "falcon",     "tekken",     "gpt-4o", "tiny_aya",     "youtu",          "kimi-k2",     "superbpe",
+      "bailingmoe", "seed-coder", "bloom",  "viking",       "afmoe",          "jais-2",      "chameleon"};
   static const char *const units[] = {"a",
                                       " ",
                                       "\n",
@@ -263,11 +263,22 @@ static void test_names(void **unused) {
                                       "bloom",
                                       "poro-chat",
                                       "gpt3-finnish",
-                                      "viking"};
+                                      "viking",
+                                      "afmoe",
+                                      "jais-2",
+                                      "chameleon",
+                                      "granite-embed-multi-97m",
+                                      "jina-es",
+                                      "jina-de",
+                                      "jina-v1-en",
+                                      "jina-v2-es",
+                                      "jina-v2-de",
+                                      "jina-v2-code",
+                                      "roberta-bpe"};
   for (size_t i = 0; i < COUNT(names); i++) {
     st_tokenizer *t = bytes_tokenizer(names[i]);
     const st_pretokenizer *p = st_pretokenizer_find(names[i]);
-    assert_true(p && !p->raw);
+    assert_true(p && p->alphabet == ST_ALPHABET_BYTES);
     st_tokenizer_free(t);
   }
   st_tokenizer *t = NULL;
