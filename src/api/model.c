@@ -176,6 +176,7 @@ setun_status st_api_open(const char *path, const st_file_source *source, const s
   m->maker = st_process_current();
   st_open_options options = st_open_options_of(&p, &m->log);
   options.source = source;
+  options.texts_only = !next;
   s = st_directory_open(path, &options, &d, err);
   if (s == SETUN_OK) {
     if (next) s = check_family(d, err);

@@ -172,6 +172,10 @@ static setun_status open_file(st_builder *b, const char *path, setun_error *err)
   if (n >= 4 && (!memcmp(head, "lmgg", 4) || !memcmp(head, "tjgg", 4) || !memcmp(head, "fmgg", 4))) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: a GGML file of before GGUF, which is not read", path);
   }
+  if (b->options->texts_only && n == 9 && head[0] == '{' && !memchr(head, '\0', n)) { // tokenizer.json itself
+    b->directory->container = ST_HUGGINGFACE;
+    return SETUN_OK;
+  }
   // A safetensors header is JSON; anything else with such a name gets that reader's message.
   if (n == 9 && head[8] == '{') return st_safetensors_open(b, path, err);
   if (st_has_suffix(path, ".safetensors")) return st_safetensors_open(b, path, err);

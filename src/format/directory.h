@@ -51,6 +51,8 @@ typedef struct st_open_options {
   const char *const *ignore_keys;
   size_t n_ignore_keys;
   const st_file_source *source; // of a GGUF file's bytes, instead of the path's, which is its name; NULL: the path's
+  bool texts_only; // a Hugging Face directory needs neither config.json nor weights, and tokenizer.json may stand for
+                   // one
 } st_open_options;
 
 // Opens a GGUF file (the first part of a split one brings the others), a .safetensors file, or a directory with

@@ -201,7 +201,8 @@ setun_status st_huggingface_open(st_builder *b, const char *path, setun_error *e
   if (!err) err = &own;
   d->container = ST_HUGGINGFACE;
   setun_status s = load_json(path, "config.json", ST_CONFIG_MOST, &d->config, err);
-  if (s == SETUN_OK && !d->config) return fail_absent(path, "config.json", err);
+  bool whole = !b->options->texts_only;
+  if (s == SETUN_OK && !d->config && whole) return fail_absent(path, "config.json", err);
   if (s == SETUN_OK) s = load_json(path, "generation_config.json", ST_CONFIG_MOST, &d->generation_config, err);
-  return s == SETUN_OK ? open_weights(b, path, err) : s;
+  return s == SETUN_OK && whole ? open_weights(b, path, err) : s;
 }

@@ -153,6 +153,10 @@ static setun_status from_gguf(const st_metadata *m, const char *default_pre, con
 // ---- Hugging Face directories ----
 
 static setun_status from_vocab_merges(const st_directory *d, st_tokenizer **t, setun_error *err) {
+  if (!d->config) { // which would say how text is split
+    return st_fail(err, SETUN_ERROR_IO, "%s: expected tokenizer.json, tokenizer.model, or config.json, found none",
+                   d->path);
+  }
   char *vocab = NULL, *merges = NULL;
   size_t vocab_length = 0, merges_length = 0;
   setun_status s = st_file_load_beside(d->path, "vocab.json", FILE_LIMIT, &vocab, &vocab_length, err);
@@ -169,10 +173,13 @@ static setun_status from_vocab_merges(const st_directory *d, st_tokenizer **t, s
   return s;
 }
 
+// The path is that of tokenizer.json itself, or of the directory that has it.
 static setun_status from_files(const st_directory *d, st_tokenizer **t, setun_error *err) {
   char *text = NULL;
   size_t length = 0;
-  setun_status s = st_file_load_beside(d->path, "tokenizer.json", FILE_LIMIT, &text, &length, err);
+  setun_status s = st_path_is_directory(d->path)
+                       ? st_file_load_beside(d->path, "tokenizer.json", FILE_LIMIT, &text, &length, err)
+                       : st_file_load(d->path, FILE_LIMIT, &text, &length, err);
   if (s != SETUN_OK) return s;
   if (text) {
     s = st_tokenizer_from_json(text, length, "tokenizer.json", t, err);

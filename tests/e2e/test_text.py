@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import tempfile
 
@@ -58,6 +59,33 @@ class TokenizeTest(Case):
         text = "A fox and a bell went to the lake. " * 20000
         ids = self.ids(text)
         self.assertEqual(self.good("detokenize", TALES, stdin=json.dumps(ids).encode()).decode(), text)
+
+
+class TokenizerAloneTest(Case):
+    """A directory that has nothing but tokenizer files, and tokenizer.json itself."""
+
+    def test_without_config_and_weights(self):
+        want = json.loads(self.good("tokenize", TALES, "--ids", "-p", "a fox"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "tokenizer.json")
+            shutil.copy(os.path.join(TALES, "tokenizer.json"), path)
+            for model in (folder, path):
+                with self.subTest(model=model):
+                    self.assertEqual(json.loads(self.good("tokenize", model, "--ids", "-p", "a fox")), want)
+                    self.assertEqual(self.good("detokenize", model, *want), b"a fox")
+            shutil.copy(os.path.join(TALES, "config.json"), folder)
+            self.assertEqual(json.loads(self.good("tokenize", folder, "--ids", "-p", "a fox")), want)
+
+    def test_nothing_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.fails(1, "tokenize", folder, "-p", "a", mentions=["tokenizer.json", "found none"])
+            with open(os.path.join(folder, "vocab.json"), "w") as file:
+                file.write('{"a": 0}')
+            self.fails(1, "tokenize", folder, "-p", "a", mentions=["config.json"])
+            with open(os.path.join(folder, "tokenizer.json"), "w") as file:
+                file.write('{"version": "1.0"}')
+            self.fails(1, "tokenize", folder, "-p", "a", mentions=["tokenizer.json", "model"])
+            self.fails(1, "run", folder, "-p", "a", mentions=["config.json"])
 
 
 class DetokenizeTest(Case):
