@@ -87,9 +87,13 @@ typedef struct st_queue_options {
   uint32_t n_batch; // most tokens of one operation
 } st_queue_options;
 
+// A cache is a pool of pages, numbered from 0: ST_CACHE_POSITIONS positions of one layer each. Which of them hold what
+// is up to whoever uses it, who gives the tables with each run of tokens.
+enum { ST_CACHE_POSITIONS = 64 };
 typedef struct st_cache_shape {
-  uint32_t n_sequences, n_layer, n_ctx, n_head, n_head_kv, head_dim; // n_ctx: positions of a sequence
-  bool half;                                                         // f16, otherwise f32
+  uint32_t n_pages;
+  uint32_t n_head, n_head_kv, head_dim;
+  setun_kv_type keys, values; // formats
 } st_cache_shape;
 
 // One output of `linear`: dst[row + t][column...] = matrix * input[t] (+ bias).
@@ -104,11 +108,15 @@ typedef struct st_linear_out {
 // The tokens of a pass: runs of them, each of one sequence at positions that follow one another. Row t of an array is
 // token t, counted through all runs.
 typedef struct st_token_run {
-  uint32_t sequence, position, n; // position: of the run's first token
+  uint32_t position, n; // position: of the run's first token
+  // pages[layer * stride + p / ST_CACHE_POSITIONS] holds position p of a layer; entries of positions that no token of
+  // the run sees or is stored at are not read.
+  const uint32_t *pages;
+  size_t stride;
 } st_token_run;
 
 typedef struct st_batch {
-  const st_token_run *runs; // [n_runs], no sequence twice
+  const st_token_run *runs; // [n_runs], no sequence twice; what they write to is in the tables of one run only
   uint32_t n_runs, n_tokens;
 } st_batch;
 
@@ -164,6 +172,9 @@ struct st_backend {
   void (*workload_add)(const st_device *device, const st_matrix_desc *desc, st_workload *workload);
   uint64_t (*queue_size)(const st_device *device, const st_queue_options *options, const st_workload *workload);
   uint64_t (*cache_size)(const st_cache_shape *shape, int threads);
+  // Bytes of a page, and of one position of a page in one KV head: of its key, or of its value, as it is saved.
+  uint64_t (*cache_page_size)(const st_cache_shape *shape);
+  size_t (*cache_row_size)(setun_kv_type type, uint32_t head_dim);
   setun_status (*array_new)(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
   void (*array_free)(st_array *array);
   setun_status (*cache_new)(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);
@@ -185,17 +196,19 @@ struct st_backend {
   void (*rope)(st_queue *queue, st_array *x, const st_batch *batch, uint32_t heads, uint32_t head_dim,
                const st_dvector *table, bool interleaved);
   void (*clip)(st_queue *queue, st_array *x, uint32_t n, uint32_t width, float limit);
-  // Stores the tokens' keys and values, [n_tokens, n_head_kv * head_dim] each.
-  void (*cache_write)(st_queue *queue, st_cache *cache, uint32_t layer, const st_batch *batch, const st_array *k,
-                      const st_array *v);
+  // Stores the tokens' keys and values, [n_tokens, n_head_kv * head_dim] each, which it may change.
+  void (*cache_write)(st_queue *queue, st_cache *cache, uint32_t layer, const st_batch *batch, st_array *k,
+                      st_array *v);
+  // Page `to` becomes what page `from` is.
+  void (*cache_copy_page)(st_queue *queue, st_cache *cache, uint32_t from, uint32_t to);
   // Attention of the tokens, whose keys are in the cache already.
   void (*attend)(st_queue *queue, const st_cache *cache, const st_batch *batch, const st_attend_args *args);
-  // Keys and values of the first `n` positions of one layer and KV head of a sequence, in the cache's own number
-  // format: waits, then copies n * head_dim numbers each out of the cache, or into it.
-  setun_status (*cache_save)(st_queue *queue, const st_cache *cache, uint32_t sequence, uint32_t layer, uint32_t head,
-                             uint32_t n, void *keys, void *values, setun_error *err);
-  setun_status (*cache_restore)(st_queue *queue, st_cache *cache, uint32_t sequence, uint32_t layer, uint32_t head,
-                                uint32_t n, const void *keys, const void *values, setun_error *err);
+  // Keys and values of the first `n` positions of a page in one KV head: waits, then copies n rows of cache_row_size
+  // each out of the cache, or into it.
+  setun_status (*cache_save)(st_queue *queue, const st_cache *cache, uint32_t page, uint32_t head, uint32_t n,
+                             void *keys, void *values, setun_error *err);
+  setun_status (*cache_restore)(st_queue *queue, st_cache *cache, uint32_t page, uint32_t head, uint32_t n,
+                                const void *keys, const void *values, setun_error *err);
   // dst = act(gate) * up; dst may be gate.
   void (*glu)(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,
               uint32_t width, st_array *dst);

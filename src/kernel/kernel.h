@@ -98,47 +98,9 @@ typedef struct st_input {
 
 typedef enum st_glu { ST_GLU_SILU, ST_GLU_RELU2, ST_GLU_GELU_TANH, ST_GLU_GPT_OSS } st_glu;
 
-// The cache of a KV head: runs of `positions`, a multiple of ST_KEYS, which begin `stride` numbers apart. The keys of
-// ST_KEYS positions are a block in which those of a column lie side by side, so that the scores of many keys are sums
-// without a sum over lanes. Values are a row for each position.
-enum { ST_KEYS = 64 };
-typedef struct st_cache_runs {
-  size_t positions, stride;
-} st_cache_runs;
-static inline size_t st_value_at(size_t position, size_t column, size_t head_dim, st_cache_runs runs) {
-  return position / runs.positions * runs.stride + position % runs.positions * head_dim + column;
-}
-static inline size_t st_key_at(size_t position, size_t column, size_t head_dim, st_cache_runs runs) {
-  size_t in = position % ST_KEYS;
-  return st_value_at(position - in, 0, head_dim, runs) + column * ST_KEYS + in;
-}
-
-// One KV head of a cache and the query heads that share it, of one token or of several that follow one another.
-typedef struct st_attend {
-  const float *q; // [n_tokens][token_stride] of [n_q][q_stride]: query heads, n_q of them a token
-  size_t n_q, q_stride;
-  size_t n_tokens; // 0 counts as 1
-  size_t token_stride;
-  size_t head_dim;
-  const void *k, *v; // [n_keys + n_tokens - 1][head_dim] by st_key_at and st_value_at; keys in whole blocks
-  st_cache_runs runs;
-  bool half;          // half precision, otherwise float32
-  size_t n_keys;      // of k and v, token 0 sees the keys [0, n_keys), token i [0, n_keys + i)
-  size_t window;      // of these only the last `window`; 0: all
-  float scale;        // of the scores
-  const float *sinks; // [n_q] learned logits that take part in the softmax only; NULL: none
-  float *scores;      // scratch, [n_tokens * n_q][st_attend_row], any alignment
-  float *out;         // laid out as q
-} st_attend;
-
-// Floats that the scores of one query take; the first key that a token sees.
-static inline size_t st_attend_row(const st_attend *a) {
-  size_t keys = a->n_keys + (a->n_tokens ? a->n_tokens - 1 : 0);
-  return (keys + 15) / 16 * 16 + (a->window ? 16 : 0);
-}
-static inline size_t st_attend_first(const st_attend *a, size_t token) {
-  return a->window && a->n_keys + token > a->window ? a->n_keys + token - a->window : 0;
-}
+// Attention of some queries over one part of the keys that they see: see kernel/attend.h.
+typedef struct st_attend st_attend;
+typedef struct st_attend_part st_attend_part;
 
 typedef struct st_kernels st_kernels;
 struct st_kernels {
@@ -167,7 +129,7 @@ struct st_kernels {
   void (*rmsnorm)(const float *x, const float *weight, size_t n, float eps, float *out); // out may be x
   // cos and sin of n/2 angles for one head of n values; pairs (i, i + n/2), or (2i, 2i + 1) when interleaved.
   void (*rope)(float *x, const float *cosine, const float *sine, size_t n, bool interleaved);
-  void (*attend)(const st_attend *a);
+  void (*attend)(const st_attend *a, const st_attend_part *part);
   void (*to_half)(const float *x, size_t n, uint16_t *out);
   void (*glu)(st_glu kind, const float *gate, const float *up, size_t n, float *out); // out may be gate
   void (*add)(float *x, const float *y, float scale, size_t n);                       // x += scale * y

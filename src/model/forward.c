@@ -76,19 +76,35 @@ setun_status st_run_options_of(const st_hparams *h, const setun_session_params *
     return st_fail(err, SETUN_ERROR_ARGUMENT, "kv: expected one of setun_kv_type, found %d", (int)p->kv);
   }
   o->threads = p->threads > 0 ? p->threads : st_default_threads();
-  o->half = p->kv == SETUN_KV_F16;
+  o->keys = o->values = p->kv;
   o->all_logits = p->all_logits;
   return SETUN_OK;
 }
 
+// Of one layer.
+static uint32_t pages_of(uint32_t n_ctx) {
+  return (n_ctx + ST_CACHE_POSITIONS - 1) / ST_CACHE_POSITIONS;
+}
+
 static st_cache_shape cache_shape(const st_hparams *h, const st_run_options *o) {
-  return (st_cache_shape){.n_sequences = 1,
-                          .n_layer = h->n_layer,
-                          .n_ctx = o->n_ctx,
+  return (st_cache_shape){.n_pages = h->n_layer * pages_of(o->n_ctx),
                           .n_head = h->n_head,
                           .n_head_kv = h->n_head_kv,
                           .head_dim = h->head_dim,
-                          .half = o->half};
+                          .keys = o->keys,
+                          .values = o->values};
+}
+
+// Layers grow together, so that what is used lies together.
+static setun_status new_pages(st_run *r, setun_error *err) {
+  uint32_t n_layer = r->model->h.n_layer;
+  r->stride = pages_of(r->n_ctx);
+  r->pages = st_calloc(n_layer * r->stride, sizeof *r->pages);
+  if (!r->pages) return st_fail_memory(err, "the pages of the KV cache");
+  for (uint32_t layer = 0; layer < n_layer; layer++) {
+    for (uint32_t i = 0; i < r->stride; i++) r->pages[layer * r->stride + i] = i * n_layer + layer;
+  }
+  return SETUN_OK;
 }
 
 uint32_t st_run_logits_at_once(const st_run_options *o) {
@@ -108,9 +124,10 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_
   if (h->n_expert) floats += (uint64_t)o->n_batch * (4 * (uint64_t)h->n_embd + 2 * h->n_expert + 5 * h->n_expert_used);
   floats += (uint64_t)o->n_batch * (3 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns);
   uint64_t logits = ((uint64_t)st_run_logits_at_once(o) - 1) * h->n_vocab;
+  uint64_t work = floats * sizeof(float) + (uint64_t)cache.n_pages * sizeof(uint32_t);
   return (st_run_size){.more_logits = logits * sizeof(float),
                        .cache = m->backend->cache_size(&cache, o->threads),
-                       .work = floats * sizeof(float) + m->backend->queue_size(m->device, &queue, workload)};
+                       .work = work + m->backend->queue_size(m->device, &queue, workload)};
 }
 
 setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run, setun_error *err) {
@@ -121,11 +138,12 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   r->n_ctx = o->n_ctx;
   r->n_batch = o->n_batch;
   r->n_logits = m->n_head ? st_run_logits_at_once(o) : 1;
-  r->half = o->half;
+  r->keys = o->keys, r->values = o->values;
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = cache_shape(&m->h, o);
   setun_status s = b->queue_new(m->device, &queue, &r->queue, err);
   if (s == SETUN_OK) s = b->cache_new(r->queue, &cache, &r->cache, err);
+  if (s == SETUN_OK) s = new_pages(r, err);
   if (s == SETUN_OK) s = new_arrays(r, err);
   if (s == SETUN_OK && m->h.n_expert) s = st_moe_new(r, &r->moe, err);
   uint32_t most = 3 > 2 * m->h.n_expert_used ? 3 : 2 * m->h.n_expert_used; // q, k and v, or gate and up of experts
@@ -153,6 +171,7 @@ void st_run_free(st_run *r) {
   if (r->rope_local) b->vector_free(r->rope_local);
   if (r->cache) b->cache_free(r->cache);
   if (r->queue) b->queue_free(r->queue);
+  st_free(r->pages);
   st_free(r);
 }
 
@@ -298,7 +317,7 @@ static uint32_t heads_for(const st_run *r, uint32_t n) {
 setun_status st_run_tokens(st_run *r, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *p,
                            setun_error *err) {
   const st_supply *supply = r->model->supply;
-  const st_token_run run = {.position = position, .n = n};
+  const st_token_run run = {.position = position, .n = n, .pages = r->pages, .stride = r->stride};
   const st_batch batch = {.runs = &run, .n_runs = 1, .n_tokens = n};
   if (supply) supply->begin(supply->context, ST_SUPPLY_LAYERS, heads_for(r, p->n_logits));
   setun_status s = embed(r, ids, n, err);

@@ -10,8 +10,11 @@ typedef struct st_run {
   st_queue *queue;
   st_cache *cache;
   uint32_t n_ctx, n_batch;
-  uint32_t n_logits;             // tokens whose logits are computed together at most
-  bool half;                     // the cache in f16
+  uint32_t n_logits;          // tokens whose logits are computed together at most
+  setun_kv_type keys, values; // formats of the cache
+  // Of the one sequence there is: [n_layer][stride], see st_token_run.
+  uint32_t *pages;
+  size_t stride;
   st_dvector *rope, *rope_local; // tables; rope_local NULL where all layers share one
   st_array *x, *q, *k, *v, *attn, *branch, *gate, *up, *logits;
   struct st_moe *moe; // NULL: the model has no experts
@@ -21,8 +24,8 @@ typedef struct st_run {
 typedef struct st_run_options {
   uint32_t n_ctx, n_batch;
   int threads;
-  bool half;       // the cache in f16
-  bool all_logits; // not only those after the last token will be asked for
+  setun_kv_type keys, values; // formats of the cache
+  bool all_logits;            // not only those after the last token will be asked for
 } st_run_options;
 
 // The options of a session of the model: defaults filled in, limits checked.

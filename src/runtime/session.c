@@ -81,7 +81,9 @@ uint64_t st_session_cache_bytes(const st_session *s, uint32_t tokens) {
     bool cut = h->sliding[i] && h->window && h->window < tokens;
     seen += cut ? h->window : tokens;
   }
-  return seen * h->n_head_kv * h->head_dim * 2 * (s->run->half ? 2 : 4);
+  const st_backend *b = s->run->model->backend;
+  return seen * h->n_head_kv *
+         (b->cache_row_size(s->run->keys, h->head_dim) + b->cache_row_size(s->run->values, h->head_dim));
 }
 const float *st_session_logits(const st_session *s) {
   return s->has_logits ? s->logits + (size_t)s->last * s->run->model->h.n_vocab : NULL;

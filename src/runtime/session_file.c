@@ -29,14 +29,25 @@ static header header_of(const st_run *r, uint32_t n) {
                 .n_layer = h->n_layer,
                 .n_head_kv = h->n_head_kv,
                 .head_dim = h->head_dim,
-                .half = r->half};
+                .half = r->keys == SETUN_KV_F16};
   memcpy(out.magic, magic, sizeof magic);
   return out;
 }
 
-// Bytes of the keys (or values) of one layer and head.
+// Bytes of the keys (or values) of one layer and head, and of one position of these.
+static size_t row_bytes(const header *h) {
+  return (size_t)h->head_dim * (h->half ? 2 : 4);
+}
 static size_t piece_bytes(const header *h) {
-  return (size_t)h->n_tokens * h->head_dim * (h->half ? 2 : 4);
+  return h->n_tokens * row_bytes(h);
+}
+
+// The page of the positions from i on, and how many of them there are.
+static uint32_t page_of(const st_run *r, uint32_t layer, uint32_t i) {
+  return r->pages[layer * r->stride + i / ST_CACHE_POSITIONS];
+}
+static uint32_t positions_of(const header *h, uint32_t i) {
+  return h->n_tokens - i < ST_CACHE_POSITIONS ? h->n_tokens - i : ST_CACHE_POSITIONS;
 }
 
 typedef struct {
@@ -50,13 +61,36 @@ static setun_status put(writer *w, const void *bytes, size_t n) {
   return st_output_write(&w->out, bytes, n, w->err);
 }
 
+// The keys and values of one layer and head, page by page.
+static setun_status save_head(st_run *r, const header *h, uint32_t layer, uint32_t head, char *keys, char *values,
+                              setun_error *err) {
+  setun_status s = SETUN_OK;
+  size_t row = row_bytes(h);
+  for (uint32_t i = 0; i < h->n_tokens && s == SETUN_OK; i += ST_CACHE_POSITIONS) {
+    s = r->model->backend->cache_save(r->queue, r->cache, page_of(r, layer, i), head, positions_of(h, i),
+                                      keys + i * row, values + i * row, err);
+  }
+  return s;
+}
+
+static setun_status restore_head(st_run *r, const header *h, uint32_t layer, uint32_t head, const char *keys,
+                                 const char *values, setun_error *err) {
+  setun_status s = SETUN_OK;
+  size_t row = row_bytes(h);
+  for (uint32_t i = 0; i < h->n_tokens && s == SETUN_OK; i += ST_CACHE_POSITIONS) {
+    s = r->model->backend->cache_restore(r->queue, r->cache, page_of(r, layer, i), head, positions_of(h, i),
+                                         keys + i * row, values + i * row, err);
+  }
+  return s;
+}
+
 static setun_status put_cache(writer *w, st_run *r, const header *h) {
   size_t n = piece_bytes(h);
   char *keys = st_malloc(n, 2), *values = keys ? keys + n : NULL;
   setun_status s = keys ? SETUN_OK : st_fail_memory(w->err, "the session file");
   for (uint32_t layer = 0; layer < h->n_layer && s == SETUN_OK; layer++) {
     for (uint32_t head = 0; head < h->n_head_kv && s == SETUN_OK; head++) {
-      s = r->model->backend->cache_save(r->queue, r->cache, 0, layer, head, h->n_tokens, keys, values, w->err);
+      s = save_head(r, h, layer, head, keys, values, w->err);
       if (s == SETUN_OK) s = put(w, keys, n);
       if (s == SETUN_OK) s = put(w, values, n);
     }
@@ -143,9 +177,7 @@ static setun_status read_cache(st_run *r, const st_file *f, const header *h, set
   for (uint32_t layer = 0; layer < h->n_layer && s == SETUN_OK; layer++) {
     for (uint32_t head = 0; head < h->n_head_kv && s == SETUN_OK; head++) {
       s = st_file_read(f, at, keys, 2 * n, err);
-      if (s == SETUN_OK) {
-        s = r->model->backend->cache_restore(r->queue, r->cache, 0, layer, head, h->n_tokens, keys, values, err);
-      }
+      if (s == SETUN_OK) s = restore_head(r, h, layer, head, keys, values, err);
       at += 2 * n;
     }
   }

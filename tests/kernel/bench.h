@@ -82,12 +82,15 @@ static void print_small(const char *name, const char *what, double seconds, doub
 
 static void bench_small(ceilings *b) {
   enum { N = 6912, HIDDEN = 2560, KEYS = 2000, HEADS = 4, DIM = 128 };
-  static float x[N], y[N], z[N], scores[HEADS * (KEYS + 8)], q[HEADS * DIM], out[HEADS * DIM];
-  static uint16_t k[(KEYS + ST_KEYS) * DIM], v[(KEYS + ST_KEYS) * DIM];
+  static float x[N], y[N], z[N], q[HEADS * DIM], out[HEADS * DIM];
+  enum { TOKENS = 8, SEEN = 256, PAGES = (KEYS + ST_KEYS - 1) / ST_KEYS };
+  static uint16_t k[PAGES * ST_KEYS * DIM], v[PAGES * ST_KEYS * DIM];
+  uint32_t pages[PAGES];
   static int8_t codes[N];
   int32_t sum;
   random_floats(x, N, RANDOM), random_floats(y, N, RANDOM), random_floats(q, HEADS * DIM, RANDOM);
-  for (size_t i = 0; i < (KEYS + ST_KEYS) * DIM; i++) k[i] = st_f16_from_f32(random_float()), v[i] = k[i];
+  for (size_t i = 0; i < sizeof k / sizeof *k; i++) k[i] = st_f16_from_f32(random_float()), v[i] = k[i];
+  for (uint32_t i = 0; i < PAGES; i++) pages[i] = i;
   BENCH("rmsnorm 2560", HIDDEN, b->k.rmsnorm(x, y, HIDDEN, 1e-5f, z));
   BENCH("quantize_token 6912", N, b->k.quantize_token(x, N, codes, &sum));
   for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
@@ -107,20 +110,20 @@ static void bench_small(ceilings *b) {
                  .n_q = HEADS,
                  .q_stride = DIM,
                  .head_dim = DIM,
-                 .k = k,
-                 .v = v,
-                 .runs = {KEYS + ST_KEYS, 0},
-                 .half = true,
+                 .k = (const uint8_t *)k,
+                 .v = (const uint8_t *)v,
+                 .page_bytes = ST_KEYS * DIM * sizeof *k,
+                 .pages = pages,
                  .n_keys = KEYS,
-                 .scale = 0.1f,
-                 .scores = scores,
-                 .out = out};
-  BENCH("attend, 4 heads of 128, 2000 keys", 2.0 * HEADS * KEYS * DIM, b->k.attend(&a));
-  enum { TOKENS = 8, SEEN = 256 };
+                 .scale = 0.1f};
+  float *scratch = st_malloc(st_attend_scratch(TOKENS * HEADS, DIM), sizeof *scratch);
+  BENCH("attend, 4 heads of 128, 2000 keys", 2.0 * HEADS * KEYS * DIM, st_attend_run(&b->k, &a, scratch, out));
   static float qs[TOKENS * HEADS * DIM], outs[TOKENS * HEADS * DIM];
   random_floats(qs, TOKENS * HEADS * DIM, RANDOM);
-  a.q = qs, a.out = outs, a.n_tokens = TOKENS, a.token_stride = HEADS * DIM, a.n_keys = SEEN;
-  BENCH("attend, 8 tokens, 4 of 128, 256 keys", 2.0 * TOKENS * HEADS * SEEN * DIM, b->k.attend(&a));
+  a.q = qs, a.n_tokens = TOKENS, a.token_stride = HEADS * DIM, a.n_keys = SEEN;
+  BENCH("attend, 8 tokens, 4 of 128, 256 keys", 2.0 * TOKENS * HEADS * SEEN * DIM,
+        st_attend_run(&b->k, &a, scratch, outs));
+  st_free(scratch);
 }
 
 static void bench_table(ceilings *b, const options *o) {

@@ -155,40 +155,54 @@ static void attend_in_double(const st_attend *a, size_t head, const float *k, co
   st_free(p);
 }
 
-enum { RUN = 2 * ST_KEYS, GAP = 48 }; // positions of a run, and numbers between two runs
+enum { PAGES_MOST = 16 };
 
-static void put(guarded *g, size_t i, bool half, float x) {
-  uint16_t h = st_f16_from_f32(x);
-  memcpy(g->data + (half ? 2 : 4) * i, half ? (const void *)&h : &x, half ? 2 : 4);
+static setun_kv_type type_of(bool half) {
+  return half ? SETUN_KV_F16 : SETUN_KV_F32;
 }
 
-static st_cache_runs runs_of(size_t dim) {
-  return (st_cache_runs){RUN, RUN * dim + GAP};
-}
-
-// Values, or keys, in runs, with NaN where nothing is, that end at an unreadable page; and what they mean, a row for
-// each.
-static guarded make_cache(size_t rows, size_t dim, bool keys, bool half, float *meaning) {
-  st_cache_runs runs = runs_of(dim);
-  size_t last = keys ? (rows + ST_KEYS - 1) / ST_KEYS * ST_KEYS : rows, n = st_value_at(last - 1, dim, dim, runs);
-  guarded g = guarded_alloc(n * (half ? 2 : 4));
-  for (size_t i = 0; i < n; i++) put(&g, i, half, NAN);
-  for (size_t i = 0; i < rows * dim; i++) {
-    float x = random_float() * 2;
-    meaning[i] = half ? st_f32_from_f16(st_f16_from_f32(x)) : x;
-    put(&g, keys ? st_key_at(i / dim, i % dim, dim, runs) : st_value_at(i / dim, i % dim, dim, runs), half, x);
+// Values, or keys, in pages that follow one another backwards, with NaN where nothing is, and end at an unreadable page
+// of memory; and what they mean, a row for each.
+static guarded make_cache(size_t rows, size_t dim, bool keys, bool half, uint32_t *pages, float *meaning) {
+  size_t n = (rows + ST_KEYS - 1) / ST_KEYS, bytes = st_kv_block_bytes(type_of(half), dim), width = half ? 2 : 4;
+  uint8_t *row = st_malloc(dim, width);
+  guarded g = guarded_alloc(n * bytes);
+  memset(g.data, 0xFF, n * bytes);
+  for (size_t i = 0; i < n; i++) pages[i] = (uint32_t)(n - 1 - i);
+  for (size_t i = 0; i < rows; i++) {
+    for (size_t d = 0; d < dim; d++) {
+      float x = random_float() * 2;
+      uint16_t h = st_f16_from_f32(x);
+      memcpy(row + d * width, half ? (const void *)&h : &x, width);
+      meaning[i * dim + d] = half ? st_f32_from_f16(h) : x;
+    }
+    st_kv_store(&(st_kv_place){type_of(half), keys, dim, i % ST_KEYS, g.data + pages[i / ST_KEYS] * bytes}, row);
   }
+  st_free(row);
   return g;
+}
+
+// Runs it with junk behind the scratch, which must stay.
+static void run_attend(const st_kernels *k, const st_attend *a, float *out) {
+  size_t n = st_attend_scratch(st_attend_queries(a), a->head_dim);
+  float *scratch = st_malloc(n + 16, sizeof *scratch);
+  fill_guard(scratch, n + 16);
+  st_attend_run(k, a, scratch, out);
+  for (size_t i = 0; i < 16; i++) {
+    if (scratch[n + i] != guard_value) FAIL("attend wrote outside of its scratch");
+  }
+  st_free(scratch);
 }
 
 static void check_attend(const st_kernels *k, const st_kernels *reference, size_t n_q, size_t dim, size_t keys,
                          bool half, bool sinks) {
-  size_t stride = dim + 3, row = (keys + 15) / 16 * 16, n = n_q * stride;
+  size_t stride = dim + 3, n = n_q * stride;
   float *q = st_malloc(n, sizeof *q), *mk = st_malloc(keys * dim, sizeof *mk), *mv = st_malloc(keys * dim, sizeof *mv);
-  float *scores = st_malloc(n_q * row + 32, sizeof *scores), sink[16];
+  float sink[16];
+  uint32_t pages[PAGES_MOST];
   double *expected = st_malloc(dim, sizeof *expected);
   random_floats(q, n, RANDOM), random_floats(sink, 16, RANDOM);
-  guarded gk = make_cache(keys, dim, true, half, mk), gv = make_cache(keys, dim, false, half, mv);
+  guarded gk = make_cache(keys, dim, true, half, pages, mk), gv = make_cache(keys, dim, false, half, pages, mv);
   float *out = st_malloc(n + 32, sizeof *out), *other = st_malloc(n + 32, sizeof *other);
   st_attend a = {.q = q,
                  .n_q = n_q,
@@ -196,21 +210,16 @@ static void check_attend(const st_kernels *k, const st_kernels *reference, size_
                  .head_dim = dim,
                  .k = gk.data,
                  .v = gv.data,
-                 .runs = runs_of(dim),
-                 .half = half,
+                 .page_bytes = st_kv_block_bytes(type_of(half), dim),
+                 .pages = pages,
+                 .keys = type_of(half),
+                 .values = type_of(half),
                  .n_keys = keys,
                  .scale = 0.5f,
-                 .sinks = sinks ? sink : NULL,
-                 .scores = scores + 16,
-                 .out = out + 16};
-  fill_guard(out, n + 32), fill_guard(other, n + 32), fill_guard(scores, n_q * row + 32);
-  k->attend(&a);
-  for (size_t i = 0; i < 16; i++) {
-    if (scores[i] != guard_value || scores[16 + n_q * row + i] != guard_value)
-      FAIL("attend wrote outside of its scores");
-  }
-  a.out = other + 16;
-  reference->attend(&a);
+                 .sinks = sinks ? sink : NULL};
+  fill_guard(out, n + 32), fill_guard(other, n + 32);
+  run_attend(k, &a, out + 16);
+  run_attend(reference, &a, other + 16);
   compare("attend", keys, out, other, n);
   for (size_t h = 0; h < n_q; h++) {
     attend_in_double(&a, h, mk, mv, expected);
@@ -219,7 +228,7 @@ static void check_attend(const st_kernels *k, const st_kernels *reference, size_
     }
   }
   guarded_free(&gk), guarded_free(&gv);
-  st_free(q), st_free(mk), st_free(mv), st_free(scores), st_free(expected), st_free(out), st_free(other);
+  st_free(q), st_free(mk), st_free(mv), st_free(expected), st_free(out), st_free(other);
 }
 
 // Several tokens at once, with a window or 0, give the bits of each alone with the keys that it sees, and the scalar
@@ -227,14 +236,13 @@ static void check_attend(const st_kernels *k, const st_kernels *reference, size_
 static void check_attend_tokens(const st_kernels *k, const st_kernels *reference, size_t tokens, size_t n_q, size_t dim,
                                 size_t keys, size_t window) {
   size_t stride = n_q * dim + 5, n = tokens * stride, all = keys + tokens - 1;
-  size_t n_scores = tokens * n_q * ((all + 15) / 16 * 16 + (window ? 16 : 0));
+  uint32_t pages[PAGES_MOST];
   float *q = st_malloc(n, sizeof *q), *meaning = st_malloc(all * dim, sizeof *meaning), sinks[16];
-  float *scores = st_malloc(n_scores + 32, sizeof *scores);
   float *out = st_malloc(n + 32, sizeof *out), *other = st_malloc(n + 32, sizeof *other);
   random_floats(q, n, RANDOM), random_floats(sinks, 16, RANDOM);
   bool half = keys % 4 != 0;
-  guarded gk = make_cache(all, dim, true, half, meaning), gv = make_cache(all, dim, false, half, meaning);
-  fill_guard(out, n + 32), fill_guard(other, n + 32), fill_guard(scores, n_scores + 32);
+  guarded gk = make_cache(all, dim, true, half, pages, meaning), gv = make_cache(all, dim, false, half, pages, meaning);
+  fill_guard(out, n + 32), fill_guard(other, n + 32);
   st_attend a = {.q = q,
                  .n_q = n_q,
                  .q_stride = dim,
@@ -243,33 +251,25 @@ static void check_attend_tokens(const st_kernels *k, const st_kernels *reference
                  .head_dim = dim,
                  .k = gk.data,
                  .v = gv.data,
-                 .runs = runs_of(dim),
-                 .half = half,
+                 .page_bytes = st_kv_block_bytes(type_of(half), dim),
+                 .pages = pages,
+                 .keys = type_of(half),
+                 .values = type_of(half),
                  .n_keys = keys,
                  .window = window,
                  .scale = 0.3f,
-                 .sinks = keys % 3 ? NULL : sinks,
-                 .scores = scores + 16,
-                 .out = out + 16};
-  k->attend(&a);
-  for (size_t i = 0; i < 16; i++) {
-    if (scores[i] != guard_value || scores[16 + n_scores + i] != guard_value)
-      FAIL("attend of several tokens wrote outside of its scores");
-  }
-  a.out = other + 16;
-  reference->attend(&a);
+                 .sinks = keys % 3 ? NULL : sinks};
+  run_attend(k, &a, out + 16);
+  run_attend(reference, &a, other + 16);
   compare("attend, several tokens", tokens, out, other, n);
   a.n_tokens = 1;
   for (size_t t = 0; t < tokens; t++) {
-    size_t first = window && keys + t > window ? (keys + t - window) / RUN * RUN : 0;
-    size_t at = st_value_at(first, 0, dim, a.runs) * (half ? 2 : 4);
-    a.k = (char *)gk.data + at, a.v = (char *)gv.data + at;
-    a.n_keys = keys + t - first, a.q = q + t * stride, a.out = other + 16 + t * stride;
-    k->attend(&a);
+    a.n_keys = keys + t, a.q = q + t * stride;
+    run_attend(k, &a, other + 16 + t * stride);
   }
   compare("attend, several tokens one by one", tokens, out, other, n);
   guarded_free(&gk), guarded_free(&gv);
-  st_free(q), st_free(meaning), st_free(scores), st_free(out), st_free(other);
+  st_free(q), st_free(meaning), st_free(out), st_free(other);
 }
 
 // What is checked for sizes: those around the ends of vectors first, then any. The longest is longer than a block.
@@ -319,7 +319,7 @@ static void check_attends_tokens(const st_kernels *k, const st_kernels *referenc
   static const size_t dims[] = {16, 64, 100, 128, 7, 256, 80}, heads[] = {1, 3, 5, 4, 2, 8, 16};
   static const size_t windows[] = {0, 3, 1, 33, 200, 16};
   for (size_t i = 0; i < 6; i++) {
-    size_t n = i ? 1 + random_below(70) : round ? 1 + random_below(300) : 140;
+    size_t n = i ? 1 + random_below(70) : round ? 1 + random_below(900) : 505;
     check_attend_tokens(k, reference, 1 + random_below(17), heads[random_below(7)], dims[random_below(7)], n,
                         windows[i]);
   }

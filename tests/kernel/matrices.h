@@ -10,6 +10,7 @@
 #include "base/float16.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "kernel/attend.h"
 #include "kernel/layout.h"
 #include "quant/rows.h"
 

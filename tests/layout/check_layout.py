@@ -60,7 +60,7 @@ PUBLIC_HEADERS = {
     "backend/cpu": (),
     "backend/vulkan": (),
     "backend/cuda": (),
-    "kernel": ("kernel.h",),
+    "kernel": ("kernel.h", "cache.h", "attend.h"),
     "quant": ("canonical.h", "fp4.h", "gguf_rivals.h", "quant.h"),
     "tokenizer": ("export.h", "tokenizer.h"),
     "grammar": (),

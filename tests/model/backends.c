@@ -23,6 +23,20 @@ static void registry(void **state) {
 // ---- runs ---------------------------------------------------------------------------------------------------------
 
 enum { HEADS = 4, KV_HEADS = 2, HEAD_DIM = 16, TOKENS = 80, WIDTH = HEADS * HEAD_DIM, KV_WIDTH = KV_HEADS * HEAD_DIM };
+enum { LAYERS = 2, LAYER_PAGES = (TOKENS + ST_CACHE_POSITIONS - 1) / ST_CACHE_POSITIONS };
+enum { SEQUENCE_PAGES = LAYERS * LAYER_PAGES };
+
+// The pages of two sequences lie among each other, backwards; those of one that is alone in order.
+static const uint32_t together_pages[2][SEQUENCE_PAGES] = {{7, 1, 5, 3}, {6, 0, 4, 2}};
+static const uint32_t alone_pages[SEQUENCE_PAGES] = {0, 1, 2, 3};
+
+typedef struct run_of {
+  uint32_t sequence, position, n;
+} run_of;
+
+static st_token_run token_run(const run_of *r, const uint32_t *pages) {
+  return (st_token_run){.position = r->position, .n = r->n, .pages = pages, .stride = LAYER_PAGES};
+}
 
 // A queue with a cache, and what is rotated, stored and looked up in it.
 typedef struct bench {
@@ -42,7 +56,8 @@ static void open_bench(bench *t, uint32_t n_sequences, bool half, int threads) {
   for (int i = 0; i < TOKENS * WIDTH; i++) rows[i] = (float)st_random_unit(&random) - 0.5f;
   for (int i = 0; i < TOKENS * HEAD_DIM; i++) table[i] = (float)st_random_unit(&random) * 2 - 1;
   const st_matrix_desc desc = {.format = st_format_get(ST_F32), .shape = {TOKENS, WIDTH}};
-  const st_cache_shape shape = {n_sequences, 2, TOKENS, HEADS, KV_HEADS, HEAD_DIM, half};
+  const setun_kv_type kv = half ? SETUN_KV_F16 : SETUN_KV_F32;
+  const st_cache_shape shape = {n_sequences * SEQUENCE_PAGES, HEADS, KV_HEADS, HEAD_DIM, kv, kv};
   *t = (bench){.b = st_backend_find("cpu")};
   assert_int_equal(t->b->device_new(&(st_device_options){.isa = NULL}, &t->device, NULL), SETUN_OK);
   assert_int_equal(t->b->matrix_new(t->device, &desc, &t->inputs, NULL), SETUN_OK);
@@ -68,19 +83,19 @@ static void close_bench(bench *t) {
 }
 
 // Token p of sequence s has the rows of the inputs that s and p say. out: [n_tokens, WIDTH].
-static void attend(bench *t, const st_token_run *runs, uint32_t n_runs, uint32_t seed, uint32_t window, float *out) {
+static void attend(bench *t, const st_token_run *runs, const uint32_t *seeds, uint32_t n_runs, uint32_t window,
+                   float *out) {
   st_batch batch = {.runs = runs, .n_runs = n_runs};
   int32_t ids[TOKENS];
   for (uint32_t i = 0; i < n_runs; i++) {
     for (uint32_t p = 0; p < runs[i].n; p++) {
-      ids[batch.n_tokens++] =
-          (int32_t)(((seed ? seed : runs[i].sequence + 1) * 31 + (runs[i].position + p) * 7) % TOKENS);
+      ids[batch.n_tokens++] = (int32_t)((seeds[i] * 31 + (runs[i].position + p) * 7) % TOKENS);
     }
   }
   t->b->embed(t->queue, t->inputs, ids, batch.n_tokens, 1, t->q, 0);
   t->b->embed(t->queue, t->inputs, ids, batch.n_tokens, 2, t->k, 0);
   t->b->embed(t->queue, t->inputs, ids, batch.n_tokens, 3, t->v, 0);
-  for (uint32_t layer = 0; layer < 2; layer++) {
+  for (uint32_t layer = 0; layer < LAYERS; layer++) {
     t->b->rope(t->queue, t->q, &batch, HEADS, HEAD_DIM, t->table, layer);
     t->b->rope(t->queue, t->k, &batch, KV_HEADS, HEAD_DIM, t->table, layer);
     t->b->cache_write(t->queue, t->cache, layer, &batch, t->k, t->v);
@@ -94,7 +109,7 @@ static void attend(bench *t, const st_token_run *runs, uint32_t n_runs, uint32_t
 
 static void runs_with(bool half, int threads, uint32_t window) {
   // prompts, more of both in another order, then one token each
-  static const st_token_run passes[][2] = {
+  static const run_of passes[][2] = {
       {{0, 0, 37}, {1, 0, 20}}, {{1, 20, 9}, {0, 37, 1}}, {{0, 38, 1}, {1, 29, 1}}, {{1, 30, 30}, {0, 39, 33}}};
   enum { PASSES = sizeof passes / sizeof *passes };
   static float together[TOKENS * WIDTH], alone[TOKENS * WIDTH];
@@ -102,13 +117,15 @@ static void runs_with(bool half, int threads, uint32_t window) {
   open_bench(&both, 2, half, threads);
   for (int i = 0; i < 2; i++) open_bench(&single[i], 1, half, 1);
   for (int pass = 0; pass < PASSES; pass++) {
-    attend(&both, passes[pass], 2, 0, window, together);
+    const run_of *p = passes[pass];
+    const uint32_t seeds[2] = {p[0].sequence + 1, p[1].sequence + 1};
+    const st_token_run two[2] = {token_run(&p[0], together_pages[p[0].sequence]),
+                                 token_run(&p[1], together_pages[p[1].sequence])};
+    attend(&both, two, seeds, 2, window, together);
     const float *rows = together;
     for (int i = 0; i < 2; i++) {
-      st_token_run run = passes[pass][i];
-      uint32_t sequence = run.sequence;
-      run.sequence = 0;
-      attend(&single[sequence], &run, 1, sequence + 1, window, alone);
+      st_token_run run = token_run(&p[i], alone_pages);
+      attend(&single[p[i].sequence], &run, &seeds[i], 1, window, alone);
       assert_memory_equal(rows, alone, run.n * WIDTH * sizeof *alone);
       rows += run.n * WIDTH;
     }
@@ -116,9 +133,11 @@ static void runs_with(bool half, int threads, uint32_t window) {
   // what was stored is the same, too
   static float keys[2][TOKENS * HEAD_DIM], values[2][TOKENS * HEAD_DIM];
   for (uint32_t s = 0; s < 2; s++) {
-    assert_int_equal(both.b->cache_save(both.queue, both.cache, s, 1, 1, 60, keys[0], values[0], NULL), SETUN_OK);
-    assert_int_equal(both.b->cache_save(single[s].queue, single[s].cache, 0, 1, 1, 60, keys[1], values[1], NULL),
-                     SETUN_OK);
+    uint32_t page = together_pages[s][LAYER_PAGES];
+    assert_int_equal(both.b->cache_save(both.queue, both.cache, page, 1, 60, keys[0], values[0], NULL), SETUN_OK);
+    assert_int_equal(
+        both.b->cache_save(single[s].queue, single[s].cache, alone_pages[LAYER_PAGES], 1, 60, keys[1], values[1], NULL),
+        SETUN_OK);
     assert_memory_equal(keys[0], keys[1], (size_t)60 * HEAD_DIM * (half ? 2 : 4));
     assert_memory_equal(values[0], values[1], (size_t)60 * HEAD_DIM * (half ? 2 : 4));
   }

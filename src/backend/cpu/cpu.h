@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "base/pool.h"
+#include "kernel/attend.h"
 #include "kernel/kernel.h"
 
 typedef struct st_arena_chunk st_arena_chunk;
@@ -38,10 +39,9 @@ struct st_array {
 
 struct st_cache {
   st_cache_shape shape;
-  // Each, for each sequence, runs of positions, of [n_layer][n_head_kv][positions * head_dim] (see st_cache_runs). All
-  // heads of all layers grow together: what is used lies together, in huge pages where it is large.
-  char *keys, *values;
-  size_t bytes; // of each
+  // [n_pages] of [n_head_kv] of a block of keys and a block of values (kernel/cache.h); huge pages where it is large.
+  uint8_t *data;
+  size_t page_bytes, keys_bytes, values_bytes; // of a page, and of the two blocks
 };
 
 struct st_queue {
@@ -50,25 +50,11 @@ struct st_queue {
   uint32_t n_batch;
   void *input; // the prepared input of the product that runs
   size_t input_bytes;
-  float *scores; // [threads][scores_each]
-  size_t scores_each;
+  float *scratch; // of attention: [threads][scratch_each]
+  size_t scratch_each;
 };
 
-// As many runs, and as long, as leave little room unused. Long ones are read faster.
-static inline size_t st_cpu_cache_runs(const st_cache_shape *s) {
-  enum { LONG = 512 };
-  return ((size_t)s->n_ctx + LONG - 1) / LONG;
-}
-static inline st_cache_runs st_cpu_cache_run(const st_cache_shape *s) {
-  size_t n = st_cpu_cache_runs(s) * ST_KEYS, positions = (s->n_ctx + n - 1) / n * ST_KEYS;
-  return (st_cache_runs){positions, (size_t)s->n_layer * s->n_head_kv * positions * s->head_dim};
-}
-// Numbers to the first run of a head; the sequences lie one behind the other.
-static inline size_t st_cpu_cache_head(const st_cache_shape *s, uint32_t sequence, uint32_t layer, uint32_t head) {
-  st_cache_runs run = st_cpu_cache_run(s);
-  return sequence * st_cpu_cache_runs(s) * run.stride +
-         ((size_t)layer * s->n_head_kv + head) * run.positions * s->head_dim;
-}
+_Static_assert((int)ST_CACHE_POSITIONS == (int)ST_KEYS, "pages");
 
 // Tokens whose attention is computed together: keys are read once for all, while scores stay in the caches.
 static inline uint32_t st_cpu_attend_tokens(const st_cache_shape *s) {
@@ -99,6 +85,7 @@ void st_cpu_queue_free(st_queue *queue);
 void st_cpu_workload_add(const st_device *device, const st_matrix_desc *desc, st_workload *workload);
 uint64_t st_cpu_queue_size(const st_device *device, const st_queue_options *options, const st_workload *workload);
 uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads);
+uint64_t st_cpu_cache_page_size(const st_cache_shape *shape);
 setun_status st_cpu_array_new(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
 void st_cpu_array_free(st_array *array);
 setun_status st_cpu_cache_new(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);

@@ -125,7 +125,7 @@ struct row_job {
 static st_token_run place_of_token(const st_batch *b, size_t t) {
   const st_token_run *r = b->runs;
   for (; t >= r->n; r++) t -= r->n;
-  return (st_token_run){r->sequence, r->position + (uint32_t)t, r->n - (uint32_t)t};
+  return (st_token_run){r->position + (uint32_t)t, r->n - (uint32_t)t, r->pages, r->stride};
 }
 
 static void row_part(void *context, int index, int threads) {
@@ -214,35 +214,27 @@ static void clip(st_queue *q, st_array *x, uint32_t n, uint32_t width, float lim
       .q = q, .row = clip_row, .n = n, .heads = 1, .width = width, .x = x->data, .x_stride = x->width, .value = limit});
 }
 
-static void store_head(const row_job *j, uint32_t head, st_token_run at_token, const float *key, const float *value) {
-  uint32_t position = at_token.position;
-  const st_cache_shape *s = &j->cache->shape;
-  st_cache_runs runs = st_cpu_cache_run(s);
-  size_t at = st_cpu_cache_head(s, at_token.sequence, j->layer, head),
-         key_at = at + st_key_at(position, 0, s->head_dim, runs);
-  size_t value_at = at + st_value_at(position, 0, s->head_dim, runs);
-  if (!s->half) {
-    for (uint32_t d = 0; d < s->head_dim; d++) ((float *)j->cache->keys)[key_at + (size_t)d * ST_KEYS] = key[d];
-    memcpy((float *)j->cache->values + value_at, value, s->head_dim * sizeof *value);
-    return;
-  }
-  uint16_t *keys = (uint16_t *)j->cache->keys + key_at, *values = (uint16_t *)j->cache->values + value_at;
-  // As a row at first, in the place of the values.
-  j->q->kernels->to_half(key, s->head_dim, values);
-  for (uint32_t d = 0; d < s->head_dim; d++) keys[(size_t)d * ST_KEYS] = values[d];
-  j->q->kernels->to_half(value, s->head_dim, values);
+// A key, or a value, of a page.
+static st_kv_place cache_place(const st_cache *c, bool keys, uint32_t page, uint32_t head, uint32_t at) {
+  size_t block = page * c->page_bytes + head * (c->keys_bytes + c->values_bytes) + (keys ? 0 : c->keys_bytes);
+  return (st_kv_place){.type = keys ? c->shape.keys : c->shape.values,
+                       .keys = keys,
+                       .head_dim = c->shape.head_dim,
+                       .at = at,
+                       .block = c->data + block};
 }
 
 static void cache_row(const row_job *j, size_t t) {
   st_token_run place = place_of_token(j->batch, t);
+  uint32_t page = place.pages[j->layer * place.stride + place.position / ST_KEYS], at = place.position % ST_KEYS;
   for (uint32_t h = 0; h < j->heads; h++) {
-    store_head(j, h, place, j->x + t * j->x_stride + (size_t)h * j->width,
-               j->y + t * j->y_stride + (size_t)h * j->width);
+    st_kv_place key = cache_place(j->cache, true, page, h, at), value = cache_place(j->cache, false, page, h, at);
+    st_kv_write(j->q->kernels, &key, j->x + t * j->x_stride + (size_t)h * j->width);
+    st_kv_write(j->q->kernels, &value, j->y + t * j->y_stride + (size_t)h * j->width);
   }
 }
 
-static void cache_write(st_queue *q, st_cache *cache, uint32_t layer, const st_batch *batch, const st_array *k,
-                        const st_array *v) {
+static void cache_write(st_queue *q, st_cache *cache, uint32_t layer, const st_batch *batch, st_array *k, st_array *v) {
   run_rows(&(row_job){.q = q,
                       .row = cache_row,
                       .n = batch->n_tokens,
@@ -367,29 +359,27 @@ typedef struct {
 // Query heads [first, last), which share one KV head, of `n` tokens of a run from `token` on.
 static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
   const st_attend_args *a = j->args;
-  const st_cache_shape *s = &j->cache->shape;
+  const st_cache *c = j->cache;
   st_token_run place = place_of_token(j->batch, token);
-  uint32_t seen = place.position + 1;
-  uint32_t start = a->window && seen > a->window ? seen - a->window : 0;
-  st_cache_runs runs = st_cpu_cache_run(s);
-  size_t at = st_cpu_cache_head(s, place.sequence, a->layer, first / (a->n_head / s->n_head_kv));
-  at = (at + start / runs.positions * runs.stride) * (s->half ? 2 : 4);
-  j->q->kernels->attend(&(st_attend){.q = a->q->data + token * a->q->width + (size_t)first * s->head_dim,
-                                     .n_q = last - first,
-                                     .q_stride = s->head_dim,
-                                     .n_tokens = n,
-                                     .token_stride = a->q->width,
-                                     .head_dim = s->head_dim,
-                                     .k = j->cache->keys + at,
-                                     .v = j->cache->values + at,
-                                     .runs = runs,
-                                     .half = s->half,
-                                     .n_keys = seen - start / (uint32_t)runs.positions * (uint32_t)runs.positions,
-                                     .window = a->window,
-                                     .scale = a->scale,
-                                     .sinks = a->sinks ? a->sinks->values + first : NULL,
-                                     .scores = j->q->scores + (size_t)thread * j->q->scores_each,
-                                     .out = a->dst->data + token * a->dst->width + (size_t)first * s->head_dim});
+  uint32_t kv = first / (a->n_head / c->shape.n_head_kv);
+  const st_attend heads = {.q = a->q->data + token * a->q->width + (size_t)first * c->shape.head_dim,
+                           .n_q = last - first,
+                           .q_stride = c->shape.head_dim,
+                           .n_tokens = n,
+                           .token_stride = a->q->width,
+                           .head_dim = c->shape.head_dim,
+                           .k = cache_place(c, true, 0, kv, 0).block,
+                           .v = cache_place(c, false, 0, kv, 0).block,
+                           .page_bytes = c->page_bytes,
+                           .pages = place.pages + a->layer * place.stride,
+                           .keys = c->shape.keys,
+                           .values = c->shape.values,
+                           .n_keys = (size_t)place.position + 1,
+                           .window = a->window,
+                           .scale = a->scale,
+                           .sinks = a->sinks ? a->sinks->values + first : NULL};
+  st_attend_run(j->q->kernels, &heads, j->q->scratch + (size_t)thread * j->q->scratch_each,
+                a->dst->data + token * a->dst->width + (size_t)first * c->shape.head_dim);
 }
 
 // One token: each thread takes a run of query heads. Where two threads share a KV head, both take it at the same time,
@@ -434,34 +424,33 @@ static void attend(st_queue *q, const st_cache *cache, const st_batch *batch, co
   st_pool_run(q->pool, batch->n_tokens == 1 ? attend_token_part : attend_block_part, &j);
 }
 
-// Bytes to a number of a head's first n keys, or values, as rows.
-static size_t place_of(const st_cache_shape *s, bool keys, size_t head, size_t i) {
-  size_t position = i / s->head_dim, column = i % s->head_dim;
-  st_cache_runs runs = st_cpu_cache_run(s);
-  size_t at = keys ? st_key_at(position, column, s->head_dim, runs) : st_value_at(position, column, s->head_dim, runs);
-  return (head + at) * (s->half ? 2 : 4);
+static void cache_copy_page(st_queue *q, st_cache *c, uint32_t from, uint32_t to) {
+  (void)q;
+  memcpy(c->data + to * c->page_bytes, c->data + from * c->page_bytes, c->page_bytes);
 }
 
-static setun_status cache_save(st_queue *q, const st_cache *c, uint32_t sequence, uint32_t layer, uint32_t head,
-                               uint32_t n, void *keys, void *values, setun_error *err) {
-  const st_cache_shape *s = &c->shape;
-  size_t at = st_cpu_cache_head(s, sequence, layer, head), size = s->half ? 2 : 4;
+static size_t cache_row_size(setun_kv_type type, uint32_t head_dim) {
+  return st_kv_row_bytes(type, head_dim);
+}
+
+static setun_status cache_save(st_queue *q, const st_cache *c, uint32_t page, uint32_t head, uint32_t n, void *keys,
+                               void *values, setun_error *err) {
   (void)q, (void)err;
-  for (size_t i = 0; i < (size_t)n * s->head_dim; i++) {
-    memcpy((char *)keys + i * size, c->keys + place_of(s, true, at, i), size);
-    memcpy((char *)values + i * size, c->values + place_of(s, false, at, i), size);
+  for (uint32_t i = 0; i < n; i++) {
+    st_kv_place key = cache_place(c, true, page, head, i), value = cache_place(c, false, page, head, i);
+    st_kv_load(&key, (uint8_t *)keys + i * st_kv_row_bytes(key.type, key.head_dim));
+    st_kv_load(&value, (uint8_t *)values + i * st_kv_row_bytes(value.type, value.head_dim));
   }
   return SETUN_OK;
 }
 
-static setun_status cache_restore(st_queue *q, st_cache *c, uint32_t sequence, uint32_t layer, uint32_t head,
-                                  uint32_t n, const void *keys, const void *values, setun_error *err) {
-  const st_cache_shape *s = &c->shape;
-  size_t at = st_cpu_cache_head(s, sequence, layer, head), size = s->half ? 2 : 4;
+static setun_status cache_restore(st_queue *q, st_cache *c, uint32_t page, uint32_t head, uint32_t n, const void *keys,
+                                  const void *values, setun_error *err) {
   (void)q, (void)err;
-  for (size_t i = 0; i < (size_t)n * s->head_dim; i++) {
-    memcpy(c->keys + place_of(s, true, at, i), (const char *)keys + i * size, size);
-    memcpy(c->values + place_of(s, false, at, i), (const char *)values + i * size, size);
+  for (uint32_t i = 0; i < n; i++) {
+    st_kv_place key = cache_place(c, true, page, head, i), value = cache_place(c, false, page, head, i);
+    st_kv_store(&key, (const uint8_t *)keys + i * st_kv_row_bytes(key.type, key.head_dim));
+    st_kv_store(&value, (const uint8_t *)values + i * st_kv_row_bytes(value.type, value.head_dim));
   }
   return SETUN_OK;
 }
@@ -502,6 +491,8 @@ const st_backend st_backend_cpu = {
     .workload_add = st_cpu_workload_add,
     .queue_size = st_cpu_queue_size,
     .cache_size = st_cpu_cache_size,
+    .cache_page_size = st_cpu_cache_page_size,
+    .cache_row_size = cache_row_size,
     .array_new = st_cpu_array_new,
     .array_free = st_cpu_array_free,
     .cache_new = st_cpu_cache_new,
@@ -514,6 +505,7 @@ const st_backend st_backend_cpu = {
     .clip = clip,
     .cache_write = cache_write,
     .attend = attend,
+    .cache_copy_page = cache_copy_page,
     .cache_save = cache_save,
     .cache_restore = cache_restore,
     .glu = glu,

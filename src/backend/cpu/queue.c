@@ -40,7 +40,7 @@ void st_cpu_queue_free(st_queue *q) {
   if (!q) return;
   st_pool_free(q->pool);
   st_pages_free(q->input, q->input_bytes);
-  st_free(q->scores);
+  st_free(q->scratch);
   st_free(q);
 }
 
@@ -67,39 +67,39 @@ void st_cpu_array_free(st_array *a) {
   st_free(a);
 }
 
-// Floats of one thread's scores: those of the tokens that are computed together with the query heads of one KV head;
-// with a window 16 more each. False on overflow.
-static bool scores_of(const st_cache_shape *shape, size_t *n) {
-  size_t keys = (((size_t)shape->n_ctx + 15) & ~(size_t)15) + 16;
-  return st_mul_size(keys, st_cpu_attend_tokens(shape) * (shape->n_head / shape->n_head_kv), n);
+// Floats of one thread's scratch for attention: the queries of the tokens that are computed together, of one KV head.
+static size_t scratch_of(const st_cache_shape *shape) {
+  return st_attend_scratch((size_t)st_cpu_attend_tokens(shape) * (shape->n_head / shape->n_head_kv), shape->head_dim);
+}
+
+uint64_t st_cpu_cache_page_size(const st_cache_shape *s) {
+  return (uint64_t)s->n_head_kv * (st_kv_block_bytes(s->keys, s->head_dim) + st_kv_block_bytes(s->values, s->head_dim));
 }
 
 uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads) {
-  size_t scores = 0;
-  uint64_t keys =
-      (uint64_t)shape->n_sequences * st_cpu_cache_runs(shape) * st_cpu_cache_run(shape).stride * (shape->half ? 2 : 4);
-  scores_of(shape, &scores);
-  if (keys >= ST_HUGE_PAGE) keys = st_huge_pages(keys);
-  return 2 * keys + (uint64_t)scores * (uint64_t)threads * sizeof(float);
+  uint64_t bytes = shape->n_pages * st_cpu_cache_page_size(shape);
+  if (bytes >= ST_HUGE_PAGE) bytes = st_huge_pages(bytes);
+  return bytes + scratch_of(shape) * (uint64_t)threads * sizeof(float);
 }
 
 setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache **cache, setun_error *err) {
-  size_t n = shape->half ? 2 : 4, scores;
-  bool fits = st_mul_size(n, shape->n_sequences, &n) && st_mul_size(n, shape->n_layer, &n) &&
-              st_mul_size(n, shape->n_head_kv, &n) && st_mul_size(n, shape->head_dim, &n) &&
-              st_mul_size(n, st_cpu_cache_runs(shape) * st_cpu_cache_run(shape).positions, &n);
-  fits = fits && scores_of(shape, &q->scores_each) &&
-         st_mul_size(q->scores_each, (size_t)st_pool_threads(q->pool), &scores);
+  size_t bytes, floats, each = scratch_of(shape);
+  bool fits = st_mul_size((size_t)st_cpu_cache_page_size(shape), shape->n_pages, &bytes) &&
+              st_mul_size(each * sizeof(float), (size_t)st_pool_threads(q->pool), &floats);
   st_cache *c = fits ? st_calloc(1, sizeof *c) : NULL;
   if (!c) return st_fail_memory(err, "the KV cache");
-  bool huge = n >= ST_HUGE_PAGE;
-  *c = (st_cache){.shape = *shape, .keys = st_pages_alloc(n, huge), .values = st_pages_alloc(n, huge), .bytes = n};
-  st_free(q->scores);
-  q->scores = st_aligned_alloc(scores * sizeof(float));
-  if (!c->keys || !c->values || !q->scores) {
+  *c = (st_cache){.shape = *shape,
+                  .data = st_pages_alloc(bytes, bytes >= ST_HUGE_PAGE),
+                  .page_bytes = (size_t)st_cpu_cache_page_size(shape),
+                  .keys_bytes = st_kv_block_bytes(shape->keys, shape->head_dim),
+                  .values_bytes = st_kv_block_bytes(shape->values, shape->head_dim)};
+  st_free(q->scratch);
+  q->scratch = st_aligned_alloc(floats);
+  q->scratch_each = each;
+  if (!c->data || !q->scratch) {
     st_cpu_cache_free(c);
-    return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a KV cache of %u tokens (2 x %zu bytes)", shape->n_ctx,
-                   n);
+    return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a KV cache of %u pages (%zu bytes)", shape->n_pages,
+                   bytes);
   }
   *cache = c;
   return SETUN_OK;
@@ -107,7 +107,6 @@ setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache
 
 void st_cpu_cache_free(st_cache *c) {
   if (!c) return;
-  st_pages_free(c->keys, c->bytes);
-  st_pages_free(c->values, c->bytes);
+  st_pages_free(c->data, c->shape.n_pages * c->page_bytes);
   st_free(c);
 }

@@ -2,12 +2,13 @@
 // query's sums are its own, in the order of its columns and keys.
 //
 // Scores and values are the same sum: rows of a matrix, each times a number of each query, added up column by column.
-// For scores the rows are a block's columns and its keys lie side by side (st_key_at); for values the rows are keys. A
+// For scores the rows are a block's columns and its keys lie side by side; for values the rows are keys. A
 // slab of columns of a few queries' sums stays in registers meanwhile; what many queries read is in the nearest cache
 // after the first of them.
 #ifndef SETUN_KERNEL_LANES_ATTEND_H
 #define SETUN_KERNEL_LANES_ATTEND_H
 
+#include "kernel/attend.h"
 #include "kernel/lanes/misc.h"
 
 #include <math.h>
@@ -16,8 +17,7 @@
 enum {
   LANES_QUERIES = 48, // that share a reading of keys and values
   FEW_QUERIES = 4,    // up to so many read what comes from memory, which is prefetched
-  LANES_NEAR = 2048,  // bytes ahead
-  LANES_VALUES = 256  // keys whose values are added by one call
+  LANES_NEAR = 2048   // bytes ahead
 };
 
 // Inner loops are kept apart, so that each has all registers to itself.
@@ -25,26 +25,23 @@ enum {
 
 typedef struct {
   const float *q;
-  float *scores, *out; // the score of key j stands at scores[j]
-  size_t first, last;  // keys that it sees
-  float inverse;       // 1 / sum of the softmax
+  float *scores, *out; // the score of key j of the part stands at scores[j]
+  float *state;
+  size_t first, last; // keys of the part that it sees
 } lanes_query;
 
-LANES_INLINE size_t lanes_queries(const st_attend *a) {
-  return a->n_q * (a->n_tokens ? a->n_tokens : 1);
-}
-
 // Those from `first` on.
-LANES_INLINE void lanes_list(const st_attend *a, size_t first, size_t n, lanes_query *q) {
-  size_t token = first / a->n_q, head = first % a->n_q, row = st_attend_row(a);
+LANES_INLINE void lanes_list(const st_attend *a, const st_attend_part *p, size_t first, size_t n, lanes_query *q) {
+  size_t token = first / a->n_q, head = first % a->n_q;
+  st_key_range keys = st_attend_range(a, token, p->index);
   for (size_t i = 0; i < n; i++) {
-    size_t at = token * a->token_stride + head * a->q_stride;
-    q[i] = (lanes_query){.q = a->q + at,
-                         .scores = a->scores + (first + i) * row,
-                         .out = a->out + at,
-                         .first = st_attend_first(a, token),
-                         .last = a->n_keys + token};
-    if (++head == a->n_q) token++, head = 0;
+    q[i] = (lanes_query){.q = a->q + token * a->token_stride + head * a->q_stride,
+                         .scores = p->scores + (first + i) * ST_SCORES,
+                         .out = p->out + (first + i) * a->head_dim,
+                         .state = p->state + 2 * (first + i),
+                         .first = keys.first,
+                         .last = keys.last};
+    if (++head == a->n_q) keys = st_attend_range(a, ++token, p->index), head = 0;
   }
 }
 
@@ -169,9 +166,9 @@ LANES_INLINE size_t lanes_greatest(size_t a, size_t b) {
   return a > b ? a : b;
 }
 
-// Where the block of key j begins.
-LANES_INLINE const uint8_t *lanes_block(const st_attend *a, const void *cache, size_t j) {
-  return (const uint8_t *)cache + st_value_at(j / ST_KEYS * ST_KEYS, 0, a->head_dim, a->runs) * lanes_size(a->half);
+// The pages of the keys that a part may have.
+LANES_INLINE const uint32_t *lanes_pages(const st_attend *a, const st_attend_part *p) {
+  return a->pages + p->index * (ST_PART / ST_KEYS);
 }
 
 // Scores of n queries for those keys of the block at j that one of them sees, and whatever else shares a vector with
@@ -180,8 +177,12 @@ LANES_INLINE void lanes_block_scores(const st_attend *a, const lanes_query *q, s
                                      const uint8_t *next) {
   size_t first = lanes_greatest(q[0].first, j), last = lanes_least(q[n - 1].last, j + ST_KEYS);
   if (first >= last) return;
-  lanes_sums sums = {
-      .matrix = block, .rows = a->head_dim, .stride = ST_KEYS, .half = a->half, .scale = a->scale, .next = next};
+  lanes_sums sums = {.matrix = block,
+                     .rows = a->head_dim,
+                     .stride = ST_KEYS,
+                     .half = a->keys == SETUN_KV_F16,
+                     .scale = a->scale,
+                     .next = next};
   for (size_t i = 0; i < n; i++) sums.factors[i] = q[i].q, sums.out[i] = q[i].scores + j;
   lanes_sum_columns(&sums, n, (first - j) / 16 * 16, (last - j + 15) / 16 * 16);
 }
@@ -213,11 +214,7 @@ LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks) {
       sum[i] = vf_add(sum[i], j + 16 <= keys ? p[i] : vf_load_n(scores[i] + j, keys - j));
     }
   }
-  LANES_EACH {
-    float total = vf_sum(sum[i]);
-    if (sinks) total += lanes_exp_of(sink[i] - vf_first(most[i]));
-    q[i].inverse = 1.0f / total;
-  }
+  LANES_EACH q[i].state[0] = vf_first(most[i]), q[i].state[1] = vf_sum(sum[i]);
 #undef LANES_EACH
 }
 
@@ -249,10 +246,11 @@ LANES_INLINE void lanes_softmaxes(const st_attend *a, lanes_query *q, size_t n, 
 // Adds the values of keys [first, last), all of which n queries see. `rows` are those of the keys from j on.
 LANES_INLINE void lanes_shared_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t first,
                                       size_t last, const uint8_t *rows, const uint8_t *next) {
-  lanes_sums sums = {.matrix = rows + (first - j) * a->head_dim * lanes_size(a->half),
+  bool half = a->values == SETUN_KV_F16;
+  lanes_sums sums = {.matrix = rows + (first - j) * a->head_dim * lanes_size(half),
                      .rows = last - first,
                      .stride = a->head_dim,
-                     .half = a->half,
+                     .half = half,
                      .more = true,
                      .next = next};
   for (size_t i = 0; i < n; i++) sums.factors[i] = q[i].scores + first, sums.out[i] = q[i].out;
@@ -284,7 +282,7 @@ LANES_INLINE size_t lanes_groups(size_t n, size_t most, size_t *ends) {
 }
 
 // What many queries read and write has left the caches since the product that made it.
-LANES_INLINE void lanes_bring(const float *row, size_t n, bool written) {
+LANES_INLINE void lanes_prefetch_row(const float *row, size_t n, bool written) {
   for (size_t d = 0; d < n; d += 16) {
     if (written)
       __builtin_prefetch(row + d, 1, 2);
@@ -293,24 +291,25 @@ LANES_INLINE void lanes_bring(const float *row, size_t n, bool written) {
   }
 }
 
-// Keys [begin, end) that some of n queries see.
-static void lanes_all_scores(const st_attend *a, const lanes_query *q, const size_t *ends, size_t groups, size_t begin,
-                             size_t end, bool ahead) {
+// Keys [begin, end) of the part, which some of n queries see.
+static void lanes_all_scores(const st_attend *a, const uint32_t *pages, const lanes_query *q, const size_t *ends,
+                             size_t groups, size_t begin, size_t end, bool ahead) {
   for (size_t j = begin; j < end; j += ST_KEYS) {
-    const uint8_t *block = lanes_block(a, a->k, j);
-    const uint8_t *next = j + ST_KEYS < end ? lanes_block(a, a->k, j + ST_KEYS) : lanes_block(a, a->v, begin);
+    const uint8_t *block = a->k + pages[j / ST_KEYS] * a->page_bytes;
+    const uint8_t *next = j + ST_KEYS < end ? a->k + pages[j / ST_KEYS + 1] * a->page_bytes
+                                            : a->v + pages[begin / ST_KEYS] * a->page_bytes;
     for (size_t g = 0, from = 0; g < groups; from = ends[g++]) {
       lanes_block_scores(a, q + from, ends[g] - from, j, block, ahead ? next : NULL);
     }
   }
 }
 
-static void lanes_all_values(const st_attend *a, const lanes_query *q, const size_t *ends, size_t groups, size_t begin,
-                             size_t end, bool ahead) {
-  size_t run = a->runs.positions;
-  for (size_t j = begin, last; j < end; j = last) {
-    last = lanes_least(j + (ahead ? ST_KEYS : LANES_VALUES), (j / run + 1) * run);
-    const uint8_t *rows = lanes_block(a, a->v, j), *next = lanes_block(a, a->v, last < end ? last : j);
+static void lanes_all_values(const st_attend *a, const uint32_t *pages, const lanes_query *q, const size_t *ends,
+                             size_t groups, size_t begin, size_t end, bool ahead) {
+  for (size_t j = begin; j < end; j += ST_KEYS) {
+    size_t last = lanes_least(j + ST_KEYS, end);
+    const uint8_t *rows = a->v + pages[j / ST_KEYS] * a->page_bytes;
+    const uint8_t *next = a->v + pages[(last < end ? last : j) / ST_KEYS] * a->page_bytes;
     for (size_t g = 0, from = 0; g < groups; from = ends[g++]) {
       lanes_add_values(a, q + from, ends[g] - from, j, last, rows, ahead ? next : NULL);
     }
@@ -318,25 +317,25 @@ static void lanes_all_values(const st_attend *a, const lanes_query *q, const siz
 }
 
 // Queries [first, first + n), n at most LANES_QUERIES.
-static void lanes_attend_queries(const st_attend *a, size_t first, size_t n) {
+static void lanes_attend_queries(const st_attend *a, const st_attend_part *p, size_t first, size_t n) {
   lanes_query q[LANES_QUERIES];
   size_t ends[LANES_QUERIES];
   bool ahead = n <= FEW_QUERIES;
   size_t groups = lanes_groups(n, ahead ? LANES_WIDE : LANES_HEADS, ends);
-  lanes_list(a, first, n, q);
+  const uint32_t *pages = lanes_pages(a, p);
+  lanes_list(a, p, first, n, q);
   size_t begin = q[0].first / ST_KEYS * ST_KEYS, end = q[n - 1].last;
-  for (size_t i = 0; i < n && !ahead; i++) lanes_bring(q[i].q, a->head_dim, false);
-  lanes_all_scores(a, q, ends, groups, begin, end, ahead);
-  for (size_t i = 0; i < n && !ahead; i++) lanes_bring(q[i].out, a->head_dim, true);
+  for (size_t i = 0; i < n && !ahead; i++) lanes_prefetch_row(q[i].q, a->head_dim, false);
+  lanes_all_scores(a, pages, q, ends, groups, begin, end, ahead);
+  for (size_t i = 0; i < n && !ahead; i++) lanes_prefetch_row(q[i].out, a->head_dim, true);
   lanes_softmaxes(a, q, n, first);
   for (size_t i = 0; i < n; i++) memset(q[i].out, 0, a->head_dim * sizeof *q[i].out);
-  lanes_all_values(a, q, ends, groups, begin, end, ahead);
-  for (size_t i = 0; i < n; i++) lanes_scale(q[i].out, q[i].inverse, a->head_dim);
+  lanes_all_values(a, pages, q, ends, groups, begin, end, ahead);
 }
 
-static void lanes_attend(const st_attend *a) {
-  for (size_t i = 0, n = lanes_queries(a); i < n; i += LANES_QUERIES) {
-    lanes_attend_queries(a, i, n - i < LANES_QUERIES ? n - i : LANES_QUERIES);
+static void lanes_attend(const st_attend *a, const st_attend_part *p) {
+  for (size_t i = 0, n = st_attend_queries(a); i < n; i += LANES_QUERIES) {
+    lanes_attend_queries(a, p, i, n - i < LANES_QUERIES ? n - i : LANES_QUERIES);
   }
 }
 

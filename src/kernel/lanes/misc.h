@@ -38,17 +38,6 @@ LANES_INLINE vf lanes_exp(vf x) {
   return x;
 }
 
-LANES_INLINE float lanes_exp_of(float x) {
-  return vf_first(lanes_exp(vf_set(x)));
-}
-
-LANES_INLINE void lanes_scale(float *x, float scale, size_t n) {
-  vf s = vf_set(scale);
-  size_t i = 0;
-  for (; i + 16 <= n; i += 16) vf_store(x + i, vf_mul(vf_load(x + i), s));
-  if (i < n) vf_store_n(x + i, vf_mul(vf_load_n(x + i, n - i), s), n - i);
-}
-
 // 1 / sqrt(mean(x^2) + eps)
 LANES_INLINE float lanes_inverse_rms(const float *x, size_t n, float eps) {
   vf sum = vf_set(0);

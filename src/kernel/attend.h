@@ -1,0 +1,75 @@
+// Attention over the pages of the KV cache.
+//
+// The order of all sums is one, whatever the number of tokens, threads and passes. Keys are taken in parts of ST_PART
+// positions, which begin at the multiples of ST_PART. A query's part gives the largest score, the sum of e^(score -
+// largest), and the sum of the values, each times its e^(score - largest): a table's `attend`. The parts of a query are
+// merged from the first that it sees to the last, and the sum of values is divided at the end. So the memory for scores
+// does not grow with the context, and threads can share the parts of one query.
+#ifndef SETUN_KERNEL_ATTEND_H
+#define SETUN_KERNEL_ATTEND_H
+
+#include "kernel/cache.h"
+
+enum { ST_PART = 512 };
+
+// One KV head of a cache and the query heads that share it, of one token or of several that follow one another.
+// A query is one head of one token; they are counted token by token.
+struct st_attend {
+  const float *q; // [n_tokens][token_stride] of [n_q][q_stride]: query heads, n_q of them a token
+  size_t n_q, q_stride;
+  size_t n_tokens; // 0 counts as 1
+  size_t token_stride;
+  size_t head_dim;
+  // The head's blocks in page 0 of the cache; pages[i] has the positions from i * ST_KEYS on, as far as a token sees
+  // them: other entries are not read.
+  const uint8_t *k, *v;
+  size_t page_bytes;
+  const uint32_t *pages;
+  setun_kv_type keys, values; // formats
+  size_t n_keys;              // token 0 sees the keys [0, n_keys), token i [0, n_keys + i)
+  size_t window;              // of these only the last `window`; 0: all
+  float scale;                // of the scores
+  const float *sinks;         // [n_q] learned logits that take part in the softmax only; NULL: none
+};
+
+// A part, and where what it gives goes.
+struct st_attend_part {
+  size_t index;  // keys [index * ST_PART, (index + 1) * ST_PART)
+  float *scores; // scratch [queries][ST_SCORES]
+  float *out;    // [queries][head_dim] sums of values; zeros for a query that sees none of the keys
+  float *state;  // [queries][2]: the largest of the scores and of the query's sink, and the sum of the others'
+                 // e^(score - largest)
+};
+enum { ST_SCORES = ST_PART + 16 };
+
+static inline size_t st_attend_queries(const st_attend *a) {
+  return a->n_q * (a->n_tokens ? a->n_tokens : 1);
+}
+
+// The keys of a part that a token sees, counted from the part's first; first == last where it sees none.
+typedef struct st_key_range {
+  size_t first, last;
+} st_key_range;
+
+static inline st_key_range st_attend_range(const st_attend *a, size_t token, size_t part) {
+  size_t last = a->n_keys + token, first = a->window && last > a->window ? last - a->window : 0, from = part * ST_PART;
+  first = first < from ? 0 : first - from < ST_PART ? first - from : ST_PART;
+  last = last < from ? 0 : last - from < ST_PART ? last - from : ST_PART;
+  return (st_key_range){first, last};
+}
+
+// The parts that some token sees: [first, last).
+st_key_range st_attend_parts(const st_attend *a);
+
+// Adds what part `index` gave, as st_attend_part says, to what the parts before it gave, likewise in `out` and `state`.
+// A query's first part replaces what stands there.
+void st_attend_merge(const st_attend *a, size_t index, const float *part_out, const float *part_state, float *out,
+                     float *state);
+// The results, laid out as a->q, of merged sums.
+void st_attend_finish(const st_attend *a, const float *sums, const float *state, float *out);
+
+// All of it, one part after the other. `scratch` has st_attend_scratch floats.
+size_t st_attend_scratch(size_t queries, size_t head_dim);
+void st_attend_run(const st_kernels *k, const st_attend *a, float *scratch, float *out);
+
+#endif
