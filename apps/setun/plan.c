@@ -86,7 +86,7 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   print_row("in all", p->total, "");
   print_row("left to the system", p->reserve, "page tables and the like, within the budget");
   print_row("budget", p->budget, o->compute.memory ? "--memory" : "what is available, less a margin");
-  print_row("least that would do", p->least, "");
+  print_row("least that would do", p->least, "with what is left to the system, and room for another start");
   print_text("\n");
   if (p->streamed) {
     print_text("%s of the files' %s of weights are read from the disk for each pass.\n",

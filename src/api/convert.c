@@ -177,6 +177,11 @@ static setun_status make_json(const st_directory *d, st_buffer *json, st_buffer 
   return s;
 }
 
+static bool has_tokenizer(const st_directory *d) {
+  return st_metadata_find(&d->metadata, "tokenizer.ggml.model") ||
+         st_metadata_find(&d->metadata, "tokenizer.ggml.tokens");
+}
+
 setun_status setun_convert(const char *source, const char *target, const setun_convert_params *given,
                            setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
@@ -198,6 +203,8 @@ setun_status setun_convert(const char *source, const char *target, const setun_c
   if (d->container == ST_HUGGINGFACE && to_gguf) {
     s = make_keys(d, &keys, error);
     o.tokenizer_keys = &keys;
+  } else if (d->container == ST_GGUF && !to_gguf && !has_tokenizer(d)) {
+    st_log_write(&log, SETUN_LOG_WARNING, "%s: has no tokenizer, so the directory has none either", source);
   } else if (d->container == ST_GGUF && !to_gguf) {
     s = make_json(d, &json, &config, error);
     o.tokenizer_json = &json;

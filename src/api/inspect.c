@@ -4,6 +4,8 @@
 #include "base/float_modes.h"
 #include "base/memory.h"
 #include "convert/check.h"
+#include "model/roles.h"
+#include "model/rope.h"
 #include "source/weight.h"
 
 #include <math.h>
@@ -285,6 +287,27 @@ static setun_status weight_of(const st_directory *d, size_t index, st_weight *w,
   return s;
 }
 
+// Divisors of RoPE's frequencies, of which zero is none.
+static bool is_table(const st_directory *d, const char *name) {
+  size_t n = strlen(name), end = strlen(".weight");
+  for (int role = 0; role < ST_ROLE_COUNT && d->container == ST_GGUF && n > end; role++) {
+    const st_role_info *r = st_role_get((st_role)role);
+    if (r->kind != ST_KIND_TABLE || strncmp(name, r->gguf, n - end) || strlen(r->gguf) != n - end) continue;
+    return !strcmp(name + n - end, ".weight");
+  }
+  return false;
+}
+
+static setun_status check_table(const st_directory *d, const st_weight *w, setun_error *err) {
+  size_t n = (size_t)(w->shape.rows * w->shape.columns);
+  float *values = st_malloc(n, sizeof *values);
+  if (!values) return st_fail_memory(err, w->name);
+  setun_status s = read_rows(d, w, values, n, err);
+  if (s == SETUN_OK) s = st_rope_check_divisors(w->name, values, n, err);
+  st_free(values);
+  return s;
+}
+
 setun_status setun_file_check(const setun_file *file, size_t index, int64_t *offset, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
   st_weight w;
@@ -296,6 +319,7 @@ setun_status setun_file_check(const setun_file *file, size_t index, int64_t *off
   st_zeros zeros;
   bool ternary = st_format_is_ternary(w.format);
   if (s == SETUN_OK && *offset < 0 && ternary) s = st_count_zeros(file->directory, &w, &zeros, error); // the scales
+  if (s == SETUN_OK && *offset < 0 && is_table(file->directory, w.name)) s = check_table(file->directory, &w, error);
   return s;
 }
 

@@ -42,12 +42,11 @@ static unit unit_of(const st_plan *p, const st_tensor *t) {
   return u;
 }
 
-// Tensors of a checkpoint that belong to other parts of it, or are derived, or repeat the embedding.
+// Tensors of a checkpoint that belong to other parts of it, or are derived.
 static bool is_ignored(const st_plan *p, const unit *u) {
   const char *name = u->tensor->name;
   if (p->from_gguf || !p->spec) return false;
   if (ends_with(name, ".rotary_emb.inv_freq")) return true;
-  if (u->place.known && u->place.role == ST_OUTPUT && p->has_hparams && p->h.tied) return true;
   for (const char *const *i = p->spec->ignored; i && *i; i++) {
     if (!strncmp(name, *i, strlen(*i))) return true;
   }
@@ -109,9 +108,8 @@ static void set_permutation(const st_plan *p, st_item *item) {
 // Norms that Hugging Face files hold less one.
 static void set_offset(const st_plan *p, st_item *item) {
   const st_spec *hf = p->to_gguf ? p->spec : p->target_spec;
-  st_role role = item->place.role;
-  if (p->from_gguf == p->to_gguf || !hf->defaults.norm_plus_one || item->shape.rows != 1) return;
-  if (!item->place.known || role == ST_ROPE_FREQS || role == ST_ATTN_SINKS || item->suffix == NAMED_BIAS) return;
+  if (p->from_gguf == p->to_gguf || !hf->defaults.norm_plus_one || !item->place.known) return;
+  if (st_role_get(item->place.role)->kind != ST_KIND_NORM || item->suffix == NAMED_BIAS) return;
   item->add = p->to_gguf ? 1 : -1;
 }
 
@@ -120,48 +118,52 @@ static setun_status find_weight(const st_plan *p, const unit *u, uint64_t expert
   const st_tensor *t = u->tensor;
   const char *module = u->named == NAMED_WEIGHT ? u->module : t->name;
   st_shape shape = {0};
-  bool found = false, packed = !t->format;
+  bool found = false;
   setun_status s;
   if (experts) {
     bool vector = t->n_dims < 3;
     shape = (st_shape){vector ? 1 : t->dims[1], t->dims[0]};
     s = st_weight_find_expert(p->d, module, shape, experts, expert, &found, w, err);
   } else {
-    if (packed && p->has_hparams && (st_role_is_linear(u->place.role) || u->place.role == ST_TOKEN_EMBD)) {
-      st_hparams h = p->h;
-      shape = st_role_shape(&h, u->place.role);
-    }
     s = st_weight_find(p->d, module, shape, &found, w, err);
   }
   if (s == SETUN_OK && !found) s = st_fail(err, SETUN_ERROR_STATE, "%s: found no more", t->name);
   return s == SETUN_OK ? st_weight_measure(p->d, w, err) : s;
 }
 
-static setun_status add_item(st_plan *p, const unit *u, uint64_t experts, uint64_t expert, setun_error *err) {
+// An item of one weight, which is the unit's tensor or a part of it.
+static setun_status add_weight(st_plan *p, const unit *u, const st_weight *w, setun_error *err) {
   const st_tensor *t = u->tensor;
   st_item *item = st_plan_add(p);
   if (!item || !(item->pieces = st_calloc(1, sizeof *item->pieces))) return st_fail_memory(err, t->name);
   item->n_pieces = 1;
+  item->pieces[0].weight = *w;
   item->place = u->place;
   item->place.stacked = false; // folded together later where that is wanted
-  if (u->place.stacked) item->place.expert = (uint32_t)expert;
   item->suffix = u->named;
   setun_status s = name_item(p, u, item, err);
   if (s != SETUN_OK) return s;
-  st_weight *w = &item->pieces[0].weight;
-  if ((s = find_weight(p, u, experts, expert, w, err)) != SETUN_OK) return s;
   item->shape = w->shape;
-  bool whole = !experts && w->shape.rows == st_tensor_shape(t).rows && w->shape.columns == t->dims[0];
-  if (whole) {
+  bool column = w->row_step > 1 && w->shape.columns == 1; // a vector whose elements lie apart
+  if (w->shape.rows == st_tensor_shape(t).rows && w->shape.columns == t->dims[0]) {
     item->n_dims = t->n_dims;
     memcpy(item->dims, t->dims, sizeof item->dims);
   } else {
-    item->n_dims = w->shape.rows == 1 ? 1 : 2;
-    memcpy(item->dims, (uint64_t[4]){w->shape.columns, w->shape.rows, 1, 1}, sizeof item->dims);
+    item->n_dims = w->shape.rows == 1 || column ? 1 : 2;
+    memcpy(item->dims, (uint64_t[4]){column ? w->shape.rows : w->shape.columns, column ? 1 : w->shape.rows, 1, 1},
+           sizeof item->dims);
   }
   set_permutation(p, item);
   set_offset(p, item);
   return SETUN_OK;
+}
+
+static setun_status add_item(st_plan *p, const unit *u, uint64_t experts, uint64_t expert, setun_error *err) {
+  st_weight w;
+  unit one = *u;
+  setun_status s = find_weight(p, u, experts, expert, &w, err);
+  if (u->place.stacked) one.place.expert = (uint32_t)expert;
+  return s == SETUN_OK ? add_weight(p, &one, &w, err) : s;
 }
 
 // A tensor whose type is known by its size only, taken over as it is.
@@ -198,6 +200,45 @@ static setun_status collect_tensor(st_plan *p, const st_tensor *t, setun_error *
     if (s != SETUN_OK) return s;
   }
   return SETUN_OK;
+}
+
+// ---- bound weights ------------------------------------------------------------------------------------------------
+
+static setun_status add_bound_tensor(st_plan *p, const st_bound *b, const st_weight *stored, bool bias,
+                                     setun_error *err) {
+  unit u = unit_of(p, stored->data);
+  st_weight w = *stored;
+  u.named = bias ? NAMED_BIAS : NAMED_WEIGHT;
+  u.place = (st_place){.known = true,
+                       .role = b->role,
+                       .in_layer = b->layer >= 0,
+                       .layer = b->layer < 0 ? 0 : (uint32_t)b->layer,
+                       .expert_of = b->expert >= 0,
+                       .expert = b->expert < 0 ? 0 : (uint32_t)b->expert};
+  setun_status s = st_weight_measure(p->d, &w, err);
+  return s == SETUN_OK ? add_weight(p, &u, &w, err) : s;
+}
+
+static setun_status collect_bound(st_plan *p, setun_error *err) {
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < p->weights.n && s == SETUN_OK; i++) {
+    const st_bound *b = &p->weights.items[i];
+    st_weight w = st_bound_stored(b);
+    if (b->role == ST_ROPE_FREQS && p->from_gguf && !p->to_gguf) {
+      s = st_plan_rope_rule(p, &w, err);
+      continue;
+    }
+    s = add_bound_tensor(p, b, &w, false, err);
+    if (s == SETUN_OK && b->bias) s = add_bound_tensor(p, b, &p->weights.beside[b->bias - 1], true, err);
+  }
+  return s;
+}
+
+// Whether the tensor was collected with the weights: not the norms beside them, and not scales that stay tensors.
+static bool is_bound(const st_plan *p, const st_tensor *t) {
+  if (!p->weights.n || !p->weights.used[t - p->d->tensors]) return false;
+  unit u = unit_of(p, t);
+  return u.named != NAMED_SCALE && !ends_with(t->name, ".rms_norm.weight");
 }
 
 // ---- order and stacks ---------------------------------------------------------------------------------------------
@@ -269,8 +310,11 @@ static setun_status push_piece(st_item *stack, st_item *item, setun_error *err) 
 static void finish_stack(st_item *item) {
   if (!item->place.stacked) return;
   uint64_t rows = item->shape.rows, n = item->n_pieces;
-  item->n_dims = rows == 1 ? 2 : 3;
-  memcpy(item->dims, (uint64_t[4]){item->shape.columns, rows == 1 ? n : rows, rows == 1 ? 1 : n, 1}, sizeof item->dims);
+  uint64_t columns = item->shape.columns;
+  bool vectors = rows == 1 || item->suffix == NAMED_BIAS;
+  item->n_dims = vectors ? 2 : 3;
+  memcpy(item->dims, (uint64_t[4]){vectors ? rows * columns : columns, vectors ? n : rows, vectors ? 1 : n, 1},
+         sizeof item->dims);
   item->shape.rows = rows * n;
 }
 
@@ -295,8 +339,10 @@ static setun_status fold_experts(st_plan *p, setun_error *err) {
 }
 
 setun_status st_plan_collect(st_plan *p, setun_error *err) {
-  setun_status s = SETUN_OK;
-  for (size_t i = 0; i < p->d->n_tensors && s == SETUN_OK; i++) s = collect_tensor(p, &p->d->tensors[i], err);
+  setun_status s = collect_bound(p, err);
+  for (size_t i = 0; i < p->d->n_tensors && s == SETUN_OK; i++) {
+    if (!is_bound(p, &p->d->tensors[i])) s = collect_tensor(p, &p->d->tensors[i], err);
+  }
   if (s == SETUN_OK) s = st_plan_rope(p, err);
   if (s == SETUN_OK) s = sort_items(p, err);
   if (s == SETUN_OK && p->o->stacked && p->to_gguf) s = fold_experts(p, err);

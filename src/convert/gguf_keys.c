@@ -1,6 +1,8 @@
 // Keys of GGUF files: carried over, or made from hyperparameters.
 #include "convert/gguf_keys.h"
 
+#include "convert/gguf_writer.h"
+
 #include "base/memory.h"
 
 #include <math.h>
@@ -180,7 +182,7 @@ setun_status st_gguf_keys(const st_plan *p, st_keys *keys, setun_error *err) {
     if (!is_dropped(m->items[i].key) && !m->items[i].ignored) st_keys_meta(keys, &m->items[i]);
   }
   if (!p->from_gguf && p->o->tokenizer_keys) st_keys_append(keys, p->o->tokenizer_keys);
-  st_keys_u32(keys, "general.alignment", 4096);
+  if (p->alignment != ST_GGUF_USUAL) st_keys_u32(keys, "general.alignment", (uint32_t)p->alignment);
   st_keys_text(keys, "setun.layout", p->o->to->name);
   st_keys_text(keys, "setun.activation", p->int8 ? "int8" : "float");
   if (writes(p, ST_T5)) st_keys_text(keys, "setun.t5.digits", "minus-zero-plus");
@@ -215,6 +217,7 @@ static setun_status compare_numbers(const st_hparams *a, const st_hparams *b, se
                  {"router", a->n_expert ? a->router : 0, b->n_expert ? b->router : 0},
                  {"router's normalization", a->n_expert && a->router_renormalize, b->n_expert && b->router_renormalize},
                  {"tied head", a->tied, b->tied},
+                 {"absence of sub-norms", a->no_sub_norms, b->no_sub_norms},
                  {"norm epsilon", (double)a->norm_eps, (double)b->norm_eps},
                  {"activation function", a->fn, b->fn},
                  {"embedding factor", (double)a->embed_scale, (double)b->embed_scale},

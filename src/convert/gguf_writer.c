@@ -1,4 +1,4 @@
-// Writing a GGUF file: keys, tensor infos, tensors at multiples of 4096 in the order of use.
+// Writing a GGUF file: keys, tensor infos, tensors in the order of use.
 #include "convert/gguf_writer.h"
 
 #include "convert/gguf_keys.h"
@@ -60,15 +60,15 @@ setun_status st_gguf_header(const st_keys *keys, const st_item *items, size_t n,
 static setun_status make_header(const st_plan *p, st_buffer *b, setun_error *err) {
   st_keys keys = {0};
   setun_status s = st_gguf_keys(p, &keys, err);
-  if (s == SETUN_OK) s = st_gguf_header(&keys, p->items, p->n_items, ST_GGUF_ALIGNMENT, b, err);
+  if (s == SETUN_OK) s = st_gguf_header(&keys, p->items, p->n_items, p->alignment, b, err);
   st_keys_free(&keys);
   return s;
 }
 
-static setun_status pad(st_output *out, setun_error *err) {
-  static const uint8_t zeros[ST_GGUF_ALIGNMENT];
-  size_t over = (size_t)(out->length % ST_GGUF_ALIGNMENT);
-  return over ? st_output_write(out, zeros, ST_GGUF_ALIGNMENT - over, err) : SETUN_OK;
+static setun_status pad(uint64_t alignment, st_output *out, setun_error *err) {
+  static const uint8_t zeros[ST_GGUF_BLOCKS];
+  size_t over = (size_t)(out->length % alignment);
+  return over ? st_output_write(out, zeros, (size_t)alignment - over, err) : SETUN_OK;
 }
 
 // Reads the header back from a file that is as long as it will be: what a reader makes of it must be the source's
@@ -101,7 +101,7 @@ setun_status st_write_gguf(st_plan *p, const char *path, setun_error *err) {
   if (s == SETUN_OK) s = verify(p, &out, length, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) {
     s = st_item_write(p, &p->items[i], &out, err);
-    if (s == SETUN_OK) s = pad(&out, err);
+    if (s == SETUN_OK) s = pad(p->alignment, &out, err);
   }
   if (s == SETUN_OK) return st_output_commit(&out, err);
   st_output_discard(&out);

@@ -6,7 +6,7 @@
 #include "convert/pieces.h"
 
 // Tensors begin at multiples of it, so that they can be mapped and read without the page cache.
-enum { ST_GGUF_ALIGNMENT = 4096 };
+enum { ST_GGUF_USUAL = 32, ST_GGUF_BLOCKS = 4096 }; // alignments: of files that name none; of disks
 
 // Appends everything before the tensors' data: the keys, and of each item its name, dims, type and offset, padded to
 // `alignment`, which the keys name unless it is GGUF's usual 32. An item whose format has no GGUF type is an error.

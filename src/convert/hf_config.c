@@ -153,6 +153,10 @@ static void set_rope(const st_hparams *h, members *m) {
   if (r->original_max_position_embeddings) {
     set_u32(&s, "original_max_position_embeddings", r->original_max_position_embeddings);
   }
+  if (r->scaling == ST_ROPE_LLAMA3) {
+    set_f32(&s, "low_freq_factor", r->low_freq_factor);
+    set_f32(&s, "high_freq_factor", r->high_freq_factor);
+  }
   if (r->scaling == ST_ROPE_YARN) {
     set_f32(&s, "beta_fast", r->beta_fast);
     set_f32(&s, "beta_slow", r->beta_slow);
@@ -253,6 +257,18 @@ static void set_hparams(const st_plan *p, members *m) {
   set_ends(p, m);
 }
 
+// A head of its own beside a tied embedding, which is used: the file says so from here on.
+static void untie(const st_plan *p, members *m) {
+  static const char key[] = "tie_word_embeddings";
+  st_json *text = st_json_edit(m->object, "text_config");
+  members inner = {m->root, st_json_is_object(text) ? text : m->object};
+  const st_json *said = st_json_find(inner.object, key);
+  bool tied = said ? st_json_is(said, ST_JSON_TRUE) : p->spec->defaults.tied;
+  if (p->h.tied) return;
+  if (tied) set_bool(&inner, key, false);
+  if (st_json_is(st_json_find(m->object, key), ST_JSON_TRUE)) set_bool(m, key, false);
+}
+
 // ---- both ---------------------------------------------------------------------------------------------------------
 
 // The source's own file, its integers as they are written.
@@ -279,7 +295,10 @@ setun_status st_hf_config(const st_plan *p, st_buffer *out, setun_error *err) {
   if (s != SETUN_OK) return s;
   if (!root) return st_fail_memory(err, "config.json");
   members m = {root, root};
-  if (p->from_gguf) set_hparams(p, &m);
+  if (p->from_gguf)
+    set_hparams(p, &m);
+  else if (p->has_hparams)
+    untie(p, &m);
   set_quantization(p, &m);
   if (st_json_failed(root) || !st_json_append_lines(root, out)) s = st_fail_memory(err, "config.json");
   st_json_free(root);

@@ -1,6 +1,8 @@
 // The plan as a whole: families, items, formats, the tensors of scales, and where everything will stand.
 #include "convert/plan.h"
 
+#include "convert/gguf_writer.h"
+
 #include "base/memory.h"
 #include "model/hparams_read.h"
 
@@ -10,6 +12,7 @@
 void st_plan_free(st_plan *plan) {
   for (size_t i = 0; i < plan->n_items; i++) st_item_free(&plan->items[i]);
   st_free(plan->items);
+  st_bound_list_free(&plan->weights);
   if (plan->has_hparams) st_hparams_free(&plan->h);
   *plan = (st_plan){0};
 }
@@ -51,6 +54,19 @@ static setun_status find_target(st_plan *p, setun_error *err) {
   return p->target_spec ? SETUN_OK : SETUN_ERROR_UNSUPPORTED;
 }
 
+// Other tensors than the family's keep their names within a container.
+static setun_status bind(st_plan *p, setun_error *err) {
+  setun_error why;
+  setun_status s = st_bind(p->d, p->spec, &p->h, p->o->log, &p->weights, &why);
+  if (s == SETUN_OK) return s;
+  if (s == SETUN_ERROR_MEMORY || !p->from_gguf || !p->to_gguf) {
+    if (err) *err = why;
+    return s;
+  }
+  st_bound_list_free(&p->weights);
+  return SETUN_OK;
+}
+
 static setun_status read_family(st_plan *p, setun_error *err) {
   const st_spec *spec = NULL;
   setun_error why;
@@ -59,7 +75,8 @@ static setun_status read_family(st_plan *p, setun_error *err) {
   if (p->has_hparams) {
     p->spec = spec;
     p->int8 = p->h.int8;
-    return find_target(p, err);
+    s = find_target(p, err);
+    return s == SETUN_OK ? bind(p, err) : s;
   }
   if (s == SETUN_ERROR_MEMORY || p->from_gguf != p->to_gguf || !p->from_gguf) {
     if (err) *err = why;
@@ -139,8 +156,20 @@ static setun_status check_names(const st_plan *p, setun_error *err) {
   return s;
 }
 
+// Blocks of disks where tensors are read in place: an expert in one read, and t16. GGUF's usual 32 otherwise, since
+// other programs copy a key of another alignment without heeding it.
+static uint64_t alignment_of(const st_plan *p) {
+  for (size_t i = 0; i < p->n_items; i++) {
+    const st_item *item = &p->items[i];
+    bool split = item->place.expert_of && !item->place.stacked;
+    if (split || (item->format && item->format->id == ST_T16)) return ST_GGUF_BLOCKS;
+  }
+  return ST_GGUF_USUAL;
+}
+
 static setun_status place_items(st_plan *p, setun_error *err) {
-  uint64_t alignment = p->to_gguf ? 4096 : 1;
+  uint64_t alignment = p->to_gguf ? alignment_of(p) : 1;
+  p->alignment = alignment;
   for (size_t i = 0; i < p->n_items; i++) {
     st_item *item = &p->items[i];
     setun_status s = item->how == ST_HOW_COPY ? SETUN_OK : st_format_size(item->format, item->shape, &item->bytes, err);
@@ -183,7 +212,7 @@ setun_status st_plan_make(const st_directory *d, bool to_gguf, const st_convert_
     p->work_total += 2 * p->items[i].shape.rows * p->items[i].shape.columns;
   }
   if (s == SETUN_OK) s = check_any(p, err);
-  for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = st_plan_prove(p, &p->items[i], err);
+  for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = st_plan_validate(p, &p->items[i], err);
   if (s == SETUN_OK) s = add_scales(p, err);
   if (s == SETUN_OK) s = check_names(p, err);
   return s == SETUN_OK ? place_items(p, err) : s;

@@ -5,6 +5,7 @@
 #include "base/output.h"
 #include "convert/convert.h"
 #include "convert/pieces.h"
+#include "placement/binding.h"
 
 typedef struct st_plan {
   const st_directory *d;
@@ -13,10 +14,12 @@ typedef struct st_plan {
   const st_spec *spec, *target_spec; // NULL: a family that is not known (GGUF to GGUF only)
   bool has_hparams;
   st_hparams h;
-  bool int8; // the model prescribes int8 activations
+  st_bound_list weights; // with hparams; empty where the source's tensors are not those of the family
+  bool int8;             // the model prescribes int8 activations
   st_item *items;
   size_t n_items, capacity;
-  uint64_t data_bytes;            // of the tensors, each padded to the target's alignment
+  uint64_t alignment;             // of the target's tensors
+  uint64_t data_bytes;            // of the tensors, each padded to that
   uint64_t work_done, work_total; // for progress: weights read
 } st_plan;
 
@@ -30,11 +33,13 @@ st_item *st_plan_add(st_plan *plan);
 
 // names of items from tensors: collect.c
 setun_status st_plan_collect(st_plan *plan, setun_error *err);
-// Divisors of RoPE frequencies that the target keeps in tensors: rope_freqs.c
+// Divisors of RoPE frequencies that the target keeps in tensors; and back, from a tensor of them to the rule that gives
+// them, which becomes the plan's: rope_freqs.c
 setun_status st_plan_rope(st_plan *plan, setun_error *err);
-// Formats of items, and the reading of all weights that must fit them: prove.c
+setun_status st_plan_rope_rule(st_plan *plan, const st_weight *divisors, setun_error *err);
+// Formats of items, and the reading of all weights that must fit them: validate.c
 setun_status st_plan_decide(st_plan *plan, st_item *item, setun_error *err);
-setun_status st_plan_prove(st_plan *plan, st_item *item, setun_error *err);
+setun_status st_plan_validate(st_plan *plan, st_item *item, setun_error *err);
 // Reports progress by `weights` more; an error when the caller cancels.
 setun_status st_plan_progress(st_plan *plan, uint64_t weights, setun_error *err);
 

@@ -1,21 +1,36 @@
-// RoPE scalings that config.json says in numbers and GGUF in tensors of divisors.
+// RoPE scalings that config.json says in numbers and GGUF in tensors of divisors, both ways.
 #include "convert/plan.h"
 
 #include "base/memory.h"
+#include "model/rope.h"
 
 #include <math.h>
 #include <string.h>
 
 // Llama 3.1's divisor for a pair of that frequency: 1 for short wavelengths, the factor for long ones, a ramp between.
-static float llama3_divisor(const st_rope_params *r, double frequency) {
+static float llama3_divisor(const st_rope_params *r, float frequency) {
   double original = r->original_max_position_embeddings ? r->original_max_position_embeddings : 8192;
   double low = r->low_freq_factor != 0 ? (double)r->low_freq_factor : 1;
   double high = r->high_freq_factor != 0 ? (double)r->high_freq_factor : 4;
-  double wavelength = 2 * 3.14159265358979323846 / frequency;
+  double wavelength = 2 * 3.14159265358979323846 / (double)frequency;
   if (wavelength < original / high) return 1;
   if (wavelength > original / low) return r->factor;
   double smooth = (original / wavelength - low) / (high - low);
   return (float)(1 / ((1 - smooth) / (double)r->factor + smooth));
+}
+
+// The same as llama.cpp's converter computes it, whose frequencies are tensors: in float32 throughout.
+static float llama3_divisor_f32(const st_rope_params *r, float frequency) {
+  float original = (float)r->original_max_position_embeddings, low = r->low_freq_factor, high = r->high_freq_factor;
+  float wavelength = (float)(2 * 3.14159265358979323846) / frequency;
+  if (wavelength < original / high) return 1;
+  if (wavelength > original / low) return r->factor;
+  float smooth = (original / wavelength - low) / (high - low);
+  return 1 / ((1 - smooth) / r->factor + smooth);
+}
+
+static float frequency_of(const st_hparams *h, uint32_t pair) {
+  return 1.0f / powf(h->rope.theta, (float)(2 * pair) / (float)h->head_dim);
 }
 
 // A tensor of head_dim / 2 floats; `values` NULL: Llama 3's.
@@ -41,8 +56,7 @@ static setun_status add(st_plan *p, st_role role, const float *values, setun_err
   item->scales = st_malloc(pairs, sizeof *item->scales);
   if (!item->scales) return st_fail_memory(err, name);
   for (uint32_t i = 0; i < pairs; i++) {
-    double frequency = (double)(1.0f / powf(p->h.rope.theta, (float)(2 * i) / (float)p->h.head_dim));
-    item->scales[i] = values ? values[i] : llama3_divisor(&p->h.rope, frequency);
+    item->scales[i] = values ? values[i] : llama3_divisor(&p->h.rope, frequency_of(&p->h, i));
   }
   return SETUN_OK;
 }
@@ -54,4 +68,86 @@ setun_status st_plan_rope(st_plan *p, setun_error *err) {
   if (r->scaling != ST_ROPE_LONG) return SETUN_OK;
   setun_status s = add(p, ST_ROPE_SHORT, r->short_factor, err);
   return s == SETUN_OK ? add(p, ST_ROPE_LONG_FACTORS, r->long_factor, err) : s;
+}
+
+// ---- from divisors to the rule ------------------------------------------------------------------------------------
+
+// Whether the rule gives the divisor to the last bit, at the pair's frequency or at a neighbour of it: libraries'
+// powers differ in the last bit.
+static bool gives_one(const st_rope_params *rule, float frequency, float divisor) {
+  const float near[] = {frequency, nextafterf(frequency, 0), nextafterf(frequency, 2)};
+  for (size_t i = 0; i < sizeof near / sizeof *near; i++) {
+    if (llama3_divisor(rule, near[i]) == divisor || llama3_divisor_f32(rule, near[i]) == divisor) return true;
+  }
+  return false;
+}
+
+static bool gives(const st_hparams *h, const st_rope_params *rule, const float *divisors) {
+  for (uint32_t i = 0; i < h->head_dim / 2; i++) {
+    if (!gives_one(rule, frequency_of(h, i), divisors[i])) return false;
+  }
+  return true;
+}
+
+// What the ramp says: the reciprocal of a divisor is linear in the frequency there. With a low factor of 1, which all
+// published models have (any other one stands for the same rule with the three numbers multiplied alike).
+static bool fit(const st_hparams *h, const float *divisors, st_rope_params *rule) {
+  double x[2], y[2], f = (double)rule->factor;
+  int n = 0;
+  for (uint32_t i = 0; i < h->head_dim / 2; i++) {
+    if (divisors[i] == 1 || divisors[i] == rule->factor) continue;
+    int at = n ? 1 : 0; // the first and the last of the ramp
+    x[at] = (double)frequency_of(h, i) / (2 * 3.14159265358979323846);
+    y[at] = (1 / (double)divisors[i] - 1 / f) / (1 - 1 / f);
+    n++;
+  }
+  if (n < 2) return false;
+  double slope = (y[0] - y[1]) / (x[0] - x[1]), below = slope * x[0] - y[0];
+  double original = slope / below, high = 1 + 1 / below;
+  if (!(original >= 1 && original < 1 << 30 && high > 1 && high < 1 << 20)) return false;
+  rule->original_max_position_embeddings = (uint32_t)(original + 0.5);
+  rule->high_freq_factor = roundf((float)high * 16) / 16;
+  return true;
+}
+
+// The first rule that gives the divisors: the fitted one, then the usual ones.
+static bool find_rule(const st_hparams *h, const float *divisors, st_rope_params *rule) {
+  static const float usual[] = {4, 2, 8, 16, 32};
+  *rule = h->rope;
+  rule->scaling = ST_ROPE_LLAMA3;
+  rule->factor = divisors[h->head_dim / 2 - 1];
+  rule->low_freq_factor = 1;
+  if (!(rule->factor > 1)) return false;
+  if (fit(h, divisors, rule) && gives(h, rule, divisors)) return true;
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+    for (uint32_t original = 16; original <= 1u << 20; original *= 2) {
+      rule->high_freq_factor = usual[i];
+      rule->original_max_position_embeddings = original;
+      if (gives(h, rule, divisors)) return true;
+    }
+  }
+  return false;
+}
+
+setun_status st_plan_rope_rule(st_plan *p, const st_weight *divisors, setun_error *err) {
+  uint32_t pairs = p->h.head_dim / 2;
+  float *values = st_malloc(pairs, sizeof *values);
+  if (!values) return st_fail_memory(err, divisors->name);
+  st_row_reader r;
+  setun_status s = st_row_reader_open(p->d, divisors, &r, err);
+  if (s == SETUN_OK) {
+    s = st_read_floats(&r, 0, 1, values, err);
+    st_row_reader_close(&r);
+  }
+  if (s == SETUN_OK) s = st_rope_check_divisors(divisors->name, values, pairs, err);
+  st_rope_params rule;
+  if (s == SETUN_OK && p->h.rope.scaling == ST_ROPE_PLAIN && find_rule(&p->h, values, &rule)) {
+    p->h.rope = rule;
+  } else if (s == SETUN_OK) {
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                "%s: expected the divisors of Llama 3's RoPE scaling, which config.json can state, found others",
+                divisors->name);
+  }
+  st_free(values);
+  return s;
 }

@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { USUAL_ALIGNMENT = 32 }; // of GGUF files that name none
-
 // ---- tensors ------------------------------------------------------------------------------------------------------
 
 static bool is_expert(st_role role) {
@@ -119,7 +117,7 @@ static setun_status make_header(st_synthesis *y, const st_synthesis_options *o, 
   snprintf(name, sizeof name, "synthetic %s", o->shape);
   st_gguf_hparams_keys(y->spec, &y->h, &keys);
   st_keys_text(&keys, "general.name", name);
-  if (y->alignment != USUAL_ALIGNMENT) st_keys_u32(&keys, "general.alignment", (uint32_t)y->alignment);
+  if (y->alignment != ST_GGUF_USUAL) st_keys_u32(&keys, "general.alignment", (uint32_t)y->alignment);
   // The embedding's layout tells its type's meaning where the matrices' does not.
   bool both = o->head != o->format && st_format_is_ternary(o->head);
   snprintf(layouts, sizeof layouts, "%s%s%s", o->format->name, both ? "," : "", both ? o->head->name : "");
@@ -153,7 +151,7 @@ setun_status st_synthesis_new(const st_synthesis_options *o, st_synthesis **synt
   y->seed = o->seed;
   // Floats are what other programs quantize, and those take over the key of another alignment without heeding it.
   bool floats = o->format->id == ST_F32 || o->format->id == ST_F16 || o->format->id == ST_BF16;
-  y->alignment = floats ? USUAL_ALIGNMENT : ST_GGUF_ALIGNMENT;
+  y->alignment = floats ? ST_GGUF_USUAL : ST_GGUF_BLOCKS;
   s = st_preset_find(o->shape, &y->spec, &y->h, err);
   if (s == SETUN_OK) s = add_items(y, o, err);
   if (s == SETUN_OK) s = make_header(y, o, err);

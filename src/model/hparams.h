@@ -51,6 +51,7 @@ typedef struct st_hparams {
   float linear_norm_eps;           // of norms that belong to one matrix
   bool tied;                       // the head is the embedding
   bool qkv_bias, o_bias, mlp_bias; // matrices that cannot be without a bias; others have one where there is one
+  bool no_sub_norms;               // the model has none, though its family does (BitNet's use_sub_norms: false)
   st_activation_fn fn;
   float embed_scale, residual_scale, logit_scale; // factors on embeddings, residual branches, logits
   float attn_scale;                               // on scores; 0 while reading: head_dim^-0.5

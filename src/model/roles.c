@@ -33,6 +33,7 @@ st_shape st_role_shape(const st_hparams *h, st_role role) {
 }
 
 bool st_role_applies(const st_hparams *h, st_role role, uint32_t layer) {
+  if (h->no_sub_norms && (role == ST_ATTN_SUB_NORM || role == ST_FFN_SUB_NORM)) return false;
   switch (roles[role].part) {
   case ST_OF_MLP: return !h->sparse[layer];
   case ST_OF_EXPERTS:

@@ -61,6 +61,7 @@ typedef struct st_binding {
   st_role role;
   const char *gguf, *hf; // NULL: as the role's row says; ST_NO_NAME: not in that container
   st_need need;
+  bool bias; // cannot be without one, whatever the parameters say
 } st_binding;
 
 #define ST_NO_NAME ""

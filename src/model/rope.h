@@ -10,4 +10,7 @@
 float *st_rope_table(const st_rope_params *params, uint32_t head_dim, uint32_t n_ctx, uint32_t n_ctx_train,
                      const float *divisors);
 
+// Divisors of frequencies must be finite and positive; an error names the tensor and the first that is not.
+setun_status st_rope_check_divisors(const char *name, const float *divisors, size_t n, setun_error *err);
+
 #endif

@@ -12,7 +12,8 @@ typedef struct {
   st_bound_list *list;
   const st_directory *d;
   const st_spec *spec;
-  const st_hparams *h;
+  st_hparams *h;
+  const st_log *log;
   setun_error *err;
 } binder;
 
@@ -57,18 +58,40 @@ static setun_status add(binder *b, const st_bound *bound) {
   return SETUN_OK;
 }
 
-// A vector that belongs to a module, found under its own name.
-static setun_status add_beside(binder *b, const char *name, uint64_t n, uint64_t n_experts, uint64_t expert,
-                               uint32_t *index) {
+// Every second element of a vector, as the rows of a column.
+static setun_status take_half(binder *b, bool odd, st_weight *w) {
+  uint64_t n = w->shape.columns;
+  if (!st_format_row_bytes(w->format, 1)) {
+    return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: expected a bias in floats, found %s", w->name,
+                   w->format->name);
+  }
+  w->stored = (st_shape){w->stored.rows * n, 1};
+  w->shape = (st_shape){n / 2, 1};
+  w->first_row = w->first_row * n + odd;
+  w->row_step = 2;
+  return SETUN_OK;
+}
+
+// A vector that belongs to a module, found under its own name; nothing where there is none.
+static setun_status add_beside(binder *b, const char *name, uint64_t n, const st_bound *of, uint32_t *index) {
   st_bound_list *l = b->list;
   st_weight w;
   bool found = false;
+  st_shape shape = {1, n};
   if (!st_directory_find(b->d, name)) return SETUN_OK;
-  setun_status s = n_experts
-                       ? st_weight_find_expert(b->d, name, (st_shape){1, n}, n_experts, expert, &found, &w, b->err)
-                       : st_weight_find(b->d, name, (st_shape){1, n}, &found, &w, b->err);
+  setun_status s;
+  if (of->stacked) { // one tensor has those of all experts, and those of gate and up in turns where these are one
+                     // matrix
+    bool half = of->weight.row_step == 2;
+    shape.columns *= of->weight.row_step;
+    s = st_weight_find_expert(b->d, name, shape, b->h->n_expert, (uint64_t)of->expert, &found, &w, b->err);
+    if (s == SETUN_OK && found) mark_used(b, &w);
+    if (s == SETUN_OK && found && half) s = take_half(b, of->weight.first_row % 2, &w);
+  } else {
+    s = st_weight_find(b->d, name, shape, &found, &w, b->err);
+    if (s == SETUN_OK && found) mark_used(b, &w);
+  }
   if (s != SETUN_OK || !found) return s;
-  mark_used(b, &w);
   if (l->n_beside >= UINT32_MAX - 1 ||
       !st_reserve(&l->beside, &l->beside_capacity, l->n_beside + 1, sizeof *l->beside)) {
     return st_fail_memory(b->err, "the bound weights");
@@ -109,26 +132,27 @@ static bool needs_bias(const st_hparams *h, st_role role) {
   }
 }
 
+static setun_status fail_missing(binder *b, const char *name) {
+  return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected a tensor of that name, found none", name);
+}
+
 // The bias of a matrix and the norm of its input.
-static setun_status bind_beside(binder *b, const char *module, st_bound *bound) {
+static setun_status bind_beside(binder *b, const st_binding *row, const char *module, st_bound *bound) {
   char bias[ST_NAME_SIZE + 24], norm[ST_NAME_SIZE + 24];
   const st_weight *w = &bound->weight;
+  bool biased = row->bias || needs_bias(b->h, bound->role);
   snprintf(bias, sizeof bias, "%s.bias", module);
   snprintf(norm, sizeof norm, "%s.rms_norm.weight", module);
-  if (bound->stacked) { // one tensor has the biases of all experts: [n_expert, rows], named MODULE.bias or MODULE_bias
-    if (!st_directory_find(b->d, bias)) snprintf(bias, sizeof bias, "%s_bias", module);
-    return add_beside(b, bias, w->shape.rows * w->row_step, b->h->n_expert, (uint64_t)bound->expert, &bound->bias);
+  if (bound->stacked && b->d->container != ST_GGUF && !st_directory_find(b->d, bias)) {
+    snprintf(bias, sizeof bias, "%s_bias", module);
   }
-  setun_status s = add_beside(b, bias, w->shape.rows, 0, 0, &bound->bias);
-  if (s == SETUN_OK) s = add_beside(b, norm, w->shape.columns, 0, 0, &bound->norm);
-  if (s == SETUN_OK && !bound->norm && b->h->linear_norm && st_weight_is_ternary(w)) {
+  setun_status s = add_beside(b, bias, w->shape.rows, bound, &bound->bias);
+  if (s == SETUN_OK && !bound->stacked) s = add_beside(b, norm, w->shape.columns, bound, &bound->norm);
+  if (s == SETUN_OK && !bound->norm && !bound->stacked && b->h->linear_norm && st_weight_is_ternary(w)) {
     return st_fail(b->err, SETUN_ERROR_FORMAT,
                    "%s: expected, as use_rms_norm in config.json says, found no such tensor", norm);
   }
-  if (s == SETUN_OK && !bound->bias && needs_bias(b->h, bound->role)) {
-    return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected a tensor of that name, found none", bias);
-  }
-  return s;
+  return s == SETUN_OK && !bound->bias && biased ? fail_missing(b, bias) : s;
 }
 
 // A q or k norm covers one head, or all of them at once: the tensor's length tells.
@@ -145,6 +169,34 @@ static st_shape shape_of(const binder *b, st_role role, const char *module) {
 
 // ---- roles --------------------------------------------------------------------------------------------------------
 
+// Whether a head of its own repeats the embedding, which is bound already. Where it does not, the head is used, as
+// transformers 5 does (modeling_utils, tie_weights: not tied where a checkpoint has both with different values); 4
+// would have used the embedding.
+static setun_status equals_embedding(binder *b, const st_weight *head, bool *equal) {
+  const st_weight *w[2] = {&b->list->items[0].weight, head};
+  st_row_reader readers[2] = {{0}};
+  float *rows[2] = {NULL, NULL};
+  size_t columns = (size_t)head->shape.columns;
+  uint64_t run = (1 << 18) / (columns + 1) + 1;
+  setun_status s = SETUN_OK;
+  mark_used(b, head);
+  for (int i = 0; i < 2 && s == SETUN_OK; i++) {
+    rows[i] = st_malloc((size_t)run * columns, sizeof **rows);
+    s = rows[i] ? st_row_reader_open(b->d, w[i], &readers[i], b->err) : st_fail_memory(b->err, head->name);
+  }
+  *equal = true;
+  for (uint64_t row = 0; row < head->shape.rows && s == SETUN_OK && *equal; row += run) {
+    uint64_t n = head->shape.rows - row < run ? head->shape.rows - row : run;
+    for (int i = 0; i < 2 && s == SETUN_OK; i++) s = st_read_floats(&readers[i], row, n, rows[i], b->err);
+    for (size_t k = 0; s == SETUN_OK && k < n * columns && *equal; k++) *equal = rows[0][k] == rows[1][k];
+  }
+  for (int i = 0; i < 2; i++) {
+    st_row_reader_close(&readers[i]);
+    st_free(rows[i]);
+  }
+  return s;
+}
+
 // A role under one of its names; `found` tells whether there is such a tensor.
 static setun_status bind_name(binder *b, const st_binding *row, const char *module, st_bound *bound, bool *found) {
   bool gguf = b->d->container == ST_GGUF, expert = st_role_get(bound->role)->part == ST_OF_EXPERT;
@@ -160,12 +212,17 @@ static setun_status bind_name(binder *b, const st_binding *row, const char *modu
     s = st_weight_find(b->d, module, shape, found, &bound->weight, b->err);
   }
   if (s != SETUN_OK || !*found) return s;
-  if (bound->role == ST_OUTPUT && b->h->tied) { // a copy of the embedding: some checkpoints ship both
-    mark_used(b, &bound->weight);
-    return SETUN_OK;
+  if (bound->role == ST_OUTPUT && b->h->tied) {
+    bool equal = false;
+    s = equals_embedding(b, &bound->weight, &equal);
+    if (s != SETUN_OK || equal) return s; // a copy of the embedding: some checkpoints ship both
+    st_log_write(b->log, SETUN_LOG_WARNING,
+                 "%s: differs from the embedding though tie_word_embeddings is true: used as the head",
+                 bound->weight.name);
+    b->h->tied = false;
   }
   s = guess(b, expert ? 1 : GUESSED_ROWS, bound);
-  if (s == SETUN_OK && st_role_is_matrix(bound->role)) s = bind_beside(b, module, bound);
+  if (s == SETUN_OK && st_role_is_matrix(bound->role)) s = bind_beside(b, row, module, bound);
   return s == SETUN_OK ? add(b, bound) : s;
 }
 
@@ -215,6 +272,86 @@ static setun_status bind_layer(binder *b, uint32_t layer) {
   return s == SETUN_OK && b->h->sparse[layer] ? bind_experts(b, (int32_t)layer) : s;
 }
 
+// ---- what layers have in common -------------------------------------------------------------------------------------
+
+typedef enum { PART_WEIGHT, PART_BIAS, PART_NORM, PARTS } part;
+
+// The name of a bound weight's tensor, or of what stands beside it.
+static void part_name(const st_bound *bound, part p, char name[ST_NAME_SIZE + 24]) {
+  static const char *const dotted[PARTS] = {".weight", ".bias", ".rms_norm.weight"};
+  static const char *const stacked[] = {".weight", "_blocks"}; // what a tensor's name ends in, or nothing
+  size_t n = strlen(bound->weight.name);
+  const char *end = "_bias";
+  for (size_t i = 0; i < 2; i++) {
+    size_t m = strlen(stacked[i]);
+    if (n <= m || strcmp(bound->weight.name + n - m, stacked[i])) continue;
+    n -= m;
+    if (!i) end = dotted[p];
+    break;
+  }
+  snprintf(name, ST_NAME_SIZE + 24, "%.*s%s", (int)(n < ST_NAME_SIZE ? n : ST_NAME_SIZE - 1), bound->weight.name, end);
+}
+
+static setun_status fail_part(binder *b, const char *name, int32_t other) {
+  return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected a tensor of that name, as layer %d has one, found none",
+                 name, (int)other);
+}
+
+// What stands beside a role's matrices stands beside all of them or none.
+static setun_status check_beside(binder *b, part p) {
+  const st_bound *with[ST_ROLE_COUNT] = {NULL}, *without[ST_ROLE_COUNT] = {NULL};
+  for (size_t i = 0; i < b->list->n; i++) {
+    const st_bound *bound = &b->list->items[i];
+    // Norms belong to ternary matrices, and which are is known for sure only when they were read.
+    bool there = p == PART_BIAS ? bound->bias : bound->norm,
+         counts = p == PART_BIAS || st_weight_is_ternary(&bound->weight);
+    const st_bound **first = there ? &with[bound->role] : &without[bound->role];
+    if (bound->layer >= 0 && counts && !*first) *first = bound;
+  }
+  for (int role = 0; role < ST_ROLE_COUNT; role++) {
+    char name[ST_NAME_SIZE + 24];
+    if (!with[role] || !without[role]) continue;
+    part_name(without[role], p, name);
+    return fail_part(b, name, with[role]->layer);
+  }
+  return SETUN_OK;
+}
+
+// Optional roles are there in every layer that has their part of the model, or in none.
+static setun_status check_role(binder *b, st_role role, const int32_t *there) {
+  int32_t with = -1, without = -1;
+  char name[ST_NAME_SIZE], full[ST_NAME_SIZE + 8];
+  for (uint32_t i = 0; i < b->h->n_layer; i++) {
+    if (!st_role_applies(b->h, role, i)) continue;
+    if (there[i] && with < 0) with = (int32_t)i;
+    if (!there[i] && without < 0) without = (int32_t)i;
+  }
+  if (with < 0 || without < 0) return SETUN_OK;
+  for (const st_binding *row = b->spec->bindings; row->role != ST_ROLE_COUNT; row++) {
+    if (row->role != role || !st_bound_name(b->d, b->spec, row, (uint32_t)without, 0, name)) continue;
+    snprintf(full, sizeof full, "%s.weight", name);
+    return fail_part(b, full, with);
+  }
+  return SETUN_OK;
+}
+
+static setun_status check_layers(binder *b) {
+  int32_t *there = st_malloc(b->h->n_layer, sizeof *there);
+  setun_status s = there ? SETUN_OK : st_fail_memory(b->err, "the bound weights");
+  for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
+    st_role_part of = st_role_get((st_role)role)->part;
+    if (of == ST_OF_MODEL || of == ST_OF_EXPERT) continue;
+    memset(there, 0, b->h->n_layer * sizeof *there);
+    for (size_t i = 0; i < b->list->n; i++) {
+      if (b->list->items[i].role == (st_role)role) there[b->list->items[i].layer] = 1;
+    }
+    s = check_role(b, (st_role)role, there);
+  }
+  st_free(there);
+  if (s == SETUN_OK) s = check_beside(b, PART_BIAS);
+  return s == SETUN_OK ? check_beside(b, PART_NORM) : s;
+}
+
 // ---- what is left -------------------------------------------------------------------------------------------------
 
 // The scale of activations that belongs to a weight in NVFP4: for processors that take both in four bits.
@@ -261,9 +398,9 @@ static setun_status check_factors(const binder *b) {
   return st_fail(b->err, SETUN_ERROR_FORMAT, "longrope: expected its short and long factors, found none");
 }
 
-setun_status st_bind(const st_directory *d, const st_spec *spec, const st_hparams *h, st_bound_list *list,
+setun_status st_bind(const st_directory *d, const st_spec *spec, st_hparams *h, const st_log *log, st_bound_list *list,
                      setun_error *err) {
-  binder b = {.list = list, .d = d, .spec = spec, .h = h, .err = err};
+  binder b = {.list = list, .d = d, .spec = spec, .h = h, .log = log, .err = err};
   *list = (st_bound_list){.directory = d, .spec = spec, .h = h};
   list->used = st_calloc(d->n_tensors, sizeof *list->used);
   setun_status s = list->used ? st_hparams_check_layers(d, h, err) : st_fail_memory(err, "the bound weights");
@@ -271,6 +408,7 @@ setun_status st_bind(const st_directory *d, const st_spec *spec, const st_hparam
     if (st_role_get((st_role)role)->part == ST_OF_MODEL) s = bind_role(&b, (st_role)role, -1, -1);
   }
   for (uint32_t i = 0; i < h->n_layer && s == SETUN_OK; i++) s = bind_layer(&b, i);
+  if (s == SETUN_OK) s = check_layers(&b);
   if (s == SETUN_OK) s = check_factors(&b);
   if (s == SETUN_OK) s = check_unexpected(&b);
   if (s != SETUN_OK) return s;

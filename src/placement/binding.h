@@ -26,29 +26,31 @@ typedef struct st_bound_list {
   const st_hparams *h;
   st_bound *items; // of the model, then layer by layer in the order of roles, each expert's gate, up and down together
   size_t n, capacity;
-  st_weight *beside; // biases and norms of modules; of an expert's bias in a tensor of all, see st_bound_bias_step
+  st_weight *beside; // biases and norms of modules: of one row, or where their elements do not lie together one column
   size_t n_beside, beside_capacity;
   size_t embedding, head; // of the items; the same where the head is the embedding
   bool *used;             // by tensor
 } st_bound_list;
 
-// Binds all tensors. Missing ones and those of a wrong shape are errors that name them, so are tensors that nothing in
-// a model of the family uses. Reads no weights but, in models with int8 activations, a few rows of each matrix of
-// floats, which may be ternary. The directory, the spec and the parameters must outlive the list, which is freed with
-// st_bound_list_free, also after a failure.
-setun_status st_bind(const st_directory *directory, const st_spec *spec, const st_hparams *h, st_bound_list *list,
-                     setun_error *err);
+// Binds all tensors. Missing ones and those of a wrong shape are errors that name them; so are tensors that nothing in
+// a model of the family uses, and parts that only some layers have. Reads no weights but a few rows of each matrix of
+// floats in models with int8 activations, which may be ternary, and a head beside a tied embedding: where the two
+// differ h->tied becomes false, and the log is told. The directory, the spec and the parameters must outlive the list,
+// which is freed with st_bound_list_free, also after a failure.
+setun_status st_bind(const st_directory *directory, const st_spec *spec, st_hparams *h, const st_log *log,
+                     st_bound_list *list, setun_error *err);
 void st_bound_list_free(st_bound_list *list);
 
 // Reads what of the weight is known only when all of it was read: whether it is ternary, and the scale of latent
 // floats.
 setun_status st_bound_finalize(const st_bound_list *list, st_bound *bound, setun_error *err);
 
-// How many of the stored bias's elements an expert's output has each one of, and the first: 2 and 0 or 1 where gate and
-// up stand in one tensor, otherwise 1 and 0.
-static inline uint64_t st_bound_bias_step(const st_bound *b, uint64_t *first) {
-  *first = b->weight.row_step == 2 ? b->weight.first_row % 2 : 0;
-  return b->weight.row_step;
+// The weight as it is stored, without the guess.
+static inline st_weight st_bound_stored(const st_bound *b) {
+  st_weight w = b->weight;
+  if (b->guessed) w.latent = false;
+  if (b->guessed) w.latent_scale = 0;
+  return w;
 }
 
 // The name that a row of a family's table has in the directory for a layer and an expert, in `out`; NULL when the row

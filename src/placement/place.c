@@ -3,6 +3,7 @@
 #include "placement/loader.h"
 
 #include "base/memory.h"
+#include "model/rope.h"
 #include "placement/copy.h"
 
 #include <float.h>
@@ -22,15 +23,19 @@ static setun_status check_norm(const st_weight *w, const float *values, size_t n
   return SETUN_OK;
 }
 
+static size_t elements(const st_weight *w) {
+  return (size_t)(w->shape.rows * w->shape.columns);
+}
+
 // The vector's floats, one added to each of a norm's where the file stores norms that way; freed with st_free.
 static setun_status read_vector(st_loader *l, const st_weight *w, bool norm, float **out) {
-  size_t n = (size_t)w->shape.columns;
+  size_t n = elements(w);
   float *values = st_malloc(n, sizeof *values);
   if (!values) return st_fail_memory(l->err, w->name);
   st_row_reader r;
   setun_status s = st_row_reader_open(l->d, w, &r, l->err);
   if (s == SETUN_OK) {
-    s = st_read_floats(&r, 0, 1, values, l->err);
+    s = st_read_floats(&r, 0, w->shape.rows, values, l->err);
     st_row_reader_close(&r);
   }
   for (size_t i = 0; i < n && norm && l->m->h.norm_plus_one; i++) values[i] += 1;
@@ -43,23 +48,13 @@ static setun_status read_vector(st_loader *l, const st_weight *w, bool norm, flo
   return s;
 }
 
-static setun_status place_floats(st_loader *l, const float *values, size_t n, st_dvector **out) {
-  setun_status s = l->m->backend->vector_new(l->m->device, values, n, out, l->err);
-  if (s != SETUN_OK) return s;
-  l->m->weight_bytes += n * sizeof(float);
-  l->m->n_params += n;
-  return SETUN_OK;
-}
-
-// Every `step`-th element of a vector, from `first` on.
-static setun_status place_vector(st_loader *l, const st_weight *w, bool norm, uint64_t first, uint64_t step,
-                                 st_dvector **out) {
+static setun_status place_vector(st_loader *l, const st_weight *w, bool norm, st_dvector **out) {
   float *values = NULL;
+  size_t n = elements(w);
   setun_status s = read_vector(l, w, norm, &values);
-  if (s != SETUN_OK) return s;
-  size_t n = (size_t)(w->shape.columns / step);
-  for (size_t i = 0; i < n && step > 1; i++) values[i] = values[i * step + first];
-  s = place_floats(l, values, n, out);
+  if (s == SETUN_OK) s = l->m->backend->vector_new(l->m->device, values, n, out, l->err);
+  if (s == SETUN_OK) l->m->weight_bytes += n * sizeof(float);
+  if (s == SETUN_OK) l->m->n_params += n;
   st_free(values);
   return s;
 }
@@ -70,7 +65,7 @@ static setun_status read_table(st_loader *l, const st_weight *w, float **out) {
   *out = NULL;
   setun_status s = read_vector(l, w, false, out);
   if (s == SETUN_OK) l->m->n_params += w->shape.columns;
-  return s;
+  return s == SETUN_OK ? st_rope_check_divisors(w->name, *out, elements(w), l->err) : s;
 }
 
 static setun_status place_role_vector(st_loader *l, const st_bound *b) {
@@ -81,13 +76,13 @@ static setun_status place_role_vector(st_loader *l, const st_bound *b) {
   case ST_ROPE_SHORT: return read_table(l, w, &m->h.rope.short_factor);
   case ST_ROPE_LONG_FACTORS: return read_table(l, w, &m->h.rope.long_factor);
   case ST_ROPE_FREQS: return read_table(l, w, &m->rope_divisors);
-  case ST_OUTPUT_NORM: return place_vector(l, w, norm, 0, 1, &m->output_norm);
+  case ST_OUTPUT_NORM: return place_vector(l, w, norm, &m->output_norm);
   default: break;
   }
   st_layer *layer = &m->layers[b->layer];
   if (b->role == ST_ATTN_Q_NORM) layer->q_norm_width = (uint32_t)w->shape.columns;
   if (b->role == ST_ATTN_K_NORM) layer->k_norm_width = (uint32_t)w->shape.columns;
-  return place_vector(l, w, norm, 0, 1, &layer->vector[b->role]);
+  return place_vector(l, w, norm, &layer->vector[b->role]);
 }
 
 // ---- matrices -----------------------------------------------------------------------------------------------------
@@ -179,9 +174,8 @@ static setun_status place_matrix(st_loader *l, size_t index, st_linear *out, uin
 static setun_status place_beside(st_loader *l, const st_bound *b, st_linear *out) {
   const st_weight *beside = l->weights->beside;
   setun_status s = SETUN_OK;
-  uint64_t first = 0, step = b->stacked ? st_bound_bias_step(b, &first) : 1;
-  if (b->bias) s = place_vector(l, &beside[b->bias - 1], false, first, step, &out->bias);
-  if (s == SETUN_OK && b->norm) s = place_vector(l, &beside[b->norm - 1], false, 0, 1, &out->norm);
+  if (b->bias) s = place_vector(l, &beside[b->bias - 1], false, &out->bias);
+  if (s == SETUN_OK && b->norm) s = place_vector(l, &beside[b->norm - 1], false, &out->norm);
   return s;
 }
 

@@ -89,9 +89,12 @@ static setun_status add_item(st_loader *l, size_t index, const st_weight *w, st_
 }
 
 static uint64_t beside_bytes(const st_bound_list *list, const st_bound *b) {
-  uint64_t first, n = 0;
-  if (b->bias) n += list->beside[b->bias - 1].shape.columns / (b->stacked ? st_bound_bias_step(b, &first) : 1);
-  if (b->norm) n += list->beside[b->norm - 1].shape.columns;
+  const uint32_t beside[] = {b->bias, b->norm};
+  uint64_t n = 0;
+  for (int i = 0; i < 2; i++) {
+    const st_weight *w = beside[i] ? &list->beside[beside[i] - 1] : NULL;
+    if (w) n += w->shape.rows * w->shape.columns;
+  }
   return n * sizeof(float);
 }
 

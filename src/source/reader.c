@@ -31,9 +31,9 @@ static setun_status fail_nonfinite(const st_weight *w, const char *what, uint64_
 
 // ---- strips -------------------------------------------------------------------------------------------------------
 
-// Brings a strip of at most `want` rows from `row` (of this weight) on into the buffer. strip->row counts from the
+// Reads a strip of at most `want` rows from `row` (of this weight) on into the buffer. strip->row counts from the
 // stored tensor's first row.
-static setun_status bring_all(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
+static setun_status load_whole_rows(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
   const st_weight *w = r->weight;
   *strip = st_format_locate(w->format, w->stored, w->first_row + row, want);
   if (!strip->count || strip->offset > w->data->bytes || strip->bytes > w->data->bytes - strip->offset ||
@@ -57,11 +57,11 @@ static uint64_t usual_rows(const st_weight *w) {
 }
 
 // The same with no more rows than make up that.
-static setun_status bring(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
+static setun_status load_strip(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
   const st_weight *w = r->weight;
   uint64_t most = usual_rows(w);
-  if (st_weight_is_scattered(w)) return st_bring_scattered(r, row, want < most ? want : most, strip, err);
-  return bring_all(r, row, want < most ? want : most, strip, err);
+  if (st_weight_is_scattered(w)) return st_load_scattered(r, row, want < most ? want : most, strip, err);
+  return load_whole_rows(r, row, want < most ? want : most, strip, err);
 }
 
 static setun_status check_rows(const st_row_reader *r, uint64_t row, uint64_t count, setun_error *err) {
@@ -157,7 +157,7 @@ static setun_status absmean(st_row_reader *r, float *mean, setun_error *err) {
   setun_status s = SETUN_OK;
   for (uint64_t row = 0; row < w->shape.rows && s == SETUN_OK;) {
     st_strip strip;
-    if ((s = bring(r, row, w->shape.rows - row, &strip, err)) != SETUN_OK) break;
+    if ((s = load_strip(r, row, w->shape.rows - row, &strip, err)) != SETUN_OK) break;
     size_t n = (size_t)(strip.count * w->shape.columns); // each weight takes a byte or more of the buffer
     if (!st_reserve(&x, &capacity, n, sizeof *x)) {
       s = st_fail_memory(err, w->name);
@@ -198,7 +198,7 @@ setun_status st_weight_recognize(const st_directory *directory, st_weight *weigh
   uint64_t last = rows && rows < w->shape.rows ? rows : w->shape.rows;
   for (uint64_t row = 0; row < last && s == SETUN_OK && scan.fits[ST_GRAIN_TENSOR];) {
     st_strip strip;
-    if ((s = bring(&r, row, last - row, &strip, err)) != SETUN_OK) break;
+    if ((s = load_strip(&r, row, last - row, &strip, err)) != SETUN_OK) break;
     if (!st_reserve(&x, &capacity, (size_t)(strip.count * w->shape.columns), sizeof *x)) {
       s = st_fail_memory(err, w->name);
       break;
@@ -335,7 +335,7 @@ setun_status st_read_floats(st_row_reader *reader, uint64_t row, uint64_t count,
   setun_status s = check_rows(reader, row, count, err);
   while (s == SETUN_OK && count) {
     st_strip strip;
-    if ((s = bring(reader, row, count, &strip, err)) != SETUN_OK) break;
+    if ((s = load_strip(reader, row, count, &strip, err)) != SETUN_OK) break;
     s = st_format_is_ternary(w->format) ? ternary_floats(reader, row, &strip, out, err)
                                         : value_floats(reader, row, &strip, out, err);
     row += strip.count;
@@ -372,7 +372,7 @@ setun_status st_read_trits(st_row_reader *reader, uint64_t row, uint64_t count, 
   setun_status s = check_rows(reader, row, count, err);
   while (s == SETUN_OK && count) {
     st_strip strip;
-    if ((s = bring(reader, row, count, &strip, err)) != SETUN_OK) break;
+    if ((s = load_strip(reader, row, count, &strip, err)) != SETUN_OK) break;
     s = w->latent ? latent_trits(reader, row, &strip, trits, scales, err)
                   : unpack(reader, row, &strip, trits, scales, err);
     row += strip.count;
@@ -396,7 +396,7 @@ static setun_status copy_bytes(st_row_reader *r, uint64_t row, uint64_t count, u
   }
   while (count) {
     st_strip strip;
-    setun_status s = bring(r, row, count, &strip, err);
+    setun_status s = load_strip(r, row, count, &strip, err);
     if (s != SETUN_OK) return s;
     memcpy(to, r->bytes, (size_t)(strip.count * row_bytes));
     to += strip.count * row_bytes;
@@ -468,7 +468,7 @@ setun_status st_read_strip(st_row_reader *reader, uint64_t row, uint64_t count, 
     return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: its rows do not stand in the file as they are", w->name);
   }
   setun_status s = check_rows(reader, row, count, err);
-  if (s == SETUN_OK) s = bring_all(reader, row, count, &found, err);
+  if (s == SETUN_OK) s = load_whole_rows(reader, row, count, &found, err);
   if (s == SETUN_OK && st_format_is_ternary(w->format)) {
     st_format_strip_scales(w->format, w->stored, &found, reader->bytes, scales);
     s = complete_scales(reader, row, found.count, scales, err);

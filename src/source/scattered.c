@@ -15,7 +15,7 @@ static setun_status read_rows(const st_row_reader *r, const st_tensor *t, uint64
   return s == SETUN_OK ? s : (st_fail_in(err, "%s", t->name), s);
 }
 
-setun_status st_bring_scattered(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
+setun_status st_load_scattered(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
   const st_weight *w = r->weight;
   uint64_t bytes = st_format_row_bytes(w->format, w->shape.columns), blocks = bytes / 17;
   uint64_t data_bytes = w->block_scales ? blocks * 16 : bytes, scale_bytes = w->block_scales ? blocks : 0;

@@ -11,6 +11,6 @@ static inline bool st_weight_is_scattered(const st_weight *w) {
 
 // Fills r->bytes with at most `want` rows from `row` (of this weight) on, in the weight's format, one after the other;
 // the strip says how many there are. The rows are within the weight.
-setun_status st_bring_scattered(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err);
+setun_status st_load_scattered(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err);
 
 #endif

@@ -298,7 +298,7 @@ static void drop(st_stream *s, size_t first, size_t n) {
   for (size_t i = first; i < first + n; i++) {
     drop_cached_unit(s, s->slots[(s->head + i) % s->n_slots].unit, READ_AHEAD_MOST);
   }
-  s->held -= n;
+  s->queued -= n;
   if (!first) s->head = (s->head + n) % s->n_slots;
 }
 
@@ -307,7 +307,7 @@ void st_stream_free(st_stream *s) {
   bool child = s->maker != st_process_current();
   if (s->engine && child) s->engine->abandon(s);
   if (s->engine && !child) {
-    drop(s, 0, s->held);
+    drop(s, 0, s->queued);
     s->engine->free(s);
   }
   for (size_t i = 0; s->files && i < s->plan.n_files; i++) {
@@ -353,8 +353,8 @@ static void step(const st_stream *s, st_cursor *c) {
 
 // Queues units for all slots that hold none.
 static void fill(st_stream *s) {
-  while (s->held < s->n_slots) {
-    st_slot *slot = &s->slots[(s->head + s->held++) % s->n_slots];
+  while (s->queued < s->n_slots) {
+    st_slot *slot = &s->slots[(s->head + s->queued++) % s->n_slots];
     size_t unit = s->next.unit;
     slot->unit = unit;
     slot->error.code = SETUN_OK;
@@ -371,7 +371,7 @@ static void fill(st_stream *s) {
 static bool has_failed(st_stream *s) {
   bool failed = false;
   pthread_mutex_lock(&s->lock);
-  for (size_t i = 0; i < s->held; i++) {
+  for (size_t i = 0; i < s->queued; i++) {
     failed = failed || s->slots[(s->head + i) % s->n_slots].error.code != SETUN_OK;
   }
   pthread_mutex_unlock(&s->lock);
@@ -383,17 +383,17 @@ void st_stream_start(st_stream *s, bool at_tail, unsigned tails) {
   size_t stale = 0, ahead = 0;
   if (first == tail && !tails) tails = 1; // the next pass is read ahead for
   s->next = (st_cursor){first, tails};
-  while (stale < s->held && s->slots[(s->head + stale) % s->n_slots].unit != first) stale++;
-  drop(s, 0, has_failed(s) ? s->held : stale);
-  for (; ahead < s->held && s->slots[(s->head + ahead) % s->n_slots].unit == s->next.unit; ahead++) step(s, &s->next);
-  drop(s, ahead, s->held - ahead);
+  while (stale < s->queued && s->slots[(s->head + stale) % s->n_slots].unit != first) stale++;
+  drop(s, 0, has_failed(s) ? s->queued : stale);
+  for (; ahead < s->queued && s->slots[(s->head + ahead) % s->n_slots].unit == s->next.unit; ahead++) step(s, &s->next);
+  drop(s, ahead, s->queued - ahead);
   s->taken = 0;
   fill(s);
 }
 
 setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, setun_error *err) {
-  if (s->taken == s->held) {
-    return st_fail(err, SETUN_ERROR_STATE, s->held ? "streaming: all buffers are taken" : "streaming: not started");
+  if (s->taken == s->queued) {
+    return st_fail(err, SETUN_ERROR_STATE, s->queued ? "streaming: all buffers are taken" : "streaming: not started");
   }
   st_slot *slot = &s->slots[(s->head + s->taken) % s->n_slots];
   if (slot->unit != unit) {
@@ -417,7 +417,7 @@ setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, s
 void st_stream_give(st_stream *s, size_t unit) {
   if (!s->taken || s->slots[s->head].unit != unit) return;
   s->head = (s->head + 1) % s->n_slots;
-  s->held--;
+  s->queued--;
   s->taken--;
   fill(s);
 }

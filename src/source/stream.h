@@ -1,6 +1,6 @@
 // A ring of buffers that reads a file's units (say, the weights of one layer) ahead, in cyclic order, while the caller
 // computes: 0, 1, ..., n - 1, 0, 1, ... The last of them may be a tail, which a pass leaves out or reads several times.
-// Exactly `slots` units are held; nothing is mapped and the page cache stays as
+// Exactly `slots` units are in memory; nothing is mapped and the page cache stays as
 // it is. Reads go past the page cache (O_DIRECT), with io_uring on the caller's own thread or with pread on two threads
 // more; what the system refuses is replaced by the next best, with a notice in the log.
 // One thread at a time may call into a stream; any thread may ask for its statistics meanwhile.
@@ -40,7 +40,7 @@ typedef struct st_stream_faults {
 } st_stream_faults;
 
 typedef struct st_stream_options {
-  int slots;                      // units held at once: 2 to 64
+  int slots;                      // units in memory at once: 2 to 64
   size_t n_tail;                  // of the units, the last so many are the tail; 0: there is none
   bool direct;                    // past the page cache, where the file system can
   bool uring;                     // with io_uring, where the system has it; only together with `direct`

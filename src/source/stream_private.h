@@ -99,8 +99,8 @@ struct st_stream {
   st_piece *pieces;
   st_slot *slots;
   size_t n_slots, piece_bytes;
-  size_t head, held, taken; // slots in the order of the units: the oldest, how many there are, how many of them taken
-  st_cursor next;           // what is queued next
+  size_t head, queued, taken; // slots in the order of the units: the oldest, how many there are, how many of them taken
+  st_cursor next;             // what is queued next
   const st_engine *engine;
   void *state;          // the engine's
   const char *names[2]; // how it reads: with O_DIRECT, buffered

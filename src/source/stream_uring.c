@@ -61,7 +61,7 @@ static void enter(st_stream *s, unsigned wait) {
 // Whether the piece may be read now: all units before its own are whole, or nearly so.
 static bool is_due(const st_stream *s, const st_piece *p) {
   size_t i = 0;
-  while (i < s->held && !s->slots[(s->head + i) % s->n_slots].pending) i++;
+  while (i < s->queued && !s->slots[(s->head + i) % s->n_slots].pending) i++;
   return p->slot == &s->slots[(s->head + i) % s->n_slots] || s->in_flight < WINDOW;
 }
 

@@ -7,9 +7,18 @@ static const char *const relu2_gguf_names[] = {"bitnet-b1.58", "bitnet-25", NULL
 static const char *const model_types[] = {"bitnet", NULL};
 static const char *const no_types[] = {NULL};
 
+// BitNetConfig's use_sub_norms (transformers pull request 47955): with false the modules do not exist.
+static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
+  bool sub_norms = true;
+  setun_status s = st_json_bool(c, "use_sub_norms", &sub_norms, err);
+  h->no_sub_norms = !sub_norms;
+  return s;
+}
+
 static const st_binding bindings[] = {
-    ST_BIND_GLOBAL,           ST_BIND_ATTENTION, ST_BIND(ST_ATTN_SUB_NORM), ST_BIND(ST_FFN_NORM), ST_BIND_MLP,
-    ST_BIND(ST_FFN_SUB_NORM), ST_BIND_END,
+    ST_BIND_GLOBAL,       ST_BIND_ATTENTION, {.role = ST_ATTN_SUB_NORM, .need = ST_REQUIRED},
+    ST_BIND(ST_FFN_NORM), ST_BIND_MLP,       {.role = ST_FFN_SUB_NORM, .need = ST_REQUIRED},
+    ST_BIND_END,
 };
 
 const st_spec st_spec_bitnet = {
@@ -40,4 +49,5 @@ const st_spec st_spec_bitnet_b158 = {
     .gguf_pre = "llama-bpe", // the official file has no key
     .gguf_int8 = true,
     .bindings = bindings,
+    .read_hf = read_hf,
 };

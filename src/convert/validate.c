@@ -229,7 +229,7 @@ bool st_plan_divisor(const st_plan *p, const st_item *item, float scale, float *
   return false;
 }
 
-static setun_status prove_trits(st_plan *p, st_item *item, setun_error *err) {
+static setun_status validate_trits(st_plan *p, st_item *item, setun_error *err) {
   trit_pass t = {0};
   bool outer = item->format->scales == ST_SCALE_OUTER || item->format->scales == ST_SCALE_TENSOR;
   setun_status s = open_pass(p, item, &t, err);
@@ -269,7 +269,7 @@ static setun_status compare(const st_item *item, bool rounds, uint64_t row, cons
 }
 
 // Encodes and decodes, and compares.
-static setun_status prove_values(st_plan *p, st_item *item, setun_error *err) {
+static setun_status validate_values(st_plan *p, st_item *item, setun_error *err) {
   uint64_t k = item->shape.columns, chunk = st_item_chunk(item), row_bytes = st_format_row_bytes(item->format, k);
   st_piece_reader r = {.d = p->d, .item = item};
   float *x = st_malloc((size_t)(2 * chunk * k), sizeof *x);
@@ -294,12 +294,12 @@ static setun_status prove_values(st_plan *p, st_item *item, setun_error *err) {
   return s;
 }
 
-setun_status st_plan_prove(st_plan *p, st_item *item, setun_error *err) {
+setun_status st_plan_validate(st_plan *p, st_item *item, setun_error *err) {
   setun_status s = item->pieces ? check_codes(p, item, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
   switch (item->how) {
-  case ST_HOW_TRITS: return prove_trits(p, item, err);
-  case ST_HOW_VALUES: return prove_values(p, item, err);
+  case ST_HOW_TRITS: return validate_trits(p, item, err);
+  case ST_HOW_VALUES: return validate_values(p, item, err);
   default: return st_plan_progress(p, item->shape.rows * item->shape.columns, err);
   }
 }
