@@ -79,6 +79,7 @@ static setun_status fail_unnamed(const st_plan *p, const st_tensor *t, setun_err
 static setun_status name_item(const st_plan *p, const unit *u, st_item *item, setun_error *err) {
   char name[ST_PLACE_NAME], full[ST_PLACE_NAME + 8];
   bool same = p->from_gguf == p->to_gguf && !(u->place.expert_of && p->to_gguf);
+  same = same || st_plan_stacks(p, &u->place); // named with its stack
   static const char *const endings[] = {".weight", ".scale", ".bias", ""};
   const char *end = endings[u->named];
   if (same) {
@@ -346,5 +347,6 @@ setun_status st_plan_collect(st_plan *p, setun_error *err) {
   if (s == SETUN_OK) s = st_plan_rope(p, err);
   if (s == SETUN_OK) s = sort_items(p, err);
   if (s == SETUN_OK && p->o->stacked && p->to_gguf) s = fold_experts(p, err);
+  if (s == SETUN_OK && p->from_gguf && !p->to_gguf) s = st_plan_stack_experts(p, err);
   return s;
 }

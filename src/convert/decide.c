@@ -111,7 +111,7 @@ static setun_status decide_kept(st_plan *p, st_item *item, setun_error *err) {
 }
 
 setun_status st_plan_decide(st_plan *p, st_item *item, setun_error *err) {
-  if (!item->pieces) return SETUN_OK; // a copy already
+  if (!item->pieces || item->how == ST_HOW_STACK) return SETUN_OK; // decided already
   const st_format *asked = asked_for(p, item);
   const st_weight *w = &item->pieces[0].weight;
   bool ternary = st_weight_is_ternary(w);

@@ -98,6 +98,27 @@ static void set_exempt(const st_plan *p, const st_json *old, members *q) {
   set(q, "modules_to_not_convert", names);
 }
 
+static bool has_blocks(const st_plan *p) {
+  for (size_t i = 0; i < p->n_items; i++) {
+    if (p->items[i].how == ST_HOW_STACK && !p->items[i].format) return true;
+  }
+  return false;
+}
+
+// As gpt-oss's own files say it.
+static void set_mxfp4(members *m) {
+  static const char *const kept[] = {"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
+                                     "lm_head"};
+  st_json made = st_json_make_object(), names = st_json_make_array();
+  members q = {m->root, &made};
+  for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+    st_json_push(m->root, &names, st_json_make_text(m->root, kept[i]));
+  }
+  set_text(&q, "quant_method", "mxfp4");
+  set(&q, "modules_to_not_convert", names);
+  set(m, "quantization_config", made);
+}
+
 // What the ternary weights are now. Norms of single matrices (use_rms_norm) stay.
 static void set_quantization(const st_plan *p, members *m) {
   bool packed = st_format_is_ternary(p->o->to);
@@ -121,6 +142,7 @@ static void set_quantization(const st_plan *p, members *m) {
     }
     set(m, "quantization_config", made);
   }
+  if (!packed && has_blocks(p)) set_mxfp4(m);
   if (packed != p->int8) set_text(m, "setun_activation", p->int8 ? "int8" : "float");
 }
 

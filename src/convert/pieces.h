@@ -21,6 +21,7 @@ typedef enum st_how {
   ST_HOW_ROWS,   // rows of bytes as they are, one after the other
   ST_HOW_VALUES, // floats, encoded
   ST_HOW_TRITS,  // trits and scales, packed
+  ST_HOW_STACK,  // a layer's experts in one tensor of a Hugging Face directory: experts_hf.c
   ST_HOW_SCALES  // the scales beside another output tensor, or the item's own
 } st_how;
 
@@ -46,6 +47,10 @@ typedef struct st_item {
   // ST_HOW_TRITS with scales that are no block's: one for all, one a piece, or one a row; owned
   float *scales;
   uint64_t n_scales;
+  // ST_HOW_STACK: how many pieces make up an expert, whose rows take turns, and whether only the blocks' scales are
+  // meant
+  uint32_t turns;
+  bool scales_alone;
   size_t of; // ST_HOW_SCALES: the index of the tensor whose scales these are
 } st_item;
 

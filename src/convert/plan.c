@@ -172,7 +172,8 @@ static setun_status place_items(st_plan *p, setun_error *err) {
   p->alignment = alignment;
   for (size_t i = 0; i < p->n_items; i++) {
     st_item *item = &p->items[i];
-    setun_status s = item->how == ST_HOW_COPY ? SETUN_OK : st_format_size(item->format, item->shape, &item->bytes, err);
+    bool sized = item->how == ST_HOW_COPY || (item->how == ST_HOW_STACK && !item->format);
+    setun_status s = sized ? SETUN_OK : st_format_size(item->format, item->shape, &item->bytes, err);
     if (s != SETUN_OK) return st_fail_in(err, "%s", item->name), s;
     uint64_t end;
     item->offset = p->data_bytes;

@@ -37,6 +37,10 @@ setun_status st_plan_collect(st_plan *plan, setun_error *err);
 // them, which becomes the plan's: rope_freqs.c
 setun_status st_plan_rope(st_plan *plan, setun_error *err);
 setun_status st_plan_rope_rule(st_plan *plan, const st_weight *divisors, setun_error *err);
+// A layer's experts in one tensor, where the target's directories have them so: experts_hf.c
+bool st_plan_stacks(const st_plan *plan, const st_place *place);
+setun_status st_plan_stack_experts(st_plan *plan, setun_error *err);
+setun_status st_item_write_stack(st_plan *plan, const st_item *item, st_output *out, setun_error *err);
 // Formats of items, and the reading of all weights that must fit them: validate.c
 setun_status st_plan_decide(st_plan *plan, st_item *item, setun_error *err);
 setun_status st_plan_validate(st_plan *plan, st_item *item, setun_error *err);

@@ -295,7 +295,7 @@ static setun_status validate_values(st_plan *p, st_item *item, setun_error *err)
 }
 
 setun_status st_plan_validate(st_plan *p, st_item *item, setun_error *err) {
-  setun_status s = item->pieces ? check_codes(p, item, err) : SETUN_OK;
+  setun_status s = item->pieces && item->how != ST_HOW_STACK ? check_codes(p, item, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
   switch (item->how) {
   case ST_HOW_TRITS: return validate_trits(p, item, err);

@@ -160,6 +160,7 @@ setun_status st_item_write(st_plan *p, const st_item *item, st_output *out, setu
   switch (item->how) {
   case ST_HOW_COPY: s = copy_tensor(p, item, out, err); break;
   case ST_HOW_TRITS: s = write_trits(p, item, out, err); break;
+  case ST_HOW_STACK: s = st_item_write_stack(p, item, out, err); break;
   case ST_HOW_SCALES: s = write_scales(p, item, out, err); break;
   default: s = write_rows(p, item, out, err);
   }

@@ -36,6 +36,14 @@ void st_mxfp4_from_pairs(uint8_t scale, const uint8_t pairs[16], uint8_t block[1
   }
 }
 
+void st_mxfp4_to_pairs(const uint8_t block[17], uint8_t pairs[16]) {
+  for (int j = 0; j < 8; j++) {
+    uint8_t even = block[1 + 2 * j], odd = block[2 + 2 * j];
+    pairs[j] = (uint8_t)((even & 15) | (odd & 15) << 4);
+    pairs[8 + j] = (uint8_t)(even >> 4 | (odd & 0xF0));
+  }
+}
+
 // Half of an E4M3 number without its sign. As in ggml, 0x7F, which is no number, counts as 0, and 0xFF as 480.
 static float half_of_ue4m3(uint8_t byte) {
   int exponent = byte >> 3 & 15, mantissa = byte & 7;

@@ -7,5 +7,7 @@
 
 // One block in the order of the format mxfp4. `pairs` and `block` must not overlap.
 void st_mxfp4_from_pairs(uint8_t scale, const uint8_t pairs[16], uint8_t block[17]);
+// Back; the scale is the block's first byte.
+void st_mxfp4_to_pairs(const uint8_t block[17], uint8_t pairs[16]);
 
 #endif
