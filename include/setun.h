@@ -212,6 +212,9 @@ enum {
  * that there are in all to *count. */
 SETUN_API setun_status setun_tokenize(const setun_model *model, const char *text, size_t length, int flags,
                                       setun_token *ids, size_t capacity, size_t *count, setun_error *error);
+/* Bytes that tokenizing a text of so many bytes takes at most, the caller's list of its ids included. The memory plan does
+ * not count them: for texts longer than the context see to it that the budget has them beside the plan's total. */
+SETUN_API uint64_t setun_tokenize_memory(size_t length);
 
 /* Does the token end a text or a turn (from every source in the model's files)? */
 SETUN_API bool setun_token_is_end(const setun_model *model, setun_token id);

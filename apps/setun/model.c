@@ -225,8 +225,7 @@ uint64_t measuring_buffer(const setun_plan *plan, uint64_t wanted) {
 
 // Whether tokenizing so long a text stays within the budget; false after a report.
 static bool text_fits(const input_text *text, uint64_t memory) {
-  enum { A_BYTE = 8 }; // two lists of at most one id for each byte
-  uint64_t most = setun_memory_peak() + (uint64_t)text->length * A_BYTE;
+  uint64_t most = setun_memory_peak() + setun_tokenize_memory(text->length);
   if (!memory || memory >= most || text->length < 1 << 20)
     return true; // short ones find room in what loading will take
   failure("--memory: expected at least %lluM for a text of %zu bytes, found %.1fM", least_mib(most), text->length,

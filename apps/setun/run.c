@@ -108,9 +108,9 @@ static bool too_long(const generation *g) {
 // Whether the plan leaves room for the ids of so long a text; false after a report. Those of one that may fit into the
 // context find room in what the session takes.
 static bool ids_fit(const generation *g, const input_text *text) {
-  enum { LEAST = 65536, A_TOKEN = 8, A_BYTE = 8 }; // two lists of at most one id for each byte
+  enum { LEAST = 65536, A_TOKEN = 8 };
   setun_plan plan = setun_model_get_plan(g->model);
-  uint64_t need = plan.total + plan.reserve + (uint64_t)text->length * A_BYTE;
+  uint64_t need = plan.total + plan.reserve + setun_tokenize_memory(text->length);
   uint64_t counted = (uint64_t)setun_session_context(g->session) * A_TOKEN;
   if (!plan.budget || plan.budget >= need || text->length <= LEAST || text->length <= counted) return true;
   failure("--memory: expected at least %lluM for a prompt of %zu bytes, found %.1fM", least_mib(need), text->length,

@@ -28,6 +28,10 @@ setun_status setun_tokenize(const setun_model *model, const char *text, size_t l
   return s;
 }
 
+uint64_t setun_tokenize_memory(size_t length) {
+  return st_tokenizer_memory(length) + (uint64_t)length * sizeof(setun_token);
+}
+
 bool setun_token_is_end(const setun_model *model, setun_token id) {
   return st_tokenizer_is_end(model->tokenizer, id);
 }

@@ -1,5 +1,5 @@
 // From the source's tensors to output tensors: what each is for, which weight it holds, and its name in the target.
-#include "convert/plan.h"
+#include "convert/conversion.h"
 
 #include "base/memory.h"
 
@@ -12,9 +12,9 @@ typedef enum { NAMED_WEIGHT, NAMED_SCALE, NAMED_BIAS, NAMED_MODULE } ending;
 
 typedef struct {
   const st_tensor *tensor;
-  char module[ST_PLACE_NAME]; // without the ending
+  char module[ST_USE_NAME]; // without the ending
   ending named;
-  st_place place;
+  st_tensor_use place;
 } unit;
 
 static bool cut(char *name, const char *end) {
@@ -29,7 +29,7 @@ static bool ends_with(const char *name, const char *end) {
   return n >= m && !strcmp(name + n - m, end);
 }
 
-static unit unit_of(const st_plan *p, const st_tensor *t) {
+static unit unit_of(const st_conversion *p, const st_tensor *t) {
   unit u = {.tensor = t, .named = NAMED_MODULE};
   snprintf(u.module, sizeof u.module, "%s", t->name); // names have at most ST_NAME_MOST bytes
   if (cut(u.module, ".weight"))
@@ -38,12 +38,12 @@ static unit unit_of(const st_plan *p, const st_tensor *t) {
     u.named = NAMED_BIAS;
   else if (cut(u.module, p->from_gguf ? ".scale" : ".weight_scale"))
     u.named = NAMED_SCALE;
-  u.place = st_place_of(p->spec, p->from_gguf, u.module);
+  u.place = st_use_of(p->spec, p->from_gguf, u.module);
   return u;
 }
 
 // Tensors of a checkpoint that belong to other parts of it, or are derived.
-static bool is_ignored(const st_plan *p, const unit *u) {
+static bool is_ignored(const st_conversion *p, const unit *u) {
   const char *name = u->tensor->name;
   if (p->from_gguf || !p->spec) return false;
   if (ends_with(name, ".rotary_emb.inv_freq")) return true;
@@ -54,39 +54,39 @@ static bool is_ignored(const st_plan *p, const unit *u) {
 }
 
 // Scales belong to the ternary weight beside them.
-static bool is_taken_along(const st_plan *p, const unit *u) {
+static bool is_taken_along(const st_conversion *p, const unit *u) {
   if (u->named != NAMED_SCALE) return false;
-  char name[ST_PLACE_NAME + 8];
+  char name[ST_USE_NAME + 8];
   snprintf(name, sizeof name, "%s.weight", u->module);
   const st_tensor *weight = st_directory_find(p->d, name);
   if (!weight) return false;
   return !p->from_gguf || (weight->format && st_format_is_ternary(weight->format));
 }
 
-st_item *st_plan_add(st_plan *plan) {
+st_item *st_conversion_add(st_conversion *plan) {
   if (!st_reserve(&plan->items, &plan->capacity, plan->n_items + 1, sizeof *plan->items)) return NULL;
   st_item *item = &plan->items[plan->n_items++];
   *item = (st_item){0};
   return item;
 }
 
-static setun_status fail_unnamed(const st_plan *p, const st_tensor *t, setun_error *err) {
+static setun_status fail_unnamed(const st_conversion *p, const st_tensor *t, setun_error *err) {
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: no name for this tensor in a %s", t->name,
                  p->to_gguf ? "GGUF file" : "Hugging Face directory");
 }
 
 // The target's name of the unit's tensor, or of one expert of it.
-static setun_status name_item(const st_plan *p, const unit *u, st_item *item, setun_error *err) {
-  char name[ST_PLACE_NAME], full[ST_PLACE_NAME + 8];
+static setun_status name_item(const st_conversion *p, const unit *u, st_item *item, setun_error *err) {
+  char name[ST_USE_NAME], full[ST_USE_NAME + 8];
   bool same = p->from_gguf == p->to_gguf && !(u->place.expert_of && p->to_gguf);
-  same = same || st_plan_stacks(p, &u->place); // named with its stack
+  same = same || st_conversion_stacks(p, &u->place); // named with its stack
   static const char *const endings[] = {".weight", ".scale", ".bias", ""};
   const char *end = endings[u->named];
   if (same) {
     item->name = st_strdup(u->tensor->name);
     return item->name ? SETUN_OK : st_fail_memory(err, u->tensor->name);
   }
-  if (!u->place.known || !st_place_name(p->target_spec, p->to_gguf, &item->place, name)) {
+  if (!u->place.known || !st_use_name(p->target_spec, p->to_gguf, &item->place, name)) {
     return fail_unnamed(p, u->tensor, err);
   }
   if (p->to_gguf && u->named == NAMED_MODULE) end = ".weight";
@@ -97,7 +97,7 @@ static setun_status name_item(const st_plan *p, const unit *u, st_item *item, se
 }
 
 // Whose q and k change places between the containers.
-static void set_permutation(const st_plan *p, st_item *item) {
+static void set_permutation(const st_conversion *p, st_item *item) {
   st_role role = item->place.role;
   if (p->from_gguf == p->to_gguf || (role != ST_ATTN_Q && role != ST_ATTN_K)) return;
   const st_spec *gguf = p->to_gguf ? p->target_spec : p->spec;
@@ -107,14 +107,14 @@ static void set_permutation(const st_plan *p, st_item *item) {
 }
 
 // Norms that Hugging Face files hold less one.
-static void set_offset(const st_plan *p, st_item *item) {
+static void set_offset(const st_conversion *p, st_item *item) {
   const st_spec *hf = p->to_gguf ? p->spec : p->target_spec;
   if (p->from_gguf == p->to_gguf || !hf->defaults.norm_plus_one || !item->place.known) return;
   if (st_role_get(item->place.role)->kind != ST_KIND_NORM || item->suffix == NAMED_BIAS) return;
   item->add = p->to_gguf ? 1 : -1;
 }
 
-static setun_status find_weight(const st_plan *p, const unit *u, uint64_t experts, uint64_t expert, st_weight *w,
+static setun_status find_weight(const st_conversion *p, const unit *u, uint64_t experts, uint64_t expert, st_weight *w,
                                 setun_error *err) {
   const st_tensor *t = u->tensor;
   const char *module = u->named == NAMED_WEIGHT ? u->module : t->name;
@@ -133,9 +133,9 @@ static setun_status find_weight(const st_plan *p, const unit *u, uint64_t expert
 }
 
 // An item of one weight, which is the unit's tensor or a part of it.
-static setun_status add_weight(st_plan *p, const unit *u, const st_weight *w, setun_error *err) {
+static setun_status add_weight(st_conversion *p, const unit *u, const st_weight *w, setun_error *err) {
   const st_tensor *t = u->tensor;
-  st_item *item = st_plan_add(p);
+  st_item *item = st_conversion_add(p);
   if (!item || !(item->pieces = st_calloc(1, sizeof *item->pieces))) return st_fail_memory(err, t->name);
   item->n_pieces = 1;
   item->pieces[0].weight = *w;
@@ -159,7 +159,7 @@ static setun_status add_weight(st_plan *p, const unit *u, const st_weight *w, se
   return SETUN_OK;
 }
 
-static setun_status add_item(st_plan *p, const unit *u, uint64_t experts, uint64_t expert, setun_error *err) {
+static setun_status add_item(st_conversion *p, const unit *u, uint64_t experts, uint64_t expert, setun_error *err) {
   st_weight w;
   unit one = *u;
   setun_status s = find_weight(p, u, experts, expert, &w, err);
@@ -168,10 +168,10 @@ static setun_status add_item(st_plan *p, const unit *u, uint64_t experts, uint64
 }
 
 // A tensor whose type is known by its size only, taken over as it is.
-static setun_status add_copy(st_plan *p, const unit *u, setun_error *err) {
+static setun_status add_copy(st_conversion *p, const unit *u, setun_error *err) {
   const st_tensor *t = u->tensor;
   if (p->from_gguf != p->to_gguf) return fail_unnamed(p, t, err);
-  st_item *item = st_plan_add(p);
+  st_item *item = st_conversion_add(p);
   if (!item || !(item->name = st_strdup(t->name))) return st_fail_memory(err, t->name);
   item->place = u->place;
   item->suffix = u->named;
@@ -185,7 +185,7 @@ static setun_status add_copy(st_plan *p, const unit *u, setun_error *err) {
   return SETUN_OK;
 }
 
-static setun_status collect_tensor(st_plan *p, const st_tensor *t, setun_error *err) {
+static setun_status collect_tensor(st_conversion *p, const st_tensor *t, setun_error *err) {
   unit u = unit_of(p, t);
   if (is_ignored(p, &u) || is_taken_along(p, &u)) return SETUN_OK;
   bool packed = !p->from_gguf && u.named == NAMED_WEIGHT && !strcmp(t->dtype, "U8");
@@ -205,28 +205,28 @@ static setun_status collect_tensor(st_plan *p, const st_tensor *t, setun_error *
 
 // ---- bound weights ------------------------------------------------------------------------------------------------
 
-static setun_status add_bound_tensor(st_plan *p, const st_bound *b, const st_weight *stored, bool bias,
+static setun_status add_bound_tensor(st_conversion *p, const st_bound *b, const st_weight *stored, bool bias,
                                      setun_error *err) {
   unit u = unit_of(p, stored->data);
   st_weight w = *stored;
   u.named = bias ? NAMED_BIAS : NAMED_WEIGHT;
-  u.place = (st_place){.known = true,
-                       .role = b->role,
-                       .in_layer = b->layer >= 0,
-                       .layer = b->layer < 0 ? 0 : (uint32_t)b->layer,
-                       .expert_of = b->expert >= 0,
-                       .expert = b->expert < 0 ? 0 : (uint32_t)b->expert};
+  u.place = (st_tensor_use){.known = true,
+                            .role = b->role,
+                            .in_layer = b->layer >= 0,
+                            .layer = b->layer < 0 ? 0 : (uint32_t)b->layer,
+                            .expert_of = b->expert >= 0,
+                            .expert = b->expert < 0 ? 0 : (uint32_t)b->expert};
   setun_status s = st_weight_measure(p->d, &w, err);
   return s == SETUN_OK ? add_weight(p, &u, &w, err) : s;
 }
 
-static setun_status collect_bound(st_plan *p, setun_error *err) {
+static setun_status collect_bound(st_conversion *p, setun_error *err) {
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < p->weights.n && s == SETUN_OK; i++) {
     const st_bound *b = &p->weights.items[i];
     st_weight w = st_bound_stored(b);
     if (b->role == ST_ROPE_FREQS && p->from_gguf && !p->to_gguf) {
-      s = st_plan_rope_rule(p, &w, err);
+      s = st_conversion_rope_rule(p, &w, err);
       continue;
     }
     s = add_bound_tensor(p, b, &w, false, err);
@@ -236,7 +236,7 @@ static setun_status collect_bound(st_plan *p, setun_error *err) {
 }
 
 // Whether the tensor was collected with the weights: not the norms beside them, and not scales that stay tensors.
-static bool is_bound(const st_plan *p, const st_tensor *t) {
+static bool is_bound(const st_conversion *p, const st_tensor *t) {
   if (!p->weights.n || !p->weights.used[t - p->d->tensors]) return false;
   unit u = unit_of(p, t);
   return u.named != NAMED_SCALE && !ends_with(t->name, ".rms_norm.weight");
@@ -251,12 +251,12 @@ typedef struct {
 
 static int by_use(const void *a, const void *b) {
   const ranked *x = a, *y = b;
-  int c = st_place_compare(&x->item->place, &y->item->place);
+  int c = st_use_compare(&x->item->place, &y->item->place);
   if (!c && x->item->place.known) c = (x->item->suffix > y->item->suffix) - (x->item->suffix < y->item->suffix);
   return c ? c : x->index < y->index ? -1 : x->index > y->index;
 }
 
-static setun_status sort_items(st_plan *p, setun_error *err) {
+static setun_status sort_items(st_conversion *p, setun_error *err) {
   ranked *order = st_malloc(p->n_items, sizeof *order);
   st_item *sorted = st_malloc(p->n_items, sizeof *sorted);
   if (order && sorted) {
@@ -268,11 +268,11 @@ static setun_status sort_items(st_plan *p, setun_error *err) {
   bool ok = order && sorted;
   st_free(order);
   st_free(sorted);
-  return ok ? SETUN_OK : st_fail_memory(err, "the plan");
+  return ok ? SETUN_OK : st_fail_memory(err, "the conversion");
 }
 
 // The stack that an expert's item belongs to, among those kept so far.
-static st_item *find_stack(st_plan *p, size_t kept, const st_item *item) {
+static st_item *find_stack(st_conversion *p, size_t kept, const st_item *item) {
   while (kept-- > 0) {
     st_item *s = &p->items[kept];
     if (s->place.layer != item->place.layer) break;
@@ -281,10 +281,10 @@ static st_item *find_stack(st_plan *p, size_t kept, const st_item *item) {
   return NULL;
 }
 
-static setun_status start_stack(const st_plan *p, st_item *item, setun_error *err) {
-  char name[ST_PLACE_NAME], full[ST_PLACE_NAME + 8];
+static setun_status start_stack(const st_conversion *p, st_item *item, setun_error *err) {
+  char name[ST_USE_NAME], full[ST_USE_NAME + 8];
   item->place.stacked = true;
-  if (!st_place_name(p->target_spec, true, &item->place, name)) {
+  if (!st_use_name(p->target_spec, true, &item->place, name)) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: no name for its experts in one tensor", item->name);
   }
   snprintf(full, sizeof full, "%s%s", name, item->suffix == NAMED_BIAS ? ".bias" : ".weight");
@@ -294,14 +294,14 @@ static setun_status start_stack(const st_plan *p, st_item *item, setun_error *er
 }
 
 static setun_status push_piece(st_item *stack, st_item *item, setun_error *err) {
-  const st_piece *first = &stack->pieces[0], *next = &item->pieces[0];
+  const st_item_source *first = &stack->pieces[0], *next = &item->pieces[0];
   if (item->place.expert != stack->n_pieces || first->weight.shape.rows != next->weight.shape.rows ||
       first->weight.shape.columns != next->weight.shape.columns || first->weight.format != next->weight.format) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
                    "%s: expected expert %zu with the shape and format of the others, so that they can be stacked",
                    item->name, stack->n_pieces);
   }
-  st_piece *pieces = st_realloc(stack->pieces, stack->n_pieces + 1, sizeof *pieces);
+  st_item_source *pieces = st_realloc(stack->pieces, stack->n_pieces + 1, sizeof *pieces);
   if (!pieces) return st_fail_memory(err, item->name);
   stack->pieces = pieces;
   pieces[stack->n_pieces++] = *next;
@@ -319,7 +319,7 @@ static void finish_stack(st_item *item) {
   item->shape.rows = rows * n;
 }
 
-static setun_status fold_experts(st_plan *p, setun_error *err) {
+static setun_status fold_experts(st_conversion *p, setun_error *err) {
   size_t kept = 0;
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < p->n_items; i++) {
@@ -339,14 +339,14 @@ static setun_status fold_experts(st_plan *p, setun_error *err) {
   return s;
 }
 
-setun_status st_plan_collect(st_plan *p, setun_error *err) {
+setun_status st_conversion_collect(st_conversion *p, setun_error *err) {
   setun_status s = collect_bound(p, err);
   for (size_t i = 0; i < p->d->n_tensors && s == SETUN_OK; i++) {
     if (!is_bound(p, &p->d->tensors[i])) s = collect_tensor(p, &p->d->tensors[i], err);
   }
-  if (s == SETUN_OK) s = st_plan_rope(p, err);
+  if (s == SETUN_OK) s = st_conversion_rope(p, err);
   if (s == SETUN_OK) s = sort_items(p, err);
   if (s == SETUN_OK && p->o->stacked && p->to_gguf) s = fold_experts(p, err);
-  if (s == SETUN_OK && p->from_gguf && !p->to_gguf) s = st_plan_stack_experts(p, err);
+  if (s == SETUN_OK && p->from_gguf && !p->to_gguf) s = st_conversion_stack_experts(p, err);
   return s;
 }

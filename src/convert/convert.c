@@ -1,5 +1,5 @@
 // The way of a conversion: plan, then write.
-#include "convert/plan.h"
+#include "convert/conversion.h"
 
 #include <string.h>
 
@@ -32,10 +32,10 @@ static setun_status check_target(const st_directory *d, bool to_gguf, const st_c
 setun_status st_convert(const st_directory *source, const char *target, const st_convert_options *options,
                         setun_error *err) {
   bool to_gguf = is_gguf_name(target);
-  st_plan plan = {0};
+  st_conversion plan = {0};
   setun_status s = check_target(source, to_gguf, options, err);
-  if (s == SETUN_OK) s = st_plan_make(source, to_gguf, options, &plan, err);
+  if (s == SETUN_OK) s = st_conversion_make(source, to_gguf, options, &plan, err);
   if (s == SETUN_OK) s = to_gguf ? st_write_gguf(&plan, target, err) : st_write_huggingface(&plan, target, err);
-  st_plan_free(&plan);
+  st_conversion_free(&plan);
   return s;
 }

@@ -1,6 +1,6 @@
 // Which format each output tensor gets, and whether its container and its shape allow it.
 #include "convert/check.h"
-#include "convert/plan.h"
+#include "convert/conversion.h"
 
 #include "base/memory.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 
 // The option that names this tensor's format: NULL keeps it. A tied head is the embedding, which either option names.
-static const st_format *asked_for(const st_plan *p, const st_item *item) {
+static const st_format *asked_for(const st_conversion *p, const st_item *item) {
   const st_convert_options *o = p->o;
   bool tied = !p->has_hparams || p->h.tied;
   if (item->suffix) return NULL;
@@ -30,7 +30,7 @@ static bool may_be_ternary(const st_item *item) {
 }
 
 // Looks for trits times scales in a piece of floats; stops at the first row that has none.
-static setun_status recognize(st_plan *p, const st_item *item, st_piece *piece, setun_error *err) {
+static setun_status recognize(st_conversion *p, const st_item *item, st_item_source *piece, setun_error *err) {
   const st_weight *w = &piece->weight;
   uint64_t k = w->shape.columns, chunk = st_item_chunk(item);
   st_ternary_scan scan;
@@ -68,7 +68,7 @@ static void copy_whole(st_item *item) {
   item->format = w->format;
 }
 
-static setun_status decide_ternary(st_plan *p, st_item *item, setun_error *err) {
+static setun_status decide_ternary(st_conversion *p, st_item *item, setun_error *err) {
   const st_format *to = p->o->to;
   const st_weight *w = &item->pieces[0].weight;
   item->format = to;
@@ -85,7 +85,7 @@ static setun_status decide_ternary(st_plan *p, st_item *item, setun_error *err) 
 }
 
 // A tensor that keeps its values: in its own format where the target's container has that.
-static setun_status decide_kept(st_plan *p, st_item *item, setun_error *err) {
+static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *err) {
   const st_weight *w = &item->pieces[0].weight;
   const st_format *f = w->format, *f32 = st_format_get(ST_F32);
   bool f8 = f->id == ST_F8_E4M3 || f->id == ST_F8_E5M2;
@@ -110,7 +110,7 @@ static setun_status decide_kept(st_plan *p, st_item *item, setun_error *err) {
   return SETUN_OK;
 }
 
-setun_status st_plan_decide(st_plan *p, st_item *item, setun_error *err) {
+setun_status st_conversion_decide(st_conversion *p, st_item *item, setun_error *err) {
   if (!item->pieces || item->how == ST_HOW_STACK) return SETUN_OK; // decided already
   const st_format *asked = asked_for(p, item);
   const st_weight *w = &item->pieces[0].weight;

@@ -1,6 +1,6 @@
 // Experts in the tensors of a Hugging Face directory that has those of a layer in one: gate and up row by row in turns
 // where the family has one matrix for both, MXFP4 as blocks and scales in tensors of their own.
-#include "convert/plan.h"
+#include "convert/conversion.h"
 
 #include "base/bytes.h"
 #include "base/memory.h"
@@ -19,18 +19,18 @@ static const st_binding *row_of(const st_spec *spec, st_role role) {
 }
 
 // The target's row for an expert's role: of a tensor that has all experts; NULL: it has none such.
-static const st_binding *stack_of(const st_plan *p, st_role role) {
+static const st_binding *stack_of(const st_conversion *p, st_role role) {
   const st_binding *b = row_of(p->target_spec, role);
   if (!b && (role == ST_EXPERT_GATE || role == ST_EXPERT_UP)) b = row_of(p->target_spec, ST_EXPERT_GATE_UP);
   return b;
 }
 
-bool st_plan_stacks(const st_plan *p, const st_place *place) {
+bool st_conversion_stacks(const st_conversion *p, const st_tensor_use *place) {
   return p->from_gguf && !p->to_gguf && place->expert_of && stack_of(p, place->role);
 }
 
-static setun_status name_stack(const st_plan *p, st_item *item, const char *end, setun_error *err) {
-  char module[ST_PLACE_NAME], name[ST_PLACE_NAME + 8];
+static setun_status name_stack(const st_conversion *p, st_item *item, const char *end, setun_error *err) {
+  char module[ST_USE_NAME], name[ST_USE_NAME + 8];
   st_fill_name(st_binding_pattern(stack_of(p, item->place.role), false), item->place.layer, 0, module, sizeof module);
   snprintf(name, sizeof name, "%s_%s", module, end);
   st_free(item->name);
@@ -39,7 +39,7 @@ static setun_status name_stack(const st_plan *p, st_item *item, const char *end,
 }
 
 // The pieces become one item, or for a matrix the first of two.
-static setun_status begin_stack(const st_plan *p, st_item *item, setun_error *err) {
+static setun_status begin_stack(const st_conversion *p, st_item *item, setun_error *err) {
   item->turns = stack_of(p, item->place.role)->role == ST_EXPERT_GATE_UP ? 2 : 1;
   item->how = ST_HOW_STACK;
   item->place.stacked = true;
@@ -72,9 +72,9 @@ static void finish_stack(st_item *item) {
 }
 
 // The scales of a stack's blocks.
-static setun_status add_scales(st_plan *p, size_t of, setun_error *err) {
-  st_item *item = st_plan_add(p);
-  if (!item) return st_fail_memory(err, "the plan");
+static setun_status add_scales(st_conversion *p, size_t of, setun_error *err) {
+  st_item *item = st_conversion_add(p);
+  if (!item) return st_fail_memory(err, "the conversion");
   const st_item *blocks = &p->items[of];
   *item = *blocks;
   item->name = NULL;
@@ -98,7 +98,7 @@ static setun_status push(st_item *stack, const st_item *item, setun_error *err) 
                    "%s: expected expert %zu with the shape and format of the others, so that they can be stacked",
                    item->name, n / stack->turns);
   }
-  st_piece *pieces = st_realloc(stack->pieces, n + 1, sizeof *pieces);
+  st_item_source *pieces = st_realloc(stack->pieces, n + 1, sizeof *pieces);
   if (!pieces) return st_fail_memory(err, item->name);
   stack->pieces = pieces;
   pieces[stack->n_pieces++] = item->pieces[0];
@@ -106,7 +106,7 @@ static setun_status push(st_item *stack, const st_item *item, setun_error *err) 
 }
 
 // The stack that the item belongs to, among those kept so far.
-static st_item *find(st_plan *p, size_t kept, const st_item *item) {
+static st_item *find(st_conversion *p, size_t kept, const st_item *item) {
   while (kept-- > 0 && p->items[kept].place.layer == item->place.layer) {
     st_item *s = &p->items[kept];
     bool same = s->how == ST_HOW_STACK && s->suffix == item->suffix;
@@ -116,13 +116,13 @@ static st_item *find(st_plan *p, size_t kept, const st_item *item) {
 }
 
 // Items are sorted: an expert's gate, up and down stand together.
-setun_status st_plan_stack_experts(st_plan *p, setun_error *err) {
+setun_status st_conversion_stack_experts(st_conversion *p, setun_error *err) {
   size_t kept = 0, n = p->n_items;
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < n; i++) {
     st_item item = p->items[i];
     p->items[i] = (st_item){0};
-    bool stacks = s == SETUN_OK && st_plan_stacks(p, &item.place);
+    bool stacks = s == SETUN_OK && st_conversion_stacks(p, &item.place);
     st_item *stack = stacks ? find(p, kept, &item) : NULL;
     if (stack) {
       s = push(stack, &item, err);
@@ -149,8 +149,8 @@ typedef struct {
   uint8_t *out;
 } turns;
 
-static setun_status read_turn(const st_plan *p, const st_piece *piece, bool bias, uint64_t row, uint64_t n, void *to,
-                              setun_error *err) {
+static setun_status read_turn(const st_conversion *p, const st_item_source *piece, bool bias, uint64_t row, uint64_t n,
+                              void *to, setun_error *err) {
   st_row_reader r;
   setun_status s = st_row_reader_open(p->d, &piece->weight, &r, err);
   if (s != SETUN_OK) return s;
@@ -171,8 +171,8 @@ static size_t put_row(const st_item *item, const uint8_t *row, uint64_t blocks, 
   return (size_t)(blocks * (item->scales_alone ? 1 : 16));
 }
 
-static setun_status write_turns(st_plan *p, const st_item *item, size_t expert, uint64_t row, uint64_t n, turns *t,
-                                st_output *out, setun_error *err) {
+static setun_status write_turns(st_conversion *p, const st_item *item, size_t expert, uint64_t row, uint64_t n,
+                                turns *t, st_output *out, setun_error *err) {
   const st_weight *w = &item->pieces[0].weight;
   bool bias = item->suffix == BIAS;
   uint64_t blocks = w->shape.columns / BLOCK, elements = w->shape.columns * n;
@@ -194,7 +194,7 @@ static setun_status write_turns(st_plan *p, const st_item *item, size_t expert, 
   return st_output_write(out, t->out, at, err);
 }
 
-setun_status st_item_write_stack(st_plan *p, const st_item *item, st_output *out, setun_error *err) {
+setun_status st_item_write_stack(st_conversion *p, const st_item *item, st_output *out, setun_error *err) {
   const st_weight *w = &item->pieces[0].weight;
   bool bias = item->suffix == BIAS;
   uint64_t row_bytes = bias ? w->shape.columns * sizeof(float) : st_format_row_bytes(w->format, w->shape.columns);
@@ -208,7 +208,7 @@ setun_status st_item_write_stack(st_plan *p, const st_item *item, st_output *out
     for (uint64_t row = 0; row < w->shape.rows && s == SETUN_OK; row += run) {
       uint64_t n = w->shape.rows - row < run ? w->shape.rows - row : run;
       s = write_turns(p, item, e, row, n, &t, out, err);
-      if (s == SETUN_OK) s = st_plan_progress(p, n * w->shape.columns * item->turns, err);
+      if (s == SETUN_OK) s = st_conversion_progress(p, n * w->shape.columns * item->turns, err);
     }
   }
   st_free(t.rows[0]);

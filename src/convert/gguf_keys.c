@@ -135,7 +135,7 @@ void st_gguf_hparams_keys(const st_spec *spec, const st_hparams *h, st_keys *key
 
 // ---- all keys -----------------------------------------------------------------------------------------------------
 
-static bool writes(const st_plan *p, st_format_id id) {
+static bool writes(const st_conversion *p, st_format_id id) {
   for (size_t i = 0; i < p->n_items; i++) {
     if (p->items[i].format && p->items[i].format->id == id) return true;
   }
@@ -143,7 +143,7 @@ static bool writes(const st_plan *p, st_format_id id) {
 }
 
 // Weights whose scales divide, with the numbers by which they do.
-static setun_status put_divisors(const st_plan *p, st_keys *keys, setun_error *err) {
+static setun_status put_divisors(const st_conversion *p, st_keys *keys, setun_error *err) {
   st_text *names = st_malloc(p->n_items, sizeof *names);
   float *divisors = st_malloc(p->n_items, sizeof *divisors);
   size_t n = 0;
@@ -174,7 +174,7 @@ static setun_status put_divisors(const st_plan *p, st_keys *keys, setun_error *e
   return s;
 }
 
-setun_status st_gguf_keys(const st_plan *p, st_keys *keys, setun_error *err) {
+setun_status st_gguf_keys(const st_conversion *p, st_keys *keys, setun_error *err) {
   const st_metadata *m = &p->d->metadata;
   setun_status s = SETUN_OK;
   if (!p->from_gguf) st_gguf_hparams_keys(p->target_spec, &p->h, keys);
@@ -251,7 +251,7 @@ static setun_status compare_rope(const st_rope_params *a, const st_rope_params *
   return SETUN_OK;
 }
 
-setun_status st_verify_hparams(const st_plan *p, const st_directory *written, setun_error *err) {
+setun_status st_verify_hparams(const st_conversion *p, const st_directory *written, setun_error *err) {
   const st_spec *spec = NULL;
   st_hparams h;
   if (!p->has_hparams) return SETUN_OK;

@@ -1,8 +1,8 @@
 // Writing a GGUF file: keys, tensor infos, tensors in the order of use.
 #include "convert/gguf_writer.h"
 
+#include "convert/conversion.h"
 #include "convert/gguf_keys.h"
-#include "convert/plan.h"
 
 #include "base/memory.h"
 
@@ -57,7 +57,7 @@ setun_status st_gguf_header(const st_keys *keys, const st_item *items, size_t n,
   return s;
 }
 
-static setun_status make_header(const st_plan *p, st_buffer *b, setun_error *err) {
+static setun_status make_header(const st_conversion *p, st_buffer *b, setun_error *err) {
   st_keys keys = {0};
   setun_status s = st_gguf_keys(p, &keys, err);
   if (s == SETUN_OK) s = st_gguf_header(&keys, p->items, p->n_items, p->alignment, b, err);
@@ -73,7 +73,7 @@ static setun_status pad(uint64_t alignment, st_output *out, setun_error *err) {
 
 // Reads the header back from a file that is as long as it will be: what a reader makes of it must be the source's
 // model.
-static setun_status verify(const st_plan *p, st_output *out, uint64_t header, setun_error *err) {
+static setun_status verify(const st_conversion *p, st_output *out, uint64_t header, setun_error *err) {
   uint8_t zero = 0;
   st_directory *d = NULL;
   if (p->data_bytes) {
@@ -86,7 +86,7 @@ static setun_status verify(const st_plan *p, st_output *out, uint64_t header, se
   return s;
 }
 
-setun_status st_write_gguf(st_plan *p, const char *path, setun_error *err) {
+setun_status st_write_gguf(st_conversion *p, const char *path, setun_error *err) {
   st_buffer header = {0};
   st_output out;
   setun_status s = make_header(p, &header, err);

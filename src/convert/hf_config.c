@@ -35,12 +35,12 @@ static void set_f32(members *m, const char *key, float value) {
 }
 
 // The module whose weight, a matrix, an item is; false: it is none.
-static bool module_of(const st_item *item, char module[ST_PLACE_NAME]) {
+static bool module_of(const st_item *item, char module[ST_USE_NAME]) {
   static const char end[] = ".weight";
   size_t n = strlen(item->name), m = sizeof end - 1;
-  if (n <= m || n - m >= ST_PLACE_NAME || strcmp(item->name + n - m, end)) return false;
+  if (n <= m || n - m >= ST_USE_NAME || strcmp(item->name + n - m, end)) return false;
   if (item->n_dims < 2 || item->shape.rows < 2) return false;
-  snprintf(module, ST_PLACE_NAME, "%.*s", (int)(n - m), item->name);
+  snprintf(module, ST_USE_NAME, "%.*s", (int)(n - m), item->name);
   return true;
 }
 
@@ -49,9 +49,9 @@ static bool is_packed(const st_item *item) {
 }
 
 // Whether a list of exempt modules names one that is packed now.
-static bool names_packed(const st_plan *p, const st_json *names) {
+static bool names_packed(const st_conversion *p, const st_json *names) {
   const st_hf_quant all = {.method = ST_HF_BITNET}, some = {.method = ST_HF_BITNET, .exempt = names};
-  char module[ST_PLACE_NAME];
+  char module[ST_USE_NAME];
   for (size_t i = 0; i < p->n_items; i++) {
     if (!is_packed(&p->items[i]) || !module_of(&p->items[i], module)) continue;
     if (st_hf_quant_is_latent(&all, module) && !st_hf_quant_is_latent(&some, module)) return true;
@@ -60,7 +60,7 @@ static bool names_packed(const st_plan *p, const st_json *names) {
 }
 
 // Of the old list what still holds; that of another method is about other matrices.
-static st_json kept_names(const st_plan *p, const st_json *old, st_json *root) {
+static st_json kept_names(const st_conversion *p, const st_json *old, st_json *root) {
   const char *method = st_json_string(st_json_get(old, "quant_method"));
   const st_json *list = st_json_get(old, "modules_to_not_convert");
   st_json kept = st_json_make_array();
@@ -72,7 +72,7 @@ static st_json kept_names(const st_plan *p, const st_json *old, st_json *root) {
 }
 
 // Whether the head is packed, or the list names it.
-static bool has_head(const st_plan *p, const st_json *names) {
+static bool has_head(const st_conversion *p, const st_json *names) {
   for (size_t i = 0; i < p->n_items; i++) {
     if (!strcmp(p->items[i].name, "lm_head.weight") && is_packed(&p->items[i])) return true;
   }
@@ -85,10 +85,10 @@ static bool has_head(const st_plan *p, const st_json *names) {
 
 // Names the matrices of floats that stay what they are, where a reader would take them for latent weights. A list
 // replaces the default of transformers, which spares the head: it must name that too.
-static void set_exempt(const st_plan *p, const st_json *old, members *q) {
+static void set_exempt(const st_conversion *p, const st_json *old, members *q) {
   st_json names = kept_names(p, old, q->root);
   const st_hf_quant quant = {.method = ST_HF_BITNET, .exempt = &names};
-  char module[ST_PLACE_NAME];
+  char module[ST_USE_NAME];
   for (size_t i = 0; i < p->n_items; i++) {
     if (is_packed(&p->items[i]) || !module_of(&p->items[i], module)) continue;
     if (st_hf_quant_is_latent(&quant, module)) st_json_push(q->root, &names, st_json_make_text(q->root, module));
@@ -98,7 +98,7 @@ static void set_exempt(const st_plan *p, const st_json *old, members *q) {
   set(q, "modules_to_not_convert", names);
 }
 
-static bool has_blocks(const st_plan *p) {
+static bool has_blocks(const st_conversion *p) {
   for (size_t i = 0; i < p->n_items; i++) {
     if (p->items[i].how == ST_HOW_STACK && !p->items[i].format) return true;
   }
@@ -120,7 +120,7 @@ static void set_mxfp4(members *m) {
 }
 
 // What the ternary weights are now. Norms of single matrices (use_rms_norm) stay.
-static void set_quantization(const st_plan *p, members *m) {
+static void set_quantization(const st_conversion *p, members *m) {
   bool packed = st_format_is_ternary(p->o->to);
   static const char *const kept[] = {"use_rms_norm", "rms_norm_eps"};
   const st_json *found = st_json_find(m->object, "quantization_config");
@@ -148,7 +148,7 @@ static void set_quantization(const st_plan *p, members *m) {
 
 // ---- from hyperparameters -----------------------------------------------------------------------------------------
 
-static void set_names(const st_plan *p, members *m) {
+static void set_names(const st_conversion *p, members *m) {
   const st_spec *spec = p->target_spec;
   if (spec->hf_class) {
     st_json classes = st_json_make_array();
@@ -203,7 +203,7 @@ static void set_experts(const st_hparams *h, members *m) {
   set(m, "mlp_only_layers", dense);
 }
 
-static void set_window(const st_plan *p, members *m) {
+static void set_window(const st_conversion *p, members *m) {
   const st_hparams *h = &p->h;
   set(m, "sliding_window", h->window ? st_json_make_integer(h->window) : st_json_make_null());
   if (!h->window) return;
@@ -217,7 +217,7 @@ static void set_window(const st_plan *p, members *m) {
 }
 
 // The families' own.
-static void set_factors(const st_plan *p, members *m) {
+static void set_factors(const st_conversion *p, members *m) {
   const st_hparams *h = &p->h;
   const char *family = p->target_spec->name;
   if (!strcmp(family, "gemma3")) set_f32(m, "query_pre_attn_scalar", roundf(1 / (h->attn_scale * h->attn_scale)));
@@ -230,13 +230,13 @@ static void set_factors(const st_plan *p, members *m) {
   if (h->logit_softcap > 0) set_f32(m, "final_logit_softcapping", h->logit_softcap);
 }
 
-static bool token_of(const st_plan *p, const char *key, uint32_t *id) {
+static bool token_of(const st_conversion *p, const char *key, uint32_t *id) {
   if (!st_metadata_find(&p->d->metadata, key)) return false;
   return st_metadata_u32(&p->d->metadata, key, 0, INT32_MAX, id, NULL) == SETUN_OK;
 }
 
 // The tokens that end a text: a number, or, as the official classes take it, a list with the end of the text first.
-static void set_ends(const st_plan *p, members *m) {
+static void set_ends(const st_conversion *p, members *m) {
   static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                      "tokenizer.ggml.eom_token_id"};
   enum { MOST = sizeof keys / sizeof *keys };
@@ -255,7 +255,7 @@ static void set_ends(const st_plan *p, members *m) {
   set(m, "eos_token_id", list);
 }
 
-static void set_hparams(const st_plan *p, members *m) {
+static void set_hparams(const st_conversion *p, members *m) {
   const st_hparams *h = &p->h;
   const char *fn = h->fn == ST_FN_RELU2 ? "relu2" : h->fn == ST_FN_GELU_TANH ? "gelu_pytorch_tanh" : "silu";
   set_names(p, m);
@@ -280,7 +280,7 @@ static void set_hparams(const st_plan *p, members *m) {
 }
 
 // A head of its own beside a tied embedding, which is used: the file says so from here on.
-static void untie(const st_plan *p, members *m) {
+static void untie(const st_conversion *p, members *m) {
   static const char key[] = "tie_word_embeddings";
   st_json *text = st_json_edit(m->object, "text_config");
   members inner = {m->root, st_json_is_object(text) ? text : m->object};
@@ -294,7 +294,7 @@ static void untie(const st_plan *p, members *m) {
 // ---- both ---------------------------------------------------------------------------------------------------------
 
 // The source's own file, its integers as they are written.
-static setun_status load_own(const st_plan *p, st_json **config, setun_error *err) {
+static setun_status load_own(const st_conversion *p, st_json **config, setun_error *err) {
   char *path = st_path_join(p->d->path, "config.json"), *text = NULL;
   size_t length = 0;
   if (!path) return st_fail_memory(err, "config.json");
@@ -306,7 +306,7 @@ static setun_status load_own(const st_plan *p, st_json **config, setun_error *er
   return s;
 }
 
-setun_status st_hf_config(const st_plan *p, st_buffer *out, setun_error *err) {
+setun_status st_hf_config(const st_conversion *p, st_buffer *out, setun_error *err) {
   if (p->has_hparams && p->h.linear_norm && !st_format_is_ternary(p->o->to)) {
     return st_fail(
         err, SETUN_ERROR_UNSUPPORTED,

@@ -113,7 +113,7 @@ static setun_status write_file(const char *directory, const char *name, const vo
   return s;
 }
 
-static setun_status write_weights(st_plan *p, const ordered *order, const char *directory, setun_error *err) {
+static setun_status write_weights(st_conversion *p, const ordered *order, const char *directory, setun_error *err) {
   st_output out;
   st_buffer header = {0};
   char *path = st_path_join(directory, "model.safetensors");
@@ -137,7 +137,7 @@ static setun_status write_weights(st_plan *p, const ordered *order, const char *
 // ---- the rest -----------------------------------------------------------------------------------------------------
 
 // A directory's files that say nothing of weights.
-static setun_status copy_files(const st_plan *p, const char *directory, setun_error *err) {
+static setun_status copy_files(const st_conversion *p, const char *directory, setun_error *err) {
   static const char *const names[] = {
       "tokenizer.json",      "tokenizer.model",         "tokenizer_config.json",    "vocab.json",
       "merges.txt",          "special_tokens_map.json", "added_tokens.json",        "generation_config.json",
@@ -153,7 +153,7 @@ static setun_status copy_files(const st_plan *p, const char *directory, setun_er
   return s;
 }
 
-static setun_status write_tokenizer(const st_plan *p, const char *directory, setun_error *err) {
+static setun_status write_tokenizer(const st_conversion *p, const char *directory, setun_error *err) {
   const st_buffer *json = p->o->tokenizer_json, *config = p->o->tokenizer_config;
   if (!p->from_gguf) return copy_files(p, directory, err);
   setun_status s = json ? write_file(directory, "tokenizer.json", json->data, json->length, err) : SETUN_OK;
@@ -162,7 +162,7 @@ static setun_status write_tokenizer(const st_plan *p, const char *directory, set
 }
 
 // Reads what was written: its hyperparameters must be the source's. Needs a directory with its weights' header.
-static setun_status verify(const st_plan *p, const char *directory, setun_error *err) {
+static setun_status verify(const st_conversion *p, const char *directory, setun_error *err) {
   st_directory *d = NULL;
   setun_status s = st_directory_open(directory, NULL, &d, err);
   if (s == SETUN_OK) s = st_verify_hparams(p, d, err);
@@ -170,7 +170,7 @@ static setun_status verify(const st_plan *p, const char *directory, setun_error 
   return s;
 }
 
-static setun_status fill(st_plan *p, const ordered *order, const char *directory, setun_error *err) {
+static setun_status fill(st_conversion *p, const ordered *order, const char *directory, setun_error *err) {
   st_buffer config = {0};
   static const char empty[] = "\2\0\0\0\0\0\0\0{}";
   setun_status s = st_hf_config(p, &config, err);
@@ -183,10 +183,10 @@ static setun_status fill(st_plan *p, const ordered *order, const char *directory
   return s == SETUN_OK ? write_weights(p, order, directory, err) : s;
 }
 
-setun_status st_write_huggingface(st_plan *p, const char *path, setun_error *err) {
+setun_status st_write_huggingface(st_conversion *p, const char *path, setun_error *err) {
   st_output_directory out;
   ordered *order = st_malloc(p->n_items, sizeof *order);
-  if (!order) return st_fail_memory(err, "the plan");
+  if (!order) return st_fail_memory(err, "the conversion");
   for (size_t i = 0; i < p->n_items; i++) order[i] = (ordered){&p->items[i], i};
   place(order, p->n_items);
   setun_status s = st_output_directory_open(path, &out, err);

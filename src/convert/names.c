@@ -47,36 +47,36 @@ static bool is_expert_role(st_role role) {
   return st_role_get(role)->part == ST_OF_EXPERT;
 }
 
-static bool find_in(const st_spec *spec, bool gguf, const char *module, st_place *place) {
+static bool find_in(const st_spec *spec, bool gguf, const char *module, st_tensor_use *place) {
   for (const st_binding *b = spec->bindings; b->role != ST_ROLE_COUNT; b++) {
     const char *pattern = st_binding_pattern(b, gguf);
     uint32_t layer = 0, expert = 0;
     if (!pattern || !matches(pattern, module, &layer, &expert)) continue;
-    *place = (st_place){.known = true,
-                        .role = b->role,
-                        .in_layer = st_role_get(b->role)->part != ST_OF_MODEL,
-                        .layer = layer,
-                        .expert_of = is_expert_role(b->role),
-                        .stacked = is_expert_role(b->role) && !strstr(pattern, "%e"),
-                        .expert = expert};
+    *place = (st_tensor_use){.known = true,
+                             .role = b->role,
+                             .in_layer = st_role_get(b->role)->part != ST_OF_MODEL,
+                             .layer = layer,
+                             .expert_of = is_expert_role(b->role),
+                             .stacked = is_expert_role(b->role) && !strstr(pattern, "%e"),
+                             .expert = expert};
     return true;
   }
   return false;
 }
 
 // A multimodal checkpoint's prefix, at the beginning or behind "model.", taken out.
-static const char *without_prefix(const st_spec *spec, const char *module, char out[ST_PLACE_NAME]) {
+static const char *without_prefix(const st_spec *spec, const char *module, char out[ST_USE_NAME]) {
   static const char root[] = "model.";
   size_t n = strlen(spec->hf_prefix), r = sizeof root - 1;
   if (!strncmp(module, spec->hf_prefix, n)) return module + n;
   if (strncmp(module, root, r) || strncmp(module + r, spec->hf_prefix, n)) return module;
-  snprintf(out, ST_PLACE_NAME, "%s%s", root, module + r + n);
+  snprintf(out, ST_USE_NAME, "%s%s", root, module + r + n);
   return out;
 }
 
-st_place st_place_of(const st_spec *spec, bool gguf, const char *module) {
-  st_place place = {.role = ST_ROLE_COUNT};
-  char text[ST_PLACE_NAME];
+st_tensor_use st_use_of(const st_spec *spec, bool gguf, const char *module) {
+  st_tensor_use place = {.role = ST_ROLE_COUNT};
+  char text[ST_USE_NAME];
   const char *name = spec && !gguf && spec->hf_prefix ? without_prefix(spec, module, text) : module;
   if (spec ? find_in(spec, gguf, name, &place) : false) return place;
   for (int i = 0; !spec && i < N_SPECS; i++) {
@@ -89,17 +89,17 @@ st_place st_place_of(const st_spec *spec, bool gguf, const char *module) {
   return place;
 }
 
-static bool name_in(const st_spec *spec, bool gguf, const st_place *place, char name[ST_PLACE_NAME]) {
+static bool name_in(const st_spec *spec, bool gguf, const st_tensor_use *place, char name[ST_USE_NAME]) {
   for (const st_binding *b = spec->bindings; b->role != ST_ROLE_COUNT; b++) {
     const char *pattern = st_binding_pattern(b, gguf);
     if (!pattern || b->role != place->role || (place->expert_of && place->stacked != !strstr(pattern, "%e"))) continue;
-    st_fill_name(pattern, place->layer, place->expert, name, ST_PLACE_NAME);
+    st_fill_name(pattern, place->layer, place->expert, name, ST_USE_NAME);
     return true;
   }
   return false;
 }
 
-bool st_place_name(const st_spec *spec, bool gguf, const st_place *place, char name[ST_PLACE_NAME]) {
+bool st_use_name(const st_spec *spec, bool gguf, const st_tensor_use *place, char name[ST_USE_NAME]) {
   if (spec) return name_in(spec, gguf, place, name);
   for (int i = 0; i < N_SPECS; i++) {
     if (name_in(specs[i], gguf, place, name)) return true;
@@ -108,7 +108,7 @@ bool st_place_name(const st_spec *spec, bool gguf, const st_place *place, char n
 }
 
 // Before the layers, in them, behind them.
-static int section(const st_place *p) {
+static int section(const st_tensor_use *p) {
   if (p->in_layer) return 1;
   return p->role == ST_OUTPUT_NORM || p->role == ST_OUTPUT ? 2 : 0;
 }
@@ -117,7 +117,7 @@ static int order(uint64_t a, uint64_t b) {
   return a < b ? -1 : a > b;
 }
 
-int st_place_compare(const st_place *a, const st_place *b) {
+int st_use_compare(const st_tensor_use *a, const st_tensor_use *b) {
   int c = order((uint64_t)section(a), (uint64_t)section(b));
   if (!c) c = order(a->layer, b->layer);
   // The experts of a layer stand where their gates stand, one after the other.

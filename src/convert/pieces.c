@@ -12,7 +12,7 @@ void st_item_free(st_item *item) {
   *item = (st_item){0};
 }
 
-void st_piece_reader_close(st_piece_reader *r) {
+void st_item_reader_close(st_item_reader *r) {
   if (r->open) st_row_reader_close(&r->rows);
   st_free(r->native);
   st_free(r->floats);
@@ -22,7 +22,7 @@ void st_piece_reader_close(st_piece_reader *r) {
 }
 
 // Opens the piece that has the row, and says which of its rows that is and how many follow in it.
-static setun_status seek(st_piece_reader *r, uint64_t row, uint64_t *inner, uint64_t *left, const st_piece **piece,
+static setun_status seek(st_item_reader *r, uint64_t row, uint64_t *inner, uint64_t *left, const st_item_source **piece,
                          setun_error *err) {
   uint64_t each = r->item->pieces[0].weight.shape.rows;
   size_t index = (size_t)(row / each);
@@ -50,8 +50,8 @@ static bool reorders_rows(const st_item *item) {
 }
 
 // The next run of rows that one read can bring: where it stands in its piece.
-static setun_status next_run(st_piece_reader *r, uint64_t row, uint64_t count, uint64_t *inner, uint64_t *n,
-                             const st_piece **piece, setun_error *err) {
+static setun_status next_run(st_item_reader *r, uint64_t row, uint64_t count, uint64_t *inner, uint64_t *n,
+                             const st_item_source **piece, setun_error *err) {
   bool single = reorders_rows(r->item);
   uint64_t left;
   setun_status s = seek(r, single ? source_row(r->item, row) : row, inner, &left, piece, err);
@@ -60,7 +60,7 @@ static setun_status next_run(st_piece_reader *r, uint64_t row, uint64_t count, u
 }
 
 // A bias or another vector whose elements belong to rows that change places.
-static setun_status reorder_vector(st_piece_reader *r, float *x, setun_error *err) {
+static setun_status reorder_vector(st_item_reader *r, float *x, setun_error *err) {
   const st_item *item = r->item;
   uint64_t n = item->shape.columns;
   if (item->permute == ST_PERMUTE_NONE || item->shape.rows != 1) return SETUN_OK;
@@ -71,11 +71,11 @@ static setun_status reorder_vector(st_piece_reader *r, float *x, setun_error *er
   return SETUN_OK;
 }
 
-setun_status st_piece_floats(st_piece_reader *r, uint64_t row, uint64_t count, float *out, setun_error *err) {
+setun_status st_item_floats(st_item_reader *r, uint64_t row, uint64_t count, float *out, setun_error *err) {
   uint64_t k = r->item->shape.columns;
   while (count) {
     uint64_t inner, n;
-    const st_piece *piece;
+    const st_item_source *piece;
     setun_status s = next_run(r, row, count, &inner, &n, &piece, err);
     if (s == SETUN_OK) s = st_read_floats(&r->rows, inner, n, out, err);
     if (s == SETUN_OK) s = reorder_vector(r, out, err);
@@ -88,12 +88,12 @@ setun_status st_piece_floats(st_piece_reader *r, uint64_t row, uint64_t count, f
   return SETUN_OK;
 }
 
-setun_status st_piece_bytes(st_piece_reader *r, uint64_t row, uint64_t count, void *out, setun_error *err) {
+setun_status st_item_bytes(st_item_reader *r, uint64_t row, uint64_t count, void *out, setun_error *err) {
   uint64_t bytes = st_format_row_bytes(r->item->format, r->item->shape.columns);
   char *to = out;
   while (count) {
     uint64_t inner, n;
-    const st_piece *piece;
+    const st_item_source *piece;
     setun_status s = next_run(r, row, count, &inner, &n, &piece, err);
     if (s == SETUN_OK) s = st_read_bytes(&r->rows, inner, n, to, err);
     if (s != SETUN_OK) return s;
@@ -106,7 +106,7 @@ setun_status st_piece_bytes(st_piece_reader *r, uint64_t row, uint64_t count, vo
 
 // ---- trits --------------------------------------------------------------------------------------------------------
 
-uint64_t st_piece_group(const st_piece *p) {
+uint64_t st_source_group(const st_item_source *p) {
   uint64_t k = p->weight.shape.columns;
   if (p->grain == ST_GRAIN_128) return 128;
   if (p->grain == ST_GRAIN_256) return 256;
@@ -117,8 +117,8 @@ uint64_t st_piece_group(const st_piece *p) {
 }
 
 // Rows of recognized floats.
-static setun_status split_floats(st_piece_reader *r, const st_piece *p, uint64_t row, uint64_t count, uint64_t group,
-                                 int8_t *trits, setun_error *err) {
+static setun_status split_floats(st_item_reader *r, const st_item_source *p, uint64_t row, uint64_t count,
+                                 uint64_t group, int8_t *trits, setun_error *err) {
   size_t n = (size_t)(count * p->weight.shape.columns);
   if (!st_reserve(&r->floats, &r->floats_capacity, n, sizeof *r->floats)) return st_fail_memory(err, p->weight.name);
   setun_status s = st_read_floats(&r->rows, row, count, r->floats, err);
@@ -166,9 +166,9 @@ static bool regroup(const float *native, uint64_t from, uint64_t to, uint64_t co
   return true;
 }
 
-static setun_status read_run(st_piece_reader *r, const st_piece *p, uint64_t inner, uint64_t n, uint64_t group,
+static setun_status read_run(st_item_reader *r, const st_item_source *p, uint64_t inner, uint64_t n, uint64_t group,
                              int8_t *trits, float *scales, setun_error *err) {
-  uint64_t k = p->weight.shape.columns, from = st_piece_group(p), per_row = k / from, out = k / group;
+  uint64_t k = p->weight.shape.columns, from = st_source_group(p), per_row = k / from, out = k / group;
   if (!st_reserve(&r->native, &r->native_capacity, (size_t)(n * per_row), sizeof *r->native)) {
     return st_fail_memory(err, p->weight.name);
   }
@@ -183,12 +183,12 @@ static setun_status read_run(st_piece_reader *r, const st_piece *p, uint64_t inn
   return s;
 }
 
-setun_status st_piece_trits(st_piece_reader *r, uint64_t row, uint64_t count, uint64_t group, int8_t *trits,
-                            float *scales, setun_error *err) {
+setun_status st_item_trits(st_item_reader *r, uint64_t row, uint64_t count, uint64_t group, int8_t *trits,
+                           float *scales, setun_error *err) {
   uint64_t k = r->item->shape.columns;
   while (count) {
     uint64_t inner, n;
-    const st_piece *piece;
+    const st_item_source *piece;
     setun_status s = next_run(r, row, count, &inner, &n, &piece, err);
     if (s == SETUN_OK) s = read_run(r, piece, inner, n, group, trits, scales, err);
     if (s != SETUN_OK) return s;

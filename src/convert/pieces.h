@@ -10,11 +10,11 @@
 typedef enum st_permute { ST_PERMUTE_NONE, ST_PERMUTE_INTERLEAVE, ST_PERMUTE_SPLIT } st_permute;
 
 // A weight that an output tensor has its rows from.
-typedef struct st_piece {
+typedef struct st_item_source {
   st_weight weight;
   st_grain grain;    // of floats that were recognized as ternary; ST_GRAIN_NONE: they were not, or are no floats
   float grain_scale; // ST_GRAIN_TENSOR: the scale
-} st_piece;
+} st_item_source;
 
 typedef enum st_how {
   ST_HOW_COPY,   // the stored tensor's bytes as they are
@@ -27,7 +27,7 @@ typedef enum st_how {
 
 typedef struct st_item {
   char *name; // of the tensor in the target
-  st_place place;
+  st_tensor_use place;
   uint32_t suffix; // order among a module's tensors: weight, scale, bias
   st_how how;
   const st_format *format; // NULL: a type known by its size only
@@ -37,7 +37,7 @@ typedef struct st_item {
   st_shape shape;   // logical rows and columns
   uint64_t offset, bytes;
   const st_tensor *copied; // ST_HOW_COPY
-  st_piece *pieces;        // owned; all of one shape
+  st_item_source *pieces;  // owned; all of one shape
   size_t n_pieces;
   st_permute permute;
   uint32_t head_dim;
@@ -57,7 +57,7 @@ typedef struct st_item {
 void st_item_free(st_item *item);
 
 // Reads an item's rows, whichever pieces they are in. Zero-initialize but for the first three.
-typedef struct st_piece_reader {
+typedef struct st_item_reader {
   const st_directory *d;
   const st_item *item;
   bool round;  // scales that differ within a group become their mean
@@ -67,22 +67,22 @@ typedef struct st_piece_reader {
   size_t native_capacity;
   float *floats;
   size_t floats_capacity;
-} st_piece_reader;
+} st_item_reader;
 
-void st_piece_reader_close(st_piece_reader *r);
+void st_item_reader_close(st_item_reader *r);
 
 // Rows [row, row + count) of the item, all within it.
-setun_status st_piece_floats(st_piece_reader *r, uint64_t row, uint64_t count, float *out, setun_error *err);
-setun_status st_piece_bytes(st_piece_reader *r, uint64_t row, uint64_t count, void *out, setun_error *err);
+setun_status st_item_floats(st_item_reader *r, uint64_t row, uint64_t count, float *out, setun_error *err);
+setun_status st_item_bytes(st_item_reader *r, uint64_t row, uint64_t count, void *out, setun_error *err);
 // As int8 [count, columns] with a scale for every `group` weights of a row.
-setun_status st_piece_trits(st_piece_reader *r, uint64_t row, uint64_t count, uint64_t group, int8_t *trits,
-                            float *scales, setun_error *err);
+setun_status st_item_trits(st_item_reader *r, uint64_t row, uint64_t count, uint64_t group, int8_t *trits,
+                           float *scales, setun_error *err);
 
 // Weights of a row that share a scale in the source: a block's or the whole row.
-uint64_t st_piece_group(const st_piece *p);
+uint64_t st_source_group(const st_item_source *p);
 
 // Are the piece's weights trits as they are read?
-static inline bool st_piece_is_ternary(const st_piece *p) {
+static inline bool st_source_is_ternary(const st_item_source *p) {
   return p->grain != ST_GRAIN_NONE || st_weight_is_ternary(&p->weight);
 }
 

@@ -1,5 +1,5 @@
 // RoPE scalings that config.json says in numbers and GGUF in tensors of divisors, both ways.
-#include "convert/plan.h"
+#include "convert/conversion.h"
 
 #include "base/memory.h"
 #include "model/rope.h"
@@ -34,16 +34,16 @@ static float frequency_of(const st_hparams *h, uint32_t pair) {
 }
 
 // A tensor of head_dim / 2 floats; `values` NULL: Llama 3's.
-static setun_status add(st_plan *p, st_role role, const float *values, setun_error *err) {
-  char name[ST_PLACE_NAME];
+static setun_status add(st_conversion *p, st_role role, const float *values, setun_error *err) {
+  char name[ST_USE_NAME];
   uint32_t pairs = p->h.head_dim / 2;
-  st_place place = {.known = true, .role = role};
-  if (!st_place_name(p->target_spec, true, &place, name)) {
+  st_tensor_use place = {.known = true, .role = role};
+  if (!st_use_name(p->target_spec, true, &place, name)) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "RoPE scaling: %s has no tensor for its divisors in GGUF",
                    p->target_spec->name);
   }
   st_buffer full = {0};
-  st_item *item = st_plan_add(p);
+  st_item *item = st_conversion_add(p);
   if (!item || !st_buffer_format(&full, "%s.weight", name)) return st_fail_memory(err, name);
   *item = (st_item){.name = full.data,
                     .place = place,
@@ -61,7 +61,7 @@ static setun_status add(st_plan *p, st_role role, const float *values, setun_err
   return SETUN_OK;
 }
 
-setun_status st_plan_rope(st_plan *p, setun_error *err) {
+setun_status st_conversion_rope(st_conversion *p, setun_error *err) {
   const st_rope_params *r = &p->h.rope;
   if (!p->to_gguf || p->from_gguf || !p->has_hparams) return SETUN_OK;
   if (r->scaling == ST_ROPE_LLAMA3) return add(p, ST_ROPE_FREQS, NULL, err);
@@ -129,7 +129,7 @@ static bool find_rule(const st_hparams *h, const float *divisors, st_rope_params
   return false;
 }
 
-setun_status st_plan_rope_rule(st_plan *p, const st_weight *divisors, setun_error *err) {
+setun_status st_conversion_rope_rule(st_conversion *p, const st_weight *divisors, setun_error *err) {
   uint32_t pairs = p->h.head_dim / 2;
   float *values = st_malloc(pairs, sizeof *values);
   if (!values) return st_fail_memory(err, divisors->name);

@@ -69,7 +69,7 @@ static setun_status add_role(st_synthesis *y, const st_synthesis_options *o, st_
     each.columns *= role == ST_ATTN_Q_NORM ? y->h.n_head : y->h.n_head_kv; // over the full width
   }
   item->place =
-      (st_place){.known = true, .role = role, .in_layer = st_role_get(role)->part != ST_OF_MODEL, .layer = layer};
+      (st_tensor_use){.known = true, .role = role, .in_layer = st_role_get(role)->part != ST_OF_MODEL, .layer = layer};
   item->shape = (st_shape){each.rows * copies, each.columns};
   item->n_dims = copies > 1 ? 3 : each.rows > 1 ? 2 : 1;
   item->dims[0] = each.columns;

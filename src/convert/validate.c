@@ -1,7 +1,7 @@
 // Reading every weight once before anything is written, to find what the target cannot hold: invalid codes, scales that
 // differ where one is kept, scales and floats that the target's numbers cannot be.
 #include "convert/check.h"
-#include "convert/plan.h"
+#include "convert/conversion.h"
 
 #include "base/memory.h"
 
@@ -18,7 +18,7 @@ uint64_t st_item_chunk(const st_item *item) {
   return rows ? rows : 1;
 }
 
-setun_status st_plan_progress(st_plan *p, uint64_t weights, setun_error *err) {
+setun_status st_conversion_progress(st_conversion *p, uint64_t weights, setun_error *err) {
   p->work_done += weights;
   double fraction = p->work_total ? (double)p->work_done / (double)p->work_total : 1;
   if (!p->o->progress || p->o->progress(fraction < 1 ? fraction : 1, p->o->user)) return SETUN_OK;
@@ -48,7 +48,7 @@ static const char *fitting(const st_item *item, uint64_t group, bool f32, char t
 
 // ---- invalid codes ------------------------------------------------------------------------------------------------
 
-static setun_status check_codes(const st_plan *p, const st_item *item, setun_error *err) {
+static setun_status check_codes(const st_conversion *p, const st_item *item, setun_error *err) {
   bool two = !st_format_is_ternary(item->format) || item->format->ops->two_is_valid;
   for (size_t i = 0; i < item->n_pieces; i++) {
     const st_weight *w = &item->pieces[i].weight;
@@ -72,7 +72,7 @@ static setun_status check_codes(const st_plan *p, const st_item *item, setun_err
 // ---- trits --------------------------------------------------------------------------------------------------------
 
 typedef struct {
-  st_piece_reader reader;
+  st_item_reader reader;
   int8_t *trits;
   float *scales;
   uint64_t chunk, group;
@@ -80,15 +80,15 @@ typedef struct {
 } trit_pass;
 
 static void close_pass(trit_pass *t) {
-  st_piece_reader_close(&t->reader);
+  st_item_reader_close(&t->reader);
   st_free(t->trits);
   st_free(t->scales);
   st_free(t->counts);
 }
 
-static setun_status open_pass(const st_plan *p, const st_item *item, trit_pass *t, setun_error *err) {
+static setun_status open_pass(const st_conversion *p, const st_item *item, trit_pass *t, setun_error *err) {
   uint64_t k = item->shape.columns;
-  t->reader = (st_piece_reader){.d = p->d, .item = item, .round = p->o->round_scales};
+  t->reader = (st_item_reader){.d = p->d, .item = item, .round = p->o->round_scales};
   t->chunk = st_item_chunk(item);
   t->group = item->format->scales == ST_SCALE_BLOCK ? item->format->block : k;
   t->trits = st_malloc((size_t)(t->chunk * k), 1);
@@ -97,8 +97,8 @@ static setun_status open_pass(const st_plan *p, const st_item *item, trit_pass *
   return t->trits && t->scales && t->counts ? SETUN_OK : st_fail_memory(err, item->name);
 }
 
-static setun_status check_fit(const st_plan *p, const st_item *item, uint64_t row, uint64_t n, const float *scales,
-                              uint64_t per_row, setun_error *err) {
+static setun_status check_fit(const st_conversion *p, const st_item *item, uint64_t row, uint64_t n,
+                              const float *scales, uint64_t per_row, setun_error *err) {
   char names[200];
   for (uint64_t i = 0; i < n * per_row; i++) {
     float scale = scales[i];
@@ -109,7 +109,7 @@ static setun_status check_fit(const st_plan *p, const st_item *item, uint64_t ro
         "%s: the scale %.9g of row %llu is no half-precision number, which %s keeps; fitting layouts: %s (or "
         "round the scales)",
         item->name, (double)scale, (unsigned long long)(row + i / per_row), item->format->name,
-        fitting(item, st_piece_group(&item->pieces[0]), true, names));
+        fitting(item, st_source_group(&item->pieces[0]), true, names));
   }
   return SETUN_OK;
 }
@@ -120,19 +120,19 @@ static bool any_trit(const int8_t *trits, uint64_t n) {
   return false;
 }
 
-static setun_status pass_rows(st_plan *p, st_item *item, trit_pass *t, setun_error *err) {
+static setun_status pass_rows(st_conversion *p, st_item *item, trit_pass *t, setun_error *err) {
   uint64_t k = item->shape.columns, per_row = k / t->group;
   for (uint64_t row = 0; row < item->shape.rows; row += t->chunk) {
     uint64_t n = item->shape.rows - row < t->chunk ? item->shape.rows - row : t->chunk;
-    setun_status s = st_piece_trits(&t->reader, row, n, t->group, t->trits, t->scales, err);
+    setun_status s = st_item_trits(&t->reader, row, n, t->group, t->trits, t->scales, err);
     if (s == SETUN_ERROR_UNSUPPORTED && err) {
       setun_error inner = *err;
       char names[200];
       return st_fail(err, s, "%.300s; layouts that keep them apart: %s", inner.message,
-                     fitting(item, st_piece_group(&item->pieces[0]), false, names));
+                     fitting(item, st_source_group(&item->pieces[0]), false, names));
     }
     if (s == SETUN_OK) s = check_fit(p, item, row, n, t->scales, per_row, err);
-    if (s == SETUN_OK) s = st_plan_progress(p, n * k, err);
+    if (s == SETUN_OK) s = st_conversion_progress(p, n * k, err);
     if (s != SETUN_OK) return s;
     if (!item->scales) continue;
     memcpy(item->scales + row, t->scales, (size_t)n * sizeof *t->scales);
@@ -166,7 +166,7 @@ static float mean_of(const float *scales, const bool *counts, uint64_t n) {
 }
 
 // The fewest scales that say the same: one, one a stacked expert, or one a row.
-static setun_status reduce(const st_plan *p, st_item *item, const bool *counts, setun_error *err) {
+static setun_status reduce(const st_conversion *p, st_item *item, const bool *counts, setun_error *err) {
   float one;
   uint64_t rows = item->shape.rows, each = rows / item->n_pieces;
   item->n_scales = rows;
@@ -201,7 +201,7 @@ static setun_status reduce(const st_plan *p, st_item *item, const bool *counts, 
 }
 
 // The number by which a checkpoint divided, as the GGUF file made from it remembers.
-static bool kept_divisor(const st_plan *p, const st_item *item, float scale, float *divisor) {
+static bool kept_divisor(const st_conversion *p, const st_item *item, float scale, float *divisor) {
   const st_meta *names = st_metadata_find(&p->d->metadata, "setun.divisors.tensors");
   const st_meta *values = st_metadata_find(&p->d->metadata, "setun.divisors.values");
   const char *name = item->pieces[0].weight.name;
@@ -217,7 +217,7 @@ static bool kept_divisor(const st_plan *p, const st_item *item, float scale, flo
   return false;
 }
 
-bool st_plan_divisor(const st_plan *p, const st_item *item, float scale, float *divisor) {
+bool st_conversion_divisor(const st_conversion *p, const st_item *item, float scale, float *divisor) {
   if (kept_divisor(p, item, scale, divisor)) return true;
   float d = 1.0f / scale, up = nextafterf(d, INFINITY), down = nextafterf(d, 0);
   const float tries[] = {d, up, down};
@@ -229,7 +229,7 @@ bool st_plan_divisor(const st_plan *p, const st_item *item, float scale, float *
   return false;
 }
 
-static setun_status validate_trits(st_plan *p, st_item *item, setun_error *err) {
+static setun_status validate_trits(st_conversion *p, st_item *item, setun_error *err) {
   trit_pass t = {0};
   bool outer = item->format->scales == ST_SCALE_OUTER || item->format->scales == ST_SCALE_TENSOR;
   setun_status s = open_pass(p, item, &t, err);
@@ -240,7 +240,8 @@ static setun_status validate_trits(st_plan *p, st_item *item, setun_error *err) 
   if (s == SETUN_OK && outer) s = reduce(p, item, t.counts, err);
   close_pass(&t);
   float divisor;
-  if (s == SETUN_OK && p->o->divides && !p->o->round_scales && !st_plan_divisor(p, item, item->scales[0], &divisor)) {
+  if (s == SETUN_OK && p->o->divides && !p->o->round_scales &&
+      !st_conversion_divisor(p, item, item->scales[0], &divisor)) {
     s = st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
         "%s: no float32 number has the scale %.9g as its reciprocal, which hf-u8-div would keep; hf-u8 holds it "
@@ -269,37 +270,37 @@ static setun_status compare(const st_item *item, bool rounds, uint64_t row, cons
 }
 
 // Encodes and decodes, and compares.
-static setun_status validate_values(st_plan *p, st_item *item, setun_error *err) {
+static setun_status validate_values(st_conversion *p, st_item *item, setun_error *err) {
   uint64_t k = item->shape.columns, chunk = st_item_chunk(item), row_bytes = st_format_row_bytes(item->format, k);
-  st_piece_reader r = {.d = p->d, .item = item};
+  st_item_reader r = {.d = p->d, .item = item};
   float *x = st_malloc((size_t)(2 * chunk * k), sizeof *x);
   void *bytes = st_malloc((size_t)chunk, (size_t)row_bytes);
   setun_status s = x && bytes ? SETUN_OK : st_fail_memory(err, item->name);
-  bool rounds = p->o->round_scales && st_piece_is_ternary(&item->pieces[0]);
+  bool rounds = p->o->round_scales && st_source_is_ternary(&item->pieces[0]);
   bool plain = item->format->block == 1; // others are asked for by name, and their blocks' scales checked when written
   for (uint64_t row = 0; row < item->shape.rows && s == SETUN_OK; row += chunk) {
     uint64_t n = item->shape.rows - row < chunk ? item->shape.rows - row : chunk;
     st_strip strip = {.row = row, .count = n, .bytes = n * row_bytes};
-    s = st_piece_floats(&r, row, n, x, err);
+    s = st_item_floats(&r, row, n, x, err);
     if (s == SETUN_OK && plain) {
       item->format->ops->encode(item->format, item->shape, &strip, x, bytes);
       item->format->ops->decode(item->format, item->shape, &strip, bytes, x + chunk * k);
       s = compare(item, rounds, row, x, x + chunk * k, n * k, err);
     }
-    if (s == SETUN_OK) s = st_plan_progress(p, n * k, err);
+    if (s == SETUN_OK) s = st_conversion_progress(p, n * k, err);
   }
-  st_piece_reader_close(&r);
+  st_item_reader_close(&r);
   st_free(x);
   st_free(bytes);
   return s;
 }
 
-setun_status st_plan_validate(st_plan *p, st_item *item, setun_error *err) {
+setun_status st_conversion_validate(st_conversion *p, st_item *item, setun_error *err) {
   setun_status s = item->pieces && item->how != ST_HOW_STACK ? check_codes(p, item, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
   switch (item->how) {
   case ST_HOW_TRITS: return validate_trits(p, item, err);
   case ST_HOW_VALUES: return validate_values(p, item, err);
-  default: return st_plan_progress(p, item->shape.rows * item->shape.columns, err);
+  default: return st_conversion_progress(p, item->shape.rows * item->shape.columns, err);
   }
 }

@@ -1,5 +1,5 @@
 // Writing the bytes of output tensors, some rows at a time.
-#include "convert/plan.h"
+#include "convert/conversion.h"
 
 #include "base/bytes.h"
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 
 enum { COPY_BYTES = 1 << 20 };
 
-static setun_status copy_tensor(st_plan *p, const st_item *item, st_output *out, setun_error *err) {
+static setun_status copy_tensor(st_conversion *p, const st_item *item, st_output *out, setun_error *err) {
   const st_tensor *t = item->copied;
   uint8_t *bytes = st_malloc(COPY_BYTES, 1);
   setun_status s = bytes ? SETUN_OK : st_fail_memory(err, item->name);
@@ -18,13 +18,13 @@ static setun_status copy_tensor(st_plan *p, const st_item *item, st_output *out,
     if (s == SETUN_OK) s = st_output_write(out, bytes, n, err);
   }
   st_free(bytes);
-  return s == SETUN_OK ? st_plan_progress(p, item->shape.rows * item->shape.columns, err) : s;
+  return s == SETUN_OK ? st_conversion_progress(p, item->shape.rows * item->shape.columns, err) : s;
 }
 
 // Rows as bytes, or floats encoded.
-static setun_status write_rows(st_plan *p, const st_item *item, st_output *out, setun_error *err) {
+static setun_status write_rows(st_conversion *p, const st_item *item, st_output *out, setun_error *err) {
   uint64_t k = item->shape.columns, chunk = st_item_chunk(item), row_bytes = st_format_row_bytes(item->format, k);
-  st_piece_reader r = {.d = p->d, .item = item};
+  st_item_reader r = {.d = p->d, .item = item};
   bool values = item->how == ST_HOW_VALUES;
   float *x = values ? st_malloc((size_t)(chunk * k), sizeof *x) : NULL;
   void *bytes = st_malloc((size_t)chunk, (size_t)row_bytes);
@@ -32,7 +32,7 @@ static setun_status write_rows(st_plan *p, const st_item *item, st_output *out, 
   for (uint64_t row = 0; row < item->shape.rows && s == SETUN_OK; row += chunk) {
     uint64_t n = item->shape.rows - row < chunk ? item->shape.rows - row : chunk;
     st_strip strip = {.row = row, .count = n, .offset = row * row_bytes, .bytes = n * row_bytes};
-    s = values ? st_piece_floats(&r, row, n, x, err) : st_piece_bytes(&r, row, n, bytes, err);
+    s = values ? st_item_floats(&r, row, n, x, err) : st_item_bytes(&r, row, n, bytes, err);
     if (s == SETUN_OK && values) {
       item->format->ops->encode(item->format, item->shape, &strip, x, bytes);
       int64_t bad = st_format_check_scales(item->format, bytes, strip.bytes);
@@ -42,9 +42,9 @@ static setun_status write_rows(st_plan *p, const st_item *item, st_output *out, 
       }
     }
     if (s == SETUN_OK) s = st_output_write(out, bytes, (size_t)strip.bytes, err);
-    if (s == SETUN_OK) s = st_plan_progress(p, n * k, err);
+    if (s == SETUN_OK) s = st_conversion_progress(p, n * k, err);
   }
-  st_piece_reader_close(&r);
+  st_item_reader_close(&r);
   st_free(x);
   st_free(bytes);
   return s;
@@ -53,9 +53,9 @@ static setun_status write_rows(st_plan *p, const st_item *item, st_output *out, 
 // ---- trits --------------------------------------------------------------------------------------------------------
 
 typedef struct {
-  st_plan *p;
+  st_conversion *p;
   const st_item *item;
-  st_piece_reader reader;
+  st_item_reader reader;
   int8_t *trits;
   float *scales;
   uint8_t *bytes; // of a chunk
@@ -67,13 +67,13 @@ typedef struct {
 static setun_status pack_rows(trit_writer *w, const st_strip *strip, uint64_t base, setun_error *err) {
   const st_item *item = w->item;
   uint64_t n = strip->count, per_row = item->shape.columns / w->group;
-  setun_status s = st_piece_trits(&w->reader, strip->row, n, w->group, w->trits, w->scales, err);
+  setun_status s = st_item_trits(&w->reader, strip->row, n, w->group, w->trits, w->scales, err);
   if (s != SETUN_OK) return s;
   for (uint64_t i = 0; i < n * per_row && w->p->o->round_scales; i++) {
     w->scales[i] = st_scale_rounded(item->format, w->scales[i]);
   }
   item->format->ops->pack(item->format, item->shape, strip, w->trits, w->scales, w->bytes + (strip->offset - base));
-  return st_plan_progress(w->p, n * item->shape.columns, err);
+  return st_conversion_progress(w->p, n * item->shape.columns, err);
 }
 
 static setun_status make_room(trit_writer *w, uint64_t bytes, setun_error *err) {
@@ -122,10 +122,10 @@ static setun_status write_tail(const st_item *item, st_output *out, setun_error 
   return st_output_write(out, tail, sizeof tail, err);
 }
 
-static setun_status write_trits(st_plan *p, const st_item *item, st_output *out, setun_error *err) {
+static setun_status write_trits(st_conversion *p, const st_item *item, st_output *out, setun_error *err) {
   uint64_t k = item->shape.columns, chunk = st_item_chunk(item);
   trit_writer w = {.p = p, .item = item};
-  w.reader = (st_piece_reader){.d = p->d, .item = item, .round = p->o->round_scales};
+  w.reader = (st_item_reader){.d = p->d, .item = item, .round = p->o->round_scales};
   w.group = item->format->scales == ST_SCALE_BLOCK ? item->format->block : k;
   w.trits = st_malloc((size_t)(chunk * k), 1);
   w.scales = st_malloc((size_t)(chunk * (k / w.group)), sizeof *w.scales);
@@ -134,27 +134,27 @@ static setun_status write_trits(st_plan *p, const st_item *item, st_output *out,
     s = item->format->id == ST_HF_U8 ? write_quarters(&w, chunk, out, err) : write_strips(&w, chunk, out, err);
   }
   if (s == SETUN_OK && item->format->scales == ST_SCALE_TENSOR) s = write_tail(item, out, err);
-  st_piece_reader_close(&w.reader);
+  st_item_reader_close(&w.reader);
   st_free(w.trits);
   st_free(w.scales);
   st_free(w.bytes);
   return s;
 }
 
-static setun_status write_scales(const st_plan *p, const st_item *item, st_output *out, setun_error *err) {
+static setun_status write_scales(const st_conversion *p, const st_item *item, st_output *out, setun_error *err) {
   const st_item *of = item->scales ? item : &p->items[item->of];
   setun_status s = SETUN_OK;
   for (uint64_t i = 0; i < of->n_scales && s == SETUN_OK; i++) {
     uint8_t bytes[4];
     float scale = of->scales[i];
-    if (item->divides && !st_plan_divisor(p, of, scale, &scale)) scale = 1.0f / of->scales[i];
+    if (item->divides && !st_conversion_divisor(p, of, scale, &scale)) scale = 1.0f / of->scales[i];
     st_store_f32(bytes, scale);
     s = st_output_write(out, bytes, sizeof bytes, err);
   }
   return s;
 }
 
-setun_status st_item_write(st_plan *p, const st_item *item, st_output *out, setun_error *err) {
+setun_status st_item_write(st_conversion *p, const st_item *item, st_output *out, setun_error *err) {
   uint64_t start = out->length;
   setun_status s;
   switch (item->how) {

@@ -275,7 +275,7 @@ setun_status st_stream_new(const st_stream_unit *units, size_t n_units, const st
   pthread_mutex_init(&s->lock, NULL);
   s->maker = st_process_current();
   s->options = *options;
-  setun_status status = st_stream_plan_make(units, n_units, options, &s->plan, err);
+  setun_status status = st_read_plan_make(units, n_units, options, &s->plan, err);
   if (status == SETUN_OK) status = make_slots(s, err);
   if (status == SETUN_OK) {
     open_files(s);
@@ -317,7 +317,7 @@ void st_stream_free(st_stream *s) {
   st_free(s->pieces);
   st_free(s->slots);
   st_free(s->files);
-  st_stream_plan_free(&s->plan);
+  st_read_plan_free(&s->plan);
   if (!child) pthread_mutex_destroy(&s->lock);
   st_free(s);
 }

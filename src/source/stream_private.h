@@ -1,4 +1,4 @@
-// The parts of a stream: where each unit's bytes lie in a slot (stream_plan.c), what is read and what a read's result
+// The parts of a stream: where each unit's bytes lie in a slot (read_plan.c), what is read and what a read's result
 // means (stream.c), and the two engines that carry reads out (stream_pread.c, stream_uring.c). Private to src/source.
 #ifndef SETUN_SOURCE_STREAM_PRIVATE_H
 #define SETUN_SOURCE_STREAM_PRIVATE_H
@@ -22,7 +22,7 @@ typedef struct st_planned_file {
   size_t alignment; // what O_DIRECT asks of offset and length; 0: it cannot be read so
 } st_planned_file;
 
-typedef struct st_stream_plan {
+typedef struct st_read_plan {
   size_t n_units, n_files;
   size_t alignment;  // of extents: a power of two, at least 4096
   size_t slot_bytes; // the largest unit's extents, at least one block
@@ -31,12 +31,12 @@ typedef struct st_stream_plan {
   size_t *first_extent;
   size_t *places; // in the slot, of each range; unit u's from first_range[u] on
   size_t *first_range;
-} st_stream_plan;
+} st_read_plan;
 
-// The plan, which st_stream_plan_free frees; nothing is left to free on failure.
-setun_status st_stream_plan_make(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
-                                 st_stream_plan *plan, setun_error *err);
-void st_stream_plan_free(st_stream_plan *plan);
+// The plan, which st_read_plan_free frees; nothing is left to free on failure.
+setun_status st_read_plan_make(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
+                               st_read_plan *plan, setun_error *err);
+void st_read_plan_free(st_read_plan *plan);
 
 // ---- what is read -------------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ typedef struct st_cursor {
 } st_cursor;
 
 struct st_stream {
-  st_stream_plan plan;
+  st_read_plan plan;
   st_stream_options options;
   st_stream_file *files;
   uint8_t *area; // the slots, one behind the other

@@ -119,6 +119,10 @@ setun_status st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t
 // nothing: words run across their edges.
 setun_status st_tokenizer_encode_guarded(const st_tokenizer *t, const char *text, size_t length,
                                          const setun_span *guards, size_t n, st_token_list *out, setun_error *err);
+// Bytes of the list of a text's ids at most: one for each byte of it.
+static inline uint64_t st_tokenizer_memory(size_t length) {
+  return (uint64_t)length * sizeof(int32_t);
+}
 
 // A streaming decoder: ids in, whole UTF-8 characters out. It belongs to one thread at a time, and the tokenizer must
 // outlive it. Bytes that can no longer become a character come out as U+FFFD at once, one for each maximal part of

@@ -46,7 +46,7 @@ static setun_status check_range(const st_stream_range *r, size_t unit, setun_err
 }
 
 // The file's index in the plan, into which it is entered; the plan has room.
-static size_t find_file(st_stream_plan *plan, const st_file *file) {
+static size_t find_file(st_read_plan *plan, const st_file *file) {
   size_t i = 0;
   while (i < plan->n_files && plan->files[i].file != file) i++;
   if (i == plan->n_files) {
@@ -77,7 +77,7 @@ static setun_status check_arguments(const st_stream_unit *units, size_t n_units,
 }
 
 // Notes the files, and so the alignment, before anything is laid out. False when out of memory.
-static bool enter_files(const st_stream_unit *units, size_t n_units, st_stream_plan *plan) {
+static bool enter_files(const st_stream_unit *units, size_t n_units, st_read_plan *plan) {
   size_t capacity = 0;
   for (size_t u = 0; u < n_units; u++) {
     for (size_t i = 0; i < units[u].n_ranges; i++) {
@@ -89,7 +89,7 @@ static bool enter_files(const st_stream_unit *units, size_t n_units, st_stream_p
 }
 
 // Appends the unit's extents to the plan, which has room for one a range. False: larger than memory can be.
-static bool lay_out(st_stream_plan *plan, size_t unit, placed_range *sorted, size_t n) {
+static bool lay_out(st_read_plan *plan, size_t unit, placed_range *sorted, size_t n) {
   uint64_t mask = plan->alignment - 1;
   size_t end = 0, *places = plan->places + plan->first_range[unit], first = plan->first_extent[unit];
   size_t n_extents = first;
@@ -117,7 +117,7 @@ static bool lay_out(st_stream_plan *plan, size_t unit, placed_range *sorted, siz
   return true;
 }
 
-static bool lay_out_all(const st_stream_unit *units, st_stream_plan *plan, placed_range *sorted) {
+static bool lay_out_all(const st_stream_unit *units, st_read_plan *plan, placed_range *sorted) {
   for (size_t u = 0; u < plan->n_units; u++) {
     size_t n = units[u].n_ranges;
     plan->first_range[u + 1] = plan->first_range[u] + n;
@@ -130,10 +130,10 @@ static bool lay_out_all(const st_stream_unit *units, st_stream_plan *plan, place
   return true;
 }
 
-setun_status st_stream_plan_make(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
-                                 st_stream_plan *plan, setun_error *err) {
+setun_status st_read_plan_make(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
+                               st_read_plan *plan, setun_error *err) {
   size_t all = 0, most = 0, bytes;
-  *plan = (st_stream_plan){.n_units = n_units, .alignment = BLOCK};
+  *plan = (st_read_plan){.n_units = n_units, .alignment = BLOCK};
   setun_status s = check_arguments(units, n_units, options, err);
   if (s != SETUN_OK) return s;
   for (size_t u = 0; u < n_units; u++) {
@@ -154,25 +154,25 @@ setun_status st_stream_plan_make(const st_stream_unit *units, size_t n_units, co
     s = st_fail(err, SETUN_ERROR_MEMORY, "streaming: %d buffers are more than memory can hold", options->slots);
   }
   st_free(sorted);
-  if (s != SETUN_OK) st_stream_plan_free(plan);
+  if (s != SETUN_OK) st_read_plan_free(plan);
   return s;
 }
 
-void st_stream_plan_free(st_stream_plan *plan) {
+void st_read_plan_free(st_read_plan *plan) {
   st_free(plan->files);
   st_free(plan->extents);
   st_free(plan->places);
   st_free(plan->first_extent);
   st_free(plan->first_range);
-  *plan = (st_stream_plan){0};
+  *plan = (st_read_plan){0};
 }
 
 setun_status st_stream_memory(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
                               uint64_t *bytes, setun_error *err) {
-  st_stream_plan plan;
-  setun_status s = st_stream_plan_make(units, n_units, options, &plan, err);
+  st_read_plan plan;
+  setun_status s = st_read_plan_make(units, n_units, options, &plan, err);
   if (s != SETUN_OK) return s;
   *bytes = st_pages_size(plan.slot_bytes * (size_t)options->slots);
-  st_stream_plan_free(&plan);
+  st_read_plan_free(&plan);
   return SETUN_OK;
 }

@@ -1,5 +1,5 @@
 // The plan as a whole: families, items, formats, the tensors of scales, and where everything will stand.
-#include "convert/plan.h"
+#include "convert/conversion.h"
 
 #include "convert/gguf_writer.h"
 
@@ -9,12 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-void st_plan_free(st_plan *plan) {
+void st_conversion_free(st_conversion *plan) {
   for (size_t i = 0; i < plan->n_items; i++) st_item_free(&plan->items[i]);
   st_free(plan->items);
   st_bound_list_free(&plan->weights);
   if (plan->has_hparams) st_hparams_free(&plan->h);
-  *plan = (st_plan){0};
+  *plan = (st_conversion){0};
 }
 
 // ---- families -----------------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ static bool tells_int8(const st_directory *d) {
 }
 
 // Between the containers' names for a family. GGUF has fewer: what is shaped like Llama calls itself llama.
-static setun_status find_target(st_plan *p, setun_error *err) {
+static setun_status find_target(st_conversion *p, setun_error *err) {
   const st_spec *s = p->spec;
   const char *key = p->to_gguf ? "general.architecture" : "config.json: model_type", *name;
   if (p->from_gguf == p->to_gguf) {
@@ -55,7 +55,7 @@ static setun_status find_target(st_plan *p, setun_error *err) {
 }
 
 // Other tensors than the family's keep their names within a container.
-static setun_status bind(st_plan *p, setun_error *err) {
+static setun_status bind(st_conversion *p, setun_error *err) {
   setun_error why;
   setun_status s = st_bind(p->d, p->spec, &p->h, p->o->log, &p->weights, &why);
   if (s == SETUN_OK) return s;
@@ -67,7 +67,7 @@ static setun_status bind(st_plan *p, setun_error *err) {
   return SETUN_OK;
 }
 
-static setun_status read_family(st_plan *p, setun_error *err) {
+static setun_status read_family(st_conversion *p, setun_error *err) {
   const st_spec *spec = NULL;
   setun_error why;
   setun_status s = st_hparams_read(p->d, NULL, &spec, &p->h, &why);
@@ -96,7 +96,7 @@ static bool wants_scales(const st_item *item) {
   return item->format->scales == ST_SCALE_OUTER || (item->format->scales == ST_SCALE_TENSOR && item->n_scales > 1);
 }
 
-static char *scale_name(const st_plan *p, const st_item *item) {
+static char *scale_name(const st_conversion *p, const st_item *item) {
   st_buffer name = {0};
   size_t n = strlen(item->name), end = strlen(".weight");
   if (n > end && !strcmp(item->name + n - end, ".weight")) n -= end;
@@ -106,7 +106,8 @@ static char *scale_name(const st_plan *p, const st_item *item) {
   return name.data;
 }
 
-static setun_status fill_scales(const st_plan *p, size_t of, const st_item *item, st_item *out, setun_error *err) {
+static setun_status fill_scales(const st_conversion *p, size_t of, const st_item *item, st_item *out,
+                                setun_error *err) {
   *out = (st_item){.name = scale_name(p, item),
                    .place = item->place,
                    .how = ST_HOW_SCALES,
@@ -120,11 +121,11 @@ static setun_status fill_scales(const st_plan *p, size_t of, const st_item *item
 }
 
 // Puts each tensor of scales behind its weight.
-static setun_status add_scales(st_plan *p, setun_error *err) {
+static setun_status add_scales(st_conversion *p, setun_error *err) {
   size_t n = p->n_items, extra = 0, at = 0;
   for (size_t i = 0; i < n; i++) extra += wants_scales(&p->items[i]);
   st_item *all = st_calloc(n + extra, sizeof *all);
-  if (!all) return st_fail_memory(err, "the plan");
+  if (!all) return st_fail_memory(err, "the conversion");
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < n; i++) {
     all[at++] = p->items[i];
@@ -140,14 +141,14 @@ static setun_status add_scales(st_plan *p, setun_error *err) {
 
 // ---- places -------------------------------------------------------------------------------------------------------
 
-static setun_status check_names(const st_plan *p, setun_error *err) {
+static setun_status check_names(const st_conversion *p, setun_error *err) {
   st_map *names = st_map_new(p->n_items);
-  setun_status s = names ? SETUN_OK : st_fail_memory(err, "the plan");
+  setun_status s = names ? SETUN_OK : st_fail_memory(err, "the conversion");
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) {
     int64_t previous;
     const char *name = p->items[i].name;
     if (!st_map_add(names, name, strlen(name), (int64_t)i, &previous)) {
-      s = st_fail_memory(err, "the plan");
+      s = st_fail_memory(err, "the conversion");
     } else if (previous >= 0) {
       s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: two tensors of the source would have this name", name);
     }
@@ -158,7 +159,7 @@ static setun_status check_names(const st_plan *p, setun_error *err) {
 
 // Blocks of disks where tensors are read in place: an expert in one read, and t16. GGUF's usual 32 otherwise, since
 // other programs copy a key of another alignment without heeding it.
-static uint64_t alignment_of(const st_plan *p) {
+static uint64_t alignment_of(const st_conversion *p) {
   for (size_t i = 0; i < p->n_items; i++) {
     const st_item *item = &p->items[i];
     bool split = item->place.expert_of && !item->place.stacked;
@@ -167,7 +168,7 @@ static uint64_t alignment_of(const st_plan *p) {
   return ST_GGUF_USUAL;
 }
 
-static setun_status place_items(st_plan *p, setun_error *err) {
+static setun_status place_items(st_conversion *p, setun_error *err) {
   uint64_t alignment = p->to_gguf ? alignment_of(p) : 1;
   p->alignment = alignment;
   for (size_t i = 0; i < p->n_items; i++) {
@@ -186,10 +187,10 @@ static setun_status place_items(st_plan *p, setun_error *err) {
 }
 
 // Something must be there to be laid out anew. With floats as the target it may be the container alone that changes.
-static setun_status check_any(const st_plan *p, setun_error *err) {
+static setun_status check_any(const st_conversion *p, setun_error *err) {
   for (size_t i = 0; i < p->n_items; i++) {
     const st_item *item = &p->items[i];
-    if (item->lossy || (item->n_pieces && st_piece_is_ternary(&item->pieces[0]))) return SETUN_OK;
+    if (item->lossy || (item->n_pieces && st_source_is_ternary(&item->pieces[0]))) return SETUN_OK;
   }
   if (!st_format_is_ternary(p->o->to)) {
     st_log_write(p->o->log, SETUN_LOG_WARNING, "%s: none of its %zu tensors is ternary: all keep their formats, not %s",
@@ -202,18 +203,18 @@ static setun_status check_any(const st_plan *p, setun_error *err) {
                  p->d->path, p->d->n_tensors, p->o->to->name);
 }
 
-setun_status st_plan_make(const st_directory *d, bool to_gguf, const st_convert_options *o, st_plan *plan,
-                          setun_error *err) {
-  st_plan *p = plan;
-  *p = (st_plan){.d = d, .o = o, .from_gguf = d->container == ST_GGUF, .to_gguf = to_gguf};
+setun_status st_conversion_make(const st_directory *d, bool to_gguf, const st_convert_options *o, st_conversion *plan,
+                                setun_error *err) {
+  st_conversion *p = plan;
+  *p = (st_conversion){.d = d, .o = o, .from_gguf = d->container == ST_GGUF, .to_gguf = to_gguf};
   setun_status s = read_family(p, err);
-  if (s == SETUN_OK) s = st_plan_collect(p, err);
+  if (s == SETUN_OK) s = st_conversion_collect(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) {
-    s = st_plan_decide(p, &p->items[i], err);
+    s = st_conversion_decide(p, &p->items[i], err);
     p->work_total += 2 * p->items[i].shape.rows * p->items[i].shape.columns;
   }
   if (s == SETUN_OK) s = check_any(p, err);
-  for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = st_plan_validate(p, &p->items[i], err);
+  for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = st_conversion_validate(p, &p->items[i], err);
   if (s == SETUN_OK) s = add_scales(p, err);
   if (s == SETUN_OK) s = check_names(p, err);
   return s == SETUN_OK ? place_items(p, err) : s;
