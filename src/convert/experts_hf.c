@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "quant/fp4.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { BLOCK = 32, BLOCK_BYTES = 17, BIAS = 2 };
