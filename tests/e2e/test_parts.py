@@ -100,7 +100,7 @@ class LayersTest(PartsCase):
             self.refused(self.gguf("gpt-oss", drop=lambda n, p=part: n.endswith(p)), "blk.0." + part)
 
     def test_promised_biases(self):
-        for name in ("llama3",):
+        for name in ("qwen3", "qwen3-moe", "olmoe", "gemma3", "bitnet-latent", "llama3"):
             with self.subTest(name=name):
                 self.refused(self.hf(name, {"attention_bias": True}), "model.layers.0.self_attn.q_proj.bias")
 

@@ -15,6 +15,11 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   return s;
 }
 
+static const st_fact facts[] = {
+    {NULL, "use_sub_norms", ST_FACT_USED, "", ""},
+    {0},
+};
+
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,       ST_BIND_ATTENTION, {.role = ST_ATTN_SUB_NORM, .need = ST_REQUIRED},
     ST_BIND(ST_FFN_NORM), ST_BIND_MLP,       {.role = ST_FFN_SUB_NORM, .need = ST_REQUIRED},
@@ -35,6 +40,7 @@ const st_spec st_spec_bitnet_b158 = {
     .gguf_names = relu2_gguf_names,
     .model_types = model_types,
     .hf_class = "BitNetForCausalLM",
+    .facts = facts,
     .defaults = {.n_layer = 30,
                  .n_embd = 2560,
                  .n_head = 20,
