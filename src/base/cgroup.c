@@ -78,12 +78,12 @@ static uint64_t processors(const char *folder, bool unified) {
 // The least that a group and those around it allow. Inside a container the path may not exist: its own group is then
 // the root of what is mounted. A path with ".." is of a group outside of that.
 static uint64_t least_of(const char *mount, char *group, bool unified, group_limit limit) {
-  char folder[2 * LINE_SIZE];
+  char folder[LINE_SIZE]; // what is longer is no path to the system
   uint64_t least = limit(mount, unified);
   if (strstr(group, "/..")) return least;
   for (size_t n = strlen(group); n; n = strlen(group)) {
-    snprintf(folder, sizeof folder, "%s%s", mount, group);
-    uint64_t allowed = limit(folder, unified);
+    int length = snprintf(folder, sizeof folder, "%s%s", mount, group);
+    uint64_t allowed = length < (int)sizeof folder ? limit(folder, unified) : UINT64_MAX;
     if (allowed < least) least = allowed;
     char *slash = strrchr(group, '/');
     if (!slash) break;

@@ -6,35 +6,66 @@
 
 #include <string.h>
 
+enum { TAKES_F = 1 << ST_ACT_F32, TAKES_T = 1 << ST_ACT_INT8_TOKEN, TAKES_B = 1 << ST_ACT_INT8_BLOCK };
+enum { TAKES_FB = TAKES_F | TAKES_B, TAKES_FTB = TAKES_FB | TAKES_T };
+
+// What forms.def says beside the codings, which layout.h has.
+static const struct {
+  const char *name;
+  unsigned takes; // bits of st_activation
+  st_form_rows rows;
+  st_format_id format; // ST_FORMAT_COUNT: none
+  st_form dense;
+} forms[ST_FORM_COUNT] = {
+#define FORM(id, name, kind, activations, rows, format, dense, ...)                                                    \
+  {name, TAKES_##activations, ST_FORM_##rows, ST_##format, ST_FORM_##dense},
+#include "kernel/forms.def"
+};
+
+const char *st_form_name(st_form form) {
+  return forms[form].name;
+}
+
+st_form_rows st_form_rows_taken(st_form form) {
+  return forms[form].rows;
+}
+
+bool st_form_has_row_scales(st_form form) {
+  return st_coding_of(form).rule == ST_RULE_ROW;
+}
+
+bool st_form_takes(st_form form, st_activation kind) {
+  return forms[form].takes >> kind & 1;
+}
+
+static bool is_form_of(int form, const st_format *format) {
+  if (!st_format_is_ternary(format)) return forms[form].format == format->id;
+  return forms[form].rows == ST_FORM_TRITS &&
+         st_coding_of((st_form)form).by_block == (format->scales == ST_SCALE_BLOCK);
+}
+
 st_form st_form_of(const st_format *format) {
-  if (format->scales == ST_SCALE_BLOCK) return ST_FORM_T16B;
-  if (st_format_is_ternary(format)) return ST_FORM_T16;
-  switch (format->id) {
-  case ST_F16: return ST_FORM_F16;
-  case ST_BF16: return ST_FORM_BF16;
-  case ST_Q8_0: return ST_FORM_Q8;
-  case ST_Q4_0: return ST_FORM_Q4;
-  case ST_Q4_1: return ST_FORM_Q4M;
-  case ST_Q5_0: return ST_FORM_Q5;
-  case ST_Q5_1: return ST_FORM_Q5M;
-  case ST_IQ4_NL: return ST_FORM_NL;
-  case ST_MXFP4: return ST_FORM_MX;
-  case ST_IQ4_XS: return ST_FORM_NLK;
-  case ST_Q2_K: return ST_FORM_Q2K;
-  case ST_Q3_K: return ST_FORM_Q3K;
-  case ST_Q4_K: return ST_FORM_Q4K;
-  case ST_Q5_K: return ST_FORM_Q5K;
-  case ST_Q6_K: return ST_FORM_Q6K;
-  default: return ST_FORM_F32;
+  for (int form = 0; form < ST_FORM_COUNT; form++) {
+    if (is_form_of(form, format)) return (st_form)form;
   }
+  return (st_form)0;
+}
+
+bool st_form_is_stored(const st_format *format) {
+  return format->ops->codes && format->ops->codes->order == ST_CODES_GROUPS;
+}
+
+st_form st_form_squeezed(st_form form, uint32_t block) {
+  enum { SMALLEST_BLOCK = 256 }; // 128 columns take 7 pieces, as long as 140, and many tokens more time than is saved
+  return st_coding_of(form).by_block && block < SMALLEST_BLOCK ? form : forms[form].dense;
 }
 
 size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block) {
-  if (form >= ST_FORM_T5) {
+  st_coding c = st_coding_of(form);
+  if (c.kind == ST_KIND_FIVES) {
     st_fives f = st_fives_of(form, columns, block);
     return st_round_up(f.blocks * f.bytes, 64);
   }
-  st_coding c = st_coding_of(form);
   size_t steps = (columns + ST_STEP - 1) / ST_STEP;
   if (!c.head) return st_round_up(steps * st_step_bytes(form), 64);
   size_t each = st_super_steps(form, block), blocks = (steps + each - 1) / each;
@@ -44,12 +75,13 @@ size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block) {
 static void pack_floats(st_form form, size_t columns, const float *rows, size_t count, uint8_t *group) {
   uint16_t *half = (uint16_t *)(void *)group;
   float *full = (float *)(void *)group;
+  st_number number = (st_number)st_coding_of(form).number;
   for (size_t r = 0; r < count; r++) {
     for (size_t k = 0; k < columns; k++) {
       float w = rows[r * columns + k];
-      if (form == ST_FORM_F32) full[k * ST_GROUP + r] = w;
-      if (form == ST_FORM_F16) half[k * ST_GROUP + r] = st_f16_from_f32(w);
-      if (form == ST_FORM_BF16) half[k * ST_GROUP + r] = st_bf16_from_f32(w);
+      if (number == ST_NUMBER_F32) full[k * ST_GROUP + r] = w;
+      if (number == ST_NUMBER_F16) half[k * ST_GROUP + r] = st_f16_from_f32(w);
+      if (number == ST_NUMBER_BF16) half[k * ST_GROUP + r] = st_bf16_from_f32(w);
     }
   }
 }
@@ -69,7 +101,7 @@ static uint32_t codes_of(const int8_t *trits) {
   return ((load_four(trits) & 0x03030303u) + 0x01010101u) & 0x03030303u;
 }
 
-// Row r's columns [0, padded) of t16 blocks at `out`, those from n on (all of them, when row is NULL) trit 0.
+// Row r's columns [0, padded) of steps at `out`, those from n on (all of them, when row is NULL) trit 0.
 static void pack_trits(const int8_t *row, size_t n, size_t padded, size_t r, uint8_t *out) {
   for (size_t k = 0; k < padded; k += 16, out += 64) {
     int8_t part[16] = {0};
@@ -84,8 +116,14 @@ static void pack_trits(const int8_t *row, size_t n, size_t padded, size_t r, uin
   }
 }
 
-static void pack_t16b(size_t columns, uint32_t block, const int8_t *rows, const float *scales, size_t count,
-                      uint8_t *group) {
+static void pack_rows_of_trits(size_t columns, const int8_t *rows, size_t count, uint8_t *group) {
+  for (size_t r = 0; r < ST_GROUP; r++) {
+    pack_trits(r < count ? rows + r * columns : NULL, columns, st_round_up(columns, ST_STEP), r, group);
+  }
+}
+
+static void pack_blocks_of_trits(st_form form, size_t columns, uint32_t block, const int8_t *rows, const float *scales,
+                                 size_t count, uint8_t *group) {
   size_t blocks = (columns + block - 1) / block;
   for (size_t b = 0; b < blocks; b++) {
     uint16_t *half = (uint16_t *)(void *)group;
@@ -94,7 +132,7 @@ static void pack_t16b(size_t columns, uint32_t block, const int8_t *rows, const 
       half[r] = r < count ? st_f16_from_f32(scales[r * blocks + b]) : 0;
       pack_trits(r < count ? rows + r * columns + first : NULL, n, block, r, group + ST_SCALES);
     }
-    group += ST_SCALES + (size_t)block / ST_STEP * st_step_bytes(ST_FORM_T16B);
+    group += ST_SCALES + (size_t)block / ST_STEP * st_step_bytes(form);
   }
 }
 
@@ -114,7 +152,7 @@ static inline void pack_codes(unsigned n_low, unsigned n_high, const uint8_t cod
 // One step's scales of row r, where they are bytes: `back` points behind the codes.
 static void pack_scales(st_form form, const st_block_parts *p, size_t step, size_t r, uint8_t *back) {
   st_coding c = st_coding_of(form);
-  if (form == ST_FORM_Q2K) {
+  if (c.rule == ST_RULE_NIBBLES) {
     for (size_t sub = 2 * step; sub < 2 * step + 2; sub++, back += ST_GROUP) {
       back[r] = (uint8_t)(p->scales[sub] | p->minimums[sub] << 4);
     }
@@ -128,7 +166,7 @@ static void pack_scales(st_form form, const st_block_parts *p, size_t step, size
 static void pack_block(st_form form, const st_block_parts *p, size_t columns, size_t r, uint8_t *out) {
   st_coding c = st_coding_of(form);
   uint16_t d = p->d, m = (uint16_t)(c.head ? p->m ^ 0x8000 : p->m);
-  if (form == ST_FORM_MX) {
+  if (c.rule == ST_RULE_E8M0) {
     out[r] = p->scales[0];
   } else {
     memcpy(out + 2 * r, &d, 2);
@@ -136,7 +174,7 @@ static void pack_block(st_form form, const st_block_parts *p, size_t columns, si
   }
   out += c.head + c.front;
   for (size_t step = 0; step < columns / ST_STEP; step++, out += st_step_bytes(form)) {
-    if (form == ST_FORM_Q6K) { // heads are mostly of this kind, and packed for each pass where they stream
+    if (c.low == 4 && c.high == 2) { // Q6_K: heads are mostly of this kind, and packed for each pass where they stream
       pack_codes(4, 2, p->codes + step * ST_STEP, r, out);
     } else {
       pack_codes(c.low, c.high, p->codes + step * ST_STEP, r, out);
@@ -162,20 +200,17 @@ static void pack_blocks(st_form form, const st_format *format, size_t columns, c
 void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_t block, const void *rows,
                   const float *scales, size_t count, uint8_t *group) {
   memset(group, 0, st_form_group_bytes(form, columns, block));
-  switch (form) {
-  case ST_FORM_F32:
-  case ST_FORM_F16:
-  case ST_FORM_BF16: pack_floats(form, columns, rows, count, group); break;
-  case ST_FORM_T16:
-    for (size_t r = 0; r < ST_GROUP; r++) {
-      const int8_t *row = r < count ? (const int8_t *)rows + r * columns : NULL;
-      pack_trits(row, columns, st_round_up(columns, ST_STEP), r, group);
-    }
+  st_coding c = st_coding_of(form);
+  switch (forms[form].rows) {
+  case ST_FORM_FLOATS: pack_floats(form, columns, rows, count, group); break;
+  case ST_FORM_BLOCKS: pack_blocks(form, format, columns, rows, count, group); break;
+  case ST_FORM_TRITS:
+    if (c.kind == ST_KIND_FIVES)
+      st_form_pack_fives(form, columns, block, rows, scales, count, group);
+    else if (c.by_block)
+      pack_blocks_of_trits(form, columns, block, rows, scales, count, group);
+    else
+      pack_rows_of_trits(columns, rows, count, group);
     break;
-  case ST_FORM_T5:
-  case ST_FORM_T5B: st_form_pack_fives(form, columns, block, rows, scales, count, group); break;
-  case ST_FORM_T16B: pack_t16b(columns, block, rows, scales, count, group); break;
-  case ST_FORM_COUNT: break;
-  default: pack_blocks(form, format, columns, rows, count, group);
   }
 }

@@ -1,98 +1,121 @@
-// Choosing a table: one row an instruction set, each built upon the row before it, past those that stand apart.
+// Choosing a table: isas.def has a row for each instruction set, built upon the table of the row it names as its base.
 #include "kernel/kernel.h"
 
-#include "kernel/ref/ref.h"
-#if defined(__x86_64__)
-#include "kernel/x86/x86.h"
-#elif defined(__aarch64__)
-#include "kernel/arm/arm.h"
-#endif
+#include "kernel/inits.h"
 
+#include <pthread.h>
 #include <string.h>
 
 typedef struct {
-  const char *name;
-  size_t needs; // where in st_cpu the flag stands
-  void (*fill[2])(st_kernels *table);
-  bool apart;      // nothing is built upon it
-  size_t may_need; // and what a part of these processors has
-  void (*may_fill)(st_kernels *table);
-} row;
+  const char *name, *description;
+  int base; // index of a row; -1: none
+  bool extension;
+  bool (*runs)(const st_cpu *cpu);
+  void (*init)(st_kernels *k); // NULL: not in builds for this architecture
+} isa_row;
 
-#define NEEDS(flag) offsetof(st_cpu, flag)
-
-static const row rows[] = {
+#define INIT_ANY(function) function
 #if defined(__x86_64__)
-    {"avx2", NEEDS(avx2), {st_avx2_float, st_avx2_int8}, false, 0, NULL},
-    {"avxvnni", NEEDS(avx_vnni), {st_avxvnni_int8}, true, 0, NULL},
-    {"avx512", NEEDS(avx512), {st_avx512_float, st_avx512_int8}, false, NEEDS(avx512_vbmi), st_vbmi_trits},
-    {"amx", NEEDS(amx), {st_amx_int8}, false, NEEDS(amx_bf16), st_amx_bf16},
-#elif defined(__aarch64__)
-    {"neon", NEEDS(neon), {st_neon_float, st_neon_int8}, false, 0, NULL},
-    {"dotprod", NEEDS(dotprod), {st_dotprod_int8}, false, 0, NULL},
+#define INIT_X86(function) function
+#else
+#define INIT_X86(function) NULL
 #endif
+#if defined(__aarch64__)
+#define INIT_ARM(function) function
+#else
+#define INIT_ARM(function) NULL
+#endif
+
+enum {
+  ROW_none = -1,
+#define ISA(name, ...) ROW_##name,
+#define EXTENSION ISA
+#include "kernel/isas.def"
+  ROWS
 };
-enum { ROWS = sizeof rows / sizeof *rows };
 
-static bool has(const st_cpu *cpu, size_t flag) {
-  bool value;
-  memcpy(&value, (const char *)cpu + flag, sizeof value);
-  return value;
-}
+#define ISA(name, base, architecture, test, ...)                                                                       \
+  static bool runs_##name(const st_cpu *cpu) {                                                                         \
+    return (void)cpu, test;                                                                                            \
+  }
+#define EXTENSION ISA
+#include "kernel/isas.def"
 
-// Whether row i is among those that row `last` is built of.
-static bool is_part(size_t i, size_t last) {
-  return i == last || (i < last && !rows[i].apart);
-}
+static const isa_row rows[ROWS] = {
+#define ROW(name, base, architecture, description, extension)                                                          \
+  {#name, description, ROW_##base, extension, runs_##name, INIT_##architecture(st_##name##_init)},
+#define ISA(name, base, architecture, test, flags, description) ROW(name, base, architecture, description, false)
+#define EXTENSION(name, base, architecture, test, flags, description) ROW(name, base, architecture, description, true)
+#include "kernel/isas.def"
+};
 
-static bool runs(const st_cpu *cpu, size_t last) {
-  for (size_t i = 0; i <= last; i++) {
-    if (is_part(i, last) && !has(cpu, rows[i].needs)) return false;
+static bool runs(const st_cpu *cpu, int i) {
+  for (; i != ROW_none; i = rows[i].base) {
+    if (!rows[i].init || !rows[i].runs(cpu)) return false;
   }
   return true;
 }
 
-const char *st_kernels_available(void) {
-  st_cpu cpu = st_cpu_detect();
-#if defined(__aarch64__)
-  return cpu.dotprod ? "scalar neon dotprod" : "scalar neon";
-#else
-  static const char *const texts[2][4] = {
-      {"scalar", "scalar avx2", "scalar avx2 avx512", "scalar avx2 avx512 amx"},
-      {"scalar", "scalar avx2 avxvnni", "scalar avx2 avxvnni avx512", "scalar avx2 avxvnni avx512 amx"}};
-  return texts[cpu.avx_vnni][cpu.avx2 + cpu.avx512 + cpu.amx];
-#endif
-}
-
-// The number of rows up to the named one, or to the best: 0 is the scalar table. Beyond all rows: there is none, or
-// this processor does not run it.
-static size_t rows_up_to(const st_cpu *cpu, const char *isa) {
-  size_t n = ROWS;
-  if (isa && !strcmp(isa, "scalar")) return 0;
-  while (n && !(isa ? !strcmp(isa, rows[n - 1].name) : runs(cpu, n - 1))) n--;
-  return isa && !(n && runs(cpu, n - 1)) ? ROWS + 1 : n;
-}
-
-static bool is_name(const char *isa) {
-  for (size_t i = 0; i < ROWS; i++) {
-    if (!strcmp(isa, rows[i].name)) return true;
+const char *st_isa_name(size_t index) {
+  for (int i = 0; i < ROWS; i++) {
+    if (!rows[i].extension && index-- == 0) return rows[i].name;
   }
-  return false;
+  return NULL;
+}
+
+static int row_of(const char *name) {
+  for (int i = 0; i < ROWS; i++) {
+    if (!rows[i].extension && !strcmp(rows[i].name, name)) return i;
+  }
+  return ROW_none;
+}
+
+const char *st_isa_description(const char *name) {
+  int i = row_of(name);
+  return i == ROW_none ? NULL : rows[i].description;
+}
+
+bool st_isa_runs(const char *name) {
+  st_cpu cpu = st_cpu_detect();
+  int i = row_of(name);
+  return i != ROW_none && runs(&cpu, i);
+}
+
+static char available[256];
+
+static void list_available(void) {
+  st_cpu cpu = st_cpu_detect();
+  for (int i = 0; i < ROWS; i++) {
+    if (rows[i].extension || !runs(&cpu, i)) continue;
+    if (available[0]) strncat(available, " ", sizeof available - strlen(available) - 1);
+    strncat(available, rows[i].name, sizeof available - strlen(available) - 1);
+  }
+}
+
+const char *st_kernels_available(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, list_available);
+  return available;
+}
+
+// The base's kernels, then the row's own, then those of its extensions that the processor has.
+static void fill(const st_cpu *cpu, int i, st_kernels *table) {
+  if (rows[i].base != ROW_none) fill(cpu, rows[i].base, table);
+  rows[i].init(table);
+  table->name = rows[i].name;
+  for (int e = 0; e < ROWS; e++) {
+    if (rows[e].extension && rows[e].base == i && runs(cpu, e)) rows[e].init(table);
+  }
 }
 
 setun_status st_kernels_get(const char *isa, st_kernels *table, setun_error *err) {
   st_cpu cpu = st_cpu_detect();
-  size_t n = rows_up_to(&cpu, isa);
-  if (n > ROWS) {
-    return st_fail(err, is_name(isa) ? SETUN_ERROR_UNSUPPORTED : SETUN_ERROR_ARGUMENT,
+  int i = isa ? row_of(isa) : ROWS - 1;
+  while (!isa && (rows[i].extension || !runs(&cpu, i))) i--;
+  if (i == ROW_none || !runs(&cpu, i)) {
+    return st_fail(err, i == ROW_none ? SETUN_ERROR_ARGUMENT : SETUN_ERROR_UNSUPPORTED,
                    "instruction set '%s': this processor and build run %s", isa, st_kernels_available());
   }
-  st_ref_table(table);
-  for (size_t i = 0; i < n; i++) {
-    if (!is_part(i, n - 1)) continue;
-    table->name = rows[i].name;
-    for (size_t f = 0; f < sizeof rows->fill / sizeof *rows->fill && rows[i].fill[f]; f++) rows[i].fill[f](table);
-    if (rows[i].may_fill && has(&cpu, rows[i].may_need)) rows[i].may_fill(table);
-  }
+  fill(&cpu, i, table);
   return SETUN_OK;
 }

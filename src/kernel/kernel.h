@@ -5,8 +5,8 @@
 // of additions on every instruction set, for one token and for many. A group is contiguous; rows and columns are padded
 // with zero weights. Forms are described in docs/kernels.md, with pictures.
 //
-// The scalar table is the reference, always built. Each instruction set starts from another one's table, AVX-VNNI and
-// AVX-512 both from AVX2's, and overwrites what it does better. Every function gives the same bits in every table:
+// The scalar table is the reference, always built. Each instruction set starts from another one's table (isas.def) and
+// overwrites what it does better. Every function gives the same bits in every table:
 // integers because they are exact, floats because the order of additions, the use of fused multiply-add and the
 // exponential are laid down once, in docs/kernels.md. The one exception is AMX's product of BF16 weights with float32
 // inputs, whose order is laid down there too. For the same reason a token's result does not depend on how many tokens
@@ -20,39 +20,21 @@
 enum { ST_GROUP = 16 }; // rows of a group
 
 typedef enum st_form {
-  ST_FORM_F32,
-  ST_FORM_F16,
-  ST_FORM_BF16,
-  ST_FORM_T16,  // 2-bit codes (trit + 1; code 3 is weight 2), one float scale a row: st_matrix.scales
-  ST_FORM_T16B, // the same with a half-precision scale a row and block of columns, in the stream
-  ST_FORM_Q8,   // int8 and a half-precision scale a row and 32 columns
-  ST_FORM_Q4,   // 4-bit codes and a half-precision scale, a row and 32 columns: weight = d * (code - 8)
-  ST_FORM_Q4M,  // 4-bit codes with scale and minimum, a row and 32 columns: weight = d * code + m
-  ST_FORM_Q5,   // 5-bit codes: weight = d * (code - 16)
-  ST_FORM_Q5M,  // 5-bit codes with scale and minimum
-  ST_FORM_NL,   // 4-bit codes that choose a value of IQ4_NL: weight = d * value
-  ST_FORM_MX,   // 4-bit codes that choose a value of E2M1, with a power of two a row and 32 columns
-  // Scales and minimums of 32 columns, or of 16, are small integers times the row's half-precision d and m of 256:
-  ST_FORM_NLK, // as NL, 32 columns
-  ST_FORM_Q2K, // 2-bit codes with minimum, 16 columns
-  ST_FORM_Q3K, // 3-bit codes less 4, 16 columns
-  ST_FORM_Q4K, // 4-bit codes with minimum, 32 columns
-  ST_FORM_Q5K, // 5-bit codes with minimum, 32 columns
-  ST_FORM_Q6K, // 6-bit codes less 32, 16 columns
-  // T16 and T16B without code 3, five codes a byte; for products with ST_ACT_INT8_TOKEN alone:
-  ST_FORM_T5,
-  ST_FORM_T5B,
+#define FORM(id, ...) ST_FORM_##id,
+#include "kernel/forms.def"
   ST_FORM_COUNT
 } st_form;
+enum { ST_FORM_OF_PEAKS = ST_FORM_Q2K }; // activations come from registers in all instruction sets
 
 // A matrix in a form. Owned by whoever placed it.
 typedef struct st_matrix {
   st_form form;
   size_t rows, columns;
-  uint32_t block;      // ST_FORM_T16B and T5B: columns that share a scale
+  uint32_t block;      // columns that share a scale, where the form has such blocks; else any
   size_t group_bytes;  // of one group, a multiple of 64
   const uint8_t *data; // [groups][group_bytes], aligned to 64, ST_PAGES_SLACK readable bytes behind it
-  const float *scales; // ST_FORM_T16 and T5: [groups * 16]
+  const float
+      *scales; // [groups * 16] where the form has a scale a row outside its stream (st_form_has_row_scales), else NULL
 } st_matrix;
 
 // What a product does with its input.
@@ -63,13 +45,26 @@ typedef enum st_activation {
   ST_ACT_COUNT
 } st_activation;
 
+// What st_form_pack takes.
+typedef enum st_form_rows { ST_FORM_FLOATS, ST_FORM_TRITS, ST_FORM_BLOCKS } st_form_rows;
+
+// What a form's row of forms.def says to those who place matrices: its name; what st_form_pack takes; whether it has
+// one float32 scale a row, in st_matrix.scales; and whether products take that kind of activation (a table of kernels
+// may lack the product: st_kernels.matmul).
+const char *st_form_name(st_form form);
+st_form_rows st_form_rows_taken(st_form form);
+bool st_form_has_row_scales(st_form form);
+bool st_form_takes(st_form form, st_activation kind);
+
 // The form in which weights of a format are kept (F32 for a value format that has no form of its own), and the bytes of
 // a group of 16 rows; `columns` as stored, at most 2^31.
 st_form st_form_of(const st_format *format);
 size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block);
-// Packs a group: `count` (1 to 16) rows that stand at `rows` one after the other - float32 for F32/F16/BF16 forms, the
-// format's own bytes for quantized blocks, int8 trits with `scales` (one a row, or one a row and block) for ternary
-// ones (T16's row scales are the caller's to keep) - and zero rows after them.
+// Whether a tensor's bytes in that format are the form's already, group after group.
+bool st_form_is_stored(const st_format *format);
+// Packs a group: `count` (1 to 16) rows that stand at `rows` one after the other - float32, the format's own bytes, or
+// int8 trits with `scales` (one a row, or one a row and block; those of st_form_has_row_scales are the caller's to
+// keep) - and zero rows after them.
 void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_t block, const void *rows,
                   const float *scales, size_t count, uint8_t *group);
 
@@ -80,11 +75,11 @@ bool st_form_takes_strips(const st_format *format, st_shape shape);
 void st_form_pack_strip(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
                         const float *scales, uint64_t row, uint8_t *group);
 
-// What st_form_pack does for T5 and T5B.
+// What st_form_pack does for forms of five codes a byte.
 void st_form_pack_fives(st_form form, size_t columns, uint32_t block, const int8_t *rows, const float *scales,
                         size_t count, uint8_t *group);
-// The form with five codes a byte for what a form has, itself where there is none or it would not be smaller; whether a
-// group can take it: not where a code is 3; and changing a group, in place or to anywhere before it.
+// The denser form for what a form has, itself where there is none or it would not be smaller; whether a group can take
+// it: not where a code is 3; and changing a group, in place or to anywhere before it.
 st_form st_form_squeezed(st_form form, uint32_t block);
 bool st_form_can_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *group);
 void st_form_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to);
@@ -93,7 +88,8 @@ void st_form_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t
 typedef struct st_input {
   st_activation kind;
   size_t tokens, columns;
-  void *data; // kernels->input_bytes(kind, tokens, columns) bytes, aligned to 64
+  void *data;    // kernels->input_bytes(kind, tokens, columns) bytes, aligned to 64
+  void *scratch; // of the thread that multiplies: kernels->scratch_bytes, aligned to 64; not shared with other threads
 } st_input;
 
 typedef enum st_glu { ST_GLU_SILU, ST_GLU_RELU2, ST_GLU_GELU_TANH, ST_GLU_GPT_OSS } st_glu;
@@ -104,12 +100,15 @@ typedef struct st_attend_part st_attend_part;
 
 typedef struct st_kernels st_kernels;
 struct st_kernels {
-  const char *name; // "scalar", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod"
-  bool five;        // products of T5 and T5B are faster than those of T16 and T16B
+  const char *name; // of isas.def
+  bool five;        // products of forms of five codes a byte are faster than those of the forms they are made of
 
   // Activation int8 codes of one token and the sum of the codes; returns s. x8 = clamp(rne(x * s)). NaN gives code 0,
   // and an infinite x makes s zero and all codes zero, so that products with it are NaN.
   float (*quantize_token)(const float *x, size_t n, int8_t *codes, int32_t *sum);
+
+  // Memory that products need beside their arguments, for each thread; 0: none. Stacks of threads may be small.
+  size_t scratch_bytes;
 
   // Prepares the tokens [first, last) of x ([tokens][stride] floats) as the input of products; `first` is a multiple of
   // prepare_unit(kind, input->tokens), and so is `last` unless it ends the input. With `norm` not NULL the
@@ -145,7 +144,13 @@ struct st_kernels {
 // that this machine cannot run. `table` is filled by value: no global state.
 setun_status st_kernels_get(const char *isa, st_kernels *table, setun_error *err);
 
-// "scalar avx2 avx512": what this machine can run, best last. Static text.
+// The instruction sets of isas.def, one an index, NULL beyond the last: in rising order of preference. What one is, and
+// whether this processor and build run it.
+const char *st_isa_name(size_t index);
+const char *st_isa_description(const char *name);
+bool st_isa_runs(const char *name);
+
+// Those that this machine runs, best last, such as "scalar avx2 avx512". Static text.
 const char *st_kernels_available(void);
 
 #endif

@@ -18,75 +18,101 @@ static inline size_t st_round_up(size_t n, size_t unit) {
 //
 //   `front` bytes of scales | a plane of `low` bits a code | a plane of `high` bits a code | `back` bytes of scales
 //
-// and before every ST_SUPER columns (T16B: st_matrix.block) `head` bytes of half-precision numbers. Planes are made of
-// 64-byte pieces: of part i of a step, columns 4i to 4i + 3, byte 4r + j is row r, column 4i + j. A plane of b bits has
-// 8 / b parts in a piece, the first in the lowest bits.
+// and before every ST_SUPER columns (by_block: st_matrix.block) `head` bytes of half-precision numbers. Planes are made
+// of 64-byte pieces: of part i of a step, columns 4i to 4i + 3, byte 4r + j is row r, column 4i + j. A plane of b bits
+// has 8 / b parts in a piece, the first in the lowest bits. What a form is made of: numbers [columns][16]; steps as
+// above; or pieces of five codes a byte, see st_fives.
+typedef enum st_form_kind { ST_KIND_FLOATS, ST_KIND_CODES, ST_KIND_FIVES } st_form_kind;
+typedef enum st_number { ST_NUMBER_F32, ST_NUMBER_F16, ST_NUMBER_BF16 } st_number;
+
+// How d and m are read. Small integers at `back`, where there are any, multiply them.
+typedef enum st_scale_rule {
+  ST_RULE_HALF,    // half precision, at the head or in front; integers at `back` are int8, then minimums as uint8
+  ST_RULE_NIBBLES, // the same, but the integers are 4 bits, those of minimums the high ones
+  ST_RULE_E8M0,    // a power of two a byte
+  ST_RULE_ROW      // none in the stream: st_matrix.scales
+} st_scale_rule;
+
 typedef struct st_coding {
+  uint8_t kind, number, rule; // st_form_kind, st_number, st_scale_rule
   uint8_t low, high;
   uint8_t head, front, back;
   uint8_t subs;         // scales of a row in a step: one, or one for each 16 columns
   uint8_t offset;       // what a code is larger than what it means
   bool minimums;        // weight = d * code + m
+  bool by_block;        // heads stand before every st_matrix.block columns
   const int8_t *values; // what each of 16 codes means, instead; NULL: none
 } st_coding;
 
 enum { ST_SUPER = 256 };
 
+// Inline, so that what is asked of a constant form is a constant.
 static inline st_coding st_coding_of(st_form form) {
   enum { D = ST_SCALES, DM = 2 * ST_SCALES, BYTES = ST_GROUP };
   static const st_coding codings[ST_FORM_COUNT] = {
-      [ST_FORM_T16] = {.low = 2, .subs = 1, .offset = 1},
-      [ST_FORM_T16B] = {.low = 2, .head = D, .subs = 1, .offset = 1},
-      [ST_FORM_Q8] = {.low = 8, .front = D, .subs = 1},
-      [ST_FORM_Q4] = {.low = 4, .front = D, .subs = 1, .offset = 8},
-      [ST_FORM_Q4M] = {.low = 4, .front = DM, .subs = 1, .minimums = true},
-      [ST_FORM_Q5] = {.low = 4, .high = 1, .front = D, .subs = 1, .offset = 16},
-      [ST_FORM_Q5M] = {.low = 4, .high = 1, .front = DM, .subs = 1, .minimums = true},
-      [ST_FORM_NL] = {.low = 4, .front = D, .subs = 1, .values = st_iq4_values},
-      [ST_FORM_MX] = {.low = 4, .front = BYTES, .subs = 1, .values = st_e2m1_doubled},
-      [ST_FORM_NLK] = {.low = 4, .head = D, .back = BYTES, .subs = 1, .values = st_iq4_values},
-      [ST_FORM_Q2K] = {.low = 2, .head = DM, .back = 2 * BYTES, .subs = 2, .minimums = true},
-      [ST_FORM_Q3K] = {.low = 2, .high = 1, .head = D, .back = 2 * BYTES, .subs = 2, .offset = 4},
-      [ST_FORM_Q4K] = {.low = 4, .head = DM, .back = 2 * BYTES, .subs = 1, .minimums = true},
-      [ST_FORM_Q5K] = {.low = 4, .high = 1, .head = DM, .back = 2 * BYTES, .subs = 1, .minimums = true},
-      [ST_FORM_Q6K] = {.low = 4, .high = 2, .head = D, .back = 2 * BYTES, .subs = 2, .offset = 32},
-      [ST_FORM_T5] = {.subs = 1, .offset = 1}, // these have no steps
-      [ST_FORM_T5B] = {.head = D, .subs = 1, .offset = 1},
+#define FORM(id, name, kind_, activations, rows, format, dense, ...)                                                   \
+  [ST_FORM_##id] = {.kind = ST_KIND_##kind_, __VA_ARGS__},
+#include "kernel/forms.def"
   };
   return codings[form];
 }
 
-// Bytes of a step without heads; of F32 and its like, of 32 columns.
+static inline bool st_form_is(st_form form, st_form_kind kind) {
+  return st_coding_of(form).kind == kind;
+}
+
+// For the lists of forms: ST_IF_BLOCK_##activations(each, ID) is each(ID) for forms whose products take int8 by block,
+// and nothing for others. By token the same; and ST_IF_CODES_##kind for forms of codes, ST_IF_FIVES_##kind for fives.
+#define ST_IF_BLOCK_F(each, id)
+#define ST_IF_BLOCK_T(each, id)
+#define ST_IF_BLOCK_FB(each, id) each(id)
+#define ST_IF_BLOCK_FTB(each, id) each(id)
+#define ST_IF_TOKEN_CODES_F(each, id)
+#define ST_IF_TOKEN_CODES_T(each, id) each(id)
+#define ST_IF_TOKEN_CODES_FB(each, id)
+#define ST_IF_TOKEN_CODES_FTB(each, id) each(id)
+#define ST_IF_TOKEN_FLOATS_F(each, id)
+#define ST_IF_TOKEN_FIVES_T(each, id)
+#define ST_IF_FLOATS_FLOATS(each, id) each(id)
+#define ST_IF_FLOATS_CODES(each, id)
+#define ST_IF_FLOATS_FIVES(each, id)
+#define ST_IF_CODES_FLOATS(each, id)
+#define ST_IF_CODES_CODES(each, id) each(id)
+#define ST_IF_CODES_FIVES(each, id)
+#define ST_IF_FIVES_FLOATS(each, id)
+#define ST_IF_FIVES_CODES(each, id)
+#define ST_IF_FIVES_FIVES(each, id) each(id)
+
+// Bytes of a step without heads; of numbers, of 32 columns.
 static inline size_t st_step_bytes(st_form form) {
-  if (form == ST_FORM_F32) return ST_STEP * ST_GROUP * 4;
-  if (form == ST_FORM_F16 || form == ST_FORM_BF16) return ST_STEP * ST_GROUP * 2;
   st_coding c = st_coding_of(form);
+  if (c.kind == ST_KIND_FLOATS) return ST_STEP * ST_GROUP * (c.number == ST_NUMBER_F32 ? 4 : 2);
   return (size_t)c.front + 64 * (size_t)(c.low + c.high) + c.back;
 }
 
 // Steps between heads.
 static inline size_t st_super_steps(st_form form, uint32_t block) {
-  return (form == ST_FORM_T16B ? block : ST_SUPER) / ST_STEP;
+  return (st_coding_of(form).by_block ? block : ST_SUPER) / ST_STEP;
 }
 
-// T5 is a row of pieces of 64 bytes, each for 20 columns, and so is a block of T5B behind its scales: byte 4r + j of a
-// piece holds the codes of row r and columns j, 4 + j, 8 + j, 12 + j and 16 + j. With f = c0 + 3 c1 + 9 c2 + 27 c3, 0
-// to 80, it is 64 c4 + f for f below 64, so that its low 6 bits are the index of a table of 64 bytes, and 192 + 17 c4 +
-// (f - 64) for the others. Columns behind a block, or behind the last 32 of a row, have code 0: they are not in the
-// input's sums either, and what stands in the input's memory there does not matter.
+// Five codes a byte: a row of pieces of 64 bytes, each for 20 columns, and by block the same behind the scales of each
+// block. Byte 4r + j of a piece holds the codes of row r and columns j, 4 + j, 8 + j, 12 + j and 16 + j. With f = c0 +
+// 3 c1 + 9 c2 + 27 c3, 0 to 80, it is 64 c4 + f for f below 64, so that its low 6 bits are the index of a table of 64
+// bytes, and 192 + 17 c4 + (f - 64) for the others. Columns behind a block, or behind the last 32 of a row, have code
+// 0: they are not in the input's sums either, and what stands in the input's memory there does not matter.
 enum { ST_FIVE_COLUMNS = 20 };
 
 static inline size_t st_five_pieces(size_t columns) {
   return (columns + ST_FIVE_COLUMNS - 1) / ST_FIVE_COLUMNS;
 }
 
-// The blocks of a T5B group; T5 is one block without a head.
+// The blocks of a group of fives; with a scale a row it is one block without a head.
 typedef struct st_fives {
   size_t blocks, columns, head, bytes;
 } st_fives;
 
 static inline st_fives st_fives_of(st_form form, size_t columns, uint32_t block) {
-  if (form == ST_FORM_T5) return (st_fives){1, columns, 0, 64 * st_five_pieces(columns)};
+  if (!st_coding_of(form).by_block) return (st_fives){1, columns, 0, 64 * st_five_pieces(columns)};
   return (st_fives){(columns + block - 1) / block, block, ST_SCALES, ST_SCALES + 64 * st_five_pieces(block)};
 }
 

@@ -1,4 +1,4 @@
-// The forms T5 and T5B: five codes a byte. layout.h says where they stand.
+// Forms of five codes a byte. layout.h says where they stand.
 #include "kernel/kernel.h"
 
 #include "base/float16.h"
@@ -45,12 +45,6 @@ void st_form_pack_fives(st_form form, size_t columns, uint32_t block, const int8
   }
 }
 
-st_form st_form_squeezed(st_form form, uint32_t block) {
-  enum { SMALLEST_BLOCK = 256 }; // 128 columns take 7 pieces, as long as 140, and many tokens more time than is saved
-  if (form == ST_FORM_T16) return ST_FORM_T5;
-  return form == ST_FORM_T16B && block >= SMALLEST_BLOCK ? ST_FORM_T5B : form;
-}
-
 static uint64_t load_eight(const uint8_t *p) {
   uint64_t eight;
   memcpy(&eight, p, 8);
@@ -59,7 +53,7 @@ static uint64_t load_eight(const uint8_t *p) {
 
 bool st_form_can_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *group) {
   st_fives f = st_fives_of(st_form_squeezed(form, block), columns, block);
-  size_t bytes = f.head + f.columns / ST_STEP * st_step_bytes(ST_FORM_T16B); // of a block of T16B
+  size_t bytes = f.head + f.columns / ST_STEP * st_step_bytes(form); // of a block of 2-bit codes
   uint64_t both = 0;
   for (size_t b = 0; b < f.blocks; b++) {
     const uint8_t *codes = group + b * bytes + f.head;
@@ -114,7 +108,7 @@ static void squeeze_block(size_t columns, size_t parts, const uint8_t *from, uin
 
 void st_form_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to) {
   st_fives f = st_fives_of(st_form_squeezed(form, block), columns, block);
-  size_t bytes = f.head + f.columns / ST_STEP * st_step_bytes(ST_FORM_T16B); // of a block of T16B
+  size_t bytes = f.head + f.columns / ST_STEP * st_step_bytes(form); // of a block of 2-bit codes
   for (size_t b = 0; b < f.blocks; b++, from += bytes, to += f.bytes) {
     memmove(to, from, f.head);
     squeeze_block(f.columns, columns_in(&f, b, columns) / 4, from + f.head, to + f.head);

@@ -8,41 +8,17 @@
 
 #include <string.h>
 
-// Where a format keeps its codes, trit + 1, along a row: after `head` bytes come steps of `step` columns in
-// `step_bytes` bytes, whose codes begin `lead` bytes in. Within a step each `width` bytes hold 4 * width columns: bit
-// pair p of each, counted from shift `first` on by `next`, the columns from p * width on. Width 1 is thus 4 consecutive
-// columns a byte. Width 0: rows share bytes (st_code_run), a whole row at one shift. Neither width nor run: t16 itself.
-typedef struct {
-  st_format_id id;
-  uint16_t step, step_bytes;
-  uint8_t head, lead, width;
-  int8_t first, next;
-} code_layout;
-
-static const code_layout layouts[] = {
-    {ST_I2_S, 128, 32, 0, 0, 32, 6, -2},   {ST_I2_S_ARM, 64, 16, 0, 0, 16, 6, -2}, {ST_TQ2_0, 256, 66, 0, 0, 32, 0, 2},
-    {ST_IQ2_BN, 64, 16, 4, 0, 16, 0, 2},   {ST_T2, 64, 16, 0, 0, 1, 0, 2},         {ST_Q2_0, 64, 18, 0, 2, 1, 0, 2},
-    {ST_Q2_0_128, 128, 34, 0, 2, 1, 0, 2}, {ST_PQ2_0, 128, 34, 0, 2, 1, 0, 2},     {ST_HF_U8, 16, 0, 0, 0, 0, 0, 0},
-    {ST_I2_S_X4, 16, 0, 0, 0, 0, 0, 0},    {ST_T16, 16, 0, 0, 0, 0, 0, 0},
-};
-
-static const code_layout *layout_of(const st_format *format) {
-  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-    if (layouts[i].id == format->id) return &layouts[i];
-  }
-  return NULL;
-}
-
+// Whether the format's own numbers are the form's, two bytes each.
 static bool is_half(const st_format *format) {
-  return format->id == ST_F16 || format->id == ST_BF16;
+  st_coding c = st_coding_of(st_form_of(format));
+  return c.kind == ST_KIND_FLOATS && c.number != ST_NUMBER_F32;
 }
 
 bool st_form_takes_strips(const st_format *format, st_shape shape) {
   if (is_half(format)) return true;
-  const code_layout *l = layout_of(format);
+  const st_code_layout *l = format->ops->codes;
   if (!l || shape.columns % l->step || shape.columns % ST_STEP) return false;
-  // A quarter of hf-u8 that ends within a group would be cut there.
-  return format->id != ST_HF_U8 || shape.rows % (4 * ST_GROUP) == 0;
+  return !l->rows || shape.rows % l->rows == 0;
 }
 
 static uint32_t load_four(const uint8_t *p) {
@@ -60,7 +36,7 @@ static uint32_t join(uint32_t a, uint32_t b, uint32_t c, uint32_t d, unsigned sh
 }
 
 // 4 * width columns of 16 rows, `stride` bytes apart, to width / 4 blocks of 64 bytes.
-static void pack_planes(const code_layout *l, const uint8_t *rows, size_t stride, uint8_t *out) {
+static void pack_planes(const st_code_layout *l, const uint8_t *rows, size_t stride, uint8_t *out) {
   uint32_t x[8][ST_GROUP], block[ST_GROUP];
   for (size_t r = 0; r < ST_GROUP; r++) {
     for (size_t i = 0; i < l->width / 4u; i++) x[i][r] = load_four(rows + r * stride + 4 * i);
@@ -88,7 +64,7 @@ static void pack_consecutive(const uint8_t *rows, size_t stride, uint8_t *out) {
 }
 
 // `columns` columns, a multiple of 16, of 16 rows.
-static void pack_codes(const code_layout *l, const uint8_t *rows, size_t stride, size_t columns, uint8_t *out) {
+static void pack_codes(const st_code_layout *l, const uint8_t *rows, size_t stride, size_t columns, uint8_t *out) {
   size_t span = l->width == 1 ? 16 : 4u * l->width;
   for (size_t k = 0; k < columns; k += span, rows += span / 4, out += span * 4) {
     if (l->width == 1) {
@@ -115,14 +91,14 @@ static void pack_shared(const st_format *format, st_shape shape, const st_strip 
 // `row` counts from the tensor's first, as strip->row does.
 static void pack_ternary(const st_format *format, st_shape shape, const st_strip *strip, const uint8_t *bytes,
                          const float *scales, uint64_t row, uint8_t *group) {
-  const code_layout *l = layout_of(format);
+  const st_code_layout *l = format->ops->codes;
   size_t columns = (size_t)shape.columns;
-  if (format->id == ST_T16) {
-    size_t size = st_form_group_bytes(ST_FORM_T16, columns, 1);
+  if (l->order == ST_CODES_GROUPS) {
+    size_t size = st_form_group_bytes(st_form_of(format), columns, 1);
     memcpy(group, bytes + (row - strip->row) / ST_GROUP * size, size);
     return;
   }
-  if (!l->width) {
+  if (l->order == ST_CODES_SHARED) {
     pack_shared(format, shape, strip, bytes, row, group);
     return;
   }
@@ -159,7 +135,7 @@ static void transpose_four(const uint8_t *rows, size_t stride, uint8_t *out) {
   for (size_t k = 0; k < 4; k++) memcpy(out + k * 2 * ST_GROUP, &columns[k], 8);
 }
 
-static void pack_halves(size_t columns, const uint8_t *rows, uint8_t *group) {
+static void pack_halves(st_form form, size_t columns, const uint8_t *rows, uint8_t *group) {
   size_t stride = 2 * columns, whole = columns / 4 * 4;
   for (size_t k = 0; k < whole; k += 4) {
     for (size_t r = 0; r < ST_GROUP; r += 4) {
@@ -170,14 +146,14 @@ static void pack_halves(size_t columns, const uint8_t *rows, uint8_t *group) {
     for (size_t r = 0; r < ST_GROUP; r++) memcpy(group + (k * ST_GROUP + r) * 2, rows + r * stride + 2 * k, 2);
   }
   size_t used = columns * 2 * ST_GROUP;
-  memset(group + used, 0, st_form_group_bytes(ST_FORM_F16, columns, 1) - used);
+  memset(group + used, 0, st_form_group_bytes(form, columns, 1) - used);
 }
 
 void st_form_pack_strip(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
                         const float *scales, uint64_t row, uint8_t *group) {
   if (is_half(format)) {
     size_t columns = (size_t)shape.columns;
-    pack_halves(columns, (const uint8_t *)bytes + (size_t)(row - strip->row) * 2 * columns, group);
+    pack_halves(st_form_of(format), columns, (const uint8_t *)bytes + (size_t)(row - strip->row) * 2 * columns, group);
   } else {
     pack_ternary(format, shape, strip, bytes, scales, row, group);
   }

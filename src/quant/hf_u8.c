@@ -30,4 +30,6 @@ static st_code_run hf_u8_run(st_shape shape, uint64_t row, uint64_t k) {
       .offset = row % q * shape.columns + k, .length = shape.columns - k, .shift = (unsigned)(2 * (row / q))};
 }
 
-const st_format_ops st_ops_hf_u8 = ST_RUN_OPS(hf_u8_run, hf_u8_size, hf_u8_locate);
+// A quarter that ends within a group of 16 rows would be cut there.
+static const st_code_layout hf_u8_codes = {.order = ST_CODES_SHARED, .step = 16, .rows = 4 * 16};
+const st_format_ops st_ops_hf_u8 = ST_RUN_OPS(hf_u8_run, &hf_u8_codes, hf_u8_size, hf_u8_locate);

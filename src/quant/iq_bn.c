@@ -66,5 +66,6 @@ static const st_ternary_rows iq2_bn = {.step = 64,
                                        .check = iq2_bn_check};
 static const st_ternary_rows iq1_bn = {
     .step = 64, .step_bytes = 13, .head = 2, .unpack = iq1_bn_unpack, .pack = iq1_bn_pack, .check = iq1_bn_check};
-const st_format_ops st_ops_iq2_bn = ST_TERNARY_OPS(&iq2_bn, false);
-const st_format_ops st_ops_iq1_bn = ST_TERNARY_OPS(&iq1_bn, false);
+static const st_code_layout iq2_bn_codes = {.step = 64, .step_bytes = 16, .head = 4, .width = 16, .next = 2};
+const st_format_ops st_ops_iq2_bn = ST_TERNARY_OPS(&iq2_bn, &iq2_bn_codes, false);
+const st_format_ops st_ops_iq1_bn = ST_TERNARY_OPS(&iq1_bn, NULL, false);

@@ -58,6 +58,24 @@ typedef struct st_code_run {
   unsigned shift;  // of the code in each byte
 } st_code_run;
 
+// How a ternary format keeps 2-bit codes, trit + 1, for those who only move them to other places.
+typedef enum st_code_order {
+  ST_CODES_PLANES, // each `width` bytes of a step hold 4 * width columns: bit pair p of each, from shift `first` on by
+                   // `next`, the columns from p * width on; width 1 is thus 4 consecutive columns a byte
+  ST_CODES_SHARED, // rows share bytes: a whole row stands at one shift, see st_format_ops.run
+  ST_CODES_GROUPS  // 16 rows are a group in the kernels' own order, as st_format_ops.run says
+} st_code_order;
+
+// Along a row: after `head` bytes come steps of `step` columns in `step_bytes` bytes, whose codes begin `lead` bytes
+// in.
+typedef struct st_code_layout {
+  st_code_order order;
+  uint16_t step, step_bytes;
+  uint8_t head, lead, width;
+  int8_t first, next;
+  uint8_t rows; // 16 whole rows can be had together only where a tensor's rows are a multiple of this; 0: always
+} st_code_layout;
+
 struct st_format {
   st_format_id id;
   const char *name;     // as printed and as options spell it
@@ -74,6 +92,8 @@ struct st_format_ops {
   const struct st_ternary_rows *rows;
   // Ternary formats whose bytes mix distant weights (quant/runs.h): where a row's weights from column k on stand.
   st_code_run (*run)(st_shape shape, uint64_t row, uint64_t k);
+  // Ternary formats of 2-bit codes: where they stand; NULL: other formats.
+  const st_code_layout *codes;
   // Ternary formats: code 3 is a value, +2 (the Q2_0 kinds).
   bool two_is_valid;
 

@@ -46,10 +46,10 @@ void st_rows_pack(const st_format *format, st_shape shape, const st_strip *strip
 void st_rows_dot(const st_format *format, st_shape shape, const st_strip *strip, const void *data, uint64_t row,
                  const int8_t *x, int32_t *sums);
 
-#define ST_TERNARY_OPS(rows_, two_)                                                                                    \
+#define ST_TERNARY_OPS(rows_, codes_, two_)                                                                            \
   {                                                                                                                    \
-    .rows = (rows_), .two_is_valid = (two_), .unpack = st_rows_unpack, .check = st_rows_check, .pack = st_rows_pack,   \
-    .dot = st_rows_dot                                                                                                 \
+    .rows = (rows_), .codes = (codes_), .two_is_valid = (two_), .unpack = st_rows_unpack, .check = st_rows_check,      \
+    .pack = st_rows_pack, .dot = st_rows_dot                                                                           \
   }
 
 // Helpers for the formats' files.

@@ -60,7 +60,9 @@ static void t16_pack(const st_format *format, st_shape shape, const st_strip *st
     }
 }
 
+static const st_code_layout t16_codes = {.order = ST_CODES_GROUPS, .step = 16};
 const st_format_ops st_ops_t16 = {.run = t16_run,
+                                  .codes = &t16_codes,
                                   .size = t16_size,
                                   .locate = t16_locate,
                                   .unpack = st_runs_unpack,

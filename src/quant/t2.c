@@ -20,4 +20,5 @@ static ptrdiff_t t2_check(const uint8_t *step, size_t n) {
 
 static const st_ternary_rows t2 = {
     .step = 256, .step_bytes = 64, .unpack = t2_unpack, .pack = t2_pack, .check = t2_check};
-const st_format_ops st_ops_t2 = ST_TERNARY_OPS(&t2, false);
+static const st_code_layout t2_codes = {.step = 64, .step_bytes = 16, .width = 1, .next = 2};
+const st_format_ops st_ops_t2 = ST_TERNARY_OPS(&t2, &t2_codes, false);

@@ -26,4 +26,5 @@ static ptrdiff_t tq2_0_check(const uint8_t *step, size_t n) {
 
 static const st_ternary_rows tq2_0 = {
     .step = 256, .step_bytes = 66, .scale_at = 64, .unpack = tq2_0_unpack, .pack = tq2_0_pack, .check = tq2_0_check};
-const st_format_ops st_ops_tq2_0 = ST_TERNARY_OPS(&tq2_0, false);
+static const st_code_layout tq2_0_codes = {.step = 256, .step_bytes = 66, .width = 32, .next = 2};
+const st_format_ops st_ops_tq2_0 = ST_TERNARY_OPS(&tq2_0, &tq2_0_codes, false);

@@ -51,7 +51,7 @@ static size_t expected_products(const st_matrix *w, const st_input *input, size_
   size_t groups = parts(last - first, 16), of_tokens = parts(input->tokens, 16), deep = parts(w->columns, 64);
   if (input->tokens < 16) return 0;
   if (input->kind == ST_ACT_INT8_TOKEN) {
-    if (w->form == ST_FORM_T16) return 4 * parts(groups, 2) * parts(of_tokens, 2) * deep;
+    if (st_form_has_row_scales(w->form)) return 4 * parts(groups, 2) * parts(of_tokens, 2) * deep;
     return w->block < 64 || 1024 % w->block ? 0 : groups * of_tokens * deep;
   }
   return groups * (of_tokens * deep * 2 + list_products(input)) * st_coding_of(w->form).subs;
@@ -63,14 +63,14 @@ static void counted_matmul(const st_matrix *w, const st_input *input, size_t fir
   size_t before = tile_products, expected = expected_products(w, input, first, last);
   amx.matmul[w->form][input->kind](w, input, first, last, out, stride);
   if (tile_products - before != expected) {
-    FAIL("%s x %s, %zu tokens: %zu products of tiles, expected %zu", form_names[w->form], activation_names[input->kind],
-         input->tokens, tile_products - before, expected);
+    FAIL("%s x %s, %zu tokens: %zu products of tiles, expected %zu", st_form_name(w->form),
+         activation_names[input->kind], input->tokens, tile_products - before, expected);
   }
 }
 
 static void check_tiles(const st_kernels *k, const st_kernels *reference, st_form form, shape s, uint32_t block,
                         mode how) {
-  if (form >= ST_FORM_Q8) s.columns = st_round_up(s.columns, format_for(form, block).block);
+  if (st_form_rows_taken(form) == ST_FORM_BLOCKS) s.columns = st_round_up(s.columns, format_for(form, block).block);
   matrix w = make_matrix(form, s.rows, s.columns, block, how);
   for (st_activation kind = ST_ACT_INT8_TOKEN; kind <= ST_ACT_INT8_BLOCK; kind++) {
     if (!k->matmul[form][kind]) continue;
@@ -170,33 +170,41 @@ static void check_copies(const st_kernels *k, size_t round) {
   }
 }
 
+// Codes that AMX has products for.
+static bool has_tiles(st_form form) {
+  return st_form_is(form, ST_KIND_CODES) && st_form_takes(form, ST_ACT_INT8_BLOCK);
+}
+
 static int check_emulated(timed_rounds r) {
   static uint64_t compared[ST_FORM_COUNT + 1];
   st_kernels k, reference;
   setun_error err;
   if (st_kernels_get("avx512", &k, &err) != SETUN_OK || st_kernels_get("scalar", &reference, &err) != SETUN_OK)
     return 1;
-  st_amx_int8(&k);
+  st_amx_init(&k);
   amx = k;
-  for (int form = ST_FORM_T16; form <= ST_FORM_Q6K; form++) {
+  for (int form = 0; form < ST_FORM_COUNT; form++) {
+    if (!has_tiles((st_form)form)) continue;
     for (int kind = ST_ACT_INT8_TOKEN; kind <= ST_ACT_INT8_BLOCK; kind++) {
       if (k.matmul[form][kind]) k.matmul[form][kind] = counted_matmul;
     }
   }
   for (; rounds_go_on(&r); r.round++) {
-    for (int form = ST_FORM_T16; form <= ST_FORM_Q6K + 1 && rounds_go_on(&r); form++) {
+    for (int form = 0; form <= ST_FORM_COUNT && rounds_go_on(&r); form++) {
       uint64_t before = comparisons;
+      if (form < ST_FORM_COUNT && !has_tiles((st_form)form)) continue;
       st_random_seed(&random_state, rounds_seed(&r, (uint64_t)form));
-      if (form > ST_FORM_Q6K)
+      if (form == ST_FORM_COUNT)
         check_copies(&k, (size_t)r.round);
       else
         check_form(&k, &reference, (st_form)form, (size_t)r.round);
       compared[form] += comparisons - before;
     }
   }
-  for (int form = ST_FORM_T16; form <= ST_FORM_Q6K; form++)
-    printf("%-8s %12llu comparisons\n", form_names[form], (unsigned long long)compared[form]);
-  printf("%-8s %12llu comparisons\n", "input", (unsigned long long)compared[ST_FORM_Q6K + 1]);
+  for (int form = 0; form < ST_FORM_COUNT; form++)
+    if (compared[form])
+      printf("%-8s %12llu comparisons\n", st_form_name((st_form)form), (unsigned long long)compared[form]);
+  printf("%-8s %12llu comparisons\n", "input", (unsigned long long)compared[ST_FORM_COUNT]);
   printf("amx (emulated) %s: %zu products of tiles\n", failures ? "FAILED" : "ok", tile_products);
   rounds_print(&r);
   return failures != 0;

@@ -25,10 +25,15 @@ int main(int argc, char **argv) {
 #pragma GCC target("avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 #include "tiles.h"
 
-#include "kernel/x86/bf16_amx.c"
+#include "kernel/x86/floats_amxbf16.c"
 #pragma GCC pop_options
 
 static st_kernels table;
+static st_form bf16;
+
+static bool is_bf16(st_form form) {
+  return st_form_is(form, ST_KIND_FLOATS) && st_coding_of(form).number == ST_NUMBER_BF16;
+}
 
 // The sum over the columns of a plane: 32 at a time, whose even and odd ones are added up apart.
 static float plane_sum(const float *weights, const float *plane, size_t columns) {
@@ -94,7 +99,7 @@ static void counted_matmul(const st_matrix *w, const st_input *input, size_t fir
 }
 
 static void check(const st_kernels *reference, size_t rows, size_t columns, size_t tokens, mode weights, mode how) {
-  matrix w = make_matrix(ST_FORM_BF16, rows, columns, 0, weights);
+  matrix w = make_matrix(bf16, rows, columns, 0, weights);
   float *x = st_malloc(tokens * columns, sizeof *x), *out = st_malloc(tokens * rows + 32, sizeof *out);
   check_product(&table, reference, &w, ST_ACT_F32, how, tokens); // against float64, and tokens alone
   random_activations(x, tokens * columns, how);
@@ -107,19 +112,21 @@ static void check(const st_kernels *reference, size_t rows, size_t columns, size
 // An input that is prepared in parts, from the last to the first, gives the same.
 static void check_parts(size_t tokens) {
   enum { ROWS = 33, COLUMNS = 100 };
-  matrix w = make_matrix(ST_FORM_BF16, ROWS, COLUMNS, 0, RANDOM);
+  matrix w = make_matrix(bf16, ROWS, COLUMNS, 0, RANDOM);
   size_t unit = table.prepare_unit(ST_ACT_F32, tokens), bytes = table.input_bytes(ST_ACT_F32, tokens, COLUMNS);
   float *x = st_malloc(tokens * COLUMNS, sizeof *x), *out = st_malloc(tokens * ROWS, sizeof *out);
   guarded data = guarded_alloc(bytes);
-  st_input input = {.kind = ST_ACT_F32, .tokens = tokens, .columns = COLUMNS, .data = data.data};
+  void *scratch = st_aligned_alloc(table.scratch_bytes);
+  st_input input = {.scratch = scratch, .kind = ST_ACT_F32, .tokens = tokens, .columns = COLUMNS, .data = data.data};
   memset(data.data, 0x5A, bytes);
   random_activations(x, tokens * COLUMNS, RANDOM);
   for (size_t first = st_round_up(tokens, unit); first; first -= unit) {
     table.prepare(&input, x, COLUMNS, NULL, 0, first - unit, first < tokens ? first : tokens);
   }
-  table.matmul[ST_FORM_BF16][ST_ACT_F32](&w.m, &input, 0, ROWS, out, ROWS);
+  table.matmul[bf16][ST_ACT_F32](&w.m, &input, 0, ROWS, out, ROWS);
   check_order(&w, x, tokens, out);
   guarded_free(&data);
+  st_free(scratch);
   st_free(x), st_free(out);
   free_matrix(&w);
 }
@@ -134,8 +141,8 @@ static bool like_scalar(float got, float scalar, float bound) {
 static void check_extremes(const st_kernels *reference, size_t tokens) {
   const float values[] = {FLT_MAX,         -FLT_MAX, INFINITY,         -INFINITY,  NAN, st_float_from_bits(0x7F800001),
                           0x1.FFFFFEp126f, -0.0f,    0x1.FFFFFEp-112f, FLT_MIN / 8};
-  enum { ROWS = 40, COLUMNS = 600, MOST = 33 };                   // a second piece of columns
-  matrix w = make_matrix(ST_FORM_BF16, ROWS, COLUMNS, 0, RANDOM); // weights in -1..1
+  enum { ROWS = 40, COLUMNS = 600, MOST = 33 };           // a second piece of columns
+  matrix w = make_matrix(bf16, ROWS, COLUMNS, 0, RANDOM); // weights in -1..1
   float *x = st_calloc(MOST * COLUMNS, sizeof *x), *out = st_malloc(MOST * ROWS + 32, sizeof *out),
         *expected = st_malloc(MOST * ROWS + 32, sizeof *expected);
   for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
@@ -173,9 +180,10 @@ static void check_shapes(const st_kernels *reference, size_t round) {
 
 // Forms without a product of their own take the same input.
 static void check_other_forms(const st_kernels *reference) {
-  for (int form = ST_FORM_F32; form <= ST_FORM_T16; form++) {
-    matrix w = make_matrix((st_form)form, 35, 100, 64, RANDOM);
-    if (form != ST_FORM_BF16) check_product(&table, reference, &w, ST_ACT_F32, RANDOM, 37);
+  for (int form = 0; form < ST_FORM_COUNT; form++) {
+    if (!st_form_takes((st_form)form, ST_ACT_F32)) continue;
+    matrix w = make_matrix((st_form)form, 35, 256, 64, RANDOM);
+    if (!is_bf16((st_form)form)) check_product(&table, reference, &w, ST_ACT_F32, RANDOM, 37);
     free_matrix(&w);
   }
 }
@@ -185,9 +193,13 @@ static int check_emulated(timed_rounds r) {
   setun_error err;
   if (st_kernels_get("avx512", &table, &err) != SETUN_OK || st_kernels_get("scalar", &reference, &err) != SETUN_OK)
     return 1;
-  st_amx_bf16(&table);
+  st_amxbf16_init(&table);
+  table.scratch_bytes = AMX_SCRATCH;
   table.name = "amx";
-  table.matmul[ST_FORM_BF16][ST_ACT_F32] = counted_matmul;
+  for (int form = 0; form < ST_FORM_COUNT; form++) {
+    if (is_bf16((st_form)form)) bf16 = (st_form)form;
+  }
+  table.matmul[bf16][ST_ACT_F32] = counted_matmul;
   for (; rounds_go_on(&r); r.round++) {
     st_random_seed(&random_state, rounds_seed(&r, 0));
     check_shapes(&reference, (size_t)r.round);

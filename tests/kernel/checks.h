@@ -52,7 +52,12 @@ static void prepare(const st_kernels *k, st_input *input, st_activation kind, co
                     size_t columns) {
   *input = (st_input){.kind = kind, .tokens = tokens, .columns = columns};
   input->data = st_aligned_alloc(k->input_bytes(kind, tokens, columns));
+  if (k->scratch_bytes) input->scratch = st_aligned_alloc(k->scratch_bytes);
   k->prepare(input, x, columns, NULL, 0, 0, tokens);
+}
+
+static inline void free_input(st_input *input) {
+  st_free(input->data), st_free(input->scratch);
 }
 
 static float largest_of(const float *x, size_t n) {
@@ -103,6 +108,7 @@ static void rounded_activations(st_activation kind, const float *x, size_t n, do
 // the largest weight's magnitude counts for all, and a factor covers what is left of either.
 static void check_against_double(const matrix *w, st_activation kind, const float *x, size_t tokens, const float *out) {
   size_t columns = w->m.columns;
+  bool minimums = st_coding_of(w->m.form).minimums, made_here = is_made_here(format_for(w->m.form, 64).id);
   double *a = st_malloc(columns, sizeof *a);
   for (size_t t = 0; t < tokens; t++) {
     rounded_activations(kind, x + t * columns, columns, a);
@@ -113,13 +119,12 @@ static void check_against_double(const matrix *w, st_activation kind, const floa
         sum += p, magnitude += fabs(p);
         largest = fmax(largest, fabs(weight)), activations += fabs(a[k]);
       }
-      if (w->m.form == ST_FORM_Q4M) magnitude *= 16;
-      if (w->m.form > ST_FORM_Q4M && st_coding_of(w->m.form).minimums) magnitude = 16 * largest * activations;
+      if (minimums) magnitude = made_here ? 16 * magnitude : 16 * largest * activations;
       double bound = magnitude * ((double)columns + 8) * 0x1p-24 + 1e-37;
       double error = fabs(sum - (double)out[t * w->m.rows + r]);
       comparisons++;
       if (!(error <= bound)) {
-        FAIL("%s x %s, %zux%zu, token %zu of %zu, row %zu: %.9g, expected %.9g +- %.3g", form_names[w->m.form],
+        FAIL("%s x %s, %zux%zu, token %zu of %zu, row %zu: %.9g, expected %.9g +- %.3g", st_form_name(w->m.form),
              activation_names[kind], w->m.rows, columns, t, tokens, r, (double)out[t * w->m.rows + r], sum, bound);
       }
     }
@@ -140,13 +145,13 @@ static void product(const st_kernels *k, const matrix *w, st_activation kind, co
   for (size_t i = 0; i < 16; i++) {
     if (guarded_out[i] != guard_value || guarded_out[16 + n + i] != guard_value) FAIL("wrote outside of its output");
   }
-  st_free(input.data);
+  free_input(&input);
 }
 
 // Whether a table's product has the scalar table's bits. AMX's of BF16 weights with float32 inputs adds up in an order
 // of its own: amx_bf16.c has it.
 static bool adds_alike(const st_kernels *k, st_form form, st_activation kind) {
-  return form != ST_FORM_BF16 || kind != ST_ACT_F32 || strcmp(k->name, "amx");
+  return st_coding_of(form).number != ST_NUMBER_BF16 || kind != ST_ACT_F32 || strcmp(k->name, "amx");
 }
 
 static void check_product(const st_kernels *k, const st_kernels *reference, const matrix *w, st_activation kind,
@@ -161,7 +166,7 @@ static void check_product(const st_kernels *k, const st_kernels *reference, cons
   for (size_t i = 0; i < n && adds_alike(k, w->m.form, kind); i++) {
     comparisons++;
     if (same(out[16 + i], expected[16 + i])) continue;
-    FAIL("%s x %s, %zux%zu, %zu tokens, %s: token %zu row %zu: %.9g, scalar %.9g", form_names[w->m.form],
+    FAIL("%s x %s, %zux%zu, %zu tokens, %s: token %zu row %zu: %.9g, scalar %.9g", st_form_name(w->m.form),
          activation_names[kind], rows, columns, tokens, mode_names[how], i / rows, i % rows, (double)out[16 + i],
          (double)expected[16 + i]);
     break;
@@ -170,7 +175,7 @@ static void check_product(const st_kernels *k, const st_kernels *reference, cons
   product(k, w, kind, x + t * columns, 1, expected);
   for (size_t r = 0; r < rows; r++) {
     if (!same(out[16 + t * rows + r], expected[16 + r])) {
-      FAIL("%s x %s: token %zu of %zu differs from itself alone", form_names[w->m.form], activation_names[kind], t,
+      FAIL("%s x %s: token %zu of %zu differs from itself alone", st_form_name(w->m.form), activation_names[kind], t,
            tokens);
       break;
     }
@@ -187,7 +192,7 @@ static void check_row(const st_kernels *k, const matrix *w) {
     float expected = i < 16 || i >= n + 16 ? guard_value : w->dense[r * n + i - 16];
     comparisons++;
     if (out[i] != expected) {
-      FAIL("row %zu of %s: column %d: %.9g, expected %.9g", r, form_names[w->m.form], (int)i - 16, (double)out[i],
+      FAIL("row %zu of %s: column %d: %.9g, expected %.9g", r, st_form_name(w->m.form), (int)i - 16, (double)out[i],
            (double)expected);
       break;
     }
@@ -197,7 +202,7 @@ static void check_row(const st_kernels *k, const matrix *w) {
 
 static void check_shape(const st_kernels *k, const st_kernels *reference, st_form form, size_t rows, size_t columns,
                         uint32_t block, mode how, size_t tokens) {
-  if (form >= ST_FORM_Q8) columns = st_round_up(columns, format_for(form, block).block);
+  if (st_form_rows_taken(form) == ST_FORM_BLOCKS) columns = st_round_up(columns, format_for(form, block).block);
   matrix w = make_matrix(form, rows, columns, block, how);
   for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
     if (k->matmul[form][kind]) check_product(k, reference, &w, (st_activation)kind, how, tokens);
@@ -247,12 +252,11 @@ static void check_products(const st_kernels *k, const st_kernels *reference, st_
 // Every value format that has a form of codes: a packed row reads as the format decodes it.
 static void check_formats(const st_kernels *k, const st_kernels *reference, size_t round) {
   (void)reference, (void)round;
-  static const st_format_id ids[] = {ST_Q8_0, ST_Q5_0, ST_IQ4_NL, ST_Q4_0, ST_Q4_1, ST_Q5_1,  ST_MXFP4,
-                                     ST_Q2_K, ST_Q3_K, ST_Q4_K,   ST_Q5_K, ST_Q6_K, ST_IQ4_XS};
   enum { ROWS = 19, COLUMNS = 512 };
-  for (size_t f = 0; f < sizeof ids / sizeof *ids; f++) {
-    const st_format *format = st_format_get(ids[f]);
+  for (int id = 0; id < ST_FORMAT_COUNT; id++) {
+    const st_format *format = st_format_get((st_format_id)id);
     st_form form = st_form_of(format);
+    if (st_form_rows_taken(form) != ST_FORM_BLOCKS) continue;
     size_t row_bytes = COLUMNS / format->block * format->block_bytes,
            group_bytes = st_form_group_bytes(form, COLUMNS, 32);
     uint8_t *bytes = st_malloc(ROWS, row_bytes);
@@ -305,7 +309,8 @@ static void list_checks(const options *o) {
   for (size_t i = 0; i < sizeof misc_checks / sizeof *misc_checks; i++) {
     all[n++] = (kernel_check){misc_checks[i].name, misc_checks[i].check, 0};
   }
-  for (int form = 0; form < ST_FORM_COUNT; form++) all[n++] = (kernel_check){form_names[form], NULL, (st_form)form};
+  for (int form = 0; form < ST_FORM_COUNT; form++)
+    all[n++] = (kernel_check){st_form_name((st_form)form), NULL, (st_form)form};
   for (size_t i = 0; i < n; i++) {
     if (!o->only || !strcmp(o->only, all[i].name)) checks[n_checks++] = all[i];
   }
@@ -349,20 +354,19 @@ static void print_coverage(const checked_table *tables, size_t n) {
 
 // Each table that this processor runs; those that it does not are named as skipped.
 static inline int run_checks(const options *o) {
-  static const char *const names[] = {"scalar", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod"};
   static checked_table tables[TABLES_MOST];
   st_kernels reference;
   setun_error err;
   size_t n = 0;
   timed_rounds r = o->rounds;
-  if (st_kernels_get("scalar", &reference, &err) != SETUN_OK) return printf("FAIL scalar: %s\n", err.message), 1;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    if (o->isa && strcmp(o->isa, names[i])) continue;
-    tables[n].name = names[i];
-    if (st_kernels_get(names[i], &tables[n].k, &err) == SETUN_OK)
+  if (st_kernels_get(st_isa_name(0), &reference, &err) != SETUN_OK) return printf("FAIL scalar: %s\n", err.message), 1;
+  for (size_t i = 0; st_isa_name(i) && n < TABLES_MOST; i++) {
+    const char *name = tables[n].name = st_isa_name(i);
+    if (o->isa && strcmp(o->isa, name)) continue;
+    if (st_kernels_get(name, &tables[n].k, &err) == SETUN_OK)
       n++;
     else
-      printf("%-8s skipped: %s\n", names[i], err.message);
+      printf("%-8s skipped: %s\n", name, err.message);
   }
   list_checks(o);
   if (!n || !n_checks) return printf("nothing to check\n"), 77;

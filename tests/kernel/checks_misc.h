@@ -64,7 +64,7 @@ static void check_norm(const st_kernels *k, const st_kernels *reference, size_t 
     comparisons++;
     size_t padded = (n + 31) / 32 * 32 * (kind == ST_ACT_F32 ? 4 : 1);
     if (memcmp(fused.data, apart.data, padded)) FAIL("prepare %s with a norm, %zu columns", activation_names[kind], n);
-    st_free(fused.data), st_free(apart.data);
+    free_input(&fused), free_input(&apart);
   }
 }
 

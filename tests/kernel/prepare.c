@@ -6,9 +6,10 @@
 
 enum { MAX_TOKENS = 75, MAX_COLUMNS = 1100 };
 
-static size_t tile_width(const char *isa) {
-  if (!strcmp(isa, "neon")) return 4;
-  return strcmp(isa, "avx2") ? 8 : 6;
+// Tokens that a table interleaves: as many as it prepares together at least; the scalar table prepares one.
+static size_t tile_width(const st_kernels *k) {
+  size_t unit = k->prepare_unit(ST_ACT_INT8_TOKEN, MAX_TOKENS);
+  return unit > 1 ? unit : ST_TILE_MOST;
 }
 
 // An input, and where one of its tokens is in it.
@@ -134,20 +135,26 @@ static void check_prepare(const st_kernels *k, const st_kernels *reference, st_a
                           size_t columns, const float *norm) {
   static float x[MAX_TOKENS * MAX_COLUMNS];
   edged_activations(x, tokens * columns);
-  st_input out = {kind, tokens, columns, st_aligned_alloc(k->input_bytes(kind, tokens, columns))};
-  st_input expected = {kind, tokens, columns, st_aligned_alloc(reference->input_bytes(kind, tokens, columns))};
+  st_input out = {.kind = kind,
+                  .tokens = tokens,
+                  .columns = columns,
+                  .data = st_aligned_alloc(k->input_bytes(kind, tokens, columns))};
+  st_input expected = {.kind = kind,
+                       .tokens = tokens,
+                       .columns = columns,
+                       .data = st_aligned_alloc(reference->input_bytes(kind, tokens, columns))};
   reference->prepare(&expected, x, columns, norm, 1e-5f, 0, tokens);
-  size_t unit = k->prepare_unit(kind, tokens), width = tile_width(k->name);
+  size_t unit = k->prepare_unit(kind, tokens), width = tile_width(k);
   size_t middle = random_below((uint32_t)((tokens + unit - 1) / unit) + 1) * unit; // the later part first
   if (middle > tokens) middle = tokens;
   k->prepare(&out, x, columns, norm, 1e-5f, middle, tokens);
   k->prepare(&out, x, columns, norm, 1e-5f, 0, middle);
   for (size_t t = 0; t < tokens; t++) {
-    token_view a = token_of(&out, t, width), b = token_of(&expected, t, tile_width("scalar"));
+    token_view a = token_of(&out, t, width), b = token_of(&expected, t, tile_width(reference));
     comparisons++;
     bool equal = same_token(kind, columns, &a, &b);
     if (kind == ST_ACT_INT8_BLOCK && equal) {
-      equal = strcmp(k->name, "scalar") ? same_rest(&a, &b, tokens, width) : same_scalar_rest(&a, &b);
+      equal = k->prepare != reference->prepare ? same_rest(&a, &b, tokens, width) : same_scalar_rest(&a, &b);
     }
     if (!equal) {
       FAIL("prepare %s of %zu tokens of %zu%s, in two at %zu: token %zu", activation_names[kind], tokens, columns,
@@ -174,26 +181,27 @@ static void check_inputs(const st_kernels *k, const st_kernels *reference, size_
 }
 
 int main(int argc, char **argv) {
-  static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
-  enum { NAMES = sizeof names / sizeof *names };
+  enum { NAMES = 16 };
   static uint64_t compared[NAMES];
   timed_rounds r = rounds_of_arguments(argc, argv);
   st_kernels tables[NAMES];
   bool there[NAMES];
+  size_t n = 0;
   setun_error err;
-  for (size_t i = 0; i < NAMES; i++) there[i] = st_kernels_get(names[i], &tables[i], &err) == SETUN_OK;
+  for (; st_isa_name(n) && n < NAMES; n++) there[n] = st_kernels_get(st_isa_name(n), &tables[n], &err) == SETUN_OK;
   for (; rounds_go_on(&r); r.round++) {
-    for (size_t i = 0; i < NAMES && rounds_go_on(&r); i++) {
+    for (size_t i = 0; i < n && rounds_go_on(&r); i++) {
       uint64_t before = comparisons;
       if (!there[i]) continue;
-      table_name = names[i];
+      table_name = tables[i].name;
       st_random_seed(&random_state, rounds_seed(&r, 0));
       check_inputs(&tables[i], &tables[0], (size_t)r.round);
       compared[i] += comparisons - before;
     }
   }
-  for (size_t i = 0; i < NAMES; i++)
-    printf("%-8s %s, %llu comparisons\n", names[i], there[i] ? "runs" : "skipped", (unsigned long long)compared[i]);
+  for (size_t i = 0; i < n; i++)
+    printf("%-8s %s, %llu comparisons\n", st_isa_name(i), there[i] ? "runs" : "skipped",
+           (unsigned long long)compared[i]);
   printf("%d failures\n", failures);
   rounds_print(&r);
   return failures != 0;

@@ -52,6 +52,7 @@ struct st_queue {
   size_t input_bytes;
   float *scratch; // of attention: [threads][scratch_each]
   size_t scratch_each;
+  uint8_t *product_scratch; // [threads][kernels->scratch_bytes]
 };
 
 _Static_assert((int)ST_CACHE_POSITIONS == (int)ST_KEYS, "pages");

@@ -81,18 +81,17 @@ static setun_status fail_matrix(const st_format *format, st_shape shape, setun_e
                  (unsigned long long)shape.rows, (unsigned long long)shape.columns);
 }
 
-static bool is_float(st_form form) {
-  return form == ST_FORM_F32 || form == ST_FORM_F16 || form == ST_FORM_BF16;
-}
-
 // Which of the three kinds of rows st_form_pack takes for the form.
 static st_rows rows_wanted(st_form form) {
-  if (form == ST_FORM_T16 || form == ST_FORM_T16B) return ST_ROWS_TRITS;
-  return is_float(form) ? ST_ROWS_FLOAT : ST_ROWS_BYTES;
+  switch (st_form_rows_taken(form)) {
+  case ST_FORM_TRITS: return ST_ROWS_TRITS;
+  case ST_FORM_FLOATS: return ST_ROWS_FLOAT;
+  default: return ST_ROWS_BYTES;
+  }
 }
 
 static st_activation activation_of(const st_format *format, st_form form, st_precision precision) {
-  if (is_float(form)) return ST_ACT_F32;
+  if (st_form_rows_taken(form) == ST_FORM_FLOATS) return ST_ACT_F32;
   if (precision == ST_PRECISION_INT8) return st_format_is_ternary(format) ? ST_ACT_INT8_TOKEN : ST_ACT_F32;
   return precision == ST_PRECISION_FAST ? ST_ACT_INT8_BLOCK : ST_ACT_F32;
 }
@@ -134,7 +133,7 @@ void st_cpu_workload_add(const st_device *d, const st_matrix_desc *desc, st_work
 static bool allocate(st_device *d, const st_matrix_desc *desc, st_dmatrix *m, size_t codes) {
   size_t scales = groups_of(desc->shape.rows) * ST_GROUP * sizeof(float);
   m->bytes = codes;
-  if (st_form_of(desc->format) == ST_FORM_T16) {
+  if (st_form_has_row_scales(st_form_of(desc->format))) {
     m->scales = arena_alloc(d, scales);
     m->bytes += scales;
     if (!m->scales) return false;
@@ -175,16 +174,11 @@ void st_cpu_matrix_borrow(st_dmatrix *m, void *codes) {
 }
 
 // The form that a matrix has once it is finalized. Five codes a byte are made for tokens with one scale; and their sums
-// must not overflow where T16's do not.
+// must not overflow where those of two bits a code do not.
 static st_form final_form(const st_device *d, st_form form, st_activation kind, size_t columns, uint32_t block) {
   enum { MOST_COLUMNS = 1 << 22 };
   if (!d->kernels.five || kind != ST_ACT_INT8_TOKEN || columns > MOST_COLUMNS) return form;
   return st_form_squeezed(form, block);
-}
-
-// Only t16's layout is the form itself.
-static bool is_direct(const st_format *format) {
-  return format->id == ST_T16 && st_form_of(format) == ST_FORM_T16;
 }
 
 st_matrix_info st_cpu_matrix_info(const st_device *d, const st_matrix_desc *desc) {
@@ -195,11 +189,11 @@ st_matrix_info st_cpu_matrix_info(const st_device *d, const st_matrix_desc *desc
   st_form final = final_form(d, form, activation_for(desc), columns, format->block);
   return (st_matrix_info){.codes = groups * st_form_group_bytes(form, columns, format->block),
                           .own = groups * st_form_group_bytes(final, columns, format->block),
-                          .beside = form == ST_FORM_T16 ? groups * ST_GROUP * sizeof(float) : 0,
+                          .beside = st_form_has_row_scales(form) ? groups * ST_GROUP * sizeof(float) : 0,
                           .rows = rows_wanted(form),
                           .row_unit = ST_GROUP,
                           .strips = desc->stored.rows && st_form_takes_strips(format, desc->stored),
-                          .direct = is_direct(format)};
+                          .direct = st_form_is_stored(format)};
 }
 
 typedef struct {
@@ -265,11 +259,9 @@ static void write_rows(st_dmatrix *m, const st_matrix_rows *r) {
   size_t columns = m->m.columns;
   size_t blocks = m->format->scales == ST_SCALE_BLOCK ? (columns + m->m.block - 1) / m->m.block : 1;
   size_t row_bytes = columns; // of trits
-  if (is_float(m->m.form)) {
-    row_bytes = columns * sizeof(float);
-  } else if (m->m.form != ST_FORM_T16 && m->m.form != ST_FORM_T16B) {
-    row_bytes = columns / m->m.block * m->format->block_bytes;
-  }
+  st_form_rows taken = st_form_rows_taken(m->m.form);
+  if (taken == ST_FORM_FLOATS) row_bytes = columns * sizeof(float);
+  if (taken == ST_FORM_BLOCKS) row_bytes = columns / m->m.block * m->format->block_bytes;
   for (uint64_t i = 0; i < count; i += ST_GROUP) {
     size_t n = count - i < ST_GROUP ? (size_t)(count - i) : ST_GROUP;
     uint8_t *group = (uint8_t *)m->m.data + (size_t)((row + i) / ST_GROUP) * m->m.group_bytes;

@@ -37,8 +37,10 @@ static void add_bias(const st_linear_out *out, size_t tokens, size_t first, size
 }
 
 // Groups [begin, end) of all outputs laid end to end, of those that take this kind of input.
-static void multiply_groups(const linear_job *j, size_t begin, size_t end) {
+static void multiply_groups(const linear_job *j, int thread, size_t begin, size_t end) {
+  st_input input = j->input;
   size_t at = 0;
+  if (j->q->product_scratch) input.scratch = j->q->product_scratch + (size_t)thread * j->q->kernels->scratch_bytes;
   for (int i = 0; i < j->count && at < end; i++) {
     const st_linear_out *out = &j->outs[i];
     const st_matrix *m = &out->matrix->m;
@@ -50,7 +52,7 @@ static void multiply_groups(const linear_job *j, size_t begin, size_t end) {
     first *= ST_GROUP;
     last = last * ST_GROUP < m->rows ? last * ST_GROUP : m->rows;
     j->q->kernels->matmul[m->form][j->input.kind](
-        m, &j->input, first, last, out->dst->data + (size_t)out->row * out->dst->width + out->column, out->dst->width);
+        m, &input, first, last, out->dst->data + (size_t)out->row * out->dst->width + out->column, out->dst->width);
     if (out->bias) add_bias(out, j->tokens, first, last);
   }
 }
@@ -60,7 +62,7 @@ static void multiply_part(void *context, int index, int threads) {
   const linear_job *j = context;
   size_t grain = j->tokens <= FEW_TOKENS ? 1 : MANY_TOKENS_GROUPS, first, last;
   (void)threads;
-  while (st_pool_take(j->q->pool, index, grain, &first, &last)) multiply_groups(j, first, last);
+  while (st_pool_take(j->q->pool, index, grain, &first, &last)) multiply_groups(j, index, first, last);
 }
 
 static void linear(st_queue *q, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm, float eps,
@@ -76,7 +78,7 @@ static void linear(st_queue *q, const st_array *x, uint32_t first, uint32_t n, c
     linear_job j = {.q = q,
                     .outs = outs,
                     .count = count,
-                    .input = {(st_activation)kind, n, columns, q->input},
+                    .input = {.kind = (st_activation)kind, .tokens = n, .columns = columns, .data = q->input},
                     .x = x->data + (size_t)first * x->width,
                     .stride = x->width,
                     .tokens = n,

@@ -24,6 +24,8 @@ setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_
   q->input = st_pages_alloc(q->input_bytes, true);
   setun_status s = q->input ? st_pool_new(d->workers, options->threads, &q->pool, err)
                             : st_fail_memory(err, "the inputs of products");
+  size_t scratch = s == SETUN_OK ? (size_t)st_pool_threads(q->pool) * d->kernels.scratch_bytes : 0;
+  if (scratch && !(q->product_scratch = st_aligned_alloc(scratch))) s = st_fail_memory(err, "the sums of products");
   if (s == SETUN_OK) {
     *queue = q;
   } else {
@@ -33,7 +35,8 @@ setun_status st_cpu_queue_new(st_device *d, const st_queue_options *options, st_
 }
 
 uint64_t st_cpu_queue_size(const st_device *d, const st_queue_options *options, const st_workload *workload) {
-  return st_huge_pages(largest_input(d, options->n_batch, workload));
+  return st_huge_pages(largest_input(d, options->n_batch, workload)) +
+         (uint64_t)options->threads * d->kernels.scratch_bytes;
 }
 
 void st_cpu_queue_free(st_queue *q) {
@@ -41,6 +44,7 @@ void st_cpu_queue_free(st_queue *q) {
   st_pool_free(q->pool);
   st_pages_free(q->input, q->input_bytes);
   st_free(q->scratch);
+  st_free(q->product_scratch);
   st_free(q);
 }
 

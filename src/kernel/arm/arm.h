@@ -1,11 +1,10 @@
-// What ARM's files put into a table, one function a file.
+// What ARM's files share.
 #ifndef SETUN_KERNEL_ARM_ARM_H
 #define SETUN_KERNEL_ARM_ARM_H
 
-#include "kernel/kernel.h"
+#include "kernel/inits.h"
 
-void st_neon_float(st_kernels *k);
+// The other file's part of what st_neon_init fills in.
 void st_neon_int8(st_kernels *k);
-void st_dotprod_int8(st_kernels *k);
 
 #endif

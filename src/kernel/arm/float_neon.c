@@ -6,7 +6,7 @@
 #include "kernel/lanes/input.h"
 #include "kernel/lanes/matmul_float.h"
 
-void st_neon_float(st_kernels *k) {
+void st_neon_init(st_kernels *k) {
   k->quantize_token = lanes_quantize_token;
   k->prepare_unit = lanes_prepare_unit;
   k->prepare = lanes_prepare;
@@ -17,4 +17,5 @@ void st_neon_float(st_kernels *k) {
   k->glu = lanes_glu;
   k->add = lanes_add;
   lanes_fill_matmul_float(k);
+  st_neon_int8(k);
 }

@@ -5,10 +5,11 @@
 
 #include "kernel/lanes/place.h"
 
-// 16 weights of column k of a step, for the forms that hold floats.
+// 16 weights of column k of a step of numbers; what was unpacked from codes is float32.
 LANES_INLINE vf lanes_weight(st_form form, const uint8_t *p, size_t k) {
-  if (form == ST_FORM_F16) return vf_half(p + 32 * k);
-  if (form == ST_FORM_BF16) return vf_bf16(p + 32 * k);
+  const st_coding c = st_coding_of(form);
+  if (c.kind == ST_KIND_FLOATS && c.number == ST_NUMBER_F16) return vf_half(p + 32 * k);
+  if (c.kind == ST_KIND_FLOATS && c.number == ST_NUMBER_BF16) return vf_bf16(p + 32 * k);
   return vf_load((const float *)(const void *)p + 16 * k);
 }
 
@@ -41,7 +42,7 @@ LANES_INLINE const uint8_t *lanes_next_floats(st_form form, lanes_unpacker unpac
   }
   const uint8_t *p = s->codes;
   for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(p + line);
-  if (form > ST_FORM_BF16) {
+  if (st_form_is(form, ST_KIND_CODES)) {
     lanes_unpack(form, s, out);
     p = (const uint8_t *)out;
   }
@@ -59,10 +60,10 @@ LANES_INLINE void lanes_float_tile(st_form form, lanes_unpacker unpack, const st
   for (size_t step = 0; step < steps; step++, x += ST_STEP * stride) {
     const uint8_t *p = lanes_next_floats(form, unpack, &s, weights);
     for (size_t k = 0; k < ST_STEP; k += 2) {
-      vf v = lanes_weight(form > ST_FORM_BF16 ? ST_FORM_F32 : form, p, k);
+      vf v = lanes_weight(form, p, k);
 #pragma GCC unroll 8
       for (size_t t = 0; t < n; t++) even[t] = vf_fma(v, vf_set(x[k * stride + t]), even[t]);
-      v = lanes_weight(form > ST_FORM_BF16 ? ST_FORM_F32 : form, p, k + 1);
+      v = lanes_weight(form, p, k + 1);
 #pragma GCC unroll 8
       for (size_t t = 0; t < n; t++) odd[t] = vf_fma(v, vf_set(x[(k + 1) * stride + t]), odd[t]);
     }
@@ -85,28 +86,14 @@ typedef struct {
     lanes_float_tile(ST_FORM_##form, NULL, w, row, steps, x, stride, 1, out);                                          \
   }
 
-LANES_CODED(T16)
-LANES_CODED(T16B)
-LANES_CODED(Q8)
-LANES_CODED(Q4)
-LANES_CODED(Q4M)
-LANES_CODED(Q5)
-LANES_CODED(Q5M)
-LANES_CODED(NL)
-LANES_CODED(MX)
-LANES_CODED(NLK)
-LANES_CODED(Q2K)
-LANES_CODED(Q3K)
-LANES_CODED(Q4K)
-LANES_CODED(Q5K)
-LANES_CODED(Q6K)
+#define FORM(id, name, kind, ...) ST_IF_CODES_##kind(LANES_CODED, id)
+#include "kernel/forms.def"
 
 static const lanes_coded *lanes_coded_of(st_form form) {
-#define LANES_ENTRY(form) [ST_FORM_##form] = { lanes_unpack_##form, lanes_one_##form }
+#define LANES_ENTRY(form) [ST_FORM_##form] = {lanes_unpack_##form, lanes_one_##form},
   static const lanes_coded all[ST_FORM_COUNT] = {
-      LANES_ENTRY(T16), LANES_ENTRY(T16B), LANES_ENTRY(Q8),  LANES_ENTRY(Q4),  LANES_ENTRY(Q4M),
-      LANES_ENTRY(Q5),  LANES_ENTRY(Q5M),  LANES_ENTRY(NL),  LANES_ENTRY(MX),  LANES_ENTRY(NLK),
-      LANES_ENTRY(Q2K), LANES_ENTRY(Q3K),  LANES_ENTRY(Q4K), LANES_ENTRY(Q5K), LANES_ENTRY(Q6K),
+#define FORM(id, name, kind, ...) ST_IF_CODES_##kind(LANES_ENTRY, id)
+#include "kernel/forms.def"
   };
 #undef LANES_ENTRY
   return &all[form];
@@ -132,7 +119,7 @@ LANES_INLINE void lanes_float_group(st_form form, const lanes_coded *coded, cons
   }
 }
 
-// `form` is F32 for all forms of codes, which are unpacked to it.
+// `form` is the first form of numbers, float32, for all forms of codes, which are unpacked to it.
 LANES_INLINE void lanes_matmul_float(st_form form, const lanes_coded *coded, const st_matrix *w, const st_input *input,
                                      size_t first, size_t last, float *out, size_t stride) {
   st_view v = st_view_input(input);
@@ -150,17 +137,19 @@ LANES_INLINE void lanes_matmul_float(st_form form, const lanes_coded *coded, con
                                         float *out, size_t stride) {                                                   \
     lanes_matmul_float(form, coded, w, input, first, last, out, stride);                                               \
   }
+#define LANES_MATMUL_NUMBERS(id) LANES_MATMUL_FLOAT(id, ST_FORM_##id, NULL)
 
-LANES_MATMUL_FLOAT(F32, ST_FORM_F32, NULL)
-LANES_MATMUL_FLOAT(F16, ST_FORM_F16, NULL)
-LANES_MATMUL_FLOAT(BF16, ST_FORM_BF16, NULL)
-LANES_MATMUL_FLOAT(codes, ST_FORM_F32, lanes_coded_of(w->form))
+LANES_MATMUL_FLOAT(codes, (st_form)0, lanes_coded_of(w->form))
+#define FORM(id, name, kind, ...) ST_IF_FLOATS_##kind(LANES_MATMUL_NUMBERS, id)
+#include "kernel/forms.def"
 
 static void lanes_fill_matmul_float(st_kernels *k) {
-  for (int form = ST_FORM_T16; form <= ST_FORM_Q6K; form++) k->matmul[form][ST_ACT_F32] = lanes_matmul_float_codes;
-  k->matmul[ST_FORM_F32][ST_ACT_F32] = lanes_matmul_float_F32;
-  k->matmul[ST_FORM_F16][ST_ACT_F32] = lanes_matmul_float_F16;
-  k->matmul[ST_FORM_BF16][ST_ACT_F32] = lanes_matmul_float_BF16;
+#define LANES_FILL_NUMBERS(id) k->matmul[ST_FORM_##id][ST_ACT_F32] = lanes_matmul_float_##id;
+#define LANES_FILL_CODES(id) k->matmul[ST_FORM_##id][ST_ACT_F32] = lanes_matmul_float_codes;
+#define FORM(id, name, kind, ...) ST_IF_FLOATS_##kind(LANES_FILL_NUMBERS, id) ST_IF_CODES_##kind(LANES_FILL_CODES, id)
+#include "kernel/forms.def"
+#undef LANES_FILL_NUMBERS
+#undef LANES_FILL_CODES
 }
 
 #endif

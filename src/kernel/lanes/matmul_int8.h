@@ -187,15 +187,16 @@ LANES_INLINE void lanes_dot_steps(st_form form, const uint8_t **codes, const int
   for (size_t i = 0; i < n * chains; i++) totals[i / chains] = vi_add(totals[i / chains], vd_total(form, dots[i]));
 }
 
-// T16: integers over all columns, then / s.
-LANES_INLINE void lanes_token_T16(const st_matrix *w, size_t row, const st_view *v, size_t first, size_t n, vf *out) {
+// A scale a row: integers over all columns, then / s.
+LANES_INLINE void lanes_token_rows(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
+                                   size_t n, vf *out) {
   vi totals[LANES_TILE];
   const uint8_t *codes = w->data + row / ST_GROUP * w->group_bytes;
   const int8_t *x = v->codes + first * v->padded;
   for (size_t t = 0; t < n; t++) totals[t] = vi_zero();
   for (size_t b = 0; b < v->blocks; b += LANES_FLUSH) {
     size_t steps = v->blocks - b < LANES_FLUSH ? v->blocks - b : LANES_FLUSH;
-    lanes_dot_steps(ST_FORM_T16, &codes, x + b * ST_STEP * n, steps, n, totals);
+    lanes_dot_steps(form, &codes, x + b * ST_STEP * n, steps, n, totals);
   }
   for (size_t t = 0; t < n; t++) {
     vi total = vi_sub(totals[t], vi_set(v->sum[first + t]));
@@ -203,8 +204,9 @@ LANES_INLINE void lanes_token_T16(const st_matrix *w, size_t row, const st_view 
   }
 }
 
-// T16B: the integers of each block of columns times its scale, added up in order, then / s.
-LANES_INLINE void lanes_token_T16B(const st_matrix *w, size_t row, const st_view *v, size_t first, size_t n, vf *out) {
+// A scale a block: the integers of each block of columns times its scale, added up in order, then / s.
+LANES_INLINE void lanes_token_blocks(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
+                                     size_t n, vf *out) {
   vf sums[LANES_TILE];
   const uint8_t *codes = w->data + row / ST_GROUP * w->group_bytes;
   const int8_t *x = v->codes + first * v->padded;
@@ -221,7 +223,7 @@ LANES_INLINE void lanes_token_T16B(const st_matrix *w, size_t row, const st_view
     for (size_t t = 0; t < n; t++) totals[t] = vi_zero();
     for (size_t i = 0; i < steps; i += LANES_FLUSH) {
       size_t part = steps - i < LANES_FLUSH ? steps - i : LANES_FLUSH;
-      lanes_dot_steps(ST_FORM_T16B, &codes, x + (b + i) * ST_STEP * n, part, n, totals);
+      lanes_dot_steps(form, &codes, x + (b + i) * ST_STEP * n, part, n, totals);
     }
     for (size_t t = 0; t < n; t++) sums[t] = vf_fma(d, vi_to_floats(vi_sub(totals[t], vi_set(offsets[t]))), sums[t]);
   }
@@ -230,85 +232,100 @@ LANES_INLINE void lanes_token_T16B(const st_matrix *w, size_t row, const st_view
 
 LANES_INLINE void lanes_token_tile(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
                                    size_t n, vf *out) {
-  if (form == ST_FORM_T16)
-    lanes_token_T16(w, row, v, first, n, out);
+  if (st_coding_of(form).by_block)
+    lanes_token_blocks(form, w, row, v, first, n, out);
   else
-    lanes_token_T16B(w, row, v, first, n, out);
+    lanes_token_rows(form, w, row, v, first, n, out);
 }
 
 // By token: tokens [begin, end), whole tiles but for the input's last, with one group of rows.
-#define LANES_MATMUL_TOKEN(form)                                                                                       \
-  static void lanes_group_token_##form(const st_matrix *w, const st_view *v, size_t row, size_t last, size_t begin,    \
-                                       size_t end, float *out, size_t stride) {                                        \
-    for (size_t t = begin; t < end; t += LANES_TILE) {                                                                 \
-      vf sums[LANES_TILE];                                                                                             \
-      size_t n = st_tile_tokens(end, t, LANES_TILE);                                                                   \
-      LANES_SWITCH(n, LANES_TILE, lanes_token_tile, ST_FORM_##form, w, row, v, t, N, sums)                             \
-      for (size_t i = 0; i < n; i++) lanes_output(ST_FORM_##form, w, row, last, sums[i], out + (t + i) * stride);      \
-    }                                                                                                                  \
-  }                                                                                                                    \
-  static void lanes_matmul_token_##form(const st_matrix *w, const st_input *input, size_t first, size_t last,          \
-                                        float *out, size_t stride) {                                                   \
-    st_view v = st_view_input(input);                                                                                  \
-    size_t block = lanes_token_block(input, LANES_TILE);                                                               \
-    for (size_t t = 0; t < input->tokens; t += block) {                                                                \
-      size_t end = input->tokens - t < block ? input->tokens : t + block;                                              \
-      for (size_t row = first; row < last; row += ST_GROUP) {                                                          \
-        lanes_group_token_##form(w, &v, row, last, t, end, out, stride);                                               \
-      }                                                                                                                \
-    }                                                                                                                  \
+LANES_INLINE void lanes_group_token(st_form form, const st_matrix *w, const st_view *v, size_t row, size_t last,
+                                    size_t begin, size_t end, float *out, size_t stride) {
+  for (size_t t = begin; t < end; t += LANES_TILE) {
+    vf sums[LANES_TILE];
+    size_t n = st_tile_tokens(end, t, LANES_TILE);
+    LANES_SWITCH(n, LANES_TILE, lanes_token_tile, form, w, row, v, t, N, sums)
+    for (size_t i = 0; i < n; i++) lanes_output(form, w, row, last, sums[i], out + (t + i) * stride);
   }
+}
+
+LANES_INLINE void lanes_matmul_token(st_form form, const st_matrix *w, const st_input *input, size_t first, size_t last,
+                                     float *out, size_t stride) {
+  st_view v = st_view_input(input);
+  size_t block = lanes_token_block(input, LANES_TILE);
+  for (size_t t = 0; t < input->tokens; t += block) {
+    size_t end = input->tokens - t < block ? input->tokens : t + block;
+    for (size_t row = first; row < last; row += ST_GROUP) {
+      lanes_group_token(form, w, &v, row, last, t, end, out, stride);
+    }
+  }
+}
 
 enum { LANES_CHUNK = ST_CHUNK_TILES * LANES_TILE };
 
 // By block: a chunk's tokens [begin, end) with one group of rows. Each token's sums wait for those of its second plane.
+LANES_INLINE void lanes_group_block(st_form form, const st_matrix *w, const st_input *input, const st_view *v,
+                                    size_t row, size_t last, size_t begin, size_t end, float *out, size_t stride) {
+  vf sums[LANES_CHUNK], minimums[LANES_CHUNK], rest[LANES_CHUNK];
+  if (end - begin == 1) {
+    vf sum = lanes_block_one(form, w, row, v, input->tokens, begin);
+    lanes_output(form, w, row, last, sum, out + begin * stride);
+    return;
+  }
+  for (size_t t = begin; t < end; t += LANES_TILE) {
+    size_t n = st_tile_tokens(end, t, LANES_TILE), i = t - begin;
+    LANES_SWITCH(n, LANES_TILE, lanes_block_tile, form, w, row, v, t, N, sums + i, minimums + i)
+  }
+  lanes_rest_chunk(form, w, row, v, input->tokens, begin, end, rest);
+  for (size_t i = 0; i < end - begin; i++) {
+    vf sum = vf_add(sums[i], rest[i]);
+    if (st_coding_of(form).minimums) sum = vf_add(sum, minimums[i]);
+    lanes_output(form, w, row, last, sum, out + (begin + i) * stride);
+  }
+}
+
+LANES_INLINE void lanes_matmul_block(st_form form, const st_matrix *w, const st_input *input, size_t first, size_t last,
+                                     float *out, size_t stride) {
+  st_view v = st_view_input(input);
+  size_t chunk = st_chunk_tokens(input->tokens, LANES_TILE), block = lanes_token_block(input, chunk);
+  for (size_t from = 0; from < input->tokens; from += block) {
+    size_t to = input->tokens - from < block ? input->tokens : from + block;
+    for (size_t row = first; row < last; row += ST_GROUP) {
+      for (size_t t = from; t < to; t += chunk) {
+        size_t end = to - t < chunk ? to : t + chunk;
+        lanes_group_block(form, w, input, &v, row, last, t, end, out, stride);
+      }
+    }
+  }
+}
+
+// One product for each form that takes such an input.
+#define LANES_MATMUL_TOKEN(form)                                                                                       \
+  static void lanes_matmul_token_##form(const st_matrix *w, const st_input *input, size_t first, size_t last,          \
+                                        float *out, size_t stride) {                                                   \
+    lanes_matmul_token(ST_FORM_##form, w, input, first, last, out, stride);                                            \
+  }
 #define LANES_MATMUL_BLOCK(form)                                                                                       \
-  static void lanes_group_block_##form(const st_matrix *w, const st_input *input, const st_view *v, size_t row,        \
-                                       size_t last, size_t begin, size_t end, float *out, size_t stride) {             \
-    vf sums[LANES_CHUNK], minimums[LANES_CHUNK], rest[LANES_CHUNK];                                                    \
-    if (end - begin == 1) {                                                                                            \
-      vf sum = lanes_block_one(ST_FORM_##form, w, row, v, input->tokens, begin);                                       \
-      lanes_output(ST_FORM_##form, w, row, last, sum, out + begin * stride);                                           \
-      return;                                                                                                          \
-    }                                                                                                                  \
-    for (size_t t = begin; t < end; t += LANES_TILE) {                                                                 \
-      size_t n = st_tile_tokens(end, t, LANES_TILE), i = t - begin;                                                    \
-      LANES_SWITCH(n, LANES_TILE, lanes_block_tile, ST_FORM_##form, w, row, v, t, N, sums + i, minimums + i)           \
-    }                                                                                                                  \
-    lanes_rest_chunk(ST_FORM_##form, w, row, v, input->tokens, begin, end, rest);                                      \
-    for (size_t i = 0; i < end - begin; i++) {                                                                         \
-      vf sum = vf_add(sums[i], rest[i]);                                                                               \
-      if (st_coding_of(ST_FORM_##form).minimums) sum = vf_add(sum, minimums[i]);                                       \
-      lanes_output(ST_FORM_##form, w, row, last, sum, out + (begin + i) * stride);                                     \
-    }                                                                                                                  \
-  }                                                                                                                    \
   static void lanes_matmul_block_##form(const st_matrix *w, const st_input *input, size_t first, size_t last,          \
                                         float *out, size_t stride) {                                                   \
-    st_view v = st_view_input(input);                                                                                  \
-    size_t chunk = st_chunk_tokens(input->tokens, LANES_TILE), block = lanes_token_block(input, chunk);                \
-    for (size_t from = 0; from < input->tokens; from += block) {                                                       \
-      size_t to = input->tokens - from < block ? input->tokens : from + block;                                         \
-      for (size_t row = first; row < last; row += ST_GROUP) {                                                          \
-        for (size_t t = from; t < to; t += chunk) {                                                                    \
-          size_t end = to - t < chunk ? to : t + chunk;                                                                \
-          lanes_group_block_##form(w, input, &v, row, last, t, end, out, stride);                                      \
-        }                                                                                                              \
-      }                                                                                                                \
-    }                                                                                                                  \
+    lanes_matmul_block(ST_FORM_##form, w, input, first, last, out, stride);                                            \
   }
-
-LANES_MATMUL_TOKEN(T16)
-LANES_MATMUL_TOKEN(T16B)
-LANES_BLOCK_FORMS(LANES_MATMUL_BLOCK)
+#define FORM(id, name, kind, activations, ...)                                                                         \
+  ST_IF_TOKEN_##kind##_##activations(LANES_MATMUL_TOKEN, id) ST_IF_BLOCK_##activations(LANES_MATMUL_BLOCK, id)
+#include "kernel/forms.def"
 
 static void lanes_fill_matmul_int8(st_kernels *k) {
-  // The scalar ones have inputs in other tiles.
-  k->matmul[ST_FORM_T5][ST_ACT_INT8_TOKEN] = k->matmul[ST_FORM_T5B][ST_ACT_INT8_TOKEN] = NULL;
-  k->matmul[ST_FORM_T16][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16;
-  k->matmul[ST_FORM_T16B][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16B;
-#define LANES_FILL(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_BLOCK] = lanes_matmul_block_##form;
-  LANES_BLOCK_FORMS(LANES_FILL)
-#undef LANES_FILL
+#define LANES_FILL_TOKEN(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_TOKEN] = lanes_matmul_token_##form;
+#define LANES_FILL_BLOCK(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_BLOCK] = lanes_matmul_block_##form;
+// The scalar products have inputs in other tiles.
+#define LANES_FILL_FIVES(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_TOKEN] = NULL;
+#define FORM(id, name, kind, activations, ...)                                                                         \
+  ST_IF_TOKEN_##kind##_##activations(LANES_FILL_TOKEN, id) ST_IF_BLOCK_##activations(LANES_FILL_BLOCK, id)             \
+      ST_IF_FIVES_##kind(LANES_FILL_FIVES, id)
+#include "kernel/forms.def"
+#undef LANES_FILL_TOKEN
+#undef LANES_FILL_BLOCK
+#undef LANES_FILL_FIVES
 }
 
 #endif

@@ -8,17 +8,18 @@ enum { LANES_CHAINS = LANES_TILE == 6 ? 6 : 12 }; // sums in flight: as many as 
 
 // *_opaque(v) makes the compiler believe that v has changed, so that nothing is computed once for all rounds.
 static uint64_t lanes_peak_int8(uint64_t n) {
+  const st_form form = (st_form)ST_FORM_OF_PEAKS;
   vd sums[LANES_CHAINS];
   static const int8_t x[4] = {1, 2, 3, 4};
   static const uint8_t codes[128] = {0x21, 0x12, 0x21, 0x12};
-  vb w = vb_codes(ST_FORM_Q2K, codes, 0); // a form whose activations come from registers in all sets
+  vb w = vb_codes(form, codes, 0);
 #pragma GCC unroll 12
   for (int i = 0; i < LANES_CHAINS; i++) sums[i] = vd_zero();
   uint64_t rounds = n / (64 * LANES_CHAINS) + 1;
   for (uint64_t r = 0; r < rounds; r++) {
 #pragma GCC unroll 12
     for (int i = 0; i < LANES_CHAINS; i++) {
-      sums[i] = vd_dot(ST_FORM_Q2K, sums[i], w, x);
+      sums[i] = vd_dot(form, sums[i], w, x);
       vd_opaque(&sums[i]);
     }
   }
@@ -41,8 +42,8 @@ static uint64_t lanes_peak_float(uint64_t n) {
   return rounds * 16 * LANES_CHAINS;
 }
 
-// Whole 256 bytes of the buffer. What is returned only depends on all of them; 27 bits of a lane, so that their sum is an
-// int32_t.
+// Whole 256 bytes of the buffer. What is returned only depends on all of them; 27 bits of a lane, so that their sum is
+// an int32_t.
 static uint64_t lanes_read(const void *buffer, size_t bytes) {
   const uint8_t *p = buffer, *end = p + bytes / 256 * 256;
   vi a = vi_zero(), b = a, c = a, d = a;

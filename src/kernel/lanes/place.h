@@ -4,11 +4,6 @@
 
 #include "kernel/layout.h"
 
-// The forms whose products take int8 inputs by block.
-#define LANES_BLOCK_FORMS(each)                                                                                        \
-  each(T16) each(T16B) each(Q8) each(Q4) each(Q4M) each(Q5) each(Q5M) each(NL) each(MX) each(NLK) each(Q2K) each(Q3K)  \
-      each(Q4K) each(Q5K) each(Q6K)
-
 // Where the scales and codes of the next 32 columns stand; `left` counts 32s down to the next head, whose scales they
 // are where a form has heads.
 typedef struct {
@@ -47,8 +42,8 @@ LANES_INLINE void lanes_scales(st_form form, const lanes_stream *s, int half, vf
   const st_coding c = st_coding_of(form);
   const uint8_t *bytes = s->codes + 64 * (c.low + c.high) + (c.subs == 2 ? ST_GROUP * half : 0);
   *d = vf_set(1), *m = vf_set(0);
-  if (form == ST_FORM_T16) return;
-  if (form == ST_FORM_MX) {
+  if (c.rule == ST_RULE_ROW) return;
+  if (c.rule == ST_RULE_E8M0) {
     vi e = vi_and(vi_bytes(s->scales), vi_set(255)), low = vi_right(e, 1), bias = vi_set(63);
     *d = vf_mul(vi_as_floats(vi_left(vi_add(low, bias), 23)), vi_as_floats(vi_left(vi_add(vi_sub(e, low), bias), 23)));
     return;
@@ -57,7 +52,7 @@ LANES_INLINE void lanes_scales(st_form form, const lanes_stream *s, int half, vf
   if (c.minimums) *m = vf_half(s->scales + ST_SCALES);
   if (!c.back) return;
   vi scale = vi_bytes(bytes), minimum = scale;
-  if (form == ST_FORM_Q2K)
+  if (c.rule == ST_RULE_NIBBLES)
     scale = vi_and(scale, vi_set(15)), minimum = vi_and(vi_right(minimum, 4), vi_set(15));
   else if (c.minimums)
     minimum = vi_bytes(bytes + ST_GROUP);
@@ -103,13 +98,17 @@ LANES_INLINE void lanes_add_sums(const int32_t *block_sums, size_t steps, size_t
   default: break;                                                                                                      \
   }
 
-// The results of 16 rows, as many as there are, with T16's and T5's row scales.
-LANES_INLINE void lanes_output(st_form form, const st_matrix *w, size_t row, size_t last, vf sums, float *out) {
-  if (form == ST_FORM_T16 || form == ST_FORM_T5) sums = vf_mul(sums, vf_load(w->scales + row));
+LANES_INLINE void lanes_store(size_t row, size_t last, vf sums, float *out) {
   if (last - row >= ST_GROUP)
     vf_store(out + row, sums);
   else
     vf_store_n(out + row, sums, last - row);
+}
+
+// The results of 16 rows, as many as there are, with their row scales where the form has them.
+LANES_INLINE void lanes_output(st_form form, const st_matrix *w, size_t row, size_t last, vf sums, float *out) {
+  if (st_coding_of(form).rule == ST_RULE_ROW) sums = vf_mul(sums, vf_load(w->scales + row));
+  lanes_store(row, last, sums, out);
 }
 
 #endif

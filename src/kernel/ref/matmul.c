@@ -21,9 +21,9 @@ static void locate(const st_matrix *w, const uint8_t *group, size_t step, const 
   size_t bytes = st_step_bytes(w->form);
   *scales = group + step * bytes;
   *codes = *scales + c.front;
-  if (w->form == ST_FORM_T5B)
+  if (c.kind == ST_KIND_FIVES && c.by_block)
     *scales = group + step * ST_STEP / w->block * st_fives_of(w->form, w->columns, w->block).bytes;
-  if (!c.head || w->form >= ST_FORM_T5) return;
+  if (!c.head || c.kind == ST_KIND_FIVES) return;
   size_t each = st_super_steps(w->form, w->block);
   *scales = group + step / each * (c.head + each * bytes);
   *codes = *scales + c.head + step % each * bytes;
@@ -42,7 +42,7 @@ static int code_at(const st_coding *c, const uint8_t *codes, size_t r, size_t k)
   return c->values ? c->values[code] : code - c->offset;
 }
 
-// The same for a column of a T5 or T5B group.
+// The same for a column of a group of five codes a byte.
 static int five_at(const st_matrix *w, const uint8_t *group, size_t r, size_t column) {
   static const uint8_t powers[4] = {1, 3, 9, 27};
   st_fives f = st_fives_of(w->form, w->columns, w->block);
@@ -59,7 +59,7 @@ static void unpack_codes(const st_matrix *w, const uint8_t *group, size_t step, 
   for (size_t k = 0; k < ST_STEP; k++) {
     size_t column = step * ST_STEP + k;
     for (size_t r = 0; r < ST_GROUP; r++) {
-      if (w->form >= ST_FORM_T5) {
+      if (c.kind == ST_KIND_FIVES) {
         out[k][r] = column < w->columns ? (int8_t)five_at(w, group, r, column) : 0;
       } else {
         out[k][r] = (int8_t)code_at(&c, in, r, k);
@@ -84,8 +84,8 @@ static void scale_at(st_form form, const uint8_t *scales, const uint8_t *codes, 
                      float *m) {
   st_coding c = st_coding_of(form);
   *d = 1, *m = 0;
-  if (form == ST_FORM_T16 || form == ST_FORM_T5) return;
-  if (form == ST_FORM_MX) {
+  if (c.rule == ST_RULE_ROW) return;
+  if (c.rule == ST_RULE_E8M0) {
     *d = half_of_e8m0(scales[r]);
     return;
   }
@@ -93,8 +93,9 @@ static void scale_at(st_form form, const uint8_t *scales, const uint8_t *codes, 
   if (c.minimums) *m = half_at(scales + ST_SCALES, r);
   if (!c.back) return;
   const uint8_t *bytes = codes + 64 * (c.low + c.high) + (c.subs == 2 ? ST_GROUP * sub : 0);
-  *d *= (float)(form == ST_FORM_Q2K ? bytes[r] & 15 : (int8_t)bytes[r]);
-  if (c.minimums) *m *= (float)(form == ST_FORM_Q2K ? bytes[r] >> 4 : bytes[ST_GROUP + r]);
+  bool nibbles = c.rule == ST_RULE_NIBBLES;
+  *d *= (float)(nibbles ? bytes[r] & 15 : (int8_t)bytes[r]);
+  if (c.minimums) *m *= (float)(nibbles ? bytes[r] >> 4 : bytes[ST_GROUP + r]);
 }
 
 static void read_scales(st_form form, const uint8_t *scales, const uint8_t *codes, size_t sub, floats16 d, floats16 m) {
@@ -104,15 +105,16 @@ static void read_scales(st_form form, const uint8_t *scales, const uint8_t *code
 static void unpack_floats(const st_matrix *w, const uint8_t *group, size_t step, float out[ST_STEP][ST_GROUP]) {
   const uint8_t *scales, *codes;
   locate(w, group, step, &scales, &codes);
-  if (w->form == ST_FORM_F32) {
+  st_coding c = st_coding_of(w->form);
+  bool floats = c.kind == ST_KIND_FLOATS;
+  if (floats && c.number == ST_NUMBER_F32) {
     memcpy(out, codes, ST_STEP * ST_GROUP * sizeof(float));
-  } else if (w->form == ST_FORM_F16) {
+  } else if (floats && c.number == ST_NUMBER_F16) {
     for (size_t i = 0; i < ST_STEP * ST_GROUP; i++) out[i / ST_GROUP][i % ST_GROUP] = half_at(codes, i);
-  } else if (w->form == ST_FORM_BF16) {
+  } else if (floats) {
     const uint16_t *half = (const uint16_t *)(const void *)codes;
     for (size_t i = 0; i < ST_STEP * ST_GROUP; i++) out[i / ST_GROUP][i % ST_GROUP] = st_f32_from_bf16(half[i]);
   } else {
-    st_coding c = st_coding_of(w->form);
     codes32 code;
     floats16 d, m;
     unpack_codes(w, group, step, codes, code);
@@ -178,8 +180,8 @@ static void add_products(codes32 code, const int8_t *x, size_t from, size_t to, 
   }
 }
 
-// T16 and T5: exact integers, then / s. T16B and T5B: the integers of each block of columns times its scale, added up
-// in order.
+// With a scale a row: exact integers, then / s. With one a block: the integers of each block of columns times its
+// scale, added up in order.
 static void tile_token(const st_matrix *w, const uint8_t *group, const int8_t *x, size_t steps, size_t tokens,
                        const float *scale, floats16 *out) {
   int32_t sums[ST_REF_TILE][ST_GROUP] = {0};
@@ -308,15 +310,15 @@ static void step_of_row(const st_matrix *w, size_t row, size_t step, size_t n, f
   const uint16_t *half = (const uint16_t *)(const void *)codes;
   float d = 1, m = 0;
   for (size_t k = 0; k < n; k++) {
-    if (w->form == ST_FORM_F32) {
+    if (c.kind == ST_KIND_FLOATS && c.number == ST_NUMBER_F32) {
       out[k] = ((const float *)(const void *)codes)[k * ST_GROUP + r];
-    } else if (w->form == ST_FORM_F16 || w->form == ST_FORM_BF16) {
+    } else if (c.kind == ST_KIND_FLOATS) {
       uint16_t value = half[k * ST_GROUP + r];
-      out[k] = w->form == ST_FORM_F16 ? st_f32_from_f16(value) : st_f32_from_bf16(value);
+      out[k] = c.number == ST_NUMBER_F16 ? st_f32_from_f16(value) : st_f32_from_bf16(value);
     } else {
       if (k % 16 == 0) scale_at(w->form, scales, codes, r, k / 16, &d, &m);
       if (w->scales) d = w->scales[row];
-      int code = w->form >= ST_FORM_T5 ? five_at(w, group, r, step * ST_STEP + k) : code_at(&c, codes, r, k);
+      int code = c.kind == ST_KIND_FIVES ? five_at(w, group, r, step * ST_STEP + k) : code_at(&c, codes, r, k);
       float x = (float)code * d;
       out[k] = c.minimums ? x + m : x;
     }

@@ -6,7 +6,6 @@
 
 enum { ST_REF_TILE = 8 }; // tokens that are interleaved in the scalar table's inputs
 
-void st_ref_table(st_kernels *table);
 
 size_t st_ref_input_bytes(st_activation kind, size_t tokens, size_t columns);
 float st_ref_quantize_token(const float *x, size_t n, int8_t *codes, int32_t *sum);

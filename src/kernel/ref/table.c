@@ -1,9 +1,9 @@
 // The scalar table.
+#include "kernel/inits.h"
 #include "kernel/ref/ref.h"
 
-void st_ref_table(st_kernels *t) {
+void st_scalar_init(st_kernels *t) {
   *t = (st_kernels){
-      .name = "scalar",
       .quantize_token = st_ref_quantize_token,
       .input_bytes = st_ref_input_bytes,
       .prepare_unit = st_ref_prepare_unit,
@@ -20,10 +20,8 @@ void st_ref_table(st_kernels *t) {
   };
   for (int form = 0; form < ST_FORM_COUNT; form++) {
     t->row[form] = st_ref_row;
-    bool ternary = form == ST_FORM_T16 || form == ST_FORM_T16B || form >= ST_FORM_T5;
-    if (ternary) t->matmul[form][ST_ACT_INT8_TOKEN] = st_ref_matmul_token;
-    if (form >= ST_FORM_T5) continue;
-    t->matmul[form][ST_ACT_F32] = st_ref_matmul_f32;
-    if (form > ST_FORM_BF16) t->matmul[form][ST_ACT_INT8_BLOCK] = st_ref_matmul_block;
+    if (st_form_takes((st_form)form, ST_ACT_F32)) t->matmul[form][ST_ACT_F32] = st_ref_matmul_f32;
+    if (st_form_takes((st_form)form, ST_ACT_INT8_TOKEN)) t->matmul[form][ST_ACT_INT8_TOKEN] = st_ref_matmul_token;
+    if (st_form_takes((st_form)form, ST_ACT_INT8_BLOCK)) t->matmul[form][ST_ACT_INT8_BLOCK] = st_ref_matmul_block;
   }
 }

@@ -11,8 +11,9 @@ enum {
   AMX_DEPTH = 64,                  // columns of a tile, at most
   AMX_TILE = AMX_SIDE * AMX_DEPTH, // its bytes; also those of 16 x 16 sums
   AMX_SUMS = AMX_SIDE * AMX_SIDE,
-  AMX_PIECE = 1024, // columns of a group unpacked at once, 16 KB of codes
-  AMX_PASS = 512    // tokens that go by at once, at most
+  AMX_PIECE = 1024,       // columns of a group unpacked at once, 16 KB of codes
+  AMX_PASS = 512,         // tokens that go by at once, at most
+  AMX_SCRATCH = 128 << 10 // st_kernels.scratch_bytes: unpacked weights, and the sums of a pass
 };
 
 // `prepare` keeps what 16 and more tokens have a second time, in tiles of 16 tokens, with zeros for those that are
@@ -101,12 +102,12 @@ static inline void st_amx_store_sums(void *sums) {
   _tile_stored(3, p + 3 * AMX_TILE, AMX_DEPTH);
 }
 
-// What st_amx_bf16 builds on: inputs of the int8 kinds.
+// What st_amxbf16_init builds on: inputs of the int8 kinds.
 size_t st_amx_input_bytes(st_activation kind, size_t tokens, size_t columns);
 void st_amx_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,
                     size_t last);
 
-// Products of all forms with int8 activations by block, and of T16B by token.
+// Products of all forms with int8 activations by block, and by token of trits with a scale a block.
 void st_amx_blocks(st_kernels *k);
 
 #endif

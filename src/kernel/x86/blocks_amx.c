@@ -1,5 +1,5 @@
 // AMX: products of 16 and more tokens whose integer sums end every 16, 32 or more columns, because scales change there:
-// of all forms with int8 activations by block, and of T16B by token.
+// of all forms with int8 activations by block, and by token of trits with a scale a block.
 //
 // Operand A is 16 tokens x 32 columns (16 where a form has two scales in 32), the left or the right part of a tile of
 // the input's second copy; operand B is 8 (4) quadruples of columns x 16 rows, signed. A piece of a group of rows is
@@ -37,6 +37,13 @@ typedef struct {
   _Alignas(64) float rest[AMX_PASS * ST_GROUP];
   _Alignas(64) float minimums[AMX_PASS * ST_GROUP];
 } group_sums;
+
+// What lies in st_input.scratch.
+typedef struct {
+  piece p;
+  group_sums g;
+} block_scratch;
+_Static_assert(sizeof(block_scratch) <= AMX_SCRATCH, "what products by block need");
 
 // A product: the group of rows and the tokens come one after the other.
 typedef struct {
@@ -78,7 +85,8 @@ LANES_INLINE void unpack_blocks(st_form form, lanes_stream *s, size_t blocks, pi
   static void unpack_##form(lanes_stream *s, size_t blocks, piece *p) {                                                \
     unpack_blocks(ST_FORM_##form, s, blocks, p);                                                                       \
   }
-LANES_BLOCK_FORMS(UNPACK)
+#define FORM(id, name, kind, activations, ...) ST_IF_BLOCK_##activations(UNPACK, id)
+#include "kernel/forms.def"
 
 // The integers of one tile of A with one of B, in a macro since tiles are parts of instructions' names.
 #define DOT_TILE(c, a, b, left, stride, right, sums)                                                                   \
@@ -301,25 +309,27 @@ static void finish_group(const job *j, size_t row, size_t last, size_t first, si
 
 // One group of rows with the tokens [first, end) of a pass.
 static void one_group(const job *j, size_t row, size_t last, size_t first, size_t end) {
-  group_sums g;
-  piece p;
+  block_scratch *scratch = j->input->scratch;
+  piece *p = &scratch->p;
+  group_sums *g = &scratch->g;
   lanes_stream s = lanes_stream_of(j->w, row);
   for (size_t b = 0; b < j->v.blocks; b += BLOCKS) {
     size_t blocks = j->v.blocks - b < BLOCKS ? j->v.blocks - b : BLOCKS;
-    j->unpack(&s, blocks, &p);
+    j->unpack(&s, blocks, p);
     for (size_t t = first; t < end; t += AMX_SIDE) {
       size_t at = (t - first) * ST_GROUP;
-      add_tokens(j, &p, t, b, blocks, g.first + at, g.minimums + at);
+      add_tokens(j, p, t, b, blocks, g->first + at, g->minimums + at);
     }
-    if (j->input->kind == ST_ACT_INT8_BLOCK) add_rest(j, &p, first, end, b, blocks, g.rest);
+    if (j->input->kind == ST_ACT_INT8_BLOCK) add_rest(j, p, first, end, b, blocks, g->rest);
   }
-  finish_group(j, row, last, first, end, &g);
+  finish_group(j, row, last, first, end, g);
 }
 
 static void multiply_groups(job *j, size_t first, size_t last) {
   static void (*const unpacks[ST_FORM_COUNT])(lanes_stream *, size_t, piece *) = {
 #define UNPACKS(form) [ST_FORM_##form] = unpack_##form,
-      LANES_BLOCK_FORMS(UNPACKS)
+#define FORM(id, name, kind, activations, ...) ST_IF_BLOCK_##activations(UNPACKS, id)
+#include "kernel/forms.def"
 #undef UNPACKS
   };
   // A pass is whole chunks and whole tiles.
@@ -333,7 +343,7 @@ static void multiply_groups(job *j, size_t first, size_t last) {
   }
 }
 
-// Columns between which the integers of T16B by token end, where tiles and pieces end there too.
+// Columns between which the integers by token end, where tiles and pieces end there too.
 static bool token_tiles(const st_matrix *w) {
   return w->block >= AMX_DEPTH && AMX_PIECE % w->block == 0;
 }
@@ -355,7 +365,13 @@ static void amx_blocks_matmul(const st_matrix *w, const st_input *input, size_t 
 
 void st_amx_blocks(st_kernels *k) {
 #define FILL(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_BLOCK] = amx_blocks_matmul;
-  LANES_BLOCK_FORMS(FILL)
+#define FORM(id, name, kind, activations, ...) ST_IF_BLOCK_##activations(FILL, id)
+#include "kernel/forms.def"
 #undef FILL
-  k->matmul[ST_FORM_T16B][ST_ACT_INT8_TOKEN] = amx_blocks_matmul;
+  for (int form = 0; form < ST_FORM_COUNT; form++) { // of trits with scales by block, whose integers end as blocks do
+    bool by_block = st_coding_of((st_form)form).by_block && st_form_is((st_form)form, ST_KIND_CODES);
+    if (by_block && st_form_takes((st_form)form, ST_ACT_INT8_TOKEN)) {
+      k->matmul[form][ST_ACT_INT8_TOKEN] = amx_blocks_matmul;
+    }
+  }
 }

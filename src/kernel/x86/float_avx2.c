@@ -6,7 +6,7 @@
 #include "kernel/lanes/input.h"
 #include "kernel/lanes/matmul_float.h"
 
-void st_avx2_float(st_kernels *k) {
+void st_avx2_init(st_kernels *k) {
   k->quantize_token = lanes_quantize_token;
   k->prepare_unit = lanes_prepare_unit;
   k->prepare = lanes_prepare;
@@ -17,4 +17,5 @@ void st_avx2_float(st_kernels *k) {
   k->glu = lanes_glu;
   k->add = lanes_add;
   lanes_fill_matmul_float(k);
+  st_avx2_int8(k);
 }

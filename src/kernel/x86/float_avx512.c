@@ -11,7 +11,7 @@ void st_avx512_prepare(const st_input *input, const float *x, size_t stride, con
   lanes_prepare(input, x, stride, norm, eps, first, last);
 }
 
-void st_avx512_float(st_kernels *k) {
+void st_avx512_init(st_kernels *k) {
   k->quantize_token = lanes_quantize_token;
   k->prepare_unit = lanes_prepare_unit;
   k->prepare = lanes_prepare;
@@ -22,4 +22,5 @@ void st_avx512_float(st_kernels *k) {
   k->glu = lanes_glu;
   k->add = lanes_add;
   lanes_fill_matmul_float(k);
+  st_avx512_int8(k);
 }

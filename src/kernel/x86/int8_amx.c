@@ -1,8 +1,9 @@
-// AMX: inputs, and products of T16 with many int8 tokens in tiles of 16 x 16 sums. Fewer than 16 tokens are AVX-512's.
+// AMX: inputs, and products of trits with a scale a row with many int8 tokens in tiles of 16 x 16 sums. Fewer than 16
+// tokens are AVX-512's.
 //
 // Operand A is a tile of activations, 16 tokens x 64 columns, as `prepare` keeps them a second time; operand B is a
-// tile of weights, 16 quadruples of columns x 16 rows, which is what 4 blocks of T16 become when their bit pairs are
-// spread.
+// tile of weights, 16 quadruples of columns x 16 rows, which is what 4 blocks of 2-bit codes become when their bit
+// pairs are spread.
 //
 // Two tiles of tokens and two groups of rows make four tiles of sums. The columns come in pieces whose weights, once
 // unpacked, stay in the first-level cache while all tokens go by; sums wait in memory between pieces.
@@ -82,11 +83,11 @@ void st_amx_prepare(const st_input *input, const float *x, size_t stride, const 
 
 // Spreads `columns` (a multiple of 16, at most AMX_PIECE) of a group into tiles of B; what is left of the last one is
 // zero.
-static void unpack(const uint8_t *codes, size_t columns, uint8_t *out) {
+LANES_INLINE void unpack(st_form form, const uint8_t *codes, size_t columns, uint8_t *out) {
   for (size_t k = 0; k < columns; k += 16, codes += 64, out += 256) {
     lanes_prefetch(codes);
     for (int pair = 0; pair < 4; pair++) {
-      _mm512_storeu_si512(out + 64 * pair, vb_codes(ST_FORM_T16, codes, pair));
+      _mm512_storeu_si512(out + 64 * pair, vb_codes(form, codes, pair));
     }
   }
   if (columns % AMX_DEPTH) memset(out, 0, (AMX_DEPTH - columns % AMX_DEPTH) / 4 * 64);
@@ -110,24 +111,30 @@ static void multiply(const int8_t *a0, const int8_t *a1, const uint8_t *b0, cons
 }
 
 // The floats of tokens [first, end) and of up to 32 rows.
-static void finish(const st_matrix *w, const st_view *v, size_t first, size_t end, size_t row, size_t last,
-                   const int32_t *sums, float *out, size_t stride) {
+LANES_INLINE void finish(st_form form, const st_matrix *w, const st_view *v, size_t first, size_t end, size_t row,
+                         size_t last, const int32_t *sums, float *out, size_t stride) {
   for (size_t t = first; t < end; t++) {
     size_t i = t - first;
     for (size_t group = 0; group < 2 && row + group * ST_GROUP < last; group++) {
       const int32_t *from = sums + (i / AMX_SIDE * 2 + group) * AMX_SIDE * AMX_SIDE + i % AMX_SIDE * AMX_SIDE;
       vi total = vi_sub(vi_load(from), vi_set(v->sum[t]));
       vf y = vf_div(vi_to_floats(total), vf_set(v->scale[t]));
-      lanes_output(ST_FORM_T16, w, row + group * ST_GROUP, last, y, out + t * stride);
+      lanes_output(form, w, row + group * ST_GROUP, last, y, out + t * stride);
     }
   }
 }
 
-// Two groups of rows (the second may lie past `last`: then it repeats the first) with tokens [first, end).
-static void two_groups(const st_matrix *w, const st_input *input, const st_view *v, size_t first, size_t end,
-                       size_t row, size_t last, float *out, size_t stride) {
+// What lies in st_input.scratch.
+typedef struct {
   _Alignas(64) uint8_t weights[2][AMX_PIECE * ST_GROUP];
   _Alignas(64) int32_t sums[AMX_PASS * 2 * ST_GROUP];
+} row_scratch;
+_Static_assert(sizeof(row_scratch) <= AMX_SCRATCH, "what products by token need");
+
+// Two groups of rows (the second may lie past `last`: then it repeats the first) with tokens [first, end).
+LANES_INLINE void two_groups(st_form form, const st_matrix *w, const st_input *input, const st_view *v, size_t first,
+                             size_t end, size_t row, size_t last, float *out, size_t stride) {
+  row_scratch *s = input->scratch;
   const uint8_t *group = w->data + row / ST_GROUP * w->group_bytes;
   const uint8_t *other = row + ST_GROUP < last ? group + w->group_bytes : group;
   const st_amx_view tiles = st_amx_view_input(input);
@@ -135,21 +142,21 @@ static void two_groups(const st_matrix *w, const st_input *input, const st_view 
   for (size_t k = 0; k < v->padded; k += AMX_PIECE) {
     size_t columns = v->padded - k < AMX_PIECE ? v->padded - k : AMX_PIECE,
            steps = (columns + AMX_DEPTH - 1) / AMX_DEPTH;
-    unpack(group + k * 4, columns, weights[0]);
-    unpack(other + k * 4, columns, weights[1]);
+    unpack(form, group + k * 4, columns, s->weights[0]);
+    unpack(form, other + k * 4, columns, s->weights[1]);
     for (size_t t = first; t < end; t += 2 * AMX_SIDE) {
       const int8_t *a = tiles.codes + t * padded + k * AMX_SIDE;
       const int8_t *b = t + AMX_SIDE < end ? a + AMX_SIDE * padded : a;
-      multiply(a, b, weights[0], weights[1], steps, k == 0, sums + (t - first) * 2 * ST_GROUP);
+      multiply(a, b, s->weights[0], s->weights[1], steps, k == 0, s->sums + (t - first) * 2 * ST_GROUP);
     }
   }
-  finish(w, v, first, end, row, last, sums, out, stride);
+  finish(form, w, v, first, end, row, last, s->sums, out, stride);
 }
 
-static void amx_matmul(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
-                       size_t stride) {
+LANES_INLINE void multiply_rows(st_form form, const st_matrix *w, const st_input *input, size_t first, size_t last,
+                                float *out, size_t stride) {
   if (!st_amx_takes(input->kind, input->tokens)) {
-    st_avx512_int8_matmul(ST_FORM_T16, ST_ACT_INT8_TOKEN)(w, input, first, last, out, stride);
+    st_avx512_int8_matmul(form, ST_ACT_INT8_TOKEN)(w, input, first, last, out, stride);
     return;
   }
   st_view v = st_view_input(input);
@@ -157,11 +164,19 @@ static void amx_matmul(const st_matrix *w, const st_input *input, size_t first, 
   for (size_t t = 0; t < input->tokens; t += AMX_PASS) {
     size_t end = input->tokens - t < AMX_PASS ? input->tokens : t + AMX_PASS;
     for (size_t row = first; row < last; row += 2 * ST_GROUP) {
-      two_groups(w, input, &v, t, end, row, last, out, stride);
+      two_groups(form, w, input, &v, t, end, row, last, out, stride);
     }
   }
   _tile_release();
 }
+
+#define MATMUL(form)                                                                                                   \
+  static void amx_matmul_##form(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,      \
+                                size_t stride) {                                                                       \
+    multiply_rows(ST_FORM_##form, w, input, first, last, out, stride);                                                 \
+  }
+#define FORM(id, name, kind, activations, ...) ST_IF_TOKEN_##kind##_##activations(MATMUL, id)
+#include "kernel/forms.def"
 
 // Multiply-adds of tiles that stay in registers.
 static uint64_t amx_peak_int8(uint64_t n) {
@@ -187,11 +202,17 @@ static uint64_t amx_peak_int8(uint64_t n) {
   return rounds * 4 * EACH;
 }
 
-void st_amx_int8(st_kernels *k) {
-  k->five = false; // tiles take T16 and T16B
+void st_amx_init(st_kernels *k) {
+  k->five = false; // tiles take 2 bits a code
+  k->scratch_bytes = AMX_SCRATCH;
   k->input_bytes = st_amx_input_bytes;
   k->prepare = st_amx_prepare;
-  k->matmul[ST_FORM_T16][ST_ACT_INT8_TOKEN] = amx_matmul;
+// Those with a scale a block are blocks_amx.c's.
+#define FILL(id)                                                                                                       \
+  if (!st_coding_of(ST_FORM_##id).by_block) k->matmul[ST_FORM_##id][ST_ACT_INT8_TOKEN] = amx_matmul_##id;
+#define FORM(id, name, kind, activations, ...) ST_IF_TOKEN_##kind##_##activations(FILL, id)
+#include "kernel/forms.def"
+#undef FILL
   k->peak_int8 = amx_peak_int8;
   st_amx_blocks(k);
 }

@@ -6,13 +6,15 @@
 #include "kernel/lanes/peak.h"
 
 st_avx512_matmul *st_avx512_int8_matmul(st_form form, st_activation kind) {
-#define BLOCK(name) [ST_FORM_##name][ST_ACT_INT8_BLOCK] = lanes_matmul_block_##name,
   static st_avx512_matmul *const products[ST_FORM_COUNT][ST_ACT_COUNT] = {
-      [ST_FORM_T16][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16,
-      [ST_FORM_T16B][ST_ACT_INT8_TOKEN] = lanes_matmul_token_T16B,
-      LANES_BLOCK_FORMS(BLOCK) //
-  };
+#define TOKEN(id) [ST_FORM_##id][ST_ACT_INT8_TOKEN] = lanes_matmul_token_##id,
+#define BLOCK(id) [ST_FORM_##id][ST_ACT_INT8_BLOCK] = lanes_matmul_block_##id,
+#define FORM(id, name, kind, activations, ...)                                                                         \
+  ST_IF_TOKEN_##kind##_##activations(TOKEN, id) ST_IF_BLOCK_##activations(BLOCK, id)
+#include "kernel/forms.def"
+#undef TOKEN
 #undef BLOCK
+  };
   return products[form][kind];
 }
 

@@ -6,7 +6,7 @@
 #include "kernel/lanes/matmul_int8.h"
 #include "kernel/lanes/peak.h"
 
-void st_avxvnni_int8(st_kernels *k) {
+void st_avxvnni_init(st_kernels *k) {
   k->peak_int8 = lanes_peak_int8;
   k->peak_float = lanes_peak_float;
   k->read = lanes_read;

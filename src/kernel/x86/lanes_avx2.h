@@ -383,10 +383,11 @@ enum { LANES_FLUSH = 4 };
 // 31496 (31) and 24384 (24). What is wider is summed in 32 bits.
 LANES_INLINE size_t vd_parts(st_form form) {
   const st_coding c = st_coding_of(form);
-  return (c.low == 4 && c.high == 1) || form == ST_FORM_MX ? 4 : 8;
+  return (c.low == 4 && c.high == 1) || c.values == st_e2m1_doubled ? 4 : 8;
 }
 LANES_INLINE bool vd_wide(st_form form) {
-  return vb_signed(form) || form == ST_FORM_Q6K;
+  const st_coding c = st_coding_of(form);
+  return vb_signed(form) || (c.low == 4 && c.high == 2);
 }
 
 // Sums in turn for each token: an addition of products takes one cycle.

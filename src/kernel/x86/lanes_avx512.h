@@ -314,16 +314,8 @@ LANES_INLINE vi vd_total(st_form form, vd v) {
 // Whether the activations are the instruction's own operand, which the compiler does not do by itself. Where codes take
 // many registers or scales change soon, its own order is faster.
 LANES_INLINE bool vd_direct(st_form form) {
-  switch (form) {
-  case ST_FORM_Q8:
-  case ST_FORM_Q5:
-  case ST_FORM_Q5M:
-  case ST_FORM_Q2K:
-  case ST_FORM_Q3K:
-  case ST_FORM_Q5K:
-  case ST_FORM_Q6K: return false;
-  default: return true;
-  }
+  const st_coding c = st_coding_of(form);
+  return c.low != 8 && !c.high && c.subs == 1;
 }
 
 // Adds products with the 4 activations at x.

@@ -1,17 +1,13 @@
-// What x86's files put into a table, one function a file.
+// What x86's files share.
 #ifndef SETUN_KERNEL_X86_X86_H
 #define SETUN_KERNEL_X86_X86_H
 
+#include "kernel/inits.h"
 #include "kernel/layout.h"
 
-void st_avx2_float(st_kernels *k);
+// The other file's part of what st_NAME_init fills in.
 void st_avx2_int8(st_kernels *k);
-void st_avxvnni_int8(st_kernels *k);
-void st_avx512_float(st_kernels *k);
 void st_avx512_int8(st_kernels *k);
-void st_vbmi_trits(st_kernels *k);
-void st_amx_int8(st_kernels *k);
-void st_amx_bf16(st_kernels *k);
 
 // What AMX's files fall back to, and build on.
 void st_avx512_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,

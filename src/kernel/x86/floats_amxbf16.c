@@ -96,11 +96,19 @@ static void bf16_prepare(const st_input *input, const float *x, size_t stride, c
 
 // ---- products -----------------------------------------------------------------------------------------------------
 
+// What lies in st_input.scratch.
+typedef struct {
+  _Alignas(64) uint8_t weights[2][PIECE * STEP];
+  _Alignas(64) float sums[PASS][PLANES][4 * AMX_SUMS];
+} pair_scratch;
+_Static_assert(sizeof(pair_scratch) <= AMX_SCRATCH, "what products of BF16 need");
+
 // A product: groups of rows and tokens come one after the other.
 typedef struct {
   const st_matrix *w;
   size_t tokens, steps;
   const uint8_t *planes;
+  pair_scratch *scratch;
   float *out;
   size_t stride;
 } job;
@@ -118,7 +126,7 @@ static void pair(const uint8_t *weights, size_t steps, uint8_t *out) {
 // The results of a token and a group from its three sums, `apart` floats from one another.
 LANES_INLINE void finish(const job *j, size_t token, size_t row, size_t last, const float *sums, size_t apart) {
   vf y = vf_add(vf_add(vf_load(sums + 2 * apart), vf_load(sums + apart)), vf_load(sums));
-  lanes_output(ST_FORM_BF16, j->w, row, last, y, j->out + token * j->stride);
+  lanes_store(row, last, y, j->out + token * j->stride);
 }
 
 // Up to 16 tokens, one group. The sums of planes are tiles 0, 1 and 2.
@@ -171,8 +179,8 @@ static void multiply(const uint8_t *a0, const uint8_t *a1, const uint8_t *b0, co
 // Two groups of rows (the second may lie past `last`: then it repeats the first) with tokens [first, end).
 static void two_groups(const job *j, size_t first, size_t end, size_t row, size_t last) {
   enum { SUMS = 4 * AMX_SUMS };
-  _Alignas(64) uint8_t weights[2][PIECE * STEP];
-  _Alignas(64) float sums[PASS][PLANES][SUMS];
+  uint8_t(*weights)[PIECE * STEP] = j->scratch->weights;
+  float(*sums)[PLANES][SUMS] = j->scratch->sums;
   const uint8_t *group = j->w->data + row / ST_GROUP * j->w->group_bytes;
   const uint8_t *other = row + ST_GROUP < last ? group + j->w->group_bytes : group;
   for (size_t step = 0; step < j->steps; step += PIECE) {
@@ -199,7 +207,7 @@ static void bf16_matmul(const st_matrix *w, const st_input *input, size_t first,
                         size_t stride) {
   enum { TOKENS = PASS * 2 * AMX_SIDE };
   st_view v = st_view_input(input);
-  job j = {w, input->tokens, v.blocks, planes_of(input), out, stride};
+  job j = {w, input->tokens, v.blocks, planes_of(input), input->scratch, out, stride};
   st_amx_configure(side_of(j.tokens), AMX_DEPTH);
   if (j.tokens <= AMX_SIDE) {
     for (size_t row = first; row < last; row += ST_GROUP) few_tokens(&j, row, last);
@@ -211,8 +219,12 @@ static void bf16_matmul(const st_matrix *w, const st_input *input, size_t first,
   _tile_release();
 }
 
-void st_amx_bf16(st_kernels *k) {
+void st_amxbf16_init(st_kernels *k) {
   k->input_bytes = bf16_input_bytes;
   k->prepare = bf16_prepare;
-  k->matmul[ST_FORM_BF16][ST_ACT_F32] = bf16_matmul;
+#define FILL(id)                                                                                                       \
+  if (st_coding_of(ST_FORM_##id).number == ST_NUMBER_BF16) k->matmul[ST_FORM_##id][ST_ACT_F32] = bf16_matmul;
+#define FORM(id, name, kind, ...) ST_IF_FLOATS_##kind(FILL, id)
+#include "kernel/forms.def"
+#undef FILL
 }
