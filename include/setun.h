@@ -73,6 +73,19 @@ SETUN_API const char *setun_version(void);
 /* The instruction sets whose kernels this machine can run, best last, such as "scalar avx2 avx512". */
 SETUN_API const char *setun_isa_available(void);
 
+/* What is chosen by name. */
+typedef enum setun_choice {
+  SETUN_CHOICE_ISA,       /* setun_model_params.isa: all that there are kernels for, in rising order of preference */
+  SETUN_CHOICE_ASSUME,    /* setun_model_params.assume */
+  SETUN_CHOICE_LAYOUT,    /* setun_convert_params.to */
+  SETUN_CHOICE_EMBEDDING, /* setun_convert_params.embedding and .head */
+  SETUN_CHOICE_SYNTHETIC, /* setun_synthesis_params.format and .head */
+  SETUN_CHOICE_SHAPE      /* setun_synthesis_params.shape */
+} setun_choice;
+
+/* The names of a choice, one an index; NULL beyond the last. Static text. */
+SETUN_API const char *setun_choice_name(setun_choice choice, size_t index);
+
 /* ---- model ------------------------------------------------------------------------------------------------- */
 
 typedef struct setun_model setun_model;
@@ -95,9 +108,8 @@ typedef struct setun_session_params {
 } setun_session_params;
 
 typedef struct setun_model_params {
-  const char *isa;    /* NULL: the best that the machine has; or one of "scalar", "avx2", "avxvnni", "avx512", "amx",
-                         "neon", "dotprod" */
-  const char *assume; /* how to read a tensor type whose id is ambiguous, such as "i2_s-arm"; NULL: by evidence */
+  const char *isa;        /* NULL: the best that the machine has; or one of SETUN_CHOICE_ISA, such as "scalar" */
+  const char *assume;     /* how to read a tensor type whose id is ambiguous, such as "i2_s-arm"; NULL: by evidence */
   const char *activation; /* "int8" or "float": overrides what the model says its activations are; NULL: no */
   /* Keys to take for absent, of GGUF's metadata ("llama.logit_scale"; "NAMESPACE.*": all that begin so) or of
    * config.json ("logit_scale", "rope_scaling.factor"): for files that say what this library does not support and would

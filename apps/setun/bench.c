@@ -4,7 +4,6 @@
 #include "model.h"
 #include "output.h"
 #include "streaming.h"
-#include "synthetic.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,10 +36,11 @@ static const option rows[] = {
 };
 
 static const option synthetic_rows[] = {
-    {0, "synthetic", OPTION_CHOICE, AT(shape), SHAPES, 0, 0,
+    {0, "synthetic", OPTION_CHOICE, AT(shape), NULL, SETUN_CHOICE_SHAPE, 0,
      "make up a model of this shape, with random weights, instead of reading MODEL"},
-    {0, "format", OPTION_CHOICE, AT(format), FORMATS, 0, 0, "its matrices' format (default i2_s)"},
-    {0, "head", OPTION_CHOICE, AT(head), FORMATS, 0, 0, "its embedding's and head's format (default f16)"},
+    {0, "format", OPTION_CHOICE, AT(format), NULL, SETUN_CHOICE_SYNTHETIC, 0, "its matrices' format (default i2_s)"},
+    {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_SYNTHETIC, 0,
+     "its embedding's and head's format (default f16)"},
     {0, "seed", OPTION_SEED, AT(seed), "N", 0, 0, "equal seeds give equal weights in every format (default 0)"},
     {0, "save", OPTION_FILE, AT(save), "FILE", 0, 0,
      "write it to this GGUF file first, in place of what is there, and measure that"},

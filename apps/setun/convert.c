@@ -14,21 +14,19 @@ typedef struct convert_options {
 } convert_options;
 
 #define AT(member) offsetof(convert_options, member)
-#define LAYOUTS                                                                                                        \
-  "i2_s|i2_s-arm|i2_s-x4|tq1_0|tq2_0|q2_0|q2_0-128|pq2_0|ptq1_0|iq1_bn|iq2_bn|t2|t5|t16|hf-u8|hf-u8-div|f32|f16|bf16"
 static const option rows[] = {
     {'o', "output", OPTION_FILE, AT(output), "DST", 0, 0,
      "what to write: a GGUF file when it ends in .gguf, otherwise a directory, which must not exist or be empty"},
-    {0, "to", OPTION_CHOICE, AT(to), LAYOUTS, 0, 0, "the layout of the ternary weights"},
-    {0, "embedding", OPTION_CHOICE, AT(embedding), "keep|f32|bf16|f16|q8_0|q6_k", 0, 0,
+    {0, "to", OPTION_CHOICE, AT(to), NULL, SETUN_CHOICE_LAYOUT, 0, "the layout of the ternary weights"},
+    {0, "embedding", OPTION_CHOICE, AT(embedding), NULL, SETUN_CHOICE_EMBEDDING, 0,
      "the embedding's format; all but keep (the default) may lose information"},
-    {0, "head", OPTION_CHOICE, AT(head), "keep|f32|bf16|f16|q8_0|q6_k", 0, 0,
+    {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_EMBEDDING, 0,
      "the output matrix's format; one that is the embedding goes by either option"},
     {0, "experts", OPTION_CHOICE, AT(experts), "split|stacked", 0, 0,
      "a tensor an expert, gate, up and down together (the default), or all experts of a layer in one tensor"},
     {0, "round-scales", OPTION_FLAG, AT(round_scales), NULL, 0, 0,
      "round scales that the layout cannot hold, instead of refusing"},
-    {0, "assume", OPTION_CHOICE, AT(assume), AMBIGUOUS_FORMATS, 0, 0,
+    {0, "assume", OPTION_CHOICE, AT(assume), NULL, SETUN_CHOICE_ASSUME, 0,
      "how to read tensors whose type several projects use, such as i2_s-arm"},
     IGNORE_KEY_ROW(convert_options),
     {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print notices"},

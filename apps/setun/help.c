@@ -50,7 +50,7 @@ static int print_value(FILE *to, const char *value, int column) {
 static void print_option(const option *o, FILE *to) {
   int column = o->letter ? fprintf(to, "  -%c%s", o->letter, o->name ? ", " : "") : fprintf(to, "      ");
   if (o->name) column += fprintf(to, "--%s", o->name);
-  if (o->kind != OPTION_FLAG) column = print_value(to, o->value, column + fprintf(to, " "));
+  if (o->kind != OPTION_FLAG) column = print_value(to, option_value(o), column + fprintf(to, " "));
   if (column > HELP_COLUMN - 2)
     fprintf(to, "\n%*s", HELP_COLUMN, "");
   else

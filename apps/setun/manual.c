@@ -44,7 +44,7 @@ static void print_man_option(const option *o) {
   }
   if (o->kind != OPTION_FLAG) {
     print_text(" \\fI");
-    print_roff(o->value);
+    print_roff(option_value(o));
     print_text("\\fR");
   }
   print_text("\n");
@@ -126,7 +126,7 @@ static void print_bash_values(const command *c) {
       print_text(") ");
       if (o->kind == OPTION_CHOICE) {
         print_text("COMPREPLY=($(compgen -W \"");
-        for (const char *p = o->value; *p; p++) print_text("%c", *p == '|' ? ' ' : *p);
+        for (const char *p = option_value(o); *p; p++) print_text("%c", *p == '|' ? ' ' : *p);
         print_text("\" -- \"$word\")); return");
       } else {
         print_text(takes_file(o) ? "COMPREPLY=($(compgen -f -- \"$word\")); return" : "return");
@@ -181,7 +181,7 @@ static void print_zsh_option(const option *o) {
     print_text("]");
     if (o->kind == OPTION_CHOICE) {
       print_text(":value:(");
-      for (const char *p = o->value; *p; p++) print_text("%c", *p == '|' ? ' ' : *p);
+      for (const char *p = option_value(o); *p; p++) print_text("%c", *p == '|' ? ' ' : *p);
       print_text(")");
     } else if (o->kind != OPTION_FLAG) {
       print_text(":value:%s", takes_file(o) ? "_files" : "");
@@ -217,7 +217,7 @@ static void print_fish_option(const command *c, const option *o) {
   if (o->name) print_text(" -l %s", o->name);
   if (o->kind == OPTION_CHOICE) {
     print_text(" -x -a '");
-    for (const char *p = o->value; *p; p++) print_text("%c", *p == '|' ? ' ' : *p);
+    for (const char *p = option_value(o); *p; p++) print_text("%c", *p == '|' ? ' ' : *p);
     print_text("'");
   } else if (o->kind != OPTION_FLAG) {
     print_text(takes_file(o) ? " -r -F" : " -x");

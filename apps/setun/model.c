@@ -13,9 +13,9 @@
 enum { ADAPTERS_MOST = 16 };
 
 const option model_rows[4] = {
-    {0, "isa", OPTION_CHOICE, offsetof(model_options, isa), "scalar|avx2|avxvnni|avx512|amx|neon|dotprod", 0, 0,
+    {0, "isa", OPTION_CHOICE, offsetof(model_options, isa), NULL, SETUN_CHOICE_ISA, 0,
      "compute with this instruction set instead of the best that the machine has"},
-    {0, "assume", OPTION_CHOICE, offsetof(model_options, assume), AMBIGUOUS_FORMATS, 0, 0,
+    {0, "assume", OPTION_CHOICE, offsetof(model_options, assume), NULL, SETUN_CHOICE_ASSUME, 0,
      "how to read a tensor type whose id is ambiguous, such as i2_s-arm"},
     {0, "activation", OPTION_CHOICE, offsetof(model_options, activation), "int8|float", 0, 0,
      "the precision of activations, instead of what the model says"},

@@ -6,9 +6,6 @@
 #include "options.h"
 #include "setun.h"
 
-// Formats whose type in a GGUF file may mean another one: what --assume chooses from.
-#define AMBIGUOUS_FORMATS "mxfp4|nvfp4|q1_0|t5|t5-zpm|i2_s|i2_s-arm|i2_s-x4|q2_0|q2_0-128|pq2_0|ptq1_0"
-
 // --ignore-key, of the struct's member `ignore_keys`.
 #define IGNORE_KEY_ROW(options)                                                                                        \
   {                                                                                                                    \

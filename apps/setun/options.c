@@ -34,6 +34,19 @@ static const char *option_label(const option *o, char label[64]) {
   return label;
 }
 
+const char *option_value(const option *o) {
+  enum { CHOICES = SETUN_CHOICE_SHAPE + 1, WORDS_MOST = 1024 };
+  static char words[CHOICES][WORDS_MOST];
+  if (o->value || o->kind != OPTION_CHOICE) return o->value;
+  char *to = words[(size_t)o->low];
+  const char *name;
+  size_t used = 0;
+  for (size_t i = 0; (name = setun_choice_name((setun_choice)o->low, i)) && used < WORDS_MOST; i++) {
+    used += (size_t)snprintf(to + used, WORDS_MOST - used, "%s%s", i ? "|" : "", name);
+  }
+  return to;
+}
+
 const char *next_choice(const char *from, size_t *length) {
   if (!*from) return NULL;
   if (*from == '|') from++;
@@ -136,9 +149,9 @@ static int store(const command *self, const option *o, const char *text, void *t
     return 0;
   }
   case OPTION_CHOICE:
-    if (!is_choice(o->value, text)) {
+    if (!is_choice(option_value(o), text)) {
       char label[64];
-      return usage_error(self, "%s expects one of %s, not '%s'", option_label(o, label), o->value, text);
+      return usage_error(self, "%s expects one of %s, not '%s'", option_label(o, label), option_value(o), text);
     }
     *(const char **)to = text;
     return 0;

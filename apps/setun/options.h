@@ -13,7 +13,8 @@ typedef enum option_kind {
   OPTION_FILE,    // the same; shells complete it with file names
   OPTION_LIST,    // text_list: the option may be given several times, and adds one text each time, of at least `low`
                   // bytes; at most `high` in all, unless that is 0
-  OPTION_CHOICE,  // const char *, one of the words in `value`, which are separated by '|'
+  OPTION_CHOICE,  // const char *, one of the words in `value`, which are separated by '|'; with `value` NULL those of
+                  // the library's choice `low`, a setun_choice
   OPTION_INTEGER, // int64_t in [low, high]
   OPTION_SEED,    // optional_seed
   OPTION_NUMBER,  // double in [low, high]
@@ -37,8 +38,8 @@ typedef struct option {
   const char *name; // "threads"; NULL: none
   option_kind kind;
   size_t offset;     // of the value in the group's struct
-  const char *value; // what stands for the value in help: "N", "FILE", "f32|f16"
-  double low, high;  // of numbers and lists
+  const char *value; // what stands for the value in help: "N", "FILE", "f32|f16"; read by option_value
+  double low, high;  // of numbers and lists; of a choice see above
   const char *help;
 } option;
 
@@ -68,6 +69,9 @@ typedef struct command {
 int parse_options(const command *self, int argc, char **argv, void *values, int *status);
 // Whether the command whose options were parsed has one of this name, for hints.
 bool is_option(const char *name);
+
+// What stands for an option's value, with the words of a choice. Valid until the program ends.
+const char *option_value(const option *o);
 
 // The words of a choice, one after the other: "f32|f16" gives "f32" (3 bytes), then "f16". NULL at the end.
 const char *next_choice(const char *from, size_t *length);

@@ -2,7 +2,6 @@
 #include "commands.h"
 #include "model.h"
 #include "output.h"
-#include "synthetic.h"
 
 #include <string.h>
 
@@ -18,10 +17,11 @@ typedef struct plan_options {
 static const option rows[] = {
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
      "tokens that the context holds (default: the model's, at most 4096)"},
-    {0, "shape", OPTION_CHOICE, AT(shape), SHAPES, 0, 0,
+    {0, "shape", OPTION_CHOICE, AT(shape), NULL, SETUN_CHOICE_SHAPE, 0,
      "plan for a model of this shape instead of a file: those of `bench --synthetic`"},
-    {0, "format", OPTION_CHOICE, AT(format), FORMATS, 0, 0, "with --shape: the matrices' format (default t16)"},
-    {0, "head", OPTION_CHOICE, AT(head), FORMATS, 0, 0,
+    {0, "format", OPTION_CHOICE, AT(format), NULL, SETUN_CHOICE_SYNTHETIC, 0,
+     "with --shape: the matrices' format (default t16)"},
+    {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_SYNTHETIC, 0,
      "with --shape: the embedding's and the head's format (default f16)"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };

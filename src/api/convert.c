@@ -23,8 +23,7 @@ static setun_status find_layout(const char *name, st_convert_options *o, setun_e
   if (!name) return st_fail(err, SETUN_ERROR_ARGUMENT, "to: expected a layout's name, found none");
   o->divides = !strcmp(name, "hf-u8-div");
   const st_format *f = st_format_by_name(o->divides ? "hf-u8" : name);
-  bool plain = f && (f->id == ST_F32 || f->id == ST_F16 || f->id == ST_BF16);
-  if (!f || !(plain || st_format_is_ternary(f))) {
+  if (!f || !(st_format_is_number(f) || st_format_is_ternary(f))) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "to: expected a ternary layout, f32, f16 or bf16, found \"%.40s\"", name);
   }
   o->to = f;
@@ -32,12 +31,9 @@ static setun_status find_layout(const char *name, st_convert_options *o, setun_e
 }
 
 static setun_status find_format(const char *what, const char *name, const st_format **format, setun_error *err) {
-  static const st_format_id allowed[] = {ST_F32, ST_F16, ST_BF16, ST_Q8_0, ST_Q6_K};
   if (!name || !strcmp(name, "keep")) return SETUN_OK;
-  for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
-    *format = st_format_get(allowed[i]);
-    if (!strcmp((*format)->name, name)) return SETUN_OK;
-  }
+  *format = st_format_by_name(name);
+  if (*format && st_format_is_fine(*format)) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected keep, f32, f16, bf16, q8_0 or q6_k, found \"%.40s\"", what,
                  name);
 }

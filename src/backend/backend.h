@@ -137,6 +137,7 @@ struct st_backend {
 
   // The instruction sets that can run here, best last; and this machine's ceilings, see setun_measure_ceilings.
   const char *(*available)(void);
+  const char *(*isa_name)(size_t index); // of all that there are kernels for; NULL beyond the last
   setun_status (*measure)(const char *isa, int threads, uint64_t buffer_bytes, setun_ceilings *ceilings,
                           setun_error *err);
 

@@ -132,8 +132,7 @@ static setun_status make_header(st_synthesis *y, const st_synthesis_options *o, 
 }
 
 static setun_status check_format(const char *what, const st_format *f, setun_error *err) {
-  bool written = f && f->gguf_type >= 0 && (f->ops->encode || f->ops->pack) && f->id != ST_T5_ZPM;
-  if (written) return SETUN_OK;
+  if (f && st_format_is_written(f)) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a format that GGUF files are written in, found %s", what,
                  f ? f->name : "none");
 }
@@ -150,8 +149,7 @@ setun_status st_synthesis_new(const st_synthesis_options *o, st_synthesis **synt
   if (!y) return st_fail_memory(err, "a made-up model");
   y->seed = o->seed;
   // Floats are what other programs quantize, and those take over the key of another alignment without heeding it.
-  bool floats = o->format->id == ST_F32 || o->format->id == ST_F16 || o->format->id == ST_BF16;
-  y->alignment = floats ? ST_GGUF_USUAL : ST_GGUF_BLOCKS;
+  y->alignment = st_format_is_number(o->format) ? ST_GGUF_USUAL : ST_GGUF_BLOCKS;
   s = st_preset_find(o->shape, &y->spec, &y->h, err);
   if (s == SETUN_OK) s = add_items(y, o, err);
   if (s == SETUN_OK) s = make_header(y, o, err);

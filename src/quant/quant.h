@@ -153,6 +153,21 @@ const char *st_gguf_type_hint(uint32_t type);
 static inline bool st_format_is_ternary(const st_format *f) {
   return f->scales != ST_SCALE_NONE;
 }
+// Plain numbers, one after the other, that Setun also writes.
+static inline bool st_format_is_number(const st_format *f) {
+  return f->block == 1 && f->ops->encode;
+}
+// Formats that Setun writes to GGUF files; those that ternary weights are converted to, in any container; and values
+// that take more than 6 bits, for embeddings and heads.
+static inline bool st_format_is_written(const st_format *f) {
+  return f->gguf_type >= 0 && (f->ops->encode || f->ops->pack);
+}
+static inline bool st_format_is_layout(const st_format *f) {
+  return st_format_is_number(f) || f->ops->pack;
+}
+static inline bool st_format_is_fine(const st_format *f) {
+  return f->ops->encode && 8 * f->block_bytes > 6 * f->block;
+}
 // Scales that `unpack` gives for a row of K weights.
 static inline uint64_t st_format_row_scales(const st_format *f, uint64_t columns) {
   return f->scales == ST_SCALE_BLOCK ? columns / f->block : f->scales == ST_SCALE_ROW;

@@ -2,7 +2,15 @@
 // against the scalar table. It shows the arithmetic and the addressing; kernels.c runs the instructions where they
 // exist.
 #include "base/cpu.h"
-#include "checks.h"
+#include "common/harness.h"
+
+#include "base/float16.h"
+#include "base/memory.h"
+#include "kernel/layout.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #if defined(__x86_64__)
 static int check_emulated(timed_rounds r);
@@ -22,7 +30,7 @@ int main(int argc, char **argv) {
 #if defined(__x86_64__)
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
-#include "tiles.h"
+#include "common/tiles.h"
 
 #include "kernel/x86/int8_amx.c"
 

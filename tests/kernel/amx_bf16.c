@@ -1,7 +1,15 @@
 // AMX's products of BF16 with its tile instructions emulated: the same source, on any processor with AVX-512, against
 // the order of additions that docs/kernels.md lays down, computed here, and against float64.
 #include "base/cpu.h"
-#include "checks.h"
+#include "common/harness.h"
+
+#include "base/float16.h"
+#include "base/memory.h"
+#include "kernel/layout.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <float.h>
 
@@ -23,7 +31,7 @@ int main(int argc, char **argv) {
 #if defined(__x86_64__)
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
-#include "tiles.h"
+#include "common/tiles.h"
 
 #include "kernel/x86/floats_amxbf16.c"
 #pragma GCC pop_options
@@ -95,7 +103,7 @@ static void counted_matmul(const st_matrix *w, const st_input *input, size_t fir
   bf16_matmul(w, input, first, last, out, stride);
   if (tile_products - before != expected)
     FAIL("%zu tokens: %zu products of tiles, expected %zu", input->tokens, tile_products - before, expected);
-  if (tile_registers[0].rows) FAIL("tiles are not released");
+  if (tiles_configured()) FAIL("tiles are not released");
 }
 
 static void check(const st_kernels *reference, size_t rows, size_t columns, size_t tokens, mode weights, mode how) {

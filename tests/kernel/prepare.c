@@ -1,6 +1,14 @@
 // Every array of a prepared input, of every table that this processor runs, against the scalar table's bit for bit:
 // whole and broken tiles, in parts as threads take them, with and without a norm.
-#include "checks.h"
+#include "common/harness.h"
+
+#include "base/float16.h"
+#include "base/memory.h"
+#include "kernel/layout.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "kernel/layout.h"
 

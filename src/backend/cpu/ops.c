@@ -473,6 +473,7 @@ extern const st_backend st_backend_cpu; // the registry's
 const st_backend st_backend_cpu = {
     .name = "cpu",
     .available = st_kernels_available,
+    .isa_name = st_isa_name,
     .measure = st_cpu_measure,
     .device_new = st_cpu_device_new,
     .device_free = st_cpu_device_free,

@@ -1,28 +1,10 @@
-// AMX's tile instructions, emulated: included before the sources that use them, in place of the compiler's. What a
-// processor refuses is a failure.
-#ifndef SETUN_TESTS_KERNEL_TILES_H
-#define SETUN_TESTS_KERNEL_TILES_H
+// AMX's tile instructions, emulated.
+#include "common/tiles.h"
 
-#include "checks.h"
+#include "base/float16.h"
 
-#include <immintrin.h>
-
-#undef _tile_loadconfig
-#undef _tile_release
-#undef _tile_zero
-#undef _tile_loadd
-#undef _tile_stored
-#undef _tile_dpbsud
-#undef _tile_dpbssd
-#undef _tile_dpbf16ps
-#define _tile_loadconfig(c) tile_configure(c)
-#define _tile_release() memset(tile_registers, 0, sizeof tile_registers)
-#define _tile_zero(t) memset(tile_of(t)->data, 0, sizeof tile_of(t)->data)
-#define _tile_loadd(t, p, s) tile_load(t, p, s)
-#define _tile_stored(t, p, s) tile_store(t, p, s)
-#define _tile_dpbsud(c, a, b) tile_multiply(c, a, b, 255, 0)
-#define _tile_dpbssd(c, a, b) tile_multiply(c, a, b, 127, 128)
-#define _tile_dpbf16ps(c, a, b) tile_multiply_bf16(c, a, b)
+#include <math.h>
+#include <string.h>
 
 typedef struct {
   size_t rows, bytes;
@@ -30,10 +12,11 @@ typedef struct {
 } tile;
 
 static tile tile_registers[8];
-static size_t tile_products; // instructions so far
+
+size_t tile_products;
 
 // What the processor accepts: palette 1, no row to begin at, nothing in reserved places or in tiles that do not exist.
-static void tile_configure(const void *config) {
+void tile_configure(const void *config) {
   const uint8_t *bytes = config;
   bool valid = bytes[0] == 1;
   for (int i = 1; i < 64; i++) {
@@ -46,19 +29,36 @@ static void tile_configure(const void *config) {
   }
   if (!valid) FAIL("an invalid configuration of tiles");
 }
+
+void tiles_release(void) {
+  memset(tile_registers, 0, sizeof tile_registers);
+}
+
+bool tiles_configured(void) {
+  return tile_registers[0].rows;
+}
+
 static tile *tile_of(int t) {
   if (!tile_registers[t].rows) FAIL("tile %d is used where it is not configured", t);
   return &tile_registers[t];
 }
-static void tile_load(int t, const void *p, size_t stride) {
+
+void tile_clear(int t) {
+  tile *to = tile_of(t);
+  memset(to->data, 0, sizeof to->data);
+}
+
+void tile_load(int t, const void *p, size_t stride) {
   tile *to = tile_of(t);
   memset(to->data, 0, sizeof to->data);
   for (size_t r = 0; r < to->rows; r++) memcpy(to->data[r], (const uint8_t *)p + r * stride, to->bytes);
 }
-static void tile_store(int t, void *p, size_t stride) {
+
+void tile_store(int t, void *p, size_t stride) {
   const tile *from = tile_of(t);
   for (size_t r = 0; r < from->rows; r++) memcpy((uint8_t *)p + r * stride, from->data[r], from->bytes);
 }
+
 // Whether three tiles have shapes that can be multiplied; counts the product.
 static bool tiles_match(int c, int a, int b) {
   const tile *sums = tile_of(c), *x = tile_of(a), *y = tile_of(b);
@@ -68,9 +68,10 @@ static bool tiles_match(int c, int a, int b) {
   if (!match) FAIL("tiles %d, %d and %d, of shapes that cannot be multiplied", c, a, b);
   return match;
 }
+
 // TDPBSUD and TDPBSSD: row m, column n of c += sum over k and j of signed a[m][4k + j] times b[k][4n + j], whose
 // bytes above `largest` mean 2 * bias less.
-static inline void tile_multiply(int c, int a, int b, int largest, int bias) {
+void tile_multiply(int c, int a, int b, int largest, int bias) {
   tile *sums = tile_of(c);
   const tile *x = tile_of(a), *y = tile_of(b);
   if (!tiles_match(c, a, b)) return;
@@ -86,16 +87,19 @@ static inline void tile_multiply(int c, int a, int b, int largest, int bias) {
     memcpy(sums->data[m], row, 64);
   }
 }
+
 // Subnormal numbers are zero, with their sign.
 static inline float tile_flush(float x) {
   return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
 }
+
 static inline float tile_bf16(const uint8_t *p) {
   return tile_flush(st_float_from_bits((uint32_t)p[0] << 16 | (uint32_t)p[1] << 24));
 }
+
 // TDPBF16PS: the sums over even and over odd k begin at zero, one fused multiply-add after the other; both together are
 // then added to row m, column n of c.
-static inline void tile_multiply_bf16(int c, int a, int b) {
+void tile_multiply_bf16(int c, int a, int b) {
   tile *sums = tile_of(c);
   const tile *x = tile_of(a), *y = tile_of(b);
   if (!tiles_match(c, a, b)) return;
@@ -112,5 +116,3 @@ static inline void tile_multiply_bf16(int c, int a, int b) {
     }
   }
 }
-
-#endif

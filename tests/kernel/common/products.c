@@ -1,64 +1,14 @@
-// The checks: products, input preparation, and the smaller functions.
-#ifndef SETUN_TESTS_KERNEL_CHECKS_H
-#define SETUN_TESTS_KERNEL_CHECKS_H
+// Products in every form: checks and bench.
+#include "common/harness.h"
 
-#include "matrices.h"
-#include "rounds.h"
+#include "base/float16.h"
+#include "base/memory.h"
+#include "kernel/layout.h"
+#include "quant/rows.h"
 
-typedef struct {
-  timed_rounds rounds;
-  const char *isa, *only; // NULL: all
-} options;
-
-static int failures;
-static uint64_t comparisons;
-static const char *table_name;
-
-#define FAIL(...)                                                                                                      \
-  do {                                                                                                                 \
-    if (failures++ < 20) {                                                                                             \
-      printf("FAIL %s: ", table_name);                                                                                 \
-      printf(__VA_ARGS__);                                                                                             \
-      printf("\n");                                                                                                    \
-    }                                                                                                                  \
-  } while (0)
-
-// Same bits, or both NaN.
-static bool same(float a, float b) {
-  return st_float_bits(a) == st_float_bits(b) || (a != a && b != b);
-}
-
-static const float guard_value = 12345.5f;
-static void fill_guard(float *x, size_t n) {
-  for (size_t i = 0; i < n; i++) x[i] = guard_value;
-}
-
-static void random_floats(float *x, size_t n, mode how) {
-  for (size_t i = 0; i < n; i++)
-    x[i] = how == ZERO ? 0 : how == LARGEST ? -1e6f : how == SMALLEST ? 1e-30f : random_float();
-  if (how == ONE_ELEMENT) {
-    memset(x, 0, n * sizeof *x);
-    x[random_below((uint32_t)n)] = 3;
-  }
-}
-
-// Random ones have an outlier in about one of eight blocks of 32, as a model's do.
-static void random_activations(float *x, size_t n, mode how) {
-  random_floats(x, n, how);
-  for (size_t i = 0; i < n && how == RANDOM; i++) x[i] *= random_below(256) ? 1 : 12;
-}
-
-static void prepare(const st_kernels *k, st_input *input, st_activation kind, const float *x, size_t tokens,
-                    size_t columns) {
-  *input = (st_input){.kind = kind, .tokens = tokens, .columns = columns};
-  input->data = st_aligned_alloc(k->input_bytes(kind, tokens, columns));
-  if (k->scratch_bytes) input->scratch = st_aligned_alloc(k->scratch_bytes);
-  k->prepare(input, x, columns, NULL, 0, 0, tokens);
-}
-
-static inline void free_input(st_input *input) {
-  st_free(input->data), st_free(input->scratch);
-}
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 static float largest_of(const float *x, size_t n) {
   float most = 0;
@@ -132,9 +82,8 @@ static void check_against_double(const matrix *w, st_activation kind, const floa
   st_free(a);
 }
 
-// out is [tokens][rows] with guards on both sides.
-static void product(const st_kernels *k, const matrix *w, st_activation kind, const float *x, size_t tokens,
-                    float *guarded_out) {
+void product(const st_kernels *k, const matrix *w, st_activation kind, const float *x, size_t tokens,
+             float *guarded_out) {
   size_t n = tokens * w->m.rows;
   st_input input;
   fill_guard(guarded_out, n + 32);
@@ -154,8 +103,8 @@ static bool adds_alike(const st_kernels *k, st_form form, st_activation kind) {
   return st_coding_of(form).number != ST_NUMBER_BF16 || kind != ST_ACT_F32 || strcmp(k->name, "amx");
 }
 
-static void check_product(const st_kernels *k, const st_kernels *reference, const matrix *w, st_activation kind,
-                          mode how, size_t tokens) {
+void check_product(const st_kernels *k, const st_kernels *reference, const matrix *w, st_activation kind, mode how,
+                   size_t tokens) {
   size_t columns = w->m.columns, rows = w->m.rows, n = tokens * rows;
   float *x = st_malloc(tokens * columns, sizeof *x);
   float *out = st_malloc(n + 32, sizeof *out), *expected = st_malloc(n + 32, sizeof *expected);
@@ -212,9 +161,6 @@ static void check_shape(const st_kernels *k, const st_kernels *reference, st_for
   free_matrix(&w);
 }
 
-// Shapes of products. What one check does grows with the rounds, so that the first is short on a slow machine.
-typedef enum { NARROW, TAILS, EXTREMES, LONG_ROWS, SHAPES } shape_class;
-
 // Sums of the longest rows, at their extremes: what a narrow accumulator might not hold.
 static void check_long_rows(const st_kernels *k, const st_kernels *reference, st_form form, size_t round) {
   static const size_t columns[] = {6912, 3200, 2560, 4160}, rows[] = {16, 20, 100, 33}, tokens[] = {1, 9, 17, 40};
@@ -224,8 +170,7 @@ static void check_long_rows(const st_kernels *k, const st_kernels *reference, st
   if (round) check_shape(k, reference, form, rows[i], columns[random_below(4)], block, (mode)random_below(MODES), t);
 }
 
-static void check_products(const st_kernels *k, const st_kernels *reference, st_form form, shape_class shape,
-                           size_t round) {
+void check_products(const st_kernels *k, const st_kernels *reference, st_form form, shape_class shape, size_t round) {
   static const size_t tokens[] = {17, 1, 2, 3, 5, 7, 16, 33};
   uint32_t block = 64u << random_below(3);
   size_t n = tokens[round ? random_below(8) : 0], rows = 1 + random_below(50);
@@ -283,98 +228,31 @@ static void check_formats(const st_kernels *k, const st_kernels *reference, size
   }
 }
 
-#include "checks_misc.h"
+const kernel_test test_formats = {"formats", check_formats, NULL};
 
-// What a class of checks compares: products in one form, with every shape a class, or another function.
-typedef struct {
-  const char *name;
-  void (*check)(const st_kernels *k, const st_kernels *reference, size_t round); // NULL: products in `form`
-  st_form form;
-} kernel_check;
-
-enum { CHECKS_MOST = ST_FORM_COUNT + 16, TABLES_MOST = 16 };
-static kernel_check checks[CHECKS_MOST];
-static size_t n_checks;
-
-typedef struct {
-  st_kernels k;
-  const char *name;
-  uint64_t compared[CHECKS_MOST];
-  int failures;
-} checked_table;
-
-static void list_checks(const options *o) {
-  kernel_check all[CHECKS_MOST] = {{"formats", check_formats, 0}};
-  size_t n = 1;
-  for (size_t i = 0; i < sizeof misc_checks / sizeof *misc_checks; i++) {
-    all[n++] = (kernel_check){misc_checks[i].name, misc_checks[i].check, 0};
-  }
-  for (int form = 0; form < ST_FORM_COUNT; form++)
-    all[n++] = (kernel_check){st_form_name((st_form)form), NULL, (st_form)form};
-  for (size_t i = 0; i < n; i++) {
-    if (!o->only || !strcmp(o->only, all[i].name)) checks[n_checks++] = all[i];
-  }
-}
-
-static void check_once(checked_table *t, const st_kernels *reference, size_t i, int shape, size_t round) {
-  uint64_t before = comparisons;
-  int failed = failures;
-  table_name = t->name;
-  if (checks[i].check)
-    checks[i].check(&t->k, reference, round);
-  else
-    check_products(&t->k, reference, checks[i].form, (shape_class)shape, round);
-  t->compared[i] += comparisons - before, t->failures += failures - failed;
-}
-
-// One check of every class; false: the time ended before.
-static bool check_round(const timed_rounds *r, checked_table *tables, size_t n, const st_kernels *reference) {
-  uint64_t class_index = 0;
-  for (int shape = 0; shape < SHAPES; shape++) {
-    for (size_t i = 0; i < n_checks; i++, class_index++) {
-      for (size_t t = 0; t < n; t++) { // the same inputs for every table
-        if (!rounds_go_on(r)) return false;
-        st_random_seed(&random_state, rounds_seed(r, class_index));
-        if (!shape || !checks[i].check) check_once(&tables[t], reference, i, shape, (size_t)r->round);
-      }
+void bench_product(const ceilings *b, st_form form, st_activation kind, size_t rows, size_t columns, size_t tokens) {
+  if (!b->k.matmul[form][kind]) return;
+  matrix w = make_matrix(form, rows, columns, 256, RANDOM);
+  size_t bytes = rows / 16 * w.m.group_bytes, copies = tokens == 1 ? ARENA / bytes : 1;
+  for (size_t i = 0; i < copies; i++) memcpy(b->arena + i * bytes, w.m.data, bytes);
+  float *x = st_malloc(tokens * columns, sizeof *x), *out = st_malloc(tokens * rows, sizeof *out);
+  random_activations(x, tokens * columns, RANDOM);
+  st_input input;
+  prepare(&b->k, &input, kind, x, tokens, columns);
+  double best = 1e9;
+  for (double start = now(); now() - start < 0.3;) {
+    double t = now();
+    for (size_t i = 0; i < copies; i++) {
+      w.m.data = b->arena + i * bytes;
+      b->k.matmul[form][kind](&w.m, &input, 0, rows, out, rows);
     }
+    best = fmin(best, (now() - t) / (double)copies);
   }
-  return true;
+  double macs = (double)rows * (double)columns * (double)tokens / best, moved = (double)bytes / best;
+  double compute = macs / (kind == ST_ACT_F32 ? b->floats : b->int8), memory = moved / b->bytes;
+  printf("%-6s %-4s x %-10s %5zux%-5zu %4zu tokens: %9.4f ms %7.1f GMAC/s %6.2f GB/s %5.1f%% of %s\n", b->k.name,
+         st_form_name(form), activation_names[kind], rows, columns, tokens, best * 1e3, macs * 1e-9, moved * 1e-9,
+         100 * fmax(compute, memory), compute > memory ? "multiply-adds" : "memory");
+  st_free(x), st_free(out), free_input(&input);
+  free_matrix(&w);
 }
-
-static void print_coverage(const checked_table *tables, size_t n) {
-  printf("%-14s", "comparisons");
-  for (size_t t = 0; t < n; t++) printf(" %12s", tables[t].name);
-  for (size_t i = 0; i < n_checks; i++) {
-    printf("\n%-14s", checks[i].name);
-    for (size_t t = 0; t < n; t++) printf(" %12llu", (unsigned long long)tables[t].compared[i]);
-  }
-  printf("\n");
-}
-
-// Each table that this processor runs; those that it does not are named as skipped.
-static inline int run_checks(const options *o) {
-  static checked_table tables[TABLES_MOST];
-  st_kernels reference;
-  setun_error err;
-  size_t n = 0;
-  timed_rounds r = o->rounds;
-  if (st_kernels_get(st_isa_name(0), &reference, &err) != SETUN_OK) return printf("FAIL scalar: %s\n", err.message), 1;
-  for (size_t i = 0; st_isa_name(i) && n < TABLES_MOST; i++) {
-    const char *name = tables[n].name = st_isa_name(i);
-    if (o->isa && strcmp(o->isa, name)) continue;
-    if (st_kernels_get(name, &tables[n].k, &err) == SETUN_OK)
-      n++;
-    else
-      printf("%-8s skipped: %s\n", name, err.message);
-  }
-  list_checks(o);
-  if (!n || !n_checks) return printf("nothing to check\n"), 77;
-  while (check_round(&r, tables, n, &reference)) r.round++;
-  print_coverage(tables, n);
-  for (size_t t = 0; t < n; t++) printf("%-8s %s\n", tables[t].name, tables[t].failures ? "FAILED" : "ok");
-  rounds_print(&r);
-  return failures != 0;
-}
-
-#endif

@@ -1,70 +1,17 @@
-// Matrices for the kernel tests: random or extreme weights in each form, made from the bytes that a file would hold,
-// with the same weights as float64 computed here, and buffers whose end touches an unreadable page.
-#ifndef SETUN_TESTS_KERNEL_MATRICES_H
-#define SETUN_TESTS_KERNEL_MATRICES_H
-
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE
-#endif
+// Matrices: random or extreme weights in each form, made from the bytes that a file would hold, with the same weights
+// as float32 computed here.
+#include "common/harness.h"
 
 #include "base/float16.h"
 #include "base/memory.h"
-#include "base/random.h"
-#include "kernel/attend.h"
 #include "kernel/layout.h"
 #include "quant/rows.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-typedef enum { RANDOM, LARGEST, SMALLEST, ZERO, ONE_ELEMENT, MODES } mode;
-static const char *const mode_names[MODES] = {"random", "largest", "smallest", "zero", "one element"};
-static const char *const activation_names[ST_ACT_COUNT] = {"f32", "int8-token", "int8-block"};
-
-static st_random random_state;
-
-static inline uint32_t random_below(uint32_t n) {
-  return (uint32_t)(st_random_unit(&random_state) * n);
-}
-static inline float random_float(void) {
-  return (float)(st_random_unit(&random_state) * 2 - 1);
-}
-
-// Memory that ends where an unreadable page begins.
-typedef struct {
-  uint8_t *base, *data;
-  size_t length;
-} guarded;
-
-static inline guarded guarded_alloc(size_t bytes) {
-  size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
-  guarded g = {.length = body + page};
-  void *p = mmap(NULL, g.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED || mprotect((uint8_t *)p + body, page, PROT_NONE)) {
-    perror("mmap");
-    exit(1);
-  }
-  g.base = p;
-  g.data = g.base + body - bytes;
-  return g;
-}
-
-static inline void guarded_free(guarded *g) {
-  munmap(g->base, g->length);
-}
-
-typedef struct {
-  st_matrix m;
-  guarded memory;
-  float *dense;  // [rows][columns], what the weights mean
-  float *scales; // of T16
-} matrix;
-
-static inline bool has_block(st_form form) {
+bool has_block(st_form form) {
   return st_coding_of(form).by_block;
 }
 
@@ -72,8 +19,7 @@ static inline bool is_fives(st_form form) {
   return st_form_is(form, ST_KIND_FIVES);
 }
 
-// A format that becomes the form, of `block` columns where the form leaves that open.
-static inline st_format format_for(st_form form, uint32_t block) {
+st_format format_for(st_form form, uint32_t block) {
   st_form_rows rows = st_form_rows_taken(form);
   st_scale_kind scales = has_block(form) ? ST_SCALE_BLOCK : ST_SCALE_OUTER;
   if (rows == ST_FORM_TRITS) return (st_format){.id = ST_HF_U8, .block = block, .scales = scales};
@@ -86,8 +32,7 @@ static inline st_format format_for(st_form form, uint32_t block) {
   exit(1);
 }
 
-// Formats whose blocks are made, and given a meaning, here rather than by their own functions.
-static inline bool is_made_here(st_format_id id) {
+bool is_made_here(st_format_id id) {
   return id == ST_Q8_0 || id == ST_Q4_0 || id == ST_Q4_1;
 }
 
@@ -106,7 +51,7 @@ static inline int pick(mode how, int low, int high, bool here) {
 }
 
 // The bytes of one row of 32-column blocks, and their meaning.
-static inline void make_blocks(st_format_id id, size_t columns, mode how, size_t chosen, uint8_t *bytes, float *dense) {
+static void make_blocks(st_format_id id, size_t columns, mode how, size_t chosen, uint8_t *bytes, float *dense) {
   bool eight = id == ST_Q8_0, minimums = id == ST_Q4_1;
   size_t size = eight ? 34 : minimums ? 20 : 18, head = minimums ? 4 : 2;
   for (size_t b = 0; b < columns / 32; b++, bytes += size) {
@@ -129,7 +74,7 @@ static inline void make_blocks(st_format_id id, size_t columns, mode how, size_t
 
 // The same for the other formats of blocks: any bytes, but for the scales, and their meaning as the format decodes it,
 // which tests/unit/quant_values.c holds to others' decoders. One element: d is 0, the minimum's scale 1.
-static inline void make_format_blocks(st_form form, size_t columns, mode how, uint8_t *bytes, float *dense) {
+static void make_format_blocks(st_form form, size_t columns, mode how, uint8_t *bytes, float *dense) {
   const st_format f = format_for(form, 0);
   size_t size = columns / f.block * f.block_bytes;
   for (size_t i = 0; i < size; i++) {
@@ -150,7 +95,7 @@ static inline void make_format_blocks(st_form form, size_t columns, mode how, ui
 }
 
 // The source bytes of all rows, which st_form_pack takes 16 rows at a time.
-static inline void make_rows(matrix *w, mode how, uint8_t *source, size_t row_bytes, float *scales) {
+static void make_rows(matrix *w, mode how, uint8_t *source, size_t row_bytes, float *scales) {
   size_t rows = w->m.rows, columns = w->m.columns;
   st_form_rows taken = st_form_rows_taken(w->m.form);
   st_format_id id = format_for(w->m.form, w->m.block).id;
@@ -187,7 +132,7 @@ static inline void make_rows(matrix *w, mode how, uint8_t *source, size_t row_by
   }
 }
 
-static inline matrix make_matrix(st_form form, size_t rows, size_t columns, uint32_t block, mode how) {
+matrix make_matrix(st_form form, size_t rows, size_t columns, uint32_t block, mode how) {
   matrix w = {.m = {.form = form, .rows = rows, .columns = columns, .block = has_block(form) ? block : 0}};
   st_format format = format_for(form, block);
   size_t groups = (rows + 15) / 16;
@@ -213,10 +158,8 @@ static inline matrix make_matrix(st_form form, size_t rows, size_t columns, uint
   return w;
 }
 
-static inline void free_matrix(matrix *w) {
+void free_matrix(matrix *w) {
   guarded_free(&w->memory);
   st_free(w->dense);
   st_free(w->scales);
 }
-
-#endif

@@ -1,0 +1,42 @@
+// setun.h: what may be chosen by name. Each list follows from the tables of the library, so that a new row is a choice.
+#include "api/api.h"
+
+#include "backend/backend.h"
+#include "convert/presets.h"
+#include "quant/quant.h"
+
+#include <string.h>
+
+// Those of the formats that pass a test, in the order of their table; `also` follows `after`.
+static const char *format_name(size_t index, bool (*is_choice)(const st_format *f), const char *after,
+                               const char *also) {
+  for (int id = 0; id < ST_FORMAT_COUNT; id++) {
+    const st_format *f = st_format_get((st_format_id)id);
+    if (!is_choice(f)) continue;
+    if (index-- == 0) return f->name;
+    if (after && !strcmp(f->name, after) && index-- == 0) return also;
+  }
+  return NULL;
+}
+
+static bool is_layout(const st_format *f) {
+  return st_format_is_layout(f);
+}
+static bool is_fine(const st_format *f) {
+  return st_format_is_fine(f);
+}
+static bool is_written(const st_format *f) {
+  return st_format_is_written(f);
+}
+
+const char *setun_choice_name(setun_choice choice, size_t index) {
+  switch (choice) {
+  case SETUN_CHOICE_ISA: return st_backend_find(NULL)->isa_name(index);
+  case SETUN_CHOICE_ASSUME: return format_name(index, st_format_is_ambiguous, NULL, NULL);
+  case SETUN_CHOICE_LAYOUT: return format_name(index, is_layout, "hf-u8", "hf-u8-div");
+  case SETUN_CHOICE_EMBEDDING: return index ? format_name(index - 1, is_fine, NULL, NULL) : "keep";
+  case SETUN_CHOICE_SYNTHETIC: return format_name(index, is_written, NULL, NULL);
+  case SETUN_CHOICE_SHAPE: return st_preset_name(index);
+  }
+  return NULL;
+}
