@@ -193,29 +193,29 @@ LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks) {
   float *scores[LANES_SLAB], sink[LANES_SLAB];
   vf most[LANES_SLAB], sum[LANES_SLAB], p[LANES_SLAB];
   size_t keys = q->last - q->first;
-#define LANES_EACH _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++)
-  LANES_EACH {
+#define LANES_QUERIES _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++)
+  LANES_QUERIES {
     scores[i] = q[i].scores + q->first;
     sink[i] = sinks ? sinks[i] : -INFINITY;
     most[i] = vf_set(sink[i]);
     sum[i] = vf_set(0);
   }
   for (size_t j = 0; j + 16 <= keys; j += 16)
-    LANES_EACH most[i] = vf_max(vf_load(scores[i] + j), most[i]); // a NaN is passed over
+    LANES_QUERIES most[i] = vf_max(vf_load(scores[i] + j), most[i]); // a NaN is passed over
   for (size_t j = keys / 16 * 16; j < keys; j++) {
-    LANES_EACH most[i] = vf_max(vf_set(scores[i][j]), most[i]);
+    LANES_QUERIES most[i] = vf_max(vf_set(scores[i][j]), most[i]);
   }
-  LANES_EACH most[i] = vf_set(vf_most(most[i]));
+  LANES_QUERIES most[i] = vf_set(vf_most(most[i]));
   for (size_t j = 0; j < keys; j += 16) {
-    LANES_EACH p[i] = vf_sub(vf_load(scores[i] + j), most[i]);
+    LANES_QUERIES p[i] = vf_sub(vf_load(scores[i] + j), most[i]);
     lanes_exps(p, n);
-    LANES_EACH {
+    LANES_QUERIES {
       vf_store(scores[i] + j, p[i]);
       sum[i] = vf_add(sum[i], j + 16 <= keys ? p[i] : vf_load_n(scores[i] + j, keys - j));
     }
   }
-  LANES_EACH q[i].state[0] = vf_first(most[i]), q[i].state[1] = vf_sum(sum[i]);
-#undef LANES_EACH
+  LANES_QUERIES q[i].state[0] = vf_first(most[i]), q[i].state[1] = vf_sum(sum[i]);
+#undef LANES_QUERIES
 }
 
 LANES_APART void lanes_softmax_1(lanes_query *q, const float *sinks) {
