@@ -80,7 +80,8 @@ typedef enum setun_choice {
   SETUN_CHOICE_LAYOUT,    /* setun_convert_params.to */
   SETUN_CHOICE_EMBEDDING, /* setun_convert_params.embedding and .head */
   SETUN_CHOICE_SYNTHETIC, /* setun_synthesis_params.format and .head */
-  SETUN_CHOICE_SHAPE      /* setun_synthesis_params.shape */
+  SETUN_CHOICE_SHAPE,     /* setun_synthesis_params.shape */
+  SETUN_CHOICE_KV         /* setun_session_params.kv_keys and .kv_values: the index is the setun_kv_type */
 } setun_choice;
 
 /* The names of a choice, one an index; NULL beyond the last. Static text. */
@@ -96,13 +97,19 @@ typedef struct setun_adapter {
   float scale; /* of its effect; 1 as it was trained */
 } setun_adapter;
 
-typedef enum setun_kv_type { SETUN_KV_F16, SETUN_KV_F32 } setun_kv_type;
+/* In what the KV cache holds numbers; see docs/cache.md. */
+typedef enum setun_kv_type {
+  SETUN_KV_F16,
+  SETUN_KV_F32,
+  SETUN_KV_Q8, /* 8.5 bits */
+  SETUN_KV_Q4  /* 4.5 bits */
+} setun_kv_type;
 
 typedef struct setun_session_params {
   uint32_t n_ctx;   /* tokens that fit; 0: the model's trained length, at most 4096 */
   uint32_t n_batch; /* tokens that one pass of prefill takes; 0: 512, or less where memory is little */
   int threads;      /* 0: as many as suit the machine */
-  setun_kv_type kv;
+  setun_kv_type kv_keys, kv_values; /* formats of keys and of values */
   bool all_logits; /* on_logits will be used: where the output matrix streams, room for the logits of several tokens at
                       once, so that it is read less often; false: it is read for each of them */
 } setun_session_params;

@@ -29,8 +29,8 @@ const option compute_rows[7] = {
      "tokens of the prompt that one pass takes (default 512, or less where --memory is little)"},
     {0, "precise", OPTION_FLAG, offsetof(compute_options, precise), NULL, 0, 0,
      "float32 activations, except where the model itself prescribes int8"},
-    {0, "kv", OPTION_CHOICE, offsetof(compute_options, kv), "f32|f16", 0, 0,
-     "the KV cache's format (default f16; f32 with --precise)"},
+    {0, "kv", OPTION_CHOICE, offsetof(compute_options, kv), NULL, SETUN_CHOICE_KV, 2,
+     "the KV cache's format, or those of keys and of values, such as q8,q4 (default f16; f32 with --precise)"},
     {0, "lora", OPTION_LIST, offsetof(compute_options, adapters), "FILE[:SCALE]", 1, ADAPTERS_MOST,
      "apply a LoRA adapter, a PEFT directory or a GGUF file, SCALE times as strongly (default 1); may be given several "
      "times"},
@@ -96,10 +96,20 @@ setun_model_params model_params(const model_options *o) {
   return params;
 }
 
+// One that the option takes.
+static setun_kv_type kv_type(const char *text, size_t length) {
+  const char *name;
+  int type = 0;
+  while ((name = setun_choice_name(SETUN_CHOICE_KV, (size_t)type)) && (strncmp(name, text, length) || name[length]))
+    type++;
+  return (setun_kv_type)type;
+}
+
 setun_session_params session_params(const compute_options *o) {
   setun_session_params params = setun_session_params_default();
-  bool f32 = o->kv ? strcmp(o->kv, "f32") == 0 : o->precise;
-  params.kv = f32 ? SETUN_KV_F32 : SETUN_KV_F16;
+  const char *kv = o->kv ? o->kv : o->precise ? "f32" : "f16", *comma = strchr(kv, ',');
+  params.kv_keys = kv_type(kv, comma ? (size_t)(comma - kv) : strlen(kv));
+  params.kv_values = comma ? kv_type(comma + 1, strlen(comma + 1)) : params.kv_keys;
   params.n_ctx = o->n_ctx;
   params.n_batch = (uint32_t)o->batch;
   params.threads = (int)o->threads;

@@ -24,7 +24,7 @@ typedef struct model_options {
 // How it computes. Begin with compute_defaults.
 typedef struct compute_options {
   int64_t threads, batch; // 0: the library's choice
-  const char *kv;         // NULL: f16, or f32 with `precise`
+  const char *kv;         // "q8", or "q8,q4" of keys and values; NULL: f16, or f32 with `precise`
   bool precise;
   text_list adapters; // "FILE" or "FILE:SCALE"
   uint64_t memory;    // the budget; 0: what is available

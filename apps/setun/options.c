@@ -35,7 +35,7 @@ static const char *option_label(const option *o, char label[64]) {
 }
 
 const char *option_value(const option *o) {
-  enum { CHOICES = SETUN_CHOICE_SHAPE + 1, WORDS_MOST = 1024 };
+  enum { CHOICES = SETUN_CHOICE_KV + 1, WORDS_MOST = 1024 };
   static char words[CHOICES][WORDS_MOST];
   if (o->value || o->kind != OPTION_CHOICE) return o->value;
   char *to = words[(size_t)o->low];
@@ -108,6 +108,17 @@ static bool read_size(const char *text, double *out) {
   return true;
 }
 
+// One of the words, or two with a comma between them.
+static bool are_choices(const char *choices, const char *text) {
+  char first[32];
+  const char *comma = strchr(text, ',');
+  if (!comma) return is_choice(choices, text);
+  if ((size_t)(comma - text) >= sizeof first) return false;
+  memcpy(first, text, (size_t)(comma - text));
+  first[comma - text] = 0;
+  return is_choice(choices, first) && is_choice(choices, comma + 1);
+}
+
 static int bad_value(const command *self, const option *o, const char *text, const char *expected) {
   char label[64];
   return usage_error(self, "%s expects %s, not '%s'", option_label(o, label), expected, text);
@@ -149,7 +160,7 @@ static int store(const command *self, const option *o, const char *text, void *t
     return 0;
   }
   case OPTION_CHOICE:
-    if (!is_choice(option_value(o), text)) {
+    if (!(o->high >= 2 ? are_choices(option_value(o), text) : is_choice(option_value(o), text))) {
       char label[64];
       return usage_error(self, "%s expects one of %s, not '%s'", option_label(o, label), option_value(o), text);
     }

@@ -14,7 +14,7 @@ typedef enum option_kind {
   OPTION_LIST,    // text_list: the option may be given several times, and adds one text each time, of at least `low`
                   // bytes; at most `high` in all, unless that is 0
   OPTION_CHOICE,  // const char *, one of the words in `value`, which are separated by '|'; with `value` NULL those of
-                  // the library's choice `low`, a setun_choice
+                  // the library's choice `low`, a setun_choice; with `high` 2 also two, separated by a comma
   OPTION_INTEGER, // int64_t in [low, high]
   OPTION_SEED,    // optional_seed
   OPTION_NUMBER,  // double in [low, high]

@@ -72,8 +72,11 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   char context[64], batch[64];
   uint32_t usual = p->n_ctx < 512 ? p->n_ctx : 512;
   bool smaller = !o->compute.batch && p->n_batch < usual;
-  snprintf(context, sizeof context, "%u tokens, %s", (unsigned)p->n_ctx,
-           session_params(&o->compute).kv == SETUN_KV_F32 ? "f32" : "f16");
+  setun_session_params session = session_params(&o->compute);
+  bool apart = session.kv_keys != session.kv_values;
+  snprintf(context, sizeof context, "%u tokens, %s%s%s", (unsigned)p->n_ctx,
+           setun_choice_name(SETUN_CHOICE_KV, session.kv_keys), apart ? "," : "",
+           apart ? setun_choice_name(SETUN_CHOICE_KV, session.kv_values) : "");
   snprintf(batch, sizeof batch, "batches of %u tokens%s", (unsigned)p->n_batch, smaller ? ": no more fit" : "");
   print_row("weights held", p->held, "as the kernels have them");
   print_row("rounding", p->rounding, "to huge pages");

@@ -37,6 +37,7 @@ const char *setun_choice_name(setun_choice choice, size_t index) {
   case SETUN_CHOICE_EMBEDDING: return index ? format_name(index - 1, is_fine, NULL, NULL) : "keep";
   case SETUN_CHOICE_SYNTHETIC: return format_name(index, is_written, NULL, NULL);
   case SETUN_CHOICE_SHAPE: return st_preset_name(index);
+  case SETUN_CHOICE_KV: return st_backend_find(NULL)->cache_format_name((setun_kv_type)index);
   }
   return NULL;
 }

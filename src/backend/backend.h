@@ -91,7 +91,7 @@ typedef struct st_queue_options {
 // is up to whoever uses it, who gives the tables with each run of tokens.
 enum { ST_CACHE_POSITIONS = 64 };
 typedef struct st_cache_shape {
-  uint32_t n_pages;
+  uint32_t n_pages, n_ctx; // n_ctx: most positions of a sequence
   uint32_t n_head, n_head_kv, head_dim;
   setun_kv_type keys, values; // formats
 } st_cache_shape;
@@ -172,10 +172,12 @@ struct st_backend {
   // Bytes of a queue and of a cache, before there are any; the workload is that of all matrices, added one by one.
   void (*workload_add)(const st_device *device, const st_matrix_desc *desc, st_workload *workload);
   uint64_t (*queue_size)(const st_device *device, const st_queue_options *options, const st_workload *workload);
-  uint64_t (*cache_size)(const st_cache_shape *shape, int threads);
+  uint64_t (*cache_size)(const st_device *device, const st_cache_shape *shape, int threads);
   // Bytes of a page, and of one position of a page in one KV head: of its key, or of its value, as it is saved.
   uint64_t (*cache_page_size)(const st_cache_shape *shape);
   size_t (*cache_row_size)(setun_kv_type type, uint32_t head_dim);
+  // NULL: the device has no such format.
+  const char *(*cache_format_name)(setun_kv_type type);
   setun_status (*array_new)(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
   void (*array_free)(st_array *array);
   setun_status (*cache_new)(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);

@@ -5,6 +5,10 @@
 // largest), and the sum of the values, each times its e^(score - largest): a table's `attend`. The parts of a query are
 // merged from the first that it sees to the last, and the sum of values is divided at the end. So the memory for scores
 // does not grow with the context, and threads can share the parts of one query.
+//
+// Keys that are codes are matrices: scores are their products with the queries (ST_ACT_F32; as int8 these would lose
+// more than the keys do), times `scale` beforehand. Values that are codes are what these stand for, exactly: code times
+// scale.
 #ifndef SETUN_KERNEL_ATTEND_H
 #define SETUN_KERNEL_ATTEND_H
 
@@ -34,11 +38,12 @@ struct st_attend {
 
 // A part, and where what it gives goes.
 struct st_attend_part {
-  size_t index;  // keys [index * ST_PART, (index + 1) * ST_PART)
-  float *scores; // scratch [queries][ST_SCORES]
-  float *out;    // [queries][head_dim] sums of values; zeros for a query that sees none of the keys
-  float *state;  // [queries][2]: the largest of the scores and of the query's sink, and the sum of the others'
-                 // e^(score - largest)
+  size_t index;            // keys [index * ST_PART, (index + 1) * ST_PART)
+  const st_input *queries; // of st_attend_prepare; NULL where keys are numbers
+  float *scores;           // scratch [queries][ST_SCORES]
+  float *out;              // [queries][head_dim] sums of values; zeros for a query that sees none of the keys
+  float *state;            // [queries][2]: the largest of the scores and of the query's sink, and the sum of the
+                           // others' e^(score - largest)
 };
 enum { ST_SCORES = ST_PART + 16 };
 
@@ -68,8 +73,23 @@ void st_attend_merge(const st_attend *a, size_t index, const float *part_out, co
 // The results, laid out as a->q, of merged sums.
 void st_attend_finish(const st_attend *a, const float *sums, const float *state, float *out);
 
-// All of it, one part after the other. `scratch` has st_attend_scratch floats.
-size_t st_attend_scratch(size_t queries, size_t head_dim);
-void st_attend_run(const st_kernels *k, const st_attend *a, float *scratch, float *out);
+// The scores of all queries for the keys of a part, where keys are codes: for those that some query sees, and whatever
+// else shares ST_GROUP with these. By products of the table.
+void st_attend_code_scores(const st_kernels *k, const st_attend *a, const st_attend_part *part);
+
+// Memory for one thread that computes up to so many queries, and what is in it; aligned to 64.
+typedef struct st_attend_memory {
+  float *scores, *rows; // rows: of queries that products are to be made with
+  void *input, *products;
+  float *sums, *next; // [queries][head_dim], then their states
+} st_attend_memory;
+size_t st_attend_scratch(const st_kernels *k, setun_kv_type keys, size_t queries, size_t head_dim);
+st_attend_memory st_attend_memory_of(const st_kernels *k, const st_attend *a, void *scratch);
+// Makes the queries the input of products where keys are codes, otherwise returns NULL.
+const st_input *st_attend_prepare(const st_kernels *k, const st_attend *a, const st_attend_memory *memory,
+                                  st_input *input);
+
+// All of it, one part after the other.
+void st_attend_run(const st_kernels *k, const st_attend *a, void *scratch, float *out);
 
 #endif

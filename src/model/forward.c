@@ -55,10 +55,10 @@ static setun_status new_arrays(st_run *r, setun_error *err) {
 
 enum { DEFAULT_CONTEXT = 4096, DEFAULT_BATCH = 512, MAX_CONTEXT = 1 << 24, MAX_THREADS = 1024 };
 
-setun_status st_run_options_of(const st_hparams *h, const setun_session_params *params, st_run_options *o,
+setun_status st_run_options_of(const st_model *m, const setun_session_params *params, st_run_options *o,
                                setun_error *err) {
   const setun_session_params none = {0}, *p = params ? params : &none;
-  uint32_t trained = h->n_ctx_train, most = h->n_ctx_most < MAX_CONTEXT ? h->n_ctx_most : MAX_CONTEXT;
+  uint32_t trained = m->h.n_ctx_train, most = m->h.n_ctx_most < MAX_CONTEXT ? m->h.n_ctx_most : MAX_CONTEXT;
   o->n_ctx = p->n_ctx ? p->n_ctx : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
   if (o->n_ctx > most) {
     return st_fail(
@@ -72,11 +72,15 @@ setun_status st_run_options_of(const st_hparams *h, const setun_session_params *
   if (p->threads < 0 || p->threads > MAX_THREADS) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to %d, found %d", MAX_THREADS, p->threads);
   }
-  if (p->kv != SETUN_KV_F16 && p->kv != SETUN_KV_F32) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "kv: expected one of setun_kv_type, found %d", (int)p->kv);
+  for (int i = 0; i < 2; i++) {
+    setun_kv_type type = i ? p->kv_values : p->kv_keys;
+    if (!m->backend->cache_format_name(type)) {
+      return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected one of setun_kv_type, found %d",
+                     i ? "kv_values" : "kv_keys", (int)type);
+    }
   }
   o->threads = p->threads > 0 ? p->threads : st_default_threads();
-  o->keys = o->values = p->kv;
+  o->keys = p->kv_keys, o->values = p->kv_values;
   o->all_logits = p->all_logits;
   return SETUN_OK;
 }
@@ -88,6 +92,7 @@ static uint32_t pages_of(uint32_t n_ctx) {
 
 static st_cache_shape cache_shape(const st_hparams *h, const st_run_options *o) {
   return (st_cache_shape){.n_pages = h->n_layer * pages_of(o->n_ctx),
+                          .n_ctx = o->n_ctx,
                           .n_head = h->n_head,
                           .n_head_kv = h->n_head_kv,
                           .head_dim = h->head_dim,
@@ -126,7 +131,7 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_
   uint64_t logits = ((uint64_t)st_run_logits_at_once(o) - 1) * h->n_vocab;
   uint64_t work = floats * sizeof(float) + (uint64_t)cache.n_pages * sizeof(uint32_t);
   return (st_run_size){.more_logits = logits * sizeof(float),
-                       .cache = m->backend->cache_size(&cache, o->threads),
+                       .cache = m->backend->cache_size(m->device, &cache, o->threads),
                        .work = work + m->backend->queue_size(m->device, &queue, workload)};
 }
 

@@ -29,7 +29,7 @@ typedef struct st_run_options {
 } st_run_options;
 
 // The options of a session of the model: defaults filled in, limits checked.
-setun_status st_run_options_of(const st_hparams *h, const setun_session_params *params, st_run_options *options,
+setun_status st_run_options_of(const st_model *m, const setun_session_params *params, st_run_options *options,
                                setun_error *err);
 // Bytes of a run's cache, of everything else in it, and of what it takes more where the head streams, for logits of
 // several tokens at once; before there is one. `workload`: that of all matrices.

@@ -218,7 +218,7 @@ static setun_status plan_session(const planner *q) {
   st_run_options run;
   setun_session_params session = l->o->session ? *l->o->session : (setun_session_params){0};
   if (session.n_ctx > l->m->h.n_ctx_most) session.n_ctx = 0; // whoever makes such a session is told so
-  setun_status s = st_run_options_of(&l->m->h, &session, &run, l->err);
+  setun_status s = st_run_options_of(l->m, &session, &run, l->err);
   if (s != SETUN_OK) return s;
   st_run_size size = list_batches(q, &run, !session.n_batch);
   p->n_ctx = run.n_ctx;

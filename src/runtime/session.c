@@ -34,7 +34,7 @@ st_run_size st_session_size_of(const st_model *m, const st_run_options *o, const
 setun_status st_session_new(const st_model *m, const setun_session_params *params, st_session **session,
                             setun_error *err) {
   st_run_options options;
-  setun_status s = st_run_options_of(&m->h, params, &options, err);
+  setun_status s = st_run_options_of(m, params, &options, err);
   if (s != SETUN_OK) return s;
   bool asked = params && params->n_batch;
   if (!asked && m->n_batch && m->n_batch < options.n_batch) options.n_batch = m->n_batch;

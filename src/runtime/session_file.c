@@ -1,5 +1,6 @@
 // Session files. Layout, little-endian: the header below; n int32 ids; for each layer and KV head the keys and then the
-// values of n positions; the hash of all that as u64.
+// values of n positions, a row of the format (kernel/cache.h) each; the hash of all that as u64. Version 1 had `half`
+// where the formats are: 1 for f16, 0 for f32, of both.
 #include "runtime/session_file.h"
 
 #include "base/file.h"
@@ -9,14 +10,15 @@
 
 #include <string.h>
 
-enum { VERSION = 1 };
+enum { VERSION = 2, HALF_VERSION = 1, VALUES_SHIFT = 8 };
 static const char magic[8] = {'S', 'E', 'T', 'U', 'N', 'S', 'E', 'S'};
 
 typedef struct {
   char magic[8];
   uint32_t version, n_tokens;
   uint64_t identity;
-  uint32_t n_layer, n_head_kv, head_dim, half;
+  uint32_t n_layer, n_head_kv, head_dim;
+  uint32_t formats; // setun_kv_type of keys, and of values << VALUES_SHIFT
 } header;
 
 _Static_assert(sizeof(header) == 40, "the header has no padding");
@@ -29,17 +31,30 @@ static header header_of(const st_run *r, uint32_t n) {
                 .n_layer = h->n_layer,
                 .n_head_kv = h->n_head_kv,
                 .head_dim = h->head_dim,
-                .half = r->keys == SETUN_KV_F16};
+                .formats = (uint32_t)r->keys | (uint32_t)r->values << VALUES_SHIFT};
   memcpy(out.magic, magic, sizeof magic);
   return out;
 }
 
-// Bytes of the keys (or values) of one layer and head, and of one position of these.
-static size_t row_bytes(const header *h) {
-  return (size_t)h->head_dim * (h->half ? 2 : 4);
+// The header of an older version as this one has it.
+static header current_header(const header *h) {
+  header out = *h;
+  if (h->version != HALF_VERSION || h->formats > 1) return out;
+  setun_kv_type kv = h->formats ? SETUN_KV_F16 : SETUN_KV_F32;
+  out.version = VERSION, out.formats = (uint32_t)kv | (uint32_t)kv << VALUES_SHIFT;
+  return out;
 }
-static size_t piece_bytes(const header *h) {
-  return h->n_tokens * row_bytes(h);
+
+// Bytes of one position's key, and value; and of the keys, then the values, of one layer and head.
+typedef struct pieces {
+  size_t key, value, keys, values;
+} pieces;
+
+static pieces pieces_of(const st_run *r, const header *h) {
+  const st_backend *b = r->model->backend;
+  pieces p = {.key = b->cache_row_size(r->keys, h->head_dim), .value = b->cache_row_size(r->values, h->head_dim)};
+  p.keys = h->n_tokens * p.key, p.values = h->n_tokens * p.value;
+  return p;
 }
 
 // The page of the positions from i on, and how many of them there are.
@@ -65,10 +80,10 @@ static setun_status put(writer *w, const void *bytes, size_t n) {
 static setun_status save_head(st_run *r, const header *h, uint32_t layer, uint32_t head, char *keys, char *values,
                               setun_error *err) {
   setun_status s = SETUN_OK;
-  size_t row = row_bytes(h);
+  pieces p = pieces_of(r, h);
   for (uint32_t i = 0; i < h->n_tokens && s == SETUN_OK; i += ST_CACHE_POSITIONS) {
     s = r->model->backend->cache_save(r->queue, r->cache, page_of(r, layer, i), head, positions_of(h, i),
-                                      keys + i * row, values + i * row, err);
+                                      keys + i * p.key, values + i * p.value, err);
   }
   return s;
 }
@@ -76,23 +91,23 @@ static setun_status save_head(st_run *r, const header *h, uint32_t layer, uint32
 static setun_status restore_head(st_run *r, const header *h, uint32_t layer, uint32_t head, const char *keys,
                                  const char *values, setun_error *err) {
   setun_status s = SETUN_OK;
-  size_t row = row_bytes(h);
+  pieces p = pieces_of(r, h);
   for (uint32_t i = 0; i < h->n_tokens && s == SETUN_OK; i += ST_CACHE_POSITIONS) {
     s = r->model->backend->cache_restore(r->queue, r->cache, page_of(r, layer, i), head, positions_of(h, i),
-                                         keys + i * row, values + i * row, err);
+                                         keys + i * p.key, values + i * p.value, err);
   }
   return s;
 }
 
 static setun_status put_cache(writer *w, st_run *r, const header *h) {
-  size_t n = piece_bytes(h);
-  char *keys = st_malloc(n, 2), *values = keys ? keys + n : NULL;
+  pieces p = pieces_of(r, h);
+  char *keys = st_malloc(p.keys + p.values, 1), *values = keys ? keys + p.keys : NULL;
   setun_status s = keys ? SETUN_OK : st_fail_memory(w->err, "the session file");
   for (uint32_t layer = 0; layer < h->n_layer && s == SETUN_OK; layer++) {
     for (uint32_t head = 0; head < h->n_head_kv && s == SETUN_OK; head++) {
       s = save_head(r, h, layer, head, keys, values, w->err);
-      if (s == SETUN_OK) s = put(w, keys, n);
-      if (s == SETUN_OK) s = put(w, values, n);
+      if (s == SETUN_OK) s = put(w, keys, p.keys);
+      if (s == SETUN_OK) s = put(w, values, p.values);
     }
   }
   st_free(keys);
@@ -114,6 +129,21 @@ setun_status st_session_file_save(st_run *r, const setun_token *ids, uint32_t n,
   return s;
 }
 
+static const char *format_name(const st_run *r, uint32_t type) {
+  const char *name = r->model->backend->cache_format_name((setun_kv_type)type);
+  return name ? name : "an unknown format";
+}
+
+// Whether the cache's formats are the file's.
+static setun_status check_formats(const st_run *r, const st_file *f, const header *h, setun_error *err) {
+  uint32_t formats = current_header(h).formats, mask = (1u << VALUES_SHIFT) - 1;
+  uint32_t keys = formats & mask, values = formats >> VALUES_SHIFT;
+  if (keys == (uint32_t)r->keys && values == (uint32_t)r->values) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a cache of keys in %s and values in %s, found %s and %s",
+                 f->path, format_name(r, (uint32_t)r->keys), format_name(r, (uint32_t)r->values), format_name(r, keys),
+                 format_name(r, values));
+}
+
 static setun_status check_header(const st_run *r, const st_file *f, header *h, setun_error *err) {
   if (f->size < sizeof *h) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a session file, found %llu bytes", f->path,
@@ -125,23 +155,22 @@ static setun_status check_header(const st_run *r, const st_file *f, header *h, s
   if (memcmp(h->magic, magic, sizeof magic)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a session file, found another kind", f->path);
   }
-  if (h->version != VERSION) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected session version %d, found %u", f->path, VERSION,
-                   h->version);
+  if (h->version != VERSION && h->version != HALF_VERSION) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected session version %d or %d, found %u", f->path,
+                   HALF_VERSION, VERSION, h->version);
   }
   if (h->identity != want.identity || h->n_layer != want.n_layer || h->n_head_kv != want.n_head_kv ||
       h->head_dim != want.head_dim) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: a session of another model", f->path);
   }
-  if (h->half != want.half) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a cache in %s, found %s", f->path,
-                   want.half ? "f16" : "f32", h->half ? "f16" : "f32");
-  }
+  setun_status same = check_formats(r, f, h, err);
+  if (same != SETUN_OK) return same;
   if (h->n_tokens > r->n_ctx) {
     return st_fail(err, SETUN_ERROR_LIMIT, "%s: %u tokens do not fit into a context of %u", f->path, h->n_tokens,
                    r->n_ctx);
   }
-  uint64_t size = sizeof *h + (uint64_t)h->n_tokens * 4 + 2 * (uint64_t)piece_bytes(h) * h->n_layer * h->n_head_kv + 8;
+  pieces p = pieces_of(r, h);
+  uint64_t size = sizeof *h + (uint64_t)h->n_tokens * 4 + (uint64_t)(p.keys + p.values) * h->n_layer * h->n_head_kv + 8;
   if (size != f->size) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected %llu bytes, found %llu", f->path, (unsigned long long)size,
                    (unsigned long long)f->size);
@@ -150,15 +179,16 @@ static setun_status check_header(const st_run *r, const st_file *f, header *h, s
 }
 
 // The hash over the same pieces in which the file was written.
-static setun_status check_hash(const st_file *f, const header *h, setun_error *err) {
-  size_t piece = piece_bytes(h), ids = h->n_tokens * sizeof(setun_token), most = piece > ids ? piece : ids;
-  char *bytes = st_malloc(most, 1);
+static setun_status check_hash(const st_run *r, const st_file *f, const header *h, setun_error *err) {
+  pieces p = pieces_of(r, h);
+  size_t ids = h->n_tokens * sizeof(setun_token);
+  char *bytes = st_malloc(p.keys + p.values + ids, 1);
   if (!bytes) return st_fail_memory(err, "the session file");
   uint64_t at = sizeof *h, hash = st_hash(ST_HASH_START, h, sizeof *h), stored = 0;
-  uint64_t pieces = 1 + 2 * (uint64_t)h->n_layer * h->n_head_kv;
+  uint64_t count = 1 + 2 * (uint64_t)h->n_layer * h->n_head_kv;
   setun_status s = SETUN_OK;
-  for (uint64_t i = 0; i < pieces && s == SETUN_OK; i++) {
-    size_t n = i ? piece : ids;
+  for (uint64_t i = 0; i < count && s == SETUN_OK; i++) {
+    size_t n = !i ? ids : i % 2 ? p.keys : p.values;
     s = st_file_read(f, at, bytes, n, err);
     hash = s == SETUN_OK ? st_hash(hash, bytes, n) : hash;
     at += n;
@@ -170,15 +200,15 @@ static setun_status check_hash(const st_file *f, const header *h, setun_error *e
 }
 
 static setun_status read_cache(st_run *r, const st_file *f, const header *h, setun_error *err) {
-  size_t n = piece_bytes(h);
-  char *keys = st_malloc(n, 2), *values = keys ? keys + n : NULL;
+  pieces p = pieces_of(r, h);
+  char *keys = st_malloc(p.keys + p.values, 1), *values = keys ? keys + p.keys : NULL;
   uint64_t at = sizeof *h + h->n_tokens * sizeof(setun_token);
   setun_status s = keys ? SETUN_OK : st_fail_memory(err, "the session file");
   for (uint32_t layer = 0; layer < h->n_layer && s == SETUN_OK; layer++) {
     for (uint32_t head = 0; head < h->n_head_kv && s == SETUN_OK; head++) {
-      s = st_file_read(f, at, keys, 2 * n, err);
+      s = st_file_read(f, at, keys, p.keys + p.values, err);
       if (s == SETUN_OK) s = restore_head(r, h, layer, head, keys, values, err);
-      at += 2 * n;
+      at += p.keys + p.values;
     }
   }
   st_free(keys);
@@ -201,7 +231,7 @@ setun_status st_session_file_load(st_run *r, setun_token *ids, uint32_t *n, cons
   setun_status s = st_file_open(path, &f, err);
   if (s != SETUN_OK) return s;
   s = check_header(r, &f, &h, err);
-  if (s == SETUN_OK) s = check_hash(&f, &h, err);
+  if (s == SETUN_OK) s = check_hash(r, &f, &h, err);
   setun_token *read = s == SETUN_OK ? st_malloc(h.n_tokens, sizeof *read) : NULL;
   if (s == SETUN_OK && !read) s = st_fail_memory(err, "the session file");
   if (s == SETUN_OK) s = st_file_read(&f, sizeof h, read, h.n_tokens * sizeof *read, err);

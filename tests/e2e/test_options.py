@@ -48,7 +48,7 @@ class UsageTest(Case):
     def test_values_out_of_range(self):
         for option, value in [("-n", "-2"), ("-n", "x"), ("-n", "1.5"), ("--ctx", "0"), ("-t", "0"), ("--temp", "-0.1"),
                               ("--temp", "nan"), ("--temp", "warm"), ("--top-p", "1.01"), ("--min-p", "-1"),
-                              ("--top-k", "-1"), ("--seed", "-1"), ("--seed", "99999999999999999999"), ("--kv", "f8"),
+                              ("--top-k", "-1"), ("--seed", "-1"), ("--seed", "99999999999999999999"), ("--kv", "f8"), ("--kv", "f16,"), ("--kv", "q8,q4,q4"),
                               ("--isa", "mmx"), ("--activation", "int4"), ("--batch-size", "0")]:
             with self.subTest(option=option, value=value):
                 self.fails(2, "run", TALES, "-p", "a", option, value, mentions=[f"'{value}'"])
@@ -184,7 +184,7 @@ class ManualTest(Case):
         self.assertEqual(self.complete(""), COMMANDS)
         self.assertEqual(self.complete("tok"), ["tokenize"])
         self.assertEqual(self.complete("help", "pe"), ["perplexity"])
-        self.assertEqual(self.complete("run", "m", "--kv", ""), ["f32", "f16"])
+        self.assertEqual(self.complete("run", "m", "--kv", ""), ["f16", "f32", "q8", "q4"])
         for name in COMMANDS:
             offered = {word[2:] for word in self.complete(name, "--")}
             self.assertEqual(offered, long_options(name), name)

@@ -93,7 +93,7 @@ class RunTest(Case):
                 self.assertEqual(got, want)
 
     def test_kv_formats(self):
-        for kv in ("f16", "f32"):
+        for kv in ("f16", "f32", "q8", "q4", "q8,q4", "f32,f16"):
             self.assertEqual(len(self.ids("-p", PROMPT, "-n", 8, "--kv", kv, "--ignore-eos")), 8)
 
     def test_prompt_longer_than_the_context(self):

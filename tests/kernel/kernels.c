@@ -13,7 +13,7 @@
 
 static const kernel_test *const kernel_tests[] = {
     &test_formats, &test_quantize_token, &test_rmsnorm, &test_glu,
-    &test_add,     &test_rope,           &test_attend,  &test_attend_tokens};
+    &test_add,     &test_rope,           &test_attend,  &test_attend_deep};
 enum { KERNEL_TESTS = sizeof kernel_tests / sizeof *kernel_tests };
 
 typedef struct {

@@ -124,10 +124,10 @@ static void sessions(void **state) {
   REFUSED(SETUN_ERROR_ARGUMENT, "-1", setun_session_new, m, &p, &s);
   p.threads = 1025;
   REFUSED(SETUN_ERROR_ARGUMENT, "1025", setun_session_new, m, &p, &s);
-  p.threads = 1, p.kv = (setun_kv_type)9;
+  p.threads = 1, p.kv_values = (setun_kv_type)9;
   REFUSED(SETUN_ERROR_ARGUMENT, "9", setun_session_new, m, &p, &s);
   assert_null(s);
-  p.kv = SETUN_KV_F16, p.n_batch = UINT32_MAX;
+  p.kv_values = SETUN_KV_F16, p.n_batch = UINT32_MAX;
   assert_int_equal(setun_session_new(m, &p, &s, NULL), SETUN_OK);
   assert_int_equal(setun_session_context(s), 16);
   assert_int_equal(setun_session_threads(s), 1);

@@ -3,6 +3,8 @@
 #define _DEFAULT_SOURCE // mkdtemp, nanosleep
 #include "models.h"
 
+#include "base/hash.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -134,7 +136,7 @@ static int remove_folder(void **state) {
 static setun_session *new_session(const setun_model *m, setun_kv_type kv, uint32_t n_ctx) {
   setun_session *s = NULL;
   setun_error err = {SETUN_OK, ""};
-  setun_session_params p = {.threads = 1, .kv = kv, .n_ctx = n_ctx};
+  setun_session_params p = {.threads = 1, .kv_keys = kv, .kv_values = kv, .n_ctx = n_ctx};
   if (setun_session_new(m, &p, &s, &err) != SETUN_OK) fail_msg("%s", err.message);
   return s;
 }
@@ -151,7 +153,7 @@ static void round_trip(void **state) {
   (void)state;
   setun_model *m = load(MODEL, NULL);
   size_t bytes = setun_model_get_info(m).n_vocab * sizeof(float);
-  for (int kv = SETUN_KV_F16; kv <= SETUN_KV_F32; kv++) {
+  for (int kv = SETUN_KV_F16; kv <= SETUN_KV_Q4; kv++) {
     for (uint32_t n = 0; n <= TALE; n += TALE / 2) {
       setun_session *a = new_session(m, (setun_kv_type)kv, 0), *b = new_session(m, (setun_kv_type)kv, 64);
       eval(a, tale, n, NULL);
@@ -195,6 +197,52 @@ static void refuse(setun_session *s, setun_status want, const char *what) {
   assert_non_null(strstr(err.message, path));
   assert_int_equal(setun_session_position(s), position);
   assert_memory_equal(setun_session_tokens(s), tale, position * sizeof *tale);
+}
+
+// A file of version 1: `half` where the formats are, and the checksum over the same pieces.
+static void make_version_1(char *file, bool half) {
+  enum { VERSION_AT = 8, TOKENS_AT = 12, SHAPE_AT = 24, FORMATS_AT = 36, HEADER = 40 };
+  uint32_t n, shape[3], version = 1, flag = half;
+  memcpy(&n, file + TOKENS_AT, sizeof n);
+  memcpy(shape, file + SHAPE_AT, sizeof shape);
+  memcpy(file + VERSION_AT, &version, sizeof version);
+  memcpy(file + FORMATS_AT, &flag, sizeof flag);
+  size_t at = HEADER, piece = (size_t)n * shape[2] * (half ? 2 : 4);
+  uint64_t hash = st_hash(ST_HASH_START, file, HEADER);
+  for (size_t i = 0; i <= 2 * (size_t)shape[0] * shape[1]; i++) {
+    size_t bytes = i ? piece : n * sizeof(setun_token);
+    hash = st_hash(hash, file + at, bytes);
+    at += bytes;
+  }
+  memcpy(file + at, &hash, sizeof hash);
+}
+
+static void older_files_are_read(void **state) {
+  (void)state;
+  setun_model *m = load(MODEL, NULL);
+  size_t n, bytes = setun_model_get_info(m).n_vocab * sizeof(float);
+  for (int half = 0; half < 2; half++) {
+    setun_kv_type kv = half ? SETUN_KV_F16 : SETUN_KV_F32;
+    setun_session *a = new_session(m, kv, 0), *b = new_session(m, kv, 0);
+    eval(a, tale, TALE - 1, NULL);
+    save(a);
+    char *file = read_file(&n);
+    make_version_1(file, half);
+    write_file(file, n);
+    assert_int_equal(setun_session_load(b, path, NULL), SETUN_OK);
+    eval(a, tale + TALE - 1, 1, NULL);
+    eval(b, tale + TALE - 1, 1, NULL);
+    assert_memory_equal(setun_session_logits(a), setun_session_logits(b), bytes);
+    file[36] ^= 1; // the other format
+    write_file(file, n);
+    setun_session *c = new_session(m, kv, 0);
+    refuse(c, SETUN_ERROR_ARGUMENT, "a cache in another format");
+    setun_session_free(a);
+    setun_session_free(b);
+    setun_session_free(c);
+    st_free(file);
+  }
+  setun_model_free(m);
 }
 
 // A bit of each byte of the header, the ids and the checksum, and bytes all over the cache.
@@ -289,9 +337,13 @@ static void saved_whole_or_not_at_all(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(at_once),         cmocka_unit_test(stopped_from_another_thread),
-      cmocka_unit_test(round_trip),      cmocka_unit_test(damaged),
-      cmocka_unit_test(of_another_kind), cmocka_unit_test(saved_whole_or_not_at_all),
+      cmocka_unit_test(at_once),
+      cmocka_unit_test(stopped_from_another_thread),
+      cmocka_unit_test(round_trip),
+      cmocka_unit_test(damaged),
+      cmocka_unit_test(of_another_kind),
+      cmocka_unit_test(saved_whole_or_not_at_all),
+      cmocka_unit_test(older_files_are_read),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

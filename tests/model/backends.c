@@ -22,13 +22,26 @@ static void registry(void **state) {
 
 // ---- runs ---------------------------------------------------------------------------------------------------------
 
-enum { HEADS = 4, KV_HEADS = 2, HEAD_DIM = 16, TOKENS = 80, WIDTH = HEADS * HEAD_DIM, KV_WIDTH = KV_HEADS * HEAD_DIM };
+enum {
+  HEADS = 4,
+  KV_HEADS = 2,
+  HEAD_DIM = 16,
+  TOKENS = 1100,
+  WIDTH = HEADS * HEAD_DIM,
+  KV_WIDTH = KV_HEADS * HEAD_DIM
+};
 enum { LAYERS = 2, LAYER_PAGES = (TOKENS + ST_CACHE_POSITIONS - 1) / ST_CACHE_POSITIONS };
 enum { SEQUENCE_PAGES = LAYERS * LAYER_PAGES };
 
 // The pages of two sequences lie among each other, backwards; those of one that is alone in order.
-static const uint32_t together_pages[2][SEQUENCE_PAGES] = {{7, 1, 5, 3}, {6, 0, 4, 2}};
-static const uint32_t alone_pages[SEQUENCE_PAGES] = {0, 1, 2, 3};
+static uint32_t together_pages[2][SEQUENCE_PAGES], alone_pages[SEQUENCE_PAGES];
+
+static void number_pages(void) {
+  for (uint32_t i = 0; i < SEQUENCE_PAGES; i++) {
+    alone_pages[i] = i;
+    for (uint32_t s = 0; s < 2; s++) together_pages[s][i] = 2 * (SEQUENCE_PAGES - 1 - i) + s;
+  }
+}
 
 typedef struct run_of {
   uint32_t sequence, position, n;
@@ -49,15 +62,14 @@ typedef struct bench {
   st_array *q, *k, *v, *out;
 } bench;
 
-static void open_bench(bench *t, uint32_t n_sequences, bool half, int threads) {
+static void open_bench(bench *t, uint32_t n_sequences, setun_kv_type kv, int threads) {
   static float rows[TOKENS * WIDTH], table[TOKENS * HEAD_DIM];
   st_random random;
   st_random_seed(&random, 5);
   for (int i = 0; i < TOKENS * WIDTH; i++) rows[i] = (float)st_random_unit(&random) - 0.5f;
   for (int i = 0; i < TOKENS * HEAD_DIM; i++) table[i] = (float)st_random_unit(&random) * 2 - 1;
   const st_matrix_desc desc = {.format = st_format_get(ST_F32), .shape = {TOKENS, WIDTH}};
-  const setun_kv_type kv = half ? SETUN_KV_F16 : SETUN_KV_F32;
-  const st_cache_shape shape = {n_sequences * SEQUENCE_PAGES, HEADS, KV_HEADS, HEAD_DIM, kv, kv};
+  const st_cache_shape shape = {n_sequences * SEQUENCE_PAGES, TOKENS, HEADS, KV_HEADS, HEAD_DIM, kv, kv};
   *t = (bench){.b = st_backend_find("cpu")};
   assert_int_equal(t->b->device_new(&(st_device_options){.isa = NULL}, &t->device, NULL), SETUN_OK);
   assert_int_equal(t->b->matrix_new(t->device, &desc, &t->inputs, NULL), SETUN_OK);
@@ -107,15 +119,15 @@ static void attend(bench *t, const st_token_run *runs, const uint32_t *seeds, ui
   assert_int_equal(t->b->read(t->queue, t->q, 0, (size_t)batch.n_tokens * WIDTH, out, NULL), SETUN_OK);
 }
 
-static void runs_with(bool half, int threads, uint32_t window) {
+static void runs_with(setun_kv_type kv, int threads, uint32_t window) {
   // prompts, more of both in another order, then one token each
   static const run_of passes[][2] = {
       {{0, 0, 37}, {1, 0, 20}}, {{1, 20, 9}, {0, 37, 1}}, {{0, 38, 1}, {1, 29, 1}}, {{1, 30, 30}, {0, 39, 33}}};
   enum { PASSES = sizeof passes / sizeof *passes };
   static float together[TOKENS * WIDTH], alone[TOKENS * WIDTH];
   bench both, single[2];
-  open_bench(&both, 2, half, threads);
-  for (int i = 0; i < 2; i++) open_bench(&single[i], 1, half, 1);
+  open_bench(&both, 2, kv, threads);
+  for (int i = 0; i < 2; i++) open_bench(&single[i], 1, kv, 1);
   for (int pass = 0; pass < PASSES; pass++) {
     const run_of *p = passes[pass];
     const uint32_t seeds[2] = {p[0].sequence + 1, p[1].sequence + 1};
@@ -131,15 +143,18 @@ static void runs_with(bool half, int threads, uint32_t window) {
     }
   }
   // what was stored is the same, too
-  static float keys[2][TOKENS * HEAD_DIM], values[2][TOKENS * HEAD_DIM];
+  enum { SAVED = 60 };
+  static char keys[2][SAVED * HEAD_DIM * 4 + SAVED * 4], values[2][SAVED * HEAD_DIM * 4 + SAVED * 4];
+  size_t saved = SAVED * both.b->cache_row_size(kv, HEAD_DIM);
+  assert_true(saved <= sizeof keys[0]);
   for (uint32_t s = 0; s < 2; s++) {
     uint32_t page = together_pages[s][LAYER_PAGES];
-    assert_int_equal(both.b->cache_save(both.queue, both.cache, page, 1, 60, keys[0], values[0], NULL), SETUN_OK);
-    assert_int_equal(
-        both.b->cache_save(single[s].queue, single[s].cache, alone_pages[LAYER_PAGES], 1, 60, keys[1], values[1], NULL),
-        SETUN_OK);
-    assert_memory_equal(keys[0], keys[1], (size_t)60 * HEAD_DIM * (half ? 2 : 4));
-    assert_memory_equal(values[0], values[1], (size_t)60 * HEAD_DIM * (half ? 2 : 4));
+    assert_int_equal(both.b->cache_save(both.queue, both.cache, page, 1, SAVED, keys[0], values[0], NULL), SETUN_OK);
+    assert_int_equal(both.b->cache_save(single[s].queue, single[s].cache, alone_pages[LAYER_PAGES], 1, SAVED, keys[1],
+                                        values[1], NULL),
+                     SETUN_OK);
+    assert_memory_equal(keys[0], keys[1], saved);
+    assert_memory_equal(values[0], values[1], saved);
   }
   close_bench(&both);
   for (int i = 0; i < 2; i++) close_bench(&single[i]);
@@ -147,12 +162,70 @@ static void runs_with(bool half, int threads, uint32_t window) {
 
 static void runs(void **state) {
   (void)state;
-  for (int half = 0; half < 2; half++) {
+  number_pages();
+  for (int kv = SETUN_KV_F16; kv <= SETUN_KV_Q4; kv++) {
     for (int threads = 1; threads <= 3; threads++) {
-      runs_with(half, threads, 0);
-      runs_with(half, threads, 8);
+      runs_with((setun_kv_type)kv, threads, 0);
+      runs_with((setun_kv_type)kv, threads, 8);
     }
   }
+}
+
+// Tokens that see several parts of keys, one by one, which threads share; and all at once.
+static void parts_with(setun_kv_type kv, uint32_t window) {
+  enum { BEFORE = 1020, AFTER = TOKENS - BEFORE };
+  static float want[TOKENS * WIDTH], got[TOKENS * WIDTH];
+  const uint32_t seed = 1;
+  for (int threads = 1; threads <= 6; threads += threads < 3 ? 1 : 3) {
+    bench t;
+    open_bench(&t, 1, kv, threads);
+    const run_of first = {0, 0, threads == 1 ? TOKENS : BEFORE};
+    const st_token_run run = token_run(&first, alone_pages);
+    attend(&t, &run, &seed, 1, window, threads == 1 ? want : got);
+    for (uint32_t i = BEFORE; threads > 1 && i < TOKENS; i += 8) {
+      const run_of one = {0, i, i + 8 < TOKENS ? 1 : TOKENS - i};
+      const st_token_run r = token_run(&one, alone_pages), rest = token_run(&(run_of){0, i + 1, 7}, alone_pages);
+      attend(&t, &r, &seed, 1, window, got);
+      assert_memory_equal(got, want + (size_t)i * WIDTH, one.n * WIDTH * sizeof *got);
+      if (one.n == 1) attend(&t, &rest, &seed, 1, window, got);
+    }
+    close_bench(&t);
+  }
+}
+
+static void parts(void **state) {
+  (void)state;
+  number_pages();
+  for (int kv = SETUN_KV_F16; kv <= SETUN_KV_Q4; kv++) {
+    parts_with((setun_kv_type)kv, 0);
+    parts_with((setun_kv_type)kv, 700);
+  }
+}
+
+// A page that is copied, and what is written to the copy does not change the first.
+static void copied_pages(void **state) {
+  (void)state;
+  bench t;
+  enum { ROWS = 3 };
+  number_pages();
+  open_bench(&t, 1, SETUN_KV_Q8, 1);
+  static float out[TOKENS * WIDTH];
+  char rows[3][2][ROWS * HEAD_DIM * 4];
+  size_t bytes = ROWS * t.b->cache_row_size(SETUN_KV_Q8, HEAD_DIM);
+  const st_token_run run = token_run(&(run_of){0, 0, ROWS}, alone_pages);
+  attend(&t, &run, (const uint32_t[]){1}, 1, 0, out);
+  t.b->cache_copy_page(t.queue, t.cache, 0, 5);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(t.b->cache_save(t.queue, t.cache, i ? 5 : 0, 1, ROWS, rows[i][0], rows[i][1], NULL), SETUN_OK);
+  }
+  assert_memory_equal(rows[0][0], rows[1][0], bytes);
+  assert_memory_equal(rows[0][1], rows[1][1], bytes);
+  attend(&t, &run, (const uint32_t[]){2}, 1, 0, out);
+  assert_int_equal(t.b->cache_save(t.queue, t.cache, 5, 1, ROWS, rows[2][0], rows[2][1], NULL), SETUN_OK);
+  assert_memory_equal(rows[0][0], rows[2][0], bytes);
+  assert_int_equal(t.b->cache_save(t.queue, t.cache, 0, 1, ROWS, rows[2][0], rows[2][1], NULL), SETUN_OK);
+  assert_memory_not_equal(rows[0][0], rows[2][0], bytes);
+  close_bench(&t);
 }
 
 // ---- errors -------------------------------------------------------------------------------------------------------
@@ -228,6 +301,7 @@ static void faults(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(registry), cmocka_unit_test(runs), cmocka_unit_test(faults)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(registry), cmocka_unit_test(runs), cmocka_unit_test(parts),
+                                     cmocka_unit_test(copied_pages), cmocka_unit_test(faults)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

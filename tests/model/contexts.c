@@ -14,7 +14,7 @@ static setun_session *session_of(const setun_model *m, uint32_t n_ctx, setun_kv_
   setun_error err = {SETUN_OK, ""};
   setun_session *s = NULL;
   setun_session_params p = setun_session_params_default();
-  p.kv = kv;
+  p.kv_keys = p.kv_values = kv;
   p.n_ctx = n_ctx;
   p.n_batch = 128;
   p.threads = 2;

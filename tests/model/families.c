@@ -152,7 +152,7 @@ static void numpy_minicpm_short(void **state) {
   c.logits = logits;
   setun_model *m = load(GOLDEN "numpy/minicpm", NULL);
   setun_session_params p = setun_session_params_default();
-  p.kv = SETUN_KV_F32;
+  p.kv_keys = p.kv_values = SETUN_KV_F32;
   p.n_ctx = 32;
   setun_session *s = NULL;
   setun_error err = {SETUN_OK, ""};

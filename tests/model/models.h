@@ -28,7 +28,7 @@ static inline setun_session *session(const setun_model *m, uint32_t n_batch, int
   setun_error err = {SETUN_OK, ""};
   setun_session *s = NULL;
   setun_session_params p = setun_session_params_default();
-  p.kv = SETUN_KV_F32;
+  p.kv_keys = p.kv_values = SETUN_KV_F32;
   p.n_batch = n_batch;
   p.threads = threads;
   if (setun_session_new(m, &p, &s, &err) != SETUN_OK) fail_msg("%s", err.message);

@@ -22,7 +22,7 @@ static setun_model *load(const char *isa) {
 static setun_session *session(const setun_model *m, uint32_t n_batch, int threads, setun_kv_type kv) {
   setun_error err = {SETUN_OK, ""};
   setun_session *s = NULL;
-  setun_session_params p = {.n_batch = n_batch, .threads = threads, .kv = kv};
+  setun_session_params p = {.n_batch = n_batch, .threads = threads, .kv_keys = kv, .kv_values = kv};
   if (setun_session_new(m, &p, &s, &err) != SETUN_OK) fail_msg("%s", err.message);
   return s;
 }

@@ -50,9 +50,11 @@ struct st_queue {
   uint32_t n_batch;
   void *input; // the prepared input of the product that runs
   size_t input_bytes;
-  float *scratch; // of attention: [threads][scratch_each]
+  char *scratch; // of attention: [threads][scratch_each] bytes
   size_t scratch_each;
   uint8_t *product_scratch; // [threads][kernels->scratch_bytes]
+  float *partial; // [n_ctx / ST_PART][n_head][head_dim + 2]: what parts of the keys of one token give
+  size_t partial_parts;
 };
 
 _Static_assert((int)ST_CACHE_POSITIONS == (int)ST_KEYS, "pages");
@@ -85,7 +87,7 @@ setun_status st_cpu_queue_new(st_device *device, const st_queue_options *options
 void st_cpu_queue_free(st_queue *queue);
 void st_cpu_workload_add(const st_device *device, const st_matrix_desc *desc, st_workload *workload);
 uint64_t st_cpu_queue_size(const st_device *device, const st_queue_options *options, const st_workload *workload);
-uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads);
+uint64_t st_cpu_cache_size(const st_device *device, const st_cache_shape *shape, int threads);
 uint64_t st_cpu_cache_page_size(const st_cache_shape *shape);
 setun_status st_cpu_array_new(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
 void st_cpu_array_free(st_array *array);

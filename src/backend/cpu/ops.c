@@ -113,7 +113,8 @@ struct row_job {
   uint32_t n, heads, width;
   const st_batch *batch;
   float *x, *dst;
-  const float *y, *norm, *table;
+  float *y; // changed by nothing but what stores it
+  const float *norm, *table;
   const uint32_t *tokens;
   size_t x_stride, y_stride, dst_stride;
   float value;
@@ -355,33 +356,47 @@ typedef struct {
   const st_batch *batch;
   const st_attend_args *args;
   uint32_t tokens, blocks; // most tokens of a block, which are of one run, and how many blocks
-  atomic_size_t next;      // the block and KV head that the next free thread takes
+  st_key_range parts;      // of one token's keys
+  uint32_t heads;          // query heads of a unit of one token's work
+  atomic_size_t next;      // the block and KV head, or part, that the next free thread takes
 } attend_job;
 
 // Query heads [first, last), which share one KV head, of `n` tokens of a run from `token` on.
-static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
+static st_attend heads_of(const attend_job *j, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
   const st_attend_args *a = j->args;
   const st_cache *c = j->cache;
   st_token_run place = place_of_token(j->batch, token);
   uint32_t kv = first / (a->n_head / c->shape.n_head_kv);
-  const st_attend heads = {.q = a->q->data + token * a->q->width + (size_t)first * c->shape.head_dim,
-                           .n_q = last - first,
-                           .q_stride = c->shape.head_dim,
-                           .n_tokens = n,
-                           .token_stride = a->q->width,
-                           .head_dim = c->shape.head_dim,
-                           .k = cache_place(c, true, 0, kv, 0).block,
-                           .v = cache_place(c, false, 0, kv, 0).block,
-                           .page_bytes = c->page_bytes,
-                           .pages = place.pages + a->layer * place.stride,
-                           .keys = c->shape.keys,
-                           .values = c->shape.values,
-                           .n_keys = (size_t)place.position + 1,
-                           .window = a->window,
-                           .scale = a->scale,
-                           .sinks = a->sinks ? a->sinks->values + first : NULL};
-  st_attend_run(j->q->kernels, &heads, j->q->scratch + (size_t)thread * j->q->scratch_each,
-                a->dst->data + token * a->dst->width + (size_t)first * c->shape.head_dim);
+  return (st_attend){.q = a->q->data + token * a->q->width + (size_t)first * c->shape.head_dim,
+                     .n_q = last - first,
+                     .q_stride = c->shape.head_dim,
+                     .n_tokens = n,
+                     .token_stride = a->q->width,
+                     .head_dim = c->shape.head_dim,
+                     .k = cache_place(c, true, 0, kv, 0).block,
+                     .v = cache_place(c, false, 0, kv, 0).block,
+                     .page_bytes = c->page_bytes,
+                     .pages = place.pages + a->layer * place.stride,
+                     .keys = c->shape.keys,
+                     .values = c->shape.values,
+                     .n_keys = (size_t)place.position + 1,
+                     .window = a->window,
+                     .scale = a->scale,
+                     .sinks = a->sinks ? a->sinks->values + first : NULL};
+}
+
+static float *attended(const attend_job *j, uint32_t token, uint32_t head) {
+  const st_array *dst = j->args->dst;
+  return dst->data + token * dst->width + (size_t)head * j->cache->shape.head_dim;
+}
+
+static char *scratch_of(const attend_job *j, int thread) {
+  return j->q->scratch + (size_t)thread * j->q->scratch_each;
+}
+
+static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
+  const st_attend heads = heads_of(j, token, n, first, last);
+  st_attend_run(j->q->kernels, &heads, scratch_of(j, thread), attended(j, token, first));
 }
 
 // One token: each thread takes a run of query heads. Where two threads share a KV head, both take it at the same time,
@@ -420,8 +435,61 @@ static void attend_block_part(void *context, int index, int threads) {
   }
 }
 
+// One token that sees several parts of keys: threads take a part with the query heads of one KV head, or with one of
+// these where there are few. Sums and states of each go to the queue's `partial`.
+static float *partial_of(const attend_job *j, size_t part, uint32_t head, float **state) {
+  size_t heads = j->args->n_head, at = (part - j->parts.first) * heads + head;
+  *state = j->q->partial + (j->parts.last - j->parts.first) * heads * j->cache->shape.head_dim + 2 * at;
+  return j->q->partial + at * j->cache->shape.head_dim;
+}
+
+static void attend_parts_part(void *context, int index, int threads) {
+  attend_job *j = context;
+  size_t units = j->args->n_head / j->heads, parts = j->parts.last - j->parts.first;
+  (void)threads;
+  for (size_t i; (i = atomic_fetch_add(&j->next, 1)) < units * parts;) {
+    uint32_t first = (uint32_t)(i / parts) * j->heads;
+    const st_attend heads = heads_of(j, 0, 1, first, first + j->heads);
+    st_attend_memory m = st_attend_memory_of(j->q->kernels, &heads, scratch_of(j, index));
+    st_input input;
+    st_attend_part part = {.index = j->parts.first + i % parts, .scores = m.scores};
+    part.queries = st_attend_prepare(j->q->kernels, &heads, &m, &input);
+    part.out = partial_of(j, part.index, first, &part.state);
+    j->q->kernels->attend(j->q->kernels, &heads, &part);
+  }
+}
+
+static void merge_parts(const attend_job *j) {
+  uint32_t group = j->args->n_head / j->cache->shape.n_head_kv;
+  for (uint32_t first = 0; first < j->args->n_head; first += group) {
+    const st_attend heads = heads_of(j, 0, 1, first, first + group);
+    float *state, *sums = partial_of(j, j->parts.first, first, &state);
+    for (size_t part = j->parts.first; part < j->parts.last; part++) {
+      float *part_state, *part_sums = partial_of(j, part, first, &part_state);
+      st_attend_merge(&heads, part, part_sums, part_state, sums, state);
+    }
+    st_attend_finish(&heads, sums, state, attended(j, 0, first));
+  }
+}
+
+// False where that is not worth while.
+static bool attend_by_parts(attend_job *j) {
+  uint32_t heads = j->args->n_head, group = heads / j->cache->shape.n_head_kv;
+  size_t threads = (size_t)st_pool_threads(j->q->pool);
+  if (j->batch->n_tokens != 1 || threads == 1) return false;
+  const st_attend all = heads_of(j, 0, 1, 0, group);
+  j->parts = st_attend_parts(&all);
+  size_t parts = j->parts.last - j->parts.first;
+  if (parts < 2 || parts > j->q->partial_parts) return false;
+  j->heads = heads / group * parts >= 4 * threads ? group : 1;
+  st_pool_run(j->q->pool, attend_parts_part, j);
+  merge_parts(j);
+  return true;
+}
+
 static void attend(st_queue *q, const st_cache *cache, const st_batch *batch, const st_attend_args *args) {
   attend_job j = {.q = q, .cache = cache, .batch = batch, .args = args, .tokens = st_cpu_attend_tokens(&cache->shape)};
+  if (attend_by_parts(&j)) return;
   for (uint32_t i = 0; i < batch->n_runs; i++) j.blocks += blocks_of(&j, &batch->runs[i]);
   st_pool_run(q->pool, batch->n_tokens == 1 ? attend_token_part : attend_block_part, &j);
 }
@@ -433,6 +501,11 @@ static void cache_copy_page(st_queue *q, st_cache *c, uint32_t from, uint32_t to
 
 static size_t cache_row_size(setun_kv_type type, uint32_t head_dim) {
   return st_kv_row_bytes(type, head_dim);
+}
+
+static const char *cache_format_name(setun_kv_type type) {
+  const st_kv_format *f = st_kv_format_of(type);
+  return f ? f->name : NULL;
 }
 
 static setun_status cache_save(st_queue *q, const st_cache *c, uint32_t page, uint32_t head, uint32_t n, void *keys,
@@ -496,6 +569,7 @@ const st_backend st_backend_cpu = {
     .cache_size = st_cpu_cache_size,
     .cache_page_size = st_cpu_cache_page_size,
     .cache_row_size = cache_row_size,
+    .cache_format_name = cache_format_name,
     .array_new = st_cpu_array_new,
     .array_free = st_cpu_array_free,
     .cache_new = st_cpu_cache_new,

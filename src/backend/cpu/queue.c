@@ -45,6 +45,7 @@ void st_cpu_queue_free(st_queue *q) {
   st_pages_free(q->input, q->input_bytes);
   st_free(q->scratch);
   st_free(q->product_scratch);
+  st_free(q->partial);
   st_free(q);
 }
 
@@ -71,36 +72,49 @@ void st_cpu_array_free(st_array *a) {
   st_free(a);
 }
 
-// Floats of one thread's scratch for attention: the queries of the tokens that are computed together, of one KV head.
-static size_t scratch_of(const st_cache_shape *shape) {
-  return st_attend_scratch((size_t)st_cpu_attend_tokens(shape) * (shape->n_head / shape->n_head_kv), shape->head_dim);
+// Bytes of one thread's scratch for attention: the queries of the tokens that are computed together, of one KV head.
+static size_t scratch_of(const st_kernels *k, const st_cache_shape *shape) {
+  size_t queries = (size_t)st_cpu_attend_tokens(shape) * (shape->n_head / shape->n_head_kv);
+  return st_attend_scratch(k, shape->keys, queries, shape->head_dim);
+}
+
+// Parts of the longest sequence, and floats of what these give.
+static size_t parts_of(const st_cache_shape *s) {
+  return ((size_t)s->n_ctx + ST_PART - 1) / ST_PART;
+}
+static size_t partial_of(const st_cache_shape *s) {
+  return parts_of(s) * s->n_head * ((size_t)s->head_dim + 2);
 }
 
 uint64_t st_cpu_cache_page_size(const st_cache_shape *s) {
-  return (uint64_t)s->n_head_kv * (st_kv_block_bytes(s->keys, s->head_dim) + st_kv_block_bytes(s->values, s->head_dim));
+  return (uint64_t)s->n_head_kv *
+         (st_kv_block_bytes(s->keys, true, s->head_dim) + st_kv_block_bytes(s->values, false, s->head_dim));
 }
 
-uint64_t st_cpu_cache_size(const st_cache_shape *shape, int threads) {
+uint64_t st_cpu_cache_size(const st_device *d, const st_cache_shape *shape, int threads) {
   uint64_t bytes = shape->n_pages * st_cpu_cache_page_size(shape);
   if (bytes >= ST_HUGE_PAGE) bytes = st_huge_pages(bytes);
-  return bytes + scratch_of(shape) * (uint64_t)threads * sizeof(float);
+  return bytes + scratch_of(&d->kernels, shape) * (uint64_t)threads + partial_of(shape) * sizeof(float);
 }
 
 setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache **cache, setun_error *err) {
-  size_t bytes, floats, each = scratch_of(shape);
+  size_t bytes, scratch, each = scratch_of(q->kernels, shape);
   bool fits = st_mul_size((size_t)st_cpu_cache_page_size(shape), shape->n_pages, &bytes) &&
-              st_mul_size(each * sizeof(float), (size_t)st_pool_threads(q->pool), &floats);
+              st_mul_size(each, (size_t)st_pool_threads(q->pool), &scratch);
   st_cache *c = fits ? st_calloc(1, sizeof *c) : NULL;
   if (!c) return st_fail_memory(err, "the KV cache");
   *c = (st_cache){.shape = *shape,
                   .data = st_pages_alloc(bytes, bytes >= ST_HUGE_PAGE),
                   .page_bytes = (size_t)st_cpu_cache_page_size(shape),
-                  .keys_bytes = st_kv_block_bytes(shape->keys, shape->head_dim),
-                  .values_bytes = st_kv_block_bytes(shape->values, shape->head_dim)};
+                  .keys_bytes = st_kv_block_bytes(shape->keys, true, shape->head_dim),
+                  .values_bytes = st_kv_block_bytes(shape->values, false, shape->head_dim)};
   st_free(q->scratch);
-  q->scratch = st_aligned_alloc(floats);
+  st_free(q->partial);
+  q->scratch = st_aligned_alloc(scratch);
   q->scratch_each = each;
-  if (!c->data || !q->scratch) {
+  q->partial = st_malloc(partial_of(shape), sizeof *q->partial);
+  q->partial_parts = parts_of(shape);
+  if (!c->data || !q->scratch || !q->partial) {
     st_cpu_cache_free(c);
     return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a KV cache of %u pages (%zu bytes)", shape->n_pages,
                    bytes);

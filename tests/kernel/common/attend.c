@@ -1,4 +1,4 @@
-// Attention of one token and of several: checks and bench.
+// Attention over pages of the KV cache, in every format: checks and bench.
 #include "common/harness.h"
 
 #include "base/float16.h"
@@ -9,188 +9,329 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Attention in float64 for one head.
-static void attend_in_double(const st_attend *a, size_t head, const float *k, const float *v, double *out) {
-  double *p = st_malloc(a->n_keys, sizeof *p), largest = a->sinks ? a->sinks[head] : -1e300, sum = 0;
-  for (size_t j = 0; j < a->n_keys; j++) {
-    p[j] = 0;
-    for (size_t d = 0; d < a->head_dim; d++) p[j] += (double)a->q[head * a->q_stride + d] * k[j * a->head_dim + d];
-    p[j] *= a->scale;
-    largest = fmax(largest, p[j]);
-  }
-  for (size_t j = 0; j < a->n_keys; j++) sum += p[j] = exp(p[j] - largest);
-  if (a->sinks) sum += exp(a->sinks[head] - largest);
-  for (size_t d = 0; d < a->head_dim; d++) {
-    out[d] = 0;
-    for (size_t j = 0; j < a->n_keys; j++) out[d] += p[j] / sum * v[j * a->head_dim + d];
-  }
-  st_free(p);
-}
+enum { FORMATS = SETUN_KV_Q4 + 1 };
 
-enum { PAGES_MOST = 16 };
+// What is attended to: `keys` keys before the first token's own.
+typedef struct {
+  size_t tokens, n_q, dim, keys, window;
+  setun_kv_type k, v;
+  bool sinks;
+} scene;
 
-static setun_kv_type type_of(bool half) {
-  return half ? SETUN_KV_F16 : SETUN_KV_F32;
-}
+// ---- what pages mean ----------------------------------------------------------------------------------------------
 
-// Values, or keys, in pages that follow one another backwards, with NaN where nothing is, and end at an unreadable page
-// of memory; and what they mean, a row for each.
-static guarded make_cache(size_t rows, size_t dim, bool keys, bool half, uint32_t *pages, float *meaning) {
-  size_t n = (rows + ST_KEYS - 1) / ST_KEYS, bytes = st_kv_block_bytes(type_of(half), dim), width = half ? 2 : 4;
-  uint8_t *row = st_malloc(dim, width);
-  guarded g = guarded_alloc(n * bytes);
-  memset(g.data, 0xFF, n * bytes);
-  for (size_t i = 0; i < n; i++) pages[i] = (uint32_t)(n - 1 - i);
-  for (size_t i = 0; i < rows; i++) {
-    for (size_t d = 0; d < dim; d++) {
-      float x = random_float() * 2;
-      uint16_t h = st_f16_from_f32(x);
-      memcpy(row + d * width, half ? (const void *)&h : &x, width);
-      meaning[i * dim + d] = half ? st_f32_from_f16(h) : x;
+// A position as it is saved: its numbers, and where they are codes the scales.
+static void decode(setun_kv_type type, size_t dim, const uint8_t *row, float *out, float *scales) {
+  uint32_t bits = st_kv_format_of(type)->bits;
+  for (size_t d = 0; d < dim; d++) {
+    uint16_t half;
+    if (type == SETUN_KV_F32) {
+      memcpy(&out[d], row + 4 * d, 4);
+    } else if (type == SETUN_KV_F16) {
+      memcpy(&half, row + 2 * d, 2);
+      out[d] = st_f32_from_f16(half);
+    } else {
+      const uint8_t *step = row + d / 32 * (2 + 4 * bits);
+      memcpy(&half, step, 2);
+      int byte = step[2 + (bits == 8 ? d % 32 : d % 16)], nibble = d % 32 < 16 ? byte & 15 : byte >> 4;
+      scales[d] = st_f32_from_f16(half);
+      out[d] = (float)(bits == 8 ? (int8_t)byte : nibble - 8) * scales[d];
     }
-    st_kv_store(&(st_kv_place){type_of(half), keys, dim, i % ST_KEYS, g.data + pages[i / ST_KEYS] * bytes}, row);
   }
-  st_free(row);
-  return g;
 }
 
-// Runs it with junk behind the scratch, which must stay.
-static void run_attend(const st_kernels *k, const st_attend *a, float *out) {
-  size_t n = st_attend_scratch(st_attend_queries(a), a->head_dim);
-  float *scratch = st_malloc(n + 16, sizeof *scratch);
-  fill_guard(scratch, n + 16);
+// Rows of a Hadamard matrix, one by one.
+static void rotate_in_double(const float *x, size_t dim, double *out) {
+  size_t n = 1;
+  while (dim % (2 * n) == 0) n *= 2;
+  for (size_t i = 0; i < dim; i++) {
+    out[i] = 0;
+    for (size_t j = 0; j < n; j++) {
+      out[i] += (__builtin_popcountll(i % n & j) % 2 ? -1.0 : 1.0) * (double)x[i / n * n + j];
+    }
+    out[i] /= sqrt((double)n);
+  }
+}
+
+typedef struct {
+  guarded memory; // pages of two KV heads, of which the second is used, with NaN wherever nothing is
+  uint32_t *pages;
+  size_t page_bytes, keys_bytes, values_bytes;
+  float *k, *v; // what the positions mean, a row each
+} cache;
+
+static st_kv_place place_in(const cache *c, const scene *s, bool keys, size_t head, size_t at) {
+  size_t block = c->pages[at / ST_KEYS] * c->page_bytes + head * (c->keys_bytes + c->values_bytes);
+  return (st_kv_place){.type = keys ? s->k : s->v,
+                       .keys = keys,
+                       .head_dim = s->dim,
+                       .at = at % ST_KEYS,
+                       .block = c->memory.data + block + (keys ? 0 : c->keys_bytes)};
+}
+
+// Writes a position; what it then means is what it was, but for half a step of the codes. 4 bits: the code furthest
+// from zero is -8, so that one as far on the other side is off by a whole step. Scales are rounded to half precision.
+static void put(const st_kernels *reference, const cache *c, const scene *s, bool keys, size_t at, float *meaning) {
+  size_t dim = s->dim, bytes = st_kv_row_bytes(keys ? s->k : s->v, dim);
+  float *x = st_malloc(dim, sizeof *x), *scales = st_calloc(dim, sizeof *scales);
+  double *exact = st_malloc(dim, sizeof *exact);
+  uint8_t *row = st_malloc(bytes, 1), *again = st_malloc(bytes, 1);
+  float size = ldexpf(2, -(int)random_below(3));
+  for (size_t d = 0; d < dim; d++) x[d] = random_float() * size * (random_below(64) ? 1 : 5), exact[d] = (double)x[d];
+  st_kv_place p = place_in(c, s, keys, 1, at), other = place_in(c, s, keys, 0, at);
+  const st_kv_format *f = st_kv_format_of(p.type);
+  if (f->rotated && keys) rotate_in_double(x, dim, exact);
+  st_kv_write(reference, &p, x);
+  st_kv_load(&p, row);
+  decode(p.type, dim, row, meaning, scales);
+  for (size_t d = 0; d < dim; d++) {
+    double steps = f->bits == 8 ? 0.57 : 1.01, most = fabs(exact[d]);
+    double bound = f->form == ST_FORM_COUNT ? most * 0x1p-11 + 1e-7 : fabs((double)scales[d]) * steps + 1e-6;
+    within("a stored number", d, meaning[d], exact[d], bound);
+  }
+  st_kv_store(&other, row);
+  st_kv_load(&other, again);
+  comparisons++;
+  if (memcmp(row, again, bytes)) FAIL("a row of %s is not what was stored", f->name);
+  memset(row, 0xFF, bytes);
+  st_kv_store(&other, row); // NaN again
+  st_free(x), st_free(scales), st_free(exact), st_free(row), st_free(again);
+}
+
+static cache make_cache(const st_kernels *reference, const scene *s) {
+  size_t all = s->keys + s->tokens, n = (all + ST_KEYS - 1) / ST_KEYS;
+  cache c = {.pages = st_malloc(n, sizeof *c.pages),
+             .keys_bytes = st_kv_block_bytes(s->k, true, s->dim),
+             .values_bytes = st_kv_block_bytes(s->v, false, s->dim),
+             .k = st_malloc(all * s->dim, sizeof *c.k),
+             .v = st_malloc(all * s->dim, sizeof *c.v)};
+  c.page_bytes = 2 * (c.keys_bytes + c.values_bytes);
+  c.memory = guarded_alloc(n * c.page_bytes);
+  memset(c.memory.data, 0xFF, n * c.page_bytes);
+  for (size_t i = 0; i < n; i++) c.pages[i] = (uint32_t)i;
+  for (size_t i = n; i > 1; i--) { // in any order
+    size_t j = random_below((uint32_t)i);
+    uint32_t page = c.pages[i - 1];
+    c.pages[i - 1] = c.pages[j], c.pages[j] = page;
+  }
+  for (size_t i = 0; i < all; i++) {
+    put(reference, &c, s, true, i, c.k + i * s->dim);
+    put(reference, &c, s, false, i, c.v + i * s->dim);
+  }
+  return c;
+}
+
+static void free_cache(cache *c) {
+  guarded_free(&c->memory);
+  st_free(c->pages), st_free(c->k), st_free(c->v);
+}
+
+// ---- float64 ------------------------------------------------------------------------------------------------------
+
+// What a query's scores are products of.
+static void query_in_double(const st_attend *a, const float *q, double *out) {
+  size_t dim = a->head_dim;
+  const st_kv_format *f = st_kv_format_of(a->keys);
+  float *row = st_malloc(dim, sizeof *row);
+  double *exact = st_malloc(dim, sizeof *exact);
+  for (size_t d = 0; d < dim; d++) out[d] = (double)q[d] * (double)a->scale, row[d] = q[d] * a->scale;
+  if (f->rotated) {
+    rotate_in_double(row, dim, exact);
+    st_kv_rotate(row, dim);
+    for (size_t d = 0; d < dim; d++) within("rotation", d, row[d], exact[d], 0x1p-20);
+  }
+  if (f->form != ST_FORM_COUNT) {
+    for (size_t d = 0; d < dim; d++) out[d] = (double)row[d];
+  }
+  st_free(row), st_free(exact);
+}
+
+// One query. Bounds: a score is a sum of `dim` products, each rounded once more than it is added; e^x is within 2 units
+// in the last place, sums of n numbers within n, and merging parts adds a few. An error e of scores makes a share of
+// values e^(2e) times as large at most.
+static void check_query(const st_attend *a, const cache *c, size_t token, size_t head, const float *out) {
+  size_t last = a->n_keys + token, first = a->window && last > a->window ? last - a->window : 0, dim = a->head_dim;
+  double *p = st_malloc(last - first, sizeof *p), *q = st_malloc(dim, sizeof *q), error = 0, sum = 0;
+  double largest = a->sinks ? (double)a->sinks[head] : -1e300;
+  query_in_double(a, a->q + token * a->token_stride + head * a->q_stride, q);
+  for (size_t j = first; j < last; j++) {
+    double s = 0, magnitude = 0;
+    for (size_t d = 0; d < dim; d++) {
+      double x = q[d] * (double)c->k[j * dim + d];
+      s += x, magnitude += fabs(x);
+    }
+    p[j - first] = s;
+    largest = fmax(largest, s), error = fmax(error, magnitude * ((double)dim + 16) * 0x1p-24);
+  }
+  for (size_t j = 0; j < last - first; j++) sum += p[j] = exp(p[j] - largest);
+  if (a->sinks) sum += exp((double)a->sinks[head] - largest);
+  for (size_t d = 0; d < dim; d++) {
+    double x = 0, magnitude = 0;
+    for (size_t j = first; j < last; j++) {
+      double y = p[j - first] / sum * (double)c->v[j * dim + d];
+      x += y, magnitude += fabs(y);
+    }
+    double bound = magnitude * (expm1(2 * error) + ((double)(last - first) + 64) * 0x1p-23) + 1e-30;
+    within("attend", d, out[d], x, bound);
+  }
+  st_free(p), st_free(q);
+}
+
+// ---- checks -------------------------------------------------------------------------------------------------------
+
+// With junk behind the scratch, which must stay.
+static void run(const st_kernels *k, const st_attend *a, float *out) {
+  size_t bytes = st_attend_scratch(k, a->keys, st_attend_queries(a), a->head_dim);
+  uint8_t *scratch = st_aligned_alloc(bytes + 64);
+  memset(scratch, 0x7F, bytes + 64);
   st_attend_run(k, a, scratch, out);
-  for (size_t i = 0; i < 16; i++) {
-    if (scratch[n + i] != guard_value) FAIL("attend wrote outside of its scratch");
+  for (size_t i = 0; i < 64; i++) {
+    if (scratch[bytes + i] != 0x7F) FAIL("attend wrote outside of its scratch");
   }
   st_free(scratch);
 }
 
-static void check_attend(const st_kernels *k, const st_kernels *reference, size_t n_q, size_t dim, size_t keys,
-                         bool half, bool sinks) {
-  size_t stride = dim + 3, n = n_q * stride;
-  float *q = st_malloc(n, sizeof *q), *mk = st_malloc(keys * dim, sizeof *mk), *mv = st_malloc(keys * dim, sizeof *mv);
-  float sink[16];
-  uint32_t pages[PAGES_MOST];
-  double *expected = st_malloc(dim, sizeof *expected);
-  random_floats(q, n, RANDOM), random_floats(sink, 16, RANDOM);
-  guarded gk = make_cache(keys, dim, true, half, pages, mk), gv = make_cache(keys, dim, false, half, pages, mv);
-  float *out = st_malloc(n + 32, sizeof *out), *other = st_malloc(n + 32, sizeof *other);
-  st_attend a = {.q = q,
-                 .n_q = n_q,
-                 .q_stride = stride,
-                 .head_dim = dim,
-                 .k = gk.data,
-                 .v = gv.data,
-                 .page_bytes = st_kv_block_bytes(type_of(half), dim),
-                 .pages = pages,
-                 .keys = type_of(half),
-                 .values = type_of(half),
-                 .n_keys = keys,
-                 .scale = 0.5f,
-                 .sinks = sinks ? sink : NULL};
-  fill_guard(out, n + 32), fill_guard(other, n + 32);
-  run_attend(k, &a, out + 16);
-  run_attend(reference, &a, other + 16);
-  compare("attend", keys, out, other, n);
-  for (size_t h = 0; h < n_q; h++) {
-    attend_in_double(&a, h, mk, mv, expected);
-    for (size_t d = 0; d < dim; d++) {
-      within("attend", d, out[16 + h * stride + d], expected[d], 2 * ((double)(dim + keys) + 32) * 0x1p-23);
+// Parts by themselves, the last one first and a head at a time, as threads might, then merged.
+static void run_parts(const st_kernels *k, const st_attend *all, float *out) {
+  st_key_range parts = st_attend_parts(all);
+  size_t n = parts.last - parts.first, each = all->head_dim + 2, tokens = all->n_tokens ? all->n_tokens : 1;
+  float *sums = st_malloc(n * tokens * each, sizeof *sums);
+  for (size_t head = 0; head < all->n_q; head++) {
+    st_attend a = *all;
+    a.q += head * a.q_stride, a.n_q = 1;
+    if (a.sinks) a.sinks += head;
+    void *scratch = st_aligned_alloc(st_attend_scratch(k, a.keys, tokens, a.head_dim));
+    st_attend_memory m = st_attend_memory_of(k, &a, scratch);
+    st_input input;
+    const st_input *queries = st_attend_prepare(k, &a, &m, &input);
+    for (size_t i = n; i-- > 0;) {
+      float *to = sums + i * tokens * each;
+      k->attend(k, &a, &(st_attend_part){parts.first + i, queries, m.scores, to, to + tokens * a.head_dim});
     }
+    for (size_t i = 0; i < n; i++) {
+      float *from = sums + i * tokens * each;
+      st_attend_merge(&a, parts.first + i, from, from + tokens * a.head_dim, sums, sums + tokens * a.head_dim);
+    }
+    st_attend_finish(&a, sums, sums + tokens * a.head_dim, out + head * a.q_stride);
+    st_free(scratch);
   }
-  guarded_free(&gk), guarded_free(&gv);
-  st_free(q), st_free(mk), st_free(mv), st_free(expected), st_free(out), st_free(other);
+  st_free(sums);
 }
 
-// Several tokens at once, with a window or 0, give the bits of each alone with the keys that it sees, and the scalar
-// function's.
-static void check_attend_tokens(const st_kernels *k, const st_kernels *reference, size_t tokens, size_t n_q, size_t dim,
-                                size_t keys, size_t window) {
-  size_t stride = n_q * dim + 5, n = tokens * stride, all = keys + tokens - 1;
-  uint32_t pages[PAGES_MOST];
-  float *q = st_malloc(n, sizeof *q), *meaning = st_malloc(all * dim, sizeof *meaning), sinks[16];
+// The scalar function's bits; those of the tokens one by one; those of parts merged; and what float64 gives.
+static void check_scene(const st_kernels *k, const st_kernels *reference, const scene *s, bool exact) {
+  size_t stride = s->n_q * (s->dim + 3) + 5, n = s->tokens * stride;
+  float *q = st_malloc(n, sizeof *q), sinks[16];
   float *out = st_malloc(n + 32, sizeof *out), *other = st_malloc(n + 32, sizeof *other);
-  random_floats(q, n, RANDOM), random_floats(sinks, 16, RANDOM);
-  bool half = keys % 4 != 0;
-  guarded gk = make_cache(all, dim, true, half, pages, meaning), gv = make_cache(all, dim, false, half, pages, meaning);
+  random_activations(q, n, RANDOM), random_floats(sinks, 16, RANDOM);
+  cache c = make_cache(reference, s);
   fill_guard(out, n + 32), fill_guard(other, n + 32);
   st_attend a = {.q = q,
-                 .n_q = n_q,
-                 .q_stride = dim,
-                 .n_tokens = tokens,
+                 .n_q = s->n_q,
+                 .q_stride = s->dim + 3,
+                 .n_tokens = s->tokens,
                  .token_stride = stride,
-                 .head_dim = dim,
-                 .k = gk.data,
-                 .v = gv.data,
-                 .page_bytes = st_kv_block_bytes(type_of(half), dim),
-                 .pages = pages,
-                 .keys = type_of(half),
-                 .values = type_of(half),
-                 .n_keys = keys,
-                 .window = window,
-                 .scale = 0.3f,
-                 .sinks = keys % 3 ? NULL : sinks};
-  run_attend(k, &a, out + 16);
-  run_attend(reference, &a, other + 16);
-  compare("attend, several tokens", tokens, out, other, n);
-  a.n_tokens = 1;
-  for (size_t t = 0; t < tokens; t++) {
-    a.n_keys = keys + t, a.q = q + t * stride;
-    run_attend(k, &a, other + 16 + t * stride);
+                 .head_dim = s->dim,
+                 .k = c.memory.data + c.keys_bytes + c.values_bytes,
+                 .v = c.memory.data + c.keys_bytes + c.values_bytes + c.keys_bytes,
+                 .page_bytes = c.page_bytes,
+                 .pages = c.pages,
+                 .keys = s->k,
+                 .values = s->v,
+                 .n_keys = s->keys + 1,
+                 .window = s->window,
+                 .scale = 1.0f / sqrtf((float)s->dim),
+                 .sinks = s->sinks ? sinks : NULL};
+  run(k, &a, out + 16);
+  run(reference, &a, other + 16);
+  compare("attend", s->keys, out, other, n);
+  run_parts(k, &a, other + 16);
+  compare("attend, parts merged", s->keys, out, other, n);
+  for (size_t t = 0; t < s->tokens; t++) {
+    st_attend one = a;
+    one.n_tokens = t % 2, one.q += t * stride, one.n_keys += t;
+    run(k, &one, other + 16 + t * stride);
+    for (size_t h = 0; exact && h < s->n_q; h++) check_query(&a, &c, t, h, out + 16 + t * stride + h * a.q_stride);
   }
-  compare("attend, several tokens one by one", tokens, out, other, n);
-  guarded_free(&gk), guarded_free(&gv);
-  st_free(q), st_free(meaning), st_free(out), st_free(other);
+  compare("attend, tokens one by one", s->tokens, out, other, n);
+  free_cache(&c);
+  st_free(q), st_free(out), st_free(other);
+}
+
+static setun_kv_type random_format(void) {
+  return (setun_kv_type)random_below(FORMATS);
 }
 
 static void check_attends(const st_kernels *k, const st_kernels *reference, size_t round) {
   static const size_t dims[] = {16, 64, 100, 128, 7, 256, 80}, heads[] = {1, 3, 5, 4, 2, 8, 16};
-  static const size_t keys[] = {1, 63, 64, 65, 70, 129, 200};
+  static const size_t keys[] = {0, 62, 63, 64, 69, 128, 199}, windows[] = {0, 3, 1, 33, 200, 16, 0};
   for (size_t i = 0; i < 7; i++) {
-    size_t n = round ? 1 + random_below(i ? 70 : 600) : keys[i];
-    check_attend(k, reference, heads[random_below(7)], dims[i], n, random_below(2), random_below(4) == 0);
-  }
-  if (!round) check_attend(k, reference, 2, 300, 20, true, false);
-}
-
-static void check_attends_tokens(const st_kernels *k, const st_kernels *reference, size_t round) {
-  static const size_t dims[] = {16, 64, 100, 128, 7, 256, 80}, heads[] = {1, 3, 5, 4, 2, 8, 16};
-  static const size_t windows[] = {0, 3, 1, 33, 200, 16};
-  for (size_t i = 0; i < 6; i++) {
-    size_t n = i ? 1 + random_below(70) : round ? 1 + random_below(900) : 505;
-    check_attend_tokens(k, reference, 1 + random_below(17), heads[random_below(7)], dims[random_below(7)], n,
-                        windows[i]);
+    scene s = {.tokens = i % 2 ? 1 : 1 + random_below(17),
+               .n_q = heads[random_below(7)],
+               .dim = dims[i],
+               .keys = round ? random_below(i ? 70 : 1100) : keys[i],
+               .window = random_below(2) ? windows[i] : 0,
+               .k = random_format(),
+               .v = random_format(),
+               .sinks = random_below(4) == 0};
+    check_scene(k, reference, &s, true);
   }
 }
 
-static void bench(const ceilings *b) {
-  enum { KEYS = 2000, HEADS = 4, DIM = 128, TOKENS = 8, SEEN = 256, PAGES = (KEYS + ST_KEYS - 1) / ST_KEYS };
-  static float q[HEADS * DIM], out[HEADS * DIM];
-  static uint16_t k[PAGES * ST_KEYS * DIM], v[PAGES * ST_KEYS * DIM];
-  uint32_t pages[PAGES];
-  for (size_t i = 0; i < sizeof k / sizeof *k; i++) k[i] = st_f16_from_f32(random_float()), v[i] = k[i];
-  for (uint32_t i = 0; i < PAGES; i++) pages[i] = i;
-  random_floats(q, HEADS * DIM, RANDOM);
+// A depth of 2,000 keys: the first round has all heads, numbers of queries and formats.
+static void check_deep(const st_kernels *k, const st_kernels *reference, size_t round) {
+  static const size_t dims[] = {64, 80, 96, 128, 256}, queries[] = {1, 7, 8}, windows[] = {0, 512, 700};
+  bool scalar = !strcmp(k->name, reference->name);
+  for (size_t i = 0; i < 15; i++) {
+    if (round && i) return;
+    size_t at = round ? random_below(15) : i;
+    for (int f = 0; f < FORMATS; f++) {
+      scene s = {.tokens = 1,
+                 .n_q = queries[at % 3],
+                 .dim = dims[at / 3],
+                 .keys = 1999,
+                 .k = (setun_kv_type)f,
+                 .v = (setun_kv_type)f,
+                 .window = round ? windows[random_below(3)] : 0,
+                 .sinks = at % 2};
+      if (round) s.keys += random_below(100), s.tokens += random_below(5), s.v = random_format();
+      check_scene(k, reference, &s, scalar || round); // bits alone are enough for the others
+    }
+  }
+}
+
+static void bench_format(const ceilings *b, setun_kv_type type) {
+  enum { KEYS = 2000, HEADS = 4, DIM = 128, TOKENS = 8, SEEN = 256 };
+  scene s = {.tokens = 1, .n_q = HEADS, .dim = DIM, .keys = KEYS - 1, .k = type, .v = type};
+  static float q[TOKENS * HEADS * DIM], out[TOKENS * HEADS * DIM];
+  char what[64];
+  cache c = make_cache(&b->k, &s);
+  void *scratch = st_aligned_alloc(st_attend_scratch(&b->k, type, TOKENS * HEADS, DIM));
+  random_floats(q, TOKENS * HEADS * DIM, RANDOM);
   st_attend a = {.q = q,
                  .n_q = HEADS,
                  .q_stride = DIM,
                  .head_dim = DIM,
-                 .k = (const uint8_t *)k,
-                 .v = (const uint8_t *)v,
-                 .page_bytes = ST_KEYS * DIM * sizeof *k,
-                 .pages = pages,
+                 .k = c.memory.data + c.keys_bytes + c.values_bytes,
+                 .v = c.memory.data + c.keys_bytes + c.values_bytes + c.keys_bytes,
+                 .page_bytes = c.page_bytes,
+                 .pages = c.pages,
+                 .keys = type,
+                 .values = type,
                  .n_keys = KEYS,
                  .scale = 0.1f};
-  float *scratch = st_malloc(st_attend_scratch(TOKENS * HEADS, DIM), sizeof *scratch);
-  BENCH("attend, 4 heads of 128, 2000 keys", 2.0 * HEADS * KEYS * DIM, st_attend_run(&b->k, &a, scratch, out));
-  static float qs[TOKENS * HEADS * DIM], outs[TOKENS * HEADS * DIM];
-  random_floats(qs, TOKENS * HEADS * DIM, RANDOM);
-  a.q = qs, a.n_tokens = TOKENS, a.token_stride = HEADS * DIM, a.n_keys = SEEN;
-  BENCH("attend, 8 tokens, 4 of 128, 256 keys", 2.0 * TOKENS * HEADS * SEEN * DIM,
-        st_attend_run(&b->k, &a, scratch, outs));
+  snprintf(what, sizeof what, "attend %s, 4 heads of 128, 2000 keys", st_kv_format_of(type)->name);
+  BENCH(what, 2.0 * HEADS * KEYS * DIM, st_attend_run(&b->k, &a, scratch, out));
+  a.n_tokens = TOKENS, a.token_stride = HEADS * DIM, a.n_keys = SEEN;
+  snprintf(what, sizeof what, "attend %s, 8 tokens, 4 of 128, 256 keys", st_kv_format_of(type)->name);
+  BENCH(what, 2.0 * TOKENS * HEADS * SEEN * DIM, st_attend_run(&b->k, &a, scratch, out));
   st_free(scratch);
+  free_cache(&c);
+}
+
+static void bench(const ceilings *b) {
+  for (int f = 0; f < FORMATS; f++) bench_format(b, (setun_kv_type)f);
 }
 
 const kernel_test test_attend = {"attend", check_attends, bench};
-const kernel_test test_attend_tokens = {"attend tokens", check_attends_tokens, NULL};
+const kernel_test test_attend_deep = {"attend deep", check_deep, NULL};
