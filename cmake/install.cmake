@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# Raised with every change after which a program built against the last release would not run.
+# Raised with every change after which a program built against the last release would not run; see "Stability" in setun.h.
 set(SETUN_ABI_VERSION 0)
 
 add_library(setun_shared SHARED $<TARGET_OBJECTS:setun_objects>)

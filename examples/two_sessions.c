@@ -46,12 +46,12 @@ static void *run(void *user) {
   const char *text = NULL;
   setun_sampler *sampler = NULL;
   setun_decoder *decoder = NULL;
-  size_t n_vocab = setun_model_get_info(st->model).n_vocab;
+  size_t n_vocab = setun_model_n_vocab(st->model);
   setun_status s =
       setun_tokenize(st->model, st->prompt, strlen(st->prompt), SETUN_TOKENIZE_BOS, prompt, 256, &n, &st->error);
-  if (s == SETUN_OK && n > 256) {
+  if (s == SETUN_OK && (n == 0 || n > 256)) {
     s = SETUN_ERROR_LIMIT;
-    snprintf(st->error.message, sizeof st->error.message, "the prompt has %zu tokens, at most 256 fit", n);
+    snprintf(st->error.message, sizeof st->error.message, "the prompt has %zu tokens: expected 1 to 256", n);
   }
   if (s == SETUN_OK) s = setun_session_eval(st->session, prompt, n, NULL, &st->error);
   if (s == SETUN_OK) s = setun_sampler_new(NULL, &sampler, &st->error);

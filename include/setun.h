@@ -1,14 +1,35 @@
 /* Setun: language models with ternary and other very low-bit weights. The only public header.
  *
- * Sections: errors and logging; model; tokens; session; sampling; chat; inspection; conversion; made-up models;
- * benchmarks; output files.
+ * Sections: errors and logging; version; model; tokens; session; sampling; generating; chat; inspection; conversion;
+ * synthetic models; benchmarks; output files.
  *
  * Conventions. Every function that can fail returns a setun_status and takes a `setun_error *` last, which may
  * be NULL; on failure it holds the status and one line that names what failed, what was expected and what was
- * found, and output parameters are left untouched. Handles are opaque; the caller owns each handle that it was
- * given and frees it with the function named beside it, which accepts NULL. Text is UTF-8 and comes with its
- * length in bytes unless it is a path or a name, which end with a 0 byte. The library keeps no global state,
- * reads no environment variables, prints nothing and never ends the process.
+ * found, and output parameters are left untouched (setun_model_plan and setun_model_plan_synthetic fill the plan also
+ * where the budget is too small). Handles are opaque; the caller owns each handle that it was given and frees it with
+ * the function named beside it, which accepts NULL. Text is UTF-8 and comes with its length in bytes unless it is a
+ * path or a name, which end with a 0 byte. The library keeps no global state, reads no environment variables, prints
+ * nothing and never ends the process.
+ *
+ * Arguments. NULL where something is expected, numbers out of range and unknown flags are SETUN_ERROR_ARGUMENT;
+ * functions that return no status then give 0, false, -1 or NULL, as for an object that holds nothing. A text or an
+ * array may be NULL where its length is 0.
+ *
+ * Structs that grow. Parameters (setun_X_params) and what getters fill in (setun_model_info, setun_plan, ...) begin
+ * with `size`, the bytes that the caller's struct has, so that fields can be added behind the others while programs
+ * built with an older header go on working. Parameters begin as setun_X_params_default() gives them, or as
+ * setun_X_params_init leaves them; then members are set. Fields that the caller's struct does not have take their
+ * defaults. A struct that is larger than the library's own is taken if the rest of it is zero. Before a getter is
+ * called, `size` is set: setun_plan plan = {.size = sizeof plan}; it fills what fits, and members that it does not know
+ * with zeros. Wherever parameters are taken by pointer, NULL stands for the defaults. Other structs never change.
+ *
+ * Callbacks. Where parameters have `log`, `progress` and `user`, each may be NULL, and `user` is what the other two
+ * receive. They are called on the thread that called the function, and not after it has returned; a model's `log` is
+ * called also by what computes with the model later, until the model is freed.
+ *
+ * Stability. Within one SOVERSION (the shared library's name, libsetun.so.N) functions, members and enumerators are
+ * added at most: a program that was built against an older version runs with a newer one. Sections marked
+ * "experimental" are not part of that promise.
  *
  * Threads. A setun_model and a setun_file are immutable once made: any number of threads may use one at once.
  * A setun_session, setun_sampler or setun_decoder belongs to one thread at a time; only setun_session_stop may
@@ -39,6 +60,18 @@ extern "C" {
 #define SETUN_API
 #endif
 
+/* ---- version ----------------------------------------------------------------------------------------------- */
+
+#define SETUN_VERSION_MAJOR 0
+#define SETUN_VERSION_MINOR 1
+#define SETUN_VERSION_PATCH 0
+/* Of this header, to compare with: 100 for 0.1.0, 10203 for 1.2.3. */
+#define SETUN_VERSION_NUMBER (SETUN_VERSION_MAJOR * 10000 + SETUN_VERSION_MINOR * 100 + SETUN_VERSION_PATCH)
+
+/* Of the library that runs: "0.1.0", and as SETUN_VERSION_NUMBER. */
+SETUN_API const char *setun_version(void);
+SETUN_API int setun_version_number(void);
+
 /* ---- errors and logging ------------------------------------------------------------------------------------ */
 
 typedef enum setun_status {
@@ -52,6 +85,9 @@ typedef enum setun_status {
   SETUN_ERROR_CANCELED,    /* setun_session_stop, or a callback, asked to stop */
   SETUN_ERROR_STATE        /* the object is not in a state in which this can be done */
 } setun_status;
+
+/* "ok", "memory", "io", "format", "unsupported", "argument", "limit", "canceled", "state"; NULL: no setun_status. */
+SETUN_API const char *setun_status_name(setun_status status);
 
 enum { SETUN_ERROR_SIZE = 512 };
 
@@ -68,8 +104,6 @@ typedef void (*setun_log_fn)(setun_log_level level, const char *message, void *u
 /* Called now and then during long work with a fraction from 0 to 1; false asks to cancel. */
 typedef bool (*setun_progress_fn)(double fraction, void *user);
 
-/* "0.1.0". */
-SETUN_API const char *setun_version(void);
 /* The instruction sets whose kernels this machine can run, best last, such as "scalar avx2 avx512". */
 SETUN_API const char *setun_isa_available(void);
 
@@ -105,7 +139,11 @@ typedef enum setun_kv_type {
   SETUN_KV_Q4  /* 4.5 bits */
 } setun_kv_type;
 
+/* "f16", "f32"; NULL: no setun_kv_type. */
+SETUN_API const char *setun_kv_type_name(setun_kv_type type);
+
 typedef struct setun_session_params {
+  size_t size;      /* of this struct */
   uint32_t n_ctx;   /* tokens that fit; 0: the model's trained length, at most 4096 */
   uint32_t n_batch; /* tokens that one pass of prefill takes; 0: 512, or less where memory is little */
   int threads;      /* 0: as many as suit the machine */
@@ -114,7 +152,20 @@ typedef struct setun_session_params {
                       once, so that it is read less often; false: it is read for each of them */
 } setun_session_params;
 
+/* A model's one GGUF file that is not on disk: in memory, or whatever `read` reads. Zero it, then set either `bytes` or
+ * `read`. It must last until the function that it was given to has returned. Weights of it do not stream: a budget that
+ * they do not fit into is SETUN_ERROR_MEMORY. */
+typedef struct setun_source {
+  uint64_t length;   /* of the file, in bytes */
+  const void *bytes; /* all of them */
+  /* Reads `n` bytes that begin at `offset`, within the length; false: they cannot be read. Called by several threads at
+   * once. */
+  bool (*read)(void *user, uint64_t offset, void *to, size_t n);
+  void *user;
+} setun_source;
+
 typedef struct setun_model_params {
+  size_t size;            /* of this struct */
   const char *isa;        /* NULL: the best that the machine has; or one of SETUN_CHOICE_ISA, such as "scalar" */
   const char *assume;     /* how to read a tensor type whose id is ambiguous, such as "i2_s-arm"; NULL: by evidence */
   const char *activation; /* "int8" or "float": overrides what the model says its activations are; NULL: no */
@@ -125,9 +176,9 @@ typedef struct setun_model_params {
   size_t n_ignore_keys;
   bool precise; /* float32 activations, except where the model itself prescribes int8 */
   int threads;  /* for loading; 0: as many as suit the machine */
-  setun_progress_fn progress;
   setun_log_fn log;
-  void *user; /* passed to progress and log */
+  setun_progress_fn progress;
+  void *user;
   /* Adapters, all of them at once, computed in floats beside the model's own weights, which stay as they are. Read
    * while loading; the array need not live longer. */
   const setun_adapter *adapters;
@@ -136,12 +187,17 @@ typedef struct setun_model_params {
   uint64_t memory; /* bytes that the process may take in all; 0: what the system and the process's memory cgroup have
                       available, less a margin */
   const setun_session_params *session; /* of the session that room is left for; NULL: one with defaults */
+  const setun_source *source; /* where the file's bytes are; `path` then only names it in messages. NULL: at `path` */
   bool no_stream; /* map the file and leave it to the system what of it is in memory, for weights that are stored in the
                      kernels' own order (t16); the budget then covers the rest */
 } setun_model_params;
 
-/* Wherever these parameters, or those of a session, are taken, NULL stands for the defaults. */
-SETUN_API setun_model_params setun_model_params_default(void);
+SETUN_API void setun_model_params_init(setun_model_params *params, size_t size);
+static inline setun_model_params setun_model_params_default(void) {
+  setun_model_params params;
+  setun_model_params_init(&params, sizeof params);
+  return params;
+}
 
 /* Loads a GGUF file (of a split one, its first part) or a Hugging Face directory into memory. On success the
  * caller frees *model with setun_model_free, after every session of it. `params` may be NULL. */
@@ -150,6 +206,7 @@ SETUN_API setun_status setun_model_load(const char *path, const setun_model_para
 SETUN_API void setun_model_free(setun_model *model);
 
 typedef struct setun_model_info {
+  size_t size;              /* of this struct */
   const char *architecture; /* "llama", "bitnet-b1.58", ...; lives as long as the model */
   const char *container;    /* "gguf" or "huggingface" */
   const char *isa;          /* whose kernels run */
@@ -163,12 +220,16 @@ typedef struct setun_model_info {
   uint64_t head_macs;       /* those of the head alone, which a prompt needs for its last token only */
 } setun_model_info;
 
-SETUN_API setun_model_info setun_model_get_info(const setun_model *model);
+/* Of a vocabulary only `container` and `n_vocab` are known; the rest is 0 and NULL. */
+SETUN_API setun_status setun_model_get_info(const setun_model *model, setun_model_info *info, setun_error *error);
+/* The same as n_vocab: ids are below it, and logits have so many floats. 0: model is NULL. */
+SETUN_API uint32_t setun_model_n_vocab(const setun_model *model);
 
 /* ---- plan -------------------------------------------------------------------------------------------------- */
 
 /* What a model will take, in bytes, and what a token costs. */
 typedef struct setun_plan {
+  size_t size;          /* of this struct */
   uint64_t budget;      /* that the plan was made for; 0: the system does not say what there is */
   uint64_t least;       /* the smallest budget that would do, in another start of the process too: whole MiB */
   uint64_t total;       /* what the process will have at most: the sum of the next eight, with a full context */
@@ -194,13 +255,14 @@ typedef struct setun_plan {
 
 /* Makes the plan that setun_model_load would follow, without reading weights; `params` may be NULL.
  * SETUN_ERROR_MEMORY where the budget is too small; *plan is then filled in all the same, as far as it goes. */
-SETUN_API setun_status setun_plan_model(const char *path, const setun_model_params *params, setun_plan *plan,
+SETUN_API setun_status setun_model_plan(const char *path, const setun_model_params *params, setun_plan *plan,
                                         setun_error *error);
-/* The plan that a loaded model followed. */
-SETUN_API setun_plan setun_model_get_plan(const setun_model *model);
+/* The plan that a loaded model followed. SETUN_ERROR_STATE for a vocabulary. */
+SETUN_API setun_status setun_model_get_plan(const setun_model *model, setun_plan *plan, setun_error *error);
 
 /* What was read of a model's weights since it was loaded, by all sessions. */
 typedef struct setun_stream_stats {
+  size_t size;     /* of this struct */
   uint64_t bytes;  /* read from the files */
   double read_s;   /* while a read was under way */
   double waited_s; /* that passes waited for one */
@@ -209,7 +271,9 @@ typedef struct setun_stream_stats {
   const char *how; /* such as "io_uring, O_DIRECT"; NULL: everything is held */
 } setun_stream_stats;
 
-SETUN_API setun_stream_stats setun_model_get_stream_stats(const setun_model *model);
+/* Any thread may ask, also while others compute. Zeros where everything is held, and in a forked child. */
+SETUN_API setun_status setun_model_get_stream_stats(const setun_model *model, setun_stream_stats *stats,
+                                                    setun_error *error);
 /* How fast the disk is by itself: about `total_bytes` of the weights that stream, read into the same buffers, and
  * nothing done with them. SETUN_ERROR_STATE where everything is held. */
 SETUN_API setun_status setun_model_measure_disk(const setun_model *model, uint64_t total_bytes, double *bytes_per_s,
@@ -235,8 +299,30 @@ SETUN_API setun_status setun_tokenize(const setun_model *model, const char *text
  * not count them: for texts longer than the context see to it that the budget has them beside the plan's total. */
 SETUN_API uint64_t setun_tokenize_memory(size_t length);
 
-/* Does the token end a text or a turn (from every source in the model's files)? */
+/* Tokens with a meaning of their own; -1: the model has none. */
+SETUN_API setun_token setun_token_bos(const setun_model *model);
+SETUN_API setun_token setun_token_eos(const setun_model *model);
+SETUN_API setun_token setun_token_unknown(const setun_model *model);
+/* Does the token end a text or a turn (from every source in the model's files)? There may be several such tokens. */
 SETUN_API bool setun_token_is_end(const setun_model *model, setun_token id);
+
+typedef enum setun_token_kind {
+  SETUN_TOKEN_NORMAL,
+  SETUN_TOKEN_CONTROL,      /* found in text only with SETUN_TOKENIZE_SPECIAL, and shown with SETUN_DECODE_SPECIAL */
+  SETUN_TOKEN_USER_DEFINED, /* found in any text, before it is split */
+  SETUN_TOKEN_BYTE,         /* one byte of a character that the vocabulary lacks */
+  SETUN_TOKEN_UNKNOWN,      /* stands for text that the vocabulary lacks */
+  SETUN_TOKEN_UNUSED
+} setun_token_kind;
+
+/* "normal", "control", "user-defined", "byte", "unknown", "unused"; NULL: no setun_token_kind. */
+SETUN_API const char *setun_token_kind_name(setun_token_kind kind);
+SETUN_API setun_status setun_token_get_kind(const setun_model *model, setun_token id, setun_token_kind *kind,
+                                            setun_error *error);
+/* The bytes that the token stands for inside of a text, a control token's own text included: *length bytes, which may
+ * be a part of a character; they live as long as the model. For text, see setun_detokenize. */
+SETUN_API setun_status setun_token_get_text(const setun_model *model, setun_token id, const char **text, size_t *length,
+                                            setun_error *error);
 
 /* A streaming detokenizer: ids in, whole UTF-8 characters out. */
 typedef struct setun_decoder setun_decoder;
@@ -257,6 +343,11 @@ SETUN_API setun_status setun_decoder_push(setun_decoder *decoder, setun_token id
 SETUN_API setun_status setun_decoder_finish(setun_decoder *decoder, const char **text, size_t *length,
                                             setun_error *error);
 
+/* The text of `n` ids in one call, as a decoder with these flags gives it: writes its first `capacity` bytes to `text`
+ * (which may be NULL when capacity is 0), without a 0 byte, and the number that there are in all to *length. */
+SETUN_API setun_status setun_detokenize(const setun_model *model, const setun_token *ids, size_t n, int flags,
+                                        char *text, size_t capacity, size_t *length, setun_error *error);
+
 /* A tokenizer by itself, without loading any weights: setun_tokenize and the like take a model; a model loaded by
  * this function has no weights and no sessions. `params` may be NULL. */
 SETUN_API setun_status setun_model_load_vocabulary(const char *path, const setun_model_params *params,
@@ -264,11 +355,16 @@ SETUN_API setun_status setun_model_load_vocabulary(const char *path, const setun
 
 /* ---- session ----------------------------------------------------------------------------------------------- */
 
-/* One timeline of tokens over a model, with its KV cache. The sessions of a model share its threads; each computes with as
- * many as its parameters say, whatever the others do meanwhile, and with the same results. */
+/* One timeline of tokens over a model, with its KV cache. The sessions of a model share its threads; each computes with
+ * as many as its parameters say, whatever the others do meanwhile, and with the same results. */
 typedef struct setun_session setun_session;
 
-SETUN_API setun_session_params setun_session_params_default(void);
+SETUN_API void setun_session_params_init(setun_session_params *params, size_t size);
+static inline setun_session_params setun_session_params_default(void) {
+  setun_session_params params;
+  setun_session_params_init(&params, sizeof params);
+  return params;
+}
 
 /* `params` may be NULL. The caller frees *session with setun_session_free, before the model. */
 SETUN_API setun_status setun_session_new(const setun_model *model, const setun_session_params *params,
@@ -289,10 +385,20 @@ typedef bool (*setun_logits_fn)(uint32_t position, const float *logits, void *us
 typedef bool (*setun_hidden_fn)(uint32_t layer, uint32_t position, uint32_t n, const float *hidden, void *user);
 
 typedef struct setun_eval_params {
-  setun_logits_fn on_logits; /* NULL: only the last token's logits are computed, see setun_session_logits */
-  setun_hidden_fn on_hidden; /* NULL: not wanted */
-  void *user;
+  size_t size;                /* of this struct */
+  setun_logits_fn on_logits;  /* NULL: only the last token's logits are computed, see setun_session_logits */
+  setun_hidden_fn on_hidden;  /* NULL: not wanted */
+  setun_progress_fn progress; /* called after each pass with the share of the `n` tokens that is done, and while one
+                                 runs; false stops as setun_session_stop does */
+  void *user;                 /* passed to all of them */
 } setun_eval_params;
+
+SETUN_API void setun_eval_params_init(setun_eval_params *params, size_t size);
+static inline setun_eval_params setun_eval_params_default(void) {
+  setun_eval_params params;
+  setun_eval_params_init(&params, sizeof params);
+  return params;
+}
 
 /* Appends `n` tokens and computes what follows them. `params` may be NULL. More tokens than fit are refused with
  * SETUN_ERROR_LIMIT before anything is computed. After a failure or a stop the session holds the passes that were
@@ -313,6 +419,12 @@ SETUN_API setun_status setun_session_save(setun_session *session, const char *pa
  * the same kv type. A damaged file, one of another model, or more tokens than fit are errors, after which the session
  * is as it was (but for a file that changes while it is read). Logits are not saved: see setun_session_logits. */
 SETUN_API setun_status setun_session_load(setun_session *session, const char *path, setun_error *error);
+/* The same in memory: writes the session to `bytes` (which may be NULL when capacity is 0) if its *length bytes fit
+ * into the capacity, and nothing otherwise. */
+SETUN_API setun_status setun_session_save_memory(setun_session *session, void *bytes, size_t capacity, size_t *length,
+                                                 setun_error *error);
+SETUN_API setun_status setun_session_load_memory(setun_session *session, const void *bytes, size_t length,
+                                                 setun_error *error);
 /* Makes the evaluation that is running end soon with SETUN_ERROR_CANCELED; nothing when none is running.
  * Async-signal-safe. */
 SETUN_API void setun_session_stop(setun_session *session);
@@ -325,6 +437,7 @@ typedef struct setun_sampler setun_sampler;
 /* Applied in this order: biases, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature. The comments give
  * the default and the value that switches a step off exactly. Numbers must be finite and in the range given. */
 typedef struct setun_sampler_params {
+  size_t size; /* of this struct */
   /* A token that occurs among the last penalty_last_n has its logit divided by repeat_penalty if it is positive,
    * else multiplied; then presence_penalty is subtracted, and frequency_penalty once for each occurrence. */
   int32_t penalty_last_n;  /* 64; tokens; 0: off; -1: all */
@@ -360,10 +473,16 @@ typedef struct setun_sampler_params {
   uint64_t seed; /* 0; the same seed, parameters, text and logits give the same tokens */
 } setun_sampler_params;
 
-SETUN_API setun_sampler_params setun_sampler_params_default(void);
+SETUN_API void setun_sampler_params_init(setun_sampler_params *params, size_t size);
+static inline setun_sampler_params setun_sampler_params_default(void) {
+  setun_sampler_params params;
+  setun_sampler_params_init(&params, sizeof params);
+  return params;
+}
 /* The defaults, with what the model's own files say in their place: generation_config.json, or a GGUF file's
  * general.sampling keys. Whether generation_config.json asks for sampling at all is not considered. */
-SETUN_API setun_sampler_params setun_model_sampler_params(const setun_model *model);
+SETUN_API setun_status setun_model_get_sampler_params(const setun_model *model, setun_sampler_params *params,
+                                                      setun_error *error);
 
 /* `params` may be NULL for the defaults. */
 SETUN_API setun_status setun_sampler_new(const setun_sampler_params *params, setun_sampler **sampler,
@@ -405,6 +524,70 @@ SETUN_API setun_status setun_sampler_probabilities(setun_sampler *sampler, const
                                                    setun_candidate *candidates, size_t capacity, size_t *count,
                                                    setun_error *error);
 
+/* ---- generating -------------------------------------------------------------------------------------------- */
+
+/* Texts that end a text: finds the first of them in text that comes in pieces, whatever the pieces, and holds back what
+ * may become one, so that nothing of it is ever shown. It belongs to one thread at a time. */
+typedef struct setun_stops setun_stops;
+
+/* `n` texts of UTF-8, 1 byte or more each, with a 0 byte at their end; they are copied. Without any, text passes. */
+SETUN_API setun_status setun_stops_new(const char *const *texts, size_t n, setun_stops **stops, setun_error *error);
+SETUN_API void setun_stops_free(setun_stops *stops);
+/* Adds a piece of whole UTF-8 characters. *text and *length are what is certain not to belong to a stop text, possibly
+ * nothing; they are valid until the next call. *found is whether one is complete: then no more text comes out until
+ * setun_stops_finish. Of several the one that is complete first counts, of those the longest. */
+SETUN_API setun_status setun_stops_push(setun_stops *stops, const char *piece, size_t piece_length, const char **text,
+                                        size_t *length, bool *found, setun_error *error);
+/* What was held back, at the end of the text: nothing where a stop text was found. The object is then as new. */
+SETUN_API setun_status setun_stops_finish(setun_stops *stops, const char **text, size_t *length, setun_error *error);
+
+typedef enum setun_end {
+  SETUN_END_TOKEN,   /* the model drew a token that ends a text */
+  SETUN_END_STOP,    /* a stop text was found */
+  SETUN_END_LENGTH,  /* max_tokens were drawn */
+  SETUN_END_CONTEXT, /* the context is full */
+  SETUN_END_CALLER   /* on_text returned false */
+} setun_end;
+
+/* "token", "stop", "length", "context", "caller"; NULL: no setun_end. */
+SETUN_API const char *setun_end_name(setun_end end);
+
+/* Receives new text, whole UTF-8 characters, valid during the call; false ends the text. */
+typedef bool (*setun_text_fn)(const char *text, size_t length, void *user);
+
+typedef struct setun_generate_params {
+  size_t size;              /* of this struct */
+  uint64_t max_tokens;      /* 0: as many as fit into the context */
+  const char *const *stops; /* n_stops texts, as for setun_stops_new */
+  size_t n_stops;
+  bool ignore_end;       /* tokens that end a text do not */
+  int decode_flags;      /* as for setun_decoder_new; the default is SETUN_DECODE_CONTINUES */
+  setun_text_fn on_text; /* NULL: the text is not wanted */
+  void *user;
+} setun_generate_params;
+
+SETUN_API void setun_generate_params_init(setun_generate_params *params, size_t size);
+static inline setun_generate_params setun_generate_params_default(void) {
+  setun_generate_params params;
+  setun_generate_params_init(&params, sizeof params);
+  return params;
+}
+
+typedef struct setun_generate_result {
+  size_t size; /* of this struct */
+  setun_end end;
+  uint64_t n_tokens; /* that were drawn, one that ended the text included */
+} setun_generate_result;
+
+/* Text that continues the session's: draws tokens and evaluates them until one of the ends above. The session must have
+ * logits (see setun_session_logits): evaluate the prompt first, and let the sampler accept it where penalties are to
+ * see it. Afterwards the session and the sampler have every token drawn but one that ended the text, and the session
+ * has logits where its context is not full. setun_session_stop makes it fail with SETUN_ERROR_CANCELED; the session
+ * then has the tokens whose evaluation was finished. `result` may be NULL. */
+SETUN_API setun_status setun_generate(setun_session *session, setun_sampler *sampler,
+                                      const setun_generate_params *params, setun_generate_result *result,
+                                      setun_error *error);
+
 /* ---- chat -------------------------------------------------------------------------------------------------- */
 
 /* The bytes [begin, end) of a text. */
@@ -417,6 +600,7 @@ typedef struct setun_span {
 typedef struct setun_chat setun_chat;
 
 typedef struct setun_chat_params {
+  size_t size;      /* of this struct */
   const char *text; /* a template to use instead of the model's own; NULL: the model's */
   size_t length;
   const char *name; /* with `text`: what messages call it. Without: which of the model's named templates, NULL: the
@@ -426,7 +610,12 @@ typedef struct setun_chat_params {
   void *user;
 } setun_chat_params;
 
-SETUN_API setun_chat_params setun_chat_params_default(void);
+SETUN_API void setun_chat_params_init(setun_chat_params *params, size_t size);
+static inline setun_chat_params setun_chat_params_default(void) {
+  setun_chat_params params;
+  setun_chat_params_init(&params, sizeof params);
+  return params;
+}
 
 /* Takes the template from the model's files: the GGUF keys tokenizer.chat_template and tokenizer.chat_template.NAME;
  * or chat_template.jinja, additional_chat_templates/NAME.jinja, tokenizer_config.json, chat_template.json. One that is
@@ -472,6 +661,9 @@ typedef enum setun_channel {
   SETUN_CHANNEL_CALL        /* the arguments of a call of a tool in a Harmony model */
 } setun_channel;
 
+/* "content", "reasoning", "commentary", "call"; NULL: no setun_channel. */
+SETUN_API const char *setun_channel_name(setun_channel channel);
+
 /* Tells the channels of an answer apart while its tokens come: <think> blocks and their like, and the channels of the
  * Harmony format (gpt-oss). It belongs to one thread at a time. */
 typedef struct setun_reply setun_reply;
@@ -494,6 +686,7 @@ SETUN_API setun_status setun_reply_finish(setun_reply *reply, setun_reply_fn fn,
 typedef struct setun_file setun_file;
 
 typedef struct setun_tensor_info {
+  size_t size;               /* of this struct */
   const char *name, *format; /* as in the file; "q4_1", "hf-u8", ... ; live as long as the file */
   int n_dims;
   uint64_t dims[4]; /* of the stored tensor, slowest first, as rows by columns */
@@ -501,13 +694,29 @@ typedef struct setun_tensor_info {
   uint32_t part; /* which of the files */
 } setun_tensor_info;
 
-/* `params` may be NULL; of them assume, ignore_keys, log and user count. The caller frees *file with setun_file_close.
- */
-SETUN_API setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file,
+typedef struct setun_file_params {
+  size_t size;                    /* of this struct */
+  const char *assume;             /* how to read a tensor type whose id is ambiguous, as in setun_model_params */
+  const char *const *ignore_keys; /* keys to take for absent, as in setun_model_params */
+  size_t n_ignore_keys;
+  setun_log_fn log;
+  void *user;
+} setun_file_params;
+
+SETUN_API void setun_file_params_init(setun_file_params *params, size_t size);
+static inline setun_file_params setun_file_params_default(void) {
+  setun_file_params params;
+  setun_file_params_init(&params, sizeof params);
+  return params;
+}
+
+/* The caller frees *file with setun_file_close. */
+SETUN_API setun_status setun_file_open(const char *path, const setun_file_params *params, setun_file **file,
                                        setun_error *error);
 SETUN_API void setun_file_close(setun_file *file);
 
 typedef struct setun_file_info {
+  size_t size;              /* of this struct */
   const char *architecture; /* as the file spells it, "llama"; NULL: it does not say; lives as long as the file */
   const char *container;    /* "gguf", "huggingface" or "safetensors" */
   uint64_t n_params;        /* weights: packed ones as many as they stand for, scales and the like not counted */
@@ -515,7 +724,7 @@ typedef struct setun_file_info {
   uint32_t n_parts;         /* files that hold tensors */
 } setun_file_info;
 
-SETUN_API setun_file_info setun_file_get_info(const setun_file *file);
+SETUN_API setun_status setun_file_get_info(const setun_file *file, setun_file_info *info, setun_error *error);
 SETUN_API size_t setun_file_tensor_count(const setun_file *file);
 SETUN_API setun_status setun_file_tensor(const setun_file *file, size_t index, setun_tensor_info *info,
                                          setun_error *error);
@@ -539,6 +748,7 @@ SETUN_API const char *setun_file_notice(const setun_file *file, size_t index); /
 SETUN_API setun_status setun_file_check(const setun_file *file, size_t index, int64_t *offset, setun_error *error);
 
 typedef struct setun_tensor_zeros {
+  size_t size;                    /* of this struct */
   uint64_t weights, zeros;        /* weights 0: the tensor is not ternary */
   uint64_t columns, zero_columns; /* zero_columns: those that are zero in every row */
 } setun_tensor_zeros;
@@ -550,6 +760,7 @@ SETUN_API setun_status setun_file_zeros(const setun_file *file, size_t index, se
 /* ---- conversion --------------------------------------------------------------------------------------------- */
 
 typedef struct setun_convert_params {
+  size_t size; /* of this struct */
   /* The layout of the ternary weights: "t2", "t5", "t16", "i2_s", "i2_s-arm", "i2_s-x4", "tq1_0", "tq2_0", "q2_0",
    * "q2_0-128", "pq2_0", "ptq1_0", "iq1_bn", "iq2_bn" in a GGUF file; "hf-u8", "hf-u8-div" in a directory; "f32",
    * "f16", "bf16" in both. */
@@ -562,12 +773,17 @@ typedef struct setun_convert_params {
   const char *const *ignore_keys; /* keys to take for absent, as in setun_model_params */
   size_t n_ignore_keys;
   bool round_scales; /* scales that the layout cannot hold become the nearest, or the mean, instead of an error */
-  setun_progress_fn progress;
   setun_log_fn log;
-  void *user; /* passed to progress and log */
+  setun_progress_fn progress;
+  void *user;
 } setun_convert_params;
 
-SETUN_API setun_convert_params setun_convert_params_default(void);
+SETUN_API void setun_convert_params_init(setun_convert_params *params, size_t size);
+static inline setun_convert_params setun_convert_params_default(void) {
+  setun_convert_params params;
+  setun_convert_params_init(&params, sizeof params);
+  return params;
+}
 
 /* Converts a model to another container or layout, exactly: the same trits, and scales of the same float32 value; what
  * cannot be is refused, naming the tensor, the reason and layouts that fit, before any output exists. `target` is a
@@ -577,11 +793,13 @@ SETUN_API setun_convert_params setun_convert_params_default(void);
 SETUN_API setun_status setun_convert(const char *source, const char *target, const setun_convert_params *params,
                                      setun_error *error);
 
-/* ---- made-up models ----------------------------------------------------------------------------------------- */
+/* ---- synthetic models (experimental)
+ * ----------------------------------------------------------------------------------------- */
 
 /* A model of a well-known shape with random weights and a vocabulary that stands for one: as large and as fast as the
  * real one, to measure with. Its text means nothing. */
 typedef struct setun_synthesis_params {
+  size_t size;       /* of this struct */
   const char *shape; /* a name that setun_synthesis_shape gives: "2b4t" is BitNet b1.58 2B-4T, "8b" is Llama 3 8B */
   /* Of the layers' matrices: a layout that setun_convert writes to GGUF, or "q8_0", "q6_k", "q5_0", "q5_1", "q4_0",
    * "q4_1". All hold the same trits times one scale a tensor, value formats as near as they can. */
@@ -593,25 +811,31 @@ typedef struct setun_synthesis_params {
   void *user;
 } setun_synthesis_params;
 
-SETUN_API setun_synthesis_params setun_synthesis_params_default(void);
+SETUN_API void setun_synthesis_params_init(setun_synthesis_params *params, size_t size);
+static inline setun_synthesis_params setun_synthesis_params_default(void) {
+  setun_synthesis_params params;
+  setun_synthesis_params_init(&params, sizeof params);
+  return params;
+}
 /* The names of the shapes, one an index; NULL beyond the last. */
 SETUN_API const char *setun_synthesis_shape(size_t index);
 /* Writes a GGUF file, whole or not at all. Takes some MiB whatever the model's size. */
 SETUN_API setun_status setun_synthesize(const char *path, const setun_synthesis_params *params, setun_error *error);
 /* The same as writing the file and loading it with `model_params` (which may be NULL), without the file: weights are
  * made while they go to their place, and all stay in memory. Progress is that of `model_params`. */
-SETUN_API setun_status setun_model_synthesize(const setun_synthesis_params *params,
-                                              const setun_model_params *model_params, setun_model **model,
-                                              setun_error *error);
-/* The plan of such a model, as setun_plan_model's. */
-SETUN_API setun_status setun_plan_synthetic(const setun_synthesis_params *params,
-                                            const setun_model_params *model_params, setun_plan *plan,
-                                            setun_error *error);
+SETUN_API setun_status setun_model_load_synthetic(const setun_synthesis_params *params,
+                                                  const setun_model_params *model_params, setun_model **model,
+                                                  setun_error *error);
+/* The plan of such a model, as setun_model_plan's. */
+SETUN_API setun_status setun_model_plan_synthetic(const setun_synthesis_params *params,
+                                                  const setun_model_params *model_params, setun_plan *plan,
+                                                  setun_error *error);
 
-/* ---- benchmarks -------------------------------------------------------------------------------------------- */
+/* ---- benchmarks (experimental) ---------------------------------------------------------------------------- */
 
 /* This machine's own ceilings, all `threads` at once. Takes some seconds. */
 typedef struct setun_ceilings {
+  size_t size;             /* of this struct */
   double read_bytes_per_s; /* the fastest plain read of a buffer far larger than the caches */
   double int8_macs_per_s;  /* int8 multiply-adds from registers, with the instruction set's best instruction */
   double float_macs_per_s; /* float32 likewise */

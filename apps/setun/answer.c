@@ -5,6 +5,7 @@
 
 #include "input.h"
 #include "interrupt.h"
+#include "model.h"
 #include "output.h"
 
 #include <stdlib.h>
@@ -24,7 +25,7 @@ typedef struct turn {
   setun_sampler *sampler;
   setun_reply *reply;
   text_buffer content, reasoning;
-  bool dim, line_open, any, failed, called;
+  bool dim, line_open, any, failed, called, stopped; // stopped: by a stop text
   setun_channel channel; // of what was printed last
 } turn;
 
@@ -85,9 +86,7 @@ static void show(turn *t, setun_channel channel, const char *text, size_t n) {
   t->line_open = text[n - 1] != '\n';
 }
 
-// A setun_reply_fn.
-static bool take(setun_channel channel, const char *text, size_t n, void *user) {
-  turn *t = user;
+static bool take_text(turn *t, setun_channel channel, const char *text, size_t n) {
   text_buffer *to = channel == SETUN_CHANNEL_CONTENT     ? &t->content
                     : channel == SETUN_CHANNEL_REASONING ? &t->reasoning
                                                          : NULL;
@@ -101,6 +100,29 @@ static bool take(setun_channel channel, const char *text, size_t n, void *user) 
   }
   show(t, channel, text, n);
   return true;
+}
+
+// What was held back of the answer's text for a stop text that did not come.
+static bool take_rest(turn *t) {
+  const char *text = NULL;
+  size_t n = 0;
+  if (!t->a->stops || setun_stops_finish(t->a->stops, &text, &n, NULL) != SETUN_OK) return true;
+  return take_text(t, SETUN_CHANNEL_CONTENT, text, n);
+}
+
+// A setun_reply_fn. Stop texts count in the answer itself.
+static bool take(setun_channel channel, const char *text, size_t n, void *user) {
+  turn *t = user;
+  setun_error error;
+  if (t->stopped) return true;
+  if (!t->a->stops) return take_text(t, channel, text, n);
+  if (channel != SETUN_CHANNEL_CONTENT) return take_rest(t) && take_text(t, channel, text, n);
+  if (setun_stops_push(t->a->stops, text, n, &text, &n, &t->stopped, &error) == SETUN_OK) {
+    return take_text(t, channel, text, n);
+  }
+  report(&error);
+  t->failed = true;
+  return false;
 }
 
 static void end_line(turn *t) {
@@ -224,7 +246,7 @@ static answer_result fit_prompt(turn *t) {
 static answer_result evaluate(turn *t, const setun_token *ids, size_t n) {
   setun_error error;
   if (interrupt_pending()) return ANSWER_INTERRUPTED;
-  if (setun_session_eval(t->a->session, ids, n, NULL, &error) == SETUN_OK) return ANSWER_DONE;
+  if (evaluate_prompt(t->a->session, ids, n, t->a->terminal && n > 1, &error) == SETUN_OK) return ANSWER_DONE;
   if (error.code == SETUN_ERROR_CANCELED && interrupt_pending()) return ANSWER_INTERRUPTED;
   report(&error);
   return ANSWER_FAILED;
@@ -293,7 +315,7 @@ static answer_result make_room(turn *t) {
 static answer_result generate(turn *t) {
   setun_session *session = t->a->session;
   setun_error error;
-  uint32_t n_vocab = setun_model_get_info(t->a->model).n_vocab, room = setun_session_context(session);
+  uint32_t n_vocab = setun_model_n_vocab(t->a->model), room = setun_session_context(session);
   answer_result result = ANSWER_DONE;
   while (result == ANSWER_DONE && (t->a->most < 0 || t->made.count < (uint64_t)t->a->most)) {
     setun_token id = 0;
@@ -303,6 +325,7 @@ static answer_result generate(turn *t) {
     }
     if (setun_token_is_end(t->a->model, id) && !t->a->ignore_end) break;
     if (!keep_token(t, id)) return ANSWER_FAILED;
+    if (t->stopped) break;
     result = setun_session_position(session) == room ? make_room(t) : evaluate(t, &id, 1);
   }
   return result;
@@ -346,6 +369,7 @@ answer_result answer(answerer *a) {
     if (!t.failed) report(&error);
     result = ANSWER_FAILED;
   }
+  if (!take_rest(&t)) result = ANSWER_FAILED;
   end_line(&t);
   if (result == ANSWER_DONE || result == ANSWER_FULL) say_empty(&t);
   if (result != ANSWER_FAILED && !keep_answer(&t, result)) result = ANSWER_FAILED;

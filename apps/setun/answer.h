@@ -15,7 +15,8 @@ typedef struct answerer {
   setun_session *session;
   setun_chat *chat;
   conversation *talk;
-  editor *input; // for asking
+  setun_stops *stops; // NULL: none
+  editor *input;      // for asking
   const sampling_options *sampling;
   uint64_t seed, answers; // each answer has a seed of its own, so that a second try may differ
   int64_t most;           // tokens of an answer; negative: no limit

@@ -105,12 +105,12 @@ static setun_status time_all(const setun_model *model, setun_session *session, c
   double prefill[REPEATS_MOST], decode[REPEATS_MOST], warm = 0;
   setun_status s = time_prefill(session, ids, 1, &warm, error);
   double disk = measure_disk(model);
-  setun_stream_stats start = setun_model_get_stream_stats(model);
+  setun_stream_stats start = stream_stats(model);
   for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++)
     s = time_prefill(session, ids, o->prefill, &prefill[i], error);
   r->prefill_stream = make_streaming_report(model, &start, disk);
   if (s == SETUN_OK) s = time_prefill(session, ids, o->depth, &warm, error);
-  start = setun_model_get_stream_stats(model);
+  start = stream_stats(model);
   processor_time before = processor_time_now();
   for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++) {
     s = time_decode(session, ids, o->depth, o->decode, &decode[i], error);
@@ -203,10 +203,10 @@ static uint64_t buffer_of(const setun_plan *plan, const bench_options *o) {
 // Frees the model once it was timed: with the buffer that reading is measured with it may be more than the budget.
 static int measure(const char *name, setun_model *model, const bench_options *o) {
   setun_error error;
-  setun_plan plan = setun_model_get_plan(model);
+  setun_plan plan = model_plan_of(model);
   uint64_t buffer = buffer_of(&plan, o);
   setun_session *session = NULL;
-  bench_result r = {.info = setun_model_get_info(model)};
+  bench_result r = {.info = model_info(model), .ceilings = {.size = sizeof r.ceilings}};
   int64_t most = most_of(o->prefill, o->depth + o->decode);
   setun_token *ids = malloc((size_t)most * sizeof *ids);
   if (!ids || !buffer) {
@@ -284,7 +284,7 @@ static int run(const command *self, int argc, char **argv) {
     setun_model_free(model);
     return failed_status();
   }
-  uint32_t trained = setun_model_get_info(model).n_ctx_train;
+  uint32_t trained = model_info(model).n_ctx_train;
   if (!o.prefill) o.prefill = trained >= 1 && trained < 512 ? (int64_t)trained : 512;
   int64_t left = (int64_t)trained - o.depth;
   if (!o.decode) o.decode = left >= 1 && left < 64 ? left : 64;

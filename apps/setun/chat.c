@@ -6,6 +6,7 @@
 #include "interrupt.h"
 #include "model.h"
 #include "output.h"
+#include "stops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ typedef struct chat_options {
   sampling_options sampling;
   int64_t n, ctx; // n < 0: until the end; ctx 0: the model's
   const char *system, *file, *overflow, *name;
-  text_list variables;
+  text_list variables, stops;
   bool hide_thinking, ignore_end, verbose;
 } chat_options;
 
@@ -36,6 +37,7 @@ static const option rows[] = {
      "when the context is full: stop, or drop the oldest turns but keep the system prompt (default: ask, or where "
      "there "
      "is no terminal, stop)"},
+    STOP_ROW(AT(stops)),
     {0, "hide-thinking", OPTION_FLAG, AT(hide_thinking), NULL, 0, 0,
      "do not show what the model thinks before it answers"},
     {0, "ignore-eos", OPTION_FLAG, AT(ignore_end), NULL, 0, 0, "continue past end tokens"},
@@ -241,7 +243,7 @@ static int filter(answerer *a) {
 // The bytes of text for which the plan leaves room.
 static size_t longest_text(const answerer *a) {
   enum { LEAST = 65536, A_TOKEN = 8, A_BYTE = 24 }; // a byte stands in a dozen texts and lists of ids on its way
-  setun_plan plan = setun_model_get_plan(a->model);
+  setun_plan plan = model_plan_of(a->model);
   size_t counted = (size_t)setun_session_context(a->session) * A_TOKEN;
   uint64_t spare = plan.budget > plan.total ? (plan.budget - plan.total) / A_BYTE : 0;
   if (!plan.budget) return SIZE_MAX;
@@ -265,6 +267,7 @@ static bool prepare(const chat_options *o, const char *path, const input_text *o
     note("chat template: %s", setun_chat_origin(a->chat));
     print_sampling(a->model, &o->sampling, &params);
   }
+  if (o->stops.count && !open_stops(&o->stops, false, &a->stops)) return false;
   a->longest = longest_text(a);
   a->input = editor_new(a->terminal, a->longest);
   return a->input != NULL;
@@ -274,6 +277,7 @@ static void free_answerer(answerer *a) {
   editor_free(a->input);
   conversation_free(a->talk);
   setun_chat_free(a->chat);
+  setun_stops_free(a->stops);
   setun_session_free(a->session);
   setun_model_free(a->model);
 }

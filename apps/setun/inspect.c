@@ -63,7 +63,11 @@ static void add_format(contents *c, const setun_tensor_info *t) {
 // False after a report.
 static bool read_contents(contents *c) {
   setun_error error;
-  c->info = setun_file_get_info(c->file);
+  c->info.size = sizeof c->info;
+  if (setun_file_get_info(c->file, &c->info, &error) != SETUN_OK) {
+    report(&error);
+    return false;
+  }
   c->n_tensors = setun_file_tensor_count(c->file);
   c->tensors = calloc(c->n_tensors + 1, sizeof *c->tensors);
   c->formats = calloc(c->n_tensors + 1, sizeof *c->formats);
@@ -72,6 +76,7 @@ static bool read_contents(contents *c) {
     return false;
   }
   for (size_t i = 0; i < c->n_tensors; i++) {
+    c->tensors[i].size = sizeof c->tensors[i];
     if (setun_file_tensor(c->file, i, &c->tensors[i], &error) != SETUN_OK) {
       report(&error);
       return false;
@@ -288,7 +293,7 @@ static int print_zeros(const contents *c, bool json) {
   else
     print_text("%14s %14s %8s %8s %12s  tensor\n", "weights", "zeros", "share", "columns", "zero columns");
   for (size_t i = 0; i < c->n_tensors; i++) {
-    setun_tensor_zeros z = {0};
+    setun_tensor_zeros z = {.size = sizeof z};
     if (setun_file_zeros(c->file, i, &z, &error) != SETUN_OK) return report(&error);
     if (!z.weights) continue;
     print_zeros_row(&c->tensors[i], &z, json, first);
@@ -308,7 +313,10 @@ static int run(const command *self, int argc, char **argv) {
   if (o.output && strcmp(o.output, "-") == 0) {
     return usage_error(self, "-o needs a file: standard output cannot take the tensor");
   }
-  setun_model_params params = model_params(&o.model);
+  setun_file_params params = setun_file_params_default();
+  params.assume = o.model.assume;
+  params.ignore_keys = o.model.ignore_keys.items;
+  params.n_ignore_keys = o.model.ignore_keys.count;
   params.log = log_to_stderr;
   if (o.output && (status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
   if (setun_file_open(argv[1], &params, &c.file, &error) != SETUN_OK) return report(&error);

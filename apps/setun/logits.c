@@ -53,7 +53,10 @@ static bool on_hidden(uint32_t layer, uint32_t position, uint32_t n, const float
 // Evaluates all tokens into the file. The exit status.
 static int write_rows(setun_session *session, const logits_options *o, const id_list *list, row_writer *w) {
   setun_error error;
-  setun_eval_params params = {on_logits, o->layers ? on_hidden : NULL, w};
+  setun_eval_params params = setun_eval_params_default();
+  params.on_logits = on_logits;
+  params.on_hidden = o->layers ? on_hidden : NULL;
+  params.user = w;
   setun_status s = setun_session_eval(session, list->ids, list->count, &params, &error);
   int status = interrupt_status();
   if (s == SETUN_OK) return tensor_commit(&w->file) ? 0 : STATUS_FAILED;
@@ -63,7 +66,7 @@ static int write_rows(setun_session *session, const logits_options *o, const id_
 }
 
 static int compute(const char *name, const setun_model *model, const logits_options *o, const id_list *list) {
-  setun_model_info info = setun_model_get_info(model);
+  setun_model_info info = model_info(model);
   setun_session *session = NULL;
   row_writer w = {.n_vocab = info.n_vocab, .n_embd = info.n_embd, .tokens = list->count};
   tensor_spec specs[] = {{"logits", 2, {list->count, info.n_vocab}},

@@ -60,6 +60,22 @@ void progress_end(progress_line *p) {
   p->shown = false;
 }
 
+bool progress_callback(double fraction, void *line) {
+  progress_show(line, fraction);
+  return true;
+}
+
+setun_status evaluate_prompt(setun_session *session, const setun_token *ids, size_t n, bool shown, setun_error *error) {
+  progress_line line;
+  setun_eval_params params = setun_eval_params_default();
+  progress_begin(&line, "reading the prompt");
+  params.progress = shown ? progress_callback : NULL;
+  params.user = &line;
+  setun_status s = setun_session_eval(session, ids, n, &params, error);
+  progress_end(&line);
+  return s;
+}
+
 // What the library's callbacks receive as `user`.
 typedef struct load_context {
   progress_line progress;
@@ -117,6 +133,24 @@ setun_session_params session_params(const compute_options *o) {
   return params;
 }
 
+setun_model_info model_info(const setun_model *model) {
+  setun_model_info info = {.size = sizeof info};
+  setun_model_get_info(model, &info, NULL);
+  return info;
+}
+
+setun_plan model_plan_of(const setun_model *model) {
+  setun_plan plan = {.size = sizeof plan};
+  setun_model_get_plan(model, &plan, NULL);
+  return plan;
+}
+
+setun_stream_stats stream_stats(const setun_model *model) {
+  setun_stream_stats stats = {.size = sizeof stats};
+  setun_model_get_stream_stats(model, &stats, NULL);
+  return stats;
+}
+
 char *parse_adapter(const char *text, float *scale) {
   const char *colon = strrchr(text, ':');
   char *end = NULL;
@@ -142,11 +176,11 @@ static bool load_with_adapters(const char *path, const setun_synthesis_params *s
   if (fine) {
     setun_status s;
     if (model)
-      s = synthesis ? setun_model_synthesize(synthesis, params, model, error)
+      s = synthesis ? setun_model_load_synthetic(synthesis, params, model, error)
                     : setun_model_load(path, params, model, error);
     else
-      s = synthesis ? setun_plan_synthetic(synthesis, params, plan, error)
-                    : setun_plan_model(path, params, plan, error);
+      s = synthesis ? setun_model_plan_synthetic(synthesis, params, plan, error)
+                    : setun_model_plan(path, params, plan, error);
     fine = s == SETUN_OK;
   }
   for (size_t i = 0; i < ADAPTERS_MOST; i++) free(paths[i]);

@@ -44,6 +44,10 @@ void log_to_stderr(setun_log_level level, const char *message, void *user);
 
 setun_model_params model_params(const model_options *o);
 setun_session_params session_params(const compute_options *o);
+// What the library's getters give.
+setun_model_info model_info(const setun_model *model);
+setun_plan model_plan_of(const setun_model *model);
+setun_stream_stats stream_stats(const setun_model *model);
 // "FILE:SCALE", or a file whose name may hold colons: its path, freed by the caller with free; NULL: out of memory.
 char *parse_adapter(const char *text, float *scale);
 
@@ -93,5 +97,9 @@ typedef struct progress_line {
 void progress_begin(progress_line *p, const char *what);
 void progress_show(progress_line *p, double fraction);
 void progress_end(progress_line *p);
+// A setun_progress_fn that shows a progress_line and never asks to cancel.
+bool progress_callback(double fraction, void *line);
+// Evaluates a prompt, with such a line where `shown`.
+setun_status evaluate_prompt(setun_session *session, const setun_token *ids, size_t n, bool shown, setun_error *error);
 
 #endif

@@ -57,7 +57,9 @@ static bool on_logits(uint32_t position, const float *logits, void *user) {
 // The last id is only a target, so the session never sees it.
 static setun_status score_window(setun_session *session, const setun_token *ids, size_t n, size_t known, score *s,
                                  setun_error *error) {
-  setun_eval_params params = {on_logits, NULL, s};
+  setun_eval_params params = setun_eval_params_default();
+  params.on_logits = on_logits;
+  params.user = s;
   s->window = ids;
   setun_status status = setun_session_truncate(session, 0, error);
   if (status == SETUN_OK && known > 1) status = setun_session_eval(session, ids, known - 1, NULL, error);
@@ -107,7 +109,7 @@ static int print_result(const score *s, bool json) {
 
 static int compute(const command *self, const char *name, const setun_model *model, const perplexity_options *o,
                    const id_list *list) {
-  uint32_t n_vocab = setun_model_get_info(model).n_vocab;
+  uint32_t n_vocab = setun_model_n_vocab(model);
   setun_session *session = NULL;
   score s = {.n_vocab = n_vocab};
   if (list->count < 2) return failure("expected at least 2 tokens, found %zu", list->count);

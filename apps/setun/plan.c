@@ -53,6 +53,7 @@ static double pass_seconds(const setun_plan *p, const limits *l, double tokens) 
 static setun_status measure(const char *path, const plan_options *o, const setun_plan *p, limits *l,
                             setun_error *error) {
   enum { BUFFER = 256 << 20, DISK = 512 << 20 };
+  l->ceilings.size = sizeof l->ceilings;
   setun_status s =
       setun_measure_ceilings(o->model.isa, (int)o->compute.threads, measuring_buffer(p, BUFFER), &l->ceilings, error);
   if (s == SETUN_OK && p->streamed && path) s = setun_measure_disk(path, p->ring, DISK, &l->disk, error);
@@ -166,7 +167,7 @@ static int run(const command *self, int argc, char **argv) {
   int status = 0, arguments = parse_options(self, argc, argv, &o, &status);
   if (arguments < 0) return status;
   if (!arguments == !o.shape) return usage_error(self, "expected either MODEL or --shape SHAPE");
-  setun_plan plan;
+  setun_plan plan = {.size = sizeof plan};
   limits l = {.disk = 0};
   setun_error error;
   const char *path = arguments ? argv[1] : NULL, *name = path ? path : o.shape;

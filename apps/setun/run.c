@@ -7,10 +7,12 @@
 #include "output.h"
 #include "sampling.h"
 #include "session.h"
+#include "stops.h"
 #include "streaming.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct run_options {
   text_options text;
@@ -19,6 +21,7 @@ typedef struct run_options {
   sampling_options sampling;
   int64_t n, ctx; // n < 0: until the end; ctx 0: the model's
   const char *session;
+  text_list stops;
   bool special, ignore_end, no_echo, ids, verbose;
 } run_options;
 
@@ -29,6 +32,7 @@ static const option output_rows[] = {
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
      "tokens that the context holds, prompt and new ones together (default: the model's, at most 4096)"},
     {0, "special", OPTION_FLAG, AT(special), NULL, 0, 0, "recognize control tokens in the prompt"},
+    STOP_ROW(AT(stops)),
     {0, "ignore-eos", OPTION_FLAG, AT(ignore_end), NULL, 0, 0, "continue past the end token"},
     {0, "no-echo", OPTION_FLAG, AT(no_echo), NULL, 0, 0, "print the new text without the prompt"},
     {0, "ids", OPTION_FLAG, AT(ids), NULL, 0, 0,
@@ -45,8 +49,12 @@ typedef struct generation {
   setun_sampler *sampler;
   setun_decoder *decoder;
   id_list prompt;
-  setun_token *made; // for --ids
-  size_t count, capacity;
+  setun_stops *stops;
+  setun_token *made; // [count]
+  uint64_t *ends;    // [count] bytes of new text after each of them
+  size_t count, capacity, kept; // kept: tokens before the one in which a stop text begins
+  uint64_t text, shown;         // bytes of new text that was decoded, and of it not held back
+  bool stopped;                 // by a stop text
   setun_sampler_params sampling;
   uint32_t earlier; // tokens that the session file held
   bool line_open;   // the last byte printed was no newline
@@ -65,32 +73,50 @@ static void print_piece(generation *g, const char *text, size_t length) {
   g->line_open = text[length - 1] != '\n';
 }
 
-// Takes one new token: prints its text, or keeps it for --ids. False after a report.
+static bool keep_id(generation *g, setun_token id) {
+  if (g->count == g->capacity) {
+    size_t larger = g->capacity * 2 + 256;
+    setun_token *ids = realloc(g->made, larger * sizeof *ids);
+    if (ids) g->made = ids;
+    uint64_t *ends = ids ? realloc(g->ends, larger * sizeof *ends) : NULL;
+    if (!ends) {
+      failure("no memory for %zu ids", larger);
+      return false;
+    }
+    g->ends = ends;
+    g->capacity = larger;
+  }
+  g->made[g->count] = id;
+  g->ends[g->count++] = g->text;
+  return true;
+}
+
+// New text: what cannot belong to a stop text is printed, unless ids are.
+static setun_status add_text(generation *g, const run_options *o, const char *text, size_t length, setun_error *error) {
+  const char *certain = NULL;
+  size_t n = 0;
+  g->text += length;
+  setun_status s = setun_stops_push(g->stops, text, length, &certain, &n, &g->stopped, error);
+  if (s != SETUN_OK) return s;
+  g->shown += n;
+  if (!o->ids) print_piece(g, certain, n);
+  return SETUN_OK;
+}
+
+// Takes one new token and its text. False after a report.
 static bool emit(generation *g, const run_options *o, setun_token id, bool is_end) {
   setun_error error;
   const char *text = NULL;
   size_t length = 0;
-  if (o->ids) {
-    if (g->count == g->capacity) {
-      size_t larger = g->capacity * 2 + 256;
-      setun_token *grown = realloc(g->made, larger * sizeof *grown);
-      if (!grown) {
-        failure("no memory for %zu ids", larger);
-        return false;
-      }
-      g->made = grown;
-      g->capacity = larger;
-    }
-    g->made[g->count] = id;
+  if (!keep_id(g, id)) return false;
+  if (is_end) return true;
+  setun_status s = setun_decoder_push(g->decoder, id, &text, &length, &error);
+  if (s == SETUN_OK) s = add_text(g, o, text, length, &error);
+  g->ends[g->count - 1] = g->text;
+  if (s == SETUN_OK && g->stopped) {
+    while (g->kept < g->count && g->ends[g->kept] <= g->shown) g->kept++;
   }
-  g->count++;
-  if (o->ids || is_end) return true;
-  if (setun_decoder_push(g->decoder, id, &text, &length, &error) != SETUN_OK) {
-    report(&error);
-    return false;
-  }
-  print_piece(g, text, length);
-  return true;
+  return s == SETUN_OK || !report(&error);
 }
 
 static bool too_long(const generation *g) {
@@ -109,7 +135,7 @@ static bool too_long(const generation *g) {
 // context find room in what the session takes.
 static bool ids_fit(const generation *g, const input_text *text) {
   enum { LEAST = 65536, A_TOKEN = 8 };
-  setun_plan plan = setun_model_get_plan(g->model);
+  setun_plan plan = model_plan_of(g->model);
   uint64_t need = plan.total + plan.reserve + setun_tokenize_memory(text->length);
   uint64_t counted = (uint64_t)setun_session_context(g->session) * A_TOKEN;
   if (!plan.budget || plan.budget >= need || text->length <= LEAST || text->length <= counted) return true;
@@ -140,11 +166,11 @@ static bool tokenize_prompt(generation *g, const run_options *o, const input_tex
 }
 
 // Evaluates tokens. True when done; false after an interrupt or a report, and then *status says which.
-static bool evaluate(generation *g, const setun_token *ids, size_t n, int *status) {
+static bool evaluate(generation *g, const setun_token *ids, size_t n, bool is_prompt, int *status) {
   setun_error error;
   *status = interrupt_status();
   if (*status) return false;
-  if (setun_session_eval(g->session, ids, n, NULL, &error) == SETUN_OK) return true;
+  if (evaluate_prompt(g->session, ids, n, is_prompt, &error) == SETUN_OK) return true;
   *status = interrupt_status();
   if (!*status || error.code != SETUN_ERROR_CANCELED) *status = report(&error);
   return false;
@@ -177,7 +203,7 @@ static void note_full_context(generation *g) {
 static int generate(generation *g, const run_options *o) {
   setun_error error;
   int status = 0;
-  uint32_t n_vocab = setun_model_get_info(g->model).n_vocab, room = setun_session_context(g->session);
+  uint32_t n_vocab = setun_model_n_vocab(g->model), room = setun_session_context(g->session);
   while (o->n < 0 || g->count < (uint64_t)o->n) {
     setun_token id = 0;
     // every token needs its place, also the last one, which a session evaluates only when it is kept
@@ -185,13 +211,13 @@ static int generate(generation *g, const run_options *o) {
       note_full_context(g);
       break;
     }
-    if (g->pending && !evaluate(g, &g->last, 1, &status)) break;
+    if (g->pending && !evaluate(g, &g->last, 1, false, &status)) break;
     g->pending = false;
     setun_status s = setun_sampler_sample(g->sampler, setun_session_logits(g->session), n_vocab, &id, &error);
     if (s != SETUN_OK) return report(&error);
     bool is_end = setun_token_is_end(g->model, id);
     if (!emit(g, o, id, is_end)) return STATUS_FAILED;
-    if (is_end && !o->ignore_end) break;
+    if ((is_end && !o->ignore_end) || g->stopped) break;
     if (setun_sampler_accept(g->sampler, id, &error) != SETUN_OK) return report(&error);
     g->pending = true;
     g->last = id;
@@ -205,7 +231,8 @@ static void end_text(generation *g, const run_options *o) {
   if (o->ids) {
     print_id_array(g->made, g->count);
   } else {
-    if (setun_decoder_finish(g->decoder, &text, &length, NULL) == SETUN_OK) print_piece(g, text, length);
+    if (setun_decoder_finish(g->decoder, &text, &length, NULL) == SETUN_OK) add_text(g, o, text, length, NULL);
+    if (setun_stops_finish(g->stops, &text, &length, NULL) == SETUN_OK) print_piece(g, text, length);
     if (g->line_open) print_bytes("\n", 1);
   }
   flush_output();
@@ -218,6 +245,13 @@ static bool keep_text(generation *g, const run_options *o) {
     note("%s is as it was: the prompt was not read to its end", o->session);
     return true;
   }
+  size_t kept = g->earlier + g->prompt.count + g->kept; // without the stop text, and what is in one token with it
+  if (g->stopped && kept < setun_session_position(g->session) &&
+      setun_session_truncate(g->session, (uint32_t)kept, &error) != SETUN_OK) {
+    report(&error);
+    return false;
+  }
+  if (g->stopped) g->pending = false;
   if (g->pending && setun_session_eval(g->session, &g->last, 1, NULL, &error) != SETUN_OK) {
     report(&error);
     return false;
@@ -231,7 +265,7 @@ static void print_rate(const char *what, size_t tokens, double seconds, const ch
 }
 
 static void print_timings(const generation *g) {
-  setun_model_info info = setun_model_get_info(g->model);
+  setun_model_info info = model_info(g->model);
   double bytes = (double)g->decoded * (double)info.bytes_per_token;
   char text[32];
   fprintf(stderr, "load     %s in %8.3f s  %.2f GB/s\n", format_bytes(info.weight_bytes, text), g->load_seconds,
@@ -245,7 +279,7 @@ static void print_timings(const generation *g) {
 }
 
 static void print_settings(const generation *g, const run_options *o) {
-  setun_model_info info = setun_model_get_info(g->model);
+  setun_model_info info = model_info(g->model);
   int threads = setun_session_threads(g->session);
   note("%s from %s, %s kernels, %s activations, %d thread%s, context %u", info.architecture, info.container, info.isa,
        info.activation, threads, plural((uint64_t)threads), (unsigned)setun_session_context(g->session));
@@ -265,6 +299,7 @@ static bool prepare(generation *g, const run_options *o, const char *path, bool 
   g->earlier = setun_session_position(g->session);
   if (o->verbose && g->earlier) note("%s holds %u token%s", o->session, (unsigned)g->earlier, plural(g->earlier));
   if (!make_sampler(g->model, &o->sampling, &g->sampler, &g->sampling)) return false;
+  if (!open_stops(&o->stops, o->text.escape, &g->stops)) return false;
   int flags = begins && !g->earlier ? 0 : SETUN_DECODE_CONTINUES;
   if (setun_decoder_new(g->model, flags, &g->decoder, &error) == SETUN_OK) return true;
   report(&error);
@@ -276,11 +311,15 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
   if (!tokenize_prompt(g, o, text)) return STATUS_FAILED;
   if (o->verbose) print_settings(g, o);
   watch_interrupts(g->session);
-  if (!o->no_echo && !o->ids) print_piece(g, text->data, text->length);
+  bool echo = !o->no_echo && !o->ids;
+  // The line that shows progress must not stand in the prompt's.
+  bool echo_first = echo && !(isatty(STDOUT_FILENO) && isatty(STDERR_FILENO));
+  if (echo_first) print_piece(g, text->data, text->length);
   double start = seconds_now();
-  g->prompt_read = evaluate(g, g->prompt.ids, g->prompt.count, &status);
+  g->prompt_read = evaluate(g, g->prompt.ids, g->prompt.count, true, &status);
   g->prompt_seconds = seconds_now() - start;
-  g->prompt_stream = setun_model_get_stream_stats(g->model);
+  if (echo && !echo_first) print_piece(g, text->data, text->length);
+  g->prompt_stream = stream_stats(g->model);
   g->prompt_done = setun_session_position(g->session) - g->earlier;
   start = seconds_now();
   if (g->prompt_read) status = show_text_to_sampler(g) ? generate(g, o) : STATUS_FAILED;
@@ -298,11 +337,13 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
 
 static void free_generation(generation *g) {
   setun_decoder_free(g->decoder);
+  setun_stops_free(g->stops);
   setun_sampler_free(g->sampler);
   setun_session_free(g->session);
   setun_model_free(g->model);
   free(g->prompt.ids);
   free(g->made);
+  free(g->ends);
 }
 
 static int run(const command *self, int argc, char **argv) {
@@ -335,7 +376,7 @@ const command command_run = {
         "timings, and gives exit status 130.\n"
         "With --session the text may be continued later: the prompt then follows the text in the file, and an empty "
         "one (-p '') goes on where it ended. The file is written whole or not at all, also after Ctrl-C; an end token "
-        "that stopped the text is not part of it. How tokens are drawn is up to the options, then to the model's own "
+        "that stopped the text is not part of it, nor is a token with --stop's text. How tokens are drawn is up to the options, then to the model's own "
         "files, then to the defaults.",
     .groups = {TEXT_GROUP(run_options),
                {"output", OPTION_ROWS(output_rows), 0},

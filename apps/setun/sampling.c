@@ -162,7 +162,7 @@ static setun_status add_breakers(setun_sampler *sampler, const setun_model *mode
 }
 
 static bool add_biases(setun_sampler *sampler, const setun_model *model, const text_list *given, setun_error *error) {
-  uint32_t n_vocab = setun_model_get_info(model).n_vocab;
+  uint32_t n_vocab = setun_model_n_vocab(model);
   for (size_t i = 0; i < given->count; i++) {
     setun_token id = 0;
     float bias = 0;
@@ -186,10 +186,17 @@ static uint64_t chosen_seed(const sampling_options *o) {
   return ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec ^ (uint64_t)getpid() << 20) % 1000000007u;
 }
 
+// What the model's own files say, else the defaults.
+static setun_sampler_params sampling_of(const setun_model *model) {
+  setun_sampler_params params = setun_sampler_params_default();
+  setun_model_get_sampler_params(model, &params, NULL);
+  return params;
+}
+
 bool make_sampler(const setun_model *model, const sampling_options *o, setun_sampler **sampler,
                   setun_sampler_params *params) {
   setun_error error;
-  *params = setun_model_sampler_params(model);
+  *params = sampling_of(model);
   for (size_t i = 0; i < FIELDS; i++) overlay(&fields[i], o, params);
   params->seed = chosen_seed(o);
   setun_status s = setun_sampler_new(params, sampler, &error);
@@ -211,7 +218,7 @@ static void add_value(char *line, size_t size, const field *f, const setun_sampl
 }
 
 void print_sampling(const setun_model *model, const sampling_options *o, const setun_sampler_params *params) {
-  setun_sampler_params base = setun_sampler_params_default(), own = setun_model_sampler_params(model), scratch = own;
+  setun_sampler_params base = setun_sampler_params_default(), own = sampling_of(model), scratch = own;
   char line[1024] = "", from_model[1024] = "";
   for (size_t i = 0; i < FIELDS; i++) {
     const field *f = &fields[i];

@@ -1,6 +1,7 @@
 // The report on memory and streaming.
 #include "streaming.h"
 
+#include "model.h"
 #include "output.h"
 
 static double larger(double a, double b) {
@@ -10,13 +11,12 @@ static double larger(double a, double b) {
 double measure_disk(const setun_model *model) {
   enum { DISK = 1 << 30 };
   double speed;
-  if (!setun_model_get_plan(model).streamed) return 0;
+  if (!model_plan_of(model).streamed) return 0;
   return setun_model_measure_disk(model, DISK, &speed, NULL) == SETUN_OK ? speed : 0;
 }
 
 streaming_report make_streaming_report(const setun_model *model, const setun_stream_stats *since, double before) {
-  streaming_report r = {
-      .stats = setun_model_get_stream_stats(model), .plan = setun_model_get_plan(model), .peak = setun_memory_peak()};
+  streaming_report r = {.stats = stream_stats(model), .plan = model_plan_of(model), .peak = setun_memory_peak()};
   r.stats.bytes -= since->bytes;
   r.stats.read_s -= since->read_s;
   r.stats.waited_s -= since->waited_s;

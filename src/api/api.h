@@ -22,32 +22,69 @@ struct setun_model {
   st_directory *directory; // that weights are streamed from; NULL: none are
 };
 
-// A session is the runtime's own; the handle is that object.
-static inline st_session *st_session_of(setun_session *s) {
-  return (st_session *)(void *)s;
-}
-static inline const st_session *st_const_session_of(const setun_session *s) {
-  return (const st_session *)(const void *)s;
+struct setun_session {
+  st_session *inner;
+  const setun_model *model;
+};
+
+// A sampler is the runtime's own; the handle is that object.
+static inline st_sampler *st_sampler_of(setun_sampler *s) {
+  return (st_sampler *)(void *)s;
 }
 
 // Notes that a GGUF file does not say how texts are split before byte-level BPE, and what is taken.
 setun_status st_note_default_pre(const st_directory *directory, setun_error *err);
 
-// An error when an option of the parameters cannot be meant.
-setun_status st_check_model_params(const setun_model_params *params, setun_error *err);
-st_open_options st_open_options_of(const setun_model_params *params, st_log *log);
+// ---- arguments ----
 
+setun_status st_fail_null(const char *what, setun_error *err);
+
+// Arguments that must not be NULL, in functions with a setun_error *error: for an array, unless it has no elements.
+#define ST_NEED(argument)                                                                                              \
+  do {                                                                                                                 \
+    if (!(argument)) return st_fail_null(#argument, error);                                                            \
+  } while (0)
+#define ST_NEED_ARRAY(argument, n)                                                                                     \
+  do {                                                                                                                 \
+    if ((n) && !(argument)) return st_fail_null(#argument, error);                                                     \
+  } while (0)
+
+// Parameters as this library knows them, from those of a caller, which may be NULL.
+setun_status st_take_session_params(setun_session_params *own, const setun_session_params *given, setun_error *err);
+setun_status st_take_model_params(setun_model_params *own, const setun_model_params *given, setun_error *err);
+setun_status st_take_eval_params(setun_eval_params *own, const setun_eval_params *given, setun_error *err);
+setun_status st_take_sampler_params(setun_sampler_params *own, const setun_sampler_params *given, setun_error *err);
+setun_status st_take_generate_params(setun_generate_params *own, const setun_generate_params *given, setun_error *err);
+setun_status st_take_chat_params(setun_chat_params *own, const setun_chat_params *given, setun_error *err);
+setun_status st_take_file_params(setun_file_params *own, const setun_file_params *given, setun_error *err);
+setun_status st_take_convert_params(setun_convert_params *own, const setun_convert_params *given, setun_error *err);
+setun_status st_take_synthesis_params(setun_synthesis_params *own, const setun_synthesis_params *given,
+                                      setun_error *err);
+
+// Fills a caller's struct, which says its size, from one of `own` bytes; and whether it says a size that can be meant.
+setun_status st_check_struct(const void *to, size_t own, const char *name, setun_error *err);
+setun_status st_fill(void *to, const void *from, size_t own, const char *name, setun_error *err);
+#define ST_FILL(to, from) st_fill(to, from, sizeof *(from), #to, error)
+
+// ---- models ----
+
+// An error unless `assume` is NULL or a format whose type may mean another one, and the keys are texts.
+setun_status st_check_reading(const char *assume, const char *const *ignore_keys, size_t n, setun_error *err);
 st_placement_options st_placement_options_of(const setun_model_params *params, const st_log *log);
 
-// Opens a model's files (or `source`, unless that is NULL: a GGUF file's bytes, which `path` then only names) and reads
-// everything but weights; then `next`, unless that is NULL, does what it likes with
+// Opens a model's files (or `source`, unless that is NULL: a GGUF file's bytes, which `path` then only names; else
+// params->source) and reads everything but weights; then `next`, unless that is NULL, does what it likes with
 // them. The directory lives until then, or with the model where weights stream from it.
 // With a `next`, a budget that cannot do is refused before the vocabulary takes memory; `plan`, unless that is NULL,
 // then has the plan that was refused.
 typedef setun_status (*st_next_fn)(setun_model *model, const st_directory *directory, const setun_model_params *params,
                                    void *context, setun_error *err);
-setun_status st_api_open(const char *path, const st_file_source *source, const setun_model_params *params,
+setun_status st_api_open(const char *path, const setun_model_params *params, const st_file_source *source,
                          st_next_fn next, void *context, st_memory_plan *plan, setun_model **model, setun_error *err);
+// The same for a synthetic model.
+setun_status st_api_open_synthetic(const setun_synthesis_params *params, const setun_model_params *model_params,
+                                   st_next_fn next, void *context, st_memory_plan *plan, setun_model **model,
+                                   setun_error *err);
 // A `next` that loads the weights.
 setun_status st_api_load_weights(setun_model *model, const st_directory *directory, const setun_model_params *params,
                                  void *context, setun_error *err);

@@ -7,10 +7,14 @@
 setun_status setun_measure_ceilings(const char *isa, int threads, uint64_t buffer_bytes, setun_ceilings *ceilings,
                                     setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
+  setun_ceilings found = {0};
+  setun_status s = st_check_struct(ceilings, sizeof found, "ceilings", error);
+  if (s != SETUN_OK) return s;
   if (threads < 0 || threads > 1024) {
     return st_fail(error, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", threads);
   }
-  return st_backend_find(NULL)->measure(isa, threads, buffer_bytes, ceilings, error);
+  s = st_backend_find(NULL)->measure(isa, threads, buffer_bytes, &found, error);
+  return s == SETUN_OK ? ST_FILL(ceilings, &found) : s;
 }
 
 setun_status setun_measure_disk(const char *path, uint64_t ring_bytes, uint64_t total_bytes, double *bytes_per_s,
@@ -18,6 +22,8 @@ setun_status setun_measure_disk(const char *path, uint64_t ring_bytes, uint64_t 
   const st_open_options open = {0};
   const st_stream_options options = {.slots = 2, .direct = true, .uring = true};
   st_directory *d = NULL;
+  ST_NEED(path);
+  ST_NEED(bytes_per_s);
   setun_status s = st_directory_open(path, &open, &d, error);
   if (s != SETUN_OK) return s;
   uint32_t largest = 0;

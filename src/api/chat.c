@@ -28,10 +28,6 @@ struct setun_reply {
   st_channels channels;
 };
 
-setun_chat_params setun_chat_params_default(void) {
-  return (setun_chat_params){0};
-}
-
 static bool has_control(const void *tokenizer, const char *text) {
   int32_t id = st_tokenizer_find(tokenizer, text, strlen(text));
   return id >= 0 && st_tokenizer_is_control(tokenizer, id);
@@ -52,9 +48,12 @@ static setun_status choose(const setun_model *model, const setun_chat_params *p,
 setun_status setun_chat_new(const setun_model *model, const setun_chat_params *params, setun_chat **chat,
                             setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
-  setun_chat_params p = params ? *params : setun_chat_params_default();
+  setun_chat_params p;
   st_chosen_template chosen = {0};
-  setun_status s = choose(model, &p, &chosen, error);
+  ST_NEED(chat);
+  setun_status s = st_take_chat_params(&p, params, error);
+  if (s == SETUN_OK && !p.text && p.length) s = st_fail_null("setun_chat_params.text", error);
+  if (s == SETUN_OK) s = choose(model, &p, &chosen, error);
   if (s != SETUN_OK) return s;
   setun_chat *c = st_calloc(1, sizeof *c);
   if (!c) return st_fail_memory(error, "a chat template");
@@ -78,7 +77,7 @@ void setun_chat_free(setun_chat *chat) {
 }
 
 const char *setun_chat_origin(const setun_chat *chat) {
-  return chat->origin;
+  return chat ? chat->origin : NULL;
 }
 
 // ---- rendering ----
@@ -135,6 +134,9 @@ static bool is_clock(const setun_clock *t) {
 setun_status setun_chat_render(const setun_chat *chat, const char *context, size_t length, const setun_clock *now,
                                setun_rendering **rendering, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
+  ST_NEED(chat);
+  ST_NEED(context);
+  ST_NEED(rendering);
   if (now && !is_clock(now)) {
     return st_fail(error, SETUN_ERROR_ARGUMENT,
                    "clock: expected a moment of the years 1 to 9999, found %d-%d-%d %d:%d:%d", now->year, now->month,
@@ -166,13 +168,13 @@ void setun_rendering_free(setun_rendering *rendering) {
 }
 
 const char *setun_rendering_text(const setun_rendering *rendering, size_t *length) {
-  *length = rendering->text.length;
-  return rendering->text.data ? rendering->text.data : "";
+  if (length) *length = rendering ? rendering->text.length : 0;
+  return !rendering ? NULL : rendering->text.data ? rendering->text.data : "";
 }
 
 const setun_span *setun_rendering_spans(const setun_rendering *rendering, size_t *count) {
-  *count = rendering->n_spans;
-  return rendering->spans;
+  if (count) *count = rendering ? rendering->n_spans : 0;
+  return rendering ? rendering->spans : NULL;
 }
 
 // BOS once: not where the template wrote it, and not twice where it is written twice.
@@ -183,9 +185,13 @@ static void settle_bos(const st_tokenizer *t, const st_token_list *list, size_t 
   *add = bos >= 0 && st_tokenizer_add_bos(t) && !(list->length && list->ids[0] == bos);
 }
 
-setun_status setun_rendering_tokenize(const setun_rendering *r, setun_token *ids, size_t capacity, size_t *count,
-                                      setun_error *error) {
+setun_status setun_rendering_tokenize(const setun_rendering *rendering, setun_token *ids, size_t capacity,
+                                      size_t *count, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
+  ST_NEED(rendering);
+  ST_NEED_ARRAY(ids, capacity);
+  ST_NEED(count);
+  const setun_rendering *r = rendering;
   if (!r->chat->model) return st_fail(error, SETUN_ERROR_STATE, "chat: the template was given without a model");
   const st_tokenizer *t = r->chat->model->tokenizer;
   st_token_list list = {0};
@@ -207,6 +213,8 @@ setun_status setun_rendering_tokenize(const setun_rendering *r, setun_token *ids
 // ---- answers ----
 
 setun_status setun_reply_new(const setun_rendering *prompt, setun_reply **reply, setun_error *error) {
+  ST_NEED(prompt);
+  ST_NEED(reply);
   if (!prompt->chat->model) return st_fail(error, SETUN_ERROR_STATE, "chat: the template was given without a model");
   setun_reply *r = st_calloc(1, sizeof *r);
   if (!r) return st_fail_memory(error, "an answer");
@@ -238,14 +246,11 @@ static setun_status flush(setun_reply *r, setun_reply_fn fn, void *user, setun_e
   return s == SETUN_OK ? st_channels_text(&r->channels, text, length, fn, user, err) : s;
 }
 
-static setun_status fail_reply(const setun_reply *reply, setun_error *error) {
-  return st_fail(error, SETUN_ERROR_ARGUMENT, "%s: expected one, found NULL", reply ? "the function" : "the reply");
-}
-
 setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn fn, void *user, setun_error *error) {
   const char *text = NULL;
   size_t length = 0;
-  if (!reply || !fn) return fail_reply(reply, error);
+  ST_NEED(reply);
+  ST_NEED(fn);
   if (!st_tokenizer_is_control(reply->tokenizer, id)) {
     setun_status s = st_decoder_push(reply->decoder, id, &text, &length, error);
     return s == SETUN_OK ? st_channels_text(&reply->channels, text, length, fn, user, error) : s;
@@ -256,7 +261,8 @@ setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn
 }
 
 setun_status setun_reply_finish(setun_reply *reply, setun_reply_fn fn, void *user, setun_error *error) {
-  if (!reply || !fn) return fail_reply(reply, error);
+  ST_NEED(reply);
+  ST_NEED(fn);
   setun_status s = flush(reply, fn, user, error);
   return s == SETUN_OK ? st_channels_finish(&reply->channels, fn, user, error) : s;
 }

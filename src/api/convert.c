@@ -8,10 +8,6 @@
 
 #include <string.h>
 
-setun_convert_params setun_convert_params_default(void) {
-  return (setun_convert_params){0};
-}
-
 static bool is_gguf_name(const char *path) {
   size_t n = strlen(path), m = strlen(".gguf");
   return n > m && !strcmp(path + n - m, ".gguf");
@@ -39,9 +35,7 @@ static setun_status find_format(const char *what, const char *name, const st_for
 }
 
 static setun_status read_params(const setun_convert_params *p, st_convert_options *o, setun_error *err) {
-  setun_model_params reading = setun_model_params_default();
-  reading.assume = p->assume;
-  setun_status s = st_check_model_params(&reading, err);
+  setun_status s = st_check_reading(p->assume, p->ignore_keys, p->n_ignore_keys, err);
   if (s == SETUN_OK) s = find_layout(p->to, o, err);
   if (s == SETUN_OK) s = find_format("embedding", p->embedding, &o->embedding, err);
   if (s == SETUN_OK) s = find_format("head", p->head, &o->head, err);
@@ -181,8 +175,11 @@ static bool has_tokenizer(const st_directory *d) {
 setun_status setun_convert(const char *source, const char *target, const setun_convert_params *given,
                            setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
-  setun_convert_params defaults = setun_convert_params_default();
-  const setun_convert_params *params = given ? given : &defaults;
+  setun_convert_params own, *const params = &own;
+  ST_NEED(source);
+  ST_NEED(target);
+  setun_status s = st_take_convert_params(&own, given, error);
+  if (s != SETUN_OK) return s;
   st_log log = {params->log, params->user};
   st_convert_options o = {.log = &log};
   st_open_options open = {.assume = params->assume,
@@ -192,7 +189,7 @@ setun_status setun_convert(const char *source, const char *target, const setun_c
   st_directory *d = NULL;
   st_keys keys = {0};
   st_buffer json = {0}, config = {0};
-  setun_status s = read_params(params, &o, error);
+  s = read_params(params, &o, error);
   if (s == SETUN_OK) s = st_directory_open(source, &open, &d, error);
   if (s != SETUN_OK) return s;
   bool to_gguf = is_gguf_name(target);

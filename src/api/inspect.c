@@ -91,14 +91,17 @@ static setun_status note_assumptions(const st_directory *d, setun_error *err) {
                       : SETUN_OK; // a family that is not known
 }
 
-setun_status setun_file_open(const char *path, const setun_model_params *params, setun_file **file,
-                             setun_error *error) {
+setun_status setun_file_open(const char *path, const setun_file_params *params, setun_file **file, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
-  setun_model_params p = params ? *params : setun_model_params_default();
-  st_log log;
-  st_open_options options = st_open_options_of(&p, &log);
-  setun_status s = st_check_model_params(&p, error);
+  setun_file_params p;
+  ST_NEED(path);
+  ST_NEED(file);
+  setun_status s = st_take_file_params(&p, params, error);
+  if (s == SETUN_OK) s = st_check_reading(p.assume, p.ignore_keys, p.n_ignore_keys, error);
   if (s != SETUN_OK) return s;
+  st_log log = {p.log, p.user};
+  st_open_options options = {
+      .assume = p.assume, .ignore_keys = p.ignore_keys, .n_ignore_keys = p.n_ignore_keys, .log = &log};
   setun_file *f = st_calloc(1, sizeof *f);
   if (!f) return st_fail_memory(error, path);
   s = st_directory_open(path, &options, &f->directory, error);
@@ -160,24 +163,26 @@ static uint64_t weights_of(const st_directory *d, const st_tensor *t) {
   return find_packed(d, t, &packed, &w, NULL) == SETUN_OK && packed ? w.shape.rows * w.shape.columns : 0;
 }
 
-setun_file_info setun_file_get_info(const setun_file *file) {
+setun_status setun_file_get_info(const setun_file *file, setun_file_info *info, setun_error *error) {
+  ST_NEED(file);
   const st_directory *d = file->directory;
   const char *const containers[] = {
       [ST_GGUF] = "gguf", [ST_SAFETENSORS] = "safetensors", [ST_HUGGINGFACE] = "huggingface"};
-  setun_file_info info = {
+  setun_file_info found = {
       .container = containers[d->container], .n_parts = d->n_parts, .architecture = file->architecture};
   for (size_t i = 0; i < d->n_tensors; i++) {
-    info.bytes += d->tensors[i].bytes;
-    info.n_params += weights_of(d, &d->tensors[i]);
+    found.bytes += d->tensors[i].bytes;
+    found.n_params += weights_of(d, &d->tensors[i]);
   }
-  return info;
+  return ST_FILL(info, &found);
 }
 
 size_t setun_file_tensor_count(const setun_file *file) {
-  return file->directory->n_tensors;
+  return file ? file->directory->n_tensors : 0;
 }
 
 setun_status setun_file_tensor(const setun_file *file, size_t index, setun_tensor_info *info, setun_error *error) {
+  ST_NEED(file);
   const st_directory *d = file->directory;
   if (index >= d->n_tensors) {
     return st_fail(error, SETUN_ERROR_ARGUMENT, "tensor index: expected below %zu, found %zu", d->n_tensors, index);
@@ -188,22 +193,25 @@ setun_status setun_file_tensor(const setun_file *file, size_t index, setun_tenso
   setun_status s = find_packed(d, t, &packed, &w, error);
   if (s != SETUN_OK) return s;
   const st_format *format = packed ? w.format : t->format;
-  *info = (setun_tensor_info){.name = t->name,
-                              .format = format ? format->name : t->dtype,
-                              .n_dims = (int)t->n_dims,
-                              .offset = t->offset,
-                              .bytes = t->bytes,
-                              .part = t->part};
-  for (uint32_t i = 0; i < t->n_dims; i++) info->dims[i] = t->dims[t->n_dims - 1 - i];
-  return SETUN_OK;
+  setun_tensor_info found = {.name = t->name,
+                             .format = format ? format->name : t->dtype,
+                             .n_dims = (int)t->n_dims,
+                             .offset = t->offset,
+                             .bytes = t->bytes,
+                             .part = t->part};
+  for (uint32_t i = 0; i < t->n_dims; i++) found.dims[i] = t->dims[t->n_dims - 1 - i];
+  return ST_FILL(info, &found);
 }
 
 size_t setun_file_meta_count(const setun_file *file) {
-  return file->n_meta;
+  return file ? file->n_meta : 0;
 }
 
 setun_status setun_file_meta(const setun_file *file, size_t index, const char **key, const char **value,
                              setun_error *error) {
+  ST_NEED(file);
+  ST_NEED(key);
+  ST_NEED(value);
   if (index >= file->n_meta) {
     return st_fail(error, SETUN_ERROR_ARGUMENT, "metadata index: expected below %zu, found %zu", file->n_meta, index);
   }
@@ -230,6 +238,10 @@ static setun_status read_rows(const st_directory *d, const st_weight *w, float *
 setun_status setun_file_read(const setun_file *file, const char *name, int *n_dims, uint64_t dims[4], float *data,
                              size_t capacity, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
+  ST_NEED(file);
+  ST_NEED(name);
+  ST_NEED(n_dims);
+  ST_NEED(dims);
   char *module = module_of(name);
   if (!module) return st_fail_memory(error, name);
   st_weight w;
@@ -254,11 +266,11 @@ setun_status setun_file_read(const setun_file *file, const char *name, int *n_di
 // ---- scans --------------------------------------------------------------------------------------------------------
 
 size_t setun_file_notice_count(const setun_file *file) {
-  return file->directory->notices->count;
+  return file ? file->directory->notices->count : 0;
 }
 
 const char *setun_file_notice(const setun_file *file, size_t index) {
-  return index < file->directory->notices->count ? file->directory->notices->lines[index] : NULL;
+  return file && index < file->directory->notices->count ? file->directory->notices->lines[index] : NULL;
 }
 
 // The weight that a stored tensor is, all experts of a stack as one and without scales beside it. Its format is NULL
@@ -311,15 +323,18 @@ static setun_status check_table(const st_directory *d, const st_weight *w, setun
 setun_status setun_file_check(const setun_file *file, size_t index, int64_t *offset, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
   st_weight w;
+  int64_t found = -1;
+  ST_NEED(file);
+  ST_NEED(offset);
   setun_status s = weight_of(file->directory, index, &w, error);
-  if (s != SETUN_OK) return s;
-  *offset = -1;
-  if (!w.format) return SETUN_OK;
-  s = st_check_tensor(file->directory, w.data, w.format, w.stored, false, offset, error);
+  if (s == SETUN_OK && !w.format) *offset = -1;
+  if (s != SETUN_OK || !w.format) return s;
+  s = st_check_tensor(file->directory, w.data, w.format, w.stored, false, &found, error);
   st_zeros zeros;
   bool ternary = st_format_is_ternary(w.format);
-  if (s == SETUN_OK && *offset < 0 && ternary) s = st_count_zeros(file->directory, &w, &zeros, error); // the scales
-  if (s == SETUN_OK && *offset < 0 && is_table(file->directory, w.name)) s = check_table(file->directory, &w, error);
+  if (s == SETUN_OK && found < 0 && ternary) s = st_count_zeros(file->directory, &w, &zeros, error); // the scales
+  if (s == SETUN_OK && found < 0 && is_table(file->directory, w.name)) s = check_table(file->directory, &w, error);
+  if (s == SETUN_OK) *offset = found;
   return s;
 }
 
@@ -327,8 +342,9 @@ setun_status setun_file_zeros(const setun_file *file, size_t index, setun_tensor
   ST_DEFAULT_FLOAT_MODES;
   st_weight w;
   st_zeros z = {0};
+  ST_NEED(file);
   setun_status s = weight_of(file->directory, index, &w, error);
   if (s == SETUN_OK && w.format && st_weight_is_ternary(&w)) s = st_count_zeros(file->directory, &w, &z, error);
-  if (s == SETUN_OK) *zeros = (setun_tensor_zeros){z.weights, z.zeros, z.columns, z.zero_columns};
-  return s;
+  const setun_tensor_zeros found = {sizeof found, z.weights, z.zeros, z.columns, z.zero_columns};
+  return s == SETUN_OK ? ST_FILL(zeros, &found) : s;
 }

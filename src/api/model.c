@@ -10,15 +10,19 @@
 
 #include <string.h>
 
+#define TEXT_OF(number) #number
+#define TEXT(number) TEXT_OF(number)
+
 const char *setun_version(void) {
-  return SETUN_VERSION;
-}
-const char *setun_isa_available(void) {
-  return st_backend_find(NULL)->available();
+  return TEXT(SETUN_VERSION_MAJOR) "." TEXT(SETUN_VERSION_MINOR) "." TEXT(SETUN_VERSION_PATCH);
 }
 
-setun_model_params setun_model_params_default(void) {
-  return (setun_model_params){0};
+int setun_version_number(void) {
+  return SETUN_VERSION_NUMBER;
+}
+
+const char *setun_isa_available(void) {
+  return st_backend_find(NULL)->available();
 }
 
 static setun_status fail_assume(const char *found, setun_error *err) {
@@ -33,23 +37,56 @@ static setun_status fail_assume(const char *found, setun_error *err) {
   return s;
 }
 
-setun_status st_check_model_params(const setun_model_params *p, setun_error *err) {
-  if (p->activation && strcmp(p->activation, "int8") && strcmp(p->activation, "float")) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "activation: expected int8 or float, found \"%.64s\"", p->activation);
-  }
+setun_status st_check_reading(const char *assume, const char *const *ignore_keys, size_t n, setun_error *err) {
   // It says something about few files, but a slip must not pass unseen.
-  const st_format *assumed = p->assume ? st_format_by_name(p->assume) : NULL;
-  if (p->assume && !(assumed && st_format_is_ambiguous(assumed))) return fail_assume(p->assume, err);
-  if (p->threads < 0 || p->threads > 1024) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);
+  const st_format *assumed = assume ? st_format_by_name(assume) : NULL;
+  if (assume && !(assumed && st_format_is_ambiguous(assumed))) return fail_assume(assume, err);
+  if (n && !ignore_keys) return st_fail_null("ignore_keys", err);
+  for (size_t i = 0; i < n; i++) {
+    if (!ignore_keys[i]) return st_fail_null("a key of ignore_keys", err);
   }
   return SETUN_OK;
 }
 
-st_open_options st_open_options_of(const setun_model_params *p, st_log *log) {
-  *log = (st_log){p->log, p->user};
-  return (st_open_options){
-      .assume = p->assume, .ignore_keys = p->ignore_keys, .n_ignore_keys = p->n_ignore_keys, .log = log};
+static setun_status check_source(const setun_model_params *p, setun_error *err) {
+  const setun_source *source = p->source;
+  if (!source) return SETUN_OK;
+  if (!source->bytes == !source->read) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "source: expected either bytes or a function that reads them, found %s",
+                   source->bytes ? "both" : "neither");
+  }
+  if (p->no_stream) return st_fail(err, SETUN_ERROR_ARGUMENT, "no_stream: a source is not a file that can be mapped");
+  return SETUN_OK;
+}
+
+static setun_status check_params(const setun_model_params *p, setun_error *err) {
+  if (p->activation && strcmp(p->activation, "int8") && strcmp(p->activation, "float")) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "activation: expected int8 or float, found \"%.64s\"", p->activation);
+  }
+  if (p->n_adapters && !p->adapters) return st_fail_null("adapters", err);
+  for (size_t i = 0; i < p->n_adapters; i++) {
+    if (!p->adapters[i].path) return st_fail_null("an adapter's path", err);
+  }
+  if (p->threads < 0 || p->threads > 1024) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);
+  }
+  setun_status s = st_check_reading(p->assume, p->ignore_keys, p->n_ignore_keys, err);
+  return s == SETUN_OK ? check_source(p, err) : s;
+}
+
+static setun_status read_source(const void *context, uint64_t offset, void *to, size_t n, setun_error *err) {
+  const setun_source *s = context;
+  if (offset > s->length || n > s->length - offset) {
+    return st_fail(err, SETUN_ERROR_IO, "the source ends early: wanted %zu bytes at offset %llu, it has %llu", n,
+                   (unsigned long long)offset, (unsigned long long)s->length);
+  }
+  if (s->bytes) {
+    memcpy(to, (const char *)s->bytes + offset, n);
+  } else if (!s->read(s->user, offset, to, n)) {
+    return st_fail(err, SETUN_ERROR_IO, "reading %zu bytes of the source at offset %llu failed", n,
+                   (unsigned long long)offset);
+  }
+  return SETUN_OK;
 }
 
 // The family's default split pattern, for vocabularies; no error where the family is unknown: a vocabulary needs none.
@@ -164,19 +201,31 @@ static setun_status check_vocabulary_budget(const st_directory *d, const setun_m
                  d->path, (unsigned long long)(least >> 20), (double)p->memory / (1 << 20));
 }
 
-setun_status st_api_open(const char *path, const st_file_source *source, const setun_model_params *params,
+setun_status st_api_open(const char *path, const setun_model_params *params, const st_file_source *source,
                          st_next_fn next, void *context, st_memory_plan *plan, setun_model **model, setun_error *err) {
   ST_DEFAULT_FLOAT_MODES;
-  setun_model_params p = params ? *params : setun_model_params_default();
+  setun_model_params p;
+  setun_session_params session;
   st_directory *d = NULL;
-  setun_status s = st_check_model_params(&p, err);
+  setun_status s = st_take_model_params(&p, params, err);
+  if (s == SETUN_OK) s = check_params(&p, err);
+  if (s == SETUN_OK && p.session) s = st_take_session_params(&session, p.session, err);
   if (s != SETUN_OK) return s;
+  if (p.session) p.session = &session;
+  st_file_source given = {.read = read_source, .context = p.source, .size = p.source ? p.source->length : 0};
+  if (!source && p.source) source = &given;
+  if (!path && source) path = "the model";
+  if (!path) return st_fail_null("path", err);
   setun_model *m = st_calloc(1, sizeof *m);
   if (!m) return st_fail_memory(err, "the model");
   m->maker = st_process_current();
-  st_open_options options = st_open_options_of(&p, &m->log);
-  options.source = source;
-  options.texts_only = !next;
+  m->log = (st_log){p.log, p.user};
+  const st_open_options options = {.assume = p.assume,
+                                   .ignore_keys = p.ignore_keys,
+                                   .n_ignore_keys = p.n_ignore_keys,
+                                   .log = &m->log,
+                                   .source = source,
+                                   .texts_only = !next};
   s = st_directory_open(path, &options, &d, err);
   if (s == SETUN_OK) {
     if (next) s = check_family(d, err);
@@ -216,12 +265,14 @@ setun_status st_api_load_weights(setun_model *m, const st_directory *d, const se
 
 setun_status setun_model_load(const char *path, const setun_model_params *params, setun_model **model,
                               setun_error *error) {
-  return st_api_open(path, NULL, params, st_api_load_weights, NULL, NULL, model, error);
+  ST_NEED(model);
+  return st_api_open(path, params, NULL, st_api_load_weights, NULL, NULL, model, error);
 }
 
 setun_status setun_model_load_vocabulary(const char *path, const setun_model_params *params, setun_model **model,
                                          setun_error *error) {
-  return st_api_open(path, NULL, params, NULL, NULL, NULL, model, error);
+  ST_NEED(model);
+  return st_api_open(path, params, NULL, NULL, NULL, NULL, model, error);
 }
 
 void setun_model_free(setun_model *m) {
@@ -234,27 +285,33 @@ void setun_model_free(setun_model *m) {
   st_free(m);
 }
 
-setun_model_info setun_model_get_info(const setun_model *model) {
-  setun_model_info info = {.container = model->container == ST_GGUF ? "gguf" : "huggingface",
-                           .n_vocab = st_tokenizer_size(model->tokenizer)};
+setun_status setun_model_get_info(const setun_model *model, setun_model_info *info, setun_error *error) {
+  ST_NEED(model);
+  setun_model_info found = {.container = model->container == ST_GGUF ? "gguf" : "huggingface",
+                            .n_vocab = st_tokenizer_size(model->tokenizer)};
   const st_model *m = model->model;
-  if (!m) return info;
+  if (!m) return ST_FILL(info, &found);
   const st_memory_plan *plan = &model->placement->plan;
-  info.architecture = m->spec->name;
-  info.isa = m->backend->device_isa(m->device);
-  info.activation = m->h.int8 ? "int8" : m->fast ? "int8-block" : "float";
-  info.n_layer = m->h.n_layer;
-  info.n_embd = m->h.n_embd;
-  info.n_head = m->h.n_head;
-  info.n_head_kv = m->h.n_head_kv;
-  info.head_dim = m->h.head_dim;
-  info.n_ff = m->h.n_ff;
-  info.n_vocab = m->h.n_vocab;
-  info.n_ctx_train = m->h.n_ctx_train;
-  info.n_params = m->n_params;
-  info.weight_bytes = model->placement->streamer ? plan->resident + plan->vectors : m->weight_bytes;
-  info.bytes_per_token = m->bytes_per_token;
-  info.macs_per_token = m->macs_per_token;
-  info.head_macs = m->head_macs;
-  return info;
+  found.architecture = m->spec->name;
+  found.isa = m->backend->device_isa(m->device);
+  found.activation = m->h.int8 ? "int8" : m->fast ? "int8-block" : "float";
+  found.n_layer = m->h.n_layer;
+  found.n_embd = m->h.n_embd;
+  found.n_head = m->h.n_head;
+  found.n_head_kv = m->h.n_head_kv;
+  found.head_dim = m->h.head_dim;
+  found.n_ff = m->h.n_ff;
+  found.n_vocab = m->h.n_vocab;
+  found.n_ctx_train = m->h.n_ctx_train;
+  found.n_params = m->n_params;
+  found.weight_bytes = model->placement->streamer ? plan->resident + plan->vectors : m->weight_bytes;
+  found.bytes_per_token = m->bytes_per_token;
+  found.macs_per_token = m->macs_per_token;
+  found.head_macs = m->head_macs;
+  return ST_FILL(info, &found);
+}
+
+uint32_t setun_model_n_vocab(const setun_model *model) {
+  if (!model) return 0;
+  return model->model ? model->model->h.n_vocab : st_tokenizer_size(model->tokenizer);
 }

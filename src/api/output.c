@@ -1,5 +1,5 @@
 // setun.h: output files.
-#include "setun.h"
+#include "api/api.h"
 
 #include "base/memory.h"
 #include "base/output.h"
@@ -8,12 +8,9 @@ struct setun_output {
   st_output file;
 };
 
-static setun_status fail_argument(const char *what, setun_error *error) {
-  return st_fail(error, SETUN_ERROR_ARGUMENT, "%s: expected one, found NULL", what);
-}
-
 setun_status setun_output_open(const char *path, setun_output **output, setun_error *error) {
-  if (!path || !output) return fail_argument(path ? "the output" : "the path", error);
+  ST_NEED(path);
+  ST_NEED(output);
   setun_output *o = st_calloc(1, sizeof *o);
   if (!o) return st_fail_memory(error, path);
   setun_status s = st_output_open(path, &o->file, error);
@@ -27,7 +24,8 @@ setun_status setun_output_open(const char *path, setun_output **output, setun_er
 
 setun_status setun_output_write(setun_output *output, uint64_t offset, const void *bytes, size_t size,
                                 setun_error *error) {
-  if (!output || (!bytes && size)) return fail_argument(output ? "the bytes" : "the output", error);
+  ST_NEED(output);
+  ST_NEED_ARRAY(bytes, size);
   if (offset > INT64_MAX || size > INT64_MAX - offset) {
     return st_fail(error, SETUN_ERROR_ARGUMENT, "%s: expected a file of at most 2^63 - 1 bytes", output->file.path);
   }
@@ -35,7 +33,7 @@ setun_status setun_output_write(setun_output *output, uint64_t offset, const voi
 }
 
 setun_status setun_output_commit(setun_output *output, setun_error *error) {
-  if (!output) return fail_argument("the output", error);
+  ST_NEED(output);
   setun_status s = st_output_commit(&output->file, error);
   st_free(output);
   return s;

@@ -34,35 +34,65 @@ setun_status st_api_make_plan(setun_model *m, const st_directory *d, const setun
   return st_placement_plan(d, &options, context, err);
 }
 
-setun_status setun_plan_model(const char *path, const setun_model_params *params, setun_plan *plan,
+// Fills in a plan whose struct was checked, also one whose budget is too small, and frees what it was made from.
+static void fill_plan(setun_status status, st_memory_plan *made, setun_plan *plan) {
+  const setun_plan found = st_api_plan_of(made);
+  if (status == SETUN_OK || status == SETUN_ERROR_MEMORY) st_fill(plan, &found, sizeof found, "plan", NULL);
+  st_memory_plan_free(made);
+}
+
+setun_status setun_model_plan(const char *path, const setun_model_params *params, setun_plan *plan,
                               setun_error *error) {
   st_memory_plan made = {0};
   setun_model *model = NULL;
-  setun_status s = st_api_open(path, NULL, params, st_api_make_plan, &made, &made, &model, error);
-  *plan = st_api_plan_of(&made);
-  st_memory_plan_free(&made);
+  setun_status s = st_check_struct(plan, sizeof *plan, "plan", error);
+  if (s != SETUN_OK) return s;
+  s = st_api_open(path, params, NULL, st_api_make_plan, &made, &made, &model, error);
+  fill_plan(s, &made, plan);
   setun_model_free(model);
   return s;
 }
 
-setun_plan setun_model_get_plan(const setun_model *m) {
-  return m->placement ? st_api_plan_of(&m->placement->plan) : (setun_plan){0};
+setun_status setun_model_plan_synthetic(const setun_synthesis_params *params, const setun_model_params *model_params,
+                                        setun_plan *plan, setun_error *error) {
+  st_memory_plan made = {0};
+  setun_model *model = NULL;
+  setun_status s = st_check_struct(plan, sizeof *plan, "plan", error);
+  if (s != SETUN_OK) return s;
+  s = st_api_open_synthetic(params, model_params, st_api_make_plan, &made, &made, &model, error);
+  fill_plan(s, &made, plan);
+  setun_model_free(model);
+  return s;
 }
 
-setun_stream_stats setun_model_get_stream_stats(const setun_model *m) {
+setun_status setun_model_get_plan(const setun_model *model, setun_plan *plan, setun_error *error) {
+  ST_NEED(model);
+  if (!model->placement) return st_fail(error, SETUN_ERROR_STATE, "plan: expected a model, found a vocabulary only");
+  const setun_plan found = st_api_plan_of(&model->placement->plan);
+  return ST_FILL(plan, &found);
+}
+
+setun_status setun_model_get_stream_stats(const setun_model *model, setun_stream_stats *stats, setun_error *error) {
+  ST_NEED(model);
+  setun_stream_stats found = {0};
   // In a forked child a thread that it does not have may hold the lock.
-  if (!m->placement || !m->placement->streamer || m->maker != st_process_current()) return (setun_stream_stats){0};
-  st_streamer_stats s = st_streamer_get_stats(m->placement->streamer);
-  return (setun_stream_stats){.bytes = s.read.bytes,
-                              .read_s = s.read.busy_s,
-                              .waited_s = s.read.waited_s,
-                              .packed_s = s.packed_s,
-                              .passes_s = s.passes_s,
-                              .how = s.read.how};
+  if (model->placement && model->placement->streamer && model->maker == st_process_current()) {
+    st_streamer_stats s = st_streamer_get_stats(model->placement->streamer);
+    found = (setun_stream_stats){.bytes = s.read.bytes,
+                                 .read_s = s.read.busy_s,
+                                 .waited_s = s.read.waited_s,
+                                 .packed_s = s.packed_s,
+                                 .passes_s = s.passes_s,
+                                 .how = s.read.how};
+  }
+  return ST_FILL(stats, &found);
 }
 
-setun_status setun_model_measure_disk(const setun_model *m, uint64_t total_bytes, double *bytes_per_s,
+setun_status setun_model_measure_disk(const setun_model *model, uint64_t total_bytes, double *bytes_per_s,
                                       setun_error *error) {
+  const setun_model *m = model;
+  ST_NEED(model);
+  ST_NEED(bytes_per_s);
   if (!m->placement || !m->placement->streamer) return st_fail(error, SETUN_ERROR_STATE, "nothing is streamed");
   setun_status s = st_process_check(m->maker, "the model", error);
   if (s != SETUN_OK) return s;

@@ -3,38 +3,37 @@
 
 #include "base/float_modes.h"
 
-// A sampler is the runtime's own; the handle is that object.
-static st_sampler *inner(setun_sampler *s) {
-  return (st_sampler *)(void *)s;
-}
-
-setun_sampler_params setun_sampler_params_default(void) {
-  return st_sampler_params_default();
-}
-
-setun_sampler_params setun_model_sampler_params(const setun_model *model) {
-  return model->sampling;
+setun_status setun_model_get_sampler_params(const setun_model *model, setun_sampler_params *params,
+                                            setun_error *error) {
+  ST_NEED(model);
+  return ST_FILL(params, &model->sampling);
 }
 
 setun_status setun_sampler_new(const setun_sampler_params *params, setun_sampler **sampler, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
   st_sampler *s = NULL;
-  setun_status status = st_sampler_new(params, &s, error);
+  setun_sampler_params own;
+  ST_NEED(sampler);
+  setun_status status = st_take_sampler_params(&own, params, error);
+  if (status == SETUN_OK) status = st_sampler_new(&own, &s, error);
   if (status == SETUN_OK) *sampler = (setun_sampler *)(void *)s;
   return status;
 }
 
 void setun_sampler_free(setun_sampler *sampler) {
-  st_sampler_free(inner(sampler));
+  st_sampler_free(st_sampler_of(sampler));
 }
 
 setun_status setun_sampler_add_bias(setun_sampler *sampler, setun_token id, float bias, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
-  return st_sampler_add_bias(inner(sampler), id, bias, error);
+  ST_NEED(sampler);
+  return st_sampler_add_bias(st_sampler_of(sampler), id, bias, error);
 }
 
 setun_status setun_sampler_add_breaker(setun_sampler *sampler, const setun_token *ids, size_t n, setun_error *error) {
-  return st_sampler_add_breaker(inner(sampler), ids, n, error);
+  ST_NEED(sampler);
+  ST_NEED(ids);
+  return st_sampler_add_breaker(st_sampler_of(sampler), ids, n, error);
 }
 
 static void piece(const void *tokenizer, setun_token id, const char **bytes, size_t *length) {
@@ -45,27 +44,38 @@ static void piece(const void *tokenizer, setun_token id, const char **bytes, siz
 
 setun_status setun_sampler_add_breaker_text(setun_sampler *sampler, const setun_model *model, const char *text,
                                             size_t length, setun_error *error) {
-  return st_sampler_add_breaker_text(inner(sampler), piece, model->tokenizer, text, length, error);
+  ST_NEED(sampler);
+  ST_NEED(model);
+  ST_NEED(text);
+  return st_sampler_add_breaker_text(st_sampler_of(sampler), piece, model->tokenizer, text, length, error);
 }
 
 setun_status setun_sampler_accept(setun_sampler *sampler, setun_token id, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
-  return st_sampler_accept(inner(sampler), id, error);
+  ST_NEED(sampler);
+  return st_sampler_accept(st_sampler_of(sampler), id, error);
 }
 
 void setun_sampler_reset(setun_sampler *sampler) {
-  st_sampler_reset(inner(sampler));
+  if (sampler) st_sampler_reset(st_sampler_of(sampler));
 }
 
 setun_status setun_sampler_sample(setun_sampler *sampler, const float *logits, size_t n, setun_token *id,
                                   setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
-  return st_sampler_sample(inner(sampler), logits, n, id, error);
+  ST_NEED(sampler);
+  ST_NEED(logits);
+  ST_NEED(id);
+  return st_sampler_sample(st_sampler_of(sampler), logits, n, id, error);
 }
 
 setun_status setun_sampler_probabilities(setun_sampler *sampler, const float *logits, size_t n,
                                          setun_candidate *candidates, size_t capacity, size_t *count,
                                          setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
-  return st_sampler_probabilities(inner(sampler), logits, n, candidates, capacity, count, error);
+  ST_NEED(sampler);
+  ST_NEED(logits);
+  ST_NEED_ARRAY(candidates, capacity);
+  ST_NEED(count);
+  return st_sampler_probabilities(st_sampler_of(sampler), logits, n, candidates, capacity, count, error);
 }

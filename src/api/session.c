@@ -2,71 +2,105 @@
 #include "api/api.h"
 
 #include "base/float_modes.h"
+#include "base/memory.h"
 #include "base/process.h"
-
-setun_session_params setun_session_params_default(void) {
-  return (setun_session_params){0};
-}
 
 setun_status setun_session_new(const setun_model *model, const setun_session_params *params, setun_session **session,
                                setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
+  setun_session_params own;
+  ST_NEED(model);
+  ST_NEED(session);
   if (!model->model) {
     return st_fail(error, SETUN_ERROR_STATE, "session: expected a model with weights, found a vocabulary only");
   }
   setun_status status = st_process_check(model->maker, "session: the model", error);
   if (status != SETUN_OK) return status;
-  st_session *s = NULL;
-  status = st_session_new(model->model, params, &s, error);
-  if (status == SETUN_OK) *session = (setun_session *)(void *)s;
+  status = st_take_session_params(&own, params, error);
+  if (status != SETUN_OK) return status;
+  setun_session *s = st_calloc(1, sizeof *s);
+  if (!s) return st_fail_memory(error, "the session");
+  s->model = model;
+  status = st_session_new(model->model, &own, &s->inner, error);
+  if (status == SETUN_OK) {
+    *session = s;
+  } else {
+    st_free(s);
+  }
   return status;
 }
 
 void setun_session_free(setun_session *session) {
-  st_session_free(st_session_of(session));
+  if (!session) return;
+  st_session_free(session->inner);
+  st_free(session);
 }
 
 uint32_t setun_session_context(const setun_session *session) {
-  return st_session_context(st_const_session_of(session));
+  return session ? st_session_context(session->inner) : 0;
 }
 
 uint32_t setun_session_position(const setun_session *session) {
-  return st_session_position(st_const_session_of(session));
+  return session ? st_session_position(session->inner) : 0;
 }
 
 int setun_session_threads(const setun_session *session) {
-  return st_session_threads(st_const_session_of(session));
+  return session ? st_session_threads(session->inner) : 0;
 }
+
 uint64_t setun_session_cache_bytes(const setun_session *session, uint32_t tokens) {
-  return st_session_cache_bytes(st_const_session_of(session), tokens);
+  return session ? st_session_cache_bytes(session->inner, tokens) : 0;
 }
 
 setun_status setun_session_eval(setun_session *session, const setun_token *ids, size_t n,
                                 const setun_eval_params *params, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
-  return st_session_eval(st_session_of(session), ids, n, params, error);
+  setun_eval_params own;
+  ST_NEED(session);
+  ST_NEED_ARRAY(ids, n);
+  setun_status s = st_take_eval_params(&own, params, error);
+  return s == SETUN_OK ? st_session_eval(session->inner, ids, n, &own, error) : s;
 }
 
 const float *setun_session_logits(const setun_session *session) {
-  return st_session_logits(st_const_session_of(session));
+  return session ? st_session_logits(session->inner) : NULL;
 }
 
 setun_status setun_session_truncate(setun_session *session, uint32_t n, setun_error *error) {
-  return st_session_truncate(st_session_of(session), n, error);
+  ST_NEED(session);
+  return st_session_truncate(session->inner, n, error);
 }
 
 const setun_token *setun_session_tokens(const setun_session *session) {
-  return st_session_tokens(st_const_session_of(session));
+  return session ? st_session_tokens(session->inner) : NULL;
 }
 
 setun_status setun_session_save(setun_session *session, const char *path, setun_error *error) {
-  return st_session_save(st_session_of(session), path, error);
+  ST_NEED(session);
+  ST_NEED(path);
+  return st_session_save(session->inner, path, error);
 }
 
 setun_status setun_session_load(setun_session *session, const char *path, setun_error *error) {
-  return st_session_load(st_session_of(session), path, error);
+  ST_NEED(session);
+  ST_NEED(path);
+  return st_session_load(session->inner, path, error);
+}
+
+setun_status setun_session_save_memory(setun_session *session, void *bytes, size_t capacity, size_t *length,
+                                       setun_error *error) {
+  ST_NEED(session);
+  ST_NEED_ARRAY(bytes, capacity);
+  ST_NEED(length);
+  return st_session_save_memory(session->inner, bytes, capacity, length, error);
+}
+
+setun_status setun_session_load_memory(setun_session *session, const void *bytes, size_t length, setun_error *error) {
+  ST_NEED(session);
+  ST_NEED(bytes);
+  return st_session_load_memory(session->inner, bytes, length, error);
 }
 
 void setun_session_stop(setun_session *session) {
-  st_session_stop(st_session_of(session));
+  if (session) st_session_stop(session->inner);
 }

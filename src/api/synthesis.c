@@ -1,14 +1,10 @@
-// setun.h: made-up models.
+// setun.h: synthetic models.
 #include "api/api.h"
 
 #include "base/float_modes.h"
 #include "base/pool.h"
 #include "convert/presets.h"
 #include "convert/synthesis.h"
-
-setun_synthesis_params setun_synthesis_params_default(void) {
-  return (setun_synthesis_params){0};
-}
 
 const char *setun_synthesis_shape(size_t index) {
   return st_preset_name(index);
@@ -21,9 +17,7 @@ static setun_status find_format(const char *what, const char *name, const st_for
   return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a tensor format, found \"%.40s\"", what, name);
 }
 
-static setun_status make(const setun_synthesis_params *given, st_synthesis **y, setun_error *err) {
-  setun_synthesis_params defaults = setun_synthesis_params_default();
-  const setun_synthesis_params *p = given ? given : &defaults;
+static setun_status make(const setun_synthesis_params *p, st_synthesis **y, setun_error *err) {
   st_synthesis_options o = {.shape = p->shape, .seed = p->seed};
   if (p->threads < 0 || p->threads > 1024) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);
@@ -36,10 +30,13 @@ static setun_status make(const setun_synthesis_params *given, st_synthesis **y, 
 setun_status setun_synthesize(const char *path, const setun_synthesis_params *params, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
   st_synthesis *y = NULL;
-  setun_status s = make(params, &y, error);
+  setun_synthesis_params p;
+  ST_NEED(path);
+  setun_status s = st_take_synthesis_params(&p, params, error);
+  if (s == SETUN_OK) s = make(&p, &y, error);
   if (s != SETUN_OK) return s;
-  int threads = params->threads ? params->threads : st_default_threads();
-  s = st_synthesis_save(y, path, threads, params->progress, params->user, error);
+  int threads = p.threads ? p.threads : st_default_threads();
+  s = st_synthesis_save(y, path, threads, p.progress, p.user, error);
   st_synthesis_free(y);
   return s;
 }
@@ -48,34 +45,29 @@ static setun_status read_bytes(const void *context, uint64_t offset, void *to, s
   return st_synthesis_read(context, offset, to, n, err);
 }
 
-// Opens a made-up model and does `next` with it.
-static setun_status open_synthesis(const setun_synthesis_params *params, const setun_model_params *model_params,
+setun_status st_api_open_synthetic(const setun_synthesis_params *params, const setun_model_params *model_params,
                                    st_next_fn next, void *context, st_memory_plan *plan, setun_model **model,
                                    setun_error *err) {
   st_synthesis *y = NULL;
-  setun_status s = make(params, &y, err);
+  setun_synthesis_params p;
+  setun_model_params loading;
+  setun_status s = st_take_synthesis_params(&p, params, err);
+  if (s == SETUN_OK) s = st_take_model_params(&loading, model_params, err);
+  if (s == SETUN_OK && loading.source) {
+    s = st_fail(err, SETUN_ERROR_ARGUMENT, "setun_model_params.source: expected NULL for a synthetic model");
+  }
+  if (s == SETUN_OK) s = make(&p, &y, err);
   if (s != SETUN_OK) return s;
   st_file_source source = {.read = read_bytes, .context = y, .size = y->size};
-  setun_model_params loading = model_params ? *model_params : setun_model_params_default();
   loading.no_stream = false; // there is no file to map
-  s = st_api_open(params->shape, &source, &loading, next, context, plan, model, err);
+  s = st_api_open(p.shape, &loading, &source, next, context, plan, model, err);
   st_synthesis_free(y);
   return s;
 }
 
-setun_status setun_model_synthesize(const setun_synthesis_params *params, const setun_model_params *model_params,
-                                    setun_model **model, setun_error *error) {
+setun_status setun_model_load_synthetic(const setun_synthesis_params *params, const setun_model_params *model_params,
+                                        setun_model **model, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
-  return open_synthesis(params, model_params, st_api_load_weights, NULL, NULL, model, error);
-}
-
-setun_status setun_plan_synthetic(const setun_synthesis_params *params, const setun_model_params *model_params,
-                                  setun_plan *plan, setun_error *error) {
-  st_memory_plan made = {0};
-  setun_model *model = NULL;
-  setun_status s = open_synthesis(params, model_params, st_api_make_plan, &made, &made, &model, error);
-  *plan = st_api_plan_of(&made);
-  st_memory_plan_free(&made);
-  setun_model_free(model);
-  return s;
+  ST_NEED(model);
+  return st_api_open_synthetic(params, model_params, st_api_load_weights, NULL, NULL, model, error);
 }

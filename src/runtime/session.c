@@ -93,8 +93,27 @@ static setun_status check_process(const st_session *s, setun_error *err) {
   return st_process_check(s->maker, "session", err);
 }
 
+// An evaluation, for its passes: how far it is, and whether it is to stop.
+typedef struct eval_state {
+  st_session *session;
+  const setun_eval_params *params;
+  size_t n, done;  // tokens of it, and of passes that are finished
+  uint32_t count;  // tokens of the pass that runs
+  uint32_t blocks; // that it has begun
+} eval_state;
+
+// Tells the caller; what it answers counts as setun_session_stop does.
+static bool report_progress(eval_state *e, double done) {
+  const setun_eval_params *p = e->params;
+  if (p->progress && !p->progress(done / (double)e->n, p->user)) atomic_store(&e->session->stop, true);
+  return !atomic_load(&e->session->stop);
+}
+
+// Asked before each block.
 static bool stopped(void *context) {
-  return atomic_load(&((st_session *)context)->stop);
+  eval_state *e = context;
+  double part = (double)e->blocks++ / e->session->run->model->h.n_layer;
+  return !report_progress(e, (double)e->done + part * e->count);
 }
 
 static setun_status check_tokens(const st_session *s, const setun_token *ids, size_t n, setun_error *err) {
@@ -137,7 +156,7 @@ static setun_status report_logits(st_session *s, const setun_eval_params *p, con
     if (status != SETUN_OK) return status;
     for (uint32_t t = 0; t < count; t++) {
       const float *logits = s->logits + (size_t)t * s->run->model->h.n_vocab;
-      if (!p->on_logits(s->position + first + t, logits, p->user) || stopped(s)) {
+      if (!p->on_logits(s->position + first + t, logits, p->user) || atomic_load(&s->stop)) {
         return st_fail(err, SETUN_ERROR_CANCELED, "stopped at position %u", s->position + first + t);
       }
     }
@@ -148,7 +167,8 @@ static setun_status report_logits(st_session *s, const setun_eval_params *p, con
 
 static setun_status eval(st_session *s, const setun_token *ids, size_t n, const setun_eval_params *p,
                          setun_error *err) {
-  st_pass pass = {.stop = stopped, .stop_context = s};
+  eval_state state = {.session = s, .params = p, .n = n};
+  st_pass pass = {.stop = stopped, .stop_context = &state};
   if (p->on_hidden) {
     size_t floats;
     if (!s->hidden && st_mul_size(s->run->n_batch, s->run->model->h.n_embd, &floats)) {
@@ -163,6 +183,8 @@ static setun_status eval(st_session *s, const setun_token *ids, size_t n, const 
     uint32_t count = n - done < s->run->n_batch ? (uint32_t)(n - done) : s->run->n_batch;
     bool last = done + count == n;
     pass.n_logits = p->on_logits ? count : last;
+    state.count = count;
+    state.blocks = 0;
     setun_status status = st_run_tokens(s->run, ids + done, count, s->position, &pass, err);
     if (status == SETUN_ERROR_CANCELED) {
       return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", done, n);
@@ -177,8 +199,9 @@ static setun_status eval(st_session *s, const setun_token *ids, size_t n, const 
     memcpy(s->ids + s->position, ids + done, count * sizeof *ids);
     s->position += count;
     s->has_logits = last;
-    done += count;
+    state.done = done += count;
   }
+  report_progress(&state, (double)n); // all is done whatever the answer is
   return SETUN_OK;
 }
 
@@ -219,6 +242,19 @@ setun_status st_session_save(st_session *s, const char *path, setun_error *err) 
 setun_status st_session_load(st_session *s, const char *path, setun_error *err) {
   setun_status status = check_process(s, err);
   if (status == SETUN_OK) status = st_session_file_load(s->run, s->ids, &s->position, path, err);
+  if (status == SETUN_OK) s->has_logits = false;
+  return status;
+}
+
+setun_status st_session_save_memory(st_session *s, void *bytes, size_t capacity, size_t *length, setun_error *err) {
+  setun_status status = check_process(s, err);
+  return status == SETUN_OK ? st_session_file_save_memory(s->run, s->ids, s->position, bytes, capacity, length, err)
+                            : status;
+}
+
+setun_status st_session_load_memory(st_session *s, const void *bytes, size_t length, setun_error *err) {
+  setun_status status = check_process(s, err);
+  if (status == SETUN_OK) status = st_session_file_load_memory(s->run, s->ids, &s->position, bytes, length, err);
   if (status == SETUN_OK) s->has_logits = false;
   return status;
 }

@@ -23,6 +23,9 @@ setun_status st_session_truncate(st_session *session, uint32_t n, setun_error *e
 const setun_token *st_session_tokens(const st_session *session);
 setun_status st_session_save(st_session *session, const char *path, setun_error *err);
 setun_status st_session_load(st_session *session, const char *path, setun_error *err);
+setun_status st_session_save_memory(st_session *session, void *bytes, size_t capacity, size_t *length,
+                                    setun_error *err);
+setun_status st_session_load_memory(st_session *session, const void *bytes, size_t length, setun_error *err);
 void st_session_stop(st_session *session);
 
 #endif

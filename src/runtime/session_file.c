@@ -67,13 +67,17 @@ static uint32_t positions_of(const header *h, uint32_t i) {
 
 typedef struct {
   st_output out;
+  unsigned char *memory; // where the next bytes go instead; NULL: to the file
   uint64_t hash;
   setun_error *err;
 } writer;
 
 static setun_status put(writer *w, const void *bytes, size_t n) {
   w->hash = st_hash(w->hash, bytes, n);
-  return st_output_write(&w->out, bytes, n, w->err);
+  if (!w->memory) return st_output_write(&w->out, bytes, n, w->err);
+  if (n) memcpy(w->memory, bytes, n);
+  w->memory += n;
+  return SETUN_OK;
 }
 
 // The keys and values of one layer and head, page by page.
@@ -114,16 +118,21 @@ static setun_status put_cache(writer *w, st_run *r, const header *h) {
   return s;
 }
 
+static setun_status put_all(writer *w, st_run *r, const setun_token *ids, const header *h) {
+  w->hash = ST_HASH_START;
+  setun_status s = put(w, h, sizeof *h);
+  if (s == SETUN_OK) s = put(w, ids, h->n_tokens * sizeof *ids);
+  if (s == SETUN_OK) s = put_cache(w, r, h);
+  uint64_t hash = w->hash;
+  return s == SETUN_OK ? put(w, &hash, sizeof hash) : s;
+}
+
 setun_status st_session_file_save(st_run *r, const setun_token *ids, uint32_t n, const char *path, setun_error *err) {
   header h = header_of(r, n);
-  writer w = {.hash = ST_HASH_START, .err = err};
+  writer w = {.err = err};
   setun_status s = st_output_open(path, &w.out, err);
   if (s != SETUN_OK) return s;
-  s = put(&w, &h, sizeof h);
-  if (s == SETUN_OK) s = put(&w, ids, n * sizeof *ids);
-  if (s == SETUN_OK) s = put_cache(&w, r, &h);
-  uint64_t hash = w.hash;
-  if (s == SETUN_OK) s = st_output_write(&w.out, &hash, sizeof hash, err);
+  s = put_all(&w, r, ids, &h);
   if (s == SETUN_OK) return st_output_commit(&w.out, err);
   st_output_discard(&w.out);
   return s;
@@ -142,6 +151,23 @@ static setun_status check_formats(const st_run *r, const st_file *f, const heade
   return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a cache of keys in %s and values in %s, found %s and %s",
                  f->path, format_name(r, (uint32_t)r->keys), format_name(r, (uint32_t)r->values), format_name(r, keys),
                  format_name(r, values));
+}
+
+// Bytes of all.
+static uint64_t file_bytes(const st_run *r, const header *h) {
+  pieces p = pieces_of(r, h);
+  return sizeof *h + (uint64_t)h->n_tokens * 4 + (uint64_t)(p.keys + p.values) * h->n_layer * h->n_head_kv + 8;
+}
+
+setun_status st_session_file_save_memory(st_run *r, const setun_token *ids, uint32_t n, void *bytes, size_t capacity,
+                                         size_t *length, setun_error *err) {
+  header h = header_of(r, n);
+  writer w = {.memory = bytes, .err = err};
+  uint64_t all = file_bytes(r, &h);
+  if (all > SIZE_MAX) return st_fail_memory(err, "the session");
+  setun_status s = capacity >= all ? put_all(&w, r, ids, &h) : SETUN_OK;
+  if (s == SETUN_OK) *length = (size_t)all;
+  return s;
 }
 
 static setun_status check_header(const st_run *r, const st_file *f, header *h, setun_error *err) {
@@ -169,8 +195,7 @@ static setun_status check_header(const st_run *r, const st_file *f, header *h, s
     return st_fail(err, SETUN_ERROR_LIMIT, "%s: %u tokens do not fit into a context of %u", f->path, h->n_tokens,
                    r->n_ctx);
   }
-  pieces p = pieces_of(r, h);
-  uint64_t size = sizeof *h + (uint64_t)h->n_tokens * 4 + (uint64_t)(p.keys + p.values) * h->n_layer * h->n_head_kv + 8;
+  uint64_t size = file_bytes(r, h);
   if (size != f->size) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected %llu bytes, found %llu", f->path, (unsigned long long)size,
                    (unsigned long long)f->size);
@@ -225,23 +250,42 @@ static setun_status check_ids(const st_run *r, const setun_token *ids, uint32_t 
   return SETUN_OK;
 }
 
-setun_status st_session_file_load(st_run *r, setun_token *ids, uint32_t *n, const char *path, setun_error *err) {
-  st_file f;
+// From a file, or what stands for one, which is closed.
+static setun_status load(st_run *r, setun_token *ids, uint32_t *n, st_file *f, setun_error *err) {
   header h;
-  setun_status s = st_file_open(path, &f, err);
-  if (s != SETUN_OK) return s;
-  s = check_header(r, &f, &h, err);
-  if (s == SETUN_OK) s = check_hash(r, &f, &h, err);
+  setun_status s = check_header(r, f, &h, err);
+  if (s == SETUN_OK) s = check_hash(r, f, &h, err);
   setun_token *read = s == SETUN_OK ? st_malloc(h.n_tokens, sizeof *read) : NULL;
   if (s == SETUN_OK && !read) s = st_fail_memory(err, "the session file");
-  if (s == SETUN_OK) s = st_file_read(&f, sizeof h, read, h.n_tokens * sizeof *read, err);
-  if (s == SETUN_OK) s = check_ids(r, read, h.n_tokens, path, err);
-  if (s == SETUN_OK) s = read_cache(r, &f, &h, err);
+  if (s == SETUN_OK) s = st_file_read(f, sizeof h, read, h.n_tokens * sizeof *read, err);
+  if (s == SETUN_OK) s = check_ids(r, read, h.n_tokens, f->path, err);
+  if (s == SETUN_OK) s = read_cache(r, f, &h, err);
   if (s == SETUN_OK) {
     if (h.n_tokens) memcpy(ids, read, h.n_tokens * sizeof *ids);
     *n = h.n_tokens;
   }
   st_free(read);
-  st_file_close(&f);
+  st_file_close(f);
   return s;
+}
+
+setun_status st_session_file_load(st_run *r, setun_token *ids, uint32_t *n, const char *path, setun_error *err) {
+  st_file f;
+  setun_status s = st_file_open(path, &f, err);
+  return s == SETUN_OK ? load(r, ids, n, &f, err) : s;
+}
+
+// An st_file_source's; the header was found to say how many bytes there are.
+static setun_status read_memory(const void *context, uint64_t offset, void *to, size_t n, setun_error *err) {
+  (void)err;
+  if (n) memcpy(to, (const char *)context + offset, n);
+  return SETUN_OK;
+}
+
+setun_status st_session_file_load_memory(st_run *r, setun_token *ids, uint32_t *n, const void *bytes, size_t length,
+                                         setun_error *err) {
+  const st_file_source source = {.read = read_memory, .context = bytes, .size = length};
+  st_file f;
+  setun_status s = st_file_open_source("the saved session", &source, &f, err);
+  return s == SETUN_OK ? load(r, ids, n, &f, err) : s;
 }

@@ -89,6 +89,8 @@ void st_tokenizer_set_add_bos(st_tokenizer *t, bool add);
 bool st_tokenizer_is_end(const st_tokenizer *t, int32_t id); // false for ids beyond the vocabulary
 setun_status st_tokenizer_add_end(st_tokenizer *t, int64_t id, setun_error *err);
 
+// Normal for ids beyond the vocabulary.
+st_token_type st_tokenizer_type(const st_tokenizer *t, int32_t id);
 // False for ids beyond the vocabulary.
 bool st_tokenizer_is_control(const st_tokenizer *t, int32_t id);
 // The id of a token by its text as the vocabulary spells it (byte-level tokens in their printable form); -1: none.

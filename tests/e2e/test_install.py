@@ -120,6 +120,26 @@ class InstallTest(Case):
             run(compiler, "-Wall", "-Wextra", "-Werror", os.path.join(self.folder, name), "-o", program, *flags)
             self.check_program(program)
 
+    def test_symbols_are_those_of_the_header(self):
+        """The shared library gives its users the functions of setun.h, all of them, and nothing else."""
+        if not shutil.which("nm"):
+            self.skipTest("nm is not installed")
+        with open(os.path.join(ROOT, "include", "setun.h"), encoding="utf-8") as file:
+            header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+        functions = set(re.findall(r"\bSETUN_API\s[^;(]*?\b(setun_\w+)\(", header))
+        self.assertGreater(len(functions), 80)
+        listed = run("nm", "-D", "--defined-only", os.path.join(self.libraries, "libsetun.so"))
+        symbols = {line.split()[2] for line in listed.splitlines() if line.split()[1] not in "VvWwi"}
+        if not cache_value("SETUN_SANITIZE"):
+            self.assertEqual(symbols, functions)
+        self.assertEqual(functions - symbols, set())
+
+    def test_versions_agree(self):
+        with open(os.path.join(self.libraries, "pkgconfig", "setun.pc"), encoding="utf-8") as file:
+            found = re.search(r"^Version: (.*)$", file.read(), re.MULTILINE).group(1)
+        self.assertIn(found, self.good("version").decode())
+        self.assertTrue(os.path.exists(os.path.join(self.libraries, "libsetun.so." + found)))
+
     def build_example(self, compiler, name, *flags):
         """The program's path, built with what pkg-config says, against the shared library."""
         self.build_tools()
@@ -150,6 +170,9 @@ class InstallTest(Case):
             self.assertEqual((result.returncode, result.stdout), (1, "\n"))
             self.assertRegex(result.stderr, r"\Ano-such-model: .+\n\Z")
             self.assertEqual(self.run_example(program).returncode, 2)
+            result = self.run_example(program, TALES, "")  # from BOS alone
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertGreater(len(result.stdout), 40)
 
     def test_example_two_sessions(self):
         program = self.build_example("cc", "two_sessions.c", "-std=c11", "-pthread")

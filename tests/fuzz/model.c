@@ -66,7 +66,7 @@ static void apply_peft(bool config, const uint8_t *data, size_t size) {
 // Loads a model and, where that goes well, computes with it.
 static void load(const char *path) {
   setun_model_params p = setun_model_params_default();
-  setun_session_params sp = {.n_ctx = 8, .threads = 1};
+  setun_session_params sp = {.size = sizeof sp, .n_ctx = 8, .threads = 1};
   setun_error err = {SETUN_OK, ""};
   setun_model *m = NULL;
   setun_session *s = NULL;

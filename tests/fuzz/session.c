@@ -15,7 +15,7 @@ static setun_session *session(bool half) {
   p.threads = 1;
   if (!m && setun_model_load(SETUN_TEST_DATA "/golden/hf/llama3", &p, &m, NULL) != SETUN_OK) abort();
   const setun_kv_type kv = half ? SETUN_KV_F16 : SETUN_KV_F32;
-  setun_session_params sp = {.n_ctx = CONTEXT, .threads = 1, .kv_keys = kv, .kv_values = kv};
+  setun_session_params sp = {.size = sizeof sp, .n_ctx = CONTEXT, .threads = 1, .kv_keys = kv, .kv_values = kv};
   if (!made[half] && setun_session_new(m, &sp, &made[half], NULL) != SETUN_OK) abort();
   return made[half];
 }

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 LINES_MOST = 800
+HEADER_LINES_MOST = 1000  # of the public header: a user reads one file
 
 TOP_FILES = {"README.md", "LICENSE", "CMakeLists.txt", "CMakePresets.json", "demo.sh", "check.sh", ".clang-format",
              ".gitignore", ".gitattributes", ".ci/run", "include/setun.h"}
@@ -49,7 +50,7 @@ ARROWS = {
 # may look into everything).
 PUBLIC_HEADERS = {
     "api": (),
-    "runtime": ("sampler.h", "sampler_defaults.h", "session.h", "templates.h", "vocabulary.h"),
+    "runtime": ("sampler.h", "sampler_defaults.h", "session.h", "stops.h", "templates.h", "vocabulary.h"),
     "convert": ("check.h", "convert.h", "presets.h", "synthesis.h"),
     "quantize": (),
     "placement": ("binding.h", "placement.h"),
@@ -209,8 +210,9 @@ class Tree:
 
     def check_text(self, path, text):
         lines = text.count("\n")
-        if lines > LINES_MOST:
-            self.fault("length", path, lines, f"{lines} lines, at most {LINES_MOST} are allowed")
+        most = HEADER_LINES_MOST if str(path).endswith("include/setun.h") else LINES_MOST
+        if lines > most:
+            self.fault("length", path, lines, f"{lines} lines, at most {most} are allowed")
         if not path.endswith((".c", ".h", ".def")):
             return
         for match in INCLUDE.finditer(text):

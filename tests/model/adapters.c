@@ -47,7 +47,7 @@ static void check(const char *model, const setun_adapter *adapters, size_t n, co
   setun_error err = {SETUN_OK, ""};
   if (try_load(model, adapters, n, &m, &err) != SETUN_OK) fail_msg("%s", err.message);
   setun_session *s = session(m, n_batch, 2);
-  eval(s, ids, n_ids, &(setun_eval_params){.on_logits = on_logits, .user = &c});
+  eval(s, ids, n_ids, &(setun_eval_params){.size = sizeof(setun_eval_params), .on_logits = on_logits, .user = &c});
   print_message("%s, %zu adapters: logits %.1e\n", model + sizeof GOLDEN - 1, n, c.worst);
   assert_true(c.worst <= bound);
   setun_session_free(s);

@@ -30,7 +30,7 @@ static setun_status load_model(work *w, setun_error *err) {
   p.threads = 2;
   setun_status s = setun_model_load(w->path, &p, &m, err);
   assert_true((s == SETUN_OK) == (m != NULL));
-  if (m) digest(w, &(uint64_t){setun_model_get_info(m).n_params}, sizeof(uint64_t));
+  if (m) digest(w, &(uint64_t){info_of(m).n_params}, sizeof(uint64_t));
   setun_model_free(m);
   return s;
 }
@@ -94,9 +94,9 @@ static char folder[] = "/tmp/setun-allocation-XXXXXX", session_path[64];
 static setun_status evaluate(work *w, setun_error *err) {
   setun_token ids[24];
   setun_session *s = NULL;
-  setun_session_params p = {.n_ctx = 32, .n_batch = 8, .threads = 2};
-  setun_eval_params hidden = {.on_hidden = keep_hidden, .user = w};
-  size_t n_vocab = setun_model_get_info(w->model).n_vocab;
+  setun_session_params p = {.size = sizeof p, .n_ctx = 32, .n_batch = 8, .threads = 2};
+  setun_eval_params hidden = {.size = sizeof hidden, .on_hidden = keep_hidden, .user = w};
+  size_t n_vocab = setun_model_n_vocab(w->model);
   for (int i = 0; i < 24; i++) ids[i] = i * 3;
   setun_status status = setun_session_new(w->model, &p, &s, err);
   if (status == SETUN_OK) status = setun_session_eval(s, ids, 12, NULL, err);
@@ -187,9 +187,9 @@ static setun_status make_up(work *w, setun_error *err) {
   setun_synthesis_params p = made_up();
   setun_model_params reading = setun_model_params_default();
   reading.threads = 1;
-  setun_status s = setun_model_synthesize(&p, &reading, &m, err);
+  setun_status s = setun_model_load_synthetic(&p, &reading, &m, err);
   assert_true((s == SETUN_OK) == (m != NULL));
-  if (m) digest(w, &(uint64_t){setun_model_get_info(m).n_params}, sizeof(uint64_t));
+  if (m) digest(w, &(uint64_t){info_of(m).n_params}, sizeof(uint64_t));
   setun_model_free(m);
   return s;
 }

@@ -75,8 +75,8 @@ static void text(void **state) {
   setun_model *m = vocabulary();
   size_t count = 77;
   setun_token id = -5;
-  assert_null(setun_model_get_info(m).architecture);
-  assert_int_equal(setun_model_get_info(m).n_vocab, 4096);
+  assert_null(info_of(m).architecture);
+  assert_int_equal(setun_model_n_vocab(m), 4096);
   REFUSED(SETUN_ERROR_ARGUMENT, "byte 1", setun_tokenize, m, "a\xff", 2, 0, &id, 1, &count);
   assert_int_equal(count, 77);
   assert_int_equal(id, -5);
@@ -143,9 +143,9 @@ static void sessions(void **state) {
   ids[3] = 7;
   assert_int_equal(setun_session_eval(s, NULL, 0, NULL, NULL), SETUN_OK);
   uint32_t stop_at = 2;
-  setun_eval_params eval_params = {.on_logits = never, .user = &stop_at};
+  setun_eval_params eval_params = {.size = sizeof eval_params, .on_logits = never, .user = &stop_at};
   REFUSED(SETUN_ERROR_CANCELED, "", setun_session_eval, s, ids, 5, &eval_params);
-  eval_params = (setun_eval_params){.on_hidden = never_hidden};
+  eval_params = (setun_eval_params){.size = sizeof(setun_eval_params), .on_hidden = never_hidden};
   REFUSED(SETUN_ERROR_CANCELED, "", setun_session_eval, s, ids, 5, &eval_params);
   assert_int_equal(setun_session_position(s), 0);
   eval(s, ids, 5, NULL);
@@ -256,7 +256,7 @@ static void samplers(void **state) {
 static void files(void **state) {
   (void)state;
   setun_file *f = NULL;
-  setun_model_params p = setun_model_params_default();
+  setun_file_params p = setun_file_params_default();
   REFUSED(SETUN_ERROR_IO, "no-such-file", setun_file_open, "no-such-file", &p, &f);
   p.assume = "q17";
   REFUSED(SETUN_ERROR_ARGUMENT, "q17", setun_file_open, MODEL, &p, &f);
@@ -282,7 +282,7 @@ static void files(void **state) {
 
 static void ceilings(void **state) {
   (void)state;
-  setun_ceilings c = {.read_bytes_per_s = 77};
+  setun_ceilings c = {.size = sizeof c, .read_bytes_per_s = 77};
   REFUSED(SETUN_ERROR_ARGUMENT, "mmx", setun_measure_ceilings, "mmx", 1, 1 << 20, &c);
   REFUSED(SETUN_ERROR_ARGUMENT, "1025", setun_measure_ceilings, NULL, 1025, 1 << 20, &c);
   REFUSED(SETUN_ERROR_ARGUMENT, "-1", setun_measure_ceilings, NULL, -1, 1 << 20, &c);

@@ -30,8 +30,8 @@ static void *write_text(void *user) {
   setun_session *s = NULL;
   setun_sampler *sampler = NULL;
   setun_sampler_params p = setun_sampler_params_default();
-  setun_session_params one = {.threads = 1};
-  size_t n_vocab = setun_model_get_info(t->model).n_vocab;
+  setun_session_params one = {.size = sizeof one, .threads = 1};
+  size_t n_vocab = setun_model_n_vocab(t->model);
   p.seed = t->seed;
   setun_status status = setun_session_new(t->model, &one, &s, NULL);
   if (status == SETUN_OK) status = setun_sampler_new(&p, &sampler, NULL);
@@ -50,7 +50,7 @@ static void *write_text(void *user) {
 static void at_once(void **state) {
   (void)state;
   setun_model *models[2] = {load(MODEL, NULL), load(OTHER, NULL)};
-  assert_string_not_equal(setun_model_get_info(models[0]).architecture, setun_model_get_info(models[1]).architecture);
+  assert_string_not_equal(info_of(models[0]).architecture, info_of(models[1]).architecture);
   text alone[THREADS], together[THREADS];
   pthread_t threads[THREADS];
   for (int i = 0; i < THREADS; i++) {
@@ -99,7 +99,7 @@ static void stopped_from_another_thread(void **state) {
   pthread_t thread;
   for (int i = 1; i < 64; i++) ids[i] = i * 7;
   assert_int_equal(pthread_create(&thread, NULL, stop_when_busy, &w), 0);
-  setun_eval_params p = {.on_logits = busy, .user = &w};
+  setun_eval_params p = {.size = sizeof p, .on_logits = busy, .user = &w};
   assert_int_equal(setun_session_eval(s, ids, 64, &p, &err), SETUN_ERROR_CANCELED);
   pthread_join(thread, NULL);
   assert_true(atomic_load(&w.calls) < 64);
@@ -109,8 +109,7 @@ static void stopped_from_another_thread(void **state) {
   assert_true(done < 64);
   eval(s, ids + done, 64 - done, NULL);
   eval(other, ids, 64, NULL);
-  assert_memory_equal(setun_session_logits(s), setun_session_logits(other),
-                      setun_model_get_info(m).n_vocab * sizeof(float));
+  assert_memory_equal(setun_session_logits(s), setun_session_logits(other), setun_model_n_vocab(m) * sizeof(float));
   setun_session_free(s);
   setun_session_free(other);
   setun_model_free(m);
@@ -136,7 +135,7 @@ static int remove_folder(void **state) {
 static setun_session *new_session(const setun_model *m, setun_kv_type kv, uint32_t n_ctx) {
   setun_session *s = NULL;
   setun_error err = {SETUN_OK, ""};
-  setun_session_params p = {.threads = 1, .kv_keys = kv, .kv_values = kv, .n_ctx = n_ctx};
+  setun_session_params p = {.size = sizeof p, .threads = 1, .kv_keys = kv, .kv_values = kv, .n_ctx = n_ctx};
   if (setun_session_new(m, &p, &s, &err) != SETUN_OK) fail_msg("%s", err.message);
   return s;
 }
@@ -152,7 +151,7 @@ enum { TALE = sizeof tale / sizeof *tale };
 static void round_trip(void **state) {
   (void)state;
   setun_model *m = load(MODEL, NULL);
-  size_t bytes = setun_model_get_info(m).n_vocab * sizeof(float);
+  size_t bytes = setun_model_n_vocab(m) * sizeof(float);
   for (int kv = SETUN_KV_F16; kv <= SETUN_KV_Q4; kv++) {
     for (uint32_t n = 0; n <= TALE; n += TALE / 2) {
       setun_session *a = new_session(m, (setun_kv_type)kv, 0), *b = new_session(m, (setun_kv_type)kv, 64);
@@ -250,7 +249,7 @@ static void damaged(void **state) {
   (void)state;
   setun_model *m = load(MODEL, NULL);
   setun_session *a = new_session(m, SETUN_KV_F16, 0), *b = new_session(m, SETUN_KV_F16, 0), *c;
-  size_t n, float_bytes = setun_model_get_info(m).n_vocab * sizeof(float);
+  size_t n, float_bytes = setun_model_n_vocab(m) * sizeof(float);
   eval(a, tale, TALE, NULL);
   save(a);
   char *whole = read_file(&n), what[64];

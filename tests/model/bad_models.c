@@ -106,7 +106,10 @@ static setun_status run(const setun_model *m, setun_error *err) {
   const setun_token ids[] = {1, 5, 9};
   int rows = 0;
   setun_session *s = session(m, 8, 1);
-  assert_int_equal(setun_session_eval(s, ids, 3, &(setun_eval_params){.on_logits = count_rows, .user = &rows}, err),
+  assert_int_equal(setun_session_eval(
+                       s, ids, 3,
+                       &(setun_eval_params){.size = sizeof(setun_eval_params), .on_logits = count_rows, .user = &rows},
+                       err),
                    SETUN_ERROR_FORMAT);
   assert_int_equal(rows, 0);
   assert_non_null(strstr(err->message, "position 0"));

@@ -78,8 +78,8 @@ static void contexts(void **state) {
   p.shape = "tiny";
   p.format = "i2_s";
   p.threads = 2;
-  if (setun_model_synthesize(&p, NULL, &m, &err) != SETUN_OK) fail_msg("%s", err.message);
-  assert_int_equal(setun_model_get_info(m).n_vocab, N_VOCAB);
+  if (setun_model_load_synthetic(&p, NULL, &m, &err) != SETUN_OK) fail_msg("%s", err.message);
+  assert_int_equal(setun_model_n_vocab(m), N_VOCAB);
   check(m, SETUN_KV_F16);
   check(m, SETUN_KV_F32);
   setun_model_free(m);

@@ -83,7 +83,7 @@ static void compare(const char *path, const char *kind, const char *name, double
   c.logits = logits;
   setun_model *m = load(path, NULL);
   setun_session *s = session(m, 0, 2);
-  setun_eval_params p = {.on_logits = on_logits, .on_hidden = on_hidden, .user = &c};
+  setun_eval_params p = {.size = sizeof p, .on_logits = on_logits, .on_hidden = on_hidden, .user = &c};
   eval(s, ids, n, &p);
   double same = greedy_share(m, ids, n, greedy, steps, c.vocab);
   print_message("%-24s hidden %.1e, logits %.1e, greedy %.3f\n", name, c.worst_hidden, c.worst_logits, same);
@@ -157,7 +157,7 @@ static void numpy_minicpm_short(void **state) {
   setun_session *s = NULL;
   setun_error err = {SETUN_OK, ""};
   if (setun_session_new(m, &p, &s, &err) != SETUN_OK) fail_msg("%s", err.message);
-  eval(s, ids, n, &(setun_eval_params){.on_logits = on_logits, .user = &c});
+  eval(s, ids, n, &(setun_eval_params){.size = sizeof(setun_eval_params), .on_logits = on_logits, .user = &c});
   assert_true(c.worst_logits <= 1e-4);
   setun_session_free(s);
   setun_model_free(m);

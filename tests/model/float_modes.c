@@ -70,7 +70,7 @@ typedef struct result {
 
 static void compute(const setun_model *m, setun_session *s, result *r) {
   setun_token ids[TOKENS], text[TOKENS];
-  size_t n_vocab = setun_model_get_info(m).n_vocab;
+  size_t n_vocab = setun_model_n_vocab(m);
   setun_sampler *sampler = NULL;
   for (int i = 0; i < TOKENS; i++) ids[i] = (i * 53 + 7) % 250;
   eval(s, ids, PROMPT, NULL);
@@ -90,7 +90,7 @@ static void check(const setun_model *m, setun_session *s, const result *expected
   assert_true(control() == before);
   assert_true(take_effect(now));
   fesetenv(FE_DFL_ENV);
-  assert_memory_equal(found.logits, expected->logits, setun_model_get_info(m).n_vocab * sizeof *found.logits);
+  assert_memory_equal(found.logits, expected->logits, setun_model_n_vocab(m) * sizeof *found.logits);
   assert_int_equal(found.drawn, expected->drawn);
   assert_int_equal(found.n_tokens, expected->n_tokens);
   st_free(found.logits);
@@ -99,7 +99,7 @@ static void check(const setun_model *m, setun_session *s, const result *expected
 static setun_model *load_with(const char *path, const char *isa, bool precise) {
   setun_model *m = NULL;
   setun_error err = {SETUN_OK, ""};
-  setun_model_params p = {.isa = isa, .precise = precise, .threads = 2};
+  setun_model_params p = {.size = sizeof p, .isa = isa, .precise = precise, .threads = 2};
   if (setun_model_load(path, &p, &m, &err)) fail_msg("%s", err.message);
   return m;
 }
@@ -107,7 +107,7 @@ static setun_model *load_with(const char *path, const char *isa, bool precise) {
 static setun_session *new_session(const setun_model *m) {
   setun_session *s = NULL;
   setun_error err = {SETUN_OK, ""};
-  setun_session_params p = {.threads = 3, .n_batch = 8};
+  setun_session_params p = {.size = sizeof p, .threads = 3, .n_batch = 8};
   if (setun_session_new(m, &p, &s, &err)) fail_msg("%s", err.message);
   return s;
 }

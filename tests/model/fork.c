@@ -75,8 +75,8 @@ static void refuse_all(void *user) {
   EXPECT(setun_session_position(o->session) == TOKENS / 2);
   EXPECT(setun_session_logits(o->session) != NULL);
   EXPECT(setun_tokenize(o->model, "Once upon", 9, 0, ids, TOKENS, &n, NULL) == SETUN_OK && n);
-  EXPECT(setun_sampler_sample(o->sampler, setun_session_logits(o->session), setun_model_get_info(o->model).n_vocab, ids,
-                              NULL) == SETUN_OK);
+  EXPECT(setun_sampler_sample(o->sampler, setun_session_logits(o->session), setun_model_n_vocab(o->model), ids, NULL) ==
+         SETUN_OK);
 }
 
 static void refuse_and_free(void *user) {
@@ -100,12 +100,12 @@ static void load_anew(void *user) {
   setun_token ids[TOKENS];
   setun_model *m = NULL;
   setun_session *s = NULL;
-  setun_session_params p = {.threads = 2};
+  setun_session_params p = {.size = sizeof p, .threads = 2};
   fill_ids(ids);
   EXPECT(setun_model_load(MODEL, NULL, &m, NULL) == SETUN_OK);
   EXPECT(m && setun_session_new(m, &p, &s, NULL) == SETUN_OK);
   EXPECT(s && setun_session_eval(s, ids, TOKENS / 2, NULL, NULL) == SETUN_OK);
-  size_t bytes = setun_model_get_info(o->model).n_vocab * sizeof(float);
+  size_t bytes = setun_model_n_vocab(o->model) * sizeof(float);
   EXPECT(s && !memcmp(setun_session_logits(s), setun_session_logits(o->session), bytes));
   setun_session_free(s);
   setun_model_free(m);
@@ -122,7 +122,7 @@ static void resident(void **state) {
   setun_token ids[TOKENS];
   fill_ids(ids);
   public_objects o = {.model = NULL};
-  setun_session_params p = {.threads = 3};
+  setun_session_params p = {.size = sizeof p, .threads = 3};
   assert_int_equal(setun_model_load(MODEL, NULL, &o.model, NULL), SETUN_OK);
   assert_int_equal(setun_sampler_new(NULL, &o.sampler, NULL), SETUN_OK);
   setun_session *other = NULL;
@@ -135,7 +135,7 @@ static void resident(void **state) {
     in_child(children[i], &o);
     eval(o.session, ids + TOKENS / 2, TOKENS / 2, NULL);
     assert_memory_equal(setun_session_logits(o.session), setun_session_logits(other),
-                        setun_model_get_info(o.model).n_vocab * sizeof(float));
+                        setun_model_n_vocab(o.model) * sizeof(float));
     setun_session_free(o.session);
   }
   setun_session_free(other);
@@ -179,7 +179,7 @@ static void eval_streamed(streamed *o, const setun_token *ids, size_t n) {
 static void stream_with(const char *how) {
   void (*const children[])(void *) = {refuse_streamed, free_streamed, refuse_and_free_streamed};
   setun_error err = {SETUN_OK, ""};
-  setun_session_params p = {.threads = 2};
+  setun_session_params p = {.size = sizeof p, .threads = 2};
   setun_token ids[TOKENS];
   uint32_t none = 0;
   float *expected = NULL;

@@ -35,6 +35,13 @@ static inline setun_session *session(const setun_model *m, uint32_t n_batch, int
   return s;
 }
 
+static inline setun_model_info info_of(const setun_model *m) {
+  setun_model_info info = {.size = sizeof info};
+  setun_error err = {SETUN_OK, ""};
+  if (setun_model_get_info(m, &info, &err) != SETUN_OK) fail_msg("%s", err.message);
+  return info;
+}
+
 static inline void eval(setun_session *s, const setun_token *ids, size_t n, const setun_eval_params *p) {
   setun_error err = {SETUN_OK, ""};
   if (setun_session_eval(s, ids, n, p, &err) != SETUN_OK) fail_msg("%s", err.message);

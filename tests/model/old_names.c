@@ -83,7 +83,7 @@ static float *logits_of(const char *path, size_t *bytes) {
   setun_model *m = load(path, NULL);
   setun_session *s = session(m, 0, 2);
   eval(s, ids, N_IDS, NULL);
-  *bytes = setun_model_get_info(m).n_vocab * sizeof(float);
+  *bytes = setun_model_n_vocab(m) * sizeof(float);
   float *out = st_malloc(*bytes, 1);
   memcpy(out, setun_session_logits(s), *bytes);
   setun_session_free(s);

@@ -64,7 +64,7 @@ static void logits_of(const setun_model *m, const setun_token *ids, size_t n, ui
                       float *out) {
   setun_session *s = session(m, n_batch, threads);
   eval(s, ids, n, NULL);
-  memcpy(out, setun_session_logits(s), setun_model_get_info(m).n_vocab * sizeof *out);
+  memcpy(out, setun_session_logits(s), setun_model_n_vocab(m) * sizeof *out);
   setun_session_free(s);
 }
 
@@ -78,7 +78,7 @@ static void batches_agree(void **state) {
     setun_token ids[33];
     for (int t = 0; t < 33; t++) ids[t] = (t * 37 + 11) % 300;
     float whole[512], other[512];
-    size_t bytes = setun_model_get_info(m).n_vocab * sizeof *whole;
+    size_t bytes = setun_model_n_vocab(m) * sizeof *whole;
     assert_true(bytes <= sizeof whole);
     logits_of(m, ids, 33, 0, 1, whole);
     const uint32_t batches[] = {1, 2, 7, 32};

@@ -18,7 +18,7 @@
 static size_t penalized(const setun_model *model, const char *breaker) {
   setun_error err;
   setun_token ids[64];
-  size_t n, count, n_vocab = setun_model_get_info(model).n_vocab, low = 0;
+  size_t n, count, n_vocab = setun_model_n_vocab(model), low = 0;
   if (setun_tokenize(model, LINE LINE, strlen(LINE LINE), 0, ids, 64, &n, &err)) fail_msg("%s", err.message);
   assert_in_range(n, 10, 64);
   setun_sampler_params p = setun_sampler_params_default();

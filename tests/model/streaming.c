@@ -49,7 +49,7 @@ static void fill_ids(setun_token *ids) {
 // Logits after a prompt taken in batches of `n_batch` and three tokens more. Freed with st_free.
 static float *run(const st_model *m, uint32_t n_batch, int threads) {
   setun_error err = {SETUN_OK, ""};
-  setun_session_params p = {.n_ctx = 64, .n_batch = n_batch, .threads = threads};
+  setun_session_params p = {.size = sizeof p, .n_ctx = 64, .n_batch = n_batch, .threads = threads};
   setun_token ids[TOKENS];
   st_session *s = NULL;
   fill_ids(ids);
@@ -201,8 +201,9 @@ static bool collect(uint32_t position, const float *logits, void *user) {
 static void collect_all(const st_model *m, uint32_t n_batch, uint32_t stop_after, collected *c) {
   setun_error err = {SETUN_OK, ""};
   // With room for the logits of several tokens, or of one at a time: the same.
-  setun_session_params p = {.n_ctx = 64, .n_batch = n_batch, .threads = 2, .all_logits = n_batch != 5};
-  setun_eval_params e = {.on_logits = collect, .user = c};
+  setun_session_params p = {
+      .size = sizeof p, .n_ctx = 64, .n_batch = n_batch, .threads = 2, .all_logits = n_batch != 5};
+  setun_eval_params e = {.size = sizeof e, .on_logits = collect, .user = c};
   setun_token ids[PROMPT];
   st_session *s = NULL;
   for (int i = 0; i < PROMPT; i++) ids[i] = (i * 53 + 7) % 250;
@@ -288,7 +289,7 @@ static void stopped(void **state) {
   float *expected = run(o.model, 0, 2);
   for (uint32_t layer = 0; layer <= o.model->h.n_layer; layer++) {
     st_session *s = NULL;
-    setun_eval_params p = {.on_hidden = stop_at, .user = &layer};
+    setun_eval_params p = {.size = sizeof p, .on_hidden = stop_at, .user = &layer};
     if (st_session_new(o.model, NULL, &s, &err)) fail_msg("%s", err.message);
     assert_int_equal(st_session_eval(s, ids, 5, &p, &err), SETUN_ERROR_CANCELED);
     st_session_free(s);
@@ -422,18 +423,18 @@ static void budgets(void **state) {
   (void)state;
   char path[512];
   setun_error err = {SETUN_OK, ""};
-  setun_plan plan;
+  setun_plan plan = {.size = sizeof plan};
   convert_tales("t16", path, sizeof path);
-  setun_session_params session = {.n_ctx = 64, .n_batch = 8, .threads = 1};
+  setun_session_params session = {.size = sizeof session, .n_ctx = 64, .n_batch = 8, .threads = 1};
   setun_model_params p = setun_model_params_default();
   p.session = &session;
   p.threads = 1;
   p.memory = 1 << 20;
-  assert_int_equal(setun_plan_model(path, &p, &plan, &err), SETUN_ERROR_MEMORY);
+  assert_int_equal(setun_model_plan(path, &p, &plan, &err), SETUN_ERROR_MEMORY);
   assert_non_null(strstr(err.message, "at least"));
   assert_true(plan.least > p.memory);
   p.memory = plan.least + (4 << 20); // what the process has grew a little
-  if (setun_plan_model(path, &p, &plan, &err)) fail_msg("%s", err.message);
+  if (setun_model_plan(path, &p, &plan, &err)) fail_msg("%s", err.message);
   assert_true(plan.total <= p.memory);
   setun_model *m = NULL;
   if (setun_model_load(path, &p, &m, &err)) fail_msg("%s", err.message);

@@ -21,7 +21,7 @@ typedef struct job {
 } job;
 
 static setun_status evaluate(const job *j, float *logits) {
-  const setun_session_params params = {.threads = 1 + j->index % 3, .n_ctx = 32, .n_batch = 3};
+  const setun_session_params params = {.size = sizeof params, .threads = 1 + j->index % 3, .n_ctx = 32, .n_batch = 3};
   setun_token ids[TOKENS];
   st_session *s = NULL;
   for (int i = 0; i < TOKENS; i++) ids[i] = (j->index * 31 + i * 7 + 1) % 200;

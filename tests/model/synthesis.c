@@ -25,7 +25,8 @@ static setun_synthesis_params params_of(const char *shape, const char *format) {
 static setun_model *make(const setun_synthesis_params *p) {
   setun_error err = {SETUN_OK, ""};
   setun_model *m = NULL;
-  if (setun_model_synthesize(p, NULL, &m, &err) != SETUN_OK) fail_msg("%s, %s: %s", p->shape, p->format, err.message);
+  if (setun_model_load_synthetic(p, NULL, &m, &err) != SETUN_OK)
+    fail_msg("%s, %s: %s", p->shape, p->format, err.message);
   return m;
 }
 
@@ -33,7 +34,7 @@ enum { STEPS = 12 };
 // Greedy ids behind a fixed prompt; the last logits, which must be finite and tell tokens apart, go to *logits.
 static void follow(const setun_model *m, setun_token ids[STEPS], float *logits) {
   static const setun_token prompt[] = {510, 3, 77, 260, 17};
-  size_t n_vocab = setun_model_get_info(m).n_vocab;
+  size_t n_vocab = setun_model_n_vocab(m);
   setun_session *s = session(m, 8, 1);
   eval(s, prompt, sizeof prompt / sizeof *prompt, NULL);
   for (int i = 0; i < STEPS; i++) {
@@ -148,10 +149,10 @@ static void refused(const setun_synthesis_params *p, setun_status status, const 
   setun_model *m = NULL;
   assert_int_equal(setun_synthesize("/nonexistent/x.gguf", p, &err), status);
   if (!strstr(err.message, mention)) fail_msg("\"%s\" does not mention %s", err.message, mention);
-  assert_int_equal(setun_model_synthesize(p, NULL, &m, &err), status);
+  assert_int_equal(setun_model_load_synthetic(p, NULL, &m, &err), status);
   if (!strstr(err.message, mention)) fail_msg("\"%s\" does not mention %s", err.message, mention);
   assert_null(m);
-  assert_int_equal(setun_model_synthesize(p, NULL, &m, NULL), status);
+  assert_int_equal(setun_model_load_synthetic(p, NULL, &m, NULL), status);
 }
 
 static bool cancel(double fraction, void *user) {

@@ -22,7 +22,7 @@ static setun_model *load(const char *isa) {
 static setun_session *session(const setun_model *m, uint32_t n_batch, int threads, setun_kv_type kv) {
   setun_error err = {SETUN_OK, ""};
   setun_session *s = NULL;
-  setun_session_params p = {.n_batch = n_batch, .threads = threads, .kv_keys = kv, .kv_values = kv};
+  setun_session_params p = {.size = sizeof p, .n_batch = n_batch, .threads = threads, .kv_keys = kv, .kv_values = kv};
   if (setun_session_new(m, &p, &s, &err) != SETUN_OK) fail_msg("%s", err.message);
   return s;
 }
@@ -42,10 +42,10 @@ static bool keep(uint32_t position, const float *logits, void *user) {
 static float *all_logits(const setun_model *m, const setun_token *ids, size_t n, uint32_t n_batch, size_t piece,
                          int threads, setun_kv_type kv) {
   setun_error err = {SETUN_OK, ""};
-  sink out = {.vocab = setun_model_get_info(m).n_vocab};
+  sink out = {.vocab = setun_model_n_vocab(m)};
   out.out = st_malloc(n * out.vocab, sizeof(float));
   setun_session *s = session(m, n_batch, threads, kv);
-  setun_eval_params p = {.on_logits = keep, .user = &out};
+  setun_eval_params p = {.size = sizeof p, .on_logits = keep, .user = &out};
   for (size_t i = 0; i < n;) {
     size_t count = piece && piece < n - i ? piece : n - i;
     if (setun_session_eval(s, ids + i, count, &p, &err) != SETUN_OK) fail_msg("%s", err.message);
@@ -126,7 +126,7 @@ static void same_in_any_split(void **state) {
   setun_token *ids = golden_ids(&g, "input_ids", &n);
   n = 100;
   setun_model *m = load(NULL);
-  size_t bytes = n * setun_model_get_info(m).n_vocab * sizeof(float);
+  size_t bytes = n * setun_model_n_vocab(m) * sizeof(float);
   float *want = all_logits(m, ids, n, 512, 0, 1, SETUN_KV_F16);
   const struct {
     uint32_t n_batch;
@@ -153,7 +153,7 @@ static void cache_equals_recomputation(void **state) {
   setun_token *ids = golden_ids(&g, "input_ids", &n);
   n = 40;
   setun_model *m = load(NULL);
-  size_t vocab = setun_model_get_info(m).n_vocab;
+  size_t vocab = setun_model_n_vocab(m);
   float *cached = all_logits(m, ids, n, 512, 1, 2, SETUN_KV_F16);
   for (size_t t = 0; t < n; t++) {
     setun_session *s = session(m, 0, 2, SETUN_KV_F16);
@@ -179,13 +179,15 @@ static void same_on_every_isa(void **state) {
   setun_token *ids = golden_ids(&g, "input_ids", &n);
   n = 64;
   setun_model *scalar = load("scalar");
-  size_t vocab = setun_model_get_info(scalar).n_vocab;
+  size_t vocab = setun_model_n_vocab(scalar);
   float *want = all_logits(scalar, ids, n, 0, 0, 2, SETUN_KV_F16);
   char names[256];
   snprintf(names, sizeof names, "%s", setun_isa_available());
   for (char *rest = names, *name; (name = strtok_r(rest, " ", &rest));) {
     setun_model *m = load(name);
-    assert_string_equal(setun_model_get_info(m).isa, name);
+    setun_model_info info = {.size = sizeof info};
+    assert_int_equal(setun_model_get_info(m, &info, NULL), SETUN_OK);
+    assert_string_equal(info.isa, name);
     float *got = all_logits(m, ids, n, 0, 0, 2, SETUN_KV_F16);
     for (size_t t = 0; t < n; t++) {
       assert_int_equal(likeliest(got + t * vocab, vocab), likeliest(want + t * vocab, vocab));
@@ -208,7 +210,7 @@ static void truncate_goes_back(void **state) {
   size_t n;
   setun_token *ids = golden_ids(&g, "input_ids", &n);
   setun_model *m = load(NULL);
-  size_t vocab = setun_model_get_info(m).n_vocab;
+  size_t vocab = setun_model_n_vocab(m);
   setun_session *a = session(m, 0, 2, SETUN_KV_F16), *b = session(m, 0, 1, SETUN_KV_F16);
   assert_int_equal(setun_session_eval(a, ids, 60, NULL, &err), SETUN_OK);
   assert_int_equal(setun_session_truncate(a, 61, &err), SETUN_ERROR_ARGUMENT);
@@ -229,7 +231,7 @@ static void limits_are_errors(void **state) {
   setun_error err = {SETUN_OK, ""};
   setun_model *m = load(NULL);
   setun_session *s = NULL;
-  setun_session_params p = {.n_ctx = 257};
+  setun_session_params p = {.size = sizeof p, .n_ctx = 257};
   assert_int_equal(setun_session_new(m, &p, &s, &err), SETUN_ERROR_LIMIT);
   assert_non_null(strstr(err.message, "256"));
   assert_non_null(strstr(err.message, "257"));

@@ -17,13 +17,13 @@ static void check(const char *name, uint32_t window) {
   char path[512];
   snprintf(path, sizeof path, GOLDEN "hf/%s", name);
   setun_model *m = load(path, NULL);
-  size_t vocab = setun_model_get_info(m).n_vocab;
+  size_t vocab = setun_model_n_vocab(m);
   setun_token ids[128];
   for (int i = 0; i < 128; i++) ids[i] = (i * 53 + 7) % 300;
   for (uint32_t n = window - 1; n <= 3 * window + 1; n += n == window + 1 ? 2 * window : 1) {
     collected one = {st_malloc(n * vocab, sizeof(float)), vocab};
     setun_session *s = session(m, 1, 1);
-    eval(s, ids, n, &(setun_eval_params){.on_logits = on_logits, .user = &one});
+    eval(s, ids, n, &(setun_eval_params){.size = sizeof(setun_eval_params), .on_logits = on_logits, .user = &one});
     setun_session_free(s);
     for (uint32_t end = window - 2; end <= n; end++) {
       s = session(m, 0, 2);

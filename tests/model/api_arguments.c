@@ -1,0 +1,141 @@
+// Every function of setun.h with NULL and nonsense for each of its arguments: refused by status where NULL has no
+// meaning of its own, and never a crash. The calls are made from the header by tests/support/make_api_calls.py.
+#define _XOPEN_SOURCE 700 // mkdtemp
+#include "models.h"
+
+#include <math.h>
+#include <unistd.h>
+
+// What the calls use as right arguments.
+static const char *const model_path = GOLDEN "hf/bitnet-auto";
+static char folder[] = "/tmp/setun-arguments-XXXXXX", target_path[64];
+static const char context[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}";
+static const char *const stop_texts[] = {"abc", "cd"};
+static const setun_clock moment = {2026, 1, 2, 3, 4, 5};
+static const setun_token ids[] = {1, 2};
+static float *logits;
+static char buffer[4096];
+static setun_token out_ids[8];
+static setun_candidate candidates[8];
+static const size_t capacity = 8;
+static size_t length_of_text;
+static setun_model *model;
+static setun_session *session_;
+static setun_sampler *sampler;
+static setun_decoder *decoder;
+static setun_stops *stops;
+static setun_chat *chat;
+static setun_rendering *rendering;
+static setun_reply *reply;
+static setun_file *file;
+static setun_output *output;
+
+static bool on_reply(setun_channel channel, const char *text, size_t length, void *user) {
+  (void)channel, (void)text, (void)length, (void)user;
+  return true;
+}
+
+#define MAKE(kind)                                                                                                     \
+  static setun_##kind##_params make_##kind##_params(void) {                                                            \
+    return setun_##kind##_params_default();                                                                            \
+  }
+MAKE(session)
+MAKE(eval)
+MAKE(sampler)
+MAKE(chat)
+MAKE(file)
+static setun_model_params make_model_params(void) {
+  setun_model_params p = setun_model_params_default();
+  p.threads = 1;
+  return p;
+}
+static setun_generate_params make_generate_params(void) {
+  setun_generate_params p = setun_generate_params_default();
+  p.max_tokens = 1;
+  return p;
+}
+static setun_convert_params make_convert_params(void) {
+  setun_convert_params p = setun_convert_params_default();
+  p.to = "tq2_0";
+  return p;
+}
+static setun_synthesis_params make_synthesis_params(void) {
+  setun_synthesis_params p = setun_synthesis_params_default();
+  p.shape = "tiny";
+  p.format = "t16";
+  return p;
+}
+
+// A status and, where there is one, an error that says the same; `refused`: the argument must be.
+static void check(setun_status status, const setun_error *error, bool refused, const char *what) {
+  if (!setun_status_name(status)) fail_msg("%s: no status: %d", what, (int)status);
+  if (refused && status != SETUN_ERROR_ARGUMENT) {
+    fail_msg("%s: expected SETUN_ERROR_ARGUMENT, found %s", what, setun_status_name(status));
+  }
+  if (!error || status == SETUN_OK) return;
+  if (error->code != status || !*error->message)
+    fail_msg("%s: status %d, error %d: \"%s\"", what, (int)status, (int)error->code, error->message);
+}
+
+#define session session_
+#include "api_calls.h"
+#undef session
+
+static void make_objects(void) {
+  setun_error err = {SETUN_OK, ""};
+  setun_chat_params chat_params = setun_chat_params_default();
+  chat_params.text = "{{ messages[0].content }}";
+  chat_params.length = strlen(chat_params.text);
+  setun_model_params one = make_model_params();
+  setun_session_params small = setun_session_params_default();
+  small.n_ctx = 64;
+  small.threads = 1;
+  setun_status s = setun_model_load(model_path, &one, &model, &err);
+  if (s == SETUN_OK) s = setun_session_new(model, &small, &session_, &err);
+  if (s == SETUN_OK) s = setun_session_eval(session_, ids, 2, NULL, &err);
+  if (s == SETUN_OK) s = setun_sampler_new(NULL, &sampler, &err);
+  if (s == SETUN_OK) s = setun_decoder_new(model, 0, &decoder, &err);
+  if (s == SETUN_OK) s = setun_stops_new(stop_texts, 2, &stops, &err);
+  if (s == SETUN_OK) s = setun_chat_new(model, &chat_params, &chat, &err);
+  if (s == SETUN_OK) s = setun_chat_render(chat, context, strlen(context), NULL, &rendering, &err);
+  if (s == SETUN_OK) s = setun_reply_new(rendering, &reply, &err);
+  if (s == SETUN_OK) s = setun_file_open(model_path, NULL, &file, &err);
+  if (s == SETUN_OK) s = setun_output_open(target_path, &output, &err);
+  if (s != SETUN_OK) fail_msg("%s", err.message);
+  logits = calloc(setun_model_n_vocab(model), sizeof *logits);
+}
+
+static void free_objects(void) {
+  free(logits);
+  setun_output_discard(output);
+  setun_file_close(file);
+  setun_reply_free(reply);
+  setun_rendering_free(rendering);
+  setun_chat_free(chat);
+  setun_stops_free(stops);
+  setun_decoder_free(decoder);
+  setun_sampler_free(sampler);
+  setun_session_free(session_);
+  setun_model_free(model);
+  output = NULL, file = NULL, reply = NULL, rendering = NULL, chat = NULL, stops = NULL, decoder = NULL;
+  sampler = NULL, session_ = NULL, model = NULL, logits = NULL;
+}
+
+static void every_function(void **state) {
+  (void)state;
+  assert_non_null(mkdtemp(folder));
+  snprintf(target_path, sizeof target_path, "%s/target.gguf", folder);
+  make_objects();
+  for (size_t i = 0; i < sizeof api_calls / sizeof *api_calls; i++) {
+    print_message("%s\n", api_calls[i].name); // a crash is then where it says
+    api_calls[i].call();
+    unlink(target_path);
+  }
+  free_objects();
+  assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_function)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
