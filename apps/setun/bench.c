@@ -37,7 +37,7 @@ static const option rows[] = {
 
 static const option synthetic_rows[] = {
     {0, "synthetic", OPTION_CHOICE, AT(shape), NULL, SETUN_CHOICE_SHAPE, 0,
-     "make up a model of this shape, with random weights, instead of reading MODEL"},
+     "use a synthetic model of this shape, with random weights, instead of reading MODEL"},
     {0, "format", OPTION_CHOICE, AT(format), NULL, SETUN_CHOICE_SYNTHETIC, 0, "its matrices' format (default i2_s)"},
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_SYNTHETIC, 0,
      "its embedding's and head's format (default f16)"},
@@ -244,7 +244,7 @@ static bool show_progress(double fraction, void *user) {
   return !interrupt_status();
 }
 
-// Writes the made-up model to the file that --save names. False after a report or a signal.
+// Writes the synthetic model to the file that --save names. False after a report or a signal.
 static bool save_synthetic(setun_synthesis_params *synthesis, const bench_options *o) {
   progress_line progress;
   setun_error error;
@@ -302,11 +302,12 @@ const command command_bench = {
         "Times a prompt and single tokens, each from an empty context (or, with --depth, tokens behind that many), and "
         "measures in the same run how fast this machine reads memory and multiplies with the same threads and "
         "instruction set. The shares say how much of these limits the model's own work reaches.\n"
-        "With --synthetic no MODEL is needed: a model of that shape is made up, as large and as fast as the real one. "
+        "With --synthetic no MODEL is needed: a synthetic model of that shape is used, as large and as fast as the "
+        "real one. "
         "Its "
         "weights are random and made while they go to their place in memory.",
     .groups = {{"options", OPTION_ROWS(rows), 0},
-               {"models that are made up", OPTION_ROWS(synthetic_rows), 0},
+               {"synthetic models", OPTION_ROWS(synthetic_rows), 0},
                COMPUTE_GROUP(bench_options),
                MODEL_GROUP(bench_options)},
     .run = run,

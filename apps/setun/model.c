@@ -160,7 +160,7 @@ char *parse_adapter(const char *text, float *scale) {
   return scaled ? strndup(text, (size_t)(colon - text)) : strdup(text);
 }
 
-// Loads the model, which is the file's or, with `synthesis`, made up; or only makes the plan where `model` is NULL.
+// Loads the model, which is the file's or, with `synthesis`, synthetic; or only makes the plan where `model` is NULL.
 static bool load_with_adapters(const char *path, const setun_synthesis_params *synthesis, const text_list *list,
                                setun_model_params *params, setun_model **model, setun_plan *plan, setun_error *error) {
   setun_adapter adapters[ADAPTERS_MOST] = {{0}};

@@ -59,7 +59,7 @@ bool open_model(const char *path, const model_options *o, const compute_options 
 bool plan_model(const char *path, const model_options *o, const compute_options *compute, setun_plan *plan);
 bool plan_synthetic(const setun_synthesis_params *synthesis, const model_options *o, const compute_options *compute,
                     setun_plan *plan);
-// The same for a model that is made up.
+// The same for a synthetic model.
 bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_options *o,
                           const compute_options *compute, setun_model **model);
 // The tokenizer alone. False after a report.

@@ -2,8 +2,8 @@
 #include "api/api.h"
 
 #include "backend/backend.h"
-#include "convert/presets.h"
 #include "quant/quant.h"
+#include "synthetic/presets.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 
 #include "base/float_modes.h"
 #include "base/pool.h"
-#include "convert/presets.h"
-#include "convert/synthesis.h"
+#include "synthetic/presets.h"
+#include "synthetic/synthesis.h"
 
 const char *setun_synthesis_shape(size_t index) {
   return st_preset_name(index);

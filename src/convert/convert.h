@@ -4,8 +4,8 @@
 #define SETUN_CONVERT_CONVERT_H
 
 #include "base/log.h"
-#include "convert/keys.h"
 #include "format/directory.h"
+#include "format/gguf_keys.h"
 
 typedef struct st_convert_options {
   const st_format *to;               // of ternary matrices; or f32, f16, bf16

@@ -2,8 +2,8 @@
 #ifndef SETUN_CONVERT_GGUF_WRITER_H
 #define SETUN_CONVERT_GGUF_WRITER_H
 
-#include "convert/keys.h"
 #include "convert/pieces.h"
+#include "format/gguf_keys.h"
 
 // Tensors begin at multiples of it, so that they can be mapped and read without the page cache.
 enum { ST_GGUF_USUAL = 32, ST_GGUF_BLOCKS = 4096 }; // alignments: of files that name none; of disks

@@ -188,13 +188,13 @@ class BenchTest(Case):
 
 
 class SyntheticTest(Case):
-    """Models that are made up: without a file, and written to one that every other command reads."""
+    """Synthetic models: without a file, and written to one that every other command reads."""
     SHORT = ("-p", 16, "-n", 4, "-r", 1, "-t", 1, "--buffer", "1M")
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.path = os.path.join(folder.name, "made up.gguf")
+        self.path = os.path.join(folder.name, "synthetic model.gguf")
 
     def bench(self, *args):
         return json.loads(self.good("bench", "--json", *self.SHORT, *args))

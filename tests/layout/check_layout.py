@@ -26,10 +26,11 @@ APPS = ("setun", "server")
 # What each folder of src/ may include beside itself; what that one may include comes with it. "backend" stands for the
 # headers that lie directly in src/backend.
 ARROWS = {
-    "api": ("runtime", "convert", "quantize"),
+    "api": ("runtime", "convert", "quantize", "synthetic"),
     "runtime": ("placement", "tokenizer", "grammar", "chat"),
     "convert": ("format", "quant", "placement"),
     "quantize": ("format", "quant", "model"),
+    "synthetic": ("convert",),
     "placement": ("model", "source"),
     "model": ("backend", "source", "format"),
     "format": ("quant",),
@@ -51,12 +52,13 @@ ARROWS = {
 PUBLIC_HEADERS = {
     "api": (),
     "runtime": ("sampler.h", "sampler_defaults.h", "session.h", "stops.h", "templates.h", "vocabulary.h"),
-    "convert": ("check.h", "convert.h", "presets.h", "synthesis.h"),
+    "convert": ("check.h", "convert.h", "gguf_keys.h", "gguf_writer.h", "pieces.h"),
     "quantize": (),
+    "synthetic": ("presets.h", "synthesis.h"),
     "placement": ("binding.h", "placement.h"),
     "model": ("arch.h", "arch/archs.def", "forward.h", "hparams.h", "hparams_read.h", "model.h", "roles.h",
               "rope.h", "supply.h"),
-    "format": ("builder.h", "directory.h", "metadata.h", "notices.h"),
+    "format": ("builder.h", "directory.h", "gguf_keys.h", "metadata.h", "notices.h"),
     "source": ("disk.h", "hf_quant.h", "stream.h", "weight.h"),
     "backend": ("backend.h",),
     "backend/cpu": (),

@@ -174,7 +174,7 @@ static setun_status convert_to_directory(work *w, setun_error *err) {
   return s;
 }
 
-static setun_synthesis_params made_up(void) {
+static setun_synthesis_params synthetic_params(void) {
   setun_synthesis_params p = setun_synthesis_params_default();
   p.shape = "tiny-moe";
   p.format = "tq2_0";
@@ -182,9 +182,9 @@ static setun_synthesis_params made_up(void) {
   return p;
 }
 
-static setun_status make_up(work *w, setun_error *err) {
+static setun_status synthesize(work *w, setun_error *err) {
   setun_model *m = NULL;
-  setun_synthesis_params p = made_up();
+  setun_synthesis_params p = synthetic_params();
   setun_model_params reading = setun_model_params_default();
   reading.threads = 1;
   setun_status s = setun_model_load_synthetic(&p, &reading, &m, err);
@@ -194,10 +194,10 @@ static setun_status make_up(work *w, setun_error *err) {
   return s;
 }
 
-static setun_status make_up_file(work *w, setun_error *err) {
+static setun_status synthesize_file(work *w, setun_error *err) {
   char path[96];
-  setun_synthesis_params p = made_up();
-  snprintf(path, sizeof path, "%s/made-up.gguf", folder);
+  setun_synthesis_params p = synthetic_params();
+  snprintf(path, sizeof path, "%s/synthetic.gguf", folder);
   setun_status s = setun_synthesize(path, &p, err);
   if (s == SETUN_OK) digest_file(w, path);
   unlink(path);
@@ -303,8 +303,8 @@ static void gguf(void **state) {
 static void synthesis(void **state) {
   (void)state;
   work w = {.path = GOLDEN "tiny-moe"};
-  each_allocation(w, make_up, "making up");
-  each_allocation(w, make_up_file, "making up a file");
+  each_allocation(w, synthesize, "a synthetic model");
+  each_allocation(w, synthesize_file, "a synthetic file");
 }
 
 static int make_folder(void **state) {

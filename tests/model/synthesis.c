@@ -1,4 +1,4 @@
-// Made-up models: every format of the same seed is the same model; the file and the model without a file are one; and
+// Synthetic models: every format of the same seed is the same model; the file and the model without a file are one; and
 // what cannot be meant is refused.
 #define _XOPEN_SOURCE 700 // mkstemp
 #include "models.h"

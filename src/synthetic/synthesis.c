@@ -1,13 +1,13 @@
-// Made-up models: which tensors there are and where, and the file as a function of byte ranges.
-#include "convert/synthesis.h"
+// Synthetic models: which tensors there are and where, and the file as a function of byte ranges.
+#include "synthetic/synthesis.h"
 
 #include "base/memory.h"
 #include "base/output.h"
 #include "base/pool.h"
 #include "convert/gguf_keys.h"
 #include "convert/gguf_writer.h"
-#include "convert/presets.h"
 #include "placement/binding.h"
+#include "synthetic/presets.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -146,7 +146,7 @@ setun_status st_synthesis_new(const st_synthesis_options *o, st_synthesis **synt
   }
   if (s != SETUN_OK) return s;
   st_synthesis *y = st_calloc(1, sizeof *y);
-  if (!y) return st_fail_memory(err, "a made-up model");
+  if (!y) return st_fail_memory(err, "a synthetic model");
   y->seed = o->seed;
   // Floats are what other programs quantize, and those take over the key of another alignment without heeding it.
   y->alignment = st_format_is_number(o->format) ? ST_GGUF_USUAL : ST_GGUF_BLOCKS;
@@ -188,7 +188,7 @@ static const st_item *item_at(const st_synthesis *y, uint64_t offset) {
 setun_status st_synthesis_read(const st_synthesis *y, uint64_t offset, void *to, size_t n, setun_error *err) {
   uint8_t *out = to;
   if (offset > y->size || n > y->size - offset) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "bytes %llu to %llu of a made-up model of %llu",
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "bytes %llu to %llu of a synthetic model of %llu",
                    (unsigned long long)offset, (unsigned long long)(offset + n), (unsigned long long)y->size);
   }
   uint64_t header = y->header.length;
@@ -230,7 +230,7 @@ static void save_part(void *context, int index, int threads) {
   (void)threads;
   setun_error error = {SETUN_OK, ""};
   void *bytes = st_malloc(CHUNK_BYTES, 1);
-  setun_status s = bytes ? SETUN_OK : st_fail_memory(&error, "a made-up model");
+  setun_status s = bytes ? SETUN_OK : st_fail_memory(&error, "a synthetic model");
   while (s == SETUN_OK && !atomic_load(&j->failed)) {
     uint64_t at = atomic_fetch_add(&j->next, CHUNK_BYTES), left = at < j->y->size ? j->y->size - at : 0;
     if (!left) break;

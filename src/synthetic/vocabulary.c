@@ -1,6 +1,6 @@
-// A vocabulary for models that are made up: byte-level BPE that any text can be cut by, and as many tokens as asked
+// A vocabulary for synthetic models: byte-level BPE that any text can be cut by, and as many tokens as asked
 // for.
-#include "convert/synthesis.h"
+#include "synthetic/synthesis.h"
 
 #include "base/memory.h"
 #include "base/utf8.h"

@@ -1,5 +1,5 @@
 // The table of named shapes.
-#include "convert/presets.h"
+#include "synthetic/presets.h"
 
 #include <string.h>
 

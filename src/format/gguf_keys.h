@@ -1,7 +1,7 @@
 // GGUF key-value pairs being written: bytes in the file's order. The functions return false when out of memory, and
 // then every later one does, so that a caller may look at the last alone.
-#ifndef SETUN_CONVERT_KEYS_H
-#define SETUN_CONVERT_KEYS_H
+#ifndef SETUN_FORMAT_GGUF_KEYS_H
+#define SETUN_FORMAT_GGUF_KEYS_H
 
 #include "format/metadata.h"
 

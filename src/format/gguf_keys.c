@@ -1,5 +1,5 @@
 // Serialization of GGUF key-value pairs.
-#include "convert/keys.h"
+#include "format/gguf_keys.h"
 
 #include "base/float16.h"
 

@@ -1,4 +1,4 @@
-// Made-up models: a GGUF file of a named shape with random weights and a vocabulary that stands for one, so that any
+// Synthetic models: a GGUF file of a named shape with random weights and a vocabulary that stands for one, so that any
 // model's speed can be measured without having it. The file exists as a function from byte ranges to bytes; nothing of
 // its weights is kept.
 //
@@ -6,11 +6,11 @@
 // activations near 1 and, being a power of two, fits every format exactly. Value formats hold these same numbers, as
 // near as they can. Embedding, head and routers are random floats, norms 1. Equal seeds give equal weights in all
 // formats.
-#ifndef SETUN_CONVERT_SYNTHESIS_H
-#define SETUN_CONVERT_SYNTHESIS_H
+#ifndef SETUN_SYNTHETIC_SYNTHESIS_H
+#define SETUN_SYNTHETIC_SYNTHESIS_H
 
-#include "convert/keys.h"
 #include "convert/pieces.h"
+#include "format/gguf_keys.h"
 
 typedef struct st_synthesis_options {
   const char *shape;       // of presets.h
@@ -40,11 +40,11 @@ setun_status st_synthesis_read(const st_synthesis *synthesis, uint64_t offset, v
 setun_status st_synthesis_save(const st_synthesis *synthesis, const char *path, int threads, setun_progress_fn progress,
                                void *user, setun_error *err);
 
-// Bytes [from, from + n) of one item: synthetic_rows.c
+// Bytes [from, from + n) of one item: rows.c
 setun_status st_synthesis_fill(const st_synthesis *synthesis, const st_item *item, uint64_t from, size_t n, uint8_t *to,
                                setun_error *err);
 // The keys of a vocabulary of `n` tokens (at least 512): the 256 bytes, one merge, a control token at each end of a
-// text, and words that no text leads to: synthetic_vocabulary.c
+// text, and words that no text leads to: vocabulary.c
 setun_status st_synthetic_vocabulary(uint32_t n, st_keys *keys, setun_error *err);
 
 #endif

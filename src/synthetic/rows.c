@@ -1,5 +1,5 @@
-// The bytes of a made-up model's tensors, 16 rows at a time, so that formats that mix rows are whole.
-#include "convert/synthesis.h"
+// The bytes of a synthetic model's tensors, 16 rows at a time, so that formats that mix rows are whole.
+#include "synthetic/synthesis.h"
 
 #include "base/bytes.h"
 #include "base/hash.h"

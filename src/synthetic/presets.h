@@ -1,6 +1,6 @@
-// Shapes of well-known models, by name: for models that are made up to be measured.
-#ifndef SETUN_CONVERT_PRESETS_H
-#define SETUN_CONVERT_PRESETS_H
+// Shapes of well-known models, by name: for synthetic models, which are measured.
+#ifndef SETUN_SYNTHETIC_PRESETS_H
+#define SETUN_SYNTHETIC_PRESETS_H
 
 #include "model/arch.h"
 
