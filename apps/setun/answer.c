@@ -36,7 +36,7 @@ static bool append(text_buffer *b, const char *bytes, size_t n) {
     size_t larger = (b->length + n) * 2 + 256;
     char *grown = realloc(b->data, larger);
     if (!grown) {
-      failure("no memory for an answer of %zu bytes", b->length);
+      failure("out of memory for an answer of %zu bytes", b->length);
       return false;
     }
     b->data = grown;
@@ -147,7 +147,7 @@ static bool tokenize(const answerer *a, bool generate, setun_rendering **renderi
   if (s == SETUN_OK) {
     setun_token *ids = malloc((n + 1) * sizeof *ids);
     if (!ids) {
-      failure("no memory for %zu ids", n);
+      failure("out of memory for %zu ids", n);
       return false;
     }
     *list = (id_list){ids, n};
@@ -210,7 +210,7 @@ static bool make_prompt(turn *t) {
   if (!ok || !t->made.count) return ok;
   setun_token *grown = realloc(t->prompt.ids, (t->prompt.count + t->made.count) * sizeof *grown);
   if (!grown) {
-    failure("no memory for %zu ids", t->prompt.count + t->made.count);
+    failure("out of memory for %zu ids", t->prompt.count + t->made.count);
     return false;
   }
   memcpy(grown + t->prompt.count, t->made.ids, t->made.count * sizeof *grown);
@@ -292,7 +292,7 @@ static bool keep_token(turn *t, setun_token id) {
     size_t larger = t->made_capacity * 2 + 256;
     setun_token *grown = realloc(t->made.ids, larger * sizeof *grown);
     if (!grown) {
-      failure("no memory for %zu ids", larger);
+      failure("out of memory for %zu ids", larger);
       return false;
     }
     t->made.ids = grown;

@@ -212,7 +212,7 @@ static int measure(const char *name, setun_model *model, const bench_options *o)
   if (!ids || !buffer) {
     setun_model_free(model);
     free(ids);
-    return buffer ? failure("no memory for %lld ids", (long long)most) : STATUS_FAILED;
+    return buffer ? failure("out of memory for %lld ids", (long long)most) : STATUS_FAILED;
   }
   int status = STATUS_FAILED;
   if (open_session(name, model, &o->compute, (uint32_t)most, &session)) {

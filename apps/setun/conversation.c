@@ -28,7 +28,7 @@ conversation *conversation_new(void) {
   }
   if (c && c->document && c->variables) return c;
   conversation_free(c);
-  failure("no memory for a conversation");
+  failure("out of memory for a conversation");
   return NULL;
 }
 
@@ -46,12 +46,15 @@ int conversation_set_variable(conversation *c, const command *self, const char *
   if (!equals || equals == assignment) {
     return usage_error(self, "--template-arg expects KEY=JSON, such as enable_thinking=false, not '%s'", assignment);
   }
+  if (!is_utf8(assignment, (size_t)(equals - assignment))) {
+    return failure("--template-arg %s: the variable's name is not UTF-8", assignment);
+  }
   char *key = strndup(assignment, (size_t)(equals - assignment));
-  if (!key) return failure("no memory for a variable");
+  if (!key) return failure("out of memory for a variable");
   int status = 0;
   if (st_json_parse_any(equals + 1, strlen(equals + 1), key, &value, &error) == SETUN_OK) {
     st_json_set(c->variables, c->variables, key, st_json_copy_of(c->variables, value));
-    if (st_json_failed(c->variables)) status = failure("no memory for a variable, or its name is not UTF-8");
+    if (st_json_failed(c->variables)) status = failure("out of memory for a variable");
   } else if (error.code == SETUN_ERROR_MEMORY) {
     status = report(&error);
   } else {
@@ -93,7 +96,7 @@ static bool make_message(conversation *c, const char *role, const char *text, si
   *message = st_json_make_object();
   st_json content = st_json_make_string(c->document, text, length);
   if (st_json_failed(c->document)) {
-    failure("the %s's message is not UTF-8, or there is no memory for it", role);
+    failure(is_utf8(text, length) ? "out of memory for the %s's message" : "the %s's message is not UTF-8", role);
     return false;
   }
   st_json_set(c->document, message, "role", st_json_make_text(c->document, role));
@@ -104,7 +107,7 @@ static bool make_message(conversation *c, const char *role, const char *text, si
 // Whether all went well with a message; false after a report.
 static bool is_kept(conversation *c) {
   if (!st_json_failed(c->document)) return true;
-  failure("no memory for a message");
+  failure("out of memory for a message");
   return false;
 }
 
@@ -199,7 +202,7 @@ char *conversation_context(const conversation *c, bool generate) {
     }
   }
   if (!context || st_json_failed(context) || !st_json_append_exact(context, &text)) {
-    failure("no memory for the conversation's text");
+    failure("out of memory for the conversation's text");
     st_buffer_free(&text);
   }
   st_json_free(context);
@@ -301,6 +304,10 @@ static bool may_replace(const char *path, size_t most) {
   }
   char first = 0;
   FILE *file = S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
+  if (!file && S_ISREG(st.st_mode)) {
+    failure("%s: cannot open: %s", path, reason_of(errno));
+    return false;
+  }
   if (file && fread(&first, 1, 1, file) != 1) first = 0;
   if (file) fclose(file);
   if (first != '{' && first != '[') {
@@ -342,16 +349,21 @@ bool conversation_save(const conversation *c, const char *path, size_t most) {
   if (!may_replace(path, most)) return false;
   st_buffer text = {0};
   bool ok = put_file(c, &text);
-  if (!ok) failure("no memory for the conversation's text");
+  if (!ok) failure("out of memory for the conversation's text");
   ok = ok && write_file(path, text.data, text.length);
   st_buffer_free(&text);
   return ok;
 }
 
-bool context_has_tools(const char *text, size_t length) {
+bool context_has_tools(const char *text, size_t length, bool *has) {
+  setun_error error;
   st_json *root;
-  if (st_json_parse_any(text, length, "context", &root, NULL) != SETUN_OK) return false;
-  bool has = st_json_size(st_json_find(root, "tools")) > 0;
+  *has = false;
+  if (st_json_parse_any(text, length, "context", &root, &error) != SETUN_OK) {
+    if (error.code == SETUN_ERROR_MEMORY) report(&error);
+    return error.code != SETUN_ERROR_MEMORY;
+  }
+  *has = st_json_size(st_json_find(root, "tools")) > 0;
   st_json_free(root);
-  return has;
+  return true;
 }

@@ -42,7 +42,8 @@ bool conversation_save(const conversation *c, const char *path, size_t most);
 // Such a file, or an array of messages, of at most `most` bytes. On failure the conversation is as it was.
 bool conversation_load(conversation *c, const char *path, size_t most);
 
-// Does a JSON object of variables have tools in it? Not where it is no such object.
-bool context_has_tools(const char *text, size_t length);
+// Whether a JSON object of variables has tools in it; it has none where it is not such an object. False after a report:
+// out of memory.
+bool context_has_tools(const char *text, size_t length, bool *has);
 
 #endif

@@ -25,11 +25,11 @@ static int read_arguments(const command *self, int count, char **arguments, id_l
   char why[128];
   for (int i = 0; i < count; i++) length += strlen(arguments[i]) + 1;
   char *joined = malloc(length), *end = joined;
-  if (!joined) return failure("no memory for the ids");
+  if (!joined) return failure("out of memory for the ids");
   for (int i = 0; i < count; i++) end += snprintf(end, length - (size_t)(end - joined), "%s ", arguments[i]);
   bool good = parse_ids(joined, (size_t)(end - joined), list, why);
   free(joined);
-  return good ? 0 : usage_error(self, "%s", why);
+  return good ? 0 : *why ? usage_error(self, "%s", why) : STATUS_FAILED;
 }
 
 static int read_standard_input(const command *self, id_list *list) {
@@ -40,7 +40,9 @@ static int read_standard_input(const command *self, id_list *list) {
   if (status) return status;
   bool good = parse_ids(text.data, text.length, list, why);
   free(text.data);
-  return good ? 0 : failure("standard input: %s; 'setun tokenize --ids' prints ids as they are read here", why);
+  if (good) return 0;
+  return !*why ? STATUS_FAILED
+               : failure("standard input: %s; 'setun tokenize --ids' prints ids as they are read here", why);
 }
 
 static int print_decoded(const setun_model *model, bool special, const id_list *list) {

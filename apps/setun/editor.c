@@ -36,7 +36,7 @@ static bool append(text_buffer *b, const char *bytes, size_t n) {
     size_t larger = (b->length + n) * 2 + 64;
     char *grown = realloc(b->data, larger);
     if (!grown) {
-      failure("no memory for more than %zu bytes of text", b->length);
+      failure("out of memory for more than %zu bytes of text", b->length);
       return false;
     }
     b->data = grown;
@@ -159,7 +159,7 @@ editor *editor_new(bool terminal, size_t most) {
   HistEventW event;
   editor *e = calloc(1, sizeof *e);
   if (!e) {
-    failure("no memory for reading text");
+    failure("out of memory for reading text");
     return NULL;
   }
   e->most = most;
@@ -170,7 +170,7 @@ editor *editor_new(bool terminal, size_t most) {
   e->line = el_init("setun", stdin, stdout, stderr);
   e->history = history_winit();
   if (!e->line || !e->history) {
-    failure("no memory for editing lines");
+    failure("out of memory for editing lines");
     editor_free(e);
     return NULL;
   }
@@ -208,7 +208,7 @@ static input_event plain_line(editor *e, const char **text, size_t *length) {
   }
   if (c == EOF && !feof(stdin)) {
     if (interrupt_pending()) return INPUT_INTERRUPTED;
-    failure("standard input: cannot read: %s", strerror(errno));
+    failure("standard input: cannot read: %s", reason_of(errno));
     return INPUT_FAILED;
   }
   if (c == EOF && !e->current.length) return INPUT_END;
@@ -233,7 +233,7 @@ static input_event edited_line(editor *e, const char **text, size_t *length) {
       return INPUT_INTERRUPTED;
     }
     if (n == 0) return INPUT_END;
-    failure("standard input: cannot read: %s", strerror(errno));
+    failure("standard input: cannot read: %s", reason_of(errno));
     return INPUT_FAILED;
   }
   e->current.length = 0;

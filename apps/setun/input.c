@@ -34,7 +34,7 @@ static int read_stream(FILE *from, const char *name, size_t most, input_text *te
       char *grown = larger > capacity ? realloc(data, larger) : NULL;
       if (!grown) {
         free(data);
-        return failure("%s: no memory for more than %zu bytes of text", name, length);
+        return failure("%s: out of memory for more than %zu bytes of text", name, length);
       }
       data = grown;
       capacity = larger;
@@ -48,7 +48,7 @@ static int read_stream(FILE *from, const char *name, size_t most, input_text *te
   }
   if (ferror(from)) {
     free(data);
-    return failure("%s: cannot read: %s", name, strerror(errno));
+    return failure("%s: cannot read: %s", name, reason_of(errno));
   }
   data[length] = 0;
   *text = (input_text){data, length};
@@ -58,7 +58,7 @@ static int read_stream(FILE *from, const char *name, size_t most, input_text *te
 int read_file(const char *path, size_t most, input_text *text) {
   if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", most, text);
   FILE *file = fopen(path, "rb");
-  if (!file) return failure("%s: cannot open: %s", path, strerror(errno));
+  if (!file) return failure("%s: cannot open: %s", path, reason_of(errno));
   int status = read_stream(file, path, most, text);
   fclose(file);
   return status;
@@ -95,7 +95,7 @@ static int find_text(const command *self, const text_options *o, size_t most, in
   if (o->prompt && o->file) return usage_error(self, "both --prompt and --file give the text");
   if (o->prompt) {
     *text = (input_text){strdup(o->prompt), strlen(o->prompt)};
-    return text->data ? 0 : failure("no memory for the prompt");
+    return text->data ? 0 : failure("out of memory for the prompt");
   }
   if (o->file) return read_file(o->file, most, text);
   if (isatty(STDIN_FILENO)) return usage_error(self, "no text: give -p TEXT or -f FILE, or pipe it in");
@@ -149,9 +149,12 @@ bool parse_ids(const char *text, size_t length, id_list *list, char why[128]) {
   const char *wrong = NULL;
   // no more ids than every other byte
   *list = (id_list){malloc((length / 2 + 2) * sizeof *list->ids), 0};
-  if (!list->ids)
-    wrong = "no memory for the ids";
-  else if (array && (end - p < 2 || end[-1] != ']'))
+  if (!list->ids) {
+    *why = 0;
+    failure("out of memory for the ids in %zu bytes of text", length);
+    return false;
+  }
+  if (array && (end - p < 2 || end[-1] != ']'))
     wrong = "the array does not end with ']'";
   else
     wrong = parse_list(p + array, end - array, !array, list);
@@ -167,7 +170,7 @@ bool tokenize_text(const setun_model *model, const input_text *text, int flags, 
   size_t capacity = text->length + 8, count = 0;
   setun_token *ids = malloc(capacity * sizeof *ids);
   if (!ids) {
-    failure("no memory for the ids of %zu bytes of text", text->length);
+    failure("out of memory for the ids of %zu bytes of text", text->length);
     return false;
   }
   setun_status s = setun_tokenize(model, text->data, text->length, flags, ids, capacity, &count, &error);
@@ -175,7 +178,7 @@ bool tokenize_text(const setun_model *model, const input_text *text, int flags, 
     setun_token *more = count <= SIZE_MAX / sizeof *ids ? realloc(ids, count * sizeof *ids) : NULL;
     if (!more) {
       free(ids);
-      failure("no memory for %zu ids", count);
+      failure("out of memory for %zu ids", count);
       return false;
     }
     ids = more;

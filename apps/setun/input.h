@@ -40,7 +40,8 @@ typedef struct id_list {
   size_t count;
 } id_list;
 
-// Reads "1,2,3", "1 2 3" or "[1, 2, 3]". On failure `why` says what is wrong, and nothing is to be freed.
+// Reads "1,2,3", "1 2 3" or "[1, 2, 3]". On failure `why` says what is wrong, or is "" after a
+// report: out of memory; nothing is to be freed.
 bool parse_ids(const char *text, size_t length, id_list *list, char why[128]);
 
 // Tokenizes a whole text. False after a report.

@@ -72,7 +72,7 @@ static bool read_contents(contents *c) {
   c->tensors = calloc(c->n_tensors + 1, sizeof *c->tensors);
   c->formats = calloc(c->n_tensors + 1, sizeof *c->formats);
   if (!c->tensors || !c->formats) {
-    failure("no memory to list %zu tensors", c->n_tensors);
+    failure("out of memory for a list of %zu tensors", c->n_tensors);
     return false;
   }
   for (size_t i = 0; i < c->n_tensors; i++) {
@@ -234,7 +234,7 @@ static int write_tensor(const setun_file *file, const inspect_options *o) {
     if (__builtin_mul_overflow(count, spec.dims[i], &count)) return failure("%s: its size overflows", o->tensor);
   }
   float *data = count <= SIZE_MAX / sizeof *data - 1 ? malloc((size_t)(count + 1) * sizeof *data) : NULL;
-  if (!data) return failure("%s: no memory for %llu float32 values", o->tensor, (unsigned long long)count);
+  if (!data) return failure("%s: out of memory for %llu float32 values", o->tensor, (unsigned long long)count);
   bool done = false;
   note_interrupts(); // before there is a file that a signal could leave behind
   if (setun_file_read(file, o->tensor, &spec.n_dims, spec.dims, data, (size_t)count, &error) != SETUN_OK) {

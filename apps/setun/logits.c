@@ -84,7 +84,9 @@ static int compute(const char *name, const setun_model *model, const logits_opti
 static int read_ids(const command *self, const logits_options *o, id_list *list) {
   char why[128];
   if (o->text.prompt || o->text.file) return usage_error(self, "--ids and a text exclude each other");
-  if (!parse_ids(o->ids, strlen(o->ids), list, why)) return usage_error(self, "--ids: %s", why);
+  if (!parse_ids(o->ids, strlen(o->ids), list, why)) {
+    return *why ? usage_error(self, "--ids: %s", why) : STATUS_FAILED;
+  }
   if (list->count == 0) {
     free(list->ids);
     return usage_error(self, "--ids: no ids");

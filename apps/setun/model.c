@@ -169,7 +169,7 @@ static bool load_with_adapters(const char *path, const setun_synthesis_params *s
   for (size_t i = 0; fine && i < list->count; i++) {
     adapters[i].path = paths[i] = parse_adapter(list->items[i], &adapters[i].scale);
     fine = paths[i] != NULL;
-    if (!fine) snprintf(error->message, sizeof error->message, "no memory for a path");
+    if (!fine) snprintf(error->message, sizeof error->message, "out of memory for a path");
   }
   params->adapters = adapters;
   params->n_adapters = list->count;

@@ -26,8 +26,15 @@ static size_t character_length(const unsigned char *s, size_t n) {
   return wrong ? 0 : length;
 }
 
-// The same where a terminal shows it: 0 for control characters. C1 ones are two bytes, C2 80 to C2 9F; terminals obey
-// them as well.
+bool is_utf8(const char *text, size_t length) {
+  for (size_t i = 0, n; i < length; i += n) {
+    if (!(n = character_length((const unsigned char *)text + i, length - i))) return false;
+  }
+  return true;
+}
+
+// A character's length where a terminal shows it: 0 for control characters. C1 ones are two bytes, C2 80 to C2 9F;
+// terminals obey them as well.
 static size_t shown_length(const char *text, size_t n) {
   const unsigned char *s = (const unsigned char *)text;
   size_t length = character_length(s, n);
@@ -46,6 +53,10 @@ static void print_line(const char *prefix, const char *text, const char *suffix)
     i += shown ? shown : 1;
   }
   fprintf(stderr, "%.*s\n", (int)length, line);
+}
+
+const char *reason_of(int error) {
+  return error == ENOMEM ? "out of memory" : strerror(error);
 }
 
 const char *plural(uint64_t n) {
@@ -113,7 +124,7 @@ static void output_failed(int reason) {
     signal(SIGPIPE, SIG_DFL);
     raise(SIGPIPE);
   }
-  exit(failure("standard output: %s", strerror(reason)));
+  exit(failure("standard output: %s", reason_of(reason)));
 }
 
 void print_bytes(const char *text, size_t length) {

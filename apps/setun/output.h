@@ -13,10 +13,13 @@
 
 // Which option does what a message of the library suggests, such as " (see --assume)"; "": none.
 const char *option_hint(const char *message);
-// One line "setun: error: ..." on stderr, control characters and broken UTF-8 shown as '?'. Returns 1, the exit status of failed work.
+// One line "setun: error: ..." on stderr, control characters and broken UTF-8 shown as '?'. Returns 1, the exit status
+// of failed work.
 int failure(const char *format, ...) APP_PRINTF(1, 2);
 int report(const setun_error *error); // the same for the library's message
-const char *plural(uint64_t n);       // what a noun's number adds: "", or "s"
+// What an errno means: "out of memory", as the library says it, or the system's words.
+const char *reason_of(int error);
+const char *plural(uint64_t n); // what a noun's number adds: "", or "s"
 // Wrong usage of a command (NULL: of setun itself): one line that ends in where to look. Returns 2.
 int usage_error(const command *self, const char *format, ...) APP_PRINTF(2, 3);
 // "setun: ..." on stderr, for remarks.
@@ -29,6 +32,7 @@ void flush_output(void);
 // Flushes and closes what a command printed; 0, the exit status of success.
 int finish_output(void);
 
+bool is_utf8(const char *text, size_t length);
 // "..." with JSON's escapes; bytes that are no UTF-8 come as U+FFFD.
 void print_json_string(const char *text, size_t length);
 // A number in JSON: null where it is not finite.

@@ -6,6 +6,7 @@
 #include "output.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,16 +27,22 @@ static bool is_sibling(const char *name, const char *first) {
          memcmp(name, first, n - TAIL - NUMBER) == 0;
 }
 
-// The file itself; of a directory, every file; of a split GGUF file, its other parts, which lie beside it.
-static bool is_part_of(const struct stat *st, const char *path) {
+// The file itself; of a directory, every file; of a split GGUF file, its other parts, which lie beside it. False after
+// a report: out of memory.
+static bool is_part_of(const struct stat *st, const char *path, bool *is_part) {
   char name[PATH_MAX], folder[PATH_MAX];
-  if (is_file(st, path)) return true;
+  if ((*is_part = is_file(st, path))) return true;
+  errno = 0;
   snprintf(folder, sizeof folder, "%s", path);
   DIR *entries = opendir(folder);
   const char *slash = strrchr(path, '/'), *first = entries ? NULL : slash ? slash + 1 : path;
-  if (!entries) {
+  if (!entries && errno != ENOMEM) {
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash + 1 - path) : 1, slash ? path : ".");
     entries = opendir(folder);
+  }
+  if (!entries && errno == ENOMEM) {
+    failure("out of memory for the files in %s", folder);
+    return false;
   }
   bool found = false;
   for (struct dirent *entry; entries && !found && (entry = readdir(entries));) {
@@ -44,7 +51,8 @@ static bool is_part_of(const struct stat *st, const char *path) {
     found = length > 0 && (size_t)length < sizeof name && is_file(st, name);
   }
   if (entries) closedir(entries);
-  return found;
+  *is_part = found;
+  return true;
 }
 
 bool is_same_file(const char *a, const char *b) {
@@ -55,13 +63,17 @@ bool is_same_file(const char *a, const char *b) {
 int check_output(const command *self, const char *name, const char *output, const char *path,
                  const text_list *adapters) {
   struct stat st;
+  bool found = false;
   if (stat(output, &st)) return 0;
-  if (is_part_of(&st, path)) return usage_error(self, "%s %s is one of the model's own files", name, output);
+  if (!is_part_of(&st, path, &found)) return STATUS_FAILED;
+  if (found) return usage_error(self, "%s %s is one of the model's own files", name, output);
   for (size_t i = 0; adapters && i < adapters->count; i++) {
     float scale;
     char *adapter = parse_adapter(adapters->items[i], &scale);
-    bool found = adapter && is_part_of(&st, adapter);
+    if (!adapter) return failure("out of memory for a path");
+    bool fine = is_part_of(&st, adapter, &found);
     free(adapter);
+    if (!fine) return STATUS_FAILED;
     if (found) return usage_error(self, "%s %s is one of an adapter's files", name, output);
   }
   return 0;

@@ -139,7 +139,8 @@ static int read_input(const command *self, const perplexity_options *o, input_te
   if (o->text.prompt || o->text.file) return usage_error(self, "--ids and a text exclude each other");
   int status = read_file(o->ids, text_limit(o->compute.memory), text);
   if (status) return status;
-  return parse_ids(text->data, text->length, list, why) ? 0 : failure("%s: %s", o->ids, why);
+  if (parse_ids(text->data, text->length, list, why)) return 0;
+  return *why ? failure("%s: %s", o->ids, why) : STATUS_FAILED;
 }
 
 static int run(const command *self, int argc, char **argv) {

@@ -64,7 +64,7 @@ static int print_ids(const setun_rendering *r) {
   size_t n = 0;
   setun_status s = setun_rendering_tokenize(r, NULL, 0, &n, &error);
   setun_token *ids = s == SETUN_OK ? malloc((n + 1) * sizeof *ids) : NULL;
-  if (s == SETUN_OK && !ids) return failure("no memory for %zu ids", n);
+  if (s == SETUN_OK && !ids) return failure("out of memory for %zu ids", n);
   if (s == SETUN_OK) s = setun_rendering_tokenize(r, ids, n, &n, &error);
   if (s == SETUN_OK) print_id_array(ids, n);
   free(ids);
@@ -73,10 +73,11 @@ static int print_ids(const setun_rendering *r) {
 
 static int render(const render_options *o, const setun_model *model, const input_text *own, const input_text *context,
                   const setun_clock *clock) {
-  template_options template = {o->file, o->name, own, context_has_tools(context->data, context->length)};
+  template_options template = {o->file, o->name, own, false};
   setun_chat *chat = NULL;
   setun_rendering *r = NULL;
   setun_error error;
+  if (!context_has_tools(context->data, context->length, &template.tools)) return STATUS_FAILED;
   if (!open_template(model, &template, &chat)) return STATUS_FAILED;
   int status = 0;
   if (setun_chat_render(chat, context->data, context->length, clock, &r, &error) != SETUN_OK) {

@@ -80,7 +80,7 @@ static bool keep_id(generation *g, setun_token id) {
     if (ids) g->made = ids;
     uint64_t *ends = ids ? realloc(g->ends, larger * sizeof *ends) : NULL;
     if (!ends) {
-      failure("no memory for %zu ids", larger);
+      failure("out of memory for %zu ids", larger);
       return false;
     }
     g->ends = ends;
@@ -225,17 +225,25 @@ static int generate(generation *g, const run_options *o) {
   return status;
 }
 
-static void end_text(generation *g, const run_options *o) {
+// Prints what the decoder held back. False after a report.
+static bool end_text(generation *g, const run_options *o) {
   const char *text = NULL;
   size_t length = 0;
+  setun_error error;
+  bool fine = true;
   if (o->ids) {
     print_id_array(g->made, g->count);
   } else {
-    if (setun_decoder_finish(g->decoder, &text, &length, NULL) == SETUN_OK) add_text(g, o, text, length, NULL);
-    if (setun_stops_finish(g->stops, &text, &length, NULL) == SETUN_OK) print_piece(g, text, length);
+    setun_status s = setun_decoder_finish(g->decoder, &text, &length, &error);
+    if (s == SETUN_OK) s = add_text(g, o, text, length, &error);
+    if (s == SETUN_OK) s = setun_stops_finish(g->stops, &text, &length, &error);
+    if (s == SETUN_OK) print_piece(g, text, length);
+    fine = s == SETUN_OK;
     if (g->line_open) print_bytes("\n", 1);
   }
   flush_output();
+  if (!fine) report(&error);
+  return fine;
 }
 
 // Leaves the text in the session file. False after a report.
@@ -325,10 +333,8 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
   if (g->prompt_read) status = show_text_to_sampler(g) ? generate(g, o) : STATUS_FAILED;
   g->decode_seconds = seconds_now() - start;
   g->decoded = setun_session_position(g->session) - g->earlier - g->prompt_done;
-  if (status != STATUS_FAILED)
-    end_text(g, o);
-  else if (g->line_open)
-    print_bytes("\n", 1);
+  if (status == STATUS_FAILED && g->line_open) print_bytes("\n", 1);
+  if (status != STATUS_FAILED && !end_text(g, o)) status = STATUS_FAILED;
   if (o->session && status != STATUS_FAILED && !keep_text(g, o)) status = STATUS_FAILED;
   if (o->verbose || status > 128) print_timings(g);
   watch_interrupts(NULL);

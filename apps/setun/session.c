@@ -15,11 +15,11 @@ static bool can_be_made(const char *path) {
   const char *slash = strrchr(path, '/');
   char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
   if (!folder) {
-    failure("no memory for a path");
+    failure("out of memory for a path");
     return false;
   }
   bool fine = access(folder, W_OK | X_OK) == 0;
-  if (!fine) failure("%s: cannot write the session there: %s", path, strerror(errno));
+  if (!fine) failure("%s: cannot write the session there: %s", path, reason_of(errno));
   free(folder);
   return fine;
 }

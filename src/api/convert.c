@@ -104,7 +104,12 @@ static setun_status export(const st_directory *d, st_tokenizer **t, uint32_t siz
   setun_error why = {SETUN_OK, ""};
   st_tokenizer *scores = NULL;
   setun_status s = st_tokenizer_export(*t, size, e, &why);
-  if (s == SETUN_ERROR_UNSUPPORTED && st_vocabulary_load_sentencepiece(d, &scores, NULL) == SETUN_OK && scores) {
+  if (s == SETUN_ERROR_UNSUPPORTED) {
+    setun_error other;
+    setun_status loaded = st_vocabulary_load_sentencepiece(d, &scores, &other);
+    if (loaded == SETUN_ERROR_MEMORY) s = loaded, why = other;
+  }
+  if (scores) {
     st_tokenizer_free(*t);
     *t = scores;
     s = st_tokenizer_export(scores, size, e, &why);

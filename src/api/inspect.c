@@ -20,6 +20,7 @@ struct setun_file {
   meta_line *meta; // metadata as text
   size_t n_meta, meta_capacity;
   char *architecture; // NULL: the file does not say
+  uint64_t n_params;
 };
 
 static setun_status add_meta(setun_file *f, const char *key, const char *value, setun_error *err) {
@@ -91,43 +92,6 @@ static setun_status note_assumptions(const st_directory *d, setun_error *err) {
                       : SETUN_OK; // a family that is not known
 }
 
-setun_status setun_file_open(const char *path, const setun_file_params *params, setun_file **file, setun_error *error) {
-  ST_DEFAULT_FLOAT_MODES;
-  setun_file_params p;
-  ST_NEED(path);
-  ST_NEED(file);
-  setun_status s = st_take_file_params(&p, params, error);
-  if (s == SETUN_OK) s = st_check_reading(p.assume, p.ignore_keys, p.n_ignore_keys, error);
-  if (s != SETUN_OK) return s;
-  st_log log = {p.log, p.user};
-  st_open_options options = {
-      .assume = p.assume, .ignore_keys = p.ignore_keys, .n_ignore_keys = p.n_ignore_keys, .log = &log};
-  setun_file *f = st_calloc(1, sizeof *f);
-  if (!f) return st_fail_memory(error, path);
-  s = st_directory_open(path, &options, &f->directory, error);
-  if (s == SETUN_OK) s = f->directory->container == ST_GGUF ? print_gguf(f, error) : print_config(f, error);
-  if (s == SETUN_OK) s = copy_architecture(f, error);
-  if (s == SETUN_OK) s = note_assumptions(f->directory, error);
-  if (s == SETUN_OK) {
-    *file = f;
-  } else {
-    setun_file_close(f);
-  }
-  return s;
-}
-
-void setun_file_close(setun_file *f) {
-  if (!f) return;
-  for (size_t i = 0; i < f->n_meta; i++) {
-    st_free(f->meta[i].key);
-    st_free(f->meta[i].value);
-  }
-  st_free(f->meta);
-  st_free(f->architecture);
-  st_directory_free(f->directory);
-  st_free(f);
-}
-
 // The module that a tensor's name belongs to: the name without ".weight".
 static char *module_of(const char *name) {
   size_t n = strlen(name), suffix = strlen(".weight");
@@ -154,13 +118,59 @@ static setun_status find_packed(const st_directory *d, const st_tensor *t, bool 
   return SETUN_OK;
 }
 
-// Weights that a stored tensor stands for.
-static uint64_t weights_of(const st_directory *d, const st_tensor *t) {
-  st_weight w;
-  if (ends_with(t->name, ".scale") || ends_with(t->name, "_scale")) return 0;
-  if (t->format) return st_tensor_elements(t);
-  bool packed = false;
-  return find_packed(d, t, &packed, &w, NULL) == SETUN_OK && packed ? w.shape.rows * w.shape.columns : 0;
+// The weights that the stored tensors stand for.
+static setun_status count_weights(const st_directory *d, uint64_t *n, setun_error *err) {
+  setun_status s = SETUN_OK;
+  *n = 0;
+  for (size_t i = 0; i < d->n_tensors && s == SETUN_OK; i++) {
+    const st_tensor *t = &d->tensors[i];
+    st_weight w;
+    bool packed = false;
+    if (ends_with(t->name, ".scale") || ends_with(t->name, "_scale")) continue;
+    if (t->format)
+      *n += st_tensor_elements(t);
+    else if ((s = find_packed(d, t, &packed, &w, err)) == SETUN_OK && packed)
+      *n += w.shape.rows * w.shape.columns;
+  }
+  return s;
+}
+
+setun_status setun_file_open(const char *path, const setun_file_params *params, setun_file **file, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
+  setun_file_params p;
+  ST_NEED(path);
+  ST_NEED(file);
+  setun_status s = st_take_file_params(&p, params, error);
+  if (s == SETUN_OK) s = st_check_reading(p.assume, p.ignore_keys, p.n_ignore_keys, error);
+  if (s != SETUN_OK) return s;
+  st_log log = {p.log, p.user};
+  st_open_options options = {
+      .assume = p.assume, .ignore_keys = p.ignore_keys, .n_ignore_keys = p.n_ignore_keys, .log = &log};
+  setun_file *f = st_calloc(1, sizeof *f);
+  if (!f) return st_fail_memory(error, path);
+  s = st_directory_open(path, &options, &f->directory, error);
+  if (s == SETUN_OK) s = f->directory->container == ST_GGUF ? print_gguf(f, error) : print_config(f, error);
+  if (s == SETUN_OK) s = copy_architecture(f, error);
+  if (s == SETUN_OK) s = note_assumptions(f->directory, error);
+  if (s == SETUN_OK) s = count_weights(f->directory, &f->n_params, error);
+  if (s == SETUN_OK) {
+    *file = f;
+  } else {
+    setun_file_close(f);
+  }
+  return s;
+}
+
+void setun_file_close(setun_file *f) {
+  if (!f) return;
+  for (size_t i = 0; i < f->n_meta; i++) {
+    st_free(f->meta[i].key);
+    st_free(f->meta[i].value);
+  }
+  st_free(f->meta);
+  st_free(f->architecture);
+  st_directory_free(f->directory);
+  st_free(f);
 }
 
 setun_status setun_file_get_info(const setun_file *file, setun_file_info *info, setun_error *error) {
@@ -168,12 +178,11 @@ setun_status setun_file_get_info(const setun_file *file, setun_file_info *info, 
   const st_directory *d = file->directory;
   const char *const containers[] = {
       [ST_GGUF] = "gguf", [ST_SAFETENSORS] = "safetensors", [ST_HUGGINGFACE] = "huggingface"};
-  setun_file_info found = {
-      .container = containers[d->container], .n_parts = d->n_parts, .architecture = file->architecture};
-  for (size_t i = 0; i < d->n_tensors; i++) {
-    found.bytes += d->tensors[i].bytes;
-    found.n_params += weights_of(d, &d->tensors[i]);
-  }
+  setun_file_info found = {.container = containers[d->container],
+                           .n_parts = d->n_parts,
+                           .architecture = file->architecture,
+                           .n_params = file->n_params};
+  for (size_t i = 0; i < d->n_tensors; i++) found.bytes += d->tensors[i].bytes;
   return ST_FILL(info, &found);
 }
 

@@ -3,6 +3,7 @@
 #include "base/file.h"
 
 #include "base/memory.h"
+#include "base/system_error.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -32,11 +33,11 @@ static st_file_state state_of(const struct stat *st) {
 setun_status st_file_open(const char *path, st_file *file, setun_error *err) {
   struct stat st;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO must not block before fstat can refuse it
-  if (fd < 0) return st_fail(err, SETUN_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
+  if (fd < 0) return st_fail_system(err, errno, "%s: cannot open", path);
   bool known = !fstat(fd, &st);
   if (!known || !S_ISREG(st.st_mode)) {
     setun_status s = known ? st_fail(err, SETUN_ERROR_IO, "%s: not a regular file", path)
-                           : st_fail(err, SETUN_ERROR_IO, "%s: cannot tell what it is: %s", path, strerror(errno));
+                           : st_fail_system(err, errno, "%s: cannot tell what it is", path);
     close(fd);
     return s;
   }
@@ -71,8 +72,8 @@ setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t
     ssize_t r = pread(file->fd, (char *)to + got, want, (off_t)(offset + got));
     if (r < 0 && errno == EINTR) continue;
     if (r < 0) {
-      return st_fail(err, SETUN_ERROR_IO, "%s: reading %zu bytes at offset %llu: %s", file->path, n,
-                     (unsigned long long)offset, strerror(errno));
+      return st_fail_system(err, errno, "%s: reading %zu bytes at offset %llu", file->path, n,
+                            (unsigned long long)offset);
     }
     if (r == 0) {
       return st_fail(err, SETUN_ERROR_IO, "%s: ends early: wanted %zu bytes at offset %llu, got %zu", file->path, n,
@@ -88,8 +89,7 @@ setun_status st_file_map(st_file *file, uint8_t **data, setun_error *err) {
     void *map =
         file->size <= SIZE_MAX ? mmap(NULL, (size_t)file->size, PROT_READ, MAP_SHARED, file->fd, 0) : MAP_FAILED;
     if (map == MAP_FAILED) {
-      return st_fail(err, SETUN_ERROR_IO, "%s: cannot map %llu bytes: %s", file->path, (unsigned long long)file->size,
-                     strerror(errno));
+      return st_fail_system(err, errno, "%s: cannot map %llu bytes", file->path, (unsigned long long)file->size);
     }
     file->map = map;
   }
@@ -105,7 +105,7 @@ void st_file_unmap(st_file *file) {
 setun_status st_file_check(const st_file *file, setun_error *err) {
   struct stat st;
   if (file->source) return SETUN_OK;
-  if (fstat(file->fd, &st)) return st_fail(err, SETUN_ERROR_IO, "%s: %s", file->path, strerror(errno));
+  if (fstat(file->fd, &st)) return st_fail_system(err, errno, "%s", file->path);
   if ((uint64_t)st.st_size < file->size) {
     return st_fail(err, SETUN_ERROR_IO, "%s: expected the %llu bytes that it had when it was opened, found %llu",
                    file->path, (unsigned long long)file->size, (unsigned long long)st.st_size);
@@ -129,7 +129,7 @@ setun_status st_file_check(const st_file *file, setun_error *err) {
 }
 
 setun_status st_file_load(const char *path, uint64_t limit, char **text, size_t *length, setun_error *err) {
-  st_file file;
+  st_file file = {0};
   setun_status s = st_file_open(path, &file, err);
   if (s != SETUN_OK) return s;
   char *bytes = NULL;
@@ -167,9 +167,9 @@ static bool is_absent(const char *path, int reason) {
 static setun_status fail_unreachable(const char *path, int reason, setun_error *err) {
   struct stat st;
   bool dangling = reason == ENOENT && !lstat(path, &st) && S_ISLNK(st.st_mode);
-  return st_fail(err, SETUN_ERROR_IO, "%s: %s: %s", path,
-                 dangling ? "a symbolic link to something that is not there" : "cannot tell whether it is there",
-                 strerror(reason));
+  return st_fail_system(err, reason, "%s: %s", path,
+                        dangling ? "a symbolic link to something that is not there"
+                                 : "cannot tell whether it is there");
 }
 
 setun_status st_path_exists(const char *path, bool *exists, setun_error *err) {

@@ -17,7 +17,9 @@ static inline uint32_t st_float_bits(float f) {
   return bits;
 }
 
-static inline float st_f32_from_bf16(uint16_t h) { return st_float_from_bits((uint32_t)h << 16); }
+static inline float st_f32_from_bf16(uint16_t h) {
+  return st_float_from_bits((uint32_t)h << 16);
+}
 
 // Round to nearest, ties to even; NaN stays NaN.
 static inline uint16_t st_bf16_from_f32(float f) {

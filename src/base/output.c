@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/system_error.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -34,19 +35,24 @@ static bool is_temporary_of(const char *entry, const char *name) {
   return p > number && !strcmp(p, ".part");
 }
 
-// Removes the files in an open directory, and nothing below them.
-static void remove_files(int fd) {
+// A directory's entries, by a descriptor of its own. NULL with errno.
+static DIR *list_directory(int fd) {
   int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-  if (!dir) {
-    if (copy >= 0) close(copy);
-    return;
+  if (!dir && copy >= 0) {
+    int reason = errno;
+    close(copy);
+    errno = reason;
   }
+  return dir;
+}
+
+// Removes the files in a directory, and nothing below them.
+static void remove_files(DIR *dir) {
   rewinddir(dir);
   for (struct dirent *entry; (entry = readdir(dir));) {
-    if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlinkat(fd, entry->d_name, 0);
+    if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlinkat(dirfd(dir), entry->d_name, 0);
   }
-  closedir(dir);
 }
 
 // Removes one that nobody has locked and that is this user's. Where the file system knows no locks, nothing goes.
@@ -59,7 +65,8 @@ static void remove_abandoned(int folder, const char *name) {
                    named.st_ino == opened.st_ino; // its writer may have renamed it before the lock was free
   if (abandoned && S_ISREG(opened.st_mode)) unlinkat(folder, name, 0);
   if (abandoned && S_ISDIR(opened.st_mode)) {
-    remove_files(fd);
+    DIR *dir = list_directory(fd);
+    if (dir) remove_files(dir), closedir(dir);
     unlinkat(folder, name, AT_REMOVEDIR);
   }
   close(fd);
@@ -112,8 +119,7 @@ static setun_status create_beside(const char *path, bool directory, mode_t mode,
     st_buffer_free(&name);
   }
   *fd = -1;
-  return st_fail(err, SETUN_ERROR_IO, "%s: cannot create a %s beside it: %s", path, directory ? "directory" : "file",
-                 strerror(reason));
+  return st_fail_system(err, reason, "%s: cannot create a %s beside it", path, directory ? "directory" : "file");
 }
 
 // ---- files --------------------------------------------------------------------------------------------------------
@@ -134,13 +140,13 @@ setun_status st_output_open(const char *path, st_output *out, setun_error *err) 
     return st_fail(err, SETUN_ERROR_IO, "%s: exists and is not a regular file", path);
   }
   const char *target = follow_link(path, real);
-  if (!target) return st_fail(err, SETUN_ERROR_IO, "%s: a symbolic link that leads nowhere: %s", path, strerror(errno));
+  if (!target) return st_fail_system(err, errno, "%s: a symbolic link that leads nowhere", path);
   out->path = st_strdup(target);
   if (!out->path) return st_fail_memory(err, path);
   const mode_t kept = replaces ? st.st_mode & 0777 : 0666;
   setun_status s = create_beside(target, false, kept, &out->fd, &out->temporary, err);
   if (s == SETUN_OK && replaces && fchmod(out->fd, kept)) { // the process's mask may have taken something away
-    s = st_fail(err, SETUN_ERROR_IO, "%s: cannot give its permissions to the new file: %s", out->path, strerror(errno));
+    s = st_fail_system(err, errno, "%s: cannot give its permissions to the new file", out->path);
   }
   if (s != SETUN_OK) st_output_discard(out);
   return s;
@@ -151,9 +157,13 @@ setun_status st_output_write_at(st_output *out, uint64_t offset, const void *byt
     size_t want = n - done < WRITE_MOST ? n - done : WRITE_MOST;
     ssize_t w = pwrite(out->fd, (const char *)bytes + done, want, (off_t)(offset + done));
     if (w < 0 && errno == EINTR) continue;
-    if (w <= 0) {
-      return st_fail(err, SETUN_ERROR_IO, "%s: writing %zu bytes at offset %llu: %s", out->path, n,
-                     (unsigned long long)offset, w < 0 ? strerror(errno) : "nothing was written");
+    if (w < 0) {
+      return st_fail_system(err, errno, "%s: writing %zu bytes at offset %llu", out->path, n,
+                            (unsigned long long)offset);
+    }
+    if (!w) {
+      return st_fail(err, SETUN_ERROR_IO, "%s: writing %zu bytes at offset %llu: nothing was written", out->path, n,
+                     (unsigned long long)offset);
     }
     done += (size_t)w;
   }
@@ -168,12 +178,12 @@ setun_status st_output_write(st_output *out, const void *bytes, size_t n, setun_
 
 setun_status st_output_commit(st_output *out, setun_error *err) {
   setun_status s = SETUN_OK;
-  if (fsync(out->fd)) s = st_fail(err, SETUN_ERROR_IO, "%s: syncing: %s", out->path, strerror(errno));
+  if (fsync(out->fd)) s = st_fail_system(err, errno, "%s: syncing", out->path);
   int fd = out->fd, lock = fcntl(fd, F_DUPFD_CLOEXEC, 0); // the lock stays until the name is the target's
   out->fd = -1;
-  if (close(fd) && s == SETUN_OK) s = st_fail(err, SETUN_ERROR_IO, "%s: closing: %s", out->path, strerror(errno));
+  if (close(fd) && s == SETUN_OK) s = st_fail_system(err, errno, "%s: closing", out->path);
   if (s == SETUN_OK && rename(out->temporary, out->path)) {
-    s = st_fail(err, SETUN_ERROR_IO, "%s: renaming %s to it: %s", out->path, out->temporary, strerror(errno));
+    s = st_fail_system(err, errno, "%s: renaming %s to it", out->path, out->temporary);
   }
   if (s != SETUN_OK) unlink(out->temporary);
   if (lock >= 0) close(lock);
@@ -196,6 +206,7 @@ void st_output_discard(st_output *out) {
 // Whether something other than an empty directory is there.
 static setun_status is_taken(const char *path, bool *taken, setun_error *err) {
   DIR *dir = opendir(path);
+  if (!dir && errno == ENOMEM) return st_fail_memory(err, path);
   if (!dir) return st_path_exists(path, taken, err);
   *taken = false;
   for (struct dirent *entry; (entry = readdir(dir));) {
@@ -206,6 +217,7 @@ static setun_status is_taken(const char *path, bool *taken, setun_error *err) {
 }
 
 static void free_directory(st_output_directory *out) {
+  if (out->entries) closedir(out->entries);
   if (out->fd >= 0) close(out->fd);
   st_free(out->temporary);
   st_free(out->path);
@@ -222,19 +234,22 @@ setun_status st_output_directory_open(const char *path, st_output_directory *out
     return st_fail(err, SETUN_ERROR_IO, "%s: exists and is not an empty directory; name another, or remove it", path);
   }
   const char *target = follow_link(path, real);
-  if (!target) return st_fail(err, SETUN_ERROR_IO, "%s: a symbolic link that leads nowhere: %s", path, strerror(errno));
+  if (!target) return st_fail_system(err, errno, "%s: a symbolic link that leads nowhere", path);
   size_t n = strlen(target);
   while (n > 1 && target[n - 1] == '/') n--;
   if (!(out->path = st_strndup(target, n))) return st_fail_memory(err, path);
   s = create_beside(out->path, true, 0777, &out->fd, &out->temporary, err);
+  if (s == SETUN_OK && !(out->entries = list_directory(out->fd))) {
+    s = st_fail_system(err, errno, "%s: cannot list the new directory", out->temporary);
+    rmdir(out->temporary);
+  }
   if (s != SETUN_OK) free_directory(out);
   return s;
 }
 
 setun_status st_output_directory_commit(st_output_directory *out, setun_error *err) {
   if (rename(out->temporary, out->path)) {
-    setun_status s =
-        st_fail(err, SETUN_ERROR_IO, "%s: renaming %s to it: %s", out->path, out->temporary, strerror(errno));
+    setun_status s = st_fail_system(err, errno, "%s: renaming %s to it", out->path, out->temporary);
     st_output_directory_discard(out);
     return s;
   }
@@ -243,8 +258,8 @@ setun_status st_output_directory_commit(st_output_directory *out, setun_error *e
 }
 
 void st_output_directory_discard(st_output_directory *out) {
-  if (out->fd >= 0) {
-    remove_files(out->fd);
+  if (out->entries) {
+    remove_files(out->entries);
     rmdir(out->temporary);
   }
   free_directory(out);

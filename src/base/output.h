@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 
+#include <dirent.h>
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,7 +32,8 @@ void st_output_discard(st_output *out);
 
 // A directory of output files.
 typedef struct st_output_directory {
-  int fd; // keeps the lock
+  int fd;       // keeps the lock
+  DIR *entries; // of what is made, opened before there are any: to remove them needs no memory
   char *path, *temporary;
 } st_output_directory;
 

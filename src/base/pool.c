@@ -187,8 +187,7 @@ static setun_status start_worker(st_workers *t, int threads, setun_error *err) {
   pthread_cond_destroy(&w->wake);
   st_free(w);
   return st_fail(err, SETUN_ERROR_MEMORY, "cannot start thread %d of %d: %s", t->threads + 1, threads,
-                 failed == EAGAIN ? "the system leaves no memory for its stack, or allows no more threads"
-                                  : strerror(failed));
+                 failed == EAGAIN ? "out of memory for its stack, or no more threads are allowed" : strerror(failed));
 }
 
 // ---- pools --------------------------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ static inline uint64_t st_random_u64(st_random *r) {
 }
 
 // Uniform in [0, 1), a multiple of 2^-53.
-static inline double st_random_unit(st_random *r) { return (double)(st_random_u64(r) >> 11) * 0x1p-53; }
+static inline double st_random_unit(st_random *r) {
+  return (double)(st_random_u64(r) >> 11) * 0x1p-53;
+}
 
 #endif

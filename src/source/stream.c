@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/system_error.h"
 #include "source/stream_private.h"
 
 #include <errno.h>
@@ -116,7 +117,7 @@ st_piece_state st_piece_result(const st_stream *s, st_piece *p, int64_t result, 
     int error = (int)-result;
     bool passes = error == EINTR || error == EAGAIN || error == ECANCELED; // canceled: when a submitting thread ends
     if (passes || (p->direct && (error == EINVAL || error == EOPNOTSUPP))) return retry(p, error, err);
-    st_fail(err, SETUN_ERROR_IO, "%s: reading %zu bytes at offset %llu: %s", path, p->need, offset, strerror(error));
+    st_fail_system(err, error, "%s: reading %zu bytes at offset %llu", path, p->need, offset);
     return ST_PIECE_FAILED;
   }
   size_t got = p->got + (size_t)result, whole_blocks = got & ~(p->file->alignment - 1);

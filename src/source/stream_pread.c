@@ -116,5 +116,6 @@ setun_status st_stream_pread_new(st_stream *s, setun_error *err) {
     e->n_threads++;
   }
   if (e->n_threads) return SETUN_OK; // one does, more slowly
-  return st_fail(err, SETUN_ERROR_MEMORY, "cannot start a thread that reads: %s", strerror(failed)); // freed with s
+  return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a thread that reads: %s",
+                 strerror(failed)); // freed with s
 }

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -14,6 +15,10 @@ GOLDEN = os.path.join(ROOT, "tests", "golden")
 TALES = os.path.join(ROOT, "models", "setun-tales-7m")
 MODELS = os.environ.get("SETUN_MODELS") or os.path.join(ROOT, "build-models")
 SECONDS = 300
+TEST_SECONDS = float(os.environ.get("SETUN_TEST_SECONDS") or 30)  # what randomized checks go on for
+SEED = os.environ.get("SETUN_TEST_SEED") or "1"                   # what they begin with
+if SEED == "random":
+    SEED = str(time.time_ns())
 
 
 def setun(*args, stdin=b"", **more):
@@ -27,14 +32,25 @@ def setun(*args, stdin=b"", **more):
     return subprocess.run([COMMAND, *map(str, args)], stderr=subprocess.PIPE, **more)
 
 
-def failing(path, error, *calls):
-    """The environment in which these calls fail with this error for paths that end so; see tests/support/faults.c."""
+def with_faults(**variables):
+    """The environment in which tests/support/faults.c is loaded, with what it is told."""
     shim = os.environ.get("SETUN_FAULTS") or os.path.join(BUILD, "tests", "libsetun_faults.so")
     if not os.path.exists(shim):
         raise unittest.SkipTest(f"{shim} is not there")
     sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-    return dict(os.environ, LD_PRELOAD=shim, FAULT_PATH=path, FAULT_ERRNO=str(error), FAULT_CALLS=",".join(calls),
-                ASAN_OPTIONS=sanitizer.lstrip(":"))
+    return dict(os.environ, LD_PRELOAD=shim, ASAN_OPTIONS=sanitizer.lstrip(":"), **variables)
+
+
+def failing(path, error, *calls):
+    """The environment in which these calls fail with this error for paths that end so."""
+    return with_faults(FAULT_PATH=path, FAULT_ERRNO=str(error), FAULT_CALLS=",".join(calls))
+
+
+def failing_allocation(which=None, count=None):
+    """The environment in which this allocation of the process fails ("17": once, "17+": from there on), and in which their
+    number is written into the file `count`."""
+    told = {"FAULT_ALLOCATION": which, "FAULT_COUNT": count}
+    return with_faults(**{name: value for name, value in told.items() if value})
 
 
 def real_model(name):

@@ -71,7 +71,8 @@ PUBLIC_HEADERS = {
     "chat": ("channels.h", "choose.h"),
     "jinja": ("template.h",),
     "base": ("buffer.h", "bytes.h", "cpu.h", "error.h", "file.h", "float16.h", "float_modes.h", "hash.h", "json.h",
-             "log.h", "memory.h", "output.h", "pool.h", "process.h", "random.h", "system_memory.h", "thread.h", "utf8.h"),
+             "log.h", "memory.h", "output.h", "pool.h", "process.h", "random.h", "system_error.h", "system_memory.h",
+             "thread.h", "utf8.h"),
 }
 SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "backend": ("cpu", "vulkan", "cuda")}
 

@@ -4,6 +4,7 @@
 #define _DEFAULT_SOURCE // mkdtemp
 #include "allocators.h"
 #include "models.h"
+#include "tokenizer/internal.h"
 
 #include <unistd.h>
 
@@ -43,6 +44,7 @@ static setun_status look_into_file(work *w, setun_error *err) {
   setun_tensor_info info = {0};
   float *data = NULL;
   setun_status s = setun_file_open(w->path, NULL, &f, err);
+  if (f) digest(w, &(uint64_t){setun_file_get_info(f).n_params}, sizeof(uint64_t));
   size_t n = f ? setun_file_tensor_count(f) : 0, n_meta = f ? setun_file_meta_count(f) : 0, room = 0;
   for (size_t i = 0; s == SETUN_OK && i < n_meta; i++) {
     s = setun_file_meta(f, i, &key, &value, err);
@@ -234,6 +236,24 @@ static setun_status converse(work *w, setun_error *err) {
   return s;
 }
 
+// PCRE2 allocates through the library.
+static setun_status match(work *w, setun_error *err) {
+  static const char pattern[] = "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+  static const char text[] = "Hello, world 1234!  ";
+  st_regex *r = NULL;
+  st_matcher m = {0};
+  bool found = true;
+  size_t start = 0, end = 0;
+  setun_status s = st_regex_new(pattern, sizeof pattern - 1, &r, err);
+  while (s == SETUN_OK && found && end < sizeof text - 1) {
+    s = st_regex_match(r, &m, text, sizeof text - 1, end, &found, &start, &end, err);
+    if (s == SETUN_OK) digest(w, &(size_t[]){start, end, found}, 3 * sizeof(size_t));
+  }
+  st_matcher_free(&m);
+  st_regex_free(r);
+  return s;
+}
+
 // ---- one n after the other ----
 
 // Tries the work with the n-th allocation failing. False when there are fewer.
@@ -290,6 +310,11 @@ static void all_of(const char *path) {
   setun_model_free(m);
 }
 
+static void patterns(void **state) {
+  (void)state;
+  each_allocation((work){.path = GOLDEN "a pattern"}, match, "matching");
+}
+
 static void huggingface(void **state) {
   (void)state;
   all_of(GOLDEN "hf/bitnet-auto");
@@ -321,7 +346,7 @@ static int remove_folder(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(huggingface), cmocka_unit_test(gguf),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(patterns), cmocka_unit_test(huggingface), cmocka_unit_test(gguf),
                                      cmocka_unit_test(synthesis)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

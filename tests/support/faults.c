@@ -1,16 +1,21 @@
 // Preloaded into a program (LD_PRELOAD), it makes system calls fail for paths that end with $FAULT_PATH: $FAULT_ERRNO
 // is the error, $FAULT_CALLS names the calls, of "stat", "open", "fstat", "pread", "pwrite", "fsync", "close",
-// "rename".
+// "rename". And it counts all allocations of the process from main on, those of every library included: the
+// $FAULT_ALLOCATION-th fails ("17"), or all from it on do ("17+"); the file $FAULT_COUNT is given their number at the
+// end.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -75,3 +80,72 @@ int close(int fd) {
 int rename(const char *from, const char *to) {
   return fails_path("rename", to) ? -1 : REAL(rename)(from, to);
 }
+
+// ---- allocations ----
+
+#if defined(__GLIBC__) && !defined(SANITIZED) // sanitizers have allocators of their own, which must not be replaced
+
+// The C library's own functions under their second names: dlsym allocates itself.
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *old, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+
+static bool counting, from_there_on;
+static unsigned long fails_at;
+static atomic_ulong allocations;
+
+__attribute__((constructor)) static void begin(void) {
+  const char *at = getenv("FAULT_ALLOCATION");
+  char *end = NULL;
+  fails_at = at ? strtoul(at, &end, 10) : 0;
+  from_there_on = end && *end == '+';
+  counting = at || getenv("FAULT_COUNT");
+}
+
+__attribute__((destructor)) static void finish(void) {
+  const char *path = getenv("FAULT_COUNT");
+  char text[32];
+  int fd = path ? REAL(open)(path, O_WRONLY | O_CREAT | O_TRUNC, 0644) : -1;
+  if (fd < 0) return;
+  int n = snprintf(text, sizeof text, "%lu\n", atomic_load(&allocations));
+  if (write(fd, text, (size_t)n) != n) abort();
+  REAL(close)(fd);
+}
+
+static bool fails_allocation(void) {
+  if (!counting) return false;
+  unsigned long n = atomic_fetch_add(&allocations, 1) + 1;
+  bool fails = fails_at && (from_there_on ? n >= fails_at : n == fails_at);
+  if (fails) errno = ENOMEM;
+  return fails;
+}
+
+void *malloc(size_t size) {
+  return fails_allocation() ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size) {
+  return fails_allocation() ? NULL : __libc_calloc(count, size);
+}
+
+void *realloc(void *old, size_t size) {
+  return fails_allocation() ? NULL : __libc_realloc(old, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size) {
+  return fails_allocation() ? NULL : __libc_memalign(alignment, size);
+}
+
+int posix_memalign(void **block, size_t alignment, size_t size) {
+  void *p = fails_allocation() ? NULL : __libc_memalign(alignment, size);
+  if (p) *block = p;
+  return p ? 0 : ENOMEM;
+}
+
+void *mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset) {
+  if (fails_allocation()) return MAP_FAILED;
+  return (void *)syscall(SYS_mmap, at, length, protection, flags, fd, offset); // NOLINT: a result that is an address
+}
+
+#endif

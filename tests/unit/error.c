@@ -1,4 +1,5 @@
 // Errors: where something happened is put before what happened, once.
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/error.h"
+#include "base/system_error.h"
 
 static void check(const char *message, const char *context, const char *expected) {
   setun_error err = {SETUN_OK, ""};
@@ -28,6 +29,18 @@ static void contexts(void **state) {
   check("expected m/a.gguf", "m/a.gguf", "m/a.gguf: expected m/a.gguf");
 }
 
+static void the_system(void **state) {
+  (void)state;
+  setun_error err = {SETUN_OK, ""};
+  assert_int_equal(st_fail_system(&err, ENOMEM, "%s: cannot open", "m/a.gguf"), SETUN_ERROR_MEMORY);
+  assert_int_equal(err.code, SETUN_ERROR_MEMORY);
+  assert_string_equal(err.message, "m/a.gguf: cannot open: out of memory");
+  assert_int_equal(st_fail_system(&err, EIO, "%s: cannot open", "m/a.gguf"), SETUN_ERROR_IO);
+  assert_int_equal(err.code, SETUN_ERROR_IO);
+  assert_string_equal(err.message, "m/a.gguf: cannot open: Input/output error");
+  assert_int_equal(st_fail_system(NULL, ENOMEM, "x"), SETUN_ERROR_MEMORY);
+}
+
 static void no_error_to_fill(void **state) {
   (void)state;
   assert_int_equal(st_fail(NULL, SETUN_ERROR_IO, "x"), SETUN_ERROR_IO);
@@ -35,6 +48,7 @@ static void no_error_to_fill(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(contexts), cmocka_unit_test(no_error_to_fill)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(contexts), cmocka_unit_test(the_system),
+                                     cmocka_unit_test(no_error_to_fill)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
