@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/numpy: tiny checkpoints of Mistral and MiniCPM and LoRA adapters, with what they compute.
+"""Makes tests/golden/numpy: tiny checkpoints of Mistral and MiniCPM and LoRA adapters, with what they compute, and what
+golden models compute with hyperparameters that their files do not have (facts.safetensors).
 
 usage: make_model_references.py        (from anywhere; needs numpy)
 
 The reference is the Llama-like block of this file, in float64 and written from the papers and the models' published code,
-with Mistral's window, MiniCPM's factors and LongRoPE, and BitNet's int8 activations. It is first held against
-tests/golden/hf (llama3 and bitnet-auto), which the official implementation made. For adapters it computes with merged
+with Mistral's window, MiniCPM's factors and LongRoPE, BitNet's int8 activations, and gpt-oss's sinks and experts. It is first
+held against tests/golden/hf (llama3, bitnet-auto and gpt-oss), which the official implementation made. For adapters it computes with merged
 weights W + scale * alpha / r * B A, where Setun leaves W as it is; BitNet's W is ternary, so there the two are added as
 outputs. Everything is seeded: a second run gives the same files.
 """
@@ -59,7 +60,7 @@ class Model:
         self.c, self.w, self.adapters = config, weights, adapters
         self.head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         self.context = context or config["max_position_embeddings"]
-        self.bitnet = "quantization_config" in config
+        self.bitnet = config.get("quantization_config", {}).get("quant_method") == "bitnet"
         self.scale_emb = config.get("scale_emb", 1)
         self.residual = config["scale_depth"] / np.sqrt(config["num_hidden_layers"]) if "scale_depth" in config else 1
         self.logit_divisor = config["hidden_size"] / config["dim_model_base"] if "dim_model_base" in config else 1
@@ -80,6 +81,7 @@ class Model:
             y = (codes @ trits.T) / s.astype(np.float64) * np.float64(self.w[name + ".weight_scale"][0])
         else:
             y = x @ w.astype(np.float64).T
+        y = y + self.w.get(name + ".bias", 0)
         for a, b, scale in (f[name] for f in self.adapters if name in f):
             y = y + scale * (module_input @ a.astype(np.float64).T) @ b.astype(np.float64).T
         return y
@@ -98,9 +100,22 @@ class Model:
             old = r["original_max_position_embeddings"]
             f = f / np.array(r["long_factor"] if self.context > old else r["short_factor"])
             scale = np.sqrt(1 + np.log(c["max_position_embeddings"] / old) / np.log(old))
+        elif kind == "yarn":
+            f, scale = self.yarn(f, r)
         else:
             assert kind == "default"
         return f, scale
+
+    def yarn(self, f, r):
+        """YaRN, sections 3.2 and 3.4; ext_factor (llama.cpp's): how much of the fast pairs' own frequencies is kept."""
+        d, base, old = self.head_dim, r.get("rope_theta") or self.c["rope_theta"], r["original_max_position_embeddings"]
+        pair = lambda turns: d * np.log(old / (turns * 2 * np.pi)) / (2 * np.log(base))
+        low, high = pair(r.get("beta_fast", 32)), pair(r.get("beta_slow", 1))
+        if r.get("truncate", True):
+            low, high = np.floor(low), np.ceil(high)
+        low, high, ext = max(low, 0), min(high, d - 1), r.get("ext_factor", 1)
+        kept = ext * (1 - np.clip((np.arange(d // 2) - low) / max(high - low, 0.001), 0, 1))
+        return f / r["factor"] * (1 - kept) + f * kept, 0.1 * np.log(r["factor"]) + 1 if ext else 1.0
 
     def rope(self, x):
         f, scale = self.frequencies()
@@ -109,30 +124,50 @@ class Model:
         a, b = np.split(x, 2, -1)
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
+    def window(self, layer):
+        types = self.c.get("layer_types")
+        return self.c.get("sliding_window") if not types or types[layer] == "sliding_attention" else None
+
     def attention(self, x, p):
-        c, d, n = self.c, self.head_dim, x.shape[0]
+        c, d, n, layer = self.c, self.head_dim, x.shape[0], int(p.split(".")[2])
         h = self.norm(x, p + "input_layernorm")
         heads, kv = c["num_attention_heads"], c.get("num_key_value_heads") or c["num_attention_heads"]
-        q = self.rope(self.linear(h, p + "self_attn.q_proj").reshape(n, heads, d))
-        k = self.rope(self.linear(h, p + "self_attn.k_proj").reshape(n, kv, d)).repeat(heads // kv, 1)
-        v = self.linear(h, p + "self_attn.v_proj").reshape(n, kv, d).repeat(heads // kv, 1)
+        most = c.get("clip_qkv") or np.inf
+        q, k, v = (np.clip(self.linear(h, p + f"self_attn.{m}_proj"), -most, most).reshape(n, -1, d) for m in "qkv")
+        q, k, v = self.rope(q), self.rope(k).repeat(heads // kv, 1), v.repeat(heads // kv, 1)
         scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(d)
         distance = np.arange(n)[:, None] - np.arange(n)
-        visible = (distance >= 0) & (distance < (c.get("sliding_window") or n + 1))
+        visible = (distance >= 0) & (distance < (self.window(layer) or n + 1))
         scores = np.where(visible, scores, -np.inf)
-        e = np.exp(scores - scores.max(-1, keepdims=True))
-        o = np.einsum("hqk,khd->qhd", e / e.sum(-1, keepdims=True), v).reshape(n, heads * d)
+        sinks = self.w.get(p + "self_attn.sinks", np.full(heads, -np.inf)).astype(np.float64)[:, None, None]
+        most = np.maximum(scores.max(-1, keepdims=True), sinks)
+        e = np.exp(scores - most)
+        o = np.einsum("hqk,khd->qhd", e / (e.sum(-1, keepdims=True) + np.exp(sinks - most)), v).reshape(n, heads * d)
         if self.bitnet:
             o = self.norm(o, p + "self_attn.attn_sub_norm")
         return self.linear(o, p + "self_attn.o_proj")
 
     def mlp(self, x, p):
         h = self.norm(x, p + "post_attention_layernorm")
+        if p + "mlp.router.weight" in self.w:
+            return self.gpt_oss_experts(h, p + "mlp.")
         gate, up = self.linear(h, p + "mlp.gate_proj"), self.linear(h, p + "mlp.up_proj")
         h = (np.maximum(gate, 0) ** 2 if self.c["hidden_act"] == "relu2" else gate / (1 + np.exp(-gate))) * up
         if self.bitnet:
             h = self.norm(h, p + "mlp.ffn_sub_norm")
         return self.linear(h, p + "mlp.down_proj")
+
+    def gpt_oss_experts(self, h, p):
+        """A softmax over the chosen experts' logits; gates in even rows, the others in odd ones; both clamped."""
+        logits, y = self.linear(h, p + "router"), np.zeros_like(h)
+        for t, chosen in enumerate(np.argsort(-logits, kind="stable")[:, : self.c["num_experts_per_tok"]]):
+            share = np.exp(logits[t, chosen] - logits[t, chosen].max())
+            for e, weight in zip(chosen, share / share.sum()):
+                z = mxfp4(self.w, p + "experts.gate_up_proj", e) @ h[t] + self.w[p + "experts.gate_up_proj_bias"][e]
+                gate, up = np.minimum(z[::2], 7), np.clip(z[1::2], -7, 7)
+                z = (up + 1) * gate / (1 + np.exp(-1.702 * gate))
+                y[t] += weight * (mxfp4(self.w, p + "experts.down_proj", e) @ z + self.w[p + "experts.down_proj_bias"][e])
+        return y
 
     def run(self, ids):
         """Hidden states [layers + 1, n, hidden] and logits [n, vocabulary]."""
@@ -145,6 +180,15 @@ class Model:
             hidden.append(x)
         head = "model.embed_tokens" if self.c.get("tie_word_embeddings") else "lm_head"
         return np.stack(hidden), self.linear(self.norm(x, "model.norm"), head) / self.logit_divisor
+
+
+def mxfp4(weights, name, expert):
+    """An expert's matrix: 16 bytes of 32 weights, the lower half first, times a power of two."""
+    values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float64)
+    values = np.concatenate([values, -values])
+    blocks, scales = weights[name + "_blocks"][expert], weights[name + "_scales"][expert].astype(np.float64)
+    w = np.stack([values[blocks & 15], values[blocks >> 4]], -1).reshape(*blocks.shape[:2], 32)
+    return (w * 2 ** (scales - 127)[..., None]).reshape(blocks.shape[0], -1)
 
 
 def check_against_official(name, bound):
@@ -225,6 +269,31 @@ def checkpoints():
     for name in [n for n, w in weights.items() if w.dtype == np.uint8]:
         weights[name.replace(".weight", ".rms_norm.weight")] = rng.uniform(0.5, 1.5, weights[name].shape[1]).astype("<f4")
     write_checkpoint("bitnet-norms", bitnet, weights, 20)
+
+
+# ---- facts -----------------------------------------------------------------------------------------------------------
+
+
+def facts():
+    """Golden models with hyperparameters that their files do not have; the last positions' logits."""
+    out, last = {}, 12
+    every_third = ["full_attention" if (i + 1) % 3 == 0 else "sliding_attention" for i in range(4)]
+    yarn = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=16)
+    cases = [("hf/gpt-oss", "period_3", dict(layer_types=every_third), {})]
+    cases += [("hf/gpt-oss", f"ext_{ext}", {}, dict(ext_factor=ext)) for ext in (0.5, 0)]
+    cases += [("numpy/mistral", f"ext_{ext}", dict(sliding_window=None), dict(yarn, ext_factor=ext)) for ext in (1, 0.5, 0)]
+    cases += [("hf/llama3", "clamp_kqv", dict(clip_qkv=0.25), {})]
+    for model, case, changes, rope in cases:
+        with open(os.path.join(GOLDEN, model, "config.json")) as f:
+            config = dict(json.load(f), **changes)
+        if rope:
+            config["rope_scaling"] = dict(config.get("rope_scaling") or {}, **rope)
+        name, d = os.path.basename(model), os.path.join(GOLDEN, model)
+        ids = np.random.default_rng(11).integers(3, config["vocab_size"], 40).astype("<i8")
+        weights = load(os.path.join(d, "model.safetensors"))
+        out["input_ids"] = ids
+        out[f"{name}.{case}"] = Model(config, weights).run(ids)[1][-last:].astype("<f4")
+    save(os.path.join(OUT, "facts.safetensors"), out)
 
 
 # ---- adapters --------------------------------------------------------------------------------------------------------
@@ -323,6 +392,8 @@ def adapters():
 if __name__ == "__main__":
     check_against_official("llama3", 1e-4)
     check_against_official("bitnet-auto", 0.06)
+    check_against_official("gpt-oss", 1e-4)
     os.makedirs(OUT, exist_ok=True)
     checkpoints()
+    facts()
     adapters()

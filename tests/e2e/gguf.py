@@ -13,7 +13,9 @@ def text(value):
 
 def value_bytes(value):
     """The type and the bytes of a text, an integer (u32), a number (f32), a flag, or a list of such (integers: i32; of
-    another type as a pair of its code and the list)."""
+    another type as a pair of its code and the list); bytes are those of such a value already."""
+    if isinstance(value, bytes):
+        return value
     codes, forms = {str: STRING, bool: BOOL, int: U32, float: F32}, {U32: "I", I32: "i", F32: "f", BOOL: "?"}
     if isinstance(value, (str, bool, int, float)):
         kind = codes[type(value)]
@@ -92,12 +94,9 @@ def write_ternary(path, rows=8192, columns=8192):
     write(path, [("m.weight", [columns, rows], T2_TYPE, packed), ("m.scale", [1], F32_TYPE, struct.pack("<f", 1))])
 
 
-def edit(source, target, changes):
-    """Copies a GGUF file of one part with keys set, or, to None, removed."""
-    with open(source, "rb") as file:
-        data = file.read()
+def pairs(data):
+    """Name, and where it begins and ends, of each key with its value."""
     at = 24
-    n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
 
     def skip(kind, at):
         if kind == STRING:
@@ -112,20 +111,37 @@ def edit(source, target, changes):
             at = skip(STRING, at)
         return at
 
-    kept, alignment = [], 32
-    for _ in range(n_keys):
+    for _ in range(struct.unpack_from("<Q", data, 16)[0]):
         begin = at
         at = skip(STRING, at)
         name = data[begin + 8:at].decode()
         kind = struct.unpack_from("<I", data, at)[0]
-        if name == "general.alignment":
-            alignment = struct.unpack_from("<I", data, at + 4)[0]
         at = skip(kind, at + 4)
+        yield name, begin, at
+
+
+def raw_pairs(path, prefix):
+    """The keys that begin so, with the bytes of their values, as `write` takes them."""
+    with open(path, "rb") as file:
+        data = file.read()
+    return [(name, data[begin + 8 + len(name.encode()):end]) for name, begin, end in pairs(data) if name.startswith(prefix)]
+
+
+def edit(source, target, changes):
+    """Copies a GGUF file of one part with keys set, or, to None, removed."""
+    with open(source, "rb") as file:
+        data = file.read()
+    at = 24
+    n_tensors = struct.unpack_from("<Q", data, 8)[0]
+    kept, alignment = [], 32
+    for name, begin, at in pairs(data):
+        if name == "general.alignment":
+            alignment = struct.unpack_from("<I", data, at - 4)[0]
         if name not in changes:
             kept.append(data[begin:at])
     infos = at
     for _ in range(n_tensors):
-        at = skip(STRING, at)
+        at += 8 + struct.unpack_from("<Q", data, at)[0]
         at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 12
     start = (at + alignment - 1) // alignment * alignment
     kept += [text(name) + value_bytes(value) for name, value in changes.items() if value is not None]

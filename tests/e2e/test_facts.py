@@ -6,26 +6,29 @@ import os
 import shutil
 import tempfile
 
+import containers
 import gguf
-from support import GOLDEN, Case, main, read_safetensors, setun
+from support import GOLDEN, Case, main, read_safetensors, rows, setun
 
 IDS = ",".join(str(i) for i in range(3, 35))
 MOVES, SAME, REFUSED = "moves", "same", "refused"
 
-# Family: a directory and a GGUF file of the golden ones; None: made from the directory by `convert`.
+# Family: a directory and a GGUF file of the golden ones, or the architecture that containers.py makes one of; None: the
+# family has no directories.
 FAMILIES = {
     "llama": ("hf/llama3", "gguf/llama3.gguf"),
     "mixtral": ("hf/mixtral", "gguf/mixtral.gguf"),
-    "mistral": ("numpy/mistral", None),
-    "minicpm": ("numpy/minicpm", None),
-    "bitnet": ("hf/bitnet-latent", None),
+    "mistral": ("numpy/mistral", "llama"),
+    "minicpm": ("numpy/minicpm", "minicpm"),
+    "bitnet-b1.58": ("hf/bitnet-auto", "bitnet-b1.58"),
+    "bitnet": (None, "bitnet"),  # the same weights; SiLU in place of the squared ReLU
     "gemma3": ("hf/gemma3-plain", "gguf/gemma3-plain.gguf"),
     "gpt-oss": ("hf/gpt-oss", "gguf/gpt-oss.gguf"),
     "olmoe": ("hf/olmoe-plain", "gguf/olmoe-plain.gguf"),
-    "qwen2": ("hf/qwen2", None),
+    "qwen2": ("hf/qwen2", "qwen2"),
     "qwen2moe": ("hf/qwen2-moe", "gguf/qwen2-moe.gguf"),
     "qwen3": ("hf/qwen3", "gguf/qwen3.gguf"),
-    "qwen3moe": ("hf/qwen3-moe", None),
+    "qwen3moe": ("hf/qwen3-moe", "qwen3moe"),
 }
 LLAMA = ("llama", "mixtral", "mistral")  # what their GGUF files call themselves
 EXPERTS = ("mixtral", "gpt-oss", "olmoe", "qwen2moe", "qwen3moe")
@@ -106,14 +109,13 @@ class FactsTest(Case):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.models = {}
+        vocabulary = os.path.join(GOLDEN, "gguf", "llama3.gguf")
         for name, (directory, file) in FAMILIES.items():
-            directory = os.path.join(GOLDEN, directory)
-            path = os.path.join(GOLDEN, file) if file else os.path.join(cls.folder.name, name + ".gguf")
-            if not file:
-                result = setun("convert", directory, "--to", "f32" if name != "bitnet" else "tq2_0", "-o", path)
-                if result.returncode and name == "bitnet":
-                    result = setun("convert", directory, "--to", "t2", "-o", path)
-                assert not result.returncode, result.stderr
+            directory = directory and os.path.join(GOLDEN, directory)
+            path = os.path.join(GOLDEN, file)
+            if not file.endswith(".gguf"):
+                path = os.path.join(cls.folder.name, name + ".gguf")
+                containers.write(directory or os.path.join(GOLDEN, "hf", "bitnet-auto"), path, file, vocabulary)
             cls.models[name] = (directory, path)
         cls.plain = {}
 
@@ -181,12 +183,12 @@ class FactsTest(Case):
 
     def test_config(self):
         for name, (path, _) in self.models.items():
-            for key, value, expected, other in CONFIG:
+            for key, value, expected, other in CONFIG if path else ():
                 with self.subTest(family=name, key=key, value=value):
                     self.check(path, key, value, other.get(name, expected))
 
     def test_experts_of_dense_files(self):
-        for name in ("llama", "mistral", "minicpm", "bitnet", "gemma3", "qwen2", "qwen3"):
+        for name in ("llama", "mistral", "minicpm", "bitnet", "bitnet-b1.58", "gemma3", "qwen2", "qwen3"):
             with self.subTest(family=name):
                 found = self.logits(self.edited(self.models[name][1], {"expert_count": 4, "expert_used_count": 2}))
                 self.assertIn("expert_count", found)
@@ -225,11 +227,50 @@ class FactsTest(Case):
         self.assertLess(max(abs(a - b) for a, b in zip(found, golden["logits"][1])), 1e-4)
 
 
+    def test_made_containers(self):
+        """The made GGUF files give the numbers of the directories: the official ones, MiniCPM's and Mistral's numpy's."""
+        out = os.path.join(self.folder.name, "logits")
+        for name, bound in (("mistral", 1e-4), ("minicpm", 1e-4), ("bitnet-b1.58", 0.06), ("qwen2", 1e-4), ("qwen3moe", 1e-4)):
+            directory, path = self.models[name]
+            with self.subTest(family=name):
+                golden = read_safetensors(os.path.join(directory, "golden.safetensors"))
+                self.good("logits", path, "--ids", ",".join(map(str, golden["input_ids"][1])), "--precise", "-o", out)
+                expected = golden.get("logits_short", golden["logits"])[1]  # `logits` has no room beyond its ids
+                self.assertLess(max(abs(a - b) for a, b in zip(read_safetensors(out)["logits"][1], expected)), bound)
+
+    def check_reference(self, path, changes, case):
+        """Logits of an edited file against the independent ones of tools/make_model_references.py."""
+        golden = read_safetensors(os.path.join(GOLDEN, "numpy", "facts.safetensors"))
+        out, edited = os.path.join(self.folder.name, "logits"), self.edited(path, changes)
+        self.good("logits", edited, "--ids", ",".join(map(str, golden["input_ids"][1])), "--precise", "-o", out)
+        expected = rows(golden[case])
+        found = rows(read_safetensors(out)["logits"])[-len(expected):]
+        return max(abs(a - b) for x, y in zip(found, expected) for a, b in zip(x, y))
+
+    def test_yarn(self):
+        """ext_factor: of gpt-oss, which has YaRN, and of a file of Llama's kind with YaRN added."""
+        yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 16}
+        for name, changes, values in (("gpt-oss", {}, (0.5, 0)), ("mistral", dict(yarn, **{"attention.sliding_window": None}), (1, 0.5, 0))):
+            path = self.models[name][1]
+            for value in values:
+                changes["rope.scaling.yarn_ext_factor"] = float(value)
+                with self.subTest(family=name, value=value):
+                    self.assertLess(self.check_reference(path, changes, f"{name}.ext_{value}"), 1e-4)
+            # which tells the factors apart: those of one differ from those of the next by far more
+            changes["rope.scaling.yarn_ext_factor"] = 0.9
+            self.assertGreater(self.check_reference(path, changes, f"{name}.ext_0.5"), 1e-2)
+
+    def test_clamp(self):
+        path = self.models["llama"][1]
+        self.assertLess(self.check_reference(path, {"attention.clamp_kqv": 0.25}, "llama3.clamp_kqv"), 1e-4)
+        self.assertGreater(self.check_reference(path, {"attention.clamp_kqv": 0.3}, "llama3.clamp_kqv"), 1e-2)
+
+
 class WindowsTest(FactsTest):
     """Windows by layer: a period, or an array of flags or numbers, one a layer; one reader for all families."""
 
     test_gguf = test_config = test_experts_of_dense_files = test_factors_are_exact = None
-    test_granite_by_name_of_llama = None
+    test_granite_by_name_of_llama = test_made_containers = test_yarn = test_clamp = None
 
     def test_spellings(self):
         """All spellings of one list of layers give the same logits, in every family; another list gives others."""
@@ -259,9 +300,21 @@ class WindowsTest(FactsTest):
             path = self.models[name][1]
             expected = self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": period}))
             self.assertEqual(self.logits(self.edited(path, {"attention.sliding_window": 5})), expected)
-        for name in ("bitnet", "minicpm", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe"):
+        for name in ("bitnet", "bitnet-b1.58", "minicpm", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe"):
             found = self.logits(self.edited(self.models[name][1], {"attention.sliding_window": 5}))
             self.assertIn("attention.sliding_window_pattern", found)
+
+    def test_period_of_three(self):
+        """gpt-oss with a period of 3, in every spelling and both containers, against an independent computation."""
+        directory, path = self.models["gpt-oss"]
+        flags = [True, True, False, True]
+        for pattern in (3, flags, [int(f) for f in flags], (gguf.U32, flags)):
+            changes = {"attention.sliding_window_pattern": pattern}
+            self.assertLess(self.check_reference(path, changes, "gpt-oss.period_3"), 1e-4)
+        self.assertLess(self.check_reference(path, {"attention.sliding_window": [8, 8, 0, 8]}, "gpt-oss.period_3"), 1e-4)
+        types = ["sliding_attention" if f else "full_attention" for f in flags]
+        self.assertLess(self.check_reference(directory, {"layer_types": types}, "gpt-oss.period_3"), 1e-4)
+        self.assertGreater(self.check_reference(path, {}, "gpt-oss.period_3"), 1)
 
     def test_both_containers_agree(self):
         """A period in GGUF and the same list of layers in config.json, whose windows the official numbers of golden/hf prove."""
@@ -290,7 +343,7 @@ class KeysTest(FactsTest):
     """Types of files, other namespaces, and keys that are ignored on request."""
 
     test_gguf = test_config = test_experts_of_dense_files = test_factors_are_exact = None
-    test_granite_by_name_of_llama = None
+    test_granite_by_name_of_llama = test_made_containers = test_yarn = test_clamp = None
 
     def test_types(self):
         path = self.models["llama"][1]
