@@ -17,7 +17,8 @@ struct setun_model {
   st_container container;
   setun_sampler_params sampling;
   st_templates templates;
-  char *architecture; // as the files spell it; NULL: they do not say
+  const st_spec *spec; // its family; NULL: not known, which a vocabulary need not be
+  char *architecture;  // as the files spell it; NULL: they do not say
   st_log log;
   st_directory *directory; // that weights are streamed from; NULL: none are
 };
@@ -32,6 +33,10 @@ static inline st_sampler *st_sampler_of(setun_sampler *s) {
   return (st_sampler *)(void *)s;
 }
 
+// The family of a model's files; NULL where it is not known or they are of none.
+const st_spec *st_spec_of(const st_directory *directory);
+// How texts are split where the files do not say, by the family; NULL: nothing is known.
+const char *st_default_pre(const st_directory *directory);
 // Notes that a GGUF file does not say how texts are split before byte-level BPE, and what is taken.
 setun_status st_note_default_pre(const st_directory *directory, setun_error *err);
 

@@ -41,7 +41,10 @@ static setun_status choose(const setun_model *model, const setun_chat_params *p,
   }
   if (!model) return st_fail(err, SETUN_ERROR_ARGUMENT, "chat: expected a model or a template, found neither");
   st_log log = {p->log, p->user};
-  st_chat_model facts = {model->architecture, has_control, model->tokenizer};
+  st_chat_model facts = {.architecture = model->architecture,
+                         .templates = model->spec ? model->spec->chat_templates : NULL,
+                         .has_control = has_control,
+                         .user = model->tokenizer};
   return st_choose_template(&model->templates, &facts, p->name, p->tools, &log, chosen, err);
 }
 

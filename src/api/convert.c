@@ -125,7 +125,7 @@ static setun_status make_keys(const st_directory *d, st_keys *keys, setun_error 
   uint32_t size = 0;
   const st_json *text = st_json_get(d->config, "text_config");
   st_json_u32(st_json_is_object(text) ? text : d->config, "vocab_size", 0, 1u << 24, &size, NULL);
-  setun_status s = st_vocabulary_load(d, NULL, NULL, &t, err);
+  setun_status s = st_vocabulary_load(d, st_default_pre(d), NULL, &t, err);
   if (s == SETUN_OK) s = export(d, &t, size, &e, err);
   if (s == SETUN_OK) {
     put_vocabulary(keys, &e.vocabulary);
@@ -163,9 +163,7 @@ static bool put_config(const st_directory *d, const st_tokenizer *t, st_buffer *
 
 static setun_status make_json(const st_directory *d, st_buffer *json, st_buffer *config, setun_error *err) {
   st_tokenizer *t = NULL;
-  const st_spec *spec = NULL;
-  const char *pre = st_gguf_spec(d, &spec, NULL) == SETUN_OK ? spec->gguf_pre : NULL;
-  setun_status s = st_vocabulary_load(d, pre, NULL, &t, err);
+  setun_status s = st_vocabulary_load(d, st_default_pre(d), NULL, &t, err);
   if (s == SETUN_OK) s = st_tokenizer_export_json(t, json, err);
   if (s == SETUN_OK && !put_config(d, t, config)) s = st_fail_memory(err, "tokenizer_config.json");
   st_tokenizer_free(t);

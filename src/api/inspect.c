@@ -77,19 +77,25 @@ static setun_status copy_architecture(setun_file *f, setun_error *err) {
   return s;
 }
 
+static setun_status note_templates(const st_directory *d, setun_error *err) {
+  st_templates templates = {0};
+  setun_status s = st_templates_load(d, &templates, err);
+  st_templates_free(&templates);
+  return s;
+}
+
 // What loading the model would note, and what it would refuse in its keys.
 static setun_status note_assumptions(const st_directory *d, setun_error *err) {
-  const st_spec *spec = NULL;
   setun_error why = {SETUN_OK, ""};
   setun_status s = st_note_default_pre(d, err);
-  if (s != SETUN_OK || d->container == ST_SAFETENSORS) return s;
-  s = d->container == ST_GGUF ? st_gguf_spec(d, &spec, NULL) : st_hf_spec(d, &spec, NULL);
+  const st_spec *spec = s == SETUN_OK ? st_spec_of(d) : NULL;
+  if (!spec) return s;
+  s = note_templates(d, &why);
   if (s == SETUN_OK) s = st_facts_check(d, spec, &why);
-  if (s != SETUN_ERROR_UNSUPPORTED && s != SETUN_ERROR_FORMAT) {
-    return s == SETUN_OK ? s : st_fail(err, s, "%s", why.message);
+  if (s != SETUN_ERROR_MEMORY && *why.message) {
+    return st_notices_add(d->notices, SETUN_LOG_INFO, err, "not loaded as it is: %s", why.message);
   }
-  return *why.message ? st_notices_add(d->notices, SETUN_LOG_INFO, err, "not loaded as it is: %s", why.message)
-                      : SETUN_OK; // a family that is not known
+  return s == SETUN_OK ? s : st_fail(err, s, "%s", why.message);
 }
 
 // The module that a tensor's name belongs to: the name without ".weight".

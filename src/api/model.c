@@ -89,10 +89,17 @@ static setun_status read_source(const void *context, uint64_t offset, void *to, 
   return SETUN_OK;
 }
 
-// The family's default split pattern, for vocabularies; no error where the family is unknown: a vocabulary needs none.
-static const char *default_pre(const st_directory *d) {
+const st_spec *st_spec_of(const st_directory *d) {
   const st_spec *spec = NULL;
-  return d->container == ST_GGUF && st_gguf_spec(d, &spec, NULL) == SETUN_OK ? spec->gguf_pre : NULL;
+  if (d->container == ST_GGUF) st_gguf_spec(d, &spec, NULL);
+  if (d->container == ST_HUGGINGFACE) st_hf_spec(d, &spec, NULL);
+  return spec;
+}
+
+const char *st_default_pre(const st_directory *d) {
+  const st_spec *spec = st_spec_of(d);
+  if (!spec || d->container == ST_GGUF) return spec ? spec->gguf_pre : NULL;
+  return spec->hf_pre ? spec->hf_pre : "gpt-2";
 }
 
 st_placement_options st_placement_options_of(const setun_model_params *p, const st_log *log) {
@@ -118,7 +125,7 @@ setun_status st_note_default_pre(const st_directory *d, setun_error *err) {
   if (d->container != ST_GGUF || st_metadata_find(&d->metadata, "tokenizer.ggml.pre")) return SETUN_OK;
   if (st_metadata_text(&d->metadata, "tokenizer.ggml.model", &model, NULL) != SETUN_OK) return SETUN_OK;
   if (model.length != 4 || memcmp(model.data, "gpt2", 4)) return SETUN_OK;
-  const char *pre = default_pre(d);
+  const char *pre = st_default_pre(d);
   return st_notices_add(d->notices, SETUN_LOG_WARNING, err,
                         "%s: tokenizer.ggml.pre: no such key: texts are split as by \"%s\"", d->path,
                         pre ? pre : "default");
@@ -151,9 +158,10 @@ static setun_status load_texts(setun_model *m, const st_directory *d, setun_erro
                    "give the directory, with its config.json and tokenizer");
   }
   m->container = d->container;
+  m->spec = st_spec_of(d);
   m->sampling = st_sampler_defaults(d, &m->log);
-  setun_status s = st_vocabulary_load(d, default_pre(d), &m->log, &m->tokenizer, err);
-  if (s == SETUN_OK) s = st_templates_load(d, &m->log, &m->templates, err);
+  setun_status s = st_vocabulary_load(d, st_default_pre(d), &m->log, &m->tokenizer, err);
+  if (s == SETUN_OK) s = st_templates_load(d, &m->templates, err);
   return s == SETUN_OK ? st_architecture_name(d, &m->architecture, err) : s;
 }
 

@@ -41,10 +41,10 @@ const st_named_template *st_templates_find(const st_templates *t, const char *na
 
 // ---- families ----
 
-// How a family writes a conversation: known by its architecture and by control tokens that only its chat models use.
+// How models of some families write a conversation: known by control tokens that only its chat models use. Which
+// families do is said by them (st_spec.chat_templates).
 typedef struct family {
   const char *name;
-  const char *architectures[4]; // NULL ends them
   const char *tokens[2];
   const char *text;
   // A template of the model's own that lacks this is wrong; NULL: the model's own is right.
@@ -55,7 +55,6 @@ static const family families[] = {
     // The published GGUF file of BitNet b1.58 2B4T has turns "Human: ...\n\nBITNETAssistant: ", which the model was not
     // trained on; the tokenizer_config.json of the same model has these.
     {"BitNet b1.58 2B4T",
-     {"bitnet-b1.58", "bitnet-25", "bitnet"},
      {"<|eot_id|>", "<|begin_of_text|>"},
      "{%- for message in messages %}"
      "{%- if loop.first %}{{ bos_token }}{% endif %}"
@@ -64,7 +63,6 @@ static const family families[] = {
      "{%- if add_generation_prompt %}{{ 'Assistant: ' }}{% endif %}",
      "<|eot_id|>"},
     {"Llama 3",
-     {"llama"},
      {"<|start_header_id|>", "<|eot_id|>"},
      "{%- for message in messages %}"
      "{%- if loop.first %}{{ bos_token }}{% endif %}"
@@ -74,7 +72,6 @@ static const family families[] = {
      "{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}",
      NULL},
     {"Gemma",
-     {"gemma3", "gemma3_text"},
      {"<start_of_turn>", "<end_of_turn>"},
      "{{ bos_token }}"
      "{%- set prefix = '' %}{%- set turns = messages %}"
@@ -88,7 +85,6 @@ static const family families[] = {
      "{%- if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}",
      NULL},
     {"ChatML",
-     {"llama", "qwen2", "qwen3", "minicpm"},
      {"<|im_start|>", "<|im_end|>"},
      "{%- for message in messages %}"
      "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
@@ -99,9 +95,7 @@ static const family families[] = {
 
 static bool is_family(const family *f, const st_chat_model *model) {
   bool known = false;
-  for (size_t i = 0; i < sizeof f->architectures / sizeof *f->architectures && f->architectures[i]; i++) {
-    known |= model->architecture && !strcmp(f->architectures[i], model->architecture);
-  }
+  for (const char *const *name = model->templates; name && *name; name++) known |= !strcmp(f->name, *name);
   for (size_t i = 0; known && i < sizeof f->tokens / sizeof *f->tokens; i++) {
     known = model->has_control(model->user, f->tokens[i]);
   }

@@ -27,7 +27,9 @@ const st_named_template *st_templates_find(const st_templates *t, const char *na
 
 // What is known of the model.
 typedef struct st_chat_model {
-  const char *architecture; // as the model's files spell it; NULL: unknown
+  const char *architecture;     // as the model's files spell it, for messages; NULL: unknown
+  const char *const *templates; // those that models of its family may be trained with, by the names here; ended with
+                                // NULL; NULL: none
   // Does the vocabulary have this control token?
   bool (*has_control)(const void *user, const char *text);
   const void *user;

@@ -33,24 +33,8 @@ static bool tells_int8(const st_directory *d) {
   return false;
 }
 
-// Between the containers' names for a family. GGUF has fewer: what is shaped like Llama calls itself llama.
 static setun_status find_target(st_conversion *p, setun_error *err) {
-  const st_spec *s = p->spec;
-  const char *key = p->to_gguf ? "general.architecture" : "config.json: model_type", *name;
-  if (p->from_gguf == p->to_gguf) {
-    p->target_spec = s;
-    return SETUN_OK;
-  }
-  if (p->to_gguf) {
-    name = s->gguf_names[0] ? s->gguf_names[0] : "llama";
-  } else if (!strcmp(s->name, "llama") && p->h.n_expert) {
-    name = "mixtral";
-  } else if (!strcmp(s->name, "llama") && p->h.window) {
-    name = "mistral";
-  } else {
-    name = s->model_types[0] ? s->model_types[0] : s->name;
-  }
-  p->target_spec = st_spec_find(p->to_gguf, key, name, strlen(name), err);
+  p->target_spec = p->from_gguf == p->to_gguf ? p->spec : st_spec_counterpart(p->spec, p->to_gguf, &p->h, err);
   return p->target_spec ? SETUN_OK : SETUN_ERROR_UNSUPPORTED;
 }
 

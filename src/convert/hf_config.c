@@ -219,13 +219,9 @@ static void set_window(const st_conversion *p, members *m) {
 // The families' own.
 static void set_factors(const st_conversion *p, members *m) {
   const st_hparams *h = &p->h;
-  const char *family = p->target_spec->name;
-  if (!strcmp(family, "gemma3")) set_f32(m, "query_pre_attn_scalar", roundf(1 / (h->attn_scale * h->attn_scale)));
-  if (!strcmp(family, "minicpm")) {
-    set_f32(m, "scale_emb", h->embed_scale);
-    set_f32(m, "scale_depth", h->residual_scale * sqrtf((float)h->n_layer));
-    set_f32(m, "dim_model_base", h->logit_scale * (float)h->n_embd);
-  }
+  st_named_number own[ST_NAMED_NUMBERS];
+  size_t n = p->target_spec->write_hf ? p->target_spec->write_hf(h, own) : 0;
+  for (size_t i = 0; i < n; i++) set_f32(m, own[i].key, own[i].value);
   if (h->clip_qkv > 0) set_f32(m, "clip_qkv", h->clip_qkv);
   if (h->logit_softcap > 0) set_f32(m, "final_logit_softcapping", h->logit_softcap);
 }
@@ -259,7 +255,7 @@ static void set_hparams(const st_conversion *p, members *m) {
   const st_hparams *h = &p->h;
   const char *fn = h->fn == ST_FN_RELU2 ? "relu2" : h->fn == ST_FN_GELU_TANH ? "gelu_pytorch_tanh" : "silu";
   set_names(p, m);
-  set_text(m, !strcmp(p->target_spec->name, "gemma3") ? "hidden_activation" : "hidden_act", fn);
+  set_text(m, p->target_spec->hf_activation ? p->target_spec->hf_activation : "hidden_act", fn);
   set_u32(m, "hidden_size", h->n_embd);
   set_u32(m, "intermediate_size", h->n_ff);
   set_u32(m, "num_hidden_layers", h->n_layer);

@@ -24,11 +24,20 @@ typedef struct st_window_rule {
   bool gguf; // GGUF files that state a window and no pattern mean this rule; otherwise they must state one
 } st_window_rule;
 
+typedef struct st_named_number {
+  const char *key;
+  float value;
+} st_named_number;
+enum { ST_NAMED_NUMBERS = 4 };
+
 struct st_spec {
   const char *name;
   const char *const *gguf_names;  // general.architecture, ended with NULL
   const char *const *model_types; // config.json, ended with NULL
   const char *hf_class;           // the official class of the first of these; NULL: the family has none
+  // A family without GGUF names: how its files call themselves there, and whether what does so is of this family.
+  const char *gguf_as;
+  bool (*is_it)(const st_hparams *h);
   // What holds when a file does not say: config.json's defaults are those of the official configuration class.
   st_hparams defaults;
   const st_fact *facts; // what it reads beyond facts.def's USED rows, and where it differs; ended with {0}; or NULL
@@ -36,6 +45,7 @@ struct st_spec {
   bool gguf_factors;          // its GGUF files state embedding_scale, residual_scale and logit_scale, whatever they are
   bool gguf_interleaved;      // its GGUF files hold q and k rows for interleaved RoPE
   const char *gguf_pre;       // the split pattern of its GGUF files that name none; NULL: "default"
+  const char *hf_pre;         // that of its vocab.json with merges.txt; NULL: "gpt-2"
   bool gguf_defaults;         // its published GGUF files leave out keys, for which the defaults hold
   bool gguf_int8;             // its GGUF files prescribe int8 activations (FORMATS: the bitnet architectures)
   const st_binding *bindings; // ended with ST_BIND_END
@@ -44,9 +54,15 @@ struct st_spec {
   const char *const *ignored;
   // A prefix that all names may have ("language_model."); NULL: none.
   const char *hf_prefix;
+  // What src/chat has for its models that come without a chat template (or with a wrong one), ended with NULL; or NULL.
+  const char *const *chat_templates;
+  const char *hf_activation; // config.json's name for the activation function; NULL: "hidden_act"
   // The family's own keys, after the common ones were read; either may be NULL.
   setun_status (*read_hf)(const st_json *config, st_hparams *h, setun_error *err);
   setun_status (*read_gguf)(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err);
+  // The inverse of read_hf, for config.json's that are written: the numbers of the family's own; their count. May be
+  // NULL.
+  size_t (*write_hf)(const st_hparams *h, st_named_number out[ST_NAMED_NUMBERS]);
 };
 
 #define ARCH(spec) extern const st_spec spec;

@@ -146,37 +146,80 @@ static setun_status check_own(const st_spec *spec, const st_meta *item, const ch
   return s == SETUN_OK ? refuse(item->key, f, &found, err) : s;
 }
 
-// Namespaces that are read elsewhere, or that say where a file comes from.
-static bool is_known_namespace(const char *key) {
-  static const char *const known[] = {"general.", "tokenizer.", "split.",        "setun.",   "quantize.",
-                                      "imatrix.", "training.",  "mradermacher.", "unsloth.", NULL};
-  for (const char *const *k = known; *k; k++) {
-    if (begins(key, *k)) return true;
-  }
-  return false;
+// What is behind the first part of a key that is not the architecture.
+typedef enum st_namespace {
+  NAMESPACE_READ,    // elsewhere
+  NAMESPACE_ORIGIN,  // says where a file comes from, and nothing of what its numbers mean
+  NAMESPACE_FOREIGN, // nobody knows
+} st_namespace;
+
+static st_namespace namespace_of(const char *key) {
+  static const struct {
+    const char *prefix;
+    st_namespace kind;
+  } known[] = {{"general.", NAMESPACE_READ},    {"tokenizer.", NAMESPACE_READ},  {"split.", NAMESPACE_READ},
+               {"setun.", NAMESPACE_READ},      {"quantize.", NAMESPACE_ORIGIN}, {"imatrix.", NAMESPACE_ORIGIN},
+               {"training.", NAMESPACE_ORIGIN}, {"unsloth.", NAMESPACE_ORIGIN},  {"mradermacher.", NAMESPACE_ORIGIN},
+               {NULL, NAMESPACE_FOREIGN}};
+  size_t i = 0;
+  while (known[i].prefix && !begins(key, known[i].prefix)) i++;
+  return known[i].kind;
 }
 
-static setun_status check_foreign(const st_directory *d, size_t index, setun_error *err) {
+// A namespace that is known to change what the weights mean.
+static setun_status refuse_foreign(const char *key, setun_error *err) {
   static const struct {
     const char *prefix, *meaning;
   } refused[] = {{"prism.hadamard.", "weights in a rotated basis"}, {"xielu.", "an activation function of its own"}};
-  const st_metadata *m = &d->metadata;
-  const char *key = m->items[index].key;
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     if (!begins(key, refused[i].prefix)) continue;
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected no such key, found one (%s), which is not supported",
                    key, refused[i].meaning);
   }
-  size_t prefix = strcspn(key, "."), n = 0;
-  prefix += key[prefix] == '.';
-  for (size_t i = 0; i < m->count; i++) {
-    bool same = !strncmp(m->items[i].key, key, prefix) && !m->items[i].ignored;
-    if (same && i < index) return SETUN_OK; // named already
-    n += same;
+  return SETUN_OK;
+}
+
+static bool is_own(const st_meta *item, st_text architecture) {
+  return architecture.data && !strncmp(item->key, architecture.data, architecture.length) &&
+         item->key[architecture.length] == '.';
+}
+
+// One notice of all namespaces of a kind, each with the number of its keys.
+static setun_status note_namespaces(const st_directory *d, st_text architecture, st_namespace kind, setun_error *err) {
+  enum { NAMED = 8 };
+  struct {
+    const char *name;
+    size_t length, keys;
+  } named[NAMED];
+  size_t n = 0, others = 0;
+  for (size_t i = 0; i < d->metadata.count; i++) {
+    const st_meta *item = &d->metadata.items[i];
+    if (item->ignored || is_own(item, architecture) || namespace_of(item->key) != kind) continue;
+    size_t length = strcspn(item->key, "."), at = 0;
+    while (at < n && (named[at].length != length || memcmp(named[at].name, item->key, length))) at++;
+    if (at == n && n < NAMED) {
+      named[n].name = item->key;
+      named[n].length = length;
+      named[n++].keys = 0;
+    }
+    if (at < n) named[at].keys++;
+    others += at == n;
   }
-  return st_notices_add(d->notices, SETUN_LOG_WARNING, err,
-                        "%s: %.*s*: a namespace that is not read; %zu key%s of it, such as %s", d->path, (int)prefix,
-                        key, n, n == 1 ? "" : "s", key);
+  st_buffer list = {0};
+  for (size_t i = 0; i < n; i++) {
+    int length = (int)(named[i].length < 64 ? named[i].length : 64);
+    st_buffer_format(&list, "%s%.*s%s (%zu)", i ? ", " : "", length, named[i].name,
+                     named[i].name[named[i].length] ? ".*" : "", named[i].keys);
+  }
+  if (others) st_buffer_format(&list, " and %zu of others", others);
+  bool origin = kind == NAMESPACE_ORIGIN;
+  setun_status s = n ? st_notices_add(d->notices, origin ? SETUN_LOG_INFO : SETUN_LOG_WARNING, err,
+                                      "%s: keys of %s, which are not read: %s", d->path,
+                                      origin ? "namespaces that say where a file comes from" : "unknown namespaces",
+                                      list.data ? list.data : "")
+                     : SETUN_OK;
+  st_buffer_free(&list);
+  return s;
 }
 
 // What a GGUF file is for: only models are.
@@ -207,11 +250,11 @@ static setun_status check_gguf(const st_directory *d, const st_spec *spec, setun
   if (s == SETUN_OK) s = st_metadata_text(m, "general.architecture", &name, err);
   for (size_t i = 0; i < m->count && s == SETUN_OK; i++) {
     const st_meta *item = &m->items[i];
-    if (item->ignored || is_known_namespace(item->key)) continue;
-    bool own = name.data && !strncmp(item->key, name.data, name.length) && item->key[name.length] == '.';
-    s = own ? check_own(spec, item, item->key + name.length + 1, err) : check_foreign(d, i, err);
+    if (item->ignored) continue;
+    s = is_own(item, name) ? check_own(spec, item, item->key + name.length + 1, err) : refuse_foreign(item->key, err);
   }
-  return s;
+  if (s == SETUN_OK) s = note_namespaces(d, name, NAMESPACE_ORIGIN, err);
+  return s == SETUN_OK ? note_namespaces(d, name, NAMESPACE_FOREIGN, err) : s;
 }
 
 // ---- config.json --------------------------------------------------------------------------------------------------

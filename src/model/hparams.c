@@ -71,6 +71,18 @@ const st_spec *st_spec_find(bool gguf, const char *key, const char *name, size_t
   return NULL;
 }
 
+// GGUF has fewer names: what is shaped like Llama calls itself llama.
+const st_spec *st_spec_counterpart(const st_spec *spec, bool to_gguf, const st_hparams *h, setun_error *err) {
+  const char *own = to_gguf ? spec->gguf_names[0] : spec->model_types[0], *name = spec->name;
+  if (own) name = own;
+  if (!own && to_gguf && spec->gguf_as) name = spec->gguf_as;
+  for (size_t i = 0; i < sizeof specs / sizeof *specs && !to_gguf; i++) {
+    bool as = specs[i]->gguf_as && listed(spec->gguf_names, specs[i]->gguf_as, strlen(specs[i]->gguf_as));
+    if (as && specs[i]->is_it(h)) name = specs[i]->model_types[0];
+  }
+  return st_spec_find(to_gguf, to_gguf ? "general.architecture" : "config.json: model_type", name, strlen(name), err);
+}
+
 setun_status st_hparams_fn(const char *key, const char *name, size_t length, st_activation_fn *fn, setun_error *err) {
   static const struct {
     const char *name;

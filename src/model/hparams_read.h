@@ -6,6 +6,8 @@
 
 // The family with that name; NULL and an error that lists the known ones.
 const st_spec *st_spec_find(bool gguf, const char *key, const char *name, size_t length, setun_error *err);
+// The family under whose name the other container holds such a model; NULL and an error where it has none.
+const st_spec *st_spec_counterpart(const st_spec *spec, bool to_gguf, const st_hparams *h, setun_error *err);
 // The activation function of that name.
 setun_status st_hparams_fn(const char *key, const char *name, size_t length, st_activation_fn *fn, setun_error *err);
 

@@ -17,8 +17,9 @@ static setun_status add(st_templates *t, st_text name, st_text text, const char 
 
 // ---- GGUF ----
 
-static setun_status from_gguf(const st_metadata *m, const st_log *log, st_templates *t, setun_error *err) {
+static setun_status from_gguf(const st_directory *d, st_templates *t, setun_error *err) {
   static const char key[] = "tokenizer.chat_template";
+  const st_metadata *m = &d->metadata;
   size_t prefix = sizeof key - 1;
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < m->count && s == SETUN_OK; i++) {
@@ -26,8 +27,8 @@ static setun_status from_gguf(const st_metadata *m, const st_log *log, st_templa
     if (strncmp(item->key, key, prefix) || (item->key[prefix] && item->key[prefix] != '.')) continue;
     if (item->type != ST_META_STRING) {
       char kind[32];
-      st_log_write(log, SETUN_LOG_WARNING, "%s: expected a string, found %s; left out", item->key,
-                   st_meta_kind(item, kind));
+      s = st_notices_add(d->notices, SETUN_LOG_WARNING, err, "%s: expected a string, found %s; left out", item->key,
+                         st_meta_kind(item, kind));
       continue;
     }
     const char *name = item->key[prefix] ? item->key + prefix + 1 : "default";
@@ -70,15 +71,16 @@ static st_text json_text(const st_json *string) {
 }
 
 // chat_template of one of the JSON files.
-static setun_status add_member(const st_json *config, const char *file, const st_log *log, st_templates *t,
+static setun_status add_member(const st_directory *d, const st_json *config, const char *file, st_templates *t,
                                setun_error *err) {
   const st_json *value = st_json_get(config, "chat_template");
   setun_status s = SETUN_OK;
   if (!value) return SETUN_OK;
   if (st_json_is_string(value)) return add(t, as_text("default"), json_text(value), file, err);
   if (!st_json_is_array(value)) {
-    st_log_write(log, SETUN_LOG_WARNING, "%s: chat_template: expected a string or an array, found %s; left out", file,
-                 st_json_kind(value));
+    s = st_notices_add(d->notices, SETUN_LOG_WARNING, err,
+                       "%s: chat_template: expected a string or an array, found %s; left out", file,
+                       st_json_kind(value));
   }
   for (size_t i = 0; i < st_json_size(value) && s == SETUN_OK; i++) {
     const st_json *item = st_json_at(value, i);
@@ -86,35 +88,41 @@ static setun_status add_member(const st_json *config, const char *file, const st
     if (st_json_is_string(name) && st_json_is_string(text)) {
       s = add(t, json_text(name), json_text(text), file, err);
     } else {
-      st_log_write(log, SETUN_LOG_WARNING, "%s: chat_template: element %zu: expected name and template; left out", file,
-                   i);
+      s = st_notices_add(d->notices, SETUN_LOG_WARNING, err,
+                         "%s: chat_template: element %zu: expected name and template; left out", file, i);
     }
   }
   return s;
 }
 
-static setun_status add_json(const char *folder, const char *file, const st_log *log, st_templates *t,
-                             setun_error *err) {
+static setun_status add_json(const st_directory *d, const char *file, st_templates *t, setun_error *err) {
   char *text = NULL;
   size_t length = 0;
-  setun_status s = st_file_load_beside(folder, file, FILE_LIMIT, &text, &length, err);
+  setun_status s = st_file_load_beside(d->path, file, FILE_LIMIT, &text, &length, err);
   if (s != SETUN_OK || !text) return s;
   st_json *config;
   s = st_json_parse(text, length, file, &config, err);
-  if (s == SETUN_OK) s = add_member(config, file, log, t, err);
+  if (s == SETUN_OK) s = add_member(d, config, file, t, err);
   st_json_free(config);
   st_free(text);
   return s;
 }
 
-setun_status st_templates_load(const st_directory *d, const st_log *log, st_templates *t, setun_error *err) {
-  if (d->container == ST_GGUF) return from_gguf(&d->metadata, log, t, err);
-  if (d->container != ST_HUGGINGFACE) return SETUN_OK;
+static setun_status from_directory(const st_directory *d, st_templates *t, setun_error *err) {
   setun_status s = add_file(d->path, "chat_template.jinja", as_text("default"), "chat_template.jinja", t, err);
   if (s == SETUN_OK) s = add_folder(d->path, t, err);
-  if (s == SETUN_OK) s = add_json(d->path, "tokenizer_config.json", log, t, err);
-  if (s == SETUN_OK) s = add_json(d->path, "chat_template.json", log, t, err);
+  if (s == SETUN_OK) s = add_json(d, "tokenizer_config.json", t, err);
+  if (s == SETUN_OK) s = add_json(d, "chat_template.json", t, err);
   return s;
+}
+
+setun_status st_templates_load(const st_directory *d, st_templates *t, setun_error *err) {
+  if (d->container == ST_SAFETENSORS) return SETUN_OK;
+  setun_status s = d->container == ST_GGUF ? from_gguf(d, t, err) : from_directory(d, t, err);
+  if (s != SETUN_OK || t->n) return s;
+  return st_notices_add(d->notices, SETUN_LOG_INFO, err,
+                        "%s: no chat template: `chat` takes that of the family where its tokens tell it, or --template",
+                        d->path);
 }
 
 setun_status st_architecture_name(const st_directory *d, char **out, setun_error *err) {

@@ -152,7 +152,7 @@ static setun_status from_gguf(const st_metadata *m, const char *default_pre, con
 
 // ---- Hugging Face directories ----
 
-static setun_status from_vocab_merges(const st_directory *d, st_tokenizer **t, setun_error *err) {
+static setun_status from_vocab_merges(const st_directory *d, const char *pre, st_tokenizer **t, setun_error *err) {
   if (!d->config) { // which would say how text is split
     return st_fail(err, SETUN_ERROR_IO, "%s: expected tokenizer.json, tokenizer.model, or config.json, found none",
                    d->path);
@@ -165,8 +165,14 @@ static setun_status from_vocab_merges(const st_directory *d, st_tokenizer **t, s
     s = st_fail(err, SETUN_ERROR_IO,
                 "%s: expected tokenizer.json, tokenizer.model, or vocab.json with merges.txt, found none", d->path);
   }
-  const char *type = st_json_string(st_json_get(d->config, "model_type"));
-  const char *pre = type && !strncmp(type, "qwen", 4) ? "qwen2" : "gpt-2";
+  if (s == SETUN_OK && !pre) {
+    const char *type = st_json_string(st_json_get(d->config, "model_type"));
+    s = st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "config.json: model_type: expected a family that is known, since vocab.json and merges.txt do not say how "
+        "texts are split, found \"%.64s\"",
+        type ? type : "none");
+  }
   if (s == SETUN_OK) s = st_tokenizer_from_vocab_merges(vocab, vocab_length, merges, merges_length, pre, t, err);
   st_free(vocab);
   st_free(merges);
@@ -174,7 +180,7 @@ static setun_status from_vocab_merges(const st_directory *d, st_tokenizer **t, s
 }
 
 // The path is that of tokenizer.json itself, or of the directory that has it.
-static setun_status from_files(const st_directory *d, st_tokenizer **t, setun_error *err) {
+static setun_status from_files(const st_directory *d, const char *pre, st_tokenizer **t, setun_error *err) {
   char *text = NULL;
   size_t length = 0;
   setun_status s = st_path_is_directory(d->path)
@@ -186,7 +192,7 @@ static setun_status from_files(const st_directory *d, st_tokenizer **t, setun_er
   } else {
     s = st_file_load_beside(d->path, "tokenizer.model", FILE_LIMIT, &text, &length, err);
     if (s == SETUN_OK && text) s = st_tokenizer_from_sentencepiece(text, length, "tokenizer.model", t, err);
-    if (s == SETUN_OK && !text) s = from_vocab_merges(d, t, err);
+    if (s == SETUN_OK && !text) s = from_vocab_merges(d, pre, t, err);
   }
   st_free(text);
   return s;
@@ -285,7 +291,7 @@ setun_status st_vocabulary_load(const st_directory *d, const char *default_pre, 
                                 st_tokenizer **tokenizer, setun_error *err) {
   if (d->container == ST_GGUF) return from_gguf(&d->metadata, default_pre, log, tokenizer, err);
   st_tokenizer *t = NULL;
-  setun_status s = from_files(d, &t, err);
+  setun_status s = from_files(d, default_pre, &t, err);
   if (s == SETUN_OK) s = adjust(d, t, err);
   if (s == SETUN_OK) {
     *tokenizer = t;

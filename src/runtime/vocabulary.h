@@ -7,8 +7,9 @@
 
 // GGUF: the tokenizer.ggml keys. A Hugging Face directory: tokenizer.json, else tokenizer.model, else vocab.json with
 // merges.txt; then tokenizer_config.json or special_tokens_map.json, and the ids that config.json and
-// generation_config.json list. `default_pre` is the split pattern of a GGUF file that names none; NULL: "default".
-// What is assumed goes to `log`, which may be NULL. The caller frees *tokenizer.
+// generation_config.json list. `default_pre` is the split pattern of a GGUF file that names none (NULL: "default"), and
+// of a vocab.json with merges.txt (NULL: an error). What is assumed goes to `log`, which may be NULL. The caller frees
+// *tokenizer.
 setun_status st_vocabulary_load(const st_directory *directory, const char *default_pre, const st_log *log,
                                 st_tokenizer **tokenizer, setun_error *err);
 

@@ -30,7 +30,7 @@ FAMILIES = {
     "qwen3": ("hf/qwen3", "gguf/qwen3.gguf"),
     "qwen3moe": ("hf/qwen3-moe", "qwen3moe"),
 }
-LLAMA = ("llama", "mixtral", "mistral")  # what their GGUF files call themselves
+FOREIGN = ("general", "tokenizer", "prism", "other", "alone", "mradermacher", "quantize")
 EXPERTS = ("mixtral", "gpt-oss", "olmoe", "qwen2moe", "qwen3moe")
 
 # Key of GGUF: value, what becomes of it, and in which families something else does.
@@ -145,7 +145,7 @@ class FactsTest(Case):
         if not os.path.isdir(model):
             path = os.path.join(self.folder.name, "edited.gguf")
             architecture = gguf.read(model)[0]["general.architecture"]
-            own = {k if "." in k and k.split(".")[0] in ("general", "prism", "other") else f"{architecture}.{k}": v
+            own = {k if k.split(".")[0].rstrip("0123456789") in FOREIGN else f"{architecture}.{k}": v
                    for k, v in changes.items()}
             gguf.edit(model, path, own)
             return path
@@ -354,12 +354,53 @@ class KeysTest(FactsTest):
         path = self.models["llama"][1]
         rotated = self.logits(self.edited(path, {"prism.hadamard.version": 1}))
         self.assertIn("prism.hadamard.version", rotated)
-        edited = self.edited(path, {"other.first": 1, "other.second": 2})
+        edited = self.edited(path, {"other.first": 1, "other.second": 2, "alone": 3, "mradermacher.a": "x",
+                                    "mradermacher.b": "y", "quantize.imatrix.file": "z"})
         out = os.path.join(self.folder.name, "logits")
         warning = setun("logits", edited, "--ids", IDS, "-o", out).stderr.decode()
-        self.assertEqual(warning.count("other.*"), 1, warning)
-        notices = json.loads(self.good("inspect", edited, "--json"))["notices"]
-        self.assertEqual([n for n in notices if "other.*" in n and "2 keys" in n], notices)
+        self.assertEqual(warning.count("other.* (2), alone (1)"), 1, warning)
+        self.assertNotIn("mradermacher", warning)  # known to be harmless: no warning
+        notices = self.notices(edited)
+        for kind in ("other.* (2), alone (1)", "mradermacher.* (2), quantize.* (1)"):
+            self.assertEqual(len([n for n in notices if n.endswith(kind)]), 1, notices)
+        self.assertEqual(len([n for n in notices if "not read" in n]), 2, notices)
+        many = self.notices(self.edited(path, {f"other{i}.key": i for i in range(12)}))
+        self.assertTrue(any(n.endswith("other7.* (1) and 4 of others") for n in many), many)
+
+    def notices(self, path):
+        return json.loads(self.good("inspect", path, "--json"))["notices"]
+
+    def test_templates(self):
+        """A missing template is among the assumptions, and one of another type too."""
+        for path in self.models["llama"]:
+            self.assertTrue(any("no chat template" in n for n in self.notices(path)), path)
+        path = self.models["llama"][1]
+        edited = self.edited(path, {"tokenizer.chat_template": "{{ messages }}"})
+        self.assertFalse(any("template" in n for n in self.notices(edited)))
+        edited = self.edited(path, {"tokenizer.chat_template": 1})
+        self.assertTrue(any("tokenizer.chat_template: expected a string, found u32; left out" in n for n in self.notices(edited)))
+        text = setun("run", path, "-p", "a", "-n", "1").stderr.decode()
+        self.assertNotIn("template", text)  # which a text that goes on needs none of
+
+    def test_merges_of_an_unknown_family(self):
+        """vocab.json with merges.txt are split as the family does; of an unknown one nothing is guessed."""
+        folder = os.path.join(self.folder.name, "merges")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "vocab.json"), "w", encoding="utf-8") as file:
+            json.dump({"1": 0, "2": 1, "12": 2}, file)
+        with open(os.path.join(folder, "merges.txt"), "w", encoding="utf-8") as file:
+            file.write("#version: 0.2\n1 2\n")
+        # Qwen takes each digit for itself, GPT-2 all of a number together.
+        for kind, expected in (("qwen3_moe", [0, 1]), ("qwen2", [0, 1]), ("llama", [2]), ("mamba", None)):
+            with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+                json.dump({"model_type": kind}, file)
+            result = setun("tokenize", folder, "-p", "12")
+            text = result.stdout.decode() + result.stderr.decode()
+            if expected:
+                self.assertEqual([int(line.split()[0]) for line in result.stdout.decode().splitlines()], expected, text)
+            else:
+                self.assertIn('model_type: expected a family that is known', text)
+                self.assertIn('found "mamba"', text)
 
     def test_inspect_tells_what_loading_refuses(self):
         edited = self.edited(self.models["llama"][1], {"attention.causal": False})

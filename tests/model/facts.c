@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "chat/choose.h"
 #include "model/hparams_read.h"
 
 #include <string.h>
@@ -127,8 +128,46 @@ static void published_configs(void **state) {
   }
 }
 
+static bool has_any(const void *user, const char *text) {
+  (void)user, (void)text;
+  return true;
+}
+
+// The templates that families name are there, in src/chat.
+static void chat_templates(void **state) {
+  (void)state;
+  for (size_t i = 0; i < SPECS; i++) {
+    for (const char *const *name = specs[i]->chat_templates; name && *name; name++) {
+      const char *const alone[] = {*name, NULL};
+      st_chat_model m = {.architecture = specs[i]->name, .templates = alone, .has_control = has_any};
+      st_templates none = {0};
+      st_log log = {0};
+      st_chosen_template chosen = {0};
+      setun_error err = {SETUN_OK, ""};
+      if (st_choose_template(&none, &m, NULL, false, &log, &chosen, &err) != SETUN_OK) fail_msg("%s", err.message);
+      assert_string_equal(chosen.origin, *name);
+    }
+  }
+}
+
+// What the other container calls a family leads back to it: from each directory's family to GGUF and back.
+static void counterparts(void **state) {
+  (void)state;
+  for (size_t i = 0; i < SPECS; i++) {
+    const st_spec *s = specs[i];
+    setun_error err = {SETUN_OK, ""};
+    if (!s->model_types[0]) continue;
+    assert_true(s->hf_class != NULL);
+    assert_true((s->gguf_names[0] != NULL) != (s->gguf_as && s->is_it));
+    const st_spec *gguf = st_spec_counterpart(s, true, &s->defaults, &err);
+    if (!gguf) fail_msg("%s: %s", s->name, err.message);
+    assert_ptr_equal(st_spec_counterpart(gguf, false, &s->defaults, &err), s);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_names), cmocka_unit_test(own_rows),
-                                     cmocka_unit_test(unknown_names), cmocka_unit_test(published_configs)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_names),      cmocka_unit_test(own_rows),
+                                     cmocka_unit_test(unknown_names),  cmocka_unit_test(published_configs),
+                                     cmocka_unit_test(chat_templates), cmocka_unit_test(counterparts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,8 +20,13 @@ static bool has_control(const void *user, const char *token) {
   return found && found[strlen(token)] == ' ';
 }
 
-static st_chat_model model(const char *architecture, const char *tokens) {
-  return (st_chat_model){architecture, has_control, tokens};
+static const char *const of_llama[] = {"Llama 3", "ChatML", NULL};
+static const char *const of_bitnet[] = {"BitNet b1.58 2B4T", NULL};
+static const char *const of_gemma[] = {"Gemma", NULL};
+static const char *const of_qwen[] = {"ChatML", NULL};
+
+static st_chat_model model(const char *const *templates, const char *tokens) {
+  return (st_chat_model){"a-family", templates, has_control, tokens};
 }
 
 static const char llama3[] = "<|begin_of_text|> <|start_header_id|> <|end_header_id|> <|eot_id|> ";
@@ -43,7 +48,7 @@ static void own_template_is_taken(void **state) {
   st_chosen_template chosen;
   heard h = {0};
   st_log log = {hear, &h};
-  st_chat_model m = model("llama", llama3);
+  st_chat_model m = model(of_llama, llama3);
   setun_error err;
   assert_true(st_templates_add(&t, text_of("tool_use"), text_of("T"), "tools.jinja"));
   assert_true(st_templates_add(&t, text_of("default"), text_of("D"), "default.jinja"));
@@ -68,19 +73,19 @@ static void no_template_and_no_family_is_an_error(void **state) {
   st_chosen_template chosen;
   setun_error err;
   st_log log = {0};
-  st_chat_model m = model("llama", "<s> </s> "), unknown = model(NULL, llama3);
+  st_chat_model m = model(of_llama, "<s> </s> "), unknown = model(NULL, llama3);
   assert_int_equal(st_choose_template(&none, &m, NULL, false, &log, &chosen, &err), SETUN_ERROR_STATE);
   assert_non_null(strstr(err.message, "a template may be given"));
   assert_int_equal(st_choose_template(&none, &unknown, NULL, false, &log, &chosen, &err), SETUN_ERROR_STATE);
   assert_true(st_templates_add(&named, text_of("rag"), text_of("R"), "rag.jinja"));
-  m = model("llama", llama3);
+  m = model(of_llama, llama3);
   assert_int_equal(st_choose_template(&named, &m, NULL, false, &log, &chosen, &err), SETUN_ERROR_STATE);
   assert_non_null(strstr(err.message, "rag"));
   assert_non_null(strstr(err.message, "a template may be given"));
   st_templates_free(&named);
 }
 
-static void check_family(const char *architecture, const char *tokens, const st_templates *templates,
+static void check_family(const char *const *known, const char *tokens, const st_templates *templates,
                          const char *expected) {
   static const char context[] = "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, "
                                 "{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": "
@@ -88,7 +93,7 @@ static void check_family(const char *architecture, const char *tokens, const st_
                                 "\"bos_token\": \"<BOS>\", \"add_generation_prompt\": true}";
   heard h = {0};
   st_log log = {hear, &h};
-  st_chat_model m = model(architecture, tokens);
+  st_chat_model m = model(known, tokens);
   st_chosen_template chosen;
   st_template *compiled = NULL;
   st_buffer out = {0};
@@ -113,17 +118,17 @@ static const char bitnet_turns[] =
 static void families_stand_in(void **state) {
   (void)state;
   st_templates none = {0};
-  check_family("bitnet-b1.58", llama3, &none, bitnet_turns);
-  check_family("llama", llama3, &none,
+  check_family(of_bitnet, llama3, &none, bitnet_turns);
+  check_family(of_llama, llama3, &none,
                "<BOS><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
                "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
                "<|start_header_id|>assistant<|end_header_id|>\n\nHello<|eot_id|>"
                "<|start_header_id|>user<|end_header_id|>\n\nBye<|eot_id|>"
                "<|start_header_id|>assistant<|end_header_id|>\n\n");
-  check_family("qwen2", "<|im_start|> <|im_end|> ", &none,
+  check_family(of_qwen, "<|im_start|> <|im_end|> ", &none,
                "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
                "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n");
-  check_family("gemma3", "<start_of_turn> <end_of_turn> ", &none,
+  check_family(of_gemma, "<start_of_turn> <end_of_turn> ", &none,
                "<BOS><start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\nHello<end_of_turn>\n"
                "<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n");
 }
@@ -132,14 +137,14 @@ static void families_stand_in(void **state) {
 static void known_wrong_template_is_replaced(void **state) {
   (void)state;
   st_templates t = {0};
-  st_chat_model m = model("bitnet-b1.58", llama3);
+  st_chat_model m = model(of_bitnet, llama3);
   st_chosen_template chosen;
   heard h = {0};
   st_log log = {hear, &h};
   setun_error err;
   assert_true(st_templates_add(&t, text_of("default"), text_of("Human: {{ messages[0].content }}BITNETAssistant: "),
                                "tokenizer.chat_template"));
-  check_family("bitnet-b1.58", llama3, &t, bitnet_turns);
+  check_family(of_bitnet, llama3, &t, bitnet_turns);
   assert_int_equal(st_choose_template(&t, &m, NULL, false, &log, &chosen, &err), SETUN_OK);
   assert_non_null(strstr(h.text, "tokenizer.chat_template"));
   st_templates_free(&t);

@@ -6,6 +6,7 @@ static const char *const silu_gguf_names[] = {"bitnet", NULL};
 static const char *const relu2_gguf_names[] = {"bitnet-b1.58", "bitnet-25", NULL};
 static const char *const model_types[] = {"bitnet", NULL};
 static const char *const no_types[] = {NULL};
+static const char *const chat_templates[] = {"BitNet b1.58 2B4T", NULL};
 
 // BitNetConfig's use_sub_norms (transformers pull request 47955): with false the modules do not exist.
 static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
@@ -33,6 +34,7 @@ const st_spec st_spec_bitnet = {
     .defaults = {.norm_eps = 1e-5f, .fn = ST_FN_SILU, .rope = {.theta = 10000}},
     .gguf_int8 = true,
     .bindings = bindings,
+    .chat_templates = chat_templates,
 };
 
 const st_spec st_spec_bitnet_b158 = {
@@ -55,5 +57,6 @@ const st_spec st_spec_bitnet_b158 = {
     .gguf_pre = "llama-bpe", // the official file has no key
     .gguf_int8 = true,
     .bindings = bindings,
+    .chat_templates = chat_templates,
     .read_hf = read_hf,
 };

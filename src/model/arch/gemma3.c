@@ -10,6 +10,7 @@ enum { LAYERS_27B = 62 };
 
 static const char *const gguf_names[] = {"gemma3", NULL};
 static const char *const model_types[] = {"gemma3_text", "gemma3", NULL};
+static const char *const chat_templates[] = {"Gemma", NULL};
 static const char *const ignored[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
                                       "model.multi_modal_projector.", NULL};
 
@@ -22,6 +23,11 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   h->attn_scale = 1.0f / sqrtf(scalar);
   h->embed_scale = sqrtf((float)h->n_embd);
   return s;
+}
+
+static size_t write_hf(const st_hparams *h, st_named_number out[ST_NAMED_NUMBERS]) {
+  out[0] = (st_named_number){"query_pre_attn_scalar", roundf(1 / (h->attn_scale * h->attn_scale))};
+  return 1;
 }
 
 // GGUF files say neither the pattern, nor the local RoPE base, nor query_pre_attn_scalar, which is the head size but
@@ -85,6 +91,9 @@ const st_spec st_spec_gemma3 = {
     .bindings = bindings,
     .ignored = ignored,
     .hf_prefix = "language_model.",
+    .hf_activation = "hidden_activation",
+    .chat_templates = chat_templates,
     .read_hf = read_hf,
     .read_gguf = read_gguf,
+    .write_hf = write_hf,
 };

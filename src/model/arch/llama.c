@@ -4,6 +4,7 @@
 
 static const char *const gguf_names[] = {"llama", NULL};
 static const char *const model_types[] = {"llama", NULL};
+static const char *const chat_templates[] = {"Llama 3", "ChatML", NULL};
 
 static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   return st_json_bool(c, "mlp_bias", &h->mlp_bias, err);
@@ -56,5 +57,6 @@ const st_spec st_spec_llama = {
                  .rope = {.theta = 10000}},
     .gguf_interleaved = true,
     .bindings = bindings,
+    .chat_templates = chat_templates,
     .read_hf = read_hf,
 };

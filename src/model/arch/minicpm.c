@@ -6,6 +6,7 @@
 
 static const char *const gguf_names[] = {"minicpm", NULL};
 static const char *const model_types[] = {"minicpm", "minicpm4", NULL};
+static const char *const chat_templates[] = {"ChatML", NULL};
 
 static setun_status check(const st_hparams *h, setun_error *err) {
   if (isfinite(h->embed_scale) && isfinite(h->residual_scale) && isfinite(h->logit_scale)) return SETUN_OK;
@@ -23,6 +24,13 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   h->residual_scale = depth / sqrtf((float)h->n_layer);
   h->logit_scale = base / (float)h->n_embd;
   return s == SETUN_OK ? check(h, err) : s;
+}
+
+static size_t write_hf(const st_hparams *h, st_named_number out[ST_NAMED_NUMBERS]) {
+  out[0] = (st_named_number){"scale_emb", h->embed_scale};
+  out[1] = (st_named_number){"scale_depth", h->residual_scale * sqrtf((float)h->n_layer)};
+  out[2] = (st_named_number){"dim_model_base", h->logit_scale * (float)h->n_embd};
+  return 3;
 }
 
 // Files from before these keys mean the published 1B and 2B models.
@@ -76,6 +84,8 @@ const st_spec st_spec_minicpm = {
                  .rope = {.theta = 10000}},
     .gguf_interleaved = true,
     .bindings = bindings,
+    .chat_templates = chat_templates,
     .read_hf = read_hf,
     .read_gguf = read_gguf,
+    .write_hf = write_hf,
 };

@@ -4,6 +4,10 @@
 static const char *const gguf_names[] = {NULL};
 static const char *const model_types[] = {"mistral", NULL};
 
+static bool is_it(const st_hparams *h) {
+  return h->window && !h->n_expert;
+}
+
 static const st_fact facts[] = {
     {NULL, "sliding_window use_sliding_window layer_types", ST_FACT_USED, "null", ""},
     {NULL, "attention_bias", ST_FACT_AT, "false", ""},
@@ -19,6 +23,8 @@ const st_spec st_spec_mistral = {
     .gguf_names = gguf_names,
     .model_types = model_types,
     .hf_class = "MistralForCausalLM",
+    .gguf_as = "llama",
+    .is_it = is_it,
     .facts = facts,
     .windows = {.config = true},
     .defaults = {.n_layer = 32,

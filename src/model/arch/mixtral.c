@@ -5,6 +5,10 @@
 static const char *const gguf_names[] = {NULL};
 static const char *const model_types[] = {"mixtral", NULL};
 
+static bool is_it(const st_hparams *h) {
+  return h->n_expert != 0;
+}
+
 static const st_fact facts[] = {
     ST_FACTS_EXPERTS,
     {NULL, "sliding_window use_sliding_window layer_types", ST_FACT_USED, "null", ""},
@@ -27,6 +31,8 @@ const st_spec st_spec_mixtral = {
     .gguf_names = gguf_names,
     .model_types = model_types,
     .hf_class = "MixtralForCausalLM",
+    .gguf_as = "llama",
+    .is_it = is_it,
     .facts = facts,
     .windows = {.config = true},
     .defaults = {.n_layer = 32,

@@ -3,6 +3,7 @@
 
 static const char *const qwen2_names[] = {"qwen2", NULL};
 static const char *const qwen3_names[] = {"qwen3", NULL};
+static const char *const chat_templates[] = {"ChatML", NULL};
 
 // A window counts only with use_sliding_window, and then from layer max_window_layers on.
 static const st_window_rule windows = {
@@ -49,7 +50,9 @@ const st_spec st_spec_qwen2 = {
                  .qkv_bias = true,
                  .fn = ST_FN_SILU,
                  .rope = {.theta = 10000}},
+    .hf_pre = "qwen2",
     .bindings = qwen2_bindings,
+    .chat_templates = chat_templates,
 };
 
 const st_spec st_spec_qwen3 = {
@@ -70,5 +73,7 @@ const st_spec st_spec_qwen3 = {
                  .norm_eps = 1e-6f,
                  .fn = ST_FN_SILU,
                  .rope = {.theta = 10000}},
+    .hf_pre = "qwen2",
     .bindings = qwen3_bindings,
+    .chat_templates = chat_templates,
 };

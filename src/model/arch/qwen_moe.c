@@ -73,6 +73,7 @@ const st_spec st_spec_qwen2_moe = {
                  .n_ff_expert = 1408,
                  .n_ff_shared = 5632,
                  .rope = {.theta = 10000}},
+    .hf_pre = "qwen2",
     .bindings = qwen2_bindings,
     .read_hf = read_qwen2,
 };
@@ -104,6 +105,7 @@ const st_spec st_spec_qwen3_moe = {
                  .n_expert_used = 8,
                  .n_ff_expert = 768,
                  .rope = {.theta = 10000}},
+    .hf_pre = "qwen2",
     .bindings = qwen3_bindings,
     .read_hf = st_hf_experts,
     .read_gguf = read_gguf_qwen3,
