@@ -24,12 +24,11 @@ static const char *name_of(const st_synthesis *y, st_role role) {
   bool experts = y->h.n_expert != 0;
   bool dense = role == ST_FFN_GATE || role == ST_FFN_UP || role == ST_FFN_DOWN || role == ST_FFN_SUB_NORM;
   if (experts ? dense : role == ST_ROUTER || is_expert(role)) return NULL;
-  bool sub_norm = (role == ST_ATTN_SUB_NORM || role == ST_FFN_SUB_NORM) && y->spec == &st_spec_bitnet_b158;
   for (const st_binding *b = y->spec->bindings; b->role != ST_ROLE_COUNT; b++) {
     const char *name = st_binding_pattern(b, true);
     st_need need = st_binding_need(b);
     if (b->role != role || !name) continue;
-    if (need == ST_REQUIRED || (need == ST_UNTIED && !y->h.tied) || sub_norm) return name;
+    if (need == ST_REQUIRED || (need == ST_UNTIED && !y->h.tied)) return name;
   }
   return NULL;
 }
