@@ -44,7 +44,9 @@ static setun_status look_into_file(work *w, setun_error *err) {
   setun_tensor_info info = {0};
   float *data = NULL;
   setun_status s = setun_file_open(w->path, NULL, &f, err);
-  if (f) digest(w, &(uint64_t){setun_file_get_info(f).n_params}, sizeof(uint64_t));
+  setun_file_info all = {.size = sizeof all};
+  if (s == SETUN_OK) s = setun_file_get_info(f, &all, err);
+  if (s == SETUN_OK) digest(w, &all.n_params, sizeof all.n_params);
   size_t n = f ? setun_file_tensor_count(f) : 0, n_meta = f ? setun_file_meta_count(f) : 0, room = 0;
   for (size_t i = 0; s == SETUN_OK && i < n_meta; i++) {
     s = setun_file_meta(f, i, &key, &value, err);
