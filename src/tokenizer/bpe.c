@@ -1,11 +1,11 @@
-// Byte-pair encoding: a word's symbols are joined pair by pair, the best pair first and of equals the leftmost, until
-// no pair is left that may be joined. Which pairs may, and how good they are, comes from a list of merges (their
-// order), or in SentencePiece's kind from the vocabulary itself (a pair may be joined if the result is a token; its
+// Byte-pair encoding: a word's symbols are merged pair by pair, the best pair first and of equals the leftmost, until
+// no pair is left that may be merged. Which pairs may, and how good they are, comes from a list of merges (their
+// order), or in SentencePiece's kind from the vocabulary itself (a pair may be merged if the result is a token; its
 // score says how good that is).
 //
 // Three things make it fast without changing the result. Words come back, so their ids are kept in a cache. A long
 // word is cut at its seams, places between two characters (or bytes) that stand side by side in no token of the
-// vocabulary: nothing can be joined across one, so the parts are independent. And a part of n symbols takes
+// vocabulary: nothing can be merged across one, so the parts are independent. And a part of n symbols takes
 // O(n log n) steps at most, by a queue, when it is not short.
 #include "tokenizer/bpe.h"
 
@@ -60,7 +60,7 @@ static uint32_t seam_of(const st_tokenizer *t, uint32_t left, uint32_t right) {
   return (uint32_t)(((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u >> (64 - SEAM_BITS));
 }
 
-static bool joinable(const st_tokenizer *t, uint32_t left, uint32_t right) {
+static bool mergeable(const st_tokenizer *t, uint32_t left, uint32_t right) {
   uint32_t s = seam_of(t, left, right);
   return t->seams[s >> 3] >> (s & 7) & 1;
 }
@@ -123,7 +123,7 @@ static setun_status part(st_encoder *e, const char *text, size_t length, bool wh
   size_t ids = e->out->length;
   bool after_unk = e->unk_at == ids;
   int32_t token = whole ? whole_token(e, text, length) : -1;
-  setun_status s = token >= 0 ? st_encoder_emit(e, token) : st_bpe_join(e, text, length);
+  setun_status s = token >= 0 ? st_encoder_emit(e, token) : st_bpe_merge(e, text, length);
   if (s || !slot || after_unk) return s;
   return st_cache_keep(e, slot, text, length, whole ? ST_CACHE_WORD : ST_CACHE_PART, ids);
 }
@@ -138,7 +138,7 @@ setun_status st_bpe_word(st_encoder *e, const char *text, size_t length) {
   uint32_t left, right;
   for (size_t i = st_bpe_unit(t, text, length, &left), n; i < length; i += n, left = right) {
     n = st_bpe_unit(t, text + i, length - i, &right);
-    if (joinable(t, left, right)) continue;
+    if (mergeable(t, left, right)) continue;
     setun_status s = part(e, text + start, i - start, false);
     if (s) return s;
     start = i;

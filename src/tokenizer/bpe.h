@@ -1,4 +1,4 @@
-// What the parts of byte-pair encoding share: the look-up of merges, a text's units, and the joining of one part.
+// What the parts of byte-pair encoding share: the look-up of merges, a text's units, and the merging of one part.
 #ifndef SETUN_TOKENIZER_BPE_H
 #define SETUN_TOKENIZER_BPE_H
 
@@ -42,7 +42,7 @@ static inline size_t st_bpe_unit(const st_tokenizer *t, const char *s, size_t n,
   return 1;
 }
 
-// join.c: joins the units of a word, or of a part of one, and emits the ids.
-setun_status st_bpe_join(st_encoder *e, const char *text, size_t length);
+// bpe_merge.c: merges the units of a word, or of a part of one, and emits the ids.
+setun_status st_bpe_merge(st_encoder *e, const char *text, size_t length);
 
 #endif

@@ -98,9 +98,9 @@ void st_encoder_free(st_encoder *e) {
   st_buffer_free(&e->keys);
   st_free(e->cache);
   st_free(e->symbols);
-  st_free(e->joined[0].tokens);
-  st_free(e->joined[1].tokens);
-  st_queue_free(&e->queue);
+  st_free(e->windows[0].tokens);
+  st_free(e->windows[1].tokens);
+  st_bpe_queue_free(&e->queue);
   st_free(e->lattice);
 }
 

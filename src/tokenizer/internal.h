@@ -348,54 +348,54 @@ typedef struct st_symbol {
   uint32_t rank, merged;  // of the pair with the next; rank UINT32_MAX: none
 } st_symbol;
 
-// join.c: the tokens of a window into a long word.
-typedef struct st_joined_token {
+// bpe_merge.c: the tokens of a window into a long word.
+typedef struct st_bpe_window_token {
   size_t start; // in the word
   uint32_t length;
   int32_t id; // -1: no token
-} st_joined_token;
+} st_bpe_window_token;
 
-typedef struct st_joined {
-  st_joined_token *tokens;
+typedef struct st_bpe_window {
+  st_bpe_window_token *tokens;
   size_t n, capacity;
   size_t end; // of the last one
-} st_joined;
+} st_bpe_window;
 
-// queue.c: the pairs of a long word, given out by rank and then by place.
-typedef struct st_queue_item {
+// bpe_queue.c: the pairs of a long word, best rank first and then by position.
+typedef struct st_bpe_queue_item {
   uint32_t rank, at;
-} st_queue_item;
+} st_bpe_queue_item;
 
-typedef struct st_queue_group {
+typedef struct st_bpe_queue_group {
   uint32_t rank; // UINT32_MAX: the slot is free
   uint32_t head, tail;
   bool sorted;
-} st_queue_group;
+} st_bpe_queue_group;
 
-typedef struct st_queue_node {
+typedef struct st_bpe_queue_node {
   uint32_t at, next;
-} st_queue_node;
+} st_bpe_queue_node;
 
-typedef struct st_queue {
-  st_queue_group *groups; // by rank, open addressing
+typedef struct st_bpe_queue {
+  st_bpe_queue_group *groups; // by rank, open addressing
   size_t group_mask, n_groups;
-  st_queue_node *nodes;
+  st_bpe_queue_node *nodes;
   size_t nodes_capacity, n_nodes;
   uint32_t *ranks; // a heap of the ranks whose groups wait
   size_t ranks_capacity, n_ranks;
-  st_queue_item *urgent; // a heap of what came in with a rank no worse than the current one's
+  st_bpe_queue_item *urgent; // a heap of what came in with a rank no worse than the current one's
   size_t urgent_capacity, n_urgent;
   uint32_t *order; // for sorting a group
   size_t order_capacity;
   bool open; // a group is being given out: its rank, and where
   uint32_t rank, cursor;
-} st_queue;
+} st_bpe_queue;
 
-void st_queue_free(st_queue *q);
-bool st_queue_reset(st_queue *q);
-bool st_queue_push(st_queue *q, uint32_t rank, uint32_t at); // false: out of memory
+void st_bpe_queue_free(st_bpe_queue *q);
+bool st_bpe_queue_reset(st_bpe_queue *q);
+bool st_bpe_queue_push(st_bpe_queue *q, uint32_t rank, uint32_t at); // false: out of memory
 // The best item: *found says whether there is one. False: out of memory.
-bool st_queue_pop(st_queue *q, st_queue_item *item, bool *found);
+bool st_bpe_queue_pop(st_bpe_queue *q, st_bpe_queue_item *item, bool *found);
 
 typedef struct st_cached {
   uint64_t hash;   // 0: free
@@ -421,8 +421,8 @@ struct st_encoder {
   st_buffer keys;
   st_symbol *symbols;
   size_t symbols_capacity;
-  st_joined joined[2];
-  st_queue queue;
+  st_bpe_window windows[2];
+  st_bpe_queue queue;
   void *lattice;
   size_t lattice_capacity;
 };
@@ -430,7 +430,7 @@ struct st_encoder {
 // cache.c: texts of up to ST_MAX_CACHED bytes and their ids, which depend on nothing but text and kind.
 enum {
   ST_MAX_CACHED = 128,
-  ST_CACHE_PART = 0, // to be joined
+  ST_CACHE_PART = 0, // to be merged
   ST_CACHE_WORD = 1, // the same, unless it is a token as it stands
   ST_CACHE_STAGE = 2 // before stage 0 of pre-tokenization; before the others, higher numbers
 };

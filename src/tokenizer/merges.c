@@ -23,11 +23,11 @@ setun_status st_merges_reserve(st_tokenizer *t, size_t count, setun_error *err) 
 
 // The three texts of a merge, with their hashes.
 typedef struct {
-  st_text texts[3]; // left, right, joined
+  st_text texts[3]; // left, right, merged
   uint64_t hashes[3];
   uint32_t ids[3];
   uint64_t hash;   // of the pair
-  char small[128]; // the joined text, where it fits
+  char small[128]; // the merged text, where it fits
 } wanted_merge;
 
 static setun_status want(const st_tokenizer *t, const st_merge_row *row, wanted_merge *w, setun_error *err) {
@@ -36,13 +36,13 @@ static setun_status want(const st_tokenizer *t, const st_merge_row *row, wanted_
     return st_fail(err, SETUN_ERROR_FORMAT, "merge %zu makes a text of more than %d bytes", row->index,
                    ST_MAX_TOKEN_LENGTH);
   }
-  char *joined = length > sizeof w->small ? st_malloc(length, 1) : w->small;
-  if (!joined) return st_fail_memory(err, "a merge");
-  memcpy(joined, row->left.data, row->left.length);
-  memcpy(joined + row->left.length, row->right.data, row->right.length);
+  char *merged = length > sizeof w->small ? st_malloc(length, 1) : w->small;
+  if (!merged) return st_fail_memory(err, "a merge");
+  memcpy(merged, row->left.data, row->left.length);
+  memcpy(merged + row->left.length, row->right.data, row->right.length);
   w->texts[0] = row->left;
   w->texts[1] = row->right;
-  w->texts[2] = (st_text){joined, length};
+  w->texts[2] = (st_text){merged, length};
   for (int i = 0; i < 3; i++) {
     w->hashes[i] = st_hash(ST_HASH_START, w->texts[i].data, w->texts[i].length);
     st_map_prefetch(t->ids, w->hashes[i]);

@@ -302,16 +302,13 @@ bool st_tokenizer_add_bos(const st_tokenizer *t) {
 bool st_tokenizer_add_eos(const st_tokenizer *t) {
   return t->add_eos && t->eos >= 0;
 }
-void st_tokenizer_set_add_bos(st_tokenizer *t, bool add) {
-  t->add_bos = add;
-}
 
-static bool known(const st_tokenizer *t, int64_t id) {
-  return id >= 0 && id < t->size && t->texts[id].data;
+bool st_tokenizer_has_text(const st_tokenizer *t, int32_t id) {
+  return id >= 0 && (uint32_t)id < t->size && t->texts[id].data;
 }
 
 static setun_status check_id(const st_tokenizer *t, int64_t id, const char *what, setun_error *err) {
-  if (known(t, id)) return SETUN_OK;
+  if (id >= 0 && id < t->size && st_tokenizer_has_text(t, (int32_t)id)) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: token %lld is not in the vocabulary of %u", what, (long long)id,
                  t->size);
 }
@@ -322,14 +319,6 @@ setun_status st_tokenizer_set_bos(st_tokenizer *t, int64_t id, setun_error *err)
   return s;
 }
 
-setun_status st_tokenizer_set_eos(st_tokenizer *t, int64_t id, setun_error *err) {
-  setun_status s = id == -1 ? SETUN_OK : check_id(t, id, "eos_token_id", err);
-  if (s) return s;
-  t->eos = (int32_t)id;
-  if (id >= 0) t->ends[id] = 1;
-  return SETUN_OK;
-}
-
 setun_status st_tokenizer_add_end(st_tokenizer *t, int64_t id, setun_error *err) {
   setun_status s = check_id(t, id, "eos_token_id", err);
   if (!s) t->ends[id] = 1;
@@ -337,7 +326,7 @@ setun_status st_tokenizer_add_end(st_tokenizer *t, int64_t id, setun_error *err)
 }
 
 bool st_tokenizer_is_end(const st_tokenizer *t, int32_t id) {
-  return known(t, id) && t->ends[id];
+  return st_tokenizer_has_text(t, id) && t->ends[id];
 }
 
 st_token_type st_tokenizer_type(const st_tokenizer *t, int32_t id) {
@@ -345,7 +334,7 @@ st_token_type st_tokenizer_type(const st_tokenizer *t, int32_t id) {
 }
 
 bool st_tokenizer_is_control(const st_tokenizer *t, int32_t id) {
-  return known(t, id) && t->types[id] == ST_TOKEN_CONTROL;
+  return st_tokenizer_has_text(t, id) && t->types[id] == ST_TOKEN_CONTROL;
 }
 
 int32_t st_tokenizer_find(const st_tokenizer *t, const char *text, size_t length) {

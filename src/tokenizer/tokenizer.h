@@ -79,10 +79,8 @@ int32_t st_tokenizer_eos(const st_tokenizer *t);
 int32_t st_tokenizer_unk(const st_tokenizer *t);
 bool st_tokenizer_add_bos(const st_tokenizer *t); // do texts begin with BOS? (only where there is one)
 bool st_tokenizer_add_eos(const st_tokenizer *t);
-// Overrides, say from config.json; an id that is not in the vocabulary is an error. -1 takes it away.
+// Overrides, from config.json; an id that is not in the vocabulary is an error. -1 takes it away.
 setun_status st_tokenizer_set_bos(st_tokenizer *t, int64_t id, setun_error *err);
-setun_status st_tokenizer_set_eos(st_tokenizer *t, int64_t id, setun_error *err);
-void st_tokenizer_set_add_bos(st_tokenizer *t, bool add);
 
 // End of a text or of a turn. From the start these are EOS, EOT, EOM and the control tokens whose text is a known
 // end of turn; the caller adds what config.json and generation_config.json list.
@@ -91,6 +89,8 @@ setun_status st_tokenizer_add_end(st_tokenizer *t, int64_t id, setun_error *err)
 
 // Normal for ids beyond the vocabulary.
 st_token_type st_tokenizer_type(const st_tokenizer *t, int32_t id);
+// False for ids beyond the vocabulary, and for those within that no token has.
+bool st_tokenizer_has_text(const st_tokenizer *t, int32_t id);
 // False for ids beyond the vocabulary.
 bool st_tokenizer_is_control(const st_tokenizer *t, int32_t id);
 // The id of a token by its text as the vocabulary spells it (byte-level tokens in their printable form); -1: none.

@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-// The best way to reach a place in the word.
+// The best way to reach a position in the word.
 typedef struct {
   double score;
   uint32_t start; // where its last token begins; UINT32_MAX: not reached yet
   int32_t id;
-} st_place;
+} lattice_node;
 
 setun_status st_unigram_prepare(st_tokenizer *t, setun_error *err) {
   size_t total = 0;
@@ -47,24 +47,24 @@ static double sum(const st_tokenizer *t, double a, double b) {
   return t->sentencepiece ? (double)((float)a + (float)b) : a + b;
 }
 
-static void reach(st_place *p, double score, uint32_t start, int32_t id) {
-  if (p->start == UINT32_MAX || score > p->score) *p = (st_place){score, start, id};
+static void reach(lattice_node *p, double score, uint32_t start, int32_t id) {
+  if (p->start == UINT32_MAX || score > p->score) *p = (lattice_node){score, start, id};
 }
 
-static void forward(const st_tokenizer *t, const char *text, size_t length, st_place *places) {
+static void forward(const st_tokenizer *t, const char *text, size_t length, lattice_node *nodes) {
   for (size_t i = 0; i < length;) {
-    uint32_t code, node = 0;
+    uint32_t code, state = 0;
     int used = st_utf8_decode(text + i, length - i, &code);
     size_t one = used > 0 ? (size_t)used : 1;
     bool covered = false;
-    for (size_t j = i; j < length && (node = st_trie_step(t->trie, node, (unsigned char)text[j]));) {
-      int32_t id = st_trie_id(t->trie, node);
+    for (size_t j = i; j < length && (state = st_trie_step(t->trie, state, (unsigned char)text[j]));) {
+      int32_t id = st_trie_id(t->trie, state);
       j++;
       if (id < 0) continue;
-      reach(&places[j], sum(t, places[i].score, t->log_probs[id]), (uint32_t)i, id);
+      reach(&nodes[j], sum(t, nodes[i].score, t->log_probs[id]), (uint32_t)i, id);
       covered |= j - i == one;
     }
-    if (!covered) reach(&places[i + one], sum(t, places[i].score, t->unk_score), (uint32_t)i, t->text_unk);
+    if (!covered) reach(&nodes[i + one], sum(t, nodes[i].score, t->unk_score), (uint32_t)i, t->text_unk);
     i += one;
   }
 }
@@ -81,24 +81,24 @@ static setun_status emit_unknown(st_encoder *e, const char *text, size_t length)
 
 setun_status st_unigram_word(st_encoder *e, const char *text, size_t length) {
   const st_tokenizer *t = e->t;
-  st_place *places = e->lattice;
-  if (!st_reserve(&places, &e->lattice_capacity, length + 1, sizeof *places)) return st_fail_memory(e->err, "a word");
-  e->lattice = places;
-  for (size_t i = 0; i <= length; i++) places[i] = (st_place){0, UINT32_MAX, -1};
-  forward(t, text, length, places);
-  // Backward along the best way; each place then says where the next one is.
+  lattice_node *nodes = e->lattice;
+  if (!st_reserve(&nodes, &e->lattice_capacity, length + 1, sizeof *nodes)) return st_fail_memory(e->err, "a word");
+  e->lattice = nodes;
+  for (size_t i = 0; i <= length; i++) nodes[i] = (lattice_node){0, UINT32_MAX, -1};
+  forward(t, text, length, nodes);
+  // Backward along the best way; each position then says where the next one is.
   uint32_t next = (uint32_t)length;
   for (uint32_t at = (uint32_t)length; at;) {
-    uint32_t start = places[at].start;
-    int32_t id = places[at].id;
-    while (t->fuse_unk && id == t->text_unk && start && places[start].id == t->text_unk) start = places[start].start;
-    places[start].score = at;
+    uint32_t start = nodes[at].start;
+    int32_t id = nodes[at].id;
+    while (t->fuse_unk && id == t->text_unk && start && nodes[start].id == t->text_unk) start = nodes[start].start;
+    nodes[start].score = at;
     next = at = start;
   }
   setun_status s = SETUN_OK;
   for (uint32_t at = next; !s && at < length;) {
-    uint32_t end = (uint32_t)places[at].score;
-    int32_t id = places[end].id;
+    uint32_t end = (uint32_t)nodes[at].score;
+    int32_t id = nodes[end].id;
     s = id == t->text_unk ? emit_unknown(e, text + at, end - at) : st_encoder_emit(e, id);
     at = end;
   }

@@ -147,6 +147,16 @@ static void test_map_of_another_model(void **unused) {
 
 // ---- ids ----
 
+// A character that nothing stands for: an error that names it and the key, and no ids.
+static void refuse_text(const st_tokenizer *t, const char *text, const char *mention) {
+  st_token_list list = {0};
+  assert_int_equal(st_tokenizer_encode(t, text, strlen(text), false, &list, &err), SETUN_ERROR_FORMAT);
+  if (!strstr(err.message, mention)) fail_msg("expected \"%s\" in: %s", mention, err.message);
+  assert_non_null(strstr(err.message, "tokenizer.ggml.unknown_token_id"));
+  assert_int_equal(list.length, 0);
+  st_token_list_free(&list);
+}
+
 // BPE by scores whose unknown token is not the first, as token_type says: before, "z" became token 0.
 static void test_unknown_by_type(void **unused) {
   (void)unused;
@@ -163,12 +173,17 @@ static void test_unknown_by_type(void **unused) {
   st_tokenizer_free(t);
   v.unk = 2; // a key that names the end of text: text still does not end
   if (st_tokenizer_from_vocabulary(&v, &t, &err)) fail_msg("%s", err.message);
-  EXPECT(t, "azz", 4, 3);
+  EXPECT(t, "a", 4, 3);
+  refuse_text(t, "azz", "U+007A (\"z\")");
   st_tokenizer_free(t);
   v.unk = -1, types[1] = 1; // none at all
   if (st_tokenizer_from_vocabulary(&v, &t, &err)) fail_msg("%s", err.message);
   assert_int_equal(st_tokenizer_unk(t), -1);
-  EXPECT(t, "za", 4, 3);
+  EXPECT(t, "a", 4, 3);
+  refuse_text(t, "za", "U+007A (\"z\")");
+  refuse_text(t, "a\xE6\x97\xA5", "U+65E5 (\"\xE6\x97\xA5\")");
+  refuse_text(t, "a\n", "U+000A:");
+  refuse_text(t, "<s>", "U+003C (\"<\")");
   st_tokenizer_free(t);
 }
 

@@ -122,27 +122,27 @@ static void long_words(void **state) {
 static void queue(void **state) {
   (void)state;
   enum { MOST = 2000 };
-  static st_queue_item waiting[MOST];
-  st_queue q = {0};
+  static st_bpe_queue_item waiting[MOST];
+  st_bpe_queue q = {0};
   for (uint32_t round = 0; round < 20; round++) {
     size_t n = 0;
     uint32_t ranks = 1 + draw(round % 2 ? 20 : 1000), urge = draw(3);
-    assert_true(st_queue_reset(&q));
+    assert_true(st_bpe_queue_reset(&q));
     for (int i = 0; i < 3000 || n; i++) {
       if (i < 3000 && n < MOST && draw(2 + urge)) {
-        waiting[n] = (st_queue_item){draw(ranks), draw(100000)};
-        assert_true(st_queue_push(&q, waiting[n].rank, waiting[n].at));
+        waiting[n] = (st_bpe_queue_item){draw(ranks), draw(100000)};
+        assert_true(st_bpe_queue_push(&q, waiting[n].rank, waiting[n].at));
         n++;
         continue;
       }
-      st_queue_item item;
+      st_bpe_queue_item item;
       bool found;
       size_t best = 0;
       for (size_t k = 1; k < n; k++) {
         bool lower = waiting[k].rank < waiting[best].rank;
         if (lower || (waiting[k].rank == waiting[best].rank && waiting[k].at < waiting[best].at)) best = k;
       }
-      assert_true(st_queue_pop(&q, &item, &found));
+      assert_true(st_bpe_queue_pop(&q, &item, &found));
       assert_int_equal(found, n > 0);
       if (!n) continue;
       assert_int_equal(item.rank, waiting[best].rank);
@@ -150,7 +150,7 @@ static void queue(void **state) {
       waiting[best] = waiting[--n];
     }
   }
-  st_queue_free(&q);
+  st_bpe_queue_free(&q);
 }
 
 int main(void) {

@@ -1,8 +1,8 @@
-// Joining: the units of a part of a word become tokens, the best pair first and of equals the leftmost.
+// Merging: the units of a part of a word become tokens, the best pair first and of equals the leftmost.
 //
-// A part of up to 64 units is joined by searching for the best pair each time. A longer one is joined in windows that
-// overlap. What makes this exact: a row of tokens is a text's encoding if and only if each two neighbours are the
-// encoding of the text of the two, since whether two tokens are ever joined across their border depends on what
+// A part of up to 64 units is merged by searching for the best pair each time. A longer one is merged in windows that
+// overlap. What makes this exact: a sequence of tokens is a text's encoding if and only if each two neighbours are the
+// encoding of the text of the two, since whether two tokens are ever merged across their border depends on what
 // happens inside of them alone. So where two windows have one token in common (the same bytes of the text), the first
 // window's tokens before it and the second's from it on make one encoding: each pair of neighbours stands in one of
 // the two. Where windows have none in common, larger ones are tried; they have a queue for their pairs.
@@ -17,7 +17,7 @@ enum {
   GROWTH = 8  // how much larger the next windows are
 };
 
-// The rank of joining two neighbours and what comes of it; ST_NONE when they may not be.
+// The rank of the merge of two neighbours and the token that it makes; ST_NONE: there is none.
 static inline uint32_t pair(const st_tokenizer *t, const char *text, size_t length, int32_t left, int32_t right,
                             uint32_t *merged) {
   if (t->model == ST_MODEL_SCORES) {
@@ -73,7 +73,7 @@ static void split_few(const st_tokenizer *t, const char *text, size_t length, un
   u->n = n;
 }
 
-static void join_few(const st_tokenizer *t, const char *text, units *u) {
+static void merge_few(const st_tokenizer *t, const char *text, units *u) {
   uint32_t n = u->n, padded = (n + 7) & ~7u;
   for (uint32_t i = n ? n - 1 : 0; i < padded; i++) u->key[i] = ST_NONE;
   for (uint32_t i = 0; i + 1 < n; i++) {
@@ -117,25 +117,25 @@ static uint32_t split_many(const st_tokenizer *t, const char *text, size_t lengt
   return n;
 }
 
-static bool offer(st_encoder *e, const char *text, uint32_t at) {
+static bool push_pair(st_encoder *e, const char *text, uint32_t at) {
   st_symbol *a = &e->symbols[at], *b = &e->symbols[a->next];
   a->rank = pair(e->t, text + a->start, (size_t)a->length + b->length, a->id, b->id, &a->merged);
-  return a->rank == ST_NONE || st_queue_push(&e->queue, a->rank, at);
+  return a->rank == ST_NONE || st_bpe_queue_push(&e->queue, a->rank, at);
 }
 
-// Joins with a queue over linked symbols. An item is stale when its symbol's pair has another rank by now.
-static bool join_many(st_encoder *e, const char *text, uint32_t n) {
+// Merges with a queue over linked symbols. An item is stale when its symbol's pair has another rank by now.
+static bool merge_many(st_encoder *e, const char *text, uint32_t n) {
   st_symbol *s = e->symbols;
-  if (!st_queue_reset(&e->queue)) return false;
+  if (!st_bpe_queue_reset(&e->queue)) return false;
   for (uint32_t i = 0; i < n; i++) {
     s[i].prev = i - 1;
     s[i].next = i + 1 < n ? i + 1 : ST_NONE;
-    if (i + 1 < n && !offer(e, text, i)) return false;
+    if (i + 1 < n && !push_pair(e, text, i)) return false;
   }
   for (;;) {
-    st_queue_item top;
+    st_bpe_queue_item top;
     bool found;
-    if (!st_queue_pop(&e->queue, &top, &found)) return false;
+    if (!st_bpe_queue_pop(&e->queue, &top, &found)) return false;
     if (!found) return true;
     st_symbol *a = &s[top.at];
     if (a->rank != top.rank) continue;
@@ -146,33 +146,33 @@ static bool join_many(st_encoder *e, const char *text, uint32_t n) {
     b->rank = a->rank = ST_NONE;
     if (a->next != ST_NONE) {
       s[a->next].prev = top.at;
-      if (!offer(e, text, top.at)) return false;
+      if (!push_pair(e, text, top.at)) return false;
     }
-    if (a->prev != ST_NONE && !offer(e, text, a->prev)) return false;
+    if (a->prev != ST_NONE && !push_pair(e, text, a->prev)) return false;
   }
 }
 
 // ---- windows ----
 
-// Joins the window of `most` units at text[at], or of what is left.
-static bool join_window(st_encoder *e, const char *text, size_t length, size_t at, size_t most, st_joined *out) {
+// Merges the window of `most` units at text[at], or of what is left.
+static bool merge_window(st_encoder *e, const char *text, size_t length, size_t at, size_t most, st_bpe_window *out) {
   size_t rest = length - at, room = most < rest ? most : rest;
   if (!st_reserve(&out->tokens, &out->capacity, room, sizeof *out->tokens)) return false;
   out->n = 0;
   if (most <= SHORT) {
     units u;
     split_few(e->t, text + at, rest, &u);
-    join_few(e->t, text + at, &u);
+    merge_few(e->t, text + at, &u);
     for (uint32_t i = 0; i < u.n; i = u.next[i]) {
-      out->tokens[out->n++] = (st_joined_token){at + u.start[i], u.start[u.next[i]] - u.start[i], u.id[i]};
+      out->tokens[out->n++] = (st_bpe_window_token){at + u.start[i], u.start[u.next[i]] - u.start[i], u.id[i]};
     }
   } else {
     if (!st_reserve(&e->symbols, &e->symbols_capacity, room, sizeof *e->symbols)) return false;
     uint32_t n = split_many(e->t, text + at, rest, most, e->symbols);
-    if (!join_many(e, text + at, n)) return false;
+    if (!merge_many(e, text + at, n)) return false;
     for (uint32_t i = 0; i < n; i = e->symbols[i].next) {
       const st_symbol *s = &e->symbols[i];
-      out->tokens[out->n++] = (st_joined_token){at + s->start, s->length, s->id};
+      out->tokens[out->n++] = (st_bpe_window_token){at + s->start, s->length, s->id};
     }
   }
   out->end = out->tokens[out->n - 1].start + out->tokens[out->n - 1].length;
@@ -180,7 +180,7 @@ static bool join_window(st_encoder *e, const char *text, size_t length, size_t a
 }
 
 // A window with the same bytes as the one before it has the same tokens: what is long often repeats itself.
-static bool repeat_window(const st_joined *w, const char *text, size_t length, size_t at, st_joined *out) {
+static bool repeat_window(const st_bpe_window *w, const char *text, size_t length, size_t at, st_bpe_window *out) {
   size_t start = w->tokens[0].start, n = w->end - start;
   if (length - at < n || memcmp(text + start, text + at, n) != 0) return false;
   if (!st_reserve(&out->tokens, &out->capacity, w->n, sizeof *out->tokens)) return false;
@@ -191,6 +191,18 @@ static bool repeat_window(const st_joined *w, const char *text, size_t length, s
   out->n = w->n;
   out->end = w->end + (at - start);
   return true;
+}
+
+// The reference fails here too. Left out, the character would be missing without a word.
+static setun_status fail_character(st_encoder *e, const char *text, uint32_t length) {
+  uint32_t code = (unsigned char)*text;
+  st_utf8_decode(text, length, &code);
+  bool shown = code >= 0x20 && code != 0x7F;
+  return st_fail(
+      e->err, SETUN_ERROR_FORMAT,
+      "the character U+%04X%s%.*s%s: the vocabulary has no token for it, no byte tokens, and no unknown token "
+      "that text may become (tokenizer.ggml.unknown_token_id)",
+      code, shown ? " (\"" : "", shown ? (int)length : 0, text, shown ? "\")" : "");
 }
 
 static setun_status emit_unknown(st_encoder *e, const char *text, uint32_t length) {
@@ -204,6 +216,7 @@ static setun_status emit_unknown(st_encoder *e, const char *text, uint32_t lengt
     }
     return SETUN_OK;
   }
+  if (t->text_unk < 0 && t->model == ST_MODEL_SCORES) return fail_character(e, text, length);
   if (t->text_unk < 0) return SETUN_OK; // as the reference: what has no token and no unknown token is left out
   if (t->fuse_unk && e->unk_at == e->out->length) return SETUN_OK;
   setun_status s = st_encoder_emit(e, t->text_unk);
@@ -215,7 +228,7 @@ static setun_status emit_token(st_encoder *e, const char *text, size_t start, ui
   return id >= 0 ? st_encoder_emit(e, id) : emit_unknown(e, text + start, length);
 }
 
-static setun_status emit_joined(st_encoder *e, const char *text, const st_joined *w, size_t from, size_t to) {
+static setun_status emit_window(st_encoder *e, const char *text, const st_bpe_window *w, size_t from, size_t to) {
   setun_status s = SETUN_OK;
   for (size_t i = from; !s && i < to; i++)
     s = emit_token(e, text, w->tokens[i].start, w->tokens[i].length, w->tokens[i].id);
@@ -223,16 +236,16 @@ static setun_status emit_joined(st_encoder *e, const char *text, const st_joined
 }
 
 // The token of `w` where the next window should begin: behind so many eighths of it.
-static size_t next_start(const st_joined *w, size_t from, size_t eighths) {
+static size_t next_start(const st_bpe_window *w, size_t from, size_t eighths) {
   size_t start = w->tokens[0].start, wanted = start + (w->end - start) * eighths / 8, i = from;
   while (i + 1 < w->n && w->tokens[i].start < wanted) i++;
   return i;
 }
 
 // Finds a token that two windows have in common, from *i and *j on.
-static bool find_common(const st_joined *a, const st_joined *b, size_t *i, size_t *j) {
+static bool find_common(const st_bpe_window *a, const st_bpe_window *b, size_t *i, size_t *j) {
   while (*i < a->n && *j < b->n) {
-    const st_joined_token *x = &a->tokens[*i], *y = &b->tokens[*j];
+    const st_bpe_window_token *x = &a->tokens[*i], *y = &b->tokens[*j];
     if (x->start == y->start && x->length == y->length) return true;
     *i += x->start <= y->start;
     *j += y->start <= x->start;
@@ -242,14 +255,14 @@ static bool find_common(const st_joined *a, const st_joined *b, size_t *i, size_
 
 // The window after `a`: *b, with which it has the token in common that is the i-th there and the j-th here; false: out
 // of memory, or *stuck. A small overlap is nearly always enough.
-static bool next_window(st_encoder *e, const char *text, size_t length, size_t most, size_t from, st_joined *a,
-                        st_joined *b, size_t *i, size_t *j, bool *stuck) {
+static bool next_window(st_encoder *e, const char *text, size_t length, size_t most, size_t from, st_bpe_window *a,
+                        st_bpe_window *b, size_t *i, size_t *j, bool *stuck) {
   for (size_t eighths = 7;; eighths -= 4) {
     *i = next_start(a, from, eighths);
     *j = 0;
     if (!*i) break;
     size_t at = a->tokens[*i].start;
-    if (!repeat_window(a, text, length, at, b) && !join_window(e, text, length, at, most, b)) return false;
+    if (!repeat_window(a, text, length, at, b) && !merge_window(e, text, length, at, most, b)) return false;
     if (find_common(a, b, i, j)) return true;
     if (eighths < 4) break;
   }
@@ -257,30 +270,30 @@ static bool next_window(st_encoder *e, const char *text, size_t length, size_t m
   return false;
 }
 
-// Joins a part in windows of `most` units; *stuck: these are too small.
-static setun_status join_windows(st_encoder *e, const char *text, size_t length, size_t most, bool *stuck) {
-  st_joined *a = &e->joined[0], *b = &e->joined[1];
+// Merges a part in windows of `most` units; *stuck: these are too small.
+static setun_status merge_windows(st_encoder *e, const char *text, size_t length, size_t most, bool *stuck) {
+  st_bpe_window *a = &e->windows[0], *b = &e->windows[1];
   size_t from = 0, i, j; // `from`: of `a`, the first token that is not emitted yet
   *stuck = false;
-  if (!join_window(e, text, length, 0, most, a)) return st_fail_memory(e->err, "a long word");
+  if (!merge_window(e, text, length, 0, most, a)) return st_fail_memory(e->err, "a long word");
   while (a->end < length) {
     if (!next_window(e, text, length, most, from, a, b, &i, &j, stuck)) {
       return *stuck ? SETUN_OK : st_fail_memory(e->err, "a long word");
     }
-    setun_status s = emit_joined(e, text, a, from, i);
+    setun_status s = emit_window(e, text, a, from, i);
     if (s) return s;
-    st_joined *swap = a;
+    st_bpe_window *swap = a;
     a = b;
     b = swap;
     from = j;
   }
-  return emit_joined(e, text, a, from, a->n);
+  return emit_window(e, text, a, from, a->n);
 }
 
-static setun_status join_short(st_encoder *e, const char *text, size_t length) {
+static setun_status merge_short(st_encoder *e, const char *text, size_t length) {
   units u;
   split_few(e->t, text, length, &u);
-  join_few(e->t, text, &u);
+  merge_few(e->t, text, &u);
   setun_status s = SETUN_OK;
   for (uint32_t i = 0; !s && i < u.n; i = u.next[i]) {
     s = emit_token(e, text, u.start[i], u.start[u.next[i]] - u.start[i], u.id[i]);
@@ -288,12 +301,12 @@ static setun_status join_short(st_encoder *e, const char *text, size_t length) {
   return s;
 }
 
-setun_status st_bpe_join(st_encoder *e, const char *text, size_t length) {
-  if (length <= SHORT) return join_short(e, text, length);
+setun_status st_bpe_merge(st_encoder *e, const char *text, size_t length) {
+  if (length <= SHORT) return merge_short(e, text, length);
   size_t ids = e->out->length, unk_at = e->unk_at;
   for (size_t most = SHORT;; most *= GROWTH) {
     bool stuck;
-    setun_status s = join_windows(e, text, length, most, &stuck);
+    setun_status s = merge_windows(e, text, length, most, &stuck);
     if (s || !stuck) return s;
     e->out->length = ids;
     e->unk_at = unk_at;

@@ -1,6 +1,6 @@
 // A priority queue for the pairs of a long word: lowest rank first, and of equal ranks the leftmost.
 //
-// Joining one pair nearly always makes pairs of worse ranks, and a long word is long because it repeats itself. So
+// Merging one pair nearly always makes pairs of worse ranks, and a long word is long because it repeats itself. So
 // items wait in groups of equal rank; only the ranks of the groups are in a heap, and a group is given out from left
 // to right. The rare item that comes in with a rank no worse than the current group's goes to a small heap beside it.
 #include "tokenizer/internal.h"
@@ -13,22 +13,22 @@
 
 enum { FIRST_GROUPS = 256 };
 
-void st_queue_free(st_queue *q) {
+void st_bpe_queue_free(st_bpe_queue *q) {
   st_free(q->groups);
   st_free(q->nodes);
   st_free(q->ranks);
   st_free(q->urgent);
   st_free(q->order);
-  *q = (st_queue){0};
+  *q = (st_bpe_queue){0};
 }
 
-static st_queue_group *new_groups(size_t n) {
-  st_queue_group *g = st_malloc(n, sizeof *g);
+static st_bpe_queue_group *new_groups(size_t n) {
+  st_bpe_queue_group *g = st_malloc(n, sizeof *g);
   for (size_t i = 0; g && i < n; i++) g[i].rank = NONE;
   return g;
 }
 
-bool st_queue_reset(st_queue *q) {
+bool st_bpe_queue_reset(st_bpe_queue *q) {
   st_free(q->groups);
   q->groups = new_groups(FIRST_GROUPS);
   q->group_mask = FIRST_GROUPS - 1;
@@ -38,15 +38,15 @@ bool st_queue_reset(st_queue *q) {
   return q->groups != NULL;
 }
 
-static st_queue_group *find_group(st_queue_group *groups, size_t mask, uint32_t rank) {
+static st_bpe_queue_group *find_group(st_bpe_queue_group *groups, size_t mask, uint32_t rank) {
   for (size_t i = rank * 0x9E3779B97F4A7C15u >> 32 & mask;; i = (i + 1) & mask) {
     if (groups[i].rank == rank || groups[i].rank == NONE) return &groups[i];
   }
 }
 
-static bool grow_groups(st_queue *q) {
+static bool grow_groups(st_bpe_queue *q) {
   size_t size = (q->group_mask + 1) * 4;
-  st_queue_group *fresh = new_groups(size);
+  st_bpe_queue_group *fresh = new_groups(size);
   if (!fresh) return false;
   for (size_t i = 0; i <= q->group_mask; i++) {
     if (q->groups[i].rank != NONE) *find_group(fresh, size - 1, q->groups[i].rank) = q->groups[i];
@@ -57,7 +57,7 @@ static bool grow_groups(st_queue *q) {
   return true;
 }
 
-static bool push_rank(st_queue *q, uint32_t rank) {
+static bool push_rank(st_bpe_queue *q, uint32_t rank) {
   if (!st_reserve(&q->ranks, &q->ranks_capacity, q->n_ranks + 1, sizeof *q->ranks)) return false;
   size_t i = q->n_ranks++;
   for (; i && rank < q->ranks[(i - 1) / 2]; i = (i - 1) / 2) q->ranks[i] = q->ranks[(i - 1) / 2];
@@ -65,7 +65,7 @@ static bool push_rank(st_queue *q, uint32_t rank) {
   return true;
 }
 
-static uint32_t pop_rank(st_queue *q) {
+static uint32_t pop_rank(st_bpe_queue *q) {
   uint32_t *h = q->ranks, top = h[0], last = h[--q->n_ranks];
   size_t i = 0, n = q->n_ranks;
   for (size_t child; (child = 2 * i + 1) < n; i = child) {
@@ -77,11 +77,11 @@ static uint32_t pop_rank(st_queue *q) {
   return top;
 }
 
-static bool before(st_queue_item a, st_queue_item b) {
+static bool before(st_bpe_queue_item a, st_bpe_queue_item b) {
   return a.rank < b.rank || (a.rank == b.rank && a.at < b.at);
 }
 
-static bool push_urgent(st_queue *q, st_queue_item item) {
+static bool push_urgent(st_bpe_queue *q, st_bpe_queue_item item) {
   if (!st_reserve(&q->urgent, &q->urgent_capacity, q->n_urgent + 1, sizeof *q->urgent)) return false;
   size_t i = q->n_urgent++;
   for (; i && before(item, q->urgent[(i - 1) / 2]); i = (i - 1) / 2) q->urgent[i] = q->urgent[(i - 1) / 2];
@@ -89,8 +89,8 @@ static bool push_urgent(st_queue *q, st_queue_item item) {
   return true;
 }
 
-static st_queue_item pop_urgent(st_queue *q) {
-  st_queue_item *h = q->urgent, top = h[0], last = h[--q->n_urgent];
+static st_bpe_queue_item pop_urgent(st_bpe_queue *q) {
+  st_bpe_queue_item *h = q->urgent, top = h[0], last = h[--q->n_urgent];
   size_t i = 0, n = q->n_urgent;
   for (size_t child; (child = 2 * i + 1) < n; i = child) {
     if (child + 1 < n && before(h[child + 1], h[child])) child++;
@@ -101,21 +101,21 @@ static st_queue_item pop_urgent(st_queue *q) {
   return top;
 }
 
-bool st_queue_push(st_queue *q, uint32_t rank, uint32_t at) {
-  if (q->open && rank <= q->rank) return push_urgent(q, (st_queue_item){rank, at});
-  st_queue_group *g = find_group(q->groups, q->group_mask, rank);
+bool st_bpe_queue_push(st_bpe_queue *q, uint32_t rank, uint32_t at) {
+  if (q->open && rank <= q->rank) return push_urgent(q, (st_bpe_queue_item){rank, at});
+  st_bpe_queue_group *g = find_group(q->groups, q->group_mask, rank);
   if (g->rank == NONE) {
     if ((q->n_groups + 1) * 2 > q->group_mask) {
       if (!grow_groups(q)) return false;
       g = find_group(q->groups, q->group_mask, rank);
     }
-    *g = (st_queue_group){rank, NONE, NONE, true};
+    *g = (st_bpe_queue_group){rank, NONE, NONE, true};
     q->n_groups++;
     if (!push_rank(q, rank)) return false;
   }
   if (!st_reserve(&q->nodes, &q->nodes_capacity, q->n_nodes + 1, sizeof *q->nodes)) return false;
   uint32_t node = (uint32_t)q->n_nodes++;
-  q->nodes[node] = (st_queue_node){at, NONE};
+  q->nodes[node] = (st_bpe_queue_node){at, NONE};
   if (g->tail == NONE) {
     g->head = node;
   } else {
@@ -126,18 +126,18 @@ bool st_queue_push(st_queue *q, uint32_t rank, uint32_t at) {
   return true;
 }
 
-static int by_place(const void *a, const void *b) {
+static int by_position(const void *a, const void *b) {
   uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
   return x < y ? -1 : x > y;
 }
 
-static bool sort_group(st_queue *q, const st_queue_group *g) {
+static bool sort_group(st_bpe_queue *q, const st_bpe_queue_group *g) {
   size_t n = 0;
   for (uint32_t i = g->head; i != NONE; i = q->nodes[i].next) n++;
   if (!st_reserve(&q->order, &q->order_capacity, n, sizeof *q->order)) return false;
   n = 0;
   for (uint32_t i = g->head; i != NONE; i = q->nodes[i].next) q->order[n++] = q->nodes[i].at;
-  qsort(q->order, n, sizeof *q->order, by_place);
+  qsort(q->order, n, sizeof *q->order, by_position);
   n = 0;
   for (uint32_t i = g->head; i != NONE; i = q->nodes[i].next) q->nodes[i].at = q->order[n++];
   return true;
@@ -145,22 +145,22 @@ static bool sort_group(st_queue *q, const st_queue_group *g) {
 
 // Opens the group of the best rank that waits. Ranks at or below it go to the small heap from now on, so that a group
 // is opened once.
-static bool open_next(st_queue *q) {
+static bool open_next(st_bpe_queue *q) {
   q->rank = pop_rank(q);
   q->open = true;
-  st_queue_group *g = find_group(q->groups, q->group_mask, q->rank);
+  st_bpe_queue_group *g = find_group(q->groups, q->group_mask, q->rank);
   q->cursor = g->head;
   return g->sorted || sort_group(q, g);
 }
 
-bool st_queue_pop(st_queue *q, st_queue_item *item, bool *found) {
+bool st_bpe_queue_pop(st_bpe_queue *q, st_bpe_queue_item *item, bool *found) {
   *found = true;
   if (q->cursor == NONE && !q->n_urgent) {
     *found = q->n_ranks != 0;
     if (!*found) return true;
     if (!open_next(q)) return false;
   }
-  st_queue_item next = {q->rank, q->cursor == NONE ? 0 : q->nodes[q->cursor].at};
+  st_bpe_queue_item next = {q->rank, q->cursor == NONE ? 0 : q->nodes[q->cursor].at};
   if (q->n_urgent && (q->cursor == NONE || before(q->urgent[0], next))) {
     *item = pop_urgent(q);
     return true;
