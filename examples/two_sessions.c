@@ -46,6 +46,8 @@ static void *run(void *user) {
   const char *text = NULL;
   setun_sampler *sampler = NULL;
   setun_decoder *decoder = NULL;
+  setun_sampler_params sampling = setun_sampler_params_default();
+  sampling.model = st->model; /* no token that has no text is drawn */
   size_t n_vocab = setun_model_n_vocab(st->model);
   setun_status s =
       setun_tokenize(st->model, st->prompt, strlen(st->prompt), SETUN_TOKENIZE_BOS, prompt, 256, &n, &st->error);
@@ -54,7 +56,7 @@ static void *run(void *user) {
     snprintf(st->error.message, sizeof st->error.message, "the prompt has %zu tokens: expected 1 to 256", n);
   }
   if (s == SETUN_OK) s = setun_session_eval(st->session, prompt, n, NULL, &st->error);
-  if (s == SETUN_OK) s = setun_sampler_new(NULL, &sampler, &st->error);
+  if (s == SETUN_OK) s = setun_sampler_new(&sampling, &sampler, &st->error);
   if (s == SETUN_OK) s = setun_decoder_new(st->model, SETUN_DECODE_CONTINUES, &decoder, &st->error);
   for (int i = 0; s == SETUN_OK && !atomic_load(&st->stop) && (st->most < 0 || i < st->most); i++) {
     s = setun_sampler_sample(sampler, setun_session_logits(st->session), n_vocab, &id, &st->error);

@@ -471,6 +471,9 @@ typedef struct setun_sampler_params {
   float dynatemp_exponent; /* 1; 0 or more */
 
   uint64_t seed; /* 0; the same seed, parameters, text and logits give the same tokens */
+
+  const setun_model *model; /* NULL: any token may be drawn; else never one that has no text in this model's vocabulary,
+                               whatever its bias: models pad their embeddings. Read by setun_sampler_new alone */
 } setun_sampler_params;
 
 SETUN_API void setun_sampler_params_init(setun_sampler_params *params, size_t size);
@@ -479,7 +482,8 @@ static inline setun_sampler_params setun_sampler_params_default(void) {
   setun_sampler_params_init(&params, sizeof params);
   return params;
 }
-/* The defaults, with what the model's own files say in their place: generation_config.json, or a GGUF file's
+/* The defaults with `model` set, and with what the model's own files say in their place: generation_config.json, or a
+ * GGUF file's
  * general.sampling keys. Whether generation_config.json asks for sampling at all is not considered. */
 SETUN_API setun_status setun_model_get_sampler_params(const setun_model *model, setun_sampler_params *params,
                                                       setun_error *error);

@@ -14,6 +14,7 @@ struct setun_model {
   st_model *model;         // its model
   int64_t maker;           // the process that computes with it
   st_tokenizer *tokenizer;
+  st_token_gaps gaps; // ids of the logits that the tokenizer has no text for; none without weights
   st_container container;
   setun_sampler_params sampling;
   st_templates templates;

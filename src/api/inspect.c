@@ -77,6 +77,22 @@ static setun_status copy_architecture(setun_file *f, setun_error *err) {
   return s;
 }
 
+// Ids that are never drawn. What is wrong with the files is said elsewhere.
+static setun_status note_gaps(const st_directory *d, setun_error *err) {
+  const st_spec *spec = NULL;
+  st_hparams h = {0};
+  st_tokenizer *t = NULL;
+  st_token_gaps gaps = {0};
+  setun_status s = st_hparams_read(d, NULL, &spec, &h, NULL);
+  if (s == SETUN_OK) s = st_vocabulary_load(d, NULL, NULL, &t, NULL);
+  if (s == SETUN_OK) s = st_token_gaps_find(t, h.n_vocab, &gaps, NULL);
+  if (s == SETUN_OK) s = st_token_gaps_note(&gaps, h.n_vocab, d, NULL);
+  st_token_gaps_free(&gaps);
+  st_tokenizer_free(t);
+  st_hparams_free(&h);
+  return s == SETUN_ERROR_MEMORY ? st_fail_memory(err, "the vocabulary") : SETUN_OK;
+}
+
 static setun_status note_templates(const st_directory *d, setun_error *err) {
   st_templates templates = {0};
   setun_status s = st_templates_load(d, &templates, err);
@@ -95,7 +111,7 @@ static setun_status note_assumptions(const st_directory *d, setun_error *err) {
   if (s != SETUN_ERROR_MEMORY && *why.message) {
     return st_notices_add(d->notices, SETUN_LOG_INFO, err, "not loaded as it is: %s", why.message);
   }
-  return s == SETUN_OK ? s : st_fail(err, s, "%s", why.message);
+  return s == SETUN_OK ? note_gaps(d, err) : st_fail(err, s, "%s", why.message);
 }
 
 // The module that a tensor's name belongs to: the name without ".weight".

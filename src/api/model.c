@@ -139,9 +139,9 @@ static setun_status check_rows(const setun_model *m, setun_error *err) {
   for (uint32_t id = rows; id < size; id++) {
     st_text text = {0};
     bool begins = (int32_t)id == st_tokenizer_bos(t) && st_tokenizer_add_bos(t);
+    if (!st_tokenizer_has_text(t, (int32_t)id) || (st_tokenizer_is_control(t, (int32_t)id) && !begins)) continue;
     setun_status s = st_tokenizer_text(t, (int32_t)id, &text, err);
     if (s != SETUN_OK) return s;
-    if (!text.data || (st_tokenizer_is_control(t, (int32_t)id) && !begins)) continue;
     return st_fail(err, SETUN_ERROR_FORMAT,
                    "the vocabulary: expected at most the %u tokens that the embedding has rows for, found %u, such as "
                    "token %u, \"%.*s\"",
@@ -267,6 +267,8 @@ setun_status st_api_load_weights(setun_model *m, const st_directory *d, const se
   setun_status s = st_placement_load(d, &options, &m->placement, err);
   if (s == SETUN_OK) m->model = m->placement->model;
   if (s == SETUN_OK) s = check_rows(m, err);
+  if (s == SETUN_OK) s = st_token_gaps_find(m->tokenizer, m->model->h.n_vocab, &m->gaps, err);
+  if (s == SETUN_OK) s = st_token_gaps_note(&m->gaps, m->model->h.n_vocab, d, err);
   if (s == SETUN_OK) s = st_note_default_pre(d, err);
   return s;
 }
@@ -288,6 +290,7 @@ void setun_model_free(setun_model *m) {
   st_placement_free(m->placement);
   st_directory_free(m->directory);
   st_tokenizer_free(m->tokenizer);
+  st_token_gaps_free(&m->gaps);
   st_templates_free(&m->templates);
   st_free(m->architecture);
   st_free(m);

@@ -6,7 +6,9 @@
 setun_status setun_model_get_sampler_params(const setun_model *model, setun_sampler_params *params,
                                             setun_error *error) {
   ST_NEED(model);
-  return ST_FILL(params, &model->sampling);
+  setun_sampler_params found = model->sampling;
+  found.model = model;
+  return ST_FILL(params, &found);
 }
 
 setun_status setun_sampler_new(const setun_sampler_params *params, setun_sampler **sampler, setun_error *error) {
@@ -16,7 +18,12 @@ setun_status setun_sampler_new(const setun_sampler_params *params, setun_sampler
   ST_NEED(sampler);
   setun_status status = st_take_sampler_params(&own, params, error);
   if (status == SETUN_OK) status = st_sampler_new(&own, &s, error);
-  if (status == SETUN_OK) *sampler = (setun_sampler *)(void *)s;
+  if (status == SETUN_OK && own.model) status = st_sampler_exclude(s, &own.model->gaps, error);
+  if (status == SETUN_OK) {
+    *sampler = (setun_sampler *)(void *)s;
+  } else {
+    st_sampler_free(s);
+  }
   return status;
 }
 

@@ -22,6 +22,7 @@ struct st_sampler {
   st_tally repetitions; // what DRY found, during one call
   bias_entry *biases;   // by rising id
   size_t n_biases, biases_capacity;
+  st_token_gaps excluded;
   st_candidates candidates; // of the call at hand
 };
 
@@ -138,8 +139,18 @@ void st_sampler_free(st_sampler *s) {
   st_history_free(&s->history);
   st_free(s->repetitions.entries);
   st_free(s->biases);
+  st_token_gaps_free(&s->excluded);
   st_candidates_free(&s->candidates);
   st_free(s);
+}
+
+setun_status st_sampler_exclude(st_sampler *s, const st_token_gaps *gaps, setun_error *err) {
+  if (!st_reserve(&s->excluded.items, &s->excluded.capacity, gaps->count, sizeof *gaps->items)) {
+    return st_fail_memory(err, "the sampler");
+  }
+  if (gaps->count) memcpy(s->excluded.items, gaps->items, gaps->count * sizeof *gaps->items);
+  s->excluded.count = gaps->count;
+  return SETUN_OK;
 }
 
 setun_status st_sampler_add_bias(st_sampler *s, setun_token id, float bias, setun_error *err) {
@@ -225,6 +236,26 @@ static double change(const st_sampler *s, changes *at, setun_token id, double lo
   return logit;
 }
 
+// Offers the tokens from `from` to before `to`, changed where they are to be; changes before them are left out.
+static setun_status offer_changed(st_sampler *s, const float *logits, size_t from, size_t to, changes *at,
+                                  setun_error *err) {
+  setun_status status = SETUN_OK;
+  while (from < to && status == SETUN_OK) {
+    size_t id = next_change(s, at), stop = id < to ? id : to;
+    if (id < from) {
+      change(s, at, (setun_token)id, 0);
+      continue;
+    }
+    status = st_candidates_offer_range(&s->candidates, logits, from, stop, err);
+    if (status == SETUN_OK && stop < to) {
+      double logit = change(s, at, (setun_token)id, (double)logits[id]);
+      status = st_candidates_offer(&s->candidates, (setun_token)id, logit, err);
+    }
+    from = stop + 1;
+  }
+  return status;
+}
+
 // Makes the `keep` likeliest of the tokens the candidates, after biases, penalties and DRY.
 static setun_status gather(st_sampler *s, const float *logits, size_t n, size_t keep, setun_error *err) {
   if (n > INT32_MAX) return st_fail(err, SETUN_ERROR_ARGUMENT, "logits: expected at most %d, found %zu", INT32_MAX, n);
@@ -235,16 +266,12 @@ static setun_status gather(st_sampler *s, const float *logits, size_t n, size_t 
   st_candidates_begin(&s->candidates, keep);
   changes at = {0};
   setun_status status = SETUN_OK;
-  for (size_t next = 0; next < n && status == SETUN_OK;) {
-    size_t id = next_change(s, &at);
-    size_t to = id < n ? id : n;
-    status = st_candidates_offer_range(&s->candidates, logits, next, to, err);
-    if (status == SETUN_OK && id < n) {
-      double logit = change(s, &at, (setun_token)id, (double)logits[id]);
-      status = st_candidates_offer(&s->candidates, (setun_token)id, logit, err);
-    }
-    next = to + 1;
+  size_t from = 0;
+  for (size_t i = 0; i < s->excluded.count && status == SETUN_OK; from = s->excluded.items[i++].end) {
+    size_t to = s->excluded.items[i].begin;
+    status = offer_changed(s, logits, from, to < n ? to : n, &at, err);
   }
+  if (status == SETUN_OK) status = offer_changed(s, logits, from, n, &at, err);
   if (status != SETUN_OK) return status;
   st_candidates_end(&s->candidates);
   if (s->candidates.count) return SETUN_OK;

@@ -3,6 +3,7 @@
 #define SETUN_RUNTIME_SAMPLER_H
 
 #include "runtime/sampler_history.h"
+#include "runtime/token_gaps.h"
 
 typedef struct st_sampler st_sampler;
 
@@ -12,6 +13,8 @@ setun_status st_sampler_new(const setun_sampler_params *params, st_sampler **sam
 void st_sampler_free(st_sampler *sampler);
 // Bytes to leave for a sampler's candidates: those of a vocabulary of that size, of which settings leave an eighth.
 uint64_t st_sampler_size(uint32_t n_vocab);
+// These tokens are never drawn, whatever their logits and biases are. The gaps are copied; they replace earlier ones.
+setun_status st_sampler_exclude(st_sampler *sampler, const st_token_gaps *gaps, setun_error *err);
 setun_status st_sampler_add_bias(st_sampler *sampler, setun_token id, float bias, setun_error *err);
 setun_status st_sampler_add_breaker(st_sampler *sampler, const setun_token *ids, size_t n, setun_error *err);
 // `user` must outlive the sampler; `piece` and `user` replace those of earlier calls.

@@ -79,6 +79,64 @@ class OptionsTest(Case):
         self.fails(2, "run", TALES, "-p", "a", *many, mentions=["--logit-bias", "256"])
 
 
+class TokensWithoutTextTest(Case):
+    """A vocabulary that lacks ids which the embedding has: they are never drawn."""
+    TAIL, INSIDE = range(4000, 4096), range(300, 320)
+    MISSING = {*TAIL, *INSIDE}
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def model(self, missing):
+        """The small model without these tokens and the merges that need them."""
+        path = os.path.join(self.folder, "model")
+        shutil.copytree(TALES, path, dirs_exist_ok=True)
+        with open(os.path.join(TALES, "tokenizer.json"), encoding="utf-8") as file:
+            data = json.load(file)
+        model = data["model"]
+        vocab = model["vocab"] = {text: id for text, id in model["vocab"].items() if id not in missing}
+        model["merges"] = [pair for pair in model["merges"] if all(part in vocab for part in (*pair, "".join(pair)))]
+        with open(os.path.join(path, "tokenizer.json"), "w", encoding="utf-8") as file:
+            json.dump(data, file)
+        return path
+
+    def test_never_drawn_by_any_sampler(self):
+        model = self.model(self.MISSING)
+        pushed = [f"--logit-bias={id}+1000" for id in (*self.INSIDE, *self.TAIL[:40])]
+        for how in (["--temp", 0], [*OFF, "--temp", 2], ["--temp", 2], [*OFF, "--temp", 2, "--typical", 0.9],
+                    [*OFF, "--temp", 2, "--xtc-probability", 1], [*OFF, "--temp", 2, "--dynatemp-range", 1],
+                    [*OFF, "--temp", 2, "--repeat-penalty", 1.5, "--dry-multiplier", 1]):
+            with self.subTest(how=how):
+                text = ["run", model, "-p", PROMPT, "-n", 120, "--ignore-eos", "--seed", 5, *pushed, *how]
+                self.assertFalse(self.MISSING & set(json.loads(self.good(*text, "--ids"))))
+                self.good(*text)
+        template = os.path.join(self.folder, "template")
+        with open(template, "w", encoding="utf-8") as file:
+            file.write("{% for m in messages %}{{ m.content }}{% endfor %}")
+        self.good("chat", model, "--template", template, "-n", 60, "--temp", 2, "--seed", 5, *pushed,
+                  stdin=b"Once upon a time\n")
+
+    def test_nothing_else_changes(self):
+        draw = ("-p", "a", "-n", 60, "--ignore-eos", "--seed", 5, "--ids", "--temp", 0)
+        never = [f"--logit-bias={id}-inf" for id in self.TAIL]
+        self.assertEqual(self.good("run", self.model(self.TAIL), *draw), self.good("run", TALES, *draw, *never))
+
+    def test_notice(self):
+        inside = self.model(self.MISSING)
+        words = ["no text for 116 of 4096 token ids (300 to 319, 4000 to 4095): they are never drawn"]
+        result = setun("run", inside, "-p", "a", "-n", 1)
+        self.assertEqual(result.stderr.decode().count("never drawn"), 1)
+        self.assertIn(words[0], result.stderr.decode())
+        self.assertEqual([line.split(" has ")[1] for line in json.loads(self.good("inspect", inside, "--json"))["notices"]],
+                         words)
+        padded = self.model(self.TAIL)
+        self.assertEqual(setun("run", padded, "-p", "a", "-n", 1).stderr, b"", "padding is ordinary")
+        self.assertIn("96 of 4096 token ids (4000 to 4095), which pad the embedding",
+                      setun("run", padded, "-p", "a", "-n", 1, "--verbose").stderr.decode())
+
+
 class DefaultsTest(Case):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
