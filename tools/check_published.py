@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Compares chat templates and tokenizers with published ones: every template that ships with llama.cpp, rendered by Jinja2
-and by Setun, and every vocabulary there that comes with texts and their ids. Nothing of that package is kept in the project.
+and by Setun, and every vocabulary there that comes with texts and their ids. Of every vocabulary, plain text must not give
+a control token, be it the tokens' own spelling, nor where the file does not say which its unknown token is. Nothing of that
+package is kept in the project.
 
 usage: check_published.py BUILD CACHE
 BUILD holds setun and tests/chat_render. The PyPI source archive of llama-cpp-python 0.3.36 is fetched into CACHE, and Jinja2
@@ -11,12 +13,18 @@ import os
 import subprocess
 import sys
 import tarfile
+import tempfile
 import venv
 
 PACKAGE = "llama-cpp-python==0.3.36"
 INSIDE = "/vendor/llama.cpp/models/"
 SEPARATOR = b"\n__ggml_vocab_test__\n"
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
+import gguf  # noqa: E402
+
+NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE = 1, 2, 3, 5, 6  # of tokenizer.ggml.token_type
+TEXTS = ["Hello world", "caf\u00e9 \u65e5\u672c\u8a9e \U0001f642 \u0378\ufffd", "a\tb\r\n\n  c", "\u0000\u0001\u007f", "<s>a</s>[CLS]"]
 
 
 def fetch(cache, python):
@@ -48,21 +56,62 @@ def environment(cache):
     return python
 
 
-def check_vocabulary(setun, path):
-    """Differing texts, or None where the vocabulary is of a kind that is refused."""
+def ids_of(setun, path, text):
+    """The ids of a plain text, or the last line of an error."""
+    result = subprocess.run([setun, "tokenize", path, "--ids"], input=text, capture_output=True)
+    return result.stderr.decode(errors="replace").strip()[-160:] if result.returncode else json.loads(result.stdout)
+
+
+def refused(path):
+    """Is the vocabulary of a kind that is refused by name?"""
+    model = gguf.read(path)[0]["tokenizer.ggml.model"]
+    if model in ("gpt2", "gemma4", "llama", "t5"):
+        return False
+    print(f"{os.path.basename(path)}: left out: tokenizer.ggml.model is {model}")
+    return True
+
+
+def texts_of(path):
+    """The texts that come with a vocabulary, and their ids."""
+    if not os.path.exists(path + ".inp"):
+        return [], []
     with open(path + ".inp", "rb") as file:
         texts = file.read().split(SEPARATOR)
     with open(path + ".out", encoding="utf-8") as file:
         wanted = [[int(word) for word in line.split()] for line in file.read().split("\n")]
-    differ = 0
-    for text, ids in zip(texts, wanted):
-        result = subprocess.run([setun, "tokenize", path, "--ids"], input=text, capture_output=True)
-        if result.returncode:
-            print(f"{os.path.basename(path)}: refused: {result.stderr.decode(errors='replace').strip()[-120:]}")
-            return None
-        differ += json.loads(result.stdout) != ids
-    print(f"{os.path.basename(path)}: {differ} of {len(texts)} texts differ")
-    return differ
+    return texts, wanted[:len(texts)]
+
+
+def check_vocabulary(setun, path, title):
+    """Texts that differ, fail, or become control tokens."""
+    tokens, types = (gguf.read_array(path, "tokenizer.ggml." + name) for name in ("tokens", "token_type"))
+    control = {id for id, kind in enumerate(types) if kind == CONTROL}
+    texts, wanted = texts_of(path)
+    own = [text.encode() for text in TEXTS] + [b" ".join(tokens[id] for id in sorted(control))]
+    differ, wrong = 0, 0
+    for i, text in enumerate(texts + own):
+        ids = ids_of(setun, path, text)
+        if isinstance(ids, str):
+            print(f"{title}: {ids}")
+        differ += i < len(texts) and ids != wanted[i]
+        wrong += isinstance(ids, str) or bool(control & set(ids))
+    compared = f"{differ} of {len(texts)} texts differ; " if texts else ""
+    print(f"{title}: {compared}{wrong} of {len(texts + own)} texts fail or give one of {len(control)} control tokens")
+    return differ + wrong
+
+
+def check_unknown(setun, path, title, folder):
+    """The same for the vocabulary without byte tokens, and with an unknown token that is not the first and that only
+    token_type tells of."""
+    if gguf.read(path)[0]["tokenizer.ggml.model"] == "gpt2":
+        return 0  # text becomes no unknown token there
+    types = gguf.read_array(path, "tokenizer.ggml.token_type")
+    last = max(id for id, kind in enumerate(types) if kind == NORMAL)
+    types = [{UNKNOWN: CONTROL, BYTE: UNUSED}.get(kind, kind) for kind in types]
+    types[0], types[last] = CONTROL, UNKNOWN
+    edited = os.path.join(folder, "edited.gguf")
+    gguf.edit(path, edited, {"tokenizer.ggml.unknown_token_id": None, "tokenizer.ggml.token_type": types})
+    return check_vocabulary(setun, edited, title + ", another unknown token")
 
 
 def main():
@@ -77,9 +126,13 @@ def main():
     compare = os.path.join(ROOT, "tests", "chat", "compare_published.py")
     program = os.path.join(build, "tests", "chat_render")
     bad = subprocess.run([python, "-B", compare, os.path.join(folder, "templates"), "--program", program]).returncode != 0
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".gguf.inp"):
-            bad |= bool(check_vocabulary(os.path.join(build, "setun"), os.path.join(folder, name[:-4])))
+    setun = os.path.join(build, "setun")
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in sorted(name for name in os.listdir(folder) if name.endswith(".gguf")):
+            path = os.path.join(folder, name)
+            if not refused(path):
+                bad |= check_vocabulary(setun, path, name) != 0
+                bad |= check_unknown(setun, path, name, scratch) != 0
     return int(bad)
 
 

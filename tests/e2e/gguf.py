@@ -88,6 +88,39 @@ def read(path):
     return keys, tensors, data
 
 
+def read_array(path, name):
+    """The elements of an array of texts or numbers in a file's keys; None where there is no such key."""
+    with open(path, "rb") as file:
+        data = file.read()
+    at, want = 24, name.encode()
+
+    def take_text():
+        nonlocal at
+        n = struct.unpack_from("<Q", data, at)[0]
+        at += 8 + n
+        return data[at - n:at]
+
+    for _ in range(struct.unpack_from("<Q", data, 16)[0]):
+        key, kind = take_text(), struct.unpack_from("<I", data, at)[0]
+        at += 4
+        if kind == STRING:
+            take_text()
+        elif kind != ARRAY:
+            at += SIZES[kind]
+        else:
+            element, count = struct.unpack_from("<IQ", data, at)
+            at += 12
+            if element == STRING:
+                values = [take_text() for _ in range(count)]
+            else:
+                values = struct.unpack_from(f"<{count}" + {0: "B", 1: "b", U32: "I", I32: "i", F32: "f", BOOL: "?"}[element],
+                                            data, at) if key == want else ()
+                at += count * SIZES[element]
+            if key == want:
+                return list(values)
+    return None
+
+
 def write_ternary(path, rows=8192, columns=8192):
     """One matrix, so large that it takes a while to convert."""
     packed = bytes([0x64, 0x55, 0x91, 0x46] * (columns // 16)) * rows

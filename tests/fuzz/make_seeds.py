@@ -55,10 +55,30 @@ def tokenizers():
             data = json.loads(read("tok", name))
             seed("tokenizer", name, b"\0" + json.dumps(shortened(data), ensure_ascii=False).encode())
             seed("tokenizer", "special-" + name, b"\4" + json.dumps(shortened(data)).encode())
+    seed("tokenizer", "charsmap", b"\10" + charsmap())
     seed("tokenizer", "merges", b"\2#version: 0.2\na b\nl l\nH e\nHe ll\n")
     seed("tokenizer", "config", b"\3" + json.dumps({
         "bos_token": "a", "eos_token": {"content": "b"}, "add_bos_token": True, "add_eos_token": False,
         "added_tokens_decoder": {"2": {"content": "ab", "special": True, "lstrip": True}}}).encode())
+
+
+def charsmap():
+    """SentencePiece's compiled map of "H" to "e", of "He" to "lo", and of U+00F6 to "o": a double array and its texts."""
+    units = [0] * 1024
+    leaf, value = 1 << 8, 1 << 31
+
+    def unit(label, at, to, has_value):
+        units[at] = (at ^ to) << 10 | (leaf if has_value else 0) | label
+
+    units[0] = 256 << 10
+    unit(ord("H"), 256 ^ ord("H"), 512, True)
+    units[512] = value | 0
+    unit(ord("e"), 512 ^ ord("e"), 700, True)
+    units[700] = value | 2
+    unit(0xC3, 256 ^ 0xC3, 768, False)
+    unit(0xB6, 768 ^ 0xB6, 704, True)
+    units[704] = value | 5
+    return struct.pack("<1025I", 4 * len(units), *units) + b"e\0lo\0o\0"
 
 
 def shortened(tokenizer, most=120):
