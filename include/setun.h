@@ -483,8 +483,7 @@ static inline setun_sampler_params setun_sampler_params_default(void) {
   return params;
 }
 /* The defaults with `model` set, and with what the model's own files say in their place: generation_config.json, or a
- * GGUF file's
- * general.sampling keys. Whether generation_config.json asks for sampling at all is not considered. */
+ * GGUF file's general.sampling keys. Whether generation_config.json asks for sampling at all is not considered. */
 SETUN_API setun_status setun_model_get_sampler_params(const setun_model *model, setun_sampler_params *params,
                                                       setun_error *error);
 

@@ -330,7 +330,7 @@ bool st_tokenizer_is_end(const st_tokenizer *t, int32_t id) {
 }
 
 st_token_type st_tokenizer_type(const st_tokenizer *t, int32_t id) {
-  return known(t, id) ? (st_token_type)t->types[id] : ST_TOKEN_NORMAL;
+  return st_tokenizer_has_text(t, id) ? (st_token_type)t->types[id] : ST_TOKEN_NORMAL;
 }
 
 bool st_tokenizer_is_control(const st_tokenizer *t, int32_t id) {
