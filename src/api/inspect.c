@@ -84,7 +84,7 @@ static setun_status note_gaps(const st_directory *d, setun_error *err) {
   st_tokenizer *t = NULL;
   st_token_gaps gaps = {0};
   setun_status s = st_hparams_read(d, NULL, &spec, &h, NULL);
-  if (s == SETUN_OK) s = st_vocabulary_load(d, NULL, NULL, &t, NULL);
+  if (s == SETUN_OK) s = st_vocabulary_load(d, st_default_pre(d), NULL, &t, NULL);
   if (s == SETUN_OK) s = st_token_gaps_find(t, h.n_vocab, &gaps, NULL);
   if (s == SETUN_OK) s = st_token_gaps_note(&gaps, h.n_vocab, d, NULL);
   st_token_gaps_free(&gaps);

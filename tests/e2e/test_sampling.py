@@ -129,8 +129,8 @@ class TokensWithoutTextTest(Case):
         result = setun("run", inside, "-p", "a", "-n", 1)
         self.assertEqual(result.stderr.decode().count("never drawn"), 1)
         self.assertIn(words[0], result.stderr.decode())
-        self.assertEqual([line.split(" has ")[1] for line in json.loads(self.good("inspect", inside, "--json"))["notices"]],
-                         words)
+        notices = json.loads(self.good("inspect", inside, "--json"))["notices"]
+        self.assertEqual([line.split(" has ")[1] for line in notices if "never drawn" in line], words)
         padded = self.model(self.TAIL)
         self.assertEqual(setun("run", padded, "-p", "a", "-n", 1).stderr, b"", "padding is ordinary")
         self.assertIn("96 of 4096 token ids (4000 to 4095), which pad the embedding",

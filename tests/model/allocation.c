@@ -41,7 +41,7 @@ static setun_status look_into_file(work *w, setun_error *err) {
   const char *key, *value;
   int n_dims;
   uint64_t dims[4];
-  setun_tensor_info info = {0};
+  setun_tensor_info info = {.size = sizeof info};
   float *data = NULL;
   setun_status s = setun_file_open(w->path, NULL, &f, err);
   setun_file_info all = {.size = sizeof all};
