@@ -154,7 +154,7 @@ typedef struct setun_session_params {
 
 /* A model's one GGUF file that is not on disk: in memory, or whatever `read` reads. Zero it, then set either `bytes` or
  * `read`. It must last until the function that it was given to has returned. Weights of it do not stream: a budget that
- * they do not fit into is SETUN_ERROR_MEMORY. */
+ * they do not fit into is SETUN_ERROR_UNSUPPORTED. */
 typedef struct setun_source {
   uint64_t length;   /* of the file, in bytes */
   const void *bytes; /* all of them */

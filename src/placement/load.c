@@ -37,10 +37,6 @@ static setun_status load(st_loader *l, st_placement *p) {
   setun_status s = prepare(l);
   if (s == SETUN_OK) s = m->backend->pool_new(m->device, l->threads, &l->pool, l->err);
   if (s == SETUN_OK) s = st_streamer_new(m, l->plan, l->d, l->pool, l->o->log, &p->streamer, l->err);
-  if (s == SETUN_OK && p->streamer && l->d->parts[0].source) {
-    return st_fail(l->err, SETUN_ERROR_MEMORY, "%s: its weights do not fit into %lluM, and only files on disk stream",
-                   l->d->path, (unsigned long long)(l->plan->budget >> 20));
-  }
   l->streamer = p->streamer;
   m->n_batch = l->plan->n_batch;
   if (s == SETUN_OK) s = st_identify(m, l->d, l->err);

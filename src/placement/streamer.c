@@ -108,7 +108,8 @@ static setun_status make_view(st_streamer *s, setun_error *err) {
     s->view.parts[i] = s->directory->parts[i];
     if (s->view.parts[i].source) {
       return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                     "%s: synthetic weights cannot be streamed, only those of files", s->directory->path);
+                     "%s: only weights of files on disk can be streamed, and these do not fit into the memory budget",
+                     s->directory->path);
     }
     s->parts[i] = (part_source){.streamer = s, .file = &s->directory->parts[i]};
     s->sources[i] = (st_file_source){.read = read_part, .context = &s->parts[i], .size = s->view.parts[i].size};

@@ -301,6 +301,29 @@ static void model_in_memory(void **state) {
   st_free(bytes);
 }
 
+// A budget for which weights would stream is refused before any is read: what is not a file on disk does not.
+static void source_does_not_stream(void **state) {
+  (void)state;
+  setun_error err = {SETUN_OK, ""};
+  setun_model *m = NULL;
+  setun_plan plan = {.size = sizeof plan};
+  setun_synthesis_params large = setun_synthesis_params_default();
+  setun_session_params small = {.size = sizeof small, .n_ctx = 64, .n_batch = 8, .threads = 1};
+  setun_model_params p = setun_model_params_default();
+  large.shape = "8b"; // which is a source
+  large.format = "t16";
+  p.threads = 1;
+  p.session = &small;
+  p.memory = 1 << 20;
+  assert_int_equal(setun_model_plan_synthetic(&large, &p, &plan, &err), SETUN_ERROR_MEMORY);
+  p.memory = plan.least + (400 << 20); // the process grows until then
+  if (setun_model_plan_synthetic(&large, &p, &plan, &err) != SETUN_OK) fail_msg("%s", err.message);
+  assert_true(plan.streamed > 0);
+  assert_int_equal(setun_model_load_synthetic(&large, &p, &m, &err), SETUN_ERROR_UNSUPPORTED);
+  if (!strstr(err.message, "only weights of files on disk can be streamed")) fail_msg("%s", err.message);
+  assert_null(m);
+}
+
 // The same bytes as the file, and back.
 static void session_in_memory(void **state) {
   (void)state;
@@ -408,11 +431,11 @@ static void tokens(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(stop_texts),      cmocka_unit_test(refused_stop_texts),
-                                     cmocka_unit_test(equals_a_loop),   cmocka_unit_test(stops_anywhere),
-                                     cmocka_unit_test(needs_logits),    cmocka_unit_test(progress),
-                                     cmocka_unit_test(model_in_memory), cmocka_unit_test(session_in_memory),
-                                     cmocka_unit_test(other_sizes),     cmocka_unit_test(versions),
-                                     cmocka_unit_test(tokens)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(stop_texts),        cmocka_unit_test(refused_stop_texts),
+                                     cmocka_unit_test(equals_a_loop),     cmocka_unit_test(stops_anywhere),
+                                     cmocka_unit_test(needs_logits),      cmocka_unit_test(progress),
+                                     cmocka_unit_test(model_in_memory),   cmocka_unit_test(source_does_not_stream),
+                                     cmocka_unit_test(session_in_memory), cmocka_unit_test(other_sizes),
+                                     cmocka_unit_test(versions),          cmocka_unit_test(tokens)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
