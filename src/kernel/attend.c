@@ -42,6 +42,7 @@ void st_attend_finish(const st_attend *a, const float *sums, const float *state,
     float inverse = 1.0f / total, *to = out + i / a->n_q * a->token_stride + i % a->n_q * a->q_stride;
     const float *from = sums + i * a->head_dim;
     for (size_t d = 0; d < a->head_dim; d++) to[d] = from[d] * inverse;
+    if (st_kv_format_of(a->values)->rotated) st_kv_rotate(to, a->head_dim); // back
   }
 }
 

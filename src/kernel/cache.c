@@ -180,7 +180,7 @@ void st_kv_write(const st_kernels *k, const st_kv_place *p, float *x) {
     write_numbers(k, p, x);
     return;
   }
-  if (formats[p->type].rotated && p->keys) st_kv_rotate(x, p->head_dim);
+  if (formats[p->type].rotated) st_kv_rotate(x, p->head_dim);
   for (size_t step = 0; step < steps_of(p->head_dim); step++) {
     size_t from = step * ST_STEP, n = p->head_dim - from < ST_STEP ? p->head_dim - from : ST_STEP;
     step_codes s = quantize(formats[p->type].bits, x + from, n);

@@ -41,13 +41,13 @@ static void decode(setun_kv_type type, size_t dim, const uint8_t *row, float *ou
 }
 
 // Rows of a Hadamard matrix, one by one.
-static void rotate_in_double(const float *x, size_t dim, double *out) {
+static void rotate_in_double(const double *x, size_t dim, double *out) {
   size_t n = 1;
   while (dim % (2 * n) == 0) n *= 2;
   for (size_t i = 0; i < dim; i++) {
     out[i] = 0;
     for (size_t j = 0; j < n; j++) {
-      out[i] += (__builtin_popcountll(i % n & j) % 2 ? -1.0 : 1.0) * (double)x[i / n * n + j];
+      out[i] += (__builtin_popcountll(i % n & j) % 2 ? -1.0 : 1.0) * x[i / n * n + j];
     }
     out[i] /= sqrt((double)n);
   }
@@ -74,13 +74,14 @@ static st_kv_place place_in(const cache *c, const scene *s, bool keys, size_t he
 static void put(const st_kernels *reference, const cache *c, const scene *s, bool keys, size_t at, float *meaning) {
   size_t dim = s->dim, bytes = st_kv_row_bytes(keys ? s->k : s->v, dim);
   float *x = st_malloc(dim, sizeof *x), *scales = st_calloc(dim, sizeof *scales);
-  double *exact = st_malloc(dim, sizeof *exact);
+  double *exact = st_malloc(dim, sizeof *exact), *given = st_malloc(dim, sizeof *given);
   uint8_t *row = st_malloc(bytes, 1), *again = st_malloc(bytes, 1);
   float size = ldexpf(2, -(int)random_below(3));
-  for (size_t d = 0; d < dim; d++) x[d] = random_float() * size * (random_below(64) ? 1 : 5), exact[d] = (double)x[d];
+  for (size_t d = 0; d < dim; d++)
+    x[d] = random_float() * size * (random_below(64) ? 1 : 5), exact[d] = given[d] = (double)x[d];
   st_kv_place p = place_in(c, s, keys, 1, at), other = place_in(c, s, keys, 0, at);
   const st_kv_format *f = st_kv_format_of(p.type);
-  if (f->rotated && keys) rotate_in_double(x, dim, exact);
+  if (f->rotated) rotate_in_double(given, dim, exact);
   st_kv_write(reference, &p, x);
   st_kv_load(&p, row);
   decode(p.type, dim, row, meaning, scales);
@@ -95,7 +96,7 @@ static void put(const st_kernels *reference, const cache *c, const scene *s, boo
   if (memcmp(row, again, bytes)) FAIL("a row of %s is not what was stored", f->name);
   memset(row, 0xFF, bytes);
   st_kv_store(&other, row); // NaN again
-  st_free(x), st_free(scales), st_free(exact), st_free(row), st_free(again);
+  st_free(x), st_free(scales), st_free(exact), st_free(given), st_free(row), st_free(again);
 }
 
 static cache make_cache(const st_kernels *reference, const scene *s) {
@@ -134,14 +135,13 @@ static void query_in_double(const st_attend *a, const float *q, double *out) {
   const st_kv_format *f = st_kv_format_of(a->keys);
   float *row = st_malloc(dim, sizeof *row);
   double *exact = st_malloc(dim, sizeof *exact);
-  for (size_t d = 0; d < dim; d++) out[d] = (double)q[d] * (double)a->scale, row[d] = q[d] * a->scale;
+  for (size_t d = 0; d < dim; d++) out[d] = row[d] = q[d] * a->scale;
   if (f->rotated) {
-    rotate_in_double(row, dim, exact);
+    rotate_in_double(out, dim, exact);
     st_kv_rotate(row, dim);
-    for (size_t d = 0; d < dim; d++) within("rotation", d, row[d], exact[d], 0x1p-20);
-  }
-  if (f->form != ST_FORM_COUNT) {
-    for (size_t d = 0; d < dim; d++) out[d] = (double)row[d];
+    for (size_t d = 0; d < dim; d++) within("rotation", d, row[d], exact[d], 0x1p-20), out[d] = (double)row[d];
+  } else if (f->form == ST_FORM_COUNT) {
+    for (size_t d = 0; d < dim; d++) out[d] = (double)q[d] * (double)a->scale;
   }
   st_free(row), st_free(exact);
 }
@@ -153,6 +153,7 @@ static void check_query(const st_attend *a, const cache *c, size_t token, size_t
   size_t last = a->n_keys + token, first = a->window && last > a->window ? last - a->window : 0, dim = a->head_dim;
   double *p = st_malloc(last - first, sizeof *p), *q = st_malloc(dim, sizeof *q), error = 0, sum = 0;
   double largest = a->sinks ? (double)a->sinks[head] : -1e300;
+  bool rotated = st_kv_format_of(a->values)->rotated;
   query_in_double(a, a->q + token * a->token_stride + head * a->q_stride, q);
   for (size_t j = first; j < last; j++) {
     double s = 0, magnitude = 0;
@@ -165,15 +166,22 @@ static void check_query(const st_attend *a, const cache *c, size_t token, size_t
   }
   for (size_t j = 0; j < last - first; j++) sum += p[j] = exp(p[j] - largest);
   if (a->sinks) sum += exp((double)a->sinks[head] - largest);
+  double *x = st_calloc(dim, sizeof *x), *turned = st_malloc(dim, sizeof *turned), all = 0;
   for (size_t d = 0; d < dim; d++) {
-    double x = 0, magnitude = 0;
+    double magnitude = 0;
     for (size_t j = first; j < last; j++) {
       double y = p[j - first] / sum * (double)c->v[j * dim + d];
-      x += y, magnitude += fabs(y);
+      x[d] += y, magnitude += fabs(y);
     }
-    double bound = magnitude * (expm1(2 * error) + ((double)(last - first) + 64) * 0x1p-23) + 1e-30;
-    within("attend", d, out[d], x, bound);
+    turned[d] = magnitude * (expm1(2 * error) + ((double)(last - first) + 64) * 0x1p-23) + 1e-30;
+    all += turned[d];
+    if (!rotated) within("attend", d, out[d], x[d], turned[d]);
   }
+  if (rotated) { // each number is made of all, of which it has 1 / sqrt(n) at most
+    rotate_in_double(x, dim, turned);
+    for (size_t d = 0; d < dim; d++) within("attend, rotated back", d, out[d], turned[d], all);
+  }
+  st_free(x), st_free(turned);
   st_free(p), st_free(q);
 }
 
