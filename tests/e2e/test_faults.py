@@ -126,7 +126,11 @@ def without_proc():
         os._exit(99)
 
 
+SANITIZED = "sanitizers read /proc themselves, and reserve more address space than these limits leave"
+
+
 @unittest.skipUnless(sys.platform == "linux", "name spaces and filters of Linux")
+@unittest.skipIf(os.environ.get("SETUN_SANITIZE"), SANITIZED)
 class Confined(Case):
     """What the system withholds costs speed at most: the text is the same."""
     TEXT = ("-p", "Once upon a time", "-n", 6, "--temp", 0, "-t", 2)
