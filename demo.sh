@@ -39,7 +39,7 @@ mkdir -p build
 log=build/demo.log
 [ -x build/setun ] || echo 'building (a minute or two the first time)' >&2
 
-# While it runs, the last step that the build tool began, "[120/318]", stands on the terminal.
+# While it runs, the last step that the build tool began, "[120/318]", is shown on the terminal.
 build() {
   # shellcheck disable=SC2086 # none, or one word
   cmake --preset release $tests && cmake --build --preset release --target setun setun_shared setun_manual

@@ -1,7 +1,7 @@
 /* Setun: language models with ternary and other very low-bit weights. The only public header.
  *
- * Sections: errors and logging; version; model; tokens; session; sampling; generating; chat; inspection; conversion;
- * synthetic models; benchmarks; output files.
+ * Longer than other files: what a program needs is in this one. Sections: version; errors and logging; model; plan;
+ * tokens; session; sampling; generating; chat; inspection; conversion; synthetic models; benchmarks; output files.
  *
  * Conventions. Every function that can fail returns a setun_status and takes a `setun_error *` last, which may
  * be NULL; on failure it holds the status and one line that names what failed, what was expected and what was
@@ -21,7 +21,7 @@
  * setun_X_params_init leaves them; then members are set. Fields that the caller's struct does not have take their
  * defaults. A struct that is larger than the library's own is taken if the rest of it is zero. Before a getter is
  * called, `size` is set: setun_plan plan = {.size = sizeof plan}; it fills what fits, and members that it does not know
- * with zeros. Wherever parameters are taken by pointer, NULL stands for the defaults. Other structs never change.
+ * with zeros. Wherever parameters are taken by pointer, NULL means the defaults. Other structs never change.
  *
  * Callbacks. Where parameters have `log`, `progress` and `user`, each may be NULL, and `user` is what the other two
  * receive. They are called on the thread that called the function, and not after it has returned; a model's `log` is
@@ -59,6 +59,16 @@ extern "C" {
 #else
 #define SETUN_API
 #endif
+
+/* Of each kind of parameters: X_init writes the defaults to a struct of `size` bytes, X_default returns one with them.
+ */
+#define SETUN_PARAMS(kind)                                                                                             \
+  SETUN_API void kind##_init(kind *params, size_t size);                                                               \
+  static inline kind kind##_default(void) {                                                                            \
+    kind params;                                                                                                       \
+    kind##_init(&params, sizeof params);                                                                               \
+    return params;                                                                                                     \
+  }
 
 /* ---- version ----------------------------------------------------------------------------------------------- */
 
@@ -131,7 +141,7 @@ typedef struct setun_adapter {
   float scale; /* of its effect; 1 as it was trained */
 } setun_adapter;
 
-/* In what the KV cache holds numbers; see docs/cache.md. */
+/* The format of numbers in the KV cache, named by SETUN_CHOICE_KV; see docs/cache.md. */
 typedef enum setun_kv_type {
   SETUN_KV_F16,
   SETUN_KV_F32,
@@ -139,14 +149,11 @@ typedef enum setun_kv_type {
   SETUN_KV_Q4  /* 4.5 bits */
 } setun_kv_type;
 
-/* "f16", "f32"; NULL: no setun_kv_type. */
-SETUN_API const char *setun_kv_type_name(setun_kv_type type);
-
 typedef struct setun_session_params {
-  size_t size;      /* of this struct */
-  uint32_t n_ctx;   /* tokens that fit; 0: the model's trained length, at most 4096 */
-  uint32_t n_batch; /* tokens that one pass of prefill takes; 0: 512, or less where memory is little */
-  int threads;      /* 0: as many as suit the machine */
+  size_t size;                      /* of this struct */
+  uint32_t n_ctx;                   /* tokens that fit; 0: the model's trained length, at most 4096 */
+  uint32_t n_batch;                 /* tokens that one pass of prefill takes; 0: 512, or less where memory is little */
+  int threads;                      /* 0: as many as suit the machine */
   setun_kv_type kv_keys, kv_values; /* formats of keys and of values */
   bool all_logits; /* on_logits will be used: where the output matrix streams, room for the logits of several tokens at
                       once, so that it is read less often; false: it is read for each of them */
@@ -192,12 +199,7 @@ typedef struct setun_model_params {
                      kernels' own order (t16); the budget then covers the rest */
 } setun_model_params;
 
-SETUN_API void setun_model_params_init(setun_model_params *params, size_t size);
-static inline setun_model_params setun_model_params_default(void) {
-  setun_model_params params;
-  setun_model_params_init(&params, sizeof params);
-  return params;
-}
+SETUN_PARAMS(setun_model_params)
 
 /* Loads a GGUF file (of a split one, its first part) or a Hugging Face directory into memory. On success the
  * caller frees *model with setun_model_free, after every session of it. `params` may be NULL. */
@@ -295,8 +297,8 @@ enum {
  * that there are in all to *count. */
 SETUN_API setun_status setun_tokenize(const setun_model *model, const char *text, size_t length, int flags,
                                       setun_token *ids, size_t capacity, size_t *count, setun_error *error);
-/* Bytes that tokenizing a text of so many bytes takes at most, the caller's list of its ids included. The memory plan does
- * not count them: for texts longer than the context see to it that the budget has them beside the plan's total. */
+/* Bytes that tokenizing a text of so many bytes takes at most, the caller's list of its ids included. The memory plan
+ * does not count them: for texts longer than the context see to it that the budget has them beside the plan's total. */
 SETUN_API uint64_t setun_tokenize_memory(size_t length);
 
 /* Tokens with a meaning of their own; -1: the model has none. */
@@ -311,7 +313,7 @@ typedef enum setun_token_kind {
   SETUN_TOKEN_CONTROL,      /* found in text only with SETUN_TOKENIZE_SPECIAL, and shown with SETUN_DECODE_SPECIAL */
   SETUN_TOKEN_USER_DEFINED, /* found in any text, before it is split */
   SETUN_TOKEN_BYTE,         /* one byte of a character that the vocabulary lacks */
-  SETUN_TOKEN_UNKNOWN,      /* stands for text that the vocabulary lacks */
+  SETUN_TOKEN_UNKNOWN,      /* used for text that the vocabulary lacks */
   SETUN_TOKEN_UNUSED
 } setun_token_kind;
 
@@ -319,7 +321,7 @@ typedef enum setun_token_kind {
 SETUN_API const char *setun_token_kind_name(setun_token_kind kind);
 SETUN_API setun_status setun_token_get_kind(const setun_model *model, setun_token id, setun_token_kind *kind,
                                             setun_error *error);
-/* The bytes that the token stands for inside of a text, a control token's own text included: *length bytes, which may
+/* The bytes of the token inside a text, a control token's own text included: *length bytes, which may
  * be a part of a character; they live as long as the model. For text, see setun_detokenize. */
 SETUN_API setun_status setun_token_get_text(const setun_model *model, setun_token id, const char **text, size_t *length,
                                             setun_error *error);
@@ -359,12 +361,7 @@ SETUN_API setun_status setun_model_load_vocabulary(const char *path, const setun
  * as many as its parameters say, whatever the others do meanwhile, and with the same results. */
 typedef struct setun_session setun_session;
 
-SETUN_API void setun_session_params_init(setun_session_params *params, size_t size);
-static inline setun_session_params setun_session_params_default(void) {
-  setun_session_params params;
-  setun_session_params_init(&params, sizeof params);
-  return params;
-}
+SETUN_PARAMS(setun_session_params)
 
 /* `params` may be NULL. The caller frees *session with setun_session_free, before the model. */
 SETUN_API setun_status setun_session_new(const setun_model *model, const setun_session_params *params,
@@ -393,12 +390,7 @@ typedef struct setun_eval_params {
   void *user;                 /* passed to all of them */
 } setun_eval_params;
 
-SETUN_API void setun_eval_params_init(setun_eval_params *params, size_t size);
-static inline setun_eval_params setun_eval_params_default(void) {
-  setun_eval_params params;
-  setun_eval_params_init(&params, sizeof params);
-  return params;
-}
+SETUN_PARAMS(setun_eval_params)
 
 /* Appends `n` tokens and computes what follows them. `params` may be NULL. More tokens than fit are refused with
  * SETUN_ERROR_LIMIT before anything is computed. After a failure or a stop the session holds the passes that were
@@ -476,12 +468,7 @@ typedef struct setun_sampler_params {
                                whatever its bias: models pad their embeddings. Read by setun_sampler_new alone */
 } setun_sampler_params;
 
-SETUN_API void setun_sampler_params_init(setun_sampler_params *params, size_t size);
-static inline setun_sampler_params setun_sampler_params_default(void) {
-  setun_sampler_params params;
-  setun_sampler_params_init(&params, sizeof params);
-  return params;
-}
+SETUN_PARAMS(setun_sampler_params)
 /* The defaults with `model` set, and with what the model's own files say in their place: generation_config.json, or a
  * GGUF file's general.sampling keys. Whether generation_config.json asks for sampling at all is not considered. */
 SETUN_API setun_status setun_model_get_sampler_params(const setun_model *model, setun_sampler_params *params,
@@ -569,12 +556,7 @@ typedef struct setun_generate_params {
   void *user;
 } setun_generate_params;
 
-SETUN_API void setun_generate_params_init(setun_generate_params *params, size_t size);
-static inline setun_generate_params setun_generate_params_default(void) {
-  setun_generate_params params;
-  setun_generate_params_init(&params, sizeof params);
-  return params;
-}
+SETUN_PARAMS(setun_generate_params)
 
 typedef struct setun_generate_result {
   size_t size; /* of this struct */
@@ -613,12 +595,7 @@ typedef struct setun_chat_params {
   void *user;
 } setun_chat_params;
 
-SETUN_API void setun_chat_params_init(setun_chat_params *params, size_t size);
-static inline setun_chat_params setun_chat_params_default(void) {
-  setun_chat_params params;
-  setun_chat_params_init(&params, sizeof params);
-  return params;
-}
+SETUN_PARAMS(setun_chat_params)
 
 /* Takes the template from the model's files: the GGUF keys tokenizer.chat_template and tokenizer.chat_template.NAME;
  * or chat_template.jinja, additional_chat_templates/NAME.jinja, tokenizer_config.json, chat_template.json. One that is
@@ -706,12 +683,7 @@ typedef struct setun_file_params {
   void *user;
 } setun_file_params;
 
-SETUN_API void setun_file_params_init(setun_file_params *params, size_t size);
-static inline setun_file_params setun_file_params_default(void) {
-  setun_file_params params;
-  setun_file_params_init(&params, sizeof params);
-  return params;
-}
+SETUN_PARAMS(setun_file_params)
 
 /* The caller frees *file with setun_file_close. */
 SETUN_API setun_status setun_file_open(const char *path, const setun_file_params *params, setun_file **file,
@@ -737,7 +709,7 @@ SETUN_API setun_status setun_file_meta(const setun_file *file, size_t index, con
                                        setun_error *error);
 /* Reads `name` (a tensor, or a module whose quantized weight is stored in several tensors) as float32: its shape,
  * slowest dimension first, goes to dims[0..*n_dims-1]; `data` may be NULL to ask for the shape alone, otherwise
- * holds `capacity` floats. Rows stand as the model uses them. */
+ * holds `capacity` floats. Rows are in the model's order. */
 SETUN_API setun_status setun_file_read(const setun_file *file, const char *name, int *n_dims, uint64_t dims[4],
                                        float *data, size_t capacity, setun_error *error);
 
@@ -781,12 +753,7 @@ typedef struct setun_convert_params {
   void *user;
 } setun_convert_params;
 
-SETUN_API void setun_convert_params_init(setun_convert_params *params, size_t size);
-static inline setun_convert_params setun_convert_params_default(void) {
-  setun_convert_params params;
-  setun_convert_params_init(&params, sizeof params);
-  return params;
-}
+SETUN_PARAMS(setun_convert_params)
 
 /* Converts a model to another container or layout, exactly: the same trits, and scales of the same float32 value; what
  * cannot be is refused, naming the tensor, the reason and layouts that fit, before any output exists. `target` is a
@@ -796,14 +763,13 @@ static inline setun_convert_params setun_convert_params_default(void) {
 SETUN_API setun_status setun_convert(const char *source, const char *target, const setun_convert_params *params,
                                      setun_error *error);
 
-/* ---- synthetic models (experimental)
- * ----------------------------------------------------------------------------------------- */
+/* ---- synthetic models (experimental) ---------------------------------------------------------------------- */
 
-/* A model of a well-known shape with random weights and a vocabulary that stands for one: as large and as fast as the
+/* A model of a well-known shape with random weights and a placeholder vocabulary: as large and as fast as the
  * real one, to measure with. Its text means nothing. */
 typedef struct setun_synthesis_params {
   size_t size;       /* of this struct */
-  const char *shape; /* a name that setun_synthesis_shape gives: "2b4t" is BitNet b1.58 2B-4T, "8b" is Llama 3 8B */
+  const char *shape; /* one of SETUN_CHOICE_SHAPE: "2b4t" is BitNet b1.58 2B-4T, "8b" is Llama 3 8B */
   /* Of the layers' matrices: a layout that setun_convert writes to GGUF, or "q8_0", "q6_k", "q5_0", "q5_1", "q4_0",
    * "q4_1". All hold the same trits times one scale a tensor, value formats as near as they can. */
   const char *format;
@@ -814,14 +780,7 @@ typedef struct setun_synthesis_params {
   void *user;
 } setun_synthesis_params;
 
-SETUN_API void setun_synthesis_params_init(setun_synthesis_params *params, size_t size);
-static inline setun_synthesis_params setun_synthesis_params_default(void) {
-  setun_synthesis_params params;
-  setun_synthesis_params_init(&params, sizeof params);
-  return params;
-}
-/* The names of the shapes, one an index; NULL beyond the last. */
-SETUN_API const char *setun_synthesis_shape(size_t index);
+SETUN_PARAMS(setun_synthesis_params)
 /* Writes a GGUF file, whole or not at all. Takes some MiB whatever the model's size. */
 SETUN_API setun_status setun_synthesize(const char *path, const setun_synthesis_params *params, setun_error *error);
 /* The same as writing the file and loading it with `model_params` (which may be NULL), without the file: weights are
@@ -856,7 +815,8 @@ SETUN_API setun_status setun_measure_disk(const char *path, uint64_t ring_bytes,
 
 /* A file that appears whole or not at all, as everything that this library writes: it is written beside its target and
  * renamed over it. The target's permissions stay; where it is a symbolic link, the link stays, and the file that it
- * leads to is replaced. What killed processes left beside the target is removed. It belongs to one thread at a time. */
+ * leads to is replaced. Temporary files that killed processes left beside the target are removed. It belongs to one
+ * thread at a time. */
 typedef struct setun_output setun_output;
 
 /* `path` leads to a regular file or to nothing yet. Then one of setun_output_commit and setun_output_discard ends it,

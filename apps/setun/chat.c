@@ -36,7 +36,7 @@ static const option rows[] = {
     {0, "overflow", OPTION_CHOICE, AT(overflow), "stop|drop", 0, 0,
      "when the context is full: stop, or drop the oldest turns but keep the system prompt (default: ask, or where "
      "there "
-     "is no terminal, stop)"},
+     "is not a terminal, stop)"},
     STOP_ROW(AT(stops)),
     {0, "hide-thinking", OPTION_FLAG, AT(hide_thinking), NULL, 0, 0,
      "do not show what the model thinks before it answers"},
@@ -48,7 +48,8 @@ static const option rows[] = {
 
 typedef enum chat_next { CHAT_GO_ON, CHAT_QUIT } chat_next;
 
-// Answers the last message, and takes it back where there was no answer. The exit status where that is no terminal's.
+// Answers the last message, and takes it back where there was no answer. The exit status where that is not a
+// terminal's.
 static int respond(answerer *a) {
   answer_result result = answer(a);
   if (result == ANSWER_INTERRUPTED && a->terminal) {
@@ -336,7 +337,7 @@ const command command_chat = {
         "What you write never becomes a control token. What the model thinks before it answers is shown dimmed, and "
         "left "
         "out of later turns as its template says.\n"
-        "Where standard input or output is no terminal, each line of the input is a message, and its answer is "
+        "Where standard input or output is not a terminal, each line of the input is a message, and its answer is "
         "printed, "
         "without thoughts, before the next line is read.",
     .groups = {{"conversation", OPTION_ROWS(rows), 0},

@@ -58,7 +58,7 @@ int conversation_set_variable(conversation *c, const command *self, const char *
   } else if (error.code == SETUN_ERROR_MEMORY) {
     status = report(&error);
   } else {
-    status = usage_error(self, "--template-arg %s: expected JSON (text stands in quotation marks), found '%s': %s", key,
+    status = usage_error(self, "--template-arg %s: expected JSON (text needs quotation marks), found '%s': %s", key,
                          equals + 1, error.message + strlen(key) + 2);
   }
   st_json_free(value);

@@ -22,7 +22,7 @@ typedef struct text_buffer {
 } text_buffer;
 
 struct editor {
-  EditLine *line; // NULL: standard input is no terminal
+  EditLine *line; // NULL: standard input is not a terminal
   HistoryW *history;
   wchar_t prompt[128];
   text_buffer current, message; // the line, in UTF-8; several of them

@@ -1,5 +1,5 @@
 // Lines and messages from whoever sits at the terminal, with editing and a history that ends with the program; or from
-// standard input where that is no terminal.
+// standard input where that is not a terminal.
 #ifndef SETUN_APP_EDITOR_H
 #define SETUN_APP_EDITOR_H
 

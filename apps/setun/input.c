@@ -12,7 +12,7 @@
 const option text_rows[3] = {
     {'p', "prompt", OPTION_TEXT, offsetof(text_options, prompt), "TEXT", 0, 0, "the text"},
     {'f', "file", OPTION_FILE, offsetof(text_options, file), "FILE", 0, 0,
-     "a file that holds the text, or - for standard input (the default, where that is no terminal)"},
+     "a file that holds the text, or - for standard input (the default, where that is not a terminal)"},
     {'e', "escape", OPTION_FLAG, offsetof(text_options, escape), NULL, 0, 0,
      "\\n, \\r, \\t, \\\\, \\\" and \\xNN in the text stand for what they do in C"},
 };

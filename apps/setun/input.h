@@ -21,7 +21,7 @@ typedef struct input_text {
   size_t length;
 } input_text;
 
-// The text of -p, of -f ("-": standard input), or of standard input where it is no terminal; taken as it is,
+// The text of -p, of -f ("-": standard input), or of standard input where it is not a terminal; taken as it is,
 // unless -e asks for escapes.
 // At most `most` bytes are read (see text_limit). Returns 0, or the exit status after a report.
 int read_text(const command *self, const text_options *o, size_t most, input_text *text);

@@ -38,7 +38,7 @@ typedef struct option {
   const char *name; // "threads"; NULL: none
   option_kind kind;
   size_t offset;     // of the value in the group's struct
-  const char *value; // what stands for the value in help: "N", "FILE", "f32|f16"; read by option_value
+  const char *value; // the value's name in help: "N", "FILE", "f32|f16"; read by option_value
   double low, high;  // of numbers and lists; of a choice see above
   const char *help;
 } option;
@@ -70,7 +70,7 @@ int parse_options(const command *self, int argc, char **argv, void *values, int 
 // Whether the command whose options were parsed has one of this name, for hints.
 bool is_option(const char *name);
 
-// What stands for an option's value, with the words of a choice. Valid until the program ends.
+// The name of an option's value in help, or the words of a choice. Valid until the program ends.
 const char *option_value(const option *o);
 
 // The words of a choice, one after the other: "f32|f16" gives "f32" (3 bytes), then "f16". NULL at the end.

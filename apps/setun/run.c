@@ -50,8 +50,8 @@ typedef struct generation {
   setun_decoder *decoder;
   id_list prompt;
   setun_stops *stops;
-  setun_token *made; // [count]
-  uint64_t *ends;    // [count] bytes of new text after each of them
+  setun_token *made;            // [count]
+  uint64_t *ends;               // [count] bytes of new text after each of them
   size_t count, capacity, kept; // kept: tokens before the one in which a stop text begins
   uint64_t text, shown;         // bytes of new text that was decoded, and of it not held back
   bool stopped;                 // by a stop text
@@ -320,7 +320,7 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
   if (o->verbose) print_settings(g, o);
   watch_interrupts(g->session);
   bool echo = !o->no_echo && !o->ids;
-  // The line that shows progress must not stand in the prompt's.
+  // The line that shows progress must not overwrite the prompt's.
   bool echo_first = echo && !(isatty(STDOUT_FILENO) && isatty(STDERR_FILENO));
   if (echo_first) print_piece(g, text->data, text->length);
   double start = seconds_now();
@@ -382,7 +382,8 @@ const command command_run = {
         "timings, and gives exit status 130.\n"
         "With --session the text may be continued later: the prompt then follows the text in the file, and an empty "
         "one (-p '') goes on where it ended. The file is written whole or not at all, also after Ctrl-C; an end token "
-        "that stopped the text is not part of it, nor is a token with --stop's text. How tokens are drawn is up to the options, then to the model's own "
+        "that stopped the text is not part of it, nor is a token with --stop's text. How tokens are drawn is up to the "
+        "options, then to the model's own "
         "files, then to the defaults.",
     .groups = {TEXT_GROUP(run_options),
                {"output", OPTION_ROWS(output_rows), 0},

@@ -7,9 +7,12 @@
 
 enum { STOPS_MOST = 64 };
 #define STOP_ROW(offset)                                                                                               \
-  { 'r', "stop", OPTION_LIST, (offset), "TEXT", 1, STOPS_MOST, "end before this text, which is not shown; may be given several times" }
+  {                                                                                                                    \
+    'r', "stop", OPTION_LIST, (offset), "TEXT", 1, STOPS_MOST,                                                         \
+        "end before this text, which is not shown; may be given several times"                                         \
+  }
 
-// With `escape`, \n and the like stand for what -e says. False after a report. *stops is freed with setun_stops_free.
+// With `escape`, \n and the like are read as -e says. False after a report. *stops is freed with setun_stops_free.
 bool open_stops(const text_list *texts, bool escape, setun_stops **stops);
 
 #endif

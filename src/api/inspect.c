@@ -140,7 +140,7 @@ static setun_status find_packed(const st_directory *d, const st_tensor *t, bool 
   return SETUN_OK;
 }
 
-// The weights that the stored tensors stand for.
+// The number of weights that the stored tensors hold.
 static setun_status count_weights(const st_directory *d, uint64_t *n, setun_error *err) {
   setun_status s = SETUN_OK;
   *n = 0;

@@ -16,11 +16,6 @@ const char *setun_status_name(setun_status status) {
   return NAME_OF(names, status);
 }
 
-const char *setun_kv_type_name(setun_kv_type type) {
-  static const char *const names[] = {[SETUN_KV_F16] = "f16", [SETUN_KV_F32] = "f32"};
-  return NAME_OF(names, type);
-}
-
 const char *setun_token_kind_name(setun_token_kind kind) {
   static const char *const names[] = {
       [SETUN_TOKEN_NORMAL] = "normal", [SETUN_TOKEN_CONTROL] = "control", [SETUN_TOKEN_USER_DEFINED] = "user-defined",

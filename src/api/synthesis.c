@@ -6,10 +6,6 @@
 #include "synthetic/presets.h"
 #include "synthetic/synthesis.h"
 
-const char *setun_synthesis_shape(size_t index) {
-  return st_preset_name(index);
-}
-
 static setun_status find_format(const char *what, const char *name, const st_format **format, setun_error *err) {
   if (!name) return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a tensor format, found none", what);
   *format = st_format_by_name(name);

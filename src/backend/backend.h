@@ -55,7 +55,7 @@ typedef struct st_matrix_desc {
 typedef enum st_operation { ST_OP_LINEAR, ST_OP_EMBED } st_operation;
 
 // Of a matrix, before there is one: bytes of its codes as they are written or borrowed, of codes of its own once it is
-// finalized, and of what stands beside them (scales of rows); and how it is written.
+// finalized, and of the scales of rows beside them; and how it is written.
 typedef struct st_matrix_info {
   uint64_t codes, own, beside;
   st_rows rows;      // that `matrix_write` takes
@@ -154,7 +154,7 @@ struct st_backend {
   // A matrix is made empty. One that is owned is filled by `matrix_write` in any order, from several threads where the
   // rows are disjoint, and finalized. One that is borrowed has no codes before `matrix_borrow`, which waits for
   // nothing: matrix_info's `codes` bytes of the host's memory, aligned to 64, with ST_PAGES_SLACK readable ones behind;
-  // `matrix_write` fills them. What stands beside the codes is always the matrix's own and stays.
+  // `matrix_write` fills them. Scales beside the codes always belong to the matrix and stay.
   setun_status (*matrix_new)(st_device *device, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err);
   setun_status (*matrix_write)(st_dmatrix *matrix, const st_matrix_rows *rows, setun_error *err);
   void (*matrix_borrow)(st_dmatrix *matrix, void *codes);

@@ -78,7 +78,7 @@ static uint64_t processors(const char *folder, bool unified) {
 // The least that a group and those around it allow. Inside a container the path may not exist: its own group is then
 // the root of what is mounted. A path with ".." is of a group outside of that.
 static uint64_t least_of(const char *mount, char *group, bool unified, group_limit limit) {
-  char folder[LINE_SIZE]; // what is longer is no path to the system
+  char folder[LINE_SIZE]; // the system takes no longer path
   uint64_t least = limit(mount, unified);
   if (strstr(group, "/..")) return least;
   for (size_t n = strlen(group); n; n = strlen(group)) {

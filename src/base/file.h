@@ -42,7 +42,7 @@ void st_file_unmap(st_file *file);
 
 // SETUN_ERROR_IO when the file has shrunk or was written to since it was opened, also with its time of writing set
 // back: what was read before then belongs to it as it was. That it lost or got a name (it was removed, or another file
-// was renamed over it) is no change: its bytes are what they were.
+// was renamed over it) does not count as a change: its bytes are the same.
 setun_status st_file_check(const st_file *file, setun_error *err);
 
 // The whole of a file of at most `limit` bytes, ended with a 0 byte that *length does not count; freed with st_free.

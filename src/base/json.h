@@ -37,7 +37,7 @@ typedef struct st_json {
 struct st_json_member {
   const char *key; // holds no 0 but the one at its end
   uint32_t length;
-  uint32_t at; // where the key stands in the text that was read, for messages
+  uint32_t at; // the key's offset in the text that was read, for messages
   st_json value;
 };
 

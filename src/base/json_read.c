@@ -118,7 +118,7 @@ static int32_t hex4(const char *p, const char *end) {
   return code;
 }
 
-// The character of \uHHHH, whose backslash stands at p, or of two that are a surrogate pair; returns what lies behind,
+// The character of \uHHHH, whose backslash is at p, or of two that are a surrogate pair; returns what lies behind,
 // NULL on failure.
 static const char *decode_unicode(reader *r, const char *p, const char *end, uint32_t *code) {
   int32_t high = hex4(p + 2, end);
@@ -154,13 +154,13 @@ static char *unescape(reader *r, const char *p, const char *end, char *to) {
   return to;
 }
 
-// The string at r->p, which stands on its quotation mark; r->p then stands behind it.
+// The string whose opening quotation mark is at r->p; r->p is then behind its closing one.
 static bool read_string(reader *r, const char **text, uint32_t *length) {
   bool escaped = false;
   const char *begin = ++r->p;
   if (!pass_string(r, &escaped)) return false;
   size_t n = (size_t)(r->p - begin);
-  char *copy = st_json_take(r->d, n + 1, false); // escapes are longer than what they stand for
+  char *copy = st_json_take(r->d, n + 1, false); // an escape is longer than its character
   if (!copy) return fail_memory(r);
   char *end = copy + n;
   if (escaped) {

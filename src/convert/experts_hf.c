@@ -116,7 +116,7 @@ static st_item *find(st_conversion *p, size_t kept, const st_item *item) {
   return NULL;
 }
 
-// Items are sorted: an expert's gate, up and down stand together.
+// Items are sorted: an expert's gate, up and down are neighbours.
 setun_status st_conversion_stack_experts(st_conversion *p, setun_error *err) {
   size_t kept = 0, n = p->n_items;
   setun_status s = SETUN_OK;

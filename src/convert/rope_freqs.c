@@ -90,7 +90,7 @@ static bool gives(const st_hparams *h, const st_rope_params *rule, const float *
 }
 
 // What the ramp says: the reciprocal of a divisor is linear in the frequency there. With a low factor of 1, which all
-// published models have (any other one stands for the same rule with the three numbers multiplied alike).
+// published models have (any other one is the same rule with the three numbers multiplied alike).
 static bool fit(const st_hparams *h, const float *divisors, st_rope_params *rule) {
   double x[2], y[2], f = (double)rule->factor;
   int n = 0;

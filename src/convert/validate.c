@@ -106,7 +106,7 @@ static setun_status check_fit(const st_conversion *p, const st_item *item, uint6
     if (p->o->round_scales && isfinite(st_scale_rounded(item->format, scale))) continue;
     return st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
-        "%s: the scale %.9g of row %llu is no half-precision number, which %s keeps; fitting layouts: %s (or "
+        "%s: the scale %.9g of row %llu is not a half-precision number, which %s keeps; fitting layouts: %s (or "
         "round the scales)",
         item->name, (double)scale, (unsigned long long)(row + i / per_row), item->format->name,
         fitting(item, st_source_group(&item->pieces[0]), true, names));

@@ -101,7 +101,7 @@ setun_status st_name_check(const char *name, size_t length, const char *what, se
       return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a printable name, found byte 0x%02X in it", what, c);
     }
   }
-  if (!st_utf8_valid(name, length)) return st_fail(err, SETUN_ERROR_FORMAT, "%s: its name is no valid UTF-8", what);
+  if (!st_utf8_valid(name, length)) return st_fail(err, SETUN_ERROR_FORMAT, "%s: its name is not valid UTF-8", what);
   return SETUN_OK;
 }
 
@@ -113,8 +113,8 @@ setun_status st_dims_check(const char *name, uint64_t n_dims, uint64_t dims[4], 
   for (uint64_t i = 0; i < 4; i++) {
     if (i >= n_dims) dims[i] = 1;
     if (!dims[i] || dims[i] > INT64_MAX) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected dimensions of at least 1 and below 2^63, found %" PRIu64, name,
-                     dims[i]);
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected dimensions of at least 1 and below 2^63, found %" PRIu64,
+                     name, dims[i]);
     }
     if (!st_mul_u64(elements, dims[i], &elements) || elements > INT64_MAX) {
       return st_fail(err, SETUN_ERROR_FORMAT, "%s: its dimensions multiply to more than 2^63 elements", name);

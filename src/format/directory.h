@@ -46,13 +46,13 @@ typedef struct st_directory {
 typedef struct st_open_options {
   const char *assume; // how to read ambiguous types; NULL: by evidence
   const st_log *log;
-  // Keys of GGUF's metadata or of config.json that are to be taken for absent; "NAMESPACE.*" stands for all that begin
+  // Keys of GGUF's metadata or of config.json that are to be taken for absent; "NAMESPACE.*" means all that begin
   // so. Each that a file has is named in a notice, and so is one that it has not.
   const char *const *ignore_keys;
   size_t n_ignore_keys;
   const st_file_source *source; // of a GGUF file's bytes, instead of the path's, which is its name; NULL: the path's
-  bool texts_only; // a Hugging Face directory needs neither config.json nor weights, and tokenizer.json may stand for
-                   // one
+  bool texts_only; // a Hugging Face directory needs neither config.json nor weights, and path may be that of
+                   // tokenizer.json alone
 } st_open_options;
 
 // Opens a GGUF file (the first part of a split one brings the others), a .safetensors file, or a directory with

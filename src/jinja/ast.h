@@ -8,7 +8,7 @@
 // (twice that with sanitizers); published templates nest less than 30 deep.
 enum { JINJA_MAX_NESTING = 64 };
 
-// Where something stands in the template, both from 1; columns count characters.
+// A place in the template, both counted from 1; columns count characters.
 typedef struct {
   int line, column;
 } st_jinja_place;

@@ -7,7 +7,7 @@
 // does not grow with the context, and threads can share the parts of one query.
 //
 // Keys that are codes are matrices: scores are their products with the queries (ST_ACT_F32; as int8 these would lose
-// more than the keys do), times `scale` beforehand. Values that are codes are what these stand for, exactly: code times
+// more than the keys do), times `scale` beforehand. Values that are codes are decoded exactly: code times
 // scale.
 #ifndef SETUN_KERNEL_ATTEND_H
 #define SETUN_KERNEL_ATTEND_H
@@ -67,7 +67,7 @@ static inline st_key_range st_attend_range(const st_attend *a, size_t token, siz
 st_key_range st_attend_parts(const st_attend *a);
 
 // Adds what part `index` gave, as st_attend_part says, to what the parts before it gave, likewise in `out` and `state`.
-// A query's first part replaces what stands there.
+// A query's first part overwrites the result.
 void st_attend_merge(const st_attend *a, size_t index, const float *part_out, const float *part_state, float *out,
                      float *state);
 // The results, laid out as a->q, of merged sums.

@@ -1,4 +1,4 @@
-// What stands in a page of the KV cache: ST_KEYS positions of one layer, and of these, for each KV head, a block of
+// The layout of a page of the KV cache: ST_KEYS positions of one layer, and of these, for each KV head, a block of
 // keys and a block of values. Which formats there are says cache_formats.def; docs/cache.md has a drawing.
 //
 // Numbers: the keys of a block stand column by column, those of a column side by side, so that the scores of many keys

@@ -62,7 +62,7 @@ st_form st_form_of(const st_format *format);
 size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block);
 // Whether a tensor's bytes in that format are the form's already, group after group.
 bool st_form_is_stored(const st_format *format);
-// Packs a group: `count` (1 to 16) rows that stand at `rows` one after the other - float32, the format's own bytes, or
+// Packs a group: `count` (1 to 16) rows that lie at `rows` one after the other - float32, the format's own bytes, or
 // int8 trits with `scales` (one a row, or one a row and block; those of st_form_has_row_scales are the caller's to
 // keep) - and zero rows after them.
 void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_t block, const void *rows,

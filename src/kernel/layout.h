@@ -99,7 +99,7 @@ static inline size_t st_super_steps(st_form form, uint32_t block) {
 // block. Byte 4r + j of a piece holds the codes of row r and columns j, 4 + j, 8 + j, 12 + j and 16 + j. With f = c0 +
 // 3 c1 + 9 c2 + 27 c3, 0 to 80, it is 64 c4 + f for f below 64, so that its low 6 bits are the index of a table of 64
 // bytes, and 192 + 17 c4 + (f - 64) for the others. Columns behind a block, or behind the last 32 of a row, have code
-// 0: they are not in the input's sums either, and what stands in the input's memory there does not matter.
+// 0: they are not in the input's sums either, and the input's memory there is not read.
 enum { ST_FIVE_COLUMNS = 20 };
 
 static inline size_t st_five_pieces(size_t columns) {

@@ -276,7 +276,7 @@ static setun_status bind_layer(binder *b, uint32_t layer) {
 
 typedef enum { PART_WEIGHT, PART_BIAS, PART_NORM, PARTS } part;
 
-// The name of a bound weight's tensor, or of what stands beside it.
+// The name of a bound weight's tensor, or of a tensor beside it.
 static void part_name(const st_bound *bound, part p, char name[ST_NAME_SIZE + 24]) {
   static const char *const dotted[PARTS] = {".weight", ".bias", ".rms_norm.weight"};
   static const char *const stacked[] = {".weight", "_blocks"}; // what a tensor's name ends in, or nothing
@@ -297,7 +297,7 @@ static setun_status fail_part(binder *b, const char *name, int32_t other) {
                  name, (int)other);
 }
 
-// What stands beside a role's matrices stands beside all of them or none.
+// Biases and norms of a role's matrices are there for all of them or for none.
 static setun_status check_beside(binder *b, part p) {
   const st_bound *with[ST_ROLE_COUNT] = {NULL}, *without[ST_ROLE_COUNT] = {NULL};
   for (size_t i = 0; i < b->list->n; i++) {

@@ -204,7 +204,7 @@ static setun_status place_weight(st_loader *l, size_t index, st_decode_cost *cos
   return s;
 }
 
-// What stands beside a head in pieces: shared by all of them, but for adapters, which the last one has.
+// Bias and norm of a head in pieces: shared by all of them, but for adapters, which the last one has.
 static void finish_pieces(st_model *m) {
   for (uint32_t i = 0; i < m->n_head; i++) {
     m->head[i].bias = m->output.bias;

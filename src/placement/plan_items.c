@@ -147,7 +147,7 @@ st_weight st_head_piece(const st_memory_plan *p, const st_weight *w, uint32_t pi
   return part_of(w, row, left < p->piece_rows ? left : p->piece_rows);
 }
 
-// Whether rows stand together in the file, so that a piece, of whole units of rows, is one range of it.
+// Whether rows are contiguous in the file, so that a piece, of whole units of rows, is one range of it.
 static bool is_cuttable(const st_weight *w, uint64_t unit) {
   if (w->block_scales || w->row_step != 1 || (w->n_scales > 1 && w->n_scales != w->shape.rows)) return false;
   uint64_t half = w->shape.rows / 2 / unit * unit;
@@ -170,7 +170,7 @@ static uint64_t rows_of_piece(const st_loader *l, const st_weight *w, const st_p
 }
 
 // Cuts the head into pieces no larger than a layer's unit, once all layers are known, or enters it as one item where
-// its rows do not stand together in the file.
+// its rows are not contiguous in the file.
 static setun_status plan_head(st_loader *l) {
   st_memory_plan *p = l->plan;
   size_t index = l->weights->head;

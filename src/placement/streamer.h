@@ -15,7 +15,7 @@ typedef struct st_streamer st_streamer;
 // is given must outlive it; once it is open the pool is its own. Freed with st_streamer_free, which accepts NULL.
 setun_status st_streamer_new(const st_model *model, const st_memory_plan *plan, const st_directory *directory,
                              st_pool *pool, const st_log *log, st_streamer **streamer, setun_error *err);
-// A matrix that was made without codes; `item` is its own in the plan. Reads the scales that stand beside it.
+// A matrix that was made without codes; `item` is its own in the plan. Reads the scales beside it.
 setun_status st_streamer_add(st_streamer *streamer, const st_memory_item *item, const st_weight *weight,
                              const st_format *format, st_dmatrix *matrix, setun_error *err);
 // An embedding that is not resident.

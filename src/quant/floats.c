@@ -42,7 +42,7 @@ static float from_e5m2(uint8_t b) {
   return st_f32_from_f16((uint16_t)(b << 8));
 }
 
-// E4M3 without infinities ("FN"): bias 7, all ones is no number.
+// E4M3 without infinities ("FN"): bias 7, all ones is not a number.
 static float from_e4m3(uint8_t b) {
   uint32_t sign = (uint32_t)(b & 0x80) << 24, exponent = b >> 3 & 15, mantissa = b & 7;
   if ((b & 0x7F) == 0x7F) return st_float_from_bits(sign | 0x7FC00000);

@@ -107,7 +107,7 @@ static const type_name names[] = {
 #define NOT_READ_TL2                                                                                                   \
   "arranged for one matrix shape and processor: convert the original checkpoint, or use a file in i2_s"
 
-// Those of one type stand together.
+// Those of one type are neighbours.
 static const st_gguf_rival rivals[] = {
     {36, "IQ4_NL_4_4", "withdrawn from GGUF: use a file in IQ4_NL", 0, 32, 18, {NULL}},
     {39, "TL2 of BitNet forks", NOT_READ_TL2, 0, 0, 0, {NULL}},

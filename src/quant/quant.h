@@ -62,7 +62,7 @@ typedef struct st_code_run {
 typedef enum st_code_order {
   ST_CODES_PLANES, // each `width` bytes of a step hold 4 * width columns: bit pair p of each, from shift `first` on by
                    // `next`, the columns from p * width on; width 1 is thus 4 consecutive columns a byte
-  ST_CODES_SHARED, // rows share bytes: a whole row stands at one shift, see st_format_ops.run
+  ST_CODES_SHARED, // rows share bytes: a whole row has one shift, see st_format_ops.run
   ST_CODES_GROUPS  // 16 rows are a group in the kernels' own order, as st_format_ops.run says
 } st_code_order;
 

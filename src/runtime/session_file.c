@@ -250,7 +250,7 @@ static setun_status check_ids(const st_run *r, const setun_token *ids, uint32_t 
   return SETUN_OK;
 }
 
-// From a file, or what stands for one, which is closed.
+// From a file or from memory; *f is closed.
 static setun_status load(st_run *r, setun_token *ids, uint32_t *n, st_file *f, setun_error *err) {
   header h;
   setun_status s = check_header(r, f, &h, err);

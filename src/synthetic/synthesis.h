@@ -1,4 +1,4 @@
-// Synthetic models: a GGUF file of a named shape with random weights and a vocabulary that stands for one, so that any
+// Synthetic models: a GGUF file of a named shape with random weights and a placeholder vocabulary, so that any
 // model's speed can be measured without having it. The file exists as a function from byte ranges to bytes; nothing of
 // its weights is kept.
 //

@@ -18,7 +18,7 @@ static setun_status named_token(const st_tokenizer *t, const st_json *root, cons
   }
   *id = st_tokenizer_find(t, st_json_string(value), st_json_length(value));
   if (*id >= 0) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"%.40s\" is no token", key, st_json_string(value));
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"%.40s\" is not a token", key, st_json_string(value));
 }
 
 // The id that a member's name spells; SIZE_MAX-like values where it spells none.
@@ -59,7 +59,7 @@ static setun_status read_added(st_tokenizer *t, const st_json *decoder, setun_er
     uint32_t id = id_of_key(key);
     const st_json *content = st_json_get(value, "content");
     if (id >= limit || id >= ST_MAX_TOKENS) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "added_tokens_decoder: \"%.40s\" is no id of a vocabulary of %u", key,
+      return st_fail(err, SETUN_ERROR_FORMAT, "added_tokens_decoder: \"%.40s\" is not an id of a vocabulary of %u", key,
                      t->size);
     }
     if (!st_json_is_string(content)) {

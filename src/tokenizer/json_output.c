@@ -31,7 +31,7 @@ static setun_status read_template(st_tokenizer *t, const st_json *value, setun_e
   const st_json *single = st_json_get(value, "single");
   bool seen = false;
   if (!st_json_is_array(single)) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "post_processor TemplateProcessing: \"single\" is no array");
+    return st_fail(err, SETUN_ERROR_FORMAT, "post_processor TemplateProcessing: \"single\" is not an array");
   }
   for (size_t i = 0; i < st_json_size(single); i++) {
     const st_json *item = st_json_at(single, i), *special = st_json_get(item, "SpecialToken");
@@ -67,7 +67,7 @@ static setun_status read_postprocessor(st_tokenizer *t, const st_json *value, in
   if (!strcmp(type, "Sequence") && depth < MAX_NESTING) {
     const st_json *list = st_json_get(value, "processors");
     if (!st_json_is_array(list)) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "post_processor Sequence: \"processors\" is no array");
+      return st_fail(err, SETUN_ERROR_FORMAT, "post_processor Sequence: \"processors\" is not an array");
     }
     for (size_t i = 0; !s && i < st_json_size(list); i++) {
       s = read_postprocessor(t, st_json_at(list, i), depth + 1, err);
@@ -154,7 +154,8 @@ static setun_status read_decoder(reader *r, const st_json *value, int depth, set
   if (s) return s;
   if (!strcmp(type, "Sequence") && depth < MAX_NESTING) {
     const st_json *list = st_json_get(value, "decoders");
-    if (!st_json_is_array(list)) return st_fail(err, SETUN_ERROR_FORMAT, "decoder Sequence: \"decoders\" is no array");
+    if (!st_json_is_array(list))
+      return st_fail(err, SETUN_ERROR_FORMAT, "decoder Sequence: \"decoders\" is not an array");
     for (size_t i = 0; !s && i < st_json_size(list); i++) s = read_decoder(r, st_json_at(list, i), depth + 1, err);
     return s;
   }

@@ -94,7 +94,7 @@ static setun_status read_normalizer(st_tokenizer *t, const st_json *value, int d
 
 static setun_status read_normalizers(st_tokenizer *t, const st_json *list, int depth, setun_error *err) {
   if (!st_json_is_array(list))
-    return st_fail(err, SETUN_ERROR_FORMAT, "normalizer Sequence: \"normalizers\" is no array");
+    return st_fail(err, SETUN_ERROR_FORMAT, "normalizer Sequence: \"normalizers\" is not an array");
   setun_status s = SETUN_OK;
   for (size_t i = 0; !s && i < st_json_size(list); i++) s = read_normalizer(t, st_json_at(list, i), depth, err);
   return s;
@@ -266,7 +266,7 @@ static setun_status read_pretokenizer(st_tokenizer *t, const st_json *value, int
 
 static setun_status read_pretokenizers(st_tokenizer *t, const st_json *list, int depth, setun_error *err) {
   if (!st_json_is_array(list)) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "pre-tokenizer Sequence: \"pretokenizers\" is no array");
+    return st_fail(err, SETUN_ERROR_FORMAT, "pre-tokenizer Sequence: \"pretokenizers\" is not an array");
   }
   setun_status s = SETUN_OK;
   for (size_t i = 0; !s && i < st_json_size(list); i++) s = read_pretokenizer(t, st_json_at(list, i), depth, err);

@@ -122,7 +122,7 @@ static setun_status read_bpe(st_tokenizer *t, const st_json *model, setun_error 
   if (s || !unk) return s;
   t->unk = t->text_unk = st_tokenizer_find(t, unk, strlen(unk));
   if (t->unk >= 0) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_FORMAT, "model.unk_token \"%.40s\" is no token", unk);
+  return st_fail(err, SETUN_ERROR_FORMAT, "model.unk_token \"%.40s\" is not a token", unk);
 }
 
 static setun_status read_unigram(st_tokenizer *t, const st_json *model, setun_error *err) {

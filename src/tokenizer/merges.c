@@ -55,7 +55,7 @@ static setun_status find_ids(const st_tokenizer *t, wanted_merge *w, size_t inde
     int64_t found = st_map_get_hashed(t->ids, w->texts[i].data, w->texts[i].length, w->hashes[i]);
     if (found < 0) {
       int n = (int)(w->texts[i].length < 40 ? w->texts[i].length : 40);
-      return st_fail(err, SETUN_ERROR_FORMAT, "merge %zu names \"%.*s\", which is no token", index, n,
+      return st_fail(err, SETUN_ERROR_FORMAT, "merge %zu names \"%.*s\", which is not a token", index, n,
                      w->texts[i].data);
     }
     w->ids[i] = (uint32_t)found;

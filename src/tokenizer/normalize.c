@@ -245,8 +245,9 @@ static size_t grapheme_length(const char *text, size_t n) {
   return length;
 }
 
-// As the PyPI package `tokenizers` has it: a grapheme cluster of less than 6 bytes becomes what the shortest entry that
-// begins it stands for, whatever else is in it; where there is none, each of its characters is looked up by itself.
+// As the PyPI package `tokenizers` has it: a grapheme cluster of less than 6 bytes is replaced by what the shortest
+// entry that begins it maps to, whatever else is in it; where there is none, each of its characters is looked up by
+// itself.
 static bool precompiled(const st_charsmap *map, const char *text, size_t n, st_buffer *out) {
   enum { SHORT_CLUSTER = 6 };
   size_t covered;

@@ -2,7 +2,7 @@
 """Compares random templates, made from a grammar, with Jinja2 as transformers sets it up.
 
 usage: fuzz_jinja.py [--program build/tests/chat_render] [--count 20000] [--seed 1]
-What this program refuses as unsupported, and jinja.py says is so, is counted apart: it is no difference. Nor is an unknown
+What this program refuses as unsupported, and jinja.py says is so, is counted apart, not as a difference. Nor is an unknown
 filter or test in what Jinja folds away when it compiles, which it never looks at.
 """
 import argparse

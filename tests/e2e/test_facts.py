@@ -74,7 +74,7 @@ GGUF = [
 CONFIG = [
     ("is_causal", False, REFUSED, {}),
     ("rms_norm_eps", None, REFUSED, {}),
-    ("num_key_value_heads", "absent", None, {}),  # another model: only that it is no crash
+    ("num_key_value_heads", "absent", None, {}),  # another model: only that it does not crash
     ("logit_scale", 2.0, REFUSED, {}),
     ("logits_scaling", 2.0, REFUSED, {}),
     ("residual_multiplier", 0.5, REFUSED, {}),

@@ -127,6 +127,7 @@ class InstallTest(Case):
         with open(os.path.join(ROOT, "include", "setun.h"), encoding="utf-8") as file:
             header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
         functions = set(re.findall(r"\bSETUN_API\s[^;(]*?\b(setun_\w+)\(", header))
+        functions.update(f"{kind}_init" for kind in re.findall(r"^SETUN_PARAMS\((\w+)\)", header, re.M))
         self.assertGreater(len(functions), 80)
         listed = run("nm", "-D", "--defined-only", os.path.join(self.libraries, "libsetun.so"))
         symbols = {line.split()[2] for line in listed.splitlines() if line.split()[1] not in "VvWwi"}

@@ -400,7 +400,11 @@ static void versions(void **state) {
   assert_int_equal(setun_version_number(), SETUN_VERSION_NUMBER);
   assert_string_equal(setun_status_name(SETUN_ERROR_STATE), "state");
   assert_null(setun_status_name((setun_status)(SETUN_ERROR_STATE + 1)));
-  assert_string_equal(setun_kv_type_name(SETUN_KV_F32), "f32");
+  static const char *const kv[] = {
+      [SETUN_KV_F16] = "f16", [SETUN_KV_F32] = "f32", [SETUN_KV_Q8] = "q8", [SETUN_KV_Q4] = "q4"};
+  for (size_t i = 0; i < sizeof kv / sizeof *kv; i++) {
+    assert_string_equal(setun_choice_name(SETUN_CHOICE_KV, i), kv[i]);
+  }
   assert_string_equal(setun_channel_name(SETUN_CHANNEL_CALL), "call");
 }
 

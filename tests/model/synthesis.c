@@ -201,10 +201,10 @@ static void shapes(void **state) {
   (void)state;
   size_t n = 0;
   bool found = false;
-  for (const char *name; (name = setun_synthesis_shape(n)); n++) found = found || !strcmp(name, "2b4t");
+  for (const char *name; (name = setun_choice_name(SETUN_CHOICE_SHAPE, n)); n++) found = found || !strcmp(name, "2b4t");
   assert_true(found);
-  assert_null(setun_synthesis_shape(n + 1));
-  assert_null(setun_synthesis_shape(SIZE_MAX));
+  assert_null(setun_choice_name(SETUN_CHOICE_SHAPE, n + 1));
+  assert_null(setun_choice_name(SETUN_CHOICE_SHAPE, SIZE_MAX));
 }
 
 int main(void) {

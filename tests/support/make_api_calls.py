@@ -9,7 +9,7 @@ argument of an unknown kind is an error here, so that a new function cannot be l
 import re
 import sys
 
-# What stands for an argument, by its type and name, then by its type.
+# The value that is passed for an argument, by its type and name.
 VALUES = {
     ("const char *", "path"): "model_path", ("const char *", "source"): "model_path",
     ("const char *", "target"): "target_path", ("const char *", "text"): '"a b"', ("const char *", "name"): '"no-tensor"',
@@ -44,7 +44,8 @@ NONSENSE = {"int": ["-1", "1 << 20"], "setun_token": ["-1", "INT32_MAX"], "float
 
 def functions(header):
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
-    text = re.sub(r"^#.*?(?<!\\)$", "", text, flags=re.M)
+    text = re.sub(r"^#.*?(?<!\\)$", "", text, flags=re.M | re.S)
+    text = re.sub(r"SETUN_PARAMS\((\w+)\)", r"SETUN_API void \1_init(\1 *params, size_t size);", text)
     found = []
     for line in re.findall(r"SETUN_API\s+([^;{]*?);", text):
         line = " ".join(line.split())

@@ -147,7 +147,7 @@ static void test_map_of_another_model(void **unused) {
 
 // ---- ids ----
 
-// A character that nothing stands for: an error that names it and the key, and no ids.
+// A character without a token: an error that names it and the key, and no ids.
 static void refuse_text(const st_tokenizer *t, const char *text, const char *mention) {
   st_token_list list = {0};
   assert_int_equal(st_tokenizer_encode(t, text, strlen(text), false, &list, &err), SETUN_ERROR_FORMAT);

@@ -26,7 +26,7 @@ enum {
 
 typedef struct {
   const float *q;
-  float *scores, *out; // the score of key j of the part stands at scores[j]
+  float *scores, *out; // the score of key j of the part is scores[j]
   float *state;
   size_t first, last; // keys of the part that it sees
 } lanes_query;
