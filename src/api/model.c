@@ -241,7 +241,7 @@ setun_status st_api_open(const char *path, const setun_model_params *params, con
     if (s == SETUN_OK) s = load_texts(m, d, err);
     if (s == SETUN_OK && next) s = next(m, d, &p, context, err);
     if (s != SETUN_OK && s != SETUN_ERROR_CANCELED && err && strncmp(err->message, path, strlen(path))) {
-      st_fail_in(err, "%s", path);
+      st_fail_in(err, s, "%s", path);
     }
   }
   if (s == SETUN_OK && m->placement && m->placement->streamer) {

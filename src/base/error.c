@@ -32,15 +32,15 @@ static bool names(const char *message, const char *context) {
   return begins && (at[n] == ':' || at[n] == '/');
 }
 
-setun_status st_fail_in(setun_error *err, const char *format, ...) {
-  if (!err) return SETUN_ERROR_STATE;
+setun_status st_fail_in(setun_error *err, setun_status code, const char *format, ...) {
+  if (!err) return code;
   char context[SETUN_ERROR_SIZE], old[SETUN_ERROR_SIZE];
   va_list args;
   va_start(args, format);
   if (vsnprintf(context, sizeof context, format, args) < 0) context[0] = '\0';
   va_end(args);
   memcpy(old, err->message, sizeof old);
-  if (names(old, context)) return err->code;
+  if (names(old, context)) return code;
   // A message has a fixed size: what does not fit is cut off.
   size_t n = strlen(context), room = sizeof err->message - 1, m = strlen(old);
   n = n > room - 2 ? room - 2 : n;
@@ -50,7 +50,7 @@ setun_status st_fail_in(setun_error *err, const char *format, ...) {
   memcpy(err->message + n + 2, old, m);
   err->message[n + 2 + m] = '\0';
   one_line(err->message);
-  return err->code;
+  return code;
 }
 
 setun_status st_fail_memory(setun_error *err, const char *what) {

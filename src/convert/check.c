@@ -57,7 +57,7 @@ setun_status st_check_tensor(const st_directory *d, const st_tensor *tensor, con
       s = st_fail_memory(err, tensor->name);
     } else {
       s = st_file_read(&d->parts[tensor->part], tensor->offset + strip.offset, bytes, (size_t)strip.bytes, err);
-      if (s != SETUN_OK) st_fail_in(err, "%s", tensor->name);
+      if (s != SETUN_OK) st_fail_in(err, s, "%s", tensor->name);
     }
     if (s == SETUN_OK) *offset = check_strip(format, stored, &strip, bytes, strict, &floats);
     if (floats.failed) s = st_fail_memory(err, tensor->name);

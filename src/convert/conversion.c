@@ -159,7 +159,7 @@ static setun_status place_items(st_conversion *p, setun_error *err) {
     st_item *item = &p->items[i];
     bool sized = item->how == ST_HOW_COPY || (item->how == ST_HOW_STACK && !item->format);
     setun_status s = sized ? SETUN_OK : st_format_size(item->format, item->shape, &item->bytes, err);
-    if (s != SETUN_OK) return st_fail_in(err, "%s", item->name), s;
+    if (s != SETUN_OK) return st_fail_in(err, s, "%s", item->name);
     uint64_t end;
     item->offset = p->data_bytes;
     if (!st_add_u64(item->offset, item->bytes, &end) || !st_add_u64(end, alignment - 1, &end)) {

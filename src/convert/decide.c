@@ -81,7 +81,7 @@ static setun_status decide_ternary(st_conversion *p, st_item *item, setun_error 
     item->how = ST_HOW_TRITS;
   }
   setun_status s = st_format_writable(to, item->shape, err);
-  return s == SETUN_OK ? s : (st_fail_in(err, "%s", item->name), s);
+  return s == SETUN_OK ? s : st_fail_in(err, s, "%s", item->name);
 }
 
 // A tensor that keeps its values: in its own format where the target's container has that.

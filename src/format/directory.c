@@ -201,7 +201,7 @@ setun_status st_directory_open(const char *path, const st_open_options *options,
   setun_status s = b.options->source            ? st_gguf_open(&b, path, err)
                    : st_path_is_directory(path) ? st_huggingface_open(&b, path, err)
                                                 : open_file(&b, path, err);
-  if (s == SETUN_OK && (s = st_builder_finish(&b, err)) != SETUN_OK) st_fail_in(err, "%s", path);
+  if (s == SETUN_OK && (s = st_builder_finish(&b, err)) != SETUN_OK) st_fail_in(err, s, "%s", path);
   if (s == SETUN_OK) s = st_ignore_keys(&b, err);
   if (s != SETUN_OK) {
     st_directory_free(d);

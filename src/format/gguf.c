@@ -156,7 +156,7 @@ static setun_status read_part(gguf *g, uint32_t part, st_metadata *m, setun_erro
   if (s == SETUN_OK) s = parse_infos(g, &h, m, part, n_tensors, err);
   if (s == SETUN_OK) s = st_gguf_adopt(&h, m, err);
   st_free(h.data);
-  if (s != SETUN_OK) return st_fail_in(err, "%s", g->builder->directory->parts[part].path), s;
+  if (s != SETUN_OK) return st_fail_in(err, s, "%s", g->builder->directory->parts[part].path);
   // From here on offsets count from the file's start; data_start is below 2^29, room was checked against the size.
   for (size_t i = first; i < g->count; i++) g->tensors[i].offset += g->data_start;
   return SETUN_OK;
@@ -190,7 +190,7 @@ static setun_status check_part(const st_metadata *m, uint32_t index, uint32_t co
   uint32_t no = UINT32_MAX, parts = 0;
   setun_status s = st_metadata_u32(m, "split.no", 0, PARTS_MOST, &no, err);
   if (s == SETUN_OK) s = st_metadata_u32(m, "split.count", 0, PARTS_MOST, &parts, err);
-  if (s != SETUN_OK) return st_fail_in(err, "%s", path), s;
+  if (s != SETUN_OK) return st_fail_in(err, s, "%s", path);
   if (no == index && parts == count) return SETUN_OK;
   if (no == UINT32_MAX)
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: split.no: expected %" PRIu32 ", found none", path, index);
@@ -226,10 +226,10 @@ static setun_status read_other_parts(gguf *g, const char *path, setun_error *err
   uint64_t total = UINT64_MAX;
   setun_status s = st_metadata_u32(m, "split.count", 0, PARTS_MOST, &count, err);
   if (s == SETUN_OK) s = st_metadata_u64(m, "split.tensors.count", 0, INT32_MAX, &total, err);
-  if (s != SETUN_OK) return st_fail_in(err, "%s", path), s;
+  if (s != SETUN_OK) return st_fail_in(err, s, "%s", path);
   uint32_t no = 0;
   s = st_metadata_u32(m, "split.no", 0, PARTS_MOST, &no, err);
-  if (s != SETUN_OK) return st_fail_in(err, "%s", path), s;
+  if (s != SETUN_OK) return st_fail_in(err, s, "%s", path);
   if (count <= 1 && no) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: split.count: expected more than split.no, %" PRIu32 ", found %s", path,
                    no,
@@ -258,7 +258,7 @@ static setun_status read_other_parts(gguf *g, const char *path, setun_error *err
 static setun_status size_of(const st_gguf_tensor *info, const st_tensor *t, uint64_t *bytes, setun_error *err) {
   if (t->format) {
     setun_status s = st_format_size(t->format, st_tensor_shape(t), bytes, err);
-    return s == SETUN_OK ? s : (st_fail_in(err, "%s", info->name), s);
+    return s == SETUN_OK ? s : st_fail_in(err, s, "%s", info->name);
   }
   if (!st_mul_u64(st_tensor_elements(t), st_dtype_bytes(t->dtype), bytes)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: its size overflows", info->name);
@@ -312,7 +312,7 @@ static setun_status add_tensors(gguf *g, setun_error *err) {
       // There are fewer types that are read than places.
       if (n_known == sizeof known / sizeof *known) return st_fail(err, SETUN_ERROR_LIMIT, "too many tensor types");
       setun_status s = st_typeid_resolve(g->builder, g->tensors, g->count, info->type, &known[k].format, err);
-      if (s != SETUN_OK) return st_fail_in(err, "%s", info->name), s;
+      if (s != SETUN_OK) return st_fail_in(err, s, "%s", info->name);
       known[k].type = info->type;
       n_known++;
     }
@@ -329,7 +329,7 @@ setun_status st_gguf_open(st_builder *b, const char *path, setun_error *err) {
   setun_status s = st_builder_part(b, path, &part, err);
   if (s == SETUN_OK) s = read_part(&g, part, &b->directory->metadata, err);
   if (s == SETUN_OK) s = read_other_parts(&g, path, err);
-  if (s == SETUN_OK && (s = add_tensors(&g, err)) != SETUN_OK) st_fail_in(err, "%s", path);
+  if (s == SETUN_OK && (s = add_tensors(&g, err)) != SETUN_OK) st_fail_in(err, s, "%s", path);
   gguf_free(&g);
   return s;
 }

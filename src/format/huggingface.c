@@ -165,9 +165,9 @@ static setun_status open_sharded(st_builder *b, const char *path, const st_json 
   }
   shards all = {0};
   setun_status s = collect_shards(map, &all, err);
-  if (s != SETUN_OK) st_fail_in(err, "%s: %s", path, index_name);
+  if (s != SETUN_OK) st_fail_in(err, s, "%s: %s", path, index_name);
   for (size_t i = 0; s == SETUN_OK && i < all.count; i++) s = open_shard(b, path, &all, i, map, err);
-  if (s == SETUN_OK && (s = check_complete(b, map, err)) != SETUN_OK) st_fail_in(err, "%s", path);
+  if (s == SETUN_OK && (s = check_complete(b, map, err)) != SETUN_OK) st_fail_in(err, s, "%s", path);
   st_map_free(all.by_name);
   st_free(all.names);
   return s;

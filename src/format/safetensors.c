@@ -215,7 +215,7 @@ setun_status st_safetensors_read(st_builder *b, uint32_t part, const st_json *ma
     s = add_tensors(&r, header, err);
   }
   st_json_free(header);
-  return s == SETUN_OK ? s : (st_fail_in(err, "%s", f->path), s);
+  return s == SETUN_OK ? s : st_fail_in(err, s, "%s", f->path);
 }
 
 setun_status st_safetensors_open(st_builder *b, const char *path, setun_error *err) {

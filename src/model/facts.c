@@ -292,5 +292,5 @@ setun_status st_facts_check(const st_directory *d, const st_spec *spec, setun_er
   const st_json *text = st_json_find(d->config, "text_config");
   setun_status s = check_object(spec, "", d->config, err);
   if (s == SETUN_OK && st_json_is_object(text)) s = check_object(spec, "", text, err);
-  return s == SETUN_OK ? s : st_fail_in(err, "config.json");
+  return s == SETUN_OK ? s : st_fail_in(err, s, "config.json");
 }

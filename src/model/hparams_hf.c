@@ -16,7 +16,7 @@ setun_status st_hf_spec(const st_directory *d, const st_spec **spec, setun_error
   const char *type = NULL;
   if (!d->config) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a model, found tensors only", d->path);
   setun_status s = st_json_text(d->config, "model_type", &type, err);
-  if (s != SETUN_OK) return st_fail_in(err, "config.json");
+  if (s != SETUN_OK) return st_fail_in(err, s, "config.json");
   *spec = st_spec_find(false, "config.json: model_type", type ? type : "", type ? strlen(type) : 0, err);
   return *spec ? SETUN_OK : SETUN_ERROR_UNSUPPORTED;
 }
@@ -227,5 +227,5 @@ setun_status st_hf_hparams(const st_directory *d, const st_spec *spec, st_hparam
   if (s == SETUN_OK) s = read_quantization(d->config, c, h, err);
   if (s == SETUN_OK) s = st_hf_windows(c, spec, h, err);
   if (s == SETUN_OK && spec->read_hf) s = spec->read_hf(c, h, err);
-  return s == SETUN_OK ? s : st_fail_in(err, "config.json");
+  return s == SETUN_OK ? s : st_fail_in(err, s, "config.json");
 }

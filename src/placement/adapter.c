@@ -89,7 +89,7 @@ static setun_status open_peft(const st_open_options *options, adapter *a, setun_
       config && weights ? st_file_load(config, MAX_CONFIG, &text, &length, err) : st_fail_memory(err, a->path);
   st_json *root = NULL;
   if (s == SETUN_OK) s = st_json_parse(text, length, config, &root, err);
-  if (s == SETUN_OK && (s = read_peft(root, a, err)) != SETUN_OK) st_fail_in(err, "adapter_config.json");
+  if (s == SETUN_OK && (s = read_peft(root, a, err)) != SETUN_OK) st_fail_in(err, s, "adapter_config.json");
   if (s == SETUN_OK) s = st_directory_open(weights, options, &a->d, err);
   st_json_free(root);
   st_free(text);
@@ -159,7 +159,7 @@ setun_status st_adapters_open(const setun_adapter *list, size_t n, const st_dire
   if (!all || !(all->items = st_calloc(n, sizeof *all->items))) s = st_fail_memory(err, "the adapters");
   for (size_t i = 0; i < n && s == SETUN_OK; i++) {
     s = open_adapter(&list[i], spec, log, &all->items[all->n++], err);
-    if (s != SETUN_OK) st_fail_in(err, "%s", list[i].path);
+    if (s != SETUN_OK) st_fail_in(err, s, "%s", list[i].path);
   }
   if (s == SETUN_OK) {
     all->base = base;
@@ -332,7 +332,7 @@ static setun_status adapt(placer *l, st_role role, uint32_t layer, uint32_t expe
       const st_tensor *t[2];
       if (b->role != role || !find_factors(l->m->spec, a, b, layer, expert, t)) continue;
       s = append(l, a, role, t, &f);
-      if (s != SETUN_OK) st_fail_in(l->err, "%s", a->path);
+      if (s != SETUN_OK) st_fail_in(l->err, s, "%s", a->path);
       break;
     }
   }

@@ -100,7 +100,7 @@ static setun_status place_resident(st_loader *l, const st_weight *w, const st_pl
   const st_backend *b = l->m->backend;
   st_matrix_desc desc = st_placing_desc(how, w, ST_OWNED);
   setun_status s = b->matrix_new(l->m->device, &desc, out, l->err);
-  if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
+  if (s != SETUN_OK) return st_fail_in(l->err, s, "%s", w->name);
   s = st_copy_matrix(&(st_copy){b, l->m->device, l->d, w, how->format, *out}, l->pool, l->err);
   if (s == SETUN_OK) s = b->matrix_finalize(l->m->device, *out, l->pool, l->err);
   if (s != SETUN_OK) b->matrix_free(*out), *out = NULL;
@@ -113,7 +113,7 @@ static setun_status place_borrowed(st_loader *l, const st_weight *w, const st_pl
   const st_backend *b = l->m->backend;
   st_matrix_desc desc = st_placing_desc(how, w, item->resident ? ST_MAPPED : ST_BORROWED);
   setun_status s = b->matrix_new(l->m->device, &desc, out, l->err);
-  if (s != SETUN_OK) return st_fail_in(l->err, "%s", w->name), s;
+  if (s != SETUN_OK) return st_fail_in(l->err, s, "%s", w->name);
   s = st_streamer_add(l->streamer, item, w, how->format, *out, l->err);
   if (s != SETUN_OK) b->matrix_free(*out), *out = NULL;
   return s;

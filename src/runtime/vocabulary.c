@@ -216,7 +216,7 @@ static setun_status add_ends(st_tokenizer *t, const st_json *config, const char 
       return fail_id(name, "eos_token_id", id, err);
     }
     setun_status s = st_tokenizer_add_end(t, (int64_t)x, err);
-    if (s != SETUN_OK) return st_fail_in(err, "%s", name);
+    if (s != SETUN_OK) return st_fail_in(err, s, "%s", name);
   }
   return SETUN_OK;
 }
@@ -229,7 +229,7 @@ static setun_status set_bos(st_tokenizer *t, const st_json *config, setun_error 
   if (!(x >= 0 && x < 2147483648.0) || x != (double)(int64_t)x) return fail_id("config.json", "bos_token_id", id, err);
   if (st_tokenizer_bos(t) >= 0) return SETUN_OK;
   setun_status s = st_tokenizer_set_bos(t, (int64_t)x, err);
-  return s == SETUN_OK ? s : st_fail_in(err, "config.json");
+  return s == SETUN_OK ? s : st_fail_in(err, s, "config.json");
 }
 
 // Nothing pads here; checked as a sign that the file is sound. Padded rows of the embedding count.

@@ -58,7 +58,7 @@ setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_e
   setun_status s;
   if (!st_json_is_object(q)) {
     s = st_fail(err, SETUN_ERROR_FORMAT, "expected an object, found %s", st_json_kind(q));
-    return st_fail_in(err, "config.json: quantization_config"), s;
+    return st_fail_in(err, s, "config.json: quantization_config");
   }
   const char *method = NULL;
   s = st_json_text(q, "quant_method", &method, err);
@@ -72,7 +72,7 @@ setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_e
     s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
                 "quant_method: \"%.40s\" is not read (bitnet and mxfp4 are); use the unquantized checkpoint", method);
   }
-  return s == SETUN_OK ? s : (st_fail_in(err, "config.json: quantization_config"), s);
+  return s == SETUN_OK ? s : st_fail_in(err, s, "config.json: quantization_config");
 }
 
 // Is `part` one or more whole components at the module's beginning or end?

@@ -43,7 +43,7 @@ static setun_status load_whole_rows(st_row_reader *r, uint64_t row, uint64_t wan
   if (!st_reserve(&r->bytes, &r->capacity, (size_t)strip->bytes, 1)) return st_fail_memory(err, w->name);
   setun_status s = st_file_read(&r->directory->parts[w->data->part], w->data->offset + strip->offset, r->bytes,
                                 (size_t)strip->bytes, err);
-  return s == SETUN_OK ? s : (st_fail_in(err, "%s", w->name), s);
+  return s == SETUN_OK ? s : st_fail_in(err, s, "%s", w->name);
 }
 
 static uint64_t stored_row_bytes(const st_weight *w) {
@@ -144,7 +144,7 @@ static setun_status read_inner_scale(st_row_reader *r, setun_error *err) {
   float scale;
   uint64_t at = w->format->ops->scale_offset(w->format, w->stored);
   setun_status s = st_file_read(&r->directory->parts[w->data->part], w->data->offset + at, &scale, sizeof scale, err);
-  if (s != SETUN_OK) return st_fail_in(err, "%s", w->name), s;
+  if (s != SETUN_OK) return st_fail_in(err, s, "%s", w->name);
   return add_scale(r, scale, "scale", err);
 }
 
@@ -392,7 +392,7 @@ static setun_status copy_bytes(st_row_reader *r, uint64_t row, uint64_t count, u
     setun_status s =
         st_file_read(&r->directory->parts[w->data->part], w->data->offset + (w->first_row + row) * row_bytes, to,
                      (size_t)(count * row_bytes), err);
-    return s == SETUN_OK ? s : (st_fail_in(err, "%s", w->name), s);
+    return s == SETUN_OK ? s : st_fail_in(err, s, "%s", w->name);
   }
   while (count) {
     st_strip strip;

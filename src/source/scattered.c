@@ -12,7 +12,7 @@ static setun_status read_rows(const st_row_reader *r, const st_tensor *t, uint64
                               uint64_t row_bytes, void *to, setun_error *err) {
   setun_status s =
       st_file_read(&r->directory->parts[t->part], t->offset + first * row_bytes, to, (size_t)(count * row_bytes), err);
-  return s == SETUN_OK ? s : (st_fail_in(err, "%s", t->name), s);
+  return s == SETUN_OK ? s : st_fail_in(err, s, "%s", t->name);
 }
 
 setun_status st_load_scattered(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {

@@ -155,7 +155,7 @@ static setun_status take_mxfp4(const st_directory *d, const request *a, st_weigh
 static setun_status check_bytes(const st_weight *w, setun_error *err) {
   uint64_t bytes;
   setun_status s = st_format_size(w->format, w->stored, &bytes, err);
-  if (s != SETUN_OK) return st_fail_in(err, "%s", w->name), s;
+  if (s != SETUN_OK) return st_fail_in(err, s, "%s", w->name);
   uint64_t found = w->data->bytes + (w->block_scales ? w->block_scales->bytes : 0);
   if (bytes == found) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: %s of this shape takes %" PRIu64 " bytes, found %" PRIu64, w->name,

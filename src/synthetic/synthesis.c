@@ -79,7 +79,7 @@ static setun_status add_role(st_synthesis *y, const st_synthesis_options *o, st_
   if (item->how == ST_HOW_TRITS) item->format = o->format;
   if (is_embedding(role)) item->format = o->head;
   setun_status s = st_format_writable(item->format, item->shape, err);
-  if (s != SETUN_OK) return st_fail_in(err, "%s", item->name), s;
+  if (s != SETUN_OK) return st_fail_in(err, s, "%s", item->name);
   if (item->format->scales != ST_SCALE_OUTER) return SETUN_OK;
   size_t of = y->n_items - 1;
   st_item *scale = add_item(y, pattern, layer, "scale", err);

@@ -66,7 +66,7 @@ static setun_status read_added(st_tokenizer *t, const st_json *decoder, setun_er
       return st_fail(err, SETUN_ERROR_FORMAT, "added_tokens_decoder: token %u has no content", id);
     }
     setun_status s = add_token(t, id, content, err);
-    if (!s && (s = st_json_read_added(t, value, id, err))) s = st_fail_in(err, "added_tokens_decoder: token %u", id);
+    if (!s && (s = st_json_read_added(t, value, id, err))) s = st_fail_in(err, s, "added_tokens_decoder: token %u", id);
     if (s) return s;
   }
   setun_status s = st_tokenizer_build_pieces(t, 0, err);
@@ -100,5 +100,5 @@ setun_status st_tokenizer_apply_config(st_tokenizer *t, const char *text, size_t
   if (s) return s;
   s = apply(t, root, err);
   st_json_free(root);
-  return s ? st_fail_in(err, "%s", name) : SETUN_OK;
+  return s ? st_fail_in(err, s, "%s", name) : SETUN_OK;
 }

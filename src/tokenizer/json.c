@@ -65,7 +65,7 @@ setun_status st_tokenizer_from_json(const char *text, size_t length, const char 
   st_json_free(root);
   if (s) {
     st_tokenizer_free(t);
-    return st_fail_in(err, "%s", name);
+    return st_fail_in(err, s, "%s", name);
   }
   *out = t;
   return SETUN_OK;

@@ -19,7 +19,7 @@ static setun_status read_pattern(st_tokenizer *t, const st_json *object, const c
   const st_json *literal = st_json_get(pattern, "String"), *expression = st_json_get(pattern, "Regex");
   if (st_json_is_string(expression)) {
     setun_status s = st_regex_new(st_json_string(expression), st_json_length(expression), regex, err);
-    return s ? st_fail_in(err, "%s", what) : SETUN_OK;
+    return s ? st_fail_in(err, s, "%s", what) : SETUN_OK;
   }
   if (!st_json_is_string(literal) || !st_json_length(literal)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"pattern\" is no String and no Regex", what);
@@ -72,7 +72,7 @@ static setun_status read_precompiled(st_tokenizer *t, const st_json *value, setu
   static const char what[] = "normalizer Precompiled: \"precompiled_charsmap\"";
   const char *text = NULL;
   setun_status s = st_json_text(value, "precompiled_charsmap", &text, err);
-  if (s) return st_fail_in(err, "normalizer Precompiled");
+  if (s) return st_fail_in(err, s, "normalizer Precompiled");
   if (!text) return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected base64, found none", what);
   size_t n = strlen(text), length;
   st_charsmap *map = (st_charsmap *)(void *)st_arena_take(&t->arena, sizeof *map);
@@ -83,8 +83,8 @@ static setun_status read_precompiled(st_tokenizer *t, const st_json *value, setu
   }
   if (!read_base64(text, n, bytes, &length)) {
     s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected base64, found other characters in its %zu", what, n);
-  } else if (st_charsmap_read(t, bytes, length, map, err)) {
-    s = st_fail_in(err, "%s", what);
+  } else if ((s = st_charsmap_read(t, bytes, length, map, err)) != SETUN_OK) {
+    s = st_fail_in(err, s, "%s", what);
   }
   st_free(bytes);
   return s ? s : add_normalizer(t, (st_normalize_step){.kind = ST_NORMALIZE_PRECOMPILED, .map = map}, err);

@@ -95,7 +95,7 @@ static setun_status read_merges(st_tokenizer *t, const st_json *merges, setun_er
     s = st_merges_add(t, rows, n, true, err);
     n = 0;
   }
-  return s ? st_fail_in(err, "model.merges") : SETUN_OK;
+  return s ? st_fail_in(err, s, "model.merges") : SETUN_OK;
 }
 
 static setun_status refuse_text(const st_json *model, const char *key, setun_error *err) {
@@ -187,7 +187,8 @@ static setun_status read_added_token(st_tokenizer *t, const st_json *token, setu
   uint32_t id = 0;
   setun_status s = place_added(t, token, &id, err);
   if (s) return s;
-  return st_json_read_added(t, token, id, err) ? st_fail_in(err, "added_tokens: token %u", id) : SETUN_OK;
+  s = st_json_read_added(t, token, id, err);
+  return s ? st_fail_in(err, s, "added_tokens: token %u", id) : SETUN_OK;
 }
 
 static setun_status read_model(st_tokenizer *t, const st_json *model, const st_json *vocab, setun_error *err) {

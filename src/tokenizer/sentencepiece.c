@@ -124,7 +124,7 @@ static setun_status read_normalizer(model *m, reader r) {
   }
   if (!m->charsmap.length) return SETUN_OK;
   setun_status s = st_charsmap_read(m->t, m->charsmap.data, m->charsmap.length, &m->t->sp.map, m->err);
-  return s ? st_fail_in(m->err, "normalizer_spec.precompiled_charsmap") : SETUN_OK;
+  return s ? st_fail_in(m->err, s, "normalizer_spec.precompiled_charsmap") : SETUN_OK;
 }
 
 static setun_status read_model(model *m, reader r) {
@@ -233,7 +233,7 @@ setun_status st_tokenizer_from_sentencepiece(const void *bytes, size_t length, c
   setun_status s = make(&m, (reader){bytes, (const unsigned char *)bytes + length});
   if (s) {
     st_tokenizer_free(m.t);
-    return st_fail_in(err, "%s", name);
+    return st_fail_in(err, s, "%s", name);
   }
   *out = m.t;
   return SETUN_OK;

@@ -34,7 +34,7 @@ static setun_status read_merges(st_tokenizer *t, const char *at, const char *end
     }
     st_merge_row row = {{line.data, left}, {space + 1, line.length - left - 1}, rank++};
     s = st_merges_add(t, &row, 1, true, err);
-    if (s) return st_fail_in(err, "merges.txt: line %zu", number);
+    if (s) return st_fail_in(err, s, "merges.txt: line %zu", number);
   }
   return s;
 }
@@ -48,7 +48,7 @@ setun_status st_tokenizer_from_vocab_merges(const char *vocab, size_t vocab_leng
   st_tokenizer *t = NULL;
   s = st_json_object_vocab(root, NULL, &t, err);
   st_json_free(root);
-  if (s) s = st_fail_in(err, "vocab.json");
+  if (s) s = st_fail_in(err, s, "vocab.json");
   if (!s) s = st_pretokenizer_apply(t, pre, err);
   if (!s) s = read_merges(t, merges, merges + merges_length, err);
   if (!s && !t->byte_level)

@@ -61,7 +61,7 @@ static setun_status add_merges(st_tokenizer *t, const st_vocabulary *v, setun_er
     s = st_merges_add(t, rows, n, false, err);
     n = 0;
   }
-  return s ? st_fail_in(err, "tokenizer.ggml.merges") : SETUN_OK;
+  return s ? st_fail_in(err, s, "tokenizer.ggml.merges") : SETUN_OK;
 }
 
 static setun_status add_replace(st_tokenizer *t, const char *from, const char *to, setun_error *err) {
@@ -124,7 +124,7 @@ static setun_status setup_unigram(st_tokenizer *t, const st_vocabulary *v, setun
   t->fuse_unk = true;
   if (v->charsmap_length) {
     setun_status s = st_charsmap_read(t, v->charsmap, v->charsmap_length, &t->sp.map, err);
-    if (s) return st_fail_in(err, "tokenizer.ggml.precompiled_charsmap");
+    if (s) return st_fail_in(err, s, "tokenizer.ggml.precompiled_charsmap");
   }
   t->sp.dummy_prefix = v->add_space_prefix == 1;
   t->sp.remove_extra = v->remove_extra_whitespaces == 1;

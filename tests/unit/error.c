@@ -12,7 +12,7 @@
 static void check(const char *message, const char *context, const char *expected) {
   setun_error err = {SETUN_OK, ""};
   st_fail(&err, SETUN_ERROR_IO, "%s", message);
-  assert_int_equal(st_fail_in(&err, "%s", context), SETUN_ERROR_IO);
+  assert_int_equal(st_fail_in(&err, SETUN_ERROR_IO, "%s", context), SETUN_ERROR_IO);
   assert_string_equal(err.message, expected);
 }
 
@@ -44,7 +44,7 @@ static void the_system(void **state) {
 static void no_error_to_fill(void **state) {
   (void)state;
   assert_int_equal(st_fail(NULL, SETUN_ERROR_IO, "x"), SETUN_ERROR_IO);
-  st_fail_in(NULL, "x");
+  assert_int_equal(st_fail_in(NULL, SETUN_ERROR_MEMORY, "x"), SETUN_ERROR_MEMORY);
 }
 
 int main(void) {
