@@ -2,50 +2,47 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/cgroup.h"
 
+#include "base/system_file.h"
+
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LINE_SIZE = 4096 };
 
 const st_cgroup_root st_cgroups = {"/proc/self/cgroup", "/sys/fs/cgroup"};
 
-// The next line, without what ends it; lines that are too long are passed over.
-static bool next_line(FILE *f, char line[LINE_SIZE]) {
-  while (fgets(line, LINE_SIZE, f)) {
-    size_t n = strcspn(line, "\n");
-    bool whole = line[n] || feof(f);
-    line[n] = 0;
-    if (whole) return true;
-    for (int c = 0; c != '\n' && c != EOF;) c = fgetc(f);
-  }
-  return false;
-}
-
 // The number behind `key` in a file of lines "key value", or "key: value kB"; false when there is none.
 bool st_read_key(const char *path, const char *key, uint64_t *value) {
   char line[LINE_SIZE];
   size_t n = strlen(key);
   bool found = false;
-  FILE *f = fopen(path, "re");
-  while (f && !found && next_line(f, line)) {
+  st_system_file f;
+  st_system_file_open(&f, path);
+  while (!found && st_system_file_line(&f, line, sizeof line)) {
     if (strncmp(line, key, n) || (line[n] != ' ' && line[n] != ':' && line[n] != '\t')) continue;
     found = sscanf(line + n, "%*[: \t]%" SCNu64, value) == 1;
     if (found && strstr(line, " kB")) *value *= 1024;
   }
-  if (f) fclose(f);
+  st_system_file_close(&f);
   return found;
 }
 
-// The first `n` numbers of a file; false where there are fewer, as where it says "max", and where one is so large, as
-// -1 is, that it is no limit.
+// The first `n` numbers of a file of one line; false where there are fewer, as where it says "max", and where one is so
+// large, as -1 is, that it is no limit.
 static bool read_numbers(const char *folder, const char *name, int n, uint64_t *values) {
-  char path[2 * LINE_SIZE];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  FILE *f = fopen(path, "re");
+  char path[2 * LINE_SIZE], line[128], *at = line, *end;
   int found = 0;
-  while (f && found < n && fscanf(f, "%20" SCNu64, &values[found]) == 1 && values[found] < (uint64_t)1 << 60) found++;
-  if (f) fclose(f);
+  st_system_file f;
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  st_system_file_open(&f, path);
+  if (!st_system_file_line(&f, line, sizeof line)) *line = 0;
+  st_system_file_close(&f);
+  for (; found < n; at = end, found++) {
+    values[found] = strtoull(at, &end, 10);
+    if (end == at || values[found] >= (uint64_t)1 << 60) break;
+  }
   return found == n;
 }
 
@@ -106,8 +103,9 @@ static bool is_listed(const char *list, const char *name) {
 static uint64_t least_of_all(const st_cgroup_root *root, const char *controller, group_limit limit) {
   char line[LINE_SIZE], mount[LINE_SIZE];
   uint64_t least = UINT64_MAX;
-  FILE *f = fopen(root->membership, "re");
-  while (f && next_line(f, line)) {
+  st_system_file f;
+  st_system_file_open(&f, root->membership);
+  while (st_system_file_line(&f, line, sizeof line)) {
     char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
     if (!group) continue;
     *group++ = 0;
@@ -118,7 +116,7 @@ static uint64_t least_of_all(const st_cgroup_root *root, const char *controller,
     uint64_t allowed = least_of(mount, group, unified, limit);
     if (allowed < least) least = allowed;
   }
-  if (f) fclose(f);
+  st_system_file_close(&f);
   return least;
 }
 

@@ -6,6 +6,7 @@
 #include "base/float_modes.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/system_file.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -343,14 +344,14 @@ bool st_pool_take(st_pool *p, int index, size_t grain, size_t *first, size_t *la
 #ifdef __linux__
 // The lowest processor number among the threads of the same core as `cpu`; `cpu` itself when the system does not say.
 static int first_sibling(int cpu) {
-  char path[96];
-  snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-  FILE *f = fopen(path, "r");
+  enum { LIST_SIZE = 1024 };
+  char path[96], line[LIST_SIZE];
   int first = cpu;
-  if (f) {
-    if (fscanf(f, "%d", &first) != 1) first = cpu;
-    fclose(f);
-  }
+  st_system_file f;
+  snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+  st_system_file_open(&f, path);
+  if (st_system_file_line(&f, line, sizeof line) && sscanf(line, "%d", &first) != 1) first = cpu;
+  st_system_file_close(&f);
   return first;
 }
 
