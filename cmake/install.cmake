@@ -16,7 +16,7 @@ foreach(target setun_shared setun_static)
     "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>;$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 endforeach()
 
-install(FILES include/setun.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/setun.h include/setun_types.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS setun_shared EXPORT setunTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS setun_static EXPORT setunStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 

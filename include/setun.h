@@ -1,4 +1,5 @@
-/* Setun: language models with ternary and other very low-bit weights. The only public header.
+/* Setun: language models with ternary and other very low-bit weights. The public header; setun_types.h, which it
+ * includes, has statuses, errors and callbacks.
  *
  * Longer than other files: what a program needs is in this one. Sections: version; errors and logging; model; plan;
  * tokens; session; sampling; generating; chat; inspection; conversion; synthetic models; benchmarks; output files.
@@ -46,6 +47,8 @@
 #ifndef SETUN_H
 #define SETUN_H
 
+#include "setun_types.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -84,35 +87,8 @@ SETUN_API int setun_version_number(void);
 
 /* ---- errors and logging ------------------------------------------------------------------------------------ */
 
-typedef enum setun_status {
-  SETUN_OK = 0,
-  SETUN_ERROR_MEMORY,      /* an allocation failed, or a memory budget is too small */
-  SETUN_ERROR_IO,          /* the system refused to open, read or write */
-  SETUN_ERROR_FORMAT,      /* a file or text is malformed */
-  SETUN_ERROR_UNSUPPORTED, /* well-formed, but not something that this build can do */
-  SETUN_ERROR_ARGUMENT,    /* the caller passed something that cannot be meant */
-  SETUN_ERROR_LIMIT,       /* a bound was reached, such as the context length */
-  SETUN_ERROR_CANCELED,    /* setun_session_stop, or a callback, asked to stop */
-  SETUN_ERROR_STATE        /* the object is not in a state in which this can be done */
-} setun_status;
-
 /* "ok", "memory", "io", "format", "unsupported", "argument", "limit", "canceled", "state"; NULL: no setun_status. */
 SETUN_API const char *setun_status_name(setun_status status);
-
-enum { SETUN_ERROR_SIZE = 512 };
-
-typedef struct setun_error {
-  setun_status code;
-  char message[SETUN_ERROR_SIZE]; /* one line, no newline, always ended with 0 */
-} setun_error;
-
-typedef enum setun_log_level { SETUN_LOG_INFO, SETUN_LOG_WARNING } setun_log_level;
-
-/* Called with one line of text, which is valid during the call only. */
-typedef void (*setun_log_fn)(setun_log_level level, const char *message, void *user);
-
-/* Called now and then during long work with a fraction from 0 to 1; false asks to cancel. */
-typedef bool (*setun_progress_fn)(double fraction, void *user);
 
 /* The instruction sets whose kernels this machine can run, best last, such as "scalar avx2 avx512". */
 SETUN_API const char *setun_isa_available(void);
@@ -140,14 +116,6 @@ typedef struct setun_adapter {
   const char *path;
   float scale; /* of its effect; 1 as it was trained */
 } setun_adapter;
-
-/* The format of numbers in the KV cache, named by SETUN_CHOICE_KV; see docs/cache.md. */
-typedef enum setun_kv_type {
-  SETUN_KV_F16,
-  SETUN_KV_F32,
-  SETUN_KV_Q8, /* 8.5 bits */
-  SETUN_KV_Q4  /* 4.5 bits */
-} setun_kv_type;
 
 typedef struct setun_session_params {
   size_t size;                      /* of this struct */

@@ -18,6 +18,8 @@
 #include "base/pool.h"
 #include "quant/quant.h"
 
+struct setun_ceilings; // setun.h
+
 typedef struct st_backend st_backend;
 typedef struct st_device st_device;
 typedef struct st_queue st_queue;
@@ -138,7 +140,7 @@ struct st_backend {
   // The instruction sets that can run here, best last; and this machine's ceilings, see setun_measure_ceilings.
   const char *(*available)(void);
   const char *(*isa_name)(size_t index); // of all that there are kernels for; NULL beyond the last
-  setun_status (*measure)(const char *isa, int threads, uint64_t buffer_bytes, setun_ceilings *ceilings,
+  setun_status (*measure)(const char *isa, int threads, uint64_t buffer_bytes, struct setun_ceilings *ceilings,
                           setun_error *err);
 
   setun_status (*device_new)(const st_device_options *options, st_device **device, setun_error *err);

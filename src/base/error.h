@@ -2,7 +2,7 @@
 #ifndef SETUN_BASE_ERROR_H
 #define SETUN_BASE_ERROR_H
 
-#include "setun.h"
+#include "setun_types.h"
 
 #if defined(__GNUC__)
 #define ST_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))

@@ -8,6 +8,7 @@
 #define SETUN_CHAT_CHANNELS_H
 
 #include "base/buffer.h"
+#include "setun.h"
 
 typedef enum st_channels_state {
   ST_CHANNELS_BEGIN,   // nothing but white space yet: a block may open

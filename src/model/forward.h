@@ -3,6 +3,7 @@
 #define SETUN_MODEL_FORWARD_H
 
 #include "model/model.h"
+#include "setun.h"
 
 // What one session computes in: a queue, activations for up to n_batch tokens, and the KV cache.
 typedef struct st_run {

@@ -4,6 +4,7 @@
 
 #include "model/model.h"
 #include "placement/memory_plan.h"
+#include "setun.h"
 
 typedef struct st_adapters st_adapters;
 

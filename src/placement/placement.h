@@ -6,6 +6,7 @@
 #include "placement/binding.h"
 #include "placement/memory_plan.h"
 #include "placement/streamer.h"
+#include "setun.h"
 
 // What a session takes, of the room that owns sessions: see st_run_size_of, whose arguments these are.
 typedef st_run_size (*st_session_size_fn)(const st_model *model, const st_run_options *options,

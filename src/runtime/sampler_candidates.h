@@ -3,6 +3,7 @@
 #define SETUN_RUNTIME_SAMPLER_CANDIDATES_H
 
 #include "base/error.h"
+#include "setun.h"
 
 typedef struct st_candidate {
   double rank;   // what they are ordered by, falling, and then by rising id: the logit, except while typical works

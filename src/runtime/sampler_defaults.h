@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "format/directory.h"
+#include "setun.h"
 
 // The library's defaults with what the model's files say in their place: generation_config.json of a Hugging Face
 // directory (temperature, top_k, top_p, min_p, typical_p, repetition_penalty, as the Transformers documentation of

@@ -3,6 +3,7 @@
 #define SETUN_RUNTIME_SAMPLER_HISTORY_H
 
 #include "base/error.h"
+#include "setun.h"
 
 // One number for each of some tokens, by rising id.
 typedef struct st_tally_entry {

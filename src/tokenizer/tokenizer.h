@@ -11,6 +11,7 @@
 #define SETUN_TOKENIZER_TOKENIZER_H
 
 #include "base/buffer.h"
+#include "setun.h"
 
 #include <stdbool.h>
 #include <stddef.h>

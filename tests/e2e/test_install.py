@@ -69,12 +69,12 @@ class InstallTest(Case):
 
     def test_files(self):
         commands = re.findall(r"^  ([a-z]+) {2,}", self.good("help").decode(), re.MULTILINE)
-        files = ["bin/setun", "include/setun.h", "share/bash-completion/completions/setun",
+        files = ["bin/setun", "include/setun.h", "include/setun_types.h", "share/bash-completion/completions/setun",
                  "share/zsh/site-functions/_setun", "share/fish/vendor_completions.d/setun.fish", "share/man/man1/setun.1"]
         files += [f"share/man/man1/setun-{name}.1" for name in commands]
         for name in files:
             self.assertTrue(os.path.isfile(self.path(*name.split("/"))), name)
-        self.assertEqual(os.listdir(self.path("include")), ["setun.h"])
+        self.assertEqual(sorted(os.listdir(self.path("include"))), ["setun.h", "setun_types.h"])
         for name in ("libsetun.so", "libsetun.a", "pkgconfig/setun.pc", "cmake/setun/setunConfig.cmake"):
             self.assertTrue(os.path.exists(os.path.join(self.libraries, name)), name)
 

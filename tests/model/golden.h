@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "format/directory.h"
+#include "setun.h"
 
 #include <stdarg.h>
 #include <stdint.h>

@@ -53,7 +53,7 @@ struct st_queue {
   char *scratch; // of attention: [threads][scratch_each] bytes
   size_t scratch_each;
   uint8_t *product_scratch; // [threads][kernels->scratch_bytes]
-  float *partial; // [n_ctx / ST_PART][n_head][head_dim + 2]: what parts of the keys of one token give
+  float *partial;           // [n_ctx / ST_PART][n_head][head_dim + 2]: what parts of the keys of one token give
   size_t partial_parts;
 };
 
@@ -80,7 +80,7 @@ uint64_t st_cpu_matrix_bytes(const st_dmatrix *matrix);
 setun_status st_cpu_vector_new(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
 void st_cpu_vector_free(st_dvector *vector);
 
-setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes, setun_ceilings *ceilings,
+setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes, struct setun_ceilings *ceilings,
                             setun_error *err);
 
 setun_status st_cpu_queue_new(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);

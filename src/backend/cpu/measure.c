@@ -1,6 +1,7 @@
 // This machine's own ceilings, measured: the fastest read, and multiply-adds from registers.
 #define _POSIX_C_SOURCE 200809L
 #include "backend/cpu/cpu.h"
+#include "setun.h"
 
 #include "base/memory.h"
 #include "base/system_memory.h"

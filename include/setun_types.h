@@ -1,0 +1,46 @@
+/* Setun's types that all of the library uses: statuses, errors, callbacks, formats of the KV cache. Programs include
+ * setun.h, which includes this file and says what holds for all of it; the library's own files include this one, so that
+ * a change of setun.h compiles anew only what provides it. */
+#ifndef SETUN_TYPES_H
+#define SETUN_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum setun_status {
+  SETUN_OK = 0,
+  SETUN_ERROR_MEMORY,      /* an allocation failed, or a memory budget is too small */
+  SETUN_ERROR_IO,          /* the system refused to open, read or write */
+  SETUN_ERROR_FORMAT,      /* a file or text is malformed */
+  SETUN_ERROR_UNSUPPORTED, /* well-formed, but not something that this build can do */
+  SETUN_ERROR_ARGUMENT,    /* the caller passed something that cannot be meant */
+  SETUN_ERROR_LIMIT,       /* a bound was reached, such as the context length */
+  SETUN_ERROR_CANCELED,    /* setun_session_stop, or a callback, asked to stop */
+  SETUN_ERROR_STATE        /* the object is not in a state in which this can be done */
+} setun_status;
+
+enum { SETUN_ERROR_SIZE = 512 };
+
+typedef struct setun_error {
+  setun_status code;
+  char message[SETUN_ERROR_SIZE]; /* one line, no newline, always ended with 0 */
+} setun_error;
+
+typedef enum setun_log_level { SETUN_LOG_INFO, SETUN_LOG_WARNING } setun_log_level;
+
+/* Called with one line of text, which is valid during the call only. */
+typedef void (*setun_log_fn)(setun_log_level level, const char *message, void *user);
+
+/* Called now and then during long work with a fraction from 0 to 1; false asks to cancel. */
+typedef bool (*setun_progress_fn)(double fraction, void *user);
+
+/* The format of numbers in the KV cache, named by SETUN_CHOICE_KV; see docs/cache.md. */
+typedef enum setun_kv_type {
+  SETUN_KV_F16,
+  SETUN_KV_F32,
+  SETUN_KV_Q8, /* 8.5 bits */
+  SETUN_KV_Q4  /* 4.5 bits */
+} setun_kv_type;
+
+#endif
