@@ -40,6 +40,9 @@ const st_spec *st_spec_of(const st_directory *directory);
 const char *st_default_pre(const st_directory *directory);
 // Notes that a GGUF file does not say how texts are split before byte-level BPE, and what is taken.
 setun_status st_note_default_pre(const st_directory *directory, setun_error *err);
+// Notes that the model's own chat template is known to be wrong, and which one conversations are rendered with.
+setun_status st_note_template(const st_directory *directory, const st_templates *templates, const char *architecture,
+                              const st_tokenizer *tokenizer, setun_error *err);
 
 // ---- arguments ----
 

@@ -33,18 +33,33 @@ static bool has_control(const void *tokenizer, const char *text) {
   return id >= 0 && st_tokenizer_is_control(tokenizer, id);
 }
 
+static st_chat_model chat_model(const st_spec *spec, const char *architecture, const st_tokenizer *t) {
+  return (st_chat_model){.architecture = architecture,
+                         .templates = spec ? spec->chat_templates : NULL,
+                         .has_control = has_control,
+                         .user = t};
+}
+
+setun_status st_note_template(const st_directory *d, const st_templates *templates, const char *architecture,
+                              const st_tokenizer *t, setun_error *err) {
+  st_chat_model facts = chat_model(st_spec_of(d), architecture, t);
+  st_chosen_template chosen = {0};
+  setun_status s = st_choose_template(templates, &facts, NULL, false, NULL, &chosen, NULL);
+  if (s != SETUN_OK || !chosen.replaces) return SETUN_OK; // whoever chats without a template is told so
+  return st_notices_add(d->notices, SETUN_LOG_INFO, err,
+                        "%s: %s is not what the model was trained with: `chat` takes that of %s, or --template",
+                        d->path, chosen.replaces, chosen.origin);
+}
+
 static setun_status choose(const setun_model *model, const setun_chat_params *p, st_chosen_template *chosen,
                            setun_error *err) {
   if (p->text) {
-    *chosen = (st_chosen_template){p->text, p->name ? p->name : "template", p->length};
+    *chosen = (st_chosen_template){.text = p->text, .origin = p->name ? p->name : "template", .length = p->length};
     return SETUN_OK;
   }
   if (!model) return st_fail(err, SETUN_ERROR_ARGUMENT, "chat: expected a model or a template, found neither");
   st_log log = {p->log, p->user};
-  st_chat_model facts = {.architecture = model->architecture,
-                         .templates = model->spec ? model->spec->chat_templates : NULL,
-                         .has_control = has_control,
-                         .user = model->tokenizer};
+  st_chat_model facts = chat_model(model->spec, model->architecture, model->tokenizer);
   return st_choose_template(&model->templates, &facts, p->name, p->tools, &log, chosen, err);
 }
 

@@ -6,6 +6,7 @@
 #include "convert/check.h"
 #include "model/roles.h"
 #include "model/rope.h"
+#include "placement/binding.h"
 #include "source/weight.h"
 
 #include <math.h>
@@ -77,41 +78,50 @@ static setun_status copy_architecture(setun_file *f, setun_error *err) {
   return s;
 }
 
-// Ids that are never drawn. What is wrong with the files is said elsewhere.
-static setun_status note_gaps(const st_directory *d, setun_error *err) {
+// Ids that are never drawn, and what binding the tensors notes. What is wrong with the files is said elsewhere.
+static setun_status note_weights(const st_directory *d, const st_tokenizer *t, setun_error *err) {
   const st_spec *spec = NULL;
   st_hparams h = {0};
-  st_tokenizer *t = NULL;
   st_token_gaps gaps = {0};
+  st_bound_list weights = {0};
   setun_status s = st_hparams_read(d, NULL, &spec, &h, NULL);
-  if (s == SETUN_OK) s = st_vocabulary_load(d, st_default_pre(d), NULL, &t, NULL);
-  if (s == SETUN_OK) s = st_token_gaps_find(t, h.n_vocab, &gaps, NULL);
-  if (s == SETUN_OK) s = st_token_gaps_note(&gaps, h.n_vocab, d, NULL);
+  if (s == SETUN_OK) s = st_bind(d, spec, &h, &weights, NULL);
+  bool enough = s != SETUN_ERROR_MEMORY;
+  if (h.n_vocab && enough && t) {
+    s = st_token_gaps_find(t, h.n_vocab, &gaps, NULL);
+    if (s == SETUN_OK) s = st_token_gaps_note(&gaps, h.n_vocab, d, NULL);
+    enough = s != SETUN_ERROR_MEMORY;
+  }
   st_token_gaps_free(&gaps);
-  st_tokenizer_free(t);
+  st_bound_list_free(&weights);
   st_hparams_free(&h);
-  return s == SETUN_ERROR_MEMORY ? st_fail_memory(err, "the vocabulary") : SETUN_OK;
+  return enough ? SETUN_OK : st_fail_memory(err, "the model");
 }
 
-static setun_status note_templates(const st_directory *d, setun_error *err) {
+static setun_status note_templates(const st_directory *d, const char *architecture, const st_tokenizer *t,
+                                   setun_error *err) {
   st_templates templates = {0};
   setun_status s = st_templates_load(d, &templates, err);
+  if (s == SETUN_OK && t) s = st_note_template(d, &templates, architecture, t, err);
   st_templates_free(&templates);
   return s;
 }
 
 // What loading the model would note, and what it would refuse in its keys.
-static setun_status note_assumptions(const st_directory *d, setun_error *err) {
+static setun_status note_assumptions(const st_directory *d, const char *architecture, setun_error *err) {
   setun_error why = {SETUN_OK, ""};
   setun_status s = st_note_default_pre(d, err);
   const st_spec *spec = s == SETUN_OK ? st_spec_of(d) : NULL;
   if (!spec) return s;
-  s = note_templates(d, &why);
+  st_tokenizer *t = NULL; // stays so where the files' vocabulary cannot be read
+  s = st_vocabulary_load(d, st_default_pre(d), NULL, &t, &why);
+  if (s != SETUN_ERROR_MEMORY) s = note_templates(d, architecture, t, &why);
   if (s == SETUN_OK) s = st_facts_check(d, spec, &why);
-  if (s != SETUN_ERROR_MEMORY && *why.message) {
-    return st_notices_add(d->notices, SETUN_LOG_INFO, err, "not loaded as it is: %s", why.message);
-  }
-  return s == SETUN_OK ? note_gaps(d, err) : st_fail(err, s, "%s", why.message);
+  if (s == SETUN_OK) s = note_weights(d, t, &why);
+  st_tokenizer_free(t);
+  if (s == SETUN_OK) return s;
+  if (s == SETUN_ERROR_MEMORY) return st_fail(err, s, "%s", why.message);
+  return st_notices_add(d->notices, SETUN_LOG_INFO, err, "not loaded as it is: %s", why.message);
 }
 
 // The module that a tensor's name belongs to: the name without ".weight".
@@ -173,7 +183,7 @@ setun_status setun_file_open(const char *path, const setun_file_params *params, 
   s = st_directory_open(path, &options, &f->directory, error);
   if (s == SETUN_OK) s = f->directory->container == ST_GGUF ? print_gguf(f, error) : print_config(f, error);
   if (s == SETUN_OK) s = copy_architecture(f, error);
-  if (s == SETUN_OK) s = note_assumptions(f->directory, error);
+  if (s == SETUN_OK) s = note_assumptions(f->directory, f->architecture, error);
   if (s == SETUN_OK) s = count_weights(f->directory, &f->n_params, error);
   if (s == SETUN_OK) {
     *file = f;

@@ -162,7 +162,8 @@ static setun_status load_texts(setun_model *m, const st_directory *d, setun_erro
   m->sampling = st_sampler_defaults(d, &m->log);
   setun_status s = st_vocabulary_load(d, st_default_pre(d), &m->log, &m->tokenizer, err);
   if (s == SETUN_OK) s = st_templates_load(d, &m->templates, err);
-  return s == SETUN_OK ? st_architecture_name(d, &m->architecture, err) : s;
+  if (s == SETUN_OK) s = st_architecture_name(d, &m->architecture, err);
+  return s == SETUN_OK ? st_note_template(d, &m->templates, m->architecture, m->tokenizer, err) : s;
 }
 
 // A family that is not known says more than what its tokenizer lacks.

@@ -137,7 +137,7 @@ setun_status st_choose_template(const st_templates *templates, const st_chat_mod
   const family *f = find_family(model);
   bool wrong = own && f && f->needs && !strstr(own->text, f->needs);
   if (own && !wrong) {
-    *out = (st_chosen_template){own->text, own->origin, own->length};
+    *out = (st_chosen_template){.text = own->text, .origin = own->origin, .length = own->length};
     return SETUN_OK;
   }
   if (!f) {
@@ -152,6 +152,7 @@ setun_status st_choose_template(const st_templates *templates, const st_chat_mod
   } else {
     st_log_write(log, SETUN_LOG_WARNING, "the model has no chat template: using that of %s", f->name);
   }
-  *out = (st_chosen_template){f->text, f->name, strlen(f->text)};
+  *out = (st_chosen_template){.text = f->text, .origin = f->name, .length = strlen(f->text)};
+  if (wrong) out->replaces = own->origin;
   return SETUN_OK;
 }

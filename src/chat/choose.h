@@ -39,6 +39,7 @@ typedef struct st_chat_model {
 typedef struct st_chosen_template {
   const char *text, *origin;
   size_t length;
+  const char *replaces; // the origin of the model's own, which is known to be wrong; NULL: none is replaced
 } st_chosen_template;
 
 // `name` NULL: "tool_use" where `tools` says that there are some and the model has such a one, else "default". What

@@ -41,7 +41,7 @@ static setun_status find_target(st_conversion *p, setun_error *err) {
 // Other tensors than the family's keep their names within a container.
 static setun_status bind(st_conversion *p, setun_error *err) {
   setun_error why;
-  setun_status s = st_bind(p->d, p->spec, &p->h, p->o->log, &p->weights, &why);
+  setun_status s = st_bind(p->d, p->spec, &p->h, &p->weights, &why);
   if (s == SETUN_OK) return s;
   if (s == SETUN_ERROR_MEMORY || !p->from_gguf || !p->to_gguf) {
     if (err) *err = why;

@@ -2,6 +2,7 @@
 #include "placement/binding.h"
 
 #include "base/memory.h"
+#include "format/notices.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +14,6 @@ typedef struct {
   const st_directory *d;
   const st_spec *spec;
   st_hparams *h;
-  const st_log *log;
   setun_error *err;
 } binder;
 
@@ -216,9 +216,10 @@ static setun_status bind_name(binder *b, const st_binding *row, const char *modu
     bool equal = false;
     s = equals_embedding(b, &bound->weight, &equal);
     if (s != SETUN_OK || equal) return s; // a copy of the embedding: some checkpoints ship both
-    st_log_write(b->log, SETUN_LOG_WARNING,
-                 "%s: differs from the embedding though tie_word_embeddings is true: used as the head",
-                 bound->weight.name);
+    s = st_notices_add(b->d->notices, SETUN_LOG_WARNING, b->err,
+                       "%s: differs from the embedding though tie_word_embeddings is true: used as the head",
+                       bound->weight.name);
+    if (s != SETUN_OK) return s;
     b->h->tied = false;
   }
   s = guess(b, expert ? 1 : GUESSED_ROWS, bound);
@@ -398,9 +399,8 @@ static setun_status check_factors(const binder *b) {
   return st_fail(b->err, SETUN_ERROR_FORMAT, "longrope: expected its short and long factors, found none");
 }
 
-setun_status st_bind(const st_directory *d, const st_spec *spec, st_hparams *h, const st_log *log, st_bound_list *list,
-                     setun_error *err) {
-  binder b = {.list = list, .d = d, .spec = spec, .h = h, .log = log, .err = err};
+setun_status st_bind(const st_directory *d, const st_spec *spec, st_hparams *h, st_bound_list *list, setun_error *err) {
+  binder b = {.list = list, .d = d, .spec = spec, .h = h, .err = err};
   *list = (st_bound_list){.directory = d, .spec = spec, .h = h};
   list->used = st_calloc(d->n_tensors, sizeof *list->used);
   setun_status s = list->used ? st_hparams_check_layers(d, h, err) : st_fail_memory(err, "the bound weights");

@@ -35,10 +35,10 @@ typedef struct st_bound_list {
 // Binds all tensors. Missing ones and those of a wrong shape are errors that name them; so are tensors that nothing in
 // a model of the family uses, and parts that only some layers have. Reads no weights but a few rows of each matrix of
 // floats in models with int8 activations, which may be ternary, and a head beside a tied embedding: where the two
-// differ h->tied becomes false, and the log is told. The directory, the spec and the parameters must outlive the list,
-// which is freed with st_bound_list_free, also after a failure.
-setun_status st_bind(const st_directory *directory, const st_spec *spec, st_hparams *h, const st_log *log,
-                     st_bound_list *list, setun_error *err);
+// differ h->tied becomes false, which is a notice of the directory. The directory, the spec and the parameters must
+// outlive the list, which is freed with st_bound_list_free, also after a failure.
+setun_status st_bind(const st_directory *directory, const st_spec *spec, st_hparams *h, st_bound_list *list,
+                     setun_error *err);
 void st_bound_list_free(st_bound_list *list);
 
 // Reads what of the weight is known only when all of it was read: whether it is ternary, and the scale of latent

@@ -11,7 +11,7 @@ static setun_status prepare(st_loader *l) {
   l->threads = l->o->threads > 0 ? l->o->threads : st_default_threads();
   setun_status s = st_hparams_read(l->d, l->o->activation, &m->spec, &m->h, l->err);
   if (s == SETUN_OK) s = m->backend->device_new(&device, &m->device, l->err);
-  if (s == SETUN_OK) s = st_bind(l->d, m->spec, &m->h, l->o->log, l->weights, l->err);
+  if (s == SETUN_OK) s = st_bind(l->d, m->spec, &m->h, l->weights, l->err);
   if (s == SETUN_OK) {
     s = st_adapters_open(l->o->adapters, l->o->n_adapters, l->d, m->spec, l->o->log, &l->adapters, l->err);
   }

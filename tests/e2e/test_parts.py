@@ -43,6 +43,9 @@ class PartsCase(Case):
             self.assertEqual(text, "")
         return list(read_safetensors(out)["logits"][1])
 
+    def notices(self, model):
+        return json.loads(self.good("inspect", model, "--json"))["notices"]
+
     def refused(self, model, *mentions):
         self.fails(1, "logits", model, "--ids", IDS, "-o", self.path(), mentions=mentions)
         self.fails(1, "plan", model, mentions=mentions)
@@ -112,6 +115,8 @@ class TiedTest(PartsCase):
         tied = self.hf("llama3", {"tie_word_embeddings": True})
         notice = ("lm_head.weight", "differs from the embedding")
         self.assertEqual(self.logits(tied, notice), self.logits(plain))
+        self.assertEqual([all(word in line for word in notice) for line in self.notices(tied)].count(True), 1)
+        self.assertFalse(any(notice[0] in line for line in self.notices(plain)))
         target, directory = self.path(".gguf"), self.path()
         for made in (target, directory):
             self.assertEqual(setun("convert", tied, "--to", "f32", "-o", made).returncode, 0)
@@ -129,6 +134,7 @@ class TiedTest(PartsCase):
         both = self.hf("llama3", {"tie_word_embeddings": True}, put=copied)
         alone = self.hf("llama3", {"tie_word_embeddings": True}, "lm_head.weight".__eq__)
         self.assertEqual(self.logits(both), self.logits(alone))
+        self.assertFalse(any("lm_head" in line for line in self.notices(both)))
         target = self.path(".gguf")
         self.assertEqual(setun("convert", both, "--to", "f32", "-o", target).returncode, 0)
         self.assertNotIn("output.weight", gguf.read(target)[1])

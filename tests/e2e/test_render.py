@@ -156,6 +156,9 @@ class RenderTest(Case):
                 result = setun("render", path, "--context", context)
                 self.assertEqual(result.stdout.decode(), wanted)
                 self.assertRegex(result.stderr.decode(), r"\Asetun: warning: [^\n]*" + says + r"[^\n]*BitNet[^\n]*--template[^\n]*\n\Z")
+                notices = json.loads(self.good("inspect", path, "--json"))["notices"]
+                wanted_notice = says.replace("the model has", "model.gguf:")  # `inspect` names the file
+                self.assertEqual([wanted_notice in line for line in notices].count(True), 1, notices)
                 ids = json.loads(self.good("render", path, "--context", context, "--ids"))
                 self.assertEqual((ids[0], ids.count(0), ids.count(1)), (0, 1, 2))
         # Of another family the same is taken as it is, or stood in for by that family's.
