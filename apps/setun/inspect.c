@@ -342,9 +342,10 @@ const command command_inspect = {
     .arguments = "MODEL",
     .min_arguments = 1,
     .max_arguments = 1,
-    .details = "Reads headers only, so that it is quick for files of any size, but for --check, --zeros and --tensor. "
-               "Also takes a .gguf or .safetensors file whose "
-               "architecture is not known.",
+    .details =
+        "Reads headers only, so that it is quick for files of any size, but for --check, --zeros and --tensor, "
+        "and for a head that lies beside an embedding it should repeat: the two are compared. Also takes a .gguf or "
+        ".safetensors file whose architecture is not known.",
     .groups = {{"options", OPTION_ROWS(rows), 0}, MODEL_GROUP(inspect_options)},
     .run = run,
 };

@@ -226,6 +226,49 @@ static void set_factors(const st_conversion *p, members *m) {
   if (h->logit_softcap > 0) set_f32(m, "final_logit_softcapping", h->logit_softcap);
 }
 
+// Switches of biases, and the parameters with one of them on.
+static const struct {
+  const char *key;
+  st_hparams on;
+} bias_keys[] = {{"attention_bias", {.qkv_bias = true, .o_bias = true}},
+                 {"qkv_bias", {.qkv_bias = true}},
+                 {"mlp_bias", {.mlp_bias = true}}};
+
+// Whether the official class has a bias in the role, always or with the switches as they were set.
+static bool class_has_bias(const st_conversion *p, const st_hparams *h, st_role role) {
+  bool has = st_role_needs_bias(h, role);
+  for (const st_binding *row = p->target_spec->bindings; row->role != ST_ROLE_COUNT; row++) {
+    has |= row->bias && row->role == role;
+  }
+  return has;
+}
+
+// Sets the switches for the biases that there are. The class would not read others, nor do without those it has.
+static setun_status set_biases(const st_conversion *p, members *m, setun_error *err) {
+  const st_bound *items = p->weights.items, *end = items + p->weights.n;
+  const st_hparams *defaults = &p->target_spec->defaults;
+  st_hparams h = {.qkv_bias = defaults->qkv_bias, .o_bias = defaults->o_bias, .mlp_bias = defaults->mlp_bias};
+  for (size_t k = 0; k < sizeof bias_keys / sizeof *bias_keys; k++) {
+    const char *key = bias_keys[k].key;
+    const st_hparams *on = &bias_keys[k].on;
+    const st_fact *fact = st_fact_find(p->target_spec, ST_HUGGINGFACE, key, strlen(key));
+    bool found = false;
+    for (const st_bound *b = items; b < end; b++) found |= b->bias && st_role_needs_bias(on, b->role);
+    if (!found || !fact || fact->use != ST_FACT_USED) continue;
+    set_bool(m, key, true);
+    h.qkv_bias |= on->qkv_bias;
+    h.o_bias |= on->o_bias;
+    h.mlp_bias |= on->mlp_bias;
+  }
+  for (const st_bound *b = items; b < end; b++) {
+    bool has = class_has_bias(p, &h, b->role);
+    if (has == (b->bias != 0)) continue;
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s bias, as %s has %s there, found %s", b->weight.name,
+                   has ? "a" : "no", p->target_spec->hf_class, has ? "one" : "none", has ? "none" : "one");
+  }
+  return SETUN_OK;
+}
+
 static bool token_of(const st_conversion *p, const char *key, uint32_t *id) {
   if (!st_metadata_find(&p->d->metadata, key)) return false;
   return st_metadata_u32(&p->d->metadata, key, 0, INT32_MAX, id, NULL) == SETUN_OK;
@@ -251,7 +294,7 @@ static void set_ends(const st_conversion *p, members *m) {
   set(m, "eos_token_id", list);
 }
 
-static void set_hparams(const st_conversion *p, members *m) {
+static setun_status set_hparams(const st_conversion *p, members *m, setun_error *err) {
   const st_hparams *h = &p->h;
   const char *fn = h->fn == ST_FN_RELU2 ? "relu2" : h->fn == ST_FN_GELU_TANH ? "gelu_pytorch_tanh" : "silu";
   set_names(p, m);
@@ -273,6 +316,7 @@ static void set_hparams(const st_conversion *p, members *m) {
   uint32_t bos = 0;
   if (token_of(p, "tokenizer.ggml.bos_token_id", &bos)) set_u32(m, "bos_token_id", bos);
   set_ends(p, m);
+  return set_biases(p, m, err);
 }
 
 // A head of its own beside a tied embedding, which is used: the file says so from here on.
@@ -314,11 +358,12 @@ setun_status st_hf_config(const st_conversion *p, st_buffer *out, setun_error *e
   if (!root) return st_fail_memory(err, "config.json");
   members m = {root, root};
   if (p->from_gguf)
-    set_hparams(p, &m);
+    s = set_hparams(p, &m, err);
   else if (p->has_hparams)
     untie(p, &m);
   set_quantization(p, &m);
-  if (st_json_failed(root) || !st_json_append_lines(root, out)) s = st_fail_memory(err, "config.json");
+  if (s == SETUN_OK && (st_json_failed(root) || !st_json_append_lines(root, out)))
+    s = st_fail_memory(err, "config.json");
   st_json_free(root);
   return s;
 }

@@ -32,6 +32,19 @@ st_shape st_role_shape(const st_hparams *h, st_role role) {
   }
 }
 
+bool st_role_needs_bias(const st_hparams *h, st_role role) {
+  switch (role) {
+  case ST_ATTN_Q:
+  case ST_ATTN_K:
+  case ST_ATTN_V: return h->qkv_bias;
+  case ST_ATTN_O: return h->o_bias;
+  case ST_FFN_GATE:
+  case ST_FFN_UP:
+  case ST_FFN_DOWN: return h->mlp_bias;
+  default: return false;
+  }
+}
+
 bool st_role_applies(const st_hparams *h, st_role role, uint32_t layer) {
   if (h->no_sub_norms && (role == ST_ATTN_SUB_NORM || role == ST_FFN_SUB_NORM)) return false;
   switch (roles[role].part) {

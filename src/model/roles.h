@@ -50,6 +50,8 @@ const st_role_info *st_role_get(st_role role);
 st_shape st_role_shape(const st_hparams *h, st_role role);
 // Whether a layer of the model has the role's part (any, for those of the model).
 bool st_role_applies(const st_hparams *h, st_role role, uint32_t layer);
+// Whether the parameters say that the role's matrix has a bias.
+bool st_role_needs_bias(const st_hparams *h, st_role role);
 
 static inline bool st_role_is_matrix(st_role role) {
   st_role_kind kind = st_role_get(role)->kind;

@@ -119,19 +119,6 @@ setun_status st_bound_finalize(const st_bound_list *list, st_bound *bound, setun
   return st_weight_recognize(list->directory, w, 0, err);
 }
 
-static bool needs_bias(const st_hparams *h, st_role role) {
-  switch (role) {
-  case ST_ATTN_Q:
-  case ST_ATTN_K:
-  case ST_ATTN_V: return h->qkv_bias;
-  case ST_ATTN_O: return h->o_bias;
-  case ST_FFN_GATE:
-  case ST_FFN_UP:
-  case ST_FFN_DOWN: return h->mlp_bias;
-  default: return false;
-  }
-}
-
 static setun_status fail_missing(binder *b, const char *name) {
   return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected a tensor of that name, found none", name);
 }
@@ -140,7 +127,7 @@ static setun_status fail_missing(binder *b, const char *name) {
 static setun_status bind_beside(binder *b, const st_binding *row, const char *module, st_bound *bound) {
   char bias[ST_NAME_SIZE + 24], norm[ST_NAME_SIZE + 24];
   const st_weight *w = &bound->weight;
-  bool biased = row->bias || needs_bias(b->h, bound->role);
+  bool biased = row->bias || st_role_needs_bias(b->h, bound->role);
   snprintf(bias, sizeof bias, "%s.bias", module);
   snprintf(norm, sizeof norm, "%s.rms_norm.weight", module);
   if (bound->stacked && b->d->container != ST_GGUF && !st_directory_find(b->d, bias)) {

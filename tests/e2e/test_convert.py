@@ -14,6 +14,7 @@ import sys
 import tempfile
 import unittest
 
+import edit
 import gguf
 from support import COMMAND, GOLDEN, TALES, Case, read_safetensors, setun
 
@@ -275,6 +276,30 @@ class Golden(Folder):
                         continue
                     a = data[ours[tensor][2]:ours[tensor][2] + 4 * count]
                     self.assertEqual(a, official[offset:offset + 4 * count], tensor)
+
+    def test_biases(self):
+        """config.json says what biases the official class has to read; what it cannot have is refused."""
+        for name, keys in (("llama3-tied-sharded", ["attention_bias", "mlp_bias"]), ("qwen2-moe", ["qkv_bias"]),
+                           ("gpt-oss", ["attention_bias"]), ("llama3", []), ("qwen3", [])):
+            source = os.path.join(GOLDEN, "gguf", name + ".gguf")
+            made = self.converted(source, name, "f32")
+            with open(os.path.join(made, "config.json"), encoding="utf-8") as file:
+                config = json.load(file)
+            self.assertEqual([key for key in sorted(config) if key.endswith("_bias")], keys)
+            self.assertTrue(all(config[key] is True for key in keys))
+            # The reference implementation's own switch, where its file has it.
+            with open(os.path.join(GOLDEN, "hf", name, "config.json"), encoding="utf-8") as file:
+                official = json.load(file)
+            self.assertEqual([key for key in sorted(official) if key.endswith("_bias") and official[key]], keys)
+            self.assertEqual(self.logits(made), self.logits(os.path.join(GOLDEN, "hf", name)), name)
+        source = os.path.join(GOLDEN, "gguf", "llama3-tied-sharded.gguf")
+        without = edit.file(source, self.path("without.gguf"), lambda n: n.endswith("attn_output.bias"))
+        self.refused(without, "f32", "attn_output", "LlamaForCausalLM", "bias", name="refused")
+
+    def logits(self, model):
+        out = self.path("logits")
+        self.good("logits", model, "--ids", "1,2,3,4,5,6,7,8", "--precise", "-o", out)
+        return list(read_safetensors(out)["logits"][1])
 
     def test_experts(self):
         source = os.path.join(GOLDEN, "hf", "qwen3-moe")
