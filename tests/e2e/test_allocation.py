@@ -16,13 +16,14 @@ import threading
 import time
 import unittest
 
-from support import GOLDEN, ROOT, SEED, TALES, TEST_SECONDS, Case, failing_allocation, main, setun
+from support import GOLDEN, MODELS, ROOT, SEED, TALES, TEST_SECONDS, Case, failing_allocation, main, real_model, setun
 
 MESSAGE = {"messages": [{"role": "user", "content": "Please transfer 100 euros to Alice"}],
            "tools": [{"type": "function", "function": {"name": "transfer"}}], "add_generation_prompt": True}
 TEMPLATE = ("{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}{% endfor %}"
             "{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<|assistant|>{% endif %}")
 TEXT = ("-p", "Once upon a time", "-n", 4, "--temp", 0, "-t", 2)
+SMOL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 OUT_OF_MEMORY = re.compile(rb"\Asetun: error: [^\n]*out of memory[^\n]*\n\Z")
 
 
@@ -117,7 +118,19 @@ class AllocationTest(Case):
             "logits onto an own file": Job("logits", "{}/model", "-p", "a", "-o", "{}/model/config.json", files=own, status=2),
             "logits": Job("logits", TALES, "-p", "Once", "-o", "{}/out"),
             "perplexity": Job("perplexity", TALES, "-p", "Once upon a time there was a", "-t", 2),
+            "adapters": Job("logits", os.path.join(GOLDEN, "hf", "llama3"), "--ids", "1,2,3", "-t", 2, "-o", "{}/out",
+                            "--lora", os.path.join(GOLDEN, "numpy", "adapter-first") + ":0.75",
+                            "--lora", os.path.join(GOLDEN, "numpy", "adapter-first.gguf")),
+            **self.streaming(),
         }
+
+    def streaming(self):
+        """A run whose weights are read again for each token, where a model that is large enough is there."""
+        if not os.path.exists(os.path.join(MODELS, SMOL)):
+            return {}
+        args = (real_model(SMOL), "--ctx", 64, "--batch-size", 8, "-t", 2)
+        least = json.loads(self.good("plan", *args, "--json"))["least"]
+        return {"streaming": Job("run", *args, "-p", "Once upon", "-n", 2, "--temp", 0, "--memory", least + (2 << 20))}
 
     def prepare(self, jobs):
         """Runs each as it is; what it allocates is counted."""
