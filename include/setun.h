@@ -158,7 +158,7 @@ typedef struct setun_model_params {
    * while loading; the array need not live longer. */
   const setun_adapter *adapters;
   size_t n_adapters;
-  /* The plan: what of the weights is held in memory, and what is read again for each pass. */
+  /* The plan: what of the weights stays in memory, and what is read again for each pass. */
   uint64_t memory; /* bytes that the process may take in all; 0: what the system and the process's memory cgroup have
                       available, less a margin */
   const setun_session_params *session; /* of the session that room is left for; NULL: one with defaults */
@@ -205,15 +205,15 @@ typedef struct setun_plan {
   uint64_t total;       /* what the process will have at most: the sum of the next eight, with a full context */
   uint64_t process;     /* what it had when the plan was made: code, vocabulary */
   uint64_t vectors;     /* norms, biases, scales, adapters */
-  uint64_t held;        /* weight matrices that stay in memory */
+  uint64_t resident;    /* weight matrices that stay in memory */
   uint64_t rounding;    /* huge pages that these do not fill */
   uint64_t ring;        /* buffers that the others are read into */
   uint64_t packed;      /* where these are put into the kernels' order, if they are stored in another, and rows of an
-                         * embedding that is not held */
+                         * embedding that is not resident */
   uint64_t cache;       /* keys and values of a session, and attention's scratch */
   uint64_t work;        /* activations of a session, or what loading needs where that is more */
   uint64_t reserve;     /* of the budget, beside `total`: for what the system counts, such as page tables */
-  uint64_t weights;     /* all weight matrices, held or not, as the kernels have them */
+  uint64_t weights;     /* all weight matrices, resident or not, as the kernels have them */
   uint64_t stored;      /* all weight matrices as the files have them */
   uint64_t streamed;    /* bytes of these that are read for each pass, of one token or of a batch */
   uint64_t rearranged;  /* bytes of those that are stored in another order than the kernels', as these have them: put
@@ -238,14 +238,14 @@ typedef struct setun_stream_stats {
   double waited_s; /* that passes waited for one */
   double packed_s; /* that weights were put into the kernels' order */
   double passes_s; /* that passes took in all, so that computing took passes_s - waited_s */
-  const char *how; /* such as "io_uring, O_DIRECT"; NULL: everything is held */
+  const char *how; /* such as "io_uring, O_DIRECT"; NULL: all weights are resident */
 } setun_stream_stats;
 
-/* Any thread may ask, also while others compute. Zeros where everything is held, and in a forked child. */
+/* Any thread may ask, also while others compute. Zeros where all weights are resident, and in a forked child. */
 SETUN_API setun_status setun_model_get_stream_stats(const setun_model *model, setun_stream_stats *stats,
                                                     setun_error *error);
 /* How fast the disk is by itself: about `total_bytes` of the weights that stream, read into the same buffers, and
- * nothing done with them. SETUN_ERROR_STATE where everything is held. */
+ * nothing done with them. SETUN_ERROR_STATE where all weights are resident. */
 SETUN_API setun_status setun_model_measure_disk(const setun_model *model, uint64_t total_bytes, double *bytes_per_s,
                                                 setun_error *error);
 /* Bytes that the process has had in memory at most so far, mapped files counted; 0: the system does not say. */

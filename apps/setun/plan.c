@@ -79,7 +79,7 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
            setun_choice_name(SETUN_CHOICE_KV, session.kv_keys), apart ? "," : "",
            apart ? setun_choice_name(SETUN_CHOICE_KV, session.kv_values) : "");
   snprintf(batch, sizeof batch, "batches of %u tokens%s", (unsigned)p->n_batch, smaller ? ": no more fit" : "");
-  print_row("weights held", p->held, "as the kernels have them");
+  print_row("resident weights", p->resident, "as the kernels have them");
   print_row("rounding", p->rounding, "to huge pages");
   print_row("norms and scales", p->vectors, "");
   print_row("ring", p->ring, "two layers' worth of what streams, at most");
@@ -96,9 +96,9 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
     print_text("%s of the files' %s of weights are read from the disk for each pass.\n",
                format_bytes(p->streamed, text), format_bytes(p->stored, context));
   } else if (p->packed) {
-    print_text("Rows of the embedding are read from the disk; the rest is held in memory.\n");
+    print_text("Rows of the embedding are read from the disk; the rest stays in memory.\n");
   } else {
-    print_text("Everything is held in memory.\n");
+    print_text("All weights stay in memory.\n");
   }
   if (p->rearranged) {
     print_text(
@@ -116,7 +116,7 @@ static void print_json(const setun_plan *p, const limits *l) {
   const struct {
     const char *key;
     uint64_t bytes;
-  } members[] = {{"held", p->held},
+  } members[] = {{"held", p->resident},
                  {"vectors", p->vectors},
                  {"rounding", p->rounding},
                  {"ring", p->ring},
@@ -191,7 +191,7 @@ const command command_plan = {
     .min_arguments = 0,
     .max_arguments = 1,
     .details =
-        "Says what running a model will take with this context, batch and budget: what of the weights is held in "
+        "Says what running a model will take with this context, batch and budget: what of the weights stays in "
         "memory, "
         "what is read from the disk again for each pass because it does not fit, what the KV cache takes, and what "
         "speed the disk, the memory bus and the arithmetic units of this machine, which are measured for it, allow at "

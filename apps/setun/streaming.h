@@ -22,9 +22,9 @@ typedef struct streaming_report {
 streaming_report make_streaming_report(const setun_model *model, const setun_stream_stats *since, double before);
 // To stderr.
 void print_memory_report(const streaming_report *r);
-// To stderr, for the work that `what` names; nothing where everything is held.
+// To stderr, for the work that `what` names; nothing where all weights are resident.
 void print_streaming_report(const char *what, const streaming_report *r);
-// Members of a JSON object, each followed by ", "; of memory alone where everything is held.
+// Members of a JSON object, each followed by ", "; of memory alone where all weights are resident.
 void print_streaming_json(const streaming_report *r);
 
 #endif

@@ -10,7 +10,7 @@ setun_plan st_api_plan_of(const st_memory_plan *p) {
                       .total = st_memory_plan_total(p),
                       .process = p->process,
                       .vectors = p->vectors,
-                      .held = p->resident,
+                      .resident = p->resident,
                       .rounding = p->rounding,
                       .ring = p->ring,
                       .packed = p->packed,

@@ -1,4 +1,4 @@
-// The table of facts, and a file's keys held against it.
+// The table of facts, and a file's keys compared with it.
 #include "model/facts.h"
 
 #include "model/arch.h"
