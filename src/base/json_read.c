@@ -88,7 +88,7 @@ static bool pass_string(reader *r, bool *escaped) {
       p++;
       if (is_plain((unsigned char)*p) || *p == '"' || *p == '\\') p++;
     } else if (c < 0x20) {
-      return fail_at(r, p, c == '\n' ? "a line's end within a string" : "a control character within a string");
+      return fail_at(r, p, c == '\n' ? "a line break within a string" : "a control character within a string");
     } else if (c >= 0xC2 && c < 0xE0 && r->end - p > 1 && ((unsigned char)p[1] & 0xC0) == 0x80) {
       p += 2;
     } else {
@@ -228,7 +228,7 @@ static bool pass_number(reader *r, spelled *s) {
   }
   const char *first = r->p;
   if (!pass_digits(r, s)) return false;
-  if (*first == '0' && r->p - first > 1) return fail_at(r, first, "a number that begins with a needless 0");
+  if (*first == '0' && r->p - first > 1) return fail_at(r, first, "a number with a leading 0");
   if (r->p < r->end && *r->p == '.') {
     s->whole = false;
     first = ++r->p;

@@ -170,7 +170,7 @@ static setun_status open_file(st_builder *b, const char *path, setun_error *err)
     return st_fail_pickled(path, err);
   }
   if (n >= 4 && (!memcmp(head, "lmgg", 4) || !memcmp(head, "tjgg", 4) || !memcmp(head, "fmgg", 4))) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: a GGML file of before GGUF, which is not read", path);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: a GGML file from before GGUF, which is not supported", path);
   }
   if (b->options->texts_only && n == 9 && head[0] == '{' && !memchr(head, '\0', n)) { // tokenizer.json itself
     b->directory->container = ST_HUGGINGFACE;

@@ -27,7 +27,7 @@ static const value_row rows[] = {
     {NULL, "general.sampling.xtc_threshold", AT(xtc_threshold), false, 0, 1},
 };
 
-// True when there is such a key; a value that is no number becomes one that no range holds.
+// True when there is such a key; a value that is not a number becomes one that no range allows.
 static bool find_json(const st_json *config, const char *key, double *value) {
   const st_json *found = config && key ? st_json_get(config, key) : NULL;
   if (!found) return false;

@@ -12,7 +12,7 @@ setun_status st_json_type(const st_json *object, const char *what, const char **
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an object, found %s", what, st_json_kind(object));
   }
   const st_json *value = st_json_get(object, "type");
-  if (!st_json_is_string(value)) return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"type\" is absent or no string", what);
+  if (!st_json_is_string(value)) return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"type\" is missing or not a string", what);
   *type = st_json_string(value);
   return SETUN_OK;
 }
@@ -21,7 +21,7 @@ setun_status st_json_copy(st_tokenizer *t, const st_json *object, const char *ke
                           setun_error *err) {
   const st_json *value = st_json_get(object, key);
   if (!st_json_is_string(value))
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"%s\" is absent or no string", what, key);
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"%s\" is missing or not a string", what, key);
   size_t n = st_json_length(value);
   if (n > ST_MAX_TOKEN_LENGTH) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: \"%s\" has %zu bytes", what, key, n);

@@ -22,7 +22,7 @@ static setun_status read_pattern(st_tokenizer *t, const st_json *object, const c
     return s ? st_fail_in(err, s, "%s", what) : SETUN_OK;
   }
   if (!st_json_is_string(literal) || !st_json_length(literal)) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"pattern\" is no String and no Regex", what);
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"pattern\" is neither a String nor a Regex", what);
   }
   return st_json_copy(t, pattern, "String", what, text, err);
 }

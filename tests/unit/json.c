@@ -280,7 +280,7 @@ static void messages(void **state) {
       {"{\"a\": \"b", "x: line 1, column 9: the text ends within a string"},
       {"{\"a\": \"\\ud800\"}", "x: line 1, column 8: half of a surrogate pair"},
       {"{\"a\\u0000\": 1}", "x: line 1, column 2: a key that holds \\u0000"},
-      {"{\"a\": 01}", "x: line 1, column 7: a number that begins with a needless 0"},
+      {"{\"a\": 01}", "x: line 1, column 7: a number with a leading 0"},
       {"{\"a\": 1e999}", "x: line 1, column 7: a number that overflows a double"},
       {"{a: 1}", "x: line 1, column 2: expected a key in quotation marks, found 'a'"},
   };
