@@ -2,7 +2,8 @@
  * includes, has statuses, errors and callbacks.
  *
  * Longer than other files: what a program needs is in this one. Sections: version; errors and logging; model; plan;
- * tokens; session; sampling; generating; chat; inspection; conversion; synthetic models; benchmarks; output files.
+ * tokens; session; contexts; sampling; generating; chat; inspection; conversion; synthetic models; benchmarks; output
+ * files.
  *
  * Conventions. Every function that can fail returns a setun_status and takes a `setun_error *` last, which may
  * be NULL; on failure it holds the status and one line that names what failed, what was expected and what was
@@ -33,11 +34,11 @@
  * "experimental" are not part of that promise.
  *
  * Threads. A setun_model and a setun_file are immutable once made: any number of threads may use one at once.
- * A setun_session, setun_sampler or setun_decoder belongs to one thread at a time; only setun_session_stop may
- * be called from another thread or from a signal handler.
+ * A setun_session, setun_context, setun_sampler or setun_decoder belongs to one thread at a time; only
+ * setun_session_stop and setun_context_stop may be called from another thread or from a signal handler.
  *
- * Processes. What computes belongs to the process that made it. In a forked child, a session and what needs a model's
- * weights (setun_session_*, setun_model_measure_disk) give SETUN_ERROR_STATE; the text functions of a model (tokens,
+ * Processes. What computes belongs to the process that made it. In a forked child, sessions, contexts and what needs a
+ * model's weights (setun_model_measure_disk) give SETUN_ERROR_STATE; the text functions of a model (tokens,
  * chat) work, and so do samplers and decoders. Freeing an inherited object releases the child's memory and touches
  * nothing of the parent's. A child that computes loads the model itself.
  *
@@ -127,6 +128,18 @@ typedef struct setun_session_params {
                       once, so that it is read less often; false: it is read for each of them */
 } setun_session_params;
 
+typedef struct setun_context_params {
+  size_t size;                      /* of this struct */
+  uint32_t n_ctx;                   /* tokens that one sequence may have; 0: as setun_session_params.n_ctx */
+  uint32_t n_seq_max;               /* sequences at once; 0: 8 */
+  uint64_t n_cache;                 /* tokens that the KV cache holds, of all sequences together, in pages of 64; one
+                                       that sequences share counts once. 0: n_ctx for each sequence */
+  uint32_t n_batch;                 /* tokens that one pass takes; 0: as setun_session_params.n_batch */
+  uint32_t n_logits;                /* tokens whose logits one call may ask for; 0: n_seq_max */
+  int threads;                      /* 0: as many as suit the machine */
+  setun_kv_type kv_keys, kv_values; /* formats of keys and of values */
+} setun_context_params;
+
 /* A model's one GGUF file that is not on disk: in memory, or whatever `read` reads. Zero it, then set either `bytes` or
  * `read`. It must last until the function that it was given to has returned. Weights of it do not stream: a budget that
  * they do not fit into is SETUN_ERROR_UNSUPPORTED. */
@@ -165,6 +178,7 @@ typedef struct setun_model_params {
   const setun_source *source; /* where the file's bytes are; `path` then only names it in messages. NULL: at `path` */
   bool no_stream; /* map the file and leave it to the system what of it is in memory, for weights that are stored in the
                      kernels' own order (t16); the budget then covers the rest */
+  const setun_context_params *context; /* instead of `session`: the context that room is left for */
 } setun_model_params;
 
 SETUN_PARAMS(setun_model_params)
@@ -210,8 +224,8 @@ typedef struct setun_plan {
   uint64_t ring;        /* buffers that the others are read into */
   uint64_t packed;      /* where these are put into the kernels' order, if they are stored in another, and rows of an
                          * embedding that is not resident */
-  uint64_t cache;       /* keys and values of a session, and attention's scratch */
-  uint64_t work;        /* activations of a session, or what loading needs where that is more */
+  uint64_t cache;       /* keys and values of a session or a context, and attention's scratch */
+  uint64_t work;        /* its activations, or what loading needs where that is more */
   uint64_t reserve;     /* of the budget, beside `total`: for what the system counts, such as page tables */
   uint64_t weights;     /* all weight matrices, resident or not, as the kernels have them */
   uint64_t stored;      /* all weight matrices as the files have them */
@@ -388,6 +402,96 @@ SETUN_API setun_status setun_session_load_memory(setun_session *session, const v
 /* Makes the evaluation that is running end soon with SETUN_ERROR_CANCELED; nothing when none is running.
  * Async-signal-safe. */
 SETUN_API void setun_session_stop(setun_session *session);
+
+/* ---- contexts ---------------------------------------------------------------------------------------------- */
+
+/* Several sequences of tokens over one model: one pass computes tokens of any of them and reads each weight once for
+ * all. A sequence's results are the same to the bit alone and among others, however its tokens are cut into calls. Keys
+ * and values are kept in pages of 64 positions, which sequences share as long as they are the same; none is allocated
+ * after the context was made. A session is a context with one sequence. */
+typedef struct setun_context setun_context;
+
+SETUN_PARAMS(setun_context_params)
+
+/* `params` may be NULL. The caller frees *context with setun_context_free, before the model. */
+SETUN_API setun_status setun_context_new(const setun_model *model, const setun_context_params *params,
+                                         setun_context **context, setun_error *error);
+SETUN_API void setun_context_free(setun_context *context);
+
+typedef struct setun_context_info {
+  size_t size;         /* of this struct */
+  uint32_t n_ctx;      /* tokens that one sequence may have */
+  uint32_t n_seq_max;  /* sequences at once */
+  uint32_t n_seq;      /* that there are */
+  uint32_t n_batch;    /* tokens that one pass takes */
+  uint32_t n_logits;   /* tokens whose logits one call may ask for */
+  int threads;         /* that compute */
+  uint64_t page_bytes; /* of a page: keys and values of 64 positions of one layer */
+  uint64_t pages;      /* in all */
+  uint64_t pages_used; /* by sequences that there are; a page that several share counts once */
+  uint64_t pages_kept; /* by dropped sequences alone: used again when others need them */
+} setun_context_info;
+
+SETUN_API setun_status setun_context_get_info(const setun_context *context, setun_context_info *info,
+                                              setun_error *error);
+
+/* An empty sequence: *sequence is a number below n_seq_max that is in use until setun_context_drop.
+ * SETUN_ERROR_LIMIT when there are n_seq_max already. */
+SETUN_API setun_status setun_context_add(setun_context *context, int *sequence, setun_error *error);
+/* Ends a sequence. What it holds stays for setun_context_reuse until its pages are needed, the least recently used
+ * one's first, or until more than n_seq_max were dropped. */
+SETUN_API setun_status setun_context_drop(setun_context *context, int sequence, setun_error *error);
+/* A new sequence with the same tokens, which shares the pages: nothing is copied before one of the two goes on. */
+SETUN_API setun_status setun_context_fork(setun_context *context, int sequence, int *copy, setun_error *error);
+/* Forgets all tokens of a sequence from position `n` on. */
+SETUN_API setun_status setun_context_truncate(setun_context *context, int sequence, uint32_t n, setun_error *error);
+/* A new sequence with the longest beginning of `ids` that any sequence has or had, dropped ones included: *position
+ * tokens, at most n - 1, so that evaluating the rest gives logits; possibly none. Tokens are compared, no hashes. */
+SETUN_API setun_status setun_context_reuse(setun_context *context, const setun_token *ids, size_t n, int *sequence,
+                                           uint32_t *position, setun_error *error);
+
+/* Tokens that a sequence has; 0: there is none of that number. */
+SETUN_API uint32_t setun_context_position(const setun_context *context, int sequence);
+/* These tokens, owned by the context and valid until its next call; NULL: there is no such sequence. */
+SETUN_API const setun_token *setun_context_tokens(const setun_context *context, int sequence);
+
+/* As setun_session_save and the others, for a sequence; their files are those of sessions. Loading replaces the
+ * sequence's tokens; pages that others share stay theirs. SETUN_ERROR_LIMIT when the cache has no room for them. */
+SETUN_API setun_status setun_context_save(setun_context *context, int sequence, const char *path, setun_error *error);
+SETUN_API setun_status setun_context_load(setun_context *context, int sequence, const char *path, setun_error *error);
+SETUN_API setun_status setun_context_save_memory(setun_context *context, int sequence, void *bytes, size_t capacity,
+                                                 size_t *length, setun_error *error);
+SETUN_API setun_status setun_context_load_memory(setun_context *context, int sequence, const void *bytes, size_t length,
+                                                 setun_error *error);
+
+typedef enum setun_logits {
+  SETUN_LOGITS_NONE,
+  SETUN_LOGITS_LAST, /* those after the entry's last token */
+  SETUN_LOGITS_ALL   /* those after each of them */
+} setun_logits;
+
+/* Tokens that a sequence goes on with. */
+typedef struct setun_batch_entry {
+  int sequence;
+  setun_logits logits; /* that are wanted */
+  const setun_token *ids;
+  size_t n;
+} setun_batch_entry;
+
+/* Appends each entry's tokens to its sequence, no sequence twice, and computes what follows them. More tokens than a
+ * pass takes are cut into several; entries with one token are in the first ones. Of `params`, which may be NULL,
+ * on_logits and on_hidden must be NULL.
+ *
+ * SETUN_ERROR_LIMIT, before anything is computed, where a sequence would have more than n_ctx tokens, where more than
+ * n_logits logits are wanted, and where the KV cache has no room: the message names a sequence whose end would free
+ * pages. After any other failure or a stop each sequence has the tokens of the passes that were finished. */
+SETUN_API setun_status setun_context_eval(setun_context *context, const setun_batch_entry *entries, size_t n,
+                                          const setun_eval_params *params, setun_error *error);
+/* Of the last setun_context_eval, which was successful: logits of an entry, n_vocab floats, after its last token (i is
+ * 0) or, for SETUN_LOGITS_ALL, after its token i. Owned by the context and valid until the next one; NULL: none. */
+SETUN_API const float *setun_context_logits(const setun_context *context, size_t entry, size_t i);
+/* As setun_session_stop. */
+SETUN_API void setun_context_stop(setun_context *context);
 
 /* ---- sampling ---------------------------------------------------------------------------------------------- */
 

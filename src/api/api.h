@@ -4,6 +4,7 @@
 
 #include "model/hparams_read.h"
 #include "placement/placement.h"
+#include "runtime/context.h"
 #include "runtime/sampler.h"
 #include "runtime/session.h"
 #include "runtime/templates.h"
@@ -28,6 +29,11 @@ struct setun_session {
   st_session *inner;
   const setun_model *model;
 };
+
+// A context is the runtime's own; the handle is that object.
+static inline st_context *st_context_of(setun_context *c) {
+  return (st_context *)(void *)c;
+}
 
 // A sampler is the runtime's own; the handle is that object.
 static inline st_sampler *st_sampler_of(setun_sampler *s) {
@@ -60,6 +66,7 @@ setun_status st_fail_null(const char *what, setun_error *err);
 
 // Parameters as this library knows them, from those of a caller, which may be NULL.
 setun_status st_take_session_params(setun_session_params *own, const setun_session_params *given, setun_error *err);
+setun_status st_take_context_params(setun_context_params *own, const setun_context_params *given, setun_error *err);
 setun_status st_take_model_params(setun_model_params *own, const setun_model_params *given, setun_error *err);
 setun_status st_take_eval_params(setun_eval_params *own, const setun_eval_params *given, setun_error *err);
 setun_status st_take_sampler_params(setun_sampler_params *own, const setun_sampler_params *given, setun_error *err);

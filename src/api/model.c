@@ -113,8 +113,8 @@ st_placement_options st_placement_options_of(const setun_model_params *p, const 
                                 .log = log,
                                 .adapters = p->adapters,
                                 .n_adapters = p->n_adapters,
-                                .session = p->session,
-                                .session_size = st_session_size_of,
+                                .context = p->context,
+                                .context_size = st_context_size_of,
                                 .memory = p->memory,
                                 .mapped = p->no_stream};
 }
@@ -210,17 +210,35 @@ static setun_status check_vocabulary_budget(const st_directory *d, const setun_m
                  d->path, (unsigned long long)(least >> 20), (double)p->memory / (1 << 20));
 }
 
+// The context that the plan leaves room for, to which p->context then leads; NULL: the plan's default.
+static setun_status take_planned(setun_model_params *p, setun_context_params *planned, setun_error *err) {
+  setun_session_params session;
+  setun_status s = SETUN_OK;
+  if (p->session && p->context) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "expected a session or a context to leave room for, found both");
+  }
+  if (p->context) {
+    s = st_take_context_params(planned, p->context, err);
+  } else if (p->session) {
+    s = st_take_session_params(&session, p->session, err);
+    if (s == SETUN_OK) *planned = st_session_context_params(&session);
+  } else {
+    return SETUN_OK;
+  }
+  p->context = planned;
+  return s;
+}
+
 setun_status st_api_open(const char *path, const setun_model_params *params, const st_file_source *source,
                          st_next_fn next, void *context, st_memory_plan *plan, setun_model **model, setun_error *err) {
   ST_DEFAULT_FLOAT_MODES;
   setun_model_params p;
-  setun_session_params session;
+  setun_context_params planned;
   st_directory *d = NULL;
   setun_status s = st_take_model_params(&p, params, err);
   if (s == SETUN_OK) s = check_params(&p, err);
-  if (s == SETUN_OK && p.session) s = st_take_session_params(&session, p.session, err);
+  if (s == SETUN_OK) s = take_planned(&p, &planned, err);
   if (s != SETUN_OK) return s;
-  if (p.session) p.session = &session;
   st_file_source given = {.read = read_source, .context = p.source, .size = p.source ? p.source->length : 0};
   if (!source && p.source) source = &given;
   if (!path && source) path = "the model";
@@ -238,7 +256,7 @@ setun_status st_api_open(const char *path, const setun_model_params *params, con
   s = st_directory_open(path, &options, &d, err);
   if (s == SETUN_OK) {
     if (next) s = check_family(d, err);
-    if (s == SETUN_OK) s = next || p.session ? check_budget(d, &p, plan, err) : check_vocabulary_budget(d, &p, err);
+    if (s == SETUN_OK) s = next || p.context ? check_budget(d, &p, plan, err) : check_vocabulary_budget(d, &p, err);
     if (s == SETUN_OK) s = load_texts(m, d, err);
     if (s == SETUN_OK && next) s = next(m, d, &p, context, err);
     if (s != SETUN_OK && s != SETUN_ERROR_CANCELED && err && strncmp(err->message, path, strlen(path))) {

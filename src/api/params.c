@@ -61,6 +61,7 @@ setun_status st_fail_null(const char *what, setun_error *err) {
 
 // What the functions of each kind of parameters begin with.
 static const setun_session_params session_defaults = {0};
+static const setun_context_params context_defaults = {0};
 static const setun_model_params model_defaults = {0};
 static const setun_eval_params eval_defaults = {0};
 static const setun_chat_params chat_defaults = {0};
@@ -80,6 +81,7 @@ static const setun_generate_params generate_defaults = {.decode_flags = SETUN_DE
   }
 
 PARAMS(session)
+PARAMS(context)
 PARAMS(model)
 PARAMS(eval)
 PARAMS(chat)

@@ -23,10 +23,17 @@ typedef struct run_array {
   size_t tokens, width;
 } run_array;
 
-enum { RUN_ARRAYS = 9, LOGITS_AT_ONCE = 8 };
+enum { RUN_ARRAYS = 9, LOGITS_AT_ONCE = 64 };
+
+// Tokens whose logits are computed together: the head is read once for all of them.
+static uint32_t logits_at_once(const st_run_options *o) {
+  uint32_t n = o->n_logits < o->n_batch ? o->n_logits : o->n_batch;
+  return n < LOGITS_AT_ONCE ? n : LOGITS_AT_ONCE;
+}
 
 // All arrays that a run of the model needs; their places in `r`.
-static void list_arrays(const st_hparams *h, st_run *r, uint32_t n_batch, run_array list[RUN_ARRAYS]) {
+static void list_arrays(const st_hparams *h, st_run *r, const st_run_options *o, run_array list[RUN_ARRAYS]) {
+  uint32_t n_batch = o->n_batch;
   size_t q = (size_t)h->n_head * h->head_dim, kv = (size_t)h->n_head_kv * h->head_dim, ff = h->n_ff, rows = n_batch;
   if (h->n_expert) { // the experts of one token take a row each
     ff = ff > h->n_ff_expert ? ff : h->n_ff_expert;
@@ -36,15 +43,14 @@ static void list_arrays(const st_hparams *h, st_run *r, uint32_t n_batch, run_ar
   const run_array all[RUN_ARRAYS] = {
       {&r->x, n_batch, h->n_embd}, {&r->q, n_batch, q},    {&r->k, n_batch, kv},
       {&r->v, n_batch, kv},        {&r->attn, n_batch, q}, {&r->branch, n_batch, h->n_embd},
-      {&r->gate, rows, ff},        {&r->up, rows, ff},     {&r->logits, 1, h->n_vocab}};
+      {&r->gate, rows, ff},        {&r->up, rows, ff},     {&r->logits, logits_at_once(o), h->n_vocab}};
   for (int i = 0; i < RUN_ARRAYS; i++) list[i] = all[i];
 }
 
-static setun_status new_arrays(st_run *r, setun_error *err) {
+static setun_status new_arrays(st_run *r, const st_run_options *o, setun_error *err) {
   run_array list[RUN_ARRAYS];
   setun_status s = SETUN_OK;
-  list_arrays(&r->model->h, r, r->n_batch, list);
-  list[RUN_ARRAYS - 1].tokens = r->n_logits;
+  list_arrays(&r->model->h, r, o, list);
   for (int i = 0; i < RUN_ARRAYS && s == SETUN_OK; i++) {
     s = r->model->backend->array_new(r->queue, list[i].tokens, list[i].width, list[i].array, err);
   }
@@ -53,11 +59,34 @@ static setun_status new_arrays(st_run *r, setun_error *err) {
 
 // ---- options and sizes --------------------------------------------------------------------------------------------
 
-enum { DEFAULT_CONTEXT = 4096, DEFAULT_BATCH = 512, MAX_CONTEXT = 1 << 24, MAX_THREADS = 1024 };
+enum { DEFAULT_CONTEXT = 4096, DEFAULT_BATCH = 512, DEFAULT_SEQUENCES = 8 };
+enum { MAX_CONTEXT = 1 << 24, MAX_THREADS = 1024, MAX_SEQUENCES = 4096, MAX_LOGITS = 1 << 20 };
 
-setun_status st_run_options_of(const st_model *m, const setun_session_params *params, st_run_options *o,
+// How many sequences, pages and logits; n_ctx is known.
+static setun_status take_sequences(const st_model *m, const setun_context_params *p, st_run_options *o,
+                                   setun_error *err) {
+  o->n_seq = p->n_seq_max ? p->n_seq_max : DEFAULT_SEQUENCES;
+  o->n_logits = p->n_logits ? p->n_logits : o->n_seq;
+  if (o->n_seq > MAX_SEQUENCES) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "n_seq_max: expected at most %d sequences, found %u", MAX_SEQUENCES,
+                   o->n_seq);
+  }
+  if (o->n_logits > MAX_LOGITS) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "n_logits: expected at most %d tokens, found %u", MAX_LOGITS, o->n_logits);
+  }
+  uint64_t blocks = (uint64_t)o->n_seq * st_run_blocks(o->n_ctx);
+  if (p->n_cache) blocks = p->n_cache / ST_CACHE_POSITIONS + (p->n_cache % ST_CACHE_POSITIONS > 0);
+  if (blocks > UINT32_MAX / m->h.n_layer) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "KV cache: expected at most %u pages of %d tokens, found %llu",
+                   UINT32_MAX / m->h.n_layer, ST_CACHE_POSITIONS, (unsigned long long)blocks);
+  }
+  o->n_blocks = (uint32_t)blocks;
+  return SETUN_OK;
+}
+
+setun_status st_run_options_of(const st_model *m, const setun_context_params *params, st_run_options *o,
                                setun_error *err) {
-  const setun_session_params none = {0}, *p = params ? params : &none;
+  const setun_context_params session = {.n_seq_max = 1}, *p = params ? params : &session;
   uint32_t trained = m->h.n_ctx_train, most = m->h.n_ctx_most < MAX_CONTEXT ? m->h.n_ctx_most : MAX_CONTEXT;
   o->n_ctx = p->n_ctx ? p->n_ctx : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
   if (o->n_ctx > most) {
@@ -67,8 +96,10 @@ setun_status st_run_options_of(const st_model *m, const setun_session_params *pa
         "to, found %u",
         most, o->n_ctx);
   }
+  setun_status s = take_sequences(m, p, o, err);
+  if (s != SETUN_OK) return s;
   o->n_batch = p->n_batch ? p->n_batch : DEFAULT_BATCH;
-  if (o->n_batch > o->n_ctx) o->n_batch = o->n_ctx;
+  if (o->n_batch > (uint64_t)o->n_ctx * o->n_seq) o->n_batch = o->n_ctx * o->n_seq;
   if (p->threads < 0 || p->threads > MAX_THREADS) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to %d, found %d", MAX_THREADS, p->threads);
   }
@@ -81,40 +112,17 @@ setun_status st_run_options_of(const st_model *m, const setun_session_params *pa
   }
   o->threads = p->threads > 0 ? p->threads : st_default_threads();
   o->keys = p->kv_keys, o->values = p->kv_values;
-  o->all_logits = p->all_logits;
   return SETUN_OK;
 }
 
-// Of one layer.
-static uint32_t pages_of(uint32_t n_ctx) {
-  return (n_ctx + ST_CACHE_POSITIONS - 1) / ST_CACHE_POSITIONS;
-}
-
 static st_cache_shape cache_shape(const st_hparams *h, const st_run_options *o) {
-  return (st_cache_shape){.n_pages = h->n_layer * pages_of(o->n_ctx),
+  return (st_cache_shape){.n_pages = h->n_layer * o->n_blocks,
                           .n_ctx = o->n_ctx,
                           .n_head = h->n_head,
                           .n_head_kv = h->n_head_kv,
                           .head_dim = h->head_dim,
                           .keys = o->keys,
                           .values = o->values};
-}
-
-// Layers grow together, so that what is used lies together.
-static setun_status new_pages(st_run *r, setun_error *err) {
-  uint32_t n_layer = r->model->h.n_layer;
-  r->stride = pages_of(r->n_ctx);
-  r->pages = st_calloc(n_layer * r->stride, sizeof *r->pages);
-  if (!r->pages) return st_fail_memory(err, "the pages of the KV cache");
-  for (uint32_t layer = 0; layer < n_layer; layer++) {
-    for (uint32_t i = 0; i < r->stride; i++) r->pages[layer * r->stride + i] = i * n_layer + layer;
-  }
-  return SETUN_OK;
-}
-
-uint32_t st_run_logits_at_once(const st_run_options *o) {
-  if (!o->all_logits) return 1;
-  return o->n_batch < LOGITS_AT_ONCE ? o->n_batch : LOGITS_AT_ONCE;
 }
 
 st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_workload *workload) {
@@ -124,15 +132,12 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = cache_shape(h, o);
   uint64_t floats = (uint64_t)o->n_ctx * h->head_dim * (h->has_rope_local ? 2 : 1); // tables
-  list_arrays(h, &places, o->n_batch, list);
+  list_arrays(h, &places, o, list);
   for (int i = 0; i < RUN_ARRAYS; i++) floats += (uint64_t)list[i].tokens * list[i].width;
   if (h->n_expert) floats += (uint64_t)o->n_batch * (4 * (uint64_t)h->n_embd + 2 * h->n_expert + 5 * h->n_expert_used);
   floats += (uint64_t)o->n_batch * (3 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns);
-  uint64_t logits = ((uint64_t)st_run_logits_at_once(o) - 1) * h->n_vocab;
-  uint64_t work = floats * sizeof(float) + (uint64_t)cache.n_pages * sizeof(uint32_t);
-  return (st_run_size){.more_logits = logits * sizeof(float),
-                       .cache = m->backend->cache_size(m->device, &cache, o->threads),
-                       .work = work + m->backend->queue_size(m->device, &queue, workload)};
+  return (st_run_size){.cache = m->backend->cache_size(m->device, &cache, o->threads),
+                       .work = floats * sizeof(float) + m->backend->queue_size(m->device, &queue, workload)};
 }
 
 setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run, setun_error *err) {
@@ -142,14 +147,14 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   r->model = m;
   r->n_ctx = o->n_ctx;
   r->n_batch = o->n_batch;
-  r->n_logits = m->n_head ? st_run_logits_at_once(o) : 1;
+  r->n_logits = logits_at_once(o);
   r->keys = o->keys, r->values = o->values;
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = cache_shape(&m->h, o);
   setun_status s = b->queue_new(m->device, &queue, &r->queue, err);
+  r->n_pages = cache.n_pages;
   if (s == SETUN_OK) s = b->cache_new(r->queue, &cache, &r->cache, err);
-  if (s == SETUN_OK) s = new_pages(r, err);
-  if (s == SETUN_OK) s = new_arrays(r, err);
+  if (s == SETUN_OK) s = new_arrays(r, o, err);
   if (s == SETUN_OK && m->h.n_expert) s = st_moe_new(r, &r->moe, err);
   uint32_t most = 3 > 2 * m->h.n_expert_used ? 3 : 2 * m->h.n_expert_used; // q, k and v, or gate and up of experts
   if (s == SETUN_OK) s = st_products_new(r, most, &r->products, err);
@@ -176,7 +181,6 @@ void st_run_free(st_run *r) {
   if (r->rope_local) b->vector_free(r->rope_local);
   if (r->cache) b->cache_free(r->cache);
   if (r->queue) b->queue_free(r->queue);
-  st_free(r->pages);
   st_free(r);
 }
 
@@ -319,22 +323,19 @@ static uint32_t heads_for(const st_run *r, uint32_t n) {
   return (n + r->n_logits - 1) / r->n_logits;
 }
 
-setun_status st_run_tokens(st_run *r, const int32_t *ids, uint32_t n, uint32_t position, const st_pass *p,
-                           setun_error *err) {
+setun_status st_run_tokens(st_run *r, const int32_t *ids, const st_batch *batch, const st_pass *p, setun_error *err) {
   const st_supply *supply = r->model->supply;
-  const st_token_run run = {.position = position, .n = n, .pages = r->pages, .stride = r->stride};
-  const st_batch batch = {.runs = &run, .n_runs = 1, .n_tokens = n};
   if (supply) supply->begin(supply->context, ST_SUPPLY_LAYERS, heads_for(r, p->n_logits));
-  setun_status s = embed(r, ids, n, err);
-  if (s == SETUN_OK) s = report_hidden(r, p, 0, &batch, err);
-  if (s == SETUN_OK) s = layers(r, &batch, p, err);
+  setun_status s = embed(r, ids, batch->n_tokens, err);
+  if (s == SETUN_OK) s = report_hidden(r, p, 0, batch, err);
+  if (s == SETUN_OK) s = layers(r, batch, p, err);
   if (s == SETUN_OK && !p->n_logits) s = r->model->backend->finish(r->queue, err); // else reading those says it
   if (s != SETUN_OK) r->model->backend->finish(r->queue, NULL); // nothing uses the weights any more that stream
   if (supply) supply->end(supply->context);
   return s;
 }
 
-static setun_status multiply_pieces(st_run *r, uint32_t first, uint32_t n, setun_error *err) {
+static setun_status multiply_pieces(st_run *r, uint32_t n, setun_error *err) {
   const st_model *m = r->model;
   setun_status s = SETUN_OK;
   for (uint32_t i = 0; i < m->n_head && s == SETUN_OK; i++) {
@@ -342,23 +343,24 @@ static setun_status multiply_pieces(st_run *r, uint32_t first, uint32_t n, setun
     const st_product piece = {&m->head[i], r->logits, 0};
     s = m->supply->acquire(m->supply->context, unit, false, err);
     if (s != SETUN_OK) return s;
-    st_multiply(r, r->x, first, n, m->output_norm, &piece, 1);
+    st_multiply(r, r->branch, 0, n, m->output_norm, &piece, 1);
     s = m->backend->finish(r->queue, err);
     if (s == SETUN_OK) m->supply->release(m->supply->context, unit);
   }
   return s;
 }
 
-setun_status st_run_logits(st_run *r, uint32_t first, uint32_t n, uint32_t left, float *out, setun_error *err) {
+setun_status st_run_logits(st_run *r, const uint32_t *rows, uint32_t n, uint32_t left, float *out, setun_error *err) {
   const st_model *m = r->model;
+  m->backend->gather(r->queue, r->x, rows, n, m->h.n_embd, r->branch); // `branch` is free between passes
   if (m->n_head) {
     m->supply->begin(m->supply->context, ST_SUPPLY_HEAD, heads_for(r, n + left));
-    setun_status s = multiply_pieces(r, first, n, err);
+    setun_status s = multiply_pieces(r, n, err);
     m->supply->end(m->supply->context);
     if (s != SETUN_OK) return s;
   } else {
     const st_product head = {&m->output, r->logits, 0};
-    st_multiply(r, r->x, first, n, m->output_norm, &head, 1);
+    st_multiply(r, r->branch, 0, n, m->output_norm, &head, 1);
   }
   size_t all = (size_t)n * m->h.n_vocab;
   setun_status s = m->backend->read(r->queue, r->logits, 0, all, out, err);

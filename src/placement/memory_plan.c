@@ -94,8 +94,7 @@ static void add_up(st_memory_plan *p) {
   p->rounding = st_huge_pages(p->resident + p->vectors) - p->resident - p->vectors + p->resident / 64;
   p->ring = st_huge_pages(ST_RING_SLOTS * most.stored);
   p->packed = st_huge_pages(most.packed) + (rows ? p->row_area : 0);
-  uint64_t session = p->session + (st_memory_plan_cut_head(p) ? p->logits : 0);
-  session += largest_copying(p, false);
+  uint64_t session = p->session + largest_copying(p, false);
   uint64_t loading = largest_copying(p, true);
   p->work = session > loading ? session : loading;
 }

@@ -72,7 +72,6 @@ typedef struct st_memory_plan {
   uint64_t work;                    // activations and tables of a session; or what loading needs, where that is more
   uint64_t session;                 // of `work`: the one; where matrices are put into the device's order in each pass,
                                     // what that takes comes on top
-  uint64_t logits;                  // more of a session where the head streams
   uint64_t row_area;                // what reading the embedding's rows takes
   uint64_t resident;                // codes of resident matrices
   uint64_t rounding;                // huge pages that these do not fill

@@ -8,8 +8,8 @@
 #include "placement/streamer.h"
 #include "setun.h"
 
-// What a session takes, of the room that owns sessions: see st_run_size_of, whose arguments these are.
-typedef st_run_size (*st_session_size_fn)(const st_model *model, const st_run_options *options,
+// What a context takes, of the room that owns contexts: see st_run_size_of, whose arguments these are.
+typedef st_run_size (*st_context_size_fn)(const st_model *model, const st_run_options *options,
                                           const st_workload *workload);
 
 typedef struct st_placement_options {
@@ -22,8 +22,8 @@ typedef struct st_placement_options {
   const st_log *log;
   const setun_adapter *adapters;
   size_t n_adapters;
-  const setun_session_params *session; // that room is left for; NULL: one with defaults
-  st_session_size_fn session_size;
+  const setun_context_params *context; // that room is left for; NULL: a session with defaults
+  st_context_size_fn context_size;
   uint64_t memory;                // the budget in bytes; 0: what is available, less a margin
   uint64_t expected;              // bytes that the process will take, beside what it has, before weights are read
   bool mapped;                    // the file is mapped, not read, where the device takes its bytes as they are

@@ -195,35 +195,34 @@ static setun_status plan_head(st_loader *l) {
   return s;
 }
 
-// ---- sessions -----------------------------------------------------------------------------------------------------
+// ---- contexts -----------------------------------------------------------------------------------------------------
 
 // The batches to choose from: where none was asked for, smaller ones than the usual too. The size is that of the first.
 static st_run_size list_batches(const planner *q, const st_run_options *run, bool smaller) {
   enum { LEAST_BATCH = 32 };
   st_memory_plan *p = q->l->plan;
   st_run_options o = *run;
-  st_run_size size = q->l->o->session_size(q->l->m, &o, &q->workload);
+  st_run_size size = q->l->o->context_size(q->l->m, &o, &q->workload);
   p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, size.work};
   while (smaller && p->n_batches < ST_BATCHES && o.n_batch / 2 >= LEAST_BATCH) {
     o.n_batch /= 2;
-    uint64_t work = q->l->o->session_size(q->l->m, &o, &q->workload).work;
+    uint64_t work = q->l->o->context_size(q->l->m, &o, &q->workload).work;
     p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, work};
   }
   return size;
 }
 
-static setun_status plan_session(const planner *q) {
+static setun_status plan_context(const planner *q) {
   st_loader *l = q->l;
   st_memory_plan *p = l->plan;
   st_run_options run;
-  setun_session_params session = l->o->session ? *l->o->session : (setun_session_params){0};
-  if (session.n_ctx > l->m->h.n_ctx_most) session.n_ctx = 0; // whoever makes such a session is told so
-  setun_status s = st_run_options_of(l->m, &session, &run, l->err);
+  setun_context_params context = l->o->context ? *l->o->context : (setun_context_params){.n_seq_max = 1};
+  if (context.n_ctx > l->m->h.n_ctx_most) context.n_ctx = 0; // whoever makes such a context is told so
+  setun_status s = st_run_options_of(l->m, &context, &run, l->err);
   if (s != SETUN_OK) return s;
-  st_run_size size = list_batches(q, &run, !session.n_batch);
+  st_run_size size = list_batches(q, &run, !context.n_batch);
   p->n_ctx = run.n_ctx;
   p->cache = size.cache;
-  p->logits = size.more_logits;
   return SETUN_OK;
 }
 
@@ -239,7 +238,7 @@ setun_status st_plan_memory(st_loader *l) {
   st_count_decode_end(&l->m->h, &cost);
   if (s == SETUN_OK) s = plan_head(l);
   if (s == SETUN_OK) st_adapters_measure(l->adapters, l->m, p, &q.workload);
-  if (s == SETUN_OK) s = plan_session(&q);
+  if (s == SETUN_OK) s = plan_context(&q);
   if (s != SETUN_OK) return s;
   uint64_t available = st_memory_available();
   p->mapped = l->o->mapped;

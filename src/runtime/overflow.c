@@ -36,11 +36,11 @@ static bool on_hidden(uint32_t layer, uint32_t position, uint32_t n, const float
   return !p->found;
 }
 
-static setun_status find(st_run *r, const setun_token *ids, uint32_t n, uint32_t position, probe *p, setun_error *err) {
-  float *hidden = st_malloc(n, p->width * sizeof *hidden);
+static setun_status find(const st_finished_pass *f, probe *p, setun_error *err) {
+  float *hidden = st_malloc(f->batch->n_tokens, p->width * sizeof *hidden);
   if (!hidden) return st_fail_memory(err, "hidden states");
   st_pass pass = {.hidden = hidden, .on_hidden = on_hidden, .user = p};
-  setun_status s = st_run_tokens(r, ids, n, position, &pass, err);
+  setun_status s = st_run_tokens(f->run, f->ids, f->batch, &pass, err);
   st_free(hidden);
   return p->found ? SETUN_OK : s; // the probe ends the pass
 }
@@ -61,13 +61,19 @@ static const float *suspicious(const float *logits, uint32_t n, uint32_t n_vocab
   return NULL;
 }
 
-setun_status st_overflow_check(st_run *r, const float *logits, uint32_t first, uint32_t n, const setun_token *ids,
-                               uint32_t n_ids, uint32_t position, setun_error *err) {
-  uint32_t n_vocab = r->model->h.n_vocab;
+uint32_t st_finished_position(const st_finished_pass *f, uint32_t row) {
+  const st_token_run *r = f->batch->runs;
+  for (; row >= r->n; r++) row -= r->n;
+  return r->position + row;
+}
+
+setun_status st_overflow_check(const st_finished_pass *f, const uint32_t *rows, uint32_t n, const float *logits,
+                               setun_error *err) {
+  uint32_t n_vocab = f->run->model->h.n_vocab;
   const float *bad = suspicious(logits, n, n_vocab);
   if (!bad) return SETUN_OK;
-  probe p = {.width = r->model->h.n_embd};
-  setun_status s = find(r, ids, n_ids, position, &p, err);
+  probe p = {.width = f->run->model->h.n_embd};
+  setun_status s = find(f, &p, err);
   if (s != SETUN_OK) return s;
   if (p.found && !p.layer) {
     return st_fail(err, SETUN_ERROR_FORMAT,
@@ -84,5 +90,5 @@ setun_status st_overflow_check(st_run *r, const float *logits, uint32_t first, u
   if (fabsf(*bad) <= FLT_MAX) return SETUN_OK; // equal ones are what such weights give
   size_t at = (size_t)(bad - logits);
   return st_fail(err, SETUN_ERROR_FORMAT, "logit of token %zu after position %u: expected a finite number, found %g",
-                 at % n_vocab, position + first + (uint32_t)(at / n_vocab), (double)*bad);
+                 at % n_vocab, st_finished_position(f, rows[at / n_vocab]), (double)*bad);
 }

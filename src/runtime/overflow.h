@@ -5,9 +5,19 @@
 
 #include "model/forward.h"
 
-// SETUN_ERROR_FORMAT where the `n` rows of logits behind a pass's token `first` and those after it show that. Only
-// where they look so the pass, `n_ids` tokens from `position` on, is computed again, to name the layer.
-setun_status st_overflow_check(st_run *run, const float *logits, uint32_t first, uint32_t n, const setun_token *ids,
-                               uint32_t n_ids, uint32_t position, setun_error *err);
+// A pass that is finished.
+typedef struct st_finished_pass {
+  st_run *run;
+  const setun_token *ids;
+  const st_batch *batch;
+} st_finished_pass;
+
+// The position of a row of the pass.
+uint32_t st_finished_position(const st_finished_pass *pass, uint32_t row);
+
+// SETUN_ERROR_FORMAT where the logits behind `n` rows of the pass show that. Only where they look so the pass is
+// computed again, to name the layer.
+setun_status st_overflow_check(const st_finished_pass *pass, const uint32_t *rows, uint32_t n, const float *logits,
+                               setun_error *err);
 
 #endif

@@ -1,13 +1,13 @@
-// A session: one timeline of tokens over a model.
+// A session: one timeline of tokens over a model, which is a context with one sequence.
 #ifndef SETUN_RUNTIME_SESSION_H
 #define SETUN_RUNTIME_SESSION_H
 
-#include "model/forward.h"
+#include "runtime/context.h"
 
 typedef struct st_session st_session;
 
-// Bytes of a session of the model with a sampler, before there is one; see st_run_size_of.
-st_run_size st_session_size_of(const st_model *model, const st_run_options *options, const st_workload *workload);
+// The context that a session is.
+setun_context_params st_session_context_params(const setun_session_params *params);
 
 setun_status st_session_new(const st_model *model, const setun_session_params *params, st_session **session,
                             setun_error *err);

@@ -58,8 +58,8 @@ static pieces pieces_of(const st_run *r, const header *h) {
 }
 
 // The page of the positions from i on, and how many of them there are.
-static uint32_t page_of(const st_run *r, uint32_t layer, uint32_t i) {
-  return r->pages[layer * r->stride + i / ST_CACHE_POSITIONS];
+static uint32_t page_of(const st_sequences *all, const st_sequence *q, uint32_t layer, uint32_t i) {
+  return *st_sequence_page(all, q, layer, i / ST_CACHE_POSITIONS);
 }
 static uint32_t positions_of(const header *h, uint32_t i) {
   return h->n_tokens - i < ST_CACHE_POSITIONS ? h->n_tokens - i : ST_CACHE_POSITIONS;
@@ -81,35 +81,38 @@ static setun_status put(writer *w, const void *bytes, size_t n) {
 }
 
 // The keys and values of one layer and head, page by page.
-static setun_status save_head(st_run *r, const header *h, uint32_t layer, uint32_t head, char *keys, char *values,
-                              setun_error *err) {
+static setun_status save_head(const st_sequences *all, const st_sequence *q, uint32_t layer, uint32_t head, char *keys,
+                              char *values, setun_error *err) {
   setun_status s = SETUN_OK;
-  pieces p = pieces_of(r, h);
-  for (uint32_t i = 0; i < h->n_tokens && s == SETUN_OK; i += ST_CACHE_POSITIONS) {
-    s = r->model->backend->cache_save(r->queue, r->cache, page_of(r, layer, i), head, positions_of(h, i),
+  st_run *r = all->run;
+  header h = header_of(r, q->position);
+  pieces p = pieces_of(r, &h);
+  for (uint32_t i = 0; i < h.n_tokens && s == SETUN_OK; i += ST_CACHE_POSITIONS) {
+    s = r->model->backend->cache_save(r->queue, r->cache, page_of(all, q, layer, i), head, positions_of(&h, i),
                                       keys + i * p.key, values + i * p.value, err);
   }
   return s;
 }
 
-static setun_status restore_head(st_run *r, const header *h, uint32_t layer, uint32_t head, const char *keys,
-                                 const char *values, setun_error *err) {
+static setun_status restore_head(const st_sequences *all, const st_sequence *q, const header *h, uint32_t layer,
+                                 uint32_t head, const char *keys, const char *values, setun_error *err) {
   setun_status s = SETUN_OK;
+  st_run *r = all->run;
   pieces p = pieces_of(r, h);
   for (uint32_t i = 0; i < h->n_tokens && s == SETUN_OK; i += ST_CACHE_POSITIONS) {
-    s = r->model->backend->cache_restore(r->queue, r->cache, page_of(r, layer, i), head, positions_of(h, i),
+    s = r->model->backend->cache_restore(r->queue, r->cache, page_of(all, q, layer, i), head, positions_of(h, i),
                                          keys + i * p.key, values + i * p.value, err);
   }
   return s;
 }
 
-static setun_status put_cache(writer *w, st_run *r, const header *h) {
-  pieces p = pieces_of(r, h);
+static setun_status put_cache(writer *w, const st_sequences *all, const st_sequence *q, const header *h) {
+  pieces p = pieces_of(all->run, h);
   char *keys = st_malloc(p.keys + p.values, 1), *values = keys ? keys + p.keys : NULL;
   setun_status s = keys ? SETUN_OK : st_fail_memory(w->err, "the session file");
   for (uint32_t layer = 0; layer < h->n_layer && s == SETUN_OK; layer++) {
     for (uint32_t head = 0; head < h->n_head_kv && s == SETUN_OK; head++) {
-      s = save_head(r, h, layer, head, keys, values, w->err);
+      s = save_head(all, q, layer, head, keys, values, w->err);
       if (s == SETUN_OK) s = put(w, keys, p.keys);
       if (s == SETUN_OK) s = put(w, values, p.values);
     }
@@ -118,21 +121,21 @@ static setun_status put_cache(writer *w, st_run *r, const header *h) {
   return s;
 }
 
-static setun_status put_all(writer *w, st_run *r, const setun_token *ids, const header *h) {
+static setun_status put_all(writer *w, const st_sequences *all, const st_sequence *q, const header *h) {
   w->hash = ST_HASH_START;
   setun_status s = put(w, h, sizeof *h);
-  if (s == SETUN_OK) s = put(w, ids, h->n_tokens * sizeof *ids);
-  if (s == SETUN_OK) s = put_cache(w, r, h);
+  if (s == SETUN_OK) s = put(w, q->ids, h->n_tokens * sizeof *q->ids);
+  if (s == SETUN_OK) s = put_cache(w, all, q, h);
   uint64_t hash = w->hash;
   return s == SETUN_OK ? put(w, &hash, sizeof hash) : s;
 }
 
-setun_status st_session_file_save(st_run *r, const setun_token *ids, uint32_t n, const char *path, setun_error *err) {
-  header h = header_of(r, n);
+setun_status st_session_file_save(const st_sequences *all, const st_sequence *q, const char *path, setun_error *err) {
+  header h = header_of(all->run, q->position);
   writer w = {.err = err};
   setun_status s = st_output_open(path, &w.out, err);
   if (s != SETUN_OK) return s;
-  s = put_all(&w, r, ids, &h);
+  s = put_all(&w, all, q, &h);
   if (s == SETUN_OK) return st_output_commit(&w.out, err);
   st_output_discard(&w.out);
   return s;
@@ -159,14 +162,14 @@ static uint64_t file_bytes(const st_run *r, const header *h) {
   return sizeof *h + (uint64_t)h->n_tokens * 4 + (uint64_t)(p.keys + p.values) * h->n_layer * h->n_head_kv + 8;
 }
 
-setun_status st_session_file_save_memory(st_run *r, const setun_token *ids, uint32_t n, void *bytes, size_t capacity,
+setun_status st_session_file_save_memory(const st_sequences *all, const st_sequence *q, void *bytes, size_t capacity,
                                          size_t *length, setun_error *err) {
-  header h = header_of(r, n);
+  header h = header_of(all->run, q->position);
   writer w = {.memory = bytes, .err = err};
-  uint64_t all = file_bytes(r, &h);
-  if (all > SIZE_MAX) return st_fail_memory(err, "the session");
-  setun_status s = capacity >= all ? put_all(&w, r, ids, &h) : SETUN_OK;
-  if (s == SETUN_OK) *length = (size_t)all;
+  uint64_t size = file_bytes(all->run, &h);
+  if (size > SIZE_MAX) return st_fail_memory(err, "the session");
+  setun_status s = capacity >= size ? put_all(&w, all, q, &h) : SETUN_OK;
+  if (s == SETUN_OK) *length = (size_t)size;
   return s;
 }
 
@@ -224,15 +227,16 @@ static setun_status check_hash(const st_run *r, const st_file *f, const header *
   return s;
 }
 
-static setun_status read_cache(st_run *r, const st_file *f, const header *h, setun_error *err) {
-  pieces p = pieces_of(r, h);
+static setun_status read_cache(const st_sequences *all, const st_sequence *q, const st_file *f, const header *h,
+                               setun_error *err) {
+  pieces p = pieces_of(all->run, h);
   char *keys = st_malloc(p.keys + p.values, 1), *values = keys ? keys + p.keys : NULL;
   uint64_t at = sizeof *h + h->n_tokens * sizeof(setun_token);
   setun_status s = keys ? SETUN_OK : st_fail_memory(err, "the session file");
   for (uint32_t layer = 0; layer < h->n_layer && s == SETUN_OK; layer++) {
     for (uint32_t head = 0; head < h->n_head_kv && s == SETUN_OK; head++) {
       s = st_file_read(f, at, keys, p.keys + p.values, err);
-      if (s == SETUN_OK) s = restore_head(r, h, layer, head, keys, values, err);
+      if (s == SETUN_OK) s = restore_head(all, q, h, layer, head, keys, values, err);
       at += p.keys + p.values;
     }
   }
@@ -250,29 +254,40 @@ static setun_status check_ids(const st_run *r, const setun_token *ids, uint32_t 
   return SETUN_OK;
 }
 
+// The sequence becomes what is in the file, of which everything was checked.
+static setun_status replace(st_sequences *all, st_sequence *q, const st_file *f, const header *h,
+                            const setun_token *ids, setun_error *err) {
+  setun_status s = st_sequence_replace(all, q, h->n_tokens, err);
+  if (s != SETUN_OK) return s;
+  s = read_cache(all, q, f, h, err);
+  if (s == SETUN_OK) {
+    if (h->n_tokens) memcpy(q->ids, ids, h->n_tokens * sizeof *ids);
+    q->position = h->n_tokens;
+  }
+  st_sequence_trim(all, q);
+  return s;
+}
+
 // From a file or from memory; *f is closed.
-static setun_status load(st_run *r, setun_token *ids, uint32_t *n, st_file *f, setun_error *err) {
+static setun_status load(st_sequences *all, st_sequence *q, st_file *f, setun_error *err) {
   header h;
+  const st_run *r = all->run;
   setun_status s = check_header(r, f, &h, err);
   if (s == SETUN_OK) s = check_hash(r, f, &h, err);
-  setun_token *read = s == SETUN_OK ? st_malloc(h.n_tokens, sizeof *read) : NULL;
-  if (s == SETUN_OK && !read) s = st_fail_memory(err, "the session file");
-  if (s == SETUN_OK) s = st_file_read(f, sizeof h, read, h.n_tokens * sizeof *read, err);
-  if (s == SETUN_OK) s = check_ids(r, read, h.n_tokens, f->path, err);
-  if (s == SETUN_OK) s = read_cache(r, f, &h, err);
-  if (s == SETUN_OK) {
-    if (h.n_tokens) memcpy(ids, read, h.n_tokens * sizeof *ids);
-    *n = h.n_tokens;
-  }
-  st_free(read);
+  setun_token *ids = s == SETUN_OK ? st_malloc(h.n_tokens, sizeof *ids) : NULL;
+  if (s == SETUN_OK && !ids) s = st_fail_memory(err, "the session file");
+  if (s == SETUN_OK) s = st_file_read(f, sizeof h, ids, h.n_tokens * sizeof *ids, err);
+  if (s == SETUN_OK) s = check_ids(r, ids, h.n_tokens, f->path, err);
+  if (s == SETUN_OK) s = replace(all, q, f, &h, ids, err);
+  st_free(ids);
   st_file_close(f);
   return s;
 }
 
-setun_status st_session_file_load(st_run *r, setun_token *ids, uint32_t *n, const char *path, setun_error *err) {
+setun_status st_session_file_load(st_sequences *all, st_sequence *q, const char *path, setun_error *err) {
   st_file f;
   setun_status s = st_file_open(path, &f, err);
-  return s == SETUN_OK ? load(r, ids, n, &f, err) : s;
+  return s == SETUN_OK ? load(all, q, &f, err) : s;
 }
 
 // An st_file_source's; the header was found to say how many bytes there are.
@@ -282,10 +297,10 @@ static setun_status read_memory(const void *context, uint64_t offset, void *to, 
   return SETUN_OK;
 }
 
-setun_status st_session_file_load_memory(st_run *r, setun_token *ids, uint32_t *n, const void *bytes, size_t length,
+setun_status st_session_file_load_memory(st_sequences *all, st_sequence *q, const void *bytes, size_t length,
                                          setun_error *err) {
   const st_file_source source = {.read = read_memory, .context = bytes, .size = length};
   st_file f;
   setun_status s = st_file_open_source("the saved session", &source, &f, err);
-  return s == SETUN_OK ? load(r, ids, n, &f, err) : s;
+  return s == SETUN_OK ? load(all, q, &f, err) : s;
 }

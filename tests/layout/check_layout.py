@@ -53,7 +53,7 @@ ARROWS = {
 # may look into everything).
 PUBLIC_HEADERS = {
     "api": (),
-    "runtime": ("sampler.h", "sampler_defaults.h", "session.h", "stops.h", "templates.h", "vocabulary.h"),
+    "runtime": ("context.h", "sampler.h", "sampler_defaults.h", "session.h", "stops.h", "templates.h", "vocabulary.h"),
     "convert": ("check.h", "convert.h", "gguf_keys.h", "gguf_writer.h", "pieces.h"),
     "quantize": (),
     "synthetic": ("presets.h", "synthesis.h"),

@@ -9,7 +9,7 @@
 // What the calls use as right arguments.
 static const char *const model_path = GOLDEN "hf/bitnet-auto";
 static char folder[] = "/tmp/setun-arguments-XXXXXX", target_path[64];
-static const char context[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}";
+static const char conversation[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}";
 static const char *const stop_texts[] = {"abc", "cd"};
 static const setun_clock moment = {2026, 1, 2, 3, 4, 5};
 static const setun_token ids[] = {1, 2};
@@ -21,6 +21,8 @@ static const size_t capacity = 8;
 static size_t length_of_text;
 static setun_model *model;
 static setun_session *session_;
+static setun_context *context;
+static const setun_batch_entry entries[] = {{0, SETUN_LOGITS_LAST, ids, 1}, {1, SETUN_LOGITS_NONE, ids, 2}};
 static setun_sampler *sampler;
 static setun_decoder *decoder;
 static setun_stops *stops;
@@ -40,6 +42,7 @@ static bool on_reply(setun_channel channel, const char *text, size_t length, voi
     return setun_##kind##_params_default();                                                                            \
   }
 MAKE(session)
+MAKE(context)
 MAKE(eval)
 MAKE(sampler)
 MAKE(chat)
@@ -93,11 +96,17 @@ static void make_objects(void) {
   setun_status s = setun_model_load(model_path, &one, &model, &err);
   if (s == SETUN_OK) s = setun_session_new(model, &small, &session_, &err);
   if (s == SETUN_OK) s = setun_session_eval(session_, ids, 2, NULL, &err);
+  setun_context_params few = setun_context_params_default();
+  few.n_ctx = 64;
+  few.threads = 1;
+  int sequence = 0;
+  if (s == SETUN_OK) s = setun_context_new(model, &few, &context, &err);
+  for (int i = 0; i < 2 && s == SETUN_OK; i++) s = setun_context_add(context, &sequence, &err);
   if (s == SETUN_OK) s = setun_sampler_new(NULL, &sampler, &err);
   if (s == SETUN_OK) s = setun_decoder_new(model, 0, &decoder, &err);
   if (s == SETUN_OK) s = setun_stops_new(stop_texts, 2, &stops, &err);
   if (s == SETUN_OK) s = setun_chat_new(model, &chat_params, &chat, &err);
-  if (s == SETUN_OK) s = setun_chat_render(chat, context, strlen(context), NULL, &rendering, &err);
+  if (s == SETUN_OK) s = setun_chat_render(chat, conversation, strlen(conversation), NULL, &rendering, &err);
   if (s == SETUN_OK) s = setun_reply_new(rendering, &reply, &err);
   if (s == SETUN_OK) s = setun_file_open(model_path, NULL, &file, &err);
   if (s == SETUN_OK) s = setun_output_open(target_path, &output, &err);
@@ -115,10 +124,11 @@ static void free_objects(void) {
   setun_stops_free(stops);
   setun_decoder_free(decoder);
   setun_sampler_free(sampler);
+  setun_context_free(context);
   setun_session_free(session_);
   setun_model_free(model);
   output = NULL, file = NULL, reply = NULL, rendering = NULL, chat = NULL, stops = NULL, decoder = NULL;
-  sampler = NULL, session_ = NULL, model = NULL, logits = NULL;
+  sampler = NULL, context = NULL, session_ = NULL, model = NULL, logits = NULL;
 }
 
 static void every_function(void **state) {

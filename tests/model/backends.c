@@ -255,7 +255,7 @@ static void check_faults(const char *path, const uint32_t *resident_parts) {
   st_placement *p = NULL;
   st_session *s = NULL, *right = NULL;
   const st_placement_options options = {
-      .backend = &faulty, .threads = 2, .session_size = st_session_size_of, .resident_parts = resident_parts};
+      .backend = &faulty, .threads = 2, .context_size = st_context_size_of, .resident_parts = resident_parts};
   const setun_session_params params = {.size = sizeof params, .threads = 2, .n_batch = 4, .n_ctx = 32};
   const setun_token ids[] = {1, 5, 9, 20, 33, 47};
   enum { N = sizeof ids / sizeof *ids };

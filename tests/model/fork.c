@@ -185,7 +185,7 @@ static void stream_with(const char *how) {
   float *expected = NULL;
   fill_ids(ids);
   st_placement_options options = {
-      .backend = st_backend_find(NULL), .threads = 2, .session_size = st_session_size_of, .resident_parts = &none};
+      .backend = st_backend_find(NULL), .threads = 2, .context_size = st_context_size_of, .resident_parts = &none};
   for (size_t i = 0; i <= sizeof children / sizeof *children; i++) {
     streamed o = {0};
     if (st_directory_open(MODEL, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
@@ -213,7 +213,7 @@ static bool has_rings(void) {
   uint32_t none = 0;
   streamed o = {0};
   st_placement_options options = {
-      .backend = st_backend_find(NULL), .threads = 1, .session_size = st_session_size_of, .resident_parts = &none};
+      .backend = st_backend_find(NULL), .threads = 1, .context_size = st_context_size_of, .resident_parts = &none};
   if (st_directory_open(MODEL, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
   if (st_placement_load(o.directory, &options, &o.placement, &err)) fail_msg("%s", err.message);
   bool rings = strstr(st_streamer_get_stats(o.placement->streamer).read.how, "io_uring") != NULL;

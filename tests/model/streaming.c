@@ -26,7 +26,7 @@ static opened open_with(const char *path, st_placement_options options) {
   setun_error err = {SETUN_OK, ""};
   options.backend = st_backend_find(NULL);
   options.threads = 2;
-  options.session_size = st_session_size_of;
+  options.context_size = st_context_size_of;
   if (st_directory_open(path, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
   if (st_placement_load(o.directory, &options, &o.placement, &err)) fail_msg("%s: %s", path, err.message);
   o.model = o.placement->model;
@@ -167,7 +167,7 @@ static void mapped(void **state) {
   convert_tales("t16", path, sizeof path);
   opened held = open_path(path, NULL, false), o = {0};
   st_placement_options options = {
-      .backend = st_backend_find(NULL), .threads = 2, .session_size = st_session_size_of, .mapped = true};
+      .backend = st_backend_find(NULL), .threads = 2, .context_size = st_context_size_of, .mapped = true};
   if (st_directory_open(path, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
   if (st_placement_load(o.directory, &options, &o.placement, &err)) fail_msg("%s", err.message);
   o.model = o.placement->model;
@@ -385,7 +385,7 @@ static void check_changing(bool map, void (*change)(const char *path), const cha
   opened o = {0};
   st_placement_options options = {.backend = st_backend_find(NULL),
                                   .threads = 1,
-                                  .session_size = st_session_size_of,
+                                  .context_size = st_context_size_of,
                                   .resident_parts = map ? NULL : &none,
                                   .mapped = map};
   fill_ids(ids);

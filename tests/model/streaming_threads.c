@@ -61,7 +61,7 @@ static void check(const char *path, uint32_t resident_parts) {
   st_placement *p = NULL;
   const st_placement_options options = {.backend = st_backend_find(NULL),
                                         .threads = 2,
-                                        .session_size = st_session_size_of,
+                                        .context_size = st_context_size_of,
                                         .resident_parts = &resident_parts};
   if (st_directory_open(path, &(st_open_options){0}, &d, &err)) fail_msg("%s", err.message);
   if (st_placement_load(d, &options, &p, &err)) fail_msg("%s", err.message);

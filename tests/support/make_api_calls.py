@@ -13,7 +13,7 @@ import sys
 VALUES = {
     ("const char *", "path"): "model_path", ("const char *", "source"): "model_path",
     ("const char *", "target"): "target_path", ("const char *", "text"): '"a b"', ("const char *", "name"): '"no-tensor"',
-    ("const char *", "context"): "context", ("const char *", "piece"): '"a b"', ("const char *", "isa"): '"scalar"',
+    ("const char *", "context"): "conversation", ("const char *", "piece"): '"a b"', ("const char *", "isa"): '"scalar"',
     ("size_t", "n"): "2", ("size_t", "length"): "length_of_text", ("size_t", "piece_length"): "3",
     ("size_t", "capacity"): "capacity", ("size_t", "size"): "4", ("size_t", "index"): "0",
     ("uint32_t", "n"): "1", ("uint32_t", "tokens"): "4", ("int", "threads"): "1", ("int", "flags"): "0",
@@ -21,20 +21,21 @@ VALUES = {
     ("uint64_t", "offset"): "0", ("setun_token", "id"): "5", ("float", "bias"): "1", ("void *", "user"): "NULL",
     ("const float *", "logits"): "logits", ("const setun_token *", "ids"): "ids", ("const void *", "bytes"): "buffer",
     ("void *", "bytes"): "buffer", ("char *", "text"): "(char *)buffer", ("float *", "data"): "NULL",
-    ("const char * const *", "texts"): "stop_texts",
+    ("const char * const *", "texts"): "stop_texts", ("int", "sequence"): "0", ("size_t", "entry"): "0",
+    ("size_t", "i"): "0", ("const setun_batch_entry *", "entries"): "entries",
 }
 # Opaque objects: the one to use. Arguments "X **" take a new one, freed with the function beside it.
-HANDLES = {"model": "setun_model_free", "session": "setun_session_free", "sampler": "setun_sampler_free",
+HANDLES = {"model": "setun_model_free", "session": "setun_session_free", "context": "setun_context_free", "sampler": "setun_sampler_free",
            "decoder": "setun_decoder_free", "stops": "setun_stops_free", "chat": "setun_chat_free",
            "rendering": "setun_rendering_free", "reply": "setun_reply_free", "file": "setun_file_close",
            "output": "setun_output_discard"}
 ENDS = set(HANDLES.values()) | {"setun_output_commit"}  # these end the object, so that only NULL can be passed
-WRITERS = {"setun_session_save", "setun_synthesize", "setun_output_open"}
+WRITERS = {"setun_session_save", "setun_context_save", "setun_synthesize", "setun_output_open"}
 STRUCTS = ["model_info", "plan", "stream_stats", "file_info", "tensor_info", "tensor_zeros", "ceilings",
-           "generate_result"]
-PARAMS = ["model", "session", "eval", "sampler", "generate", "chat", "file", "convert", "synthesis"]
+           "generate_result", "context_info"]
+PARAMS = ["model", "session", "context", "eval", "sampler", "generate", "chat", "file", "convert", "synthesis"]
 ENUMS = ["status", "kv_type", "token_kind", "channel", "end", "choice", "log_level"]
-OUTS = ["double", "bool", "int", "size_t", "int64_t", "setun_token", "setun_token_kind", "setun_candidate",
+OUTS = ["double", "bool", "int", "size_t", "int64_t", "uint32_t", "setun_token", "setun_token_kind", "setun_candidate",
         "const char *"]
 # NULL has a meaning of its own here.
 OPTIONAL = {"error", "params", "model_params", "result", "isa", "now", "data", "user"}
@@ -159,7 +160,7 @@ def main():
             body.append("  {")
             body.append("    setun_error error = {SETUN_OK, \"\"};")
             body += ["    " + line for line in setup]
-            length = "length_of_text = strlen(context);" if function == "setun_chat_render" else "length_of_text = 3;"
+            length = "length_of_text = strlen(conversation);" if function == "setun_chat_render" else "length_of_text = 3;"
             body.append("    " + length)
             body.append("    (void)error;")
             if result == "setun_status":

@@ -1,0 +1,464 @@
+// Contexts: passes over tokens of several sequences, stopping, and the logits that were asked for.
+#include "runtime/context.h"
+
+#include "base/memory.h"
+#include "base/process.h"
+#include "runtime/overflow.h"
+#include "runtime/sampler.h"
+#include "runtime/session_file.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+// An entry of the call that runs, or of the last one.
+typedef struct work {
+  st_sequence *sequence;
+  const setun_batch_entry *entry;
+  size_t done;          // tokens of passes that are finished
+  uint32_t taken;       // by the pass that runs
+  uint32_t row, n_rows; // of the logits
+} work;
+
+// Rows of the logits that an entry has.
+typedef struct result {
+  uint32_t row, n_rows;
+} result;
+
+struct st_context {
+  st_run *run;
+  const char *what;
+  int64_t maker; // the process that computes with it
+  int threads;
+  st_sequences sequences;
+  uint32_t n_logits;
+  float *logits;   // [n_logits, n_vocab], in the order in which they are computed
+  float *hidden;   // [n_batch, n_embd]; made when first wanted
+  result *results; // [n_max], of the last call; n_results of them
+  size_t n_results;
+  // Of the call that runs: [n_max] each, and of its pass [n_batch] each.
+  work *works;
+  st_growth *growths;
+  st_token_run *runs;
+  setun_token *ids;
+  uint32_t *rows; // tokens of the pass whose logits are wanted
+  atomic_bool running, stop;
+};
+
+// ---- making -------------------------------------------------------------------------------------------------------
+
+st_run_size st_context_size_of(const st_model *m, const st_run_options *o, const st_workload *workload) {
+  st_run_size size = st_run_size_of(m, o, workload);
+  uint64_t row = (uint64_t)m->h.n_vocab * sizeof(float);
+  size.work += st_sequences_size(m, o) + o->n_logits * row + o->n_seq * st_sampler_size(m->h.n_vocab);
+  size.work += (uint64_t)o->n_seq * (sizeof(work) + sizeof(result) + sizeof(st_growth) + sizeof(st_token_run));
+  size.work += (uint64_t)o->n_batch * (sizeof(setun_token) + sizeof(uint32_t));
+  return size;
+}
+
+static setun_status new_lists(st_context *c, const st_run_options *o, setun_error *err) {
+  size_t floats;
+  bool fits = st_mul_size(o->n_logits, c->run->model->h.n_vocab, &floats);
+  c->n_logits = o->n_logits;
+  c->logits = fits ? st_malloc(floats, sizeof *c->logits) : NULL;
+  c->results = st_calloc(o->n_seq, sizeof *c->results);
+  c->works = st_calloc(o->n_seq, sizeof *c->works);
+  c->growths = st_calloc(o->n_seq, sizeof *c->growths);
+  c->runs = st_calloc(o->n_seq, sizeof *c->runs);
+  c->ids = st_malloc(o->n_batch, sizeof *c->ids);
+  c->rows = st_malloc(o->n_batch, sizeof *c->rows);
+  bool whole = c->logits && c->results && c->works && c->growths && c->runs && c->ids && c->rows;
+  return whole ? SETUN_OK : st_fail_memory(err, "the lists of a pass");
+}
+
+setun_status st_context_new(const st_model *m, const setun_context_params *params, const char *what,
+                            st_context **context, setun_error *err) {
+  st_run_options options;
+  setun_status s = st_run_options_of(m, params, &options, err);
+  if (s != SETUN_OK) return s;
+  if (!params->n_batch && m->n_batch && m->n_batch < options.n_batch) options.n_batch = m->n_batch;
+  st_context *c = st_calloc(1, sizeof *c);
+  if (!c) return st_fail_memory(err, "the context");
+  c->what = what;
+  c->threads = options.threads;
+  c->maker = st_process_current();
+  s = st_run_new(m, &options, &c->run, err);
+  if (s == SETUN_OK) s = st_sequences_new(&c->sequences, c->run, options.n_seq, err);
+  if (s == SETUN_OK) s = new_lists(c, &options, err);
+  if (s == SETUN_OK) {
+    *context = c;
+  } else {
+    st_context_free(c);
+  }
+  return s;
+}
+
+void st_context_free(st_context *c) {
+  if (!c) return;
+  st_sequences_free(&c->sequences);
+  st_run_free(c->run);
+  void *blocks[] = {c->logits, c->hidden, c->results, c->works, c->growths, c->runs, c->ids, c->rows, c};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) st_free(blocks[i]);
+}
+
+void st_context_info(const st_context *c, setun_context_info *info) {
+  const st_page_pool *p = &c->sequences.pool;
+  const st_backend *b = c->run->model->backend;
+  const st_hparams *h = &c->run->model->h;
+  st_cache_shape shape = {.n_pages = p->n_pages,
+                          .n_ctx = c->run->n_ctx,
+                          .n_head = h->n_head,
+                          .n_head_kv = h->n_head_kv,
+                          .head_dim = h->head_dim,
+                          .keys = c->run->keys,
+                          .values = c->run->values};
+  *info = (setun_context_info){.n_ctx = c->run->n_ctx,
+                               .n_seq_max = c->sequences.n_max,
+                               .n_batch = c->run->n_batch,
+                               .n_logits = c->n_logits,
+                               .threads = c->threads,
+                               .page_bytes = b->cache_page_size(&shape),
+                               .pages = p->n_pages,
+                               .pages_used = p->n_pages - p->n_free - p->n_idle,
+                               .pages_kept = p->n_idle};
+  for (uint32_t i = 0; i < info->n_seq_max; i++) info->n_seq += c->sequences.all[i].used;
+}
+
+// Each layer reads the keys and values of the tokens that it sees.
+uint64_t st_context_cache_bytes(const st_context *c, uint32_t tokens) {
+  const st_hparams *h = &c->run->model->h;
+  uint64_t seen = 0;
+  for (uint32_t i = 0; i < h->n_layer; i++) {
+    bool cut = h->sliding[i] && h->window && h->window < tokens;
+    seen += cut ? h->window : tokens;
+  }
+  const st_backend *b = c->run->model->backend;
+  return seen * h->n_head_kv *
+         (b->cache_row_size(c->run->keys, h->head_dim) + b->cache_row_size(c->run->values, h->head_dim));
+}
+
+// ---- sequences ----------------------------------------------------------------------------------------------------
+
+// A sequence, in the process that made the context.
+static setun_status get(const st_context *c, int number, st_sequence **sequence, setun_error *err) {
+  setun_status s = st_process_check(c->maker, c->what, err);
+  return s == SETUN_OK ? st_sequence_get(&c->sequences, number, sequence, err) : s;
+}
+
+setun_status st_context_add(st_context *c, int *sequence, setun_error *err) {
+  st_sequence *q = NULL;
+  setun_status s = st_process_check(c->maker, c->what, err);
+  if (s == SETUN_OK) s = st_sequence_add(&c->sequences, &q, err);
+  if (s == SETUN_OK) *sequence = st_sequence_number(&c->sequences, q);
+  return s;
+}
+
+setun_status st_context_drop(st_context *c, int sequence, setun_error *err) {
+  st_sequence *q = NULL;
+  setun_status s = get(c, sequence, &q, err);
+  if (s == SETUN_OK) st_sequence_drop(&c->sequences, q);
+  return s;
+}
+
+setun_status st_context_fork(st_context *c, int sequence, int *copy, setun_error *err) {
+  st_sequence *q = NULL, *to = NULL;
+  setun_status s = get(c, sequence, &q, err);
+  if (s == SETUN_OK) s = st_sequence_add(&c->sequences, &to, err);
+  if (s != SETUN_OK) return s;
+  st_sequence_copy(&c->sequences, q, to, q->position);
+  *copy = st_sequence_number(&c->sequences, to);
+  return SETUN_OK;
+}
+
+setun_status st_context_truncate(st_context *c, int sequence, uint32_t n, setun_error *err) {
+  st_sequence *q = NULL;
+  setun_status s = get(c, sequence, &q, err);
+  if (s != SETUN_OK) return s;
+  if (n > q->position) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "truncate: expected at most the %u tokens there are, found %u",
+                   q->position, n);
+  }
+  st_sequence_truncate(&c->sequences, q, n);
+  return SETUN_OK;
+}
+
+setun_status st_context_reuse(st_context *c, const setun_token *ids, size_t n, int *sequence, uint32_t *position,
+                              setun_error *err) {
+  st_sequence *q = NULL;
+  setun_status s = st_process_check(c->maker, c->what, err);
+  if (s == SETUN_OK) s = st_sequence_reuse(&c->sequences, ids, n, &q, err);
+  if (s != SETUN_OK) return s;
+  *sequence = st_sequence_number(&c->sequences, q);
+  *position = q->position;
+  return SETUN_OK;
+}
+
+uint32_t st_context_position(const st_context *c, int sequence) {
+  st_sequence *q = NULL;
+  return st_sequence_get(&c->sequences, sequence, &q, NULL) == SETUN_OK ? q->position : 0;
+}
+
+const setun_token *st_context_tokens(const st_context *c, int sequence) {
+  st_sequence *q = NULL;
+  return st_sequence_get(&c->sequences, sequence, &q, NULL) == SETUN_OK ? q->ids : NULL;
+}
+
+setun_status st_context_save(st_context *c, int sequence, const char *path, setun_error *err) {
+  st_sequence *q = NULL;
+  setun_status s = get(c, sequence, &q, err);
+  return s == SETUN_OK ? st_session_file_save(&c->sequences, q, path, err) : s;
+}
+
+setun_status st_context_load(st_context *c, int sequence, const char *path, setun_error *err) {
+  st_sequence *q = NULL;
+  setun_status s = get(c, sequence, &q, err);
+  return s == SETUN_OK ? st_session_file_load(&c->sequences, q, path, err) : s;
+}
+
+setun_status st_context_save_memory(st_context *c, int sequence, void *bytes, size_t capacity, size_t *length,
+                                    setun_error *err) {
+  st_sequence *q = NULL;
+  setun_status s = get(c, sequence, &q, err);
+  return s == SETUN_OK ? st_session_file_save_memory(&c->sequences, q, bytes, capacity, length, err) : s;
+}
+
+setun_status st_context_load_memory(st_context *c, int sequence, const void *bytes, size_t length, setun_error *err) {
+  st_sequence *q = NULL;
+  setun_status s = get(c, sequence, &q, err);
+  return s == SETUN_OK ? st_session_file_load_memory(&c->sequences, q, bytes, length, err) : s;
+}
+
+// ---- what is evaluated --------------------------------------------------------------------------------------------
+
+// An evaluation: how far it is.
+typedef struct eval_state {
+  st_context *c;
+  const setun_eval_params *params;
+  size_t n_works, n, done; // entries; tokens of all, and of passes that are finished
+  uint32_t blocks;         // that the pass has begun
+  st_batch batch;          // of the pass that runs
+  uint32_t n_rows;         // of its tokens whose logits are wanted
+  uint32_t row;            // of the logits, that comes next
+} eval_state;
+
+static setun_status check_entry(const st_context *c, const work *w, setun_error *err) {
+  uint32_t n_vocab = c->run->model->h.n_vocab, position = w->sequence->position;
+  const setun_batch_entry *e = w->entry;
+  if (e->n > c->run->n_ctx - position) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "%zu tokens after %u do not fit into a context of %u", e->n, position,
+                   c->run->n_ctx);
+  }
+  if (e->n && !e->ids) return st_fail(err, SETUN_ERROR_ARGUMENT, "ids: expected %zu tokens, found NULL", e->n);
+  for (size_t i = 0; i < e->n; i++) {
+    if (e->ids[i] < 0 || (uint32_t)e->ids[i] >= n_vocab) {
+      return st_fail(err, SETUN_ERROR_ARGUMENT, "token %zu: expected an id from 0 to %u, found %d", i, n_vocab - 1,
+                     e->ids[i]);
+    }
+  }
+  if ((unsigned)e->logits > SETUN_LOGITS_ALL) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "logits: expected one of setun_logits, found %d", (int)e->logits);
+  }
+  for (const work *other = c->works; other < w; other++) {
+    if (other->sequence != w->sequence) continue;
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "sequence %d: expected once, found twice", e->sequence);
+  }
+  return SETUN_OK;
+}
+
+// Whether an entry has several tokens. Those with one come first, so that they wait for no other.
+static bool has_several(const work *w) {
+  return w->entry->n > 1;
+}
+
+// The rows of the logits that each entry gets, in the order of the passes.
+static setun_status assign_rows(st_context *c, size_t n, setun_error *err) {
+  uint64_t rows = 0;
+  for (int several = 0; several < 2; several++) {
+    for (size_t i = 0; i < n; i++) {
+      work *w = &c->works[i];
+      if (has_several(w) != several) continue;
+      w->row = (uint32_t)rows;
+      rows += w->n_rows;
+    }
+  }
+  if (rows <= c->n_logits) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_LIMIT,
+                 "logits: expected to be asked for those of at most %u tokens, found %llu "
+                 "(n_logits)",
+                 c->n_logits, (unsigned long long)rows);
+}
+
+// The entries, checked; *tokens of all.
+static setun_status take_entries(st_context *c, const setun_batch_entry *entries, size_t n, size_t *tokens,
+                                 setun_error *err) {
+  *tokens = 0;
+  if (n > c->sequences.n_max) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "entries: expected at most one for each of %u sequences, found %zu",
+                   c->sequences.n_max, n);
+  }
+  for (size_t i = 0; i < n; i++) {
+    work *w = &c->works[i];
+    *w = (work){.entry = &entries[i]};
+    setun_status s = st_sequence_get(&c->sequences, entries[i].sequence, &w->sequence, err);
+    if (s == SETUN_OK) s = check_entry(c, w, err);
+    if (s != SETUN_OK) return n > 1 ? st_fail_in(err, s, "entry %zu", i) : s;
+    w->n_rows = entries[i].logits == SETUN_LOGITS_ALL ? (uint32_t)entries[i].n : entries[i].logits && entries[i].n;
+    *tokens += entries[i].n;
+    c->growths[i] = (st_growth){w->sequence, (uint32_t)entries[i].n};
+  }
+  return assign_rows(c, n, err);
+}
+
+// Tells the caller; what it answers counts as setun_session_stop does.
+static bool report_progress(eval_state *e, double done) {
+  const setun_eval_params *p = e->params;
+  if (p->progress && !p->progress(done / (double)e->n, p->user)) atomic_store(&e->c->stop, true);
+  return !atomic_load(&e->c->stop);
+}
+
+// Asked before each block.
+static bool stopped(void *context) {
+  eval_state *e = context;
+  double part = (double)e->blocks++ / e->c->run->model->h.n_layer;
+  return !report_progress(e, (double)e->done + part * e->batch.n_tokens);
+}
+
+// ---- passes -------------------------------------------------------------------------------------------------------
+
+// Tokens [w->done, w->done + n) of an entry join the pass.
+static void take_tokens(eval_state *e, work *w, uint32_t n) {
+  st_context *c = e->c;
+  const setun_batch_entry *entry = w->entry;
+  const st_sequence *q = w->sequence;
+  c->runs[e->batch.n_runs++] =
+      (st_token_run){.position = q->position, .n = n, .pages = q->pages, .stride = c->sequences.stride};
+  memcpy(c->ids + e->batch.n_tokens, entry->ids + w->done, n * sizeof *c->ids);
+  for (uint32_t i = 0; i < n; i++) {
+    bool last = w->done + i + 1 == entry->n, all = e->params->on_logits || entry->logits == SETUN_LOGITS_ALL;
+    if (!all && !(last && entry->logits == SETUN_LOGITS_LAST)) continue;
+    c->rows[e->n_rows++] = e->batch.n_tokens + i;
+  }
+  w->taken = n;
+  e->batch.n_tokens += n;
+}
+
+// What the next pass computes: entries with one token, then the others as far as they fit.
+static void fill_pass(eval_state *e) {
+  st_context *c = e->c;
+  e->batch = (st_batch){.runs = c->runs};
+  e->n_rows = e->blocks = 0;
+  for (size_t i = 0; i < e->n_works; i++) c->works[i].taken = 0;
+  for (int several = 0; several < 2; several++) {
+    for (size_t i = 0; i < e->n_works; i++) {
+      work *w = &c->works[i];
+      size_t left = w->entry->n - w->done, room = c->run->n_batch - e->batch.n_tokens;
+      if (left && room && has_several(w) == several) take_tokens(e, w, (uint32_t)(left < room ? left : room));
+    }
+  }
+}
+
+// Logits of some of the pass's tokens, [first, first + n) of those that want them.
+static setun_status compute_logits(eval_state *e, uint32_t first, uint32_t n, float *out, setun_error *err) {
+  st_context *c = e->c;
+  const st_finished_pass pass = {c->run, c->ids, &e->batch};
+  c->n_results = 0;
+  setun_status s = st_run_logits(c->run, c->rows + first, n, e->n_rows - first - n, out, err);
+  return s == SETUN_OK ? st_overflow_check(&pass, c->rows + first, n, out, err) : s;
+}
+
+// Hands out logits that on_logits asked for; the last of them stay.
+static setun_status report_logits(eval_state *e, uint32_t first, uint32_t n, setun_error *err) {
+  st_context *c = e->c;
+  const st_finished_pass pass = {c->run, c->ids, &e->batch};
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t position = st_finished_position(&pass, c->rows[first + i]);
+    const float *logits = c->logits + (size_t)i * c->run->model->h.n_vocab;
+    if (!e->params->on_logits(position, logits, e->params->user) || atomic_load(&c->stop)) {
+      return st_fail(err, SETUN_ERROR_CANCELED, "stopped at position %u", position);
+    }
+  }
+  c->works[0].row = n - 1;
+  return SETUN_OK;
+}
+
+static setun_status all_logits(eval_state *e, setun_error *err) {
+  st_context *c = e->c;
+  setun_status s = SETUN_OK;
+  for (uint32_t first = 0, n; first < e->n_rows && s == SETUN_OK; first += n) {
+    n = e->n_rows - first < c->run->n_logits ? e->n_rows - first : c->run->n_logits;
+    s = compute_logits(e, first, n, c->logits + (size_t)e->row * c->run->model->h.n_vocab, err);
+    if (s != SETUN_OK) return s;
+    if (e->params->on_logits) {
+      s = report_logits(e, first, n, err);
+    } else {
+      e->row += n;
+    }
+  }
+  return s;
+}
+
+static void finish_pass(eval_state *e) {
+  st_context *c = e->c;
+  c->n_results = 0;
+  for (size_t i = 0; i < e->n_works; i++) {
+    work *w = &c->works[i];
+    if (!w->taken) continue;
+    memcpy(w->sequence->ids + w->sequence->position, w->entry->ids + w->done, w->taken * sizeof(setun_token));
+    w->sequence->position += w->taken;
+    w->done += w->taken;
+  }
+  e->done += e->batch.n_tokens;
+}
+
+static setun_status eval(eval_state *e, setun_error *err) {
+  st_context *c = e->c;
+  st_pass pass = {.stop = stopped, .stop_context = e, .on_hidden = e->params->on_hidden, .user = e->params->user};
+  if (pass.on_hidden) {
+    size_t floats;
+    if (!c->hidden && st_mul_size(c->run->n_batch, c->run->model->h.n_embd, &floats)) {
+      c->hidden = st_malloc(floats, sizeof *c->hidden);
+    }
+    if (!c->hidden) return st_fail_memory(err, "hidden states");
+    pass.hidden = c->hidden;
+  }
+  while (e->done < e->n) {
+    fill_pass(e);
+    pass.n_logits = e->n_rows;
+    setun_status s = st_run_tokens(c->run, c->ids, &e->batch, &pass, err);
+    if (s == SETUN_ERROR_CANCELED) {
+      return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", e->done, e->n);
+    }
+    if (s == SETUN_OK) s = all_logits(e, err);
+    if (s != SETUN_OK) return s;
+    finish_pass(e);
+  }
+  report_progress(e, (double)e->n); // all is done whatever the answer is
+  c->n_results = e->n_works;
+  for (size_t i = 0; i < e->n_works; i++) c->results[i] = (result){c->works[i].row, c->works[i].n_rows};
+  return SETUN_OK;
+}
+
+setun_status st_context_eval(st_context *c, const setun_batch_entry *entries, size_t n, const setun_eval_params *params,
+                             setun_error *err) {
+  const setun_eval_params none = {0};
+  eval_state e = {.c = c, .params = params ? params : &none, .n_works = n};
+  setun_status s = st_process_check(c->maker, c->what, err);
+  if (s == SETUN_OK) s = take_entries(c, entries, n, &e.n, err);
+  if (s != SETUN_OK || !e.n) return s;
+  s = st_sequences_reserve(&c->sequences, c->growths, n, err);
+  if (s != SETUN_OK) return s;
+  atomic_store(&c->stop, false);
+  atomic_store(&c->running, true);
+  s = eval(&e, err);
+  atomic_store(&c->running, false);
+  for (size_t i = 0; i < n && s != SETUN_OK; i++) st_sequence_trim(&c->sequences, c->works[i].sequence);
+  return s;
+}
+
+const float *st_context_logits(const st_context *c, size_t entry, size_t i) {
+  if (entry >= c->n_results || i >= c->results[entry].n_rows) return NULL;
+  return c->logits + (c->results[entry].row + i) * c->run->model->h.n_vocab;
+}
+
+void st_context_stop(st_context *c) {
+  if (atomic_load(&c->running)) atomic_store(&c->stop, true);
+}

@@ -1,0 +1,43 @@
+// A context: a model's workspace and the sequences that are computed in it, tokens of several of them in one pass. A
+// session is a context with one sequence.
+#ifndef SETUN_RUNTIME_CONTEXT_H
+#define SETUN_RUNTIME_CONTEXT_H
+
+#include "runtime/sequences.h"
+
+typedef struct st_context st_context;
+
+// Bytes of a context of the model with a sampler for each sequence, before there is one; see st_run_size_of.
+st_run_size st_context_size_of(const st_model *model, const st_run_options *options, const st_workload *workload);
+
+// `what` it is called in messages: static text.
+setun_status st_context_new(const st_model *model, const setun_context_params *params, const char *what,
+                            st_context **context, setun_error *err);
+void st_context_free(st_context *context);
+void st_context_info(const st_context *context, setun_context_info *info);
+// Bytes of the KV cache that decoding one token reads when `tokens` are in its sequence.
+uint64_t st_context_cache_bytes(const st_context *context, uint32_t tokens);
+
+setun_status st_context_add(st_context *context, int *sequence, setun_error *err);
+setun_status st_context_drop(st_context *context, int sequence, setun_error *err);
+setun_status st_context_fork(st_context *context, int sequence, int *copy, setun_error *err);
+setun_status st_context_truncate(st_context *context, int sequence, uint32_t n, setun_error *err);
+setun_status st_context_reuse(st_context *context, const setun_token *ids, size_t n, int *sequence, uint32_t *position,
+                              setun_error *err);
+uint32_t st_context_position(const st_context *context, int sequence);
+const setun_token *st_context_tokens(const st_context *context, int sequence);
+setun_status st_context_save(st_context *context, int sequence, const char *path, setun_error *err);
+setun_status st_context_load(st_context *context, int sequence, const char *path, setun_error *err);
+setun_status st_context_save_memory(st_context *context, int sequence, void *bytes, size_t capacity, size_t *length,
+                                    setun_error *err);
+setun_status st_context_load_memory(st_context *context, int sequence, const void *bytes, size_t length,
+                                    setun_error *err);
+
+// As setun_context_eval. `params` may have on_hidden, and with one entry on_logits, which then gets the logits of each
+// token; those of the last one are kept.
+setun_status st_context_eval(st_context *context, const setun_batch_entry *entries, size_t n,
+                             const setun_eval_params *params, setun_error *err);
+const float *st_context_logits(const st_context *context, size_t entry, size_t i);
+void st_context_stop(st_context *context);
+
+#endif

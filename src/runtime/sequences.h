@@ -1,0 +1,65 @@
+// The sequences of a context: their tokens, and tables of the pages that hold their keys and values. Pages are shared
+// until one of their users writes to them. Sequences that were dropped are remembered while nobody needs their pages.
+#ifndef SETUN_RUNTIME_SEQUENCES_H
+#define SETUN_RUNTIME_SEQUENCES_H
+
+#include "model/forward.h"
+#include "runtime/pages.h"
+
+typedef struct st_sequence {
+  bool used;
+  uint32_t position; // tokens, whose keys and values are in the cache
+  uint32_t n_blocks; // pages of each layer
+  uint32_t *pages;   // [n_layer][stride]
+  setun_token *ids;  // [n_ctx]
+  uint64_t last_use; // of one that was dropped
+} st_sequence;
+
+typedef struct st_sequences {
+  st_run *run;
+  st_page_pool pool;
+  uint32_t n_max, stride; // sequences that there can be; blocks of the longest
+  uint64_t clock;         // counts uses
+  st_sequence *all;       // [2 * n_max]: n_max sequences, then as many that were dropped
+} st_sequences;
+
+// Bytes of all, before there are any.
+uint64_t st_sequences_size(const st_model *model, const st_run_options *options);
+setun_status st_sequences_new(st_sequences *all, st_run *run, uint32_t n_max, setun_error *err);
+void st_sequences_free(st_sequences *all);
+
+// The sequence of a number; an error that says so where there is none.
+setun_status st_sequence_get(const st_sequences *all, int number, st_sequence **sequence, setun_error *err);
+// The page of a layer and a block of positions.
+static inline uint32_t *st_sequence_page(const st_sequences *all, const st_sequence *s, uint32_t layer,
+                                         uint32_t block) {
+  return &s->pages[(size_t)layer * all->stride + block];
+}
+static inline int st_sequence_number(const st_sequences *all, const st_sequence *sequence) {
+  return (int)(sequence - all->all);
+}
+
+setun_status st_sequence_add(st_sequences *all, st_sequence **sequence, setun_error *err);
+void st_sequence_drop(st_sequences *all, st_sequence *sequence);
+void st_sequence_truncate(st_sequences *all, st_sequence *sequence, uint32_t n);
+// `to`, which is empty, becomes the first n tokens of `from`.
+void st_sequence_copy(st_sequences *all, const st_sequence *from, st_sequence *to, uint32_t n);
+// A new sequence with the longest beginning of the ids that there is, or was: at most n - 1 tokens.
+setun_status st_sequence_reuse(st_sequences *all, const setun_token *ids, size_t n, st_sequence **sequence,
+                               setun_error *err);
+
+// A sequence that goes on, and by how many tokens.
+typedef struct st_growth {
+  st_sequence *sequence;
+  uint32_t n;
+} st_growth;
+
+// Pages of its own for all tokens of the call, no sequence twice. SETUN_ERROR_LIMIT, and nothing has changed, where
+// there are too few.
+setun_status st_sequences_reserve(st_sequences *all, const st_growth *growths, size_t n, setun_error *err);
+// A sequence loses its tokens, and gets pages for `n` others; likewise where there are too few.
+setun_status st_sequence_replace(st_sequences *all, st_sequence *sequence, uint32_t n, setun_error *err);
+// Gives back the pages behind a sequence's tokens.
+void st_sequence_trim(st_sequences *all, st_sequence *sequence);
+
+#endif
