@@ -185,6 +185,23 @@ class InstallTest(Case):
         self.assertGreaterEqual(sum(line.startswith("second: ") for line in lines), 16)
         self.assertEqual(self.run_example(program, "no-such-model", "a", "b").returncode, 1)
 
+    def test_example_eight_prompts(self):
+        programs = [self.build_example("cc", "eight_prompts.c", "-std=c11"),
+                    self.build_example("c++", "eight_prompts.c", "-xc++")]
+        # two prompts begin the same; each text is what the command writes with its seed
+        prompts = ["Once upon a time", "Once upon a time there was", "A little girl", "One day", "The fox", "In the garden",
+                   "Tom had a", "It was raining"]
+        want = "".join(self.good("run", TALES, "-p", prompt, "-n", 32, "--seed", seed).decode().rstrip("\n") + "\n\n"
+                       for seed, prompt in enumerate(prompts))
+        for program in programs:
+            result = self.run_example(program, TALES, *prompts)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertEqual(result.stdout, want)
+        result = self.run_example(program, TALES, "The sea")  # and seven prompts of its own
+        self.assertEqual((result.returncode, result.stdout.count("\n\n")), (0, 8))
+        self.assertEqual(self.run_example(program, "no-such-model").returncode, 1)
+        self.assertEqual(self.run_example(program).returncode, 2)
+
     def test_cmake_package(self):
         self.build_tools()
         with open(os.path.join(self.folder, "CMakeLists.txt"), "w", encoding="utf-8") as file:
