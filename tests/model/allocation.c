@@ -115,6 +115,66 @@ static setun_status evaluate(work *w, setun_error *err) {
   return status;
 }
 
+// Sequences that fork, are dropped, found again and forgotten, in a small cache.
+static setun_status compute(work *w, setun_context *c, setun_error *err) {
+  setun_token ids[90];
+  int a = -1, b = -1;
+  uint32_t position = 0;
+  for (int i = 0; i < 90; i++) ids[i] = i * 3 % 50;
+  setun_status s = setun_context_add(c, &a, err);
+  setun_batch_entry entries[] = {{a, SETUN_LOGITS_LAST, ids, 70}, {0, SETUN_LOGITS_LAST, ids + 70, 1}};
+  if (s == SETUN_OK) s = setun_context_eval(c, entries, 1, NULL, err);
+  if (s == SETUN_OK) s = setun_context_fork(c, a, &b, err);
+  entries[0].ids += 70, entries[0].n = 2, entries[1].sequence = b;
+  if (s == SETUN_OK) s = setun_context_eval(c, entries, 2, NULL, err);
+  if (s == SETUN_OK) digest(w, setun_context_logits(c, 1, 0), setun_model_n_vocab(w->model) * sizeof(float));
+  if (s == SETUN_OK) s = setun_context_drop(c, b, err);
+  if (s == SETUN_OK) s = setun_context_reuse(c, ids, 90, &b, &position, err);
+  if (s == SETUN_OK) s = setun_context_drop(c, b, err);
+  if (s == SETUN_OK) s = setun_context_drop(c, a, err);
+  digest(w, &position, sizeof position);
+  if (s == SETUN_OK) s = setun_context_add(c, &a, err);
+  entries[0] = (setun_batch_entry){a, SETUN_LOGITS_ALL, ids + 1, 5};
+  if (s == SETUN_OK) s = setun_context_eval(c, entries, 1, NULL, err);
+  if (s == SETUN_OK) digest(w, setun_context_logits(c, 0, 4), setun_model_n_vocab(w->model) * sizeof(float));
+  if (s == SETUN_OK) s = setun_context_drop(c, a, err);
+  return s;
+}
+
+static const setun_context_params small = {
+    .size = sizeof small, .n_ctx = 96, .n_seq_max = 2, .n_cache = 192, .n_batch = 8, .n_logits = 6, .threads = 2};
+
+static setun_status serve(work *w, setun_error *err) {
+  setun_context *c = NULL;
+  setun_status s = setun_context_new(w->model, &small, &c, err);
+  if (s == SETUN_OK) s = compute(w, c, err);
+  setun_context_free(c);
+  return s;
+}
+
+// Once there is a context, nothing is allocated: every allocation fails, and all goes well.
+static void computing_allocates_nothing(void **state) {
+  (void)state;
+  const char *const paths[] = {GOLDEN "hf/bitnet-auto", GOLDEN "hf/gpt-oss", GOLDEN "hf/gemma3"};
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    setun_error err = {SETUN_OK, ""};
+    setun_context *c = NULL;
+    setun_model *m = load(paths[i], NULL);
+    work w = {.path = paths[i], .model = m};
+    if (setun_context_new(m, &small, &c, &err) != SETUN_OK) fail_msg("%s", err.message);
+    atomic_store(&left, 0);
+    atomic_store(&lasting, true);
+    atomic_store(&armed, true);
+    setun_status s = SETUN_OK;
+    for (int round = 0; round < 3 && s == SETUN_OK; round++) s = compute(&w, c, &err);
+    atomic_store(&armed, false);
+    if (s != SETUN_OK) fail_msg("%s: %s", paths[i], err.message);
+    assert_int_equal(atomic_load(&left), 0);
+    setun_context_free(c);
+    setun_model_free(m);
+  }
+}
+
 static setun_status draw(work *w, setun_error *err) {
   float logits[64];
   setun_candidate likely[4];
@@ -307,6 +367,7 @@ static void all_of(const char *path) {
   w.model = m;
   each_allocation(w, tokenize, "tokenizing");
   each_allocation(w, evaluate, "evaluation");
+  each_allocation(w, serve, "sequences");
   each_allocation(w, draw, "sampling");
   each_allocation(w, converse, "conversation");
   setun_model_free(m);
@@ -349,6 +410,6 @@ static int remove_folder(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(patterns), cmocka_unit_test(huggingface), cmocka_unit_test(gguf),
-                                     cmocka_unit_test(synthesis)};
+                                     cmocka_unit_test(synthesis), cmocka_unit_test(computing_allocates_nothing)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -435,6 +435,49 @@ static void full_pool(void **state) {
   setun_model_free(m);
 }
 
+// A dropped sequence shares the page that one goes on in, and no page is free: it is forgotten, and nothing is copied.
+static void dropped_ones_make_room(void **state) {
+  (void)state;
+  setun_model *m = load(TALES, NULL);
+  setun_context_params p = {.size = sizeof p, .n_ctx = 256, .n_seq_max = 2, .n_cache = 128, .threads = 1};
+  setun_context *c = context_of(m, &p);
+  setun_token ids[120];
+  int a = add(c), b = -1;
+  fill(ids, 120, 1, setun_model_n_vocab(m));
+  go_on(c, a, ids, 100);
+  EXPECT_OK(setun_context_fork(c, a, &b, &err));
+  EXPECT_OK(setun_context_drop(c, b, &err));
+  same_as_alone(m, c, a, ids, 110);
+  assert_int_equal(info_of_context(c).pages_used, info_of_context(c).pages);
+  setun_context_free(c);
+  setun_model_free(m);
+}
+
+// What a plan counts is what a context has: its pages, with attention's scratch of some KiB beside them.
+static void planned(void **state) {
+  (void)state;
+  setun_error e = {SETUN_OK, ""};
+  setun_plan plan = {.size = sizeof plan}, whole = {.size = sizeof whole};
+  setun_context_params p = {.size = sizeof p, .n_ctx = 256, .n_seq_max = 40, .n_cache = 3000, .threads = 1};
+  setun_session_params other = setun_session_params_default();
+  setun_model_params params = {.size = sizeof params, .context = &p, .threads = 1};
+  EXPECT_OK(setun_model_plan(TALES, &params, &plan, &err));
+  setun_model *m = NULL;
+  EXPECT_OK(setun_model_load(TALES, &params, &m, &err));
+  setun_context *c = context_of(m, &p);
+  setun_context_info info = info_of_context(c);
+  uint64_t pages = info.pages * info.page_bytes;
+  assert_int_equal(info.pages, 47 * info_of(m).n_layer);
+  assert_true(plan.cache >= pages && plan.cache < pages + (4 << 20));
+  p.n_cache = 0;
+  EXPECT_OK(setun_model_plan(TALES, &params, &whole, &err));
+  assert_true(whole.cache > plan.cache * 3);
+  params.session = &other;
+  assert_int_equal(setun_model_plan(TALES, &params, &plan, &e), SETUN_ERROR_ARGUMENT);
+  setun_context_free(c);
+  setun_model_free(m);
+}
+
 // What is asked wrongly is refused before anything is computed.
 static void refusals(void **state) {
   (void)state;
@@ -478,8 +521,9 @@ static void refusals(void **state) {
 
 int main(int argc, char **argv) {
   rounds = rounds_of_arguments(argc, argv);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(forks_share_pages), cmocka_unit_test(prefixes_are_reused),
-                                     cmocka_unit_test(full_pool), cmocka_unit_test(refusals),
-                                     cmocka_unit_test(schedules)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(forks_share_pages), cmocka_unit_test(prefixes_are_reused),    cmocka_unit_test(full_pool),
+      cmocka_unit_test(refusals),          cmocka_unit_test(dropped_ones_make_room), cmocka_unit_test(planned),
+      cmocka_unit_test(schedules)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -479,12 +479,54 @@ static void any_share(void **state) {
   }
 }
 
+// Tokens of several sequences: a pass reads what it reads for one token, head included, and gives each sequence what it
+// gets alone.
+static void sequences(void **state) {
+  (void)state;
+  enum { N = 6 };
+  char path[512];
+  uint32_t none = 0;
+  setun_token ids[TOKENS];
+  setun_error err = {SETUN_OK, ""};
+  setun_batch_entry entries[N];
+  uint64_t one = 0, several = 0; // bytes
+  convert_tales_with("t16", "q6_k", path, sizeof path);
+  fill_ids(ids);
+  opened o = open_path(path, &none, false);
+  setun_context_params p = {.size = sizeof p, .n_ctx = 64, .n_seq_max = N, .threads = 2};
+  for (int i = 0; i < N; i++) entries[i] = (setun_batch_entry){i, SETUN_LOGITS_LAST, ids + i, i % 2 ? 1 : TOKENS - N};
+  float *alone = st_malloc(N * o.model->h.n_vocab, sizeof *alone);
+  size_t bytes = o.model->h.n_vocab * sizeof *alone;
+  for (int all = 0; all < 2; all++) {
+    st_context *c = NULL;
+    int sequence = -1;
+    if (st_context_new(o.model, &p, "context", &c, &err)) fail_msg("%s", err.message);
+    for (int i = 0; i < N; i++) assert_int_equal(st_context_add(c, &sequence, NULL), SETUN_OK);
+    for (int i = 0; i < (all ? 1 : N); i++) {
+      uint64_t before = st_streamer_get_stats(o.placement->streamer).read.bytes;
+      if (st_context_eval(c, entries + i, all ? N : 1, NULL, &err)) fail_msg("%s", err.message);
+      uint64_t count = st_streamer_get_stats(o.placement->streamer).read.bytes - before;
+      if (all) several = count;
+      if (!all) one = count;
+      if (!all) memcpy((char *)alone + (size_t)i * bytes, st_context_logits(c, 0, 0), bytes);
+    }
+    for (int i = 0; all && i < N; i++) {
+      assert_memory_equal(st_context_logits(c, (size_t)i, 0), (char *)alone + (size_t)i * bytes, bytes);
+    }
+    st_context_free(c);
+  }
+  assert_true(one > 0 && several < one + one / 2); // embedding rows are read one by one
+  st_free(alone);
+  close_model(&o);
+  unlink(path);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(families), cmocka_unit_test(layouts),    cmocka_unit_test(direct),
-      cmocka_unit_test(mapped),   cmocka_unit_test(stopped),    cmocka_unit_test(several_sessions),
-      cmocka_unit_test(changing), cmocka_unit_test(budgets),    cmocka_unit_test(default_budgets),
-      cmocka_unit_test(heads),    cmocka_unit_test(all_logits), cmocka_unit_test(adapters),
-      cmocka_unit_test(any_share)};
+      cmocka_unit_test(families),  cmocka_unit_test(layouts),    cmocka_unit_test(direct),
+      cmocka_unit_test(mapped),    cmocka_unit_test(stopped),    cmocka_unit_test(several_sessions),
+      cmocka_unit_test(changing),  cmocka_unit_test(budgets),    cmocka_unit_test(default_budgets),
+      cmocka_unit_test(heads),     cmocka_unit_test(all_logits), cmocka_unit_test(adapters),
+      cmocka_unit_test(any_share), cmocka_unit_test(sequences)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
