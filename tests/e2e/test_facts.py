@@ -30,7 +30,7 @@ FAMILIES = {
     "qwen3": ("hf/qwen3", "gguf/qwen3.gguf"),
     "qwen3moe": ("hf/qwen3-moe", "qwen3moe"),
 }
-FOREIGN = ("general", "tokenizer", "prism", "other", "alone", "mradermacher", "quantize")
+FOREIGN = ("general", "split", "tokenizer", "prism", "other", "alone", "mradermacher", "quantize")
 EXPERTS = ("mixtral", "gpt-oss", "olmoe", "qwen2moe", "qwen3moe")
 
 # Key of GGUF: value, what becomes of it, and in which families something else does.
@@ -102,6 +102,30 @@ CONFIG = [
     ("attention_dropout", 0.5, SAME, {}),
     ("of_no_published_class", {"a": [1]}, SAME, {}),
 ]
+
+# What published GGUF files say beside a model's shape, as the logs in public reports list it (llama.cpp's "Dumping metadata
+# keys/values"): of every family, and of one.
+PUBLISHED = {
+    "general.type": "model", "general.name": "Qwen3 30B A3B Instruct 2507", "general.version": "2507",
+    "general.finetune": "Instruct", "general.basename": "Qwen3", "general.quantized_by": "Unsloth",
+    "general.organization": "Qwen", "general.author": "Qwen", "general.size_label": "30B-A3B", "general.license": "apache-2.0",
+    "general.license.name": "llama3.2", "general.license.link": "https://example.org/LICENSE", "general.description": "a model",
+    "general.url": "https://example.org", "general.repo_url": "https://example.org/unsloth", "general.source.url": "https://example.org",
+    "general.base_model.count": 1, "general.base_model.0.name": "Qwen3 30B A3B", "general.base_model.0.version": "2507",
+    "general.base_model.0.organization": "Qwen", "general.base_model.0.repo_url": "https://example.org/Qwen",
+    "general.dataset.count": 1, "general.dataset.0.name": "Ultrachat", "general.dataset.0.organization": "An Organization",
+    "general.tags": ["unsloth", "text-generation"], "general.languages": ["en", "de"], "general.datasets": ["one"],
+    "general.file_type": 15, "general.quantization_version": 2, "general.sampling.top_k": 20,
+    "general.sampling.top_p": 0.95, "general.sampling.temp": 1.0, "quantize.imatrix.file": "imatrix.dat",
+    "quantize.imatrix.dataset": "calibration_datav3.txt", "quantize.imatrix.entries_count": 128, "quantize.imatrix.chunks_count": 125,
+    "mradermacher.quantize_version": "2", "mradermacher.quantized_by": "mradermacher", "mradermacher.convert_type": "hf",
+    "tokenizer.ggml.add_space_prefix": False, "split.no": 0, "split.count": 0, "split.tensors.count": 0,
+}
+PUBLISHED_OF = {
+    "qwen3moe": {"expert_shared_feed_forward_length": 0},  # files of pruned experts
+    "gemma3": {"rope.scaling.type": "none"},
+    "llama": {"rope.scaling.type": "none"},
+}
 
 
 class FactsTest(Case):
@@ -187,6 +211,18 @@ class FactsTest(Case):
                 with self.subTest(family=name, key=key, value=value):
                     self.check(path, key, value, other.get(name, expected))
 
+    def test_published_metadata(self):
+        """What ordinary files say beside their shape changes nothing, and none is refused for it."""
+        for name, (_, path) in self.models.items():
+            with self.subTest(family=name):
+                known = gguf.read(path)[0]
+                arch = known["general.architecture"] + "."
+                changes = {key: value for key, value in PUBLISHED.items() if key not in known}
+                changes.update((key, value) for key, value in PUBLISHED_OF.get(name, {}).items() if arch + key not in known)
+                found = self.logits(self.edited(path, changes))
+                self.assertIsInstance(found, list, found)
+                self.assertEqual(found, self.plain_logits(path))
+
     def test_experts_of_dense_files(self):
         for name in ("llama", "mistral", "minicpm", "bitnet", "bitnet-b1.58", "gemma3", "qwen2", "qwen3"):
             with self.subTest(family=name):
@@ -269,7 +305,7 @@ class FactsTest(Case):
 class WindowsTest(FactsTest):
     """Windows by layer: a period, or an array of flags or numbers, one a layer; one reader for all families."""
 
-    test_gguf = test_config = test_experts_of_dense_files = test_factors_are_exact = None
+    test_gguf = test_config = test_published_metadata = test_experts_of_dense_files = test_factors_are_exact = None
     test_granite_by_name_of_llama = test_made_containers = test_yarn = test_clamp = None
 
     def test_spellings(self):
