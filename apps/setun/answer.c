@@ -11,11 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct text_buffer {
-  char *data;
-  size_t length, capacity;
-} text_buffer;
-
 // One answer while it is made.
 typedef struct turn {
   answerer *a;
@@ -26,26 +21,10 @@ typedef struct turn {
   setun_reply *reply;
   text_buffer content, reasoning;
   bool dim, line_open, any, failed, called, stopped; // stopped: by a stop text
-  setun_channel channel; // of what was printed last
+  setun_channel channel;                             // of what was printed last
 } turn;
 
 // ---- text ----
-
-static bool append(text_buffer *b, const char *bytes, size_t n) {
-  if (b->capacity - b->length < n) {
-    size_t larger = (b->length + n) * 2 + 256;
-    char *grown = realloc(b->data, larger);
-    if (!grown) {
-      failure("out of memory for an answer of %zu bytes", b->length);
-      return false;
-    }
-    b->data = grown;
-    b->capacity = larger;
-  }
-  if (n) memcpy(b->data + b->length, bytes, n);
-  b->length += n;
-  return true;
-}
 
 // What a model writes must not steer the terminal: control characters are shown as '?'.
 static void print_safely(const char *text, size_t n) {
@@ -70,7 +49,7 @@ static void set_dim(turn *t, bool dim) {
 
 static void show(turn *t, setun_channel channel, const char *text, size_t n) {
   bool thoughts = channel == SETUN_CHANNEL_REASONING || channel == SETUN_CHANNEL_CALL;
-  if (thoughts && (!t->a->terminal || t->a->hide_reasoning)) return;
+  if (t->a->silent || (thoughts && (!t->a->terminal || t->a->hide_reasoning))) return;
   block_signals(true);
   if (t->any && channel != t->channel) print_text("%s\n", t->line_open ? "\n" : "");
   t->any = true;
@@ -94,7 +73,7 @@ static bool take_text(turn *t, setun_channel channel, const char *text, size_t n
   while (to && !to->length && n && strchr(" \t\n\r", *text)) text++, n--;
   if (!n) return true;
   if (channel == SETUN_CHANNEL_CALL) t->called = true;
-  if (to && !append(to, text, n)) {
+  if (to && !append_text(to, text, n)) {
     t->failed = true;
     return false;
   }
@@ -317,13 +296,17 @@ static answer_result generate(turn *t) {
   setun_error error;
   uint32_t n_vocab = setun_model_n_vocab(t->a->model), room = setun_session_context(session);
   answer_result result = ANSWER_DONE;
+  t->a->facts.reason = setun_end_name(SETUN_END_LENGTH);
   while (result == ANSWER_DONE && (t->a->most < 0 || t->made.count < (uint64_t)t->a->most)) {
     setun_token id = 0;
     if (setun_sampler_sample(t->sampler, setun_session_logits(session), n_vocab, &id, &error) != SETUN_OK) {
       report(&error);
       return ANSWER_FAILED;
     }
-    if (setun_token_is_end(t->a->model, id) && !t->a->ignore_end) break;
+    if (setun_token_is_end(t->a->model, id) && !t->a->ignore_end) {
+      t->a->facts.reason = setun_end_name(SETUN_END_TOKEN);
+      break;
+    }
     if (!keep_token(t, id)) return ANSWER_FAILED;
     if (t->stopped) break;
     result = setun_session_position(session) == room ? make_room(t) : evaluate(t, &id, 1);
@@ -347,6 +330,15 @@ static bool keep_answer(turn *t, answer_result result) {
   if (result != ANSWER_DONE && !t->content.length) return true;
   return conversation_add_answer(t->a->talk, t->content.data ? t->content.data : "", t->content.length,
                                  t->reasoning.data, t->reasoning.length);
+}
+
+static void note_facts(turn *t, answer_result result) {
+  answer_facts *f = &t->a->facts;
+  f->prompt_tokens = t->prompt_length;
+  f->new_tokens = t->made.count;
+  if (result == ANSWER_INTERRUPTED) f->reason = "interrupted";
+  if (result == ANSWER_FULL) f->reason = setun_end_name(SETUN_END_CONTEXT);
+  if (t->stopped) f->reason = setun_end_name(SETUN_END_STOP);
 }
 
 static void free_turn(turn *t) {
@@ -373,6 +365,7 @@ answer_result answer(answerer *a) {
   end_line(&t);
   if (result == ANSWER_DONE || result == ANSWER_FULL) say_empty(&t);
   if (result != ANSWER_FAILED && !keep_answer(&t, result)) result = ANSWER_FAILED;
+  note_facts(&t, result);
   free_turn(&t);
   return result;
 }

@@ -9,6 +9,12 @@
 
 typedef enum overflow_choice { OVERFLOW_ASK, OVERFLOW_STOP, OVERFLOW_DROP } overflow_choice;
 
+// What is known of an answer beside its text.
+typedef struct answer_facts {
+  const char *reason; // why it ended: "token", "stop", "length", "context", "interrupted"
+  size_t prompt_tokens, new_tokens;
+} answer_facts;
+
 // What answers are made with. The members are the caller's.
 typedef struct answerer {
   setun_model *model;
@@ -23,6 +29,8 @@ typedef struct answerer {
   size_t longest;         // bytes of text that a message may have
   overflow_choice overflow;
   bool terminal, hide_reasoning, ignore_end, verbose;
+  bool silent;        // nothing is printed of an answer
+  answer_facts facts; // of the last answer
 } answerer;
 
 typedef enum answer_result {

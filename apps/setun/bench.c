@@ -144,12 +144,6 @@ static double compute_peak(const bench_result *r) {
   return int8 ? r->ceilings.int8_macs_per_s : r->ceilings.float_macs_per_s;
 }
 
-static void print_json_member(const char *key, double value) {
-  print_text("\"%s\": ", key);
-  print_json_number(value);
-  print_text(", ");
-}
-
 static void print_json(const bench_result *r, const bench_options *o) {
   print_text("{");
   print_json_member("prefill_tokens_per_s", r->prefill);

@@ -19,7 +19,7 @@ typedef struct chat_options {
   int64_t n, ctx; // n < 0: until the end; ctx 0: the model's
   const char *system, *file, *overflow, *name;
   text_list variables, stops;
-  bool hide_thinking, ignore_end, verbose;
+  bool hide_thinking, ignore_end, json, jsonl, verbose;
 } chat_options;
 
 #define AT(member) offsetof(chat_options, member)
@@ -41,6 +41,11 @@ static const option rows[] = {
     {0, "hide-thinking", OPTION_FLAG, AT(hide_thinking), NULL, 0, 0,
      "do not show what the model thinks before it answers"},
     {0, "ignore-eos", OPTION_FLAG, AT(ignore_end), NULL, 0, 0, "continue past end tokens"},
+    {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0,
+     "read one JSON text, {\"messages\": [...]} or the array, answer its last message, and print the messages with the "
+     "answer"},
+    {0, "jsonl", OPTION_FLAG, AT(jsonl), NULL, 0, 0,
+     "read a message a line as a JSON object, and print the answer to each as one"},
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "say on standard error what is done"},
 };
 
@@ -241,6 +246,61 @@ static int filter(answerer *a) {
   return status;
 }
 
+// ---- JSON ----
+
+// Whether the last message is one to answer.
+static bool is_answerable(const answerer *a) {
+  const char *role = conversation_last_role(a->talk);
+  return *role && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0 && strcmp(role, "developer") != 0;
+}
+
+// Answers and prints. The exit status.
+static int respond_json(answerer *a, bool line) {
+  answer_result result = answer(a);
+  int status = result == ANSWER_DONE ? 0 : result == ANSWER_INTERRUPTED ? interrupt_status() : STATUS_FAILED;
+  if (strcmp(conversation_last_role(a->talk), "assistant") != 0) return status ? status : STATUS_FAILED;
+  char *text = line ? conversation_last_line(a->talk, a->facts.reason) : conversation_lines(a->talk);
+  if (!text) return STATUS_FAILED;
+  if (line)
+    print_bytes(text, strlen(text));
+  else
+    print_text("{\"messages\": %s,\n\"stop_reason\": \"%s\", \"prompt_tokens\": %zu, \"new_tokens\": %zu}\n", text,
+               a->facts.reason, a->facts.prompt_tokens, a->facts.new_tokens);
+  flush_output();
+  free(text);
+  return status;
+}
+
+// All of standard input as one conversation.
+static int answer_json(answerer *a, const char *system) {
+  input_text text = {0};
+  int status = read_file("-", longest_file(a), &text);
+  if (status) return status;
+  bool read = conversation_read(a->talk, text.data, text.length, "standard input", true);
+  free(text.data);
+  if (!read || (system && !conversation_set_system(a->talk, system, strlen(system)))) return STATUS_FAILED;
+  if (!is_answerable(a)) return failure("standard input: expected a last message to answer, found none");
+  return respond_json(a, false);
+}
+
+// A message a line.
+static int filter_json(answerer *a) {
+  const char *text = NULL;
+  size_t length = 0;
+  int status = 0;
+  while (!status) {
+    input_event event = editor_message(a->input, &text, &length);
+    if (event == INPUT_END) break;
+    if (event == INPUT_INTERRUPTED) return interrupt_status();
+    if (event == INPUT_TOO_LONG) return failure("standard input: expected lines of at most %zu bytes", a->longest);
+    if (event != INPUT_TEXT) return STATUS_FAILED;
+    if (is_blank(text, length)) continue;
+    if (!conversation_add_json(a->talk, text, length, "standard input")) return STATUS_FAILED;
+    if (is_answerable(a)) status = respond_json(a, true);
+  }
+  return status;
+}
+
 // The bytes of text for which the plan leaves room.
 static size_t longest_text(const answerer *a) {
   enum { LEAST = 65536, A_TOKEN = 8, A_BYTE = 24 }; // a byte stands in a dozen texts and lists of ids on its way
@@ -285,12 +345,13 @@ static void free_answerer(answerer *a) {
 
 static int run(const command *self, int argc, char **argv) {
   chat_options o = {.n = -1, .sampling = sampling_unset()};
-  answerer a = {.terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+  answerer a = {0};
   input_text own = {0};
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   status = check_sampling(self, &o.sampling);
   if (!status && o.file && o.name) status = usage_error(self, "--template and --template-name exclude each other");
+  if (!status && o.json && o.jsonl) status = usage_error(self, "--json and --jsonl exclude each other");
   if (!status && !(a.talk = conversation_new())) status = STATUS_FAILED;
   for (size_t i = 0; !status && i < o.variables.count; i++) {
     status = conversation_set_variable(a.talk, self, o.variables.items[i]);
@@ -300,6 +361,8 @@ static int run(const command *self, int argc, char **argv) {
     free_answerer(&a);
     return status;
   }
+  a.silent = o.json || o.jsonl;
+  a.terminal = !a.silent && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   a.sampling = &o.sampling;
   a.most = o.n;
   a.hide_reasoning = o.hide_thinking;
@@ -313,7 +376,7 @@ static int run(const command *self, int argc, char **argv) {
   } else {
     catch_interrupts(a.session);
     if (a.terminal) note("/help lists the commands; Ctrl-D ends");
-    status = a.terminal ? converse(&a) : filter(&a);
+    status = o.json ? answer_json(&a, o.system) : o.jsonl ? filter_json(&a) : a.terminal ? converse(&a) : filter(&a);
     catch_interrupts(NULL);
   }
   free_answerer(&a);
@@ -338,8 +401,9 @@ const command command_chat = {
         "left "
         "out of later turns as its template says.\n"
         "Where standard input or output is not a terminal, each line of the input is a message, and its answer is "
-        "printed, "
-        "without thoughts, before the next line is read.",
+        "printed, without thoughts, before the next line is read. With --json and --jsonl messages come and go as "
+        "JSON, "
+        "as docs/json.md says.",
     .groups = {{"conversation", OPTION_ROWS(rows), 0},
                SAMPLING_GROUP(chat_options),
                COMPUTE_GROUP(chat_options),

@@ -10,5 +10,7 @@ extern const command command_run, command_chat, command_render, command_tokenize
 // In the order of `setun help`, ended by NULL.
 extern const command *const all_commands[];
 const command *find_command(const char *name); // NULL when there is none
+// Reports a word that is not a command, with what was meant where that is clear. Returns 2.
+int unknown_command(const char *name);
 
 #endif

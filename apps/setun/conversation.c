@@ -226,24 +226,30 @@ static bool check_part(const st_json *part, const char *path, size_t i) {
   return false;
 }
 
-static bool check_messages(const st_json *messages, const char *path) {
+// Message `i` of what `name` calls.
+static bool check_message(const st_json *message, const char *name, size_t i) {
+  const st_json *content = st_json_find(message, "content");
+  if (!st_json_is_string(st_json_find(message, "role"))) {
+    failure("%s: message %zu: expected an object with \"role\", found none", name, i + 1);
+    return false;
+  }
+  if (content && !st_json_is_string(content) && !st_json_is_null(content) && !st_json_is_array(content)) {
+    failure("%s: message %zu: content: expected text or a list of parts, found something else", name, i + 1);
+    return false;
+  }
+  for (size_t k = 0; k < st_json_size(content); k++) {
+    if (!check_part(st_json_at(content, k), name, i)) return false;
+  }
+  return true;
+}
+
+static bool check_messages(const st_json *messages, const char *name) {
   if (!st_json_is_array(messages)) {
-    failure("%s: expected an array of messages, or an object with \"messages\", found neither", path);
+    failure("%s: expected an array of messages, or an object with \"messages\", found neither", name);
     return false;
   }
   for (size_t i = 0; i < st_json_size(messages); i++) {
-    const st_json *message = st_json_at(messages, i), *content = st_json_find(message, "content");
-    if (!st_json_is_string(st_json_find(message, "role"))) {
-      failure("%s: message %zu: expected an object with \"role\", found none", path, i + 1);
-      return false;
-    }
-    if (content && !st_json_is_string(content) && !st_json_is_null(content) && !st_json_is_array(content)) {
-      failure("%s: message %zu: content: expected text or a list of parts, found something else", path, i + 1);
-      return false;
-    }
-    for (size_t k = 0; k < st_json_size(content); k++) {
-      if (!check_part(st_json_at(content, k), path, i)) return false;
-    }
+    if (!check_message(st_json_at(messages, i), name, i)) return false;
   }
   return true;
 }
@@ -255,17 +261,36 @@ static const st_json *messages_of(const st_json *root) {
 
 bool conversation_load(conversation *c, const char *path, size_t most) {
   input_text text = {0};
+  if (read_file(path, most, &text)) return false;
+  bool read = conversation_read(c, text.data, text.length, path, false);
+  free(text.data);
+  return read;
+}
+
+// Nothing of a request is passed over; what `chat --json` says of an answer may come back with it.
+static bool check_members(const st_json *root, const char *name) {
+  static const char *const known[] = {"messages", "stop_reason", "prompt_tokens", "new_tokens"};
+  enum { KNOWN = sizeof known / sizeof *known };
+  for (size_t i = 0; st_json_is_object(root) && i < st_json_members(root); i++) {
+    const char *key = st_json_member_at(root, i)->key;
+    size_t k = 0;
+    while (k < KNOWN && strcmp(key, known[k]) != 0) k++;
+    if (k < KNOWN) continue;
+    failure("%s: expected \"messages\" alone, found \"%s\" (variables of the template: see --template-arg)", name, key);
+    return false;
+  }
+  return true;
+}
+
+bool conversation_read(conversation *c, const char *text, size_t length, const char *name, bool strict) {
   setun_error error;
   st_json *root;
-  if (read_file(path, most, &text)) return false;
-  setun_status s = st_json_parse_any(text.data, text.length, path, &root, &error);
-  free(text.data);
-  if (s != SETUN_OK) {
+  if (st_json_parse_any(text, length, name, &root, &error) != SETUN_OK) {
     report(&error);
     return false;
   }
   const st_json *messages = messages_of(root);
-  if (!check_messages(messages, path)) {
+  if ((strict && !check_members(root, name)) || !check_messages(messages, name)) {
     st_json_free(root);
     return false;
   }
@@ -273,6 +298,51 @@ bool conversation_load(conversation *c, const char *path, size_t most) {
   c->document = root;
   c->messages = *messages;
   return true;
+}
+
+bool conversation_add_json(conversation *c, const char *text, size_t length, const char *name) {
+  setun_error error;
+  st_json *root;
+  if (st_json_parse_any(text, length, name, &root, &error) != SETUN_OK) {
+    report(&error);
+    return false;
+  }
+  bool added = check_message(root, name, conversation_count(c)) && append(c, st_json_copy_of(c->document, root));
+  st_json_free(root);
+  return added;
+}
+
+const char *conversation_last_role(const conversation *c) {
+  return conversation_count(c) ? role_of(c, conversation_count(c) - 1) : "";
+}
+
+char *conversation_lines(const conversation *c) {
+  st_buffer text = {0};
+  bool ok = st_buffer_text(&text, "[");
+  for (size_t i = 0; ok && i < conversation_count(c); i++) {
+    ok = st_buffer_text(&text, i ? ",\n  " : "\n  ") && st_json_append_exact(st_json_at(&c->messages, i), &text);
+  }
+  if (ok && st_buffer_text(&text, "\n]")) return text.data;
+  failure("out of memory for the conversation's text");
+  st_buffer_free(&text);
+  return NULL;
+}
+
+char *conversation_last_line(const conversation *c, const char *stop_reason) {
+  const st_json *message = st_json_at(&c->messages, conversation_count(c) - 1);
+  st_json *root = st_json_new(); // given up before the conversation that its values are from
+  st_buffer text = {0};
+  for (size_t i = 0; root && i < st_json_members(message); i++) {
+    const st_json_member *m = st_json_member_at(message, i);
+    st_json_set(root, root, m->key, m->value);
+  }
+  if (root) st_json_set(root, root, "stop_reason", st_json_make_text(root, stop_reason));
+  if (!root || st_json_failed(root) || !st_json_append_exact(root, &text) || !st_buffer_text(&text, "\n")) {
+    failure("out of memory for the conversation's text");
+    st_buffer_free(&text);
+  }
+  st_json_free(root);
+  return text.data;
 }
 
 // Whether a file's text is a conversation; false after a report.

@@ -42,6 +42,16 @@ bool conversation_save(const conversation *c, const char *path, size_t most);
 // Such a file, or an array of messages, of at most `most` bytes. On failure the conversation is as it was.
 bool conversation_load(conversation *c, const char *path, size_t most);
 
+// The same from JSON text that `name` calls in messages. `strict`: an object may have no other members.
+bool conversation_read(conversation *c, const char *text, size_t length, const char *name, bool strict);
+// Adds a message that is JSON text. False after a report.
+bool conversation_add_json(conversation *c, const char *text, size_t length, const char *name);
+const char *conversation_last_role(const conversation *c); // of the last message; "": there is none
+// The messages as JSON text, a line each, or the last one as an object with the member "stop_reason", in one line;
+// freed with free. NULL after a report: out of memory.
+char *conversation_lines(const conversation *c);
+char *conversation_last_line(const conversation *c, const char *stop_reason);
+
 // Whether a JSON object of variables has tools in it; it has none where it is not such an object. False after a report:
 // out of memory.
 bool context_has_tools(const char *text, size_t length, bool *has);

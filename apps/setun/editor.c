@@ -15,12 +15,6 @@
 #include <unistd.h>
 #include <wchar.h>
 
-// Text that grows.
-typedef struct text_buffer {
-  char *data;
-  size_t length, capacity;
-} text_buffer;
-
 struct editor {
   EditLine *line; // NULL: standard input is not a terminal
   HistoryW *history;
@@ -30,23 +24,6 @@ struct editor {
 };
 
 static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l";
-
-static bool append(text_buffer *b, const char *bytes, size_t n) {
-  if (b->capacity - b->length <= n) {
-    size_t larger = (b->length + n) * 2 + 64;
-    char *grown = realloc(b->data, larger);
-    if (!grown) {
-      failure("out of memory for more than %zu bytes of text", b->length);
-      return false;
-    }
-    b->data = grown;
-    b->capacity = larger;
-  }
-  if (n) memcpy(b->data + b->length, bytes, n);
-  b->length += n;
-  b->data[b->length] = 0;
-  return true;
-}
 
 // ---- characters ----
 
@@ -67,7 +44,7 @@ static bool append_character(text_buffer *b, uint32_t code) {
     out[0] = (char)(0xF0 | code >> 18);
   }
   for (size_t i = 1; i < n; i++) out[i] = (char)(0x80 | (code >> (6 * (n - 1 - i)) & 0x3F));
-  return append(b, out, n);
+  return append_text(b, out, n);
 }
 
 // One byte from the terminal: 1, 0 at the end, -1 when a signal asks for attention. A stop in between, or a window of
@@ -201,10 +178,10 @@ static input_event plain_line(editor *e, const char **text, size_t *length) {
   int c = 0;
   errno = 0;
   e->current.length = 0;
-  if (!append(&e->current, "", 0)) return INPUT_FAILED;
+  if (!append_text(&e->current, "", 0)) return INPUT_FAILED;
   while ((c = getc_unlocked(stdin)) != EOF && c != '\n') {
     if (e->current.length >= e->most) return INPUT_TOO_LONG;
-    if (!append(&e->current, &(char){(char)c}, 1)) return INPUT_FAILED;
+    if (!append_text(&e->current, &(char){(char)c}, 1)) return INPUT_FAILED;
   }
   if (c == EOF && !feof(stdin)) {
     if (interrupt_pending()) return INPUT_INTERRUPTED;
@@ -238,7 +215,7 @@ static input_event edited_line(editor *e, const char **text, size_t *length) {
   }
   e->current.length = 0;
   if (n && line[n - 1] == L'\n') n--;
-  if (!append(&e->current, "", 0)) return INPUT_FAILED;
+  if (!append_text(&e->current, "", 0)) return INPUT_FAILED;
   for (int i = 0; i < n; i++) {
     if (!append_character(&e->current, (uint32_t)line[i])) return INPUT_FAILED;
   }
@@ -269,8 +246,8 @@ static input_event quoted_message(editor *e, const char *text, size_t length) {
     bool last = ends_with_quotes(text, length);
     if (last) length -= 3;
     bool room = e->message.length <= e->most; // what is too long already is only read to its end
-    if (room && e->message.length && !(last && !length) && !append(&e->message, "\n", 1)) return INPUT_FAILED;
-    if (room && !append(&e->message, text, length)) return INPUT_FAILED;
+    if (room && e->message.length && !(last && !length) && !append_text(&e->message, "\n", 1)) return INPUT_FAILED;
+    if (room && !append_text(&e->message, text, length)) return INPUT_FAILED;
     if (last) break;
     event = editor_line(e, "... ", &text, &length);
   }
@@ -285,10 +262,10 @@ input_event editor_message(editor *e, const char **text, size_t *length) {
     event = quoted_message(e, *text + 3, *length - 3);
   } else {
     while (event == INPUT_TEXT && *length && (*text)[*length - 1] == '\\') {
-      if (!append(&e->message, *text, *length - 1) || !append(&e->message, "\n", 1)) return INPUT_FAILED;
+      if (!append_text(&e->message, *text, *length - 1) || !append_text(&e->message, "\n", 1)) return INPUT_FAILED;
       event = editor_line(e, "... ", text, length);
     }
-    if (event == INPUT_TEXT && !append(&e->message, *text, *length)) return INPUT_FAILED;
+    if (event == INPUT_TEXT && !append_text(&e->message, *text, *length)) return INPUT_FAILED;
   }
   *text = e->message.data;
   *length = e->message.length;

@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "output.h"
+#include "spellings.h"
 
 #include <string.h>
 
@@ -47,6 +48,17 @@ static int print_value(FILE *to, const char *value, int column) {
   return column;
 }
 
+const char *option_help(const option *o, char text[HELP_MOST]) {
+  size_t index = 0, used = (size_t)snprintf(text, HELP_MOST, "%s", o->help);
+  const char *before = " (also ", *alias;
+  while ((alias = next_alias(o, &index)) && used < HELP_MOST) {
+    used += (size_t)snprintf(text + used, HELP_MOST - used, "%s%s", before, alias);
+    before = ", ";
+  }
+  if (*before == ',' && used < HELP_MOST) snprintf(text + used, HELP_MOST - used, ")");
+  return text;
+}
+
 static void print_option(const option *o, FILE *to) {
   int column = o->letter ? fprintf(to, "  -%c%s", o->letter, o->name ? ", " : "") : fprintf(to, "      ");
   if (o->name) column += fprintf(to, "--%s", o->name);
@@ -55,7 +67,8 @@ static void print_option(const option *o, FILE *to) {
     fprintf(to, "\n%*s", HELP_COLUMN, "");
   else
     fprintf(to, "%*s", HELP_COLUMN - column, "");
-  print_wrapped(to, o->help, HELP_COLUMN, HELP_COLUMN);
+  char help[HELP_MOST];
+  print_wrapped(to, option_help(o, help), HELP_COLUMN, HELP_COLUMN);
 }
 
 void print_help(const command *self, FILE *to) {
@@ -97,7 +110,7 @@ static int run(const command *self, int argc, char **argv) {
   int status = 0, count = parse_options(self, argc, argv, &o, &status);
   if (count < 0) return status;
   const command *about = count ? find_command(argv[1]) : NULL;
-  if (count && !about) return usage_error(NULL, "unknown command '%s'", argv[1]);
+  if (count && !about) return unknown_command(argv[1]);
   if (o.completion)
     print_completion(o.completion);
   else if (o.man)

@@ -3,10 +3,12 @@
 #include "commands.h"
 #include "help.h"
 #include "output.h"
+#include "spellings.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const command *const all_commands[] = {
@@ -35,6 +37,23 @@ static bool reserve_standard_streams(void) {
   return true;
 }
 
+// Whether a word is the name of a model rather than a command's.
+static bool is_model(const char *name) {
+  struct stat st;
+  size_t n = strlen(name);
+  return stat(name, &st) == 0 || strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".gguf") == 0);
+}
+
+int unknown_command(const char *name) {
+  const char *near = nearest_command(name);
+  if (name[0] == '-') {
+    return usage_error(NULL, "unknown option '%s': a command comes first, such as 'setun run MODEL -p TEXT'", name);
+  }
+  if (is_model(name)) return usage_error(NULL, "'%s' is not a command; did you mean 'setun run %s'?", name, name);
+  if (near) return usage_error(NULL, "unknown command '%s'; did you mean %s?", name, near);
+  return usage_error(NULL, "unknown command '%s'", name);
+}
+
 int main(int argc, char **argv) {
   if (!reserve_standard_streams()) return STATUS_FAILED;
   signal(SIGXFSZ, SIG_IGN); // a file that may not grow further is an error of the write, which is reported
@@ -46,6 +65,6 @@ int main(int argc, char **argv) {
   if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0) name = "help";
   if (strcmp(name, "-V") == 0 || strcmp(name, "--version") == 0) name = "version";
   const command *c = find_command(name);
-  if (!c) return usage_error(NULL, "unknown %s '%s'", name[0] == '-' ? "option" : "command", name);
+  if (!c) return unknown_command(name);
   return c->run(c, argc - 1, argv + 1);
 }

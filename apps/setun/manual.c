@@ -47,8 +47,9 @@ static void print_man_option(const option *o) {
     print_roff(option_value(o));
     print_text("\\fR");
   }
+  char help[HELP_MOST];
   print_text("\n");
-  print_roff(o->help);
+  print_roff(option_help(o, help));
   print_text("\n");
 }
 

@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "output.h"
+#include "spellings.h"
 
 #include <errno.h>
 #include <math.h>
@@ -174,8 +175,10 @@ static int store(const command *self, const option *o, const char *text, void *t
     return 0;
   }
   case OPTION_SEED:
+    *(optional_seed *)to = (optional_seed){0, false};
+    if (strcmp(text, "-1") == 0) return 0; // another one each time
     if (!read_unsigned(text, &((optional_seed *)to)->value)) {
-      return bad_value(self, o, text, "a whole number from 0 to 18446744073709551615");
+      return bad_value(self, o, text, "a whole number from 0 to 18446744073709551615, or -1");
     }
     ((optional_seed *)to)->given = true;
     return 0;
@@ -193,33 +196,96 @@ static int store(const command *self, const option *o, const char *text, void *t
   return 0;
 }
 
-// One option at argv[*i], whose value may be the next argument. 0, 2 after a report, or -1 after --help.
-static int take_option(const command *self, int argc, char **argv, int *i, void *values) {
-  const char *arg = argv[*i], *joined = NULL;
-  found_option found;
+// What is read on the way: the arguments, and where an option's value may be.
+typedef struct parser {
+  const command *self;
+  char **argv;
+  int argc, i; // i: of the argument at hand
+  char *model; // of -m; NULL: not given
+} parser;
+
+static int unknown_option(const command *self, const char *arg) {
+  char near[64];
+  size_t length = strcspn(arg, "=");
+  if (nearest_option(self, arg, length, near))
+    return usage_error(self, "unknown option '%s'; did you mean %s?", arg, near);
+  return usage_error(self, "unknown option '%s'", arg);
+}
+
+// The value of the option at hand: what is joined to it, or else the next argument; NULL: there is neither.
+static char *take_value(parser *p, char *joined) {
+  if (joined) return joined;
+  return p->i + 1 < p->argc ? p->argv[++p->i] : NULL;
+}
+
+// An option that another program has. 0, or 2 after a report.
+static int take_foreign(parser *p, const spelling *s, char *joined) {
+  const command *self = p->self;
+  if (s->kind == SPELLING_MODEL) {
+    char *value = take_value(p, joined);
+    if (!value) return usage_error(self, "%s needs a value", s->theirs);
+    if (p->model) return usage_error(self, "%s is given twice", s->theirs);
+    p->model = value;
+    return 0;
+  }
+  if (s->kind == SPELLING_ALWAYS) {
+    return joined ? usage_error(self, "%s takes no value, but '%s' gives one", s->theirs, p->argv[p->i]) : 0;
+  }
+  const char *value = s->accepted ? take_value(p, joined) : NULL;
+  if (value && is_choice(s->accepted, value)) return 0;
+  if (!s->accepted) return usage_error(self, "%s is not an option here: %s", s->theirs, s->ours);
+  return usage_error(self, "%s: %s: leave it out, or give %s", s->theirs, s->ours, s->accepted);
+}
+
+// Whether a row of other spellings says something to this command.
+static bool applies(const command *self, const spelling *s) {
+  if (s->kind == SPELLING_MODEL) return strncmp(self->arguments, "MODEL", 5) == 0;
+  if (s->kind == SPELLING_ALIAS) return true;
+  return find_option(self, "threads", strlen("threads"), 0).row;
+}
+
+static found_option find_alias(const command *self, const spelling *s) {
+  return s->ours[1] ? find_option(self, s->ours, strlen(s->ours), 0) : find_option(self, NULL, 0, s->ours[0]);
+}
+
+static int take_found(parser *p, const found_option *found, char *joined, void *values) {
+  char label[64];
+  const option *o = found->row;
+  char *value = joined, *arg = p->argv[p->i];
+  if (o->kind == OPTION_FLAG && joined) {
+    return usage_error(p->self, "%s takes no value, but '%s' gives one", option_label(o, label), arg);
+  }
+  if (o->kind != OPTION_FLAG && !(value = take_value(p, joined))) {
+    return usage_error(p->self, "%s needs a value", option_label(o, label));
+  }
+  return store(p->self, o, value, (char *)values + found->group_offset + o->offset);
+}
+
+// One option at argv[i], whose value may be the next argument. 0, 2 after a report, or -1 after --help.
+static int take_option(parser *p, void *values) {
+  const command *self = p->self;
+  char *arg = p->argv[p->i], *joined = NULL;
+  found_option found = {NULL, 0};
   if (strcmp(arg, "-h") == 0 || strcmp(arg, "--help") == 0) {
     print_help(self, stdout);
     return -1;
   }
-  if (arg[1] == '-') {
-    size_t length = strcspn(arg + 2, "=");
-    if (arg[2 + length]) joined = arg + 2 + length + 1;
-    found = find_option(self, arg + 2, length, 0);
-  } else {
-    if (arg[2]) joined = arg + 2;
+  bool is_long = arg[1] == '-';
+  size_t length = is_long ? strcspn(arg, "=") : strlen(arg);
+  if (is_long && arg[length]) joined = arg + length + 1;
+  if (is_long) found = find_option(self, arg + 2, length - 2, 0);
+  const spelling *s = found.row ? NULL : find_spelling(arg, length);
+  if (s && !applies(self, s)) s = NULL;
+  if (!is_long && (!s || !arg[2])) {
     found = find_option(self, NULL, 0, arg[1]);
+    if (found.row) s = NULL;
+    if (arg[2]) joined = arg + 2;
+    if (!found.row && !s) s = find_spelling(arg, 2);
+    if (s && !applies(self, s)) s = NULL;
   }
-  if (!found.row) return usage_error(self, "unknown option '%s'", arg);
-  char label[64];
-  const char *value = joined;
-  if (found.row->kind == OPTION_FLAG && joined) {
-    return usage_error(self, "%s takes no value, but '%s' gives one", option_label(found.row, label), arg);
-  }
-  if (found.row->kind != OPTION_FLAG && !value) {
-    if (*i + 1 >= argc) return usage_error(self, "%s needs a value", option_label(found.row, label));
-    value = argv[++*i];
-  }
-  return store(self, found.row, value, (char *)values + found.group_offset + found.row->offset);
+  if (s && s->kind == SPELLING_ALIAS) found = find_alias(self, s);
+  if (s && s->kind != SPELLING_ALIAS) return take_foreign(p, s, joined);
+  return found.row ? take_found(p, &found, joined, values) : unknown_option(self, arg);
 }
 
 static const command *parsed; // the command that runs
@@ -228,36 +294,43 @@ bool is_option(const char *name) {
   return parsed && find_option(parsed, name, strlen(name), 0).row;
 }
 
+// Whether there are as many arguments as the command takes. 0, or 2 after a report.
+static int check_count(const command *self, int count, char **argv) {
+  if (count < self->min_arguments) {
+    int word = (int)strcspn(self->arguments, " ");
+    return self->min_arguments == 1 ? usage_error(self, "%.*s is missing", word, self->arguments)
+                                    : usage_error(self, "an argument is missing");
+  }
+  if (count && !*argv[1]) return usage_error(self, "the first argument is empty");
+  if (count > self->max_arguments) {
+    return usage_error(self, "unexpected argument '%s'", argv[1 + self->max_arguments]);
+  }
+  return 0;
+}
+
 int parse_options(const command *self, int argc, char **argv, void *values, int *status) {
   parsed = self;
+  parser p = {.self = self, .argv = argv, .argc = argc};
   int count = 0;
   bool only_arguments = false;
-  for (int i = 1; i < argc; i++) {
-    if (only_arguments || argv[i][0] != '-' || !argv[i][1]) {
-      argv[1 + count++] = argv[i];
-    } else if (strcmp(argv[i], "--") == 0) {
+  for (p.i = 1; p.i < argc; p.i++) {
+    char *arg = argv[p.i];
+    if (only_arguments || arg[0] != '-' || !arg[1]) {
+      argv[1 + count++] = arg;
+    } else if (strcmp(arg, "--") == 0) {
       only_arguments = true;
     } else {
-      int result = take_option(self, argc, argv, &i, values);
+      int result = take_option(&p, values);
       if (result) {
         *status = result < 0 ? finish_output() : result;
         return -1;
       }
     }
   }
-  if (count < self->min_arguments) {
-    int word = (int)strcspn(self->arguments, " ");
-    *status = self->min_arguments == 1 ? usage_error(self, "%.*s is missing", word, self->arguments)
-                                       : usage_error(self, "an argument is missing");
-    return -1;
+  if (p.model) { // its option stood where there is room for it now
+    memmove(argv + 2, argv + 1, (size_t)count++ * sizeof *argv);
+    argv[1] = p.model;
   }
-  if (count && !*argv[1]) {
-    *status = usage_error(self, "the first argument is empty");
-    return -1;
-  }
-  if (count > self->max_arguments) {
-    *status = usage_error(self, "unexpected argument '%s'", argv[1 + self->max_arguments]);
-    return -1;
-  }
-  return count;
+  *status = check_count(self, count, argv);
+  return *status ? -1 : count;
 }

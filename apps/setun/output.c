@@ -33,6 +33,23 @@ bool is_utf8(const char *text, size_t length) {
   return true;
 }
 
+bool append_text(text_buffer *b, const char *bytes, size_t n) {
+  if (b->capacity - b->length <= n) {
+    size_t larger = (b->length + n) * 2 + 256;
+    char *grown = realloc(b->data, larger);
+    if (!grown) {
+      failure("out of memory for more than %zu bytes of text", b->length);
+      return false;
+    }
+    b->data = grown;
+    b->capacity = larger;
+  }
+  if (n) memcpy(b->data + b->length, bytes, n);
+  b->length += n;
+  b->data[b->length] = 0;
+  return true;
+}
+
 // A character's length where a terminal shows it: 0 for control characters. C1 ones are two bytes, C2 80 to C2 9F;
 // terminals obey them as well.
 static size_t shown_length(const char *text, size_t n) {
@@ -173,6 +190,12 @@ void print_json_number(double value) {
     print_text("%.9g", value);
   else
     print_text("null");
+}
+
+void print_json_member(const char *key, double value) {
+  print_text("\"%s\": ", key);
+  print_json_number(value);
+  print_text(", ");
 }
 
 void print_clean(const char *text) {

@@ -33,10 +33,19 @@ void flush_output(void);
 int finish_output(void);
 
 bool is_utf8(const char *text, size_t length);
+// Text that is collected. Zero-initialize; `data` is freed with free.
+typedef struct text_buffer {
+  char *data;
+  size_t length, capacity;
+} text_buffer;
+// Adds bytes, with a 0 behind them. False after a report: out of memory.
+bool append_text(text_buffer *b, const char *bytes, size_t n);
 // "..." with JSON's escapes; bytes that are no UTF-8 come as U+FFFD.
 void print_json_string(const char *text, size_t length);
 // A number in JSON: null where it is not finite.
 void print_json_number(double value);
+// `"key": 1.5, `: a member of a JSON object that others follow.
+void print_json_member(const char *key, double value);
 // Text from a file, for a terminal: control characters and broken UTF-8 come as '?'.
 void print_clean(const char *text);
 // 1536 as "1.5 KiB".

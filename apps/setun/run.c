@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "input.h"
 #include "interrupt.h"
+#include "logprobs.h"
 #include "model.h"
 #include "output.h"
 #include "sampling.h"
@@ -19,10 +20,11 @@ typedef struct run_options {
   model_options model;
   compute_options compute;
   sampling_options sampling;
-  int64_t n, ctx; // n < 0: until the end; ctx 0: the model's
+  int64_t n, ctx;   // n < 0: until the end; ctx 0: the model's
+  int64_t logprobs; // likeliest tokens beside each; negative: none are asked for
   const char *session;
   text_list stops;
-  bool special, ignore_end, no_echo, ids, verbose;
+  bool special, ignore_end, no_echo, ids, json, jsonl, verbose;
 } run_options;
 
 #define AT(member) offsetof(run_options, member)
@@ -37,6 +39,13 @@ static const option output_rows[] = {
     {0, "no-echo", OPTION_FLAG, AT(no_echo), NULL, 0, 0, "print the new text without the prompt"},
     {0, "ids", OPTION_FLAG, AT(ids), NULL, 0, 0,
      "print the new token ids as a JSON array instead of text, with the end token where one ended it"},
+    {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0,
+     "print one JSON object at the end: the new text, its ids, why it ended, timings"},
+    {0, "jsonl", OPTION_FLAG, AT(jsonl), NULL, 0, 0,
+     "print a JSON object a line for each new token, and one with why the text ended and with timings"},
+    {0, "logprobs", OPTION_INTEGER, AT(logprobs), "N", 0, 1000,
+     "with --json or --jsonl: each new token's log-probability as the model has it, before anything that sampling "
+     "changes, and those of the N likeliest"},
     {0, "session", OPTION_FILE, AT(session), "FILE", 0, 0,
      "go on from the text that this file holds, if there is one, and leave there the text with what is new"},
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print settings and timings on standard error"},
@@ -55,6 +64,9 @@ typedef struct generation {
   size_t count, capacity, kept; // kept: tokens before the one in which a stop text begins
   uint64_t text, shown;         // bytes of new text that was decoded, and of it not held back
   bool stopped;                 // by a stop text
+  const char *reason;           // why the text ended
+  text_buffer json_text;        // that JSON is still to hold
+  logprobs likely;
   setun_sampler_params sampling;
   uint32_t earlier; // tokens that the session file held
   bool line_open;   // the last byte printed was no newline
@@ -65,6 +77,10 @@ typedef struct generation {
   setun_stream_stats prompt_stream; // when the prompt was read
   size_t prompt_done, decoded;      // tokens that were evaluated
 } generation;
+
+static bool is_json(const run_options *o) {
+  return o->json || o->jsonl;
+}
 
 static void print_piece(generation *g, const char *text, size_t length) {
   if (!length) return;
@@ -91,16 +107,23 @@ static bool keep_id(generation *g, setun_token id) {
   return true;
 }
 
-// New text: what cannot belong to a stop text is printed, unless ids are.
-static setun_status add_text(generation *g, const run_options *o, const char *text, size_t length, setun_error *error) {
+// Text that is certain: printed, unless ids are, or kept for JSON. False after a report.
+static bool give_text(generation *g, const run_options *o, const char *text, size_t length) {
+  if (is_json(o)) return append_text(&g->json_text, text, length);
+  if (!o->ids) print_piece(g, text, length);
+  return true;
+}
+
+// New text: what cannot belong to a stop text is given out.
+// False after a report.
+static bool add_text(generation *g, const run_options *o, const char *text, size_t length) {
   const char *certain = NULL;
+  setun_error error;
   size_t n = 0;
   g->text += length;
-  setun_status s = setun_stops_push(g->stops, text, length, &certain, &n, &g->stopped, error);
-  if (s != SETUN_OK) return s;
+  if (setun_stops_push(g->stops, text, length, &certain, &n, &g->stopped, &error) != SETUN_OK) return !report(&error);
   g->shown += n;
-  if (!o->ids) print_piece(g, certain, n);
-  return SETUN_OK;
+  return give_text(g, o, certain, n);
 }
 
 // Takes one new token and its text. False after a report.
@@ -110,13 +133,13 @@ static bool emit(generation *g, const run_options *o, setun_token id, bool is_en
   size_t length = 0;
   if (!keep_id(g, id)) return false;
   if (is_end) return true;
-  setun_status s = setun_decoder_push(g->decoder, id, &text, &length, &error);
-  if (s == SETUN_OK) s = add_text(g, o, text, length, &error);
+  if (setun_decoder_push(g->decoder, id, &text, &length, &error) != SETUN_OK) return !report(&error);
+  if (!add_text(g, o, text, length)) return false;
   g->ends[g->count - 1] = g->text;
-  if (s == SETUN_OK && g->stopped) {
+  if (g->stopped) {
     while (g->kept < g->count && g->ends[g->kept] <= g->shown) g->kept++;
   }
-  return s == SETUN_OK || !report(&error);
+  return true;
 }
 
 static bool too_long(const generation *g) {
@@ -199,25 +222,95 @@ static void note_full_context(generation *g) {
        plural(room), earlier, g->prompt.count, g->count);
 }
 
+// ---- JSON ----
+
+static void print_json_timings(const generation *g) {
+  double prompt = g->prompt_seconds, decode = g->decode_seconds;
+  print_text("\"timings\": {");
+  print_json_member("load_s", g->load_seconds);
+  print_text("\"prefill_tokens\": %zu, ", g->prompt_done);
+  print_json_member("prefill_s", prompt);
+  print_json_member("prefill_tokens_per_s", prompt > 0 ? (double)g->prompt_done / prompt : 0);
+  print_text("\"decode_tokens\": %zu, ", g->decoded);
+  print_json_member("decode_s", decode);
+  print_text("\"decode_tokens_per_s\": ");
+  print_json_number(decode > 0 ? (double)g->decoded / decode : 0);
+  print_text("}");
+}
+
+// The line of --jsonl for the last token, with the text that is certain since the line before.
+static void print_token_line(generation *g, const run_options *o) {
+  print_text("{\"text\": ");
+  print_json_string(g->json_text.data ? g->json_text.data : "", g->json_text.length);
+  g->json_text.length = 0;
+  print_text(", ");
+  if (o->logprobs >= 0)
+    print_logprob_members(g->model, &g->likely, 0);
+  else
+    print_text("\"id\": %d", (int)g->made[g->count - 1]);
+  print_text("}\n");
+  flush_output();
+  g->likely.count = 0;
+}
+
+// The object of --json, or the last line of --jsonl.
+static void print_json_end(generation *g, const run_options *o) {
+  print_text("{\"text\": ");
+  print_json_string(g->json_text.data ? g->json_text.data : "", g->json_text.length);
+  for (size_t i = 0; o->json && i < g->count; i++) print_text(i ? ", %d" : ", \"ids\": [%d", (int)g->made[i]);
+  if (o->json) print_text(g->count ? "]" : ", \"ids\": []");
+  if (o->json && o->logprobs >= 0) {
+    print_text(", \"logprobs\": [");
+    for (size_t i = 0; i < g->likely.count; i++) {
+      print_text(i ? ", {" : "{");
+      print_logprob_members(g->model, &g->likely, i);
+      print_text("}");
+    }
+    print_text("]");
+  }
+  print_text(", \"stop_reason\": \"%s\", \"prompt_tokens\": %zu, \"session_tokens\": %u, ", g->reason, g->prompt.count,
+             (unsigned)g->earlier);
+  print_json_timings(g);
+  print_text("}\n");
+}
+
+// ---- the text ----
+
+// One new token: drawn, kept, and its text given out. False after a report.
+static bool draw(generation *g, const run_options *o, setun_token *id, bool *is_end) {
+  setun_error error;
+  const float *logits = setun_session_logits(g->session);
+  uint32_t n_vocab = setun_model_n_vocab(g->model);
+  if (setun_sampler_sample(g->sampler, logits, n_vocab, id, &error) != SETUN_OK) return !report(&error);
+  if (o->logprobs >= 0 && !logprobs_add(&g->likely, logits, n_vocab, *id)) return false;
+  *is_end = setun_token_is_end(g->model, *id);
+  if (!emit(g, o, *id, *is_end)) return false;
+  if (o->jsonl) print_token_line(g, o);
+  return true;
+}
+
 // New tokens until one of the ends that there are: the model's, -n, the context's, an interrupt. The exit status.
 static int generate(generation *g, const run_options *o) {
   setun_error error;
   int status = 0;
-  uint32_t n_vocab = setun_model_n_vocab(g->model), room = setun_session_context(g->session);
+  uint32_t room = setun_session_context(g->session);
+  g->reason = setun_end_name(SETUN_END_LENGTH);
   while (o->n < 0 || g->count < (uint64_t)o->n) {
     setun_token id = 0;
+    bool is_end = false;
     // every token needs its place, also the last one, which a session evaluates only when it is kept
     if (setun_session_position(g->session) + g->pending == room) {
       note_full_context(g);
+      g->reason = setun_end_name(SETUN_END_CONTEXT);
       break;
     }
     if (g->pending && !evaluate(g, &g->last, 1, false, &status)) break;
     g->pending = false;
-    setun_status s = setun_sampler_sample(g->sampler, setun_session_logits(g->session), n_vocab, &id, &error);
-    if (s != SETUN_OK) return report(&error);
-    bool is_end = setun_token_is_end(g->model, id);
-    if (!emit(g, o, id, is_end)) return STATUS_FAILED;
-    if ((is_end && !o->ignore_end) || g->stopped) break;
+    if (!draw(g, o, &id, &is_end)) return STATUS_FAILED;
+    if ((is_end && !o->ignore_end) || g->stopped) {
+      g->reason = setun_end_name(g->stopped ? SETUN_END_STOP : SETUN_END_TOKEN);
+      break;
+    }
     if (setun_sampler_accept(g->sampler, id, &error) != SETUN_OK) return report(&error);
     g->pending = true;
     g->last = id;
@@ -225,25 +318,25 @@ static int generate(generation *g, const run_options *o) {
   return status;
 }
 
-// Prints what the decoder held back. False after a report.
+// Gives out what the decoder and the stop texts held back. False after a report.
 static bool end_text(generation *g, const run_options *o) {
   const char *text = NULL;
   size_t length = 0;
   setun_error error;
-  bool fine = true;
   if (o->ids) {
     print_id_array(g->made, g->count);
-  } else {
-    setun_status s = setun_decoder_finish(g->decoder, &text, &length, &error);
-    if (s == SETUN_OK) s = add_text(g, o, text, length, &error);
-    if (s == SETUN_OK) s = setun_stops_finish(g->stops, &text, &length, &error);
-    if (s == SETUN_OK) print_piece(g, text, length);
-    fine = s == SETUN_OK;
-    if (g->line_open) print_bytes("\n", 1);
+    flush_output();
+    return true;
   }
+  setun_status s = setun_decoder_finish(g->decoder, &text, &length, &error);
+  bool fine = s == SETUN_OK && add_text(g, o, text, length);
+  if (fine) s = setun_stops_finish(g->stops, &text, &length, &error);
+  if (fine && s == SETUN_OK) fine = give_text(g, o, text, length);
+  if (g->stopped) g->reason = setun_end_name(SETUN_END_STOP);
+  if (g->line_open) print_bytes("\n", 1);
   flush_output();
-  if (!fine) report(&error);
-  return fine;
+  if (s != SETUN_OK) report(&error);
+  return fine && s == SETUN_OK;
 }
 
 // Leaves the text in the session file. False after a report.
@@ -319,7 +412,7 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
   if (!tokenize_prompt(g, o, text)) return STATUS_FAILED;
   if (o->verbose) print_settings(g, o);
   watch_interrupts(g->session);
-  bool echo = !o->no_echo && !o->ids;
+  bool echo = !o->no_echo && !o->ids && !is_json(o);
   // The line that shows progress must not overwrite the prompt's.
   bool echo_first = echo && !(isatty(STDOUT_FILENO) && isatty(STDERR_FILENO));
   if (echo_first) print_piece(g, text->data, text->length);
@@ -334,7 +427,9 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
   g->decode_seconds = seconds_now() - start;
   g->decoded = setun_session_position(g->session) - g->earlier - g->prompt_done;
   if (status == STATUS_FAILED && g->line_open) print_bytes("\n", 1);
+  if (status > 128) g->reason = "interrupted";
   if (status != STATUS_FAILED && !end_text(g, o)) status = STATUS_FAILED;
+  if (status != STATUS_FAILED && is_json(o)) print_json_end(g, o);
   if (o->session && status != STATUS_FAILED && !keep_text(g, o)) status = STATUS_FAILED;
   if (o->verbose || status > 128) print_timings(g);
   watch_interrupts(NULL);
@@ -350,15 +445,21 @@ static void free_generation(generation *g) {
   free(g->prompt.ids);
   free(g->made);
   free(g->ends);
+  free(g->json_text.data);
+  logprobs_free(&g->likely);
 }
 
 static int run(const command *self, int argc, char **argv) {
-  run_options o = {.n = -1, .sampling = sampling_unset()};
+  run_options o = {.n = -1, .logprobs = -1, .sampling = sampling_unset()};
   generation g = {0};
   input_text text = {0};
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
+  g.likely.top = o.logprobs > 0 ? (size_t)o.logprobs : 0;
   status = check_sampling(self, &o.sampling);
+  if (!status && o.ids + o.json + o.jsonl > 1)
+    status = usage_error(self, "--ids, --json and --jsonl exclude each other");
+  if (!status && o.logprobs >= 0 && !is_json(&o)) status = usage_error(self, "--logprobs goes with --json or --jsonl");
   if (!status) status = read_text(self, &o.text, text_limit(o.compute.memory), &text);
   if (status) return status;
   status = prepare(&g, &o, argv[1], !text.length) ? run_prompt(&g, &o, &text) : failed_status();

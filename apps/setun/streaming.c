@@ -51,24 +51,18 @@ void print_streaming_report(const char *what, const streaming_report *r) {
           r->stats.passes_s - r->stats.waited_s, r->stats.waited_s);
 }
 
-static void print_member(const char *key, double value) {
-  print_text("\"%s\": ", key);
-  print_json_number(value);
-  print_text(", ");
-}
-
 void print_streaming_json(const streaming_report *r) {
   print_text("\"memory_peak\": %llu, \"memory_planned\": %llu, \"memory_budget\": %llu, ", (unsigned long long)r->peak,
              (unsigned long long)r->plan.total, (unsigned long long)r->plan.budget);
   print_text("\"streamed_bytes_per_pass\": %llu, \"streamed_bytes\": %llu, ", (unsigned long long)r->plan.streamed,
              (unsigned long long)r->stats.bytes);
   if (!r->stats.bytes) return;
-  print_member("stream_read_gbs", r->speed / 1e9);
-  print_member("disk_read_gbs", r->disk / 1e9);
-  print_member("stream_overlap", r->overlap);
-  print_member("stream_read_s", r->stats.read_s);
-  print_member("stream_waited_s", r->stats.waited_s);
-  print_member("stream_packed_s", r->stats.packed_s);
-  print_member("stream_passes_s", r->stats.passes_s);
+  print_json_member("stream_read_gbs", r->speed / 1e9);
+  print_json_member("disk_read_gbs", r->disk / 1e9);
+  print_json_member("stream_overlap", r->overlap);
+  print_json_member("stream_read_s", r->stats.read_s);
+  print_json_member("stream_waited_s", r->stats.waited_s);
+  print_json_member("stream_packed_s", r->stats.packed_s);
+  print_json_member("stream_passes_s", r->stats.passes_s);
   print_text("\"stream_how\": \"%s\", ", r->stats.how);
 }

@@ -48,7 +48,7 @@ class UsageTest(Case):
     def test_values_out_of_range(self):
         for option, value in [("-n", "-2"), ("-n", "x"), ("-n", "1.5"), ("--ctx", "0"), ("-t", "0"), ("--temp", "-0.1"),
                               ("--temp", "nan"), ("--temp", "warm"), ("--top-p", "1.01"), ("--min-p", "-1"),
-                              ("--top-k", "-1"), ("--seed", "-1"), ("--seed", "99999999999999999999"), ("--kv", "f8"), ("--kv", "f16,"), ("--kv", "q8,q4,q4"),
+                              ("--top-k", "-1"), ("--seed", "-2"), ("--seed", "99999999999999999999"), ("--kv", "f8"), ("--kv", "f16,"), ("--kv", "q8,q4,q4"),
                               ("--isa", "mmx"), ("--activation", "int4"), ("--batch-size", "0")]:
             with self.subTest(option=option, value=value):
                 self.fails(2, "run", TALES, "-p", "a", option, value, mentions=[f"'{value}'"])
@@ -56,6 +56,47 @@ class UsageTest(Case):
         for number in ("99999999999999999999", "-99999999999999999999", "2147483648"):
             self.fails(2, "run", TALES, "-p", "a", "-n", number, mentions=["-n", "-1 to 2147483647", f"'{number}'"])
         self.fails(2, "run", TALES, "-p", "a", "--seed", 1 << 64, mentions=["0 to 18446744073709551615"])
+
+    def test_other_programs_spellings(self):
+        want = self.good("run", TALES, "-p", "a b", "-n", 9, "--seed", 3, "--temp", 0.7, "-c", 64, "--no-echo")
+        for args in (["-m", TALES, "-p", "a b", "--n-predict", 9, "-s", 3, "--temperature", 0.7, "--ctx-size", 64],
+                     ["-p", "a b", "--predict=9", "-s3", "--temperature=0.7", "--ctx-size=64", f"--model={TALES}"],
+                     ["-p", "a b", "--max-tokens", 9, "-s", 3, "--temperature", 0.7, "-c", 64, f"-m{TALES}", "-ngl", 0,
+                      "--device", "none", "-no-cnv", "--no-mmap", "-ub", 64, "-fa", "auto"]):
+            with self.subTest(args=args):
+                self.assertEqual(self.good("run", *args, "--no-display-prompt"), want)
+        self.assertEqual(self.good("tokenize", "--ids", "-p", "a", "-m", TALES), self.good("tokenize", TALES, "--ids", "-p", "a"))
+        self.assertEqual(self.good("detokenize", 5, 6, "-m", TALES), self.good("detokenize", TALES, 5, 6))
+        self.fails(2, "run", "-m", TALES, TALES, "-p", "a", mentions=["unexpected"])
+        self.fails(2, "run", "-m", TALES, "-m", TALES, "-p", "a", mentions=["twice"])
+        self.fails(2, "run", "-p", "a", "-m", mentions=["-m"])
+        self.fails(2, "run", TALES, "-p", "a", "--jinja=x", mentions=["--jinja", "no value"])
+
+    def test_a_seed_of_minus_one_is_another_each_time(self):
+        seeds = {re.search(rb"seed (\d+)", setun("run", TALES, "-p", "a", "-n", 1, "--verbose", "--seed", -1).stderr)[1]
+                 for _ in range(3)}
+        self.assertGreater(len(seeds), 1)
+
+    def test_what_there_is_instead(self):
+        for option, value, said in (("-ngl", 99, "processor"), ("--n-gpu-layers", 1, "processor"), ("--device", "CUDA0", "none|cpu"),
+                                    ("--gpu-layers", "x", "give 0"), ("-sm", "row", "processor"), ("-ctk", "q8_0", "--kv"),
+                                    ("-fa", "on", "one way"), ("-tb", 4, "-t"), ("--mlock", "", "--memory"), ("-cnv", "", "chat")):
+            with self.subTest(option=option):
+                self.fails(2, "run", TALES, "-p", "a", option, value, mentions=[option, said])
+        self.fails(2, "tokenize", TALES, "-p", "a", "-ngl", 9, mentions=["unknown option '-ngl'"])  # computes nothing
+
+    def test_did_you_mean(self):
+        for word, meant in (("--tmep", "--temp"), ("--ctx-siz", "--ctx-size"), ("--thread", "--threads"), ("--seeed=4", "--seed"),
+                            ("--repeat-penlaty", "--repeat-penalty")):
+            self.fails(2, "run", TALES, "-p", "a", word, mentions=[f"'{word}'", f"did you mean {meant}?"])
+        for word in ("--sing", "-x", "--" + "temp" * 20):
+            self.assertNotIn("did you mean", self.fails(2, "run", TALES, "-p", "a", word, mentions=[word]))
+        for word, meant in (("chta", "chat"), ("rum", "run"), ("inspcet", "inspect"), ("tok", "tokenize")):
+            self.fails(2, word, TALES, mentions=[f"'{word}'", f"did you mean {meant}?"])
+            self.fails(2, "help", word, mentions=[f"did you mean {meant}?"])
+        for path in (TALES, os.path.join(TALES, "config.json"), "model.gguf", "no/such"):
+            self.fails(2, path, mentions=[f"'setun run {path}'"])
+        self.fails(2, "-m", TALES, mentions=["-m", "a command comes first"])
 
     def test_seeds_have_64_bits(self):
         for seed in (0, (1 << 63) - 1, 1 << 63, (1 << 64) - 1):
