@@ -8,17 +8,11 @@
 
 #include <string.h>
 
-static bool is_gguf_name(const char *path) {
-  size_t n = strlen(path), m = strlen(".gguf");
-  return n > m && !strcmp(path + n - m, ".gguf");
-}
-
 // ---- parameters ---------------------------------------------------------------------------------------------------
 
 static setun_status find_layout(const char *name, st_convert_options *o, setun_error *err) {
   if (!name) return st_fail(err, SETUN_ERROR_ARGUMENT, "to: expected a layout's name, found none");
-  o->divides = !strcmp(name, "hf-u8-div");
-  const st_format *f = st_format_by_name(o->divides ? "hf-u8" : name);
+  const st_format *f = st_format_by_layout(name, &o->divides);
   if (!f || !(st_format_is_number(f) || st_format_is_ternary(f))) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "to: expected a ternary layout, f32, f16 or bf16, found \"%.40s\"", name);
   }
@@ -195,7 +189,7 @@ setun_status setun_convert(const char *source, const char *target, const setun_c
   s = read_params(params, &o, error);
   if (s == SETUN_OK) s = st_directory_open(source, &open, &d, error);
   if (s != SETUN_OK) return s;
-  bool to_gguf = is_gguf_name(target);
+  bool to_gguf = st_is_gguf_name(target);
   if (d->container == ST_HUGGINGFACE && to_gguf) {
     s = make_keys(d, &keys, error);
     o.tokenizer_keys = &keys;

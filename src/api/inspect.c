@@ -3,7 +3,7 @@
 
 #include "base/float_modes.h"
 #include "base/memory.h"
-#include "convert/check.h"
+#include "convert/convert.h"
 #include "model/roles.h"
 #include "model/rope.h"
 #include "placement/binding.h"

@@ -188,7 +188,8 @@ static setun_status add_copy(st_conversion *p, const unit *u, setun_error *err) 
 static setun_status collect_tensor(st_conversion *p, const st_tensor *t, setun_error *err) {
   unit u = unit_of(p, t);
   if (is_ignored(p, &u) || is_taken_along(p, &u)) return SETUN_OK;
-  bool packed = !p->from_gguf && u.named == NAMED_WEIGHT && !strcmp(t->dtype, "U8");
+  const st_format *dtype = st_format_by_dtype(t->dtype);
+  bool packed = !p->from_gguf && u.named == NAMED_WEIGHT && dtype && st_format_is_ternary(dtype);
   if ((!t->format && !packed) || u.named == NAMED_SCALE) return add_copy(p, &u, err);
   if (!u.place.stacked) return add_item(p, &u, 0, 0, err);
   uint64_t experts = t->n_dims == 3 ? t->dims[2] : t->dims[1];

@@ -1,9 +1,8 @@
-// The plan as a whole: families, items, formats, the tensors of scales, and where everything will stand.
+// The way of a conversion: families, items, their formats, the tensors of scales; then a target writes it.
 #include "convert/conversion.h"
 
-#include "convert/gguf_writer.h"
-
 #include "base/memory.h"
+#include "format/gguf_writer.h"
 #include "model/hparams_read.h"
 
 #include <stdio.h>
@@ -21,16 +20,10 @@ void st_conversion_free(st_conversion *plan) {
 
 // What the key says or, without it, the layouts.
 static bool tells_int8(const st_directory *d) {
-  static const st_format_id layouts[] = {ST_I2_S, ST_I2_S_ARM, ST_I2_S_X4, ST_IQ1_BN, ST_IQ2_BN};
   st_text key = {0};
   st_metadata_text(&d->metadata, "setun.activation", &key, NULL);
   if (key.data) return key.length == 4 && !memcmp(key.data, "int8", 4);
-  for (size_t t = 0; t < d->n_tensors; t++) {
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts && d->tensors[t].format; i++) {
-      if (d->tensors[t].format->id == layouts[i]) return true;
-    }
-  }
-  return false;
+  return st_directory_has_int8_layouts(d);
 }
 
 static setun_status find_target(st_conversion *p, setun_error *err) {
@@ -95,7 +88,7 @@ static setun_status fill_scales(const st_conversion *p, size_t of, const st_item
   *out = (st_item){.name = scale_name(p, item),
                    .place = item->place,
                    .how = ST_HOW_SCALES,
-                   .format = st_format_get(ST_F32),
+                   .format = st_format_of_floats(),
                    .n_dims = 1,
                    .dims = {item->n_scales, 1, 1, 1},
                    .shape = {1, item->n_scales},
@@ -123,7 +116,8 @@ static setun_status add_scales(st_conversion *p, setun_error *err) {
   return s;
 }
 
-// ---- places -------------------------------------------------------------------------------------------------------
+// ---- names and sizes
+// -------------------------------------------------------------------------------------------------------
 
 static setun_status check_names(const st_conversion *p, setun_error *err) {
   st_map *names = st_map_new(p->n_items);
@@ -141,31 +135,29 @@ static setun_status check_names(const st_conversion *p, setun_error *err) {
   return s;
 }
 
+// In the order in which the kernels take it.
+static bool is_in_place(const st_format *f) {
+  return f && f->ops->codes && f->ops->codes->order == ST_CODES_GROUPS;
+}
+
 // Blocks of disks where tensors are read in place: an expert in one read, and t16. GGUF's usual 32 otherwise, since
 // other programs copy a key of another alignment without heeding it.
 static uint64_t alignment_of(const st_conversion *p) {
   for (size_t i = 0; i < p->n_items; i++) {
     const st_item *item = &p->items[i];
     bool split = item->place.expert_of && !item->place.stacked;
-    if (split || (item->format && item->format->id == ST_T16)) return ST_GGUF_BLOCKS;
+    if (split || is_in_place(item->format)) return ST_GGUF_BLOCKS;
   }
   return ST_GGUF_USUAL;
 }
 
-static setun_status place_items(st_conversion *p, setun_error *err) {
-  uint64_t alignment = p->to_gguf ? alignment_of(p) : 1;
-  p->alignment = alignment;
+static setun_status size_items(st_conversion *p, setun_error *err) {
+  p->alignment = alignment_of(p);
   for (size_t i = 0; i < p->n_items; i++) {
     st_item *item = &p->items[i];
     bool sized = item->how == ST_HOW_COPY || (item->how == ST_HOW_STACK && !item->format);
     setun_status s = sized ? SETUN_OK : st_format_size(item->format, item->shape, &item->bytes, err);
     if (s != SETUN_OK) return st_fail_in(err, s, "%s", item->name);
-    uint64_t end;
-    item->offset = p->data_bytes;
-    if (!st_add_u64(item->offset, item->bytes, &end) || !st_add_u64(end, alignment - 1, &end)) {
-      return st_fail(err, SETUN_ERROR_LIMIT, "%s: the tensors' sizes overflow", item->name);
-    }
-    p->data_bytes = end / alignment * alignment;
   }
   return SETUN_OK;
 }
@@ -187,6 +179,137 @@ static setun_status check_any(const st_conversion *p, setun_error *err) {
                  p->d->path, p->d->n_tensors, p->o->to->name);
 }
 
+// ---- formats -------------------------------------------------------------------------------------------------------
+
+// The option that names this tensor's format: NULL keeps it. A tied head is the embedding, which either option names.
+static const st_format *asked_for(const st_conversion *p, const st_item *item) {
+  const st_convert_options *o = p->o;
+  bool tied = !p->has_hparams || p->h.tied;
+  if (item->suffix) return NULL;
+  if (item->place.role == ST_OUTPUT) return o->head;
+  if (item->place.role != ST_TOKEN_EMBD) return NULL;
+  return o->embedding || !tied ? o->embedding : o->head;
+}
+
+// May floats of this tensor be looked at for trits?
+static bool may_be_ternary(const st_item *item) {
+  const st_weight *w = &item->pieces[0].weight;
+  if (item->suffix || w->scale || !st_format_is_number(w->format) || w->latent || w->shape.rows < 2) return false;
+  if (!item->place.known && item->n_dims < 2) return false;
+  return item->place.known ? st_role_is_linear(item->place.role) : true;
+}
+
+// Looks for trits times scales in a piece of floats; stops at the first row that has none.
+static setun_status recognize(st_conversion *p, const st_item *item, st_item_source *piece, setun_error *err) {
+  const st_weight *w = &piece->weight;
+  uint64_t k = w->shape.columns, chunk = st_item_chunk(item);
+  st_ternary_scan scan;
+  st_row_reader r;
+  setun_status s = st_row_reader_open(p->d, w, &r, err);
+  if (s != SETUN_OK) return s;
+  float *x = st_malloc((size_t)(chunk * k), sizeof *x);
+  if (!x) s = st_fail_memory(err, w->name);
+  st_ternary_scan_begin(&scan, k);
+  bool ternary = true;
+  for (uint64_t row = 0; row < w->shape.rows && s == SETUN_OK && ternary; row += chunk) {
+    uint64_t n = w->shape.rows - row < chunk ? w->shape.rows - row : chunk;
+    s = st_read_floats(&r, row, n, x, err);
+    if (s == SETUN_OK) ternary = st_ternary_scan_rows(&scan, x, n);
+  }
+  st_free(x);
+  st_row_reader_close(&r);
+  piece->grain = ternary ? st_ternary_scan_result(&scan) : ST_GRAIN_NONE;
+  piece->grain_scale = scan.scale;
+  return s;
+}
+
+// A weight that is a whole stored tensor, in its rows' order.
+static bool is_whole(const st_item *item) {
+  const st_weight *w = &item->pieces[0].weight;
+  return item->n_pieces == 1 && !w->block_scales && w->row_step == 1 && w->shape.rows == w->stored.rows &&
+         item->permute == ST_PERMUTE_NONE && !w->latent && item->add == 0;
+}
+
+static void copy_whole(st_item *item) {
+  const st_weight *w = &item->pieces[0].weight;
+  item->how = ST_HOW_COPY;
+  item->copied = w->data;
+  item->bytes = w->data->bytes;
+  item->format = w->format;
+}
+
+static setun_status decide_ternary(st_conversion *p, st_item *item, setun_error *err) {
+  const st_format *to = p->o->to;
+  const st_weight *w = &item->pieces[0].weight;
+  item->format = to;
+  if (!st_format_is_ternary(to)) {
+    item->how = ST_HOW_VALUES;
+  } else if (w->format == to && is_whole(item) && !w->scale && st_format_writable(to, item->shape, NULL) != SETUN_OK) {
+    copy_whole(item); // existing i2_s files run on across rows
+    return SETUN_OK;
+  } else {
+    item->how = ST_HOW_TRITS;
+  }
+  setun_status s = st_format_writable(to, item->shape, err);
+  return s == SETUN_OK ? s : st_fail_in(err, s, "%s", item->name);
+}
+
+// A tensor that keeps its values: in its own format where the target's container has that.
+static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *err) {
+  const st_weight *w = &item->pieces[0].weight;
+  const st_format *f = w->format, *floats = st_format_of_floats();
+  bool f8 = st_format_is_float(f) && !st_format_is_number(f); // only read
+  item->format = f;
+  if (p->from_gguf == p->to_gguf && is_whole(item)) {
+    copy_whole(item);
+    return SETUN_OK;
+  }
+  if (!p->to_gguf && !st_format_is_float(f)) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: %s cannot stand in a Hugging Face directory; choose another format of the embedding or the "
+                   "head where that is meant, such as bf16, or convert to GGUF",
+                   item->name, f->name);
+  }
+  item->how = ST_HOW_ROWS;
+  bool vector = item->shape.rows == 1 || item->n_dims == 1 || item->suffix;
+  if ((p->to_gguf && f8) || item->add != 0 || (vector && item->permute != ST_PERMUTE_NONE) ||
+      (p->from_gguf != p->to_gguf && p->to_gguf && vector) || w->scale) {
+    item->how = ST_HOW_VALUES;
+    item->format = f8 && !vector ? st_format_get(f->ops->wider) : floats;
+  }
+  return SETUN_OK;
+}
+
+static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
+  if (!item->pieces || item->how == ST_HOW_STACK) return SETUN_OK; // decided already
+  const st_format *asked = asked_for(p, item);
+  const st_weight *w = &item->pieces[0].weight;
+  bool ternary = st_weight_is_ternary(w);
+  setun_status s = SETUN_OK;
+  if (asked && asked != w->format) {
+    item->how = ST_HOW_VALUES;
+    item->format = asked;
+    item->lossy = true;
+    if (st_format_writable(asked, item->shape, NULL) == SETUN_OK) return SETUN_OK;
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: %s takes rows of a multiple of %u weights, these have %llu; f16 and bf16 take any%s",
+                   item->name, asked->name, (unsigned)asked->block, (unsigned long long)item->shape.columns,
+                   item->shape.columns % 32 ? "" : ", q8_0 these");
+  }
+  if (!ternary && may_be_ternary(item)) {
+    ternary = true;
+    for (size_t i = 0; i < item->n_pieces && s == SETUN_OK && ternary; i++) {
+      s = recognize(p, item, &item->pieces[i], err);
+      ternary = item->pieces[i].grain != ST_GRAIN_NONE;
+    }
+    for (size_t i = 0; i < item->n_pieces && !ternary; i++) item->pieces[i].grain = ST_GRAIN_NONE;
+  }
+  if (s != SETUN_OK) return s;
+  return ternary ? decide_ternary(p, item, err) : decide_kept(p, item, err);
+}
+
+// ---- the whole -----------------------------------------------------------------------------------------------------
+
 setun_status st_conversion_make(const st_directory *d, bool to_gguf, const st_convert_options *o, st_conversion *plan,
                                 setun_error *err) {
   st_conversion *p = plan;
@@ -194,12 +317,59 @@ setun_status st_conversion_make(const st_directory *d, bool to_gguf, const st_co
   setun_status s = read_family(p, err);
   if (s == SETUN_OK) s = st_conversion_collect(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) {
-    s = st_conversion_decide(p, &p->items[i], err);
+    s = decide(p, &p->items[i], err);
     p->work_total += 2 * p->items[i].shape.rows * p->items[i].shape.columns;
   }
   if (s == SETUN_OK) s = check_any(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = st_conversion_validate(p, &p->items[i], err);
   if (s == SETUN_OK) s = add_scales(p, err);
   if (s == SETUN_OK) s = check_names(p, err);
-  return s == SETUN_OK ? place_items(p, err) : s;
+  return s == SETUN_OK ? size_items(p, err) : s;
+}
+
+st_output_tensor *st_conversion_tensors(const st_conversion *p) {
+  st_output_tensor *tensors = st_calloc(p->n_items, sizeof *tensors);
+  for (size_t i = 0; tensors && i < p->n_items; i++) {
+    const st_item *item = &p->items[i];
+    tensors[i] = (st_output_tensor){
+        .name = item->name, .format = item->format, .dtype = item->dtype, .n_dims = item->n_dims, .bytes = item->bytes};
+    memcpy(tensors[i].dims, item->dims, sizeof item->dims);
+  }
+  return tensors;
+}
+
+bool st_is_gguf_name(const char *path) {
+  size_t n = strlen(path), m = strlen(".gguf");
+  return n > m && !strcmp(path + n - m, ".gguf");
+}
+
+static setun_status check_target(const st_directory *d, bool to_gguf, const st_convert_options *o, setun_error *err) {
+  const char *name = o->divides ? o->to->ops->dividing : o->to->name;
+  if (d->container == ST_SAFETENSORS) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a GGUF file or a model's directory, found tensors alone",
+                   d->path);
+  }
+  if (to_gguf && o->to->gguf_type < 0) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s is a layout of Hugging Face directories; for a GGUF file choose t2, i2_s, tq2_0 or another",
+                   name);
+  }
+  if (!to_gguf && !o->to->ops->dtype) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s is a layout of GGUF files, and the target does not end in .gguf; a directory holds hf-u8, "
+                   "hf-u8-div, f32, f16 or bf16",
+                   name);
+  }
+  return SETUN_OK;
+}
+
+setun_status st_convert(const st_directory *source, const char *target, const st_convert_options *options,
+                        setun_error *err) {
+  bool to_gguf = st_is_gguf_name(target);
+  st_conversion plan = {0};
+  setun_status s = check_target(source, to_gguf, options, err);
+  if (s == SETUN_OK) s = st_conversion_make(source, to_gguf, options, &plan, err);
+  if (s == SETUN_OK) s = to_gguf ? st_write_gguf(&plan, target, err) : st_write_huggingface(&plan, target, err);
+  st_conversion_free(&plan);
+  return s;
 }

@@ -1,11 +1,96 @@
-// What will be written: every output tensor in the order of use, with all that could be refused looked at.
+// What a conversion writes: every output tensor in the order of use, with all that could be refused looked at.
 #ifndef SETUN_CONVERT_CONVERSION_H
 #define SETUN_CONVERT_CONVERSION_H
 
-#include "base/output.h"
 #include "convert/convert.h"
-#include "convert/pieces.h"
+#include "convert/names.h"
+#include "format/output_tensor.h"
 #include "placement/binding.h"
+#include "quant/canonical.h"
+
+// ---- one output tensor: the weights that it is made of, and the reading of its rows as they are written ------------
+
+// Where rows of q and k change places: GGUF files of some families hold the two halves of each head interleaved.
+typedef enum st_permute { ST_PERMUTE_NONE, ST_PERMUTE_INTERLEAVE, ST_PERMUTE_SPLIT } st_permute;
+
+// A weight that an output tensor has its rows from.
+typedef struct st_item_source {
+  st_weight weight;
+  st_grain grain;    // of floats that were recognized as ternary; ST_GRAIN_NONE: they were not, or are no floats
+  float grain_scale; // ST_GRAIN_TENSOR: the scale
+} st_item_source;
+
+typedef enum st_how {
+  ST_HOW_COPY,   // the stored tensor's bytes as they are
+  ST_HOW_ROWS,   // rows of bytes as they are, one after the other
+  ST_HOW_VALUES, // floats, encoded
+  ST_HOW_TRITS,  // trits and scales, packed
+  ST_HOW_STACK,  // a layer's experts in one tensor of a Hugging Face directory: experts_hf.c
+  ST_HOW_SCALES  // the scales beside another output tensor, or the item's own
+} st_how;
+
+typedef struct st_item {
+  char *name; // of the tensor in the target
+  st_tensor_use place;
+  uint32_t suffix; // order among a module's tensors: weight, scale, bias
+  st_how how;
+  const st_format *format; // NULL: a type known by its size only
+  const char *dtype;       // of the target's container
+  uint32_t n_dims;
+  uint64_t dims[4]; // fastest first
+  st_shape shape;   // logical rows and columns
+  uint64_t bytes;
+  const st_tensor *copied; // ST_HOW_COPY
+  st_item_source *pieces;  // owned; all of one shape
+  size_t n_pieces;
+  st_permute permute;
+  uint32_t head_dim;
+  float add;    // to each float: norms that one container stores less one
+  bool lossy;   // the caller asked for this format by name
+  bool divides; // ST_HOW_SCALES: reciprocals are written
+  // ST_HOW_TRITS with scales that are no block's: one for all, one a piece, or one a row; owned
+  float *scales;
+  uint64_t n_scales;
+  // ST_HOW_STACK: how many pieces make up an expert, whose rows take turns, and whether only the blocks' scales are
+  // meant
+  uint32_t turns;
+  bool scales_alone;
+  size_t of; // ST_HOW_SCALES: the index of the tensor whose scales these are
+} st_item;
+
+void st_item_free(st_item *item);
+
+// Reads an item's rows, whichever pieces they are in. Zero-initialize but for the first three.
+typedef struct st_item_reader {
+  const st_directory *d;
+  const st_item *item;
+  bool round;  // scales that differ within a group become their mean
+  size_t open; // 1 + the piece whose reader is open; 0: none
+  st_row_reader rows;
+  float *native; // scales as the source groups them
+  size_t native_capacity;
+  float *floats;
+  size_t floats_capacity;
+} st_item_reader;
+
+void st_item_reader_close(st_item_reader *r);
+
+// Rows [row, row + count) of the item, all within it.
+setun_status st_item_floats(st_item_reader *r, uint64_t row, uint64_t count, float *out, setun_error *err);
+setun_status st_item_bytes(st_item_reader *r, uint64_t row, uint64_t count, void *out, setun_error *err);
+// As int8 [count, columns] with a scale for every `group` weights of a row.
+setun_status st_item_trits(st_item_reader *r, uint64_t row, uint64_t count, uint64_t group, int8_t *trits,
+                           float *scales, setun_error *err);
+
+// Weights of a row that share a scale in the source: a block's or the whole row.
+uint64_t st_source_group(const st_item_source *p);
+
+// Are the piece's weights trits as they are read?
+static inline bool st_source_is_ternary(const st_item_source *p) {
+  return p->grain != ST_GRAIN_NONE || st_weight_is_ternary(&p->weight);
+}
+
+// ---- all of them ---------------------------------------------------------------------------------------------------
 
 typedef struct st_conversion {
   const st_directory *d;
@@ -18,8 +103,7 @@ typedef struct st_conversion {
   bool int8;             // the model prescribes int8 activations
   st_item *items;
   size_t n_items, capacity;
-  uint64_t alignment;             // of the target's tensors
-  uint64_t data_bytes;            // of the tensors, each padded to that
+  uint64_t alignment;             // of the tensors in a GGUF file
   uint64_t work_done, work_total; // for progress: weights read
 } st_conversion;
 
@@ -41,8 +125,7 @@ setun_status st_conversion_rope_rule(st_conversion *plan, const st_weight *divis
 bool st_conversion_stacks(const st_conversion *plan, const st_tensor_use *place);
 setun_status st_conversion_stack_experts(st_conversion *plan, setun_error *err);
 setun_status st_item_write_stack(st_conversion *plan, const st_item *item, st_output *out, setun_error *err);
-// Formats of items, and the reading of all weights that must fit them: validate.c
-setun_status st_conversion_decide(st_conversion *plan, st_item *item, setun_error *err);
+// The reading of all weights, which must fit their items' formats: validate.c
 setun_status st_conversion_validate(st_conversion *plan, st_item *item, setun_error *err);
 // Reports progress by `weights` more; an error when the caller cancels.
 setun_status st_conversion_progress(st_conversion *plan, uint64_t weights, setun_error *err);
@@ -54,10 +137,16 @@ uint64_t st_item_chunk(const st_item *item);
 // where the source remembers it. False: there is none.
 bool st_conversion_divisor(const st_conversion *plan, const st_item *item, float scale, float *divisor);
 
-// Writes the bytes of one item at the output's end: write.c
+// Writes the bytes of one item at the output's end: item.c
 setun_status st_item_write(st_conversion *plan, const st_item *item, st_output *out, setun_error *err);
 
+// The items as the containers' writers take them; NULL: out of memory. Freed with st_free.
+st_output_tensor *st_conversion_tensors(const st_conversion *plan);
+// The two kinds of targets: gguf_target.c, hf_target.c
 setun_status st_write_gguf(st_conversion *plan, const char *path, setun_error *err);
 setun_status st_write_huggingface(st_conversion *plan, const char *path, setun_error *err);
+// Reads the hyperparameters of what is written and compares them with the source's: what the target's container cannot
+// say is refused, by name. Nothing where the source's family is not known: verify.c
+setun_status st_verify_hparams(const st_conversion *plan, const st_directory *written, setun_error *err);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "format/directory.h"
 #include "format/gguf_keys.h"
+#include "source/weight.h"
 
 typedef struct st_convert_options {
   const st_format *to;               // of ternary matrices; or f32, f16, bf16
@@ -27,5 +28,24 @@ typedef struct st_convert_options {
 // appears when it is whole; on failure it is as it was.
 setun_status st_convert(const st_directory *source, const char *target, const st_convert_options *options,
                         setun_error *err);
+
+// Whether a target of that name is a GGUF file.
+bool st_is_gguf_name(const char *path);
+
+// ---- scans of stored weights, also for those who only look ---------------------------------------------------------
+
+// Reads a whole stored tensor and looks for a byte that holds an invalid code, or that no writer makes: its offset in
+// the tensor goes to *offset, -1 when there is none. Code 3 of the Q2_0 kinds counts as invalid only with `strict`.
+// In value formats: half-precision scales that are not finite, and, unless `strict`, floats that are not.
+setun_status st_check_tensor(const st_directory *d, const st_tensor *tensor, const st_format *format, st_shape stored,
+                             bool strict, int64_t *offset, setun_error *err);
+
+typedef struct st_zeros {
+  uint64_t weights, zeros;
+  uint64_t columns, zero_columns; // columns that are zero in all rows
+} st_zeros;
+
+// Counts the zeros of a ternary weight.
+setun_status st_count_zeros(const st_directory *d, const st_weight *weight, st_zeros *zeros, setun_error *err);
 
 #endif

@@ -1,15 +1,14 @@
 // Experts in the tensors of a Hugging Face directory that has those of a layer in one: gate and up row by row in turns
-// where the family has one matrix for both, MXFP4 as blocks and scales in tensors of their own.
+// where the family has one matrix for both, blocks (MXFP4) as codes and scales in tensors of their own.
 #include "convert/conversion.h"
 
 #include "base/bytes.h"
 #include "base/memory.h"
-#include "quant/fp4.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { BLOCK = 32, BLOCK_BYTES = 17, BIAS = 2 };
+enum { BIAS = 2 };
 
 static const st_binding *row_of(const st_spec *spec, st_role role) {
   for (const st_binding *b = spec->bindings; b->role != ST_ROLE_COUNT; b++) {
@@ -44,21 +43,20 @@ static setun_status begin_stack(const st_conversion *p, st_item *item, setun_err
   item->turns = stack_of(p, item->place.role)->role == ST_EXPERT_GATE_UP ? 2 : 1;
   item->how = ST_HOW_STACK;
   item->place.stacked = true;
-  item->format = item->suffix == BIAS ? st_format_get(ST_F32) : NULL;
+  item->format = item->suffix == BIAS ? st_format_of_floats() : NULL;
   item->dtype = "U8";
   if (item->suffix == BIAS) return name_stack(p, item, "bias", err);
   const st_weight *w = &item->pieces[0].weight;
-  if (w->format->id == ST_MXFP4 && !w->scale) return name_stack(p, item, "blocks", err);
+  if (w->format->ops->hf_blocks && !w->scale) return name_stack(p, item, "blocks", err);
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                 "%s: expected experts in mxfp4, as this family's directories have them, "
-                 "found %s",
-                 item->name, w->format->name);
+                 "%s: expected experts in %s, as this family's directories have them, found %s", item->name,
+                 st_format_by_hf_method(NULL)->name, w->format->name);
 }
 
 static void finish_stack(st_item *item) {
   const st_weight *w = &item->pieces[0].weight;
   uint64_t rows = w->shape.rows * item->turns, experts = item->n_pieces / item->turns,
-           blocks = w->shape.columns / BLOCK;
+           blocks = w->shape.columns / w->format->block;
   if (item->suffix == BIAS) {
     uint64_t n = w->shape.rows * w->shape.columns * item->turns;
     item->n_dims = 2;
@@ -66,9 +64,10 @@ static void finish_stack(st_item *item) {
     item->shape = (st_shape){experts, n};
     return;
   }
+  uint64_t codes = w->format->block_bytes - 1;
   item->n_dims = 4;
-  memcpy(item->dims, (uint64_t[4]){16, blocks, rows, experts}, sizeof item->dims);
-  item->bytes = 16 * blocks * rows * experts;
+  memcpy(item->dims, (uint64_t[4]){codes, blocks, rows, experts}, sizeof item->dims);
+  item->bytes = codes * blocks * rows * experts;
   item->shape = (st_shape){rows * experts, w->shape.columns};
 }
 
@@ -85,7 +84,7 @@ static setun_status add_scales(st_conversion *p, size_t of, setun_error *err) {
   item->scales_alone = true;
   item->n_dims = 3;
   memcpy(item->dims, (uint64_t[4]){blocks->dims[1], blocks->dims[2], blocks->dims[3], 1}, sizeof item->dims);
-  item->bytes = blocks->bytes / 16;
+  item->bytes = blocks->bytes / blocks->dims[0];
   return name_stack(p, item, "scales", err);
 }
 
@@ -146,7 +145,7 @@ setun_status st_conversion_stack_experts(st_conversion *p, setun_error *err) {
 
 // Some rows of each matrix that takes turns.
 typedef struct {
-  uint8_t *rows[2]; // MXFP4, or floats
+  uint8_t *rows[2]; // blocks, or floats
   uint8_t *out;
 } turns;
 
@@ -162,21 +161,23 @@ static setun_status read_turn(const st_conversion *p, const st_item_source *piec
 
 // What of one row goes into the item; the number of bytes.
 static size_t put_row(const st_item *item, const uint8_t *row, uint64_t blocks, uint8_t *to) {
+  const st_format *f = item->pieces[0].weight.format;
+  size_t codes = f->block_bytes - 1;
   for (uint64_t b = 0; b < blocks; b++) {
-    const uint8_t *block = row + b * BLOCK_BYTES;
+    const uint8_t *block = row + b * f->block_bytes;
     if (item->scales_alone)
       to[b] = block[0];
     else
-      st_mxfp4_to_pairs(block, to + 16 * b);
+      f->ops->hf_blocks->split(block, to + codes * b);
   }
-  return (size_t)(blocks * (item->scales_alone ? 1 : 16));
+  return (size_t)(blocks * (item->scales_alone ? 1 : codes));
 }
 
 static setun_status write_turns(st_conversion *p, const st_item *item, size_t expert, uint64_t row, uint64_t n,
                                 turns *t, st_output *out, setun_error *err) {
   const st_weight *w = &item->pieces[0].weight;
   bool bias = item->suffix == BIAS;
-  uint64_t blocks = w->shape.columns / BLOCK, elements = w->shape.columns * n;
+  uint64_t blocks = w->shape.columns / w->format->block, elements = w->shape.columns * n;
   size_t at = 0;
   for (uint32_t i = 0; i < item->turns; i++) {
     setun_status s = read_turn(p, &item->pieces[expert * item->turns + i], bias, row, n, t->rows[i], err);
@@ -188,7 +189,7 @@ static setun_status write_turns(st_conversion *p, const st_item *item, size_t ex
         memcpy(t->out + at, t->rows[i] + k * sizeof(float), sizeof(float));
         at += sizeof(float);
       } else {
-        at += put_row(item, t->rows[i] + k * blocks * BLOCK_BYTES, blocks, t->out + at);
+        at += put_row(item, t->rows[i] + k * blocks * w->format->block_bytes, blocks, t->out + at);
       }
     }
   }

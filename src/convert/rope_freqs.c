@@ -48,7 +48,7 @@ static setun_status add(st_conversion *p, st_role role, const float *values, set
   *item = (st_item){.name = full.data,
                     .place = place,
                     .how = ST_HOW_SCALES,
-                    .format = st_format_get(ST_F32),
+                    .format = st_format_of_floats(),
                     .n_dims = 1,
                     .dims = {pairs, 1, 1, 1},
                     .shape = {1, pairs},

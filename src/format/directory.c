@@ -123,6 +123,13 @@ setun_status st_dims_check(const char *name, uint64_t n_dims, uint64_t dims[4], 
   return SETUN_OK;
 }
 
+bool st_directory_has_int8_layouts(const st_directory *d) {
+  for (size_t i = 0; i < d->n_tensors; i++) {
+    if (d->tensors[i].format && d->tensors[i].format->ops->of_int8_models) return true;
+  }
+  return false;
+}
+
 uint32_t st_dtype_bytes(const char *dtype) {
   static const struct {
     const char *name;

@@ -77,6 +77,9 @@ static inline st_shape st_tensor_shape(const st_tensor *t) {
   return (st_shape){.rows = t->dims[1] * t->dims[2] * t->dims[3], .columns = t->dims[0]};
 }
 
+// Whether a tensor's format is one that only models trained for int8 activations are published in.
+bool st_directory_has_int8_layouts(const st_directory *directory);
+
 // "[2560, 6912]", slowest dimension first, for messages; written to `text`.
 const char *st_tensor_dims_text(const st_tensor *tensor, char text[96]);
 

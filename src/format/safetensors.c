@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The formats that the dtypes of weights stand for; other dtypes are known by their size.
-static const struct {
-  const char *dtype, *format;
-} weight_dtypes[] = {{"F32", "f32"}, {"F16", "f16"}, {"BF16", "bf16"}, {"F8_E4M3", "f8_e4m3"}, {"F8_E5M2", "f8_e5m2"}};
-
 // The names of dtypes as constants, so that a tensor need not keep the header.
 static const char *const dtypes[] = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "I64",
                                      "I32", "I16", "I8",  "U64",  "U32",     "U16",     "U8",      "BOOL"};
@@ -34,9 +29,9 @@ static setun_status parse_dtype(const char *name, const st_json *info, st_tensor
     if (!strcmp(dtypes[i], dtype)) t->dtype = dtypes[i];
   }
   if (!t->dtype) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: dtype: %.40s is not read", name, dtype);
-  for (size_t i = 0; i < sizeof weight_dtypes / sizeof *weight_dtypes; i++) {
-    if (!strcmp(weight_dtypes[i].dtype, dtype)) t->format = st_format_by_name(weight_dtypes[i].format);
-  }
+  // Packed bytes may be other things than weights; who reads weights knows them by what stands beside them.
+  const st_format *f = st_format_by_dtype(dtype);
+  if (f && !st_format_is_ternary(f)) t->format = f;
   return SETUN_OK;
 }
 

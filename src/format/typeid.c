@@ -105,12 +105,14 @@ static const st_format *told(const st_builder *b, const choice *c, const char **
   if (f) return f;
   *by = "by the key setun.layout";
   if ((f = reading_listed(c, text_key(b, "setun.layout")))) return f;
-  if (c->readings[0]->id != ST_T5) return NULL;
+  if (!c->readings[0]->ops->digits) return NULL;
   st_text digits = text_key(b, "setun.t5.digits");
-  static const char other[] = "zero-plus-minus";
   *by = "by the key setun.t5.digits";
-  bool is_other = digits.data && digits.length == sizeof other - 1 && !memcmp(digits.data, other, digits.length);
-  return is_other ? c->readings[1] : c->readings[0];
+  for (size_t i = 1; i < c->n_readings; i++) {
+    const char *own = c->readings[i]->ops->digits;
+    if (own && digits.length == strlen(own) && !memcmp(digits.data, own, digits.length)) return c->readings[i];
+  }
+  return c->readings[0];
 }
 
 static bool is_rival_architecture(const st_builder *b, const st_gguf_rival *r) {
@@ -161,7 +163,7 @@ static setun_status choose(st_builder *b, choice *c, const st_format **format, s
                           c->type, first->name, c->n_tensors);
   }
   // The orders of i2_s have one size: nothing tells them apart, and published files have the first.
-  if (first->id == ST_I2_S || first->id == ST_I2_S_ARM) {
+  if (first->ops->is_usual) {
     *format = first;
     return st_notices_add(b->directory->notices, SETUN_LOG_INFO, err,
                           "tensor type %" PRIu32 ": read as %s, the usual order; nothing in a file tells the orders "

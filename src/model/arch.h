@@ -47,6 +47,7 @@ struct st_spec {
   const char *gguf_pre;       // the split pattern of its GGUF files that name none; NULL: "default"
   const char *hf_pre;         // that of its vocab.json with merges.txt; NULL: "gpt-2"
   bool gguf_defaults;         // its published GGUF files leave out keys, for which the defaults hold
+  bool wide_norms;            // its norms of q and k are as wide as all heads (a file's own tensors tell)
   bool gguf_int8;             // its GGUF files prescribe int8 activations (FORMATS: the bitnet architectures)
   const st_binding *bindings; // ended with ST_BIND_END
   // Tensors that belong to other parts of a checkpoint (a vision tower) or are derived; prefixes, ended with NULL; may

@@ -129,14 +129,7 @@ static void read_rope(keys *k, st_rope_params *r) {
 
 // Files with tensors whose layout itself belongs to int8 models say so by the layout; see docs/formats.md.
 static bool prescribes_int8(const st_directory *d, const st_spec *spec) {
-  static const char *const layouts[] = {"i2_s", "i2_s-arm", "i2_s-x4", "iq1_bn", "iq2_bn"};
-  if (spec->gguf_int8) return true;
-  for (size_t t = 0; t < d->n_tensors; t++) {
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts && d->tensors[t].format; i++) {
-      if (!strcmp(d->tensors[t].format->name, layouts[i])) return true;
-    }
-  }
-  return false;
+  return spec->gguf_int8 || st_directory_has_int8_layouts(d);
 }
 
 static void read_activations(keys *k, const st_directory *d, const st_spec *spec, st_hparams *h) {

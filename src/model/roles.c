@@ -45,6 +45,14 @@ bool st_role_needs_bias(const st_hparams *h, st_role role) {
   }
 }
 
+st_shape st_role_wide_shape(const st_hparams *h, st_role role) {
+  switch (role) {
+  case ST_ATTN_Q_NORM: return (st_shape){1, q_width(h)};
+  case ST_ATTN_K_NORM: return (st_shape){1, kv_width(h)};
+  default: return st_role_shape(h, role);
+  }
+}
+
 bool st_role_applies(const st_hparams *h, st_role role, uint32_t layer) {
   if (h->no_sub_norms && (role == ST_ATTN_SUB_NORM || role == ST_FFN_SUB_NORM)) return false;
   switch (roles[role].part) {

@@ -48,6 +48,8 @@ typedef struct st_role_info {
 const st_role_info *st_role_get(st_role role);
 // The shape that the parameters demand; of one expert. A q or k norm may also be as wide as all heads.
 st_shape st_role_shape(const st_hparams *h, st_role role);
+// The shape of a norm of q or k that is as wide as all heads; for other roles, that of st_role_shape.
+st_shape st_role_wide_shape(const st_hparams *h, st_role role);
 // Whether a layer of the model has the role's part (any, for those of the model).
 bool st_role_applies(const st_hparams *h, st_role role, uint32_t layer);
 // Whether the parameters say that the role's matrix has a bias.
@@ -77,6 +79,7 @@ typedef struct st_binding {
 const char *st_binding_pattern(const st_binding *row, bool gguf);
 st_need st_binding_need(const st_binding *row);
 
+enum { ST_NAME_SIZE = 192 }; // of modules' names; those of the tables are far shorter
 // `pattern` with its %u and %e replaced.
 void st_fill_name(const char *pattern, uint32_t layer, uint32_t expert, char *out, size_t size);
 

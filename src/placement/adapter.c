@@ -283,7 +283,7 @@ static setun_status append(placer *l, adapter *a, st_role role, const st_tensor 
 // ---- placing ------------------------------------------------------------------------------------------------------
 
 static st_matrix_desc factor_desc(st_shape shape) {
-  return (st_matrix_desc){.format = st_format_get(ST_F32), .shape = shape, .precision = ST_PRECISION_FLOAT};
+  return (st_matrix_desc){.format = st_format_of_floats(), .shape = shape, .precision = ST_PRECISION_FLOAT};
 }
 
 static setun_status place_factor(placer *l, st_shape shape, const float *rows, st_dmatrix **out) {

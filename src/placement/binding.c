@@ -144,14 +144,12 @@ static setun_status bind_beside(binder *b, const st_binding *row, const char *mo
 
 // A q or k norm covers one head, or all of them at once: the tensor's length tells.
 static st_shape shape_of(const binder *b, st_role role, const char *module) {
-  st_shape shape = st_role_shape(b->h, role);
-  if (role != ST_ATTN_Q_NORM && role != ST_ATTN_K_NORM) return shape;
+  st_shape shape = st_role_shape(b->h, role), wide = st_role_wide_shape(b->h, role);
+  if (wide.columns == shape.columns) return shape;
   char name[ST_NAME_SIZE + 8];
   snprintf(name, sizeof name, "%s.weight", module);
   const st_tensor *t = st_directory_find(b->d, name);
-  uint64_t all = st_role_shape(b->h, role == ST_ATTN_Q_NORM ? ST_ATTN_Q : ST_ATTN_K).rows;
-  if (t && t->dims[0] == all) shape.columns = all;
-  return shape;
+  return t && t->dims[0] == wide.columns ? wide : shape;
 }
 
 // ---- roles --------------------------------------------------------------------------------------------------------
@@ -350,7 +348,7 @@ static bool is_input_scale(const st_directory *d, const char *name) {
   if (d->container != ST_GGUF || n <= end || n > ST_NAME_SIZE || strcmp(name + n - end, suffix)) return false;
   snprintf(weight, sizeof weight, "%.*s.weight", (int)(n - end), name);
   const st_tensor *t = st_directory_find(d, weight);
-  return t && t->format && t->format->id == ST_NVFP4;
+  return t && t->format && t->format->ops->has_input_scales;
 }
 
 // A tensor that nothing uses would mean a model that computes something else than this one.

@@ -6,8 +6,6 @@
 #include "model/arch.h"
 #include "source/weight.h"
 
-enum { ST_NAME_SIZE = 192 }; // of modules' names; those of the tables are far shorter
-
 // One matrix or vector of the model. A stack of experts is one for each expert.
 typedef struct st_bound {
   st_role role;

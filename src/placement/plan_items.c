@@ -16,7 +16,7 @@ st_placing st_placing_of(const st_loader *l, const st_bound *bound) {
   bool exact = st_role_get(bound->role)->kind == ST_KIND_ROUTER;
   const st_weight *w = &bound->weight;
   // Latent floats are ternary by the time they are read.
-  st_placing how = {.format = w->latent ? st_format_get(ST_HF_U8) : w->format,
+  st_placing how = {.format = w->latent ? st_format_of_latent() : w->format,
                     .precision = l->o->precise || exact ? ST_PRECISION_FLOAT : ST_PRECISION_FAST};
   if (l->m->h.int8 && !exact && st_format_is_ternary(how.format)) how.precision = ST_PRECISION_INT8;
   return how;

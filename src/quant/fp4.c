@@ -2,8 +2,6 @@
 //   MXFP4, 32 weights in 17 bytes: E8M0 scale, 16 bytes; byte j holds weight j low, weight j + 16 high
 //   NVFP4, 64 weights in 36 bytes: four E4M3 scales without sign, of 16 weights each, then four times 8 bytes; byte j
 //   of those holds weight j low, weight j + 8 high
-#include "quant/fp4.h"
-
 #include "quant/rows.h"
 
 // Twice the values, so that they are integers; the scales below are halved.
@@ -27,7 +25,9 @@ static void mxfp4_parts(const uint8_t *block, st_block_parts *out) {
   st_split_nibbles(block + 1, 16, out->codes);
 }
 
-void st_mxfp4_from_pairs(uint8_t scale, const uint8_t pairs[16], uint8_t block[17]) {
+// gpt-oss checkpoints keep a block's 16 bytes in another order, byte j holding weights 2 j (low) and 2 j + 1, and the
+// scales in a tensor of their own.
+static void mxfp4_join(uint8_t scale, const uint8_t *pairs, uint8_t *block) {
   block[0] = scale;
   for (int j = 0; j < 8; j++) {
     uint8_t low = pairs[j], high = pairs[8 + j];
@@ -36,7 +36,7 @@ void st_mxfp4_from_pairs(uint8_t scale, const uint8_t pairs[16], uint8_t block[1
   }
 }
 
-void st_mxfp4_to_pairs(const uint8_t block[17], uint8_t pairs[16]) {
+static void mxfp4_split(const uint8_t *block, uint8_t *pairs) {
   for (int j = 0; j < 8; j++) {
     uint8_t even = block[1 + 2 * j], odd = block[2 + 2 * j];
     pairs[j] = (uint8_t)((even & 15) | (odd & 15) << 4);
@@ -65,5 +65,6 @@ static void nvfp4_decode(const uint8_t *block, float *out) {
 
 static const st_value_block mxfp4 = {mxfp4_decode, NULL, 0, {0}, mxfp4_parts, true};
 static const st_value_block nvfp4 = {nvfp4_decode, NULL, 0, {0}, NULL, false};
-const st_format_ops st_ops_mxfp4 = ST_VALUE_OPS_READ(&mxfp4);
-const st_format_ops st_ops_nvfp4 = ST_VALUE_OPS_READ(&nvfp4);
+static const st_hf_blocks mxfp4_hf = {.method = "mxfp4", .join = mxfp4_join, .split = mxfp4_split};
+const st_format_ops st_ops_mxfp4 = {ST_VALUE_FIELDS(&mxfp4), .hf_blocks = &mxfp4_hf};
+const st_format_ops st_ops_nvfp4 = {ST_VALUE_FIELDS(&nvfp4), .has_input_scales = true};

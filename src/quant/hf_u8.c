@@ -32,4 +32,5 @@ static st_code_run hf_u8_run(st_shape shape, uint64_t row, uint64_t k) {
 
 // A quarter that ends within a group of 16 rows would be cut there.
 static const st_code_layout hf_u8_codes = {.order = ST_CODES_SHARED, .step = 16, .rows = 4 * 16};
-const st_format_ops st_ops_hf_u8 = ST_RUN_OPS(hf_u8_run, &hf_u8_codes, hf_u8_size, hf_u8_locate);
+const st_format_ops st_ops_hf_u8 = {ST_RUN_FIELDS(hf_u8_run, &hf_u8_codes, hf_u8_size, hf_u8_locate), .dtype = "U8",
+                                    .dividing = "hf-u8-div", .row_parts = 4};

@@ -67,5 +67,5 @@ static const st_ternary_rows iq2_bn = {.step = 64,
 static const st_ternary_rows iq1_bn = {
     .step = 64, .step_bytes = 13, .head = 2, .unpack = iq1_bn_unpack, .pack = iq1_bn_pack, .check = iq1_bn_check};
 static const st_code_layout iq2_bn_codes = {.step = 64, .step_bytes = 16, .head = 4, .width = 16, .next = 2};
-const st_format_ops st_ops_iq2_bn = ST_TERNARY_OPS(&iq2_bn, &iq2_bn_codes, false);
-const st_format_ops st_ops_iq1_bn = ST_TERNARY_OPS(&iq1_bn, NULL, false);
+const st_format_ops st_ops_iq2_bn = {ST_TERNARY_FIELDS(&iq2_bn, &iq2_bn_codes), .of_int8_models = true};
+const st_format_ops st_ops_iq1_bn = {ST_TERNARY_FIELDS(&iq1_bn, NULL), .of_int8_models = true};

@@ -29,6 +29,37 @@ const st_format *st_format_by_name(const char *name) {
   return NULL;
 }
 
+const st_format *st_format_by_layout(const char *name, bool *divides) {
+  for (int i = 0; i < ST_FORMAT_COUNT; i++) {
+    const char *dividing = formats[i].ops->dividing;
+    *divides = dividing && !strcmp(dividing, name);
+    if (*divides) return &formats[i];
+  }
+  return st_format_by_name(name);
+}
+
+const st_format *st_format_by_dtype(const char *dtype) {
+  for (int i = 0; i < ST_FORMAT_COUNT; i++)
+    if (formats[i].ops->dtype && !strcmp(formats[i].ops->dtype, dtype)) return &formats[i];
+  return NULL;
+}
+
+const st_format *st_format_by_hf_method(const char *method) {
+  for (int i = 0; i < ST_FORMAT_COUNT; i++) {
+    const st_hf_blocks *blocks = formats[i].ops->hf_blocks;
+    if (blocks && (!method || !strcmp(blocks->method, method))) return &formats[i];
+  }
+  return NULL;
+}
+
+const st_format *st_format_of_floats(void) {
+  return &formats[ST_F32];
+}
+
+const st_format *st_format_of_latent(void) {
+  return &formats[ST_HF_U8];
+}
+
 const st_format *st_format_by_gguf_type(uint32_t type) {
   for (int i = 0; i < ST_FORMAT_COUNT; i++)
     if (formats[i].gguf_type == (int64_t)type) return &formats[i];

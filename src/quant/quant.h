@@ -76,6 +76,15 @@ typedef struct st_code_layout {
   uint8_t rows; // 16 whole rows can be had together only where a tensor's rows are a multiple of this; 0: always
 } st_code_layout;
 
+// Blocks that Hugging Face directories keep in two tensors: bytes of codes, as many as the block has but for the first,
+// and a byte of scale, which is the block's first.
+typedef struct st_hf_blocks {
+  const char *method; // quant_method of config.json
+  // `codes` and `block` must not overlap.
+  void (*join)(uint8_t scale, const uint8_t *codes, uint8_t *block);
+  void (*split)(const uint8_t *block, uint8_t *codes);
+} st_hf_blocks;
+
 struct st_format {
   st_format_id id;
   const char *name;     // as printed and as options spell it
@@ -96,6 +105,18 @@ struct st_format_ops {
   const st_code_layout *codes;
   // Ternary formats: code 3 is a value, +2 (the Q2_0 kinds).
   bool two_is_valid;
+
+  // What its files are and say; zero for most.
+  const char *dtype;             // its name in safetensors; NULL: it has none
+  const char *dividing;          // what options call it with scales that divide; NULL: they multiply
+  const st_hf_blocks *hf_blocks; // NULL: Hugging Face directories have no such blocks
+  const char *digits;            // what the key setun.t5.digits says beside it; NULL: nothing
+  st_format_id wider;            // floats that are only read: the format that is written and holds them exactly
+  uint16_t exponent;             // plain floats: the exponent's bits in the upper half of the number's last four bytes
+  uint8_t row_parts;             // bytes stand in 1 / row_parts as many rows, each for one row of every part; or 0
+  bool of_int8_models;           // only models trained for int8 activations are published in it
+  bool is_usual;         // where nothing in a file tells it from the readings behind it, it is taken for granted
+  bool has_input_scales; // its files have scales of activations beside it, for other processors
 
   // Formats whose tensors are not simply one row's bytes after the other (i2_s, t16, hf-u8); NULL for the others.
   // Bytes of the whole tensor. Errors: K no multiple of the block, overflow.
@@ -135,6 +156,16 @@ const st_format *st_format_get(st_format_id id);
 // NULL when nothing has that name or type.
 const st_format *st_format_by_name(const char *name);
 const st_format *st_format_by_gguf_type(uint32_t type);
+// By its name or its name with scales that divide; *divides says which.
+const st_format *st_format_by_layout(const char *name, bool *divides);
+// By its name in safetensors.
+const st_format *st_format_by_dtype(const char *dtype);
+// Whose blocks stand in two tensors under that quant_method; NULL as method: under any.
+const st_format *st_format_by_hf_method(const char *method);
+// What all formats decode to, and what vectors and scales are written in: float32.
+const st_format *st_format_of_floats(void);
+// What latent weights are once they are read: trits whose scale is a number of its own.
+const st_format *st_format_of_latent(void);
 // Another format with the same GGUF type, NULL when there is no more: projects gave one id to several layouts (42 is
 // q2_0 and q2_0-128; 36 is i2_s in three orders; the key `setun.t5.digits` tells t5 from t5-zpm). The first of the
 // table is what the id usually means.
@@ -153,7 +184,10 @@ const char *st_gguf_type_hint(uint32_t type);
 static inline bool st_format_is_ternary(const st_format *f) {
   return f->scales != ST_SCALE_NONE;
 }
-// Plain numbers, one after the other, that Setun also writes.
+// Plain floats, one after the other; and those that Setun also writes.
+static inline bool st_format_is_float(const st_format *f) {
+  return f->block == 1 && !st_format_is_ternary(f);
+}
 static inline bool st_format_is_number(const st_format *f) {
   return f->block == 1 && f->ops->encode;
 }

@@ -20,8 +20,9 @@ void st_value_encode(const st_format *format, st_shape shape, const st_strip *st
 
 #define ST_VALUE_OPS(block_)                                                                                           \
   { .value = (block_), .decode = st_value_decode, .encode = st_value_encode }
+#define ST_VALUE_FIELDS(block_) .value = (block_), .decode = st_value_decode
 #define ST_VALUE_OPS_READ(block_)                                                                                      \
-  { .value = (block_), .decode = st_value_decode }
+  { ST_VALUE_FIELDS(block_) }
 
 // A ternary format whose rows stand one after the other: a row is `head` bytes and then steps of `step` weights in
 // `step_bytes` bytes, the last of which may be cut short (to whole bytes) if the format takes any K.
@@ -46,11 +47,11 @@ void st_rows_pack(const st_format *format, st_shape shape, const st_strip *strip
 void st_rows_dot(const st_format *format, st_shape shape, const st_strip *strip, const void *data, uint64_t row,
                  const int8_t *x, int32_t *sums);
 
+#define ST_TERNARY_FIELDS(rows_, codes_)                                                                               \
+  .rows = (rows_), .codes = (codes_), .unpack = st_rows_unpack, .check = st_rows_check, .pack = st_rows_pack,          \
+  .dot = st_rows_dot
 #define ST_TERNARY_OPS(rows_, codes_, two_)                                                                            \
-  {                                                                                                                    \
-    .rows = (rows_), .codes = (codes_), .two_is_valid = (two_), .unpack = st_rows_unpack, .check = st_rows_check,      \
-    .pack = st_rows_pack, .dot = st_rows_dot                                                                           \
-  }
+  { ST_TERNARY_FIELDS(rows_, codes_), .two_is_valid = (two_) }
 
 // Helpers for the formats' files.
 

@@ -13,11 +13,9 @@ void st_runs_pack(const st_format *format, st_shape shape, const st_strip *strip
 void st_runs_dot(const st_format *format, st_shape shape, const st_strip *strip, const void *data, uint64_t row,
                  const int8_t *x, int32_t *sums);
 
-#define ST_RUN_OPS(run_, codes_, size_, locate_)                                                                       \
-  {                                                                                                                    \
-    .run = (run_), .codes = (codes_), .size = (size_), .locate = (locate_), .unpack = st_runs_unpack,                  \
-    .check = st_runs_check, .pack = st_runs_pack, .dot = st_runs_dot                                                   \
-  }
+#define ST_RUN_FIELDS(run_, codes_, size_, locate_)                                                                    \
+  .run = (run_), .codes = (codes_), .size = (size_), .locate = (locate_), .unpack = st_runs_unpack,                    \
+  .check = st_runs_check, .pack = st_runs_pack, .dot = st_runs_dot
 
 // The error of a `size` function whose product overflows.
 setun_status st_fail_too_large(const st_format *format, st_shape shape, setun_error *err);

@@ -66,8 +66,8 @@ setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_e
     s = st_fail(err, SETUN_ERROR_FORMAT, "quant_method: expected a string, found none");
   } else if (s == SETUN_OK && !strcmp(method, "bitnet")) {
     s = read_bitnet(q, quant, err);
-  } else if (s == SETUN_OK && !strcmp(method, "mxfp4")) {
-    quant->method = ST_HF_MXFP4;
+  } else if (s == SETUN_OK && st_format_by_hf_method(method)) {
+    quant->method = ST_HF_BLOCKS;
   } else if (s == SETUN_OK) {
     s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
                 "quant_method: \"%.40s\" is not read (bitnet and mxfp4 are); use the unquantized checkpoint", method);

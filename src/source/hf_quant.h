@@ -5,7 +5,7 @@
 
 #include "format/directory.h"
 
-typedef enum st_hf_method { ST_HF_NONE, ST_HF_BITNET, ST_HF_MXFP4 } st_hf_method;
+typedef enum st_hf_method { ST_HF_NONE, ST_HF_BITNET, ST_HF_BLOCKS } st_hf_method;
 
 typedef struct st_hf_quant {
   st_hf_method method;
@@ -14,7 +14,7 @@ typedef struct st_hf_quant {
 } st_hf_quant;
 
 // Reads quantization_config (also within text_config), or 1bitLLM's weight_bits and input_bits. Another method than
-// bitnet and mxfp4 is refused by its name.
+// bitnet and those of formats (st_hf_blocks) is refused by its name.
 setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_error *err);
 
 // Are the floats of this module's weight latent, that is, to be quantized when they are read?

@@ -187,8 +187,7 @@ setun_status st_weight_measure(const st_directory *directory, st_weight *weight,
 
 setun_status st_weight_recognize(const st_directory *directory, st_weight *weight, uint64_t rows, setun_error *err) {
   const st_weight *w = weight;
-  st_format_id id = w->format->id;
-  if (w->latent || w->scale || w->shape.rows < 2 || (id != ST_F32 && id != ST_F16 && id != ST_BF16)) return SETUN_OK;
+  if (w->latent || w->scale || w->shape.rows < 2 || !st_format_is_number(w->format)) return SETUN_OK;
   st_row_reader r = {.directory = directory, .weight = w};
   st_ternary_scan scan;
   float *x = NULL;
@@ -446,10 +445,9 @@ static bool all_finite_bits(const void *bytes, uint64_t n, size_t size, uint32_t
 
 static setun_status check_values(const st_row_reader *r, uint64_t row, const st_strip *strip, setun_error *err) {
   const st_weight *w = r->weight;
-  st_format_id id = w->format->id;
   uint64_t k = w->shape.columns;
-  if (id != ST_F32 && id != ST_F16 && id != ST_BF16) return SETUN_OK;
-  if (all_finite_bits(r->bytes, strip->count * k, w->format->block_bytes, id == ST_F16 ? 0x7C00 : 0x7F80)) {
+  if (!w->format->ops->exponent) return SETUN_OK;
+  if (all_finite_bits(r->bytes, strip->count * k, w->format->block_bytes, w->format->ops->exponent)) {
     return SETUN_OK;
   }
   float *x = st_malloc((size_t)(strip->count * k), sizeof *x); // a little more than the strip's bytes

@@ -3,7 +3,6 @@
 #include "source/scattered.h"
 
 #include "base/memory.h"
-#include "quant/fp4.h"
 
 #include <string.h>
 
@@ -17,8 +16,8 @@ static setun_status read_rows(const st_row_reader *r, const st_tensor *t, uint64
 
 setun_status st_load_scattered(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
   const st_weight *w = r->weight;
-  uint64_t bytes = st_format_row_bytes(w->format, w->shape.columns), blocks = bytes / 17;
-  uint64_t data_bytes = w->block_scales ? blocks * 16 : bytes, scale_bytes = w->block_scales ? blocks : 0;
+  uint64_t bytes = st_format_row_bytes(w->format, w->shape.columns), block = w->format->block_bytes;
+  uint64_t blocks = w->block_scales ? bytes / block : 0, data_bytes = bytes - blocks, scale_bytes = blocks;
   uint64_t first = w->first_row + row * w->row_step, span = (want - 1) * w->row_step + 1;
   if (first + span > w->stored.rows) {
     return st_fail(err, SETUN_ERROR_STATE, "%s: rows from %llu on lie outside the tensor", w->name,
@@ -41,7 +40,9 @@ setun_status st_load_scattered(st_row_reader *r, uint64_t row, uint64_t want, st
       continue;
     }
     const uint8_t *scale = scales + i * w->row_step * scale_bytes;
-    for (uint64_t b = 0; b < blocks; b++) st_mxfp4_from_pairs(scale[b], from + 16 * b, to + 17 * b);
+    for (uint64_t b = 0; b < blocks; b++) {
+      w->format->ops->hf_blocks->join(scale[b], from + (block - 1) * b, to + block * b);
+    }
   }
   *strip = (st_strip){.row = w->first_row + row, .count = want, .offset = 0, .bytes = want * bytes};
   return SETUN_OK;

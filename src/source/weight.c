@@ -57,8 +57,8 @@ static setun_status take_scale(const st_tensor *scale, uint64_t n_experts, uint6
 }
 
 // Packed ternary bytes of Hugging Face's BitNet integration.
-static setun_status take_hf_u8(const st_directory *d, const char *module, const st_hf_quant *quant, st_shape shape,
-                               st_weight *w, setun_error *err) {
+static setun_status take_packed(const st_directory *d, const char *module, const st_hf_quant *quant, st_shape shape,
+                                st_weight *w, setun_error *err) {
   const st_tensor *t = w->data, *scale = NULL;
   setun_status s = find_sibling(d, module, "weight_scale", &scale, err);
   if (s != SETUN_OK) return s;
@@ -72,12 +72,13 @@ static setun_status take_hf_u8(const st_directory *d, const char *module, const 
                    "bitnet",
                    t->name);
   }
-  uint64_t quarters = t->dims[1];
-  if (!shape.rows) shape = (st_shape){quarters * 4, t->dims[0]};
-  if (t->n_dims != 2 || t->dims[0] != shape.columns || quarters != shape.rows / 4 + (shape.rows % 4 != 0)) {
-    return fail_shape(t, "packed rows", 2, (st_shape){shape.rows / 4 + (shape.rows % 4 != 0), shape.columns}, 0, err);
+  w->format = st_format_by_dtype(t->dtype);
+  uint64_t found = t->dims[1], parts = w->format->ops->row_parts;
+  if (!shape.rows) shape = (st_shape){found * parts, t->dims[0]};
+  uint64_t expected = shape.rows / parts + (shape.rows % parts != 0);
+  if (t->n_dims != 2 || t->dims[0] != shape.columns || found != expected) {
+    return fail_shape(t, "packed rows", 2, (st_shape){expected, shape.columns}, 0, err);
   }
-  w->format = st_format_get(ST_HF_U8);
   w->shape = w->stored = shape;
   w->scale_divides = !quant->scale_multiplies;
   return take_scale(scale, 0, 0, w, err);
@@ -120,8 +121,8 @@ static setun_status check_shape(const request *a, st_weight *w, setun_error *err
   return SETUN_OK;
 }
 
-// MXFP4 in two tensors, see st_weight_find_part.
-static setun_status take_mxfp4(const st_directory *d, const request *a, st_weight *w, setun_error *err) {
+// Blocks whose codes and scales are tensors of their own, see st_weight_find_part.
+static setun_status take_blocks(const st_directory *d, const request *a, st_weight *w, setun_error *err) {
   const st_tensor *t = w->data, *scales = NULL;
   st_buffer name = {0};
   if (!st_buffer_format(&name, "%s_scales", a->module)) return st_fail_memory(err, a->module);
@@ -131,21 +132,22 @@ static setun_status take_mxfp4(const st_directory *d, const request *a, st_weigh
     return st_fail(err, SETUN_ERROR_FORMAT, "%s_scales: expected the scales of %s, found no such tensor", a->module,
                    t->name);
   }
-  uint64_t rows = a->part == ST_WHOLE ? a->shape.rows : 2 * a->shape.rows, blocks = a->shape.columns / 32;
-  const uint64_t wanted_dims[2][4] = {{16, blocks, rows, a->n_experts}, {blocks, rows, a->n_experts, 1}};
+  w->format = st_format_by_hf_method(NULL);
+  uint64_t rows = a->part == ST_WHOLE ? a->shape.rows : 2 * a->shape.rows, block = w->format->block;
+  uint64_t blocks = a->shape.columns / block, codes = w->format->block_bytes - 1;
+  const uint64_t wanted_dims[2][4] = {{codes, blocks, rows, a->n_experts}, {blocks, rows, a->n_experts, 1}};
   for (int i = 0; i < 2; i++) {
     const st_tensor *found = i ? scales : t;
     st_tensor expected = {.n_dims = i ? 3 : 4};
     memcpy(expected.dims, wanted_dims[i], sizeof expected.dims);
     char dims[96], found_dims[96];
     if (strcmp(found->dtype, "U8") || memcmp(found->dims, expected.dims, sizeof expected.dims) ||
-        a->shape.columns % 32) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected U8 %s (MXFP4 of %llu columns), found %s %s", found->name,
-                     st_tensor_dims_text(&expected, dims), (unsigned long long)a->shape.columns, found->dtype,
-                     st_tensor_dims_text(found, found_dims));
+        a->shape.columns % block) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected U8 %s (%s of %llu columns), found %s %s", found->name,
+                     st_tensor_dims_text(&expected, dims), w->format->name, (unsigned long long)a->shape.columns,
+                     found->dtype, st_tensor_dims_text(found, found_dims));
     }
   }
-  w->format = st_format_get(ST_MXFP4);
   w->block_scales = scales;
   place_rows(a, a->shape, rows, w);
   return SETUN_OK;
@@ -180,15 +182,20 @@ static setun_status find_data(const st_directory *d, const request *a, const st_
   return SETUN_OK;
 }
 
+static bool is_packed(const st_tensor *t) {
+  const st_format *f = st_format_by_dtype(t->dtype);
+  return f && f->ops->row_parts;
+}
+
 // What Hugging Face's config adds to a weight: packed bytes, or latent floats.
 static setun_status fill(const st_directory *d, const request *a, naming named, st_weight *w, setun_error *err) {
   st_hf_quant quant = {0};
   bool is_weight = named == NAMED_WEIGHT;
   setun_status s = d->config ? st_hf_quant_read(d->config, &quant, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
-  if (named == NAMED_BLOCKS) return take_mxfp4(d, a, w, err);
-  if (is_weight && d->container != ST_GGUF && !a->n_experts && !strcmp(w->data->dtype, "U8")) {
-    return take_hf_u8(d, a->module, &quant, a->shape, w, err);
+  if (named == NAMED_BLOCKS) return take_blocks(d, a, w, err);
+  if (is_weight && d->container != ST_GGUF && !a->n_experts && is_packed(w->data)) {
+    return take_packed(d, a->module, &quant, a->shape, w, err);
   }
   if (!w->format) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected weights, found %s", w->name, w->data->dtype);

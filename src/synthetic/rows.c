@@ -17,8 +17,8 @@ static float trit_scale(uint64_t columns) {
 }
 
 // Each row has its own sequence, whatever was made before it and in whichever format.
-static void seed_row(const st_synthesis *y, const st_item *item, uint64_t row, st_random *r) {
-  const uint64_t id[] = {y->seed, item->place.role, item->place.in_layer ? item->place.layer : 0, row};
+static void seed_row(const st_synthesis *y, const st_synthetic_tensor *t, uint64_t row, st_random *r) {
+  const uint64_t id[] = {y->seed, t->role, t->layer, row};
   st_random_seed(r, st_hash(ST_HASH_START, id, sizeof id));
 }
 
@@ -57,27 +57,27 @@ static void free_scratch(scratch *w) {
   st_free(w->bytes);
 }
 
-static setun_status make_scratch(const st_item *item, uint64_t unit_bytes, scratch *w, setun_error *err) {
-  size_t weights = (size_t)(UNIT_ROWS * item->shape.columns);
-  bool floats = !st_format_is_ternary(item->format);
+static setun_status make_scratch(const st_output_tensor *out, st_shape shape, uint64_t unit_bytes, scratch *w,
+                                 setun_error *err) {
+  size_t weights = (size_t)(UNIT_ROWS * shape.columns);
+  bool floats = !st_format_is_ternary(out->format);
   *w = (scratch){.trits = st_malloc(weights, 1), .bytes = st_malloc((size_t)unit_bytes, 1)};
   if (floats) w->floats = st_malloc(weights, sizeof(float));
   w->scales = st_malloc(weights / 32 + UNIT_ROWS, sizeof(float)); // no block is shorter
   if (w->trits && w->bytes && w->scales && (w->floats || !floats)) return SETUN_OK;
   free_scratch(w);
-  return st_fail_memory(err, item->name);
+  return st_fail_memory(err, out->name);
 }
 
 // The rows of a strip as bytes at `to`, which has room for them.
-static void make_unit(const st_synthesis *y, const st_item *item, const st_strip *strip, const scratch *w,
-                      uint8_t *to) {
-  const st_format *f = item->format;
-  size_t k = (size_t)item->shape.columns;
-  bool random = item->how == ST_HOW_VALUES, ternary = st_format_is_ternary(f);
+static void make_unit(const st_synthesis *y, const st_synthetic_tensor *t, const st_format *f, const st_strip *strip,
+                      const scratch *w, uint8_t *to) {
+  size_t k = (size_t)t->shape.columns;
+  bool random = t->fill == ST_FILL_RANDOM, ternary = st_format_is_ternary(f);
   float scale = trit_scale(k);
   for (size_t i = 0; i < strip->count; i++) {
     st_random r;
-    seed_row(y, item, strip->row + i, &r);
+    seed_row(y, t, strip->row + i, &r);
     if (random && !ternary) {
       random_floats(&r, w->floats + i * k, k);
       continue;
@@ -86,28 +86,29 @@ static void make_unit(const st_synthesis *y, const st_item *item, const st_strip
     for (size_t j = 0; j < k && !ternary; j++) w->floats[i * k + j] = scale * (float)w->trits[i * k + j];
   }
   if (!ternary) {
-    f->ops->encode(f, item->shape, strip, w->floats, to);
+    f->ops->encode(f, t->shape, strip, w->floats, to);
     return;
   }
   uint64_t per_row = st_format_row_scales(f, k);
   for (size_t i = 0; i < strip->count * (per_row ? per_row : 1); i++) w->scales[i] = scale;
   memset(to, 0, (size_t)strip->bytes);
-  f->ops->pack(f, item->shape, strip, w->trits, w->scales, to);
+  f->ops->pack(f, t->shape, strip, w->trits, w->scales, to);
 }
 
-static setun_status fill_matrix(const st_synthesis *y, const st_item *item, uint64_t from, size_t n, uint8_t *to,
+static setun_status fill_matrix(const st_synthesis *y, size_t index, uint64_t from, size_t n, uint8_t *to,
                                 setun_error *err) {
-  const st_format *f = item->format;
+  const st_synthetic_tensor *t = &y->made[index];
+  const st_format *f = y->tensors[index].format;
   scratch w;
-  uint64_t unit_bytes = st_format_locate(f, item->shape, 0, UNIT_ROWS).bytes;
-  setun_status s = make_scratch(item, unit_bytes, &w, err);
+  uint64_t unit_bytes = st_format_locate(f, t->shape, 0, UNIT_ROWS).bytes;
+  setun_status s = make_scratch(&y->tensors[index], t->shape, unit_bytes, &w, err);
   if (s != SETUN_OK) return s;
   uint64_t end = from + n;
-  for (uint64_t row = from / unit_bytes * UNIT_ROWS; row < item->shape.rows; row += UNIT_ROWS) {
-    st_strip strip = st_format_locate(f, item->shape, row, UNIT_ROWS);
+  for (uint64_t row = from / unit_bytes * UNIT_ROWS; row < t->shape.rows; row += UNIT_ROWS) {
+    st_strip strip = st_format_locate(f, t->shape, row, UNIT_ROWS);
     if (strip.offset >= end) break;
     bool whole = strip.offset >= from && strip.offset + strip.bytes <= end;
-    make_unit(y, item, &strip, &w, whole ? to + (strip.offset - from) : w.bytes);
+    make_unit(y, t, f, &strip, &w, whole ? to + (strip.offset - from) : w.bytes);
     if (whole) continue;
     uint64_t first = strip.offset > from ? strip.offset : from;
     uint64_t last = strip.offset + strip.bytes < end ? strip.offset + strip.bytes : end;
@@ -124,19 +125,19 @@ static void put_at(const uint8_t *pattern, size_t size, uint64_t at, uint64_t fr
   }
 }
 
-setun_status st_synthesis_fill(const st_synthesis *y, const st_item *item, uint64_t from, size_t n, uint8_t *to,
+setun_status st_synthesis_fill(const st_synthesis *y, size_t index, uint64_t from, size_t n, uint8_t *to,
                                setun_error *err) {
+  const st_synthetic_tensor *t = &y->made[index];
+  const st_format *f = y->tensors[index].format;
   uint8_t number[4];
-  if (item->shape.rows > 1) {
+  if (t->shape.rows > 1) {
     memset(to, 0, n);
-    setun_status s = fill_matrix(y, item, from, n, to, err);
-    st_store_f32(number, trit_scale(item->shape.columns));
-    if (item->format->scales == ST_SCALE_TENSOR) {
-      put_at(number, 4, item->format->ops->scale_offset(item->format, item->shape), from, n, to);
-    }
+    setun_status s = fill_matrix(y, index, from, n, to, err);
+    st_store_f32(number, trit_scale(t->shape.columns));
+    if (f->scales == ST_SCALE_TENSOR) put_at(number, 4, f->ops->scale_offset(f, t->shape), from, n, to);
     return s;
   }
-  st_store_f32(number, item->how == ST_HOW_SCALES ? trit_scale(y->items[item->of].shape.columns) : 1);
+  st_store_f32(number, t->fill == ST_FILL_SCALE ? trit_scale(y->made[t->of].shape.columns) : 1);
   for (size_t i = 0; i < n; i++) to[i] = number[(from + i) % 4];
   return SETUN_OK;
 }

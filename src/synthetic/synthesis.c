@@ -4,9 +4,8 @@
 #include "base/memory.h"
 #include "base/output.h"
 #include "base/pool.h"
-#include "convert/gguf_keys.h"
-#include "convert/gguf_writer.h"
-#include "placement/binding.h"
+#include "format/gguf_writer.h"
+#include "model/hparams_write.h"
 #include "synthetic/presets.h"
 
 #include <stdatomic.h>
@@ -16,14 +15,12 @@
 // ---- tensors ------------------------------------------------------------------------------------------------------
 
 static bool is_expert(st_role role) {
-  return role == ST_EXPERT_GATE || role == ST_EXPERT_UP || role == ST_EXPERT_DOWN;
+  return st_role_get(role)->part == ST_OF_EXPERT;
 }
 
 // The family's name for a role that this model has: the first that its table requires. NULL: it has none.
-static const char *name_of(const st_synthesis *y, st_role role) {
-  bool experts = y->h.n_expert != 0;
-  bool dense = role == ST_FFN_GATE || role == ST_FFN_UP || role == ST_FFN_DOWN || role == ST_FFN_SUB_NORM;
-  if (experts ? dense : role == ST_ROUTER || is_expert(role)) return NULL;
+static const char *name_of(const st_synthesis *y, st_role role, uint32_t layer) {
+  if (!st_role_applies(&y->h, role, layer)) return NULL;
   for (const st_binding *b = y->spec->bindings; b->role != ST_ROLE_COUNT; b++) {
     const char *name = st_binding_pattern(b, true);
     st_need need = st_binding_need(b);
@@ -33,64 +30,57 @@ static const char *name_of(const st_synthesis *y, st_role role) {
   return NULL;
 }
 
-static st_item *add_item(st_synthesis *y, const char *pattern, uint32_t layer, const char *suffix, setun_error *err) {
+// Adds an empty vector; its index is the last. False: out of memory.
+static bool add_tensor(st_synthesis *y, const char *pattern, uint32_t layer, const char *suffix) {
   char module[ST_NAME_SIZE], name[ST_NAME_SIZE + 16];
-  if (!st_reserve(&y->items, &y->capacity, y->n_items + 1, sizeof *y->items)) {
-    st_fail_memory(err, "the tensors");
-    return NULL;
-  }
-  st_item *item = &y->items[y->n_items];
-  *item = (st_item){.n_dims = 1, .dims = {1, 1, 1, 1}, .shape = {1, 1}, .format = st_format_get(ST_F32)};
+  if (!st_reserve(&y->tensors, &y->capacity, y->n_tensors + 1, sizeof *y->tensors)) return false;
+  if (!st_reserve(&y->made, &y->made_capacity, y->n_tensors + 1, sizeof *y->made)) return false;
   st_fill_name(pattern, layer, 0, module, sizeof module);
   snprintf(name, sizeof name, "%s.%s", module, suffix);
-  if (!(item->name = st_strdup(name))) {
-    st_fail_memory(err, name);
-    return NULL;
-  }
-  y->n_items++;
-  return item;
+  char *owned = st_strdup(name);
+  if (!owned) return false;
+  y->tensors[y->n_tensors] =
+      (st_output_tensor){.name = owned, .n_dims = 1, .dims = {1, 1, 1, 1}, .format = st_format_of_floats()};
+  y->made[y->n_tensors++] = (st_synthetic_tensor){.fill = ST_FILL_ONES, .shape = {1, 1}};
+  return true;
 }
 
-static bool is_embedding(st_role role) {
-  return role == ST_TOKEN_EMBD || role == ST_OUTPUT;
+static st_synthetic_fill fill_of(st_role role, uint64_t rows) {
+  if (rows == 1) return ST_FILL_ONES;
+  return st_role_get(role)->kind == ST_KIND_LINEAR ? ST_FILL_TRITS : ST_FILL_RANDOM;
 }
 
 // The tensor of a role, and the scale beside it where the format keeps that outside.
 static setun_status add_role(st_synthesis *y, const st_synthesis_options *o, st_role role, uint32_t layer,
                              setun_error *err) {
-  const char *pattern = name_of(y, role);
+  const char *pattern = name_of(y, role, layer);
   if (!pattern) return SETUN_OK;
-  st_item *item = add_item(y, pattern, layer, "weight", err);
-  if (!item) return SETUN_ERROR_MEMORY;
-  st_shape each = st_role_shape(&y->h, role);
+  if (!add_tensor(y, pattern, layer, "weight")) return st_fail_memory(err, "the tensors");
+  size_t index = y->n_tensors - 1;
+  st_output_tensor *out = &y->tensors[index];
+  st_synthetic_tensor *t = &y->made[index];
+  st_role_kind kind = st_role_get(role)->kind;
+  st_shape each = y->spec->wide_norms ? st_role_wide_shape(&y->h, role) : st_role_shape(&y->h, role);
   uint64_t copies = is_expert(role) ? y->h.n_expert : 1;
-  if (y->spec == &st_spec_olmoe && (role == ST_ATTN_Q_NORM || role == ST_ATTN_K_NORM)) {
-    each.columns *= role == ST_ATTN_Q_NORM ? y->h.n_head : y->h.n_head_kv; // over the full width
-  }
-  item->place =
-      (st_tensor_use){.known = true, .role = role, .in_layer = st_role_get(role)->part != ST_OF_MODEL, .layer = layer};
-  item->shape = (st_shape){each.rows * copies, each.columns};
-  item->n_dims = copies > 1 ? 3 : each.rows > 1 ? 2 : 1;
-  item->dims[0] = each.columns;
-  item->dims[1] = each.rows;
-  item->dims[2] = copies;
-  item->how = ST_HOW_VALUES;
-  if (st_role_is_linear(role)) item->how = ST_HOW_TRITS;
-  if (item->how == ST_HOW_TRITS) item->format = o->format;
-  if (is_embedding(role)) item->format = o->head;
-  setun_status s = st_format_writable(item->format, item->shape, err);
-  if (s != SETUN_OK) return st_fail_in(err, s, "%s", item->name);
-  if (item->format->scales != ST_SCALE_OUTER) return SETUN_OK;
-  size_t of = y->n_items - 1;
-  st_item *scale = add_item(y, pattern, layer, "scale", err);
-  if (!scale) return SETUN_ERROR_MEMORY;
-  scale->how = ST_HOW_SCALES;
-  scale->of = of;
+  *t = (st_synthetic_tensor){.role = role, .layer = layer, .shape = {each.rows * copies, each.columns}};
+  t->fill = fill_of(role, t->shape.rows);
+  out->n_dims = copies > 1 ? 3 : each.rows > 1 ? 2 : 1;
+  memcpy(out->dims, (uint64_t[4]){each.columns, each.rows, copies, 1}, sizeof out->dims);
+  if (kind == ST_KIND_LINEAR) out->format = o->format;
+  if (kind == ST_KIND_EMBEDDING) out->format = o->head;
+  setun_status s = st_format_writable(out->format, t->shape, err);
+  if (s == SETUN_OK) s = st_format_size(out->format, t->shape, &out->bytes, err);
+  if (s != SETUN_OK) return st_fail_in(err, s, "%s", out->name);
+  if (out->format->scales != ST_SCALE_OUTER) return SETUN_OK;
+  if (!add_tensor(y, pattern, layer, "scale")) return st_fail_memory(err, "the tensors");
+  y->tensors[index + 1].bytes = sizeof(float);
+  y->made[index + 1].fill = ST_FILL_SCALE;
+  y->made[index + 1].of = index;
   return SETUN_OK;
 }
 
 // All tensors in the order of use, and their places behind the header.
-static setun_status add_items(st_synthesis *y, const st_synthesis_options *o, setun_error *err) {
+static setun_status add_tensors(st_synthesis *y, const st_synthesis_options *o, setun_error *err) {
   setun_status s = add_role(y, o, ST_TOKEN_EMBD, 0, err);
   for (uint32_t layer = 0; layer < y->h.n_layer; layer++) {
     for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
@@ -99,13 +89,7 @@ static setun_status add_items(st_synthesis *y, const st_synthesis_options *o, se
   }
   if (s == SETUN_OK) s = add_role(y, o, ST_OUTPUT_NORM, 0, err);
   if (s == SETUN_OK) s = add_role(y, o, ST_OUTPUT, 0, err);
-  for (size_t i = 0; i < y->n_items && s == SETUN_OK; i++) {
-    st_item *item = &y->items[i];
-    s = st_format_size(item->format, item->shape, &item->bytes, err);
-    item->offset = y->size;
-    y->size += (item->bytes + y->alignment - 1) / y->alignment * y->alignment;
-  }
-  return s;
+  return s == SETUN_OK ? st_gguf_place(y->tensors, y->n_tensors, y->alignment, &y->size, err) : s;
 }
 
 // Models that were trained for int8 activations say so, and ternary weights come of such training.
@@ -114,17 +98,14 @@ static setun_status make_header(st_synthesis *y, const st_synthesis_options *o, 
   char name[64], layouts[64];
   bool int8 = st_format_is_ternary(o->format) || y->spec->gguf_int8;
   snprintf(name, sizeof name, "synthetic %s", o->shape);
-  st_gguf_hparams_keys(y->spec, &y->h, &keys);
+  st_hparams_write_gguf(y->spec, &y->h, &keys);
   st_keys_text(&keys, "general.name", name);
-  if (y->alignment != ST_GGUF_USUAL) st_keys_u32(&keys, "general.alignment", (uint32_t)y->alignment);
   // The embedding's layout tells its type's meaning where the matrices' does not.
   bool both = o->head != o->format && st_format_is_ternary(o->head);
   snprintf(layouts, sizeof layouts, "%s%s%s", o->format->name, both ? "," : "", both ? o->head->name : "");
-  st_keys_text(&keys, "setun.layout", layouts);
-  st_keys_text(&keys, "setun.activation", int8 ? "int8" : "float");
-  if (o->format->id == ST_T5 || o->head->id == ST_T5) st_keys_text(&keys, "setun.t5.digits", "minus-zero-plus");
+  st_gguf_layout_keys(&keys, y->alignment, layouts, int8, y->tensors, y->n_tensors);
   setun_status s = st_synthetic_vocabulary(y->h.n_vocab, &keys, err);
-  if (s == SETUN_OK) s = st_gguf_header(&keys, y->items, y->n_items, y->alignment, &y->header, err);
+  if (s == SETUN_OK) s = st_gguf_header(&keys, y->tensors, y->n_tensors, y->alignment, &y->header, err);
   st_keys_free(&keys);
   y->size += y->header.length;
   return s;
@@ -150,7 +131,7 @@ setun_status st_synthesis_new(const st_synthesis_options *o, st_synthesis **synt
   // Floats are what other programs quantize, and those take over the key of another alignment without heeding it.
   y->alignment = st_format_is_number(o->format) ? ST_GGUF_USUAL : ST_GGUF_BLOCKS;
   s = st_preset_find(o->shape, &y->spec, &y->h, err);
-  if (s == SETUN_OK) s = add_items(y, o, err);
+  if (s == SETUN_OK) s = add_tensors(y, o, err);
   if (s == SETUN_OK) s = make_header(y, o, err);
   if (s == SETUN_OK) {
     *synthesis = y;
@@ -162,26 +143,27 @@ setun_status st_synthesis_new(const st_synthesis_options *o, st_synthesis **synt
 
 void st_synthesis_free(st_synthesis *y) {
   if (!y) return;
-  for (size_t i = 0; i < y->n_items; i++) st_item_free(&y->items[i]);
-  st_free(y->items);
+  for (size_t i = 0; i < y->n_tensors; i++) st_free((char *)y->tensors[i].name);
+  st_free(y->tensors);
+  st_free(y->made);
   st_buffer_free(&y->header);
   st_free(y);
 }
 
 // ---- bytes --------------------------------------------------------------------------------------------------------
 
-// The item whose bytes or padding hold the byte at `offset` of the data.
-static const st_item *item_at(const st_synthesis *y, uint64_t offset) {
-  size_t low = 0, high = y->n_items;
+// The tensor whose bytes or padding hold the byte at `offset` of the data.
+static size_t tensor_at(const st_synthesis *y, uint64_t offset) {
+  size_t low = 0, high = y->n_tensors;
   while (high - low > 1) {
     size_t middle = low + (high - low) / 2;
-    if (y->items[middle].offset <= offset) {
+    if (y->tensors[middle].offset <= offset) {
       low = middle;
     } else {
       high = middle;
     }
   }
-  return &y->items[low];
+  return low;
 }
 
 setun_status st_synthesis_read(const st_synthesis *y, uint64_t offset, void *to, size_t n, setun_error *err) {
@@ -197,12 +179,13 @@ setun_status st_synthesis_read(const st_synthesis *y, uint64_t offset, void *to,
     out += part, n -= part, offset += part;
   }
   while (n) {
-    const st_item *item = item_at(y, offset - header);
-    uint64_t from = offset - header - item->offset;
-    uint64_t next = item + 1 < y->items + y->n_items ? item[1].offset : y->size - header;
-    size_t part = next - item->offset - from < n ? (size_t)(next - item->offset - from) : n;
-    size_t data = from >= item->bytes ? 0 : item->bytes - from < part ? (size_t)(item->bytes - from) : part;
-    setun_status s = data ? st_synthesis_fill(y, item, from, data, out, err) : SETUN_OK;
+    size_t index = tensor_at(y, offset - header);
+    const st_output_tensor *t = &y->tensors[index];
+    uint64_t from = offset - header - t->offset;
+    uint64_t next = index + 1 < y->n_tensors ? t[1].offset : y->size - header;
+    size_t part = next - t->offset - from < n ? (size_t)(next - t->offset - from) : n;
+    size_t data = from >= t->bytes ? 0 : t->bytes - from < part ? (size_t)(t->bytes - from) : part;
+    setun_status s = data ? st_synthesis_fill(y, index, from, data, out, err) : SETUN_OK;
     if (s != SETUN_OK) return s;
     memset(out + data, 0, part - data);
     out += part, n -= part, offset += part;

@@ -9,8 +9,9 @@
 #ifndef SETUN_SYNTHETIC_SYNTHESIS_H
 #define SETUN_SYNTHETIC_SYNTHESIS_H
 
-#include "convert/pieces.h"
 #include "format/gguf_keys.h"
+#include "format/output_tensor.h"
+#include "model/arch.h"
 
 typedef struct st_synthesis_options {
   const char *shape;       // of presets.h
@@ -19,13 +20,30 @@ typedef struct st_synthesis_options {
   uint64_t seed;
 } st_synthesis_options;
 
+// What a tensor of a synthetic model holds.
+typedef enum st_synthetic_fill {
+  ST_FILL_TRITS,  // trits times a scale
+  ST_FILL_RANDOM, // a matrix of random floats
+  ST_FILL_ONES,   // a vector of ones
+  ST_FILL_SCALE   // the scale beside another tensor
+} st_synthetic_fill;
+
+typedef struct st_synthetic_tensor {
+  st_synthetic_fill fill;
+  st_role role;
+  uint32_t layer; // 0 outside of layers
+  st_shape shape;
+  size_t of; // ST_FILL_SCALE: the index of the tensor whose scale it is
+} st_synthetic_tensor;
+
 typedef struct st_synthesis {
   st_hparams h;
   const st_spec *spec;
   uint64_t seed;
   st_buffer header;
-  st_item *items; // in the file's order
-  size_t n_items, capacity;
+  st_output_tensor *tensors; // in the file's order; their names are owned
+  st_synthetic_tensor *made; // of each
+  size_t n_tensors, capacity, made_capacity;
   uint64_t size, alignment; // of the file
 } st_synthesis;
 
@@ -40,8 +58,8 @@ setun_status st_synthesis_read(const st_synthesis *synthesis, uint64_t offset, v
 setun_status st_synthesis_save(const st_synthesis *synthesis, const char *path, int threads, setun_progress_fn progress,
                                void *user, setun_error *err);
 
-// Bytes [from, from + n) of one item: rows.c
-setun_status st_synthesis_fill(const st_synthesis *synthesis, const st_item *item, uint64_t from, size_t n, uint8_t *to,
+// Bytes [from, from + n) of one tensor: rows.c
+setun_status st_synthesis_fill(const st_synthesis *synthesis, size_t index, uint64_t from, size_t n, uint8_t *to,
                                setun_error *err);
 // The keys of a vocabulary of `n` tokens (at least 512): the 256 bytes, one merge, a control token at each end of a
 // text, and words that no text leads to: vocabulary.c

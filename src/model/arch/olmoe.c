@@ -37,6 +37,7 @@ const st_spec st_spec_olmoe = {
                  .n_expert = 64,
                  .n_expert_used = 8,
                  .rope = {.theta = 10000}},
+    .wide_norms = true,
     .bindings = bindings,
     .read_hf = read_hf,
 };

@@ -1,13 +1,19 @@
-// config.json: carried over, or made from hyperparameters.
-#include "convert/hf_config.h"
+// A Hugging Face directory as the target: config.json, carried over or made from hyperparameters; the tokenizer's
+// files; model.safetensors.
+#include "convert/conversion.h"
 
 #include "base/memory.h"
 #include "format/builder.h"
+#include "format/safetensors_writer.h"
 #include "source/hf_quant.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { COPIED_MOST = 512 << 20 };
+
+// ---- config.json ---------------------------------------------------------------------------------------------------
 
 // An object of the document that config.json is written from; what fails, the document remembers.
 typedef struct {
@@ -98,15 +104,17 @@ static void set_exempt(const st_conversion *p, const st_json *old, members *q) {
   set(q, "modules_to_not_convert", names);
 }
 
-static bool has_blocks(const st_conversion *p) {
+// The blocks in two tensors that are written; NULL: there are none.
+static const st_hf_blocks *blocks_of(const st_conversion *p) {
   for (size_t i = 0; i < p->n_items; i++) {
-    if (p->items[i].how == ST_HOW_STACK && !p->items[i].format) return true;
+    const st_item *item = &p->items[i];
+    if (item->how == ST_HOW_STACK && !item->format) return item->pieces[0].weight.format->ops->hf_blocks;
   }
-  return false;
+  return NULL;
 }
 
 // As gpt-oss's own files say it.
-static void set_mxfp4(members *m) {
+static void set_blocks(const st_hf_blocks *blocks, members *m) {
   static const char *const kept[] = {"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
                                      "lm_head"};
   st_json made = st_json_make_object(), names = st_json_make_array();
@@ -114,7 +122,7 @@ static void set_mxfp4(members *m) {
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
     st_json_push(m->root, &names, st_json_make_text(m->root, kept[i]));
   }
-  set_text(&q, "quant_method", "mxfp4");
+  set_text(&q, "quant_method", blocks->method);
   set(&q, "modules_to_not_convert", names);
   set(m, "quantization_config", made);
 }
@@ -142,7 +150,7 @@ static void set_quantization(const st_conversion *p, members *m) {
     }
     set(m, "quantization_config", made);
   }
-  if (!packed && has_blocks(p)) set_mxfp4(m);
+  if (!packed && blocks_of(p)) set_blocks(blocks_of(p), m);
   if (packed != p->int8) set_text(m, "setun_activation", p->int8 ? "int8" : "float");
 }
 
@@ -346,7 +354,7 @@ static setun_status load_own(const st_conversion *p, st_json **config, setun_err
   return s;
 }
 
-setun_status st_hf_config(const st_conversion *p, st_buffer *out, setun_error *err) {
+static setun_status make_config(const st_conversion *p, st_buffer *out, setun_error *err) {
   if (p->has_hparams && p->h.linear_norm && !st_format_is_ternary(p->o->to)) {
     return st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
@@ -365,5 +373,92 @@ setun_status st_hf_config(const st_conversion *p, st_buffer *out, setun_error *e
   if (s == SETUN_OK && (st_json_failed(root) || !st_json_append_lines(root, out)))
     s = st_fail_memory(err, "config.json");
   st_json_free(root);
+  return s;
+}
+
+// ---- the directory -------------------------------------------------------------------------------------------------
+
+static setun_status write_file(const char *directory, const char *name, const void *bytes, size_t n, setun_error *err) {
+  st_output out;
+  char *path = st_path_join(directory, name);
+  if (!path) return st_fail_memory(err, name);
+  setun_status s = st_output_open(path, &out, err);
+  st_free(path);
+  if (s != SETUN_OK) return s;
+  s = st_output_write(&out, bytes, n, err);
+  if (s == SETUN_OK) return st_output_commit(&out, err);
+  st_output_discard(&out);
+  return s;
+}
+
+// A directory's files that say nothing of weights.
+static setun_status copy_files(const st_conversion *p, const char *directory, setun_error *err) {
+  static const char *const names[] = {
+      "tokenizer.json",      "tokenizer.model",         "tokenizer_config.json",    "vocab.json",
+      "merges.txt",          "special_tokens_map.json", "added_tokens.json",        "generation_config.json",
+      "chat_template.jinja", "chat_template.json",      "preprocessor_config.json", "LICENSE"};
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < sizeof names / sizeof *names && s == SETUN_OK; i++) {
+    char *text = NULL;
+    size_t length = 0;
+    s = st_file_load_beside(p->d->path, names[i], COPIED_MOST, &text, &length, err);
+    if (s == SETUN_OK && text) s = write_file(directory, names[i], text, length, err);
+    st_free(text);
+  }
+  return s;
+}
+
+static setun_status write_tokenizer(const st_conversion *p, const char *directory, setun_error *err) {
+  const st_buffer *json = p->o->tokenizer_json, *config = p->o->tokenizer_config;
+  if (!p->from_gguf) return copy_files(p, directory, err);
+  setun_status s = json ? write_file(directory, "tokenizer.json", json->data, json->length, err) : SETUN_OK;
+  if (s != SETUN_OK || !config) return s;
+  return write_file(directory, "tokenizer_config.json", config->data, config->length, err);
+}
+
+// Reads what was written: its hyperparameters must be the source's. Needs a directory with its weights' header.
+static setun_status verify(const st_conversion *p, const char *directory, setun_error *err) {
+  st_directory *d = NULL;
+  setun_status s = st_directory_open(directory, NULL, &d, err);
+  if (s == SETUN_OK) s = st_verify_hparams(p, d, err);
+  st_directory_free(d);
+  return s;
+}
+
+static setun_status write_item(void *user, size_t index, st_output *out, setun_error *err) {
+  st_conversion *p = user;
+  return st_item_write(p, &p->items[index], out, err);
+}
+
+static setun_status write_weights(st_conversion *p, const char *directory, setun_error *err) {
+  const st_output_source source = {.write = write_item, .user = p};
+  char *path = st_path_join(directory, "model.safetensors");
+  st_output_tensor *tensors = st_conversion_tensors(p);
+  setun_status s = path && tensors ? SETUN_OK : st_fail_memory(err, "model.safetensors");
+  // Without tensors first: what the directory says of the model is verified before any weight is written.
+  if (s == SETUN_OK) s = st_safetensors_write(path, NULL, 0, NULL, err);
+  if (s == SETUN_OK) s = verify(p, directory, err);
+  if (s == SETUN_OK) s = write_tokenizer(p, directory, err);
+  if (s == SETUN_OK) s = st_safetensors_write(path, tensors, p->n_items, &source, err);
+  st_free(path);
+  st_free(tensors);
+  return s;
+}
+
+static setun_status fill(st_conversion *p, const char *directory, setun_error *err) {
+  st_buffer config = {0};
+  setun_status s = make_config(p, &config, err);
+  if (s == SETUN_OK) s = write_file(directory, "config.json", config.data, config.length, err);
+  st_buffer_free(&config);
+  return s == SETUN_OK ? write_weights(p, directory, err) : s;
+}
+
+setun_status st_write_huggingface(st_conversion *p, const char *path, setun_error *err) {
+  st_output_directory out;
+  setun_status s = st_output_directory_open(path, &out, err);
+  if (s != SETUN_OK) return s;
+  s = fill(p, out.temporary, err);
+  if (s == SETUN_OK) return st_output_directory_commit(&out, err);
+  st_output_directory_discard(&out);
   return s;
 }

@@ -1,0 +1,88 @@
+// A GGUF file as the target: its keys, carried over or made from hyperparameters.
+#include "convert/conversion.h"
+
+#include "base/memory.h"
+#include "format/gguf_writer.h"
+#include "model/hparams_write.h"
+
+#include <string.h>
+
+// Keys that describe the file that was read and not the one that is written.
+static bool is_dropped(const char *key) {
+  static const char *const dropped[] = {"general.alignment", "general.file_type",   "split.no",
+                                        "split.count",       "split.tensors.count", "setun.layout",
+                                        "setun.activation",  "setun.t5.digits",     NULL};
+  for (const char *const *d = dropped; *d; d++) {
+    if (!strcmp(*d, key)) return true;
+  }
+  return false;
+}
+
+// Weights whose scales divide, with the numbers by which they do.
+static setun_status put_divisors(const st_conversion *p, st_keys *keys, setun_error *err) {
+  st_text *names = st_malloc(p->n_items, sizeof *names);
+  float *divisors = st_malloc(p->n_items, sizeof *divisors);
+  size_t n = 0;
+  setun_status s = names && divisors ? SETUN_OK : st_fail_memory(err, "the keys");
+  for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) {
+    const st_item *item = &p->items[i];
+    const st_weight *w = item->n_pieces == 1 ? &item->pieces[0].weight : NULL;
+    if (!w || !w->scale_divides || w->n_scales != 1) continue;
+    st_weight scale = {.name = w->scale->name,
+                       .format = w->scale->format,
+                       .shape = {1, 1},
+                       .stored = {1, 1},
+                       .row_step = 1,
+                       .data = w->scale};
+    st_row_reader r;
+    s = st_row_reader_open(p->d, &scale, &r, err);
+    if (s != SETUN_OK) break;
+    s = st_read_floats(&r, 0, 1, &divisors[n], err);
+    st_row_reader_close(&r);
+    names[n++] = (st_text){item->name, strlen(item->name)};
+  }
+  if (s == SETUN_OK && n) {
+    st_keys_texts(keys, "setun.divisors.tensors", names, n);
+    st_keys_f32s(keys, "setun.divisors.values", divisors, n);
+  }
+  st_free(names);
+  st_free(divisors);
+  return s;
+}
+
+// A GGUF source's own keys but for those that the conversion makes wrong; otherwise the family's hyperparameters and
+// the tokenizer's keys that the options bring. Then those of Setun.
+static setun_status make_keys(const st_conversion *p, const st_output_tensor *tensors, st_keys *keys,
+                              setun_error *err) {
+  const st_metadata *m = &p->d->metadata;
+  setun_status s = SETUN_OK;
+  if (!p->from_gguf) st_hparams_write_gguf(p->target_spec, &p->h, keys);
+  for (size_t i = 0; p->from_gguf && i < m->count; i++) {
+    if (!is_dropped(m->items[i].key) && !m->items[i].ignored) st_keys_meta(keys, &m->items[i]);
+  }
+  if (!p->from_gguf && p->o->tokenizer_keys) st_keys_append(keys, p->o->tokenizer_keys);
+  st_gguf_layout_keys(keys, p->alignment, p->o->to->name, p->int8, tensors, p->n_items);
+  if (!p->from_gguf) s = put_divisors(p, keys, err);
+  return s == SETUN_OK && keys->failed ? st_fail_memory(err, "the keys") : s;
+}
+
+static setun_status write_item(void *user, size_t index, st_output *out, setun_error *err) {
+  st_conversion *p = user;
+  return st_item_write(p, &p->items[index], out, err);
+}
+
+// What a reader makes of the header must be the source's model.
+static setun_status verify(void *user, const st_directory *written, setun_error *err) {
+  return st_verify_hparams(user, written, err);
+}
+
+setun_status st_write_gguf(st_conversion *p, const char *path, setun_error *err) {
+  st_keys keys = {0};
+  const st_output_source source = {.write = write_item, .verify = verify, .user = p};
+  st_output_tensor *tensors = st_conversion_tensors(p);
+  setun_status s = tensors ? make_keys(p, tensors, &keys, err) : st_fail_memory(err, "the conversion");
+  if (s == SETUN_OK) s = st_gguf_write(path, &keys, tensors, p->n_items, p->alignment, &source, err);
+  st_keys_free(&keys);
+  st_free(tensors);
+  return s;
+}

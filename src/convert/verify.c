@@ -1,0 +1,83 @@
+// What a written header says of the model, against what the source says.
+#include "convert/conversion.h"
+
+#include <math.h>
+
+static setun_status differs(const char *what, double expected, double found, setun_error *err) {
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                 "%s: the source says %g, and the target's container cannot say it (a reader would take %g)", what,
+                 expected, found);
+}
+
+static setun_status compare_numbers(const st_hparams *a, const st_hparams *b, setun_error *err) {
+  const struct {
+    const char *what;
+    double a, b;
+  } numbers[] = {{"number of layers", a->n_layer, b->n_layer},
+                 {"embedding length", a->n_embd, b->n_embd},
+                 {"number of heads", a->n_head, b->n_head},
+                 {"number of KV heads", a->n_head_kv, b->n_head_kv},
+                 {"head size", a->head_dim, b->head_dim},
+                 {"feed-forward length", a->n_ff, b->n_ff},
+                 {"vocabulary size", a->n_vocab, b->n_vocab},
+                 {"context length", a->n_ctx_train, b->n_ctx_train},
+                 {"number of experts", a->n_expert, b->n_expert},
+                 {"number of experts used", a->n_expert_used, b->n_expert_used},
+                 {"feed-forward length of experts", a->n_expert ? a->n_ff_expert : 0, b->n_expert ? b->n_ff_expert : 0},
+                 {"feed-forward length of the shared expert", a->n_ff_shared, b->n_ff_shared},
+                 {"router", a->n_expert ? a->router : 0, b->n_expert ? b->router : 0},
+                 {"router's normalization", a->n_expert && a->router_renormalize, b->n_expert && b->router_renormalize},
+                 {"tied head", a->tied, b->tied},
+                 {"absence of sub-norms", a->no_sub_norms, b->no_sub_norms},
+                 {"norm epsilon", (double)a->norm_eps, (double)b->norm_eps},
+                 {"activation function", a->fn, b->fn},
+                 {"embedding factor", (double)a->embed_scale, (double)b->embed_scale},
+                 {"residual factor", (double)a->residual_scale, (double)b->residual_scale},
+                 {"attention factor", (double)a->attn_scale, (double)b->attn_scale},
+                 {"clip_qkv", (double)a->clip_qkv, (double)b->clip_qkv},
+                 {"final_logit_softcapping", (double)a->logit_softcap, (double)b->logit_softcap},
+                 {"int8 activations", a->int8, b->int8}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    if (numbers[i].a != numbers[i].b) return differs(numbers[i].what, numbers[i].a, numbers[i].b, err);
+  }
+  // A factor that is stored as its inverse may lose its last bit.
+  double ratio = (double)a->logit_scale / (double)b->logit_scale;
+  return fabs(ratio - 1) < 1e-6 ? SETUN_OK
+                                : differs("logit factor", (double)a->logit_scale, (double)b->logit_scale, err);
+}
+
+static setun_status compare_rope(const st_rope_params *a, const st_rope_params *b, setun_error *err) {
+  // Llama 3's scaling is a tensor of divisors in GGUF.
+  bool tensor = a->scaling == ST_ROPE_LLAMA3 && b->scaling == ST_ROPE_PLAIN;
+  if (a->theta != b->theta) return differs("RoPE base", (double)a->theta, (double)b->theta, err);
+  if (tensor) return SETUN_OK;
+  if (a->scaling != b->scaling) return differs("RoPE scaling", a->scaling, b->scaling, err);
+  if (a->scaling == ST_ROPE_PLAIN) return SETUN_OK;
+  if (a->factor != b->factor) return differs("RoPE scaling factor", (double)a->factor, (double)b->factor, err);
+  if (a->scaling == ST_ROPE_YARN && a->truncate != b->truncate)
+    return differs("YaRN truncate", a->truncate, b->truncate, err);
+  if (a->extrapolation != b->extrapolation) {
+    return differs("YaRN extrapolation", (double)a->extrapolation, (double)b->extrapolation, err);
+  }
+  return SETUN_OK;
+}
+
+setun_status st_verify_hparams(const st_conversion *p, const st_directory *written, setun_error *err) {
+  const st_spec *spec = NULL;
+  st_hparams h;
+  if (!p->has_hparams) return SETUN_OK;
+  setun_status s = st_hparams_read(written, NULL, &spec, &h, err);
+  if (s != SETUN_OK) return s;
+  s = compare_numbers(&p->h, &h, err);
+  if (s == SETUN_OK) s = compare_rope(&p->h.rope, &h.rope, err);
+  if (s == SETUN_OK && h.has_rope_local) s = compare_rope(&p->h.rope_local, &h.rope_local, err);
+  for (uint32_t i = 0; i < h.n_layer && s == SETUN_OK; i++) {
+    bool a = p->h.sliding[i] && p->h.window, b = h.sliding[i] && h.window;
+    if (a != b || (a && p->h.window != h.window))
+      s = differs("sliding window", a * p->h.window, b * h.window, err);
+    else if (h.n_expert && p->h.sparse[i] != h.sparse[i])
+      s = differs("layer with experts", p->h.sparse[i], h.sparse[i], err);
+  }
+  st_hparams_free(&h);
+  return s;
+}
