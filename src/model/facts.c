@@ -259,11 +259,10 @@ static setun_status check_gguf(const st_directory *d, const st_spec *spec, setun
 
 // ---- config.json --------------------------------------------------------------------------------------------------
 
-static setun_status check_member(const st_spec *spec, const char *prefix, const char *key, const st_json *value,
+// `key` is the member's path for a message and for --ignore-key, `name` what the tables call it.
+static setun_status check_member(const st_spec *spec, const char *key, const char *name, const st_json *value,
                                  setun_error *err) {
-  char full[160];
-  size_t n = (size_t)snprintf(full, sizeof full, "%s%s", prefix, key);
-  const st_fact *f = n < sizeof full ? st_fact_find(spec, ST_HUGGINGFACE, full, n) : NULL;
+  const st_fact *f = st_fact_find(spec, ST_HUGGINGFACE, name, strlen(name));
   st_buffer found = {0};
   if (!f || f->use == ST_FACT_NEUTRAL) return SETUN_OK; // no published class knows it
   if (f->use == ST_FACT_USED) {
@@ -275,14 +274,20 @@ static setun_status check_member(const st_spec *spec, const char *prefix, const 
   return st_json_append(value, &found) ? refuse(key, f, &found, err) : st_fail_memory(err, key);
 }
 
-static setun_status check_object(const st_spec *spec, const char *prefix, const st_json *object, setun_error *err) {
+// `path` is what leads to the object, "text_config." or "rope_scaling.": too long only where no table knows the name.
+static setun_status check_object(const st_spec *spec, const char *path, bool rope, const st_json *object,
+                                 setun_error *err) {
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < st_json_members(object) && s == SETUN_OK; i++) {
     const st_json_member *m = st_json_member_at(object, i);
-    bool rope = !strcmp(m->key, "rope_scaling") || !strcmp(m->key, "rope_parameters") ||
-                !strcmp(m->key, "full_attention") || !strcmp(m->key, "sliding_attention");
-    s = check_member(spec, prefix, m->key, &m->value, err);
-    if (s == SETUN_OK && rope) s = check_object(spec, "rope:", &m->value, err);
+    char key[320], name[160], inner[324];
+    bool leads = !strcmp(m->key, "rope_scaling") || !strcmp(m->key, "rope_parameters") ||
+                 (rope && (!strcmp(m->key, "full_attention") || !strcmp(m->key, "sliding_attention")));
+    if (snprintf(name, sizeof name, "%s%s", rope ? "rope:" : "", m->key) >= (int)sizeof name) continue;
+    snprintf(key, sizeof key, "%s%s", path, m->key);
+    snprintf(inner, sizeof inner, "%s.", key);
+    s = check_member(spec, key, name, &m->value, err);
+    if (s == SETUN_OK && leads) s = check_object(spec, inner, true, &m->value, err);
   }
   return s;
 }
@@ -290,7 +295,7 @@ static setun_status check_object(const st_spec *spec, const char *prefix, const 
 setun_status st_facts_check(const st_directory *d, const st_spec *spec, setun_error *err) {
   if (d->container == ST_GGUF) return check_gguf(d, spec, err);
   const st_json *text = st_json_find(d->config, "text_config");
-  setun_status s = check_object(spec, "", d->config, err);
-  if (s == SETUN_OK && st_json_is_object(text)) s = check_object(spec, "", text, err);
+  setun_status s = check_object(spec, "", false, d->config, err);
+  if (s == SETUN_OK && st_json_is_object(text)) s = check_object(spec, "text_config.", false, text, err);
   return s == SETUN_OK ? s : st_fail_in(err, s, "config.json");
 }

@@ -88,42 +88,76 @@ static bool is(st_text t, const char *text) {
   return t.length == strlen(text) && !memcmp(t.data, text, t.length);
 }
 
+// A factor that files give only where there is one: 0 is none.
+static void get_factor(keys *k, const char *name, float *out) {
+  char key[128];
+  float x = 0;
+  get_f32(k, name, &x);
+  if (k->status == SETUN_OK && x < 0) {
+    k->status = st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected a positive number, found %g", full_key(k, name, key),
+                        (double)x);
+  }
+  if (x > 0) *out = x;
+}
+
+// The factor of any scaling; older files call it scale_linear, whatever its type.
+static void read_stretch(keys *k, float *out) {
+  char key[128];
+  float older = 0, factor = 0;
+  get_factor(k, "rope.scale_linear", &older);
+  get_factor(k, "rope.scaling.factor", &factor);
+  if (k->status == SETUN_OK && older != 0 && factor != 0 && older != factor) {
+    k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected rope.scaling.factor, %g, found %g",
+                        full_key(k, "rope.scale_linear", key), (double)factor, (double)older);
+  }
+  if (factor > 0) *out = factor;
+  if (older > 0 && !(factor > 0)) *out = older;
+}
+
+// What only some scalings have.
+static void refuse_with(keys *k, const char *name, const char *neutral, const char *others, float found) {
+  char key[128];
+  if (k->status != SETUN_OK) return;
+  k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s where the scaling is %s, found %g",
+                      full_key(k, name, key), neutral, others, (double)found);
+}
+
 static void read_rope(keys *k, st_rope_params *r) {
   char key[128];
   st_text type = {0};
+  float attention = 1, extra = 1, extrapolation = -1; // below 0: as the type has it
   get_f32(k, "rope.freq_base", &r->theta);
   if (k->status == SETUN_OK) k->status = st_metadata_text(k->m, full_key(k, "rope.scaling.type", key), &type, k->err);
-  get_f32(k, "rope.scaling.factor", &r->factor);
+  read_stretch(k, &r->factor);
   get_u32(k, "rope.scaling.original_context_length", &r->original_max_position_embeddings);
-  get_f32(k, "rope.scaling.yarn_beta_fast", &r->beta_fast);
-  get_f32(k, "rope.scaling.yarn_beta_slow", &r->beta_slow);
-  get_f32(k, "rope.scaling.yarn_attn_factor", &r->attention_factor);
-  float extra = 1, extrapolation = -1; // below 0: as the type has it
-  get_f32(k, "rope.scaling.attn_factor", &extra);
+  get_factor(k, "rope.scaling.yarn_beta_fast", &r->beta_fast);
+  get_factor(k, "rope.scaling.yarn_beta_slow", &r->beta_slow);
+  get_factor(k, "rope.scaling.yarn_attn_factor", &attention);
+  get_factor(k, "rope.scaling.attn_factor", &extra);
   get_f32(k, "rope.scaling.yarn_ext_factor", &extrapolation);
-  bool yarn = type.data && is(type, "yarn");
-  if (k->status == SETUN_OK && extrapolation > 0 && !yarn) {
-    k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected 0 where the scaling is not YaRN, found %g",
-                        full_key(k, "rope.scaling.yarn_ext_factor", key), (double)extrapolation);
+  bool yarn = type.data && is(type, "yarn"), longrope = type.data && is(type, "longrope");
+  if (extrapolation > 0 && !yarn) refuse_with(k, "rope.scaling.yarn_ext_factor", "0", "not YaRN", extrapolation);
+  if (!yarn && !longrope) {
+    const char *other = "neither YaRN nor LongRoPE";
+    if (attention != 1) refuse_with(k, "rope.scaling.yarn_attn_factor", "1", other, attention);
+    if (extra != 1) refuse_with(k, "rope.scaling.attn_factor", "1", other, extra);
   }
+  if (longrope && r->factor != 1) refuse_with(k, "rope.scaling.factor", "1", "LongRoPE", r->factor);
   if (k->status != SETUN_OK || (type.data && is(type, "none"))) return;
-  if (!type.data) { // older files give a linear factor alone
-    get_f32(k, "rope.scale_linear", &r->factor);
-    if (r->factor > 0 && r->factor != 1) r->scaling = ST_ROPE_LINEAR;
-  } else if (is(type, "linear")) {
-    r->scaling = ST_ROPE_LINEAR;
+  if (!type.data || is(type, "linear")) { // older files give a factor alone
+    if (type.data || r->factor != 1) r->scaling = ST_ROPE_LINEAR;
   } else if (yarn) {
     r->scaling = ST_ROPE_YARN;
     if (extrapolation >= 0) r->extrapolation = extrapolation;
-    bool stretches = r->factor > 1 && r->extrapolation > 0;
-    if (!(r->attention_factor > 0)) r->attention_factor = stretches ? 0.1f * logf(r->factor) + 1 : 1;
-    r->attention_factor *= extra;
-  } else if (is(type, "longrope")) {
+    bool given = st_metadata_find(k->m, full_key(k, "rope.scaling.yarn_attn_factor", key)) != NULL;
+    bool stretches = r->factor > 1 && r->extrapolation > 0 && !given;
+    r->attention_factor = (stretches ? 0.1f * logf(r->factor) + 1 : attention) * extra;
+  } else if (longrope) {
     r->scaling = ST_ROPE_LONG; // its factors are tensors
-    if (extra != 1) r->attention_factor = extra;
+    if (attention * extra != 1) r->attention_factor = attention * extra;
   } else {
     k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected none, linear, yarn or longrope, found \"%.*s\"",
-                        key, (int)(type.length < 64 ? type.length : 64), type.data);
+                        full_key(k, "rope.scaling.type", key), (int)(type.length < 64 ? type.length : 64), type.data);
   }
 }
 
@@ -203,18 +237,6 @@ static void read_experts(keys *k, const st_directory *d, st_hparams *h) {
   if (some) return;
   k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected 0 where no layer has experts, found %u",
                       full_key(k, "expert_count", key), h->n_expert);
-}
-
-// A factor that files give only where there is one: 0 is none.
-static void get_factor(keys *k, const char *name, float *out) {
-  char key[128];
-  float x = 0;
-  get_f32(k, name, &x);
-  if (k->status == SETUN_OK && x < 0) {
-    k->status = st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected a positive number, found %g", full_key(k, name, key),
-                        (double)x);
-  }
-  if (x > 0) *out = x;
 }
 
 static void read_factors(keys *k, st_hparams *h) {

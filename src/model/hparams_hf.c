@@ -2,6 +2,7 @@
 #include "model/hparams_read.h"
 
 #include "base/memory.h"
+#include "model/rope.h"
 
 #include <math.h>
 #include <string.h>
@@ -50,11 +51,15 @@ static setun_status read_factors(const st_json *object, const char *key, uint32_
   for (uint32_t i = 0; i < pairs; i++) {
     const st_json *x = st_json_at(list, i);
     factors[i] = (float)st_json_number(x);
-    if (!(factors[i] > 0)) {
+    if (!st_json_is_number(x)) {
       st_free(factors);
-      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected positive numbers, found %s at index %u", key,
-                     st_json_kind(x), i);
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected numbers, found %s at index %u", key, st_json_kind(x), i);
     }
+  }
+  setun_status s = st_rope_check_divisors(key, factors, pairs, err);
+  if (s != SETUN_OK) {
+    st_free(factors);
+    return s;
   }
   st_free(*out);
   *out = factors;
@@ -80,6 +85,48 @@ static setun_status read_mscale(const st_json *scaling, st_rope_params *r, setun
   return SETUN_OK;
 }
 
+// The members that are numbers, all of them positive. Those that the official class has no default for must be there;
+// an attention_factor beside a scaling that has none would not be used by it.
+static setun_status read_members(const st_json *scaling, st_rope_params *r, setun_error *err) {
+  enum {
+    LINEAR = 1 << ST_ROPE_LINEAR,
+    LLAMA3 = 1 << ST_ROPE_LLAMA3,
+    YARN = 1 << ST_ROPE_YARN,
+    LONG = 1 << ST_ROPE_LONG
+  };
+  const struct {
+    const char *key;
+    float *out;
+    unsigned needed, refused; // with these scalings
+  } members[] = {{"rope_theta", &r->theta, 0, 0},
+                 {"factor", &r->factor, LINEAR | LLAMA3 | YARN, 0},
+                 {"low_freq_factor", &r->low_freq_factor, LLAMA3, 0},
+                 {"high_freq_factor", &r->high_freq_factor, LLAMA3, 0},
+                 {"beta_fast", &r->beta_fast, 0, 0},
+                 {"beta_slow", &r->beta_slow, 0, 0},
+                 {"attention_factor", &r->attention_factor, 0, ~(unsigned)(YARN | LONG)}};
+  for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+    const char *key = members[i].key;
+    float x = 0;
+    if (!st_json_get(scaling, key)) {
+      if (!(members[i].needed & 1u << r->scaling)) continue;
+      return st_fail(err, SETUN_ERROR_FORMAT, "rope scaling: %s: expected a number, found none", key);
+    }
+    setun_status s = st_json_f32(scaling, key, &x, err);
+    if (s != SETUN_OK) return st_fail_in(err, s, "rope scaling");
+    if (!(x > 0)) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "rope scaling: %s: expected a positive number, found %g", key, (double)x);
+    }
+    if (x != 1 && members[i].refused & 1u << r->scaling) {
+      return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                     "rope scaling: %s: expected it with yarn or longrope only, found %g with another rope_type", key,
+                     (double)x);
+    }
+    *members[i].out = x;
+  }
+  return SETUN_OK;
+}
+
 // One table of scaling parameters; `scaling` may be NULL.
 static setun_status read_scaling(const st_json *scaling, uint32_t pairs, st_rope_params *r, setun_error *err) {
   const char *type = NULL;
@@ -90,13 +137,7 @@ static setun_status read_scaling(const st_json *scaling, uint32_t pairs, st_rope
   setun_status s = st_json_text(scaling, "type", &type, err);
   if (s == SETUN_OK) s = st_json_text(scaling, "rope_type", &type, err);
   if (s == SETUN_OK) s = rope_type(type ? type : "default", &r->scaling, err);
-  if (s == SETUN_OK) s = st_json_f32(scaling, "rope_theta", &r->theta, err);
-  if (s == SETUN_OK) s = st_json_f32(scaling, "factor", &r->factor, err);
-  if (s == SETUN_OK) s = st_json_f32(scaling, "low_freq_factor", &r->low_freq_factor, err);
-  if (s == SETUN_OK) s = st_json_f32(scaling, "high_freq_factor", &r->high_freq_factor, err);
-  if (s == SETUN_OK) s = st_json_f32(scaling, "beta_fast", &r->beta_fast, err);
-  if (s == SETUN_OK) s = st_json_f32(scaling, "beta_slow", &r->beta_slow, err);
-  if (s == SETUN_OK) s = st_json_f32(scaling, "attention_factor", &r->attention_factor, err);
+  if (s == SETUN_OK) s = read_members(scaling, r, err);
   if (s == SETUN_OK) s = st_json_bool(scaling, "truncate", &r->truncate, err);
   if (s == SETUN_OK) s = refuse_partial(scaling, err);
   if (s == SETUN_OK && r->scaling == ST_ROPE_YARN && !r->attention_factor) s = read_mscale(scaling, r, err);
@@ -111,6 +152,16 @@ static setun_status read_scaling(const st_json *scaling, uint32_t pairs, st_rope
   return s;
 }
 
+// LongRoPE's magnitude follows from the lengths; transformers 5 takes a factor instead where there is one, 4 does not.
+static setun_status check_longrope(const st_hparams *h, setun_error *err) {
+  const st_rope_params *r = &h->rope;
+  uint32_t original = r->original_max_position_embeddings ? r->original_max_position_embeddings : h->n_ctx_train;
+  float expected = (float)h->n_ctx_train / (float)original;
+  if (r->scaling != ST_ROPE_LONG || r->factor == 1 || fabsf(r->factor - expected) < 1e-3f * expected) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "rope scaling: factor: expected %u tokens by the original %u, found %g",
+                 h->n_ctx_train, original, (double)r->factor);
+}
+
 static setun_status read_rope(const st_json *c, st_hparams *h, setun_error *err) {
   uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
   const st_json *modern = st_json_get(c, "rope_parameters");
@@ -121,6 +172,7 @@ static setun_status read_rope(const st_json *c, st_hparams *h, setun_error *err)
   if (s == SETUN_OK) s = refuse_partial(c, err);
   if (s == SETUN_OK) s = read_scaling(st_json_get(c, "rope_scaling"), head_dim / 2, &h->rope, err);
   if (s == SETUN_OK) s = read_scaling(full ? full : modern, head_dim / 2, &h->rope, err);
+  if (s == SETUN_OK) s = check_longrope(h, err);
   if (s == SETUN_OK && sliding && h->has_rope_local) s = read_scaling(sliding, head_dim / 2, &h->rope_local, err);
   if (s == SETUN_OK && h->has_rope_local) s = st_json_f32(c, "rope_local_base_freq", &h->rope_local.theta, err);
   return s;
@@ -148,6 +200,12 @@ static setun_status read_quantization(const st_json *root, const st_json *c, st_
   return s;
 }
 
+setun_status st_hf_positive(const st_json *c, const char *key, float *out, setun_error *err) {
+  setun_status s = st_json_f32(c, key, out, err);
+  if (s != SETUN_OK || !st_json_is_number(st_json_get(c, key)) || *out > 0) return s;
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a positive number, found %g", key, (double)*out);
+}
+
 static setun_status read_numbers(const st_json *c, st_hparams *h, setun_error *err) {
   const struct {
     const char *key;
@@ -164,7 +222,6 @@ static setun_status read_numbers(const st_json *c, st_hparams *h, setun_error *e
     s = st_json_u32(c, numbers[i].key, 1, 1u << 30, numbers[i].out, err);
   }
   if (s == SETUN_OK) s = st_json_f32(c, "rms_norm_eps", &h->norm_eps, err);
-  if (s == SETUN_OK) s = st_json_f32(c, "final_logit_softcapping", &h->logit_softcap, err);
   return s;
 }
 
@@ -210,6 +267,10 @@ setun_status st_hf_experts(const st_json *c, st_hparams *h, setun_error *err) {
   }
   for (size_t i = 0; i < st_json_size(dense); i++) {
     double layer = st_json_number(st_json_at(dense, i));
+    if (!st_json_is_number(st_json_at(dense, i)) || layer != floor(layer)) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "mlp_only_layers: expected integers, found %s at index %zu",
+                     st_json_is_number(st_json_at(dense, i)) ? "a fraction" : st_json_kind(st_json_at(dense, i)), i);
+    }
     // The official lists may name layers that a smaller model does not have.
     if (layer >= 0 && layer < h->n_layer && layer < ST_MAX_LAYERS) h->sparse[(size_t)layer] = false;
   }
@@ -217,7 +278,11 @@ setun_status st_hf_experts(const st_json *c, st_hparams *h, setun_error *err) {
 }
 
 setun_status st_hf_hparams(const st_directory *d, const st_spec *spec, st_hparams *h, setun_error *err) {
-  const st_json *c = text_config(d);
+  const st_json *c = text_config(d), *inner = st_json_get(d->config, "text_config");
+  if (inner && c != inner) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "config.json: text_config: expected an object, found %s",
+                   st_json_kind(inner));
+  }
   setun_status s = read_numbers(c, h, err);
   if (s == SETUN_OK) s = read_bias(c, spec, h, err);
   if (s == SETUN_OK) s = st_json_bool(d->config, "tie_word_embeddings", &h->tied, err); // of a wrapper

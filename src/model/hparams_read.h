@@ -22,6 +22,9 @@ setun_status st_hf_windows(const st_json *config, const st_spec *spec, st_hparam
 setun_status st_gguf_windows(const st_metadata *m, const char *architecture, const st_spec *spec, st_hparams *h,
                              setun_error *err);
 
+// A number that must be positive; `out` stays as it is where there is none.
+setun_status st_hf_positive(const st_json *config, const char *key, float *out, setun_error *err);
+
 // For families with experts, from their read_hf: how many, how wide, renormalized or not, and which layers have them
 // (all but those that decoder_sparse_step and mlp_only_layers leave out).
 setun_status st_hf_experts(const st_json *config, st_hparams *h, setun_error *err);

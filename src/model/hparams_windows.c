@@ -79,10 +79,11 @@ setun_status st_hf_windows(const st_json *c, const st_spec *spec, st_hparams *h,
 
 // ---- GGUF ---------------------------------------------------------------------------------------------------------
 
-// An array of as many numbers or booleans as there are layers.
-static setun_status check_array(const st_meta *item, uint32_t n_layer, const char *elements, setun_error *err) {
+// An array of as many integers, or where they are flags booleans, as there are layers.
+static setun_status check_array(const st_meta *item, uint32_t n_layer, const char *elements, bool flags,
+                                setun_error *err) {
   char kind[32];
-  bool numbers = st_meta_is_integer(item->element) || item->element == ST_META_BOOL;
+  bool numbers = st_meta_is_integer(item->element) || (flags && item->element == ST_META_BOOL);
   if (numbers && item->count == n_layer) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a number, or an array of %u %s, one a layer, found %s of %llu",
                  item->key, n_layer, elements, st_meta_kind(item, kind), (unsigned long long)item->count);
@@ -93,7 +94,7 @@ static setun_status read_window(const st_metadata *m, const char *key, st_hparam
                                 setun_error *err) {
   const st_meta *item = st_metadata_find(m, key);
   if (!item || item->type != ST_META_ARRAY) return st_metadata_u32(m, key, 0, 1u << 30, &h->window, err);
-  setun_status s = check_array(item, h->n_layer, "integers", err);
+  setun_status s = check_array(item, h->n_layer, "integers", false, err);
   h->window = 0;
   for (uint32_t i = 0; i < h->n_layer && s == SETUN_OK; i++) {
     double x = st_meta_number(item, i);
@@ -121,7 +122,7 @@ static setun_status read_pattern(const st_meta *item, st_hparams *h, setun_error
     by_period(h, (uint32_t)item->as.u);
     return SETUN_OK;
   }
-  setun_status s = check_array(item, h->n_layer, "flags", err);
+  setun_status s = check_array(item, h->n_layer, "flags", true, err);
   for (uint32_t i = 0; i < h->n_layer && s == SETUN_OK; i++) h->sliding[i] = st_meta_number(item, i) != 0;
   return s;
 }

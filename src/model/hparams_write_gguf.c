@@ -38,7 +38,7 @@ static void put_rope(const writer *w, const st_hparams *h) {
   if (h->has_rope_local) put_f32(w, "rope.freq_base_swa", h->rope_local.theta);
   if (!types[r->scaling]) return;
   put_text(w, "rope.scaling.type", types[r->scaling]);
-  put_f32(w, "rope.scaling.factor", r->factor);
+  if (r->scaling != ST_ROPE_LONG) put_f32(w, "rope.scaling.factor", r->factor);
   if (r->original_max_position_embeddings) {
     put_u32(w, "rope.scaling.original_context_length", r->original_max_position_embeddings);
   }

@@ -86,11 +86,12 @@ float *st_rope_table(const st_rope_params *p, uint32_t head_dim, uint32_t n_ctx,
 }
 
 setun_status st_rope_check_divisors(const char *name, const float *divisors, size_t n, setun_error *err) {
+  const float least = 1e-6f; // as of a scaling's factor: no angle leaves float32
   for (size_t i = 0; i < n; i++) {
-    if (divisors[i] > 0 && isfinite(divisors[i])) continue;
+    if (divisors[i] >= least && isfinite(divisors[i])) continue;
     return st_fail(err, SETUN_ERROR_FORMAT,
-                   "%s: expected finite positive divisors of frequencies, found %g at index %zu", name,
-                   (double)divisors[i], i);
+                   "%s: expected finite positive divisors of frequencies, at least %g, found %g at index %zu", name,
+                   (double)least, (double)divisors[i], i);
   }
   return SETUN_OK;
 }

@@ -63,6 +63,11 @@ GGUF = [
     ("moe_every_n_layers", 2, REFUSED, {}),
     ("rope.scaling.yarn_log_multiplier", 0.1, REFUSED, {}),
     ("rope.scaling.yarn_ext_factor", 0.5, REFUSED, {"gpt-oss": MOVES}),
+    ("rope.scaling.attn_factor", 2.0, REFUSED, {"gpt-oss": MOVES, "minicpm": MOVES}),
+    ("rope.scaling.yarn_attn_factor", 2.0, REFUSED, {"gpt-oss": MOVES, "minicpm": MOVES}),
+    ("rope.scaling.yarn_beta_fast", -1.0, REFUSED, {}),
+    ("rope.scaling.factor", -2.0, REFUSED, {}),
+    ("rope.scale_linear", -2.0, REFUSED, {}),
     ("rope.freq_base_swa", 123.0, REFUSED, {"gemma3": MOVES}),
     ("rope.scaling.finetuned", True, SAME, {}),
     ("attention.layer_norm_epsilon", 1e-5, REFUSED, {}),
@@ -84,7 +89,12 @@ CONFIG = [
     ("attn_logit_softcapping", None, SAME, {}),
     ("final_logit_softcapping", 5.0, REFUSED, {"gemma3": MOVES}),
     ("final_logit_softcapping", None, SAME, {}),
+    ("final_logit_softcapping", -5.0, REFUSED, {}),
     ("clip_qkv", 0.01, REFUSED, {"olmoe": MOVES}),
+    ("clip_qkv", -1.0, REFUSED, {}),
+    ("clip_qkv", 0.0, SAME, {"olmoe": REFUSED}),  # OlmoeAttention would clip all to zero
+    ("text_config", 5, REFUSED, {}),
+    ("mlp_only_layers", ["1"], REFUSED, dict.fromkeys(("mixtral", "gpt-oss", "olmoe"))),
     ("use_bidirectional_attention", True, REFUSED, {}),
     ("use_parallel_residual", True, REFUSED, {}),
     ("swiglu_limit", 5.0, REFUSED, {}),
@@ -223,6 +233,40 @@ class FactsTest(Case):
                 self.assertIsInstance(found, list, found)
                 self.assertEqual(found, self.plain_logits(path))
 
+    def test_the_factor_of_a_scaling(self):
+        """scale_linear is another name of the factor, whatever the type; two that differ are refused."""
+        path = self.models["llama"][1]
+        expected = self.logits(self.edited(path, {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}))
+        self.assertNotEqual(expected, self.plain_logits(path))
+        for changes in ({"rope.scaling.type": "linear", "rope.scale_linear": 4.0}, {"rope.scale_linear": 4.0},
+                        {"rope.scaling.factor": 4.0}, {"rope.scaling.factor": 4.0, "rope.scale_linear": 4.0}):
+            with self.subTest(changes=changes):
+                self.assertEqual(self.logits(self.edited(path, changes)), expected)
+        found = self.logits(self.edited(path, {"rope.scaling.factor": 4.0, "rope.scale_linear": 2.0}))
+        self.assertIn("llama.rope.scale_linear: expected rope.scaling.factor, 4, found 2", found)
+
+    def test_members_of_a_scaling(self):
+        """What transformers' classes require is there, numbers are positive, and none is left unused."""
+        directory = self.models["qwen2"][0]
+        llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+        for scaling, key in (({"rope_type": "linear"}, "factor"), ({"type": "yarn"}, "factor"),
+                             ({"rope_type": "linear", "factor": None}, "factor"),
+                             ({"rope_type": "linear", "factor": -2.0}, "factor"),
+                             ({"rope_type": "linear", "factor": 2.0, "attention_factor": 2.0}, "attention_factor"),
+                             ({"rope_type": "default", "attention_factor": 2.0}, "attention_factor"),
+                             ({"rope_type": "yarn", "factor": 2.0, "attention_factor": 0}, "attention_factor"),
+                             ({"rope_type": "yarn", "factor": 2.0, "beta_fast": -1}, "beta_fast"),
+                             ({**llama3, "low_freq_factor": None}, "low_freq_factor"),
+                             ({**llama3, "high_freq_factor": 0}, "high_freq_factor")):
+            with self.subTest(scaling=scaling):
+                self.assertIn(f"rope scaling: {key}: ",
+                              self.logits(self.edited(directory, {"rope_parameters": "absent", "rope_scaling": scaling})))
+        model = self.edited(self.models["minicpm"][0], {})
+        with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+            scaling = json.load(file)["rope_scaling"]
+        self.assertIn("rope scaling: factor: ", self.logits(self.edited(self.models["minicpm"][0],
+                                                                        {"rope_scaling": {**scaling, "factor": 3.5}})))
+
     def test_experts_of_dense_files(self):
         for name in ("llama", "mistral", "minicpm", "bitnet", "bitnet-b1.58", "gemma3", "qwen2", "qwen3"):
             with self.subTest(family=name):
@@ -307,6 +351,7 @@ class WindowsTest(FactsTest):
 
     test_gguf = test_config = test_published_metadata = test_experts_of_dense_files = test_factors_are_exact = None
     test_granite_by_name_of_llama = test_made_containers = test_yarn = test_clamp = None
+    test_the_factor_of_a_scaling = test_members_of_a_scaling = None
 
     def test_spellings(self):
         """All spellings of one list of layers give the same logits, in every family; another list gives others."""
@@ -325,7 +370,8 @@ class WindowsTest(FactsTest):
                 self.assertNotEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": 0})), expected)
                 self.assertNotEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": 1})), expected)
                 for key, value in (("attention.sliding_window_pattern", flags + [True]), ("attention.sliding_window_pattern", flags[:-1]),
-                                   ("attention.sliding_window", sizes + [5]), ("attention.sliding_window_pattern", "x"),
+                                   ("attention.sliding_window", sizes + [5]), ("attention.sliding_window", flags),
+                                   ("attention.sliding_window_pattern", "x"),
                                    ("attention.sliding_window", [5] * (n - 1) + [6]), ("attention.sliding_window_pattern", [0.5] * n)):
                     changes = {"attention.sliding_window": 5, key: value}
                     self.assertIn(key, self.logits(self.edited(path, changes)))
@@ -380,6 +426,7 @@ class KeysTest(FactsTest):
 
     test_gguf = test_config = test_experts_of_dense_files = test_factors_are_exact = None
     test_granite_by_name_of_llama = test_made_containers = test_yarn = test_clamp = None
+    test_the_factor_of_a_scaling = test_members_of_a_scaling = None
 
     def test_types(self):
         path = self.models["llama"][1]
@@ -460,6 +507,10 @@ class KeysTest(FactsTest):
                 converted = self.logits(os.path.join(self.folder.name, "ignored.gguf"))
                 self.assertLess(max(abs(a - b) for a, b in zip(converted, plain)), 1e-4)
                 os.remove(os.path.join(self.folder.name, "ignored.gguf"))
+        model, scaling = self.models["qwen2"][0], {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 2]}
+        edited = self.edited(model, {"rope_parameters": "absent", "rope_scaling": scaling})
+        self.assertIn("config.json: rope_scaling.mrope_section: expected", self.logits(edited))  # as --ignore-key takes it
+        self.assertIsInstance(self.logits(edited, "--ignore-key", "rope_scaling.mrope_section"), list)
         text = setun("inspect", self.models["llama"][1], "--ignore-key", "llama.nothing").stdout.decode()
         self.assertIn("llama.nothing: to be ignored, but there is no such key", text)
 

@@ -152,7 +152,7 @@ class RopeTest(PartsCase):
 
     def test_divisors_are_positive_and_finite(self):
         good = self.divisors()
-        for bad in (0.0, -1.0, float("inf"), float("nan")):
+        for bad in (0.0, -1.0, 1e-38, float("inf"), float("nan")):
             values = good[:]
             values[3] = bad
             model = self.with_divisors(values)

@@ -188,7 +188,7 @@ static void bad_configs(void **state) {
   refused("{\"model_type\":\"llama\",\"rms_norm_eps\":2}", "rms_norm_eps: expected a number from 0 to 1");
   refused("{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"dynamic\"}}", "found \"dynamic\"");
   refused("{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":0}}",
-          "factor: expected a number from");
+          "factor: expected a positive number");
   refused("{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}", "partial_rotary_factor");
   refused("{\"model_type\":\"minicpm\",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}}", "short_factor");
   refused("{\"model_type\":\"gemma3_text\",\"layer_types\":[\"full_attention\"]}", "layer_types");

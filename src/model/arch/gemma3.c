@@ -16,10 +16,8 @@ static const char *const ignored[] = {"vision_tower.", "multi_modal_projector.",
 
 static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   float scalar = 256;
-  setun_status s = st_json_f32(c, "query_pre_attn_scalar", &scalar, err);
-  if (s == SETUN_OK && !(scalar > 0)) {
-    s = st_fail(err, SETUN_ERROR_FORMAT, "query_pre_attn_scalar: expected a positive number, found %g", (double)scalar);
-  }
+  setun_status s = st_hf_positive(c, "query_pre_attn_scalar", &scalar, err);
+  if (s == SETUN_OK) s = st_hf_positive(c, "final_logit_softcapping", &h->logit_softcap, err);
   h->attn_scale = 1.0f / sqrtf(scalar);
   h->embed_scale = sqrtf((float)h->n_embd);
   return s;

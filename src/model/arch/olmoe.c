@@ -6,7 +6,7 @@ static const char *const names[] = {"olmoe", NULL};
 
 static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   setun_status s = st_hf_experts(c, h, err);
-  return s == SETUN_OK ? st_json_f32(c, "clip_qkv", &h->clip_qkv, err) : s;
+  return s == SETUN_OK ? st_hf_positive(c, "clip_qkv", &h->clip_qkv, err) : s;
 }
 
 static const st_fact facts[] = {
