@@ -5,7 +5,7 @@ usage: check_layout.py ROOT
 
 Rules: where files may lie; which folder may include which (an arrow goes one way only), and which of its headers; what
 library code never does (end the process, print, read the environment, allocate without base); instruction sets stay out
-of src/model; no file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
+of src/model; no format is named outside its table; no file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
 """
 import os
 import re
@@ -97,6 +97,16 @@ STANDARD_HEADERS = {
     "strings.h", "termios.h", "tgmath.h", "threads.h", "time.h", "uchar.h", "unistd.h", "wchar.h", "wctype.h",
 }
 
+# Whose tables are the formats' own, and the lines elsewhere that may name one, each with the reason.
+FORMAT_TABLES = ("src/quant/", "src/kernel/")
+FORMAT_NAMES_ALLOWED = {
+    ("src/format/metadata.c", "f32"): "a type of GGUF's values",
+    ("src/runtime/vocabulary.c", "f32"): "a type of GGUF's values",
+    ("src/model/hparams.c", "t5"): "an architecture",
+    ("src/tokenizer/vocabulary.c", "t5"): "a kind of tokenizer",
+    ("src/api/synthesis.c", "f16"): "the default that setun.h states",
+}
+
 # Of the library's internals, all that programs share: one reader of JSON is enough.
 SHARED_HEADERS = ("base/json.h",)
 
@@ -108,7 +118,9 @@ ALLOCATES = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|a
 ENVIRONMENT = re.compile(r"(?<![\w.>])(getenv|secure_getenv|setenv|putenv)\s*\(|\benviron\b")
 INSTRUCTION_SET = re.compile(r"(?<![a-z])(avx\w*|sse\d\w*|neon(?![a-z])|amx\w*|sve2?(?![a-z])|vnni\w*|dotprod|i8mm|"
                              r"_mm\d*_\w+)", re.IGNORECASE)
+FORMAT_ROW = re.compile(r'^FORMAT\((\w+), "([^"]+)"', re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # A comment, a string or a character constant, whichever begins first.
 SKIPPED = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
 
@@ -192,6 +204,12 @@ class Tree:
         self.files = project_files(root)
         self.known = set(self.files)
         self.faults = []
+        self.format_name = None  # a pattern of ids and names, from the table
+        if "src/quant/formats.def" in self.known:
+            with open(os.path.join(root, "src/quant/formats.def"), encoding="utf-8") as file:
+                rows = FORMAT_ROW.findall(file.read())
+            ids, names = "|".join(row[0] for row in rows), "|".join(re.escape(row[1]) for row in rows)
+            self.format_name = re.compile(rf'\bST_({ids})\b|"({names})"')
 
     def fault(self, rule, path, line, message):
         self.faults.append((rule, path, line, message))
@@ -271,6 +289,12 @@ class Tree:
         for rule, pattern, message in rules:
             for match in pattern.finditer(code):
                 self.fault(rule, path, line_of(code, match.start()), f"{match.group().strip(' (')}: {message}")
+        if self.format_name and not path.startswith(FORMAT_TABLES):
+            for match in self.format_name.finditer(COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)):
+                name = match.group(1) or match.group(2)
+                if (path, name) not in FORMAT_NAMES_ALLOWED:
+                    self.fault("format", path, line_of(text, match.start()),
+                               f"{name}: a format's properties stand in its row and its file in src/quant")
         if path.startswith("src/model/"):
             for match in INSTRUCTION_SET.finditer(text):
                 self.fault("instruction set", path, line_of(text, match.start()),

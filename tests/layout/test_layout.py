@@ -144,6 +144,14 @@ class LayoutTest(unittest.TestCase):
         self.assertEqual(self.faults({"src/base/a.c": "\n" * 800}), [])
         self.expect("length", "src/base/a.c", "\n" * 801, 801)
 
+    def test_formats_outside_their_table(self):
+        table = {"src/quant/formats.def": 'FORMAT(I2_S, "i2_s", 36, 128, 0, TENSOR, ops)\n',
+                 "src/quant/a.c": "int a = ST_I2_S;\n"}
+        for text, faults in (("int a = ST_I2_S;\n", 1), ('const char *a = "i2_s";\n', 1), ("int a; // ST_I2_S\n", 0),
+                             ('const char *a = "i2_s and";\nint ST_I2_SX;\n', 0)):
+            found = [fault[:3] for fault in self.faults({**table, "src/model/a.c": text})]
+            self.assertEqual(found, [("format", "src/model/a.c", 1)] * faults, text)
+
     def test_instruction_sets_in_the_model(self):
         for name in ("avx2", "AVX512_VNNI", "neon", "__m256i x = _mm256_setzero_si256()", "amx", "sse41"):
             with self.subTest(name=name):
