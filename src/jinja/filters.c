@@ -181,27 +181,11 @@ static const char *const OTHERS[] = {"abs",       "attr",      "batch",  "center
                                      "slice",     "striptags", "sum",    "truncate",       "urlencode",   "urlize",
                                      "wordcount", "wordwrap",  "xmlattr"};
 
-st_jinja_support st_jinja_find_filter(const st_jinja_string *name) {
-  for (size_t i = 0; i < sizeof FILTERS / sizeof *FILTERS; i++) {
-    if (st_jinja_string_is(name, FILTERS[i].name)) return JINJA_SUPPORTED;
-  }
-  for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
-    if (st_jinja_string_is(name, OTHERS[i])) return JINJA_UNSUPPORTED;
-  }
-  return JINJA_UNKNOWN;
-}
+static const st_jinja_names NAMES = {"filter",        FILTERS, sizeof FILTERS / sizeof *FILTERS,
+                                     sizeof *FILTERS, OTHERS,  sizeof OTHERS / sizeof *OTHERS};
 
-static bool missing_filter(st_jinja_run *run, const st_jinja_string *name) {
-  char shown[64], known[320] = "";
-  st_jinja_shorten(name, shown);
-  for (size_t i = 0; i < sizeof FILTERS / sizeof *FILTERS; i++) {
-    size_t at = strlen(known);
-    snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", FILTERS[i].name);
-  }
-  if (st_jinja_find_filter(name) == JINJA_UNKNOWN) {
-    return st_jinja_fail_format(run, "there is no filter '%s'; expected one of %s", shown, known);
-  }
-  return st_jinja_fail_unsupported(run, "the filter '%s' is not supported; expected one of %s", shown, known);
+st_jinja_support st_jinja_find_filter(const st_jinja_string *name) {
+  return st_jinja_find_name(&NAMES, name);
 }
 
 bool st_jinja_apply_filter(st_jinja_run *run, const st_jinja_string *name, st_jinja_value v,
@@ -209,5 +193,5 @@ bool st_jinja_apply_filter(st_jinja_run *run, const st_jinja_string *name, st_ji
   for (size_t i = 0; i < sizeof FILTERS / sizeof *FILTERS; i++) {
     if (st_jinja_string_is(name, FILTERS[i].name)) return FILTERS[i].apply(run, v, args, out);
   }
-  return missing_filter(run, name);
+  return st_jinja_fail_name(run, &NAMES, name);
 }

@@ -132,3 +132,32 @@ bool st_jinja_bind_arguments(st_jinja_run *run, const char *what, const st_jinja
   }
   return true;
 }
+
+// ---- names of filters and tests -----------------------------------------------------------------------------------
+
+static const char *name_at(const st_jinja_names *names, size_t i) {
+  return *(const char *const *)(const void *)((const char *)names->rows + i * names->row);
+}
+
+st_jinja_support st_jinja_find_name(const st_jinja_names *names, const st_jinja_string *name) {
+  for (size_t i = 0; i < names->n_rows; i++) {
+    if (st_jinja_string_is(name, name_at(names, i))) return JINJA_SUPPORTED;
+  }
+  for (size_t i = 0; i < names->n_others; i++) {
+    if (st_jinja_string_is(name, names->others[i])) return JINJA_UNSUPPORTED;
+  }
+  return JINJA_UNKNOWN;
+}
+
+bool st_jinja_fail_name(st_jinja_run *run, const st_jinja_names *names, const st_jinja_string *name) {
+  char shown[64], known[320] = "";
+  st_jinja_shorten(name, shown);
+  for (size_t i = 0; i < names->n_rows; i++) {
+    size_t at = strlen(known);
+    snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", name_at(names, i));
+  }
+  if (st_jinja_find_name(names, name) == JINJA_UNKNOWN) {
+    return st_jinja_fail_format(run, "there is no %s '%s'; expected one of %s", names->what, shown, known);
+  }
+  return st_jinja_fail_unsupported(run, "the %s '%s' is not supported; expected one of %s", names->what, shown, known);
+}

@@ -147,6 +147,18 @@ bool st_jinja_call_method(st_jinja_run *run, const st_jinja_object *bound, const
 
 // filters.c, filters_list.c, tests.c
 typedef enum { JINJA_SUPPORTED, JINJA_UNSUPPORTED, JINJA_UNKNOWN } st_jinja_support;
+// The names of a table whose rows begin with theirs, `row` bytes each, and those that Jinja has beside them.
+typedef struct {
+  const char *what; // for messages
+  const void *rows;
+  size_t n_rows, row;
+  const char *const *others;
+  size_t n_others;
+} st_jinja_names;
+// run.c
+st_jinja_support st_jinja_find_name(const st_jinja_names *names, const st_jinja_string *name);
+// Reports a name that is not in the table; false.
+bool st_jinja_fail_name(st_jinja_run *run, const st_jinja_names *names, const st_jinja_string *name);
 st_jinja_support st_jinja_find_filter(const st_jinja_string *name);
 st_jinja_support st_jinja_find_test(const st_jinja_string *name);
 bool st_jinja_apply_filter(st_jinja_run *run, const st_jinja_string *name, st_jinja_value v,

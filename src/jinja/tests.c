@@ -38,34 +38,18 @@ static const char *const OTHERS[] = {"odd", "even",   "divisibleby", "filter",  
                                      ">",   "sameas", "escaped",     "callable", "gt",   "greaterthan", "ge",
                                      ">=",  "<",      "lt",          "lessthan", "<=",   "le"};
 
-st_jinja_support st_jinja_find_test(const st_jinja_string *name) {
-  for (size_t i = 0; i < sizeof TESTS / sizeof *TESTS; i++) {
-    if (st_jinja_string_is(name, TESTS[i].name)) return JINJA_SUPPORTED;
-  }
-  for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
-    if (st_jinja_string_is(name, OTHERS[i])) return JINJA_UNSUPPORTED;
-  }
-  return JINJA_UNKNOWN;
-}
+static const st_jinja_names NAMES = {"test",        TESTS,  sizeof TESTS / sizeof *TESTS,
+                                     sizeof *TESTS, OTHERS, sizeof OTHERS / sizeof *OTHERS};
 
-static bool missing_test(st_jinja_run *run, const st_jinja_string *name) {
-  char shown[64], known[320] = "";
-  st_jinja_shorten(name, shown);
-  for (size_t i = 0; i < sizeof TESTS / sizeof *TESTS; i++) {
-    size_t at = strlen(known);
-    snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", TESTS[i].name);
-  }
-  if (st_jinja_find_test(name) == JINJA_UNKNOWN) {
-    return st_jinja_fail_format(run, "there is no test '%s'; expected one of %s", shown, known);
-  }
-  return st_jinja_fail_unsupported(run, "the test '%s' is not supported; expected one of %s", shown, known);
+st_jinja_support st_jinja_find_test(const st_jinja_string *name) {
+  return st_jinja_find_name(&NAMES, name);
 }
 
 bool st_jinja_apply_test(st_jinja_run *run, const st_jinja_string *text, st_jinja_value v,
                          const st_jinja_arguments *args, bool *out) {
   size_t i = 0, n = sizeof TESTS / sizeof *TESTS;
   while (i < n && !st_jinja_string_is(text, TESTS[i].name)) i++;
-  if (i == n) return missing_test(run, text);
+  if (i == n) return st_jinja_fail_name(run, &NAMES, text);
   const char *name = TESTS[i].name;
   if (!TESTS[i].kinds) {
     st_jinja_value a[1];

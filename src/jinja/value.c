@@ -153,20 +153,26 @@ static bool reserve(st_jinja_run *run, st_jinja_builder *b, size_t n) {
   return true;
 }
 
+// The array with room for one more of its `n` elements: itself, or a copy of twice the capacity. NULL: out of memory.
+static void *with_room(st_jinja_run *run, void *items, size_t n, size_t *capacity, size_t first, size_t size) {
+  if (n < *capacity) return items;
+  size_t wanted = *capacity ? *capacity * 2 : first;
+  void *grown = st_jinja_allocate(run, wanted, size);
+  if (!grown) return NULL;
+  if (n) memcpy(grown, items, n * size);
+  *capacity = wanted;
+  return grown;
+}
+
 static bool mark(st_jinja_run *run, st_jinja_builder *b, size_t begin, size_t end) {
   if (begin == end) return true;
   if (b->n_spans && b->spans[b->n_spans - 1].end == begin) {
     b->spans[b->n_spans - 1].end = end;
     return true;
   }
-  if (b->n_spans == b->spans_capacity) {
-    size_t wanted = b->spans_capacity ? b->spans_capacity * 2 : 2;
-    st_jinja_span *grown = st_jinja_allocate(run, wanted, sizeof *grown);
-    if (!grown) return false;
-    if (b->n_spans) memcpy(grown, b->spans, b->n_spans * sizeof *grown);
-    b->spans = grown;
-    b->spans_capacity = wanted;
-  }
+  st_jinja_span *spans = with_room(run, b->spans, b->n_spans, &b->spans_capacity, 2, sizeof *spans);
+  if (!spans) return false;
+  b->spans = spans;
   b->spans[b->n_spans++] = (st_jinja_span){begin, end};
   return true;
 }
@@ -232,14 +238,9 @@ bool st_jinja_new_list(st_jinja_run *run, st_jinja_kind kind, size_t capacity, s
 }
 
 bool st_jinja_list_append(st_jinja_run *run, st_jinja_list *list, st_jinja_value item) {
-  if (list->n == list->capacity) {
-    size_t wanted = list->capacity ? list->capacity * 2 : 4;
-    st_jinja_value *grown = st_jinja_allocate(run, wanted, sizeof *grown);
-    if (!grown) return false;
-    if (list->n) memcpy(grown, list->items, list->n * sizeof *grown);
-    list->items = grown;
-    list->capacity = wanted;
-  }
+  st_jinja_value *items = with_room(run, list->items, list->n, &list->capacity, 4, sizeof *items);
+  if (!items) return false;
+  list->items = items;
   list->items[list->n++] = item;
   return true;
 }
@@ -357,14 +358,11 @@ bool st_jinja_dict_set(st_jinja_run *run, st_jinja_dict *dict, st_jinja_value ke
     return true;
   }
   if (dict->n == dict->capacity) {
-    size_t wanted = dict->capacity ? dict->capacity * 2 : 4;
-    if (wanted > UINT32_MAX / 2)
+    if (dict->capacity > UINT32_MAX / 4)
       return st_jinja_fail(run, SETUN_ERROR_LIMIT, "a dict with more than %zu keys", dict->n);
-    st_jinja_pair *grown = st_jinja_allocate(run, wanted, sizeof *grown);
-    if (!grown) return false;
-    if (dict->n) memcpy(grown, dict->pairs, dict->n * sizeof *grown);
-    dict->pairs = grown;
-    dict->capacity = wanted;
+    st_jinja_pair *pairs = with_room(run, dict->pairs, dict->n, &dict->capacity, 4, sizeof *pairs);
+    if (!pairs) return false;
+    dict->pairs = pairs;
     dict->index = NULL;
   }
   dict->pairs[dict->n++] = (st_jinja_pair){key, value};
