@@ -77,16 +77,6 @@ static float row_scale(const st_row_reader *r, uint64_t row) {
   return r->scales[r->n_scales == 1 ? 0 : row];
 }
 
-// Latent floats to trits: clip(round(w / mean|w|), -1, 1) with the reciprocal taken first, as in the training code of
-// BitNet b1.58 (round half to even).
-static void quantize(const float *x, uint64_t n, float mean, int8_t *trits) {
-  float inverse = 1.0f / fmaxf(mean, 1e-5f);
-  for (uint64_t i = 0; i < n; i++) {
-    float v = nearbyintf(x[i] * inverse);
-    trits[i] = (int8_t)(v > 1 ? 1 : v < -1 ? -1 : v);
-  }
-}
-
 // ---- opening ------------------------------------------------------------------------------------------------------
 
 // Elements [first, first + count) of a small float tensor.
@@ -151,7 +141,7 @@ static setun_status read_inner_scale(st_row_reader *r, setun_error *err) {
 // mean|w| over the whole matrix, summed in double.
 static setun_status absmean(st_row_reader *r, float *mean, setun_error *err) {
   const st_weight *w = r->weight;
-  double sum = 0;
+  st_absmean all = {0};
   float *x = NULL;
   size_t capacity = 0;
   setun_status s = SETUN_OK;
@@ -164,14 +154,15 @@ static setun_status absmean(st_row_reader *r, float *mean, setun_error *err) {
       break;
     }
     w->format->ops->decode(w->format, w->stored, &strip, r->bytes, x);
-    double part = 0;
-    for (size_t i = 0; i < n; i++) part += fabs((double)x[i]);
-    if (!isfinite(part)) s = fail_nonfinite(w, "weights", row, w->shape.columns, x, n, err);
-    sum += part;
+    st_absmean part = {0};
+    st_absmean_add(&part, x, n);
+    if (!isfinite(part.sum)) s = fail_nonfinite(w, "weights", row, w->shape.columns, x, n, err);
+    all.sum += part.sum;
+    all.count += part.count;
     row += strip.count;
   }
   st_free(x);
-  *mean = (float)(sum / ((double)w->shape.rows * (double)w->shape.columns));
+  *mean = st_absmean_result(&all);
   return s;
 }
 
@@ -322,7 +313,7 @@ static setun_status value_floats(st_row_reader *r, uint64_t row, const st_strip 
   if (!r->scales) return SETUN_OK;
   if (w->latent && !st_reserve(&r->trits, &r->trit_capacity, (size_t)n, 1)) return st_fail_memory(err, w->name);
   if (w->latent) {
-    quantize(out, n, r->scales[0], r->trits);
+    st_absmean_trits(out, n, r->scales[0], r->trits);
     for (uint64_t i = 0; i < n; i++) out[i] = r->trits[i];
   }
   for (uint64_t i = 0; i < n; i++) out[i] *= row_scale(r, row + i / k);
@@ -356,7 +347,7 @@ static setun_status latent_trits(st_row_reader *r, uint64_t row, const st_strip 
   if (!all_finite(r->block_scales, n)) {
     return fail_nonfinite(w, "weights", row, w->shape.columns, r->block_scales, n, err);
   }
-  quantize(r->block_scales, n, r->scales[0], trits);
+  st_absmean_trits(r->block_scales, n, r->scales[0], trits);
   for (uint64_t i = 0; i < strip->count; i++) scales[i] = row_scale(r, row + i);
   return SETUN_OK;
 }
