@@ -8,9 +8,18 @@
 
 #define TALES SETUN_SOURCE_DIR "/models/setun-tales-7m"
 
-// gemma3 has windows, gpt-oss and qwen2-moe experts, gpt-oss sinks too, bitnet and the tales int8 activations by token.
-static const char *const models[] = {TALES, GOLDEN "hf/gemma3", GOLDEN "hf/gpt-oss", GOLDEN "hf/qwen2-moe",
-                                     GOLDEN "hf/bitnet-auto"};
+// gemma3 has windows, gpt-oss and qwen2-moe experts, gpt-oss sinks too, bitnet and the tales int8 activations by token,
+// gpt-oss in GGUF and the synthetic ones, which have a format, by block.
+static const struct {
+  const char *model, *format;
+} models[] = {{TALES, NULL},
+              {GOLDEN "hf/gemma3", NULL},
+              {GOLDEN "hf/gpt-oss", NULL},
+              {GOLDEN "hf/qwen2-moe", NULL},
+              {GOLDEN "hf/bitnet-auto", NULL},
+              {GOLDEN "gguf/gpt-oss.gguf", NULL},
+              {"tiny", "q4_0"},
+              {"tiny-moe", "q8_0"}};
 enum { N_MODELS = sizeof models / sizeof *models };
 enum { SEQUENCES = 20, CONTEXT = 200, PAGE = 64, MOST = 100, CHANGES = 60 };
 
@@ -250,7 +259,7 @@ static void change(schedule *s) {
   check_state(s);
 }
 
-static void run_schedule(const char *path, uint64_t seed) {
+static void run_schedule(const char *model, const char *format, uint64_t seed) {
   static schedule s;
   s = (schedule){0};
   st_random_seed(&s.random, seed);
@@ -259,7 +268,11 @@ static void run_schedule(const char *path, uint64_t seed) {
   setun_model *m = NULL;
   mp.precise = below(&s, 2);
   mp.threads = 2;
-  if (setun_model_load(path, &mp, &m, &e) != SETUN_OK) fail_msg("%s", e.message);
+  setun_synthesis_params synthetic = setun_synthesis_params_default();
+  synthetic.shape = model, synthetic.format = format;
+  setun_status status =
+      format ? setun_model_load_synthetic(&synthetic, &mp, &m, &e) : setun_model_load(model, &mp, &m, &e);
+  if (status != SETUN_OK) fail_msg("%s", e.message);
   uint32_t trained = info_of(m).n_ctx_train;
   s.model = m;
   s.n_vocab = setun_model_n_vocab(m);
@@ -283,7 +296,7 @@ static void run_schedule(const char *path, uint64_t seed) {
   setun_session_free(s.alone);
   setun_context_free(s.context);
   setun_model_free(m);
-  print_message("%s: %u compared, %u times full\n", strrchr(path, '/') + 1, s.compared, s.full);
+  print_message("%s: %u compared, %u times full\n", format ? model : strrchr(model, '/') + 1, s.compared, s.full);
 }
 
 static void schedules(void **state) {
@@ -292,7 +305,7 @@ static void schedules(void **state) {
     for (size_t i = 0; i < N_MODELS && rounds_go_on(&rounds); i++) {
       uint64_t seed = rounds_seed(&rounds, i);
       print_message("round %llu, seed %llu: ", (unsigned long long)rounds.round, (unsigned long long)seed);
-      run_schedule(models[i], seed);
+      run_schedule(models[i].model, models[i].format, seed);
     }
   }
   rounds_print(&rounds);
