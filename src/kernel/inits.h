@@ -1,11 +1,12 @@
 // What fills a table with the kernels of an instruction set or of an extension, one function a row of isas.def: it
-// overwrites what it does better in the table of its base.
+// overwrites what it does better in the table of its base. Where a set has products with float32 and with int8 inputs,
+// which are compiled apart, st_NAME_int8 is the other file's part, which st_NAME_init calls.
 #ifndef SETUN_KERNEL_INITS_H
 #define SETUN_KERNEL_INITS_H
 
 #include "kernel/kernel.h"
 
-#define ISA(name, ...) void st_##name##_init(st_kernels *k);
+#define ISA(name, ...) void st_##name##_init(st_kernels *k), st_##name##_int8(st_kernels * k);
 #define EXTENSION ISA
 #include "kernel/isas.def"
 

@@ -39,8 +39,7 @@ ARROWS = {
     "source": ("format", "base"),
     "backend": ("quant",),
     "backend/cpu": ("backend", "kernel"),
-    "backend/vulkan": ("backend", "quant"),
-    "backend/cuda": ("backend", "quant"),
+    "backend/*": ("backend", "quant"),  # every other backend, whatever its folder is called
     "kernel": ("quant",),
     "quant": ("base",),
     "tokenizer": ("base",),
@@ -65,8 +64,7 @@ PUBLIC_HEADERS = {
     "source": ("disk.h", "hf_quant.h", "stream.h", "weight.h"),
     "backend": ("backend.h",),
     "backend/cpu": (),
-    "backend/vulkan": (),
-    "backend/cuda": (),
+    "backend/*": (),
     "kernel": ("kernel.h", "cache.h", "attend.h"),
     "quant": ("canonical.h", "gguf_rivals.h", "quant.h"),
     "tokenizer": ("export.h", "tokenizer.h"),
@@ -77,7 +75,7 @@ PUBLIC_HEADERS = {
              "log.h", "memory.h", "output.h", "pool.h", "process.h", "random.h", "system_error.h", "system_memory.h",
              "thread.h", "utf8.h"),
 }
-SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "backend": ("cpu", "vulkan", "cuda")}
+SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "backend": None}  # None: any
 
 # Other libraries' headers, and who alone may name them (tests apart, which may look into everything).
 LIBRARY_HEADERS = {
@@ -159,9 +157,13 @@ def source_folder(path):
     inner = parts[2:-1]
     if not inner:
         return parts[1]
-    if len(inner) > 1 or inner[0] not in SUBFOLDERS.get(parts[1], ()):
+    known = SUBFOLDERS.get(parts[1], ())
+    if len(inner) > 1 or (known is not None and inner[0] not in known):
         return None
-    return "backend/" + inner[0] if parts[1] == "backend" else parts[1]
+    if parts[1] == "backend":
+        own = "backend/" + inner[0]
+        return own if own in ARROWS else "backend/*"
+    return parts[1]
 
 
 def reachable(folder):
@@ -260,6 +262,8 @@ class Tree:
         there = source_folder(target)
         if target not in self.known:
             self.fault("include", path, line, f'"{quoted}" is no file of src/ (includes are written from there)')
+        elif here == there == "backend/*" and os.path.dirname(path) != os.path.dirname(target):
+            self.fault("include", path, line, f"{os.path.dirname(path)} may not include another backend's {quoted}")
         elif here and there not in REACHABLE[here]:
             # who lists the backends must see each of them; who uses them must not
             if not (here == "backend" and path.endswith(".c") and there.startswith("backend/")):

@@ -68,6 +68,7 @@ class LayoutTest(unittest.TestCase):
                              ("src/model/a.c", "tokenizer/bpe.h"), ("src/tokenizer/a.c", "format/format.h"),
                              ("src/format/a.c", "source/source.h"), ("src/runtime/a.c", "kernel/kernel.h"),
                              ("src/backend/a.h", "backend/cpu/cpu.h"), ("src/backend/vulkan/a.c", "kernel/kernel.h"),
+                             ("src/backend/vulkan/a.c", "backend/cpu/cpu.h"), ("src/backend/abacus/a.c", "kernel/kernel.h"),
                              ("src/chat/a.c", "tokenizer/bpe.h"), ("src/convert/a.c", "runtime/session.h"),
                              ("src/api/a.c", "backend/cpu/cpu.h")]:
             with self.subTest(path=path, header=header):

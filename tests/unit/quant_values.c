@@ -28,19 +28,22 @@ static void encode_all(const st_format *f, st_shape shape, const uint8_t *floats
 // Bit for bit what the gguf package writes.
 static void test_encode(void **state) {
   (void)state;
-  const char *names[] = {"f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"};
   vector x = vectors_get(&data, "encode", "values", 1);
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    const st_format *f = st_format_by_name(names[i]);
-    vector want = vectors_get(&data, "encode", names[i], 1);
+  int seen = 0;
+  for (int id = 0; id < ST_FORMAT_COUNT; id++) {
+    const st_format *f = st_format_get((st_format_id)id);
+    vector want = vectors_get(&data, "encode", f->name, 0);
+    if (!want.data) continue;
+    seen++;
     guarded out = guard_new(NULL, want.bytes);
     encode_all(f, (st_shape){x.rows, x.columns}, x.data, out.data);
     for (size_t b = 0; b < want.bytes; b++)
       if (out.data[b] != ((const uint8_t *)want.data)[b])
-        fail_msg("%s: byte %zu (row %zu) is %02x, expected %02x", names[i], b, b * x.rows / want.bytes, out.data[b],
+        fail_msg("%s: byte %zu (row %zu) is %02x, expected %02x", f->name, b, b * x.rows / want.bytes, out.data[b],
                  ((const uint8_t *)want.data)[b]);
     guard_free(&out);
   }
+  assert_true(seen > 0);
   guarded same = guard_new(NULL, x.bytes);
   encode_all(st_format_get(ST_F32), (st_shape){x.rows, x.columns}, x.data, same.data);
   assert_memory_equal(same.data, x.data, x.bytes);
@@ -87,19 +90,26 @@ static void test_q6_k(void **state) {
   }
 }
 
-static void test_f8(void **state) {
+// NAME.bytes u8 and NAME.values f32 [rows, K], of each format that has them.
+static void test_decode(void **state) {
   (void)state;
-  const char *names[] = {"f8_e4m3", "f8_e5m2"};
-  for (int i = 0; i < 2; i++) {
-    const st_format *f = st_format_by_name(names[i]);
-    vector bytes = vectors_get(&data, names[i], "bytes", 1), want = vectors_get(&data, names[i], "values", 1);
-    st_shape shape = {2, 128};
-    st_strip all = st_format_locate(f, shape, 0, 2);
-    float out[256];
+  int seen = 0;
+  for (int id = 0; id < ST_FORMAT_COUNT; id++) {
+    const st_format *f = st_format_get((st_format_id)id);
+    vector bytes = vectors_get(&data, f->name, "bytes", 0);
+    if (!bytes.data) continue;
+    vector want = vectors_get(&data, f->name, "values", 1);
+    st_shape shape = {want.rows, want.columns};
+    st_strip all = st_format_locate(f, shape, 0, shape.rows);
+    assert_int_equal(all.bytes, bytes.bytes);
+    float *out = malloc(want.bytes);
     f->ops->decode(f, shape, &all, bytes.data, out);
-    for (size_t b = 0; b < 256; b++)
+    for (size_t b = 0; b < want.rows * want.columns; b++)
       assert_true(isnan(out[b]) ? isnan(at(want, b)) : st_float_bits(out[b]) == st_float_bits(at(want, b)));
+    free(out);
+    seen++;
   }
+  assert_true(seen > 0);
 }
 
 static void test_gpt_oss(void **state) {
@@ -142,7 +152,6 @@ static void test_fp4_scales(void **state) {
 // Value formats by strips, the bytes ending at an unreadable page.
 static void test_strips(void **state) {
   (void)state;
-  int seen = 0;
   for (int id = 0; id < ST_FORMAT_COUNT; id++) {
     const st_format *f = st_format_get((st_format_id)id);
     if (!f->ops->decode) continue;
@@ -165,9 +174,7 @@ static void test_strips(void **state) {
     }
     free(bytes);
     free(whole);
-    seen++;
   }
-  assert_int_equal(seen, 20);
 }
 
 static void test_absmean(void **state) {
@@ -339,7 +346,7 @@ int main(void) {
   vectors_open(&data, "values.safetensors");
   vectors_open(&peers, "peers.safetensors");
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_encode),  cmocka_unit_test(test_q6_k),       cmocka_unit_test(test_f8),
+      cmocka_unit_test(test_encode),  cmocka_unit_test(test_q6_k),       cmocka_unit_test(test_decode),
       cmocka_unit_test(test_gpt_oss), cmocka_unit_test(test_fp4_scales), cmocka_unit_test(test_strips),
       cmocka_unit_test(test_absmean), cmocka_unit_test(test_recognize),  cmocka_unit_test(test_scales),
       cmocka_unit_test(test_table),   cmocka_unit_test(test_names)};

@@ -1,6 +1,6 @@
 // NEON: inputs, norms, gates, attention and products in float32.
-#include "kernel/arm/arm.h"
 #include "kernel/arm/lanes_neon.h"
+#include "kernel/inits.h"
 
 #include "kernel/lanes/attend.h"
 #include "kernel/lanes/input.h"

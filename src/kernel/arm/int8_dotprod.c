@@ -1,6 +1,6 @@
 // NEON with dot products: products with int8 inputs, and the loops that measure ceilings.
-#include "kernel/arm/arm.h"
 #include "kernel/arm/lanes_neon.h"
+#include "kernel/inits.h"
 
 #include "kernel/lanes/matmul_int8.h"
 #include "kernel/lanes/peak.h"

@@ -5,10 +5,6 @@
 #include "kernel/inits.h"
 #include "kernel/layout.h"
 
-// The other file's part of what st_NAME_init fills in.
-void st_avx2_int8(st_kernels *k);
-void st_avx512_int8(st_kernels *k);
-
 // What AMX's files fall back to, and build on.
 void st_avx512_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,
                        size_t last);
