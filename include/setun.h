@@ -124,9 +124,16 @@ typedef struct setun_session_params {
   uint32_t n_batch;                 /* tokens that one pass of prefill takes; 0: 512, or less where memory is little */
   int threads;                      /* 0: as many as suit the machine */
   setun_kv_type kv_keys, kv_values; /* formats of keys and of values */
-  bool all_logits; /* on_logits will be used: where the output matrix streams, room for the logits of several tokens at
-                      once, so that it is read less often; false: it is read for each of them */
+  bool all_logits;  /* on_logits will be used: where the output matrix streams, room for the logits of several tokens at
+                       once, so that it is read less often; false: it is read for each of them */
+  uint32_t n_draft; /* 0: none; at most SETUN_DRAFT_MOST. Where one token is evaluated, so many more may be computed
+                       with it that are guessed from the text so far. A later call that brings the guessed token then
+                       computes nothing. Neither logits nor positions change, and so no text; text that repeats
+                       earlier text, quotes and edits, comes several times as fast. Guesses that fail are made less
+                       often. */
 } setun_session_params;
+
+enum { SETUN_DRAFT_MOST = 32 };
 
 typedef struct setun_context_params {
   size_t size;                      /* of this struct */

@@ -46,6 +46,7 @@ static const option rows[] = {
      "answer"},
     {0, "jsonl", OPTION_FLAG, AT(jsonl), NULL, 0, 0,
      "read a message a line as a JSON object, and print the answer to each as one"},
+    DRAFT_ROW(chat_options),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "say on standard error what is done"},
 };
 

@@ -122,6 +122,7 @@ static setun_kv_type kv_type(const char *text, size_t length) {
 }
 
 setun_session_params session_params(const compute_options *o) {
+  enum { DRAFT_TOKENS = 16 };
   setun_session_params params = setun_session_params_default();
   const char *kv = o->kv ? o->kv : o->precise ? "f32" : "f16", *comma = strchr(kv, ',');
   params.kv_keys = kv_type(kv, comma ? (size_t)(comma - kv) : strlen(kv));
@@ -130,6 +131,7 @@ setun_session_params session_params(const compute_options *o) {
   params.n_batch = (uint32_t)o->batch;
   params.threads = (int)o->threads;
   params.all_logits = o->all_logits;
+  if (o->draft && !strcmp(o->draft, "ngram")) params.n_draft = DRAFT_TOKENS;
   return params;
 }
 

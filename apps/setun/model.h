@@ -6,6 +6,14 @@
 #include "options.h"
 #include "setun.h"
 
+// --draft, of the struct's member `compute`.
+#define DRAFT_ROW(options)                                                                                             \
+  {                                                                                                                    \
+    0, "draft", OPTION_CHOICE, offsetof(options, compute.draft), "none|ngram", 0, 0,                                   \
+        "ngram: compute several tokens at once where the text seems to repeat earlier text; the new text is the same " \
+        "(default none)"                                                                                               \
+  }
+
 // --ignore-key, of the struct's member `ignore_keys`.
 #define IGNORE_KEY_ROW(options)                                                                                        \
   {                                                                                                                    \
@@ -29,8 +37,9 @@ typedef struct compute_options {
   text_list adapters; // "FILE" or "FILE:SCALE"
   uint64_t memory;    // the budget; 0: what is available
   bool no_stream;
-  bool all_logits; // not only those after the last token are used; set by commands
-  uint32_t n_ctx;  // that the memory plan leaves room for, set by commands; 0: the model's, at most 4096
+  const char *draft; // "ngram"; NULL or "none": one token at a time
+  bool all_logits;   // not only those after the last token are used; set by commands
+  uint32_t n_ctx;    // that the memory plan leaves room for, set by commands; 0: the model's, at most 4096
 } compute_options;
 
 extern const option model_rows[4], compute_rows[7];

@@ -48,6 +48,7 @@ static const option output_rows[] = {
      "changes, and those of the N likeliest"},
     {0, "session", OPTION_FILE, AT(session), "FILE", 0, 0,
      "go on from the text that this file holds, if there is one, and leave there the text with what is new"},
+    DRAFT_ROW(run_options),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print settings and timings on standard error"},
 };
 

@@ -1,22 +1,31 @@
-// Sessions: contexts with one sequence.
+// Sessions: contexts with one sequence, and drafts: tokens that were computed before anyone asked for them.
 #include "runtime/session.h"
 
 #include "base/memory.h"
+#include "runtime/draft.h"
 
 struct st_session {
   st_context *context;
   int sequence;
   setun_context_info info;
   bool has_logits; // those of the last token
+  // Guessed tokens. Those that the sequence has beyond the session's position, and the row of the logits that are the
+  // position's.
+  uint32_t n_draft, ahead, row;
+  uint32_t trust;    // guesses that are likely to be right in a row: so many are computed
+  setun_token guess; // of the next token, that nothing was computed for; -1: none
 };
+
+enum { FIRST_TRUST = 2 };
 
 setun_context_params st_session_context_params(const setun_session_params *params) {
   enum { LOGITS_AT_ONCE = 8 };
   const setun_session_params none = {0}, *p = params ? params : &none;
+  uint32_t logits = p->all_logits ? LOGITS_AT_ONCE : 1;
   return (setun_context_params){.n_ctx = p->n_ctx,
                                 .n_seq_max = 1,
                                 .n_batch = p->n_batch,
-                                .n_logits = p->all_logits ? LOGITS_AT_ONCE : 1,
+                                .n_logits = logits > p->n_draft ? logits : p->n_draft + 1,
                                 .threads = p->threads,
                                 .kv_keys = p->kv_keys,
                                 .kv_values = p->kv_values};
@@ -25,12 +34,19 @@ setun_context_params st_session_context_params(const setun_session_params *param
 setun_status st_session_new(const st_model *m, const setun_session_params *params, st_session **session,
                             setun_error *err) {
   const setun_context_params p = st_session_context_params(params);
+  if (params && params->n_draft > SETUN_DRAFT_MOST) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "n_draft: expected at most %d tokens, found %u", SETUN_DRAFT_MOST,
+                   params->n_draft);
+  }
   st_session *n = st_calloc(1, sizeof *n);
   if (!n) return st_fail_memory(err, "the session");
   setun_status s = st_context_new(m, &p, "session", &n->context, err);
   if (s == SETUN_OK) s = st_context_add(n->context, &n->sequence, err);
   if (s == SETUN_OK) {
     st_context_info(n->context, &n->info);
+    n->n_draft = params ? params->n_draft : 0;
+    n->trust = FIRST_TRUST;
+    n->guess = -1;
     *session = n;
   } else {
     st_session_free(n);
@@ -48,7 +64,7 @@ uint32_t st_session_context(const st_session *s) {
   return s->info.n_ctx;
 }
 uint32_t st_session_position(const st_session *s) {
-  return st_context_position(s->context, s->sequence);
+  return st_context_position(s->context, s->sequence) - s->ahead;
 }
 int st_session_threads(const st_session *s) {
   return s->info.threads;
@@ -57,19 +73,88 @@ uint64_t st_session_cache_bytes(const st_session *s, uint32_t tokens) {
   return st_context_cache_bytes(s->context, tokens);
 }
 const float *st_session_logits(const st_session *s) {
-  return s->has_logits ? st_context_logits(s->context, 0, 0) : NULL;
+  return s->has_logits ? st_context_logits(s->context, 0, s->row) : NULL;
+}
+
+// ---- drafts -------------------------------------------------------------------------------------------------------
+
+// Whether a guess was right decides how many are computed the next time.
+static void learn(st_session *s, bool right) {
+  s->trust = !right ? s->trust / 2 : s->trust < s->n_draft ? s->trust + 1 : s->n_draft;
+}
+
+// Forgets what was computed ahead; the logits of the position stay. In a forked child the context does not follow, and
+// says so where it is used next.
+static void drop_drafts(st_session *s) {
+  if (s->ahead && st_context_truncate(s->context, s->sequence, st_session_position(s), NULL) == SETUN_OK) s->ahead = 0;
+  s->guess = -1;
+}
+
+// Whether the token is the one that was computed ahead: then it is the text's.
+static bool take_draft(st_session *s, setun_token id) {
+  const setun_token *ids = st_context_tokens(s->context, s->sequence);
+  setun_token guess = s->ahead ? ids[st_session_position(s)] : s->guess;
+  if (guess >= 0) learn(s, guess == id);
+  if (!s->ahead || guess != id) return false;
+  s->ahead--;
+  s->row++;
+  return true;
+}
+
+// Guesses what follows `id`: fills ids[1 ...], and returns how many of them are worth computing with it.
+static uint32_t make_draft(st_session *s, setun_token *ids, setun_token id) {
+  uint32_t position = st_session_position(s), room = s->info.n_ctx - position;
+  if (!room) return 0;
+  const setun_token *text = st_context_tokens(s->context, s->sequence);
+  uint32_t n = (uint32_t)st_draft_lookup(text, position, id, ids + 1, SETUN_DRAFT_MOST);
+  uint32_t most = s->trust < s->n_draft ? s->trust : s->n_draft;
+  if (n && !most) s->guess = ids[1]; // to learn from
+  if (most > room - 1) most = room - 1;
+  if (most > s->info.n_batch - 1) most = s->info.n_batch - 1;
+  return n < most ? n : most;
+}
+
+// One token, and with it what is guessed to follow.
+static setun_status eval_with_draft(st_session *s, setun_token id, const setun_eval_params *params, setun_error *err) {
+  setun_token ids[SETUN_DRAFT_MOST + 1] = {id};
+  setun_batch_entry entry = {.sequence = s->sequence, .logits = SETUN_LOGITS_ALL, .ids = ids};
+  setun_status status = st_context_eval(s->context, &entry, 1, params, err); // of nothing: may this process compute
+  if (status != SETUN_OK || take_draft(s, id)) return status;
+  drop_drafts(s);
+  uint32_t n = make_draft(s, ids, id);
+  entry.n = n + 1;
+  status = st_context_eval(s->context, &entry, 1, params, err);
+  if (status != SETUN_OK && status != SETUN_ERROR_CANCELED && n) { // which may be a guess's fault
+    n = 0;
+    entry.n = 1;
+    status = st_context_eval(s->context, &entry, 1, params, err);
+  }
+  if (status != SETUN_OK) return status;
+  s->row = 0;
+  s->ahead = n;
+  s->has_logits = true;
+  return SETUN_OK;
 }
 
 setun_status st_session_eval(st_session *s, const setun_token *ids, size_t n, const setun_eval_params *params,
                              setun_error *err) {
   const setun_batch_entry entry = {.sequence = s->sequence, .logits = SETUN_LOGITS_LAST, .ids = ids, .n = n};
+  bool plain = !params || (!params->on_logits && !params->on_hidden);
+  if (s->n_draft && n == 1 && plain) {
+    return eval_with_draft(s, ids[0], params, err);
+  }
+  drop_drafts(s);
   setun_status status = st_context_eval(s->context, &entry, 1, params, err);
-  if (status == SETUN_OK && n) s->has_logits = true;
+  if (status == SETUN_OK && n) {
+    s->has_logits = true;
+    s->row = 0;
+  }
   return status;
 }
 
 setun_status st_session_truncate(st_session *s, uint32_t n, setun_error *err) {
   uint32_t before = st_session_position(s);
+  drop_drafts(s);
   setun_status status = st_context_truncate(s->context, s->sequence, n, err);
   if (status == SETUN_OK && n < before) s->has_logits = false;
   return status;
@@ -80,10 +165,12 @@ const setun_token *st_session_tokens(const st_session *s) {
 }
 
 setun_status st_session_save(st_session *s, const char *path, setun_error *err) {
+  drop_drafts(s);
   return st_context_save(s->context, s->sequence, path, err);
 }
 
 setun_status st_session_load(st_session *s, const char *path, setun_error *err) {
+  drop_drafts(s);
   uint32_t before = st_session_position(s);
   setun_status status = st_context_load(s->context, s->sequence, path, err);
   if (status == SETUN_OK || st_session_position(s) != before) s->has_logits = false;
@@ -91,10 +178,12 @@ setun_status st_session_load(st_session *s, const char *path, setun_error *err) 
 }
 
 setun_status st_session_save_memory(st_session *s, void *bytes, size_t capacity, size_t *length, setun_error *err) {
+  drop_drafts(s);
   return st_context_save_memory(s->context, s->sequence, bytes, capacity, length, err);
 }
 
 setun_status st_session_load_memory(st_session *s, const void *bytes, size_t length, setun_error *err) {
+  drop_drafts(s);
   uint32_t before = st_session_position(s);
   setun_status status = st_context_load_memory(s->context, s->sequence, bytes, length, err);
   if (status == SETUN_OK || st_session_position(s) != before) s->has_logits = false;
