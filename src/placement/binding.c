@@ -378,6 +378,12 @@ static const st_bound *find(const st_bound_list *l, st_role role) {
 
 static setun_status check_factors(const binder *b) {
   const st_rope_params *r = &b->h->rope;
+  const st_bound *stated = find(b->list, ST_ROPE_SHORT);
+  if (!stated) stated = find(b->list, ST_ROPE_LONG_FACTORS);
+  if (stated && r->scaling != ST_ROPE_LONG) {
+    return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: expected rope.scaling.type longrope beside it, found another",
+                   stated->weight.name);
+  }
   bool there =
       (r->short_factor || find(b->list, ST_ROPE_SHORT)) && (r->long_factor || find(b->list, ST_ROPE_LONG_FACTORS));
   if (r->scaling != ST_ROPE_LONG || there) return SETUN_OK;

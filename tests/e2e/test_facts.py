@@ -267,6 +267,14 @@ class FactsTest(Case):
         self.assertIn("rope scaling: factor: ", self.logits(self.edited(self.models["minicpm"][0],
                                                                         {"rope_scaling": {**scaling, "factor": 3.5}})))
 
+    def test_long_factors_of_another_scaling(self):
+        """MiniCPM's divisors of LongRoPE beside another scaling: which of the two is meant, nothing says."""
+        path = self.models["minicpm"][1]
+        for changes in ({"rope.scaling.type": "none"}, {"rope.scaling.type": None},
+                        {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.attn_factor": None}):
+            with self.subTest(changes=changes):
+                self.assertIn("rope_factors_short", self.logits(self.edited(path, changes)))
+
     def test_experts_of_dense_files(self):
         for name in ("llama", "mistral", "minicpm", "bitnet", "bitnet-b1.58", "gemma3", "qwen2", "qwen3"):
             with self.subTest(family=name):
@@ -349,7 +357,7 @@ class FactsTest(Case):
 class WindowsTest(FactsTest):
     """Windows by layer: a period, or an array of flags or numbers, one a layer; one reader for all families."""
 
-    test_gguf = test_config = test_published_metadata = test_experts_of_dense_files = test_factors_are_exact = None
+    test_gguf = test_config = test_published_metadata = test_long_factors_of_another_scaling = test_experts_of_dense_files = test_factors_are_exact = None
     test_granite_by_name_of_llama = test_made_containers = test_yarn = test_clamp = None
     test_the_factor_of_a_scaling = test_members_of_a_scaling = None
 
