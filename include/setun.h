@@ -786,6 +786,10 @@ SETUN_API setun_status setun_file_tensor(const setun_file *file, size_t index, s
 SETUN_API size_t setun_file_meta_count(const setun_file *file);
 SETUN_API setun_status setun_file_meta(const setun_file *file, size_t index, const char **key, const char **value,
                                        setun_error *error);
+/* The same value whole as JSON text, numbers as numbers: writes its first `capacity` bytes to `text` (which may be NULL
+ * when capacity is 0), without a 0 byte, and the number that there are in all to *length. */
+SETUN_API setun_status setun_file_meta_json(const setun_file *file, size_t index, char *text, size_t capacity,
+                                            size_t *length, setun_error *error);
 /* Reads `name` (a tensor, or a module whose quantized weight is stored in several tensors) as float32: its shape,
  * slowest dimension first, goes to dims[0..*n_dims-1]; `data` may be NULL to ask for the shape alone, otherwise
  * holds `capacity` floats. Rows are in the model's order. */

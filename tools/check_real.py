@@ -120,10 +120,10 @@ def recognize(path):
 def shape_of(metadata):
     """(hidden size, layers, feed-forward size), of either container; None where the file does not say."""
     if "general.architecture" in metadata:
-        prefix = json.loads(metadata["general.architecture"])
+        prefix = metadata["general.architecture"]
         keys = [f"{prefix}.{key}" for key in ("embedding_length", "block_count", "feed_forward_length")]
     else:
-        metadata = {**json.loads(metadata.get("text_config", "{}")), **metadata}
+        metadata = {**metadata.get("text_config", {}), **metadata}
         keys = ["hidden_size", "num_hidden_layers", "intermediate_size"]
     return tuple(int(metadata[key]) if str(metadata.get(key, "")).isdigit() else None for key in keys)
 

@@ -114,6 +114,22 @@ static void print_tensor_table(const contents *c) {
   }
 }
 
+// A value as JSON. False after a report.
+static bool print_json_value(const contents *c, size_t i) {
+  setun_error error;
+  size_t length = 0;
+  char *text = NULL;
+  setun_status s = setun_file_meta_json(c->file, i, NULL, 0, &length, &error);
+  if (s == SETUN_OK && !(text = malloc(length + 1))) {
+    failure("out of memory for %zu bytes of metadata", length);
+    return false;
+  }
+  if (s == SETUN_OK) s = setun_file_meta_json(c->file, i, text, length, &length, &error);
+  if (s == SETUN_OK) print_bytes(text, length);
+  free(text);
+  return s == SETUN_OK || !report(&error);
+}
+
 static int print_metadata(const contents *c, bool json) {
   setun_error error;
   size_t n = setun_file_meta_count(c->file);
@@ -124,7 +140,7 @@ static int print_metadata(const contents *c, bool json) {
       print_text("%s", i ? ",\n    " : "\n    ");
       print_json_string(key, strlen(key));
       print_text(": ");
-      print_json_string(value, strlen(value));
+      if (!print_json_value(c, i)) return STATUS_FAILED;
     } else {
       print_text("  ");
       print_clean(key);
@@ -249,22 +265,42 @@ static int write_tensor(const setun_file *file, const inspect_options *o) {
   return done ? 0 : failed_status();
 }
 
+// What is wrong with a tensor, for --check --json; `offset` -1: with all of it.
+static void print_bad_tensor(const setun_tensor_info *t, int64_t offset, const char *message, bool first) {
+  print_text("%s{\"name\": ", first ? "\n    " : ",\n    ");
+  print_json_string(t->name, strlen(t->name));
+  print_text(", \"format\": \"%s\", \"offset\": ", t->format);
+  if (offset < 0)
+    print_text("null");
+  else
+    print_text("%lld", (long long)offset);
+  print_text(", \"message\": ");
+  print_json_string(message, strlen(message));
+  print_text("}");
+}
+
 // Every tensor is looked at, so that one bad one does not hide the next.
-static int check_tensors(const contents *c) {
+static int check_tensors(const contents *c, bool json) {
   setun_error error;
   size_t bad = 0;
+  if (json) print_text("{\n  \"tensors\": %zu,\n  \"bad\": [", c->n_tensors);
   for (size_t i = 0; i < c->n_tensors; i++) {
     int64_t offset = -1;
     if (setun_file_check(c->file, i, &offset, &error) != SETUN_OK) {
       report(&error);
+      if (json) print_bad_tensor(&c->tensors[i], -1, error.message, !bad);
       bad++;
     } else if (offset >= 0) {
+      if (json) print_bad_tensor(&c->tensors[i], offset, "invalid code, scale or number", !bad);
       failure("%s: invalid code, scale or number in the byte at offset %lld of the tensor (%s)", c->tensors[i].name,
               (long long)offset, c->tensors[i].format);
       bad++;
     }
   }
+  if (json) print_text("%s]\n}\n", bad ? "\n  " : "");
+  if (json) flush_output();
   if (bad) return failure("%zu of %zu tensors are bad", bad, c->n_tensors);
+  if (json) return 0;
   print_text("%zu tensors checked: no invalid codes or numbers\n", c->n_tensors);
   return 0;
 }
@@ -325,7 +361,7 @@ static int run(const command *self, int argc, char **argv) {
   else if (!read_contents(&c))
     status = STATUS_FAILED;
   else if (o.check)
-    status = check_tensors(&c);
+    status = check_tensors(&c, o.json);
   else if (o.zeros)
     status = print_zeros(&c, o.json);
   else

@@ -116,7 +116,8 @@ static void print_json(const setun_plan *p, const limits *l) {
   const struct {
     const char *key;
     uint64_t bytes;
-  } members[] = {{"held", p->resident},
+  } members[] = {{"held", p->resident}, // older names of resident, memory_planned and memory_budget
+                 {"resident", p->resident},
                  {"vectors", p->vectors},
                  {"rounding", p->rounding},
                  {"ring", p->ring},
@@ -125,7 +126,9 @@ static void print_json(const setun_plan *p, const limits *l) {
                  {"work", p->work},
                  {"process", p->process},
                  {"total", p->total},
+                 {"memory_planned", p->total},
                  {"budget", p->budget},
+                 {"memory_budget", p->budget},
                  {"least", p->least},
                  {"reserve", p->reserve},
                  {"weights", p->weights},

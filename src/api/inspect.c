@@ -261,6 +261,44 @@ setun_status setun_file_meta(const setun_file *file, size_t index, const char **
   return SETUN_OK;
 }
 
+// Integers were read as reals, see base/json.h: shown as what they are, at every depth that the parser allows.
+static void show_whole(st_json *v) {
+  double x = st_json_number(v);
+  if (st_json_is_number(v) && fabs(x) < 1e15 && x == (double)(long long)x) *v = st_json_make_integer((int64_t)x);
+  for (size_t i = 0; st_json_is_array(v) && i < v->count; i++) show_whole(&v->as.items[i]);
+  for (size_t i = 0; st_json_is_object(v) && i < v->count; i++) show_whole(&v->as.members[i].value);
+}
+
+static setun_status config_json(const st_json_member *m, st_buffer *text, setun_error *err) {
+  st_json *root = st_json_new();
+  st_json copy = root ? st_json_copy_of(root, &m->value) : st_json_make_null();
+  show_whole(&copy);
+  bool ok = root && !st_json_failed(root) && st_json_append_exact(&copy, text);
+  st_json_free(root);
+  return ok ? SETUN_OK : st_fail_memory(err, m->key);
+}
+
+setun_status setun_file_meta_json(const setun_file *file, size_t index, char *text, size_t capacity, size_t *length,
+                                  setun_error *error) {
+  ST_NEED(file);
+  ST_NEED_ARRAY(text, capacity);
+  ST_NEED(length);
+  if (index >= file->n_meta) {
+    return st_fail(error, SETUN_ERROR_ARGUMENT, "metadata index: expected below %zu, found %zu", file->n_meta, index);
+  }
+  st_buffer out = {0};
+  const st_metadata *m = &file->directory->metadata; // these come first, see print_gguf
+  setun_status s = index < m->count
+                       ? st_meta_json(&m->items[index], &out, error)
+                       : config_json(st_json_member_at(file->directory->config, index - m->count), &out, error);
+  if (s == SETUN_OK) {
+    if (capacity) memcpy(text, out.data, capacity < out.length ? capacity : out.length);
+    *length = out.length;
+  }
+  st_buffer_free(&out);
+  return s;
+}
+
 static setun_status read_rows(const st_directory *d, const st_weight *w, float *data, size_t capacity,
                               setun_error *err) {
   uint64_t n;

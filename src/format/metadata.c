@@ -204,3 +204,64 @@ setun_status st_meta_print(const st_meta *item, st_buffer *out, setun_error *err
     ok = print_number(item->as.f, item->type, out);
   return ok ? SETUN_OK : st_fail_memory(err, item->key);
 }
+
+// ---- values as JSON -----------------------------------------------------------------------------------------------
+
+static bool json_text(st_text text, st_buffer *out) {
+  bool ok = st_buffer_text(out, "\"");
+  for (size_t i = 0; ok && i < text.length;) {
+    uint32_t code;
+    int n = st_utf8_decode(text.data + i, text.length - i, &code);
+    unsigned char c = (unsigned char)text.data[i];
+    if (c == '"' || c == '\\')
+      ok = st_buffer_format(out, "\\%c", c);
+    else if (c < 0x20 || c == 0x7F)
+      ok = st_buffer_format(out, "\\u%04x", c);
+    else
+      ok = n > 0 ? st_buffer_append(out, text.data + i, (size_t)n) : st_buffer_text(out, "\\ufffd");
+    i += n > 0 ? (size_t)n : 1;
+  }
+  return ok && st_buffer_text(out, "\"");
+}
+
+static bool json_real(double x, st_meta_type type, st_buffer *out) {
+  if (type == ST_META_F32 || type == ST_META_F64) {
+    if (!isfinite(x)) return st_buffer_text(out, "null");
+    size_t before = out->length;
+    if (!print_number(x, type, out)) return false;
+    bool whole = strspn(out->data + before, "-0123456789") == out->length - before;
+    return !whole || st_buffer_text(out, ".0"); // a reader that tells integers from reals finds it a real
+  }
+  return print_number(x, type, out);
+}
+
+// 64-bit integers do not pass through a double.
+static bool json_element(const st_meta *array, uint64_t i, st_buffer *out) {
+  const char *at = (const char *)array->as.values + i * st_meta_bytes(array->element);
+  uint64_t u;
+  int64_t v;
+  switch (array->element) {
+  case ST_META_STRING: return json_text(array->as.texts[i], out);
+  case ST_META_U64: memcpy(&u, at, sizeof u); return st_buffer_format(out, "%" PRIu64, u);
+  case ST_META_I64: memcpy(&v, at, sizeof v); return st_buffer_format(out, "%" PRId64, v);
+  default: return json_real(st_meta_number(array, i), array->element, out);
+  }
+}
+
+setun_status st_meta_json(const st_meta *item, st_buffer *out, setun_error *err) {
+  bool ok = true;
+  if (item->type == ST_META_ARRAY) {
+    ok = st_buffer_text(out, "[");
+    for (uint64_t i = 0; ok && i < item->count; i++) {
+      ok = (!i || st_buffer_text(out, ", ")) && json_element(item, i, out);
+    }
+    ok = ok && st_buffer_text(out, "]");
+  } else if (item->type == ST_META_STRING) {
+    ok = json_text(item->as.text, out);
+  } else if (item->type == ST_META_F32 || item->type == ST_META_F64) {
+    ok = json_real(item->as.f, item->type, out);
+  } else {
+    return st_meta_print(item, out, err);
+  }
+  return ok ? SETUN_OK : st_fail_memory(err, item->key);
+}

@@ -71,5 +71,7 @@ double st_meta_number(const st_meta *array, uint64_t i);
 
 // The value as text, arrays and long strings shortened, for `inspect`.
 setun_status st_meta_print(const st_meta *item, st_buffer *out, setun_error *err);
+// The whole value as JSON: numbers that are not finite as null, bytes that are not UTF-8 as U+FFFD.
+setun_status st_meta_json(const st_meta *item, st_buffer *out, setun_error *err);
 
 #endif

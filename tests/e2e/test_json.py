@@ -3,9 +3,10 @@
 import json
 import math
 import os
+import struct
 import tempfile
 
-from support import TALES, Case, main, read_safetensors
+from support import GOLDEN, ROOT, TALES, Case, main, read_safetensors, setun
 
 PROMPT = "Once upon a time"
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }} {% endfor %}"
@@ -128,6 +129,117 @@ class ChatTest(Case):
                 self.fails(1, *self.args("--json"), stdin=stdin, mentions=[said])
         self.fails(1, *self.args("--jsonl"), stdin=b'["a"]\n', mentions=["role"])
         self.fails(2, *self.args("--json", "--jsonl"), mentions=["--jsonl"])
+
+
+INSPECT = ["file", "container", "parts", "architecture", "weights", "tensors", "bytes", "formats", "metadata", "notices"]
+PLAN = ["held", "resident", "vectors", "rounding", "ring", "packed", "cache", "work", "process", "total", "memory_planned",
+        "budget", "memory_budget", "least", "reserve", "weights", "stored", "streamed_bytes_per_pass",
+        "rearranged_bytes_per_pass", "bytes_per_token", "macs_per_token", "context", "batch", "disk_read_gbs",
+        "read_bandwidth_gbs", "int8_peak_gmacs", "decode_tokens_per_s_at_most", "prefill_tokens_per_s_at_most"]
+BENCH = ["prefill_tokens_per_s", "prefill_peak_share", "decode_tokens_per_s", "decode_program_s_per_token",
+         "decode_system_s_per_token", "decode_bandwidth_share", "bytes_per_token", "cache_bytes_per_token", "macs_per_token",
+         "prefill_tokens", "decode_tokens", "depth", "read_bandwidth_gbs", "int8_peak_gmacs", "float_peak_gmacs",
+         "prefill_stream_overlap", "memory_peak", "memory_planned", "memory_budget", "streamed_bytes_per_pass",
+         "streamed_bytes", "activation", "isa", "threads"]
+
+
+class KeysTest(Case):
+    """The lists of keys: scripts rely on them."""
+
+    def keys(self, *args):
+        return list(json.loads(self.good(*args, "--json")))
+
+    def test_lists(self):
+        self.assertEqual(self.keys("inspect", TALES), INSPECT)
+        self.assertEqual(self.keys("inspect", TALES, "--tensors"), INSPECT + ["tensor_list"])
+        self.assertEqual(self.keys("inspect", TALES, "--check"), ["tensors", "bad"])
+        self.assertEqual(self.keys("plan", TALES, "-t", 1), PLAN)
+        self.assertEqual(self.keys("bench", TALES, "-p", 8, "-n", 2, "-r", 1, "--buffer", "16M", "-t", 1), BENCH)
+        self.assertEqual(self.keys("perplexity", TALES, "-p", "a b c d"), ["perplexity", "tokens", "nll"])
+        self.assertEqual(self.keys("version"), ["version", "build", "isa"])
+
+    def test_they_are_documented(self):
+        with open(os.path.join(ROOT, "docs", "json.md"), encoding="utf-8") as file:
+            words = set(file.read().split("`")[1::2])
+        self.assertEqual({key for key in INSPECT + PLAN + BENCH + TIMINGS} - words, set())
+
+    def test_one_name_for_one_thing(self):
+        plan = json.loads(self.good("plan", TALES, "-t", 1, "--memory", "200M", "--json"))
+        bench = json.loads(self.good("bench", TALES, "-p", 8, "-n", 2, "-r", 1, "--buffer", "16M", "-t", 1, "--memory", "200M", "--json"))
+        for key in ("memory_budget", "bytes_per_token", "macs_per_token", "streamed_bytes_per_pass"):
+            self.assertEqual(plan[key], bench[key], key)
+        self.assertEqual((plan["held"], plan["total"], plan["budget"]),
+                         (plan["resident"], plan["memory_planned"], plan["memory_budget"]))
+
+
+class InspectTest(Case):
+    def test_config_is_as_it_is(self):
+        with open(os.path.join(TALES, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        got = json.loads(self.good("inspect", TALES, "--json"))["metadata"]
+        self.assertEqual(got, config)
+        kind = lambda v: "number" if type(v) in (int, float) else type(v)
+        self.assertEqual({k: kind(v) for k, v in got.items()}, {k: kind(v) for k, v in config.items()})
+
+    def test_gguf_values_have_types_and_are_whole(self):
+        source = os.path.join(GOLDEN, "gguf", "llama3.gguf")
+        want = read_metadata(source)
+        got = json.loads(self.good("inspect", source, "--json"))["metadata"]
+        self.assertEqual(list(got), list(want))
+        for key, value in want.items():
+            with self.subTest(key=key):
+                self.assertIs(type(got[key]), type(value))
+                if isinstance(value, float):
+                    self.assertAlmostEqual(got[key], value, delta=1e-8 * abs(value))
+                else:
+                    self.assertEqual(got[key], value)
+        self.assertGreater(len(got["tokenizer.ggml.tokens"]), 100)
+
+    def test_check(self):
+        self.assertEqual(json.loads(self.good("inspect", TALES, "--check", "--json"))["bad"], [])
+        with tempfile.TemporaryDirectory() as folder:
+            bad = os.path.join(folder, "bad.safetensors")
+            header = b'{"x": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]}}'
+            with open(bad, "wb") as file:
+                file.write(len(header).to_bytes(8, "little") + header + struct.pack("<2f", 1, math.nan))
+            result = setun("inspect", bad, "--check", "--json")
+            self.assertEqual(result.returncode, 1)
+            self.assertEqual(json.loads(result.stdout),
+                             {"tensors": 1, "bad": [{"name": "x", "format": "f32", "offset": 4, "message": "invalid code, scale or number"}]})
+
+
+def read_metadata(path):
+    """A GGUF file's keys and values, read here alone, by the format's description."""
+    with open(path, "rb") as file:
+        data = file.read()
+    at = 0
+
+    def take(layout):
+        nonlocal at
+        value, = struct.unpack_from("<" + layout, data, at)
+        at += struct.calcsize("<" + layout)
+        return value
+
+    def text():
+        nonlocal at
+        length = take("Q")
+        at += length
+        return data[at - length:at].decode()
+
+    def value(kind):
+        if kind == 8:
+            return text()
+        if kind == 9:
+            element, count = take("I"), take("Q")
+            return [value(element) for _ in range(count)]
+        return take("BbHhIif?"[kind] if kind < 8 else {10: "Q", 11: "q", 12: "d"}[kind])
+
+    take("I"), take("I"), take("Q")
+    found = {}
+    for _ in range(take("Q")):
+        key = text()
+        found[key] = value(take("I"))
+    return found
 
 
 main()
