@@ -216,7 +216,7 @@ static int print_json(const contents *c, const inspect_options *o, const char *p
                (unsigned long long)c->formats[i].bytes);
   }
   print_text("\n  ],\n  \"metadata\": {");
-  int status = print_metadata(c, true);
+  if (print_metadata(c, true)) return STATUS_FAILED; // half an object, and no more of it
   print_text("\n  }");
   print_text(",\n  \"notices\": [");
   for (size_t i = 0; i < setun_file_notice_count(c->file); i++) {
@@ -227,7 +227,7 @@ static int print_json(const contents *c, const inspect_options *o, const char *p
   print_text("\n  ]");
   if (o->tensors) print_json_tensors(c);
   print_text("\n}\n");
-  return status;
+  return 0;
 }
 
 // In pieces, between which a signal is noticed. False after a report or a signal.

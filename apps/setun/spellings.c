@@ -18,7 +18,6 @@ static const spelling spellings[] = {
     {"--temperature", SPELLING_ALIAS, "temp", NULL},
     {"--typical-p", SPELLING_ALIAS, "typical", NULL},
     {"--repetition-penalty", SPELLING_ALIAS, "repeat-penalty", NULL},
-    {"--top-nsigma", SPELLING_ALIAS, "top-n-sigma", NULL},
     {"-l", SPELLING_ALIAS, "logit-bias", NULL},
     {"--n-probs", SPELLING_ALIAS, "logprobs", NULL},
     {"--reverse-prompt", SPELLING_ALIAS, "stop", NULL},
@@ -68,8 +67,6 @@ static const spelling spellings[] = {
     {"--conversation", SPELLING_INSTEAD, "conversations are held by 'setun chat'", NULL},
     {"-i", SPELLING_INSTEAD, "conversations are held by 'setun chat'", NULL},
     {"--interactive", SPELLING_INSTEAD, "conversations are held by 'setun chat'", NULL},
-    {"--sampler-seq", SPELLING_INSTEAD, "--samplers takes their names", NULL},
-    {"--sampling-seq", SPELLING_INSTEAD, "--samplers takes their names", NULL},
     {"-hf", SPELLING_INSTEAD, "a model is a file or a directory on this machine", NULL},
     {"--hf-repo", SPELLING_INSTEAD, "a model is a file or a directory on this machine", NULL},
 };
