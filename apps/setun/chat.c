@@ -228,25 +228,6 @@ static int converse(answerer *a) {
   }
 }
 
-// As a filter: a message a line, an answer for each, and an end with the first that fails.
-static int filter(answerer *a) {
-  const char *text = NULL;
-  size_t length = 0;
-  int status = 0;
-  while (!status) {
-    input_event event = editor_message(a->input, &text, &length);
-    if (event == INPUT_END) break;
-    if (event == INPUT_INTERRUPTED) return interrupt_status();
-    if (event == INPUT_TOO_LONG)
-      return failure("standard input: expected a message of at most %zu bytes, for which "
-                     "--memory leaves room, found a longer one",
-                     a->longest);
-    if (event != INPUT_TEXT || !conversation_add_user(a->talk, text, length)) return STATUS_FAILED;
-    status = respond(a);
-  }
-  return status;
-}
-
 // ---- JSON ----
 
 // Whether the last message is one to answer.
@@ -284,8 +265,21 @@ static int answer_json(answerer *a, const char *system) {
   return respond_json(a, false);
 }
 
-// A message a line.
-static int filter_json(answerer *a) {
+// A message as an object. The exit status.
+static int take_json(answerer *a, const char *text, size_t length) {
+  if (is_blank(text, length)) return 0;
+  if (!conversation_add_json(a->talk, text, length, "standard input")) return STATUS_FAILED;
+  return is_answerable(a) ? respond_json(a, true) : 0;
+}
+
+// ---- lines ----
+
+static int take_text(answerer *a, const char *text, size_t length) {
+  return conversation_add_user(a->talk, text, length) ? respond(a) : STATUS_FAILED;
+}
+
+// As a filter: a message a line, what is to be done with each, and an end with the first that fails.
+static int filter(answerer *a, int (*take)(answerer *a, const char *text, size_t length)) {
   const char *text = NULL;
   size_t length = 0;
   int status = 0;
@@ -293,11 +287,12 @@ static int filter_json(answerer *a) {
     input_event event = editor_message(a->input, &text, &length);
     if (event == INPUT_END) break;
     if (event == INPUT_INTERRUPTED) return interrupt_status();
-    if (event == INPUT_TOO_LONG) return failure("standard input: expected lines of at most %zu bytes", a->longest);
+    if (event == INPUT_TOO_LONG)
+      return failure("standard input: expected a message of at most %zu bytes, for which "
+                     "--memory leaves room, found a longer one",
+                     a->longest);
     if (event != INPUT_TEXT) return STATUS_FAILED;
-    if (is_blank(text, length)) continue;
-    if (!conversation_add_json(a->talk, text, length, "standard input")) return STATUS_FAILED;
-    if (is_answerable(a)) status = respond_json(a, true);
+    status = take(a, text, length);
   }
   return status;
 }
@@ -377,7 +372,9 @@ static int run(const command *self, int argc, char **argv) {
   } else {
     catch_interrupts(a.session);
     if (a.terminal) note("/help lists the commands; Ctrl-D ends");
-    status = o.json ? answer_json(&a, o.system) : o.jsonl ? filter_json(&a) : a.terminal ? converse(&a) : filter(&a);
+    status = o.json                   ? answer_json(&a, o.system)
+             : a.terminal && !o.jsonl ? converse(&a)
+                                      : filter(&a, o.jsonl ? take_json : take_text);
     catch_interrupts(NULL);
   }
   free_answerer(&a);

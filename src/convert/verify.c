@@ -67,6 +67,7 @@ setun_status st_verify_hparams(const st_conversion *p, const st_directory *writt
   st_hparams h;
   if (!p->has_hparams) return SETUN_OK;
   setun_status s = st_hparams_read(written, NULL, &spec, &h, err);
+  if (s == SETUN_ERROR_UNSUPPORTED) return st_fail_in(err, s, "%s: the target cannot state it", p->d->path);
   if (s != SETUN_OK) return s;
   s = compare_numbers(&p->h, &h, err);
   if (s == SETUN_OK) s = compare_rope(&p->h.rope, &h.rope, err);

@@ -267,6 +267,14 @@ class FactsTest(Case):
         self.assertIn("rope scaling: factor: ", self.logits(self.edited(self.models["minicpm"][0],
                                                                         {"rope_scaling": {**scaling, "factor": 3.5}})))
 
+    def test_what_a_target_cannot_state(self):
+        """The class of Llama's directories has no softcap: the message says whose fact it is, and which."""
+        source, target = self.edited(self.models["llama"][1], {"final_logit_softcapping": 5.0}), os.path.join(self.folder.name, "target")
+        result = setun("convert", source, "--to", "f32", "-o", target)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(source + ": the target cannot state it: config.json: final_logit_softcapping", result.stderr.decode())
+        self.assertFalse(os.path.exists(target))
+
     def test_long_factors_of_another_scaling(self):
         """MiniCPM's divisors of LongRoPE beside another scaling: which of the two is meant, nothing says."""
         path = self.models["minicpm"][1]
@@ -357,7 +365,8 @@ class FactsTest(Case):
 class WindowsTest(FactsTest):
     """Windows by layer: a period, or an array of flags or numbers, one a layer; one reader for all families."""
 
-    test_gguf = test_config = test_published_metadata = test_long_factors_of_another_scaling = test_experts_of_dense_files = test_factors_are_exact = None
+    test_gguf = test_config = test_experts_of_dense_files = test_factors_are_exact = test_published_metadata = None
+    test_what_a_target_cannot_state = test_long_factors_of_another_scaling = None
     test_granite_by_name_of_llama = test_made_containers = test_yarn = test_clamp = None
     test_the_factor_of_a_scaling = test_members_of_a_scaling = None
 
@@ -434,7 +443,8 @@ class KeysTest(FactsTest):
 
     test_gguf = test_config = test_experts_of_dense_files = test_factors_are_exact = None
     test_granite_by_name_of_llama = test_made_containers = test_yarn = test_clamp = None
-    test_the_factor_of_a_scaling = test_members_of_a_scaling = None
+    test_the_factor_of_a_scaling = test_members_of_a_scaling = test_published_metadata = None
+    test_what_a_target_cannot_state = test_long_factors_of_another_scaling = None
 
     def test_types(self):
         path = self.models["llama"][1]
