@@ -20,12 +20,15 @@ static void on_signal(int number) {
   if (session) setun_session_stop(session);
 }
 
-// The signals that ask a process to end. A terminal that goes away sends SIGHUP, and the shell sends it once more: only
-// of the others does a second one mean that the user will not wait.
+// The signals that end a process unless it asks for them. A terminal that goes away sends SIGHUP, and the shell sends
+// it once more; a limit of processor time sends SIGXCPU each second: only of the others does a second one mean that the
+// user will not wait.
 static const struct {
   int number;
   bool repeats;
-} ending[] = {{SIGINT, false}, {SIGTERM, false}, {SIGQUIT, false}, {SIGHUP, true}};
+} ending[] = {{SIGINT, false},  {SIGTERM, false},   {SIGQUIT, false}, {SIGHUP, true},
+              {SIGXCPU, true},  {SIGPIPE, false},   {SIGALRM, false}, {SIGUSR1, false},
+              {SIGUSR2, false}, {SIGVTALRM, false}, {SIGPROF, false}};
 enum { ENDING = sizeof ending / sizeof *ending };
 
 // What is ignored stays so: SIGINT in a shell's background job, SIGHUP under nohup.

@@ -1,12 +1,12 @@
-// The signals that ask a command to end (Ctrl-C, Ctrl-\, SIGTERM, a terminal that goes away) while it works: they stop
-// it, and it ends in order, with its temporary files removed and the terminal as it was.
+// The signals that ask a command to end (Ctrl-C, Ctrl-\, SIGTERM, a terminal that goes away, a limit of time) while it
+// works: they stop it, and it ends in order, with its temporary files removed and the terminal as it was.
 #ifndef SETUN_APP_INTERRUPT_H
 #define SETUN_APP_INTERRUPT_H
 
 #include "setun.h"
 
 // From now on the first such signal is remembered, for progress callbacks and loops that ask interrupt_status; a second
-// one, SIGHUP apart, ends the process as if nobody had asked.
+// one, SIGHUP and SIGXCPU apart, ends the process as if nobody had asked.
 void note_interrupts(void);
 // The same, and the signal stops the session's evaluation. The session must live until watch_interrupts(NULL).
 void watch_interrupts(setun_session *session);

@@ -11,11 +11,11 @@ void logprobs_free(logprobs *l) {
   free(l->rows);
 }
 
-static double log_sum(const float *logits, uint32_t n) {
+log_softmax log_softmax_of(const float *logits, uint32_t n) {
   double highest = -INFINITY, sum = 0;
   for (uint32_t i = 0; i < n; i++) highest = (double)logits[i] > highest ? (double)logits[i] : highest;
   for (uint32_t i = 0; i < n; i++) sum += exp((double)logits[i] - highest);
-  return highest + log(sum);
+  return (log_softmax){highest, log(sum)};
 }
 
 // Puts a token among the likeliest, which are in order; of equal ones that with the lowest id is first.
@@ -49,10 +49,10 @@ bool logprobs_add(logprobs *l, const float *logits, uint32_t n_vocab, setun_toke
   if (l->top > n_vocab) l->top = n_vocab;
   if (!make_room(l)) return false;
   token_logprob *row = l->rows + l->count++ * (1 + l->top);
-  double total = log_sum(logits, n_vocab);
-  row[0] = (token_logprob){id, (double)logits[id] - total};
+  log_softmax all = log_softmax_of(logits, n_vocab);
+  row[0] = (token_logprob){id, log_probability(all, logits[id])};
   for (uint32_t i = 0; i < n_vocab; i++) {
-    put_likely(row + 1, &found, l->top, (token_logprob){(setun_token)i, (double)logits[i] - total});
+    put_likely(row + 1, &found, l->top, (token_logprob){(setun_token)i, log_probability(all, logits[i])});
   }
   return true;
 }

@@ -5,6 +5,17 @@
 
 #include "setun.h"
 
+// What the logits of a token's place are set against. The two are apart: in one sum a large logit would take the
+// other's last bits.
+typedef struct log_softmax {
+  double highest, log_sum; // log_sum: of exp(logit - highest)
+} log_softmax;
+
+log_softmax log_softmax_of(const float *logits, uint32_t n);
+static inline double log_probability(log_softmax s, float logit) {
+  return (double)logit - s.highest - s.log_sum;
+}
+
 typedef struct token_logprob {
   setun_token id;
   double value; // natural logarithm; -inf where the logit is

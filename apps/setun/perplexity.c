@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "input.h"
 #include "interrupt.h"
+#include "logprobs.h"
 #include "model.h"
 #include "output.h"
 
@@ -36,19 +37,9 @@ typedef struct score {
   uint64_t tokens;
 } score;
 
-// -log of the probability that softmax gives to `target`.
-static double negative_log_likelihood(const float *logits, uint32_t n, setun_token target) {
-  double most = -HUGE_VAL, sum = 0;
-  for (uint32_t i = 0; i < n; i++) {
-    if ((double)logits[i] > most) most = (double)logits[i];
-  }
-  for (uint32_t i = 0; i < n; i++) sum += exp((double)logits[i] - most);
-  return most + log(sum) - (double)logits[target];
-}
-
 static bool on_logits(uint32_t position, const float *logits, void *user) {
   score *s = user;
-  s->nll += negative_log_likelihood(logits, s->n_vocab, s->window[position + 1]);
+  s->nll -= log_probability(log_softmax_of(logits, s->n_vocab), logits[s->window[position + 1]]);
   s->tokens++;
   return true;
 }

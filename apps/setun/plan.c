@@ -23,6 +23,7 @@ static const option rows[] = {
      "with --shape: the matrices' format (default t16)"},
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_SYNTHETIC, 0,
      "with --shape: the embedding's and the head's format (default f16)"},
+    DRAFT_ROW(plan_options),
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 

@@ -78,7 +78,8 @@ static setun_status copy_architecture(setun_file *f, setun_error *err) {
   return s;
 }
 
-// Ids that are never drawn, and what binding the tensors notes. What is wrong with the files is said elsewhere.
+// Ids that are never drawn, and what binding the tensors notes. What is wrong with the files is said elsewhere: without
+// an embedding nothing says how many ids there are.
 static setun_status note_weights(const st_directory *d, const st_tokenizer *t, setun_error *err) {
   const st_spec *spec = NULL;
   st_hparams h = {0};
@@ -87,7 +88,7 @@ static setun_status note_weights(const st_directory *d, const st_tokenizer *t, s
   setun_status s = st_hparams_read(d, NULL, &spec, &h, NULL);
   if (s == SETUN_OK) s = st_bind(d, spec, &h, &weights, NULL);
   bool enough = s != SETUN_ERROR_MEMORY;
-  if (h.n_vocab && enough && t) {
+  if (s == SETUN_OK && t) {
     s = st_token_gaps_find(t, h.n_vocab, &gaps, NULL);
     if (s == SETUN_OK) s = st_token_gaps_note(&gaps, h.n_vocab, d, NULL);
     enough = s != SETUN_ERROR_MEMORY;

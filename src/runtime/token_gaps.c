@@ -43,7 +43,7 @@ setun_status st_token_gaps_note(const st_token_gaps *g, uint32_t n_vocab, const 
     if (i < SHOWN && last > first) ok = ok && st_buffer_format(&list, " to %" PRIu32, last);
   }
   if (ok && g->count > SHOWN) ok = st_buffer_format(&list, ", ...");
-  bool padding = g->count == 1 && g->items[0].end == n_vocab && total <= MOST_PADDING;
+  bool padding = g->count == 1 && g->items[0].end == n_vocab && total <= MOST_PADDING && total <= n_vocab / 2;
   setun_status s = !ok ? st_fail_memory(err, "a notice")
                        : st_notices_add(d->notices, padding ? SETUN_LOG_INFO : SETUN_LOG_WARNING, err,
                                         "%s: the vocabulary has no text for %" PRIu32 " of %" PRIu32

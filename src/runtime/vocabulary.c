@@ -183,12 +183,12 @@ static setun_status from_vocab_merges(const st_directory *d, const char *pre, st
 static setun_status from_files(const st_directory *d, const char *pre, st_tokenizer **t, setun_error *err) {
   char *text = NULL;
   size_t length = 0;
-  setun_status s = st_path_is_directory(d->path)
-                       ? st_file_load_beside(d->path, "tokenizer.json", FILE_LIMIT, &text, &length, err)
-                       : st_file_load(d->path, FILE_LIMIT, &text, &length, err);
+  bool directory = st_path_is_directory(d->path);
+  setun_status s = directory ? st_file_load_beside(d->path, "tokenizer.json", FILE_LIMIT, &text, &length, err)
+                             : st_file_load(d->path, FILE_LIMIT, &text, &length, err);
   if (s != SETUN_OK) return s;
   if (text) {
-    s = st_tokenizer_from_json(text, length, "tokenizer.json", t, err);
+    s = st_tokenizer_from_json(text, length, directory ? "tokenizer.json" : "taken for tokenizer.json", t, err);
   } else {
     s = st_file_load_beside(d->path, "tokenizer.model", FILE_LIMIT, &text, &length, err);
     if (s == SETUN_OK && text) s = st_tokenizer_from_sentencepiece(text, length, "tokenizer.model", t, err);

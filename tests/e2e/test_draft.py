@@ -33,6 +33,12 @@ class DraftTest(Case):
                     saved.append((texts, file.read()))
             self.assertEqual(saved[0], saved[1])
 
+    def test_plan(self):
+        """The least that `plan` names for it does."""
+        args = ("-c", 64, "-b", 1, "-t", 1, "--draft", "ngram")
+        least = json.loads(self.good("plan", TALES, *args, "--json"))["least"]
+        self.good("run", TALES, "-p", "a", "-n", 1, *args, "--memory", least)
+
     def test_wrong_usage(self):
         self.fails(2, "run", TALES, "-p", "a", "--draft", "x", mentions=["none", "ngram"])
 

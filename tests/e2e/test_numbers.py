@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 
+import edit
 import gguf
 from support import COMMAND, GOLDEN, TALES, Case, argmax, main, negative_log_likelihood, read_safetensors, rows, setun
 
@@ -324,6 +325,21 @@ class ManyLinesTest(Case):
         for args in (["inspect", "a\nb"], ["run", "a\x1b[31mb", "-p", "x"], ["nope\n"]):
             result = setun(*args)
             self.assertRegex(result.stderr.decode(), r"\Asetun: error: [^\n\x1b]+\n\Z")
+
+
+class LargeLogits(FolderCase):
+    def test_equal_ones(self):
+        """All logits alike, however large: each of the 320 tokens is as likely as the others."""
+        source, path = os.path.join(GOLDEN, "gguf", "llama3.gguf"), os.path.join(self.folder, "large.gguf")
+        dims = gguf.read(source)[1]["output.weight"][0]
+        for value in (1e10, 1e17, 1e20):
+            with self.subTest(value=value):
+                edit.file(source, path, put={"output.weight": struct.pack("<f", value) * math.prod(dims)})
+                found = json.loads(self.good("perplexity", path, "--json", "-p", TEXT))
+                self.assertAlmostEqual(found["perplexity"], 320, places=3)
+                found = json.loads(self.good("run", path, "-p", "Hello", "-n", 2, "--temp", 0, "--json", "--logprobs", 2))
+                for token in found["logprobs"]:
+                    self.assertAlmostEqual(token["logprob"], -math.log(320), places=6)
 
 
 if __name__ == "__main__":

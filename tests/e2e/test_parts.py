@@ -109,6 +109,10 @@ class LayersTest(PartsCase):
 
 
 class TiedTest(PartsCase):
+    def test_without_an_embedding(self):
+        """Nothing says how many ids there are, and so none is said to have no text."""
+        self.assertNotIn(b"has no text", self.good("inspect", self.gguf("llama3", drop={"token_embd.weight", "output.weight"}.__contains__)))
+
     def test_unequal(self):
         """transformers 5 keeps a head that differs from the embedding, and says so."""
         plain = os.path.join(HF, "llama3")

@@ -12,7 +12,8 @@ import gguf
 from support import COMMAND, TALES, Case, main
 
 SECONDS = 120
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGXCPU, signal.SIGPIPE, signal.SIGALRM,
+          signal.SIGUSR1, signal.SIGUSR2, signal.SIGVTALRM, signal.SIGPROF)
 
 
 def watches(process, number):
