@@ -266,7 +266,7 @@ static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *er
   }
   if (!p->to_gguf && !st_format_is_float(f)) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: %s cannot stand in a Hugging Face directory; choose another format of the embedding or the "
+                   "%s: %s cannot be kept in a Hugging Face directory; choose another format of the embedding or the "
                    "head where that is meant, such as bf16, or convert to GGUF",
                    item->name, f->name);
   }

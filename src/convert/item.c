@@ -315,7 +315,7 @@ static setun_status write_parts(trit_writer *w, uint64_t chunk, st_output *out, 
   return s;
 }
 
-// Behind the codes, to the tensor's end: the one scale (1 where others stand beside), and zeros.
+// Behind the codes, to the tensor's end: the one scale (1 where others come with it), and zeros.
 static setun_status write_tail(const st_item *item, st_output *out, setun_error *err) {
   uint8_t tail[32] = {0};
   uint64_t n = item->bytes - item->format->ops->scale_offset(item->format, item->shape);

@@ -29,7 +29,7 @@ static setun_status parse_dtype(const char *name, const st_json *info, st_tensor
     if (!strcmp(dtypes[i], dtype)) t->dtype = dtypes[i];
   }
   if (!t->dtype) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: dtype: %.40s is not read", name, dtype);
-  // Packed bytes may be other things than weights; who reads weights knows them by what stands beside them.
+  // Packed bytes may be other things than weights; who reads weights knows them by what comes with them.
   const st_format *f = st_format_by_dtype(dtype);
   if (f && !st_format_is_ternary(f)) t->format = f;
   return SETUN_OK;

@@ -113,7 +113,7 @@ struct st_format_ops {
   const char *digits;            // what the key setun.t5.digits says beside it; NULL: nothing
   st_format_id wider;            // floats that are only read: the format that is written and holds them exactly
   uint16_t exponent;             // plain floats: the exponent's bits in the upper half of the number's last four bytes
-  uint8_t row_parts;             // bytes stand in 1 / row_parts as many rows, each for one row of every part; or 0
+  uint8_t row_parts;             // bytes fill 1 / row_parts as many rows, each for one row of every part; or 0
   bool of_int8_models;           // only models trained for int8 activations are published in it
   bool is_usual;         // where nothing in a file tells it from the readings behind it, it is taken for granted
   bool has_input_scales; // its files have scales of activations beside it, for other processors
@@ -160,7 +160,7 @@ const st_format *st_format_by_gguf_type(uint32_t type);
 const st_format *st_format_by_layout(const char *name, bool *divides);
 // By its name in safetensors.
 const st_format *st_format_by_dtype(const char *dtype);
-// Whose blocks stand in two tensors under that quant_method; NULL as method: under any.
+// Whose blocks are in two tensors under that quant_method; NULL as method: under any.
 const st_format *st_format_by_hf_method(const char *method);
 // What all formats decode to, and what vectors and scales are written in: float32.
 const st_format *st_format_of_floats(void);

@@ -298,7 +298,7 @@ class Tree:
                 name = match.group(1) or match.group(2)
                 if (path, name) not in FORMAT_NAMES_ALLOWED:
                     self.fault("format", path, line_of(text, match.start()),
-                               f"{name}: a format's properties stand in its row and its file in src/quant")
+                               f"{name}: a format's properties are in its row and its file in src/quant")
         if path.startswith("src/model/"):
             for match in INSTRUCTION_SET.finditer(text):
                 self.fault("instruction set", path, line_of(text, match.start()),
