@@ -90,7 +90,7 @@ static setun_status name_item(const st_conversion *p, const unit *u, st_item *it
     return fail_unnamed(p, u->tensor, err);
   }
   if (p->to_gguf && u->named == NAMED_MODULE) end = ".weight";
-  if (!p->to_gguf && u->place.role == ST_ATTN_SINKS) end = "";
+  if (!p->to_gguf && st_role_get(u->place.role)->kind == ST_KIND_VECTOR) end = "";
   snprintf(full, sizeof full, "%s%s", name, end);
   item->name = st_strdup(full);
   return item->name ? SETUN_OK : st_fail_memory(err, full);
@@ -99,7 +99,7 @@ static setun_status name_item(const st_conversion *p, const unit *u, st_item *it
 // Whose q and k change places between the containers.
 static void set_permutation(const st_conversion *p, st_item *item) {
   st_role role = item->place.role;
-  if (p->from_gguf == p->to_gguf || (role != ST_ATTN_Q && role != ST_ATTN_K)) return;
+  if (p->from_gguf == p->to_gguf || role == ST_ROLE_COUNT || !st_role_is_rotated(role)) return;
   const st_spec *gguf = p->to_gguf ? p->target_spec : p->spec;
   if (!gguf->gguf_interleaved) return;
   item->permute = p->to_gguf ? ST_PERMUTE_INTERLEAVE : ST_PERMUTE_SPLIT;
@@ -226,7 +226,7 @@ static setun_status collect_bound(st_conversion *p, setun_error *err) {
   for (size_t i = 0; i < p->weights.n && s == SETUN_OK; i++) {
     const st_bound *b = &p->weights.items[i];
     st_weight w = st_bound_stored(b);
-    if (b->role == ST_ROPE_FREQS && p->from_gguf && !p->to_gguf) {
+    if (st_conversion_is_rope_rule(p, b)) {
       s = st_conversion_rope_rule(p, &w, err);
       continue;
     }

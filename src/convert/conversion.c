@@ -185,9 +185,10 @@ static setun_status check_any(const st_conversion *p, setun_error *err) {
 static const st_format *asked_for(const st_conversion *p, const st_item *item) {
   const st_convert_options *o = p->o;
   bool tied = !p->has_hparams || p->h.tied;
-  if (item->suffix) return NULL;
-  if (item->place.role == ST_OUTPUT) return o->head;
-  if (item->place.role != ST_TOKEN_EMBD) return NULL;
+  if (item->suffix || !item->place.known) return NULL;
+  const st_role_info *role = st_role_get(item->place.role);
+  if (role->kind != ST_KIND_EMBEDDING) return NULL;
+  if (role->part == ST_OF_HEAD) return o->head;
   return o->embedding || !tied ? o->embedding : o->head;
 }
 

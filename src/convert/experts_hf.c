@@ -10,19 +10,13 @@
 
 enum { BIAS = 2 };
 
-static const st_binding *row_of(const st_spec *spec, st_role role) {
-  for (const st_binding *b = spec->bindings; b->role != ST_ROLE_COUNT; b++) {
-    const char *name = st_binding_pattern(b, false);
-    if (b->role == role && name && !strstr(name, "%e")) return b;
-  }
-  return NULL;
-}
-
 // The target's row for an expert's role: of a tensor that has all experts; NULL: it has none such.
 static const st_binding *stack_of(const st_conversion *p, st_role role) {
-  const st_binding *b = row_of(p->target_spec, role);
-  if (!b && (role == ST_EXPERT_GATE || role == ST_EXPERT_UP)) b = row_of(p->target_spec, ST_EXPERT_GATE_UP);
-  return b;
+  for (const st_binding *b = p->target_spec->bindings; b->role != ST_ROLE_COUNT; b++) {
+    const char *name = st_binding_pattern(b, false);
+    if (st_role_place_in(b->role, role) >= 0 && name && !strstr(name, "%e")) return b;
+  }
+  return NULL;
 }
 
 bool st_conversion_stacks(const st_conversion *p, const st_tensor_use *place) {
@@ -40,7 +34,7 @@ static setun_status name_stack(const st_conversion *p, st_item *item, const char
 
 // The pieces become one item, or for a matrix the first of two.
 static setun_status begin_stack(const st_conversion *p, st_item *item, setun_error *err) {
-  item->turns = stack_of(p, item->place.role)->role == ST_EXPERT_GATE_UP ? 2 : 1;
+  item->turns = st_role_matrices(stack_of(p, item->place.role)->role);
   item->how = ST_HOW_STACK;
   item->place.stacked = true;
   item->format = item->suffix == BIAS ? st_format_of_floats() : NULL;

@@ -70,7 +70,7 @@ static st_json kept_names(const st_conversion *p, const st_json *old, st_json *r
   const char *method = st_json_string(st_json_get(old, "quant_method"));
   const st_json *list = st_json_get(old, "modules_to_not_convert");
   st_json kept = st_json_make_array();
-  for (size_t i = 0; method && !strcmp(method, "bitnet") && i < st_json_size(list); i++) {
+  for (size_t i = 0; method && !strcmp(method, ST_HF_PACKED_METHOD) && i < st_json_size(list); i++) {
     st_json name = *st_json_at(list, i), alone = {.type = ST_JSON_ARRAY, .count = 1, .as.items = &name};
     if (!names_packed(p, &alone)) st_json_push(root, &kept, name);
   }
@@ -140,7 +140,7 @@ static void set_quantization(const st_conversion *p, members *m) {
   if (packed) {
     st_json made = st_json_make_object();
     members q = {m->root, &made};
-    set_text(&q, "quant_method", "bitnet");
+    set_text(&q, "quant_method", ST_HF_PACKED_METHOD);
     set_text(&q, "linear_class", p->o->divides ? "bitlinear" : "autobitlinear");
     set_text(&q, "quantization_mode", "offline");
     set_exempt(p, &old, &q);

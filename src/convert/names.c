@@ -54,7 +54,7 @@ static bool find_in(const st_spec *spec, bool gguf, const char *module, st_tenso
     if (!pattern || !matches(pattern, module, &layer, &expert)) continue;
     *place = (st_tensor_use){.known = true,
                              .role = b->role,
-                             .in_layer = st_role_get(b->role)->part != ST_OF_MODEL,
+                             .in_layer = st_role_in_layer(b->role),
                              .layer = layer,
                              .expert_of = is_expert_role(b->role),
                              .stacked = is_expert_role(b->role) && !strstr(pattern, "%e"),
@@ -110,18 +110,24 @@ bool st_use_name(const st_spec *spec, bool gguf, const st_tensor_use *place, cha
 // Before the layers, in them, behind them.
 static int section(const st_tensor_use *p) {
   if (p->in_layer) return 1;
-  return p->role == ST_OUTPUT_NORM || p->role == ST_OUTPUT ? 2 : 0;
+  return p->role != ST_ROLE_COUNT && st_role_get(p->role)->part == ST_OF_HEAD ? 2 : 0;
 }
 
 static int order(uint64_t a, uint64_t b) {
   return a < b ? -1 : a > b;
 }
 
+// The experts of a layer stand where the first of their roles stands, one after the other.
+static st_role rank(const st_tensor_use *p) {
+  int role = 0;
+  while (p->expert_of && !is_expert_role((st_role)role)) role++;
+  return p->expert_of ? (st_role)role : p->role;
+}
+
 int st_use_compare(const st_tensor_use *a, const st_tensor_use *b) {
   int c = order((uint64_t)section(a), (uint64_t)section(b));
   if (!c) c = order(a->layer, b->layer);
-  // The experts of a layer stand where their gates stand, one after the other.
-  if (!c) c = order(a->expert_of ? ST_EXPERT_GATE : a->role, b->expert_of ? ST_EXPERT_GATE : b->role);
+  if (!c) c = order(rank(a), rank(b));
   if (!c && a->expert_of && b->expert_of) {
     c = order(a->expert, b->expert);
     if (!c) c = order(a->role, b->role);

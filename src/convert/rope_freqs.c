@@ -62,12 +62,16 @@ static setun_status add(st_conversion *p, st_role role, const float *values, set
 }
 
 setun_status st_conversion_rope(st_conversion *p, setun_error *err) {
-  const st_rope_params *r = &p->h.rope;
+  st_rope_params *r = &p->h.rope;
   if (!p->to_gguf || p->from_gguf || !p->has_hparams) return SETUN_OK;
   if (r->scaling == ST_ROPE_LLAMA3) return add(p, ST_ROPE_FREQS, NULL, err);
   if (r->scaling != ST_ROPE_LONG) return SETUN_OK;
-  setun_status s = add(p, ST_ROPE_SHORT, r->short_factor, err);
-  return s == SETUN_OK ? add(p, ST_ROPE_LONG_FACTORS, r->long_factor, err) : s;
+  setun_status s = SETUN_OK;
+  for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
+    float **factors = st_rope_factors(r, (st_role)role);
+    if (factors) s = add(p, (st_role)role, *factors, err);
+  }
+  return s;
 }
 
 // ---- from divisors to the rule ------------------------------------------------------------------------------------
@@ -127,6 +131,10 @@ static bool find_rule(const st_hparams *h, const float *divisors, st_rope_params
     }
   }
   return false;
+}
+
+bool st_conversion_is_rope_rule(const st_conversion *p, const st_bound *bound) {
+  return bound->role == ST_ROPE_FREQS && p->from_gguf && !p->to_gguf;
 }
 
 setun_status st_conversion_rope_rule(st_conversion *p, const st_weight *divisors, setun_error *err) {

@@ -122,6 +122,8 @@ struct st_kernels {
   // input. NULL: that pair is not computed.
   void (*matmul[ST_FORM_COUNT][ST_ACT_COUNT])(const st_matrix *w, const st_input *input, size_t first, size_t last,
                                               float *out, size_t stride);
+  // Forms whose products with float32 add up in this table's own order, so that their last bits differ from others'.
+  bool own_order[ST_FORM_COUNT];
   // One row as float32, for embeddings.
   void (*row[ST_FORM_COUNT])(const st_matrix *w, size_t row, float *out);
 

@@ -205,8 +205,8 @@ static void attention(st_run *r, uint32_t index, const st_batch *batch) {
   const st_product qkv[] = {
       {&l->linear[ST_ATTN_Q], r->q, 0}, {&l->linear[ST_ATTN_K], r->k, 0}, {&l->linear[ST_ATTN_V], r->v, 0}};
   st_multiply(r, r->x, 0, n, l->vector[ST_ATTN_NORM], qkv, 3);
-  norm_heads(r, r->q, n, h->n_head, l->vector[ST_ATTN_Q_NORM], l->q_norm_width);
-  norm_heads(r, r->k, n, h->n_head_kv, l->vector[ST_ATTN_K_NORM], l->k_norm_width);
+  norm_heads(r, r->q, n, h->n_head, l->vector[ST_ATTN_Q_NORM], l->width[ST_ATTN_Q_NORM]);
+  norm_heads(r, r->k, n, h->n_head_kv, l->vector[ST_ATTN_K_NORM], l->width[ST_ATTN_K_NORM]);
   if (h->clip_qkv > 0) {
     b->clip(r->queue, r->q, n, h->n_head * h->head_dim, h->clip_qkv);
     b->clip(r->queue, r->k, n, h->n_head_kv * h->head_dim, h->clip_qkv);

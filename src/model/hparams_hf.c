@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "model/rope.h"
+#include "source/hf_quant.h"
 
 #include <math.h>
 #include <string.h>
@@ -189,7 +190,7 @@ static setun_status read_quantization(const st_json *root, const st_json *c, st_
   if (s == SETUN_OK && q) s = st_json_f32(q, "rms_norm_eps", &h->linear_norm_eps, err);
   if (s == SETUN_OK) s = st_json_u32(c, "weight_bits", 1, 32, &weight_bits, err);
   if (s == SETUN_OK) s = st_json_u32(c, "input_bits", 1, 32, &input_bits, err);
-  h->int8 = (method && !strcmp(method, "bitnet")) || (weight_bits == 1 && input_bits == 8);
+  h->int8 = (method && !strcmp(method, ST_HF_PACKED_METHOD)) || (weight_bits == 1 && input_bits == 8);
   // Setun's own key, in directories whose weights do not say it.
   const char *activation = NULL;
   if (s == SETUN_OK) s = st_json_text(root, "setun_activation", &activation, err);

@@ -1,7 +1,32 @@
-// The end of a model.
+// What a model has for each role, and its end.
 #include "model/model.h"
 
 #include "base/memory.h"
+#include "model/rope.h"
+
+static st_linear *expert_linear(st_expert *e, st_role role) {
+  switch (role) {
+  case ST_EXPERT_GATE: return &e->gate;
+  case ST_EXPERT_UP: return &e->up;
+  case ST_EXPERT_DOWN: return &e->down;
+  default: return NULL;
+  }
+}
+
+st_linear *st_model_linear(st_model *m, st_role role, int32_t layer, int32_t expert) {
+  if (expert >= 0) return expert_linear(&m->layers[layer].experts[expert], role);
+  if (layer >= 0) return st_role_in_layer(role) ? &m->layers[layer].linear[role] : NULL;
+  return role == ST_TOKEN_EMBD ? &m->token_embd : role == ST_OUTPUT ? &m->output : NULL;
+}
+
+st_dvector **st_model_vector(st_model *m, st_role role, int32_t layer) {
+  if (layer >= 0) return st_role_in_layer(role) ? &m->layers[layer].vector[role] : NULL;
+  return role == ST_OUTPUT_NORM ? &m->output_norm : NULL;
+}
+
+float **st_model_table(st_model *m, st_role role) {
+  return role == ST_ROPE_FREQS ? &m->rope_divisors : st_rope_factors(&m->h.rope, role);
+}
 
 static void free_linear(const st_backend *b, st_linear *l) {
   if (l->matrix) b->matrix_free(l->matrix);

@@ -23,10 +23,10 @@ typedef struct st_expert {
 } st_expert;
 
 typedef struct st_layer {
-  st_linear linear[ST_ROLE_COUNT]; // by role; those of matrices
-  st_dvector *vector[ST_ROLE_COUNT];
-  st_expert *experts;                  // [n_expert]; NULL: a dense layer
-  uint32_t q_norm_width, k_norm_width; // head_dim, or the full width
+  st_linear linear[ST_ROLE_COUNT];   // by role; those of matrices
+  st_dvector *vector[ST_ROLE_COUNT]; // by role; those of vectors, each of so many floats:
+  uint32_t width[ST_ROLE_COUNT];     // norms of q and k have head_dim, or the full width
+  st_expert *experts;                // [n_expert]; NULL: a dense layer
 } st_layer;
 
 typedef struct st_model {
@@ -50,6 +50,12 @@ typedef struct st_model {
   uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs;
 } st_model;
+
+// Where a role's matrix, vector, or table of divisors is, in a layer (< 0: of the model) and an expert (< 0: of none);
+// NULL: the role has no such thing. The model has its layers and experts.
+st_linear *st_model_linear(st_model *model, st_role role, int32_t layer, int32_t expert);
+st_dvector **st_model_vector(st_model *model, st_role role, int32_t layer);
+float **st_model_table(st_model *model, st_role role);
 
 // Frees the model with its device and all that is on it.
 void st_model_free(st_model *model);

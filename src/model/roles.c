@@ -45,6 +45,19 @@ bool st_role_needs_bias(const st_hparams *h, st_role role) {
   }
 }
 
+bool st_role_is_rotated(st_role role) {
+  return role == ST_ATTN_Q || role == ST_ATTN_K;
+}
+
+uint32_t st_role_matrices(st_role tensor) {
+  return tensor == ST_EXPERT_GATE_UP ? 2 : 1;
+}
+
+int st_role_place_in(st_role tensor, st_role role) {
+  if (tensor != ST_EXPERT_GATE_UP || role == tensor) return role == tensor ? 0 : -1;
+  return role == ST_EXPERT_GATE ? 0 : role == ST_EXPERT_UP ? 1 : -1;
+}
+
 st_shape st_role_wide_shape(const st_hparams *h, st_role role) {
   switch (role) {
   case ST_ATTN_Q_NORM: return (st_shape){1, q_width(h)};

@@ -11,9 +11,11 @@ typedef enum st_role {
   ST_ROLE_COUNT
 } st_role;
 
-// Which part of a model has the role. Those behind ST_OF_MODEL are parts of layers, in the order of the table.
+// Which part of a model has the role: those of the model itself, before its layers and behind them, then parts of
+// layers.
 typedef enum st_role_part {
   ST_OF_MODEL,
+  ST_OF_HEAD,
   ST_OF_ATTENTION,
   ST_OF_FEED_FORWARD, // dense or with experts
   ST_OF_MLP,
@@ -27,8 +29,8 @@ typedef enum st_role_kind {
   ST_KIND_LINEAR,    // a matrix that BitNet training makes ternary
   ST_KIND_ROUTER,    // a matrix whose products take floats: which experts run is decided in them
   ST_KIND_NORM,      // a vector that some containers store less one
-  ST_KIND_VECTOR,
-  ST_KIND_TABLE // a vector that no device sees
+  ST_KIND_VECTOR,    // directories name the tensor as the module, without ".weight"
+  ST_KIND_TABLE      // a vector that no device sees
 } st_role_kind;
 
 typedef enum st_need {
@@ -59,6 +61,19 @@ static inline bool st_role_is_matrix(st_role role) {
   st_role_kind kind = st_role_get(role)->kind;
   return kind == ST_KIND_EMBEDDING || kind == ST_KIND_LINEAR || kind == ST_KIND_ROUTER;
 }
+
+static inline bool st_role_in_layer(st_role role) {
+  st_role_part part = st_role_get(role)->part;
+  return part != ST_OF_MODEL && part != ST_OF_HEAD;
+}
+
+// Whether the rows of a head are in another order where RoPE turns neighbors (st_spec.gguf_interleaved).
+bool st_role_is_rotated(st_role role);
+
+// A tensor of one role may hold the matrices of several, whose rows alternate: how many (1: it is that role's alone);
+// and which of them `role` is in a tensor of the role `tensor`, -1 if it is not in there.
+uint32_t st_role_matrices(st_role tensor);
+int st_role_place_in(st_role tensor, st_role role);
 
 // One row of a family's table. Several rows of one role are alternatives: the first that is there counts.
 typedef struct st_binding {

@@ -85,6 +85,10 @@ float *st_rope_table(const st_rope_params *p, uint32_t head_dim, uint32_t n_ctx,
   return table;
 }
 
+float **st_rope_factors(st_rope_params *params, st_role role) {
+  return role == ST_ROPE_SHORT ? &params->short_factor : role == ST_ROPE_LONG_FACTORS ? &params->long_factor : NULL;
+}
+
 setun_status st_rope_check_divisors(const char *name, const float *divisors, size_t n, setun_error *err) {
   const float least = 1e-6f; // as of a scaling's factor: no angle leaves float32
   for (size_t i = 0; i < n; i++) {

@@ -2,13 +2,16 @@
 #ifndef SETUN_MODEL_ROPE_H
 #define SETUN_MODEL_ROPE_H
 
-#include "model/hparams.h"
+#include "model/roles.h"
 
 // The table of positions [0, n_ctx): [n_ctx][2][head_dim / 2] floats, cosines before sines. `divisors` ([head_dim / 2],
 // may be NULL) divide the frequencies (GGUF's rope_freqs). Angles are computed in float32, as the official
 // implementations do. The caller frees the table with st_free; NULL when out of memory.
 float *st_rope_table(const st_rope_params *params, uint32_t head_dim, uint32_t n_ctx, uint32_t n_ctx_train,
                      const float *divisors);
+
+// LongRoPE's divisors that the role's tensor holds; NULL: those are not among them.
+float **st_rope_factors(st_rope_params *params, st_role role);
 
 // Divisors of frequencies must be finite and positive; an error names the tensor and the first that is not.
 setun_status st_rope_check_divisors(const char *name, const float *divisors, size_t n, setun_error *err);

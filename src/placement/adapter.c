@@ -251,7 +251,7 @@ static setun_status check_shapes(const adapter *a, const st_tensor *const t[2], 
 // Where a row of B goes: GGUF files of some families hold the rows of q and k in the order of interleaved RoPE.
 static uint64_t target_row(const placer *l, const adapter *a, st_role role, uint64_t row) {
   bool base_gguf = l->adapters->base->container == ST_GGUF;
-  if ((role != ST_ATTN_Q && role != ST_ATTN_K) || !l->m->spec->gguf_interleaved || base_gguf == a->gguf) return row;
+  if (!st_role_is_rotated(role) || !l->m->spec->gguf_interleaved || base_gguf == a->gguf) return row;
   uint64_t d = l->m->h.head_dim, i = row % d, head = row - i;
   return head + (base_gguf ? i % (d / 2) * 2 + i / (d / 2) : i % 2 * (d / 2) + i / 2);
 }
@@ -325,7 +325,7 @@ static setun_status place(placer *l, const factors *f, st_linear *to) {
 static setun_status adapt(placer *l, st_role role, uint32_t layer, uint32_t expert, st_linear *to) {
   factors f = {.shape = st_role_shape(&l->m->h, role)};
   setun_status s = SETUN_OK;
-  if (!to->matrix && !(role == ST_OUTPUT && l->m->n_head)) return SETUN_OK;
+  if (!to->matrix && !(to == &l->m->output && l->m->n_head)) return SETUN_OK;
   for (size_t i = 0; i < l->adapters->n && s == SETUN_OK; i++) {
     adapter *a = &l->adapters->items[i];
     for (const st_binding *b = l->m->spec->bindings; b->role != ST_ROLE_COUNT && s == SETUN_OK; b++) {
@@ -342,18 +342,25 @@ static setun_status adapt(placer *l, st_role role, uint32_t layer, uint32_t expe
   return s;
 }
 
+// The matrices of a layer, or of one of its experts; layer < 0: of the head.
+static setun_status adapt_part(placer *l, int32_t layer, int32_t expert) {
+  setun_status s = SETUN_OK;
+  for (int i = 0; i < ST_ROLE_COUNT && s == SETUN_OK; i++) {
+    st_role role = (st_role)i;
+    if (layer < 0 && st_role_get(role)->part != ST_OF_HEAD) continue;
+    st_linear *to = st_model_linear(l->m, role, layer, expert);
+    if (to) s = adapt(l, role, layer < 0 ? 0 : (uint32_t)layer, expert < 0 ? 0 : (uint32_t)expert, to);
+  }
+  return s;
+}
+
 static setun_status adapt_all(placer *l) {
-  st_model *m = l->m;
-  setun_status s = adapt(l, ST_OUTPUT, 0, 0, &m->output);
-  for (uint32_t i = 0; i < m->h.n_layer && s == SETUN_OK; i++) {
-    st_layer *layer = &m->layers[i];
-    for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
-      s = adapt(l, (st_role)role, i, 0, &layer->linear[role]);
-    }
-    for (uint32_t e = 0; layer->experts && e < m->h.n_expert && s == SETUN_OK; e++) {
-      s = adapt(l, ST_EXPERT_GATE, i, e, &layer->experts[e].gate);
-      if (s == SETUN_OK) s = adapt(l, ST_EXPERT_UP, i, e, &layer->experts[e].up);
-      if (s == SETUN_OK) s = adapt(l, ST_EXPERT_DOWN, i, e, &layer->experts[e].down);
+  const st_hparams *h = &l->m->h;
+  setun_status s = adapt_part(l, -1, -1);
+  for (uint32_t i = 0; i < h->n_layer && s == SETUN_OK; i++) {
+    s = adapt_part(l, (int32_t)i, -1);
+    for (uint32_t e = 0; h->sparse[i] && e < h->n_expert && s == SETUN_OK; e++) {
+      s = adapt_part(l, (int32_t)i, (int32_t)e);
     }
   }
   return s;

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "format/notices.h"
+#include "model/rope.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -189,15 +190,15 @@ static setun_status bind_name(binder *b, const st_binding *row, const char *modu
   setun_status s;
   bound->stacked = expert && !strstr(st_binding_pattern(row, gguf), "%e");
   if (bound->stacked) {
-    bool both = row->role == ST_EXPERT_GATE_UP;
-    st_part part = !both ? ST_WHOLE : bound->role == ST_EXPERT_GATE ? ST_EVEN_ROWS : ST_ODD_ROWS;
+    bool alone = st_role_matrices(row->role) == 1, even = st_role_place_in(row->role, bound->role) == 0;
+    st_part part = alone ? ST_WHOLE : even ? ST_EVEN_ROWS : ST_ODD_ROWS;
     s = st_weight_find_part(b->d, module, shape, part, b->h->n_expert, (uint64_t)bound->expert, found, &bound->weight,
                             b->err);
   } else {
     s = st_weight_find(b->d, module, shape, found, &bound->weight, b->err);
   }
   if (s != SETUN_OK || !*found) return s;
-  if (bound->role == ST_OUTPUT && b->h->tied) {
+  if (st_role_get(bound->role)->need == ST_UNTIED && b->h->tied) {
     bool equal = false;
     s = equals_embedding(b, &bound->weight, &equal);
     if (s != SETUN_OK || equal) return s; // a copy of the embedding: some checkpoints ship both
@@ -212,11 +213,6 @@ static setun_status bind_name(binder *b, const st_binding *row, const char *modu
   return s == SETUN_OK ? add(b, bound) : s;
 }
 
-// Gate and up may be one tensor.
-static bool may_hold(const st_binding *row, st_role role) {
-  return row->role == role || (row->role == ST_EXPERT_GATE_UP && (role == ST_EXPERT_GATE || role == ST_EXPERT_UP));
-}
-
 // The first of a role's names that is there.
 static setun_status bind_role(binder *b, st_role role, int32_t layer, int32_t expert) {
   char name[ST_NAME_SIZE], wanted[ST_NAME_SIZE] = "";
@@ -225,7 +221,7 @@ static setun_status bind_role(binder *b, st_role role, int32_t layer, int32_t ex
   for (const st_binding *row = b->spec->bindings; row->role != ST_ROLE_COUNT && !found && s == SETUN_OK; row++) {
     st_bound bound = {.role = role, .layer = layer, .expert = expert};
     uint32_t in_layer = layer < 0 ? 0 : (uint32_t)layer, of = expert < 0 ? 0 : (uint32_t)expert;
-    if (!may_hold(row, role) || !st_bound_name(b->d, b->spec, row, in_layer, of, name)) continue;
+    if (st_role_place_in(row->role, role) < 0 || !st_bound_name(b->d, b->spec, row, in_layer, of, name)) continue;
     s = bind_name(b, row, name, &bound, &found);
     st_need need = st_binding_need(row);
     if (need == ST_REQUIRED || (need == ST_UNTIED && !b->h->tied)) {
@@ -238,22 +234,27 @@ static setun_status bind_role(binder *b, st_role role, int32_t layer, int32_t ex
 }
 
 static setun_status bind_experts(binder *b, int32_t layer) {
-  static const st_role roles[] = {ST_EXPERT_GATE, ST_EXPERT_UP, ST_EXPERT_DOWN};
   setun_status s = SETUN_OK;
   for (uint32_t e = 0; e < b->h->n_expert && s == SETUN_OK; e++) { // at most ST_MAX_EXPERTS
-    for (size_t i = 0; i < sizeof roles / sizeof *roles && s == SETUN_OK; i++) {
-      s = bind_role(b, roles[i], layer, (int32_t)e);
+    for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
+      bool of_expert = st_role_get((st_role)role)->part == ST_OF_EXPERT;
+      if (of_expert && st_role_matrices((st_role)role) == 1) s = bind_role(b, (st_role)role, layer, (int32_t)e);
     }
   }
   return s;
 }
 
+// Of layers, and there once in each.
+static bool is_of_whole_layers(st_role role) {
+  return st_role_in_layer(role) && st_role_get(role)->part != ST_OF_EXPERT;
+}
+
 static setun_status bind_layer(binder *b, uint32_t layer) {
   setun_status s = SETUN_OK;
   for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
-    st_role_part part = st_role_get((st_role)role)->part;
-    if (part == ST_OF_MODEL || part == ST_OF_EXPERT || !st_role_applies(b->h, (st_role)role, layer)) continue;
-    s = bind_role(b, (st_role)role, (int32_t)layer, -1);
+    if (is_of_whole_layers((st_role)role) && st_role_applies(b->h, (st_role)role, layer)) {
+      s = bind_role(b, (st_role)role, (int32_t)layer, -1);
+    }
   }
   return s == SETUN_OK && b->h->sparse[layer] ? bind_experts(b, (int32_t)layer) : s;
 }
@@ -325,8 +326,7 @@ static setun_status check_layers(binder *b) {
   int32_t *there = st_malloc(b->h->n_layer, sizeof *there);
   setun_status s = there ? SETUN_OK : st_fail_memory(b->err, "the bound weights");
   for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
-    st_role_part of = st_role_get((st_role)role)->part;
-    if (of == ST_OF_MODEL || of == ST_OF_EXPERT) continue;
+    if (!is_of_whole_layers((st_role)role)) continue;
     memset(there, 0, b->h->n_layer * sizeof *there);
     for (size_t i = 0; i < b->list->n; i++) {
       if (b->list->items[i].role == (st_role)role) there[b->list->items[i].layer] = 1;
@@ -376,16 +376,29 @@ static const st_bound *find(const st_bound_list *l, st_role role) {
   return NULL;
 }
 
+// The matrix with a row a token; NULL: that part has none.
+static const st_bound *find_embedding(const st_bound_list *l, st_role_part of) {
+  for (size_t i = 0; i < l->n && l->items[i].layer < 0; i++) {
+    const st_role_info *info = st_role_get(l->items[i].role);
+    if (info->kind == ST_KIND_EMBEDDING && info->part == of) return &l->items[i];
+  }
+  return NULL;
+}
+
 static setun_status check_factors(const binder *b) {
-  const st_rope_params *r = &b->h->rope;
-  const st_bound *stated = find(b->list, ST_ROPE_SHORT);
-  if (!stated) stated = find(b->list, ST_ROPE_LONG_FACTORS);
+  st_rope_params *r = &b->h->rope;
+  const st_bound *stated = NULL; // the first of the tensors
+  bool there = true;
+  for (int role = 0; role < ST_ROLE_COUNT; role++) {
+    float **factors = st_rope_factors(r, (st_role)role);
+    const st_bound *bound = factors ? find(b->list, (st_role)role) : NULL;
+    if (!stated) stated = bound;
+    if (factors && !*factors && !bound) there = false;
+  }
   if (stated && r->scaling != ST_ROPE_LONG) {
     return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: expected rope.scaling.type longrope beside it, found another",
                    stated->weight.name);
   }
-  bool there =
-      (r->short_factor || find(b->list, ST_ROPE_SHORT)) && (r->long_factor || find(b->list, ST_ROPE_LONG_FACTORS));
   if (r->scaling != ST_ROPE_LONG || there) return SETUN_OK;
   return st_fail(b->err, SETUN_ERROR_FORMAT, "longrope: expected its short and long factors, found none");
 }
@@ -396,15 +409,15 @@ setun_status st_bind(const st_directory *d, const st_spec *spec, st_hparams *h, 
   list->used = st_calloc(d->n_tensors, sizeof *list->used);
   setun_status s = list->used ? st_hparams_check_layers(d, h, err) : st_fail_memory(err, "the bound weights");
   for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
-    if (st_role_get((st_role)role)->part == ST_OF_MODEL) s = bind_role(&b, (st_role)role, -1, -1);
+    if (!st_role_in_layer((st_role)role)) s = bind_role(&b, (st_role)role, -1, -1);
   }
   for (uint32_t i = 0; i < h->n_layer && s == SETUN_OK; i++) s = bind_layer(&b, i);
   if (s == SETUN_OK) s = check_layers(&b);
   if (s == SETUN_OK) s = check_factors(&b);
   if (s == SETUN_OK) s = check_unexpected(&b);
   if (s != SETUN_OK) return s;
-  list->embedding = (size_t)(find(list, ST_TOKEN_EMBD) - list->items);
-  list->head = h->tied ? list->embedding : (size_t)(find(list, ST_OUTPUT) - list->items);
+  list->embedding = (size_t)(find_embedding(list, ST_OF_MODEL) - list->items);
+  list->head = h->tied ? list->embedding : (size_t)(find_embedding(list, ST_OF_HEAD) - list->items);
   return SETUN_OK;
 }
 

@@ -72,17 +72,9 @@ static setun_status place_role_vector(st_loader *l, const st_bound *b) {
   st_model *m = l->m;
   const st_weight *w = &b->weight;
   bool norm = st_role_get(b->role)->kind == ST_KIND_NORM;
-  switch (b->role) {
-  case ST_ROPE_SHORT: return read_table(l, w, &m->h.rope.short_factor);
-  case ST_ROPE_LONG_FACTORS: return read_table(l, w, &m->h.rope.long_factor);
-  case ST_ROPE_FREQS: return read_table(l, w, &m->rope_divisors);
-  case ST_OUTPUT_NORM: return place_vector(l, w, norm, &m->output_norm);
-  default: break;
-  }
-  st_layer *layer = &m->layers[b->layer];
-  if (b->role == ST_ATTN_Q_NORM) layer->q_norm_width = (uint32_t)w->shape.columns;
-  if (b->role == ST_ATTN_K_NORM) layer->k_norm_width = (uint32_t)w->shape.columns;
-  return place_vector(l, w, norm, &layer->vector[b->role]);
+  if (st_role_get(b->role)->kind == ST_KIND_TABLE) return read_table(l, w, st_model_table(m, b->role));
+  if (b->layer >= 0) m->layers[b->layer].width[b->role] = (uint32_t)w->shape.columns;
+  return place_vector(l, w, norm, st_model_vector(m, b->role, b->layer));
 }
 
 // ---- matrices -----------------------------------------------------------------------------------------------------
@@ -179,15 +171,6 @@ static setun_status place_beside(st_loader *l, const st_bound *b, st_linear *out
   return s;
 }
 
-static st_linear *linear_of(st_model *m, const st_bound *b) {
-  if (b->role == ST_TOKEN_EMBD) return &m->token_embd;
-  if (b->role == ST_OUTPUT) return &m->output;
-  st_layer *layer = &m->layers[b->layer];
-  if (b->expert < 0) return &layer->linear[b->role];
-  st_expert *e = &layer->experts[b->expert];
-  return b->role == ST_EXPERT_GATE ? &e->gate : b->role == ST_EXPERT_UP ? &e->up : &e->down;
-}
-
 static setun_status place_weight(st_loader *l, size_t index, st_decode_cost *cost) {
   st_bound *b = &l->weights->items[index];
   uint64_t before = l->m->weight_bytes, bytes = 0;
@@ -196,7 +179,7 @@ static setun_status place_weight(st_loader *l, size_t index, st_decode_cost *cos
   if (!st_role_is_matrix(b->role)) {
     s = place_role_vector(l, b);
   } else {
-    st_linear *to = linear_of(l->m, b);
+    st_linear *to = st_model_linear(l->m, b->role, b->layer, b->expert);
     s = place_matrix(l, index, to, &bytes);
     if (s == SETUN_OK) s = place_beside(l, b, to);
   }

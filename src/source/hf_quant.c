@@ -64,7 +64,7 @@ setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_e
   s = st_json_text(q, "quant_method", &method, err);
   if (s == SETUN_OK && !method) {
     s = st_fail(err, SETUN_ERROR_FORMAT, "quant_method: expected a string, found none");
-  } else if (s == SETUN_OK && !strcmp(method, "bitnet")) {
+  } else if (s == SETUN_OK && !strcmp(method, ST_HF_PACKED_METHOD)) {
     s = read_bitnet(q, quant, err);
   } else if (s == SETUN_OK && st_format_by_hf_method(method)) {
     quant->method = ST_HF_BLOCKS;

@@ -7,6 +7,8 @@
 
 typedef enum st_hf_method { ST_HF_NONE, ST_HF_BITNET, ST_HF_BLOCKS } st_hf_method;
 
+#define ST_HF_PACKED_METHOD "bitnet" // the quant_method of ST_HF_BITNET
+
 typedef struct st_hf_quant {
   st_hf_method method;
   bool scale_multiplies; // linear_class autobitlinear

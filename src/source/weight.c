@@ -68,8 +68,8 @@ static setun_status take_packed(const st_directory *d, const char *module, const
   }
   if (d->config && quant->method != ST_HF_BITNET) {
     return st_fail(err, SETUN_ERROR_FORMAT,
-                   "%s: packed weights, for which config.json should have a quantization_config with quant_method "
-                   "bitnet",
+                   "%s: packed weights, for which config.json should have a quantization_config with "
+                   "quant_method " ST_HF_PACKED_METHOD,
                    t->name);
   }
   w->format = st_format_by_dtype(t->dtype);

@@ -79,16 +79,24 @@ static setun_status add_role(st_synthesis *y, const st_synthesis_options *o, st_
   return SETUN_OK;
 }
 
+// What the model has outside its layers: before them, or behind them.
+static setun_status add_part(st_synthesis *y, const st_synthesis_options *o, st_role_part part, setun_error *err) {
+  setun_status s = SETUN_OK;
+  for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
+    if (st_role_get((st_role)role)->part == part) s = add_role(y, o, (st_role)role, 0, err);
+  }
+  return s;
+}
+
 // All tensors in the order of use, and their places behind the header.
 static setun_status add_tensors(st_synthesis *y, const st_synthesis_options *o, setun_error *err) {
-  setun_status s = add_role(y, o, ST_TOKEN_EMBD, 0, err);
+  setun_status s = add_part(y, o, ST_OF_MODEL, err);
   for (uint32_t layer = 0; layer < y->h.n_layer; layer++) {
     for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
-      if (st_role_get((st_role)role)->part != ST_OF_MODEL) s = add_role(y, o, (st_role)role, layer, err);
+      if (st_role_in_layer((st_role)role)) s = add_role(y, o, (st_role)role, layer, err);
     }
   }
-  if (s == SETUN_OK) s = add_role(y, o, ST_OUTPUT_NORM, 0, err);
-  if (s == SETUN_OK) s = add_role(y, o, ST_OUTPUT, 0, err);
+  if (s == SETUN_OK) s = add_part(y, o, ST_OF_HEAD, err);
   return s == SETUN_OK ? st_gguf_place(y->tensors, y->n_tensors, y->alignment, &y->size, err) : s;
 }
 

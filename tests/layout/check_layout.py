@@ -5,7 +5,8 @@ usage: check_layout.py ROOT
 
 Rules: where files may lie; which folder may include which (an arrow goes one way only), and which of its headers; what
 library code never does (end the process, print, read the environment, allocate without base); instruction sets stay out
-of src/model; no format is named outside its table; no file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
+of src/model; what has a table (formats, roles, forms, instruction sets, families) is named nowhere else, and the order
+of its rows is not compared; no file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
 """
 import os
 import re
@@ -95,14 +96,54 @@ STANDARD_HEADERS = {
     "strings.h", "termios.h", "tgmath.h", "threads.h", "time.h", "uchar.h", "unistd.h", "wchar.h", "wctype.h",
 }
 
-# Whose tables are the formats' own, and the lines elsewhere that may name one, each with the reason.
-FORMAT_TABLES = ("src/quant/", "src/kernel/")
+# What stands in tables: where its names are read from (ids, and words that strings may not be), whose files are its
+# own, and the places elsewhere that may name one, each with the reason: (path, name), or (path, None) for any name.
 FORMAT_NAMES_ALLOWED = {
     ("src/format/metadata.c", "f32"): "a type of GGUF's values",
     ("src/runtime/vocabulary.c", "f32"): "a type of GGUF's values",
     ("src/model/hparams.c", "t5"): "an architecture",
     ("src/tokenizer/vocabulary.c", "t5"): "a kind of tokenizer",
     ("src/api/synthesis.c", "f16"): "the default that setun.h states",
+    ("apps/setun/bench.c", "i2_s"): "the default of --format",
+    ("apps/setun/plan.c", "t16"): "the default of --format",
+    ("apps/setun/model.c", "f16"): "the default of --kv",
+    ("apps/setun/model.c", "f32"): "what --precise makes of --kv",
+}
+ROLE_NAMES_ALLOWED = {
+    ("src/model/forward.c", None): "the forward pass: what is computed with each role's weight",
+    ("src/model/moe.c", None): "the forward pass of experts",
+    ("src/model/model.c", None): "which member of st_model each role's weight is",
+    ("src/model/rope.c", None): "which parameter each role's table is",
+    ("src/convert/rope_freqs.c", "ROPE_FREQS"): "the tensor that stands for Llama 3's rule",
+}
+FORM_NAMES_ALLOWED = {
+    ("src/kernel/kernel.h", "Q2K"): "the form whose product measures the peak",
+}
+ISA_NAMES_ALLOWED = {
+    ("src/base/float_modes.c", None): "MXCSR belongs to the baseline of x86-64",
+}
+FAMILY_NAMES_ALLOWED = {
+    ("src/synthetic/presets.c", None): "a table of published shapes, each with its family",
+    ("src/source/hf_quant.h", "bitnet"): "a quantization method of config.json",
+    ("src/quant/gguf_types.c", "bitnet"): "a publisher of type numbers",
+    ("src/quant/gguf_types.c", "llama"): "a publisher of type numbers",
+    ("src/tokenizer/export.c", "llama"): "a kind of tokenizer",
+    ("src/tokenizer/vocabulary.c", "llama"): "a kind of tokenizer",
+    ("src/tokenizer/patterns.c", "qwen2"): "a pre-tokenizer",
+}
+TABLES = {
+    "format": (r'^FORMAT\((\w+), "([^"]+)"', ("src/quant/formats.def",), r"ST_({ids})", ("src/quant/", "src/kernel/"),
+               FORMAT_NAMES_ALLOWED, "a format's properties are in its row and its file in src/quant"),
+    "role": (r"^ROLE\((\w+)()", ("src/model/roles.def",), r"ST_({ids})", ("src/model/roles.", "src/model/arch"),
+             ROLE_NAMES_ALLOWED, "ask the role's row (model/roles.h)"),
+    "form": (r"^FORM\((\w+)()", ("src/kernel/forms.def",), r"ST_FORM_({ids})", ("src/kernel/forms.def",),
+             FORM_NAMES_ALLOWED, "ask the form's row (forms.def)"),
+    "instruction set": (r"^(?:ISA|EXTENSION)\((\w+)()", ("src/kernel/isas.def",), None,
+                        ("src/kernel/isas.def", "src/kernel/x86/", "src/kernel/arm/", "src/base/cpu."),
+                        ISA_NAMES_ALLOWED, "ask the set's row (isas.def)"),
+    "family": (r'^ARCH\((\w+)()|^(?:static const char \*const \w*(?:gguf_names|model_types)\[\] = |    \.(?:name|hf_class) = )(.*)$',
+               ("src/model/arch/",), r"({ids})", ("src/model/arch",), FAMILY_NAMES_ALLOWED,
+               "a family's facts are in its file in src/model/arch"),
 }
 
 # Of the library's internals, all that programs share: one reader of JSON is enough.
@@ -116,7 +157,6 @@ ALLOCATES = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|a
 ENVIRONMENT = re.compile(r"(?<![\w.>])(getenv|secure_getenv|setenv|putenv)\s*\(|\benviron\b")
 INSTRUCTION_SET = re.compile(r"(?<![a-z])(avx\w*|sse\d\w*|neon(?![a-z])|amx\w*|sve2?(?![a-z])|vnni\w*|dotprod|i8mm|"
                              r"_mm\d*_\w+)", re.IGNORECASE)
-FORMAT_ROW = re.compile(r'^FORMAT\((\w+), "([^"]+)"', re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # A comment, a string or a character constant, whichever begins first.
@@ -206,12 +246,43 @@ class Tree:
         self.files = project_files(root)
         self.known = set(self.files)
         self.faults = []
-        self.format_name = None  # a pattern of ids and names, from the table
-        if "src/quant/formats.def" in self.known:
-            with open(os.path.join(root, "src/quant/formats.def"), encoding="utf-8") as file:
-                rows = FORMAT_ROW.findall(file.read())
-            ids, names = "|".join(row[0] for row in rows), "|".join(re.escape(row[1]) for row in rows)
-            self.format_name = re.compile(rf'\bST_({ids})\b|"({names})"')
+        self.named = {kind: self.names_of(*table[:3]) for kind, table in TABLES.items()}
+        ids = "|".join(pattern.pattern.split('|"')[0] for kind, pattern in self.named.items()
+                       if pattern and kind in ("format", "role", "form"))
+        self.compared = ids and re.compile(rf"(?<![<>-])[<>]=?\s*(?:{ids})|(?:{ids})\s*[<>]=?(?![<>=])")
+
+    def names_of(self, row, tables, identifier):
+        """A pattern for the names of a table's rows, as identifiers and as strings; None: there is no such table."""
+        ids, words = set(), set()
+        for path in (path for path in self.files if path.startswith(tables)):
+            with open(os.path.join(self.root, path), encoding="utf-8") as file:
+                for match in re.finditer(row, file.read(), re.MULTILINE):
+                    found = match.groups(default="")
+                    ids.add(found[0])
+                    words |= {found[1], *re.findall(r'"([^"]+)"', "".join(found[2:]))}
+        ids, words = ids - {""}, words - {""}
+        if not ids:
+            return None
+        if not identifier:
+            return INSTRUCTION_SET
+        patterns = [r"\b" + identifier.format(ids="|".join(sorted(ids))) + r"\b"]
+        if words:
+            patterns.append('"(' + "|".join(re.escape(word) for word in sorted(words)) + ')"')
+        return re.compile("|".join(patterns))
+
+    def check_names(self, path, text):
+        """What has a table is named in it and in its own files."""
+        code = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+        for kind, (_, _, _, own, allowed, message) in TABLES.items():
+            tested = path.startswith("tests/") and kind not in ("form", "instruction set")
+            if not self.named[kind] or path.startswith(own) or tested:
+                continue
+            for match in self.named[kind].finditer(code):
+                name = next(group for group in match.groups() if group)
+                if (path, name) not in allowed and (path, None) not in allowed:
+                    self.fault(kind, path, line_of(text, match.start()), f"{name}: {message}")
+        for match in self.compared.finditer(code) if self.compared else ():
+            self.fault("order", path, line_of(text, match.start()), f"{match.group()}: the order of a table's rows is not compared")
 
     def fault(self, rule, path, line, message):
         self.faults.append((rule, path, line, message))
@@ -244,6 +315,8 @@ class Tree:
         for match in INCLUDE.finditer(text):
             quoted, angled = match.groups()
             self.check_include(path, line_of(text, match.start(1 if quoted else 2)), quoted, angled)
+        if path.startswith(("src/", "apps/", "tests/kernel/common/")):
+            self.check_names(path, text)
         if path.startswith("src/"):
             self.check_library_code(path, text)
 
@@ -293,12 +366,6 @@ class Tree:
         for rule, pattern, message in rules:
             for match in pattern.finditer(code):
                 self.fault(rule, path, line_of(code, match.start()), f"{match.group().strip(' (')}: {message}")
-        if self.format_name and not path.startswith(FORMAT_TABLES):
-            for match in self.format_name.finditer(COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)):
-                name = match.group(1) or match.group(2)
-                if (path, name) not in FORMAT_NAMES_ALLOWED:
-                    self.fault("format", path, line_of(text, match.start()),
-                               f"{name}: a format's properties are in its row and its file in src/quant")
         if path.startswith("src/model/"):
             for match in INSTRUCTION_SET.finditer(text):
                 self.fault("instruction set", path, line_of(text, match.start()),

@@ -153,6 +153,38 @@ class LayoutTest(unittest.TestCase):
             found = [fault[:3] for fault in self.faults({**table, "src/model/a.c": text})]
             self.assertEqual(found, [("format", "src/model/a.c", 1)] * faults, text)
 
+    def test_names_outside_their_tables(self):
+        tables = {"src/model/roles.def": "ROLE(ATTN_Q, ATTENTION)\n", "src/kernel/forms.def": 'FORM(T16, "t16")\n',
+                  "src/kernel/isas.def": "ISA(avx2, scalar)\n", "src/model/arch/archs.def": "ARCH(st_spec_llama)\n",
+                  "src/model/arch/llama.c": 'static const char *const gguf_names[] = {"llama", NULL};\n'
+                                            'const st_spec st_spec_llama = {\n    .hf_class = "LlamaForCausalLM",\n};\n',
+                  "src/kernel/x86/dot_avx2.c": "void st_avx2_init(void);\n",
+                  "src/model/forward.c": "int a = ST_ATTN_Q;\n"}
+        self.assertEqual(self.faults(tables), [])
+        for path, text, rule in (("src/placement/a.c", "int a = ST_ATTN_Q;\n", "role"), ("src/api/a.c", "// ST_ATTN_Q\n", None),
+                                 ("src/kernel/ref/a.c", "int a = ST_FORM_T16;\n", "form"),
+                                 ("src/kernel/ref/a.c", "int a = ST_FORM_T16B;\n", None),
+                                 ("tests/kernel/common/a.c", "int a = ST_FORM_T16;\n", "form"),
+                                 ("tests/kernel/common/a.c", "int a = ST_ATTN_Q;\n", None),
+                                 ("src/kernel/a.c", 'const char *a = "avx2";\n', "instruction set"),
+                                 ("apps/setun/a.c", 'const char *a = "avx2";\n', "instruction set"),
+                                 ("src/api/a.c", "void *a = &st_spec_llama;\n", "family"),
+                                 ("apps/setun/a.c", 'const char *a = "llama";\n', "family"),
+                                 ("src/api/a.c", 'const char *a = "LlamaForCausalLM";\n', "family"),
+                                 ("src/api/a.c", 'const char *a = "llama.cpp";\n', None)):
+            with self.subTest(path=path, text=text):
+                found = [fault[:3] for fault in self.faults({**tables, path: text})]
+                self.assertEqual(found, [(rule, path, 1)] if rule else [])
+
+    def test_orders_of_tables(self):
+        tables = {"src/model/roles.def": "ROLE(ATTN_Q, ATTENTION)\n", "src/kernel/forms.def": 'FORM(F16, "f16")\n',
+                  "src/quant/formats.def": 'FORMAT(I2_S, "i2_s", 36, 128, 0, TENSOR, ops)\n'}
+        for path, text, faults in (("src/model/forward.c", "int a = r < ST_ATTN_Q;\n", 1),
+                                   ("src/kernel/kernel.h", "int a = ST_FORM_F16 <= f;\n", 1), ("src/quant/a.c", "int a = f>=ST_I2_S;\n", 1),
+                                   ("src/quant/a.c", "int a = 1 << ST_I2_S, b = f < ST_FORMAT_COUNT, c = p->ST_I2_S;\n", 0)):
+            found = [fault[0] for fault in self.faults({**tables, path: text}) if fault[0] == "order"]
+            self.assertEqual(found, ["order"] * faults, text)
+
     def test_instruction_sets_in_the_model(self):
         for name in ("avx2", "AVX512_VNNI", "neon", "__m256i x = _mm256_setzero_si256()", "amx", "sse41"):
             with self.subTest(name=name):

@@ -73,7 +73,7 @@ static void check_map(const char *model, size_t expected) {
   for (const st_binding *b = spec->bindings; b->role != ST_ROLE_COUNT; b++) {
     const char *name = st_binding_pattern(b, false);
     if (st_binding_need(b) == ST_OPTIONAL || !name || strstr(name, "%e")) continue;
-    for (uint32_t i = 0; i < (st_role_get(b->role)->part == ST_OF_MODEL ? 1 : h.n_layer); i++) {
+    for (uint32_t i = 0; i < (st_role_in_layer(b->role) ? h.n_layer : 1); i++) {
       int64_t line = line_of(&as_hf, spec, b, i, hf);
       assert_int_equal(line, line_of(&as_gguf, spec, b, i, gguf)); // the same role in both
       assert_false(seen[line]);

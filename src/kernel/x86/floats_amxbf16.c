@@ -223,7 +223,10 @@ void st_amxbf16_init(st_kernels *k) {
   k->input_bytes = bf16_input_bytes;
   k->prepare = bf16_prepare;
 #define FILL(id)                                                                                                       \
-  if (st_coding_of(ST_FORM_##id).number == ST_NUMBER_BF16) k->matmul[ST_FORM_##id][ST_ACT_F32] = bf16_matmul;
+  if (st_coding_of(ST_FORM_##id).number == ST_NUMBER_BF16) {                                                           \
+    k->matmul[ST_FORM_##id][ST_ACT_F32] = bf16_matmul;                                                                 \
+    k->own_order[ST_FORM_##id] = true;                                                                                 \
+  }
 #define FORM(id, name, kind, ...) ST_IF_FLOATS_##kind(FILL, id)
 #include "kernel/forms.def"
 #undef FILL

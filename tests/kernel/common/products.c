@@ -97,10 +97,10 @@ void product(const st_kernels *k, const matrix *w, st_activation kind, const flo
   free_input(&input);
 }
 
-// Whether a table's product has the scalar table's bits. AMX's of BF16 weights with float32 inputs adds up in an order
-// of its own: amx_bf16.c has it.
+// Whether a table's product has the scalar table's bits. Those in an order of their own have tests of their own, such
+// as amx_bf16.c.
 static bool adds_alike(const st_kernels *k, st_form form, st_activation kind) {
-  return st_coding_of(form).number != ST_NUMBER_BF16 || kind != ST_ACT_F32 || strcmp(k->name, "amx");
+  return kind != ST_ACT_F32 || !k->own_order[form];
 }
 
 void check_product(const st_kernels *k, const st_kernels *reference, const matrix *w, st_activation kind, mode how,
