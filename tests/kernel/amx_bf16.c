@@ -23,6 +23,8 @@ int main(int argc, char **argv) {
   table_name = "amx bf16 (emulated)";
 #if defined(__x86_64__)
   if (st_cpu_detect().avx512) return check_emulated(r);
+#else
+  (void)r;
 #endif
   printf("amx bf16 (emulated) skipped: this processor has no AVX-512\n");
   return 77;
