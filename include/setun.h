@@ -389,7 +389,8 @@ SETUN_API setun_status setun_session_eval(setun_session *session, const setun_to
 /* The logits after the last token, n_vocab floats, owned by the session and valid until its next call; NULL before
  * the first token. */
 SETUN_API const float *setun_session_logits(const setun_session *session);
-/* Forgets all tokens from position `n` on. */
+/* Forgets all tokens from position `n` on. Where layers with a sliding window have no longer what position `n` sees,
+ * the next evaluation computes the tokens that are left again, with the results of a fresh session. */
 SETUN_API setun_status setun_session_truncate(setun_session *session, uint32_t n, setun_error *error);
 /* The tokens so far, setun_session_position of them, owned by the session and valid until its next call. */
 SETUN_API const setun_token *setun_session_tokens(const setun_session *session);
@@ -450,9 +451,9 @@ SETUN_API setun_status setun_context_add(setun_context *context, int *sequence, 
 SETUN_API setun_status setun_context_drop(setun_context *context, int sequence, setun_error *error);
 /* A new sequence with the same tokens, which shares the pages: nothing is copied before one of the two goes on. */
 SETUN_API setun_status setun_context_fork(setun_context *context, int sequence, int *copy, setun_error *error);
-/* Forgets all tokens of a sequence from position `n` on. */
+/* Forgets all tokens of a sequence from position `n` on; see setun_session_truncate. */
 SETUN_API setun_status setun_context_truncate(setun_context *context, int sequence, uint32_t n, setun_error *error);
-/* A new sequence with the longest beginning of `ids` that any sequence has or had, dropped ones included: *position
+/* A new sequence with the longest beginning of `ids` that is in the cache, of dropped sequences included: *position
  * tokens, at most n - 1, so that evaluating the rest gives logits; possibly none. Tokens are compared, no hashes. */
 SETUN_API setun_status setun_context_reuse(setun_context *context, const setun_token *ids, size_t n, int *sequence,
                                            uint32_t *position, setun_error *error);

@@ -115,8 +115,25 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
   return SETUN_OK;
 }
 
+uint32_t st_layer_blocks(const st_hparams *h, uint32_t layer, uint32_t n_ctx, uint32_t n_batch) {
+  uint32_t all = st_run_blocks(n_ctx), window = st_layer_window(h, layer);
+  uint64_t most = (uint64_t)window + n_batch - 1; // positions, which may begin anywhere in a page
+  uint64_t blocks = (most + ST_CACHE_POSITIONS - 2) / ST_CACHE_POSITIONS + 1;
+  return window && blocks < all ? (uint32_t)blocks : all;
+}
+
+void st_run_count_pages(const st_hparams *h, const st_run_options *o, uint32_t pages[ST_LAYER_KINDS]) {
+  for (int kind = 0; kind < ST_LAYER_KINDS; kind++) pages[kind] = 0;
+  for (uint32_t i = 0; i < h->n_layer; i++) {
+    uint64_t blocks = (uint64_t)o->n_seq * st_layer_blocks(h, i, o->n_ctx, o->n_batch);
+    pages[st_layer_kind_of(h, i)] += blocks < o->n_blocks ? (uint32_t)blocks : o->n_blocks;
+  }
+}
+
 static st_cache_shape cache_shape(const st_hparams *h, const st_run_options *o) {
-  return (st_cache_shape){.n_pages = h->n_layer * o->n_blocks,
+  uint32_t pages[ST_LAYER_KINDS];
+  st_run_count_pages(h, o, pages);
+  return (st_cache_shape){.n_pages = pages[ST_LAYER_FULL] + pages[ST_LAYER_WINDOW],
                           .n_ctx = o->n_ctx,
                           .n_head = h->n_head,
                           .n_head_kv = h->n_head_kv,
@@ -152,7 +169,7 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = cache_shape(&m->h, o);
   setun_status s = b->queue_new(m->device, &queue, &r->queue, err);
-  r->n_pages = cache.n_pages;
+  st_run_count_pages(&m->h, o, r->n_pages);
   if (s == SETUN_OK) s = b->cache_new(r->queue, &cache, &r->cache, err);
   if (s == SETUN_OK) s = new_arrays(r, o, err);
   if (s == SETUN_OK && m->h.n_expert) s = st_moe_new(r, &r->moe, err);
@@ -219,7 +236,7 @@ static void attention(st_run *r, uint32_t index, const st_batch *batch) {
   b->attend(r->queue, r->cache, batch,
             &(st_attend_args){.layer = index,
                               .n_head = h->n_head,
-                              .window = h->sliding[index] ? h->window : 0,
+                              .window = st_layer_window(h, index),
                               .scale = h->attn_scale,
                               .sinks = l->vector[ST_ATTN_SINKS],
                               .q = r->q,

@@ -10,11 +10,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// An entry of the call that runs, or of the last one.
+// An entry of the call that runs, or of the last one: first what its sequence has to compute again, then its tokens.
 typedef struct work {
   st_sequence *sequence;
   const setun_batch_entry *entry;
-  size_t done;          // tokens of passes that are finished
+  const setun_token *ids;
+  size_t n, done;       // tokens, and those of passes that are finished
   uint32_t taken;       // by the pass that runs
   uint32_t row, n_rows; // of the logits
 } work;
@@ -37,7 +38,7 @@ struct st_context {
   size_t n_results;
   // Of the call that runs: [n_max] each, and of its pass [n_batch] each.
   work *works;
-  st_growth *growths;
+  st_growth *growths; // of the call, then of its pass
   st_token_run *runs;
   setun_token *ids;
   uint32_t *rows; // tokens of the pass whose logits are wanted
@@ -101,11 +102,9 @@ void st_context_free(st_context *c) {
 }
 
 void st_context_info(const st_context *c, setun_context_info *info) {
-  const st_page_pool *p = &c->sequences.pool;
   const st_backend *b = c->run->model->backend;
   const st_hparams *h = &c->run->model->h;
-  st_cache_shape shape = {.n_pages = p->n_pages,
-                          .n_ctx = c->run->n_ctx,
+  st_cache_shape shape = {.n_ctx = c->run->n_ctx,
                           .n_head = h->n_head,
                           .n_head_kv = h->n_head_kv,
                           .head_dim = h->head_dim,
@@ -116,10 +115,13 @@ void st_context_info(const st_context *c, setun_context_info *info) {
                                .n_batch = c->run->n_batch,
                                .n_logits = c->n_logits,
                                .threads = c->threads,
-                               .page_bytes = b->cache_page_size(&shape),
-                               .pages = p->n_pages,
-                               .pages_used = p->n_pages - p->n_free - p->n_idle,
-                               .pages_kept = p->n_idle};
+                               .page_bytes = b->cache_page_size(&shape)};
+  for (int kind = 0; kind < ST_LAYER_KINDS; kind++) {
+    const st_page_pool *p = &c->sequences.pools[kind];
+    info->pages += p->n_pages;
+    info->pages_used += st_page_pool_used(p);
+    info->pages_kept += p->n_idle;
+  }
   for (uint32_t i = 0; i < info->n_seq_max; i++) info->n_seq += c->sequences.all[i].used;
 }
 
@@ -128,8 +130,8 @@ uint64_t st_context_cache_bytes(const st_context *c, uint32_t tokens) {
   const st_hparams *h = &c->run->model->h;
   uint64_t seen = 0;
   for (uint32_t i = 0; i < h->n_layer; i++) {
-    bool cut = h->sliding[i] && h->window && h->window < tokens;
-    seen += cut ? h->window : tokens;
+    uint32_t window = st_layer_window(h, i);
+    seen += window && window < tokens ? window : tokens;
   }
   const st_backend *b = c->run->model->backend;
   return seen * h->n_head_kv *
@@ -233,7 +235,9 @@ setun_status st_context_load_memory(st_context *c, int sequence, const void *byt
 typedef struct eval_state {
   st_context *c;
   const setun_eval_params *params;
-  size_t n_works, n, done; // entries; tokens of all, and of passes that are finished
+  size_t n_works, n, done; // entries; tokens of all works, and of passes that are finished
+  size_t total, before;    // tokens of the call, those that are computed again included; those before the works'
+  bool again;              // what sequences have to compute again is computed
   uint32_t blocks;         // that the pass has begun
   st_batch batch;          // of the pass that runs
   uint32_t n_rows;         // of its tokens whose logits are wanted
@@ -287,7 +291,7 @@ static setun_status assign_rows(st_context *c, size_t n, setun_error *err) {
                  c->n_logits, (unsigned long long)rows);
 }
 
-// The entries, checked; *tokens of all.
+// The entries, checked; *tokens that are to be computed.
 static setun_status take_entries(st_context *c, const setun_batch_entry *entries, size_t n, size_t *tokens,
                                  setun_error *err) {
   *tokens = 0;
@@ -302,8 +306,9 @@ static setun_status take_entries(st_context *c, const setun_batch_entry *entries
     if (s == SETUN_OK) s = check_entry(c, w, err);
     if (s != SETUN_OK) return n > 1 ? st_fail_in(err, s, "entry %zu", i) : s;
     w->n_rows = entries[i].logits == SETUN_LOGITS_ALL ? (uint32_t)entries[i].n : entries[i].logits && entries[i].n;
-    *tokens += entries[i].n;
     c->growths[i] = (st_growth){w->sequence, (uint32_t)entries[i].n};
+    if (entries[i].n) c->growths[i].n += w->sequence->position - w->sequence->cached;
+    *tokens += c->growths[i].n;
   }
   return assign_rows(c, n, err);
 }
@@ -311,7 +316,8 @@ static setun_status take_entries(st_context *c, const setun_batch_entry *entries
 // Tells the caller; what it answers counts as setun_session_stop does.
 static bool report_progress(eval_state *e, double done) {
   const setun_eval_params *p = e->params;
-  if (p->progress && !p->progress(done / (double)e->n, p->user)) atomic_store(&e->c->stop, true);
+  if (p->progress && !p->progress(((double)e->before + done) / (double)e->total, p->user))
+    atomic_store(&e->c->stop, true);
   return !atomic_load(&e->c->stop);
 }
 
@@ -327,14 +333,15 @@ static bool stopped(void *context) {
 // Tokens [w->done, w->done + n) of an entry join the pass.
 static void take_tokens(eval_state *e, work *w, uint32_t n) {
   st_context *c = e->c;
-  const setun_batch_entry *entry = w->entry;
+  setun_logits logits = w->entry->logits;
   const st_sequence *q = w->sequence;
+  c->growths[e->batch.n_runs] = (st_growth){w->sequence, n};
   c->runs[e->batch.n_runs++] =
-      (st_token_run){.position = q->position, .n = n, .pages = q->pages, .stride = c->sequences.stride};
-  memcpy(c->ids + e->batch.n_tokens, entry->ids + w->done, n * sizeof *c->ids);
-  for (uint32_t i = 0; i < n; i++) {
-    bool last = w->done + i + 1 == entry->n, all = e->params->on_logits || entry->logits == SETUN_LOGITS_ALL;
-    if (!all && !(last && entry->logits == SETUN_LOGITS_LAST)) continue;
+      (st_token_run){.position = q->cached, .n = n, .pages = q->pages, .stride = c->sequences.stride};
+  memcpy(c->ids + e->batch.n_tokens, w->ids + w->done, n * sizeof *c->ids);
+  for (uint32_t i = 0; i < n && !e->again; i++) {
+    bool last = w->done + i + 1 == w->n, all = e->params->on_logits || logits == SETUN_LOGITS_ALL;
+    if (!all && !(last && logits == SETUN_LOGITS_LAST)) continue;
     c->rows[e->n_rows++] = e->batch.n_tokens + i;
   }
   w->taken = n;
@@ -350,7 +357,7 @@ static void fill_pass(eval_state *e) {
   for (int several = 0; several < 2; several++) {
     for (size_t i = 0; i < e->n_works; i++) {
       work *w = &c->works[i];
-      size_t left = w->entry->n - w->done, room = c->run->n_batch - e->batch.n_tokens;
+      size_t left = w->n - w->done, room = c->run->n_batch - e->batch.n_tokens;
       if (left && room && has_several(w) == several) take_tokens(e, w, (uint32_t)(left < room ? left : room));
     }
   }
@@ -402,14 +409,56 @@ static void finish_pass(eval_state *e) {
   for (size_t i = 0; i < e->n_works; i++) {
     work *w = &c->works[i];
     if (!w->taken) continue;
-    memcpy(w->sequence->ids + w->sequence->position, w->entry->ids + w->done, w->taken * sizeof(setun_token));
-    w->sequence->position += w->taken;
+    st_sequence *q = w->sequence;
+    if (!e->again) memcpy(q->ids + q->cached, w->ids + w->done, w->taken * sizeof *q->ids);
+    q->cached += w->taken;
+    if (q->position < q->cached) q->position = q->cached;
     w->done += w->taken;
   }
   e->done += e->batch.n_tokens;
 }
 
-static setun_status eval(eval_state *e, setun_error *err) {
+// Computes the works' tokens, pass by pass.
+static setun_status run_passes(eval_state *e, st_pass *pass, setun_error *err) {
+  st_context *c = e->c;
+  for (e->done = 0; e->done < e->n;) {
+    fill_pass(e);
+    pass->n_logits = e->n_rows;
+    setun_status s = st_sequences_reserve(&c->sequences, c->growths, e->batch.n_runs, err);
+    if (s == SETUN_OK) s = st_run_tokens(c->run, c->ids, &e->batch, pass, err);
+    if (s == SETUN_ERROR_CANCELED) {
+      return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", e->done, e->n);
+    }
+    if (s == SETUN_OK) s = all_logits(e, err);
+    if (s != SETUN_OK) return s;
+    finish_pass(e);
+  }
+  return SETUN_OK;
+}
+
+// Works of what sequences have to compute again, or of the entries' tokens.
+static void set_works(eval_state *e, bool again) {
+  e->again = again;
+  e->before = e->n;
+  e->n = 0;
+  for (size_t i = 0; i < e->n_works; i++) {
+    work *w = &e->c->works[i];
+    const st_sequence *q = w->sequence;
+    w->ids = again ? q->ids + q->cached : w->entry->ids;
+    w->n = !again ? w->entry->n : w->entry->n ? q->position - q->cached : 0;
+    w->done = 0;
+    e->n += w->n;
+  }
+}
+
+// What sequences lost when they were truncated, see st_sequence_truncate.
+static setun_status compute_again(eval_state *e, setun_error *err) {
+  st_pass pass = {.stop = stopped, .stop_context = e};
+  set_works(e, true);
+  return run_passes(e, &pass, err);
+}
+
+static setun_status compute(eval_state *e, setun_error *err) {
   st_context *c = e->c;
   st_pass pass = {.stop = stopped, .stop_context = e, .on_hidden = e->params->on_hidden, .user = e->params->user};
   if (pass.on_hidden) {
@@ -420,17 +469,9 @@ static setun_status eval(eval_state *e, setun_error *err) {
     if (!c->hidden) return st_fail_memory(err, "hidden states");
     pass.hidden = c->hidden;
   }
-  while (e->done < e->n) {
-    fill_pass(e);
-    pass.n_logits = e->n_rows;
-    setun_status s = st_run_tokens(c->run, c->ids, &e->batch, &pass, err);
-    if (s == SETUN_ERROR_CANCELED) {
-      return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", e->done, e->n);
-    }
-    if (s == SETUN_OK) s = all_logits(e, err);
-    if (s != SETUN_OK) return s;
-    finish_pass(e);
-  }
+  set_works(e, false);
+  setun_status s = run_passes(e, &pass, err);
+  if (s != SETUN_OK) return s;
   report_progress(e, (double)e->n); // all is done whatever the answer is
   c->n_results = e->n_works;
   for (size_t i = 0; i < e->n_works; i++) c->results[i] = (result){c->works[i].row, c->works[i].n_rows};
@@ -442,13 +483,14 @@ setun_status st_context_eval(st_context *c, const setun_batch_entry *entries, si
   const setun_eval_params none = {0};
   eval_state e = {.c = c, .params = params ? params : &none, .n_works = n};
   setun_status s = st_process_check(c->maker, c->what, err);
-  if (s == SETUN_OK) s = take_entries(c, entries, n, &e.n, err);
-  if (s != SETUN_OK || !e.n) return s;
-  s = st_sequences_reserve(&c->sequences, c->growths, n, err);
+  if (s == SETUN_OK) s = take_entries(c, entries, n, &e.total, err);
+  if (s != SETUN_OK || !e.total) return s;
+  s = st_sequences_begin(&c->sequences, c->growths, n, err);
   if (s != SETUN_OK) return s;
   atomic_store(&c->stop, false);
   atomic_store(&c->running, true);
-  s = eval(&e, err);
+  s = compute_again(&e, err);
+  if (s == SETUN_OK) s = compute(&e, err);
   atomic_store(&c->running, false);
   for (size_t i = 0; i < n && s != SETUN_OK; i++) st_sequence_trim(&c->sequences, c->works[i].sequence);
   return s;

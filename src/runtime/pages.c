@@ -7,8 +7,8 @@ uint64_t st_page_pool_size(uint32_t n_pages) {
   return (uint64_t)n_pages * 3 * sizeof(uint32_t);
 }
 
-setun_status st_page_pool_new(st_page_pool *p, uint32_t n_pages, setun_error *err) {
-  *p = (st_page_pool){.n_pages = n_pages, .n_free = n_pages};
+setun_status st_page_pool_new(st_page_pool *p, uint32_t first, uint32_t n_pages, setun_error *err) {
+  *p = (st_page_pool){.first = first, .n_pages = n_pages, .n_free = n_pages};
   p->free = st_malloc(n_pages, sizeof *p->free);
   p->users = st_calloc(n_pages, sizeof *p->users);
   p->idle = st_calloc(n_pages, sizeof *p->idle);
@@ -16,7 +16,7 @@ setun_status st_page_pool_new(st_page_pool *p, uint32_t n_pages, setun_error *er
     st_page_pool_free(p);
     return st_fail_memory(err, "the pages of the KV cache");
   }
-  for (uint32_t i = 0; i < n_pages; i++) p->free[i] = n_pages - 1 - i; // the lowest first
+  for (uint32_t i = 0; i < n_pages; i++) p->free[i] = first + n_pages - 1 - i; // the lowest first
   return SETUN_OK;
 }
 
@@ -27,16 +27,17 @@ void st_page_pool_free(st_page_pool *p) {
   *p = (st_page_pool){0};
 }
 
-static bool is_idle(const st_page_pool *p, uint32_t page) {
-  return p->users[page] && p->users[page] == p->idle[page];
+static bool is_idle(const st_page_pool *p, uint32_t i) {
+  return p->users[i] && p->users[i] == p->idle[i];
 }
 
 // Counts of one page change; those of the pool follow.
 static void change(st_page_pool *p, uint32_t page, int users, int idle) {
-  p->n_idle -= is_idle(p, page);
-  p->users[page] += (uint32_t)users;
-  p->idle[page] += (uint32_t)idle;
-  p->n_idle += is_idle(p, page);
+  uint32_t i = page - p->first;
+  p->n_idle -= is_idle(p, i);
+  p->users[i] += (uint32_t)users;
+  p->idle[i] += (uint32_t)idle;
+  p->n_idle += is_idle(p, i);
 }
 
 uint32_t st_page_acquire(st_page_pool *p) {
@@ -51,7 +52,7 @@ void st_page_share(st_page_pool *p, uint32_t page, bool idle) {
 
 void st_page_release(st_page_pool *p, uint32_t page, bool idle) {
   change(p, page, -1, -(int)idle);
-  if (!p->users[page]) p->free[p->n_free++] = page;
+  if (!p->users[page - p->first]) p->free[p->n_free++] = page;
 }
 
 void st_page_set_idle(st_page_pool *p, uint32_t page, bool idle) {

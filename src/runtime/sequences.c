@@ -5,42 +5,65 @@
 
 #include <string.h>
 
+static const st_hparams *hparams_of(const st_sequences *a) {
+  return &a->run->model->h;
+}
+static uint32_t layers_of(const st_sequences *a) {
+  return hparams_of(a)->n_layer;
+}
+static st_layer_kind kind_of(const st_sequences *a, uint32_t layer) {
+  return st_layer_kind_of(hparams_of(a), layer);
+}
+
 uint64_t st_sequences_size(const st_model *m, const st_run_options *o) {
-  uint64_t table = (uint64_t)m->h.n_layer * st_run_blocks(o->n_ctx) * sizeof(uint32_t);
-  uint64_t each = sizeof(st_sequence) + table + (uint64_t)o->n_ctx * sizeof(setun_token);
-  return 2 * (uint64_t)o->n_seq * each + st_page_pool_size(m->h.n_layer * o->n_blocks);
+  uint32_t pages[ST_LAYER_KINDS];
+  uint64_t layer = st_run_blocks(o->n_ctx) * sizeof(uint32_t) + sizeof(st_layer_cache);
+  uint64_t each = sizeof(st_sequence) + m->h.n_layer * layer + (uint64_t)o->n_ctx * sizeof(setun_token);
+  uint64_t size = 2 * (uint64_t)o->n_seq * each;
+  st_run_count_pages(&m->h, o, pages);
+  for (int kind = 0; kind < ST_LAYER_KINDS; kind++) size += st_page_pool_size(pages[kind]);
+  return size;
+}
+
+static setun_status new_pools(st_sequences *a, setun_error *err) {
+  setun_status s = SETUN_OK;
+  uint32_t first = 0;
+  for (int kind = 0; kind < ST_LAYER_KINDS && s == SETUN_OK; kind++) {
+    s = st_page_pool_new(&a->pools[kind], first, a->run->n_pages[kind], err);
+    first += a->run->n_pages[kind];
+  }
+  return s;
 }
 
 setun_status st_sequences_new(st_sequences *a, st_run *run, uint32_t n_max, setun_error *err) {
   size_t pages;
   *a = (st_sequences){.run = run, .n_max = n_max, .stride = st_run_blocks(run->n_ctx)};
-  setun_status s = st_page_pool_new(&a->pool, run->n_pages, err);
+  setun_status s = new_pools(a, err);
   if (s != SETUN_OK) return s;
   a->all = st_calloc((size_t)2 * n_max, sizeof *a->all);
-  bool whole = a->all && st_mul_size(run->model->h.n_layer, a->stride, &pages);
+  bool whole = a->all && st_mul_size(layers_of(a), a->stride, &pages);
   for (size_t i = 0; whole && i < (size_t)2 * n_max; i++) {
-    a->all[i].pages = st_calloc(pages, sizeof *a->all[i].pages);
-    a->all[i].ids = st_calloc(run->n_ctx, sizeof *a->all[i].ids);
-    whole = a->all[i].pages && a->all[i].ids;
+    st_sequence *s = &a->all[i];
+    s->layers = st_calloc(layers_of(a), sizeof *s->layers);
+    s->pages = st_calloc(pages, sizeof *s->pages);
+    s->ids = st_calloc(run->n_ctx, sizeof *s->ids);
+    whole = s->layers && s->pages && s->ids;
   }
   return whole ? SETUN_OK : st_fail_memory(err, "the sequences");
 }
 
 void st_sequences_free(st_sequences *a) {
   for (size_t i = 0; a->all && i < (size_t)2 * a->n_max; i++) {
+    st_free(a->all[i].layers);
     st_free(a->all[i].pages);
     st_free(a->all[i].ids);
   }
   st_free(a->all);
-  st_page_pool_free(&a->pool);
+  for (int kind = 0; kind < ST_LAYER_KINDS; kind++) st_page_pool_free(&a->pools[kind]);
 }
 
 static bool is_dropped(const st_sequences *a, const st_sequence *s) {
   return (size_t)(s - a->all) >= a->n_max;
-}
-
-static uint32_t layers_of(const st_sequences *a) {
-  return a->run->model->h.n_layer;
 }
 
 // ---- beginning and ending -----------------------------------------------------------------------------------------
@@ -67,24 +90,37 @@ setun_status st_sequence_add(st_sequences *a, st_sequence **sequence, setun_erro
                    a->n_max);
   }
   s->used = true;
-  s->position = s->n_blocks = 0;
   *sequence = s;
   return SETUN_OK;
 }
 
-// Gives back the pages from block `first` on.
-static void release_blocks(st_sequences *a, st_sequence *s, uint32_t first) {
-  for (uint32_t block = s->n_blocks; block > first; block--) {
+// Gives back the pages from a block on, and those of a layer before one.
+static void release_from(st_sequences *a, st_sequence *s, uint32_t from) {
+  for (; s->n_blocks > from; s->n_blocks--) {
+    uint32_t block = s->n_blocks - 1;
     for (uint32_t layer = layers_of(a); layer; layer--) {
-      st_page_release(&a->pool, *st_sequence_page(a, s, layer - 1, block - 1), is_dropped(a, s));
+      if (block < s->layers[layer - 1].first) continue;
+      st_page_release(&a->pools[kind_of(a, layer - 1)], *st_sequence_page(a, s, layer - 1, block), is_dropped(a, s));
     }
   }
-  if (first < s->n_blocks) s->n_blocks = first;
+}
+static void release_before(st_sequences *a, st_sequence *s, uint32_t layer, uint32_t end) {
+  for (uint32_t *first = &s->layers[layer].first; *first < end; ++*first) {
+    st_page_release(&a->pools[kind_of(a, layer)], *st_sequence_page(a, s, layer, *first), is_dropped(a, s));
+  }
+}
+
+// Nothing of the sequence is in the cache any more.
+static void release_all(st_sequences *a, st_sequence *s) {
+  release_from(a, s, 0);
+  memset(s->layers, 0, layers_of(a) * sizeof *s->layers);
+  s->cached = 0;
 }
 
 static void forget(st_sequences *a, st_sequence *s) {
-  release_blocks(a, s, 0);
+  release_all(a, s);
   s->used = false;
+  s->position = 0;
 }
 
 // Of those dropped; NULL: there is none.
@@ -102,15 +138,16 @@ static void move(st_sequences *a, st_sequence *from, st_sequence *to) {
   st_sequence unused = *to;
   *to = *from;
   *from = unused;
-  for (uint32_t block = 0; block < to->n_blocks; block++) {
-    for (uint32_t layer = 0; layer < layers_of(a); layer++) {
-      st_page_set_idle(&a->pool, *st_sequence_page(a, to, layer, block), is_dropped(a, to));
+  for (uint32_t layer = 0; layer < layers_of(a); layer++) {
+    for (uint32_t block = to->layers[layer].first; block < to->n_blocks; block++) {
+      st_page_set_idle(&a->pools[kind_of(a, layer)], *st_sequence_page(a, to, layer, block), is_dropped(a, to));
     }
   }
 }
 
 void st_sequence_drop(st_sequences *a, st_sequence *s) {
   st_sequence_trim(a, s);
+  s->position = s->cached;
   if (!s->position) {
     forget(a, s);
     return;
@@ -122,33 +159,55 @@ void st_sequence_drop(st_sequences *a, st_sequence *s) {
 }
 
 void st_sequence_trim(st_sequences *a, st_sequence *s) {
-  release_blocks(a, s, st_run_blocks(s->position));
+  release_from(a, s, st_run_blocks(s->cached));
+  if (!s->cached) release_all(a, s);
+}
+
+uint32_t st_sequence_visible(const st_sequences *a, uint32_t layer, uint32_t position) {
+  uint32_t window = st_layer_window(hparams_of(a), layer);
+  return window && position >= window ? (position - window + 1) / ST_CACHE_POSITIONS : 0;
+}
+
+// Whether the cache has all that the token at position n sees.
+static bool is_whole(const st_sequences *a, const st_sequence *s, uint32_t n) {
+  for (uint32_t layer = 0; layer < layers_of(a); layer++) {
+    if (s->layers[layer].first > st_sequence_visible(a, layer, n)) return false;
+  }
+  return n <= s->cached;
 }
 
 void st_sequence_truncate(st_sequences *a, st_sequence *s, uint32_t n) {
   s->position = n;
-  st_sequence_trim(a, s);
+  if (s->cached <= n) return;
+  if (is_whole(a, s, n)) {
+    s->cached = n;
+    st_sequence_trim(a, s);
+  } else {
+    release_all(a, s);
+  }
 }
 
 void st_sequence_copy(st_sequences *a, const st_sequence *from, st_sequence *to, uint32_t n) {
   to->position = n;
-  to->n_blocks = st_run_blocks(n);
+  to->cached = n < from->cached ? n : from->cached;
+  to->n_blocks = st_run_blocks(to->cached);
   memcpy(to->ids, from->ids, n * sizeof *to->ids);
   for (uint32_t layer = 0; layer < layers_of(a); layer++) {
-    for (uint32_t block = 0; block < to->n_blocks; block++) {
+    to->layers[layer] = from->layers[layer];
+    for (uint32_t block = to->layers[layer].first; block < to->n_blocks; block++) {
       uint32_t page = *st_sequence_page(a, from, layer, block);
       *st_sequence_page(a, to, layer, block) = page;
-      st_page_share(&a->pool, page, is_dropped(a, to));
+      st_page_share(&a->pools[kind_of(a, layer)], page, is_dropped(a, to));
     }
   }
 }
 
-// Tokens of a sequence that are those of the ids, at most `most`.
-static uint32_t common_prefix(const st_sequence *s, const setun_token *ids, uint32_t most) {
+// Tokens of a sequence that are those of the ids, at most `most`, if the cache has them; otherwise 0.
+static uint32_t common_prefix(const st_sequences *a, const st_sequence *s, const setun_token *ids, uint32_t most) {
   uint32_t n = 0;
-  if (most > s->position) most = s->position;
+  if (most > s->cached) most = s->cached;
   while (n < most && s->ids[n] == ids[n]) n++;
-  return n;
+  return is_whole(a, s, n) ? n : 0;
 }
 
 setun_status st_sequence_reuse(st_sequences *a, const setun_token *ids, size_t n, st_sequence **sequence,
@@ -159,7 +218,7 @@ setun_status st_sequence_reuse(st_sequences *a, const setun_token *ids, size_t n
   if (status != SETUN_OK) return status;
   for (size_t i = 0; most && i < (size_t)2 * a->n_max; i++) {
     st_sequence *s = &a->all[i];
-    uint32_t found = s->used ? common_prefix(s, ids, most - 1) : 0;
+    uint32_t found = s->used ? common_prefix(a, s, ids, most - 1) : 0;
     if (found > longest) longest = found, best = s;
   }
   if (best && is_dropped(a, best) && longest == best->position) {
@@ -175,19 +234,25 @@ setun_status st_sequence_reuse(st_sequences *a, const setun_token *ids, size_t n
 
 // ---- pages for a call ---------------------------------------------------------------------------------------------
 
+// Numbers of pages for the layers of each kind.
+typedef struct page_counts {
+  uint64_t of[ST_LAYER_KINDS];
+} page_counts;
+
 // The block that a sequence goes on in, and the first one that it has no pages for.
 static uint32_t partial_block(const st_sequence *s) {
-  return s->position / ST_CACHE_POSITIONS;
+  return s->cached / ST_CACHE_POSITIONS;
 }
 
 // Whether the page that the i-th sequence goes on in is to be copied, since somebody else uses it. Those before it in
 // the call have copies by then. `forgotten`: as if those dropped were.
 static bool is_shared(const st_sequences *a, const st_growth *g, size_t i, uint32_t layer, bool forgotten) {
   const st_sequence *s = g[i].sequence;
+  const st_page_pool *p = &a->pools[kind_of(a, layer)];
   uint32_t block = partial_block(s);
   if (!g[i].n || block >= s->n_blocks) return false;
-  uint32_t page = *st_sequence_page(a, s, layer, block), users = a->pool.users[page];
-  if (forgotten) users -= a->pool.idle[page];
+  uint32_t page = *st_sequence_page(a, s, layer, block);
+  uint32_t users = forgotten ? st_page_users(p, page) : p->users[page - p->first];
   for (size_t k = 0; k < i && users > 1; k++) {
     const st_sequence *other = g[k].sequence;
     bool copies = g[k].n && partial_block(other) == block && block < other->n_blocks;
@@ -196,37 +261,83 @@ static bool is_shared(const st_sequences *a, const st_growth *g, size_t i, uint3
   return users > 1;
 }
 
-static uint64_t pages_needed(const st_sequences *a, const st_growth *g, size_t n, bool forgotten) {
-  uint64_t needed = 0;
+// Pages of a layer that a sequence has at most while it grows.
+static uint32_t most_blocks(const st_sequences *a, const st_growth *g, uint32_t layer) {
+  const st_sequence *s = g->sequence;
+  uint32_t now = s->n_blocks - s->layers[layer].first, most = st_run_blocks(s->cached + g->n);
+  uint32_t limit = st_layer_blocks(hparams_of(a), layer, a->run->n_ctx, a->run->n_batch);
+  if (!g->n) return now;
+  most -= st_sequence_visible(a, layer, s->cached);
+  if (most > limit) most = limit;
+  return most > now ? most : now;
+}
+
+// Pages that the sequences need at once, beside those that they have.
+static page_counts pages_needed(const st_sequences *a, const st_growth *g, size_t n, bool forgotten) {
+  page_counts needed = {{0}};
   for (size_t i = 0; i < n; i++) {
-    uint32_t blocks = st_run_blocks(g[i].sequence->position + g[i].n);
-    if (blocks > g[i].sequence->n_blocks) needed += (uint64_t)(blocks - g[i].sequence->n_blocks) * layers_of(a);
-    for (uint32_t layer = 0; layer < layers_of(a); layer++) needed += is_shared(a, g, i, layer, forgotten);
+    uint32_t blocks = st_run_blocks(g[i].sequence->cached + g[i].n);
+    for (uint32_t layer = 0; layer < layers_of(a); layer++) {
+      uint32_t limit = st_layer_blocks(hparams_of(a), layer, a->run->n_ctx, a->run->n_batch);
+      uint32_t more = blocks > g[i].sequence->n_blocks ? blocks - g[i].sequence->n_blocks : 0;
+      needed.of[kind_of(a, layer)] += (more < limit ? more : limit) + is_shared(a, g, i, layer, forgotten);
+    }
   }
   return needed;
 }
 
-// Pages that a sequence has alone, but for those dropped.
-static uint32_t pages_alone(const st_sequences *a, const st_sequence *s) {
+// Pages that will be free when the sequences have released what they do not see any more.
+static page_counts pages_unseen(const st_sequences *a, const st_growth *g, size_t n) {
+  page_counts unseen = {{0}};
+  for (size_t i = 0; i < n; i++) {
+    const st_sequence *s = g[i].sequence;
+    for (uint32_t layer = 0; layer < layers_of(a) && g[i].n; layer++) {
+      uint32_t end = st_sequence_visible(a, layer, s->cached);
+      for (uint32_t block = s->layers[layer].first; block < end; block++) {
+        unseen.of[kind_of(a, layer)] +=
+            st_page_users(&a->pools[kind_of(a, layer)], *st_sequence_page(a, s, layer, block)) == 1;
+      }
+    }
+  }
+  return unseen;
+}
+
+// Pages of layers with a window that all sequences have at most during the call. The cache has at least as many where
+// n_cache was not given.
+static uint64_t most_in_windows(const st_sequences *a, const st_growth *g, size_t n) {
+  uint64_t most = 0;
+  for (size_t i = 0; i < a->n_max; i++) {
+    st_growth growth = {&a->all[i], 0};
+    for (size_t k = 0; k < n; k++) growth.n = g[k].sequence == growth.sequence ? g[k].n : growth.n;
+    for (uint32_t layer = 0; layer < layers_of(a) && growth.sequence->used; layer++) {
+      if (kind_of(a, layer) == ST_LAYER_WINDOW) most += most_blocks(a, &growth, layer);
+    }
+  }
+  return most;
+}
+
+// Pages of layers of a kind that a sequence has alone, but for those dropped.
+static uint32_t pages_alone(const st_sequences *a, const st_sequence *s, int kind) {
   uint32_t n = 0;
   for (uint32_t layer = 0; layer < layers_of(a); layer++) {
-    for (uint32_t block = 0; block < s->n_blocks; block++) {
-      uint32_t page = *st_sequence_page(a, s, layer, block);
-      n += a->pool.users[page] - a->pool.idle[page] == 1;
+    if ((int)kind_of(a, layer) != kind) continue;
+    for (uint32_t block = s->layers[layer].first; block < s->n_blocks; block++) {
+      n += st_page_users(&a->pools[kind], *st_sequence_page(a, s, layer, block)) == 1;
     }
   }
   return n;
 }
 
-static setun_status fail_full(const st_sequences *a, const st_growth *g, size_t n, uint64_t needed, setun_error *err) {
-  const st_page_pool *p = &a->pool;
+static setun_status fail_full(const st_sequences *a, const st_growth *g, size_t n, int kind, uint64_t needed,
+                              setun_error *err) {
+  const st_page_pool *p = &a->pools[kind];
   const st_sequence *most = NULL;
   uint32_t frees = 0, unused = p->n_free + p->n_idle;
   for (size_t i = 0; i < a->n_max; i++) {
     const st_sequence *s = &a->all[i];
     bool grows = false;
     for (size_t k = 0; k < n; k++) grows = grows || g[k].sequence == s;
-    uint32_t alone = s->used && !grows ? pages_alone(a, s) : 0;
+    uint32_t alone = s->used && !grows ? pages_alone(a, s, kind) : 0;
     if (alone > frees) frees = alone, most = s;
   }
   if (!most) {
@@ -241,39 +352,88 @@ static setun_status fail_full(const st_sequences *a, const st_growth *g, size_t 
                  (unsigned long long)needed, unused, p->n_pages, st_sequence_number(a, most), most->position, frees);
 }
 
+static void release_unseen(st_sequences *a, const st_growth *g, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    st_sequence *s = g[i].sequence;
+    for (uint32_t layer = 0; layer < layers_of(a) && g[i].n; layer++) {
+      release_before(a, s, layer, st_sequence_visible(a, layer, s->cached));
+    }
+  }
+}
+
+setun_status st_sequences_begin(st_sequences *a, const st_growth *g, size_t n, setun_error *err) {
+  page_counts needed = pages_needed(a, g, n, true), unseen = pages_unseen(a, g, n);
+  for (int kind = 0; kind < ST_LAYER_KINDS; kind++) {
+    const st_page_pool *p = &a->pools[kind];
+    if (needed.of[kind] <= p->n_free + p->n_idle + unseen.of[kind]) continue;
+    if (kind == ST_LAYER_WINDOW && most_in_windows(a, g, n) <= p->n_pages) continue;
+    return fail_full(a, g, n, kind, needed.of[kind], err);
+  }
+  release_unseen(a, g, n);
+  return SETUN_OK;
+}
+
 // A copy of the page that a sequence goes on in, for itself.
 static void copy_partial(st_sequences *a, st_sequence *s, uint32_t layer) {
-  uint32_t *page = st_sequence_page(a, s, layer, partial_block(s)), copy = st_page_acquire(&a->pool);
+  uint32_t *page = st_sequence_page(a, s, layer, partial_block(s)),
+           copy = st_page_acquire(&a->pools[kind_of(a, layer)]);
   a->run->model->backend->cache_copy_page(a->run->queue, a->run->cache, *page, copy);
-  st_page_release(&a->pool, *page, false);
+  st_page_release(&a->pools[kind_of(a, layer)], *page, false);
   *page = copy;
 }
 
+// Layers grow together, so that what is used lies together.
+static void extend(st_sequences *a, st_sequence *s, uint32_t blocks) {
+  for (; s->n_blocks < blocks; s->n_blocks++) {
+    for (uint32_t layer = 0; layer < layers_of(a); layer++) {
+      if (s->n_blocks < s->layers[layer].first) continue;
+      *st_sequence_page(a, s, layer, s->n_blocks) = st_page_acquire(&a->pools[kind_of(a, layer)]);
+    }
+  }
+}
+
+// The kind of layer whose pages are short; ST_LAYER_KINDS: none is.
+static int short_kind(const st_sequences *a, const page_counts *needed) {
+  int kind = 0;
+  while (kind < ST_LAYER_KINDS && needed->of[kind] <= a->pools[kind].n_free) kind++;
+  return kind;
+}
+
 setun_status st_sequences_reserve(st_sequences *a, const st_growth *g, size_t n, setun_error *err) {
-  uint64_t needed = pages_needed(a, g, n, true);
-  if (needed > (uint64_t)a->pool.n_free + a->pool.n_idle) return fail_full(a, g, n, needed, err);
-  while (pages_needed(a, g, n, false) > a->pool.n_free) forget(a, least_recent(a));
+  release_unseen(a, g, n);
+  for (;;) {
+    page_counts needed = pages_needed(a, g, n, false);
+    int kind = short_kind(a, &needed);
+    st_sequence *dropped = kind < ST_LAYER_KINDS ? least_recent(a) : NULL;
+    if (kind == ST_LAYER_KINDS) break;
+    if (!dropped) return fail_full(a, g, n, kind, needed.of[kind], err);
+    forget(a, dropped);
+  }
   for (size_t i = 0; i < n; i++) {
     st_sequence *s = g[i].sequence;
-    uint32_t blocks = st_run_blocks(s->position + g[i].n);
     for (uint32_t layer = 0; layer < layers_of(a); layer++) {
       if (is_shared(a, g + i, 0, layer, false)) copy_partial(a, s, layer);
     }
-    for (; s->n_blocks < blocks; s->n_blocks++) { // layers grow together, so that what is used lies together
-      for (uint32_t layer = 0; layer < layers_of(a); layer++) {
-        *st_sequence_page(a, s, layer, s->n_blocks) = st_page_acquire(&a->pool);
-      }
-    }
+    extend(a, s, st_run_blocks(s->cached + g[i].n));
   }
   return SETUN_OK;
 }
 
-setun_status st_sequence_replace(st_sequences *a, st_sequence *s, uint32_t n, setun_error *err) {
+setun_status st_sequence_replace(st_sequences *a, st_sequence *s, uint32_t n, const uint32_t *firsts,
+                                 setun_error *err) {
   const st_growth growth = {s, n};
-  uint64_t needed = (uint64_t)st_run_blocks(n) * layers_of(a);
-  if (needed > (uint64_t)a->pool.n_free + a->pool.n_idle + pages_alone(a, s)) {
-    return fail_full(a, &growth, 1, needed, err);
+  page_counts needed = {{0}};
+  for (uint32_t layer = 0; layer < layers_of(a); layer++) {
+    needed.of[kind_of(a, layer)] += st_run_blocks(n) - firsts[layer];
+  }
+  for (int kind = 0; kind < ST_LAYER_KINDS; kind++) {
+    const st_page_pool *p = &a->pools[kind];
+    if (needed.of[kind] <= (uint64_t)p->n_free + p->n_idle + pages_alone(a, s, kind)) continue;
+    return fail_full(a, &growth, 1, kind, needed.of[kind], err);
   }
   st_sequence_truncate(a, s, 0);
-  return st_sequences_reserve(a, &growth, 1, err);
+  while (short_kind(a, &needed) < ST_LAYER_KINDS) forget(a, least_recent(a));
+  for (uint32_t layer = 0; layer < layers_of(a); layer++) s->layers[layer].first = firsts[layer];
+  extend(a, s, st_run_blocks(n));
+  return SETUN_OK;
 }

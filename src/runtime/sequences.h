@@ -1,23 +1,32 @@
 // The sequences of a context: their tokens, and tables of the pages that hold their keys and values. Pages are shared
-// until one of their users writes to them. Sequences that were dropped are remembered while nobody needs their pages.
+// until one of their users writes to them. Layers with a window keep the pages that a later token sees. Sequences that
+// were dropped are remembered while nobody needs their pages.
 #ifndef SETUN_RUNTIME_SEQUENCES_H
 #define SETUN_RUNTIME_SEQUENCES_H
 
 #include "model/forward.h"
 #include "runtime/pages.h"
 
+// What a layer keeps of a sequence beside its pages.
+typedef struct st_layer_cache {
+  uint32_t first; // the first block of positions that it has a page for; 0 but in layers with a window
+} st_layer_cache;
+
 typedef struct st_sequence {
   bool used;
-  uint32_t position; // tokens, whose keys and values are in the cache
-  uint32_t n_blocks; // pages of each layer
-  uint32_t *pages;   // [n_layer][stride]
-  setun_token *ids;  // [n_ctx]
-  uint64_t last_use; // of one that was dropped
+  uint32_t position;      // tokens
+  uint32_t cached;        // of these, the first ones whose keys and values are in the cache, as far as a later token
+                          // sees them; the others are computed again before the sequence goes on
+  uint32_t n_blocks;      // blocks of positions that have pages, in each layer from its first one on
+  st_layer_cache *layers; // [n_layer]
+  uint32_t *pages;        // [n_layer][stride]
+  setun_token *ids;       // [n_ctx]
+  uint64_t last_use;      // of one that was dropped
 } st_sequence;
 
 typedef struct st_sequences {
   st_run *run;
-  st_page_pool pool;
+  st_page_pool pools[ST_LAYER_KINDS];
   uint32_t n_max, stride; // sequences that there can be; blocks of the longest
   uint64_t clock;         // counts uses
   st_sequence *all;       // [2 * n_max]: n_max sequences, then as many that were dropped
@@ -41,25 +50,34 @@ static inline int st_sequence_number(const st_sequences *all, const st_sequence 
 
 setun_status st_sequence_add(st_sequences *all, st_sequence **sequence, setun_error *err);
 void st_sequence_drop(st_sequences *all, st_sequence *sequence);
+// Where layers with a window have released what the token at position n sees, the sequence's tokens are computed again,
+// from the first one on, before it goes on: no later position is whole.
 void st_sequence_truncate(st_sequences *all, st_sequence *sequence, uint32_t n);
 // `to`, which is empty, becomes the first n tokens of `from`.
 void st_sequence_copy(st_sequences *all, const st_sequence *from, st_sequence *to, uint32_t n);
-// A new sequence with the longest beginning of the ids that there is, or was: at most n - 1 tokens.
+// A new sequence with the longest beginning of the ids that is in the cache: at most n - 1 tokens.
 setun_status st_sequence_reuse(st_sequences *all, const setun_token *ids, size_t n, st_sequence **sequence,
                                setun_error *err);
 
-// A sequence that goes on, and by how many tokens.
+// A sequence that goes on behind what it has in the cache, and by how many tokens.
 typedef struct st_growth {
   st_sequence *sequence;
   uint32_t n;
 } st_growth;
 
-// Pages of its own for all tokens of the call, no sequence twice. SETUN_ERROR_LIMIT, and nothing has changed, where
-// there are too few.
+// Whether there are pages for all tokens of a call, which may take several passes; no sequence twice.
+// SETUN_ERROR_LIMIT, and nothing has changed, where there are too few.
+setun_status st_sequences_begin(st_sequences *all, const st_growth *growths, size_t n, setun_error *err);
+// Pages of its own for all tokens of a pass. Layers release what none of these sees: not what later ones do not see, so
+// that a sequence may be truncated to where its last pass began.
 setun_status st_sequences_reserve(st_sequences *all, const st_growth *growths, size_t n, setun_error *err);
-// A sequence loses its tokens, and gets pages for `n` others; likewise where there are too few.
-setun_status st_sequence_replace(st_sequences *all, st_sequence *sequence, uint32_t n, setun_error *err);
-// Gives back the pages behind a sequence's tokens.
+// The first block that the token at a position sees in a layer, and those behind it.
+uint32_t st_sequence_visible(const st_sequences *all, uint32_t layer, uint32_t position);
+// A sequence loses its tokens, and gets pages for `n` others, in each layer from block firsts[layer] on;
+// SETUN_ERROR_LIMIT, and nothing has changed, where there are too few.
+setun_status st_sequence_replace(st_sequences *all, st_sequence *sequence, uint32_t n, const uint32_t *firsts,
+                                 setun_error *err);
+// Gives back the pages behind what a sequence has in the cache.
 void st_sequence_trim(st_sequences *all, st_sequence *sequence);
 
 #endif

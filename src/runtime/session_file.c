@@ -1,6 +1,8 @@
-// Session files. Layout, little-endian: the header below; n int32 ids; for each layer and KV head the keys and then the
-// values of n positions, a row of the format (kernel/cache.h) each; the hash of all that as u64. Version 1 had `half`
-// where the formats are: 1 for f16, 0 for f32, of both.
+// Session files. Layout, little-endian: the header below; n int32 ids; the words below, and
+// for each layer the first position that it kept, u32 each; for each layer and KV head the keys and then the values
+// from there on, a row of the format (kernel/cache.h) each; the hash of all that as u64. A layer with a window keeps
+// the pages that the next token sees. Version 2 had no u32s: each layer had all positions. Version 1 had `half` where
+// the formats are, too: 1 for f16, 0 for f32, of both.
 #include "runtime/session_file.h"
 
 #include "base/file.h"
@@ -10,7 +12,9 @@
 
 #include <string.h>
 
-enum { VERSION = 2, HALF_VERSION = 1, VALUES_SHIFT = 8 };
+// The words: positions that have keys and values; the context's window and sinks; tokens that were forgotten.
+enum { CACHED, WINDOW, SINKS, FORGOTTEN, WORDS };
+enum { VERSION = 3, WHOLE_VERSION = 2, HALF_VERSION = 1, VALUES_SHIFT = 8 };
 static const char magic[8] = {'S', 'E', 'T', 'U', 'N', 'S', 'E', 'S'};
 
 typedef struct {
@@ -45,24 +49,41 @@ static header current_header(const header *h) {
   return out;
 }
 
-// Bytes of one position's key, and value; and of the keys, then the values, of one layer and head.
+// What a file has beside its header and ids.
+typedef struct extent {
+  uint32_t words[WORDS];
+  uint32_t firsts[ST_MAX_LAYERS]; // the first position of each layer, which begins a page
+} extent;
+
+static extent extent_of(const st_sequences *all, const st_sequence *q) {
+  extent e = {.words = {q->cached}};
+  for (uint32_t i = 0; i < all->run->model->h.n_layer; i++) {
+    e.firsts[i] = st_sequence_visible(all, i, q->cached) * ST_CACHE_POSITIONS;
+  }
+  return e;
+}
+
+// Bytes of one position's key, and value; and of all positions of a layer and head that a file has.
 typedef struct pieces {
   size_t key, value, keys, values;
 } pieces;
 
-static pieces pieces_of(const st_run *r, const header *h) {
+static pieces pieces_of(const st_run *r, const extent *e, uint32_t layer) {
   const st_backend *b = r->model->backend;
-  pieces p = {.key = b->cache_row_size(r->keys, h->head_dim), .value = b->cache_row_size(r->values, h->head_dim)};
-  p.keys = h->n_tokens * p.key, p.values = h->n_tokens * p.value;
+  uint32_t n = e->words[CACHED] - e->firsts[layer], head_dim = r->model->h.head_dim;
+  pieces p = {.key = b->cache_row_size(r->keys, head_dim), .value = b->cache_row_size(r->values, head_dim)};
+  p.keys = n * p.key, p.values = n * p.value;
   return p;
 }
 
-// The page of the positions from i on, and how many of them there are.
-static uint32_t page_of(const st_sequences *all, const st_sequence *q, uint32_t layer, uint32_t i) {
-  return *st_sequence_page(all, q, layer, i / ST_CACHE_POSITIONS);
-}
-static uint32_t positions_of(const header *h, uint32_t i) {
-  return h->n_tokens - i < ST_CACHE_POSITIONS ? h->n_tokens - i : ST_CACHE_POSITIONS;
+// Bytes of the largest piece of keys and values.
+static size_t largest_piece(const st_run *r, const extent *e) {
+  size_t largest = 0;
+  for (uint32_t i = 0; i < r->model->h.n_layer; i++) {
+    pieces p = pieces_of(r, e, i);
+    if (p.keys + p.values > largest) largest = p.keys + p.values;
+  }
+  return largest;
 }
 
 typedef struct {
@@ -80,41 +101,35 @@ static setun_status put(writer *w, const void *bytes, size_t n) {
   return SETUN_OK;
 }
 
-// The keys and values of one layer and head, page by page.
-static setun_status save_head(const st_sequences *all, const st_sequence *q, uint32_t layer, uint32_t head, char *keys,
-                              char *values, setun_error *err) {
-  setun_status s = SETUN_OK;
+// The keys and values of one layer and head, page by page: out of the cache, or into it, where it has pages for them.
+static setun_status copy_head(const st_sequences *all, const st_sequence *q, const extent *e, uint32_t layer,
+                              uint32_t head, bool save, char *keys, setun_error *err) {
   st_run *r = all->run;
-  header h = header_of(r, q->position);
-  pieces p = pieces_of(r, &h);
-  for (uint32_t i = 0; i < h.n_tokens && s == SETUN_OK; i += ST_CACHE_POSITIONS) {
-    s = r->model->backend->cache_save(r->queue, r->cache, page_of(all, q, layer, i), head, positions_of(&h, i),
-                                      keys + i * p.key, values + i * p.value, err);
+  const st_backend *b = r->model->backend;
+  pieces p = pieces_of(r, e, layer);
+  setun_status s = SETUN_OK;
+  for (uint32_t i = e->firsts[layer], n; i < e->words[CACHED] && s == SETUN_OK; i += n) {
+    uint32_t block = i / ST_CACHE_POSITIONS, at = i - e->firsts[layer];
+    char *k = keys + at * p.key, *v = keys + p.keys + at * p.value;
+    n = e->words[CACHED] - i < ST_CACHE_POSITIONS ? e->words[CACHED] - i : ST_CACHE_POSITIONS;
+    if (block < q->layers[layer].first) continue;
+    uint32_t page = *st_sequence_page(all, q, layer, block);
+    s = save ? b->cache_save(r->queue, r->cache, page, head, n, k, v, err)
+             : b->cache_restore(r->queue, r->cache, page, head, n, k, v, err);
   }
   return s;
 }
 
-static setun_status restore_head(const st_sequences *all, const st_sequence *q, const header *h, uint32_t layer,
-                                 uint32_t head, const char *keys, const char *values, setun_error *err) {
-  setun_status s = SETUN_OK;
-  st_run *r = all->run;
-  pieces p = pieces_of(r, h);
-  for (uint32_t i = 0; i < h->n_tokens && s == SETUN_OK; i += ST_CACHE_POSITIONS) {
-    s = r->model->backend->cache_restore(r->queue, r->cache, page_of(all, q, layer, i), head, positions_of(h, i),
-                                         keys + i * p.key, values + i * p.value, err);
-  }
-  return s;
-}
-
-static setun_status put_cache(writer *w, const st_sequences *all, const st_sequence *q, const header *h) {
-  pieces p = pieces_of(all->run, h);
-  char *keys = st_malloc(p.keys + p.values, 1), *values = keys ? keys + p.keys : NULL;
+static setun_status put_cache(writer *w, const st_sequences *all, const st_sequence *q, const extent *e) {
+  char *keys = st_malloc(largest_piece(all->run, e), 1);
+  const st_hparams *h = &all->run->model->h;
   setun_status s = keys ? SETUN_OK : st_fail_memory(w->err, "the session file");
   for (uint32_t layer = 0; layer < h->n_layer && s == SETUN_OK; layer++) {
+    pieces p = pieces_of(all->run, e, layer);
     for (uint32_t head = 0; head < h->n_head_kv && s == SETUN_OK; head++) {
-      s = save_head(all, q, layer, head, keys, values, w->err);
+      s = copy_head(all, q, e, layer, head, true, keys, w->err);
       if (s == SETUN_OK) s = put(w, keys, p.keys);
-      if (s == SETUN_OK) s = put(w, values, p.values);
+      if (s == SETUN_OK) s = put(w, keys + p.keys, p.values);
     }
   }
   st_free(keys);
@@ -122,10 +137,13 @@ static setun_status put_cache(writer *w, const st_sequences *all, const st_seque
 }
 
 static setun_status put_all(writer *w, const st_sequences *all, const st_sequence *q, const header *h) {
+  extent e = extent_of(all, q);
   w->hash = ST_HASH_START;
   setun_status s = put(w, h, sizeof *h);
   if (s == SETUN_OK) s = put(w, q->ids, h->n_tokens * sizeof *q->ids);
-  if (s == SETUN_OK) s = put_cache(w, all, q, h);
+  if (s == SETUN_OK) s = put(w, e.words, sizeof e.words);
+  if (s == SETUN_OK) s = put(w, e.firsts, h->n_layer * sizeof *e.firsts);
+  if (s == SETUN_OK) s = put_cache(w, all, q, &e);
   uint64_t hash = w->hash;
   return s == SETUN_OK ? put(w, &hash, sizeof hash) : s;
 }
@@ -156,17 +174,26 @@ static setun_status check_formats(const st_run *r, const st_file *f, const heade
                  format_name(r, values));
 }
 
-// Bytes of all.
-static uint64_t file_bytes(const st_run *r, const header *h) {
-  pieces p = pieces_of(r, h);
-  return sizeof *h + (uint64_t)h->n_tokens * 4 + (uint64_t)(p.keys + p.values) * h->n_layer * h->n_head_kv + 8;
+// Bytes before the keys and values, and of all.
+static uint64_t begin_bytes(const header *h) {
+  uint64_t words = h->version == VERSION ? WORDS + h->n_layer : 0;
+  return sizeof *h + ((uint64_t)h->n_tokens + words) * 4;
+}
+static uint64_t file_bytes(const st_run *r, const header *h, const extent *e) {
+  uint64_t bytes = begin_bytes(h) + 8;
+  for (uint32_t i = 0; i < h->n_layer; i++) {
+    pieces p = pieces_of(r, e, i);
+    bytes += (uint64_t)(p.keys + p.values) * h->n_head_kv;
+  }
+  return bytes;
 }
 
 setun_status st_session_file_save_memory(const st_sequences *all, const st_sequence *q, void *bytes, size_t capacity,
                                          size_t *length, setun_error *err) {
   header h = header_of(all->run, q->position);
+  extent e = extent_of(all, q);
   writer w = {.memory = bytes, .err = err};
-  uint64_t size = file_bytes(all->run, &h);
+  uint64_t size = file_bytes(all->run, &h, &e);
   if (size > SIZE_MAX) return st_fail_memory(err, "the session");
   setun_status s = capacity >= size ? put_all(&w, all, q, &h) : SETUN_OK;
   if (s == SETUN_OK) *length = (size_t)size;
@@ -184,8 +211,8 @@ static setun_status check_header(const st_run *r, const st_file *f, header *h, s
   if (memcmp(h->magic, magic, sizeof magic)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a session file, found another kind", f->path);
   }
-  if (h->version != VERSION && h->version != HALF_VERSION) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected session version %d or %d, found %u", f->path,
+  if (h->version < HALF_VERSION || h->version > VERSION) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected session version %d to %d, found %u", f->path,
                    HALF_VERSION, VERSION, h->version);
   }
   if (h->identity != want.identity || h->n_layer != want.n_layer || h->n_head_kv != want.n_head_kv ||
@@ -198,28 +225,68 @@ static setun_status check_header(const st_run *r, const st_file *f, header *h, s
     return st_fail(err, SETUN_ERROR_LIMIT, "%s: %u tokens do not fit into a context of %u", f->path, h->n_tokens,
                    r->n_ctx);
   }
-  uint64_t size = file_bytes(r, h);
-  if (size != f->size) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected %llu bytes, found %llu", f->path, (unsigned long long)size,
-                   (unsigned long long)f->size);
-  }
   return SETUN_OK;
 }
 
+// What the file has; older versions have all positions.
+static setun_status read_extent(const st_sequences *all, const st_file *f, const header *h, extent *e,
+                                setun_error *err) {
+  *e = (extent){.words = {h->n_tokens}};
+  uint64_t begin = begin_bytes(h), firsts = h->n_layer * sizeof *e->firsts;
+  if (f->size < begin) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected at least %llu bytes, found %llu", f->path,
+                   (unsigned long long)begin, (unsigned long long)f->size);
+  }
+  setun_status s = SETUN_OK;
+  if (h->version == VERSION) {
+    s = st_file_read(f, begin - firsts - sizeof e->words, e->words, sizeof e->words, err);
+    if (s == SETUN_OK) s = st_file_read(f, begin - firsts, e->firsts, (size_t)firsts, err);
+  }
+  if (s == SETUN_OK && (e->words[WINDOW] || e->words[SINKS] || e->words[FORGOTTEN])) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: a session with a window of %u", f->path, e->words[WINDOW]);
+  }
+  if (s == SETUN_OK && e->words[CACHED] > h->n_tokens) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected keys of at most %u tokens, found %u", f->path, h->n_tokens,
+                   e->words[CACHED]);
+  }
+  for (uint32_t i = 0; i < h->n_layer && s == SETUN_OK; i++) {
+    uint32_t most = st_sequence_visible(all, i, e->words[CACHED]) * ST_CACHE_POSITIONS;
+    if (e->firsts[i] <= most && e->firsts[i] % ST_CACHE_POSITIONS == 0) continue;
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: layer %u: expected keys from a multiple of %d up to %u on, found %u",
+                   f->path, i, ST_CACHE_POSITIONS, most, e->firsts[i]);
+  }
+  uint64_t size = s == SETUN_OK ? file_bytes(all->run, h, e) : 0;
+  if (s == SETUN_OK && size != f->size) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected %llu bytes, found %llu", f->path, (unsigned long long)size,
+                   (unsigned long long)f->size);
+  }
+  return s;
+}
+
+// A piece as it was written; *at moves behind it.
+static setun_status hash_piece(const st_file *f, uint64_t *at, char *bytes, size_t n, uint64_t *hash,
+                               setun_error *err) {
+  setun_status s = st_file_read(f, *at, bytes, n, err);
+  if (s == SETUN_OK) *hash = st_hash(*hash, bytes, n);
+  *at += n;
+  return s;
+}
+
 // The hash over the same pieces in which the file was written.
-static setun_status check_hash(const st_run *r, const st_file *f, const header *h, setun_error *err) {
-  pieces p = pieces_of(r, h);
-  size_t ids = h->n_tokens * sizeof(setun_token);
-  char *bytes = st_malloc(p.keys + p.values + ids, 1);
+static setun_status check_hash(const st_run *r, const st_file *f, const header *h, const extent *e, setun_error *err) {
+  size_t begin = (size_t)begin_bytes(h), largest = largest_piece(r, e), ids = h->n_tokens * sizeof(setun_token);
+  char *bytes = st_malloc(begin > largest ? begin : largest, 1);
   if (!bytes) return st_fail_memory(err, "the session file");
   uint64_t at = sizeof *h, hash = st_hash(ST_HASH_START, h, sizeof *h), stored = 0;
-  uint64_t count = 1 + 2 * (uint64_t)h->n_layer * h->n_head_kv;
-  setun_status s = SETUN_OK;
-  for (uint64_t i = 0; i < count && s == SETUN_OK; i++) {
-    size_t n = !i ? ids : i % 2 ? p.keys : p.values;
-    s = st_file_read(f, at, bytes, n, err);
-    hash = s == SETUN_OK ? st_hash(hash, bytes, n) : hash;
-    at += n;
+  setun_status s = hash_piece(f, &at, bytes, ids, &hash, err);
+  if (s == SETUN_OK && h->version == VERSION) {
+    s = hash_piece(f, &at, bytes, sizeof e->words, &hash, err);
+    if (s == SETUN_OK) s = hash_piece(f, &at, bytes, begin - (size_t)at, &hash, err);
+  }
+  for (uint32_t i = 0; i < h->n_layer * h->n_head_kv && s == SETUN_OK; i++) {
+    pieces p = pieces_of(r, e, i / h->n_head_kv);
+    s = hash_piece(f, &at, bytes, p.keys, &hash, err);
+    if (s == SETUN_OK) s = hash_piece(f, &at, bytes, p.values, &hash, err);
   }
   if (s == SETUN_OK) s = st_file_read(f, at, &stored, sizeof stored, err);
   if (s == SETUN_OK && stored != hash) s = st_fail(err, SETUN_ERROR_FORMAT, "%s: the checksum does not match", f->path);
@@ -228,15 +295,15 @@ static setun_status check_hash(const st_run *r, const st_file *f, const header *
 }
 
 static setun_status read_cache(const st_sequences *all, const st_sequence *q, const st_file *f, const header *h,
-                               setun_error *err) {
-  pieces p = pieces_of(all->run, h);
-  char *keys = st_malloc(p.keys + p.values, 1), *values = keys ? keys + p.keys : NULL;
-  uint64_t at = sizeof *h + h->n_tokens * sizeof(setun_token);
+                               const extent *e, setun_error *err) {
+  char *keys = st_malloc(largest_piece(all->run, e), 1);
+  uint64_t at = begin_bytes(h);
   setun_status s = keys ? SETUN_OK : st_fail_memory(err, "the session file");
   for (uint32_t layer = 0; layer < h->n_layer && s == SETUN_OK; layer++) {
+    pieces p = pieces_of(all->run, e, layer);
     for (uint32_t head = 0; head < h->n_head_kv && s == SETUN_OK; head++) {
       s = st_file_read(f, at, keys, p.keys + p.values, err);
-      if (s == SETUN_OK) s = restore_head(all, q, h, layer, head, keys, values, err);
+      if (s == SETUN_OK) s = copy_head(all, q, e, layer, head, false, keys, err);
       at += p.keys + p.values;
     }
   }
@@ -255,14 +322,17 @@ static setun_status check_ids(const st_run *r, const setun_token *ids, uint32_t 
 }
 
 // The sequence becomes what is in the file, of which everything was checked.
-static setun_status replace(st_sequences *all, st_sequence *q, const st_file *f, const header *h,
+static setun_status replace(st_sequences *all, st_sequence *q, const st_file *f, const header *h, const extent *e,
                             const setun_token *ids, setun_error *err) {
-  setun_status s = st_sequence_replace(all, q, h->n_tokens, err);
+  uint32_t firsts[ST_MAX_LAYERS]; // blocks
+  for (uint32_t i = 0; i < h->n_layer; i++) firsts[i] = st_sequence_visible(all, i, e->words[CACHED]);
+  setun_status s = st_sequence_replace(all, q, e->words[CACHED], firsts, err);
   if (s != SETUN_OK) return s;
-  s = read_cache(all, q, f, h, err);
+  s = read_cache(all, q, f, h, e, err);
   if (s == SETUN_OK) {
     if (h->n_tokens) memcpy(q->ids, ids, h->n_tokens * sizeof *ids);
     q->position = h->n_tokens;
+    q->cached = e->words[CACHED];
   }
   st_sequence_trim(all, q);
   return s;
@@ -271,14 +341,16 @@ static setun_status replace(st_sequences *all, st_sequence *q, const st_file *f,
 // From a file or from memory; *f is closed.
 static setun_status load(st_sequences *all, st_sequence *q, st_file *f, setun_error *err) {
   header h;
+  extent e;
   const st_run *r = all->run;
   setun_status s = check_header(r, f, &h, err);
-  if (s == SETUN_OK) s = check_hash(r, f, &h, err);
+  if (s == SETUN_OK) s = read_extent(all, f, &h, &e, err);
+  if (s == SETUN_OK) s = check_hash(r, f, &h, &e, err);
   setun_token *ids = s == SETUN_OK ? st_malloc(h.n_tokens, sizeof *ids) : NULL;
   if (s == SETUN_OK && !ids) s = st_fail_memory(err, "the session file");
   if (s == SETUN_OK) s = st_file_read(f, sizeof h, ids, h.n_tokens * sizeof *ids, err);
   if (s == SETUN_OK) s = check_ids(r, ids, h.n_tokens, f->path, err);
-  if (s == SETUN_OK) s = replace(all, q, f, &h, ids, err);
+  if (s == SETUN_OK) s = replace(all, q, f, &h, &e, ids, err);
   st_free(ids);
   st_file_close(f);
   return s;

@@ -15,6 +15,7 @@
 #define OTHER GOLDEN "hf/llama3"
 
 enum { THREADS = 4, TOKENS = 40 };
+enum { EXTENT_WORDS = 4 }; // of a session file, before one a layer
 
 // A text of its own for each seed, drawn with a sampler.
 typedef struct {
@@ -198,15 +199,19 @@ static void refuse(setun_session *s, setun_status want, const char *what) {
   assert_memory_equal(setun_session_tokens(s), tale, position * sizeof *tale);
 }
 
-// A file of version 1: `half` where the formats are, and the checksum over the same pieces.
-static void make_version_1(char *file, bool half) {
+// A file of an older version, of *length bytes: without what says which positions there are, and in version 1 with
+// `half` where the formats are; and the checksum over the same pieces.
+static void make_older(char *file, size_t *length, uint32_t version, bool half) {
   enum { VERSION_AT = 8, TOKENS_AT = 12, SHAPE_AT = 24, FORMATS_AT = 36, HEADER = 40 };
-  uint32_t n, shape[3], version = 1, flag = half;
+  uint32_t n, shape[3], flag = half;
   memcpy(&n, file + TOKENS_AT, sizeof n);
   memcpy(shape, file + SHAPE_AT, sizeof shape);
   memcpy(file + VERSION_AT, &version, sizeof version);
-  memcpy(file + FORMATS_AT, &flag, sizeof flag);
-  size_t at = HEADER, piece = (size_t)n * shape[2] * (half ? 2 : 4);
+  if (version == 1) memcpy(file + FORMATS_AT, &flag, sizeof flag);
+  size_t at = HEADER, piece = (size_t)n * shape[2] * (half ? 2 : 4), words = (EXTENT_WORDS + shape[0]) * 4;
+  size_t ids = HEADER + n * sizeof(setun_token);
+  memmove(file + ids, file + ids + words, *length - ids - words);
+  *length -= words;
   uint64_t hash = st_hash(ST_HASH_START, file, HEADER);
   for (size_t i = 0; i <= 2 * (size_t)shape[0] * shape[1]; i++) {
     size_t bytes = i ? piece : n * sizeof(setun_token);
@@ -214,25 +219,28 @@ static void make_version_1(char *file, bool half) {
     at += bytes;
   }
   memcpy(file + at, &hash, sizeof hash);
+  assert_int_equal(at + sizeof hash, *length);
 }
 
 static void older_files_are_read(void **state) {
   (void)state;
   setun_model *m = load(MODEL, NULL);
   size_t n, bytes = setun_model_n_vocab(m) * sizeof(float);
-  for (int half = 0; half < 2; half++) {
+  for (int i = 0; i < 4; i++) {
+    bool half = i & 1;
+    uint32_t version = 1 + i / 2;
     setun_kv_type kv = half ? SETUN_KV_F16 : SETUN_KV_F32;
     setun_session *a = new_session(m, kv, 0), *b = new_session(m, kv, 0);
     eval(a, tale, TALE - 1, NULL);
     save(a);
     char *file = read_file(&n);
-    make_version_1(file, half);
+    make_older(file, &n, version, half);
     write_file(file, n);
     assert_int_equal(setun_session_load(b, path, NULL), SETUN_OK);
     eval(a, tale + TALE - 1, 1, NULL);
     eval(b, tale + TALE - 1, 1, NULL);
     assert_memory_equal(setun_session_logits(a), setun_session_logits(b), bytes);
-    file[36] ^= 1; // the other format
+    file[36] ^= 1; // another format
     write_file(file, n);
     setun_session *c = new_session(m, kv, 0);
     refuse(c, SETUN_ERROR_ARGUMENT, "a cache in another format");
@@ -260,7 +268,7 @@ static void damaged(void **state) {
     snprintf(what, sizeof what, "bit %zu of byte %zu", i % 8, i);
     refuse(b, SETUN_OK, what);
     whole[i] ^= (char)(1 << i % 8);
-    i += i < 40 + TALE * 4 || i >= n - 16 ? 1 : i + 997 < n - 16 ? 997 : n - 16 - i;
+    i += i < 40 + (TALE + EXTENT_WORDS + 10) * 4 || i >= n - 16 ? 1 : i + 997 < n - 16 ? 997 : n - 16 - i;
   }
   for (size_t length = 0; length < n; length += length < 50 ? 1 : n / 7) {
     write_file(whole, length);
