@@ -43,11 +43,11 @@ setun_status st_sequences_new(st_sequences *a, st_run *run, uint32_t n_max, setu
   a->all = st_calloc((size_t)2 * n_max, sizeof *a->all);
   bool whole = a->all && st_mul_size(layers_of(a), a->stride, &pages);
   for (size_t i = 0; whole && i < (size_t)2 * n_max; i++) {
-    st_sequence *s = &a->all[i];
-    s->layers = st_calloc(layers_of(a), sizeof *s->layers);
-    s->pages = st_calloc(pages, sizeof *s->pages);
-    s->ids = st_calloc(run->n_ctx, sizeof *s->ids);
-    whole = s->layers && s->pages && s->ids;
+    st_sequence *q = &a->all[i];
+    q->layers = st_calloc(layers_of(a), sizeof *q->layers);
+    q->pages = st_calloc(pages, sizeof *q->pages);
+    q->ids = st_calloc(run->n_ctx, sizeof *q->ids);
+    whole = q->layers && q->pages && q->ids;
   }
   return whole ? SETUN_OK : st_fail_memory(err, "the sequences");
 }
