@@ -196,7 +196,8 @@ static setun_model_params loading_params(const model_options *o, const compute_o
   params.threads = (int)compute->threads;
   params.memory = compute->memory;
   params.no_stream = compute->no_stream;
-  params.session = session;
+  params.session = compute->context ? NULL : session;
+  params.context = compute->context;
   return params;
 }
 

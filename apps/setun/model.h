@@ -40,6 +40,7 @@ typedef struct compute_options {
   const char *draft; // "ngram"; NULL or "none": one token at a time
   bool all_logits;   // not only those after the last token are used; set by commands
   uint32_t n_ctx;    // that the memory plan leaves room for, set by commands; 0: the model's, at most 4096
+  const setun_context_params *context; // the same for a context instead of a session; NULL: a session
 } compute_options;
 
 extern const option model_rows[4], compute_rows[7];

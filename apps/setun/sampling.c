@@ -193,11 +193,17 @@ static setun_sampler_params sampling_of(const setun_model *model) {
   return params;
 }
 
+setun_sampler_params sampling_params(const setun_model *model, const sampling_options *o) {
+  setun_sampler_params params = sampling_of(model);
+  for (size_t i = 0; i < FIELDS; i++) overlay(&fields[i], o, &params);
+  if (o->seed.given) params.seed = o->seed.value;
+  return params;
+}
+
 bool make_sampler(const setun_model *model, const sampling_options *o, setun_sampler **sampler,
                   setun_sampler_params *params) {
   setun_error error;
-  *params = sampling_of(model);
-  for (size_t i = 0; i < FIELDS; i++) overlay(&fields[i], o, params);
+  *params = sampling_params(model, o);
   params->seed = chosen_seed(o);
   setun_status s = setun_sampler_new(params, sampler, &error);
   if (s == SETUN_OK && params->dry_multiplier > 0) s = add_breakers(*sampler, model, &o->breakers, &error);

@@ -21,6 +21,8 @@ extern const option sampling_rows[20];
 sampling_options sampling_unset(void);
 // Checks what the parser cannot. 0, or 2 after a report.
 int check_sampling(const command *self, const sampling_options *o);
+// The parameters alone: the model's own, and what the options say. The seed stays as it is unless one is given.
+setun_sampler_params sampling_params(const setun_model *model, const sampling_options *o);
 // Makes the sampler; without --seed one is chosen. *params are what it works with. False after a report.
 bool make_sampler(const setun_model *model, const sampling_options *o, setun_sampler **sampler,
                   setun_sampler_params *params);

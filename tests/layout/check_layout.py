@@ -82,6 +82,7 @@ SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "bac
 LIBRARY_HEADERS = {
     "jansson.h": (),  # an oracle in tests
     "histedit.h": ("apps/setun/editor.c",),
+    "microhttpd.h": ("apps/server/",),
     "pcre2.h": ("src/tokenizer/",),
     "utf8proc.h": ("src/tokenizer/", "src/jinja/"),
     "liburing.h": ("src/source/",),
@@ -146,8 +147,10 @@ TABLES = {
                "a family's facts are in its file in src/model/arch"),
 }
 
-# Of the library's internals, all that programs share: one reader of JSON is enough.
-SHARED_HEADERS = ("base/json.h",)
+# Of the library's internals, all that programs share: one reader of JSON is enough, and one of UTF-8.
+SHARED_HEADERS = ("base/json.h", "base/utf8.h")
+# What one program shows to the other: the command sees this one header of the server.
+PROGRAM_HEADERS = {"apps/setun": ("server/server.h",)}
 
 ENDS_PROCESS = re.compile(r"(?<![\w.>])(exit|_exit|_Exit|quick_exit|abort|assert|__builtin_trap|raise)\s*\(")
 PRINTS = re.compile(r"(?<![\w.>])(printf|vprintf|fprintf|vfprintf|dprintf|puts|putchar|fputs|perror|psignal)\s*\(|"
@@ -347,13 +350,14 @@ class Tree:
 
     def check_app_include(self, path, line, quoted, angled):
         folder = os.path.dirname(path)
-        if quoted and quoted not in ("setun.h", *SHARED_HEADERS) and os.path.normpath(os.path.join(folder, quoted)) not in self.known:
+        shared = (*SHARED_HEADERS, *PROGRAM_HEADERS.get(folder, ()))
+        if quoted and quoted not in ("setun.h", *shared) and os.path.normpath(os.path.join(folder, quoted)) not in self.known:
             self.fault("include", path, line, f'"{quoted}" is neither setun.h nor a header of {folder}')
-        if quoted and "/" in quoted and quoted not in SHARED_HEADERS:
+        if quoted and "/" in quoted and quoted not in shared:
             self.fault("include", path, line, f'"{quoted}" leaves {folder}; of the library, only setun.h is seen')
         standard = angled and (angled in STANDARD_HEADERS or angled in LIBRARY_HEADERS or
                                angled.startswith(("sys/", "net/", "netinet/", "arpa/")))
-        if path.startswith("apps/setun/") and angled and not standard:
+        if angled and not standard:
             self.fault("include", path, line, f"<{angled}> is neither of C nor of POSIX nor a library's that its file may name")
 
     def check_library_code(self, path, text):

@@ -1,0 +1,217 @@
+// Watching connections: clients that leave, deadlines from a request's first byte to its last, and pings of streams.
+#define _GNU_SOURCE // POLLRDHUP
+#define _POSIX_C_SOURCE 200809L
+#include "connections.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#ifndef POLLRDHUP
+#define POLLRDHUP 0
+#endif
+
+// Seconds. A connection may be idle for as long as a request's headers may take to come.
+static const double headers_limit = 60, body_limit = 120, ping_after = 5;
+enum { WATCH_MILLISECONDS = 1000 };
+
+struct connection {
+  connection *next, *previous;
+  int fd;
+  uint64_t id;     // no other connection has had it
+  double deadline; // when it is shut down; 0: never
+  exchange *x;     // NULL: between requests
+  bool working;    // on a reply: whether the client leaves is watched
+};
+
+struct connections {
+  pthread_mutex_t lock; // before that of an exchange, where both are taken
+  pthread_t watcher;
+  connection *first;
+  size_t count; // of all
+  uint64_t last_id;
+  int wake[2]; // a pipe that ends the watcher's wait
+  bool closing, stop;
+};
+
+static void wake(connections *c) {
+  ssize_t n = write(c->wake[1], "", 1); // a full pipe wakes as well
+  (void)n;
+}
+
+connection *connections_add(connections *c, int fd) {
+  connection *one = calloc(1, sizeof *one);
+  pthread_mutex_lock(&c->lock);
+  if (one) {
+    *one = (connection){.next = c->first, .fd = fd, .id = ++c->last_id, .deadline = now_seconds() + headers_limit};
+    if (c->first) c->first->previous = one;
+    c->first = one;
+    c->count++;
+  }
+  if (!one || c->closing) shutdown(fd, SHUT_RDWR);
+  pthread_mutex_unlock(&c->lock);
+  return one;
+}
+
+void connections_remove(connections *c, connection *one) {
+  if (!one) return;
+  pthread_mutex_lock(&c->lock);
+  if (one->next) one->next->previous = one->previous;
+  *(one->previous ? &one->previous->next : &c->first) = one->next;
+  c->count--;
+  pthread_mutex_unlock(&c->lock);
+  free(one);
+}
+
+void connection_began(connections *c, connection *one, exchange *x) {
+  if (!one) return;
+  pthread_mutex_lock(&c->lock);
+  one->x = x;
+  one->deadline = now_seconds() + body_limit;
+  pthread_mutex_unlock(&c->lock);
+}
+
+void connection_received(connections *c, connection *one) {
+  if (!one) return;
+  pthread_mutex_lock(&c->lock);
+  one->deadline = 0;
+  one->working = true;
+  pthread_mutex_unlock(&c->lock);
+  wake(c);
+}
+
+void connection_replied(connections *c, connection *one) {
+  if (!one) return;
+  pthread_mutex_lock(&c->lock);
+  one->x = NULL;
+  one->working = false;
+  one->deadline = now_seconds() + headers_limit;
+  pthread_mutex_unlock(&c->lock);
+}
+
+// ---- the watcher ----
+
+// What the watcher waits for: the pipe, then the connections whose replies are being made.
+typedef struct watch {
+  struct pollfd *fds;
+  uint64_t *ids;
+  size_t count, capacity;
+} watch;
+
+static bool make_room(watch *w, size_t n) {
+  if (n <= w->capacity) return true;
+  struct pollfd *fds = realloc(w->fds, 2 * n * sizeof *fds);
+  if (fds) w->fds = fds;
+  uint64_t *ids = realloc(w->ids, 2 * n * sizeof *ids);
+  if (ids) w->ids = ids;
+  if (!fds || !ids) return false;
+  w->capacity = 2 * n;
+  return true;
+}
+
+static void leave(connection *one) {
+  one->working = false;
+  shutdown(one->fd, SHUT_RDWR);
+  if (one->x) exchange_abandon(one->x);
+}
+
+// Lists what to wait for; on the way, ends what is late and pings what is quiet. False: the watcher is to stop.
+static bool list(connections *c, watch *w) {
+  double now = now_seconds();
+  pthread_mutex_lock(&c->lock);
+  bool room = make_room(w, c->count + 1), go_on = !c->stop;
+  w->count = 0;
+  if (w->capacity) w->fds[w->count++] = (struct pollfd){.fd = c->wake[0], .events = POLLIN};
+  for (connection *one = c->first; one; one = one->next) {
+    if (one->deadline && now > one->deadline) {
+      one->deadline = 0;
+      leave(one);
+    }
+    if (!one->working) continue;
+    if (one->x) exchange_ping(one->x, now - ping_after);
+    if (!room) continue;
+    w->ids[w->count] = one->id;
+    w->fds[w->count++] = (struct pollfd){.fd = one->fd, .events = POLLRDHUP};
+  }
+  pthread_mutex_unlock(&c->lock);
+  return go_on;
+}
+
+// Those that left. A connection may have gone since, and its number been given to another one: so ids are compared.
+static void look(connections *c, const watch *w) {
+  pthread_mutex_lock(&c->lock);
+  connection *one = c->first;
+  // Both are in the same order but for what was added in front or removed.
+  for (size_t i = 1; i < w->count; i++) {
+    if (!w->fds[i].revents) continue;
+    while (one && one->id > w->ids[i]) one = one->next;
+    if (one && one->id == w->ids[i] && one->working) leave(one);
+  }
+  pthread_mutex_unlock(&c->lock);
+}
+
+static void *watch_all(void *cls) {
+  connections *c = cls;
+  watch w = {0};
+  char drained[64];
+  while (list(c, &w)) {
+    if (poll(w.fds, (nfds_t)w.count, WATCH_MILLISECONDS) <= 0) continue;
+    if (w.count && w.fds[0].revents) {
+      while (read(c->wake[0], drained, sizeof drained) > 0) continue;
+    }
+    look(c, &w);
+  }
+  free(w.fds);
+  free(w.ids);
+  return NULL;
+}
+
+connections *connections_new(void) {
+  connections *c = calloc(1, sizeof *c);
+  if (!c) return NULL;
+  if (pipe(c->wake)) {
+    free(c);
+    return NULL;
+  }
+  for (int i = 0; i < 2; i++) {
+    fcntl(c->wake[i], F_SETFL, O_NONBLOCK);
+    fcntl(c->wake[i], F_SETFD, FD_CLOEXEC);
+  }
+  pthread_mutex_init(&c->lock, NULL);
+  if (!pthread_create(&c->watcher, NULL, watch_all, c)) return c;
+  close(c->wake[0]);
+  close(c->wake[1]);
+  pthread_mutex_destroy(&c->lock);
+  free(c);
+  return NULL;
+}
+
+void connections_free(connections *c) {
+  if (!c) return;
+  pthread_mutex_lock(&c->lock);
+  c->stop = true;
+  pthread_mutex_unlock(&c->lock);
+  wake(c);
+  pthread_join(c->watcher, NULL);
+  close(c->wake[0]);
+  close(c->wake[1]);
+  pthread_mutex_destroy(&c->lock);
+  free(c);
+}
+
+void connections_close(connections *c) {
+  pthread_mutex_lock(&c->lock);
+  c->closing = true;
+  for (connection *one = c->first; one; one = one->next) leave(one);
+  pthread_mutex_unlock(&c->lock);
+}
+
+size_t connections_replying(connections *c) {
+  size_t n = 0;
+  pthread_mutex_lock(&c->lock);
+  for (connection *one = c->first; one; one = one->next) n += one->working && one->x;
+  pthread_mutex_unlock(&c->lock);
+  return n;
+}

@@ -1,0 +1,38 @@
+// What the server answers: one row an endpoint.
+#ifndef SETUN_SERVER_ROUTES_H
+#define SETUN_SERVER_ROUTES_H
+
+#include "state.h"
+
+enum {
+  ROUTE_PUBLIC = 1, // needs no key
+  ROUTE_EARLY = 2,  // answered also while the model loads
+  ROUTE_DIRECT = 4, // answered by the HTTP thread: takes no body, and never waits
+  ROUTE_PREFIX = 8  // the path goes on, with what the exchange has as `rest`
+};
+
+struct field; // of params.h
+
+typedef struct route {
+  const char *method, *path;
+  void (*handle)(server *s, exchange *x); // replies, or sees to it that somebody does
+  int flags;
+  const char *summary;        // for the OpenAPI description
+  const struct field *fields; // of the body; NULL: it has none
+} route;
+
+extern const route all_routes[]; // ended by a row without a path
+
+// The row for a method and a path as it came; HEAD finds GET's. NULL: none; *allowed then has the methods that the path
+// takes, "" where there is no such path. What follows the path of a ROUTE_PREFIX goes to `rest`, percent-decoded.
+const route *find_route(const char *method, const char *path, char rest[ROUTE_REST], size_t *rest_length,
+                        char allowed[64]);
+
+// ---- handlers, each in the file that is named ----
+
+// info.c
+void handle_health(server *s, exchange *x);
+void handle_models(server *s, exchange *x);
+void handle_model(server *s, exchange *x);
+
+#endif

@@ -1,0 +1,77 @@
+// The server's life: listening, serving, draining, the end.
+#define _POSIX_C_SOURCE 200809L
+#include "engine.h"
+#include "http.h"
+#include "workers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static setun_status fail_memory_of(setun_error *error) {
+  if (error) {
+    error->code = SETUN_ERROR_MEMORY;
+    snprintf(error->message, sizeof error->message, "out of memory for the server");
+  }
+  return SETUN_ERROR_MEMORY;
+}
+
+setun_status server_start(const server_options *options, server **made, setun_error *error) {
+  server *s = calloc(1, sizeof *s);
+  if (!s) return fail_memory_of(error);
+  s->options = *options;
+  s->started = time(NULL);
+  atomic_init(&s->phase, SERVER_LOADING);
+  s->connections = connections_new();
+  s->workers = workers_new(s);
+  setun_status status = s->connections && s->workers ? http_start(s, error) : fail_memory_of(error);
+  if (status == SETUN_OK)
+    *made = s;
+  else
+    server_free(s);
+  return status;
+}
+
+const char *server_address(const server *s) {
+  return s->address;
+}
+
+setun_status server_serve(server *s, const setun_model *model, const setun_context_params *context,
+                          const setun_sampler_params *sampling, setun_error *error) {
+  setun_chat_params chat = setun_chat_params_default();
+  setun_error no_template;
+  s->model = model;
+  s->sampling = *sampling;
+  s->info = (setun_model_info){.size = sizeof s->info};
+  setun_status status = setun_model_get_info(model, &s->info, error);
+  if (status == SETUN_OK) status = engine_new(s, context, &s->engine, error);
+  if (status != SETUN_OK) return status;
+  chat.log = s->options.log;
+  chat.user = s->options.user;
+  if (setun_chat_new(model, &chat, &s->chat, &no_template) != SETUN_OK)
+    snprintf(s->chat_problem, sizeof s->chat_problem, "%s", no_template.message);
+  atomic_store(&s->phase, SERVER_READY);
+  return SETUN_OK;
+}
+
+void server_drain(server *s) {
+  atomic_store(&s->phase, SERVER_DRAINING);
+  http_quiesce(s);
+  if (s->engine) engine_drain(s->engine);
+}
+
+bool server_busy(server *s) {
+  return atomic_load(&s->working) || (s->engine && engine_busy(s->engine)) || connections_replying(s->connections);
+}
+
+void server_free(server *s) {
+  if (!s) return;
+  atomic_store(&s->phase, SERVER_DRAINING);
+  if (s->engine) engine_stop(s->engine); // before the HTTP thread, so that what it ends gets an answer where it can
+  http_stop(s);
+  workers_free(s->workers);
+  engine_free(s->engine);
+  connections_free(s->connections);
+  setun_chat_free(s->chat);
+  free(s);
+}

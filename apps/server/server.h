@@ -1,0 +1,45 @@
+// The HTTP server: what the command `setun serve` uses of it. Everything else in this folder is the server's own.
+//
+// A server listens from server_start on, and answers 503 to what needs a model until it is given one with server_serve.
+// Three kinds of threads work in it: libmicrohttpd's one, which receives requests and sends what there is of replies
+// (http.c); workers, which turn a body into tokens (workers.c); and the engine, which alone computes (engine.c).
+#ifndef SETUN_SERVER_SERVER_H
+#define SETUN_SERVER_SERVER_H
+
+#include "setun.h"
+
+typedef struct server server;
+
+typedef struct server_options {
+  const char *host;           // an address or a name that the system resolves
+  uint16_t port;              // 0: one that is free
+  const char *const *keys;    // any of them lets a request in; none: all come in
+  const char *const *hosts;   // names that the Host header may have beside localhost and addresses
+  const char *const *origins; // web pages of other origins that may use the server; "*": all
+  size_t n_keys, n_hosts, n_origins;
+  const char *model_name;  // that clients are told
+  uint64_t body_limit;     // bytes of a request's body
+  uint32_t queue_limit;    // answers that wait for a place in the batch; beyond it requests are refused
+  uint32_t prefill_budget; // tokens of prompts that a pass takes while answers are being written
+  bool fixed_seed;         // requests without a seed have that of `sampling`, instead of one of their own
+  bool no_shared_prefix;   // no request finds what another one left in the cache
+  bool log_prompts;        // prompts go to the log
+  setun_log_fn log;        // may be called by any thread
+  void *user;
+} server_options;
+
+// Binds and listens. What `options` points to must outlive the server.
+setun_status server_start(const server_options *options, server **s, setun_error *error);
+// The address that it listens on, such as "http://127.0.0.1:8080"; lives as long as the server.
+const char *server_address(const server *s);
+// Makes the context and begins to answer. The model must outlive the server. `sampling` is what requests begin with.
+setun_status server_serve(server *s, const setun_model *model, const setun_context_params *context,
+                          const setun_sampler_params *sampling, setun_error *error);
+// Takes no new requests from now on, and answers the queued ones with 503.
+void server_drain(server *s);
+// Whether any request is still being answered.
+bool server_busy(server *s);
+// Ends at once what is still being answered, and frees the server; `s` may be NULL.
+void server_free(server *s);
+
+#endif

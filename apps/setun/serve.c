@@ -1,0 +1,232 @@
+// The command `serve`: the HTTP server, from its options to its orderly end.
+#define _POSIX_C_SOURCE 200809L
+#include "commands.h"
+#include "input.h"
+#include "interrupt.h"
+#include "model.h"
+#include "output.h"
+#include "sampling.h"
+#include "server/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { KEYS_MOST = LIST_MOST };
+
+typedef struct serve_options {
+  model_options model;
+  compute_options compute;
+  sampling_options sampling;
+  const char *host, *key_file, *name;
+  text_list keys, hosts, origins;
+  int64_t port, parallel, ctx, queue, prefill_budget;
+  uint64_t body_limit;
+  bool no_shared_prefix, log_prompts, verbose;
+} serve_options;
+
+#define AT(member) offsetof(serve_options, member)
+static const option rows[] = {
+    {0, "host", OPTION_TEXT, AT(host), "ADDRESS", 0, 0, "listen on this address (default 127.0.0.1; 0.0.0.0: all)"},
+    {0, "port", OPTION_INTEGER, AT(port), "N", 0, 65535, "listen on this port (default 8080; 0: one that is free)"},
+    {0, "api-key", OPTION_LIST, AT(keys), "KEY", 1, KEYS_MOST,
+     "requests need this key; may be given several times: any of them does"},
+    {0, "api-key-file", OPTION_FILE, AT(key_file), "FILE", 0, 0,
+     "the same for each line of a file; empty ones and those that begin with # are left out"},
+    {0, "allow-host", OPTION_LIST, AT(hosts), "NAME", 1, 0,
+     "a name that clients may call the server by, beside addresses and localhost; may be given several times"},
+    {0, "allow-origin", OPTION_LIST, AT(origins), "ORIGIN", 1, 0,
+     "pages of this origin, such as http://example.com:3000, may use the server; *: all; may be given several times"},
+    {'a', "alias", OPTION_TEXT, AT(name), "NAME", 0, 0,
+     "what clients are told that the model is called (default: its file's name)"},
+    {0, "parallel", OPTION_INTEGER, AT(parallel), "N", 1, 256, "answers that are computed at once (default 4)"},
+    {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
+     "tokens of each answer with its prompt (default: the model's, at most 4096); none of the --parallel shares it"},
+    {0, "queue", OPTION_INTEGER, AT(queue), "N", 0, 65536,
+     "answers that may wait for a place; requests beyond them get status 503 (default 256)"},
+    {0, "prefill-budget", OPTION_INTEGER, AT(prefill_budget), "N", 1, 65536,
+     "tokens of prompts that a pass takes while other answers are being written (default 128)"},
+    {0, "no-shared-prefix", OPTION_FLAG, AT(no_shared_prefix), NULL, 0, 0,
+     "compute every prompt from its beginning: how long that takes then tells nothing about others' prompts"},
+    {0, "body-limit", OPTION_SIZE, AT(body_limit), "SIZE", 1024, 0x1p31, "the largest request (default 16M)"},
+    {0, "log-prompts", OPTION_FLAG, AT(log_prompts), NULL, 0, 0, "write prompts to the log"},
+    {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "say more about loading, and log requests"},
+};
+
+static void log_line(setun_log_level level, const char *message, void *user) {
+  log_to_stderr(level, message, user);
+}
+
+// ---- keys ----
+
+// Keys from the options and from the file's lines, which become texts in place.
+static bool read_keys(const command *self, serve_options *o, input_text *text) {
+  if (!o->key_file) return true;
+  size_t before = o->keys.count;
+  if (read_file(o->key_file, 1 << 20, text)) return false;
+  for (char *line = text->data, *end = text->data + text->length; line < end;) {
+    char *stop = memchr(line, '\n', (size_t)(end - line)), *next = stop ? stop + 1 : end;
+    if (!stop) stop = end;
+    while (stop > line && strchr("\r\t ", stop[-1])) stop--;
+    while (line < stop && strchr("\t ", *line)) line++;
+    *stop = 0; // read_file leaves a byte behind the text
+    if (*line && *line != '#') {
+      if (o->keys.count == KEYS_MOST) {
+        usage_error(self, "%s: more than %d keys", o->key_file, KEYS_MOST);
+        return false;
+      }
+      o->keys.items[o->keys.count++] = line;
+    }
+    line = next;
+  }
+  if (o->keys.count > before) return true;
+  failure("%s: expected a key on a line, found none", o->key_file);
+  return false;
+}
+
+// ---- signals ----
+
+static volatile sig_atomic_t signals;
+
+static void on_signal(int number) {
+  (void)number;
+  signals = signals + 1;
+}
+
+// From now on the signals that ask for an end are counted; each ends a wait.
+static void count_signals(void) {
+  const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+  struct sigaction action = {.sa_handler = on_signal};
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaction(numbers[i], &action, NULL);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+static void wait_a_little(long milliseconds) {
+  struct timespec t = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+  nanosleep(&t, NULL);
+}
+
+// Until the server has been told to end, and has finished what it had begun or been told again.
+static void wait_for_end(server *s) {
+  while (!signals) wait_a_little(200);
+  note("finishing what is being answered; a second signal ends at once");
+  server_drain(s);
+  while (server_busy(s) && signals < 2) wait_a_little(20);
+}
+
+// ---- serving ----
+
+static const char *last_part(const char *path, char name[256]) {
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/') n--;
+  size_t from = n;
+  while (from > 0 && path[from - 1] != '/') from--;
+  if (n - from > 5 && !strncmp(path + n - 5, ".gguf", 5)) n -= 5;
+  snprintf(name, 256, "%.*s", (int)(n - from < 255 ? n - from : 255), path + from);
+  return name;
+}
+
+static setun_context_params context_of(const serve_options *o) {
+  setun_context_params params = setun_context_params_default();
+  setun_session_params session = session_params(&o->compute);
+  enum { PROMPT_LOGITS = 64 };
+  params.n_ctx = (uint32_t)o->ctx;
+  params.n_seq_max = (uint32_t)o->parallel;
+  params.n_batch = session.n_batch;
+  params.n_logits = (uint32_t)o->parallel + PROMPT_LOGITS;
+  params.threads = session.threads;
+  params.kv_keys = session.kv_keys;
+  params.kv_values = session.kv_values;
+  return params;
+}
+
+// What listens already says that the model loads. 0, or the exit status after a report.
+static int serve(server *s, const char *path, serve_options *o) {
+  setun_context_params context = context_of(o);
+  setun_model *model = NULL;
+  setun_sampler_params sampling;
+  setun_error error;
+  o->compute.context = &context;
+  int status = open_model(path, &o->model, &o->compute, o->verbose, &model) ? 0 : failed_status();
+  if (!status) {
+    count_signals();
+    sampling = sampling_params(model, &o->sampling);
+    status = server_serve(s, model, &context, &sampling, &error) == SETUN_OK ? 0 : report(&error);
+  }
+  if (!status) {
+    note("ready");
+    wait_for_end(s);
+  }
+  server_free(s);
+  setun_model_free(model);
+  return status;
+}
+
+static int run(const command *self, int argc, char **argv) {
+  serve_options o = {.sampling = sampling_unset(),
+                     .host = "127.0.0.1",
+                     .port = 8080,
+                     .parallel = 4,
+                     .queue = 256,
+                     .prefill_budget = 128,
+                     .body_limit = 16 << 20};
+  char name[256];
+  int status = 0;
+  input_text key_text = {0};
+  server *s = NULL;
+  setun_error error;
+  if (parse_options(self, argc, argv, &o, &status) < 0) return status;
+  if ((status = check_sampling(self, &o.sampling))) return status;
+  if (o.sampling.biases.count || o.sampling.breakers.count) {
+    return usage_error(self, "--logit-bias and --dry-sequence-breaker are for requests to say: logit_bias, "
+                             "dry_sequence_breakers");
+  }
+  if (!read_keys(self, &o, &key_text)) return STATUS_FAILED;
+  server_options options = {.host = o.host,
+                            .port = (uint16_t)o.port,
+                            .keys = o.keys.items,
+                            .hosts = o.hosts.items,
+                            .origins = o.origins.items,
+                            .n_keys = o.keys.count,
+                            .n_hosts = o.hosts.count,
+                            .n_origins = o.origins.count,
+                            .model_name = o.name ? o.name : last_part(argv[1], name),
+                            .body_limit = o.body_limit,
+                            .queue_limit = (uint32_t)o.queue,
+                            .prefill_budget = (uint32_t)o.prefill_budget,
+                            .fixed_seed = o.sampling.seed.given,
+                            .no_shared_prefix = o.no_shared_prefix,
+                            .log_prompts = o.log_prompts,
+                            .log = log_line,
+                            .user = &o.verbose};
+  if (server_start(&options, &s, &error) != SETUN_OK) {
+    status = report(&error);
+  } else {
+    print_text("listening on %s\n", server_address(s));
+    flush_output();
+    status = serve(s, argv[1], &o);
+  }
+  free(key_text.data);
+  return status ? status : finish_output();
+}
+
+const command command_serve = {
+    .name = "serve",
+    .summary = "an HTTP server that programs for OpenAI's API can use",
+    .arguments = "MODEL",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .details =
+        "Listens, loads the model, and answers until it is told to end (Ctrl-C, SIGTERM): what it has begun is then "
+        "finished; a second signal ends at once. The first line on standard output is the address. Requests that "
+        "do not say how tokens are drawn are answered as the options of `sampling` say.",
+    .groups = {{"options", OPTION_ROWS(rows), 0},
+               SAMPLING_GROUP(serve_options),
+               COMPUTE_GROUP(serve_options),
+               MODEL_GROUP(serve_options)},
+    .run = run,
+};
