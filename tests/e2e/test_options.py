@@ -10,7 +10,7 @@ import tempfile
 import gguf
 from support import COMMAND, TALES, Case, main, setun
 
-COMMANDS = ["run", "chat", "render", "inspect", "convert", "tokenize", "detokenize", "logits", "perplexity", "plan", "bench", "help",
+COMMANDS = ["run", "chat", "render", "inspect", "convert", "tokenize", "detokenize", "logits", "perplexity", "plan", "bench", "serve", "help",
             "version"]
 
 
