@@ -506,8 +506,35 @@ SETUN_API void setun_context_stop(setun_context *context);
 /* Draws tokens, and remembers the text for the penalties. */
 typedef struct setun_sampler setun_sampler;
 
-/* Applied in this order: biases, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature. The comments give
- * the default and the value that switches a step off exactly. Numbers must be finite and in the range given. */
+/* The steps between the biases, which always come first, and the draw; the order here is the default one. */
+typedef enum setun_sampler_step {
+  SETUN_STEP_PENALTIES,
+  SETUN_STEP_DRY,
+  SETUN_STEP_TOP_N_SIGMA,
+  SETUN_STEP_TOP_K,
+  SETUN_STEP_TYPICAL,
+  SETUN_STEP_TOP_P,
+  SETUN_STEP_MIN_P,
+  SETUN_STEP_XTC,
+  SETUN_STEP_TEMPERATURE
+} setun_sampler_step;
+
+/* Which steps there are, each at most once, and in which order. A step that is not among the first `n` is left out,
+ * whatever its parameters are. */
+typedef struct setun_sampler_order {
+  uint8_t n;         /* 0 to 9 */
+  uint8_t steps[15]; /* setun_sampler_step */
+} setun_sampler_order;
+
+/* "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature", as llama.cpp calls them;
+ * NULL: no setun_sampler_step. */
+SETUN_API const char *setun_sampler_step_name(setun_sampler_step step);
+/* Reads such names, separated by ';'. Hyphens may stand for underscores or both be left out, and "temp", "typ",
+ * "typical" and "nucleus" (top_p) are known too. An error names what is unknown or comes twice. */
+SETUN_API setun_status setun_sampler_order_parse(const char *text, setun_sampler_order *order, setun_error *error);
+
+/* The comments give the default and the value that switches a step off exactly. Numbers must be finite and in the
+ * range given. */
 typedef struct setun_sampler_params {
   size_t size; /* of this struct */
   /* A token that occurs among the last penalty_last_n has its logit divided by repeat_penalty if it is positive,
@@ -538,7 +565,8 @@ typedef struct setun_sampler_params {
   /* With dynatemp_range above 0 the temperature is low + (high - low) * E ^ dynatemp_exponent: low and high are
    * temperature -+ dynatemp_range (low not below 0), and E is the entropy of the tokens that are left divided by the
    * most that so many can have. */
-  float temperature;       /* 0.8; 0 or more; 0: the likeliest after biases, penalties and DRY; nothing else applies */
+  float temperature;       /* 0.8; 0 or more; 0: the likeliest after biases, penalties and DRY; nothing else applies,
+                            * unless `order` leaves the temperature out */
   float dynatemp_range;    /* 0: off; 0 or more */
   float dynatemp_exponent; /* 1; 0 or more */
 
@@ -546,6 +574,18 @@ typedef struct setun_sampler_params {
 
   const setun_model *model; /* NULL: any token may be drawn; else never one that has no text in this model's vocabulary,
                                whatever its bias: models pad their embeddings. Read by setun_sampler_new alone */
+
+  setun_sampler_order order; /* all, as setun_sampler_step has them */
+  float top_n_sigma;         /* 0 or less: off; those whose logit is at most so many standard deviations (of the
+                              * logits that are left) below the highest (Tang et al., 2024) */
+
+  /* Mirostat (Basu et al., 2020) keeps the surprise of the text, -log2 of each probability, near mirostat_tau: it
+   * replaces every step but penalties, DRY and temperature, and adapts with each draw. 1: leaves so many of the
+   * likeliest as Zipf's law, fitted to the 100 likeliest, says; 2: those whose surprise is at most mu, which begins as
+   * 2 * tau and falls by eta times the excess of what was drawn over tau. */
+  int32_t mirostat;   /* 0: off; 1; 2 */
+  float mirostat_tau; /* 5; 0 or more; the target, in bits */
+  float mirostat_eta; /* 0.1; 0 or more; the learning rate */
 } setun_sampler_params;
 
 SETUN_PARAMS(setun_sampler_params)
@@ -574,7 +614,7 @@ SETUN_API setun_status setun_sampler_add_breaker_text(setun_sampler *sampler, co
 /* Appends a token to the text that the sampler knows: for every token of the prompt, and for every token that was
  * drawn and used. Drawing alone does not append. */
 SETUN_API setun_status setun_sampler_accept(setun_sampler *sampler, setun_token id, setun_error *error);
-/* Forgets the text and starts again from the seed; biases and breakers stay. */
+/* Forgets the text and starts again from the seed, Mirostat as well; biases and breakers stay. */
 SETUN_API void setun_sampler_reset(setun_sampler *sampler);
 
 /* Draws a token from `n` logits, which are not changed. NaN and +inf are an error that names the token; so is it when

@@ -78,6 +78,10 @@ static inline setun_sampler_params case_params(const json_t *one) {
       {"temperature", &p.temperature, NULL},
       {"dynatemp_range", &p.dynatemp_range, NULL},
       {"dynatemp_exponent", &p.dynatemp_exponent, NULL},
+      {"top_n_sigma", &p.top_n_sigma, NULL},
+      {"mirostat", NULL, &p.mirostat},
+      {"mirostat_tau", &p.mirostat_tau, NULL},
+      {"mirostat_eta", &p.mirostat_eta, NULL},
   };
   const json_t *params = json_object_get(one, "params");
   size_t used = 0;
@@ -92,6 +96,15 @@ static inline setun_sampler_params case_params(const json_t *one) {
       *fields[i].integer = (int32_t)json_integer_value(value);
     }
   }
+  const json_t *order = json_object_get(params, "order");
+  if (order) {
+    setun_error error;
+    p.order.n = 0;
+    if (*json_string_value(order)) {
+      succeeds(setun_sampler_order_parse(json_string_value(order), &p.order, &error), &error);
+    }
+    used++;
+  }
   assert_int_equal(used, json_object_size(params));
   return p;
 }
@@ -101,6 +114,20 @@ static inline void case_piece(const void *user, setun_token id, const char **byt
   assert_true(json_is_string(piece));
   *bytes = json_string_value(piece);
   *length = json_string_length(piece);
+}
+
+// Draws that have no surprise: one token alone is possible.
+static inline void certain_draws(setun_sampler *s, const json_t *one, const float *logits, size_t n) {
+  float *alone = malloc(n * sizeof *alone);
+  setun_error error;
+  assert_non_null(alone);
+  for (size_t i = 0; i < n; i++) alone[i] = i ? -INFINITY : logits[i];
+  for (json_int_t i = json_integer_value(json_object_get(one, "certain")); i > 0; i--) {
+    setun_token id = -1;
+    succeeds(setun_sampler_sample(s, alone, n, &id, &error), &error);
+    assert_int_equal(id, 0);
+  }
+  free(alone);
 }
 
 // A sampler with the case's parameters, biases, breakers and text.

@@ -14,7 +14,9 @@ F32 = np.float32
 DEFAULTS = dict(penalty_last_n=64, repeat_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0,
                 dry_multiplier=0.0, dry_base=1.75, dry_allowed_length=2, dry_penalty_last_n=-1,
                 top_k=40, typical_p=1.0, top_p=0.95, min_p=0.05, xtc_probability=0.0, xtc_threshold=0.1,
-                temperature=0.8, dynatemp_range=0.0, dynatemp_exponent=1.0)
+                temperature=0.8, dynatemp_range=0.0, dynatemp_exponent=1.0, top_n_sigma=0.0,
+                mirostat=0, mirostat_tau=5.0, mirostat_eta=0.1,
+                order="penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature")
 OFF = dict(top_k=0, top_p=1.0, min_p=0.0, temperature=1.0)
 
 
@@ -80,52 +82,88 @@ def fewest(order, probabilities, mass):
     return np.sort(np.array(kept))
 
 
+def falling(ids, x):
+    return ids[np.lexsort((ids, -x[ids]))]
+
+
+def step(name, ids, x, p, case):
+    """The ids that are left; may change x, which is that of all ids."""
+    if name == "penalties":
+        penalties(x, p, case.get("text", []))
+    if name == "dry" and p["dry_multiplier"] > 0:
+        dry(x, p, case.get("text", []), case.get("breakers", []), case.get("pieces"), case.get("breaker_texts", []))
+    if name == "top_n_sigma" and p["top_n_sigma"] > 0:
+        return ids[x[ids] >= x[ids].max() - p["top_n_sigma"] * np.std(x[ids])]
+    if name == "top_k" and p["top_k"] > 0:
+        return np.sort(falling(ids, x)[:p["top_k"]])
+    if name == "typ_p" and p["typical_p"] < 1:
+        q = softmax(x[ids])
+        surprise = -(x[ids] - x[ids].max() - np.log(np.exp(x[ids] - x[ids].max()).sum()))
+        distance = np.abs(surprise - (q[q > 0] * surprise[q > 0]).sum())
+        return ids[fewest(np.lexsort((ids, distance)), q, p["typical_p"])]
+    if name == "top_p" and p["top_p"] < 1:
+        q = softmax(x[ids])
+        return ids[fewest(np.lexsort((ids, -x[ids])), q, p["top_p"])]
+    if name == "min_p" and p["min_p"] > 0:
+        q = softmax(x[ids])
+        return ids[q >= p["min_p"] * q.max() * (1 - 1e-12)]
+    if name == "xtc" and p["xtc_probability"] == 1:
+        q = dict(zip(ids, softmax(x[ids])))
+        top = [i for i in falling(ids, x) if q[i] >= p["xtc_threshold"]]
+        return np.array([i for i in ids if i not in top[:-1]]) if len(top) > 1 else ids
+    if name == "temperature":
+        t = p["temperature"]
+        if p["dynatemp_range"] > 0 and len(ids) > 1:
+            q = softmax(x[ids])
+            even = -(q[q > 0] * np.log(q[q > 0])).sum() / math.log(len(ids))
+            low, high = max(0.0, t - p["dynatemp_range"]), t + p["dynatemp_range"]
+            t = low + (high - low) * even ** p["dynatemp_exponent"]
+        if t <= 0:
+            return falling(ids, x)[:1]
+        x /= t
+    return ids
+
+
+def mirostat(ids, x, p, mu, n_vocab):
+    q = softmax(x[ids])
+    if p["mirostat"] == 2:
+        with np.errstate(divide="ignore"):
+            kept = ids[-np.log2(q) <= mu]
+        return kept if len(kept) else ids[:1]
+    if len(ids) == 1:
+        return ids
+    logs = (x[ids] - x[ids].max())[:100]
+    t = np.log((np.arange(len(logs) - 1) + 2) / (np.arange(len(logs) - 1) + 1))
+    s = (t * -np.diff(logs)).sum() / (t * t).sum()
+    k = ((s - 1) * 2.0 ** mu / (1 - float(n_vocab) ** (1 - s))) ** (1 / s)
+    assert abs(k - round(k)) > 1e-6, "too near to a whole number to be sure of"
+    return ids[:max(int(min(k, 1e9)), 1)]
+
+
 def chain(case):
     """The ids that are kept, likeliest first, and their probabilities."""
     p = {k: float(F32(v)) if isinstance(v, float) else v for k, v in {**DEFAULTS, **case["params"]}.items()}
     x = np.array(logits_of(case), dtype=F32).astype(np.float64)
-    text = case.get("text", [])
+    n_vocab, mu = len(x), 2 * p["mirostat_tau"]
     for t, b in case.get("bias", []):
         x[t] += -math.inf if b == "-inf" else float(F32(b))
-    penalties(x, p, text)
-    if p["dry_multiplier"] > 0:
-        dry(x, p, text, case.get("breakers", []), case.get("pieces"), case.get("breaker_texts", []))
+    order = [name for name in p["order"].split(";") if name]
+    greedy = p["temperature"] == 0 and "temperature" in order
+    if greedy:
+        order = [name for name in order if name in ("penalties", "dry")]
+    elif p["mirostat"]:
+        order = [name for name in order if name in ("penalties", "dry", "temperature")]
+        for _ in range(case.get("certain", 0)):  # draws without surprise
+            mu += p["mirostat_eta"] * p["mirostat_tau"]
     ids = np.flatnonzero(x > -math.inf)
-    if p["temperature"] == 0:
-        return [int(ids[np.argmax(x[ids])])], [1.0]
-
-    def falling(i):
-        return i[np.lexsort((i, -x[i]))]
-
-    if p["top_k"] > 0:
-        ids = falling(ids)[:p["top_k"]]
-    ids = np.sort(ids)
-    if p["typical_p"] < 1:
-        q = softmax(x[ids])
-        surprise = -(x[ids] - x[ids].max() - np.log(np.exp(x[ids] - x[ids].max()).sum()))
-        distance = np.abs(surprise - (q[q > 0] * surprise[q > 0]).sum())
-        ids = ids[fewest(np.lexsort((ids, distance)), q, p["typical_p"])]
-    if p["top_p"] < 1:
-        q = softmax(x[ids])
-        ids = ids[fewest(np.lexsort((ids, -x[ids])), q, p["top_p"])]
-    if p["min_p"] > 0:
-        q = softmax(x[ids])
-        ids = ids[q >= p["min_p"] * q.max() * (1 - 1e-12)]
-    if p["xtc_probability"] == 1:
-        q = dict(zip(ids, softmax(x[ids])))
-        top = [i for i in falling(ids) if q[i] >= p["xtc_threshold"]]
-        if len(top) > 1:
-            ids = np.array([i for i in ids if i not in top[:-1]])
-    ids = falling(ids)
-    t = p["temperature"]
-    if p["dynatemp_range"] > 0 and len(ids) > 1:
-        q = softmax(x[ids])
-        even = -(q[q > 0] * np.log(q[q > 0])).sum() / math.log(len(ids))
-        low, high = max(0.0, t - p["dynatemp_range"]), t + p["dynatemp_range"]
-        t = low + (high - low) * even ** p["dynatemp_exponent"]
-    if t <= 0:
+    for name in order:
+        ids = step(name, ids, x, p, case)
+    ids = falling(ids, x)
+    if greedy:
         return [int(ids[0])], [1.0]
-    return [int(i) for i in ids], [float(v) for v in softmax(x[ids] / t)]
+    if p["mirostat"]:
+        ids = mirostat(ids, x, p, mu, n_vocab)
+    return [int(i) for i in ids], [float(v) for v in softmax(x[ids])]
 
 
 def logits_of(case):
@@ -238,6 +276,50 @@ def chains(r):
             bias=[[int(r.integers(0, 80)), 1.5], [2, "-inf"]])
 
 
+def orders(r):
+    """Steps in other orders, and without some."""
+    every = dict(repeat_penalty=1.3, presence_penalty=0.2, dry_multiplier=0.8, top_n_sigma=2.0, top_k=25, typical_p=0.95,
+                 top_p=0.9, min_p=0.03, xtc_probability=1.0, xtc_threshold=0.1, temperature=0.6)
+    names = DEFAULTS["order"].split(";")
+    lists = [["temperature", *names[:-1]], names[::-1], names[:1], names[-1:], [], ["top_k", "penalties", "dry"],
+             ["dry", "penalties", "temperature"], ["top_p", "top_k"], ["top_k", "top_p"], ["temperature", "top_p"],
+             ["temperature", "min_p"], ["temperature", "typ_p"], ["temperature", "xtc"], ["temperature", "top_n_sigma"],
+             ["min_p", "dry", "temperature", "penalties"], ["temperature", "dry", "top_k"], ["xtc", "top_k", "temperature"]]
+    lists += [[names[i] for i in r.permutation(9)[:int(r.integers(2, 10))]] for _ in range(30)]
+    for i, order in enumerate(lists):
+        more = {"dynatemp_range": 0.3} if i % 3 == 2 else {}
+        add(f"order {';'.join(order)}", rounded(r.normal(0, 1.5, 60)), params={**every, **more, "order": ";".join(order)},
+            text=[int(t) for t in r.integers(0, 60 if i % 2 else 6, 70)], bias=[[4, 1.5], [2, "-inf"]])
+        add(f"order {';'.join(order)}, greedy", rounded(r.normal(0, 1.5, 60)), text=[int(t) for t in r.integers(0, 9, 70)],
+            params={**every, "temperature": 0.0, "order": ";".join([name for name in order if name != "temperature"]
+                                                                   + ["temperature"] * (i % 2))})
+
+
+def sigmas(r):
+    for kind, x in (("peaked", r.normal(0, 3, 40)), ("flat", r.normal(0, 0.7, 60)), ("even", np.ones(9)), ("one", [2.0])):
+        for n in 0.01, 0.5, 1.0, 1.7, 3.0, 100.0:
+            add(f"top-n-sigma {n}, {kind}", rounded(x), params={**OFF, "top_n_sigma": n})
+            add(f"top-n-sigma {n}, {kind}, hot", rounded(x), params={**OFF, "top_n_sigma": n, "temperature": 3.0})
+        add(f"top-n-sigma among others, {kind}", rounded(x), params={"top_n_sigma": 1.2}, bias=[[0, "-inf"]] * (len(x) > 1))
+
+
+def mirostats(r):
+    for version in 1, 2:
+        for kind, x in (("peaked", r.normal(0, 3, 40)), ("flat", r.normal(0, 0.7, 120)), ("one", [2.0]), ("two", [1.0, 0.0]),
+                        ("Zipf", -1.1 * np.log(np.arange(1, 161))), ("steep", -4.0 * np.arange(50))):
+            for tau in 0.0, 0.37, 1.0, 2.3, 5.0:
+                for certain in (0, 3) if tau == 1.0 else (0,):
+                    more = {"temperature": 1.0} if tau > 1 else {"temperature": 0.7, "repeat_penalty": 1.4}
+                    add(f"mirostat {version}, {kind}, tau {tau} after {certain}", rounded(x), certain=certain,
+                        text=[0, 0], params={"mirostat": version, "mirostat_tau": tau, "mirostat_eta": 0.2, **more})
+        add(f"mirostat {version} replaces other steps", rounded(r.normal(0, 2, 50)),
+            params={"mirostat": version, "mirostat_tau": 2.0, "top_k": 2, "top_p": 0.1, "typical_p": 0.1, "min_p": 0.9,
+                    "xtc_probability": 1.0, "xtc_threshold": 0.0, "top_n_sigma": 0.1})
+        add(f"mirostat {version}, greedy", rounded(r.normal(0, 2, 50)), params={"mirostat": version, "temperature": 0.0})
+        add(f"mirostat {version} without temperature", rounded(r.normal(0, 2, 50)),
+            params={"mirostat": version, "mirostat_tau": 1.9, "temperature": 0.3, "order": "top_k;penalties"})
+
+
 def large():
     for n in 31, 32, 33, 5000, 49152:
         for modulus in 7, 160, 65521:
@@ -311,6 +393,10 @@ def main():
     edges()
     chains(r)
     large()
+    new = np.random.default_rng(23)
+    orders(new)
+    sigmas(new)
+    mirostats(new)
     for case in CASES:
         ids, probabilities = chain(case)
         case["ids"], case["probabilities"] = ids[:600], probabilities[:600]

@@ -12,9 +12,10 @@
 #include <unistd.h>
 
 #define NOT_GIVEN INT64_MIN // an integer; a number is then NaN
+enum { REASON_SIZE = SETUN_ERROR_SIZE + 32 };
 #define AT(member) offsetof(sampling_options, member)
 
-const option sampling_rows[20] = {
+const option sampling_rows[26] = {
     {0, "temp", OPTION_NUMBER, AT(temperature), "T", 0, 1000,
      "temperature (default: the model's, or 0.8); 0 always takes the likeliest token"},
     {0, "top-k", OPTION_INTEGER, AT(top_k), "N", 0, INT32_MAX,
@@ -23,6 +24,8 @@ const option sampling_rows[20] = {
      "only the likeliest tokens that together have this probability (default: the model's, or 0.95; 1: all)"},
     {0, "min-p", OPTION_NUMBER, AT(min_p), "P", 0, 1,
      "only tokens at least this likely, relative to the likeliest (default: the model's, or 0.05; 0: all)"},
+    {0, "top-n-sigma", OPTION_NUMBER, AT(top_n_sigma), "N", -1000, 1000,
+     "only tokens whose logit is at most N standard deviations below the highest (default 0; 0 or less: all)"},
     {0, "typical", OPTION_NUMBER, AT(typical), "P", 0, 1,
      "only the tokens whose surprise is nearest to the expected one, with this probability together (default 1: all)"},
     {0, "repeat-penalty", OPTION_NUMBER, AT(repeat_penalty), "X", 0.001, 1000,
@@ -51,39 +54,57 @@ const option sampling_rows[20] = {
     {0, "dynatemp-range", OPTION_NUMBER, AT(dynatemp_range), "T", 0, 1000,
      "the temperature varies by so much to either side, with how uncertain the model is (default 0)"},
     {0, "dynatemp-exp", OPTION_NUMBER, AT(dynatemp_exponent), "X", 0, 1000, "exponent of that uncertainty (default 1)"},
+    {0, "mirostat", OPTION_INTEGER, AT(mirostat), "N", 0, 2,
+     "1 or 2: that version of Mirostat, which keeps the surprise of the text near a target; of the other samplers only "
+     "penalties, DRY and temperature apply beside it (default: the model's, or 0: off)"},
+    {0, "mirostat-lr", OPTION_NUMBER, AT(mirostat_eta), "X", 0, 1000, "how fast Mirostat adapts (default 0.1)"},
+    {0, "mirostat-ent", OPTION_NUMBER, AT(mirostat_tau), "X", 0, 1000,
+     "the surprise that Mirostat aims at, in bits (default 5)"},
+    {0, "samplers", OPTION_TEXT, AT(samplers), "NAMES", 0, 0,
+     "which samplers there are and in which order, after --logit-bias (default: "
+     "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature)"},
+    {0, "sampling-seq", OPTION_TEXT, AT(sequence), "LETTERS", 0, 0,
+     "the same by letters: e penalties, d dry, s top_n_sigma, k top_k, y typ_p, p top_p, m min_p, x xtc, t "
+     "temperature"},
     {0, "logit-bias", OPTION_LIST, AT(biases), "ID(+/-)BIAS", 0, 0,
      "adds to a token's logit: 1234+2.5, 1234-1; 1234-inf: never this token; may be given several times"},
     {0, "seed", OPTION_SEED, AT(seed), "N", 0, 0,
      "the same seed gives the same text (default: another one each time, shown by --verbose)"},
 };
 
-// Where a number lies in the options and in the parameters, and how it is called.
+// Where a number lies in the options and in the parameters, how it is called, and whose it is.
 typedef struct field {
   const char *name;
   size_t from, to;
   bool integer;
+  int step; // a setun_sampler_step; NO_STEP: Mirostat
 } field;
 
-#define FIELD(name, from, to, integer)                                                                                 \
-  { name, AT(from), offsetof(setun_sampler_params, to), integer }
+enum { NO_STEP = -1 };
+#define FIELD(name, from, to, integer, step)                                                                           \
+  { name, AT(from), offsetof(setun_sampler_params, to), integer, step }
 static const field fields[] = {
-    FIELD("temperature", temperature, temperature, false),
-    FIELD("top-k", top_k, top_k, true),
-    FIELD("top-p", top_p, top_p, false),
-    FIELD("min-p", min_p, min_p, false),
-    FIELD("typical", typical, typical_p, false),
-    FIELD("repeat-penalty", repeat_penalty, repeat_penalty, false),
-    FIELD("repeat-last-n", repeat_last_n, penalty_last_n, true),
-    FIELD("presence-penalty", presence_penalty, presence_penalty, false),
-    FIELD("frequency-penalty", frequency_penalty, frequency_penalty, false),
-    FIELD("dry-multiplier", dry_multiplier, dry_multiplier, false),
-    FIELD("dry-base", dry_base, dry_base, false),
-    FIELD("dry-allowed-length", dry_allowed_length, dry_allowed_length, true),
-    FIELD("dry-penalty-last-n", dry_penalty_last_n, dry_penalty_last_n, true),
-    FIELD("xtc-probability", xtc_probability, xtc_probability, false),
-    FIELD("xtc-threshold", xtc_threshold, xtc_threshold, false),
-    FIELD("dynatemp-range", dynatemp_range, dynatemp_range, false),
-    FIELD("dynatemp-exp", dynatemp_exponent, dynatemp_exponent, false),
+    FIELD("temperature", temperature, temperature, false, SETUN_STEP_TEMPERATURE),
+    FIELD("top-k", top_k, top_k, true, SETUN_STEP_TOP_K),
+    FIELD("top-p", top_p, top_p, false, SETUN_STEP_TOP_P),
+    FIELD("min-p", min_p, min_p, false, SETUN_STEP_MIN_P),
+    FIELD("top-n-sigma", top_n_sigma, top_n_sigma, false, SETUN_STEP_TOP_N_SIGMA),
+    FIELD("typical", typical, typical_p, false, SETUN_STEP_TYPICAL),
+    FIELD("repeat-penalty", repeat_penalty, repeat_penalty, false, SETUN_STEP_PENALTIES),
+    FIELD("repeat-last-n", repeat_last_n, penalty_last_n, true, SETUN_STEP_PENALTIES),
+    FIELD("presence-penalty", presence_penalty, presence_penalty, false, SETUN_STEP_PENALTIES),
+    FIELD("frequency-penalty", frequency_penalty, frequency_penalty, false, SETUN_STEP_PENALTIES),
+    FIELD("dry-multiplier", dry_multiplier, dry_multiplier, false, SETUN_STEP_DRY),
+    FIELD("dry-base", dry_base, dry_base, false, SETUN_STEP_DRY),
+    FIELD("dry-allowed-length", dry_allowed_length, dry_allowed_length, true, SETUN_STEP_DRY),
+    FIELD("dry-penalty-last-n", dry_penalty_last_n, dry_penalty_last_n, true, SETUN_STEP_DRY),
+    FIELD("xtc-probability", xtc_probability, xtc_probability, false, SETUN_STEP_XTC),
+    FIELD("xtc-threshold", xtc_threshold, xtc_threshold, false, SETUN_STEP_XTC),
+    FIELD("dynatemp-range", dynatemp_range, dynatemp_range, false, SETUN_STEP_TEMPERATURE),
+    FIELD("dynatemp-exp", dynatemp_exponent, dynatemp_exponent, false, SETUN_STEP_TEMPERATURE),
+    FIELD("mirostat", mirostat, mirostat, true, NO_STEP),
+    FIELD("mirostat-ent", mirostat_tau, mirostat_tau, false, NO_STEP),
+    FIELD("mirostat-lr", mirostat_eta, mirostat_eta, false, NO_STEP),
 };
 enum { FIELDS = sizeof fields / sizeof *fields, ALWAYS_SHOWN = 4 };
 
@@ -128,6 +149,75 @@ static bool parse_bias(const char *text, setun_token *id, float *bias) {
   return !*end && !isnan(*bias) && !(isinf(*bias) && *bias > 0);
 }
 
+// "edskypmxt". A letter that is unknown or comes twice ends it: *wrong.
+static bool parse_sequence(const char *letters, setun_sampler_order *order, char *wrong) {
+  static const char known[] = "edskypmxt"; // in the order of setun_sampler_step
+  order->n = 0;
+  for (; *letters; letters++) {
+    const char *found = strchr(known, *letters);
+    *wrong = *letters;
+    if (!found || memchr(order->steps, (int)(found - known), order->n)) return false;
+    order->steps[order->n++] = (uint8_t)(found - known);
+  }
+  return true;
+}
+
+// The order that was given, if one was; false when it is none, with the reason.
+static bool take_order(const sampling_options *o, setun_sampler_order *order, char reason[REASON_SIZE]) {
+  setun_error error;
+  char wrong;
+  if (o->samplers && setun_sampler_order_parse(o->samplers, order, &error) != SETUN_OK) {
+    snprintf(reason, REASON_SIZE, "--samplers: %s", error.message);
+    return false;
+  }
+  if (!o->sequence || parse_sequence(o->sequence, order, &wrong)) return true;
+  snprintf(reason, REASON_SIZE, "--sampling-seq expects each of the letters edskypmxt at most once, not '%c' in '%s'",
+           wrong, o->sequence);
+  return false;
+}
+
+static const char *option_of(const field *f) {
+  const option *row = sampling_rows;
+  while (row->offset != f->from) row++;
+  return row->name;
+}
+
+// Whether every option that was given has an effect with these parameters; else what stands against the first.
+static bool all_used(const sampling_options *o, const setun_sampler_params *p, char reason[REASON_SIZE]) {
+  setun_sampler_params scratch = *p;
+  for (size_t i = 0; i < FIELDS; i++) {
+    const field *f = &fields[i];
+    if (f->step == NO_STEP || !overlay(f, o, &scratch)) continue;
+    const char *name = setun_sampler_step_name((setun_sampler_step)f->step);
+    if (!memchr(p->order.steps, f->step, p->order.n)) {
+      snprintf(reason, REASON_SIZE, "--%s has no effect: the samplers are given without %s", option_of(f), name);
+      return false;
+    }
+    bool beside = f->step == SETUN_STEP_PENALTIES || f->step == SETUN_STEP_DRY || f->step == SETUN_STEP_TEMPERATURE;
+    if (p->mirostat && !beside) {
+      snprintf(reason, REASON_SIZE, "--%s has no effect: Mirostat replaces %s", option_of(f), name);
+      return false;
+    }
+  }
+  return true;
+}
+
+// What was given replaces the parameters. False with the reason where it does not go together.
+static bool take_options(const sampling_options *o, setun_sampler_params *p, char reason[REASON_SIZE]) {
+  const char *given = o->samplers ? "--samplers" : "--sampling-seq";
+  for (size_t i = 0; i < FIELDS; i++) overlay(&fields[i], o, p);
+  if (!take_order(o, &p->order, reason)) return false;
+  if (o->samplers && o->sequence) {
+    snprintf(reason, REASON_SIZE, "--samplers and --sampling-seq both say the order");
+    return false;
+  }
+  if (p->mirostat && (o->samplers || o->sequence)) {
+    snprintf(reason, REASON_SIZE, "%s does not go with Mirostat, which replaces most samplers", given);
+    return false;
+  }
+  return all_used(o, p, reason);
+}
+
 int check_sampling(const command *self, const sampling_options *o) {
   setun_token id = 0;
   float bias = 0;
@@ -142,7 +232,9 @@ int check_sampling(const command *self, const sampling_options *o) {
       return usage_error(self, "--dry-sequence-breaker expects 1 to 64 bytes, not %zu", length);
     }
   }
-  return 0;
+  char reason[REASON_SIZE];
+  setun_sampler_params params = setun_sampler_params_default();
+  return take_options(o, &params, reason) ? 0 : usage_error(self, "%s", reason);
 }
 
 static setun_status add_breakers(setun_sampler *sampler, const setun_model *model, const text_list *given,
@@ -193,17 +285,21 @@ static setun_sampler_params sampling_of(const setun_model *model) {
   return params;
 }
 
-setun_sampler_params sampling_params(const setun_model *model, const sampling_options *o) {
-  setun_sampler_params params = sampling_of(model);
-  for (size_t i = 0; i < FIELDS; i++) overlay(&fields[i], o, &params);
-  if (o->seed.given) params.seed = o->seed.value;
-  return params;
+bool sampling_params(const setun_model *model, const sampling_options *o, setun_sampler_params *params) {
+  char reason[REASON_SIZE];
+  *params = sampling_of(model);
+  if (!take_options(o, params, reason)) {
+    failure("%s, as the model's own files say", reason); // check_sampling saw the rest
+    return false;
+  }
+  if (o->seed.given) params->seed = o->seed.value;
+  return true;
 }
 
 bool make_sampler(const setun_model *model, const sampling_options *o, setun_sampler **sampler,
                   setun_sampler_params *params) {
   setun_error error;
-  *params = sampling_params(model, o);
+  if (!sampling_params(model, o, params)) return false;
   params->seed = chosen_seed(o);
   setun_status s = setun_sampler_new(params, sampler, &error);
   if (s == SETUN_OK && params->dry_multiplier > 0) s = add_breakers(*sampler, model, &o->breakers, &error);
@@ -223,6 +319,20 @@ static void add_value(char *line, size_t size, const field *f, const setun_sampl
   snprintf(line + length, size - length, "%s%s %.6g", length ? ", " : "", f->name, value_of(f, p));
 }
 
+// Adds ", samplers a;b" to a line that has room for it.
+static void add_order(char *line, size_t size, const setun_sampler_order *order) {
+  size_t length = strlen(line);
+  length += (size_t)snprintf(line + length, size - length, ", samplers ");
+  for (size_t i = 0; i < order->n; i++) {
+    length += (size_t)snprintf(line + length, size - length, "%s%s", i ? ";" : "",
+                               setun_sampler_step_name((setun_sampler_step)order->steps[i]));
+  }
+}
+
+static bool same_order(const setun_sampler_params *a, const setun_sampler_params *b) {
+  return a->order.n == b->order.n && memcmp(a->order.steps, b->order.steps, a->order.n) == 0;
+}
+
 void print_sampling(const setun_model *model, const sampling_options *o, const setun_sampler_params *params) {
   setun_sampler_params base = setun_sampler_params_default(), own = sampling_of(model), scratch = own;
   char line[1024] = "", from_model[1024] = "";
@@ -232,7 +342,9 @@ void print_sampling(const setun_model *model, const sampling_options *o, const s
     if (i < ALWAYS_SHOWN || changed || given) add_value(line, sizeof line, f, params);
     if (!given && value_of(f, &own) != value_of(f, &base)) add_value(from_model, sizeof from_model, f, &own);
   }
+  if (!same_order(params, &base)) add_order(line, sizeof line, &params->order);
+  if (!same_order(&own, &base) && same_order(&own, params)) add_order(from_model, sizeof from_model, &own.order);
   note("%s, seed %llu%s", line, (unsigned long long)params->seed,
        params->temperature > 0 ? "" : " (temperature 0: always the likeliest token)");
-  if (*from_model) note("of these the model's own files say: %s", from_model);
+  if (*from_model) note("of these the model's own files say: %s", from_model + (*from_model == ',' ? 2 : 0));
 }

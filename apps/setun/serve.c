@@ -154,8 +154,11 @@ static int serve(server *s, const char *path, serve_options *o) {
   int status = open_model(path, &o->model, &o->compute, o->verbose, &model) ? 0 : failed_status();
   if (!status) {
     count_signals();
-    sampling = sampling_params(model, &o->sampling);
-    status = server_serve(s, model, &context, &sampling, &error) == SETUN_OK ? 0 : report(&error);
+    if (!sampling_params(model, &o->sampling, &sampling)) {
+      status = STATUS_FAILED;
+    } else {
+      status = server_serve(s, model, &context, &sampling, &error) == SETUN_OK ? 0 : report(&error);
+    }
   }
   if (!status) {
     note("ready");

@@ -17,6 +17,8 @@ static const spelling spellings[] = {
     {"-s", SPELLING_ALIAS, "seed", NULL},
     {"--temperature", SPELLING_ALIAS, "temp", NULL},
     {"--typical-p", SPELLING_ALIAS, "typical", NULL},
+    {"--top-nsigma", SPELLING_ALIAS, "top-n-sigma", NULL},
+    {"--sampler-seq", SPELLING_ALIAS, "sampling-seq", NULL},
     {"--repetition-penalty", SPELLING_ALIAS, "repeat-penalty", NULL},
     {"-l", SPELLING_ALIAS, "logit-bias", NULL},
     {"--n-probs", SPELLING_ALIAS, "logprobs", NULL},

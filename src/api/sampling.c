@@ -3,12 +3,24 @@
 
 #include "base/float_modes.h"
 
+#include <string.h>
+
 setun_status setun_model_get_sampler_params(const setun_model *model, setun_sampler_params *params,
                                             setun_error *error) {
   ST_NEED(model);
   setun_sampler_params found = model->sampling;
   found.model = model;
   return ST_FILL(params, &found);
+}
+
+const char *setun_sampler_step_name(setun_sampler_step step) {
+  return st_sampler_step_name(step);
+}
+
+setun_status setun_sampler_order_parse(const char *text, setun_sampler_order *order, setun_error *error) {
+  ST_NEED(text);
+  ST_NEED(order);
+  return st_sampler_order_parse(text, strlen(text), order, error);
 }
 
 setun_status setun_sampler_new(const setun_sampler_params *params, setun_sampler **sampler, setun_error *error) {

@@ -1,5 +1,5 @@
-// Sampling: the parameters, the chain of steps, and the draw. What the steps do is in sampler_candidates.c; what the
-// text so far has to do with it, in sampler_history.c.
+// Sampling: the chain of steps, and the draw. What the steps do is in sampler_candidates.c; what the text so far has to
+// do with it, in sampler_history.c; the parameters are in sampler_params.c.
 #include "runtime/sampler.h"
 
 #include "base/memory.h"
@@ -17,6 +17,9 @@ typedef struct bias_entry {
 
 struct st_sampler {
   setun_sampler_params params;
+  setun_sampler_order chain; // the steps that do something
+  size_t leading;            // of them, those at the beginning that change logits without looking at the others
+  double mu;                 // Mirostat's
   st_random random;
   st_history history;
   st_tally repetitions; // what DRY found, during one call
@@ -26,106 +29,67 @@ struct st_sampler {
   st_candidates candidates; // of the call at hand
 };
 
-// ---- parameters ----
-
-setun_sampler_params st_sampler_params_default(void) {
-  return (setun_sampler_params){.penalty_last_n = 64,
-                                .repeat_penalty = 1,
-                                .dry_base = 1.75f,
-                                .dry_allowed_length = 2,
-                                .dry_penalty_last_n = -1,
-                                .top_k = 40,
-                                .typical_p = 1,
-                                .top_p = 0.95f,
-                                .min_p = 0.05f,
-                                .xtc_threshold = 0.1f,
-                                .temperature = 0.8f,
-                                .dynatemp_exponent = 1};
-}
-
-typedef struct float_range {
-  const char *name;
-  float value, low, high;
-} float_range;
-
-static setun_status check_float(float_range r, setun_error *err) {
-  if (r.value >= r.low && r.value <= r.high) return SETUN_OK;
-  if (r.high < FLT_MAX) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a number from %g to %g, found %g", r.name, (double)r.low,
-                   (double)r.high, (double)r.value);
-  }
-  if (r.low > -FLT_MAX) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a finite number >= %g, found %g", r.name, (double)r.low,
-                   (double)r.value);
-  }
-  return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a finite number, found %g", r.name, (double)r.value);
-}
-
-static setun_status check_floats(const setun_sampler_params *p, setun_error *err) {
-  const float_range ranges[] = {
-      {"presence_penalty", p->presence_penalty, -FLT_MAX, FLT_MAX},
-      {"frequency_penalty", p->frequency_penalty, -FLT_MAX, FLT_MAX},
-      {"dry_multiplier", p->dry_multiplier, 0, FLT_MAX},
-      {"dry_base", p->dry_base, 1, FLT_MAX},
-      {"typical_p", p->typical_p, 0, 1},
-      {"top_p", p->top_p, 0, 1},
-      {"min_p", p->min_p, 0, 1},
-      {"xtc_probability", p->xtc_probability, 0, 1},
-      {"xtc_threshold", p->xtc_threshold, 0, 1},
-      {"temperature", p->temperature, 0, FLT_MAX},
-      {"dynatemp_range", p->dynatemp_range, 0, FLT_MAX},
-      {"dynatemp_exponent", p->dynatemp_exponent, 0, FLT_MAX},
-  };
-  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-    setun_status s = check_float(ranges[i], err);
-    if (s != SETUN_OK) return s;
-  }
-  if (!(p->repeat_penalty > 0 && p->repeat_penalty <= FLT_MAX)) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "repeat_penalty: expected a finite number above 0, found %g",
-                   (double)p->repeat_penalty);
-  }
-  return SETUN_OK;
-}
-
-static setun_status check_integer(const char *name, int32_t value, int32_t low, setun_error *err) {
-  if (value >= low) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected %d or more, found %d", name, (int)low, (int)value);
-}
-
-static setun_status check(const setun_sampler_params *p, setun_error *err) {
-  setun_status s = check_floats(p, err);
-  if (s == SETUN_OK) s = check_integer("penalty_last_n", p->penalty_last_n, -1, err);
-  if (s == SETUN_OK) s = check_integer("dry_penalty_last_n", p->dry_penalty_last_n, -1, err);
-  if (s == SETUN_OK) s = check_integer("dry_allowed_length", p->dry_allowed_length, 1, err);
-  if (s == SETUN_OK) s = check_integer("top_k", p->top_k, 0, err);
-  return s;
-}
+// ---- life ----
 
 static size_t window(int32_t last_n) {
   return last_n < 0 ? SIZE_MAX : (size_t)last_n;
 }
 
-static size_t penalty_window(const setun_sampler_params *p) {
-  bool off = p->repeat_penalty == 1 && p->presence_penalty == 0 && p->frequency_penalty == 0;
-  return off ? 0 : window(p->penalty_last_n);
+static bool is_off(const setun_sampler_params *p, setun_sampler_step step) {
+  switch (step) {
+  case SETUN_STEP_PENALTIES:
+    return p->penalty_last_n == 0 || (p->repeat_penalty == 1 && p->presence_penalty == 0 && p->frequency_penalty == 0);
+  case SETUN_STEP_DRY: return p->dry_multiplier == 0 || p->dry_penalty_last_n == 0;
+  case SETUN_STEP_TOP_N_SIGMA: return p->top_n_sigma <= 0;
+  case SETUN_STEP_TOP_K: return p->top_k == 0;
+  case SETUN_STEP_TYPICAL: return p->typical_p == 1;
+  case SETUN_STEP_TOP_P: return p->top_p == 1;
+  case SETUN_STEP_MIN_P: return p->min_p == 0;
+  case SETUN_STEP_XTC: return p->xtc_probability == 0;
+  case SETUN_STEP_TEMPERATURE: break;
+  }
+  return false;
 }
 
-static size_t dry_window(const setun_sampler_params *p) {
-  return p->dry_multiplier == 0 ? 0 : window(p->dry_penalty_last_n);
+// Changes the logits of tokens of the text, each by itself.
+static bool is_about_text(setun_sampler_step step) {
+  return step == SETUN_STEP_PENALTIES || step == SETUN_STEP_DRY;
 }
 
-// ---- life ----
+static bool has_step(const st_sampler *s, setun_sampler_step step) {
+  return memchr(s->chain.steps, step, s->chain.n) != NULL;
+}
+
+// Leaves out the steps that do nothing: those that are off, those that Mirostat replaces, and at temperature 0 those
+// that keep the likeliest; the temperature is then the last.
+static void choose_chain(st_sampler *s) {
+  const setun_sampler_params *p = &s->params;
+  setun_sampler_order *chain = &s->chain;
+  bool draws = !memchr(p->order.steps, SETUN_STEP_TEMPERATURE, p->order.n) || p->temperature > 0;
+  for (size_t i = 0; i < p->order.n; i++) {
+    setun_sampler_step step = (setun_sampler_step)p->order.steps[i];
+    bool used = is_about_text(step) || (draws && (step == SETUN_STEP_TEMPERATURE || !p->mirostat));
+    if (used && !is_off(p, step)) chain->steps[chain->n++] = (uint8_t)step;
+  }
+  if (!draws) chain->steps[chain->n++] = SETUN_STEP_TEMPERATURE;
+  while (s->leading < chain->n && is_about_text((setun_sampler_step)chain->steps[s->leading])) s->leading++;
+}
+
+static size_t dry_window(const st_sampler *s) {
+  return has_step(s, SETUN_STEP_DRY) ? window(s->params.dry_penalty_last_n) : 0;
+}
 
 setun_status st_sampler_new(const setun_sampler_params *params, st_sampler **sampler, setun_error *err) {
   setun_sampler_params p = params ? *params : st_sampler_params_default();
-  setun_status s = check(&p, err);
+  setun_status s = st_sampler_params_check(&p, err);
   if (s != SETUN_OK) return s;
   st_sampler *n = st_calloc(1, sizeof *n);
   if (!n) return st_fail_memory(err, "the sampler");
   n->params = p;
-  n->history.count_window = penalty_window(&p);
-  n->history.window = n->history.count_window > dry_window(&p) ? n->history.count_window : dry_window(&p);
-  st_random_seed(&n->random, p.seed);
+  choose_chain(n);
+  n->history.count_window = has_step(n, SETUN_STEP_PENALTIES) ? window(p.penalty_last_n) : 0;
+  n->history.window = n->history.count_window > dry_window(n) ? n->history.count_window : dry_window(n);
+  st_sampler_reset(n);
   *sampler = n;
   return SETUN_OK;
 }
@@ -190,6 +154,7 @@ setun_status st_sampler_accept(st_sampler *s, setun_token id, setun_error *err) 
 void st_sampler_reset(st_sampler *s) {
   st_history_clear(&s->history);
   st_random_seed(&s->random, s->params.seed);
+  s->mu = 2 * (double)s->params.mirostat_tau;
 }
 
 // ---- logits ----
@@ -223,17 +188,35 @@ static double dry_penalty(const setun_sampler_params *p, uint32_t length) {
   return penalty < (double)FLT_MAX ? penalty : (double)FLT_MAX; // very unlikely, but no ban
 }
 
+// The logit as that step makes it, for a token with this number in the step's tally.
+static double change_by(const st_sampler *s, setun_sampler_step step, double logit, uint32_t n) {
+  return step == SETUN_STEP_PENALTIES ? penalize(&s->params, logit, n) : logit - dry_penalty(&s->params, n);
+}
+
+static const st_tally *tally_of(const st_sampler *s, setun_sampler_step step) {
+  return step == SETUN_STEP_PENALTIES ? &s->history.counts : &s->repetitions;
+}
+
 // The logit of the token that next_change found, changed; moves past it.
 static double change(const st_sampler *s, changes *at, setun_token id, double logit) {
-  const st_tally *counts = &s->history.counts, *repetitions = &s->repetitions;
   if (at->bias < s->n_biases && s->biases[at->bias].id == id) logit += s->biases[at->bias++].bias;
-  if (at->penalty < counts->count && counts->entries[at->penalty].id == id) {
-    logit = penalize(&s->params, logit, counts->entries[at->penalty++].n);
-  }
-  if (at->repetition < repetitions->count && repetitions->entries[at->repetition].id == id) {
-    logit -= dry_penalty(&s->params, repetitions->entries[at->repetition++].n);
+  for (size_t i = 0; i < s->leading; i++) {
+    setun_sampler_step step = (setun_sampler_step)s->chain.steps[i];
+    const st_tally *tally = tally_of(s, step);
+    size_t *next = step == SETUN_STEP_PENALTIES ? &at->penalty : &at->repetition;
+    if (*next < tally->count && tally->entries[*next].id == id) {
+      logit = change_by(s, step, logit, tally->entries[(*next)++].n);
+    }
   }
   return logit;
+}
+
+// Where the changes begin: of steps that come later, none.
+static changes first_changes(const st_sampler *s) {
+  changes at = {0, s->history.counts.count, s->repetitions.count};
+  if (memchr(s->chain.steps, SETUN_STEP_PENALTIES, s->leading)) at.penalty = 0;
+  if (memchr(s->chain.steps, SETUN_STEP_DRY, s->leading)) at.repetition = 0;
+  return at;
 }
 
 // Offers the tokens from `from` to before `to`, changed where they are to be; changes before them are left out.
@@ -256,15 +239,22 @@ static setun_status offer_changed(st_sampler *s, const float *logits, size_t fro
   return status;
 }
 
-// Makes the `keep` likeliest of the tokens the candidates, after biases, penalties and DRY.
-static setun_status gather(st_sampler *s, const float *logits, size_t n, size_t keep, setun_error *err) {
+// How many of the tokens the step after the leading ones keeps.
+static size_t first_keep(const st_sampler *s) {
+  setun_sampler_step step = s->leading < s->chain.n ? (setun_sampler_step)s->chain.steps[s->leading] : SETUN_STEP_DRY;
+  if (step == SETUN_STEP_TOP_K) return (size_t)s->params.top_k;
+  return step == SETUN_STEP_TEMPERATURE && s->params.temperature == 0 ? 1 : SIZE_MAX;
+}
+
+// Makes the candidates: tokens after biases and the leading steps; only as many as the next step keeps.
+static setun_status gather(st_sampler *s, const float *logits, size_t n, setun_error *err) {
   if (n > INT32_MAX) return st_fail(err, SETUN_ERROR_ARGUMENT, "logits: expected at most %d, found %zu", INT32_MAX, n);
   if (s->n_biases && (size_t)s->biases[s->n_biases - 1].id >= n) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "bias of token %d: expected an id below %zu",
                    (int)s->biases[s->n_biases - 1].id, n);
   }
-  st_candidates_begin(&s->candidates, keep);
-  changes at = {0};
+  st_candidates_begin(&s->candidates, first_keep(s));
+  changes at = first_changes(s);
   setun_status status = SETUN_OK;
   size_t from = 0;
   for (size_t i = 0; i < s->excluded.count && status == SETUN_OK; from = s->excluded.items[i++].end) {
@@ -280,47 +270,77 @@ static setun_status gather(st_sampler *s, const float *logits, size_t n, size_t 
 
 // ---- the chain ----
 
+// Penalties or DRY where another step came before.
+static void change_candidates(st_sampler *s, setun_sampler_step step) {
+  st_candidates *c = &s->candidates;
+  const st_tally *tally = tally_of(s, step);
+  st_candidates_scale(c);
+  for (size_t i = 0; i < c->count; i++) {
+    const st_tally_entry *found = st_tally_find(tally, c->items[i].id);
+    if (found) c->items[i].logit = change_by(s, step, c->items[i].logit, found->n);
+  }
+  st_candidates_changed(c);
+}
+
 // The temperature for the candidates that are left.
 static double temperature(const setun_sampler_params *p, st_candidates *c) {
   double t = (double)p->temperature, range = (double)p->dynatemp_range;
-  if (range == 0 || c->count < 2) return t;
-  st_candidates_weigh(c, 1);
+  if (range == 0 || c->count < 2 || t == 0) return t;
+  st_candidates_weigh(c);
   double evenness = st_candidates_entropy(c) / log((double)c->count);
   double low = t > range ? t - range : 0, high = t + range;
   return low + (high - low) * pow(evenness < 1 ? evenness : 1, (double)p->dynatemp_exponent);
+}
+
+static void apply_temperature(const setun_sampler_params *p, st_candidates *c) {
+  double t = temperature(p, c);
+  if (t > 0) {
+    c->temperature = t;
+  } else {
+    st_candidates_top_k(c, 1);
+  }
+}
+
+static void apply(st_sampler *s, setun_sampler_step step, st_random *random) {
+  const setun_sampler_params *p = &s->params;
+  st_candidates *c = &s->candidates;
+  switch (step) {
+  case SETUN_STEP_PENALTIES:
+  case SETUN_STEP_DRY: change_candidates(s, step); break;
+  case SETUN_STEP_TOP_N_SIGMA: st_candidates_top_n_sigma(c, (double)p->top_n_sigma); break;
+  case SETUN_STEP_TOP_K: st_candidates_top_k(c, (size_t)p->top_k); break;
+  case SETUN_STEP_TYPICAL: st_candidates_typical(c, (double)p->typical_p); break;
+  case SETUN_STEP_TOP_P: st_candidates_top_p(c, (double)p->top_p); break;
+  case SETUN_STEP_MIN_P: st_candidates_min_p(c, (double)p->min_p); break;
+  case SETUN_STEP_XTC:
+    if (st_random_unit(random) < (double)p->xtc_probability) st_candidates_xtc(c, (double)p->xtc_threshold);
+    break;
+  case SETUN_STEP_TEMPERATURE: apply_temperature(p, c); break;
+  }
 }
 
 // Leaves the candidates with their final weights.
 static setun_status run_chain(st_sampler *s, const float *logits, size_t n, st_random *random, setun_error *err) {
   const setun_sampler_params *p = &s->params;
   st_candidates *c = &s->candidates;
-  bool greedy = p->temperature == 0;
-  size_t keep = greedy ? 1 : p->top_k ? (size_t)p->top_k : SIZE_MAX;
   setun_status status =
-      st_history_repetitions(&s->history, dry_window(p), (size_t)p->dry_allowed_length, &s->repetitions, err);
-  if (status == SETUN_OK) status = gather(s, logits, n, keep, err);
+      st_history_repetitions(&s->history, dry_window(s), (size_t)p->dry_allowed_length, &s->repetitions, err);
+  if (status == SETUN_OK) status = gather(s, logits, n, err);
   if (status != SETUN_OK) return status;
-  if (!greedy) {
-    if (p->typical_p < 1) st_candidates_typical(c, (double)p->typical_p);
-    if (p->top_p < 1) st_candidates_top_p(c, (double)p->top_p);
-    if (p->min_p > 0) st_candidates_min_p(c, (double)p->min_p);
-    if (p->xtc_probability > 0 && st_random_unit(random) < (double)p->xtc_probability) {
-      st_candidates_xtc(c, (double)p->xtc_threshold);
-    }
-  }
-  double t = greedy ? 0 : temperature(p, c);
-  if (t <= 0) st_candidates_greedy(c);
-  st_candidates_weigh(c, t > 0 ? t : 1);
+  for (size_t i = s->leading; i < s->chain.n; i++) apply(s, (setun_sampler_step)s->chain.steps[i], random);
+  if (p->mirostat == 1) st_candidates_mirostat(c, s->mu, n);
+  if (p->mirostat == 2) st_candidates_surprise(c, s->mu);
+  st_candidates_weigh(c);
   return SETUN_OK;
 }
 
-static setun_token draw(st_random *random, const st_candidates *c) {
+static const st_candidate *draw(st_random *random, const st_candidates *c) {
   double x = st_random_unit(random) * c->sum, sum = 0;
-  setun_token last = c->items[0].id;
+  const st_candidate *last = c->items;
   for (size_t i = 0; i < c->count; i++) {
     sum += c->items[i].weight;
-    if (x < sum) return c->items[i].id;
-    if (c->items[i].weight > 0) last = c->items[i].id;
+    if (x < sum) return &c->items[i];
+    if (c->items[i].weight > 0) last = &c->items[i];
   }
   return last; // only if rounding put x at the sum itself
 }
@@ -329,8 +349,13 @@ setun_status st_sampler_sample(st_sampler *s, const float *logits, size_t n, set
   st_random random = s->random;
   setun_status status = run_chain(s, logits, n, &random, err);
   if (status != SETUN_OK) return status;
-  *id = draw(&random, &s->candidates);
+  const st_candidate *drawn = draw(&random, &s->candidates);
+  *id = drawn->id;
   s->random = random;
+  if (s->params.mirostat) {
+    double surprise = -log2(drawn->weight / s->candidates.sum);
+    s->mu -= (double)s->params.mirostat_eta * (surprise - (double)s->params.mirostat_tau);
+  }
   return SETUN_OK;
 }
 

@@ -3,11 +3,11 @@
 #define SETUN_RUNTIME_SAMPLER_H
 
 #include "runtime/sampler_history.h"
+#include "runtime/sampler_params.h"
 #include "runtime/token_gaps.h"
 
 typedef struct st_sampler st_sampler;
 
-setun_sampler_params st_sampler_params_default(void);
 // NULL parameters: the defaults.
 setun_status st_sampler_new(const setun_sampler_params *params, st_sampler **sampler, setun_error *err);
 void st_sampler_free(st_sampler *sampler);

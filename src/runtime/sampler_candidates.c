@@ -61,6 +61,7 @@ void st_candidates_begin(st_candidates *c, size_t keep) {
   c->count = c->sorted = 0;
   c->heaped = false;
   c->keep = keep;
+  c->temperature = 1;
   c->threshold = -INFINITY;
   c->threshold_below = -INFINITY;
 }
@@ -138,10 +139,22 @@ static double highest_logit(const st_candidates *c) {
   return highest;
 }
 
-void st_candidates_weigh(st_candidates *c, double temperature) {
+void st_candidates_changed(st_candidates *c) {
+  for (size_t i = 0; i < c->count; i++) c->items[i].rank = c->items[i].logit;
+  c->sorted = 0;
+  c->heaped = false;
+}
+
+void st_candidates_scale(st_candidates *c) {
+  for (size_t i = 0; i < c->count; i++) c->items[i].logit /= c->temperature;
+  c->temperature = 1;
+  st_candidates_changed(c);
+}
+
+void st_candidates_weigh(st_candidates *c) {
   double highest = highest_logit(c), sum = 0;
   for (size_t i = 0; i < c->count; i++) {
-    sum += c->items[i].weight = exp((c->items[i].logit - highest) / temperature);
+    sum += c->items[i].weight = exp((c->items[i].logit - highest) / c->temperature);
   }
   c->sum = sum;
 }
@@ -150,16 +163,33 @@ double st_candidates_entropy(const st_candidates *c) {
   double highest = highest_logit(c), log_sum = log(c->sum), entropy = 0;
   for (size_t i = 0; i < c->count; i++) {
     const st_candidate *x = &c->items[i];
-    if (x->weight > 0) entropy += x->weight / c->sum * (log_sum - (x->logit - highest));
+    if (x->weight > 0) entropy += x->weight / c->sum * (log_sum - (x->logit - highest) / c->temperature);
   }
   return entropy;
 }
 
 // ---- steps ----
 
-void st_candidates_greedy(st_candidates *c) {
-  st_candidates_order(c, 1);
-  truncate_to(c, 1);
+void st_candidates_top_k(st_candidates *c, size_t k) {
+  if (k >= c->count) return;
+  st_candidates_order(c, k);
+  truncate_to(c, k);
+}
+
+// Those with at least that logit, the likeliest among them. Of the sorted part a beginning stays, where it was.
+static void keep_from(st_candidates *c, double low) {
+  size_t kept = 0;
+  for (size_t i = 0; i < c->count; i++) {
+    if (c->items[i].logit >= low) c->items[kept++] = c->items[i];
+  }
+  truncate_to(c, kept);
+}
+
+void st_candidates_top_n_sigma(st_candidates *c, double n) {
+  double count = (double)c->count, mean = 0, square = 0;
+  for (size_t i = 0; i < c->count; i++) mean += c->items[i].logit / count;
+  for (size_t i = 0; i < c->count; i++) square += (c->items[i].logit - mean) * (c->items[i].logit - mean) / count;
+  keep_from(c, highest_logit(c) - n * sqrt(square));
 }
 
 // The fewest first in order whose probabilities add up to at least `p`.
@@ -176,35 +206,28 @@ static void keep_mass(st_candidates *c, double p) {
 }
 
 void st_candidates_typical(st_candidates *c, double p) {
-  st_candidates_weigh(c, 1);
+  st_candidates_weigh(c);
   double highest = highest_logit(c), log_sum = log(c->sum), entropy = st_candidates_entropy(c);
   for (size_t i = 0; i < c->count; i++) {
-    c->items[i].rank = -fabs(log_sum - (c->items[i].logit - highest) - entropy);
+    c->items[i].rank = -fabs(log_sum - (c->items[i].logit - highest) / c->temperature - entropy);
   }
   c->sorted = 0;
   c->heaped = false;
   keep_mass(c, p);
-  for (size_t i = 0; i < c->count; i++) c->items[i].rank = c->items[i].logit;
-  c->sorted = 0;
-  c->heaped = false;
+  st_candidates_changed(c);
 }
 
 void st_candidates_top_p(st_candidates *c, double p) {
-  st_candidates_weigh(c, 1);
+  st_candidates_weigh(c);
   keep_mass(c, p);
 }
 
 void st_candidates_min_p(st_candidates *c, double p) {
-  double low = highest_logit(c) + log(p);
-  size_t kept = 0;
-  for (size_t i = 0; i < c->count; i++) {
-    if (c->items[i].logit >= low) c->items[kept++] = c->items[i];
-  }
-  truncate_to(c, kept); // of the sorted part a beginning stays, where it was
+  keep_from(c, highest_logit(c) + log(p) * c->temperature);
 }
 
 void st_candidates_xtc(st_candidates *c, double threshold) {
-  st_candidates_weigh(c, 1);
+  st_candidates_weigh(c);
   // Those at or above the threshold are few unless it is near 0, and they come first in order.
   size_t above = 0;
   for (size_t i = 0; i < c->count; i++) above += c->items[i].weight >= threshold * c->sum;
@@ -213,4 +236,34 @@ void st_candidates_xtc(st_candidates *c, double threshold) {
   for (size_t i = above - 1; i < c->count; i++) c->items[i - (above - 1)] = c->items[i];
   truncate_to(c, c->count - (above - 1));
   c->sorted = 1;
+}
+
+// The exponent of Zipf's law that fits the likeliest: the least squares' slope, through the origin, of the logarithms
+// of neighbours' ratios over those of their places' ratios.
+static double zipf_exponent(st_candidates *c) {
+  enum { FITTED = 100 };
+  double products = 0, squares = 0;
+  st_candidates_order(c, FITTED);
+  for (size_t i = 0; i + 1 < FITTED && i + 1 < c->count; i++) {
+    double places = log((double)(i + 2) / (double)(i + 1));
+    products += places * (c->items[i].logit - c->items[i + 1].logit) / c->temperature;
+    squares += places * places;
+  }
+  return products / squares;
+}
+
+void st_candidates_mirostat(st_candidates *c, double mu, size_t n_vocab) {
+  if (c->count < 2) return;
+  double s = zipf_exponent(c), e = s - 1, log_n = log((double)n_vocab);
+  // e / (1 - n_vocab^-e), which is 1 / log_n in the limit
+  double share = e == 0 ? 1 / log_n : e / -expm1(-e * log_n);
+  double k = pow(share * exp2(mu), 1 / s);
+  if (!(k >= (double)c->count)) st_candidates_top_k(c, k >= 1 ? (size_t)k : 1);
+}
+
+void st_candidates_surprise(st_candidates *c, double mu) {
+  size_t kept = 0;
+  st_candidates_weigh(c);
+  for (size_t i = 0; i < c->count; i++) kept += c->items[i].weight >= c->sum * exp2(-mu);
+  st_candidates_top_k(c, kept ? kept : 1);
 }

@@ -17,8 +17,9 @@ typedef struct st_candidates {
   st_candidate *items;
   size_t count, capacity;
   size_t sorted;
-  bool heaped; // the others form a heap, whose root is the last
-  double sum;  // of the weights
+  bool heaped;        // the others form a heap, whose root is the last
+  double sum;         // of the weights
+  double temperature; // what the logits are divided by in all that follows; begins as 1
 
   // While gathering: at most `keep` are wanted, those at or below `threshold` not.
   size_t keep;
@@ -39,13 +40,19 @@ void st_candidates_end(st_candidates *c);
 
 // Puts the first `n` in order.
 void st_candidates_order(st_candidates *c, size_t n);
-// Sets the weights, which are proportional to the probabilities at that temperature (above 0), and their sum.
-void st_candidates_weigh(st_candidates *c, double temperature);
-// The entropy of the weights, in nats, once they are set at temperature 1.
+// After logits were changed: they are the order again.
+void st_candidates_changed(st_candidates *c);
+// Divides the logits themselves by the temperature, which is then 1.
+void st_candidates_scale(st_candidates *c);
+// Sets the weights, which are proportional to the probabilities, and their sum.
+void st_candidates_weigh(st_candidates *c);
+// The entropy of the weights, in nats, once they are set.
 double st_candidates_entropy(const st_candidates *c);
 
-// The likeliest alone.
-void st_candidates_greedy(st_candidates *c);
+// The `k` (at least 1) likeliest.
+void st_candidates_top_k(st_candidates *c, size_t k);
+// Top-n-sigma (Tang et al., 2024): those whose logit is at most `n` standard deviations below the highest.
+void st_candidates_top_n_sigma(st_candidates *c, double n);
 // Locally typical sampling (Meister et al., 2023): the fewest, those first whose surprise -ln p is nearest to the
 // entropy, whose probabilities add up to at least `p`.
 void st_candidates_typical(st_candidates *c, double p);
@@ -56,5 +63,10 @@ void st_candidates_min_p(st_candidates *c, double p);
 // Exclude top choices (P. E. Weidmann, text-generation-webui pull request 6335): of those whose probability is at least
 // `threshold`, only the least likely.
 void st_candidates_xtc(st_candidates *c, double threshold);
+// Mirostat (Basu et al., 2020): as many of the likeliest as should have the surprise `mu`, in bits, at most, if
+// probabilities fall by Zipf's law with the exponent that the 100 likeliest have and there are n_vocab of them.
+void st_candidates_mirostat(st_candidates *c, double mu, size_t n_vocab);
+// Mirostat 2.0: those whose surprise is at most `mu`, and the likeliest.
+void st_candidates_surprise(st_candidates *c, double mu);
 
 #endif

@@ -25,6 +25,9 @@ static const value_row rows[] = {
     {NULL, "general.sampling.penalty_last_n", AT(penalty_last_n), true, -1, INT32_MAX},
     {NULL, "general.sampling.xtc_probability", AT(xtc_probability), false, 0, 1},
     {NULL, "general.sampling.xtc_threshold", AT(xtc_threshold), false, 0, 1},
+    {NULL, "general.sampling.mirostat", AT(mirostat), true, 0, 2},
+    {NULL, "general.sampling.mirostat_tau", AT(mirostat_tau), false, 0, FLT_MAX},
+    {NULL, "general.sampling.mirostat_eta", AT(mirostat_eta), false, 0, FLT_MAX},
 };
 
 // True when there is such a key; a value that is not a number becomes one that no range allows.
@@ -67,6 +70,18 @@ static void store(const value_row *row, double value, setun_sampler_params *p) {
   }
 }
 
+// The order of the steps, where the file has one.
+static void take_order(const st_directory *d, const st_log *log, setun_sampler_order *order) {
+  static const char key[] = "general.sampling.sequence";
+  setun_error error;
+  st_text text = {0};
+  if (d->container != ST_GGUF || !st_metadata_find(&d->metadata, key)) return;
+  setun_status s = st_metadata_text(&d->metadata, key, &text, &error);
+  if (s == SETUN_OK) s = st_sampler_order_parse(text.data, text.length, order, &error);
+  if (s == SETUN_OK) return;
+  st_log_write(log, SETUN_LOG_WARNING, "%s: %s: %s; it is left out", d->path, key, error.message);
+}
+
 setun_sampler_params st_sampler_defaults(const st_directory *d, const st_log *log) {
   setun_sampler_params p = st_sampler_params_default();
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -86,5 +101,6 @@ setun_sampler_params st_sampler_defaults(const st_directory *d, const st_log *lo
   }
   // there the penalty is for every token of the text
   if (d->container != ST_GGUF && p.repeat_penalty != 1) p.penalty_last_n = -1;
+  take_order(d, log, &p.order);
   return p;
 }

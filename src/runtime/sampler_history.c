@@ -19,6 +19,11 @@ static size_t tally_place(const st_tally *t, setun_token id) {
   return low;
 }
 
+const st_tally_entry *st_tally_find(const st_tally *t, setun_token id) {
+  size_t i = tally_place(t, id);
+  return i < t->count && t->entries[i].id == id ? &t->entries[i] : NULL;
+}
+
 static bool tally_reserve(st_tally *t) {
   return st_reserve(&t->entries, &t->capacity, t->count + 1, sizeof *t->entries);
 }

@@ -16,6 +16,9 @@ typedef struct st_tally {
   size_t count, capacity;
 } st_tally;
 
+// NULL: it has none for that token.
+const st_tally_entry *st_tally_find(const st_tally *tally, setun_token id);
+
 // A sequence of tokens that repetitions do not reach across: `length` ids from `offset` on in the history's
 // breaker_ids. They are kept sorted by their last id and then by length.
 typedef struct st_breaker {

@@ -35,6 +35,47 @@ class OptionsTest(Case):
                 self.assertNotEqual(self.ids(*OFF, *on), want)
                 self.assertEqual(self.ids(*OFF, *on), self.ids(*OFF, *on))
 
+    def test_orders(self):
+        plain = self.ids()
+        default = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
+        self.assertEqual(self.ids("--samplers", default), plain)
+        self.assertEqual(self.ids("--samplers", default.upper().replace("_", "-")), plain)
+        self.assertEqual(self.ids("--sampling-seq", "edskypmxt"), plain)
+        self.assertEqual(self.ids("--sampler-seq", "kpt"), self.ids("--samplers", "top_k;top_p;temperature"))
+        self.assertEqual(self.ids("--samplers", "top_k", "--top-k", 1), self.ids("--temp", 0))
+        hot = ("--temp", 3, "--top-p", 0.6, "--min-p", 0)
+        self.assertNotEqual(self.ids(*hot, "--samplers", "temperature;top_p;min_p"), self.ids(*hot))
+        self.assertEqual(self.ids("--sampling-seq", ""), self.ids(*OFF), "no sampler at all")
+        for wrong, words in ((["--samplers", "top_k;infill"], ["--samplers", "'infill'"]),
+                             (["--samplers", "top_k;topk"], ["--samplers", "top_k again"]),
+                             (["--sampling-seq", "kz"], ["--sampling-seq", "'z'"]),
+                             (["--sampling-seq", "kk"], ["--sampling-seq", "'k'"]),
+                             (["--samplers", "xtc", "--sampling-seq", "x"], ["--samplers", "--sampling-seq"]),
+                             (["--samplers", "top_p", "--top-k", 3], ["--top-k has no effect", "top_k"]),
+                             (["--sampling-seq", "k", "--temp", 3], ["--temp has no effect", "temperature"])):
+            with self.subTest(wrong=wrong):
+                self.fails(2, "run", TALES, "-p", "a", *wrong, mentions=words)
+
+    def test_mirostat(self):
+        for version in 1, 2:
+            with self.subTest(version=version):
+                calm, wild = (self.ids("--mirostat", version, "--mirostat-ent", entropy, "--mirostat-lr", 0.3)
+                              for entropy in (0, 6))
+                greedy, free = self.ids("--temp", 0), self.ids("--temp", 0.8, "--sampling-seq", "t")
+                self.assertNotEqual(calm, wild)
+                self.assertEqual(calm, greedy, "without any surprise")
+                self.assertNotEqual(self.ids("--mirostat", version, "--mirostat-ent", 2.5), free)
+                self.assertNotEqual(self.ids("--mirostat", version, "--repeat-penalty", 3),
+                                    self.ids("--mirostat", version), "penalties apply beside it")
+        self.fails(2, "run", TALES, "-p", "a", "--mirostat", 3, mentions=["--mirostat", "'3'"])
+        self.fails(2, "run", TALES, "-p", "a", "--mirostat", 2, "--top-k", 4, mentions=["--top-k has no effect", "Mirostat"])
+        self.fails(2, "run", TALES, "-p", "a", "--mirostat", 1, "--samplers", "temp", mentions=["--samplers", "Mirostat"])
+
+    def test_top_n_sigma(self):
+        self.assertEqual(self.ids(*OFF, "--top-nsigma", 0.001), self.ids("--temp", 0))
+        self.assertEqual(self.ids(*OFF, "--top-n-sigma", 1000), self.ids(*OFF))
+        self.assertEqual(self.ids(*OFF, "--top-n-sigma", -1), self.ids(*OFF))
+
     def test_penalties_against_repetition(self):
         greedy = self.ids("--temp", 0)
         penalized = self.ids("--temp", 0, "--presence-penalty", 1000, "--repeat-last-n", -1)
@@ -180,24 +221,46 @@ class DefaultsTest(Case):
         for key in ("temperature", "top_p", "top_k"):
             self.assertRegex(text, rf"warning: .*generation_config\.json: {key}: expected ")
 
-    def test_gguf_keys(self):
-        """The keys are put into a copy of a small file."""
+    def gguf(self, keys):
+        """A copy of a small file with these keys, each with its type and value."""
         with open(os.path.join(GOLDEN, "gguf", "llama3.gguf"), "rb") as file:
             data = file.read()
         added = b"".join(struct.pack("<Q", len(key)) + key + value for key, value in (
-            (b"general.sampling.temp", struct.pack("<If", 6, 0.7)), (b"general.sampling.top_k", struct.pack("<Ii", 5, 12)),
-            (b"general.sampling.penalty_last_n", struct.pack("<Ii", 5, 128)),
-            (b"general.sampling.padding", struct.pack("<IQ", 8, 0)))) # as a string whose length is set below
-        version, tensors, keys = struct.unpack("<IQQ", data[4:24])
+            *keys, (b"general.sampling.padding", struct.pack("<IQ", 8, 0)))) # as a string whose length is set below
+        version, tensors, count = struct.unpack("<IQQ", data[4:24])
         # the tensors' data begins at a multiple of 32, so that what is added must be one too
         pad = -len(added) % 32
         added = added[:-8] + struct.pack("<Q", pad) + b" " * pad
         path = os.path.join(self.folder, "sampling.gguf")
         with open(path, "wb") as file:
-            file.write(data[:4] + struct.pack("<IQQ", version, tensors, keys + 4) + added + data[24:])
-        text = self.settings(path)
+            file.write(data[:4] + struct.pack("<IQQ", version, tensors, count + len(keys) + 1) + added + data[24:])
+        return path
+
+    def test_gguf_keys(self):
+        text = self.settings(self.gguf([(b"general.sampling.temp", struct.pack("<If", 6, 0.7)),
+                                        (b"general.sampling.top_k", struct.pack("<Ii", 5, 12)),
+                                        (b"general.sampling.penalty_last_n", struct.pack("<Ii", 5, 128))]))
         self.assertIn("temperature 0.7, top-k 12, top-p 0.95, min-p 0.05, repeat-last-n 128, seed 1\n", text)
         self.assertIn("own files say: temperature 0.7, top-k 12, repeat-last-n 128\n", text)
+
+    def test_gguf_order_and_mirostat(self):
+        def string(value):
+            return struct.pack("<IQ", 8, len(value)) + value
+        path = self.gguf([(b"general.sampling.sequence", string(b"top_k;temperature"))])
+        text = self.settings(path)
+        self.assertIn("min-p 0.05, samplers top_k;temperature, seed 1\n", text)
+        self.assertIn("own files say: samplers top_k;temperature\n", text)
+        self.fails(1, "run", path, "-p", "a", "--top-p", 0.5, mentions=["--top-p has no effect", "own files"])
+        self.good("run", path, "-p", "a", "-n", 1, "--top-p", 0.5, "--samplers", "top_p;temp")
+        path = self.gguf([(b"general.sampling.mirostat", struct.pack("<Ii", 5, 2)),
+                          (b"general.sampling.mirostat_tau", struct.pack("<If", 6, 3)),
+                          (b"general.sampling.mirostat_eta", struct.pack("<If", 6, 0.25))])
+        self.assertIn("mirostat 2, mirostat-ent 3, mirostat-lr 0.25, seed 1\n", self.settings(path))
+        self.fails(1, "run", path, "-p", "a", "--top-k", 5, mentions=["--top-k has no effect", "own files"])
+        self.good("run", path, "-p", "a", "-n", 1, "--top-k", 5, "--mirostat", 0)
+        text = self.settings(self.gguf([(b"general.sampling.sequence", string(b"top_k;infill"))]))
+        self.assertRegex(text, r"warning: .*general\.sampling\.sequence: .*'infill'; it is left out")
+        self.assertIn("top-k 40, top-p 0.95, min-p 0.05, seed 1\n", text)
 
 
 if __name__ == "__main__":

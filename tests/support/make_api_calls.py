@@ -34,8 +34,8 @@ WRITERS = {"setun_session_save", "setun_context_save", "setun_synthesize", "setu
 STRUCTS = ["model_info", "plan", "stream_stats", "file_info", "tensor_info", "tensor_zeros", "ceilings",
            "generate_result", "context_info"]
 PARAMS = ["model", "session", "context", "eval", "sampler", "generate", "chat", "file", "convert", "synthesis"]
-ENUMS = ["status", "kv_type", "token_kind", "channel", "end", "choice", "log_level"]
-OUTS = ["double", "bool", "int", "size_t", "int64_t", "uint32_t", "setun_token", "setun_token_kind", "setun_candidate",
+ENUMS = ["sampler_step", "status", "kv_type", "token_kind", "channel", "end", "choice", "log_level"]
+OUTS = ["double", "bool", "int", "size_t", "int64_t", "uint32_t", "setun_token", "setun_token_kind", "setun_candidate", "setun_sampler_order",
         "const char *"]
 # NULL has a meaning of its own here.
 OPTIONAL = {"error", "params", "model_params", "result", "isa", "now", "data", "user"}

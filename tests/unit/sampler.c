@@ -1,13 +1,14 @@
 // What each step of sampling keeps, and with which probabilities, against an independent computation of them.
 #include "sampler_data.h"
 
-enum { CASES = 400 }; // at least: a lost case must not pass unseen
+enum { CASES = 600 }; // at least: a lost case must not pass unseen
 
 static void check_case(const json_t *one) {
   const char *name = json_string_value(json_object_get(one, "name"));
   size_t n, count;
   float *logits = case_logits(one, &n);
   setun_sampler *s = case_sampler(one, 1);
+  certain_draws(s, one, logits, n);
   setun_candidate *c = candidates_of(s, logits, n, &count);
   const json_t *ids = json_object_get(one, "ids"), *probabilities = json_object_get(one, "probabilities");
   size_t want = (size_t)json_integer_value(json_object_get(one, "count"));

@@ -341,12 +341,90 @@ static void test_params(void **state) {
   refuses_params(&p, "dry_allowed_length");
 }
 
+// Names of steps, and what is not an order.
+static void test_order(void **state) {
+  (void)state;
+  setun_error error;
+  setun_sampler_order order = {0};
+  const char *same[] = {"penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature",
+                        "penalties;dry;top-n-sigma;top-k;typ-p;top-p;min-p;xtc;temp",
+                        "PENALTIES;Dry;topnsigma;topk;typical;nucleus;minp;XTC;Temperature"};
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+    succeeds(setun_sampler_order_parse(same[i], &order, &error), &error);
+    assert_int_equal(order.n, 9);
+    for (int j = 0; j < 9; j++) assert_int_equal(order.steps[j], j);
+  }
+  assert_string_equal(setun_sampler_step_name(SETUN_STEP_TYPICAL), "typ_p");
+  assert_null(setun_sampler_step_name((setun_sampler_step)9));
+  const struct {
+    const char *text, *words;
+  } wrong[] = {{"", "found ''"},           {"top_k;", "found ''"},
+               {"top_k;;dry", "found ''"}, {"infill", "'infill'"},
+               {"top__k", "'top__k'"},     {"top_", "'top_'"},
+               {"temps", "'temps'"},       {"dry;temp;temperature", "temperature again"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    assert_int_equal(setun_sampler_order_parse(wrong[i].text, &order, &error), SETUN_ERROR_ARGUMENT);
+    if (!strstr(error.message, wrong[i].words)) fail_msg("\"%s\" does not say \"%s\"", error.message, wrong[i].words);
+    assert_int_equal(order.n, 9); // untouched
+  }
+  setun_sampler *s = NULL;
+  setun_sampler_params p = setun_sampler_params_default();
+  p.order.steps[3] = 9;
+  assert_int_equal(setun_sampler_new(&p, &s, &error), SETUN_ERROR_ARGUMENT);
+  p.order.steps[3] = 4;
+  assert_int_equal(setun_sampler_new(&p, &s, &error), SETUN_ERROR_ARGUMENT);
+  assert_non_null(strstr(error.message, "typ_p again"));
+  p.order.n = 10;
+  assert_int_equal(setun_sampler_new(&p, &s, &error), SETUN_ERROR_ARGUMENT);
+  p = setun_sampler_params_default(), p.mirostat = 3;
+  assert_int_equal(setun_sampler_new(&p, &s, &error), SETUN_ERROR_ARGUMENT);
+  p.mirostat = -1;
+  assert_int_equal(setun_sampler_new(&p, &s, &error), SETUN_ERROR_ARGUMENT);
+}
+
+// Mirostat 2 over many draws: what is kept follows from the surprise of what was drawn before, as its definition says.
+static void test_mirostat_adapts(void **state) {
+  (void)state;
+  float logits[N];
+  fill(logits);
+  double p[N], sum = 0, mu = 2 * 1.5, surprises = 0;
+  for (int i = 0; i < N; i++) sum += p[i] = exp((double)logits[i]);
+  setun_sampler_params params = all_off();
+  params.mirostat = 2, params.mirostat_tau = 1.5f, params.mirostat_eta = 0.25f, params.seed = 7;
+  setun_sampler *s = sampler_with(&params);
+  setun_token first[100];
+  for (int draw = 0; draw < 100; draw++) {
+    size_t count, want = 0;
+    double kept = 0;
+    for (int i = 0; i < N; i++) {
+      if (-log2(p[i] / sum) > mu) continue;
+      want++;
+      kept += p[i];
+    }
+    setun_candidate *c = candidates_of(s, logits, N, &count);
+    assert_int_equal(count, want ? want : 1);
+    free(c);
+    assert_int_equal(setun_sampler_sample(s, logits, N, &first[draw], NULL), SETUN_OK);
+    double surprise = want ? -log2(p[first[draw]] / kept) : 0;
+    mu -= 0.25 * (surprise - 1.5);
+    surprises += surprise;
+  }
+  assert_true(fabs(surprises / 100 - 1.5) < 0.15); // the target is met
+  setun_sampler_reset(s);
+  for (int draw = 0; draw < 100; draw++) {
+    setun_token id = -1;
+    assert_int_equal(setun_sampler_sample(s, logits, N, &id, NULL), SETUN_OK);
+    assert_int_equal(id, first[draw]);
+  }
+  setun_sampler_free(s);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_no_ops),     cmocka_unit_test(test_plain_softmax), cmocka_unit_test(test_greedy),
-      cmocka_unit_test(test_bad_logits), cmocka_unit_test(test_no_candidate),  cmocka_unit_test(test_bias),
-      cmocka_unit_test(test_text),       cmocka_unit_test(test_windows),       cmocka_unit_test(test_capacity),
-      cmocka_unit_test(test_params),
+      cmocka_unit_test(test_no_ops),        cmocka_unit_test(test_order),    cmocka_unit_test(test_mirostat_adapts),
+      cmocka_unit_test(test_plain_softmax), cmocka_unit_test(test_greedy),   cmocka_unit_test(test_bad_logits),
+      cmocka_unit_test(test_no_candidate),  cmocka_unit_test(test_bias),     cmocka_unit_test(test_text),
+      cmocka_unit_test(test_windows),       cmocka_unit_test(test_capacity), cmocka_unit_test(test_params),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
