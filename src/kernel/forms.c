@@ -11,20 +11,15 @@ enum { TAKES_FB = TAKES_F | TAKES_B, TAKES_FTB = TAKES_FB | TAKES_T };
 
 // What forms.def says beside the codings, which layout.h has.
 static const struct {
-  const char *name;
   unsigned takes; // bits of st_activation
   st_form_rows rows;
   st_format_id format; // ST_FORMAT_COUNT: none
   st_form dense;
 } forms[ST_FORM_COUNT] = {
 #define FORM(id, name, kind, activations, rows, format, dense, ...)                                                    \
-  {name, TAKES_##activations, ST_FORM_##rows, ST_##format, ST_FORM_##dense},
+  {TAKES_##activations, ST_FORM_##rows, ST_##format, ST_FORM_##dense},
 #include "kernel/forms.def"
 };
-
-const char *st_form_name(st_form form) {
-  return forms[form].name;
-}
 
 st_form_rows st_form_rows_taken(st_form form) {
   return forms[form].rows;

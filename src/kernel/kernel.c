@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct {
-  const char *name, *description;
+  const char *name;
   int base; // index of a row; -1: none
   bool extension;
   bool (*runs)(const st_cpu *cpu);
@@ -42,10 +42,10 @@ enum {
 #include "kernel/isas.def"
 
 static const isa_row rows[ROWS] = {
-#define ROW(name, base, architecture, description, extension)                                                          \
-  {#name, description, ROW_##base, extension, runs_##name, INIT_##architecture(st_##name##_init)},
-#define ISA(name, base, architecture, test, flags, description) ROW(name, base, architecture, description, false)
-#define EXTENSION(name, base, architecture, test, flags, description) ROW(name, base, architecture, description, true)
+#define ROW(name, base, architecture, extension)                                                                       \
+  {#name, ROW_##base, extension, runs_##name, INIT_##architecture(st_##name##_init)},
+#define ISA(name, base, architecture, test, flags) ROW(name, base, architecture, false)
+#define EXTENSION(name, base, architecture, test, flags) ROW(name, base, architecture, true)
 #include "kernel/isas.def"
 };
 
@@ -68,17 +68,6 @@ static int row_of(const char *name) {
     if (!rows[i].extension && !strcmp(rows[i].name, name)) return i;
   }
   return ROW_none;
-}
-
-const char *st_isa_description(const char *name) {
-  int i = row_of(name);
-  return i == ROW_none ? NULL : rows[i].description;
-}
-
-bool st_isa_runs(const char *name) {
-  st_cpu cpu = st_cpu_detect();
-  int i = row_of(name);
-  return i != ROW_none && runs(&cpu, i);
 }
 
 static char available[256];

@@ -48,10 +48,9 @@ typedef enum st_activation {
 // What st_form_pack takes.
 typedef enum st_form_rows { ST_FORM_FLOATS, ST_FORM_TRITS, ST_FORM_BLOCKS } st_form_rows;
 
-// What a form's row of forms.def says to those who place matrices: its name; what st_form_pack takes; whether it has
+// What a form's row of forms.def says to those who place matrices: what st_form_pack takes; whether it has
 // one float32 scale a row, in st_matrix.scales; and whether products take that kind of activation (a table of kernels
 // may lack the product: st_kernels.matmul).
-const char *st_form_name(st_form form);
 st_form_rows st_form_rows_taken(st_form form);
 bool st_form_has_row_scales(st_form form);
 bool st_form_takes(st_form form, st_activation kind);
@@ -147,11 +146,8 @@ struct st_kernels {
 // that this machine cannot run. `table` is filled by value: no global state.
 setun_status st_kernels_get(const char *isa, st_kernels *table, setun_error *err);
 
-// The instruction sets of isas.def, one an index, NULL beyond the last: in rising order of preference. What one is, and
-// whether this processor and build run it.
+// The instruction sets of isas.def, one an index, NULL beyond the last: in rising order of preference.
 const char *st_isa_name(size_t index);
-const char *st_isa_description(const char *name);
-bool st_isa_runs(const char *name);
 
 // Those that this machine runs, best last, such as "scalar avx2 avx512". Static text.
 const char *st_kernels_available(void);

@@ -116,8 +116,3 @@ bool st_scales_merge(const float *scales, uint64_t groups, const int8_t *trits, 
   *merged = scale;
   return true;
 }
-
-void st_ternary_floats(const int8_t *trits, const float *scales, uint64_t n, uint64_t group, float *out) {
-  for (uint64_t start = 0; start < n; start += group, scales++)
-    for (uint64_t i = start; i < n && i < start + group; i++) out[i] = (float)trits[i] * *scales;
-}

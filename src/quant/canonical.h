@@ -53,7 +53,4 @@ float st_scale_rounded(const st_format *format, float scale);
 // float32; a group that is all zero and has scale 0 (as quantizers write one) agrees with any. False if they differ.
 bool st_scales_merge(const float *scales, uint64_t groups, const int8_t *trits, uint64_t group, float *merged);
 
-// Floats from trits: `scales` has one for every `group` weights, the last group possibly cut.
-void st_ternary_floats(const int8_t *trits, const float *scales, uint64_t n, uint64_t group, float *out);
-
 #endif

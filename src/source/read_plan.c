@@ -166,13 +166,3 @@ void st_read_plan_free(st_read_plan *plan) {
   st_free(plan->first_range);
   *plan = (st_read_plan){0};
 }
-
-setun_status st_stream_memory(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
-                              uint64_t *bytes, setun_error *err) {
-  st_read_plan plan;
-  setun_status s = st_read_plan_make(units, n_units, options, &plan, err);
-  if (s != SETUN_OK) return s;
-  *bytes = st_pages_size(plan.slot_bytes * (size_t)options->slots);
-  st_read_plan_free(&plan);
-  return SETUN_OK;
-}

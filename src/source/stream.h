@@ -55,11 +55,6 @@ typedef struct st_stream_stats {
   const char *how;       // such as "io_uring, O_DIRECT"
 } st_stream_stats;
 
-// The bytes that the ring of a stream will take, exactly as they are allocated. Fails where st_stream_new would for its
-// arguments' sake, or when out of memory.
-setun_status st_stream_memory(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
-                              uint64_t *bytes, setun_error *err);
-
 // Units and ranges are copied. Each range must lie within its file: SETUN_ERROR_FORMAT. Reads nothing yet. Freed with
 // st_stream_free, which waits for reads in flight and accepts NULL. A forked child may do nothing else with it, and
 // what the parent reads goes on.

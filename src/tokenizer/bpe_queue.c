@@ -16,8 +16,8 @@ enum { FIRST_GROUPS = 256 };
 void st_bpe_queue_free(st_bpe_queue *q) {
   st_free(q->groups);
   st_free(q->nodes);
-  st_free(q->ranks);
-  st_free(q->urgent);
+  st_free(q->ranks.items);
+  st_free(q->urgent.items);
   st_free(q->order);
   *q = (st_bpe_queue){0};
 }
@@ -32,7 +32,7 @@ bool st_bpe_queue_reset(st_bpe_queue *q) {
   st_free(q->groups);
   q->groups = new_groups(FIRST_GROUPS);
   q->group_mask = FIRST_GROUPS - 1;
-  q->n_groups = q->n_nodes = q->n_ranks = q->n_urgent = 0;
+  q->n_groups = q->n_nodes = q->ranks.n = q->urgent.n = 0;
   q->open = false;
   q->cursor = NONE;
   return q->groups != NULL;
@@ -57,41 +57,22 @@ static bool grow_groups(st_bpe_queue *q) {
   return true;
 }
 
-static bool push_rank(st_bpe_queue *q, uint32_t rank) {
-  if (!st_reserve(&q->ranks, &q->ranks_capacity, q->n_ranks + 1, sizeof *q->ranks)) return false;
-  size_t i = q->n_ranks++;
-  for (; i && rank < q->ranks[(i - 1) / 2]; i = (i - 1) / 2) q->ranks[i] = q->ranks[(i - 1) / 2];
-  q->ranks[i] = rank;
-  return true;
-}
-
-static uint32_t pop_rank(st_bpe_queue *q) {
-  uint32_t *h = q->ranks, top = h[0], last = h[--q->n_ranks];
-  size_t i = 0, n = q->n_ranks;
-  for (size_t child; (child = 2 * i + 1) < n; i = child) {
-    if (child + 1 < n && h[child + 1] < h[child]) child++;
-    if (h[child] >= last) break;
-    h[i] = h[child];
-  }
-  h[i] = last;
-  return top;
-}
-
 static bool before(st_bpe_queue_item a, st_bpe_queue_item b) {
   return a.rank < b.rank || (a.rank == b.rank && a.at < b.at);
 }
 
-static bool push_urgent(st_bpe_queue *q, st_bpe_queue_item item) {
-  if (!st_reserve(&q->urgent, &q->urgent_capacity, q->n_urgent + 1, sizeof *q->urgent)) return false;
-  size_t i = q->n_urgent++;
-  for (; i && before(item, q->urgent[(i - 1) / 2]); i = (i - 1) / 2) q->urgent[i] = q->urgent[(i - 1) / 2];
-  q->urgent[i] = item;
+static bool push(st_bpe_heap *heap, st_bpe_queue_item item) {
+  if (!st_reserve(&heap->items, &heap->capacity, heap->n + 1, sizeof *heap->items)) return false;
+  st_bpe_queue_item *h = heap->items;
+  size_t i = heap->n++;
+  for (; i && before(item, h[(i - 1) / 2]); i = (i - 1) / 2) h[i] = h[(i - 1) / 2];
+  h[i] = item;
   return true;
 }
 
-static st_bpe_queue_item pop_urgent(st_bpe_queue *q) {
-  st_bpe_queue_item *h = q->urgent, top = h[0], last = h[--q->n_urgent];
-  size_t i = 0, n = q->n_urgent;
+static st_bpe_queue_item pop(st_bpe_heap *heap) {
+  st_bpe_queue_item *h = heap->items, top = h[0], last = h[--heap->n];
+  size_t i = 0, n = heap->n;
   for (size_t child; (child = 2 * i + 1) < n; i = child) {
     if (child + 1 < n && before(h[child + 1], h[child])) child++;
     if (!before(h[child], last)) break;
@@ -102,7 +83,7 @@ static st_bpe_queue_item pop_urgent(st_bpe_queue *q) {
 }
 
 bool st_bpe_queue_push(st_bpe_queue *q, uint32_t rank, uint32_t at) {
-  if (q->open && rank <= q->rank) return push_urgent(q, (st_bpe_queue_item){rank, at});
+  if (q->open && rank <= q->rank) return push(&q->urgent, (st_bpe_queue_item){rank, at});
   st_bpe_queue_group *g = find_group(q->groups, q->group_mask, rank);
   if (g->rank == NONE) {
     if ((q->n_groups + 1) * 2 > q->group_mask) {
@@ -111,7 +92,7 @@ bool st_bpe_queue_push(st_bpe_queue *q, uint32_t rank, uint32_t at) {
     }
     *g = (st_bpe_queue_group){rank, NONE, NONE, true};
     q->n_groups++;
-    if (!push_rank(q, rank)) return false;
+    if (!push(&q->ranks, (st_bpe_queue_item){rank, 0})) return false;
   }
   if (!st_reserve(&q->nodes, &q->nodes_capacity, q->n_nodes + 1, sizeof *q->nodes)) return false;
   uint32_t node = (uint32_t)q->n_nodes++;
@@ -146,7 +127,7 @@ static bool sort_group(st_bpe_queue *q, const st_bpe_queue_group *g) {
 // Opens the group of the best rank that waits. Ranks at or below it go to the small heap from now on, so that a group
 // is opened once.
 static bool open_next(st_bpe_queue *q) {
-  q->rank = pop_rank(q);
+  q->rank = pop(&q->ranks).rank;
   q->open = true;
   st_bpe_queue_group *g = find_group(q->groups, q->group_mask, q->rank);
   q->cursor = g->head;
@@ -155,14 +136,14 @@ static bool open_next(st_bpe_queue *q) {
 
 bool st_bpe_queue_pop(st_bpe_queue *q, st_bpe_queue_item *item, bool *found) {
   *found = true;
-  if (q->cursor == NONE && !q->n_urgent) {
-    *found = q->n_ranks != 0;
+  if (q->cursor == NONE && !q->urgent.n) {
+    *found = q->ranks.n != 0;
     if (!*found) return true;
     if (!open_next(q)) return false;
   }
   st_bpe_queue_item next = {q->rank, q->cursor == NONE ? 0 : q->nodes[q->cursor].at};
-  if (q->n_urgent && (q->cursor == NONE || before(q->urgent[0], next))) {
-    *item = pop_urgent(q);
+  if (q->urgent.n && (q->cursor == NONE || before(q->urgent.items[0], next))) {
+    *item = pop(&q->urgent);
     return true;
   }
   *item = next;

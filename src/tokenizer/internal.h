@@ -366,6 +366,11 @@ typedef struct st_bpe_queue_item {
   uint32_t rank, at;
 } st_bpe_queue_item;
 
+typedef struct st_bpe_heap {
+  st_bpe_queue_item *items;
+  size_t n, capacity;
+} st_bpe_heap;
+
 typedef struct st_bpe_queue_group {
   uint32_t rank; // UINT32_MAX: the slot is free
   uint32_t head, tail;
@@ -381,11 +386,9 @@ typedef struct st_bpe_queue {
   size_t group_mask, n_groups;
   st_bpe_queue_node *nodes;
   size_t nodes_capacity, n_nodes;
-  uint32_t *ranks; // a heap of the ranks whose groups wait
-  size_t ranks_capacity, n_ranks;
-  st_bpe_queue_item *urgent; // a heap of what came in with a rank no worse than the current one's
-  size_t urgent_capacity, n_urgent;
-  uint32_t *order; // for sorting a group
+  st_bpe_heap ranks;  // of the groups that wait, each at position 0
+  st_bpe_heap urgent; // what came in with a rank no worse than the current one's
+  uint32_t *order;    // for sorting a group
   size_t order_capacity;
   bool open; // a group is being given out: its rank, and where
   uint32_t rank, cursor;

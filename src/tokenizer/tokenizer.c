@@ -299,10 +299,6 @@ int32_t st_tokenizer_unk(const st_tokenizer *t) {
 bool st_tokenizer_add_bos(const st_tokenizer *t) {
   return t->add_bos && t->bos >= 0;
 }
-bool st_tokenizer_add_eos(const st_tokenizer *t) {
-  return t->add_eos && t->eos >= 0;
-}
-
 bool st_tokenizer_has_text(const st_tokenizer *t, int32_t id) {
   return id >= 0 && (uint32_t)id < t->size && t->texts[id].data;
 }

@@ -79,7 +79,6 @@ int32_t st_tokenizer_bos(const st_tokenizer *t); // -1: none
 int32_t st_tokenizer_eos(const st_tokenizer *t);
 int32_t st_tokenizer_unk(const st_tokenizer *t);
 bool st_tokenizer_add_bos(const st_tokenizer *t); // do texts begin with BOS? (only where there is one)
-bool st_tokenizer_add_eos(const st_tokenizer *t);
 // Overrides, from config.json; an id that is not in the vocabulary is an error. -1 takes it away.
 setun_status st_tokenizer_set_bos(st_tokenizer *t, int64_t id, setun_error *err);
 

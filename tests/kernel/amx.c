@@ -73,8 +73,8 @@ static void counted_matmul(const st_matrix *w, const st_input *input, size_t fir
   size_t before = tile_products, expected = expected_products(w, input, first, last);
   amx.matmul[w->form][input->kind](w, input, first, last, out, stride);
   if (tile_products - before != expected) {
-    FAIL("%s x %s, %zu tokens: %zu products of tiles, expected %zu", st_form_name(w->form),
-         activation_names[input->kind], input->tokens, tile_products - before, expected);
+    FAIL("%s x %s, %zu tokens: %zu products of tiles, expected %zu", form_name(w->form), activation_names[input->kind],
+         input->tokens, tile_products - before, expected);
   }
 }
 
@@ -213,7 +213,7 @@ static int check_emulated(timed_rounds r) {
   }
   for (int form = 0; form < ST_FORM_COUNT; form++)
     if (compared[form])
-      printf("%-8s %12llu comparisons\n", st_form_name((st_form)form), (unsigned long long)compared[form]);
+      printf("%-8s %12llu comparisons\n", form_name((st_form)form), (unsigned long long)compared[form]);
   printf("%-8s %12llu comparisons\n", "input", (unsigned long long)compared[ST_FORM_COUNT]);
   printf("amx (emulated) %s: %zu products of tiles\n", failures ? "FAILED" : "ok", tile_products);
   rounds_print(&r);

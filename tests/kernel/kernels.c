@@ -48,7 +48,7 @@ static void list_checks(const options *o) {
     all[n++] = (kernel_check){kernel_tests[i]->name, kernel_tests[i]->check, 0};
   }
   for (int form = 0; form < ST_FORM_COUNT; form++)
-    all[n++] = (kernel_check){st_form_name((st_form)form), NULL, (st_form)form};
+    all[n++] = (kernel_check){form_name((st_form)form), NULL, (st_form)form};
   for (size_t i = 0; i < n; i++) {
     if (!o->only || !strcmp(o->only, all[i].name)) checks[n_checks++] = all[i];
   }
@@ -138,7 +138,7 @@ static void bench_table(ceilings *b, const options *o) {
   for (int i = 0; i < ST_FORM_COUNT * ST_ACT_COUNT; i++) {
     st_form form = (st_form)(i / ST_ACT_COUNT);
     st_activation kind = (st_activation)(i % ST_ACT_COUNT);
-    if (!st_form_takes(form, kind) || (o->only && strcmp(o->only, st_form_name(form)))) continue;
+    if (!st_form_takes(form, kind) || (o->only && strcmp(o->only, form_name(form)))) continue;
     for (size_t s = 0; s < 4; s++) bench_product(b, form, kind, shapes[s][0], shapes[s][1], 1);
     for (size_t t = 0; t < 7; t++) bench_product(b, form, kind, 2560, 2560, tokens[t]);
   }

@@ -6,8 +6,9 @@ usage: check_layout.py ROOT
 Rules: where files may lie; which folder may include which (an arrow goes one way only), and which of its headers; what
 library code never does (end the process, print, read the environment, allocate without base); instruction sets stay out
 of src/model; what has a table (formats, roles, forms, instruction sets, families) is named nowhere else, and the order
-of its rows is not compared; no file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
+of its rows is not compared; no function is there for tests alone; no file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
 """
+import collections
 import os
 import re
 import subprocess
@@ -160,6 +161,9 @@ ALLOCATES = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|a
 ENVIRONMENT = re.compile(r"(?<![\w.>])(getenv|secure_getenv|setenv|putenv)\s*\(|\benviron\b")
 INSTRUCTION_SET = re.compile(r"(?<![a-z])(avx\w*|sse\d\w*|neon(?![a-z])|amx\w*|sve2?(?![a-z])|vnni\w*|dotprod|i8mm|"
                              r"_mm\d*_\w+)", re.IGNORECASE)
+INTERNAL_NAME = re.compile(r"\bst_\w+")
+# A declaration or a definition of a function.
+DECLARED = re.compile(r"^(?:static inline )?(?:const )?(?:unsigned )?\w+ \**(st_\w+)\((?=[^{};]*[;{])", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # A comment, a string or a character constant, whichever begins first.
@@ -290,6 +294,31 @@ class Tree:
     def fault(self, rule, path, line, message):
         self.faults.append((rule, path, line, message))
 
+    def check_calls(self):
+        """What a header of the library declares is used by it or by a program: tests alone are no use."""
+        codes = {path: strip_comments(self.text_of(path)) for path in self.files
+                 if path.startswith(("src/", "apps/")) and path.endswith((".c", ".h", ".def"))}
+        uses = collections.Counter(word for code in codes.values() for word in INTERNAL_NAME.findall(code))
+        for path in (path for path in codes if path.startswith("src/") and path.endswith(".h")):
+            for match in DECLARED.finditer(codes[path]):
+                name = match.group(1)
+                if uses[name] <= (1 if "inline" in match.group() else 2):
+                    self.fault("unused", path, line_of(codes[path], match.start(1)), f"{name}: nothing but tests calls it")
+
+    def check_calls(self):
+        """What a header declares is called by the library or a program: functions for tests alone belong to tests."""
+        codes = {}
+        for path in self.files:
+            if path.startswith(("src/", "apps/")) and path.endswith((".c", ".h", ".def")):
+                with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
+                    codes[path] = strip_comments(file.read())
+        uses = collections.Counter(name for code in codes.values() for name in INTERNAL_NAME.findall(code))
+        uses.subtract(match.group(1) for code in codes.values() for match in DECLARED.finditer(code))
+        for path in (path for path in codes if path.startswith("src/") and path.endswith(".h")):
+            for match in DECLARED.finditer(codes[path]):
+                if not uses[match.group(1)]:
+                    self.fault("unused", path, line_of(codes[path], match.start()), f"{match.group(1)}: only tests call it")
+
     def check(self):
         for path in self.files:
             if not in_layout(path):
@@ -298,6 +327,7 @@ class Tree:
                 with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
                     self.check_text(path, file.read())
         self.check_public_headers()
+        self.check_calls()
         return self.faults
 
     def check_public_headers(self):

@@ -27,7 +27,8 @@ CLEAN = {
                          'static const char *text = "abort() free(x) // no";\nint transverse, unamxed;\n',
     "src/runtime/session.h": '#include "model/model.h"\n#include "tokenizer/bpe.h"\n',
     "src/api/api.c": '#include "runtime/session.h"\n#include "base/memory.h"\n#include <stdio.h>\n'
-                     'int f(char *s) { return snprintf(s, 2, "a"); }\nstatic int exit_layer(void) { return 0; }\n',
+                     'int f(char *s) { return snprintf(s, 2, "a"); }\nstatic int exit_layer(void) { return 0; }\n'
+                     'void *g(void) { return st_malloc(1); }\n',
     "apps/setun/main.c": '#include "options.h"\n#include "setun.h"\n#include <stdio.h>\n#include <sys/stat.h>\n'
                          'int main(void) { return printf("x"); }\n',
     "apps/setun/options.h": "int x;\n",
@@ -175,6 +176,16 @@ class LayoutTest(unittest.TestCase):
             with self.subTest(path=path, text=text):
                 found = [fault[:3] for fault in self.faults({**tables, path: text})]
                 self.assertEqual(found, [(rule, path, 1)] if rule else [])
+
+    def test_functions_for_tests_alone(self):
+        header = "// st_one(), st_two()\nint st_one(int a,\n           int b);\nstatic inline int st_two(void) {\n  return 0;\n}\n"
+        source = "int st_one(int a,\n           int b) {\n  return a + b;\n}\n"
+        trees = {"src/base/one.h": header, "src/base/one.c": source, "tests/unit/one.c": "int a = st_one(1, 2) + st_two();\n"}
+        public = {**CLEAN_PUBLIC, "base": ("memory.h", "one.h")}
+        found = [fault[:3] for fault in self.faults(trees, public)]
+        self.assertEqual(found, [("unused", "src/base/one.h", 2), ("unused", "src/base/one.h", 4)])
+        trees["src/api/a.c"] = "int b(void) {\n  return st_one(1, 2) + st_two();\n}\n"
+        self.assertEqual(self.faults(trees, public), [])
 
     def test_orders_of_tables(self):
         tables = {"src/model/roles.def": "ROLE(ATTN_Q, ATTENTION)\n", "src/kernel/forms.def": 'FORM(F16, "f16")\n',

@@ -265,9 +265,6 @@ static void test_scales(void **state) {
   assert_false(st_scales_merge((float[]){2, 3, 2}, 3, trits, 2, &merged)); // also where the trits are all zero
   assert_false(st_scales_merge((float[]){2, 0, 0}, 3, trits, 2, &merged));
   assert_true(st_scales_merge((float[]){0, 0, 0}, 3, trits, 2, &merged) && merged == 0);
-  float floats[6];
-  st_ternary_floats(trits, (float[]){2, 3}, 6, 4, floats);
-  assert_true(floats[0] == 2 && floats[1] == 0 && floats[4] == -3 && floats[5] == 3);
 }
 
 static void expect_error(setun_status got, setun_status want, const setun_error *err, const char *text) {

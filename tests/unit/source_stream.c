@@ -2,8 +2,10 @@
 // refuses, cuts short or interrupts must not show; what it cannot read must be an error that names the place.
 #define _GNU_SOURCE
 #include "allocators.h"
+#include "base/memory.h"
 #include "base/random.h"
 #include "source/disk.h"
+#include "source/stream_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -453,12 +455,9 @@ static void shrinking_file(void **state) {
 static void expect_refused(const unit_set *set, st_stream_options options, setun_status want, const char *words) {
   st_stream *s = NULL;
   setun_error err = {0};
-  uint64_t bytes = 7;
   assert_int_equal(st_stream_new(set->units, set->n, &options, &s, &err), want);
   assert_null(s);
   assert_non_null(strstr(err.message, words));
-  assert_int_equal(st_stream_memory(set->units, set->n, &options, &bytes, &err), want);
-  assert_int_equal(bytes, 7);
 }
 
 static void refused_arguments(void **state) {
@@ -712,9 +711,10 @@ static uint64_t memory_of(st_stream_range *ranges, size_t n, int slots) {
   st_stream_unit unit = {ranges, n};
   st_stream_options options = {.slots = slots};
   setun_error err;
-  uint64_t bytes = 0;
-  assert_int_equal(st_stream_memory(&unit, 1, &options, &bytes, &err), SETUN_OK);
-  return bytes;
+  st_read_plan plan;
+  assert_int_equal(st_read_plan_make(&unit, 1, &options, &plan, &err), SETUN_OK);
+  uint64_t bytes = st_pages_size(plan.slot_bytes * (size_t)slots);
+  return st_read_plan_free(&plan), bytes;
 }
 
 // By hand: blocks of 4096 that the ranges touch, times slots, and 16384 bytes of slack, in pages of 2 MiB.

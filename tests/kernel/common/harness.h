@@ -4,6 +4,7 @@
 #define SETUN_TESTS_KERNEL_HARNESS_H
 
 #include "base/random.h"
+#include "form_names.h"
 #include "kernel/kernel.h"
 #include "rounds.h"
 

@@ -28,7 +28,7 @@ st_format format_for(st_form form, uint32_t block) {
     if (st_format_is_ternary(f) || st_form_of(f) != form) continue;
     return rows == ST_FORM_FLOATS ? (st_format){.id = f->id, .block = block} : *f;
   }
-  printf("FAIL no format becomes %s\n", st_form_name(form));
+  printf("FAIL no format becomes %s\n", form_name(form));
   exit(1);
 }
 

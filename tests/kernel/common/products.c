@@ -74,7 +74,7 @@ static void check_against_double(const matrix *w, st_activation kind, const floa
       double error = fabs(sum - (double)out[t * w->m.rows + r]);
       comparisons++;
       if (!(error <= bound)) {
-        FAIL("%s x %s, %zux%zu, token %zu of %zu, row %zu: %.9g, expected %.9g +- %.3g", st_form_name(w->m.form),
+        FAIL("%s x %s, %zux%zu, token %zu of %zu, row %zu: %.9g, expected %.9g +- %.3g", form_name(w->m.form),
              activation_names[kind], w->m.rows, columns, t, tokens, r, (double)out[t * w->m.rows + r], sum, bound);
       }
     }
@@ -115,7 +115,7 @@ void check_product(const st_kernels *k, const st_kernels *reference, const matri
   for (size_t i = 0; i < n && adds_alike(k, w->m.form, kind); i++) {
     comparisons++;
     if (same(out[16 + i], expected[16 + i])) continue;
-    FAIL("%s x %s, %zux%zu, %zu tokens, %s: token %zu row %zu: %.9g, scalar %.9g", st_form_name(w->m.form),
+    FAIL("%s x %s, %zux%zu, %zu tokens, %s: token %zu row %zu: %.9g, scalar %.9g", form_name(w->m.form),
          activation_names[kind], rows, columns, tokens, mode_names[how], i / rows, i % rows, (double)out[16 + i],
          (double)expected[16 + i]);
     break;
@@ -124,7 +124,7 @@ void check_product(const st_kernels *k, const st_kernels *reference, const matri
   product(k, w, kind, x + t * columns, 1, expected);
   for (size_t r = 0; r < rows; r++) {
     if (!same(out[16 + t * rows + r], expected[16 + r])) {
-      FAIL("%s x %s: token %zu of %zu differs from itself alone", st_form_name(w->m.form), activation_names[kind], t,
+      FAIL("%s x %s: token %zu of %zu differs from itself alone", form_name(w->m.form), activation_names[kind], t,
            tokens);
       break;
     }
@@ -141,7 +141,7 @@ static void check_row(const st_kernels *k, const matrix *w) {
     float expected = i < 16 || i >= n + 16 ? guard_value : w->dense[r * n + i - 16];
     comparisons++;
     if (out[i] != expected) {
-      FAIL("row %zu of %s: column %d: %.9g, expected %.9g", r, st_form_name(w->m.form), (int)i - 16, (double)out[i],
+      FAIL("row %zu of %s: column %d: %.9g, expected %.9g", r, form_name(w->m.form), (int)i - 16, (double)out[i],
            (double)expected);
       break;
     }
@@ -251,7 +251,7 @@ void bench_product(const ceilings *b, st_form form, st_activation kind, size_t r
   double macs = (double)rows * (double)columns * (double)tokens / best, moved = (double)bytes / best;
   double compute = macs / (kind == ST_ACT_F32 ? b->floats : b->int8), memory = moved / b->bytes;
   printf("%-6s %-4s x %-10s %5zux%-5zu %4zu tokens: %9.4f ms %7.1f GMAC/s %6.2f GB/s %5.1f%% of %s\n", b->k.name,
-         st_form_name(form), activation_names[kind], rows, columns, tokens, best * 1e3, macs * 1e-9, moved * 1e-9,
+         form_name(form), activation_names[kind], rows, columns, tokens, best * 1e3, macs * 1e-9, moved * 1e-9,
          100 * fmax(compute, memory), compute > memory ? "multiply-adds" : "memory");
   st_free(x), st_free(out), free_input(&input);
   free_matrix(&w);
