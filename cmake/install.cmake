@@ -11,17 +11,22 @@ set_target_properties(setun_shared PROPERTIES
   OUTPUT_NAME setun VERSION ${PROJECT_VERSION} SOVERSION ${SETUN_ABI_VERSION} EXPORT_NAME setun)
 set_target_properties(setun_static PROPERTIES EXPORT_NAME setun_static)
 target_link_libraries(setun_shared PRIVATE ${SETUN_LIBRARIES})
+add_library(setun::setun ALIAS setun_shared) # the names that an installed package gives
+add_library(setun::setun_static ALIAS setun_static)
 foreach(target setun_shared setun_static)
   set_target_properties(${target} PROPERTIES INTERFACE_INCLUDE_DIRECTORIES
     "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>;$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 endforeach()
+if(NOT SETUN_INSTALL)
+  return()
+endif()
 
 install(FILES include/setun.h include/setun_types.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS setun_shared EXPORT setunTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS setun_static EXPORT setunStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 set(SETUN_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/setun)
-configure_package_config_file(cmake/setunConfig.cmake.in ${PROJECT_BINARY_DIR}/setunConfig.cmake
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/setunConfig.cmake.in ${PROJECT_BINARY_DIR}/setunConfig.cmake
   INSTALL_DESTINATION ${SETUN_CMAKE_DIR})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/setunConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/setunConfig.cmake ${PROJECT_BINARY_DIR}/setunConfigVersion.cmake
@@ -54,7 +59,7 @@ foreach(library PCRE2 UTF8PROC URING) # the last is not used everywhere
   endforeach()
 endforeach()
 string(STRIP "${SETUN_PC_PRIVATE}" SETUN_PC_PRIVATE)
-configure_file(cmake/setun.pc.in ${PROJECT_BINARY_DIR}/setun.pc @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/setun.pc.in ${PROJECT_BINARY_DIR}/setun.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/setun.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # Manual pages and completions come out of the command itself, which must run for that.

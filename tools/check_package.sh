@@ -31,7 +31,8 @@ archive=$(cd "$work/root" && find usr/lib* -name libsetun.a)
 lib=${archive%/libsetun.a} # which may be the architecture's own
 for file in usr/bin/setun usr/include/setun.h usr/include/setun_types.h "$lib/libsetun.so" "$lib/libsetun.a" "$lib/pkgconfig/setun.pc" \
   "$lib/cmake/setun/setunConfig.cmake" usr/share/man/man1/setun.1.gz usr/share/man/man1/setun-run.1.gz \
-  usr/share/doc/setun/copyright usr/share/doc/setun/changelog.gz usr/share/bash-completion/completions/setun; do
+  usr/share/doc/setun/copyright usr/share/doc/setun/changelog.gz usr/share/bash-completion/completions/setun \
+  usr/share/zsh/vendor-completions/_setun usr/share/fish/vendor_completions.d/setun.fish; do
   [ -e "$work/root/$file" ] || fail "$file is not in it"
 done
 [ -s "$work/control/shlibs" ] && [ -s "$work/control/triggers" ] || fail "no shlibs or no triggers"

@@ -234,6 +234,7 @@ static void print_fish(void) {
     print_text("complete -c setun -n __fish_use_subcommand -f -a %s -d '", (*c)->name);
     print_quoted((*c)->summary, "\\'", "\\");
     print_text("'\n");
+    print_text("complete -c setun -n '__fish_seen_subcommand_from help' -f -a %s\n", (*c)->name);
     for (const option_group *g = (*c)->groups; g->title; g++) {
       for (size_t i = 0; i < g->count; i++) print_fish_option(*c, &g->rows[i]);
     }

@@ -20,6 +20,9 @@ file(COPY "${CMAKE_CURRENT_LIST_DIR}/overrides"
   DESTINATION "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/share/lintian/overrides")
 file(RENAME "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/share/lintian/overrides/overrides"
   "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/share/lintian/overrides/${CPACK_PACKAGE_NAME}")
+# Debian's zsh looks for what packages bring in vendor-completions; site-functions is the administrator's.
+set(zsh "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/share/zsh")
+file(RENAME "${zsh}/site-functions" "${zsh}/vendor-completions")
 execute_process(COMMAND gzip -9n ${pages} "${docs}/changelog" RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "gzip ended with ${status}")

@@ -18,6 +18,6 @@ void st_float_modes_restore(const st_float_modes *modes);
 // At the beginning of a function that computes: default modes until it returns, and then those of its caller. Callbacks
 // that it calls run in the default modes.
 #define ST_DEFAULT_FLOAT_MODES                                                                                         \
-  st_float_modes callers_modes __attribute__((cleanup(st_float_modes_restore))) = st_float_modes_default()
+  st_float_modes callers_modes __attribute__((cleanup(st_float_modes_restore), unused)) = st_float_modes_default()
 
 #endif

@@ -221,8 +221,7 @@ static const char *const end_texts[] = {
     "[EOT]",
     "[EOS]",
     "<|END_OF_TURN_TOKEN|>",
-    "<\xEF\xBD\x9C"
-    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    "<\xEF\xBD\234end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
 };
 
 void st_tokenizer_find_ends(st_tokenizer *t) {

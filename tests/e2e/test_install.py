@@ -33,6 +33,32 @@ endforeach()
 """
 
 
+# As a part of another project, by its path or fetched.
+PART = """
+cmake_minimum_required(VERSION 3.22)
+project(user C)
+if(FETCH)
+  include(FetchContent)
+  FetchContent_Declare(setun SOURCE_DIR @ROOT@)
+  FetchContent_MakeAvailable(setun)
+else()
+  add_subdirectory(@ROOT@ setun)
+endif()
+foreach(name setun setun_test unit_json)
+  if(TARGET ${name})
+    message(FATAL_ERROR "${name} is a target")
+  endif()
+endforeach()
+if(SETUN_TESTS OR SETUN_COMMAND OR SETUN_INSTALL)
+  message(FATAL_ERROR "tests, the command or the installation are on")
+endif()
+add_executable(shared main.c)
+target_link_libraries(shared setun::setun)
+add_executable(static main.c)
+target_link_libraries(static setun::setun_static)
+"""
+
+
 def run(*command, **more):
     result = subprocess.run(command, capture_output=True, text=True, **more)
     if result.returncode:
@@ -211,6 +237,35 @@ class InstallTest(Case):
         run(CMAKE, "--build", build)
         for name in ("shared_c", "shared_cpp", "static_c", "static_cpp"):
             self.check_program(os.path.join(build, name))
+
+    def test_part_of_another_project(self):
+        """add_subdirectory and FetchContent: both configure; the first is built too, which takes the whole library."""
+        self.build_tools()
+        source = os.path.join(self.folder, "part")
+        os.mkdir(source)
+        for name, text in (("CMakeLists.txt", PART.replace("@ROOT@", ROOT)), ("main.c", PROGRAM)):
+            with open(os.path.join(source, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        for fetch in ("ON", "OFF"):
+            build = os.path.join(self.folder, "part-" + fetch)
+            run(CMAKE, "-S", source, "-B", build, f"-DFETCH={fetch}", "-DCMAKE_BUILD_TYPE=Release",
+                "-DCMAKE_C_FLAGS_RELEASE=-O1")
+        run(CMAKE, "--build", build, "-j", str(os.cpu_count() or 1))
+        for name in ("shared", "static"):
+            self.check_program(os.path.join(build, name))
+
+    def test_static_command(self):
+        """SETUN_STATIC: its command, where one is built, needs no shared library."""
+        if cache_value("SETUN_STATIC") != "ON":
+            self.skipTest("this build has no SETUN_STATIC")
+        self.assertNotIn("NEEDED", run("readelf", "-d", os.path.join(BUILD, "setun")))
+
+    def test_fish_completes_commands_after_help(self):
+        if not shutil.which("fish"):
+            self.skipTest("fish is not installed")
+        script = self.path("share", "fish", "vendor_completions.d", "setun.fish")
+        found = run("fish", "--no-config", "-c", f"source '{script}'; complete -C 'setun help p'").split("\n")
+        self.assertEqual([line.split("\t")[0] for line in found if line], ["perplexity", "plan"])
 
 
 if __name__ == "__main__":

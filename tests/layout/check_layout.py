@@ -18,11 +18,11 @@ LINES_MOST = 800
 INSTALLED_HEADERS = ("setun.h", "setun_types.h")
 HEADER_LINES_MOST = 1000  # of the public header: a user reads one file
 
-TOP_FILES = {"README.md", "LICENSE", "CMakeLists.txt", "CMakePresets.json", "demo.sh", "check.sh", ".clang-format",
+TOP_FILES = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "CMakeLists.txt", "CMakePresets.json", "demo.sh", "check.sh", ".clang-format",
              ".gitignore", ".gitattributes", ".ci/run", "include/setun.h",
              "include/setun_types.h"}
 # Folders for what is neither library nor command, where anything of the project may lie.
-FREE_FOLDERS = ("bench", "cmake", "docs", "examples", "models", "tools")
+FREE_FOLDERS = ("bench", "cmake", "docs", "examples", "models", "python", "tools")
 TEST_FOLDERS = ("unit", "kernel", "model", "quant", "sampler", "tok", "chat",
                 "golden", "badfiles", "fuzz", "e2e", "layout", "support")
 APPS = ("setun", "server")

@@ -6,8 +6,9 @@ static const char *const qwen3_names[] = {"qwen3", NULL};
 static const char *const chat_templates[] = {"ChatML", NULL};
 
 // A window counts only with use_sliding_window, and then from layer max_window_layers on.
-static const st_window_rule windows = {
-    .layers = ST_WINDOW_FROM, .config = true, .with_switch = true, .config_window = 4096, .config_lists = true};
+// Not an object: C11 initializes no static object from one.
+#define WINDOWS                                                                                                        \
+  { .layers = ST_WINDOW_FROM, .config = true, .with_switch = true, .config_window = 4096, .config_lists = true }
 
 static const st_fact qwen2_facts[] = {
     {NULL, "sliding_window max_window_layers layer_types", ST_FACT_USED, "null", ""},
@@ -38,7 +39,7 @@ const st_spec st_spec_qwen2 = {
     .model_types = qwen2_names,
     .hf_class = "Qwen2ForCausalLM",
     .facts = qwen2_facts,
-    .windows = windows,
+    .windows = WINDOWS,
     .defaults = {.n_layer = 32,
                  .n_embd = 4096,
                  .n_head = 32,
@@ -61,7 +62,7 @@ const st_spec st_spec_qwen3 = {
     .model_types = qwen3_names,
     .hf_class = "Qwen3ForCausalLM",
     .facts = qwen3_facts,
-    .windows = windows,
+    .windows = WINDOWS,
     .defaults = {.n_layer = 32,
                  .n_embd = 4096,
                  .n_head = 32,

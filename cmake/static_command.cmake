@@ -1,0 +1,33 @@
+# A command that needs no shared library at all (-DSETUN_STATIC=ON): its libraries' static forms, and those that these need.
+set(SETUN_STATIC_OF PCRE2 UTF8PROC EDIT URING)
+if(SETUN_SERVER)
+  list(APPEND SETUN_STATIC_OF MICROHTTPD)
+endif()
+foreach(library ${SETUN_STATIC_OF})
+  foreach(name ${${library}_STATIC_LIBRARIES})
+    if(name STREQUAL "m" OR name STREQUAL "pthread" OR name STREQUAL "c")
+      continue()
+    endif()
+    find_library(SETUN_STATIC_${name} NAMES lib${name}.a HINTS ${${library}_STATIC_LIBRARY_DIRS})
+    mark_as_advanced(SETUN_STATIC_${name})
+    if(NOT SETUN_STATIC_${name})
+      if(library STREQUAL "MICROHTTPD")
+        set(SETUN_STATIC_HINT "; -DSETUN_SERVER=OFF leaves the server out")
+      endif()
+      message(FATAL_ERROR
+        "SETUN_STATIC: lib${name}.a, which ${library} needs, was not found for ${CMAKE_C_COMPILER}${SETUN_STATIC_HINT}")
+    endif()
+    list(APPEND SETUN_STATIC_LIBRARIES ${SETUN_STATIC_${name}})
+  endforeach()
+endforeach()
+find_library(SETUN_STATIC_md NAMES libmd.a) # some builds of libbsd need it and do not say so
+if(SETUN_STATIC_md)
+  list(APPEND SETUN_STATIC_LIBRARIES ${SETUN_STATIC_md})
+endif()
+list(REMOVE_DUPLICATES SETUN_STATIC_LIBRARIES)
+# In place of the targets of pkg-config, which lead to shared libraries.
+set_property(TARGET setun PROPERTY LINK_LIBRARIES
+  $<TARGET_FILE:setun_static> ${SETUN_STATIC_LIBRARIES} Threads::Threads m)
+add_dependencies(setun setun_static)
+target_include_directories(setun PRIVATE include ${EDIT_INCLUDE_DIRS} ${MICROHTTPD_INCLUDE_DIRS})
+target_link_options(setun PRIVATE -static)
