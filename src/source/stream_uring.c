@@ -19,6 +19,9 @@ int st_stream_uring_new(st_stream *s) {
 }
 
 #else
+#ifndef __linux__
+#error "stream_uring.c is Linux's alone: configure with -DSETUN_URING=OFF"
+#endif
 
 #include <liburing.h>
 

@@ -52,10 +52,12 @@ endforeach()
 if(SETUN_TESTS OR SETUN_COMMAND OR SETUN_INSTALL)
   message(FATAL_ERROR "tests, the command or the installation are on")
 endif()
-add_executable(shared main.c)
-target_link_libraries(shared setun::setun)
-add_executable(static main.c)
-target_link_libraries(static setun::setun_static)
+foreach(name setun setun_static)
+  add_executable(${name}_user main.c)
+  target_link_libraries(${name}_user setun::${name})
+  add_library(${name}_header OBJECT main.c)
+  target_include_directories(${name}_header PRIVATE $<TARGET_PROPERTY:setun::${name},INTERFACE_INCLUDE_DIRECTORIES>)
+endforeach()
 """
 
 
@@ -239,7 +241,8 @@ class InstallTest(Case):
             self.check_program(os.path.join(build, name))
 
     def test_part_of_another_project(self):
-        """add_subdirectory and FetchContent: both configure; the first is built too, which takes the whole library."""
+        """add_subdirectory and FetchContent configure, and programs find the header. Building the whole library once more
+        is left to check.sh --full."""
         self.build_tools()
         source = os.path.join(self.folder, "part")
         os.mkdir(source)
@@ -248,10 +251,12 @@ class InstallTest(Case):
                 file.write(text)
         for fetch in ("ON", "OFF"):
             build = os.path.join(self.folder, "part-" + fetch)
-            run(CMAKE, "-S", source, "-B", build, f"-DFETCH={fetch}", "-DCMAKE_BUILD_TYPE=Release",
-                "-DCMAKE_C_FLAGS_RELEASE=-O1")
+            run(CMAKE, "-S", source, "-B", build, f"-DFETCH={fetch}", "-DCMAKE_BUILD_TYPE=Debug")
+            run(CMAKE, "--build", build, "--target", "setun_header", "setun_static_header")
+        if int(os.environ.get("SETUN_TEST_SECONDS") or 0) < 600:
+            return
         run(CMAKE, "--build", build, "-j", str(os.cpu_count() or 1))
-        for name in ("shared", "static"):
+        for name in ("setun_user", "setun_static_user"):
             self.check_program(os.path.join(build, name))
 
     def test_static_command(self):

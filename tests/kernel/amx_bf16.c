@@ -17,7 +17,7 @@
 static int check_emulated(timed_rounds r);
 #endif
 
-// Before the pragma below, so that a processor without AVX-512 gets here.
+// Before TILES_BEGIN, so that a processor without AVX-512 gets here.
 int main(int argc, char **argv) {
   timed_rounds r = rounds_of_arguments(argc, argv);
   table_name = "amx bf16 (emulated)";
@@ -31,12 +31,11 @@ int main(int argc, char **argv) {
 }
 
 #if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 #include "common/tiles.h"
 
+TILES_BEGIN
 #include "kernel/x86/floats_amxbf16.c"
-#pragma GCC pop_options
+TILES_END
 
 static st_kernels table;
 static st_form bf16;

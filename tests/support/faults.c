@@ -3,6 +3,9 @@
 // "rename". And it counts all allocations of the process from main on, those of every library included: the
 // $FAULT_ALLOCATION-th fails ("17"), or all from it on do ("17+"); the file $FAULT_COUNT is given their number at the
 // end.
+#ifndef __linux__
+#error "the tests need Linux (LD_PRELOAD, /proc, --wrap): configure with -DSETUN_TESTS=OFF"
+#endif
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -24,6 +24,18 @@
 #define _tile_dpbsud(c, a, b) tile_multiply(c, a, b, 255, 0)
 #define _tile_dpbssd(c, a, b) tile_multiply(c, a, b, 127, 128)
 #define _tile_dpbf16ps(c, a, b) tile_multiply_bf16(c, a, b)
+
+// Between the two, functions may use AVX-512, so that those outside run on any processor.
+#define TILES_SET "avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+#define TILES_PRAGMA(text) _Pragma(#text)
+#ifdef __clang__
+#define TILES_PUSH(set) TILES_PRAGMA(clang attribute push(__attribute__((target(set))), apply_to = function))
+#define TILES_END _Pragma("clang attribute pop")
+#else
+#define TILES_PUSH(set) _Pragma("GCC push_options") TILES_PRAGMA(GCC target(set))
+#define TILES_END _Pragma("GCC pop_options")
+#endif
+#define TILES_BEGIN TILES_PUSH(TILES_SET)
 #endif
 
 extern size_t tile_products; // instructions so far
