@@ -634,6 +634,18 @@ SETUN_API setun_status setun_sampler_probabilities(setun_sampler *sampler, const
                                                    setun_candidate *candidates, size_t capacity, size_t *count,
                                                    setun_error *error);
 
+/* A token's log-probability: the natural logarithm; -inf where its logit is. */
+typedef struct setun_logprob {
+  setun_token id;
+  double value;
+} setun_logprob;
+
+/* Experimental. What `n` logits say by themselves, before biases, penalties and temperature: *value is of token `id`, and
+ * the `capacity` likeliest tokens, at most n, go to `top` (which may be NULL when capacity is 0), the likeliest first,
+ * of equally likely ones those with the lowest ids. */
+SETUN_API setun_status setun_logprobs(const float *logits, size_t n, setun_token id, double *value, setun_logprob *top,
+                                      size_t capacity, setun_error *error);
+
 /* ---- generating -------------------------------------------------------------------------------------------- */
 
 /* Texts that end a text: finds the first of them in text that comes in pieces, whatever the pieces, and holds back what
@@ -727,6 +739,8 @@ SETUN_API setun_status setun_chat_new(const setun_model *model, const setun_chat
 SETUN_API void setun_chat_free(setun_chat *chat);
 /* Where the template came from: "tokenizer.chat_template", "chat_template.jinja", ...; lives as long as the chat. */
 SETUN_API const char *setun_chat_origin(const setun_chat *chat);
+/* Experimental. The template itself, *length bytes and a 0 byte; lives as long as the chat. */
+SETUN_API const char *setun_chat_text(const setun_chat *chat, size_t *length);
 
 /* The clock on the wall that a template may ask for. */
 typedef struct setun_clock {

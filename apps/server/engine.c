@@ -1,22 +1,411 @@
-// The engine's thread.
+// The engine's thread: admits choices to the places of the batch, and computes one pass after the other, in which every
+// text that is being written has its next token, and the prompts share what the budget leaves.
+//
+// Everything but the inbox and what engine_look copies belongs to the thread.
+#define _POSIX_C_SOURCE 200809L
 #include "engine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct engine {
   server *server;
   setun_context *context;
+  pthread_t thread;
+  bool started;
+  // The thread's:
+  job *jobs, **last; // those that it has, the oldest first
+  choice **slots;    // [n_slots]; NULL: free
+  uint32_t n_slots, n_batch, n_logits;
+  uint32_t turn; // the slot that is first at what is left of the budget
+  setun_batch_entry *entries;
+  uint32_t *owners; // of the entries: slots
+  bool draining;
+  // Of all:
+  pthread_mutex_t lock;
+  pthread_cond_t some;
+  job *inbox, **inbox_last;
+  size_t waiting; // choices without a place
+  bool drain;
+  atomic_bool stop;
+  engine_state state;
+  slot_state *shown;
 };
+
+// ---- jobs that end ----
+
+static void free_place(engine *e, choice *c) {
+  for (uint32_t i = 0; i < e->n_slots; i++) {
+    if (e->slots[i] != c) continue;
+    e->slots[i] = NULL;
+    setun_context_drop(e->context, c->sequence, NULL);
+    c->sequence = -1;
+  }
+}
+
+// Takes the job out of the list, and its choices from their places.
+static void take_out(engine *e, job *j) {
+  size_t waiting = 0;
+  for (job **at = &e->jobs; *at; at = &(*at)->next) {
+    if (*at != j) continue;
+    *at = j->next;
+    break;
+  }
+  e->last = &e->jobs;
+  while (*e->last) e->last = &(*e->last)->next;
+  for (size_t i = 0; i < j->n_choices; i++) {
+    waiting += j->choices[i].state == CHOICE_WAITING;
+    free_place(e, &j->choices[i]);
+  }
+  pthread_mutex_lock(&e->lock);
+  e->waiting -= waiting;
+  pthread_mutex_unlock(&e->lock);
+}
+
+static void end_job(engine *e, job *j, const problem *p) {
+  take_out(e, j);
+  if (p)
+    job_fail(j, p);
+  else
+    job_finish(j);
+}
+
+static void unavailable(problem *p, const char *why) {
+  fail(p, MHD_HTTP_SERVICE_UNAVAILABLE, "unavailable_error", NULL, "%s", why);
+  p->retry_after = 1;
+}
+
+// Whose clients left; and where the server ends, what has not begun.
+static void drop_what_ends(engine *e) {
+  problem p = {0};
+  for (job *j = e->jobs, *next; j; j = next) {
+    next = j->next;
+    bool begun = false;
+    for (size_t i = 0; i < j->n_choices; i++) begun = begun || j->choices[i].state != CHOICE_WAITING;
+    if (atomic_load(&j->x->gone)) {
+      take_out(e, j);
+      job_free(j);
+      pthread_mutex_lock(&e->lock);
+      e->state.canceled++;
+      pthread_mutex_unlock(&e->lock);
+    } else if (e->draining && !begun) {
+      unavailable(&p, "the server is shutting down");
+      end_job(e, j, &p);
+    }
+  }
+}
+
+// ---- places ----
+
+static bool can_begin(const job *j, const choice *c) {
+  const choice *first = &j->choices[(size_t)c->prompt * (size_t)j->g.n];
+  // Others of the prompt wait until the first one has computed it.
+  return c->state == CHOICE_WAITING && (c == first || first->state >= CHOICE_TEXT);
+}
+
+// The job with the fewest places has the next one; of several the oldest.
+static choice *next_choice(engine *e) {
+  choice *best = NULL;
+  size_t fewest = SIZE_MAX;
+  for (job *j = e->jobs; j; j = j->next) {
+    choice *candidate = NULL;
+    size_t places = 0;
+    for (size_t i = 0; i < j->n_choices; i++) {
+      choice *c = &j->choices[i];
+      places += c->state == CHOICE_PROMPT || c->state == CHOICE_TEXT;
+      if (!candidate && can_begin(j, c)) candidate = c;
+    }
+    if (candidate && places < fewest) best = candidate, fewest = places;
+  }
+  return best;
+}
+
+// The sequence that a choice begins with: what the first choice of its prompt computed, what the cache has, or nothing.
+static setun_status take_sequence(engine *e, choice *c, setun_error *error) {
+  const job *j = c->job;
+  const prompt *text = &j->prompts[c->prompt];
+  const choice *first = &j->choices[(size_t)c->prompt * (size_t)j->g.n];
+  uint32_t position = 0;
+  setun_status s;
+  if (c != first && first->sequence >= 0 && !text->logprobs) {
+    position = (uint32_t)text->n - 1;
+    s = setun_context_fork(e->context, first->sequence, &c->sequence, error);
+    if (s == SETUN_OK) s = setun_context_truncate(e->context, c->sequence, position, error);
+  } else if (text->logprobs || !j->g.use_cache || e->server->options.no_shared_prefix) {
+    s = setun_context_add(e->context, &c->sequence, error);
+  } else {
+    s = setun_context_reuse(e->context, text->ids, text->n, &c->sequence, &position, error);
+  }
+  c->done = c->cached = position;
+  pthread_mutex_lock(&e->lock);
+  e->state.cached_tokens += position;
+  pthread_mutex_unlock(&e->lock);
+  return s;
+}
+
+static void admit(engine *e) {
+  choice *c;
+  for (uint32_t i = 0; i < e->n_slots; i++) {
+    setun_error error;
+    problem p = {0};
+    if (e->slots[i] || !(c = next_choice(e))) continue;
+    pthread_mutex_lock(&e->lock);
+    e->waiting--;
+    e->state.running++;
+    pthread_mutex_unlock(&e->lock);
+    c->state = CHOICE_PROMPT;
+    c->began = now_seconds();
+    e->slots[i] = c;
+    setun_status s = take_sequence(e, c, &error);
+    bool fine = s == SETUN_OK ? choice_open(c, &p) : fail(&p, 500, "server_error", NULL, "%s", error.message);
+    if (!fine)
+      end_job(e, c->job, &p);
+    else if (c->job->g.stream && c->job->g.progress)
+      c->job->format->piece(c->job, c);
+  }
+}
+
+// ---- a pass ----
+
+// The entries of the next pass. Returns how many.
+static size_t plan_pass(engine *e) {
+  size_t n = 0, drawing = 0, prompts = 0;
+  for (uint32_t i = 0; i < e->n_slots; i++) {
+    if (!e->slots[i]) continue;
+    if (e->slots[i]->state == CHOICE_TEXT) drawing++;
+    if (e->slots[i]->state == CHOICE_PROMPT) prompts++;
+  }
+  size_t budget = drawing ? e->server->options.prefill_budget : e->n_batch, rows = e->n_logits - drawing - prompts;
+  if (budget + drawing > e->n_batch) budget = e->n_batch > drawing ? e->n_batch - drawing : 1;
+  for (uint32_t k = 0; k < e->n_slots; k++) {
+    uint32_t i = (e->turn + k) % e->n_slots;
+    choice *c = e->slots[i];
+    if (!c) continue;
+    setun_batch_entry entry = {.sequence = c->sequence, .logits = SETUN_LOGITS_LAST, .ids = &c->next, .n = 1};
+    if (c->state == CHOICE_PROMPT) {
+      const prompt *text = &c->job->prompts[c->prompt];
+      size_t left = text->n - c->done, share = (budget + prompts - 1) / prompts;
+      entry.n = left < share ? left : share;
+      if (text->logprobs) {
+        if (entry.n > rows + 1) entry.n = rows + 1;
+        rows -= entry.n - 1;
+        entry.logits = SETUN_LOGITS_ALL;
+      } else if (entry.n < left) {
+        entry.logits = SETUN_LOGITS_NONE;
+      }
+      entry.ids = text->ids + c->done;
+      prompts--;
+      budget -= entry.n < budget ? entry.n : budget;
+      if (!entry.n) continue; // its turn comes
+    }
+    e->owners[n] = i;
+    e->entries[n++] = entry;
+  }
+  e->turn = (e->turn + 1) % e->n_slots;
+  return n;
+}
+
+// A setun_progress_fn.
+static bool go_on(double fraction, void *user) {
+  engine *e = user;
+  (void)fraction;
+  return !atomic_load(&e->stop);
+}
+
+static void end_choice(engine *e, choice *c) {
+  job *j = c->job;
+  choice_finish(c);
+  free_place(e, c);
+  if (j->g.stream && j->format->end) j->format->end(j, c);
+  pthread_mutex_lock(&e->lock);
+  e->state.answers++;
+  pthread_mutex_unlock(&e->lock);
+  if (!--j->open) end_job(e, j, NULL);
+}
+
+// What a pass computed for an entry.
+static void take_result(engine *e, size_t entry) {
+  choice *c = e->slots[e->owners[entry]];
+  const setun_batch_entry *b = &e->entries[entry];
+  problem p = {0};
+  bool fine = true;
+  size_t last = 0;
+  if (!c) return; // its job ended in this pass
+  if (c->state == CHOICE_PROMPT) {
+    const prompt *text = &c->job->prompts[c->prompt];
+    size_t before = c->done;
+    c->done += b->n;
+    if (text->logprobs) {
+      last = b->n - 1;
+      for (size_t i = 0; fine && i < b->n && before + i + 1 < text->n; i++)
+        fine = choice_take_prompt(c, before + i, setun_context_logits(e->context, entry, i), &p);
+    }
+    if (c->done == text->n) c->state = CHOICE_TEXT;
+  }
+  if (fine && c->state == CHOICE_TEXT) fine = choice_draw(c, setun_context_logits(e->context, entry, last), &p);
+  if (!fine)
+    end_job(e, c->job, &p);
+  else if (c->end)
+    end_choice(e, c);
+  else if (c->job->g.stream)
+    c->job->format->piece(c->job, c);
+}
+
+static void count_pass(engine *e, size_t n, double seconds) {
+  size_t tokens = 0, drawn = 0, prompts = 0;
+  setun_context_info info = {.size = sizeof info};
+  for (size_t i = 0; i < n; i++) {
+    const choice *c = e->slots[e->owners[i]];
+    if (!c) continue;
+    if (c->state == CHOICE_PROMPT) tokens += e->entries[i].n, prompts++;
+    drawn += c->state == CHOICE_TEXT || c->done + e->entries[i].n == c->job->prompts[c->prompt].n;
+  }
+  setun_context_get_info(e->context, &info, NULL);
+  pthread_mutex_lock(&e->lock);
+  e->state.passes++;
+  e->state.places += n;
+  e->state.prompt_tokens += tokens;
+  e->state.drawn_tokens += drawn;
+  *(prompts ? &e->state.prompt_seconds : &e->state.drawing_seconds) += seconds;
+  e->state.pages = info.pages;
+  e->state.pages_used = info.pages_used;
+  e->state.pages_kept = info.pages_kept;
+  pthread_mutex_unlock(&e->lock);
+}
+
+static void show_slots(engine *e) {
+  pthread_mutex_lock(&e->lock);
+  e->state.running = 0;
+  for (uint32_t i = 0; i < e->n_slots; i++) {
+    const choice *c = e->slots[i];
+    slot_state *to = &e->shown[i];
+    to->busy = c != NULL;
+    if (!c) continue;
+    e->state.running++;
+    to->drawing = c->state == CHOICE_TEXT;
+    to->prompt = (uint32_t)c->job->prompts[c->prompt].n;
+    to->cached = (uint32_t)c->cached;
+    to->done = (uint32_t)c->done;
+    to->drawn = (uint32_t)c->n_ids;
+    memcpy(to->id, c->job->id, sizeof to->id);
+  }
+  pthread_mutex_unlock(&e->lock);
+}
+
+static void fail_all(engine *e, const problem *p) {
+  while (e->jobs) end_job(e, e->jobs, p);
+}
+
+static void pass(engine *e) {
+  setun_eval_params params = setun_eval_params_default();
+  setun_error error;
+  problem p = {0};
+  params.progress = go_on;
+  params.user = e;
+  size_t n = plan_pass(e);
+  if (!n) return;
+  double begin = now_seconds();
+  setun_status s = setun_context_eval(e->context, e->entries, n, &params, &error);
+  if (s == SETUN_OK) {
+    count_pass(e, n, now_seconds() - begin);
+    for (size_t i = 0; i < n; i++) take_result(e, i);
+    return;
+  }
+  if (atomic_load(&e->stop)) return;
+  // A failure leaves sequences that are not what their choices take them for.
+  fail(&p, MHD_HTTP_INTERNAL_SERVER_ERROR, "server_error", NULL, "%s", error.message);
+  for (uint32_t i = 0; i < e->n_slots; i++) {
+    if (e->slots[i]) end_job(e, e->slots[i]->job, &p);
+  }
+}
+
+// ---- the thread ----
+
+// Takes new jobs; waits for some where there is nothing to do. False: the end.
+static bool receive(engine *e) {
+  pthread_mutex_lock(&e->lock);
+  while (!e->jobs && !e->inbox && !atomic_load(&e->stop)) pthread_cond_wait(&e->some, &e->lock);
+  if (e->inbox) {
+    *e->last = e->inbox;
+    e->last = e->inbox_last;
+    e->inbox = NULL;
+    e->inbox_last = &e->inbox;
+  }
+  e->draining = e->drain;
+  pthread_mutex_unlock(&e->lock);
+  return !atomic_load(&e->stop);
+}
+
+static void *work(void *cls) {
+  engine *e = cls;
+  problem p = {0};
+  while (receive(e)) {
+    drop_what_ends(e);
+    admit(e);
+    show_slots(e);
+    pass(e);
+    if (!e->jobs) show_slots(e);
+  }
+  receive(e);
+  unavailable(&p, "the server is shutting down");
+  fail_all(e, &p);
+  return NULL;
+}
+
+bool engine_add(engine *e, job *j, problem *p) {
+  bool room;
+  pthread_mutex_lock(&e->lock);
+  // One request is taken whatever it asks for, where nobody else waits.
+  size_t running = e->state.running, places = e->n_slots - running;
+  room = e->waiting + j->n_choices <= e->server->options.queue_limit + places || (!e->waiting && !running);
+  if (atomic_load(&e->stop) || e->drain) {
+    unavailable(p, "the server is shutting down");
+  } else if (!room) {
+    e->state.refused++;
+    unavailable(p, "the queue is full");
+  } else {
+    if (j->g.stream) exchange_stream(j->x);
+    if (j->g.stream && j->format->begin) j->format->begin(j);
+    e->waiting += j->n_choices;
+    j->next = NULL;
+    *e->inbox_last = j;
+    e->inbox_last = &j->next;
+    pthread_cond_signal(&e->some);
+  }
+  pthread_mutex_unlock(&e->lock);
+  return !p->status;
+}
+
+static setun_status make_lists(engine *e, setun_error *error) {
+  e->slots = calloc(e->n_slots, sizeof *e->slots);
+  e->shown = calloc(e->n_slots, sizeof *e->shown);
+  e->entries = calloc(e->n_slots, sizeof *e->entries);
+  e->owners = calloc(e->n_slots, sizeof *e->owners);
+  e->started = e->slots && e->shown && e->entries && e->owners && !pthread_create(&e->thread, NULL, work, e);
+  if (e->started) return SETUN_OK;
+  if (error) *error = (setun_error){SETUN_ERROR_MEMORY, "out of memory for the engine"};
+  return SETUN_ERROR_MEMORY;
+}
 
 setun_status engine_new(server *s, const setun_context_params *params, engine **made, setun_error *error) {
   setun_context_info info = {.size = sizeof info};
   engine *e = calloc(1, sizeof *e);
-  if (!e) return SETUN_ERROR_MEMORY;
+  if (!e) {
+    if (error) *error = (setun_error){SETUN_ERROR_MEMORY, "out of memory for the engine"};
+    return SETUN_ERROR_MEMORY;
+  }
   e->server = s;
+  e->last = &e->jobs;
+  e->inbox_last = &e->inbox;
+  pthread_mutex_init(&e->lock, NULL);
+  pthread_cond_init(&e->some, NULL);
   setun_status status = setun_context_new(s->model, params, &e->context, error);
   if (status == SETUN_OK) status = setun_context_get_info(e->context, &info, error);
   s->n_ctx = info.n_ctx;
-  s->n_slots = info.n_seq_max;
+  s->n_slots = e->n_slots = e->state.n_slots = info.n_seq_max;
+  e->n_batch = info.n_batch;
+  e->n_logits = info.n_logits;
+  if (status == SETUN_OK) status = make_lists(e, error);
   if (status == SETUN_OK)
     *made = e;
   else
@@ -25,20 +414,46 @@ setun_status engine_new(server *s, const setun_context_params *params, engine **
 }
 
 void engine_drain(engine *e) {
-  (void)e;
+  pthread_mutex_lock(&e->lock);
+  e->drain = true;
+  pthread_cond_signal(&e->some);
+  pthread_mutex_unlock(&e->lock);
 }
 
 bool engine_busy(engine *e) {
-  (void)e;
-  return false;
+  pthread_mutex_lock(&e->lock);
+  bool busy = e->waiting || e->inbox || e->state.running;
+  pthread_mutex_unlock(&e->lock);
+  return busy;
 }
 
 void engine_stop(engine *e) {
-  (void)e;
+  if (!e->started) return;
+  pthread_mutex_lock(&e->lock);
+  atomic_store(&e->stop, true);
+  setun_context_stop(e->context);
+  pthread_cond_signal(&e->some);
+  pthread_mutex_unlock(&e->lock);
+  pthread_join(e->thread, NULL);
+  e->started = false;
 }
 
 void engine_free(engine *e) {
   if (!e) return;
   setun_context_free(e->context);
+  free(e->slots);
+  free(e->shown);
+  free(e->entries);
+  free(e->owners);
+  pthread_cond_destroy(&e->some);
+  pthread_mutex_destroy(&e->lock);
   free(e);
+}
+
+void engine_look(engine *e, engine_state *state, slot_state *slots) {
+  pthread_mutex_lock(&e->lock);
+  *state = e->state;
+  state->waiting = (uint32_t)e->waiting;
+  if (slots) memcpy(slots, e->shown, e->n_slots * sizeof *slots);
+  pthread_mutex_unlock(&e->lock);
 }

@@ -11,14 +11,18 @@ enum {
   ROUTE_PREFIX = 8  // the path goes on, with what the exchange has as `rest`
 };
 
-struct field; // of params.h
+struct field; // of params.h; each endpoint's tables are in its own file
+extern const struct field *const chat_tables[],
+    *const completion_tables[], *const llama_tables[], *const infill_tables[], *const tokenize_tables[],
+                                                                                   *const detokenize_tables[],
+                                                                                       *const show_tables[];
 
 typedef struct route {
   const char *method, *path;
   void (*handle)(server *s, exchange *x); // replies, or sees to it that somebody does
   int flags;
-  const char *summary;        // for the OpenAPI description
-  const struct field *fields; // of the body; NULL: it has none
+  const char *summary;               // for the OpenAPI description
+  const struct field *const *fields; // tables of the body's fields, ended by NULL; NULL: it has none
 } route;
 
 extern const route all_routes[]; // ended by a row without a path
@@ -34,5 +38,26 @@ const route *find_route(const char *method, const char *path, char rest[ROUTE_RE
 void handle_health(server *s, exchange *x);
 void handle_models(server *s, exchange *x);
 void handle_model(server *s, exchange *x);
+// chat.c
+void handle_chat(server *s, exchange *x);
+void handle_chat_count(server *s, exchange *x);
+// completions.c
+void handle_completions(server *s, exchange *x);
+// llama.c
+void handle_llama(server *s, exchange *x);
+void handle_infill(server *s, exchange *x);
+// tokens.c
+void handle_tokenize(server *s, exchange *x);
+void handle_detokenize(server *s, exchange *x);
+void handle_template(server *s, exchange *x);
+void handle_tokenizer_info(server *s, exchange *x);
+// state.c
+void handle_props(server *s, exchange *x);
+void handle_slots(server *s, exchange *x);
+void handle_metrics(server *s, exchange *x);
+// ollama.c
+void handle_ollama_version(server *s, exchange *x);
+void handle_ollama_tags(server *s, exchange *x);
+void handle_ollama_show(server *s, exchange *x);
 
 #endif

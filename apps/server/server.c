@@ -21,6 +21,7 @@ setun_status server_start(const server_options *options, server **made, setun_er
   if (!s) return fail_memory_of(error);
   s->options = *options;
   s->started = time(NULL);
+  snprintf(s->fingerprint, sizeof s->fingerprint, "b%d-setun", setun_version_number());
   atomic_init(&s->phase, SERVER_LOADING);
   s->connections = connections_new();
   s->workers = workers_new(s);
@@ -46,10 +47,17 @@ setun_status server_serve(server *s, const setun_model *model, const setun_conte
   setun_status status = setun_model_get_info(model, &s->info, error);
   if (status == SETUN_OK) status = engine_new(s, context, &s->engine, error);
   if (status != SETUN_OK) return status;
+  chat.text = s->options.template_text;
+  chat.length = s->options.template_length;
+  chat.name = s->options.template_text ? s->options.template_name : NULL;
   chat.log = s->options.log;
   chat.user = s->options.user;
-  if (setun_chat_new(model, &chat, &s->chat, &no_template) != SETUN_OK)
+  if (setun_chat_new(model, &chat, &s->chat, &no_template) != SETUN_OK) {
+    // A model without a template still goes on with texts; one that was asked for must do.
+    if (error && s->options.template_text) *error = no_template;
+    if (s->options.template_text) return no_template.code;
     snprintf(s->chat_problem, sizeof s->chat_problem, "%s", no_template.message);
+  }
   atomic_store(&s->phase, SERVER_READY);
   return SETUN_OK;
 }

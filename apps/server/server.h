@@ -17,7 +17,11 @@ typedef struct server_options {
   const char *const *hosts;   // names that the Host header may have beside localhost and addresses
   const char *const *origins; // web pages of other origins that may use the server; "*": all
   size_t n_keys, n_hosts, n_origins;
-  const char *model_name;  // that clients are told
+  const char *model_name;    // that clients are told
+  const char *model_file;    // the last part of its path
+  const char *template_text; // a chat template instead of the model's own; NULL: that
+  const char *template_name; // what messages call it
+  size_t template_length;
   uint64_t body_limit;     // bytes of a request's body
   uint32_t queue_limit;    // answers that wait for a place in the batch; beyond it requests are refused
   uint32_t prefill_budget; // tokens of prompts that a pass takes while answers are being written

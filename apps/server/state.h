@@ -13,7 +13,8 @@ typedef enum server_phase { SERVER_LOADING, SERVER_READY, SERVER_DRAINING } serv
 struct server {
   server_options options;
   char address[320];
-  int64_t started; // seconds since 1970
+  char fingerprint[32]; // what clients compare to know whether replies come from the same program
+  int64_t started;      // seconds since 1970
   struct MHD_Daemon *daemon;
   connections *connections;
   workers *workers;

@@ -21,7 +21,7 @@ typedef struct serve_options {
   model_options model;
   compute_options compute;
   sampling_options sampling;
-  const char *host, *key_file, *name;
+  const char *host, *key_file, *name, *template_file;
   text_list keys, hosts, origins;
   int64_t port, parallel, ctx, queue, prefill_budget;
   uint64_t body_limit;
@@ -42,6 +42,7 @@ static const option rows[] = {
      "pages of this origin, such as http://example.com:3000, may use the server; *: all; may be given several times"},
     {'a', "alias", OPTION_TEXT, AT(name), "NAME", 0, 0,
      "what clients are told that the model is called (default: its file's name)"},
+    {0, "template", OPTION_FILE, AT(template_file), "FILE", 0, 0, "this chat template instead of the model's own"},
     {0, "parallel", OPTION_INTEGER, AT(parallel), "N", 1, 256, "answers that are computed at once (default 4)"},
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
      "tokens of each answer with its prompt (default: the model's, at most 4096); none of the --parallel shares it"},
@@ -120,12 +121,13 @@ static void wait_for_end(server *s) {
 
 // ---- serving ----
 
-static const char *last_part(const char *path, char name[256]) {
+// The last part of a path, with or without .gguf.
+static const char *last_part(const char *path, bool whole, char name[256]) {
   size_t n = strlen(path);
   while (n > 1 && path[n - 1] == '/') n--;
   size_t from = n;
   while (from > 0 && path[from - 1] != '/') from--;
-  if (n - from > 5 && !strncmp(path + n - 5, ".gguf", 5)) n -= 5;
+  if (!whole && n - from > 5 && !strncmp(path + n - 5, ".gguf", 5)) n -= 5;
   snprintf(name, 256, "%.*s", (int)(n - from < 255 ? n - from : 255), path + from);
   return name;
 }
@@ -177,9 +179,9 @@ static int run(const command *self, int argc, char **argv) {
                      .queue = 256,
                      .prefill_budget = 128,
                      .body_limit = 16 << 20};
-  char name[256];
+  char name[256], file[256];
   int status = 0;
-  input_text key_text = {0};
+  input_text key_text = {0}, template_text = {0};
   server *s = NULL;
   setun_error error;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
@@ -189,6 +191,7 @@ static int run(const command *self, int argc, char **argv) {
                              "dry_sequence_breakers");
   }
   if (!read_keys(self, &o, &key_text)) return STATUS_FAILED;
+  if (o.template_file && read_file(o.template_file, 16 << 20, &template_text)) return STATUS_FAILED;
   server_options options = {.host = o.host,
                             .port = (uint16_t)o.port,
                             .keys = o.keys.items,
@@ -197,7 +200,11 @@ static int run(const command *self, int argc, char **argv) {
                             .n_keys = o.keys.count,
                             .n_hosts = o.hosts.count,
                             .n_origins = o.origins.count,
-                            .model_name = o.name ? o.name : last_part(argv[1], name),
+                            .model_name = o.name ? o.name : last_part(argv[1], false, name),
+                            .model_file = last_part(argv[1], true, file),
+                            .template_text = template_text.data,
+                            .template_name = o.template_file,
+                            .template_length = template_text.length,
                             .body_limit = o.body_limit,
                             .queue_limit = (uint32_t)o.queue,
                             .prefill_budget = (uint32_t)o.prefill_budget,
@@ -213,6 +220,7 @@ static int run(const command *self, int argc, char **argv) {
     flush_output();
     status = serve(s, argv[1], &o);
   }
+  free(template_text.data);
   free(key_text.data);
   return status ? status : finish_output();
 }

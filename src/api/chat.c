@@ -12,7 +12,8 @@
 struct setun_chat {
   const setun_model *model; // NULL: only a template's text was given
   st_template *compiled;
-  char *origin;
+  char *origin, *text; // text: `length` bytes and a 0
+  size_t length;
 };
 
 struct setun_rendering {
@@ -77,8 +78,13 @@ setun_status setun_chat_new(const setun_model *model, const setun_chat_params *p
   if (!c) return st_fail_memory(error, "a chat template");
   c->model = model;
   c->origin = st_strdup(chosen.origin);
-  s = c->origin ? st_template_compile(chosen.text, chosen.length, c->origin, &c->compiled, error)
-                : st_fail_memory(error, "a chat template");
+  c->text = chosen.length < SIZE_MAX ? st_malloc(chosen.length + 1, 1) : NULL;
+  if (c->text) {
+    if (chosen.length) memcpy(c->text, chosen.text, chosen.length);
+    c->text[c->length = chosen.length] = 0;
+  }
+  s = c->origin && c->text ? st_template_compile(chosen.text, chosen.length, c->origin, &c->compiled, error)
+                           : st_fail_memory(error, "a chat template");
   if (s == SETUN_OK) {
     *chat = c;
   } else {
@@ -91,11 +97,17 @@ void setun_chat_free(setun_chat *chat) {
   if (!chat) return;
   st_template_free(chat->compiled);
   st_free(chat->origin);
+  st_free(chat->text);
   st_free(chat);
 }
 
 const char *setun_chat_origin(const setun_chat *chat) {
   return chat ? chat->origin : NULL;
+}
+
+const char *setun_chat_text(const setun_chat *chat, size_t *length) {
+  if (length) *length = chat ? chat->length : 0;
+  return chat ? chat->text : NULL;
 }
 
 // ---- rendering ----

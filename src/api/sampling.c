@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include "base/float_modes.h"
+#include "runtime/logprobs.h"
 
 #include <string.h>
 
@@ -97,4 +98,16 @@ setun_status setun_sampler_probabilities(setun_sampler *sampler, const float *lo
   ST_NEED_ARRAY(candidates, capacity);
   ST_NEED(count);
   return st_sampler_probabilities(st_sampler_of(sampler), logits, n, candidates, capacity, count, error);
+}
+
+setun_status setun_logprobs(const float *logits, size_t n, setun_token id, double *value, setun_logprob *top,
+                            size_t capacity, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
+  ST_NEED(logits);
+  ST_NEED(value);
+  ST_NEED_ARRAY(top, capacity);
+  if (id < 0 || (size_t)id >= n)
+    return st_fail(error, SETUN_ERROR_ARGUMENT, "expected a token id below %zu, found %d", n, (int)id);
+  st_logprobs(logits, n, id, value, top, capacity < n ? capacity : n);
+  return SETUN_OK;
 }

@@ -17,6 +17,20 @@ def has_server():
     return subprocess.run([COMMAND, "help", "serve"], capture_output=True).returncode == 0
 
 
+def long_model(folder):
+    """The tales model that says of itself that it was trained with 4096 tokens. Its texts beyond 256 mean little."""
+    path = os.path.join(folder, "tales")
+    os.mkdir(path)
+    for name in os.listdir(TALES):
+        if name != "config.json":
+            os.symlink(os.path.join(TALES, name), os.path.join(path, name))
+    with open(os.path.join(TALES, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as file:
+        json.dump({**config, "max_position_embeddings": 4096}, file)
+    return path
+
+
 class Reply:
     def __init__(self, status, headers, body):
         self.status, self.headers, self.body = status, headers, body

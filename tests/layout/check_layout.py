@@ -54,7 +54,7 @@ ARROWS = {
 # may look into everything).
 PUBLIC_HEADERS = {
     "api": (),
-    "runtime": ("context.h", "sampler.h", "sampler_defaults.h", "session.h", "stops.h", "templates.h", "vocabulary.h"),
+    "runtime": ("context.h", "logprobs.h", "sampler.h", "sampler_defaults.h", "session.h", "stops.h", "templates.h", "vocabulary.h"),
     "convert": ("convert.h",),
     "quantize": (),
     "synthetic": ("presets.h", "synthesis.h"),

@@ -17,6 +17,7 @@ static float *logits;
 static char buffer[4096];
 static setun_token out_ids[8];
 static setun_candidate candidates[8];
+static setun_logprob logprobs[8];
 static const size_t capacity = 8;
 static size_t length_of_text;
 static setun_model *model;

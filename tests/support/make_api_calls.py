@@ -99,6 +99,8 @@ def value(function, kind, name, setup):
         return "out_ids"
     if (kind, name) == ("setun_candidate *", "candidates"):
         return "candidates"
+    if (kind, name) == ("setun_logprob *", "top"):
+        return "logprobs"
     for out in OUTS:
         if kind == out + " *":
             setup.append(f"{out} {name}_ = {{0}};")

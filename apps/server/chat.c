@@ -1,0 +1,176 @@
+// /v1/chat/completions, as OpenAI has it, with llama.cpp's reasoning_content and timings.
+#include "messages.h"
+#include "replies.h"
+#include "routes.h"
+
+static const field chat_only[] = {
+    {"messages", FIELD_OTHER, 0, 0, 0, "the conversation",
+     "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"role\"],\"properties\":{"
+     "\"role\":{\"type\":"
+     "\"string\"},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"object\"}},{"
+     "\"type\":\"null\"}]}}}}"},
+    {"logprobs", FIELD_OTHER, 0, 0, 0, "log-probabilities of the tokens", "{\"type\":\"boolean\"}"},
+    {"top_logprobs", FIELD_OTHER, 0, 0, 0, "and of so many likeliest ones beside each",
+     "{\"type\":\"integer\",\"minimum\":0,\"maximum\":20}"},
+    {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
+    {"reasoning_effort", FIELD_OTHER, 0, 0, 0, "a variable for the template", "{\"type\":\"string\"}"},
+    {"add_generation_prompt", FIELD_OTHER, 0, 0, 0, "begin an answer (default true)", "{\"type\":\"boolean\"}"},
+    {"continue_final_message", FIELD_OTHER, 0, 0, 0, "go on with the last message", "{\"type\":\"boolean\"}"},
+    {"response_format", FIELD_OTHER, 0, 0, 0, "the form of the answer: text", "{\"type\":\"object\"}"},
+    {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
+};
+const field *const chat_tables[] = {chat_only, openai_fields, sampling_fields, NULL};
+
+// ---- the reply ----
+
+static st_json *new_document(const job *j, const char *object) {
+  st_json *root = st_json_new();
+  put_text(root, root, "id", j->id);
+  put_text(root, root, "object", object);
+  put_integer(root, root, "created", j->created);
+  put_text(root, root, "model", j->server->options.model_name);
+  put_text(root, root, "system_fingerprint", j->server->fingerprint);
+  return root;
+}
+
+static void put_logprobs(st_json *root, st_json *choice_object, const choice *c, size_t first, size_t end) {
+  st_json value = st_json_make_object(), list = st_json_make_array();
+  if (c->job->g.top < 0) {
+    put_null(root, choice_object, "logprobs");
+    return;
+  }
+  for (size_t i = first; i < end; i++) push(root, &list, entry_value(root, c, i));
+  put(root, &value, "content", list);
+  put_null(root, &value, "refusal");
+  put(root, choice_object, "logprobs", value);
+}
+
+static st_json choice_value(st_json *root, const choice *c) {
+  st_json value = st_json_make_object(), message = st_json_make_object();
+  put_text(root, &message, "role", "assistant");
+  put_bytes(root, &message, "content", c->text.data, c->text.length);
+  if (c->reasoning.length) put_bytes(root, &message, "reasoning_content", c->reasoning.data, c->reasoning.length);
+  put_integer(root, &value, "index", c->index);
+  put(root, &value, "message", message);
+  put_logprobs(root, &value, c, 0, count_entries(c));
+  put_text(root, &value, "finish_reason", finish_reason(c));
+  return value;
+}
+
+// Of a stream: one choice's delta.
+static void send_delta(job *j, const choice *c, st_json *root, st_json delta, const char *finish, const news *n) {
+  st_json value = st_json_make_object(), list = st_json_make_array();
+  put_integer(root, &value, "index", c->index);
+  put(root, &value, "delta", delta);
+  if (n)
+    put_logprobs(root, &value, c, n->first_entry, n->end_entry);
+  else
+    put_null(root, &value, "logprobs");
+  put_text(root, &value, "finish_reason", finish);
+  push(root, &list, value);
+  put(root, root, "choices", list);
+  send_event(j->x, NULL, root);
+}
+
+static void begin(job *j) {
+  for (size_t i = 0; i < j->n_choices; i++) {
+    st_json *root = new_document(j, "chat.completion.chunk");
+    st_json delta = st_json_make_object();
+    put_text(root, &delta, "role", "assistant");
+    put_null(root, &delta, "content");
+    send_delta(j, &j->choices[i], root, delta, NULL, NULL);
+  }
+}
+
+static void send_progress(job *j, choice *c) {
+  st_json *root = j->g.progress ? new_document(j, "chat.completion.chunk") : NULL;
+  if (!root) return;
+  if (progress_news(c, root, root))
+    send_delta(j, c, root, st_json_make_object(), NULL, NULL);
+  else
+    st_json_free(root);
+}
+
+static void piece(job *j, choice *c) {
+  send_progress(j, c);
+  news n = take_news(c);
+  if (!n.text_length && !n.reasoning_length && n.first_entry == n.end_entry) return;
+  st_json *root = new_document(j, "chat.completion.chunk");
+  st_json delta = st_json_make_object();
+  if (n.reasoning_length) put_bytes(root, &delta, "reasoning_content", n.reasoning, n.reasoning_length);
+  if (n.text_length) put_bytes(root, &delta, "content", n.text, n.text_length);
+  if (j->g.timings) put_timings(root, root, j);
+  send_delta(j, c, root, delta, NULL, &n);
+}
+
+static void end(job *j, choice *c) {
+  piece(j, c);
+  st_json *root = new_document(j, "chat.completion.chunk");
+  if (j->open == 1 && !j->g.include_usage) put_timings(root, root, j);
+  send_delta(j, c, root, st_json_make_object(), finish_reason(c), NULL);
+}
+
+static void finish(job *j) {
+  st_json *root = NULL;
+  st_json list = st_json_make_array();
+  if (!j->g.stream) {
+    root = new_document(j, "chat.completion");
+    for (size_t i = 0; i < j->n_choices; i++) push(root, &list, choice_value(root, &j->choices[i]));
+    put(root, root, "choices", list);
+    put_usage(root, root, j);
+    put_timings(root, root, j);
+    reply_json(j->x, root);
+    return;
+  }
+  if (j->g.include_usage) {
+    root = new_document(j, "chat.completion.chunk");
+    put(root, root, "choices", list);
+    put_usage(root, root, j);
+    put_timings(root, root, j);
+    send_event(j->x, NULL, root);
+  }
+  send_done(j->x);
+}
+
+static const job_format chat_format = {begin, piece, end, finish, NULL};
+
+// ---- the request ----
+
+static bool read_logprobs(const st_json *body, generation *g, problem *p) {
+  const st_json *wanted = st_json_get(body, "logprobs"), *top = st_json_get(body, "top_logprobs");
+  double n = st_json_number(top);
+  if (wanted && !st_json_is_bool(wanted))
+    return invalid(p, "logprobs", "logprobs: expected true or false, found %s", kind_of(wanted));
+  if (top && !st_json_is_number(top))
+    return invalid(p, "top_logprobs", "top_logprobs: expected an integer, found %s", kind_of(top));
+  if (!(n >= 0 && n <= 20 && n == (int)n))
+    return invalid(p, "top_logprobs", "top_logprobs: expected 0 to 20, found %.10g", n);
+  if (top && n > 0 && !st_json_is(wanted, ST_JSON_TRUE))
+    return invalid(p, "top_logprobs", "top_logprobs is for logprobs that are true");
+  if (st_json_is(wanted, ST_JSON_TRUE)) g->top = (int32_t)n;
+  return true;
+}
+
+static bool read_chat(job *j, const st_json *body, problem *p) {
+  const st_json *rest = NULL;
+  if (!read_generation(j->server, body, chat_tables, &j->g, p) || !read_stream_options(body, &j->g, p) ||
+      !read_response_format(body, p) || !read_logprobs(body, &j->g, p)) {
+    return false;
+  }
+  st_json *context = conversation_of(body, &rest, p);
+  return context && job_add_conversation(j, context, rest, p);
+}
+
+void handle_chat(server *s, exchange *x) {
+  start_job(s, x, &chat_format, "chatcmpl-", read_chat);
+}
+
+static bool count_tokens(job *j, const st_json *body, problem *p) {
+  const st_json *rest = NULL;
+  st_json *context = conversation_of(body, &rest, p);
+  return context && job_add_conversation(j, context, rest, p);
+}
+
+void handle_chat_count(server *s, exchange *x) {
+  reply_count(s, x, count_tokens);
+}

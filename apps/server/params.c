@@ -1,0 +1,345 @@
+// Reading requests' parameters.
+#define _POSIX_C_SOURCE 200809L
+#include "params.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(member) offsetof(generation, member)
+#define SAMPLING(member) offsetof(generation, sampling.member)
+enum { TOKENS_MOST = INT32_MAX - 1 };
+
+const field sampling_fields[] = {
+    {"temperature", FIELD_FLOAT, SAMPLING(temperature), 0, 1000, "0: always the likeliest token", NULL},
+    {"top_k", FIELD_INTEGER, SAMPLING(top_k), -1, TOKENS_MOST, "only so many likeliest tokens; 0 and -1: all", NULL},
+    {"top_p", FIELD_FLOAT, SAMPLING(top_p), 0, 1, "only the likeliest that together are so likely", NULL},
+    {"min_p", FIELD_FLOAT, SAMPLING(min_p), 0, 1, "only tokens so likely relative to the likeliest", NULL},
+    {"typical_p", FIELD_FLOAT, SAMPLING(typical_p), 0, 1, "those of the expected surprise that together are so likely",
+     NULL},
+    {"repeat_penalty", FIELD_FLOAT, SAMPLING(repeat_penalty), 0.001, 1000, "divides logits of recent tokens", NULL},
+    {"repetition_penalty", FIELD_FLOAT, SAMPLING(repeat_penalty), 0.001, 1000, "the same", NULL},
+    {"repeat_last_n", FIELD_INTEGER, SAMPLING(penalty_last_n), -1, TOKENS_MOST, "tokens that count as recent; -1: all",
+     NULL},
+    {"presence_penalty", FIELD_FLOAT, SAMPLING(presence_penalty), -1000, 1000,
+     "subtracted from logits of recent tokens", NULL},
+    {"frequency_penalty", FIELD_FLOAT, SAMPLING(frequency_penalty), -1000, 1000, "the same, for each time", NULL},
+    {"dry_multiplier", FIELD_FLOAT, SAMPLING(dry_multiplier), 0, 1000, "strength of DRY", NULL},
+    {"dry_base", FIELD_FLOAT, SAMPLING(dry_base), 1, 1000, "how DRY grows", NULL},
+    {"dry_allowed_length", FIELD_INTEGER, SAMPLING(dry_allowed_length), 1, TOKENS_MOST, "shorter repetitions are free",
+     NULL},
+    {"dry_penalty_last_n", FIELD_INTEGER, SAMPLING(dry_penalty_last_n), -1, TOKENS_MOST,
+     "tokens that DRY looks back; -1: all", NULL},
+    {"dry_sequence_breakers", FIELD_OTHER, 0, 0, 0, "texts that DRY does not reach across",
+     "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":64},\"maxItems\":64}"},
+    {"xtc_probability", FIELD_FLOAT, SAMPLING(xtc_probability), 0, 1, "how often XTC takes away the likeliest", NULL},
+    {"xtc_threshold", FIELD_FLOAT, SAMPLING(xtc_threshold), 0, 1, "how likely those are", NULL},
+    {"dynatemp_range", FIELD_FLOAT, SAMPLING(dynatemp_range), 0, 1000, "how far the temperature varies", NULL},
+    {"dynatemp_exponent", FIELD_FLOAT, SAMPLING(dynatemp_exponent), 0, 1000, "with which exponent of the uncertainty",
+     NULL},
+    {"seed", FIELD_SEED, SAMPLING(seed), 0, 0, "the same seed gives the same text; -1: another one each time", NULL},
+    {"logit_bias", FIELD_OTHER, 0, 0, 0, "added to tokens' logits: {\"ID\": BIAS}, or [[ID or text, BIAS or false]]",
+     "{}"},
+    {"ignore_eos", FIELD_BOOL, AT(ignore_end), 0, 0, "tokens that end a text do not", NULL},
+    {"cache_prompt", FIELD_BOOL, AT(use_cache), 0, 0, "use what the cache has of the prompt (default true)", NULL},
+    {"timings_per_token", FIELD_BOOL, AT(timings), 0, 0, "timings with each part of a stream", NULL},
+    {"return_progress", FIELD_BOOL, AT(progress), 0, 0, "tells in a stream how much of the prompt is done", NULL},
+    {"return_tokens", FIELD_BOOL, AT(tokens), 0, 0, "token ids beside the text", NULL},
+    {"post_sampling_probs", FIELD_BOOL, AT(fresh_probabilities), 0, 0, "probabilities after all steps of sampling",
+     NULL},
+    {"t_max_predict_ms", FIELD_DOUBLE, AT(time_limit), 0, 1e12, "milliseconds of an answer after its first token",
+     NULL},
+    {"stream", FIELD_BOOL, AT(stream), 0, 0, "send the text as it comes, as server-sent events", NULL},
+    {"stop", FIELD_OTHER, 0, 0, 0, "texts that end the answer, and are not part of it",
+     "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":4096},{\"type\":\"array\",\"items\":{\"type\":"
+     "\"string\",\"minLength\":1,\"maxLength\":4096},\"maxItems\":64}]}"},
+    {"n", FIELD_INTEGER, AT(n), 1, CHOICES_MOST, "answers of each prompt", NULL},
+    {"grammar", FIELD_REFUSED, 0, 0, 0, "grammars are not supported", NULL},
+    {"json_schema", FIELD_REFUSED, 0, 0, 0, "JSON schemas are not supported", NULL},
+    {"mirostat", FIELD_REFUSED, 0, 0, 0, "Mirostat is not supported", NULL},
+    {"lora", FIELD_REFUSED, 0, 0, 0, "adapters are chosen when the server starts (--lora)", NULL},
+    {"n_discard", FIELD_REFUSED, 0, 0, 0, "a context that is full ends the answer; nothing is discarded", NULL},
+    {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
+};
+
+const field openai_fields[] = {
+    {"max_tokens", FIELD_INTEGER, AT(max_tokens), -1, TOKENS_MOST, "tokens of an answer; -1: as many as fit", NULL},
+    {"max_completion_tokens", FIELD_INTEGER, AT(max_tokens), -1, TOKENS_MOST, "the same", NULL},
+    {"n_predict", FIELD_INTEGER, AT(max_tokens), -1, TOKENS_MOST, "the same", NULL},
+    {"stream_options", FIELD_OTHER, 0, 0, 0, "include_usage: a last chunk with the numbers of tokens",
+     "{\"type\":\"object\",\"properties\":{\"include_usage\":{\"type\":\"boolean\"}}}"},
+    {"suffix", FIELD_REFUSED, 0, 0, 0, "text is not inserted here; see /infill", NULL},
+    {"tools", FIELD_REFUSED, 0, 0, 0, "tools are not supported", NULL},
+    {"functions", FIELD_REFUSED, 0, 0, 0, "functions are not supported", NULL},
+    {"audio", FIELD_REFUSED, 0, 0, 0, "audio is not supported", NULL},
+    {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
+};
+
+const field llama_fields[] = {
+    {"n_predict", FIELD_INTEGER, AT(max_tokens), -1, TOKENS_MOST, "tokens of an answer; -1: as many as fit", NULL},
+    {"max_tokens", FIELD_INTEGER, AT(max_tokens), -1, TOKENS_MOST, "the same", NULL},
+    {"n_probs", FIELD_INTEGER, AT(top), 0, TOP_MOST, "log-probabilities of so many tokens", NULL},
+    {"logprobs", FIELD_INTEGER, AT(top), 0, TOP_MOST, "the same", NULL},
+    {"image_data", FIELD_REFUSED, 0, 0, 0, "images are not supported", NULL},
+    {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
+};
+
+const char *kind_of(const st_json *value) {
+  return value ? st_json_kind(value) : "nothing";
+}
+
+st_json *read_body(exchange *x, problem *p) {
+  st_json *root = NULL;
+  setun_error error;
+  setun_status s = st_json_parse_any(x->body.data ? x->body.data : "", x->body.length, "the body", &root, &error);
+  st_buffer_free(&x->body);
+  x->body = (st_buffer){0};
+  if (s != SETUN_OK) {
+    fail_with(p, NULL, &error);
+    return NULL;
+  }
+  if (st_json_is_object(root)) return root;
+  invalid(p, NULL, "the body: expected an object, found %s", kind_of(root));
+  st_json_free(root);
+  return NULL;
+}
+
+static void free_texts(char **texts, size_t n) {
+  for (size_t i = 0; i < n; i++) free(texts[i]);
+  free(texts);
+}
+
+void generation_free(generation *g) {
+  free_texts(g->stops, g->n_stops);
+  free_texts(g->breakers, g->n_breakers);
+  free(g->biases);
+}
+
+void generation_default(const server *s, generation *g) {
+  *g = (generation){.sampling = s->sampling, .max_tokens = -1, .n = 1, .top = -1, .use_cache = true};
+  g->seeded = s->options.fixed_seed;
+}
+
+// ---- rows ----
+
+static bool read_whole(const st_json *v, const field *f, double *out, problem *p) {
+  double x = st_json_number(v);
+  if (!st_json_is_number(v)) return invalid(p, f->name, "%s: expected an integer, found %s", f->name, kind_of(v));
+  if (x != floor(x)) return invalid(p, f->name, "%s: expected an integer, found %.9g", f->name, x);
+  *out = x;
+  return true;
+}
+
+static bool in_range(const field *f, double x, problem *p) {
+  if (x >= f->low && x <= f->high) return true;
+  return invalid(p, f->name, "%s: expected %.10g to %.10g, found %.10g", f->name, f->low, f->high, x);
+}
+
+static bool read_seed(const st_json *v, const field *f, generation *g, problem *p) {
+  double x = 0;
+  if (!read_whole(v, f, &x, p)) return false;
+  if (!st_json_is(v, ST_JSON_INTEGER) && (x < -0x1p63 || x >= 0x1p63))
+    return invalid(p, f->name, "%s: expected an integer of 64 bits, found %.10g", f->name, x);
+  int64_t seed = st_json_is(v, ST_JSON_INTEGER) ? v->as.integer : (int64_t)x;
+  g->seeded = seed != -1;
+  if (g->seeded) g->sampling.seed = (uint64_t)seed;
+  return true;
+}
+
+static bool is_empty(const st_json *v) {
+  return st_json_is_null(v) || st_json_is(v, ST_JSON_FALSE) || (st_json_is_number(v) && st_json_number(v) == 0) ||
+         (st_json_is_string(v) && !v->count) || (st_json_is_array(v) && !v->count) ||
+         (st_json_is_object(v) && !v->count);
+}
+
+static bool read_field(const st_json *v, const field *f, generation *g, problem *p) {
+  void *to = (char *)g + f->offset;
+  double x = 0;
+  switch (f->kind) {
+  case FIELD_BOOL:
+    if (!st_json_is_bool(v)) return invalid(p, f->name, "%s: expected true or false, found %s", f->name, kind_of(v));
+    *(bool *)to = st_json_is(v, ST_JSON_TRUE);
+    return true;
+  case FIELD_INTEGER:
+    if (!read_whole(v, f, &x, p) || !in_range(f, x, p)) return false;
+    *(int32_t *)to = (int32_t)x;
+    return true;
+  case FIELD_SEED: return read_seed(v, f, g, p);
+  case FIELD_FLOAT:
+  case FIELD_DOUBLE:
+    if (!st_json_is_number(v)) return invalid(p, f->name, "%s: expected a number, found %s", f->name, kind_of(v));
+    x = st_json_number(v);
+    if (!in_range(f, x, p)) return false;
+    if (f->kind == FIELD_FLOAT)
+      *(float *)to = (float)x;
+    else
+      *(double *)to = x;
+    return true;
+  case FIELD_OTHER: return true;
+  case FIELD_REFUSED: return is_empty(v) || invalid(p, f->name, "%s: %s", f->name, f->help);
+  }
+  return true;
+}
+
+bool read_fields(const st_json *body, const field *fields, generation *g, problem *p) {
+  for (const field *f = fields; f->name; f++) {
+    const st_json *v = st_json_get(body, f->name);
+    if (v && !read_field(v, f, g, p)) return false;
+  }
+  if (g->sampling.top_k < 0) g->sampling.top_k = 0;
+  return true;
+}
+
+// ---- what has several forms ----
+
+static char *copy_of(const st_json *text) {
+  char *copy = malloc(st_json_length(text) + 1);
+  if (copy) memcpy(copy, st_json_string(text), st_json_length(text) + 1);
+  return copy;
+}
+
+// Adds a text of 1 to `longest` bytes without zero bytes to a list of at most `most`.
+static bool add_text(const st_json *v, const char *key, size_t longest, size_t most, char ***texts, size_t *n,
+                     problem *p) {
+  size_t length = st_json_length(v);
+  if (!st_json_is_string(v)) return invalid(p, key, "%s: expected a string, found %s", key, kind_of(v));
+  if (length < 1 || length > longest || strlen(st_json_string(v)) != length)
+    return invalid(p, key, "%s: expected 1 to %zu bytes without zero bytes, found %zu", key, longest, length);
+  if (*n == most) return invalid(p, key, "%s: expected at most %zu texts", key, most);
+  char *copy = copy_of(v), **grown = copy ? realloc(*texts, (*n + 1) * sizeof *grown) : NULL;
+  if (!grown) {
+    free(copy);
+    return fail_memory(p);
+  }
+  *texts = grown;
+  grown[(*n)++] = copy;
+  return true;
+}
+
+bool read_stops(const st_json *body, const char *key, generation *g, problem *p) {
+  const st_json *v = st_json_get(body, key);
+  if (!v) return true;
+  if (!st_json_is_array(v)) return add_text(v, key, STOP_BYTES_MOST, STOPS_MOST, &g->stops, &g->n_stops, p);
+  for (size_t i = 0; i < st_json_size(v); i++) {
+    if (!add_text(st_json_at(v, i), key, STOP_BYTES_MOST, STOPS_MOST, &g->stops, &g->n_stops, p)) return false;
+  }
+  return true;
+}
+
+bool read_breakers(const st_json *body, generation *g, problem *p) {
+  const char *key = "dry_sequence_breakers";
+  const st_json *v = st_json_get(body, key);
+  if (!v) return true;
+  if (!st_json_is_array(v)) return invalid(p, key, "%s: expected an array, found %s", key, kind_of(v));
+  g->breakers_given = true;
+  for (size_t i = 0; i < st_json_size(v); i++) {
+    if (!add_text(st_json_at(v, i), key, 64, BREAKERS_MOST, &g->breakers, &g->n_breakers, p)) return false;
+  }
+  return true;
+}
+
+static bool add_bias(const server *s, double id, float bias, generation *g, problem *p) {
+  if (!(id >= 0 && id < s->info.n_vocab && id == floor(id)))
+    return invalid(p, "logit_bias", "logit_bias: expected a token id below %u, found %.10g", s->info.n_vocab, id);
+  if (g->n_biases == BIASES_MOST)
+    return invalid(p, "logit_bias", "logit_bias: expected at most %d tokens", BIASES_MOST);
+  token_bias *grown = realloc(g->biases, (g->n_biases + 1) * sizeof *grown);
+  if (!grown) return fail_memory(p);
+  g->biases = grown;
+  grown[g->n_biases++] = (token_bias){(setun_token)id, bias};
+  return true;
+}
+
+// A bias: a number, or false, which forbids the token.
+static bool read_bias(const st_json *v, float *bias, problem *p) {
+  double x = st_json_number(v);
+  if (st_json_is(v, ST_JSON_FALSE))
+    x = -HUGE_VAL;
+  else if (!st_json_is_number(v))
+    return invalid(p, "logit_bias", "logit_bias: expected a number or false, found %s", kind_of(v));
+  else if (!(fabs(x) <= 1e6))
+    return invalid(p, "logit_bias", "logit_bias: expected -1000000 to 1000000, found %.10g", x);
+  *bias = (float)x;
+  return true;
+}
+
+// All tokens of a text get the bias.
+static bool add_text_bias(const server *s, const char *text, size_t length, float bias, generation *g, problem *p) {
+  enum { MOST = 64 };
+  setun_token ids[MOST];
+  size_t n = 0;
+  setun_error error;
+  if (setun_tokenize(s->model, text, length, 0, ids, MOST, &n, &error) != SETUN_OK)
+    return fail_with(p, "logit_bias", &error);
+  if (n > MOST) return invalid(p, "logit_bias", "logit_bias: a text has %zu tokens, at most %d are taken", n, MOST);
+  for (size_t i = 0; i < n; i++) {
+    if (!add_bias(s, ids[i], bias, g, p)) return false;
+  }
+  return true;
+}
+
+static bool read_member(const server *s, const st_json_member *m, generation *g, problem *p) {
+  char *end = NULL;
+  float bias;
+  if (!read_bias(&m->value, &bias, p)) return false;
+  double id = strtod(m->key, &end);
+  if (m->length && strspn(m->key, "0123456789") == m->length) return add_bias(s, id, bias, g, p);
+  return add_text_bias(s, m->key, m->length, bias, g, p);
+}
+
+static bool read_pair(const server *s, const st_json *pair, generation *g, problem *p) {
+  const st_json *token = st_json_at(pair, 0);
+  float bias;
+  if (st_json_size(pair) != 2)
+    return invalid(p, "logit_bias", "logit_bias: expected pairs of a token and a bias, found %s", kind_of(pair));
+  if (!read_bias(st_json_at(pair, 1), &bias, p)) return false;
+  if (st_json_is_string(token)) return add_text_bias(s, st_json_string(token), st_json_length(token), bias, g, p);
+  if (!st_json_is_number(token))
+    return invalid(p, "logit_bias", "logit_bias: expected a token id or a text, found %s", kind_of(token));
+  return add_bias(s, st_json_number(token), bias, g, p);
+}
+
+bool read_biases(const server *s, const st_json *body, generation *g, problem *p) {
+  const st_json *v = st_json_get(body, "logit_bias");
+  if (!v) return true;
+  if (st_json_is_object(v)) {
+    for (size_t i = 0; i < st_json_members(v); i++) {
+      if (!read_member(s, st_json_member_at(v, i), g, p)) return false;
+    }
+    return true;
+  }
+  if (!st_json_is_array(v)) return invalid(p, "logit_bias", "logit_bias: expected an object, found %s", kind_of(v));
+  for (size_t i = 0; i < st_json_size(v); i++) {
+    if (!read_pair(s, st_json_at(v, i), g, p)) return false;
+  }
+  return true;
+}
+
+bool read_generation(const server *s, const st_json *body, const field *const *tables, generation *g, problem *p) {
+  for (; *tables; tables++) {
+    if (!read_fields(body, *tables, g, p)) return false;
+  }
+  return read_stops(body, "stop", g, p) && read_biases(s, body, g, p) && read_breakers(body, g, p);
+}
+
+bool read_stream_options(const st_json *body, generation *g, problem *p) {
+  const st_json *o = st_json_get(body, "stream_options"), *usage = st_json_get(o, "include_usage");
+  if (o && !st_json_is_object(o))
+    return invalid(p, "stream_options", "stream_options: expected an object, found %s", kind_of(o));
+  if (usage && !st_json_is_bool(usage))
+    return invalid(p, "stream_options", "stream_options.include_usage: expected true or false, found %s",
+                   kind_of(usage));
+  g->include_usage = st_json_is(usage, ST_JSON_TRUE);
+  return true;
+}
+
+bool read_response_format(const st_json *body, problem *p) {
+  const st_json *format = st_json_get(body, "response_format"), *type = st_json_get(format, "type");
+  if (!format) return true;
+  if (!st_json_is_string(type))
+    return invalid(p, "response_format", "response_format.type: expected a string, found %s", kind_of(type));
+  const char *name = st_json_string(type);
+  if (!strcmp(name, "text")) return true;
+  return invalid(p, "response_format", "response_format.type: expected text, found %.40s", name);
+}

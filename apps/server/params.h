@@ -1,0 +1,86 @@
+// What requests say about how text is generated. A field is one row: the reader, its errors and the OpenAPI description
+// come from the same tables.
+#ifndef SETUN_SERVER_PARAMS_H
+#define SETUN_SERVER_PARAMS_H
+
+#include "json_out.h"
+#include "state.h"
+
+enum {
+  STOPS_MOST = 64,
+  STOP_BYTES_MOST = 4096,
+  BIASES_MOST = 1024,
+  BREAKERS_MOST = 64,
+  CHOICES_MOST = 128,
+  TOP_MOST = 100
+};
+
+typedef struct token_bias {
+  setun_token id;
+  float bias;
+} token_bias;
+
+// How an answer is made. Freed with generation_free.
+typedef struct generation {
+  setun_sampler_params sampling;
+  bool seeded;        // sampling.seed is the request's; otherwise each answer gets one of its own
+  int32_t max_tokens; // -1: as many as fit
+  int32_t n;          // answers of each prompt
+  int32_t top;        // log-probabilities of so many tokens beside the drawn one; -1: none at all
+  double time_limit;  // milliseconds of an answer after its first token; 0: none
+  bool stream, include_usage, ignore_end, use_cache, fresh_probabilities, timings, tokens, progress;
+  char **stops; // n_stops texts
+  size_t n_stops;
+  token_bias *biases;
+  size_t n_biases;
+  char **breakers;
+  size_t n_breakers;
+  bool breakers_given;
+} generation;
+
+void generation_free(generation *g);
+
+typedef enum field_kind {
+  FIELD_BOOL,    // bool
+  FIELD_INTEGER, // int32_t in [low, high]; what is below 0 though low is -1 stands for `off`
+  FIELD_SEED,    // uint64_t, and generation.seeded
+  FIELD_FLOAT,   // float in [low, high]
+  FIELD_DOUBLE,  // double in [low, high]
+  FIELD_OTHER,   // read by the endpoint itself; `schema` describes it
+  FIELD_REFUSED  // a 400 that says `help`, unless it is null, false, 0, "", [] or {}
+} field_kind;
+
+typedef struct field {
+  const char *name;
+  field_kind kind;
+  size_t offset; // in generation
+  double low, high;
+  const char *help;
+  const char *schema; // JSON, of FIELD_OTHER
+} field;
+
+// Tables of fields, each ended by a row without a name.
+extern const field sampling_fields[], openai_fields[], llama_fields[];
+
+// The server's defaults.
+void generation_default(const server *s, generation *g);
+// Reads the fields of a table that the body has; null leaves the default. False: `p` says why.
+bool read_fields(const st_json *body, const field *fields, generation *g, problem *p);
+// What has several forms: stop texts (a text or an array, of one or several members), logit_bias (an object, or pairs),
+// dry_sequence_breakers.
+bool read_stops(const st_json *body, const char *key, generation *g, problem *p);
+bool read_biases(const server *s, const st_json *body, generation *g, problem *p);
+bool read_breakers(const st_json *body, generation *g, problem *p);
+
+// The fields of some tables, ended by NULL, and what has several forms: stop, logit_bias, dry_sequence_breakers.
+bool read_generation(const server *s, const st_json *body, const field *const *tables, generation *g, problem *p);
+bool read_stream_options(const st_json *body, generation *g, problem *p);
+// What the answer's form is to be: only text can be had.
+bool read_response_format(const st_json *body, problem *p);
+
+// "an array", "a string", "nothing": for messages.
+const char *kind_of(const st_json *value);
+// Reads a request's body: an object. NULL: `p` says why.
+st_json *read_body(exchange *x, problem *p);
+
+#endif

@@ -1,0 +1,125 @@
+// What the server shows of its work: /props, /slots, /metrics.
+#include "engine.h"
+#include "replies.h"
+#include "routes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void handle_props(server *s, exchange *x) {
+  st_json *root = st_json_new();
+  st_json defaults = st_json_make_object(), modalities = st_json_make_object(), caps = st_json_make_object();
+  generation g;
+  size_t n = 0;
+  const char *text = setun_chat_text(s->chat, &n);
+  generation_default(s, &g);
+  put(root, &defaults, "params", settings_value(root, &g));
+  put_integer(root, &defaults, "n_ctx", s->n_ctx);
+  put(root, root, "default_generation_settings", defaults);
+  put_integer(root, root, "total_slots", s->n_slots);
+  put_text(root, root, "model_alias", s->options.model_name);
+  put_text(root, root, "model_path", s->options.model_file);
+  put_bool(root, &modalities, "vision", false);
+  put_bool(root, &modalities, "audio", false);
+  put(root, root, "modalities", modalities);
+  put_bytes(root, root, "chat_template", text ? text : "", n);
+  put_bool(root, &caps, "supports_tools", false);
+  put(root, root, "chat_template_caps", caps);
+  put_token_text(s, root, "bos_token", setun_token_bos(s->model));
+  put_token_text(s, root, "eos_token", setun_token_eos(s->model));
+  put_text(root, root, "build_info", s->fingerprint);
+  put_bool(root, root, "is_sleeping", false);
+  reply_json(x, root);
+}
+
+void handle_slots(server *s, exchange *x) {
+  st_json *root = st_json_new();
+  st_json list = st_json_make_array();
+  engine_state state;
+  slot_state *slots = calloc(s->n_slots, sizeof *slots);
+  engine_look(s->engine, &state, slots);
+  for (uint32_t i = 0; slots && i < s->n_slots; i++) {
+    st_json value = st_json_make_object(), next = st_json_make_object();
+    put_integer(root, &value, "id", i);
+    put_integer(root, &value, "n_ctx", s->n_ctx);
+    put_bool(root, &value, "speculative", false);
+    put_bool(root, &value, "is_processing", slots[i].busy);
+    if (slots[i].busy) {
+      put_text(root, &value, "id_task", slots[i].id);
+      put_integer(root, &value, "n_prompt_tokens", slots[i].prompt);
+      put_integer(root, &value, "n_prompt_tokens_processed", slots[i].done - slots[i].cached);
+      put_integer(root, &value, "n_prompt_tokens_cache", slots[i].cached);
+      put_bool(root, &next, "has_next_token", true);
+      put_integer(root, &next, "n_decoded", slots[i].drawn);
+      put(root, &value, "next_token", next);
+    }
+    push(root, &list, value);
+  }
+  free(slots);
+  if (root) *root = list;
+  reply_json(x, root);
+}
+
+// ---- metrics ----
+
+typedef struct metric {
+  const char *name, *kind, *help;
+  double value;
+} metric;
+
+static bool write_metric(st_buffer *text, const char *prefix, const metric *m) {
+  return st_buffer_format(text, "# HELP %s:%s %s\n# TYPE %s:%s %s\n%s:%s %.17g\n", prefix, m->name, m->help, prefix,
+                          m->name, m->kind, prefix, m->name, m->value);
+}
+
+void handle_metrics(server *s, exchange *x) {
+  engine_state e;
+  problem p = {0};
+  st_buffer text = {0};
+  bool fine = true;
+  char started[24];
+  engine_look(s->engine, &e, NULL);
+  double drawing = e.drawing_seconds, prompts = e.prompt_seconds, most = e.n_slots;
+  const metric shared[] = {
+      {"prompt_tokens_total", "counter", "Tokens of prompts that were computed.", (double)e.prompt_tokens},
+      {"prompt_tokens_cached_total", "counter", "Tokens of prompts that the cache had.", (double)e.cached_tokens},
+      {"prompt_seconds_total", "counter", "Seconds of passes with tokens of prompts.", prompts},
+      {"tokens_predicted_total", "counter", "Tokens that were drawn.", (double)e.drawn_tokens},
+      {"tokens_predicted_seconds_total", "counter", "Seconds of passes without tokens of prompts.", drawing},
+      {"n_decode_total", "counter", "Passes.", (double)e.passes},
+      {"n_tokens_max", "counter", "Tokens that a sequence may have.", s->n_ctx},
+      {"n_busy_slots_per_decode", "gauge", "Sequences in a pass, on average.",
+       e.passes ? (double)e.places / (double)e.passes : 0},
+      {"prompt_tokens_seconds", "gauge", "Tokens of prompts a second.",
+       prompts > 0 ? (double)e.prompt_tokens / prompts : 0},
+      {"predicted_tokens_seconds", "gauge", "Tokens drawn a second.",
+       drawing > 0 ? (double)e.drawn_tokens / drawing : 0},
+      {"requests_processing", "gauge", "Answers that are being computed.", e.running},
+      {"requests_deferred", "gauge", "Answers that wait for a place.", e.waiting},
+      {"spec_decode_num_draft_tokens_total", "counter", "Tokens that were guessed.", 0},
+      {"spec_decode_num_accepted_tokens_total", "counter", "Guesses that came true.", 0},
+      {"spec_decode_num_drafts_total", "counter", "Times that tokens were guessed.", 0},
+  };
+  const metric own[] = {
+      {"slots", "gauge", "Places of the batch.", most},
+      {"answers_total", "counter", "Answers that were finished.", (double)e.answers},
+      {"requests_canceled_total", "counter", "Requests whose clients left.", (double)e.canceled},
+      {"requests_refused_total", "counter", "Requests that found the queue full.", (double)e.refused},
+      {"cache_pages", "gauge", "Pages of the KV cache.", (double)e.pages},
+      {"cache_pages_used", "gauge", "Pages of sequences that are computed.", (double)e.pages_used},
+      {"cache_pages_kept", "gauge", "Pages kept for prompts that begin the same.", (double)e.pages_kept},
+  };
+  for (size_t i = 0; fine && i < sizeof shared / sizeof *shared; i++)
+    fine = write_metric(&text, "llamacpp", &shared[i]);
+  for (size_t i = 0; fine && i < sizeof own / sizeof *own; i++) fine = write_metric(&text, "setun", &own[i]);
+  if (fine) {
+    snprintf(started, sizeof started, "%lld", (long long)s->started);
+    exchange_header(x, "Process-Start-Time-Unix", started);
+    exchange_reply(x, MHD_HTTP_OK, "text/plain; version=0.0.4", &text);
+  } else {
+    st_buffer_free(&text);
+    fail_memory(&p);
+    reply_problem(x, &p);
+  }
+}
