@@ -330,7 +330,7 @@ SETUN_API void setun_decoder_free(setun_decoder *decoder);
  * An id beyond the vocabulary is an error. */
 SETUN_API setun_status setun_decoder_push(setun_decoder *decoder, setun_token id, const char **text, size_t *length,
                                           setun_error *error);
-/* What was held back, as U+FFFD where it is no character, at the end of the text; the decoder is then as new. */
+/* What was held back, as U+FFFD where it is not a character, at the end of the text; the decoder is then as new. */
 SETUN_API setun_status setun_decoder_finish(setun_decoder *decoder, const char **text, size_t *length,
                                             setun_error *error);
 

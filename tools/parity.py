@@ -93,7 +93,7 @@ def run_transformers(directory, ids, dtype):
     import torch
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(directory, torch_dtype=dtype, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, attn_implementation="eager").eval()
     hidden = []
 
     def keep(x):

@@ -209,7 +209,7 @@ void exchange_abandon(exchange *x) {
 
 void exchange_over(exchange *x) {
   pthread_mutex_lock(&x->lock);
-  // What was sent whole is no loss; the rest need not be made any more.
+  // What was sent whole is not lost; the rest need not be made any more.
   if (!x->ended) atomic_store(&x->gone, true);
   x->connection = NULL;
   x->suspended = false;

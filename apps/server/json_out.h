@@ -14,7 +14,7 @@
 // which its reply then says. They are appended: the caller sees to it that no key comes twice.
 void put(st_json *root, st_json *object, const char *key, st_json value);
 void put_text(st_json *root, st_json *object, const char *key, const char *text); // NULL: null
-// Bytes that need not be UTF-8: what is none comes as U+FFFD.
+// Bytes that need not be UTF-8: what is not UTF-8 is written as U+FFFD.
 void put_bytes(st_json *root, st_json *object, const char *key, const char *bytes, size_t n);
 void put_integer(st_json *root, st_json *object, const char *key, int64_t value);
 void put_real(st_json *root, st_json *object, const char *key, double value); // not finite: null

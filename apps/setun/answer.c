@@ -243,7 +243,7 @@ static answer_result compute_prompt(turn *t) {
     report(&error);
     return ANSWER_FAILED;
   }
-  if (t->a->verbose) note("prompt: %zu tokens, of which %u are held", t->prompt.count, (unsigned)same);
+  if (t->a->verbose) note("prompt: %zu tokens, of which %u are in the cache", t->prompt.count, (unsigned)same);
   return evaluate(t, ids + same, t->prompt.count - same);
 }
 

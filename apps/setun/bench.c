@@ -38,12 +38,13 @@ static const option rows[] = {
 static const option synthetic_rows[] = {
     {0, "synthetic", OPTION_CHOICE, AT(shape), NULL, SETUN_CHOICE_SHAPE, 0,
      "use a synthetic model of this shape, with random weights, instead of reading MODEL"},
-    {0, "format", OPTION_CHOICE, AT(format), NULL, SETUN_CHOICE_SYNTHETIC, 0, "its matrices' format (default i2_s)"},
+    {0, "format", OPTION_CHOICE, AT(format), NULL, SETUN_CHOICE_SYNTHETIC, 0,
+     "the format of its matrices (default i2_s)"},
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_SYNTHETIC, 0,
-     "its embedding's and head's format (default f16)"},
+     "the format of its embedding and head (default f16)"},
     {0, "seed", OPTION_SEED, AT(seed), "N", 0, 0, "equal seeds give equal weights in every format (default 0)"},
     {0, "save", OPTION_FILE, AT(save), "FILE", 0, 0,
-     "write it to this GGUF file first, in place of what is there, and measure that"},
+     "write it to this GGUF file first, replacing an existing one, and measure that"},
 };
 
 typedef struct bench_result {
@@ -288,7 +289,7 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_bench = {
     .name = "bench",
-    .summary = "prefill and decode speed, beside this machine's own limits",
+    .summary = "prefill and decode speed, compared with this machine's limits",
     .arguments = "MODEL",
     .min_arguments = 0,
     .max_arguments = 1,

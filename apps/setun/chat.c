@@ -47,7 +47,7 @@ static const option rows[] = {
     {0, "jsonl", OPTION_FLAG, AT(jsonl), NULL, 0, 0,
      "read a message a line as a JSON object, and print the answer to each as one"},
     DRAFT_ROW(chat_options),
-    {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "say on standard error what is done"},
+    {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print progress and settings on standard error"},
 };
 
 // ---- commands ----
@@ -60,11 +60,11 @@ static int respond(answerer *a) {
   answer_result result = answer(a);
   if (result == ANSWER_INTERRUPTED && a->terminal) {
     take_interrupt();
-    note("stopped%s", conversation_wants_answer(a->talk) ? " before a word was said: the message is taken back" : "");
+    note("stopped%s", conversation_wants_answer(a->talk) ? " before the answer began: the message is removed" : "");
   }
   if (conversation_wants_answer(a->talk) && result != ANSWER_DONE) {
     conversation_undo(a->talk);
-    if (result != ANSWER_INTERRUPTED && a->terminal) note("the message is taken back");
+    if (result != ANSWER_INTERRUPTED && a->terminal) note("the message is removed");
   }
   if (result == ANSWER_INTERRUPTED) return interrupt_status();
   return result == ANSWER_DONE ? 0 : STATUS_FAILED;
@@ -123,9 +123,8 @@ static void command_undo(answerer *a, const char *text) {
   (void)text;
   bool undone = conversation_undo(a->talk);
   size_t left = conversation_count(a->talk);
-  note("%s; %zu message%s left",
-       undone ? "took back your last message and its answer" : "there is nothing to take back", left,
-       left == 1 ? " is" : "s are");
+  note("%s; %zu message%s left", undone ? "removed your last message and its answer" : "there is nothing to remove",
+       left, left == 1 ? " is" : "s are");
 }
 
 static void command_tokens(answerer *a, const char *text) {
@@ -142,7 +141,7 @@ static void command_clear(answerer *a, const char *text) {
 static void command_image(answerer *a, const char *text) {
   (void)a;
   (void)text;
-  failure("/image: this program reads text only; pictures, sound and film are not supported");
+  failure("/image: only text is supported, not images, audio or video");
 }
 
 static void show_commands(answerer *a, const char *text);
@@ -153,8 +152,8 @@ static const struct {
 } chat_commands[] = {
     {"help", "this list", show_commands},
     {"system", "[TEXT] sets the system prompt, or shows it", command_system},
-    {"regen", "answers your last message anew", command_regen},
-    {"undo", "takes back your last message and its answer", command_undo},
+    {"regen", "answers your last message again", command_regen},
+    {"undo", "removes your last message and its answer", command_undo},
     {"clear", "begins a new conversation, with the same system prompt", command_clear},
     {"tokens", "how full the context is", command_tokens},
     {"save", "FILE writes the conversation as JSON", command_save},
@@ -211,7 +210,7 @@ static int converse(answerer *a) {
       continue;
     }
     if (event == INPUT_TOO_LONG) {
-      note("the message has more than %zu bytes, for which there is no memory: it is not sent", a->longest);
+      note("the message has more than %zu bytes, for which memory does not suffice: it is not sent", a->longest);
       continue;
     }
     if (event == INPUT_END) print_bytes("\n", 1);

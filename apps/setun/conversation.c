@@ -218,7 +218,7 @@ static bool check_part(const st_json *part, const char *path, size_t i) {
   const char *kinds[] = {"image", "audio", "video"};
   for (size_t k = 0; type && k < 3; k++) {
     if (!strstr(type, kinds[k])) continue;
-    failure("%s: message %zu: expected text, found %s %s: pictures, sound and film are not supported", path, i + 1,
+    failure("%s: message %zu: expected text, found %s %s: images, audio and video are not supported", path, i + 1,
             k == 2 ? "a" : "an", kinds[k]);
     return false;
   }

@@ -23,7 +23,8 @@ static const option rows[] = {
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_EMBEDDING, 0,
      "the output matrix's format; one that is the embedding goes by either option"},
     {0, "experts", OPTION_CHOICE, AT(experts), "split|stacked", 0, 0,
-     "a tensor an expert, gate, up and down together (the default), or all experts of a layer in one tensor"},
+     "one tensor for each expert, with gate, up and down next to each other (the default), or one for all experts of a "
+     "layer"},
     {0, "round-scales", OPTION_FLAG, AT(round_scales), NULL, 0, 0,
      "round scales that the layout cannot hold, instead of refusing"},
     {0, "assume", OPTION_CHOICE, AT(assume), NULL, SETUN_CHOICE_ASSUME, 0,
@@ -81,7 +82,7 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_convert = {
     .name = "convert",
-    .summary = "convert a model to another container or layout of ternary weights, exactly",
+    .summary = "convert a model exactly to another container or layout of ternary weights",
     .arguments = "SRC -o DST --to LAYOUT",
     .min_arguments = 1,
     .max_arguments = 1,
@@ -93,8 +94,8 @@ const command command_convert = {
         "fit. Floats that are trits times scales are recognized, and latent weights of checkpoints that declare BitNet "
         "quantization are made ternary as in training. All other tensors, the tokenizer and the metadata are carried "
         "over.\n"
-        "The target appears when it is whole, and not at all after Ctrl-C. A GGUF file that is there is replaced, "
-        "SRC itself too, but no other file of it; a directory must be empty or new.",
+        "The target gets its name when it is complete; after Ctrl-C nothing is left. An existing GGUF file is "
+        "replaced, even SRC itself, but not another of the model's files; a directory must be empty or new.",
     .groups = {{"options", OPTION_ROWS(rows), 0}},
     .run = run,
 };

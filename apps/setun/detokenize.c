@@ -92,7 +92,7 @@ const command command_detokenize = {
     .max_arguments = INT32_MAX,
     .details =
         "The ids are arguments, or a JSON array on standard input. The text is printed exactly, with no newline added "
-        "(except on a terminal); bytes that are no UTF-8 come as U+FFFD.",
+        "(except on a terminal); bytes that are not UTF-8 are printed as U+FFFD.",
     .groups = {{"options", OPTION_ROWS(rows), 0}, MODEL_GROUP(detokenize_options)},
     .run = run,
 };

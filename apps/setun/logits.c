@@ -109,7 +109,7 @@ static int run(const command *self, int argc, char **argv) {
   int flags = SETUN_TOKENIZE_BOS | (o.special ? SETUN_TOKENIZE_SPECIAL : 0);
   bool ready = o.ids || tokenize_beforehand(argv[1], &o.model, &o.compute, flags, &text, &list);
   if (ready && list.count == 0) {
-    status = failure("there are no tokens: the text is empty, and no BOS begins it");
+    status = failure("there are no tokens: the text is empty, and the model adds no BOS");
   } else if (ready && list.count > INT32_MAX) {
     status = failure("%zu tokens are more than a context can hold", list.count);
   } else {
@@ -131,7 +131,7 @@ const command command_logits = {
     .max_arguments = 1,
     .details =
         "Writes `logits`, float32 [tokens, vocabulary], and with --layers `hidden`, float32 [blocks + 1, tokens, "
-        "width], for comparison with other software. The file appears when it is whole. A text begins with BOS as "
+        "width], for comparison with other software. The file appears when it is complete. A text begins with BOS as "
         "the model's tokenizer says; ids are taken as they are.",
     .groups = {TEXT_GROUP(logits_options),
                {"options", OPTION_ROWS(rows), 0},

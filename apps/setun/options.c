@@ -200,7 +200,7 @@ static int store(const command *self, const option *o, const char *text, void *t
 typedef struct parser {
   const command *self;
   char **argv;
-  int argc, i; // i: of the argument at hand
+  int argc, i; // i: of the current argument
   char *model; // of -m; NULL: not given
 } parser;
 
@@ -212,7 +212,7 @@ static int unknown_option(const command *self, const char *arg) {
   return usage_error(self, "unknown option '%s'", arg);
 }
 
-// The value of the option at hand: what is joined to it, or else the next argument; NULL: there is neither.
+// The value of the current option: what is joined to it, or else the next argument; NULL: there is neither.
 static char *take_value(parser *p, char *joined) {
   if (joined) return joined;
   return p->i + 1 < p->argc ? p->argv[++p->i] : NULL;

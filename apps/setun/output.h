@@ -40,7 +40,7 @@ typedef struct text_buffer {
 } text_buffer;
 // Adds bytes, with a 0 behind them. False after a report: out of memory.
 bool append_text(text_buffer *b, const char *bytes, size_t n);
-// "..." with JSON's escapes; bytes that are no UTF-8 come as U+FFFD.
+// "..." with JSON's escapes; bytes that are not UTF-8 are printed as U+FFFD.
 void print_json_string(const char *text, size_t length);
 // A number in JSON: null where it is not finite.
 void print_json_number(double value);

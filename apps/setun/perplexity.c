@@ -81,9 +81,8 @@ static int score_all(setun_session *session, const id_list *list, size_t ctx, si
 static int print_result(const score *s, bool json) {
   double nll = s->nll / (double)s->tokens;
   if (!isfinite(exp(nll))) {
-    return failure(
-        "the mean negative log-likelihood of %llu tokens is %g, whose exponential is beyond what a number holds",
-        (unsigned long long)s->tokens, nll);
+    return failure("the mean negative log-likelihood of %llu tokens is %g, whose exponential overflows",
+                   (unsigned long long)s->tokens, nll);
   }
   if (json) {
     print_text("{\"perplexity\": ");

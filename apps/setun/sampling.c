@@ -162,7 +162,7 @@ static bool parse_sequence(const char *letters, setun_sampler_order *order, char
   return true;
 }
 
-// The order that was given, if one was; false when it is none, with the reason.
+// The order that was given, if one was; false when it is not an order, with the reason.
 static bool take_order(const sampling_options *o, setun_sampler_order *order, char reason[REASON_SIZE]) {
   setun_error error;
   char wrong;

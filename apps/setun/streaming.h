@@ -17,7 +17,7 @@ typedef struct streaming_report {
 } streaming_report;
 
 // What was done after `since` (all zero: from the beginning). Measures the disk when weights were streamed; `before` is
-// what it was before the work, as it changes its pace, or 0. Call it before anything that is no part of the work takes
+// what it was before the work, as it changes its pace, or 0. Call it before anything that is not part of the work takes
 // memory.
 streaming_report make_streaming_report(const setun_model *model, const setun_stream_stats *since, double before);
 // To stderr.

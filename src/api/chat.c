@@ -208,7 +208,7 @@ const setun_span *setun_rendering_spans(const setun_rendering *rendering, size_t
 }
 
 // BOS once: not where the template wrote it, and not twice where it is written twice.
-static void settle_bos(const st_tokenizer *t, const st_token_list *list, size_t *skip, bool *add) {
+static void resolve_bos(const st_tokenizer *t, const st_token_list *list, size_t *skip, bool *add) {
   int32_t bos = st_tokenizer_bos(t);
   *skip = 0;
   while (bos >= 0 && *skip + 1 < list->length && list->ids[*skip] == bos && list->ids[*skip + 1] == bos) ++*skip;
@@ -230,7 +230,7 @@ setun_status setun_rendering_tokenize(const setun_rendering *rendering, setun_to
   const char *text = setun_rendering_text(r, &length);
   setun_status s = st_tokenizer_encode_guarded(t, text, length, r->spans, r->n_spans, &list, error);
   if (s == SETUN_OK) {
-    settle_bos(t, &list, &skip, &add);
+    resolve_bos(t, &list, &skip, &add);
     if (add && capacity) ids[0] = st_tokenizer_bos(t);
     size_t room = capacity > add ? capacity - add : 0, n = list.length - skip;
     if (room && n) memcpy(ids + add, list.ids + skip, (n < room ? n : room) * sizeof *ids);

@@ -122,7 +122,7 @@ static setun_status note_assumptions(const st_directory *d, const char *architec
   st_tokenizer_free(t);
   if (s == SETUN_OK) return s;
   if (s == SETUN_ERROR_MEMORY) return st_fail(err, s, "%s", why.message);
-  return st_notices_add(d->notices, SETUN_LOG_INFO, err, "not loaded as it is: %s", why.message);
+  return st_notices_add(d->notices, SETUN_LOG_INFO, err, "cannot be loaded as it is: %s", why.message);
 }
 
 // The module that a tensor's name belongs to: the name without ".weight".
@@ -373,13 +373,13 @@ static setun_status weight_of(const st_directory *d, size_t index, st_weight *w,
     s = st_weight_find(d, module, (st_shape){0, 0}, &found, &other, err);
     st_free(module);
     found = found && s == SETUN_OK;
-    if (s != SETUN_ERROR_MEMORY) s = SETUN_OK; // floats that are no module's are taken as they are
+    if (s != SETUN_ERROR_MEMORY) s = SETUN_OK; // floats that belong to no module are taken as they are
   }
   if (s == SETUN_OK && found) *w = other;
   return s;
 }
 
-// Divisors of RoPE's frequencies, of which zero is none.
+// Divisors of RoPE's frequencies, which cannot be zero.
 static bool is_table(const st_directory *d, const char *name) {
   size_t n = strlen(name), end = strlen(".weight");
   for (int role = 0; role < ST_ROLE_COUNT && d->container == ST_GGUF && n > end; role++) {

@@ -30,7 +30,7 @@ bool st_read_key(const char *path, const char *key, uint64_t *value) {
 }
 
 // The first `n` numbers of a file of one line; false where there are fewer, as where it says "max", and where one is so
-// large, as -1 is, that it is no limit.
+// large, as -1 is, that it is not a limit.
 static bool read_numbers(const char *folder, const char *name, int n, uint64_t *values) {
   char path[2 * LINE_SIZE], line[128], *at = line, *end;
   int found = 0;

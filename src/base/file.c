@@ -37,7 +37,7 @@ setun_status st_file_open(const char *path, st_file *file, setun_error *err) {
   bool known = !fstat(fd, &st);
   if (!known || !S_ISREG(st.st_mode)) {
     setun_status s = known ? st_fail(err, SETUN_ERROR_IO, "%s: not a regular file", path)
-                           : st_fail_system(err, errno, "%s: cannot tell what it is", path);
+                           : st_fail_system(err, errno, "%s: cannot get its status", path);
     close(fd);
     return s;
   }
@@ -168,8 +168,7 @@ static setun_status fail_unreachable(const char *path, int reason, setun_error *
   struct stat st;
   bool dangling = reason == ENOENT && !lstat(path, &st) && S_ISLNK(st.st_mode);
   return st_fail_system(err, reason, "%s: %s", path,
-                        dangling ? "a symbolic link to something that is not there"
-                                 : "cannot tell whether it is there");
+                        dangling ? "a symbolic link whose target does not exist" : "cannot check whether it exists");
 }
 
 setun_status st_path_exists(const char *path, bool *exists, setun_error *err) {

@@ -61,7 +61,7 @@ setun_status st_json_f32(const st_json *object, const char *key, float *out, set
   double x = st_json_number(value);
   float narrow = (float)x;
   if (!isfinite(narrow) || (!narrow && x)) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a number that float32 holds, found %g", key, x);
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a number in the range of float32, found %g", key, x);
   }
   *out = narrow;
   return SETUN_OK;

@@ -140,7 +140,7 @@ setun_status st_output_open(const char *path, st_output *out, setun_error *err) 
     return st_fail(err, SETUN_ERROR_IO, "%s: exists and is not a regular file", path);
   }
   const char *target = follow_link(path, real);
-  if (!target) return st_fail_system(err, errno, "%s: a symbolic link that leads nowhere", path);
+  if (!target) return st_fail_system(err, errno, "%s: a symbolic link whose target does not exist", path);
   out->path = st_strdup(target);
   if (!out->path) return st_fail_memory(err, path);
   const mode_t kept = replaces ? st.st_mode & 0777 : 0666;
@@ -234,7 +234,7 @@ setun_status st_output_directory_open(const char *path, st_output_directory *out
     return st_fail(err, SETUN_ERROR_IO, "%s: exists and is not an empty directory; name another, or remove it", path);
   }
   const char *target = follow_link(path, real);
-  if (!target) return st_fail_system(err, errno, "%s: a symbolic link that leads nowhere", path);
+  if (!target) return st_fail_system(err, errno, "%s: a symbolic link whose target does not exist", path);
   size_t n = strlen(target);
   while (n > 1 && target[n - 1] == '/') n--;
   if (!(out->path = st_strndup(target, n))) return st_fail_memory(err, path);

@@ -128,7 +128,7 @@ static setun_status find_weight(const st_conversion *p, const unit *u, uint64_t 
   } else {
     s = st_weight_find(p->d, module, shape, &found, w, err);
   }
-  if (s == SETUN_OK && !found) s = st_fail(err, SETUN_ERROR_STATE, "%s: found no more", t->name);
+  if (s == SETUN_OK && !found) s = st_fail(err, SETUN_ERROR_STATE, "%s: no longer found", t->name);
   return s == SETUN_OK ? st_weight_measure(p->d, w, err) : s;
 }
 
@@ -175,7 +175,7 @@ static setun_status add_copy(st_conversion *p, const unit *u, setun_error *err) 
   if (!item || !(item->name = st_strdup(t->name))) return st_fail_memory(err, t->name);
   item->place = u->place;
   item->suffix = u->named;
-  item->how = ST_HOW_COPY;
+  item->kind = ST_ITEM_COPY;
   item->copied = t;
   item->dtype = t->dtype;
   item->format = t->format;

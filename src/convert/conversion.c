@@ -69,7 +69,7 @@ static setun_status read_family(st_conversion *p, setun_error *err) {
 
 // Where scales stand beside the packed bytes.
 static bool wants_scales(const st_item *item) {
-  if (item->how != ST_HOW_TRITS) return false;
+  if (item->kind != ST_ITEM_TRITS) return false;
   return item->format->scales == ST_SCALE_OUTER || (item->format->scales == ST_SCALE_TENSOR && item->n_scales > 1);
 }
 
@@ -87,7 +87,7 @@ static setun_status fill_scales(const st_conversion *p, size_t of, const st_item
                                 setun_error *err) {
   *out = (st_item){.name = scale_name(p, item),
                    .place = item->place,
-                   .how = ST_HOW_SCALES,
+                   .kind = ST_ITEM_SCALES,
                    .format = st_format_of_floats(),
                    .n_dims = 1,
                    .dims = {item->n_scales, 1, 1, 1},
@@ -155,7 +155,7 @@ static setun_status size_items(st_conversion *p, setun_error *err) {
   p->alignment = alignment_of(p);
   for (size_t i = 0; i < p->n_items; i++) {
     st_item *item = &p->items[i];
-    bool sized = item->how == ST_HOW_COPY || (item->how == ST_HOW_STACK && !item->format);
+    bool sized = item->kind == ST_ITEM_COPY || (item->kind == ST_ITEM_STACK && !item->format);
     setun_status s = sized ? SETUN_OK : st_format_size(item->format, item->shape, &item->bytes, err);
     if (s != SETUN_OK) return st_fail_in(err, s, "%s", item->name);
   }
@@ -233,7 +233,7 @@ static bool is_whole(const st_item *item) {
 
 static void copy_whole(st_item *item) {
   const st_weight *w = &item->pieces[0].weight;
-  item->how = ST_HOW_COPY;
+  item->kind = ST_ITEM_COPY;
   item->copied = w->data;
   item->bytes = w->data->bytes;
   item->format = w->format;
@@ -244,12 +244,12 @@ static setun_status decide_ternary(st_conversion *p, st_item *item, setun_error 
   const st_weight *w = &item->pieces[0].weight;
   item->format = to;
   if (!st_format_is_ternary(to)) {
-    item->how = ST_HOW_VALUES;
+    item->kind = ST_ITEM_VALUES;
   } else if (w->format == to && is_whole(item) && !w->scale && st_format_writable(to, item->shape, NULL) != SETUN_OK) {
     copy_whole(item); // existing i2_s files run on across rows
     return SETUN_OK;
   } else {
-    item->how = ST_HOW_TRITS;
+    item->kind = ST_ITEM_TRITS;
   }
   setun_status s = st_format_writable(to, item->shape, err);
   return s == SETUN_OK ? s : st_fail_in(err, s, "%s", item->name);
@@ -271,24 +271,24 @@ static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *er
                    "head where that is meant, such as bf16, or convert to GGUF",
                    item->name, f->name);
   }
-  item->how = ST_HOW_ROWS;
+  item->kind = ST_ITEM_ROWS;
   bool vector = item->shape.rows == 1 || item->n_dims == 1 || item->suffix;
   if ((p->to_gguf && f8) || item->add != 0 || (vector && item->permute != ST_PERMUTE_NONE) ||
       (p->from_gguf != p->to_gguf && p->to_gguf && vector) || w->scale) {
-    item->how = ST_HOW_VALUES;
+    item->kind = ST_ITEM_VALUES;
     item->format = f8 && !vector ? st_format_get(f->ops->wider) : floats;
   }
   return SETUN_OK;
 }
 
 static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
-  if (!item->pieces || item->how == ST_HOW_STACK) return SETUN_OK; // decided already
+  if (!item->pieces || item->kind == ST_ITEM_STACK) return SETUN_OK; // decided already
   const st_format *asked = asked_for(p, item);
   const st_weight *w = &item->pieces[0].weight;
   bool ternary = st_weight_is_ternary(w);
   setun_status s = SETUN_OK;
   if (asked && asked != w->format) {
-    item->how = ST_HOW_VALUES;
+    item->kind = ST_ITEM_VALUES;
     item->format = asked;
     item->lossy = true;
     if (st_format_writable(asked, item->shape, NULL) == SETUN_OK) return SETUN_OK;

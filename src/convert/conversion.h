@@ -16,46 +16,46 @@ typedef enum st_permute { ST_PERMUTE_NONE, ST_PERMUTE_INTERLEAVE, ST_PERMUTE_SPL
 // A weight that an output tensor has its rows from.
 typedef struct st_item_source {
   st_weight weight;
-  st_grain grain;    // of floats that were recognized as ternary; ST_GRAIN_NONE: they were not, or are no floats
+  st_grain grain;    // of floats that were recognized as ternary; ST_GRAIN_NONE: they were not, or are not floats
   float grain_scale; // ST_GRAIN_TENSOR: the scale
 } st_item_source;
 
-typedef enum st_how {
-  ST_HOW_COPY,   // the stored tensor's bytes as they are
-  ST_HOW_ROWS,   // rows of bytes as they are, one after the other
-  ST_HOW_VALUES, // floats, encoded
-  ST_HOW_TRITS,  // trits and scales, packed
-  ST_HOW_STACK,  // a layer's experts in one tensor of a Hugging Face directory: experts_hf.c
-  ST_HOW_SCALES  // the scales beside another output tensor, or the item's own
-} st_how;
+typedef enum st_item_kind {
+  ST_ITEM_COPY,   // the stored tensor's bytes as they are
+  ST_ITEM_ROWS,   // rows of bytes as they are, one after the other
+  ST_ITEM_VALUES, // floats, encoded
+  ST_ITEM_TRITS,  // trits and scales, packed
+  ST_ITEM_STACK,  // a layer's experts in one tensor of a Hugging Face directory: experts_hf.c
+  ST_ITEM_SCALES  // the scales beside another output tensor, or the item's own
+} st_item_kind;
 
 typedef struct st_item {
   char *name; // of the tensor in the target
   st_tensor_use place;
   uint32_t suffix; // order among a module's tensors: weight, scale, bias
-  st_how how;
+  st_item_kind kind;
   const st_format *format; // NULL: a type known by its size only
   const char *dtype;       // of the target's container
   uint32_t n_dims;
   uint64_t dims[4]; // fastest first
   st_shape shape;   // logical rows and columns
   uint64_t bytes;
-  const st_tensor *copied; // ST_HOW_COPY
+  const st_tensor *copied; // ST_ITEM_COPY
   st_item_source *pieces;  // owned; all of one shape
   size_t n_pieces;
   st_permute permute;
   uint32_t head_dim;
   float add;    // to each float: norms that one container stores less one
   bool lossy;   // the caller asked for this format by name
-  bool divides; // ST_HOW_SCALES: reciprocals are written
-  // ST_HOW_TRITS with scales that are no block's: one for all, one a piece, or one a row; owned
+  bool divides; // ST_ITEM_SCALES: reciprocals are written
+  // ST_ITEM_TRITS with scales that are not of blocks: one for all, one a piece, or one a row; owned
   float *scales;
   uint64_t n_scales;
-  // ST_HOW_STACK: how many pieces make up an expert, whose rows take turns, and whether only the blocks' scales are
+  // ST_ITEM_STACK: how many pieces make up an expert, whose rows alternate, and whether only the blocks' scales are
   // meant
-  uint32_t turns;
+  uint32_t n_alternating;
   bool scales_alone;
-  size_t of; // ST_HOW_SCALES: the index of the tensor whose scales these are
+  size_t of; // ST_ITEM_SCALES: the index of the tensor whose scales these are
 } st_item;
 
 void st_item_free(st_item *item);

@@ -1,4 +1,4 @@
-// Experts in the tensors of a Hugging Face directory that has those of a layer in one: gate and up row by row in turns
+// Experts in the tensors of a Hugging Face directory that has those of a layer in one: gate and up in alternating rows
 // where the family has one matrix for both, blocks (MXFP4) as codes and scales in tensors of their own.
 #include "convert/conversion.h"
 
@@ -34,8 +34,8 @@ static setun_status name_stack(const st_conversion *p, st_item *item, const char
 
 // The pieces become one item, or for a matrix the first of two.
 static setun_status begin_stack(const st_conversion *p, st_item *item, setun_error *err) {
-  item->turns = st_role_matrices(stack_of(p, item->place.role)->role);
-  item->how = ST_HOW_STACK;
+  item->n_alternating = st_role_matrices(stack_of(p, item->place.role)->role);
+  item->kind = ST_ITEM_STACK;
   item->place.stacked = true;
   item->format = item->suffix == BIAS ? st_format_of_floats() : NULL;
   item->dtype = "U8";
@@ -49,10 +49,10 @@ static setun_status begin_stack(const st_conversion *p, st_item *item, setun_err
 
 static void finish_stack(st_item *item) {
   const st_weight *w = &item->pieces[0].weight;
-  uint64_t rows = w->shape.rows * item->turns, experts = item->n_pieces / item->turns,
+  uint64_t rows = w->shape.rows * item->n_alternating, experts = item->n_pieces / item->n_alternating,
            blocks = w->shape.columns / w->format->block;
   if (item->suffix == BIAS) {
-    uint64_t n = w->shape.rows * w->shape.columns * item->turns;
+    uint64_t n = w->shape.rows * w->shape.columns * item->n_alternating;
     item->n_dims = 2;
     memcpy(item->dims, (uint64_t[4]){n, experts, 1, 1}, sizeof item->dims);
     item->shape = (st_shape){experts, n};
@@ -85,12 +85,12 @@ static setun_status add_scales(st_conversion *p, size_t of, setun_error *err) {
 static setun_status push(st_item *stack, const st_item *item, setun_error *err) {
   const st_weight *a = &stack->pieces[0].weight, *b = &item->pieces[0].weight;
   size_t n = stack->n_pieces;
-  bool right = item->place.expert == n / stack->turns && a->shape.rows == b->shape.rows &&
+  bool right = item->place.expert == n / stack->n_alternating && a->shape.rows == b->shape.rows &&
                a->shape.columns == b->shape.columns && a->format == b->format;
   if (!right) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
                    "%s: expected expert %zu with the shape and format of the others, so that they can be stacked",
-                   item->name, n / stack->turns);
+                   item->name, n / stack->n_alternating);
   }
   st_item_source *pieces = st_realloc(stack->pieces, n + 1, sizeof *pieces);
   if (!pieces) return st_fail_memory(err, item->name);
@@ -103,7 +103,7 @@ static setun_status push(st_item *stack, const st_item *item, setun_error *err) 
 static st_item *find(st_conversion *p, size_t kept, const st_item *item) {
   while (kept-- > 0 && p->items[kept].place.layer == item->place.layer) {
     st_item *s = &p->items[kept];
-    bool same = s->how == ST_HOW_STACK && s->suffix == item->suffix;
+    bool same = s->kind == ST_ITEM_STACK && s->suffix == item->suffix;
     if (same && stack_of(p, s->place.role) == stack_of(p, item->place.role)) return s;
   }
   return NULL;
@@ -128,7 +128,7 @@ setun_status st_conversion_stack_experts(st_conversion *p, setun_error *err) {
   }
   p->n_items = kept;
   for (size_t i = 0; i < kept && s == SETUN_OK; i++) {
-    if (p->items[i].how != ST_HOW_STACK) continue;
+    if (p->items[i].kind != ST_ITEM_STACK) continue;
     finish_stack(&p->items[i]);
     if (p->items[i].suffix != BIAS) s = add_scales(p, i, err);
   }
@@ -137,13 +137,13 @@ setun_status st_conversion_stack_experts(st_conversion *p, setun_error *err) {
 
 // ---- writing ------------------------------------------------------------------------------------------------------
 
-// Some rows of each matrix that takes turns.
+// Some rows of each of the matrices whose rows alternate.
 typedef struct {
   uint8_t *rows[2]; // blocks, or floats
   uint8_t *out;
-} turns;
+} alternating_rows;
 
-static setun_status read_turn(const st_conversion *p, const st_item_source *piece, bool bias, uint64_t row, uint64_t n,
+static setun_status read_rows(const st_conversion *p, const st_item_source *piece, bool bias, uint64_t row, uint64_t n,
                               void *to, setun_error *err) {
   st_row_reader r;
   setun_status s = st_row_reader_open(p->d, &piece->weight, &r, err);
@@ -167,18 +167,18 @@ static size_t put_row(const st_item *item, const uint8_t *row, uint64_t blocks, 
   return (size_t)(blocks * (item->scales_alone ? 1 : codes));
 }
 
-static setun_status write_turns(st_conversion *p, const st_item *item, size_t expert, uint64_t row, uint64_t n,
-                                turns *t, st_output *out, setun_error *err) {
+static setun_status write_alternating(st_conversion *p, const st_item *item, size_t expert, uint64_t row, uint64_t n,
+                                      alternating_rows *t, st_output *out, setun_error *err) {
   const st_weight *w = &item->pieces[0].weight;
   bool bias = item->suffix == BIAS;
   uint64_t blocks = w->shape.columns / w->format->block, elements = w->shape.columns * n;
   size_t at = 0;
-  for (uint32_t i = 0; i < item->turns; i++) {
-    setun_status s = read_turn(p, &item->pieces[expert * item->turns + i], bias, row, n, t->rows[i], err);
+  for (uint32_t i = 0; i < item->n_alternating; i++) {
+    setun_status s = read_rows(p, &item->pieces[expert * item->n_alternating + i], bias, row, n, t->rows[i], err);
     if (s != SETUN_OK) return s;
   }
   for (uint64_t k = 0; k < (bias ? elements : n); k++) {
-    for (uint32_t i = 0; i < item->turns; i++) {
+    for (uint32_t i = 0; i < item->n_alternating; i++) {
       if (bias) {
         memcpy(t->out + at, t->rows[i] + k * sizeof(float), sizeof(float));
         at += sizeof(float);
@@ -195,16 +195,16 @@ setun_status st_item_write_stack(st_conversion *p, const st_item *item, st_outpu
   bool bias = item->suffix == BIAS;
   uint64_t row_bytes = bias ? w->shape.columns * sizeof(float) : st_format_row_bytes(w->format, w->shape.columns);
   uint64_t run = (1 << 20) / (row_bytes + 1) + 1;
-  turns t = {.out = st_malloc((size_t)(run * row_bytes), item->turns)};
+  alternating_rows t = {.out = st_malloc((size_t)(run * row_bytes), item->n_alternating)};
   setun_status s = t.out ? SETUN_OK : st_fail_memory(err, item->name);
-  for (uint32_t i = 0; i < item->turns && s == SETUN_OK; i++) {
+  for (uint32_t i = 0; i < item->n_alternating && s == SETUN_OK; i++) {
     if (!(t.rows[i] = st_malloc((size_t)run, (size_t)row_bytes))) s = st_fail_memory(err, item->name);
   }
-  for (size_t e = 0; e < item->n_pieces / item->turns; e++) {
+  for (size_t e = 0; e < item->n_pieces / item->n_alternating; e++) {
     for (uint64_t row = 0; row < w->shape.rows && s == SETUN_OK; row += run) {
       uint64_t n = w->shape.rows - row < run ? w->shape.rows - row : run;
-      s = write_turns(p, item, e, row, n, &t, out, err);
-      if (s == SETUN_OK) s = st_conversion_progress(p, n * w->shape.columns * item->turns, err);
+      s = write_alternating(p, item, e, row, n, &t, out, err);
+      if (s == SETUN_OK) s = st_conversion_progress(p, n * w->shape.columns * item->n_alternating, err);
     }
   }
   st_free(t.rows[0]);

@@ -40,7 +40,7 @@ static void set_f32(members *m, const char *key, float value) {
   set(m, key, st_json_make_real(m->root, (double)value));
 }
 
-// The module whose weight, a matrix, an item is; false: it is none.
+// The module whose weight, a matrix, an item is; false: it is not one.
 static bool module_of(const st_item *item, char module[ST_USE_NAME]) {
   static const char end[] = ".weight";
   size_t n = strlen(item->name), m = sizeof end - 1;
@@ -108,7 +108,7 @@ static void set_exempt(const st_conversion *p, const st_json *old, members *q) {
 static const st_hf_blocks *blocks_of(const st_conversion *p) {
   for (size_t i = 0; i < p->n_items; i++) {
     const st_item *item = &p->items[i];
-    if (item->how == ST_HOW_STACK && !item->format) return item->pieces[0].weight.format->ops->hf_blocks;
+    if (item->kind == ST_ITEM_STACK && !item->format) return item->pieces[0].weight.format->ops->hf_blocks;
   }
   return NULL;
 }
@@ -356,9 +356,8 @@ static setun_status load_own(const st_conversion *p, st_json **config, setun_err
 
 static setun_status make_config(const st_conversion *p, st_buffer *out, setun_error *err) {
   if (p->has_hparams && p->h.linear_norm && !st_format_is_ternary(p->o->to)) {
-    return st_fail(
-        err, SETUN_ERROR_UNSUPPORTED,
-        "config.json: quantization_config.use_rms_norm has no place beside weights in floats; hf-u8 keeps it");
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "config.json: quantization_config.use_rms_norm cannot be stated for float weights; hf-u8 keeps it");
   }
   st_json *root = p->from_gguf ? st_json_new() : NULL;
   setun_status s = p->from_gguf ? SETUN_OK : load_own(p, &root, err);

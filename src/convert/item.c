@@ -223,7 +223,7 @@ static setun_status copy_tensor(st_conversion *p, const st_item *item, st_output
 static setun_status write_rows(st_conversion *p, const st_item *item, st_output *out, setun_error *err) {
   uint64_t k = item->shape.columns, chunk = st_item_chunk(item), row_bytes = st_format_row_bytes(item->format, k);
   st_item_reader r = {.d = p->d, .item = item};
-  bool values = item->how == ST_HOW_VALUES;
+  bool values = item->kind == ST_ITEM_VALUES;
   float *x = values ? st_malloc((size_t)(chunk * k), sizeof *x) : NULL;
   void *bytes = st_malloc((size_t)chunk, (size_t)row_bytes);
   setun_status s = bytes && (x || !values) ? SETUN_OK : st_fail_memory(err, item->name);
@@ -356,11 +356,11 @@ static setun_status write_scales(const st_conversion *p, const st_item *item, st
 }
 
 setun_status st_item_write(st_conversion *p, const st_item *item, st_output *out, setun_error *err) {
-  switch (item->how) {
-  case ST_HOW_COPY: return copy_tensor(p, item, out, err);
-  case ST_HOW_TRITS: return write_trits(p, item, out, err);
-  case ST_HOW_STACK: return st_item_write_stack(p, item, out, err);
-  case ST_HOW_SCALES: return write_scales(p, item, out, err);
+  switch (item->kind) {
+  case ST_ITEM_COPY: return copy_tensor(p, item, out, err);
+  case ST_ITEM_TRITS: return write_trits(p, item, out, err);
+  case ST_ITEM_STACK: return st_item_write_stack(p, item, out, err);
+  case ST_ITEM_SCALES: return write_scales(p, item, out, err);
   default: return write_rows(p, item, out, err);
   }
 }

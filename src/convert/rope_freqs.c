@@ -47,7 +47,7 @@ static setun_status add(st_conversion *p, st_role role, const float *values, set
   if (!item || !st_buffer_format(&full, "%s.weight", name)) return st_fail_memory(err, name);
   *item = (st_item){.name = full.data,
                     .place = place,
-                    .how = ST_HOW_SCALES,
+                    .kind = ST_ITEM_SCALES,
                     .format = st_format_of_floats(),
                     .n_dims = 1,
                     .dims = {pairs, 1, 1, 1},

@@ -19,7 +19,7 @@ typedef struct float_buffer {
   bool failed;
 } float_buffer;
 
-// The first number that is none, or infinite, in a strip of plain floats: its byte's offset in the strip; -1: none, or
+// The first NaN or infinity in a strip of plain floats: its byte's offset in the strip; -1: none, or
 // memory for `floats` was short, and then floats->failed says so.
 static int64_t check_floats(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
                             float_buffer *floats) {
@@ -279,10 +279,11 @@ static setun_status reduce(const st_conversion *p, st_item *item, const bool *co
       item->n_scales = 1;
       return SETUN_OK;
     }
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: its rows have scales of their own, and hf-u8 keeps one a matrix; in GGUF t2, t5, t16 and i2_s "
-                   "keep one a row (or round the scales)",
-                   item->name);
+    return st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "%s: its rows have scales of their own, and hf-u8 keeps one for each matrix; in GGUF t2, t5, t16 and i2_s "
+        "keep one a row (or round the scales)",
+        item->name);
   }
   uint64_t pieces = 0;
   float *ones = item->n_pieces > 1 ? st_malloc(item->n_pieces, sizeof *ones) : NULL;
@@ -361,7 +362,7 @@ static setun_status compare(const st_item *item, bool rounds, uint64_t row, cons
     }
     if (x[i] == y[i] || item->lossy || rounds) continue;
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: %.9g in row %llu is no %s number; f32 holds it (or round the scales)", item->name, (double)x[i],
+                   "%s: %.9g in row %llu is not a %s number; f32 holds it (or round the scales)", item->name, (double)x[i],
                    (unsigned long long)(row + i / k), item->format->name);
   }
   return SETUN_OK;
@@ -394,11 +395,11 @@ static setun_status validate_values(st_conversion *p, st_item *item, setun_error
 }
 
 setun_status st_conversion_validate(st_conversion *p, st_item *item, setun_error *err) {
-  setun_status s = item->pieces && item->how != ST_HOW_STACK ? check_codes(p, item, err) : SETUN_OK;
+  setun_status s = item->pieces && item->kind != ST_ITEM_STACK ? check_codes(p, item, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
-  switch (item->how) {
-  case ST_HOW_TRITS: return validate_trits(p, item, err);
-  case ST_HOW_VALUES: return validate_values(p, item, err);
+  switch (item->kind) {
+  case ST_ITEM_TRITS: return validate_trits(p, item, err);
+  case ST_ITEM_VALUES: return validate_values(p, item, err);
   default: return st_conversion_progress(p, item->shape.rows * item->shape.columns, err);
   }
 }

@@ -88,7 +88,7 @@ static setun_status collect_shards(const st_json *map, shards *all, setun_error 
     if (s != SETUN_OK) return s;
     const char *file = st_json_string(value);
     if (!file) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "weight_map: %s: expected a file's name, found %s", tensor,
+      return st_fail(err, SETUN_ERROR_FORMAT, "weight_map: %s: expected a file name, found %s", tensor,
                      st_json_kind(value));
     }
     if (!is_plain_name(file) || st_name_check(file, st_json_length(value), "", NULL) != SETUN_OK) {

@@ -19,7 +19,7 @@ static setun_status note(st_directory *d, const char *key, size_t *found, setun_
     return st_fail_memory(err, "an ignored key");
   }
   d->n_ignored++;
-  return st_notices_add(d->notices, SETUN_LOG_WARNING, err, "%s: %s: ignored, as was asked for", d->path, key);
+  return st_notices_add(d->notices, SETUN_LOG_WARNING, err, "%s: %s: ignored, as requested", d->path, key);
 }
 
 static setun_status ignore_in_metadata(st_directory *d, const char *wanted, size_t *found, setun_error *err) {
@@ -61,8 +61,8 @@ setun_status st_ignore_keys(st_builder *b, setun_error *err) {
     s = ignore_in_metadata(d, wanted, &found, err);
     if (s == SETUN_OK && d->config && st_config_remove(d->config, wanted)) s = note(d, wanted, &found, err);
     if (s == SETUN_OK && !found) {
-      s = st_notices_add(d->notices, SETUN_LOG_WARNING, err, "%s: %s: to be ignored, but there is no such key", d->path,
-                         wanted);
+      s = st_notices_add(d->notices, SETUN_LOG_WARNING, err, "%s: %s: was to be ignored, but the key is missing",
+                         d->path, wanted);
     }
   }
   return s;

@@ -69,7 +69,7 @@ static const char *names_of(const choice *c, char text[256]) {
   return text;
 }
 
-// The reading of that name; NULL: it is none of this type's.
+// The reading of that name; NULL: it is not one of this type's.
 static const st_format *reading_named(const choice *c, const char *name, size_t length) {
   for (size_t i = 0; i < c->n_readings; i++) {
     const char *own = c->readings[i]->name;
@@ -143,8 +143,8 @@ static setun_status fail_unread(const choice *c, const char *why, setun_error *e
     fine = st_buffer_format(&text, "%s%s, %s", i ? "; or " : "", c->rivals[i]->name, c->rivals[i]->advice);
   }
   setun_status s = !fine ? st_fail_memory(err, "a message")
-                         : st_fail(err, SETUN_ERROR_UNSUPPORTED, "tensor type %" PRIu32 ": %s: it may be %s", c->type,
-                                   why, text.data ? text.data : "a layout of a fork");
+                         : st_fail(err, SETUN_ERROR_UNSUPPORTED, "tensor type %" PRIu32 ": %s: its type can mean %s",
+                                   c->type, why, text.data ? text.data : "a layout of a fork");
   st_buffer_free(&text);
   return s;
 }
@@ -171,8 +171,7 @@ static setun_status choose(st_builder *b, choice *c, const st_format **format, s
                           c->type, first->name, names_of(c, names));
   }
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                 "tensor type %" PRIu32
-                 ": the sizes of its %zu tensors fit several layouts alike (%s); say which one to "
+                 "tensor type %" PRIu32 ": the sizes of its %zu tensors fit several layouts (%s); say which one to "
                  "assume",
                  c->type, c->n_tensors, names_of(c, names));
 }

@@ -112,7 +112,7 @@ bool st_jinja_filter_min(st_jinja_run *run, st_jinja_value v, const st_jinja_arg
   if (!st_jinja_bind_arguments(run, "min", args, "case_sensitive,attribute", 0, a) ||
       !no_parameter(run, "min", "case_sensitive", a[0]) || !st_jinja_to_list(run, v, JINJA_LIST, &list))
     return false;
-  *out = st_jinja_undefined("the least of nothing");
+  *out = st_jinja_undefined("the minimum of an empty sequence");
   for (size_t i = 0; i < list.l->n; i++) {
     st_jinja_value key;
     bool better = true;
@@ -136,7 +136,7 @@ bool st_jinja_filter_first(st_jinja_run *run, st_jinja_value v, const st_jinja_a
   st_jinja_iterator *it;
   if (!st_jinja_bind_arguments(run, "first", args, "", 0, NULL) || !st_jinja_iterate(run, v, &it)) return false;
   st_jinja_step next = st_jinja_next(run, it, out);
-  if (next == JINJA_END) *out = st_jinja_undefined("the first of nothing");
+  if (next == JINJA_END) *out = st_jinja_undefined("the first item of an empty sequence");
   return next != JINJA_FAILED;
 }
 
@@ -147,7 +147,7 @@ bool st_jinja_filter_last(st_jinja_run *run, st_jinja_value v, const st_jinja_ar
     return st_jinja_fail_format(run, "last expects a sequence, found %s", st_jinja_type_name(v));
   }
   if (!st_jinja_to_list(run, v, JINJA_LIST, &list)) return false;
-  *out = list.l->n ? list.l->items[list.l->n - 1] : st_jinja_undefined("the last of nothing");
+  *out = list.l->n ? list.l->items[list.l->n - 1] : st_jinja_undefined("the last item of an empty sequence");
   return true;
 }
 

@@ -135,7 +135,7 @@ static bool map_item(st_jinja_run *run, const st_jinja_iterator *it, st_jinja_va
     return to_text(run, it->args.items[0], "filter") &&
            st_jinja_apply_filter(run, it->args.items[0].s, item, &rest, out);
   }
-  if (it->args.n_keywords > (fallback ? 2u : 1u)) return st_jinja_fail_format(run, "map has no such parameter");
+  if (it->args.n_keywords > (fallback ? 2u : 1u)) return st_jinja_fail_format(run, "map does not take this parameter");
   if (!fallback || fallback->kind == JINJA_NONE) return st_jinja_attribute_path(run, item, *attribute, out);
   // The default takes the place of every undefined step on the way.
   if (attribute->kind != JINJA_STRING) {

@@ -179,7 +179,7 @@ static size_t digits(const lexer *x, size_t pos) {
   return pos;
 }
 
-// A float at the current place: its end, or 0 when it is none.
+// A float at the current place: its end, or 0 when it is not a float.
 static size_t float_end(const lexer *x) {
   size_t p = digits(x, x->pos);
   if (p == x->pos || (x->pos > 0 && x->s[x->pos - 1] == '.')) return 0;
@@ -366,7 +366,7 @@ static bool bracket(lexer *x, char c) {
     }
     x->open[x->n_open++] = closing[at - opening];
   } else if (strchr(closing, c)) {
-    if (!x->n_open) return st_jinja_syntax_error(x->c, here(x), "found '%c' where nothing is open", c);
+    if (!x->n_open) return st_jinja_syntax_error(x->c, here(x), "found '%c' without an opening bracket", c);
     char expected = x->open[--x->n_open];
     if (expected != c) return st_jinja_syntax_error(x->c, here(x), "expected '%c', found '%c'", expected, c);
   }

@@ -198,7 +198,7 @@ static st_jinja_node *parse_generation(st_jinja_parser *p, st_jinja_place place)
 
 static st_jinja_node *parse_jump(st_jinja_parser *p, st_jinja_place place, bool is_break) {
   if (p->n_loops) return st_jinja_new_node(p, is_break ? NODE_BREAK : NODE_CONTINUE, place);
-  st_jinja_syntax_error(p->c, place, "'%s' stands outside of any for", is_break ? "break" : "continue");
+  st_jinja_syntax_error(p->c, place, "'%s' outside of a for loop", is_break ? "break" : "continue");
   return NULL;
 }
 

@@ -136,7 +136,7 @@ size_t st_jinja_find_text(st_jinja_run *run, const st_jinja_string *s, const st_
 static bool reserve(st_jinja_run *run, st_jinja_builder *b, size_t n) {
   if (b->capacity - b->length >= n) return true;
   if (n > run->max_output || b->length + n > run->max_output) {
-    return st_jinja_fail(run, SETUN_ERROR_LIMIT, "a text grew beyond %zu bytes", run->max_output);
+    return st_jinja_fail(run, SETUN_ERROR_LIMIT, "a string longer than %zu bytes", run->max_output);
   }
   size_t need = b->length + n;
   size_t wanted = b->capacity < 32 ? 64 : b->capacity * 2;

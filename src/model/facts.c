@@ -138,8 +138,8 @@ static setun_status check_own(const st_spec *spec, const st_meta *item, const ch
   const st_fact *f = st_fact_find(spec, ST_GGUF, name, strlen(name));
   st_buffer found = {0};
   if (!f) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a hyperparameter that is known, found another one, %s",
-                   item->key, "which is not supported");
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a known hyperparameter, found %s", item->key,
+                   "which is not supported");
   }
   if (f->use != ST_FACT_AT || neutral_meta(f->values, item)) return SETUN_OK;
   setun_status s = st_meta_print(item, &found, err);
@@ -173,8 +173,8 @@ static setun_status refuse_foreign(const char *key, setun_error *err) {
   } refused[] = {{"prism.hadamard.", "weights in a rotated basis"}, {"xielu.", "an activation function of its own"}};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     if (!begins(key, refused[i].prefix)) continue;
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected no such key, found one (%s), which is not supported",
-                   key, refused[i].meaning);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: expected the key to be absent, found it (%s), which is not supported", key, refused[i].meaning);
   }
   return SETUN_OK;
 }
@@ -268,7 +268,7 @@ static setun_status check_member(const st_spec *spec, const char *key, const cha
   if (f->use == ST_FACT_USED) {
     if (!st_json_is_null(value) || !strcmp(f->values, "null")) return SETUN_OK;
     return st_fail(err, SETUN_ERROR_FORMAT,
-                   "%s: expected a value, found null, which the official class has no default for", key);
+                   "%s: expected a value, found null, for which the official class has no default", key);
   }
   if (neutral_json(f->values, value)) return SETUN_OK;
   return st_json_append(value, &found) ? refuse(key, f, &found, err) : st_fail_memory(err, key);

@@ -18,9 +18,14 @@ typedef struct st_run {
   uint32_t n_logits;                // tokens whose logits are computed together at most
   uint32_t n_pages[ST_LAYER_KINDS]; // of the cache: first those for layers of the first kind, then the others
   setun_kv_type keys, values;       // formats of the cache
-  st_dvector *rope, *rope_local;    // tables; rope_local NULL where all layers share one
-  st_array *x, *q, *k, *v, *attn, *branch, *gate, *up, *logits;
-  struct st_moe *moe; // NULL: the model has no experts
+  st_dvector *rope, *rope_local;    // [n_ctx][2][head_dim / 2], see rope.h; rope_local NULL: all layers share one
+  st_array *x;                      // [n_batch, n_embd] what runs through the blocks
+  st_array *q, *attn;               // [n_batch, n_head * head_dim] queries, attention's output
+  st_array *k, *v;                  // [n_batch, n_head_kv * head_dim] keys and values of this pass
+  st_array *branch;                 // [n_batch, n_embd] what a part of a block adds to x
+  st_array *gate, *up;              // [n_batch, n_ff]; with experts [max(n_batch, used), widest of the parts]
+  st_array *logits;                 // [tokens computed at once, n_vocab]
+  struct st_moe *moe;               // NULL: the model has no experts
   struct st_products *products;
 } st_run;
 

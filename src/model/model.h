@@ -6,9 +6,9 @@
 #include "model/supply.h"
 
 typedef struct st_linear {
-  st_dmatrix *matrix; // NULL: the model has none
-  st_dvector *bias;   // NULL: none
-  st_dvector *norm;   // of the input, after the block's own (BitNet's use_rms_norm); NULL: none
+  st_dmatrix *matrix; // [rows, columns]: the role's shape; NULL: the model has none
+  st_dvector *bias;   // [rows]; NULL: none
+  st_dvector *norm;   // [columns] of the input, after the block's own (BitNet's use_rms_norm); NULL: none
   // Adapters of this matrix, all together: y += lora_b (lora_a x). Float32 [rank, columns] and [rows, rank]; NULL:
   // none.
   st_dmatrix *lora_a, *lora_b;
@@ -35,13 +35,13 @@ typedef struct st_model {
   const st_spec *spec;
   st_hparams h;
   // output.matrix may be token_embd.matrix. A head that streams has no matrix, but pieces, which own theirs alone; an
-  // embedding that is not resident has none either, and the supply gives its rows.
+  // embedding that is not resident has none either, and the supply gives its rows. Both are [n_vocab, n_embd].
   st_linear token_embd, output;
-  st_linear *head; // [n_head]
+  st_linear *head; // [n_head] pieces of [rows of a piece, n_embd]
   uint32_t n_head;
-  st_dvector *output_norm;
-  float *rope_divisors; // [head_dim / 2]; NULL: none
-  st_layer *layers;
+  st_dvector *output_norm;          // [n_embd]
+  float *rope_divisors;             // [head_dim / 2]; NULL: none
+  st_layer *layers;                 // [n_layer]
   const st_supply *supply;          // of weights that are not resident; NULL: all are. Must outlive the model's use
   uint32_t n_batch;                 // the batch that there is room for in memory; 0: any
   uint32_t max_rank, max_lora_rows; // of all adapted matrices; 0: there are none

@@ -81,7 +81,7 @@ static setun_status add_beside(binder *b, const char *name, uint64_t n, const st
   st_shape shape = {1, n};
   if (!st_directory_find(b->d, name)) return SETUN_OK;
   setun_status s;
-  if (of->stacked) { // one tensor has those of all experts, and those of gate and up in turns where these are one
+  if (of->stacked) { // one tensor has those of all experts, and those of gate and up alternate where these are one
                      // matrix
     bool half = of->weight.row_step == 2;
     shape.columns *= of->weight.row_step;

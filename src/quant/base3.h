@@ -17,7 +17,7 @@ static inline uint8_t st_fraction_byte(unsigned q) {
   return (uint8_t)((q * 256 + 242) / 243);
 }
 
-// The number whose fraction the byte is, or the one that its digits give when it is none.
+// The number of which the byte is the fraction, or the one that its digits give where it is not a fraction.
 static inline unsigned st_fraction_number(uint8_t byte) {
   unsigned q = 0;
   for (int n = 0; n < 5; n++) q = q * 3 + (unsigned)(st_fraction_trit(byte, n) + 1);

@@ -44,7 +44,7 @@ static void mxfp4_split(const uint8_t *block, uint8_t *pairs) {
   }
 }
 
-// Half of an E4M3 number without its sign. As in ggml, 0x7F, which is no number, counts as 0, and 0xFF as 480.
+// Half of an E4M3 number without its sign. As in ggml, 0x7F, which is NaN, counts as 0, and 0xFF as 480.
 static float half_of_ue4m3(uint8_t byte) {
   int exponent = byte >> 3 & 15, mantissa = byte & 7;
   if (byte == 0x7F) return 0;

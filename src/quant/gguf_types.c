@@ -170,6 +170,6 @@ const char *st_gguf_type_hint(uint32_t type) {
   if (st_format_by_gguf_type(type)) return "read";
   const type_name *known = find(type);
   if (known) return *known->hint;
-  if (type >> 16 == 0x5354) return "a layout of Setun's own that this version does not know; use a newer one";
-  return "no known type; the file may come from a fork of ggml, or from a newer one";
+  if (type >> 16 == 0x5354) return "one of Setun's own layouts, unknown to this version; use a newer version";
+  return "an unknown type; the file may come from a fork of ggml, or from a newer one";
 }

@@ -12,7 +12,7 @@ typedef struct st_value_block {
   void (*encode)(const float *in, uint8_t *block); // NULL: only read
   uint32_t n_scales, scale_at[2];                  // where half-precision scales (and minimums) stand in the block
   void (*parts)(const uint8_t *block, st_block_parts *out); // codes and sub-blocks' scales; NULL: it has none
-  bool e8m0; // the block's first byte is its scale, a power of two; 255 is no number
+  bool e8m0; // the block's first byte is its scale, a power of two; 255 is NaN
 } st_value_block;
 
 void st_value_decode(const st_format *format, st_shape shape, const st_strip *strip, const void *data, float *out);

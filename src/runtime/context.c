@@ -36,12 +36,12 @@ struct st_context {
   float *hidden;   // [n_batch, n_embd]; made when first wanted
   result *results; // [n_max], of the last call; n_results of them
   size_t n_results;
-  // Of the call that runs: [n_max] each, and of its pass [n_batch] each.
-  work *works;
-  st_growth *growths; // of the call, then of its pass
-  st_token_run *runs;
-  setun_token *ids;
-  uint32_t *rows; // tokens of the pass whose logits are wanted
+  // Of the call that runs, and of its pass.
+  work *works;        // [n_max]
+  st_growth *growths; // [n_max] of the call, then of its pass
+  st_token_run *runs; // [n_max]
+  setun_token *ids;   // [n_batch]
+  uint32_t *rows;     // [n_batch] tokens of the pass whose logits are wanted
   atomic_bool running, stop;
 };
 
@@ -176,8 +176,7 @@ setun_status st_context_truncate(st_context *c, int sequence, uint32_t n, setun_
   setun_status s = get(c, sequence, &q, err);
   if (s != SETUN_OK) return s;
   if (n > q->position) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "truncate: expected at most the %u tokens there are, found %u",
-                   q->position, n);
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "truncate: expected at most its %u tokens, found %u", q->position, n);
   }
   st_sequence_truncate(&c->sequences, q, n);
   return SETUN_OK;
@@ -286,7 +285,7 @@ static setun_status assign_rows(st_context *c, size_t n, setun_error *err) {
   }
   if (rows <= c->n_logits) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_LIMIT,
-                 "logits: expected to be asked for those of at most %u tokens, found %llu "
+                 "logits: expected a request for those of at most %u tokens, found %llu "
                  "(n_logits)",
                  c->n_logits, (unsigned long long)rows);
 }

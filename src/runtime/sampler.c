@@ -26,7 +26,7 @@ struct st_sampler {
   bias_entry *biases;   // by rising id
   size_t n_biases, biases_capacity;
   st_token_gaps excluded;
-  st_candidates candidates; // of the call at hand
+  st_candidates candidates; // of the current call
 };
 
 // ---- life ----

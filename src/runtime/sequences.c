@@ -70,7 +70,8 @@ static bool is_dropped(const st_sequences *a, const st_sequence *s) {
 
 setun_status st_sequence_get(const st_sequences *a, int number, st_sequence **sequence, setun_error *err) {
   if (number < 0 || (uint32_t)number >= a->n_max || !a->all[number].used) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "sequence: expected the number of one that there is, found %d", number);
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "sequence: expected the number of an existing sequence, found %d",
+                   number);
   }
   *sequence = &a->all[number];
   return SETUN_OK;

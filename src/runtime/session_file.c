@@ -217,7 +217,7 @@ static setun_status check_header(const st_run *r, const st_file *f, header *h, s
   }
   if (h->identity != want.identity || h->n_layer != want.n_layer || h->n_head_kv != want.n_head_kv ||
       h->head_dim != want.head_dim) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: a session of another model", f->path);
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: a session of a different model", f->path);
   }
   setun_status same = check_formats(r, f, h, err);
   if (same != SETUN_OK) return same;

@@ -34,7 +34,7 @@ static void read_id(const st_metadata *m, const char *key, int64_t *id, const st
   *s = st_metadata_u32(m, key, 0, UINT32_MAX, &value, err);
   *id = value == UINT32_MAX ? ST_ID_NONE : (int64_t)value;
   if (value == UINT32_MAX) {
-    st_log_write(log, SETUN_LOG_WARNING, "%s: %u is taken as none: the vocabulary has no such token", key, value);
+    st_log_write(log, SETUN_LOG_WARNING, "%s: %u is ignored: the vocabulary has no such token", key, value);
   }
 }
 

@@ -24,7 +24,8 @@ static setun_status time_units(st_stream *s, size_t n_units, size_t slots, size_
 
 setun_status st_disk_measure(const st_file *file, uint64_t ring_bytes, uint64_t total_bytes,
                              const st_stream_options *options, double *bytes_per_s, setun_error *err) {
-  if (!file->size) return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: an empty file shows no disk's speed", file->path);
+  if (!file->size)
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: the disk's speed cannot be measured with an empty file", file->path);
   size_t slots = options->slots > 0 ? (size_t)options->slots : 1;
   uint64_t unit = ring_bytes / slots & ~(uint64_t)(UNIT_LEAST - 1);
   if (unit < UNIT_LEAST) unit = UNIT_LEAST;

@@ -85,7 +85,7 @@ static bool names_module(const char *module, const char *part) {
 
 bool st_hf_quant_is_latent(const st_hf_quant *quant, const char *module) {
   if (quant->method != ST_HF_BITNET) return false;
-  // Linear layers stand in the blocks; the embedding is none, and the head is never converted.
+  // Linear layers are those in the blocks; the embedding is not one, and the head is never converted.
   if (!strstr(module, "layers.") || names_module(module, "lm_head")) return false;
   for (size_t i = 0; i < st_json_size(quant->exempt); i++) {
     const char *part = st_json_string(st_json_at(quant->exempt, i));

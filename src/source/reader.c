@@ -402,8 +402,7 @@ setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, 
   if (s != SETUN_OK) return s;
   uint64_t bytes = st_format_row_bytes(w->format, w->shape.columns);
   if (!bytes) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: rows of %s do not stand one after the other", w->name,
-                   w->format->name);
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: rows of %s are not contiguous", w->name, w->format->name);
   }
   if (w->scale && !st_format_is_ternary(w->format)) {
     return st_fail(
@@ -454,7 +453,7 @@ setun_status st_read_strip(st_row_reader *reader, uint64_t row, uint64_t count, 
   const st_weight *w = reader->weight;
   st_strip found;
   if (!st_weight_has_strips(w)) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: its rows do not stand in the file as they are", w->name);
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: its rows are not contiguous in the file", w->name);
   }
   setun_status s = check_rows(reader, row, count, err);
   if (s == SETUN_OK) s = load_whole_rows(reader, row, count, &found, err);

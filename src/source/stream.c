@@ -79,8 +79,8 @@ static st_piece_state retry(st_piece *p, int error, setun_error *err) {
     if (p->retries > RETRIES_AT_ONCE) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     return ST_PIECE_AGAIN;
   }
-  st_fail(err, SETUN_ERROR_IO, "%s: reading %zu bytes at offset %llu: given up after %d tries: %s", p->file->file->path,
-          p->need, (unsigned long long)p->offset, p->retries, strerror(error));
+  st_fail(err, SETUN_ERROR_IO, "%s: reading %zu bytes at offset %llu: failed after %d attempts: %s",
+          p->file->file->path, p->need, (unsigned long long)p->offset, p->retries, strerror(error));
   return ST_PIECE_FAILED;
 }
 
@@ -207,9 +207,10 @@ static void log_refused(st_stream *s) {
   for (size_t i = 0; i < s->plan.n_files; i++) {
     int error = atomic_exchange(&s->files[i].refused, 0);
     if (error) {
-      st_log_write(s->options.log, SETUN_LOG_WARNING,
-                   "%s: cannot be read past the page cache (%s): reading it with the cache, which is emptied behind",
-                   s->files[i].file->path, strerror(error));
+      st_log_write(
+          s->options.log, SETUN_LOG_WARNING,
+          "%s: cannot be read past the page cache (%s): reading it with the cache, which is dropped after each read",
+          s->files[i].file->path, strerror(error));
     }
   }
 }

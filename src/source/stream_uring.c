@@ -205,8 +205,8 @@ int st_stream_uring_new(st_stream *s) {
   error = register_slots(s, &e->ring);
   e->registered = !error;
   if (error) {
-    st_log_write(s->options.log, SETUN_LOG_INFO, "io_uring: buffers are not registered (%s): reading without",
-                 strerror(error));
+    st_log_write(s->options.log, SETUN_LOG_INFO,
+                 "io_uring: buffers are not registered (%s): reading without registered ones", strerror(error));
   }
   s->state = e;
   s->engine = &engine;

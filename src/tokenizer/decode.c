@@ -153,7 +153,7 @@ void st_decoder_free(st_decoder *d) {
 }
 
 // How many bytes of an ill-formed beginning stand for one U+FFFD: the longest start of any character, at least 1.
-// st_utf8_decode says 0 for `n` bytes that are no character; the maximal part is the longest prefix it calls cut off.
+// st_utf8_decode says 0 for `n` bytes that are not a character; the maximal part is the longest prefix it calls cut off.
 static size_t ill_formed(const char *s, size_t n) {
   uint32_t code;
   size_t part = 1;

@@ -20,7 +20,7 @@ void st_vocabulary_export_free(st_vocabulary_export *e) {
 }
 
 static setun_status fail_shape(const char *what, setun_error *err) {
-  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "the tokenizer: GGUF has no way to say %s", what);
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "the tokenizer: GGUF cannot state %s", what);
 }
 
 // What the arrays cannot say.
@@ -29,7 +29,7 @@ static setun_status check(const st_tokenizer *t, setun_error *err) {
   for (uint32_t id = 0; id < t->size; id++) {
     if (!(t->flags[id] & (ST_ADDED_LSTRIP | ST_ADDED_RSTRIP | ST_ADDED_SINGLE_WORD))) continue;
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "the tokenizer: GGUF has no way to say that %s strips spaces or stands for whole words only",
+                   "the tokenizer: GGUF cannot state that %s strips spaces or stands for whole words only",
                    st_token_label(t, id, label));
   }
   if (t->model == ST_MODEL_UNIGRAM) return fail_shape("what this Unigram model does", err);
@@ -61,8 +61,8 @@ static setun_status fill_tokens(const st_tokenizer *t, uint32_t size, st_vocabul
     }
     int n = snprintf(pad, PAD_BYTES, "[PAD%u]", id);
     if (st_map_get(t->ids, pad, (size_t)n) >= 0) {
-      return st_fail(err, SETUN_ERROR_UNSUPPORTED, "the tokenizer: a token is called %s, as an unused id would be",
-                     pad);
+      return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                     "the tokenizer: a token has the text %s, which stands for an unused id", pad);
     }
     e->tokens[id] = (st_text){pad, (size_t)n};
     e->types[id] = ST_TOKEN_UNUSED;

@@ -16,7 +16,7 @@ typedef struct st_vocabulary_export {
 void st_vocabulary_export_free(st_vocabulary_export *e);
 
 // The arrays and keys that make the same tokenizer, of at least `size` tokens: ids that are not used become "[PADn]",
-// which nothing produces. What GGUF has no way to say is SETUN_ERROR_UNSUPPORTED and named.
+// which nothing produces. What GGUF cannot state is SETUN_ERROR_UNSUPPORTED and named.
 setun_status st_tokenizer_export(const st_tokenizer *t, uint32_t size, st_vocabulary_export *out, setun_error *err);
 
 // The text of a tokenizer.json that makes the same tokenizer, appended to `out`. Byte-level BPE only; others are

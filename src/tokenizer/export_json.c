@@ -35,7 +35,7 @@ static st_json text_of(st_json *root, st_bytes text) {
   return st_json_make_string(root, text.data, text.length);
 }
 
-// Tokens that text is cut at, or that are no text at all; the others are the model's.
+// Tokens that text is split at, or that are not text; the others are the model's.
 static bool is_added(const st_tokenizer *t, uint32_t id) {
   return t->texts[id].data && (t->types[id] == ST_TOKEN_CONTROL || t->types[id] == ST_TOKEN_USER_DEFINED ||
                                t->types[id] == ST_TOKEN_UNKNOWN);

@@ -122,7 +122,8 @@ static setun_status read_decode_replace(reader *r, const st_json *value, setun_e
   st_decode_step step = {.kind = ST_DECODE_REPLACE};
   const st_json *pattern = st_json_get(value, "pattern");
   if (!st_json_is_string(st_json_get(pattern, "String"))) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "decoder Replace: a \"pattern\" that is no String is not supported");
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "decoder Replace: a \"pattern\" that is not a String is not supported");
   }
   setun_status s = st_json_copy(r->t, pattern, "String", "decoder Replace", &step.from, err);
   if (!s && !step.from.length) s = st_fail(err, SETUN_ERROR_FORMAT, "decoder Replace: the pattern is empty");

@@ -197,7 +197,7 @@ static setun_status read_byte_level(st_tokenizer *t, const st_json *value, setun
   setun_status s = st_json_bool(value, "add_prefix_space", &prefix, err);
   if (!s) s = st_json_bool(value, "use_regex", &use_regex, err);
   if (s) return s;
-  if (t->byte_level) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "pre-tokenizer ByteLevel stands there twice");
+  if (t->byte_level) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "pre-tokenizer ByteLevel appears twice");
   if (prefix && !st_stage_add(t, ST_STAGE_PREFIX_SPACE, err)) return SETUN_ERROR_UNSUPPORTED;
   if (use_regex) s = st_stage_add_split(t, ST_PATTERN_GPT2, ST_SPLIT_ISOLATED, false, err);
   t->byte_level = true;

@@ -69,7 +69,7 @@ static setun_status insert(st_tokenizer *t, const wanted_merge *w, size_t index,
   uint64_t bit = st_merges_bit(t, w->hash);
   st_merge *slot = st_merges_find(t, w->hash, w->ids[0], w->ids[1]);
   if (slot->left == ST_NONE) {
-    if (t->n_merges * 2 > t->merge_mask) return st_fail(err, SETUN_ERROR_STATE, "more merges than were announced");
+    if (t->n_merges * 2 > t->merge_mask) return st_fail(err, SETUN_ERROR_STATE, "more merges than the file states");
     t->n_merges++;
     t->merge_filter[bit >> 3] |= (uint8_t)(1 << (bit & 7));
   } else if (!replace) {

@@ -1,7 +1,7 @@
 // Pre-tokenization: stages that cut a text into ever smaller pieces; what the last leaves are the model's words.
 //
 // Each stage sees one piece as if it were the whole text, as the reference does: a pattern's lookahead and $ do not
-// reach beyond it. Pieces go through all stages in their order, so that nothing is stored but the piece at hand.
+// reach beyond it. Pieces go through all stages in their order, so that nothing is stored but the current piece.
 #include "tokenizer/internal.h"
 
 #include "base/utf8.h"

@@ -37,7 +37,7 @@ static bool read_fixed(reader *r, int size, uint64_t *value) {
   return true;
 }
 
-// The next field; false when what is there is no field.
+// The next field; false when what is there is not a field.
 static bool read_field(reader *r, field *f) {
   uint64_t key, length;
   *f = (field){0};
@@ -140,7 +140,7 @@ static setun_status read_model(model *m, reader r) {
   return s;
 }
 
-// The number of pieces; 0 also for what is no ModelProto.
+// The number of pieces; 0 also for what is not a ModelProto.
 static uint32_t count_pieces(reader r) {
   uint32_t n = 0;
   for (field f; r.at < r.end;) {
@@ -215,7 +215,7 @@ static setun_status setup(model *m) {
 
 static setun_status make(model *m, reader r) {
   uint32_t n = count_pieces(r);
-  if (!n) return st_fail(m->err, SETUN_ERROR_FORMAT, "no SentencePiece model: it holds no pieces");
+  if (!n) return st_fail(m->err, SETUN_ERROR_FORMAT, "not a SentencePiece model: it has no pieces");
   setun_status s = st_tokenizer_new(n, &m->t, m->err);
   if (s) return s;
   m->t->sp = (st_sp_normalizer){.dummy_prefix = true, .remove_extra = true, .escape = true};

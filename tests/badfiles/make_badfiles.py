@@ -144,7 +144,7 @@ case("name-empty.gguf", "FORMAT", "tensor 0", "found 0", data=one("", [4], 0, 0)
 case("name-newline.gguf", "FORMAT", "tensor 0", "0x0A", data=one("a\nb", [4], 0, 0))
 case("name-zero.gguf", "FORMAT", "tensor 0", "0x00", data=one("a\0b", [4], 0, 0))
 case("name-twice.gguf", "FORMAT", "a:", "twice", data=gguf(infos=[AB[0], info("a", [4, 2], 0, 32)], data=AB_DATA))
-case("type-unknown.gguf", "UNSUPPORTED", "a:", "type 9999", "no known type", data=one("a", [4], 9999, 0))
+case("type-unknown.gguf", "UNSUPPORTED", "a:", "type 9999", "unknown type", data=one("a", [4], 9999, 0))
 case("type-unread.gguf", "UNSUPPORTED", "a:", "type 16 (IQ2_XXS)", data=one("a", [256], 16, 0))
 case("type-fork.gguf", "UNSUPPORTED", "a:", "type 335 (IQ2_BN_R4)", data=one("a", [256], 335, 0))
 case("block.gguf", "FORMAT", "a:", "q4_0", "multiple of 32", "48", data=one("a", [48], 2, 0))
@@ -197,7 +197,7 @@ for kind, dims, size, *words in ((40, [512, 4], 520, "Q2_0C", "Tencent"), (40, [
          data=one("a", dims, kind, 0, data=b"\0" * size))
 for kind, dims, size, read in ((40, [512, 4], 1152, "nvfp4"), (41, [256, 4], 144, "q1_0")):
     case(f"type-{kind}.gguf", "ok", data=one("a", dims, kind, 0, data=b"\0" * size), notice=f"read as {read}:")
-case("type-43.gguf", "UNSUPPORTED", "a:", "type 43", "no known type", data=one("a", [256, 4], 43, 0, data=b"\0" * 288))
+case("type-43.gguf", "UNSUPPORTED", "a:", "type 43", "unknown type", data=one("a", [256, 4], 43, 0, data=b"\0" * 288))
 case("type-t5-digits.gguf", "ok", data=gguf([pair("setun.t5.digits", STRING, text(b"zero-plus-minus"))],
                                             [info("a", [5], 0x53540005, 0)], data=b"\0"), notice="read as t5-zpm, by the key")
 

@@ -53,7 +53,7 @@ class FilterTest(ChatCase):
         messages = [{"role": "user", "content": FIRST}, {"role": "assistant", "content": first},
                     {"role": "user", "content": SECOND}]
         self.assertEqual(out.strip(), first + "\n" + self.completion(messages, 12))
-        held = [int(n) for n in re.findall(r"of which (\d+) are held", notes)]
+        held = [int(n) for n in re.findall(r"of which (\d+) are in the cache", notes)]
         self.assertEqual(held[0], 0)
         self.assertGreaterEqual(held[1], 10, notes) # the cache was used again
 
@@ -182,7 +182,7 @@ class TerminalTest(ChatCase):
             t.line("a" * 3000)
         t.expect(r"\.\.\. ")
         t.line('"""')
-        t.expect(r"the message has more than \d+ bytes, for which there is no memory: it is not sent")
+        t.expect(r"the message has more than \d+ bytes, for which memory does not suffice: it is not sent")
         t.expect("\n> ")
         t.line(f"/save {os.path.join(self.folder, 'long.json')}")
         t.expect(r"long\.json: exists and has 80000\d\d bytes, more than the \d+ for which there is memory")
@@ -270,7 +270,7 @@ class TerminalTest(ChatCase):
         self.say(t, "/undo")
         self.assertEqual(self.save(t), [])
         t.line("/undo")
-        t.expect("nothing to take back")
+        t.expect("nothing to remove")
 
     def test_saving_and_loading(self):
         t = self.start("-n", 8, "--system", "Tom was sad.")
@@ -302,7 +302,7 @@ class TerminalTest(ChatCase):
             self.assertEqual(os.listdir(os.path.join(self.folder, "there")), ["talk.json"])
             os.remove(target)
         t.line("/save " + link)
-        t.expect("leads nowhere")
+        t.expect("whose target does not exist")
 
     def test_loading_what_is_not_a_conversation(self):
         t = self.start()
@@ -329,7 +329,7 @@ class TerminalTest(ChatCase):
         t.line("/save " + self.folder)
         t.expect("setun: error: .*exists and is not a conversation")
         t.line("/image cat.png")
-        t.expect("reads text only")
+        t.expect("only text is supported")
         t.line("/frobnicate")
         t.expect("no command /frobnicate")
         t.line("/help")

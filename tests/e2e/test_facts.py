@@ -521,7 +521,7 @@ class KeysTest(FactsTest):
                     result = setun(command[0], edited, *command[1:], "--ignore-key", ignored)
                     text = result.stderr.decode() + result.stdout.decode()
                     self.assertEqual(result.returncode, 0, text)
-                    self.assertIn(f"{name}: ignored, as was asked for", text)
+                    self.assertIn(f"{name}: ignored, as requested", text)
                 converted = self.logits(os.path.join(self.folder.name, "ignored.gguf"))
                 self.assertLess(max(abs(a - b) for a, b in zip(converted, plain)), 1e-4)
                 os.remove(os.path.join(self.folder.name, "ignored.gguf"))
@@ -530,7 +530,7 @@ class KeysTest(FactsTest):
         self.assertIn("config.json: rope_scaling.mrope_section: expected", self.logits(edited))  # as --ignore-key takes it
         self.assertIsInstance(self.logits(edited, "--ignore-key", "rope_scaling.mrope_section"), list)
         text = setun("inspect", self.models["llama"][1], "--ignore-key", "llama.nothing").stdout.decode()
-        self.assertIn("llama.nothing: to be ignored, but there is no such key", text)
+        self.assertIn("llama.nothing: was to be ignored, but the key is missing", text)
 
 
 if __name__ == "__main__":

@@ -78,9 +78,9 @@ class UsageTest(Case):
         self.assertGreater(len(seeds), 1)
 
     def test_what_there_is_instead(self):
-        for option, value, said in (("-ngl", 99, "processor"), ("--n-gpu-layers", 1, "processor"), ("--device", "CUDA0", "none|cpu"),
-                                    ("--gpu-layers", "x", "give 0"), ("-sm", "row", "processor"), ("-ctk", "q8_0", "--kv"),
-                                    ("-fa", "on", "one way"), ("-tb", 4, "-t"), ("--mlock", "", "--memory"), ("-cnv", "", "chat")):
+        for option, value, said in (("-ngl", 99, "CPU"), ("--n-gpu-layers", 1, "CPU"), ("--device", "CUDA0", "none|cpu"),
+                                    ("--gpu-layers", "x", "give 0"), ("-sm", "row", "CPU"), ("-ctk", "q8_0", "--kv"),
+                                    ("-fa", "on", "matrix of scores"), ("-tb", 4, "-t"), ("--mlock", "", "--memory"), ("-cnv", "", "chat")):
             with self.subTest(option=option):
                 self.fails(2, "run", TALES, "-p", "a", option, value, mentions=[option, said])
         self.fails(2, "tokenize", TALES, "-p", "a", "-ngl", 9, mentions=["unknown option '-ngl'"])  # computes nothing

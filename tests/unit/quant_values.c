@@ -329,7 +329,7 @@ static void test_names(void **state) {
   assert_string_equal(st_gguf_type_name(335), "IQ2_BN_R4");
   assert_null(st_gguf_type_name(77777));
   assert_non_null(strstr(st_gguf_type_hint(335), "interleaved"));
-  assert_non_null(strstr(st_gguf_type_hint(77777), "no known type"));
+  assert_non_null(strstr(st_gguf_type_hint(77777), "unknown type"));
   assert_non_null(strstr(st_gguf_type_rivals(142), "IQ2_TN"));
   assert_non_null(strstr(st_gguf_type_rivals(42), "TL2"));
   assert_null(st_gguf_type_rivals(2));

@@ -22,7 +22,7 @@ struct st_dmatrix {
   const st_format *format;
   st_shape stored;
   st_activation activation;
-  float *scales; // what m.scales points to; NULL: the form has none
+  float *scales; // [groups * 16] what m.scales points to; NULL: the form has none
   uint64_t bytes;
 };
 
@@ -33,14 +33,14 @@ struct st_dvector {
 
 struct st_array {
   size_t tokens, width;
-  float *data;
+  float *data; // [tokens, width]
   size_t bytes;
 };
 
 struct st_cache {
   st_cache_shape shape;
   // [n_pages] of [n_head_kv] of a block of keys and a block of values (kernel/cache.h); huge pages where it is large.
-  uint8_t *data;
+  uint8_t *data;                               // [n_pages][page_bytes]
   size_t page_bytes, keys_bytes, values_bytes; // of a page, and of the two blocks
 };
 

@@ -25,7 +25,7 @@ static double seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Touches the thread's part with values that are no zeros: some machines read zero pages faster.
+// Touches the thread's part with nonzero values: some machines read zero pages faster.
 static void fill_part(void *context, int index, int threads) {
   ceiling_job *j = context;
   size_t first, last;

@@ -12,9 +12,9 @@ typedef struct {
   const st_linear_out *outs;
   int count;
   st_input input;
-  const float *x;
+  const float *x; // [tokens][stride]
   size_t stride, tokens;
-  const float *norm;
+  const float *norm; // [input.columns]; NULL: none
   float eps;
 } linear_job;
 
@@ -112,10 +112,11 @@ struct row_job {
   void (*row)(const row_job *job, size_t token);
   uint32_t n, heads, width;
   const st_batch *batch;
-  float *x, *dst;
-  float *y; // changed by nothing but what stores it
-  const float *norm, *table;
-  const uint32_t *tokens;
+  float *x, *dst;         // [n][x_stride], [n][dst_stride]
+  float *y;               // [n][y_stride]; changed by nothing but what stores it
+  const float *norm;      // [width]
+  const float *table;     // [n_ctx][2][width / 2] cosines and sines
+  const uint32_t *tokens; // [n]
   size_t x_stride, y_stride, dst_stride;
   float value;
   bool interleaved;
@@ -314,8 +315,8 @@ static void gather(st_queue *q, const st_array *x, const uint32_t *tokens, uint3
 typedef struct {
   st_queue *q;
   st_array *x;
-  const uint32_t *tokens;
-  const float *weights;
+  const uint32_t *tokens; // [n] rows of x that are added to
+  const float *weights;   // [n]
   uint32_t n, width;
   const st_array *y;
 } scatter_job;

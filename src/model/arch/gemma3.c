@@ -46,7 +46,7 @@ static const st_fact facts[] = {
      "", ""},
     {NULL, "sliding_window use_sliding_window layer_types", ST_FACT_USED, "null", ""},
     {NULL, "final_logit_softcapping", ST_FACT_USED, "null", ""},
-    {NULL, "head_dim", ST_FACT_USED, "", "Gemma3TextConfig has a number for it only"},
+    {NULL, "head_dim", ST_FACT_USED, "", "Gemma3TextConfig has only a number for it"},
     {"embedding_scale", NULL, ST_FACT_AT, "0|1", "the family has its own, sqrt(hidden)"},
     {0},
 };

@@ -20,7 +20,7 @@ static const st_fact qwen2_facts[] = {
 static const st_fact qwen3_facts[] = {
     {NULL, "sliding_window max_window_layers layer_types", ST_FACT_USED, "null", ""},
     {NULL, "use_sliding_window", ST_FACT_USED, "", ""},
-    {NULL, "head_dim", ST_FACT_USED, "", "Qwen3Config has a number for it only"},
+    {NULL, "head_dim", ST_FACT_USED, "", "Qwen3Config has only a number for it"},
     {0},
 };
 
