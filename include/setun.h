@@ -131,6 +131,7 @@ typedef struct setun_session_params {
                        computes nothing. Neither logits nor positions change, and so no text; text that repeats
                        earlier text, quotes and edits, comes several times as fast. Guesses that fail are made less
                        often. */
+  uint32_t window, sinks; /* as those of setun_context_params (experimental) */
 } setun_session_params;
 
 enum { SETUN_DRAFT_MOST = 32 };
@@ -145,6 +146,12 @@ typedef struct setun_context_params {
   uint32_t n_logits;                /* tokens whose logits one call may ask for; 0: n_seq_max */
   int threads;                      /* 0: as many as suit the machine */
   setun_kv_type kv_keys, kv_values; /* formats of keys and of values */
+  /* Experimental. With `window` layers to which the model gives none see the last so many tokens, and, with `sinks`, so
+   * many of the first ones of the sequence beside them. Text then has no end (n_ctx must be 0): the cache holds the
+   * sinks, the window and one pass, positions are counted within it, and tokens before it are forgotten, see
+   * setun_session_forgotten. Up to window + sinks tokens nothing differs from a context without them. */
+  uint32_t window; /* 0: none */
+  uint32_t sinks;  /* at most 512; 0: none */
 } setun_context_params;
 
 /* A model's one GGUF file that is not on disk: in memory, or whatever `read` reads. Zero it, then set either `bytes` or
@@ -357,7 +364,7 @@ SETUN_API setun_status setun_session_new(const setun_model *model, const setun_s
                                          setun_session **session, setun_error *error);
 SETUN_API void setun_session_free(setun_session *session);
 
-SETUN_API uint32_t setun_session_context(const setun_session *session);  /* tokens that fit */
+SETUN_API uint32_t setun_session_context(const setun_session *session);  /* tokens that fit; UINT32_MAX: no limit */
 SETUN_API uint32_t setun_session_position(const setun_session *session); /* tokens so far */
 SETUN_API int setun_session_threads(const setun_session *session);
 /* Bytes of the KV cache that decoding one token reads when `tokens` are in it. */
@@ -390,10 +397,13 @@ SETUN_API setun_status setun_session_eval(setun_session *session, const setun_to
  * the first token. */
 SETUN_API const float *setun_session_logits(const setun_session *session);
 /* Forgets all tokens from position `n` on. Where layers with a sliding window have no longer what position `n` sees,
- * the next evaluation computes the tokens that are left again, with the results of a fresh session. */
+ * the next evaluation computes the tokens that are left again, with the results of a fresh session. Where tokens among
+ * these were forgotten, it is SETUN_ERROR_ARGUMENT instead. */
 SETUN_API setun_status setun_session_truncate(setun_session *session, uint32_t n, setun_error *error);
-/* The tokens so far, setun_session_position of them, owned by the session and valid until its next call. */
+/* The tokens so far, setun_session_position of them, owned by the session and valid until its next call. With a window:
+ * less setun_session_forgotten of them, which stood behind the sinks. */
 SETUN_API const setun_token *setun_session_tokens(const setun_session *session);
+SETUN_API uint32_t setun_session_forgotten(const setun_session *session); /* (experimental) */
 /* Writes the tokens and the KV cache to a file, whole or not at all: on failure an older file of that name is as it
  * was. */
 SETUN_API setun_status setun_session_save(setun_session *session, const char *path, setun_error *error);
@@ -428,7 +438,7 @@ SETUN_API void setun_context_free(setun_context *context);
 
 typedef struct setun_context_info {
   size_t size;         /* of this struct */
-  uint32_t n_ctx;      /* tokens that one sequence may have */
+  uint32_t n_ctx;      /* tokens that one sequence may have; UINT32_MAX: no limit */
   uint32_t n_seq_max;  /* sequences at once */
   uint32_t n_seq;      /* that there are */
   uint32_t n_batch;    /* tokens that one pass takes */
@@ -460,8 +470,10 @@ SETUN_API setun_status setun_context_reuse(setun_context *context, const setun_t
 
 /* Tokens that a sequence has; 0: there is none of that number. */
 SETUN_API uint32_t setun_context_position(const setun_context *context, int sequence);
-/* These tokens, owned by the context and valid until its next call; NULL: there is no such sequence. */
+/* These tokens, owned by the context and valid until its next call; NULL: there is no such sequence. With a window: less
+ * those forgotten, as setun_session_tokens. */
 SETUN_API const setun_token *setun_context_tokens(const setun_context *context, int sequence);
+SETUN_API uint32_t setun_context_forgotten(const setun_context *context, int sequence); /* (experimental) */
 
 /* As setun_session_save and the others, for a sequence; their files are those of sessions. Loading replaces the
  * sequence's tokens; pages that others share stay theirs. SETUN_ERROR_LIMIT when the cache has no room for them. */

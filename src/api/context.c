@@ -67,6 +67,10 @@ uint32_t setun_context_position(const setun_context *context, int sequence) {
   return context ? st_context_position((const st_context *)(const void *)context, sequence) : 0;
 }
 
+uint32_t setun_context_forgotten(const setun_context *context, int sequence) {
+  return context ? st_context_forgotten((const st_context *)(const void *)context, sequence) : 0;
+}
+
 const setun_token *setun_context_tokens(const setun_context *context, int sequence) {
   return context ? st_context_tokens((const st_context *)(const void *)context, sequence) : NULL;
 }

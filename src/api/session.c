@@ -44,6 +44,10 @@ uint32_t setun_session_position(const setun_session *session) {
   return session ? st_session_position(session->inner) : 0;
 }
 
+uint32_t setun_session_forgotten(const setun_session *session) {
+  return session ? st_session_forgotten(session->inner) : 0;
+}
+
 int setun_session_threads(const setun_session *session) {
   return session ? st_session_threads(session->inner) : 0;
 }

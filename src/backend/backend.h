@@ -92,6 +92,9 @@ typedef struct st_queue_options {
 // A cache is a pool of pages, numbered from 0: ST_CACHE_POSITIONS positions of one layer each. Which of them hold what
 // is up to whoever uses it, who gives the tables with each run of tokens.
 enum { ST_CACHE_POSITIONS = 64 };
+// Keys are added up in parts of so many positions: those of a sequence may be moved by a multiple of it with no bit of
+// any result changed.
+enum { ST_CACHE_PART = 512 };
 typedef struct st_cache_shape {
   uint32_t n_pages, n_ctx; // n_ctx: most positions of a sequence
   uint32_t n_head, n_head_kv, head_dim;
@@ -110,7 +113,8 @@ typedef struct st_linear_out {
 // The tokens of a pass: runs of them, each of one sequence at positions that follow one another. Row t of an array is
 // token t, counted through all runs.
 typedef struct st_token_run {
-  uint32_t position, n; // position: of the run's first token
+  uint32_t position, n; // position: of the run's first token, in the tables
+  uint32_t forgotten;   // tokens of the sequence before it that have no position any more
   // pages[layer * stride + p / ST_CACHE_POSITIONS] holds position p of a layer; entries of positions that no token of
   // the run sees or is stored at are not read.
   const uint32_t *pages;
@@ -122,13 +126,26 @@ typedef struct st_batch {
   uint32_t n_runs, n_tokens;
 } st_batch;
 
+typedef struct st_rope_args {
+  uint32_t heads, head_dim;
+  const st_dvector *table; // [n][2][head_dim / 2]: cosines, then sines, of each position
+  bool interleaved;
+  uint32_t period; // a token counts as at position % period, 0: at its position,
+  uint32_t most;   // and as at this one if it is less
+} st_rope_args;
+
+// Tokens of a run are all before, or all behind, position n_sinks + window, and likewise of period.
 typedef struct st_attend_args {
   uint32_t layer;
   uint32_t n_head;
-  uint32_t window; // a key is visible when query - key < window; 0: all before it
+  uint32_t window;  // a key is visible when query - key < window; 0: all before it
+  uint32_t n_sinks; // the first keys, which are visible too: to a token before position n_sinks + window all are
+  uint32_t period;  // 0, or a multiple of ST_CACHE_PART: q_far is for keys before it where the token is not
   float scale;
   const st_dvector *sinks; // [n_head]; NULL: none
   const st_array *q;       // [n, n_head * head_dim]
+  const st_array *q_far;   // likewise; where period is 0 not used
+  const st_array *q_sink;  // likewise, for the first n_sinks keys of a token behind n_sinks + window; of 0 not used
   st_array *dst;           // likewise
 } st_attend_args;
 
@@ -197,9 +214,8 @@ struct st_backend {
   // dst[t] = RMSNorm(x[t]) * norm, `width` wide, for the first n tokens.
   void (*norm_into)(st_queue *queue, const st_array *x, uint32_t n, uint32_t width, const st_dvector *norm, float eps,
                     st_array *dst);
-  // Rotates each head of x in place. `table` is [n_ctx][2][head_dim / 2]: cosines, then sines, of each position.
-  void (*rope)(st_queue *queue, st_array *x, const st_batch *batch, uint32_t heads, uint32_t head_dim,
-               const st_dvector *table, bool interleaved);
+  // dst = x with each head rotated; dst may be x.
+  void (*rope)(st_queue *queue, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst);
   void (*clip)(st_queue *queue, st_array *x, uint32_t n, uint32_t width, float limit);
   // Stores the tokens' keys and values, [n_tokens, n_head_kv * head_dim] each, which it may change.
   void (*cache_write)(st_queue *queue, st_cache *cache, uint32_t layer, const st_batch *batch, st_array *k,

@@ -26,7 +26,7 @@ void st_attend_merge(const st_attend *a, size_t index, const float *part_out, co
     float *to = out + i * a->head_dim;
     const float *from = part_out + i * a->head_dim;
     if (index < first / ST_PART || index * ST_PART >= seen) continue;
-    if (index > first / ST_PART) {
+    if (index > first / ST_PART || a->merged) {
       merge(from, part_state + 2 * i, a->head_dim, to, state + 2 * i);
     } else if (to != from) {
       for (size_t d = 0; d < a->head_dim; d++) to[d] = from[d];

@@ -33,6 +33,7 @@ struct st_attend {
   size_t n_keys;              // token 0 sees the keys [0, n_keys), token i [0, n_keys + i)
   size_t window;              // of these only the last `window`; 0: all
   float scale;                // of the scores
+  bool merged;                // other keys' sums are there already: the first part of these is added, as others are
   const float *sinks;         // [n_q] learned logits that take part in the softmax only; NULL: none
 };
 

@@ -10,7 +10,8 @@
 
 static setun_status new_table(st_run *r, const st_rope_params *p, st_dvector **out, setun_error *err) {
   const st_model *m = r->model;
-  float *table = st_rope_table(p, m->h.head_dim, r->n_ctx, m->h.n_ctx_train, m->rope_divisors);
+  uint32_t reach = r->windows.period ? r->windows.window + r->windows.sinks : r->n_ctx;
+  float *table = st_rope_table(p, m->h.head_dim, r->n_ctx, reach, m->h.n_ctx_train, m->rope_divisors);
   if (!table) return st_fail_memory(err, "the rotary position table");
   setun_status s = m->backend->vector_new(m->device, table, (size_t)r->n_ctx * m->h.head_dim, out, err);
   st_free(table);
@@ -23,7 +24,7 @@ typedef struct run_array {
   size_t tokens, width;
 } run_array;
 
-enum { RUN_ARRAYS = 9, LOGITS_AT_ONCE = 64 };
+enum { RUN_ARRAYS = 11, LOGITS_AT_ONCE = 64 };
 
 // Tokens whose logits are computed together: the head is read once for all of them.
 static uint32_t logits_at_once(const st_run_options *o) {
@@ -40,10 +41,17 @@ static void list_arrays(const st_hparams *h, st_run *r, const st_run_options *o,
     ff = ff > h->n_ff_shared ? ff : h->n_ff_shared;
     rows = rows > h->n_expert_used ? rows : h->n_expert_used;
   }
-  const run_array all[RUN_ARRAYS] = {
-      {&r->x, n_batch, h->n_embd}, {&r->q, n_batch, q},    {&r->k, n_batch, kv},
-      {&r->v, n_batch, kv},        {&r->attn, n_batch, q}, {&r->branch, n_batch, h->n_embd},
-      {&r->gate, rows, ff},        {&r->up, rows, ff},     {&r->logits, logits_at_once(o), h->n_vocab}};
+  const run_array all[RUN_ARRAYS] = {{&r->x, n_batch, h->n_embd},
+                                     {&r->q, n_batch, q},
+                                     {&r->k, n_batch, kv},
+                                     {&r->v, n_batch, kv},
+                                     {&r->attn, n_batch, q},
+                                     {&r->branch, n_batch, h->n_embd},
+                                     {&r->gate, rows, ff},
+                                     {&r->up, rows, ff},
+                                     {&r->logits, logits_at_once(o), h->n_vocab},
+                                     {&r->q_far, o->windows.period ? n_batch : 0, q},
+                                     {&r->q_sink, o->windows.sinks ? n_batch : 0, q}};
   for (int i = 0; i < RUN_ARRAYS; i++) list[i] = all[i];
 }
 
@@ -52,6 +60,7 @@ static setun_status new_arrays(st_run *r, const st_run_options *o, setun_error *
   setun_status s = SETUN_OK;
   list_arrays(&r->model->h, r, o, list);
   for (int i = 0; i < RUN_ARRAYS && s == SETUN_OK; i++) {
+    if (!list[i].tokens) continue;
     s = r->model->backend->array_new(r->queue, list[i].tokens, list[i].width, list[i].array, err);
   }
   return s;
@@ -74,7 +83,7 @@ static setun_status take_sequences(const st_model *m, const setun_context_params
   if (o->n_logits > MAX_LOGITS) {
     return st_fail(err, SETUN_ERROR_LIMIT, "n_logits: expected at most %d tokens, found %u", MAX_LOGITS, o->n_logits);
   }
-  uint64_t blocks = (uint64_t)o->n_seq * st_run_blocks(o->n_ctx);
+  uint64_t blocks = (uint64_t)o->n_seq * st_blocks(o->n_ctx);
   if (p->n_cache) blocks = p->n_cache / ST_CACHE_POSITIONS + (p->n_cache % ST_CACHE_POSITIONS > 0);
   if (blocks > UINT32_MAX / m->h.n_layer) {
     return st_fail(err, SETUN_ERROR_LIMIT, "KV cache: expected at most %u pages of %d tokens, found %llu",
@@ -88,6 +97,12 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
                                setun_error *err) {
   const setun_context_params session = {.n_seq_max = 1}, *p = params ? params : &session;
   uint32_t trained = m->h.n_ctx_train, most = m->h.n_ctx_most < MAX_CONTEXT ? m->h.n_ctx_most : MAX_CONTEXT;
+  setun_status s = st_windows_of(&m->h, p->window, p->sinks, &o->windows, err);
+  if (s != SETUN_OK) return s;
+  if (p->window && p->n_ctx) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "n_ctx: expected 0 with a window, with which text has no end, found %u",
+                   p->n_ctx);
+  }
   o->n_ctx = p->n_ctx ? p->n_ctx : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
   if (o->n_ctx > most) {
     return st_fail(
@@ -96,7 +111,9 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
         "to, found %u",
         most, o->n_ctx);
   }
-  setun_status s = take_sequences(m, p, o, err);
+  o->limit = o->n_ctx;
+  if (o->windows.period) o->n_ctx = 2 * o->windows.period, o->limit = UINT32_MAX;
+  s = take_sequences(m, p, o, err);
   if (s != SETUN_OK) return s;
   o->n_batch = p->n_batch ? p->n_batch : DEFAULT_BATCH;
   if (o->n_batch > (uint64_t)o->n_ctx * o->n_seq) o->n_batch = o->n_ctx * o->n_seq;
@@ -115,18 +132,11 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
   return SETUN_OK;
 }
 
-uint32_t st_layer_blocks(const st_hparams *h, uint32_t layer, uint32_t n_ctx, uint32_t n_batch) {
-  uint32_t all = st_run_blocks(n_ctx), window = st_layer_window(h, layer);
-  uint64_t most = (uint64_t)window + n_batch - 1; // positions, which may begin anywhere in a page
-  uint64_t blocks = (most + ST_CACHE_POSITIONS - 2) / ST_CACHE_POSITIONS + 1;
-  return window && blocks < all ? (uint32_t)blocks : all;
-}
-
 void st_run_count_pages(const st_hparams *h, const st_run_options *o, uint32_t pages[ST_LAYER_KINDS]) {
   for (int kind = 0; kind < ST_LAYER_KINDS; kind++) pages[kind] = 0;
   for (uint32_t i = 0; i < h->n_layer; i++) {
-    uint64_t blocks = (uint64_t)o->n_seq * st_layer_blocks(h, i, o->n_ctx, o->n_batch);
-    pages[st_layer_kind_of(h, i)] += blocks < o->n_blocks ? (uint32_t)blocks : o->n_blocks;
+    uint64_t blocks = (uint64_t)o->n_seq * st_layer_blocks(h, &o->windows, i, o->n_ctx, o->n_batch);
+    pages[st_layer_kind_of(h, &o->windows, i)] += blocks < o->n_blocks ? (uint32_t)blocks : o->n_blocks;
   }
 }
 
@@ -164,6 +174,7 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   r->model = m;
   r->n_ctx = o->n_ctx;
   r->n_batch = o->n_batch;
+  r->windows = o->windows;
   r->n_logits = logits_at_once(o);
   r->keys = o->keys, r->values = o->values;
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
@@ -190,7 +201,7 @@ void st_run_free(st_run *r) {
   const st_backend *b = r->model->backend;
   st_moe_free(r, r->moe);
   st_products_free(r, r->products);
-  st_array *arrays[] = {r->x, r->q, r->k, r->v, r->attn, r->branch, r->gate, r->up, r->logits};
+  st_array *arrays[] = {r->x, r->q, r->k, r->v, r->attn, r->branch, r->gate, r->up, r->logits, r->q_far, r->q_sink};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
     if (arrays[i]) b->array_free(arrays[i]);
   }
@@ -214,6 +225,26 @@ static void norm_heads(st_run *r, st_array *x, uint32_t n, uint32_t heads, const
   if (norm) r->model->backend->rmsnorm(r->queue, x, n, heads * h->head_dim / width, width, norm, h->norm_eps);
 }
 
+// RoPE of queries and keys, see windows.h.
+static void rotate(st_run *r, uint32_t index, const st_batch *batch) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  const st_windows *w = &r->windows;
+  st_rope_args args = {.heads = h->n_head,
+                       .head_dim = h->head_dim,
+                       .table = h->sliding[index] && r->rope_local ? r->rope_local : r->rope,
+                       .interleaved = h->interleaved,
+                       .most = UINT32_MAX};
+  if (r->q_far) b->rope(r->queue, r->q, batch, &args, r->q_far);
+  args.most = w->sinks + w->window - 1;
+  if (r->q_sink) b->rope(r->queue, r->q, batch, &args, r->q_sink);
+  args.most = UINT32_MAX;
+  args.period = w->period;
+  b->rope(r->queue, r->q, batch, &args, r->q);
+  args.heads = h->n_head_kv;
+  b->rope(r->queue, r->k, batch, &args, r->k);
+}
+
 static void attention(st_run *r, uint32_t index, const st_batch *batch) {
   uint32_t n = batch->n_tokens;
   const st_backend *b = r->model->backend;
@@ -229,17 +260,19 @@ static void attention(st_run *r, uint32_t index, const st_batch *batch) {
     b->clip(r->queue, r->k, n, h->n_head_kv * h->head_dim, h->clip_qkv);
     b->clip(r->queue, r->v, n, h->n_head_kv * h->head_dim, h->clip_qkv);
   }
-  const st_dvector *table = h->sliding[index] && r->rope_local ? r->rope_local : r->rope;
-  b->rope(r->queue, r->q, batch, h->n_head, h->head_dim, table, h->interleaved);
-  b->rope(r->queue, r->k, batch, h->n_head_kv, h->head_dim, table, h->interleaved);
+  rotate(r, index, batch);
   b->cache_write(r->queue, r->cache, index, batch, r->k, r->v);
   b->attend(r->queue, r->cache, batch,
             &(st_attend_args){.layer = index,
                               .n_head = h->n_head,
-                              .window = st_layer_window(h, index),
+                              .window = st_layer_window(h, &r->windows, index),
+                              .n_sinks = st_layer_sinks(h, &r->windows, index),
+                              .period = r->windows.period,
                               .scale = h->attn_scale,
                               .sinks = l->vector[ST_ATTN_SINKS],
                               .q = r->q,
+                              .q_far = r->q_far,
+                              .q_sink = r->q_sink,
                               .dst = r->attn});
   const st_product o = {&l->linear[ST_ATTN_O], r->branch, 0};
   st_multiply(r, r->attn, 0, n, l->vector[ST_ATTN_SUB_NORM], &o, 1);
@@ -282,7 +315,7 @@ static setun_status report_hidden(st_run *r, const st_pass *p, uint32_t layer, c
   const float *rows = p->hidden;
   for (uint32_t i = 0; i < batch->n_runs && s == SETUN_OK; i++) {
     const st_token_run *run = &batch->runs[i];
-    if (!p->on_hidden(layer, run->position, run->n, rows, p->user)) s = fail_stopped(err);
+    if (!p->on_hidden(layer, run->forgotten + run->position, run->n, rows, p->user)) s = fail_stopped(err);
     rows += run->n * width;
   }
   return s;

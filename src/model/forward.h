@@ -3,10 +3,8 @@
 #define SETUN_MODEL_FORWARD_H
 
 #include "model/model.h"
+#include "model/windows.h"
 #include "setun.h"
-
-// What a layer keeps of a sequence: the keys and values of all positions, or only of those in its window.
-typedef enum st_layer_kind { ST_LAYER_FULL, ST_LAYER_WINDOW, ST_LAYER_KINDS } st_layer_kind;
 
 // What a context computes in: a queue, activations for up to n_batch tokens, and the pages of the KV cache. Whose pages
 // these are is up to whoever gives the batches.
@@ -14,26 +12,30 @@ typedef struct st_run {
   const st_model *model;
   st_queue *queue;
   st_cache *cache;
-  uint32_t n_ctx, n_batch;
+  uint32_t n_ctx, n_batch; // positions of a sequence, tokens of a pass
+  st_windows windows;
   uint32_t n_logits;                // tokens whose logits are computed together at most
   uint32_t n_pages[ST_LAYER_KINDS]; // of the cache: first those for layers of the first kind, then the others
   setun_kv_type keys, values;       // formats of the cache
-  st_dvector *rope, *rope_local;    // [n_ctx][2][head_dim / 2], see rope.h; rope_local NULL: all layers share one
+  st_dvector *rope, *rope_local;    // [positions][2][head_dim / 2], see rope.h; rope_local NULL: all layers share one
   st_array *x;                      // [n_batch, n_embd] what runs through the blocks
   st_array *q, *attn;               // [n_batch, n_head * head_dim] queries, attention's output
-  st_array *k, *v;                  // [n_batch, n_head_kv * head_dim] keys and values of this pass
-  st_array *branch;                 // [n_batch, n_embd] what a part of a block adds to x
-  st_array *gate, *up;              // [n_batch, n_ff]; with experts [max(n_batch, used), widest of the parts]
-  st_array *logits;                 // [tokens computed at once, n_vocab]
-  struct st_moe *moe;               // NULL: the model has no experts
+  st_array *q_far, *q_sink; // like q, rotated for keys of the period before, and for sinks; NULL: there are none
+  st_array *k, *v;          // [n_batch, n_head_kv * head_dim] keys and values of this pass
+  st_array *branch;         // [n_batch, n_embd] what a part of a block adds to x
+  st_array *gate, *up;      // [n_batch, n_ff]; with experts [max(n_batch, used), widest of the parts]
+  st_array *logits;         // [tokens computed at once, n_vocab]
+  struct st_moe *moe;       // NULL: the model has no experts
   struct st_products *products;
 } st_run;
 
 typedef struct st_run_options {
   uint32_t n_ctx, n_batch; // positions of a sequence, tokens of a pass
-  uint32_t n_seq;          // sequences
-  uint32_t n_blocks;       // of ST_CACHE_POSITIONS positions: pages of each layer without a window
-  uint32_t n_logits;       // tokens whose logits are kept
+  uint32_t limit;          // tokens that a sequence may have: n_ctx, or UINT32_MAX where it goes on for ever
+  st_windows windows;
+  uint32_t n_seq;    // sequences
+  uint32_t n_blocks; // of ST_CACHE_POSITIONS positions: pages of each layer without a window
+  uint32_t n_logits; // tokens whose logits are kept
   int threads;
   setun_kv_type keys, values; // formats of the cache
 } st_run_options;
@@ -41,19 +43,6 @@ typedef struct st_run_options {
 // The options of a context of the model: defaults filled in, limits checked. NULL: of a session with defaults.
 setun_status st_run_options_of(const st_model *m, const setun_context_params *params, st_run_options *options,
                                setun_error *err);
-// Pages of a layer that hold so many positions.
-static inline uint32_t st_run_blocks(uint32_t positions) {
-  return (positions + ST_CACHE_POSITIONS - 1) / ST_CACHE_POSITIONS;
-}
-// A layer's window: how many positions it sees, its own included; 0: all.
-static inline uint32_t st_layer_window(const st_hparams *h, uint32_t layer) {
-  return h->sliding[layer] ? h->window : 0;
-}
-static inline st_layer_kind st_layer_kind_of(const st_hparams *h, uint32_t layer) {
-  return st_layer_window(h, layer) ? ST_LAYER_WINDOW : ST_LAYER_FULL;
-}
-// Pages of a layer that a sequence has at most: those of all positions, or of the window and one pass.
-uint32_t st_layer_blocks(const st_hparams *h, uint32_t layer, uint32_t n_ctx, uint32_t n_batch);
 // Pages of the cache for the layers of each kind.
 void st_run_count_pages(const st_hparams *h, const st_run_options *options, uint32_t pages[ST_LAYER_KINDS]);
 // Bytes of a run's cache, and of everything else in it, before there is one. `workload`: that of all matrices.

@@ -61,15 +61,15 @@ static void frequencies(const st_rope_params *p, uint32_t head_dim, uint32_t n_c
   if (p->scaling == ST_ROPE_YARN) yarn(p, head_dim, original, out);
 }
 
-float *st_rope_table(const st_rope_params *p, uint32_t head_dim, uint32_t n_ctx, uint32_t n_ctx_train,
+float *st_rope_table(const st_rope_params *p, uint32_t head_dim, uint32_t rows, uint32_t n_ctx, uint32_t n_ctx_train,
                      const float *divisors) {
   uint32_t half = head_dim / 2;
   double original = p->original_max_position_embeddings ? p->original_max_position_embeddings : n_ctx_train;
-  float *table = st_malloc((size_t)n_ctx * head_dim, sizeof *table), *f = st_malloc(half, sizeof *f);
+  float *table = st_malloc((size_t)rows * head_dim, sizeof *table), *f = st_malloc(half, sizeof *f);
   if (table && f) {
     frequencies(p, head_dim, n_ctx, original, divisors, f);
     float scale = magnitude(p, original, n_ctx_train);
-    for (uint32_t position = 0; position < n_ctx; position++) {
+    for (uint32_t position = 0; position < rows; position++) {
       float *cosine = table + (size_t)position * head_dim, *sine = cosine + half;
       for (uint32_t i = 0; i < half; i++) {
         float angle = (float)position * f[i];

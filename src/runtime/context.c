@@ -30,6 +30,7 @@ struct st_context {
   const char *what;
   int64_t maker; // the process that computes with it
   int threads;
+  uint32_t limit; // tokens that a sequence may have
   st_sequences sequences;
   uint32_t n_logits;
   float *logits;   // [n_logits, n_vocab], in the order in which they are computed
@@ -81,6 +82,7 @@ setun_status st_context_new(const st_model *m, const setun_context_params *param
   if (!c) return st_fail_memory(err, "the context");
   c->what = what;
   c->threads = options.threads;
+  c->limit = options.limit;
   c->maker = st_process_current();
   s = st_run_new(m, &options, &c->run, err);
   if (s == SETUN_OK) s = st_sequences_new(&c->sequences, c->run, options.n_seq, err);
@@ -110,7 +112,7 @@ void st_context_info(const st_context *c, setun_context_info *info) {
                           .head_dim = h->head_dim,
                           .keys = c->run->keys,
                           .values = c->run->values};
-  *info = (setun_context_info){.n_ctx = c->run->n_ctx,
+  *info = (setun_context_info){.n_ctx = c->limit,
                                .n_seq_max = c->sequences.n_max,
                                .n_batch = c->run->n_batch,
                                .n_logits = c->n_logits,
@@ -130,8 +132,8 @@ uint64_t st_context_cache_bytes(const st_context *c, uint32_t tokens) {
   const st_hparams *h = &c->run->model->h;
   uint64_t seen = 0;
   for (uint32_t i = 0; i < h->n_layer; i++) {
-    uint32_t window = st_layer_window(h, i);
-    seen += window && window < tokens ? window : tokens;
+    uint32_t window = st_layer_window(h, &c->run->windows, i), sinks = st_layer_sinks(h, &c->run->windows, i);
+    seen += window && window + sinks < tokens ? window + sinks : tokens;
   }
   const st_backend *b = c->run->model->backend;
   return seen * h->n_head_kv *
@@ -175,11 +177,11 @@ setun_status st_context_truncate(st_context *c, int sequence, uint32_t n, setun_
   st_sequence *q = NULL;
   setun_status s = get(c, sequence, &q, err);
   if (s != SETUN_OK) return s;
-  if (n > q->position) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "truncate: expected at most its %u tokens, found %u", q->position, n);
+  if (n > q->forgotten + q->position) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "truncate: expected at most its %u tokens, found %u",
+                   q->forgotten + q->position, n);
   }
-  st_sequence_truncate(&c->sequences, q, n);
-  return SETUN_OK;
+  return st_sequence_truncate(&c->sequences, q, n, err);
 }
 
 setun_status st_context_reuse(st_context *c, const setun_token *ids, size_t n, int *sequence, uint32_t *position,
@@ -195,7 +197,12 @@ setun_status st_context_reuse(st_context *c, const setun_token *ids, size_t n, i
 
 uint32_t st_context_position(const st_context *c, int sequence) {
   st_sequence *q = NULL;
-  return st_sequence_get(&c->sequences, sequence, &q, NULL) == SETUN_OK ? q->position : 0;
+  return st_sequence_get(&c->sequences, sequence, &q, NULL) == SETUN_OK ? q->forgotten + q->position : 0;
+}
+
+uint32_t st_context_forgotten(const st_context *c, int sequence) {
+  st_sequence *q = NULL;
+  return st_sequence_get(&c->sequences, sequence, &q, NULL) == SETUN_OK ? q->forgotten : 0;
 }
 
 const setun_token *st_context_tokens(const st_context *c, int sequence) {
@@ -244,11 +251,11 @@ typedef struct eval_state {
 } eval_state;
 
 static setun_status check_entry(const st_context *c, const work *w, setun_error *err) {
-  uint32_t n_vocab = c->run->model->h.n_vocab, position = w->sequence->position;
+  uint32_t n_vocab = c->run->model->h.n_vocab, position = w->sequence->forgotten + w->sequence->position;
   const setun_batch_entry *e = w->entry;
-  if (e->n > c->run->n_ctx - position) {
+  if (e->n > c->limit - position) {
     return st_fail(err, SETUN_ERROR_LIMIT, "%zu tokens after %u do not fit into a context of %u", e->n, position,
-                   c->run->n_ctx);
+                   c->limit);
   }
   if (e->n && !e->ids) return st_fail(err, SETUN_ERROR_ARGUMENT, "ids: expected %zu tokens, found NULL", e->n);
   for (size_t i = 0; i < e->n; i++) {
@@ -335,8 +342,8 @@ static void take_tokens(eval_state *e, work *w, uint32_t n) {
   setun_logits logits = w->entry->logits;
   const st_sequence *q = w->sequence;
   c->growths[e->batch.n_runs] = (st_growth){w->sequence, n};
-  c->runs[e->batch.n_runs++] =
-      (st_token_run){.position = q->cached, .n = n, .pages = q->pages, .stride = c->sequences.stride};
+  c->runs[e->batch.n_runs++] = (st_token_run){
+      .position = q->cached, .n = n, .forgotten = q->forgotten, .pages = q->pages, .stride = c->sequences.stride};
   memcpy(c->ids + e->batch.n_tokens, w->ids + w->done, n * sizeof *c->ids);
   for (uint32_t i = 0; i < n && !e->again; i++) {
     bool last = w->done + i + 1 == w->n, all = e->params->on_logits || logits == SETUN_LOGITS_ALL;
@@ -357,7 +364,9 @@ static void fill_pass(eval_state *e) {
     for (size_t i = 0; i < e->n_works; i++) {
       work *w = &c->works[i];
       size_t left = w->n - w->done, room = c->run->n_batch - e->batch.n_tokens;
-      if (left && room && has_several(w) == several) take_tokens(e, w, (uint32_t)(left < room ? left : room));
+      if (!left || !room || has_several(w) != several) continue;
+      if (!e->again) st_sequence_wrap(&c->sequences, w->sequence);
+      take_tokens(e, w, st_windows_run(&c->run->windows, w->sequence->cached, (uint32_t)(left < room ? left : room)));
     }
   }
 }

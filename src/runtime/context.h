@@ -25,6 +25,7 @@ setun_status st_context_truncate(st_context *context, int sequence, uint32_t n, 
 setun_status st_context_reuse(st_context *context, const setun_token *ids, size_t n, int *sequence, uint32_t *position,
                               setun_error *err);
 uint32_t st_context_position(const st_context *context, int sequence);
+uint32_t st_context_forgotten(const st_context *context, int sequence);
 const setun_token *st_context_tokens(const st_context *context, int sequence);
 setun_status st_context_save(st_context *context, int sequence, const char *path, setun_error *err);
 setun_status st_context_load(st_context *context, int sequence, const char *path, setun_error *err);

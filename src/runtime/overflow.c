@@ -64,7 +64,7 @@ static const float *suspicious(const float *logits, uint32_t n, uint32_t n_vocab
 uint32_t st_finished_position(const st_finished_pass *f, uint32_t row) {
   const st_token_run *r = f->batch->runs;
   for (; row >= r->n; r++) row -= r->n;
-  return r->position + row;
+  return r->forgotten + r->position + row;
 }
 
 setun_status st_overflow_check(const st_finished_pass *f, const uint32_t *rows, uint32_t n, const float *logits,

@@ -11,13 +11,27 @@ static const st_hparams *hparams_of(const st_sequences *a) {
 static uint32_t layers_of(const st_sequences *a) {
   return hparams_of(a)->n_layer;
 }
+// Blocks of the sinks, which a layer keeps whatever its first block is.
+static uint32_t sinks_of(const st_sequences *a, uint32_t layer) {
+  return st_blocks(st_layer_sinks(hparams_of(a), &a->run->windows, layer));
+}
 static st_layer_kind kind_of(const st_sequences *a, uint32_t layer) {
-  return st_layer_kind_of(hparams_of(a), layer);
+  return st_layer_kind_of(hparams_of(a), &a->run->windows, layer);
+}
+
+bool st_sequence_has_page(const st_sequences *a, const st_sequence *s, uint32_t layer, uint32_t block) {
+  return block >= s->layers[layer].first || block < sinks_of(a, layer);
+}
+
+// Pages that a sequence has of a layer.
+static uint32_t pages_of(const st_sequences *a, const st_sequence *s, uint32_t layer) {
+  uint32_t first = s->layers[layer].first, sinks = sinks_of(a, layer);
+  return s->n_blocks - first + (first < sinks ? first : sinks);
 }
 
 uint64_t st_sequences_size(const st_model *m, const st_run_options *o) {
   uint32_t pages[ST_LAYER_KINDS];
-  uint64_t layer = st_run_blocks(o->n_ctx) * sizeof(uint32_t) + sizeof(st_layer_cache);
+  uint64_t layer = st_blocks(o->n_ctx) * sizeof(uint32_t) + sizeof(st_layer_cache);
   uint64_t each = sizeof(st_sequence) + m->h.n_layer * layer + (uint64_t)o->n_ctx * sizeof(setun_token);
   uint64_t size = 2 * (uint64_t)o->n_seq * each;
   st_run_count_pages(&m->h, o, pages);
@@ -37,7 +51,7 @@ static setun_status new_pools(st_sequences *a, setun_error *err) {
 
 setun_status st_sequences_new(st_sequences *a, st_run *run, uint32_t n_max, setun_error *err) {
   size_t pages;
-  *a = (st_sequences){.run = run, .n_max = n_max, .stride = st_run_blocks(run->n_ctx)};
+  *a = (st_sequences){.run = run, .n_max = n_max, .stride = st_blocks(run->n_ctx)};
   setun_status s = new_pools(a, err);
   if (s != SETUN_OK) return s;
   a->all = st_calloc((size_t)2 * n_max, sizeof *a->all);
@@ -100,13 +114,14 @@ static void release_from(st_sequences *a, st_sequence *s, uint32_t from) {
   for (; s->n_blocks > from; s->n_blocks--) {
     uint32_t block = s->n_blocks - 1;
     for (uint32_t layer = layers_of(a); layer; layer--) {
-      if (block < s->layers[layer - 1].first) continue;
+      if (!st_sequence_has_page(a, s, layer - 1, block)) continue;
       st_page_release(&a->pools[kind_of(a, layer - 1)], *st_sequence_page(a, s, layer - 1, block), is_dropped(a, s));
     }
   }
 }
 static void release_before(st_sequences *a, st_sequence *s, uint32_t layer, uint32_t end) {
   for (uint32_t *first = &s->layers[layer].first; *first < end; ++*first) {
+    if (*first < sinks_of(a, layer)) continue;
     st_page_release(&a->pools[kind_of(a, layer)], *st_sequence_page(a, s, layer, *first), is_dropped(a, s));
   }
 }
@@ -121,7 +136,7 @@ static void release_all(st_sequences *a, st_sequence *s) {
 static void forget(st_sequences *a, st_sequence *s) {
   release_all(a, s);
   s->used = false;
-  s->position = 0;
+  s->position = s->forgotten = 0;
 }
 
 // Of those dropped; NULL: there is none.
@@ -140,7 +155,8 @@ static void move(st_sequences *a, st_sequence *from, st_sequence *to) {
   *to = *from;
   *from = unused;
   for (uint32_t layer = 0; layer < layers_of(a); layer++) {
-    for (uint32_t block = to->layers[layer].first; block < to->n_blocks; block++) {
+    for (uint32_t block = 0; block < to->n_blocks; block++) {
+      if (!st_sequence_has_page(a, to, layer, block)) continue;
       st_page_set_idle(&a->pools[kind_of(a, layer)], *st_sequence_page(a, to, layer, block), is_dropped(a, to));
     }
   }
@@ -149,7 +165,7 @@ static void move(st_sequences *a, st_sequence *from, st_sequence *to) {
 void st_sequence_drop(st_sequences *a, st_sequence *s) {
   st_sequence_trim(a, s);
   s->position = s->cached;
-  if (!s->position) {
+  if (!s->position || s->forgotten) { // what was forgotten cannot be compared
     forget(a, s);
     return;
   }
@@ -160,13 +176,12 @@ void st_sequence_drop(st_sequences *a, st_sequence *s) {
 }
 
 void st_sequence_trim(st_sequences *a, st_sequence *s) {
-  release_from(a, s, st_run_blocks(s->cached));
+  release_from(a, s, st_blocks(s->cached));
   if (!s->cached) release_all(a, s);
 }
 
 uint32_t st_sequence_visible(const st_sequences *a, uint32_t layer, uint32_t position) {
-  uint32_t window = st_layer_window(hparams_of(a), layer);
-  return window && position >= window ? (position - window + 1) / ST_CACHE_POSITIONS : 0;
+  return st_layer_first(hparams_of(a), &a->run->windows, layer, position);
 }
 
 // Whether the cache has all that the token at position n sees.
@@ -177,25 +192,54 @@ static bool is_whole(const st_sequences *a, const st_sequence *s, uint32_t n) {
   return n <= s->cached;
 }
 
-void st_sequence_truncate(st_sequences *a, st_sequence *s, uint32_t n) {
+setun_status st_sequence_truncate(st_sequences *a, st_sequence *s, uint32_t n, setun_error *err) {
+  uint32_t sinks = a->run->windows.sinks;
+  if (s->forgotten && n > sinks && (n < s->forgotten || !is_whole(a, s, n - s->forgotten))) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT,
+                   "truncate: expected at most %u tokens, or so many that the window of the next is still there, since "
+                   "others were forgotten; found %u of %u",
+                   sinks, n, s->forgotten + s->position);
+  }
+  if (n > sinks) n -= s->forgotten; // otherwise none of those forgotten is left
+  if (n <= sinks) s->forgotten = 0;
   s->position = n;
-  if (s->cached <= n) return;
+  if (s->cached <= n) return SETUN_OK;
   if (is_whole(a, s, n)) {
     s->cached = n;
     st_sequence_trim(a, s);
   } else {
     release_all(a, s);
   }
+  return SETUN_OK;
+}
+
+void st_sequence_wrap(st_sequences *a, st_sequence *s) {
+  const st_windows *w = &a->run->windows;
+  uint32_t blocks = w->period / ST_CACHE_POSITIONS;
+  if (!w->period || s->cached < w->period + w->kept) return;
+  for (uint32_t layer = 0; layer < layers_of(a); layer++) {
+    release_before(a, s, layer, st_sequence_visible(a, layer, s->cached));
+    uint32_t first = s->layers[layer].first, *pages = st_sequence_page(a, s, layer, 0);
+    memmove(pages + first - blocks, pages + first, (s->n_blocks - first) * sizeof *pages);
+    s->layers[layer].first = first - blocks;
+  }
+  s->n_blocks -= blocks;
+  s->cached -= w->period;
+  s->position -= w->period;
+  s->forgotten += w->period;
+  memmove(s->ids + w->sinks, s->ids + w->sinks + w->period, (s->position - w->sinks) * sizeof *s->ids);
 }
 
 void st_sequence_copy(st_sequences *a, const st_sequence *from, st_sequence *to, uint32_t n) {
   to->position = n;
+  to->forgotten = from->forgotten;
   to->cached = n < from->cached ? n : from->cached;
-  to->n_blocks = st_run_blocks(to->cached);
+  to->n_blocks = st_blocks(to->cached);
   memcpy(to->ids, from->ids, n * sizeof *to->ids);
   for (uint32_t layer = 0; layer < layers_of(a); layer++) {
     to->layers[layer] = from->layers[layer];
-    for (uint32_t block = to->layers[layer].first; block < to->n_blocks; block++) {
+    for (uint32_t block = 0; block < to->n_blocks; block++) {
+      if (!st_sequence_has_page(a, to, layer, block)) continue;
       uint32_t page = *st_sequence_page(a, from, layer, block);
       *st_sequence_page(a, to, layer, block) = page;
       st_page_share(&a->pools[kind_of(a, layer)], page, is_dropped(a, to));
@@ -206,6 +250,7 @@ void st_sequence_copy(st_sequences *a, const st_sequence *from, st_sequence *to,
 // Tokens of a sequence that are those of the ids, at most `most`, if the cache has them; otherwise 0.
 static uint32_t common_prefix(const st_sequences *a, const st_sequence *s, const setun_token *ids, uint32_t most) {
   uint32_t n = 0;
+  if (s->forgotten) return 0;
   if (most > s->cached) most = s->cached;
   while (n < most && s->ids[n] == ids[n]) n++;
   return is_whole(a, s, n) ? n : 0;
@@ -262,13 +307,17 @@ static bool is_shared(const st_sequences *a, const st_growth *g, size_t i, uint3
   return users > 1;
 }
 
+static uint32_t limit_of(const st_sequences *a, uint32_t layer) {
+  return st_layer_blocks(hparams_of(a), &a->run->windows, layer, a->run->n_ctx, a->run->n_batch);
+}
+
 // Pages of a layer that a sequence has at most while it grows.
 static uint32_t most_blocks(const st_sequences *a, const st_growth *g, uint32_t layer) {
   const st_sequence *s = g->sequence;
-  uint32_t now = s->n_blocks - s->layers[layer].first, most = st_run_blocks(s->cached + g->n);
-  uint32_t limit = st_layer_blocks(hparams_of(a), layer, a->run->n_ctx, a->run->n_batch);
+  uint32_t now = pages_of(a, s, layer), most = st_blocks(s->cached + g->n), limit = limit_of(a, layer);
   if (!g->n) return now;
   most -= st_sequence_visible(a, layer, s->cached);
+  most += sinks_of(a, layer);
   if (most > limit) most = limit;
   return most > now ? most : now;
 }
@@ -277,10 +326,10 @@ static uint32_t most_blocks(const st_sequences *a, const st_growth *g, uint32_t 
 static page_counts pages_needed(const st_sequences *a, const st_growth *g, size_t n, bool forgotten) {
   page_counts needed = {{0}};
   for (size_t i = 0; i < n; i++) {
-    uint32_t blocks = st_run_blocks(g[i].sequence->cached + g[i].n);
+    uint32_t blocks = st_blocks(g[i].sequence->cached + g[i].n);
     for (uint32_t layer = 0; layer < layers_of(a); layer++) {
-      uint32_t limit = st_layer_blocks(hparams_of(a), layer, a->run->n_ctx, a->run->n_batch);
-      uint32_t more = blocks > g[i].sequence->n_blocks ? blocks - g[i].sequence->n_blocks : 0;
+      uint32_t limit = limit_of(a, layer),
+               more = blocks > g[i].sequence->n_blocks ? blocks - g[i].sequence->n_blocks : 0;
       needed.of[kind_of(a, layer)] += (more < limit ? more : limit) + is_shared(a, g, i, layer, forgotten);
     }
   }
@@ -295,6 +344,7 @@ static page_counts pages_unseen(const st_sequences *a, const st_growth *g, size_
     for (uint32_t layer = 0; layer < layers_of(a) && g[i].n; layer++) {
       uint32_t end = st_sequence_visible(a, layer, s->cached);
       for (uint32_t block = s->layers[layer].first; block < end; block++) {
+        if (block < sinks_of(a, layer)) continue;
         unseen.of[kind_of(a, layer)] +=
             st_page_users(&a->pools[kind_of(a, layer)], *st_sequence_page(a, s, layer, block)) == 1;
       }
@@ -322,7 +372,8 @@ static uint32_t pages_alone(const st_sequences *a, const st_sequence *s, int kin
   uint32_t n = 0;
   for (uint32_t layer = 0; layer < layers_of(a); layer++) {
     if ((int)kind_of(a, layer) != kind) continue;
-    for (uint32_t block = s->layers[layer].first; block < s->n_blocks; block++) {
+    for (uint32_t block = 0; block < s->n_blocks; block++) {
+      if (!st_sequence_has_page(a, s, layer, block)) continue;
       n += st_page_users(&a->pools[kind], *st_sequence_page(a, s, layer, block)) == 1;
     }
   }
@@ -387,7 +438,7 @@ static void copy_partial(st_sequences *a, st_sequence *s, uint32_t layer) {
 static void extend(st_sequences *a, st_sequence *s, uint32_t blocks) {
   for (; s->n_blocks < blocks; s->n_blocks++) {
     for (uint32_t layer = 0; layer < layers_of(a); layer++) {
-      if (s->n_blocks < s->layers[layer].first) continue;
+      if (!st_sequence_has_page(a, s, layer, s->n_blocks)) continue;
       *st_sequence_page(a, s, layer, s->n_blocks) = st_page_acquire(&a->pools[kind_of(a, layer)]);
     }
   }
@@ -415,7 +466,7 @@ setun_status st_sequences_reserve(st_sequences *a, const st_growth *g, size_t n,
     for (uint32_t layer = 0; layer < layers_of(a); layer++) {
       if (is_shared(a, g + i, 0, layer, false)) copy_partial(a, s, layer);
     }
-    extend(a, s, st_run_blocks(s->cached + g[i].n));
+    extend(a, s, st_blocks(s->cached + g[i].n));
   }
   return SETUN_OK;
 }
@@ -425,16 +476,17 @@ setun_status st_sequence_replace(st_sequences *a, st_sequence *s, uint32_t n, co
   const st_growth growth = {s, n};
   page_counts needed = {{0}};
   for (uint32_t layer = 0; layer < layers_of(a); layer++) {
-    needed.of[kind_of(a, layer)] += st_run_blocks(n) - firsts[layer];
+    uint32_t sinks = sinks_of(a, layer), first = firsts[layer];
+    needed.of[kind_of(a, layer)] += st_blocks(n) - first + (first < sinks ? first : sinks);
   }
   for (int kind = 0; kind < ST_LAYER_KINDS; kind++) {
     const st_page_pool *p = &a->pools[kind];
     if (needed.of[kind] <= (uint64_t)p->n_free + p->n_idle + pages_alone(a, s, kind)) continue;
     return fail_full(a, &growth, 1, kind, needed.of[kind], err);
   }
-  st_sequence_truncate(a, s, 0);
+  st_sequence_truncate(a, s, 0, NULL);
   while (short_kind(a, &needed) < ST_LAYER_KINDS) forget(a, least_recent(a));
   for (uint32_t layer = 0; layer < layers_of(a); layer++) s->layers[layer].first = firsts[layer];
-  extend(a, s, st_run_blocks(n));
+  extend(a, s, st_blocks(n));
   return SETUN_OK;
 }

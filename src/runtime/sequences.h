@@ -14,7 +14,8 @@ typedef struct st_layer_cache {
 
 typedef struct st_sequence {
   bool used;
-  uint32_t position;      // tokens
+  uint32_t position;      // tokens, those forgotten not among them
+  uint32_t forgotten;     // tokens behind the sinks that have no position any more: whole periods (model/windows.h)
   uint32_t cached;        // of these, the first ones whose keys and values are in the cache, as far as a later token
                           // sees them; the others are computed again before the sequence goes on
   uint32_t n_blocks;      // blocks of positions that have pages, in each layer from its first one on
@@ -44,6 +45,8 @@ static inline uint32_t *st_sequence_page(const st_sequences *all, const st_seque
                                          uint32_t block) {
   return &s->pages[(size_t)layer * all->stride + block];
 }
+// Whether there is one, for a block that is not behind the last one.
+bool st_sequence_has_page(const st_sequences *all, const st_sequence *s, uint32_t layer, uint32_t block);
 static inline int st_sequence_number(const st_sequences *all, const st_sequence *sequence) {
   return (int)(sequence - all->all);
 }
@@ -51,8 +54,11 @@ static inline int st_sequence_number(const st_sequences *all, const st_sequence 
 setun_status st_sequence_add(st_sequences *all, st_sequence **sequence, setun_error *err);
 void st_sequence_drop(st_sequences *all, st_sequence *sequence);
 // Where layers with a window have released what the token at position n sees, the sequence's tokens are computed again,
-// from the first one on, before it goes on: no later position is whole.
-void st_sequence_truncate(st_sequences *all, st_sequence *sequence, uint32_t n);
+// from the first one on, before it goes on: no later position is whole. n counts those forgotten; where some of these
+// would have to be computed again, it is an error.
+setun_status st_sequence_truncate(st_sequences *all, st_sequence *sequence, uint32_t n, setun_error *err);
+// Where a sequence is long enough, its window moves a period forward, and what is before it is forgotten.
+void st_sequence_wrap(st_sequences *all, st_sequence *sequence);
 // `to`, which is empty, becomes the first n tokens of `from`.
 void st_sequence_copy(st_sequences *all, const st_sequence *from, st_sequence *to, uint32_t n);
 // A new sequence with the longest beginning of the ids that is in the cache: at most n - 1 tokens.
@@ -71,7 +77,7 @@ setun_status st_sequences_begin(st_sequences *all, const st_growth *growths, siz
 // Pages of its own for all tokens of a pass. Layers release what none of these sees: not what later ones do not see, so
 // that a sequence may be truncated to where its last pass began.
 setun_status st_sequences_reserve(st_sequences *all, const st_growth *growths, size_t n, setun_error *err);
-// The first block that the token at a position sees in a layer, and those behind it.
+// As st_layer_first.
 uint32_t st_sequence_visible(const st_sequences *all, uint32_t layer, uint32_t position);
 // A sequence loses its tokens, and gets pages for `n` others, in each layer from block firsts[layer] on;
 // SETUN_ERROR_LIMIT, and nothing has changed, where there are too few.

@@ -28,7 +28,9 @@ setun_context_params st_session_context_params(const setun_session_params *param
                                 .n_logits = logits > p->n_draft ? logits : p->n_draft + 1,
                                 .threads = p->threads,
                                 .kv_keys = p->kv_keys,
-                                .kv_values = p->kv_values};
+                                .kv_values = p->kv_values,
+                                .window = p->window,
+                                .sinks = p->sinks};
 }
 
 setun_status st_session_new(const st_model *m, const setun_session_params *params, st_session **session,
@@ -66,6 +68,13 @@ uint32_t st_session_context(const st_session *s) {
 uint32_t st_session_position(const st_session *s) {
   return st_context_position(s->context, s->sequence) - s->ahead;
 }
+uint32_t st_session_forgotten(const st_session *s) {
+  return st_context_forgotten(s->context, s->sequence);
+}
+// Of its tokens, those that st_session_tokens has.
+static uint32_t n_tokens(const st_session *s) {
+  return st_session_position(s) - st_session_forgotten(s);
+}
 int st_session_threads(const st_session *s) {
   return s->info.threads;
 }
@@ -93,7 +102,7 @@ static void drop_drafts(st_session *s) {
 // Whether the token is the one that was computed ahead: then it is the text's.
 static bool take_draft(st_session *s, setun_token id) {
   const setun_token *ids = st_context_tokens(s->context, s->sequence);
-  setun_token guess = s->ahead ? ids[st_session_position(s)] : s->guess;
+  setun_token guess = s->ahead ? ids[n_tokens(s)] : s->guess;
   if (guess >= 0) learn(s, guess == id);
   if (!s->ahead || guess != id) return false;
   s->ahead--;
@@ -106,7 +115,7 @@ static uint32_t make_draft(st_session *s, setun_token *ids, setun_token id) {
   uint32_t position = st_session_position(s), room = s->info.n_ctx - position;
   if (!room) return 0;
   const setun_token *text = st_context_tokens(s->context, s->sequence);
-  uint32_t n = (uint32_t)st_draft_lookup(text, position, id, ids + 1, SETUN_DRAFT_MOST);
+  uint32_t n = (uint32_t)st_draft_lookup(text, n_tokens(s), id, ids + 1, SETUN_DRAFT_MOST);
   uint32_t most = s->trust < s->n_draft ? s->trust : s->n_draft;
   if (n && !most) s->guess = ids[1]; // to learn from
   if (most > room - 1) most = room - 1;

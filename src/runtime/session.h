@@ -14,6 +14,7 @@ setun_status st_session_new(const st_model *model, const setun_session_params *p
 void st_session_free(st_session *session);
 uint32_t st_session_context(const st_session *session);
 uint32_t st_session_position(const st_session *session);
+uint32_t st_session_forgotten(const st_session *session);
 int st_session_threads(const st_session *session);
 uint64_t st_session_cache_bytes(const st_session *session, uint32_t tokens);
 setun_status st_session_eval(st_session *session, const setun_token *ids, size_t n, const setun_eval_params *params,

@@ -1,8 +1,8 @@
-// Session files. Layout, little-endian: the header below; n int32 ids; the words below, and
-// for each layer the first position that it kept, u32 each; for each layer and KV head the keys and then the values
-// from there on, a row of the format (kernel/cache.h) each; the hash of all that as u64. A layer with a window keeps
-// the pages that the next token sees. Version 2 had no u32s: each layer had all positions. Version 1 had `half` where
-// the formats are, too: 1 for f16, 0 for f32, of both.
+// Session files. Layout, little-endian: the header below; n int32 ids; the words below, and for each layer the first
+// position that it kept, u32 each; for each layer and KV head the keys and then the values of the sinks before that
+// position, and from it on, a row of the format (kernel/cache.h) each; the hash of all that as u64. A layer with a
+// window keeps the pages that the next token sees. Version 2 had no words and first positions: each layer had all.
+// Version 1 had `half` where the formats are, too: 1 for f16, 0 for f32, of both.
 #include "runtime/session_file.h"
 
 #include "base/file.h"
@@ -56,7 +56,8 @@ typedef struct extent {
 } extent;
 
 static extent extent_of(const st_sequences *all, const st_sequence *q) {
-  extent e = {.words = {q->cached}};
+  const st_windows *w = &all->run->windows;
+  extent e = {.words = {q->cached, w->window, w->sinks, q->forgotten}};
   for (uint32_t i = 0; i < all->run->model->h.n_layer; i++) {
     e.firsts[i] = st_sequence_visible(all, i, q->cached) * ST_CACHE_POSITIONS;
   }
@@ -68,9 +69,15 @@ typedef struct pieces {
   size_t key, value, keys, values;
 } pieces;
 
+// The sinks that stand before the positions from a layer's first one on.
+static uint32_t sinks_of(const st_run *r, const extent *e, uint32_t layer) {
+  uint32_t sinks = st_layer_sinks(&r->model->h, &r->windows, layer);
+  return sinks < e->firsts[layer] ? sinks : e->firsts[layer];
+}
+
 static pieces pieces_of(const st_run *r, const extent *e, uint32_t layer) {
   const st_backend *b = r->model->backend;
-  uint32_t n = e->words[CACHED] - e->firsts[layer], head_dim = r->model->h.head_dim;
+  uint32_t n = sinks_of(r, e, layer) + e->words[CACHED] - e->firsts[layer], head_dim = r->model->h.head_dim;
   pieces p = {.key = b->cache_row_size(r->keys, head_dim), .value = b->cache_row_size(r->values, head_dim)};
   p.keys = n * p.key, p.values = n * p.value;
   return p;
@@ -101,23 +108,37 @@ static setun_status put(writer *w, const void *bytes, size_t n) {
   return SETUN_OK;
 }
 
-// The keys and values of one layer and head, page by page: out of the cache, or into it, where it has pages for them.
-static setun_status copy_head(const st_sequences *all, const st_sequence *q, const extent *e, uint32_t layer,
-                              uint32_t head, bool save, char *keys, setun_error *err) {
-  st_run *r = all->run;
+// Where a head's keys and values are copied, page by page: out of the cache, or into it, where it has pages for them.
+typedef struct copying {
+  const st_sequences *all;
+  const st_sequence *q;
+  uint32_t layer, head;
+  bool save;
+  pieces p;
+  char *keys, *values;
+} copying;
+
+// Those of the positions [i, end).
+static setun_status copy_positions(copying *c, uint32_t i, uint32_t end, setun_error *err) {
+  st_run *r = c->all->run;
   const st_backend *b = r->model->backend;
-  pieces p = pieces_of(r, e, layer);
   setun_status s = SETUN_OK;
-  for (uint32_t i = e->firsts[layer], n; i < e->words[CACHED] && s == SETUN_OK; i += n) {
-    uint32_t block = i / ST_CACHE_POSITIONS, at = i - e->firsts[layer];
-    char *k = keys + at * p.key, *v = keys + p.keys + at * p.value;
-    n = e->words[CACHED] - i < ST_CACHE_POSITIONS ? e->words[CACHED] - i : ST_CACHE_POSITIONS;
-    if (block < q->layers[layer].first) continue;
-    uint32_t page = *st_sequence_page(all, q, layer, block);
-    s = save ? b->cache_save(r->queue, r->cache, page, head, n, k, v, err)
-             : b->cache_restore(r->queue, r->cache, page, head, n, k, v, err);
+  for (uint32_t n; i < end && s == SETUN_OK; i += n, c->keys += n * c->p.key, c->values += n * c->p.value) {
+    n = end - i < ST_CACHE_POSITIONS ? end - i : ST_CACHE_POSITIONS;
+    if (!st_sequence_has_page(c->all, c->q, c->layer, i / ST_CACHE_POSITIONS)) continue;
+    uint32_t page = *st_sequence_page(c->all, c->q, c->layer, i / ST_CACHE_POSITIONS);
+    s = c->save ? b->cache_save(r->queue, r->cache, page, c->head, n, c->keys, c->values, err)
+                : b->cache_restore(r->queue, r->cache, page, c->head, n, c->keys, c->values, err);
   }
   return s;
+}
+
+static setun_status copy_head(const st_sequences *all, const st_sequence *q, const extent *e, uint32_t layer,
+                              uint32_t head, bool save, char *bytes, setun_error *err) {
+  copying c = {all, q, layer, head, save, pieces_of(all->run, e, layer), bytes, NULL};
+  c.values = bytes + c.p.keys;
+  setun_status s = copy_positions(&c, 0, sinks_of(all->run, e, layer), err);
+  return s == SETUN_OK ? copy_positions(&c, e->firsts[layer], e->words[CACHED], err) : s;
 }
 
 static setun_status put_cache(writer *w, const st_sequences *all, const st_sequence *q, const extent *e) {
@@ -228,6 +249,20 @@ static setun_status check_header(const st_run *r, const st_file *f, header *h, s
   return SETUN_OK;
 }
 
+// Whether the context's window and sinks are the file's, and what was forgotten can be.
+static setun_status check_windows(const st_windows *w, const st_file *f, const header *h, const extent *e,
+                                  setun_error *err) {
+  const uint32_t *words = e->words;
+  if (words[WINDOW] != w->window || words[SINKS] != w->sinks) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a window of %u and %u sinks, found %u and %u", f->path,
+                   w->window, w->sinks, words[WINDOW], words[SINKS]);
+  }
+  bool whole = w->period ? words[FORGOTTEN] % w->period == 0 : !words[FORGOTTEN];
+  if (whole && (!words[FORGOTTEN] || (words[CACHED] == h->n_tokens && h->n_tokens >= w->kept))) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected whole periods of %u forgotten tokens, found %u", f->path,
+                 w->period, words[FORGOTTEN]);
+}
+
 // What the file has; older versions have all positions.
 static setun_status read_extent(const st_sequences *all, const st_file *f, const header *h, extent *e,
                                 setun_error *err) {
@@ -242,9 +277,7 @@ static setun_status read_extent(const st_sequences *all, const st_file *f, const
     s = st_file_read(f, begin - firsts - sizeof e->words, e->words, sizeof e->words, err);
     if (s == SETUN_OK) s = st_file_read(f, begin - firsts, e->firsts, (size_t)firsts, err);
   }
-  if (s == SETUN_OK && (e->words[WINDOW] || e->words[SINKS] || e->words[FORGOTTEN])) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: a session with a window of %u", f->path, e->words[WINDOW]);
-  }
+  if (s == SETUN_OK) s = check_windows(&all->run->windows, f, h, e, err);
   if (s == SETUN_OK && e->words[CACHED] > h->n_tokens) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected keys of at most %u tokens, found %u", f->path, h->n_tokens,
                    e->words[CACHED]);
@@ -333,6 +366,7 @@ static setun_status replace(st_sequences *all, st_sequence *q, const st_file *f,
     if (h->n_tokens) memcpy(q->ids, ids, h->n_tokens * sizeof *ids);
     q->position = h->n_tokens;
     q->cached = e->words[CACHED];
+    q->forgotten = e->words[FORGOTTEN];
   }
   st_sequence_trim(all, q);
   return s;

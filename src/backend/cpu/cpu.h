@@ -57,7 +57,7 @@ struct st_queue {
   size_t partial_parts;
 };
 
-_Static_assert((int)ST_CACHE_POSITIONS == (int)ST_KEYS, "pages");
+_Static_assert((int)ST_CACHE_POSITIONS == (int)ST_KEYS && (int)ST_CACHE_PART == (int)ST_PART, "pages and parts");
 
 // Tokens whose attention is computed together: keys are read once for all, while scores stay in the caches.
 static inline uint32_t st_cpu_attend_tokens(const st_cache_shape *s) {

@@ -120,6 +120,7 @@ struct row_job {
   size_t x_stride, y_stride, dst_stride;
   float value;
   bool interleaved;
+  uint32_t period, most; // of positions
   st_glu fn;
   st_cache *cache;
   uint32_t layer;
@@ -129,7 +130,10 @@ struct row_job {
 static st_token_run place_of_token(const st_batch *b, size_t t) {
   const st_token_run *r = b->runs;
   for (; t >= r->n; r++) t -= r->n;
-  return (st_token_run){r->position + (uint32_t)t, r->n - (uint32_t)t, r->pages, r->stride};
+  st_token_run place = *r;
+  place.position += (uint32_t)t;
+  place.n -= (uint32_t)t;
+  return place;
 }
 
 static void row_part(void *context, int index, int threads) {
@@ -188,24 +192,32 @@ static void norm_into(st_queue *q, const st_array *x, uint32_t n, uint32_t width
 
 static void rope_row(const row_job *j, size_t t) {
   size_t half = j->width / 2;
-  const float *cosine = j->table + (size_t)place_of_token(j->batch, t).position * 2 * half;
+  uint32_t position = place_of_token(j->batch, t).position;
+  if (j->period) position %= j->period;
+  if (position > j->most) position = j->most;
+  const float *cosine = j->table + (size_t)position * 2 * half, *x = j->x + t * j->x_stride;
+  float *dst = j->dst + t * j->dst_stride;
+  if (dst != x) memcpy(dst, x, j->heads * j->width * sizeof *dst);
   for (uint32_t h = 0; h < j->heads; h++) {
-    j->q->kernels->rope(j->x + t * j->x_stride + (size_t)h * j->width, cosine, cosine + half, j->width, j->interleaved);
+    j->q->kernels->rope(dst + (size_t)h * j->width, cosine, cosine + half, j->width, j->interleaved);
   }
 }
 
-static void rope(st_queue *q, st_array *x, const st_batch *batch, uint32_t heads, uint32_t head_dim,
-                 const st_dvector *table, bool interleaved) {
+static void rope(st_queue *q, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst) {
   run_rows(&(row_job){.q = q,
                       .row = rope_row,
                       .n = batch->n_tokens,
                       .batch = batch,
-                      .heads = heads,
-                      .width = head_dim,
+                      .heads = args->heads,
+                      .width = args->head_dim,
                       .x = x->data,
                       .x_stride = x->width,
-                      .table = table->values,
-                      .interleaved = interleaved});
+                      .table = args->table->values,
+                      .interleaved = args->interleaved,
+                      .period = args->period,
+                      .most = args->most,
+                      .dst = dst->data,
+                      .dst_stride = dst->width});
 }
 
 static void clip_row(const row_job *j, size_t t) {
@@ -368,6 +380,7 @@ static st_attend heads_of(const attend_job *j, uint32_t token, uint32_t n, uint3
   const st_cache *c = j->cache;
   st_token_run place = place_of_token(j->batch, token);
   uint32_t kv = first / (a->n_head / c->shape.n_head_kv);
+  bool all = a->n_sinks && place.position < a->n_sinks + a->window;
   return (st_attend){.q = a->q->data + token * a->q->width + (size_t)first * c->shape.head_dim,
                      .n_q = last - first,
                      .q_stride = c->shape.head_dim,
@@ -381,7 +394,7 @@ static st_attend heads_of(const attend_job *j, uint32_t token, uint32_t n, uint3
                      .keys = c->shape.keys,
                      .values = c->shape.values,
                      .n_keys = (size_t)place.position + 1,
-                     .window = a->window,
+                     .window = all ? 0 : a->window,
                      .scale = a->scale,
                      .sinks = a->sinks ? a->sinks->values + first : NULL};
 }
@@ -395,9 +408,70 @@ static char *scratch_of(const attend_job *j, int thread) {
   return j->q->scratch + (size_t)thread * j->q->scratch_each;
 }
 
+// Whether the sinks that a run's tokens see are apart from their window, and whether keys are of the period before.
+static bool has_sinks(const attend_job *j, uint32_t position) {
+  return j->args->n_sinks && position >= j->args->n_sinks + j->args->window;
+}
+static bool has_far(const attend_job *j, uint32_t position) {
+  return j->args->period && position >= j->args->period;
+}
+
+// The queries of other rotations.
+static const float *rotated(const attend_job *j, const st_array *q, uint32_t token, uint32_t first) {
+  return q->data + token * q->width + (size_t)first * j->cache->shape.head_dim;
+}
+
+// The sinks, token by token, since all see the same keys: sums and states as of a part.
+static void attend_sinks(const attend_job *j, const st_attend *heads, uint32_t token, uint32_t first,
+                         const st_attend_memory *m) {
+  const st_kernels *k = j->q->kernels;
+  float *states = m->sums + st_attend_queries(heads) * heads->head_dim;
+  for (uint32_t i = 0; i < heads->n_tokens; i++) {
+    st_attend one = *heads;
+    st_input input;
+    one.q = rotated(j, j->args->q_sink, token + i, first);
+    one.n_tokens = 1;
+    one.n_keys = j->args->n_sinks;
+    one.window = 0;
+    const st_attend_part part = {.queries = st_attend_prepare(k, &one, m, &input),
+                                 .scores = m->scores,
+                                 .out = m->sums + i * heads->n_q * heads->head_dim,
+                                 .state = states + 2 * i * heads->n_q};
+    k->attend(k, &one, &part);
+  }
+}
+
+// As st_attend_run, where parts take queries of several rotations: sinks first, then the window's parts.
+static void attend_rotated(const attend_job *j, int thread, st_attend *heads, uint32_t token, uint32_t first) {
+  const st_kernels *k = j->q->kernels;
+  uint32_t position = (uint32_t)heads->n_keys - 1;
+  size_t states = st_attend_queries(heads) * heads->head_dim, far_parts = j->args->period / ST_PART;
+  st_attend_memory m = st_attend_memory_of(k, heads, scratch_of(j, thread));
+  st_key_range parts = st_attend_parts(heads);
+  const st_input *queries = NULL;
+  st_input input;
+  const float *q = heads->q;
+  heads->merged = has_sinks(j, position);
+  if (heads->merged) attend_sinks(j, heads, token, first, &m);
+  for (size_t index = parts.first; index < parts.last; index++) {
+    bool far = has_far(j, position) && index < far_parts;
+    heads->q = far ? rotated(j, j->args->q_far, token, first) : q;
+    if (index == parts.first || index == far_parts) queries = st_attend_prepare(k, heads, &m, &input);
+    float *to = index == parts.first && !heads->merged ? m.sums : m.next;
+    k->attend(k, heads, &(st_attend_part){index, queries, m.scores, to, to + states});
+    st_attend_merge(heads, index, to, to + states, m.sums, m.sums + states);
+  }
+  st_attend_finish(heads, m.sums, m.sums + states, attended(j, token, first));
+}
+
 static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
-  const st_attend heads = heads_of(j, token, n, first, last);
-  st_attend_run(j->q->kernels, &heads, scratch_of(j, thread), attended(j, token, first));
+  st_attend heads = heads_of(j, token, n, first, last);
+  uint32_t position = (uint32_t)heads.n_keys - 1;
+  if (has_sinks(j, position) || has_far(j, position)) {
+    attend_rotated(j, thread, &heads, token, first);
+  } else {
+    st_attend_run(j->q->kernels, &heads, scratch_of(j, thread), attended(j, token, first));
+  }
 }
 
 // One token: each thread takes a run of query heads. Where two threads share a KV head, both take it at the same time,
@@ -477,7 +551,8 @@ static void merge_parts(const attend_job *j) {
 static bool attend_by_parts(attend_job *j) {
   uint32_t heads = j->args->n_head, group = heads / j->cache->shape.n_head_kv;
   size_t threads = (size_t)st_pool_threads(j->q->pool);
-  if (j->batch->n_tokens != 1 || threads == 1) return false;
+  uint32_t position = j->batch->runs->position;
+  if (j->batch->n_tokens != 1 || threads == 1 || has_sinks(j, position) || has_far(j, position)) return false;
   const st_attend all = heads_of(j, 0, 1, 0, group);
   j->parts = st_attend_parts(&all);
   size_t parts = j->parts.last - j->parts.first;
