@@ -354,19 +354,22 @@ static void take_tokens(eval_state *e, work *w, uint32_t n) {
   e->batch.n_tokens += n;
 }
 
-// What the next pass computes: entries with one token, then the others as far as they fit.
+// What the next pass computes: entries with one token, then the others as far as they fit. One that is cut ends the
+// pass, so that logits come in the order of assign_rows.
 static void fill_pass(eval_state *e) {
   st_context *c = e->c;
+  bool cut = false;
   e->batch = (st_batch){.runs = c->runs};
   e->n_rows = e->blocks = 0;
   for (size_t i = 0; i < e->n_works; i++) c->works[i].taken = 0;
   for (int several = 0; several < 2; several++) {
-    for (size_t i = 0; i < e->n_works; i++) {
+    for (size_t i = 0; i < e->n_works && !cut; i++) {
       work *w = &c->works[i];
       size_t left = w->n - w->done, room = c->run->n_batch - e->batch.n_tokens;
       if (!left || !room || has_several(w) != several) continue;
       if (!e->again) st_sequence_wrap(&c->sequences, w->sequence);
       take_tokens(e, w, st_windows_run(&c->run->windows, w->sequence->cached, (uint32_t)(left < room ? left : room)));
+      cut = w->taken < left;
     }
   }
 }

@@ -144,6 +144,16 @@ static setun_status compute(work *w, setun_context *c, setun_error *err) {
 static const setun_context_params small = {
     .size = sizeof small, .n_ctx = 96, .n_seq_max = 2, .n_cache = 192, .n_batch = 8, .n_logits = 6, .threads = 2};
 
+// Text without an end.
+static const setun_context_params endless = {.size = sizeof endless,
+                                             .n_seq_max = 2,
+                                             .n_cache = 192,
+                                             .n_batch = 8,
+                                             .n_logits = 6,
+                                             .threads = 2,
+                                             .window = 20,
+                                             .sinks = 3};
+
 static setun_status serve(work *w, setun_error *err) {
   setun_context *c = NULL;
   setun_status s = setun_context_new(w->model, &small, &c, err);
@@ -156,19 +166,20 @@ static setun_status serve(work *w, setun_error *err) {
 static void computing_allocates_nothing(void **state) {
   (void)state;
   const char *const paths[] = {GOLDEN "hf/bitnet-auto", GOLDEN "hf/gpt-oss", GOLDEN "hf/gemma3"};
-  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+  const setun_context_params *const params[] = {&small, &endless};
+  for (size_t i = 0; i < 2 * sizeof paths / sizeof *paths; i++) {
     setun_error err = {SETUN_OK, ""};
     setun_context *c = NULL;
-    setun_model *m = load(paths[i], NULL);
-    work w = {.path = paths[i], .model = m};
-    if (setun_context_new(m, &small, &c, &err) != SETUN_OK) fail_msg("%s", err.message);
+    setun_model *m = load(paths[i / 2], NULL);
+    work w = {.path = paths[i / 2], .model = m};
+    if (setun_context_new(m, params[i % 2], &c, &err) != SETUN_OK) fail_msg("%s", err.message);
     atomic_store(&left, 0);
     atomic_store(&lasting, true);
     atomic_store(&armed, true);
     setun_status s = SETUN_OK;
     for (int round = 0; round < 3 && s == SETUN_OK; round++) s = compute(&w, c, &err);
     atomic_store(&armed, false);
-    if (s != SETUN_OK) fail_msg("%s: %s", paths[i], err.message);
+    if (s != SETUN_OK) fail_msg("%s: %s", paths[i / 2], err.message);
     assert_int_equal(atomic_load(&left), 0);
     setun_context_free(c);
     setun_model_free(m);

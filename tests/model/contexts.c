@@ -69,7 +69,7 @@ typedef struct schedule {
   setun_session *alone;
   size_t n_vocab;
   uint32_t n_ctx;
-  bool windows; // some layers have one, and release what they do not see
+  bool windows; // layers have one, and release what they do not see
   st_random random;
   text texts[SEQUENCES]; // what each sequence should be
   text dropped;          // the last one
@@ -288,8 +288,15 @@ static void run_schedule(const char *model, const char *format, bool windows, ui
   cp.n_logits = MOST + SEQUENCES;
   cp.threads = 1 + (int)below(&s, 3);
   cp.kv_keys = (setun_kv_type)below(&s, 4), cp.kv_values = (setun_kv_type)below(&s, 4);
+  if (!below(&s, 2)) { // a window of the context's own, and sinks
+    cp.n_ctx = 0;
+    cp.window = 1 + below(&s, 60);
+    cp.sinks = below(&s, 2) ? below(&s, 70) : 0;
+    s.windows = true;
+  }
   setun_session_params sp = setun_session_params_default();
-  sp.n_ctx = s.n_ctx;
+  sp.n_ctx = cp.n_ctx;
+  sp.window = cp.window, sp.sinks = cp.sinks;
   sp.n_batch = 1 + below(&s, 90);
   sp.threads = 1 + (int)below(&s, 3);
   sp.kv_keys = cp.kv_keys, sp.kv_values = cp.kv_values;
@@ -299,7 +306,8 @@ static void run_schedule(const char *model, const char *format, bool windows, ui
   setun_session_free(s.alone);
   setun_context_free(s.context);
   setun_model_free(m);
-  print_message("%s: %u compared, %u times full\n", format ? model : strrchr(model, '/') + 1, s.compared, s.full);
+  print_message("%s, window %u, %u sinks: %u compared, %u times full\n", format ? model : strrchr(model, '/') + 1,
+                cp.window, cp.sinks, s.compared, s.full);
 }
 
 static void schedules(void **state) {

@@ -1,5 +1,5 @@
-// Long contexts: how long a context may become changes no bit; and a session's file goes from a context of one length to
-// one of another.
+// Long contexts: how long a context may become changes no bit; and a session's file goes from a context of one length
+// to one of another.
 #define _XOPEN_SOURCE 700 // mkstemp
 #include "models.h"
 
