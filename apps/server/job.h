@@ -57,6 +57,8 @@ struct choice {
   size_t sent, sent_reasoning, sent_entries, sent_ids; // of a stream
   size_t progress;                                     // tokens of the prompt that the client was told of
   bool told_progress, echoed;
+  int stage;         // for the format: what of a stream is open
+  int64_t events;    // and how many parts of it there were
   size_t characters; // of the entries that were written, for text_offset
   size_t raw;        // bytes that the tokens gave, with what is held back
   setun_token *ids;  // that were drawn, one that ended the text included

@@ -134,6 +134,7 @@ static void reply_with(exchange *x, unsigned status, st_json *root) {
 void reply_problem(exchange *x, const problem *p) {
   st_json *root = st_json_new();
   char seconds[16];
+  put_text(root, root, "type", "error"); // where Anthropic's clients look
   if (root) put(root, root, "error", problem_value(root, p));
   if (p->status == MHD_HTTP_UNAUTHORIZED) exchange_header(x, "WWW-Authenticate", "Bearer");
   if (p->retry_after) {

@@ -38,6 +38,15 @@ const field sampling_fields[] = {
     {"dynatemp_range", FIELD_FLOAT, SAMPLING(dynatemp_range), 0, 1000, "how far the temperature varies", NULL},
     {"dynatemp_exponent", FIELD_FLOAT, SAMPLING(dynatemp_exponent), 0, 1000, "with which exponent of the uncertainty",
      NULL},
+    {"top_n_sigma", FIELD_FLOAT, SAMPLING(top_n_sigma), -1000, 1000, "only logits so many deviations below the highest",
+     NULL},
+    {"mirostat", FIELD_INTEGER, SAMPLING(mirostat), 0, 2, "keeps the surprise of the text near mirostat_tau", NULL},
+    {"mirostat_tau", FIELD_FLOAT, SAMPLING(mirostat_tau), 0, 1000, "the surprise, in bits", NULL},
+    {"mirostat_eta", FIELD_FLOAT, SAMPLING(mirostat_eta), 0, 1000, "how fast it adapts", NULL},
+    {"samplers", FIELD_OTHER, 0, 0, 0, "the steps of sampling and their order",
+     "{\"type\":\"array\",\"items\":{\"enum\":[\"penalties\",\"dry\",\"top_n_sigma\",\"top_k\",\"typ_p\",\"top_p\","
+     "\"min_p\","
+     "\"xtc\",\"temperature\"]},\"uniqueItems\":true}"},
     {"seed", FIELD_SEED, SAMPLING(seed), 0, 0, "the same seed gives the same text; -1: another one each time", NULL},
     {"logit_bias", FIELD_OTHER, 0, 0, 0, "added to tokens' logits: {\"ID\": BIAS}, or [[ID or text, BIAS or false]]",
      "{}"},
@@ -57,7 +66,6 @@ const field sampling_fields[] = {
     {"n", FIELD_INTEGER, AT(n), 1, CHOICES_MOST, "answers of each prompt", NULL},
     {"grammar", FIELD_REFUSED, 0, 0, 0, "grammars are not supported", NULL},
     {"json_schema", FIELD_REFUSED, 0, 0, 0, "JSON schemas are not supported", NULL},
-    {"mirostat", FIELD_REFUSED, 0, 0, 0, "Mirostat is not supported", NULL},
     {"lora", FIELD_REFUSED, 0, 0, 0, "adapters are chosen when the server starts (--lora)", NULL},
     {"n_discard", FIELD_REFUSED, 0, 0, 0, "a context that is full ends the answer; nothing is discarded", NULL},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
@@ -316,11 +324,32 @@ bool read_biases(const server *s, const st_json *body, generation *g, problem *p
   return true;
 }
 
+// "samplers": names in their order.
+static bool read_order(const st_json *body, generation *g, problem *p) {
+  const st_json *v = st_json_get(body, "samplers");
+  st_buffer names = {0};
+  setun_error error;
+  bool fine = true;
+  if (!v) return true;
+  if (!st_json_is_array(v)) return invalid(p, "samplers", "samplers: expected an array, found %s", kind_of(v));
+  for (size_t i = 0; fine && i < st_json_size(v); i++) {
+    const st_json *name = st_json_at(v, i);
+    fine = st_json_is_string(name) || invalid(p, "samplers", "samplers: expected strings, found %s", kind_of(name));
+    if (fine) fine = (!i || st_buffer_text(&names, ";")) && st_buffer_text(&names, st_json_string(name));
+    if (!fine && !p->status) fail_memory(p);
+  }
+  setun_status s =
+      fine ? setun_sampler_order_parse(names.data ? names.data : "", &g->sampling.order, &error) : SETUN_OK;
+  st_buffer_free(&names);
+  return s == SETUN_OK ? fine : fail_with(p, "samplers", &error);
+}
+
 bool read_generation(const server *s, const st_json *body, const field *const *tables, generation *g, problem *p) {
   for (; *tables; tables++) {
     if (!read_fields(body, *tables, g, p)) return false;
   }
-  return read_stops(body, "stop", g, p) && read_biases(s, body, g, p) && read_breakers(body, g, p);
+  return read_stops(body, "stop", g, p) && read_biases(s, body, g, p) && read_breakers(body, g, p) &&
+         read_order(body, g, p);
 }
 
 bool read_stream_options(const st_json *body, generation *g, problem *p) {

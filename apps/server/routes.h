@@ -15,7 +15,9 @@ struct field; // of params.h; each endpoint's tables are in its own file
 extern const struct field *const chat_tables[],
     *const completion_tables[], *const llama_tables[], *const infill_tables[], *const tokenize_tables[],
                                                                                    *const detokenize_tables[],
-                                                                                       *const show_tables[];
+                                                                                       *const show_tables[],
+                                                                                           *const response_tables[],
+                                                                                               *const message_tables[];
 
 typedef struct route {
   const char *method, *path;
@@ -43,6 +45,13 @@ void handle_chat(server *s, exchange *x);
 void handle_chat_count(server *s, exchange *x);
 // completions.c
 void handle_completions(server *s, exchange *x);
+// responses.c
+void handle_responses(server *s, exchange *x);
+// anthropic.c
+void handle_messages(server *s, exchange *x);
+void handle_messages_count(server *s, exchange *x);
+// openapi.c
+void handle_openapi(server *s, exchange *x);
 // llama.c
 void handle_llama(server *s, exchange *x);
 void handle_infill(server *s, exchange *x);

@@ -1,0 +1,263 @@
+// /v1/messages and /v1/messages/count_tokens, as Anthropic has them.
+#include "messages.h"
+#include "replies.h"
+#include "routes.h"
+
+#include <string.h>
+
+static const field message_fields[] = {
+    {"messages", FIELD_OTHER, 0, 0, 0, "the conversation",
+     "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"role\",\"content\"],"
+     "\"properties\":{\"role\":{\"enum\":"
+     "[\"user\",\"assistant\"]},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":"
+     "\"object\"}}]}}}}"},
+    {"max_tokens", FIELD_INTEGER, offsetof(generation, max_tokens), 1, INT32_MAX - 1, "tokens of the answer", NULL},
+    {"system", FIELD_OTHER, 0, 0, 0, "the system's message",
+     "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"object\"}}]}"},
+    {"stop_sequences", FIELD_OTHER, 0, 0, 0, "texts that end the answer, and are not part of it",
+     "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":4096},\"maxItems\":64}"},
+    {"thinking", FIELD_OTHER, 0, 0, 0, "type enabled or disabled: the template's enable_thinking",
+     "{\"type\":\"object\"}"},
+    {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
+    {"tools", FIELD_REFUSED, 0, 0, 0, "tools are not supported", NULL},
+    {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
+};
+const field *const message_tables[] = {message_fields, sampling_fields, NULL};
+
+enum { STAGE_NONE, STAGE_THINKING, STAGE_TEXT };
+
+// ---- the reply ----
+
+static const char *stop_reason(const choice *c) {
+  return c->end == END_TOKEN ? "end_turn" : c->end == END_STOP ? "stop_sequence" : "max_tokens";
+}
+
+static st_json block_value(st_json *root, const char *type, const char *member, const char *text, size_t n) {
+  st_json block = st_json_make_object();
+  put_text(root, &block, "type", type);
+  put_bytes(root, &block, member, text, n);
+  if (!strcmp(type, "thinking")) put_text(root, &block, "signature", "");
+  return block;
+}
+
+// Tokens of the prompt that the cache had are not among `input_tokens`.
+static st_json usage_value(st_json *root, const job *j) {
+  st_json value = st_json_make_object();
+  usage u = job_usage(j);
+  put_integer(root, &value, "input_tokens", (int64_t)(u.prompt - u.cached));
+  put_integer(root, &value, "cache_creation_input_tokens", 0);
+  put_integer(root, &value, "cache_read_input_tokens", (int64_t)u.cached);
+  put_integer(root, &value, "output_tokens", (int64_t)u.drawn);
+  return value;
+}
+
+static st_json message_value(st_json *root, const job *j, bool done) {
+  const choice *c = &j->choices[0];
+  st_json value = st_json_make_object(), content = st_json_make_array();
+  if (done && c->reasoning.length)
+    push(root, &content, block_value(root, "thinking", "thinking", c->reasoning.data, c->reasoning.length));
+  if (done) push(root, &content, block_value(root, "text", "text", c->text.data, c->text.length));
+  put_text(root, &value, "id", j->id);
+  put_text(root, &value, "type", "message");
+  put_text(root, &value, "role", "assistant");
+  put_text(root, &value, "model", j->server->options.model_name);
+  put(root, &value, "content", content);
+  put_text(root, &value, "stop_reason", done ? stop_reason(c) : NULL);
+  put_text(root, &value, "stop_sequence", done ? c->stop : NULL);
+  put(root, &value, "usage", usage_value(root, j));
+  return value;
+}
+
+static st_json *new_event(const char *type) {
+  st_json *root = st_json_new();
+  put_text(root, root, "type", type);
+  return root;
+}
+
+static void begin(job *j) {
+  st_json *root = new_event("message_start");
+  put(root, root, "message", message_value(root, j, false));
+  send_event(j->x, "message_start", root);
+}
+
+static void close_block(job *j, choice *c) {
+  if (c->stage == STAGE_NONE) return;
+  st_json *root = new_event("content_block_stop");
+  put_integer(root, root, "index", c->events++);
+  send_event(j->x, "content_block_stop", root);
+  c->stage = STAGE_NONE;
+}
+
+static void open_block(job *j, choice *c, int stage, const char *type, const char *member) {
+  if (c->stage == stage) return;
+  close_block(j, c);
+  st_json *root = new_event("content_block_start");
+  put_integer(root, root, "index", c->events);
+  put(root, root, "content_block", block_value(root, type, member, "", 0));
+  send_event(j->x, "content_block_start", root);
+  c->stage = stage;
+}
+
+static void send_delta(job *j, choice *c, const char *type, const char *member, const char *text, size_t n) {
+  st_json *root = new_event("content_block_delta");
+  st_json delta = st_json_make_object();
+  put_text(root, &delta, "type", type);
+  put_bytes(root, &delta, member, text, n);
+  put_integer(root, root, "index", c->events);
+  put(root, root, "delta", delta);
+  send_event(j->x, "content_block_delta", root);
+}
+
+static void piece(job *j, choice *c) {
+  news n = take_news(c);
+  if (n.reasoning_length) {
+    open_block(j, c, STAGE_THINKING, "thinking", "thinking");
+    send_delta(j, c, "thinking_delta", "thinking", n.reasoning, n.reasoning_length);
+  }
+  if (n.text_length) {
+    open_block(j, c, STAGE_TEXT, "text", "text");
+    send_delta(j, c, "text_delta", "text", n.text, n.text_length);
+  }
+}
+
+static void end(job *j, choice *c) {
+  piece(j, c);
+  if (!c->text.length) open_block(j, c, STAGE_TEXT, "text", "text");
+  close_block(j, c);
+}
+
+static void finish(job *j) {
+  const choice *c = &j->choices[0];
+  st_json *root = j->g.stream ? new_event("message_delta") : st_json_new();
+  st_json delta = st_json_make_object();
+  if (!j->g.stream) {
+    if (root) *root = message_value(root, j, true);
+    reply_json(j->x, root);
+    return;
+  }
+  put_text(root, &delta, "stop_reason", stop_reason(c));
+  put_text(root, &delta, "stop_sequence", c->stop);
+  put(root, root, "delta", delta);
+  put(root, root, "usage", usage_value(root, j));
+  send_event(j->x, "message_delta", root);
+  send_event(j->x, "message_stop", new_event("message_stop"));
+}
+
+static void failed(job *j, const problem *p) {
+  st_json *root = new_event("error");
+  put(root, root, "error", root ? problem_value(root, p) : st_json_make_null());
+  send_event(j->x, "error", root);
+}
+
+static const job_format message_format = {begin, piece, end, finish, failed};
+
+// ---- the request ----
+
+static bool is_type(const st_json *block, const char *type) {
+  const char *name = st_json_string(st_json_get(block, "type"));
+  return name && !strcmp(name, type);
+}
+
+static st_json call_value(st_json *root, const st_json *block) {
+  st_json call = st_json_make_object(), function = st_json_make_object();
+  put(root, &function, "name", st_json_copy_of(root, st_json_get(block, "name")));
+  put(root, &function, "arguments", st_json_copy_of(root, st_json_get(block, "input")));
+  put(root, &call, "id", st_json_copy_of(root, st_json_get(block, "id")));
+  put_text(root, &call, "type", "function");
+  put(root, &call, "function", function);
+  return call;
+}
+
+static bool add_result(st_json *root, st_json *messages, const st_json *block, problem *p) {
+  st_json message = st_json_make_object(), text;
+  if (!content_text(root, st_json_get(block, "content"), "messages", &text, p)) return false;
+  put_text(root, &message, "role", "tool");
+  put(root, &message, "tool_call_id", st_json_copy_of(root, st_json_get(block, "tool_use_id")));
+  put(root, &message, "content", st_json_is_string(&text) ? text : bytes_value(root, "", 0));
+  push(root, messages, message);
+  return true;
+}
+
+// A message of blocks: results of tools become messages of their own, before the text; calls go with the answer.
+static bool add_blocks(st_json *root, st_json *messages, const char *role, const st_json *content, problem *p) {
+  st_json texts = st_json_make_array(), calls = st_json_make_array(), text, message = st_json_make_object();
+  for (size_t i = 0; i < st_json_size(content); i++) {
+    const st_json *block = st_json_at(content, i);
+    if (is_type(block, "thinking") || is_type(block, "redacted_thinking")) continue;
+    if (is_type(block, "tool_use"))
+      push(root, &calls, call_value(root, block));
+    else if (!is_type(block, "tool_result"))
+      push(root, &texts, st_json_copy_of(root, block));
+    else if (!add_result(root, messages, block, p))
+      return false;
+  }
+  if (!content_text(root, &texts, "messages", &text, p)) return false;
+  bool only_results = !st_json_size(&texts) && !st_json_size(&calls) && st_json_size(content);
+  if (only_results) return true;
+  put_text(root, &message, "role", role);
+  put(root, &message, "content", text);
+  if (st_json_size(&calls)) put(root, &message, "tool_calls", calls);
+  push(root, messages, message);
+  return true;
+}
+
+static bool add_all(st_json *root, st_json *messages, const st_json *body, problem *p) {
+  const st_json *list = st_json_get(body, "messages"), *system = st_json_get(body, "system");
+  st_json text;
+  if (!content_text(root, system, "system", &text, p)) return false;
+  if (st_json_is_string(&text)) add_message(root, messages, "system", text);
+  if (!st_json_is_array(list)) return invalid(p, "messages", "messages: expected an array, found %s", kind_of(list));
+  if (!st_json_size(list)) return invalid(p, "messages", "messages: expected at least one message, found none");
+  for (size_t i = 0; i < st_json_size(list); i++) {
+    const st_json *one = st_json_at(list, i), *role = st_json_get(one, "role"), *content = st_json_get(one, "content");
+    if (!st_json_is_string(role))
+      return invalid(p, "messages", "messages: expected a message's role, found %s", kind_of(role));
+    if (st_json_is_string(content))
+      add_message(root, messages, st_json_string(role), st_json_copy_of(root, content));
+    else if (!st_json_is_array(content))
+      return invalid(p, "messages", "messages: expected a text or blocks as content, found %s", kind_of(content));
+    else if (!add_blocks(root, messages, st_json_string(role), content, p))
+      return false;
+  }
+  return true;
+}
+
+static bool convert(st_json *root, const st_json *body, problem *p) {
+  const st_json *kwargs = st_json_get(body, "chat_template_kwargs"), *thinking = st_json_get(body, "thinking");
+  st_json messages = st_json_make_array(), variables = st_json_make_object();
+  if (!add_all(root, &messages, body, p)) return false;
+  if (st_json_is_object(kwargs)) variables = st_json_copy_of(root, kwargs);
+  if (thinking && !st_json_find(&variables, "enable_thinking"))
+    st_json_set(root, &variables, "enable_thinking", st_json_make_bool(!is_type(thinking, "disabled")));
+  put(root, root, "messages", messages);
+  put(root, root, "chat_template_kwargs",
+      kwargs && !st_json_is_object(kwargs) ? st_json_copy_of(root, kwargs) : variables);
+  return true;
+}
+
+static bool read_prompt(job *j, const st_json *body, problem *p) {
+  const st_json *rest = NULL;
+  st_json *chat = st_json_new();
+  bool fine = (chat || fail_memory(p)) && convert(chat, body, p);
+  st_json *context = fine ? conversation_of(chat, &rest, p) : NULL;
+  fine = context && job_add_conversation(j, context, rest, p);
+  st_json_free(chat);
+  return fine;
+}
+
+static bool read_message(job *j, const st_json *body, problem *p) {
+  if (!read_generation(j->server, body, message_tables, &j->g, p) || !read_stops(body, "stop_sequences", &j->g, p))
+    return false;
+  if (!st_json_get(body, "max_tokens"))
+    return invalid(p, "max_tokens", "max_tokens: expected an integer, found nothing");
+  if (j->g.n != 1) return invalid(p, "n", "n: a message is one answer");
+  return read_prompt(j, body, p);
+}
+
+void handle_messages(server *s, exchange *x) {
+  start_job(s, x, &message_format, "msg_", read_message);
+}
+
+void handle_messages_count(server *s, exchange *x) {
+  reply_count(s, x, read_prompt);
+}

@@ -1,0 +1,160 @@
+// /openapi.json: the table of endpoints and their fields, as an OpenAPI 3.1 description.
+#include "json_out.h"
+#include "params.h"
+#include "routes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// A schema that is written as JSON.
+static st_json parsed(st_json *root, const char *text) {
+  st_json *document = NULL;
+  if (!root || st_json_parse_any(text, strlen(text), "schema", &document, NULL) != SETUN_OK)
+    return st_json_make_object();
+  st_json value = st_json_copy_of(root, document);
+  st_json_free(document);
+  return value;
+}
+
+static st_json text_value(st_json *root, const char *text) {
+  return bytes_value(root, text, strlen(text));
+}
+
+// A bound: a whole number where it is one.
+static void put_bound(st_json *root, st_json *schema, const char *key, double x) {
+  if (x == (double)(int64_t)x)
+    put_integer(root, schema, key, (int64_t)x);
+  else
+    put_real(root, schema, key, x);
+}
+
+static st_json field_schema(st_json *root, const field *f) {
+  st_json schema = st_json_make_object(), kinds = st_json_make_array(), either = st_json_make_array(),
+          null = st_json_make_object();
+  const char *type = f->kind == FIELD_BOOL                               ? "boolean"
+                     : f->kind == FIELD_INTEGER || f->kind == FIELD_SEED ? "integer"
+                                                                         : "number";
+  put_text(root, &null, "type", "null");
+  if (f->kind == FIELD_OTHER) {
+    push(root, &either, parsed(root, f->schema));
+    push(root, &either, null);
+    put(root, &schema, "anyOf", either);
+  } else if (f->kind == FIELD_REFUSED) {
+    put_text(root, &schema, "type", "null");
+  } else {
+    push(root, &kinds, text_value(root, type));
+    push(root, &kinds, text_value(root, "null"));
+    put(root, &schema, "type", kinds);
+  }
+  if (f->kind == FIELD_INTEGER || f->kind == FIELD_FLOAT || f->kind == FIELD_DOUBLE) {
+    put_bound(root, &schema, "minimum", f->low);
+    put_bound(root, &schema, "maximum", f->high);
+  }
+  if (f->kind == FIELD_SEED) {
+    put_integer(root, &schema, "minimum", INT64_MIN);
+    put_integer(root, &schema, "maximum", INT64_MAX);
+  }
+  put_text(root, &schema, "description", f->help);
+  return schema;
+}
+
+static st_json body_schema(st_json *root, const field *const *tables) {
+  st_json schema = st_json_make_object(), properties = st_json_make_object();
+  for (; *tables; tables++) {
+    for (const field *f = *tables; f->name; f++) {
+      if (!st_json_find(&properties, f->name)) put(root, &properties, f->name, field_schema(root, f));
+    }
+  }
+  put_text(root, &schema, "type", "object");
+  put(root, &schema, "properties", properties);
+  return schema;
+}
+
+static st_json content_value(st_json *root, const char *type, st_json schema) {
+  st_json content = st_json_make_object(), media = st_json_make_object();
+  put(root, &media, "schema", schema);
+  put(root, &content, type, media);
+  return content;
+}
+
+static void put_response(st_json *root, st_json *responses, const char *code, const char *what, bool error) {
+  st_json response = st_json_make_object(), reference = st_json_make_object();
+  put_text(root, &response, "description", what);
+  put_text(root, &reference, "$ref", "#/components/schemas/Error");
+  if (error) put(root, &response, "content", content_value(root, "application/json", reference));
+  put(root, responses, code, response);
+}
+
+static st_json operation_value(st_json *root, const route *r) {
+  st_json value = st_json_make_object(), responses = st_json_make_object(), body = st_json_make_object(),
+          parameters = st_json_make_array(), parameter = st_json_make_object(), schema = st_json_make_object();
+  put_text(root, &value, "summary", r->summary);
+  if (r->flags & ROUTE_PREFIX) {
+    put_text(root, &schema, "type", "string");
+    put_text(root, &parameter, "name", "name");
+    put_text(root, &parameter, "in", "path");
+    put_bool(root, &parameter, "required", true);
+    put(root, &parameter, "schema", schema);
+    push(root, &parameters, parameter);
+    put(root, &value, "parameters", parameters);
+  }
+  if (r->fields) {
+    put_bool(root, &body, "required", true);
+    put(root, &body, "content", content_value(root, "application/json", body_schema(root, r->fields)));
+    put(root, &value, "requestBody", body);
+  }
+  put_response(root, &responses, "200", "The answer", false);
+  put_response(root, &responses, "400", "The request cannot be answered", true);
+  if (!(r->flags & ROUTE_PUBLIC)) put_response(root, &responses, "401", "A key is needed", true);
+  put_response(root, &responses, "403", "The request is not for this server, or from another's page", true);
+  put_response(root, &responses, "404", "There is no such thing", true);
+  put_response(root, &responses, "413", "The body is too large", true);
+  put_response(root, &responses, "500", "The server failed", true);
+  put_response(root, &responses, "501", "The model cannot do this", true);
+  put_response(root, &responses, "503", "The model loads, or the queue is full", true);
+  put(root, &value, "responses", responses);
+  return value;
+}
+
+static st_json components_value(st_json *root) {
+  st_json value = st_json_make_object(), schemas = st_json_make_object(), schemes = st_json_make_object();
+  put(root, &schemas, "Error",
+      parsed(root, "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\","
+                   "\"required\":[\"message\","
+                   "\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":\"string\"},\"type\":{\"type\":"
+                   "\"string\"},"
+                   "\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}}}}}"));
+  put(root, &schemes, "key", parsed(root, "{\"type\":\"http\",\"scheme\":\"bearer\"}"));
+  put(root, &value, "schemas", schemas);
+  put(root, &value, "securitySchemes", schemes);
+  return value;
+}
+
+static void add_operation(st_json *root, st_json *paths, const route *r) {
+  char path[128], method[8] = "";
+  snprintf(path, sizeof path, "%s%s", r->path, r->flags & ROUTE_PREFIX ? "{name}" : "");
+  for (size_t i = 0; r->method[i] && i + 1 < sizeof method; i++) method[i] = (char)(r->method[i] | 0x20);
+  st_json *there = st_json_edit(paths, path);
+  st_json operations = there ? *there : st_json_make_object();
+  put(root, &operations, method, operation_value(root, r));
+  st_json_set(root, paths, path, operations);
+}
+
+void handle_openapi(server *s, exchange *x) {
+  st_json *root = st_json_new();
+  st_json info = st_json_make_object(), paths = st_json_make_object(), security = st_json_make_array(),
+          need = st_json_make_object();
+  put_text(root, root, "openapi", "3.1.0");
+  put_text(root, &info, "title", "Setun");
+  put_text(root, &info, "version", setun_version());
+  put(root, root, "info", info);
+  for (const route *r = all_routes; root && r->path; r++) add_operation(root, &paths, r);
+  put(root, root, "paths", paths);
+  put(root, root, "components", root ? components_value(root) : st_json_make_null());
+  if (s->options.n_keys) {
+    put(root, &need, "key", st_json_make_array());
+    push(root, &security, need);
+    put(root, root, "security", security);
+  }
+  reply_json(x, root);
+}

@@ -1,0 +1,376 @@
+// /v1/responses, the stateless part: OpenAI's newer form of conversations.
+#include "messages.h"
+#include "replies.h"
+#include "routes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const field response_fields[] = {
+    {"input", FIELD_OTHER, 0, 0, 0, "a text, or the items of a conversation",
+     "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"
+     "\"object\"}}]}"},
+    {"instructions", FIELD_OTHER, 0, 0, 0, "the system's message", "{\"type\":\"string\"}"},
+    {"max_output_tokens", FIELD_INTEGER, offsetof(generation, max_tokens), 1, INT32_MAX - 1, "tokens of the answer",
+     NULL},
+    {"reasoning", FIELD_OTHER, 0, 0, 0, "effort: a variable for the template", "{\"type\":\"object\"}"},
+    {"text", FIELD_OTHER, 0, 0, 0, "format: text", "{\"type\":\"object\"}"},
+    {"tools", FIELD_OTHER, 0, 0, 0, "functions are not supported; other tools are left out",
+     "{\"type\":\"array\",\"maxItems\":0}"},
+    {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
+    {"previous_response_id", FIELD_REFUSED, 0, 0, 0, "nothing is stored here: send the whole conversation", NULL},
+    {"conversation", FIELD_REFUSED, 0, 0, 0, "nothing is stored here: send the whole conversation", NULL},
+    {"background", FIELD_REFUSED, 0, 0, 0, "nothing is computed in the background", NULL},
+    {"prompt", FIELD_REFUSED, 0, 0, 0, "there are no stored prompts", NULL},
+    {"top_logprobs", FIELD_REFUSED, 0, 0, 0, "log-probabilities are not part of responses; see /v1/chat/completions",
+     NULL},
+    {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
+};
+const field *const response_tables[] = {response_fields, sampling_fields, NULL};
+
+enum { STAGE_NONE, STAGE_REASONING, STAGE_TEXT };
+
+// ---- the response ----
+
+typedef struct item_id {
+  char text[48];
+} item_id;
+
+static item_id id_of(const job *j, const char *prefix) {
+  item_id id;
+  snprintf(id.text, sizeof id.text, "%s%s", prefix, strchr(j->id, '_') + 1);
+  return id;
+}
+
+static st_json text_part(st_json *root, const char *text, size_t n) {
+  st_json part = st_json_make_object();
+  put_text(root, &part, "type", "output_text");
+  put_bytes(root, &part, "text", text, n);
+  put(root, &part, "annotations", st_json_make_array());
+  put(root, &part, "logprobs", st_json_make_array());
+  return part;
+}
+
+static st_json message_item(st_json *root, const choice *c, bool done) {
+  st_json item = st_json_make_object(), content = st_json_make_array();
+  item_id id = id_of(c->job, "msg_");
+  if (done) push(root, &content, text_part(root, c->text.data, c->text.length));
+  put_text(root, &item, "id", id.text);
+  put_text(root, &item, "type", "message");
+  put_text(root, &item, "status",
+           !done                                       ? "in_progress"
+           : c->end == END_TOKEN || c->end == END_STOP ? "completed"
+                                                       : "incomplete");
+  put_text(root, &item, "role", "assistant");
+  put(root, &item, "content", content);
+  return item;
+}
+
+static st_json reasoning_part(st_json *root, const char *text, size_t n) {
+  st_json part = st_json_make_object();
+  put_text(root, &part, "type", "reasoning_text");
+  put_bytes(root, &part, "text", text, n);
+  return part;
+}
+
+static st_json reasoning_item(st_json *root, const choice *c, bool done) {
+  st_json item = st_json_make_object(), content = st_json_make_array();
+  item_id id = id_of(c->job, "rs_");
+  if (done) push(root, &content, reasoning_part(root, c->reasoning.data, c->reasoning.length));
+  put_text(root, &item, "id", id.text);
+  put_text(root, &item, "type", "reasoning");
+  put_text(root, &item, "status", done ? "completed" : "in_progress");
+  put(root, &item, "summary", st_json_make_array());
+  put(root, &item, "content", content);
+  return item;
+}
+
+static void put_response_usage(st_json *root, st_json *value, const job *j) {
+  st_json object = st_json_make_object(), in = st_json_make_object(), out = st_json_make_object();
+  usage u = job_usage(j);
+  put_integer(root, &in, "cached_tokens", (int64_t)u.cached);
+  put_integer(root, &out, "reasoning_tokens", 0);
+  put_integer(root, &object, "input_tokens", (int64_t)u.prompt);
+  put(root, &object, "input_tokens_details", in);
+  put_integer(root, &object, "output_tokens", (int64_t)u.drawn);
+  put(root, &object, "output_tokens_details", out);
+  put_integer(root, &object, "total_tokens", (int64_t)(u.prompt + u.drawn));
+  put(root, value, "usage", object);
+}
+
+static void put_settings(st_json *root, st_json *value, const job *j) {
+  st_json text = st_json_make_object(), format = st_json_make_object();
+  const st_json *instructions = st_json_get(j->asked, "instructions");
+  if (root) put(root, value, "instructions", instructions ? st_json_copy_of(root, instructions) : st_json_make_null());
+  if (j->g.max_tokens >= 0)
+    put_integer(root, value, "max_output_tokens", j->g.max_tokens);
+  else
+    put_null(root, value, "max_output_tokens");
+  put_text(root, &format, "type", "text");
+  put(root, &text, "format", format);
+  put(root, value, "text", text);
+  put_real(root, value, "temperature", (double)j->g.sampling.temperature);
+  put_real(root, value, "top_p", (double)j->g.sampling.top_p);
+  put_text(root, value, "tool_choice", "auto");
+  put(root, value, "tools", st_json_make_array());
+  put_bool(root, value, "parallel_tool_calls", false);
+  put_null(root, value, "previous_response_id");
+  put_bool(root, value, "store", false);
+  put_text(root, value, "truncation", "disabled");
+  put(root, value, "metadata", st_json_make_object());
+}
+
+static st_json response_value(st_json *root, const job *j, bool done) {
+  const choice *c = &j->choices[0];
+  st_json value = st_json_make_object(), output = st_json_make_array(), details = st_json_make_object();
+  bool whole = c->end == END_TOKEN || c->end == END_STOP;
+  put_text(root, &value, "id", j->id);
+  put_text(root, &value, "object", "response");
+  put_integer(root, &value, "created_at", j->created);
+  put_text(root, &value, "status", !done ? "in_progress" : whole ? "completed" : "incomplete");
+  put_null(root, &value, "error");
+  put_text(root, &details, "reason", "max_output_tokens");
+  put(root, &value, "incomplete_details", done && !whole ? details : st_json_make_null());
+  put_text(root, &value, "model", j->server->options.model_name);
+  if (done && c->reasoning.length) push(root, &output, reasoning_item(root, c, true));
+  if (done) push(root, &output, message_item(root, c, true));
+  put(root, &value, "output", output);
+  put_settings(root, &value, j);
+  if (done)
+    put_response_usage(root, &value, j);
+  else
+    put_null(root, &value, "usage");
+  return value;
+}
+
+// ---- the stream ----
+
+static st_json *new_event(choice *c, const char *type) {
+  st_json *root = st_json_new();
+  put_text(root, root, "type", type);
+  put_integer(root, root, "sequence_number", c->events++);
+  return root;
+}
+
+static void emit(choice *c, const char *type, st_json *root) {
+  send_event(c->job->x, type, root);
+}
+
+static void send_response(job *j, const char *type, bool done) {
+  choice *c = &j->choices[0];
+  st_json *root = new_event(c, type);
+  put(root, root, "response", response_value(root, j, done));
+  if (done) put_timings(root, root, j);
+  emit(c, type, root);
+}
+
+// Members that say where an event's text belongs.
+static void put_place(st_json *root, choice *c, bool reasoning) {
+  item_id id = id_of(c->job, reasoning ? "rs_" : "msg_");
+  put_text(root, root, "item_id", id.text);
+  put_integer(root, root, "output_index", reasoning ? 0 : c->reasoning.length > 0);
+  put_integer(root, root, "content_index", 0);
+}
+
+static void send_item(choice *c, const char *type, bool reasoning, bool done) {
+  st_json *root = new_event(c, type);
+  put_integer(root, root, "output_index", reasoning ? 0 : c->reasoning.length > 0);
+  put(root, root, "item", reasoning ? reasoning_item(root, c, done) : message_item(root, c, done));
+  emit(c, type, root);
+}
+
+static void send_part(choice *c, const char *type, bool done) {
+  st_json *root = new_event(c, type);
+  put_place(root, c, false);
+  put(root, root, "part", text_part(root, done ? c->text.data : "", done ? c->text.length : 0));
+  emit(c, type, root);
+}
+
+static void send_text(choice *c, const char *type, const char *member, bool reasoning, const char *text, size_t n) {
+  st_json *root = new_event(c, type);
+  put_place(root, c, reasoning);
+  put_bytes(root, root, member, text, n);
+  if (!reasoning) put(root, root, "logprobs", st_json_make_array());
+  if (c->job->g.timings) put_timings(root, root, c->job);
+  emit(c, type, root);
+}
+
+static void close_reasoning(choice *c) {
+  if (c->stage != STAGE_REASONING) return;
+  send_text(c, "response.reasoning_text.done", "text", true, c->reasoning.data, c->reasoning.length);
+  send_item(c, "response.output_item.done", true, true);
+  c->stage = STAGE_NONE;
+}
+
+static void open_text(choice *c) {
+  if (c->stage == STAGE_TEXT) return;
+  close_reasoning(c);
+  c->stage = STAGE_TEXT;
+  send_item(c, "response.output_item.added", false, false);
+  send_part(c, "response.content_part.added", false);
+}
+
+static void begin(job *j) {
+  send_response(j, "response.created", false);
+  send_response(j, "response.in_progress", false);
+}
+
+static void send_progress(job *j, choice *c) {
+  st_json *root = j->g.progress ? st_json_new() : NULL;
+  if (!root) return;
+  if (!progress_news(c, root, root)) {
+    st_json_free(root);
+    return;
+  }
+  put_text(root, root, "type", "response.in_progress");
+  put_integer(root, root, "sequence_number", c->events++);
+  put(root, root, "response", response_value(root, j, false));
+  emit(c, "response.in_progress", root);
+}
+
+static void piece(job *j, choice *c) {
+  send_progress(j, c);
+  news n = take_news(c);
+  if (n.reasoning_length && c->stage != STAGE_TEXT) {
+    if (c->stage == STAGE_NONE) send_item(c, "response.output_item.added", true, false);
+    c->stage = STAGE_REASONING;
+    send_text(c, "response.reasoning_text.delta", "delta", true, n.reasoning, n.reasoning_length);
+  }
+  if (!n.text_length) return;
+  open_text(c);
+  send_text(c, "response.output_text.delta", "delta", false, n.text, n.text_length);
+}
+
+static void end(job *j, choice *c) {
+  piece(j, c);
+  open_text(c);
+  send_text(c, "response.output_text.done", "text", false, c->text.data, c->text.length);
+  send_part(c, "response.content_part.done", true);
+  send_item(c, "response.output_item.done", false, true);
+}
+
+static void finish(job *j) {
+  const choice *c = &j->choices[0];
+  bool whole = c->end == END_TOKEN || c->end == END_STOP;
+  if (j->g.stream) {
+    send_response(j, whole ? "response.completed" : "response.incomplete", true);
+    return;
+  }
+  st_json *root = st_json_new();
+  if (root) *root = response_value(root, j, true);
+  reply_json(j->x, root);
+}
+
+static void failed(job *j, const problem *p) {
+  choice *c = &j->choices[0];
+  st_json *root = new_event(c, "error");
+  put_text(root, root, "code", p->code ? p->code : p->type);
+  put_text(root, root, "message", p->message);
+  put_null(root, root, "param");
+  put(root, root, "error", root ? problem_value(root, p) : st_json_make_null());
+  emit(c, "error", root);
+}
+
+static const job_format response_format = {begin, piece, end, finish, failed};
+
+// ---- the request ----
+
+static bool add_call(st_json *root, st_json *messages, const st_json *item) {
+  st_json message = st_json_make_object(), calls = st_json_make_array(), call = st_json_make_object(),
+          function = st_json_make_object();
+  put(root, &function, "name", st_json_copy_of(root, st_json_get(item, "name")));
+  put(root, &function, "arguments", st_json_copy_of(root, st_json_get(item, "arguments")));
+  put(root, &call, "id", st_json_copy_of(root, st_json_get(item, "call_id")));
+  put_text(root, &call, "type", "function");
+  put(root, &call, "function", function);
+  push(root, &calls, call);
+  put_text(root, &message, "role", "assistant");
+  put_null(root, &message, "content");
+  put(root, &message, "tool_calls", calls);
+  push(root, messages, message);
+  return true;
+}
+
+static bool add_result(st_json *root, st_json *messages, const st_json *item, problem *p) {
+  st_json message = st_json_make_object(), text;
+  if (!content_text(root, st_json_get(item, "output"), "input", &text, p)) return false;
+  put_text(root, &message, "role", "tool");
+  put(root, &message, "tool_call_id", st_json_copy_of(root, st_json_get(item, "call_id")));
+  put(root, &message, "content", text);
+  push(root, messages, message);
+  return true;
+}
+
+static bool add_item(st_json *root, st_json *messages, const st_json *item, problem *p) {
+  const st_json *type = st_json_get(item, "type"), *role = st_json_get(item, "role");
+  const char *name = st_json_is_string(type) ? st_json_string(type) : "message";
+  st_json text;
+  if (!st_json_is_object(item))
+    return invalid(p, "input", "input: expected items that are objects, found %s", kind_of(item));
+  if (!strcmp(name, "reasoning")) return true; // thoughts are left out of later turns
+  if (!strcmp(name, "function_call")) return add_call(root, messages, item);
+  if (!strcmp(name, "function_call_output")) return add_result(root, messages, item, p);
+  if (strcmp(name, "message")) return invalid(p, "input", "input: items of type %.40s are not supported", name);
+  if (!st_json_is_string(role)) return invalid(p, "input", "input: expected an item's role, found %s", kind_of(role));
+  if (!content_text(root, st_json_get(item, "content"), "input", &text, p)) return false;
+  if (!st_json_is_string(&text)) return invalid(p, "input", "input: expected an item's content, found nothing");
+  add_message(root, messages, st_json_string(role), text);
+  return true;
+}
+
+static bool check_tools(const st_json *body, problem *p) {
+  const st_json *tools = st_json_get(body, "tools");
+  for (size_t i = 0; i < st_json_size(tools); i++) {
+    const char *type = st_json_string(st_json_get(st_json_at(tools, i), "type"));
+    if (type && !strcmp(type, "function")) return invalid(p, "tools", "tools: functions are not supported");
+  }
+  return !tools || st_json_is_array(tools) || invalid(p, "tools", "tools: expected an array, found %s", kind_of(tools));
+}
+
+static bool check_format(const st_json *body, problem *p) {
+  const st_json *type = st_json_get(st_json_get(st_json_get(body, "text"), "format"), "type");
+  if (!type || (st_json_is_string(type) && !strcmp(st_json_string(type), "text"))) return true;
+  return invalid(p, "text", "text.format: only text is supported");
+}
+
+// The conversation in the form of /v1/chat/completions.
+static bool convert(st_json *root, const st_json *body, problem *p) {
+  const st_json *input = st_json_get(body, "input"), *instructions = st_json_get(body, "instructions");
+  const st_json *kwargs = st_json_get(body, "chat_template_kwargs");
+  const st_json *effort = st_json_get(st_json_get(body, "reasoning"), "effort");
+  st_json messages = st_json_make_array();
+  if (instructions && !st_json_is_string(instructions))
+    return invalid(p, "instructions", "instructions: expected a string, found %s", kind_of(instructions));
+  if (instructions) add_message(root, &messages, "system", st_json_copy_of(root, instructions));
+  if (st_json_is_string(input)) {
+    add_message(root, &messages, "user", st_json_copy_of(root, input));
+  } else if (st_json_is_array(input) && st_json_size(input)) {
+    for (size_t i = 0; i < st_json_size(input); i++) {
+      if (!add_item(root, &messages, st_json_at(input, i), p)) return false;
+    }
+  } else {
+    return invalid(p, "input", "input: expected a string or items, found %s", kind_of(input));
+  }
+  put(root, root, "messages", messages);
+  if (kwargs) put(root, root, "chat_template_kwargs", st_json_copy_of(root, kwargs));
+  if (effort) put(root, root, "reasoning_effort", st_json_copy_of(root, effort));
+  return true;
+}
+
+static bool read_response(job *j, const st_json *body, problem *p) {
+  const st_json *rest = NULL;
+  if (!read_generation(j->server, body, response_tables, &j->g, p) || !check_tools(body, p) || !check_format(body, p))
+    return false;
+  if (j->g.n != 1) return invalid(p, "n", "n: a response is one answer");
+  st_json *chat = st_json_new();
+  bool fine = (chat || fail_memory(p)) && convert(chat, body, p);
+  st_json *context = fine ? conversation_of(chat, &rest, p) : NULL;
+  fine = context && job_add_conversation(j, context, rest, p);
+  st_json_free(chat);
+  j->keep_asked = true;
+  return fine;
+}
+
+void handle_responses(server *s, exchange *x) {
+  start_job(s, x, &response_format, "resp_", read_response);
+}

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""`setun serve`: the other APIs: llama.cpp's, Ollama's, OpenAI's responses, Anthropic's messages, and the description of them all."""
+import json
+import os
+import tempfile
+
+from serving import has_server
+from support import TALES, main, setun
+from test_serve_text import PROMPT, TextCase, run_json, run_text
+
+
+class LlamaTest(TextCase):
+    options = ("--parallel", 2)
+
+    def ask(self, **body):
+        return self.server.post("/completion", {"prompt": PROMPT, "temperature": 0, "n_predict": 12, **body})
+
+    def test_completion(self):
+        r = self.ask(return_tokens=True, seed=9).json
+        self.assertEqual(r["content"], run_text("-n", 12, "--temp", 0))
+        self.assertEqual(r["tokens"], run_json("-n", 12, "--temp", 0)["ids"])
+        self.assertEqual((r["stop"], r["stop_type"], r["truncated"], r["tokens_predicted"], r["tokens_evaluated"]), (True, "limit", False, 12, 5))
+        self.assertEqual((r["generation_settings"]["seed"], r["generation_settings"]["n_predict"]), (9, 12))
+        self.assertEqual(self.ask().json["tokens"], [])
+        stop = r["content"][5:9]
+        r = self.ask(stop=["zzz", stop, stop[0] + "#"]).json
+        self.assertEqual((r["stop_type"], r["stopping_word"]), ("word", stop))
+
+    def test_streams(self):
+        want = self.ask(n_probs=3, return_tokens=True).json
+        events = self.ask(n_probs=3, stream=True).events
+        self.assertEqual("".join(e["content"] for e in events), want["content"])
+        self.assertEqual(sum((e["tokens"] for e in events), []), want["tokens"])
+        self.assertEqual([e["stop"] for e in events], [False] * 12 + [True])
+        entries = [e["completion_probabilities"] for e in events[:-1]]
+        self.assertTrue(all(len(e) == 1 for e in entries))
+        self.assertEqual(sum(entries, []), want["completion_probabilities"])
+
+    def test_probabilities_after_sampling(self):
+        r = self.ask(n_probs=10, temperature=1, post_sampling_probs=True, top_k=0, top_p=1, min_p=0, seed=3).json
+        for t in r["completion_probabilities"]:
+            self.assertTrue(0 < t["prob"] <= 1)
+            self.assertEqual([p["prob"] for p in t["top_probs"]], sorted((p["prob"] for p in t["top_probs"]), reverse=True))
+        plain = self.ask(n_probs=10, temperature=1, top_k=0, top_p=1, min_p=0, seed=3).json
+        self.assertEqual(r["content"], plain["content"])
+        # temperature 1 and nothing cut: both are the model's own
+        for a, b in zip(r["completion_probabilities"], plain["completion_probabilities"]):
+            self.assertAlmostEqual(a["prob"], 2.718281828459045 ** b["logprob"], places=5)
+
+    def test_response_fields(self):
+        r = self.ask(response_fields=["content", "generation_settings/n_predict", "nothing"]).json
+        self.assertEqual(r, {"content": run_text("-n", 12, "--temp", 0), "generation_settings/n_predict": 12})
+
+    def test_prompts_in_their_forms(self):
+        ids = self.server.post("/tokenize", {"content": PROMPT, "add_special": True}).json["tokens"]
+        self.assertEqual(ids, json.loads(setun("tokenize", TALES, "-p", PROMPT, "--ids", "--bos").stdout))
+        want = self.ask().json["content"]
+        self.assertEqual(self.ask(prompt=ids).json["content"], want)
+        self.assertEqual(self.ask(prompt=[ids[0], PROMPT]).json["content"], want)
+        self.assertEqual([r["content"] for r in self.ask(prompt=[ids, PROMPT, {"prompt_string": PROMPT}]).json], [want] * 3)
+
+    def test_infill_needs_tokens_for_it(self):
+        self.refused(self.server.post("/infill", {"input_prefix": "a", "input_suffix": "b"}), 501, "gap")
+        for extra in ({}, {"filename": "ok"}, {"filename": 1, "text": "a"}, {"text": 1}, 3):
+            self.refused(self.server.post("/infill", {"input_prefix": "a", "input_suffix": "b", "input_extra": [extra]}), 400, "input_extra")
+
+    def test_tokens(self):
+        text = "The cat \u5abd \U0001F917 and"
+        ids = self.server.post("/tokenize", {"content": text}).json["tokens"]
+        self.assertEqual(ids, json.loads(setun("tokenize", TALES, "-p", text, "--ids").stdout))
+        self.assertEqual(self.server.post("/detokenize", {"tokens": ids}).json, {"content": text, "prompt": text})
+        self.assertEqual(self.server.post("/tokenize", {"prompt": text, "add_special_tokens": True}).json["tokens"][1:], ids)
+        pieces = self.server.post("/tokenize", {"content": text, "with_pieces": True}).json["tokens"]
+        joined = b"".join(p["piece"].encode() if isinstance(p["piece"], str) else bytes(p["piece"]) for p in pieces)
+        self.assertEqual(([p["id"] for p in pieces], joined), (ids, text.encode()))
+        for bad in ({"tokens": [4096]}, {"tokens": [-1]}, {"tokens": ["a"]}, {"tokens": 1}, {}, {"tokens": [1e300]}, {"tokens": [2**63]}):
+            self.refused(self.server.post("/detokenize", bad), 400)
+        self.refused(self.server.post("/tokenize", {"content": 1}), 400)
+
+    def test_template(self):
+        messages = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+        self.assertEqual(self.server.post("/apply-template", {"messages": messages}).json, {"prompt": "<|begin_of_text|>a b "})
+
+    def test_state(self):
+        p = self.server.get("/props").json
+        self.assertEqual((p["total_slots"], p["default_generation_settings"]["n_ctx"], p["model_path"]), (2, 256, "setun-tales-7m"))
+        self.assertIn("raise_exception", p["chat_template"])
+        self.assertEqual([s["n_ctx"] for s in self.server.get("/slots").json], [256, 256])
+        self.ask()
+        text = self.server.get("/metrics").body.decode()
+        for name in ("llamacpp:prompt_tokens_total", "llamacpp:tokens_predicted_total", "llamacpp:requests_processing", "setun:cache_pages"):
+            self.assertIn(f"# TYPE {name} ", text)
+        i = self.server.get("/tokenizer_info").json
+        self.assertEqual((i["bos_token"], i["eos_token"]), ("<|begin_of_text|>", "<|end_of_text|>"))
+
+    def test_ollama(self):
+        self.assertRegex(self.server.get("/api/version").json["version"], r"^\d+\.\d+\.\d+$")
+        self.assertEqual(self.server.get("/api/tags").json["models"][0]["name"], "setun-tales-7m")
+        self.assertEqual(self.server.post("/api/show", {"model": "setun-tales-7m"}).json["capabilities"], ["completion"])
+
+    def test_sampling_steps(self):
+        a = self.ask(temperature=1, seed=2, samplers=["top_k", "temperature"], top_k=5).json["content"]
+        self.assertEqual(a, run_text("-n", 12, "--temp", 1, "--seed", 2, "--samplers", "top_k;temperature", "--top-k", 5))
+        a = self.ask(temperature=1, seed=2, mirostat=2, mirostat_tau=3).json["content"]
+        self.assertEqual(a, run_text("-n", 12, "--temp", 1, "--seed", 2, "--mirostat", 2, "--mirostat-ent", 3))
+        self.refused(self.ask(samplers=["nonsense"]), 400, "nonsense")
+        self.refused(self.ask(mirostat=3), 400, "mirostat")
+
+
+class ResponsesTest(TextCase):
+    def ask(self, **body):
+        return self.server.post("/v1/responses", {"input": PROMPT, "temperature": 0, "max_output_tokens": 12, **body})
+
+    def test_a_response(self):
+        r = self.ask().json
+        self.assertTrue(r["id"].startswith("resp_") and r["output"][0]["id"].startswith("msg_"))
+        self.assertEqual((r["object"], r["status"], r["incomplete_details"]), ("response", "incomplete", {"reason": "max_output_tokens"}))
+        self.assertEqual(r["output"][0]["content"][0]["text"], run_text("-n", 12, "--temp", 0, prompt=PROMPT + " "))
+        self.assertEqual(r["usage"]["output_tokens"], 12)
+
+    def test_streams(self):
+        want = self.ask().json
+        reply = self.ask(stream=True)
+        events = reply.events
+        self.assertEqual([e["type"] for e in events[:4]], ["response.created", "response.in_progress", "response.output_item.added",
+                                                           "response.content_part.added"])
+        self.assertEqual([e["type"] for e in events[-4:]], ["response.output_text.done", "response.content_part.done",
+                                                            "response.output_item.done", "response.incomplete"])
+        self.assertEqual([e["sequence_number"] for e in events], list(range(len(events))))
+        text = "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta")
+        self.assertEqual(text, want["output"][0]["content"][0]["text"])
+        self.assertEqual(events[-1]["response"]["output"][0]["content"], want["output"][0]["content"])
+        self.assertNotIn("[DONE]", events)
+        names = [line[7:] for line in reply.body.decode().split("\n") if line.startswith("event: ")]
+        self.assertEqual(names, [e["type"] for e in events])
+
+    def test_items(self):
+        items = [{"role": "developer", "content": "Once"}, {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "upon"}]},
+                 {"type": "reasoning", "summary": []}]
+        r = self.ask(input=items, instructions="a time", tools=[{"type": "web_search"}, {"type": "namespace"}]).json
+        self.assertEqual(r["output"][0]["content"][0]["text"], run_text("-n", 12, "--temp", 0, prompt="a time Once upon "))
+        for body in ({"input": []}, {"input": 1}, {"input": [{"type": "x"}]}, {"previous_response_id": "resp_1"}, {"background": True},
+                     {"tools": [{"type": "function"}]}, {"text": {"format": {"type": "json_schema"}}}, {"max_output_tokens": 0},
+                     {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, {"input": None}, {"n": 2}):
+            self.refused(self.ask(**body), 400)
+
+
+class AnthropicTest(TextCase):
+    def ask(self, **body):
+        return self.server.post("/v1/messages", {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 12, "temperature": 0, **body})
+
+    def test_a_message(self):
+        r = self.ask().json
+        self.assertEqual((r["type"], r["role"], r["stop_reason"], r["stop_sequence"]), ("message", "assistant", "max_tokens", None))
+        self.assertEqual(r["content"], [{"type": "text", "text": run_text("-n", 12, "--temp", 0, prompt=PROMPT + " ")}])
+        self.assertEqual(r["usage"]["output_tokens"], 12)
+        stop = r["content"][0]["text"][4:8]
+        r = self.ask(stop_sequences=[stop]).json
+        self.assertEqual((r["stop_reason"], r["stop_sequence"]), ("stop_sequence", stop))
+
+    def test_streams(self):
+        want = self.ask().json
+        events = self.ask(stream=True).events
+        kinds = [e["type"] for e in events]
+        self.assertEqual(kinds[:2], ["message_start", "content_block_start"])
+        self.assertEqual(kinds[-3:], ["content_block_stop", "message_delta", "message_stop"])
+        self.assertEqual(set(kinds[2:-3]), {"content_block_delta"})
+        self.assertEqual("".join(e["delta"]["text"] for e in events[2:-3]), want["content"][0]["text"])
+        self.assertEqual((events[-2]["delta"]["stop_reason"], events[-2]["usage"]["output_tokens"]), ("max_tokens", 12))
+        self.assertEqual(events[0]["message"]["content"], [])
+
+    def test_blocks_and_counts(self):
+        body = {"system": [{"type": "text", "text": "Once"}], "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "upon"}]},
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "signature": ""}, {"type": "text", "text": "a"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "time"}]}]}
+        r = self.ask(**body).json
+        self.assertEqual(r["content"][0]["text"], run_text("-n", 12, "--temp", 0, prompt="Once upon a time "))
+        self.assertEqual(self.server.post("/v1/messages/count_tokens", body).json, {"input_tokens": 6})
+        for bad in ({"max_tokens": None}, {"messages": None}, {"messages": []}, {"tools": [{"name": "x"}]}, {"messages": [{"role": "user"}]},
+                    {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, {"max_tokens": 0}):
+            r = self.ask(**bad)
+            self.refused(r, 400)
+            self.assertEqual(r.json["type"], "error")
+
+
+class DescriptionTest(TextCase):
+    def test_openapi(self):
+        d = self.server.get("/openapi.json").json
+        self.assertEqual(d["openapi"], "3.1.0")
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/completion", "/health", "/v1/models/{name}"):
+            self.assertIn(path, d["paths"])
+        fields = d["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+        self.assertEqual((fields["temperature"]["minimum"], fields["top_p"]["maximum"]), (0, 1))
+        for path, operations in d["paths"].items():  # what is described is there
+            for method in operations:
+                r = self.server.request(method.upper(), path.replace("{name}", "x"), body="{" if method == "post" else None)
+                self.assertIn(r.status, (200, 400, 404), (method, path))
+                if "{" not in path:
+                    self.assertNotEqual(r.status, 404, path)
+
+
+if __name__ == "__main__":
+    if not has_server():
+        print("skipped: this build has no `serve`")
+        raise SystemExit(77)
+    main()
