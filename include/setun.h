@@ -888,10 +888,12 @@ typedef struct setun_convert_params {
   size_t size; /* of this struct */
   /* The layout of the ternary weights: "t2", "t5", "t16", "i2_s", "i2_s-arm", "i2_s-x4", "tq1_0", "tq2_0", "q2_0",
    * "q2_0-128", "pq2_0", "ptq1_0", "iq1_bn", "iq2_bn" in a GGUF file; "hf-u8", "hf-u8-div" in a directory; "f32",
-   * "f16", "bf16" in both. */
+   * "f16", "bf16" in both, which quantized weights become too, where every value is exact in them, and the matrices of
+   * a model that has floats alone. */
   const char *to;
-  /* The embedding's and the head's format: "keep" or NULL, "f32", "f16", "bf16", "q8_0", "q6_k". All but "keep" may
-   * lose information. A head that is the embedding is one tensor, which either names (`embedding` first). */
+  /* The embedding's and the head's format: "keep", "f32", "f16", "bf16", "q8_0", "q6_k"; NULL: floats where `to` is
+   * such and they are quantized, else as "keep". All but "keep" may lose information. A head that is the embedding is
+   * one tensor, which either names (`embedding` first). */
   const char *embedding, *head;
   const char *experts; /* "split" or NULL: a tensor an expert and matrix; "stacked": one 3-D tensor a matrix */
   const char *assume;  /* how to read a tensor type whose id is ambiguous, as in setun_model_params */

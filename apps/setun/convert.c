@@ -17,9 +17,13 @@ typedef struct convert_options {
 static const option rows[] = {
     {'o', "output", OPTION_FILE, AT(output), "DST", 0, 0,
      "what to write: a GGUF file when it ends in .gguf, otherwise a directory, which must not exist or be empty"},
-    {0, "to", OPTION_CHOICE, AT(to), NULL, SETUN_CHOICE_LAYOUT, 0, "the layout of the ternary weights"},
+    {0, "to", OPTION_CHOICE, AT(to), NULL, SETUN_CHOICE_LAYOUT, 0,
+     "the layout of the ternary weights; f32, f16 and bf16 also make floats of quantized weights, where those hold "
+     "them"},
     {0, "embedding", OPTION_CHOICE, AT(embedding), NULL, SETUN_CHOICE_EMBEDDING, 0,
-     "the embedding's format; all but keep (the default) may lose information"},
+     "the embedding's format; all but keep may lose information (default: keep; of a quantized one with --to f32, f16 "
+     "or "
+     "bf16 these floats)"},
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_EMBEDDING, 0,
      "the output matrix's format; one that is the embedding goes by either option"},
     {0, "experts", OPTION_CHOICE, AT(experts), "split|stacked", 0, 0,
@@ -92,7 +96,8 @@ const command command_convert = {
         "what the target cannot hold is refused before anything is written, with the tensor, the reason and layouts "
         "that "
         "fit. Floats that are trits times scales are recognized, and latent weights of checkpoints that declare BitNet "
-        "quantization are made ternary as in training. All other tensors, the tokenizer and the metadata are carried "
+        "quantization are made ternary as in training. With floats as the layout, quantized weights become floats too. "
+        "All other tensors, the tokenizer and the metadata are carried "
         "over.\n"
         "The target gets its name when it is complete; after Ctrl-C nothing is left. An existing GGUF file is "
         "replaced, even SRC itself, but not another of the model's files; a directory must be empty or new.",

@@ -20,8 +20,10 @@ static setun_status find_layout(const char *name, st_convert_options *o, setun_e
   return SETUN_OK;
 }
 
-static setun_status find_format(const char *what, const char *name, const st_format **format, setun_error *err) {
-  if (!name || !strcmp(name, "keep")) return SETUN_OK;
+static setun_status find_format(const char *what, const char *name, const st_format **format, bool *kept,
+                                setun_error *err) {
+  *kept = name && !strcmp(name, "keep");
+  if (!name || *kept) return SETUN_OK;
   *format = st_format_by_name(name);
   if (*format && st_format_is_fine(*format)) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected keep, f32, f16, bf16, q8_0 or q6_k, found \"%.40s\"", what,
@@ -31,8 +33,8 @@ static setun_status find_format(const char *what, const char *name, const st_for
 static setun_status read_params(const setun_convert_params *p, st_convert_options *o, setun_error *err) {
   setun_status s = st_check_reading(p->assume, p->ignore_keys, p->n_ignore_keys, err);
   if (s == SETUN_OK) s = find_layout(p->to, o, err);
-  if (s == SETUN_OK) s = find_format("embedding", p->embedding, &o->embedding, err);
-  if (s == SETUN_OK) s = find_format("head", p->head, &o->head, err);
+  if (s == SETUN_OK) s = find_format("embedding", p->embedding, &o->embedding, &o->keep_embedding, err);
+  if (s == SETUN_OK) s = find_format("head", p->head, &o->head, &o->keep_head, err);
   if (s == SETUN_OK && p->experts && strcmp(p->experts, "split") && strcmp(p->experts, "stacked")) {
     s = st_fail(err, SETUN_ERROR_ARGUMENT, "experts: expected split or stacked, found \"%.40s\"", p->experts);
   }
@@ -135,8 +137,14 @@ static setun_status make_keys(const st_directory *d, st_keys *keys, setun_error 
 static bool put_config(const st_directory *d, const st_tokenizer *t, st_buffer *out) {
   st_json *c = st_json_new();
   if (!c) return false;
-  st_json_set(c, c, "tokenizer_class", st_json_make_text(c, "PreTrainedTokenizerFast"));
+  bool scores = st_tokenizer_has_scores(t), prefix = true;
+  st_json_set(c, c, "tokenizer_class", st_json_make_text(c, scores ? "LlamaTokenizer" : "PreTrainedTokenizerFast"));
   st_json_set(c, c, "add_bos_token", st_json_make_bool(st_tokenizer_add_bos(t)));
+  if (scores) {
+    st_metadata_bool(&d->metadata, "tokenizer.ggml.add_space_prefix", &prefix, NULL);
+    st_json_set(c, c, "add_prefix_space", st_json_make_bool(prefix));
+    st_json_set(c, c, "legacy", st_json_make_bool(false));
+  }
   const struct {
     const char *key;
     int32_t id;
@@ -155,10 +163,16 @@ static bool put_config(const st_directory *d, const st_tokenizer *t, st_buffer *
   return ok;
 }
 
-static setun_status make_json(const st_directory *d, st_buffer *json, st_buffer *config, setun_error *err) {
+// The tokenizer's file, and tokenizer_config.json.
+static setun_status make_files(const st_directory *d, const char **name, st_buffer *made, st_buffer *config,
+                               setun_error *err) {
   st_tokenizer *t = NULL;
   setun_status s = st_vocabulary_load(d, st_default_pre(d), NULL, &t, err);
-  if (s == SETUN_OK) s = st_tokenizer_export_json(t, json, err);
+  *name = s == SETUN_OK && st_tokenizer_has_scores(t) ? "tokenizer.model" : "tokenizer.json";
+  if (s == SETUN_OK) {
+    s = st_tokenizer_has_scores(t) ? st_tokenizer_export_sentencepiece(t, made, err)
+                                   : st_tokenizer_export_json(t, made, err);
+  }
   if (s == SETUN_OK && !put_config(d, t, config)) s = st_fail_memory(err, "tokenizer_config.json");
   st_tokenizer_free(t);
   return s;
@@ -185,7 +199,7 @@ setun_status setun_convert(const char *source, const char *target, const setun_c
                           .log = &log};
   st_directory *d = NULL;
   st_keys keys = {0};
-  st_buffer json = {0}, config = {0};
+  st_buffer tokenizer = {0}, config = {0};
   s = read_params(params, &o, error);
   if (s == SETUN_OK) s = st_directory_open(source, &open, &d, error);
   if (s != SETUN_OK) return s;
@@ -196,13 +210,13 @@ setun_status setun_convert(const char *source, const char *target, const setun_c
   } else if (d->container == ST_GGUF && !to_gguf && !has_tokenizer(d)) {
     st_log_write(&log, SETUN_LOG_WARNING, "%s: has no tokenizer, so the directory has none either", source);
   } else if (d->container == ST_GGUF && !to_gguf) {
-    s = make_json(d, &json, &config, error);
-    o.tokenizer_json = &json;
+    s = make_files(d, &o.tokenizer_name, &tokenizer, &config, error);
+    o.tokenizer = &tokenizer;
     o.tokenizer_config = &config;
   }
   if (s == SETUN_OK) s = st_convert(d, target, &o, error);
   st_keys_free(&keys);
-  st_buffer_free(&json);
+  st_buffer_free(&tokenizer);
   st_buffer_free(&config);
   st_directory_free(d);
   return s;

@@ -162,34 +162,39 @@ static setun_status size_items(st_conversion *p, setun_error *err) {
   return SETUN_OK;
 }
 
-// Something must be there to be laid out anew. With floats as the target it may be the container alone that changes.
-static setun_status check_any(const st_conversion *p, setun_error *err) {
-  for (size_t i = 0; i < p->n_items; i++) {
-    const st_item *item = &p->items[i];
-    if (item->lossy || (item->n_pieces && st_source_is_ternary(&item->pieces[0]))) return SETUN_OK;
-  }
-  if (!st_format_is_ternary(p->o->to)) {
-    st_log_write(p->o->log, SETUN_LOG_WARNING, "%s: none of its %zu tensors is ternary: all keep their formats, not %s",
-                 p->d->path, p->d->n_tensors, p->o->to->name);
-    return SETUN_OK;
-  }
-  return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                 "%s: none of its %zu tensors is ternary, and %s holds nothing else: quantizing is another command's "
-                 "work",
-                 p->d->path, p->d->n_tensors, p->o->to->name);
-}
-
 // ---- formats -------------------------------------------------------------------------------------------------------
 
-// The option that names this tensor's format: NULL keeps it. A tied head is the embedding, which either option names.
-static const st_format *asked_for(const st_conversion *p, const st_item *item) {
+// What the options name for this tensor, which is the embedding or the head: a format, or NULL and whether it is kept.
+// A tied head is the embedding, which either option names. NULL, not kept: nothing is said.
+static const st_format *named_for(const st_conversion *p, const st_item *item, bool *kept) {
   const st_convert_options *o = p->o;
   bool tied = !p->has_hparams || p->h.tied;
+  *kept = false;
   if (item->suffix || !item->place.known) return NULL;
   const st_role_info *role = st_role_get(item->place.role);
   if (role->kind != ST_KIND_EMBEDDING) return NULL;
-  if (role->part == ST_OF_HEAD) return o->head;
-  return o->embedding || !tied ? o->embedding : o->head;
+  bool head = role->part == ST_OF_HEAD || (tied && !o->embedding && !o->keep_embedding);
+  *kept = head ? o->keep_head : o->keep_embedding;
+  return head ? o->head : o->embedding;
+}
+
+// The option that names this tensor's format; NULL: none does.
+static const st_format *asked_for(const st_conversion *p, const st_item *item) {
+  bool kept;
+  return named_for(p, item, &kept);
+}
+
+static bool is_kept_by_name(const st_conversion *p, const st_item *item) {
+  bool kept;
+  named_for(p, item, &kept);
+  return kept;
+}
+
+// A matrix of a layer, the embedding or the head; in files of an unknown family any matrix.
+static bool is_matrix(const st_item *item) {
+  if (item->suffix || item->shape.rows < 2) return false;
+  if (!item->place.known) return item->n_dims > 1;
+  return st_role_is_linear(item->place.role) || st_role_get(item->place.role)->kind == ST_KIND_EMBEDDING;
 }
 
 // May floats of this tensor be looked at for trits?
@@ -255,6 +260,14 @@ static setun_status decide_ternary(st_conversion *p, st_item *item, setun_error 
   return s == SETUN_OK ? s : st_fail_in(err, s, "%s", item->name);
 }
 
+// What else there is for a tensor that a directory cannot keep.
+static const char *another_format(const st_item *item) {
+  bool ends = item->place.known && st_role_get(item->place.role)->kind == ST_KIND_EMBEDDING;
+  if (!ends) return "; convert to f32";
+  return st_role_get(item->place.role)->part == ST_OF_HEAD ? "; choose another format of the head, such as bf16"
+                                                           : "; choose another format of the embedding, such as bf16";
+}
+
 // A tensor that keeps its values: in its own format where the target's container has that.
 static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *err) {
   const st_weight *w = &item->pieces[0].weight;
@@ -267,9 +280,8 @@ static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *er
   }
   if (!p->to_gguf && !st_format_is_float(f)) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: %s cannot be kept in a Hugging Face directory; choose another format of the embedding or the "
-                   "head where that is meant, such as bf16, or convert to GGUF",
-                   item->name, f->name);
+                   "%s: %s cannot be kept in a Hugging Face directory%s, or convert to GGUF", item->name, f->name,
+                   another_format(item));
   }
   item->kind = ST_ITEM_ROWS;
   bool vector = item->shape.rows == 1 || item->n_dims == 1 || item->suffix;
@@ -281,12 +293,18 @@ static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *er
   return SETUN_OK;
 }
 
+// A tensor whose values become plain floats: quantized ones; and where no tensor is packed, the matrices of floats.
+static bool becomes_floats(const st_conversion *p, const st_item *item) {
+  const st_weight *w = &item->pieces[0].weight;
+  if (!st_format_is_number(p->o->to) || is_kept_by_name(p, item)) return false;
+  if (!st_format_is_number(w->format) || w->scale) return true;
+  return !p->packed && is_matrix(item);
+}
+
 static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
   if (!item->pieces || item->kind == ST_ITEM_STACK) return SETUN_OK; // decided already
   const st_format *asked = asked_for(p, item);
   const st_weight *w = &item->pieces[0].weight;
-  bool ternary = st_weight_is_ternary(w);
-  setun_status s = SETUN_OK;
   if (asked && asked != w->format) {
     item->kind = ST_ITEM_VALUES;
     item->format = asked;
@@ -297,16 +315,51 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
                    item->name, asked->name, (unsigned)asked->block, (unsigned long long)item->shape.columns,
                    item->shape.columns % 32 ? "" : ", q8_0 these");
   }
-  if (!ternary && may_be_ternary(item)) {
-    ternary = true;
-    for (size_t i = 0; i < item->n_pieces && s == SETUN_OK && ternary; i++) {
-      s = recognize(p, item, &item->pieces[i], err);
-      ternary = item->pieces[i].grain != ST_GRAIN_NONE;
-    }
-    for (size_t i = 0; i < item->n_pieces && !ternary; i++) item->pieces[i].grain = ST_GRAIN_NONE;
+  if (st_source_is_ternary(&item->pieces[0])) return decide_ternary(p, item, err);
+  if (!asked && becomes_floats(p, item) && w->format != p->o->to) {
+    item->kind = ST_ITEM_VALUES;
+    item->format = p->o->to;
+    return SETUN_OK;
   }
-  if (s != SETUN_OK) return s;
-  return ternary ? decide_ternary(p, item, err) : decide_kept(p, item, err);
+  return decide_kept(p, item, err);
+}
+
+// ---- what there is to do -------------------------------------------------------------------------------------------
+
+// Looks for floats that are trits.
+static setun_status look(st_conversion *p, st_item *item, setun_error *err) {
+  setun_status s = SETUN_OK;
+  if (!item->pieces || item->kind == ST_ITEM_STACK) return s;
+  const st_weight *w = &item->pieces[0].weight;
+  bool ternary = !st_weight_is_ternary(w) && may_be_ternary(item);
+  for (size_t i = 0; i < item->n_pieces && s == SETUN_OK && ternary; i++) {
+    s = recognize(p, item, &item->pieces[i], err);
+    ternary = item->pieces[i].grain != ST_GRAIN_NONE;
+  }
+  for (size_t i = 0; i < item->n_pieces && !ternary; i++) item->pieces[i].grain = ST_GRAIN_NONE;
+  p->packed |= st_source_is_ternary(&item->pieces[0]) || !st_format_is_number(w->format);
+  return s;
+}
+
+// Quantizing is another command's work.
+static setun_status check_ternary(const st_conversion *p, setun_error *err) {
+  for (size_t i = 0; i < p->n_items; i++) {
+    if (p->items[i].n_pieces && st_source_is_ternary(&p->items[i].pieces[0])) return SETUN_OK;
+  }
+  if (!st_format_is_ternary(p->o->to)) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                 "%s: none of its %zu tensors is ternary, and %s holds nothing else: quantizing is another command's "
+                 "work",
+                 p->d->path, p->d->n_tensors, p->o->to->name);
+}
+
+static setun_status check_done(const st_conversion *p, setun_error *err) {
+  for (size_t i = 0; i < p->n_items; i++) {
+    const st_item *item = &p->items[i];
+    if (item->format == p->o->to && item->n_dims > 1) return SETUN_OK;
+  }
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: none of its %zu tensors would become %s", p->d->path,
+                 p->d->n_tensors, p->o->to->name);
 }
 
 // ---- the whole -----------------------------------------------------------------------------------------------------
@@ -317,11 +370,13 @@ setun_status st_conversion_make(const st_directory *d, bool to_gguf, const st_co
   *p = (st_conversion){.d = d, .o = o, .from_gguf = d->container == ST_GGUF, .to_gguf = to_gguf};
   setun_status s = read_family(p, err);
   if (s == SETUN_OK) s = st_conversion_collect(p, err);
+  for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = look(p, &p->items[i], err);
+  if (s == SETUN_OK) s = check_ternary(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) {
     s = decide(p, &p->items[i], err);
     p->work_total += 2 * p->items[i].shape.rows * p->items[i].shape.columns;
   }
-  if (s == SETUN_OK) s = check_any(p, err);
+  if (s == SETUN_OK) s = check_done(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = st_conversion_validate(p, &p->items[i], err);
   if (s == SETUN_OK) s = add_scales(p, err);
   if (s == SETUN_OK) s = check_names(p, err);

@@ -100,6 +100,7 @@ typedef struct st_conversion {
   bool has_hparams;
   st_hparams h;
   st_bound_list weights; // with hparams; empty where the source's tensors are not those of the family
+  bool packed;           // a tensor is ternary or quantized
   bool int8;             // the model prescribes int8 activations
   st_item *items;
   size_t n_items, capacity;

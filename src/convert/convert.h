@@ -9,19 +9,21 @@
 #include "source/weight.h"
 
 typedef struct st_convert_options {
-  const st_format *to;               // of ternary matrices; or f32, f16, bf16
+  const st_format *to;               // of ternary matrices; or f32, f16, bf16, also of quantized ones
   bool divides;                      // hf-u8 with scales that divide
-  const st_format *embedding, *head; // NULL: kept
-  bool stacked;                      // experts in one 3-D tensor, instead of one by one
+  const st_format *embedding, *head; // NULL: nothing is asked for, or that they keep their formats
+  bool keep_embedding, keep_head;
+  bool stacked; // experts in one 3-D tensor, instead of one by one
   bool round_scales;
   const st_log *log;
   setun_progress_fn progress; // may be NULL
   void *user;
-  // Of the source's tokenizer, for the container that does not take it over as it is: keys for GGUF, the texts of
-  // tokenizer.json and tokenizer_config.json for a directory; NULL: nothing (GGUF to GGUF keeps its keys, a directory
-  // its files).
+  // Of the source's tokenizer, for the container that does not take it over as it is: keys for GGUF; for a directory a
+  // file (tokenizer.json or tokenizer.model) and the text of tokenizer_config.json. NULL: nothing (GGUF to GGUF keeps
+  // its keys, a directory its files).
   const st_keys *tokenizer_keys;
-  const st_buffer *tokenizer_json, *tokenizer_config;
+  const char *tokenizer_name;
+  const st_buffer *tokenizer, *tokenizer_config;
 } st_convert_options;
 
 // Writes `target`: a GGUF file when its name ends in .gguf, otherwise a directory, which must not exist or be empty. It

@@ -408,10 +408,11 @@ static setun_status copy_files(const st_conversion *p, const char *directory, se
 }
 
 static setun_status write_tokenizer(const st_conversion *p, const char *directory, setun_error *err) {
-  const st_buffer *json = p->o->tokenizer_json, *config = p->o->tokenizer_config;
+  const st_buffer *made = p->o->tokenizer, *config = p->o->tokenizer_config;
   if (!p->from_gguf) return copy_files(p, directory, err);
-  setun_status s = json ? write_file(directory, "tokenizer.json", json->data, json->length, err) : SETUN_OK;
-  if (s != SETUN_OK || !config) return s;
+  if (!made) return SETUN_OK;
+  setun_status s = write_file(directory, p->o->tokenizer_name, made->data, made->length, err);
+  if (s != SETUN_OK) return s;
   return write_file(directory, "tokenizer_config.json", config->data, config->length, err);
 }
 

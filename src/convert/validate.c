@@ -357,13 +357,13 @@ static setun_status compare(const st_item *item, bool rounds, uint64_t row, cons
   uint64_t k = item->shape.columns;
   for (uint64_t i = 0; i < n; i++) {
     if (!isfinite(y[i])) {
-      return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %.9g in row %llu is beyond %s; f32 and bf16 hold it",
-                     item->name, (double)x[i], (unsigned long long)(row + i / k), item->format->name);
+      return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %.9g in row %llu is beyond %s; f32 holds it", item->name,
+                     (double)x[i], (unsigned long long)(row + i / k), item->format->name);
     }
     if (x[i] == y[i] || item->lossy || rounds) continue;
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: %.9g in row %llu is not a %s number; f32 holds it (or round the scales)", item->name, (double)x[i],
-                   (unsigned long long)(row + i / k), item->format->name);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %.9g in row %llu is not exact in %s; f32 holds it%s", item->name,
+                   (double)x[i], (unsigned long long)(row + i / k), item->format->name,
+                   st_source_is_ternary(&item->pieces[0]) ? " (or round the scales)" : "");
   }
   return SETUN_OK;
 }

@@ -45,15 +45,40 @@ static setun_status check(const st_tokenizer *t, setun_error *err) {
   return SETUN_OK;
 }
 
+// SentencePiece finds user-defined pieces in normalized text, whose spaces are marks; a reader of GGUF in the text as
+// it is.
+static bool has_marks(const st_tokenizer *t, uint32_t id) {
+  return t->sentencepiece && t->sp.escape && t->types[id] == ST_TOKEN_USER_DEFINED;
+}
+
+// Copies a text with spaces for its marks; returns the length.
+static size_t unmark(st_bytes text, char *to) {
+  size_t n = 0, mark = strlen(ST_SPACE_MARK);
+  for (size_t i = 0; i < text.length;) {
+    bool found = text.length - i >= mark && memcmp(text.data + i, ST_SPACE_MARK, mark) == 0;
+    to[n++] = found ? ' ' : text.data[i];
+    i += found ? mark : 1;
+  }
+  return n;
+}
+
 static setun_status fill_tokens(const st_tokenizer *t, uint32_t size, st_vocabulary_export *e, setun_error *err) {
-  uint32_t unused = size - t->size;
-  for (uint32_t id = 0; id < t->size; id++) unused += !t->texts[id].data;
+  size_t bytes = (size_t)(size - t->size) * PAD_BYTES;
+  for (uint32_t id = 0; id < t->size; id++) {
+    bytes += !t->texts[id].data ? PAD_BYTES : has_marks(t, id) ? t->texts[id].length : 0;
+  }
   e->tokens = st_malloc(size, sizeof *e->tokens);
   e->types = st_malloc(size, sizeof *e->types);
-  e->storage = st_malloc(unused, PAD_BYTES);
+  e->storage = st_malloc(bytes + 1, 1);
   if (!e->tokens || !e->types || !e->storage) return st_fail_memory(err, "the vocabulary");
   char *pad = e->storage;
   for (uint32_t id = 0; id < size; id++) {
+    if (id < t->size && t->texts[id].data && has_marks(t, id)) {
+      e->tokens[id] = (st_text){pad, unmark(t->texts[id], pad)};
+      e->types[id] = t->types[id];
+      pad += t->texts[id].length;
+      continue;
+    }
     if (id < t->size && t->texts[id].data) {
       e->tokens[id] = (st_text){t->texts[id].data, t->texts[id].length};
       e->types[id] = t->types[id];

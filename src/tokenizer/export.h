@@ -1,4 +1,4 @@
-// A tokenizer written down again, as a GGUF file holds it or as tokenizer.json.
+// A tokenizer written down again: as a GGUF file holds it, as tokenizer.json, or as tokenizer.model.
 #ifndef SETUN_TOKENIZER_EXPORT_H
 #define SETUN_TOKENIZER_EXPORT_H
 
@@ -22,5 +22,12 @@ setun_status st_tokenizer_export(const st_tokenizer *t, uint32_t size, st_vocabu
 // The text of a tokenizer.json that makes the same tokenizer, appended to `out`. Byte-level BPE only; others are
 // SETUN_ERROR_UNSUPPORTED.
 setun_status st_tokenizer_export_json(const st_tokenizer *t, st_buffer *out, setun_error *err);
+
+// The bytes of a tokenizer.model that makes the same tokenizer, appended to `out`. Pieces with scores only (GGUF's
+// "llama"); others are SETUN_ERROR_UNSUPPORTED.
+setun_status st_tokenizer_export_sentencepiece(const st_tokenizer *t, st_buffer *out, setun_error *err);
+
+// Whether a tokenizer is written as tokenizer.model, and not as tokenizer.json.
+bool st_tokenizer_has_scores(const st_tokenizer *t);
 
 #endif

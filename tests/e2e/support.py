@@ -71,7 +71,7 @@ def golden(*path):
 
 
 def read_safetensors(path):
-    """Name: (shape, values) for tensors of F32, I32 and I64."""
+    """Name: (shape, values) for tensors of F32, I32, I64 and U8."""
     with open(path, "rb") as file:
         data = file.read()
     length = int.from_bytes(data[:8], "little")
@@ -79,7 +79,7 @@ def read_safetensors(path):
     for name, entry in json.loads(data[8:8 + length]).items():
         if name == "__metadata__":
             continue
-        values = array.array({"F32": "f", "I32": "i", "I64": "q"}[entry["dtype"]])
+        values = array.array({"F32": "f", "I32": "i", "I64": "q", "U8": "B"}[entry["dtype"]])
         begin, end = entry["data_offsets"]
         values.frombytes(data[8 + length + begin:8 + length + end])
         assert len(values) == math.prod(entry["shape"]), name

@@ -16,7 +16,7 @@ import unittest
 
 import edit
 import gguf
-from support import COMMAND, GOLDEN, TALES, Case, read_safetensors, setun
+from support import COMMAND, GOLDEN, ROOT, TALES, Case, read_safetensors, setun
 
 # name: (K a multiple of, rows a multiple of, half-precision scales)
 LAYOUTS = {"t2": (1, 1, False), "t5": (1, 1, False), "t16": (1, 1, False),
@@ -430,15 +430,70 @@ class Hostile(Folder):
         return folder
 
     def test_floats_of_a_model_without_ternary_tensors(self):
-        """The container alone changes, and a warning says so."""
-        source, out = self.path("plain.gguf"), self.path("out.gguf")
-        gguf.write(source, [("m.weight", [4, 2], gguf.F32_TYPE, struct.pack("<8f", 0.5, 1, 2, 3, 5, 7, 11, 13))])
-        result = convert(source, out, "f16")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertRegex(result.stderr.decode(), r"\Asetun: warning: .*none of its 1 tensors is ternary.*, not f16\n\Z")
-        self.assertIn(b" f32 ", self.good("inspect", "--tensors", out))
-        result = convert(TALES, self.path("tales.gguf"), "f16")
-        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        """Its matrices become such floats where they are exact in them; its vectors keep their format."""
+        source, vector = self.path("plain.gguf"), ("m.norm.weight", [2], gguf.F32_TYPE, struct.pack("<2f", 0.1, 0.2))
+        numbers = (0.5, 1, 2, 3, 5, 7, 11, 13)
+        gguf.write(source, [("m.weight", [4, 2], gguf.F32_TYPE, struct.pack("<8f", *numbers)), vector])
+        for to, kind, data in (("f16", 1, struct.pack("<8e", *numbers)), ("f32", 0, struct.pack("<8f", *numbers)),
+                               ("bf16", 30, b"".join(struct.pack("<f", x)[2:] for x in numbers))):
+            out = self.converted(source, to + ".gguf", to)
+            _, tensors, whole = gguf.read(out)
+            _, found, at = tensors["m.weight"]
+            self.assertEqual((found, whole[at:at + len(data)]), (kind, data))
+            self.assertEqual(tensors["m.norm.weight"][1], gguf.F32_TYPE)
+        self.assertEqual(digest(self.converted(self.path("bf16.gguf"), "back.gguf", "f32")), digest(self.path("f32.gguf")))
+        gguf.write(source, [("m.weight", [4, 2], gguf.F32_TYPE, struct.pack("<8f", 0.5, 1, 2, 3, 5, 7, 11, 0.1)), vector])
+        for to in ("f16", "bf16"):
+            self.refused(source, to, "m.weight: 0.1", f"not exact in {to}; f32 holds it\n")
+        gguf.write(source, [vector])
+        for to in FLOATS:
+            self.refused(source, to, f"none of its 1 tensors would become {to}")
+        self.refused(source, "t2", "none of its 1 tensors is ternary")
+
+    def test_quantized_values(self):
+        """Every format of values to floats, to the bit as another library dequantizes it (tests/quant)."""
+        blocks = read_safetensors(os.path.join(ROOT, "tests", "quant", "gguf-blocks.safetensors"))
+        types = {"Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13,
+                 "Q6_K": 14, "IQ4_NL": 20, "IQ4_XS": 23, "MXFP4": 39, "NVFP4": 40, "Q1_0": 41}
+        source = self.path("values.gguf")
+        for name, kind in types.items():
+            ((rows, columns), values), (_, data) = blocks[name + ".values"], blocks[name + ".bytes"]
+            plain = values.tobytes()
+            with self.subTest(format=name):
+                gguf.write(source, [("m.weight", [columns, rows], kind, data.tobytes())])
+                _, tensors, whole = gguf.read(self.converted(source, name + ".gguf", "f32"))
+                dims, found, at = tensors["m.weight"]
+                self.assertEqual((dims, found), ([columns, rows], gguf.F32_TYPE))
+                self.assertEqual(whole[at:at + len(plain)], plain)
+                for to in ("f16", "bf16"):
+                    exact = all(self.is_exact(x, to) for x in values)
+                    if not exact:
+                        self.refused(source, to, "m.weight", "f32 holds it")
+                        continue
+                    half = self.converted(source, f"{name}-{to}.gguf", to)
+                    self.assertEqual(digest(self.converted(half, "wide.gguf", "f32")), digest(self.path(name + ".gguf")))
+
+    @staticmethod
+    def is_exact(x, to):
+        if to == "bf16":
+            return struct.pack("<f", x)[:2] == bytes(2)
+        try:
+            return struct.unpack("<e", struct.pack("<e", x))[0] == x
+        except OverflowError:
+            return False
+
+    def test_quantized_embedding_of_a_ternary_model(self):
+        source = self.converted(TALES, "q8.gguf", "tq2_0", "--embedding", "q8_0")
+        kind = lambda path: gguf.read(path)[1]["token_embd.weight"][1]
+        self.assertEqual(kind(self.converted(source, "f32.gguf", "f32")), gguf.F32_TYPE)
+        for option in ("--embedding", "--head"):
+            self.assertEqual(kind(self.converted(source, option + ".gguf", "f32", option, "keep")), 8)
+        self.assertEqual(kind(self.converted(source, "t2.gguf", "t2")), 8)
+        self.refused(source, "hf-u8", "q8_0 cannot be kept", "another format of the embedding", "(see --embedding)",
+                     name="packed")
+        made = self.converted(source, "packed", "hf-u8", "--embedding", "f32")
+        self.assertEqual(self.ids(made), self.ids(source))
+        self.assertEqual(self.ids(self.converted(source, "floats", "f32")), self.ids(source))
 
     def test_check_finds_what_loading_refuses_and_more(self):
         packed = self.converted(TALES, "packed", "hf-u8")
