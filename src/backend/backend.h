@@ -194,7 +194,7 @@ struct st_backend {
   uint64_t (*cache_size)(const st_device *device, const st_cache_shape *shape, int threads);
   // Bytes of a page, and of one position of a page in one KV head: of its key, or of its value, as it is saved.
   uint64_t (*cache_page_size)(const st_cache_shape *shape);
-  size_t (*cache_row_size)(setun_kv_type type, uint32_t head_dim);
+  size_t (*cache_row_size)(setun_kv_type type, bool keys, uint32_t head_dim);
   // NULL: the device has no such format.
   const char *(*cache_format_name)(setun_kv_type type);
   setun_status (*array_new)(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);

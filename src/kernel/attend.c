@@ -4,6 +4,9 @@
 #include "kernel/layout.h"
 #include "kernel/ref/ref.h"
 
+#include <float.h>
+#include <math.h>
+
 st_key_range st_attend_parts(const st_attend *a) {
   size_t last = a->n_keys + (a->n_tokens ? a->n_tokens - 1 : 0);
   size_t first = a->window && a->n_keys > a->window ? a->n_keys - a->window : 0;
@@ -46,84 +49,79 @@ void st_attend_finish(const st_attend *a, const float *sums, const float *state,
   }
 }
 
-void st_attend_code_scores(const st_kernels *k, const st_attend *a, const st_attend_part *p) {
-  enum { FEW_QUERIES = 4 }; // up to so many wait for memory
-  const uint32_t *pages = a->pages + p->index * (ST_PART / ST_KEYS);
-  size_t begin = st_attend_range(a, 0, p->index).first;
-  size_t end = st_attend_range(a, a->n_tokens ? a->n_tokens - 1 : 0, p->index).last;
-  size_t block = st_kv_block_bytes(a->keys, true, a->head_dim);
-  st_matrix m = {.form = st_kv_format_of(a->keys)->form,
-                 .rows = ST_KEYS,
-                 .columns = a->head_dim,
-                 .block = ST_STEP,
-                 .group_bytes = st_kv_group_bytes(a->keys, a->head_dim)};
-  for (size_t j = begin / ST_KEYS * ST_KEYS; j < end; j += ST_KEYS) {
-    size_t first = begin > j ? (begin - j) / ST_GROUP * ST_GROUP : 0, last = end - j < ST_KEYS ? end - j : ST_KEYS;
-    m.data = a->k + pages[j / ST_KEYS] * a->page_bytes;
-    if (j + ST_KEYS < end && p->queries->tokens <= FEW_QUERIES) {
-      const uint8_t *next = a->k + pages[j / ST_KEYS + 1] * a->page_bytes;
-      for (size_t i = 0; i < block; i += 64) __builtin_prefetch(next + i, 0, 3);
-    }
-    k->matmul[m.form][ST_ACT_F32](&m, p->queries, first, last, p->scores + j, ST_SCORES);
-  }
-}
-
 static void *take(uint8_t *base, size_t *used, size_t bytes) {
   uint8_t *at = base ? base + *used : NULL;
   *used += st_round_up(bytes, 64);
   return at;
 }
 
-static size_t lay_out(const st_kernels *k, setun_kv_type keys, size_t queries, size_t head_dim, void *base,
-                      st_attend_memory *m) {
-  bool codes = st_kv_format_of(keys)->form != ST_FORM_COUNT;
+static size_t lay_out(setun_kv_type keys, size_t queries, size_t head_dim, void *base, st_attend_memory *m) {
   size_t used = 0, sums = queries * (head_dim + 2) * sizeof(float);
-  *m = (st_attend_memory){0};
+  *m = (st_attend_memory){.codes.columns = st_round_up(head_dim, ST_STEP)};
   m->scores = take(base, &used, queries * ST_SCORES * sizeof(float));
   m->sums = take(base, &used, sums);
   m->next = take(base, &used, sums);
-  if (!codes) return used;
-  m->rows = take(base, &used, queries * head_dim * sizeof(float));
-  m->input = take(base, &used, k->input_bytes(ST_ACT_F32, queries, head_dim));
-  m->products = take(base, &used, k->scratch_bytes);
+  if (!st_kv_is_codes(keys)) return used;
+  m->row = take(base, &used, head_dim * sizeof(float));
+  m->codes.codes = take(base, &used, queries * m->codes.columns * sizeof(int16_t));
+  m->codes.scales = take(base, &used, queries * sizeof(float));
+  m->codes.sums = take(base, &used, queries * sizeof(int32_t));
   return used;
 }
 
-size_t st_attend_scratch(const st_kernels *k, setun_kv_type keys, size_t queries, size_t head_dim) {
+size_t st_attend_scratch(setun_kv_type keys, size_t queries, size_t head_dim) {
   st_attend_memory m;
-  return lay_out(k, keys, queries, head_dim, NULL, &m);
+  return lay_out(keys, queries, head_dim, NULL, &m);
 }
 
-st_attend_memory st_attend_memory_of(const st_kernels *k, const st_attend *a, void *scratch) {
+st_attend_memory st_attend_memory_of(const st_attend *a, void *scratch) {
   st_attend_memory m;
-  lay_out(k, a->keys, st_attend_queries(a), a->head_dim, scratch, &m);
+  lay_out(a->keys, st_attend_queries(a), a->head_dim, scratch, &m);
   return m;
 }
 
-const st_input *st_attend_prepare(const st_kernels *k, const st_attend *a, const st_attend_memory *memory,
-                                  st_input *input) {
-  if (!memory->input) return NULL;
-  size_t n = st_attend_queries(a);
-  for (size_t i = 0; i < n; i++) {
-    const float *from = a->q + i / a->n_q * a->token_stride + i % a->n_q * a->q_stride;
-    float *to = memory->rows + i * a->head_dim;
-    for (size_t d = 0; d < a->head_dim; d++) to[d] = from[d] * a->scale;
-    if (st_kv_format_of(a->keys)->rotated) st_kv_rotate(to, a->head_dim);
+// Codes of a query, at most `most` units; their scale, and their sum.
+static float quantize_query(const float *x, size_t n, float most, int16_t *codes, int32_t *sum) {
+  const float rounder = 12582912.0f; // ties to even
+  float largest = 0;
+  bool finite = true;
+  for (size_t d = 0; d < n; d++) finite &= fabsf(x[d]) <= FLT_MAX;
+  for (size_t d = 0; d < n; d++) largest = fabsf(x[d]) > largest ? fabsf(x[d]) : largest;
+  float inverse = finite && largest >= ST_FACTOR_LEAST ? most / largest : 0;
+  *sum = 0;
+  for (size_t d = 0; d < n; d++) {
+    codes[d] = finite ? (int16_t)((x[d] * inverse + rounder) - rounder) : 0;
+    *sum += codes[d];
   }
-  *input = (st_input){ST_ACT_F32, n, a->head_dim, memory->input, memory->products};
-  k->prepare(input, memory->rows, a->head_dim, NULL, 0, 0, n);
-  return input;
+  return finite ? largest / most : NAN;
+}
+
+const st_attend_codes *st_attend_prepare(const st_attend *a, const st_attend_memory *m) {
+  if (!m->row) return NULL;
+  const st_kv_format *f = st_kv_format_of(a->keys);
+  const st_attend_codes *c = &m->codes;
+  // Sums of products with the largest codes of keys must fit into 32 bits.
+  float fit = 0x1p31f / (float)st_kv_offset(f->key_bits) / (float)c->columns - 1,
+        most = fit < 16383 ? floorf(fit) : 16383;
+  for (size_t i = 0; i < st_attend_queries(a); i++) {
+    const float *from = a->q + i / a->n_q * a->token_stride + i % a->n_q * a->q_stride;
+    int16_t *codes = c->codes + i * c->columns;
+    for (size_t d = 0; d < a->head_dim; d++) m->row[d] = from[d] * a->scale;
+    if (f->rotated) st_kv_rotate(m->row, a->head_dim);
+    for (size_t d = a->head_dim; d < c->columns; d++) codes[d] = 0;
+    c->scales[i] = quantize_query(m->row, a->head_dim, most, codes, &c->sums[i]);
+  }
+  return c;
 }
 
 void st_attend_run(const st_kernels *k, const st_attend *a, void *scratch, float *out) {
-  st_attend_memory m = st_attend_memory_of(k, a, scratch);
-  st_input input;
-  const st_input *queries = st_attend_prepare(k, a, &m, &input);
+  st_attend_memory m = st_attend_memory_of(a, scratch);
+  const st_attend_codes *queries = st_attend_prepare(a, &m);
   size_t states = st_attend_queries(a) * a->head_dim;
   st_key_range parts = st_attend_parts(a);
   for (size_t index = parts.first; index < parts.last; index++) {
     float *to = index == parts.first ? m.sums : m.next;
-    k->attend(k, a, &(st_attend_part){index, queries, m.scores, to, to + states});
+    k->attend(a, &(st_attend_part){index, queries, m.scores, to, to + states});
     st_attend_merge(a, index, to, to + states, m.sums, m.sums + states);
   }
   st_attend_finish(a, m.sums, m.sums + states, out);

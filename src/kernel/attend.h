@@ -6,9 +6,11 @@
 // merged from the first that it sees to the last, and the sum of values is divided at the end. So the memory for scores
 // does not grow with the context, and threads can share the parts of one query.
 //
-// Keys that are codes are matrices: scores are their products with the queries (ST_ACT_F32; as int8 these would lose
-// more than the keys do), times `scale` beforehand. Values that are codes are decoded exactly: code times
-// scale.
+// Keys that are codes meet queries, times `scale`, that are codes too, of 14 bits at most, with a scale for each query:
+// a score is an exact sum of integers, then times both scales. Values that are codes meet the factors of a block's
+// keys, times the keys' scales, as codes of 16 bits with a scale for each query and block: again exact sums of
+// integers, which times that scale are added up in float32. So no order of additions need be the same but that of the
+// blocks.
 #ifndef SETUN_KERNEL_ATTEND_H
 #define SETUN_KERNEL_ATTEND_H
 
@@ -37,14 +39,22 @@ struct st_attend {
   const float *sinks;         // [n_q] learned logits that take part in the softmax only; NULL: none
 };
 
+// Queries for keys that are codes.
+typedef struct st_attend_codes {
+  int16_t *codes; // [queries][columns]
+  float *scales;  // [queries]; NaN: a number is not finite
+  int32_t *sums;  // [queries] of the codes
+  size_t columns; // of a head, padded to ST_STEP with zeros
+} st_attend_codes;
+
 // A part, and where what it gives goes.
 struct st_attend_part {
-  size_t index;            // keys [index * ST_PART, (index + 1) * ST_PART)
-  const st_input *queries; // of st_attend_prepare; NULL where keys are numbers
-  float *scores;           // scratch [queries][ST_SCORES]
-  float *out;              // [queries][head_dim] sums of values; zeros for a query that sees none of the keys
-  float *state;            // [queries][2]: the largest of the scores and of the query's sink, and the sum of the
-                           // others' e^(score - largest)
+  size_t index;                   // keys [index * ST_PART, (index + 1) * ST_PART)
+  const st_attend_codes *queries; // of st_attend_prepare; NULL where keys are numbers
+  float *scores;                  // scratch [queries][ST_SCORES]
+  float *out;                     // [queries][head_dim] sums of values; zeros for a query that sees none of the keys
+  float *state; // [queries][2]: the largest of the scores and of the query's sink, and the sum of the others' e^(score
+                // - largest)
 };
 enum { ST_SCORES = ST_PART + 16 };
 
@@ -74,21 +84,21 @@ void st_attend_merge(const st_attend *a, size_t index, const float *part_out, co
 // The results, laid out as a->q, of merged sums.
 void st_attend_finish(const st_attend *a, const float *sums, const float *state, float *out);
 
-// The scores of all queries for the keys of a part, where keys are codes: for those that some query sees, and whatever
-// else shares ST_GROUP with these. By products of the table.
-void st_attend_code_scores(const st_kernels *k, const st_attend *a, const st_attend_part *part);
+// The factors of values that are codes are codes of so many units at most, of the largest of a block; a largest one
+// below ST_FACTOR_LEAST counts as zero.
+#define ST_FACTOR_MOST 32767.0f
+#define ST_FACTOR_LEAST 0x1p-100f
 
 // Memory for one thread that computes up to so many queries, and what is in it; aligned to 64.
 typedef struct st_attend_memory {
-  float *scores, *rows; // rows: of queries that products are to be made with
-  void *input, *products;
+  float *scores, *row; // row: of a query that codes are made of; NULL where keys are numbers
+  st_attend_codes codes;
   float *sums, *next; // [queries][head_dim], then their states
 } st_attend_memory;
-size_t st_attend_scratch(const st_kernels *k, setun_kv_type keys, size_t queries, size_t head_dim);
-st_attend_memory st_attend_memory_of(const st_kernels *k, const st_attend *a, void *scratch);
-// Makes the queries the input of products where keys are codes, otherwise returns NULL.
-const st_input *st_attend_prepare(const st_kernels *k, const st_attend *a, const st_attend_memory *memory,
-                                  st_input *input);
+size_t st_attend_scratch(setun_kv_type keys, size_t queries, size_t head_dim);
+st_attend_memory st_attend_memory_of(const st_attend *a, void *scratch);
+// Makes the queries codes where keys are codes, otherwise returns NULL.
+const st_attend_codes *st_attend_prepare(const st_attend *a, const st_attend_memory *memory);
 
 // All of it, one part after the other.
 void st_attend_run(const st_kernels *k, const st_attend *a, void *scratch, float *out);

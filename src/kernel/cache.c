@@ -2,15 +2,14 @@
 #include "kernel/cache.h"
 
 #include "base/float16.h"
-#include "kernel/layout.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
 static const st_kv_format formats[] = {
-#define KV_FORMAT(id, text, n, of, turned)                                                                             \
-  [SETUN_KV_##id] = {.name = text, .bits = n, .form = ST_FORM_##of, .rotated = turned},
+#define KV_FORMAT(id, text, key, value, turned)                                                                        \
+  [SETUN_KV_##id] = {.name = text, .key_bits = key, .value_bits = value, .rotated = turned},
 #include "kernel/cache_formats.def"
 };
 
@@ -18,30 +17,21 @@ const st_kv_format *st_kv_format_of(setun_kv_type type) {
   return (size_t)type < sizeof formats / sizeof *formats ? &formats[type] : NULL;
 }
 
-static bool is_codes(setun_kv_type type) {
-  return formats[type].form != ST_FORM_COUNT;
+static size_t padded(size_t head_dim) {
+  return st_round_up(head_dim, ST_STEP);
 }
 
-static size_t steps_of(size_t head_dim) {
-  return (head_dim + ST_STEP - 1) / ST_STEP;
+static uint32_t bits_of(setun_kv_type type, bool keys) {
+  return keys ? formats[type].key_bits : formats[type].value_bits;
 }
 
-// Bytes of a step's codes of one position.
-static size_t code_bytes(setun_kv_type type) {
-  return ST_STEP * formats[type].bits / 8;
-}
-
-size_t st_kv_row_bytes(setun_kv_type type, size_t head_dim) {
-  return is_codes(type) ? steps_of(head_dim) * (2 + code_bytes(type)) : head_dim * formats[type].bits / 8;
-}
-
-size_t st_kv_group_bytes(setun_kv_type type, size_t head_dim) {
-  return st_form_group_bytes(formats[type].form, head_dim, ST_STEP);
+size_t st_kv_row_bytes(setun_kv_type type, bool keys, size_t head_dim) {
+  uint32_t bits = bits_of(type, keys);
+  return st_kv_is_codes(type) ? 2 + padded(head_dim) * bits / 8 : head_dim * bits / 8;
 }
 
 size_t st_kv_block_bytes(setun_kv_type type, bool keys, size_t head_dim) {
-  if (is_codes(type) && keys) return ST_KEYS / ST_GROUP * st_kv_group_bytes(type, head_dim);
-  return st_kv_row_bytes(type, head_dim) * ST_KEYS;
+  return st_kv_row_bytes(type, keys, head_dim) * ST_KEYS;
 }
 
 void st_kv_rotate(float *x, size_t head_dim) {
@@ -65,7 +55,7 @@ void st_kv_rotate(float *x, size_t head_dim) {
 // Number `column` of a position.
 static uint8_t *place_of(const st_kv_place *p, size_t column) {
   size_t i = p->keys ? column * ST_KEYS + p->at : p->at * p->head_dim + column;
-  return p->block + i * formats[p->type].bits / 8;
+  return p->block + i * bits_of(p->type, p->keys) / 8;
 }
 
 static void write_numbers(const st_kernels *k, const st_kv_place *p, const float *x) {
@@ -83,13 +73,9 @@ static void write_numbers(const st_kernels *k, const st_kv_place *p, const float
   }
 }
 
-// ---- codes --------------------------------------------------------------------------------------------------------
+enum { NO_NUMBER = 0x7E00 }; // a half-precision NaN
 
-// A step of one position: what its numbers are, divided by the scale.
-typedef struct step_codes {
-  uint16_t scale; // half precision
-  int8_t codes[ST_STEP];
-} step_codes;
+// ---- codes --------------------------------------------------------------------------------------------------------
 
 // The nearest integer, ties to even, of |x| below 2^22.
 static float nearest(float x) {
@@ -97,127 +83,150 @@ static float nearest(float x) {
   return (x + rounder) - rounder;
 }
 
-// 8 bits: the largest is 127. 4 bits: the one that is furthest from zero is -8, so that all 16 codes are used.
-static step_codes quantize(uint32_t bits, const float *x, size_t n) {
-  step_codes out = {0};
-  float most = 0, extreme = 0;
+static float code_of(float x, float inverse, float most) {
+  x *= inverse;
+  return nearest(x < -most ? -most : x > most - 1 ? most - 1 : x);
+}
+
+// Squares of what codes in these steps are off by, summed in 8 lanes.
+static float squared_error(const float *x, size_t n, float scale, float most) {
+  enum { LANES = 8 };
+  float sums[LANES] = {0}, inverse = 1.0f / scale;
+  for (size_t i = 0; i + LANES <= n; i += LANES) {
+    for (size_t j = 0; j < LANES; j++) {
+      float off = x[i + j] - code_of(x[i + j], inverse, most) * scale;
+      sums[j] += off * off;
+    }
+  }
+  for (size_t i = n / LANES * LANES; i < n; i++) {
+    float off = x[i] - code_of(x[i], inverse, most) * scale;
+    sums[i % LANES] += off * off;
+  }
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+// The scale, half precision, of n numbers: the one furthest from zero is the lowest code, so that all codes are used,
+// or lies beyond it, where the others gain more by the finer steps. NaN where a number, or the scale, is not finite.
+static uint16_t choose_scale(uint32_t bits, const float *x, size_t n) {
+  static const float beyond[] = {1.0f, 1.0625f, 1.125f, 1.25f, 1.375f};
+  float most = (float)st_kv_offset(bits), far = 0, extreme = 0, least = INFINITY;
   bool finite = true;
   for (size_t i = 0; i < n; i++) {
     float a = fabsf(x[i]);
     finite = finite && a <= FLT_MAX;
-    if (a > most) most = a, extreme = x[i];
+    if (a > far) far = a, extreme = x[i];
   }
-  float lowest = bits == 8 ? -127 : -8, highest = bits == 8 ? 127 : 7;
-  out.scale = finite ? st_f16_from_f32(bits == 8 ? most / 127 : extreme / -8) : 0x7E00;
-  float scale = st_f32_from_f16(out.scale), inverse = scale != 0 ? 1.0f / scale : 0;
-  if (!(fabsf(scale) <= FLT_MAX)) return (step_codes){.scale = 0x7E00};
-  for (size_t i = 0; i < n; i++) {
-    float code = x[i] * inverse;
-    code = nearest(code < lowest ? lowest : code > highest ? highest : code);
-    out.codes[i] = (int8_t)code;
+  uint16_t best = st_f16_from_f32(extreme / -most);
+  float scale = st_f32_from_f16(best);
+  if (!finite || !(fabsf(scale) <= FLT_MAX)) return NO_NUMBER;
+  if (bits >= 8 || scale == 0) return best; // no step is far too wide
+  for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+    uint16_t half = st_f16_from_f32(extreme / (-most * beyond[i]));
+    scale = st_f32_from_f16(half);
+    if (scale == 0) break;
+    float error = squared_error(x, n, scale, most);
+    if (error < least) least = error, best = half;
   }
-  return out;
+  return best;
 }
 
-// Codes of 4 bits are stored plus 8.
-static void put_nibble(uint8_t *at, unsigned shift, int code) {
-  *at = (uint8_t)((*at & ~(15u << shift)) | (unsigned)(code + 8) << shift);
-}
-static int8_t get_nibble(uint8_t byte, unsigned shift) {
-  return (int8_t)((byte >> shift & 15) - 8);
+// Which of 4 neighbours stands at byte j of a lane.
+static size_t byte_of(size_t number) {
+  return (number & 1) << 1 | (number >> 1 & 1);
 }
 
-// Byte of a key's code of a step, and the bits that it is shifted by; see layout.h.
-static uint8_t *key_at(const st_kv_place *p, size_t step, size_t column, unsigned *shift) {
-  uint32_t bits = formats[p->type].bits;
-  uint8_t *codes = p->block + p->at / ST_GROUP * st_kv_group_bytes(p->type, p->head_dim) +
-                   step * st_step_bytes(formats[p->type].form) + ST_SCALES;
-  size_t part = column / 4, each = 8 / bits;
-  *shift = (unsigned)(part % each * bits);
-  return codes + 64 * (part / each) + 4 * (p->at % ST_GROUP) + column % 4;
-}
-
-static uint8_t *scale_at(const st_kv_place *p, size_t step) {
-  if (!p->keys) return p->block + st_kv_scale_at(formats[p->type].bits, p->head_dim, p->at, step * ST_STEP);
-  return p->block + p->at / ST_GROUP * st_kv_group_bytes(p->type, p->head_dim) +
-         step * st_step_bytes(formats[p->type].form) + 2 * (p->at % ST_GROUP);
-}
-
-static uint8_t *code_at(const st_kv_place *p, size_t step, size_t column, unsigned *shift) {
-  if (p->keys) return key_at(p, step, column, shift);
-  uint32_t bits = formats[p->type].bits;
-  *shift = bits == 4 && column >= 16 ? 4 : 0;
-  return p->block + st_kv_code_at(bits, p->head_dim, p->at, step * ST_STEP + column);
-}
-
-static void put_step(const st_kv_place *p, size_t step, const step_codes *s) {
-  unsigned shift;
-  memcpy(scale_at(p, step), &s->scale, sizeof s->scale);
-  for (size_t i = 0; i < ST_STEP; i++) {
-    uint8_t *at = code_at(p, step, i, &shift);
-    if (formats[p->type].bits == 8)
-      *at = (uint8_t)s->codes[i];
-    else
-      put_nibble(at, shift, s->codes[i]);
+st_kv_code st_kv_code_of(setun_kv_type type, bool keys, size_t head_dim, size_t at, size_t column) {
+  uint32_t bits = bits_of(type, keys);
+  size_t step = column / ST_STEP, in = column % ST_STEP;
+  if (!keys) {
+    size_t piece = at / 4 * 64 + 4 * (in % ST_GROUP) + byte_of(at % 4), half = in / ST_GROUP;
+    if (bits == 4) return (st_kv_code){.at = ST_KV_SCALES + step * ST_VALUE_BYTES + piece, .shift = half ? 4 : 0};
+    return (st_kv_code){.at = ST_KV_SCALES + (2 * step + half) * ST_VALUE_BYTES + piece};
   }
+  size_t from = ST_KV_SCALES + (at / ST_GROUP * (padded(head_dim) / ST_STEP) + step) * st_kv_step_bytes(bits);
+  size_t piece = in / 4, byte = 4 * (at % ST_GROUP) + byte_of(in % 4), shared = bits < 8 ? 2 : 1;
+  return (st_kv_code){.at = from + piece / shared * 64 + byte,
+                      .shift = piece % shared ? 4 : 0,
+                      .high = from + st_kv_low_bytes(bits) + piece / 4 * 64 + byte,
+                      .high_shift = (unsigned)(piece % 4 * 2)};
 }
 
-static step_codes get_step(const st_kv_place *p, size_t step) {
-  step_codes s;
-  unsigned shift;
-  memcpy(&s.scale, scale_at(p, step), sizeof s.scale);
-  for (size_t i = 0; i < ST_STEP; i++) {
-    const uint8_t *at = code_at(p, step, i, &shift);
-    s.codes[i] = formats[p->type].bits == 8 ? (int8_t)*at : get_nibble(*at, shift);
-  }
-  return s;
+// Of the codes of a step in a row.
+static st_kv_code row_code_of(uint32_t bits, size_t column) {
+  if (bits >= 8)
+    return (st_kv_code){.at = column, .high = ST_STEP + column % 8, .high_shift = (unsigned)column / 8 * 2};
+  return (st_kv_code){.at = column % 16,
+                      .shift = column < 16 ? 0 : 4,
+                      .high = ST_STEP / 2 + column % 8,
+                      .high_shift = (unsigned)column / 8 * 2};
+}
+
+static void put_bits(uint8_t *at, unsigned shift, unsigned mask, unsigned code) {
+  *at = (uint8_t)((*at & ~(mask << shift)) | (code & mask) << shift);
+}
+
+static void put_code(uint32_t bits, uint8_t *block, st_kv_code to, int code) {
+  unsigned stored = (unsigned)(code + st_kv_offset(bits)), low = bits < 8 ? 4 : 8;
+  put_bits(block + to.at, to.shift, (1u << low) - 1, stored);
+  if (bits > low) put_bits(block + to.high, to.high_shift, 3, stored >> low);
+}
+
+int st_kv_get(uint32_t bits, const uint8_t *block, st_kv_code from) {
+  unsigned low = bits < 8 ? 4 : 8, stored = block[from.at] >> from.shift & ((1u << low) - 1);
+  if (bits > low) stored |= (block[from.high] >> from.high_shift & 3u) << low;
+  return (int)stored - st_kv_offset(bits);
 }
 
 // ---- both ---------------------------------------------------------------------------------------------------------
 
 void st_kv_write(const st_kernels *k, const st_kv_place *p, float *x) {
-  if (!is_codes(p->type)) {
+  if (!st_kv_is_codes(p->type)) {
     write_numbers(k, p, x);
     return;
   }
+  uint32_t bits = bits_of(p->type, p->keys);
   if (formats[p->type].rotated) st_kv_rotate(x, p->head_dim);
-  for (size_t step = 0; step < steps_of(p->head_dim); step++) {
-    size_t from = step * ST_STEP, n = p->head_dim - from < ST_STEP ? p->head_dim - from : ST_STEP;
-    step_codes s = quantize(formats[p->type].bits, x + from, n);
-    put_step(p, step, &s);
+  uint16_t half = choose_scale(bits, x, p->head_dim);
+  float scale = st_f32_from_f16(half), most = (float)st_kv_offset(bits);
+  float inverse = scale != 0 && half != NO_NUMBER ? 1.0f / scale : 0;
+  memcpy(p->block + 2 * p->at, &half, sizeof half);
+  for (size_t i = 0; i < padded(p->head_dim); i++) {
+    float code = inverse != 0 && i < p->head_dim ? code_of(x[i], inverse, most) : 0;
+    put_code(bits, p->block, st_kv_code_of(p->type, p->keys, p->head_dim, p->at, i), (int)code);
+  }
+}
+
+// Stores a row, which is only read then, or loads it.
+static void copy_codes(const st_kv_place *p, uint8_t *row, bool store) {
+  uint32_t bits = bits_of(p->type, p->keys);
+  uint8_t *scale = p->block + 2 * p->at;
+  memcpy(store ? scale : row, store ? row : scale, 2);
+  row += 2;
+  for (size_t i = 0; i < padded(p->head_dim); i++) {
+    st_kv_code in_block = st_kv_code_of(p->type, p->keys, p->head_dim, p->at, i),
+               in_row = row_code_of(bits, i % ST_STEP);
+    uint8_t *step = row + i / ST_STEP * (ST_STEP * bits / 8);
+    if (store)
+      put_code(bits, p->block, in_block, st_kv_get(bits, step, in_row));
+    else
+      put_code(bits, step, in_row, st_kv_get(bits, p->block, in_block));
   }
 }
 
 void st_kv_store(const st_kv_place *p, const uint8_t *row) {
-  if (!is_codes(p->type)) {
-    size_t bytes = formats[p->type].bits / 8;
-    for (size_t d = 0; d < p->head_dim; d++) memcpy(place_of(p, d), row + d * bytes, bytes);
+  if (st_kv_is_codes(p->type)) {
+    copy_codes(p, (uint8_t *)row, true);
     return;
   }
-  for (size_t step = 0; step < steps_of(p->head_dim); step++, row += 2 + code_bytes(p->type)) {
-    step_codes s;
-    memcpy(&s.scale, row, 2);
-    for (size_t i = 0; i < ST_STEP; i++) {
-      s.codes[i] = formats[p->type].bits == 8 ? (int8_t)row[2 + i] : get_nibble(row[2 + i % 16], i < 16 ? 0 : 4);
-    }
-    put_step(p, step, &s);
-  }
+  size_t bytes = bits_of(p->type, p->keys) / 8;
+  for (size_t d = 0; d < p->head_dim; d++) memcpy(place_of(p, d), row + d * bytes, bytes);
 }
 
 void st_kv_load(const st_kv_place *p, uint8_t *row) {
-  if (!is_codes(p->type)) {
-    size_t bytes = formats[p->type].bits / 8;
-    for (size_t d = 0; d < p->head_dim; d++) memcpy(row + d * bytes, place_of(p, d), bytes);
+  if (st_kv_is_codes(p->type)) {
+    copy_codes(p, row, false);
     return;
   }
-  for (size_t step = 0; step < steps_of(p->head_dim); step++, row += 2 + code_bytes(p->type)) {
-    step_codes s = get_step(p, step);
-    memcpy(row, &s.scale, 2);
-    for (size_t i = 0; i < ST_STEP; i++) {
-      if (formats[p->type].bits == 8)
-        row[2 + i] = (uint8_t)s.codes[i];
-      else
-        put_nibble(&row[2 + i % 16], i < 16 ? 0 : 4, s.codes[i]);
-    }
-  }
+  size_t bytes = bits_of(p->type, p->keys) / 8;
+  for (size_t d = 0; d < p->head_dim; d++) memcpy(row + d * bytes, place_of(p, d), bytes);
 }

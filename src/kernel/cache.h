@@ -4,46 +4,59 @@
 // Numbers: the keys of a block stand column by column, those of a column side by side, so that the scores of many keys
 // are sums without a sum over lanes. Values are a row for each position.
 //
-// Codes: keys are four groups of a matrix (kernel.h) whose rows are the positions. Values are a row of codes for each
-// position, columns padded to ST_STEP, and behind them the scales, those of ST_STEP columns of all positions side by
-// side. Codes of 4 bits, less 8, stand as in st_kv_values_at.
+// Codes: a block begins with the half-precision scales of its positions. Then come pieces of 64 bytes: 4 neighbouring
+// numbers for each of 16 lanes, which are positions for keys and columns for values, since these are what a sum is made
+// for. Byte 4l + j of a piece is lane l's number st_kv_order[j] of the 4, so that the even bytes of a lane are two
+// neighbours, and the odd ones are the next two. Keys: for each 16 positions, for each ST_STEP columns, 8 pieces of 4
+// columns; of 4 bits, pieces 2i and 2i + 1 share 64 bytes, the first in the low halves; then come the planes of the
+// high 2 bits, in which 4 pieces share 64 bytes, the first in the lowest bits. Values: for each 16 columns, 16 pieces
+// of 4 positions; of 4 bits, for each ST_STEP columns, with the first 16 in the low halves. So a byte belongs to one
+// position.
 #ifndef SETUN_KERNEL_CACHE_H
 #define SETUN_KERNEL_CACHE_H
 
-#include "kernel/kernel.h"
+#include "kernel/layout.h"
 
-enum { ST_KEYS = 64 }; // positions of a page
+enum {
+  ST_KEYS = 64,                                   // positions of a page
+  ST_KEY_PIECES = ST_STEP / 4,                    // of a step of keys
+  ST_VALUE_PIECES = ST_KEYS / 4,                  // of 16 columns of values
+  ST_VALUE_BYTES = ST_VALUE_PIECES * ST_GROUP * 4 // of these
+};
 
 // A row of cache_formats.def.
 typedef struct st_kv_format {
   const char *name;
-  uint32_t bits; // of a number
-  st_form form;  // ST_FORM_COUNT: numbers, not codes
+  uint32_t key_bits, value_bits; // of a number
   bool rotated;
 } st_kv_format;
 
 // NULL: there is no such format.
 const st_kv_format *st_kv_format_of(setun_kv_type type);
 
+static inline bool st_kv_is_codes(setun_kv_type type) {
+  return st_kv_format_of(type)->key_bits < 16;
+}
+
 // Bytes of a block of keys or of values, a multiple of 64.
 size_t st_kv_block_bytes(setun_kv_type type, bool keys, size_t head_dim);
-// Bytes of one position by itself, as it is saved: its numbers one after the other; of codes, for each ST_STEP columns,
-// the scale and the codes, those of 4 bits as columns c and c + 16 in a byte.
-size_t st_kv_row_bytes(setun_kv_type type, size_t head_dim);
+// Bytes of one position by itself, as it is saved: its numbers one after the other; of codes the scale, then for each
+// ST_STEP columns the codes as they are, or their low 4 bits as columns c and c + 16 in a byte, and then the high 2
+// bits of keys as columns c, c + 8, c + 16 and c + 24 in a byte.
+size_t st_kv_row_bytes(setun_kv_type type, bool keys, size_t head_dim);
 
-// The keys of 16 positions of a block from a multiple of them on.
-size_t st_kv_group_bytes(setun_kv_type type, size_t head_dim);
-
-// In a block of values that are codes: bytes to the code of a column, which for codes of 4 bits are the low ones of a
-// byte where column % 32 < 16 and the high ones of the same byte for 16 columns on; and to the scale of ST_STEP
-// columns.
-static inline size_t st_kv_code_at(uint32_t bits, size_t head_dim, size_t at, size_t column) {
-  size_t steps = (head_dim + 31) / 32, in = column % 32;
-  return (at * steps + column / 32) * 4 * bits + (bits == 4 ? in % 16 : in);
+// Of codes of so many bits: bytes of the scales of a block, of ST_STEP columns of 16 keys, and of these alone what
+// stands before the high bits.
+enum { ST_KV_SCALES = ST_KEYS * 2 };
+static inline size_t st_kv_low_bytes(uint32_t bits) {
+  return 64 * (bits < 8 ? 4 : 8);
 }
-static inline size_t st_kv_scale_at(uint32_t bits, size_t head_dim, size_t at, size_t column) {
-  size_t steps = (head_dim + 31) / 32;
-  return ST_KEYS * steps * 4 * bits + (column / 32 * ST_KEYS + at) * 2;
+static inline size_t st_kv_step_bytes(uint32_t bits) {
+  return 64 * bits;
+}
+// What a code is larger than what it stands for, in units of the scale.
+static inline int st_kv_offset(uint32_t bits) {
+  return 1 << (bits - 1);
 }
 
 // Multiplies each block of columns by an orthogonal matrix that is its own inverse, a Hadamard matrix of the largest
@@ -58,10 +71,20 @@ typedef struct st_kv_place {
   uint8_t *block;
 } st_kv_place;
 
-// Stores head_dim numbers, which it may change. What is not finite makes its block NaN where numbers are codes.
+// Stores head_dim numbers, which it may change. What is not finite makes its position NaN where numbers are codes.
 void st_kv_write(const st_kernels *k, const st_kv_place *place, float *x);
 // Stores, and loads, a row of st_kv_row_bytes.
 void st_kv_store(const st_kv_place *place, const uint8_t *row);
 void st_kv_load(const st_kv_place *place, uint8_t *row);
+
+// Where a code stands in a block: its byte, or that of its low 4 bits, which begin at bit `shift`; and of keys the byte
+// of its high 2 bits, which begin at `high_shift`.
+typedef struct st_kv_code {
+  size_t at, high;
+  unsigned shift, high_shift;
+} st_kv_code;
+st_kv_code st_kv_code_of(setun_kv_type type, bool keys, size_t head_dim, size_t at, size_t column);
+// What it stands for, in units of the scale.
+int st_kv_get(uint32_t bits, const uint8_t *block, st_kv_code from);
 
 #endif

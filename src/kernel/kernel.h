@@ -129,8 +129,7 @@ struct st_kernels {
   void (*rmsnorm)(const float *x, const float *weight, size_t n, float eps, float *out); // out may be x
   // cos and sin of n/2 angles for one head of n values; pairs (i, i + n/2), or (2i, 2i + 1) when interleaved.
   void (*rope)(float *x, const float *cosine, const float *sine, size_t n, bool interleaved);
-  // Needs no more than `kernels` of this table itself, for products with keys.
-  void (*attend)(const st_kernels *kernels, const st_attend *a, const st_attend_part *part);
+  void (*attend)(const st_attend *a, const st_attend_part *part);
   void (*to_half)(const float *x, size_t n, uint16_t *out);
   void (*glu)(st_glu kind, const float *gate, const float *up, size_t n, float *out); // out may be gate
   void (*add)(float *x, const float *y, float scale, size_t n);                       // x += scale * y

@@ -137,7 +137,7 @@ uint64_t st_context_cache_bytes(const st_context *c, uint32_t tokens) {
   }
   const st_backend *b = c->run->model->backend;
   return seen * h->n_head_kv *
-         (b->cache_row_size(c->run->keys, h->head_dim) + b->cache_row_size(c->run->values, h->head_dim));
+         (b->cache_row_size(c->run->keys, true, h->head_dim) + b->cache_row_size(c->run->values, false, h->head_dim));
 }
 
 // ---- sequences ----------------------------------------------------------------------------------------------------

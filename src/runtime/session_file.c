@@ -1,8 +1,9 @@
 // Session files. Layout, little-endian: the header below; n int32 ids; the words below, and for each layer the first
 // position that it kept, u32 each; for each layer and KV head the keys and then the values of the sinks before that
 // position, and from it on, a row of the format (kernel/cache.h) each; the hash of all that as u64. A layer with a
-// window keeps the pages that the next token sees. Version 2 had no words and first positions: each layer had all.
-// Version 1 had `half` where the formats are, too: 1 for f16, 0 for f32, of both.
+// window keeps the pages that the next token sees. Version 2 had no words and first positions: each layer had all; and
+// codes with other bits and scales, which are refused. Version 1 had `half` where the formats are, too: 1 for f16, 0
+// for f32, of both.
 #include "runtime/session_file.h"
 
 #include "base/file.h"
@@ -78,7 +79,8 @@ static uint32_t sinks_of(const st_run *r, const extent *e, uint32_t layer) {
 static pieces pieces_of(const st_run *r, const extent *e, uint32_t layer) {
   const st_backend *b = r->model->backend;
   uint32_t n = sinks_of(r, e, layer) + e->words[CACHED] - e->firsts[layer], head_dim = r->model->h.head_dim;
-  pieces p = {.key = b->cache_row_size(r->keys, head_dim), .value = b->cache_row_size(r->values, head_dim)};
+  pieces p = {.key = b->cache_row_size(r->keys, true, head_dim),
+              .value = b->cache_row_size(r->values, false, head_dim)};
   p.keys = n * p.key, p.values = n * p.value;
   return p;
 }
@@ -189,6 +191,14 @@ static const char *format_name(const st_run *r, uint32_t type) {
 static setun_status check_formats(const st_run *r, const st_file *f, const header *h, setun_error *err) {
   uint32_t formats = current_header(h).formats, mask = (1u << VALUES_SHIFT) - 1;
   uint32_t keys = formats & mask, values = formats >> VALUES_SHIFT;
+  bool are_codes = keys >= SETUN_KV_Q8 || values >= SETUN_KV_Q8;
+  if (h->version < VERSION && are_codes) {
+    return st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "%s: session version %u with a cache of keys in %s and values in %s: expected version %d, whose codes "
+        "have other bits",
+        f->path, h->version, format_name(r, keys), format_name(r, values), VERSION);
+  }
   if (keys == (uint32_t)r->keys && values == (uint32_t)r->values) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a cache of keys in %s and values in %s, found %s and %s",
                  f->path, format_name(r, (uint32_t)r->keys), format_name(r, (uint32_t)r->values), format_name(r, keys),

@@ -252,6 +252,25 @@ static void older_files_are_read(void **state) {
   setun_model_free(m);
 }
 
+// Codes of version 2 had other bits.
+static void older_codes_are_refused(void **state) {
+  (void)state;
+  setun_model *m = load(MODEL, NULL);
+  for (int kv = SETUN_KV_Q8; kv <= SETUN_KV_Q4; kv++) {
+    setun_session *s = new_session(m, (setun_kv_type)kv, 0);
+    size_t n;
+    eval(s, tale, TALE, NULL);
+    save(s);
+    char *file = read_file(&n);
+    file[8] = 2; // the version
+    write_file(file, n);
+    refuse(s, SETUN_ERROR_UNSUPPORTED, "codes of version 2");
+    setun_session_free(s);
+    st_free(file);
+  }
+  setun_model_free(m);
+}
+
 // A bit of each byte of the header, the ids and the checksum, and bytes all over the cache.
 static void damaged(void **state) {
   (void)state;
@@ -351,6 +370,7 @@ int main(void) {
       cmocka_unit_test(of_another_kind),
       cmocka_unit_test(saved_whole_or_not_at_all),
       cmocka_unit_test(older_files_are_read),
+      cmocka_unit_test(older_codes_are_refused),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -147,16 +147,17 @@ static void runs_with(setun_kv_type kv, int threads, uint32_t window) {
   // what was stored is the same, too
   enum { SAVED = 60 };
   static char keys[2][SAVED * HEAD_DIM * 4 + SAVED * 4], values[2][SAVED * HEAD_DIM * 4 + SAVED * 4];
-  size_t saved = SAVED * both.b->cache_row_size(kv, HEAD_DIM);
-  assert_true(saved <= sizeof keys[0]);
+  size_t key_bytes = SAVED * both.b->cache_row_size(kv, true, HEAD_DIM);
+  size_t value_bytes = SAVED * both.b->cache_row_size(kv, false, HEAD_DIM);
+  assert_true(key_bytes <= sizeof keys[0] && value_bytes <= sizeof values[0]);
   for (uint32_t s = 0; s < 2; s++) {
     uint32_t page = together_pages[s][LAYER_PAGES];
     assert_int_equal(both.b->cache_save(both.queue, both.cache, page, 1, SAVED, keys[0], values[0], NULL), SETUN_OK);
     assert_int_equal(both.b->cache_save(single[s].queue, single[s].cache, alone_pages[LAYER_PAGES], 1, SAVED, keys[1],
                                         values[1], NULL),
                      SETUN_OK);
-    assert_memory_equal(keys[0], keys[1], saved);
-    assert_memory_equal(values[0], values[1], saved);
+    assert_memory_equal(keys[0], keys[1], key_bytes);
+    assert_memory_equal(values[0], values[1], value_bytes);
   }
   close_bench(&both);
   for (int i = 0; i < 2; i++) close_bench(&single[i]);
@@ -213,20 +214,21 @@ static void copied_pages(void **state) {
   open_bench(&t, 1, SETUN_KV_Q8, 1);
   static float out[TOKENS * WIDTH];
   char rows[3][2][ROWS * HEAD_DIM * 4];
-  size_t bytes = ROWS * t.b->cache_row_size(SETUN_KV_Q8, HEAD_DIM);
+  size_t keys = ROWS * t.b->cache_row_size(SETUN_KV_Q8, true, HEAD_DIM);
+  size_t values = ROWS * t.b->cache_row_size(SETUN_KV_Q8, false, HEAD_DIM);
   const st_token_run run = token_run(&(run_of){0, 0, ROWS}, alone_pages);
   attend(&t, &run, (const uint32_t[]){1}, 1, 0, out);
   t.b->cache_copy_page(t.queue, t.cache, 0, 5);
   for (int i = 0; i < 2; i++) {
     assert_int_equal(t.b->cache_save(t.queue, t.cache, i ? 5 : 0, 1, ROWS, rows[i][0], rows[i][1], NULL), SETUN_OK);
   }
-  assert_memory_equal(rows[0][0], rows[1][0], bytes);
-  assert_memory_equal(rows[0][1], rows[1][1], bytes);
+  assert_memory_equal(rows[0][0], rows[1][0], keys);
+  assert_memory_equal(rows[0][1], rows[1][1], values);
   attend(&t, &run, (const uint32_t[]){2}, 1, 0, out);
   assert_int_equal(t.b->cache_save(t.queue, t.cache, 5, 1, ROWS, rows[2][0], rows[2][1], NULL), SETUN_OK);
-  assert_memory_equal(rows[0][0], rows[2][0], bytes);
+  assert_memory_equal(rows[0][0], rows[2][0], keys);
   assert_int_equal(t.b->cache_save(t.queue, t.cache, 0, 1, ROWS, rows[2][0], rows[2][1], NULL), SETUN_OK);
-  assert_memory_not_equal(rows[0][0], rows[2][0], bytes);
+  assert_memory_not_equal(rows[0][0], rows[2][0], keys);
   close_bench(&t);
 }
 

@@ -424,41 +424,37 @@ static const float *rotated(const attend_job *j, const st_array *q, uint32_t tok
 // The sinks, token by token, since all see the same keys: sums and states as of a part.
 static void attend_sinks(const attend_job *j, const st_attend *heads, uint32_t token, uint32_t first,
                          const st_attend_memory *m) {
-  const st_kernels *k = j->q->kernels;
   float *states = m->sums + st_attend_queries(heads) * heads->head_dim;
   for (uint32_t i = 0; i < heads->n_tokens; i++) {
     st_attend one = *heads;
-    st_input input;
     one.q = rotated(j, j->args->q_sink, token + i, first);
     one.n_tokens = 1;
     one.n_keys = j->args->n_sinks;
     one.window = 0;
-    const st_attend_part part = {.queries = st_attend_prepare(k, &one, m, &input),
+    const st_attend_part part = {.queries = st_attend_prepare(&one, m),
                                  .scores = m->scores,
                                  .out = m->sums + i * heads->n_q * heads->head_dim,
                                  .state = states + 2 * i * heads->n_q};
-    k->attend(k, &one, &part);
+    j->q->kernels->attend(&one, &part);
   }
 }
 
 // As st_attend_run, where parts take queries of several rotations: sinks first, then the window's parts.
 static void attend_rotated(const attend_job *j, int thread, st_attend *heads, uint32_t token, uint32_t first) {
-  const st_kernels *k = j->q->kernels;
   uint32_t position = (uint32_t)heads->n_keys - 1;
   size_t states = st_attend_queries(heads) * heads->head_dim, far_parts = j->args->period / ST_PART;
-  st_attend_memory m = st_attend_memory_of(k, heads, scratch_of(j, thread));
+  st_attend_memory m = st_attend_memory_of(heads, scratch_of(j, thread));
   st_key_range parts = st_attend_parts(heads);
-  const st_input *queries = NULL;
-  st_input input;
+  const st_attend_codes *queries = NULL;
   const float *q = heads->q;
   heads->merged = has_sinks(j, position);
   if (heads->merged) attend_sinks(j, heads, token, first, &m);
   for (size_t index = parts.first; index < parts.last; index++) {
     bool far = has_far(j, position) && index < far_parts;
     heads->q = far ? rotated(j, j->args->q_far, token, first) : q;
-    if (index == parts.first || index == far_parts) queries = st_attend_prepare(k, heads, &m, &input);
+    if (index == parts.first || index == far_parts) queries = st_attend_prepare(heads, &m);
     float *to = index == parts.first && !heads->merged ? m.sums : m.next;
-    k->attend(k, heads, &(st_attend_part){index, queries, m.scores, to, to + states});
+    j->q->kernels->attend(heads, &(st_attend_part){index, queries, m.scores, to, to + states});
     st_attend_merge(heads, index, to, to + states, m.sums, m.sums + states);
   }
   st_attend_finish(heads, m.sums, m.sums + states, attended(j, token, first));
@@ -525,12 +521,11 @@ static void attend_parts_part(void *context, int index, int threads) {
   for (size_t i; (i = atomic_fetch_add(&j->next, 1)) < units * parts;) {
     uint32_t first = (uint32_t)(i / parts) * j->heads;
     const st_attend heads = heads_of(j, 0, 1, first, first + j->heads);
-    st_attend_memory m = st_attend_memory_of(j->q->kernels, &heads, scratch_of(j, index));
-    st_input input;
+    st_attend_memory m = st_attend_memory_of(&heads, scratch_of(j, index));
     st_attend_part part = {.index = j->parts.first + i % parts, .scores = m.scores};
-    part.queries = st_attend_prepare(j->q->kernels, &heads, &m, &input);
+    part.queries = st_attend_prepare(&heads, &m);
     part.out = partial_of(j, part.index, first, &part.state);
-    j->q->kernels->attend(j->q->kernels, &heads, &part);
+    j->q->kernels->attend(&heads, &part);
   }
 }
 
@@ -575,8 +570,8 @@ static void cache_copy_page(st_queue *q, st_cache *c, uint32_t from, uint32_t to
   memcpy(c->data + to * c->page_bytes, c->data + from * c->page_bytes, c->page_bytes);
 }
 
-static size_t cache_row_size(setun_kv_type type, uint32_t head_dim) {
-  return st_kv_row_bytes(type, head_dim);
+static size_t cache_row_size(setun_kv_type type, bool keys, uint32_t head_dim) {
+  return st_kv_row_bytes(type, keys, head_dim);
 }
 
 static const char *cache_format_name(setun_kv_type type) {
@@ -589,8 +584,8 @@ static setun_status cache_save(st_queue *q, const st_cache *c, uint32_t page, ui
   (void)q, (void)err;
   for (uint32_t i = 0; i < n; i++) {
     st_kv_place key = cache_place(c, true, page, head, i), value = cache_place(c, false, page, head, i);
-    st_kv_load(&key, (uint8_t *)keys + i * st_kv_row_bytes(key.type, key.head_dim));
-    st_kv_load(&value, (uint8_t *)values + i * st_kv_row_bytes(value.type, value.head_dim));
+    st_kv_load(&key, (uint8_t *)keys + i * st_kv_row_bytes(key.type, true, key.head_dim));
+    st_kv_load(&value, (uint8_t *)values + i * st_kv_row_bytes(value.type, false, value.head_dim));
   }
   return SETUN_OK;
 }
@@ -600,8 +595,8 @@ static setun_status cache_restore(st_queue *q, st_cache *c, uint32_t page, uint3
   (void)q, (void)err;
   for (uint32_t i = 0; i < n; i++) {
     st_kv_place key = cache_place(c, true, page, head, i), value = cache_place(c, false, page, head, i);
-    st_kv_store(&key, (const uint8_t *)keys + i * st_kv_row_bytes(key.type, key.head_dim));
-    st_kv_store(&value, (const uint8_t *)values + i * st_kv_row_bytes(value.type, value.head_dim));
+    st_kv_store(&key, (const uint8_t *)keys + i * st_kv_row_bytes(key.type, true, key.head_dim));
+    st_kv_store(&value, (const uint8_t *)values + i * st_kv_row_bytes(value.type, false, value.head_dim));
   }
   return SETUN_OK;
 }

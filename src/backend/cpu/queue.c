@@ -73,9 +73,9 @@ void st_cpu_array_free(st_array *a) {
 }
 
 // Bytes of one thread's scratch for attention: the queries of the tokens that are computed together, of one KV head.
-static size_t scratch_of(const st_kernels *k, const st_cache_shape *shape) {
+static size_t scratch_of(const st_cache_shape *shape) {
   size_t queries = (size_t)st_cpu_attend_tokens(shape) * (shape->n_head / shape->n_head_kv);
-  return st_attend_scratch(k, shape->keys, queries, shape->head_dim);
+  return st_attend_scratch(shape->keys, queries, shape->head_dim);
 }
 
 // Parts of the longest sequence, and floats of what these give.
@@ -92,13 +92,14 @@ uint64_t st_cpu_cache_page_size(const st_cache_shape *s) {
 }
 
 uint64_t st_cpu_cache_size(const st_device *d, const st_cache_shape *shape, int threads) {
+  (void)d;
   uint64_t bytes = shape->n_pages * st_cpu_cache_page_size(shape);
   if (bytes >= ST_HUGE_PAGE) bytes = st_huge_pages(bytes);
-  return bytes + scratch_of(&d->kernels, shape) * (uint64_t)threads + partial_of(shape) * sizeof(float);
+  return bytes + scratch_of(shape) * (uint64_t)threads + partial_of(shape) * sizeof(float);
 }
 
 setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache **cache, setun_error *err) {
-  size_t bytes, scratch, each = scratch_of(q->kernels, shape);
+  size_t bytes, scratch, each = scratch_of(shape);
   bool fits = st_mul_size((size_t)st_cpu_cache_page_size(shape), shape->n_pages, &bytes) &&
               st_mul_size(each, (size_t)st_pool_threads(q->pool), &scratch);
   st_cache *c = fits ? st_calloc(1, sizeof *c) : NULL;

@@ -19,7 +19,8 @@ enum {
   LANES_FLOAT_TOKENS = 2, // tokens of a tile whose float32 sums fit into registers
   LANES_HEADS = 6,        // queries whose sums of 16 columns fit into registers
   LANES_WIDE = 2,         // those whose sums of LANES_SLAB times as many do
-  LANES_SLAB = 2
+  LANES_SLAB = 2,
+  LANES_CODES = 2 // queries whose sums of codes do
 };
 
 typedef struct {
@@ -210,6 +211,33 @@ LANES_INLINE void vi_store_bytes(int8_t *p, vi v) {
   int16x8_t a = vcombine_s16(vmovn_s32(v.q[0]), vmovn_s32(v.q[1])),
             b = vcombine_s16(vmovn_s32(v.q[2]), vmovn_s32(v.q[3]));
   vst1q_s8(p, vcombine_s8(vmovn_s16(a), vmovn_s16(b)));
+}
+
+LANES_INLINE void vi_store_shorts(int16_t *p, vi v) {
+  vst1q_s16(p, vcombine_s16(vmovn_s32(v.q[0]), vmovn_s32(v.q[1])));
+  vst1q_s16(p + 8, vcombine_s16(vmovn_s32(v.q[2]), vmovn_s32(v.q[3])));
+}
+// a | b & mask
+LANES_INLINE vi vi_insert(vi a, vi b, vi mask) {
+  LANES_EACH a.q[i] = vorrq_s32(a.q[i], vandq_s32(b.q[i], mask.q[i]));
+  return a;
+}
+// The odd bytes, each as 16 bits.
+LANES_INLINE vi vi_odd_bytes(vi v) {
+  LANES_EACH v.q[i] = vreinterpretq_s32_u16(vshrq_n_u16(vreinterpretq_u16_s32(v.q[i]), 8));
+  return v;
+}
+// Adds to each lane the products of its two numbers of 16 bits with those at x.
+LANES_INLINE vi lanes_dot_pairs(vi sum, vi w, const int16_t *x) {
+  int32_t two;
+  memcpy(&two, x, sizeof two);
+  int16x8_t pair = vreinterpretq_s16_s32(vdupq_n_s32(two));
+  LANES_EACH {
+    int16x8_t v = vreinterpretq_s16_s32(w.q[i]);
+    int32x4_t low = vmull_s16(vget_low_s16(v), vget_low_s16(pair)), high = vmull_high_s16(v, pair);
+    sum.q[i] = vaddq_s32(sum.q[i], vpaddq_s32(low, high));
+  }
+  return sum;
 }
 
 LANES_INLINE void lanes_store_row(int8_t *row, vi low, vi high) {

@@ -8,9 +8,8 @@
 #ifndef SETUN_KERNEL_LANES_ATTEND_H
 #define SETUN_KERNEL_LANES_ATTEND_H
 
-#include "kernel/attend.h"
+#include "kernel/lanes/attend_codes.h"
 #include "kernel/lanes/misc.h"
-#include "kernel/layout.h"
 
 #include <math.h>
 #include <string.h>
@@ -28,6 +27,7 @@ typedef struct {
   const float *q;
   float *scores, *out; // the score of key j of the part is scores[j]
   float *state;
+  size_t index;       // of all queries
   size_t first, last; // keys of the part that it sees
 } lanes_query;
 
@@ -40,6 +40,7 @@ LANES_INLINE void lanes_list(const st_attend *a, const st_attend_part *p, size_t
                          .scores = p->scores + (first + i) * ST_SCORES,
                          .out = p->out + (first + i) * a->head_dim,
                          .state = p->state + 2 * (first + i),
+                         .index = first + i,
                          .first = keys.first,
                          .last = keys.last};
     if (++head == a->n_q) keys = st_attend_range(a, ++token, p->index), head = 0;
@@ -160,82 +161,6 @@ LANES_INLINE void lanes_sum_columns(const lanes_sums *a, size_t n, size_t c, siz
   }
 }
 
-// The same for values that are codes, of ST_STEP columns from c on: matrix[r * stride + c] is a code times its row's
-// scale. Of a step, `slab` * 16 columns from `c` on; with `part` only that many columns of one vector.
-typedef struct {
-  const uint8_t *codes; // of the step, of the first row
-  size_t rows, stride;  // in bytes
-  const float *scales;  // [rows]
-  const float *factors[LANES_HEADS];
-  float *out[LANES_HEADS]; // of the step's columns
-} lanes_codes;
-
-LANES_INLINE vf lanes_code_load(const uint8_t *p, uint32_t bits, unsigned shift) {
-  vi v = vi_bytes(p);
-  if (bits == 4) v = vi_sub(vi_and(vi_right(v, shift), vi_set(15)), vi_set(8));
-  return vi_to_floats(v);
-}
-
-LANES_INLINE void lanes_code_slab(const lanes_codes *a, size_t n, size_t c, size_t slab, size_t part, uint32_t bits) {
-  vf sums[LANES_HEADS * 2], v[2];
-#pragma GCC unroll 32
-  for (size_t i = 0; i < n * slab; i++) {
-    const float *out = a->out[i / slab] + c + 16 * (i % slab);
-    sums[i] = part ? vf_load_n(out, part) : vf_load(out);
-  }
-  const uint8_t *row = a->codes + (bits == 4 ? 0 : c);
-  unsigned shift = c ? 4 : 0; // of the first vector, where codes are half bytes
-  for (size_t r = 0; r < a->rows; r++, row += a->stride) {
-    vf scale = vf_set(a->scales[r]);
-#pragma GCC unroll 2
-    for (size_t s = 0; s < slab; s++) {
-      v[s] = vf_mul(lanes_code_load(bits == 4 ? row : row + 16 * s, bits, slab == 2 ? 4 * (unsigned)s : shift), scale);
-    }
-#pragma GCC unroll 8
-    for (size_t i = 0; i < n; i++) {
-      vf factor = vf_set(a->factors[i][r]);
-#pragma GCC unroll 2
-      for (size_t s = 0; s < slab; s++) sums[i * slab + s] = vf_fma(factor, v[s], sums[i * slab + s]);
-    }
-  }
-#pragma GCC unroll 32
-  for (size_t i = 0; i < n * slab; i++) {
-    float *out = a->out[i / slab] + c + 16 * (i % slab);
-    if (part)
-      vf_store_n(out, sums[i], part);
-    else
-      vf_store(out, sums[i]);
-  }
-}
-
-// The first `columns` columns of a step. With more queries than LANES_WIDE a slab is one vector.
-LANES_INLINE void lanes_code_step(const lanes_codes *a, size_t n, size_t columns, uint32_t bits) {
-  if (n <= LANES_WIDE && columns == ST_STEP) {
-    lanes_code_slab(a, n, 0, 2, 0, bits);
-    return;
-  }
-  for (size_t c = 0; c < columns; c += 16) {
-    if (columns - c >= 16)
-      lanes_code_slab(a, n, c, 1, 0, bits);
-    else
-      lanes_code_slab(a, n, c, 1, columns - c, bits);
-  }
-}
-
-#define LANES_CODE_STEP(n)                                                                                             \
-  LANES_APART void lanes_code_step_##n(const lanes_codes *a, size_t columns, uint32_t bits) {                          \
-    if (bits == 8)                                                                                                     \
-      lanes_code_step(a, n <= LANES_HEADS ? n : 1, columns, 8);                                                        \
-    else                                                                                                               \
-      lanes_code_step(a, n <= LANES_HEADS ? n : 1, columns, 4);                                                        \
-  }
-LANES_CODE_STEP(1)
-LANES_CODE_STEP(2)
-LANES_CODE_STEP(3)
-LANES_CODE_STEP(4)
-LANES_CODE_STEP(5)
-LANES_CODE_STEP(6)
-
 LANES_INLINE size_t lanes_least(size_t a, size_t b) {
   return a < b ? a : b;
 }
@@ -262,6 +187,24 @@ LANES_INLINE void lanes_block_scores(const st_attend *a, const lanes_query *q, s
                      .next = next};
   for (size_t i = 0; i < n; i++) sums.factors[i] = q[i].q, sums.out[i] = q[i].scores + j;
   lanes_sum_columns(&sums, n, (first - j) / 16 * 16, (last - j + 15) / 16 * 16);
+}
+
+// The same for keys that are codes.
+LANES_INLINE void lanes_block_code_scores(const st_attend *a, const st_attend_codes *codes, const lanes_query *q,
+                                          size_t n, size_t j, const uint8_t *block, const uint8_t *next) {
+  size_t first = lanes_greatest(q[0].first, j), last = lanes_least(q[n - 1].last, j + ST_KEYS);
+  if (first >= last) return;
+  lanes_code_keys keys = {.block = block,
+                          .next = next,
+                          .columns = codes->columns,
+                          .first = (first - j) / ST_GROUP * ST_GROUP,
+                          .last = last - j,
+                          .bits = st_kv_format_of(a->keys)->key_bits};
+  for (size_t i = 0; i < n; i++) {
+    keys.codes[i] = codes->codes + q[i].index * codes->columns, keys.sums[i] = codes->sums[q[i].index];
+    keys.scales[i] = codes->scales[q[i].index], keys.out[i] = q[i].scores + j;
+  }
+  lanes_all_code_keys(&keys, n);
 }
 
 // The softmax without its division, of n queries (at most LANES_SLAB) that see the same keys: scores in place become
@@ -320,38 +263,9 @@ LANES_INLINE void lanes_softmaxes(const st_attend *a, lanes_query *q, size_t n, 
   }
 }
 
-// Values that are codes, of a block's keys [first, last); `scores` of the first of them.
-LANES_INLINE void lanes_code_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t first,
-                                    size_t last, const uint8_t *block) {
-  uint32_t bits = st_kv_format_of(a->values)->bits;
-  float scales[ST_KEYS];
-  for (size_t c = 0; c < a->head_dim; c += ST_STEP) {
-    const uint8_t *halves = block + st_kv_scale_at(bits, a->head_dim, 0, c);
-    for (size_t i = 0; i < ST_KEYS; i += 16) vf_store(scales + i, vf_half(halves + 2 * i));
-    lanes_codes codes = {.codes = block + st_kv_code_at(bits, a->head_dim, first - j, c),
-                         .rows = last - first,
-                         .stride = st_kv_code_at(bits, a->head_dim, 1, 0),
-                         .scales = scales + (first - j)};
-    for (size_t i = 0; i < n; i++) codes.factors[i] = q[i].scores + first, codes.out[i] = q[i].out + c;
-    size_t columns = lanes_least(a->head_dim - c, ST_STEP);
-    switch (n) {
-    case 1: lanes_code_step_1(&codes, columns, bits); break;
-    case 2: lanes_code_step_2(&codes, columns, bits); break;
-    case 3: lanes_code_step_3(&codes, columns, bits); break;
-    case 4: lanes_code_step_4(&codes, columns, bits); break;
-    case 5: lanes_code_step_5(&codes, columns, bits); break;
-    default: lanes_code_step_6(&codes, columns, bits);
-    }
-  }
-}
-
 // Adds the values of keys [first, last), all of which n queries see. `rows` are those of the keys from j on.
 LANES_INLINE void lanes_shared_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t first,
                                       size_t last, const uint8_t *rows, const uint8_t *next) {
-  if (st_kv_format_of(a->values)->form != ST_FORM_COUNT) {
-    lanes_code_values(a, q, n, j, first, last, rows);
-    return;
-  }
   bool half = a->values == SETUN_KV_F16;
   lanes_sums sums = {.matrix = rows + (first - j) * a->head_dim * lanes_size(half),
                      .rows = last - first,
@@ -380,6 +294,25 @@ LANES_INLINE void lanes_add_values(const st_attend *a, const lanes_query *q, siz
   }
 }
 
+// Adds the values of keys [j, last), which are codes, to n queries. Factors of keys that a query does not see are zero.
+LANES_INLINE void lanes_add_code_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t last,
+                                        const uint8_t *block, const uint8_t *next) {
+  size_t begin = lanes_greatest(q[0].first, j), end = lanes_least(q[n - 1].last, last);
+  if (begin >= end) return;
+  lanes_code_values values = {.block = block,
+                              .next = next,
+                              .head_dim = a->head_dim,
+                              .first = (begin - j) / 4,
+                              .last = (end - j + 3) / 4,
+                              .bits = st_kv_format_of(a->values)->value_bits};
+  for (size_t i = 0; i < n; i++) {
+    size_t from = lanes_greatest(q[i].first, j), to = lanes_greatest(lanes_least(q[i].last, last), from);
+    lanes_quantize_factors(&values, i, q[i].scores + j, from - j, to - j);
+    values.out[i] = q[i].out;
+  }
+  lanes_all_code_values(&values, n);
+}
+
 // Where groups of n queries end, of about as many, `most` at most. Their number.
 LANES_INLINE size_t lanes_groups(size_t n, size_t most, size_t *ends) {
   size_t groups = (n + most - 1) / most;
@@ -397,32 +330,43 @@ LANES_INLINE void lanes_prefetch_row(const float *row, size_t n, bool written) {
   }
 }
 
-// Keys [begin, end) of the part, which some of n queries see.
-static void lanes_all_scores(const st_attend *a, const uint32_t *pages, const lanes_query *q, const size_t *ends,
-                             size_t groups, size_t begin, size_t end, bool ahead) {
+// Queries in groups that share the reading of a block.
+typedef struct {
+  const lanes_query *q;
+  size_t count, ends[LANES_QUERIES];
+} lanes_shares;
+
+// Keys [begin, end) of the part, which some of the queries see.
+static void lanes_all_scores(const st_attend *a, const st_attend_part *p, const lanes_shares *s, size_t begin,
+                             size_t end, bool ahead) {
+  const uint32_t *pages = lanes_pages(a, p);
   for (size_t j = begin; j < end; j += ST_KEYS) {
     const uint8_t *block = a->k + pages[j / ST_KEYS] * a->page_bytes;
     const uint8_t *next = j + ST_KEYS < end ? a->k + pages[j / ST_KEYS + 1] * a->page_bytes
                                             : a->v + pages[begin / ST_KEYS] * a->page_bytes;
-    for (size_t g = 0, from = 0; g < groups; from = ends[g++]) {
-      lanes_block_scores(a, q + from, ends[g] - from, j, block, ahead ? next : NULL);
+    if (!ahead) next = NULL;
+    for (size_t g = 0, from = 0; g < s->count; from = s->ends[g++]) {
+      if (p->queries)
+        lanes_block_code_scores(a, p->queries, s->q + from, s->ends[g] - from, j, block, g ? NULL : next);
+      else
+        lanes_block_scores(a, s->q + from, s->ends[g] - from, j, block, next);
     }
   }
 }
 
-static void lanes_all_values(const st_attend *a, const uint32_t *pages, const lanes_query *q, const size_t *ends,
-                             size_t groups, size_t begin, size_t end, bool ahead) {
-  bool is_codes = st_kv_format_of(a->values)->form != ST_FORM_COUNT;
-  size_t codes = is_codes ? st_kv_block_bytes(a->values, false, a->head_dim) : 0; // the others prefetch row by row
+static void lanes_all_values(const st_attend *a, const st_attend_part *p, const lanes_shares *s, size_t begin,
+                             size_t end, bool ahead) {
+  const uint32_t *pages = lanes_pages(a, p);
+  bool is_codes = st_kv_is_codes(a->values);
   for (size_t j = begin; j < end; j += ST_KEYS) {
     size_t last = lanes_least(j + ST_KEYS, end);
     const uint8_t *rows = a->v + pages[j / ST_KEYS] * a->page_bytes;
-    const uint8_t *next = a->v + pages[(last < end ? last : j) / ST_KEYS] * a->page_bytes;
-    if (codes && ahead && last < end) {
-      for (size_t i = 0; i < codes; i += 64) __builtin_prefetch(next + i, 0, 3);
-    }
-    for (size_t g = 0, from = 0; g < groups; from = ends[g++]) {
-      lanes_add_values(a, q + from, ends[g] - from, j, last, rows, ahead ? next : NULL);
+    const uint8_t *next = ahead ? a->v + pages[(last < end ? last : j) / ST_KEYS] * a->page_bytes : NULL;
+    for (size_t g = 0, from = 0; g < s->count; from = s->ends[g++]) {
+      if (is_codes)
+        lanes_add_code_values(a, s->q + from, s->ends[g] - from, j, last, rows, g ? NULL : next);
+      else
+        lanes_add_values(a, s->q + from, s->ends[g] - from, j, last, rows, next);
     }
   }
 }
@@ -430,22 +374,22 @@ static void lanes_all_values(const st_attend *a, const uint32_t *pages, const la
 // Queries [first, first + n), n at most LANES_QUERIES.
 static void lanes_attend_queries(const st_attend *a, const st_attend_part *p, size_t first, size_t n) {
   lanes_query q[LANES_QUERIES];
-  size_t ends[LANES_QUERIES];
+  lanes_shares keys = {.q = q}, values = {.q = q};
   bool ahead = n <= FEW_QUERIES;
-  size_t groups = lanes_groups(n, ahead ? LANES_WIDE : LANES_HEADS, ends);
-  const uint32_t *pages = lanes_pages(a, p);
+  size_t most = ahead ? LANES_WIDE : LANES_HEADS;
+  keys.count = lanes_groups(n, p->queries ? LANES_CODES : most, keys.ends);
+  values.count = lanes_groups(n, st_kv_is_codes(a->values) ? LANES_CODES : most, values.ends);
   lanes_list(a, p, first, n, q);
   size_t begin = q[0].first / ST_KEYS * ST_KEYS, end = q[n - 1].last;
   for (size_t i = 0; i < n && !ahead; i++) lanes_prefetch_row(q[i].q, a->head_dim, false);
-  if (!p->queries) lanes_all_scores(a, pages, q, ends, groups, begin, end, ahead);
+  lanes_all_scores(a, p, &keys, begin, end, ahead);
   for (size_t i = 0; i < n && !ahead; i++) lanes_prefetch_row(q[i].out, a->head_dim, true);
   lanes_softmaxes(a, q, n, first);
   for (size_t i = 0; i < n; i++) memset(q[i].out, 0, a->head_dim * sizeof *q[i].out);
-  lanes_all_values(a, pages, q, ends, groups, begin, end, ahead);
+  lanes_all_values(a, p, &values, begin, end, ahead);
 }
 
-static void lanes_attend(const st_kernels *k, const st_attend *a, const st_attend_part *p) {
-  if (p->queries) st_attend_code_scores(k, a, p);
+static void lanes_attend(const st_attend *a, const st_attend_part *p) {
   for (size_t i = 0, n = st_attend_queries(a); i < n; i += LANES_QUERIES) {
     lanes_attend_queries(a, p, i, n - i < LANES_QUERIES ? n - i : LANES_QUERIES);
   }

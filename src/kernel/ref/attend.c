@@ -4,6 +4,7 @@
 
 #include "base/float16.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -18,17 +19,6 @@ static float number(const uint8_t *block, setun_kv_type type, size_t i) {
   return x;
 }
 
-// Column d of the value of a position.
-static float value(const st_attend *a, const uint8_t *block, size_t at, size_t d) {
-  const st_kv_format *f = st_kv_format_of(a->values);
-  if (f->form == ST_FORM_COUNT) return number(block, a->values, at * a->head_dim + d);
-  uint8_t byte = block[st_kv_code_at(f->bits, a->head_dim, at, d)];
-  uint16_t scale;
-  memcpy(&scale, block + st_kv_scale_at(f->bits, a->head_dim, at, d), sizeof scale);
-  int code = f->bits == 8 ? (int8_t)byte : (byte >> (d % 32 < 16 ? 0 : 4) & 15) - 8;
-  return (float)code * st_f32_from_f16(scale);
-}
-
 // Scores of keys that are numbers, each at its place.
 static void number_scores(const st_attend *a, const uint32_t *pages, const float *q, st_key_range keys, float *scores) {
   for (size_t j = keys.first; j < keys.last; j++) {
@@ -36,6 +26,67 @@ static void number_scores(const st_attend *a, const uint32_t *pages, const float
     float s = 0;
     for (size_t d = 0; d < a->head_dim; d++) s = fmaf(q[d], number(block, a->keys, d * ST_KEYS + j % ST_KEYS), s);
     scores[j] = s * a->scale;
+  }
+}
+
+// Scores of keys that are codes, of query i.
+static void code_scores(const st_attend *a, const uint32_t *pages, const st_attend_codes *q, size_t i,
+                        st_key_range keys, float *scores) {
+  uint32_t bits = st_kv_format_of(a->keys)->key_bits;
+  for (size_t j = keys.first; j < keys.last; j++) {
+    const uint8_t *block = a->k + pages[j / ST_KEYS] * a->page_bytes;
+    uint16_t scale;
+    int32_t sum = 0;
+    memcpy(&scale, block + 2 * (j % ST_KEYS), sizeof scale);
+    for (size_t d = 0; d < a->head_dim; d++) {
+      sum += st_kv_get(bits, block, st_kv_code_of(a->keys, true, a->head_dim, j % ST_KEYS, d)) *
+             q->codes[i * q->columns + d];
+    }
+    scores[j] = (float)sum * (st_f32_from_f16(scale) * q->scales[i]);
+  }
+}
+
+static void number_values(const st_attend *a, const uint32_t *pages, st_key_range keys, const float *factors,
+                          float *out) {
+  for (size_t j = keys.first; j < keys.last; j++) {
+    const uint8_t *block = a->v + pages[j / ST_KEYS] * a->page_bytes;
+    for (size_t d = 0; d < a->head_dim; d++) {
+      out[d] = fmaf(factors[j], number(block, a->values, j % ST_KEYS * a->head_dim + d), out[d]);
+    }
+  }
+}
+
+// Codes of the factors of a block's keys [first, last), counted from the block's first; their scale.
+static float quantize_factors(const uint8_t *block, const float *factors, size_t first, size_t last, int16_t *codes) {
+  float scaled[ST_KEYS], largest = 0;
+  bool finite = true;
+  for (size_t i = first; i < last; i++) {
+    uint16_t scale;
+    memcpy(&scale, block + 2 * i, sizeof scale);
+    scaled[i] = factors[i] * st_f32_from_f16(scale);
+    finite &= fabsf(scaled[i]) <= FLT_MAX;
+    if (fabsf(scaled[i]) > largest) largest = fabsf(scaled[i]);
+  }
+  float inverse = finite && largest >= ST_FACTOR_LEAST ? ST_FACTOR_MOST / largest : 0;
+  for (size_t i = first; i < last; i++) codes[i] = (int16_t)(finite ? rintf(scaled[i] * inverse) : 0);
+  return finite ? largest / ST_FACTOR_MOST : NAN;
+}
+
+static void code_values(const st_attend *a, const uint32_t *pages, st_key_range keys, const float *factors,
+                        float *out) {
+  uint32_t bits = st_kv_format_of(a->values)->value_bits;
+  for (size_t j = keys.first / ST_KEYS * ST_KEYS; j < keys.last; j += ST_KEYS) {
+    const uint8_t *block = a->v + pages[j / ST_KEYS] * a->page_bytes;
+    size_t first = keys.first > j ? keys.first - j : 0, last = keys.last - j < ST_KEYS ? keys.last - j : ST_KEYS;
+    int16_t codes[ST_KEYS];
+    float scale = quantize_factors(block, factors + j, first, last, codes);
+    for (size_t d = 0; d < a->head_dim; d++) {
+      int32_t sum = 0;
+      for (size_t i = first; i < last; i++) {
+        sum += st_kv_get(bits, block, st_kv_code_of(a->values, false, a->head_dim, i, d)) * codes[i];
+      }
+      out[d] = fmaf((float)sum, scale, out[d]);
+    }
   }
 }
 
@@ -50,22 +101,22 @@ static void attend_query(const st_attend *a, const uint32_t *pages, st_key_range
   }
   state[0] = largest, state[1] = st_ref_sum16(lanes);
   for (size_t d = 0; d < a->head_dim; d++) out[d] = 0;
-  for (size_t j = keys.first; j < keys.last; j++) {
-    const uint8_t *block = a->v + pages[j / ST_KEYS] * a->page_bytes;
-    for (size_t d = 0; d < a->head_dim; d++) out[d] = fmaf(scores[j], value(a, block, j % ST_KEYS, d), out[d]);
-  }
+  if (st_kv_is_codes(a->values))
+    code_values(a, pages, keys, scores, out);
+  else
+    number_values(a, pages, keys, scores, out);
 }
 
-void st_ref_attend(const st_kernels *k, const st_attend *a, const st_attend_part *p) {
+void st_ref_attend(const st_attend *a, const st_attend_part *p) {
   const uint32_t *pages = a->pages + p->index * (ST_PART / ST_KEYS);
-  if (p->queries) st_attend_code_scores(k, a, p);
   for (size_t i = 0, n = st_attend_queries(a); i < n; i++) {
     size_t token = i / a->n_q, head = i % a->n_q;
     st_key_range keys = st_attend_range(a, token, p->index);
     float *scores = p->scores + i * ST_SCORES;
-    if (!p->queries) {
+    if (p->queries)
+      code_scores(a, pages, p->queries, i, keys, scores);
+    else
       number_scores(a, pages, a->q + token * a->token_stride + head * a->q_stride, keys, scores);
-    }
     attend_query(a, pages, keys, head, scores, p->out + i * a->head_dim, p->state + 2 * i);
   }
 }

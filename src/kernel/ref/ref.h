@@ -18,7 +18,7 @@ void st_ref_matmul_token(const st_matrix *w, const st_input *input, size_t first
 void st_ref_matmul_block(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
                          size_t stride);
 void st_ref_row(const st_matrix *w, size_t row, float *out);
-void st_ref_attend(const st_kernels *k, const st_attend *a, const st_attend_part *part);
+void st_ref_attend(const st_attend *a, const st_attend_part *part);
 void st_ref_rmsnorm(const float *x, const float *weight, size_t n, float eps, float *out);
 void st_ref_rope(float *x, const float *cosine, const float *sine, size_t n, bool interleaved);
 void st_ref_to_half(const float *x, size_t n, uint16_t *out);

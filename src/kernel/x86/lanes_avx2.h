@@ -17,7 +17,8 @@ enum {
   LANES_FLOAT_TOKENS = 3, // tokens of a tile whose float32 sums fit into registers
   LANES_HEADS = 6,        // queries whose sums of 16 columns fit into registers
   LANES_WIDE = 2,         // those whose sums of LANES_SLAB times as many do
-  LANES_SLAB = 2
+  LANES_SLAB = 2,
+  LANES_CODES = 3 // queries whose sums of codes do
 };
 
 typedef struct {
@@ -212,6 +213,27 @@ LANES_INLINE void vi_store_bytes(int8_t *p, vi v) {
   __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.a, v.b), 0xD8);
   __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128((__m128i *)p, bytes);
+}
+
+LANES_INLINE void vi_store_shorts(int16_t *p, vi v) {
+  __m256i shorts = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.a, v.b), 0xD8);
+  _mm256_storeu_si256((__m256i *)(void *)p, shorts);
+}
+// a | b & mask
+LANES_INLINE vi vi_insert(vi a, vi b, vi mask) {
+  b = vi_and(b, mask);
+  return (vi){_mm256_or_si256(a.a, b.a), _mm256_or_si256(a.b, b.b)};
+}
+// The odd bytes, each as 16 bits.
+LANES_INLINE vi vi_odd_bytes(vi v) {
+  return (vi){_mm256_srli_epi16(v.a, 8), _mm256_srli_epi16(v.b, 8)};
+}
+// Adds to each lane the products of its two numbers of 16 bits with those at x.
+LANES_INLINE vi lanes_dot_pairs(vi sum, vi w, const int16_t *x) {
+  int32_t two;
+  __builtin_memcpy(&two, x, sizeof two);
+  __m256i pair = _mm256_set1_epi32(two);
+  return vi_add(sum, (vi){_mm256_madd_epi16(w.a, pair), _mm256_madd_epi16(w.b, pair)});
 }
 
 // 32 codes in one store: two would keep the load of the row waiting.

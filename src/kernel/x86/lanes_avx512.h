@@ -16,7 +16,8 @@ enum {
   LANES_FLOAT_TOKENS = 8, // tokens of a tile whose float32 sums fit into registers
   LANES_HEADS = 6,        // queries whose sums of 16 columns fit into registers
   LANES_WIDE = 6,         // those whose sums of LANES_SLAB times as many do
-  LANES_SLAB = 4
+  LANES_SLAB = 4,
+  LANES_CODES = 6 // queries whose sums of codes do
 };
 
 typedef __m512 vf;
@@ -171,6 +172,24 @@ LANES_INLINE vi vf_round(vf v) {
 }
 LANES_INLINE void vi_store_bytes(int8_t *p, vi v) {
   _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(v));
+}
+
+LANES_INLINE void vi_store_shorts(int16_t *p, vi v) {
+  _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(v));
+}
+// a | b & mask
+LANES_INLINE vi vi_insert(vi a, vi b, vi mask) {
+  return _mm512_ternarylogic_epi32(a, b, mask, 0xF8);
+}
+// The odd bytes, each as 16 bits.
+LANES_INLINE vi vi_odd_bytes(vi a) {
+  return _mm512_srli_epi16(a, 8);
+}
+// Adds to each lane the products of its two numbers of 16 bits with those at x.
+LANES_INLINE vi lanes_dot_pairs(vi sum, vi w, const int16_t *x) {
+  typedef const int32_t __attribute__((may_alias, aligned(2))) word;
+  __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*(word *)x));
+  return sum;
 }
 
 // 32 codes in one store: two would keep the loads of whole rows waiting.

@@ -20,24 +20,29 @@ typedef struct {
 
 // ---- what pages mean ----------------------------------------------------------------------------------------------
 
-// A position as it is saved: its numbers, and where they are codes the scales.
-static void decode(setun_kv_type type, size_t dim, const uint8_t *row, float *out, float *scales) {
-  uint32_t bits = st_kv_format_of(type)->bits;
-  for (size_t d = 0; d < dim; d++) {
-    uint16_t half;
-    if (type == SETUN_KV_F32) {
-      memcpy(&out[d], row + 4 * d, 4);
-    } else if (type == SETUN_KV_F16) {
-      memcpy(&half, row + 2 * d, 2);
-      out[d] = st_f32_from_f16(half);
-    } else {
-      const uint8_t *step = row + d / 32 * (2 + 4 * bits);
-      memcpy(&half, step, 2);
-      int byte = step[2 + (bits == 8 ? d % 32 : d % 16)], nibble = d % 32 < 16 ? byte & 15 : byte >> 4;
-      scales[d] = st_f32_from_f16(half);
-      out[d] = (float)(bits == 8 ? (int8_t)byte : nibble - 8) * scales[d];
-    }
+// A position as it is saved: its numbers, and the scale, 0 where these are not codes.
+static float decode(setun_kv_type type, bool keys, size_t dim, const uint8_t *row, float *out) {
+  const st_kv_format *f = st_kv_format_of(type);
+  uint32_t bits = keys ? f->key_bits : f->value_bits, low = bits < 8 ? 4 : 8;
+  uint16_t half;
+  if (type == SETUN_KV_F32) {
+    memcpy(out, row, 4 * dim);
+    return 0;
   }
+  for (size_t d = 0; d < dim && type == SETUN_KV_F16; d++) {
+    memcpy(&half, row + 2 * d, 2);
+    out[d] = st_f32_from_f16(half);
+  }
+  if (type == SETUN_KV_F16) return 0;
+  memcpy(&half, row, 2);
+  float scale = st_f32_from_f16(half);
+  for (size_t d = 0; d < dim; d++) {
+    const uint8_t *codes = row + 2 + d / 32 * 4 * bits;
+    int byte = codes[low == 8 ? d % 32 : d % 16], code = low == 8 ? byte : d % 32 < 16 ? byte & 15 : byte >> 4;
+    if (bits > low) code += (codes[4 * low + d % 8] >> d % 32 / 8 * 2 & 3) << low;
+    out[d] = (float)(code - (1 << (bits - 1))) * scale;
+  }
+  return scale;
 }
 
 // Rows of a Hadamard matrix, one by one.
@@ -57,7 +62,8 @@ typedef struct {
   guarded memory; // pages of two KV heads, of which the second is used, with NaN wherever nothing is
   uint32_t *pages;
   size_t page_bytes, keys_bytes, values_bytes;
-  float *k, *v; // what the positions mean, a row each
+  float *k, *v;    // what the positions mean, a row each
+  float *v_scales; // of the positions, where values are codes
 } cache;
 
 static st_kv_place place_in(const cache *c, const scene *s, bool keys, size_t head, size_t at) {
@@ -69,11 +75,12 @@ static st_kv_place place_in(const cache *c, const scene *s, bool keys, size_t he
                        .block = c->memory.data + block + (keys ? 0 : c->keys_bytes)};
 }
 
-// Writes a position; what it then means is what it was, but for half a step of the codes. 4 bits: the code furthest
-// from zero is -8, so that one as far on the other side is off by a whole step. Scales are rounded to half precision.
-static void put(const st_kernels *reference, const cache *c, const scene *s, bool keys, size_t at, float *meaning) {
-  size_t dim = s->dim, bytes = st_kv_row_bytes(keys ? s->k : s->v, dim);
-  float *x = st_malloc(dim, sizeof *x), *scales = st_calloc(dim, sizeof *scales);
+// Writes a position; what it then means is what it was, but for half a step of the codes, or where it lies beyond the
+// codes: by as much as the furthest code may be exceeded, and a step on the side that has one code fewer. Scales are
+// rounded to half precision. Returns the scale.
+static float put(const st_kernels *reference, const cache *c, const scene *s, bool keys, size_t at, float *meaning) {
+  size_t dim = s->dim, bytes = st_kv_row_bytes(keys ? s->k : s->v, keys, dim);
+  float *x = st_malloc(dim, sizeof *x);
   double *exact = st_malloc(dim, sizeof *exact), *given = st_malloc(dim, sizeof *given);
   uint8_t *row = st_malloc(bytes, 1), *again = st_malloc(bytes, 1);
   float size = ldexpf(2, -(int)random_below(3));
@@ -84,11 +91,13 @@ static void put(const st_kernels *reference, const cache *c, const scene *s, boo
   if (f->rotated) rotate_in_double(given, dim, exact);
   st_kv_write(reference, &p, x);
   st_kv_load(&p, row);
-  decode(p.type, dim, row, meaning, scales);
+  float scale = decode(p.type, keys, dim, row, meaning);
+  uint32_t bits = keys ? f->key_bits : f->value_bits;
   for (size_t d = 0; d < dim; d++) {
-    double steps = f->bits == 8 ? 0.57 : 1.01, most = fabs(exact[d]);
-    double bound = f->form == ST_FORM_COUNT ? most * 0x1p-11 + 1e-7 : fabs((double)scales[d]) * steps + 1e-6;
-    within("a stored number", d, meaning[d], exact[d], bound);
+    double most = fabs(exact[d]), half = ldexp(1, (int)bits - 1), step = fabs((double)scale);
+    double beyond = bits < 8 ? 1.376 : 1.0 + 0x1p-11; // of the furthest code
+    double steps = most <= (half - 1) * step ? 0.51 : half * beyond - (half - 1) + 0.01;
+    within("a stored number", d, meaning[d], exact[d], bits < 16 ? step * steps + 1e-6 : most * 0x1p-11 + 1e-7);
   }
   st_kv_store(&other, row);
   st_kv_load(&other, again);
@@ -96,7 +105,8 @@ static void put(const st_kernels *reference, const cache *c, const scene *s, boo
   if (memcmp(row, again, bytes)) FAIL("a row of %s is not what was stored", f->name);
   memset(row, 0xFF, bytes);
   st_kv_store(&other, row); // NaN again
-  st_free(x), st_free(scales), st_free(exact), st_free(given), st_free(row), st_free(again);
+  st_free(x), st_free(exact), st_free(given), st_free(row), st_free(again);
+  return scale;
 }
 
 static cache make_cache(const st_kernels *reference, const scene *s) {
@@ -105,7 +115,8 @@ static cache make_cache(const st_kernels *reference, const scene *s) {
              .keys_bytes = st_kv_block_bytes(s->k, true, s->dim),
              .values_bytes = st_kv_block_bytes(s->v, false, s->dim),
              .k = st_malloc(all * s->dim, sizeof *c.k),
-             .v = st_malloc(all * s->dim, sizeof *c.v)};
+             .v = st_malloc(all * s->dim, sizeof *c.v),
+             .v_scales = st_malloc(all, sizeof *c.v_scales)};
   c.page_bytes = 2 * (c.keys_bytes + c.values_bytes);
   c.memory = guarded_alloc(n * c.page_bytes);
   memset(c.memory.data, 0xFF, n * c.page_bytes);
@@ -117,63 +128,90 @@ static cache make_cache(const st_kernels *reference, const scene *s) {
   }
   for (size_t i = 0; i < all; i++) {
     put(reference, &c, s, true, i, c.k + i * s->dim);
-    put(reference, &c, s, false, i, c.v + i * s->dim);
+    c.v_scales[i] = put(reference, &c, s, false, i, c.v + i * s->dim);
   }
   return c;
 }
 
 static void free_cache(cache *c) {
   guarded_free(&c->memory);
-  st_free(c->pages), st_free(c->k), st_free(c->v);
+  st_free(c->pages), st_free(c->k), st_free(c->v), st_free(c->v_scales);
 }
 
 // ---- float64 ------------------------------------------------------------------------------------------------------
 
-// What a query's scores are products of.
-static void query_in_double(const st_attend *a, const float *q, double *out) {
+// What a query's scores are products of. Returns what each number may be off by where it becomes a code: half a unit,
+// of which the largest has 8,000 at least.
+static double query_in_double(const st_attend *a, const float *q, double *out) {
   size_t dim = a->head_dim;
-  const st_kv_format *f = st_kv_format_of(a->keys);
   float *row = st_malloc(dim, sizeof *row);
-  double *exact = st_malloc(dim, sizeof *exact);
-  for (size_t d = 0; d < dim; d++) out[d] = row[d] = q[d] * a->scale;
-  if (f->rotated) {
+  double *exact = st_malloc(dim, sizeof *exact), largest = 0;
+  for (size_t d = 0; d < dim; d++) out[d] = (double)q[d] * (double)a->scale, row[d] = q[d] * a->scale;
+  if (st_kv_format_of(a->keys)->rotated) {
     rotate_in_double(out, dim, exact);
     st_kv_rotate(row, dim);
     for (size_t d = 0; d < dim; d++) within("rotation", d, row[d], exact[d], 0x1p-20), out[d] = (double)row[d];
-  } else if (f->form == ST_FORM_COUNT) {
-    for (size_t d = 0; d < dim; d++) out[d] = (double)q[d] * (double)a->scale;
   }
+  for (size_t d = 0; d < dim; d++) largest = fmax(largest, fabs(out[d]));
   st_free(row), st_free(exact);
+  return st_kv_is_codes(a->keys) ? largest / 16000 : 0;
 }
 
-// One query. Bounds: a score is a sum of `dim` products, each rounded once more than it is added; e^x is within 2 units
-// in the last place, sums of n numbers within n, and merging parts adds a few. An error e of scores makes a share of
-// values e^(2e) times as large at most.
+// The scores of a query for the keys [first, last). Returns what they may be off by: a score is a sum of `dim`
+// products, each rounded once more than it is added.
+static double scores_in_double(const st_attend *a, const cache *c, const float *query, size_t first, size_t last,
+                               double *scores) {
+  double *q = st_malloc(a->head_dim, sizeof *q), most = 0;
+  double off = query_in_double(a, query, q);
+  for (size_t j = first; j < last; j++) {
+    double s = 0, error = 0;
+    for (size_t d = 0; d < a->head_dim; d++) {
+      double k = (double)c->k[j * a->head_dim + d];
+      s += q[d] * k, error += fabs(q[d] * k) * ((double)a->head_dim + 16) * 0x1p-24 + off * fabs(k);
+    }
+    scores[j - first] = s, most = fmax(most, error);
+  }
+  st_free(q);
+  return most;
+}
+
+// What column d of the values may be off by where the factors p of the keys [first, last) become codes: half a unit, of
+// which a block's largest factor, times its key's scale, has ST_FACTOR_MOST.
+static double factors_error(const cache *c, size_t dim, size_t d, size_t first, size_t last, const double *p) {
+  double error = 0;
+  for (size_t j = first / ST_KEYS * ST_KEYS; j < last; j += ST_KEYS) {
+    double largest = 0, codes = 0;
+    for (size_t i = j; i < j + ST_KEYS; i++) {
+      if (i < first || i >= last || c->v_scales[i] == 0) continue;
+      largest = fmax(largest, p[i - first] * fabs((double)c->v_scales[i]));
+      codes += fabs((double)c->v[i * dim + d] / (double)c->v_scales[i]);
+    }
+    error += largest * codes * 0.51 / (double)ST_FACTOR_MOST;
+  }
+  return error;
+}
+
+// One query. Bounds: e^x is within 2 units in the last place, sums of n numbers within n, and merging parts adds a few.
+// An error e of scores makes a share of values e^(2e) times as large at most.
 static void check_query(const st_attend *a, const cache *c, size_t token, size_t head, const float *out) {
   size_t last = a->n_keys + token, first = a->window && last > a->window ? last - a->window : 0, dim = a->head_dim;
-  double *p = st_malloc(last - first, sizeof *p), *q = st_malloc(dim, sizeof *q), error = 0, sum = 0;
+  double *p = st_malloc(last - first, sizeof *p), sum = 0;
   double largest = a->sinks ? (double)a->sinks[head] : -1e300;
   bool rotated = st_kv_format_of(a->values)->rotated;
-  query_in_double(a, a->q + token * a->token_stride + head * a->q_stride, q);
-  for (size_t j = first; j < last; j++) {
-    double s = 0, magnitude = 0;
-    for (size_t d = 0; d < dim; d++) {
-      double x = q[d] * (double)c->k[j * dim + d];
-      s += x, magnitude += fabs(x);
-    }
-    p[j - first] = s;
-    largest = fmax(largest, s), error = fmax(error, magnitude * ((double)dim + 16) * 0x1p-24);
-  }
+  double error = scores_in_double(a, c, a->q + token * a->token_stride + head * a->q_stride, first, last, p);
+  for (size_t j = 0; j < last - first; j++) largest = fmax(largest, p[j]);
   for (size_t j = 0; j < last - first; j++) sum += p[j] = exp(p[j] - largest);
   if (a->sinks) sum += exp((double)a->sinks[head] - largest);
+  for (size_t j = 0; j < last - first; j++) p[j] /= sum;
   double *x = st_calloc(dim, sizeof *x), *turned = st_malloc(dim, sizeof *turned), all = 0;
   for (size_t d = 0; d < dim; d++) {
     double magnitude = 0;
     for (size_t j = first; j < last; j++) {
-      double y = p[j - first] / sum * (double)c->v[j * dim + d];
+      double y = p[j - first] * (double)c->v[j * dim + d];
       x[d] += y, magnitude += fabs(y);
     }
     turned[d] = magnitude * (expm1(2 * error) + ((double)(last - first) + 64) * 0x1p-23) + 1e-30;
+    turned[d] += factors_error(c, dim, d, first, last, p);
     all += turned[d];
     if (!rotated) within("attend", d, out[d], x[d], turned[d]);
   }
@@ -181,15 +219,14 @@ static void check_query(const st_attend *a, const cache *c, size_t token, size_t
     rotate_in_double(x, dim, turned);
     for (size_t d = 0; d < dim; d++) within("attend, rotated back", d, out[d], turned[d], all);
   }
-  st_free(x), st_free(turned);
-  st_free(p), st_free(q);
+  st_free(x), st_free(turned), st_free(p);
 }
 
 // ---- checks -------------------------------------------------------------------------------------------------------
 
 // With junk behind the scratch, which must stay.
 static void run(const st_kernels *k, const st_attend *a, float *out) {
-  size_t bytes = st_attend_scratch(k, a->keys, st_attend_queries(a), a->head_dim);
+  size_t bytes = st_attend_scratch(a->keys, st_attend_queries(a), a->head_dim);
   uint8_t *scratch = st_aligned_alloc(bytes + 64);
   memset(scratch, 0x7F, bytes + 64);
   st_attend_run(k, a, scratch, out);
@@ -208,13 +245,12 @@ static void run_parts(const st_kernels *k, const st_attend *all, float *out) {
     st_attend a = *all;
     a.q += head * a.q_stride, a.n_q = 1;
     if (a.sinks) a.sinks += head;
-    void *scratch = st_aligned_alloc(st_attend_scratch(k, a.keys, tokens, a.head_dim));
-    st_attend_memory m = st_attend_memory_of(k, &a, scratch);
-    st_input input;
-    const st_input *queries = st_attend_prepare(k, &a, &m, &input);
+    void *scratch = st_aligned_alloc(st_attend_scratch(a.keys, tokens, a.head_dim));
+    st_attend_memory m = st_attend_memory_of(&a, scratch);
+    const st_attend_codes *queries = st_attend_prepare(&a, &m);
     for (size_t i = n; i-- > 0;) {
       float *to = sums + i * tokens * each;
-      k->attend(k, &a, &(st_attend_part){parts.first + i, queries, m.scores, to, to + tokens * a.head_dim});
+      k->attend(&a, &(st_attend_part){parts.first + i, queries, m.scores, to, to + tokens * a.head_dim});
     }
     for (size_t i = 0; i < n; i++) {
       float *from = sums + i * tokens * each;
@@ -314,7 +350,7 @@ static void bench_format(const ceilings *b, setun_kv_type type) {
   static float q[TOKENS * HEADS * DIM], out[TOKENS * HEADS * DIM];
   char what[64];
   cache c = make_cache(&b->k, &s);
-  void *scratch = st_aligned_alloc(st_attend_scratch(&b->k, type, TOKENS * HEADS, DIM));
+  void *scratch = st_aligned_alloc(st_attend_scratch(type, TOKENS * HEADS, DIM));
   random_floats(q, TOKENS * HEADS * DIM, RANDOM);
   st_attend a = {.q = q,
                  .n_q = HEADS,
