@@ -39,8 +39,8 @@ typedef bool (*setun_progress_fn)(double fraction, void *user);
 typedef enum setun_kv_type {
   SETUN_KV_F16,
   SETUN_KV_F32,
-  SETUN_KV_Q8, /* 8.5 bits */
-  SETUN_KV_Q4  /* 4.5 bits */
+  SETUN_KV_Q8, /* keys 10 bits, values 8 */
+  SETUN_KV_Q4  /* keys 6 bits, values 4 */
 } setun_kv_type;
 
 #endif

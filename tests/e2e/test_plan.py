@@ -49,9 +49,9 @@ class PlanTest(Case):
         self.assertLess(p["cache"], (2 << 30) + 32 * MIB)
         f32 = self.plan("--shape", "7b", "--ctx", "4096", "--kv", "f32", "-t", "1")
         self.assertEqual(f32["cache"] - p["cache"], 2 << 30)
-        # Codes of 8 and of 4 bits, and a half-precision scale for 32 of them.
+        # Codes of 10 and 8 bits, of 6 and 4, and a half-precision scale for 128 of them.
         numbers, scratch = 2 * 32 * 4096 * 4096, p["cache"] - (2 << 30)
-        for kv, keys, values in (("q8", 8.5, 8.5), ("q4", 4.5, 4.5), ("q8,q4", 8.5, 4.5), ("f16,q4", 16, 4.5)):
+        for kv, keys, values in (("q8", 10.125, 8.125), ("q4", 6.125, 4.125), ("q8,q4", 10.125, 4.125), ("f16,q4", 16, 4.125)):
             cache = self.plan("--shape", "7b", "--ctx", "4096", "--kv", kv, "-t", "1")["cache"]
             self.assertGreaterEqual(cache, numbers / 2 * (keys + values) / 8)
             self.assertLess(cache, numbers / 2 * (keys + values) / 8 + scratch + 4 * MIB)
