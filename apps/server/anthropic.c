@@ -183,7 +183,11 @@ static bool add_blocks(st_json *root, st_json *messages, const char *role, const
   st_json texts = st_json_make_array(), calls = st_json_make_array(), text, message = st_json_make_object();
   for (size_t i = 0; i < st_json_size(content); i++) {
     const st_json *block = st_json_at(content, i);
-    if (is_type(block, "thinking") || is_type(block, "redacted_thinking")) continue;
+    if (is_type(block, "redacted_thinking")) continue;
+    if (is_type(block, "thinking")) {
+      if (root) st_json_set(root, &message, "reasoning_content", st_json_copy_of(root, st_json_get(block, "thinking")));
+      continue;
+    }
     if (is_type(block, "tool_use"))
       push(root, &calls, call_value(root, block));
     else if (!is_type(block, "tool_result"))

@@ -104,6 +104,8 @@ static setun_status open_sampler(choice *c, setun_error *error) {
   if (s == SETUN_OK) s = add_breakers(c, error);
   for (size_t i = 0; i < j->g.n_biases && s == SETUN_OK; i++)
     s = setun_sampler_add_bias(c->sampler, j->g.biases[i].id, j->g.biases[i].bias, error);
+  for (size_t i = 0; j->g.ignore_end && i < j->server->n_ends && s == SETUN_OK; i++)
+    s = setun_sampler_add_bias(c->sampler, j->server->ends[i], -INFINITY, error);
   for (size_t i = 0; i < text->n && s == SETUN_OK; i++) s = setun_sampler_accept(c->sampler, text->ids[i], error);
   return s;
 }
@@ -265,7 +267,7 @@ bool choice_draw(choice *c, const float *logits, problem *p) {
     return true;
   }
   if (!draw(c, logits, &id, p) || !keep_id(c, id, p)) return false;
-  if (setun_token_is_end(j->server->model, id) && !j->g.ignore_end) {
+  if (setun_token_is_end(j->server->model, id)) {
     c->end = END_TOKEN;
     if (j->g.top >= 0 && !j->bare_ends) c->n_entries--;
     return true;

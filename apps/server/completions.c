@@ -94,7 +94,7 @@ static st_json choice_value(st_json *root, const choice *c, st_json text, const 
 static st_json whole_text(st_json *root, const choice *c) {
   size_t n = 0;
   if (!c->job->echo) return bytes_value(root, c->text.data, c->text.length);
-  char *before = prompt_text(c->job, &c->job->prompts[c->prompt], &n);
+  char *before = prompt_text(c->job, &c->job->prompts[c->prompt], false, &n);
   st_buffer all = {0};
   st_json value = st_json_make_null();
   if (before && st_buffer_append(&all, before, n) &&
@@ -127,7 +127,7 @@ static void send_echo(job *j, choice *c) {
   size_t n = 0, entries = p->logprobs ? p->n : 0;
   if (!j->echo || c->echoed || (p->logprobs && c->n_entries < entries)) return;
   c->echoed = true;
-  char *text = prompt_text(j, p, &n);
+  char *text = prompt_text(j, p, false, &n);
   send_piece(j, c, text ? text : "", n, 0, entries, NULL);
   c->sent_entries = entries;
   free(text);

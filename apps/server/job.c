@@ -107,6 +107,8 @@ static uint64_t new_seed(const job *j) {
 
 static bool make_choices(job *j, problem *p) {
   size_t n = (size_t)j->g.n;
+  const uint32_t most = j->server->options.answer_limit;
+  if (most && (j->g.max_tokens < 0 || (uint32_t)j->g.max_tokens > most)) j->g.max_tokens = (int32_t)most;
   if (!j->g.seeded) j->g.sampling.seed = new_seed(j);
   if (j->n_prompts * n > CHOICES_OF_A_JOB_MOST)
     return invalid(p, "n", "expected at most %d answers in all, found %zu", CHOICES_OF_A_JOB_MOST, j->n_prompts * n);

@@ -34,6 +34,12 @@ static void put_biases(st_json *root, st_json *value, const job *j) {
     put_real(root, &one, "bias", (double)j->g.biases[i].bias);
     push(root, &list, one);
   }
+  for (size_t i = 0; j->g.ignore_end && i < j->server->n_ends; i++) {
+    st_json one = st_json_make_object();
+    put_integer(root, &one, "token", j->server->ends[i]);
+    put_null(root, &one, "bias"); // JSON has no -inf
+    push(root, &list, one);
+  }
   put(root, value, "logit_bias", list);
 }
 
@@ -89,7 +95,7 @@ static const char *stop_type(const choice *c) {
 static void put_end(st_json *root, st_json *value, const choice *c) {
   const job *j = c->job;
   size_t n = 0;
-  char *text = prompt_text(j, &j->prompts[c->prompt], &n);
+  char *text = prompt_text(j, &j->prompts[c->prompt], true, &n);
   st_json settings = settings_value(root, &j->g);
   put_biases(root, &settings, j);
   put_text(root, value, "model", j->server->options.model_name);
@@ -167,6 +173,7 @@ static void send_progress(job *j, choice *c) {
   put_text(root, root, "content", "");
   put(root, root, "tokens", st_json_make_array());
   put_bool(root, root, "stop", false);
+  if (j->g.timings) put_timings(root, root, j);
   if (progress_news(c, root, root))
     send_event(j->x, NULL, root);
   else

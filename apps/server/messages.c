@@ -111,6 +111,8 @@ static bool add_variables(st_json *root, const st_json *body, problem *p) {
     const st_json_member *m = st_json_member_at(kwargs, i);
     st_json_set(root, root, m->key, st_json_copy_of(root, &m->value));
   }
+  const st_json *tools = st_json_get(body, "tools");
+  if (st_json_size(tools)) st_json_set(root, root, "tools", st_json_copy_of(root, tools));
   const st_json *effort = st_json_get(body, "reasoning_effort");
   if (effort && !st_json_find(root, "reasoning_effort"))
     st_json_set(root, root, "reasoning_effort", st_json_copy_of(root, effort));

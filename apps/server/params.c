@@ -50,7 +50,7 @@ const field sampling_fields[] = {
     {"seed", FIELD_SEED, SAMPLING(seed), 0, 0, "the same seed gives the same text; -1: another one each time", NULL},
     {"logit_bias", FIELD_OTHER, 0, 0, 0, "added to tokens' logits: {\"ID\": BIAS}, or [[ID or text, BIAS or false]]",
      "{}"},
-    {"ignore_eos", FIELD_BOOL, AT(ignore_end), 0, 0, "tokens that end a text do not", NULL},
+    {"ignore_eos", FIELD_BOOL, AT(ignore_end), 0, 0, "tokens that end a text are never drawn", NULL},
     {"cache_prompt", FIELD_BOOL, AT(use_cache), 0, 0, "use what the cache has of the prompt (default true)", NULL},
     {"timings_per_token", FIELD_BOOL, AT(timings), 0, 0, "timings with each part of a stream", NULL},
     {"return_progress", FIELD_BOOL, AT(progress), 0, 0, "tells in a stream how much of the prompt is done", NULL},

@@ -15,11 +15,13 @@ void put_usage(st_json *root, st_json *object, const job *j) {
   put(root, object, "usage", value);
 }
 
-static void put_rates(st_json *root, st_json *value, const char *const names[4], size_t n, double seconds) {
+// A number of tokens, and the time that `steps` of them took.
+static void put_rates(st_json *root, st_json *value, const char *const names[4], size_t n, size_t steps,
+                      double seconds) {
   put_integer(root, value, names[0], (int64_t)n);
   put_real(root, value, names[1], seconds * 1000);
-  put_real(root, value, names[2], n ? seconds * 1000 / (double)n : 0);
-  put_real(root, value, names[3], seconds > 0 ? (double)n / seconds : 0);
+  put_real(root, value, names[2], steps ? seconds * 1000 / (double)steps : 0);
+  put_real(root, value, names[3], steps && seconds > 0 ? (double)steps / seconds : 0);
 }
 
 void put_timings(st_json *root, st_json *object, const job *j) {
@@ -28,10 +30,12 @@ void put_timings(st_json *root, st_json *object, const job *j) {
                                             "predicted_per_second"};
   const choice *c = &j->choices[0];
   st_json value = st_json_make_object();
+  size_t computed = c->done - c->cached;
   double end = c->ended > 0 ? c->ended : now_seconds(), prompted = c->prompted > 0 ? c->prompted : end;
   put_integer(root, &value, "cache_n", (int64_t)c->cached);
-  put_rates(root, &value, prompt_names, j->prompts[c->prompt].n - c->cached, prompted - c->began);
-  put_rates(root, &value, drawn_names, c->n_ids, end - prompted);
+  put_rates(root, &value, prompt_names, computed, computed, computed ? prompted - c->began : 0);
+  // The first token comes with the prompt's last pass.
+  put_rates(root, &value, drawn_names, c->n_ids, c->n_ids ? c->n_ids - 1 : 0, c->n_ids ? end - prompted : 0);
   put(root, object, "timings", value);
 }
 
@@ -92,10 +96,10 @@ news take_news(choice *c) {
   return n;
 }
 
-char *prompt_text(const job *j, const prompt *p, size_t *length) {
+char *prompt_text(const job *j, const prompt *p, bool whole, size_t *length) {
   const setun_model *model = j->server->model;
-  const setun_token *ids = p->ids + p->added_bos;
-  size_t n = 0, count = p->n - p->added_bos;
+  size_t left_out = p->added_bos && !whole, n = 0, count = p->n - left_out;
+  const setun_token *ids = p->ids + left_out;
   *length = 0;
   if (setun_detokenize(model, ids, count, SETUN_DECODE_SPECIAL, NULL, 0, &n, NULL) != SETUN_OK) return NULL;
   char *text = malloc(n + 1);

@@ -17,8 +17,9 @@ typedef struct news {
   size_t first_entry, end_entry;
 } news;
 news take_news(choice *c);
-// The text of a prompt, control tokens among it, but for a BOS that was not sent. Freed with free; NULL: out of memory.
-char *prompt_text(const job *j, const prompt *p, size_t *length);
+// The text of a prompt, control tokens among it, without a BOS that was not sent unless it is to be `whole`. Freed with
+// free; NULL: out of memory.
+char *prompt_text(const job *j, const prompt *p, bool whole, size_t *length);
 // How text is generated, as llama.cpp says it (llama.c).
 st_json settings_value(st_json *root, const generation *g);
 // Whether the model has tokens for a gap in a text (llama.c).

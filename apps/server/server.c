@@ -37,6 +37,18 @@ const char *server_address(const server *s) {
   return s->address;
 }
 
+// All tokens that end a text, which requests may forbid.
+static setun_status find_ends(server *s, setun_error *error) {
+  for (uint32_t id = 0; id < s->info.n_vocab; id++) {
+    if (!setun_token_is_end(s->model, (setun_token)id)) continue;
+    setun_token *grown = realloc(s->ends, (s->n_ends + 1) * sizeof *grown);
+    if (!grown) return fail_memory_of(error);
+    s->ends = grown;
+    grown[s->n_ends++] = (setun_token)id;
+  }
+  return SETUN_OK;
+}
+
 setun_status server_serve(server *s, const setun_model *model, const setun_context_params *context,
                           const setun_sampler_params *sampling, setun_error *error) {
   setun_chat_params chat = setun_chat_params_default();
@@ -45,6 +57,7 @@ setun_status server_serve(server *s, const setun_model *model, const setun_conte
   s->sampling = *sampling;
   s->info = (setun_model_info){.size = sizeof s->info};
   setun_status status = setun_model_get_info(model, &s->info, error);
+  if (status == SETUN_OK) status = find_ends(s, error);
   if (status == SETUN_OK) status = engine_new(s, context, &s->engine, error);
   if (status != SETUN_OK) return status;
   chat.text = s->options.template_text;
@@ -81,5 +94,6 @@ void server_free(server *s) {
   engine_free(s->engine);
   connections_free(s->connections);
   setun_chat_free(s->chat);
+  free(s->ends);
   free(s);
 }

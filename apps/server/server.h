@@ -22,13 +22,14 @@ typedef struct server_options {
   const char *template_text; // a chat template instead of the model's own; NULL: that
   const char *template_name; // what messages call it
   size_t template_length;
-  uint64_t body_limit;     // bytes of a request's body
-  uint32_t queue_limit;    // answers that wait for a place in the batch; beyond it requests are refused
-  uint32_t prefill_budget; // tokens of prompts that a pass takes while answers are being written
-  bool fixed_seed;         // requests without a seed have that of `sampling`, instead of one of their own
-  bool no_shared_prefix;   // no request finds what another one left in the cache
-  bool log_prompts;        // prompts go to the log
-  setun_log_fn log;        // may be called by any thread
+  uint64_t body_limit;       // bytes of a request's body
+  uint32_t queue_limit;      // answers that wait for a place in the batch; beyond it requests are refused
+  uint32_t answer_limit;     // tokens of an answer; 0: as many as fit
+  bool no_slots, no_metrics; // /slots and /metrics are not there
+  uint32_t prefill_budget;   // tokens of prompts that a pass takes while answers are being written
+  bool fixed_seed;           // requests without a seed have that of `sampling`, instead of one of their own
+  bool no_shared_prefix;     // no request finds what another one left in the cache
+  setun_log_fn log;          // may be called by any thread
   void *user;
 } server_options;
 

@@ -33,7 +33,17 @@ void handle_props(server *s, exchange *x) {
   reply_json(x, root);
 }
 
+// Says that the server was started without this.
+static bool is_off(exchange *x, bool off, const char *option) {
+  problem p = {0};
+  if (!off) return false;
+  fail(&p, MHD_HTTP_NOT_IMPLEMENTED, "not_supported_error", NULL, "this server was started with %s", option);
+  reply_problem(x, &p);
+  return true;
+}
+
 void handle_slots(server *s, exchange *x) {
+  if (is_off(x, s->options.no_slots, "--no-slots")) return;
   st_json *root = st_json_new();
   st_json list = st_json_make_array();
   engine_state state;
@@ -74,6 +84,7 @@ static bool write_metric(st_buffer *text, const char *prefix, const metric *m) {
 }
 
 void handle_metrics(server *s, exchange *x) {
+  if (is_off(x, s->options.no_metrics, "--no-metrics")) return;
   engine_state e;
   problem p = {0};
   st_buffer text = {0};

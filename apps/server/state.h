@@ -26,6 +26,8 @@ struct server {
   setun_chat *chat; // NULL: the model has no template; `chat_problem` says why
   char chat_problem[SETUN_ERROR_SIZE];
   setun_sampler_params sampling; // what requests begin with
+  setun_token *ends;             // the n_ends tokens that end a text
+  size_t n_ends;
   setun_model_info info;
   uint32_t n_ctx, n_slots;
 };

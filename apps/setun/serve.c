@@ -23,9 +23,9 @@ typedef struct serve_options {
   sampling_options sampling;
   const char *host, *key_file, *name, *template_file;
   text_list keys, hosts, origins;
-  int64_t port, parallel, ctx, queue, prefill_budget;
+  int64_t port, parallel, ctx, queue, prefill_budget, answer_limit;
   uint64_t body_limit;
-  bool no_shared_prefix, log_prompts, verbose;
+  bool no_shared_prefix, no_slots, no_metrics, verbose;
 } serve_options;
 
 #define AT(member) offsetof(serve_options, member)
@@ -46,6 +46,8 @@ static const option rows[] = {
     {0, "parallel", OPTION_INTEGER, AT(parallel), "N", 1, 256, "answers that are computed at once (default 4)"},
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
      "tokens of each answer with its prompt (default: the model's, at most 4096); none of the --parallel shares it"},
+    {'n', NULL, OPTION_INTEGER, AT(answer_limit), "N", 1, INT32_MAX - 1,
+     "tokens that an answer has at most (default: as many as fit into the context)"},
     {0, "queue", OPTION_INTEGER, AT(queue), "N", 0, 65536,
      "answers that may wait for a place; requests beyond them get status 503 (default 256)"},
     {0, "prefill-budget", OPTION_INTEGER, AT(prefill_budget), "N", 1, 65536,
@@ -53,8 +55,9 @@ static const option rows[] = {
     {0, "no-shared-prefix", OPTION_FLAG, AT(no_shared_prefix), NULL, 0, 0,
      "compute every prompt from its beginning: how long that takes then tells nothing about others' prompts"},
     {0, "body-limit", OPTION_SIZE, AT(body_limit), "SIZE", 1024, 0x1p31, "the largest request (default 16M)"},
-    {0, "log-prompts", OPTION_FLAG, AT(log_prompts), NULL, 0, 0, "write prompts to the log"},
-    {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "say more about loading, and log requests"},
+    {0, "no-slots", OPTION_FLAG, AT(no_slots), NULL, 0, 0, "without /slots, which shows what is being answered"},
+    {0, "no-metrics", OPTION_FLAG, AT(no_metrics), NULL, 0, 0, "without /metrics"},
+    {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "say more about loading"},
 };
 
 static void log_line(setun_log_level level, const char *message, void *user) {
@@ -210,7 +213,9 @@ static int run(const command *self, int argc, char **argv) {
                             .prefill_budget = (uint32_t)o.prefill_budget,
                             .fixed_seed = o.sampling.seed.given,
                             .no_shared_prefix = o.no_shared_prefix,
-                            .log_prompts = o.log_prompts,
+                            .answer_limit = (uint32_t)o.answer_limit,
+                            .no_slots = o.no_slots,
+                            .no_metrics = o.no_metrics,
                             .log = log_line,
                             .user = &o.verbose};
   if (server_start(&options, &s, &error) != SETUN_OK) {

@@ -262,9 +262,11 @@ class CompletionTest(TextCase):
 
     def test_a_full_context_ends_the_text(self):
         r = self.complete(max_tokens=10000, ignore_eos=True).json
+        settings = self.server.post("/completion", {"prompt": "a", "n_predict": 1, "ignore_eos": True}).json["generation_settings"]
+        never = [part for b in settings["logit_bias"] for part in ("--logit-bias", f"{b['token']}-inf")]
         self.assertEqual(r["usage"]["total_tokens"], 256)
         self.assertEqual(r["choices"][0]["finish_reason"], "length")
-        self.assertEqual(r["choices"][0]["text"], run_text("-n", 251, "--temp", 0, "--ignore-eos"))
+        self.assertEqual(r["choices"][0]["text"], run_text("-n", 251, "--temp", 0, *never))
 
     def test_warm_and_cold_alone_and_among_eight(self):
         bodies = [{"prompt": PROMPT + " there was a " + word, "max_tokens": 40, "temperature": 1, "seed": 5, "logprobs": 2}
