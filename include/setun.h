@@ -1,9 +1,9 @@
 /* Setun: language models with ternary and other very low-bit weights. The public header; setun_types.h, which it
  * includes, has statuses, errors and callbacks.
  *
- * Longer than other files: what a program needs is in this one. Sections: version; errors and logging; model; plan;
- * tokens; session; contexts; sampling; generating; chat; inspection; conversion; synthetic models; benchmarks; output
- * files.
+ * Longer than other files: what a program needs is in this one. Sections: version; errors and logging; model; adapters;
+ * plan; tokens; session; contexts; sampling; generating; chat; inspection; conversion; synthetic models; benchmarks;
+ * output files.
  *
  * Conventions. Every function that can fail returns a setun_status and takes a `setun_error *` last, which may
  * be NULL; on failure it holds the status and one line that names what failed, what was expected and what was
@@ -193,6 +193,9 @@ typedef struct setun_model_params {
   bool no_stream; /* map the file and leave it to the system what of it is in memory, for weights that are stored in the
                      kernels' own order (t16); the budget then covers the rest */
   const setun_context_params *context; /* instead of `session`: the context that room is left for */
+  /* Room for adapters that setun_adapters_load brings later, in the plan too; both 0: none come. */
+  uint32_t adapter_rank;  /* the largest sum of ranks that adapts one matrix at once */
+  uint64_t adapter_bytes; /* of all that are loaded at once: their numbers as float32, ranks as multiples of 16 */
 } setun_model_params;
 
 SETUN_PARAMS(setun_model_params)
@@ -222,6 +225,21 @@ typedef struct setun_model_info {
 SETUN_API setun_status setun_model_get_info(const setun_model *model, setun_model_info *info, setun_error *error);
 /* The same as n_vocab: ids are below it, and logits have so many floats. 0: model is NULL. */
 SETUN_API uint32_t setun_model_n_vocab(const setun_model *model);
+
+/* ---- adapters ---------------------------------------------------------------------------------------------- */
+
+/* LoRA adapters of a loaded model that come and go while it stays. A session or a context uses one such object at a
+ * time, which may hold several adapters. Immutable: any number of threads may use one. */
+typedef struct setun_adapters setun_adapters;
+
+/* Reads `n` adapters; 0: an object that adapts nothing. The model was loaded with room for them (adapter_rank and
+ * adapter_bytes of its parameters): SETUN_ERROR_LIMIT where their ranks need more, SETUN_ERROR_MEMORY where their bytes
+ * do. The caller frees *loaded with setun_adapters_free, before the model; what uses them by then goes on with them.
+ */
+SETUN_API setun_status setun_adapters_load(const setun_model *model, const setun_adapter *list, size_t n,
+                                           setun_adapters **loaded, setun_error *error);
+SETUN_API void setun_adapters_free(setun_adapters *adapters);
+SETUN_API uint64_t setun_adapters_bytes(const setun_adapters *adapters); /* of the model's adapter_bytes */
 
 /* ---- plan -------------------------------------------------------------------------------------------------- */
 
@@ -364,6 +382,13 @@ SETUN_API setun_status setun_session_new(const setun_model *model, const setun_s
                                          setun_session **session, setun_error *error);
 SETUN_API void setun_session_free(setun_session *session);
 
+/* From now on the session computes with these adapters, times `scale`, in place of those that it had; NULL: with those
+ * that the model was loaded with, as a new session does. Its tokens stay, the logits do not: where anything changes,
+ * the next evaluation computes all tokens anew. SETUN_ERROR_STATE from a callback of an evaluation, and where tokens
+ * were forgotten. A saved session is loaded with the adapters and the scale that it was saved with. */
+SETUN_API setun_status setun_session_use_adapters(setun_session *session, const setun_adapters *adapters, float scale,
+                                                  setun_error *error);
+
 SETUN_API uint32_t setun_session_context(const setun_session *session);  /* tokens that fit; UINT32_MAX: no limit */
 SETUN_API uint32_t setun_session_position(const setun_session *session); /* tokens so far */
 SETUN_API int setun_session_threads(const setun_session *session);
@@ -436,6 +461,14 @@ SETUN_API setun_status setun_context_new(const setun_model *model, const setun_c
                                          setun_context **context, setun_error *error);
 SETUN_API void setun_context_free(setun_context *context);
 
+/* Sequences that are made from now on (setun_context_add, setun_context_reuse) are computed with these adapters, times
+ * `scale`; NULL: with those that the model was loaded with, as in a new context. Sequences that there are keep theirs,
+ * and copies have those of their original. What was computed with other adapters is not reused. One pass computes
+ * sequences with the same adapters: others wait for the next one. SETUN_ERROR_STATE from a callback of an evaluation.
+ */
+SETUN_API setun_status setun_context_use_adapters(setun_context *context, const setun_adapters *adapters, float scale,
+                                                  setun_error *error);
+
 typedef struct setun_context_info {
   size_t size;         /* of this struct */
   uint32_t n_ctx;      /* tokens that one sequence may have; UINT32_MAX: no limit */
@@ -470,8 +503,8 @@ SETUN_API setun_status setun_context_reuse(setun_context *context, const setun_t
 
 /* Tokens that a sequence has; 0: there is none of that number. */
 SETUN_API uint32_t setun_context_position(const setun_context *context, int sequence);
-/* These tokens, owned by the context and valid until its next call; NULL: there is no such sequence. With a window: less
- * those forgotten, as setun_session_tokens. */
+/* These tokens, owned by the context and valid until its next call; NULL: there is no such sequence. With a window:
+ * less those forgotten, as setun_session_tokens. */
 SETUN_API const setun_token *setun_context_tokens(const setun_context *context, int sequence);
 SETUN_API uint32_t setun_context_forgotten(const setun_context *context, int sequence); /* (experimental) */
 
@@ -499,8 +532,8 @@ typedef struct setun_batch_entry {
 } setun_batch_entry;
 
 /* Appends each entry's tokens to its sequence, no sequence twice, and computes what follows them. More tokens than a
- * pass takes are cut into several; entries with one token are in the first ones. Of `params`, which may be NULL,
- * on_logits and on_hidden must be NULL.
+ * pass takes are cut into several; entries with one token are in the first ones, of those with the same adapters. Of
+ * `params`, which may be NULL, on_logits and on_hidden must be NULL.
  *
  * SETUN_ERROR_LIMIT, before anything is computed, where a sequence would have more than n_ctx tokens, where more than
  * n_logits logits are wanted, and where the KV cache has no room: the message names a sequence whose end would free
@@ -652,9 +685,9 @@ typedef struct setun_logprob {
   double value;
 } setun_logprob;
 
-/* Experimental. What `n` logits say by themselves, before biases, penalties and temperature: *value is of token `id`, and
- * the `capacity` likeliest tokens, at most n, go to `top` (which may be NULL when capacity is 0), the likeliest first,
- * of equally likely ones those with the lowest ids. */
+/* Experimental. What `n` logits say by themselves, before biases, penalties and temperature: *value is of token `id`,
+ * and the `capacity` likeliest tokens, at most n, go to `top` (which may be NULL when capacity is 0), the likeliest
+ * first, of equally likely ones those with the lowest ids. */
 SETUN_API setun_status setun_logprobs(const float *logits, size_t n, setun_token id, double *value, setun_logprob *top,
                                       size_t capacity, setun_error *error);
 

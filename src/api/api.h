@@ -82,6 +82,12 @@ setun_status st_check_struct(const void *to, size_t own, const char *name, setun
 setun_status st_fill(void *to, const void *from, size_t own, const char *name, setun_error *err);
 #define ST_FILL(to, from) st_fill(to, from, sizeof *(from), #to, error)
 
+// ---- adapters ----
+
+// What a session or a context of the model computes with: these adapters, or the model's own for NULL.
+setun_status st_take_adapters(const st_model *model, const setun_adapters *adapters, float scale, st_adapting *adapting,
+                              setun_error *error);
+
 // ---- models ----
 
 // An error unless `assume` is NULL or a format whose type may mean another one, and the keys are texts.

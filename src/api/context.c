@@ -25,6 +25,14 @@ void setun_context_free(setun_context *context) {
   st_context_free(st_context_of(context));
 }
 
+setun_status setun_context_use_adapters(setun_context *context, const setun_adapters *adapters, float scale,
+                                        setun_error *error) {
+  ST_NEED(context);
+  st_adapting adapting;
+  setun_status s = st_take_adapters(st_context_model(st_context_of(context)), adapters, scale, &adapting, error);
+  return s == SETUN_OK ? st_context_adapt(st_context_of(context), &adapting, error) : s;
+}
+
 setun_status setun_context_get_info(const setun_context *context, setun_context_info *info, setun_error *error) {
   ST_NEED(context);
   setun_context_info found;

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+enum { ADAPTER_RANK_MOST = 65536 };
+
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
 
@@ -67,6 +69,12 @@ static setun_status check_params(const setun_model_params *p, setun_error *err) 
   for (size_t i = 0; i < p->n_adapters; i++) {
     if (!p->adapters[i].path) return st_fail_null("an adapter's path", err);
   }
+  if (p->adapter_rank > ADAPTER_RANK_MOST || !p->adapter_rank != !p->adapter_bytes) {
+    return st_fail(
+        err, SETUN_ERROR_ARGUMENT,
+        "adapter_rank and adapter_bytes: expected both or neither, and a rank of at most %d, found %u and %llu",
+        ADAPTER_RANK_MOST, p->adapter_rank, (unsigned long long)p->adapter_bytes);
+  }
   if (p->threads < 0 || p->threads > 1024) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);
   }
@@ -113,6 +121,8 @@ st_placement_options st_placement_options_of(const setun_model_params *p, const 
                                 .log = log,
                                 .adapters = p->adapters,
                                 .n_adapters = p->n_adapters,
+                                .adapter_rank = p->adapter_rank,
+                                .adapter_bytes = p->adapter_bytes,
                                 .context = p->context,
                                 .context_size = st_context_size_of,
                                 .memory = p->memory,

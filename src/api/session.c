@@ -36,6 +36,14 @@ void setun_session_free(setun_session *session) {
   st_free(session);
 }
 
+setun_status setun_session_use_adapters(setun_session *session, const setun_adapters *adapters, float scale,
+                                        setun_error *error) {
+  ST_NEED(session);
+  st_adapting adapting;
+  setun_status s = st_take_adapters(session->model->model, adapters, scale, &adapting, error);
+  return s == SETUN_OK ? st_session_adapt(session->inner, &adapting, error) : s;
+}
+
 uint32_t setun_session_context(const setun_session *session) {
   return session ? st_session_context(session->inner) : 0;
 }

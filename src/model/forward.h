@@ -27,6 +27,8 @@ typedef struct st_run {
   st_array *logits;         // [tokens computed at once, n_vocab]
   struct st_moe *moe;       // NULL: the model has no experts
   struct st_products *products;
+  const st_lora *lora; // adapters of the pass that comes; NULL: none
+  float lora_scale;
 } st_run;
 
 typedef struct st_run_options {

@@ -32,8 +32,6 @@ static void free_linear(const st_backend *b, st_linear *l) {
   if (l->matrix) b->matrix_free(l->matrix);
   if (l->bias) b->vector_free(l->bias);
   if (l->norm) b->vector_free(l->norm);
-  if (l->lora_a) b->matrix_free(l->lora_a);
-  if (l->lora_b) b->matrix_free(l->lora_b);
 }
 
 static void free_layer(const st_backend *b, const st_hparams *h, st_layer *layer) {
@@ -60,7 +58,8 @@ void st_model_free(st_model *m) {
     if (m->head[i].matrix) b->matrix_free(m->head[i].matrix);
   }
   st_free(m->head);
-  free_linear(b, &m->output); // an adapter of the head is the head's alone
+  free_linear(b, &m->output);
+  st_lora_release(m->lora);
   free_linear(b, &m->token_embd);
   if (m->output_norm) b->vector_free(m->output_norm);
   if (m->device) b->device_free(m->device);

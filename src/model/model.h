@@ -3,16 +3,14 @@
 #define SETUN_MODEL_MODEL_H
 
 #include "model/arch.h"
+#include "model/lora.h"
 #include "model/supply.h"
 
 typedef struct st_linear {
   st_dmatrix *matrix; // [rows, columns]: the role's shape; NULL: the model has none
   st_dvector *bias;   // [rows]; NULL: none
   st_dvector *norm;   // [columns] of the input, after the block's own (BitNet's use_rms_norm); NULL: none
-  // Adapters of this matrix, all together: y += lora_b (lora_a x). Float32 [rank, columns] and [rows, rank]; NULL:
-  // none.
-  st_dmatrix *lora_a, *lora_b;
-  uint32_t rank, rows;
+  uint32_t number;    // its place in st_lora.pairs; 0: it has none
   uint32_t columns;   // of the matrix, unless it is an expert of a stack
   uint32_t first_row; // of a piece of a matrix: its place among the rows of the whole
 } st_linear;
@@ -29,6 +27,8 @@ typedef struct st_layer {
   st_expert *experts;                // [n_expert]; NULL: a dense layer
 } st_layer;
 
+enum { ST_LORA_HEAD = 1 };
+
 typedef struct st_model {
   const st_backend *backend;
   st_device *device;
@@ -44,10 +44,13 @@ typedef struct st_model {
   st_layer *layers;                 // [n_layer]
   const st_supply *supply;          // of weights that are not resident; NULL: all are. Must outlive the model's use
   uint32_t n_batch;                 // the batch that there is room for in memory; 0: any
-  uint32_t max_rank, max_lora_rows; // of all adapted matrices; 0: there are none
+  st_lora *lora;                    // the adapters that it was loaded with; NULL: none
+  uint32_t n_linear;                // numbers of its matrices are below; that of the head is ST_LORA_HEAD
+  uint32_t max_rank, max_lora_rows; // of all adapted matrices of layers; 0: there are none
+  bool lora_head;                   // the head is adapted
   bool fast;                        // some quantized weights take int8 activations by block
   uint32_t max_normed_columns;      // of all matrices with norms of their own; 0: there are none
-  uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes
+  uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes, without adapters
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs;
 } st_model;
 

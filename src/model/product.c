@@ -8,9 +8,10 @@ struct st_products {
   st_linear_out *outs; // [2 * most]
   st_array *low;       // [max(3 n_batch, most), max_rank] the first halves' outputs
   st_array *added;     // [n_batch, max_lora_rows] a second half's output
+  st_array *head;      // [n_logits, n_vocab] the same of the head; NULL: it is not adapted
   st_array *input;     // [n_batch, widest input] where matrices norm it themselves; NULL: none does
   uint32_t *tokens;    // [n_batch] where it is added
-  float *ones;         // [n_batch]
+  float *scales;       // [n_batch] times what: the run's scale
 };
 
 setun_status st_products_new(const st_run *r, uint32_t most, st_products **products, setun_error *err) {
@@ -20,13 +21,17 @@ setun_status st_products_new(const st_run *r, uint32_t most, st_products **produ
   setun_status s = SETUN_OK;
   p->outs = st_malloc((size_t)2 * most, sizeof *p->outs);
   p->tokens = st_malloc(r->n_batch, sizeof *p->tokens);
-  p->ones = st_malloc(r->n_batch, sizeof *p->ones);
-  if (!p->outs || !p->tokens || !p->ones) s = st_fail_memory(err, "the session's products");
-  for (uint32_t i = 0; s == SETUN_OK && i < r->n_batch; i++) p->ones[i] = 1;
+  p->scales = st_malloc(r->n_batch, sizeof *p->scales);
+  if (!p->outs || !p->tokens || !p->scales) s = st_fail_memory(err, "the session's products");
   if (s == SETUN_OK && m->max_rank) {
     size_t rows = (size_t)3 * r->n_batch; // at most three outputs of many tokens, or `most` of one
     s = m->backend->array_new(r->queue, rows > most ? rows : most, m->max_rank, &p->low, err);
-    if (s == SETUN_OK) s = m->backend->array_new(r->queue, r->n_batch, m->max_lora_rows, &p->added, err);
+    if (s == SETUN_OK && m->max_lora_rows) {
+      s = m->backend->array_new(r->queue, r->n_batch, m->max_lora_rows, &p->added, err);
+    }
+    if (s == SETUN_OK && m->lora_head) {
+      s = m->backend->array_new(r->queue, r->n_logits, m->h.n_vocab, &p->head, err);
+    }
   }
   if (s == SETUN_OK && m->max_normed_columns) {
     s = m->backend->array_new(r->queue, r->n_batch, m->max_normed_columns, &p->input, err);
@@ -41,23 +46,34 @@ setun_status st_products_new(const st_run *r, uint32_t most, st_products **produ
 
 void st_products_free(const st_run *r, st_products *p) {
   if (!p) return;
-  if (p->low) r->model->backend->array_free(p->low);
-  if (p->input) r->model->backend->array_free(p->input);
-  if (p->added) r->model->backend->array_free(p->added);
+  st_array *arrays[] = {p->low, p->input, p->added, p->head};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+    if (arrays[i]) r->model->backend->array_free(arrays[i]);
+  }
   st_free(p->outs);
   st_free(p->tokens);
-  st_free(p->ones);
+  st_free(p->scales);
   st_free(p);
 }
 
-// dst[row + t] += lora_b low[at + t].
-static void add_adapter(st_run *r, const st_product *out, uint32_t at, uint32_t n) {
+// The pair of factors that adapts a matrix; NULL: none does.
+static const st_lora_pair *pair_of(const st_run *r, const st_linear *l) {
+  const st_lora_pair *pair = r->lora ? &r->lora->pairs[l->number] : NULL;
+  return pair && pair->a ? pair : NULL;
+}
+
+// dst[row + t] += scale * B low[at + t].
+static void add_adapter(st_run *r, const st_product *out, const st_lora_pair *pair, uint32_t at, uint32_t n) {
   const st_backend *b = r->model->backend;
   st_products *p = r->products;
-  const st_linear_out second = {.matrix = out->linear->lora_b, .dst = p->added};
+  st_array *added = out->linear->number == ST_LORA_HEAD ? p->head : p->added;
+  const st_linear_out second = {.matrix = pair->b, .dst = added};
   b->linear(r->queue, p->low, at, n, NULL, 0, &second, 1);
-  for (uint32_t t = 0; t < n; t++) p->tokens[t] = out->row + t;
-  b->scatter_add(r->queue, out->dst, p->tokens, p->ones, n, out->linear->rows, p->added);
+  for (uint32_t t = 0; t < n; t++) {
+    p->tokens[t] = out->row + t;
+    p->scales[t] = r->lora_scale;
+  }
+  b->scatter_add(r->queue, out->dst, p->tokens, p->scales, n, pair->rows, added);
 }
 
 // Matrices with norms of their own: each takes its input by itself.
@@ -74,9 +90,11 @@ static void multiply_normed(st_run *r, const st_array *x, uint32_t first, uint32
     const st_linear *l = outs[i].linear;
     const st_linear_out out = {
         .matrix = l->matrix, .bias = l->bias, .dst = outs[i].dst, .row = outs[i].row, .column = l->first_row};
-    const st_linear_out low = {.matrix = l->lora_a, .dst = p->low, .row = (uint32_t)i * n};
+    const st_lora_pair *pair = pair_of(r, l);
     b->linear(r->queue, p->input, 0, n, l->norm, h->linear_norm_eps, &out, 1);
-    if (l->lora_a) b->linear(r->queue, p->input, 0, n, NULL, 0, &low, 1); // an adapter stands outside of the norm
+    if (!pair) continue;
+    const st_linear_out low = {.matrix = pair->a, .dst = p->low, .row = (uint32_t)i * n};
+    b->linear(r->queue, p->input, 0, n, NULL, 0, &low, 1); // an adapter stands outside of the norm
   }
 }
 
@@ -90,7 +108,8 @@ void st_multiply(st_run *r, const st_array *x, uint32_t first, uint32_t n, const
     const st_linear *l = outs[i].linear;
     p->outs[i] = (st_linear_out){
         .matrix = l->matrix, .bias = l->bias, .dst = outs[i].dst, .row = outs[i].row, .column = l->first_row};
-    if (l->lora_a) p->outs[all++] = (st_linear_out){.matrix = l->lora_a, .dst = p->low, .row = (uint32_t)i * n};
+    const st_lora_pair *pair = pair_of(r, l);
+    if (pair) p->outs[all++] = (st_linear_out){.matrix = pair->a, .dst = p->low, .row = (uint32_t)i * n};
   }
   if (normed) {
     multiply_normed(r, x, first, n, norm, outs, count);
@@ -98,6 +117,7 @@ void st_multiply(st_run *r, const st_array *x, uint32_t first, uint32_t n, const
     r->model->backend->linear(r->queue, x, first, n, norm, r->model->h.norm_eps, p->outs, all);
   }
   for (int i = 0; i < count; i++) {
-    if (outs[i].linear->lora_a) add_adapter(r, &outs[i], (uint32_t)i * n, n);
+    const st_lora_pair *pair = pair_of(r, outs[i].linear);
+    if (pair) add_adapter(r, &outs[i], pair, (uint32_t)i * n, n);
   }
 }

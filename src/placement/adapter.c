@@ -24,8 +24,8 @@ typedef struct {
 } adapter;
 
 struct st_adapters {
-  const st_directory *base; // the model's own files
-  adapter *items;           // [n]
+  st_container base; // of the model's own files
+  adapter *items;    // [n]
   size_t n;
 };
 
@@ -33,6 +33,7 @@ struct st_adapters {
 typedef struct {
   st_adapters *adapters;
   st_model *m;
+  st_lora *lora;
   setun_error *err;
 } placer;
 
@@ -148,15 +149,14 @@ static setun_status open_adapter(const setun_adapter *from, const st_spec *spec,
   return s;
 }
 
-setun_status st_adapters_open(const setun_adapter *list, size_t n, const st_directory *base, const st_spec *spec,
+setun_status st_adapters_open(const setun_adapter *list, size_t n, st_container base, const st_spec *spec,
                               const st_log *log, st_adapters **adapters, setun_error *err) {
-  if (!n) return SETUN_OK;
   if (n > MAX_ADAPTERS) {
     return st_fail(err, SETUN_ERROR_LIMIT, "adapters: expected at most %d, found %zu", MAX_ADAPTERS, n);
   }
   st_adapters *all = st_calloc(1, sizeof *all);
   setun_status s = SETUN_OK;
-  if (!all || !(all->items = st_calloc(n, sizeof *all->items))) s = st_fail_memory(err, "the adapters");
+  if (!all || !(all->items = st_calloc(n ? n : 1, sizeof *all->items))) s = st_fail_memory(err, "the adapters");
   for (size_t i = 0; i < n && s == SETUN_OK; i++) {
     s = open_adapter(&list[i], spec, log, &all->items[all->n++], err);
     if (s != SETUN_OK) st_fail_in(err, s, "%s", list[i].path);
@@ -250,7 +250,7 @@ static setun_status check_shapes(const adapter *a, const st_tensor *const t[2], 
 
 // Where a row of B goes: GGUF files of some families hold the rows of q and k in the order of interleaved RoPE.
 static uint64_t target_row(const placer *l, const adapter *a, st_role role, uint64_t row) {
-  bool base_gguf = l->adapters->base->container == ST_GGUF;
+  bool base_gguf = l->adapters->base == ST_GGUF;
   if (!st_role_is_rotated(role) || !l->m->spec->gguf_interleaved || base_gguf == a->gguf) return row;
   uint64_t d = l->m->h.head_dim, i = row % d, head = row - i;
   return head + (base_gguf ? i % (d / 2) * 2 + i / (d / 2) : i % 2 * (d / 2) + i / 2);
@@ -283,49 +283,72 @@ static setun_status append(placer *l, adapter *a, st_role role, const st_tensor 
 // ---- placing ------------------------------------------------------------------------------------------------------
 
 static st_matrix_desc factor_desc(st_shape shape) {
-  return (st_matrix_desc){.format = st_format_of_floats(), .shape = shape, .precision = ST_PRECISION_FLOAT};
+  return (st_matrix_desc){.format = st_format_of_floats(),
+                          .shape = shape,
+                          .precision = ST_PRECISION_FLOAT,
+                          .ownership = ST_BORROWED}; // so that they can end before the device does
 }
 
-static setun_status place_factor(placer *l, st_shape shape, const float *rows, st_dmatrix **out) {
+static setun_status take_room(placer *l, uint64_t bytes) {
+  if (!l->lora->room) return SETUN_OK;
+  unsigned long long left = atomic_load(l->lora->room);
+  while (left >= bytes && !atomic_compare_exchange_weak(l->lora->room, &left, left - bytes)) {}
+  if (left >= bytes) return SETUN_OK;
+  return st_fail(l->err, SETUN_ERROR_MEMORY,
+                 "adapters: expected at most the %llu bytes that are left for them, found %llu for the next factor "
+                 "(adapter_bytes)",
+                 left, (unsigned long long)bytes);
+}
+
+static setun_status place_factor(placer *l, st_shape shape, const float *rows, void **codes, st_dmatrix **out) {
   const st_backend *b = l->m->backend;
-  st_dmatrix *m = NULL;
   const st_matrix_desc desc = factor_desc(shape);
-  setun_status s = b->matrix_new(l->m->device, &desc, &m, l->err);
+  uint64_t bytes = b->matrix_info(l->m->device, &desc).codes;
+  setun_status s = take_room(l, bytes);
   if (s != SETUN_OK) return s;
-  s = b->matrix_write(m, &(st_matrix_rows){.count = shape.rows, .data = rows}, l->err);
-  if (s != SETUN_OK) {
-    b->matrix_free(m);
-    return s;
-  }
-  l->m->weight_bytes += b->matrix_bytes(m);
-  l->m->bytes_per_token += b->matrix_bytes(m);
-  l->m->macs_per_token += shape.rows * shape.columns;
-  *out = m;
-  return SETUN_OK;
+  l->lora->bytes += bytes;
+  l->lora->macs += shape.rows * shape.columns;
+  *codes = st_aligned_alloc((size_t)bytes + ST_PAGES_SLACK);
+  if (!*codes) return st_fail_memory(l->err, "an adapter");
+  s = b->matrix_new(l->m->device, &desc, out, l->err);
+  if (s != SETUN_OK) return s;
+  b->matrix_borrow(*out, *codes);
+  return b->matrix_write(*out, &(st_matrix_rows){.count = shape.rows, .data = rows}, l->err);
 }
 
-static setun_status place(placer *l, const factors *f, st_linear *to) {
+static setun_status check_room(const placer *l, const factors *f, const st_linear *to) {
+  const st_model *m = l->m;
+  bool head = to->number == ST_LORA_HEAD;
+  if (f->rank <= m->max_rank && (head ? m->lora_head : f->shape.rows <= m->max_lora_rows)) return SETUN_OK;
+  return st_fail(l->err, SETUN_ERROR_LIMIT,
+                 "adapters: expected ranks of at most %u together, which the model was loaded for, found %u "
+                 "(adapter_rank)",
+                 m->max_rank, f->rank);
+}
+
+static setun_status place(placer *l, const factors *f, const st_linear *to) {
+  st_lora_pair *pair = &l->lora->pairs[to->number];
   size_t rows = (size_t)f->shape.rows;
+  setun_status s = check_room(l, f, to);
+  if (s != SETUN_OK) return s;
   float *b = st_malloc(rows * f->rank, sizeof *b);
   if (!b) return st_fail_memory(l->err, "an adapter");
   for (size_t r = 0; r < rows; r++) {
     for (uint32_t i = 0; i < f->rank; i++) b[r * f->rank + i] = f->b[i * rows + r];
   }
-  setun_status s = place_factor(l, (st_shape){f->rank, f->shape.columns}, f->a, &to->lora_a);
-  if (s == SETUN_OK) s = place_factor(l, (st_shape){f->shape.rows, f->rank}, b, &to->lora_b);
-  to->rank = f->rank;
-  to->rows = (uint32_t)rows;
-  if (f->rank > l->m->max_rank) l->m->max_rank = f->rank;
-  if (rows > l->m->max_lora_rows) l->m->max_lora_rows = (uint32_t)rows;
+  s = place_factor(l, (st_shape){f->rank, f->shape.columns}, f->a, &pair->codes[0], &pair->a);
+  if (s == SETUN_OK) s = place_factor(l, (st_shape){f->shape.rows, f->rank}, b, &pair->codes[1], &pair->b);
+  pair->rank = f->rank;
+  pair->rows = (uint32_t)rows;
   st_free(b);
   return s;
 }
 
 // All adapters of one matrix.
-static setun_status adapt(placer *l, st_role role, uint32_t layer, uint32_t expert, st_linear *to) {
+static setun_status adapt(placer *l, st_role role, uint32_t layer, uint32_t expert, const st_linear *to) {
   factors f = {.shape = st_role_shape(&l->m->h, role)};
   setun_status s = SETUN_OK;
-  if (!to->matrix && !(to == &l->m->output && l->m->n_head)) return SETUN_OK;
+  if (!to->number) return SETUN_OK;
   for (size_t i = 0; i < l->adapters->n && s == SETUN_OK; i++) {
     adapter *a = &l->adapters->items[i];
     for (const st_binding *b = l->m->spec->bindings; b->role != ST_ROLE_COUNT && s == SETUN_OK; b++) {
@@ -378,22 +401,33 @@ static setun_status check_used(const placer *l, const adapter *a) {
   return SETUN_OK;
 }
 
-setun_status st_adapters_place(st_adapters *adapters, st_model *m, setun_error *err) {
-  if (!adapters) return SETUN_OK;
-  placer l = {.adapters = adapters, .m = m, .err = err};
-  m->max_rank = m->max_lora_rows = 0; // measured only
-  setun_status s = adapt_all(&l);
+setun_status st_adapters_place(st_adapters *adapters, st_model *m, atomic_ullong *room, st_lora **lora,
+                               setun_error *err) {
+  placer l = {.adapters = adapters, .m = m, .lora = st_calloc(1, sizeof *l.lora), .err = err};
+  if (!l.lora) return st_fail_memory(err, "the adapters");
+  l.lora->backend = m->backend;
+  l.lora->identity = m->identity;
+  l.lora->n = m->n_linear;
+  l.lora->room = room;
+  atomic_init(&l.lora->users, 1);
+  l.lora->pairs = st_calloc(m->n_linear, sizeof *l.lora->pairs);
+  setun_status s = l.lora->pairs ? adapt_all(&l) : st_fail_memory(err, "the adapters");
   for (size_t i = 0; i < adapters->n && s == SETUN_OK; i++) {
     adapter *a = &adapters->items[i];
     s = check_used(&l, a);
-    if (s == SETUN_OK) s = st_identify(m, a->d, err);
-    m->identity = st_hash(m->identity, &a->scale, sizeof a->scale);
+    if (s == SETUN_OK) s = st_identify(a->d, &l.lora->identity, err);
+    l.lora->identity = st_hash(l.lora->identity, &a->scale, sizeof a->scale);
+  }
+  if (s == SETUN_OK) {
+    *lora = l.lora;
+  } else {
+    st_lora_release(l.lora);
   }
   return s;
 }
 
-setun_status st_identify(st_model *m, const st_directory *d, setun_error *err) {
-  uint64_t h = m->identity ? m->identity : ST_HASH_START;
+setun_status st_identify(const st_directory *d, uint64_t *identity, setun_error *err) {
+  uint64_t h = *identity ? *identity : ST_HASH_START;
   for (size_t i = 0; i < d->n_tensors; i++) {
     const st_tensor *t = &d->tensors[i];
     unsigned char sample[64];
@@ -405,7 +439,7 @@ setun_status st_identify(st_model *m, const st_directory *d, setun_error *err) {
     for (int k = 0; k < 4; k++) h = h * 31 + t->dims[k];
     h = st_hash(h, sample, n);
   }
-  m->identity = h;
+  *identity = h;
   return SETUN_OK;
 }
 
@@ -421,12 +455,46 @@ static void measure(const adapter *a, st_model *m, st_memory_plan *plan, st_work
     if (low > rank) rank = low;
     const st_matrix_desc desc = factor_desc(shape);
     m->backend->workload_add(m->device, &desc, workload);
-    if (shape.rows > rows) rows = shape.rows;
+    if (shape.rows == m->h.n_vocab) m->lora_head = true;
+    if (shape.rows > rows && shape.rows != m->h.n_vocab) rows = shape.rows;
   }
   if (rank <= MAX_RANK) m->max_rank += (uint32_t)rank; // others are refused
   if (rows <= UINT32_MAX && rows > m->max_lora_rows) m->max_lora_rows = (uint32_t)rows;
 }
 
 void st_adapters_measure(const st_adapters *adapters, st_model *m, st_memory_plan *plan, st_workload *workload) {
-  for (size_t i = 0; adapters && i < adapters->n; i++) measure(&adapters->items[i], m, plan, workload);
+  for (size_t i = 0; i < adapters->n; i++) measure(&adapters->items[i], m, plan, workload);
+}
+
+// Whether adapters may adapt it.
+static bool is_adaptable(const st_bound_list *list, size_t i) {
+  st_role role = list->items[i].role;
+  return st_role_is_matrix(role) && (st_role_get(role)->kind != ST_KIND_EMBEDDING || i == list->head);
+}
+
+void st_adapters_measure_rank(const st_bound_list *list, uint32_t rank, st_model *m, st_workload *workload) {
+  if (rank > m->max_rank) m->max_rank = rank;
+  m->lora_head = true;
+  for (size_t i = 0; i < list->n; i++) {
+    st_shape shape = list->items[i].weight.shape;
+    const st_matrix_desc a = factor_desc((st_shape){rank, shape.columns}),
+                         b = factor_desc((st_shape){shape.rows, rank});
+    if (!is_adaptable(list, i)) continue;
+    m->backend->workload_add(m->device, &a, workload);
+    m->backend->workload_add(m->device, &b, workload);
+    if (i != list->head && shape.rows > m->max_lora_rows) m->max_lora_rows = (uint32_t)shape.rows;
+  }
+}
+
+setun_status st_adapters_reserve(const st_bound_list *list, uint32_t rank, const st_model *m, setun_error *err) {
+  st_shape widest = {1, rank};
+  for (size_t i = 0; i < list->n; i++) {
+    uint64_t columns = list->items[i].weight.shape.columns;
+    if (is_adaptable(list, i) && columns > widest.columns) widest.columns = columns;
+  }
+  st_dmatrix *matrix = NULL; // a device has room for the inputs of what was made on it
+  const st_matrix_desc desc = factor_desc(widest);
+  setun_status s = m->backend->matrix_new(m->device, &desc, &matrix, err);
+  if (s == SETUN_OK) m->backend->matrix_free(matrix);
+  return s;
 }

@@ -12,8 +12,8 @@ static setun_status prepare(st_loader *l) {
   setun_status s = st_hparams_read(l->d, l->o->activation, &m->spec, &m->h, l->err);
   if (s == SETUN_OK) s = m->backend->device_new(&device, &m->device, l->err);
   if (s == SETUN_OK) s = st_bind(l->d, m->spec, &m->h, l->weights, l->err);
-  if (s == SETUN_OK) {
-    s = st_adapters_open(l->o->adapters, l->o->n_adapters, l->d, m->spec, l->o->log, &l->adapters, l->err);
+  if (s == SETUN_OK && l->o->n_adapters) {
+    s = st_adapters_open(l->o->adapters, l->o->n_adapters, l->d->container, m->spec, l->o->log, &l->adapters, l->err);
   }
   return s == SETUN_OK ? st_plan_memory(l) : s;
 }
@@ -39,7 +39,7 @@ static setun_status load(st_loader *l, st_placement *p) {
   if (s == SETUN_OK) s = st_streamer_new(m, l->plan, l->d, l->pool, l->o->log, &p->streamer, l->err);
   l->streamer = p->streamer;
   m->n_batch = l->plan->n_batch;
-  if (s == SETUN_OK) s = st_identify(m, l->d, l->err);
+  if (s == SETUN_OK) s = st_identify(l->d, &m->identity, l->err);
   if (s == SETUN_OK) s = st_place_weights(l);
   for (uint32_t i = 0; i < l->d->n_parts && s == SETUN_OK; i++) s = st_file_check(&l->d->parts[i], l->err);
   if (s != SETUN_OK || !l->streamer) return s;
@@ -62,11 +62,21 @@ setun_status st_placement_load(const st_directory *d, const st_placement_options
   st_adapters_free(l.adapters);
   st_bound_list_free(&weights);
   st_pool_free(l.pool); // before the device whose threads it has
+  atomic_init(&p->adapter_room, options->adapter_bytes);
   if (s == SETUN_OK) {
     *placement = p;
   } else {
     st_placement_free(p);
   }
+  return s;
+}
+
+setun_status st_placement_load_adapters(st_placement *p, st_container container, const setun_adapter *list, size_t n,
+                                        const st_log *log, st_lora **lora, setun_error *err) {
+  st_adapters *adapters = NULL;
+  setun_status s = st_adapters_open(list, n, container, p->model->spec, log, &adapters, err);
+  if (s == SETUN_OK) s = st_adapters_place(adapters, p->model, &p->adapter_room, lora, err);
+  st_adapters_free(adapters);
   return s;
 }
 

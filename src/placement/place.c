@@ -195,10 +195,7 @@ static void finish_pieces(st_model *m) {
   }
   if (!m->n_head) return;
   st_linear *last = &m->head[m->n_head - 1]; // whose product is there when all rows of the output are
-  last->lora_a = m->output.lora_a;
-  last->lora_b = m->output.lora_b;
-  last->rank = m->output.rank;
-  last->rows = m->output.rows;
+  last->number = m->output.number;
 }
 
 static setun_status make_layers(st_loader *l) {
@@ -213,6 +210,23 @@ static setun_status make_layers(st_loader *l) {
   return whole ? SETUN_OK : st_fail_memory(l->err, "the model's layers");
 }
 
+// What adapters may adapt. The head's matrix may be the embedding's, or in pieces.
+static void number_matrices(st_model *m) {
+  m->output.number = ST_LORA_HEAD;
+  m->n_linear = ST_LORA_HEAD + 1;
+  for (uint32_t i = 0; i < m->h.n_layer; i++) {
+    st_layer *layer = &m->layers[i];
+    for (int role = 0; role < ST_ROLE_COUNT; role++) {
+      if (layer->linear[role].matrix) layer->linear[role].number = m->n_linear++;
+    }
+    for (uint32_t e = 0; layer->experts && e < m->h.n_expert; e++) {
+      layer->experts[e].gate.number = m->n_linear++;
+      layer->experts[e].up.number = m->n_linear++;
+      layer->experts[e].down.number = m->n_linear++;
+    }
+  }
+}
+
 setun_status st_place_weights(st_loader *l) {
   st_model *m = l->m;
   st_decode_cost cost = {.layer = -1};
@@ -225,7 +239,14 @@ setun_status st_place_weights(st_loader *l) {
   m->macs_per_token = cost.macs;
   m->head_macs = (uint64_t)m->h.n_vocab * m->h.n_embd;
   if (m->h.tied) m->output = m->token_embd;
-  s = st_adapters_place(l->adapters, m, l->err);
+  number_matrices(m);
   finish_pieces(m);
-  return s;
+  if (l->o->adapter_rank) s = st_adapters_reserve(l->weights, l->o->adapter_rank, m, l->err);
+  if (s != SETUN_OK || !l->adapters) return s;
+  s = st_adapters_place(l->adapters, m, NULL, &m->lora, l->err);
+  if (s != SETUN_OK) return s;
+  m->weight_bytes += m->lora->bytes;
+  m->bytes_per_token += m->lora->bytes;
+  m->macs_per_token += m->lora->macs;
+  return SETUN_OK;
 }

@@ -22,6 +22,8 @@ typedef struct st_placement_options {
   const st_log *log;
   const setun_adapter *adapters;
   size_t n_adapters;
+  uint32_t adapter_rank; // of adapters that come later, see setun_model_params; 0: none do
+  uint64_t adapter_bytes;
   const setun_context_params *context; // that room is left for; NULL: a session with defaults
   st_context_size_fn context_size;
   uint64_t memory;                // the budget in bytes; 0: what is available, less a margin
@@ -34,7 +36,8 @@ typedef struct st_placement_options {
 typedef struct st_placement {
   st_model *model;
   st_memory_plan plan;
-  st_streamer *streamer; // NULL: everything is resident
+  st_streamer *streamer;      // NULL: everything is resident
+  atomic_ullong adapter_room; // bytes of adapters that may still be loaded
 } st_placement;
 
 // Makes the memory plan that loading would follow: reads the directory, no weights. Errors: those of loading as far as
@@ -49,5 +52,9 @@ setun_status st_placement_plan(const st_directory *directory, const st_placement
 setun_status st_placement_load(const st_directory *directory, const st_placement_options *options,
                                st_placement **placement, setun_error *err);
 void st_placement_free(st_placement *placement);
+
+// Adapters beside those that the model was loaded with; `container` is that of the model's files.
+setun_status st_placement_load_adapters(st_placement *placement, st_container container, const setun_adapter *list,
+                                        size_t n, const st_log *log, st_lora **lora, setun_error *err);
 
 #endif

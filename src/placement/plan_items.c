@@ -237,7 +237,11 @@ setun_status st_plan_memory(st_loader *l) {
   for (size_t i = 0; i < l->weights->n && s == SETUN_OK; i++) s = plan_weight(&q, i, &cost);
   st_count_decode_end(&l->m->h, &cost);
   if (s == SETUN_OK) s = plan_head(l);
-  if (s == SETUN_OK) st_adapters_measure(l->adapters, l->m, p, &q.workload);
+  if (s == SETUN_OK && l->adapters) st_adapters_measure(l->adapters, l->m, p, &q.workload);
+  if (s == SETUN_OK && l->o->adapter_rank) {
+    st_adapters_measure_rank(l->weights, l->o->adapter_rank, l->m, &q.workload);
+    p->vectors += l->o->adapter_bytes;
+  }
   if (s == SETUN_OK) s = plan_context(&q);
   if (s != SETUN_OK) return s;
   uint64_t available = st_memory_available();

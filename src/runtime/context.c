@@ -7,6 +7,7 @@
 #include "runtime/sampler.h"
 #include "runtime/session_file.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ typedef struct work {
   const setun_batch_entry *entry;
   const setun_token *ids;
   size_t n, done;       // tokens, and those of passes that are finished
+  size_t group;         // the first entry with the same adapters: a pass computes those of one group
   uint32_t taken;       // by the pass that runs
   uint32_t row, n_rows; // of the logits
 } work;
@@ -103,6 +105,10 @@ void st_context_free(st_context *c) {
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) st_free(blocks[i]);
 }
 
+const st_model *st_context_model(const st_context *c) {
+  return c->run->model;
+}
+
 void st_context_info(const st_context *c, setun_context_info *info) {
   const st_backend *b = c->run->model->backend;
   const st_hparams *h = &c->run->model->h;
@@ -168,8 +174,43 @@ setun_status st_context_fork(st_context *c, int sequence, int *copy, setun_error
   setun_status s = get(c, sequence, &q, err);
   if (s == SETUN_OK) s = st_sequence_add(&c->sequences, &to, err);
   if (s != SETUN_OK) return s;
+  st_sequence_adapt(&c->sequences, to, &q->adapting);
   st_sequence_copy(&c->sequences, q, to, q->position);
   *copy = st_sequence_number(&c->sequences, to);
+  return SETUN_OK;
+}
+
+// Not from a callback of a pass that runs.
+static setun_status check_adapting(const st_context *c, const st_adapting *adapting, setun_error *err) {
+  setun_status s = st_process_check(c->maker, c->what, err);
+  if (s == SETUN_OK && atomic_load(&c->running)) {
+    s = st_fail(err, SETUN_ERROR_STATE, "adapters: expected a %s that computes nothing, found a pass that runs",
+                c->what);
+  }
+  if (s == SETUN_OK && !isfinite(adapting->scale)) {
+    s = st_fail(err, SETUN_ERROR_ARGUMENT, "scale: expected a finite number, found %g", (double)adapting->scale);
+  }
+  return s;
+}
+
+setun_status st_context_adapt(st_context *c, const st_adapting *adapting, setun_error *err) {
+  setun_status s = check_adapting(c, adapting, err);
+  if (s == SETUN_OK) st_sequences_adapt(&c->sequences, adapting);
+  return s;
+}
+
+setun_status st_context_adapt_sequence(st_context *c, int sequence, const st_adapting *adapting, setun_error *err) {
+  st_sequence *q = NULL;
+  setun_status s = check_adapting(c, adapting, err);
+  if (s == SETUN_OK) s = st_sequence_get(&c->sequences, sequence, &q, err);
+  if (s != SETUN_OK) return s;
+  if (q->forgotten && q->adapting.identity != adapting->identity) {
+    return st_fail(err, SETUN_ERROR_STATE,
+                   "adapters: expected all tokens, to compute them anew, but %u of %u were forgotten", q->forgotten,
+                   q->forgotten + q->position);
+  }
+  st_sequence_adapt(&c->sequences, q, adapting);
+  c->n_results = 0;
   return SETUN_OK;
 }
 
@@ -282,12 +323,14 @@ static bool has_several(const work *w) {
 // The rows of the logits that each entry gets, in the order of the passes.
 static setun_status assign_rows(st_context *c, size_t n, setun_error *err) {
   uint64_t rows = 0;
-  for (int several = 0; several < 2; several++) {
-    for (size_t i = 0; i < n; i++) {
-      work *w = &c->works[i];
-      if (has_several(w) != several) continue;
-      w->row = (uint32_t)rows;
-      rows += w->n_rows;
+  for (size_t group = 0; group < n; group++) {
+    for (int several = 0; several < 2 && c->works[group].group == group; several++) {
+      for (size_t i = group; i < n; i++) {
+        work *w = &c->works[i];
+        if (w->group != group || has_several(w) != several) continue;
+        w->row = (uint32_t)rows;
+        rows += w->n_rows;
+      }
     }
   }
   if (rows <= c->n_logits) return SETUN_OK;
@@ -295,6 +338,13 @@ static setun_status assign_rows(st_context *c, size_t n, setun_error *err) {
                  "logits: expected a request for those of at most %u tokens, found %llu "
                  "(n_logits)",
                  c->n_logits, (unsigned long long)rows);
+}
+
+static size_t group_of(const st_context *c, size_t entry) {
+  const st_sequence *q = c->works[entry].sequence;
+  size_t i = 0;
+  while (c->works[i].sequence->adapting.identity != q->adapting.identity) i++;
+  return i;
 }
 
 // The entries, checked; *tokens that are to be computed.
@@ -311,6 +361,7 @@ static setun_status take_entries(st_context *c, const setun_batch_entry *entries
     setun_status s = st_sequence_get(&c->sequences, entries[i].sequence, &w->sequence, err);
     if (s == SETUN_OK) s = check_entry(c, w, err);
     if (s != SETUN_OK) return n > 1 ? st_fail_in(err, s, "entry %zu", i) : s;
+    w->group = group_of(c, i);
     w->n_rows = entries[i].logits == SETUN_LOGITS_ALL ? (uint32_t)entries[i].n : entries[i].logits && entries[i].n;
     c->growths[i] = (st_growth){w->sequence, (uint32_t)entries[i].n};
     if (entries[i].n) c->growths[i].n += w->sequence->position - w->sequence->cached;
@@ -354,18 +405,31 @@ static void take_tokens(eval_state *e, work *w, uint32_t n) {
   e->batch.n_tokens += n;
 }
 
-// What the next pass computes: entries with one token, then the others as far as they fit. One that is cut ends the
-// pass, so that logits come in the order of assign_rows.
+// The first group that has tokens left.
+static size_t next_group(const eval_state *e) {
+  size_t group = e->n_works;
+  for (size_t i = 0; i < e->n_works; i++) {
+    const work *w = &e->c->works[i];
+    if (w->done < w->n && w->group < group) group = w->group;
+  }
+  return group;
+}
+
+// What the next pass computes: entries with one token, then the others as far as they fit, all with the same adapters.
+// One that is cut ends the pass, so that logits come in the order of assign_rows.
 static void fill_pass(eval_state *e) {
   st_context *c = e->c;
   bool cut = false;
   e->batch = (st_batch){.runs = c->runs};
   e->n_rows = e->blocks = 0;
+  size_t group = next_group(e);
+  c->run->lora = c->works[group].sequence->adapting.lora;
+  c->run->lora_scale = c->works[group].sequence->adapting.scale;
   for (size_t i = 0; i < e->n_works; i++) c->works[i].taken = 0;
   for (int several = 0; several < 2; several++) {
     for (size_t i = 0; i < e->n_works && !cut; i++) {
       work *w = &c->works[i];
-      size_t left = w->n - w->done, room = c->run->n_batch - e->batch.n_tokens;
+      size_t left = w->group == group ? w->n - w->done : 0, room = c->run->n_batch - e->batch.n_tokens;
       if (!left || !room || has_several(w) != several) continue;
       if (!e->again) st_sequence_wrap(&c->sequences, w->sequence);
       take_tokens(e, w, st_windows_run(&c->run->windows, w->sequence->cached, (uint32_t)(left < room ? left : room)));

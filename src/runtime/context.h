@@ -15,12 +15,17 @@ setun_status st_context_new(const st_model *model, const setun_context_params *p
                             st_context **context, setun_error *err);
 void st_context_free(st_context *context);
 void st_context_info(const st_context *context, setun_context_info *info);
+const st_model *st_context_model(const st_context *context);
 // Bytes of the KV cache that decoding one token reads when `tokens` are in its sequence.
 uint64_t st_context_cache_bytes(const st_context *context, uint32_t tokens);
 
 setun_status st_context_add(st_context *context, int *sequence, setun_error *err);
 setun_status st_context_drop(st_context *context, int sequence, setun_error *err);
 setun_status st_context_fork(st_context *context, int sequence, int *copy, setun_error *err);
+// What sequences to come are computed with, see setun_context_use_adapters; and one that there is.
+setun_status st_context_adapt(st_context *context, const st_adapting *adapting, setun_error *err);
+setun_status st_context_adapt_sequence(st_context *context, int sequence, const st_adapting *adapting,
+                                       setun_error *err);
 setun_status st_context_truncate(st_context *context, int sequence, uint32_t n, setun_error *err);
 setun_status st_context_reuse(st_context *context, const setun_token *ids, size_t n, int *sequence, uint32_t *position,
                               setun_error *err);

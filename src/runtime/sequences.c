@@ -51,7 +51,9 @@ static setun_status new_pools(st_sequences *a, setun_error *err) {
 
 setun_status st_sequences_new(st_sequences *a, st_run *run, uint32_t n_max, setun_error *err) {
   size_t pages;
+  const st_model *m = run->model;
   *a = (st_sequences){.run = run, .n_max = n_max, .stride = st_blocks(run->n_ctx)};
+  a->adapting = st_adapting_of(st_lora_share(m->lora), 1, m->identity);
   setun_status s = new_pools(a, err);
   if (s != SETUN_OK) return s;
   a->all = st_calloc((size_t)2 * n_max, sizeof *a->all);
@@ -71,7 +73,9 @@ void st_sequences_free(st_sequences *a) {
     st_free(a->all[i].layers);
     st_free(a->all[i].pages);
     st_free(a->all[i].ids);
+    st_lora_release(a->all[i].adapting.lora);
   }
+  st_lora_release(a->adapting.lora);
   st_free(a->all);
   for (int kind = 0; kind < ST_LAYER_KINDS; kind++) st_page_pool_free(&a->pools[kind]);
 }
@@ -105,6 +109,8 @@ setun_status st_sequence_add(st_sequences *a, st_sequence **sequence, setun_erro
                    a->n_max);
   }
   s->used = true;
+  s->adapting = a->adapting;
+  st_lora_share(s->adapting.lora);
   *sequence = s;
   return SETUN_OK;
 }
@@ -135,8 +141,25 @@ static void release_all(st_sequences *a, st_sequence *s) {
 
 static void forget(st_sequences *a, st_sequence *s) {
   release_all(a, s);
+  st_lora_release(s->adapting.lora);
+  s->adapting.lora = NULL;
   s->used = false;
   s->position = s->forgotten = 0;
+}
+
+static void replace(st_adapting *old, const st_adapting *adapting) {
+  st_lora_share(adapting->lora);
+  st_lora_release(old->lora);
+  *old = *adapting;
+}
+
+void st_sequence_adapt(st_sequences *a, st_sequence *s, const st_adapting *adapting) {
+  if (s->adapting.identity != adapting->identity) release_all(a, s);
+  replace(&s->adapting, adapting);
+}
+
+void st_sequences_adapt(st_sequences *a, const st_adapting *adapting) {
+  replace(&a->adapting, adapting);
 }
 
 // Of those dropped; NULL: there is none.
@@ -172,6 +195,8 @@ void st_sequence_drop(st_sequences *a, st_sequence *s) {
   st_sequence *to = find_unused(a, a->n_max);
   if (!to) forget(a, to = least_recent(a));
   s->last_use = ++a->clock;
+  st_lora_release(s->adapting.lora);
+  s->adapting.lora = NULL;
   move(a, s, to);
 }
 
@@ -250,7 +275,7 @@ void st_sequence_copy(st_sequences *a, const st_sequence *from, st_sequence *to,
 // Tokens of a sequence that are those of the ids, at most `most`, if the cache has them; otherwise 0.
 static uint32_t common_prefix(const st_sequences *a, const st_sequence *s, const setun_token *ids, uint32_t most) {
   uint32_t n = 0;
-  if (s->forgotten) return 0;
+  if (s->forgotten || s->adapting.identity != a->adapting.identity) return 0;
   if (most > s->cached) most = s->cached;
   while (n < most && s->ids[n] == ids[n]) n++;
   return is_whole(a, s, n) ? n : 0;
@@ -268,8 +293,11 @@ setun_status st_sequence_reuse(st_sequences *a, const setun_token *ids, size_t n
     if (found > longest) longest = found, best = s;
   }
   if (best && is_dropped(a, best) && longest == best->position) {
+    st_adapting adapting = to->adapting;
+    to->adapting.lora = NULL;
     to->used = false;
     move(a, best, to); // as it was, so that its last page need not be copied
+    to->adapting = adapting;
   } else if (best) {
     st_sequence_copy(a, best, to, longest);
     if (is_dropped(a, best)) best->last_use = ++a->clock;

@@ -23,6 +23,8 @@ typedef struct st_sequence {
   uint32_t *pages;        // [n_layer][stride]
   setun_token *ids;       // [n_ctx]
   uint64_t last_use;      // of one that was dropped
+  st_adapting adapting; // what its keys and values are computed with; one that was dropped uses no adapters, but keeps
+                        // their identity
 } st_sequence;
 
 typedef struct st_sequences {
@@ -30,6 +32,7 @@ typedef struct st_sequences {
   st_page_pool pools[ST_LAYER_KINDS];
   uint32_t n_max, stride; // sequences that there can be; blocks of the longest
   uint64_t clock;         // counts uses
+  st_adapting adapting;   // of sequences to come
   st_sequence *all;       // [2 * n_max]: n_max sequences, then as many that were dropped
 } st_sequences;
 
@@ -52,6 +55,10 @@ static inline int st_sequence_number(const st_sequences *all, const st_sequence 
 }
 
 setun_status st_sequence_add(st_sequences *all, st_sequence **sequence, setun_error *err);
+// It goes on with these: where they are others than before, its tokens are computed again. Uses the adapters.
+void st_sequence_adapt(st_sequences *all, st_sequence *sequence, const st_adapting *adapting);
+// Sequences to come begin with these.
+void st_sequences_adapt(st_sequences *all, const st_adapting *adapting);
 void st_sequence_drop(st_sequences *all, st_sequence *sequence);
 // Where layers with a window have released what the token at position n sees, the sequence's tokens are computed again,
 // from the first one on, before it goes on: no later position is whole. n counts those forgotten; where some of these
@@ -61,7 +68,8 @@ setun_status st_sequence_truncate(st_sequences *all, st_sequence *sequence, uint
 void st_sequence_wrap(st_sequences *all, st_sequence *sequence);
 // `to`, which is empty, becomes the first n tokens of `from`.
 void st_sequence_copy(st_sequences *all, const st_sequence *from, st_sequence *to, uint32_t n);
-// A new sequence with the longest beginning of the ids that is in the cache: at most n - 1 tokens.
+// A new sequence with the longest beginning of the ids that is in the cache, computed with what sequences begin with
+// now: at most n - 1 tokens.
 setun_status st_sequence_reuse(st_sequences *all, const setun_token *ids, size_t n, st_sequence **sequence,
                                setun_error *err);
 

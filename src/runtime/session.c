@@ -161,6 +161,13 @@ setun_status st_session_eval(st_session *s, const setun_token *ids, size_t n, co
   return status;
 }
 
+setun_status st_session_adapt(st_session *s, const st_adapting *adapting, setun_error *err) {
+  drop_drafts(s);
+  setun_status status = st_context_adapt_sequence(s->context, s->sequence, adapting, err);
+  if (status == SETUN_OK) s->has_logits = false;
+  return status;
+}
+
 setun_status st_session_truncate(st_session *s, uint32_t n, setun_error *err) {
   uint32_t before = st_session_position(s);
   drop_drafts(s);

@@ -20,6 +20,7 @@ uint64_t st_session_cache_bytes(const st_session *session, uint32_t tokens);
 setun_status st_session_eval(st_session *session, const setun_token *ids, size_t n, const setun_eval_params *params,
                              setun_error *err);
 const float *st_session_logits(const st_session *session);
+setun_status st_session_adapt(st_session *session, const st_adapting *adapting, setun_error *err);
 setun_status st_session_truncate(st_session *session, uint32_t n, setun_error *err);
 const setun_token *st_session_tokens(const st_session *session);
 setun_status st_session_save(st_session *session, const char *path, setun_error *err);

@@ -28,11 +28,12 @@ typedef struct {
 
 _Static_assert(sizeof(header) == 40, "the header has no padding");
 
-static header header_of(const st_run *r, uint32_t n) {
+static header header_of(const st_sequences *all, const st_sequence *q, uint32_t n) {
+  const st_run *r = all->run;
   const st_hparams *h = &r->model->h;
   header out = {.version = VERSION,
                 .n_tokens = n,
-                .identity = r->model->identity,
+                .identity = q->adapting.identity,
                 .n_layer = h->n_layer,
                 .n_head_kv = h->n_head_kv,
                 .head_dim = h->head_dim,
@@ -172,7 +173,7 @@ static setun_status put_all(writer *w, const st_sequences *all, const st_sequenc
 }
 
 setun_status st_session_file_save(const st_sequences *all, const st_sequence *q, const char *path, setun_error *err) {
-  header h = header_of(all->run, q->position);
+  header h = header_of(all, q, q->position);
   writer w = {.err = err};
   setun_status s = st_output_open(path, &w.out, err);
   if (s != SETUN_OK) return s;
@@ -221,7 +222,7 @@ static uint64_t file_bytes(const st_run *r, const header *h, const extent *e) {
 
 setun_status st_session_file_save_memory(const st_sequences *all, const st_sequence *q, void *bytes, size_t capacity,
                                          size_t *length, setun_error *err) {
-  header h = header_of(all->run, q->position);
+  header h = header_of(all, q, q->position);
   extent e = extent_of(all, q);
   writer w = {.memory = bytes, .err = err};
   uint64_t size = file_bytes(all->run, &h, &e);
@@ -231,14 +232,16 @@ setun_status st_session_file_save_memory(const st_sequences *all, const st_seque
   return s;
 }
 
-static setun_status check_header(const st_run *r, const st_file *f, header *h, setun_error *err) {
+static setun_status check_header(const st_sequences *all, const st_sequence *q, const st_file *f, header *h,
+                                 setun_error *err) {
+  const st_run *r = all->run;
   if (f->size < sizeof *h) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a session file, found %llu bytes", f->path,
                    (unsigned long long)f->size);
   }
   setun_status s = st_file_read(f, 0, h, sizeof *h, err);
   if (s != SETUN_OK) return s;
-  header want = header_of(r, h->n_tokens);
+  header want = header_of(all, q, h->n_tokens);
   if (memcmp(h->magic, magic, sizeof magic)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a session file, found another kind", f->path);
   }
@@ -248,7 +251,7 @@ static setun_status check_header(const st_run *r, const st_file *f, header *h, s
   }
   if (h->identity != want.identity || h->n_layer != want.n_layer || h->n_head_kv != want.n_head_kv ||
       h->head_dim != want.head_dim) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: a session of a different model", f->path);
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: a session of a different model, or of other adapters", f->path);
   }
   setun_status same = check_formats(r, f, h, err);
   if (same != SETUN_OK) return same;
@@ -387,7 +390,7 @@ static setun_status load(st_sequences *all, st_sequence *q, st_file *f, setun_er
   header h;
   extent e;
   const st_run *r = all->run;
-  setun_status s = check_header(r, f, &h, err);
+  setun_status s = check_header(all, q, f, &h, err);
   if (s == SETUN_OK) s = read_extent(all, f, &h, &e, err);
   if (s == SETUN_OK) s = check_hash(r, f, &h, &e, err);
   setun_token *ids = s == SETUN_OK ? st_malloc(h.n_tokens, sizeof *ids) : NULL;

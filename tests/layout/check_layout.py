@@ -16,7 +16,7 @@ import sys
 
 LINES_MOST = 800
 INSTALLED_HEADERS = ("setun.h", "setun_types.h")
-HEADER_LINES_MOST = 1000  # of the public header: a user reads one file
+HEADER_LINES_MOST = 1200  # of the public header: a user reads one file
 
 TOP_FILES = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "CMakeLists.txt", "CMakePresets.json", "demo.sh", "check.sh", ".clang-format",
              ".gitignore", ".gitattributes", ".ci/run", "include/setun.h",

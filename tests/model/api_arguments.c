@@ -21,6 +21,8 @@ static setun_logprob logprobs[8];
 static const size_t capacity = 8;
 static size_t length_of_text;
 static setun_model *model;
+static const setun_adapter list[] = {{"no-such-adapter", 1}, {"no-such-adapter", 1}};
+static setun_adapters *adapters;
 static setun_session *session_;
 static setun_context *context;
 static const setun_batch_entry entries[] = {{0, SETUN_LOGITS_LAST, ids, 1}, {1, SETUN_LOGITS_NONE, ids, 2}};

@@ -257,7 +257,7 @@ static void adapters(void **state) {
   opened plain = open_path(model, &none, false);
   opened o = open_with(model, (st_placement_options){.adapters = &second, .n_adapters = 1, .resident_parts = &none});
   float *expected = run(held.model, 0, 2), *without = run(plain.model, 0, 2);
-  assert_non_null(held.model->output.lora_a);
+  assert_non_null(held.model->lora->pairs[ST_LORA_HEAD].a);
   assert_true(o.model->n_head > 0);
   assert_memory_not_equal(expected, without, held.model->h.n_vocab * sizeof *expected);
   check_run(model, o.model, 3, 2, expected);

@@ -22,10 +22,10 @@ VALUES = {
     ("const float *", "logits"): "logits", ("const setun_token *", "ids"): "ids", ("const void *", "bytes"): "buffer",
     ("void *", "bytes"): "buffer", ("char *", "text"): "(char *)buffer", ("float *", "data"): "NULL",
     ("const char * const *", "texts"): "stop_texts", ("int", "sequence"): "0", ("size_t", "entry"): "0",
-    ("size_t", "i"): "0", ("const setun_batch_entry *", "entries"): "entries",
+    ("size_t", "i"): "0", ("const setun_adapter *", "list"): "list", ("float", "scale"): "1", ("const setun_batch_entry *", "entries"): "entries",
 }
 # Opaque objects: the one to use. Arguments "X **" take a new one, freed with the function beside it.
-HANDLES = {"model": "setun_model_free", "session": "setun_session_free", "context": "setun_context_free", "sampler": "setun_sampler_free",
+HANDLES = {"model": "setun_model_free", "adapters": "setun_adapters_free", "session": "setun_session_free", "context": "setun_context_free", "sampler": "setun_sampler_free",
            "decoder": "setun_decoder_free", "stops": "setun_stops_free", "chat": "setun_chat_free",
            "rendering": "setun_rendering_free", "reply": "setun_reply_free", "file": "setun_file_close",
            "output": "setun_output_discard"}
@@ -38,7 +38,7 @@ ENUMS = ["sampler_step", "status", "kv_type", "token_kind", "channel", "end", "c
 OUTS = ["double", "bool", "int", "size_t", "int64_t", "uint32_t", "setun_token", "setun_token_kind", "setun_candidate", "setun_sampler_order",
         "const char *"]
 # NULL has a meaning of its own here.
-OPTIONAL = {"error", "params", "model_params", "result", "isa", "now", "data", "user"}
+OPTIONAL = {"error", "adapters", "params", "model_params", "result", "isa", "now", "data", "user"}
 NONSENSE = {"int": ["-1", "1 << 20"], "setun_token": ["-1", "INT32_MAX"], "float": ["NAN", "INFINITY"],
             "index": ["SIZE_MAX"], "uint32_t": ["UINT32_MAX"], "uint64_t": ["0", "UINT64_MAX"]}
 
