@@ -53,8 +53,8 @@ class LoraTest(Case):
         run = ("run", MODEL, "-p", "a", "-n", 2, "--session", path)
         self.good(*run, "--lora", FIRST)
         self.good(*run, "--lora", FIRST)
-        self.fails(1, *run, mentions=["another model"])
-        self.fails(1, *run, "--lora", FIRST + ":0.5", mentions=["another model"])
+        self.fails(1, *run, mentions=["different model"])
+        self.fails(1, *run, "--lora", FIRST + ":0.5", mentions=["different model"])
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ class SessionTest(Case):
         self.go_on(PROMPT, 4)
         before = contents(self.path)
         run = ("run", other, "-p", "a", "-n", 2, "--session", self.path)
-        self.fails(1, *run, mentions=[self.path, "another model"])
+        self.fails(1, *run, mentions=[self.path, "different model"])
         self.fails(1, "run", TALES, "-p", "a", "--kv", "f32", "--session", self.path, mentions=[self.path, "f16", "f32"])
         self.assertEqual(contents(self.path), before)
         with open(self.path, "wb") as file:
