@@ -326,6 +326,35 @@ static void refused(void **state) {
   setun_model_free(v);
 }
 
+// A text whose beginning was forgotten cannot be computed anew with others.
+static void forgotten(void **state) {
+  (void)state;
+  setun_model *m = load_with(RANK, BYTES);
+  setun_adapters *first = load_adapters(m, first_, 1), *same = load_adapters(m, first_, 1);
+  setun_session_params p = setun_session_params_default();
+  setun_session *s = NULL;
+  setun_error err;
+  p.window = 32, p.sinks = 4, p.n_batch = 8;
+  good(setun_session_new(m, &p, &s, &err), &err);
+  use(s, first, 1);
+  while (!setun_session_forgotten(s) && setun_session_position(s) < 4096) eval(s, want.ids, want.n_ids, NULL);
+  uint32_t position = setun_session_position(s);
+  assert_true(setun_session_forgotten(s) > 0);
+  expect(setun_session_use_adapters(s, NULL, 1, &err), &err, SETUN_ERROR_STATE, "were forgotten");
+  use(s, same, 1);
+  eval(s, want.ids, want.n_ids, NULL);
+  assert_int_equal(setun_session_position(s), position + want.n_ids);
+  assert_int_equal(setun_session_truncate(s, 0, &err), SETUN_OK);
+  use(s, NULL, 1);
+  use(s, first, 1);
+  eval(s, want.ids, want.n_ids, NULL);
+  assert_non_null(setun_session_logits(s));
+  setun_session_free(s);
+  setun_adapters_free(first);
+  setun_adapters_free(same);
+  setun_model_free(m);
+}
+
 // Bytes are counted, come back, and are in the plan.
 static void memory(void **state) {
   (void)state;
@@ -357,6 +386,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sessions),       cmocka_unit_test(contexts), cmocka_unit_test(reuse),
       cmocka_unit_test(saved_sessions), cmocka_unit_test(refused),  cmocka_unit_test(memory),
+      cmocka_unit_test(forgotten),
   };
   return cmocka_run_group_tests(tests, open_references, close_references);
 }
