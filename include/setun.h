@@ -147,10 +147,10 @@ typedef struct setun_context_params {
   int threads;                      /* 0: as many as suit the machine */
   setun_kv_type kv_keys, kv_values; /* formats of keys and of values */
   /* Experimental. With `window` layers to which the model gives none see the last so many tokens, and, with `sinks`, so
-   * many of the first ones of the sequence beside them. Text then has no end (n_ctx must be 0): the cache holds the
-   * sinks, the window and one pass, positions are counted within it, and tokens before it are forgotten, see
-   * setun_session_forgotten. Up to window + sinks tokens nothing differs from a context without them. */
-  uint32_t window; /* 0: none */
+   * many of the first ones of the sequence beside them. Text then has no end: the cache holds the sinks, the window and
+   * one pass, positions are counted within it, and tokens before it are forgotten, see setun_session_forgotten. Up to
+   * window + sinks tokens nothing differs from a context without them. */
+  uint32_t window; /* n_ctx must be 0; 0: with sinks what they leave of n_ctx, otherwise none */
   uint32_t sinks;  /* at most 512; 0: none */
 } setun_context_params;
 

@@ -14,9 +14,9 @@
 // One answer while it is made.
 typedef struct turn {
   answerer *a;
-  id_list prompt; // with what was said so far, after turns were dropped
+  id_list prompt; // what the template makes of the conversation
   id_list made;   // the answer's tokens
-  size_t made_capacity, prompt_length;
+  size_t made_capacity;
   setun_sampler *sampler;
   setun_reply *reply;
   text_buffer content, reasoning;
@@ -151,75 +151,44 @@ static bool is_yes(const char *text, size_t length, const char *word) {
   return length && length <= strlen(word) && !memcmp(text, word, length);
 }
 
-// What to do about a conversation that is too long.
-static overflow_choice choose(turn *t, size_t tokens, uint32_t room) {
-  const char *text = NULL;
-  size_t length = 0;
-  if (t->a->overflow != OVERFLOW_ASK) return t->a->overflow;
-  note("the conversation has %zu tokens, and the context holds %u", tokens, (unsigned)room);
-  for (;;) {
-    input_event event = editor_line(t->a->input, "stop, or drop the oldest turns? [s/d] ", &text, &length);
-    if (event != INPUT_TEXT || is_yes(text, length, "stop")) return OVERFLOW_STOP;
-    if (is_yes(text, length, "drop")) return OVERFLOW_DROP;
-  }
-}
-
-static void say_full(turn *t, size_t tokens, uint32_t room) {
+static answer_result say_full(turn *t, size_t tokens) {
   if (t->a->terminal)
     note("stopped: the conversation has %zu tokens, and the context holds %u (see --ctx and --overflow)", tokens,
-         (unsigned)room);
+         (unsigned)t->a->room);
   else
     failure("the conversation has %zu tokens, and the context holds %u (see --ctx and --overflow)", tokens,
-            (unsigned)room);
+            (unsigned)t->a->room);
+  return ANSWER_FULL;
 }
 
-// The prompt with what was said so far behind it. False after a report.
-static bool make_prompt(turn *t) {
+// What to do about a conversation of so many tokens, which are too many. ANSWER_DONE: it goes on.
+static answer_result choose(turn *t, size_t tokens) {
+  answerer *a = t->a;
+  const char *text = NULL;
+  size_t length = 0;
+  if (a->overflow == OVERFLOW_DROP) return ANSWER_DONE;
+  if (a->overflow == OVERFLOW_STOP) return say_full(t, tokens);
+  note("the conversation has %zu tokens, and the context holds %u", tokens, (unsigned)a->room);
+  for (;;) {
+    input_event event = editor_line(a->input, "stop, or drop the oldest tokens? [s/d] ", &text, &length);
+    if (event != INPUT_TEXT || is_yes(text, length, "stop")) return say_full(t, tokens);
+    if (is_yes(text, length, "drop")) break;
+  }
+  a->overflow = OVERFLOW_DROP; // from here on
+  return ANSWER_DONE;
+}
+
+static answer_result make_prompt(turn *t) {
   setun_rendering *rendering = NULL;
   setun_error error;
-  free(t->prompt.ids);
-  t->prompt = (id_list){0};
   bool ok = tokenize(t->a, true, &rendering, &t->prompt);
-  if (ok && !t->reply && setun_reply_new(rendering, &t->reply, &error) != SETUN_OK) {
+  if (ok && setun_reply_new(rendering, &t->reply, &error) != SETUN_OK) {
     report(&error);
     ok = false;
   }
   setun_rendering_free(rendering);
-  t->prompt_length = t->prompt.count;
-  if (!ok || !t->made.count) return ok;
-  setun_token *grown = realloc(t->prompt.ids, (t->prompt.count + t->made.count) * sizeof *grown);
-  if (!grown) {
-    failure("out of memory for %zu ids", t->prompt.count + t->made.count);
-    return false;
-  }
-  memcpy(grown + t->prompt.count, t->made.ids, t->made.count * sizeof *grown);
-  t->prompt = (id_list){grown, t->prompt.count + t->made.count};
-  return true;
-}
-
-// Makes a prompt that fits, or says that there is none.
-static answer_result fit_prompt(turn *t) {
-  uint32_t room = setun_session_context(t->a->session);
-  size_t dropped = 0;
-  if (!make_prompt(t)) return ANSWER_FAILED;
-  size_t before = t->prompt.count;
-  if (before < room) return ANSWER_DONE;
-  if (choose(t, before, room) == OVERFLOW_STOP) {
-    say_full(t, before, room);
-    return ANSWER_FULL;
-  }
-  // A quarter is made free, so that the next turns need not be cut again.
-  while (t->prompt.count > (size_t)room * 3 / 4 && conversation_drop_oldest(t->a->talk)) {
-    dropped++;
-    if (!make_prompt(t)) return ANSWER_FAILED;
-  }
-  if (t->prompt.count >= room) {
-    say_full(t, t->prompt.count, room);
-    return ANSWER_FULL;
-  }
-  note("dropped the %zu oldest turn%s: %zu of %u tokens now", dropped, dropped == 1 ? "" : "s", t->prompt.count,
-       (unsigned)room);
-  return ANSWER_DONE;
+  if (!ok) return ANSWER_FAILED;
+  return t->prompt.count < t->a->room ? ANSWER_DONE : choose(t, t->prompt.count);
 }
 
 static answer_result evaluate(turn *t, const setun_token *ids, size_t n) {
@@ -231,20 +200,43 @@ static answer_result evaluate(turn *t, const setun_token *ids, size_t n) {
   return ANSWER_FAILED;
 }
 
-// Computes what the session does not hold yet, at least the last token, whose logits are wanted.
+// Computes what the session does not hold yet, at least the last token, whose logits are wanted. Where it would have to
+// begin among tokens that were forgotten, it begins anew.
 static answer_result compute_prompt(turn *t) {
   setun_session *session = t->a->session;
-  const setun_token *old = setun_session_tokens(session), *ids = t->prompt.ids;
-  uint32_t held = setun_session_position(session), same = 0;
+  const setun_token *old = t->a->held.ids, *ids = t->prompt.ids;
+  size_t position = setun_session_position(session), held = t->a->held.count;
+  uint32_t same = 0;
   setun_error error;
+  if (held > position) held = position;
   while (same < held && same < t->prompt.count && old[same] == ids[same]) same++;
   if (t->prompt.count && same == t->prompt.count) same--;
-  if (setun_session_truncate(session, same, &error) != SETUN_OK) {
+  setun_status s = setun_session_truncate(session, same, &error);
+  if (s == SETUN_ERROR_ARGUMENT && setun_session_forgotten(session)) {
+    same = 0;
+    s = setun_session_truncate(session, 0, &error);
+  }
+  if (s != SETUN_OK) {
     report(&error);
     return ANSWER_FAILED;
   }
   if (t->a->verbose) note("prompt: %zu tokens, of which %u are in the cache", t->prompt.count, (unsigned)same);
   return evaluate(t, ids + same, t->prompt.count - same);
+}
+
+// What the session has evaluated now. False after a report.
+static bool keep_held(turn *t) {
+  size_t n = setun_session_position(t->a->session), prompt = n < t->prompt.count ? n : t->prompt.count;
+  setun_token *ids = malloc((n + 1) * sizeof *ids);
+  if (!ids) {
+    failure("out of memory for %zu ids", n);
+    return false;
+  }
+  if (prompt) memcpy(ids, t->prompt.ids, prompt * sizeof *ids);
+  if (n > prompt) memcpy(ids + prompt, t->made.ids, (n - prompt) * sizeof *ids);
+  free(t->a->held.ids);
+  t->a->held = (id_list){ids, n};
+  return true;
 }
 
 // ---- the answer ----
@@ -285,16 +277,17 @@ static bool keep_token(turn *t, setun_token id) {
 }
 
 // The context is full in the middle of an answer.
-static answer_result make_room(turn *t) {
-  end_line(t);
-  answer_result result = fit_prompt(t);
-  return result == ANSWER_DONE ? compute_prompt(t) : result;
+static answer_result go_on(turn *t, setun_token id) {
+  size_t tokens = setun_session_position(t->a->session) + (size_t)1;
+  if (t->a->overflow != OVERFLOW_DROP) end_line(t);
+  answer_result result = choose(t, tokens);
+  return result == ANSWER_DONE ? evaluate(t, &id, 1) : result;
 }
 
 static answer_result generate(turn *t) {
   setun_session *session = t->a->session;
   setun_error error;
-  uint32_t n_vocab = setun_model_n_vocab(t->a->model), room = setun_session_context(session);
+  uint32_t n_vocab = setun_model_n_vocab(t->a->model);
   answer_result result = ANSWER_DONE;
   t->a->facts.reason = setun_end_name(SETUN_END_LENGTH);
   while (result == ANSWER_DONE && (t->a->most < 0 || t->made.count < (uint64_t)t->a->most)) {
@@ -309,7 +302,7 @@ static answer_result generate(turn *t) {
     }
     if (!keep_token(t, id)) return ANSWER_FAILED;
     if (t->stopped) break;
-    result = setun_session_position(session) == room ? make_room(t) : evaluate(t, &id, 1);
+    result = setun_session_position(session) == t->a->room ? go_on(t, id) : evaluate(t, &id, 1);
   }
   return result;
 }
@@ -334,7 +327,7 @@ static bool keep_answer(turn *t, answer_result result) {
 
 static void note_facts(turn *t, answer_result result) {
   answer_facts *f = &t->a->facts;
-  f->prompt_tokens = t->prompt_length;
+  f->prompt_tokens = t->prompt.count;
   f->new_tokens = t->made.count;
   if (result == ANSWER_INTERRUPTED) f->reason = "interrupted";
   if (result == ANSWER_FULL) f->reason = setun_end_name(SETUN_END_CONTEXT);
@@ -353,10 +346,13 @@ static void free_turn(turn *t) {
 answer_result answer(answerer *a) {
   turn t = {.a = a};
   setun_error error;
-  answer_result result = fit_prompt(&t);
+  answer_result result = make_prompt(&t);
   if (result == ANSWER_DONE && !make_turn_sampler(&t)) result = ANSWER_FAILED;
-  if (result == ANSWER_DONE) result = compute_prompt(&t);
-  if (result == ANSWER_DONE) result = generate(&t);
+  if (result == ANSWER_DONE) {
+    result = compute_prompt(&t);
+    if (result == ANSWER_DONE) result = generate(&t);
+    if (!keep_held(&t)) result = ANSWER_FAILED;
+  }
   if (result != ANSWER_FAILED && t.reply && setun_reply_finish(t.reply, take, &t, &error) != SETUN_OK) {
     if (!t.failed) report(&error);
     result = ANSWER_FAILED;

@@ -4,6 +4,7 @@
 
 #include "conversation.h"
 #include "editor.h"
+#include "input.h"
 #include "sampling.h"
 #include "setun.h"
 
@@ -24,10 +25,12 @@ typedef struct answerer {
   setun_stops *stops; // NULL: none
   editor *input;      // for asking
   const sampling_options *sampling;
-  uint64_t seed, answers; // each answer has a seed of its own, so that a second try may differ
-  int64_t most;           // tokens of an answer; negative: no limit
-  size_t longest;         // bytes of text that a message may have
-  overflow_choice overflow;
+  uint64_t seed, answers;   // each answer has a seed of its own, so that a second try may differ
+  int64_t most;             // tokens of an answer; negative: no limit
+  size_t longest;           // bytes of text that a message may have
+  overflow_choice overflow; // but for OVERFLOW_STOP the session is one without an end
+  uint32_t room;            // tokens of the context
+  id_list held;             // what the session has evaluated, those forgotten too
   bool terminal, hide_reasoning, ignore_end, verbose;
   bool silent;        // nothing is printed of an answer
   answer_facts facts; // of the last answer

@@ -34,9 +34,9 @@ static const option rows[] = {
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
      "tokens that the context holds (default: the model's, at most 4096)"},
     {0, "overflow", OPTION_CHOICE, AT(overflow), "stop|drop", 0, 0,
-     "when the context is full: stop, or drop the oldest turns but keep the system prompt (default: ask, or where "
-     "there "
-     "is not a terminal, stop)"},
+     "when the context is full: stop, or drop the oldest tokens but the first ones as new ones come (default: ask, or "
+     "where there is not a terminal, stop; drop with --window or --kv-sinks)"},
+    WINDOW_ROWS(chat_options),
     STOP_ROW(AT(stops)),
     {0, "hide-thinking", OPTION_FLAG, AT(hide_thinking), NULL, 0, 0,
      "do not show what the model thinks before it answers"},
@@ -74,8 +74,7 @@ static void show_tokens(answerer *a) {
   size_t n = 0;
   if (!count_tokens(a, &n)) return;
   note("%zu message%s, %zu of %u tokens; %u in the cache", conversation_count(a->talk),
-       plural(conversation_count(a->talk)), n, (unsigned)setun_session_context(a->session),
-       (unsigned)setun_session_position(a->session));
+       plural(conversation_count(a->talk)), n, (unsigned)a->room, (unsigned)setun_session_position(a->session));
 }
 
 static void command_system(answerer *a, const char *text) {
@@ -300,11 +299,13 @@ static int filter(answerer *a, int (*take)(answerer *a, const char *text, size_t
 static size_t longest_text(const answerer *a) {
   enum { LEAST = 65536, A_TOKEN = 8, A_BYTE = 24 }; // a byte stands in a dozen texts and lists of ids on its way
   setun_plan plan = model_plan_of(a->model);
-  size_t counted = (size_t)setun_session_context(a->session) * A_TOKEN;
+  size_t counted = (size_t)a->room * A_TOKEN;
   uint64_t spare = plan.budget > plan.total ? (plan.budget - plan.total) / A_BYTE : 0;
   if (!plan.budget) return SIZE_MAX;
   return (counted > LEAST ? counted : LEAST) + (size_t)spare;
 }
+
+enum { SINKS = 64 }; // tokens that stay when the oldest are dropped: a page of the cache
 
 // The template comes first: its faults need no model in memory.
 static bool prepare(const chat_options *o, const char *path, const input_text *own, answerer *a) {
@@ -313,9 +314,13 @@ static bool prepare(const chat_options *o, const char *path, const input_text *o
   if (o->system && !conversation_set_system(a->talk, o->system, strlen(o->system))) return false;
   compute_options compute = o->compute;
   compute.n_ctx = (uint32_t)o->ctx;
+  if (a->overflow != OVERFLOW_STOP && !compute.window && !compute.sinks) {
+    compute.sinks = o->ctx && o->ctx < 4 * SINKS ? o->ctx / 4 : SINKS;
+  }
   if (!open_model(path, &o->model, &compute, o->verbose, &a->model)) return false;
+  a->room = model_plan_of(a->model).n_ctx;
   if (!open_template(a->model, &(template_options){o->file, o->name, own, false}, &a->chat)) return false;
-  if (!open_session(path, a->model, &o->compute, (uint32_t)o->ctx, &a->session)) return false;
+  if (!open_session(path, a->model, &compute, (uint32_t)o->ctx, &a->session)) return false;
   if (!make_sampler(a->model, &o->sampling, &sampler, &params)) return false;
   setun_sampler_free(sampler);
   a->seed = params.seed;
@@ -335,6 +340,7 @@ static void free_answerer(answerer *a) {
   setun_chat_free(a->chat);
   setun_stops_free(a->stops);
   setun_session_free(a->session);
+  free(a->held.ids);
   setun_model_free(a->model);
 }
 
@@ -345,6 +351,12 @@ static int run(const command *self, int argc, char **argv) {
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   status = check_sampling(self, &o.sampling);
+  bool endless = o.compute.window || o.compute.sinks;
+  if (!status) status = check_window(self, &o.compute, o.ctx);
+  if (!status && endless && o.overflow && *o.overflow == 's') {
+    status = usage_error(self, "--overflow stop and %s exclude each other: text has no end",
+                         o.compute.window ? "--window" : "--kv-sinks");
+  }
   if (!status && o.file && o.name) status = usage_error(self, "--template and --template-name exclude each other");
   if (!status && o.json && o.jsonl) status = usage_error(self, "--json and --jsonl exclude each other");
   if (!status && !(a.talk = conversation_new())) status = STATUS_FAILED;
@@ -363,7 +375,8 @@ static int run(const command *self, int argc, char **argv) {
   a.hide_reasoning = o.hide_thinking;
   a.ignore_end = o.ignore_end;
   a.verbose = o.verbose;
-  a.overflow = o.overflow   ? (*o.overflow == 's' ? OVERFLOW_STOP : OVERFLOW_DROP)
+  a.overflow = endless      ? OVERFLOW_DROP
+               : o.overflow ? (*o.overflow == 's' ? OVERFLOW_STOP : OVERFLOW_DROP)
                : a.terminal ? OVERFLOW_ASK
                             : OVERFLOW_STOP;
   if (!prepare(&o, argv[1], &own, &a)) {

@@ -175,14 +175,6 @@ bool conversation_undo(conversation *c) {
   return true;
 }
 
-bool conversation_drop_oldest(conversation *c) {
-  size_t first = first_turn(c), last = last_user(c), next = first + 1;
-  while (next < conversation_count(c) && !is_role(c, next, "user")) next++;
-  if (last == conversation_count(c) || next > last) return false;
-  st_json_remove(&c->messages, first, next - first);
-  return true;
-}
-
 void conversation_clear(conversation *c) {
   remove_from(c, first_turn(c));
 }

@@ -29,8 +29,6 @@ bool conversation_wants_answer(const conversation *c); // is the last message th
 bool conversation_drop_answer(conversation *c);
 // Removes the user's last message and what follows it. False: there is none.
 bool conversation_undo(conversation *c);
-// Removes the oldest turn, keeping the system prompt and the last turn. False: there is no other.
-bool conversation_drop_oldest(conversation *c);
 void conversation_clear(conversation *c); // keeps the system prompt
 
 // The template's variables as JSON text, freed with free. `generate`: an answer is to follow.

@@ -131,8 +131,15 @@ setun_session_params session_params(const compute_options *o) {
   params.n_batch = (uint32_t)o->batch;
   params.threads = (int)o->threads;
   params.all_logits = o->all_logits;
+  params.window = (uint32_t)o->window;
+  params.sinks = (uint32_t)o->sinks;
   if (o->draft && !strcmp(o->draft, "ngram")) params.n_draft = DRAFT_TOKENS;
   return params;
+}
+
+int check_window(const command *self, const compute_options *o, int64_t ctx) {
+  if (!o->window || !ctx) return 0;
+  return usage_error(self, "--window and --ctx exclude each other: with a window text has no end");
 }
 
 setun_model_info model_info(const setun_model *model) {

@@ -14,6 +14,21 @@
         "(default none)"                                                                                               \
   }
 
+// --window and --kv-sinks, likewise.
+#define WINDOW_ROWS(options)                                                                                           \
+  {0,                                                                                                                  \
+   "window",                                                                                                           \
+   OPTION_INTEGER,                                                                                                     \
+   offsetof(options, compute.window),                                                                                  \
+   "N",                                                                                                                \
+   1,                                                                                                                  \
+   INT32_MAX,                                                                                                          \
+   "layers that attend to the whole text attend to the last N tokens only, and text goes on for ever"},                \
+  {                                                                                                                    \
+    0, "kv-sinks", OPTION_INTEGER, offsetof(options, compute.sinks), "N", 1, 512,                                      \
+        "keep the first N tokens beside the window, which without --window is the rest of the context"                 \
+  }
+
 // --ignore-key, of the struct's member `ignore_keys`.
 #define IGNORE_KEY_ROW(options)                                                                                        \
   {                                                                                                                    \
@@ -37,9 +52,10 @@ typedef struct compute_options {
   text_list adapters; // "FILE" or "FILE:SCALE"
   uint64_t memory;    // the budget; 0: what is available
   bool no_stream;
-  const char *draft; // "ngram"; NULL or "none": one token at a time
-  bool all_logits;   // not only those after the last token are used; set by commands
-  uint32_t n_ctx;    // that the memory plan leaves room for, set by commands; 0: the model's, at most 4096
+  int64_t window, sinks; // 0: none
+  const char *draft;     // "ngram"; NULL or "none": one token at a time
+  bool all_logits;       // not only those after the last token are used; set by commands
+  uint32_t n_ctx;        // that the memory plan leaves room for, set by commands; 0: the model's, at most 4096
   const setun_context_params *context; // the same for a context instead of a session; NULL: a session
 } compute_options;
 
@@ -54,6 +70,8 @@ void log_to_stderr(setun_log_level level, const char *message, void *user);
 
 setun_model_params model_params(const model_options *o);
 setun_session_params session_params(const compute_options *o);
+// The exit status where --window is given with --ctx.
+int check_window(const command *self, const compute_options *o, int64_t ctx);
 // What the library's getters give.
 setun_model_info model_info(const setun_model *model);
 setun_plan model_plan_of(const setun_model *model);

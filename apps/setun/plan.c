@@ -23,6 +23,7 @@ static const option rows[] = {
      "with --shape: the matrices' format (default t16)"},
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_SYNTHETIC, 0,
      "with --shape: the embedding's and the head's format (default f16)"},
+    WINDOW_ROWS(plan_options),
     DRAFT_ROW(plan_options),
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
@@ -171,6 +172,7 @@ static int run(const command *self, int argc, char **argv) {
   int status = 0, arguments = parse_options(self, argc, argv, &o, &status);
   if (arguments < 0) return status;
   if (!arguments == !o.shape) return usage_error(self, "expected either MODEL or --shape SHAPE");
+  if ((status = check_window(self, &o.compute, o.ctx))) return status;
   setun_plan plan = {.size = sizeof plan};
   limits l = {.disk = 0};
   setun_error error;

@@ -48,6 +48,7 @@ static const option output_rows[] = {
      "changes, and those of the N likeliest"},
     {0, "session", OPTION_FILE, AT(session), "FILE", 0, 0,
      "go on from the text that this file holds, if there is one, and leave there the text with what is new"},
+    WINDOW_ROWS(run_options),
     DRAFT_ROW(run_options),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print settings and timings on standard error"},
 };
@@ -161,7 +162,7 @@ static bool ids_fit(const generation *g, const input_text *text) {
   enum { LEAST = 65536, A_TOKEN = 8 };
   setun_plan plan = model_plan_of(g->model);
   uint64_t need = plan.total + plan.reserve + setun_tokenize_memory(text->length);
-  uint64_t counted = (uint64_t)setun_session_context(g->session) * A_TOKEN;
+  uint64_t counted = (uint64_t)plan.n_ctx * A_TOKEN;
   if (!plan.budget || plan.budget >= need || text->length <= LEAST || text->length <= counted) return true;
   failure("--memory: expected at least %lluM for a prompt of %zu bytes, found %.1fM", least_mib(need), text->length,
           (double)plan.budget / (1 << 20));
@@ -176,7 +177,7 @@ static bool tokenize_prompt(generation *g, const run_options *o, const input_tex
   if (!tokenize_text(g->model, text, flags, &g->prompt)) return false;
   if (g->prompt.count == 0 && g->earlier) { // what follows the last token is known once that is evaluated again
     g->earlier--;
-    g->prompt.ids[0] = setun_session_tokens(g->session)[g->earlier];
+    g->prompt.ids[0] = setun_session_tokens(g->session)[g->earlier - setun_session_forgotten(g->session)];
     g->prompt.count = 1;
     if (setun_session_truncate(g->session, g->earlier, &error) == SETUN_OK) return true;
     report(&error);
@@ -200,11 +201,12 @@ static bool evaluate(generation *g, const setun_token *ids, size_t n, bool is_pr
   return false;
 }
 
-// The penalties look at the whole text, the session's and the prompt's.
+// The penalties look at the whole text, the session's and the prompt's, as far as it was not forgotten.
 static bool show_text_to_sampler(generation *g) {
   setun_error error;
   const setun_token *ids = setun_session_tokens(g->session);
-  for (uint32_t i = 0, n = setun_session_position(g->session); i < n; i++) {
+  uint32_t n = setun_session_position(g->session) - setun_session_forgotten(g->session);
+  for (uint32_t i = 0; i < n; i++) {
     if (setun_sampler_accept(g->sampler, ids[i], &error) == SETUN_OK) continue;
     report(&error);
     return false;
@@ -383,8 +385,12 @@ static void print_timings(const generation *g) {
 static void print_settings(const generation *g, const run_options *o) {
   setun_model_info info = model_info(g->model);
   int threads = setun_session_threads(g->session);
-  note("%s from %s, %s kernels, %s activations, %d thread%s, context %u", info.architecture, info.container, info.isa,
-       info.activation, threads, plural((uint64_t)threads), (unsigned)setun_session_context(g->session));
+  setun_plan plan = model_plan_of(g->model);
+  char cache[32];
+  note("%s from %s, %s kernels, %s activations, %d thread%s, context %u%s, %s of KV cache", info.architecture,
+       info.container, info.isa, info.activation, threads, plural((uint64_t)threads), (unsigned)plan.n_ctx,
+       setun_session_context(g->session) == UINT32_MAX ? " in a text without an end" : "",
+       format_bytes(plan.cache, cache));
   print_sampling(g->model, &o->sampling, &g->sampling);
 }
 
@@ -458,6 +464,7 @@ static int run(const command *self, int argc, char **argv) {
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   g.likely.top = o.logprobs > 0 ? (size_t)o.logprobs : 0;
   status = check_sampling(self, &o.sampling);
+  if (!status) status = check_window(self, &o.compute, o.ctx);
   if (!status && o.ids + o.json + o.jsonl > 1)
     status = usage_error(self, "--ids, --json and --jsonl exclude each other");
   if (!status && o.logprobs >= 0 && !is_json(&o)) status = usage_error(self, "--logprobs goes with --json or --jsonl");

@@ -97,8 +97,6 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
                                setun_error *err) {
   const setun_context_params session = {.n_seq_max = 1}, *p = params ? params : &session;
   uint32_t trained = m->h.n_ctx_train, most = m->h.n_ctx_most < MAX_CONTEXT ? m->h.n_ctx_most : MAX_CONTEXT;
-  setun_status s = st_windows_of(&m->h, p->window, p->sinks, &o->windows, err);
-  if (s != SETUN_OK) return s;
   if (p->window && p->n_ctx) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "n_ctx: expected 0 with a window, with which text has no end, found %u",
                    p->n_ctx);
@@ -111,6 +109,8 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
         "to, found %u",
         most, o->n_ctx);
   }
+  setun_status s = st_windows_of(&m->h, o->n_ctx, p->window, p->sinks, &o->windows, err);
+  if (s != SETUN_OK) return s;
   o->limit = o->n_ctx;
   if (o->windows.period) o->n_ctx = 2 * o->windows.period, o->limit = UINT32_MAX;
   s = take_sequences(m, p, o, err);

@@ -3,12 +3,12 @@
 
 #include "base/error.h"
 
-setun_status st_windows_of(const st_hparams *h, uint32_t window, uint32_t sinks, st_windows *w, setun_error *err) {
-  *w = (st_windows){.window = window, .sinks = sinks};
-  if (!window && sinks) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "sinks: expected 0 without a window, found %u", sinks);
+setun_status st_windows_of(const st_hparams *h, uint32_t n_ctx, uint32_t window, uint32_t sinks, st_windows *w,
+                           setun_error *err) {
+  if (!window && sinks >= n_ctx) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "sinks: expected fewer than the context's %u tokens, found %u", n_ctx,
+                   sinks);
   }
-  if (!window) return SETUN_OK;
   if (sinks > ST_CACHE_PART) {
     return st_fail(err, SETUN_ERROR_LIMIT, "sinks: expected at most %d tokens, found %u", ST_CACHE_PART, sinks);
   }
@@ -19,6 +19,9 @@ setun_status st_windows_of(const st_hparams *h, uint32_t window, uint32_t sinks,
         "stretches to, found %u and %u",
         h->n_ctx_most, window, sinks);
   }
+  if (!window && sinks) window = n_ctx - sinks;
+  *w = (st_windows){.window = window, .sinks = sinks};
+  if (!window) return SETUN_OK;
   uint32_t widest = window;
   for (uint32_t i = 0; i < h->n_layer; i++) {
     uint32_t own = st_layer_window(h, w, i);

@@ -38,8 +38,10 @@ static inline st_layer_kind st_layer_kind_of(const st_hparams *h, const st_windo
   return st_layer_window(h, w, layer) ? ST_LAYER_WINDOW : ST_LAYER_FULL;
 }
 
-// The windows of a context; a window or sinks that do not go with the model are refused.
-setun_status st_windows_of(const st_hparams *h, uint32_t window, uint32_t sinks, st_windows *windows, setun_error *err);
+// The windows of a context of n_ctx tokens. Sinks without a window take the rest of the context as one. What does not
+// go with the model is refused.
+setun_status st_windows_of(const st_hparams *h, uint32_t n_ctx, uint32_t window, uint32_t sinks, st_windows *windows,
+                           setun_error *err);
 // The first block of positions that the token at a position sees, beside the sinks.
 uint32_t st_layer_first(const st_hparams *h, const st_windows *w, uint32_t layer, uint32_t position);
 // Pages of a layer that a sequence has at most: those of all positions, or of the sinks, the window and one pass.

@@ -221,7 +221,7 @@ static setun_status plan_context(const planner *q) {
   setun_status s = st_run_options_of(l->m, &context, &run, l->err);
   if (s != SETUN_OK) return s;
   st_run_size size = list_batches(q, &run, !context.n_batch);
-  p->n_ctx = run.n_ctx;
+  p->n_ctx = run.windows.window ? run.windows.window + run.windows.sinks : run.n_ctx;
   p->cache = size.cache;
   return SETUN_OK;
 }

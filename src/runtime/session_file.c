@@ -1,7 +1,7 @@
 // Session files. Layout, little-endian: the header below; n int32 ids; the words below, and for each layer the first
 // position that it kept, u32 each; for each layer and KV head the keys and then the values of the sinks before that
 // position, and from it on, a row of the format (kernel/cache.h) each; the hash of all that as u64. A layer with a
-// window keeps the pages that the next token sees. Version 2 had no words and first positions: each layer had all; and
+// window keeps the pages that the last token sees. Version 2 had no words and first positions: each layer had all; and
 // codes with other bits and scales, which are refused. Version 1 had `half` where the formats are, too: 1 for f16, 0
 // for f32, of both.
 #include "runtime/session_file.h"
@@ -57,11 +57,17 @@ typedef struct extent {
   uint32_t firsts[ST_MAX_LAYERS]; // the first position of each layer, which begins a page
 } extent;
 
+// The first block that a layer keeps: the last token's, which may be taken back to compute its logits again.
+static uint32_t first_of(const st_sequences *all, uint32_t layer, uint32_t cached) {
+  return st_sequence_visible(all, layer, cached ? cached - 1 : 0);
+}
+
 static extent extent_of(const st_sequences *all, const st_sequence *q) {
   const st_windows *w = &all->run->windows;
   extent e = {.words = {q->cached, w->window, w->sinks, q->forgotten}};
   for (uint32_t i = 0; i < all->run->model->h.n_layer; i++) {
-    e.firsts[i] = st_sequence_visible(all, i, q->cached) * ST_CACHE_POSITIONS;
+    uint32_t first = first_of(all, i, q->cached);
+    e.firsts[i] = (first > q->layers[i].first ? first : q->layers[i].first) * ST_CACHE_POSITIONS;
   }
   return e;
 }
@@ -371,7 +377,10 @@ static setun_status check_ids(const st_run *r, const setun_token *ids, uint32_t 
 static setun_status replace(st_sequences *all, st_sequence *q, const st_file *f, const header *h, const extent *e,
                             const setun_token *ids, setun_error *err) {
   uint32_t firsts[ST_MAX_LAYERS]; // blocks
-  for (uint32_t i = 0; i < h->n_layer; i++) firsts[i] = st_sequence_visible(all, i, e->words[CACHED]);
+  for (uint32_t i = 0; i < h->n_layer; i++) {
+    uint32_t first = first_of(all, i, e->words[CACHED]), own = e->firsts[i] / ST_CACHE_POSITIONS;
+    firsts[i] = first > own ? first : own;
+  }
   setun_status s = st_sequence_replace(all, q, e->words[CACHED], firsts, err);
   if (s != SETUN_OK) return s;
   s = read_cache(all, q, f, h, e, err);

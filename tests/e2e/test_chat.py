@@ -113,20 +113,22 @@ class FilterTest(ChatCase):
         self.assertRegex(notes, r"the conversation has 33 tokens, and the context holds 32 ")
         self.assertTrue(out.endswith("\n"))
 
-    def test_full_context_drops_turns(self):
+    def test_full_context_drops_tokens(self):
         out, notes = self.chat(f"{FIRST}\n" * 9, "-n", 12, "--ctx", 64, "--overflow", "drop", "--system", "Tom was sad.")
-        self.assertRegex(notes, r"dropped the \d oldest turns?: \d+ of 64 tokens now")
         self.assertGreaterEqual(out.count("\n"), 9)
-        # One turn alone that is too long cannot be made shorter.
-        self.chat("word " * 200, "--ctx", 64, "--overflow", "drop", status=1)
-
-    def test_full_context_in_an_answer_drops_turns(self):
-        out, notes = self.chat(f"{FIRST}\n{SECOND}\n", "-n", 40, "--ignore-eos", "--ctx", 64, "--overflow", "drop", "--verbose")
-        self.assertRegex(notes, r"dropped the 1 oldest turn: \d+ of 64 tokens now")
-        whole = self.completion([{"role": "user", "content": FIRST}], 40)
-        self.assertTrue(out.startswith(whole.split("\n")[0]))
-        # What was said of the second answer stays, and is gone on with.
-        self.assertGreater(len(out) - len(whole), 40)
+        out, notes = self.chat("word " * 200 + "\n", "-n", 12, "--ctx", 64, "--overflow", "drop")
+        self.assertTrue(out)
+        # The same as with the context's window and sinks named; until the context is full as in any.
+        args = (f"{FIRST}\n{SECOND}\n" * 6, "-n", 40, "--ignore-eos", "--verbose")
+        out, notes = self.chat(*args, "--ctx", 64, "--overflow", "drop")
+        self.assertEqual(out, self.chat(*args, "--window", 48, "--kv-sinks", 16)[0])
+        self.assertEqual(out, self.chat(*args, "--ctx", 64, "--kv-sinks", 16)[0])
+        self.assertTrue(out.startswith(self.completion([{"role": "user", "content": FIRST}], 40).split("\n")[0]))
+        held = [(int(n), int(m)) for n, m in re.findall(r"prompt: (\d+) tokens, of which (\d+) are in the cache", notes)]
+        self.assertEqual(len(held), 12, notes)
+        self.assertGreater(held[-1][1], 64 * 4, notes) # it goes on with what it has, long after it was full
+        for wrong in (("--overflow", "stop", "--kv-sinks", 4), ("--window", 32, "--ctx", 64)):
+            self.assertIn("exclude each other", self.chat(FIRST, *wrong, status=2)[1])
 
     def test_no_template_is_an_error(self):
         self.fails(1, "chat", TALES, mentions=["chat template", "--template"])
@@ -347,23 +349,23 @@ class TerminalTest(ChatCase):
         self.assertGreater(n, 10)
 
     def test_full_context_is_asked_about(self):
+        question = r"\n> |stop, or drop the oldest tokens\?"
         t = self.start("-n", 12, "--ctx", 64, "--system", "Tom was sad.")
         asked = 0
         for _ in range(9):
             t.line(FIRST)
-            if t.expect(r"\n> |stop, or drop the oldest turns\?").group().startswith("stop"):
+            if t.expect(question).group().startswith("stop"):
                 asked += 1
                 t.line("drop")
-                t.expect(r"dropped the \d oldest turns?")
                 t.expect("\n> ")
-        self.assertGreater(asked, 0)
+        self.assertEqual(asked, 1) # then all that follows goes on
         messages = self.save(t)
         self.assertEqual(messages[0], {"role": "system", "content": "Tom was sad."})
-        self.assertEqual(messages[1]["role"], "user")
-        self.assertLess(len(messages), 19)
+        self.assertEqual(len(messages), 19)
+        t = self.start("-n", 12, "--ctx", 64)
         for _ in range(9):
             t.line(FIRST)
-            if t.expect(r"\n> |stop, or drop the oldest turns\?").group().startswith("stop"):
+            if t.expect(question).group().startswith("stop"):
                 t.line("s")
                 t.expect(r"stopped: the conversation has \d+ tokens, and the context holds 64")
                 t.expect("\n> ")

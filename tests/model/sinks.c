@@ -288,7 +288,7 @@ static void refusals(void **state) {
   const struct {
     uint32_t window, sinks, n_ctx;
     const char *message;
-  } wrong[] = {{0, 4, 0, "sinks: expected 0 without a window, found 4"},
+  } wrong[] = {{0, 100, 100, "sinks: expected fewer than the context's 100 tokens, found 100"},
                {64, 4, 100, "n_ctx: expected 0 with a window"},
                {64, 513, 0, "sinks: expected at most 512 tokens, found 513"},
                {most, 1, 0, "window and sinks: expected at most"}};
