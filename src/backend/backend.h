@@ -128,7 +128,8 @@ typedef struct st_batch {
 
 typedef struct st_rope_args {
   uint32_t heads, head_dim;
-  const st_dvector *table; // [n][2][head_dim / 2]: cosines, then sines, of each position
+  uint32_t n_rot;          // of each head the first elements are turned, and others passed
+  const st_dvector *table; // [n][2][n_rot / 2]: cosines, then sines, of each position; NULL: none is turned
   bool interleaved;
   uint32_t period; // a token counts as at position % period, 0: at its position,
   uint32_t most;   // and as at this one if it is less

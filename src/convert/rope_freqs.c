@@ -30,13 +30,13 @@ static float llama3_divisor_f32(const st_rope_params *r, float frequency) {
 }
 
 static float frequency_of(const st_hparams *h, uint32_t pair) {
-  return 1.0f / powf(h->rope.theta, (float)(2 * pair) / (float)h->head_dim);
+  return 1.0f / powf(h->rope.theta, (float)(2 * pair) / (float)h->n_rot);
 }
 
-// A tensor of head_dim / 2 floats; `values` NULL: Llama 3's.
+// A tensor of n_rot / 2 floats; `values` NULL: Llama 3's.
 static setun_status add(st_conversion *p, st_role role, const float *values, setun_error *err) {
   char name[ST_USE_NAME];
-  uint32_t pairs = p->h.head_dim / 2;
+  uint32_t pairs = p->h.n_rot / 2;
   st_tensor_use place = {.known = true, .role = role};
   if (!st_use_name(p->target_spec, true, &place, name)) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "RoPE scaling: %s has no tensor for its divisors in GGUF",
@@ -87,7 +87,7 @@ static bool gives_one(const st_rope_params *rule, float frequency, float divisor
 }
 
 static bool gives(const st_hparams *h, const st_rope_params *rule, const float *divisors) {
-  for (uint32_t i = 0; i < h->head_dim / 2; i++) {
+  for (uint32_t i = 0; i < h->n_rot / 2; i++) {
     if (!gives_one(rule, frequency_of(h, i), divisors[i])) return false;
   }
   return true;
@@ -98,7 +98,7 @@ static bool gives(const st_hparams *h, const st_rope_params *rule, const float *
 static bool fit(const st_hparams *h, const float *divisors, st_rope_params *rule) {
   double x[2], y[2], f = (double)rule->factor;
   int n = 0;
-  for (uint32_t i = 0; i < h->head_dim / 2; i++) {
+  for (uint32_t i = 0; i < h->n_rot / 2; i++) {
     if (divisors[i] == 1 || divisors[i] == rule->factor) continue;
     int at = n ? 1 : 0; // the first and the last of the ramp
     x[at] = (double)frequency_of(h, i) / (2 * 3.14159265358979323846);
@@ -119,7 +119,7 @@ static bool find_rule(const st_hparams *h, const float *divisors, st_rope_params
   static const float usual[] = {4, 2, 8, 16, 32};
   *rule = h->rope;
   rule->scaling = ST_ROPE_LLAMA3;
-  rule->factor = divisors[h->head_dim / 2 - 1];
+  rule->factor = divisors[h->n_rot / 2 - 1];
   rule->low_freq_factor = 1;
   if (!(rule->factor > 1)) return false;
   if (fit(h, divisors, rule) && gives(h, rule, divisors)) return true;
@@ -138,7 +138,7 @@ bool st_conversion_is_rope_rule(const st_conversion *p, const st_bound *bound) {
 }
 
 setun_status st_conversion_rope_rule(st_conversion *p, const st_weight *divisors, setun_error *err) {
-  uint32_t pairs = p->h.head_dim / 2;
+  uint32_t pairs = p->h.n_rot / 2;
   float *values = st_malloc(pairs, sizeof *values);
   if (!values) return st_fail_memory(err, divisors->name);
   st_row_reader r;

@@ -18,6 +18,8 @@ static setun_status compare_numbers(const st_hparams *a, const st_hparams *b, se
                  {"number of heads", a->n_head, b->n_head},
                  {"number of KV heads", a->n_head_kv, b->n_head_kv},
                  {"head size", a->head_dim, b->head_dim},
+                 {"elements of a head that RoPE turns", a->n_rot, b->n_rot},
+                 {"norms behind RoPE", a->norm_after_rope, b->norm_after_rope},
                  {"feed-forward length", a->n_ff, b->n_ff},
                  {"vocabulary size", a->n_vocab, b->n_vocab},
                  {"context length", a->n_ctx_train, b->n_ctx_train},
@@ -76,6 +78,8 @@ setun_status st_verify_hparams(const st_conversion *p, const st_directory *writt
     bool a = p->h.sliding[i] && p->h.window, b = h.sliding[i] && h.window;
     if (a != b || (a && p->h.window != h.window))
       s = differs("sliding window", a * p->h.window, b * h.window, err);
+    else if (p->h.no_rope[i] != h.no_rope[i])
+      s = differs("layer without RoPE", p->h.no_rope[i], h.no_rope[i], err);
     else if (h.n_expert && p->h.sparse[i] != h.sparse[i])
       s = differs("layer with experts", p->h.sparse[i], h.sparse[i], err);
   }

@@ -11,9 +11,9 @@
 static setun_status new_table(st_run *r, const st_rope_params *p, st_dvector **out, setun_error *err) {
   const st_model *m = r->model;
   uint32_t reach = r->windows.period ? r->windows.window + r->windows.sinks : r->n_ctx;
-  float *table = st_rope_table(p, m->h.head_dim, r->n_ctx, reach, m->h.n_ctx_train, m->rope_divisors);
+  float *table = st_rope_table(p, m->h.n_rot, r->n_ctx, reach, m->h.n_ctx_train, m->rope_divisors);
   if (!table) return st_fail_memory(err, "the rotary position table");
-  setun_status s = m->backend->vector_new(m->device, table, (size_t)r->n_ctx * m->h.head_dim, out, err);
+  setun_status s = m->backend->vector_new(m->device, table, (size_t)r->n_ctx * m->h.n_rot, out, err);
   st_free(table);
   return s;
 }
@@ -158,7 +158,7 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_
   run_array list[RUN_ARRAYS];
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = cache_shape(h, o);
-  uint64_t floats = (uint64_t)o->n_ctx * h->head_dim * (h->has_rope_local ? 2 : 1); // tables
+  uint64_t floats = (uint64_t)o->n_ctx * h->n_rot * (h->has_rope_local ? 2 : 1); // tables
   list_arrays(h, &places, o, list);
   for (int i = 0; i < RUN_ARRAYS; i++) floats += (uint64_t)list[i].tokens * list[i].width;
   if (h->n_expert) floats += (uint64_t)o->n_batch * (4 * (uint64_t)h->n_embd + 2 * h->n_expert + 5 * h->n_expert_used);
@@ -233,9 +233,11 @@ static void rotate(st_run *r, uint32_t index, const st_batch *batch) {
   const st_windows *w = &r->windows;
   st_rope_args args = {.heads = h->n_head,
                        .head_dim = h->head_dim,
+                       .n_rot = h->n_rot,
                        .table = h->sliding[index] && r->rope_local ? r->rope_local : r->rope,
                        .interleaved = h->interleaved,
                        .most = UINT32_MAX};
+  if (h->no_rope[index]) args.table = NULL;
   if (r->q_far) b->rope(r->queue, r->q, batch, &args, r->q_far);
   args.most = w->sinks + w->window - 1;
   if (r->q_sink) b->rope(r->queue, r->q, batch, &args, r->q_sink);
@@ -246,6 +248,28 @@ static void rotate(st_run *r, uint32_t index, const st_batch *batch) {
   b->rope(r->queue, r->k, batch, &args, r->k);
 }
 
+static void normalize_heads(st_run *r, const st_layer *l, uint32_t n) {
+  const st_hparams *h = &r->model->h;
+  norm_heads(r, r->q, n, h->n_head, l->vector[ST_ATTN_Q_NORM], l->width[ST_ATTN_Q_NORM]);
+  norm_heads(r, r->k, n, h->n_head_kv, l->vector[ST_ATTN_K_NORM], l->width[ST_ATTN_K_NORM]);
+}
+
+// From products to what is compared: each head normalized, clipped and rotated.
+static void prepare_heads(st_run *r, uint32_t index, const st_batch *batch) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  const st_layer *l = &r->model->layers[index];
+  uint32_t n = batch->n_tokens;
+  if (!h->norm_after_rope) normalize_heads(r, l, n);
+  if (h->clip_qkv > 0) {
+    b->clip(r->queue, r->q, n, h->n_head * h->head_dim, h->clip_qkv);
+    b->clip(r->queue, r->k, n, h->n_head_kv * h->head_dim, h->clip_qkv);
+    b->clip(r->queue, r->v, n, h->n_head_kv * h->head_dim, h->clip_qkv);
+  }
+  rotate(r, index, batch);
+  if (h->norm_after_rope) normalize_heads(r, l, n); // without windows, see st_windows_of
+}
+
 static void attention(st_run *r, uint32_t index, const st_batch *batch) {
   uint32_t n = batch->n_tokens;
   const st_backend *b = r->model->backend;
@@ -254,14 +278,7 @@ static void attention(st_run *r, uint32_t index, const st_batch *batch) {
   const st_product qkv[] = {
       {&l->linear[ST_ATTN_Q], r->q, 0}, {&l->linear[ST_ATTN_K], r->k, 0}, {&l->linear[ST_ATTN_V], r->v, 0}};
   st_multiply(r, r->x, 0, n, l->vector[ST_ATTN_NORM], qkv, 3);
-  norm_heads(r, r->q, n, h->n_head, l->vector[ST_ATTN_Q_NORM], l->width[ST_ATTN_Q_NORM]);
-  norm_heads(r, r->k, n, h->n_head_kv, l->vector[ST_ATTN_K_NORM], l->width[ST_ATTN_K_NORM]);
-  if (h->clip_qkv > 0) {
-    b->clip(r->queue, r->q, n, h->n_head * h->head_dim, h->clip_qkv);
-    b->clip(r->queue, r->k, n, h->n_head_kv * h->head_dim, h->clip_qkv);
-    b->clip(r->queue, r->v, n, h->n_head_kv * h->head_dim, h->clip_qkv);
-  }
-  rotate(r, index, batch);
+  prepare_heads(r, index, batch);
   b->cache_write(r->queue, r->cache, index, batch, r->k, r->v);
   b->attend(r->queue, r->cache, batch,
             &(st_attend_args){.layer = index,

@@ -41,8 +41,8 @@ static const char *missing_for(const char *name, size_t length) {
       {{"llama4", "llama4_text"}, "chunked attention and layers without RoPE"},
       {{"minicpm3", "deepseek_v2", "deepseek_v3", "deepseek2"}, "latent attention"},
       {{"phi", "phi2", "phi3"}, "fused q/k/v and gate/up matrices"},
-      {{"olmo", "olmo2"}, "norms without weights or after the branches"},
-      {{"granite", "granitemoe", "cohere", "cohere2"}, "factors or norms of its own"},
+      {{"olmo"}, "norms without weights"},
+      {{"granitemoe", "cohere", "cohere2"}, "experts, factors or norms of its own"},
       {{"mistral3", "ministral"}, "settings of its own"},
       {{"mamba", "mamba2", "jamba", "falcon_h1", "falcon-h1"}, "state-space layers"},
       {{"t5", "bert", "gpt2", "falcon"}, "another block than the pre-norm one with RoPE and RMSNorm"},
@@ -217,6 +217,7 @@ static setun_status check(const st_directory *d, st_hparams *h, setun_error *err
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected an even head size up to 65536, found %u",
                    key_of(d, HEAD_DIM, key), h->head_dim);
   }
+  if (!h->n_rot) h->n_rot = h->head_dim;
   if ((s = check_numbers(d, h, err)) != SETUN_OK) return s;
   // Beyond the trained length only as far as a scaling says that it stretches.
   double stretched = (double)h->rope.original_max_position_embeddings * h->rope.factor;

@@ -27,7 +27,7 @@ typedef struct st_rope_params {
   float extrapolation;                     // yarn: how much of fast pairs' own frequencies is kept (ext_factor)
   float attention_factor;                  // yarn, longrope; 0: from the factor
   bool truncate;                           // yarn: the ramp's ends are rounded to whole pairs
-  // longrope: [head_dim / 2] divisors for short and long contexts, owned by the hparams; NULL otherwise
+  // longrope: [n_rot / 2] divisors for short and long contexts, owned by the hparams; NULL otherwise
   float *short_factor, *long_factor;
 } st_rope_params;
 
@@ -39,6 +39,7 @@ typedef enum st_router {
 
 typedef struct st_hparams {
   uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
+  uint32_t n_rot;                   // of each head, the first elements, which RoPE turns; 0 while reading: all
   uint32_t n_ctx_most;              // n_ctx_train, or what a RoPE scaling stretches the original length to
   uint32_t n_expert, n_expert_used; // 0: no experts
   uint32_t n_ff_expert;             // 0 while reading: n_ff
@@ -61,9 +62,11 @@ typedef struct st_hparams {
   bool sliding[ST_MAX_LAYERS];
   st_rope_params rope, rope_local; // rope_local: of sliding layers, where has_rope_local
   bool has_rope_local;
-  bool interleaved;   // RoPE turns pairs (2i, 2i+1), as Llama's GGUF files have their rows
-  bool norm_plus_one; // norm weights are stored less one (Gemma's HF files)
-  bool int8;          // the model prescribes int8 activations for its ternary weights
+  bool no_rope[ST_MAX_LAYERS]; // layers whose queries and keys do not know their positions
+  bool norm_after_rope;        // q and k are normalized after RoPE, not before
+  bool interleaved;            // RoPE turns pairs (2i, 2i+1), as Llama's GGUF files have their rows
+  bool norm_plus_one;          // norm weights are stored less one (Gemma's HF files)
+  bool int8;                   // the model prescribes int8 activations for its ternary weights
 } st_hparams;
 
 typedef struct st_spec st_spec;

@@ -23,6 +23,17 @@ setun_status st_hf_spec(const st_directory *d, const st_spec **spec, setun_error
   return *spec ? SETUN_OK : SETUN_ERROR_UNSUPPORTED;
 }
 
+// A base of its own in place of a scaling (Hunyuan): theta * alpha^(d / (d - 2)), whatever the length. The other
+// members do not count beside it.
+static setun_status read_alpha(const st_json *scaling, uint32_t pairs, st_rope_params *r, setun_error *err) {
+  float alpha = 0;
+  setun_status s = st_hf_positive(scaling, "alpha", &alpha, err);
+  if (s == SETUN_OK) s = st_hf_positive(scaling, "rope_theta", &r->theta, err);
+  if (s != SETUN_OK) return st_fail_in(err, s, "rope scaling");
+  r->theta = (float)((double)r->theta * pow((double)alpha, 2.0 * pairs / (2.0 * pairs - 2.0)));
+  return SETUN_OK;
+}
+
 static setun_status rope_type(const char *name, st_rope_scaling *scaling, setun_error *err) {
   static const struct {
     const char *name;
@@ -137,6 +148,9 @@ static setun_status read_scaling(const st_json *scaling, uint32_t pairs, st_rope
   }
   setun_status s = st_json_text(scaling, "type", &type, err);
   if (s == SETUN_OK) s = st_json_text(scaling, "rope_type", &type, err);
+  if (s == SETUN_OK && type && !strcmp(type, "dynamic") && st_json_get(scaling, "alpha") && pairs > 1) {
+    return read_alpha(scaling, pairs, r, err);
+  }
   if (s == SETUN_OK) s = rope_type(type ? type : "default", &r->scaling, err);
   if (s == SETUN_OK) s = read_members(scaling, r, err);
   if (s == SETUN_OK) s = st_json_bool(scaling, "truncate", &r->truncate, err);

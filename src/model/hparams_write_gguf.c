@@ -1,6 +1,7 @@
 // Hyperparameters as GGUF keys: what hparams_gguf.c reads.
 #include "model/hparams_write.h"
 
+#include <math.h>
 #include <stdio.h>
 
 typedef struct {
@@ -88,6 +89,7 @@ static void put_factors(const writer *w, const st_spec *spec, const st_hparams *
     put_f32(w, "embedding_scale", h->embed_scale);
     put_f32(w, "residual_scale", h->residual_scale);
     put_f32(w, "logit_scale", 1 / h->logit_scale);
+    if (h->attn_scale != 1.0f / sqrtf((float)h->head_dim)) put_f32(w, "attention.scale", h->attn_scale);
   }
   if (h->logit_softcap > 0) put_f32(w, "final_logit_softcapping", h->logit_softcap);
   if (h->clip_qkv > 0) put_f32(w, "attention.clamp_kqv", h->clip_qkv);

@@ -40,7 +40,7 @@ typedef struct st_model {
   st_linear *head; // [n_head] pieces of [rows of a piece, n_embd]
   uint32_t n_head;
   st_dvector *output_norm;          // [n_embd]
-  float *rope_divisors;             // [head_dim / 2]; NULL: none
+  float *rope_divisors;             // [n_rot / 2]; NULL: none
   st_layer *layers;                 // [n_layer]
   const st_supply *supply;          // of weights that are not resident; NULL: all are. Must outlive the model's use
   uint32_t n_batch;                 // the batch that there is room for in memory; 0: any

@@ -20,18 +20,18 @@ static float llama3(const st_rope_params *p, float frequency) {
 }
 
 // The pair whose frequency turns `rotations` times within the original context (YaRN, section 3.2).
-static double yarn_pair(const st_rope_params *p, uint32_t head_dim, double original, double rotations) {
-  return head_dim * log(original / (rotations * 2 * pi)) / (2 * log(p->theta));
+static double yarn_pair(const st_rope_params *p, uint32_t n_rot, double original, double rotations) {
+  return n_rot * log(original / (rotations * 2 * pi)) / (2 * log(p->theta));
 }
 
 // YaRN: fast pairs extrapolate, slow ones interpolate, a linear ramp between.
-static void yarn(const st_rope_params *p, uint32_t head_dim, double original, float *frequencies) {
-  double low = yarn_pair(p, head_dim, original, p->beta_fast), high = yarn_pair(p, head_dim, original, p->beta_slow);
+static void yarn(const st_rope_params *p, uint32_t n_rot, double original, float *frequencies) {
+  double low = yarn_pair(p, n_rot, original, p->beta_fast), high = yarn_pair(p, n_rot, original, p->beta_slow);
   if (p->truncate) low = floor(low), high = ceil(high);
   if (low < 0) low = 0;
-  if (high > head_dim - 1) high = head_dim - 1;
+  if (high > n_rot - 1) high = n_rot - 1;
   if (low == high) high += 0.001;
-  for (uint32_t i = 0; i < head_dim / 2; i++) {
+  for (uint32_t i = 0; i < n_rot / 2; i++) {
     double ramp = (i - low) / (high - low);
     ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
     if (p->extrapolation != 1) ramp = 1 - (1 - ramp) * p->extrapolation;
@@ -48,29 +48,29 @@ static float magnitude(const st_rope_params *p, double original, uint32_t n_ctx_
   return factor > 1 ? (float)sqrt(1 + log(factor) / log(original)) : 1;
 }
 
-static void frequencies(const st_rope_params *p, uint32_t head_dim, uint32_t n_ctx, double original,
-                        const float *divisors, float *out) {
+static void frequencies(const st_rope_params *p, uint32_t n_rot, uint32_t n_ctx, double original, const float *divisors,
+                        float *out) {
   const float *factors = n_ctx > original ? p->long_factor : p->short_factor;
-  for (uint32_t i = 0; i < head_dim / 2; i++) {
-    float f = 1.0f / powf(p->theta, (float)(2 * i) / (float)head_dim);
+  for (uint32_t i = 0; i < n_rot / 2; i++) {
+    float f = 1.0f / powf(p->theta, (float)(2 * i) / (float)n_rot);
     if (p->scaling == ST_ROPE_LINEAR) f /= p->factor;
     if (p->scaling == ST_ROPE_LLAMA3) f = llama3(p, f);
     if (p->scaling == ST_ROPE_LONG && factors) f /= factors[i];
     out[i] = divisors ? f / divisors[i] : f;
   }
-  if (p->scaling == ST_ROPE_YARN) yarn(p, head_dim, original, out);
+  if (p->scaling == ST_ROPE_YARN) yarn(p, n_rot, original, out);
 }
 
-float *st_rope_table(const st_rope_params *p, uint32_t head_dim, uint32_t rows, uint32_t n_ctx, uint32_t n_ctx_train,
+float *st_rope_table(const st_rope_params *p, uint32_t n_rot, uint32_t rows, uint32_t n_ctx, uint32_t n_ctx_train,
                      const float *divisors) {
-  uint32_t half = head_dim / 2;
+  uint32_t half = n_rot / 2;
   double original = p->original_max_position_embeddings ? p->original_max_position_embeddings : n_ctx_train;
-  float *table = st_malloc((size_t)rows * head_dim, sizeof *table), *f = st_malloc(half, sizeof *f);
+  float *table = st_malloc((size_t)rows * n_rot, sizeof *table), *f = st_malloc(half, sizeof *f);
   if (table && f) {
-    frequencies(p, head_dim, n_ctx, original, divisors, f);
+    frequencies(p, n_rot, n_ctx, original, divisors, f);
     float scale = magnitude(p, original, n_ctx_train);
     for (uint32_t position = 0; position < rows; position++) {
-      float *cosine = table + (size_t)position * head_dim, *sine = cosine + half;
+      float *cosine = table + (size_t)position * n_rot, *sine = cosine + half;
       for (uint32_t i = 0; i < half; i++) {
         float angle = (float)position * f[i];
         cosine[i] = cosf(angle) * scale;

@@ -4,12 +4,12 @@
 
 #include "model/roles.h"
 
-// The table of positions [0, rows): [rows][2][head_dim / 2] floats, cosines before sines, for a context in which tokens
-// are less than n_ctx apart. `divisors` ([head_dim / 2],
+// The table of positions [0, rows): [rows][2][n_rot / 2] floats, cosines before sines, for a context in which tokens
+// are less than n_ctx apart. `divisors` ([n_rot / 2],
 // may be NULL) divide the frequencies (GGUF's rope_freqs). Angles are computed in float32, as the official
 // implementations do. The caller frees the table with st_free; NULL when out of memory.
-float *st_rope_table(const st_rope_params *params, uint32_t head_dim, uint32_t rows, uint32_t n_ctx,
-                     uint32_t n_ctx_train, const float *divisors);
+float *st_rope_table(const st_rope_params *params, uint32_t n_rot, uint32_t rows, uint32_t n_ctx, uint32_t n_ctx_train,
+                     const float *divisors);
 
 // LongRoPE's divisors that the role's tensor holds; NULL: those are not among them.
 float **st_rope_factors(st_rope_params *params, st_role role);

@@ -22,6 +22,13 @@ setun_status st_windows_of(const st_hparams *h, uint32_t n_ctx, uint32_t window,
   if (!window && sinks) window = n_ctx - sinks;
   *w = (st_windows){.window = window, .sinks = sinks};
   if (!window) return SETUN_OK;
+  if (h->norm_after_rope) {
+    return st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "window: expected 0 with a model that normalizes queries and keys behind RoPE, whose scores depend on "
+        "more than the distance, found %u",
+        window);
+  }
   uint32_t widest = window;
   for (uint32_t i = 0; i < h->n_layer; i++) {
     uint32_t own = st_layer_window(h, w, i);

@@ -41,7 +41,7 @@ static void fill(const preset *p, st_hparams *h) {
   h->n_layer = p->n_layer;
   h->n_head = p->n_head;
   h->n_head_kv = p->n_head_kv;
-  h->head_dim = p->head_dim;
+  h->head_dim = h->n_rot = p->head_dim;
   h->n_ff = p->n_ff;
   h->n_ctx_train = p->n_ctx;
   h->rope.theta = p->theta;

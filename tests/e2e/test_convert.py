@@ -261,7 +261,8 @@ class Golden(Folder):
 
     def test_official_files(self):
         """The converter of another project made tests/golden/gguf from the same checkpoints."""
-        for name in ("llama3", "llama3-tied-sharded", "qwen3", "qwen2-moe", "mixtral", "olmoe-plain", "gemma3-plain"):
+        for name in ("llama3", "llama3-tied-sharded", "qwen3", "qwen2-moe", "mixtral", "olmoe-plain", "gemma3-plain",
+                     "granite", "hunyuan", "olmo2", "smollm3"):
             with self.subTest(name=name):
                 path = self.converted(os.path.join(GOLDEN, "hf", name), name + ".gguf", "f32", "--experts", "stacked")
                 _, ours, data = gguf.read(path)
@@ -276,6 +277,18 @@ class Golden(Folder):
                         continue
                     a = data[ours[tensor][2]:ours[tensor][2] + 4 * count]
                     self.assertEqual(a, official[offset:offset + 4 * count], tensor)
+
+    def test_both_ways(self):
+        """Each container made of the other gives the official numbers."""
+        for name in ("granite", "hunyuan", "olmo2", "smollm3"):
+            golden = read_safetensors(os.path.join(GOLDEN, "hf", name, "golden.safetensors"))
+            ids, out = ",".join(map(str, golden["input_ids"][1])), self.path("logits")
+            for target, source in ((name + ".gguf", os.path.join("hf", name)), (name, os.path.join("gguf", name + ".gguf"))):
+                with self.subTest(target=target):
+                    made = self.converted(os.path.join(GOLDEN, source), target, "f32")
+                    self.good("logits", made, "--ids", ids, "--precise", "-o", out)
+                    worst = max(abs(a - b) for a, b in zip(read_safetensors(out)["logits"][1], golden["logits"][1]))
+                    self.assertLess(worst, 1e-4)
 
     def test_biases(self):
         """config.json says what biases the official class has to read; what it cannot have is refused."""

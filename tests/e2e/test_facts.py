@@ -23,6 +23,10 @@ FAMILIES = {
     "bitnet-b1.58": ("hf/bitnet-auto", "bitnet-b1.58"),
     "bitnet": (None, "bitnet"),  # the same weights; SiLU in place of the squared ReLU
     "gemma3": ("hf/gemma3-plain", "gguf/gemma3-plain.gguf"),
+    "granite": ("hf/granite", "gguf/granite.gguf"),
+    "hunyuan-dense": ("hf/hunyuan", "gguf/hunyuan.gguf"),
+    "olmo2": ("hf/olmo2", "gguf/olmo2.gguf"),
+    "smollm3": ("hf/smollm3", "gguf/smollm3.gguf"),
     "gpt-oss": ("hf/gpt-oss", "gguf/gpt-oss.gguf"),
     "olmoe": ("hf/olmoe-plain", "gguf/olmoe-plain.gguf"),
     "qwen2": ("hf/qwen2", "qwen2"),
@@ -81,10 +85,10 @@ CONFIG = [
     ("rms_norm_eps", None, REFUSED, {}),
     ("num_key_value_heads", "absent", None, {}),  # another model: only that it does not crash
     ("logit_scale", 2.0, REFUSED, {}),
-    ("logits_scaling", 2.0, REFUSED, {}),
-    ("residual_multiplier", 0.5, REFUSED, {}),
-    ("embedding_multiplier", 3.0, REFUSED, {}),
-    ("attention_multiplier", 0.7, REFUSED, {}),
+    ("logits_scaling", 2.0, REFUSED, {"granite": MOVES}),
+    ("residual_multiplier", 0.5, REFUSED, {"granite": MOVES}),
+    ("embedding_multiplier", 3.0, REFUSED, {"granite": MOVES}),
+    ("attention_multiplier", 0.7, REFUSED, {"granite": MOVES}),
     ("attn_logit_softcapping", 50.0, REFUSED, {}),
     ("attn_logit_softcapping", None, SAME, {}),
     ("final_logit_softcapping", 5.0, REFUSED, {"gemma3": MOVES}),
@@ -107,7 +111,11 @@ CONFIG = [
     ("num_experts", 4, REFUSED, dict.fromkeys(EXPERTS)),
     ("sliding_window", 4, REFUSED, {"mistral": MOVES, "mixtral": MOVES, "gemma3": MOVES, "gpt-oss": MOVES,
                                     # counts with use_sliding_window only
-                                    "qwen2": SAME, "qwen2moe": SAME, "qwen3": SAME, "qwen3moe": SAME}),
+                                    "qwen2": SAME, "qwen2moe": SAME, "qwen3": SAME, "qwen3moe": SAME, "smollm3": SAME}),
+    ("no_rope_layers", [1] * 9, REFUSED, {"smollm3": MOVES}),
+    ("no_rope_layers", [], SAME, {"smollm3": REFUSED}),
+    ("no_rope_layers", [1, 2, 1, 1, 1], REFUSED, {}),
+    ("use_qk_norm", False, SAME, {"hunyuan-dense": REFUSED}),
     ("mup_denominator", 32, SAME, {}),
     ("attention_dropout", 0.5, SAME, {}),
     ("of_no_published_class", {"a": [1]}, SAME, {}),
@@ -267,6 +275,36 @@ class FactsTest(Case):
         self.assertIn("rope scaling: factor: ", self.logits(self.edited(self.models["minicpm"][0],
                                                                         {"rope_scaling": {**scaling, "factor": 3.5}})))
 
+    def test_layers_without_rope(self):
+        """SmolLM3's list, and what holds without one; GGUF files cannot state another."""
+        directory, path = self.models["smollm3"]
+        expected = self.plain_logits(directory)
+        self.assertEqual(self.logits(self.edited(directory, {"no_rope_layers": None})), expected)
+        self.assertEqual(self.logits(self.edited(directory, {"no_rope_layers": None, "no_rope_layer_interval": "absent"})), expected)
+        second = self.logits(self.edited(directory, {"no_rope_layers": None, "no_rope_layer_interval": 2}))
+        self.assertNotEqual(second, expected)
+        self.assertEqual(self.logits(self.edited(directory, {"no_rope_layers": [1, 0, 1, 0, 1]})), second)
+        target = os.path.join(self.folder.name, "refused.gguf")
+        result = setun("convert", self.edited(directory, {"no_rope_layers": [1, 0, 1, 0, 1]}), "--to", "f32", "-o", target)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("layer without RoPE", result.stderr.decode())
+        # A window holds, where no list says otherwise, in the layers without RoPE.
+        changes = {"use_sliding_window": True, "sliding_window": 8}
+        some = self.logits(self.edited(directory, {**changes, "layer_types": None}))
+        self.assertEqual(self.logits(self.edited(directory, {**changes, "layer_types": ["full_attention"] * 3 + ["sliding_attention", "full_attention"]})), some)
+        self.assertNotEqual(some, expected)
+
+    def test_the_alpha_of_a_base(self):
+        """Hunyuan's base is theta alpha^(d / (d - 2)); other members do not count beside alpha; without it the type is refused."""
+        directory = self.models["hunyuan-dense"][0]
+        plain = {"rope_scaling": None, "rope_theta": 10000 * 1000 ** (32 / 30)}
+        self.assertEqual(self.logits(self.edited(directory, plain)), self.plain_logits(directory))
+        more = {"rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 8.0}}
+        self.assertEqual(self.logits(self.edited(directory, more)), self.plain_logits(directory))
+        self.assertIn("dynamic", self.logits(self.edited(directory, {"rope_scaling": {"type": "dynamic", "factor": 2.0}})))
+        self.assertIn("alpha", self.logits(self.edited(directory, {"rope_scaling": {"type": "dynamic", "alpha": -1.0}})))
+        self.assertIn("alpha", self.logits(self.edited(self.models["qwen2"][0], {"rope_parameters": "absent", **more})))
+
     def test_what_a_target_cannot_state(self):
         """The class of Llama's directories has no softcap: the message says whose fact it is, and which."""
         source, target = self.edited(self.models["llama"][1], {"final_logit_softcapping": 5.0}), os.path.join(self.folder.name, "target")
@@ -284,7 +322,7 @@ class FactsTest(Case):
                 self.assertIn("rope_factors_short", self.logits(self.edited(path, changes)))
 
     def test_experts_of_dense_files(self):
-        for name in ("llama", "mistral", "minicpm", "bitnet", "bitnet-b1.58", "gemma3", "qwen2", "qwen3"):
+        for name in self.models.keys() - set(EXPERTS):
             with self.subTest(family=name):
                 found = self.logits(self.edited(self.models[name][1], {"expert_count": 4, "expert_used_count": 2}))
                 self.assertIn("expert_count", found)
@@ -295,7 +333,8 @@ class FactsTest(Case):
             plain = self.plain_logits(path)
             cap = [5 * math.tanh(x / 5) for x in plain]
             with self.subTest(family=name):
-                stated = gguf.read(path)[0].get("minicpm.logit_scale", 1.0)
+                keys = gguf.read(path)[0]
+                stated = keys.get(keys["general.architecture"] + ".logit_scale", 1.0)
                 halves = self.logits(self.edited(path, {"logit_scale": 2 * stated}))
                 self.assertLess(max(abs(a - b / 2) for a, b in zip(halves, plain)), 1e-6)
                 found = self.logits(self.edited(path, {"final_logit_softcapping": 5.0}))
@@ -367,6 +406,7 @@ class WindowsTest(FactsTest):
 
     test_gguf = test_config = test_experts_of_dense_files = test_factors_are_exact = test_published_metadata = None
     test_what_a_target_cannot_state = test_long_factors_of_another_scaling = None
+    test_layers_without_rope = test_the_alpha_of_a_base = None
     test_granite_by_name_of_llama = test_made_containers = test_yarn = test_clamp = None
     test_the_factor_of_a_scaling = test_members_of_a_scaling = None
 
@@ -399,7 +439,7 @@ class WindowsTest(FactsTest):
             path = self.models[name][1]
             expected = self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": period}))
             self.assertEqual(self.logits(self.edited(path, {"attention.sliding_window": 5})), expected)
-        for name in ("bitnet", "bitnet-b1.58", "minicpm", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe"):
+        for name in ("bitnet", "bitnet-b1.58", "granite", "hunyuan-dense", "minicpm", "olmo2", "olmoe", "smollm3", "qwen2", "qwen2moe", "qwen3", "qwen3moe"):
             found = self.logits(self.edited(self.models[name][1], {"attention.sliding_window": 5}))
             self.assertIn("attention.sliding_window_pattern", found)
 
@@ -445,6 +485,7 @@ class KeysTest(FactsTest):
     test_granite_by_name_of_llama = test_made_containers = test_yarn = test_clamp = None
     test_the_factor_of_a_scaling = test_members_of_a_scaling = test_published_metadata = None
     test_what_a_target_cannot_state = test_long_factors_of_another_scaling = None
+    test_layers_without_rope = test_the_alpha_of_a_base = None
 
     def test_types(self):
         path = self.models["llama"][1]

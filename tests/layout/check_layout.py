@@ -133,6 +133,7 @@ FAMILY_NAMES_ALLOWED = {
     ("src/tokenizer/export.c", "llama"): "a kind of tokenizer",
     ("src/tokenizer/vocabulary.c", "llama"): "a kind of tokenizer",
     ("src/tokenizer/patterns.c", "qwen2"): "a pre-tokenizer",
+    ("src/tokenizer/patterns.c", "hunyuan-dense"): "a pre-tokenizer",
 }
 TABLES = {
     "format": (r'^FORMAT\((\w+), "([^"]+)"', ("src/quant/formats.def",), r"ST_({ids})", ("src/quant/", "src/kernel/"),

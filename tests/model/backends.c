@@ -108,7 +108,7 @@ static void attend(bench *t, const st_token_run *runs, const uint32_t *seeds, ui
   t->b->embed(t->queue, t->inputs, ids, batch.n_tokens, 2, t->k, 0);
   t->b->embed(t->queue, t->inputs, ids, batch.n_tokens, 3, t->v, 0);
   for (uint32_t layer = 0; layer < LAYERS; layer++) {
-    st_rope_args rope = {HEADS, HEAD_DIM, t->table, layer, 0, UINT32_MAX};
+    st_rope_args rope = {HEADS, HEAD_DIM, HEAD_DIM, t->table, layer, 0, UINT32_MAX};
     t->b->rope(t->queue, t->q, &batch, &rope, t->q);
     rope.heads = KV_HEADS;
     t->b->rope(t->queue, t->k, &batch, &rope, t->k);

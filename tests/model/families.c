@@ -191,6 +191,10 @@ HF(qwen2_moe, "qwen2-moe")
 HF(qwen3_moe, "qwen3-moe")
 HF(mixtral, "mixtral")
 HF(gpt_oss, "gpt-oss")
+HF(granite, "granite")
+HF(hunyuan, "hunyuan")
+HF(olmo2, "olmo2")
+HF(smollm3, "smollm3")
 HF(gemma3, "gemma3")
 HF(gemma3_plain, "gemma3-plain")
 HF(gemma3_multimodal, "gemma3-multimodal")
@@ -204,6 +208,10 @@ GGUF(olmoe_plain, "olmoe-plain")
 GGUF(qwen2_moe, "qwen2-moe")
 GGUF(mixtral, "mixtral")
 GGUF(gpt_oss, "gpt-oss")
+GGUF(granite, "granite")
+GGUF(hunyuan, "hunyuan")
+GGUF(olmo2, "olmo2")
+GGUF(smollm3, "smollm3")
 GGUF(gemma3_plain, "gemma3-plain")
 GGUF(gemma3_multimodal, "gemma3-multimodal")
 
@@ -230,10 +238,18 @@ int main(void) {
       cmocka_unit_test(hf_qwen3_moe),
       cmocka_unit_test(hf_mixtral),
       cmocka_unit_test(hf_gpt_oss),
+      cmocka_unit_test(hf_granite),
+      cmocka_unit_test(hf_hunyuan),
+      cmocka_unit_test(hf_olmo2),
+      cmocka_unit_test(hf_smollm3),
       cmocka_unit_test(gguf_olmoe_plain),
       cmocka_unit_test(gguf_qwen2_moe),
       cmocka_unit_test(gguf_mixtral),
       cmocka_unit_test(gguf_gpt_oss),
+      cmocka_unit_test(gguf_granite),
+      cmocka_unit_test(gguf_hunyuan),
+      cmocka_unit_test(gguf_olmo2),
+      cmocka_unit_test(gguf_smollm3),
       cmocka_unit_test(numpy_mistral),
       cmocka_unit_test(numpy_minicpm),
       cmocka_unit_test(numpy_minicpm_short),

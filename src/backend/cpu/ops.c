@@ -110,12 +110,12 @@ typedef struct row_job row_job;
 struct row_job {
   st_queue *q;
   void (*row)(const row_job *job, size_t token);
-  uint32_t n, heads, width;
+  uint32_t n, heads, width, n_rot;
   const st_batch *batch;
   float *x, *dst;         // [n][x_stride], [n][dst_stride]
   float *y;               // [n][y_stride]; changed by nothing but what stores it
   const float *norm;      // [width]
-  const float *table;     // [n_ctx][2][width / 2] cosines and sines
+  const float *table;     // [n_ctx][2][n_rot / 2] cosines and sines; NULL: none
   const uint32_t *tokens; // [n]
   size_t x_stride, y_stride, dst_stride;
   float value;
@@ -191,15 +191,17 @@ static void norm_into(st_queue *q, const st_array *x, uint32_t n, uint32_t width
 }
 
 static void rope_row(const row_job *j, size_t t) {
-  size_t half = j->width / 2;
+  size_t half = j->n_rot / 2;
   uint32_t position = place_of_token(j->batch, t).position;
   if (j->period) position %= j->period;
   if (position > j->most) position = j->most;
-  const float *cosine = j->table + (size_t)position * 2 * half, *x = j->x + t * j->x_stride;
+  const float *x = j->x + t * j->x_stride;
   float *dst = j->dst + t * j->dst_stride;
   if (dst != x) memcpy(dst, x, j->heads * j->width * sizeof *dst);
+  if (!j->table) return;
+  const float *cosine = j->table + (size_t)position * 2 * half;
   for (uint32_t h = 0; h < j->heads; h++) {
-    j->q->kernels->rope(dst + (size_t)h * j->width, cosine, cosine + half, j->width, j->interleaved);
+    j->q->kernels->rope(dst + (size_t)h * j->width, cosine, cosine + half, j->n_rot, j->interleaved);
   }
 }
 
@@ -212,7 +214,8 @@ static void rope(st_queue *q, const st_array *x, const st_batch *batch, const st
                       .width = args->head_dim,
                       .x = x->data,
                       .x_stride = x->width,
-                      .table = args->table->values,
+                      .n_rot = args->n_rot,
+                      .table = args->table ? args->table->values : NULL,
                       .interleaved = args->interleaved,
                       .period = args->period,
                       .most = args->most,

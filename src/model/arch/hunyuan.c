@@ -1,0 +1,43 @@
+// Hunyuan's dense models (Hy-MT2): Llama with q and k normalized a head, after RoPE.
+#include "model/arch.h"
+
+static const char *const gguf_names[] = {"hunyuan-dense", NULL};
+static const char *const model_types[] = {"hunyuan_v1_dense", NULL};
+
+static const st_fact facts[] = {
+    {NULL, "rope:alpha", ST_FACT_USED, "null", "the base of the class's dynamic scaling, whatever the length"},
+    {NULL, "use_qk_norm", ST_FACT_AT, "true", "HunYuanDenseV1Attention always has the norms"},
+    {NULL, "num_experts", ST_FACT_AT, "0|1", "one is the dense layer"},
+    {NULL, "cla_share_factor", ST_FACT_NEUTRAL, "", "counts only with use_cla, which is refused"},
+    {NULL, "org_vocab_size", ST_FACT_NEUTRAL, "", "the vocabulary without its padding"},
+    {0},
+};
+
+static const st_binding bindings[] = {
+    ST_BIND_GLOBAL,
+    ST_BIND_ATTENTION,
+    {.role = ST_ATTN_Q_NORM, .hf = "model.layers.%u.self_attn.query_layernorm"},
+    {.role = ST_ATTN_K_NORM, .hf = "model.layers.%u.self_attn.key_layernorm"},
+    ST_BIND(ST_FFN_NORM),
+    ST_BIND_MLP,
+    ST_BIND_END,
+};
+
+const st_spec st_spec_hunyuan = {
+    .name = "hunyuan-dense",
+    .gguf_names = gguf_names,
+    .model_types = model_types,
+    .hf_class = "HunYuanDenseV1ForCausalLM",
+    .facts = facts,
+    .defaults = {.n_layer = 32,
+                 .n_embd = 4096,
+                 .n_head = 32,
+                 .n_ff = 11008,
+                 .n_vocab = 290943,
+                 .n_ctx_train = 2048,
+                 .norm_eps = 1e-5f,
+                 .fn = ST_FN_SILU,
+                 .norm_after_rope = true,
+                 .rope = {.theta = 10000}},
+    .bindings = bindings,
+};
