@@ -35,10 +35,10 @@ typedef enum st_scale_rule {
 
 typedef struct st_coding {
   uint8_t kind, number, rule; // st_form_kind, st_number, st_scale_rule
-  uint8_t low, high;
+  uint8_t low, high;          // bits of the planes: 1, 2 or 4 each, 6 at most together, high may be 0; or 8 and 0, int8
   uint8_t head, front, back;
   uint8_t subs;         // scales of a row in a step: one, or one for each 16 columns
-  uint8_t offset;       // what a code is larger than what it means
+  uint8_t offset;       // what a code is larger than what it means; with values: no value is below -offset, or above it
   bool minimums;        // weight = d * code + m
   bool by_block;        // heads stand before every st_matrix.block columns
   const int8_t *values; // what each of 16 codes means, instead; NULL: none
@@ -55,6 +55,16 @@ static inline st_coding st_coding_of(st_form form) {
 #include "kernel/forms.def"
   };
   return codings[form];
+}
+
+// Whether codes, or their values, may take all of a byte with their sign.
+static inline bool st_coding_is_byte(st_coding c) {
+  return c.low == 8 || (c.values && c.offset > 63);
+}
+
+// The largest byte that a code becomes, a value that of its sum with the offset.
+static inline int st_coding_largest(st_coding c) {
+  return c.values ? 2 * c.offset : (1 << (c.low + c.high)) - 1;
 }
 
 static inline bool st_form_is(st_form form, st_form_kind kind) {

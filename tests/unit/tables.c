@@ -13,6 +13,7 @@
 #include "form_names.h"
 #include "kernel/kernel.h"
 #include "kernel/layout.h"
+#include "quant/rows.h"
 #include "setun.h"
 
 #include <stdio.h>
@@ -98,6 +99,27 @@ static bool becomes(st_form form) {
   return false;
 }
 
+// What the kernels take for granted of a row's coding, and of the blocks of the format that becomes it.
+static void check_coding(st_form form, const char *name) {
+  st_coding c = st_coding_of(form);
+  if (c.kind != ST_KIND_CODES) return;
+  bool planes = c.low && c.low <= 4 && !(8 % c.low) && c.high <= 2 && c.low + c.high <= 6;
+  if (!planes && (c.low != 8 || c.high)) fail_msg("%s: there are no planes of %d and %d bits", name, c.low, c.high);
+  if (c.subs != 1 && c.subs != 2) fail_msg("%s: subs is %d, expected 1 or 2", name, c.subs);
+  if (c.head && c.front) fail_msg("%s has scales at the head and in front", name);
+  for (int i = 0; c.values && i < 1 << (c.low + c.high); i++) {
+    if (abs(c.values[i]) > c.offset) fail_msg("%s: value %d is outside -offset..offset", name, c.values[i]);
+  }
+  for (int id = 0; st_form_rows_taken(form) == ST_FORM_BLOCKS && id < ST_FORMAT_COUNT; id++) {
+    const st_format *f = st_format_get((st_format_id)id);
+    if (st_form_of(f) != form) continue;
+    if (!f->ops->value || !f->ops->value->parts) fail_msg("%s becomes %s and has no `parts`", f->name, name);
+    uint32_t expected = c.head && !c.by_block ? ST_SUPER : c.head ? f->block / ST_STEP * ST_STEP : ST_STEP;
+    if (f->block != expected)
+      fail_msg("%s: blocks of %u columns, %s has them of %u", f->name, f->block, name, expected);
+  }
+}
+
 static void forms(void **state) {
   (void)state;
   char *docs = read_text("docs/kernels.md");
@@ -108,6 +130,7 @@ static void forms(void **state) {
     const char *name = form_name(form);
     for (int other = 0; other < i; other++) assert_string_not_equal(name, form_name((st_form)other));
     if (!becomes(form)) fail_msg("no format becomes %s", name);
+    check_coding(form, name);
     bool any = false;
     for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
       bool takes = st_form_takes(form, (st_activation)kind);

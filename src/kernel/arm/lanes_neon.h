@@ -287,7 +287,8 @@ LANES_INLINE uint8x16_t lanes_plane(const uint8_t *p, int bits, int j, int i, in
 
 // What a code is larger than what it means; values have their sign.
 LANES_INLINE int vb_offset(st_form form) {
-  return st_coding_of(form).offset;
+  const st_coding c = st_coding_of(form);
+  return c.values ? 0 : c.offset;
 }
 
 // 64 signed bytes: part j (0 to 7) of 32 columns, from where the form's codes stand; what they mean plus vb_offset.
@@ -351,14 +352,13 @@ typedef struct {
 } vd;
 enum { LANES_FLUSH = 8 }; // 64 products of at most 381: 24384. The others are added up after each step at the latest.
 
-// Parts of a step that a vd holds: 8 products of at most 127 * 31 are 31496; Q6K is added up after 16 columns, 4 of at
-// most 127 * 63 being 32004. Q8 and the values of IQ4_NL are summed in 32 bits.
-LANES_INLINE size_t vd_parts(st_form form) {
-  return (void)form, 8;
-}
+// Whether sums have 32 bits: what takes all of a byte.
 LANES_INLINE bool vd_wide(st_form form) {
-  const st_coding c = st_coding_of(form);
-  return c.low == 8 || c.values == st_iq4_values;
+  return st_coding_is_byte(st_coding_of(form)) || st_coding_largest(st_coding_of(form)) > 63;
+}
+// Parts of a step that a vd holds: 8 products of at most 127 * 31 are 31496, 4 of at most 127 * 63 are 32004.
+LANES_INLINE size_t vd_parts(st_form form) {
+  return vd_wide(form) || st_coding_largest(st_coding_of(form)) <= 31 ? 8 : 4;
 }
 
 LANES_INLINE void vd_opaque(vd *v) {

@@ -304,6 +304,7 @@ LANES_INLINE __m256i lanes_shift(__m256i v, int by) {
   case 4: return _mm256_srli_epi16(v, 4);
   case 5: return _mm256_srli_epi16(v, 5);
   case 6: return _mm256_srli_epi16(v, 6);
+  case 7: return _mm256_srli_epi16(v, 7);
   default: return v;
   }
 }
@@ -325,19 +326,17 @@ LANES_INLINE bool vb_signed(st_form form) {
 // What a code, or its value, is smaller than the byte that vb_codes makes of it.
 LANES_INLINE int vb_offset(st_form form) {
   const st_coding c = st_coding_of(form);
-  return c.low == 8 || c.values == st_iq4_values ? 128 : c.values ? 12 : c.offset;
+  return c.low == 8 ? 128 : c.offset;
 }
 #else
 // Whether bytes have a sign: Q8's codes, and the values of IQ4_NL.
 LANES_INLINE bool vb_signed(st_form form) {
-  const st_coding c = st_coding_of(form);
-  return c.low == 8 || c.values == st_iq4_values;
+  return st_coding_is_byte(st_coding_of(form));
 }
 
 // What a code, or its value, is smaller than the byte that vb_codes makes of it.
 LANES_INLINE int vb_offset(st_form form) {
-  const st_coding c = st_coding_of(form);
-  return vb_signed(form) ? 0 : c.values ? 12 : c.offset;
+  return vb_signed(form) ? 0 : st_coding_of(form).offset;
 }
 #endif
 
@@ -401,15 +400,14 @@ LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
 // at each of a step's 8 parts, to 24384. The others are added up after each step at the latest.
 enum { LANES_FLUSH = 4 };
 
-// Parts of a step that a vd holds. With two products of at most 127 * code a part: 8 to 30480 (15) and 14224 (7), 4 to
-// 31496 (31) and 24384 (24). What is wider is summed in 32 bits.
-LANES_INLINE size_t vd_parts(st_form form) {
-  const st_coding c = st_coding_of(form);
-  return (c.low == 4 && c.high == 1) || c.values == st_e2m1_doubled ? 4 : 8;
-}
+// Whether sums have 32 bits: two products alone may be more than 16 hold.
 LANES_INLINE bool vd_wide(st_form form) {
-  const st_coding c = st_coding_of(form);
-  return vb_signed(form) || (c.low == 4 && c.high == 2);
+  return vb_signed(form) || st_coding_largest(st_coding_of(form)) > 31;
+}
+// Parts of a step that a vd holds: two products of at most 127 * 15 a part, 8 times, are 30480; of 127 * 31, 4 times,
+// 31496.
+LANES_INLINE size_t vd_parts(st_form form) {
+  return vd_wide(form) || st_coding_largest(st_coding_of(form)) <= 15 ? 8 : 4;
 }
 
 // Sums in turn for each token: an addition of products takes one cycle.

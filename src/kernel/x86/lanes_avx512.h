@@ -274,6 +274,7 @@ LANES_INLINE vb lanes_shift(vb v, int by) {
   case 4: return _mm512_srli_epi16(v, 4);
   case 5: return _mm512_srli_epi16(v, 5);
   case 6: return _mm512_srli_epi16(v, 6);
+  case 7: return _mm512_srli_epi16(v, 7);
   default: return v;
   }
 }
@@ -285,7 +286,7 @@ LANES_INLINE vb lanes_plane(const uint8_t *p, int bits, int i, int to) {
   return _mm512_and_si512(lanes_shift(v, i * bits % 8 - to), _mm512_set1_epi8((char)(((1 << bits) - 1) << to)));
 }
 
-// What the codes of IQ4_NL and E2M1 mean, plus vb_offset.
+// What codes with a table of values mean, plus vb_offset.
 LANES_INLINE vb lanes_values_of(const int8_t *values, int offset) {
   __m128i v = _mm_add_epi8(_mm_loadu_si128((const __m128i *)values), _mm_set1_epi8((char)offset));
   return _mm512_broadcast_i32x4(v);
@@ -294,7 +295,7 @@ LANES_INLINE vb lanes_values_of(const int8_t *values, int offset) {
 // What a code, or its value, is smaller than the unsigned byte that vb_codes makes of it.
 LANES_INLINE int vb_offset(st_form form) {
   const st_coding c = st_coding_of(form);
-  return c.low == 8 || c.values == st_iq4_values ? 128 : c.values ? 12 : c.offset;
+  return c.low == 8 ? 128 : c.offset;
 }
 
 // 64 unsigned bytes: part i (0 to 7) of 32 columns, from where the form's codes stand; what they mean plus vb_offset.

@@ -133,8 +133,9 @@ static void make_rows(matrix *w, mode how, uint8_t *source, size_t row_bytes, fl
 }
 
 matrix make_matrix(st_form form, size_t rows, size_t columns, uint32_t block, mode how) {
-  matrix w = {.m = {.form = form, .rows = rows, .columns = columns, .block = has_block(form) ? block : 0}};
   st_format format = format_for(form, block);
+  block = format.block;
+  matrix w = {.m = {.form = form, .rows = rows, .columns = columns, .block = has_block(form) ? block : 0}};
   size_t groups = (rows + 15) / 16;
   size_t row_bytes = format.block_bytes                           ? columns / format.block * format.block_bytes
                      : st_form_rows_taken(form) == ST_FORM_FLOATS ? columns * 4

@@ -203,7 +203,7 @@ static void check_formats(const st_kernels *k, const st_kernels *reference, size
     st_form form = st_form_of(format);
     if (st_form_rows_taken(form) != ST_FORM_BLOCKS) continue;
     size_t row_bytes = COLUMNS / format->block * format->block_bytes,
-           group_bytes = st_form_group_bytes(form, COLUMNS, 32);
+           group_bytes = st_form_group_bytes(form, COLUMNS, format->block);
     uint8_t *bytes = st_malloc(ROWS, row_bytes);
     guarded groups = guarded_alloc(2 * group_bytes);
     static float decoded[ROWS * COLUMNS], out[COLUMNS];
@@ -214,9 +214,15 @@ static void check_formats(const st_kernels *k, const st_kernels *reference, size
     }
     st_strip strip = {.row = 0, .count = ROWS, .bytes = ROWS * row_bytes};
     format->ops->decode(format, (st_shape){ROWS, COLUMNS}, &strip, bytes, decoded);
-    st_form_pack(form, format, COLUMNS, 32, bytes, NULL, 16, groups.data);
-    st_form_pack(form, format, COLUMNS, 32, bytes + 16 * row_bytes, NULL, ROWS - 16, groups.data + group_bytes);
-    st_matrix m = {.form = form, .rows = ROWS, .columns = COLUMNS, .group_bytes = group_bytes, .data = groups.data};
+    st_form_pack(form, format, COLUMNS, format->block, bytes, NULL, 16, groups.data);
+    st_form_pack(form, format, COLUMNS, format->block, bytes + 16 * row_bytes, NULL, ROWS - 16,
+                 groups.data + group_bytes);
+    st_matrix m = {.form = form,
+                   .rows = ROWS,
+                   .columns = COLUMNS,
+                   .block = format->block,
+                   .group_bytes = group_bytes,
+                   .data = groups.data};
     for (size_t r = 0; r < ROWS; r++) {
       k->row[form](&m, r, out);
       comparisons++;
