@@ -4,7 +4,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <stdint.h>
+#include <string.h>
 #ifdef __linux__
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,19 +31,20 @@ st_cpu st_cpu_detect(void) {
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return cpu;
   uint64_t state = saved_state();
   bool fma = c & bit_FMA, f16c = c & bit_F16C, avx = (c & bit_AVX) && (state & 6) == 6;
-  unsigned a7, b7, c7, d7;
-  if (!avx || !__get_cpuid_count(7, 0, &a7, &b7, &c7, &d7)) return cpu;
-  unsigned a71, b71, c71, d71;
-  if (!__get_cpuid_count(7, 1, &a71, &b71, &c71, &d71)) a71 = 0;
+  uint32_t leaf[2][4] = {0};
+  for (unsigned sub = 0; sub < 2; sub++) {
+    uint32_t *r = leaf[sub];
+    if (!avx || !__get_cpuid_count(7, sub, &r[ST_EAX], &r[ST_EBX], &r[ST_ECX], &r[ST_EDX])) break;
+  }
+  const uint32_t b7 = leaf[0][ST_EBX], c7 = leaf[0][ST_ECX], d7 = leaf[0][ST_EDX];
   cpu.avx2 = fma && f16c && (b7 & 1u << 5) && (b7 & 1u << 8);
-  cpu.avx_vnni = cpu.avx2 && (a71 & 1u << 4);
-  if (!cpu.avx2 || (state & 0xE6) != 0xE6) return cpu;
+  if (!cpu.avx2) return cpu;
+  memcpy(cpu.leaf7, leaf, sizeof leaf);
+  if ((state & 0xE6) != 0xE6) return cpu;
   const unsigned f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
   cpu.avx512 = (b7 & f) && (b7 & dq) && (b7 & bw) && (b7 & vl) && (c7 & 1u << 11);
-  cpu.avx512_vbmi = cpu.avx512 && (c7 & 1u << 1);
   bool tiles = cpu.avx512 && (d7 & 1u << 24) && (state & 3u << 17) == 3u << 17;
   cpu.amx = tiles && (d7 & 1u << 25) && ask_for_tiles();
-  cpu.amx_bf16 = cpu.amx && (d7 & 1u << 22);
   return cpu;
 }
 

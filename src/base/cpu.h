@@ -3,15 +3,18 @@
 #define SETUN_BASE_CPU_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+enum { ST_EAX, ST_EBX, ST_ECX, ST_EDX };
 
 typedef struct st_cpu {
-  bool avx2;        // with FMA, F16C, BMI2
-  bool avx_vnni;    // beside avx2, whether or not there is avx512
-  bool avx512;      // F, BW, DQ, VL, with VNNI
-  bool avx512_vbmi; // beside avx512
-  bool amx;         // int8 tiles, and the system lets this process use them
-  bool amx_bf16;
+  bool avx2;   // with FMA, F16C, BMI2
+  bool avx512; // F, BW, DQ, VL, with VNNI
+  bool amx;    // int8 tiles, and the system lets this process use them
   bool neon, dotprod;
+  // x86-64: CPUID leaf 7, subleaves 0 and 1, where there is avx2, else zero: what instructions have a bit there whose
+  // registers one of the flags above has the system save.
+  uint32_t leaf7[2][4];
 } st_cpu;
 
 // Asks the processor each time; asks the system for AMX's tile state on the first call in a process that has it, so
