@@ -253,28 +253,28 @@ static void take_result(engine *e, size_t entry) {
 
 static void count_pass(engine *e, size_t n, double seconds) {
   size_t tokens = 0, drawn = 0, prompts = 0;
-  setun_context_info info = {.size = sizeof info};
   for (size_t i = 0; i < n; i++) {
     const choice *c = e->slots[e->owners[i]];
     if (!c) continue;
     if (c->state == CHOICE_PROMPT) tokens += e->entries[i].n, prompts++;
     drawn += c->state == CHOICE_TEXT || c->done + e->entries[i].n == c->job->prompts[c->prompt].n;
   }
-  setun_context_get_info(e->context, &info, NULL);
   pthread_mutex_lock(&e->lock);
   e->state.passes++;
   e->state.places += n;
   e->state.prompt_tokens += tokens;
   e->state.drawn_tokens += drawn;
   *(prompts ? &e->state.prompt_seconds : &e->state.drawing_seconds) += seconds;
-  e->state.pages = info.pages;
-  e->state.pages_used = info.pages_used;
-  e->state.pages_kept = info.pages_kept;
   pthread_mutex_unlock(&e->lock);
 }
 
 static void show_slots(engine *e) {
+  setun_context_info info = {.size = sizeof info};
+  setun_context_get_info(e->context, &info, NULL);
   pthread_mutex_lock(&e->lock);
+  e->state.pages = info.pages;
+  e->state.pages_used = info.pages_used;
+  e->state.pages_kept = info.pages_kept;
   e->state.running = 0;
   for (uint32_t i = 0; i < e->n_slots; i++) {
     const choice *c = e->slots[i];

@@ -178,8 +178,20 @@ static void add_headers(exchange *x, struct MHD_Response *r) {
   for (size_t i = 0; i < x->n_headers; i++) MHD_add_response_header(r, x->headers[i].name, x->headers[i].value);
 }
 
+// Nobody else changes what the reply begins with once its phase is EXCHANGE_SENDING. Without the lock: libmicrohttpd
+// has one of its own for a response, which it holds while it calls read_stream.
+static enum MHD_Result queue(exchange *x) {
+  struct MHD_Response *r = make_response(x);
+  if (!r) return MHD_NO;
+  add_headers(x, r);
+  enum MHD_Result result = MHD_queue_response(x->connection, x->status, r);
+  MHD_destroy_response(r);
+  return result;
+}
+
 enum MHD_Result exchange_send(exchange *x) {
   enum MHD_Result result = MHD_NO;
+  bool ready = false;
   pthread_mutex_lock(&x->lock);
   if (atomic_load(&x->gone)) {
     // the client left, so that nobody reads what would be sent
@@ -188,16 +200,11 @@ enum MHD_Result exchange_send(exchange *x) {
     MHD_suspend_connection(x->connection);
     result = MHD_YES;
   } else if (x->phase == EXCHANGE_READY) {
-    struct MHD_Response *r = make_response(x);
     x->phase = EXCHANGE_SENDING;
-    if (r) {
-      add_headers(x, r);
-      result = MHD_queue_response(x->connection, x->status, r);
-      MHD_destroy_response(r);
-    }
+    ready = true;
   }
   pthread_mutex_unlock(&x->lock);
-  return result;
+  return ready ? queue(x) : result;
 }
 
 void exchange_abandon(exchange *x) {

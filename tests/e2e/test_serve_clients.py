@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 from serving import has_server
-from support import TALES, main, setun
+from support import TALES, argmax, main, read_safetensors, rows, setun
 from test_serve_text import PROMPT, TextCase, run_text
 
 try:
@@ -165,7 +165,7 @@ class EvaluationTest(TextCase):
                     file.write(json.dumps({"text": text, "choices": choices, "label": label}) + "\n")
             with open(os.path.join(folder, "texts.jsonl"), "w", encoding="utf-8") as file:
                 for text in TEXTS:
-                    answer = run_text("-n", 12, "--temp", 0, prompt=text)
+                    answer = self.greedy(text, 12)
                     file.write(json.dumps({"text": text, "answer": answer}) + "\n")
             with open(os.path.join(folder, task + ".yaml"), "w", encoding="utf-8") as file:
                 file.write(TASKS[task] % folder)
@@ -184,21 +184,34 @@ class EvaluationTest(TextCase):
                             scores = json.load(file)["results"][task]
             return scores, samples
 
-    def model_args(self, more=""):
+    def model_args(self):
         return ("--model_args", f"model=setun-tales-7m,base_url={self.server.url}/v1/completions,tokenizer_backend=remote,"
-                                f"num_concurrent=2,max_length=256{more}")
+                                f"num_concurrent=2,max_length=256")
 
-    def total(self, text, first=0):
-        """The log-likelihood of a text's tokens behind one token: BOS, or the end token 1, which lm-eval begins whole texts with."""
-        ids = [first] + json.loads(setun("tokenize", TALES, "-p", text, "--ids").stdout)
+    def total(self, text, *first):
+        """The log-likelihood of a text's tokens from the second one on. lm-eval begins no text with BOS, but whole texts with the
+        end token, 1."""
+        ids = [*first, *json.loads(setun("tokenize", TALES, "-p", text, "--ids").stdout)]
         with tempfile.NamedTemporaryFile("w") as file:
             json.dump(ids, file)
             file.flush()
             r = json.loads(setun("perplexity", TALES, "--ids", file.name, "--json").stdout)
         return -r["nll"] * r["tokens"]
 
+    @staticmethod
+    def greedy(text, n):
+        """The likeliest tokens behind a text without BOS, from the logits."""
+        ids = json.loads(setun("tokenize", TALES, "-p", text, "--ids").stdout)
+        before = len(ids)
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(n):
+                path = os.path.join(folder, "l")
+                setun("logits", TALES, "--ids", ",".join(map(str, ids)), "-o", path)
+                ids.append(argmax(rows(read_safetensors(path)["logits"])[-1]))
+        return setun("detokenize", TALES, *ids[before:]).stdout.decode()
+
     def test_choices(self):
-        scores, samples = self.evaluate("local-completions", "tales_choice", *self.model_args(",add_bos_token=True"))
+        scores, samples = self.evaluate("local-completions", "tales_choice", *self.model_args())
         self.assertEqual(scores["acc,none"], 1.0)
         for sample in samples:
             text, choices, _ = QUESTIONS[sample["doc_id"]]
@@ -211,7 +224,7 @@ class EvaluationTest(TextCase):
         self.assertAlmostEqual(scores["word_perplexity,none"] / want, 1, places=2)
 
     def test_generation(self):
-        scores, _ = self.evaluate("local-completions", "tales_generate", *self.model_args(",add_bos_token=True"))
+        scores, _ = self.evaluate("local-completions", "tales_generate", *self.model_args())
         self.assertEqual(scores["exact_match,none"], 1.0)
 
     def test_chat(self):
