@@ -221,13 +221,19 @@ static setun_status add_bound_tensor(st_conversion *p, const st_bound *b, const 
   return s == SETUN_OK ? add_weight(p, &u, &w, err) : s;
 }
 
+// A tensor of a layer that holds the matrices of several roles.
+static bool is_joined(st_role role) {
+  return st_role_matrices(role) > 1 && st_role_get(role)->part != ST_OF_EXPERT;
+}
+
 static setun_status collect_bound(st_conversion *p, setun_error *err) {
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < p->weights.n && s == SETUN_OK; i++) {
     const st_bound *b = &p->weights.items[i];
     st_weight w = st_bound_stored(b);
+    if (b->expert < 0 && w.shape.rows != w.stored.rows) continue; // of a joined tensor, see is_bound
     if (st_conversion_is_rope_rule(p, b)) {
-      s = st_conversion_rope_rule(p, &w, err);
+      s = st_conversion_rope_rule(p, b->role, &w, err);
       continue;
     }
     s = add_bound_tensor(p, b, &w, false, err);
@@ -240,6 +246,7 @@ static setun_status collect_bound(st_conversion *p, setun_error *err) {
 static bool is_bound(const st_conversion *p, const st_tensor *t) {
   if (!p->weights.n || !p->weights.used[t - p->d->tensors]) return false;
   unit u = unit_of(p, t);
+  if (u.place.known && is_joined(u.place.role)) return false; // taken whole, by its own name
   return u.named != NAMED_SCALE && !ends_with(t->name, ".rms_norm.weight");
 }
 

@@ -122,7 +122,7 @@ setun_status st_conversion_collect(st_conversion *plan, setun_error *err);
 // them, which becomes the plan's: rope_freqs.c
 setun_status st_conversion_rope(st_conversion *plan, setun_error *err);
 bool st_conversion_is_rope_rule(const st_conversion *plan, const st_bound *bound);
-setun_status st_conversion_rope_rule(st_conversion *plan, const st_weight *divisors, setun_error *err);
+setun_status st_conversion_rope_rule(st_conversion *plan, st_role role, const st_weight *divisors, setun_error *err);
 // A layer's experts in one tensor, where the target's directories have them so: experts_hf.c
 bool st_conversion_stacks(const st_conversion *plan, const st_tensor_use *place);
 setun_status st_conversion_stack_experts(st_conversion *plan, setun_error *err);

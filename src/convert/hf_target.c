@@ -166,6 +166,14 @@ static void set_names(const st_conversion *p, members *m) {
   set_text(m, "model_type", spec->model_types[0]);
 }
 
+static void set_list(members *m, const char *key, const float *values, uint32_t n) {
+  st_json list = st_json_make_array();
+  for (uint32_t i = 0; values && i < n; i++) {
+    st_json_push(m->root, &list, st_json_make_real(m->root, (double)values[i]));
+  }
+  set(m, key, list);
+}
+
 static void set_rope(const st_hparams *h, members *m) {
   static const char *const types[] = {[ST_ROPE_PLAIN] = NULL,
                                       [ST_ROPE_LINEAR] = "linear",
@@ -175,6 +183,7 @@ static void set_rope(const st_hparams *h, members *m) {
   const st_rope_params *r = &h->rope;
   set_f32(m, "rope_theta", r->theta);
   if (h->has_rope_local) set_f32(m, "rope_local_base_freq", h->rope_local.theta);
+  if (h->n_rot != h->head_dim) set_f32(m, "partial_rotary_factor", (float)h->n_rot / (float)h->head_dim);
   if (!types[r->scaling]) return;
   st_json scaling = st_json_make_object();
   members s = {m->root, &scaling};
@@ -191,6 +200,13 @@ static void set_rope(const st_hparams *h, members *m) {
     set_f32(&s, "beta_fast", r->beta_fast);
     set_f32(&s, "beta_slow", r->beta_slow);
     set_bool(&s, "truncate", r->truncate);
+  }
+  if (r->scaling == ST_ROPE_LONG) {
+    set_list(&s, "short_factor", r->short_factor, h->n_rot / 2);
+    set_list(&s, "long_factor", r->long_factor, h->n_rot / 2);
+    if (r->original_max_position_embeddings) { // where the classes look for it
+      set_u32(m, "original_max_position_embeddings", r->original_max_position_embeddings);
+    }
   }
   if (r->attention_factor > 0) set_f32(&s, "attention_factor", r->attention_factor);
   set(m, "rope_scaling", scaling);

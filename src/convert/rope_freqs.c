@@ -134,10 +134,12 @@ static bool find_rule(const st_hparams *h, const float *divisors, st_rope_params
 }
 
 bool st_conversion_is_rope_rule(const st_conversion *p, const st_bound *bound) {
-  return bound->role == ST_ROPE_FREQS && p->from_gguf && !p->to_gguf;
+  st_rope_params r = p->h.rope;
+  return (bound->role == ST_ROPE_FREQS || st_rope_factors(&r, bound->role)) && p->from_gguf && !p->to_gguf;
 }
 
-setun_status st_conversion_rope_rule(st_conversion *p, const st_weight *divisors, setun_error *err) {
+setun_status st_conversion_rope_rule(st_conversion *p, st_role role, const st_weight *divisors, setun_error *err) {
+  float **factors = st_rope_factors(&p->h.rope, role);
   uint32_t pairs = p->h.n_rot / 2;
   float *values = st_malloc(pairs, sizeof *values);
   if (!values) return st_fail_memory(err, divisors->name);
@@ -148,6 +150,11 @@ setun_status st_conversion_rope_rule(st_conversion *p, const st_weight *divisors
     st_row_reader_close(&r);
   }
   if (s == SETUN_OK) s = st_rope_check_divisors(divisors->name, values, pairs, err);
+  if (s == SETUN_OK && factors) { // LongRoPE's, which config.json lists
+    st_free(*factors);
+    *factors = values;
+    return SETUN_OK;
+  }
   st_rope_params rule;
   if (s == SETUN_OK && p->h.rope.scaling == ST_ROPE_PLAIN && find_rule(&p->h, values, &rule)) {
     p->h.rope = rule;

@@ -42,6 +42,8 @@ struct st_spec {
   st_hparams defaults;
   const st_fact *facts; // what it reads beyond facts.def's USED rows, and where it differs; ended with {0}; or NULL
   st_window_rule windows;
+  bool partial_rope;          // RoPE may turn the first elements of each head only
+  bool gguf_longrope;         // its GGUF files with tensors of LongRoPE's factors mean it where they name no scaling
   bool gguf_factors;          // its GGUF files state embedding_scale, residual_scale and logit_scale, whatever they are
   bool gguf_interleaved;      // its GGUF files hold q and k rows for interleaved RoPE
   const char *gguf_pre;       // the split pattern of its GGUF files that name none; NULL: "default"

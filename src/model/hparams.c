@@ -40,7 +40,7 @@ static const char *missing_for(const char *name, size_t length) {
       {{"qwen2_vl", "qwen2_5_vl", "qwen2vl", "qwen3vl"}, "RoPE in three dimensions and a vision part"},
       {{"llama4", "llama4_text"}, "chunked attention and layers without RoPE"},
       {{"minicpm3", "deepseek_v2", "deepseek_v3", "deepseek2"}, "latent attention"},
-      {{"phi", "phi2", "phi3"}, "fused q/k/v and gate/up matrices"},
+      {{"phi", "phi2"}, "an MLP and norms of its own"},
       {{"olmo"}, "norms without weights"},
       {{"granitemoe", "cohere", "cohere2"}, "experts, factors or norms of its own"},
       {{"mistral3", "ministral"}, "settings of its own"},
@@ -110,6 +110,7 @@ typedef enum field {
   N_HEAD,
   N_HEAD_KV,
   HEAD_DIM,
+  ROTATED,
   N_FF,
   N_VOCAB,
   N_CTX,
@@ -129,6 +130,7 @@ static const char *key_of(const st_directory *d, field f, char out[160]) {
               [N_HEAD] = {"attention.head_count", "num_attention_heads"},
               [N_HEAD_KV] = {"attention.head_count_kv", "num_key_value_heads"},
               [HEAD_DIM] = {"attention.key_length", "head_dim"},
+              [ROTATED] = {"rope.dimension_count", "partial_rotary_factor"},
               [N_FF] = {"feed_forward_length", "intermediate_size"},
               [N_VOCAB] = {"vocab_size", "vocab_size"},
               [N_CTX] = {"context_length", "max_position_embeddings"},
@@ -218,6 +220,10 @@ static setun_status check(const st_directory *d, st_hparams *h, setun_error *err
                    key_of(d, HEAD_DIM, key), h->head_dim);
   }
   if (!h->n_rot) h->n_rot = h->head_dim;
+  if (h->n_rot % 2 || h->n_rot > h->head_dim) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected an even number of at most %u elements, found %u",
+                   key_of(d, ROTATED, key), h->head_dim, h->n_rot);
+  }
   if ((s = check_numbers(d, h, err)) != SETUN_OK) return s;
   // Beyond the trained length only as far as a scaling says that it stretches.
   double stretched = (double)h->rope.original_max_position_embeddings * h->rope.factor;

@@ -17,7 +17,8 @@ setun_status st_gguf_spec(const st_directory *d, const st_spec **spec, setun_err
 // A reader of one file's keys: each step is skipped once one failed.
 typedef struct {
   const st_metadata *m;
-  bool defaults; // a key that is absent has the family's default
+  bool defaults;       // a key that is absent has the family's default
+  const char *scaling; // of RoPE, where no key names one; NULL: none
   char architecture[64];
   setun_status status;
   setun_error *err;
@@ -128,6 +129,7 @@ static void read_rope(keys *k, st_rope_params *r) {
   float attention = 1, extra = 1, extrapolation = -1; // below 0: as the type has it
   get_f32(k, "rope.freq_base", &r->theta);
   if (k->status == SETUN_OK) k->status = st_metadata_text(k->m, full_key(k, "rope.scaling.type", key), &type, k->err);
+  if (!type.data && k->scaling) type = (st_text){k->scaling, strlen(k->scaling)};
   read_stretch(k, &r->factor);
   get_u32(k, "rope.scaling.original_context_length", &r->original_max_position_embeddings);
   get_factor(k, "rope.scaling.yarn_beta_fast", &r->beta_fast);
@@ -250,13 +252,15 @@ static void read_factors(keys *k, st_hparams *h) {
   h->logit_scale = 1 / divisor;
 }
 
-// RoPE turns whole heads, by one table, or by a second one in sliding layers where the family has that.
-static void check_rope(keys *k, const st_hparams *h) {
+// RoPE turns whole heads, but in families that have another count, by one table, or by a second one in sliding layers
+// where the family has that.
+static void check_rope(keys *k, const st_spec *spec, st_hparams *h) {
   char key[128];
   uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
   static const char *const sizes[] = {"rope.dimension_count", "rope.dimension_count_swa", "attention.value_length",
                                       "attention.key_length_swa", "attention.value_length_swa"};
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes && head_dim; i++)
+  if (spec->partial_rope) get_u32(k, sizes[0], &h->n_rot);
+  for (size_t i = spec->partial_rope; i < sizeof sizes / sizeof *sizes && head_dim; i++)
     same_u32(k, sizes[i], "the head size", head_dim);
   float local = h->rope.theta;
   if (h->has_rope_local) return;
@@ -281,6 +285,7 @@ static setun_status read_vocabulary_size(const st_directory *d, st_hparams *h, s
 
 setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hparams *h, setun_error *err) {
   keys k = {.m = &d->metadata, .defaults = spec->gguf_defaults, .status = SETUN_OK, .err = err};
+  if (spec->gguf_longrope && st_directory_find(d, "rope_factors_long.weight")) k.scaling = "longrope";
   st_text name = st_metadata_find(&d->metadata, "general.architecture")->as.text;
   snprintf(k.architecture, sizeof k.architecture, "%.*s", (int)name.length, name.data);
   need_u32(&k, "block_count", &h->n_layer);
@@ -301,7 +306,7 @@ setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hpar
   read_activations(&k, d, spec, h);
   read_experts(&k, d, h);
   read_factors(&k, h);
-  check_rope(&k, h);
+  check_rope(&k, spec, h);
   if (k.status == SETUN_OK) k.status = st_gguf_windows(&d->metadata, k.architecture, spec, h, err);
   h->interleaved = spec->gguf_interleaved;
   h->norm_plus_one = false; // GGUF files hold 1 + w

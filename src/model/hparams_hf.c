@@ -79,11 +79,20 @@ static setun_status read_factors(const st_json *object, const char *key, uint32_
 }
 
 // RoPE on a part of each head only.
-static setun_status refuse_partial(const st_json *object, setun_error *err) {
+static setun_status read_partial(const st_json *object, const st_spec *spec, uint32_t head_dim, st_hparams *h,
+                                 setun_error *err) {
   float share = 1;
   setun_status s = st_json_f32(object, "partial_rotary_factor", &share, err);
-  if (s != SETUN_OK || share == 1) return s;
-  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "partial_rotary_factor: expected 1, found %g", (double)share);
+  if (s != SETUN_OK || !st_json_get(object, "partial_rotary_factor")) return s;
+  if (share != 1 && !spec->partial_rope) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "partial_rotary_factor: expected 1, found %g", (double)share);
+  }
+  if (!(share > 0 && share <= 1)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "partial_rotary_factor: expected a number above 0, at most 1, found %g",
+                   (double)share);
+  }
+  h->n_rot = (uint32_t)((double)share * head_dim);
+  return SETUN_OK;
 }
 
 // YaRN's correction of the attention in two numbers, which count only together.
@@ -151,10 +160,11 @@ static setun_status read_scaling(const st_json *scaling, uint32_t pairs, st_rope
   if (s == SETUN_OK && type && !strcmp(type, "dynamic") && st_json_get(scaling, "alpha") && pairs > 1) {
     return read_alpha(scaling, pairs, r, err);
   }
+  // Older files of LongRoPE call it so; YaRN has no such factors (Phi3Config).
+  if (s == SETUN_OK && type && !strcmp(type, "yarn") && st_json_get(scaling, "short_factor")) type = "longrope";
   if (s == SETUN_OK) s = rope_type(type ? type : "default", &r->scaling, err);
   if (s == SETUN_OK) s = read_members(scaling, r, err);
   if (s == SETUN_OK) s = st_json_bool(scaling, "truncate", &r->truncate, err);
-  if (s == SETUN_OK) s = refuse_partial(scaling, err);
   if (s == SETUN_OK && r->scaling == ST_ROPE_YARN && !r->attention_factor) s = read_mscale(scaling, r, err);
   if (s == SETUN_OK) {
     s = st_json_u32(scaling, "original_max_position_embeddings", 1, 1u << 30, &r->original_max_position_embeddings,
@@ -177,18 +187,22 @@ static setun_status check_longrope(const st_hparams *h, setun_error *err) {
                  h->n_ctx_train, original, (double)r->factor);
 }
 
-static setun_status read_rope(const st_json *c, st_hparams *h, setun_error *err) {
+static setun_status read_rope(const st_json *c, const st_spec *spec, st_hparams *h, setun_error *err) {
   uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
   const st_json *modern = st_json_get(c, "rope_parameters");
   const st_json *full = st_json_get(modern, "full_attention"), *sliding = st_json_get(modern, "sliding_attention");
   setun_status s =
       st_json_u32(c, "original_max_position_embeddings", 1, 1u << 30, &h->rope.original_max_position_embeddings, err);
   if (s == SETUN_OK) s = st_json_f32(c, "rope_theta", &h->rope.theta, err);
-  if (s == SETUN_OK) s = refuse_partial(c, err);
-  if (s == SETUN_OK) s = read_scaling(st_json_get(c, "rope_scaling"), head_dim / 2, &h->rope, err);
-  if (s == SETUN_OK) s = read_scaling(full ? full : modern, head_dim / 2, &h->rope, err);
+  const st_json *objects[] = {c, st_json_get(c, "rope_scaling"), modern, full, sliding};
+  for (size_t i = 0; i < sizeof objects / sizeof *objects && s == SETUN_OK; i++) {
+    if (objects[i]) s = read_partial(objects[i], spec, head_dim, h, err);
+  }
+  uint32_t pairs = (h->n_rot ? h->n_rot : head_dim) / 2;
+  if (s == SETUN_OK) s = read_scaling(objects[1], pairs, &h->rope, err);
+  if (s == SETUN_OK) s = read_scaling(full ? full : modern, pairs, &h->rope, err);
   if (s == SETUN_OK) s = check_longrope(h, err);
-  if (s == SETUN_OK && sliding && h->has_rope_local) s = read_scaling(sliding, head_dim / 2, &h->rope_local, err);
+  if (s == SETUN_OK && sliding && h->has_rope_local) s = read_scaling(sliding, pairs, &h->rope_local, err);
   if (s == SETUN_OK && h->has_rope_local) s = st_json_f32(c, "rope_local_base_freq", &h->rope_local.theta, err);
   return s;
 }
@@ -303,7 +317,7 @@ setun_status st_hf_hparams(const st_directory *d, const st_spec *spec, st_hparam
   if (s == SETUN_OK) s = st_json_bool(d->config, "tie_word_embeddings", &h->tied, err); // of a wrapper
   if (s == SETUN_OK) s = st_json_bool(c, "tie_word_embeddings", &h->tied, err);
   if (s == SETUN_OK) s = read_activation(c, h, err);
-  if (s == SETUN_OK) s = read_rope(c, h, err);
+  if (s == SETUN_OK) s = read_rope(c, spec, h, err);
   if (s == SETUN_OK) s = read_quantization(d->config, c, h, err);
   if (s == SETUN_OK) s = st_hf_windows(c, spec, h, err);
   if (s == SETUN_OK && spec->read_hf) s = spec->read_hf(c, h, err);

@@ -34,7 +34,7 @@ static void put_rope(const writer *w, const st_hparams *h) {
                                       [ST_ROPE_YARN] = "yarn",
                                       [ST_ROPE_LONG] = "longrope"};
   const st_rope_params *r = &h->rope;
-  put_u32(w, "rope.dimension_count", h->head_dim);
+  put_u32(w, "rope.dimension_count", h->n_rot);
   put_f32(w, "rope.freq_base", r->theta);
   if (h->has_rope_local) put_f32(w, "rope.freq_base_swa", h->rope_local.theta);
   if (!types[r->scaling]) return;

@@ -49,13 +49,45 @@ bool st_role_is_rotated(st_role role) {
   return role == ST_ATTN_Q || role == ST_ATTN_K;
 }
 
+// Tensors that hold the matrices of several roles: whose, and whether their rows alternate.
+static const struct {
+  st_role tensor;
+  uint32_t n;
+  st_role parts[3];
+  bool alternate;
+} joined[] = {{ST_ATTN_QKV, 3, {ST_ATTN_Q, ST_ATTN_K, ST_ATTN_V}, false},
+              {ST_FFN_GATE_UP, 2, {ST_FFN_GATE, ST_FFN_UP}, false},
+              {ST_EXPERT_GATE_UP, 2, {ST_EXPERT_GATE, ST_EXPERT_UP}, true}};
+enum { JOINED = sizeof joined / sizeof *joined };
+
 uint32_t st_role_matrices(st_role tensor) {
-  return tensor == ST_EXPERT_GATE_UP ? 2 : 1;
+  for (int i = 0; i < JOINED; i++) {
+    if (joined[i].tensor == tensor) return joined[i].n;
+  }
+  return 1;
 }
 
 int st_role_place_in(st_role tensor, st_role role) {
-  if (tensor != ST_EXPERT_GATE_UP || role == tensor) return role == tensor ? 0 : -1;
-  return role == ST_EXPERT_GATE ? 0 : role == ST_EXPERT_UP ? 1 : -1;
+  if (tensor == role) return 0;
+  for (int i = 0; i < JOINED; i++) {
+    for (uint32_t k = 0; k < joined[i].n && joined[i].tensor == tensor; k++) {
+      if (joined[i].parts[k] == role) return (int)k;
+    }
+  }
+  return -1;
+}
+
+st_role_rows st_role_rows_in(const st_hparams *h, st_role tensor, st_role role) {
+  st_role_rows rows = {0, 1, 0};
+  for (int i = 0; i < JOINED && tensor != role; i++) {
+    if (joined[i].tensor != tensor) continue;
+    int place = st_role_place_in(tensor, role);
+    rows.of = st_role_shape(h, tensor).rows;
+    rows.step = joined[i].alternate ? joined[i].n : 1;
+    if (joined[i].alternate) rows.first = (uint64_t)place;
+    for (int k = 0; k < place && !joined[i].alternate; k++) rows.first += st_role_shape(h, joined[i].parts[k]).rows;
+  }
+  return rows;
 }
 
 st_shape st_role_wide_shape(const st_hparams *h, st_role role) {

@@ -70,10 +70,15 @@ static inline bool st_role_in_layer(st_role role) {
 // Whether the rows of a head are in another order where RoPE turns neighbors (st_spec.gguf_interleaved).
 bool st_role_is_rotated(st_role role);
 
-// A tensor of one role may hold the matrices of several, whose rows alternate: how many (1: it is that role's alone);
-// and which of them `role` is in a tensor of the role `tensor`, -1 if it is not in there.
+// A tensor of one role may hold the matrices of several: how many (1: it is that role's alone); and which of them
+// `role` is in a tensor of the role `tensor`, -1 if it is not in there.
 uint32_t st_role_matrices(st_role tensor);
 int st_role_place_in(st_role tensor, st_role role);
+// Which rows of such a tensor that is: every step-th of all `of` from the first on; `of` 0: all of them.
+typedef struct st_role_rows {
+  uint64_t first, step, of;
+} st_role_rows;
+st_role_rows st_role_rows_in(const st_hparams *h, st_role tensor, st_role role);
 
 // One row of a family's table. Several rows of one role are alternatives: the first that is there counts.
 typedef struct st_binding {

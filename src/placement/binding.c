@@ -189,11 +189,11 @@ static setun_status bind_name(binder *b, const st_binding *row, const char *modu
   st_shape shape = shape_of(b, bound->role, module);
   setun_status s;
   bound->stacked = expert && !strstr(st_binding_pattern(row, gguf), "%e");
-  if (bound->stacked) {
-    bool alone = st_role_matrices(row->role) == 1, even = st_role_place_in(row->role, bound->role) == 0;
-    st_part part = alone ? ST_WHOLE : even ? ST_EVEN_ROWS : ST_ODD_ROWS;
-    s = st_weight_find_part(b->d, module, shape, part, b->h->n_expert, (uint64_t)bound->expert, found, &bound->weight,
-                            b->err);
+  st_role_rows rows = st_role_rows_in(b->h, row->role, bound->role);
+  if (bound->stacked || rows.of) {
+    st_part part = {rows.first, rows.step, rows.of};
+    s = st_weight_find_part(b->d, module, shape, part, bound->stacked ? b->h->n_expert : 0,
+                            bound->stacked ? (uint64_t)bound->expert : 0, found, &bound->weight, b->err);
   } else {
     s = st_weight_find(b->d, module, shape, found, &bound->weight, b->err);
   }
@@ -252,7 +252,8 @@ static bool is_of_whole_layers(st_role role) {
 static setun_status bind_layer(binder *b, uint32_t layer) {
   setun_status s = SETUN_OK;
   for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
-    if (is_of_whole_layers((st_role)role) && st_role_applies(b->h, (st_role)role, layer)) {
+    bool alone = st_role_matrices((st_role)role) == 1;
+    if (alone && is_of_whole_layers((st_role)role) && st_role_applies(b->h, (st_role)role, layer)) {
       s = bind_role(b, (st_role)role, (int32_t)layer, -1);
     }
   }

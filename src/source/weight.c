@@ -38,16 +38,16 @@ static setun_status fail_shape(const st_tensor *t, const char *what, uint32_t n_
 // The tensor that holds a scale for the module, and how its elements are shared.
 static setun_status take_scale(const st_tensor *scale, uint64_t n_experts, uint64_t expert, st_weight *w,
                                setun_error *err) {
-  uint64_t n = st_tensor_elements(scale), experts = n_experts ? n_experts : 1, all = w->shape.rows * experts;
+  uint64_t n = st_tensor_elements(scale), experts = n_experts ? n_experts : 1, all = w->stored.rows;
   if (!scale->format || st_format_is_ternary(scale->format)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a scale in floats, found %s", scale->name, scale->dtype);
   }
   if (n == 1 || n == experts) {
     w->n_scales = 1;
     w->first_scale = n == 1 ? 0 : expert;
-  } else if (n == all) {
+  } else if (n == all && w->row_step == 1) {
     w->n_scales = w->shape.rows;
-    w->first_scale = expert * w->shape.rows;
+    w->first_scale = w->first_row;
   } else {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected 1 or %" PRIu64 " scales for %s, found %" PRIu64, scale->name,
                    all, w->name, n);
@@ -88,14 +88,14 @@ static setun_status take_packed(const st_directory *d, const char *module, const
 static void place_rows(const request *a, st_shape shape, uint64_t rows, st_weight *w) {
   w->shape = shape;
   w->stored = (st_shape){rows * (a->n_experts ? a->n_experts : 1), shape.columns};
-  w->first_row = a->expert * rows + (a->part == ST_ODD_ROWS);
-  w->row_step = a->part == ST_WHOLE ? 1 : 2;
+  w->first_row = a->expert * rows + a->part.first;
+  w->row_step = a->part.of ? a->part.step : 1;
 }
 
 static setun_status check_shape(const request *a, st_weight *w, setun_error *err) {
   const st_tensor *t = w->data;
   st_shape shape = a->shape.rows ? a->shape : st_tensor_shape(t);
-  uint64_t rows = a->part == ST_WHOLE ? shape.rows : 2 * shape.rows;
+  uint64_t rows = a->part.of ? a->part.of : shape.rows;
   bool right = t->dims[0] == shape.columns && t->dims[3] == 1;
   if (a->n_experts && rows == 1 && t->dims[2] == 1) {
     right = right && t->dims[1] == a->n_experts; // a vector an expert
@@ -133,7 +133,7 @@ static setun_status take_blocks(const st_directory *d, const request *a, st_weig
                    t->name);
   }
   w->format = st_format_by_hf_method(NULL);
-  uint64_t rows = a->part == ST_WHOLE ? a->shape.rows : 2 * a->shape.rows, block = w->format->block;
+  uint64_t rows = a->part.of ? a->part.of : a->shape.rows, block = w->format->block;
   uint64_t blocks = a->shape.columns / block, codes = w->format->block_bytes - 1;
   const uint64_t wanted_dims[2][4] = {{codes, blocks, rows, a->n_experts}, {blocks, rows, a->n_experts, 1}};
   for (int i = 0; i < 2; i++) {
@@ -194,7 +194,12 @@ static setun_status fill(const st_directory *d, const request *a, naming named, 
   setun_status s = d->config ? st_hf_quant_read(d->config, &quant, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
   if (named == NAMED_BLOCKS) return take_blocks(d, a, w, err);
-  if (is_weight && d->container != ST_GGUF && !a->n_experts && is_packed(w->data)) {
+  bool packed = is_weight && d->container != ST_GGUF && !a->n_experts && is_packed(w->data);
+  if (a->part.of && !a->n_experts && (packed || st_hf_quant_is_latent(&quant, a->module))) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected floats in a matrix that holds several, found BitNet's",
+                   w->name);
+  }
+  if (packed) {
     return take_packed(d, a->module, &quant, a->shape, w, err);
   }
   if (!w->format) {
@@ -238,13 +243,13 @@ setun_status st_weight_find(const st_directory *directory, const char *module, s
 setun_status st_weight_find_expert(const st_directory *directory, const char *module, st_shape shape,
                                    uint64_t n_experts, uint64_t expert, bool *found, st_weight *weight,
                                    setun_error *err) {
-  return st_weight_find_part(directory, module, shape, ST_WHOLE, n_experts, expert, found, weight, err);
+  return st_weight_find_part(directory, module, shape, (st_part){0}, n_experts, expert, found, weight, err);
 }
 
 setun_status st_weight_find_part(const st_directory *directory, const char *module, st_shape shape, st_part part,
                                  uint64_t n_experts, uint64_t expert, bool *found, st_weight *weight,
                                  setun_error *err) {
-  if (expert >= n_experts) {
+  if (n_experts ? expert >= n_experts : expert > 0) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expert %" PRIu64 " of %" PRIu64, module, expert, n_experts);
   }
   request a = {.module = module, .shape = shape, .part = part, .n_experts = n_experts, .expert = expert};

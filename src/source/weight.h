@@ -5,16 +5,19 @@
 
 #include "format/directory.h"
 
-// Which rows of a stored matrix are meant: gpt-oss keeps an expert's gate in the even and its up in the odd ones.
-typedef enum st_part { ST_WHOLE, ST_EVEN_ROWS, ST_ODD_ROWS } st_part;
+// Which rows of a stored matrix are meant: every step-th one of `of` from the first on (gpt-oss keeps an expert's gate
+// in the even rows and its up in the odd ones, Phi 3 q, k and v one behind the other). `of` 0: all of them.
+typedef struct st_part {
+  uint64_t first, step, of;
+} st_part;
 
 // How a matrix [rows, columns] is stored. Filled by st_weight_find; points into the directory.
 typedef struct st_weight {
   const char *name;        // of the main tensor
   const st_format *format; // what the bytes mean, which the container's dtype alone does not tell for HF u8
   st_shape shape;          // logical; for a stack of experts, of one
-  uint64_t first_row;      // of this weight within the stored tensor (an expert of a stack), otherwise 0
-  uint64_t row_step;       // from one row of this weight to the next: 1, or 2 for ST_EVEN_ROWS and ST_ODD_ROWS
+  uint64_t first_row;      // of this weight within the stored tensor (an expert of a stack, a part), otherwise 0
+  uint64_t row_step;       // from one row of this weight to the next: 1, or the part's
   st_shape stored;         // of the whole stored tensor
   const st_tensor *data;
   // MXFP4 as gpt-oss checkpoints keep it: `data` holds 16 bytes a block, this tensor the blocks' scale bytes; NULL: no
@@ -50,9 +53,9 @@ setun_status st_weight_find_expert(const st_directory *directory, const char *mo
                                    uint64_t n_experts, uint64_t expert, bool *found, st_weight *weight,
                                    setun_error *err);
 
-// The same for some rows of the expert's matrix: of stored [n_experts, 2 rows, columns] the even or the odd ones
-// (`shape` is that of the part). Reads MODULE_blocks with MODULE_scales too: MXFP4 in two tensors, u8 [n_experts, rows,
-// columns / 32, 16] and [n_experts, rows, columns / 32].
+// The same for a part of a matrix, of stored [n_experts, part.of, columns] or, with n_experts 0, [part.of, columns]
+// (`shape` is that of the part, which must not be packed or latent but in GGUF). Of stacks, reads MODULE_blocks with
+// MODULE_scales too: MXFP4 in two tensors, u8 [n_experts, rows, columns / 32, 16] and [n_experts, rows, columns / 32].
 setun_status st_weight_find_part(const st_directory *directory, const char *module, st_shape shape, st_part part,
                                  uint64_t n_experts, uint64_t expert, bool *found, st_weight *weight, setun_error *err);
 

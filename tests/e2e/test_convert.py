@@ -262,7 +262,7 @@ class Golden(Folder):
     def test_official_files(self):
         """The converter of another project made tests/golden/gguf from the same checkpoints."""
         for name in ("llama3", "llama3-tied-sharded", "qwen3", "qwen2-moe", "mixtral", "olmoe-plain", "gemma3-plain",
-                     "granite", "hunyuan", "olmo2", "smollm3"):
+                     "granite", "hunyuan", "olmo2", "phi3", "smollm3"):
             with self.subTest(name=name):
                 path = self.converted(os.path.join(GOLDEN, "hf", name), name + ".gguf", "f32", "--experts", "stacked")
                 _, ours, data = gguf.read(path)
@@ -280,7 +280,7 @@ class Golden(Folder):
 
     def test_both_ways(self):
         """Each container made of the other gives the official numbers."""
-        for name in ("granite", "hunyuan", "olmo2", "smollm3"):
+        for name in ("granite", "hunyuan", "olmo2", "phi3", "smollm3"):
             golden = read_safetensors(os.path.join(GOLDEN, "hf", name, "golden.safetensors"))
             ids, out = ",".join(map(str, golden["input_ids"][1])), self.path("logits")
             for target, source in ((name + ".gguf", os.path.join("hf", name)), (name, os.path.join("gguf", name + ".gguf"))):

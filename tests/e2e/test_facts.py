@@ -26,6 +26,7 @@ FAMILIES = {
     "granite": ("hf/granite", "gguf/granite.gguf"),
     "hunyuan-dense": ("hf/hunyuan", "gguf/hunyuan.gguf"),
     "olmo2": ("hf/olmo2", "gguf/olmo2.gguf"),
+    "phi3": ("hf/phi3", "gguf/phi3.gguf"),
     "smollm3": ("hf/smollm3", "gguf/smollm3.gguf"),
     "gpt-oss": ("hf/gpt-oss", "gguf/gpt-oss.gguf"),
     "olmoe": ("hf/olmoe-plain", "gguf/olmoe-plain.gguf"),
@@ -67,8 +68,8 @@ GGUF = [
     ("moe_every_n_layers", 2, REFUSED, {}),
     ("rope.scaling.yarn_log_multiplier", 0.1, REFUSED, {}),
     ("rope.scaling.yarn_ext_factor", 0.5, REFUSED, {"gpt-oss": MOVES}),
-    ("rope.scaling.attn_factor", 2.0, REFUSED, {"gpt-oss": MOVES, "minicpm": MOVES}),
-    ("rope.scaling.yarn_attn_factor", 2.0, REFUSED, {"gpt-oss": MOVES, "minicpm": MOVES}),
+    ("rope.scaling.attn_factor", 2.0, REFUSED, {"gpt-oss": MOVES, "minicpm": MOVES, "phi3": MOVES}),
+    ("rope.scaling.yarn_attn_factor", 2.0, REFUSED, {"gpt-oss": MOVES, "minicpm": MOVES, "phi3": MOVES}),
     ("rope.scaling.yarn_beta_fast", -1.0, REFUSED, {}),
     ("rope.scaling.factor", -2.0, REFUSED, {}),
     ("rope.scale_linear", -2.0, REFUSED, {}),
@@ -109,7 +110,7 @@ CONFIG = [
     ("num_nextn_predict_layers", 1, REFUSED, {}),
     ("kv_lora_rank", 64, REFUSED, {}),
     ("num_experts", 4, REFUSED, dict.fromkeys(EXPERTS)),
-    ("sliding_window", 4, REFUSED, {"mistral": MOVES, "mixtral": MOVES, "gemma3": MOVES, "gpt-oss": MOVES,
+    ("sliding_window", 4, REFUSED, {"mistral": MOVES, "mixtral": MOVES, "gemma3": MOVES, "gpt-oss": MOVES, "phi3": MOVES,
                                     # counts with use_sliding_window only
                                     "qwen2": SAME, "qwen2moe": SAME, "qwen3": SAME, "qwen3moe": SAME, "smollm3": SAME}),
     ("no_rope_layers", [1] * 9, REFUSED, {"smollm3": MOVES}),
@@ -435,7 +436,7 @@ class WindowsTest(FactsTest):
 
     def test_the_default_is_the_family_s(self):
         """Where a window has no pattern: Llama's files mean all layers, Gemma's every sixth is full, gpt-oss every second."""
-        for name, period in (("llama", 0), ("gemma3", 6), ("gpt-oss", 2)):
+        for name, period in (("llama", 0), ("phi3", 0), ("gemma3", 6), ("gpt-oss", 2)):
             path = self.models[name][1]
             expected = self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": period}))
             self.assertEqual(self.logits(self.edited(path, {"attention.sliding_window": 5})), expected)

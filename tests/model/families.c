@@ -35,10 +35,45 @@ static bool on_logits(uint32_t position, const float *logits, void *user) {
   return true;
 }
 
+// A session of a context of that length; 0: the model's own.
+static setun_session *session_within(const setun_model *m, uint32_t n_ctx) {
+  setun_session_params p = setun_session_params_default();
+  setun_session *s = NULL;
+  setun_error err = {SETUN_OK, ""};
+  p.kv_keys = p.kv_values = SETUN_KV_F32;
+  p.threads = 2;
+  p.n_ctx = n_ctx;
+  if (setun_session_new(m, &p, &s, &err) != SETUN_OK) fail_msg("%s", err.message);
+  return s;
+}
+
+// LongRoPE: the last rows of a text that is longer than the original context.
+static void compare_long(const setun_model *m, const golden *g, size_t vocab) {
+  size_t n, count;
+  setun_token *ids = golden_ids(g, "long_input_ids", &n);
+  float *want = golden_read(g, "long_logits", "F32", &count, NULL);
+  setun_session *s = session_within(m, 0);
+  double worst = 0;
+  for (size_t row = count / vocab; row > 0; row--) { // of the last rows
+    size_t end = n - row + 1, at = setun_session_position(s);
+    eval(s, ids + at, end - at, NULL);
+    const float *logits = setun_session_logits(s);
+    for (size_t i = 0; i < vocab; i++) {
+      double d = fabs((double)logits[i] - (double)want[(count / vocab - row) * vocab + i]);
+      if (!(d <= worst)) worst = d;
+    }
+  }
+  print_message("%-24s logits %.1e\n", "  a long context", worst);
+  assert_true(worst <= 1e-4);
+  setun_session_free(s);
+  st_free(want);
+  st_free(ids);
+}
+
 // The share of steps, teacher-forced on the reference's ids, at which the likeliest token is the reference's.
 static double greedy_share(const setun_model *m, const setun_token *ids, size_t n, const setun_token *greedy,
-                           size_t steps, size_t vocab) {
-  setun_session *s = session(m, 0, 2);
+                           size_t steps, size_t vocab, uint32_t n_ctx) {
+  setun_session *s = session_within(m, n_ctx);
   size_t same = 0;
   eval(s, ids, n, NULL);
   for (size_t i = 0; i < steps; i++) {
@@ -82,10 +117,13 @@ static void compare(const char *path, const char *kind, const char *name, double
   c.layer0 = layer0;
   c.logits = logits;
   setun_model *m = load(path, NULL);
-  setun_session *s = session(m, 0, 2);
+  bool has_long = st_directory_find(g.directory, "long_logits") != NULL;
+  uint32_t n_ctx = has_long ? (uint32_t)(n + steps) : 0; // the short factors hold
+  setun_session *s = session_within(m, n_ctx);
   setun_eval_params p = {.size = sizeof p, .on_logits = on_logits, .on_hidden = on_hidden, .user = &c};
   eval(s, ids, n, &p);
-  double same = greedy_share(m, ids, n, greedy, steps, c.vocab);
+  double same = greedy_share(m, ids, n, greedy, steps, c.vocab, n_ctx);
+  if (has_long) compare_long(m, &g, c.vocab);
   print_message("%-24s hidden %.1e, logits %.1e, greedy %.3f\n", name, c.worst_hidden, c.worst_logits, same);
   assert_true(c.worst_hidden <= hidden_bound);
   assert_true(c.worst_logits <= logits_bound);
@@ -151,12 +189,7 @@ static void numpy_minicpm_short(void **state) {
   float *logits = golden_read(&g, "logits_short", "F32", &count, &c.vocab);
   c.logits = logits;
   setun_model *m = load(GOLDEN "numpy/minicpm", NULL);
-  setun_session_params p = setun_session_params_default();
-  p.kv_keys = p.kv_values = SETUN_KV_F32;
-  p.n_ctx = 32;
-  setun_session *s = NULL;
-  setun_error err = {SETUN_OK, ""};
-  if (setun_session_new(m, &p, &s, &err) != SETUN_OK) fail_msg("%s", err.message);
+  setun_session *s = session_within(m, 32);
   eval(s, ids, n, &(setun_eval_params){.size = sizeof(setun_eval_params), .on_logits = on_logits, .user = &c});
   assert_true(c.worst_logits <= 1e-4);
   setun_session_free(s);
@@ -194,6 +227,7 @@ HF(gpt_oss, "gpt-oss")
 HF(granite, "granite")
 HF(hunyuan, "hunyuan")
 HF(olmo2, "olmo2")
+HF(phi3, "phi3")
 HF(smollm3, "smollm3")
 HF(gemma3, "gemma3")
 HF(gemma3_plain, "gemma3-plain")
@@ -211,6 +245,7 @@ GGUF(gpt_oss, "gpt-oss")
 GGUF(granite, "granite")
 GGUF(hunyuan, "hunyuan")
 GGUF(olmo2, "olmo2")
+GGUF(phi3, "phi3")
 GGUF(smollm3, "smollm3")
 GGUF(gemma3_plain, "gemma3-plain")
 GGUF(gemma3_multimodal, "gemma3-multimodal")
@@ -241,6 +276,7 @@ int main(void) {
       cmocka_unit_test(hf_granite),
       cmocka_unit_test(hf_hunyuan),
       cmocka_unit_test(hf_olmo2),
+      cmocka_unit_test(hf_phi3),
       cmocka_unit_test(hf_smollm3),
       cmocka_unit_test(gguf_olmoe_plain),
       cmocka_unit_test(gguf_qwen2_moe),
@@ -249,6 +285,7 @@ int main(void) {
       cmocka_unit_test(gguf_granite),
       cmocka_unit_test(gguf_hunyuan),
       cmocka_unit_test(gguf_olmo2),
+      cmocka_unit_test(gguf_phi3),
       cmocka_unit_test(gguf_smollm3),
       cmocka_unit_test(numpy_mistral),
       cmocka_unit_test(numpy_minicpm),
