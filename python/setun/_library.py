@@ -1,0 +1,137 @@
+"""The shared library: its structs (as in setun.h, each begins with `size`), its functions, its errors."""
+import ctypes
+import ctypes.util
+import glob
+import os
+from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+
+class SetunError(Exception):
+    """A failure that the library reports: `status` is its name, such as "io" or "limit"."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("code", c_int), ("message", c_char * 512)]
+
+
+class ModelInfo(ctypes.Structure):
+    _fields_ = ([("size", c_size_t)] + [(n, c_char_p) for n in ("architecture", "container", "isa", "activation")] +
+                [(n, c_uint32) for n in ("n_layer", "n_embd", "n_head", "n_head_kv", "head_dim", "n_ff", "n_vocab", "n_ctx_train")] +
+                [(n, c_uint64) for n in ("n_params", "weight_bytes", "bytes_per_token", "macs_per_token", "head_macs")])
+
+
+class ModelParams(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("isa", c_char_p), ("assume", c_char_p), ("activation", c_char_p),
+                ("ignore_keys", POINTER(c_char_p)), ("n_ignore_keys", c_size_t), ("precise", c_bool), ("threads", c_int),
+                ("log", c_void_p), ("progress", c_void_p), ("user", c_void_p), ("adapters", c_void_p),
+                ("n_adapters", c_size_t), ("memory", c_uint64)]
+
+
+class SessionParams(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("n_ctx", c_uint32), ("n_batch", c_uint32), ("threads", c_int)]
+
+
+LOGITS = ctypes.CFUNCTYPE(c_bool, c_uint32, POINTER(c_float), c_void_p)
+HIDDEN = ctypes.CFUNCTYPE(c_bool, c_uint32, c_uint32, c_uint32, POINTER(c_float), c_void_p)
+
+
+class EvalParams(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("on_logits", LOGITS), ("on_hidden", HIDDEN), ("progress", c_void_p), ("user", c_void_p)]
+
+
+class SamplerParams(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("penalty_last_n", c_int32), ("repeat_penalty", c_float), ("presence_penalty", c_float),
+                ("frequency_penalty", c_float), ("dry_multiplier", c_float), ("dry_base", c_float),
+                ("dry_allowed_length", c_int32), ("dry_penalty_last_n", c_int32), ("top_k", c_int32), ("typical_p", c_float),
+                ("top_p", c_float), ("min_p", c_float), ("xtc_probability", c_float), ("xtc_threshold", c_float),
+                ("temperature", c_float), ("dynatemp_range", c_float), ("dynatemp_exponent", c_float), ("seed", c_uint64),
+                ("model", c_void_p)]
+
+
+def _load() -> ctypes.CDLL:
+    """$SETUN_LIBRARY, else the library inside of this package, else the system's."""
+    path = os.environ.get("SETUN_LIBRARY")
+    inside = sorted(glob.glob(os.path.join(os.path.dirname(__file__), "libsetun.*")))
+    path = path or (inside[0] if inside else None) or ctypes.util.find_library("setun")
+    if not path:
+        raise ImportError("libsetun is not inside of the package, nor is it installed; SETUN_LIBRARY may name it")
+    return ctypes.CDLL(path)
+
+
+lib = _load()
+_IDS = POINTER(c_int32)
+_TEXT = [POINTER(c_void_p), POINTER(c_size_t), POINTER(Error)]
+for _name, _result, _arguments in [
+        ("version", c_char_p, []), ("status_name", c_char_p, [c_int]),
+        ("model_params_init", None, [c_void_p, c_size_t]), ("session_params_init", None, [c_void_p, c_size_t]),
+        ("eval_params_init", None, [c_void_p, c_size_t]),
+        ("model_load", c_int, [c_char_p, c_void_p, POINTER(c_void_p), POINTER(Error)]), ("model_free", None, [c_void_p]),
+        ("model_get_info", c_int, [c_void_p, POINTER(ModelInfo), POINTER(Error)]),
+        ("tokenize", c_int, [c_void_p, c_char_p, c_size_t, c_int, _IDS, c_size_t, POINTER(c_size_t), POINTER(Error)]),
+        ("detokenize", c_int, [c_void_p, _IDS, c_size_t, c_int, c_char_p, c_size_t, POINTER(c_size_t), POINTER(Error)]),
+        ("token_is_end", c_bool, [c_void_p, c_int32]),
+        ("session_new", c_int, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(Error)]), ("session_free", None, [c_void_p]),
+        ("session_context", c_uint32, [c_void_p]), ("session_position", c_uint32, [c_void_p]),
+        ("session_eval", c_int, [c_void_p, _IDS, c_size_t, c_void_p, POINTER(Error)]),
+        ("session_logits", POINTER(c_float), [c_void_p]), ("session_tokens", _IDS, [c_void_p]),
+        ("session_truncate", c_int, [c_void_p, c_uint32, POINTER(Error)]),
+        ("session_save_memory", c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t), POINTER(Error)]),
+        ("session_load_memory", c_int, [c_void_p, c_char_p, c_size_t, POINTER(Error)]),
+        ("model_get_sampler_params", c_int, [c_void_p, POINTER(SamplerParams), POINTER(Error)]),
+        ("sampler_new", c_int, [c_void_p, POINTER(c_void_p), POINTER(Error)]), ("sampler_free", None, [c_void_p]),
+        ("sampler_accept", c_int, [c_void_p, c_int32, POINTER(Error)]),
+        ("sampler_sample", c_int, [c_void_p, POINTER(c_float), c_size_t, _IDS, POINTER(Error)]),
+        ("decoder_new", c_int, [c_void_p, c_int, POINTER(c_void_p), POINTER(Error)]), ("decoder_free", None, [c_void_p]),
+        ("decoder_push", c_int, [c_void_p, c_int32, *_TEXT]), ("decoder_finish", c_int, [c_void_p, *_TEXT]),
+        ("stops_new", c_int, [POINTER(c_char_p), c_size_t, POINTER(c_void_p), POINTER(Error)]), ("stops_free", None, [c_void_p]),
+        ("stops_push", c_int, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_bool), POINTER(Error)]),
+        ("stops_finish", c_int, [c_void_p, *_TEXT]),
+        ("chat_new", c_int, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(Error)]), ("chat_free", None, [c_void_p]),
+        ("chat_render", c_int, [c_void_p, c_char_p, c_size_t, c_void_p, POINTER(c_void_p), POINTER(Error)]),
+        ("rendering_free", None, [c_void_p]), ("rendering_text", c_void_p, [c_void_p, POINTER(c_size_t)]),
+        ("rendering_tokenize", c_int, [c_void_p, _IDS, c_size_t, POINTER(c_size_t), POINTER(Error)])]:
+    _function = getattr(lib, "setun_" + _name)
+    _function.restype, _function.argtypes = _result, _arguments
+
+
+def call(name: str, *arguments: Any) -> None:
+    """A function that takes a setun_error last; its failure is an exception."""
+    error = Error()
+    status = getattr(lib, "setun_" + name)(*arguments, byref(error))
+    if status:
+        raise SetunError(lib.setun_status_name(status).decode(), error.message.decode(errors="replace"))
+
+
+def make(name: str, *arguments: Any) -> c_void_p:
+    """A new object by a function whose last argument but one it is."""
+    handle = c_void_p()
+    call(name, *arguments, byref(handle))
+    return handle
+
+
+def params(kind: Any, name: str) -> Any:
+    """A struct of parameters with the defaults."""
+    made = kind()
+    getattr(lib, f"setun_{name}_params_init")(byref(made), ctypes.sizeof(made))
+    return made
+
+
+def listed(name: str, *arguments: Any) -> list[int]:
+    """Ids by a function that takes a list, its capacity and the number that there are."""
+    count = c_size_t()
+    call(name, *arguments, None, 0, byref(count))
+    ids = (c_int32 * max(count.value, 1))()
+    call(name, *arguments, ids, count.value, byref(count))
+    return list(ids[:count.value])
+
+
+def text_of(name: str, *arguments: Any) -> str:
+    """Text that a function gives by pointer and length."""
+    text, length = c_void_p(), c_size_t()
+    call(name, *arguments, byref(text), byref(length))
+    return ctypes.string_at(text, length.value).decode() if length.value else ""

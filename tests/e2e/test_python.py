@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""The Python package of python/ with the built shared library: against transformers' ids and numbers, and the command."""
+import ctypes
+import importlib.util
+import os
+import sys
+import unittest
+
+from support import BUILD, GOLDEN, ROOT, TALES, Case, argmax, golden, main, read_safetensors, rows
+
+SANITIZED = os.environ.get("SETUN_SANITIZE")
+NO_NUMPY = importlib.util.find_spec("numpy") is None
+if not SANITIZED:
+    if not os.environ.get("SETUN_INSTALLED"):  # tools/check_python.sh tests what a wheel brought
+        os.environ.setdefault("SETUN_LIBRARY", os.path.join(BUILD, "libsetun.dylib" if sys.platform == "darwin" else "libsetun.so"))
+        sys.path.insert(0, os.path.join(ROOT, "python"))
+    import setun
+
+
+@unittest.skipIf(SANITIZED, "Python would have to be built with the sanitizers")
+class PythonTest(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = setun.Model(TALES)
+
+    def test_info_and_errors(self):
+        self.assertEqual((self.model.info["n_vocab"], self.model.info["container"]), (4096, "huggingface"))
+        with self.assertRaises(setun.SetunError) as caught:
+            setun.Model("no-such-model")
+        self.assertEqual(caught.exception.status, "io")
+        self.assertIn("no-such-model", str(caught.exception))
+
+    def test_ids_are_those_of_transformers(self):
+        for prompt in golden("tales", "golden.json")["prompts"]:
+            self.assertEqual(self.model.tokenize(prompt["text"], bos=True), prompt["ids"])
+            self.assertEqual(self.model.detokenize(prompt["ids"]), prompt["text"])
+
+    def test_generate_is_what_the_command_prints(self):
+        for options, args in (({"temperature": 0}, ["--temp", "0"]), ({"seed": 7}, ["--seed", "7"])):
+            pieces = list(self.model.generate("Once upon a time", max_tokens=40, **options))
+            self.assertGreater(len(pieces), 10)
+            want = self.good("run", TALES, "-p", "Once upon a time", "-n", 40, "--no-echo", *args).decode()
+            self.assertEqual("".join(pieces).rstrip("\n"), want.rstrip("\n"))
+        text = "".join(self.model.generate("Once upon a time", max_tokens=40, temperature=0))
+        word = text.split()[5]
+        self.assertEqual("".join(self.model.generate("Once upon a time", max_tokens=40, temperature=0, stop=[word])),
+                         text[:text.index(word)])
+        with self.assertRaises(TypeError):
+            self.model.generate("a", no_such_option=1)
+
+    def test_sessions_in_memory(self):
+        ids = self.model.tokenize("The fox ran to the", bos=True)
+        one, two = self.model.session(n_ctx=64), self.model.session(n_ctx=64)
+        one.eval(ids)
+        two.load(one.save())
+        self.assertEqual((two.tokens, two.position, two.n_ctx), (ids, len(ids), 64))
+        for session in (one, two):
+            session.eval([ids[1]])
+        self.assertEqual("".join(one.generate(max_tokens=9, seed=1)), "".join(two.generate(max_tokens=9, seed=1)))
+        with self.assertRaises(setun.SetunError) as caught:
+            one.eval([1] * 64)
+        self.assertEqual(caught.exception.status, "limit")
+        with self.assertRaises(setun.SetunError):
+            two.load(b"no session")
+
+    @unittest.skipIf(NO_NUMPY, "numpy is not installed")
+    def test_logits_and_hidden_states(self):
+        tensors = read_safetensors(os.path.join(GOLDEN, "tales", "golden.safetensors"))
+        ids, wanted = list(tensors["input_ids"][1]), dict(zip(tensors["positions"][1], rows(tensors["logits"])))
+        session = setun.Model(TALES, precise=True).session(n_ctx=len(ids))
+        position = min(p for p in wanted if p > 0)
+        session.eval(ids[:position + 1])
+        logits = session.logits
+        self.assertEqual((logits.shape, logits.flags.owndata, logits.flags.writeable), ((4096,), False, False))
+        address = ctypes.cast(setun.lib.setun_session_logits(session._handle), ctypes.c_void_p).value
+        self.assertEqual(logits.ctypes.data, address)
+        self.assertLess(abs(logits - wanted[position]).mean(), 0.06)  # the bound of test_tales.py
+        self.assertEqual(int(logits.argmax()), argmax(wanted[position]))
+        other = self.model.session()
+        self.assertEqual(other.hidden(ids[:5], 1).shape, (5, self.model.info["n_embd"]))
+        with self.assertRaises(setun.SetunError):
+            other.hidden(ids[:5], 999)
+
+
+if __name__ == "__main__":
+    main()
