@@ -27,6 +27,9 @@ test     module:cmocka        libcmocka-dev    libcmocka-devel       cmocka     
 test     module:jansson       libjansson-dev   jansson-devel         jansson       jansson
 test     command:python3      python3          python3               python        python
 test     python:pip           python3-pip      python3-pip           python-pip    -
+test     python:venv          python3-venv     python3               python        -
+test     python:numpy         python3-numpy    python3-numpy         python-numpy  numpy
+test     command:fish         fish             fish                  fish          fish
 '
 
 compiles() { # compiles FLAGS...: does a small program compile and link?
@@ -69,8 +72,8 @@ $table
 TABLE
 }
 
-# pip only fetches models for some tests, which are skipped without it; weights can be read without io_uring.
-must_have() { echo "$lacks" | sed 's/ python:pip//; s/ uring//'; }
+# What only some tests need, which are skipped without it; and weights can be read without io_uring.
+must_have() { echo "$lacks" | sed 's/ python:pip//; s/ python:venv//; s/ python:numpy//; s/ command:fish//; s/ uring//'; }
 
 look
 [ -n "$lacks" ] || exit 0

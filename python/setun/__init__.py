@@ -3,32 +3,45 @@ from __future__ import annotations
 
 import ctypes
 import json
-from ctypes import byref, c_bool, c_char_p, c_int32, c_size_t, c_void_p
-from typing import TYPE_CHECKING, Any, Iterator, Sequence
+import os
+import queue
+import threading
+from ctypes import byref, c_char_p, c_int32, c_size_t, c_void_p
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 
 from . import _library
-from ._library import SetunError, call, lib, listed, make, params, text_of
+from ._library import SetunError, call, lib, listed, make, params
 
 if TYPE_CHECKING:
     import numpy
 
-__all__ = ["Model", "Session", "SetunError", "version"]
+__all__ = ["Adapters", "Model", "Session", "SetunError", "version"]
 
 
 def version() -> str:
     """Of the library, such as "0.1.0"."""
-    return lib.setun_version().decode()
+    return str(lib.setun_version().decode())
+
+
+def _adapter_list(adapters: Mapping[str, float]) -> tuple[Any, int]:
+    rows = [_library.Adapter(os.fsencode(path), scale) for path, scale in adapters.items()]
+    return (_library.Adapter * len(rows))(*rows), len(rows)
 
 
 class Model:
-    """A GGUF file or a Hugging Face directory, loaded. `memory`: bytes that the process may take, 0: what is available."""
+    """A GGUF file or a Hugging Face directory, loaded. `memory`: bytes that the process may take, 0: what is available;
+    `adapters`: paths of LoRA adapters, each with its scale; adapter_rank, adapter_bytes: room for those that come later."""
 
-    def __init__(self, path: str, *, memory: int = 0, threads: int = 0, isa: str | None = None, precise: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, memory: int = 0, threads: int = 0, isa: str | None = None,
+                 precise: bool = False, adapters: Mapping[str, float] | None = None, adapter_rank: int = 0,
+                 adapter_bytes: int = 0) -> None:
         self._handle: c_void_p | None = None
         given = params(_library.ModelParams, "model")
         given.memory, given.threads, given.precise = memory, threads, precise
         given.isa = isa.encode() if isa else None
-        self._handle = make("model_load", path.encode(), byref(given))
+        given.adapters, given.n_adapters = _adapter_list(adapters or {})
+        given.adapter_rank, given.adapter_bytes = adapter_rank, adapter_bytes
+        self._handle = make("model_load", os.fsencode(path), byref(given))
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -39,7 +52,7 @@ class Model:
         """setun_model_info's members."""
         info = _library.ModelInfo(size=ctypes.sizeof(_library.ModelInfo))
         call("model_get_info", self._handle, byref(info))
-        values = {name: getattr(info, name) for name, _ in info._fields_[1:]}
+        values = {name: getattr(info, name) for name, *_ in info._fields_[1:]}
         return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
 
     def tokenize(self, text: str, *, special: bool = False, bos: bool = False) -> list[int]:
@@ -55,9 +68,14 @@ class Model:
         call("detokenize", self._handle, given, len(ids), int(special), text, length.value, byref(length))
         return text.raw[:length.value].decode()
 
-    def session(self, *, n_ctx: int = 0, threads: int = 0) -> Session:
-        """An empty session. n_ctx 0: the model's trained length, at most 4096."""
-        return Session(self, n_ctx=n_ctx, threads=threads)
+    def session(self, *, n_ctx: int = 0, threads: int = 0, kv: str = "f16") -> Session:
+        """An empty session. n_ctx 0: the model's trained length, at most 4096. `kv`: the format of the KV cache."""
+        return Session(self, n_ctx=n_ctx, threads=threads, kv=kv)
+
+    def load_adapters(self, adapters: Mapping[str, float]) -> Adapters:
+        """LoRA adapters, by path with the scale of each, for Session.use_adapters; the model was loaded with room for
+        them (adapter_rank, adapter_bytes)."""
+        return Adapters(self, adapters)
 
     def generate(self, prompt: str, **options: Any) -> Iterator[str]:
         """Pieces of the text that continues a prompt; options as Session.generate's."""
@@ -86,14 +104,30 @@ class Model:
             lib.setun_chat_free(chat)
 
 
+class Adapters:
+    """LoRA adapters of a model, which stays as it is: see Model.load_adapters."""
+
+    def __init__(self, model: Model, adapters: Mapping[str, float]) -> None:
+        self._handle: c_void_p | None = None
+        self.model = model  # which must live longer
+        rows, n = _adapter_list(adapters)
+        self._handle = make("adapters_load", model._handle, rows, n)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            lib.setun_adapters_free(self._handle)
+
+
 class Session:
     """A timeline of tokens over a model. It belongs to one thread at a time."""
 
-    def __init__(self, model: Model, *, n_ctx: int = 0, threads: int = 0) -> None:
+    def __init__(self, model: Model, *, n_ctx: int = 0, threads: int = 0, kv: str = "f16") -> None:
         self._handle: c_void_p | None = None
         self.model = model  # which must live longer
+        self.adapters: Adapters | None = None
         given = params(_library.SessionParams, "session")
         given.n_ctx, given.threads = n_ctx, threads
+        given.kv_keys = given.kv_values = _library.kv_type(kv)
         self._handle = make("session_new", model._handle, byref(given))
         self._n_vocab = model.info["n_vocab"]
 
@@ -122,6 +156,8 @@ class Session:
         call("session_eval", self._handle, (c_int32 * len(ids))(*ids), len(ids), byref(given))
         return found
 
+    # Embeddings of texts stand here when setun.h has a function for them; until then `hidden` gives the states to pool.
+
     @property
     def logits(self) -> numpy.ndarray:
         """Those after the last token, [n_vocab], read-only and not copied: the session's next call overwrites them."""
@@ -138,12 +174,12 @@ class Session:
     @property
     def position(self) -> int:
         """Tokens so far."""
-        return lib.setun_session_position(self._handle)
+        return int(lib.setun_session_position(self._handle))
 
     @property
     def n_ctx(self) -> int:
         """Tokens that fit."""
-        return lib.setun_session_context(self._handle)
+        return int(lib.setun_session_context(self._handle))
 
     @property
     def tokens(self) -> list[int]:
@@ -165,53 +201,64 @@ class Session:
         """What save gave, of the same model."""
         call("session_load_memory", self._handle, data, len(data))
 
+    def use_adapters(self, adapters: Adapters | None, scale: float = 1) -> None:
+        """From now on computes with these, times `scale`; None: with those that the model was loaded with. The tokens stay
+        and are computed anew, the logits go."""
+        call("session_use_adapters", self._handle, adapters._handle if adapters else None, scale)
+        self.adapters = adapters
+
     def generate(self, *, max_tokens: int = 0, stop: Sequence[str] = (), continues: bool = True,
                  **sampling: float) -> Iterator[str]:
         """Pieces of new text, until a token that ends it, a stop text (never shown), max_tokens (0: no limit) or a full
-        context. `sampling`: members of setun_sampler_params, such as temperature, top_k or seed; else the model's own."""
+        context. The session has logits, and is the iterator's until that ends or is closed. `sampling`: members of
+        setun_sampler_params, such as temperature, top_k or seed; otherwise the model's own."""
         given = _library.SamplerParams(size=ctypes.sizeof(_library.SamplerParams))
         call("model_get_sampler_params", self.model._handle, byref(given))
         for name, value in sampling.items():
-            if name in ("size", "model") or not hasattr(given, name):
+            if name in ("size", "model", "order") or not hasattr(given, name):
                 raise TypeError(f"{name} is not an option of sampling")
             setattr(given, name, value)
-        return self._pieces(given, max_tokens, [text.encode() for text in stop], continues)
+        options = params(_library.GenerateParams, "generate")
+        options.max_tokens, options.decode_flags = max_tokens, 2 if continues else 0
+        options.stops, options.n_stops = (c_char_p * len(stop))(*(text.encode() for text in stop)), len(stop)
+        return self._pieces(given, options)
 
-    def _pieces(self, given: Any, max_tokens: int, stop: list[bytes], continues: bool) -> Iterator[str]:
-        sampler = decoder = stops = None
+    def _pieces(self, sampling: Any, options: Any) -> Iterator[str]:
+        pieces: queue.Queue[str | SetunError | None] = queue.Queue(1)
+        ended = threading.Event()
+
+        def take(text: int, length: int, user: Any) -> bool:
+            pieces.put(ctypes.string_at(text, length).decode())
+            return not ended.is_set()
+
+        def work() -> None:
+            try:
+                call("generate", self._handle, sampler, byref(options), None)
+                pieces.put(None)
+            except SetunError as error:
+                pieces.put(error)
+
+        sampler = make("sampler_new", byref(sampling))
         try:
-            sampler = make("sampler_new", byref(given))
-            decoder = make("decoder_new", self.model._handle, 2 if continues else 0)
-            stops = make("stops_new", (c_char_p * len(stop))(*stop), len(stop))
             for known in self.tokens:
                 call("sampler_accept", sampler, known)
-            drawn, ended = c_int32(), False
-            count = 0
-            while not ended and (not max_tokens or count < max_tokens):
-                call("sampler_sample", sampler, lib.setun_session_logits(self._handle), self._n_vocab, byref(drawn))
-                count += 1
-                if lib.setun_token_is_end(self.model._handle, drawn):
-                    break
-                call("sampler_accept", sampler, drawn)
-                piece, ended = self._shown(stops, text_of("decoder_push", decoder, drawn))
-                if piece:
+            options.on_text = _library.TEXT(take)
+            worker = threading.Thread(target=work, daemon=True)
+            worker.start()
+            try:
+                piece = pieces.get()
+                while isinstance(piece, str):
                     yield piece
-                if ended or self.position == self.n_ctx:
-                    break
-                self.eval([drawn.value])
-            if not ended:
-                piece, ended = self._shown(stops, text_of("decoder_finish", decoder))
-                piece += "" if ended else text_of("stops_finish", stops)
+                    piece = pieces.get()
                 if piece:
-                    yield piece
+                    raise piece
+            finally:
+                ended.set()
+                while worker.is_alive():
+                    try:
+                        pieces.get(timeout=0.01)
+                    except queue.Empty:
+                        pass
+                worker.join()
         finally:
-            lib.setun_stops_free(stops)
-            lib.setun_decoder_free(decoder)
             lib.setun_sampler_free(sampler)
-
-    @staticmethod
-    def _shown(stops: Any, piece: str) -> tuple[str, bool]:
-        """What of a piece is certain not to belong to a stop text, and whether one was found."""
-        data, text, length, found = piece.encode(), c_void_p(), c_size_t(), c_bool()
-        call("stops_push", stops, data, len(data), byref(text), byref(length), byref(found))
-        return (ctypes.string_at(text, length.value).decode() if length.value else ""), found.value

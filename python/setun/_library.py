@@ -3,7 +3,7 @@ import ctypes
 import ctypes.util
 import glob
 import os
-from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_uint8, c_void_p
 from typing import Any
 
 
@@ -25,15 +25,21 @@ class ModelInfo(ctypes.Structure):
                 [(n, c_uint64) for n in ("n_params", "weight_bytes", "bytes_per_token", "macs_per_token", "head_macs")])
 
 
+class Adapter(ctypes.Structure):
+    _fields_ = [("path", c_char_p), ("scale", c_float)]
+
+
 class ModelParams(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("isa", c_char_p), ("assume", c_char_p), ("activation", c_char_p),
                 ("ignore_keys", POINTER(c_char_p)), ("n_ignore_keys", c_size_t), ("precise", c_bool), ("threads", c_int),
-                ("log", c_void_p), ("progress", c_void_p), ("user", c_void_p), ("adapters", c_void_p),
-                ("n_adapters", c_size_t), ("memory", c_uint64)]
+                ("log", c_void_p), ("progress", c_void_p), ("user", c_void_p), ("adapters", POINTER(Adapter)),
+                ("n_adapters", c_size_t), ("memory", c_uint64), ("session", c_void_p), ("source", c_void_p), ("no_stream", c_bool),
+                ("context", c_void_p), ("adapter_rank", c_uint32), ("adapter_bytes", c_uint64)]
 
 
 class SessionParams(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("n_ctx", c_uint32), ("n_batch", c_uint32), ("threads", c_int)]
+    _fields_ = [("size", c_size_t), ("n_ctx", c_uint32), ("n_batch", c_uint32), ("threads", c_int), ("kv_keys", c_int),
+                ("kv_values", c_int)]
 
 
 LOGITS = ctypes.CFUNCTYPE(c_bool, c_uint32, POINTER(c_float), c_void_p)
@@ -44,13 +50,26 @@ class EvalParams(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("on_logits", LOGITS), ("on_hidden", HIDDEN), ("progress", c_void_p), ("user", c_void_p)]
 
 
+TEXT = ctypes.CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p)
+
+
+class GenerateParams(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("max_tokens", c_uint64), ("stops", POINTER(c_char_p)), ("n_stops", c_size_t),
+                ("ignore_end", c_bool), ("decode_flags", c_int), ("on_text", TEXT), ("user", c_void_p)]
+
+
+class SamplerOrder(ctypes.Structure):
+    _fields_ = [("n", c_uint8), ("steps", c_uint8 * 15)]
+
+
 class SamplerParams(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("penalty_last_n", c_int32), ("repeat_penalty", c_float), ("presence_penalty", c_float),
                 ("frequency_penalty", c_float), ("dry_multiplier", c_float), ("dry_base", c_float),
                 ("dry_allowed_length", c_int32), ("dry_penalty_last_n", c_int32), ("top_k", c_int32), ("typical_p", c_float),
                 ("top_p", c_float), ("min_p", c_float), ("xtc_probability", c_float), ("xtc_threshold", c_float),
                 ("temperature", c_float), ("dynatemp_range", c_float), ("dynatemp_exponent", c_float), ("seed", c_uint64),
-                ("model", c_void_p)]
+                ("model", c_void_p), ("order", SamplerOrder), ("top_n_sigma", c_float), ("mirostat", c_int32),
+                ("mirostat_tau", c_float), ("mirostat_eta", c_float)]
 
 
 def _load() -> ctypes.CDLL:
@@ -65,16 +84,17 @@ def _load() -> ctypes.CDLL:
 
 lib = _load()
 _IDS = POINTER(c_int32)
-_TEXT = [POINTER(c_void_p), POINTER(c_size_t), POINTER(Error)]
 for _name, _result, _arguments in [
-        ("version", c_char_p, []), ("status_name", c_char_p, [c_int]),
+        ("version", c_char_p, []), ("choice_name", c_char_p, [c_int, c_size_t]), ("status_name", c_char_p, [c_int]),
         ("model_params_init", None, [c_void_p, c_size_t]), ("session_params_init", None, [c_void_p, c_size_t]),
-        ("eval_params_init", None, [c_void_p, c_size_t]),
+        ("eval_params_init", None, [c_void_p, c_size_t]), ("generate_params_init", None, [c_void_p, c_size_t]),
         ("model_load", c_int, [c_char_p, c_void_p, POINTER(c_void_p), POINTER(Error)]), ("model_free", None, [c_void_p]),
         ("model_get_info", c_int, [c_void_p, POINTER(ModelInfo), POINTER(Error)]),
         ("tokenize", c_int, [c_void_p, c_char_p, c_size_t, c_int, _IDS, c_size_t, POINTER(c_size_t), POINTER(Error)]),
         ("detokenize", c_int, [c_void_p, _IDS, c_size_t, c_int, c_char_p, c_size_t, POINTER(c_size_t), POINTER(Error)]),
-        ("token_is_end", c_bool, [c_void_p, c_int32]),
+        ("adapters_load", c_int, [c_void_p, POINTER(Adapter), c_size_t, POINTER(c_void_p), POINTER(Error)]),
+        ("adapters_free", None, [c_void_p]),
+        ("session_use_adapters", c_int, [c_void_p, c_void_p, c_float, POINTER(Error)]),
         ("session_new", c_int, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(Error)]), ("session_free", None, [c_void_p]),
         ("session_context", c_uint32, [c_void_p]), ("session_position", c_uint32, [c_void_p]),
         ("session_eval", c_int, [c_void_p, _IDS, c_size_t, c_void_p, POINTER(Error)]),
@@ -85,15 +105,10 @@ for _name, _result, _arguments in [
         ("model_get_sampler_params", c_int, [c_void_p, POINTER(SamplerParams), POINTER(Error)]),
         ("sampler_new", c_int, [c_void_p, POINTER(c_void_p), POINTER(Error)]), ("sampler_free", None, [c_void_p]),
         ("sampler_accept", c_int, [c_void_p, c_int32, POINTER(Error)]),
-        ("sampler_sample", c_int, [c_void_p, POINTER(c_float), c_size_t, _IDS, POINTER(Error)]),
-        ("decoder_new", c_int, [c_void_p, c_int, POINTER(c_void_p), POINTER(Error)]), ("decoder_free", None, [c_void_p]),
-        ("decoder_push", c_int, [c_void_p, c_int32, *_TEXT]), ("decoder_finish", c_int, [c_void_p, *_TEXT]),
-        ("stops_new", c_int, [POINTER(c_char_p), c_size_t, POINTER(c_void_p), POINTER(Error)]), ("stops_free", None, [c_void_p]),
-        ("stops_push", c_int, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_bool), POINTER(Error)]),
-        ("stops_finish", c_int, [c_void_p, *_TEXT]),
+        ("generate", c_int, [c_void_p, c_void_p, POINTER(GenerateParams), c_void_p, POINTER(Error)]),
         ("chat_new", c_int, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(Error)]), ("chat_free", None, [c_void_p]),
         ("chat_render", c_int, [c_void_p, c_char_p, c_size_t, c_void_p, POINTER(c_void_p), POINTER(Error)]),
-        ("rendering_free", None, [c_void_p]), ("rendering_text", c_void_p, [c_void_p, POINTER(c_size_t)]),
+        ("rendering_free", None, [c_void_p]),
         ("rendering_tokenize", c_int, [c_void_p, _IDS, c_size_t, POINTER(c_size_t), POINTER(Error)])]:
     _function = getattr(lib, "setun_" + _name)
     _function.restype, _function.argtypes = _result, _arguments
@@ -114,6 +129,16 @@ def make(name: str, *arguments: Any) -> c_void_p:
     return handle
 
 
+def kv_type(name: str) -> int:
+    """A format of the KV cache by its name."""
+    names: list[str] = []
+    while found := lib.setun_choice_name(6, len(names)):  # SETUN_CHOICE_KV
+        names.append(found.decode())
+    if name not in names:
+        raise SetunError("argument", f"kv: expected one of {', '.join(names)}, found {name}")
+    return names.index(name)
+
+
 def params(kind: Any, name: str) -> Any:
     """A struct of parameters with the defaults."""
     made = kind()
@@ -128,10 +153,3 @@ def listed(name: str, *arguments: Any) -> list[int]:
     ids = (c_int32 * max(count.value, 1))()
     call(name, *arguments, ids, count.value, byref(count))
     return list(ids[:count.value])
-
-
-def text_of(name: str, *arguments: Any) -> str:
-    """Text that a function gives by pointer and length."""
-    text, length = c_void_p(), c_size_t()
-    call(name, *arguments, byref(text), byref(length))
-    return ctypes.string_at(text, length.value).decode() if length.value else ""

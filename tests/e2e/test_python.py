@@ -2,11 +2,13 @@
 """The Python package of python/ with the built shared library: against transformers' ids and numbers, and the command."""
 import ctypes
 import importlib.util
+import json
 import os
+import re
 import sys
 import unittest
 
-from support import BUILD, GOLDEN, ROOT, TALES, Case, argmax, golden, main, read_safetensors, rows
+from support import BUILD, GOLDEN, ROOT, TALES, Case, argmax, golden, main, read_safetensors, real_model, rows
 
 SANITIZED = os.environ.get("SETUN_SANITIZE")
 NO_NUMPY = importlib.util.find_spec("numpy") is None
@@ -30,6 +32,24 @@ class PythonTest(Case):
         self.assertEqual(caught.exception.status, "io")
         self.assertIn("no-such-model", str(caught.exception))
 
+    def test_structs_are_those_of_the_header(self):
+        """Members and their order; the header has no other way to tell."""
+        with open(os.path.join(ROOT, "include", "setun.h"), encoding="utf-8") as file:
+            header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+        known = 0
+        for name, kind in vars(setun._library).items():
+            if not isinstance(kind, type) or not issubclass(kind, ctypes.Structure) or name in ("Structure", "Error"):
+                continue
+            struct = "setun_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+            body = re.search(rf"typedef struct {struct} \{{(.*?)\}} {struct};", header, re.DOTALL)
+            self.assertIsNotNone(body, struct)
+            members = [re.search(r"(\w+)(\[\d+\])?\s*$", part).group(1)
+                       for line in body.group(1).split(";") if line.strip() for part in line.split(",")]
+            found = [field[0] for field in kind._fields_]
+            self.assertEqual(found, members[:len(found)], struct)
+            known += 1
+        self.assertGreater(known, 6)
+
     def test_ids_are_those_of_transformers(self):
         for prompt in golden("tales", "golden.json")["prompts"]:
             self.assertEqual(self.model.tokenize(prompt["text"], bos=True), prompt["ids"])
@@ -48,6 +68,46 @@ class PythonTest(Case):
         with self.assertRaises(TypeError):
             self.model.generate("a", no_such_option=1)
 
+    def test_an_iterator_that_is_left(self):
+        session = self.model.session()
+        session.eval(self.model.tokenize("Once upon a time", bos=True))
+        before, pieces = session.position, session.generate(temperature=0)
+        first = next(pieces)
+        pieces.close()
+        self.assertIn(session.position, (before + 1, before + 2, before + 3))
+        self.assertTrue("".join(self.model.generate("Once upon a time", max_tokens=9, temperature=0)).startswith(first))
+        with self.assertRaises(setun.SetunError) as caught:  # no logits
+            list(self.model.session().generate())
+        self.assertEqual(caught.exception.status, "state")
+
+    def test_chat_is_what_the_command_renders(self):
+        path = real_model("SmolLM2-135M-Instruct.Q4_1.gguf")
+        model = setun.Model(path)
+        messages = [{"role": "system", "content": "Be brief. <|im_end|>"}, {"role": "user", "content": "Name a colour."}]
+        conversation = json.dumps({"messages": messages, "add_generation_prompt": True}).encode()
+        want = json.loads(self.good("render", path, "--ids", "--context", "-", stdin=conversation))
+        self.assertEqual(model.chat_ids(messages), want)
+        self.assertGreater(len("".join(model.chat(messages, max_tokens=8, temperature=0))), 3)
+
+    @unittest.skipIf(NO_NUMPY, "numpy is not installed")
+    def test_adapters_come_and_go(self):
+        """Against merged weights of an independent NumPy model, as test_lora.py."""
+        tensors = read_safetensors(os.path.join(GOLDEN, "numpy", "adapters.safetensors"))
+        ids = list(tensors["llama3.input_ids"][1])
+        first, second = (os.path.join(GOLDEN, "numpy", "adapter-" + name) for name in ("first", "second"))
+        model = setun.Model(os.path.join(GOLDEN, "hf", "llama3"), precise=True, adapter_rank=5, adapter_bytes=1 << 20)
+        session = model.session(kv="f32")
+        for adapters, name in (({first: 0.75}, "logits_first"), ({first: 0.75, second: -0.5}, "logits_both"),
+                               ({first: 0.75}, "logits_first")):
+            session.use_adapters(model.load_adapters(adapters))
+            session.truncate(0)
+            session.eval(ids)
+            want = rows(tensors["llama3." + name])[-1]
+            self.assertLess(max(abs(a - b) for a, b in zip(session.logits, want)), 1e-4)
+        with self.assertRaises(setun.SetunError) as caught:
+            setun.Model(os.path.join(GOLDEN, "hf", "llama3")).load_adapters({first: 1})
+        self.assertEqual(caught.exception.status, "limit")
+
     def test_sessions_in_memory(self):
         ids = self.model.tokenize("The fox ran to the", bos=True)
         one, two = self.model.session(n_ctx=64), self.model.session(n_ctx=64)
@@ -62,6 +122,9 @@ class PythonTest(Case):
         self.assertEqual(caught.exception.status, "limit")
         with self.assertRaises(setun.SetunError):
             two.load(b"no session")
+        with self.assertRaises(setun.SetunError) as caught:
+            self.model.session(kv="f9")
+        self.assertEqual((caught.exception.status, "f16" in str(caught.exception)), ("argument", True))
 
     @unittest.skipIf(NO_NUMPY, "numpy is not installed")
     def test_logits_and_hidden_states(self):
