@@ -12,13 +12,15 @@
 
 typedef struct inspect_options {
   model_options model;
-  bool tensors, json, check, zeros;
+  bool tensors, json, check, zeros, bytes;
   const char *tensor, *output;
 } inspect_options;
 
 #define AT(member) offsetof(inspect_options, member)
 static const option rows[] = {
     {0, "tensors", OPTION_FLAG, AT(tensors), NULL, 0, 0, "list every tensor: name, format, shape, bytes, offset"},
+    {0, "bytes", OPTION_FLAG, AT(bytes), NULL, 0, 0,
+     "the bytes of a session's KV cache in each format, with the context that it has by default"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
     {0, "check", OPTION_FLAG, AT(check), NULL, 0, 0,
      "read everything and look for invalid codes, and for numbers that are not finite; exit status 1 where there is "
@@ -163,6 +165,32 @@ static void print_notices(const contents *c) {
   }
 }
 
+// A line, or a member, for each format. The exit status.
+static int print_cache(const inspect_options *o, const char *path) {
+  setun_model_params params = model_params(&o->model);
+  setun_session_params session = setun_session_params_default();
+  params.session = &session;
+  for (size_t i = 0; setun_choice_name(SETUN_CHOICE_KV, i); i++) {
+    setun_plan plan = {.size = sizeof plan};
+    setun_error error;
+    session.kv_keys = session.kv_values = (setun_kv_type)i;
+    setun_status s = setun_model_plan(path, &params, &plan, &error);
+    if (s != SETUN_OK && s != SETUN_ERROR_MEMORY) return report(&error);
+    const char *name = setun_choice_name(SETUN_CHOICE_KV, i);
+    unsigned long long bytes = plan.cache_pages;
+    char text[32];
+    if (o->json) {
+      if (!i) print_text(",\n  \"kv_cache\": {\"context\": %u", (unsigned)plan.n_ctx);
+      print_text(", \"%s\": %llu", name, bytes);
+    } else {
+      if (!i) print_text("\nKV cache of %u tokens\n", (unsigned)plan.n_ctx);
+      print_text("%-10s %8s %16llu\n", name, format_bytes(bytes, text), bytes);
+    }
+  }
+  if (o->json) print_text("}");
+  return 0;
+}
+
 static int print_summary(const contents *c, const inspect_options *o, const char *path) {
   char bytes[32];
   print_text("file          ");
@@ -182,7 +210,7 @@ static int print_summary(const contents *c, const inspect_options *o, const char
   int status = print_metadata(c, false);
   print_notices(c);
   if (o->tensors) print_tensor_table(c);
-  return status;
+  return status || !o->bytes ? status : print_cache(o, path);
 }
 
 static void print_json_tensors(const contents *c) {
@@ -226,6 +254,7 @@ static int print_json(const contents *c, const inspect_options *o, const char *p
   }
   print_text("\n  ]");
   if (o->tensors) print_json_tensors(c);
+  if (o->bytes && print_cache(o, path)) return STATUS_FAILED;
   print_text("\n}\n");
   return 0;
 }

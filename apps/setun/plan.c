@@ -125,6 +125,7 @@ static void print_json(const setun_plan *p, const limits *l) {
                  {"ring", p->ring},
                  {"packed", p->packed},
                  {"cache", p->cache},
+                 {"cache_pages", p->cache_pages},
                  {"work", p->work},
                  {"process", p->process},
                  {"total", p->total},

@@ -390,7 +390,7 @@ static void print_settings(const generation *g, const run_options *o) {
   note("%s from %s, %s kernels, %s activations, %d thread%s, context %u%s, %s of KV cache", info.architecture,
        info.container, info.isa, info.activation, threads, plural((uint64_t)threads), (unsigned)plan.n_ctx,
        setun_session_context(g->session) == UINT32_MAX ? " in a text without an end" : "",
-       format_bytes(plan.cache, cache));
+       format_bytes(plan.cache_pages, cache));
   print_sampling(g->model, &o->sampling, &g->sampling);
 }
 

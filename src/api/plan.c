@@ -25,7 +25,8 @@ setun_plan st_api_plan_of(const st_memory_plan *p) {
                       .token_macs = p->token_macs,
                       .n_layer = p->n_layer,
                       .n_ctx = p->n_ctx,
-                      .n_batch = p->n_batch};
+                      .n_batch = p->n_batch,
+                      .cache_pages = p->pages};
 }
 
 setun_status st_api_make_plan(setun_model *m, const st_directory *d, const setun_model_params *p, void *context,

@@ -165,6 +165,7 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_
   floats += (uint64_t)o->n_batch * (3 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns);
   if (m->lora_head) floats += (uint64_t)logits_at_once(o) * h->n_vocab;
   return (st_run_size){.cache = m->backend->cache_size(m->device, &cache, o->threads),
+                       .pages = cache.n_pages * m->backend->cache_page_size(&cache),
                        .work = floats * sizeof(float) + m->backend->queue_size(m->device, &queue, workload)};
 }
 

@@ -47,9 +47,10 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
                                setun_error *err);
 // Pages of the cache for the layers of each kind.
 void st_run_count_pages(const st_hparams *h, const st_run_options *options, uint32_t pages[ST_LAYER_KINDS]);
-// Bytes of a run's cache, and of everything else in it, before there is one. `workload`: that of all matrices.
+// Bytes of a run's cache, of its pages alone, and of everything else in it, before there is one. `workload`: that of
+// all matrices.
 typedef struct st_run_size {
-  uint64_t cache, work;
+  uint64_t cache, pages, work;
 } st_run_size;
 st_run_size st_run_size_of(const st_model *model, const st_run_options *options, const st_workload *workload);
 

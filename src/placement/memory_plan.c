@@ -214,18 +214,21 @@ static uint64_t needed_by(st_memory_plan *p) {
   return (whole < least ? whole : least) + ST_MEMORY_RESERVE; // a ring for two layers may be more than they are
 }
 
+static void take_batch(st_memory_plan *p, const st_batch_choice *choice) {
+  p->n_batch = choice->n_batch;
+  p->session = choice->session;
+  p->cache = choice->cache;
+  p->pages = choice->pages;
+}
+
 // The largest batch that the budget allows, and the least of all, of which `*needed` has no room.
 static void choose_batch(st_memory_plan *p, uint64_t *needed) {
   bool chosen = false;
   for (uint32_t i = 0; i < p->n_batches; i++) {
-    st_batch_choice before = {p->n_batch, p->session};
-    p->n_batch = p->batches[i].n_batch;
-    p->session = p->batches[i].session;
+    st_batch_choice before = {p->n_batch, p->session, p->cache, p->pages};
+    take_batch(p, &p->batches[i]);
     *needed = needed_by(p);
-    if (chosen) {
-      p->n_batch = before.n_batch;
-      p->session = before.session;
-    }
+    if (chosen) take_batch(p, &before);
     chosen = chosen || !p->budget || p->budget >= *needed;
   }
   p->least = with_room(*needed);

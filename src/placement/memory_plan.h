@@ -39,10 +39,11 @@ typedef struct st_item_span {
   uint32_t first, count;
 } st_item_span;
 
-// A batch that a session may have, and the bytes of its activations and tables.
+// A batch that a session may have, the bytes of its activations and tables, and those of its cache, and of the pages of
+// this, of which layers with a window have more for larger batches.
 typedef struct st_batch_choice {
   uint32_t n_batch;
-  uint64_t session;
+  uint64_t session, cache, pages;
 } st_batch_choice;
 enum { ST_BATCHES = 5 };
 
@@ -69,6 +70,7 @@ typedef struct st_memory_plan {
   uint64_t process;                 // what the process had when the plan was made
   uint64_t vectors;                 // norms, biases, scales, adapters
   uint64_t cache;                   // keys and values, and attention's scratch
+  uint64_t pages;                   // of `cache`: keys and values alone
   uint64_t work;                    // activations and tables of a session; or what loading needs, where that is more
   uint64_t session;                 // of `work`: the one; where matrices are put into the device's order in each pass,
                                     // what that takes comes on top

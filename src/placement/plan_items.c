@@ -197,19 +197,16 @@ static setun_status plan_head(st_loader *l) {
 
 // ---- contexts -----------------------------------------------------------------------------------------------------
 
-// The batches to choose from: where none was asked for, smaller ones than the usual too. The size is that of the first.
-static st_run_size list_batches(const planner *q, const st_run_options *run, bool smaller) {
+// The batches to choose from: where none was asked for, smaller ones than the usual too.
+static void list_batches(const planner *q, const st_run_options *run, bool smaller) {
   enum { LEAST_BATCH = 32 };
   st_memory_plan *p = q->l->plan;
   st_run_options o = *run;
-  st_run_size size = q->l->o->context_size(q->l->m, &o, &q->workload);
-  p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, size.work};
-  while (smaller && p->n_batches < ST_BATCHES && o.n_batch / 2 >= LEAST_BATCH) {
+  do {
+    st_run_size size = q->l->o->context_size(q->l->m, &o, &q->workload);
+    p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, size.work, size.cache, size.pages};
     o.n_batch /= 2;
-    uint64_t work = q->l->o->context_size(q->l->m, &o, &q->workload).work;
-    p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, work};
-  }
-  return size;
+  } while (smaller && p->n_batches < ST_BATCHES && o.n_batch >= LEAST_BATCH);
 }
 
 static setun_status plan_context(const planner *q) {
@@ -220,9 +217,8 @@ static setun_status plan_context(const planner *q) {
   if (context.n_ctx > l->m->h.n_ctx_most) context.n_ctx = 0; // whoever makes such a context is told so
   setun_status s = st_run_options_of(l->m, &context, &run, l->err);
   if (s != SETUN_OK) return s;
-  st_run_size size = list_batches(q, &run, !context.n_batch);
+  list_batches(q, &run, !context.n_batch);
   p->n_ctx = run.windows.window ? run.windows.window + run.windows.sinks : run.n_ctx;
-  p->cache = size.cache;
   return SETUN_OK;
 }
 

@@ -54,6 +54,8 @@ class PlanTest(Case):
         for kv, keys, values in (("q8", 10.125, 8.125), ("q4", 6.125, 4.125), ("q8,q4", 10.125, 4.125), ("f16,q4", 16, 4.125)):
             cache = self.plan("--shape", "7b", "--ctx", "4096", "--kv", kv, "-t", "1")["cache"]
             self.assertGreaterEqual(cache, numbers / 2 * (keys + values) / 8)
+            pages = self.plan("--shape", "7b", "--ctx", "4096", "--kv", kv, "-t", "1")["cache_pages"]
+            self.assertEqual(pages, numbers / 2 * (keys + values) / 8)
             self.assertLess(cache, numbers / 2 * (keys + values) / 8 + scratch + 4 * MIB)
 
     def test_what_does_not_fit_streams(self):

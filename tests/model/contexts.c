@@ -492,6 +492,7 @@ static void planned(void **state) {
   setun_context_info info = info_of_context(c);
   uint64_t pages = info.pages * info.page_bytes;
   assert_int_equal(info.pages, 47 * info_of(m).n_layer);
+  assert_int_equal(plan.cache_pages, pages);
   assert_true(plan.cache >= pages && plan.cache < pages + (4 << 20));
   p.n_cache = 0;
   EXPECT_OK(setun_model_plan(TALES, &params, &whole, &err));
