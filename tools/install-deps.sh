@@ -26,6 +26,7 @@ test     sanitizers           gcc+libc6-dev    libasan+libubsan      gcc        
 test     module:cmocka        libcmocka-dev    libcmocka-devel       cmocka        cmocka
 test     module:jansson       libjansson-dev   jansson-devel         jansson       jansson
 test     command:python3      python3          python3               python        python
+test     command:tmux         tmux             tmux                  tmux          tmux
 test     python:pip           python3-pip      python3-pip           python-pip    -
 test     python:venv          python3-venv     python3               python        -
 test     python:numpy         python3-numpy    python3-numpy         python-numpy  numpy

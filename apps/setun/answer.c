@@ -42,7 +42,7 @@ static void print_safely(const char *text, size_t n) {
 }
 
 static void set_dim(turn *t, bool dim) {
-  if (t->dim == dim) return;
+  if (t->dim == dim || !t->a->color) return;
   print_text("%s", dim ? "\033[2m" : "\033[0m");
   t->dim = dim;
 }
@@ -220,6 +220,7 @@ static answer_result compute_prompt(turn *t) {
     report(&error);
     return ANSWER_FAILED;
   }
+  t->a->facts.computed_tokens += t->prompt.count - same;
   if (t->a->verbose) note("prompt: %zu tokens, of which %u are in the cache", t->prompt.count, (unsigned)same);
   return evaluate(t, ids + same, t->prompt.count - same);
 }
@@ -334,6 +335,15 @@ static void note_facts(turn *t, answer_result result) {
   if (t->stopped) f->reason = setun_end_name(SETUN_END_STOP);
 }
 
+// How fast it was, below the answer.
+static void say_speed(const answerer *a) {
+  const answer_facts *f = &a->facts;
+  if (!a->terminal || !f->new_tokens || f->decode_seconds <= 0) return;
+  fprintf(stderr, "%s[%zu token%s, %.1f tokens/s; prompt: %zu of %zu tokens computed in %.2f s]%s\n",
+          a->color ? "\033[2m" : "", f->new_tokens, plural(f->new_tokens), (double)f->new_tokens / f->decode_seconds,
+          f->computed_tokens, f->prompt_tokens, f->prompt_seconds, a->color ? "\033[0m" : "");
+}
+
 static void free_turn(turn *t) {
   setun_sampler_free(t->sampler);
   setun_reply_free(t->reply);
@@ -348,11 +358,16 @@ answer_result answer(answerer *a) {
   setun_error error;
   answer_result result = make_prompt(&t);
   if (result == ANSWER_DONE && !make_turn_sampler(&t)) result = ANSWER_FAILED;
+  a->facts = (answer_facts){0};
+  double begin = seconds_now(), decode = begin;
   if (result == ANSWER_DONE) {
     result = compute_prompt(&t);
+    decode = seconds_now();
     if (result == ANSWER_DONE) result = generate(&t);
     if (!keep_held(&t)) result = ANSWER_FAILED;
   }
+  a->facts.prompt_seconds = decode - begin;
+  a->facts.decode_seconds = seconds_now() - decode;
   if (result != ANSWER_FAILED && t.reply && setun_reply_finish(t.reply, take, &t, &error) != SETUN_OK) {
     if (!t.failed) report(&error);
     result = ANSWER_FAILED;
@@ -362,6 +377,7 @@ answer_result answer(answerer *a) {
   if (result == ANSWER_DONE || result == ANSWER_FULL) say_empty(&t);
   if (result != ANSWER_FAILED && !keep_answer(&t, result)) result = ANSWER_FAILED;
   note_facts(&t, result);
+  say_speed(a);
   free_turn(&t);
   return result;
 }

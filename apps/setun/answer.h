@@ -14,6 +14,8 @@ typedef enum overflow_choice { OVERFLOW_ASK, OVERFLOW_STOP, OVERFLOW_DROP } over
 typedef struct answer_facts {
   const char *reason; // why it ended: "token", "stop", "length", "context", "interrupted"
   size_t prompt_tokens, new_tokens;
+  size_t computed_tokens; // of the prompt; the others are in the cache
+  double prompt_seconds, decode_seconds;
 } answer_facts;
 
 // What answers are made with. The members are the caller's.
@@ -31,6 +33,7 @@ typedef struct answerer {
   overflow_choice overflow; // but for OVERFLOW_STOP the session is one without an end
   uint32_t room;            // tokens of the context
   id_list held;             // what the session has evaluated, those forgotten too
+  bool color;               // may text be dim
   bool terminal, hide_reasoning, ignore_end, verbose;
   bool silent;        // nothing is printed of an answer
   answer_facts facts; // of the last answer

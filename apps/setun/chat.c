@@ -6,6 +6,7 @@
 #include "interrupt.h"
 #include "model.h"
 #include "output.h"
+#include "state.h"
 #include "stops.h"
 
 #include <stdlib.h>
@@ -17,9 +18,9 @@ typedef struct chat_options {
   compute_options compute;
   sampling_options sampling;
   int64_t n, ctx; // n < 0: until the end; ctx 0: the model's
-  const char *system, *file, *overflow, *name;
+  const char *system, *file, *overflow, *name, *color;
   text_list variables, stops;
-  bool hide_thinking, ignore_end, json, jsonl, verbose;
+  bool hide_thinking, ignore_end, no_history, json, jsonl, verbose;
 } chat_options;
 
 #define AT(member) offsetof(chat_options, member)
@@ -46,6 +47,10 @@ static const option rows[] = {
      "answer"},
     {0, "jsonl", OPTION_FLAG, AT(jsonl), NULL, 0, 0,
      "read a message a line as a JSON object, and print the answer to each as one"},
+    {0, "no-history", OPTION_FLAG, AT(no_history), NULL, 0, 0,
+     "do not keep what you type for the next time (in $XDG_STATE_HOME/setun, by default ~/.local/state/setun)"},
+    {0, "color", OPTION_CHOICE, AT(color), "auto|always|never", 0, 0,
+     "dim thoughts and a coloured prompt: on a terminal, unless NO_COLOR is set (default), always, or never"},
     DRAFT_ROW(chat_options),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print progress and settings on standard error"},
 };
@@ -148,17 +153,18 @@ static void show_commands(answerer *a, const char *text);
 static const struct {
   const char *name, *help;
   void (*run)(answerer *a, const char *text); // NULL: quit
+  bool path;                                  // its text is one
 } chat_commands[] = {
-    {"help", "this list", show_commands},
-    {"system", "[TEXT] sets the system prompt, or shows it", command_system},
-    {"regen", "answers your last message again", command_regen},
-    {"undo", "removes your last message and its answer", command_undo},
-    {"clear", "begins a new conversation, with the same system prompt", command_clear},
-    {"tokens", "how full the context is", command_tokens},
-    {"save", "FILE writes the conversation as JSON", command_save},
-    {"load", "FILE goes on with a conversation", command_load},
-    {"image", "is not supported", command_image},
-    {"quit", "ends the program, as does Ctrl-D", NULL},
+    {"help", "this list", show_commands, false},
+    {"system", "[TEXT] sets the system prompt, or shows it", command_system, false},
+    {"regen", "answers your last message again", command_regen, false},
+    {"undo", "removes your last message and its answer", command_undo, false},
+    {"clear", "begins a new conversation, with the same system prompt", command_clear, false},
+    {"tokens", "how full the context is", command_tokens, false},
+    {"save", "FILE writes the conversation as JSON", command_save, true},
+    {"load", "FILE goes on with a conversation", command_load, true},
+    {"image", "is not supported", command_image, false},
+    {"quit", "ends the program, as does Ctrl-D", NULL, false},
 };
 enum { CHAT_COMMANDS = sizeof chat_commands / sizeof *chat_commands };
 
@@ -184,6 +190,21 @@ static chat_next run_command(answerer *a, const char *line) {
   }
   note("there is no command /%.*s (see /help)", (int)n, line);
   return CHAT_GO_ON;
+}
+
+// What the tabulator key makes of a line.
+static completion complete_line(const char *line, size_t length) {
+  const char *words[CHAT_COMMANDS], *space = memchr(line, ' ', length);
+  if (*line != '/') return (completion){0};
+  for (size_t i = 0; i < CHAT_COMMANDS; i++) words[i] = chat_commands[i].name;
+  if (!space) return complete_word(words, CHAT_COMMANDS, line + 1, length - 1);
+  size_t n = (size_t)(space - line) - 1, before = (size_t)(space - line);
+  while (before < length && line[before] == ' ') before++;
+  for (size_t i = 0; i < CHAT_COMMANDS; i++) {
+    bool same = strlen(words[i]) == n && memcmp(words[i], line + 1, n) == 0;
+    if (same && chat_commands[i].path) return complete_path(line + before, length - before);
+  }
+  return (completion){0};
 }
 
 // ---- the conversation ----
@@ -307,8 +328,25 @@ static size_t longest_text(const answerer *a) {
 
 enum { SINKS = 64 }; // tokens that stay when the oldest are dropped: a page of the cache
 
+// Whether text may have colours: what was asked for, else what the terminal and its user like.
+static bool wants_color(const char *choice, bool terminal) {
+  const char *none = getenv("NO_COLOR"), *kind = getenv("TERM");
+  if (choice && strcmp(choice, "auto") != 0) return strcmp(choice, "always") == 0;
+  return terminal && !(none && *none) && kind && strcmp(kind, "dumb") != 0;
+}
+
+// Model, context, and how to stop it.
+static void say_hello(const answerer *a, const char *path) {
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/') n--;
+  size_t from = n;
+  while (from && path[from - 1] != '/') from--;
+  note("%.*s, a context of %u tokens; Ctrl-C stops an answer, Ctrl-D ends, /help lists the commands", (int)(n - from),
+       path + from, (unsigned)a->room);
+}
+
 // The template comes first: its faults need no model in memory.
-static bool prepare(const chat_options *o, const char *path, const input_text *own, answerer *a) {
+static bool prepare(const chat_options *o, const char *path, const input_text *own, const char *history, answerer *a) {
   setun_sampler *sampler = NULL;
   setun_sampler_params params;
   if (o->system && !conversation_set_system(a->talk, o->system, strlen(o->system))) return false;
@@ -330,7 +368,8 @@ static bool prepare(const chat_options *o, const char *path, const input_text *o
   }
   if (o->stops.count && !open_stops(&o->stops, false, &a->stops)) return false;
   a->longest = longest_text(a);
-  a->input = editor_new(a->terminal, a->longest);
+  a->input = editor_new(&(editor_options){
+      .terminal = a->terminal, .color = a->color, .most = a->longest, .history = history, .complete = complete_line});
   return a->input != NULL;
 }
 
@@ -379,17 +418,20 @@ static int run(const command *self, int argc, char **argv) {
                : o.overflow ? (*o.overflow == 's' ? OVERFLOW_STOP : OVERFLOW_DROP)
                : a.terminal ? OVERFLOW_ASK
                             : OVERFLOW_STOP;
-  if (!prepare(&o, argv[1], &own, &a)) {
+  a.color = wants_color(o.color, a.terminal);
+  char *history = a.terminal && !o.no_history ? state_file("chat_history") : NULL;
+  if (!prepare(&o, argv[1], &own, history, &a)) {
     status = failed_status();
   } else {
     catch_interrupts(a.session);
-    if (a.terminal) note("/help lists the commands; Ctrl-D ends");
+    if (a.terminal) say_hello(&a, argv[1]);
     status = o.json                   ? answer_json(&a, o.system)
              : a.terminal && !o.jsonl ? converse(&a)
                                       : filter(&a, o.jsonl ? take_json : take_text);
     catch_interrupts(NULL);
   }
   free_answerer(&a);
+  free(history);
   free(own.data);
   int written = finish_output();
   return status ? status : written;
@@ -403,17 +445,15 @@ const command command_chat = {
     .max_arguments = 1,
     .details =
         "Talks with the model by its own chat template, or by that of its family where the model has none or one that "
-        "is known to be wrong, which is said; otherwise --template is needed. At the prompt /help lists the commands. "
-        "A "
-        "backslash at the end continues a line, and lines between two \"\"\" are one message. Ctrl-C stops an answer; "
-        "Ctrl-D ends the program.\n"
+        "is known to be wrong, which is said; otherwise --template is needed. At the prompt /help lists the commands, "
+        "the tabulator key completes them and the paths they take, and Ctrl-R looks in the history, which is kept from "
+        "one run to the next. A backslash at the end continues a line, and lines between two \"\"\" are one message. "
+        "Ctrl-C stops an answer; Ctrl-D ends the program. Keys pressed while text comes are for the next line.\n"
         "What you write never becomes a control token. What the model thinks before it answers is shown dimmed, and "
-        "left "
-        "out of later turns as its template says.\n"
+        "left out of later turns as its template says.\n"
         "Where standard input or output is not a terminal, each line of the input is a message, and its answer is "
         "printed, without thoughts, before the next line is read. With --json and --jsonl messages come and go as "
-        "JSON, "
-        "as docs/json.md says.",
+        "JSON, as docs/json.md says.",
     .groups = {{"conversation", OPTION_ROWS(rows), 0},
                SAMPLING_GROUP(chat_options),
                COMPUTE_GROUP(chat_options),

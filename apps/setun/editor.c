@@ -1,4 +1,4 @@
-// Line editing by libedit, and messages of several lines.
+// Line editing by libedit, the history that is kept, and messages of several lines.
 #define _POSIX_C_SOURCE 200809L
 #include "editor.h"
 
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -20,7 +21,9 @@ struct editor {
   HistoryW *history;
   wchar_t prompt[128];
   text_buffer current, message; // the line, in UTF-8; several of them
-  size_t most;                  // bytes of a message
+  editor_options o;
+  bool silent; // the terminal shows no keys, which it did before
+  bool moved;  // a signal has come, and the cursor goes to the line's end
 };
 
 static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l";
@@ -47,6 +50,39 @@ static bool append_character(text_buffer *b, uint32_t code) {
   return append_text(b, out, n);
 }
 
+// The same from UTF-8; bytes that are not become U+FFFD. `out` has room for `n` characters and a 0.
+static void widen(const char *text, size_t n, wchar_t *out) {
+  for (size_t i = 0; i < n;) {
+    unsigned char byte = (unsigned char)text[i++];
+    int more = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : byte >= 0xC2 ? 1 : 0;
+    uint32_t code = more == 3     ? byte & 7u
+                    : more == 2   ? byte & 15u
+                    : more == 1   ? byte & 31u
+                    : byte < 0x80 ? byte
+                                  : 0xFFFD;
+    for (; more && i < n && (text[i] & 0xC0) == 0x80; more--) code = code << 6 | ((unsigned char)text[i++] & 0x3Fu);
+    *out++ = (wchar_t)(more ? 0xFFFD : code);
+  }
+  *out = 0;
+}
+
+static editor *editor_of(EditLine *el) {
+  editor *e = NULL;
+  el_wget(el, EL_CLIENTDATA, &e);
+  return e;
+}
+
+// A line that is given up stays on the screen, with what follows below it: first a key that moves the cursor to its
+// end. False when that was done.
+static bool moves_to_end(EditLine *el, unsigned char *byte) {
+  enum { CTRL_E = 5 };
+  editor *e = editor_of(el);
+  const LineInfoW *line = el_wline(el);
+  e->moved = !e->moved && line->cursor != line->lastchar;
+  *byte = CTRL_E;
+  return e->moved;
+}
+
 // One byte from the terminal: 1, 0 at the end, -1 when a signal asks for attention. A stop in between, or a window of
 // another size, is mended and not noticed.
 static int read_byte(EditLine *el, unsigned char *byte) {
@@ -54,6 +90,7 @@ static int read_byte(EditLine *el, unsigned char *byte) {
     ssize_t n = wait_for_input(STDIN_FILENO) ? read(STDIN_FILENO, byte, 1) : -1;
     if (n >= 0) return (int)n;
     if (interrupt_pending()) {
+      if (moves_to_end(el, byte)) return 1;
       errno = EINTR;
       return -1;
     }
@@ -111,10 +148,43 @@ static unsigned char paste(EditLine *el, wint_t key) {
   return CC_REFRESH;
 }
 
+// Below the line, in one row each where there are few.
+static void list(const completion *c) {
+  fputs("\n", stdout);
+  for (size_t i = 0; i < c->count; i++) {
+    for (const char *at = c->names[i]; *at; at++) fputc((unsigned char)*at < 32 || *at == 127 ? '?' : *at, stdout);
+    fputs(i + 1 < c->count ? " " : "\n", stdout);
+  }
+  fflush(stdout);
+}
+
+// The tabulator key: what all completions share is put in; where that is nothing, they are listed.
+static unsigned char complete(EditLine *el, wint_t key) {
+  editor *e = editor_of(el);
+  const LineInfoW *line = el_wline(el);
+  (void)key;
+  e->current.length = 0;
+  for (const wchar_t *c = line->buffer; c < line->cursor; c++) {
+    if (!append_character(&e->current, (uint32_t)*c)) return CC_ERROR;
+  }
+  if (!e->o.complete || !e->current.length) return CC_ERROR;
+  completion found = e->o.complete(e->current.data, e->current.length);
+  wchar_t *text = found.common ? malloc((found.common + 1) * sizeof *text) : NULL;
+  unsigned char result = CC_ERROR;
+  if (text) {
+    widen(found.names[0] + found.begun, found.common, text);
+    result = el_winsertstr(el, text) ? CC_ERROR : CC_REFRESH;
+  } else if (found.count > 1) {
+    list(&found);
+    result = CC_REDISPLAY;
+  }
+  free(text);
+  completion_free(&found);
+  return result;
+}
+
 static wchar_t *prompt_of(EditLine *el) {
-  editor *e = NULL;
-  el_wget(el, EL_CLIENTDATA, &e);
-  return e->prompt;
+  return editor_of(el)->prompt;
 }
 
 // ---- making ----
@@ -124,7 +194,9 @@ static bool bind_keys(EditLine *el) {
       {L"\033[200~", L"setun-paste"},  {L"\033[3~", L"ed-delete-next-char"}, {L"\033[H", L"ed-move-to-beg"},
       {L"\033[F", L"ed-move-to-end"},  {L"\033[1~", L"ed-move-to-beg"},      {L"\033[4~", L"ed-move-to-end"},
       {L"\033[1;5C", L"em-next-word"}, {L"\033[1;5D", L"ed-prev-word"},      {L"\022", L"em-inc-search-prev"},
+      {L"\t", L"setun-complete"},
   };
+  if (el_wset(el, EL_ADDFN, L"setun-complete", L"Complete a command or a path", complete)) return false;
   if (el_wset(el, EL_ADDFN, L"setun-paste", L"Insert what the terminal says was pasted", paste)) return false;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     if (el_wset(el, EL_BIND, keys[i][0], keys[i][1], NULL)) return false;
@@ -132,15 +204,48 @@ static bool bind_keys(EditLine *el) {
   return true;
 }
 
-editor *editor_new(bool terminal, size_t most) {
+// ---- the history ----
+
+static void load_history(editor *e) {
   HistEventW event;
+  history_w(e->history, &event, H_SETSIZE, 1000);
+  history_w(e->history, &event, H_SETUNIQUE, 1);
+  if (!e->o.history || access(e->o.history, F_OK) != 0) return;
+  if (history_w(e->history, &event, H_LOAD, e->o.history) < 0) note("%s: is not a history", e->o.history);
+}
+
+// Beside the file first, so that it is always whole; only its owner may read it.
+static void save_history(editor *e) {
+  HistEventW event;
+  char path[4096];
+  int n = e->o.history ? snprintf(path, sizeof path, "%s.%ld.part", e->o.history, (long)getpid()) : -1;
+  if (n < 0 || (size_t)n >= sizeof path || history_w(e->history, &event, H_FIRST) < 0) return;
+  errno = 0;
+  if (history_w(e->history, &event, H_SAVE, path) >= 0 && rename(path, e->o.history) == 0) return;
+  note("%s: the history is not kept: %s", e->o.history, reason_of(errno));
+  remove(path);
+}
+
+// Keys that are pressed while text comes are not shown in it; the terminal keeps them for the next line.
+static void show_keys(editor *e, bool show) {
+  struct termios modes;
+  if (tcgetattr(STDIN_FILENO, &modes) != 0) return;
+  if (show ? !e->silent : !(modes.c_lflag & ECHO)) return;
+  e->silent = !show;
+  modes.c_lflag = show ? modes.c_lflag | ECHO : modes.c_lflag & ~(tcflag_t)ECHO;
+  tcsetattr(STDIN_FILENO, TCSANOW, &modes);
+}
+
+// ---- life ----
+
+editor *editor_new(const editor_options *o) {
   editor *e = calloc(1, sizeof *e);
   if (!e) {
     failure("out of memory for reading text");
     return NULL;
   }
-  e->most = most;
-  if (!terminal) return e;
+  e->o = *o;
+  if (!o->terminal) return e;
   // How wide characters are is the locale's; a program started without one still shows UTF-8.
   setlocale(LC_CTYPE, "");
   if (MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
@@ -151,10 +256,9 @@ editor *editor_new(bool terminal, size_t most) {
     editor_free(e);
     return NULL;
   }
-  history_w(e->history, &event, H_SETSIZE, 1000);
-  history_w(e->history, &event, H_SETUNIQUE, 1);
+  load_history(e);
   el_wset(e->line, EL_CLIENTDATA, e);
-  el_wset(e->line, EL_PROMPT, prompt_of);
+  el_wset(e->line, EL_PROMPT_ESC, prompt_of, L'\1');
   el_wset(e->line, EL_EDITOR, L"emacs");
   el_wset(e->line, EL_HIST, history_w, e->history);
   el_wset(e->line, EL_GETCFN, read_character);
@@ -165,8 +269,14 @@ editor *editor_new(bool terminal, size_t most) {
 
 void editor_free(editor *e) {
   if (!e) return;
-  if (e->line) el_end(e->line);
-  if (e->history) history_wend(e->history);
+  if (e->line) {
+    show_keys(e, true);
+    el_end(e->line);
+  }
+  if (e->history) {
+    save_history(e);
+    history_wend(e->history);
+  }
   free(e->current.data);
   free(e->message.data);
   free(e);
@@ -180,7 +290,7 @@ static input_event plain_line(editor *e, const char **text, size_t *length) {
   e->current.length = 0;
   if (!append_text(&e->current, "", 0)) return INPUT_FAILED;
   while ((c = getc_unlocked(stdin)) != EOF && c != '\n') {
-    if (e->current.length >= e->most) return INPUT_TOO_LONG;
+    if (e->current.length >= e->o.most) return INPUT_TOO_LONG;
     if (!append_text(&e->current, &(char){(char)c}, 1)) return INPUT_FAILED;
   }
   if (c == EOF && !feof(stdin)) {
@@ -200,10 +310,12 @@ static input_event edited_line(editor *e, const char **text, size_t *length) {
   int n = 0;
   fflush(stdout);
   fputs(paste_on, stdout);
+  show_keys(e, true);               // libedit restores in the end what it finds here
   el_set(e->line, EL_PREP_TERM, 1); // before the prompt shows, so that no key comes in the other mode
   const wchar_t *line = el_wgets(e->line, &n);
   fputs(paste_off, stdout);
   fflush(stdout);
+  show_keys(e, false);
   if (!line || n <= 0) {
     if (interrupt_pending()) {
       el_reset(e->line);
@@ -227,9 +339,9 @@ static input_event edited_line(editor *e, const char **text, size_t *length) {
 
 input_event editor_line(editor *e, const char *prompt, const char **text, size_t *length) {
   if (!e->line) return plain_line(e, text, length);
-  size_t n = 0;
-  for (; prompt[n] && n + 1 < sizeof e->prompt / sizeof *e->prompt; n++) e->prompt[n] = (wchar_t)prompt[n];
-  e->prompt[n] = 0;
+  // Between two of the character 1, libedit writes what takes no room.
+  swprintf(e->prompt, sizeof e->prompt / sizeof *e->prompt, e->o.color ? L"\1\033[1;32m\1%s\1\033[0m\1" : L"%s",
+           prompt);
   return edited_line(e, text, length);
 }
 
@@ -245,7 +357,7 @@ static input_event quoted_message(editor *e, const char *text, size_t length) {
   while (event == INPUT_TEXT) {
     bool last = ends_with_quotes(text, length);
     if (last) length -= 3;
-    bool room = e->message.length <= e->most; // what is too long already is only read to its end
+    bool room = e->message.length <= e->o.most; // what is too long already is only read to its end
     if (room && e->message.length && !(last && !length) && !append_text(&e->message, "\n", 1)) return INPUT_FAILED;
     if (room && !append_text(&e->message, text, length)) return INPUT_FAILED;
     if (last) break;
@@ -269,5 +381,5 @@ input_event editor_message(editor *e, const char **text, size_t *length) {
   }
   *text = e->message.data;
   *length = e->message.length;
-  return event == INPUT_TEXT && *length > e->most ? INPUT_TOO_LONG : event;
+  return event == INPUT_TEXT && *length > e->o.most ? INPUT_TOO_LONG : event;
 }

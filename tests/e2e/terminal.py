@@ -13,12 +13,14 @@ CONTROLS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z~]|\x1b[=>]|\r")
 
 
 class Terminal:
-    def __init__(self, command, *args, seconds=60, columns=200):
+    def __init__(self, command, *args, seconds=60, columns=200, state="/dev/null/none", color=True):
         self.seconds, self.text, self.at, self.raw = seconds, "", 0, b""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.environ["TERM"] = "xterm"
             os.environ["HOME"] = "/nonexistent"
+            os.environ["XDG_STATE_HOME"] = state
+            os.environ["NO_COLOR"] = "" if color else "1"
             os.execv(command, [command, *map(str, args)])
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         self.status = None

@@ -146,8 +146,8 @@ class FilterTest(ChatCase):
 
 
 class TerminalTest(ChatCase):
-    def start(self, *args, temperature=0):
-        terminal = Terminal(COMMAND, *self.args[:-1], temperature, *args)
+    def start(self, *args, temperature=0, **how):
+        terminal = Terminal(COMMAND, *self.args[:-1], temperature, *args, **how)
         self.addCleanup(terminal.close)
         terminal.expect("/help lists the commands")
         terminal.expect("> ")
@@ -204,6 +204,75 @@ class TerminalTest(ChatCase):
         t.line("/quit")
         self.assertEqual(t.wait(), 0)
         self.assertIsNotNone(before)
+
+    def test_first_and_last_line(self):
+        t = Terminal(COMMAND, *self.args, "-n", 5, "--ctx", 200)
+        self.addCleanup(t.close)
+        t.expect(r"setun: setun-tales-7m, a context of 200 tokens; Ctrl-C stops an answer, Ctrl-D ends, /help lists")
+        t.expect("\n> ")
+        t.line(FIRST)
+        t.expect(r"\n\[5 tokens, \d+\.\d tokens/s; prompt: (\d+) of \1 tokens computed in \d+\.\d\d s\]\n> ")
+
+    def test_history(self):
+        state = os.path.join(self.folder, "state")
+        t = self.start("-n", 3, state=state)
+        self.say(t, "first")
+        self.say(t, "zw\u00f6lf \u6f22")
+        t.send("\x04")
+        self.assertEqual(t.wait(), 0)
+        path = os.path.join(state, "setun", "chat_history")
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
+        self.assertEqual(os.listdir(os.path.dirname(path)), ["chat_history"])
+        t = self.start("-n", 3, state=state)
+        self.say(t, "\x1b[A!")
+        self.say(t, "\x12fir\x05?")
+        self.assertEqual([m["content"] for m in self.save(t) if m["role"] == "user"], ["zw\u00f6lf \u6f22!", "first?"])
+        t.signal(signal.SIGTERM)
+        self.assertEqual(t.wait(), 128 + signal.SIGTERM)
+        with open(path, "rb") as file:
+            kept = file.read()
+        self.assertIn(b"first?", kept)
+        t = self.start("-n", 3, "--no-history", state=state)
+        self.say(t, "\x1b[Asecret") # there is nothing to go back to
+        self.assertEqual([m["content"] for m in self.save(t) if m["role"] == "user"], ["secret"])
+        t.send("\x04")
+        self.assertEqual(t.wait(), 0)
+        with open(path, "rb") as file:
+            self.assertEqual(file.read(), kept)
+
+    def test_completion(self):
+        os.mkdir(os.path.join(self.folder, "deep \u00e4"))
+        self.write("deep \u00e4/only.json", json.dumps({"messages": [{"role": "user", "content": "found"}]}))
+        t = self.start("-n", 3)
+        t.send("/lo\t" + self.folder + "/de\ton\t\r")
+        t.expect("1 message")
+        t.expect("> ")
+        t.send("/s\t")
+        t.expect("save  *system")
+        t.send("\x15a\tb\r") # in a message there is nothing to complete
+        t.expect("\n> ")
+        self.assertEqual([m["content"] for m in self.save(t) if m["role"] == "user"], ["found", "ab"])
+
+    def test_colors(self):
+        for args, color, want in (((), True, True), ((), False, False), (("--color", "always"), False, True),
+                                  (("--color", "never"), True, False), (("--color", "auto"), True, True)):
+            with self.subTest(args=args, color=color):
+                t = self.start("-n", 3, *args, color=color)
+                self.say(t, FIRST)
+                self.assertEqual(b"\x1b[1;32m" in t.raw, want)
+                self.assertEqual(b"\x1b[2m" in t.raw, want)
+        self.fails(2, *self.args, "--color", "blue", mentions=["--color", "blue"])
+
+    def test_keys_while_text_comes(self):
+        t = self.start("--ignore-eos", "-n", 100, "--overflow", "drop")
+        t.line(FIRST)
+        t.expect(r"\n[^\n]*\w+ \w+")
+        t.send("QQQ")
+        answer = t.expect(r"(?s)(.*)computed in [0-9.]+ s\]\n> ").group(1)
+        self.assertNotIn("Q", answer)
+        t.expect("QQQ")
+        self.say(t, "!")
+        self.assertEqual([m["content"] for m in self.save(t) if m["role"] == "user"], [FIRST, "QQQ!"])
 
     def test_several_lines(self):
         t = self.start("-n", 3)
@@ -387,7 +456,7 @@ class ThinkingTest(ChatCase):
             t.expect("> ")
             t.line(FIRST)
             t.expect("\n> ")
-            self.assertEqual(b"\x1b[2m" in t.raw, dimmed)
+            self.assertEqual(bool(re.search(rb"\x1b\[2m(?!\[)", t.raw)), dimmed) # the last line is dim too
             path = os.path.join(self.folder, "saved.json")
             t.line("/save " + path)
             t.expect("messages saved")
