@@ -69,6 +69,7 @@ static void of_one_layer(void **state) {
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     setun_model *m = load(models[i].model, NULL);
     st_model *inner = (st_model *)m->model; // its first layer alone, without a window of its own
+    uint32_t n_layer = inner->h.n_layer;
     inner->h.n_layer = 1;
     inner->h.sliding[0] = false;
     inner->h.no_rope[0] = models[i].no_rope;
@@ -90,6 +91,7 @@ static void of_one_layer(void **state) {
       assert_true(setun_session_forgotten(s) > 0);
       setun_session_free(s);
     }
+    inner->h.n_layer = n_layer; // all are freed
     setun_model_free(m);
   }
 }
