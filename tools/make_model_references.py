@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/numpy: tiny checkpoints of Mistral and MiniCPM and LoRA adapters, with what they compute, and what
+"""Makes tests/golden/numpy: tiny checkpoints of Mistral, MiniCPM and OLMo 3 and LoRA adapters, with what they compute, and what
 golden models compute with hyperparameters that their files do not have (facts.safetensors).
 
 usage: make_model_references.py        (from anywhere; needs numpy)
 
 The reference is the Llama-like block of this file, in float64 and written from the papers and the models' published code,
 with Mistral's window, MiniCPM's factors and LongRoPE, BitNet's int8 activations, and gpt-oss's sinks and experts. It is first
-held against tests/golden/hf (llama3, bitnet-auto and gpt-oss), which the official implementation made. For adapters it computes with merged
+held against tests/golden/hf (llama3, bitnet-auto, gpt-oss and olmo2), which the official implementation made. For adapters it computes with merged
 weights W + scale * alpha / r * B A, where Setun leaves W as it is; BitNet's W is ternary, so there the two are added as
 outputs. Everything is seeded: a second run gives the same files.
 """
@@ -117,8 +117,10 @@ class Model:
         kept = ext * (1 - np.clip((np.arange(d // 2) - low) / max(high - low, 0.001), 0, 1))
         return f / r["factor"] * (1 - kept) + f * kept, 0.1 * np.log(r["factor"]) + 1 if ext else 1.0
 
-    def rope(self, x):
+    def rope(self, x, layer):
         f, scale = self.frequencies()
+        if self.c["model_type"] == "olmo3" and self.window(layer):  # the scaling is of full layers only
+            f, scale = 1 / self.c["rope_theta"] ** (np.arange(0, self.head_dim, 2) / self.head_dim), 1.0
         angle = np.arange(x.shape[0])[:, None] * f
         cos, sin = np.cos(angle)[:, None] * scale, np.sin(angle)[:, None] * scale
         a, b = np.split(x, 2, -1)
@@ -130,11 +132,14 @@ class Model:
 
     def attention(self, x, p):
         c, d, n, layer = self.c, self.head_dim, x.shape[0], int(p.split(".")[2])
-        h = self.norm(x, p + "input_layernorm")
+        olmo = c["model_type"] in ("olmo2", "olmo3")  # no norm before a branch, norms of q and k over the full width
+        h = x if olmo else self.norm(x, p + "input_layernorm")
         heads, kv = c["num_attention_heads"], c.get("num_key_value_heads") or c["num_attention_heads"]
         most = c.get("clip_qkv") or np.inf
-        q, k, v = (np.clip(self.linear(h, p + f"self_attn.{m}_proj"), -most, most).reshape(n, -1, d) for m in "qkv")
-        q, k, v = self.rope(q), self.rope(k).repeat(heads // kv, 1), v.repeat(heads // kv, 1)
+        q, k, v = (self.linear(h, p + f"self_attn.{m}_proj") for m in "qkv")
+        q, k = self.olmo_norm(q, p, "self_attn.q_norm"), self.olmo_norm(k, p, "self_attn.k_norm")
+        q, k, v = (np.clip(x, -most, most).reshape(n, -1, d) for x in (q, k, v))
+        q, k, v = self.rope(q, layer), self.rope(k, layer).repeat(heads // kv, 1), v.repeat(heads // kv, 1)
         scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(d)
         distance = np.arange(n)[:, None] - np.arange(n)
         visible = (distance >= 0) & (distance < (self.window(layer) or n + 1))
@@ -148,7 +153,7 @@ class Model:
         return self.linear(o, p + "self_attn.o_proj")
 
     def mlp(self, x, p):
-        h = self.norm(x, p + "post_attention_layernorm")
+        h = x if self.c["model_type"] in ("olmo2", "olmo3") else self.norm(x, p + "post_attention_layernorm")
         if p + "mlp.router.weight" in self.w:
             return self.gpt_oss_experts(h, p + "mlp.")
         gate, up = self.linear(h, p + "mlp.gate_proj"), self.linear(h, p + "mlp.up_proj")
@@ -169,14 +174,18 @@ class Model:
                 y[t] += weight * (mxfp4(self.w, p + "experts.down_proj", e) @ z + self.w[p + "experts.down_proj_bias"][e])
         return y
 
+    def olmo_norm(self, x, p, name):
+        """Of OLMo 2 and 3: what other models norm is plain there, and what is named norms something else."""
+        return self.norm(x, p + name) if self.c["model_type"] in ("olmo2", "olmo3") else x
+
     def run(self, ids):
         """Hidden states [layers + 1, n, hidden] and logits [n, vocabulary]."""
         x = self.w["model.embed_tokens.weight"][ids].astype(np.float64) * self.scale_emb
         hidden = [x]
         for i in range(self.c["num_hidden_layers"]):
             p = f"model.layers.{i}."
-            x = x + self.attention(x, p) * self.residual
-            x = x + self.mlp(x, p) * self.residual
+            x = x + self.olmo_norm(self.attention(x, p), p, "post_attention_layernorm") * self.residual
+            x = x + self.olmo_norm(self.mlp(x, p), p, "post_feedforward_layernorm") * self.residual
             hidden.append(x)
         head = "model.embed_tokens" if self.c.get("tie_word_embeddings") else "lm_head"
         return np.stack(hidden), self.linear(self.norm(x, "model.norm"), head) / self.logit_divisor
@@ -262,6 +271,17 @@ def checkpoints():
                    rope_scaling=dict(rope_type="longrope", short_factor=sorted(factors[0]), long_factor=sorted(factors[1]),
                                      original_max_position_embeddings=32), **SHAPE)
     write_checkpoint("minicpm", minicpm, random_weights(np.random.default_rng(3), minicpm, "<f2"), 25, short_context=32)
+    olmo3 = dict(model_type="olmo3", num_key_value_heads=3, max_position_embeddings=128, rms_norm_eps=1e-6, rope_theta=500000.0,
+                 rope_scaling=dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0),
+                 sliding_window=7, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
+                 layer_types=["sliding_attention", "full_attention", "sliding_attention"], **SHAPE)
+    rng = np.random.default_rng(6)
+    weights, h = random_weights(rng, olmo3, "<f4"), SHAPE["hidden_size"]
+    for i in range(SHAPE["num_hidden_layers"]):
+        del weights[f"model.layers.{i}.input_layernorm.weight"]
+        for name in ("self_attn.q_norm", "self_attn.k_norm", "post_feedforward_layernorm"):
+            weights[f"model.layers.{i}.{name}.weight"] = (1 + 0.2 * rng.standard_normal(h)).astype("<f4")
+    write_checkpoint("olmo3", olmo3, weights, 25)
     with open(os.path.join(GOLDEN, "hf", "bitnet-auto", "config.json")) as f:
         bitnet = json.load(f)
     bitnet["quantization_config"].update(use_rms_norm=True, rms_norm_eps=1e-3)
@@ -393,6 +413,7 @@ if __name__ == "__main__":
     check_against_official("llama3", 1e-4)
     check_against_official("bitnet-auto", 0.06)
     check_against_official("gpt-oss", 1e-4)
+    check_against_official("olmo2", 1e-4)
     os.makedirs(OUT, exist_ok=True)
     checkpoints()
     facts()

@@ -15,13 +15,16 @@ LAYER = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "mlp.down_proj": "ffn_down", "mlp.ffn_sub_norm": "ffn_sub_norm", "mlp.gate": "ffn_gate_inp"}
 
 
-def name_of(name):
+OLMO = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+
+
+def name_of(name, olmo=False):
     """The GGUF name of a module, and the number of its expert; None: no expert's."""
     if name in GLOBAL:
         return GLOBAL[name], None
     layer, rest = name[len("model.layers."):].split(".", 1)
     if not rest.startswith("mlp.experts."):
-        return f"blk.{layer}.{LAYER[rest]}", None
+        return f"blk.{layer}.{OLMO[rest] if olmo and rest in OLMO else LAYER[rest]}", None
     expert, rest = rest[len("mlp.experts."):].split(".", 1)
     return f"blk.{layer}.{LAYER['mlp.' + rest]}_exps", int(expert)
 
@@ -64,6 +67,12 @@ def keys_of(config, architecture):
             "rope.freq_base": float(theta)}
     if config["model_type"] == "mistral":
         keys["attention.sliding_window"] = config["sliding_window"]
+    if config["model_type"] == "olmo3":
+        scaling = config["rope_scaling"]
+        keys.update({"attention.sliding_window": config["sliding_window"], "rope.scaling.type": "yarn",
+                     "attention.sliding_window_pattern": [t == "sliding_attention" for t in config["layer_types"]],
+                     "rope.scaling.factor": scaling["factor"],
+                     "rope.scaling.original_context_length": scaling["original_max_position_embeddings"]})
     if "scale_emb" in config:
         keys.update({"embedding_scale": float(config["scale_emb"]), "residual_scale": config["scale_depth"] / math.sqrt(layers),
                      "logit_scale": width / config["dim_model_base"], "rope.scaling.type": "longrope",
@@ -85,7 +94,7 @@ def tensors_of(directory, config, neighbours):
         if not module:
             continue
         content = data[start + entry["data_offsets"][0]:start + entry["data_offsets"][1]]
-        (target, expert), shape = name_of(module), entry["shape"]
+        (target, expert), shape = name_of(module, config["model_type"] == "olmo3"), entry["shape"]
         kind, part = gguf.F32_TYPE, {"weight_scale": "scale"}.get(part, part)
         if entry["dtype"] == "U8":
             shape = [4 * shape[0], shape[1]]

@@ -25,6 +25,7 @@ FAMILIES = {
     "gemma3": ("hf/gemma3-plain", "gguf/gemma3-plain.gguf"),
     "granite": ("hf/granite", "gguf/granite.gguf"),
     "hunyuan-dense": ("hf/hunyuan", "gguf/hunyuan.gguf"),
+    "olmo3": ("numpy/olmo3", "olmo2"),
     "olmo2": ("hf/olmo2", "gguf/olmo2.gguf"),
     "phi3": ("hf/phi3", "gguf/phi3.gguf"),
     "smollm3": ("hf/smollm3", "gguf/smollm3.gguf"),
@@ -67,9 +68,9 @@ GGUF = [
     ("expert_shared_count", 2, REFUSED, {}),
     ("moe_every_n_layers", 2, REFUSED, {}),
     ("rope.scaling.yarn_log_multiplier", 0.1, REFUSED, {}),
-    ("rope.scaling.yarn_ext_factor", 0.5, REFUSED, {"gpt-oss": MOVES}),
-    ("rope.scaling.attn_factor", 2.0, REFUSED, {"gpt-oss": MOVES, "minicpm": MOVES, "phi3": MOVES}),
-    ("rope.scaling.yarn_attn_factor", 2.0, REFUSED, {"gpt-oss": MOVES, "minicpm": MOVES, "phi3": MOVES}),
+    ("rope.scaling.yarn_ext_factor", 0.5, REFUSED, {"gpt-oss": MOVES, "olmo3": MOVES}),
+    ("rope.scaling.attn_factor", 2.0, REFUSED, {"gpt-oss": MOVES, "olmo3": MOVES, "minicpm": MOVES, "phi3": MOVES}),
+    ("rope.scaling.yarn_attn_factor", 2.0, REFUSED, {"gpt-oss": MOVES, "olmo3": MOVES, "minicpm": MOVES, "phi3": MOVES}),
     ("rope.scaling.yarn_beta_fast", -1.0, REFUSED, {}),
     ("rope.scaling.factor", -2.0, REFUSED, {}),
     ("rope.scale_linear", -2.0, REFUSED, {}),
@@ -110,7 +111,7 @@ CONFIG = [
     ("num_nextn_predict_layers", 1, REFUSED, {}),
     ("kv_lora_rank", 64, REFUSED, {}),
     ("num_experts", 4, REFUSED, dict.fromkeys(EXPERTS)),
-    ("sliding_window", 4, REFUSED, {"mistral": MOVES, "mixtral": MOVES, "gemma3": MOVES, "gpt-oss": MOVES, "phi3": MOVES,
+    ("sliding_window", 4, REFUSED, {"mistral": MOVES, "mixtral": MOVES, "olmo3": MOVES, "gemma3": MOVES, "gpt-oss": MOVES, "phi3": MOVES,
                                     # counts with use_sliding_window only
                                     "qwen2": SAME, "qwen2moe": SAME, "qwen3": SAME, "qwen3moe": SAME, "smollm3": SAME}),
     ("no_rope_layers", [1] * 9, REFUSED, {"smollm3": MOVES}),
@@ -366,7 +367,7 @@ class FactsTest(Case):
     def test_made_containers(self):
         """The made GGUF files give the numbers of the directories: the official ones, MiniCPM's and Mistral's numpy's."""
         out = os.path.join(self.folder.name, "logits")
-        for name, bound in (("mistral", 1e-4), ("minicpm", 1e-4), ("bitnet-b1.58", 0.06), ("qwen2", 1e-4), ("qwen3moe", 1e-4)):
+        for name, bound in (("mistral", 1e-4), ("minicpm", 1e-4), ("olmo3", 1e-4), ("bitnet-b1.58", 0.06), ("qwen2", 1e-4), ("qwen3moe", 1e-4)):
             directory, path = self.models[name]
             with self.subTest(family=name):
                 golden = read_safetensors(os.path.join(directory, "golden.safetensors"))
@@ -436,11 +437,11 @@ class WindowsTest(FactsTest):
 
     def test_the_default_is_the_family_s(self):
         """Where a window has no pattern: Llama's files mean all layers, Gemma's every sixth is full, gpt-oss every second."""
-        for name, period in (("llama", 0), ("phi3", 0), ("gemma3", 6), ("gpt-oss", 2)):
+        for name, period in (("llama", 0), ("phi3", 0), ("olmo2", 4), ("olmo3", 4), ("gemma3", 6), ("gpt-oss", 2)):
             path = self.models[name][1]
             expected = self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": period}))
             self.assertEqual(self.logits(self.edited(path, {"attention.sliding_window": 5})), expected)
-        for name in ("bitnet", "bitnet-b1.58", "granite", "hunyuan-dense", "minicpm", "olmo2", "olmoe", "smollm3", "qwen2", "qwen2moe", "qwen3", "qwen3moe"):
+        for name in ("bitnet", "bitnet-b1.58", "granite", "hunyuan-dense", "minicpm", "olmoe", "smollm3", "qwen2", "qwen2moe", "qwen3", "qwen3moe"):
             found = self.logits(self.edited(self.models[name][1], {"attention.sliding_window": 5}))
             self.assertIn("attention.sliding_window_pattern", found)
 

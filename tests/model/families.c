@@ -168,6 +168,11 @@ static void numpy_mistral(void **state) {
   compare_numpy("mistral");
 }
 
+static void numpy_olmo3(void **state) {
+  (void)state;
+  compare_numpy("olmo3");
+}
+
 static void numpy_minicpm(void **state) {
   (void)state;
   compare_numpy("minicpm");
@@ -288,6 +293,7 @@ int main(void) {
       cmocka_unit_test(gguf_phi3),
       cmocka_unit_test(gguf_smollm3),
       cmocka_unit_test(numpy_mistral),
+      cmocka_unit_test(numpy_olmo3),
       cmocka_unit_test(numpy_minicpm),
       cmocka_unit_test(numpy_minicpm_short),
       cmocka_unit_test(numpy_bitnet_norms),

@@ -1,7 +1,40 @@
-// OLMo 2: no norm before a branch but one behind it, and q and k normalized over their full width.
+// OLMo 2: no norm before a branch but one behind it, and q and k normalized over their full width. OLMo 3: the same
+// with three sliding layers to each full one, and a RoPE scaling in the full ones only. Its GGUF files call themselves
+// olmo2.
 #include "model/arch.h"
 
 static const char *const names[] = {"olmo2", NULL};
+static const char *const no_names[] = {NULL};
+static const char *const olmo3_types[] = {"olmo3", NULL};
+
+static bool is_olmo3(const st_hparams *h) {
+  return h->window > 0;
+}
+
+// Sliding layers have the same base and no scaling.
+static void plain_rope_where_sliding(st_hparams *h) {
+  h->has_rope_local = true;
+  h->rope_local.theta = h->rope.theta;
+}
+
+static setun_status read_olmo3(const st_json *c, st_hparams *h, setun_error *err) {
+  (void)err;
+  const st_json *own = st_json_get(st_json_get(c, "rope_parameters"), "sliding_attention");
+  if (!own && !st_json_get(c, "rope_local_base_freq")) plain_rope_where_sliding(h);
+  return SETUN_OK;
+}
+
+static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
+  (void)m, (void)architecture, (void)err;
+  if (is_olmo3(h)) plain_rope_where_sliding(h);
+  return SETUN_OK;
+}
+
+static const st_fact olmo3_facts[] = {
+    {NULL, "sliding_window layer_types", ST_FACT_USED, "null", ""},
+    {NULL, "rope_local_base_freq", ST_FACT_USED, "", "of sliding layers, as conversion writes it"},
+    {0},
+};
 
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
@@ -22,6 +55,7 @@ const st_spec st_spec_olmo2 = {
     .gguf_names = names,
     .model_types = names,
     .hf_class = "Olmo2ForCausalLM",
+    .windows = {.period = 4, .gguf = true}, // of OLMo 3
     .defaults = {.n_layer = 32,
                  .n_embd = 4096,
                  .n_head = 32,
@@ -33,4 +67,31 @@ const st_spec st_spec_olmo2 = {
                  .rope = {.theta = 10000}},
     .wide_norms = true,
     .bindings = bindings,
+    .read_gguf = read_gguf,
+};
+
+const st_spec st_spec_olmo3 = {
+    .name = "olmo3",
+    .gguf_names = no_names,
+    .model_types = olmo3_types,
+    .hf_class = "Olmo3ForCausalLM",
+    .gguf_as = "olmo2",
+    .is_it = is_olmo3,
+    .facts = olmo3_facts,
+    .windows = {.period = 4, .config = true, .config_lists = true},
+    .defaults = {.n_layer = 32,
+                 .n_embd = 4096,
+                 .n_head = 32,
+                 .n_ff = 11008,
+                 .n_vocab = 50304,
+                 .n_ctx_train = 2048,
+                 .norm_eps = 1e-5f,
+                 .fn = ST_FN_SILU,
+                 .window = 4096,
+                 .rope = {.theta = 500000},
+                 .rope_local = {.theta = 500000},
+                 .has_rope_local = true},
+    .wide_norms = true,
+    .bindings = bindings,
+    .read_hf = read_olmo3,
 };
