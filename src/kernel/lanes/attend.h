@@ -305,6 +305,7 @@ LANES_INLINE void lanes_add_code_values(const st_attend *a, const lanes_query *q
                               .first = (begin - j) / 4,
                               .last = (end - j + 3) / 4,
                               .bits = st_kv_format_of(a->values)->value_bits};
+  for (size_t i = 0; next && i < ST_KV_SCALES; i += 64) __builtin_prefetch(next + i, 0, 2);
   for (size_t i = 0; i < n; i++) {
     size_t from = lanes_greatest(q[i].first, j), to = lanes_greatest(lanes_least(q[i].last, last), from);
     lanes_quantize_factors(&values, i, q[i].scores + j, from - j, to - j);

@@ -60,10 +60,12 @@ LANES_INLINE void lanes_key_group(const lanes_code_keys *a, size_t n, uint32_t b
 #pragma GCC unroll 8
   for (size_t q = 0; q < n; q++) sums[q][0] = sums[q][1] = vi_zero();
   for (size_t s = 0; s < steps; s++, at += bytes) {
-    for (size_t i = 0; a->next && i < bytes; i += 64) __builtin_prefetch(a->next + at + i, 0, 3);
 #pragma GCC unroll 8
     for (int i = 0; i < ST_KEY_PIECES; i++) {
       lanes_pairs p = lanes_key_piece(a->block + at, bits, i);
+      for (size_t b = 64 * (size_t)i; a->next && b < bytes; b += 64 * ST_KEY_PIECES) { // to the second level
+        __builtin_prefetch(a->next + at + b, 0, 2);
+      }
 #pragma GCC unroll 8
       for (size_t q = 0; q < n; q++) {
         const int16_t *x = a->codes[q] + s * ST_STEP + 4 * i;
@@ -72,6 +74,7 @@ LANES_INLINE void lanes_key_group(const lanes_code_keys *a, size_t n, uint32_t b
       }
     }
   }
+  if (a->next) __builtin_prefetch(a->next + 2 * key, 0, 2);
   vf scales = vf_half(a->block + 2 * key);
 #pragma GCC unroll 8
   for (size_t q = 0; q < n; q++) {
@@ -117,7 +120,7 @@ LANES_INLINE void lanes_value_columns(const lanes_code_values *a, size_t n, uint
   }
   for (size_t i = a->first; i < a->last; i++) {
     vi bytes = vi_load(a->block + at + 64 * i);
-    if (a->next) __builtin_prefetch(a->next + at + 64 * i, 0, 3);
+    if (a->next) __builtin_prefetch(a->next + at + 64 * i, 0, 2);
 #pragma GCC unroll 2
     for (size_t h = 0; h < halves; h++) {
       lanes_pairs p = lanes_pairs_of(bits < 8 ? vi_and(lanes_move(bytes, h ? -4 : 0), vi_set(0x0F0F0F0F)) : bytes);
