@@ -219,6 +219,7 @@ typedef struct setun_model_info {
   uint64_t bytes_per_token; /* weights that the decoding of one token reads */
   uint64_t macs_per_token;  /* multiply-adds in weight matrices for one token, with the head's */
   uint64_t head_macs;       /* those of the head alone, which a prompt needs for its last token only */
+  uint64_t float_macs;      /* those of macs_per_token whose activations are float32; the others' are int8 */
 } setun_model_info;
 
 /* Of a vocabulary only `container` and `n_vocab` are known; the rest is 0 and NULL. */

@@ -1,4 +1,5 @@
 // The command `bench`: speed, and how it stands to this machine's own limits.
+#include "bench_sequences.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "model.h"
@@ -11,7 +12,7 @@
 typedef struct bench_options {
   model_options model;
   compute_options compute;
-  int64_t prefill, decode, depth, repeats;
+  int64_t prefill, decode, depth, sequences, repeats;
   uint64_t buffer;
   bool json;
   const char *shape, *format, *head, *save;
@@ -27,6 +28,8 @@ static const option rows[] = {
      "tokens to decode (default 64, or what is left of the model's context)"},
     {0, "depth", OPTION_INTEGER, AT(depth), "N", 1, TOKENS_MOST,
      "tokens that are in the cache before the first one is decoded (default 1)"},
+    {0, "sequences", OPTION_INTEGER, AT(sequences), "N", 1, SEQUENCES_MOST,
+     "also time passes over N sequences, one token of each, beside passes over one sequence"},
     {'r', NULL, OPTION_INTEGER, AT(repeats), "N", 1, REPEATS_MOST,
      "runs of each, whose median is reported (default 3)"},
     {0, "buffer", OPTION_SIZE, AT(buffer), "SIZE", 1048576, 0x1p46,
@@ -52,24 +55,15 @@ typedef struct bench_result {
   setun_ceilings ceilings;
   streaming_report prefill_stream, decode_stream;
   int threads;
-  double prefill, decode; // tokens a second
-  processor_time used;    // for one decoded token
-  uint64_t cache_bytes;   // that one decoded token reads
-  double prefill_macs;    // multiply-adds a second, without the head, which a prompt needs once
+  double prefill, decode;     // tokens a second
+  processor_time used;        // for one decoded token
+  uint64_t cache_bytes;       // that one decoded token reads
+  double prefill_macs;        // multiply-adds a second, without the head, which a prompt needs once
+  sequences_result sequences; // with --sequences
 } bench_result;
 
 static int64_t most_of(int64_t a, int64_t b) {
   return a > b ? a : b;
-}
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
-static double median(double *values, int64_t n) {
-  qsort(values, (size_t)n, sizeof *values, by_value);
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 // Ids that repeat no pattern that a router or a cache could profit from.
@@ -120,11 +114,11 @@ static setun_status time_all(const setun_model *model, setun_session *session, c
   processor_time after = processor_time_now();
   double tokens = (double)o->repeats * (double)o->decode;
   r->used = (processor_time){(after.program - before.program) / tokens, (after.system - before.system) / tokens};
-  double prefill_seconds = median(prefill, o->repeats);
+  double prefill_seconds = median_of(prefill, o->repeats);
   uint64_t head = r->info.head_macs;
   r->prefill = (double)o->prefill / prefill_seconds;
   r->prefill_macs = ((double)o->prefill * (double)(r->info.macs_per_token - head) + (double)head) / prefill_seconds;
-  r->decode = (double)o->decode / median(decode, o->repeats);
+  r->decode = (double)o->decode / median_of(decode, o->repeats);
   // The cache grows while tokens are decoded: its mean.
   r->cache_bytes = setun_session_cache_bytes(session, (uint32_t)(o->depth + o->decode / 2));
   r->decode_stream = make_streaming_report(model, &start, r->prefill_stream.disk_after);
@@ -145,6 +139,33 @@ static double compute_peak(const bench_result *r) {
   return int8 ? r->ceilings.int8_macs_per_s : r->ceilings.float_macs_per_s;
 }
 
+// Seconds that a pass over all sequences takes at least: what it reads, or what it multiplies.
+static double sequences_bound(const bench_result *r, const bench_options *o) {
+  const setun_model_info *m = &r->info;
+  double n = (double)o->sequences, bytes = (double)m->bytes_per_token + n * (double)r->cache_bytes;
+  double int8 = share(n * (double)(m->macs_per_token - m->float_macs), r->ceilings.int8_macs_per_s);
+  double floats = share(n * (double)m->float_macs, r->ceilings.float_macs_per_s);
+  double reading = share(bytes, r->ceilings.read_bytes_per_s);
+  return reading > int8 + floats ? reading : int8 + floats;
+}
+
+static void print_sequences_json(const bench_result *r, const bench_options *o) {
+  const sequences_result *s = &r->sequences;
+  print_text("\"sequences\": %lld, ", (long long)o->sequences);
+  print_json_member("sequences_tokens_per_s", share((double)o->sequences, s->pass));
+  print_json_member("sequences_s_per_pass", s->pass);
+  print_json_member("sequences_pass_ratio", share(s->pass, s->single_pass));
+  print_json_member("sequences_bound_ratio", share(s->pass, sequences_bound(r, o)));
+}
+
+static void print_sequences(const bench_result *r, const bench_options *o) {
+  const sequences_result *s = &r->sequences;
+  print_text("pass  %4lld sequences %10.2f tokens/s  %.2f ms, %.2f times one sequence's %.2f ms, %.2f times the least "
+             "that memory and arithmetic allow\n",
+             (long long)o->sequences, share((double)o->sequences, s->pass), 1e3 * s->pass,
+             share(s->pass, s->single_pass), 1e3 * s->single_pass, share(s->pass, sequences_bound(r, o)));
+}
+
 static void print_json(const bench_result *r, const bench_options *o) {
   print_text("{");
   print_json_member("prefill_tokens_per_s", r->prefill);
@@ -161,6 +182,7 @@ static void print_json(const bench_result *r, const bench_options *o) {
   print_json_member("read_bandwidth_gbs", r->ceilings.read_bytes_per_s / 1e9);
   print_json_member("int8_peak_gmacs", r->ceilings.int8_macs_per_s / 1e9);
   print_json_member("float_peak_gmacs", r->ceilings.float_macs_per_s / 1e9);
+  if (o->sequences) print_sequences_json(r, o);
   print_json_member("prefill_stream_overlap", r->prefill_stream.overlap);
   print_streaming_json(&r->decode_stream);
   print_text("\"activation\": \"%s\", \"isa\": \"%s\", \"threads\": %d}\n", r->info.activation, r->info.isa,
@@ -181,6 +203,7 @@ static void print_table(const bench_result *r, const bench_options *o) {
              r->decode, 100 * share(decode_bytes(r), r->ceilings.read_bytes_per_s), r->ceilings.read_bytes_per_s / 1e9);
   if (o->depth > 1) print_text(", %lld tokens in the cache before", (long long)o->depth);
   print_text("\n");
+  if (o->sequences) print_sequences(r, o);
 }
 
 // Bytes to measure reading with; 0 after a report.
@@ -193,6 +216,14 @@ static uint64_t buffer_of(const setun_plan *plan, const bench_options *o) {
   failure("--buffer: expected at most %s, for which the budget leaves room, found %s", format_bytes(room, most),
           format_bytes(o->buffer, wanted));
   return 0;
+}
+
+static sequences_work sequences_of(const bench_options *o, const setun_token *ids) {
+  return (sequences_work){.n = (uint32_t)o->sequences,
+                          .depth = (uint32_t)o->depth,
+                          .passes = (uint32_t)o->decode,
+                          .repeats = o->repeats,
+                          .ids = ids};
 }
 
 // Frees the model once it was timed: with the buffer that reading is measured with it may be more than the budget.
@@ -217,9 +248,14 @@ static int measure(const char *name, setun_model *model, const bench_options *o)
     setun_status s = time_all(model, session, o, ids, &r, &error);
     status = interrupt_status();
     watch_interrupts(NULL);
+    setun_session_free(session);
+    if (s == SETUN_OK && o->sequences) {
+      const sequences_work work = sequences_of(o, ids);
+      s = time_sequences(model, &o->compute, &work, &r.sequences, &error);
+      status = interrupt_status();
+    }
     if (s != SETUN_OK && !status) status = report(&error);
   }
-  setun_session_free(session);
   setun_model_free(model);
   free(ids);
   if (status) return status;
@@ -268,6 +304,7 @@ static bool open_bench_model(const char *path, const bench_options *o, setun_mod
 static int run(const command *self, int argc, char **argv) {
   bench_options o = {.repeats = 3, .depth = 1};
   setun_model *model = NULL;
+  setun_context_params context;
   int status = 0, arguments = parse_options(self, argc, argv, &o, &status);
   if (arguments < 0) return status;
   if (!arguments == !o.shape) return usage_error(self, "expected either MODEL or --synthetic SHAPE");
@@ -275,6 +312,12 @@ static int run(const command *self, int argc, char **argv) {
     return usage_error(self, "--format, --head, --seed and --save go with --synthetic");
   }
   o.compute.n_ctx = (uint32_t)most_of(o.prefill ? o.prefill : 512, o.depth + (o.decode ? o.decode : 64));
+  if (o.sequences) {
+    const sequences_work planned = {
+        .n = (uint32_t)o.sequences, .depth = (uint32_t)o.depth, .passes = (uint32_t)(o.decode ? o.decode : 64)};
+    context = sequences_context_params(&o.compute, &planned);
+    o.compute.context = &context;
+  }
   if (!open_bench_model(argv[1], &o, &model)) {
     setun_model_free(model);
     return failed_status();

@@ -348,6 +348,7 @@ setun_status setun_model_get_info(const setun_model *model, setun_model_info *in
   found.bytes_per_token = m->bytes_per_token;
   found.macs_per_token = m->macs_per_token;
   found.head_macs = m->head_macs;
+  found.float_macs = m->float_macs;
   return ST_FILL(info, &found);
 }
 

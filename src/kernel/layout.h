@@ -149,12 +149,12 @@ typedef struct st_view {
   int8_t *rest;         // the second plane
   uint32_t *rest_count; // entries of each list
   uint32_t
-      *rest_place;    // of each entry: its block where lists are tokens', its token in the chunk where they are blocks'
-  float *rest_scale;  // block_scale / 254
-  int32_t *rest_sum;  // sums of its codes
-  int32_t *rest_half; // sums of its first 16 codes
-  int32_t *half_sum;  // sums of the first 16 of the 32 codes
-  float *half_product; // [blocks][2][n]: what the first and the last 16 stand for, summed
+      *rest_place;   // of each entry: its block where lists are tokens', its token in the chunk where they are blocks'
+  float *rest_scale; // block_scale / 254
+  int32_t *rest_sum; // sums of its codes
+  int32_t *rest_half[2]; // sums of its first and of its last 16 codes
+  int32_t *half_sum[2];  // sums of the first and of the last 16 of the 32 codes
+  float *half_product;   // [blocks][2][n]: what the first and the last 16 stand for, summed
 } st_view;
 
 // What codes stand for, summed: `sum` of the first plane's with scale d, `rest` of the second's with scale `finer`.
@@ -191,8 +191,10 @@ static inline size_t st_view_of(st_activation kind, size_t tokens, size_t column
   v->rest_place = st_view_take(base, &used, entry_array);
   v->rest_scale = st_view_take(base, &used, entry_array);
   v->rest_sum = st_view_take(base, &used, entry_array);
-  v->rest_half = st_view_take(base, &used, entry_array);
-  v->half_sum = st_view_take(base, &used, block_array);
+  for (int i = 0; i < 2; i++) {
+    v->rest_half[i] = st_view_take(base, &used, entry_array);
+    v->half_sum[i] = st_view_take(base, &used, block_array);
+  }
   v->half_product = st_view_take(base, &used, 2 * block_array);
   return used;
 }

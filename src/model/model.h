@@ -51,7 +51,7 @@ typedef struct st_model {
   bool fast;                        // some quantized weights take int8 activations by block
   uint32_t max_normed_columns;      // of all matrices with norms of their own; 0: there are none
   uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes, without adapters
-  uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs;
+  uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs, float_macs;
 } st_model;
 
 // Where a role's matrix, vector, or table of divisors is, in a layer (< 0: of the model) and an expert (< 0: of none);

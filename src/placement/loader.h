@@ -32,12 +32,13 @@ bool st_placing_is_fast(const st_placing *how);
 
 // What decoding a token takes of the bound weights: bytes read in memory, and multiplications with additions.
 typedef struct st_decode_cost {
-  uint64_t bytes, macs;
-  uint64_t expert_bytes; // of all experts of the layer `layer`, of which a token reads some
+  uint64_t bytes, macs, float_macs; // float_macs: those of macs whose activations are float32
+  uint64_t expert_bytes;            // of all experts of the layer `layer`, of which a token reads some
+  bool expert_floats;
   int32_t layer;
 } st_decode_cost;
 // Counts one of them, in the list's order, whose matrix takes `bytes` (0 for a vector) and all with it `all`.
-void st_count_decode(const st_bound_list *weights, size_t index, uint64_t bytes, uint64_t beside, st_decode_cost *cost);
+void st_count_decode(const st_loader *l, size_t index, uint64_t bytes, uint64_t beside, st_decode_cost *cost);
 void st_count_decode_end(const st_hparams *h, st_decode_cost *cost);
 
 // Makes the items of the memory plan and decides.

@@ -183,7 +183,7 @@ static setun_status place_weight(st_loader *l, size_t index, st_decode_cost *cos
     s = place_matrix(l, index, to, &bytes);
     if (s == SETUN_OK) s = place_beside(l, b, to);
   }
-  if (s == SETUN_OK) st_count_decode(l->weights, index, bytes, l->m->weight_bytes - before - bytes, cost);
+  if (s == SETUN_OK) st_count_decode(l, index, bytes, l->m->weight_bytes - before - bytes, cost);
   return s;
 }
 
@@ -237,6 +237,7 @@ setun_status st_place_weights(st_loader *l) {
   st_count_decode_end(&m->h, &cost);
   m->bytes_per_token = cost.bytes;
   m->macs_per_token = cost.macs;
+  m->float_macs = cost.float_macs;
   m->head_macs = (uint64_t)m->h.n_vocab * m->h.n_embd;
   if (m->h.tied) m->output = m->token_embd;
   number_matrices(m);

@@ -30,30 +30,40 @@ bool st_placing_is_fast(const st_placing *how) {
   return how->precision == ST_PRECISION_FAST && (how->format->block > 1 || st_format_is_ternary(how->format));
 }
 
+static bool takes_floats(const st_placing *how) {
+  return how->precision != ST_PRECISION_INT8 && !st_placing_is_fast(how);
+}
+
 // ---- what a token costs -------------------------------------------------------------------------------------------
 
 static void end_layer(const st_hparams *h, st_decode_cost *c) {
   if (c->expert_bytes) {
+    uint64_t macs = (uint64_t)3 * h->n_expert_used * h->n_ff_expert * h->n_embd;
     c->bytes += c->expert_bytes / h->n_expert * h->n_expert_used;
-    c->macs += (uint64_t)3 * h->n_expert_used * h->n_ff_expert * h->n_embd;
+    c->macs += macs;
+    if (c->expert_floats) c->float_macs += macs;
   }
   c->expert_bytes = 0;
 }
 
-void st_count_decode(const st_bound_list *list, size_t index, uint64_t bytes, uint64_t beside, st_decode_cost *c) {
-  const st_bound *b = &list->items[index];
-  if (b->layer != c->layer) end_layer(list->h, c);
+void st_count_decode(const st_loader *l, size_t index, uint64_t bytes, uint64_t beside, st_decode_cost *c) {
+  const st_bound *b = &l->weights->items[index];
+  const st_placing how = st_placing_of(l, b);
+  if (b->layer != c->layer) end_layer(&l->m->h, c);
   c->layer = b->layer;
   if (st_role_get(b->role)->kind == ST_KIND_TABLE) return;
   if (b->expert >= 0) {
     c->expert_bytes += bytes + beside;
+    if (st_role_is_matrix(b->role)) c->expert_floats = takes_floats(&how);
     return;
   }
   c->bytes += beside;
   if (!st_role_is_matrix(b->role)) return;
-  if (st_role_get(b->role)->kind == ST_KIND_EMBEDDING && index != list->head) return; // one row of it
+  if (st_role_get(b->role)->kind == ST_KIND_EMBEDDING && index != l->weights->head) return; // one row of it
+  uint64_t macs = b->weight.shape.rows * b->weight.shape.columns;
   c->bytes += bytes;
-  c->macs += b->weight.shape.rows * b->weight.shape.columns;
+  c->macs += macs;
+  if (takes_floats(&how)) c->float_macs += macs;
 }
 
 void st_count_decode_end(const st_hparams *h, st_decode_cost *c) {
@@ -105,7 +115,7 @@ static setun_status plan_weight(planner *p, size_t index, st_decode_cost *cost) 
   if (!st_role_is_matrix(b->role)) {
     uint64_t bytes = w->shape.columns * sizeof(float);
     if (st_role_get(b->role)->kind != ST_KIND_TABLE) l->plan->vectors += bytes;
-    st_count_decode(l->weights, index, 0, bytes, cost);
+    st_count_decode(l, index, 0, bytes, cost);
     return SETUN_OK;
   }
   st_placing how = st_placing_of(l, b);
@@ -119,7 +129,7 @@ static setun_status plan_weight(planner *p, size_t index, st_decode_cost *cost) 
   if (index == l->weights->embedding) {
     l->plan->row_area = st_row_copy_bytes(l->m->backend, l->m->device, w, how.format, how.precision);
   }
-  st_count_decode(l->weights, index, size.own + size.beside, beside, cost);
+  st_count_decode(l, index, size.own + size.beside, beside, cost);
   if (index == l->weights->head) return SETUN_OK; // in pieces behind the layers, see plan_head
   st_memory_item item = {.layer = b->layer,
                          .attention = st_role_get(b->role)->part == ST_OF_ATTENTION,

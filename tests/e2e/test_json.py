@@ -141,6 +141,7 @@ BENCH = ["prefill_tokens_per_s", "prefill_peak_share", "decode_tokens_per_s", "d
          "prefill_tokens", "decode_tokens", "depth", "read_bandwidth_gbs", "int8_peak_gmacs", "float_peak_gmacs",
          "prefill_stream_overlap", "memory_peak", "memory_planned", "memory_budget", "streamed_bytes_per_pass",
          "streamed_bytes", "activation", "isa", "threads"]
+SEQUENCES = ["sequences", "sequences_tokens_per_s", "sequences_s_per_pass", "sequences_pass_ratio", "sequences_bound_ratio"]
 
 
 class KeysTest(Case):
@@ -155,13 +156,16 @@ class KeysTest(Case):
         self.assertEqual(self.keys("inspect", TALES, "--check"), ["tensors", "bad"])
         self.assertEqual(self.keys("plan", TALES, "-t", 1), PLAN)
         self.assertEqual(self.keys("bench", TALES, "-p", 8, "-n", 2, "-r", 1, "--buffer", "16M", "-t", 1), BENCH)
+        at = BENCH.index("prefill_stream_overlap")
+        self.assertEqual(self.keys("bench", TALES, "-p", 8, "-n", 2, "-r", 1, "--buffer", "16M", "-t", 1, "--sequences", 3),
+                         BENCH[:at] + SEQUENCES + BENCH[at:])
         self.assertEqual(self.keys("perplexity", TALES, "-p", "a b c d"), ["perplexity", "tokens", "nll"])
         self.assertEqual(self.keys("version"), ["version", "build", "isa"])
 
     def test_they_are_documented(self):
         with open(os.path.join(ROOT, "docs", "json.md"), encoding="utf-8") as file:
             words = set(file.read().split("`")[1::2])
-        self.assertEqual({key for key in INSPECT + PLAN + BENCH + TIMINGS} - words, set())
+        self.assertEqual({key for key in INSPECT + PLAN + BENCH + SEQUENCES + TIMINGS} - words, set())
 
     def test_one_name_for_one_thing(self):
         plan = json.loads(self.good("plan", TALES, "-t", 1, "--memory", "200M", "--json"))

@@ -184,6 +184,18 @@ class BenchTest(Case):
         self.assertEqual(values["macs_per_token"], matrices + 4096 * 256)
 
     def test_table(self):
+        values = json.loads(self.good("bench", TALES, "--json", "-p", 8, "-n", 4, "-r", 3, "-t", 1, "--buffer", "16M",
+                                      "--sequences", 5, "--depth", 3))
+        self.assertEqual(values["sequences"], 5)
+        self.assertAlmostEqual(values["sequences_tokens_per_s"] * values["sequences_s_per_pass"], 5, 3)
+        # bound = the larger of bytes / bandwidth and multiply-adds / ceiling; the head is F16, the rest int8
+        bound = values["sequences_s_per_pass"] / values["sequences_bound_ratio"]
+        reading = (values["bytes_per_token"] + 5 * values["cache_bytes_per_token"]) / values["read_bandwidth_gbs"] / 1e9
+        int8 = 5 * values["macs_per_token"] / values["int8_peak_gmacs"] / 1e9
+        self.assertGreaterEqual(bound * 1.001, max(reading, int8))
+        text = self.good("bench", TALES, "-p", 16, "-n", 4, "-r", 1, "--buffer", "64M", "--sequences", 2).decode()
+        self.assertIn("pass     2 sequences", text)
+        self.fails(2, "bench", TALES, "--sequences", 0, mentions=["--sequences"])
         text = self.good("bench", TALES, "-p", 16, "-n", 4, "-r", 1, "--buffer", "64M").decode()
         self.assertRegex(text, r"(?m)^prefill +16 tokens +[\d.]+ tokens/s ")
         self.assertRegex(text, r"(?m)^decode +4 tokens +[\d.]+ tokens/s ")

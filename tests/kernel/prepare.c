@@ -45,9 +45,9 @@ static bool same_block(st_activation kind, const token_view *x, const token_view
     bool equal = same(block_word(x, x->v.block_sum, b, 1, 0), block_word(y, y->v.block_sum, b, 1, 0));
     if (!equal || kind == ST_ACT_INT8_TOKEN) return equal;
   }
-  const void *p[] = {x->v.block_scale, x->v.block_product, x->v.half_sum};
-  const void *q[] = {y->v.block_scale, y->v.block_product, y->v.half_sum};
-  for (int i = 0; i < 3; i++) {
+  const void *p[] = {x->v.block_scale, x->v.block_product, x->v.half_sum[0], x->v.half_sum[1]};
+  const void *q[] = {y->v.block_scale, y->v.block_product, y->v.half_sum[0], y->v.half_sum[1]};
+  for (int i = 0; i < 4; i++) {
     if (!same(block_word(x, p[i], b, 1, 0), block_word(y, q[i], b, 1, 0))) return false;
   }
   for (size_t half = 0; half < 2; half++) {
@@ -77,7 +77,10 @@ typedef struct {
 
 static bool same_entry(const st_view *x, entry_place e, const st_view *y, entry_place f) {
   if (!same(x->rest_scale[e.at], y->rest_scale[f.at])) return false;
-  if (x->rest_sum[e.at] != y->rest_sum[f.at] || x->rest_half[e.at] != y->rest_half[f.at]) return false;
+  if (x->rest_sum[e.at] != y->rest_sum[f.at]) return false;
+  for (int i = 0; i < 2; i++) {
+    if (x->rest_half[i][e.at] != y->rest_half[i][f.at]) return false;
+  }
   for (size_t j = 0; j < 8; j++) {
     if (memcmp(x->rest + e.codes + 4 * j * e.width, y->rest + f.codes + 4 * j * f.width, 4)) return false;
   }

@@ -108,6 +108,13 @@ LANES_INLINE vf vf_fma(vf a, vf b, vf c) {
   LANES_EACH c.q[i] = vfmaq_f32(c.q[i], a.q[i], b.q[i]);
   return c;
 }
+// a * *b, and a * *b + c.
+LANES_INLINE vf vf_mul_by(vf a, const float *b) {
+  return vf_mul(a, vf_set(*b));
+}
+LANES_INLINE vf vf_fma_by(vf a, const float *b, vf c) {
+  return vf_fma(a, vf_set(*b), c);
+}
 LANES_INLINE float vf_first(vf v) {
   return vgetq_lane_f32(v.q[0], 0);
 }
@@ -271,6 +278,10 @@ LANES_INLINE void lanes_interleave(int8_t *out, const int8_t (*rows)[32]) {
 LANES_INLINE void vi_opaque(vi *v) {
   __asm__ volatile("" : "+w"(v->q[0]), "+w"(v->q[1]), "+w"(v->q[2]), "+w"(v->q[3]));
 }
+// Sums of a tile do not stay in registers here, whatever the order.
+LANES_INLINE void vf_opaque(vf *v) {
+  (void)v;
+}
 
 // Two prefetches a line: one far ahead into the second level, one near into the first.
 LANES_INLINE void lanes_prefetch(const uint8_t *p) {
@@ -321,6 +332,11 @@ LANES_INLINE int8x16_t lanes_four(const int8_t *x) {
   return vreinterpretq_s8_s32(vdupq_n_s32(four));
 }
 
+// -(offset * *sum).
+LANES_INLINE vi vi_offset(int offset, const int32_t *sum) {
+  return vi_set((int32_t)(0 - (uint32_t)offset * (uint32_t)*sum));
+}
+
 // Adds products with the 4 activations at x.
 #ifdef __ARM_FEATURE_DOTPROD
 typedef vi vd;
@@ -339,6 +355,12 @@ LANES_INLINE vd vd_zero(void) {
 }
 LANES_INLINE vi vd_total(st_form form, vd v) {
   return (void)form, v;
+}
+// Sums that go on from *total, which the caller adds them to again, or begin with zero.
+LANES_INLINE vd vd_begin(st_form form, vi *total) {
+  vd sum = *total;
+  *total = vi_zero();
+  return (void)form, sum;
 }
 LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
   int8x16_t v = lanes_four(x);
@@ -375,6 +397,10 @@ LANES_INLINE vi vd_total(st_form form, vd v) {
   for (int i = 0; i < 8; i++) pairs[i] = vd_wide(form) ? vreinterpretq_s32_s16(v.q[i]) : vpaddlq_s16(v.q[i]);
   LANES_EACH r.q[i] = vpaddq_s32(pairs[2 * i], pairs[2 * i + 1]);
   return r;
+}
+// Sums that go on from *total, which the caller adds them to again, or begin with zero.
+LANES_INLINE vd vd_begin(st_form form, vi *total) {
+  return (void)form, (void)total, vd_zero();
 }
 LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
   int8x16_t v = lanes_four(x);

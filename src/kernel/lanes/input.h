@@ -173,13 +173,14 @@ static void lanes_append_rest(const lanes_tokens *t, const lanes_rows *g, size_t
   v->rest_place[at] = (uint32_t)(t->first - first + lane);
   v->rest_scale[at] = finer;
   v->rest_sum[at] = rest;
-  v->rest_half[at] = rest_half;
+  v->rest_half[0][at] = rest_half;
+  v->rest_half[1][at] = rest - rest_half;
   at = t->first * v->blocks + block * t->tokens + lane;
   float d = v->block_scale[at], *halves = v->half_product + 2 * (at - lane) + lane;
-  int32_t sum = v->block_sum[at], half = v->half_sum[at];
+  int32_t half = v->half_sum[0][at], last = v->half_sum[1][at], sum = half + last;
   v->block_product[at] = st_product_of(d, sum, finer, rest);
   halves[0] = st_product_of(d, half, finer, rest_half);
-  halves[t->tokens] = st_product_of(d, sum - half, finer, rest - rest_half);
+  halves[t->tokens] = st_product_of(d, last, finer, rest - rest_half);
 }
 
 LANES_INLINE void lanes_copy_words(float *to, const float *from, size_t n) {
@@ -238,7 +239,8 @@ LANES_INLINE void lanes_prepare_rows(const lanes_tokens *t, lanes_shape k, lanes
   lanes_store_codes(t, k, g);
   vi sum = vi_add(low, high);
   lanes_store_rows(t->v->block_sum, t, k, g, vi_as_floats(sum));
-  lanes_store_rows(t->v->half_sum, t, k, g, vi_as_floats(low));
+  lanes_store_rows(t->v->half_sum[0], t, k, g, vi_as_floats(low));
+  lanes_store_rows(t->v->half_sum[1], t, k, g, vi_as_floats(high));
   lanes_store_rows(t->v->block_scale, t, k, g, d);
   lanes_store_rows(t->v->block_product, t, k, g, lanes_product_of(d, sum));
   lanes_store_halves(t, k, g, lanes_product_of(d, low), lanes_product_of(d, high));

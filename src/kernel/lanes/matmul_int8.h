@@ -25,43 +25,34 @@ LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_
   lanes_dot_parts(form, codes, x, n, 0, 8, n, chains, sums);
 }
 
-// A token's sum over sub-block `sub` of 32 columns: of all 32, or of the first or the last 16.
-LANES_INLINE uint32_t lanes_sub_sum(st_form form, int sub, int32_t sum, int32_t half) {
-  return st_coding_of(form).subs == 1 ? (uint32_t)sum : sub ? (uint32_t)sum - (uint32_t)half : (uint32_t)half;
+// Where the sums of the codes of sub-block `sub` of 32 columns are: of all 32, or of the first or the last 16.
+LANES_INLINE const int32_t *lanes_sub_sums(st_form form, int sub, const int32_t *sums, int32_t *const halves[2]) {
+  return st_coding_of(form).subs == 1 ? sums : halves[sub];
 }
 
-// The integer products of a sub-block with one plane of codes of n tokens; `sums` and `halves` are those of the codes
-// of all 32 columns and of the first 16. Tokens that nobody asked for may be among the n, so their sums, whatever
-// stands there, wrap around.
+// The integer products of a sub-block with one plane of codes of n tokens, whose sums over it are `sums`. Tokens that
+// nobody asked for may be among the n, so their sums, whatever stands there, wrap around.
 LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int8_t *x, size_t stride, int sub,
-                                   size_t n, const int32_t *sums, const int32_t *halves, vi *totals) {
+                                   size_t n, const int32_t *sums, vi *totals) {
   const size_t parts = 8 / st_coding_of(form).subs, first = (size_t)sub * parts;
   const size_t each = parts < vd_parts(form) ? parts : vd_parts(form);
 #pragma GCC unroll 8
-  for (size_t t = 0; t < n; t++) totals[t] = vi_zero();
+  for (size_t t = 0; t < n; t++) totals[t] = vb_offset(form) ? vi_offset(vb_offset(form), sums + t) : vi_zero();
 #pragma GCC unroll 8
   for (size_t i = first; i < first + parts; i += each) {
     vd dots[LANES_TILE];
 #pragma GCC unroll 8
-    for (size_t t = 0; t < n; t++) dots[t] = vd_zero();
+    for (size_t t = 0; t < n; t++) dots[t] = vd_begin(form, &totals[t]);
     lanes_dot_parts(form, codes, x, stride, i, i + each, n, 1, dots);
 #pragma GCC unroll 8
-    for (size_t t = 0; t < n; t++) {
-      totals[t] = vi_add(totals[t], vd_total(form, dots[t]));
-    }
-  }
-  if (!vb_offset(form)) return;
-#pragma GCC unroll 8
-  for (size_t t = 0; t < n; t++) {
-    totals[t] =
-        vi_sub(totals[t], vi_set((int32_t)((uint32_t)vb_offset(form) * lanes_sub_sum(form, sub, sums[t], halves[t]))));
+    for (size_t t = 0; t < n; t++) totals[t] = vi_add(totals[t], vd_total(form, dots[t]));
   }
 }
 
 // sums += (d * dx) * integers, for one plane.
 LANES_INLINE void lanes_block_add(vf d, const float *scales, const vi *totals, size_t n, vf *sums) {
 #pragma GCC unroll 8
-  for (size_t t = 0; t < n; t++) sums[t] = vf_fma(vf_mul(d, vf_set(scales[t])), vi_to_floats(totals[t]), sums[t]);
+  for (size_t t = 0; t < n; t++) sums[t] = vf_fma(vf_mul_by(d, scales + t), vi_to_floats(totals[t]), sums[t]);
 }
 
 // minimums += m * (sum of what the codes of a sub-block stand for); `b`: of the 32 columns, in the tile's arrays.
@@ -71,7 +62,14 @@ LANES_INLINE void lanes_block_minimums(st_form form, vf m, const st_view *v, siz
                               ? v->block_product + first * v->blocks + b * n
                               : v->half_product + 2 * first * v->blocks + (2 * b + (size_t)sub) * n;
 #pragma GCC unroll 8
-  for (size_t t = 0; t < n; t++) minimums[t] = vf_fma(m, vf_set(products[t]), minimums[t]);
+  for (size_t t = 0; t < n; t++) minimums[t] = vf_fma_by(m, products + t, minimums[t]);
+}
+
+// Nothing after this begins before the sums are made: the products of two sub-blocks would not leave registers for
+// them.
+LANES_INLINE void lanes_keep(size_t n, vf *sums) {
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) vf_opaque(&sums[t]);
 }
 
 // For each sub-block: sum += (d * dx) * integers; with minimums also minimum += m * (sum of what the codes of both
@@ -90,9 +88,10 @@ LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row,
 #pragma GCC unroll 2
     for (int sub = 0; sub < c.subs; sub++) {
       lanes_scales(form, &s, sub, &d, &m);
-      lanes_block_dots(form, s.codes, x, n, sub, n, v->block_sum + at, v->half_sum + at, totals);
+      lanes_block_dots(form, s.codes, x, n, sub, n, lanes_sub_sums(form, sub, v->block_sum, v->half_sum) + at, totals);
       lanes_block_add(d, v->block_scale + at, totals, n, sums);
       if (c.minimums) lanes_block_minimums(form, m, v, first, b, sub, n, minimums);
+      if (c.subs == 2) lanes_keep(n, sums);
     }
     lanes_advance(form, &s);
   }
@@ -112,14 +111,15 @@ LANES_INLINE void lanes_rest_tile(st_form form, const lanes_stream *s, const st_
   const uint32_t *token = v->rest_place + at;
   for (int sub = 0; sub < st_coding_of(form).subs; sub++) {
     lanes_scales(form, s, sub, &d, &m);
-    lanes_block_dots(form, s->codes, x, width, sub, n, v->rest_sum + at, v->rest_half + at, totals);
+    lanes_block_dots(form, s->codes, x, width, sub, n, lanes_sub_sums(form, sub, v->rest_sum, v->rest_half) + at,
+                     totals);
 #pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) products[t] = vi_to_floats(totals[t]);
 #pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) {
       if (t >= left) break;
       vf *sum = &rest[token[t]];
-      *sum = vf_fma(vf_mul(d, vf_set(v->rest_scale[at + t])), products[t], *sum);
+      *sum = vf_fma(vf_mul_by(d, v->rest_scale + at + t), products[t], *sum);
     }
   }
 }
@@ -159,11 +159,12 @@ LANES_INLINE vf lanes_block_one(st_form form, const st_matrix *w, size_t row, co
 #pragma GCC unroll 2
     for (int sub = 0; sub < c.subs; sub++) {
       lanes_scales(form, &s, sub, &d, &m);
-      lanes_block_dots(form, s.codes, x, 1, sub, 1, v->block_sum + at, v->half_sum + at, &total);
+      lanes_block_dots(form, s.codes, x, 1, sub, 1, lanes_sub_sums(form, sub, v->block_sum, v->half_sum) + at, &total);
       lanes_block_add(d, v->block_scale + at, &total, 1, &sum);
       if (c.minimums) lanes_block_minimums(form, m, v, token, b, sub, 1, &minimum);
       if (!v->rest_count[list.count_at + b]) continue;
-      lanes_block_dots(form, s.codes, v->rest + at * ST_STEP, 1, sub, 1, v->rest_sum + at, v->rest_half + at, &total);
+      lanes_block_dots(form, s.codes, v->rest + at * ST_STEP, 1, sub, 1,
+                       lanes_sub_sums(form, sub, v->rest_sum, v->rest_half) + at, &total);
       lanes_block_add(d, v->rest_scale + at, &total, 1, &rest);
     }
     lanes_advance(form, &s);

@@ -80,7 +80,8 @@ static int32_t prepare_rest(const st_view *v, size_t token, size_t b, float scal
   v->rest_place[at] = (uint32_t)b;
   v->rest_scale[at] = scale;
   v->rest_sum[at] = sum;
-  v->rest_half[at] = *half;
+  v->rest_half[0][at] = *half;
+  v->rest_half[1][at] = sum - *half;
   return sum;
 }
 
@@ -121,7 +122,8 @@ static void prepare_block(const st_view *v, place p, const float *x, const float
     v->block_sum[at] = sum;
     v->block_scale[at] = d;
     v->block_product[at] = st_product_of(d, sum, finer, rest_sum);
-    v->half_sum[at] = half;
+    v->half_sum[0][at] = half;
+    v->half_sum[1][at] = sum - half;
     at = 2 * (at - p.lane) + p.lane;
     v->half_product[at] = st_product_of(d, half, finer, rest_half);
     v->half_product[at + p.count] = st_product_of(d, sum - half, finer, rest_sum - rest_half);

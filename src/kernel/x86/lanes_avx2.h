@@ -93,6 +93,13 @@ LANES_INLINE vf vf_div(vf x, vf y) {
 LANES_INLINE vf vf_fma(vf x, vf y, vf z) {
   return (vf){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
 }
+// x * *y, and x * *y + z.
+LANES_INLINE vf vf_mul_by(vf x, const float *y) {
+  return vf_mul(x, vf_set(*y));
+}
+LANES_INLINE vf vf_fma_by(vf x, const float *y, vf z) {
+  return vf_fma(x, vf_set(*y), z);
+}
 LANES_INLINE vf vf_max(vf x, vf y) {
   return (vf){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)};
 } // x > y ? x : y
@@ -280,6 +287,10 @@ LANES_INLINE void lanes_interleave(int8_t *out, const int8_t (*rows)[32]) {
 LANES_INLINE void vi_opaque(vi *v) {
   __asm__ volatile("" : "+x"(v->a), "+x"(v->b));
 }
+// Sums of a tile do not stay in registers here, whatever the order.
+LANES_INLINE void vf_opaque(vf *v) {
+  (void)v;
+}
 LANES_INLINE void vd_opaque(vd *v) {
   vi_opaque(v);
 }
@@ -368,6 +379,11 @@ LANES_INLINE vd vd_zero(void) {
   return vi_zero();
 }
 
+// -(offset * *sum).
+LANES_INLINE vi vi_offset(int offset, const int32_t *sum) {
+  return vi_set((int32_t)(0 - (uint32_t)offset * (uint32_t)*sum));
+}
+
 #ifdef __AVXVNNI__
 enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never, it is 32 bits wide
 
@@ -383,6 +399,13 @@ LANES_INLINE size_t lanes_chains(size_t n) {
 
 LANES_INLINE vi vd_total(st_form form, vd v) {
   return (void)form, v;
+}
+
+// Sums that go on from *total, which the caller adds them to again, or begin with zero.
+LANES_INLINE vd vd_begin(st_form form, vi *total) {
+  vd sum = *total;
+  *total = vi_zero();
+  return (void)form, sum;
 }
 
 // Adds products with the 4 activations at x. Left to itself the compiler copies sums.
@@ -419,6 +442,11 @@ LANES_INLINE vi vd_total(st_form form, vd v) {
   if (vd_wide(form)) return v;
   const __m256i ones = _mm256_set1_epi16(1);
   return (vi){_mm256_madd_epi16(v.a, ones), _mm256_madd_epi16(v.b, ones)};
+}
+
+// Sums that go on from *total, which the caller adds them to again, or begin with zero.
+LANES_INLINE vd vd_begin(st_form form, vi *total) {
+  return (void)form, (void)total, vd_zero();
 }
 
 // *sum += w * x, in one piece: left to itself the compiler moves all multiplications ahead of all additions, and runs

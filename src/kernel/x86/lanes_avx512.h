@@ -74,6 +74,16 @@ LANES_INLINE vf vf_div(vf a, vf b) {
 LANES_INLINE vf vf_fma(vf a, vf b, vf c) {
   return _mm512_fmadd_ps(a, b, c);
 }
+// a * *b, and a * *b + c, with the number as the instruction's own operand: the compiler would load it by itself.
+LANES_INLINE vf vf_mul_by(vf a, const float *b) {
+  vf v;
+  __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(v) : "v"(a), "m"(*b));
+  return v;
+}
+LANES_INLINE vf vf_fma_by(vf a, const float *b, vf c) {
+  __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(a), "m"(*b));
+  return c;
+}
 LANES_INLINE vf vf_max(vf a, vf b) {
   return _mm512_max_ps(a, b);
 } // a > b ? a : b
@@ -250,6 +260,9 @@ LANES_INLINE void lanes_interleave(int8_t *out, const int8_t (*rows)[32]) {
 LANES_INLINE void vi_opaque(vi *v) {
   __asm__ volatile("" : "+v"(*v));
 }
+LANES_INLINE void vf_opaque(vf *v) {
+  __asm__ volatile("" : "+v"(*v));
+}
 LANES_INLINE void vd_opaque(vd *v) {
   vi_opaque(v);
 }
@@ -331,23 +344,28 @@ LANES_INLINE vi vd_total(st_form form, vd v) {
   return (void)form, v;
 }
 
-// Whether the activations are the instruction's own operand, which the compiler does not do by itself. Where codes take
-// many registers or scales change soon, its own order is faster.
-LANES_INLINE bool vd_direct(st_form form) {
-  const st_coding c = st_coding_of(form);
-  return c.low != 8 && !c.high && c.subs == 1;
+// Sums that go on from *total, which the caller adds them to again, or begin with zero.
+LANES_INLINE vd vd_begin(st_form form, vi *total) {
+  vd sum = *total;
+  *total = vi_zero();
+  return (void)form, sum;
 }
 
-// Adds products with the 4 activations at x.
+// -(offset * *sum). In this order with vf_opaque.
+LANES_INLINE vi vi_offset(int offset, const int32_t *sum) {
+  vi v;
+  if (offset & (offset - 1)) return vi_set((int32_t)(0 - (uint32_t)offset * (uint32_t)*sum));
+  __asm__ volatile("vpslld %2, %1%{1to16%}, %0" : "=v"(v) : "m"(*sum), "i"(__builtin_ctz((unsigned)offset)));
+  return vi_sub(vi_zero(), v);
+}
+
+// Adds products with the 4 activations at x. They are the instruction's own operand, which the compiler does not do by
+// itself.
 LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
   typedef const int32_t __attribute__((may_alias, aligned(1))) word;
-  if (vd_direct(form)) {
-    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*(word *)x));
-    return sum;
-  }
-  int32_t four;
-  __builtin_memcpy(&four, x, 4);
-  return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(four));
+  (void)form;
+  __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*(word *)x));
+  return sum;
 }
 
 #endif

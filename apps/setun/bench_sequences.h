@@ -1,0 +1,26 @@
+// What `bench --sequences` measures: a pass over one token of each of several sequences, beside one of one sequence.
+#ifndef SETUN_APP_BENCH_SEQUENCES_H
+#define SETUN_APP_BENCH_SEQUENCES_H
+
+#include "model.h"
+
+enum { SEQUENCES_MOST = 1024 };
+
+typedef struct sequences_work {
+  uint32_t n;             // sequences
+  uint32_t depth, passes; // tokens of each before the first pass, and passes that are timed
+  int64_t repeats;
+  const setun_token *ids; // [depth + passes], of every sequence
+} sequences_work;
+
+typedef struct sequences_result {
+  double pass, single_pass; // seconds of one, the medians: over all sequences, over one
+} sequences_result;
+
+double median_of(double *values, int64_t n); // which it sorts
+// The context of this work, for the memory plan too.
+setun_context_params sequences_context_params(const compute_options *compute, const sequences_work *work);
+setun_status time_sequences(const setun_model *model, const compute_options *compute, const sequences_work *work,
+                            sequences_result *result, setun_error *error);
+
+#endif
