@@ -130,8 +130,10 @@ typedef struct setun_session_params {
                        with it that are guessed from the text so far. A later call that brings the guessed token then
                        computes nothing. Neither logits nor positions change, and so no text; text that repeats
                        earlier text, quotes and edits, comes several times as fast. Guesses that fail are made less
-                       often. */
-  uint32_t window, sinks; /* as those of setun_context_params (experimental) */
+                       often, and none for a while where passes with guesses took longer than others, as measured. */
+  uint32_t window, sinks;   /* as those of setun_context_params (experimental) */
+  const setun_model *draft; /* experimental: a smaller model of the same tokens that makes the n_draft guesses; it must
+                               outlive the session. Its plan's cache and work belong in the model's `beside` */
 } setun_session_params;
 
 enum { SETUN_DRAFT_MOST = 32 };
@@ -196,6 +198,7 @@ typedef struct setun_model_params {
   /* Room for adapters that setun_adapters_load brings later, in the plan too; both 0: none come. */
   uint32_t adapter_rank;  /* the largest sum of ranks that adapts one matrix at once */
   uint64_t adapter_bytes; /* of all that are loaded at once: their numbers as float32, ranks as multiples of 16 */
+  uint64_t beside;        /* bytes that the process will take beside: the plan counts them as `process` */
 } setun_model_params;
 
 SETUN_PARAMS(setun_model_params)
@@ -444,6 +447,15 @@ SETUN_API setun_status setun_session_save_memory(setun_session *session, void *b
                                                  setun_error *error);
 SETUN_API setun_status setun_session_load_memory(setun_session *session, const void *bytes, size_t length,
                                                  setun_error *error);
+/* Experimental: what came of a session's guesses. */
+typedef struct setun_draft_stats {
+  size_t size;      /* of this struct */
+  uint64_t passes;  /* with guesses */
+  uint64_t guessed; /* tokens that were computed ahead */
+  uint64_t taken;   /* of these: that the text then went on with */
+} setun_draft_stats;
+SETUN_API setun_status setun_session_get_draft_stats(const setun_session *session, setun_draft_stats *stats,
+                                                     setun_error *error);
 /* Makes the evaluation that is running end soon with SETUN_ERROR_CANCELED; nothing when none is running.
  * Async-signal-safe. */
 SETUN_API void setun_session_stop(setun_session *session);

@@ -20,7 +20,7 @@ typedef struct answer_facts {
 
 // What answers are made with. The members are the caller's.
 typedef struct answerer {
-  setun_model *model;
+  setun_model *model, *draft;
   setun_session *session;
   setun_chat *chat;
   conversation *talk;

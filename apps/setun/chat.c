@@ -6,6 +6,7 @@
 #include "interrupt.h"
 #include "model.h"
 #include "output.h"
+#include "session.h"
 #include "state.h"
 #include "stops.h"
 
@@ -51,7 +52,7 @@ static const option rows[] = {
      "do not keep what you type for the next time (in $XDG_STATE_HOME/setun, by default ~/.local/state/setun)"},
     {0, "color", OPTION_CHOICE, AT(color), "auto|always|never", 0, 0,
      "dim thoughts and a coloured prompt: on a terminal, unless NO_COLOR is set (default), always, or never"},
-    DRAFT_ROW(chat_options),
+    DRAFT_ROW(chat_options, "ngram"),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print progress and settings on standard error"},
 };
 
@@ -355,6 +356,7 @@ static bool prepare(const chat_options *o, const char *path, const input_text *o
   if (a->overflow != OVERFLOW_STOP && !compute.window && !compute.sinks) {
     compute.sinks = o->ctx && o->ctx < 4 * SINKS ? o->ctx / 4 : SINKS;
   }
+  if (!open_draft(&o->model, &compute, o->verbose, &a->draft)) return false;
   if (!open_model(path, &o->model, &compute, o->verbose, &a->model)) return false;
   a->room = model_plan_of(a->model).n_ctx;
   if (!open_template(a->model, &(template_options){o->file, o->name, own, false}, &a->chat)) return false;
@@ -381,10 +383,11 @@ static void free_answerer(answerer *a) {
   setun_session_free(a->session);
   free(a->held.ids);
   setun_model_free(a->model);
+  setun_model_free(a->draft);
 }
 
 static int run(const command *self, int argc, char **argv) {
-  chat_options o = {.n = -1, .sampling = sampling_unset()};
+  chat_options o = {.n = -1, .sampling = sampling_unset(), .compute.draft = "ngram"};
   answerer a = {0};
   input_text own = {0};
   int status = 0;
@@ -429,6 +432,7 @@ static int run(const command *self, int argc, char **argv) {
              : a.terminal && !o.jsonl ? converse(&a)
                                       : filter(&a, o.jsonl ? take_json : take_text);
     catch_interrupts(NULL);
+    if (o.verbose) print_draft_report(a.session);
   }
   free_answerer(&a);
   free(history);

@@ -133,13 +133,18 @@ setun_session_params session_params(const compute_options *o) {
   params.all_logits = o->all_logits;
   params.window = (uint32_t)o->window;
   params.sinks = (uint32_t)o->sinks;
-  if (o->draft && !strcmp(o->draft, "ngram")) params.n_draft = DRAFT_TOKENS;
+  if (o->draft && strcmp(o->draft, "none")) params.n_draft = DRAFT_TOKENS;
+  params.draft = o->draft_model;
   return params;
 }
 
 int check_window(const command *self, const compute_options *o, int64_t ctx) {
   if (!o->window || !ctx) return 0;
   return usage_error(self, "--window and --ctx exclude each other: with a window text has no end");
+}
+
+static bool names_model(const char *draft) {
+  return draft && strcmp(draft, "none") && strcmp(draft, "ngram");
 }
 
 setun_model_info model_info(const setun_model *model) {
@@ -205,6 +210,7 @@ static setun_model_params loading_params(const model_options *o, const compute_o
   params.no_stream = compute->no_stream;
   params.session = compute->context ? NULL : session;
   params.context = compute->context;
+  params.beside = compute->beside;
   return params;
 }
 
@@ -246,6 +252,44 @@ static bool open_any(const char *path, const setun_synthesis_params *synthesis, 
 bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
                 setun_model **model) {
   return open_any(path, NULL, o, compute, verbose, model);
+}
+
+// How the draft model computes: in a session as that of the model, and without its adapters.
+static compute_options draft_options(const compute_options *compute) {
+  compute_options own = *compute;
+  own.draft = NULL;
+  own.adapters = (text_list){0};
+  own.context = NULL;
+  own.window = own.sinks = 0;
+  return own;
+}
+
+static bool draft_fits(const compute_options *compute, const setun_plan *plan) {
+  if (!plan->streamed) return true;
+  failure("--draft: %s: expected a model that fits into memory beside the other, found one whose weights would be read "
+          "for each pass",
+          compute->draft);
+  return false;
+}
+
+bool open_draft(const model_options *o, compute_options *compute, bool verbose, setun_model **draft) {
+  if (!names_model(compute->draft)) return true;
+  compute_options own = draft_options(compute);
+  if (!open_model(compute->draft, o, &own, verbose, draft)) return false;
+  setun_plan plan = model_plan_of(*draft);
+  compute->draft_model = *draft;
+  compute->beside = plan.cache + plan.work;
+  return draft_fits(compute, &plan);
+}
+
+bool plan_draft(const model_options *o, compute_options *compute) {
+  setun_plan plan = {.size = sizeof plan};
+  if (!names_model(compute->draft)) return true;
+  compute_options own = draft_options(compute);
+  own.memory = (uint64_t)1 << 60; // all of it stays in memory
+  if (!plan_model(compute->draft, o, &own, &plan)) return false;
+  compute->beside = plan.total - plan.process;
+  return true;
 }
 
 bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_options *o,

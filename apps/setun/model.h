@@ -7,11 +7,11 @@
 #include "setun.h"
 
 // --draft, of the struct's member `compute`.
-#define DRAFT_ROW(options)                                                                                             \
+#define DRAFT_ROW(options, default)                                                                                    \
   {                                                                                                                    \
-    0, "draft", OPTION_CHOICE, offsetof(options, compute.draft), "none|ngram", 0, 0,                                   \
-        "ngram: compute several tokens at once where the text seems to repeat earlier text; the new text is the same " \
-        "(default none)"                                                                                               \
+    0, "draft", OPTION_FILE, offsetof(options, compute.draft), "none|ngram|MODEL", 0, 0,                               \
+        "compute several tokens at once that are guessed: ngram, where the text seems to repeat earlier text; MODEL, " \
+        "by a smaller model with the same tokens; the new text is the same (default " default ")"                      \
   }
 
 // --window and --kv-sinks, likewise.
@@ -53,10 +53,12 @@ typedef struct compute_options {
   uint64_t memory;    // the budget; 0: what is available
   bool no_stream;
   int64_t window, sinks; // 0: none
-  const char *draft;     // "ngram"; NULL or "none": one token at a time
+  const char *draft;     // "ngram", or a model's path; NULL or "none": one token at a time
   bool all_logits;       // not only those after the last token are used; set by commands
   uint32_t n_ctx;        // that the memory plan leaves room for, set by commands; 0: the model's, at most 4096
   const setun_context_params *context; // the same for a context instead of a session; NULL: a session
+  const setun_model *draft_model;      // that is loaded already, see open_draft
+  uint64_t beside;                     // bytes that the plan counts beside the model's own
 } compute_options;
 
 extern const option model_rows[4], compute_rows[7];
@@ -83,6 +85,11 @@ char *parse_adapter(const char *text, float *scale);
 // signal (see failed_status), which it watches for from then on; *model is the caller's to free also then.
 bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
                 setun_model **model);
+// The model that --draft names, if it names one: loaded, and set in `compute` with what its context takes; to be opened
+// before the model whose drafts it makes, and freed after its sessions. False after a report or a signal.
+bool open_draft(const model_options *o, compute_options *compute, bool verbose, setun_model **draft);
+// What that takes in all, into compute->beside.
+bool plan_draft(const model_options *o, compute_options *compute);
 // What loading it would take. False after a report.
 bool plan_model(const char *path, const model_options *o, const compute_options *compute, setun_plan *plan);
 bool plan_synthetic(const setun_synthesis_params *synthesis, const model_options *o, const compute_options *compute,

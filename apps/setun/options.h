@@ -63,8 +63,8 @@ typedef struct command {
 
 #define OPTION_ROWS(rows) (rows), sizeof(rows) / sizeof *(rows)
 
-// Reads argv[1..argc-1] into the command's struct `values` (its offsets are the tables'); what is not an option moves to
-// the front of argv+1. Returns how many of these there are; or -1 when the command is over and *status is its exit
+// Reads argv[1..argc-1] into the command's struct `values` (its offsets are the tables'); what is not an option moves
+// to the front of argv+1. Returns how many of these there are; or -1 when the command is over and *status is its exit
 // status: 0 after --help, 2 after wrong usage, which was reported.
 int parse_options(const command *self, int argc, char **argv, void *values, int *status);
 // Whether the command whose options were parsed has one of this name, for hints.

@@ -24,7 +24,7 @@ static const option rows[] = {
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_SYNTHETIC, 0,
      "with --shape: the embedding's and the head's format (default f16)"},
     WINDOW_ROWS(plan_options),
-    DRAFT_ROW(plan_options),
+    DRAFT_ROW(plan_options, "none"),
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 
@@ -179,7 +179,7 @@ static int run(const command *self, int argc, char **argv) {
   setun_error error;
   const char *path = arguments ? argv[1] : NULL, *name = path ? path : o.shape;
   o.compute.n_ctx = (uint32_t)o.ctx;
-  if (!make_plan(path, &o, &plan)) return STATUS_FAILED;
+  if (!plan_draft(&o.model, &o.compute) || !make_plan(path, &o, &plan)) return STATUS_FAILED;
   if (o.ctx && plan.n_ctx != (uint32_t)o.ctx) {
     return failure("%s: --ctx: the model cannot have a context of %lld tokens", name, (long long)o.ctx);
   }

@@ -49,13 +49,13 @@ static const option output_rows[] = {
     {0, "session", OPTION_FILE, AT(session), "FILE", 0, 0,
      "go on from the text that this file holds, if there is one, and leave there the text with what is new"},
     WINDOW_ROWS(run_options),
-    DRAFT_ROW(run_options),
+    DRAFT_ROW(run_options, "none"),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print settings and timings on standard error"},
 };
 
 // Everything that generating needs, and what the timings report.
 typedef struct generation {
-  setun_model *model;
+  setun_model *model, *draft;
   setun_session *session;
   setun_sampler *sampler;
   setun_decoder *decoder;
@@ -227,7 +227,7 @@ static void note_full_context(generation *g) {
 
 // ---- JSON ----
 
-static void print_json_timings(const generation *g) {
+static void print_json_timings(const generation *g, bool drafts) {
   double prompt = g->prompt_seconds, decode = g->decode_seconds;
   print_text("\"timings\": {");
   print_json_member("load_s", g->load_seconds);
@@ -238,6 +238,7 @@ static void print_json_timings(const generation *g) {
   print_json_member("decode_s", decode);
   print_text("\"decode_tokens_per_s\": ");
   print_json_number(decode > 0 ? (double)g->decoded / decode : 0);
+  if (drafts) print_draft_json(g->session);
   print_text("}");
 }
 
@@ -273,7 +274,7 @@ static void print_json_end(generation *g, const run_options *o) {
   }
   print_text(", \"stop_reason\": \"%s\", \"prompt_tokens\": %zu, \"session_tokens\": %u, ", g->reason, g->prompt.count,
              (unsigned)g->earlier);
-  print_json_timings(g);
+  print_json_timings(g, session_params(&o->compute).n_draft);
   print_text("}\n");
 }
 
@@ -377,6 +378,7 @@ static void print_timings(const generation *g) {
   print_rate("prompt", g->prompt_done, g->prompt_seconds, "\n");
   print_rate("decode", g->decoded, g->decode_seconds, "");
   fprintf(stderr, "  %.2f GB/s of weights\n", g->decode_seconds > 0 ? bytes / g->decode_seconds / 1e9 : 0);
+  print_draft_report(g->session);
   streaming_report decode = make_streaming_report(g->model, &g->prompt_stream, 0);
   print_memory_report(&decode);
   print_streaming_report("decode", &decode);
@@ -400,8 +402,9 @@ static bool prepare(generation *g, const run_options *o, const char *path, bool 
   double start = seconds_now();
   compute_options compute = o->compute;
   compute.n_ctx = (uint32_t)o->ctx;
+  if (!open_draft(&o->model, &compute, o->verbose, &g->draft)) return false;
   if (!open_model(path, &o->model, &compute, o->verbose, &g->model)) return false;
-  if (!open_session(path, g->model, &o->compute, (uint32_t)o->ctx, &g->session)) return false;
+  if (!open_session(path, g->model, &compute, (uint32_t)o->ctx, &g->session)) return false;
   g->load_seconds = seconds_now() - start;
   if (o->session && !load_session(g->session, o->session)) return false;
   g->earlier = setun_session_position(g->session);
@@ -449,6 +452,7 @@ static void free_generation(generation *g) {
   setun_sampler_free(g->sampler);
   setun_session_free(g->session);
   setun_model_free(g->model);
+  setun_model_free(g->draft);
   free(g->prompt.ids);
   free(g->made);
   free(g->ends);

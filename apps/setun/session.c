@@ -5,6 +5,7 @@
 #include "output.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,4 +40,24 @@ bool save_session(setun_session *session, const char *path) {
   if (setun_session_save(session, path, &error) == SETUN_OK) return true;
   report(&error);
   return false;
+}
+
+static setun_draft_stats draft_stats(const setun_session *session) {
+  setun_draft_stats stats = {.size = sizeof stats};
+  setun_session_get_draft_stats(session, &stats, NULL);
+  return stats;
+}
+
+void print_draft_report(const setun_session *session) {
+  setun_draft_stats s = draft_stats(session);
+  if (!s.guessed) return;
+  fprintf(stderr, "draft    %llu of %llu guesses right (%.0f %%), %llu pass%s with guesses\n",
+          (unsigned long long)s.taken, (unsigned long long)s.guessed, 100 * (double)s.taken / (double)s.guessed,
+          (unsigned long long)s.passes, s.passes == 1 ? "" : "es");
+}
+
+void print_draft_json(const setun_session *session) {
+  setun_draft_stats s = draft_stats(session);
+  print_text(", \"draft_passes\": %llu, \"draft_tokens\": %llu, \"draft_accepted\": %llu", (unsigned long long)s.passes,
+             (unsigned long long)s.guessed, (unsigned long long)s.taken);
 }

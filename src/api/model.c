@@ -126,6 +126,7 @@ st_placement_options st_placement_options_of(const setun_model_params *p, const 
                                 .context = p->context,
                                 .context_size = st_context_size_of,
                                 .memory = p->memory,
+                                .expected = p->beside,
                                 .mapped = p->no_stream};
 }
 
@@ -188,7 +189,7 @@ static setun_status plan_expecting(const st_directory *d, const setun_model_para
   st_placement_options options =
       st_placement_options_of(p, NULL); // loading says what there is to say, and adds adapters
   options.n_adapters = 0;
-  options.expected = expected;
+  options.expected += expected;
   return st_placement_plan(d, &options, plan, err);
 }
 

@@ -5,6 +5,15 @@
 #include "base/memory.h"
 #include "base/process.h"
 
+static setun_status check_draft(const setun_model *model, const setun_session_params *p, setun_error *err) {
+  if (!p->draft->model) {
+    return st_fail(err, SETUN_ERROR_STATE, "draft model: expected one with weights, found a vocabulary only");
+  }
+  if (!p->n_draft) return st_fail(err, SETUN_ERROR_ARGUMENT, "n_draft: expected 1 or more with a draft model, found 0");
+  setun_status s = st_process_check(p->draft->maker, "session: the draft model", err);
+  return s == SETUN_OK ? st_draft_model_check(model->tokenizer, p->draft->tokenizer, err) : s;
+}
+
 setun_status setun_session_new(const setun_model *model, const setun_session_params *params, setun_session **session,
                                setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
@@ -18,14 +27,17 @@ setun_status setun_session_new(const setun_model *model, const setun_session_par
   if (status != SETUN_OK) return status;
   status = st_take_session_params(&own, params, error);
   if (status != SETUN_OK) return status;
+  if (own.draft) status = check_draft(model, &own, error);
+  if (status != SETUN_OK) return status;
   setun_session *s = st_calloc(1, sizeof *s);
   if (!s) return st_fail_memory(error, "the session");
   s->model = model;
   status = st_session_new(model->model, &own, &s->inner, error);
+  if (status == SETUN_OK && own.draft) status = st_session_use_draft(s->inner, own.draft->model, &own, error);
   if (status == SETUN_OK) {
     *session = s;
   } else {
-    st_free(s);
+    setun_session_free(s);
   }
   return status;
 }
@@ -111,6 +123,13 @@ setun_status setun_session_load_memory(setun_session *session, const void *bytes
   ST_NEED(session);
   ST_NEED(bytes);
   return st_session_load_memory(session->inner, bytes, length, error);
+}
+
+setun_status setun_session_get_draft_stats(const setun_session *session, setun_draft_stats *stats, setun_error *error) {
+  ST_NEED(session);
+  setun_draft_stats found;
+  st_session_draft_stats(session->inner, &found);
+  return ST_FILL(stats, &found);
 }
 
 void setun_session_stop(setun_session *session) {

@@ -249,5 +249,6 @@ setun_status st_place_weights(st_loader *l) {
   m->weight_bytes += m->lora->bytes;
   m->bytes_per_token += m->lora->bytes;
   m->macs_per_token += m->lora->macs;
+  m->float_macs += m->lora->macs;
   return SETUN_OK;
 }

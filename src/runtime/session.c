@@ -1,8 +1,10 @@
 // Sessions: contexts with one sequence, and drafts: tokens that were computed before anyone asked for them.
 #include "runtime/session.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/draft.h"
+#include "runtime/draft_pace.h"
 
 struct st_session {
   st_context *context;
@@ -12,11 +14,11 @@ struct st_session {
   // Guessed tokens. Those that the sequence has beyond the session's position, and the row of the logits that are the
   // position's.
   uint32_t n_draft, ahead, row;
-  uint32_t trust;    // guesses that are likely to be right in a row: so many are computed
-  setun_token guess; // of the next token, that nothing was computed for; -1: none
+  st_draft_pace pace;
+  setun_token guess;     // of the next token, that nothing was computed for; -1: none
+  st_draft_model *draft; // that makes them; NULL: they are looked up in the text
+  uint32_t n_vocab;
 };
-
-enum { FIRST_TRUST = 2 };
 
 setun_context_params st_session_context_params(const setun_session_params *params) {
   enum { LOGITS_AT_ONCE = 8 };
@@ -47,7 +49,8 @@ setun_status st_session_new(const st_model *m, const setun_session_params *param
   if (s == SETUN_OK) {
     st_context_info(n->context, &n->info);
     n->n_draft = params ? params->n_draft : 0;
-    n->trust = FIRST_TRUST;
+    n->n_vocab = m->h.n_vocab;
+    st_draft_pace_begin(&n->pace, 0, n->n_draft);
     n->guess = -1;
     *session = n;
   } else {
@@ -56,8 +59,20 @@ setun_status st_session_new(const st_model *m, const setun_session_params *param
   return s;
 }
 
+setun_status st_session_use_draft(st_session *s, const st_model *draft, const setun_session_params *params,
+                                  setun_error *err) {
+  setun_context_params p = st_session_context_params(params);
+  // Where text is forgotten, what is left behind the sinks differs, and is computed again.
+  if (!p.window && !p.sinks) p.n_ctx = s->info.n_ctx;
+  p.window = p.sinks = 0;
+  p.threads = s->info.threads;
+  st_draft_pace_begin(&s->pace, 1, s->n_draft);
+  return st_draft_model_new(draft, &p, &s->draft, err);
+}
+
 void st_session_free(st_session *s) {
   if (!s) return;
+  st_draft_model_free(s->draft);
   st_context_free(s->context);
   st_free(s);
 }
@@ -87,11 +102,6 @@ const float *st_session_logits(const st_session *s) {
 
 // ---- drafts -------------------------------------------------------------------------------------------------------
 
-// Whether a guess was right decides how many are computed the next time.
-static void learn(st_session *s, bool right) {
-  s->trust = !right ? s->trust / 2 : s->trust < s->n_draft ? s->trust + 1 : s->n_draft;
-}
-
 // Forgets what was computed ahead; the logits of the position stay. In a forked child the context does not follow, and
 // says so where it is used next.
 static void drop_drafts(st_session *s) {
@@ -103,34 +113,45 @@ static void drop_drafts(st_session *s) {
 static bool take_draft(st_session *s, setun_token id) {
   const setun_token *ids = st_context_tokens(s->context, s->sequence);
   setun_token guess = s->ahead ? ids[n_tokens(s)] : s->guess;
-  if (guess >= 0) learn(s, guess == id);
+  if (guess >= 0) st_draft_pace_judge(&s->pace, guess == id);
   if (!s->ahead || guess != id) return false;
   s->ahead--;
   s->row++;
   return true;
 }
 
-// Guesses what follows `id`: fills ids[1 ...], and returns how many of them are worth computing with it.
-static uint32_t make_draft(st_session *s, setun_token *ids, setun_token id) {
-  uint32_t position = st_session_position(s), room = s->info.n_ctx - position;
-  if (!room) return 0;
+// Guesses what follows `id`: fills ids[1 ...], *n of them, that are to be computed with it.
+static setun_status make_draft(st_session *s, setun_token *ids, uint32_t *n, setun_error *err) {
+  uint32_t position = st_session_position(s), room = s->info.n_ctx - position, most = st_draft_pace_next(&s->pace);
   const setun_token *text = st_context_tokens(s->context, s->sequence);
-  uint32_t n = (uint32_t)st_draft_lookup(text, n_tokens(s), id, ids + 1, SETUN_DRAFT_MOST);
-  uint32_t most = s->trust < s->n_draft ? s->trust : s->n_draft;
-  if (n && !most) s->guess = ids[1]; // to learn from
+  *n = 0;
+  if (!room) return SETUN_OK;
   if (most > room - 1) most = room - 1;
   if (most > s->info.n_batch - 1) most = s->info.n_batch - 1;
-  return n < most ? n : most;
+  if (!s->draft) {
+    uint32_t found = (uint32_t)st_draft_lookup(text, n_tokens(s), ids[0], ids + 1, SETUN_DRAFT_MOST);
+    if (found && !most) s->guess = ids[1]; // to learn from
+    *n = found < most ? found : most;
+    return SETUN_OK;
+  }
+  if (!most) return SETUN_OK;
+  setun_status status = st_draft_model_guess(s->draft, text, n_tokens(s), ids[0], s->n_vocab, ids + 1, most, n, err);
+  if (status == SETUN_ERROR_CANCELED) return status;
+  if (status != SETUN_OK) *n = 0; // the text goes on without
+  return SETUN_OK;
 }
 
 // One token, and with it what is guessed to follow.
 static setun_status eval_with_draft(st_session *s, setun_token id, const setun_eval_params *params, setun_error *err) {
   setun_token ids[SETUN_DRAFT_MOST + 1] = {id};
   setun_batch_entry entry = {.sequence = s->sequence, .logits = SETUN_LOGITS_ALL, .ids = ids};
+  uint32_t n = 0;
   setun_status status = st_context_eval(s->context, &entry, 1, params, err); // of nothing: may this process compute
   if (status != SETUN_OK || take_draft(s, id)) return status;
   drop_drafts(s);
-  uint32_t n = make_draft(s, ids, id);
+  double start = st_clock_seconds();
+  status = make_draft(s, ids, &n, err);
+  if (status != SETUN_OK) return status;
   entry.n = n + 1;
   status = st_context_eval(s->context, &entry, 1, params, err);
   if (status != SETUN_OK && status != SETUN_ERROR_CANCELED && n) { // which may be a guess's fault
@@ -139,6 +160,7 @@ static setun_status eval_with_draft(st_session *s, setun_token id, const setun_e
     status = st_context_eval(s->context, &entry, 1, params, err);
   }
   if (status != SETUN_OK) return status;
+  st_draft_pace_pass(&s->pace, n, st_clock_seconds() - start);
   s->row = 0;
   s->ahead = n;
   s->has_logits = true;
@@ -206,6 +228,12 @@ setun_status st_session_load_memory(st_session *s, const void *bytes, size_t len
   return status;
 }
 
+void st_session_draft_stats(const st_session *s, setun_draft_stats *stats) {
+  *stats =
+      (setun_draft_stats){.passes = s->pace.all_passes, .guessed = s->pace.all_guessed, .taken = s->pace.all_taken};
+}
+
 void st_session_stop(st_session *s) {
+  if (s->draft) st_draft_model_stop(s->draft);
   st_context_stop(s->context);
 }

@@ -2,7 +2,7 @@
 #ifndef SETUN_RUNTIME_SESSION_H
 #define SETUN_RUNTIME_SESSION_H
 
-#include "runtime/context.h"
+#include "runtime/draft_model.h"
 
 typedef struct st_session st_session;
 
@@ -11,6 +11,9 @@ setun_context_params st_session_context_params(const setun_session_params *param
 
 setun_status st_session_new(const st_model *model, const setun_session_params *params, st_session **session,
                             setun_error *err);
+// Guesses come from this model, whose tokens are the session's model's, instead of from the text; once, at the start.
+setun_status st_session_use_draft(st_session *session, const st_model *draft, const setun_session_params *params,
+                                  setun_error *err);
 void st_session_free(st_session *session);
 uint32_t st_session_context(const st_session *session);
 uint32_t st_session_position(const st_session *session);
@@ -28,6 +31,7 @@ setun_status st_session_load(st_session *session, const char *path, setun_error 
 setun_status st_session_save_memory(st_session *session, void *bytes, size_t capacity, size_t *length,
                                     setun_error *err);
 setun_status st_session_load_memory(st_session *session, const void *bytes, size_t length, setun_error *err);
+void st_session_draft_stats(const st_session *session, setun_draft_stats *stats);
 void st_session_stop(st_session *session);
 
 #endif

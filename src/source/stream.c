@@ -1,5 +1,6 @@
 // The ring itself: which unit is in which slot, what its reads are, and what their results mean.
 #define _GNU_SOURCE
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/system_error.h"
@@ -13,12 +14,6 @@
 #include <unistd.h>
 
 enum { RETRIES_MOST = 1000, RETRIES_AT_ONCE = 16, FOLIO_MOST = 4 << 20, READ_AHEAD_MOST = 16 << 20 };
-
-double st_stream_clock(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 // ---- queues of pieces ---------------------------------------------------------------------------------------------
 
@@ -142,11 +137,11 @@ st_piece_state st_piece_result(const st_stream *s, st_piece *p, int64_t result, 
 }
 
 void st_stream_read_begins(st_stream *s) {
-  if (!s->in_flight++) s->busy_since = st_stream_clock();
+  if (!s->in_flight++) s->busy_since = st_clock_seconds();
 }
 
 void st_stream_read_ends(st_stream *s, int64_t result) {
-  if (!--s->in_flight) s->stats.busy_s += st_stream_clock() - s->busy_since;
+  if (!--s->in_flight) s->stats.busy_s += st_clock_seconds() - s->busy_since;
   s->stats.reads++;
   if (result > 0) s->stats.bytes += (uint64_t)result;
 }
@@ -401,9 +396,9 @@ setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, s
   if (slot->unit != unit) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "streaming: expected unit %zu to be taken, found %zu", slot->unit, unit);
   }
-  double begin = st_stream_clock();
+  double begin = st_clock_seconds();
   s->engine->wait(s, slot);
-  double waited = st_stream_clock() - begin;
+  double waited = st_clock_seconds() - begin;
   pthread_mutex_lock(&s->lock);
   s->stats.waited_s += waited;
   pthread_mutex_unlock(&s->lock);
@@ -432,7 +427,7 @@ st_stream_stats st_stream_get_stats(const st_stream *s) {
   pthread_mutex_t *lock = (pthread_mutex_t *)&s->lock; // streams are made by st_stream_new, none of them constant
   pthread_mutex_lock(lock);
   st_stream_stats stats = s->stats;
-  if (s->in_flight) stats.busy_s += st_stream_clock() - s->busy_since;
+  if (s->in_flight) stats.busy_s += st_clock_seconds() - s->busy_since;
   pthread_mutex_unlock(lock);
   stats.how = s->names[!is_direct(s)];
   return stats;

@@ -110,8 +110,6 @@ struct st_stream {
   st_stream_stats stats;
 };
 
-double st_stream_clock(void);
-
 // Makes the engine and sets s->engine, state, names and piece_bytes. st_stream_uring_new gives an errno where the
 // system has no io_uring for this process, or ENOSYS where the build has none.
 int st_stream_uring_new(st_stream *s);

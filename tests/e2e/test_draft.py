@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""`--draft ngram`: the ids are those of one token at a time, whatever the sampling, and repeated text takes fewer passes."""
+"""`--draft`: the ids are those of one token at a time, whatever the sampling, and repeated text takes fewer passes."""
 import json
 import os
+import shutil
 import tempfile
 
-from support import TALES, Case, main
+from support import TALES, Case, main, setun
 
 LINES = "Tom has a red ball. The ball is big. Tom and Sue play with the ball. "
 PROMPT = LINES * 2 + "Tom has a red"
@@ -19,28 +20,84 @@ class DraftTest(Case):
                      ("--temp", 0, "-c", 80), ("--temp", 0, "-b", 3), ("--seed", 5, "-t", 2, "--kv", "q8"),
                      ("--temp", 0, "--logit-bias", "20-inf")):
             with self.subTest(args=args):
-                self.assertEqual(self.ids("-n", 60, *args, "--draft", "ngram"), self.ids("-n", 60, *args))
+                plain = self.ids("-n", 60, *args)
+                for draft in ("ngram", TALES, self.other()):
+                    self.assertEqual(self.ids("-n", 60, *args, "--draft", draft), plain, draft)
+
+    @classmethod
+    def other(cls):
+        """A model with the same tokens, whose guesses are mostly wrong: the same with other frequencies of RoPE."""
+        if not hasattr(cls, "folder"):
+            cls.folder = tempfile.TemporaryDirectory()
+            cls.addClassCleanup(cls.folder.cleanup)
+            shutil.copytree(TALES, cls.folder.name, dirs_exist_ok=True)
+            path = os.path.join(cls.folder.name, "config.json")
+            with open(path, encoding="utf-8") as file:
+                config = json.load(file)
+            config["rope_theta"] = 2.0
+            os.chmod(path, 0o644)
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(config, file)
+        return cls.folder.name
+
+    def test_draft_model_counts(self):
+        """Greedy guesses of the model itself are all right, and `--json` says so."""
+        got = json.loads(self.good("run", TALES, "-p", PROMPT, "-n", 40, "--temp", 0, "--ignore-eos", "--json", "--draft", TALES))
+        t = got["timings"]
+        self.assertGreater(t["draft_passes"], 0)
+        self.assertGreaterEqual(t["draft_tokens"], t["draft_accepted"])
+        # what the text ended before is not wrong: at most one pass's guesses were left over
+        self.assertGreaterEqual(t["draft_accepted"], t["draft_tokens"] - 16)
+        plain = json.loads(self.good("run", TALES, "-p", PROMPT, "-n", 40, "--temp", 0, "--ignore-eos", "--json"))
+        self.assertEqual(got["ids"], plain["ids"])
+        self.assertNotIn("draft_tokens", plain["timings"])
+        said = setun("run", TALES, "-p", PROMPT, "-n", 40, "--temp", 0, "--ignore-eos", "--verbose", "--draft", TALES).stderr.decode()
+        self.assertRegex(said, r"draft +\d+ of \d+ guesses right")
+
+    def test_chat_is_the_same(self):
+        lines = b"Tom has a red ball.\nTom has a red ball.\n"
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+            file.write("{% for m in messages %}{{ m.content }} {% endfor %}")
+            file.flush()
+            template = ("--template", file.name)
+            args = ("chat", TALES, *template, "-n", 20, "--seed", 2)
+            plain = self.good(*args, "--draft", "none", stdin=lines)
+            for draft in ((), ("--draft", "ngram"), ("--draft", TALES)):
+                self.assertEqual(self.good(*args, *draft, stdin=lines), plain)
+
+    def test_other_tokens_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "tiny.gguf")
+            self.good("bench", "--synthetic", "tiny", "--save", path, "-p", 4, "-n", 2, "-r", 1, "--buffer", "1M")
+            self.fails(1, "run", TALES, "-p", "a", "-n", 1, "--draft", path, mentions=["draft model", "tokens", "expected", "found"])
 
     def test_stop_and_session(self):
         """What was computed ahead is not in the session that is left."""
         with tempfile.TemporaryDirectory() as folder:
             saved = []
-            for draft in ("none", "ngram"):
-                path = os.path.join(folder, draft)
+            for name, draft in (("none", "none"), ("ngram", "ngram"), ("model", TALES)):
+                path = os.path.join(folder, name)
                 args = ("run", TALES, "--temp", 0, "--session", path, "--draft", draft)
                 texts = [self.good(*args, "-p", PROMPT, "-n", 30, "--stop", "play"), self.good(*args, "-p", " Then", "-n", 20)]
                 with open(path, "rb") as file:
                     saved.append((texts, file.read()))
             self.assertEqual(saved[0], saved[1])
+            self.assertEqual(saved[0], saved[2])
 
     def test_plan(self):
         """The least that `plan` names for it does."""
-        args = ("-c", 64, "-b", 1, "-t", 1, "--draft", "ngram")
-        least = json.loads(self.good("plan", TALES, *args, "--json"))["least"]
-        self.good("run", TALES, "-p", "a", "-n", 1, *args, "--memory", least)
+        without = json.loads(self.good("plan", TALES, "-c", 64, "-b", 1, "-t", 1, "--json"))
+        for draft in ("ngram", TALES):
+            args = ("-c", 64, "-b", 1, "-t", 1, "--draft", draft)
+            plan = json.loads(self.good("plan", TALES, *args, "--json"))
+            self.good("run", TALES, "-p", "a", "-n", 1, *args, "--memory", plan["least"])
+        # a draft model takes what the model itself takes: weights, cache and work
+        own = without["total"] - without["process"]
+        self.assertGreater(plan["total"] - without["total"], own // 2)
+        self.fails(1, "run", TALES, "-p", "a", "-n", 1, *args, "--memory", without["least"] // 2, mentions=["expected at least"])
 
     def test_wrong_usage(self):
-        self.fails(2, "run", TALES, "-p", "a", "--draft", "x", mentions=["none", "ngram"])
+        self.fails(1, "run", TALES, "-p", "a", "--draft", "no-such-model", mentions=["no-such-model"])
 
 
 if __name__ == "__main__":

@@ -276,7 +276,7 @@ class SyntheticTest(Case):
                       "q8_0|q6_k|q5_0|q5_1|q4_0|q4_1".split("|"))
         text = "".join(self.good("bench", "--help").decode().split())
         for option in ("--format", "--head"):
-            found = re.search(option + r"([a-z0-9_|-]+?)its", text).group(1)
+            found = re.search(option + r"([a-z0-9_|-]+?)theformat", text).group(1)
             self.assertEqual(set(found.split("|")), formats)
         for option, value in (("--format", "i2_s"), ("--head", "f16"), ("--save", self.path), ("--seed", 3)):
             self.fails(2, "bench", TALES, option, value, mentions=["--synthetic"])

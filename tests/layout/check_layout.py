@@ -73,7 +73,7 @@ PUBLIC_HEADERS = {
     "grammar": (),
     "chat": ("channels.h", "choose.h"),
     "jinja": ("template.h",),
-    "base": ("buffer.h", "bytes.h", "cpu.h", "error.h", "file.h", "float16.h", "float_modes.h", "hash.h", "json.h",
+    "base": ("buffer.h", "bytes.h", "clock.h", "cpu.h", "error.h", "file.h", "float16.h", "float_modes.h", "hash.h", "json.h",
              "log.h", "memory.h", "output.h", "pool.h", "process.h", "random.h", "system_error.h", "system_memory.h",
              "thread.h", "utf8.h"),
 }

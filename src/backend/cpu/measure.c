@@ -1,12 +1,10 @@
 // This machine's own ceilings, measured: the fastest read, and multiply-adds from registers.
-#define _POSIX_C_SOURCE 200809L
 #include "backend/cpu/cpu.h"
 #include "setun.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/system_memory.h"
-
-#include <time.h>
 
 enum { READ_DEFAULT = 512 << 20, REPEATS = 5 };
 
@@ -18,12 +16,6 @@ typedef struct {
   uint64_t each;       // multiply-adds that each thread does
   uint64_t done[1024]; // by thread
 } ceiling_job;
-
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 // Touches the thread's part with nonzero values: some machines read zero pages faster.
 static void fill_part(void *context, int index, int threads) {
@@ -50,9 +42,9 @@ static double best_read(st_pool *pool, ceiling_job *j) {
   double best = 0;
   st_pool_run(pool, fill_part, j);
   for (int i = 0; i < REPEATS; i++) {
-    double start = seconds();
+    double start = st_clock_seconds();
     st_pool_run(pool, read_part, j);
-    double rate = (double)j->bytes / (seconds() - start);
+    double rate = (double)j->bytes / (st_clock_seconds() - start);
     if (rate > best) best = rate;
   }
   return best;
@@ -63,9 +55,9 @@ static double best_peak(st_pool *pool, ceiling_job *j, uint64_t (*peak)(uint64_t
   j->peak = peak;
   j->each = 1u << 24;
   for (int i = 0; i < REPEATS;) {
-    double start = seconds(), n = 0;
+    double start = st_clock_seconds(), n = 0;
     st_pool_run(pool, peak_part, j);
-    double elapsed = seconds() - start;
+    double elapsed = st_clock_seconds() - start;
     for (int t = 0; t < st_pool_threads(pool); t++) n += (double)j->done[t];
     if (n / elapsed > best) best = n / elapsed;
     if (elapsed < 0.05)

@@ -1,0 +1,68 @@
+// Guesses follow success; a balance of the last passes says whether they pay.
+#include "runtime/draft_pace.h"
+
+enum {
+  FIRST_TRUST = 2,
+  PLAIN_FIRST = 2,  // passes without guesses before the first with some
+  PLAIN_AGAIN = 64, // passes with guesses, after which one without is measured again
+  JUDGED = 6,       // passes with guesses before they are said to lose
+  FIRST_PAUSE = 16,
+  LONGEST_PAUSE = 512
+};
+
+// What a pass that is one pass older counts.
+static const double fading = 0.9;
+
+void st_draft_pace_begin(st_draft_pace *p, uint32_t least, uint32_t most) {
+  *p = (st_draft_pace){.least = least, .most = most, .trust = FIRST_TRUST, .pause = PLAIN_FIRST, .next = FIRST_PAUSE};
+}
+
+// Enters the last pass in the balance, and ends in a pause where that shows a loss.
+static void settle(st_draft_pace *p) {
+  if (p->last <= 0) return;
+  p->seconds = p->seconds * fading + p->last;
+  p->tokens = p->tokens * fading + 1 + p->taken;
+  p->passes++;
+  p->last = 0;
+  if (p->passes < JUDGED) return;
+  if (p->tokens * p->plain < p->seconds) {
+    p->pause = p->next;
+    p->next = p->next < LONGEST_PAUSE ? 2 * p->next : LONGEST_PAUSE;
+    p->seconds = p->tokens = 0;
+    p->passes = 0;
+    p->trust = FIRST_TRUST;
+  } else if (p->passes >= 4 * JUDGED) {
+    p->next = FIRST_PAUSE;
+  }
+}
+
+uint32_t st_draft_pace_next(st_draft_pace *p) {
+  settle(p);
+  if (p->pause || p->age >= PLAIN_AGAIN) return 0;
+  return p->trust < p->most ? p->trust : p->most;
+}
+
+void st_draft_pace_pass(st_draft_pace *p, uint32_t guessed, double seconds) {
+  settle(p);
+  p->guessed = guessed;
+  p->taken = 0;
+  if (!guessed) {
+    p->plain = p->plain > 0 ? 0.75 * p->plain + 0.25 * seconds : seconds;
+    p->age = 0;
+    if (p->pause) p->pause--;
+    return;
+  }
+  p->last = seconds;
+  p->age++;
+  p->all_passes++;
+  p->all_guessed += guessed;
+}
+
+void st_draft_pace_judge(st_draft_pace *p, bool right) {
+  p->trust = !right ? p->trust / 2 : p->trust + 1;
+  if (p->trust > p->most) p->trust = p->most;
+  if (p->trust < p->least) p->trust = p->least;
+  if (!right || p->taken == p->guessed) return;
+  p->taken++;
+  p->all_taken++;
+}
