@@ -2,6 +2,7 @@
 """`setun serve` under load: 64 clients for some seconds (TEST_SECONDS), with leavers, slow readers and malformed requests among them. No
 wrong byte, nothing of another client, every place free afterwards, memory bounded; and 1,000 connections at once."""
 import json
+import os
 import random
 import resource
 import threading
@@ -80,7 +81,8 @@ class LoadTest(ServerCase):
         while any(s["is_processing"] for s in self.server.get("/slots").json):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
-        self.assertLess(self.server.memory() - early, 64 << 20)
+        if not os.environ.get("SETUN_SANITIZE"):  # which keeps what was freed, to catch its use
+            self.assertLess(self.server.memory() - early, 64 << 20)
 
     def test_a_thousand_connections(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
