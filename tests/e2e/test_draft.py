@@ -90,7 +90,9 @@ class DraftTest(Case):
         for draft in ("ngram", TALES):
             args = ("-c", 64, "-b", 1, "-t", 1, "--draft", draft)
             plan = json.loads(self.good("plan", TALES, *args, "--json"))
-            self.good("run", TALES, "-p", "a", "-n", 1, *args, "--memory", plan["least"])
+            # what sanitizers take for the draft model, which is there before the model, is in no plan
+            if draft == "ngram" or not os.environ.get("SETUN_SANITIZE"):
+                self.good("run", TALES, "-p", "a", "-n", 1, *args, "--memory", plan["least"])
         # a draft model takes what the model itself takes: weights, cache and work
         own = without["total"] - without["process"]
         self.assertGreater(plan["total"] - without["total"], own // 2)
