@@ -9,7 +9,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-full=no seconds=30 seed=1
+full=no seconds=15 seed=1
 case ${1:-} in
   --full) full=yes seconds=600 seed=random ;;
   '') ;;
