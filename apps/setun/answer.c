@@ -225,12 +225,14 @@ static answer_result compute_prompt(turn *t) {
   return evaluate(t, ids + same, t->prompt.count - same);
 }
 
-// What the session has evaluated now. False after a report.
-static bool keep_held(turn *t) {
+// What the session has evaluated now; nothing where there is no memory to note it, so that all is computed again. False
+// after a report, which an answer that has failed (and was reported) does without.
+static bool keep_held(turn *t, bool failed) {
   size_t n = setun_session_position(t->a->session), prompt = n < t->prompt.count ? n : t->prompt.count;
   setun_token *ids = malloc((n + 1) * sizeof *ids);
   if (!ids) {
-    failure("out of memory for %zu ids", n);
+    t->a->held.count = 0;
+    if (!failed) failure("out of memory for %zu ids", n);
     return false;
   }
   if (prompt) memcpy(ids, t->prompt.ids, prompt * sizeof *ids);
@@ -364,7 +366,7 @@ answer_result answer(answerer *a) {
     result = compute_prompt(&t);
     decode = seconds_now();
     if (result == ANSWER_DONE) result = generate(&t);
-    if (!keep_held(&t)) result = ANSWER_FAILED;
+    if (!keep_held(&t, result == ANSWER_FAILED)) result = ANSWER_FAILED;
   }
   a->facts.prompt_seconds = decode - begin;
   a->facts.decode_seconds = seconds_now() - decode;

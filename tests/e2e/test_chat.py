@@ -6,6 +6,7 @@ import re
 import signal
 import stat
 import tempfile
+import unittest
 
 from support import COMMAND, TALES, Case, main, setun
 from terminal import Terminal
@@ -171,6 +172,7 @@ class TerminalTest(ChatCase):
         self.say(t, "äö漢\x1b[D\x1b[D-")
         self.assertEqual([m["content"] for m in self.save(t) if m["role"] == "user"], ["abcd", "abcde", "ä-ö漢"])
 
+    @unittest.skipIf(os.environ.get("SETUN_SANITIZE"), "what sanitizers take differs from one start to the next")
     def test_what_there_is_no_memory_for(self):
         args = ("--ctx", 64, "--batch-size", 8, "-t", 1)
         budget = json.loads(self.good("plan", TALES, *args, "--memory", "1G", "--json"))["least"]
