@@ -517,7 +517,7 @@ SETUN_API setun_status setun_context_reuse(setun_context *context, const setun_t
 
 /* Tokens that a sequence has; 0: there is none of that number. */
 SETUN_API uint32_t setun_context_position(const setun_context *context, int sequence);
-/* These tokens, owned by the context and valid until its next call; NULL: there is no such sequence. With a window:
+/* These tokens, owned by the context and valid until its next call; NULL: no sequence of that number. With a window:
  * less those forgotten, as setun_session_tokens. */
 SETUN_API const setun_token *setun_context_tokens(const setun_context *context, int sequence);
 SETUN_API uint32_t setun_context_forgotten(const setun_context *context, int sequence); /* (experimental) */

@@ -107,7 +107,7 @@ static st_json operation_value(st_json *root, const route *r) {
   put_response(root, &responses, "400", "The request cannot be answered", true);
   if (!(r->flags & ROUTE_PUBLIC)) put_response(root, &responses, "401", "A key is needed", true);
   put_response(root, &responses, "403", "The request is not for this server, or from another's page", true);
-  put_response(root, &responses, "404", "There is no such thing", true);
+  put_response(root, &responses, "404", "Not found", true);
   put_response(root, &responses, "413", "The body is too large", true);
   put_response(root, &responses, "500", "The server failed", true);
   put_response(root, &responses, "501", "The model cannot do this", true);

@@ -30,7 +30,7 @@ typedef struct route {
 extern const route all_routes[]; // ended by a row without a path
 
 // The row for a method and a path as it came; HEAD finds GET's. NULL: none; *allowed then has the methods that the path
-// takes, "" where there is no such path. What follows the path of a ROUTE_PREFIX goes to `rest`, percent-decoded.
+// takes, "" where none has that path. What follows the path of a ROUTE_PREFIX goes to `rest`, percent-decoded.
 const route *find_route(const char *method, const char *path, char rest[ROUTE_REST], size_t *rest_length,
                         char allowed[64]);
 

@@ -261,7 +261,7 @@ class Tree:
         self.compared = ids and re.compile(rf"(?<![<>-])[<>]=?\s*(?:{ids})|(?:{ids})\s*[<>]=?(?![<>=])")
 
     def names_of(self, row, tables, identifier):
-        """A pattern for the names of a table's rows, as identifiers and as strings; None: there is no such table."""
+        """A pattern for the names of a table's rows, as identifiers and as strings; None: that table does not exist."""
         ids, words = set(), set()
         for path in (path for path in self.files if path.startswith(tables)):
             with open(os.path.join(self.root, path), encoding="utf-8") as file:

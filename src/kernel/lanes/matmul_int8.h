@@ -31,7 +31,7 @@ LANES_INLINE const int32_t *lanes_sub_sums(st_form form, int sub, const int32_t 
 }
 
 // The integer products of a sub-block with one plane of codes of n tokens, whose sums over it are `sums`. Tokens that
-// nobody asked for may be among the n, so their sums, whatever stands there, wrap around.
+// nobody asked for may be among the n, so their sums wrap around, whatever these values are.
 LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int8_t *x, size_t stride, int sub,
                                    size_t n, const int32_t *sums, vi *totals) {
   const size_t parts = 8 / st_coding_of(form).subs, first = (size_t)sub * parts;
