@@ -1,5 +1,5 @@
 # What `cmake --install` and the Debian package hold: the command with its manual pages and completions, the library
-# (shared and static), its header, and what pkg-config and CMake need to find it.
+# (shared and static), its headers, and what pkg-config and CMake need to find it.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -21,7 +21,8 @@ if(NOT SETUN_INSTALL)
   return()
 endif()
 
-install(FILES include/setun.h include/setun_types.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+file(GLOB SETUN_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/*.h)
+install(FILES ${SETUN_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS setun_shared EXPORT setunTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS setun_static EXPORT setunStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
@@ -92,7 +93,7 @@ directories, on the CPU and within a memory budget: weights that do not
 fit are streamed from the disk.
 .
 Holds the command with its manual pages and shell completions, the shared
-and the static library, the header, and files for pkg-config and CMake.")
+and the static library, the headers, and files for pkg-config and CMake.")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)

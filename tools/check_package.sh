@@ -29,7 +29,8 @@ dpkg-deb -e "$package" "$work/control"
 dpkg-deb -f "$package" Depends | grep -q libpcre2-8 || fail "it does not depend on the libraries that it needs"
 archive=$(cd "$work/root" && find usr/lib* -name libsetun.a)
 lib=${archive%/libsetun.a} # which may be the architecture's own
-for file in usr/bin/setun usr/include/setun.h usr/include/setun_types.h "$lib/libsetun.so" "$lib/libsetun.a" "$lib/pkgconfig/setun.pc" \
+# shellcheck disable=SC2046 # a name for each header
+for file in usr/bin/setun $(printf 'usr/%s ' include/*.h) "$lib/libsetun.so" "$lib/libsetun.a" "$lib/pkgconfig/setun.pc" \
   "$lib/cmake/setun/setunConfig.cmake" usr/share/man/man1/setun.1.gz usr/share/man/man1/setun-run.1.gz \
   usr/share/doc/setun/copyright usr/share/doc/setun/changelog.gz usr/share/bash-completion/completions/setun \
   usr/share/zsh/vendor-completions/_setun usr/share/fish/vendor_completions.d/setun.fish; do

@@ -3,6 +3,7 @@ import array
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -68,6 +69,15 @@ def real_model(name):
 def golden(*path):
     with open(os.path.join(GOLDEN, *path), encoding="utf-8") as file:
         return json.load(file)
+
+
+def public_header(folder):
+    """The text of setun.h and its parts in a folder, without comments."""
+    texts = []
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            texts.append(re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL))
+    return "\n".join(texts)
 
 
 def read_safetensors(path):

@@ -8,7 +8,7 @@ import re
 import sys
 import unittest
 
-from support import BUILD, GOLDEN, ROOT, TALES, Case, argmax, golden, main, read_safetensors, real_model, rows
+from support import BUILD, GOLDEN, ROOT, TALES, Case, argmax, golden, main, public_header, read_safetensors, real_model, rows
 
 SANITIZED = os.environ.get("SETUN_SANITIZE")
 NO_NUMPY = importlib.util.find_spec("numpy") is None
@@ -34,8 +34,7 @@ class PythonTest(Case):
 
     def test_structs_are_those_of_the_header(self):
         """Members and their order; the header has no other way to tell."""
-        with open(os.path.join(ROOT, "include", "setun.h"), encoding="utf-8") as file:
-            header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+        header = public_header(os.path.join(ROOT, "include"))
         known = 0
         for name, kind in vars(setun._library).items():
             if not isinstance(kind, type) or not issubclass(kind, ctypes.Structure) or name in ("Structure", "Error"):

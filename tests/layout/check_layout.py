@@ -15,12 +15,11 @@ import subprocess
 import sys
 
 LINES_MOST = 800
-INSTALLED_HEADERS = ("setun.h", "setun_types.h")
-HEADER_LINES_MOST = 1200  # of the public header: a user reads one file
+INSTALLED_HEADERS = ("setun.h", "setun_types.h")  # that the library includes: the other parts come with setun.h
+PUBLIC_HEADER = re.compile(r"include/(setun(?:_[a-z]+)?\.h)")
 
 TOP_FILES = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "CMakeLists.txt", "CMakePresets.json", "demo.sh", "check.sh", ".clang-format",
-             ".gitignore", ".gitattributes", ".ci/run", "include/setun.h",
-             "include/setun_types.h"}
+             ".gitignore", ".gitattributes", ".ci/run"}
 # Folders for what is neither library nor command, where anything of the project may lie.
 FREE_FOLDERS = ("bench", "cmake", "docs", "examples", "models", "python", "tools")
 TEST_FOLDERS = ("unit", "kernel", "model", "quant", "sampler", "tok", "chat",
@@ -230,7 +229,7 @@ REACHABLE = {folder: reachable(folder) for folder in ARROWS}
 
 def in_layout(path):
     parts = path.split("/")
-    if path in TOP_FILES or (parts[0] in FREE_FOLDERS and len(parts) > 1):
+    if path in TOP_FILES or PUBLIC_HEADER.fullmatch(path) or (parts[0] in FREE_FOLDERS and len(parts) > 1):
         return True
     if parts[0] == "src":
         return source_folder(path) is not None and path.endswith((".c", ".h", ".def", ".comp", ".cu"))
@@ -297,17 +296,6 @@ class Tree:
         self.faults.append((rule, path, line, message))
 
     def check_calls(self):
-        """What a header of the library declares is used by it or by a program: tests alone are no use."""
-        codes = {path: strip_comments(self.text_of(path)) for path in self.files
-                 if path.startswith(("src/", "apps/")) and path.endswith((".c", ".h", ".def"))}
-        uses = collections.Counter(word for code in codes.values() for word in INTERNAL_NAME.findall(code))
-        for path in (path for path in codes if path.startswith("src/") and path.endswith(".h")):
-            for match in DECLARED.finditer(codes[path]):
-                name = match.group(1)
-                if uses[name] <= (1 if "inline" in match.group() else 2):
-                    self.fault("unused", path, line_of(codes[path], match.start(1)), f"{name}: nothing but tests calls it")
-
-    def check_calls(self):
         """What a header declares is called by the library or a program: functions for tests alone belong to tests."""
         codes = {}
         for path in self.files:
@@ -329,6 +317,7 @@ class Tree:
                 with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
                     self.check_text(path, file.read())
         self.check_public_headers()
+        self.check_installed_headers()
         self.check_calls()
         return self.faults
 
@@ -340,11 +329,29 @@ class Tree:
                 if path not in self.known:
                     self.fault("private header", path, 1, "PUBLIC_HEADERS lists this file, which does not exist")
 
+    def check_installed_headers(self):
+        """Programs include setun.h alone, so that it includes each of its parts; a part includes parts and C's headers."""
+        parts = {}
+        for path in filter(PUBLIC_HEADER.fullmatch, self.files):
+            with open(os.path.join(self.root, path), encoding="utf-8") as file:
+                parts[os.path.basename(path)] = INCLUDE.findall(file.read())
+        for name, included in parts.items():
+            for quoted, angled in included:
+                if quoted and quoted not in parts.keys() - {"setun.h"} or angled and angled not in STANDARD_HEADERS:
+                    self.fault("include", "include/" + name, 1, f"{quoted or angled} is neither a part of setun.h nor of C")
+        seen, pending = set(), ["setun.h"]
+        while pending:
+            name = pending.pop()
+            if name not in seen:
+                seen.add(name)
+                pending += [quoted for quoted, _ in parts.get(name, ()) if quoted]
+        for name in parts.keys() - seen:
+            self.fault("include", "include/" + name, 1, "setun.h does not include it")
+
     def check_text(self, path, text):
         lines = text.count("\n")
-        most = HEADER_LINES_MOST if str(path).endswith("include/setun.h") else LINES_MOST
-        if lines > most:
-            self.fault("length", path, lines, f"{lines} lines, at most {most} are allowed")
+        if lines > LINES_MOST:
+            self.fault("length", path, lines, f"{lines} lines, at most {LINES_MOST} are allowed")
         if not path.endswith((".c", ".h", ".def")):
             return
         for match in INCLUDE.finditer(text):

@@ -8,7 +8,9 @@ from check_layout import ARROWS, PUBLIC_HEADERS, REACHABLE, Tree
 
 # A tree without faults, which each test spoils in one place.
 CLEAN = {
-    "include/setun.h": "int setun_version(void);\n",
+    "include/setun.h": '#include "setun_model.h"\nint setun_version(void);\n',
+    "include/setun_model.h": '#include "setun_types.h"\n',
+    "include/setun_types.h": "#include <stdint.h>\n",
     "src/base/memory.h": "void *st_malloc(unsigned long n);\n",
     "src/base/memory.c": '#include "base/memory.h"\n#include <stdlib.h>\n'
                          'void *st_malloc(unsigned long n) { return malloc(n); }\n',
@@ -106,6 +108,14 @@ class LayoutTest(unittest.TestCase):
             found = self.faults({"apps/setun/a.c": f"#include {header}\n"})
             self.assertTrue(found and all(f[0] == "include" and f[1] == "apps/setun/a.c" for f in found), header)
         self.expect("include", "apps/setun/a.c", "#include <curl/curl.h>\n")
+
+    def test_parts_of_the_public_header(self):
+        self.expect("include", "include/setun_lost.h", "int a;\n")
+        self.expect("include", "include/setun_types.h", '#include "base/memory.h"\n')
+        self.expect("include", "include/setun_types.h", '#include "setun.h"\n')
+        self.expect("include", "include/setun_types.h", "#include <sys/types.h>\n")
+        self.expect("include", "src/api/a.c", '#include "setun_model.h"\n')
+        self.expect("include", "apps/setun/a.c", '#include "setun_model.h"\n')
 
     def test_other_libraries_have_one_entrance(self):
         self.expect("include", "src/model/a.c", "#include <jansson.h>\n")

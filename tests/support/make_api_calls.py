@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes C code that calls every function of setun.h with NULL and nonsense for each of its arguments.
 
-make_api_calls.py HEADER OUTPUT
+make_api_calls.py OUTPUT HEADER...
 
 A call has one wrong argument, and the others as below, which tests/model/api_arguments.c provides. A function with an
 argument of an unknown kind is an error here, so that a new function cannot be left out.
@@ -149,8 +149,11 @@ def calls(result, function, arguments):
 
 
 def main():
-    with open(sys.argv[1], encoding="utf-8") as f:
-        found = functions(f.read())
+    headers = []
+    for path in sys.argv[2:]:
+        with open(path, encoding="utf-8") as f:
+            headers.append(f.read())
+    found = functions("\n".join(headers))
     out = ["// Made by tests/support/make_api_calls.py."]
     names = []
     for result, function, arguments in found:
@@ -180,7 +183,7 @@ def main():
     out.append("static const struct {\n  const char *name;\n  void (*call)(void);\n} api_calls[] = {")
     out += [f'    {{"{name}", call_{name}}},' for name in names]
     out.append("};")
-    with open(sys.argv[2], "w", encoding="utf-8") as f:
+    with open(sys.argv[1], "w", encoding="utf-8") as f:
         f.write("\n".join(out) + "\n")
 
 

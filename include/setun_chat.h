@@ -1,0 +1,106 @@
+/* Chat templates, rendered conversations, and the channels of answers. A part of setun.h, which states the
+ * conventions. */
+#ifndef SETUN_CHAT_H
+#define SETUN_CHAT_H
+
+#include "setun_model.h"
+#include "setun_tokens.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- chat -------------------------------------------------------------------------------------------------- */
+
+/* The bytes [begin, end) of a text. */
+typedef struct setun_span {
+  size_t begin, end;
+} setun_span;
+
+/* A chat template, compiled: what turns a conversation into the text that a model was trained on. Immutable: any
+ * number of threads may render it at once. */
+typedef struct setun_chat setun_chat;
+
+typedef struct setun_chat_params {
+  size_t size;      /* of this struct */
+  const char *text; /* a template to use instead of the model's own; NULL: the model's */
+  size_t length;
+  const char *name; /* with `text`: what messages call it. Without: which of the model's named templates, NULL: the
+                     * one for conversations with tools where `tools` says so and there is one, else the default */
+  bool tools;
+  setun_log_fn log; /* told when the model's own template is missing or known to be wrong, and what stands in for it */
+  void *user;
+} setun_chat_params;
+
+SETUN_PARAMS(setun_chat_params)
+
+/* Takes the template from the model's files: the GGUF keys tokenizer.chat_template and tokenizer.chat_template.NAME;
+ * or chat_template.jinja, additional_chat_templates/NAME.jinja, tokenizer_config.json, chat_template.json. One that is
+ * missing, or known not to be what the model was trained with, is replaced by its family's where that is known, which
+ * the log is told; otherwise it is an error. `model` may be NULL where `text` is given; it must outlive the chat.
+ * `params` may be NULL. The caller frees *chat with setun_chat_free. */
+SETUN_API setun_status setun_chat_new(const setun_model *model, const setun_chat_params *params, setun_chat **chat,
+                                      setun_error *error);
+SETUN_API void setun_chat_free(setun_chat *chat);
+/* Where the template came from: "tokenizer.chat_template", "chat_template.jinja", ...; lives as long as the chat. */
+SETUN_API const char *setun_chat_origin(const setun_chat *chat);
+/* Experimental. The template itself, *length bytes and a 0 byte; lives as long as the chat. */
+SETUN_API const char *setun_chat_text(const setun_chat *chat, size_t *length);
+
+/* The clock on the wall that a template may ask for. */
+typedef struct setun_clock {
+  int year, month, day, hour, minute, second; /* 2026, 1..12, 1..31, 0..23, 0..59, 0..60 */
+} setun_clock;
+
+/* A conversation as text. It belongs to one thread at a time; its chat and that one's model must outlive it. */
+typedef struct setun_rendering setun_rendering;
+
+/* Renders a JSON object of the template's variables: "messages", "tools", "add_generation_prompt", ... The tokenizer's
+ * bos_token, eos_token and unk_token are added where the object has none. `now` NULL: the local time. What the template
+ * itself refuses (raise_exception) is SETUN_ERROR_ARGUMENT with its words. The caller frees *rendering with
+ * setun_rendering_free. */
+SETUN_API setun_status setun_chat_render(const setun_chat *chat, const char *context, size_t length,
+                                         const setun_clock *now, setun_rendering **rendering, setun_error *error);
+SETUN_API void setun_rendering_free(setun_rendering *rendering);
+/* The text, *length bytes and a 0 byte; lives as long as the rendering. */
+SETUN_API const char *setun_rendering_text(const setun_rendering *rendering, size_t *length);
+/* Its parts that came out of the context rather than out of the template, in rising order. */
+SETUN_API const setun_span *setun_rendering_spans(const setun_rendering *rendering, size_t *count);
+/* Its tokens, as setun_tokenize gives them: the template's own control tokens are recognized, and what looks like one
+ * in a part that came out of the context stays text. BOS stands in front, once, where the tokenizer or the template
+ * wants it. */
+SETUN_API setun_status setun_rendering_tokenize(const setun_rendering *rendering, setun_token *ids, size_t capacity,
+                                                size_t *count, setun_error *error);
+
+/* What a part of a model's answer is for. */
+typedef enum setun_channel {
+  SETUN_CHANNEL_CONTENT,    /* the answer */
+  SETUN_CHANNEL_REASONING,  /* thoughts that lead to it, left out of later turns */
+  SETUN_CHANNEL_COMMENTARY, /* what a Harmony model tells the user between calls of tools */
+  SETUN_CHANNEL_CALL        /* the arguments of a call of a tool in a Harmony model */
+} setun_channel;
+
+/* "content", "reasoning", "commentary", "call"; NULL: no setun_channel. */
+SETUN_API const char *setun_channel_name(setun_channel channel);
+
+/* Tells the channels of an answer apart while its tokens come: <think> blocks and their like, and the channels of the
+ * Harmony format (gpt-oss). It belongs to one thread at a time. */
+typedef struct setun_reply setun_reply;
+
+/* Receives text of a channel, whole UTF-8 characters, valid during the call; false asks to stop. */
+typedef bool (*setun_reply_fn)(setun_channel channel, const char *text, size_t length, void *user);
+
+/* For the answer to a rendered conversation, which says whether the answer begins inside of a block. */
+SETUN_API setun_status setun_reply_new(const setun_rendering *prompt, setun_reply **reply, setun_error *error);
+SETUN_API void setun_reply_free(setun_reply *reply);
+/* Takes the next token. Control tokens are never part of the text. After `fn` returned false: SETUN_ERROR_CANCELED. */
+SETUN_API setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn fn, void *user,
+                                        setun_error *error);
+/* Gives what was held back, at the end of the answer. */
+SETUN_API setun_status setun_reply_finish(setun_reply *reply, setun_reply_fn fn, void *user, setun_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
