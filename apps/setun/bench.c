@@ -29,7 +29,8 @@ static const option rows[] = {
     {0, "depth", OPTION_INTEGER, AT(depth), "N", 1, TOKENS_MOST,
      "tokens that are in the cache before the first one is decoded (default 1)"},
     {0, "sequences", OPTION_INTEGER, AT(sequences), "N", 1, SEQUENCES_MOST,
-     "also time passes over N sequences, one token of each, beside passes over one sequence"},
+     "also time passes over N sequences, one token of each, beside passes over one sequence, a fork, and a request "
+     "whose first tokens (as many as --depth) are in the cache"},
     {'r', NULL, OPTION_INTEGER, AT(repeats), "N", 1, REPEATS_MOST,
      "runs of each, whose median is reported (default 3)"},
     {0, "buffer", OPTION_SIZE, AT(buffer), "SIZE", 1048576, 0x1p46,
@@ -156,6 +157,9 @@ static void print_sequences_json(const bench_result *r, const bench_options *o) 
   print_json_member("sequences_s_per_pass", s->pass);
   print_json_member("sequences_pass_ratio", share(s->pass, s->single_pass));
   print_json_member("sequences_bound_ratio", share(s->pass, sequences_bound(r, o)));
+  print_json_member("fork_pass_ratio", share(s->fork, s->single_pass));
+  print_text("\"prefix_tokens\": %u, ", s->found);
+  print_json_member("prefix_pass_ratio", share(s->hit, s->single_pass));
 }
 
 static void print_sequences(const bench_result *r, const bench_options *o) {
@@ -164,6 +168,8 @@ static void print_sequences(const bench_result *r, const bench_options *o) {
              "that memory and arithmetic allow\n",
              (long long)o->sequences, share((double)o->sequences, s->pass), 1e3 * s->pass,
              share(s->pass, s->single_pass), 1e3 * s->single_pass, share(s->pass, sequences_bound(r, o)));
+  print_text("fork of a sequence %.3f ms, %.3f passes; a request with %u tokens in the cache %.2f ms, %.2f passes\n",
+             1e3 * s->fork, share(s->fork, s->single_pass), s->found, 1e3 * s->hit, share(s->hit, s->single_pass));
 }
 
 static void print_json(const bench_result *r, const bench_options *o) {

@@ -1,4 +1,5 @@
-// What `bench --sequences` measures: a pass over one token of each of several sequences, beside one of one sequence.
+// What `bench --sequences` measures: a pass over one token of each of several sequences, beside one of one sequence; a
+// fork, and a request whose beginning is in the cache.
 #ifndef SETUN_APP_BENCH_SEQUENCES_H
 #define SETUN_APP_BENCH_SEQUENCES_H
 
@@ -15,6 +16,8 @@ typedef struct sequences_work {
 
 typedef struct sequences_result {
   double pass, single_pass; // seconds of one, the medians: over all sequences, over one
+  double fork, hit;         // seconds of a fork, and of the first logits of a request whose beginning is in the cache
+  uint32_t found;           // tokens of that beginning
 } sequences_result;
 
 double median_of(double *values, int64_t n); // which it sorts

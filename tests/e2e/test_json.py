@@ -141,7 +141,8 @@ BENCH = ["prefill_tokens_per_s", "prefill_peak_share", "decode_tokens_per_s", "d
          "prefill_tokens", "decode_tokens", "depth", "read_bandwidth_gbs", "int8_peak_gmacs", "float_peak_gmacs",
          "prefill_stream_overlap", "memory_peak", "memory_planned", "memory_budget", "streamed_bytes_per_pass",
          "streamed_bytes", "activation", "isa", "threads"]
-SEQUENCES = ["sequences", "sequences_tokens_per_s", "sequences_s_per_pass", "sequences_pass_ratio", "sequences_bound_ratio"]
+SEQUENCES = ["sequences", "sequences_tokens_per_s", "sequences_s_per_pass", "sequences_pass_ratio", "sequences_bound_ratio",
+             "fork_pass_ratio", "prefix_tokens", "prefix_pass_ratio"]
 
 
 class KeysTest(Case):

@@ -195,6 +195,8 @@ class BenchTest(Case):
         self.assertGreaterEqual(bound * 1.001, max(reading, int8))
         text = self.good("bench", TALES, "-p", 16, "-n", 4, "-r", 1, "--buffer", "64M", "--sequences", 2).decode()
         self.assertIn("pass     2 sequences", text)
+        self.assertRegex(text, r"(?m)^fork of a sequence [\d.]+ ms, .* with 1 tokens in the cache")
+        self.assertEqual(values["prefix_tokens"], 3)
         self.fails(2, "bench", TALES, "--sequences", 0, mentions=["--sequences"])
         text = self.good("bench", TALES, "-p", 16, "-n", 4, "-r", 1, "--buffer", "64M").decode()
         self.assertRegex(text, r"(?m)^prefill +16 tokens +[\d.]+ tokens/s ")
