@@ -235,6 +235,20 @@ static setun_status check(const st_directory *d, st_hparams *h, setun_error *err
   return SETUN_OK;
 }
 
+// BitNet's embedding models norm the input of every matrix of their layers, with the model's own epsilon, and these
+// matrices are ternary: no key says so, but there are such norms. GGUF files say by their layouts what is ternary.
+static void find_projection_norms(const st_directory *d, st_hparams *h) {
+  static const char *const names[] = {"blk.0.attn_q_norm_in.weight", "layers.0.self_attn.q_proj.norm.weight",
+                                      "model.layers.0.self_attn.q_proj.norm.weight"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (st_directory_find(d, names[i])) h->projection_norms = true;
+  }
+  if (!h->projection_norms) return;
+  h->linear_norm = true;
+  h->linear_norm_eps = h->norm_eps;
+  if (d->container != ST_GGUF) h->int8 = true;
+}
+
 static void begin(const st_spec *spec, st_hparams *h) {
   *h = spec->defaults;
   h->embed_scale = h->residual_scale = h->logit_scale = 1;
@@ -258,6 +272,7 @@ setun_status st_hparams_read(const st_directory *d, const char *activation, cons
   begin(found, h);
   s = d->container == ST_GGUF ? st_gguf_hparams(d, found, h, err) : st_hf_hparams(d, found, h, err);
   if (s == SETUN_OK) s = check(d, h, err);
+  if (s == SETUN_OK) find_projection_norms(d, h);
   if (s == SETUN_OK && activation) h->int8 = !strcmp(activation, "int8");
   if (s == SETUN_OK) {
     *spec = found;

@@ -49,6 +49,7 @@ typedef struct st_hparams {
   bool sparse[ST_MAX_LAYERS]; // layers whose feed-forward part is experts
   float norm_eps;
   bool linear_norm;                // each ternary matrix has a norm of its input (BitNet's use_rms_norm)
+  bool projection_norms;           // the same in BitNet's embedding models, whose files only have the norms to say so
   float linear_norm_eps;           // of norms that belong to one matrix
   bool tied;                       // the head is the embedding
   bool qkv_bias, o_bias, mlp_bias; // matrices that cannot be without a bias; others have one where there is one

@@ -25,6 +25,11 @@ static void mark_used(binder *b, const st_weight *w) {
   }
 }
 
+// Checkpoints without a head may leave out "model." before all names.
+static bool is_rootless(const st_directory *d) {
+  return !st_directory_find(d, "model.embed_tokens.weight") && st_directory_find(d, "embed_tokens.weight");
+}
+
 // Checkpoints with more parts than the language model put a prefix before its names, or behind their "model.".
 const char *st_bound_name(const st_directory *d, const st_spec *spec, const st_binding *row, uint32_t layer,
                           uint32_t expert, char out[ST_NAME_SIZE]) {
@@ -35,7 +40,9 @@ const char *st_bound_name(const st_directory *d, const st_spec *spec, const st_b
   char first[ST_NAME_SIZE];
   size_t n = 0;
   out[0] = 0;
-  if (prefix) {
+  if (!gguf && !strncmp(pattern, root, sizeof root - 1) && is_rootless(d)) {
+    pattern += sizeof root - 1;
+  } else if (prefix) {
     snprintf(first, sizeof first, "%s%s", prefix, "model.embed_tokens.weight");
     bool before = st_directory_find(d, first) != NULL;
     snprintf(first, sizeof first, "%s%s%s", root, prefix, "embed_tokens.weight");
@@ -124,22 +131,38 @@ static setun_status fail_missing(binder *b, const char *name) {
   return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected a tensor of that name, found none", name);
 }
 
+// What the norm of a matrix's input has behind the module's name.
+static const char *norm_ending(const binder *b) {
+  if (!b->h->projection_norms) return ".rms_norm.weight";
+  return b->d->container == ST_GGUF ? "_norm_in.weight" : ".norm.weight";
+}
+
+// A norm belongs to a ternary matrix. Where the file has floats that are not trits, it holds what the matrices were
+// made of, or was converted by a program that did not know.
+static setun_status check_norm(binder *b, const char *norm, const st_bound *bound) {
+  const st_weight *w = &bound->weight;
+  if (!bound->norm && b->h->linear_norm && st_weight_is_ternary(w)) {
+    return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected%s, found no such tensor", norm,
+                   b->h->projection_norms ? "" : ", as use_rms_norm in config.json says");
+  }
+  if (!bound->norm || !b->h->projection_norms || st_weight_is_ternary(w)) return SETUN_OK;
+  return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: expected a ternary matrix, since %s is beside it, found %s",
+                 w->name, norm, w->format->name);
+}
+
 // The bias of a matrix and the norm of its input.
 static setun_status bind_beside(binder *b, const st_binding *row, const char *module, st_bound *bound) {
   char bias[ST_NAME_SIZE + 24], norm[ST_NAME_SIZE + 24];
   const st_weight *w = &bound->weight;
   bool biased = row->bias || st_role_needs_bias(b->h, bound->role);
   snprintf(bias, sizeof bias, "%s.bias", module);
-  snprintf(norm, sizeof norm, "%s.rms_norm.weight", module);
+  snprintf(norm, sizeof norm, "%s%s", module, norm_ending(b));
   if (bound->stacked && b->d->container != ST_GGUF && !st_directory_find(b->d, bias)) {
     snprintf(bias, sizeof bias, "%s_bias", module);
   }
   setun_status s = add_beside(b, bias, w->shape.rows, bound, &bound->bias);
   if (s == SETUN_OK && !bound->stacked) s = add_beside(b, norm, w->shape.columns, bound, &bound->norm);
-  if (s == SETUN_OK && !bound->norm && !bound->stacked && b->h->linear_norm && st_weight_is_ternary(w)) {
-    return st_fail(b->err, SETUN_ERROR_FORMAT,
-                   "%s: expected, as use_rms_norm in config.json says, found no such tensor", norm);
-  }
+  if (s == SETUN_OK && !bound->stacked) s = check_norm(b, norm, bound);
   return s == SETUN_OK && !bound->bias && biased ? fail_missing(b, bias) : s;
 }
 
@@ -265,8 +288,8 @@ static setun_status bind_layer(binder *b, uint32_t layer) {
 typedef enum { PART_WEIGHT, PART_BIAS, PART_NORM, PARTS } part;
 
 // The name of a bound weight's tensor, or of a tensor beside it.
-static void part_name(const st_bound *bound, part p, char name[ST_NAME_SIZE + 24]) {
-  static const char *const dotted[PARTS] = {".weight", ".bias", ".rms_norm.weight"};
+static void part_name(const binder *b, const st_bound *bound, part p, char name[ST_NAME_SIZE + 24]) {
+  const char *const dotted[PARTS] = {".weight", ".bias", norm_ending(b)};
   static const char *const stacked[] = {".weight", "_blocks"}; // what a tensor's name ends in, or nothing
   size_t n = strlen(bound->weight.name);
   const char *end = "_bias";
@@ -299,7 +322,7 @@ static setun_status check_beside(binder *b, part p) {
   for (int role = 0; role < ST_ROLE_COUNT; role++) {
     char name[ST_NAME_SIZE + 24];
     if (!with[role] || !without[role]) continue;
-    part_name(without[role], p, name);
+    part_name(b, without[role], p, name);
     return fail_part(b, name, with[role]->layer);
   }
   return SETUN_OK;

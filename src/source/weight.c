@@ -187,6 +187,18 @@ static bool is_packed(const st_tensor *t) {
   return f && f->ops->row_parts;
 }
 
+// Are the module's floats latent: by config.json, or by the norm of its input that matrices of BitNet's embedding
+// models have, whose config.json says nothing?
+static setun_status find_latent(const st_directory *d, const st_hf_quant *quant, const char *module, bool *latent,
+                                setun_error *err) {
+  const st_tensor *norm = NULL;
+  setun_status s = SETUN_OK;
+  *latent = st_hf_quant_is_latent(quant, module);
+  if (!*latent && d->container == ST_HUGGINGFACE) s = find_sibling(d, module, "norm.weight", &norm, err);
+  if (norm) *latent = true;
+  return s;
+}
+
 // What Hugging Face's config adds to a weight: packed bytes, or latent floats.
 static setun_status fill(const st_directory *d, const request *a, naming named, st_weight *w, setun_error *err) {
   st_hf_quant quant = {0};
@@ -194,8 +206,10 @@ static setun_status fill(const st_directory *d, const request *a, naming named, 
   setun_status s = d->config ? st_hf_quant_read(d->config, &quant, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
   if (named == NAMED_BLOCKS) return take_blocks(d, a, w, err);
+  bool latent = false;
+  if ((s = find_latent(d, &quant, a->module, &latent, err)) != SETUN_OK) return s;
   bool packed = is_weight && d->container != ST_GGUF && !a->n_experts && is_packed(w->data);
-  if (a->part.of && !a->n_experts && (packed || st_hf_quant_is_latent(&quant, a->module))) {
+  if (a->part.of && !a->n_experts && (packed || latent)) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected floats in a matrix that holds several, found BitNet's",
                    w->name);
   }
@@ -206,7 +220,7 @@ static setun_status fill(const st_directory *d, const request *a, naming named, 
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected weights, found %s", w->name, w->data->dtype);
   }
   if ((s = check_shape(a, w, err)) != SETUN_OK) return s;
-  w->latent = is_weight && w->data->n_dims >= 2 && w->shape.rows > 1 && st_hf_quant_is_latent(&quant, a->module);
+  w->latent = is_weight && w->data->n_dims >= 2 && w->shape.rows > 1 && latent;
   const st_tensor *scale = NULL;
   if (is_weight && d->container == ST_GGUF) s = find_sibling(d, a->module, "scale", &scale, err);
   if (s == SETUN_OK && scale) s = take_scale(scale, a->n_experts, a->expert, w, err);

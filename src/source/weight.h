@@ -43,7 +43,8 @@ static inline bool st_weight_is_ternary(const st_weight *w) {
 //
 // HF BitNet (quant_method "bitnet"; Transformers' integration is the reference): a U8 tensor with MODULE.weight_scale
 // is packed, with the direction of linear_class; floats of a linear layer within `layers` that modules_to_not_convert
-// does not name are latent. So are those of 1bitLLM's checkpoints (weight_bits 1, input_bits 8).
+// does not name are latent. So are those of 1bitLLM's checkpoints (weight_bits 1, input_bits 8), and those with a norm
+// of their own (MODULE.norm.weight: BitNet's embedding models).
 setun_status st_weight_find(const st_directory *directory, const char *module, st_shape shape, bool *found,
                             st_weight *weight, setun_error *err);
 
