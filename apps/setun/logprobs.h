@@ -5,27 +5,11 @@
 
 #include "setun.h"
 
-// What the logits of a token's place are set against. The two are apart: in one sum a large logit would take the
-// other's last bits.
-typedef struct log_softmax {
-  double highest, log_sum; // log_sum: of exp(logit - highest)
-} log_softmax;
-
-log_softmax log_softmax_of(const float *logits, uint32_t n);
-static inline double log_probability(log_softmax s, float logit) {
-  return (double)logit - s.highest - s.log_sum;
-}
-
-typedef struct token_logprob {
-  setun_token id;
-  double value; // natural logarithm; -inf where the logit is
-} token_logprob;
-
 // Zero-initialize with `top` set; freed with logprobs_free. `rows` has for each token its own, then `top` likeliest
 // ones, falling.
 typedef struct logprobs {
   size_t top;
-  token_logprob *rows; // [count][1 + top]
+  setun_logprob *rows; // [count][1 + top]
   size_t count, capacity;
 } logprobs;
 

@@ -2,7 +2,6 @@
 #include "commands.h"
 #include "input.h"
 #include "interrupt.h"
-#include "logprobs.h"
 #include "model.h"
 #include "output.h"
 
@@ -39,7 +38,9 @@ typedef struct score {
 
 static bool on_logits(uint32_t position, const float *logits, void *user) {
   score *s = user;
-  s->nll -= log_probability(log_softmax_of(logits, s->n_vocab), logits[s->window[position + 1]]);
+  double value;
+  if (setun_logprobs(logits, s->n_vocab, s->window[position + 1], &value, NULL, 0, NULL) != SETUN_OK) return false;
+  s->nll -= value;
   s->tokens++;
   return true;
 }
