@@ -126,6 +126,14 @@ typedef struct st_batch {
   uint32_t n_runs, n_tokens;
 } st_batch;
 
+// Of rows `width` wide, of blocks that a Hadamard matrix over sqrt(block) multiplies: see st_kernels.hadamard.
+typedef struct st_hadamard_args {
+  uint32_t width, block;
+  const st_dvector *norm; // RMSNorm before it; NULL: none
+  float eps;
+  const st_dvector *before, *after; // [width] factors before and behind it; NULL: none
+} st_hadamard_args;
+
 typedef struct st_rope_args {
   uint32_t heads, head_dim;
   uint32_t n_rot;          // of each head the first elements are turned, and others passed
@@ -215,6 +223,9 @@ struct st_backend {
   // dst[t] = RMSNorm(x[t]) * norm, `width` wide, for the first n tokens.
   void (*norm_into)(st_queue *queue, const st_array *x, uint32_t n, uint32_t width, const st_dvector *norm, float eps,
                     st_array *dst);
+  // dst[t] = the blocks of x[first + t], transformed, for n tokens; dst may be x where `first` is 0.
+  void (*hadamard)(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_hadamard_args *args,
+                   st_array *dst);
   // dst = x with each head rotated; dst may be x.
   void (*rope)(st_queue *queue, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst);
   void (*clip)(st_queue *queue, st_array *x, uint32_t n, uint32_t width, float limit);

@@ -38,14 +38,14 @@ void st_attend_merge(const st_attend *a, size_t index, const float *part_out, co
   }
 }
 
-void st_attend_finish(const st_attend *a, const float *sums, const float *state, float *out) {
+void st_attend_finish(const st_kernels *k, const st_attend *a, const float *sums, const float *state, float *out) {
   for (size_t i = 0, n = st_attend_queries(a); i < n; i++) {
     float total = state[2 * i + 1];
     if (a->sinks) total += st_ref_exp(a->sinks[i % a->n_q] - state[2 * i]);
     float inverse = 1.0f / total, *to = out + i / a->n_q * a->token_stride + i % a->n_q * a->q_stride;
     const float *from = sums + i * a->head_dim;
     for (size_t d = 0; d < a->head_dim; d++) to[d] = from[d] * inverse;
-    if (st_kv_format_of(a->values)->rotated) st_kv_rotate(to, a->head_dim); // back
+    if (st_kv_format_of(a->values)->rotated) st_kv_rotate(k, to, a->head_dim); // back
   }
 }
 
@@ -96,7 +96,7 @@ static float quantize_query(const float *x, size_t n, float most, int16_t *codes
   return finite ? largest / most : NAN;
 }
 
-const st_attend_codes *st_attend_prepare(const st_attend *a, const st_attend_memory *m) {
+const st_attend_codes *st_attend_prepare(const st_kernels *k, const st_attend *a, const st_attend_memory *m) {
   if (!m->row) return NULL;
   const st_kv_format *f = st_kv_format_of(a->keys);
   const st_attend_codes *c = &m->codes;
@@ -107,7 +107,7 @@ const st_attend_codes *st_attend_prepare(const st_attend *a, const st_attend_mem
     const float *from = a->q + i / a->n_q * a->token_stride + i % a->n_q * a->q_stride;
     int16_t *codes = c->codes + i * c->columns;
     for (size_t d = 0; d < a->head_dim; d++) m->row[d] = from[d] * a->scale;
-    if (f->rotated) st_kv_rotate(m->row, a->head_dim);
+    if (f->rotated) st_kv_rotate(k, m->row, a->head_dim);
     for (size_t d = a->head_dim; d < c->columns; d++) codes[d] = 0;
     c->scales[i] = quantize_query(m->row, a->head_dim, most, codes, &c->sums[i]);
   }
@@ -116,7 +116,7 @@ const st_attend_codes *st_attend_prepare(const st_attend *a, const st_attend_mem
 
 void st_attend_run(const st_kernels *k, const st_attend *a, void *scratch, float *out) {
   st_attend_memory m = st_attend_memory_of(a, scratch);
-  const st_attend_codes *queries = st_attend_prepare(a, &m);
+  const st_attend_codes *queries = st_attend_prepare(k, a, &m);
   size_t states = st_attend_queries(a) * a->head_dim;
   st_key_range parts = st_attend_parts(a);
   for (size_t index = parts.first; index < parts.last; index++) {
@@ -124,5 +124,5 @@ void st_attend_run(const st_kernels *k, const st_attend *a, void *scratch, float
     k->attend(a, &(st_attend_part){index, queries, m.scores, to, to + states});
     st_attend_merge(a, index, to, to + states, m.sums, m.sums + states);
   }
-  st_attend_finish(a, m.sums, m.sums + states, out);
+  st_attend_finish(k, a, m.sums, m.sums + states, out);
 }

@@ -82,7 +82,7 @@ st_key_range st_attend_parts(const st_attend *a);
 void st_attend_merge(const st_attend *a, size_t index, const float *part_out, const float *part_state, float *out,
                      float *state);
 // The results, laid out as a->q, of merged sums.
-void st_attend_finish(const st_attend *a, const float *sums, const float *state, float *out);
+void st_attend_finish(const st_kernels *k, const st_attend *a, const float *sums, const float *state, float *out);
 
 // The factors of values that are codes are codes of so many units at most, of the largest of a block; a largest one
 // below ST_FACTOR_LEAST counts as zero.
@@ -98,7 +98,7 @@ typedef struct st_attend_memory {
 size_t st_attend_scratch(setun_kv_type keys, size_t queries, size_t head_dim);
 st_attend_memory st_attend_memory_of(const st_attend *a, void *scratch);
 // Makes the queries codes where keys are codes, otherwise returns NULL.
-const st_attend_codes *st_attend_prepare(const st_attend *a, const st_attend_memory *memory);
+const st_attend_codes *st_attend_prepare(const st_kernels *k, const st_attend *a, const st_attend_memory *memory);
 
 // All of it, one part after the other.
 void st_attend_run(const st_kernels *k, const st_attend *a, void *scratch, float *out);

@@ -34,20 +34,8 @@ size_t st_kv_block_bytes(setun_kv_type type, bool keys, size_t head_dim) {
   return st_kv_row_bytes(type, keys, head_dim) * ST_KEYS;
 }
 
-void st_kv_rotate(float *x, size_t head_dim) {
-  size_t n = head_dim & (~head_dim + 1);
-  float scale = 1.0f / sqrtf((float)n);
-  for (size_t from = 0; from < head_dim; from += n) {
-    for (size_t half = n / 2; half; half /= 2) {
-      for (size_t i = from; i < from + n; i += 2 * half) {
-        for (size_t j = i; j < i + half; j++) {
-          float a = x[j], b = x[j + half];
-          x[j] = a + b, x[j + half] = a - b;
-        }
-      }
-    }
-  }
-  for (size_t i = 0; i < head_dim; i++) x[i] *= scale;
+void st_kv_rotate(const st_kernels *k, float *x, size_t head_dim) {
+  k->hadamard(x, NULL, NULL, head_dim, head_dim & (~head_dim + 1), x);
 }
 
 // ---- numbers ------------------------------------------------------------------------------------------------------
@@ -185,7 +173,7 @@ void st_kv_write(const st_kernels *k, const st_kv_place *p, float *x) {
     return;
   }
   uint32_t bits = bits_of(p->type, p->keys);
-  if (formats[p->type].rotated) st_kv_rotate(x, p->head_dim);
+  if (formats[p->type].rotated) st_kv_rotate(k, x, p->head_dim);
   uint16_t half = choose_scale(bits, x, p->head_dim);
   float scale = st_f32_from_f16(half), most = (float)st_kv_offset(bits);
   float inverse = scale != 0 && half != NO_NUMBER ? 1.0f / scale : 0;

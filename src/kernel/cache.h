@@ -61,7 +61,7 @@ static inline int st_kv_offset(uint32_t bits) {
 
 // Multiplies each block of columns by an orthogonal matrix that is its own inverse, a Hadamard matrix of the largest
 // power of two that divides head_dim: what was large in one column is shared among many. In place.
-void st_kv_rotate(float *x, size_t head_dim);
+void st_kv_rotate(const st_kernels *k, float *x, size_t head_dim);
 
 // Where a key or a value goes: position `at` of a block.
 typedef struct st_kv_place {

@@ -133,6 +133,10 @@ struct st_kernels {
   void (*to_half)(const float *x, size_t n, uint16_t *out);
   void (*glu)(st_glu kind, const float *gate, const float *up, size_t n, float *out); // out may be gate
   void (*add)(float *x, const float *y, float scale, size_t n);                       // x += scale * y
+  // Each block of n numbers times the Hadamard matrix in natural (Sylvester's) order over sqrt(block), which is its own
+  // inverse. `block`: a power of two that divides n. before, after: [n] factors of the numbers and of the results;
+  // NULL: none. out may be x.
+  void (*hadamard)(const float *x, const float *before, const float *after, size_t n, size_t block, float *out);
 
   // Peak loops for the ceilings: run about `n` multiply-adds from registers, return how many exactly; and read a
   // buffer.

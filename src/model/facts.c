@@ -157,10 +157,10 @@ static st_namespace namespace_of(const char *key) {
   static const struct {
     const char *prefix;
     st_namespace kind;
-  } known[] = {{"general.", NAMESPACE_READ},    {"tokenizer.", NAMESPACE_READ},  {"split.", NAMESPACE_READ},
-               {"setun.", NAMESPACE_READ},      {"quantize.", NAMESPACE_ORIGIN}, {"imatrix.", NAMESPACE_ORIGIN},
-               {"training.", NAMESPACE_ORIGIN}, {"unsloth.", NAMESPACE_ORIGIN},  {"mradermacher.", NAMESPACE_ORIGIN},
-               {NULL, NAMESPACE_FOREIGN}};
+  } known[] = {{"general.", NAMESPACE_READ},        {"tokenizer.", NAMESPACE_READ},     {"split.", NAMESPACE_READ},
+               {"setun.", NAMESPACE_READ},          {ST_ROTATION_KEYS, NAMESPACE_READ}, {"quantize.", NAMESPACE_ORIGIN},
+               {"imatrix.", NAMESPACE_ORIGIN},      {"training.", NAMESPACE_ORIGIN},    {"unsloth.", NAMESPACE_ORIGIN},
+               {"mradermacher.", NAMESPACE_ORIGIN}, {NULL, NAMESPACE_FOREIGN}};
   size_t i = 0;
   while (known[i].prefix && !begins(key, known[i].prefix)) i++;
   return known[i].kind;
@@ -168,9 +168,7 @@ static st_namespace namespace_of(const char *key) {
 
 // A namespace that is known to change what the weights mean.
 static setun_status refuse_foreign(const char *key, setun_error *err) {
-  static const struct {
-    const char *prefix, *meaning;
-  } refused[] = {{"prism.hadamard.", "weights in a rotated basis"}, {"xielu.", "an activation function of its own"}};
+  static const struct { const char *prefix, *meaning; } refused[] = {{"xielu.", "an activation function of its own"}};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     if (!begins(key, refused[i].prefix)) continue;
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,

@@ -162,7 +162,8 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_
   list_arrays(h, &places, o, list);
   for (int i = 0; i < RUN_ARRAYS; i++) floats += (uint64_t)list[i].tokens * list[i].width;
   if (h->n_expert) floats += (uint64_t)o->n_batch * (4 * (uint64_t)h->n_embd + 2 * h->n_expert + 5 * h->n_expert_used);
-  floats += (uint64_t)o->n_batch * (3 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns);
+  floats += (uint64_t)o->n_batch *
+            (3 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns + m->max_rotated_columns);
   if (m->lora_head) floats += (uint64_t)logits_at_once(o) * h->n_vocab;
   return (st_run_size){.cache = m->backend->cache_size(m->device, &cache, o->threads),
                        .pages = cache.n_pages * m->backend->cache_page_size(&cache),
@@ -366,7 +367,7 @@ static setun_status layers(st_run *r, const st_batch *batch, const st_pass *p, s
 }
 
 // The tokens' rows of the embedding, which are supplied one by one where it is not resident.
-static setun_status embed(st_run *r, const int32_t *ids, uint32_t n, setun_error *err) {
+static setun_status gather_rows(st_run *r, const int32_t *ids, uint32_t n, setun_error *err) {
   const st_model *m = r->model;
   const st_dmatrix *rows = NULL;
   int32_t places[ST_SUPPLY_ROWS];
@@ -384,6 +385,15 @@ static setun_status embed(st_run *r, const int32_t *ids, uint32_t n, setun_error
     if (s != SETUN_OK) return s;
     done += count;
   }
+  return SETUN_OK;
+}
+
+static setun_status embed(st_run *r, const int32_t *ids, uint32_t n, setun_error *err) {
+  const st_basis *basis = r->model->token_embd.basis;
+  setun_status s = gather_rows(r, ids, n, err);
+  if (s != SETUN_OK || !basis) return s;
+  const st_hadamard_args back = {.width = basis->width, .block = basis->block, .after = basis->signs};
+  r->model->backend->hadamard(r->queue, r->x, 0, n, &back, r->x);
   return SETUN_OK;
 }
 

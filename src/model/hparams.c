@@ -273,6 +273,7 @@ setun_status st_hparams_read(const st_directory *d, const char *activation, cons
   s = d->container == ST_GGUF ? st_gguf_hparams(d, found, h, err) : st_hf_hparams(d, found, h, err);
   if (s == SETUN_OK) s = check(d, h, err);
   if (s == SETUN_OK) find_projection_norms(d, h);
+  if (s == SETUN_OK) s = st_rotation_read(d, &h->rotation, err);
   if (s == SETUN_OK && activation) h->int8 = !strcmp(activation, "int8");
   if (s == SETUN_OK) {
     *spec = found;
@@ -289,4 +290,6 @@ void st_hparams_free(st_hparams *h) {
     st_free(tables[i]->long_factor);
     tables[i]->short_factor = tables[i]->long_factor = NULL;
   }
+  st_rotation_free(h->rotation);
+  h->rotation = NULL;
 }

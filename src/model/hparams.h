@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "format/directory.h"
+#include "model/rotation.h"
 
 enum { ST_MAX_LAYERS = 1024, ST_MAX_EXPERTS = 1024 };
 
@@ -67,6 +68,7 @@ typedef struct st_hparams {
   bool norm_after_rope;        // q and k are normalized after RoPE, not before
   bool interleaved;            // RoPE turns pairs (2i, 2i+1), as Llama's GGUF files have their rows
   bool norm_plus_one;          // norm weights are stored less one (Gemma's HF files)
+  st_rotation *rotation;       // the basis that matrices are stored in; NULL: their own. Owned
   bool int8;                   // the model prescribes int8 activations for its ternary weights
 } st_hparams;
 

@@ -19,6 +19,7 @@ setun_status st_hf_spec(const st_directory *d, const st_spec **spec, setun_error
   if (!d->config) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a model, found tensors only", d->path);
   setun_status s = st_json_text(d->config, "model_type", &type, err);
   if (s != SETUN_OK) return st_fail_in(err, s, "config.json");
+  type = st_rotation_plain_type(type);
   *spec = st_spec_find(false, "config.json: model_type", type ? type : "", type ? strlen(type) : 0, err);
   return *spec ? SETUN_OK : SETUN_ERROR_UNSUPPORTED;
 }

@@ -6,13 +6,21 @@
 #include "model/lora.h"
 #include "model/supply.h"
 
+// The basis of the inputs of rotated matrices that are so wide: W x = W' (H (signs * x)), H in blocks.
+typedef struct st_basis {
+  uint32_t width, block;
+  st_dvector *signs; // [width]; NULL: all are +1
+} st_basis;
+enum { ST_MAX_BASES = 64 };
+
 typedef struct st_linear {
-  st_dmatrix *matrix; // [rows, columns]: the role's shape; NULL: the model has none
-  st_dvector *bias;   // [rows]; NULL: none
-  st_dvector *norm;   // [columns] of the input, after the block's own (BitNet's use_rms_norm); NULL: none
-  uint32_t number;    // its place in st_lora.pairs; 0: it has none
-  uint32_t columns;   // of the matrix, unless it is an expert of a stack
-  uint32_t first_row; // of a piece of a matrix: its place among the rows of the whole
+  st_dmatrix *matrix;    // [rows, columns]: the role's shape; NULL: the model has none
+  st_dvector *bias;      // [rows]; NULL: none
+  st_dvector *norm;      // [columns] of the input, after the block's own (BitNet's use_rms_norm); NULL: none
+  const st_basis *basis; // of the model, that of the input, and of the rows of an embedding; NULL: their own
+  uint32_t number;       // its place in st_lora.pairs; 0: it has none
+  uint32_t columns;      // of the matrix, unless it is an expert of a stack
+  uint32_t first_row;    // of a piece of a matrix: its place among the rows of the whole
 } st_linear;
 
 // One expert of one layer: the unit in which experts are placed.
@@ -50,7 +58,10 @@ typedef struct st_model {
   bool lora_head;                   // the head is adapted
   bool fast;                        // some quantized weights take int8 activations by block
   uint32_t max_normed_columns;      // of all matrices with norms of their own; 0: there are none
-  uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes, without adapters
+  st_basis *bases;                  // [n_bases], one for each width of rotated inputs; NULL: there are none
+  uint32_t n_bases;
+  uint32_t max_rotated_columns; // of all matrices with rotated inputs; 0: there are none
+  uint64_t identity;            // a hash of all tensors' names, shapes and some of their bytes, without adapters
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs, float_macs;
 } st_model;
 

@@ -10,6 +10,7 @@ struct st_products {
   st_array *added;     // [n_batch, max_lora_rows] a second half's output
   st_array *head;      // [n_logits, n_vocab] the same of the head; NULL: it is not adapted
   st_array *input;     // [n_batch, widest input] where matrices norm it themselves; NULL: none does
+  st_array *rotated;   // [n_batch, widest such input] in the basis of rotated matrices; NULL: none is
   uint32_t *tokens;    // [n_batch] where it is added
   float *scales;       // [n_batch] times what: the run's scale
 };
@@ -36,6 +37,9 @@ setun_status st_products_new(const st_run *r, uint32_t most, st_products **produ
   if (s == SETUN_OK && m->max_normed_columns) {
     s = m->backend->array_new(r->queue, r->n_batch, m->max_normed_columns, &p->input, err);
   }
+  if (s == SETUN_OK && m->max_rotated_columns) {
+    s = m->backend->array_new(r->queue, r->n_batch, m->max_rotated_columns, &p->rotated, err);
+  }
   if (s == SETUN_OK) {
     *products = p;
   } else {
@@ -46,7 +50,7 @@ setun_status st_products_new(const st_run *r, uint32_t most, st_products **produ
 
 void st_products_free(const st_run *r, st_products *p) {
   if (!p) return;
-  st_array *arrays[] = {p->low, p->input, p->added, p->head};
+  st_array *arrays[] = {p->low, p->input, p->rotated, p->added, p->head};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
     if (arrays[i]) r->model->backend->array_free(arrays[i]);
   }
@@ -98,23 +102,50 @@ static void multiply_normed(st_run *r, const st_array *x, uint32_t first, uint32
   }
 }
 
+// Lists the matrices whose inputs are in that basis, and where these are plain the adapters too, whose inputs always
+// are. Returns how many p->outs then has.
+static int list_outs(st_run *r, const st_product *outs, int count, uint32_t n, const st_basis *basis) {
+  st_products *p = r->products;
+  int all = 0;
+  for (int i = 0; i < count; i++) {
+    const st_linear *l = outs[i].linear;
+    if (l->basis != basis) continue;
+    p->outs[all++] = (st_linear_out){
+        .matrix = l->matrix, .bias = l->bias, .dst = outs[i].dst, .row = outs[i].row, .column = l->first_row};
+  }
+  for (int i = 0; i < count && !basis; i++) {
+    const st_lora_pair *pair = pair_of(r, outs[i].linear);
+    if (pair) p->outs[all++] = (st_linear_out){.matrix = pair->a, .dst = p->low, .row = (uint32_t)i * n};
+  }
+  return all;
+}
+
+// Matrices with one input share its rotation, which is made once.
+static void multiply_rotated(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
+                             const st_product *outs, int count) {
+  const st_backend *b = r->model->backend;
+  st_products *p = r->products;
+  const st_basis *basis = NULL;
+  for (int i = 0; i < count && !basis; i++) basis = outs[i].linear->basis;
+  if (!basis) return;
+  const st_hadamard_args args = {
+      .width = basis->width, .block = basis->block, .norm = norm, .eps = r->model->h.norm_eps, .before = basis->signs};
+  int all = list_outs(r, outs, count, n, basis);
+  b->hadamard(r->queue, x, first, n, &args, p->rotated);
+  b->linear(r->queue, p->rotated, 0, n, NULL, 0, p->outs, all);
+}
+
 void st_multiply(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
                  const st_product *outs, int count) {
   st_products *p = r->products;
-  int all = count;
   bool normed = false;
   for (int i = 0; i < count; i++) normed = normed || outs[i].linear->norm;
-  for (int i = 0; i < count; i++) {
-    const st_linear *l = outs[i].linear;
-    p->outs[i] = (st_linear_out){
-        .matrix = l->matrix, .bias = l->bias, .dst = outs[i].dst, .row = outs[i].row, .column = l->first_row};
-    const st_lora_pair *pair = pair_of(r, l);
-    if (pair) p->outs[all++] = (st_linear_out){.matrix = pair->a, .dst = p->low, .row = (uint32_t)i * n};
-  }
   if (normed) {
     multiply_normed(r, x, first, n, norm, outs, count);
   } else {
-    r->model->backend->linear(r->queue, x, first, n, norm, r->model->h.norm_eps, p->outs, all);
+    int plain = list_outs(r, outs, count, n, NULL);
+    if (plain) r->model->backend->linear(r->queue, x, first, n, norm, r->model->h.norm_eps, p->outs, plain);
+    multiply_rotated(r, x, first, n, norm, outs, count);
   }
   for (int i = 0; i < count; i++) {
     const st_lora_pair *pair = pair_of(r, outs[i].linear);

@@ -427,6 +427,35 @@ static setun_status check_factors(const binder *b) {
   return st_fail(b->err, SETUN_ERROR_FORMAT, "longrope: expected its short and long factors, found none");
 }
 
+// ---- rotated bases ------------------------------------------------------------------------------------------------
+
+// Marks the matrices whose inputs are rotated. What reads plain activations cannot be one.
+static setun_status mark_rotated(binder *b) {
+  const st_rotation *r = b->h->rotation;
+  st_bound_list *l = b->list;
+  if (!r) return SETUN_OK;
+  for (size_t i = 0; i < l->n; i++) {
+    st_bound *bound = &l->items[i];
+    const st_role_info *role = st_role_get(bound->role);
+    bool listed = st_rotation_has(r, bound->weight.data->name);
+    bool embedding = role->kind == ST_KIND_EMBEDDING && role->part == ST_OF_MODEL;
+    bound->rotated = listed || (embedding && r->embedding);
+    if (listed && (role->kind == ST_KIND_ROUTER || embedding || !st_role_is_matrix(bound->role))) {
+      return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: expected a plain matrix, found it among the rotated ones",
+                     bound->weight.name);
+    }
+    if (bound->rotated && bound->norm) {
+      return st_fail(b->err, SETUN_ERROR_UNSUPPORTED,
+                     "%s: expected no norm of its own, as its inputs are rotated, "
+                     "found one",
+                     bound->weight.name);
+    }
+  }
+  return st_notices_add(b->d->notices, SETUN_LOG_INFO, b->err,
+                        "%zu matrices%s are in a rotated basis, Hadamard matrices of %u%s", r->n_names,
+                        r->embedding ? " and the embedding" : "", r->block, r->has_signs ? " after signs" : "");
+}
+
 setun_status st_bind(const st_directory *d, const st_spec *spec, st_hparams *h, st_bound_list *list, setun_error *err) {
   binder b = {.list = list, .d = d, .spec = spec, .h = h, .err = err};
   *list = (st_bound_list){.directory = d, .spec = spec, .h = h};
@@ -439,6 +468,7 @@ setun_status st_bind(const st_directory *d, const st_spec *spec, st_hparams *h, 
   if (s == SETUN_OK) s = check_layers(&b);
   if (s == SETUN_OK) s = check_factors(&b);
   if (s == SETUN_OK) s = check_unexpected(&b);
+  if (s == SETUN_OK) s = mark_rotated(&b);
   if (s != SETUN_OK) return s;
   list->embedding = (size_t)(find_embedding(list, ST_OF_MODEL) - list->items);
   list->head = h->tied ? list->embedding : (size_t)(find_embedding(list, ST_OF_HEAD) - list->items);

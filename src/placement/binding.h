@@ -14,6 +14,7 @@ typedef struct st_bound {
   bool stacked;     // one expert of a tensor of all
   bool guessed;     // floats that are ternary as far as their first rows say: see st_bound_finalize
   st_weight weight; // its shape, format, tensors and scales
+  bool rotated;     // its inputs are in a rotated basis, or its rows where it is the embedding
   uint32_t bias;    // of the module: 1 + its place in the list's `beside`; 0: none
   uint32_t norm;    // of the matrix's input, likewise
 } st_bound;

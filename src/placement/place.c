@@ -163,6 +163,25 @@ static setun_status place_matrix(st_loader *l, size_t index, st_linear *out, uin
   return report(l, &b->weight);
 }
 
+// The basis of inputs as wide as the weight's rows, made when the first matrix wants it.
+static setun_status find_basis(st_loader *l, const st_bound *b, const st_basis **basis) {
+  st_model *m = l->m;
+  uint32_t width = (uint32_t)b->weight.shape.columns;
+  const float *signs = st_rotation_signs(m->h.rotation, width);
+  if (!m->bases && !(m->bases = st_calloc(ST_MAX_BASES, sizeof *m->bases))) return st_fail_memory(l->err, "signs");
+  for (uint32_t i = 0; i < m->n_bases; i++) {
+    *basis = &m->bases[i];
+    if (m->bases[i].width == width) return SETUN_OK;
+  }
+  if (m->n_bases == ST_MAX_BASES) return st_fail(l->err, SETUN_ERROR_LIMIT, "%s: too many widths", b->weight.name);
+  st_basis *made = &m->bases[m->n_bases++];
+  *made = (st_basis){.width = width, .block = m->h.rotation->block};
+  *basis = made;
+  if (!signs) return SETUN_OK;
+  m->weight_bytes += width * sizeof(float);
+  return m->backend->vector_new(m->device, signs, width, &made->signs, l->err);
+}
+
 static setun_status place_beside(st_loader *l, const st_bound *b, st_linear *out) {
   const st_weight *beside = l->weights->beside;
   setun_status s = SETUN_OK;
@@ -181,6 +200,7 @@ static setun_status place_weight(st_loader *l, size_t index, st_decode_cost *cos
   } else {
     st_linear *to = st_model_linear(l->m, b->role, b->layer, b->expert);
     s = place_matrix(l, index, to, &bytes);
+    if (s == SETUN_OK && b->rotated) s = find_basis(l, b, &to->basis);
     if (s == SETUN_OK) s = place_beside(l, b, to);
   }
   if (s == SETUN_OK) st_count_decode(l, index, bytes, l->m->weight_bytes - before - bytes, cost);
@@ -192,6 +212,7 @@ static void finish_pieces(st_model *m) {
   for (uint32_t i = 0; i < m->n_head; i++) {
     m->head[i].bias = m->output.bias;
     m->head[i].norm = m->output.norm;
+    m->head[i].basis = m->output.basis;
   }
   if (!m->n_head) return;
   st_linear *last = &m->head[m->n_head - 1]; // whose product is there when all rows of the output are

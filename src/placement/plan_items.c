@@ -126,6 +126,9 @@ static setun_status plan_weight(planner *p, size_t index, st_decode_cost *cost) 
   l->plan->all += size.codes;
   l->m->backend->workload_add(l->m->device, &desc, &p->workload);
   if (b->norm && w->shape.columns > l->m->max_normed_columns) l->m->max_normed_columns = (uint32_t)w->shape.columns;
+  if (b->rotated && w->shape.columns > l->m->max_rotated_columns) {
+    l->m->max_rotated_columns = (uint32_t)w->shape.columns;
+  }
   if (index == l->weights->embedding) {
     l->plan->row_area = st_row_copy_bytes(l->m->backend, l->m->device, w, how.format, how.precision);
   }
@@ -240,6 +243,8 @@ setun_status st_plan_memory(st_loader *l) {
   p->n_layer = l->m->h.n_layer;
   p->spans = st_calloc(l->weights->n, sizeof *p->spans);
   if (!p->spans) return st_fail_memory(l->err, "the memory plan");
+  const st_rotation *r = l->m->h.rotation;
+  for (uint32_t i = 0; r && i < r->n_widths; i++) p->vectors += r->widths[i] * sizeof(float);
   for (size_t i = 0; i < l->weights->n && s == SETUN_OK; i++) s = plan_weight(&q, i, &cost);
   st_count_decode_end(&l->m->h, &cost);
   if (s == SETUN_OK) s = plan_head(l);

@@ -2,6 +2,7 @@
 #include "runtime/templates.h"
 
 #include "base/memory.h"
+#include "model/rotation.h"
 
 #include <string.h>
 
@@ -128,7 +129,8 @@ setun_status st_templates_load(const st_directory *d, st_templates *t, setun_err
 setun_status st_architecture_name(const st_directory *d, char **out, setun_error *err) {
   st_text name = {0};
   const st_json *type = st_json_get(d->config, "model_type");
-  if (st_json_is_string(type)) name = json_text(type);
+  const char *plain = st_rotation_plain_type(st_json_string(type));
+  if (plain) name = (st_text){plain, strlen(plain)};
   const st_meta *key = st_metadata_find(&d->metadata, "general.architecture");
   if (d->container == ST_GGUF && key && key->type == ST_META_STRING) name = key->as.text;
   *out = NULL;

@@ -58,7 +58,7 @@ PUBLIC_HEADERS = {
     "quantize": (),
     "synthetic": ("presets.h", "synthesis.h"),
     "placement": ("binding.h", "placement.h"),
-    "model": ("arch.h", "arch/archs.def", "forward.h", "hparams.h", "hparams_read.h", "hparams_write.h", "model.h", "roles.h",
+    "model": ("arch.h", "arch/archs.def", "forward.h", "hparams.h", "hparams_read.h", "hparams_write.h", "model.h", "roles.h", "rotation.h",
               "rope.h", "supply.h"),
     "format": ("builder.h", "directory.h", "gguf_keys.h", "gguf_writer.h", "metadata.h", "notices.h", "output_tensor.h",
                "safetensors_writer.h"),

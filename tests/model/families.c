@@ -258,6 +258,22 @@ GGUF(phi3, "phi3")
 GGUF(smollm3, "smollm3")
 GGUF(gemma3_plain, "gemma3-plain")
 GGUF(gemma3_multimodal, "gemma3-multimodal")
+HF(qwen3_ternary, "qwen3-ternary-rot") // what the rotated files were made of
+
+// Files in a rotated basis give what the model gives that was rotated.
+static void rotated(void **state) {
+  static const char *const files[][2] = {{"qwen3-rot", "qwen3"},
+                                         {"qwen3-rot-tied", "qwen3"},
+                                         {"qwen3-rot-identity", "qwen3"},
+                                         {"qwen3-ternary-rot-pq2", "qwen3-ternary-rot"},
+                                         {"qwen3-ternary-rot-ptq1", "qwen3-ternary-rot"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    char path[512];
+    snprintf(path, sizeof path, GOLDEN "gguf/%s.gguf", files[i][0]);
+    compare(path, "hf", files[i][1], 1e-4, 1e-4, 1);
+  }
+}
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -274,6 +290,8 @@ int main(void) {
       cmocka_unit_test(hf_bitnet_embed_qwen3),
       cmocka_unit_test(hf_bitnet_embed_gemma3),
       cmocka_unit_test(gguf_bitnet_embed_qwen3),
+      cmocka_unit_test(hf_qwen3_ternary),
+      cmocka_unit_test(rotated),
       cmocka_unit_test(gguf_llama3),
       cmocka_unit_test(gguf_llama3_sharded),
       cmocka_unit_test(gguf_qwen3),

@@ -93,10 +93,19 @@ static void check_model(const char *path, bool precise) {
 
 static void families(void **state) {
   (void)state;
-  static const char *const names[] = {
-      "hf/bitnet-auto",   "hf/bitnet-latent", "hf/bitnet-div", "hf/llama3-tied-sharded", "hf/qwen3",
-      "hf/gemma3",        "hf/mixtral",       "hf/gpt-oss",    "gguf/gemma3-plain.gguf", "gguf/olmoe-plain.gguf",
-      "gguf/gpt-oss.gguf"};
+  static const char *const names[] = {"hf/bitnet-auto",
+                                      "hf/bitnet-latent",
+                                      "hf/bitnet-div",
+                                      "hf/llama3-tied-sharded",
+                                      "hf/qwen3",
+                                      "hf/gemma3",
+                                      "hf/mixtral",
+                                      "hf/gpt-oss",
+                                      "gguf/gemma3-plain.gguf",
+                                      "gguf/olmoe-plain.gguf",
+                                      "gguf/gpt-oss.gguf",
+                                      "gguf/qwen3-rot.gguf",
+                                      "gguf/qwen3-rot-tied.gguf"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     char path[512];
     snprintf(path, sizeof path, GOLDEN "%s", names[i]);

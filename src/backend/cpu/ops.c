@@ -112,11 +112,13 @@ struct row_job {
   void (*row)(const row_job *job, size_t token);
   uint32_t n, heads, width, n_rot;
   const st_batch *batch;
-  float *x, *dst;         // [n][x_stride], [n][dst_stride]
-  float *y;               // [n][y_stride]; changed by nothing but what stores it
-  const float *norm;      // [width]
-  const float *table;     // [n_ctx][2][n_rot / 2] cosines and sines; NULL: none
-  const uint32_t *tokens; // [n]
+  float *x, *dst;              // [n][x_stride], [n][dst_stride]
+  float *y;                    // [n][y_stride]; changed by nothing but what stores it
+  const float *norm;           // [width]
+  const float *before, *after; // [width] signs; NULL: none
+  uint32_t block;              // of them
+  const float *table;          // [n_ctx][2][n_rot / 2] cosines and sines; NULL: none
+  const uint32_t *tokens;      // [n]
   size_t x_stride, y_stride, dst_stride;
   float value;
   bool interleaved;
@@ -186,6 +188,31 @@ static void norm_into(st_queue *q, const st_array *x, uint32_t n, uint32_t width
                       .x_stride = x->width,
                       .norm = norm->values,
                       .value = eps,
+                      .dst = dst->data,
+                      .dst_stride = dst->width});
+}
+
+static void hadamard_row(const row_job *j, size_t t) {
+  const float *x = j->x + t * j->x_stride;
+  float *dst = j->dst + t * j->dst_stride;
+  if (j->norm) j->q->kernels->rmsnorm(x, j->norm, j->width, j->value, dst);
+  j->q->kernels->hadamard(j->norm ? dst : x, j->before, j->after, j->width, j->block, dst);
+}
+
+static void hadamard(st_queue *q, const st_array *x, uint32_t first, uint32_t n, const st_hadamard_args *args,
+                     st_array *dst) {
+  run_rows(&(row_job){.q = q,
+                      .row = hadamard_row,
+                      .n = n,
+                      .heads = 1,
+                      .width = args->width,
+                      .block = args->block,
+                      .x = x->data + (size_t)first * x->width,
+                      .x_stride = x->width,
+                      .norm = args->norm ? args->norm->values : NULL,
+                      .value = args->eps,
+                      .before = args->before ? args->before->values : NULL,
+                      .after = args->after ? args->after->values : NULL,
                       .dst = dst->data,
                       .dst_stride = dst->width});
 }
@@ -434,7 +461,7 @@ static void attend_sinks(const attend_job *j, const st_attend *heads, uint32_t t
     one.n_tokens = 1;
     one.n_keys = j->args->n_sinks;
     one.window = 0;
-    const st_attend_part part = {.queries = st_attend_prepare(&one, m),
+    const st_attend_part part = {.queries = st_attend_prepare(j->q->kernels, &one, m),
                                  .scores = m->scores,
                                  .out = m->sums + i * heads->n_q * heads->head_dim,
                                  .state = states + 2 * i * heads->n_q};
@@ -455,12 +482,12 @@ static void attend_rotated(const attend_job *j, int thread, st_attend *heads, ui
   for (size_t index = parts.first; index < parts.last; index++) {
     bool far = has_far(j, position) && index < far_parts;
     heads->q = far ? rotated(j, j->args->q_far, token, first) : q;
-    if (index == parts.first || index == far_parts) queries = st_attend_prepare(heads, &m);
+    if (index == parts.first || index == far_parts) queries = st_attend_prepare(j->q->kernels, heads, &m);
     float *to = index == parts.first && !heads->merged ? m.sums : m.next;
     j->q->kernels->attend(heads, &(st_attend_part){index, queries, m.scores, to, to + states});
     st_attend_merge(heads, index, to, to + states, m.sums, m.sums + states);
   }
-  st_attend_finish(heads, m.sums, m.sums + states, attended(j, token, first));
+  st_attend_finish(j->q->kernels, heads, m.sums, m.sums + states, attended(j, token, first));
 }
 
 static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
@@ -526,7 +553,7 @@ static void attend_parts_part(void *context, int index, int threads) {
     const st_attend heads = heads_of(j, 0, 1, first, first + j->heads);
     st_attend_memory m = st_attend_memory_of(&heads, scratch_of(j, index));
     st_attend_part part = {.index = j->parts.first + i % parts, .scores = m.scores};
-    part.queries = st_attend_prepare(&heads, &m);
+    part.queries = st_attend_prepare(j->q->kernels, &heads, &m);
     part.out = partial_of(j, part.index, first, &part.state);
     j->q->kernels->attend(&heads, &part);
   }
@@ -541,7 +568,7 @@ static void merge_parts(const attend_job *j) {
       float *part_state, *part_sums = partial_of(j, part, first, &part_state);
       st_attend_merge(&heads, part, part_sums, part_state, sums, state);
     }
-    st_attend_finish(&heads, sums, state, attended(j, 0, first));
+    st_attend_finish(j->q->kernels, &heads, sums, state, attended(j, 0, first));
   }
 }
 
@@ -652,6 +679,7 @@ const st_backend st_backend_cpu = {
     .linear = linear,
     .rmsnorm = rmsnorm,
     .norm_into = norm_into,
+    .hadamard = hadamard,
     .rope = rope,
     .clip = clip,
     .cache_write = cache_write,

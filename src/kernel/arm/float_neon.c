@@ -16,6 +16,7 @@ void st_neon_init(st_kernels *k) {
   k->to_half = lanes_to_half;
   k->glu = lanes_glu;
   k->add = lanes_add;
+  k->hadamard = lanes_hadamard;
   lanes_fill_matmul_float(k);
   st_neon_int8(k);
 }

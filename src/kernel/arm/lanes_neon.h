@@ -115,6 +115,13 @@ LANES_INLINE vf vf_mul_by(vf a, const float *b) {
 LANES_INLINE vf vf_fma_by(vf a, const float *b, vf c) {
   return vf_fma(a, vf_set(*b), c);
 }
+// Lane l becomes what lane l ^ distance was; distance is 1, 2, 4 or 8.
+LANES_INLINE vf vf_swap(vf v, int distance) {
+  if (distance == 8) return (vf){{v.q[2], v.q[3], v.q[0], v.q[1]}};
+  if (distance == 4) return (vf){{v.q[1], v.q[0], v.q[3], v.q[2]}};
+  LANES_EACH v.q[i] = distance == 2 ? vextq_f32(v.q[i], v.q[i], 2) : vrev64q_f32(v.q[i]);
+  return v;
+}
 LANES_INLINE float vf_first(vf v) {
   return vgetq_lane_f32(v.q[0], 0);
 }

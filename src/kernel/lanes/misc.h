@@ -1,11 +1,12 @@
-// RMSNorm, RoPE, gates, additions and conversions in 16 lanes. Included by one file an instruction set, after its
-// lanes.
+// RMSNorm, RoPE, gates, additions, Hadamard matrices and conversions in 16 lanes. Included by one file an instruction
+// set, after its lanes.
 #ifndef SETUN_KERNEL_LANES_MISC_H
 #define SETUN_KERNEL_LANES_MISC_H
 
 #include "kernel/numbers.h"
 
 #include <math.h>
+#include <string.h>
 
 // e^x of n vectors in place, by st_ref_exp's steps. Step by step for all, since one vector's steps wait for each other.
 LANES_INLINE void lanes_exps(vf *x, size_t n) {
@@ -113,6 +114,68 @@ static void lanes_add(float *x, const float *y, float scale, size_t n) {
   size_t i = 0;
   for (; i + 16 <= n; i += 16) vf_store(x + i, vf_add(vf_load(x + i), vf_mul(s, vf_load(y + i))));
   if (i < n) vf_store_n(x + i, vf_add(vf_load_n(x + i, n - i), vf_mul(s, vf_load_n(y + i, n - i))), n - i);
+}
+
+// Lanes `distance` apart: the lower of two becomes their sum, the upper the lower less the upper.
+LANES_INLINE vf lanes_butterfly(vf v, int distance) {
+  static const float signs[4][16] = {{1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1},
+                                     {1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1},
+                                     {1, 1, 1, 1, -1, -1, -1, -1, 1, 1, 1, 1, -1, -1, -1, -1},
+                                     {1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}};
+  return vf_fma(v, vf_load(signs[distance == 1 ? 0 : distance == 2 ? 1 : distance == 4 ? 2 : 3]), vf_swap(v, distance));
+}
+
+// The steps within 16 lanes, of blocks that may be smaller, and the factor of all.
+LANES_INLINE vf lanes_butterflies(vf v, size_t block, vf scale) {
+  if (block > 8) v = lanes_butterfly(v, 8);
+  if (block > 4) v = lanes_butterfly(v, 4);
+  if (block > 2) v = lanes_butterfly(v, 2);
+  if (block > 1) v = lanes_butterfly(v, 1);
+  return vf_mul(v, scale);
+}
+
+// Steps `half` and half / 2 of a block together: 4 numbers of each.
+LANES_INLINE void lanes_two_steps(float *x, size_t n, size_t half) {
+  size_t quarter = half / 2;
+  for (size_t i = 0; i < n; i += 2 * half) {
+    for (float *p = x + i; p < x + i + quarter; p += 16) {
+      vf a = vf_load(p), b = vf_load(p + quarter), c = vf_load(p + half), d = vf_load(p + half + quarter);
+      vf ac = vf_add(a, c), bd = vf_add(b, d), less = vf_sub(a, c), rest = vf_sub(b, d);
+      vf_store(p, vf_add(ac, bd)), vf_store(p + quarter, vf_sub(ac, bd));
+      vf_store(p + half, vf_add(less, rest)), vf_store(p + half + quarter, vf_sub(less, rest));
+    }
+  }
+}
+
+// A block of 16 and more; or smaller blocks, as many as there are.
+static void lanes_transform(float *x, size_t n, size_t block, vf scale) {
+  size_t half = block / 2, i = 0;
+  for (; half >= 32; half /= 4) lanes_two_steps(x, n, half);
+  for (; half == 16 && i < n; i += 32) {
+    vf a = vf_load(x + i), b = vf_load(x + i + 16);
+    vf_store(x + i, lanes_butterflies(vf_add(a, b), 16, scale));
+    vf_store(x + i + 16, lanes_butterflies(vf_sub(a, b), 16, scale));
+  }
+  for (; i + 16 <= n; i += 16) vf_store(x + i, lanes_butterflies(vf_load(x + i), block, scale));
+  if (i < n) vf_store_n(x + i, lanes_butterflies(vf_load_n(x + i, n - i), block, scale), n - i);
+}
+
+LANES_INLINE void lanes_factors(const float *x, const float *factors, size_t n, float *out) {
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) vf_store(out + i, vf_mul(vf_load(x + i), vf_load(factors + i)));
+  if (i < n) vf_store_n(out + i, vf_mul(vf_load_n(x + i, n - i), vf_load_n(factors + i, n - i)), n - i);
+}
+
+static void lanes_hadamard(const float *x, const float *before, const float *after, size_t n, size_t block,
+                           float *out) {
+  vf scale = vf_set(1.0f / sqrtf((float)block));
+  size_t each = block < 16 ? n : block; // while a block is in the nearest cache
+  if (!before && out != x) memcpy(out, x, n * sizeof *out);
+  for (size_t i = 0; i < n; i += each) {
+    if (before) lanes_factors(x + i, before + i, each, out + i);
+    lanes_transform(out + i, each, block, scale);
+    if (after) lanes_factors(out + i, after + i, each, out + i);
+  }
 }
 
 static void lanes_to_half(const float *x, size_t n, uint16_t *out) {

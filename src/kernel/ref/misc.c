@@ -1,4 +1,5 @@
-// RMSNorm, RoPE, gated activations, the exponential, conversions, and the loops that measure ceilings.
+// RMSNorm, RoPE, gated activations, Hadamard matrices, the exponential, conversions, and the loops that measure
+// ceilings.
 #include "kernel/ref/ref.h"
 
 #include "base/float16.h"
@@ -87,6 +88,25 @@ void st_ref_glu(st_glu kind, const float *gate, const float *up, size_t n, float
 
 void st_ref_add(float *x, const float *y, float scale, size_t n) {
   for (size_t i = 0; i < n; i++) x[i] += scale * y[i];
+}
+
+static void transform_block(float *x, size_t n, float scale) {
+  for (size_t half = n / 2; half; half /= 2) {
+    for (size_t i = 0; i < n; i += 2 * half) {
+      for (size_t j = i; j < i + half; j++) {
+        float a = x[j], b = x[j + half];
+        x[j] = a + b, x[j + half] = a - b;
+      }
+    }
+  }
+  for (size_t i = 0; i < n; i++) x[i] *= scale;
+}
+
+void st_ref_hadamard(const float *x, const float *before, const float *after, size_t n, size_t block, float *out) {
+  float scale = 1.0f / sqrtf((float)block);
+  for (size_t i = 0; i < n; i++) out[i] = before ? x[i] * before[i] : x[i];
+  for (size_t i = 0; i < n; i += block) transform_block(out + i, block, scale);
+  for (size_t i = 0; i < n && after; i++) out[i] *= after[i];
 }
 
 void st_ref_to_half(const float *x, size_t n, uint16_t *out) {

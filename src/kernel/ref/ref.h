@@ -6,7 +6,6 @@
 
 enum { ST_REF_TILE = 8 }; // tokens that are interleaved in the scalar table's inputs
 
-
 size_t st_ref_input_bytes(st_activation kind, size_t tokens, size_t columns);
 float st_ref_quantize_token(const float *x, size_t n, int8_t *codes, int32_t *sum);
 size_t st_ref_prepare_unit(st_activation kind, size_t tokens);
@@ -24,6 +23,7 @@ void st_ref_rope(float *x, const float *cosine, const float *sine, size_t n, boo
 void st_ref_to_half(const float *x, size_t n, uint16_t *out);
 void st_ref_glu(st_glu kind, const float *gate, const float *up, size_t n, float *out);
 void st_ref_add(float *x, const float *y, float scale, size_t n);
+void st_ref_hadamard(const float *x, const float *before, const float *after, size_t n, size_t block, float *out);
 uint64_t st_ref_peak_int8(uint64_t n);
 uint64_t st_ref_peak_float(uint64_t n);
 uint64_t st_ref_read(const void *buffer, size_t bytes);

@@ -14,6 +14,7 @@ void st_scalar_init(st_kernels *t) {
       .to_half = st_ref_to_half,
       .glu = st_ref_glu,
       .add = st_ref_add,
+      .hadamard = st_ref_hadamard,
       .peak_int8 = st_ref_peak_int8,
       .peak_float = st_ref_peak_float,
       .read = st_ref_read,

@@ -16,6 +16,7 @@ void st_avx2_init(st_kernels *k) {
   k->to_half = lanes_to_half;
   k->glu = lanes_glu;
   k->add = lanes_add;
+  k->hadamard = lanes_hadamard;
   lanes_fill_matmul_float(k);
   st_avx2_int8(k);
 }

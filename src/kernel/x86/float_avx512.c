@@ -21,6 +21,7 @@ void st_avx512_init(st_kernels *k) {
   k->to_half = lanes_to_half;
   k->glu = lanes_glu;
   k->add = lanes_add;
+  k->hadamard = lanes_hadamard;
   lanes_fill_matmul_float(k);
   st_avx512_int8(k);
 }

@@ -110,6 +110,13 @@ LANES_INLINE vf vf_abs(vf x) {
   const __m256 sign = _mm256_set1_ps(-0.0f);
   return (vf){_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
 }
+// Lane l becomes what lane l ^ distance was; distance is 1, 2, 4 or 8.
+LANES_INLINE vf vf_swap(vf x, int distance) {
+  if (distance == 8) return (vf){x.b, x.a};
+  if (distance == 4) return (vf){_mm256_permute2f128_ps(x.a, x.a, 1), _mm256_permute2f128_ps(x.b, x.b, 1)};
+  if (distance == 2) return (vf){_mm256_permute_ps(x.a, 0x4E), _mm256_permute_ps(x.b, 0x4E)};
+  return (vf){_mm256_permute_ps(x.a, 0xB1), _mm256_permute_ps(x.b, 0xB1)};
+}
 // x < y ? yes : no
 LANES_INLINE vf vf_choose(vf x, vf y, vf yes, vf no) {
   return (vf){_mm256_blendv_ps(no.a, yes.a, _mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ)),

@@ -100,6 +100,13 @@ LANES_INLINE float vf_most(vf a) {
   return _mm512_reduce_max_ps(a);
 }
 
+// Lane l becomes what lane l ^ distance was; distance is 1, 2, 4 or 8.
+LANES_INLINE vf vf_swap(vf a, int distance) {
+  if (distance == 8) return _mm512_shuffle_f32x4(a, a, 0x4E);
+  if (distance == 4) return _mm512_shuffle_f32x4(a, a, 0xB1);
+  return distance == 2 ? _mm512_permute_ps(a, 0x4E) : _mm512_permute_ps(a, 0xB1);
+}
+
 // a < b ? yes : no
 LANES_INLINE vf vf_choose(vf a, vf b, vf yes, vf no) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);

@@ -4,6 +4,7 @@
 #include "base/float16.h"
 #include "base/memory.h"
 #include "kernel/attend.h"
+#include "kernel/ref/ref.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -149,7 +150,7 @@ static double query_in_double(const st_attend *a, const float *q, double *out) {
   for (size_t d = 0; d < dim; d++) out[d] = (double)q[d] * (double)a->scale, row[d] = q[d] * a->scale;
   if (st_kv_format_of(a->keys)->rotated) {
     rotate_in_double(out, dim, exact);
-    st_kv_rotate(row, dim);
+    st_ref_hadamard(row, NULL, NULL, dim, dim & (~dim + 1), row);
     for (size_t d = 0; d < dim; d++) within("rotation", d, row[d], exact[d], 0x1p-20), out[d] = (double)row[d];
   }
   for (size_t d = 0; d < dim; d++) largest = fmax(largest, fabs(out[d]));
@@ -247,7 +248,7 @@ static void run_parts(const st_kernels *k, const st_attend *all, float *out) {
     if (a.sinks) a.sinks += head;
     void *scratch = st_aligned_alloc(st_attend_scratch(a.keys, tokens, a.head_dim));
     st_attend_memory m = st_attend_memory_of(&a, scratch);
-    const st_attend_codes *queries = st_attend_prepare(&a, &m);
+    const st_attend_codes *queries = st_attend_prepare(k, &a, &m);
     for (size_t i = n; i-- > 0;) {
       float *to = sums + i * tokens * each;
       k->attend(&a, &(st_attend_part){parts.first + i, queries, m.scores, to, to + tokens * a.head_dim});
@@ -256,7 +257,7 @@ static void run_parts(const st_kernels *k, const st_attend *all, float *out) {
       float *from = sums + i * tokens * each;
       st_attend_merge(&a, parts.first + i, from, from + tokens * a.head_dim, sums, sums + tokens * a.head_dim);
     }
-    st_attend_finish(&a, sums, sums + tokens * a.head_dim, out + head * a.q_stride);
+    st_attend_finish(k, &a, sums, sums + tokens * a.head_dim, out + head * a.q_stride);
     st_free(scratch);
   }
   st_free(sums);

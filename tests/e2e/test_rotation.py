@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Weights in a rotated basis: what declares it is honoured whole or refused by name, adapters work beside it, and
+conversions keep it or undo it. tests/model/families.c compares the files with the reference outputs."""
+import array
+import json
+import os
+import random
+import struct
+import tempfile
+
+import gguf
+from support import GOLDEN, Case, main, read_safetensors, setun
+
+PLAIN = os.path.join(GOLDEN, "gguf", "qwen3.gguf")
+ROTATED, TIED, IDENTITY = (os.path.join(GOLDEN, "gguf", f"qwen3-rot{kind}.gguf") for kind in ("", "-tied", "-identity"))
+TERNARY = os.path.join(GOLDEN, "gguf", "qwen3-ternary-rot-pq2.gguf")
+IDS = ",".join(str(i) for i in range(3, 40))
+KEY = "prism.hadamard."
+
+
+class RotationTest(Case):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def logits(self, model, *args):
+        out = self.path("logits")
+        self.good("logits", model, "--ids", IDS, "--precise", "-o", out, *args)
+        return read_safetensors(out)["logits"][1]
+
+    def worst(self, a, b):
+        return max(abs(x - y) for x, y in zip(a, b))
+
+    def refused(self, changes, *mentions, source=ROTATED):
+        path = self.path("edited.gguf")
+        gguf.edit(source, path, {KEY + name: value for name, value in changes.items()})
+        result = setun("logits", path, "--ids", IDS, "-o", self.path("logits"))
+        text = result.stderr.decode()
+        self.assertEqual(result.returncode, 1, text)
+        for mention in mentions:
+            self.assertIn(mention, text)
+
+    def test_refused(self):
+        names = [n.decode() for n in gguf.read_array(ROTATED, KEY + "weight_names")]
+        widths, signs = (gguf.read_array(ROTATED, KEY + name) for name in ("sign_widths", "sign_values"))
+        for name in ("version", "block_size", "transform", "axis", "sign_mode", "sign_widths", "sign_values", "weight_names"):
+            self.refused({name: None}, KEY + name, "found")
+        for name, values in {
+                "version": (0, 3), "block_size": (0, 3, 96, 4096), "transform": ("walsh", 1), "axis": ("output", 1),
+                "sign_mode": ("random", "identity", 1), "tied_output": (True, 1), "gdn_v_grouped": (1,), "another": (1, "x"),
+                "sign_widths": (widths[:-1], widths + widths[:1], widths[:-1] + [7], "x", ["a"]),
+                "sign_values": (signs[:-1], signs + [1], [2] + signs[1:], [0] + signs[1:], "x"),
+                "inverse_weight_names": (["output.weight"], ["token_embd.weight"] * 2, "token_embd.weight", [1])}.items():
+            for value in values:
+                self.refused({name: value}, KEY)
+        for listed in ([], names + names[:1], names + ["blk.9.attn_q.weight"], names + ["blk.0.attn_norm.weight"],
+                       names + ["token_embd.weight"], names + ["blk.0.ffn_gate_inp.weight"], names + ["other.weight"], [1]):
+            self.refused({"weight_names": (gguf.STRING, listed) if not listed else listed}, KEY)
+        self.refused({"tied_output": None, "version": 1}, KEY + "tied_output", source=TIED)
+        self.refused({"inverse_weight_names": None}, KEY + "inverse_weight_names", source=TIED)
+        self.refused({"version": 2, "tied_output": True}, KEY + "tied_output")
+
+    def test_shown(self):
+        notices = json.loads(self.good("inspect", TIED, "--json"))["notices"]
+        self.assertTrue(any("in a rotated basis" in n and "the embedding" in n for n in notices), notices)
+        self.assertTrue(any("in a rotated basis" in n for n in json.loads(self.good("inspect", IDENTITY, "--json"))["notices"]))
+
+    def test_ignored_it_is_another_model(self):
+        plain = self.logits(PLAIN)
+        self.assertLess(self.worst(self.logits(ROTATED), plain), 1e-4)
+        self.assertGreater(self.worst(self.logits(ROTATED, "--ignore-key", KEY + "*"), plain), 1e-2)
+
+    def test_adapters(self):
+        """Adapters see plain activations, beside rotated matrices and a rotated head as beside plain ones."""
+        draw, tensors = random.Random(5), []
+        dims = gguf.read(PLAIN)[1]
+        for name in ("blk.0.attn_q", "blk.0.attn_k", "blk.1.attn_output", "blk.1.ffn_gate", "blk.0.ffn_down"):
+            columns, rows = dims[name + ".weight"][0]
+            for part, shape in (("a", [columns, 4]), ("b", [4, rows])):
+                values = array.array("f", (draw.gauss(0, 0.2) for _ in range(shape[0] * shape[1])))
+                tensors.append((f"{name}.weight.lora_{part}", shape, gguf.F32_TYPE, values.tobytes()))
+        adapter = self.path("adapter.gguf")
+        gguf.write(adapter, tensors, [("general.type", "adapter"), ("general.architecture", "qwen3"), ("adapter.type", "lora"),
+                                      ("adapter.lora.alpha", 8.0)])
+        plain, without = self.logits(PLAIN, "--lora", adapter), self.logits(PLAIN)
+        self.assertGreater(self.worst(plain, without), 1e-2)
+        for model in (ROTATED, TIED, IDENTITY):
+            self.assertLess(self.worst(self.logits(model, "--lora", adapter), plain), 1e-4, model)
+
+
+if __name__ == "__main__":
+    main()
