@@ -121,7 +121,9 @@ static bool make_choices(job *j, problem *p) {
   return true;
 }
 
-void job_submit(job *j) {
+// Makes the choices, checks that everything fits, and hands the job to the engine; on failure the exchange is answered.
+// The job is taken.
+static void job_submit(job *j) {
   problem p = {0};
   bool fine = true;
   if (!j->n_prompts) fine = invalid(&p, "prompt", "expected a prompt, found none");

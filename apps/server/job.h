@@ -106,9 +106,6 @@ void job_free(job *j);
 bool job_add_prompt(job *j, setun_token *ids, size_t n, problem *p);
 // Tokenizes a text for job_add_prompt; `flags` as for setun_tokenize.
 setun_token *prompt_tokens_of(const server *s, const char *text, size_t length, int flags, size_t *n, problem *p);
-// Makes the choices, checks that everything fits, and hands the job to the engine; on failure the exchange is answered.
-// The job is taken.
-void job_submit(job *j);
 
 // Reads a body into a job. False: `p` says why.
 typedef bool (*read_fn)(job *j, const st_json *body, problem *p);

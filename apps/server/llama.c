@@ -284,11 +284,6 @@ static bool find_gap_tokens(const server *s, gap_ids *ids) {
   return false;
 }
 
-bool can_infill(const server *s) {
-  gap_ids ids;
-  return find_gap_tokens(s, &ids);
-}
-
 typedef struct id_list {
   setun_token *data;
   size_t n;

@@ -190,7 +190,8 @@ static bool read_field(const st_json *v, const field *f, generation *g, problem 
   return true;
 }
 
-bool read_fields(const st_json *body, const field *fields, generation *g, problem *p) {
+// Reads the fields of a table that the body has; null leaves the default. False: `p` says why.
+static bool read_fields(const st_json *body, const field *fields, generation *g, problem *p) {
   for (const field *f = fields; f->name; f++) {
     const st_json *v = st_json_get(body, f->name);
     if (v && !read_field(v, f, g, p)) return false;
@@ -235,7 +236,7 @@ bool read_stops(const st_json *body, const char *key, generation *g, problem *p)
   return true;
 }
 
-bool read_breakers(const st_json *body, generation *g, problem *p) {
+static bool read_breakers(const st_json *body, generation *g, problem *p) {
   const char *key = "dry_sequence_breakers";
   const st_json *v = st_json_get(body, key);
   if (!v) return true;
@@ -308,7 +309,8 @@ static bool read_pair(const server *s, const st_json *pair, generation *g, probl
   return add_bias(s, st_json_number(token), bias, g, p);
 }
 
-bool read_biases(const server *s, const st_json *body, generation *g, problem *p) {
+// logit_bias: an object, or pairs.
+static bool read_biases(const server *s, const st_json *body, generation *g, problem *p) {
   const st_json *v = st_json_get(body, "logit_bias");
   if (!v) return true;
   if (st_json_is_object(v)) {

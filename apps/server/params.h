@@ -64,13 +64,8 @@ extern const field sampling_fields[], openai_fields[], llama_fields[];
 
 // The server's defaults.
 void generation_default(const server *s, generation *g);
-// Reads the fields of a table that the body has; null leaves the default. False: `p` says why.
-bool read_fields(const st_json *body, const field *fields, generation *g, problem *p);
-// What has several forms: stop texts (a text or an array, of one or several members), logit_bias (an object, or pairs),
-// dry_sequence_breakers.
+// Stop texts: a text or an array, of one or several members.
 bool read_stops(const st_json *body, const char *key, generation *g, problem *p);
-bool read_biases(const server *s, const st_json *body, generation *g, problem *p);
-bool read_breakers(const st_json *body, generation *g, problem *p);
 
 // The fields of some tables, ended by NULL, and what has several forms: stop, logit_bias, dry_sequence_breakers.
 bool read_generation(const server *s, const st_json *body, const field *const *tables, generation *g, problem *p);

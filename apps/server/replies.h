@@ -22,8 +22,6 @@ news take_news(choice *c);
 char *prompt_text(const job *j, const prompt *p, bool whole, size_t *length);
 // How text is generated, as llama.cpp says it (llama.c).
 st_json settings_value(st_json *root, const generation *g);
-// Whether the model has tokens for a gap in a text (llama.c).
-bool can_infill(const server *s);
 // A member of the document: a token's text; null where `id` is negative (tokens.c).
 void put_token_text(const server *s, st_json *root, const char *key, setun_token id);
 // Sends the bytes of "[DONE]".

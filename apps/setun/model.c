@@ -60,7 +60,8 @@ void progress_end(progress_line *p) {
   p->shown = false;
 }
 
-bool progress_callback(double fraction, void *line) {
+// A setun_progress_fn that shows a progress_line and never asks to cancel.
+static bool progress_callback(double fraction, void *line) {
   progress_show(line, fraction);
   return true;
 }

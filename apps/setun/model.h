@@ -132,8 +132,6 @@ typedef struct progress_line {
 void progress_begin(progress_line *p, const char *what);
 void progress_show(progress_line *p, double fraction);
 void progress_end(progress_line *p);
-// A setun_progress_fn that shows a progress_line and never asks to cancel.
-bool progress_callback(double fraction, void *line);
 // Evaluates a prompt, with such a line where `shown`.
 setun_status evaluate_prompt(setun_session *session, const setun_token *ids, size_t n, bool shown, setun_error *error);
 

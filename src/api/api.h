@@ -110,9 +110,5 @@ setun_status st_api_open_synthetic(const setun_synthesis_params *params, const s
 // A `next` that loads the weights.
 setun_status st_api_load_weights(setun_model *model, const st_directory *directory, const setun_model_params *params,
                                  void *context, setun_error *err);
-// A `next` that makes the plan, an st_memory_plan, which is `context`.
-setun_status st_api_make_plan(setun_model *model, const st_directory *directory, const setun_model_params *params,
-                              void *context, setun_error *err);
-setun_plan st_api_plan_of(const st_memory_plan *plan);
 
 #endif

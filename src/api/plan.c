@@ -4,7 +4,7 @@
 #include "base/process.h"
 #include "base/system_memory.h"
 
-setun_plan st_api_plan_of(const st_memory_plan *p) {
+static setun_plan plan_of(const st_memory_plan *p) {
   return (setun_plan){.budget = p->budget,
                       .least = p->least,
                       .total = st_memory_plan_total(p),
@@ -29,7 +29,8 @@ setun_plan st_api_plan_of(const st_memory_plan *p) {
                       .cache_pages = p->pages};
 }
 
-setun_status st_api_make_plan(setun_model *m, const st_directory *d, const setun_model_params *p, void *context,
+// A `next` (st_next_fn) that makes the plan, an st_memory_plan, which is `context`.
+static setun_status make_plan(setun_model *m, const st_directory *d, const setun_model_params *p, void *context,
                               setun_error *err) {
   st_placement_options options = st_placement_options_of(p, &m->log);
   return st_placement_plan(d, &options, context, err);
@@ -37,7 +38,7 @@ setun_status st_api_make_plan(setun_model *m, const st_directory *d, const setun
 
 // Fills in a plan whose struct was checked, also one whose budget is too small, and frees what it was made from.
 static void fill_plan(setun_status status, st_memory_plan *made, setun_plan *plan) {
-  const setun_plan found = st_api_plan_of(made);
+  const setun_plan found = plan_of(made);
   if (status == SETUN_OK || status == SETUN_ERROR_MEMORY) st_fill(plan, &found, sizeof found, "plan", NULL);
   st_memory_plan_free(made);
 }
@@ -48,7 +49,7 @@ setun_status setun_model_plan(const char *path, const setun_model_params *params
   setun_model *model = NULL;
   setun_status s = st_check_struct(plan, sizeof *plan, "plan", error);
   if (s != SETUN_OK) return s;
-  s = st_api_open(path, params, NULL, st_api_make_plan, &made, &made, &model, error);
+  s = st_api_open(path, params, NULL, make_plan, &made, &made, &model, error);
   fill_plan(s, &made, plan);
   setun_model_free(model);
   return s;
@@ -60,7 +61,7 @@ setun_status setun_model_plan_synthetic(const setun_synthesis_params *params, co
   setun_model *model = NULL;
   setun_status s = st_check_struct(plan, sizeof *plan, "plan", error);
   if (s != SETUN_OK) return s;
-  s = st_api_open_synthetic(params, model_params, st_api_make_plan, &made, &made, &model, error);
+  s = st_api_open_synthetic(params, model_params, make_plan, &made, &made, &model, error);
   fill_plan(s, &made, plan);
   setun_model_free(model);
   return s;
@@ -69,7 +70,7 @@ setun_status setun_model_plan_synthetic(const setun_synthesis_params *params, co
 setun_status setun_model_get_plan(const setun_model *model, setun_plan *plan, setun_error *error) {
   ST_NEED(model);
   if (!model->placement) return st_fail(error, SETUN_ERROR_STATE, "plan: expected a model, found a vocabulary only");
-  const setun_plan found = st_api_plan_of(&model->placement->plan);
+  const setun_plan found = plan_of(&model->placement->plan);
   return ST_FILL(plan, &found);
 }
 

@@ -31,8 +31,8 @@ static setun_status wrong_kind(const char *key, const char *expected, const st_j
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected %s, found %s", key, expected, st_json_kind(value));
 }
 
-setun_status st_json_u64(const st_json *object, const char *key, uint64_t low, uint64_t high, uint64_t *out,
-                         setun_error *err) {
+static setun_status read_u64(const st_json *object, const char *key, uint64_t low, uint64_t high, uint64_t *out,
+                             setun_error *err) {
   const st_json *value = st_json_get(object, key);
   if (!value) return SETUN_OK;
   if (!st_json_is_number(value)) return wrong_kind(key, "an integer", value, err);
@@ -49,7 +49,7 @@ setun_status st_json_u64(const st_json *object, const char *key, uint64_t low, u
 setun_status st_json_u32(const st_json *object, const char *key, uint32_t low, uint32_t high, uint32_t *out,
                          setun_error *err) {
   uint64_t wide = *out;
-  setun_status s = st_json_u64(object, key, low, high, &wide, err);
+  setun_status s = read_u64(object, key, low, high, &wide, err);
   if (s == SETUN_OK) *out = (uint32_t)wide;
   return s;
 }

@@ -122,8 +122,6 @@ const st_json *st_json_get(const st_json *object, const char *key);
 // a number that is not an integer, or one outside [low, high] is an error that names the key and what was found.
 setun_status st_json_u32(const st_json *object, const char *key, uint32_t low, uint32_t high, uint32_t *out,
                          setun_error *err);
-setun_status st_json_u64(const st_json *object, const char *key, uint64_t low, uint64_t high, uint64_t *out,
-                         setun_error *err);
 setun_status st_json_f32(const st_json *object, const char *key, float *out, setun_error *err);
 setun_status st_json_bool(const st_json *object, const char *key, bool *out, setun_error *err);
 // The string lives as long as the document.

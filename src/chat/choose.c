@@ -32,7 +32,7 @@ bool st_templates_add(st_templates *t, st_text name, st_text text, const char *o
   return true;
 }
 
-const st_named_template *st_templates_find(const st_templates *t, const char *name) {
+static const st_named_template *find_template(const st_templates *t, const char *name) {
   for (size_t i = 0; i < t->n; i++) {
     if (!strcmp(t->items[i].name, name)) return &t->items[i];
   }
@@ -129,9 +129,9 @@ static setun_status no_such(const st_templates *templates, const char *name, set
 
 setun_status st_choose_template(const st_templates *templates, const st_chat_model *model, const char *name, bool tools,
                                 const st_log *log, st_chosen_template *out, setun_error *err) {
-  const st_named_template *own = name ? st_templates_find(templates, name) : NULL;
-  if (!name && tools) own = st_templates_find(templates, "tool_use");
-  if (!name && !own) own = st_templates_find(templates, "default");
+  const st_named_template *own = name ? find_template(templates, name) : NULL;
+  if (!name && tools) own = find_template(templates, "tool_use");
+  if (!name && !own) own = find_template(templates, "default");
   if (name && !own) return no_such(templates, name, err);
   if (!own && templates->n) return no_such(templates, "default", err);
   const family *f = find_family(model);

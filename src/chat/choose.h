@@ -23,7 +23,6 @@ typedef struct st_templates {
 void st_templates_free(st_templates *t);
 // Adds copies, unless the name is there already: the first one counts. False: out of memory.
 bool st_templates_add(st_templates *t, st_text name, st_text text, const char *origin);
-const st_named_template *st_templates_find(const st_templates *t, const char *name); // NULL: none
 
 // What is known of the model.
 typedef struct st_chat_model {

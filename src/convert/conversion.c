@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void st_conversion_free(st_conversion *plan) {
+static void free_conversion(st_conversion *plan) {
   for (size_t i = 0; i < plan->n_items; i++) st_item_free(&plan->items[i]);
   st_free(plan->items);
   st_bound_list_free(&plan->weights);
@@ -364,8 +364,9 @@ static setun_status check_done(const st_conversion *p, setun_error *err) {
 
 // ---- the whole -----------------------------------------------------------------------------------------------------
 
-setun_status st_conversion_make(const st_directory *d, bool to_gguf, const st_convert_options *o, st_conversion *plan,
-                                setun_error *err) {
+// Makes the whole plan; freed with free_conversion, also after a failure.
+static setun_status make_conversion(const st_directory *d, bool to_gguf, const st_convert_options *o,
+                                    st_conversion *plan, setun_error *err) {
   st_conversion *p = plan;
   *p = (st_conversion){.d = d, .o = o, .from_gguf = d->container == ST_GGUF, .to_gguf = to_gguf};
   setun_status s = read_family(p, err);
@@ -424,8 +425,8 @@ setun_status st_convert(const st_directory *source, const char *target, const st
   bool to_gguf = st_is_gguf_name(target);
   st_conversion plan = {0};
   setun_status s = check_target(source, to_gguf, options, err);
-  if (s == SETUN_OK) s = st_conversion_make(source, to_gguf, options, &plan, err);
+  if (s == SETUN_OK) s = make_conversion(source, to_gguf, options, &plan, err);
   if (s == SETUN_OK) s = to_gguf ? st_write_gguf(&plan, target, err) : st_write_huggingface(&plan, target, err);
-  st_conversion_free(&plan);
+  free_conversion(&plan);
   return s;
 }

@@ -77,7 +77,6 @@ void st_item_reader_close(st_item_reader *r);
 
 // Rows [row, row + count) of the item, all within it.
 setun_status st_item_floats(st_item_reader *r, uint64_t row, uint64_t count, float *out, setun_error *err);
-setun_status st_item_bytes(st_item_reader *r, uint64_t row, uint64_t count, void *out, setun_error *err);
 // As int8 [count, columns] with a scale for every `group` weights of a row.
 setun_status st_item_trits(st_item_reader *r, uint64_t row, uint64_t count, uint64_t group, int8_t *trits,
                            float *scales, setun_error *err);
@@ -107,11 +106,6 @@ typedef struct st_conversion {
   uint64_t alignment;             // of the tensors in a GGUF file
   uint64_t work_done, work_total; // for progress: weights read
 } st_conversion;
-
-// Makes the whole plan; freed with st_conversion_free, also after a failure.
-setun_status st_conversion_make(const st_directory *d, bool to_gguf, const st_convert_options *o, st_conversion *plan,
-                                setun_error *err);
-void st_conversion_free(st_conversion *plan);
 
 // Adds an empty item at the end; NULL: out of memory.
 st_item *st_conversion_add(st_conversion *plan);

@@ -92,7 +92,7 @@ setun_status st_item_floats(st_item_reader *r, uint64_t row, uint64_t count, flo
   return SETUN_OK;
 }
 
-setun_status st_item_bytes(st_item_reader *r, uint64_t row, uint64_t count, void *out, setun_error *err) {
+static setun_status item_bytes(st_item_reader *r, uint64_t row, uint64_t count, void *out, setun_error *err) {
   uint64_t bytes = st_format_row_bytes(r->item->format, r->item->shape.columns);
   char *to = out;
   while (count) {
@@ -230,7 +230,7 @@ static setun_status write_rows(st_conversion *p, const st_item *item, st_output 
   for (uint64_t row = 0; row < item->shape.rows && s == SETUN_OK; row += chunk) {
     uint64_t n = item->shape.rows - row < chunk ? item->shape.rows - row : chunk;
     st_strip strip = {.row = row, .count = n, .offset = row * row_bytes, .bytes = n * row_bytes};
-    s = values ? st_item_floats(&r, row, n, x, err) : st_item_bytes(&r, row, n, bytes, err);
+    s = values ? st_item_floats(&r, row, n, x, err) : item_bytes(&r, row, n, bytes, err);
     if (s == SETUN_OK && values) {
       item->format->ops->encode(item->format, item->shape, &strip, x, bytes);
       int64_t bad = st_format_check_scales(item->format, bytes, strip.bytes);

@@ -25,8 +25,6 @@ setun_status st_builder_part(st_builder *b, const char *path, uint32_t *part, se
 // Adds a copy of *tensor, whose name is copied too (`length` bytes, checked here: see st_name_check).
 setun_status st_builder_tensor(st_builder *b, const st_tensor *tensor, const char *name, size_t length,
                                setun_error *err);
-// Builds the index by name: a name that occurs twice is an error.
-setun_status st_builder_finish(st_builder *b, setun_error *err);
 
 // A key or a tensor's name: 1 to ST_NAME_MOST bytes of valid UTF-8 without control characters, so that it can stand in
 // a message. `what` says whose name it is ("tensor 12").

@@ -72,7 +72,8 @@ setun_status st_builder_tensor(st_builder *b, const st_tensor *tensor, const cha
   return SETUN_OK;
 }
 
-setun_status st_builder_finish(st_builder *b, setun_error *err) {
+// Builds the index by name: a name that occurs twice is an error.
+static setun_status index_names(st_builder *b, setun_error *err) {
   st_directory *d = b->directory;
   d->by_name = st_map_new(d->n_tensors);
   if (!d->by_name) return st_fail_memory(err, "the tensor directory");
@@ -208,7 +209,7 @@ setun_status st_directory_open(const char *path, const st_open_options *options,
   setun_status s = b.options->source            ? st_gguf_open(&b, path, err)
                    : st_path_is_directory(path) ? st_huggingface_open(&b, path, err)
                                                 : open_file(&b, path, err);
-  if (s == SETUN_OK && (s = st_builder_finish(&b, err)) != SETUN_OK) st_fail_in(err, s, "%s", path);
+  if (s == SETUN_OK && (s = index_names(&b, err)) != SETUN_OK) st_fail_in(err, s, "%s", path);
   if (s == SETUN_OK) s = st_ignore_keys(&b, err);
   if (s != SETUN_OK) {
     st_directory_free(d);

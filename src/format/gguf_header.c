@@ -14,7 +14,8 @@ enum { FIRST_WINDOW = 1 << 16 };
 // own.
 enum { PAIR_LEAST = 8 + 4 + 1 };
 
-setun_status st_gguf_need(st_gguf_header *h, uint64_t n, const char *what, setun_error *err) {
+// Makes `n` bytes at `at` available, or fails naming `what` they belong to.
+static setun_status need(st_gguf_header *h, uint64_t n, const char *what, setun_error *err) {
   if (n <= h->have - h->at) return SETUN_OK;
   uint64_t left = h->file->size - h->at;
   if (n > left) {
@@ -38,7 +39,7 @@ setun_status st_gguf_need(st_gguf_header *h, uint64_t n, const char *what, setun
 }
 
 setun_status st_gguf_u32(st_gguf_header *h, const char *what, uint32_t *out, setun_error *err) {
-  setun_status s = st_gguf_need(h, sizeof *out, what, err);
+  setun_status s = need(h, sizeof *out, what, err);
   if (s != SETUN_OK) return s;
   memcpy(out, h->data + h->at, sizeof *out);
   h->at += sizeof *out;
@@ -46,7 +47,7 @@ setun_status st_gguf_u32(st_gguf_header *h, const char *what, uint32_t *out, set
 }
 
 setun_status st_gguf_u64(st_gguf_header *h, const char *what, uint64_t *out, setun_error *err) {
-  setun_status s = st_gguf_need(h, sizeof *out, what, err);
+  setun_status s = need(h, sizeof *out, what, err);
   if (s != SETUN_OK) return s;
   memcpy(out, h->data + h->at, sizeof *out);
   h->at += sizeof *out;
@@ -56,7 +57,7 @@ setun_status st_gguf_u64(st_gguf_header *h, const char *what, uint64_t *out, set
 setun_status st_gguf_string(st_gguf_header *h, const char *what, size_t *at, size_t *length, setun_error *err) {
   uint64_t n;
   setun_status s = st_gguf_u64(h, what, &n, err);
-  if (s == SETUN_OK) s = st_gguf_need(h, n, what, err);
+  if (s == SETUN_OK) s = need(h, n, what, err);
   if (s != SETUN_OK) return s;
   *at = h->at;
   *length = (size_t)n;
@@ -67,7 +68,7 @@ setun_status st_gguf_string(st_gguf_header *h, const char *what, size_t *at, siz
 // A number or a boolean into the item.
 static setun_status parse_number(st_gguf_header *h, st_meta *item, setun_error *err) {
   size_t n = st_meta_bytes(item->type);
-  setun_status s = st_gguf_need(h, n, item->key, err);
+  setun_status s = need(h, n, item->key, err);
   if (s != SETUN_OK) return s;
   st_meta view = {.type = ST_META_ARRAY, .element = item->type, .count = 1, .as.values = h->data + h->at};
   uint64_t bits = 0;
@@ -110,7 +111,7 @@ static setun_status parse_array(st_gguf_header *h, st_meta *item, setun_error *e
                    item->key, item->count, least, left);
   }
   if (element != ST_META_STRING) {
-    s = st_gguf_need(h, bytes, item->key, err);
+    s = need(h, bytes, item->key, err);
     if (s == SETUN_OK) h->at += (size_t)bytes;
     return s;
   }

@@ -13,8 +13,6 @@ typedef struct st_gguf_header {
   size_t have, at;
 } st_gguf_header;
 
-// Makes `n` bytes at `at` available, or fails naming `what` they belong to.
-setun_status st_gguf_need(st_gguf_header *h, uint64_t n, const char *what, setun_error *err);
 setun_status st_gguf_u32(st_gguf_header *h, const char *what, uint32_t *out, setun_error *err);
 setun_status st_gguf_u64(st_gguf_header *h, const char *what, uint64_t *out, setun_error *err);
 // A length and that many bytes; *at is where in the window they begin (pointers would not survive its growth).

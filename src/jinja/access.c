@@ -30,7 +30,8 @@ static bool is_internal(const st_jinja_string *name) {
   return false;
 }
 
-bool st_jinja_find_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja_string *name, st_jinja_value *out) {
+// Only the attribute, without looking for a key: JINJA_MISSING when there is none.
+static bool find_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja_string *name, st_jinja_value *out) {
   *out = (st_jinja_value){.kind = JINJA_MISSING};
   if (v.kind == JINJA_NAMESPACE) {
     const st_jinja_value *found = st_jinja_dict_find(v.d, name);
@@ -65,7 +66,7 @@ static bool refuse_undefined(st_jinja_run *run, st_jinja_value v, const st_jinja
 bool st_jinja_get_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja_string *name, st_jinja_value *out) {
   if (v.kind == JINJA_UNDEFINED && is_internal(name)) return undefined(run, name, true, out);
   if (v.kind == JINJA_UNDEFINED) return refuse_undefined(run, v, name);
-  if (!st_jinja_find_attribute(run, v, name, out)) return false;
+  if (!find_attribute(run, v, name, out)) return false;
   if (out->kind != JINJA_MISSING) return true;
   if (v.kind == JINJA_DICT) {
     const st_jinja_value *found = st_jinja_dict_find(v.d, name);
@@ -123,8 +124,7 @@ bool st_jinja_get_item(st_jinja_run *run, st_jinja_value v, st_jinja_value key, 
   } else if (v.kind == JINJA_STRING || v.kind == JINJA_LIST || v.kind == JINJA_TUPLE || v.kind == JINJA_RANGE) {
     if (st_jinja_as_int(key, &at) && !at_index(run, v, at, out)) return false;
   }
-  if (out->kind == JINJA_MISSING && key.kind == JINJA_STRING && !st_jinja_find_attribute(run, v, key.s, out))
-    return false;
+  if (out->kind == JINJA_MISSING && key.kind == JINJA_STRING && !find_attribute(run, v, key.s, out)) return false;
   if (out->kind != JINJA_MISSING) return true;
   if (key.kind == JINJA_STRING) return undefined(run, key.s, false, out);
   *out = st_jinja_undefined("an element");

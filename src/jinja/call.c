@@ -127,8 +127,8 @@ static bool bind_macro(st_jinja_run *run, const st_jinja_node *node, st_jinja_va
   return true;
 }
 
-bool st_jinja_call_macro(st_jinja_run *run, const st_jinja_object *macro, const st_jinja_arguments *args,
-                         st_jinja_value *out) {
+static bool call_macro(st_jinja_run *run, const st_jinja_object *macro, const st_jinja_arguments *args,
+                       st_jinja_value *out) {
   const st_jinja_node *node = macro->node;
   st_jinja_variables *env = st_jinja_new_variables(run, macro->env, node->n_slots);
   // A macro's frames are as large as those of three levels of an expression, of which its call is one.
@@ -145,7 +145,7 @@ bool st_jinja_call(st_jinja_run *run, st_jinja_value callee, const st_jinja_argu
   switch ((st_jinja_kind)callee.kind) {
   case JINJA_BUILTIN: return call_builtin(run, callee.o->id, args, out);
   case JINJA_METHOD: return st_jinja_call_method(run, callee.o, args, out);
-  case JINJA_MACRO: return st_jinja_call_macro(run, callee.o, args, out);
+  case JINJA_MACRO: return call_macro(run, callee.o, args, out);
   case JINJA_UNDEFINED:
     if (callee.unsafe) return st_jinja_fail_format(run, "'%s' is not safe to call", callee.name ? callee.name : "");
     return st_jinja_fail_format(run, "'%s' is undefined and cannot be called", callee.name ? callee.name : "a value");

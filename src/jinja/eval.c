@@ -134,8 +134,8 @@ static bool eval_item(st_jinja_run *run, st_jinja_variables *env, const st_jinja
   return st_jinja_get_item(run, v, key, out);
 }
 
-bool st_jinja_evaluate_arguments(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *call,
-                                 st_jinja_arguments *out) {
+static bool evaluate_arguments(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *call,
+                               st_jinja_arguments *out) {
   *out = (st_jinja_arguments){.n = call->args.n, .n_keywords = call->keywords.n};
   if (out->n && !(out->items = st_jinja_allocate(run, out->n, sizeof *out->items))) return false;
   for (size_t i = 0; i < out->n; i++) {
@@ -154,8 +154,7 @@ bool st_jinja_evaluate_arguments(st_jinja_run *run, st_jinja_variables *env, con
 static bool eval_call(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node, st_jinja_value *out) {
   st_jinja_value callee;
   st_jinja_arguments args;
-  if (!st_jinja_evaluate(run, env, node->a, &callee) || !st_jinja_evaluate_arguments(run, env, node, &args))
-    return false;
+  if (!st_jinja_evaluate(run, env, node->a, &callee) || !evaluate_arguments(run, env, node, &args)) return false;
   run->place = node->place;
   return st_jinja_call(run, callee, &args, out);
 }
@@ -163,7 +162,7 @@ static bool eval_call(st_jinja_run *run, st_jinja_variables *env, const st_jinja
 static bool eval_filter(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node, st_jinja_value *out) {
   st_jinja_value v = run->filter_input; // of a filter block's first filter
   st_jinja_arguments args;
-  if ((node->a && !st_jinja_evaluate(run, env, node->a, &v)) || !st_jinja_evaluate_arguments(run, env, node, &args))
+  if ((node->a && !st_jinja_evaluate(run, env, node->a, &v)) || !evaluate_arguments(run, env, node, &args))
     return false;
   run->place = node->place;
   return st_jinja_apply_filter(run, node->text, v, &args, out);
@@ -173,7 +172,7 @@ static bool eval_test(st_jinja_run *run, st_jinja_variables *env, const st_jinja
   st_jinja_value v;
   st_jinja_arguments args;
   bool holds;
-  if (!st_jinja_evaluate(run, env, node->a, &v) || !st_jinja_evaluate_arguments(run, env, node, &args)) return false;
+  if (!st_jinja_evaluate(run, env, node->a, &v) || !evaluate_arguments(run, env, node, &args)) return false;
   run->place = node->place;
   if (!st_jinja_apply_test(run, node->text, v, &args, &holds)) return false;
   *out = st_jinja_from_bool(holds);

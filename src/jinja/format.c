@@ -41,20 +41,17 @@ static int shortest(double x, char digits[20], int *exponent) {
   return 0;
 }
 
-bool st_jinja_float_text(double x, char out[32]) {
-  if (isnan(x)) return strcpy(out, "nan");
-  if (isinf(x)) return strcpy(out, x < 0 ? "-inf" : "inf");
-  char *p = out, digits[20];
-  if (signbit(x)) *p++ = '-';
-  if (x == 0) return strcpy(p, "0.0");
-  int e, n = shortest(fabs(x), digits, &e);
+// As Python's repr of a number that is finite and not 0; `x` is above 0.
+static void finite_text(double x, char *p) {
+  char digits[20];
+  int e, n = shortest(x, digits, &e);
   if (e < -4 || e >= 16) {
     *p++ = digits[0];
     if (n > 1) *p++ = '.';
     memcpy(p, digits + 1, (size_t)n - 1);
     p += n - 1;
     snprintf(p, 8, "e%c%02u", e < 0 ? '-' : '+', (unsigned)abs(e) % 1000);
-    return true;
+    return;
   }
   if (e < 0) {
     *p++ = '0', *p++ = '.';
@@ -69,7 +66,20 @@ bool st_jinja_float_text(double x, char out[32]) {
     if (n <= e + 1) *p++ = '.', *p++ = '0';
   }
   *p = '\0';
-  return true;
+}
+
+static void float_text(double x, char out[32]) {
+  if (isnan(x)) {
+    strcpy(out, "nan");
+    return;
+  }
+  if (signbit(x)) *out++ = '-';
+  if (isinf(x))
+    strcpy(out, "inf");
+  else if (x == 0)
+    strcpy(out, "0.0");
+  else
+    finite_text(fabs(x), out);
 }
 
 static bool put_number(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v, bool json) {
@@ -83,7 +93,7 @@ static bool put_number(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v,
   else if (json && isinf(v.f))
     strcpy(text, v.f < 0 ? "-Infinity" : "Infinity");
   else
-    st_jinja_float_text(v.f, text);
+    float_text(v.f, text);
   return st_jinja_put_text(run, b, text);
 }
 
@@ -123,12 +133,13 @@ static bool put_repr_string(st_jinja_run *run, st_jinja_builder *b, const st_jin
          (!s->safe || st_jinja_put_text(run, b, ")"));
 }
 
+static bool put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v);
+
 static bool put_repr_dict(st_jinja_run *run, st_jinja_builder *b, const st_jinja_dict *d) {
   if (!st_jinja_put_text(run, b, "{")) return false;
   for (size_t i = 0; i < d->n; i++) {
     if (i && !st_jinja_put_text(run, b, ", ")) return false;
-    if (!st_jinja_put_repr(run, b, d->pairs[i].key) || !st_jinja_put_text(run, b, ": ") ||
-        !st_jinja_put_repr(run, b, d->pairs[i].value))
+    if (!put_repr(run, b, d->pairs[i].key) || !st_jinja_put_text(run, b, ": ") || !put_repr(run, b, d->pairs[i].value))
       return false;
   }
   return st_jinja_put_text(run, b, "}");
@@ -142,7 +153,7 @@ static bool put_repr_view(st_jinja_run *run, st_jinja_builder *b, const st_jinja
     st_jinja_value item = view->id == JINJA_VIEW_KEYS ? d->pairs[i].key : d->pairs[i].value;
     if (view->id == JINJA_VIEW_ITEMS && !st_jinja_new_pair(run, d->pairs[i].key, d->pairs[i].value, &item))
       return false;
-    if ((i && !st_jinja_put_text(run, b, ", ")) || !st_jinja_put_repr(run, b, item)) return false;
+    if ((i && !st_jinja_put_text(run, b, ", ")) || !put_repr(run, b, item)) return false;
   }
   return st_jinja_put_text(run, b, "])");
 }
@@ -160,7 +171,7 @@ static bool put_repr_range(st_jinja_run *run, st_jinja_builder *b, const st_jinj
 static bool put_repr_list(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
   if (!st_jinja_put_text(run, b, v.kind == JINJA_LIST ? "[" : "(")) return false;
   for (size_t i = 0; i < v.l->n; i++) {
-    if ((i && !st_jinja_put_text(run, b, ", ")) || !st_jinja_put_repr(run, b, v.l->items[i])) return false;
+    if ((i && !st_jinja_put_text(run, b, ", ")) || !put_repr(run, b, v.l->items[i])) return false;
   }
   return st_jinja_put_text(run, b, v.kind == JINJA_LIST ? "]" : v.l->n == 1 ? ",)" : ")");
 }
@@ -180,7 +191,7 @@ static bool put_repr_container(st_jinja_run *run, st_jinja_builder *b, st_jinja_
   return ok;
 }
 
-bool st_jinja_put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
+static bool put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
   if (!st_jinja_charge(run, 1)) return false;
   switch ((st_jinja_kind)v.kind) {
   case JINJA_MISSING:
@@ -205,7 +216,7 @@ bool st_jinja_put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v)
 bool st_jinja_put_value(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
   if (v.kind == JINJA_STRING) return st_jinja_put_all(run, b, v.s);
   if (v.kind == JINJA_UNDEFINED || v.kind == JINJA_MISSING) return true;
-  return st_jinja_put_repr(run, b, v);
+  return put_repr(run, b, v);
 }
 
 bool st_jinja_to_string(st_jinja_run *run, st_jinja_value v, st_jinja_value *out) {

@@ -164,6 +164,31 @@ static const char *symbol(st_jinja_operator op) {
   return op <= JINJA_GE ? symbols[op] : "in";
 }
 
+static bool contains(st_jinja_run *run, st_jinja_value item, st_jinja_value in, bool *out) {
+  *out = false;
+  if (in.kind == JINJA_STRING) {
+    if (item.kind != JINJA_STRING)
+      return st_jinja_fail_format(run, "'in' a string expects a string, found %s", st_jinja_type_name(item));
+    *out = st_jinja_find_text(run, in.s, item.s, 0) != SIZE_MAX;
+    return run->status == SETUN_OK;
+  }
+  if (in.kind == JINJA_DICT || (in.kind == JINJA_VIEW && in.o->id == JINJA_VIEW_KEYS)) {
+    st_jinja_value *found;
+    if (!st_jinja_dict_get(run, in.kind == JINJA_DICT ? in.d : in.o->self.d, item, &found)) return false;
+    *out = found != NULL;
+    return true;
+  }
+  st_jinja_iterator *it;
+  st_jinja_value each;
+  st_jinja_step next;
+  if (!st_jinja_iterate(run, in, &it)) return false;
+  while ((next = st_jinja_next(run, it, &each)) == JINJA_ITEM) {
+    if (!st_jinja_equal(run, each, item, out)) return false;
+    if (*out) return true;
+  }
+  return next == JINJA_END;
+}
+
 bool st_jinja_compare(st_jinja_run *run, st_jinja_operator op, st_jinja_value a, st_jinja_value b, bool *out) {
   if (op == JINJA_EQ || op == JINJA_NE) {
     if (!st_jinja_equal(run, a, b, out)) return false;
@@ -171,7 +196,7 @@ bool st_jinja_compare(st_jinja_run *run, st_jinja_operator op, st_jinja_value a,
     return true;
   }
   if (op == JINJA_IN || op == JINJA_NOT_IN) {
-    if (!st_jinja_contains(run, a, b, out)) return false;
+    if (!contains(run, a, b, out)) return false;
     if (op == JINJA_NOT_IN) *out = !*out;
     return true;
   }
@@ -197,31 +222,6 @@ bool st_jinja_compare(st_jinja_run *run, st_jinja_operator op, st_jinja_value a,
 
 bool st_jinja_less_than(st_jinja_run *run, st_jinja_value a, st_jinja_value b, bool *out) {
   return st_jinja_compare(run, JINJA_LT, a, b, out);
-}
-
-bool st_jinja_contains(st_jinja_run *run, st_jinja_value item, st_jinja_value in, bool *out) {
-  *out = false;
-  if (in.kind == JINJA_STRING) {
-    if (item.kind != JINJA_STRING)
-      return st_jinja_fail_format(run, "'in' a string expects a string, found %s", st_jinja_type_name(item));
-    *out = st_jinja_find_text(run, in.s, item.s, 0) != SIZE_MAX;
-    return run->status == SETUN_OK;
-  }
-  if (in.kind == JINJA_DICT || (in.kind == JINJA_VIEW && in.o->id == JINJA_VIEW_KEYS)) {
-    st_jinja_value *found;
-    if (!st_jinja_dict_get(run, in.kind == JINJA_DICT ? in.d : in.o->self.d, item, &found)) return false;
-    *out = found != NULL;
-    return true;
-  }
-  st_jinja_iterator *it;
-  st_jinja_value each;
-  st_jinja_step next;
-  if (!st_jinja_iterate(run, in, &it)) return false;
-  while ((next = st_jinja_next(run, it, &each)) == JINJA_ITEM) {
-    if (!st_jinja_equal(run, each, item, out)) return false;
-    if (*out) return true;
-  }
-  return next == JINJA_END;
 }
 
 // ---- arithmetic ----

@@ -76,7 +76,6 @@ bool st_jinja_equal(st_jinja_run *run, st_jinja_value a, st_jinja_value b, bool 
 bool st_jinja_compare(st_jinja_run *run, st_jinja_operator op, st_jinja_value a, st_jinja_value b,
                       bool *out); // also in and not in
 bool st_jinja_less_than(st_jinja_run *run, st_jinja_value a, st_jinja_value b, bool *out);
-bool st_jinja_contains(st_jinja_run *run, st_jinja_value item, st_jinja_value in, bool *out);
 bool st_jinja_apply_binary(st_jinja_run *run, st_jinja_operator op, st_jinja_value a, st_jinja_value b,
                            st_jinja_value *out);
 bool st_jinja_apply_unary(st_jinja_run *run, st_jinja_operator op, st_jinja_value a, st_jinja_value *out);
@@ -90,8 +89,6 @@ bool st_jinja_get_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja_
 bool st_jinja_get_item(st_jinja_run *run, st_jinja_value v, st_jinja_value key, st_jinja_value *out); // v[key]
 bool st_jinja_get_slice(st_jinja_run *run, st_jinja_value v, const st_jinja_value bounds[3],
                         st_jinja_value *out); // JINJA_NONE where absent
-// Only the attribute, without looking for a key: JINJA_MISSING when there is none.
-bool st_jinja_find_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja_string *name, st_jinja_value *out);
 
 // iter.c: iteration.
 typedef enum { JINJA_END, JINJA_ITEM, JINJA_FAILED } st_jinja_step;
@@ -110,10 +107,8 @@ bool st_jinja_filtered(st_jinja_run *run, const st_jinja_node *loop, st_jinja_va
 bool st_jinja_attribute_path(st_jinja_run *run, st_jinja_value item, st_jinja_value path, st_jinja_value *out);
 
 // format.c: text of values.
-bool st_jinja_put_value(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v); // as str()
-bool st_jinja_put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v);
-bool st_jinja_to_string(st_jinja_run *run, st_jinja_value v, st_jinja_value *out); // a string that is not safe
-bool st_jinja_float_text(double x, char out[32]);
+bool st_jinja_put_value(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v);   // as str()
+bool st_jinja_to_string(st_jinja_run *run, st_jinja_value v, st_jinja_value *out);   // a string that is not safe
 bool st_jinja_escape_html(st_jinja_run *run, st_jinja_value v, st_jinja_value *out); // HTML, safe
 double st_jinja_decimal(const char *digits, size_t n, long exponent, bool *inexact); // digits * 10^exponent
 
@@ -177,14 +172,10 @@ bool st_jinja_unique_list(st_jinja_run *run, st_jinja_value v, const st_jinja_ar
 // call.c
 int st_jinja_find_builtin(const st_jinja_string *name); // a global function's id; -1: no such
 bool st_jinja_call(st_jinja_run *run, st_jinja_value callee, const st_jinja_arguments *args, st_jinja_value *out);
-bool st_jinja_call_macro(st_jinja_run *run, const st_jinja_object *macro, const st_jinja_arguments *args,
-                         st_jinja_value *out);
 bool st_jinja_strftime(st_jinja_run *run, const st_jinja_string *format, st_jinja_value *out);
 
 // eval.c and exec.c
 bool st_jinja_evaluate(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *node, st_jinja_value *out);
-bool st_jinja_evaluate_arguments(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *call,
-                                 st_jinja_arguments *out);
 bool st_jinja_assign(st_jinja_run *run, st_jinja_variables *env, const st_jinja_node *target, st_jinja_value v);
 bool st_jinja_execute(st_jinja_run *run, st_jinja_variables *env, const st_jinja_nodes *body);
 void st_jinja_enter_scope(st_jinja_run *run, st_jinja_variables *env, const st_jinja_scope *scope);

@@ -90,6 +90,12 @@ void st_rows_pack(const st_format *format, st_shape shape, const st_strip *strip
   }
 }
 
+static int32_t trit_dot(const int8_t *trits, const int8_t *x, size_t n) {
+  int32_t sum = 0;
+  for (size_t i = 0; i < n; i++) sum += trits[i] * x[i];
+  return sum;
+}
+
 // A step is unpacked into a few registers' worth of trits, never a row.
 void st_rows_dot(const st_format *format, st_shape shape, const st_strip *strip, const void *data, uint64_t row,
                  const int8_t *x, int32_t *sums) {
@@ -102,7 +108,7 @@ void st_rows_dot(const st_format *format, st_shape shape, const st_strip *strip,
   for (uint64_t k = 0; k < shape.columns; k += rows->step, p += rows->step_bytes) {
     size_t n = step_weights(rows, shape.columns - k);
     rows->unpack(p, n, trits);
-    int32_t part = st_trit_dot(trits, x + k, n);
+    int32_t part = trit_dot(trits, x + k, n);
     if (by_block)
       *sums++ = part;
     else
@@ -115,10 +121,4 @@ ptrdiff_t st_find_code3(const uint8_t *bytes, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (st_has_code3(bytes[i])) return (ptrdiff_t)i;
   return -1;
-}
-
-int32_t st_trit_dot(const int8_t *trits, const int8_t *x, size_t n) {
-  int32_t sum = 0;
-  for (size_t i = 0; i < n; i++) sum += trits[i] * x[i];
-  return sum;
 }

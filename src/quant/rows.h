@@ -69,9 +69,6 @@ static inline bool st_has_code3(uint8_t byte) {
 // The first of `n` bytes that holds a code 3, or -1.
 ptrdiff_t st_find_code3(const uint8_t *bytes, size_t n);
 
-// Sum of trit * x.
-int32_t st_trit_dot(const int8_t *trits, const int8_t *x, size_t n);
-
 // An integer from a number that was scaled to lie in lo..hi or nearly so; NaN becomes lo. Truncates.
 static inline int st_clamp_int(float x, int lo, int hi) {
   if (!(x > (float)lo)) return lo;

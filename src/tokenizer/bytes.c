@@ -14,7 +14,8 @@ const uint16_t st_byte_to_char[256] = {
     0xA4,         0xA5,         0xA6,        0xA7,        0xA8,         0xA9,         0xAA,       0xAB, 0xAC, 0x143,
     0xAE,         0xAF,         ROW16(0xB0), ROW16(0xC0), ROW16(0xD0),  ROW16(0xE0),  ROW16(0xF0)};
 
-int st_char_to_byte(uint32_t code) {
+// The byte whose printable form a character is; -1: of none.
+static int char_to_byte(uint32_t code) {
   if (code >= 0x21 && code <= 0x7E) return (int)code;
   if (code >= 0xA1 && code <= 0xFF && code != 0xAD) return (int)code;
   if (code < 0x100 || code > 0x143) return -1;
@@ -42,7 +43,7 @@ size_t st_bytes_read(const char *text, size_t n, char *out) {
   for (size_t i = 0; i < n;) {
     uint32_t code;
     int used = st_utf8_decode(text + i, n - i, &code);
-    int byte = used > 0 ? st_char_to_byte(code) : -1;
+    int byte = used > 0 ? char_to_byte(code) : -1;
     if (byte < 0) return SIZE_MAX;
     out[length++] = (char)byte;
     i += (size_t)used;

@@ -32,7 +32,6 @@ typedef struct st_arena {
 
 char *st_arena_take(st_arena *a, size_t size); // NULL: out of memory
 char *st_arena_copy(st_arena *a, const char *bytes, size_t length);
-void st_arena_free(st_arena *a);
 
 // ---- trie.c: byte strings to ids, walked byte by byte ----
 
@@ -182,7 +181,6 @@ setun_status st_pretokenizer_apply(st_tokenizer *t, const char *name, setun_erro
 // ---- bytes.c: the printable form of bytes in byte-level vocabularies ----
 
 extern const uint16_t st_byte_to_char[256]; // the code point that stands for a byte
-int st_char_to_byte(uint32_t code);         // -1: the character stands for none
 // Writes the printable form of `n` bytes to `out`, which holds 2n; returns its length.
 size_t st_bytes_print(const char *bytes, size_t n, char *out);
 // Reads the printable form back into `out`, which holds n; SIZE_MAX where a character stands for no byte.

@@ -50,7 +50,7 @@ char *st_arena_copy(st_arena *a, const char *bytes, size_t length) {
   return p;
 }
 
-void st_arena_free(st_arena *a) {
+static void free_arena(st_arena *a) {
   for (st_block *b = a->blocks, *next; b; b = next) {
     next = b->next;
     st_free(b);
@@ -108,7 +108,7 @@ void st_tokenizer_free(st_tokenizer *t) {
     st_trie_free(t->added_normalized[i].trie);
   }
   st_trie_free(t->protected.trie);
-  st_arena_free(&t->arena);
+  free_arena(&t->arena);
   st_free(t);
 }
 

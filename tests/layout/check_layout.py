@@ -6,7 +6,8 @@ usage: check_layout.py ROOT
 Rules: where files may lie; which folder may include which (an arrow goes one way only), and which of its headers; what
 library code never does (end the process, print, read the environment, allocate without base); instruction sets stay out
 of src/model; what has a table (formats, roles, forms, instruction sets, families) is named nowhere else, and the order
-of its rows is not compared; no function is there for tests alone; no file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
+of its rows is not compared; no function is there for tests alone, and what one file alone calls is static; no file beyond 800
+lines. Exit status 1, and one line a fault, when a rule is broken.
 """
 import collections
 import os
@@ -162,9 +163,9 @@ ALLOCATES = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|a
 ENVIRONMENT = re.compile(r"(?<![\w.>])(getenv|secure_getenv|setenv|putenv)\s*\(|\benviron\b")
 INSTRUCTION_SET = re.compile(r"(?<![a-z])(avx\w*|sse\d\w*|neon(?![a-z])|amx\w*|sve2?(?![a-z])|vnni\w*|dotprod|i8mm|"
                              r"_mm\d*_\w+)", re.IGNORECASE)
-INTERNAL_NAME = re.compile(r"\bst_\w+")
+WORD = re.compile(r"\b[a-z]\w*")
 # A declaration or a definition of a function.
-DECLARED = re.compile(r"^(?:static inline )?(?:const )?(?:unsigned )?\w+ \**(st_\w+)\((?=[^{};]*[;{])", re.MULTILINE)
+DECLARED = re.compile(r"^(?:static inline )?(?:const )?(?:unsigned )?(?!return|else|typedef)\w+ \**([a-z]\w*)\((?=[^{};]*[;{])", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # A comment, a string or a character constant, whichever begins first.
@@ -296,18 +297,30 @@ class Tree:
         self.faults.append((rule, path, line, message))
 
     def check_calls(self):
-        """What a header declares is called by the library or a program: functions for tests alone belong to tests."""
+        """What a header declares is called by the library or a program: functions for tests alone belong to tests. And it
+        is named in more than one file: functions for one file alone are static there (tests count as other files)."""
         codes = {}
         for path in self.files:
-            if path.startswith(("src/", "apps/")) and path.endswith((".c", ".h", ".def")):
+            if path.startswith(("src/", "apps/", "tests/", "bench/")) and path.endswith((".c", ".h", ".def")):
                 with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
                     codes[path] = strip_comments(file.read())
-        uses = collections.Counter(name for code in codes.values() for name in INTERNAL_NAME.findall(code))
-        uses.subtract(match.group(1) for code in codes.values() for match in DECLARED.finditer(code))
-        for path in (path for path in codes if path.startswith("src/") and path.endswith(".h")):
+        inside = [path for path in codes if path.startswith(("src/", "apps/"))]
+        uses = collections.Counter(name for path in inside for name in WORD.findall(codes[path]))
+        uses.subtract(match.group(1) for path in inside for match in DECLARED.finditer(codes[path]))
+        files, defined = collections.defaultdict(set), collections.defaultdict(set)
+        for path, code in codes.items():
+            for name in WORD.findall(code):
+                files[name].add(path)
+            for match in DECLARED.finditer(code):
+                defined[match.group(1)].add(path)
+        for path in (path for path in inside if path.endswith(".h")):
             for match in DECLARED.finditer(codes[path]):
-                if not uses[match.group(1)]:
-                    self.fault("unused", path, line_of(codes[path], match.start()), f"{match.group(1)}: only tests call it")
+                name, line = match.group(1), line_of(codes[path], match.start())
+                if not uses[name]:
+                    self.fault("unused", path, line, f"{name}: only tests call it")
+                elif "inline" not in match.group() and files[name] == defined[name] and len(files[name]) == 2 and \
+                        WORD.findall(codes[path]).count(name) == 1:
+                    self.fault("static", path, line, f"{name}: only one file calls it, where it can be static")
 
     def check(self):
         for path in self.files:

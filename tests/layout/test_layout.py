@@ -197,6 +197,14 @@ class LayoutTest(unittest.TestCase):
         trees["src/api/a.c"] = "int b(void) {\n  return st_one(1, 2) + st_two();\n}\n"
         self.assertEqual(self.faults(trees, public), [])
 
+    def test_functions_of_one_file(self):
+        for path, name in (("src/base/one", "st_one"), ("apps/server/one", "one")):
+            trees = {path + ".h": f"int {name}(int a);\n",
+                     path + ".c": f"int {name}(int a) {{\n  return a;\n}}\nint f(void) {{\n  return {name}(1);\n}}\n"}
+            self.assertEqual([fault[:3] for fault in self.faults(trees)], [("static", path + ".h", 1)])
+            trees["tests/unit/one.c"] = f"int a = {name}(1);\n"
+            self.assertEqual(self.faults(trees), [])
+
     def test_orders_of_tables(self):
         tables = {"src/model/roles.def": "ROLE(ATTN_Q, ATTENTION)\n", "src/kernel/forms.def": 'FORM(F16, "f16")\n',
                   "src/quant/formats.def": 'FORMAT(I2_S, "i2_s", 36, 128, 0, TENSOR, ops)\n'}
