@@ -106,6 +106,8 @@ typedef struct setun_convert_params {
   setun_log_fn log;
   setun_progress_fn progress;
   void *user;
+  bool unrotate; /* matrices in a rotated basis (prism.hadamard.*) become floats in their own, rounded once: with `to`
+                    "f32", or "f16" and "bf16" where every value is exact in them. Otherwise the basis is kept */
 } setun_convert_params;
 
 SETUN_PARAMS(setun_convert_params)

@@ -10,7 +10,7 @@
 typedef struct convert_options {
   const char *output, *to, *embedding, *head, *experts, *assume;
   text_list ignore_keys;
-  bool round_scales, verbose;
+  bool round_scales, unrotate, verbose;
 } convert_options;
 
 #define AT(member) offsetof(convert_options, member)
@@ -31,6 +31,9 @@ static const option rows[] = {
      "layer"},
     {0, "round-scales", OPTION_FLAG, AT(round_scales), NULL, 0, 0,
      "round scales that the layout cannot hold, instead of refusing"},
+    {0, "unrotate", OPTION_FLAG, AT(unrotate), NULL, 0, 0,
+     "turn matrices that are in a rotated basis back into their own, as floats (--to f32); without it the basis is "
+     "kept"},
     {0, "assume", OPTION_CHOICE, AT(assume), NULL, SETUN_CHOICE_ASSUME, 0,
      "how to read tensors whose type several projects use, such as i2_s-arm"},
     IGNORE_KEY_ROW(convert_options),
@@ -73,6 +76,7 @@ static int run(const command *self, int argc, char **argv) {
   params.ignore_keys = o.ignore_keys.items;
   params.n_ignore_keys = o.ignore_keys.count;
   params.round_scales = o.round_scales;
+  params.unrotate = o.unrotate;
   params.progress = show_progress;
   params.log = log_message;
   params.user = &c;

@@ -13,6 +13,7 @@ static void free_conversion(st_conversion *plan) {
   st_free(plan->items);
   st_bound_list_free(&plan->weights);
   if (plan->has_hparams) st_hparams_free(&plan->h);
+  st_rotation_free(plan->rotation);
   *plan = (st_conversion){0};
 }
 
@@ -315,6 +316,11 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
                    item->name, asked->name, (unsigned)asked->block, (unsigned long long)item->shape.columns,
                    item->shape.columns % 32 ? "" : ", q8_0 these");
   }
+  if (item->undone) { // asked or not, what is made of it is not what is stored
+    item->kind = ST_ITEM_VALUES;
+    item->format = asked ? asked : p->o->to;
+    return SETUN_OK;
+  }
   if (st_source_is_ternary(&item->pieces[0])) return decide_ternary(p, item, err);
   if (!asked && becomes_floats(p, item) && w->format != p->o->to) {
     if (w->block_scales && !p->to_gguf) { // experts stacked in blocks have no other form there
@@ -336,7 +342,7 @@ static setun_status look(st_conversion *p, st_item *item, setun_error *err) {
   setun_status s = SETUN_OK;
   if (!item->pieces || item->kind == ST_ITEM_STACK) return s;
   const st_weight *w = &item->pieces[0].weight;
-  bool ternary = !st_weight_is_ternary(w) && may_be_ternary(item);
+  bool ternary = !st_weight_is_ternary(w) && may_be_ternary(item) && !item->undone;
   for (size_t i = 0; i < item->n_pieces && s == SETUN_OK && ternary; i++) {
     s = recognize(p, item, &item->pieces[i], err);
     ternary = item->pieces[i].grain != ST_GRAIN_NONE;
@@ -375,7 +381,9 @@ static setun_status make_conversion(const st_directory *d, bool to_gguf, const s
   st_conversion *p = plan;
   *p = (st_conversion){.d = d, .o = o, .from_gguf = d->container == ST_GGUF, .to_gguf = to_gguf};
   setun_status s = read_family(p, err);
+  if (s == SETUN_OK) s = st_rotation_read(d, &p->rotation, err);
   if (s == SETUN_OK) s = st_conversion_collect(p, err);
+  if (s == SETUN_OK) s = st_conversion_rotation(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = look(p, &p->items[i], err);
   if (s == SETUN_OK) s = check_ternary(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) {

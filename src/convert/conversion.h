@@ -46,6 +46,9 @@ typedef struct st_item {
   st_permute permute;
   uint32_t head_dim;
   float add;    // to each float: norms that one container stores less one
+  bool rotated; // its weights are in a rotated basis in the source
+  // Where that is undone, the basis; NULL: it is kept, or there is none. Not owned.
+  const st_rotation *undone;
   bool lossy;   // the caller asked for this format by name
   bool divides; // ST_ITEM_SCALES: reciprocals are written
   // ST_ITEM_TRITS with scales that are not of blocks: one for all, one a piece, or one a row; owned
@@ -71,6 +74,8 @@ typedef struct st_item_reader {
   size_t native_capacity;
   float *floats;
   size_t floats_capacity;
+  double *wide; // a row, where a rotation is undone
+  size_t wide_capacity;
 } st_item_reader;
 
 void st_item_reader_close(st_item_reader *r);
@@ -98,6 +103,7 @@ typedef struct st_conversion {
   const st_spec *spec, *target_spec; // NULL: a family that is not known (GGUF to GGUF only)
   bool has_hparams;
   st_hparams h;
+  st_rotation *rotation; // of the source; NULL: none
   st_bound_list weights; // with hparams; empty where the source's tensors are not those of the family
   bool packed;           // a tensor is ternary or quantized
   bool int8;             // the model prescribes int8 activations
@@ -121,6 +127,11 @@ setun_status st_conversion_rope_rule(st_conversion *plan, st_role role, const st
 bool st_conversion_stacks(const st_conversion *plan, const st_tensor_use *place);
 setun_status st_conversion_stack_experts(st_conversion *plan, setun_error *err);
 setun_status st_item_write_stack(st_conversion *plan, const st_item *item, st_output *out, setun_error *err);
+// The rotated basis of the source: which items are in it, whether it is kept, and its declaration in the target:
+// rotation.c
+setun_status st_conversion_rotation(st_conversion *plan, setun_error *err);
+setun_status st_conversion_rotation_keys(const st_conversion *plan, st_keys *keys, setun_error *err);
+setun_status st_conversion_rotation_config(const st_conversion *plan, st_json *config, setun_error *err);
 // The reading of all weights, which must fit their items' formats: validate.c
 setun_status st_conversion_validate(st_conversion *plan, st_item *item, setun_error *err);
 // Reports progress by `weights` more; an error when the caller cancels.

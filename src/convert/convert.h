@@ -15,6 +15,7 @@ typedef struct st_convert_options {
   bool keep_embedding, keep_head;
   bool stacked; // experts in one 3-D tensor, instead of one by one
   bool round_scales;
+  bool unrotate; // matrices in a rotated basis become floats in their own
   const st_log *log;
   setun_progress_fn progress; // may be NULL
   void *user;

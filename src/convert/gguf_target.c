@@ -15,7 +15,7 @@ static bool is_dropped(const char *key) {
   for (const char *const *d = dropped; *d; d++) {
     if (!strcmp(*d, key)) return true;
   }
-  return false;
+  return !strncmp(key, ST_ROTATION_KEYS, strlen(ST_ROTATION_KEYS)); // made anew
 }
 
 // Weights whose scales divide, with the numbers by which they do.
@@ -61,8 +61,9 @@ static setun_status make_keys(const st_conversion *p, const st_output_tensor *te
     if (!is_dropped(m->items[i].key) && !m->items[i].ignored) st_keys_meta(keys, &m->items[i]);
   }
   if (!p->from_gguf && p->o->tokenizer_keys) st_keys_append(keys, p->o->tokenizer_keys);
+  s = st_conversion_rotation_keys(p, keys, err);
   st_gguf_layout_keys(keys, p->alignment, p->o->to->name, p->int8, tensors, p->n_items);
-  if (!p->from_gguf) s = put_divisors(p, keys, err);
+  if (s == SETUN_OK && !p->from_gguf) s = put_divisors(p, keys, err);
   return s == SETUN_OK && keys->failed ? st_fail_memory(err, "the keys") : s;
 }
 

@@ -385,6 +385,7 @@ static setun_status make_config(const st_conversion *p, st_buffer *out, setun_er
   else if (p->has_hparams)
     untie(p, &m);
   set_quantization(p, &m);
+  if (s == SETUN_OK) s = st_conversion_rotation_config(p, root, err);
   if (s == SETUN_OK && (st_json_failed(root) || !st_json_append_lines(root, out)))
     s = st_fail_memory(err, "config.json");
   st_json_free(root);

@@ -20,8 +20,10 @@ void st_item_reader_close(st_item_reader *r) {
   if (r->open) st_row_reader_close(&r->rows);
   st_free(r->native);
   st_free(r->floats);
+  st_free(r->wide);
   r->native = r->floats = NULL;
-  r->native_capacity = r->floats_capacity = 0;
+  r->wide = NULL;
+  r->native_capacity = r->floats_capacity = r->wide_capacity = 0;
   r->open = 0;
 }
 
@@ -75,6 +77,14 @@ static setun_status reorder_vector(st_item_reader *r, float *x, setun_error *err
   return SETUN_OK;
 }
 
+static setun_status undo_rotation(st_item_reader *r, uint64_t rows, float *x, setun_error *err) {
+  size_t k = (size_t)r->item->shape.columns;
+  if (!r->item->undone) return SETUN_OK;
+  if (!st_reserve(&r->wide, &r->wide_capacity, k, sizeof *r->wide)) return st_fail_memory(err, r->item->name);
+  for (uint64_t i = 0; i < rows; i++) st_rotation_undo(r->item->undone, x + i * k, k, r->wide);
+  return SETUN_OK;
+}
+
 setun_status st_item_floats(st_item_reader *r, uint64_t row, uint64_t count, float *out, setun_error *err) {
   uint64_t k = r->item->shape.columns;
   while (count) {
@@ -83,6 +93,7 @@ setun_status st_item_floats(st_item_reader *r, uint64_t row, uint64_t count, flo
     setun_status s = next_run(r, row, count, &inner, &n, &piece, err);
     if (s == SETUN_OK) s = st_read_floats(&r->rows, inner, n, out, err);
     if (s == SETUN_OK) s = reorder_vector(r, out, err);
+    if (s == SETUN_OK) s = undo_rotation(r, n, out, err);
     if (s != SETUN_OK) return s;
     for (uint64_t i = 0; r->item->add != 0 && i < n * k; i++) out[i] += r->item->add;
     row += n;

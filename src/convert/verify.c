@@ -2,6 +2,7 @@
 #include "convert/conversion.h"
 
 #include <math.h>
+#include <string.h>
 
 static setun_status differs(const char *what, double expected, double found, setun_error *err) {
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
@@ -64,6 +65,23 @@ static setun_status compare_rope(const st_rope_params *a, const st_rope_params *
   return SETUN_OK;
 }
 
+static setun_status compare_rotation(const st_rotation *a, const st_rotation *b, setun_error *err) {
+  if (!a != !b) return differs("rotated basis", a != NULL, b != NULL, err);
+  if (!a) return SETUN_OK;
+  if (a->block != b->block) return differs("block of the rotated basis", a->block, b->block, err);
+  if (!a->embedding != !b->embedding || a->tied_output != b->tied_output || a->gdn_v_grouped != b->gdn_v_grouped ||
+      a->n_widths != b->n_widths) {
+    return differs("rotated basis", a->n_widths, b->n_widths, err);
+  }
+  for (uint32_t i = 0; i < a->n_widths; i++) {
+    const float *signs = st_rotation_signs(b, a->widths[i]);
+    if (!signs || memcmp(signs, st_rotation_signs(a, a->widths[i]), a->widths[i] * sizeof *signs)) {
+      return differs("signs of inputs", a->widths[i], signs ? a->widths[i] : 0, err);
+    }
+  }
+  return SETUN_OK;
+}
+
 setun_status st_verify_hparams(const st_conversion *p, const st_directory *written, setun_error *err) {
   const st_spec *spec = NULL;
   st_hparams h;
@@ -72,6 +90,7 @@ setun_status st_verify_hparams(const st_conversion *p, const st_directory *writt
   if (s == SETUN_ERROR_UNSUPPORTED) return st_fail_in(err, s, "%s: the target cannot state it", p->d->path);
   if (s != SETUN_OK) return s;
   s = compare_numbers(&p->h, &h, err);
+  if (s == SETUN_OK) s = compare_rotation(p->o->unrotate ? NULL : p->rotation, h.rotation, err);
   if (s == SETUN_OK) s = compare_rope(&p->h.rope, &h.rope, err);
   if (s == SETUN_OK && h.has_rope_local) s = compare_rope(&p->h.rope_local, &h.rope_local, err);
   for (uint32_t i = 0; i < h.n_layer && s == SETUN_OK; i++) {

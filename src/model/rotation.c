@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,6 +200,10 @@ static bool is_embedding(const declaration *d, st_text name) {
   return name.length >= end && !memcmp(name.data + name.length - end, "embed_tokens.weight", end);
 }
 
+static bool is_listed(const st_rotation *r, const char *tensor) {
+  return bsearch(&tensor, r->names, r->n_names, sizeof *r->names, by_name) != NULL;
+}
+
 static setun_status read_inverse(const declaration *d, st_rotation *r) {
   const st_meta *meta;
   const st_json *json;
@@ -206,14 +211,13 @@ static setun_status read_inverse(const declaration *d, st_rotation *r) {
   setun_status s = list_of(d, "inverse_weight_names", true, &meta, &json, &n);
   for (size_t i = 0; i < n && s == SETUN_OK; i++) {
     st_text name = text_at(meta, json, i);
-    char *copy = st_strndup(name.data, name.length);
-    if (!copy) return st_fail_memory(d->err, "names of tensors");
-    if (!is_embedding(d, name) || r->embedding)
-      s = fail(d, "inverse_weight_names", "the embedding's name alone", copy);
-    else if (st_rotation_has(r, copy))
-      s = fail(d, "inverse_weight_names", "a name that weight_names does not have", copy);
-    st_free(copy);
-    r->embedding = true;
+    if (!is_embedding(d, name) || r->embedding) {
+      return fail(d, "inverse_weight_names", "the embedding's name alone", "another");
+    }
+    if (!(r->embedding = st_strndup(name.data, name.length))) return st_fail_memory(d->err, "names of tensors");
+    if (is_listed(r, r->embedding)) {
+      s = fail(d, "inverse_weight_names", "a name that weight_names does not have", r->embedding);
+    }
   }
   return s;
 }
@@ -248,7 +252,8 @@ static setun_status check_tensor(const declaration *d, const st_rotation *r, con
   const st_tensor *t = st_directory_find(d->d, name);
   if (!t || t->n_dims < 2 || t->n_dims > 3) {
     return st_fail(d->err, SETUN_ERROR_UNSUPPORTED, "%s: expected the name of a matrix of products, found \"%.128s\"%s",
-                   key_of(d, "weight_names").text, name, t ? "" : ", which is not in the file");
+                   key_of(d, name == r->embedding ? "inverse_weight_names" : "weight_names").text, name,
+                   t ? "" : ", which is not in the file");
   }
   if (t->dims[0] % r->block || (r->has_signs && !st_rotation_signs(r, t->dims[0]))) {
     return st_fail(d->err, SETUN_ERROR_UNSUPPORTED, "%s: expected rows of a multiple of %u weights%s, found %llu", name,
@@ -265,6 +270,7 @@ static setun_status check_tensors(const declaration *d, const st_rotation *r) {
     }
     s = check_tensor(d, r, r->names[i]);
   }
+  if (s == SETUN_OK && r->embedding) s = check_tensor(d, r, r->embedding);
   const char *head = d->object ? "lm_head.weight" : "output.weight";
   bool untied = st_directory_find(d->d, head) != NULL;
   if (s != SETUN_OK || !r->embedding) return s;
@@ -325,11 +331,20 @@ static setun_status read_all(const declaration *d, st_rotation *r) {
   if (s == SETUN_OK && r->tied_output && !r->embedding) {
     s = fail(d, "inverse_weight_names", "the embedding's name with tied_output", "none");
   }
-  return s == SETUN_OK ? check_tensors(d, r) : s;
+  return s;
+}
+
+static declaration declaration_of(const st_directory *d, setun_error *err) {
+  return (declaration){.d = d, .object = st_json_find(d->config, ST_ROTATION_MEMBER), .err = err};
+}
+
+setun_status st_rotation_check(const st_rotation *rotation, const st_directory *directory, setun_error *err) {
+  const declaration d = declaration_of(directory, err);
+  return check_tensors(&d, rotation);
 }
 
 setun_status st_rotation_read(const st_directory *directory, st_rotation **rotation, setun_error *err) {
-  declaration d = {.d = directory, .object = st_json_find(directory->config, ST_ROTATION_MEMBER), .err = err};
+  const declaration d = declaration_of(directory, err);
   const char *type = st_json_string(st_json_get(directory->config, "model_type"));
   bool found;
   *rotation = NULL;
@@ -358,13 +373,14 @@ void st_rotation_free(st_rotation *r) {
   if (!r) return;
   for (size_t i = 0; i < r->n_names; i++) st_free(r->names[i]);
   st_free(r->names);
+  st_free(r->embedding);
   st_free(r->widths);
   st_free(r->signs);
   st_free(r);
 }
 
 bool st_rotation_has(const st_rotation *r, const char *tensor) {
-  return r && bsearch(&tensor, r->names, r->n_names, sizeof *r->names, by_name);
+  return r && ((r->embedding && !strcmp(r->embedding, tensor)) || is_listed(r, tensor));
 }
 
 const float *st_rotation_signs(const st_rotation *r, uint64_t width) {
@@ -375,7 +391,90 @@ const float *st_rotation_signs(const st_rotation *r, uint64_t width) {
   return NULL;
 }
 
+void st_rotation_undo(const st_rotation *r, float *row, size_t width, double *scratch) {
+  const float *signs = st_rotation_signs(r, width);
+  for (size_t i = 0; i < width; i++) scratch[i] = (double)row[i];
+  for (size_t half = r->block / 2; half; half /= 2) {
+    for (size_t i = 0; i < width; i += 2 * half) {
+      for (size_t j = i; j < i + half; j++) {
+        double a = scratch[j], b = scratch[j + half];
+        scratch[j] = a + b, scratch[j + half] = a - b;
+      }
+    }
+  }
+  double root = sqrt((double)r->block);
+  for (size_t i = 0; i < width; i++) row[i] = (float)(scratch[i] / (signs && signs[i] < 0 ? -root : root));
+}
+
 const char *st_rotation_plain_type(const char *model_type) {
   size_t n = strlen(ST_ROTATION_MODEL_TYPE);
   return model_type && !strncmp(model_type, ST_ROTATION_MODEL_TYPE, n) ? model_type + n : model_type;
+}
+
+// ---- writing ------------------------------------------------------------------------------------------------------
+
+// How many numbers the list of signs, or that of widths, has.
+static size_t count_integers(const st_rotation *r, bool signs) {
+  size_t n = 0;
+  for (uint32_t i = 0; i < r->n_widths; i++) n += signs ? r->widths[i] : 1;
+  return n;
+}
+
+static void put_integers(const st_rotation *r, bool signs, st_keys *keys) {
+  size_t n = count_integers(r, signs);
+  int32_t *values = st_malloc(n, sizeof *values);
+  keys->failed = keys->failed || !values;
+  for (size_t i = 0; values && i < n; i++) values[i] = signs ? (int32_t)r->signs[i] : (int32_t)r->widths[i];
+  if (values) st_keys_i32s(keys, signs ? ST_ROTATION_KEYS "sign_values" : ST_ROTATION_KEYS "sign_widths", values, n);
+  st_free(values);
+}
+
+void st_rotation_write_gguf(const st_rotation *r, const st_text *names, size_t n, const char *embedding,
+                            st_keys *keys) {
+  const st_text inverse = {embedding, embedding ? strlen(embedding) : 0};
+  st_keys_u32(keys, ST_ROTATION_KEYS "version", r->tied_output ? 2 : 1);
+  st_keys_u32(keys, ST_ROTATION_KEYS "block_size", r->block);
+  st_keys_text(keys, ST_ROTATION_KEYS "transform", TRANSFORM);
+  st_keys_text(keys, ST_ROTATION_KEYS "axis", AXIS);
+  st_keys_text(keys, ST_ROTATION_KEYS "sign_mode", r->has_signs ? "explicit" : "identity");
+  if (r->has_signs) {
+    put_integers(r, false, keys);
+    put_integers(r, true, keys);
+  }
+  st_keys_texts(keys, ST_ROTATION_KEYS "weight_names", names, n);
+  if (r->embedding) st_keys_texts(keys, ST_ROTATION_KEYS "inverse_weight_names", &inverse, 1);
+  if (r->gdn_v_grouped) st_keys_bool(keys, ST_ROTATION_KEYS "gdn_v_grouped", true);
+  if (r->tied_output) st_keys_bool(keys, ST_ROTATION_KEYS "tied_output", true);
+}
+
+static void set_integers(const st_rotation *r, bool signs, st_json *root, st_json *object) {
+  st_json list = st_json_make_array();
+  for (size_t i = 0, n = count_integers(r, signs); i < n; i++) {
+    st_json_push(root, &list, st_json_make_integer(signs ? (int64_t)r->signs[i] : (int64_t)r->widths[i]));
+  }
+  st_json_set(root, object, signs ? "sign_values" : "sign_widths", list);
+}
+
+static void set_names(const st_text *names, size_t n, const char *key, st_json *root, st_json *object) {
+  st_json list = st_json_make_array();
+  for (size_t i = 0; i < n; i++) st_json_push(root, &list, st_json_make_string(root, names[i].data, names[i].length));
+  st_json_set(root, object, key, list);
+}
+
+void st_rotation_write_config(const st_rotation *r, const st_text *names, size_t n, const char *embedding,
+                              st_json *root) {
+  const st_text inverse = {embedding, embedding ? strlen(embedding) : 0};
+  st_json object = st_json_make_object();
+  st_json_set(root, &object, "version", st_json_make_integer(r->tied_output ? 2 : 1));
+  st_json_set(root, &object, "block_size", st_json_make_integer(r->block));
+  st_json_set(root, &object, "transform", st_json_make_text(root, TRANSFORM));
+  st_json_set(root, &object, "axis", st_json_make_text(root, AXIS));
+  st_json_set(root, &object, "sign_mode", st_json_make_text(root, r->has_signs ? "explicit" : "identity"));
+  if (r->has_signs) set_integers(r, false, root, &object);
+  if (r->has_signs) set_integers(r, true, root, &object);
+  set_names(names, n, "weight_names", root, &object);
+  if (r->embedding) set_names(&inverse, 1, "inverse_weight_names", root, &object);
+  if (r->gdn_v_grouped) st_json_set(root, &object, "gdn_v_grouped", st_json_make_bool(true));
+  if (r->tied_output) st_json_set(root, &object, "tied_output", st_json_make_bool(true));
+  st_json_set(root, root, ST_ROTATION_MEMBER, object);
 }

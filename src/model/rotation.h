@@ -4,6 +4,7 @@
 #define SETUN_MODEL_ROTATION_H
 
 #include "format/directory.h"
+#include "format/gguf_keys.h"
 
 #define ST_ROTATION_KEYS "prism.hadamard."       // what the keys of GGUF begin with
 #define ST_ROTATION_MEMBER "setun_hadamard"      // config.json's member, an object with the same names
@@ -12,7 +13,7 @@
 typedef struct st_rotation {
   uint32_t block;     // of the Hadamard matrix; a power of two
   bool has_signs;     // false: all are +1
-  bool embedding;     // the rows of the embedding are rotated
+  char *embedding;    // the tensor of the embedding, whose rows are rotated; NULL: they are not
   bool tied_output;   // and it is the head too, whose inputs are rotated then
   bool gdn_v_grouped; // the inputs of ssm_out are in the order of key heads
   uint32_t n_widths;  // signs, one vector for each width of inputs
@@ -23,16 +24,27 @@ typedef struct st_rotation {
 } st_rotation;
 
 // Reads the declaration of a model's files. *rotation is NULL where they have none, otherwise freed with
-// st_rotation_free. Whatever of it is not known, or contradicts itself or the tensors, is an error that names it.
+// st_rotation_free. Whatever of it is not known, or contradicts itself, is an error that names it.
 setun_status st_rotation_read(const st_directory *directory, st_rotation **rotation, setun_error *err);
+// Whether the tensors are there that it names, and of such shapes.
+setun_status st_rotation_check(const st_rotation *rotation, const st_directory *directory, setun_error *err);
 void st_rotation_free(st_rotation *rotation); // may be NULL
 
-// Whether the tensor's inputs are rotated; false for NULL.
+// Whether the tensor's inputs, or the embedding's rows, are rotated; false for NULL.
 bool st_rotation_has(const st_rotation *rotation, const char *tensor);
 // The signs of inputs so wide; NULL: all are +1.
 const float *st_rotation_signs(const st_rotation *rotation, uint64_t width);
 
+// Turns a row of a matrix, `width` floats, back into its own basis, rounded once. `scratch` is as wide.
+void st_rotation_undo(const st_rotation *rotation, float *row, size_t width, double *scratch);
+
 // A model_type without ST_ROTATION_MODEL_TYPE; NULL for NULL.
 const char *st_rotation_plain_type(const char *model_type);
+
+// The declaration for files with tensors of other names: `names` in the place of the old, and the embedding's.
+void st_rotation_write_gguf(const st_rotation *rotation, const st_text *names, size_t n, const char *embedding,
+                            st_keys *keys);
+void st_rotation_write_config(const st_rotation *rotation, const st_text *names, size_t n, const char *embedding,
+                              st_json *config);
 
 #endif

@@ -434,13 +434,15 @@ static setun_status mark_rotated(binder *b) {
   const st_rotation *r = b->h->rotation;
   st_bound_list *l = b->list;
   if (!r) return SETUN_OK;
-  for (size_t i = 0; i < l->n; i++) {
+  setun_status s = st_rotation_check(r, b->d, b->err);
+  for (size_t i = 0; i < l->n && s == SETUN_OK; i++) {
     st_bound *bound = &l->items[i];
     const st_role_info *role = st_role_get(bound->role);
     bool listed = st_rotation_has(r, bound->weight.data->name);
     bool embedding = role->kind == ST_KIND_EMBEDDING && role->part == ST_OF_MODEL;
-    bound->rotated = listed || (embedding && r->embedding);
-    if (listed && (role->kind == ST_KIND_ROUTER || embedding || !st_role_is_matrix(bound->role))) {
+    bool product = role->kind == ST_KIND_LINEAR || (role->kind == ST_KIND_EMBEDDING && !embedding);
+    bound->rotated = listed;
+    if (listed && !product && !(embedding && r->embedding)) {
       return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: expected a plain matrix, found it among the rotated ones",
                      bound->weight.name);
     }
@@ -451,6 +453,7 @@ static setun_status mark_rotated(binder *b) {
                      bound->weight.name);
     }
   }
+  if (s != SETUN_OK) return s;
   return st_notices_add(b->d->notices, SETUN_LOG_INFO, b->err,
                         "%zu matrices%s are in a rotated basis, Hadamard matrices of %u%s", r->n_names,
                         r->embedding ? " and the embedding" : "", r->block, r->has_signs ? " after signs" : "");

@@ -5,7 +5,6 @@ import array
 import json
 import os
 import random
-import struct
 import tempfile
 
 import gguf
@@ -91,6 +90,74 @@ class RotationTest(Case):
         self.assertGreater(self.worst(plain, without), 1e-2)
         for model in (ROTATED, TIED, IDENTITY):
             self.assertLess(self.worst(self.logits(model, "--lora", adapter), plain), 1e-4, model)
+
+    def convert(self, source, target, *args):
+        path = self.path(target)
+        self.good("convert", source, "-o", path, *args)
+        return path
+
+    def test_kept(self):
+        """The basis goes along, under the names that tensors have in the target."""
+        even = self.path("even.gguf")  # of one scale a tensor, which t16 needs
+        with open(TERNARY, "rb") as file:
+            data = bytearray(file.read())
+        for dims, kind, at in gguf.read(TERNARY)[1].values():
+            for block in range(at, at + dims[0] * dims[-1] // 128 * 34 if kind == 142 else at, 34):
+                data[block:block + 2] = data[at:at + 2]
+        with open(even, "wb") as file:
+            file.write(data)
+        for source, to in ((TERNARY, "ptq1_0"), (even, "t16")):
+            kept = self.convert(source, "kept.gguf", "--to", to)
+            self.assertLess(self.worst(self.logits(kept), self.logits(source)), 1e-5)
+            self.assertEqual(sorted(gguf.read_array(kept, KEY + "weight_names")), sorted(gguf.read_array(TERNARY, KEY + "weight_names")))
+        floats = self.convert(TIED, "floats", "--to", "f32")
+        with open(os.path.join(floats, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        self.assertEqual(config["model_type"], "setun_hadamard_qwen3")  # which no other reader takes
+        self.assertIn("model.layers.0.self_attn.q_proj.weight", config["setun_hadamard"]["weight_names"])
+        self.assertEqual(config["setun_hadamard"]["inverse_weight_names"], ["model.embed_tokens.weight"])
+        self.assertEqual(self.logits(floats), self.logits(TIED))
+        self.good("tokenize", floats, "-p", "abc")
+        again = self.convert(floats, "again.gguf", "--to", "f32")
+        self.assertEqual(self.logits(again), self.logits(TIED))
+        for name in ("version", "block_size", "sign_mode", "transform", "axis", "tied_output"):
+            self.assertEqual(gguf.read(again)[0][KEY + name], gguf.read(TIED)[0][KEY + name])
+        for name in ("sign_widths", "sign_values", "inverse_weight_names"):
+            self.assertEqual(gguf.read_array(again, KEY + name), gguf.read_array(TIED, KEY + name))
+        config.pop("setun_hadamard")
+        with open(os.path.join(floats, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        self.fails(1, "plan", floats, mentions=["setun_hadamard: expected"])
+
+    def tensor(self, model, name):
+        out = self.path("tensor")
+        self.good("inspect", model, "--tensor", name, "-o", out)
+        return next(iter(read_safetensors(out).values()))[1]
+
+    def test_undone(self):
+        """Back to the weights that were rotated: within a float32 rounding or two of these, since the stored ones are
+        rounded too; in a directory and in GGUF."""
+        plain = self.logits(PLAIN)
+        for source in (ROTATED, TIED, IDENTITY):
+            for target in ("undone.gguf", "undone"):
+                path = self.convert(source, os.path.basename(source) + target, "--to", "f32", "--unrotate")
+                self.assertLess(self.worst(self.logits(path), plain), 1e-4)
+                if target != "undone":
+                    self.assertFalse([k for k in gguf.read(path)[0] if k.startswith(KEY)])
+                    for name in ("blk.0.attn_q.weight", "blk.1.attn_k.weight", "blk.2.ffn_down.weight", "token_embd.weight"):
+                        self.assertLess(self.worst(self.tensor(path, name), self.tensor(PLAIN, name)), 1e-6)
+        folder = os.path.join(GOLDEN, "hf", "qwen3-ternary-rot")
+        path = self.convert(TERNARY, "undone-ternary", "--to", "f32", "--unrotate")
+        self.assertLess(self.worst(self.logits(path), self.logits(folder)), 1e-4)
+        self.assertLess(self.worst(self.tensor(path, "model.layers.0.mlp.up_proj.weight"),
+                                   self.tensor(folder, "model.layers.0.mlp.up_proj.weight")), 1e-6)
+
+    def test_what_cannot_be_undone(self):
+        target = self.path("none.gguf")
+        for source, to, mentions in ((TERNARY, "t2", ["rotated basis", "f32"]), (TERNARY, "bf16", ["not exact in bf16; f32 holds it"]),
+                                     (PLAIN, "f32", ["expected weights in a rotated basis"])):
+            self.fails(1, "convert", source, "-o", target, "--to", to, "--unrotate", mentions=mentions)
+            self.assertFalse(os.path.exists(target))
 
 
 if __name__ == "__main__":
