@@ -21,6 +21,8 @@ build    module:libpcre2-8    libpcre2-dev     pcre2-devel           pcre2      
 build    module:libutf8proc   libutf8proc-dev  utf8proc-devel        libutf8proc   utf8proc
 build    module:libedit       libedit-dev      libedit-devel         libedit       libedit
 build    module:libmicrohttpd libmicrohttpd-dev libmicrohttpd-devel libmicrohttpd libmicrohttpd
+build    module:libcurl       libcurl4-openssl-dev libcurl-devel     curl          curl
+build    module:nettle        nettle-dev       nettle-devel          nettle        nettle
 build    uring                liburing-dev     liburing-devel        liburing      -
 test     sanitizers           gcc+libc6-dev    libasan+libubsan      gcc           -
 test     module:cmocka        libcmocka-dev    libcmocka-devel       cmocka        cmocka

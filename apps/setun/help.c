@@ -86,9 +86,11 @@ void print_help(const command *self, FILE *to) {
 }
 
 void print_overview(FILE *to) {
-  fprintf(to, "usage: setun COMMAND [MODEL] [options]\n\n"
-              "Runs language models with ternary and other very low-bit weights. MODEL is a GGUF file (of a\n"
-              "split one, its first part) or a Hugging Face directory.\n\ncommands:\n");
+  fprintf(
+      to,
+      "usage: setun COMMAND [MODEL] [options]\n\n"
+      "Runs language models with ternary and other very low-bit weights. MODEL is a GGUF file (of a\n"
+      "split one, its first part), a Hugging Face directory, or the name of a model that was pulled.\n\ncommands:\n");
   for (const command *const *c = all_commands; *c; c++) fprintf(to, "  %-12s %s\n", (*c)->name, (*c)->summary);
   fprintf(to, "\n'setun COMMAND --help' lists a command's options. Results go to standard output, all else to\n"
               "standard error. Exit status: 0 fine, 1 the work failed, 2 wrong usage, 130 interrupted.\n");

@@ -85,7 +85,8 @@ void print_man_page(const command *self) {
   print_man_title("setun", "run language models with very low-bit weights");
   print_text(".B setun\n.I COMMAND\n[\\fIMODEL\\fR] [\\fIoptions\\fR]\n.SH DESCRIPTION\n");
   print_roff("Runs language models with ternary and other very low-bit weights. MODEL is a GGUF file (of a split one, "
-             "its first part) or a Hugging Face directory. Results go to standard output, all else to standard error.");
+             "its first part), a Hugging Face directory, or the name of a model that was pulled. Results go to "
+             "standard output, all else to standard error.");
   print_text("\n.SH COMMANDS\n");
   for (const command *const *c = all_commands; *c; c++) {
     print_text(".TP\n.BR setun\\-%s (1)\n", (*c)->name);
@@ -97,7 +98,7 @@ void print_man_page(const command *self) {
 }
 
 static bool takes_file(const option *o) {
-  return o->kind == OPTION_FILE;
+  return o->kind == OPTION_FILE || o->kind == OPTION_MODEL;
 }
 
 static void print_bash_words(const command *c) {

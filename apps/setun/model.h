@@ -9,7 +9,7 @@
 // --draft, of the struct's member `compute`.
 #define DRAFT_ROW(options, default)                                                                                    \
   {                                                                                                                    \
-    0, "draft", OPTION_FILE, offsetof(options, compute.draft), "none|ngram|MODEL", 0, 0,                               \
+    0, "draft", OPTION_MODEL, offsetof(options, compute.draft), "none|ngram|MODEL", 0, 0,                              \
         "compute several tokens at once that are guessed: ngram, where the text seems to repeat earlier text; MODEL, " \
         "by a smaller model with the same tokens; the new text is the same (default " default ")"                      \
   }

@@ -3,6 +3,7 @@
 
 #include "output.h"
 #include "spellings.h"
+#include "store.h"
 
 #include <errno.h>
 #include <math.h>
@@ -140,7 +141,7 @@ static int check_range(const command *self, const option *o, const char *text, d
 }
 
 // Stores the value; 0, or 2 after a report.
-static int store(const command *self, const option *o, const char *text, void *to) {
+static int store_value(const command *self, const option *o, const char *text, void *to) {
   double v = 0;
   switch (o->kind) {
   case OPTION_FLAG: *(bool *)to = true; return 0;
@@ -148,6 +149,9 @@ static int store(const command *self, const option *o, const char *text, void *t
     if (!*text) return bad_value(self, o, text, "a file's name");
     *(const char **)to = text;
     return 0;
+  case OPTION_MODEL:
+    if (!*text) return bad_value(self, o, text, "a model");
+    return (*(const char **)to = resolve_model(text)) ? 0 : STATUS_FAILED;
   case OPTION_TEXT: *(const char **)to = text; return 0;
   case OPTION_LIST: {
     text_list *list = to;
@@ -258,7 +262,7 @@ static int take_found(parser *p, const found_option *found, char *joined, void *
   if (o->kind != OPTION_FLAG && !(value = take_value(p, joined))) {
     return usage_error(p->self, "%s needs a value", option_label(o, label));
   }
-  return store(p->self, o, value, (char *)values + found->group_offset + o->offset);
+  return store_value(p->self, o, value, (char *)values + found->group_offset + o->offset);
 }
 
 // One option at argv[i], whose value may be the next argument. 0, 2 after a report, or -1 after --help.
@@ -289,6 +293,21 @@ static int take_option(parser *p, void *values) {
 }
 
 static const command *parsed; // the command that runs
+static const char *given;     // its first argument
+
+const char *given_argument(void) {
+  return given;
+}
+
+// Whether the first argument is a model's path or name.
+static bool takes_model(const command *self) {
+  static const char *const words[] = {"MODEL", "[MODEL]", "SRC"};
+  size_t n = strcspn(self->arguments, " ");
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    if (strlen(words[i]) == n && strncmp(self->arguments, words[i], n) == 0) return true;
+  }
+  return false;
+}
 
 bool is_option(const char *name) {
   return parsed && find_option(parsed, name, strlen(name), 0).row;
@@ -332,5 +351,10 @@ int parse_options(const command *self, int argc, char **argv, void *values, int 
     argv[1] = p.model;
   }
   *status = check_count(self, count, argv);
+  given = count ? argv[1] : NULL;
+  if (!*status && count && takes_model(self)) {
+    argv[1] = (char *)resolve_model(argv[1]); // which nobody writes to
+    if (!argv[1]) *status = STATUS_FAILED;
+  }
   return *status ? -1 : count;
 }

@@ -11,6 +11,7 @@ typedef enum option_kind {
   OPTION_FLAG,    // bool, made true
   OPTION_TEXT,    // const char *, as given
   OPTION_FILE,    // the same; shells complete it with file names
+  OPTION_MODEL,   // the same for a path or the name of a pulled model, which becomes its path
   OPTION_LIST,    // text_list: the option may be given several times, and adds one text each time, of at least `low`
                   // bytes; at most `high` in all, unless that is 0
   OPTION_CHOICE,  // const char *, one of the words in `value`, which are separated by '|'; with `value` NULL those of
@@ -67,6 +68,8 @@ typedef struct command {
 // to the front of argv+1. Returns how many of these there are; or -1 when the command is over and *status is its exit
 // status: 0 after --help, 2 after wrong usage, which was reported.
 int parse_options(const command *self, int argc, char **argv, void *values, int *status);
+// The command's first argument as it was given; a MODEL may have become a path since.
+const char *given_argument(void);
 // Whether the command whose options were parsed has one of this name, for hints.
 bool is_option(const char *name);
 

@@ -7,11 +7,13 @@
 #include "output.h"
 #include "sampling.h"
 #include "server/server.h"
+#include "store.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -135,6 +137,15 @@ static const char *last_part(const char *path, bool whole, char name[256]) {
   return name;
 }
 
+// What clients are told of a model: a pulled one's name, or its file's.
+static const char *model_name(const char *given, char name[256]) {
+  char repository[256];
+  const char *selector;
+  struct stat st;
+  if (stat(given, &st) && parse_model_name(given, repository, &selector)) return given;
+  return last_part(given, false, name);
+}
+
 static setun_context_params context_of(const serve_options *o) {
   setun_context_params params = setun_context_params_default();
   setun_session_params session = session_params(&o->compute);
@@ -203,7 +214,7 @@ static int run(const command *self, int argc, char **argv) {
                             .n_keys = o.keys.count,
                             .n_hosts = o.hosts.count,
                             .n_origins = o.origins.count,
-                            .model_name = o.name ? o.name : last_part(argv[1], false, name),
+                            .model_name = o.name ? o.name : model_name(given_argument(), name),
                             .model_file = last_part(argv[1], true, file),
                             .template_text = template_text.data,
                             .template_name = o.template_file,

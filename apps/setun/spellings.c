@@ -69,8 +69,8 @@ static const spelling spellings[] = {
     {"--conversation", SPELLING_INSTEAD, "use 'setun chat' for conversations", NULL},
     {"-i", SPELLING_INSTEAD, "use 'setun chat' for conversations", NULL},
     {"--interactive", SPELLING_INSTEAD, "use 'setun chat' for conversations", NULL},
-    {"-hf", SPELLING_INSTEAD, "a model is a file or a directory on this machine", NULL},
-    {"--hf-repo", SPELLING_INSTEAD, "a model is a file or a directory on this machine", NULL},
+    {"-hf", SPELLING_INSTEAD, "MODEL may be org/name or org/name:Q4_K_M, once 'setun pull' has fetched it", NULL},
+    {"--hf-repo", SPELLING_INSTEAD, "MODEL may be org/name or org/name:Q4_K_M, once 'setun pull' has fetched it", NULL},
 };
 enum { SPELLINGS = sizeof spellings / sizeof *spellings };
 

@@ -10,8 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// Makes every folder of the path up to its last slash, for the owner alone.
-static bool make_folders(char *path) {
+bool make_folders(char *path) {
   for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     *slash = 0;
     bool made = mkdir(path, 0700) == 0 || errno == EEXIST;

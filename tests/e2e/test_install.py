@@ -265,8 +265,8 @@ class InstallTest(Case):
         if not shutil.which("fish"):
             self.skipTest("fish is not installed")
         script = self.path("share", "fish", "vendor_completions.d", "setun.fish")
-        found = run("fish", "--no-config", "-c", f"source '{script}'; complete -C 'setun help p'").split("\n")
-        self.assertEqual([line.split("\t")[0] for line in found if line], ["perplexity", "plan"])
+        found = run("fish", "--no-config", "-c", f"source '{script}'; complete -C 'setun help pe'").split("\n")
+        self.assertEqual([line.split("\t")[0] for line in found if line], ["perplexity"])
 
 
 if __name__ == "__main__":

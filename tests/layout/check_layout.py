@@ -84,6 +84,10 @@ LIBRARY_HEADERS = {
     "jansson.h": (),  # an oracle in tests
     "histedit.h": ("apps/setun/editor.c",),
     "microhttpd.h": ("apps/server/",),
+    "curl.h": ("apps/setun/transfer.c",),
+    "sha1.h": ("apps/setun/digest.",),
+    "sha2.h": ("apps/setun/digest.",),
+    "version.h": ("apps/setun/digest.c",),  # of Nettle
     "pcre2.h": ("src/tokenizer/",),
     "utf8proc.h": ("src/tokenizer/", "src/jinja/"),
     "liburing.h": ("src/source/",),
@@ -411,7 +415,7 @@ class Tree:
             self.fault("include", path, line, f'"{quoted}" is neither setun.h nor a header of {folder}')
         if quoted and "/" in quoted and quoted not in shared:
             self.fault("include", path, line, f'"{quoted}" leaves {folder}; of the library, only setun.h is seen')
-        standard = angled and (angled in STANDARD_HEADERS or angled in LIBRARY_HEADERS or
+        standard = angled and (angled in STANDARD_HEADERS or os.path.basename(angled) in LIBRARY_HEADERS or
                                angled.startswith(("sys/", "net/", "netinet/", "arpa/")))
         if angled and not standard:
             self.fault("include", path, line, f"<{angled}> is neither of C nor of POSIX nor a library's that its file may name")
