@@ -2,9 +2,9 @@
 # Installs what is missing, builds with sanitizers and for release, and runs all tests in both.
 # usage: ./check.sh [--full]
 #   --full  also under the thread sanitizer and valgrind, the NEON kernels under emulation, chat templates and tokenizers
-#           against published ones, models that stream under many budgets, the Debian package, the wheel, each fuzz target for a
-#           minute, randomized checks for ten minutes a program, from a seed of the clock, and the line coverage of src/;
-#           what needs a tool that is not there is skipped, with the reason
+#           against published ones, models that stream under many budgets, the Debian package, the wheel, the server's page
+#           in a browser, each fuzz target for a minute, randomized checks for ten minutes a program, from a seed of the clock,
+#           and the line coverage of src/; what needs a tool that is not there is skipped, with the reason
 # Tests on real models find them in the folder $SETUN_MODELS, by default build-models/, where they are fetched to once.
 set -eu
 cd "$(dirname "$0")"
@@ -20,6 +20,11 @@ case ${1:-} in
 esac
 
 tools/install-deps.sh test
+if [ "$full" = yes ]; then
+  tools/install-deps.sh browser
+  python3 -m pip install -q --no-deps --target build/axe axe-playwright-python ||
+    echo "check.sh: axe-core was not installed; the page is not checked with it" >&2
+fi
 
 SETUN_MODELS=${SETUN_MODELS:-$PWD/build-models}
 export SETUN_MODELS

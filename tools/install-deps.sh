@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs what building ("build") or testing ("test", with all of "build") needs and is not there yet.
+# Installs what building ("build") or testing ("test", with all of "build") needs and is not there yet; "browser" adds what
+# the test of the server's page needs, which is skipped without it.
 # Does nothing, and needs neither network nor rights, where everything is there.
-# usage: tools/install-deps.sh build|test
+# usage: tools/install-deps.sh build|test|browser
 set -eu
 
 want=${1:-build}
@@ -33,6 +34,7 @@ test     python:pip           python3-pip      python3-pip           python-pip 
 test     python:venv          python3-venv     python3               python        -
 test     python:numpy         python3-numpy    python3-numpy         python-numpy  numpy
 test     command:fish         fish             fish                  fish          fish
+browser  command:chromedriver chromium+chromium-driver chromium+chromedriver chromium -
 '
 
 compiles() { # compiles FLAGS...: does a small program compile and link?
@@ -65,7 +67,7 @@ look() {
   lacks='' packages=''
   while read -r need seen debian fedora arch macos; do
     case $need in '' | '#') continue ;; esac
-    [ "$need" = build ] || [ "$want" = test ] || continue
+    case $want:$need in *:build | test:test | browser:*) ;; *) continue ;; esac
     present "$seen" && continue
     case $system in 3) names=$debian ;; 4) names=$fedora ;; 5) names=$arch ;; 6) names=$macos ;; *) names=- ;; esac
     lacks="$lacks $seen"
@@ -76,7 +78,7 @@ TABLE
 }
 
 # What only some tests need, which are skipped without it; and weights can be read without io_uring.
-must_have() { echo "$lacks" | sed 's/ python:pip//; s/ python:venv//; s/ python:numpy//; s/ command:fish//; s/ uring//'; }
+must_have() { echo "$lacks" | sed 's/ python:pip//; s/ python:venv//; s/ python:numpy//; s/ command:fish//; s/ command:chromedriver//; s/ uring//'; }
 
 look
 [ -n "$lacks" ] || exit 0

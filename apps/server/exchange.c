@@ -169,7 +169,7 @@ static struct MHD_Response *make_response(exchange *x) {
 static void add_headers(exchange *x, struct MHD_Response *r) {
   if (x->type) MHD_add_response_header(r, "Content-Type", x->type);
   MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-  MHD_add_response_header(r, "Cache-Control", x->stream ? "no-cache" : "no-store");
+  MHD_add_response_header(r, "Cache-Control", x->stream || x->revalidate ? "no-cache" : "no-store");
   if (x->stream) MHD_add_response_header(r, "X-Accel-Buffering", "no"); // proxies that collect what they pass on
   if (x->origin[0]) {
     MHD_add_response_header(r, "Access-Control-Allow-Origin", x->origin);

@@ -17,7 +17,7 @@ struct route;
 
 typedef struct reply_header {
   const char *name; // static text
-  char value[128];
+  char value[320];
 } reply_header;
 
 typedef enum exchange_phase {
@@ -48,6 +48,7 @@ typedef struct exchange {
   st_buffer out;              // the reply's body, or what of a stream was not taken yet
   size_t taken;               // bytes of `out` that were
   bool stream, ended, broken; // broken: the stream ends as a cut connection does
+  bool revalidate;            // browsers may keep the reply, and ask each time whether its tag is still the same
   double wrote;               // when something was last written, for pings
 } exchange;
 

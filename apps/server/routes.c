@@ -4,6 +4,8 @@
 #include <string.h>
 
 const route all_routes[] = {
+    {"GET", "/", handle_page, ROUTE_PUBLIC | ROUTE_EARLY | ROUTE_DIRECT, "A page to chat on", NULL},
+    {"GET", "/page/", handle_page, ROUTE_PUBLIC | ROUTE_EARLY | ROUTE_DIRECT | ROUTE_PREFIX, "The page's files", NULL},
     {"GET", "/health", handle_health, ROUTE_PUBLIC | ROUTE_EARLY | ROUTE_DIRECT, "Whether the server can answer", NULL},
     {"GET", "/v1/health", handle_health, ROUTE_PUBLIC | ROUTE_EARLY | ROUTE_DIRECT, "The same", NULL},
     {"GET", "/v1/models", handle_models, ROUTE_PUBLIC | ROUTE_DIRECT, "The models", NULL},

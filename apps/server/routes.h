@@ -36,6 +36,8 @@ const route *find_route(const char *method, const char *path, char rest[ROUTE_RE
 
 // ---- handlers, each in the file that is named ----
 
+// page.c
+void handle_page(server *s, exchange *x);
 // info.c
 void handle_health(server *s, exchange *x);
 void handle_models(server *s, exchange *x);
