@@ -2,10 +2,12 @@
 """Makes the reference of a new family: a tiny checkpoint with random weights of a class of transformers, and what that class
 computes with it, as the folders of tests/golden/hf have them.
 
-usage: make_family_reference.py MODEL_TYPE FOLDER [--set KEY=JSON]... [--seed N] [--tokens N] [--greedy N]
+usage: make_family_reference.py MODEL_TYPE FOLDER [--code FILE] [--set KEY=JSON]... [--seed N] [--tokens N] [--greedy N]
 
   MODEL_TYPE        of config.json, as transformers knows it: qwen3, olmo2, ...
   FOLDER            where it goes, such as tests/golden/hf/olmo2: new or empty
+  --code FILE       Python that is run first and registers the class where transformers has none of it: the modelling code
+                    that a checkpoint is published with, and AutoConfig.register and AutoModelForCausalLM.register
   --set KEY=JSON    a field of the configuration beside the tiny sizes below: --set tie_word_embeddings=true,
                     --set sliding_window=8; choose them so that every part of the family is at work
   --seed N          of the weights and the ids (default 1)
@@ -19,12 +21,13 @@ config.json, model.safetensors, a tokenizer of 320 tokens, golden.json and golde
   hidden F32 [blocks + 1, tokens, hidden]: the input of block 0 and the output of each block
   logits F32 [tokens, vocabulary]; layer0_bf16 F32 [tokens, hidden]: block 0's output when computed in bfloat16
 
-Needs numpy, torch and transformers. Then: a line in tests/model/families.c, and parity.py --reference FOLDER/golden.safetensors
-FOLDER says where the first difference is.
+Needs numpy, torch and transformers. Then parity.py --reference FOLDER/golden.safetensors FOLDER says where the first difference
+is; tests/model/families.c compares whatever lies in tests/golden/hf.
 """
 import argparse
 import json
 import os
+import runpy
 import shutil
 import sys
 
@@ -85,6 +88,8 @@ def make(o):
     import torch
     import transformers
 
+    if o.code:
+        runpy.run_path(o.code)
     config = configuration(o.model_type, {key: json.loads(value) for key, value in (s.split("=", 1) for s in o.set)})
     torch.manual_seed(o.seed)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
@@ -118,6 +123,7 @@ def main():
     p = argparse.ArgumentParser(description="Makes a tiny checkpoint of a family, and what transformers computes with it.")
     p.add_argument("model_type", metavar="MODEL_TYPE")
     p.add_argument("folder", metavar="FOLDER")
+    p.add_argument("--code", metavar="FILE")
     p.add_argument("--set", action="append", default=[], metavar="KEY=JSON")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--tokens", type=int, default=40)
