@@ -160,10 +160,14 @@ typedef struct st_attend_args {
 
 typedef enum st_activation_fn { ST_FN_SILU, ST_FN_RELU2, ST_FN_GELU_TANH, ST_FN_GPT_OSS } st_activation_fn;
 
+// Functions marked "optional" may be NULL in the object that a backend defines; host.h has what then takes their place,
+// and what the backend's objects begin with where one is missing. Those of the cache are left out together, or none is.
+// What the registry gives has all of them.
 struct st_backend {
   const char *name;
 
-  // The instruction sets that can run here, best last; and this machine's ceilings, see setun_measure_ceilings.
+  // Optional: the instruction sets that can run here, best last; and this machine's ceilings, see
+  // setun_measure_ceilings.
   const char *(*available)(void);
   const char *(*isa_name)(size_t index); // of all that there are kernels for; NULL beyond the last
   setun_status (*measure)(const char *isa, int threads, uint64_t buffer_bytes, struct setun_ceilings *ceilings,
@@ -171,12 +175,12 @@ struct st_backend {
 
   setun_status (*device_new)(const st_device_options *options, st_device **device, setun_error *err);
   void (*device_free)(st_device *device);
-  const char *(*device_isa)(const st_device *device);
-  // A pool of the device's own threads of the host, which queues and whoever places weights share. Freed with
+  const char *(*device_isa)(const st_device *device); // what computes: an instruction set, or the device's name
+  // Optional: a pool of the device's own threads of the host, which queues and whoever places weights share. Freed with
   // st_pool_free, before the device.
   setun_status (*pool_new)(st_device *device, int threads, st_pool **pool, setun_error *err);
 
-  // Whether the device has the operation for such a matrix.
+  // Optional, then it has all: whether the device has the operation for such a matrix.
   bool (*supports)(const st_device *device, const st_matrix_desc *desc, st_operation operation);
   st_matrix_info (*matrix_info)(const st_device *device, const st_matrix_desc *desc);
   // A matrix is made empty. One that is owned is filled by `matrix_write` in any order, from several threads where the
@@ -186,8 +190,8 @@ struct st_backend {
   setun_status (*matrix_new)(st_device *device, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err);
   setun_status (*matrix_write)(st_dmatrix *matrix, const st_matrix_rows *rows, setun_error *err);
   void (*matrix_borrow)(st_dmatrix *matrix, void *codes);
-  // All rows of a matrix that is owned are written: the device may now put them into an order that it computes with
-  // faster, and that takes no more memory.
+  // Optional: all rows of a matrix that is owned are written, and the device may now put them into an order that it
+  // computes with faster, and that takes no more memory.
   setun_status (*matrix_finalize)(st_device *device, st_dmatrix *matrix, st_pool *pool, setun_error *err);
   void (*matrix_free)(st_dmatrix *matrix);
   uint64_t (*matrix_bytes)(const st_dmatrix *matrix);
@@ -197,14 +201,15 @@ struct st_backend {
 
   setun_status (*queue_new)(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
   void (*queue_free)(st_queue *queue);
-  // Bytes of a queue and of a cache, before there are any; the workload is that of all matrices, added one by one.
+  // Optional: bytes of a queue, before there is one; the workload is that of all matrices, added one by one.
   void (*workload_add)(const st_device *device, const st_matrix_desc *desc, st_workload *workload);
   uint64_t (*queue_size)(const st_device *device, const st_queue_options *options, const st_workload *workload);
+  // Optional, like all that is of the cache: its bytes, before there is one.
   uint64_t (*cache_size)(const st_device *device, const st_cache_shape *shape, int threads);
   // Bytes of a page, and of one position of a page in one KV head: of its key, or of its value, as it is saved.
   uint64_t (*cache_page_size)(const st_cache_shape *shape);
   size_t (*cache_row_size)(setun_kv_type type, bool keys, uint32_t head_dim);
-  // NULL: the device has no such format.
+  // NULL: the device has no such format; else the name that the CPU's has.
   const char *(*cache_format_name)(setun_kv_type type);
   setun_status (*array_new)(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
   void (*array_free)(st_array *array);
@@ -217,7 +222,8 @@ struct st_backend {
   // The tokens [first, first + n) of `x`, normalized by `norm` first unless that is NULL, through each matrix.
   void (*linear)(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm, float eps,
                  const st_linear_out *outs, int count);
-  // Each of the n * heads pieces of x, `width` wide, in place: RMSNorm times `norm`.
+
+  // From here to `add`: optional. Each of the n * heads pieces of x, `width` wide, in place: RMSNorm times `norm`.
   void (*rmsnorm)(st_queue *queue, st_array *x, uint32_t n, uint32_t heads, uint32_t width, const st_dvector *norm,
                   float eps);
   // dst[t] = RMSNorm(x[t]) * norm, `width` wide, for the first n tokens.
@@ -226,7 +232,8 @@ struct st_backend {
   // dst[t] = the blocks of x[first + t], transformed, for n tokens; dst may be x where `first` is 0.
   void (*hadamard)(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_hadamard_args *args,
                    st_array *dst);
-  // dst = x with each head rotated; dst may be x.
+  // dst = x with each head rotated: elements i and i + n_rot / 2 of it, or 2i and 2i + 1 where they are interleaved, by
+  // the angle i. dst may be x.
   void (*rope)(st_queue *queue, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst);
   void (*clip)(st_queue *queue, st_array *x, uint32_t n, uint32_t width, float limit);
   // Stores the tokens' keys and values, [n_tokens, n_head_kv * head_dim] each, which it may change.
@@ -234,7 +241,7 @@ struct st_backend {
                       st_array *v);
   // Page `to` becomes what page `from` is.
   void (*cache_copy_page)(st_queue *queue, st_cache *cache, uint32_t from, uint32_t to);
-  // Attention of the tokens, whose keys are in the cache already.
+  // Attention of the tokens, whose keys are in the cache already. Query heads share a KV head with their neighbours.
   void (*attend)(st_queue *queue, const st_cache *cache, const st_batch *batch, const st_attend_args *args);
   // Keys and values of the first `n` positions of a page in one KV head: waits, then copies n rows of cache_row_size
   // each out of the cache, or into it.
@@ -242,7 +249,8 @@ struct st_backend {
                              void *keys, void *values, setun_error *err);
   setun_status (*cache_restore)(st_queue *queue, st_cache *cache, uint32_t page, uint32_t head, uint32_t n,
                                 const void *keys, const void *values, setun_error *err);
-  // dst = act(gate) * up; dst may be gate.
+  // dst = act(gate) * up; dst may be gate. ST_FN_RELU2: the square of what is positive; ST_FN_GPT_OSS: g / (1 +
+  // exp(-1.702 g)) with gate at most 7, times up + 1 with up in -7..7.
   void (*glu)(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,
               uint32_t width, st_array *dst);
   // dst[i] = x[tokens[i]].
@@ -260,6 +268,8 @@ struct st_backend {
   setun_status (*finish)(st_queue *queue, setun_error *err);
   // The same, then copies `n` floats of token `token`, from its beginning on and on into the next tokens.
   setun_status (*read)(st_queue *queue, const st_array *array, uint32_t token, size_t n, float *out, setun_error *err);
+  // Copies `n` floats into token `token` and on into the next ones.
+  setun_status (*write)(st_queue *queue, st_array *array, uint32_t token, size_t n, const float *in, setun_error *err);
 };
 
 // The registry: by name, NULL for the default; and one an index, NULL beyond the last.

@@ -323,6 +323,11 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
   }
   if (st_source_is_ternary(&item->pieces[0])) return decide_ternary(p, item, err);
   if (!asked && becomes_floats(p, item) && w->format != p->o->to) {
+    if (w->block_scales && !p->to_gguf) { // experts stacked in blocks have no other form there
+      return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                     "%s: this family's Hugging Face directories have experts in %s, found %s asked for; convert to GGUF",
+                     item->name, w->format->name, p->o->to->name);
+    }
     item->kind = ST_ITEM_VALUES;
     item->format = p->o->to;
     return SETUN_OK;

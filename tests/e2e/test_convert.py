@@ -329,6 +329,9 @@ class Golden(Folder):
         self.assertEqual(self.ids(stacked, "hello"), self.ids(source, "hello"))
         self.assertEqual(self.ids(self.converted(split, "back", "f32"), "hello"), self.ids(source, "hello"))
 
+    def test_experts_that_directories_have_in_blocks(self):
+        self.refused(os.path.join(GOLDEN, "hf", "gpt-oss"), "f32", "experts", "mxfp4", "convert to GGUF", name="refused")
+
     def test_not_ternary(self):
         self.refused(os.path.join(GOLDEN, "hf", "llama3"), "t2", "ternary")
 

@@ -18,7 +18,8 @@ class DraftTest(Case):
     def test_ids_are_the_same(self):
         for args in (("--temp", 0), ("--temp", 0, "--repeat-penalty", 1.3), ("--seed", 3), ("--seed", 4, "--dry-multiplier", 0.8),
                      ("--temp", 0, "-c", 80), ("--temp", 0, "-b", 3), ("--seed", 5, "-t", 2, "--kv", "q8"),
-                     ("--temp", 0, "--logit-bias", "20-inf")):
+                     ("--temp", 0, "--logit-bias", "20-inf"), ("--temp", 0, "--window", 33),
+                     ("--seed", 6, "--window", 33, "--kv-sinks", 4)):
             with self.subTest(args=args):
                 plain = self.ids("-n", 60, *args)
                 for draft in ("ngram", TALES, self.other()):

@@ -1,11 +1,12 @@
-// Backends: the registry; passes over several runs of tokens, which give each sequence the bits that it has alone; and
-// errors of a device, which end an evaluation and leave the session usable.
-#include "models.h"
+// Every backend of the registry: passes over several runs of tokens, which give each sequence the bits that it has
+// alone; the logits of all models of golden/hf beside those of the CPU's scalar table; and errors of a device, which
+// end an evaluation and leave the session usable.
+#include "placed.h"
 
-#include "backend/backend.h"
 #include "base/random.h"
-#include "placement/placement.h"
-#include "runtime/session.h"
+
+#include <glob.h>
+#include <math.h>
 
 static void registry(void **state) {
   (void)state;
@@ -62,7 +63,7 @@ typedef struct bench {
   st_array *q, *k, *v, *out;
 } bench;
 
-static void open_bench(bench *t, uint32_t n_sequences, setun_kv_type kv, int threads) {
+static void open_bench(bench *t, const st_backend *b, uint32_t n_sequences, setun_kv_type kv, int threads) {
   static float rows[TOKENS * WIDTH], table[TOKENS * HEAD_DIM];
   st_random random;
   st_random_seed(&random, 5);
@@ -70,7 +71,7 @@ static void open_bench(bench *t, uint32_t n_sequences, setun_kv_type kv, int thr
   for (int i = 0; i < TOKENS * HEAD_DIM; i++) table[i] = (float)st_random_unit(&random) * 2 - 1;
   const st_matrix_desc desc = {.format = st_format_get(ST_F32), .shape = {TOKENS, WIDTH}};
   const st_cache_shape shape = {n_sequences * SEQUENCE_PAGES, TOKENS, HEADS, KV_HEADS, HEAD_DIM, kv, kv};
-  *t = (bench){.b = st_backend_find("cpu")};
+  *t = (bench){.b = b};
   assert_int_equal(t->b->device_new(&(st_device_options){.isa = NULL}, &t->device, NULL), SETUN_OK);
   assert_int_equal(t->b->matrix_new(t->device, &desc, &t->inputs, NULL), SETUN_OK);
   const st_matrix_rows all = {.count = TOKENS, .data = rows};
@@ -121,15 +122,15 @@ static void attend(bench *t, const st_token_run *runs, const uint32_t *seeds, ui
   assert_int_equal(t->b->read(t->queue, t->q, 0, (size_t)batch.n_tokens * WIDTH, out, NULL), SETUN_OK);
 }
 
-static void runs_with(setun_kv_type kv, int threads, uint32_t window) {
+static void runs_with(const st_backend *b, setun_kv_type kv, int threads, uint32_t window) {
   // prompts, more of both in another order, then one token each
   static const run_of passes[][2] = {
       {{0, 0, 37}, {1, 0, 20}}, {{1, 20, 9}, {0, 37, 1}}, {{0, 38, 1}, {1, 29, 1}}, {{1, 30, 30}, {0, 39, 33}}};
   enum { PASSES = sizeof passes / sizeof *passes };
   static float together[TOKENS * WIDTH], alone[TOKENS * WIDTH];
   bench both, single[2];
-  open_bench(&both, 2, kv, threads);
-  for (int i = 0; i < 2; i++) open_bench(&single[i], 1, kv, 1);
+  open_bench(&both, b, 2, kv, threads);
+  for (int i = 0; i < 2; i++) open_bench(&single[i], b, 1, kv, 1);
   for (int pass = 0; pass < PASSES; pass++) {
     const run_of *p = passes[pass];
     const uint32_t seeds[2] = {p[0].sequence + 1, p[1].sequence + 1};
@@ -163,25 +164,36 @@ static void runs_with(setun_kv_type kv, int threads, uint32_t window) {
   for (int i = 0; i < 2; i++) close_bench(&single[i]);
 }
 
-static void runs(void **state) {
-  (void)state;
+// Calls `fn` for each backend with each format of its cache.
+static void each_cache(void (*fn)(const st_backend *b, setun_kv_type kv)) {
   number_pages();
-  for (int kv = SETUN_KV_F16; kv <= SETUN_KV_Q4; kv++) {
-    for (int threads = 1; threads <= 3; threads++) {
-      runs_with((setun_kv_type)kv, threads, 0);
-      runs_with((setun_kv_type)kv, threads, 8);
+  for (size_t i = 0; st_backend_at(i); i++) {
+    for (int kv = SETUN_KV_F16; kv <= SETUN_KV_Q4; kv++) {
+      if (st_backend_at(i)->cache_format_name((setun_kv_type)kv)) fn(st_backend_at(i), (setun_kv_type)kv);
     }
   }
 }
 
+static void runs_of(const st_backend *b, setun_kv_type kv) {
+  for (int threads = 1; threads <= 3; threads++) {
+    runs_with(b, kv, threads, 0);
+    runs_with(b, kv, threads, 8);
+  }
+}
+
+static void runs(void **state) {
+  (void)state;
+  each_cache(runs_of);
+}
+
 // Tokens that see several parts of keys, one by one, which threads share; and all at once.
-static void parts_with(setun_kv_type kv, uint32_t window) {
+static void parts_with(const st_backend *b, setun_kv_type kv, uint32_t window) {
   enum { BEFORE = 1020, AFTER = TOKENS - BEFORE };
   static float want[TOKENS * WIDTH], got[TOKENS * WIDTH];
   const uint32_t seed = 1;
   for (int threads = 1; threads <= 6; threads += threads < 3 ? 1 : 3) {
     bench t;
-    open_bench(&t, 1, kv, threads);
+    open_bench(&t, b, 1, kv, threads);
     const run_of first = {0, 0, threads == 1 ? TOKENS : BEFORE};
     const st_token_run run = token_run(&first, alone_pages);
     attend(&t, &run, &seed, 1, window, threads == 1 ? want : got);
@@ -196,26 +208,25 @@ static void parts_with(setun_kv_type kv, uint32_t window) {
   }
 }
 
+static void parts_of(const st_backend *b, setun_kv_type kv) {
+  parts_with(b, kv, 0);
+  parts_with(b, kv, 700);
+}
+
 static void parts(void **state) {
   (void)state;
-  number_pages();
-  for (int kv = SETUN_KV_F16; kv <= SETUN_KV_Q4; kv++) {
-    parts_with((setun_kv_type)kv, 0);
-    parts_with((setun_kv_type)kv, 700);
-  }
+  each_cache(parts_of);
 }
 
 // A page that is copied, and what is written to the copy does not change the first.
-static void copied_pages(void **state) {
-  (void)state;
+static void copied_pages_of(const st_backend *b, setun_kv_type kv) {
   bench t;
   enum { ROWS = 3 };
-  number_pages();
-  open_bench(&t, 1, SETUN_KV_Q8, 1);
+  open_bench(&t, b, 1, kv, 1);
   static float out[TOKENS * WIDTH];
   char rows[3][2][ROWS * HEAD_DIM * 4];
-  size_t keys = ROWS * t.b->cache_row_size(SETUN_KV_Q8, true, HEAD_DIM);
-  size_t values = ROWS * t.b->cache_row_size(SETUN_KV_Q8, false, HEAD_DIM);
+  size_t keys = ROWS * t.b->cache_row_size(kv, true, HEAD_DIM);
+  size_t values = ROWS * t.b->cache_row_size(kv, false, HEAD_DIM);
   const st_token_run run = token_run(&(run_of){0, 0, ROWS}, alone_pages);
   attend(&t, &run, (const uint32_t[]){1}, 1, 0, out);
   t.b->cache_copy_page(t.queue, t.cache, 0, 5);
@@ -230,6 +241,71 @@ static void copied_pages(void **state) {
   assert_int_equal(t.b->cache_save(t.queue, t.cache, 0, 1, ROWS, rows[2][0], rows[2][1], NULL), SETUN_OK);
   assert_memory_not_equal(rows[0][0], rows[2][0], keys);
   close_bench(&t);
+}
+
+static void copied_pages(void **state) {
+  (void)state;
+  each_cache(copied_pages_of);
+}
+
+// ---- models -------------------------------------------------------------------------------------------------------
+
+static float *logits_of(const char *path, const st_backend *b, const char *isa, bool streams, size_t *n, bool *int8) {
+  const uint32_t none = 0;
+  const st_placement_options options = {.backend = b,
+                                        .isa = isa,
+                                        .precise = true,
+                                        .threads = 2,
+                                        .context_size = st_context_size_of,
+                                        .resident_parts = streams ? &none : NULL};
+  setun_kv_type kv = b->cache_format_name(SETUN_KV_F32) ? SETUN_KV_F32 : SETUN_KV_F16;
+  const setun_session_params params = {
+      .size = sizeof params, .threads = 2, .n_batch = 7, .n_ctx = 32, .kv_keys = kv, .kv_values = kv};
+  placed p = place(path, &options, &params);
+  float *out = placed_logits(&p);
+  *n = PLACED_LOGITS * p.n_vocab;
+  *int8 = p.placement->model->h.int8;
+  placed_free(&p);
+  return out;
+}
+
+// How far from one another, of the largest.
+static double distance(const float *a, const float *b, size_t n) {
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < n; i++) {
+    double d = fabs((double)a[i] - b[i]), v = fabs((double)b[i]);
+    if (!(d <= most)) most = d; // also what is no number
+    if (v > largest) largest = v;
+  }
+  return most / largest;
+}
+
+// Additions in another order move the logits by a millionth. Where int8 activations are prescribed, that may make
+// another code of a number now and then.
+static void models_of(const st_backend *b, const char *path) {
+  size_t n, m;
+  bool int8;
+  float *want = logits_of(path, st_backend_find("cpu"), "scalar", false, &n, &int8);
+  for (int streams = 0; streams < 2; streams++) {
+    float *got = logits_of(path, b, NULL, streams, &m, &int8);
+    assert_int_equal(n, m);
+    double d = distance(got, want, n);
+    if (!(d <= (int8 ? 2e-2 : 2e-5))) {
+      fail_msg("%s, %s%s: logits differ by %.2g of the largest", b->name, path, streams ? ", streamed" : "", d);
+    }
+    st_free(got);
+  }
+  st_free(want);
+}
+
+static void models(void **state) {
+  (void)state;
+  glob_t found;
+  assert_int_equal(glob(GOLDEN "hf/*", 0, NULL, &found), 0);
+  for (size_t i = 0; st_backend_at(i); i++) {
+    for (size_t k = 0; k < found.gl_pathc; k++) models_of(st_backend_at(i), found.gl_pathv[k]);
+  }
+  globfree(&found);
 }
 
 // ---- errors -------------------------------------------------------------------------------------------------------
@@ -255,42 +331,36 @@ static setun_status faulty_read(st_queue *queue, const st_array *array, uint32_t
 // Whatever wait fails: the evaluation does, nothing of its pass counts, and the next one is right.
 static void check_faults(const char *path, const uint32_t *resident_parts) {
   setun_error err = {SETUN_OK, ""};
-  st_directory *d = NULL;
-  st_placement *p = NULL;
-  st_session *s = NULL, *right = NULL;
   const st_placement_options options = {
       .backend = &faulty, .threads = 2, .context_size = st_context_size_of, .resident_parts = resident_parts};
   const setun_session_params params = {.size = sizeof params, .threads = 2, .n_batch = 4, .n_ctx = 32};
   const setun_token ids[] = {1, 5, 9, 20, 33, 47};
   enum { N = sizeof ids / sizeof *ids };
+  st_session *right = NULL;
   until_fault = -1;
-  if (st_directory_open(path, &(st_open_options){0}, &d, &err)) fail_msg("%s", err.message);
-  if (st_placement_load(d, &options, &p, &err)) fail_msg("%s", err.message);
-  if (st_session_new(p->model, &params, &s, &err)) fail_msg("%s", err.message);
-  if (st_session_new(p->model, &params, &right, &err)) fail_msg("%s", err.message);
+  placed p = place(path, &options, &params);
+  if (st_session_new(p.placement->model, &params, &right, &err)) fail_msg("%s", err.message);
   if (st_session_eval(right, ids, N, NULL, &err)) fail_msg("%s", err.message);
   bool fails = true;
   for (int n = 0; fails; n++) {
     until_fault = n;
-    setun_status status = st_session_eval(s, ids, N, NULL, &err);
+    setun_status status = st_session_eval(p.session, ids, N, NULL, &err);
     fails = status != SETUN_OK;
     if (fails) {
       assert_int_equal(status, SETUN_ERROR_IO);
       assert_string_equal(err.message, "the device is lost");
-      uint32_t done = st_session_position(s);
+      uint32_t done = st_session_position(p.session);
       assert_true(done == 0 || done == 4);
       until_fault = -1;
-      if (st_session_eval(s, ids + done, N - done, NULL, &err)) fail_msg("%s", err.message);
+      if (st_session_eval(p.session, ids + done, N - done, NULL, &err)) fail_msg("%s", err.message);
     } else {
       assert_true(n > 0);
     }
-    assert_memory_equal(st_session_logits(s), st_session_logits(right), p->model->h.n_vocab * sizeof(float));
-    assert_int_equal(st_session_truncate(s, 0, NULL), SETUN_OK);
+    assert_memory_equal(st_session_logits(p.session), st_session_logits(right), p.n_vocab * sizeof(float));
+    assert_int_equal(st_session_truncate(p.session, 0, NULL), SETUN_OK);
   }
-  st_session_free(s);
   st_session_free(right);
-  st_placement_free(p);
-  st_directory_free(d);
+  placed_free(&p);
 }
 
 static void faults(void **state) {
@@ -305,7 +375,8 @@ static void faults(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(registry), cmocka_unit_test(runs), cmocka_unit_test(parts),
-                                     cmocka_unit_test(copied_pages), cmocka_unit_test(faults)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(registry), cmocka_unit_test(runs),
+                                     cmocka_unit_test(parts),    cmocka_unit_test(copied_pages),
+                                     cmocka_unit_test(models),   cmocka_unit_test(faults)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
