@@ -26,7 +26,8 @@ typedef struct st_queue st_queue;
 typedef struct st_dmatrix st_dmatrix; // a weight matrix in the device's own form
 typedef struct st_dvector st_dvector; // float32 constants: norms, biases, tables
 typedef struct st_array st_array;
-typedef struct st_cache st_cache; // keys and values of all layers
+typedef struct st_cache st_cache;   // keys and values of all layers
+typedef struct st_states st_states; // states of recurrent layers
 
 // What products do with their input; the model decides, FORMATS in docs/formats.md say when.
 typedef enum st_precision {
@@ -101,6 +102,21 @@ typedef struct st_cache_shape {
   setun_kv_type keys, values; // formats
 } st_cache_shape;
 
+// Recurrent states (gated DeltaNet): a pool of slots, numbered from 0, each for one sequence at one position. A slot
+// has for each recurrent layer the last n_taps - 1 inputs of its convolution, and for each value head a float32 matrix
+// [key_dim, value_dim].
+enum { ST_NO_STATE = UINT32_MAX };
+typedef struct st_state_shape {
+  uint32_t n_slots, n_layers; // n_layers: recurrent ones
+  uint32_t n_key_heads, n_value_heads, key_dim, value_dim, n_taps;
+  bool tiled; // value head h takes key head h % n_key_heads; otherwise consecutive ones share one
+} st_state_shape;
+
+// Channels of the convolution: queries and keys of all key heads, values of all value heads.
+static inline uint32_t st_state_channels(const st_state_shape *s) {
+  return 2 * s->n_key_heads * s->key_dim + s->n_value_heads * s->value_dim;
+}
+
 // One output of `linear`: dst[row + t][column...] = matrix * input[t] (+ bias).
 typedef struct st_linear_out {
   const st_dmatrix *matrix;
@@ -119,6 +135,9 @@ typedef struct st_token_run {
   // the run sees or is stored at are not read.
   const uint32_t *pages;
   size_t stride;
+  // Slots with the state before the run's first token (ST_NO_STATE: zeros), and for that behind its last; they may be
+  // the same.
+  uint32_t state_from, state_to;
 } st_token_run;
 
 typedef struct st_batch {
@@ -158,7 +177,27 @@ typedef struct st_attend_args {
   st_array *dst;           // likewise
 } st_attend_args;
 
-typedef enum st_activation_fn { ST_FN_SILU, ST_FN_RELU2, ST_FN_GELU_TANH, ST_FN_GPT_OSS } st_activation_fn;
+typedef enum st_activation_fn {
+  ST_FN_SILU,
+  ST_FN_RELU2,
+  ST_FN_GELU_TANH,
+  ST_FN_GPT_OSS,
+  ST_FN_SIGMOID
+} st_activation_fn;
+
+// `count` pieces of n columns: from column `from` and each from_step behind it, to column `to` and each to_step.
+typedef struct st_columns {
+  uint32_t from, from_step, to, to_step, n, count;
+} st_columns;
+
+typedef struct st_delta_args {
+  uint32_t layer;         // among the recurrent ones
+  st_array *mixed;        // [n, channels] convolved queries, keys and values; changed
+  st_array *alpha, *beta; // [n, n_value_heads] products; changed
+  const st_dvector *rate; // [n_value_heads] decay = exp(-rate * softplus(alpha + bias))
+  const st_dvector *bias; // [n_value_heads]
+  st_array *dst;          // [n, n_value_heads * value_dim]
+} st_delta_args;
 
 // Functions marked "optional" may be NULL in the object that a backend defines; host.h has what then takes their place,
 // and what the backend's objects begin with where one is missing. Those of the cache are left out together, or none is.
@@ -249,8 +288,26 @@ struct st_backend {
                              void *keys, void *values, setun_error *err);
   setun_status (*cache_restore)(st_queue *queue, st_cache *cache, uint32_t page, uint32_t head, uint32_t n,
                                 const void *keys, const void *values, setun_error *err);
-  // dst = act(gate) * up; dst may be gate. ST_FN_RELU2: the square of what is positive; ST_FN_GPT_OSS: g / (1 +
-  // exp(-1.702 g)) with gate at most 7, times up + 1 with up in -7..7.
+  // States, whose functions are left out together, or none is. Bytes of a slot, and of a pool of them, before there is
+  // one.
+  uint64_t (*state_size)(const st_state_shape *shape);
+  uint64_t (*states_size)(const st_state_shape *shape);
+  setun_status (*states_new)(st_queue *queue, const st_state_shape *shape, st_states **states, setun_error *err);
+  void (*states_free)(st_states *states);
+  // dst = silu(the causal convolution of x, [n_tokens, channels], by `taps` [n_taps][channels], the last of which meets
+  // the token itself); the last inputs go to the runs' states. dst is another array than x.
+  void (*convolve)(st_queue *queue, st_states *states, uint32_t layer, const st_batch *batch, const st_array *x,
+                   const st_dvector *taps, st_array *dst);
+  // The gated delta rule: for each token and value head, with its key head's q and k normalized (L2) and q divided by
+  // sqrt(key_dim), beta = sigmoid(beta): S *= decay; S += k (beta (v - S^T k))^T; dst = S^T q.
+  void (*delta)(st_queue *queue, st_states *states, const st_batch *batch, const st_delta_args *args);
+  // Waits, then copies a slot's state_size bytes out of the pool, or into it.
+  setun_status (*state_save)(st_queue *queue, const st_states *states, uint32_t slot, void *bytes, setun_error *err);
+  setun_status (*state_restore)(st_queue *queue, st_states *states, uint32_t slot, const void *bytes, setun_error *err);
+  // Columns of x's first n tokens to columns of dst.
+  void (*copy_columns)(st_queue *queue, const st_array *x, uint32_t n, const st_columns *columns, st_array *dst);
+  // dst = act(gate) * up; dst may be gate, or up. ST_FN_RELU2: the square of what is positive; ST_FN_GPT_OSS: g / (1 +
+  // exp(-1.702 g)) with gate at most 7, times up + 1 with up in -7..7; ST_FN_SIGMOID: 1 / (1 + exp(-g)).
   void (*glu)(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,
               uint32_t width, st_array *dst);
   // dst[i] = x[tokens[i]].

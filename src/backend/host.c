@@ -219,6 +219,50 @@ static setun_status cache_restore(st_queue *q, st_cache *cache, uint32_t page, u
   return s == SETUN_OK ? cpu->cache_restore(queue_of(q)->cpu, cache, page, head, n, keys, values, err) : s;
 }
 
+// ---- recurrent states, which are the CPU's own --------------------------------------------------------------------
+
+static setun_status states_new(st_queue *q, const st_state_shape *shape, st_states **states, setun_error *err) {
+  return cpu->states_new(queue_of(q)->cpu, shape, states, err);
+}
+
+static void convolve(st_queue *q, st_states *states, uint32_t layer, const st_batch *batch, const st_array *x,
+                     const st_dvector *taps, st_array *dst) {
+  if (!to_host(q, x, batch->n_tokens) || !to_host(q, dst, batch->n_tokens)) return;
+  cpu->convolve(queue_of(q)->cpu, states, layer, batch, array_of(x), vector_of(taps), array_of(dst));
+  to_device(q, dst, batch->n_tokens);
+}
+
+static void delta(st_queue *q, st_states *states, const st_batch *batch, const st_delta_args *args) {
+  uint32_t n = batch->n_tokens;
+  st_delta_args a = *args;
+  a.rate = vector_of(args->rate);
+  a.bias = vector_of(args->bias);
+  a.mixed = array_of(args->mixed);
+  a.alpha = array_of(args->alpha);
+  a.beta = array_of(args->beta);
+  a.dst = array_of(args->dst);
+  if (!to_host(q, args->mixed, n) || !to_host(q, args->alpha, n) || !to_host(q, args->beta, n)) return;
+  if (!to_host(q, args->dst, n)) return;
+  cpu->delta(queue_of(q)->cpu, states, batch, &a);
+  to_device(q, args->dst, n);
+}
+
+static setun_status state_save(st_queue *q, const st_states *states, uint32_t slot, void *bytes, setun_error *err) {
+  setun_status s = queue_of(q)->backend->finish(q, err);
+  return s == SETUN_OK ? cpu->state_save(queue_of(q)->cpu, states, slot, bytes, err) : s;
+}
+
+static setun_status state_restore(st_queue *q, st_states *states, uint32_t slot, const void *bytes, setun_error *err) {
+  setun_status s = queue_of(q)->backend->finish(q, err);
+  return s == SETUN_OK ? cpu->state_restore(queue_of(q)->cpu, states, slot, bytes, err) : s;
+}
+
+static void copy_columns(st_queue *q, const st_array *x, uint32_t n, const st_columns *columns, st_array *dst) {
+  if (!to_host(q, x, n) || !to_host(q, dst, n)) return;
+  cpu->copy_columns(queue_of(q)->cpu, array_of(x), n, columns, array_of(dst));
+  to_device(q, dst, n);
+}
+
 // ---- what is left out -----------------------------------------------------------------------------------------------
 
 static const char *available(void) {
@@ -272,6 +316,17 @@ static void complete_cache(st_backend *b) {
   b->cache_restore = cache_restore;
 }
 
+static void complete_states(st_backend *b) {
+  b->state_size = cpu->state_size;
+  b->states_size = cpu->states_size;
+  b->states_new = states_new;
+  b->states_free = cpu->states_free;
+  b->convolve = convolve;
+  b->delta = delta;
+  b->state_save = state_save;
+  b->state_restore = state_restore;
+}
+
 void st_host_complete(st_backend *b) {
   if (!b->available) b->available = available;
   if (!b->isa_name) b->isa_name = isa_name;
@@ -282,6 +337,8 @@ void st_host_complete(st_backend *b) {
   if (!b->workload_add) b->workload_add = workload_add;
   if (!b->queue_size) b->queue_size = queue_size;
   if (!b->cache_new) complete_cache(b);
+  if (!b->states_new) complete_states(b);
+  if (!b->copy_columns) b->copy_columns = copy_columns;
   if (!b->rmsnorm) b->rmsnorm = rmsnorm;
   if (!b->norm_into) b->norm_into = norm_into;
   if (!b->hadamard) b->hadamard = hadamard;

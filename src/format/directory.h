@@ -11,8 +11,8 @@
 #include "quant/quant.h"
 
 // One tensor as stored. dims[0] is the fastest dimension (K of a matrix), as in GGUF; unused ones are 1. Checked when
-// read: every dim at least 1, n_dims 1 to 4 (0-dimensional safetensors become one element), no product overflows, the
-// bytes lie inside the file and overlap no other tensor's.
+// read: every dim at least 1, n_dims 1 to 4 (0-dimensional safetensors become one element, and of those with more than
+// 4 the slowest are one), no product overflows, the bytes lie inside the file and overlap no other tensor's.
 typedef struct st_tensor {
   char *name;
   const st_format *format; // NULL: a type that is known by its size only (integers, booleans), see `dtype`

@@ -35,6 +35,19 @@ static setun_status parse_dtype(const char *name, const st_json *info, st_tensor
   return SETUN_OK;
 }
 
+enum { DIMS_MOST = 8 };
+
+// One dimension, `at` places before the fastest, the first in the file or not. Those slower than the fourth are one
+// with it: no such tensor is used, but checkpoints have them beside those that are.
+static setun_status take_dim(const char *name, uint64_t dim, size_t at, bool first, st_tensor *t, setun_error *err) {
+  if (at < 3 || first) {
+    t->dims[at < 3 ? at : 3] = dim;
+  } else if (!st_mul_u64(t->dims[3], dim, &t->dims[3])) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: shape: expected dimensions that multiply to less than 2^63", name);
+  }
+  return SETUN_OK;
+}
+
 // The shape, slowest first in the file; no dimensions at all mean one element.
 static setun_status parse_shape(const char *name, const st_json *info, st_tensor *t, setun_error *err) {
   const st_json *shape = st_json_find(info, "shape");
@@ -42,19 +55,25 @@ static setun_status parse_shape(const char *name, const st_json *info, st_tensor
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: shape: expected an array, found %s", name, st_json_kind(shape));
   }
   size_t n = st_json_size(shape);
-  for (size_t i = 0; i < n && n <= 4; i++) {
+  if (n > DIMS_MOST) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected at most %d dimensions, found %zu", name, DIMS_MOST, n);
+  }
+  for (size_t i = 0; i < n; i++) {
     const st_json *dim = st_json_at(shape, i);
-    if (!to_u64(dim, &t->dims[n - 1 - i])) {
+    uint64_t value = 0;
+    if (!to_u64(dim, &value)) {
       if (st_json_is_number(dim)) {
         return st_fail(err, SETUN_ERROR_FORMAT, "%s: shape: expected integers of at least 1, found %.17g", name,
                        st_json_number(dim));
       }
       return st_fail(err, SETUN_ERROR_FORMAT, "%s: shape: expected integers, found %s", name, st_json_kind(dim));
     }
+    setun_status s = take_dim(name, value, n - 1 - i, !i, t, err);
+    if (s != SETUN_OK) return s;
   }
-  t->n_dims = n ? (uint32_t)n : 1;
+  t->n_dims = n > 4 ? 4 : n ? (uint32_t)n : 1;
   if (!n) t->dims[0] = 1;
-  return st_dims_check(name, n ? n : 1, t->dims, err);
+  return st_dims_check(name, t->n_dims, t->dims, err);
 }
 
 static setun_status parse_place(const char *name, const st_json *info, uint64_t data_bytes, st_tensor *t,

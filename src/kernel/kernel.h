@@ -91,11 +91,14 @@ typedef struct st_input {
   void *scratch; // of the thread that multiplies: kernels->scratch_bytes, aligned to 64; not shared with other threads
 } st_input;
 
-typedef enum st_glu { ST_GLU_SILU, ST_GLU_RELU2, ST_GLU_GELU_TANH, ST_GLU_GPT_OSS } st_glu;
+typedef enum st_glu { ST_GLU_SILU, ST_GLU_RELU2, ST_GLU_GELU_TANH, ST_GLU_GPT_OSS, ST_GLU_SIGMOID } st_glu;
 
 // Attention of some queries over one part of the keys that they see: see kernel/attend.h.
 typedef struct st_attend st_attend;
 typedef struct st_attend_part st_attend_part;
+// Of layers with a recurrent state: see kernel/recurrent.h.
+typedef struct st_convolution st_convolution;
+typedef struct st_delta st_delta;
 
 typedef struct st_kernels st_kernels;
 struct st_kernels {
@@ -130,8 +133,10 @@ struct st_kernels {
   // cos and sin of n/2 angles for one head of n values; pairs (i, i + n/2), or (2i, 2i + 1) when interleaved.
   void (*rope)(float *x, const float *cosine, const float *sine, size_t n, bool interleaved);
   void (*attend)(const st_attend *a, const st_attend_part *part);
+  void (*convolve)(const st_convolution *v, size_t n, float *out); // n channels
+  void (*delta)(const st_delta *d);
   void (*to_half)(const float *x, size_t n, uint16_t *out);
-  void (*glu)(st_glu kind, const float *gate, const float *up, size_t n, float *out); // out may be gate
+  void (*glu)(st_glu kind, const float *gate, const float *up, size_t n, float *out); // out may be gate, or up
   void (*add)(float *x, const float *y, float scale, size_t n);                       // x += scale * y
   // Each block of n numbers times the Hadamard matrix in natural (Sylvester's) order over sqrt(block), which is its own
   // inverse. `block`: a power of two that divides n. before, after: [n] factors of the numbers and of the results;

@@ -2,6 +2,7 @@
 #include "model/forward.h"
 
 #include "base/memory.h"
+#include "model/delta.h"
 #include "model/moe.h"
 #include "model/product.h"
 #include "model/rope.h"
@@ -24,7 +25,7 @@ typedef struct run_array {
   size_t tokens, width;
 } run_array;
 
-enum { RUN_ARRAYS = 11, LOGITS_AT_ONCE = 64 };
+enum { RUN_ARRAYS = 17, LOGITS_AT_ONCE = 64 };
 
 // Tokens whose logits are computed together: the head is read once for all of them.
 static uint32_t logits_at_once(const st_run_options *o) {
@@ -41,6 +42,7 @@ static void list_arrays(const st_hparams *h, st_run *r, const st_run_options *o,
     ff = ff > h->n_ff_shared ? ff : h->n_ff_shared;
     rows = rows > h->n_expert_used ? rows : h->n_expert_used;
   }
+  st_delta_widths d = st_delta_widths_of(h);
   const run_array all[RUN_ARRAYS] = {{&r->x, n_batch, h->n_embd},
                                      {&r->q, n_batch, q},
                                      {&r->k, n_batch, kv},
@@ -51,7 +53,13 @@ static void list_arrays(const st_hparams *h, st_run *r, const st_run_options *o,
                                      {&r->up, rows, ff},
                                      {&r->logits, logits_at_once(o), h->n_vocab},
                                      {&r->q_far, o->windows.period ? n_batch : 0, q},
-                                     {&r->q_sink, o->windows.sinks ? n_batch : 0, q}};
+                                     {&r->q_sink, o->windows.sinks ? n_batch : 0, q},
+                                     {&r->mixed, d.mixed ? n_batch : 0, d.mixed},
+                                     {&r->convolved, d.channels ? n_batch : 0, d.channels},
+                                     {&r->z, d.z ? n_batch : 0, d.z},
+                                     {&r->alpha, d.heads ? n_batch : 0, d.heads},
+                                     {&r->beta, d.heads ? n_batch : 0, d.heads},
+                                     {&r->switches, d.switches ? n_batch : 0, d.switches}};
   for (int i = 0; i < RUN_ARRAYS; i++) list[i] = all[i];
 }
 
@@ -115,6 +123,7 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
   if (o->windows.period) o->n_ctx = 2 * o->windows.period, o->limit = UINT32_MAX;
   s = take_sequences(m, p, o, err);
   if (s != SETUN_OK) return s;
+  o->n_states = st_delta_slots(&m->h, o->n_seq);
   o->n_batch = p->n_batch ? p->n_batch : DEFAULT_BATCH;
   if (o->n_batch > (uint64_t)o->n_ctx * o->n_seq) o->n_batch = o->n_ctx * o->n_seq;
   if (p->threads < 0 || p->threads > MAX_THREADS) {
@@ -163,9 +172,11 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_
   for (int i = 0; i < RUN_ARRAYS; i++) floats += (uint64_t)list[i].tokens * list[i].width;
   if (h->n_expert) floats += (uint64_t)o->n_batch * (4 * (uint64_t)h->n_embd + 2 * h->n_expert + 5 * h->n_expert_used);
   floats += (uint64_t)o->n_batch *
-            (3 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns + m->max_rotated_columns);
+            (4 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns + m->max_rotated_columns);
   if (m->lora_head) floats += (uint64_t)logits_at_once(o) * h->n_vocab;
-  return (st_run_size){.cache = m->backend->cache_size(m->device, &cache, o->threads),
+  st_state_shape states = st_state_shape_of(h, o->n_states);
+  return (st_run_size){.cache = m->backend->cache_size(m->device, &cache, o->threads) +
+                                (o->n_states ? m->backend->states_size(&states) : 0),
                        .pages = cache.n_pages * m->backend->cache_page_size(&cache),
                        .work = floats * sizeof(float) + m->backend->queue_size(m->device, &queue, workload)};
 }
@@ -185,9 +196,16 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   setun_status s = b->queue_new(m->device, &queue, &r->queue, err);
   st_run_count_pages(&m->h, o, r->n_pages);
   if (s == SETUN_OK) s = b->cache_new(r->queue, &cache, &r->cache, err);
+  if (s == SETUN_OK && o->n_states) {
+    st_state_shape states = st_state_shape_of(&m->h, o->n_states);
+    r->n_states = o->n_states;
+    r->state_bytes = (size_t)b->state_size(&states);
+    s = b->states_new(r->queue, &states, &r->states, err);
+  }
   if (s == SETUN_OK) s = new_arrays(r, o, err);
   if (s == SETUN_OK && m->h.n_expert) s = st_moe_new(r, &r->moe, err);
-  uint32_t most = 3 > 2 * m->h.n_expert_used ? 3 : 2 * m->h.n_expert_used; // q, k and v, or gate and up of experts
+  // q, k and v, or what recurrent layers take, or gate and up of experts
+  uint32_t least = m->h.delta.n_taps ? 4 : 3, most = 2 * m->h.n_expert_used > least ? 2 * m->h.n_expert_used : least;
   if (s == SETUN_OK) s = st_products_new(r, most, &r->products, err);
   if (s == SETUN_OK) s = new_table(r, &m->h.rope, &r->rope, err);
   if (s == SETUN_OK && m->h.has_rope_local) s = new_table(r, &m->h.rope_local, &r->rope_local, err);
@@ -204,12 +222,14 @@ void st_run_free(st_run *r) {
   const st_backend *b = r->model->backend;
   st_moe_free(r, r->moe);
   st_products_free(r, r->products);
-  st_array *arrays[] = {r->x, r->q, r->k, r->v, r->attn, r->branch, r->gate, r->up, r->logits, r->q_far, r->q_sink};
+  st_array *arrays[] = {r->x,     r->q,      r->k,     r->v,         r->attn, r->branch, r->gate, r->up,      r->logits,
+                        r->q_far, r->q_sink, r->mixed, r->convolved, r->z,    r->alpha,  r->beta, r->switches};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
     if (arrays[i]) b->array_free(arrays[i]);
   }
   if (r->rope) b->vector_free(r->rope);
   if (r->rope_local) b->vector_free(r->rope_local);
+  if (r->states) b->states_free(r->states);
   if (r->cache) b->cache_free(r->cache);
   if (r->queue) b->queue_free(r->queue);
   st_free(r);
@@ -272,14 +292,27 @@ static void prepare_heads(st_run *r, uint32_t index, const st_batch *batch) {
   if (h->norm_after_rope) normalize_heads(r, l, n); // without windows, see st_windows_of
 }
 
+// Queries and the gates of what attention makes of them, which lie head by head.
+static void split_gates(st_run *r, uint32_t n) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  uint32_t d = h->head_dim;
+  st_columns c = {.from_step = 2 * d, .to_step = d, .n = d, .count = h->n_head};
+  b->copy_columns(r->queue, r->mixed, n, &c, r->q);
+  c.from = d;
+  b->copy_columns(r->queue, r->mixed, n, &c, r->z);
+}
+
 static void attention(st_run *r, uint32_t index, const st_batch *batch) {
   uint32_t n = batch->n_tokens;
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   const st_layer *l = &r->model->layers[index];
-  const st_product qkv[] = {
-      {&l->linear[ST_ATTN_Q], r->q, 0}, {&l->linear[ST_ATTN_K], r->k, 0}, {&l->linear[ST_ATTN_V], r->v, 0}};
+  const st_product qkv[] = {{&l->linear[ST_ATTN_Q], h->gated_attention ? r->mixed : r->q, 0},
+                            {&l->linear[ST_ATTN_K], r->k, 0},
+                            {&l->linear[ST_ATTN_V], r->v, 0}};
   st_multiply(r, r->x, 0, n, l->vector[ST_ATTN_NORM], qkv, 3);
+  if (h->gated_attention) split_gates(r, n);
   prepare_heads(r, index, batch);
   b->cache_write(r->queue, r->cache, index, batch, r->k, r->v);
   b->attend(r->queue, r->cache, batch,
@@ -294,9 +327,9 @@ static void attention(st_run *r, uint32_t index, const st_batch *batch) {
                               .q_far = r->q_far,
                               .q_sink = r->q_sink,
                               .dst = r->attn});
+  if (h->gated_attention) b->glu(r->queue, ST_FN_SIGMOID, r->z, r->attn, n, h->n_head * h->head_dim, r->attn);
   const st_product o = {&l->linear[ST_ATTN_O], r->branch, 0};
   st_multiply(r, r->attn, 0, n, l->vector[ST_ATTN_SUB_NORM], &o, 1);
-  add_branch(r, l->vector[ST_ATTN_POST_NORM], n);
 }
 
 static void poll(const st_run *r) {
@@ -346,7 +379,12 @@ static setun_status layer(st_run *r, uint32_t index, const st_batch *batch, setu
   const st_supply *supply = r->model->supply;
   setun_status s = supply ? supply->acquire(supply->context, index, true, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
-  attention(r, index, batch);
+  if (r->model->h.recurrent[index]) {
+    st_delta_forward(r, index, batch);
+  } else {
+    attention(r, index, batch);
+  }
+  add_branch(r, r->model->layers[index].vector[ST_ATTN_POST_NORM], batch->n_tokens);
   poll(r);
   if (supply) s = supply->acquire(supply->context, index, false, err);
   if (s == SETUN_OK) s = feed_forward(r, index, batch->n_tokens, err);

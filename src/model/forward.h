@@ -25,7 +25,13 @@ typedef struct st_run {
   st_array *branch;         // [n_batch, n_embd] what a part of a block adds to x
   st_array *gate, *up;      // [n_batch, n_ff]; with experts [max(n_batch, used), widest of the parts]
   st_array *logits;         // [tokens computed at once, n_vocab]
-  struct st_moe *moe;       // NULL: the model has no experts
+  st_states *states;        // of recurrent layers; NULL: the model has none
+  uint32_t n_states;        // slots of them
+  size_t state_bytes;       // of a slot
+  // Of models with recurrent layers: [n_batch, ...] products and what is made of them, see delta.c; `mixed` also takes
+  // queries with their gates, and `z` these gates.
+  st_array *mixed, *convolved, *z, *alpha, *beta, *switches;
+  struct st_moe *moe; // NULL: the model has no experts
   struct st_products *products;
   const st_lora *lora; // adapters of the pass that comes; NULL: none
   float lora_scale;
@@ -38,6 +44,7 @@ typedef struct st_run_options {
   uint32_t n_seq;    // sequences
   uint32_t n_blocks; // of ST_CACHE_POSITIONS positions: pages of each layer without a window
   uint32_t n_logits; // tokens whose logits are kept
+  uint32_t n_states; // slots of recurrent states; 0: the model has none
   int threads;
   setun_kv_type keys, values; // formats of the cache
 } st_run_options;
@@ -50,7 +57,7 @@ void st_run_count_pages(const st_hparams *h, const st_run_options *options, uint
 // Bytes of a run's cache, of its pages alone, and of everything else in it, before there is one. `workload`: that of
 // all matrices.
 typedef struct st_run_size {
-  uint64_t cache, pages, work;
+  uint64_t cache, pages, work; // cache: states included
 } st_run_size;
 st_run_size st_run_size_of(const st_model *model, const st_run_options *options, const st_workload *workload);
 

@@ -36,7 +36,6 @@ static const char *missing_for(const char *name, size_t length) {
   } relatives[] = {
       {{"gemma", "gemma2"}, "an MLP and norms of its own, and soft-capped logits"},
       {{"gemma3n"}, "per-layer embeddings and alternating updates"},
-      {{"qwen3_next", "qwen3next", "qwen3_5", "qwen35", "qwen35moe"}, "linear attention in some layers (a hybrid)"},
       {{"qwen2_vl", "qwen2_5_vl", "qwen2vl", "qwen3vl"}, "RoPE in three dimensions and a vision part"},
       {{"llama4", "llama4_text"}, "chunked attention and layers without RoPE"},
       {{"minicpm3", "deepseek_v2", "deepseek_v3", "deepseek2"}, "latent attention"},

@@ -38,6 +38,16 @@ typedef enum st_router {
   ST_ROUTER_CHOSEN // the largest k, then softmax over those
 } st_router;
 
+// Layers with a recurrent state in place of keys and values: gated DeltaNet. n_taps 0: the model has none.
+typedef struct st_delta_params {
+  uint32_t n_key_heads, n_value_heads, key_dim, value_dim;
+  uint32_t n_taps;      // of the causal convolution
+  bool tiled;           // value head h takes key head h % n_key_heads (Qwen 3.5's GGUF files), not h / (values / keys)
+  bool log_rate;        // the decay's rate is stored as its logarithm (config.json's models), not as its negative
+  bool joined_mixed;    // q, k, v and z are one matrix, key head by key head (Qwen3-Next)
+  bool joined_switches; // alpha and beta are
+} st_delta_params;
+
 typedef struct st_hparams {
   uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
   uint32_t n_rot;                   // of each head, the first elements, which RoPE turns; 0 while reading: all
@@ -68,8 +78,12 @@ typedef struct st_hparams {
   bool norm_after_rope;        // q and k are normalized after RoPE, not before
   bool interleaved;            // RoPE turns pairs (2i, 2i+1), as Llama's GGUF files have their rows
   bool norm_plus_one;          // norm weights are stored less one (Gemma's HF files)
-  st_rotation *rotation;       // the basis that matrices are stored in; NULL: their own. Owned
-  bool int8;                   // the model prescribes int8 activations for its ternary weights
+  st_rotation *rotation; // the basis that matrices are stored in; NULL: their own. Owned
+  bool gated_attention;  // q's matrix has for each head its gate's rows behind q's; sigmoid(gate) scales the output
+  st_delta_params delta;
+  bool recurrent[ST_MAX_LAYERS]; // layers with such a state
+  uint32_t n_layer_next;         // layers behind the last one that guess further tokens; not used
+  bool int8;                     // the model prescribes int8 activations for its ternary weights
 } st_hparams;
 
 typedef struct st_spec st_spec;

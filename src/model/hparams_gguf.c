@@ -292,9 +292,10 @@ setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hpar
   need_u32(&k, "embedding_length", &h->n_embd);
   need(&k, "attention.head_count", "a positive integer");
   get_layers_u32(&k, "attention.head_count", h->n_layer, &h->n_head);
-  need(&k, "feed_forward_length", "a positive integer");
-  get_layers_u32(&k, "feed_forward_length", h->n_layer, &h->n_ff);
   char key[128];
+  bool experts = st_metadata_find(k.m, full_key(&k, "expert_count", key)) != NULL; // in all layers, perhaps
+  if (!experts) need(&k, "feed_forward_length", "a positive integer");
+  get_layers_u32(&k, "feed_forward_length", h->n_layer, &h->n_ff);
   if (!k.defaults || st_metadata_find(k.m, full_key(&k, "attention.head_count", key))) h->n_head_kv = 0;
   get_layers_u32(&k, "attention.head_count_kv", h->n_layer, &h->n_head_kv);
   h->head_dim = 0;
@@ -313,6 +314,7 @@ setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hpar
   h->tied = !st_directory_find(d, "output.weight");
   if (k.status == SETUN_OK) k.status = read_vocabulary_size(d, h, err);
   same_u32(&k, "vocab_size", "the embedding's rows,", h->n_vocab);
+  h->delta.joined_mixed = first_tensor(d, "ssm_in.weight", h->n_layer) != NULL; // older files of Qwen3-Next
   if (k.status == SETUN_OK && spec->read_gguf) k.status = spec->read_gguf(&d->metadata, k.architecture, h, err);
   return k.status;
 }

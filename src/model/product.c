@@ -6,7 +6,7 @@
 
 struct st_products {
   st_linear_out *outs; // [2 * most]
-  st_array *low;       // [max(3 n_batch, most), max_rank] the first halves' outputs
+  st_array *low;       // [max(4 n_batch, most), max_rank] the first halves' outputs
   st_array *added;     // [n_batch, max_lora_rows] a second half's output
   st_array *head;      // [n_logits, n_vocab] the same of the head; NULL: it is not adapted
   st_array *input;     // [n_batch, widest input] where matrices norm it themselves; NULL: none does
@@ -25,7 +25,7 @@ setun_status st_products_new(const st_run *r, uint32_t most, st_products **produ
   p->scales = st_malloc(r->n_batch, sizeof *p->scales);
   if (!p->outs || !p->tokens || !p->scales) s = st_fail_memory(err, "the session's products");
   if (s == SETUN_OK && m->max_rank) {
-    size_t rows = (size_t)3 * r->n_batch; // at most three outputs of many tokens, or `most` of one
+    size_t rows = (size_t)4 * r->n_batch; // at most four outputs of many tokens, or `most` of one
     s = m->backend->array_new(r->queue, rows > most ? rows : most, m->max_rank, &p->low, err);
     if (s == SETUN_OK && m->max_lora_rows) {
       s = m->backend->array_new(r->queue, r->n_batch, m->max_lora_rows, &p->added, err);

@@ -21,6 +21,14 @@ static uint64_t kv_width(const st_hparams *h) {
   return (uint64_t)h->n_head_kv * h->head_dim;
 }
 
+static uint64_t delta_width(const st_hparams *h) {
+  return (uint64_t)h->delta.n_value_heads * h->delta.value_dim;
+}
+
+static uint64_t delta_channels(const st_hparams *h) {
+  return 2 * (uint64_t)h->delta.n_key_heads * h->delta.key_dim + delta_width(h);
+}
+
 st_shape st_role_shape(const st_hparams *h, st_role role) {
   switch (role) {
 #define ROLE(name, part, kind, need, gguf, hf, rows, columns)                                                          \
@@ -57,7 +65,8 @@ static const struct {
   bool alternate;
 } joined[] = {{ST_ATTN_QKV, 3, {ST_ATTN_Q, ST_ATTN_K, ST_ATTN_V}, false},
               {ST_FFN_GATE_UP, 2, {ST_FFN_GATE, ST_FFN_UP}, false},
-              {ST_EXPERT_GATE_UP, 2, {ST_EXPERT_GATE, ST_EXPERT_UP}, true}};
+              {ST_EXPERT_GATE_UP, 2, {ST_EXPERT_GATE, ST_EXPERT_UP}, true},
+              {ST_EXPERT_GATE_THEN_UP, 2, {ST_EXPERT_GATE, ST_EXPERT_UP}, false}};
 enum { JOINED = sizeof joined / sizeof *joined };
 
 uint32_t st_role_matrices(st_role tensor) {
@@ -100,7 +109,18 @@ st_shape st_role_wide_shape(const st_hparams *h, st_role role) {
 
 bool st_role_applies(const st_hparams *h, st_role role, uint32_t layer) {
   if (h->no_sub_norms && (role == ST_ATTN_SUB_NORM || role == ST_FFN_SUB_NORM)) return false;
+  switch (role) {
+  case ST_DELTA_QKV:
+  case ST_DELTA_Z: return h->recurrent[layer] && !h->delta.joined_mixed;
+  case ST_DELTA_QKVZ: return h->recurrent[layer] && h->delta.joined_mixed;
+  case ST_DELTA_ALPHA:
+  case ST_DELTA_BETA: return h->recurrent[layer] && !h->delta.joined_switches;
+  case ST_DELTA_SWITCHES: return h->recurrent[layer] && h->delta.joined_switches;
+  default: break;
+  }
   switch (roles[role].part) {
+  case ST_OF_ATTENTION: return !h->recurrent[layer];
+  case ST_OF_DELTA: return h->recurrent[layer];
   case ST_OF_MLP: return !h->sparse[layer];
   case ST_OF_EXPERTS:
   case ST_OF_EXPERT: return h->sparse[layer];

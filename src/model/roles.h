@@ -16,7 +16,9 @@ typedef enum st_role {
 typedef enum st_role_part {
   ST_OF_MODEL,
   ST_OF_HEAD,
+  ST_OF_MIXER, // attention or another
   ST_OF_ATTENTION,
+  ST_OF_DELTA,        // gated DeltaNet
   ST_OF_FEED_FORWARD, // dense or with experts
   ST_OF_MLP,
   ST_OF_EXPERTS, // all of a layer's together
@@ -25,12 +27,16 @@ typedef enum st_role_part {
 } st_role_part;
 
 typedef enum st_role_kind {
-  ST_KIND_EMBEDDING, // a matrix of rows of the vocabulary
-  ST_KIND_LINEAR,    // a matrix that BitNet training makes ternary
-  ST_KIND_ROUTER,    // a matrix whose products take floats: which experts run is decided in them
-  ST_KIND_NORM,      // a vector that some containers store less one
-  ST_KIND_VECTOR,    // directories name the tensor as the module, without ".weight"
-  ST_KIND_TABLE      // a vector that no device sees
+  ST_KIND_EMBEDDING,  // a matrix of rows of the vocabulary
+  ST_KIND_LINEAR,     // a matrix that BitNet training makes ternary
+  ST_KIND_ROUTER,     // a matrix whose products take floats: which experts run is decided in them
+  ST_KIND_NORM,       // a vector that some containers store less one
+  ST_KIND_PLAIN_NORM, // one that none does
+  ST_KIND_VECTOR,     // directories name the tensor as the module, without ".weight"
+  ST_KIND_BARE,       // a vector that both containers name so
+  ST_KIND_RATE,       // likewise; files hold its logarithm, or its negative
+  ST_KIND_TAPS,       // a small matrix of floats, of which the device has one column after the other
+  ST_KIND_TABLE       // a vector that no device sees
 } st_role_kind;
 
 typedef enum st_need {
@@ -60,6 +66,12 @@ bool st_role_needs_bias(const st_hparams *h, st_role role);
 static inline bool st_role_is_matrix(st_role role) {
   st_role_kind kind = st_role_get(role)->kind;
   return kind == ST_KIND_EMBEDDING || kind == ST_KIND_LINEAR || kind == ST_KIND_ROUTER;
+}
+
+// Of a layer's first half: its matrices are used before those of the feed-forward part.
+static inline bool st_role_is_first_half(st_role role) {
+  st_role_part part = st_role_get(role)->part;
+  return part == ST_OF_MIXER || part == ST_OF_ATTENTION || part == ST_OF_DELTA;
 }
 
 static inline bool st_role_in_layer(st_role role) {

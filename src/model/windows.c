@@ -22,6 +22,11 @@ setun_status st_windows_of(const st_hparams *h, uint32_t n_ctx, uint32_t window,
   if (!window && sinks) window = n_ctx - sinks;
   *w = (st_windows){.window = window, .sinks = sinks};
   if (!window) return SETUN_OK;
+  if (h->delta.n_taps) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "window: expected 0 with a model that has recurrent layers, whose state forgets no token, found %u",
+                   window);
+  }
   if (h->norm_after_rope) {
     return st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
@@ -48,6 +53,7 @@ uint32_t st_layer_first(const st_hparams *h, const st_windows *w, uint32_t layer
 
 uint32_t st_layer_blocks(const st_hparams *h, const st_windows *w, uint32_t layer, uint32_t n_ctx, uint32_t n_batch) {
   uint32_t all = st_blocks(n_ctx), window = st_layer_window(h, w, layer);
+  if (h->recurrent[layer]) return 0;
   uint64_t most = (uint64_t)window + n_batch - 1; // positions, which may begin anywhere in a page
   uint64_t blocks = (most + ST_CACHE_POSITIONS - 2) / ST_CACHE_POSITIONS + 1 + st_blocks(st_layer_sinks(h, w, layer));
   return window && blocks < all ? (uint32_t)blocks : all;

@@ -19,8 +19,9 @@ typedef struct st_windows {
   uint32_t kept;   // positions behind the period from which on a sequence can lose one
 } st_windows;
 
-// What a layer keeps of a sequence: the keys and values of all positions, or only of those that a later token sees.
-typedef enum st_layer_kind { ST_LAYER_FULL, ST_LAYER_WINDOW, ST_LAYER_KINDS } st_layer_kind;
+// What a layer keeps of a sequence: the keys and values of all positions, or only of those that a later token sees, or
+// none, but a state of the sequence's (runtime/states.h).
+typedef enum st_layer_kind { ST_LAYER_FULL, ST_LAYER_WINDOW, ST_LAYER_RECURRENT, ST_LAYER_KINDS } st_layer_kind;
 
 // Pages of a layer that hold so many positions.
 static inline uint32_t st_blocks(uint32_t positions) {
@@ -35,6 +36,7 @@ static inline uint32_t st_layer_sinks(const st_hparams *h, const st_windows *w, 
   return h->sliding[layer] ? 0 : w->sinks;
 }
 static inline st_layer_kind st_layer_kind_of(const st_hparams *h, const st_windows *w, uint32_t layer) {
+  if (h->recurrent[layer]) return ST_LAYER_RECURRENT;
   return st_layer_window(h, w, layer) ? ST_LAYER_WINDOW : ST_LAYER_FULL;
 }
 

@@ -231,6 +231,7 @@ static setun_status bind_name(binder *b, const st_binding *row, const char *modu
     if (s != SETUN_OK) return s;
     b->h->tied = false;
   }
+  if (!st_role_is_matrix(bound->role)) bound->weight.latent = false;
   s = guess(b, expert ? 1 : GUESSED_ROWS, bound);
   if (s == SETUN_OK && st_role_is_matrix(bound->role)) s = bind_beside(b, row, module, bound);
   return s == SETUN_OK ? add(b, bound) : s;
@@ -375,22 +376,44 @@ static bool is_input_scale(const st_directory *d, const char *name) {
   return t && t->format && t->format->ops->has_input_scales;
 }
 
+// Of a layer behind the last one, which guesses further tokens.
+static bool is_of_next(const binder *b, const char *name) {
+  char prefix[32];
+  for (uint32_t i = 0; i < b->h->n_layer_next; i++) {
+    snprintf(prefix, sizeof prefix, "blk.%u.", b->h->n_layer + i);
+    if (!strncmp(name, prefix, strlen(prefix))) return true;
+  }
+  return false;
+}
+
+static bool is_of_other_part(const binder *b, const char *name) {
+  for (const char *const *p = b->spec->ignored; p && *p; p++) {
+    if (!strncmp(name, *p, strlen(*p))) return true;
+  }
+  return is_of_next(b, name);
+}
+
 // A tensor that nothing uses would mean a model that computes something else than this one.
 static setun_status check_unexpected(binder *b) {
+  size_t others = 0, first = 0; // tensors of other parts of the checkpoint
   for (size_t i = 0; i < b->d->n_tensors; i++) {
     const char *name = b->d->tensors[i].name;
     size_t n = strlen(name);
     bool expected = b->list->used[i] || (n > 20 && !strcmp(name + n - 20, ".rotary_emb.inv_freq"));
     expected = expected || is_input_scale(b->d, name);
-    for (const char *const *p = b->spec->ignored; p && *p && !expected; p++) {
-      expected = !strncmp(name, *p, strlen(*p));
+    if (!expected && is_of_other_part(b, name)) {
+      if (!others++) first = i;
+      expected = true;
     }
     if (!expected) {
       return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: a tensor that a model of the %s family does not have", name,
                      b->spec->name);
     }
   }
-  return SETUN_OK;
+  if (!others) return SETUN_OK;
+  return st_notices_add(b->d->notices, SETUN_LOG_INFO, b->err,
+                        "tensors of other parts of the checkpoint are not used: %zu, the first of them %s", others,
+                        b->d->tensors[first].name);
 }
 
 static const st_bound *find(const st_bound_list *l, st_role role) {

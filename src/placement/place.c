@@ -28,7 +28,7 @@ static size_t elements(const st_weight *w) {
 }
 
 // The vector's floats, one added to each of a norm's where the file stores norms that way; freed with st_free.
-static setun_status read_vector(st_loader *l, const st_weight *w, bool norm, float **out) {
+static setun_status read_vector(st_loader *l, const st_weight *w, st_role_kind kind, float **out) {
   size_t n = elements(w);
   float *values = st_malloc(n, sizeof *values);
   if (!values) return st_fail_memory(l->err, w->name);
@@ -38,8 +38,8 @@ static setun_status read_vector(st_loader *l, const st_weight *w, bool norm, flo
     s = st_read_floats(&r, 0, w->shape.rows, values, l->err);
     st_row_reader_close(&r);
   }
-  for (size_t i = 0; i < n && norm && l->m->h.norm_plus_one; i++) values[i] += 1;
-  if (s == SETUN_OK && norm) s = check_norm(w, values, n, l->err);
+  for (size_t i = 0; i < n && kind == ST_KIND_NORM && l->m->h.norm_plus_one; i++) values[i] += 1;
+  if (s == SETUN_OK && (kind == ST_KIND_NORM || kind == ST_KIND_PLAIN_NORM)) s = check_norm(w, values, n, l->err);
   if (s == SETUN_OK) {
     *out = values;
   } else {
@@ -48,13 +48,43 @@ static setun_status read_vector(st_loader *l, const st_weight *w, bool norm, flo
   return s;
 }
 
-static setun_status place_vector(st_loader *l, const st_weight *w, bool norm, st_dvector **out) {
-  float *values = NULL;
-  size_t n = elements(w);
-  setun_status s = read_vector(l, w, norm, &values);
-  if (s == SETUN_OK) s = l->m->backend->vector_new(l->m->device, values, n, out, l->err);
+// To the device; takes the floats.
+static setun_status place_floats(st_loader *l, float *values, size_t n, st_dvector **out) {
+  setun_status s = l->m->backend->vector_new(l->m->device, values, n, out, l->err);
   if (s == SETUN_OK) l->m->weight_bytes += n * sizeof(float);
   if (s == SETUN_OK) l->m->n_params += n;
+  st_free(values);
+  return s;
+}
+
+static setun_status place_vector(st_loader *l, const st_weight *w, st_role_kind kind, st_dvector **out) {
+  float *values = NULL;
+  setun_status s = read_vector(l, w, kind, &values);
+  return s == SETUN_OK ? place_floats(l, values, elements(w), out) : s;
+}
+
+// Columns one behind the other.
+static setun_status place_taps(st_loader *l, const st_weight *w, st_dvector **out) {
+  size_t rows = (size_t)w->shape.rows, columns = (size_t)w->shape.columns;
+  float *values = NULL, *turned = st_malloc(rows * columns, sizeof *turned);
+  setun_status s = turned ? read_vector(l, w, ST_KIND_VECTOR, &values) : st_fail_memory(l->err, w->name);
+  for (size_t i = 0; s == SETUN_OK && i < rows * columns; i++) turned[i % columns * rows + i / columns] = values[i];
+  st_free(values);
+  if (s == SETUN_OK) return place_floats(l, turned, rows * columns, out);
+  st_free(turned);
+  return s;
+}
+
+// The rate of a decay, which is positive.
+static setun_status place_rate(st_loader *l, const st_weight *w, st_dvector **out) {
+  float *values = NULL;
+  setun_status s = read_vector(l, w, ST_KIND_VECTOR, &values);
+  for (size_t i = 0; s == SETUN_OK && i < elements(w); i++) {
+    values[i] = l->m->h.delta.log_rate ? (float)exp((double)values[i]) : -values[i];
+    if (isfinite(values[i])) continue;
+    s = st_fail(l->err, SETUN_ERROR_FORMAT, "%s: element %zu: expected the logarithm of a float32 number", w->name, i);
+  }
+  if (s == SETUN_OK) return place_floats(l, values, elements(w), out);
   st_free(values);
   return s;
 }
@@ -63,7 +93,7 @@ static setun_status place_vector(st_loader *l, const st_weight *w, bool norm, st
 static setun_status read_table(st_loader *l, const st_weight *w, float **out) {
   st_free(*out);
   *out = NULL;
-  setun_status s = read_vector(l, w, false, out);
+  setun_status s = read_vector(l, w, ST_KIND_VECTOR, out);
   if (s == SETUN_OK) l->m->n_params += w->shape.columns;
   return s == SETUN_OK ? st_rope_check_divisors(w->name, *out, elements(w), l->err) : s;
 }
@@ -71,10 +101,14 @@ static setun_status read_table(st_loader *l, const st_weight *w, float **out) {
 static setun_status place_role_vector(st_loader *l, const st_bound *b) {
   st_model *m = l->m;
   const st_weight *w = &b->weight;
-  bool norm = st_role_get(b->role)->kind == ST_KIND_NORM;
-  if (st_role_get(b->role)->kind == ST_KIND_TABLE) return read_table(l, w, st_model_table(m, b->role));
+  st_dvector **to = st_model_vector(m, b->role, b->layer);
   if (b->layer >= 0) m->layers[b->layer].width[b->role] = (uint32_t)w->shape.columns;
-  return place_vector(l, w, norm, st_model_vector(m, b->role, b->layer));
+  switch (st_role_get(b->role)->kind) {
+  case ST_KIND_TABLE: return read_table(l, w, st_model_table(m, b->role));
+  case ST_KIND_TAPS: return place_taps(l, w, to);
+  case ST_KIND_RATE: return place_rate(l, w, to);
+  default: return place_vector(l, w, st_role_get(b->role)->kind, to);
+  }
 }
 
 // ---- matrices -----------------------------------------------------------------------------------------------------
@@ -185,8 +219,8 @@ static setun_status find_basis(st_loader *l, const st_bound *b, const st_basis *
 static setun_status place_beside(st_loader *l, const st_bound *b, st_linear *out) {
   const st_weight *beside = l->weights->beside;
   setun_status s = SETUN_OK;
-  if (b->bias) s = place_vector(l, &beside[b->bias - 1], false, &out->bias);
-  if (s == SETUN_OK && b->norm) s = place_vector(l, &beside[b->norm - 1], false, &out->norm);
+  if (b->bias) s = place_vector(l, &beside[b->bias - 1], ST_KIND_VECTOR, &out->bias);
+  if (s == SETUN_OK && b->norm) s = place_vector(l, &beside[b->norm - 1], ST_KIND_VECTOR, &out->norm);
   return s;
 }
 

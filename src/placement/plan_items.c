@@ -113,7 +113,7 @@ static setun_status plan_weight(planner *p, size_t index, st_decode_cost *cost) 
   const st_bound *b = &l->weights->items[index];
   const st_weight *w = &b->weight;
   if (!st_role_is_matrix(b->role)) {
-    uint64_t bytes = w->shape.columns * sizeof(float);
+    uint64_t bytes = w->shape.rows * w->shape.columns * sizeof(float);
     if (st_role_get(b->role)->kind != ST_KIND_TABLE) l->plan->vectors += bytes;
     st_count_decode(l, index, 0, bytes, cost);
     return SETUN_OK;
@@ -134,9 +134,8 @@ static setun_status plan_weight(planner *p, size_t index, st_decode_cost *cost) 
   }
   st_count_decode(l, index, size.own + size.beside, beside, cost);
   if (index == l->weights->head) return SETUN_OK; // in pieces behind the layers, see plan_head
-  st_memory_item item = {.layer = b->layer,
-                         .attention = st_role_get(b->role)->part == ST_OF_ATTENTION,
-                         .rows = index == l->weights->embedding};
+  st_memory_item item = {
+      .layer = b->layer, .attention = st_role_is_first_half(b->role), .rows = index == l->weights->embedding};
   return add_item(l, index, w, &item);
 }
 

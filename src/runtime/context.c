@@ -138,6 +138,7 @@ uint64_t st_context_cache_bytes(const st_context *c, uint32_t tokens) {
   const st_hparams *h = &c->run->model->h;
   uint64_t seen = 0;
   for (uint32_t i = 0; i < h->n_layer; i++) {
+    if (h->recurrent[i]) continue;
     uint32_t window = st_layer_window(h, &c->run->windows, i), sinks = st_layer_sinks(h, &c->run->windows, i);
     seen += window && window + sinks < tokens ? window + sinks : tokens;
   }
@@ -487,6 +488,7 @@ static void finish_pass(eval_state *e) {
     st_sequence *q = w->sequence;
     if (!e->again) memcpy(q->ids + q->cached, w->ids + w->done, w->taken * sizeof *q->ids);
     q->cached += w->taken;
+    st_states_commit(&c->sequences, q, w->taken);
     if (q->position < q->cached) q->position = q->cached;
     w->done += w->taken;
   }
@@ -500,6 +502,10 @@ static setun_status run_passes(eval_state *e, st_pass *pass, setun_error *err) {
     fill_pass(e);
     pass->n_logits = e->n_rows;
     setun_status s = st_sequences_reserve(&c->sequences, c->growths, e->batch.n_runs, err);
+    for (uint32_t i = 0; i < e->batch.n_runs; i++) {
+      c->runs[i].state_from = c->growths[i].sequence->states.slot;
+      c->runs[i].state_to = c->growths[i].sequence->states.next;
+    }
     if (s == SETUN_OK) s = st_run_tokens(c->run, c->ids, &e->batch, pass, err);
     if (s == SETUN_ERROR_CANCELED) {
       return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", e->done, e->n);
@@ -567,7 +573,10 @@ setun_status st_context_eval(st_context *c, const setun_batch_entry *entries, si
   s = compute_again(&e, err);
   if (s == SETUN_OK) s = compute(&e, err);
   atomic_store(&c->running, false);
-  for (size_t i = 0; i < n && s != SETUN_OK; i++) st_sequence_trim(&c->sequences, c->works[i].sequence);
+  for (size_t i = 0; i < n && s != SETUN_OK; i++) {
+    st_states_abandon(&c->sequences, c->works[i].sequence);
+    st_sequence_trim(&c->sequences, c->works[i].sequence);
+  }
   return s;
 }
 

@@ -20,12 +20,14 @@ static st_layer_kind kind_of(const st_sequences *a, uint32_t layer) {
 }
 
 bool st_sequence_has_page(const st_sequences *a, const st_sequence *s, uint32_t layer, uint32_t block) {
+  if (kind_of(a, layer) == ST_LAYER_RECURRENT) return false;
   return block >= s->layers[layer].first || block < sinks_of(a, layer);
 }
 
 // Pages that a sequence has of a layer.
 static uint32_t pages_of(const st_sequences *a, const st_sequence *s, uint32_t layer) {
   uint32_t first = s->layers[layer].first, sinks = sinks_of(a, layer);
+  if (kind_of(a, layer) == ST_LAYER_RECURRENT) return 0;
   return s->n_blocks - first + (first < sinks ? first : sinks);
 }
 
@@ -33,7 +35,8 @@ uint64_t st_sequences_size(const st_model *m, const st_run_options *o) {
   uint32_t pages[ST_LAYER_KINDS];
   uint64_t layer = st_blocks(o->n_ctx) * sizeof(uint32_t) + sizeof(st_layer_cache);
   uint64_t each = sizeof(st_sequence) + m->h.n_layer * layer + (uint64_t)o->n_ctx * sizeof(setun_token);
-  uint64_t size = 2 * (uint64_t)o->n_seq * each;
+  uint64_t size = 2 * (uint64_t)o->n_seq * (each + st_states_list_size(o->n_states));
+  size += st_page_pool_size(o->n_states);
   st_run_count_pages(&m->h, o, pages);
   for (int kind = 0; kind < ST_LAYER_KINDS; kind++) size += st_page_pool_size(pages[kind]);
   return size;
@@ -46,6 +49,7 @@ static setun_status new_pools(st_sequences *a, setun_error *err) {
     s = st_page_pool_new(&a->pools[kind], first, a->run->n_pages[kind], err);
     first += a->run->n_pages[kind];
   }
+  if (s == SETUN_OK) s = st_page_pool_new(&a->states, 0, a->run->n_states, err);
   return s;
 }
 
@@ -63,7 +67,9 @@ setun_status st_sequences_new(st_sequences *a, st_run *run, uint32_t n_max, setu
     q->layers = st_calloc(layers_of(a), sizeof *q->layers);
     q->pages = st_calloc(pages, sizeof *q->pages);
     q->ids = st_calloc(run->n_ctx, sizeof *q->ids);
-    whole = q->layers && q->pages && q->ids;
+    q->states = (st_sequence_states){.slot = ST_NO_STATE, .next = ST_NO_STATE};
+    q->states.snapshots = st_calloc(run->n_states, sizeof *q->states.snapshots);
+    whole = q->layers && q->pages && q->ids && q->states.snapshots;
   }
   return whole ? SETUN_OK : st_fail_memory(err, "the sequences");
 }
@@ -73,11 +79,13 @@ void st_sequences_free(st_sequences *a) {
     st_free(a->all[i].layers);
     st_free(a->all[i].pages);
     st_free(a->all[i].ids);
+    st_free(a->all[i].states.snapshots);
     st_lora_release(a->all[i].adapting.lora);
   }
   st_lora_release(a->adapting.lora);
   st_free(a->all);
   for (int kind = 0; kind < ST_LAYER_KINDS; kind++) st_page_pool_free(&a->pools[kind]);
+  st_page_pool_free(&a->states);
 }
 
 static bool is_dropped(const st_sequences *a, const st_sequence *s) {
@@ -135,6 +143,7 @@ static void release_before(st_sequences *a, st_sequence *s, uint32_t layer, uint
 // Nothing of the sequence is in the cache any more.
 static void release_all(st_sequences *a, st_sequence *s) {
   release_from(a, s, 0);
+  st_states_truncate(a, s, 0);
   memset(s->layers, 0, layers_of(a) * sizeof *s->layers);
   s->cached = 0;
 }
@@ -183,6 +192,13 @@ static void move(st_sequences *a, st_sequence *from, st_sequence *to) {
       st_page_set_idle(&a->pools[kind_of(a, layer)], *st_sequence_page(a, to, layer, block), is_dropped(a, to));
     }
   }
+  st_states_set_idle(a, to, is_dropped(a, to));
+}
+
+bool st_sequences_forget(st_sequences *a) {
+  st_sequence *s = least_recent(a);
+  if (s) forget(a, s);
+  return s != NULL;
 }
 
 void st_sequence_drop(st_sequences *a, st_sequence *s) {
@@ -194,6 +210,7 @@ void st_sequence_drop(st_sequences *a, st_sequence *s) {
   }
   st_sequence *to = find_unused(a, a->n_max);
   if (!to) forget(a, to = least_recent(a));
+  st_states_truncate(a, s, s->cached); // what it is beside its snapshots is no longer needed
   s->last_use = ++a->clock;
   st_lora_release(s->adapting.lora);
   s->adapting.lora = NULL;
@@ -209,7 +226,7 @@ uint32_t st_sequence_visible(const st_sequences *a, uint32_t layer, uint32_t pos
   return st_layer_first(hparams_of(a), &a->run->windows, layer, position);
 }
 
-// Whether the cache has all that the token at position n sees.
+// Whether the cache has all that the token at position n sees, but for states.
 static bool is_whole(const st_sequences *a, const st_sequence *s, uint32_t n) {
   for (uint32_t layer = 0; layer < layers_of(a); layer++) {
     if (s->layers[layer].first > st_sequence_visible(a, layer, n)) return false;
@@ -229,8 +246,10 @@ setun_status st_sequence_truncate(st_sequences *a, st_sequence *s, uint32_t n, s
   if (n <= sinks) s->forgotten = 0;
   s->position = n;
   if (s->cached <= n) return SETUN_OK;
-  if (is_whole(a, s, n)) {
-    s->cached = n;
+  uint32_t reach = st_states_reach(a, s, n);
+  if (is_whole(a, s, reach)) {
+    st_states_truncate(a, s, reach);
+    s->cached = reach;
     st_sequence_trim(a, s);
   } else {
     release_all(a, s);
@@ -270,6 +289,7 @@ void st_sequence_copy(st_sequences *a, const st_sequence *from, st_sequence *to,
       st_page_share(&a->pools[kind_of(a, layer)], page, is_dropped(a, to));
     }
   }
+  st_states_share(a, from, to, to->cached);
 }
 
 // Tokens of a sequence that are those of the ids, at most `most`, if the cache has them; otherwise 0.
@@ -278,6 +298,7 @@ static uint32_t common_prefix(const st_sequences *a, const st_sequence *s, const
   if (s->forgotten || s->adapting.identity != a->adapting.identity) return 0;
   if (most > s->cached) most = s->cached;
   while (n < most && s->ids[n] == ids[n]) n++;
+  n = st_states_reach(a, s, n);
   return is_whole(a, s, n) ? n : 0;
 }
 
@@ -324,7 +345,7 @@ static bool is_shared(const st_sequences *a, const st_growth *g, size_t i, uint3
   const st_sequence *s = g[i].sequence;
   const st_page_pool *p = &a->pools[kind_of(a, layer)];
   uint32_t block = partial_block(s);
-  if (!g[i].n || block >= s->n_blocks) return false;
+  if (!g[i].n || block >= s->n_blocks || kind_of(a, layer) == ST_LAYER_RECURRENT) return false;
   uint32_t page = *st_sequence_page(a, s, layer, block);
   uint32_t users = forgotten ? st_page_users(p, page) : p->users[page - p->first];
   for (size_t k = 0; k < i && users > 1; k++) {
@@ -495,6 +516,7 @@ setun_status st_sequences_reserve(st_sequences *a, const st_growth *g, size_t n,
       if (is_shared(a, g + i, 0, layer, false)) copy_partial(a, s, layer);
     }
     extend(a, s, st_blocks(s->cached + g[i].n));
+    st_states_begin(a, s);
   }
   return SETUN_OK;
 }
@@ -505,6 +527,7 @@ setun_status st_sequence_replace(st_sequences *a, st_sequence *s, uint32_t n, co
   page_counts needed = {{0}};
   for (uint32_t layer = 0; layer < layers_of(a); layer++) {
     uint32_t sinks = sinks_of(a, layer), first = firsts[layer];
+    if (kind_of(a, layer) == ST_LAYER_RECURRENT) continue;
     needed.of[kind_of(a, layer)] += st_blocks(n) - first + (first < sinks ? first : sinks);
   }
   for (int kind = 0; kind < ST_LAYER_KINDS; kind++) {

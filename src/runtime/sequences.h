@@ -1,18 +1,18 @@
 // The sequences of a context: their tokens, and tables of the pages that hold their keys and values. Pages are shared
-// until one of their users writes to them. Layers with a window keep the pages that a later token sees. Sequences that
-// were dropped are remembered while nobody needs their pages.
+// until one of their users writes to them. Layers with a window keep the pages that a later token sees, recurrent ones
+// have states instead (states.h). Sequences that were dropped are remembered while nobody needs their pages.
 #ifndef SETUN_RUNTIME_SEQUENCES_H
 #define SETUN_RUNTIME_SEQUENCES_H
 
 #include "model/forward.h"
-#include "runtime/pages.h"
+#include "runtime/states.h"
 
 // What a layer keeps of a sequence beside its pages.
 typedef struct st_layer_cache {
   uint32_t first; // the first block of positions that it has a page for; 0 but in layers with a window
 } st_layer_cache;
 
-typedef struct st_sequence {
+struct st_sequence {
   bool used;
   uint32_t position;      // tokens, those forgotten not among them
   uint32_t forgotten;     // tokens behind the sinks that have no position any more: whole periods (model/windows.h)
@@ -25,16 +25,18 @@ typedef struct st_sequence {
   uint64_t last_use;      // of one that was dropped
   st_adapting adapting; // what its keys and values are computed with; one that was dropped uses no adapters, but keeps
                         // their identity
-} st_sequence;
+  st_sequence_states states;
+};
 
-typedef struct st_sequences {
+struct st_sequences {
   st_run *run;
-  st_page_pool pools[ST_LAYER_KINDS];
-  uint32_t n_max, stride; // sequences that there can be; blocks of the longest
-  uint64_t clock;         // counts uses
-  st_adapting adapting;   // of sequences to come
-  st_sequence *all;       // [2 * n_max]: n_max sequences, then as many that were dropped
-} st_sequences;
+  st_page_pool pools[ST_LAYER_KINDS]; // that of recurrent layers has no page
+  st_page_pool states;                // slots
+  uint32_t n_max, stride;             // sequences that there can be; blocks of the longest
+  uint64_t clock;                     // counts uses
+  st_adapting adapting;               // of sequences to come
+  st_sequence *all;                   // [2 * n_max]: n_max sequences, then as many that were dropped
+};
 
 // Bytes of all, before there are any.
 uint64_t st_sequences_size(const st_model *model, const st_run_options *options);
@@ -60,8 +62,11 @@ void st_sequence_adapt(st_sequences *all, st_sequence *sequence, const st_adapti
 // Sequences to come begin with these.
 void st_sequences_adapt(st_sequences *all, const st_adapting *adapting);
 void st_sequence_drop(st_sequences *all, st_sequence *sequence);
+// Forgets the sequence among those dropped that was used least recently; false: there is none.
+bool st_sequences_forget(st_sequences *all);
 // Where layers with a window have released what the token at position n sees, the sequence's tokens are computed again,
-// from the first one on, before it goes on: no later position is whole. n counts those forgotten; where some of these
+// from the first one on, before it goes on: no later position is whole. Recurrent layers compute again from the last
+// state before n. n counts those forgotten; where some of these
 // would have to be computed again, it is an error.
 setun_status st_sequence_truncate(st_sequences *all, st_sequence *sequence, uint32_t n, setun_error *err);
 // Where a sequence is long enough, its window moves a period forward, and what is before it is forgotten.

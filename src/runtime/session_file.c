@@ -1,9 +1,11 @@
 // Session files. Layout, little-endian: the header below; n int32 ids; the words below, and for each layer the first
 // position that it kept, u32 each; for each layer and KV head the keys and then the values of the sinks before that
 // position, and from it on, a row of the format (kernel/cache.h) each; the hash of all that as u64. A layer with a
-// window keeps the pages that the last token sees. Version 2 had no words and first positions: each layer had all; and
-// codes with other bits and scales, which are refused. Version 1 had `half` where the formats are, too: 1 for f16, 0
-// for f32, of both.
+// window keeps the pages that the last token sees. Version 4 is that of models with recurrent layers: it has a word
+// more, the position of an earlier state (0: none), no keys and values of these layers, and behind all others that
+// state and the one behind the last position with keys (none where there is no such position). Version 2 had no words
+// and first positions: each layer had all; and codes with other bits and scales, which are refused. Version 1 had
+// `half` where the formats are, too: 1 for f16, 0 for f32, of both.
 #include "runtime/session_file.h"
 
 #include "base/file.h"
@@ -13,9 +15,10 @@
 
 #include <string.h>
 
-// The words: positions that have keys and values; the context's window and sinks; tokens that were forgotten.
-enum { CACHED, WINDOW, SINKS, FORGOTTEN, WORDS };
-enum { VERSION = 3, WHOLE_VERSION = 2, HALF_VERSION = 1, VALUES_SHIFT = 8 };
+// The words: positions that have keys and values; the context's window and sinks; tokens that were forgotten; tokens
+// that the earlier state is behind.
+enum { CACHED, WINDOW, SINKS, FORGOTTEN, BEFORE, WORDS };
+enum { STATE_VERSION = 4, VERSION = 3, WHOLE_VERSION = 2, HALF_VERSION = 1, VALUES_SHIFT = 8 };
 static const char magic[8] = {'S', 'E', 'T', 'U', 'N', 'S', 'E', 'S'};
 
 typedef struct {
@@ -31,7 +34,7 @@ _Static_assert(sizeof(header) == 40, "the header has no padding");
 static header header_of(const st_sequences *all, const st_sequence *q, uint32_t n) {
   const st_run *r = all->run;
   const st_hparams *h = &r->model->h;
-  header out = {.version = VERSION,
+  header out = {.version = r->n_states ? STATE_VERSION : VERSION,
                 .n_tokens = n,
                 .identity = q->adapting.identity,
                 .n_layer = h->n_layer,
@@ -64,7 +67,7 @@ static uint32_t first_of(const st_sequences *all, uint32_t layer, uint32_t cache
 
 static extent extent_of(const st_sequences *all, const st_sequence *q) {
   const st_windows *w = &all->run->windows;
-  extent e = {.words = {q->cached, w->window, w->sinks, q->forgotten}};
+  extent e = {.words = {q->cached, w->window, w->sinks, q->forgotten, q->states.before.position}};
   for (uint32_t i = 0; i < all->run->model->h.n_layer; i++) {
     uint32_t first = first_of(all, i, q->cached);
     e.firsts[i] = (first > q->layers[i].first ? first : q->layers[i].first) * ST_CACHE_POSITIONS;
@@ -88,18 +91,24 @@ static pieces pieces_of(const st_run *r, const extent *e, uint32_t layer) {
   uint32_t n = sinks_of(r, e, layer) + e->words[CACHED] - e->firsts[layer], head_dim = r->model->h.head_dim;
   pieces p = {.key = b->cache_row_size(r->keys, true, head_dim),
               .value = b->cache_row_size(r->values, false, head_dim)};
+  if (r->model->h.recurrent[layer]) n = 0;
   p.keys = n * p.key, p.values = n * p.value;
   return p;
 }
 
-// Bytes of the largest piece of keys and values.
+// How many states a file has.
+static uint32_t states_of(const st_run *r, const extent *e) {
+  return r->n_states ? (e->words[BEFORE] > 0) + (e->words[CACHED] > 0) : 0;
+}
+
+// Bytes of the largest piece of keys and values, or of a state.
 static size_t largest_piece(const st_run *r, const extent *e) {
   size_t largest = 0;
   for (uint32_t i = 0; i < r->model->h.n_layer; i++) {
     pieces p = pieces_of(r, e, i);
     if (p.keys + p.values > largest) largest = p.keys + p.values;
   }
-  return largest;
+  return largest > r->state_bytes ? largest : r->state_bytes;
 }
 
 typedef struct {
@@ -166,14 +175,36 @@ static setun_status put_cache(writer *w, const st_sequences *all, const st_seque
   return s;
 }
 
+static setun_status put_states(writer *w, const st_sequences *all, const st_sequence *q, const extent *e) {
+  const st_run *r = all->run;
+  const uint32_t slots[] = {e->words[BEFORE] ? q->states.before.slot : ST_NO_STATE, q->states.slot};
+  size_t n = r->state_bytes;
+  if (!states_of(r, e)) return SETUN_OK;
+  char *bytes = st_malloc(n, 1);
+  setun_status s = bytes ? SETUN_OK : st_fail_memory(w->err, "the session file");
+  for (int i = 0; i < 2 && s == SETUN_OK; i++) {
+    if (slots[i] == ST_NO_STATE) continue;
+    s = r->model->backend->state_save(r->queue, r->states, slots[i], bytes, w->err);
+    if (s == SETUN_OK) s = put(w, bytes, n);
+  }
+  st_free(bytes);
+  return s;
+}
+
+// The words that a version has.
+static uint32_t words_of(const header *h) {
+  return h->version == STATE_VERSION ? WORDS : h->version == VERSION ? BEFORE : 0;
+}
+
 static setun_status put_all(writer *w, const st_sequences *all, const st_sequence *q, const header *h) {
   extent e = extent_of(all, q);
   w->hash = ST_HASH_START;
   setun_status s = put(w, h, sizeof *h);
   if (s == SETUN_OK) s = put(w, q->ids, h->n_tokens * sizeof *q->ids);
-  if (s == SETUN_OK) s = put(w, e.words, sizeof e.words);
+  if (s == SETUN_OK) s = put(w, e.words, words_of(h) * sizeof *e.words);
   if (s == SETUN_OK) s = put(w, e.firsts, h->n_layer * sizeof *e.firsts);
   if (s == SETUN_OK) s = put_cache(w, all, q, &e);
+  if (s == SETUN_OK) s = put_states(w, all, q, &e);
   uint64_t hash = w->hash;
   return s == SETUN_OK ? put(w, &hash, sizeof hash) : s;
 }
@@ -214,11 +245,11 @@ static setun_status check_formats(const st_run *r, const st_file *f, const heade
 
 // Bytes before the keys and values, and of all.
 static uint64_t begin_bytes(const header *h) {
-  uint64_t words = h->version == VERSION ? WORDS + h->n_layer : 0;
+  uint64_t words = words_of(h) ? words_of(h) + h->n_layer : 0;
   return sizeof *h + ((uint64_t)h->n_tokens + words) * 4;
 }
 static uint64_t file_bytes(const st_run *r, const header *h, const extent *e) {
-  uint64_t bytes = begin_bytes(h) + 8;
+  uint64_t bytes = begin_bytes(h) + 8 + (uint64_t)states_of(r, e) * r->state_bytes;
   for (uint32_t i = 0; i < h->n_layer; i++) {
     pieces p = pieces_of(r, e, i);
     bytes += (uint64_t)(p.keys + p.values) * h->n_head_kv;
@@ -251,12 +282,12 @@ static setun_status check_header(const st_sequences *all, const st_sequence *q, 
   if (memcmp(h->magic, magic, sizeof magic)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a session file, found another kind", f->path);
   }
-  if (h->version < HALF_VERSION || h->version > VERSION) {
+  if (h->version < HALF_VERSION || h->version > STATE_VERSION) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected session version %d to %d, found %u", f->path,
-                   HALF_VERSION, VERSION, h->version);
+                   HALF_VERSION, STATE_VERSION, h->version);
   }
   if (h->identity != want.identity || h->n_layer != want.n_layer || h->n_head_kv != want.n_head_kv ||
-      h->head_dim != want.head_dim) {
+      h->head_dim != want.head_dim || (h->version == STATE_VERSION) != (want.version == STATE_VERSION)) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: a session of a different model, or of other adapters", f->path);
   }
   setun_status same = check_formats(r, f, h, err);
@@ -292,14 +323,19 @@ static setun_status read_extent(const st_sequences *all, const st_file *f, const
                    (unsigned long long)begin, (unsigned long long)f->size);
   }
   setun_status s = SETUN_OK;
-  if (h->version == VERSION) {
-    s = st_file_read(f, begin - firsts - sizeof e->words, e->words, sizeof e->words, err);
+  if (words_of(h)) {
+    size_t words = words_of(h) * sizeof *e->words;
+    s = st_file_read(f, begin - firsts - words, e->words, words, err);
     if (s == SETUN_OK) s = st_file_read(f, begin - firsts, e->firsts, (size_t)firsts, err);
   }
   if (s == SETUN_OK) s = check_windows(&all->run->windows, f, h, e, err);
   if (s == SETUN_OK && e->words[CACHED] > h->n_tokens) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected keys of at most %u tokens, found %u", f->path, h->n_tokens,
                    e->words[CACHED]);
+  }
+  if (s == SETUN_OK && e->words[BEFORE] && e->words[BEFORE] >= e->words[CACHED]) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an earlier state behind fewer than %u tokens, found %u",
+                   f->path, e->words[CACHED], e->words[BEFORE]);
   }
   for (uint32_t i = 0; i < h->n_layer && s == SETUN_OK; i++) {
     uint32_t most = st_sequence_visible(all, i, e->words[CACHED]) * ST_CACHE_POSITIONS;
@@ -331,14 +367,17 @@ static setun_status check_hash(const st_run *r, const st_file *f, const header *
   if (!bytes) return st_fail_memory(err, "the session file");
   uint64_t at = sizeof *h, hash = st_hash(ST_HASH_START, h, sizeof *h), stored = 0;
   setun_status s = hash_piece(f, &at, bytes, ids, &hash, err);
-  if (s == SETUN_OK && h->version == VERSION) {
-    s = hash_piece(f, &at, bytes, sizeof e->words, &hash, err);
+  if (s == SETUN_OK && words_of(h)) {
+    s = hash_piece(f, &at, bytes, words_of(h) * sizeof *e->words, &hash, err);
     if (s == SETUN_OK) s = hash_piece(f, &at, bytes, begin - (size_t)at, &hash, err);
   }
   for (uint32_t i = 0; i < h->n_layer * h->n_head_kv && s == SETUN_OK; i++) {
     pieces p = pieces_of(r, e, i / h->n_head_kv);
     s = hash_piece(f, &at, bytes, p.keys, &hash, err);
     if (s == SETUN_OK) s = hash_piece(f, &at, bytes, p.values, &hash, err);
+  }
+  for (uint32_t i = 0; i < states_of(r, e) && s == SETUN_OK; i++) {
+    s = hash_piece(f, &at, bytes, r->state_bytes, &hash, err);
   }
   if (s == SETUN_OK) s = st_file_read(f, at, &stored, sizeof stored, err);
   if (s == SETUN_OK && stored != hash) s = st_fail(err, SETUN_ERROR_FORMAT, "%s: the checksum does not match", f->path);
@@ -363,6 +402,27 @@ static setun_status read_cache(const st_sequences *all, const st_sequence *q, co
   return s;
 }
 
+// Behind all keys and values, and before the hash.
+static setun_status read_states(st_sequences *all, st_sequence *q, const st_file *f, const extent *e,
+                                setun_error *err) {
+  const st_run *r = all->run;
+  uint32_t n = states_of(r, e);
+  size_t size = r->state_bytes;
+  if (!n) return SETUN_OK;
+  if (!st_states_restore(all, q, e->words[BEFORE])) {
+    return st_fail(err, SETUN_ERROR_LIMIT, "%s: no room for its recurrent state", f->path);
+  }
+  const uint32_t slots[] = {q->states.before.slot, q->states.slot};
+  char *bytes = st_malloc(size, 1);
+  setun_status s = bytes ? SETUN_OK : st_fail_memory(err, "the session file");
+  for (uint32_t i = 0; i < n && s == SETUN_OK; i++) {
+    s = st_file_read(f, f->size - sizeof(uint64_t) - (n - i) * (uint64_t)size, bytes, size, err);
+    if (s == SETUN_OK) s = r->model->backend->state_restore(r->queue, r->states, slots[2 - n + i], bytes, err);
+  }
+  st_free(bytes);
+  return s;
+}
+
 static setun_status check_ids(const st_run *r, const setun_token *ids, uint32_t n, const char *path, setun_error *err) {
   for (uint32_t i = 0; i < n; i++) {
     if (ids[i] < 0 || (uint32_t)ids[i] >= r->model->h.n_vocab) {
@@ -384,6 +444,7 @@ static setun_status replace(st_sequences *all, st_sequence *q, const st_file *f,
   setun_status s = st_sequence_replace(all, q, e->words[CACHED], firsts, err);
   if (s != SETUN_OK) return s;
   s = read_cache(all, q, f, h, e, err);
+  if (s == SETUN_OK) s = read_states(all, q, f, e, err);
   if (s == SETUN_OK) {
     if (h->n_tokens) memcpy(q->ids, ids, h->n_tokens * sizeof *ids);
     q->position = h->n_tokens;

@@ -35,9 +35,13 @@ FAMILIES = {
     "qwen2moe": ("hf/qwen2-moe", "gguf/qwen2-moe.gguf"),
     "qwen3": ("hf/qwen3", "gguf/qwen3.gguf"),
     "qwen3moe": ("hf/qwen3-moe", "qwen3moe"),
+    "qwen35": ("hf/qwen35", "gguf/qwen35.gguf"),
+    "qwen35moe": ("hf/qwen35-moe", "gguf/qwen35-moe.gguf"),
+    "qwen3next": ("hf/qwen3-next", "gguf/qwen3-next.gguf"),
 }
 FOREIGN = ("general", "split", "tokenizer", "prism", "other", "alone", "mradermacher", "quantize")
-EXPERTS = ("mixtral", "gpt-oss", "olmoe", "qwen2moe", "qwen3moe")
+EXPERTS = ("mixtral", "gpt-oss", "olmoe", "qwen2moe", "qwen3moe", "qwen35moe", "qwen3next")
+HYBRID = ("qwen35", "qwen35moe", "qwen3next")  # recurrent layers among others
 
 # Key of GGUF: value, what becomes of it, and in which families something else does.
 GGUF = [
@@ -61,7 +65,7 @@ GGUF = [
     ("swiglu_clamp_exp", [1.0, 1.0], REFUSED, {}),
     ("swiglu_clamp_exp", [7.0, 7.0], REFUSED, {"gpt-oss": SAME}),
     ("attention.key_length_mla", 64, REFUSED, {}),
-    ("nextn_predict_layers", 1, REFUSED, {}),
+    ("nextn_predict_layers", 1, REFUSED, dict.fromkeys(HYBRID, MOVES)),  # a block less
     ("leading_dense_block_count", 1, REFUSED, {}),
     ("expert_group_count", 2, REFUSED, {}),
     ("expert_group_count", 1, SAME, {}),
@@ -426,7 +430,8 @@ class WindowsTest(FactsTest):
                     self.assertEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": pattern})), expected)
                 sizes = [5 * x for x in numbers]
                 self.assertEqual(self.logits(self.edited(path, {"attention.sliding_window": sizes, "attention.sliding_window_pattern": None})), expected)
-                self.assertNotEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": 0})), expected)
+                if name not in HYBRID:  # of which one layer alone has attention, as in that list
+                    self.assertNotEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": 0})), expected)
                 self.assertNotEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": 1})), expected)
                 for key, value in (("attention.sliding_window_pattern", flags + [True]), ("attention.sliding_window_pattern", flags[:-1]),
                                    ("attention.sliding_window", sizes + [5]), ("attention.sliding_window", flags),

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const kernel_test *const kernel_tests[] = {&test_formats,    &test_quantize_token, &test_rmsnorm,  &test_glu,
-                                                  &test_add,        &test_rope,           &test_hadamard, &test_attend,
-                                                  &test_attend_deep};
+static const kernel_test *const kernel_tests[] = {
+    &test_formats, &test_quantize_token, &test_rmsnorm, &test_glu,         &test_add,
+    &test_rope,    &test_hadamard,       &test_attend,  &test_attend_deep, &test_recurrent};
 enum { KERNEL_TESTS = sizeof kernel_tests / sizeof *kernel_tests };
 
 typedef struct {

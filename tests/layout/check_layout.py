@@ -67,7 +67,7 @@ PUBLIC_HEADERS = {
     "backend": ("backend.h", "host.h"),
     "backend/cpu": (),
     "backend/*": (),
-    "kernel": ("kernel.h", "cache.h", "attend.h"),
+    "kernel": ("kernel.h", "cache.h", "attend.h", "recurrent.h"),
     "quant": ("canonical.h", "gguf_rivals.h", "quant.h"),
     "tokenizer": ("export.h", "tokenizer.h"),
     "grammar": (),
@@ -118,6 +118,7 @@ FORMAT_NAMES_ALLOWED = {
 ROLE_NAMES_ALLOWED = {
     ("src/model/forward.c", None): "the forward pass: what is computed with each role's weight",
     ("src/model/moe.c", None): "the forward pass of experts",
+    ("src/model/delta.c", None): "the forward pass of recurrent layers",
     ("src/model/model.c", None): "which member of st_model each role's weight is",
     ("src/model/rope.c", None): "which parameter each role's table is",
     ("src/convert/rope_freqs.c", "ROPE_FREQS"): "the tensor that stands for Llama 3's rule",
@@ -141,6 +142,7 @@ FAMILY_NAMES_ALLOWED = {
     ("src/tokenizer/export.c", "llama"): "a kind of tokenizer",
     ("src/tokenizer/vocabulary.c", "llama"): "a kind of tokenizer",
     ("src/tokenizer/patterns.c", "qwen2"): "a pre-tokenizer",
+    ("src/tokenizer/patterns.c", "qwen35"): "a pre-tokenizer",
     ("src/tokenizer/patterns.c", "hunyuan-dense"): "a pre-tokenizer",
 }
 TABLES = {

@@ -8,19 +8,22 @@
 
 #define TALES SETUN_SOURCE_DIR "/models/setun-tales-7m"
 
-// gemma3 has windows, gpt-oss and qwen2-moe experts, gpt-oss sinks too, bitnet and the tales int8 activations by token,
-// gpt-oss in GGUF and the synthetic ones, which have a format, by block.
+// gemma3 has windows, qwen35 and qwen3-next recurrent layers, gpt-oss, qwen2-moe and qwen3-next experts, gpt-oss sinks
+// too, bitnet and the tales int8 activations by token, gpt-oss in GGUF and the synthetic ones, which have a format, by
+// block.
 static const struct {
   const char *model, *format;
-  bool windows;
-} models[] = {{TALES, NULL, false},
-              {GOLDEN "hf/gemma3", NULL, true},
-              {GOLDEN "hf/gpt-oss", NULL, true},
-              {GOLDEN "hf/qwen2-moe", NULL, false},
-              {GOLDEN "hf/bitnet-auto", NULL, false},
-              {GOLDEN "gguf/gpt-oss.gguf", NULL, true},
-              {"tiny", "q4_0", false},
-              {"tiny-moe", "q8_0", false}};
+  enum { PLAIN, WINDOWS, RECURRENT } layers;
+} models[] = {{TALES, NULL, PLAIN},
+              {GOLDEN "hf/gemma3", NULL, WINDOWS},
+              {GOLDEN "hf/gpt-oss", NULL, WINDOWS},
+              {GOLDEN "hf/qwen2-moe", NULL, PLAIN},
+              {GOLDEN "gguf/qwen35.gguf", NULL, RECURRENT},
+              {GOLDEN "hf/qwen3-next", NULL, RECURRENT},
+              {GOLDEN "hf/bitnet-auto", NULL, PLAIN},
+              {GOLDEN "gguf/gpt-oss.gguf", NULL, WINDOWS},
+              {"tiny", "q4_0", PLAIN},
+              {"tiny-moe", "q8_0", PLAIN}};
 enum { N_MODELS = sizeof models / sizeof *models };
 enum { SEQUENCES = 20, CONTEXT = 200, PAGE = 64, MOST = 100, CHANGES = 60 };
 
@@ -69,7 +72,7 @@ typedef struct schedule {
   setun_session *alone;
   size_t n_vocab;
   uint32_t n_ctx;
-  bool windows; // layers have one, and release what they do not see
+  bool windows; // layers have one, and release what they do not see, or a state, of which they keep a few
   st_random random;
   text texts[SEQUENCES]; // what each sequence should be
   text dropped;          // the last one
@@ -262,9 +265,9 @@ static void change(schedule *s) {
   check_state(s);
 }
 
-static void run_schedule(const char *model, const char *format, bool windows, uint64_t seed) {
+static void run_schedule(const char *model, const char *format, int layers, uint64_t seed) {
   static schedule s;
-  s = (schedule){.windows = windows};
+  s = (schedule){.windows = layers != PLAIN};
   st_random_seed(&s.random, seed);
   setun_error e = {SETUN_OK, ""};
   setun_model_params mp = setun_model_params_default();
@@ -288,7 +291,7 @@ static void run_schedule(const char *model, const char *format, bool windows, ui
   cp.n_logits = MOST + SEQUENCES;
   cp.threads = 1 + (int)below(&s, 3);
   cp.kv_keys = (setun_kv_type)below(&s, 4), cp.kv_values = (setun_kv_type)below(&s, 4);
-  if (!below(&s, 2)) { // a window of the context's own, and sinks
+  if (!below(&s, 2) && layers != RECURRENT) { // a window of the context's own, and sinks
     cp.n_ctx = 0;
     cp.window = 1 + below(&s, 60);
     cp.sinks = below(&s, 2) ? below(&s, 70) : 0;
@@ -316,7 +319,7 @@ static void schedules(void **state) {
     for (size_t i = 0; i < N_MODELS && rounds_go_on(&rounds); i++) {
       uint64_t seed = rounds_seed(&rounds, i);
       print_message("round %llu, seed %llu: ", (unsigned long long)rounds.round, (unsigned long long)seed);
-      run_schedule(models[i].model, models[i].format, models[i].windows, seed);
+      run_schedule(models[i].model, models[i].format, models[i].layers, seed);
     }
   }
   rounds_print(&rounds);

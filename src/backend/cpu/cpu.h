@@ -1,5 +1,5 @@
 // The CPU backend's own types, shared by its files: device.c places weights, queue.c owns a session's memory and
-// threads, ops.c computes.
+// threads, ops.c computes, recurrent.c what recurrent layers need.
 #ifndef SETUN_BACKEND_CPU_CPU_H
 #define SETUN_BACKEND_CPU_CPU_H
 
@@ -93,5 +93,17 @@ setun_status st_cpu_array_new(st_queue *queue, size_t tokens, size_t width, st_a
 void st_cpu_array_free(st_array *array);
 setun_status st_cpu_cache_new(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);
 void st_cpu_cache_free(st_cache *cache);
+
+uint64_t st_cpu_state_size(const st_state_shape *shape);
+uint64_t st_cpu_states_size(const st_state_shape *shape);
+setun_status st_cpu_states_new(st_queue *queue, const st_state_shape *shape, st_states **states, setun_error *err);
+void st_cpu_states_free(st_states *states);
+void st_cpu_convolve(st_queue *queue, st_states *states, uint32_t layer, const st_batch *batch, const st_array *x,
+                     const st_dvector *taps, st_array *dst);
+void st_cpu_delta(st_queue *queue, st_states *states, const st_batch *batch, const st_delta_args *args);
+setun_status st_cpu_state_save(st_queue *queue, const st_states *states, uint32_t slot, void *bytes, setun_error *err);
+setun_status st_cpu_state_restore(st_queue *queue, st_states *states, uint32_t slot, const void *bytes,
+                                  setun_error *err);
+void st_cpu_copy_columns(st_queue *queue, const st_array *x, uint32_t n, const st_columns *columns, st_array *dst);
 
 #endif

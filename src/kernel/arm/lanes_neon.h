@@ -20,7 +20,8 @@ enum {
   LANES_HEADS = 6,        // queries whose sums of 16 columns fit into registers
   LANES_WIDE = 2,         // those whose sums of LANES_SLAB times as many do
   LANES_SLAB = 2,
-  LANES_CODES = 2 // queries whose sums of codes do
+  LANES_CODES = 2, // queries whose sums of codes do
+  LANES_STATE = 2  // vectors of columns of a state whose two sums do
 };
 
 typedef struct {

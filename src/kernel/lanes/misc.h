@@ -91,6 +91,7 @@ LANES_INLINE vf lanes_gate(st_glu kind, vf g, vf up) {
     up = vf_add(vf_min(vf_set(ST_GPT_OSS_LIMIT), up), vf_set(1));
     u = vf_mul(vf_set(ST_GPT_OSS_ALPHA), g);
   }
+  if (kind == ST_GLU_SIGMOID) g = vf_set(1);
   return vf_mul(vf_div(g, vf_add(vf_set(1), lanes_exp(u))), up);
 }
 
@@ -105,6 +106,7 @@ static void lanes_glu(st_glu kind, const float *gate, const float *up, size_t n,
   case ST_GLU_RELU2: lanes_gates(ST_GLU_RELU2, gate, up, n, out); break;
   case ST_GLU_GELU_TANH: lanes_gates(ST_GLU_GELU_TANH, gate, up, n, out); break;
   case ST_GLU_GPT_OSS: lanes_gates(ST_GLU_GPT_OSS, gate, up, n, out); break;
+  case ST_GLU_SIGMOID: lanes_gates(ST_GLU_SIGMOID, gate, up, n, out); break;
   default: lanes_gates(ST_GLU_SILU, gate, up, n, out);
   }
 }

@@ -70,6 +70,7 @@ static float gate_of(st_glu kind, float g) {
     return g / (1.0f + st_ref_exp(u));
   }
   case ST_GLU_GPT_OSS: return g / (1.0f + st_ref_exp(ST_GPT_OSS_ALPHA * g));
+  case ST_GLU_SIGMOID: return 1.0f / (1.0f + st_ref_exp(-g));
   default: return g / (1.0f + st_ref_exp(-g));
   }
 }

@@ -20,6 +20,8 @@ void st_ref_row(const st_matrix *w, size_t row, float *out);
 void st_ref_attend(const st_attend *a, const st_attend_part *part);
 void st_ref_rmsnorm(const float *x, const float *weight, size_t n, float eps, float *out);
 void st_ref_rope(float *x, const float *cosine, const float *sine, size_t n, bool interleaved);
+void st_ref_convolve(const st_convolution *v, size_t n, float *out);
+void st_ref_delta(const st_delta *d);
 void st_ref_to_half(const float *x, size_t n, uint16_t *out);
 void st_ref_glu(st_glu kind, const float *gate, const float *up, size_t n, float *out);
 void st_ref_add(float *x, const float *y, float scale, size_t n);

@@ -11,6 +11,8 @@ void st_scalar_init(st_kernels *t) {
       .rmsnorm = st_ref_rmsnorm,
       .rope = st_ref_rope,
       .attend = st_ref_attend,
+      .convolve = st_ref_convolve,
+      .delta = st_ref_delta,
       .to_half = st_ref_to_half,
       .glu = st_ref_glu,
       .add = st_ref_add,

@@ -5,6 +5,7 @@
 #include "kernel/lanes/attend.h"
 #include "kernel/lanes/input.h"
 #include "kernel/lanes/matmul_float.h"
+#include "kernel/lanes/recurrent.h"
 
 void st_avx2_init(st_kernels *k) {
   k->quantize_token = lanes_quantize_token;
@@ -13,6 +14,8 @@ void st_avx2_init(st_kernels *k) {
   k->rmsnorm = lanes_rmsnorm;
   k->rope = lanes_rope;
   k->attend = lanes_attend;
+  k->convolve = lanes_convolve;
+  k->delta = lanes_delta;
   k->to_half = lanes_to_half;
   k->glu = lanes_glu;
   k->add = lanes_add;

@@ -17,7 +17,8 @@ enum {
   LANES_HEADS = 6,        // queries whose sums of 16 columns fit into registers
   LANES_WIDE = 6,         // those whose sums of LANES_SLAB times as many do
   LANES_SLAB = 4,
-  LANES_CODES = 6 // queries whose sums of codes do
+  LANES_CODES = 6, // queries whose sums of codes do
+  LANES_STATE = 8  // vectors of columns of a state whose two sums do
 };
 
 typedef __m512 vf;

@@ -120,7 +120,7 @@ typedef struct {
   void (*bench)(const ceilings *b); // NULL: measured with another
 } kernel_test;
 extern const kernel_test test_formats, test_quantize_token, test_rmsnorm, test_glu, test_add, test_rope, test_hadamard,
-    test_attend, test_attend_deep;
+    test_attend, test_attend_deep, test_recurrent;
 
 // Shapes of products. What one check does grows with the rounds, so that the first is short on a slow machine.
 typedef enum { NARROW, TAILS, EXTREMES, LONG_ROWS, SHAPES } shape_class;
