@@ -190,12 +190,13 @@ static void complete(void **state) {
   }
 }
 
-// Norms in each place, biases, sinks, windows, clipping, every gate, experts and shared ones, codes of int8 models.
+// Norms in each place, biases, sinks, windows, clipping, every gate, experts and shared ones, codes of int8 models,
+// recurrent states.
 static void bits(void **state) {
   (void)state;
   const uint32_t none = 0;
-  static const char *const models[] = {"llama3", "gemma3",      "gpt-oss",   "olmo2",
-                                       "olmoe",  "bitnet-auto", "qwen2-moe", "qwen3-ternary-rot"};
+  static const char *const models[] = {"llama3",      "gemma3",    "gpt-oss",           "olmo2",  "olmoe",
+                                       "bitnet-auto", "qwen2-moe", "qwen3-ternary-rot", "qwen35", "qwen3-next"};
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     char path[4096];
     snprintf(path, sizeof path, GOLDEN "hf/%s", models[i]);
