@@ -158,23 +158,11 @@ static bool is_type(const st_json *block, const char *type) {
   return name && !strcmp(name, type);
 }
 
-static st_json call_value(st_json *root, const st_json *block) {
-  st_json call = st_json_make_object(), function = st_json_make_object();
-  put(root, &function, "name", st_json_copy_of(root, st_json_get(block, "name")));
-  put(root, &function, "arguments", st_json_copy_of(root, st_json_get(block, "input")));
-  put(root, &call, "id", st_json_copy_of(root, st_json_get(block, "id")));
-  put_text(root, &call, "type", "function");
-  put(root, &call, "function", function);
-  return call;
-}
-
 static bool add_result(st_json *root, st_json *messages, const st_json *block, problem *p) {
-  st_json message = st_json_make_object(), text;
+  st_json text;
   if (!content_text(root, st_json_get(block, "content"), "messages", &text, p)) return false;
-  put_text(root, &message, "role", "tool");
-  put(root, &message, "tool_call_id", st_json_copy_of(root, st_json_get(block, "tool_use_id")));
-  put(root, &message, "content", st_json_is_string(&text) ? text : bytes_value(root, "", 0));
-  push(root, messages, message);
+  add_tool_message(root, messages, st_json_get(block, "tool_use_id"),
+                   st_json_is_string(&text) ? text : bytes_value(root, "", 0));
   return true;
 }
 
@@ -189,7 +177,8 @@ static bool add_blocks(st_json *root, st_json *messages, const char *role, const
       continue;
     }
     if (is_type(block, "tool_use"))
-      push(root, &calls, call_value(root, block));
+      push(root, &calls,
+           call_value(root, st_json_get(block, "id"), st_json_get(block, "name"), st_json_get(block, "input")));
     else if (!is_type(block, "tool_result"))
       push(root, &texts, st_json_copy_of(root, block));
     else if (!add_result(root, messages, block, p))

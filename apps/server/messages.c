@@ -53,6 +53,24 @@ void add_message(st_json *root, st_json *messages, const char *role, st_json con
   push(root, messages, message);
 }
 
+st_json call_value(st_json *root, const st_json *id, const st_json *name, const st_json *arguments) {
+  st_json call = st_json_make_object(), function = st_json_make_object();
+  put(root, &function, "name", st_json_copy_of(root, name));
+  put(root, &function, "arguments", st_json_copy_of(root, arguments));
+  put(root, &call, "id", st_json_copy_of(root, id));
+  put_text(root, &call, "type", "function");
+  put(root, &call, "function", function);
+  return call;
+}
+
+void add_tool_message(st_json *root, st_json *messages, const st_json *id, st_json content) {
+  st_json message = st_json_make_object();
+  put_text(root, &message, "role", "tool");
+  put(root, &message, "tool_call_id", st_json_copy_of(root, id));
+  put(root, &message, "content", content);
+  push(root, messages, message);
+}
+
 // A copy whose content is a text.
 static bool copy_message(st_json *root, const st_json *from, size_t i, st_json *to, problem *p) {
   char param[64];

@@ -51,16 +51,19 @@ static st_json text_part(st_json *root, const char *text, size_t n) {
   return part;
 }
 
-static st_json message_item(st_json *root, const choice *c, bool done) {
-  st_json item = st_json_make_object(), content = st_json_make_array();
-  item_id id = id_of(c->job, "msg_");
-  if (done) push(root, &content, text_part(root, c->text.data, c->text.length));
+static st_json new_item(st_json *root, const job *j, const char *prefix, const char *type, const char *status) {
+  st_json item = st_json_make_object();
+  item_id id = id_of(j, prefix);
   put_text(root, &item, "id", id.text);
-  put_text(root, &item, "type", "message");
-  put_text(root, &item, "status",
-           !done                                       ? "in_progress"
-           : c->end == END_TOKEN || c->end == END_STOP ? "completed"
-                                                       : "incomplete");
+  put_text(root, &item, "type", type);
+  put_text(root, &item, "status", status);
+  return item;
+}
+
+static st_json message_item(st_json *root, const choice *c, bool done) {
+  const char *status = !done ? "in_progress" : c->end == END_TOKEN || c->end == END_STOP ? "completed" : "incomplete";
+  st_json item = new_item(root, c->job, "msg_", "message", status), content = st_json_make_array();
+  if (done) push(root, &content, text_part(root, c->text.data, c->text.length));
   put_text(root, &item, "role", "assistant");
   put(root, &item, "content", content);
   return item;
@@ -74,12 +77,9 @@ static st_json reasoning_part(st_json *root, const char *text, size_t n) {
 }
 
 static st_json reasoning_item(st_json *root, const choice *c, bool done) {
-  st_json item = st_json_make_object(), content = st_json_make_array();
-  item_id id = id_of(c->job, "rs_");
+  st_json item = new_item(root, c->job, "rs_", "reasoning", done ? "completed" : "in_progress"),
+          content = st_json_make_array();
   if (done) push(root, &content, reasoning_part(root, c->reasoning.data, c->reasoning.length));
-  put_text(root, &item, "id", id.text);
-  put_text(root, &item, "type", "reasoning");
-  put_text(root, &item, "status", done ? "completed" : "in_progress");
   put(root, &item, "summary", st_json_make_array());
   put(root, &item, "content", content);
   return item;
@@ -276,14 +276,9 @@ static const job_format response_format = {begin, piece, end, finish, failed};
 // ---- the request ----
 
 static bool add_call(st_json *root, st_json *messages, const st_json *item) {
-  st_json message = st_json_make_object(), calls = st_json_make_array(), call = st_json_make_object(),
-          function = st_json_make_object();
-  put(root, &function, "name", st_json_copy_of(root, st_json_get(item, "name")));
-  put(root, &function, "arguments", st_json_copy_of(root, st_json_get(item, "arguments")));
-  put(root, &call, "id", st_json_copy_of(root, st_json_get(item, "call_id")));
-  put_text(root, &call, "type", "function");
-  put(root, &call, "function", function);
-  push(root, &calls, call);
+  st_json message = st_json_make_object(), calls = st_json_make_array();
+  push(root, &calls,
+       call_value(root, st_json_get(item, "call_id"), st_json_get(item, "name"), st_json_get(item, "arguments")));
   put_text(root, &message, "role", "assistant");
   put_null(root, &message, "content");
   put(root, &message, "tool_calls", calls);
@@ -292,12 +287,9 @@ static bool add_call(st_json *root, st_json *messages, const st_json *item) {
 }
 
 static bool add_result(st_json *root, st_json *messages, const st_json *item, problem *p) {
-  st_json message = st_json_make_object(), text;
+  st_json text;
   if (!content_text(root, st_json_get(item, "output"), "input", &text, p)) return false;
-  put_text(root, &message, "role", "tool");
-  put(root, &message, "tool_call_id", st_json_copy_of(root, st_json_get(item, "call_id")));
-  put(root, &message, "content", text);
-  push(root, messages, message);
+  add_tool_message(root, messages, st_json_get(item, "call_id"), text);
   return true;
 }
 

@@ -40,23 +40,6 @@ static const option rows[] = {
     {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print notices"},
 };
 
-typedef struct context {
-  progress_line progress;
-  bool verbose;
-} context;
-
-static void log_message(setun_log_level level, const char *message, void *user) {
-  context *c = user;
-  progress_end(&c->progress);
-  log_to_stderr(level, message, &c->verbose);
-}
-
-static bool show_progress(double fraction, void *user) {
-  context *c = user;
-  progress_show(&c->progress, fraction);
-  return !interrupt_status();
-}
-
 static int run(const command *self, int argc, char **argv) {
   convert_options o = {0};
   setun_error error;
@@ -66,7 +49,7 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.to) return usage_error(self, "expected --to LAYOUT");
   // Over SRC itself goes: nothing is lost. Over a part of it does not.
   if (!is_same_file(o.output, argv[1]) && (status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
-  context c = {.verbose = o.verbose};
+  long_work work = {.verbose = o.verbose};
   setun_convert_params params = setun_convert_params_default();
   params.to = o.to;
   params.embedding = o.embedding;
@@ -77,13 +60,13 @@ static int run(const command *self, int argc, char **argv) {
   params.n_ignore_keys = o.ignore_keys.count;
   params.round_scales = o.round_scales;
   params.unrotate = o.unrotate;
-  params.progress = show_progress;
-  params.log = log_message;
-  params.user = &c;
-  progress_begin(&c.progress, "converting");
+  params.progress = progress_until_interrupt;
+  params.log = log_beside_progress;
+  params.user = &work;
+  progress_begin(&work.progress, "converting");
   note_interrupts();
   setun_status s = setun_convert(argv[1], o.output, &params, &error);
-  progress_end(&c.progress);
+  progress_end(&work.progress);
   if (s == SETUN_ERROR_CANCELED) return failed_status();
   return s == SETUN_OK ? 0 : report(&error);
 }

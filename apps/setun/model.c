@@ -77,12 +77,6 @@ setun_status evaluate_prompt(setun_session *session, const setun_token *ids, siz
   return s;
 }
 
-// What the library's callbacks receive as `user`.
-typedef struct load_context {
-  progress_line progress;
-  bool verbose;
-} load_context;
-
 void log_to_stderr(setun_log_level level, const char *message, void *user) {
   const bool *verbose = user;
   if (level == SETUN_LOG_WARNING)
@@ -91,15 +85,15 @@ void log_to_stderr(setun_log_level level, const char *message, void *user) {
     note("%s", message);
 }
 
-static void log_while_loading(setun_log_level level, const char *message, void *user) {
-  load_context *context = user;
-  progress_end(&context->progress);
-  log_to_stderr(level, message, &context->verbose);
+void log_beside_progress(setun_log_level level, const char *message, void *user) {
+  long_work *work = user;
+  progress_end(&work->progress);
+  log_to_stderr(level, message, &work->verbose);
 }
 
-static bool progress_while_loading(double fraction, void *user) {
-  load_context *context = user;
-  progress_show(&context->progress, fraction);
+bool progress_until_interrupt(double fraction, void *user) {
+  long_work *work = user;
+  progress_show(&work->progress, fraction);
   return !interrupt_status();
 }
 
@@ -238,14 +232,14 @@ static bool open_any(const char *path, const setun_synthesis_params *synthesis, 
   setun_session_params session = session_params(compute);
   setun_model_params params = loading_params(o, compute, &session);
   setun_error error;
-  load_context context = {.verbose = verbose};
-  progress_begin(&context.progress, "loading");
+  long_work work = {.verbose = verbose};
+  progress_begin(&work.progress, "loading");
   note_interrupts();
-  params.progress = progress_while_loading;
-  params.log = log_while_loading;
-  params.user = &context;
+  params.progress = progress_until_interrupt;
+  params.log = log_beside_progress;
+  params.user = &work;
   bool fine = load_with_adapters(path, synthesis, &compute->adapters, &params, model, NULL, &error);
-  progress_end(&context.progress);
+  progress_end(&work.progress);
   if (interrupt_status()) return false; // nothing to explain, and the caller frees what was loaded
   return fine || !report(&error);
 }

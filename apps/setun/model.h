@@ -132,6 +132,16 @@ typedef struct progress_line {
 void progress_begin(progress_line *p, const char *what);
 void progress_show(progress_line *p, double fraction);
 void progress_end(progress_line *p);
+
+// Loading and converting: what the library's callbacks receive as `user`. Lines of the log end the progress line first;
+// an interrupt cancels.
+typedef struct long_work {
+  progress_line progress;
+  bool verbose; // show notices, not warnings alone
+} long_work;
+void log_beside_progress(setun_log_level level, const char *message, void *work);
+bool progress_until_interrupt(double fraction, void *work);
+
 // Evaluates a prompt, with such a line where `shown`.
 setun_status evaluate_prompt(setun_session *session, const setun_token *ids, size_t n, bool shown, setun_error *error);
 

@@ -72,6 +72,12 @@ static void print_line(const char *prefix, const char *text, const char *suffix)
   fprintf(stderr, "%.*s\n", (int)length, line);
 }
 
+static void print_formatted(const char *prefix, const char *format, va_list args, const char *suffix) {
+  char text[LINE_SIZE];
+  vsnprintf(text, sizeof text, format, args);
+  print_line(prefix, text, suffix);
+}
+
 const char *reason_of(int error) {
   return error == ENOMEM ? "out of memory" : strerror(error);
 }
@@ -81,12 +87,10 @@ const char *plural(uint64_t n) {
 }
 
 int failure(const char *format, ...) {
-  char text[LINE_SIZE];
   va_list args;
   va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
+  print_formatted("setun: error: ", format, args, "");
   va_end(args);
-  print_line("setun: error: ", text, "");
   return STATUS_FAILED;
 }
 
@@ -115,26 +119,20 @@ int report(const setun_error *error) {
 }
 
 int usage_error(const command *self, const char *format, ...) {
-  char text[LINE_SIZE], suffix[128];
+  char suffix[128] = " (see 'setun help')";
   va_list args;
+  if (self) snprintf(suffix, sizeof suffix, " (see 'setun %s --help')", self->name);
   va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
+  print_formatted("setun: error: ", format, args, suffix);
   va_end(args);
-  if (self)
-    snprintf(suffix, sizeof suffix, " (see 'setun %s --help')", self->name);
-  else
-    snprintf(suffix, sizeof suffix, " (see 'setun help')");
-  print_line("setun: error: ", text, suffix);
   return STATUS_USAGE;
 }
 
 void note(const char *format, ...) {
-  char text[LINE_SIZE];
   va_list args;
   va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
+  print_formatted("setun: ", format, args, "");
   va_end(args);
-  print_line("setun: ", text, "");
 }
 
 static void output_failed(int reason) {

@@ -38,20 +38,20 @@ static setun_status need(st_gguf_header *h, uint64_t n, const char *what, setun_
   return s;
 }
 
-setun_status st_gguf_u32(st_gguf_header *h, const char *what, uint32_t *out, setun_error *err) {
-  setun_status s = need(h, sizeof *out, what, err);
+static setun_status take(st_gguf_header *h, const char *what, void *out, size_t n, setun_error *err) {
+  setun_status s = need(h, n, what, err);
   if (s != SETUN_OK) return s;
-  memcpy(out, h->data + h->at, sizeof *out);
-  h->at += sizeof *out;
+  memcpy(out, h->data + h->at, n);
+  h->at += n;
   return SETUN_OK;
 }
 
+setun_status st_gguf_u32(st_gguf_header *h, const char *what, uint32_t *out, setun_error *err) {
+  return take(h, what, out, sizeof *out, err);
+}
+
 setun_status st_gguf_u64(st_gguf_header *h, const char *what, uint64_t *out, setun_error *err) {
-  setun_status s = need(h, sizeof *out, what, err);
-  if (s != SETUN_OK) return s;
-  memcpy(out, h->data + h->at, sizeof *out);
-  h->at += sizeof *out;
-  return SETUN_OK;
+  return take(h, what, out, sizeof *out, err);
 }
 
 setun_status st_gguf_string(st_gguf_header *h, const char *what, size_t *at, size_t *length, setun_error *err) {

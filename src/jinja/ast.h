@@ -132,6 +132,9 @@ struct st_jinja_compiler {
 bool st_jinja_syntax_error(st_jinja_compiler *c, st_jinja_place place, const char *format, ...) ST_PRINTF(3, 4);
 bool st_jinja_unsupported_syntax(st_jinja_compiler *c, st_jinja_place place, const char *format, ...) ST_PRINTF(3, 4);
 void *st_jinja_compile_allocate(st_jinja_compiler *c, size_t count, size_t size);
+// Room for one more in a list of `n` items of `size` bytes, `first` of them at first: the items, moved or not; NULL on
+// failure.
+void *st_jinja_compile_room(st_jinja_compiler *c, void *items, size_t n, size_t *capacity, size_t size, size_t first);
 bool st_jinja_add_node(st_jinja_compiler *c, st_jinja_nodes *list, st_jinja_node *node);
 
 // lex.c. Token types beside single characters.

@@ -33,14 +33,9 @@ static st_jinja_place here(lexer *x) {
 
 static bool push(lexer *x, st_jinja_token token) {
   st_jinja_tokens *out = x->out;
-  if (out->n == out->capacity) {
-    size_t wanted = out->capacity ? out->capacity * 2 : 64;
-    st_jinja_token *grown = st_jinja_compile_allocate(x->c, wanted, sizeof *grown);
-    if (!grown) return false;
-    if (out->n) memcpy(grown, out->items, out->n * sizeof *grown);
-    out->items = grown;
-    out->capacity = wanted;
-  }
+  st_jinja_token *items = st_jinja_compile_room(x->c, out->items, out->n, &out->capacity, sizeof *items, 64);
+  if (!items) return false;
+  out->items = items;
   out->items[out->n++] = token;
   return true;
 }

@@ -52,15 +52,20 @@ void *st_jinja_compile_allocate(st_jinja_compiler *c, size_t count, size_t size)
   return block;
 }
 
+void *st_jinja_compile_room(st_jinja_compiler *c, void *items, size_t n, size_t *capacity, size_t size, size_t first) {
+  if (n < *capacity) return items;
+  size_t wanted = *capacity ? *capacity * 2 : first;
+  void *grown = st_jinja_compile_allocate(c, wanted, size);
+  if (!grown) return NULL;
+  if (n) memcpy(grown, items, n * size);
+  *capacity = wanted;
+  return grown;
+}
+
 bool st_jinja_add_node(st_jinja_compiler *c, st_jinja_nodes *list, st_jinja_node *node) {
-  if (list->n == list->capacity) {
-    size_t wanted = list->capacity ? list->capacity * 2 : 2;
-    st_jinja_node **grown = st_jinja_compile_allocate(c, wanted, sizeof *grown);
-    if (!grown) return false;
-    if (list->n) memcpy(grown, list->items, list->n * sizeof *grown);
-    list->items = grown;
-    list->capacity = wanted;
-  }
+  st_jinja_node **items = st_jinja_compile_room(c, list->items, list->n, &list->capacity, sizeof *items, 2);
+  if (!items) return false;
+  list->items = items;
   list->items[list->n++] = node;
   return true;
 }

@@ -77,6 +77,9 @@ struct st_spec {
 #define ST_BIND_ATTENTION                                                                                              \
   ST_BIND(ST_ATTN_NORM), ST_BIND(ST_ATTN_Q), ST_BIND(ST_ATTN_K), ST_BIND(ST_ATTN_V), ST_BIND(ST_ATTN_O)
 #define ST_BIND_MLP ST_BIND(ST_FFN_GATE), ST_BIND(ST_FFN_UP), ST_BIND(ST_FFN_DOWN)
+#define ST_BIND_QK_NORMS ST_BIND(ST_ATTN_Q_NORM), ST_BIND(ST_ATTN_K_NORM)
+// The plain block, all of it.
+#define ST_BIND_LLAMA ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_FFN_NORM), ST_BIND_MLP
 // Experts: GGUF's two ways, stacked and (older) one by one, and HF's names as the family spells them.
 #define ST_BIND_EXPERTS(hf_gate, hf_up, hf_down)                                                                       \
   {.role = ST_EXPERT_GATE, .hf = ST_NO_NAME}, {.role = ST_EXPERT_GATE, .gguf = "blk.%u.ffn_gate.%e", .hf = hf_gate},   \
@@ -86,5 +89,12 @@ struct st_spec {
   }
 // With the names that the roles' table has.
 #define ST_BIND_MLP_EXPERTS ST_BIND(ST_ROUTER), ST_BIND_EXPERTS(NULL, NULL, NULL)
+
+// Defaults of LlamaConfig and of MistralConfig that classes of other families have too, for the head of `defaults`.
+#define ST_LLAMA_CONFIG                                                                                                \
+  .n_layer = 32, .n_embd = 4096, .n_head = 32, .n_ff = 11008, .n_ctx_train = 2048, .fn = ST_FN_SILU
+#define ST_MISTRAL_CONFIG                                                                                              \
+  .n_layer = 32, .n_embd = 4096, .n_head = 32, .n_head_kv = 8, .n_ff = 14336, .n_vocab = 32000, .n_ctx_train = 131072, \
+  .fn = ST_FN_SILU
 
 #endif

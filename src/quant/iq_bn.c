@@ -9,17 +9,12 @@
 
 static void iq2_bn_unpack(const uint8_t *step, size_t n, int8_t *trits) {
   (void)n;
-  for (int l = 0; l < 4; l++, trits += 16)
-    for (int j = 0; j < 16; j++) trits[j] = (int8_t)((step[j] >> 2 * l & 3) - 1);
+  st_unpack_plane(step, 16, trits);
 }
 
 static void iq2_bn_pack(const int8_t *trits, size_t n, uint8_t *step) {
   (void)n;
-  for (int j = 0; j < 16; j++) {
-    int byte = 0;
-    for (int l = 0; l < 4; l++) byte |= (trits[j + 16 * l] + 1) << 2 * l;
-    step[j] = (uint8_t)byte;
-  }
+  st_pack_plane(trits, 16, step);
 }
 
 static ptrdiff_t iq2_bn_check(const uint8_t *step, size_t n) {

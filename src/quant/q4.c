@@ -13,10 +13,7 @@ static void q4_0_decode(const uint8_t *block, float *out) {
 
 // The weight of largest magnitude gets code 0, -8 times the scale, which so takes its sign.
 static void q4_0_encode(const float *in, uint8_t *block) {
-  float extreme = 0;
-  for (int j = 0; j < 32; j++)
-    if ((in[j] < 0 ? -in[j] : in[j]) > (extreme < 0 ? -extreme : extreme)) extreme = in[j];
-  float d = extreme / -8, inverse = d != 0 ? 1 / d : 0;
+  float d = st_extreme_of(in, 32) / -8, inverse = d != 0 ? 1 / d : 0;
   st_store_f16(block, d);
   for (int j = 0; j < 16; j++) {
     int low = st_clamp_int(in[j] * inverse + 8.5f, 0, 15);
@@ -34,11 +31,8 @@ static void q4_1_decode(const uint8_t *block, float *out) {
 }
 
 static void q4_1_encode(const float *in, uint8_t *block) {
-  float min = in[0], max = in[0];
-  for (int j = 1; j < 32; j++) {
-    if (in[j] < min) min = in[j];
-    if (in[j] > max) max = in[j];
-  }
+  float min, max;
+  st_range_of(in, 32, &min, &max);
   float d = (max - min) / 15, inverse = d != 0 ? 1 / d : 0;
   st_store_f16(block, d);
   st_store_f16(block + 2, min);

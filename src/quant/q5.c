@@ -23,11 +23,8 @@ static void q5_0_decode(const uint8_t *block, float *out) {
 
 // As in Q4_0 the weight of largest magnitude gets code 0.
 static void q5_0_encode(const float *in, uint8_t *block) {
-  float extreme = 0;
   uint8_t codes[32];
-  for (int j = 0; j < 32; j++)
-    if ((in[j] < 0 ? -in[j] : in[j]) > (extreme < 0 ? -extreme : extreme)) extreme = in[j];
-  float d = extreme / -16, inverse = d != 0 ? 1 / d : 0;
+  float d = st_extreme_of(in, 32) / -16, inverse = d != 0 ? 1 / d : 0;
   st_store_f16(block, d);
   for (int i = 0; i < 32; i++) codes[i] = (uint8_t)st_clamp_int(in[i] * inverse + 16.5f, 0, 31);
   put_codes(codes, block + 2);
@@ -40,12 +37,9 @@ static void q5_1_decode(const uint8_t *block, float *out) {
 }
 
 static void q5_1_encode(const float *in, uint8_t *block) {
-  float min = in[0], max = in[0];
   uint8_t codes[32];
-  for (int j = 1; j < 32; j++) {
-    if (in[j] < min) min = in[j];
-    if (in[j] > max) max = in[j];
-  }
+  float min, max;
+  st_range_of(in, 32, &min, &max);
   float d = (max - min) / 31, inverse = d != 0 ? 1 / d : 0;
   st_store_f16(block, d);
   st_store_f16(block + 2, min);

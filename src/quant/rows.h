@@ -61,6 +61,35 @@ static inline void st_split_nibbles(const uint8_t *bytes, size_t n, uint8_t *cod
   for (size_t i = 0; i < n; i++) codes[n + i] = bytes[i] >> 4;
 }
 
+// The weight of largest magnitude, with its sign.
+static inline float st_extreme_of(const float *in, size_t n) {
+  float extreme = 0;
+  for (size_t i = 0; i < n; i++)
+    if ((in[i] < 0 ? -in[i] : in[i]) > (extreme < 0 ? -extreme : extreme)) extreme = in[i];
+  return extreme;
+}
+
+static inline void st_range_of(const float *in, size_t n, float *min, float *max) {
+  *min = *max = in[0];
+  for (size_t i = 1; i < n; i++) {
+    if (in[i] < *min) *min = in[i];
+    if (in[i] > *max) *max = in[i];
+  }
+}
+
+// 2-bit codes (trit + 1) of 4 n weights in n bytes: byte i has those of weights i + n l at bits 2 l.
+static inline void st_unpack_plane(const uint8_t *bytes, size_t n, int8_t *trits) {
+  for (size_t l = 0; l < 4; l++)
+    for (size_t i = 0; i < n; i++) trits[i + n * l] = (int8_t)((bytes[i] >> 2 * l & 3) - 1);
+}
+static inline void st_pack_plane(const int8_t *trits, size_t n, uint8_t *bytes) {
+  for (size_t i = 0; i < n; i++) {
+    int byte = 0;
+    for (size_t l = 0; l < 4; l++) byte |= (trits[i + n * l] + 1) << 2 * l;
+    bytes[i] = (uint8_t)byte;
+  }
+}
+
 // Whether one of a byte's four 2-bit codes is 3.
 static inline bool st_has_code3(uint8_t byte) {
   return byte & byte >> 1 & 0x55;

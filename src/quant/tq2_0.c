@@ -4,19 +4,12 @@
 
 static void tq2_0_unpack(const uint8_t *step, size_t n, int8_t *trits) {
   (void)n;
-  for (int plane = 0; plane < 2; plane++, step += 32)
-    for (int l = 0; l < 4; l++, trits += 32)
-      for (int m = 0; m < 32; m++) trits[m] = (int8_t)((step[m] >> 2 * l & 3) - 1);
+  for (int plane = 0; plane < 2; plane++) st_unpack_plane(step + 32 * plane, 32, trits + 128 * plane);
 }
 
 static void tq2_0_pack(const int8_t *trits, size_t n, uint8_t *step) {
   (void)n;
-  for (int plane = 0; plane < 2; plane++, step += 32, trits += 128)
-    for (int m = 0; m < 32; m++) {
-      int byte = 0;
-      for (int l = 0; l < 4; l++) byte |= (trits[m + 32 * l] + 1) << 2 * l;
-      step[m] = (uint8_t)byte;
-    }
+  for (int plane = 0; plane < 2; plane++) st_pack_plane(trits + 128 * plane, 32, step + 32 * plane);
 }
 
 static ptrdiff_t tq2_0_check(const uint8_t *step, size_t n) {

@@ -146,8 +146,10 @@ typedef struct st_stage {
 // Adds stages to a tokenizer.
 setun_status st_stage_add_split(st_tokenizer *t, const char *pattern, st_split_behavior behavior, bool invert,
                                 setun_error *err);
-// Keeps the text of a stage's regular expression, for those who write a tokenizer down again.
-setun_status st_stage_keep_pattern(st_tokenizer *t, st_stage *stage, const char *pattern, setun_error *err);
+// The same with a compiled expression, which it takes, also on failure. `pattern`, its text, is kept for those who
+// write a tokenizer down again; NULL: it was made of plain text.
+setun_status st_stage_add_regex(st_tokenizer *t, st_regex *regex, const char *pattern, st_split_behavior behavior,
+                                bool invert, setun_error *err);
 st_stage *st_stage_add(st_tokenizer *t, st_stage_kind kind, setun_error *err); // NULL: too many
 // Cuts a piece into words and gives each to the model. `first`: the piece begins the text.
 setun_status st_pretokenize(st_encoder *e, const char *text, size_t length, bool first);

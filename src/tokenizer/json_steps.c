@@ -180,16 +180,8 @@ static setun_status read_split(st_tokenizer *t, const st_json *value, setun_erro
   if (!s) s = read_pattern(t, value, "pre-tokenizer Split", &literal, &regex, err);
   if (!s && !regex) s = st_regex_new_literal(literal.data, literal.length, &regex, err);
   if (s) return s;
-  st_stage *stage = st_stage_add(t, ST_STAGE_SPLIT, err);
-  if (!stage) {
-    st_regex_free(regex);
-    return SETUN_ERROR_UNSUPPORTED;
-  }
-  stage->regex = regex;
-  stage->behavior = behavior;
-  stage->invert = invert;
   const char *pattern = st_json_string(st_json_get(st_json_get(value, "pattern"), "Regex"));
-  return pattern ? st_stage_keep_pattern(t, stage, pattern, err) : SETUN_OK;
+  return st_stage_add_regex(t, regex, pattern, behavior, invert, err);
 }
 
 static setun_status read_byte_level(st_tokenizer *t, const st_json *value, setun_error *err) {
@@ -241,13 +233,7 @@ static setun_status read_metaspace(st_tokenizer *t, const st_json *value, setun_
   if (!split) return SETUN_OK;
   st_regex *regex = NULL;
   if ((s = st_regex_new_literal(mark.data, mark.length, &regex, err))) return s;
-  if (!(stage = st_stage_add(t, ST_STAGE_SPLIT, err))) {
-    st_regex_free(regex);
-    return SETUN_ERROR_UNSUPPORTED;
-  }
-  stage->regex = regex;
-  stage->behavior = ST_SPLIT_MERGED_WITH_NEXT;
-  return SETUN_OK;
+  return st_stage_add_regex(t, regex, NULL, ST_SPLIT_MERGED_WITH_NEXT, false, err);
 }
 
 static setun_status read_digits(st_tokenizer *t, const st_json *value, setun_error *err) {

@@ -22,7 +22,17 @@ st_stage *st_stage_add(st_tokenizer *t, st_stage_kind kind, setun_error *err) {
   return s;
 }
 
-setun_status st_stage_keep_pattern(st_tokenizer *t, st_stage *stage, const char *pattern, setun_error *err) {
+setun_status st_stage_add_regex(st_tokenizer *t, st_regex *regex, const char *pattern, st_split_behavior behavior,
+                                bool invert, setun_error *err) {
+  st_stage *stage = st_stage_add(t, ST_STAGE_SPLIT, err);
+  if (!stage) {
+    st_regex_free(regex);
+    return SETUN_ERROR_UNSUPPORTED;
+  }
+  stage->regex = regex;
+  stage->behavior = behavior;
+  stage->invert = invert;
+  if (!pattern) return SETUN_OK;
   size_t n = strlen(pattern);
   const char *copy = st_arena_copy(&t->arena, pattern, n);
   if (!copy) return st_fail_memory(err, "the tokenizer");
@@ -34,16 +44,7 @@ setun_status st_stage_add_split(st_tokenizer *t, const char *pattern, st_split_b
                                 setun_error *err) {
   st_regex *regex = NULL;
   setun_status s = st_regex_new(pattern, strlen(pattern), &regex, err);
-  if (s) return s;
-  st_stage *stage = st_stage_add(t, ST_STAGE_SPLIT, err);
-  if (!stage) {
-    st_regex_free(regex);
-    return SETUN_ERROR_UNSUPPORTED;
-  }
-  stage->regex = regex;
-  stage->behavior = behavior;
-  stage->invert = invert;
-  return st_stage_keep_pattern(t, stage, pattern, err);
+  return s ? s : st_stage_add_regex(t, regex, pattern, behavior, invert, err);
 }
 
 // The pieces of a split as they come: matches and what lies between them, in order.

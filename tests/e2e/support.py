@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -130,6 +131,18 @@ class Case(unittest.TestCase):
         if result.stdout is not None:
             self.assertEqual(result.stdout, b"")
         return text
+
+
+class FolderCase(Case):
+    """With a folder of its own for each test, `folder`, which is removed after it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
 
 
 class CountingResult(unittest.TextTestResult):

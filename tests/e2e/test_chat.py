@@ -5,10 +5,9 @@ import os
 import re
 import signal
 import stat
-import tempfile
 import unittest
 
-from support import COMMAND, TALES, Case, main, setun
+from support import COMMAND, TALES, FolderCase, main, setun
 from terminal import Terminal
 
 # The model has no template: it tells stories. What users say, they say as sentences of one.
@@ -17,11 +16,9 @@ TEMPLATE = ("{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %
 FIRST, SECOND = "Once upon a time there was a little", "One day the little cat"
 
 
-class ChatCase(Case):
+class ChatCase(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         self.template = self.write("t.jinja", TEMPLATE)
         self.args = ["chat", TALES, "--template", self.template, "--temp", 0]
 

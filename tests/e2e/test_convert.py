@@ -16,7 +16,7 @@ import unittest
 
 import edit
 import gguf
-from support import COMMAND, GOLDEN, ROOT, TALES, Case, read_safetensors, setun
+from support import COMMAND, GOLDEN, ROOT, TALES, FolderCase, read_safetensors, setun
 
 # name: (K a multiple of, rows a multiple of, half-precision scales)
 LAYOUTS = {"t2": (1, 1, False), "t5": (1, 1, False), "t16": (1, 1, False),
@@ -57,15 +57,7 @@ def pairs(names):
     return every[::11] if os.environ.get("SETUN_SANITIZE") else every
 
 
-class Folder(Case):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
+class Folder(FolderCase):
     def converted(self, source, name, to, *more):
         """The path of a conversion that must succeed."""
         target = self.path(name)

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-from support import TALES, Case, failing, main, real_model, setun
+from support import TALES, Case, FolderCase, failing, main, real_model, setun
 
 # What a directory may have, and a command that reads it.
 OPTIONAL = {"chat_template.jinja": ("run", "-p", "a", "-n", 1), "generation_config.json": ("run", "-p", "a", "-n", 1),
@@ -25,16 +25,11 @@ def arguments(command, model, output):
     return (name, model, "--to", "hf-u8", "-o", output) if name == "convert" else (name, model, *rest)
 
 
-class Folder(Case):
+class Folder(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         self.model = self.path("model")
         shutil.copytree(TALES, self.model)
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
 
 
 class Reading(Folder):
@@ -131,7 +126,7 @@ SANITIZED = "sanitizers read /proc themselves, and reserve more address space th
 
 @unittest.skipUnless(sys.platform == "linux", "name spaces and filters of Linux")
 @unittest.skipIf(os.environ.get("SETUN_SANITIZE"), SANITIZED)
-class Confined(Case):
+class Confined(FolderCase):
     """What the system withholds costs speed at most: the text is the same."""
     TEXT = ("-p", "Once upon a time", "-n", 6, "--temp", 0, "-t", 2)
 
@@ -143,9 +138,8 @@ class Confined(Case):
         return result
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.model = os.path.join(folder.name, "tales.gguf")
+        super().setUp()
+        self.model = self.path("tales.gguf")
         self.good("convert", TALES, "--to", "f32", "-o", self.model)
 
     def test_streaming(self):

@@ -13,18 +13,17 @@ import time
 
 import edit
 import gguf
-from support import COMMAND, GOLDEN, TALES, Case, argmax, main, negative_log_likelihood, read_safetensors, rows, setun
+from support import (COMMAND, GOLDEN, TALES, Case, FolderCase, argmax, main, negative_log_likelihood, read_safetensors,
+                     rows, setun)
 
 TEXT = ("Once upon a time, there was a small fox named Pip. Pip liked to play near the river with his friend, a brown "
         "dog. One day, they found a golden key under an old tree.")
 VOCABULARY, WIDTH, BLOCKS = 4096, 256, 8
 
 
-class FolderCase(Case):
+class OutCase(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         self.out = os.path.join(self.folder, "out.safetensors")
         self.ids = json.loads(self.good("tokenize", TALES, "--ids", "--bos", "-p", TEXT))
 
@@ -34,7 +33,7 @@ class FolderCase(Case):
         return read_safetensors(self.out)
 
 
-class LogitsTest(FolderCase):
+class LogitsTest(OutCase):
     def test_shapes_and_hidden_states(self):
         tensors = self.logits("-p", TEXT, "--layers", "--precise")
         self.assertEqual({name: shape for name, (shape, _) in tensors.items()},
@@ -80,7 +79,7 @@ class LogitsTest(FolderCase):
             self.assertEqual(file.read(), "old")
 
 
-class PerplexityTest(FolderCase):
+class PerplexityTest(OutCase):
     def perplexity(self, *args, **more):
         return json.loads(self.good("perplexity", TALES, "--json", *args, **more))
 
@@ -122,7 +121,7 @@ class PerplexityTest(FolderCase):
         self.fails(1, "perplexity", TALES, "--ids", "-", stdin=b"[5", mentions=["]"])
 
 
-class InspectTest(FolderCase):
+class InspectTest(OutCase):
     def test_summary_and_json_hold_the_same(self):
         values = json.loads(self.good("inspect", TALES, "--json", "--tensors"))
         self.assertEqual((values["container"], values["architecture"]), ("huggingface", "bitnet"))
@@ -203,14 +202,13 @@ class BenchTest(Case):
         self.assertRegex(text, r"(?m)^decode +4 tokens +[\d.]+ tokens/s ")
 
 
-class SyntheticTest(Case):
+class SyntheticTest(FolderCase):
     """Synthetic models: without a file, and written to one that every other command reads."""
     SHORT = ("-p", 16, "-n", 4, "-r", 1, "-t", 1, "--buffer", "1M")
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = os.path.join(folder.name, "synthetic model.gguf")
+        super().setUp()
+        self.path = os.path.join(self.folder, "synthetic model.gguf")
 
     def bench(self, *args):
         return json.loads(self.good("bench", "--json", *self.SHORT, *args))
@@ -341,7 +339,7 @@ class ManyLinesTest(Case):
             self.assertRegex(result.stderr.decode(), r"\Asetun: error: [^\n\x1b]+\n\Z")
 
 
-class LargeLogits(FolderCase):
+class LargeLogits(OutCase):
     def test_equal_ones(self):
         """All logits alike, however large: each of the 320 tokens is as likely as the others."""
         source, path = os.path.join(GOLDEN, "gguf", "llama3.gguf"), os.path.join(self.folder, "large.gguf")

@@ -6,24 +6,15 @@ import os
 import shutil
 import stat
 import subprocess
-import tempfile
 import time
 
 import gguf
-from support import COMMAND, GOLDEN, TALES, Case, main, read_safetensors
+from support import COMMAND, GOLDEN, TALES, FolderCase, main, read_safetensors
 
 TENSOR = "model.norm.weight"
 
 
-class Outputs(Case):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
-
+class Outputs(FolderCase):
     def old(self, *names, mode=0o644):
         path = self.path(*names)
         with open(path, "wb") as file:

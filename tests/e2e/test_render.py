@@ -3,20 +3,14 @@
 import json
 import os
 import shutil
-import tempfile
 
 import gguf
-from support import TALES, Case, main, setun
+from support import TALES, FolderCase, main, setun
 
 CONTEXT = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True}
 
 
-class RenderTest(Case):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
+class RenderTest(FolderCase):
     def write(self, name, text):
         path = os.path.join(self.folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -4,9 +4,8 @@ import json
 import os
 import shutil
 import struct
-import tempfile
 
-from support import GOLDEN, TALES, Case, main, setun
+from support import GOLDEN, TALES, Case, FolderCase, main, setun
 
 PROMPT = "Once upon a time there was a dog. The dog had a ball. The dog"
 OFF = ["--temp", "1", "--top-k", "0", "--top-p", "1", "--min-p", "0"]
@@ -120,15 +119,11 @@ class OptionsTest(Case):
         self.fails(2, "run", TALES, "-p", "a", *many, mentions=["--logit-bias", "256"])
 
 
-class TokensWithoutTextTest(Case):
+class TokensWithoutTextTest(FolderCase):
     """A vocabulary that lacks ids which the embedding has: they are never drawn."""
     TAIL, INSIDE = range(4000, 4096), range(300, 320)
     MISSING = {*TAIL, *INSIDE}
 
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
 
     def model(self, missing):
         """The small model without these tokens and the merges that need them."""
@@ -178,12 +173,7 @@ class TokensWithoutTextTest(Case):
                       setun("run", padded, "-p", "a", "-n", 1, "--verbose").stderr.decode())
 
 
-class DefaultsTest(Case):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
+class DefaultsTest(FolderCase):
     def settings(self, model, *args):
         result = setun("run", model, "-p", "a", "-n", 1, "--verbose", "--seed", 1, *args)
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from support import COMMAND, GOLDEN, TALES, Case, main, setun
+from support import COMMAND, GOLDEN, TALES, Case, FolderCase, main, setun
 
 PROMPT = "Once upon a time"
 GREEDY = ("--temp", 0, "--ignore-eos", "--ids")
@@ -18,12 +18,10 @@ def contents(path):
         return file.read()
 
 
-class SessionTest(Case):
+class SessionTest(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.path = os.path.join(folder.name, "text.session")
+        super().setUp()
+        self.path = os.path.join(self.folder, "text.session")
 
     def ids(self, *args, **more):
         return json.loads(self.good("run", TALES, *GREEDY, *args, **more))

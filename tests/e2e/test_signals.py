@@ -4,12 +4,11 @@ import os
 import resource
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
 import gguf
-from support import COMMAND, TALES, Case, main
+from support import COMMAND, TALES, FolderCase, main
 
 SECONDS = 120
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGXCPU, signal.SIGPIPE, signal.SIGALRM,
@@ -25,15 +24,7 @@ def watches(process, number):
     return False
 
 
-class Signals(Case):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
+class Signals(FolderCase):
     def stop(self, number, ready, *args, times=1):
         """Runs the command, sends the signal once ready(process), and gives what stderr says."""
         process = subprocess.Popen([COMMAND, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

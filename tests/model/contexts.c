@@ -29,18 +29,6 @@ enum { SEQUENCES = 20, CONTEXT = 200, PAGE = 64, MOST = 100, CHANGES = 60 };
 
 static timed_rounds rounds;
 
-#define EXPECT_OK(call)                                                                                                \
-  do {                                                                                                                 \
-    setun_error err = {SETUN_OK, ""};                                                                                  \
-    if ((call) != SETUN_OK) fail_msg("%s", err.message);                                                               \
-  } while (0)
-
-static setun_context_info info_of_context(const setun_context *c) {
-  setun_context_info info = {.size = sizeof info};
-  EXPECT_OK(setun_context_get_info(c, &info, &err));
-  return info;
-}
-
 static setun_context *context_of(const setun_model *m, const setun_context_params *params) {
   setun_context *c = NULL;
   EXPECT_OK(setun_context_new(m, params, &c, &err));

@@ -12,12 +12,6 @@
 #define TALES SETUN_SOURCE_DIR "/models/setun-tales-7m"
 enum { TEXT = 3400, STEPS = 6 };
 
-#define EXPECT_OK(call)                                                                                                \
-  do {                                                                                                                 \
-    setun_error err = {SETUN_OK, ""};                                                                                  \
-    if ((call) != SETUN_OK) fail_msg("%s", err.message);                                                               \
-  } while (0)
-
 static setun_token ids[TEXT + STEPS];
 
 static void fill(size_t n_vocab) {

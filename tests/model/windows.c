@@ -49,18 +49,6 @@ static void fill(setun_token *ids, size_t n) {
   for (size_t i = 0; i < n; i++) ids[i] = (setun_token)((i * i * 7 + 31 + i) % 300);
 }
 
-#define EXPECT_OK(call)                                                                                                \
-  do {                                                                                                                 \
-    setun_error err = {SETUN_OK, ""};                                                                                  \
-    if ((call) != SETUN_OK) fail_msg("%s", err.message);                                                               \
-  } while (0)
-
-static setun_context_info info_of_context(const setun_context *c) {
-  setun_context_info info = {.size = sizeof info};
-  EXPECT_OK(setun_context_get_info(c, &info, &err));
-  return info;
-}
-
 static setun_context *context_of(const setun_model *m, uint32_t n_batch, uint32_t n_seq) {
   setun_context *c = NULL;
   setun_context_params p = {.size = sizeof p, .n_ctx = 512, .n_seq_max = n_seq, .n_batch = n_batch, .threads = 2};

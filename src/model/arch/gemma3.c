@@ -54,8 +54,7 @@ static const st_fact facts[] = {
 static const st_binding bindings[] = {
     ST_BIND_GLOBAL,
     ST_BIND_ATTENTION,
-    ST_BIND(ST_ATTN_Q_NORM),
-    ST_BIND(ST_ATTN_K_NORM),
+    ST_BIND_QK_NORMS,
     ST_BIND(ST_ATTN_POST_NORM),
     {.role = ST_FFN_NORM, .hf = "model.layers.%u.pre_feedforward_layernorm"},
     ST_BIND_MLP,

@@ -31,9 +31,7 @@ static const st_fact facts[] = {
     {0},
 };
 
-static const st_binding bindings[] = {
-    ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_FFN_NORM), ST_BIND_MLP, ST_BIND_END,
-};
+static const st_binding bindings[] = {ST_BIND_LLAMA, ST_BIND_END};
 
 const st_spec st_spec_granite = {
     .name = "granite",
@@ -42,15 +40,7 @@ const st_spec st_spec_granite = {
     .hf_class = "GraniteForCausalLM",
     .facts = facts,
     .gguf_factors = true,
-    .defaults = {.n_layer = 32,
-                 .n_embd = 4096,
-                 .n_head = 32,
-                 .n_ff = 11008,
-                 .n_vocab = 32000,
-                 .n_ctx_train = 2048,
-                 .norm_eps = 1e-6f,
-                 .fn = ST_FN_SILU,
-                 .rope = {.theta = 10000}},
+    .defaults = {ST_LLAMA_CONFIG, .n_vocab = 32000, .norm_eps = 1e-6f, .rope = {.theta = 10000}},
     .gguf_interleaved = true,
     .bindings = bindings,
     .read_hf = read_hf,

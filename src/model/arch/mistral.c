@@ -14,9 +14,7 @@ static const st_fact facts[] = {
     {0},
 };
 
-static const st_binding bindings[] = {
-    ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_FFN_NORM), ST_BIND_MLP, ST_BIND_END,
-};
+static const st_binding bindings[] = {ST_BIND_LLAMA, ST_BIND_END};
 
 const st_spec st_spec_mistral = {
     .name = "mistral",
@@ -27,16 +25,6 @@ const st_spec st_spec_mistral = {
     .is_it = is_it,
     .facts = facts,
     .windows = {.config = true},
-    .defaults = {.n_layer = 32,
-                 .n_embd = 4096,
-                 .n_head = 32,
-                 .n_head_kv = 8,
-                 .n_ff = 14336,
-                 .n_vocab = 32000,
-                 .n_ctx_train = 131072,
-                 .norm_eps = 1e-6f,
-                 .fn = ST_FN_SILU,
-                 .window = 4096,
-                 .rope = {.theta = 10000}},
+    .defaults = {ST_MISTRAL_CONFIG, .norm_eps = 1e-6f, .window = 4096, .rope = {.theta = 10000}},
     .bindings = bindings,
 };

@@ -16,8 +16,7 @@ static const st_fact facts[] = {
 };
 
 static const st_binding bindings[] = {
-    ST_BIND_GLOBAL,      ST_BIND_ATTENTION, ST_BIND(ST_ATTN_Q_NORM), ST_BIND(ST_ATTN_K_NORM), ST_BIND(ST_FFN_NORM),
-    ST_BIND_MLP_EXPERTS, ST_BIND_END,
+    ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND_QK_NORMS, ST_BIND(ST_FFN_NORM), ST_BIND_MLP_EXPERTS, ST_BIND_END,
 };
 
 const st_spec st_spec_olmoe = {

@@ -10,6 +10,11 @@ static const char *const chat_templates[] = {"ChatML", NULL};
 #define WINDOWS                                                                                                        \
   { .layers = ST_WINDOW_FROM, .config = true, .with_switch = true, .config_window = 4096, .config_lists = true }
 
+// What Qwen2Config and Qwen3Config have in common.
+#define CONFIG                                                                                                         \
+  .n_layer = 32, .n_embd = 4096, .n_head = 32, .n_head_kv = 32, .n_ff = 22016, .n_vocab = 151936,                      \
+  .n_ctx_train = 32768, .norm_eps = 1e-6f, .fn = ST_FN_SILU
+
 static const st_fact qwen2_facts[] = {
     {NULL, "sliding_window max_window_layers layer_types", ST_FACT_USED, "null", ""},
     {NULL, "use_sliding_window", ST_FACT_USED, "", ""},
@@ -24,13 +29,10 @@ static const st_fact qwen3_facts[] = {
     {0},
 };
 
-static const st_binding qwen2_bindings[] = {
-    ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_FFN_NORM), ST_BIND_MLP, ST_BIND_END,
-};
+static const st_binding qwen2_bindings[] = {ST_BIND_LLAMA, ST_BIND_END};
 
 static const st_binding qwen3_bindings[] = {
-    ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_ATTN_Q_NORM), ST_BIND(ST_ATTN_K_NORM), ST_BIND(ST_FFN_NORM),
-    ST_BIND_MLP,    ST_BIND_END,
+    ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND_QK_NORMS, ST_BIND(ST_FFN_NORM), ST_BIND_MLP, ST_BIND_END,
 };
 
 const st_spec st_spec_qwen2 = {
@@ -40,17 +42,7 @@ const st_spec st_spec_qwen2 = {
     .hf_class = "Qwen2ForCausalLM",
     .facts = qwen2_facts,
     .windows = WINDOWS,
-    .defaults = {.n_layer = 32,
-                 .n_embd = 4096,
-                 .n_head = 32,
-                 .n_head_kv = 32,
-                 .n_ff = 22016,
-                 .n_vocab = 151936,
-                 .n_ctx_train = 32768,
-                 .norm_eps = 1e-6f,
-                 .qkv_bias = true,
-                 .fn = ST_FN_SILU,
-                 .rope = {.theta = 10000}},
+    .defaults = {CONFIG, .qkv_bias = true, .rope = {.theta = 10000}},
     .hf_pre = "qwen2",
     .bindings = qwen2_bindings,
     .chat_templates = chat_templates,
@@ -63,17 +55,7 @@ const st_spec st_spec_qwen3 = {
     .hf_class = "Qwen3ForCausalLM",
     .facts = qwen3_facts,
     .windows = WINDOWS,
-    .defaults = {.n_layer = 32,
-                 .n_embd = 4096,
-                 .n_head = 32,
-                 .n_head_kv = 32,
-                 .head_dim = 128,
-                 .n_ff = 22016,
-                 .n_vocab = 151936,
-                 .n_ctx_train = 32768,
-                 .norm_eps = 1e-6f,
-                 .fn = ST_FN_SILU,
-                 .rope = {.theta = 10000}},
+    .defaults = {CONFIG, .head_dim = 128, .rope = {.theta = 10000}},
     .hf_pre = "qwen2",
     .bindings = qwen3_bindings,
     .chat_templates = chat_templates,

@@ -8,6 +8,10 @@ static const char *const qwen2_types[] = {"qwen2_moe", NULL};
 static const char *const qwen3_gguf[] = {"qwen3moe", NULL};
 static const char *const qwen3_types[] = {"qwen3_moe", NULL};
 
+// What Qwen2MoeConfig and Qwen3MoeConfig have in common.
+#define CONFIG                                                                                                         \
+  .n_layer = 24, .n_embd = 2048, .n_vocab = 151936, .n_ctx_train = 32768, .norm_eps = 1e-6f, .fn = ST_FN_SILU
+
 static setun_status read_qwen2(const st_json *c, st_hparams *h, setun_error *err) {
   setun_status s = st_json_bool(c, "qkv_bias", &h->qkv_bias, err);
   return s == SETUN_OK ? st_hf_experts(c, h, err) : s;
@@ -41,8 +45,8 @@ static const st_binding qwen2_bindings[] = {
 };
 
 static const st_binding qwen3_bindings[] = {
-    ST_BIND_GLOBAL,       ST_BIND_ATTENTION, ST_BIND(ST_ATTN_Q_NORM), ST_BIND(ST_ATTN_K_NORM),
-    ST_BIND(ST_FFN_NORM), ST_BIND_MLP,       ST_BIND_MLP_EXPERTS,     ST_BIND_END,
+    ST_BIND_GLOBAL, ST_BIND_ATTENTION,   ST_BIND_QK_NORMS, ST_BIND(ST_FFN_NORM),
+    ST_BIND_MLP,    ST_BIND_MLP_EXPERTS, ST_BIND_END,
 };
 
 const st_spec st_spec_qwen2_moe = {
@@ -58,21 +62,8 @@ const st_spec st_spec_qwen2_moe = {
                 .with_switch = true,
                 .config_window = 4096,
                 .config_lists = true},
-    .defaults = {.n_layer = 24,
-                 .n_embd = 2048,
-                 .n_head = 16,
-                 .n_head_kv = 16,
-                 .n_ff = 5632,
-                 .n_vocab = 151936,
-                 .n_ctx_train = 32768,
-                 .norm_eps = 1e-6f,
-                 .qkv_bias = true,
-                 .fn = ST_FN_SILU,
-                 .n_expert = 60,
-                 .n_expert_used = 4,
-                 .n_ff_expert = 1408,
-                 .n_ff_shared = 5632,
-                 .rope = {.theta = 10000}},
+    .defaults = {CONFIG, .n_head = 16, .n_head_kv = 16, .n_ff = 5632, .qkv_bias = true, .n_expert = 60,
+                 .n_expert_used = 4, .n_ff_expert = 1408, .n_ff_shared = 5632, .rope = {.theta = 10000}},
     .hf_pre = "qwen2",
     .bindings = qwen2_bindings,
     .read_hf = read_qwen2,
@@ -92,19 +83,8 @@ const st_spec st_spec_qwen3_moe = {
     .hf_class = "Qwen3MoeForCausalLM",
     .facts = qwen3_facts,
     .windows = {.config = true, .with_switch = true, .config_window = 4096},
-    .defaults = {.n_layer = 24,
-                 .n_embd = 2048,
-                 .n_head = 32,
-                 .n_head_kv = 4,
-                 .n_ff = 6144,
-                 .n_vocab = 151936,
-                 .n_ctx_train = 32768,
-                 .norm_eps = 1e-6f,
-                 .fn = ST_FN_SILU,
-                 .n_expert = 128,
-                 .n_expert_used = 8,
-                 .n_ff_expert = 768,
-                 .rope = {.theta = 10000}},
+    .defaults = {CONFIG, .n_head = 32, .n_head_kv = 4, .n_ff = 6144, .n_expert = 128, .n_expert_used = 8,
+                 .n_ff_expert = 768, .rope = {.theta = 10000}},
     .hf_pre = "qwen2",
     .bindings = qwen3_bindings,
     .read_hf = st_hf_experts,

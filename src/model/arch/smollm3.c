@@ -54,9 +54,7 @@ static const st_fact facts[] = {
     {0},
 };
 
-static const st_binding bindings[] = {
-    ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_FFN_NORM), ST_BIND_MLP, ST_BIND_END,
-};
+static const st_binding bindings[] = {ST_BIND_LLAMA, ST_BIND_END};
 
 const st_spec st_spec_smollm3 = {
     .name = "smollm3",
