@@ -1,6 +1,7 @@
 // Every published name of a hyperparameter has a row for every family, and each row says what it must.
 #include "golden.h"
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "chat/choose.h"
@@ -121,9 +122,10 @@ static void published_configs(void **state) {
     setun_error err = {SETUN_OK, ""};
     st_json *config = NULL;
     st_json_parse(configs[i], strlen(configs[i]), "config.json", &config, &err);
-    st_directory d = {.container = ST_HUGGINGFACE, .path = (char *)"test", .config = config};
+    st_directory d = {.container = ST_HUGGINGFACE, .path = (char *)"test", .config = config, .by_name = st_map_new(0)};
     if (!config || st_hparams_read(&d, NULL, &spec, &h, &err) != SETUN_OK) fail_msg("%zu: %s", i, err.message);
     st_hparams_free(&h);
+    st_map_free(d.by_name);
     st_json_free(config);
   }
 }
