@@ -8,6 +8,7 @@
  *   setun_tokens.h        tokens
  *   setun_session.h       session
  *   setun_context.h       contexts
+ *   setun_embeddings.h    embeddings
  *   setun_sampling.h      sampling
  *   setun_generate.h      generating
  *   setun_chat.h          chat
@@ -60,6 +61,7 @@
 #include "setun_api.h"
 #include "setun_chat.h"
 #include "setun_context.h"
+#include "setun_embeddings.h"
 #include "setun_experimental.h"
 #include "setun_files.h"
 #include "setun_generate.h"

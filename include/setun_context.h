@@ -17,6 +17,16 @@ extern "C" {
  * after the context was made. A session is a context with one sequence. */
 typedef struct setun_context setun_context;
 
+/* Experimental: how the states of a text's tokens become one embedding, see setun_embeddings.h. */
+typedef enum setun_pooling {
+  SETUN_POOLING_OFF,   /* not at all */
+  SETUN_POOLING_MODEL, /* as the model's files say; where they do not, LAST, or MEAN where tokens see those behind them
+                        */
+  SETUN_POOLING_MEAN,  /* the mean of all tokens' */
+  SETUN_POOLING_CLS,   /* the first token's */
+  SETUN_POOLING_LAST   /* the last token's */
+} setun_pooling;
+
 typedef struct setun_context_params {
   size_t size;                      /* of this struct */
   uint32_t n_ctx;                   /* tokens that one sequence may have; 0: as setun_session_params.n_ctx */
@@ -33,6 +43,8 @@ typedef struct setun_context_params {
    * window + sinks tokens nothing differs from a context without them. */
   uint32_t window; /* n_ctx must be 0; 0: with sinks what they leave of n_ctx, otherwise none */
   uint32_t sinks;  /* at most 512; 0: none */
+  /* Experimental: embeddings will be asked for, pooled so; SETUN_POOLING_OFF: they will not. */
+  setun_pooling pooling;
 } setun_context_params;
 
 SETUN_PARAMS(setun_context_params)
@@ -101,7 +113,8 @@ SETUN_API setun_status setun_context_load_memory(setun_context *context, int seq
 typedef enum setun_logits {
   SETUN_LOGITS_NONE,
   SETUN_LOGITS_LAST, /* those after the entry's last token */
-  SETUN_LOGITS_ALL   /* those after each of them */
+  SETUN_LOGITS_ALL,  /* those after each of them */
+  SETUN_LOGITS_POOL  /* experimental: none, but the tokens count in the sequence's embedding: setun_embeddings.h */
 } setun_logits;
 
 /* Tokens that a sequence goes on with. */

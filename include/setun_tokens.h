@@ -13,9 +13,11 @@ extern "C" {
 typedef int32_t setun_token;
 
 enum {
-  SETUN_TOKENIZE_SPECIAL = 1,   /* recognize control tokens in the text; otherwise they stay plain text */
-  SETUN_TOKENIZE_BOS = 2,       /* begin with BOS, once, if the model's tokenizer says that texts begin with it */
-  SETUN_TOKENIZE_BOS_ALWAYS = 4 /* begin with BOS, once, if the model has one */
+  SETUN_TOKENIZE_SPECIAL = 1,    /* recognize control tokens in the text; otherwise they stay plain text */
+  SETUN_TOKENIZE_BOS = 2,        /* begin with BOS, once, if the model's tokenizer says that texts begin with it */
+  SETUN_TOKENIZE_BOS_ALWAYS = 4, /* begin with BOS, once, if the model has one */
+  SETUN_TOKENIZE_EOS = 8         /* end with the token that the model's tokenizer says texts end with, once, if it says
+                                    so; for embeddings, not for text that goes on */
 };
 
 /* Writes the first `capacity` ids of the text to `ids` (which may be NULL when capacity is 0) and the number

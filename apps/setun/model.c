@@ -142,6 +142,13 @@ static bool names_model(const char *draft) {
   return draft && strcmp(draft, "none") && strcmp(draft, "ngram");
 }
 
+setun_pooling pooling_named(const char *name) {
+  setun_pooling p = SETUN_POOLING_MEAN;
+  if (!name) return SETUN_POOLING_MODEL;
+  while (setun_pooling_name(p) && strcmp(setun_pooling_name(p), name)) p++;
+  return p;
+}
+
 setun_model_info model_info(const setun_model *model) {
   setun_model_info info = {.size = sizeof info};
   setun_model_get_info(model, &info, NULL);

@@ -74,6 +74,13 @@ setun_model_params model_params(const model_options *o);
 setun_session_params session_params(const compute_options *o);
 // The exit status where --window is given with --ctx.
 int check_window(const command *self, const compute_options *o, int64_t ctx);
+// --pooling, of the struct's member `pooling`; and what it means, NULL: the model's own.
+#define POOLING_ROW(options)                                                                                           \
+  {                                                                                                                    \
+    0, "pooling", OPTION_CHOICE, offsetof(options, pooling), "mean|cls|last", 0, 0,                                    \
+        "how the states of a text's tokens become one vector (default: as the model says, otherwise last)"             \
+  }
+setun_pooling pooling_named(const char *name);
 // What the library's getters give.
 setun_model_info model_info(const setun_model *model);
 setun_plan model_plan_of(const setun_model *model);

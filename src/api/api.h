@@ -5,6 +5,7 @@
 #include "model/hparams_read.h"
 #include "placement/placement.h"
 #include "runtime/context.h"
+#include "runtime/prompts.h"
 #include "runtime/sampler.h"
 #include "runtime/session.h"
 #include "runtime/templates.h"
@@ -19,6 +20,7 @@ struct setun_model {
   st_container container;
   setun_sampler_params sampling;
   st_templates templates;
+  st_prompts prompts;
   const st_spec *spec; // its family; NULL: not known, which a vocabulary need not be
   char *architecture;  // as the files spell it; NULL: they do not say
   st_log log;
@@ -71,6 +73,8 @@ setun_status st_take_model_params(setun_model_params *own, const setun_model_par
 setun_status st_take_eval_params(setun_eval_params *own, const setun_eval_params *given, setun_error *err);
 setun_status st_take_sampler_params(setun_sampler_params *own, const setun_sampler_params *given, setun_error *err);
 setun_status st_take_generate_params(setun_generate_params *own, const setun_generate_params *given, setun_error *err);
+setun_status st_take_embedding_params(setun_embedding_params *own, const setun_embedding_params *given,
+                                      setun_error *err);
 setun_status st_take_chat_params(setun_chat_params *own, const setun_chat_params *given, setun_error *err);
 setun_status st_take_file_params(setun_file_params *own, const setun_file_params *given, setun_error *err);
 setun_status st_take_convert_params(setun_convert_params *own, const setun_convert_params *given, setun_error *err);

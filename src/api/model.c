@@ -173,6 +173,7 @@ static setun_status load_texts(setun_model *m, const st_directory *d, setun_erro
   m->sampling = st_sampler_defaults(d, &m->log);
   setun_status s = st_vocabulary_load(d, st_default_pre(d), &m->log, &m->tokenizer, err);
   if (s == SETUN_OK) s = st_templates_load(d, &m->templates, err);
+  if (s == SETUN_OK) s = st_prompts_load(d, &m->prompts, err);
   if (s == SETUN_OK) s = st_architecture_name(d, &m->architecture, err);
   return s == SETUN_OK ? st_note_template(d, &m->templates, m->architecture, m->tokenizer, err) : s;
 }
@@ -322,6 +323,7 @@ void setun_model_free(setun_model *m) {
   st_tokenizer_free(m->tokenizer);
   st_token_gaps_free(&m->gaps);
   st_templates_free(&m->templates);
+  st_prompts_free(&m->prompts);
   st_free(m->architecture);
   st_free(m);
 }

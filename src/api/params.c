@@ -68,6 +68,7 @@ static const setun_chat_params chat_defaults = {0};
 static const setun_file_params file_defaults = {0};
 static const setun_convert_params convert_defaults = {0};
 static const setun_synthesis_params synthesis_defaults = {0};
+static const setun_embedding_params embedding_defaults = {0};
 static const setun_generate_params generate_defaults = {.decode_flags = SETUN_DECODE_CONTINUES};
 
 #define PARAMS(kind)                                                                                                   \
@@ -89,6 +90,7 @@ PARAMS(file)
 PARAMS(convert)
 PARAMS(synthesis)
 PARAMS(generate)
+PARAMS(embedding)
 
 void setun_sampler_params_init(setun_sampler_params *params, size_t size) {
   setun_sampler_params defaults = st_sampler_params_default();

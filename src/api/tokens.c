@@ -12,6 +12,12 @@ static bool wants_bos(const st_tokenizer *t, int flags, const st_token_list *lis
   return (flags & SETUN_TOKENIZE_BOS_ALWAYS) || ((flags & SETUN_TOKENIZE_BOS) && st_tokenizer_add_bos(t));
 }
 
+// The token that ends the text; -1: none does.
+static int32_t wanted_end(const st_tokenizer *t, int flags, const st_token_list *list) {
+  int32_t end = flags & SETUN_TOKENIZE_EOS ? st_tokenizer_suffix(t) : -1;
+  return list->length && list->ids[list->length - 1] == end ? -1 : end;
+}
+
 static setun_status fail_flags(int flags, setun_error *error) {
   return st_fail(error, SETUN_ERROR_ARGUMENT, "flags: expected those of setun.h, found 0x%x", (unsigned)flags);
 }
@@ -19,7 +25,7 @@ static setun_status fail_flags(int flags, setun_error *error) {
 setun_status setun_tokenize(const setun_model *model, const char *text, size_t length, int flags, setun_token *ids,
                             size_t capacity, size_t *count, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
-  const int known = SETUN_TOKENIZE_SPECIAL | SETUN_TOKENIZE_BOS | SETUN_TOKENIZE_BOS_ALWAYS;
+  const int known = SETUN_TOKENIZE_SPECIAL | SETUN_TOKENIZE_BOS | SETUN_TOKENIZE_BOS_ALWAYS | SETUN_TOKENIZE_EOS;
   st_token_list list = {0};
   ST_NEED(model);
   ST_NEED_ARRAY(text, length);
@@ -32,7 +38,9 @@ setun_status setun_tokenize(const setun_model *model, const char *text, size_t l
     if (bos && capacity) ids[0] = st_tokenizer_bos(model->tokenizer);
     size_t room = capacity > bos ? capacity - bos : 0, n = list.length < room ? list.length : room;
     if (n) memcpy(ids + bos, list.ids, n * sizeof *ids);
-    *count = list.length + bos;
+    int32_t end = wanted_end(model->tokenizer, flags, &list);
+    *count = list.length + bos + (end >= 0);
+    if (end >= 0 && *count <= capacity) ids[*count - 1] = end;
   }
   st_token_list_free(&list);
   return s;

@@ -166,9 +166,11 @@ typedef struct st_rope_args {
 typedef struct st_attend_args {
   uint32_t layer;
   uint32_t n_head;
-  uint32_t window;  // a key is visible when query - key < window; 0: all before it
-  uint32_t n_sinks; // the first keys, which are visible too: to a token before position n_sinks + window all are
-  uint32_t period;  // 0, or a multiple of ST_CACHE_PART: q_far is for keys before it where the token is not
+  uint32_t window;    // a key is visible when query - key < window; 0: all before it
+  uint32_t n_sinks;   // the first keys, which are visible too: to a token before position n_sinks + window all are
+  uint32_t period;    // 0, or a multiple of ST_CACHE_PART: q_far is for keys before it where the token is not
+  bool bidirectional; // keys behind a token are visible too, to the end of its run, which is a whole sequence; a window
+                      // reaches as far forward as it does back. n_sinks and period are 0 then
   float scale;
   const st_dvector *sinks; // [n_head]; NULL: none
   const st_array *q;       // [n, n_head * head_dim]

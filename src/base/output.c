@@ -47,11 +47,16 @@ static DIR *list_directory(int fd) {
   return dir;
 }
 
-// Removes the files in a directory, and nothing below them.
+// Removes the files in a directory, and folders that have nothing but the one file that st_output_folder allows.
 static void remove_files(DIR *dir) {
+  char inner[NAME_MAX + sizeof ST_OUTPUT_FOLDER_FILE + 1];
   rewinddir(dir);
   for (struct dirent *entry; (entry = readdir(dir));) {
-    if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlinkat(dirfd(dir), entry->d_name, 0);
+    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+    if (!unlinkat(dirfd(dir), entry->d_name, 0)) continue;
+    snprintf(inner, sizeof inner, "%s/%s", entry->d_name, ST_OUTPUT_FOLDER_FILE);
+    unlinkat(dirfd(dir), inner, 0);
+    unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
   }
 }
 
@@ -255,6 +260,10 @@ setun_status st_output_directory_commit(st_output_directory *out, setun_error *e
   }
   free_directory(out);
   return SETUN_OK;
+}
+
+setun_status st_output_folder(const char *path, setun_error *err) {
+  return mkdir(path, 0777) ? st_fail_system(err, errno, "%s: cannot create the folder", path) : SETUN_OK;
 }
 
 void st_output_directory_discard(st_output_directory *out) {

@@ -40,7 +40,10 @@ typedef struct st_output_directory {
 // The target must not exist, or be an empty directory.
 setun_status st_output_directory_open(const char *path, st_output_directory *out, setun_error *err);
 setun_status st_output_directory_commit(st_output_directory *out, setun_error *err);
-// Removes the directory with the files in it; nothing after a commit.
+// Makes a folder in the temporary directory, which may get one file, of this name.
+#define ST_OUTPUT_FOLDER_FILE "config.json"
+setun_status st_output_folder(const char *path, setun_error *err);
+// Removes the directory with the files and such folders in it; nothing after a commit.
 void st_output_directory_discard(st_output_directory *out);
 
 #endif

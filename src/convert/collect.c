@@ -8,7 +8,7 @@
 #include <string.h>
 
 // What a tensor's name ends in.
-typedef enum { NAMED_WEIGHT, NAMED_SCALE, NAMED_BIAS, NAMED_MODULE } ending;
+typedef enum { NAMED_WEIGHT, NAMED_SCALE, NAMED_BIAS, NAMED_MODULE, NAMED_NORM } ending; // NORM: of a matrix's input
 
 typedef struct {
   const st_tensor *tensor;
@@ -32,7 +32,9 @@ static bool ends_with(const char *name, const char *end) {
 static unit unit_of(const st_conversion *p, const st_tensor *t) {
   unit u = {.tensor = t, .named = NAMED_MODULE};
   snprintf(u.module, sizeof u.module, "%s", t->name); // names have at most ST_NAME_MOST bytes
-  if (cut(u.module, ".weight"))
+  if (p->has_hparams && p->h.projection_norms && cut(u.module, p->from_gguf ? "_norm_in.weight" : ".norm.weight"))
+    u.named = NAMED_NORM;
+  else if (cut(u.module, ".weight"))
     u.named = NAMED_WEIGHT;
   else if (cut(u.module, ".bias"))
     u.named = NAMED_BIAS;
@@ -80,7 +82,7 @@ static setun_status name_item(const st_conversion *p, const unit *u, st_item *it
   char name[ST_USE_NAME], full[ST_USE_NAME + 8];
   bool same = p->from_gguf == p->to_gguf && !(u->place.expert_of && p->to_gguf);
   same = same || st_conversion_stacks(p, &u->place); // named with its stack
-  static const char *const endings[] = {".weight", ".scale", ".bias", ""};
+  const char *const endings[] = {".weight", ".scale", ".bias", "", p->to_gguf ? "_norm_in.weight" : ".norm.weight"};
   const char *end = endings[u->named];
   if (same) {
     item->name = st_strdup(u->tensor->name);
@@ -100,6 +102,7 @@ static setun_status name_item(const st_conversion *p, const unit *u, st_item *it
 static void set_permutation(const st_conversion *p, st_item *item) {
   st_role role = item->place.role;
   if (p->from_gguf == p->to_gguf || role == ST_ROLE_COUNT || !st_role_is_rotated(role)) return;
+  if (item->suffix == NAMED_NORM) return;
   const st_spec *gguf = p->to_gguf ? p->target_spec : p->spec;
   if (!gguf->gguf_interleaved) return;
   item->permute = p->to_gguf ? ST_PERMUTE_INTERLEAVE : ST_PERMUTE_SPLIT;
@@ -247,7 +250,7 @@ static bool is_bound(const st_conversion *p, const st_tensor *t) {
   if (!p->weights.n || !p->weights.used[t - p->d->tensors]) return false;
   unit u = unit_of(p, t);
   if (u.place.known && is_joined(u.place.role)) return false; // taken whole, by its own name
-  return u.named != NAMED_SCALE && !ends_with(t->name, ".rms_norm.weight");
+  return u.named != NAMED_SCALE && u.named != NAMED_NORM && !ends_with(t->name, ".rms_norm.weight");
 }
 
 // ---- order and stacks ---------------------------------------------------------------------------------------------

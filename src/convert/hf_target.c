@@ -409,10 +409,20 @@ static setun_status write_file(const char *directory, const char *name, const vo
 
 // A directory's files that say nothing of weights.
 static setun_status copy_files(const st_conversion *p, const char *directory, setun_error *err) {
-  static const char *const names[] = {
-      "tokenizer.json",      "tokenizer.model",         "tokenizer_config.json",    "vocab.json",
-      "merges.txt",          "special_tokens_map.json", "added_tokens.json",        "generation_config.json",
-      "chat_template.jinja", "chat_template.json",      "preprocessor_config.json", "LICENSE"};
+  static const char *const names[] = {"tokenizer.json",
+                                      "tokenizer.model",
+                                      "tokenizer_config.json",
+                                      "vocab.json",
+                                      "merges.txt",
+                                      "special_tokens_map.json",
+                                      "added_tokens.json",
+                                      "generation_config.json",
+                                      "chat_template.jinja",
+                                      ST_SENTENCE_CONFIG,
+                                      "sentence_bert_config.json",
+                                      "chat_template.json",
+                                      "preprocessor_config.json",
+                                      "LICENSE"};
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < sizeof names / sizeof *names && s == SETUN_OK; i++) {
     char *text = NULL;
@@ -462,10 +472,67 @@ static setun_status write_weights(st_conversion *p, const char *directory, setun
   return s;
 }
 
+// A module of modules.json, in a folder of its own unless it is the model.
+static void push_module(st_json *root, st_json *list, const char *path, const char *kind) {
+  char number[24], type[64];
+  size_t index = st_json_size(list);
+  st_json made = st_json_make_object();
+  members m = {root, &made};
+  snprintf(number, sizeof number, "%zu", index);
+  snprintf(type, sizeof type, "sentence_transformers.models.%s", kind);
+  set(&m, "idx", st_json_make_integer((int64_t)index));
+  set_text(&m, "name", number);
+  set_text(&m, "path", path);
+  set_text(&m, "type", type);
+  st_json_push(root, list, made);
+}
+
+static setun_status write_json(const char *directory, const char *name, st_json *root, const st_json *value,
+                               setun_error *err) {
+  st_buffer text = {0};
+  bool made = !st_json_failed(root) && st_json_append_lines(value, &text);
+  setun_status s = made ? write_file(directory, name, text.data, text.length, err) : st_fail_memory(err, name);
+  st_buffer_free(&text);
+  return s;
+}
+
+// What sentence-transformers reads: the pooling that the source states.
+static setun_status write_modules(const st_conversion *p, const char *directory, setun_error *err) {
+  const st_embedding *e = &p->h.embedding;
+  if (!p->has_hparams || e->pooling == SETUN_POOLING_MODEL || e->pooling == SETUN_POOLING_OFF) return SETUN_OK;
+  if (e->n_dense) {
+    return st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "%s: expected a GGUF file as the target of a model with dense matrices of embeddings, found a directory",
+        p->d->path);
+  }
+  char *folder = st_path_join(directory, "1_Pooling");
+  st_json *root = st_json_new();
+  setun_status s = folder && root ? st_output_folder(folder, err) : st_fail_memory(err, "modules.json");
+  if (s == SETUN_OK) {
+    st_json list = st_json_make_array(), pooling = st_json_make_object();
+    members m = {root, &pooling};
+    push_module(root, &list, "", "Transformer");
+    push_module(root, &list, "1_Pooling", "Pooling");
+    push_module(root, &list, "2_Normalize", "Normalize");
+    set_u32(&m, "word_embedding_dimension", p->h.n_embd);
+    set_bool(&m, "pooling_mode_cls_token", e->pooling == SETUN_POOLING_CLS);
+    set_bool(&m, "pooling_mode_mean_tokens", e->pooling == SETUN_POOLING_MEAN);
+    set_bool(&m, "pooling_mode_lasttoken", e->pooling == SETUN_POOLING_LAST);
+    set_bool(&m, "include_prompt", !e->skips_prompt);
+    s = write_json(folder, ST_OUTPUT_FOLDER_FILE, root, &pooling, err);
+    if (s == SETUN_OK) s = write_json(directory, "modules.json", root, &list, err);
+  }
+  st_json_free(root);
+  st_free(folder);
+  return s;
+}
+
 static setun_status fill(st_conversion *p, const char *directory, setun_error *err) {
   st_buffer config = {0};
   setun_status s = make_config(p, &config, err);
   if (s == SETUN_OK) s = write_file(directory, "config.json", config.data, config.length, err);
+  if (s == SETUN_OK) s = write_modules(p, directory, err);
   st_buffer_free(&config);
   return s == SETUN_OK ? write_weights(p, directory, err) : s;
 }

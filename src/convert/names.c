@@ -79,6 +79,10 @@ st_tensor_use st_use_of(const st_spec *spec, bool gguf, const char *module) {
   char text[ST_USE_NAME];
   const char *name = spec && !gguf && spec->hf_prefix ? without_prefix(spec, module, text) : module;
   if (spec ? find_in(spec, gguf, name, &place) : false) return place;
+  if (spec && !gguf && name == module) { // checkpoints without a head may leave out "model."
+    snprintf(text, sizeof text, "model.%s", module);
+    if (find_in(spec, gguf, text, &place)) return place;
+  }
   for (int i = 0; !spec && i < N_SPECS; i++) {
     if (find_in(specs[i], gguf, name, &place)) return place;
   }

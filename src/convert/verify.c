@@ -39,6 +39,9 @@ static setun_status compare_numbers(const st_hparams *a, const st_hparams *b, se
                  {"attention factor", (double)a->attn_scale, (double)b->attn_scale},
                  {"clip_qkv", (double)a->clip_qkv, (double)b->clip_qkv},
                  {"final_logit_softcapping", (double)a->logit_softcap, (double)b->logit_softcap},
+                 {"attention in both directions", a->bidirectional, b->bidirectional},
+                 {"pooling", a->embedding.pooling, b->embedding.pooling},
+                 {"dense matrices of embeddings", a->embedding.n_dense, b->embedding.n_dense},
                  {"int8 activations", a->int8, b->int8}};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     if (numbers[i].a != numbers[i].b) return differs(numbers[i].what, numbers[i].a, numbers[i].b, err);

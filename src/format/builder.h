@@ -18,6 +18,7 @@ typedef struct st_builder {
   size_t tensor_capacity;
   uint32_t part_capacity;
   const st_open_options *options; // never NULL
+  const char *prefix;             // of the names of tensors that are read; NULL: none
 } st_builder;
 
 // Opens a file as the directory's next part; its index goes to *part. The parts may move: do not keep pointers.
@@ -47,6 +48,15 @@ setun_status st_huggingface_open(st_builder *b, const char *path, setun_error *e
 // Reads the header of part `part` and adds its tensors: all when `map` is NULL, else those for which map[tensor] is the
 // string `file`.
 setun_status st_safetensors_read(st_builder *b, uint32_t part, const st_json *map, const char *file, setun_error *err);
+
+// The name of a file or a folder in the same folder, not a path out of it.
+bool st_is_plain_name(const char *name);
+
+// A Hugging Face directory's modules for sentence-transformers, with the weights of dense ones, and the texts that it
+// puts before others; nothing where the directory has no such files. sentence.c
+setun_status st_sentence_open(st_builder *b, setun_error *err);
+setun_status st_sentence_open_prompts(st_builder *b, setun_error *err);
+void st_sentence_free(st_directory *d);
 
 // The message for weights that hold pickled Python objects.
 setun_status st_fail_pickled(const char *path, setun_error *err);

@@ -18,6 +18,7 @@ void st_directory_free(st_directory *d) {
   st_map_free(d->by_name);
   st_json_free(d->config);
   st_json_free(d->generation_config);
+  st_sentence_free(d);
   st_free(d->parts);
   st_free(d->tensors);
   st_free(d->ignored);
@@ -66,8 +67,12 @@ setun_status st_builder_tensor(st_builder *b, const st_tensor *tensor, const cha
   }
   st_tensor *t = &d->tensors[d->n_tensors];
   *t = *tensor;
-  t->name = st_strndup(name, length);
+  size_t before = b->prefix ? strlen(b->prefix) : 0;
+  t->name = st_malloc(before + length + 1, 1);
   if (!t->name) return st_fail_memory(err, "the tensor directory");
+  if (before) memcpy(t->name, b->prefix, before);
+  memcpy(t->name + before, name, length);
+  t->name[before + length] = '\0';
   d->n_tensors++;
   return SETUN_OK;
 }

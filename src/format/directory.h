@@ -25,6 +25,23 @@ typedef struct st_tensor {
 
 typedef enum st_container { ST_GGUF, ST_SAFETENSORS, ST_HUGGINGFACE } st_container;
 
+// The modules of sentence-transformers' modules.json: what text goes through to become an embedding.
+typedef enum st_sentence_kind {
+  ST_SENTENCE_TRANSFORMER, // the model itself
+  ST_SENTENCE_POOLING,
+  ST_SENTENCE_DENSE, // its tensors are the directory's, as "dense.N." and their own name
+  ST_SENTENCE_NORMALIZE
+} st_sentence_kind;
+
+typedef struct st_sentence_module {
+  st_sentence_kind kind;
+  char *name;      // of its folder, "" of the model's own
+  st_json *config; // of its config.json, of the model's own sentence_bert_config.json; NULL: none
+} st_sentence_module;
+
+enum { ST_SENTENCE_MODULES = 8 };
+#define ST_SENTENCE_CONFIG "config_sentence_transformers.json"
+
 typedef struct st_directory {
   st_container container;
   char *path; // as the user gave it, for messages
@@ -41,6 +58,9 @@ typedef struct st_directory {
   size_t n_ignored;
   // Hugging Face directories, NULL otherwise or where the file is absent:
   st_json *config, *generation_config;
+  st_json *sentence_config; // ST_SENTENCE_CONFIG
+  st_sentence_module modules[ST_SENTENCE_MODULES];
+  uint32_t n_modules; // 0: there is no modules.json
 } st_directory;
 
 typedef struct st_open_options {

@@ -66,8 +66,7 @@ static setun_status fail_absent(const char *path, const char *expected, setun_er
 
 // ---- shards -------------------------------------------------------------------------------------------------------
 
-// The name of a file beside the index, not a path out of the directory.
-static bool is_plain_name(const char *name) {
+bool st_is_plain_name(const char *name) {
   return *name && !strchr(name, '/') && !strchr(name, '\\') && strcmp(name, ".") && strcmp(name, "..") &&
          strlen(name) <= ST_NAME_MOST;
 }
@@ -91,7 +90,7 @@ static setun_status collect_shards(const st_json *map, shards *all, setun_error 
       return st_fail(err, SETUN_ERROR_FORMAT, "weight_map: %s: expected a file name, found %s", tensor,
                      st_json_kind(value));
     }
-    if (!is_plain_name(file) || st_name_check(file, st_json_length(value), "", NULL) != SETUN_OK) {
+    if (!st_is_plain_name(file) || st_name_check(file, st_json_length(value), "", NULL) != SETUN_OK) {
       return st_fail(
           err, SETUN_ERROR_FORMAT,
           "weight_map: %s: expected the name of a file in the same directory, found a path or no name at all", tensor);
@@ -204,5 +203,7 @@ setun_status st_huggingface_open(st_builder *b, const char *path, setun_error *e
   bool whole = !b->options->texts_only;
   if (s == SETUN_OK && !d->config && whole) return fail_absent(path, "config.json", err);
   if (s == SETUN_OK) s = load_json(path, "generation_config.json", ST_CONFIG_MOST, &d->generation_config, err);
-  return s == SETUN_OK && whole ? open_weights(b, path, err) : s;
+  if (s == SETUN_OK) s = st_sentence_open_prompts(b, err);
+  if (s == SETUN_OK && whole) s = open_weights(b, path, err);
+  return s == SETUN_OK && whole ? st_sentence_open(b, err) : s;
 }

@@ -42,16 +42,18 @@ struct st_spec {
   st_hparams defaults;
   const st_fact *facts; // what it reads beyond facts.def's USED rows, and where it differs; ended with {0}; or NULL
   st_window_rule windows;
-  bool partial_rope;          // RoPE may turn the first elements of each head only
-  bool gguf_longrope;         // its GGUF files with tensors of LongRoPE's factors mean it where they name no scaling
-  bool gguf_factors;          // its GGUF files state embedding_scale, residual_scale and logit_scale, whatever they are
-  bool gguf_interleaved;      // its GGUF files hold q and k rows for interleaved RoPE
-  const char *gguf_pre;       // the split pattern of its GGUF files that name none; NULL: "default"
-  const char *hf_pre;         // that of its vocab.json with merges.txt; NULL: "gpt-2"
-  bool gguf_defaults;         // its published GGUF files leave out keys, for which the defaults hold
-  bool wide_norms;            // its norms of q and k are as wide as all heads (a file's own tensors tell)
-  bool gguf_int8;             // its GGUF files prescribe int8 activations (FORMATS: the bitnet architectures)
-  const st_binding *bindings; // ended with ST_BIND_END
+  bool partial_rope;     // RoPE may turn the first elements of each head only
+  bool gguf_longrope;    // its GGUF files with tensors of LongRoPE's factors mean it where they name no scaling
+  bool gguf_factors;     // its GGUF files state embedding_scale, residual_scale and logit_scale, whatever they are
+  bool gguf_interleaved; // its GGUF files hold q and k rows for interleaved RoPE
+  const char *gguf_pre;  // the split pattern of its GGUF files that name none; NULL: "default"
+  const char *hf_pre;    // that of its vocab.json with merges.txt; NULL: "gpt-2"
+  bool gguf_defaults;    // its published GGUF files leave out keys, for which the defaults hold
+  bool wide_norms;       // its norms of q and k are as wide as all heads (a file's own tensors tell)
+  const char *gguf_bidirectional; // which of its GGUF names is that of models whose tokens see those behind them, with
+                                  // windows twice as wide as they reach; NULL: none
+  bool gguf_int8;                 // its GGUF files prescribe int8 activations (FORMATS: the bitnet architectures)
+  const st_binding *bindings;     // ended with ST_BIND_END
   // Tensors that belong to other parts of a checkpoint (a vision tower) or are derived; prefixes, ended with NULL; may
   // be NULL.
   const char *const *ignored;
@@ -73,7 +75,8 @@ struct st_spec {
 #undef ARCH
 
 // What Llama-like families share, for the head of a table.
-#define ST_BIND_GLOBAL ST_BIND(ST_TOKEN_EMBD), ST_BIND(ST_OUTPUT_NORM), ST_BIND(ST_OUTPUT)
+#define ST_BIND_GLOBAL                                                                                                 \
+  ST_BIND(ST_TOKEN_EMBD), ST_BIND(ST_OUTPUT_NORM), ST_BIND(ST_OUTPUT), ST_BIND(ST_DENSE_1), ST_BIND(ST_DENSE_2)
 #define ST_BIND_ATTENTION                                                                                              \
   ST_BIND(ST_ATTN_NORM), ST_BIND(ST_ATTN_Q), ST_BIND(ST_ATTN_K), ST_BIND(ST_ATTN_V), ST_BIND(ST_ATTN_O)
 #define ST_BIND_MLP ST_BIND(ST_FFN_GATE), ST_BIND(ST_FFN_UP), ST_BIND(ST_FFN_DOWN)

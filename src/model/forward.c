@@ -3,9 +3,11 @@
 
 #include "base/memory.h"
 #include "model/delta.h"
+#include "model/embedding.h"
 #include "model/moe.h"
 #include "model/product.h"
 #include "model/rope.h"
+#include "model/states.h"
 
 #include <math.h>
 
@@ -25,7 +27,7 @@ typedef struct run_array {
   size_t tokens, width;
 } run_array;
 
-enum { RUN_ARRAYS = 17, LOGITS_AT_ONCE = 64 };
+enum { RUN_ARRAYS = 19, LOGITS_AT_ONCE = 64 };
 
 // Tokens whose logits are computed together: the head is read once for all of them.
 static uint32_t logits_at_once(const st_run_options *o) {
@@ -43,6 +45,7 @@ static void list_arrays(const st_hparams *h, st_run *r, const st_run_options *o,
     rows = rows > h->n_expert_used ? rows : h->n_expert_used;
   }
   st_delta_widths d = st_delta_widths_of(h);
+  uint32_t pooled = o->pooling && h->embedding.n_dense;
   const run_array all[RUN_ARRAYS] = {{&r->x, n_batch, h->n_embd},
                                      {&r->q, n_batch, q},
                                      {&r->k, n_batch, kv},
@@ -59,7 +62,9 @@ static void list_arrays(const st_hparams *h, st_run *r, const st_run_options *o,
                                      {&r->z, d.z ? n_batch : 0, d.z},
                                      {&r->alpha, d.heads ? n_batch : 0, d.heads},
                                      {&r->beta, d.heads ? n_batch : 0, d.heads},
-                                     {&r->switches, d.switches ? n_batch : 0, d.switches}};
+                                     {&r->switches, d.switches ? n_batch : 0, d.switches},
+                                     {&r->dense[0], pooled, st_dense_width(h)},
+                                     {&r->dense[1], pooled, st_dense_width(h)}};
   for (int i = 0; i < RUN_ARRAYS; i++) list[i] = all[i];
 }
 
@@ -101,6 +106,14 @@ static setun_status take_sequences(const st_model *m, const setun_context_params
   return SETUN_OK;
 }
 
+static setun_status take_pooling(const st_model *m, setun_pooling pooling, st_run_options *o, setun_error *err) {
+  o->pooling = pooling == SETUN_POOLING_MODEL ? st_embedding_pooling(&m->h) : pooling;
+  if ((unsigned)pooling > SETUN_POOLING_LAST) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "pooling: expected one of setun_pooling, found %d", (int)pooling);
+  }
+  return SETUN_OK;
+}
+
 setun_status st_run_options_of(const st_model *m, const setun_context_params *params, st_run_options *o,
                                setun_error *err) {
   const setun_context_params session = {.n_seq_max = 1}, *p = params ? params : &session;
@@ -124,7 +137,7 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
   s = take_sequences(m, p, o, err);
   if (s != SETUN_OK) return s;
   o->n_states = st_delta_slots(&m->h, o->n_seq);
-  o->n_batch = p->n_batch ? p->n_batch : DEFAULT_BATCH;
+  o->n_batch = p->n_batch ? p->n_batch : m->h.bidirectional ? o->n_ctx : DEFAULT_BATCH; // a text in one pass
   if (o->n_batch > (uint64_t)o->n_ctx * o->n_seq) o->n_batch = o->n_ctx * o->n_seq;
   if (p->threads < 0 || p->threads > MAX_THREADS) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to %d, found %d", MAX_THREADS, p->threads);
@@ -136,6 +149,7 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
                      i ? "kv_values" : "kv_keys", (int)type);
     }
   }
+  if ((s = take_pooling(m, p->pooling, o, err)) != SETUN_OK) return s;
   o->threads = p->threads > 0 ? p->threads : st_default_threads();
   o->keys = p->kv_keys, o->values = p->kv_values;
   return SETUN_OK;
@@ -222,8 +236,9 @@ void st_run_free(st_run *r) {
   const st_backend *b = r->model->backend;
   st_moe_free(r, r->moe);
   st_products_free(r, r->products);
-  st_array *arrays[] = {r->x,     r->q,      r->k,     r->v,         r->attn, r->branch, r->gate, r->up,      r->logits,
-                        r->q_far, r->q_sink, r->mixed, r->convolved, r->z,    r->alpha,  r->beta, r->switches};
+  st_array *arrays[] = {r->x,     r->q,      r->k,        r->v,        r->attn,    r->branch,    r->gate,
+                        r->up,    r->logits, r->q_far,    r->q_sink,   r->mixed,   r->convolved, r->z,
+                        r->alpha, r->beta,   r->switches, r->dense[0], r->dense[1]};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
     if (arrays[i]) b->array_free(arrays[i]);
   }
@@ -321,6 +336,7 @@ static void attention(st_run *r, uint32_t index, const st_batch *batch) {
                               .window = st_layer_window(h, &r->windows, index),
                               .n_sinks = st_layer_sinks(h, &r->windows, index),
                               .period = r->windows.period,
+                              .bidirectional = h->bidirectional,
                               .scale = h->attn_scale,
                               .sinks = l->vector[ST_ATTN_SINKS],
                               .q = r->q,

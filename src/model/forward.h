@@ -25,6 +25,7 @@ typedef struct st_run {
   st_array *branch;         // [n_batch, n_embd] what a part of a block adds to x
   st_array *gate, *up;      // [n_batch, n_ff]; with experts [max(n_batch, used), widest of the parts]
   st_array *logits;         // [tokens computed at once, n_vocab]
+  st_array *dense[2];       // [1, widest] what goes through the dense matrices of an embedding, in turns
   st_states *states;        // of recurrent layers; NULL: the model has none
   uint32_t n_states;        // slots of them
   size_t state_bytes;       // of a slot
@@ -47,6 +48,7 @@ typedef struct st_run_options {
   uint32_t n_states; // slots of recurrent states; 0: the model has none
   int threads;
   setun_kv_type keys, values; // formats of the cache
+  setun_pooling pooling;      // of embeddings, the model's own by its name; SETUN_POOLING_OFF: none are made
 } st_run_options;
 
 // The options of a context of the model: defaults filled in, limits checked. NULL: of a session with defaults.

@@ -1,4 +1,5 @@
 // Hyperparameters: which family a file is of, what holds by default, and the checks that all containers share.
+#include "model/embedding.h"
 #include "model/hparams_read.h"
 
 #include "base/memory.h"
@@ -239,7 +240,7 @@ static setun_status check(const st_directory *d, st_hparams *h, setun_error *err
 static void find_projection_norms(const st_directory *d, st_hparams *h) {
   static const char *const names[] = {"blk.0.attn_q_norm_in.weight", "layers.0.self_attn.q_proj.norm.weight",
                                       "model.layers.0.self_attn.q_proj.norm.weight"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+  for (size_t i = 0; i < sizeof names / sizeof *names && d->n_tensors; i++) {
     if (st_directory_find(d, names[i])) h->projection_norms = true;
   }
   if (!h->projection_norms) return;
@@ -273,6 +274,7 @@ setun_status st_hparams_read(const st_directory *d, const char *activation, cons
   if (s == SETUN_OK) s = check(d, h, err);
   if (s == SETUN_OK) find_projection_norms(d, h);
   if (s == SETUN_OK) s = st_rotation_read(d, &h->rotation, err);
+  if (s == SETUN_OK) s = st_embedding_read(d, h, err);
   if (s == SETUN_OK && activation) h->int8 = !strcmp(activation, "int8");
   if (s == SETUN_OK) {
     *spec = found;

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "format/directory.h"
 #include "model/rotation.h"
+#include "setun.h"
 
 enum { ST_MAX_LAYERS = 1024, ST_MAX_EXPERTS = 1024 };
 
@@ -48,6 +49,18 @@ typedef struct st_delta_params {
   bool joined_switches; // alpha and beta are
 } st_delta_params;
 
+// How hidden states become an embedding, see embedding.h.
+enum { ST_DENSE_MOST = 2 };
+typedef struct st_embedding {
+  setun_pooling pooling; // as the files say; SETUN_POOLING_MODEL: they do not, SETUN_POOLING_OFF: none of a whole text
+  const char *source;    // which file or key says so; NULL: none does
+  uint32_t n_ctx;        // tokens of a text at most; 0: as many as the model takes
+  bool skips_prompt;     // tokens of a prompt before a text are not among those that are pooled
+  bool nested;           // the first elements of an embedding are one by themselves
+  uint32_t n_dense;      // matrices that what is pooled goes through
+  st_shape dense[ST_DENSE_MOST];
+} st_embedding;
+
 typedef struct st_hparams {
   uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
   uint32_t n_rot;                   // of each head, the first elements, which RoPE turns; 0 while reading: all
@@ -78,12 +91,17 @@ typedef struct st_hparams {
   bool norm_after_rope;        // q and k are normalized after RoPE, not before
   bool interleaved;            // RoPE turns pairs (2i, 2i+1), as Llama's GGUF files have their rows
   bool norm_plus_one;          // norm weights are stored less one (Gemma's HF files)
-  st_rotation *rotation; // the basis that matrices are stored in; NULL: their own. Owned
-  bool gated_attention;  // q's matrix has for each head its gate's rows behind q's; sigmoid(gate) scales the output
+  st_rotation *rotation;       // the basis that matrices are stored in; NULL: their own. Owned
+  bool gated_attention; // q's matrix has for each head its gate's rows behind q's; sigmoid(gate) scales the output
   st_delta_params delta;
   bool recurrent[ST_MAX_LAYERS]; // layers with such a state
   uint32_t n_layer_next;         // layers behind the last one that guess further tokens; not used
   bool int8;                     // the model prescribes int8 activations for its ternary weights
+  // Tokens see those behind them too, in sliding layers as far as those before them: such a model makes embeddings
+  // alone, of whole texts.
+  bool bidirectional;
+  const char *direction_key; // the key that says so
+  st_embedding embedding;
 } st_hparams;
 
 typedef struct st_spec st_spec;

@@ -270,6 +270,26 @@ static void check_rope(keys *k, const st_spec *spec, st_hparams *h) {
                       full_key(k, "rope.freq_base_swa", key), (double)h->rope.theta, (double)local);
 }
 
+// Whether tokens see those behind them: by the architecture's name, where a window is twice as wide as it reaches, or
+// by a key, which does not say how far windows reach.
+static void read_direction(keys *k, const st_spec *spec, st_hparams *h) {
+  char key[128];
+  bool causal = true, sliding = false;
+  h->bidirectional = spec->gguf_bidirectional && !strcmp(k->architecture, spec->gguf_bidirectional);
+  if (h->bidirectional) {
+    h->direction_key = "general.architecture";
+    if (h->window) h->window = h->window / 2 + 1;
+    return;
+  }
+  if (k->status == SETUN_OK) k->status = st_metadata_bool(k->m, full_key(k, "attention.causal", key), &causal, k->err);
+  if (k->status != SETUN_OK || causal) return;
+  h->bidirectional = true;
+  h->direction_key = "attention.causal";
+  for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) sliding = sliding || (h->window && h->sliding[i]);
+  if (!sliding) return;
+  k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected true with a sliding window, found false", key);
+}
+
 // The vocabulary's size is what the embedding has rows for.
 static setun_status read_vocabulary_size(const st_directory *d, st_hparams *h, setun_error *err) {
   const st_tensor *t = st_directory_find(d, "token_embd.weight");
@@ -312,6 +332,7 @@ setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hpar
   h->interleaved = spec->gguf_interleaved;
   h->norm_plus_one = false; // GGUF files hold 1 + w
   h->tied = !st_directory_find(d, "output.weight");
+  read_direction(&k, spec, h);
   if (k.status == SETUN_OK) k.status = read_vocabulary_size(d, h, err);
   same_u32(&k, "vocab_size", "the embedding's rows,", h->n_vocab);
   h->delta.joined_mixed = first_tensor(d, "ssm_in.weight", h->n_layer) != NULL; // older files of Qwen3-Next

@@ -58,7 +58,7 @@ static void put_windows(const writer *w, const st_hparams *h) {
   uint32_t period = 0;
   bool periodic = true;
   if (!h->window) return;
-  put_u32(w, "attention.sliding_window", h->window);
+  put_u32(w, "attention.sliding_window", h->bidirectional ? 2 * (h->window - 1) : h->window);
   while (period < h->n_layer && h->sliding[period]) period++;
   period = period < h->n_layer ? period + 1 : 0;
   for (uint32_t i = 0; i < h->n_layer; i++) periodic = periodic && h->sliding[i] == (!period || (i + 1) % period != 0);
@@ -96,8 +96,30 @@ static void put_factors(const writer *w, const st_spec *spec, const st_hparams *
   if (h->fn != spec->defaults.fn && fn_name(h->fn)) put_text(w, "hidden_activation", fn_name(h->fn));
 }
 
+// What makes embeddings. The numbers of poolings are those that hparams_gguf.c reads.
+static void put_embedding(const writer *w, const st_spec *spec, const st_hparams *h) {
+  const st_embedding *e = &h->embedding;
+  static const char *const dense[ST_DENSE_MOST][2] = {{"dense_2_feat_in", "dense_2_feat_out"},
+                                                      {"dense_3_feat_in", "dense_3_feat_out"}};
+  char key[128];
+  static const uint32_t types[] = {[SETUN_POOLING_OFF] = 0,
+                                   [SETUN_POOLING_MODEL] = 0,
+                                   [SETUN_POOLING_MEAN] = 1,
+                                   [SETUN_POOLING_CLS] = 2,
+                                   [SETUN_POOLING_LAST] = 3};
+  if (e->pooling != SETUN_POOLING_MODEL) put_u32(w, "pooling_type", types[e->pooling]);
+  for (uint32_t i = 0; i < e->n_dense; i++) {
+    put_u32(w, dense[i][0], (uint32_t)e->dense[i].columns);
+    put_u32(w, dense[i][1], (uint32_t)e->dense[i].rows);
+  }
+  if (!h->bidirectional || spec->gguf_bidirectional) return;
+  snprintf(key, sizeof key, "%s.attention.causal", w->architecture);
+  st_keys_bool(w->keys, key, false);
+}
+
 void st_hparams_write_gguf(const st_spec *spec, const st_hparams *h, st_keys *keys) {
-  writer w = {keys, spec->gguf_names[0]};
+  bool other = h->bidirectional && spec->gguf_bidirectional;
+  writer w = {keys, other ? spec->gguf_bidirectional : spec->gguf_names[0]};
   st_keys_text(keys, "general.architecture", w.architecture);
   st_keys_text(keys, "general.type", "model");
   put_u32(&w, "block_count", h->n_layer);
@@ -114,4 +136,5 @@ void st_hparams_write_gguf(const st_spec *spec, const st_hparams *h, st_keys *ke
   put_rope(&w, h);
   put_experts(&w, h);
   put_factors(&w, spec, h);
+  put_embedding(&w, spec, h);
 }

@@ -16,6 +16,7 @@ static st_linear *expert_linear(st_expert *e, st_role role) {
 st_linear *st_model_linear(st_model *m, st_role role, int32_t layer, int32_t expert) {
   if (expert >= 0) return expert_linear(&m->layers[layer].experts[expert], role);
   if (layer >= 0) return st_role_in_layer(role) ? &m->layers[layer].linear[role] : NULL;
+  if (role == ST_DENSE_1 || role == ST_DENSE_2) return &m->dense[role - ST_DENSE_1];
   return role == ST_TOKEN_EMBD ? &m->token_embd : role == ST_OUTPUT ? &m->output : NULL;
 }
 
@@ -59,6 +60,7 @@ void st_model_free(st_model *m) {
   }
   st_free(m->head);
   free_linear(b, &m->output);
+  for (int i = 0; i < ST_DENSE_MOST; i++) free_linear(b, &m->dense[i]);
   st_lora_release(m->lora);
   free_linear(b, &m->token_embd);
   if (m->output_norm) b->vector_free(m->output_norm);

@@ -48,6 +48,7 @@ typedef struct st_model {
   st_linear *head; // [n_head] pieces of [rows of a piece, n_embd]
   uint32_t n_head;
   st_dvector *output_norm;          // [n_embd]
+  st_linear dense[ST_DENSE_MOST];   // of embeddings
   float *rope_divisors;             // [n_rot / 2]; NULL: none
   st_layer *layers;                 // [n_layer]
   const st_supply *supply;          // of weights that are not resident; NULL: all are. Must outlive the model's use

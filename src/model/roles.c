@@ -121,6 +121,7 @@ bool st_role_applies(const st_hparams *h, st_role role, uint32_t layer) {
   switch (roles[role].part) {
   case ST_OF_ATTENTION: return !h->recurrent[layer];
   case ST_OF_DELTA: return h->recurrent[layer];
+  case ST_OF_POOLED: return (uint32_t)(role - ST_DENSE_1) < h->embedding.n_dense;
   case ST_OF_MLP: return !h->sparse[layer];
   case ST_OF_EXPERTS:
   case ST_OF_EXPERT: return h->sparse[layer];

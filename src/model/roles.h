@@ -11,12 +11,13 @@ typedef enum st_role {
   ST_ROLE_COUNT
 } st_role;
 
-// Which part of a model has the role: those of the model itself, before its layers and behind them, then parts of
-// layers.
+// Which part of a model has the role: those of the model itself, before its layers and behind them, those of
+// embeddings, then parts of layers.
 typedef enum st_role_part {
   ST_OF_MODEL,
   ST_OF_HEAD,
-  ST_OF_MIXER, // attention or another
+  ST_OF_POOLED, // of embeddings
+  ST_OF_MIXER,  // attention or another
   ST_OF_ATTENTION,
   ST_OF_DELTA,        // gated DeltaNet
   ST_OF_FEED_FORWARD, // dense or with experts
@@ -76,7 +77,7 @@ static inline bool st_role_is_first_half(st_role role) {
 
 static inline bool st_role_in_layer(st_role role) {
   st_role_part part = st_role_get(role)->part;
-  return part != ST_OF_MODEL && part != ST_OF_HEAD;
+  return part != ST_OF_MODEL && part != ST_OF_HEAD && part != ST_OF_POOLED;
 }
 
 // Whether the rows of a head are in another order where RoPE turns neighbors (st_spec.gguf_interleaved).

@@ -27,6 +27,10 @@ setun_status st_windows_of(const st_hparams *h, uint32_t n_ctx, uint32_t window,
                    "window: expected 0 with a model that has recurrent layers, whose state forgets no token, found %u",
                    window);
   }
+  if (h->bidirectional) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "window: expected 0 with a model whose tokens see those behind them, found %u", window);
+  }
   if (h->norm_after_rope) {
     return st_fail(
         err, SETUN_ERROR_UNSUPPORTED,

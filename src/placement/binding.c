@@ -488,7 +488,8 @@ setun_status st_bind(const st_directory *d, const st_spec *spec, st_hparams *h, 
   list->used = st_calloc(d->n_tensors, sizeof *list->used);
   setun_status s = list->used ? st_hparams_check_layers(d, h, err) : st_fail_memory(err, "the bound weights");
   for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
-    if (!st_role_in_layer((st_role)role)) s = bind_role(&b, (st_role)role, -1, -1);
+    bool of_model = !st_role_in_layer((st_role)role) && st_role_applies(h, (st_role)role, 0);
+    if (of_model) s = bind_role(&b, (st_role)role, -1, -1);
   }
   for (uint32_t i = 0; i < h->n_layer && s == SETUN_OK; i++) s = bind_layer(&b, i);
   if (s == SETUN_OK) s = check_layers(&b);

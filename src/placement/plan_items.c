@@ -51,7 +51,7 @@ void st_count_decode(const st_loader *l, size_t index, uint64_t bytes, uint64_t 
   const st_placing how = st_placing_of(l, b);
   if (b->layer != c->layer) end_layer(&l->m->h, c);
   c->layer = b->layer;
-  if (st_role_get(b->role)->kind == ST_KIND_TABLE) return;
+  if (st_role_get(b->role)->kind == ST_KIND_TABLE || st_role_get(b->role)->part == ST_OF_POOLED) return;
   if (b->expert >= 0) {
     c->expert_bytes += bytes + beside;
     if (st_role_is_matrix(b->role)) c->expert_floats = takes_floats(&how);
@@ -229,7 +229,7 @@ static setun_status plan_context(const planner *q) {
   if (context.n_ctx > l->m->h.n_ctx_most) context.n_ctx = 0; // whoever makes such a context is told so
   setun_status s = st_run_options_of(l->m, &context, &run, l->err);
   if (s != SETUN_OK) return s;
-  list_batches(q, &run, !context.n_batch);
+  list_batches(q, &run, !context.n_batch && !l->m->h.bidirectional);
   p->n_ctx = run.windows.window ? run.windows.window + run.windows.sinks : run.n_ctx;
   return SETUN_OK;
 }

@@ -3,6 +3,8 @@
 
 #include "base/memory.h"
 #include "base/process.h"
+#include "model/embedding.h"
+#include "runtime/embeddings.h"
 #include "runtime/overflow.h"
 #include "runtime/sampler.h"
 #include "runtime/session_file.h"
@@ -34,6 +36,7 @@ struct st_context {
   int threads;
   uint32_t limit; // tokens that a sequence may have
   st_sequences sequences;
+  st_embeddings embeddings;
   uint32_t n_logits;
   float *logits;   // [n_logits, n_vocab], in the order in which they are computed
   float *hidden;   // [n_batch, n_embd]; made when first wanted
@@ -55,7 +58,7 @@ st_run_size st_context_size_of(const st_model *m, const st_run_options *o, const
   uint64_t row = (uint64_t)m->h.n_vocab * sizeof(float);
   size.work += st_sequences_size(m, o) + o->n_logits * row + o->n_seq * st_sampler_size(m->h.n_vocab);
   size.work += (uint64_t)o->n_seq * (sizeof(work) + sizeof(result) + sizeof(st_growth) + sizeof(st_token_run));
-  size.work += (uint64_t)o->n_batch * (sizeof(setun_token) + sizeof(uint32_t));
+  size.work += (uint64_t)o->n_batch * (sizeof(setun_token) + sizeof(uint32_t)) + st_embeddings_size(m, o);
   return size;
 }
 
@@ -88,6 +91,7 @@ setun_status st_context_new(const st_model *m, const setun_context_params *param
   c->maker = st_process_current();
   s = st_run_new(m, &options, &c->run, err);
   if (s == SETUN_OK) s = st_sequences_new(&c->sequences, c->run, options.n_seq, err);
+  if (s == SETUN_OK) s = st_embeddings_new(&c->embeddings, m, &options, err);
   if (s == SETUN_OK) s = new_lists(c, &options, err);
   if (s == SETUN_OK) {
     *context = c;
@@ -100,6 +104,7 @@ setun_status st_context_new(const st_model *m, const setun_context_params *param
 void st_context_free(st_context *c) {
   if (!c) return;
   st_sequences_free(&c->sequences);
+  st_embeddings_free(&c->embeddings);
   st_run_free(c->run);
   void *blocks[] = {c->logits, c->hidden, c->results, c->works, c->growths, c->runs, c->ids, c->rows, c};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) st_free(blocks[i]);
@@ -159,8 +164,10 @@ setun_status st_context_add(st_context *c, int *sequence, setun_error *err) {
   st_sequence *q = NULL;
   setun_status s = st_process_check(c->maker, c->what, err);
   if (s == SETUN_OK) s = st_sequence_add(&c->sequences, &q, err);
-  if (s == SETUN_OK) *sequence = st_sequence_number(&c->sequences, q);
-  return s;
+  if (s != SETUN_OK) return s;
+  *sequence = st_sequence_number(&c->sequences, q);
+  st_embeddings_reset(&c->embeddings, *sequence);
+  return SETUN_OK;
 }
 
 setun_status st_context_drop(st_context *c, int sequence, setun_error *err) {
@@ -178,6 +185,7 @@ setun_status st_context_fork(st_context *c, int sequence, int *copy, setun_error
   st_sequence_adapt(&c->sequences, to, &q->adapting);
   st_sequence_copy(&c->sequences, q, to, q->position);
   *copy = st_sequence_number(&c->sequences, to);
+  st_embeddings_reset(&c->embeddings, *copy);
   return SETUN_OK;
 }
 
@@ -205,6 +213,7 @@ setun_status st_context_adapt_sequence(st_context *c, int sequence, const st_ada
   setun_status s = check_adapting(c, adapting, err);
   if (s == SETUN_OK) s = st_sequence_get(&c->sequences, sequence, &q, err);
   if (s != SETUN_OK) return s;
+  st_embeddings_reset(&c->embeddings, sequence);
   if (q->forgotten && q->adapting.identity != adapting->identity) {
     return st_fail(err, SETUN_ERROR_STATE,
                    "adapters: expected all tokens, to compute them anew, but %u of %u were forgotten", q->forgotten,
@@ -223,6 +232,7 @@ setun_status st_context_truncate(st_context *c, int sequence, uint32_t n, setun_
     return st_fail(err, SETUN_ERROR_ARGUMENT, "truncate: expected at most its %u tokens, found %u",
                    q->forgotten + q->position, n);
   }
+  st_embeddings_reset(&c->embeddings, sequence);
   return st_sequence_truncate(&c->sequences, q, n, err);
 }
 
@@ -233,6 +243,7 @@ setun_status st_context_reuse(st_context *c, const setun_token *ids, size_t n, i
   if (s == SETUN_OK) s = st_sequence_reuse(&c->sequences, ids, n, &q, err);
   if (s != SETUN_OK) return s;
   *sequence = st_sequence_number(&c->sequences, q);
+  st_embeddings_reset(&c->embeddings, *sequence);
   *position = q->position;
   return SETUN_OK;
 }
@@ -261,6 +272,7 @@ setun_status st_context_save(st_context *c, int sequence, const char *path, setu
 setun_status st_context_load(st_context *c, int sequence, const char *path, setun_error *err) {
   st_sequence *q = NULL;
   setun_status s = get(c, sequence, &q, err);
+  if (s == SETUN_OK) st_embeddings_reset(&c->embeddings, sequence);
   return s == SETUN_OK ? st_session_file_load(&c->sequences, q, path, err) : s;
 }
 
@@ -274,6 +286,7 @@ setun_status st_context_save_memory(st_context *c, int sequence, void *bytes, si
 setun_status st_context_load_memory(st_context *c, int sequence, const void *bytes, size_t length, setun_error *err) {
   st_sequence *q = NULL;
   setun_status s = get(c, sequence, &q, err);
+  if (s == SETUN_OK) st_embeddings_reset(&c->embeddings, sequence);
   return s == SETUN_OK ? st_session_file_load_memory(&c->sequences, q, bytes, length, err) : s;
 }
 
@@ -292,6 +305,39 @@ typedef struct eval_state {
   uint32_t row;            // of the logits, that comes next
 } eval_state;
 
+static setun_status fail_unpooled(const st_context *c, setun_error *err) {
+  const st_embedding *e = &c->run->model->h.embedding;
+  if (e->pooling == SETUN_POOLING_OFF) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "pooling: expected mean, cls or last to be chosen, since the model says none (%s)", e->source);
+  }
+  return st_fail(err, SETUN_ERROR_STATE, "embedding: expected a %s that was made with a pooling, found one without",
+                 c->what);
+}
+
+// What an entry wants of its tokens.
+static setun_status check_wanted(const st_context *c, const setun_batch_entry *e, uint32_t position, setun_error *err) {
+  const st_hparams *h = &c->run->model->h;
+  if ((unsigned)e->logits > SETUN_LOGITS_POOL) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "logits: expected one of setun_logits, found %d", (int)e->logits);
+  }
+  if (e->logits == SETUN_LOGITS_POOL && c->embeddings.pooling == SETUN_POOLING_OFF) return fail_unpooled(c, err);
+  if (!h->bidirectional || !e->n) return SETUN_OK;
+  if (e->logits != SETUN_LOGITS_POOL) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: its tokens see those behind them: expected a model that can make text, found one of embeddings "
+                   "(setun embed)",
+                   h->direction_key);
+  }
+  if (position) {
+    return st_fail(err, SETUN_ERROR_STATE, "%s: expected a whole text in one call, found one after %u tokens",
+                   h->direction_key, position);
+  }
+  if (e->n <= c->run->n_batch) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_LIMIT, "%s: expected at most the %u tokens of a pass, found %zu (n_batch)",
+                 h->direction_key, c->run->n_batch, e->n);
+}
+
 static setun_status check_entry(const st_context *c, const work *w, setun_error *err) {
   uint32_t n_vocab = c->run->model->h.n_vocab, position = w->sequence->forgotten + w->sequence->position;
   const setun_batch_entry *e = w->entry;
@@ -306,9 +352,8 @@ static setun_status check_entry(const st_context *c, const work *w, setun_error 
                      e->ids[i]);
     }
   }
-  if ((unsigned)e->logits > SETUN_LOGITS_ALL) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "logits: expected one of setun_logits, found %d", (int)e->logits);
-  }
+  setun_status s = check_wanted(c, e, position, err);
+  if (s != SETUN_OK) return s;
   for (const work *other = c->works; other < w; other++) {
     if (other->sequence != w->sequence) continue;
     return st_fail(err, SETUN_ERROR_ARGUMENT, "sequence %d: expected once, found twice", e->sequence);
@@ -363,7 +408,8 @@ static setun_status take_entries(st_context *c, const setun_batch_entry *entries
     if (s == SETUN_OK) s = check_entry(c, w, err);
     if (s != SETUN_OK) return n > 1 ? st_fail_in(err, s, "entry %zu", i) : s;
     w->group = group_of(c, i);
-    w->n_rows = entries[i].logits == SETUN_LOGITS_ALL ? (uint32_t)entries[i].n : entries[i].logits && entries[i].n;
+    w->n_rows = entries[i].logits == SETUN_LOGITS_ALL ? (uint32_t)entries[i].n
+                                                      : entries[i].logits == SETUN_LOGITS_LAST && entries[i].n;
     c->growths[i] = (st_growth){w->sequence, (uint32_t)entries[i].n};
     if (entries[i].n) c->growths[i].n += w->sequence->position - w->sequence->cached;
     *tokens += c->growths[i].n;
@@ -432,6 +478,7 @@ static void fill_pass(eval_state *e) {
       work *w = &c->works[i];
       size_t left = w->group == group ? w->n - w->done : 0, room = c->run->n_batch - e->batch.n_tokens;
       if (!left || !room || has_several(w) != several) continue;
+      if (c->run->model->h.bidirectional && left > room) continue; // waits for a pass of its own
       if (!e->again) st_sequence_wrap(&c->sequences, w->sequence);
       take_tokens(e, w, st_windows_run(&c->run->windows, w->sequence->cached, (uint32_t)(left < room ? left : room)));
       cut = w->taken < left;
@@ -479,6 +526,24 @@ static setun_status all_logits(eval_state *e, setun_error *err) {
   return s;
 }
 
+// Tokens of entries that want it count in their sequences' embeddings.
+static setun_status pool_states(eval_state *e, setun_error *err) {
+  st_context *c = e->c;
+  uint32_t row = 0;
+  setun_status s = SETUN_OK;
+  for (uint32_t i = 0; i < e->batch.n_runs && !e->again && s == SETUN_OK; row += c->runs[i++].n) {
+    const st_token_run *run = &c->runs[i];
+    const st_sequence *q = c->growths[i].sequence;
+    const work *w = c->works;
+    while (w->sequence != q) w++;
+    if (w->entry->logits != SETUN_LOGITS_POOL) continue;
+    bool last = w->done + w->taken == w->n;
+    s = st_embeddings_add(&c->embeddings, c->run, st_sequence_number(&c->sequences, q), row, run->n,
+                          run->forgotten + run->position, last, err);
+  }
+  return s;
+}
+
 static void finish_pass(eval_state *e) {
   st_context *c = e->c;
   c->n_results = 0;
@@ -511,6 +576,7 @@ static setun_status run_passes(eval_state *e, st_pass *pass, setun_error *err) {
       return st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu tokens", e->done, e->n);
     }
     if (s == SETUN_OK) s = all_logits(e, err);
+    if (s == SETUN_OK) s = pool_states(e, err);
     if (s != SETUN_OK) return s;
     finish_pass(e);
   }
@@ -576,6 +642,88 @@ setun_status st_context_eval(st_context *c, const setun_batch_entry *entries, si
   for (size_t i = 0; i < n && s != SETUN_OK; i++) {
     st_states_abandon(&c->sequences, c->works[i].sequence);
     st_sequence_trim(&c->sequences, c->works[i].sequence);
+  }
+  return s;
+}
+
+// ---- embeddings ---------------------------------------------------------------------------------------------------
+
+static setun_status check_pooling(const st_context *c, setun_error *err) {
+  setun_status s = st_process_check(c->maker, c->what, err);
+  if (s == SETUN_OK && atomic_load(&c->running)) {
+    s = st_fail(err, SETUN_ERROR_STATE, "embedding: expected a %s that computes nothing, found a pass that runs",
+                c->what);
+  }
+  return s == SETUN_OK && c->embeddings.pooling == SETUN_POOLING_OFF ? fail_unpooled(c, err) : s;
+}
+
+setun_status st_context_get_embedding(st_context *c, int sequence, const setun_embedding_params *params,
+                                      float *embedding, setun_error *err) {
+  st_sequence *q = NULL;
+  setun_status s = check_pooling(c, err);
+  if (s == SETUN_OK) s = st_sequence_get(&c->sequences, sequence, &q, err);
+  if (s != SETUN_OK) return s;
+  return st_embeddings_get(&c->embeddings, c->run, sequence, q->forgotten + q->position, params, embedding, err);
+}
+
+// Every text, before any is computed.
+static setun_status check_texts(const st_context *c, const setun_embedding_input *texts, size_t n, setun_error *err) {
+  const st_hparams *h = &c->run->model->h;
+  uint32_t own = h->embedding.n_ctx ? h->embedding.n_ctx : UINT32_MAX, most = own < c->limit ? own : c->limit;
+  bool pass = h->bidirectional && c->run->n_batch < most;
+  if (pass) most = c->run->n_batch;
+  for (size_t i = 0; i < n; i++) {
+    if (!texts[i].n) return st_fail(err, SETUN_ERROR_ARGUMENT, "text %zu: expected at least one token, found none", i);
+    if (texts[i].n <= most) continue;
+    return st_fail(err, SETUN_ERROR_LIMIT, "text %zu: expected at most %u tokens (%s), found %zu", i, most,
+                   pass                        ? "n_batch, since its tokens see those behind them"
+                   : most == own               ? "max_seq_length in sentence_bert_config.json"
+                   : c->limit == h->n_ctx_most ? "the model's context length"
+                                               : "the context",
+                   texts[i].n);
+  }
+  return SETUN_OK;
+}
+
+// Some of the texts, in sequences of their own: as many as there is room for, of which *n says how many that was.
+static setun_status embed_some(st_context *c, const setun_embedding_input *texts, size_t *n,
+                               const setun_embedding_params *params, float *out, setun_error *err) {
+  enum { MOST = 64 };
+  setun_batch_entry entries[MOST];
+  size_t count = 0, width = params->n_dimensions ? params->n_dimensions : st_embedding_width(&c->run->model->h);
+  setun_status s = SETUN_OK;
+  while (count < *n && count < MOST && s == SETUN_OK) {
+    setun_batch_entry *e = &entries[count];
+    *e = (setun_batch_entry){.logits = SETUN_LOGITS_POOL, .ids = texts[count].ids, .n = texts[count].n};
+    s = st_context_add(c, &e->sequence, err);
+    count += s == SETUN_OK;
+  }
+  if (s == SETUN_ERROR_LIMIT && count) s = SETUN_OK;
+  size_t made = count; // fewer where the cache has no room for all of them
+  if (s == SETUN_OK) s = st_context_eval(c, entries, count, NULL, err);
+  while (s == SETUN_ERROR_LIMIT && count > 1) s = st_context_eval(c, entries, count /= 2, NULL, err);
+  for (size_t i = 0; i < count && s == SETUN_OK; i++) {
+    s = st_context_get_embedding(c, entries[i].sequence, params, out + i * width, err);
+  }
+  for (size_t i = 0; i < made; i++) {
+    st_context_truncate(c, entries[i].sequence, 0, NULL); // nothing of it is reused
+    st_context_drop(c, entries[i].sequence, NULL);
+  }
+  *n = count;
+  return s;
+}
+
+setun_status st_context_embed(st_context *c, const setun_embedding_input *texts, size_t n,
+                              const setun_embedding_params *params, float *embeddings, setun_error *err) {
+  size_t width = params->n_dimensions ? params->n_dimensions : st_embedding_width(&c->run->model->h);
+  setun_status s = check_pooling(c, err);
+  if (s == SETUN_OK) s = check_texts(c, texts, n, err);
+  for (size_t done = 0, some; done < n && s == SETUN_OK; done += some) {
+    some = n - done;
+    s = embed_some(c, texts + done, &some, params, embeddings + done * width, err);
+    if (s == SETUN_OK && params->progress && !params->progress((double)(done + some) / (double)n, params->user)) {
+      s = st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu texts", done + some, n);
+    }
   }
   return s;
 }

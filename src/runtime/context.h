@@ -43,6 +43,11 @@ setun_status st_context_load_memory(st_context *context, int sequence, const voi
 // token; those of the last one are kept.
 setun_status st_context_eval(st_context *context, const setun_batch_entry *entries, size_t n,
                              const setun_eval_params *params, setun_error *err);
+// As setun_context_get_embedding and setun_context_embed; of embeddings[], `n_dimensions` floats each.
+setun_status st_context_get_embedding(st_context *context, int sequence, const setun_embedding_params *params,
+                                      float *embedding, setun_error *err);
+setun_status st_context_embed(st_context *context, const setun_embedding_input *texts, size_t n,
+                              const setun_embedding_params *params, float *embeddings, setun_error *err);
 const float *st_context_logits(const st_context *context, size_t entry, size_t i);
 void st_context_stop(st_context *context);
 

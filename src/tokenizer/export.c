@@ -183,7 +183,7 @@ setun_status st_tokenizer_export(const st_tokenizer *t, uint32_t size, st_vocabu
     v->tokens = e.tokens;
     v->types = e.types;
     v->bos = t->bos;
-    v->eos = t->eos;
+    v->eos = t->add_eos ? st_tokenizer_suffix(t) : t->eos;
     v->unk = t->unk;
     v->add_bos = t->add_bos;
     v->add_eos = t->add_eos;

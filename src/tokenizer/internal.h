@@ -258,6 +258,7 @@ struct st_tokenizer {
   int32_t bos, eos, unk;
   int32_t text_unk; // what text that has no token becomes; -1: it is left out
   bool add_bos, add_eos;
+  int32_t suffix; // 1 + what texts end with in place of EOS, by a template; 0: EOS
 
   // BPE
   st_merge *merges;

@@ -49,6 +49,7 @@ static setun_status read_template(st_tokenizer *t, const st_json *value, setun_e
     }
     if (seen) {
       t->eos = id;
+      t->suffix = id + 1;
       t->add_eos = true;
     } else {
       t->bos = id;

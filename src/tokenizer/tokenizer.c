@@ -295,6 +295,11 @@ int32_t st_tokenizer_eos(const st_tokenizer *t) {
 int32_t st_tokenizer_unk(const st_tokenizer *t) {
   return t->unk;
 }
+int32_t st_tokenizer_suffix(const st_tokenizer *t) {
+  if (!t->add_eos) return -1;
+  return t->suffix > 0 ? t->suffix - 1 : t->eos;
+}
+
 bool st_tokenizer_add_bos(const st_tokenizer *t) {
   return t->add_bos && t->bos >= 0;
 }

@@ -79,6 +79,8 @@ int32_t st_tokenizer_bos(const st_tokenizer *t); // -1: none
 int32_t st_tokenizer_eos(const st_tokenizer *t);
 int32_t st_tokenizer_unk(const st_tokenizer *t);
 bool st_tokenizer_add_bos(const st_tokenizer *t); // do texts begin with BOS? (only where there is one)
+// The token that texts end with where they are whole: EOS, or the one of tokenizer.json's template; -1: none is added.
+int32_t st_tokenizer_suffix(const st_tokenizer *t);
 // Overrides, from config.json; an id that is not in the vocabulary is an error. -1 takes it away.
 setun_status st_tokenizer_set_bos(st_tokenizer *t, int64_t id, setun_error *err);
 

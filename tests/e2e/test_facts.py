@@ -552,9 +552,9 @@ class KeysTest(FactsTest):
                 self.assertIn('found "mamba"', text)
 
     def test_inspect_tells_what_loading_refuses(self):
-        edited = self.edited(self.models["llama"][1], {"attention.causal": False})
+        edited = self.edited(self.models["llama"][1], {"attention.output_scale": 0.5})
         notices = json.loads(self.good("inspect", edited, "--json"))["notices"]
-        self.assertTrue(any("llama.attention.causal: expected true, found false" in n for n in notices), notices)
+        self.assertTrue(any("llama.attention.output_scale: expected 0 or 1, found 0.5" in n for n in notices), notices)
 
     def test_ignored_on_request(self):
         out = os.path.join(self.folder.name, "logits")

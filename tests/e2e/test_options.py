@@ -10,8 +10,8 @@ import tempfile
 import gguf
 from support import COMMAND, TALES, Case, main, setun
 
-COMMANDS = ["run", "chat", "render", "inspect", "convert", "tokenize", "detokenize", "logits", "perplexity", "plan", "bench", "serve", "pull", "list",
-            "remove", "help", "version"]
+COMMANDS = ["run", "chat", "render", "inspect", "convert", "tokenize", "detokenize", "logits", "perplexity", "embed", "plan", "bench", "serve",
+            "pull", "list", "remove", "help", "version"]
 
 
 def long_options(name):

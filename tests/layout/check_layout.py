@@ -54,13 +54,13 @@ ARROWS = {
 # may look into everything).
 PUBLIC_HEADERS = {
     "api": (),
-    "runtime": ("context.h", "logprobs.h", "sampler.h", "sampler_defaults.h", "session.h", "stops.h", "templates.h", "vocabulary.h"),
+    "runtime": ("context.h", "logprobs.h", "prompts.h", "sampler.h", "sampler_defaults.h", "session.h", "stops.h", "templates.h", "vocabulary.h"),
     "convert": ("convert.h",),
     "quantize": (),
     "synthetic": ("presets.h", "synthesis.h"),
     "placement": ("binding.h", "placement.h"),
-    "model": ("arch.h", "arch/archs.def", "forward.h", "hparams.h", "hparams_read.h", "hparams_write.h", "model.h", "roles.h", "rotation.h",
-              "rope.h", "supply.h"),
+    "model": ("arch.h", "arch/archs.def", "embedding.h", "forward.h", "hparams.h", "hparams_read.h", "hparams_write.h", "model.h", "roles.h", "rotation.h",
+              "rope.h", "states.h", "supply.h"),
     "format": ("builder.h", "directory.h", "gguf_keys.h", "gguf_writer.h", "metadata.h", "notices.h", "output_tensor.h",
                "safetensors_writer.h"),
     "source": ("disk.h", "hf_quant.h", "stream.h", "weight.h"),

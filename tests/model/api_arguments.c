@@ -14,7 +14,7 @@ static const char *const stop_texts[] = {"abc", "cd"};
 static const setun_clock moment = {2026, 1, 2, 3, 4, 5};
 static const setun_token ids[] = {1, 2};
 static float *logits;
-static char buffer[4096];
+static _Alignas(16) char buffer[4096];
 static setun_token out_ids[8];
 static setun_candidate candidates[8];
 static setun_logprob logprobs[8];
@@ -26,6 +26,7 @@ static setun_adapters *adapters;
 static setun_session *session_;
 static setun_context *context;
 static const setun_batch_entry entries[] = {{0, SETUN_LOGITS_LAST, ids, 1}, {1, SETUN_LOGITS_NONE, ids, 2}};
+static const setun_embedding_input texts[] = {{ids, 1}, {ids, 2}};
 static setun_sampler *sampler;
 static setun_decoder *decoder;
 static setun_stops *stops;
@@ -49,6 +50,7 @@ MAKE(context)
 MAKE(eval)
 MAKE(sampler)
 MAKE(chat)
+MAKE(embedding)
 MAKE(file)
 static setun_model_params make_model_params(void) {
   setun_model_params p = setun_model_params_default();
@@ -101,6 +103,7 @@ static void make_objects(void) {
   if (s == SETUN_OK) s = setun_session_eval(session_, ids, 2, NULL, &err);
   setun_context_params few = setun_context_params_default();
   few.n_ctx = 64;
+  few.pooling = SETUN_POOLING_MODEL;
   few.threads = 1;
   int sequence = 0;
   if (s == SETUN_OK) s = setun_context_new(model, &few, &context, &err);

@@ -516,7 +516,7 @@ static void refusals(void **state) {
       {{{a, SETUN_LOGITS_LAST, ids, 65}}, 1, SETUN_ERROR_LIMIT, "65 tokens after 0 do not fit into a context of 64"},
       {{{a, SETUN_LOGITS_NONE, ids, 1}, {b, SETUN_LOGITS_NONE, bad, 2}}, 2, SETUN_ERROR_ARGUMENT, "entry 1: token 1"},
       {{{a, SETUN_LOGITS_ALL, ids, 3}}, 1, SETUN_ERROR_LIMIT, "at most 2 tokens, found 3"},
-      {{{a, (setun_logits)3, ids, 1}}, 1, SETUN_ERROR_ARGUMENT, "setun_logits, found 3"},
+      {{{a, (setun_logits)9, ids, 1}}, 1, SETUN_ERROR_ARGUMENT, "setun_logits, found 9"},
       {{{a, SETUN_LOGITS_NONE, NULL, 3}}, 1, SETUN_ERROR_ARGUMENT, "expected 3 tokens, found NULL"},
       {{{2, SETUN_LOGITS_NONE, ids, 1}}, 1, SETUN_ERROR_ARGUMENT, "sequence: expected"},
       {{{a, SETUN_LOGITS_NONE, ids, 1}, {b, SETUN_LOGITS_NONE, ids, 1}, {a, SETUN_LOGITS_NONE, ids, 1}},

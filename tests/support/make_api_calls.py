@@ -23,6 +23,8 @@ VALUES = {
     ("void *", "bytes"): "buffer", ("char *", "text"): "(char *)buffer", ("float *", "data"): "NULL",
     ("const char * const *", "texts"): "stop_texts", ("int", "sequence"): "0", ("size_t", "entry"): "0",
     ("size_t", "i"): "0", ("const setun_adapter *", "list"): "list", ("float", "scale"): "1", ("const setun_batch_entry *", "entries"): "entries",
+    ("const setun_embedding_input *", "texts"): "texts", ("float *", "embeddings"): "(float *)buffer",
+    ("float *", "embedding"): "(float *)buffer",
 }
 # Opaque objects: the one to use. Arguments "X **" take a new one, freed with the function beside it.
 HANDLES = {"model": "setun_model_free", "adapters": "setun_adapters_free", "session": "setun_session_free", "context": "setun_context_free", "sampler": "setun_sampler_free",
@@ -32,9 +34,9 @@ HANDLES = {"model": "setun_model_free", "adapters": "setun_adapters_free", "sess
 ENDS = set(HANDLES.values()) | {"setun_output_commit"}  # these end the object, so that only NULL can be passed
 WRITERS = {"setun_session_save", "setun_context_save", "setun_synthesize", "setun_output_open"}
 STRUCTS = ["model_info", "plan", "stream_stats", "file_info", "tensor_info", "tensor_zeros", "ceilings",
-           "generate_result", "context_info", "draft_stats"]
-PARAMS = ["model", "session", "context", "eval", "sampler", "generate", "chat", "file", "convert", "synthesis"]
-ENUMS = ["sampler_step", "status", "kv_type", "token_kind", "channel", "end", "choice", "log_level"]
+           "generate_result", "context_info", "draft_stats", "embedding_info"]
+PARAMS = ["model", "session", "context", "eval", "sampler", "generate", "chat", "file", "convert", "synthesis", "embedding"]
+ENUMS = ["sampler_step", "status", "kv_type", "token_kind", "channel", "end", "choice", "log_level", "pooling"]
 OUTS = ["double", "bool", "int", "size_t", "int64_t", "uint32_t", "setun_token", "setun_token_kind", "setun_candidate", "setun_sampler_order",
         "const char *"]
 # NULL has a meaning of its own here.

@@ -491,7 +491,24 @@ static void attend_rotated(const attend_job *j, int thread, st_attend *heads, ui
   st_attend_finish(j->q->kernels, heads, m.sums, m.sums + states, attended(j, token, first));
 }
 
+// Tokens that see those behind them: each has keys of its own.
+static void attend_around(const attend_job *j, int thread, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
+  size_t window = j->args->window;
+  for (uint32_t i = 0; i < n; i++) {
+    st_attend one = heads_of(j, token + i, 1, first, last);
+    size_t position = one.n_keys - 1, end = position + place_of_token(j->batch, token + i).n;
+    size_t begin = window && position >= window ? position - window + 1 : 0;
+    one.n_keys = window && end - position > window ? position + window : end;
+    one.window = one.n_keys - begin;
+    st_attend_run(j->q->kernels, &one, scratch_of(j, thread), attended(j, token + i, first));
+  }
+}
+
 static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
+  if (j->args->bidirectional) {
+    attend_around(j, thread, token, n, first, last);
+    return;
+  }
   st_attend heads = heads_of(j, token, n, first, last);
   uint32_t position = (uint32_t)heads.n_keys - 1;
   if (has_sinks(j, position) || has_far(j, position)) {

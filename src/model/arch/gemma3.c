@@ -8,7 +8,8 @@
 
 enum { LAYERS_27B = 62 };
 
-static const char *const gguf_names[] = {"gemma3", NULL};
+static const char bidirectional[] = "gemma-embedding";
+static const char *const gguf_names[] = {"gemma3", bidirectional, NULL};
 static const char *const model_types[] = {"gemma3_text", "gemma3", NULL};
 static const char *const chat_templates[] = {"Gemma", NULL};
 static const char *const ignored[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
@@ -18,8 +19,12 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   float scalar = 256;
   setun_status s = st_hf_positive(c, "query_pre_attn_scalar", &scalar, err);
   if (s == SETUN_OK) s = st_hf_positive(c, "final_logit_softcapping", &h->logit_softcap, err);
+  if (s == SETUN_OK) s = st_json_bool(c, "use_bidirectional_attention", &h->bidirectional, err);
   h->attn_scale = 1.0f / sqrtf(scalar);
   h->embed_scale = sqrtf((float)h->n_embd);
+  if (!h->bidirectional) return s;
+  h->direction_key = "use_bidirectional_attention";
+  h->window = h->window / 2 + 1; // Gemma3TextConfig: so far in each direction, the token itself counted
   return s;
 }
 
@@ -46,6 +51,7 @@ static const st_fact facts[] = {
      "", ""},
     {NULL, "sliding_window use_sliding_window layer_types", ST_FACT_USED, "null", ""},
     {NULL, "final_logit_softcapping", ST_FACT_USED, "null", ""},
+    {NULL, "use_bidirectional_attention", ST_FACT_USED, "null", ""},
     {NULL, "head_dim", ST_FACT_USED, "", "Gemma3TextConfig has only a number for it"},
     {"embedding_scale", NULL, ST_FACT_AT, "0|1", "the family has its own, sqrt(hidden)"},
     {0},
@@ -65,6 +71,7 @@ static const st_binding bindings[] = {
 const st_spec st_spec_gemma3 = {
     .name = "gemma3",
     .gguf_names = gguf_names,
+    .gguf_bidirectional = bidirectional,
     .model_types = model_types,
     .hf_class = "Gemma3ForCausalLM",
     .facts = facts,

@@ -1,0 +1,129 @@
+// Pooling, in double precision and in the order of the tokens, so that no bit depends on how they were cut into passes.
+#include "runtime/embeddings.h"
+
+#include "base/memory.h"
+#include "model/embedding.h"
+#include "model/states.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint64_t row_bytes(const st_model *m) {
+  uint32_t width = st_dense_width(&m->h);
+  return (uint64_t)(width > m->h.n_embd ? width : m->h.n_embd) * sizeof(float);
+}
+
+uint64_t st_embeddings_size(const st_model *m, const st_run_options *o) {
+  if (o->pooling == SETUN_POOLING_OFF) return 0;
+  uint64_t each = sizeof(st_pooled) + (uint64_t)m->h.n_embd * sizeof(double);
+  return o->n_seq * each + ST_STATES_AT_ONCE * row_bytes(m) + (uint64_t)o->n_batch * sizeof(uint32_t);
+}
+
+setun_status st_embeddings_new(st_embeddings *e, const st_model *m, const st_run_options *o, setun_error *err) {
+  size_t doubles;
+  *e = (st_embeddings){.pooling = o->pooling, .width = m->h.n_embd};
+  if (o->pooling == SETUN_POOLING_OFF) return SETUN_OK;
+  bool fits = st_mul_size(o->n_seq, m->h.n_embd, &doubles);
+  e->pooled = st_calloc(o->n_seq, sizeof *e->pooled);
+  e->sums = fits ? st_malloc(doubles, sizeof *e->sums) : NULL;
+  e->states = st_malloc(ST_STATES_AT_ONCE, (size_t)row_bytes(m));
+  e->rows = st_malloc(o->n_batch, sizeof *e->rows);
+  bool whole = e->pooled && e->sums && e->states && e->rows;
+  return whole ? SETUN_OK : st_fail_memory(err, "the embeddings");
+}
+
+void st_embeddings_free(st_embeddings *e) {
+  st_free(e->pooled);
+  st_free(e->sums);
+  st_free(e->states);
+  st_free(e->rows);
+}
+
+void st_embeddings_reset(st_embeddings *e, int sequence) {
+  if (e->pooled) e->pooled[sequence] = (st_pooled){0, 0};
+}
+
+// ---- pooling ------------------------------------------------------------------------------------------------------
+
+// Which of the tokens are read: all of them, or the one that counts if it is among them.
+static uint32_t choose(const st_embeddings *e, uint32_t row, uint32_t n, uint32_t position, bool last) {
+  switch (e->pooling) {
+  case SETUN_POOLING_CLS: e->rows[0] = row; return position == 0;
+  case SETUN_POOLING_LAST: e->rows[0] = row + n - 1; return last;
+  default:
+    for (uint32_t i = 0; i < n; i++) e->rows[i] = row + i;
+    return n;
+  }
+}
+
+setun_status st_embeddings_add(st_embeddings *e, st_run *run, int sequence, uint32_t row, uint32_t n, uint32_t position,
+                               bool last, setun_error *err) {
+  st_pooled *p = &e->pooled[sequence];
+  double *sum = e->sums + (size_t)sequence * e->width;
+  uint32_t count = choose(e, row, n, position, last);
+  bool goes_on = e->pooling == SETUN_POOLING_MEAN && p->end > p->begin && p->end == position;
+  for (uint32_t i = 0; count && !goes_on && i < e->width; i++) sum[i] = 0;
+  for (uint32_t first = 0; first < count; first += ST_STATES_AT_ONCE) {
+    uint32_t some = count - first < ST_STATES_AT_ONCE ? count - first : ST_STATES_AT_ONCE;
+    setun_status s = st_run_states(run, e->rows + first, some, e->states, err);
+    if (s != SETUN_OK) return s;
+    for (size_t t = 0; t < some; t++) {
+      for (size_t i = 0; i < e->width; i++) sum[i] += (double)e->states[t * e->width + i];
+    }
+  }
+  if (count && !goes_on) p->begin = position;
+  if (count) p->end = position + n;
+  return SETUN_OK;
+}
+
+// ---- embeddings ---------------------------------------------------------------------------------------------------
+
+static setun_status check(const st_embeddings *e, const st_pooled *p, uint32_t position, setun_error *err) {
+  bool none = p->begin == p->end, first = !none && p->begin == 0, last = !none && p->end == position;
+  if (none || (e->pooling != SETUN_POOLING_LAST && !first) || (e->pooling != SETUN_POOLING_CLS && !last)) {
+    return st_fail(
+        err, SETUN_ERROR_STATE,
+        "embedding: expected the %s of the sequence's %u tokens to be evaluated with SETUN_LOGITS_POOL, found "
+        "those from %u to %u",
+        e->pooling == SETUN_POOLING_CLS    ? "first"
+        : e->pooling == SETUN_POOLING_LAST ? "last"
+                                           : "whole",
+        position, p->begin, p->end);
+  }
+  return SETUN_OK;
+}
+
+// Divides the vector by its length; one of zeros stays.
+static setun_status normalize(float *x, uint32_t n, bool raw, setun_error *err) {
+  double sum = 0;
+  for (uint32_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+  if (!isfinite(sum)) {
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "embedding: expected finite numbers, found others: the weights are damaged");
+  }
+  double length = sqrt(sum);
+  for (uint32_t i = 0; i < n && length > 0 && !raw; i++) x[i] = (float)((double)x[i] / length);
+  return SETUN_OK;
+}
+
+setun_status st_embeddings_get(st_embeddings *e, st_run *run, int sequence, uint32_t position,
+                               const setun_embedding_params *params, float *out, setun_error *err) {
+  const st_pooled *p = &e->pooled[sequence];
+  const double *sum = e->sums + (size_t)sequence * e->width;
+  const st_hparams *h = &run->model->h;
+  uint32_t width = st_embedding_width(h), n = params->n_dimensions ? params->n_dimensions : width;
+  if (n > width || (n < width && !h->embedding.nested)) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "n_dimensions: expected %s%u, found %u",
+                   h->embedding.nested ? "at most " : "", width, n);
+  }
+  setun_status s = check(e, p, position, err);
+  if (s != SETUN_OK) return s;
+  double count = e->pooling == SETUN_POOLING_MEAN ? p->end - p->begin : 1;
+  for (uint32_t i = 0; i < e->width; i++) e->states[i] = (float)(sum[i] / count);
+  float *projected =
+      e->states + (ST_STATES_AT_ONCE - 1) * (size_t)(st_dense_width(h) > e->width ? st_dense_width(h) : e->width);
+  s = st_run_project(run, e->states, projected, err);
+  if (s == SETUN_OK) s = normalize(projected, n, params->raw, err);
+  if (s == SETUN_OK) memcpy(out, projected, n * sizeof *out);
+  return s;
+}
