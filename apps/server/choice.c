@@ -70,6 +70,17 @@ static bool add_first_entry(choice *c, problem *p) {
   return true;
 }
 
+bool choice_embed(choice *c, setun_context *context, problem *p) {
+  setun_error error;
+  uint32_t n = c->job->embedding.params.n_dimensions;
+  c->vector = calloc(n ? n : c->job->server->embeddings.n_dimensions, sizeof *c->vector);
+  if (!c->vector) return fail_memory(p);
+  setun_status s = setun_context_get_embedding(context, c->sequence, &c->job->embedding.params, c->vector, &error);
+  if (s != SETUN_OK) return fail_with(p, NULL, &error);
+  c->end = END_TOKEN;
+  return true;
+}
+
 bool choice_take_prompt(choice *c, size_t at, const float *logits, problem *p) {
   const prompt *text = &c->job->prompts[c->prompt];
   token_entry *entry = NULL;

@@ -32,12 +32,21 @@ struct engine {
   slot_state *shown;
 };
 
+// What a job takes of the queue: each answer that waits, and all the texts of a request for vectors as one.
+static size_t weight_of(const job *j) {
+  size_t waiting = 0;
+  for (size_t i = 0; i < j->n_choices; i++) waiting += j->choices[i].state == CHOICE_WAITING;
+  return j->embed && waiting ? 1 : waiting;
+}
+
 // ---- jobs that end ----
 
 static void free_place(engine *e, choice *c) {
   for (uint32_t i = 0; i < e->n_slots; i++) {
     if (e->slots[i] != c) continue;
     e->slots[i] = NULL;
+    // Nobody goes on with a text that became a vector: what the cache has for others stays there instead.
+    if (c->job->embed) setun_context_truncate(e->context, c->sequence, 0, NULL);
     setun_context_drop(e->context, c->sequence, NULL);
     c->sequence = -1;
   }
@@ -45,7 +54,7 @@ static void free_place(engine *e, choice *c) {
 
 // Takes the job out of the list, and its choices from their places.
 static void take_out(engine *e, job *j) {
-  size_t waiting = 0;
+  size_t waiting = weight_of(j);
   for (job **at = &e->jobs; *at; at = &(*at)->next) {
     if (*at != j) continue;
     *at = j->next;
@@ -53,10 +62,7 @@ static void take_out(engine *e, job *j) {
   }
   e->last = &e->jobs;
   while (*e->last) e->last = &(*e->last)->next;
-  for (size_t i = 0; i < j->n_choices; i++) {
-    waiting += j->choices[i].state == CHOICE_WAITING;
-    free_place(e, &j->choices[i]);
-  }
+  for (size_t i = 0; i < j->n_choices; i++) free_place(e, &j->choices[i]);
   pthread_mutex_lock(&e->lock);
   e->waiting -= waiting;
   pthread_mutex_unlock(&e->lock);
@@ -127,7 +133,9 @@ static setun_status take_sequence(engine *e, choice *c, setun_error *error) {
   const choice *first = &j->choices[(size_t)c->prompt * (size_t)j->g.n];
   uint32_t position = 0;
   setun_status s;
-  if (c != first && first->sequence >= 0 && !text->logprobs) {
+  if (j->embed) {
+    s = setun_context_add(e->context, &c->sequence, error);
+  } else if (c != first && first->sequence >= 0 && !text->logprobs) {
     position = (uint32_t)text->n - 1;
     s = setun_context_fork(e->context, first->sequence, &c->sequence, error);
     if (s == SETUN_OK) s = setun_context_truncate(e->context, c->sequence, position, error);
@@ -149,15 +157,17 @@ static void admit(engine *e) {
     setun_error error;
     problem p = {0};
     if (e->slots[i] || !(c = next_choice(e))) continue;
+    size_t before = weight_of(c->job);
+    c->state = CHOICE_PROMPT;
     pthread_mutex_lock(&e->lock);
-    e->waiting--;
+    e->waiting -= before - weight_of(c->job);
     e->state.running++;
     pthread_mutex_unlock(&e->lock);
-    c->state = CHOICE_PROMPT;
     c->began = now_seconds();
     e->slots[i] = c;
     setun_status s = take_sequence(e, c, &error);
-    bool fine = s == SETUN_OK ? choice_open(c, &p) : fail(&p, 500, "server_error", NULL, "%s", error.message);
+    bool fine =
+        s == SETUN_OK ? c->job->embed || choice_open(c, &p) : fail(&p, 500, "server_error", NULL, "%s", error.message);
     if (!fine)
       end_job(e, c->job, &p);
     else if (c->job->g.stream && c->job->g.progress)
@@ -186,7 +196,10 @@ static size_t plan_pass(engine *e) {
       const prompt *text = &c->job->prompts[c->prompt];
       size_t left = text->n - c->done, share = (budget + prompts - 1) / prompts;
       entry.n = left < share ? left : share;
-      if (text->logprobs) {
+      if (c->job->embed) {
+        entry.logits = SETUN_LOGITS_POOL;
+        if (e->server->embeddings.bidirectional) entry.n = left;
+      } else if (text->logprobs) {
         if (entry.n > rows + 1) entry.n = rows + 1;
         rows -= entry.n - 1;
         entry.logits = SETUN_LOGITS_ALL;
@@ -214,7 +227,10 @@ static bool go_on(double fraction, void *user) {
 
 static void end_choice(engine *e, choice *c) {
   job *j = c->job;
-  choice_finish(c);
+  if (j->embed)
+    c->state = CHOICE_ENDED;
+  else
+    choice_finish(c);
   free_place(e, c);
   if (j->g.stream && j->format->end) j->format->end(j, c);
   pthread_mutex_lock(&e->lock);
@@ -242,7 +258,11 @@ static void take_result(engine *e, size_t entry) {
     }
     if (c->done == text->n) c->state = CHOICE_TEXT;
   }
-  if (fine && c->state == CHOICE_TEXT) fine = choice_draw(c, setun_context_logits(e->context, entry, last), &p);
+  if (c->job->embed) {
+    fine = c->state != CHOICE_TEXT || choice_embed(c, e->context, &p);
+  } else if (fine && c->state == CHOICE_TEXT) {
+    fine = choice_draw(c, setun_context_logits(e->context, entry, last), &p);
+  }
   if (!fine)
     end_job(e, c->job, &p);
   else if (c->end)
@@ -257,7 +277,7 @@ static void count_pass(engine *e, size_t n, double seconds) {
     const choice *c = e->slots[e->owners[i]];
     if (!c) continue;
     if (c->state == CHOICE_PROMPT) tokens += e->entries[i].n, prompts++;
-    drawn += c->state == CHOICE_TEXT || c->done + e->entries[i].n == c->job->prompts[c->prompt].n;
+    drawn += !c->job->embed && (c->state == CHOICE_TEXT || c->done + e->entries[i].n == c->job->prompts[c->prompt].n);
   }
   pthread_mutex_lock(&e->lock);
   e->state.passes++;
@@ -357,7 +377,7 @@ bool engine_add(engine *e, job *j, problem *p) {
   pthread_mutex_lock(&e->lock);
   // One request is taken whatever it asks for, where nobody else waits.
   size_t running = e->state.running, places = e->n_slots - running;
-  room = e->waiting + j->n_choices <= e->server->options.queue_limit + places || (!e->waiting && !running);
+  room = e->waiting + weight_of(j) <= e->server->options.queue_limit + places || (!e->waiting && !running);
   if (atomic_load(&e->stop) || e->drain) {
     unavailable(p, "the server is shutting down");
   } else if (!room) {
@@ -366,7 +386,7 @@ bool engine_add(engine *e, job *j, problem *p) {
   } else {
     if (j->g.stream) exchange_stream(j->x);
     if (j->g.stream && j->format->begin) j->format->begin(j);
-    e->waiting += j->n_choices;
+    e->waiting += weight_of(j);
     j->next = NULL;
     *e->inbox_last = j;
     e->inbox_last = &j->next;
@@ -401,7 +421,9 @@ setun_status engine_new(server *s, const setun_context_params *params, engine **
   pthread_cond_init(&e->some, NULL);
   setun_status status = setun_context_new(s->model, params, &e->context, error);
   if (status == SETUN_OK) status = setun_context_get_info(e->context, &info, error);
-  s->n_ctx = info.n_ctx;
+  s->n_ctx = s->n_embed = info.n_ctx;
+  if (s->embeddings.n_ctx < s->n_embed) s->n_embed = s->embeddings.n_ctx;
+  if (s->embeddings.bidirectional && info.n_batch < s->n_embed) s->n_embed = info.n_batch;
   s->n_slots = e->n_slots = e->state.n_slots = info.n_seq_max;
   e->n_batch = info.n_batch;
   e->n_logits = info.n_logits;

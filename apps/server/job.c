@@ -37,6 +37,7 @@ void job_free(job *j) {
     free(c->ids);
     free(c->entries);
     free(c->tops);
+    free(c->vector);
   }
   for (size_t i = 0; i < j->n_prompts; i++) free(j->prompts[i].ids);
   free(j->prompts);
@@ -82,12 +83,17 @@ setun_token *prompt_tokens_of(const server *s, const char *text, size_t length, 
 }
 
 static bool check_prompt(const job *j, const prompt *one, problem *p) {
-  uint32_t n_ctx = j->server->n_ctx;
+  const server *s = j->server;
+  uint32_t n_ctx = j->embed ? s->n_embed : s->n_ctx;
   if (!one->n) return invalid(p, "prompt", "the prompt is empty, and the model has no token that begins a text");
-  if (one->n < n_ctx) return true;
+  if (!j->embed && s->embeddings.bidirectional) {
+    return invalid(p, "model", "the model makes vectors of texts and no text: see /v1/embeddings");
+  }
+  if (one->n < n_ctx || (j->embed && one->n == n_ctx)) return true;
   fail(p, MHD_HTTP_BAD_REQUEST, "exceed_context_size_error", NULL,
-       "the prompt (%zu tokens) exceeds the available context size (%u tokens, one of them for the answer)", one->n,
-       (unsigned)n_ctx);
+       j->embed ? "the input (%zu tokens) exceeds the %u tokens that a text may have"
+                : "the prompt (%zu tokens) exceeds the available context size (%u tokens, one of them for the answer)",
+       one->n, (unsigned)n_ctx);
   p->code = "context_length_exceeded";
   p->n_prompt_tokens = (int64_t)one->n;
   p->n_ctx = n_ctx;

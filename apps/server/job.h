@@ -1,5 +1,5 @@
-// A request for text: its prompts, and the choices (OpenAI's word for answers) that are made of them. A worker makes
-// the job and submits it; from then on it is the engine's, which frees it.
+// A request for text, or for vectors: its prompts, and the choices (OpenAI's word for answers) that are made of them. A
+// worker makes the job and submits it; from then on it is the engine's, which frees it.
 #ifndef SETUN_SERVER_JOB_H
 #define SETUN_SERVER_JOB_H
 
@@ -66,8 +66,15 @@ struct choice {
   token_entry *entries;
   setun_logprob *tops; // [n_entries][top]
   size_t n_entries, entries_capacity;
+  float *vector;                 // of a job that embeds
   double began, prompted, ended; // seconds: it got a place, its first token was drawn, its last
 };
+
+// How vectors are asked for.
+typedef struct embedding_request {
+  setun_embedding_params params;
+  bool base64, nested; // nested: each in a list of its own
+} embedding_request;
 
 // How an endpoint writes what its jobs make. All run on the engine's thread, but for `begin`.
 typedef struct job_format {
@@ -91,6 +98,8 @@ struct job {
   bool chat;              // answers are told apart by channels, as `rendering` says
   bool bare_ends;         // tokens that end a text have entries
   bool echo;              // the prompt is part of the text
+  bool embed;             // no text is made: each prompt becomes a vector
+  embedding_request embedding;
   setun_rendering *rendering;
   bool keep_asked;
   st_json *asked; // with keep_asked: the request's body, for members that a reply repeats
@@ -123,6 +132,8 @@ void choice_close(choice *c);
 bool choice_take_prompt(choice *c, size_t at, const float *logits, problem *p);
 // Draws a token. Sets `end` where the text ends with it, else `next`.
 bool choice_draw(choice *c, const float *logits, problem *p);
+// Takes the vector of a prompt that is computed, and ends.
+bool choice_embed(choice *c, setun_context *context, problem *p);
 void choice_finish(choice *c);
 // Ends the job, whose choices have no places any more: with its reply, or with a problem. Frees it.
 void job_finish(job *j);

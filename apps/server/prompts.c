@@ -34,7 +34,7 @@ static bool add_id(job *j, const st_json *v, const char *key, ids *list, problem
 
 static bool add_string(job *j, const st_json *v, ids *list, problem *p) {
   size_t n = 0;
-  int flags = SETUN_TOKENIZE_SPECIAL | (list->n ? 0 : SETUN_TOKENIZE_BOS);
+  int flags = SETUN_TOKENIZE_SPECIAL | (list->n ? 0 : SETUN_TOKENIZE_BOS) | (j->embed ? SETUN_TOKENIZE_EOS : 0);
   setun_token *more = prompt_tokens_of(j->server, st_json_string(v), st_json_length(v), flags, &n, p);
   bool fine = more && reserve(list, n, p);
   if (fine && n) memcpy(list->data + list->n, more, n * sizeof *more);

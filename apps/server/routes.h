@@ -12,6 +12,7 @@ enum {
 };
 
 struct field; // of params.h; each endpoint's tables are in its own file
+extern const struct field *const embedding_tables[], *const llama_embedding_tables[];
 extern const struct field *const chat_tables[],
     *const completion_tables[], *const llama_tables[], *const infill_tables[], *const tokenize_tables[],
                                                                                    *const detokenize_tables[],
@@ -47,6 +48,9 @@ void handle_chat(server *s, exchange *x);
 void handle_chat_count(server *s, exchange *x);
 // completions.c
 void handle_completions(server *s, exchange *x);
+// embeddings.c
+void handle_embeddings(server *s, exchange *x);
+void handle_llama_embedding(server *s, exchange *x);
 // responses.c
 void handle_responses(server *s, exchange *x);
 // anthropic.c

@@ -57,6 +57,9 @@ setun_status server_serve(server *s, const setun_model *model, const setun_conte
   s->sampling = *sampling;
   s->info = (setun_model_info){.size = sizeof s->info};
   setun_status status = setun_model_get_info(model, &s->info, error);
+  s->embeddings = (setun_embedding_info){.size = sizeof s->embeddings};
+  if (status == SETUN_OK) status = setun_model_get_embedding_info(model, &s->embeddings, error);
+  s->pooling = context->pooling == SETUN_POOLING_MODEL ? s->embeddings.pooling : context->pooling;
   if (status == SETUN_OK) status = find_ends(s, error);
   if (status == SETUN_OK) status = engine_new(s, context, &s->engine, error);
   if (status != SETUN_OK) return status;

@@ -29,6 +29,9 @@ struct server {
   setun_token *ends;             // the n_ends tokens that end a text
   size_t n_ends;
   setun_model_info info;
+  setun_embedding_info embeddings;
+  setun_pooling pooling; // of the context; SETUN_POOLING_OFF: there are no embeddings
+  uint32_t n_embed;      // tokens of a text that becomes a vector, at most
   uint32_t n_ctx, n_slots;
 };
 

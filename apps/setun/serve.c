@@ -23,7 +23,7 @@ typedef struct serve_options {
   model_options model;
   compute_options compute;
   sampling_options sampling;
-  const char *host, *key_file, *name, *template_file;
+  const char *host, *key_file, *name, *template_file, *pooling;
   text_list keys, hosts, origins;
   int64_t port, parallel, ctx, queue, prefill_budget, answer_limit;
   uint64_t body_limit;
@@ -54,6 +54,7 @@ static const option rows[] = {
      "answers that may wait for a place; requests beyond them get status 503 (default 256)"},
     {0, "prefill-budget", OPTION_INTEGER, AT(prefill_budget), "N", 1, 65536,
      "tokens of prompts that a pass takes while other answers are being written (default 128)"},
+    POOLING_ROW(serve_options),
     {0, "no-shared-prefix", OPTION_FLAG, AT(no_shared_prefix), NULL, 0, 0,
      "compute every prompt from its beginning: how long that takes then tells nothing about others' prompts"},
     {0, "body-limit", OPTION_SIZE, AT(body_limit), "SIZE", 1024, 0x1p31, "the largest request (default 16M)"},
@@ -157,6 +158,7 @@ static setun_context_params context_of(const serve_options *o) {
   params.threads = session.threads;
   params.kv_keys = session.kv_keys;
   params.kv_values = session.kv_values;
+  params.pooling = pooling_named(o->pooling);
   return params;
 }
 

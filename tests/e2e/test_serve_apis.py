@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
 """`setun serve`: the other APIs: llama.cpp's, Ollama's, OpenAI's responses, Anthropic's messages, and the description of them all."""
+import array
+import base64
 import json
 import os
 import tempfile
 
-from serving import has_server
-from support import TALES, main, setun
-from test_serve_text import PROMPT, TextCase, run_json, run_text
+from serving import ServerCase, has_server
+from support import GOLDEN, TALES, main, setun
+from test_serve_text import PROMPT, TextCase, all_together, run_json, run_text
+
+
+def floats(values):
+    return array.array("f", values)
 
 
 class LlamaTest(TextCase):
@@ -184,11 +190,71 @@ class AnthropicTest(TextCase):
             self.assertEqual(r.json["type"], "error")
 
 
+class EmbeddingsTest(ServerCase):
+    model = os.path.join(GOLDEN, "hf", "bitnet-embed-qwen3-wide")
+    options = ("--parallel", 3, "--queue", 4)
+    texts = ["one", "two and three", "the license " * 30, "4", "and so on", "of the work"]
+
+    def vectors(self, *args):
+        return json.loads(setun("embed", self.model, "--json", *args).stdout)
+
+    def ask(self, path="/v1/embeddings", **body):
+        return self.server.post(path, {"model": "x", **body})
+
+    def test_inputs_in_their_forms(self):
+        want = self.vectors(*self.texts)
+        r = self.ask(input=self.texts, user="me", encoding_format=None).json
+        self.assertEqual((r["object"], r["model"]), ("list", "bitnet-embed-qwen3-wide"))
+        self.assertEqual([(d["object"], d["index"]) for d in r["data"]], [("embedding", i) for i in range(6)])
+        self.assertEqual([floats(d["embedding"]) for d in r["data"]], [floats(v) for v in want])
+        ids = [json.loads(setun("tokenize", self.model, "--ids", "-p", text).stdout) + [2] for text in self.texts]
+        self.assertEqual(r["usage"], {"prompt_tokens": sum(map(len, ids)), "total_tokens": sum(map(len, ids))})
+        self.assertEqual(self.ask(input=ids).json["data"], r["data"])
+        self.assertEqual(self.ask(input=ids[1]).json["data"][0]["embedding"], r["data"][1]["embedding"])
+        self.assertEqual(self.ask(input="one").json["data"], r["data"][:1])
+        packed = self.ask(input=self.texts, encoding_format="base64").json["data"]
+        self.assertEqual([array.array("f", base64.b64decode(d["embedding"])) for d in packed], [floats(v) for v in want])
+
+    def test_llama(self):
+        want = [floats(v) for v in self.vectors(*self.texts[:2])]
+        for path, key in (("/embedding", "content"), ("/embeddings", "input")):
+            r = self.ask(path, **{key: self.texts[:2]}).json
+            self.assertEqual([(d["index"], [floats(v) for v in d["embedding"]]) for d in r], [(0, want[:1]), (1, want[1:])])
+        raw = self.ask("/embedding", content="one", embd_normalize=-1).json[0]["embedding"][0]
+        self.assertEqual(floats(raw), floats(self.vectors("one", "--no-normalize")[0]))
+        self.refused(self.ask("/embedding", content="one", embd_normalize=1), 400, "embd_normalize")
+
+    def test_refusals(self):
+        self.refused(self.ask(), 400, "input")
+        for bad in ([], 1, {}, [[]], [["a", None]], [[320]], [-1], [1e300]):
+            self.refused(self.ask(input=bad), 400)
+        self.refused(self.ask(input="a", encoding_format="hex"), 400, "encoding_format", "hex")
+        for bad in (0, 129, 64, 1.5, "8", 2**40):
+            self.refused(self.ask(input="a", dimensions=bad), 400, "dimensions")
+        self.assertEqual(len(self.ask(input="a", dimensions=128).json["data"][0]["embedding"]), 128)
+        r = self.ask(input=["a", "x " * 600])
+        self.refused(r, 400, "512 tokens")
+        self.assertEqual(r.error["type"], "exceed_context_size_error")
+
+    def test_beside_texts(self):
+        """Vectors and texts are computed in the same passes, and neither changes the other; many texts are one in the queue."""
+        want = [floats(v) for v in self.vectors(*self.texts)]
+        text = {"prompt": "The", "max_tokens": 40, "temperature": 0}
+        alone = self.server.post("/v1/completions", text).json["choices"][0]["text"]
+        calls = [lambda: self.ask(input=self.texts * 8), lambda: self.server.post("/v1/completions", text)] * 2
+        for i, r in enumerate(all_together(calls)):
+            self.assertEqual(r.status, 200, r.body)
+            if i % 2:
+                self.assertEqual(r.json["choices"][0]["text"], alone)
+            else:
+                self.assertEqual([floats(d["embedding"]) for d in r.json["data"]], want * 8)
+
+
 class DescriptionTest(TextCase):
     def test_openapi(self):
         d = self.server.get("/openapi.json").json
         self.assertEqual(d["openapi"], "3.1.0")
-        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/completion", "/health", "/v1/models/{name}"):
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages", "/completion", "/health", "/v1/models/{name}"):
             self.assertIn(path, d["paths"])
         fields = d["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
         self.assertEqual((fields["temperature"]["minimum"], fields["top_p"]["maximum"]), (0, 1))

@@ -2,6 +2,8 @@
 """`setun serve`: clients that others wrote, unmodified: the Python packages openai and anthropic, and lm-eval, whose scores must be
 those of `setun perplexity` and of greedy runs. Skipped where a package is not installed (pip install openai anthropic
 "lm-eval[api]")."""
+import array
+import base64
 import json
 import math
 import os
@@ -87,6 +89,21 @@ class OpenaiTest(TextCase):
         self.assertEqual("".join(c.choices[0].text for c in chunks), want)
         r = client.completions.create(model="x", prompt=PROMPT, max_tokens=2, temperature=0, echo=True, logprobs=2)
         self.assertEqual(len(r.choices[0].logprobs.token_logprobs), 7)
+
+    def test_embeddings(self):
+        """The client asks for base64 unless told."""
+        texts = ["one", "two and three"]
+        want = [array.array("f", v).tolist() for v in json.loads(setun("embed", TALES, *texts).stdout)]
+        for options in ({}, {"encoding_format": "float"}, {"encoding_format": "base64"}):
+            r = self.client().embeddings.create(model="x", input=texts, **options)
+            vectors = [d.embedding for d in r.data]
+            if options.get("encoding_format") == "base64":
+                vectors = [array.array("f", base64.b64decode(v)).tolist() if isinstance(v, str) else v for v in vectors]
+            self.assertEqual([array.array("f", v).tolist() for v in vectors], want)
+        self.assertEqual(r.usage.prompt_tokens, r.usage.total_tokens)
+        with self.assertRaises(openai.BadRequestError) as e:
+            self.client().embeddings.create(model="x", input=texts, dimensions=16)
+        self.assertEqual(e.exception.param, "dimensions")
 
     def test_responses(self):
         want = run_text("-n", 12, "--temp", 0, prompt=PROMPT + " ")

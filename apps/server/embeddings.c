@@ -1,0 +1,161 @@
+// /v1/embeddings, as OpenAI has it, and /embedding of llama.cpp: texts to vectors.
+#include "prompts.h"
+#include "routes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define INPUTS                                                                                                         \
+  "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"          \
+  "\"string\",\"minLength\":1}}]}"
+static const field embedding_only[] = {
+    {"input", FIELD_OTHER, 0, 0, 0, "a text or token ids, or several of these", INPUTS},
+    {"encoding_format", FIELD_OTHER, 0, 0, 0, "how vectors are written (default float)",
+     "{\"enum\":[\"float\",\"base64\"]}"},
+    {"dimensions", FIELD_OTHER, 0, 0, 0, "the first so many numbers of each vector, of models that allow it",
+     "{\"type\":\"integer\",\"minimum\":1}"},
+    {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
+};
+static const field llama_only[] = {
+    {"content", FIELD_OTHER, 0, 0, 0, "a text or token ids, or several of these; also as input", INPUTS},
+    {"embd_normalize", FIELD_OTHER, 0, 0, 0, "2: vectors have length 1 (the default); -1: they are not divided",
+     "{\"enum\":[2,-1]}"},
+    {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
+};
+const field *const embedding_tables[] = {embedding_only, NULL};
+const field *const llama_embedding_tables[] = {llama_only, NULL};
+
+// ---- the reply ----
+
+// Padded base64 (RFC 4648, section 4) of little-endian float32.
+static st_json base64_value(st_json *root, const float *x, uint32_t n) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  st_buffer text = {0};
+  size_t length = (size_t)n * sizeof *x;
+  const unsigned char *bytes = (const unsigned char *)x;
+  bool fine = true;
+  for (size_t i = 0; i < length && fine; i += 3) {
+    size_t left = length - i;
+    uint32_t bits =
+        (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) | (left > 2 ? bytes[i + 2] : 0);
+    const char group[4] = {digits[bits >> 18], digits[bits >> 12 & 63], left > 1 ? digits[bits >> 6 & 63] : '=',
+                           left > 2 ? digits[bits & 63] : '='};
+    fine = st_buffer_append(&text, group, sizeof group);
+  }
+  st_json value = bytes_value(root, text.data ? text.data : "", text.length);
+  st_buffer_free(&text);
+  return value;
+}
+
+static st_json vector_value(st_json *root, const choice *c) {
+  const embedding_request *e = &c->job->embedding;
+  uint32_t n = e->params.n_dimensions ? e->params.n_dimensions : c->job->server->embeddings.n_dimensions;
+  st_json list = st_json_make_array(), nested = st_json_make_array();
+  if (e->base64) return base64_value(root, c->vector, n);
+  for (uint32_t i = 0; i < n; i++) push(root, &list, real_value(root, (double)c->vector[i]));
+  if (!e->nested) return list;
+  push(root, &nested, list);
+  return nested;
+}
+
+static st_json data_value(st_json *root, const job *j) {
+  st_json data = st_json_make_array();
+  for (size_t i = 0; i < j->n_choices; i++) {
+    st_json one = st_json_make_object();
+    if (!j->embedding.nested) put_text(root, &one, "object", "embedding");
+    put_integer(root, &one, "index", (int64_t)i);
+    put(root, &one, "embedding", root ? vector_value(root, &j->choices[i]) : st_json_make_null());
+    push(root, &data, one);
+  }
+  return data;
+}
+
+static void finish(job *j) {
+  st_json *root = st_json_new();
+  st_json data = data_value(root, j), counts = st_json_make_object();
+  int64_t tokens = (int64_t)job_usage(j).prompt;
+  put_text(root, root, "object", "list");
+  put(root, root, "data", data);
+  put_text(root, root, "model", j->server->options.model_name);
+  put_integer(root, &counts, "prompt_tokens", tokens);
+  put_integer(root, &counts, "total_tokens", tokens);
+  put(root, root, "usage", counts);
+  reply_json(j->x, root);
+}
+
+// A list alone, each vector in a list of its own.
+static void finish_llama(job *j) {
+  st_json *root = st_json_new();
+  st_json data = data_value(root, j);
+  if (root) *root = data;
+  reply_json(j->x, root);
+}
+
+static const job_format embedding_format = {NULL, NULL, NULL, finish, NULL};
+static const job_format llama_embedding_format = {NULL, NULL, NULL, finish_llama, NULL};
+
+// ---- the request ----
+
+static bool read_format(job *j, const st_json *body, problem *p) {
+  const st_json *v = st_json_get(body, "encoding_format");
+  const char *name = st_json_string(v);
+  j->embedding.base64 = name && !strcmp(name, "base64");
+  if (!v || j->embedding.base64 || (name && !strcmp(name, "float"))) return true;
+  return invalid(p, "encoding_format", "encoding_format: expected float or base64, found %s", name ? name : kind_of(v));
+}
+
+static bool read_dimensions(job *j, const st_json *body, problem *p) {
+  const setun_embedding_info *info = &j->server->embeddings;
+  const st_json *v = st_json_get(body, "dimensions");
+  double x = st_json_number(v);
+  if (!v) return true;
+  if (!st_json_is_number(v) || !(x >= 1 && x <= info->n_dimensions) || x != (double)(uint32_t)x) {
+    return invalid(p, "dimensions", "dimensions: expected an integer from 1 to %u, found %s", info->n_dimensions,
+                   st_json_is_number(v) ? "another number" : kind_of(v));
+  }
+  if (!info->nested && (uint32_t)x != info->n_dimensions) {
+    return invalid(p, "dimensions", "dimensions: expected %u, since the model's vectors cannot be cut, found %u",
+                   info->n_dimensions, (unsigned)x);
+  }
+  j->embedding.params.n_dimensions = (uint32_t)x;
+  return true;
+}
+
+static bool read_normalize(job *j, const st_json *body, problem *p) {
+  static const double length = 2, none = -1; // llama.cpp's other norms are not made
+  const st_json *v = st_json_get(body, "embd_normalize");
+  double x = st_json_number(v);
+  if (v && (!st_json_is_number(v) || (x != length && x != none)))
+    return invalid(p, "embd_normalize", "embd_normalize: expected 2 or -1, found another value");
+  j->embedding.params.raw = v && x == none;
+  return true;
+}
+
+static bool read_common(job *j, const st_json *body, const char *key, problem *p) {
+  const server *s = j->server;
+  if (s->pooling == SETUN_POOLING_OFF) {
+    return fail(p, MHD_HTTP_NOT_IMPLEMENTED, "not_supported_error", NULL,
+                "the model's files say that it does not pool whole texts: start the server with --pooling");
+  }
+  j->embedding.params = setun_embedding_params_default();
+  j->embed = true;
+  return read_format(j, body, p) && read_dimensions(j, body, p) && job_add_prompts(j, st_json_get(body, key), key, p);
+}
+
+static bool read_embedding(job *j, const st_json *body, problem *p) {
+  return read_common(j, body, "input", p);
+}
+
+static bool read_llama_embedding(job *j, const st_json *body, problem *p) {
+  j->embedding.nested = true;
+  const char *key = st_json_get(body, "content") ? "content" : "input";
+  return read_common(j, body, key, p) && read_normalize(j, body, p);
+}
+
+void handle_embeddings(server *s, exchange *x) {
+  start_job(s, x, &embedding_format, "embd-", read_embedding);
+}
+
+void handle_llama_embedding(server *s, exchange *x) {
+  start_job(s, x, &llama_embedding_format, "embd-", read_llama_embedding);
+}
