@@ -55,10 +55,11 @@ class Model:
         values = {name: getattr(info, name) for name, *_ in info._fields_[1:]}
         return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
 
-    def tokenize(self, text: str, *, special: bool = False, bos: bool = False) -> list[int]:
-        """Ids. `special`: control tokens are recognized; `bos`: begin with BOS where the model's texts do."""
+    def tokenize(self, text: str, *, special: bool = False, bos: bool = False, eos: bool = False) -> list[int]:
+        """Ids. `special`: control tokens are recognized; `bos`, `eos`: begin with BOS and end with EOS where the model's
+        whole texts do."""
         data = text.encode()
-        return listed("tokenize", self._handle, data, len(data), special * 1 + bos * 2)
+        return listed("tokenize", self._handle, data, len(data), special * 1 + bos * 2 + eos * 8)
 
     def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
         """Text. `special`: control tokens are shown."""
@@ -67,6 +68,52 @@ class Model:
         text = ctypes.create_string_buffer(max(length.value, 1))
         call("detokenize", self._handle, given, len(ids), int(special), text, length.value, byref(length))
         return text.raw[:length.value].decode()
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """What the model's files would have put before texts that become vectors, by the use that is made of them."""
+        info, found = self._embedding_info(), {}
+        for i in range(info.n_prompts):
+            name, text = c_char_p(), c_char_p()
+            call("model_get_prompt", self._handle, i, byref(name), byref(text))
+            found[(name.value or b"").decode()] = (text.value or b"").decode()
+        return found
+
+    def _embedding_info(self) -> Any:
+        info = _library.EmbeddingInfo(size=ctypes.sizeof(_library.EmbeddingInfo))
+        call("model_get_embedding_info", self._handle, byref(info))
+        return info
+
+    def embed(self, texts: str | Sequence[str | Sequence[int]], *, pooling: str | None = None, prompt: str | None = None,
+              normalize: bool = True, dimensions: int = 0, threads: int = 0, parallel: int = 8) -> numpy.ndarray:
+        """The vectors of texts (or of lists of ids, taken as they are), [n, dimensions] float32, of length 1 unless
+        `normalize` is False; of one text alone [dimensions]. `pooling`: mean, cls or last, None: the model's own;
+        `prompt`: the name of one of `prompts`, None: the model's choice, "": none; `parallel`: texts computed together."""
+        import numpy
+        alone, info = isinstance(texts, str), self._embedding_info()
+        name = prompt if prompt is not None else (info.prompt or b"").decode()
+        if name and name not in self.prompts:
+            raise SetunError("argument", f"prompt: expected one of {', '.join(self.prompts)}, found {name}")
+        before = self.prompts[name] if name else ""
+        ids = [self.tokenize(before + t, bos=True, eos=True) if isinstance(t, str) else list(t)
+               for t in ([texts] if isinstance(texts, str) else texts)]
+        vectors = numpy.empty((len(ids), dimensions or info.n_dimensions), numpy.float32)
+        given = params(_library.ContextParams, "context")
+        longest = max((len(i) for i in ids), default=0)
+        given.n_ctx, given.n_seq_max = max(1, min(longest, info.n_ctx)), max(1, min(parallel, len(ids)))
+        given.n_cache = given.n_ctx + 512 + 64 * given.n_seq_max
+        given.n_logits, given.threads, given.pooling = 1, threads, _library.pooling(pooling)
+        how = params(_library.EmbeddingParams, "embedding")
+        how.raw, how.n_dimensions = not normalize, dimensions
+        arrays = [(c_int32 * len(i))(*i) for i in ids]
+        rows = (_library.EmbeddingInput * len(ids))(
+            *(_library.EmbeddingInput(ctypes.cast(a, ctypes.POINTER(c_int32)), len(a)) for a in arrays))
+        context = make("context_new", self._handle, byref(given))
+        try:
+            call("context_embed", context, rows, len(ids), byref(how), vectors.ctypes.data_as(ctypes.POINTER(ctypes.c_float)))
+        finally:
+            lib.setun_context_free(context)
+        return vectors[0] if alone else vectors
 
     def session(self, *, n_ctx: int = 0, threads: int = 0, kv: str = "f16") -> Session:
         """An empty session. n_ctx 0: the model's trained length, at most 4096. `kv`: the format of the KV cache."""
@@ -155,8 +202,6 @@ class Session:
         given.on_hidden = _library.HIDDEN(take)
         call("session_eval", self._handle, (c_int32 * len(ids))(*ids), len(ids), byref(given))
         return found
-
-    # Embeddings of texts stand here when setun.h has a function for them; until then `hidden` gives the states to pool.
 
     @property
     def logits(self) -> numpy.ndarray:

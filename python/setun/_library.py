@@ -1,4 +1,6 @@
 """The shared library: its structs (as in setun.h, each begins with `size`), its functions, its errors."""
+from __future__ import annotations
+
 import ctypes
 import ctypes.util
 import glob
@@ -40,6 +42,25 @@ class ModelParams(ctypes.Structure):
 class SessionParams(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("n_ctx", c_uint32), ("n_batch", c_uint32), ("threads", c_int), ("kv_keys", c_int),
                 ("kv_values", c_int)]
+
+
+class ContextParams(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("n_ctx", c_uint32), ("n_seq_max", c_uint32), ("n_cache", c_uint64), ("n_batch", c_uint32),
+                ("n_logits", c_uint32), ("threads", c_int), ("kv_keys", c_int), ("kv_values", c_int), ("window", c_uint32),
+                ("sinks", c_uint32), ("pooling", c_int)]
+
+
+class EmbeddingInfo(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("n_dimensions", c_uint32), ("n_ctx", c_uint32), ("n_dense", c_uint32), ("pooling", c_int),
+                ("source", c_char_p), ("bidirectional", c_bool), ("nested", c_bool), ("n_prompts", c_size_t), ("prompt", c_char_p)]
+
+
+class EmbeddingParams(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("raw", c_bool), ("n_dimensions", c_uint32), ("progress", c_void_p), ("user", c_void_p)]
+
+
+class EmbeddingInput(ctypes.Structure):
+    _fields_ = [("ids", POINTER(c_int32)), ("n", c_size_t)]
 
 
 LOGITS = ctypes.CFUNCTYPE(c_bool, c_uint32, POINTER(c_float), c_void_p)
@@ -92,6 +113,12 @@ for _name, _result, _arguments in [
         ("model_get_info", c_int, [c_void_p, POINTER(ModelInfo), POINTER(Error)]),
         ("tokenize", c_int, [c_void_p, c_char_p, c_size_t, c_int, _IDS, c_size_t, POINTER(c_size_t), POINTER(Error)]),
         ("detokenize", c_int, [c_void_p, _IDS, c_size_t, c_int, c_char_p, c_size_t, POINTER(c_size_t), POINTER(Error)]),
+        ("context_params_init", None, [c_void_p, c_size_t]), ("embedding_params_init", None, [c_void_p, c_size_t]),
+        ("context_new", c_int, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(Error)]), ("context_free", None, [c_void_p]),
+        ("pooling_name", c_char_p, [c_int]),
+        ("model_get_embedding_info", c_int, [c_void_p, POINTER(EmbeddingInfo), POINTER(Error)]),
+        ("model_get_prompt", c_int, [c_void_p, c_size_t, POINTER(c_char_p), POINTER(c_char_p), POINTER(Error)]),
+        ("context_embed", c_int, [c_void_p, POINTER(EmbeddingInput), c_size_t, c_void_p, POINTER(c_float), POINTER(Error)]),
         ("adapters_load", c_int, [c_void_p, POINTER(Adapter), c_size_t, POINTER(c_void_p), POINTER(Error)]),
         ("adapters_free", None, [c_void_p]),
         ("session_use_adapters", c_int, [c_void_p, c_void_p, c_float, POINTER(Error)]),
@@ -137,6 +164,16 @@ def kv_type(name: str) -> int:
     if name not in names:
         raise SetunError("argument", f"kv: expected one of {', '.join(names)}, found {name}")
     return names.index(name)
+
+
+def pooling(name: str | None) -> int:
+    """A setun_pooling by its name; None: the model's own."""
+    for value in range(2, 5):  # SETUN_POOLING_MEAN and on
+        if name == lib.setun_pooling_name(value).decode():
+            return value
+    if name is not None:
+        raise SetunError("argument", f"pooling: expected mean, cls or last, found {name}")
+    return 1
 
 
 def params(kind: Any, name: str) -> Any:

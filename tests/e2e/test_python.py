@@ -54,6 +54,22 @@ class PythonTest(Case):
             self.assertEqual(self.model.tokenize(prompt["text"], bos=True), prompt["ids"])
             self.assertEqual(self.model.detokenize(prompt["ids"]), prompt["text"])
 
+    @unittest.skipIf(NO_NUMPY, "NumPy is not installed")
+    def test_embed_is_what_the_command_gives(self):
+        path = os.path.join(GOLDEN, "hf", "bitnet-embed-qwen3-wide")
+        model, texts = setun.Model(path), ["one", "two and three", "four"]
+        vectors = model.embed(texts)
+        self.assertEqual((vectors.shape, str(vectors.dtype)), ((3, 128), "float32"))
+        self.assertEqual(vectors.tobytes(), self.good("embed", path, "--raw", *texts))
+        self.assertEqual(model.embed("four").tobytes(), vectors[2].tobytes())
+        self.assertEqual(model.embed([model.tokenize("one", bos=True, eos=True)]).tobytes(), vectors[:1].tobytes())
+        mean = model.embed(texts, pooling="mean", normalize=False)
+        self.assertEqual(mean.tobytes(), self.good("embed", path, "--raw", "--pooling", "mean", "--no-normalize", *texts))
+        self.assertEqual(model.embed([]).shape, (0, 128))
+        for options, word in (({"pooling": "max"}, "pooling"), ({"prompt": "query"}, "prompt"), ({"dimensions": 7}, "n_dimensions")):
+            with self.assertRaisesRegex(setun.SetunError, word):
+                model.embed(texts, **options)
+
     def test_generate_is_what_the_command_prints(self):
         for options, args in (({"temperature": 0}, ["--temp", "0"]), ({"seed": 7}, ["--seed", "7"])):
             pieces = list(self.model.generate("Once upon a time", max_tokens=40, **options))
