@@ -90,7 +90,7 @@ SETUN_API setun_status setun_file_zeros(const setun_file *file, size_t index, se
 typedef struct setun_convert_params {
   size_t size; /* of this struct */
   /* The layout of the ternary weights: "t2", "t5", "t16", "i2_s", "i2_s-arm", "i2_s-x4", "tq1_0", "tq2_0", "q2_0",
-   * "q2_0-128", "pq2_0", "ptq1_0", "iq1_bn", "iq2_bn" in a GGUF file; "hf-u8", "hf-u8-div" in a directory; "f32",
+   * "q2_0-128", "pq2_0", "ptq1_0", "iq1_bn", "iq2_bn", "stq1_0" in a GGUF file; "hf-u8", "hf-u8-div" in a directory; "f32",
    * "f16", "bf16" in both, which quantized weights become too, where every value is exact in them, and the matrices of
    * a model that has floats alone. */
   const char *to;

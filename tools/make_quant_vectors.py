@@ -251,6 +251,41 @@ def bad_bytes(name, w, raw, make, scales):
     return np.array(bad, np.int64)
 
 
+# The 32 patterns of Sherry, by their index: four 2-bit codes each, the first in the lowest bits.
+SHERRY = bytes.fromhex("A9892909A68626069A921A126A624A42" "012181A1042484A41018909840486068")
+
+
+def stq1_0(w, s):
+    def block(v, d):
+        nibbles, signs = np.zeros(32, np.uint8), np.zeros(8, np.uint8)
+        for g in range(64):
+            four = [int(v[64 * (g // 16) + g % 16 + 16 * p]) for p in range(4)]
+            index = SHERRY.index(sum((t + 1) << 2 * p for p, t in enumerate(four)))
+            nibbles[g // 2] |= (index & 15) << 4 * (g % 2)
+            signs[g // 8] |= (index >> 4) << g % 8
+        return np.concatenate([nibbles, signs, half(d)])
+    return blocks_of(w, s, 256, block)
+
+
+def sherry(out):
+    """Cases in which each four have exactly one zero; draws of its own, so that the vectors before and behind stay."""
+    draw = np.random.default_rng(43)
+    for name, n, k in (("sherry_k256_n1", 1, 256), ("sherry_k512_n17", 17, 512), ("sherry_k1280_n8", 8, 1280)):
+        w = np.zeros((n, k), np.int8)
+        for r in range(n):
+            for g in range(k // 4):
+                pattern = SHERRY[g % 32] if not r else SHERRY[int(draw.integers(32))]
+                for p in range(4):
+                    w[r, g // 16 * 64 + g % 16 + 16 * p] = (pattern >> 2 * p & 3) - 1
+        x = draw.integers(-127, 128, k).astype(np.int8)
+        products = w.astype(np.int64) * x
+        out[name + ".trits"], out[name + ".x"], out[name + ".dot"] = w, x, products.sum(1)
+        out[name + ".dot256"] = products.reshape(n, -1, 256).sum(2)
+        scales = np.exp(draw.normal(-3, 2, (n, k // 256))).astype(np.float16).astype(np.float32)
+        for layout in ("stq1_0", "stq1_0-42"):
+            out[f"{layout}.{name}.scales"], out[f"{layout}.{name}.bytes"] = scales, stq1_0(w, scales)
+
+
 def ternary():
     out = {}
     cases = {}
@@ -306,6 +341,7 @@ def ternary():
     for layout, size in (("q2_0", 64), ("q2_0-128", 128), ("pq2_0", 128)):
         scales = np.exp(rng.normal(-3, 2, (3, 256 // size))).astype(np.float16).astype(np.float32)
         out[f"{layout}.two.scales"], out[f"{layout}.two.bytes"] = scales, LAYOUTS[layout][0](w, scales)
+    sherry(out)
     save("ternary.safetensors", out)
 
 
@@ -324,6 +360,19 @@ def e5m2(b):
     if e == 31:
         return float("nan") if m else sign * float("inf")
     return sign * (2.0 ** (e - 15) * (1 + m / 4) if e else 2.0 ** -14 * m / 4)
+
+
+def seq(out):
+    """Q2_0C; draws of its own, so that the vectors before stay."""
+    draw = np.random.default_rng(40)
+    codes, scales = draw.integers(0, 4, (3, 2, 512)), np.exp(draw.normal(-3, 2, (3, 2))).astype(np.float16)
+    raw = []
+    for row in range(3):
+        for block in range(2):
+            packed = [sum(int(c) << 2 * i for i, c in enumerate(codes[row, block, at:at + 4])) for at in range(0, 512, 4)]
+            raw += [half(scales[row, block]), np.array(packed, np.uint8)]
+    out["q2_0c.bytes"] = np.concatenate(raw)
+    out["q2_0c.values"] = (np.array([-3, -1, 1, 3], np.float32)[codes] * scales.astype(np.float32)[..., None]).reshape(3, 1024)
 
 
 def values():
@@ -355,6 +404,7 @@ def values():
     inverse = np.float32(1) / max(mean, np.float32(1e-5))
     out["absmean.weights"], out["absmean.mean"] = w, np.array([mean], np.float32)
     out["absmean.trits"] = np.clip(np.rint(w * inverse), -1, 1).astype(np.int8)
+    seq(out)
     save("values.safetensors", out)
 
 

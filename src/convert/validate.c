@@ -137,6 +137,7 @@ static const char *fitting(const st_item *item, uint64_t group, bool f32, char t
     const st_format *f = st_format_get((st_format_id)id);
     bool fine = group >= item->shape.columns || (f->scales == ST_SCALE_BLOCK && group % f->block == 0);
     if (!st_format_is_ternary(f) || f->gguf_type < 0 || !fine || (f32 && !holds_f32(f))) continue;
+    if (!st_format_holds_all(f)) continue; // which needs trits of its kind, too
     if (st_format_writable(f, item->shape, NULL) != SETUN_OK || n > 160) continue;
     n += (size_t)snprintf(text + n, 200 - n, "%s%s", n ? ", " : "", f->name);
   }
@@ -218,6 +219,20 @@ static bool any_trit(const int8_t *trits, uint64_t n) {
   return false;
 }
 
+// Layouts that hold some trits only.
+static setun_status check_trits(const st_item *item, uint64_t row, uint64_t n, const int8_t *trits, setun_error *err) {
+  for (uint64_t i = 0; i < n; i++) {
+    int64_t at = st_format_check_trits(item->format, item->shape.columns, trits + i * item->shape.columns);
+    if (at < 0) continue;
+    return st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "%s: %s holds exactly one zero in each four weights of a group, which the %u from column %lld of row "
+        "%llu have not",
+        item->name, item->format->name, (unsigned)item->format->block, (long long)at, (unsigned long long)(row + i));
+  }
+  return SETUN_OK;
+}
+
 static setun_status pass_rows(st_conversion *p, st_item *item, trit_pass *t, setun_error *err) {
   uint64_t k = item->shape.columns, per_row = k / t->group;
   for (uint64_t row = 0; row < item->shape.rows; row += t->chunk) {
@@ -229,6 +244,7 @@ static setun_status pass_rows(st_conversion *p, st_item *item, trit_pass *t, set
       return st_fail(err, s, "%.300s; layouts that keep them apart: %s", inner.message,
                      fitting(item, st_source_group(&item->pieces[0]), false, names));
     }
+    if (s == SETUN_OK) s = check_trits(item, row, n, t->trits, err);
     if (s == SETUN_OK) s = check_fit(p, item, row, n, t->scales, per_row, err);
     if (s == SETUN_OK) s = st_conversion_progress(p, n * k, err);
     if (s != SETUN_OK) return s;

@@ -111,12 +111,10 @@ static const type_name names[] = {
 static const st_gguf_rival rivals[] = {
     {36, "IQ4_NL_4_4", "withdrawn from GGUF: use a file in IQ4_NL", 0, 32, 18, {NULL}},
     {39, "TL2 of BitNet forks", NOT_READ_TL2, 0, 0, 0, {NULL}},
-    {40, "Q2_0C (2-bit SEQ of Tencent's fork)", "not read: convert the original checkpoint", 0, 512, 130, {"*"}},
     {40, "Q1_0 of 32 weights (older PrismML forks)", "use a file in Q1_0, type 41", 0, 32, 6, {"*"}},
     {41, "Q1_0 of 32 weights (older PrismML forks)", "use a file of 18 bytes for 128 weights", 0, 32, 6, {"*"}},
     {42, "TL2 of BitNet forks", NOT_READ_TL2, 0, 0, 0, {NULL}},
-    {42, "STQ1_0 (Sherry of Tencent's fork)", "not read: convert the original checkpoint", 0, 256, 42, {"*"}},
-    {43, "STQ1_0 (Sherry of Tencent's fork)", "not read: convert the original checkpoint", 0, 256, 42, {"*"}},
+    {43, "a type of another fork or a newer ggml", "use a file in another type", 0, 0, 0, {NULL}},
     {142,
      "IQ2_TN of older ik_llama.cpp",
      "requantize there to IQ2_BN, or use a file in TQ2_0",

@@ -215,6 +215,10 @@ setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *b
 void st_format_strip_scales(const st_format *format, st_shape shape, const st_strip *strip, const void *data,
                             float *scales);
 // The first half-precision scale of a value format that is infinite or no number, in `bytes` of whole blocks: its byte
+// Ternary formats that hold some trits only (Sherry): whether it is none of these; and the first weight of a row's
+// block that such a format cannot hold, -1: it holds the row.
+bool st_format_holds_all(const st_format *format);
+int64_t st_format_check_trits(const st_format *format, uint64_t columns, const int8_t *row);
 // offset; -1: all are finite, or the format has none.
 int64_t st_format_check_scales(const st_format *format, const void *data, uint64_t bytes);
 // Whether a tensor of that shape may be written: the format is one that Setun writes, and its rows are whole blocks
@@ -225,18 +229,18 @@ st_strip st_format_locate(const st_format *format, st_shape shape, uint64_t row,
 
 // The integers that a block of a value format is made of, for those who multiply with them rather than with floats.
 // What is not in a format is left as it was.
-enum { ST_PARTS_MAX = 256 };
+enum { ST_PARTS_MAX = 512 };
 typedef struct st_block_parts {
   uint16_t d, m;                    // the block's half-precision scale, and that of its minimums
   uint8_t scales[16], minimums[16]; // of sub-blocks: int8 in Q3_K, Q6_K and IQ4_XS; MXFP4: [0] is the E8M0 scale
   uint8_t codes[ST_PARTS_MAX];      // without sign, as stored; int8 in Q8_0
 } st_block_parts;
 
-// Takes a block of quantized values apart (Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4). False: no other format
-// has integers to give.
+// Takes a block of quantized values apart (Q4_0 to Q8_0, Q2_0C, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4). False: no other
+// format has integers to give.
 bool st_format_parts(const st_format *format, const uint8_t *block, st_block_parts *parts);
 
-// What the 16 codes of IQ4_NL and IQ4_XS mean, and twice what those of MXFP4 do.
-extern const int8_t st_iq4_values[16], st_e2m1_doubled[16];
+// What the 16 codes of IQ4_NL and IQ4_XS mean, twice what those of MXFP4 do, and the 4 of Q2_0C.
+extern const int8_t st_iq4_values[16], st_e2m1_doubled[16], st_seq_values[16];
 
 #endif

@@ -90,6 +90,18 @@ void st_rows_pack(const st_format *format, st_shape shape, const st_strip *strip
   }
 }
 
+int64_t st_format_check_trits(const st_format *format, uint64_t columns, const int8_t *row) {
+  const st_ternary_rows *rows = format->ops->rows;
+  for (uint64_t k = 0; rows && rows->holds && k < columns; k += rows->step) {
+    if (!rows->holds(row + k)) return (int64_t)k;
+  }
+  return -1;
+}
+
+bool st_format_holds_all(const st_format *format) {
+  return !format->ops->rows || !format->ops->rows->holds;
+}
+
 static int32_t trit_dot(const int8_t *trits, const int8_t *x, size_t n) {
   int32_t sum = 0;
   for (size_t i = 0; i < n; i++) sum += trits[i] * x[i];

@@ -37,6 +37,7 @@ typedef struct st_ternary_rows {
   void (*unpack)(const uint8_t *step, size_t n, int8_t *trits);
   void (*pack)(const int8_t *trits, size_t n, uint8_t *step); // pads a cut step's last byte with trit 0
   ptrdiff_t (*check)(const uint8_t *step, size_t n);          // offset of the first invalid byte, or -1
+  bool (*holds)(const int8_t *trits);                         // whether a step can be packed; NULL: any can
 } st_ternary_rows;
 
 void st_rows_unpack(const st_format *format, st_shape shape, const st_strip *strip, const void *data, int8_t *trits,

@@ -82,7 +82,7 @@ def public_header(folder):
 
 
 def read_safetensors(path):
-    """Name: (shape, values) for tensors of F32, I32, I64 and U8."""
+    """Name: (shape, values) for tensors of F32, I32, I64, I8 and U8, and F16 as its bits."""
     with open(path, "rb") as file:
         data = file.read()
     length = int.from_bytes(data[:8], "little")
@@ -90,7 +90,7 @@ def read_safetensors(path):
     for name, entry in json.loads(data[8:8 + length]).items():
         if name == "__metadata__":
             continue
-        values = array.array({"F32": "f", "I32": "i", "I64": "q", "U8": "B"}[entry["dtype"]])
+        values = array.array({"F32": "f", "I32": "i", "I64": "q", "U8": "B", "I8": "b", "F16": "H"}[entry["dtype"]])
         begin, end = entry["data_offsets"]
         values.frombytes(data[8 + length + begin:8 + length + end])
         assert len(values) == math.prod(entry["shape"]), name
