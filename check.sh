@@ -68,6 +68,7 @@ if [ "$full" = yes ]; then
   tools/coverage.py build-coverage
 fi
 
+[ "$full" = yes ] || seconds=5 # the randomized checks have run under sanitizers, with the same seed
 build release
 if [ "$full" = yes ]; then
   may_skip python3 tools/check_published.py build build-models/published
