@@ -202,8 +202,8 @@ typedef struct st_delta_args {
 } st_delta_args;
 
 // Functions marked "optional" may be NULL in the object that a backend defines; host.h has what then takes their place,
-// and what the backend's objects begin with where one is missing. Those of the cache are left out together, or none is.
-// What the registry gives has all of them.
+// and what the backend's objects begin with where one is missing. Those of the cache are left out together, or none is,
+// and likewise those of the states. What the registry gives has all of them.
 struct st_backend {
   const char *name;
 
