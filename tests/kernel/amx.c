@@ -90,8 +90,8 @@ static void check_tiles(const st_kernels *k, const st_kernels *reference, st_for
 }
 
 // Whole tiles and tails of tokens, columns and rows; extremes; several pieces of columns and passes of tokens. The
-// first round has the extremes of a shape with all of them but passes, the next ones the listed shapes, then there are
-// any.
+// first round has the extremes of a shape with all of them but passes, and random codes, since at an extreme all codes
+// of a matrix are the same, wherever they are taken from; the next rounds the listed shapes, then there are any.
 static void check_form(const st_kernels *k, const st_kernels *reference, st_form form, size_t round) {
   static const shape shapes[] = {{16, 64, 17},    {50, 96, 33},   {33, 1, 16},    {100, 1024, 32}, {48, 1056, 48},
                                  {17, 4160, 260}, {40, 2560, 40}, {17, 67, 100},  {5, 96, 64},     {18, 352, 130},
@@ -103,6 +103,7 @@ static void check_form(const st_kernels *k, const st_kernels *reference, st_form
   if (!round) {
     check_tiles(k, reference, form, (shape){20, 1120, 33}, block, LARGEST);
     check_tiles(k, reference, form, (shape){20, 96, 16}, block, SMALLEST);
+    check_tiles(k, reference, form, (shape){33, 352, 17}, block, RANDOM);
   } else if (round <= LISTED) {
     check_tiles(k, reference, form, shapes[round - 1], block, (mode)random_below(MODES));
   } else {
