@@ -11,6 +11,10 @@ ternary.safetensors. Cases: NAME.trits i8 [rows, K], NAME.x i8 [K], NAME.dot i64
 NAME.dot64/128/256 i64 [rows, K/64...]. For each layout that takes the case: LAYOUT.NAME.bytes u8 (the whole tensor),
 LAYOUT.NAME.scales f32 [rows, scales a row] (those that lie in the bytes), LAYOUT.NAME.bad i64 [n, 2] (offset, value: a
 byte that is invalid once it stands there).
+
+Random numbers come from one generator, in the order of the calls. So that the vectors that there are stay as they are, a new
+format's values are appended at the end of values(), and cases of its own take a generator of their own (see sherry()). Only a
+name in LAYOUTS changes others: the scales of the layouts behind it, and of the cases that follow.
 """
 import argparse
 import json
