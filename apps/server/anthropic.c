@@ -60,7 +60,7 @@ static st_json message_value(st_json *root, const job *j, bool done) {
   put_text(root, &value, "id", j->id);
   put_text(root, &value, "type", "message");
   put_text(root, &value, "role", "assistant");
-  put_text(root, &value, "model", j->server->options.model_name);
+  put_text(root, &value, "model", j->server->about->name);
   put(root, &value, "content", content);
   put_text(root, &value, "stop_reason", done ? stop_reason(c) : NULL);
   put_text(root, &value, "stop_sequence", done ? c->stop : NULL);

@@ -28,7 +28,7 @@ static st_json *new_document(const job *j, const char *object) {
   put_text(root, root, "id", j->id);
   put_text(root, root, "object", object);
   put_integer(root, root, "created", j->created);
-  put_text(root, root, "model", j->server->options.model_name);
+  put_text(root, root, "model", j->server->about->name);
   put_text(root, root, "system_fingerprint", j->server->fingerprint);
   return root;
 }

@@ -25,7 +25,7 @@ static st_json *new_document(const job *j) {
   put_text(root, root, "id", j->id);
   put_text(root, root, "object", "text_completion");
   put_integer(root, root, "created", j->created);
-  put_text(root, root, "model", j->server->options.model_name);
+  put_text(root, root, "model", j->server->about->name);
   put_text(root, root, "system_fingerprint", j->server->fingerprint);
   return root;
 }

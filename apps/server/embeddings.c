@@ -76,7 +76,7 @@ static void finish(job *j) {
   int64_t tokens = (int64_t)job_usage(j).prompt;
   put_text(root, root, "object", "list");
   put(root, root, "data", data);
-  put_text(root, root, "model", j->server->options.model_name);
+  put_text(root, root, "model", j->server->about->name);
   put_integer(root, &counts, "prompt_tokens", tokens);
   put_integer(root, &counts, "total_tokens", tokens);
   put(root, root, "usage", counts);

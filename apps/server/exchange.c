@@ -30,6 +30,8 @@ void exchange_keep(exchange *x) {
 
 void exchange_release(exchange *x) {
   if (!x || atomic_fetch_sub(&x->references, 1) != 1) return;
+  if (x->held) x->let_go(x->held);
+  st_json_free(x->parsed);
   st_buffer_free(&x->body);
   st_buffer_free(&x->out);
   pthread_mutex_destroy(&x->lock);

@@ -34,6 +34,11 @@ typedef struct exchange {
   size_t rest_length;
   st_buffer body; // of the request; whose turn it is may change it
   bool too_large;
+  char model[ROUTE_REST]; // that the address asks for (?model=); "": none
+  st_json *parsed;        // the body, where it was read for the model's name
+  struct exchange *next;  // that waits for the same model
+  void *held; // the model that it is answered with: given back by let_go when nobody has the exchange any more
+  void (*let_go)(void *held);
   atomic_bool gone; // the client left; nothing more is sent
 
   pthread_mutex_t lock;              // of all that follows

@@ -4,6 +4,7 @@
 
 #include "checks.h"
 #include "json_out.h"
+#include "models.h"
 #include "routes.h"
 #include "workers.h"
 
@@ -108,6 +109,9 @@ static void check(server *s, exchange *x, struct MHD_Connection *c, const char *
   }
   if (!(x->route->flags & ROUTE_PUBLIC)) r = check_key(c, o);
   if (r.status) refuse(x, &r);
+  const char *model = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "model");
+  size_t n;
+  if (model && *model && !decode_part(model, x->model, &n)) strcpy(x->model, "?"); // the name of no model
 }
 
 static enum MHD_Result take_body(server *s, exchange *x, const char *bytes, size_t *n) {
@@ -128,9 +132,17 @@ static enum MHD_Result take_body(server *s, exchange *x, const char *bytes, size
 void http_handle(server *s, exchange *x) {
   problem p = {0};
   int phase = atomic_load(&s->phase);
-  if (phase == SERVER_READY || (x->route->flags & ROUTE_EARLY)) {
+  if (x->route->flags & ROUTE_EARLY || (phase == SERVER_READY && x->route->flags & ROUTE_COMMON)) {
     x->route->handle(s, x);
     return;
+  }
+  if (phase == SERVER_READY) {
+    server *with = models_take(s->models, x, &p);
+    if (with)
+      x->route->handle(with, x);
+    else if (p.status)
+      reply_problem(x, &p);
+    return; // otherwise it waits for its model
   }
   fail(&p, MHD_HTTP_SERVICE_UNAVAILABLE, "unavailable_error", NULL,
        phase == SERVER_LOADING ? "Loading model" : "the server is shutting down");

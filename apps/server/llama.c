@@ -98,7 +98,7 @@ static void put_end(st_json *root, st_json *value, const choice *c) {
   char *text = prompt_text(j, &j->prompts[c->prompt], true, &n);
   st_json settings = settings_value(root, &j->g);
   put_biases(root, &settings, j);
-  put_text(root, value, "model", j->server->options.model_name);
+  put_text(root, value, "model", j->server->about->name);
   put_integer(root, value, "tokens_predicted", (int64_t)c->n_ids);
   put_integer(root, value, "tokens_evaluated", (int64_t)j->prompts[c->prompt].n);
   put(root, value, "generation_settings", settings);

@@ -1,6 +1,7 @@
 // What editors ask of Ollama before they use OpenAI's endpoints: /api/version, /api/tags, /api/show.
 #define _POSIX_C_SOURCE 200809L
 #include "json_out.h"
+#include "models.h"
 #include "params.h"
 #include "routes.h"
 
@@ -35,22 +36,34 @@ static st_json details_value(server *s, st_json *root) {
   return value;
 }
 
-void handle_ollama_tags(server *s, exchange *x) {
-  st_json *root = st_json_new();
-  st_json list = st_json_make_array(), one = st_json_make_object();
+typedef struct tag_list {
+  st_json *root, list;
+  const server *front;
+} tag_list;
+
+static void add_tag(const server_model *about, bool loading, server *s, void *user) {
+  tag_list *tags = user;
+  st_json *root = tags->root;
+  st_json one = st_json_make_object();
   char when[32] = "";
-  time_t started = (time_t)s->started;
+  time_t created = (time_t)(about->created ? about->created : tags->front->started);
   struct tm t;
-  if (gmtime_r(&started, &t)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &t);
-  put_text(root, &one, "name", s->options.model_name);
-  put_text(root, &one, "model", s->options.model_name);
+  (void)loading;
+  if (gmtime_r(&created, &t)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &t);
+  put_text(root, &one, "name", about->name);
+  put_text(root, &one, "model", about->name);
   put_text(root, &one, "modified_at", when);
-  put_integer(root, &one, "size", (int64_t)s->info.weight_bytes);
+  put_integer(root, &one, "size", (int64_t)(s ? s->info.weight_bytes : about->bytes));
   put_text(root, &one, "digest", "");
-  if (root) put(root, &one, "details", details_value(s, root));
-  push(root, &list, one);
-  put(root, root, "models", list);
-  reply_json(x, root);
+  if (root) put(root, &one, "details", s ? details_value(s, root) : st_json_make_object());
+  push(root, &tags->list, one);
+}
+
+void handle_ollama_tags(server *s, exchange *x) {
+  tag_list tags = {st_json_new(), st_json_make_array(), s};
+  models_each(s->models, add_tag, &tags);
+  put(tags.root, tags.root, "models", tags.list);
+  reply_json(x, tags.root);
 }
 
 void handle_ollama_show(server *s, exchange *x) {

@@ -98,8 +98,10 @@ const char *kind_of(const st_json *value) {
 }
 
 st_json *read_body(exchange *x, problem *p) {
-  st_json *root = NULL;
+  st_json *root = x->parsed;
   setun_error error;
+  x->parsed = NULL;
+  if (root) return root;
   setun_status s = st_json_parse_any(x->body.data ? x->body.data : "", x->body.length, "the body", &root, &error);
   st_buffer_free(&x->body);
   x->body = (st_buffer){0};

@@ -131,7 +131,7 @@ static st_json response_value(st_json *root, const job *j, bool done) {
   put_null(root, &value, "error");
   put_text(root, &details, "reason", "max_output_tokens");
   put(root, &value, "incomplete_details", done && !whole ? details : st_json_make_null());
-  put_text(root, &value, "model", j->server->options.model_name);
+  put_text(root, &value, "model", j->server->about->name);
   if (done && c->reasoning.length) push(root, &output, reasoning_item(root, c, true));
   if (done) push(root, &output, message_item(root, c, true));
   put(root, &value, "output", output);

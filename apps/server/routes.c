@@ -8,9 +8,9 @@ const route all_routes[] = {
     {"GET", "/page/", handle_page, ROUTE_PUBLIC | ROUTE_EARLY | ROUTE_DIRECT | ROUTE_PREFIX, "The page's files", NULL},
     {"GET", "/health", handle_health, ROUTE_PUBLIC | ROUTE_EARLY | ROUTE_DIRECT, "Whether the server can answer", NULL},
     {"GET", "/v1/health", handle_health, ROUTE_PUBLIC | ROUTE_EARLY | ROUTE_DIRECT, "The same", NULL},
-    {"GET", "/v1/models", handle_models, ROUTE_PUBLIC | ROUTE_DIRECT, "The models", NULL},
-    {"GET", "/models", handle_models, ROUTE_PUBLIC | ROUTE_DIRECT, "The models", NULL},
-    {"GET", "/v1/models/", handle_model, ROUTE_PUBLIC | ROUTE_DIRECT | ROUTE_PREFIX, "One model", NULL},
+    {"GET", "/v1/models", handle_models, ROUTE_PUBLIC | ROUTE_DIRECT | ROUTE_COMMON, "The models", NULL},
+    {"GET", "/models", handle_models, ROUTE_PUBLIC | ROUTE_DIRECT | ROUTE_COMMON, "The models", NULL},
+    {"GET", "/v1/models/", handle_model, ROUTE_PUBLIC | ROUTE_DIRECT | ROUTE_COMMON | ROUTE_PREFIX, "One model", NULL},
     {"POST", "/v1/chat/completions", handle_chat, 0, "Answers a conversation", chat_tables},
     {"POST", "/chat/completions", handle_chat, 0, "Answers a conversation", chat_tables},
     {"POST", "/v1/chat/completions/input_tokens", handle_chat_count, 0, "How many tokens a conversation has",
@@ -23,7 +23,7 @@ const route all_routes[] = {
     {"POST", "/v1/messages", handle_messages, 0, "Answers a conversation, as Anthropic", message_tables},
     {"POST", "/v1/messages/count_tokens", handle_messages_count, 0, "How many tokens a conversation has",
      message_tables},
-    {"GET", "/openapi.json", handle_openapi, ROUTE_PUBLIC | ROUTE_DIRECT, "This description", NULL},
+    {"GET", "/openapi.json", handle_openapi, ROUTE_PUBLIC | ROUTE_DIRECT | ROUTE_COMMON, "This description", NULL},
     {"POST", "/completion", handle_llama, 0, "Goes on with a text, as llama.cpp", llama_tables},
     {"POST", "/completions", handle_llama, 0, "Goes on with a text, as llama.cpp", llama_tables},
     {"POST", "/embedding", handle_llama_embedding, 0, "The vectors of texts, as llama.cpp", llama_embedding_tables},
@@ -35,9 +35,10 @@ const route all_routes[] = {
     {"GET", "/tokenizer_info", handle_tokenizer_info, ROUTE_DIRECT, "What the tokenizer's special tokens are", NULL},
     {"GET", "/props", handle_props, ROUTE_DIRECT, "Defaults and properties", NULL},
     {"GET", "/slots", handle_slots, ROUTE_DIRECT, "The places of the batch", NULL},
-    {"GET", "/metrics", handle_metrics, ROUTE_DIRECT, "Counters, for Prometheus", NULL},
-    {"GET", "/api/version", handle_ollama_version, ROUTE_DIRECT, "The version of Ollama's interface", NULL},
-    {"GET", "/api/tags", handle_ollama_tags, ROUTE_DIRECT, "The models, as Ollama", NULL},
+    {"GET", "/metrics", handle_metrics, ROUTE_DIRECT | ROUTE_COMMON, "Counters, for Prometheus", NULL},
+    {"GET", "/api/version", handle_ollama_version, ROUTE_DIRECT | ROUTE_COMMON, "The version of Ollama's interface",
+     NULL},
+    {"GET", "/api/tags", handle_ollama_tags, ROUTE_DIRECT | ROUTE_COMMON, "The models, as Ollama", NULL},
     {"POST", "/api/show", handle_ollama_show, 0, "A model, as Ollama", show_tables},
     {NULL, NULL, NULL, 0, NULL, NULL},
 };
@@ -48,8 +49,7 @@ static int hex(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-// False where it is too long, has a 0 byte, or a % that nothing follows.
-static bool decode(const char *text, char rest[ROUTE_REST], size_t *length) {
+bool decode_part(const char *text, char rest[ROUTE_REST], size_t *length) {
   size_t n = 0;
   for (; *text; text++) {
     int c = (unsigned char)*text;
@@ -70,7 +70,7 @@ static bool decode(const char *text, char rest[ROUTE_REST], size_t *length) {
 static bool matches(const route *r, const char *path, char rest[ROUTE_REST], size_t *length) {
   size_t n = strlen(r->path);
   if (!(r->flags & ROUTE_PREFIX)) return strcmp(path, r->path) == 0;
-  return strncmp(path, r->path, n) == 0 && decode(path + n, rest, length);
+  return strncmp(path, r->path, n) == 0 && decode_part(path + n, rest, length);
 }
 
 static void allow(char allowed[64], const char *method) {

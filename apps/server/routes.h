@@ -8,7 +8,8 @@ enum {
   ROUTE_PUBLIC = 1, // needs no key
   ROUTE_EARLY = 2,  // answered also while the model loads
   ROUTE_DIRECT = 4, // answered by the HTTP thread: takes no body, and never waits
-  ROUTE_PREFIX = 8  // the path goes on, with what the exchange has as `rest`
+  ROUTE_PREFIX = 8, // the path goes on, with what the exchange has as `rest`
+  ROUTE_COMMON = 16 // about no single model; so are those that are early
 };
 
 struct field; // of params.h; each endpoint's tables are in its own file
@@ -34,6 +35,9 @@ extern const route all_routes[]; // ended by a row without a path
 // takes, "" where none has that path. What follows the path of a ROUTE_PREFIX goes to `rest`, percent-decoded.
 const route *find_route(const char *method, const char *path, char rest[ROUTE_REST], size_t *rest_length,
                         char allowed[64]);
+
+// A percent-decoded text. False where it is empty or too long, has a 0 byte, or a % that nothing follows.
+bool decode_part(const char *text, char rest[ROUTE_REST], size_t *length);
 
 // ---- handlers, each in the file that is named ----
 

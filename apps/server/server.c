@@ -2,10 +2,12 @@
 #define _POSIX_C_SOURCE 200809L
 #include "engine.h"
 #include "http.h"
+#include "models.h"
 #include "workers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static setun_status fail_memory_of(setun_error *error) {
@@ -25,7 +27,8 @@ setun_status server_start(const server_options *options, server **made, setun_er
   atomic_init(&s->phase, SERVER_LOADING);
   s->connections = connections_new();
   s->workers = workers_new(s);
-  setun_status status = s->connections && s->workers ? http_start(s, error) : fail_memory_of(error);
+  s->models = models_new(s);
+  setun_status status = s->connections && s->workers && s->models ? http_start(s, error) : fail_memory_of(error);
   if (status == SETUN_OK)
     *made = s;
   else
@@ -49,54 +52,78 @@ static setun_status find_ends(server *s, setun_error *error) {
   return SETUN_OK;
 }
 
-setun_status server_serve(server *s, const setun_model *model, const setun_context_params *context,
-                          const setun_sampler_params *sampling, setun_error *error) {
+static setun_status open_template(server *s, setun_error *error) {
   setun_chat_params chat = setun_chat_params_default();
   setun_error no_template;
-  s->model = model;
-  s->sampling = *sampling;
-  s->info = (setun_model_info){.size = sizeof s->info};
-  setun_status status = setun_model_get_info(model, &s->info, error);
-  s->embeddings = (setun_embedding_info){.size = sizeof s->embeddings};
-  if (status == SETUN_OK) status = setun_model_get_embedding_info(model, &s->embeddings, error);
-  s->pooling = context->pooling == SETUN_POOLING_MODEL ? s->embeddings.pooling : context->pooling;
-  if (status == SETUN_OK) status = find_ends(s, error);
-  if (status == SETUN_OK) status = engine_new(s, context, &s->engine, error);
-  if (status != SETUN_OK) return status;
   chat.text = s->options.template_text;
   chat.length = s->options.template_length;
   chat.name = s->options.template_text ? s->options.template_name : NULL;
   chat.log = s->options.log;
   chat.user = s->options.user;
-  if (setun_chat_new(model, &chat, &s->chat, &no_template) != SETUN_OK) {
-    // A model without a template still goes on with texts; one that was asked for must do.
-    if (error && s->options.template_text) *error = no_template;
-    if (s->options.template_text) return no_template.code;
-    snprintf(s->chat_problem, sizeof s->chat_problem, "%s", no_template.message);
-  }
-  atomic_store(&s->phase, SERVER_READY);
-  return SETUN_OK;
+  if (setun_chat_new(s->model, &chat, &s->chat, &no_template) == SETUN_OK) return SETUN_OK;
+  // A model without a template still goes on with texts; one that was asked for must do.
+  if (error && s->options.template_text) *error = no_template;
+  snprintf(s->chat_problem, sizeof s->chat_problem, "%s", no_template.message);
+  return s->options.template_text ? no_template.code : SETUN_OK;
+}
+
+setun_status server_of_model(const server *front, const server_model *about, const server_loaded *loaded, server **made,
+                             setun_error *error) {
+  server *s = calloc(1, sizeof *s);
+  if (!s) return fail_memory_of(error);
+  s->options = front->options;
+  s->models = front->models;
+  s->about = about;
+  s->started = front->started;
+  memcpy(s->fingerprint, front->fingerprint, sizeof s->fingerprint);
+  s->model = loaded->model;
+  s->sampling = loaded->sampling;
+  s->info = (setun_model_info){.size = sizeof s->info};
+  setun_status status = setun_model_get_info(s->model, &s->info, error);
+  s->embeddings = (setun_embedding_info){.size = sizeof s->embeddings};
+  if (status == SETUN_OK) status = setun_model_get_embedding_info(s->model, &s->embeddings, error);
+  s->pooling = loaded->context.pooling == SETUN_POOLING_MODEL ? s->embeddings.pooling : loaded->context.pooling;
+  if (status == SETUN_OK) status = find_ends(s, error);
+  if (status == SETUN_OK) status = engine_new(s, &loaded->context, &s->engine, error);
+  if (status == SETUN_OK) status = open_template(s, error);
+  if (status == SETUN_OK)
+    *made = s;
+  else
+    server_of_model_free(s);
+  return status;
+}
+
+void server_of_model_free(server *s) {
+  if (s->engine) engine_stop(s->engine);
+  engine_free(s->engine);
+  setun_chat_free(s->chat);
+  free(s->ends);
+  free(s);
+}
+
+setun_status server_serve(server *s, const server_loaded *only, setun_error *error) {
+  setun_status status = models_start(s->models, only, error);
+  if (status == SETUN_OK) atomic_store(&s->phase, SERVER_READY);
+  return status;
 }
 
 void server_drain(server *s) {
   atomic_store(&s->phase, SERVER_DRAINING);
   http_quiesce(s);
-  if (s->engine) engine_drain(s->engine);
+  models_drain(s->models);
 }
 
 bool server_busy(server *s) {
-  return atomic_load(&s->working) || (s->engine && engine_busy(s->engine)) || connections_replying(s->connections);
+  return atomic_load(&s->working) || models_busy(s->models) || connections_replying(s->connections);
 }
 
 void server_free(server *s) {
   if (!s) return;
   atomic_store(&s->phase, SERVER_DRAINING);
-  if (s->engine) engine_stop(s->engine); // before the HTTP thread, so that what it ends gets an answer where it can
+  models_stop(s->models); // before the HTTP thread, so that what it ends gets an answer where it can
   http_stop(s);
   workers_free(s->workers);
-  engine_free(s->engine);
+  models_free(s->models);
   connections_free(s->connections);
-  setun_chat_free(s->chat);
-  free(s->ends);
   free(s);
 }

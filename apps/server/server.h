@@ -10,6 +10,33 @@
 
 typedef struct server server;
 
+// A model that the server may answer with.
+typedef struct server_model {
+  const char *name;           // that clients are told, and ask for
+  const char *file;           // the last part of its path
+  const char *const *aliases; // n_aliases other names
+  size_t n_aliases;
+  int64_t created; // seconds since 1970
+  uint64_t bytes;  // of its files; 0: not known
+} server_model;
+
+// A model that is loaded, with what its answers are computed with.
+typedef struct server_loaded {
+  setun_model *model;
+  setun_context_params context;
+  setun_sampler_params sampling; // what requests begin with
+} server_loaded;
+
+// How models are loaded and freed; called by one thread at a time.
+typedef struct server_loader {
+  // `alone`: no other one is loaded. Otherwise SETUN_ERROR_MEMORY asks for another one to be unloaded first. `progress`
+  // says whether to go on.
+  setun_status (*load)(void *user, size_t model, bool alone, setun_progress_fn progress, void *progress_user,
+                       server_loaded *loaded, setun_error *error);
+  void (*unload)(void *user, size_t model, setun_model *loaded);
+  void *user;
+} server_loader;
+
 typedef struct server_options {
   const char *host;           // an address or a name that the system resolves
   uint16_t port;              // 0: one that is free
@@ -17,8 +44,9 @@ typedef struct server_options {
   const char *const *hosts;   // names that the Host header may have beside localhost and addresses
   const char *const *origins; // web pages of other origins that may use the server; "*": all
   size_t n_keys, n_hosts, n_origins;
-  const char *model_name;    // that clients are told
-  const char *model_file;    // the last part of its path
+  const server_model *models; // n_models that requests choose from by name
+  size_t n_models;
+  server_loader loader;
   const char *template_text; // a chat template instead of the model's own; NULL: that
   const char *template_name; // what messages call it
   size_t template_length;
@@ -37,9 +65,9 @@ typedef struct server_options {
 setun_status server_start(const server_options *options, server **s, setun_error *error);
 // The address that it listens on, such as "http://127.0.0.1:8080"; lives as long as the server.
 const char *server_address(const server *s);
-// Makes the context and begins to answer. The model must outlive the server. `sampling` is what requests begin with.
-setun_status server_serve(server *s, const setun_model *model, const setun_context_params *context,
-                          const setun_sampler_params *sampling, setun_error *error);
+// Begins to answer. `only` is the one model there is, for requests that name any or none, and is unloaded in any case;
+// NULL: models are loaded when they are asked for.
+setun_status server_serve(server *s, const server_loaded *only, setun_error *error);
 // Takes no new requests from now on, and answers the queued ones with 503.
 void server_drain(server *s);
 // Whether any request is still being answered.

@@ -1,5 +1,6 @@
 // What the server shows of its work: /props, /slots, /metrics.
 #include "engine.h"
+#include "models.h"
 #include "replies.h"
 #include "routes.h"
 
@@ -18,8 +19,8 @@ void handle_props(server *s, exchange *x) {
   put_integer(root, &defaults, "n_ctx", s->n_ctx);
   put(root, root, "default_generation_settings", defaults);
   put_integer(root, root, "total_slots", s->n_slots);
-  put_text(root, root, "model_alias", s->options.model_name);
-  put_text(root, root, "model_path", s->options.model_file);
+  put_text(root, root, "model_alias", s->about->name);
+  put_text(root, root, "model_path", s->about->file);
   put_bool(root, &modalities, "vision", false);
   put_bool(root, &modalities, "audio", false);
   put(root, root, "modalities", modalities);
@@ -74,62 +75,98 @@ void handle_slots(server *s, exchange *x) {
 // ---- metrics ----
 
 typedef struct metric {
-  const char *name, *kind, *help;
+  const char *prefix, *name, *kind, *help;
   double value;
 } metric;
 
-static bool write_metric(st_buffer *text, const char *prefix, const metric *m) {
-  return st_buffer_format(text, "# HELP %s:%s %s\n# TYPE %s:%s %s\n%s:%s %.17g\n", prefix, m->name, m->help, prefix,
-                          m->name, m->kind, prefix, m->name, m->value);
+enum { METRICS = 22 };
+
+// The metrics of a model.
+static void measure(const server *s, metric metrics[METRICS]) {
+  engine_state e;
+  engine_look(s->engine, &e, NULL);
+  const double drawing = e.drawing_seconds, prompts = e.prompt_seconds;
+  const double occupied = e.passes ? (double)e.places / (double)e.passes : 0;
+  const double reading = prompts > 0 ? (double)e.prompt_tokens / prompts : 0;
+  const double writing = drawing > 0 ? (double)e.drawn_tokens / drawing : 0;
+  static const char shared[] = "llamacpp", own[] = "setun";
+  const metric all[METRICS] = {
+      {shared, "prompt_tokens_total", "counter", "Tokens of prompts that were computed.", (double)e.prompt_tokens},
+      {shared, "prompt_tokens_cached_total", "counter", "Tokens of prompts that the cache had.",
+       (double)e.cached_tokens},
+      {shared, "prompt_seconds_total", "counter", "Seconds of passes with tokens of prompts.", prompts},
+      {shared, "tokens_predicted_total", "counter", "Tokens that were drawn.", (double)e.drawn_tokens},
+      {shared, "tokens_predicted_seconds_total", "counter", "Seconds of passes without tokens of prompts.", drawing},
+      {shared, "n_decode_total", "counter", "Passes.", (double)e.passes},
+      {shared, "n_tokens_max", "counter", "Tokens that a sequence may have.", s->n_ctx},
+      {shared, "n_busy_slots_per_decode", "gauge", "Sequences in a pass, on average.", occupied},
+      {shared, "prompt_tokens_seconds", "gauge", "Tokens of prompts a second.", reading},
+      {shared, "predicted_tokens_seconds", "gauge", "Tokens drawn a second.", writing},
+      {shared, "requests_processing", "gauge", "Answers that are being computed.", e.running},
+      {shared, "requests_deferred", "gauge", "Answers that wait for a place.", e.waiting},
+      {shared, "spec_decode_num_draft_tokens_total", "counter", "Tokens that were guessed.", 0},
+      {shared, "spec_decode_num_accepted_tokens_total", "counter", "Guesses that came true.", 0},
+      {shared, "spec_decode_num_drafts_total", "counter", "Times that tokens were guessed.", 0},
+      {own, "slots", "gauge", "Places of the batch.", e.n_slots},
+      {own, "answers_total", "counter", "Answers that were finished.", (double)e.answers},
+      {own, "requests_canceled_total", "counter", "Requests whose clients left.", (double)e.canceled},
+      {own, "requests_refused_total", "counter", "Requests that found the queue full.", (double)e.refused},
+      {own, "cache_pages", "gauge", "Pages of the KV cache.", (double)e.pages},
+      {own, "cache_pages_used", "gauge", "Pages of sequences that are computed.", (double)e.pages_used},
+      {own, "cache_pages_kept", "gauge", "Pages kept for prompts that begin the same.", (double)e.pages_kept},
+  };
+  memcpy(metrics, all, sizeof all);
+}
+
+typedef struct metrics_text {
+  st_buffer text;
+  size_t which;  // of the metrics: all models' values of one stand together
+  bool labelled; // with the models' names, where there may be several
+  bool fine, headed;
+} metrics_text;
+
+// `{model="name"}`.
+static bool write_label(st_buffer *text, const char *name) {
+  bool fine = st_buffer_text(text, "{model=\"");
+  for (; fine && *name; name++) {
+    const char *guard = strchr("\\\"", *name) ? "\\" : "";
+    fine = *name == '\n' ? st_buffer_text(text, "\\n") : st_buffer_format(text, "%s%c", guard, *name);
+  }
+  return fine && st_buffer_text(text, "\"}");
+}
+
+static void write_metric(const server_model *about, bool loading, server *s, void *user) {
+  metrics_text *t = user;
+  metric all[METRICS];
+  (void)loading;
+  if (!s || !t->fine) return;
+  measure(s, all);
+  const metric *m = &all[t->which];
+  if (!t->headed)
+    t->fine = st_buffer_format(&t->text, "# HELP %s:%s %s\n# TYPE %s:%s %s\n", m->prefix, m->name, m->help, m->prefix,
+                               m->name, m->kind);
+  t->headed = true;
+  t->fine = t->fine && st_buffer_format(&t->text, "%s:%s", m->prefix, m->name);
+  if (t->labelled) t->fine = t->fine && write_label(&t->text, about->name);
+  t->fine = t->fine && st_buffer_format(&t->text, " %.17g\n", m->value);
 }
 
 void handle_metrics(server *s, exchange *x) {
-  if (is_off(x, s->options.no_metrics, "--no-metrics")) return;
-  engine_state e;
   problem p = {0};
-  st_buffer text = {0};
-  bool fine = true;
   char started[24];
-  engine_look(s->engine, &e, NULL);
-  double drawing = e.drawing_seconds, prompts = e.prompt_seconds, most = e.n_slots;
-  const metric shared[] = {
-      {"prompt_tokens_total", "counter", "Tokens of prompts that were computed.", (double)e.prompt_tokens},
-      {"prompt_tokens_cached_total", "counter", "Tokens of prompts that the cache had.", (double)e.cached_tokens},
-      {"prompt_seconds_total", "counter", "Seconds of passes with tokens of prompts.", prompts},
-      {"tokens_predicted_total", "counter", "Tokens that were drawn.", (double)e.drawn_tokens},
-      {"tokens_predicted_seconds_total", "counter", "Seconds of passes without tokens of prompts.", drawing},
-      {"n_decode_total", "counter", "Passes.", (double)e.passes},
-      {"n_tokens_max", "counter", "Tokens that a sequence may have.", s->n_ctx},
-      {"n_busy_slots_per_decode", "gauge", "Sequences in a pass, on average.",
-       e.passes ? (double)e.places / (double)e.passes : 0},
-      {"prompt_tokens_seconds", "gauge", "Tokens of prompts a second.",
-       prompts > 0 ? (double)e.prompt_tokens / prompts : 0},
-      {"predicted_tokens_seconds", "gauge", "Tokens drawn a second.",
-       drawing > 0 ? (double)e.drawn_tokens / drawing : 0},
-      {"requests_processing", "gauge", "Answers that are being computed.", e.running},
-      {"requests_deferred", "gauge", "Answers that wait for a place.", e.waiting},
-      {"spec_decode_num_draft_tokens_total", "counter", "Tokens that were guessed.", 0},
-      {"spec_decode_num_accepted_tokens_total", "counter", "Guesses that came true.", 0},
-      {"spec_decode_num_drafts_total", "counter", "Times that tokens were guessed.", 0},
-  };
-  const metric own[] = {
-      {"slots", "gauge", "Places of the batch.", most},
-      {"answers_total", "counter", "Answers that were finished.", (double)e.answers},
-      {"requests_canceled_total", "counter", "Requests whose clients left.", (double)e.canceled},
-      {"requests_refused_total", "counter", "Requests that found the queue full.", (double)e.refused},
-      {"cache_pages", "gauge", "Pages of the KV cache.", (double)e.pages},
-      {"cache_pages_used", "gauge", "Pages of sequences that are computed.", (double)e.pages_used},
-      {"cache_pages_kept", "gauge", "Pages kept for prompts that begin the same.", (double)e.pages_kept},
-  };
-  for (size_t i = 0; fine && i < sizeof shared / sizeof *shared; i++)
-    fine = write_metric(&text, "llamacpp", &shared[i]);
-  for (size_t i = 0; fine && i < sizeof own / sizeof *own; i++) fine = write_metric(&text, "setun", &own[i]);
-  if (fine) {
+  metrics_text t = {.labelled = models_are_chosen(s->models), .fine = true};
+  if (is_off(x, s->options.no_metrics, "--no-metrics")) return;
+  for (t.which = 0; t.which < METRICS; t.which++) {
+    t.headed = false;
+    models_each(s->models, write_metric, &t);
+  }
+  t.fine = t.fine && st_buffer_text(&t.text, ""); // no model may be loaded
+  if (t.fine) {
     snprintf(started, sizeof started, "%lld", (long long)s->started);
     exchange_header(x, "Process-Start-Time-Unix", started);
-    exchange_reply(x, MHD_HTTP_OK, "text/plain; version=0.0.4", &text);
+    exchange_reply(x, MHD_HTTP_OK, "text/plain; version=0.0.4", &t.text);
   } else {
-    st_buffer_free(&text);
+    st_buffer_free(&t.text);
     fail_memory(&p);
     reply_problem(x, &p);
   }

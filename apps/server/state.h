@@ -6,12 +6,17 @@
 #include "server.h"
 
 typedef struct engine engine;
+typedef struct models models;
 typedef struct workers workers;
 
 typedef enum server_phase { SERVER_LOADING, SERVER_READY, SERVER_DRAINING } server_phase;
 
+// What handlers see. One of them listens; what it has of the daemon is its own alone. Of each model that is loaded
+// there is another one, with the same options.
 struct server {
   server_options options;
+  models *models;
+  const server_model *about; // that it answers with
   char address[320];
   char fingerprint[32]; // what clients compare to know whether replies come from the same program
   int64_t started;      // seconds since 1970
@@ -20,7 +25,7 @@ struct server {
   workers *workers;
   atomic_int phase;    // server_phase
   atomic_uint working; // exchanges that are being answered by other threads than the HTTP thread
-  // What SERVER_READY promises:
+  // Of a model:
   engine *engine;
   const setun_model *model;
   setun_chat *chat; // NULL: the model has no template; `chat_problem` says why
@@ -34,5 +39,12 @@ struct server {
   uint32_t n_embed;      // tokens of a text that becomes a vector, at most
   uint32_t n_ctx, n_slots;
 };
+
+// Of a model that is loaded: makes its context, and begins to compute (server.c). `about` and the model must outlive
+// it.
+setun_status server_of_model(const server *front, const server_model *about, const server_loaded *loaded, server **made,
+                             setun_error *error);
+// Ends what it still answers.
+void server_of_model_free(server *s);
 
 #endif

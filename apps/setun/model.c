@@ -203,8 +203,8 @@ static bool load_with_adapters(const char *path, const setun_synthesis_params *s
   return fine;
 }
 
-static setun_model_params loading_params(const model_options *o, const compute_options *compute,
-                                         const setun_session_params *session) {
+setun_model_params loading_params(const model_options *o, const compute_options *compute,
+                                  const setun_session_params *session) {
   setun_model_params params = model_params(o);
   params.precise = compute->precise;
   params.threads = (int)compute->threads;

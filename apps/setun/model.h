@@ -72,6 +72,9 @@ void log_to_stderr(setun_log_level level, const char *message, void *user);
 
 setun_model_params model_params(const model_options *o);
 setun_session_params session_params(const compute_options *o);
+// All that loading takes but adapters and callbacks. `session` is used where there is no context in `compute`.
+setun_model_params loading_params(const model_options *o, const compute_options *compute,
+                                  const setun_session_params *session);
 // The exit status where --window is given with --ctx.
 int check_window(const command *self, const compute_options *o, int64_t ctx);
 // --pooling, of the struct's member `pooling`; and what it means, NULL: the model's own.

@@ -6,8 +6,8 @@
 #include "model.h"
 #include "output.h"
 #include "sampling.h"
+#include "serve_models.h"
 #include "server/server.h"
-#include "store.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,8 +23,8 @@ typedef struct serve_options {
   model_options model;
   compute_options compute;
   sampling_options sampling;
-  const char *host, *key_file, *name, *template_file, *pooling;
-  text_list keys, hosts, origins;
+  const char *host, *key_file, *models, *template_file, *pooling;
+  text_list keys, hosts, origins, names;
   int64_t port, parallel, ctx, queue, prefill_budget, answer_limit;
   uint64_t body_limit;
   bool no_shared_prefix, no_slots, no_metrics, verbose;
@@ -42,8 +42,12 @@ static const option rows[] = {
      "a name that clients may call the server by, beside addresses and localhost; may be given several times"},
     {0, "allow-origin", OPTION_LIST, AT(origins), "ORIGIN", 1, 0,
      "pages of this origin, such as http://example.com:3000, may use the server; *: all; may be given several times"},
-    {'a', "alias", OPTION_TEXT, AT(name), "NAME", 0, 0,
-     "what clients are told that the model is called (default: its file's name)"},
+    {0, "models", OPTION_FILE, AT(models), "DIR", 0, 0,
+     "instead of MODEL: all models in this folder, by name, each loaded when it is asked for, within the one --memory"},
+    {'a', "alias", OPTION_LIST, AT(names), "NAME", 1, 0,
+     "what clients are told that the model is called (default: its file's name); with --models NAME=MODEL, another "
+     "name "
+     "of one of them, which may be given several times"},
     {0, "template", OPTION_FILE, AT(template_file), "FILE", 0, 0, "this chat template instead of the model's own"},
     {0, "parallel", OPTION_INTEGER, AT(parallel), "N", 1, 256, "answers that are computed at once (default 4)"},
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
@@ -163,27 +167,89 @@ static setun_context_params context_of(const serve_options *o) {
 }
 
 // What listens already says that the model loads. 0, or the exit status after a report.
-static int serve(server *s, const char *path, serve_options *o) {
-  setun_context_params context = context_of(o);
-  setun_model *model = NULL;
-  setun_sampler_params sampling;
+static int serve_one(server *s, const char *path, serve_options *o, serve_models *m) {
+  server_loaded only = {.context = m->context};
   setun_error error;
-  o->compute.context = &context;
-  int status = open_model(path, &o->model, &o->compute, o->verbose, &model) ? 0 : failed_status();
+  int status = open_model(path, &o->model, &o->compute, o->verbose, &only.model) ? 0 : failed_status();
   if (!status) {
     count_signals();
-    if (!sampling_params(model, &o->sampling, &sampling)) {
-      status = STATUS_FAILED;
-    } else {
-      status = server_serve(s, model, &context, &sampling, &error) == SETUN_OK ? 0 : report(&error);
-    }
+    if (!sampling_params(only.model, &o->sampling, &only.sampling)) status = STATUS_FAILED;
   }
+  if (status)
+    setun_model_free(only.model);
+  else
+    status = server_serve(s, &only, &error) == SETUN_OK ? 0 : report(&error);
+  return status;
+}
+
+static int serve_several(server *s) {
+  setun_error error;
+  count_signals();
+  return server_serve(s, NULL, &error) == SETUN_OK ? 0 : report(&error);
+}
+
+static int serve(server *s, const char *path, serve_options *o, serve_models *m) {
+  int status = path ? serve_one(s, path, o, m) : serve_several(s);
   if (!status) {
     note("ready");
     wait_for_end(s);
   }
+  return status;
+}
+
+// What excludes what. 0, or 2 after a report.
+static int check(const command *self, const serve_options *o, bool one) {
+  int status = check_sampling(self, &o->sampling);
+  if (status) return status;
+  if (o->sampling.biases.count || o->sampling.breakers.count) {
+    return usage_error(self, "--logit-bias and --dry-sequence-breaker are for requests to say: logit_bias, "
+                             "dry_sequence_breakers");
+  }
+  if (one && o->models) return usage_error(self, "MODEL and --models exclude each other");
+  if (!one && !o->models) return usage_error(self, "expected MODEL, or --models DIR");
+  if (one && o->names.count > 1) return usage_error(self, "--alias is given more than once, for one model");
+  if (o->models && (o->template_file || o->compute.adapters.count)) {
+    return usage_error(self, "--template and --lora are for one model, and --models has several");
+  }
+  return 0;
+}
+
+static server_options options_of(const serve_options *o, const input_text *template_text, serve_models *m) {
+  return (server_options){.host = o->host,
+                          .port = (uint16_t)o->port,
+                          .keys = o->keys.items,
+                          .hosts = o->hosts.items,
+                          .origins = o->origins.items,
+                          .n_keys = o->keys.count,
+                          .n_hosts = o->hosts.count,
+                          .n_origins = o->origins.count,
+                          .models = m->models,
+                          .n_models = m->n_models,
+                          .loader = models_loader(m),
+                          .template_text = template_text->data,
+                          .template_name = o->template_file,
+                          .template_length = template_text->length,
+                          .body_limit = o->body_limit,
+                          .queue_limit = (uint32_t)o->queue,
+                          .prefill_budget = (uint32_t)o->prefill_budget,
+                          .fixed_seed = o->sampling.seed.given,
+                          .no_shared_prefix = o->no_shared_prefix,
+                          .answer_limit = (uint32_t)o->answer_limit,
+                          .no_slots = o->no_slots,
+                          .no_metrics = o->no_metrics,
+                          .log = log_line,
+                          .user = (bool *)&o->verbose};
+}
+
+static int listen_and_serve(const char *path, serve_options *o, const input_text *template_text, serve_models *m) {
+  server_options options = options_of(o, template_text, m);
+  server *s = NULL;
+  setun_error error;
+  if (server_start(&options, &s, &error) != SETUN_OK) return report(&error);
+  print_text("listening on %s\n", server_address(s));
+  flush_output();
+  int status = serve(s, path, o, m);
   server_free(s);
-  setun_model_free(model);
   return status;
 }
 
@@ -196,48 +262,31 @@ static int run(const command *self, int argc, char **argv) {
                      .prefill_budget = 128,
                      .body_limit = 16 << 20};
   char name[256], file[256];
-  int status = 0;
+  int status = 0, count = parse_options(self, argc, argv, &o, &status);
   input_text key_text = {0}, template_text = {0};
-  server *s = NULL;
-  setun_error error;
-  if (parse_options(self, argc, argv, &o, &status) < 0) return status;
-  if ((status = check_sampling(self, &o.sampling))) return status;
-  if (o.sampling.biases.count || o.sampling.breakers.count) {
-    return usage_error(self, "--logit-bias and --dry-sequence-breaker are for requests to say: logit_bias, "
-                             "dry_sequence_breakers");
-  }
+  if (count < 0) return status;
+  const char *path = count ? argv[1] : NULL;
+  if ((status = check(self, &o, path != NULL))) return status;
   if (!read_keys(self, &o, &key_text)) return STATUS_FAILED;
   if (o.template_file && read_file(o.template_file, 16 << 20, &template_text)) return STATUS_FAILED;
-  server_options options = {.host = o.host,
-                            .port = (uint16_t)o.port,
-                            .keys = o.keys.items,
-                            .hosts = o.hosts.items,
-                            .origins = o.origins.items,
-                            .n_keys = o.keys.count,
-                            .n_hosts = o.hosts.count,
-                            .n_origins = o.origins.count,
-                            .model_name = o.name ? o.name : model_name(given_argument(), name),
-                            .model_file = last_part(argv[1], true, file),
-                            .template_text = template_text.data,
-                            .template_name = o.template_file,
-                            .template_length = template_text.length,
-                            .body_limit = o.body_limit,
-                            .queue_limit = (uint32_t)o.queue,
-                            .prefill_budget = (uint32_t)o.prefill_budget,
-                            .fixed_seed = o.sampling.seed.given,
-                            .no_shared_prefix = o.no_shared_prefix,
-                            .answer_limit = (uint32_t)o.answer_limit,
-                            .no_slots = o.no_slots,
-                            .no_metrics = o.no_metrics,
-                            .log = log_line,
-                            .user = &o.verbose};
-  if (server_start(&options, &s, &error) != SETUN_OK) {
-    status = report(&error);
-  } else {
-    print_text("listening on %s\n", server_address(s));
-    flush_output();
-    status = serve(s, argv[1], &o);
+  serve_models m = {.model = &o.model, .compute = &o.compute, .sampling = &o.sampling, .verbose = o.verbose};
+  m.context = context_of(&o);
+  o.compute.context = &m.context;
+  server_model one = {.name = o.names.count ? o.names.items[0]
+                              : path        ? model_name(given_argument(), name)
+                                            : NULL,
+                      .file = path ? last_part(path, true, file) : NULL};
+  served_model own = {.path = path};
+  if (path) {
+    m.models = &one;
+    m.served = &own;
+    m.n_models = 1;
   }
+  if (path || read_models(o.models, &o.names, &m))
+    status = listen_and_serve(path, &o, &template_text, &m);
+  else
+    status = STATUS_FAILED;
+  if (!path) free_models(&m);
   free(template_text.data);
   free(key_text.data);
   return status ? status : finish_output();
@@ -246,13 +295,19 @@ static int run(const command *self, int argc, char **argv) {
 const command command_serve = {
     .name = "serve",
     .summary = "an HTTP server that programs for OpenAI's API can use",
-    .arguments = "MODEL",
-    .min_arguments = 1,
+    .arguments = "MODEL | --models DIR",
+    .min_arguments = 0,
     .max_arguments = 1,
     .details =
         "Listens, loads the model, and answers until it is told to end (Ctrl-C, SIGTERM): what it has begun is then "
         "finished; a second signal ends at once. The first line on standard output is the address. Requests that "
-        "do not say how tokens are drawn are answered as the options of `sampling` say.",
+        "do not say how tokens are drawn are answered as the options of `sampling` say.\nWith --models each request "
+        "says "
+        "by name which model answers. A model is loaded when it is asked for, while requests for it wait; where it "
+        "does "
+        "not fit beside those that are loaded, the one that was not asked for for the longest time is unloaded, once "
+        "it "
+        "has answered what it had begun.",
     .groups = {{"options", OPTION_ROWS(rows), 0},
                SAMPLING_GROUP(serve_options),
                COMPUTE_GROUP(serve_options),

@@ -56,7 +56,7 @@ class Reply:
 
 class Server:
     def __init__(self, *args, model=TALES, wait=True):
-        self.process = subprocess.Popen([COMMAND, "serve", str(model), "--port", "0", *map(str, args)],
+        self.process = subprocess.Popen([COMMAND, "serve", *([str(model)] if model else []), "--port", "0", *map(str, args)],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         line = self.process.stdout.readline().decode()
         if not line.startswith("listening on http://"):
