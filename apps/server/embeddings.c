@@ -6,8 +6,8 @@
 #include <string.h>
 
 #define INPUTS                                                                                                         \
-  "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"          \
-  "\"string\",\"minLength\":1}}]}"
+  "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"                          \
+  "\"string\"}}]}"
 static const field embedding_only[] = {
     {"input", FIELD_OTHER, 0, 0, 0, "a text or token ids, or several of these", INPUTS},
     {"encoding_format", FIELD_OTHER, 0, 0, 0, "how vectors are written (default float)",

@@ -91,7 +91,7 @@ static bool check_prompt(const job *j, const prompt *one, problem *p) {
   }
   if (one->n < n_ctx || (j->embed && one->n == n_ctx)) return true;
   fail(p, MHD_HTTP_BAD_REQUEST, "exceed_context_size_error", NULL,
-       j->embed ? "the input (%zu tokens) exceeds the %u tokens that a text may have"
+       j->embed ? "the input (%zu tokens) is too large: a text may have %u tokens"
                 : "the prompt (%zu tokens) exceeds the available context size (%u tokens, one of them for the answer)",
        one->n, (unsigned)n_ctx);
   p->code = "context_length_exceeded";

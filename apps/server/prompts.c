@@ -32,14 +32,38 @@ static bool add_id(job *j, const st_json *v, const char *key, ids *list, problem
   return true;
 }
 
-static bool add_string(job *j, const st_json *v, ids *list, problem *p) {
+// `last`: it ends the prompt.
+static bool add_text(job *j, const char *text, size_t length, bool last, ids *list, problem *p) {
   size_t n = 0;
-  int flags = SETUN_TOKENIZE_SPECIAL | (list->n ? 0 : SETUN_TOKENIZE_BOS) | (j->embed ? SETUN_TOKENIZE_EOS : 0);
-  setun_token *more = prompt_tokens_of(j->server, st_json_string(v), st_json_length(v), flags, &n, p);
+  int flags = SETUN_TOKENIZE_SPECIAL | (list->n ? 0 : SETUN_TOKENIZE_BOS) | (j->embed && last ? SETUN_TOKENIZE_EOS : 0);
+  setun_token *more = prompt_tokens_of(j->server, text, length, flags, &n, p);
   bool fine = more && reserve(list, n, p);
   if (fine && n) memcpy(list->data + list->n, more, n * sizeof *more);
   if (fine) list->n += n;
   free(more);
+  return fine;
+}
+
+static bool add_string(job *j, const st_json *v, bool last, ids *list, problem *p) {
+  return add_text(j, st_json_string(v), st_json_length(v), last, list, p);
+}
+
+// Parts of a text that becomes a vector, as llama.cpp takes them: {"type": "text", "text": ...}, joined as they are.
+static bool add_parts(job *j, const st_json *parts, const char *key, ids *list, problem *p) {
+  st_buffer joined = {0};
+  bool fine =
+      st_json_size(parts) || invalid(p, key, "%s: content: expected an array of parts, found %s", key, kind_of(parts));
+  for (size_t i = 0; fine && i < st_json_size(parts); i++) {
+    const st_json *part = st_json_at(parts, i), *text = st_json_get(part, "text");
+    const char *type = st_json_string(st_json_get(part, "type"));
+    if (!type || strcmp(type, "text") || !st_json_is_string(text))
+      fine = invalid(p, key, "%s: content: expected parts of type text, found %s", key, type ? type : kind_of(part));
+    else
+      fine = !st_json_length(text) || st_buffer_append(&joined, st_json_string(text), st_json_length(text)) ||
+             fail_memory(p);
+  }
+  fine = fine && add_text(j, joined.data ? joined.data : "", joined.length, true, list, p);
+  st_buffer_free(&joined);
   return fine;
 }
 
@@ -52,24 +76,30 @@ static bool begins_with_bos(const job *j, const st_json *text) {
   return st_json_length(text) >= n && !memcmp(st_json_string(text), bytes, n);
 }
 
-// One prompt: a string, an object of llama.cpp's, or an array of ids and strings.
+// One prompt: a string, an object of llama.cpp's (with prompt_string, or of a vector with content), or an array of ids
+// and strings.
 static bool add_prompt(job *j, const st_json *v, const char *key, problem *p) {
   ids list = {0};
   bool fine = reserve(&list, 0, p);
   if (j->n_prompts == PROMPTS_MOST) fine = invalid(p, key, "%s: expected at most %d prompts", key, PROMPTS_MOST);
-  if (st_json_is_object(v)) {
+  const st_json *parts = j->embed && st_json_is_object(v) ? st_json_get(v, "content") : NULL;
+  if (parts) {
+    fine = fine && add_parts(j, parts, key, &list, p);
+  } else if (st_json_is_object(v)) {
     if (st_json_get(v, "multimodal_data")) fine = invalid(p, key, "%s: multimodal_data is not supported", key);
     v = st_json_get(v, "prompt_string");
   }
-  if (fine && st_json_is_string(v)) {
-    fine = add_string(j, v, &list, p);
+  if (parts) {
+    v = NULL; // no text alone
+  } else if (fine && st_json_is_string(v)) {
+    fine = add_string(j, v, true, &list, p);
   } else if (fine && st_json_is_array(v)) {
     for (size_t i = 0; fine && i < st_json_size(v); i++) {
       const st_json *one = st_json_at(v, i);
       if (st_json_is_number(one))
         fine = add_id(j, one, key, &list, p);
       else if (st_json_is_string(one))
-        fine = add_string(j, one, &list, p);
+        fine = add_string(j, one, i + 1 == st_json_size(v), &list, p);
       else
         fine = invalid(p, key, "%s: expected token ids and strings, found %s", key, kind_of(one));
     }

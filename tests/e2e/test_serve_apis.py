@@ -212,6 +212,9 @@ class EmbeddingsTest(ServerCase):
         self.assertEqual(self.ask(input=ids).json["data"], r["data"])
         self.assertEqual(self.ask(input=ids[1]).json["data"][0]["embedding"], r["data"][1]["embedding"])
         self.assertEqual(self.ask(input="one").json["data"], r["data"][:1])
+        parts = {"content": [{"type": "text", "text": "two "}, {"type": "text", "text": "and three"}]}
+        self.assertEqual([d["embedding"] for d in self.ask(input=["one", parts, {"prompt_string": "4"}]).json["data"]],
+                         [r["data"][i]["embedding"] for i in (0, 1, 3)])
         packed = self.ask(input=self.texts, encoding_format="base64").json["data"]
         self.assertEqual([array.array("f", base64.b64decode(d["embedding"])) for d in packed], [floats(v) for v in want])
 
@@ -226,7 +229,8 @@ class EmbeddingsTest(ServerCase):
 
     def test_refusals(self):
         self.refused(self.ask(), 400, "input")
-        for bad in ([], 1, {}, [[]], [["a", None]], [[320]], [-1], [1e300]):
+        for bad in ([], 1, {}, [[]], [["a", None]], [[320]], [-1], [1e300], {"content": "a"}, {"content": []},
+                    {"content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}):
             self.refused(self.ask(input=bad), 400)
         self.refused(self.ask(input="a", encoding_format="hex"), 400, "encoding_format", "hex")
         for bad in (0, 129, 64, 1.5, "8", 2**40):
