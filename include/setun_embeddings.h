@@ -27,10 +27,11 @@ typedef struct setun_embedding_info {
   setun_pooling pooling; /* what SETUN_POOLING_MODEL means; SETUN_POOLING_OFF: the files say that whole texts are not
                             pooled, so that one has to be chosen */
   const char *source;    /* where that is said: "modules.json", "pooling_type"; NULL: nowhere */
-  bool bidirectional;    /* tokens see those behind them: a text is computed in one pass, and the model makes no text */
+  bool bidirectional;    /* tokens see those behind them: a text is computed in one pass */
   bool nested;           /* the first so many of an embedding's floats, divided by their length, are one too */
   size_t n_prompts;      /* see setun_model_get_prompt */
   const char *prompt;    /* the name of the one that is meant where none is named; NULL: none is */
+  bool no_text;          /* the model makes embeddings alone: it is bidirectional, or has no head */
 } setun_embedding_info;
 
 /* Its texts live as long as the model. Of a vocabulary only the prompts are known; the rest is 0 and NULL. */

@@ -23,7 +23,8 @@ setun_status setun_model_get_embedding_info(const setun_model *model, setun_embe
                                 .bidirectional = h->bidirectional,
                                 .nested = e->nested,
                                 .n_prompts = model->prompts.n,
-                                .prompt = model->prompts.chosen};
+                                .prompt = model->prompts.chosen,
+                                .no_text = h->bidirectional || h->headless};
   return ST_FILL(info, &found);
 }
 

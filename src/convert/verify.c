@@ -30,7 +30,7 @@ static setun_status compare_numbers(const st_hparams *a, const st_hparams *b, se
                  {"feed-forward length of the shared expert", a->n_ff_shared, b->n_ff_shared},
                  {"router", a->n_expert ? a->router : 0, b->n_expert ? b->router : 0},
                  {"router's normalization", a->n_expert && a->router_renormalize, b->n_expert && b->router_renormalize},
-                 {"tied head", a->tied, b->tied},
+                 {"tied head", a->tied && !a->headless, b->tied && !a->headless},
                  {"absence of sub-norms", a->no_sub_norms, b->no_sub_norms},
                  {"norm epsilon", (double)a->norm_eps, (double)b->norm_eps},
                  {"activation function", a->fn, b->fn},

@@ -249,6 +249,14 @@ static void find_projection_norms(const st_directory *d, st_hparams *h) {
   if (d->container != ST_GGUF) h->int8 = true;
 }
 
+// Models of embeddings are published without a head, whether or not config.json says that it would be the embedding;
+// their names lack the "model." before them too.
+static void find_head(const st_directory *d, st_hparams *h) {
+  if (d->container != ST_HUGGINGFACE || !d->n_tensors || h->tied) return;
+  h->headless = st_directory_find(d, "embed_tokens.weight") && !st_directory_find(d, "lm_head.weight");
+  if (h->headless) h->tied = true;
+}
+
 static void begin(const st_spec *spec, st_hparams *h) {
   *h = spec->defaults;
   h->embed_scale = h->residual_scale = h->logit_scale = 1;
@@ -273,6 +281,7 @@ setun_status st_hparams_read(const st_directory *d, const char *activation, cons
   s = d->container == ST_GGUF ? st_gguf_hparams(d, found, h, err) : st_hf_hparams(d, found, h, err);
   if (s == SETUN_OK) s = check(d, h, err);
   if (s == SETUN_OK) find_projection_norms(d, h);
+  if (s == SETUN_OK) find_head(d, h);
   if (s == SETUN_OK) s = st_rotation_read(d, &h->rotation, err);
   if (s == SETUN_OK) s = st_embedding_read(d, h, err);
   if (s == SETUN_OK && activation) h->int8 = !strcmp(activation, "int8");

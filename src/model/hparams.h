@@ -76,6 +76,7 @@ typedef struct st_hparams {
   bool projection_norms;           // the same in BitNet's embedding models, whose files only have the norms to say so
   float linear_norm_eps;           // of norms that belong to one matrix
   bool tied;                       // the head is the embedding
+  bool headless;                   // there is none, and nothing says that it is the embedding: no logits, `tied` is set
   bool qkv_bias, o_bias, mlp_bias; // matrices that cannot be without a bias; others have one where there is one
   bool no_sub_norms;               // the model has none, though its family does (BitNet's use_sub_norms: false)
   st_activation_fn fn;

@@ -322,6 +322,12 @@ static setun_status check_wanted(const st_context *c, const setun_batch_entry *e
     return st_fail(err, SETUN_ERROR_ARGUMENT, "logits: expected one of setun_logits, found %d", (int)e->logits);
   }
   if (e->logits == SETUN_LOGITS_POOL && c->embeddings.pooling == SETUN_POOLING_OFF) return fail_unpooled(c, err);
+  if (h->headless && (e->logits == SETUN_LOGITS_LAST || e->logits == SETUN_LOGITS_ALL)) {
+    return st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "lm_head.weight: expected a model that can make text, found one of embeddings (setun embed): no such "
+        "tensor, and tie_word_embeddings is false");
+  }
   if (!h->bidirectional || !e->n) return SETUN_OK;
   if (e->logits != SETUN_LOGITS_POOL) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,

@@ -262,6 +262,20 @@ class EmbedTest(Case):
         a, b = (self.embed(path, "--ids", ids, "--pooling", "cls")[0] for ids in ("5,6,7", "5,9,11"))
         self.assertLess(cosine(a, b), 0.9999)  # the first token sees the others
 
+    def test_without_a_head(self):
+        """As models of embeddings are published: no head, nor "model." before the names."""
+        path, ids = self.copy(os.path.join(HF, "qwen3"), "headless"), ("--ids", "5,6,7", "--precise")
+        with open(os.path.join(path, "model.safetensors"), "rb") as file:
+            data = file.read()
+        length = int.from_bytes(data[:8], "little")
+        header = {name.removeprefix("model."): value for name, value in json.loads(data[8:8 + length]).items()}
+        text = json.dumps(header).encode()
+        with open(os.path.join(path, "model.safetensors"), "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text + data[8 + length:])
+        write_json(dict(read_json(path, "config.json"), tie_word_embeddings=False), path, "config.json")
+        self.assertEqual(self.embed(path, *ids), self.embed(os.path.join(HF, "qwen3"), *ids))
+        self.fails(1, "logits", path, "-p", "a", "-o", os.path.join(self.folder, "logits"), mentions=["lm_head.weight", "setun embed"])
+
     def test_what_the_files_say_is_used_or_refused(self):
         def refused(mentions, *change):
             path = self.copy(self.around, "refused")
