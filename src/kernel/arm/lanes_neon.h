@@ -340,11 +340,6 @@ LANES_INLINE int8x16_t lanes_four(const int8_t *x) {
   return vreinterpretq_s8_s32(vdupq_n_s32(four));
 }
 
-// -(offset * *sum).
-LANES_INLINE vi vi_offset(int offset, const int32_t *sum) {
-  return vi_set((int32_t)(0 - (uint32_t)offset * (uint32_t)*sum));
-}
-
 // Adds products with the 4 activations at x.
 #ifdef __ARM_FEATURE_DOTPROD
 typedef vi vd;

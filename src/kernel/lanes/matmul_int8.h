@@ -25,25 +25,67 @@ LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_
   lanes_dot_parts(form, codes, x, n, 0, 8, n, chains, sums);
 }
 
-// Where the sums of the codes of sub-block `sub` of 32 columns are: of all 32, or of the first or the last 16.
-LANES_INLINE const int32_t *lanes_sub_sums(st_form form, int sub, const int32_t *sums, int32_t *const halves[2]) {
-  return st_coding_of(form).subs == 1 ? sums : halves[sub];
+// ---- by block -----------------------------------------------------------------------------------------------------
+
+enum { LANES_RUN = 8 }; // blocks of 32 columns whose starts are made at once
+
+// Where sums of products with codes begin, since a code is larger than what it stands for: -(offset * sum). Tokens that
+// nobody asked for may be among those that are computed, so their sums wrap around, whatever these values are.
+LANES_INLINE int32_t lanes_start(st_form form, int32_t sum) {
+  return (int32_t)(0 - (uint32_t)vb_offset(form) * (uint32_t)sum);
+}
+LANES_INLINE void lanes_starts(st_form form, const int32_t *sums, size_t n, int32_t *starts) {
+  for (size_t i = 0; vb_offset(form) && i < n; i += 16) {
+    vi v = vi_load(sums + i), start = vi_zero();
+#pragma GCC unroll 8
+    for (unsigned bit = 0; bit < 8; bit++) {
+      if (vb_offset(form) >> bit & 1) start = vi_sub(start, vi_left(v, bit));
+    }
+    vf_store((float *)starts + i, vi_as_floats(start));
+  }
 }
 
-// The integer products of a sub-block with one plane of codes of n tokens, whose sums over it are `sums`. Tokens that
-// nobody asked for may be among the n, so their sums wrap around, whatever these values are.
-LANES_INLINE void lanes_block_dots(st_form form, const uint8_t *codes, const int8_t *x, size_t stride, int sub,
-                                   size_t n, const int32_t *sums, vi *totals) {
-  const size_t parts = 8 / st_coding_of(form).subs, first = (size_t)sub * parts;
+// A tile of a plane, [blocks] of [n] tokens, or of a chunk's lists, [blocks] of room for [n] entries: what belongs to
+// its codes, and the starts of LANES_RUN blocks.
+typedef struct {
+  const int8_t *codes;
+  const float *scales;
+  const int32_t *sums[2];                         // of a block, or of its halves
+  int32_t starts[2][LANES_RUN * LANES_TILE + 16]; // of the blocks from the last multiple of LANES_RUN on
+} lanes_plane_tile;
+
+LANES_INLINE void lanes_plane_starts(st_form form, lanes_plane_tile *p, size_t block, size_t blocks, size_t n) {
+  size_t left = blocks - block < LANES_RUN ? blocks - block : LANES_RUN;
+  for (int sub = 0; sub < st_coding_of(form).subs; sub++) {
+    lanes_starts(form, p->sums[sub] + block * n, left * n, p->starts[sub]);
+  }
+}
+
+// The codes of a sub-block, parts of 4 columns.
+LANES_INLINE void lanes_block_unpack(st_form form, const uint8_t *codes, int sub, vb *w) {
+  const int parts = 8 / st_coding_of(form).subs;
+#pragma GCC unroll 8
+  for (int i = 0; i < parts; i++) w[i] = vb_codes(form, codes, sub * parts + i);
+}
+
+// Their integer products with n tokens, which are the first of `stride` that are interleaved at x.
+LANES_INLINE void lanes_block_dots(st_form form, const vb *w, const int8_t *x, size_t stride, int sub, size_t n,
+                                   const int32_t *starts, vi *totals) {
+  const size_t parts = 8 / st_coding_of(form).subs;
   const size_t each = parts < vd_parts(form) ? parts : vd_parts(form);
+  x += (size_t)sub * parts * stride * 4;
 #pragma GCC unroll 8
-  for (size_t t = 0; t < n; t++) totals[t] = vb_offset(form) ? vi_offset(vb_offset(form), sums + t) : vi_zero();
+  for (size_t t = 0; t < n; t++) totals[t] = vb_offset(form) ? vi_set(starts[t]) : vi_zero();
 #pragma GCC unroll 8
-  for (size_t i = first; i < first + parts; i += each) {
+  for (size_t from = 0; from < parts; from += each) {
     vd dots[LANES_TILE];
 #pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) dots[t] = vd_begin(form, &totals[t]);
-    lanes_dot_parts(form, codes, x, stride, i, i + each, n, 1, dots);
+#pragma GCC unroll 8
+    for (size_t i = from; i < from + each; i++) {
+#pragma GCC unroll 8
+      for (size_t t = 0; t < n; t++) dots[t] = vd_dot(form, dots[t], w[i], x + (i * stride + t) * 4);
+    }
 #pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) totals[t] = vi_add(totals[t], vd_total(form, dots[t]));
   }
@@ -55,16 +97,6 @@ LANES_INLINE void lanes_block_add(vf d, const float *scales, const vi *totals, s
   for (size_t t = 0; t < n; t++) sums[t] = vf_fma(vf_mul_by(d, scales + t), vi_to_floats(totals[t]), sums[t]);
 }
 
-// minimums += m * (sum of what the codes of a sub-block stand for); `b`: of the 32 columns, in the tile's arrays.
-LANES_INLINE void lanes_block_minimums(st_form form, vf m, const st_view *v, size_t first, size_t b, int sub, size_t n,
-                                       vf *minimums) {
-  const float *products = st_coding_of(form).subs == 1
-                              ? v->block_product + first * v->blocks + b * n
-                              : v->half_product + 2 * first * v->blocks + (2 * b + (size_t)sub) * n;
-#pragma GCC unroll 8
-  for (size_t t = 0; t < n; t++) minimums[t] = vf_fma_by(m, products + t, minimums[t]);
-}
-
 // Nothing after this begins before the sums are made: the products of two sub-blocks would not leave registers for
 // them.
 LANES_INLINE void lanes_keep(size_t n, vf *sums) {
@@ -72,33 +104,142 @@ LANES_INLINE void lanes_keep(size_t n, vf *sums) {
   for (size_t t = 0; t < n; t++) vf_opaque(&sums[t]);
 }
 
-// For each sub-block: sum += (d * dx) * integers; with minimums also minimum += m * (sum of what the codes of both
-// planes stand for).
-LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
-                                   size_t n, vf *out, vf *out_minimums) {
+// The planes of a tile; the second one where the tile is a chunk by itself: its codes are multiplied while the block's
+// are unpacked. `count` is NULL for other tiles.
+typedef struct {
+  lanes_plane_tile first, rest;
+  const uint32_t *count, *token; // of each block, of each entry
+} lanes_planes;
+
+LANES_INLINE void lanes_rest_block(st_form form, const lanes_planes *p, size_t block, int sub, size_t n, vf d,
+                                   const vb *w, vf *rest) {
+  const int8_t *x = p->rest.codes + block * ST_STEP * n;
+  const int32_t *starts = p->rest.starts[sub] + block % LANES_RUN * n;
+  for (size_t e = 0, count = p->count[block]; e < count; e++) {
+    size_t at = block * n + e;
+    vi total;
+    lanes_block_dots(form, w, x + 4 * e, n, sub, 1, starts + e, &total);
+    lanes_block_add(d, p->rest.scales + at, &total, 1, &rest[p->token[at]]);
+  }
+}
+
+// For each sub-block: sum += (d * dx) * integers, and rest likewise with the second plane.
+LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row, size_t blocks, bool prefetch, size_t n,
+                                   lanes_planes *p, vf *out, vf *rest) {
   const st_coding c = st_coding_of(form);
-  vf sums[LANES_TILE], minimums[LANES_TILE], d, m;
+  vf sums[LANES_TILE], d, m;
   vi totals[LANES_TILE];
+  vb codes[8];
   lanes_stream s = lanes_stream_of(w, row);
-  const int8_t *x = v->codes + first * v->padded;
-  size_t at = first * v->blocks;
-  for (size_t t = 0; t < n; t++) sums[t] = minimums[t] = vf_set(0);
-  for (size_t b = 0; b < v->blocks; b++, x += ST_STEP * n, at += n) {
-    if (!first) lanes_prefetch_step(form, s.codes); // later tokens find the group in the cache
+  const int8_t *x = p->first.codes;
+  const float *scales = p->first.scales;
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) sums[t] = vf_set(0);
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) rest[t] = vf_set(0);
+  for (size_t b = 0; b < blocks; b++, x += ST_STEP * n, scales += n) {
+    if (prefetch) lanes_prefetch_step(form, s.codes);
+    if (b % LANES_RUN == 0) {
+      lanes_plane_starts(form, &p->first, b, blocks, n);
+      if (p->count) lanes_plane_starts(form, &p->rest, b, blocks, n);
+    }
 #pragma GCC unroll 2
     for (int sub = 0; sub < c.subs; sub++) {
       lanes_scales(form, &s, sub, &d, &m);
-      lanes_block_dots(form, s.codes, x, n, sub, n, lanes_sub_sums(form, sub, v->block_sum, v->half_sum) + at, totals);
-      lanes_block_add(d, v->block_scale + at, totals, n, sums);
-      if (c.minimums) lanes_block_minimums(form, m, v, first, b, sub, n, minimums);
+      lanes_block_unpack(form, s.codes, sub, codes);
+      lanes_block_dots(form, codes, x, n, sub, n, p->first.starts[sub] + b % LANES_RUN * n, totals);
+      lanes_block_add(d, scales, totals, n, sums);
+      if (p->count) lanes_rest_block(form, p, b, sub, n, d, codes, rest);
       if (c.subs == 2) lanes_keep(n, sums);
     }
     lanes_advance(form, &s);
   }
-  for (size_t t = 0; t < n; t++) {
-    out[t] = sums[t];
-    if (c.minimums) out_minimums[t] = minimums[t];
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) out[t] = sums[t];
+}
+
+// sums += m * (sum of what the codes of both planes of a sub-block stand for), of the n tokens of a tile from `first`.
+LANES_INLINE void lanes_block_minimums(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
+                                       size_t n, vf *out) {
+  const size_t subs = st_coding_of(form).subs;
+  const float *products = subs == 1 ? v->block_product + first * v->blocks : v->half_product + 2 * first * v->blocks;
+  lanes_stream s = lanes_stream_of(w, row);
+  vf sums[LANES_TILE], d, m;
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) sums[t] = vf_set(0);
+  for (size_t b = 0; b < v->blocks; b++) {
+    for (size_t sub = 0; sub < subs; sub++, products += n) {
+      lanes_scales(form, &s, (int)sub, &d, &m);
+#pragma GCC unroll 8
+      for (size_t t = 0; t < n; t++) sums[t] = vf_fma_by(m, products + t, sums[t]);
+    }
+    lanes_advance(form, &s);
   }
+#pragma GCC unroll 8
+  for (size_t t = 0; t < n; t++) out[t] = sums[t];
+}
+
+// A token that is a chunk by itself: all along with one another, so that reading never pauses.
+LANES_INLINE vf lanes_block_one(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t token,
+                                const st_rest_list *list) {
+  const st_coding c = st_coding_of(form);
+  const bool halves = c.subs == 2;
+  const int8_t *x = v->codes + token * v->padded;
+  const float *products = halves ? v->half_product + 2 * token * v->blocks : v->block_product + token * v->blocks;
+  lanes_stream s = lanes_stream_of(w, row);
+  vf sum = vf_set(0), rest = vf_set(0), minimum = vf_set(0), d, m;
+  vb codes[8];
+  vi total;
+  for (size_t b = 0, at = list->at; b < v->blocks; b++, at++, x += ST_STEP) {
+    lanes_prefetch_step(form, s.codes);
+#pragma GCC unroll 2
+    for (int sub = 0; sub < c.subs; sub++) {
+      int32_t start = lanes_start(form, (halves ? v->half_sum[sub] : v->block_sum)[at]);
+      lanes_scales(form, &s, sub, &d, &m);
+      lanes_block_unpack(form, s.codes, sub, codes);
+      lanes_block_dots(form, codes, x, 1, sub, 1, &start, &total);
+      lanes_block_add(d, v->block_scale + at, &total, 1, &sum);
+      if (c.minimums) minimum = vf_fma_by(m, products++, minimum);
+      if (!v->rest_count[list->count_at + b]) continue;
+      start = lanes_start(form, (halves ? v->rest_half[sub] : v->rest_sum)[at]);
+      lanes_block_dots(form, codes, v->rest + at * ST_STEP, 1, sub, 1, &start, &total);
+      lanes_block_add(d, v->rest_scale + at, &total, 1, &rest);
+    }
+    lanes_advance(form, &s);
+  }
+  sum = vf_add(sum, rest);
+  return c.minimums ? vf_add(sum, minimum) : sum;
+}
+
+// A tile of tokens from `first` on with the rows from `row` on, and its second plane where `list` is its own.
+typedef struct {
+  const st_matrix *w;
+  size_t row, first;
+  const st_view *v;
+  const st_rest_list *list;
+  lanes_planes planes;
+  vf *sums, *rest, *minimums;
+} lanes_block_job;
+
+LANES_INLINE void lanes_block_tokens(st_form form, size_t n, lanes_block_job *j) {
+  const bool halves = st_coding_of(form).subs == 2;
+  const st_view *v = j->v;
+  const st_rest_list *list = j->list;
+  lanes_planes *p = &j->planes;
+  size_t at = j->first * v->blocks;
+  p->first.codes = v->codes + j->first * v->padded, p->first.scales = v->block_scale + at;
+  p->first.sums[0] = (halves ? v->half_sum[0] : v->block_sum) + at;
+  p->first.sums[1] = v->half_sum[1] + at;
+  p->count = NULL;
+  if (list) {
+    at = list->at;
+    p->rest.codes = v->rest + at * ST_STEP, p->rest.scales = v->rest_scale + at;
+    p->rest.sums[0] = (halves ? v->rest_half[0] : v->rest_sum) + at;
+    p->rest.sums[1] = v->rest_half[1] + at;
+    p->count = v->rest_count + list->count_at, p->token = v->rest_place + at;
+  }
+  lanes_block_tile(form, j->w, j->row, v->blocks, !j->first, n, p, j->sums, j->rest);
+  if (st_coding_of(form).minimums) lanes_block_minimums(form, j->w, j->row, v, j->first, n, j->minimums);
 }
 
 // What the second plane of `left` entries of a block's list, from `at` on, adds to the sums of their tokens; n, a
@@ -107,12 +248,15 @@ LANES_INLINE void lanes_rest_tile(st_form form, const lanes_stream *s, const st_
                                   size_t n, size_t left, vf *rest) {
   vf products[LANES_TILE], d, m;
   vi totals[LANES_TILE];
+  vb w[8];
+  int32_t starts[16];
   const int8_t *x = v->rest + at * ST_STEP;
   const uint32_t *token = v->rest_place + at;
   for (int sub = 0; sub < st_coding_of(form).subs; sub++) {
     lanes_scales(form, s, sub, &d, &m);
-    lanes_block_dots(form, s->codes, x, width, sub, n, lanes_sub_sums(form, sub, v->rest_sum, v->rest_half) + at,
-                     totals);
+    lanes_starts(form, (st_coding_of(form).subs == 1 ? v->rest_sum : v->rest_half[sub]) + at, n, starts);
+    lanes_block_unpack(form, s->codes, sub, w);
+    lanes_block_dots(form, w, x, width, sub, n, starts, totals);
 #pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) products[t] = vi_to_floats(totals[t]);
 #pragma GCC unroll 8
@@ -145,33 +289,7 @@ LANES_INLINE void lanes_rest_chunk(st_form form, const st_matrix *w, size_t row,
   }
 }
 
-// A token that is a chunk by itself: its second plane goes along with the first, so that reading never pauses.
-LANES_INLINE vf lanes_block_one(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t tokens,
-                                size_t token) {
-  const st_coding c = st_coding_of(form);
-  const st_rest_list list = st_rest_list_of(v, tokens, LANES_TILE, token, 0);
-  const int8_t *x = v->codes + token * v->padded;
-  lanes_stream s = lanes_stream_of(w, row);
-  vf sum = vf_set(0), rest = vf_set(0), minimum = vf_set(0), d, m;
-  vi total;
-  for (size_t b = 0, at = list.at; b < v->blocks; b++, at++, x += ST_STEP) {
-    lanes_prefetch_step(form, s.codes);
-#pragma GCC unroll 2
-    for (int sub = 0; sub < c.subs; sub++) {
-      lanes_scales(form, &s, sub, &d, &m);
-      lanes_block_dots(form, s.codes, x, 1, sub, 1, lanes_sub_sums(form, sub, v->block_sum, v->half_sum) + at, &total);
-      lanes_block_add(d, v->block_scale + at, &total, 1, &sum);
-      if (c.minimums) lanes_block_minimums(form, m, v, token, b, sub, 1, &minimum);
-      if (!v->rest_count[list.count_at + b]) continue;
-      lanes_block_dots(form, s.codes, v->rest + at * ST_STEP, 1, sub, 1,
-                       lanes_sub_sums(form, sub, v->rest_sum, v->rest_half) + at, &total);
-      lanes_block_add(d, v->rest_scale + at, &total, 1, &rest);
-    }
-    lanes_advance(form, &s);
-  }
-  sum = vf_add(sum, rest);
-  return c.minimums ? vf_add(sum, minimum) : sum;
-}
+// ---- by token -----------------------------------------------------------------------------------------------------
 
 // Adds the integer products of `steps` times 32 columns to the totals of n tokens; advances the codes.
 LANES_INLINE void lanes_dot_steps(st_form form, const uint8_t **codes, const int8_t *x, size_t steps, size_t n,
@@ -264,20 +382,26 @@ LANES_INLINE void lanes_matmul_token(st_form form, const st_matrix *w, const st_
 
 enum { LANES_CHUNK = ST_CHUNK_TILES * LANES_TILE };
 
+typedef void lanes_block_tiles(size_t n, lanes_block_job *j);
+
 // By block: a chunk's tokens [begin, end) with one group of rows. Each token's sums wait for those of its second plane.
-LANES_INLINE void lanes_group_block(st_form form, const st_matrix *w, const st_input *input, const st_view *v,
-                                    size_t row, size_t last, size_t begin, size_t end, float *out, size_t stride) {
+LANES_INLINE void lanes_group_block(st_form form, lanes_block_tiles *tiles, const st_matrix *w, const st_input *input,
+                                    const st_view *v, size_t row, size_t last, size_t begin, size_t end, float *out,
+                                    size_t stride) {
   vf sums[LANES_CHUNK], minimums[LANES_CHUNK], rest[LANES_CHUNK];
+  const st_rest_list own = st_rest_list_of(v, input->tokens, LANES_TILE, begin, 0);
+  const bool alone = end - begin <= LANES_TILE;
   if (end - begin == 1) {
-    vf sum = lanes_block_one(form, w, row, v, input->tokens, begin);
-    lanes_output(form, w, row, last, sum, out + begin * stride);
+    lanes_output(form, w, row, last, lanes_block_one(form, w, row, v, begin, &own), out + begin * stride);
     return;
   }
-  for (size_t t = begin; t < end; t += LANES_TILE) {
-    size_t n = st_tile_tokens(end, t, LANES_TILE), i = t - begin;
-    LANES_SWITCH(n, LANES_TILE, lanes_block_tile, form, w, row, v, t, N, sums + i, minimums + i)
+  lanes_block_job j = {.w = w, .row = row, .v = v, .list = alone ? &own : NULL};
+  for (j.first = begin; j.first < end; j.first += LANES_TILE) {
+    size_t i = j.first - begin;
+    j.sums = sums + i, j.rest = rest + i, j.minimums = minimums + i;
+    tiles(st_tile_tokens(end, j.first, LANES_TILE), &j);
   }
-  lanes_rest_chunk(form, w, row, v, input->tokens, begin, end, rest);
+  if (!alone) lanes_rest_chunk(form, w, row, v, input->tokens, begin, end, rest);
   for (size_t i = 0; i < end - begin; i++) {
     vf sum = vf_add(sums[i], rest[i]);
     if (st_coding_of(form).minimums) sum = vf_add(sum, minimums[i]);
@@ -285,8 +409,8 @@ LANES_INLINE void lanes_group_block(st_form form, const st_matrix *w, const st_i
   }
 }
 
-LANES_INLINE void lanes_matmul_block(st_form form, const st_matrix *w, const st_input *input, size_t first, size_t last,
-                                     float *out, size_t stride) {
+LANES_INLINE void lanes_matmul_block(st_form form, lanes_block_tiles *tiles, const st_matrix *w, const st_input *input,
+                                     size_t first, size_t last, float *out, size_t stride) {
   st_view v = st_view_input(input);
   size_t chunk = st_chunk_tokens(input->tokens, LANES_TILE), block = lanes_token_block(input, chunk);
   for (size_t from = 0; from < input->tokens; from += block) {
@@ -294,11 +418,30 @@ LANES_INLINE void lanes_matmul_block(st_form form, const st_matrix *w, const st_
     for (size_t row = first; row < last; row += ST_GROUP) {
       for (size_t t = from; t < to; t += chunk) {
         size_t end = to - t < chunk ? to : t + chunk;
-        lanes_group_block(form, w, input, &v, row, last, t, end, out, stride);
+        lanes_group_block(form, tiles, w, input, &v, row, last, t, end, out, stride);
       }
     }
   }
 }
+
+// A function for each form and number of tokens: in one for all numbers the compiler no longer keeps sums in registers.
+#define LANES_BLOCK_TOKENS(form, n)                                                                                    \
+  static __attribute__((noinline)) void lanes_block_##form##_##n(lanes_block_job *j) {                                 \
+    lanes_block_tokens(ST_FORM_##form, n, j);                                                                          \
+  }
+#define LANES_BLOCK_CASE(form, n)                                                                                      \
+  case n:                                                                                                              \
+    if (n <= LANES_TILE) lanes_block_##form##_##n(j);                                                                  \
+    break;
+#define LANES_EACH_TILE(each, form)                                                                                    \
+  each(form, 1) each(form, 2) each(form, 3) each(form, 4) each(form, 5) each(form, 6) each(form, 7) each(form, 8)
+#define LANES_BLOCK_TILES(form)                                                                                        \
+  LANES_EACH_TILE(LANES_BLOCK_TOKENS, form)                                                                            \
+  static void lanes_block_tiles_##form(size_t n, lanes_block_job *j) {                                                 \
+    switch (n) { LANES_EACH_TILE(LANES_BLOCK_CASE, form) }                                                             \
+  }
+#define FORM(id, name, kind, activations, ...) ST_IF_BLOCK_##activations(LANES_BLOCK_TILES, id)
+#include "kernel/forms.def"
 
 // One product for each form that takes such an input.
 #define LANES_MATMUL_TOKEN(form)                                                                                       \
@@ -309,7 +452,7 @@ LANES_INLINE void lanes_matmul_block(st_form form, const st_matrix *w, const st_
 #define LANES_MATMUL_BLOCK(form)                                                                                       \
   static void lanes_matmul_block_##form(const st_matrix *w, const st_input *input, size_t first, size_t last,          \
                                         float *out, size_t stride) {                                                   \
-    lanes_matmul_block(ST_FORM_##form, w, input, first, last, out, stride);                                            \
+    lanes_matmul_block(ST_FORM_##form, lanes_block_tiles_##form, w, input, first, last, out, stride);                  \
   }
 #define FORM(id, name, kind, activations, ...)                                                                         \
   ST_IF_TOKEN_##kind##_##activations(LANES_MATMUL_TOKEN, id) ST_IF_BLOCK_##activations(LANES_MATMUL_BLOCK, id)

@@ -359,14 +359,6 @@ LANES_INLINE vd vd_begin(st_form form, vi *total) {
   return (void)form, sum;
 }
 
-// -(offset * *sum). In this order with vf_opaque.
-LANES_INLINE vi vi_offset(int offset, const int32_t *sum) {
-  vi v;
-  if (offset & (offset - 1)) return vi_set((int32_t)(0 - (uint32_t)offset * (uint32_t)*sum));
-  __asm__ volatile("vpslld %2, %1%{1to16%}, %0" : "=v"(v) : "m"(*sum), "i"(__builtin_ctz((unsigned)offset)));
-  return vi_sub(vi_zero(), v);
-}
-
 // Adds products with the 4 activations at x. They are the instruction's own operand, which the compiler does not do by
 // itself.
 LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
