@@ -121,7 +121,14 @@ void st_attend_run(const st_kernels *k, const st_attend *a, void *scratch, float
   st_key_range parts = st_attend_parts(a);
   for (size_t index = parts.first; index < parts.last; index++) {
     float *to = index == parts.first ? m.sums : m.next;
-    k->attend(a, &(st_attend_part){index, queries, m.scores, to, to + states});
+    const st_attend_part part = {.index = index,
+                                 .fetched = index > parts.first,
+                                 .more = index + 1 < parts.last,
+                                 .queries = queries,
+                                 .scores = m.scores,
+                                 .out = to,
+                                 .state = to + states};
+    k->attend(a, &part);
     st_attend_merge(a, index, to, to + states, m.sums, m.sums + states);
   }
   st_attend_finish(k, a, m.sums, m.sums + states, out);

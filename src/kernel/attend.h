@@ -50,6 +50,7 @@ typedef struct st_attend_codes {
 // A part, and where what it gives goes.
 struct st_attend_part {
   size_t index;                   // keys [index * ST_PART, (index + 1) * ST_PART)
+  bool fetched, more;             // the thread has just computed the part before, and will compute the next one
   const st_attend_codes *queries; // of st_attend_prepare; NULL where keys are numbers
   float *scores;                  // scratch [queries][ST_SCORES]
   float *out;                     // [queries][head_dim] sums of values; zeros for a query that sees none of the keys

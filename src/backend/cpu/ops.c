@@ -485,7 +485,9 @@ static void attend_rotated(const attend_job *j, int thread, st_attend *heads, ui
     heads->q = far ? rotated(j, j->args->q_far, token, first) : q;
     if (index == parts.first || index == far_parts) queries = st_attend_prepare(j->q->kernels, heads, &m);
     float *to = index == parts.first && !heads->merged ? m.sums : m.next;
-    j->q->kernels->attend(heads, &(st_attend_part){index, queries, m.scores, to, to + states});
+    const st_attend_part part = {
+        .index = index, .queries = queries, .scores = m.scores, .out = to, .state = to + states};
+    j->q->kernels->attend(heads, &part);
     st_attend_merge(heads, index, to, to + states, m.sums, m.sums + states);
   }
   st_attend_finish(j->q->kernels, heads, m.sums, m.sums + states, attended(j, token, first));
@@ -564,16 +566,28 @@ static float *partial_of(const attend_job *j, size_t part, uint32_t head, float 
 
 static void attend_parts_part(void *context, int index, int threads) {
   attend_job *j = context;
-  size_t units = j->args->n_head / j->heads, parts = j->parts.last - j->parts.first;
+  size_t parts = j->parts.last - j->parts.first, begin, end;
+  uint32_t prepared = j->args->n_head; // the first of the heads whose queries are, none yet
+  const st_attend_codes *queries = NULL;
+  st_attend_memory m;
   (void)threads;
-  for (size_t i; (i = atomic_fetch_add(&j->next, 1)) < units * parts;) {
-    uint32_t first = (uint32_t)(i / parts) * j->heads;
-    const st_attend heads = heads_of(j, 0, 1, first, first + j->heads);
-    st_attend_memory m = st_attend_memory_of(&heads, scratch_of(j, index));
-    st_attend_part part = {.index = j->parts.first + i % parts, .scores = m.scores};
-    part.queries = st_attend_prepare(j->q->kernels, &heads, &m);
-    part.out = partial_of(j, part.index, first, &part.state);
-    j->q->kernels->attend(&heads, &part);
+  while (st_pool_take(j->q->pool, index, 1, &begin, &end)) {
+    for (size_t i = begin; i < end; i++) {
+      uint32_t first = (uint32_t)(i / parts) * j->heads;
+      const st_attend heads = heads_of(j, 0, 1, first, first + j->heads);
+      if (first != prepared) {
+        m = st_attend_memory_of(&heads, scratch_of(j, index));
+        queries = st_attend_prepare(j->q->kernels, &heads, &m);
+        prepared = first;
+      }
+      st_attend_part part = {.index = j->parts.first + i % parts,
+                             .fetched = i > begin && i % parts,
+                             .more = i + 1 < end && (i + 1) % parts,
+                             .queries = queries,
+                             .scores = m.scores};
+      part.out = partial_of(j, part.index, first, &part.state);
+      j->q->kernels->attend(&heads, &part);
+    }
   }
 }
 
@@ -601,6 +615,7 @@ static bool attend_by_parts(attend_job *j) {
   size_t parts = j->parts.last - j->parts.first;
   if (parts < 2 || parts > j->q->partial_parts) return false;
   j->heads = heads / group * parts >= 4 * threads ? group : 1;
+  st_pool_deal(j->q->pool, heads / j->heads * parts);
   st_pool_run(j->q->pool, attend_parts_part, j);
   merge_parts(j);
   return true;

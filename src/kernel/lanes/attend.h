@@ -20,9 +20,6 @@ enum {
   LANES_NEAR = 2048   // bytes ahead
 };
 
-// Inner loops are kept apart, so that each has all registers to itself.
-#define LANES_APART static __attribute__((noinline))
-
 typedef struct {
   const float *q;
   float *scores, *out; // the score of key j of the part is scores[j]
@@ -136,12 +133,16 @@ LANES_INLINE void lanes_sum_slabs(const lanes_sums *a, size_t n, size_t c, size_
 }
 
 // Columns [c, last).
+LANES_INLINE void lanes_sums_of(const lanes_sums *a, size_t n, size_t c, size_t last) {
+  if (a->half)
+    lanes_sum_slabs(a, n, c, last, true);
+  else
+    lanes_sum_slabs(a, n, c, last, false);
+}
+
 #define LANES_SUM_COLUMNS(n)                                                                                           \
   LANES_APART void lanes_sum_columns_##n(const lanes_sums *a, size_t c, size_t last) {                                 \
-    if (a->half)                                                                                                       \
-      lanes_sum_slabs(a, n <= LANES_HEADS ? n : 1, c, last, true);                                                     \
-    else                                                                                                               \
-      lanes_sum_slabs(a, n <= LANES_HEADS ? n : 1, c, last, false);                                                    \
+    lanes_sums_of(a, n <= LANES_HEADS ? n : 1, c, last);                                                               \
   }
 LANES_SUM_COLUMNS(1)
 LANES_SUM_COLUMNS(2)
@@ -191,11 +192,13 @@ LANES_INLINE void lanes_block_scores(const st_attend *a, const lanes_query *q, s
 
 // The same for keys that are codes.
 LANES_INLINE void lanes_block_code_scores(const st_attend *a, const st_attend_codes *codes, const lanes_query *q,
-                                          size_t n, size_t j, const uint8_t *block, const uint8_t *next) {
+                                          size_t n, size_t j, const uint8_t *block, const uint8_t *next,
+                                          lanes_ahead *ahead) {
   size_t first = lanes_greatest(q[0].first, j), last = lanes_least(q[n - 1].last, j + ST_KEYS);
   if (first >= last) return;
   lanes_code_keys keys = {.block = block,
                           .next = next,
+                          .ahead = ahead,
                           .columns = codes->columns,
                           .first = (first - j) / ST_GROUP * ST_GROUP,
                           .last = last - j,
@@ -209,7 +212,7 @@ LANES_INLINE void lanes_block_code_scores(const st_attend *a, const st_attend_co
 
 // The softmax without its division, of n queries (at most LANES_SLAB) that see the same keys: scores in place become
 // e^(score - largest), of all scores and the query's sink. Several at once, since each one's steps wait for each other.
-LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks) {
+LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks, lanes_ahead *ahead) {
   float *scores[LANES_SLAB], sink[LANES_SLAB];
   vf most[LANES_SLAB], sum[LANES_SLAB], p[LANES_SLAB];
   size_t keys = q->last - q->first;
@@ -227,6 +230,7 @@ LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks) {
   }
   LANES_EACH_QUERY most[i] = vf_set(vf_most(most[i]));
   for (size_t j = 0; j < keys; j += 16) {
+    lanes_fetch(ahead);
     LANES_EACH_QUERY p[i] = vf_sub(vf_load(scores[i] + j), most[i]);
     lanes_exps(p, n);
     LANES_EACH_QUERY {
@@ -238,28 +242,27 @@ LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks) {
 #undef LANES_EACH_QUERY
 }
 
-LANES_APART void lanes_softmax_1(lanes_query *q, const float *sinks) {
-  lanes_softmax(q, 1, sinks);
-}
-LANES_APART void lanes_softmax_2(lanes_query *q, const float *sinks) {
-  lanes_softmax(q, 2, sinks);
-}
-LANES_APART void lanes_softmax_many(lanes_query *q, const float *sinks) {
-  lanes_softmax(q, LANES_SLAB, sinks);
-}
+#define LANES_SOFTMAX(n)                                                                                               \
+  LANES_APART void lanes_softmax_##n(lanes_query *q, const float *sinks, lanes_ahead *ahead) {                         \
+    lanes_softmax(q, n <= LANES_SLAB ? n : 1, sinks, ahead);                                                           \
+  }
+LANES_SOFTMAX(1)
+LANES_SOFTMAX(2)
+LANES_SOFTMAX(3)
+LANES_SOFTMAX(4)
 
 // Of n queries, the first of which is the `head`-th of its token's.
-LANES_INLINE void lanes_softmaxes(const st_attend *a, lanes_query *q, size_t n, size_t head) {
+LANES_INLINE void lanes_softmaxes(const st_attend *a, lanes_query *q, size_t n, size_t head, lanes_ahead *ahead) {
   for (size_t i = 0, count; i < n; i += count) {
     size_t at = (head + i) % a->n_q, same = lanes_least(a->n_q - at, n - i);
     const float *sinks = a->sinks ? a->sinks + at : NULL;
-    count = same >= LANES_SLAB ? LANES_SLAB : same >= 2 ? 2 : 1;
-    if (count == 1)
-      lanes_softmax_1(q + i, sinks);
-    else if (count == 2)
-      lanes_softmax_2(q + i, sinks);
-    else
-      lanes_softmax_many(q + i, sinks);
+    count = lanes_least(same, LANES_SLAB);
+    switch (count) {
+    case 1: lanes_softmax_1(q + i, sinks, ahead); break;
+    case 2: lanes_softmax_2(q + i, sinks, ahead); break;
+    case 3: lanes_softmax_3(q + i, sinks, ahead); break;
+    default: lanes_softmax_4(q + i, sinks, ahead);
+    }
   }
 }
 
@@ -296,16 +299,15 @@ LANES_INLINE void lanes_add_values(const st_attend *a, const lanes_query *q, siz
 
 // Adds the values of keys [j, last), which are codes, to n queries. Factors of keys that a query does not see are zero.
 LANES_INLINE void lanes_add_code_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t last,
-                                        const uint8_t *block, const uint8_t *next) {
+                                        const uint8_t *block, lanes_ahead *ahead) {
   size_t begin = lanes_greatest(q[0].first, j), end = lanes_least(q[n - 1].last, last);
   if (begin >= end) return;
   lanes_code_values values = {.block = block,
-                              .next = next,
+                              .ahead = ahead,
                               .head_dim = a->head_dim,
                               .first = (begin - j) / 4,
                               .last = (end - j + 3) / 4,
                               .bits = st_kv_format_of(a->values)->value_bits};
-  for (size_t i = 0; next && i < ST_KV_SCALES; i += 64) __builtin_prefetch(next + i, 0, 2);
   for (size_t i = 0; i < n; i++) {
     size_t from = lanes_greatest(q[i].first, j), to = lanes_greatest(lanes_least(q[i].last, last), from);
     lanes_quantize_factors(&values, i, q[i].scores + j, from - j, to - j);
@@ -331,24 +333,26 @@ LANES_INLINE void lanes_prefetch_row(const float *row, size_t n, bool written) {
   }
 }
 
-// Queries in groups that share the reading of a block.
+// Queries in groups that share the reading of a block, and what is read ahead of them.
 typedef struct {
   const lanes_query *q;
   size_t count, ends[LANES_QUERIES];
+  bool next;          // the next block is prefetched
+  lanes_ahead *ahead; // or NULL
 } lanes_shares;
 
 // Keys [begin, end) of the part, which some of the queries see.
 static void lanes_all_scores(const st_attend *a, const st_attend_part *p, const lanes_shares *s, size_t begin,
-                             size_t end, bool ahead) {
+                             size_t end) {
   const uint32_t *pages = lanes_pages(a, p);
   for (size_t j = begin; j < end; j += ST_KEYS) {
     const uint8_t *block = a->k + pages[j / ST_KEYS] * a->page_bytes;
     const uint8_t *next = j + ST_KEYS < end ? a->k + pages[j / ST_KEYS + 1] * a->page_bytes
                                             : a->v + pages[begin / ST_KEYS] * a->page_bytes;
-    if (!ahead) next = NULL;
+    if (!s->next) next = NULL;
     for (size_t g = 0, from = 0; g < s->count; from = s->ends[g++]) {
       if (p->queries)
-        lanes_block_code_scores(a, p->queries, s->q + from, s->ends[g] - from, j, block, g ? NULL : next);
+        lanes_block_code_scores(a, p->queries, s->q + from, s->ends[g] - from, j, block, g ? NULL : next, s->ahead);
       else
         lanes_block_scores(a, s->q + from, s->ends[g] - from, j, block, next);
     }
@@ -356,38 +360,59 @@ static void lanes_all_scores(const st_attend *a, const st_attend_part *p, const 
 }
 
 static void lanes_all_values(const st_attend *a, const st_attend_part *p, const lanes_shares *s, size_t begin,
-                             size_t end, bool ahead) {
+                             size_t end) {
   const uint32_t *pages = lanes_pages(a, p);
   bool is_codes = st_kv_is_codes(a->values);
   for (size_t j = begin; j < end; j += ST_KEYS) {
     size_t last = lanes_least(j + ST_KEYS, end);
     const uint8_t *rows = a->v + pages[j / ST_KEYS] * a->page_bytes;
-    const uint8_t *next = ahead ? a->v + pages[(last < end ? last : j) / ST_KEYS] * a->page_bytes : NULL;
+    const uint8_t *next = s->next ? a->v + pages[(last < end ? last : j) / ST_KEYS] * a->page_bytes : NULL;
     for (size_t g = 0, from = 0; g < s->count; from = s->ends[g++]) {
       if (is_codes)
-        lanes_add_code_values(a, s->q + from, s->ends[g] - from, j, last, rows, g ? NULL : next);
+        lanes_add_code_values(a, s->q + from, s->ends[g] - from, j, last, rows, s->ahead);
       else
         lanes_add_values(a, s->q + from, s->ends[g] - from, j, last, rows, next);
     }
   }
 }
 
+// What few queries of keys [begin, end) of a part read next: about as much at a time as is read while so many keys, or
+// columns of values, are computed.
+LANES_INLINE lanes_ahead lanes_ahead_of(const st_attend *a, const st_attend_part *p, size_t begin, size_t end) {
+  size_t from = (p->index + 1) * ST_PART, left = a->n_keys > from ? a->n_keys - from : 0;
+  lanes_ahead f = {.page_bytes = a->page_bytes};
+  f.lists[0].from = a->v, f.lists[0].pages = lanes_pages(a, p) + begin / ST_KEYS;
+  f.lists[0].count = (end - begin + ST_KEYS - 1) / ST_KEYS;
+  f.lists[0].bytes = st_kv_block_bytes(a->values, false, a->head_dim);
+  f.lists[1].from = a->k, f.lists[1].pages = lanes_pages(a, p) + ST_PART / ST_KEYS;
+  f.lists[1].count = p->more ? (lanes_least(left, ST_PART) + ST_KEYS - 1) / ST_KEYS : 0;
+  f.lists[1].bytes = st_kv_block_bytes(a->keys, true, a->head_dim);
+  size_t steps =
+      2 * (ST_KEYS / ST_GROUP) + a->head_dim / (st_kv_format_of(a->values)->value_bits < 8 ? ST_STEP : ST_GROUP);
+  f.lines = (f.lists[0].bytes + f.lists[1].bytes) / 64 / steps + 1;
+  return f;
+}
+
 // Queries [first, first + n), n at most LANES_QUERIES.
 static void lanes_attend_queries(const st_attend *a, const st_attend_part *p, size_t first, size_t n) {
   lanes_query q[LANES_QUERIES];
-  lanes_shares keys = {.q = q}, values = {.q = q};
-  bool ahead = n <= FEW_QUERIES;
-  size_t most = ahead ? LANES_WIDE : LANES_HEADS;
-  keys.count = lanes_groups(n, p->queries ? LANES_CODES : most, keys.ends);
-  values.count = lanes_groups(n, st_kv_is_codes(a->values) ? LANES_CODES : most, values.ends);
+  const bool few = n <= FEW_QUERIES, code_values = st_kv_is_codes(a->values);
+  size_t most = few ? LANES_WIDE : LANES_HEADS;
   lanes_list(a, p, first, n, q);
   size_t begin = q[0].first / ST_KEYS * ST_KEYS, end = q[n - 1].last;
-  for (size_t i = 0; i < n && !ahead; i++) lanes_prefetch_row(q[i].q, a->head_dim, false);
-  lanes_all_scores(a, p, &keys, begin, end, ahead);
-  for (size_t i = 0; i < n && !ahead; i++) lanes_prefetch_row(q[i].out, a->head_dim, true);
-  lanes_softmaxes(a, q, n, first);
+  lanes_ahead next = lanes_ahead_of(a, p, begin, end);
+  lanes_ahead *ahead = few && code_values && begin < end ? &next : NULL;
+  lanes_shares keys = {.q = q, .ahead = p->queries ? ahead : NULL};
+  lanes_shares values = {.q = q, .next = few, .ahead = ahead};
+  keys.next = few && !(p->queries && ahead && p->fetched);
+  keys.count = lanes_groups(n, p->queries ? LANES_CODES : most, keys.ends);
+  values.count = lanes_groups(n, code_values ? LANES_CODES : most, values.ends);
+  for (size_t i = 0; i < n && !few; i++) lanes_prefetch_row(q[i].q, a->head_dim, false);
+  lanes_all_scores(a, p, &keys, begin, end);
+  for (size_t i = 0; i < n && !few; i++) lanes_prefetch_row(q[i].out, a->head_dim, true);
+  lanes_softmaxes(a, q, n, first, ahead);
   for (size_t i = 0; i < n; i++) memset(q[i].out, 0, a->head_dim * sizeof *q[i].out);
-  lanes_all_values(a, p, &values, begin, end, ahead);
+  lanes_all_values(a, p, &values, begin, end);
 }
 
 static void lanes_attend(const st_attend *a, const st_attend_part *p) {

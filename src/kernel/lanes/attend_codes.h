@@ -9,6 +9,9 @@
 
 #include <math.h>
 
+// Inner loops are kept apart, so that each has all registers to itself.
+#define LANES_APART static __attribute__((noinline))
+
 // Sums in turn, for the even and the odd bytes of a lane.
 enum { LANES_PAIRS = 2 };
 
@@ -40,11 +43,41 @@ LANES_INLINE lanes_pairs lanes_key_piece(const uint8_t *step, uint32_t bits, int
   return p;
 }
 
+// ---- what is read next --------------------------------------------------------------------------------------------
+
+// Blocks that are prefetched into the second level, a few lines at a time, while others are computed: a part's values,
+// then the next part's keys.
+typedef struct {
+  struct {
+    const uint8_t *from; // the head's block in page 0
+    const uint32_t *pages;
+    size_t count, bytes; // of blocks, and of one
+  } lists[2];
+  size_t page_bytes, list, block, at; // where it has come to
+  size_t lines;                       // at a time
+} lanes_ahead;
+
+LANES_INLINE void lanes_fetch(lanes_ahead *f) {
+  if (!f) return;
+  for (size_t left = f->lines; left && f->list < 2;) {
+    if (f->block == f->lists[f->list].count) {
+      f->list++, f->block = 0;
+      continue;
+    }
+    size_t bytes = f->lists[f->list].bytes, lines = (bytes - f->at) / 64, n = lines < left ? lines : left;
+    const uint8_t *p = f->lists[f->list].from + f->lists[f->list].pages[f->block] * f->page_bytes + f->at;
+    for (size_t i = 0; i < n; i++) __builtin_prefetch(p + 64 * i, 0, 2);
+    left -= n, f->at += 64 * n;
+    if (f->at == bytes) f->at = 0, f->block++;
+  }
+}
+
 // ---- keys ---------------------------------------------------------------------------------------------------------
 
 // A block of keys, and queries.
 typedef struct {
   const uint8_t *block, *next; // next: the block that is read next, to prefetch; or NULL
+  lanes_ahead *ahead;          // or NULL
   size_t columns, first, last; // keys from a multiple of 16 on; 16 at a time
   uint32_t bits;
   const int16_t *codes[LANES_HEADS];
@@ -88,7 +121,8 @@ LANES_INLINE void lanes_key_group(const lanes_code_keys *a, size_t n, uint32_t b
 
 // A block of values, and factors of queries.
 typedef struct {
-  const uint8_t *block, *next;  // as above
+  const uint8_t *block;
+  lanes_ahead *ahead;           // as above
   size_t head_dim, first, last; // pieces of 4 values
   uint32_t bits;
   int32_t sums[LANES_HEADS];
@@ -120,14 +154,14 @@ LANES_INLINE void lanes_value_columns(const lanes_code_values *a, size_t n, uint
   }
   for (size_t i = a->first; i < a->last; i++) {
     vi bytes = vi_load(a->block + at + 64 * i);
-    if (a->next) __builtin_prefetch(a->next + at + 64 * i, 0, 2);
 #pragma GCC unroll 2
     for (size_t h = 0; h < halves; h++) {
       lanes_pairs p = lanes_pairs_of(bits < 8 ? vi_and(lanes_move(bytes, h ? -4 : 0), vi_set(0x0F0F0F0F)) : bytes);
 #pragma GCC unroll 8
       for (size_t q = 0; q < n; q++) {
-        sums[q][h][0] = lanes_dot_pairs(sums[q][h][0], p.pair[0], a->codes[q] + 4 * i);
-        sums[q][h][1] = lanes_dot_pairs(sums[q][h][1], p.pair[1], a->codes[q] + 4 * i + 2);
+        const int16_t *x = a->codes[q] + 4 * i;
+        sums[q][h][0] = lanes_dot_pairs(sums[q][h][0], p.pair[0], x);
+        sums[q][h][1] = lanes_dot_pairs(sums[q][h][1], p.pair[1], x + 2);
       }
     }
   }
@@ -178,21 +212,34 @@ LANES_INLINE void lanes_quantize_factors(lanes_code_values *a, size_t q, const f
 
 // ---- of a constant number of queries ------------------------------------------------------------------------------
 
+LANES_INLINE void lanes_key_groups(const lanes_code_keys *a, size_t n) {
+  for (size_t key = a->first; key < a->last; key += ST_GROUP) {
+    lanes_fetch(a->ahead);
+    if (a->bits < 8)
+      lanes_key_group(a, n, 6, key);
+    else
+      lanes_key_group(a, n, 10, key);
+  }
+}
+
+LANES_INLINE void lanes_values_of_block(const lanes_code_values *a, size_t n) {
+  const size_t step = a->bits < 8 ? ST_STEP : ST_GROUP;
+  for (size_t c = 0; c < a->head_dim; c += step) {
+    lanes_fetch(a->ahead);
+    if (a->bits < 8)
+      lanes_value_columns(a, n, 4, c);
+    else
+      lanes_value_columns(a, n, 8, c);
+  }
+}
+
 // Apart, so that each has all registers to itself.
 #define LANES_CODES_OF(n)                                                                                              \
-  static __attribute__((noinline)) void lanes_code_keys_##n(const lanes_code_keys *a) {                                \
-    const size_t queries = n <= LANES_CODES ? n : 1;                                                                   \
-    if (a->bits < 8)                                                                                                   \
-      for (size_t key = a->first; key < a->last; key += ST_GROUP) lanes_key_group(a, queries, 6, key);                 \
-    else                                                                                                               \
-      for (size_t key = a->first; key < a->last; key += ST_GROUP) lanes_key_group(a, queries, 10, key);                \
+  LANES_APART void lanes_code_keys_##n(const lanes_code_keys *a) {                                                     \
+    lanes_key_groups(a, n <= LANES_CODES ? n : 1);                                                                     \
   }                                                                                                                    \
-  static __attribute__((noinline)) void lanes_code_values_##n(const lanes_code_values *a) {                            \
-    const size_t queries = n <= LANES_CODES ? n : 1;                                                                   \
-    if (a->bits < 8)                                                                                                   \
-      for (size_t c = 0; c < a->head_dim; c += ST_STEP) lanes_value_columns(a, queries, 4, c);                         \
-    else                                                                                                               \
-      for (size_t c = 0; c < a->head_dim; c += ST_GROUP) lanes_value_columns(a, queries, 8, c);                        \
+  LANES_APART void lanes_code_values_##n(const lanes_code_values *a) {                                                 \
+    lanes_values_of_block(a, n <= LANES_CODES ? n : 1);                                                                \
   }
 LANES_CODES_OF(1)
 LANES_CODES_OF(2)

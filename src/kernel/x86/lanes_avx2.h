@@ -243,12 +243,19 @@ LANES_INLINE vi vi_insert(vi a, vi b, vi mask) {
 LANES_INLINE vi vi_odd_bytes(vi v) {
   return (vi){_mm256_srli_epi16(v.a, 8), _mm256_srli_epi16(v.b, 8)};
 }
-// Adds to each lane the products of its two numbers of 16 bits with those at x.
+// Adds to each lane the products of its two numbers of 16 bits with those at x. In one piece, as lanes_multiply_add.
+LANES_INLINE __m256i lanes_add_product(__m256i sum, __m256i w, __m256i x) {
+  __m256i product;
+  __asm__("vpmaddwd %[x], %[w], %[p]\n\tvpaddd %[p], %[s], %[s]"
+          : [s] "+x"(sum), [p] "=&x"(product)
+          : [w] "x"(w), [x] "x"(x));
+  return sum;
+}
 LANES_INLINE vi lanes_dot_pairs(vi sum, vi w, const int16_t *x) {
   int32_t two;
   __builtin_memcpy(&two, x, sizeof two);
   __m256i pair = _mm256_set1_epi32(two);
-  return vi_add(sum, (vi){_mm256_madd_epi16(w.a, pair), _mm256_madd_epi16(w.b, pair)});
+  return (vi){lanes_add_product(sum.a, w.a, pair), lanes_add_product(sum.b, w.b, pair)};
 }
 
 // 32 codes in one store: two would keep the load of the row waiting.
@@ -385,11 +392,6 @@ LANES_INLINE vi vb_words(vb v) {
 
 LANES_INLINE vd vd_zero(void) {
   return vi_zero();
-}
-
-// -(offset * *sum).
-LANES_INLINE vi vi_offset(int offset, const int32_t *sum) {
-  return vi_set((int32_t)(0 - (uint32_t)offset * (uint32_t)*sum));
 }
 
 #ifdef __AVXVNNI__

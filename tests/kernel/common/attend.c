@@ -251,7 +251,12 @@ static void run_parts(const st_kernels *k, const st_attend *all, float *out) {
     const st_attend_codes *queries = st_attend_prepare(k, &a, &m);
     for (size_t i = n; i-- > 0;) {
       float *to = sums + i * tokens * each;
-      k->attend(&a, &(st_attend_part){parts.first + i, queries, m.scores, to, to + tokens * a.head_dim});
+      const st_attend_part part = {.index = parts.first + i,
+                                   .queries = queries,
+                                   .scores = m.scores,
+                                   .out = to,
+                                   .state = to + tokens * a.head_dim};
+      k->attend(&a, &part);
     }
     for (size_t i = 0; i < n; i++) {
       float *from = sums + i * tokens * each;
