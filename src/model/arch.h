@@ -46,6 +46,8 @@ struct st_spec {
   bool gguf_longrope;    // its GGUF files with tensors of LongRoPE's factors mean it where they name no scaling
   bool gguf_factors;     // its GGUF files state embedding_scale, residual_scale and logit_scale, whatever they are
   bool gguf_interleaved; // its GGUF files hold q and k rows for interleaved RoPE
+  bool gguf_tiled;       // its GGUF files have recurrent layers' value heads in an order of their own: st_delta_params
+  bool gguf_sections;    // its GGUF files state how many of RoPE's pairs belong to each part of a position
   const char *gguf_pre;  // the split pattern of its GGUF files that name none; NULL: "default"
   const char *hf_pre;    // that of its vocab.json with merges.txt; NULL: "gpt-2"
   bool gguf_defaults;    // its published GGUF files leave out keys, for which the defaults hold

@@ -106,6 +106,25 @@ static st_array *project(st_run *r, const st_layer *l, uint32_t n) {
   return r->convolved;
 }
 
+// The rotated output matrix of a model whose value heads are tiled takes them key head by key head
+// (prism.hadamard.gdn_v_grouped): then they are put so into another array.
+static st_array *group_heads(st_run *r, const st_linear *out, st_array *x, st_array *to, uint32_t n) {
+  const st_hparams *h = &r->model->h;
+  const st_delta_params *d = &h->delta;
+  uint32_t each = d->n_value_heads / d->n_key_heads, dim = d->value_dim;
+  if (!out->basis || !h->rotation->gdn_v_grouped || !d->tiled || each == 1) return x;
+  for (uint32_t i = 0; i < each; i++) {
+    const st_columns c = {.from = i * d->n_key_heads * dim,
+                          .from_step = dim,
+                          .to = i * dim,
+                          .to_step = each * dim,
+                          .n = dim,
+                          .count = d->n_key_heads};
+    r->model->backend->copy_columns(r->queue, x, n, &c, to);
+  }
+  return to;
+}
+
 void st_delta_forward(st_run *r, uint32_t layer, const st_batch *batch) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
@@ -125,5 +144,5 @@ void st_delta_forward(st_run *r, uint32_t layer, const st_batch *batch) {
   b->rmsnorm(r->queue, from, n, d->n_value_heads, d->value_dim, l->vector[ST_DELTA_NORM], h->norm_eps);
   b->glu(r->queue, ST_FN_SILU, r->z, from, n, out_of(h), from);
   const st_product out = {&l->linear[ST_DELTA_OUT], r->branch, 0};
-  st_multiply(r, from, 0, n, NULL, &out, 1);
+  st_multiply(r, group_heads(r, out.linear, from, mixed, n), 0, n, NULL, &out, 1);
 }

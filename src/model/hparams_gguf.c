@@ -335,6 +335,7 @@ setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hpar
   read_direction(&k, spec, h);
   if (k.status == SETUN_OK) k.status = read_vocabulary_size(d, h, err);
   same_u32(&k, "vocab_size", "the embedding's rows,", h->n_vocab);
+  h->delta.tiled = spec->gguf_tiled;
   h->delta.joined_mixed = first_tensor(d, "ssm_in.weight", h->n_layer) != NULL; // older files of Qwen3-Next
   if (k.status == SETUN_OK && spec->read_gguf) k.status = spec->read_gguf(&d->metadata, k.architecture, h, err);
   return k.status;

@@ -27,6 +27,35 @@ static void put_text(const writer *w, const char *name, const char *value) {
   st_keys_text(w->keys, key, value);
 }
 
+// Pairs of elements by the three parts of a position in images, as published files have them: 11, 11 and 10 of 32.
+static void put_sections(const writer *w, uint32_t pairs) {
+  char key[128];
+  int32_t sections[4] = {(int32_t)(pairs + 2) / 3};
+  sections[1] = ((int32_t)pairs - sections[0] + 1) / 2;
+  sections[2] = (int32_t)pairs - sections[0] - sections[1];
+  snprintf(key, sizeof key, "%s.rope.dimension_sections", w->architecture);
+  st_keys_i32s(w->keys, key, sections, 4);
+}
+
+// Recurrent layers; an interval too, which older readers ask for, where they have one.
+static void put_delta(const writer *w, const st_hparams *h) {
+  const st_delta_params *d = &h->delta;
+  char key[128];
+  uint32_t interval = 1;
+  bool regular = true;
+  if (!d->n_taps) return;
+  put_u32(w, "ssm.conv_kernel", d->n_taps);
+  put_u32(w, "ssm.state_size", d->key_dim);
+  put_u32(w, "ssm.group_count", d->n_key_heads);
+  put_u32(w, "ssm.time_step_rank", d->n_value_heads);
+  put_u32(w, "ssm.inner_size", d->n_value_heads * d->value_dim);
+  snprintf(key, sizeof key, "%s.attention.recurrent_layers", w->architecture);
+  st_keys_bools(w->keys, key, h->recurrent, h->n_layer);
+  while (interval < h->n_layer && h->recurrent[interval - 1]) interval++;
+  for (uint32_t i = 0; i < h->n_layer; i++) regular = regular && h->recurrent[i] == ((i + 1) % interval != 0);
+  if (regular) put_u32(w, "full_attention_interval", interval);
+}
+
 static void put_rope(const writer *w, const st_hparams *h) {
   static const char *const types[] = {[ST_ROPE_PLAIN] = NULL,
                                       [ST_ROPE_LINEAR] = "linear",
@@ -134,6 +163,8 @@ void st_hparams_write_gguf(const st_spec *spec, const st_hparams *h, st_keys *ke
   put_u32(&w, "vocab_size", h->n_vocab);
   put_windows(&w, h);
   put_rope(&w, h);
+  if (spec->gguf_sections) put_sections(&w, h->n_rot / 2);
+  put_delta(&w, h);
   put_experts(&w, h);
   put_factors(&w, spec, h);
   put_embedding(&w, spec, h);

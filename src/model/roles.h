@@ -69,6 +69,12 @@ static inline bool st_role_is_matrix(st_role role) {
   return kind == ST_KIND_EMBEDDING || kind == ST_KIND_LINEAR || kind == ST_KIND_ROUTER;
 }
 
+// Whether the module's name is the tensor's own, in GGUF.
+static inline bool st_role_is_bare(st_role role) {
+  st_role_kind kind = st_role_get(role)->kind;
+  return kind == ST_KIND_BARE || kind == ST_KIND_RATE;
+}
+
 // Of a layer's first half: its matrices are used before those of the feed-forward part.
 static inline bool st_role_is_first_half(st_role role) {
   st_role_part part = st_role_get(role)->part;

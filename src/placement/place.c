@@ -81,8 +81,10 @@ static setun_status place_rate(st_loader *l, const st_weight *w, st_dvector **ou
   setun_status s = read_vector(l, w, ST_KIND_VECTOR, &values);
   for (size_t i = 0; s == SETUN_OK && i < elements(w); i++) {
     values[i] = l->m->h.delta.log_rate ? (float)exp((double)values[i]) : -values[i];
-    if (isfinite(values[i])) continue;
-    s = st_fail(l->err, SETUN_ERROR_FORMAT, "%s: element %zu: expected the logarithm of a float32 number", w->name, i);
+    if (values[i] >= 0 && isfinite(values[i])) continue;
+    s = st_fail(l->err, SETUN_ERROR_FORMAT, "%s: element %zu: expected %s, found what gives a rate of %g", w->name, i,
+                l->m->h.delta.log_rate ? "the logarithm of a float32 number" : "a number of at most 0",
+                (double)values[i]);
   }
   if (s == SETUN_OK) return place_floats(l, values, elements(w), out);
   st_free(values);

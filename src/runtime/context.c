@@ -138,7 +138,7 @@ void st_context_info(const st_context *c, setun_context_info *info) {
   for (uint32_t i = 0; i < info->n_seq_max; i++) info->n_seq += c->sequences.all[i].used;
 }
 
-// Each layer reads the keys and values of the tokens that it sees.
+// Each layer reads the keys and values of the tokens that it sees, or its state.
 uint64_t st_context_cache_bytes(const st_context *c, uint32_t tokens) {
   const st_hparams *h = &c->run->model->h;
   uint64_t seen = 0;
@@ -148,8 +148,9 @@ uint64_t st_context_cache_bytes(const st_context *c, uint32_t tokens) {
     seen += window && window + sinks < tokens ? window + sinks : tokens;
   }
   const st_backend *b = c->run->model->backend;
-  return seen * h->n_head_kv *
-         (b->cache_row_size(c->run->keys, true, h->head_dim) + b->cache_row_size(c->run->values, false, h->head_dim));
+  return c->run->state_bytes + seen * h->n_head_kv *
+                                   (b->cache_row_size(c->run->keys, true, h->head_dim) +
+                                    b->cache_row_size(c->run->values, false, h->head_dim));
 }
 
 // ---- sequences ----------------------------------------------------------------------------------------------------

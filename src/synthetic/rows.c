@@ -137,7 +137,8 @@ setun_status st_synthesis_fill(const st_synthesis *y, size_t index, uint64_t fro
     if (f->scales == ST_SCALE_TENSOR) put_at(number, 4, f->ops->scale_offset(f, t->shape), from, n, to);
     return s;
   }
-  st_store_f32(number, t->fill == ST_FILL_SCALE ? trit_scale(y->made[t->of].shape.columns) : 1);
+  float value = t->fill == ST_FILL_MINUS_ONES ? -1 : 1;
+  st_store_f32(number, t->fill == ST_FILL_SCALE ? trit_scale(y->made[t->of].shape.columns) : value);
   for (size_t i = 0; i < n; i++) to[i] = number[(from + i) % 4];
   return SETUN_OK;
 }

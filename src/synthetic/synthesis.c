@@ -30,13 +30,13 @@ static const char *name_of(const st_synthesis *y, st_role role, uint32_t layer) 
   return NULL;
 }
 
-// Adds an empty vector; its index is the last. False: out of memory.
+// Adds an empty vector; its index is the last. `suffix` NULL: of the name alone. False: out of memory.
 static bool add_tensor(st_synthesis *y, const char *pattern, uint32_t layer, const char *suffix) {
   char module[ST_NAME_SIZE], name[ST_NAME_SIZE + 16];
   if (!st_reserve(&y->tensors, &y->capacity, y->n_tensors + 1, sizeof *y->tensors)) return false;
   if (!st_reserve(&y->made, &y->made_capacity, y->n_tensors + 1, sizeof *y->made)) return false;
   st_fill_name(pattern, layer, 0, module, sizeof module);
-  snprintf(name, sizeof name, "%s.%s", module, suffix);
+  snprintf(name, sizeof name, "%s%s%s", module, suffix ? "." : "", suffix ? suffix : "");
   char *owned = st_strdup(name);
   if (!owned) return false;
   y->tensors[y->n_tensors] =
@@ -46,7 +46,7 @@ static bool add_tensor(st_synthesis *y, const char *pattern, uint32_t layer, con
 }
 
 static st_synthetic_fill fill_of(st_role role, uint64_t rows) {
-  if (rows == 1) return ST_FILL_ONES;
+  if (rows == 1) return st_role_get(role)->kind == ST_KIND_RATE ? ST_FILL_MINUS_ONES : ST_FILL_ONES;
   return st_role_get(role)->kind == ST_KIND_LINEAR ? ST_FILL_TRITS : ST_FILL_RANDOM;
 }
 
@@ -55,7 +55,9 @@ static setun_status add_role(st_synthesis *y, const st_synthesis_options *o, st_
                              setun_error *err) {
   const char *pattern = name_of(y, role, layer);
   if (!pattern) return SETUN_OK;
-  if (!add_tensor(y, pattern, layer, "weight")) return st_fail_memory(err, "the tensors");
+  if (!add_tensor(y, pattern, layer, st_role_is_bare(role) ? NULL : "weight")) {
+    return st_fail_memory(err, "the tensors");
+  }
   size_t index = y->n_tensors - 1;
   st_output_tensor *out = &y->tensors[index];
   st_synthetic_tensor *t = &y->made[index];

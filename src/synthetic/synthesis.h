@@ -25,6 +25,7 @@ typedef enum st_synthetic_fill {
   ST_FILL_TRITS,  // trits times a scale
   ST_FILL_RANDOM, // a matrix of random floats
   ST_FILL_ONES,   // a vector of ones
+  ST_FILL_MINUS_ONES,
   ST_FILL_SCALE   // the scale beside another tensor
 } st_synthetic_fill;
 

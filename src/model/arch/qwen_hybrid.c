@@ -174,11 +174,6 @@ static setun_status read_gguf(const st_metadata *m, const char *architecture, st
   return s == SETUN_OK ? check(h, err) : s;
 }
 
-static setun_status read_gguf_qwen35(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
-  h->delta.tiled = true;
-  return read_gguf(m, architecture, h, err);
-}
-
 static setun_status read_gguf_next(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
   h->delta.joined_switches = true;
   return read_gguf(m, architecture, h, err);
@@ -255,13 +250,15 @@ const st_spec st_spec_qwen35 = {
     .facts = qwen35_facts,
     .defaults = {DEFAULTS, .n_layer = 32, .n_embd = 4096, .n_head_kv = 4, .n_ff = 12288, .n_vocab = 248320},
     .partial_rope = true,
+    .gguf_tiled = true,
+    .gguf_sections = true,
     .hf_pre = "qwen35",
     .bindings = qwen35_bindings,
     .ignored = ignored,
     .hf_prefix = "language_model.",
     .chat_templates = chat_templates,
     .read_hf = read_hf,
-    .read_gguf = read_gguf_qwen35,
+    .read_gguf = read_gguf,
 };
 
 // No layer is dense: the width of such ones is that of an expert, which takes no memory.
@@ -275,13 +272,15 @@ const st_spec st_spec_qwen35_moe = {
                  .n_expert = 256, .n_expert_used = 8, .n_ff_expert = 512, .n_ff_shared = 512,
                  .router_renormalize = true},
     .partial_rope = true,
+    .gguf_tiled = true,
+    .gguf_sections = true,
     .hf_pre = "qwen35",
     .bindings = qwen35_moe_bindings,
     .ignored = ignored,
     .hf_prefix = "language_model.",
     .chat_templates = chat_templates,
     .read_hf = read_hf_moe,
-    .read_gguf = read_gguf_qwen35,
+    .read_gguf = read_gguf,
 };
 
 const st_spec st_spec_qwen3_next = {
