@@ -47,7 +47,8 @@ static unit unit_of(const st_conversion *p, const st_tensor *t) {
 // Tensors of a checkpoint that belong to other parts of it, or are derived.
 static bool is_ignored(const st_conversion *p, const unit *u) {
   const char *name = u->tensor->name;
-  if (p->from_gguf || !p->spec) return false;
+  if (!p->spec) return false;
+  if (p->from_gguf) return !p->to_gguf && u->place.in_layer && u->place.layer >= p->h.n_layer && p->h.n_layer_next;
   if (ends_with(name, ".rotary_emb.inv_freq")) return true;
   for (const char *const *i = p->spec->ignored; i && *i; i++) {
     if (!strncmp(name, *i, strlen(*i))) return true;
@@ -93,6 +94,7 @@ static setun_status name_item(const st_conversion *p, const unit *u, st_item *it
   }
   if (p->to_gguf && u->named == NAMED_MODULE) end = ".weight";
   if (!p->to_gguf && st_role_get(u->place.role)->kind == ST_KIND_VECTOR) end = "";
+  if (st_role_is_bare(u->place.role)) end = "";
   snprintf(full, sizeof full, "%s%s", name, end);
   item->name = st_strdup(full);
   return item->name ? SETUN_OK : st_fail_memory(err, full);
@@ -155,6 +157,12 @@ static setun_status add_weight(st_conversion *p, const unit *u, const st_weight 
   } else {
     item->n_dims = w->shape.rows == 1 || column ? 1 : 2;
     memcpy(item->dims, (uint64_t[4]){column ? w->shape.rows : w->shape.columns, column ? 1 : w->shape.rows, 1, 1},
+           sizeof item->dims);
+  }
+  if (item->place.known && st_role_get(item->place.role)->kind == ST_KIND_TAPS && p->from_gguf != p->to_gguf) {
+    item->n_dims = p->to_gguf ? 2 : 3; // directories have them as a convolution of one channel each
+    memcpy(item->dims,
+           (uint64_t[4]){w->shape.columns, p->to_gguf ? w->shape.rows : 1, p->to_gguf ? 1 : w->shape.rows, 1},
            sizeof item->dims);
   }
   set_permutation(p, item);

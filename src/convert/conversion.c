@@ -234,7 +234,8 @@ static setun_status recognize(st_conversion *p, const st_item *item, st_item_sou
 static bool is_whole(const st_item *item) {
   const st_weight *w = &item->pieces[0].weight;
   return item->n_pieces == 1 && !w->block_scales && w->row_step == 1 && w->shape.rows == w->stored.rows &&
-         item->permute == ST_PERMUTE_NONE && !w->latent && item->add == 0;
+         item->permute == ST_PERMUTE_NONE && !item->rows.outer && !item->columns.outer &&
+         item->rates == ST_RATES_KEPT && !w->latent && item->add == 0;
 }
 
 static void copy_whole(st_item *item) {
@@ -285,9 +286,10 @@ static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *er
                    another_format(item));
   }
   item->kind = ST_ITEM_ROWS;
-  bool vector = item->shape.rows == 1 || item->n_dims == 1 || item->suffix;
-  if ((p->to_gguf && f8) || item->add != 0 || (vector && item->permute != ST_PERMUTE_NONE) ||
-      (p->from_gguf != p->to_gguf && p->to_gguf && vector) || w->scale) {
+  bool taps = item->place.known && st_role_get(item->place.role)->kind == ST_KIND_TAPS; // floats, as vectors are
+  bool vector = item->shape.rows == 1 || item->n_dims == 1 || item->suffix || taps;
+  if ((p->to_gguf && f8) || item->add != 0 || (vector && (item->permute != ST_PERMUTE_NONE || item->rows.outer)) ||
+      item->rates != ST_RATES_KEPT || (p->from_gguf != p->to_gguf && p->to_gguf && vector) || w->scale) {
     item->kind = ST_ITEM_VALUES;
     item->format = f8 && !vector ? st_format_get(f->ops->wider) : floats;
   }
@@ -324,9 +326,10 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
   if (st_source_is_ternary(&item->pieces[0])) return decide_ternary(p, item, err);
   if (!asked && becomes_floats(p, item) && w->format != p->o->to) {
     if (w->block_scales && !p->to_gguf) { // experts stacked in blocks have no other form there
-      return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                     "%s: this family's Hugging Face directories have experts in %s, found %s asked for; convert to GGUF",
-                     item->name, w->format->name, p->o->to->name);
+      return st_fail(
+          err, SETUN_ERROR_UNSUPPORTED,
+          "%s: this family's Hugging Face directories have experts in %s, found %s asked for; convert to GGUF",
+          item->name, w->format->name, p->o->to->name);
     }
     item->kind = ST_ITEM_VALUES;
     item->format = p->o->to;
@@ -384,6 +387,7 @@ static setun_status make_conversion(const st_directory *d, bool to_gguf, const s
   if (s == SETUN_OK) s = st_rotation_read(d, &p->rotation, err);
   if (s == SETUN_OK) s = st_conversion_collect(p, err);
   if (s == SETUN_OK) s = st_conversion_rotation(p, err);
+  if (s == SETUN_OK) st_conversion_heads(p);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = look(p, &p->items[i], err);
   if (s == SETUN_OK) s = check_ternary(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) {

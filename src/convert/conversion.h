@@ -13,6 +13,16 @@
 // Where rows of q and k change places: GGUF files of some families hold the two halves of each head interleaved.
 typedef enum st_permute { ST_PERMUTE_NONE, ST_PERMUTE_INTERLEAVE, ST_PERMUTE_SPLIT } st_permute;
 
+// Heads that change places, `size` rows or columns each, from `first` on: the head i * inner + k of the target is the
+// head k * outer + i of the source. outer 0: none does.
+typedef struct st_heads {
+  uint64_t first, size, outer, inner;
+} st_heads;
+uint64_t st_heads_source(const st_heads *heads, uint64_t at);
+
+// Decays of recurrent layers, which are logarithms in directories and negative numbers in GGUF.
+typedef enum st_rates { ST_RATES_KEPT, ST_RATES_TO_GGUF, ST_RATES_FROM_GGUF } st_rates;
+
 // A weight that an output tensor has its rows from.
 typedef struct st_item_source {
   st_weight weight;
@@ -45,6 +55,8 @@ typedef struct st_item {
   size_t n_pieces;
   st_permute permute;
   uint32_t head_dim;
+  st_heads rows, columns; // of recurrent layers
+  st_rates rates;
   float add;    // to each float: norms that one container stores less one
   bool rotated; // its weights are in a rotated basis in the source
   // Where that is undone, the basis; NULL: it is kept, or there is none. Not owned.
@@ -76,6 +88,8 @@ typedef struct st_item_reader {
   size_t floats_capacity;
   double *wide; // a row, where a rotation is undone
   size_t wide_capacity;
+  void *ordered; // a row, where its columns change places
+  size_t ordered_capacity;
 } st_item_reader;
 
 void st_item_reader_close(st_item_reader *r);
@@ -127,6 +141,12 @@ setun_status st_conversion_rope_rule(st_conversion *plan, st_role role, const st
 bool st_conversion_stacks(const st_conversion *plan, const st_tensor_use *place);
 setun_status st_conversion_stack_experts(st_conversion *plan, setun_error *err);
 setun_status st_item_write_stack(st_conversion *plan, const st_item *item, st_output *out, setun_error *err);
+// Recurrent layers' heads and decays, on their way from one container to the other: heads.c. Of rows that were read,
+// `units` of `unit` bytes each, the columns' order; and of n floats, the decays.
+void st_conversion_heads(st_conversion *plan);
+setun_status st_item_order_columns(st_item_reader *r, uint64_t rows, uint64_t units, size_t unit, void *x,
+                                   setun_error *err);
+setun_status st_item_convert_rates(const st_item_reader *r, uint64_t n, float *x, setun_error *err);
 // The rotated basis of the source: which items are in it, whether it is kept, and its declaration in the target:
 // rotation.c
 setun_status st_conversion_rotation(st_conversion *plan, setun_error *err);

@@ -10,8 +10,13 @@
 
 enum { BIAS = 2 };
 
-// The target's row for an expert's role: of a tensor that has all experts; NULL: it has none such.
+// The target's row for an expert's role: of a tensor that has all experts; NULL: it has none such, or one for each
+// expert too.
 static const st_binding *stack_of(const st_conversion *p, st_role role) {
+  for (const st_binding *b = p->target_spec->bindings; b->role != ST_ROLE_COUNT; b++) {
+    const char *name = st_binding_pattern(b, false);
+    if (b->role == role && name && strstr(name, "%e")) return NULL;
+  }
   for (const st_binding *b = p->target_spec->bindings; b->role != ST_ROLE_COUNT; b++) {
     const char *name = st_binding_pattern(b, false);
     if (st_role_place_in(b->role, role) >= 0 && name && !strstr(name, "%e")) return b;

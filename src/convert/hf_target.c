@@ -227,17 +227,32 @@ static void set_experts(const st_hparams *h, members *m) {
   set(m, "mlp_only_layers", dense);
 }
 
+static void set_types(const st_hparams *h, members *m) {
+  st_json types = st_json_make_array();
+  for (uint32_t i = 0; i < h->n_layer; i++) {
+    const char *type = h->recurrent[i] ? "linear_attention" : h->sliding[i] ? "sliding_attention" : "full_attention";
+    st_json_push(m->root, &types, st_json_make_text(m->root, type));
+  }
+  set(m, "layer_types", types);
+}
+
+static void set_delta(const st_hparams *h, members *m) {
+  const st_delta_params *d = &h->delta;
+  if (!d->n_taps) return;
+  set_u32(m, "linear_num_key_heads", d->n_key_heads);
+  set_u32(m, "linear_num_value_heads", d->n_value_heads);
+  set_u32(m, "linear_key_head_dim", d->key_dim);
+  set_u32(m, "linear_value_head_dim", d->value_dim);
+  set_u32(m, "linear_conv_kernel_dim", d->n_taps);
+  set_types(h, m);
+}
+
 static void set_window(const st_conversion *p, members *m) {
   const st_hparams *h = &p->h;
   set(m, "sliding_window", h->window ? st_json_make_integer(h->window) : st_json_make_null());
   if (!h->window) return;
   if (p->target_spec->windows.with_switch) set_bool(m, "use_sliding_window", true);
-  st_json types = st_json_make_array();
-  for (uint32_t i = 0; i < h->n_layer; i++) {
-    const char *type = h->sliding[i] ? "sliding_attention" : "full_attention";
-    st_json_push(m->root, &types, st_json_make_text(m->root, type));
-  }
-  set(m, "layer_types", types);
+  set_types(h, m);
 }
 
 // The families' own.
@@ -336,6 +351,7 @@ static setun_status set_hparams(const st_conversion *p, members *m, setun_error 
   set_rope(h, m);
   set_experts(h, m);
   set_window(p, m);
+  set_delta(h, m);
   set_factors(p, m);
   uint32_t bos = 0;
   if (token_of(p, "tokenizer.ggml.bos_token_id", &bos)) set_u32(m, "bos_token_id", bos);

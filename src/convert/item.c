@@ -20,6 +20,7 @@ void st_item_reader_close(st_item_reader *r) {
   if (r->open) st_row_reader_close(&r->rows);
   st_free(r->native);
   st_free(r->floats);
+  st_free(r->ordered);
   st_free(r->wide);
   r->native = r->floats = NULL;
   r->wide = NULL;
@@ -48,11 +49,11 @@ static uint64_t source_row(const st_item *item, uint64_t row) {
   uint64_t n = item->head_dim, half = n / 2, in = n ? row % n : 0;
   if (item->permute == ST_PERMUTE_INTERLEAVE) return row - in + in / 2 + in % 2 * half;
   if (item->permute == ST_PERMUTE_SPLIT) return row - in + in % half * 2 + in / half;
-  return row;
+  return st_heads_source(&item->rows, row);
 }
 
 static bool reorders_rows(const st_item *item) {
-  return item->permute != ST_PERMUTE_NONE && item->shape.rows > 1;
+  return (item->permute != ST_PERMUTE_NONE || item->rows.outer) && item->shape.rows > 1;
 }
 
 // The next run of rows that one read can bring: where it stands in its piece.
@@ -69,7 +70,7 @@ static setun_status next_run(st_item_reader *r, uint64_t row, uint64_t count, ui
 static setun_status reorder_vector(st_item_reader *r, float *x, setun_error *err) {
   const st_item *item = r->item;
   uint64_t n = item->shape.columns;
-  if (item->permute == ST_PERMUTE_NONE || item->shape.rows != 1) return SETUN_OK;
+  if ((item->permute == ST_PERMUTE_NONE && !item->rows.outer) || item->shape.rows != 1) return SETUN_OK;
   if (!st_reserve(&r->floats, &r->floats_capacity, (size_t)n, sizeof *r->floats))
     return st_fail_memory(err, item->name);
   memcpy(r->floats, x, (size_t)n * sizeof *x);
@@ -94,6 +95,8 @@ setun_status st_item_floats(st_item_reader *r, uint64_t row, uint64_t count, flo
     if (s == SETUN_OK) s = st_read_floats(&r->rows, inner, n, out, err);
     if (s == SETUN_OK) s = reorder_vector(r, out, err);
     if (s == SETUN_OK) s = undo_rotation(r, n, out, err);
+    if (s == SETUN_OK) s = st_item_order_columns(r, n, k, sizeof *out, out, err);
+    if (s == SETUN_OK) s = st_item_convert_rates(r, n * k, out, err);
     if (s != SETUN_OK) return s;
     for (uint64_t i = 0; r->item->add != 0 && i < n * k; i++) out[i] += r->item->add;
     row += n;
@@ -110,7 +113,9 @@ static setun_status item_bytes(st_item_reader *r, uint64_t row, uint64_t count, 
     uint64_t inner, n;
     const st_item_source *piece;
     setun_status s = next_run(r, row, count, &inner, &n, &piece, err);
+    uint64_t block = r->item->format->block, k = r->item->shape.columns;
     if (s == SETUN_OK) s = st_read_bytes(&r->rows, inner, n, to, err);
+    if (s == SETUN_OK) s = st_item_order_columns(r, n, k / block, (size_t)(bytes / (k / block)), to, err);
     if (s != SETUN_OK) return s;
     row += n;
     count -= n;
@@ -189,6 +194,8 @@ static setun_status read_run(st_item_reader *r, const st_item_source *p, uint64_
   }
   setun_status s = p->grain != ST_GRAIN_NONE ? split_floats(r, p, inner, n, from, trits, err)
                                              : st_read_trits(&r->rows, inner, n, trits, r->native, err);
+  if (s == SETUN_OK) s = st_item_order_columns(r, n, k, 1, trits, err);
+  if (s == SETUN_OK) s = st_item_order_columns(r, n, per_row, sizeof *r->native, r->native, err);
   for (uint64_t i = 0; i < n && s == SETUN_OK; i++) {
     if (regroup(r->native + i * per_row, from, group, k, trits + i * k, r->round, scales + i * out)) continue;
     s = st_fail(err, SETUN_ERROR_UNSUPPORTED,

@@ -25,12 +25,6 @@ static setun_status undo(const st_conversion *p, st_item *item, setun_error *err
                    "%s: in a rotated basis, which only floats can leave: expected f32, f16 or bf16, found %s",
                    item->name, p->o->to->name);
   }
-  if (p->rotation->gdn_v_grouped && strstr(item->name, "ssm_out")) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: its inputs are in the order of key heads (gdn_v_grouped), which "
-                   "cannot be undone",
-                   item->name);
-  }
   item->undone = p->rotation;
   return SETUN_OK;
 }

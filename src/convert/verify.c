@@ -42,6 +42,11 @@ static setun_status compare_numbers(const st_hparams *a, const st_hparams *b, se
                  {"attention in both directions", a->bidirectional, b->bidirectional},
                  {"pooling", a->embedding.pooling, b->embedding.pooling},
                  {"dense matrices of embeddings", a->embedding.n_dense, b->embedding.n_dense},
+                 {"key heads of recurrent layers", a->delta.n_key_heads, b->delta.n_key_heads},
+                 {"value heads of recurrent layers", a->delta.n_value_heads, b->delta.n_value_heads},
+                 {"key size of recurrent layers", a->delta.key_dim, b->delta.key_dim},
+                 {"value size of recurrent layers", a->delta.value_dim, b->delta.value_dim},
+                 {"taps of recurrent layers", a->delta.n_taps, b->delta.n_taps},
                  {"int8 activations", a->int8, b->int8}};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     if (numbers[i].a != numbers[i].b) return differs(numbers[i].what, numbers[i].a, numbers[i].b, err);
@@ -102,6 +107,8 @@ setun_status st_verify_hparams(const st_conversion *p, const st_directory *writt
       s = differs("sliding window", a * p->h.window, b * h.window, err);
     else if (p->h.no_rope[i] != h.no_rope[i])
       s = differs("layer without RoPE", p->h.no_rope[i], h.no_rope[i], err);
+    else if (p->h.recurrent[i] != h.recurrent[i])
+      s = differs("recurrent layer", p->h.recurrent[i], h.recurrent[i], err);
     else if (h.n_expert && p->h.sparse[i] != h.sparse[i])
       s = differs("layer with experts", p->h.sparse[i], h.sparse[i], err);
   }

@@ -254,7 +254,7 @@ class Golden(Folder):
     def test_official_files(self):
         """The converter of another project made tests/golden/gguf from the same checkpoints."""
         for name in ("llama3", "llama3-tied-sharded", "qwen3", "qwen2-moe", "mixtral", "olmoe-plain", "gemma3-plain",
-                     "granite", "hunyuan", "olmo2", "phi3", "smollm3"):
+                     "granite", "hunyuan", "olmo2", "phi3", "smollm3", "qwen35", "qwen35-moe"):
             with self.subTest(name=name):
                 path = self.converted(os.path.join(GOLDEN, "hf", name), name + ".gguf", "f32", "--experts", "stacked")
                 _, ours, data = gguf.read(path)
@@ -272,7 +272,7 @@ class Golden(Folder):
 
     def test_both_ways(self):
         """Each container made of the other gives the official numbers."""
-        for name in ("granite", "hunyuan", "olmo2", "phi3", "smollm3"):
+        for name in ("granite", "hunyuan", "olmo2", "phi3", "smollm3", "qwen35", "qwen35-moe"):
             golden = read_safetensors(os.path.join(GOLDEN, "hf", name, "golden.safetensors"))
             ids, out = ",".join(map(str, golden["input_ids"][1])), self.path("logits")
             for target, source in ((name + ".gguf", os.path.join("hf", name)), (name, os.path.join("gguf", name + ".gguf"))):
@@ -281,6 +281,19 @@ class Golden(Folder):
                     self.good("logits", made, "--ids", ids, "--precise", "-o", out)
                     worst = max(abs(a - b) for a, b in zip(read_safetensors(out)["logits"][1], golden["logits"][1]))
                     self.assertLess(worst, 1e-4)
+
+    def test_recurrent_layers(self):
+        """There and back again: heads in the same order, decays the same, every bit of the logits."""
+        for name in ("qwen35-multimodal", "qwen35-moe", "qwen3-next"):
+            with self.subTest(name=name):
+                made = self.converted(os.path.join(GOLDEN, "hf", name), name + ".gguf", "f32")
+                back = self.converted(made, name, "f32")
+                self.assertEqual(self.logits(back), self.logits(os.path.join(GOLDEN, "hf", name)))
+        plain = self.converted(os.path.join(GOLDEN, "gguf", "qwen35-rot.gguf"), "plain.gguf", "f32", "--unrotate")
+        official = self.logits(os.path.join(GOLDEN, "gguf", "qwen35.gguf"))
+        self.assertLess(max(abs(a - b) for a, b in zip(self.logits(plain), official)), 1e-4)
+        # A file of two matrices that directories have as one.
+        self.refused(os.path.join(GOLDEN, "gguf", "qwen3-next.gguf"), "f32", "attn_qkv", "no name", name="refused")
 
     def test_biases(self):
         """config.json says what biases the official class has to read; what it cannot have is refused."""

@@ -119,6 +119,7 @@ ROLE_NAMES_ALLOWED = {
     ("src/model/forward.c", None): "the forward pass: what is computed with each role's weight",
     ("src/model/moe.c", None): "the forward pass of experts",
     ("src/model/delta.c", None): "the forward pass of recurrent layers",
+    ("src/convert/heads.c", None): "whose rows and columns are value heads",
     ("src/model/model.c", None): "which member of st_model each role's weight is",
     ("src/model/rope.c", None): "which parameter each role's table is",
     ("src/convert/rope_freqs.c", "ROPE_FREQS"): "the tensor that stands for Llama 3's rule",

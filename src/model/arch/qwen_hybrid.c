@@ -211,18 +211,19 @@ static const st_fact moe_facts[] = {
 // ---- names --------------------------------------------------------------------------------------------------------
 
 #define BIND_MIXERS                                                                                                    \
-  ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_ATTN_Q_NORM), ST_BIND(ST_ATTN_K_NORM), ST_BIND(ST_DELTA_QKV),          \
-      ST_BIND(ST_DELTA_Z), ST_BIND(ST_DELTA_ALPHA), ST_BIND(ST_DELTA_BETA), ST_BIND(ST_DELTA_TAPS),                    \
+  ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_ATTN_Q_NORM), ST_BIND(ST_ATTN_K_NORM), ST_BIND(ST_DELTA_TAPS),         \
       ST_BIND(ST_DELTA_RATE), ST_BIND(ST_DELTA_BIAS), ST_BIND(ST_DELTA_NORM), ST_BIND(ST_DELTA_OUT), {                 \
     .role = ST_FFN_NORM, .gguf = "blk.%u.post_attention_norm"                                                          \
   }
+#define BIND_PROJECTIONS ST_BIND(ST_DELTA_QKV), ST_BIND(ST_DELTA_Z), ST_BIND(ST_DELTA_ALPHA), ST_BIND(ST_DELTA_BETA)
 #define BIND_SHARED ST_BIND(ST_SHARED_ROUTER), ST_BIND(ST_SHARED_GATE), ST_BIND(ST_SHARED_UP), ST_BIND(ST_SHARED_DOWN)
 
-static const st_binding qwen35_bindings[] = {BIND_MIXERS, ST_BIND_MLP, ST_BIND_END};
+static const st_binding qwen35_bindings[] = {BIND_MIXERS, BIND_PROJECTIONS, ST_BIND_MLP, ST_BIND_END};
 
 // Experts one by one, or, as published, in two tensors.
 static const st_binding qwen35_moe_bindings[] = {
     BIND_MIXERS,
+    BIND_PROJECTIONS,
     ST_BIND_MLP_EXPERTS,
     ST_BIND(ST_EXPERT_GATE_THEN_UP),
     {.role = ST_EXPERT_DOWN, .gguf = ST_NO_NAME, .hf = "model.layers.%u.mlp.experts.down_proj"},
@@ -230,8 +231,16 @@ static const st_binding qwen35_moe_bindings[] = {
     ST_BIND_END,
 };
 
+// Of q, k, v and z GGUF files have two matrices, or, older ones and those that are written, that of the directories.
 static const st_binding next_bindings[] = {
-    BIND_MIXERS, ST_BIND(ST_DELTA_QKVZ), ST_BIND(ST_DELTA_SWITCHES), ST_BIND_MLP, ST_BIND_MLP_EXPERTS, BIND_SHARED,
+    BIND_MIXERS,
+    {.role = ST_DELTA_QKV, .hf = ST_NO_NAME},
+    {.role = ST_DELTA_Z, .hf = ST_NO_NAME},
+    ST_BIND(ST_DELTA_QKVZ),
+    ST_BIND(ST_DELTA_SWITCHES),
+    ST_BIND_MLP,
+    ST_BIND_MLP_EXPERTS,
+    BIND_SHARED,
     ST_BIND_END,
 };
 
