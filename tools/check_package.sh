@@ -33,12 +33,19 @@ lib=${archive%/libsetun.a} # which may be the architecture's own
 for file in usr/bin/setun $(printf 'usr/%s ' include/*.h) "$lib/libsetun.so" "$lib/libsetun.a" "$lib/pkgconfig/setun.pc" \
   "$lib/cmake/setun/setunConfig.cmake" usr/share/man/man1/setun.1.gz usr/share/man/man1/setun-run.1.gz \
   usr/share/doc/setun/copyright usr/share/doc/setun/changelog.gz usr/share/bash-completion/completions/setun \
-  usr/share/zsh/vendor-completions/_setun usr/share/fish/vendor_completions.d/setun.fish; do
+  usr/lib/systemd/system/setun.service usr/share/zsh/vendor-completions/_setun usr/share/fish/vendor_completions.d/setun.fish; do
   [ -e "$work/root/$file" ] || fail "$file is not in it"
 done
 [ -s "$work/control/shlibs" ] && [ -s "$work/control/triggers" ] || fail "no shlibs or no triggers"
 version=$(dpkg-deb -f "$package" Version)
 "$work/root/usr/bin/setun" --version | grep -q "$version" || fail "its command does not say version $version"
+
+# The unit, as the system would read it with the command in its place.
+if command -v systemd-analyze >/dev/null 2>&1; then
+  sed "s|^ExecStart=setun|ExecStart=$work/root/usr/bin/setun|" "$work/root/usr/lib/systemd/system/setun.service" \
+    >"$work/setun.service"
+  SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no "$work/setun.service" || fail "the unit has faults"
+fi
 
 # A program against the shared library, through pkg-config, as a user would.
 export PKG_CONFIG_PATH="$work/root/$lib/pkgconfig" LD_LIBRARY_PATH="$work/root/$lib"

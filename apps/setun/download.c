@@ -155,7 +155,7 @@ bool download_add(download *d, const model_file *file) {
   item *i = &grown[d->count++];
   *i = (item){.file = file, .place = join_path(d->folder, file->path), .fd = -1};
   if (!i->place || !(i->partial = partial_path(i->place, file->checksum))) return false;
-  if (!make_folders(i->place)) return fail_file(i->place, "made");
+  if (!make_folders(i->place, 0777)) return fail_file(i->place, "made");
   if (!look_at_place(d, i)) return false;
   if (i->there) {
     note("%s is there already, with the hub's checksum", i->place);
@@ -324,7 +324,7 @@ bool download_receive(download *d) {
     if (i->there) continue;
     note(i->at ? "%s (%s), of which %s is there" : "%s (%s)", i->file->path, format_bytes(i->file->size, size),
          format_bytes(i->at, before));
-    i->fd = open(i->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    i->fd = open(i->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (i->fd < 0) return fail_file(i->partial, "written");
     bool fine = receive(d, i);
     if (close(i->fd) && fine) fine = fail_file(i->partial, "written");

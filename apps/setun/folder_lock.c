@@ -23,7 +23,7 @@ static bool is_at(int fd, const char *path) {
 // 1: locked; 0: another process has it, or it has just gone; -1: an error, with errno.
 static int try_lock(folder_lock *lock) {
   struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-  if (!make_folders(lock->path)) return -1;
+  if (!make_folders(lock->path, 0777)) return -1;
   lock->fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (lock->fd < 0) return errno == ENOENT ? 0 : -1;
   if (!fcntl(lock->fd, F_SETLK, &whole) && is_at(lock->fd, lock->path)) return 1;

@@ -26,7 +26,8 @@ static void print_roff(const char *text) {
 }
 
 static void print_man_title(const char *name, const char *summary) {
-  print_text(".TH \"%s\" 1 \"\" \"Setun %s\" \"Setun Manual\"\n.SH NAME\n", name, setun_version());
+  // Long lists of choices leave lines that cannot be adjusted to the right margin.
+  print_text(".TH \"%s\" 1 \"\" \"Setun %s\" \"Setun Manual\"\n.ad l\n.SH NAME\n", name, setun_version());
   print_roff(name);
   print_text(" \\- ");
   print_roff(summary);

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-bool make_folders(char *path) {
+bool make_folders(char *path, unsigned mode) {
   for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     *slash = 0;
-    bool made = mkdir(path, 0700) == 0 || errno == EEXIST;
+    bool made = mkdir(path, (mode_t)mode) == 0 || errno == EEXIST;
     *slash = '/';
     if (!made) return false;
   }
@@ -29,7 +29,7 @@ char *state_file(const char *name) {
   char *path = malloc(size);
   if (!path) return NULL;
   snprintf(path, size, "%s%s%s", root, folder, name);
-  if (make_folders(path)) return path;
+  if (make_folders(path, 0700)) return path;
   note("%s: cannot make its folder: %s", path, reason_of(errno));
   free(path);
   return NULL;

@@ -8,7 +8,7 @@
 // Base Directory Specification); the folder is made where it is missing. Freed with free. NULL after a note: there is
 // no such folder.
 char *state_file(const char *name);
-// Makes every folder of the path up to its last slash, for the owner alone. False, with errno.
-bool make_folders(char *path);
+// Makes every folder of the path up to its last slash, with this mode less the umask. False, with errno.
+bool make_folders(char *path, unsigned mode);
 
 #endif
