@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/numpy: tiny checkpoints of Mistral, MiniCPM and OLMo 3 and LoRA adapters, with what they compute, and what
+"""Makes tests/golden/numpy: tiny checkpoints of Mistral, MiniCPM, OLMo 3 and Maple and LoRA adapters, with what they compute, and what
 golden models compute with hyperparameters that their files do not have (facts.safetensors).
 
 usage: make_model_references.py        (from anywhere; needs numpy)
 
 The reference is the Llama-like block of this file, in float64 and written from the papers and the models' published code,
-with Mistral's window, MiniCPM's factors and LongRoPE, BitNet's int8 activations, and gpt-oss's sinks and experts. It is first
+with Mistral's window, Maple's experts, MiniCPM's factors and LongRoPE, BitNet's int8 activations, and gpt-oss's sinks and experts. It is first
 held against tests/golden/hf (llama3, bitnet-auto, gpt-oss and olmo2), which the official implementation made. For adapters it computes with merged
 weights W + scale * alpha / r * B A, where Setun leaves W as it is; BitNet's W is ternary, so there the two are added as
 outputs. Everything is seeded: a second run gives the same files.
@@ -119,12 +119,19 @@ class Model:
 
     def rope(self, x, layer):
         f, scale = self.frequencies()
+        if self.c["model_type"] == "maple":  # half of each head, in layers with a window
+            if not self.window(layer):
+                return x
+            d = int(self.head_dim * self.c["partial_rotary_factor"])
+            f, rest = 1 / self.c["rope_theta"] ** (np.arange(0, d, 2) / d), x[..., d:]
+            x = x[..., :d]
         if self.c["model_type"] == "olmo3" and self.window(layer):  # the scaling is of full layers only
             f, scale = 1 / self.c["rope_theta"] ** (np.arange(0, self.head_dim, 2) / self.head_dim), 1.0
         angle = np.arange(x.shape[0])[:, None] * f
         cos, sin = np.cos(angle)[:, None] * scale, np.sin(angle)[:, None] * scale
         a, b = np.split(x, 2, -1)
-        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+        turned = [a * cos - b * sin, b * cos + a * sin]
+        return np.concatenate(turned + ([rest] if self.c["model_type"] == "maple" else []), -1)
 
     def window(self, layer):
         types = self.c.get("layer_types")
@@ -139,6 +146,8 @@ class Model:
         q, k, v = (self.linear(h, p + f"self_attn.{m}_proj") for m in "qkv")
         q, k = self.olmo_norm(q, p, "self_attn.q_norm"), self.olmo_norm(k, p, "self_attn.k_norm")
         q, k, v = (np.clip(x, -most, most).reshape(n, -1, d) for x in (q, k, v))
+        if c["model_type"] == "maple":
+            q, k = self.norm(q, p + "self_attn.q_norm"), self.norm(k, p + "self_attn.k_norm")
         q, k, v = self.rope(q, layer), self.rope(k, layer).repeat(heads // kv, 1), v.repeat(heads // kv, 1)
         scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(d)
         distance = np.arange(n)[:, None] - np.arange(n)
@@ -156,6 +165,8 @@ class Model:
         h = x if self.c["model_type"] in ("olmo2", "olmo3") else self.norm(x, p + "post_attention_layernorm")
         if p + "mlp.router.weight" in self.w:
             return self.gpt_oss_experts(h, p + "mlp.")
+        if p + "mlp.gate.weight" in self.w:
+            return self.maple_experts(h, p + "mlp.")
         gate, up = self.linear(h, p + "mlp.gate_proj"), self.linear(h, p + "mlp.up_proj")
         h = (np.maximum(gate, 0) ** 2 if self.c["hidden_act"] == "relu2" else gate / (1 + np.exp(-gate))) * up
         if self.bitnet:
@@ -174,13 +185,24 @@ class Model:
                 y[t] += weight * (mxfp4(self.w, p + "experts.down_proj", e) @ z + self.w[p + "experts.down_proj_bias"][e])
         return y
 
+    def maple_experts(self, h, p):
+        """Shares of a softmax over all experts, divided by their sum; gate and up are clamped."""
+        logits, y = self.linear(h, p + "gate"), np.zeros_like(h)
+        for t, chosen in enumerate(np.argsort(-logits, kind="stable")[:, : self.c["num_experts_per_tok"]]):
+            share = np.exp(logits[t, chosen] - logits[t].max())
+            for e, weight in zip(chosen, share / share.sum()):
+                gate, up = (self.linear(h[t], f"{p}experts.{e}.{m}_proj") for m in ("gate", "up"))
+                gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
+                y[t] += weight * self.linear(up * gate / (1 + np.exp(-gate)), f"{p}experts.{e}.down_proj")
+        return y
+
     def olmo_norm(self, x, p, name):
         """Of OLMo 2 and 3: what other models norm is plain there, and what is named norms something else."""
         return self.norm(x, p + name) if self.c["model_type"] in ("olmo2", "olmo3") else x
 
     def run(self, ids):
         """Hidden states [layers + 1, n, hidden] and logits [n, vocabulary]."""
-        x = self.w["model.embed_tokens.weight"][ids].astype(np.float64) * self.scale_emb
+        x = self.w["model.word_embeddings.weight" if self.c["model_type"] == "maple" else "model.embed_tokens.weight"][ids].astype(np.float64) * self.scale_emb
         hidden = [x]
         for i in range(self.c["num_hidden_layers"]):
             p = f"model.layers.{i}."
@@ -261,6 +283,30 @@ def write_checkpoint(name, config, weights, tokens, short_context=None):
     save(os.path.join(d, "golden.safetensors"), golden)
 
 
+def maple():
+    """Weights so large that the clamps hold often."""
+    config = dict(model_type="maple", hidden_size=36, intermediate_size=56, moe_intermediate_size=20, num_hidden_layers=4,
+                  num_attention_heads=3, num_key_value_heads=1, head_dim=12, vocab_size=320, hidden_act="silu", num_experts=6,
+                  num_experts_per_tok=2, num_shared_experts=0, norm_topk_prob=True, nope_on_global_attention=True, use_qk_norm=True,
+                  use_bias=False, partial_rotary_factor=0.5, max_position_embeddings=128, rms_norm_eps=1e-6, rope_theta=10000.0,
+                  sliding_window=7, layer_types=["sliding_attention"] * 3 + ["full_attention"], tie_word_embeddings=False,
+                  bos_token_id=1, eos_token_id=2)
+    rng, h, ff = np.random.default_rng(27), config["hidden_size"], config["moe_intermediate_size"]
+    weights = random_weights(rng, config, "<f4")
+    weights["model.word_embeddings.weight"] = weights.pop("model.embed_tokens.weight")
+    draw = lambda rows, columns, size=1: (size * rng.standard_normal((rows, columns)) / np.sqrt(columns)).astype("<f4")
+    for i in range(config["num_hidden_layers"]):
+        p = f"model.layers.{i}."
+        for name in ("gate", "up", "down"):
+            del weights[p + f"mlp.{name}_proj.weight"]
+        for name in ("self_attn.q_norm", "self_attn.k_norm"):
+            weights[p + name + ".weight"] = (1 + 0.2 * rng.standard_normal(config["head_dim"])).astype("<f4")
+        weights[p + "mlp.gate.weight"] = draw(config["num_experts"], h)
+        for e in range(config["num_experts"]):
+            weights.update({f"{p}mlp.experts.{e}.{m}_proj.weight": draw(*((h, ff, 0.2) if m == "down" else (ff, h, 5))) for m in ("gate", "up", "down")})
+    write_checkpoint("maple", config, weights, 25)
+
+
 def checkpoints():
     mistral = dict(model_type="mistral", num_key_value_heads=1, max_position_embeddings=128, rms_norm_eps=1e-5,
                    rope_theta=10000.0, sliding_window=7, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, **SHAPE)
@@ -282,6 +328,7 @@ def checkpoints():
         for name in ("self_attn.q_norm", "self_attn.k_norm", "post_feedforward_layernorm"):
             weights[f"model.layers.{i}.{name}.weight"] = (1 + 0.2 * rng.standard_normal(h)).astype("<f4")
     write_checkpoint("olmo3", olmo3, weights, 25)
+    maple()
     with open(os.path.join(GOLDEN, "hf", "bitnet-auto", "config.json")) as f:
         bitnet = json.load(f)
     bitnet["quantization_config"].update(use_rms_norm=True, rms_norm_eps=1e-3)

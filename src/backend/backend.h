@@ -184,7 +184,8 @@ typedef enum st_activation_fn {
   ST_FN_RELU2,
   ST_FN_GELU_TANH,
   ST_FN_GPT_OSS,
-  ST_FN_SIGMOID
+  ST_FN_SIGMOID,
+  ST_FN_SILU_CLAMPED
 } st_activation_fn;
 
 // `count` pieces of n columns: from column `from` and each from_step behind it, to column `to` and each to_step.
@@ -309,7 +310,8 @@ struct st_backend {
   // Columns of x's first n tokens to columns of dst.
   void (*copy_columns)(st_queue *queue, const st_array *x, uint32_t n, const st_columns *columns, st_array *dst);
   // dst = act(gate) * up; dst may be gate, or up. ST_FN_RELU2: the square of what is positive; ST_FN_GPT_OSS: g / (1 +
-  // exp(-1.702 g)) with gate at most 7, times up + 1 with up in -7..7; ST_FN_SIGMOID: 1 / (1 + exp(-g)).
+  // exp(-1.702 g)) with gate at most 7, times up + 1 with up in -7..7; ST_FN_SIGMOID: 1 / (1 + exp(-g));
+  // ST_FN_SILU_CLAMPED: SiLU of a gate at most 7, times up in -7..7.
   void (*glu)(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,
               uint32_t width, st_array *dst);
   // dst[i] = x[tokens[i]].

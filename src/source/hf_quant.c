@@ -53,6 +53,10 @@ static setun_status read_bits(const st_json *config, st_hf_quant *quant, setun_e
 
 setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_error *err) {
   *quant = (st_hf_quant){0};
+  if (st_json_get(config, "quantization")) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "config.json: quantization: MLX's packed weights are not read; use the unquantized checkpoint");
+  }
   const st_json *q = quantization_of(config);
   if (!q) return read_bits(config, quant, err);
   setun_status s;

@@ -7,7 +7,7 @@ import struct
 
 import gguf
 
-GLOBAL = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+GLOBAL = {"model.embed_tokens": "token_embd", "model.word_embeddings": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 LAYER = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
          "self_attn.k_norm": "attn_k_norm", "self_attn.attn_sub_norm": "attn_sub_norm",
@@ -73,12 +73,16 @@ def keys_of(config, architecture):
                      "attention.sliding_window_pattern": [t == "sliding_attention" for t in config["layer_types"]],
                      "rope.scaling.factor": scaling["factor"],
                      "rope.scaling.original_context_length": scaling["original_max_position_embeddings"]})
+    if config["model_type"] == "maple":
+        keys.update({"attention.sliding_window": config["sliding_window"],
+                     "attention.sliding_window_pattern": [t == "sliding_attention" for t in config["layer_types"]],
+                     "swiglu_clamp_exp": [7.0] * layers, "rope.dimension_count": int(head * config["partial_rotary_factor"])})
     if "scale_emb" in config:
         keys.update({"embedding_scale": float(config["scale_emb"]), "residual_scale": config["scale_depth"] / math.sqrt(layers),
                      "logit_scale": width / config["dim_model_base"], "rope.scaling.type": "longrope",
                      "rope.scaling.original_context_length": config["rope_scaling"]["original_max_position_embeddings"]})
     if "num_experts_per_tok" in config:
-        keys.update({"expert_count": config["num_local_experts"], "expert_used_count": config["num_experts_per_tok"],
+        keys.update({"expert_count": config.get("num_local_experts") or config["num_experts"], "expert_used_count": config["num_experts_per_tok"],
                      "expert_feed_forward_length": config["moe_intermediate_size"]})
     return [("general.architecture", architecture)] + [(f"{architecture}.{k}", v) for k, v in keys.items()]
 

@@ -31,6 +31,7 @@ FAMILIES = {
     "smollm3": ("hf/smollm3", "gguf/smollm3.gguf"),
     "gpt-oss": ("hf/gpt-oss", "gguf/gpt-oss.gguf"),
     "olmoe": ("hf/olmoe-plain", "gguf/olmoe-plain.gguf"),
+    "maple": ("numpy/maple", "maple"),
     "qwen2": ("hf/qwen2", "qwen2"),
     "qwen2moe": ("hf/qwen2-moe", "gguf/qwen2-moe.gguf"),
     "qwen3": ("hf/qwen3", "gguf/qwen3.gguf"),
@@ -40,7 +41,7 @@ FAMILIES = {
     "qwen3next": ("hf/qwen3-next", "gguf/qwen3-next.gguf"),
 }
 FOREIGN = ("general", "split", "tokenizer", "prism", "other", "alone", "mradermacher", "quantize")
-EXPERTS = ("mixtral", "gpt-oss", "olmoe", "qwen2moe", "qwen3moe", "qwen35moe", "qwen3next")
+EXPERTS = ("mixtral", "gpt-oss", "olmoe", "maple", "qwen2moe", "qwen3moe", "qwen35moe", "qwen3next")
 HYBRID = ("qwen35", "qwen35moe", "qwen3next")  # recurrent layers among others
 
 # Key of GGUF: value, what becomes of it, and in which families something else does.
@@ -63,7 +64,7 @@ GGUF = [
     ("attention.temperature_length", 8192, REFUSED, {}),
     ("attention.output_scale", 0.5, REFUSED, {}),
     ("swiglu_clamp_exp", [1.0, 1.0], REFUSED, {}),
-    ("swiglu_clamp_exp", [7.0, 7.0], REFUSED, {"gpt-oss": SAME}),
+    ("swiglu_clamp_exp", [7.0, 7.0], REFUSED, {"gpt-oss": SAME, "maple": SAME}),
     ("attention.key_length_mla", 64, REFUSED, {}),
     ("nextn_predict_layers", 1, REFUSED, dict.fromkeys(HYBRID, MOVES)),  # a block less
     ("leading_dense_block_count", 1, REFUSED, {}),
@@ -116,12 +117,13 @@ CONFIG = [
     ("kv_lora_rank", 64, REFUSED, {}),
     ("num_experts", 4, REFUSED, dict.fromkeys(EXPERTS)),
     ("sliding_window", 4, REFUSED, {"mistral": MOVES, "mixtral": MOVES, "olmo3": MOVES, "gemma3": MOVES, "gpt-oss": MOVES, "phi3": MOVES,
+                                    "maple": MOVES,
                                     # counts with use_sliding_window only
                                     "qwen2": SAME, "qwen2moe": SAME, "qwen3": SAME, "qwen3moe": SAME, "smollm3": SAME}),
     ("no_rope_layers", [1] * 9, REFUSED, {"smollm3": MOVES}),
     ("no_rope_layers", [], SAME, {"smollm3": REFUSED}),
     ("no_rope_layers", [1, 2, 1, 1, 1], REFUSED, {}),
-    ("use_qk_norm", False, SAME, {"hunyuan-dense": REFUSED}),
+    ("use_qk_norm", False, SAME, {"hunyuan-dense": REFUSED, "maple": REFUSED}),
     ("mup_denominator", 32, SAME, {}),
     ("attention_dropout", 0.5, SAME, {}),
     ("of_no_published_class", {"a": [1]}, SAME, {}),
@@ -371,7 +373,7 @@ class FactsTest(Case):
     def test_made_containers(self):
         """The made GGUF files give the numbers of the directories: the official ones, MiniCPM's and Mistral's numpy's."""
         out = os.path.join(self.folder.name, "logits")
-        for name, bound in (("mistral", 1e-4), ("minicpm", 1e-4), ("olmo3", 1e-4), ("bitnet-b1.58", 0.06), ("qwen2", 1e-4), ("qwen3moe", 1e-4)):
+        for name, bound in (("mistral", 1e-4), ("minicpm", 1e-4), ("olmo3", 1e-4), ("bitnet-b1.58", 0.06), ("qwen2", 1e-4), ("qwen3moe", 1e-4), ("maple", 1e-4)):
             directory, path = self.models[name]
             with self.subTest(family=name):
                 golden = read_safetensors(os.path.join(directory, "golden.safetensors"))

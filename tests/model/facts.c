@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "chat/choose.h"
 #include "model/hparams_read.h"
+#include "source/hf_quant.h"
 
 #include <string.h>
 
@@ -112,6 +113,10 @@ static void published_configs(void **state) {
       // MiniCPM 4
       "{\"model_type\":\"minicpm\",\"scale_emb\":12,\"dim_model_base\":256,\"scale_depth\":1.4,\"mup_denominator\":32,"
       "\"pretraining_tp\":1,\"num_key_value_heads\":2,\"auto_map\":{\"a\":\"b\"}}",
+      // Maple
+      "{\"model_type\":\"maple\",\"layer_types\":null,\"nope_on_global_attention\":true,\"num_shared_experts\":0,"
+      "\"partial_rotary_factor\":0.5,\"rope_scaling\":null,\"router_dtype\":\"fp32\",\"use_qk_norm\":true,"
+      "\"moe_router_enable_expert_bias\":false,\"quantize\":true,\"preaffine\":false,\"num_hidden_layers\":4}",
       // BitNet b1.58 2B4T
       "{\"model_type\":\"bitnet\",\"auto_map\":{\"a\":\"b\"},\"quantization_config\":{\"quant_method\":\"bitnet\","
       "\"linear_class\":\"autobitlinear\",\"quantization_mode\":\"offline\"}}",
@@ -133,6 +138,35 @@ static void published_configs(void **state) {
 static bool has_any(const void *user, const char *text) {
   (void)user, (void)text;
   return true;
+}
+
+// Falcon3-1.58bit and Falcon-E are Llama with packed ternary weights, whose scales divide: int8 activations, no sub-norms.
+static void falcon(void **state) {
+  (void)state;
+  static const char *const configs[] = {
+      "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"head_dim\":256,\"hidden_size\":3072,"
+      "\"intermediate_size\":23040,\"num_attention_heads\":12,\"num_hidden_layers\":28,\"num_key_value_heads\":4,"
+      "\"rope_theta\":1000042,\"quantization_config\":{\"modules_to_not_convert\":null,\"quant_method\":\"bitnet\"}}",
+      "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"head_dim\":128,\"hidden_size\":2048,"
+      "\"num_attention_heads\":16,\"num_key_value_heads\":2,\"quantization_config\":{\"quant_method\":\"bitnet\","
+      "\"linear_class\":\"bitlinear\",\"quantization_mode\":\"offline\"}}"};
+  for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+    static st_hparams h;
+    const st_spec *spec;
+    st_hf_quant quant;
+    setun_error err = {SETUN_OK, ""};
+    st_json *config = NULL;
+    st_json_parse(configs[i], strlen(configs[i]), "config.json", &config, &err);
+    st_directory d = {.container = ST_HUGGINGFACE, .path = (char *)"test", .config = config, .by_name = st_map_new(0)};
+    if (!config || st_hparams_read(&d, NULL, &spec, &h, &err) != SETUN_OK) fail_msg("%zu: %s", i, err.message);
+    assert_string_equal(spec->name, "llama");
+    assert_true(h.int8 && h.head_dim == (i ? 128 : 256) && !h.linear_norm);
+    assert_int_equal(st_hf_quant_read(config, &quant, &err), SETUN_OK);
+    assert_true(quant.method == ST_HF_BITNET && !quant.scale_multiplies);
+    st_hparams_free(&h);
+    st_map_free(d.by_name);
+    st_json_free(config);
+  }
 }
 
 // The templates that families name are there, in src/chat.
@@ -169,7 +203,7 @@ static void counterparts(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(all_names),      cmocka_unit_test(own_rows),
-                                     cmocka_unit_test(unknown_names),  cmocka_unit_test(published_configs),
+                                     cmocka_unit_test(unknown_names),  cmocka_unit_test(published_configs), cmocka_unit_test(falcon),
                                      cmocka_unit_test(chat_templates), cmocka_unit_test(counterparts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

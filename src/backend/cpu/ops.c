@@ -300,15 +300,30 @@ static void glu_row(const row_job *j, size_t t) {
   j->q->kernels->glu(j->fn, gate, up, j->width, j->dst + t * j->dst_stride);
 }
 
+// SiLU of clamped gates, times clamped factors: some columns at a time.
+static void clamped_glu_row(const row_job *j, size_t t) {
+  enum { PIECE = 256 };
+  const float *gate = j->x + t * j->x_stride, *up = j->y + t * j->y_stride, limit = j->value;
+  float gates[PIECE], factors[PIECE];
+  for (size_t at = 0; at < j->width; at += PIECE) {
+    size_t n = j->width - at < PIECE ? j->width - at : PIECE;
+    for (size_t i = 0; i < n; i++) {
+      float g = gate[at + i], u = up[at + i];
+      gates[i] = limit < g ? limit : g;
+      factors[i] = limit < u ? limit : u < -limit ? -limit : u;
+    }
+    j->q->kernels->glu(j->fn, gates, factors, n, j->dst + t * j->dst_stride + at);
+  }
+}
+
 static void glu(st_queue *q, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n, uint32_t width,
                 st_array *dst) {
-  static const st_glu kinds[] = {[ST_FN_SILU] = ST_GLU_SILU,
-                                 [ST_FN_RELU2] = ST_GLU_RELU2,
-                                 [ST_FN_GELU_TANH] = ST_GLU_GELU_TANH,
-                                 [ST_FN_GPT_OSS] = ST_GLU_GPT_OSS,
-                                 [ST_FN_SIGMOID] = ST_GLU_SIGMOID};
+  static const st_glu kinds[] = {
+      [ST_FN_SILU] = ST_GLU_SILU,       [ST_FN_RELU2] = ST_GLU_RELU2,     [ST_FN_GELU_TANH] = ST_GLU_GELU_TANH,
+      [ST_FN_GPT_OSS] = ST_GLU_GPT_OSS, [ST_FN_SIGMOID] = ST_GLU_SIGMOID, [ST_FN_SILU_CLAMPED] = ST_GLU_SILU};
+  const float limit = 7;
   run_rows(&(row_job){.q = q,
-                      .row = glu_row,
+                      .row = fn == ST_FN_SILU_CLAMPED ? clamped_glu_row : glu_row,
                       .n = n,
                       .heads = 1,
                       .width = width,
@@ -318,6 +333,7 @@ static void glu(st_queue *q, st_activation_fn fn, const st_array *gate, const st
                       .y_stride = up->width,
                       .dst = dst->data,
                       .dst_stride = dst->width,
+                      .value = limit,
                       .fn = kinds[fn]});
 }
 
