@@ -5,6 +5,12 @@
 
 setun_status st_windows_of(const st_hparams *h, uint32_t n_ctx, uint32_t window, uint32_t sinks, st_windows *w,
                            setun_error *err) {
+  if (h->delta.n_taps && (window || sinks)) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "window and sinks: expected 0 with a model that has recurrent layers, whose state forgets no token, "
+                   "found %u and %u",
+                   window, sinks);
+  }
   if (!window && sinks >= n_ctx) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "sinks: expected fewer than the context's %u tokens, found %u", n_ctx,
                    sinks);
@@ -22,11 +28,6 @@ setun_status st_windows_of(const st_hparams *h, uint32_t n_ctx, uint32_t window,
   if (!window && sinks) window = n_ctx - sinks;
   *w = (st_windows){.window = window, .sinks = sinks};
   if (!window) return SETUN_OK;
-  if (h->delta.n_taps) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "window: expected 0 with a model that has recurrent layers, whose state forgets no token, found %u",
-                   window);
-  }
   if (h->bidirectional) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
                    "window: expected 0 with a model whose tokens see those behind them, found %u", window);

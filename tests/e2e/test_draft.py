@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 
-from support import TALES, Case, main, setun
+from support import GOLDEN, TALES, Case, main, setun
 
 LINES = "Tom has a red ball. The ball is big. Tom and Sue play with the ball. "
 PROMPT = LINES * 2 + "Tom has a red"
@@ -54,6 +54,26 @@ class DraftTest(Case):
         self.assertNotIn("draft_tokens", plain["timings"])
         said = setun("run", TALES, "-p", PROMPT, "-n", 40, "--temp", 0, "--ignore-eos", "--verbose", "--draft", TALES).stderr.decode()
         self.assertRegex(said, r"draft +\d+ of \d+ guesses right")
+
+    def test_recurrent_layers(self):
+        """Guesses that are wrong leave no trace in the state; nor does a text that is saved and goes on."""
+        for name in ("hf/qwen35", "hf/qwen3-next"):
+            model = os.path.join(GOLDEN, name)
+            def ids(*args, n=60):
+                return json.loads(self.good("run", model, "-p", "hello hello hello", "-n", n, "--ids", "--ignore-eos", *args))
+            for args in (("--temp", 0), ("--seed", 3)):
+                with self.subTest(name=name, args=args):
+                    plain = ids(*args)
+                    for draft in ("ngram", model):
+                        self.assertEqual(ids(*args, "--draft", draft), plain, draft)
+            with tempfile.TemporaryDirectory() as folder:
+                session = os.path.join(folder, "session")
+                first = ids("--temp", 0, "--session", session, n=20)
+                self.assertEqual(first, ids("--temp", 0, n=20))
+                more = json.loads(self.good("run", model, "-p", "", "-n", 10, "--temp", 0, "--ids", "--ignore-eos", "--session", session))
+                self.assertEqual(first + more, ids("--temp", 0, n=30))
+        self.fails(1, "run", model, "-p", "a", "--window", 33, mentions=["window", "recurrent layers"])
+        self.fails(1, "run", model, "-p", "a", "--kv-sinks", 3, mentions=["sinks", "recurrent layers", "0 and 3"])
 
     def test_chat_is_the_same(self):
         lines = b"Tom has a red ball.\nTom has a red ball.\n"
