@@ -53,7 +53,8 @@ static void loading(void **state) {
   p.activation = NULL, p.assume = "q17";
   REFUSED(
       SETUN_ERROR_ARGUMENT,
-      "expected one of mxfp4, nvfp4, q1_0, t5, t5-zpm, i2_s, i2_s-arm, i2_s-x4, q2_0, q2_0-128, pq2_0, ptq1_0, found",
+      "expected one of mxfp4, nvfp4, q2_0c, q1_0, t5, t5-zpm, i2_s, i2_s-arm, i2_s-x4, q2_0, q2_0-128, pq2_0, ptq1_0, "
+      "stq1_0, stq1_0-42, found",
       setun_model_load, MODEL, &p, &m);
   REFUSED(SETUN_ERROR_ARGUMENT, "\"q17\"", setun_model_load, MODEL, &p, &m);
   p.assume = "f32"; // whose type is nobody else's
