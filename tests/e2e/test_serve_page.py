@@ -77,13 +77,13 @@ def sse(*deltas, finish="stop", tail=b"data: [DONE]\n\n", delay=0.0):
 
 
 class Proxy(http.server.ThreadingHTTPServer):
-    """Passes what is below PREFIX on to the server. `answer`: a function that answers the next conversations instead; `slots`: what
-    /slots is; `delay`: seconds after each event of a stream."""
+    """Passes what is below PREFIX on to the server. `answer`: a function that answers the next conversations instead; `instead`: path:
+    (status, JSON); `delay`: seconds after each event of a stream."""
     daemon_threads = True
 
     def __init__(self, server):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.server, self.answer, self.delay, self.asked, self.slots = server, None, 0, [], None
+        self.server, self.answer, self.delay, self.asked, self.instead = server, None, 0, [], {}
         self.address = f"http://127.0.0.1:{self.server_port}{PREFIX}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -120,10 +120,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not self.path.startswith(PREFIX):
             self.send_error(404)
             return
-        if self.path == PREFIX + "slots" and self.server.slots:
-            self.send_response(200)
+        made_up = self.server.instead.get(self.path.split("?")[0].removeprefix(PREFIX))
+        if made_up:
+            self.send_response(made_up[0])
             self.end_headers()
-            self.wfile.write(json.dumps(self.server.slots).encode())
+            self.wfile.write(json.dumps(made_up[1]).encode())
             return
         c = self.server.server.connection()
         c.request(self.command, self.path[len(PREFIX) - 1:], body, dict(self.headers))
@@ -182,15 +183,17 @@ class FilesTest(unittest.TestCase):
             server.stop()
 
 
-class PageTest(TextCase):
+class PageCase(TextCase):
     options = ("--parallel", 2, "--temp", 0)
+    shared = None  # the browser of both classes
 
     @classmethod
     def setUpClass(cls):
-        cls.browser = Browser()
-        cls.addClassCleanup(cls.browser.close)
+        PageCase.shared = PageCase.shared or Browser()
+        cls.browser = cls.shared
         super().setUpClass()
         cls.proxy = Proxy(cls.server)
+        cls.load()
 
     @classmethod
     def tearDownClass(cls):
@@ -198,15 +201,19 @@ class PageTest(TextCase):
         cls.proxy.server_close()
         super().tearDownClass()
 
+    @classmethod
+    def load(cls):
+        """The page, of which the browser remembers nothing."""
+        cls.browser.size(1280, 860)
+        cls.browser.dark(False)
+        cls.browser.open("about:blank")
+        cls.browser.devtools("Storage.clearDataForOrigin", origin=cls.proxy.address[:-len(PREFIX)], storageTypes="all")
+        cls.browser.log()
+        cls.browser.open(cls.proxy.address)
+        cls.browser.wait("document.querySelector('.empty p')?.textContent === 'Ask setun-tales-7m'")
+
     def setUp(self):
-        self.proxy.answer, self.proxy.delay, self.proxy.asked, self.proxy.slots = None, 0, [], None
-        self.browser.size(1280, 860)
-        self.browser.dark(False)
-        self.browser.open("about:blank")
-        self.browser.devtools("Storage.clearDataForOrigin", origin=self.proxy.address[:-len(PREFIX)], storageTypes="all")
-        self.browser.log()
-        self.browser.open(self.proxy.address)
-        self.wait("document.querySelector('.empty p')?.textContent === 'Ask setun-tales-7m'")
+        self.proxy.answer, self.proxy.delay, self.proxy.asked, self.proxy.instead = None, 0, [], {}
 
     def tearDown(self):
         """Nothing went against the policy, and no script failed."""
@@ -256,7 +263,144 @@ class PageTest(TextCase):
             db.close();
             return all.map((c) => ({...c, nodes: [...c.nodes.values()], chosen: [...c.chosen]}));""")
 
-    # ---- tests ----
+
+class AnswersTest(PageCase):
+    """Tests in one page, each in a conversation of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.browser.size(1280, 860)
+        self.browser.click("#new")
+
+    def test_stop_and_continue(self):
+        self.proxy.delay = 0.05
+        self.send("The dog", wait=False)
+        self.wait("document.querySelector('.assistant .body')?.innerText.length > 10")
+        self.browser.keys("Escape")
+        self.idle()
+        part = self.texts()[1]
+        self.assertIn("stopped", self.browser.run("return document.querySelector('.assistant .stats').textContent"))
+        deadline = time.monotonic() + 20  # the server is told, through the proxy
+        while any(s["is_processing"] for s in self.server.get("/slots").json):
+            self.assertLess(time.monotonic(), deadline)
+        self.proxy.delay = 0
+        self.press("Continue the answer")
+        self.wait("document.querySelector('.assistant .body').innerText.length > arguments[0]", len(part))
+        self.idle()
+        self.assertTrue(self.proxy.asked[-1]["continue_final_message"])
+        self.assertTrue(self.texts()[1].startswith(part[:10]))
+        self.assertEqual(self.browser.run("return document.querySelectorAll('.branches').length"), 0)
+
+    def test_markdown(self):
+        self.proxy.answer = sse({"content": MARKDOWN})
+        self.send("Garden")
+        html = self.browser.run("return document.querySelector('.assistant .body > .prose').innerHTML")
+        for part in ('<h3 class="level-2">Plan for a <em>small</em> garden</h3>', "<strong>strong</strong>", "<del>struck</del>", "<code>code</code>",
+                     '<a href="https://example.org/a_(b)" target="_blank" rel="noopener noreferrer nofollow">link</a>', "snake_case_name and 2 * 3 * 4.",
+                     "<ol><li>Dig the bed<ul><li>30 cm deep</li><li>remove <em>stones</em></li></ul></li><li>Sow</li></ol>",
+                     "carrots</li>", "<blockquote><p>Quoted words</p><blockquote><p>and deeper ones</p></blockquote></blockquote>",
+                     '<td>March</td><td class="center">dig | rake</td><td class="right">4</td>', "<span>python</span>",
+                     '<code>def water(bed):\n    return "&lt;b&gt;" + bed  # not HTML</code>', "<hr><p>The end.</p>"):
+            self.assertIn(part, html)
+        self.assertEqual(self.browser.run("return document.querySelectorAll('.assistant li [role=img]').length"), 2)
+        # a text that comes in pieces ends as the same nodes, and its first blocks stay as they are
+        pieces = self.browser.run("""const {render} = await import(new URL('page/markdown.js', document.baseURI));
+            const box = document.createElement('div'); let first = null, kept = true;
+            for (let i = 1; i <= arguments[0].length; i++) {
+              render(box, arguments[0].slice(0, i));
+              if (i === 60) first = box.firstElementChild; else if (i > 60) kept &&= box.firstElementChild === first;
+            }
+            return [box.innerHTML, kept];""", MARKDOWN)
+        self.assertEqual(pieces, [html, True])
+
+    def test_hostile_markdown(self):
+        self.proxy.answer = sse({"content": HOSTILE, "reasoning_content": HOSTILE})
+        self.send("<img src=x onerror=window.hacked=1>")
+        self.assertEqual(self.browser.run("return document.querySelectorAll('.message :is(img, script, iframe, b, i, [onclick], [onerror])').length"), 0)
+        links = self.browser.run("return [...document.querySelectorAll('.body a')].map((a) => a.href)")
+        self.assertEqual(links, ["http://example.org/%22onmouseover=%22window.hacked=1", "http://example.org/track.png", "https://example.org/?q=1&r=2"])
+        self.assertIn('<img src=x onerror="window.hacked=1">', self.texts()[1])
+        # the time grows with the length alone
+        worst = ("[" * 25000, "*a " * 20000, "_" * 25000 + "a", "`" * 3 + "`a" * 20000, "> " * 10000, "- " * 10000, "[a](" * 10000, "a" + " " * 25000 + "b",
+                 "|" * 25000, "# a" + " #" * 15000 + " b", "\n" * 25000 + "x", "![" * 15000, "<https://" * 10000, "1. a\n" * 10000, "**a" * 15000 + "**" * 15000,
+                 "https://" + "." * 25000, "~~" * 20000, "\\" * 50001, "- a\n\n" * 10000, "```\n" * 15000)
+        took = self.browser.run("""const {render} = await import(new URL('page/markdown.js', document.baseURI));
+            return arguments[0].map((text) => { const t = performance.now(); render(document.createElement('div'), text); return performance.now() - t; })""", worst)
+        self.assertLess(max(took), 2000, [round(t) for t in took])
+
+    def test_reasoning(self):
+        self.proxy.answer = sse(*[{"reasoning_content": f"thought {i}. "} for i in range(15)], *[{"content": f"word {i} "} for i in range(15)], delay=0.03)
+        self.send("Why?", wait=False)
+        self.wait("document.querySelector('.thinking summary')?.innerText.startsWith('Reasoning\u2026')")
+        self.browser.click(".reasoning summary")
+        self.wait("document.querySelector('.reasoning .prose').innerText.includes('thought 9')")
+        self.idle()
+        self.assertEqual(self.browser.run("return [document.querySelector('.reasoning').open, document.querySelector('.reasoning summary').innerText]"), [True, "Reasoning"])
+        self.assertTrue(self.texts()[1].startswith("word 0 word 1"))
+
+    def test_errors(self):
+        self.send("refuse me")
+        self.assertIn("no such message", self.browser.run("return document.querySelector('.error:not([hidden])').innerText"))
+        error = {"error": {"message": "the engine broke", "code": 500}}
+        self.proxy.answer = sse({"content": "Half "}, finish=None, tail=b"data: " + json.dumps(error).encode() + b"\n\n")
+        self.press("Edit the message", 0)
+        self.browser.type(".editing textarea", " not")
+        self.browser.click(".editing .first")
+        self.wait("document.querySelector('.error:not([hidden])')?.innerText.includes('the engine broke')")
+        self.assertEqual(self.texts()[1], "Half")
+        self.proxy.answer = sse({"content": "Quarter "}, finish=None, tail=b"")
+        self.browser.click(".error button")
+        self.wait("document.querySelector('.error:not([hidden])')?.innerText.includes('was cut')")
+        self.proxy.answer = None
+        self.browser.click(".error button")
+        self.idle()
+        self.assertEqual(self.browser.run("return document.querySelectorAll('.error:not([hidden])').length"), 0)
+        self.assertEqual(self.browser.run("return document.querySelectorAll('.message')[1].querySelector('.branches').innerText.trim()"), "3 / 3")
+
+    def test_phone(self):
+        self.proxy.answer = sse({"content": MARKDOWN + "\n\n" + "x" * 300 + "\n\n    " + "y" * 300 + "\n```\n" + "z" * 300 + "\n```\n" + "|a" * 40 + "|\n" + "|-" * 40 + "|"})
+        self.send("A long line " + "w" * 200)
+        for width in (320, 390, 768):
+            self.browser.size(width, 700)
+            self.wait("innerWidth === arguments[0]", width)
+            self.assertLessEqual(self.browser.run("return document.scrollingElement.scrollWidth"), width)
+            inside = self.browser.run("""return [...document.querySelectorAll('.message, .body, .foot, .box, .top, .top button, #send')].filter((e) => {
+                const r = e.getBoundingClientRect(); return r.left < 0 || r.right > innerWidth; }).map((e) => e.className)""")
+            self.assertEqual(inside, [], width)
+            self.picture(f"phone-{width}")
+        self.browser.size(320, 700)
+        self.browser.click("#side-open")
+        self.wait("document.activeElement.id === 'side-close'")
+        self.assertTrue(self.browser.run("return document.querySelector('#main').inert"))
+        self.browser.keys("Escape")
+        self.assertEqual(self.browser.run("return [document.activeElement.id, document.querySelector('#main').inert]"), ["side-open", False])
+        self.browser.click("#settings-open")
+        self.assertLessEqual(self.browser.run("return document.querySelector('#settings').getBoundingClientRect().right"), 320)
+        self.picture("phone-settings")
+        self.browser.size(1280, 860)
+        self.wait("document.querySelector('#scrim').hidden && !document.querySelector('#main').inert")
+        self.browser.click("#settings-close")
+
+    def test_server_state(self):
+        self.wait("document.querySelector('.server').innerText.includes('0 of 2 busy')")
+        slots = self.server.get("/slots").json
+        slots[1].update(is_processing=True, n_prompt_tokens=30, n_prompt_tokens_processed=10, n_prompt_tokens_cache=20, next_token={"n_decoded": 98})
+        self.proxy.instead["slots"] = (200, slots)
+        self.send("Once upon a time")
+        self.wait("document.querySelector('.server').innerText.includes('1 of 2 busy')")
+        self.assertEqual(self.browser.run("return [...document.querySelectorAll('.slots li')].map((e) => e.title)"), ["Slot 0: free", "Slot 1: 98 tokens written"])
+        self.assertEqual(self.browser.run("return document.querySelectorAll('.slots .used')[1].getAttribute('width')"), "50")
+        self.wait("/now [\\d.]+, most [1-9]/.test(document.querySelector('.plot').ariaLabel)")
+        self.wait("document.querySelector('.plot .line').getAttribute('d').includes('L')")
+        self.wait("/Cache: \\d+ % in use, [1-9]\\d* % kept/.test(document.querySelector('.cache .bar').ariaLabel)")
+
+
+class ConversationsTest(PageCase):
+    """Tests of what the browser remembers."""
+
+    def setUp(self):
+        super().setUp()
+        self.load()
 
     def test_chat(self):
         self.proxy.delay = 0.02
@@ -280,25 +424,6 @@ class PageTest(TextCase):
         self.assertEqual(self.texts(), before)
         self.assertEqual(self.browser.run("return [document.querySelector('#input').value, document.title]"),
                          ["\na draft", "Once upon a time \u2013 Setun"])
-
-    def test_stop_and_continue(self):
-        self.proxy.delay = 0.05
-        self.send("The dog", wait=False)
-        self.wait("document.querySelector('.assistant .body')?.innerText.length > 10")
-        self.browser.keys("Escape")
-        self.idle()
-        part = self.texts()[1]
-        self.assertIn("stopped", self.browser.run("return document.querySelector('.assistant .stats').textContent"))
-        deadline = time.monotonic() + 20  # the server is told, through the proxy
-        while any(s["is_processing"] for s in self.server.get("/slots").json):
-            self.assertLess(time.monotonic(), deadline)
-        self.proxy.delay = 0
-        self.press("Continue the answer")
-        self.wait("document.querySelector('.assistant .body').innerText.length > arguments[0]", len(part))
-        self.idle()
-        self.assertTrue(self.proxy.asked[-1]["continue_final_message"])
-        self.assertTrue(self.texts()[1].startswith(part[:10]))
-        self.assertEqual(len(self.saved()[0]["nodes"]), 2)
 
     def test_branches(self):
         self.send("A")
@@ -404,12 +529,12 @@ class PageTest(TextCase):
         self.browser.run("document.querySelector('#list [aria-label^=Delete]').click()")
         self.wait("document.querySelector('#notice').textContent.includes('Deleted')")
         self.assertEqual(self.saved(), [])
-        self.assertEqual(self.load(path), "Imported 1 of 1 conversations.")
+        self.assertEqual(self.imported(path), "Imported 1 of 1 conversations.")
         self.assertEqual(self.saved(), before)
-        self.assertEqual(self.load(path), "Imported 0 of 1 conversations. 1 were there already.")
+        self.assertEqual(self.imported(path), "Imported 0 of 1 conversations. 1 were there already.")
         changed = json.loads(json.dumps(exported))
         changed["conversations"][0]["title"] = "Other"
-        self.assertEqual(self.load(self.written(changed)), "Imported 1 of 1 conversations.")
+        self.assertEqual(self.imported(self.written(changed)), "Imported 1 of 1 conversations.")
         before = self.saved()
         self.assertEqual(len(before), 2)
         bad = []
@@ -434,7 +559,7 @@ class PageTest(TextCase):
             return arguments[0].map((text) => { try { readExport(text); return ''; } catch (e) { return e.message; } })""", [text for text, _ in bad])
         for (text, mention), message in zip(bad, said):
             self.assertIn(mention, message)
-        self.assertIn("conversations[0].title", self.load(self.written(bad[0][0])))
+        self.assertIn("conversations[0].title", self.imported(self.written(bad[0][0])))
         self.assertEqual(self.saved(), before)
 
     def written(self, data):
@@ -443,77 +568,11 @@ class PageTest(TextCase):
             file.write(data if isinstance(data, str) else json.dumps(data))
         return path
 
-    def load(self, path):
+    def imported(self, path):
         self.browser.run("document.querySelector('#notice').replaceChildren()")
         self.browser.run("document.querySelector('#import-file').hidden = false")
         self.browser.type("#import-file", path)
         return self.wait("document.querySelector('#notice span')?.textContent")
-
-    def test_markdown(self):
-        self.proxy.answer = sse({"content": MARKDOWN})
-        self.send("Garden")
-        html = self.browser.run("return document.querySelector('.assistant .body > .prose').innerHTML")
-        for part in ('<h3 class="level-2">Plan for a <em>small</em> garden</h3>', "<strong>strong</strong>", "<del>struck</del>", "<code>code</code>",
-                     '<a href="https://example.org/a_(b)" target="_blank" rel="noopener noreferrer nofollow">link</a>', "snake_case_name and 2 * 3 * 4.",
-                     "<ol><li>Dig the bed<ul><li>30 cm deep</li><li>remove <em>stones</em></li></ul></li><li>Sow</li></ol>",
-                     "carrots</li>", "<blockquote><p>Quoted words</p><blockquote><p>and deeper ones</p></blockquote></blockquote>",
-                     '<td>March</td><td class="center">dig | rake</td><td class="right">4</td>', "<span>python</span>",
-                     '<code>def water(bed):\n    return "&lt;b&gt;" + bed  # not HTML</code>', "<hr><p>The end.</p>"):
-            self.assertIn(part, html)
-        self.assertEqual(self.browser.run("return document.querySelectorAll('.assistant li [role=img]').length"), 2)
-        # a text that comes in pieces ends as the same nodes, and its first blocks stay as they are
-        pieces = self.browser.run("""const {render} = await import(new URL('page/markdown.js', document.baseURI));
-            const box = document.createElement('div'); let first = null, kept = true;
-            for (let i = 1; i <= arguments[0].length; i++) {
-              render(box, arguments[0].slice(0, i));
-              if (i === 60) first = box.firstElementChild; else if (i > 60) kept &&= box.firstElementChild === first;
-            }
-            return [box.innerHTML, kept];""", MARKDOWN)
-        self.assertEqual(pieces, [html, True])
-
-    def test_hostile_markdown(self):
-        self.proxy.answer = sse({"content": HOSTILE, "reasoning_content": HOSTILE})
-        self.send("<img src=x onerror=window.hacked=1>")
-        self.assertEqual(self.browser.run("return document.querySelectorAll('.message :is(img, script, iframe, b, i, [onclick], [onerror])').length"), 0)
-        links = self.browser.run("return [...document.querySelectorAll('.body a')].map((a) => a.href)")
-        self.assertEqual(links, ["http://example.org/%22onmouseover=%22window.hacked=1", "http://example.org/track.png", "https://example.org/?q=1&r=2"])
-        self.assertIn('<img src=x onerror="window.hacked=1">', self.texts()[1])
-        # the time grows with the length alone
-        worst = ("[" * 50000, "*a " * 40000, "_" * 50000 + "a", "`" * 3 + "`a" * 40000, "> " * 20000, "- " * 20000, "[a](" * 20000, "a" + " " * 50000 + "b",
-                 "|" * 50000, "# a" + " #" * 30000 + " b", "\n" * 50000 + "x", "![" * 30000, "<https://" * 20000, "1. a\n" * 20000, "**a" * 30000 + "**" * 30000,
-                 "https://" + "." * 50000, "~~" * 40000, "\\" * 50001, "- a\n\n" * 20000, "```\n" * 30000)
-        took = self.browser.run("""const {render} = await import(new URL('page/markdown.js', document.baseURI));
-            return arguments[0].map((text) => { const t = performance.now(); render(document.createElement('div'), text); return performance.now() - t; })""", worst)
-        self.assertLess(max(took), 3000, [round(t) for t in took])
-
-    def test_reasoning(self):
-        self.proxy.answer = sse(*[{"reasoning_content": f"thought {i}. "} for i in range(15)], *[{"content": f"word {i} "} for i in range(15)], delay=0.03)
-        self.send("Why?", wait=False)
-        self.wait("document.querySelector('.thinking summary')?.innerText.startsWith('Reasoning\u2026')")
-        self.browser.click(".reasoning summary")
-        self.wait("document.querySelector('.reasoning .prose').innerText.includes('thought 9')")
-        self.idle()
-        self.assertEqual(self.browser.run("return [document.querySelector('.reasoning').open, document.querySelector('.reasoning summary').innerText]"), [True, "Reasoning"])
-        self.assertTrue(self.texts()[1].startswith("word 0 word 1"))
-
-    def test_errors(self):
-        self.send("refuse me")
-        self.assertIn("no such message", self.browser.run("return document.querySelector('.error:not([hidden])').innerText"))
-        error = {"error": {"message": "the engine broke", "code": 500}}
-        self.proxy.answer = sse({"content": "Half "}, finish=None, tail=b"data: " + json.dumps(error).encode() + b"\n\n")
-        self.press("Edit the message", 0)
-        self.browser.type(".editing textarea", " not")
-        self.browser.click(".editing .first")
-        self.wait("document.querySelector('.error:not([hidden])')?.innerText.includes('the engine broke')")
-        self.assertEqual(self.texts()[1], "Half")
-        self.proxy.answer = sse({"content": "Quarter "}, finish=None, tail=b"")
-        self.browser.click(".error button")
-        self.wait("document.querySelector('.error:not([hidden])')?.innerText.includes('was cut')")
-        self.proxy.answer = None
-        self.browser.click(".error button")
-        self.idle()
-        self.assertEqual(self.browser.run("return document.querySelectorAll('.error:not([hidden])').length"), 0)
-        self.assertEqual(self.browser.run("return document.querySelectorAll('.message')[1].querySelector('.branches').innerText.trim()"), "3 / 3")
 
     def test_key(self):
         server = Server("--api-key", "secret", "--template", self.options[-1])
@@ -538,39 +597,31 @@ class PageTest(TextCase):
             proxy.server_close()
             server.stop()
 
-    def test_server_state(self):
-        self.wait("document.querySelector('.server').innerText.includes('0 of 2 busy')")
-        slots = self.server.get("/slots").json
-        slots[1].update(is_processing=True, n_prompt_tokens=30, n_prompt_tokens_processed=10, n_prompt_tokens_cache=20, next_token={"n_decoded": 98})
-        self.proxy.slots = slots
-        self.send("Once upon a time")
-        self.wait("document.querySelector('.server').innerText.includes('1 of 2 busy')")
-        self.assertEqual(self.browser.run("return [...document.querySelectorAll('.slots li')].map((e) => e.title)"), ["Slot 0: free", "Slot 1: 98 tokens written"])
-        self.assertEqual(self.browser.run("return document.querySelectorAll('.slots .used')[1].getAttribute('width')"), "50")
-        self.wait("/now [\\d.]+, most [1-9]/.test(document.querySelector('.plot').ariaLabel)")
-        self.wait("document.querySelector('.plot .line').getAttribute('d').includes('L')")
-        self.wait("/Cache: \\d+ % in use, [1-9]\\d* % kept/.test(document.querySelector('.cache .bar').ariaLabel)")
-
-    def test_phone(self):
-        self.proxy.answer = sse({"content": MARKDOWN + "\n\n" + "x" * 300 + "\n\n    " + "y" * 300 + "\n```\n" + "z" * 300 + "\n```\n" + "|a" * 40 + "|\n" + "|-" * 40 + "|"})
-        self.send("A long line " + "w" * 200)
-        for width in (320, 390, 768):
-            self.browser.size(width, 700)
-            self.wait("innerWidth === arguments[0]", width)
-            self.assertLessEqual(self.browser.run("return document.scrollingElement.scrollWidth"), width)
-            inside = self.browser.run("""return [...document.querySelectorAll('.message, .body, .foot, .box, .top, .top button, #send')].filter((e) => {
-                const r = e.getBoundingClientRect(); return r.left < 0 || r.right > innerWidth; }).map((e) => e.className)""")
-            self.assertEqual(inside, [], width)
-            self.picture(f"phone-{width}")
-        self.browser.size(320, 700)
-        self.browser.click("#side-open")
-        self.wait("document.activeElement.id === 'side-close'")
-        self.assertTrue(self.browser.run("return document.querySelector('#main').inert"))
-        self.browser.keys("Escape")
-        self.assertEqual(self.browser.run("return [document.activeElement.id, document.querySelector('#main').inert]"), ["side-open", False])
-        self.browser.click("#settings-open")
-        self.assertLessEqual(self.browser.run("return document.querySelector('#settings').getBoundingClientRect().right"), 320)
-        self.picture("phone-settings")
+    def test_server_that_loads(self):
+        self.proxy.instead["health"] = (503, {"error": {"message": "Loading model"}})
+        self.proxy.instead["v1/models"] = (200, {"data": [{"id": "setun-tales-7m"}, {"id": "other"}]})
+        self.browser.reload()
+        self.wait("document.querySelector('#context').textContent === 'Loading model'")
+        self.proxy.instead.pop("health")
+        self.wait("document.querySelector('.empty p').textContent === 'Ask setun-tales-7m' && !document.querySelector('#model').hidden")
+        self.browser.run("const s = document.querySelector('#model'); s.value = 'other'; s.dispatchEvent(new Event('change'))")
+        self.wait("document.querySelector('.empty p').textContent === 'Ask other'")
+        # what the browser has no room for is shown all the same, and kept for the next time as long as there is any room
+        origin = self.proxy.address[:-len(PREFIX)]
+        self.browser.devtools("Storage.overrideQuotaForOrigin", origin=origin, quotaSize=1)
+        self.addCleanup(self.browser.devtools, "Storage.overrideQuotaForOrigin", origin=origin)
+        self.proxy.answer = sse({"content": "word " * 20000})
+        self.send("A")
+        self.assertEqual(self.proxy.asked[-1]["model"], "other")
+        self.wait("document.querySelector('#notice').textContent.includes('no more room')")
+        big = {"id": "x", "title": "X" * 100000, "named": True, "system": "", "params": {}, "created": 1, "changed": 1, "nodes": [], "chosen": []}
+        said = self.imported(self.written({"format": "setun-conversations", "version": 1, "conversations": [big]}))
+        self.assertRegex(said, "Nothing was imported.*no more room")
+        self.assertEqual(self.saved(), [])
+        self.browser.devtools("Storage.overrideQuotaForOrigin", origin=origin)
+        self.browser.reload()
+        self.wait("document.querySelectorAll('.message').length === 2")
+        self.assertEqual(len(self.texts()[1].split()), 20000)
 
     def test_axe(self):
         axe = axe_script()
@@ -596,10 +647,9 @@ class PageTest(TextCase):
             check(name)
             self.picture(name)
         self.browser.run("document.querySelectorAll('#list .open')[0].click()")
-        check("an error")
         self.picture("error")
         self.browser.keys("Alt", "s")
-        check("settings")
+        check("an error, and the settings")
         self.picture("settings")
         self.browser.keys("Alt", "h")
         check("help")
@@ -607,6 +657,11 @@ class PageTest(TextCase):
         self.browser.keys("Escape")
         self.browser.size(360, 740)
         check("phone")  # where the settings lie over the messages
+
+
+def tearDownModule():
+    if PageCase.shared:
+        PageCase.shared.close()
 
 
 if __name__ == "__main__":

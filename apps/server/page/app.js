@@ -11,7 +11,7 @@ import {addNode, choose, newConversation, pathOf} from './tree.js';
 
 const conversations = new Map();
 let current = newConversation(); // in `conversations` once it has a message
-let models = [], contextSize = 0;
+let contextSize = 0; // of the model that is asked
 
 // ---- saving ----
 
@@ -29,10 +29,10 @@ async function saveAll() {
   for (const [conversation, changes] of [...unsaved]) {
     try {
       if (conversations.has(conversation.id)) await store.save(conversation);
+      if (unsaved.get(conversation) === changes) unsaved.delete(conversation);
     } catch (error) {
       saveFailed(error);
     }
-    if (unsaved.get(conversation) === changes) unsaved.delete(conversation);
   }
 }
 
@@ -88,7 +88,7 @@ function showList() {
 function show() {
   const busy = isRunning(current), title = current.title || 'New conversation';
   messages.show(current, busy);
-  if (!current.nodes.size) byId('messages').replaceChildren(emptyState(models[0]?.id));
+  if (!current.nodes.size) byId('messages').replaceChildren(emptyState(byId('model').value));
   byId('title').textContent = title;
   document.title = current.nodes.size ? `${title} \u2013 Setun` : 'Setun';
   byId('stop').hidden = !busy;
@@ -265,13 +265,19 @@ async function importFile(file) {
 const isNarrow = () => matchMedia('(max-width: 799px)').matches;
 const covers = () => matchMedia('(max-width: 1179px)').matches; // the settings lie over the messages
 
+// What lies below an open panel cannot be reached; also after the window's width changed.
+function showCovered() {
+  const side = byId('side').classList.contains('open') && isNarrow();
+  const settingsOver = !byId('settings').hidden && covers();
+  byId('scrim').hidden = !side && !settingsOver;
+  byId('main').inert = side || settingsOver;
+  byId('side').inert = settingsOver;
+}
+
 function cover(panel, opener, open, focus) {
   panel.classList.toggle('open', open);
   opener.ariaExpanded = String(open);
-  const over = open && (panel.id === 'side' ? isNarrow() : covers());
-  byId('scrim').hidden = !over;
-  byId('main').inert = over;
-  byId('side').inert = over && panel.id !== 'side';
+  showCovered();
   if (!focus) return;
   if (open) panel.querySelector('button, input, textarea').focus();
   else opener.focus();
@@ -373,13 +379,15 @@ function onInputKey(event) {
 async function meetServer() {
   try {
     await getJson('health');
-    models = (await getJson('v1/models')).data ?? [];
-    contextSize = models[0]?.meta?.n_ctx ?? 0;
-    const select = byId('model');
+    const models = (await getJson('v1/models')).data ?? [];
+    const select = byId('model'), before = memory.get(store.keyFor('model'));
     select.replaceChildren(...models.map(({id}) => el('option', {value: id}, id)));
     select.hidden = models.length < 2;
+    if (models.some(({id}) => id === before)) select.value = before;
     if (!current.nodes.size) show();
-    settings.showDefaults((await getJson('props')).default_generation_settings?.params ?? {});
+    const defaults = (await getJson(`props?model=${encodeURIComponent(select.value)}`)).default_generation_settings ?? {};
+    contextSize = defaults.n_ctx ?? 0;
+    settings.showDefaults(defaults.params ?? {});
     showContext();
   } catch (error) {
     if (error.status === 401) {
@@ -417,6 +425,10 @@ function wire() {
   });
   on('input', 'keydown', onInputKey);
   on('input', 'input', () => setInput(input.value));
+  on('model', 'change', () => {
+    memory.set(store.keyFor('model'), byId('model').value);
+    meetServer();
+  });
   on('theme', 'click', nextTheme);
   on('help', 'click', alt.KeyH);
   on('side-open', 'click', () => cover(byId('side'), byId('side-open'), true, true));
@@ -441,6 +453,7 @@ function wire() {
   on('key-cancel', 'click', () => byId('key-dialog').close());
   for (const dialog of document.querySelectorAll('dialog')) dialog.addEventListener('close', focusInput);
   document.addEventListener('keydown', onKey);
+  window.addEventListener('resize', showCovered);
   window.addEventListener('pagehide', () => store.keepUnsaved([...unsaved.keys()].filter((c) => conversations.has(c.id))));
   byId('help-keys').append(...KEYS.map(([key, what]) => el('tr', {}, el('th', {scope: 'row'}, el('kbd', {}, key)), el('td', {}, what))));
   byId('keys').textContent = touch ? '' : 'Enter sends, Shift+Enter breaks the line';

@@ -1,5 +1,5 @@
 // The messages that are shown: an element for each, kept as long as the message is on the path.
-import {copyButton, el, icon, iconButton, number} from './dom.js';
+import {copyButton, el, iconButton, number} from './dom.js';
 import {render} from './markdown.js';
 import {pathOf, siblings} from './tree.js';
 
@@ -187,5 +187,5 @@ export function fit(area) {
 }
 
 export function emptyState(model) {
-  return el('div', {class: 'empty'}, icon('more'), el('p', {}, model ? `Ask ${model}` : 'Ask something'));
+  return el('div', {class: 'empty'}, el('p', {}, model ? `Ask ${model}` : 'Ask something'));
 }
