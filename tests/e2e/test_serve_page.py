@@ -599,7 +599,8 @@ class ConversationsTest(PageCase):
 
     def test_server_that_loads(self):
         self.proxy.instead["health"] = (503, {"error": {"message": "Loading model"}})
-        self.proxy.instead["v1/models"] = (200, {"data": [{"id": "setun-tales-7m"}, {"id": "other"}]})
+        self.proxy.instead["v1/models"] = (200, {"data": [{"id": "unloaded", "status": {"value": "unloaded"}},
+                                                          {"id": "setun-tales-7m", "status": {"value": "loaded"}}, {"id": "other"}]})
         self.browser.reload()
         self.wait("document.querySelector('#context').textContent === 'Loading model'")
         self.proxy.instead.pop("health")
@@ -613,6 +614,8 @@ class ConversationsTest(PageCase):
         self.proxy.answer = sse({"content": "word " * 20000})
         self.send("A")
         self.assertEqual(self.proxy.asked[-1]["model"], "other")
+        # the slots are those of /metrics: /slots would load a model
+        self.wait("document.querySelector('.slots').innerText.includes('0 of 2 busy') && !document.querySelector('.slots li')")
         self.wait("document.querySelector('#notice').textContent.includes('no more room')")
         big = {"id": "x", "title": "X" * 100000, "named": True, "system": "", "params": {}, "created": 1, "changed": 1, "nodes": [], "chosen": []}
         said = self.imported(self.written({"format": "setun-conversations", "version": 1, "conversations": [big]}))

@@ -11,7 +11,8 @@ import {addNode, choose, newConversation, pathOf} from './tree.js';
 
 const conversations = new Map();
 let current = newConversation(); // in `conversations` once it has a message
-let contextSize = 0; // of the model that is asked
+let models = []; // as /v1/models has them
+let contextSize = 0; // of the model that is asked; 0: it is not known
 
 // ---- saving ----
 
@@ -140,6 +141,7 @@ function hooks(conversation) {
       saveNow(conversation);
       show();
       if (conversation === current) sayEnd(node);
+      if (!problem && !contextSize) meetServer();
       if (problem?.status === 401) askKey(problem.message, () => again(conversation, node));
     },
   };
@@ -379,15 +381,20 @@ function onInputKey(event) {
 async function meetServer() {
   try {
     await getJson('health');
-    const models = (await getJson('v1/models')).data ?? [];
-    const select = byId('model'), before = memory.get(store.keyFor('model'));
+    models = (await getJson('v1/models')).data ?? [];
+    const select = byId('model'), isLoaded = ({status}) => !status || status.value === 'loaded';
+    const before = select.value || memory.get(store.keyFor('model'));
+    const chosen = models.find(({id}) => id === before) ?? models.find(isLoaded) ?? models[0];
     select.replaceChildren(...models.map(({id}) => el('option', {value: id}, id)));
     select.hidden = models.length < 2;
-    if (models.some(({id}) => id === before)) select.value = before;
+    if (chosen) select.value = chosen.id;
+    contextSize = 0;
+    if (chosen && isLoaded(chosen)) { // to ask for the properties of another one would load it
+      const defaults = (await getJson(`props?model=${encodeURIComponent(chosen.id)}`)).default_generation_settings ?? {};
+      contextSize = defaults.n_ctx ?? 0;
+      settings.showDefaults(defaults.params ?? {});
+    }
     if (!current.nodes.size) show();
-    const defaults = (await getJson(`props?model=${encodeURIComponent(select.value)}`)).default_generation_settings ?? {};
-    contextSize = defaults.n_ctx ?? 0;
-    settings.showDefaults(defaults.params ?? {});
     showContext();
   } catch (error) {
     if (error.status === 401) {
@@ -474,7 +481,7 @@ async function start() {
     notify(`Conversations are not kept: the browser does not allow it (${error?.message ?? error}).`);
   }
   openConversation(conversations.get(memory.get(store.keyFor('current'))) ?? newConversation(savedDefaults()), !touch);
-  new ServerState(byId('server'), () => byId('server').checkVisibility());
+  new ServerState(byId('server'), () => byId('server').checkVisibility(), () => models.length > 1);
   await meetServer();
 }
 

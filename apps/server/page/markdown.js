@@ -1,6 +1,5 @@
-// Markdown to DOM nodes. The text is a model's, and untrusted: it becomes text nodes and a few kinds of elements, never
-// HTML; links lead to http, https and mailto alone; images are not loaded but linked. The work grows with the text's
-// length, whatever the text is.
+// Markdown to DOM nodes. The text is untrusted: it becomes text nodes and a few kinds of elements, never HTML; links lead
+// to http, https and mailto alone; images are linked, not loaded. The work grows with the length alone.
 import {copyButton, el} from './dom.js';
 
 const DEPTH_MOST = 12; // of quotes and lists in each other; what is deeper is a plain paragraph

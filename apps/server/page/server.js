@@ -5,12 +5,12 @@ import {el, number, svg} from './dom.js';
 
 const SECONDS = 60, WIDTH = 240, HEIGHT = 44;
 
-// Of Prometheus' text: the names and values of lines without labels.
-export function readMetrics(text) {
+// Of Prometheus' text: the values by their names, of all models together.
+function readMetrics(text) {
   const values = {};
   for (const line of text.split('\n')) {
-    const match = /^(\w+:?\w*) (\S+)$/.exec(line);
-    if (match) values[match[1]] = Number(match[2]);
+    const match = /^(\w+:\w+)(?:\{.*\})? (\S+)$/.exec(line);
+    if (match) values[match[1]] = (values[match[1]] ?? 0) + Number(match[2]);
   }
   return values;
 }
@@ -27,9 +27,10 @@ function bar(parts, label) {
 }
 
 export class ServerState {
-  constructor(box, isSeen) {
-    this.box = box;
+  // `several()`: whether there are several models. Then /slots is not asked for: it would load the one that it is about.
+  constructor(box, isSeen, several) {
     this.isSeen = isSeen;
+    this.several = several;
     this.samples = []; // {time, tokens}: how many were drawn until then
     this.line = svg('path', {class: 'line'});
     this.area = svg('path', {class: 'area'});
@@ -51,9 +52,11 @@ export class ServerState {
     if (this.waiting || document.hidden || !this.isSeen()) return;
     this.waiting = true;
     try {
-      const [metrics, slots] = await Promise.all([this.ask('metrics', getText), this.ask('slots', getJson)]);
-      this.showMetrics(metrics === null ? null : readMetrics(metrics));
-      this.showSlots(slots);
+      const [text, slots] = await Promise.all([this.ask('metrics', getText), this.several() ? null : this.ask('slots', getJson)]);
+      const metrics = text === null ? null : readMetrics(text);
+      this.showMetrics(metrics);
+      if (slots) this.showSlots(slots.filter((slot) => slot.is_processing).length, slots.length, slots);
+      else this.showSlots(metrics?.['llamacpp:requests_processing'], metrics?.['setun:slots'], []);
       this.showProblem(Object.values(this.off).join(' '));
     } catch (error) {
       this.showProblem(error.status === 401 ? 'A key is needed.' : error.message);
@@ -83,7 +86,7 @@ export class ServerState {
     this.plot.toggleAttribute('hidden', !values);
     if (!values) return;
     const now = performance.now() / 1000;
-    const tokens = values['llamacpp:tokens_predicted_total'];
+    const tokens = values['llamacpp:tokens_predicted_total'] ?? 0;
     if (this.samples.length && this.samples.at(-1).tokens > tokens) this.samples = []; // the server began anew
     this.samples.push({time: now, tokens});
     while (this.samples[0].time < now - SECONDS - 5) this.samples.shift();
@@ -120,13 +123,11 @@ export class ServerState {
     this.plot.setAttribute('aria-label', `Tokens a second over the last minute: now ${digits(last)}, most ${digits(highest)}`);
   }
 
-  showSlots(slots) {
-    this.slots.hidden = !slots;
-    if (!slots) return;
-    const busy = slots.filter((slot) => slot.is_processing).length;
+  showSlots(busy, all, slots) {
+    this.slots.hidden = all === undefined;
     this.slots.replaceChildren(
-      el('div', {class: 'rates'}, el('span', {}, 'Slots'), el('span', {class: 'quiet'}, `${busy} of ${slots.length} busy`)),
-      el('ul', {}, ...slots.slice(0, 64).map((slot) => this.slotItem(slot))));
+      el('div', {class: 'rates'}, el('span', {}, 'Slots'), el('span', {class: 'quiet'}, `${busy} of ${all} busy`)),
+      slots.length ? el('ul', {}, slots.slice(0, 64).map((slot) => this.slotItem(slot))) : '');
   }
 
   slotItem(slot) {

@@ -89,13 +89,13 @@ const isTime = (x) => Number.isFinite(x) && x >= 0 && x <= 8.64e15;
 const isText = (x) => typeof x === 'string' && x.length <= TEXT_MOST;
 
 function readStats(stats, where) {
-  if (stats === null || stats === undefined) return null;
+  if (!stats) return null;
   expect(isObject(stats), where, 'an object');
   const read = {};
   for (const name of ['prompt', 'cached', 'tokens', 'perSecond', 'model']) {
     const value = stats[name];
     if (value === undefined || value === null) continue;
-    expect(name === 'model' ? isText(value) : Number.isFinite(value), `${where}.${name}`, name === 'model' ? 'a text' : 'a number');
+    expect(name === 'model' ? isText(value) : Number.isFinite(value), `${where}.${name}`, 'a number, or the name of the model');
     read[name] = value;
   }
   return read;
