@@ -133,7 +133,8 @@ typedef struct setun_plan {
   uint64_t token_bytes; /* weights that the decoding of one token reads in memory, streamed ones among them */
   uint64_t token_macs;  /* its multiply-adds in weight matrices */
   uint32_t n_layer, n_ctx, n_batch;
-  uint64_t cache_pages; /* of `cache`: keys and values alone, as setun_context_info has them */
+  uint64_t cache_pages;  /* of `cache`: keys and values alone, as setun_context_info has them */
+  uint64_t cache_states; /* of `cache`: states of recurrent layers */
 } setun_plan;
 
 /* Makes the plan that setun_model_load would follow, without reading weights; `params` may be NULL.

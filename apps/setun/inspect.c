@@ -169,6 +169,8 @@ static void print_notices(const contents *c) {
 static int print_cache(const inspect_options *o, const char *path) {
   setun_model_params params = model_params(&o->model);
   setun_session_params session = setun_session_params_default();
+  unsigned long long states = 0; // of recurrent layers, beside the cache in any format
+  char size[32];
   params.session = &session;
   for (size_t i = 0; setun_choice_name(SETUN_CHOICE_KV, i); i++) {
     setun_plan plan = {.size = sizeof plan};
@@ -186,7 +188,10 @@ static int print_cache(const inspect_options *o, const char *path) {
       if (!i) print_text("\nKV cache of %u tokens\n", (unsigned)plan.n_ctx);
       print_text("%-10s %8s %16llu\n", name, format_bytes(bytes, text), bytes);
     }
+    states = plan.cache_states;
   }
+  if (states && o->json) print_text(", \"states\": %llu", states);
+  if (states && !o->json) print_text("%-10s %8s %16llu\n", "states", format_bytes(states, size), states);
   if (o->json) print_text("}");
   return 0;
 }

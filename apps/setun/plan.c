@@ -87,6 +87,7 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   print_row("ring", p->ring, "two layers' worth of what streams, at most");
   print_row("order of the kernels", p->packed, "what is stored in another, of one layer or piece of the head");
   print_row("KV cache", p->cache, context);
+  if (p->cache_states) print_row("  states in it", p->cache_states, "of recurrent layers, snapshots among them");
   print_row("activations", p->work, batch);
   print_row("program, vocabulary", p->process, "");
   print_row("in all", p->total, "");
@@ -126,6 +127,7 @@ static void print_json(const setun_plan *p, const limits *l) {
                  {"packed", p->packed},
                  {"cache", p->cache},
                  {"cache_pages", p->cache_pages},
+                 {"cache_states", p->cache_states},
                  {"work", p->work},
                  {"process", p->process},
                  {"total", p->total},

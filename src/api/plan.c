@@ -26,7 +26,8 @@ static setun_plan plan_of(const st_memory_plan *p) {
                       .n_layer = p->n_layer,
                       .n_ctx = p->n_ctx,
                       .n_batch = p->n_batch,
-                      .cache_pages = p->pages};
+                      .cache_pages = p->pages,
+                      .cache_states = p->states};
 }
 
 // A `next` (st_next_fn) that makes the plan, an st_memory_plan, which is `context`.

@@ -189,8 +189,9 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_
             (4 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns + m->max_rotated_columns);
   if (m->lora_head) floats += (uint64_t)logits_at_once(o) * h->n_vocab;
   st_state_shape states = st_state_shape_of(h, o->n_states);
-  return (st_run_size){.cache = m->backend->cache_size(m->device, &cache, o->threads) +
-                                (o->n_states ? m->backend->states_size(&states) : 0),
+  uint64_t slots = o->n_states ? m->backend->states_size(&states) : 0;
+  return (st_run_size){.cache = m->backend->cache_size(m->device, &cache, o->threads) + slots,
+                       .states = slots,
                        .pages = cache.n_pages * m->backend->cache_page_size(&cache),
                        .work = floats * sizeof(float) + m->backend->queue_size(m->device, &queue, workload)};
 }

@@ -59,7 +59,7 @@ void st_run_count_pages(const st_hparams *h, const st_run_options *options, uint
 // Bytes of a run's cache, of its pages alone, and of everything else in it, before there is one. `workload`: that of
 // all matrices.
 typedef struct st_run_size {
-  uint64_t cache, pages, work; // cache: states included
+  uint64_t cache, pages, states, work; // cache: pages and states included
 } st_run_size;
 st_run_size st_run_size_of(const st_model *model, const st_run_options *options, const st_workload *workload);
 

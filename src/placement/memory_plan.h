@@ -71,6 +71,7 @@ typedef struct st_memory_plan {
   uint64_t vectors;                 // norms, biases, scales, adapters
   uint64_t cache;                   // keys and values, and attention's scratch
   uint64_t pages;                   // of `cache`: keys and values alone
+  uint64_t states;                  // of `cache`: states of recurrent layers
   uint64_t work;                    // activations and tables of a session; or what loading needs, where that is more
   uint64_t session;                 // of `work`: the one; where matrices are put into the device's order in each pass,
                                     // what that takes comes on top

@@ -217,6 +217,7 @@ static void list_batches(const planner *q, const st_run_options *run, bool small
   do {
     st_run_size size = q->l->o->context_size(q->l->m, &o, &q->workload);
     p->batches[p->n_batches++] = (st_batch_choice){o.n_batch, size.work, size.cache, size.pages};
+    p->states = size.states;
     o.n_batch /= 2;
   } while (smaller && p->n_batches < ST_BATCHES && o.n_batch >= LEAST_BATCH);
 }

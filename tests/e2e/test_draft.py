@@ -72,6 +72,11 @@ class DraftTest(Case):
                 self.assertEqual(first, ids("--temp", 0, n=20))
                 more = json.loads(self.good("run", model, "-p", "", "-n", 10, "--temp", 0, "--ids", "--ignore-eos", "--session", session))
                 self.assertEqual(first + more, ids("--temp", 0, n=30))
+        # two slots for the sequence and two for snapshots, of four layers with four heads of 16 x 16 and three inputs of 128
+        slot = 4 * 4 * (4 * 16 * 16 + 3 * 128)
+        plan, bytes = (json.loads(self.good(*args, model, "--json")) for args in (("plan",), ("inspect", "--bytes")))
+        self.assertTrue(4 * slot <= plan["cache_states"] <= 4 * slot + 4096)
+        self.assertEqual(bytes["kv_cache"]["states"], plan["cache_states"])
         self.fails(1, "run", model, "-p", "a", "--window", 33, mentions=["window", "recurrent layers"])
         self.fails(1, "run", model, "-p", "a", "--kv-sinks", 3, mentions=["sinks", "recurrent layers", "0 and 3"])
 

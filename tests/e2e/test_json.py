@@ -132,7 +132,7 @@ class ChatTest(Case):
 
 
 INSPECT = ["file", "container", "parts", "architecture", "weights", "tensors", "bytes", "formats", "metadata", "notices"]
-PLAN = ["held", "resident", "vectors", "rounding", "ring", "packed", "cache", "cache_pages", "work", "process", "total", "memory_planned",
+PLAN = ["held", "resident", "vectors", "rounding", "ring", "packed", "cache", "cache_pages", "cache_states", "work", "process", "total", "memory_planned",
         "budget", "memory_budget", "least", "reserve", "weights", "stored", "streamed_bytes_per_pass",
         "rearranged_bytes_per_pass", "bytes_per_token", "macs_per_token", "context", "batch", "disk_read_gbs",
         "read_bandwidth_gbs", "int8_peak_gmacs", "decode_tokens_per_s_at_most", "prefill_tokens_per_s_at_most"]
