@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const field message_fields[] = {
-    {"messages", FIELD_OTHER, 0, 0, 0, "the conversation",
+    {"messages", FIELD_OTHER, 0, 1, 0, "the conversation",
      "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"role\",\"content\"],"
      "\"properties\":{\"role\":{\"enum\":"
      "[\"user\",\"assistant\"]},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":"
@@ -15,7 +15,8 @@ static const field message_fields[] = {
     {"system", FIELD_OTHER, 0, 0, 0, "the system's message",
      "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"object\"}}]}"},
     {"stop_sequences", FIELD_OTHER, 0, 0, 0, "texts that end the answer, and are not part of it",
-     "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":4096},\"maxItems\":64}"},
+     "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":4096},{\"type\":\"array\",\"items\":{\"type\":"
+     "\"string\",\"minLength\":1,\"maxLength\":4096},\"maxItems\":64}]}"},
     {"thinking", FIELD_OTHER, 0, 0, 0, "type enabled or disabled: the template's enable_thinking",
      "{\"type\":\"object\"}"},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
@@ -23,6 +24,7 @@ static const field message_fields[] = {
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 const field *const message_tables[] = {message_fields, sampling_fields, NULL};
+const field *const message_count_tables[] = {message_fields, NULL};
 
 enum { STAGE_NONE, STAGE_THINKING, STAGE_TEXT };
 
@@ -218,6 +220,8 @@ static bool add_all(st_json *root, st_json *messages, const st_json *body, probl
 static bool convert(st_json *root, const st_json *body, problem *p) {
   const st_json *kwargs = st_json_get(body, "chat_template_kwargs"), *thinking = st_json_get(body, "thinking");
   st_json messages = st_json_make_array(), variables = st_json_make_object();
+  if (thinking && !st_json_is_object(thinking))
+    return invalid(p, "thinking", "thinking: expected an object, found %s", kind_of(thinking));
   if (!add_all(root, &messages, body, p)) return false;
   if (st_json_is_object(kwargs)) variables = st_json_copy_of(root, kwargs);
   if (thinking && !st_json_find(&variables, "enable_thinking"))
@@ -251,6 +255,10 @@ void handle_messages(server *s, exchange *x) {
   start_job(s, x, &message_format, "msg_", read_message);
 }
 
+static bool count_tokens(job *j, const st_json *body, problem *p) {
+  return read_generation(j->server, body, message_count_tables, &j->g, p) && read_prompt(j, body, p);
+}
+
 void handle_messages_count(server *s, exchange *x) {
-  reply_count(s, x, read_prompt);
+  reply_count(s, x, count_tokens);
 }

@@ -4,11 +4,12 @@
 #include "routes.h"
 
 static const field chat_only[] = {
-    {"messages", FIELD_OTHER, 0, 0, 0, "the conversation",
-     "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"role\"],\"properties\":{"
+    {"messages", FIELD_OTHER, 0, 1, 0, "the conversation",
+     "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"role\",\"content\"],"
+     "\"properties\":{"
      "\"role\":{\"type\":"
-     "\"string\"},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"object\"}},{"
-     "\"type\":\"null\"}]}}}}"},
+     "\"string\"},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"object\"}}]}}"
+     "}}"},
     {"logprobs", FIELD_OTHER, 0, 0, 0, "log-probabilities of the tokens", "{\"type\":\"boolean\"}"},
     {"top_logprobs", FIELD_OTHER, 0, 0, 0, "and of so many likeliest ones beside each",
      "{\"type\":\"integer\",\"minimum\":0,\"maximum\":20}"},
@@ -20,6 +21,7 @@ static const field chat_only[] = {
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 const field *const chat_tables[] = {chat_only, openai_fields, sampling_fields, NULL};
+const field *const conversation_tables[] = {chat_only, NULL};
 
 // ---- the reply ----
 

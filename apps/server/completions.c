@@ -7,8 +7,8 @@
 #include <string.h>
 
 static const field completion_only[] = {
-    {"prompt", FIELD_OTHER, 0, 0, 0, "the text to go on with: a text or token ids, or several of these",
-     "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"string\"}}]}"},
+    {"prompt", FIELD_OTHER, 0, 1, 0, "the text to go on with: a text or token ids, or several of these",
+     PROMPTS_SCHEMA},
     {"echo", FIELD_OTHER, 0, 0, 0, "the prompt is part of the text", "{\"type\":\"boolean\"}"},
     {"logprobs", FIELD_OTHER, 0, 0, 0, "log-probabilities, and of so many likeliest tokens beside each",
      "{\"type\":\"integer\",\"minimum\":0,\"maximum\":100}"},

@@ -5,11 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INPUTS                                                                                                         \
-  "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"                          \
-  "\"string\"}}]}"
 static const field embedding_only[] = {
-    {"input", FIELD_OTHER, 0, 0, 0, "a text or token ids, or several of these", INPUTS},
+    {"input", FIELD_OTHER, 0, 1, 0, "a text or token ids, or several of these", PROMPTS_SCHEMA},
     {"encoding_format", FIELD_OTHER, 0, 0, 0, "how vectors are written (default float)",
      "{\"enum\":[\"float\",\"base64\"]}"},
     {"dimensions", FIELD_OTHER, 0, 0, 0, "the first so many numbers of each vector, of models that allow it",
@@ -17,7 +14,7 @@ static const field embedding_only[] = {
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 static const field llama_only[] = {
-    {"content", FIELD_OTHER, 0, 0, 0, "a text or token ids, or several of these; also as input", INPUTS},
+    {"content", FIELD_OTHER, 0, 1, 0, "a text or token ids, or several of these; also as input", PROMPTS_SCHEMA},
     {"embd_normalize", FIELD_OTHER, 0, 0, 0, "2: vectors have length 1 (the default); -1: they are not divided",
      "{\"enum\":[2,-1]}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},

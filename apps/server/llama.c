@@ -8,15 +8,15 @@
 #include <string.h>
 
 static const field completion_only[] = {
-    {"prompt", FIELD_OTHER, 0, 0, 0, "the text to go on with: a text or token ids, or several of these",
-     "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"string\"}}]}"},
+    {"prompt", FIELD_OTHER, 0, 1, 0, "the text to go on with: a text or token ids, or several of these",
+     PROMPTS_SCHEMA},
     {"response_fields", FIELD_OTHER, 0, 0, 0, "the members that the reply is to have, a/b for those of members",
      "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 static const field infill_only[] = {
-    {"input_prefix", FIELD_OTHER, 0, 0, 0, "the text before the gap", "{\"type\":\"string\"}"},
-    {"input_suffix", FIELD_OTHER, 0, 0, 0, "the text behind it", "{\"type\":\"string\"}"},
+    {"input_prefix", FIELD_OTHER, 0, 1, 0, "the text before the gap", "{\"type\":\"string\"}"},
+    {"input_suffix", FIELD_OTHER, 0, 1, 0, "the text behind it", "{\"type\":\"string\"}"},
     {"input_extra", FIELD_OTHER, 0, 0, 0, "other files: text and filename",
      "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},

@@ -89,7 +89,7 @@ static entry *default_entry(models *m, problem *p) {
     entry *e = &m->entries[i];
     if (e->used > 0 && (!best || e->used > best->used)) best = e;
   }
-  if (!best) invalid(p, "model", "expected the name of a model (GET /v1/models lists them), found none");
+  if (!best) invalid(p, "model", "model: expected the name of a model (GET /v1/models lists them), found none");
   return best;
 }
 
@@ -109,7 +109,7 @@ static const char *asked_name(exchange *x, problem *p) {
   if (!name) name = st_json_get(x->parsed, "name"); // Ollama's word
   if (p->status) return NULL;
   if (!name || (st_json_is_string(name) && !st_json_length(name))) return *x->model ? x->model : NULL;
-  if (!st_json_is_string(name)) invalid(p, "model", "expected a string, found %s", kind_of(name));
+  if (!st_json_is_string(name)) invalid(p, "model", "model: expected a string, found %s", kind_of(name));
   return st_json_string(name);
 }
 

@@ -68,7 +68,10 @@ void handle_ollama_tags(server *s, exchange *x) {
 
 void handle_ollama_show(server *s, exchange *x) {
   problem p = {0};
-  st_json *body = read_body(x, &p), *root = body ? st_json_new() : NULL;
+  st_json *body = read_body(x, &p);
+  const st_json *model = st_json_get(body, "model");
+  if (model && !st_json_is_string(model)) invalid(&p, "model", "model: expected a string, found %s", kind_of(model));
+  st_json *root = body && !p.status ? st_json_new() : NULL;
   st_json capabilities = st_json_make_array(), info = st_json_make_object();
   size_t n = 0;
   const char *text = setun_chat_text(s->chat, &n);

@@ -35,12 +35,14 @@ static st_json field_schema(st_json *root, const field *f) {
                      : f->kind == FIELD_INTEGER || f->kind == FIELD_SEED ? "integer"
                                                                          : "number";
   put_text(root, &null, "type", "null");
-  if (f->kind == FIELD_OTHER) {
+  if (f->kind == FIELD_OTHER && f->low > 0) {
+    schema = parsed(root, f->schema);
+  } else if (f->kind == FIELD_OTHER) {
     push(root, &either, parsed(root, f->schema));
     push(root, &either, null);
     put(root, &schema, "anyOf", either);
   } else if (f->kind == FIELD_REFUSED) {
-    put_text(root, &schema, "type", "null");
+    put(root, &schema, "enum", parsed(root, "[null,false,0,\"\",[],{}]")); // which ask for nothing
   } else {
     push(root, &kinds, text_value(root, type));
     push(root, &kinds, text_value(root, "null"));
@@ -59,14 +61,17 @@ static st_json field_schema(st_json *root, const field *f) {
 }
 
 static st_json body_schema(st_json *root, const field *const *tables) {
-  st_json schema = st_json_make_object(), properties = st_json_make_object();
+  st_json schema = st_json_make_object(), properties = st_json_make_object(), required = st_json_make_array();
   for (; *tables; tables++) {
     for (const field *f = *tables; f->name; f++) {
-      if (!st_json_find(&properties, f->name)) put(root, &properties, f->name, field_schema(root, f));
+      if (st_json_find(&properties, f->name)) continue;
+      put(root, &properties, f->name, field_schema(root, f));
+      if (f->kind == FIELD_OTHER && f->low > 0) push(root, &required, text_value(root, f->name));
     }
   }
   put_text(root, &schema, "type", "object");
   put(root, &schema, "properties", properties);
+  if (st_json_size(&required)) put(root, &schema, "required", required);
   return schema;
 }
 

@@ -46,7 +46,7 @@ const field sampling_fields[] = {
     {"samplers", FIELD_OTHER, 0, 0, 0, "the steps of sampling and their order",
      "{\"type\":\"array\",\"items\":{\"enum\":[\"penalties\",\"dry\",\"top_n_sigma\",\"top_k\",\"typ_p\",\"top_p\","
      "\"min_p\","
-     "\"xtc\",\"temperature\"]},\"uniqueItems\":true}"},
+     "\"xtc\",\"temperature\"]},\"uniqueItems\":true,\"minItems\":1}"},
     {"seed", FIELD_SEED, SAMPLING(seed), 0, 0, "the same seed gives the same text; -1: another one each time", NULL},
     {"logit_bias", FIELD_OTHER, 0, 0, 0, "added to tokens' logits: {\"ID\": BIAS}, or [[ID or text, BIAS or false]]",
      "{}"},
@@ -76,7 +76,7 @@ const field openai_fields[] = {
     {"max_completion_tokens", FIELD_INTEGER, AT(max_tokens), -1, TOKENS_MOST, "the same", NULL},
     {"n_predict", FIELD_INTEGER, AT(max_tokens), -1, TOKENS_MOST, "the same", NULL},
     {"stream_options", FIELD_OTHER, 0, 0, 0, "include_usage: a last chunk with the numbers of tokens",
-     "{\"type\":\"object\",\"properties\":{\"include_usage\":{\"type\":\"boolean\"}}}"},
+     "{\"type\":\"object\",\"properties\":{\"include_usage\":{\"type\":[\"boolean\",\"null\"]}}}"},
     {"suffix", FIELD_REFUSED, 0, 0, 0, "text is not inserted here; see /infill", NULL},
     {"tools", FIELD_REFUSED, 0, 0, 0, "tools are not supported", NULL},
     {"functions", FIELD_REFUSED, 0, 0, 0, "functions are not supported", NULL},

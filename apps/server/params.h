@@ -46,9 +46,16 @@ typedef enum field_kind {
   FIELD_SEED,    // uint64_t, and generation.seeded
   FIELD_FLOAT,   // float in [low, high]
   FIELD_DOUBLE,  // double in [low, high]
-  FIELD_OTHER,   // read by the endpoint itself; `schema` describes it
+  FIELD_OTHER,   // read by the endpoint itself; `schema` describes it; `low` 1: no request does without it
   FIELD_REFUSED  // a 400 that says `help`, unless it is null, false, 0, "", [] or {}
 } field_kind;
+
+// Of prompts and inputs: a text, token ids, or several of these.
+#define TOKENS_SCHEMA                                                                                                  \
+  "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":2147483647}}"
+#define PROMPTS_SCHEMA                                                                                                 \
+  "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"string\"}}"              \
+  "," TOKENS_SCHEMA ",{\"type\":\"array\",\"minItems\":1,\"items\":" TOKENS_SCHEMA "}]}"
 
 typedef struct field {
   const char *name;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const field response_fields[] = {
-    {"input", FIELD_OTHER, 0, 0, 0, "a text, or the items of a conversation",
+    {"input", FIELD_OTHER, 0, 1, 0, "a text, or the items of a conversation",
      "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"
      "\"object\"}}]}"},
     {"instructions", FIELD_OTHER, 0, 0, 0, "the system's message", "{\"type\":\"string\"}"},
@@ -16,7 +16,8 @@ static const field response_fields[] = {
     {"reasoning", FIELD_OTHER, 0, 0, 0, "effort: a variable for the template", "{\"type\":\"object\"}"},
     {"text", FIELD_OTHER, 0, 0, 0, "format: text", "{\"type\":\"object\"}"},
     {"tools", FIELD_OTHER, 0, 0, 0, "functions are not supported; other tools are left out",
-     "{\"type\":\"array\",\"maxItems\":0}"},
+     "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"type\":{\"not\":{\"const\":\"function\"}}}}"
+     "}"},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
     {"previous_response_id", FIELD_REFUSED, 0, 0, 0, "nothing is stored here: send the whole conversation", NULL},
     {"conversation", FIELD_REFUSED, 0, 0, 0, "nothing is stored here: send the whole conversation", NULL},
@@ -313,14 +314,17 @@ static bool add_item(st_json *root, st_json *messages, const st_json *item, prob
 static bool check_tools(const st_json *body, problem *p) {
   const st_json *tools = st_json_get(body, "tools");
   for (size_t i = 0; i < st_json_size(tools); i++) {
-    const char *type = st_json_string(st_json_get(st_json_at(tools, i), "type"));
+    const st_json *tool = st_json_at(tools, i);
+    if (!st_json_is_object(tool)) return invalid(p, "tools", "tools: expected objects, found %s", kind_of(tool));
+    const char *type = st_json_string(st_json_get(tool, "type"));
     if (type && !strcmp(type, "function")) return invalid(p, "tools", "tools: functions are not supported");
   }
   return !tools || st_json_is_array(tools) || invalid(p, "tools", "tools: expected an array, found %s", kind_of(tools));
 }
 
 static bool check_format(const st_json *body, problem *p) {
-  const st_json *type = st_json_get(st_json_get(st_json_get(body, "text"), "format"), "type");
+  const st_json *text = st_json_get(body, "text"), *type = st_json_get(st_json_get(text, "format"), "type");
+  if (text && !st_json_is_object(text)) return invalid(p, "text", "text: expected an object, found %s", kind_of(text));
   if (!type || (st_json_is_string(type) && !strcmp(st_json_string(type), "text"))) return true;
   return invalid(p, "text", "text.format: only text is supported");
 }

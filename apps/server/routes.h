@@ -15,11 +15,14 @@ enum {
 struct field; // of params.h; each endpoint's tables are in its own file
 extern const struct field *const embedding_tables[], *const llama_embedding_tables[];
 extern const struct field *const chat_tables[],
-    *const completion_tables[], *const llama_tables[], *const infill_tables[], *const tokenize_tables[],
-                                                                                   *const detokenize_tables[],
-                                                                                       *const show_tables[],
-                                                                                           *const response_tables[],
-                                                                                               *const message_tables[];
+    *const completion_tables[], *const llama_tables[], *const infill_tables[],
+                                                           *const tokenize_tables[],
+                                                               *const detokenize_tables[],
+                                                                   *const show_tables[],
+                                                                       *const response_tables[],
+                                                                           *const message_tables[],
+                                                                               *const message_count_tables[],
+                                                                                   *const conversation_tables[];
 
 typedef struct route {
   const char *method, *path;

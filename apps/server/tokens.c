@@ -14,7 +14,7 @@ static const field tokenize_fields[] = {
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 static const field detokenize_fields[] = {
-    {"tokens", FIELD_OTHER, 0, 0, 0, "token ids",
+    {"tokens", FIELD_OTHER, 0, 1, 0, "token ids",
      "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };

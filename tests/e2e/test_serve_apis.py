@@ -270,6 +270,25 @@ class DescriptionTest(TextCase):
                     self.assertNotEqual(r.status, 404, path)
 
 
+
+class TypesTest(ServerCase):
+    """What is of another type than the description of the interface says is refused, not passed over."""
+
+    def test_types(self):
+        message = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
+        for path, body, word in (("/api/show", {"model": {}}, "model"), ("/v1/responses", {"input": "a", "tools": [1]}, "tools"),
+                                 ("/v1/responses", {"input": "a", "text": "b"}, "text"),
+                                 ("/v1/messages", {**message, "thinking": 7}, "thinking"),
+                                 ("/v1/messages/count_tokens", {**message, "tools": [{"name": "a"}]}, "tools")):
+            self.refused(self.server.post(path, body), 400, word)
+
+    def test_description(self):
+        paths = self.server.get("/openapi.json").json["paths"]
+        schema = paths["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        self.assertEqual(schema["required"], ["messages"])
+        self.assertEqual(schema["properties"]["tools"]["enum"], [None, False, 0, "", [], {}])
+
+
 if __name__ == "__main__":
     if not has_server():
         print("skipped: this build has no `serve`")

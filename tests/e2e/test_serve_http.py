@@ -139,6 +139,13 @@ class LifeTest(Case):
             s.bind(("127.0.0.1", 0))
             s.listen()
             self.fails(1, "serve", TALES, "--port", s.getsockname()[1], mentions=[s.getsockname()[1]])
+        first = Server()  # two servers of this kind do not share a port either, of which one would take requests of the other
+        self.fails(1, "serve", TALES, "--port", first.port, mentions=[first.port])
+        self.assertEqual(first.get("/health", headers={"Connection": "keep-alive"}).status, 200)
+        first.stop()
+        again = Server("--port", first.port)  # the last port counts; one that was just in use is free
+        self.assertEqual(again.port, first.port)
+        again.stop()
         self.fails(1, "serve", TALES, "--port", 0, "--host", "nowhere.invalid", mentions=["nowhere.invalid"])
 
     def test_a_model_that_is_none(self):
