@@ -119,9 +119,13 @@ static setun_kv_type kv_type(const char *text, size_t length) {
 setun_session_params session_params(const compute_options *o) {
   enum { DRAFT_TOKENS = 16 };
   setun_session_params params = setun_session_params_default();
-  const char *kv = o->kv ? o->kv : o->precise ? "f32" : "f16", *comma = strchr(kv, ',');
-  params.kv_keys = kv_type(kv, comma ? (size_t)(comma - kv) : strlen(kv));
-  params.kv_values = comma ? kv_type(comma + 1, strlen(comma + 1)) : params.kv_keys;
+  if (o->kv) {
+    const char *comma = strchr(o->kv, ',');
+    params.kv_keys = kv_type(o->kv, comma ? (size_t)(comma - o->kv) : strlen(o->kv));
+    params.kv_values = comma ? kv_type(comma + 1, strlen(comma + 1)) : params.kv_keys;
+  } else if (o->precise) {
+    params.kv_keys = params.kv_values = SETUN_KV_F32;
+  }
   params.n_ctx = o->n_ctx;
   params.n_batch = (uint32_t)o->batch;
   params.threads = (int)o->threads;

@@ -12,6 +12,10 @@
 static const char *const type_names[ST_META_TYPE_COUNT] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
                                                            "bool", "string", "array", "u64", "i64", "f64"};
 
+const char *st_meta_type_name(st_meta_type type) {
+  return type_names[type];
+}
+
 void st_metadata_free(st_metadata *m) {
   for (size_t i = 0; i < m->count; i++) st_free(m->items[i].key);
   st_map_free(m->by_key);

@@ -50,6 +50,7 @@ void st_metadata_free(st_metadata *m);
 // "u32", "string", "an array of f32": for messages; `text` is where an array's is put together.
 const char *st_meta_kind(const st_meta *item, char text[32]);
 
+const char *st_meta_type_name(st_meta_type type); // "u32", "string"
 // Bytes of a number or a boolean; 0 for strings and arrays.
 size_t st_meta_bytes(st_meta_type type);
 bool st_meta_is_integer(st_meta_type type);

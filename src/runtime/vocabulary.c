@@ -17,10 +17,7 @@ static const st_meta *find_array(const st_metadata *m, const char *key, st_meta_
   if (*s != SETUN_OK || !a) return NULL;
   if (a->type == ST_META_ARRAY && a->element == element) return a;
   char kind[32];
-  *s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an array of %s, found %s", key,
-               element == ST_META_STRING ? "string"
-               : element == ST_META_F32  ? "f32"
-                                         : "i32",
+  *s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an array of %s, found %s", key, st_meta_type_name(element),
                st_meta_kind(a, kind));
   return NULL;
 }

@@ -106,14 +106,11 @@ STANDARD_HEADERS = {
 # own, and the places elsewhere that may name one, each with the reason: (path, name), or (path, None) for any name.
 FORMAT_NAMES_ALLOWED = {
     ("src/format/metadata.c", "f32"): "a type of GGUF's values",
-    ("src/runtime/vocabulary.c", "f32"): "a type of GGUF's values",
     ("src/model/hparams.c", "t5"): "an architecture",
     ("src/tokenizer/vocabulary.c", "t5"): "a kind of tokenizer",
     ("src/api/synthesis.c", "f16"): "the default that setun.h states",
     ("apps/setun/bench.c", "i2_s"): "the default of --format",
     ("apps/setun/plan.c", "t16"): "the default of --format",
-    ("apps/setun/model.c", "f16"): "the default of --kv",
-    ("apps/setun/model.c", "f32"): "what --precise makes of --kv",
 }
 ROLE_NAMES_ALLOWED = {
     ("src/model/forward.c", None): "the forward pass: what is computed with each role's weight",
