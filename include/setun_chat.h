@@ -28,7 +28,7 @@ typedef struct setun_chat_params {
   const char *name; /* with `text`: what messages call it. Without: which of the model's named templates, NULL: the
                      * one for conversations with tools where `tools` says so and there is one, else the default */
   bool tools;
-  setun_log_fn log; /* told when the model's own template is missing or known to be wrong, and what stands in for it */
+  setun_log_fn log; /* told when the model's own template is missing or known to be wrong, and what replaces it */
   void *user;
 } setun_chat_params;
 
@@ -67,7 +67,7 @@ SETUN_API const char *setun_rendering_text(const setun_rendering *rendering, siz
 /* Its parts that came out of the context rather than out of the template, in rising order. */
 SETUN_API const setun_span *setun_rendering_spans(const setun_rendering *rendering, size_t *count);
 /* Its tokens, as setun_tokenize gives them: the template's own control tokens are recognized, and what looks like one
- * in a part that came out of the context stays text. BOS stands in front, once, where the tokenizer or the template
+ * in a part that came out of the context stays text. BOS is put in front, once, where the tokenizer or the template
  * wants it. */
 SETUN_API setun_status setun_rendering_tokenize(const setun_rendering *rendering, setun_token *ids, size_t capacity,
                                                 size_t *count, setun_error *error);

@@ -43,7 +43,7 @@ typedef struct setun_file_info {
   size_t size;              /* of this struct */
   const char *architecture; /* as the file spells it, "llama"; NULL: it does not say; lives as long as the file */
   const char *container;    /* "gguf", "huggingface" or "safetensors" */
-  uint64_t n_params;        /* weights: packed ones as many as they stand for, scales and the like not counted */
+  uint64_t n_params;        /* weights, packed ones counted one by one; scales and the like are not counted */
   uint64_t bytes;           /* of all tensors, as stored */
   uint32_t n_parts;         /* files that hold tensors */
 } setun_file_info;
@@ -90,9 +90,9 @@ SETUN_API setun_status setun_file_zeros(const setun_file *file, size_t index, se
 typedef struct setun_convert_params {
   size_t size; /* of this struct */
   /* The layout of the ternary weights: "t2", "t5", "t16", "i2_s", "i2_s-arm", "i2_s-x4", "tq1_0", "tq2_0", "q2_0",
-   * "q2_0-128", "pq2_0", "ptq1_0", "iq1_bn", "iq2_bn", "stq1_0" in a GGUF file; "hf-u8", "hf-u8-div" in a directory; "f32",
-   * "f16", "bf16" in both, which quantized weights become too, where every value is exact in them, and the matrices of
-   * a model that has floats alone. */
+   * "q2_0-128", "pq2_0", "ptq1_0", "iq1_bn", "iq2_bn", "stq1_0" in a GGUF file; "hf-u8", "hf-u8-div" in a directory;
+   * "f32", "f16", "bf16" in both, which quantized weights become too, where every value is exact in them, and the
+   * matrices of a model that has floats alone. */
   const char *to;
   /* The embedding's and the head's format: "keep", "f32", "f16", "bf16", "q8_0", "q6_k"; NULL: floats where `to` is
    * such and they are quantized, else as "keep". All but "keep" may lose information. A head that is the embedding is

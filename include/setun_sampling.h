@@ -37,7 +37,7 @@ typedef struct setun_sampler_order {
 /* "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature", as llama.cpp calls them;
  * NULL: no setun_sampler_step. */
 SETUN_API const char *setun_sampler_step_name(setun_sampler_step step);
-/* Reads such names, separated by ';'. Hyphens may stand for underscores or both be left out, and "temp", "typ",
+/* Reads such names, separated by ';'. Hyphens may replace underscores, or both be left out, and "temp", "typ",
  * "typical" and "nucleus" (top_p) are known too. An error names what is unknown or comes twice. */
 SETUN_API setun_status setun_sampler_order_parse(const char *text, setun_sampler_order *order, setun_error *error);
 
@@ -52,7 +52,7 @@ typedef struct setun_sampler_params {
   float presence_penalty;  /* 0: off */
   float frequency_penalty; /* 0: off */
 
-  /* "Don't repeat yourself": where the last L >= dry_allowed_length tokens of the text stand earlier too, the token
+  /* "Don't repeat yourself": where the last L >= dry_allowed_length tokens of the text occur earlier too, the token
    * that followed them there loses dry_multiplier * dry_base ^ (L - dry_allowed_length), for the longest such L.
    * See setun_sampler_add_breaker. */
   float dry_multiplier;       /* 0: off; 0 or more */

@@ -11,10 +11,11 @@ static const field message_fields[] = {
      "\"properties\":{\"role\":{\"enum\":"
      "[\"user\",\"assistant\"]},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":"
      "\"object\"}}]}}}}"},
-    {"max_tokens", FIELD_INTEGER, offsetof(generation, max_tokens), 1, INT32_MAX - 1, "tokens of the answer", NULL},
-    {"system", FIELD_OTHER, 0, 0, 0, "the system's message",
+    {"max_tokens", FIELD_INTEGER, offsetof(generation, max_tokens), 1, INT32_MAX - 1,
+     "the most tokens that the answer may have", NULL},
+    {"system", FIELD_OTHER, 0, 0, 0, "the system prompt",
      "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"object\"}}]}"},
-    {"stop_sequences", FIELD_OTHER, 0, 0, 0, "texts that end the answer, and are not part of it",
+    {"stop_sequences", FIELD_OTHER, 0, 0, 0, "texts that end the answer and are not part of it",
      "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":4096},{\"type\":\"array\",\"items\":{\"type\":"
      "\"string\",\"minLength\":1,\"maxLength\":4096},\"maxItems\":64}]}"},
     {"thinking", FIELD_OTHER, 0, 0, 0, "type enabled or disabled: the template's enable_thinking",
@@ -247,7 +248,7 @@ static bool read_message(job *j, const st_json *body, problem *p) {
     return false;
   if (!st_json_get(body, "max_tokens"))
     return invalid(p, "max_tokens", "max_tokens: expected an integer, found nothing");
-  if (j->g.n != 1) return invalid(p, "n", "n: a message is one answer");
+  if (j->g.n != 1) return invalid(p, "n", "n: expected 1, since a message has one answer");
   return read_prompt(j, body, p);
 }
 

@@ -11,13 +11,13 @@ static const field chat_only[] = {
      "\"string\"},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"object\"}}]}}"
      "}}"},
     {"logprobs", FIELD_OTHER, 0, 0, 0, "log-probabilities of the tokens", "{\"type\":\"boolean\"}"},
-    {"top_logprobs", FIELD_OTHER, 0, 0, 0, "and of so many likeliest ones beside each",
+    {"top_logprobs", FIELD_OTHER, 0, 0, 0, "and of this many of the likeliest tokens at each position",
      "{\"type\":\"integer\",\"minimum\":0,\"maximum\":20}"},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
     {"reasoning_effort", FIELD_OTHER, 0, 0, 0, "a variable for the template", "{\"type\":\"string\"}"},
     {"add_generation_prompt", FIELD_OTHER, 0, 0, 0, "begin an answer (default true)", "{\"type\":\"boolean\"}"},
-    {"continue_final_message", FIELD_OTHER, 0, 0, 0, "go on with the last message", "{\"type\":\"boolean\"}"},
-    {"response_format", FIELD_OTHER, 0, 0, 0, "the form of the answer: text", "{\"type\":\"object\"}"},
+    {"continue_final_message", FIELD_OTHER, 0, 0, 0, "continue the last message", "{\"type\":\"boolean\"}"},
+    {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the answer: only text", "{\"type\":\"object\"}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 const field *const chat_tables[] = {chat_only, openai_fields, sampling_fields, NULL};
@@ -148,7 +148,7 @@ static bool read_logprobs(const st_json *body, generation *g, problem *p) {
   if (!(n >= 0 && n <= 20 && n == (int)n))
     return invalid(p, "top_logprobs", "top_logprobs: expected 0 to 20, found %.10g", n);
   if (top && n > 0 && !st_json_is(wanted, ST_JSON_TRUE))
-    return invalid(p, "top_logprobs", "top_logprobs is for logprobs that are true");
+    return invalid(p, "top_logprobs", "top_logprobs: expected logprobs to be true with it");
   if (st_json_is(wanted, ST_JSON_TRUE)) g->top = (int32_t)n;
   return true;
 }

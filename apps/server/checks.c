@@ -85,7 +85,7 @@ refusal check_headers(struct MHD_Connection *connection, const char *version, ui
   if (s.lengths && !read_length(s.length, length))
     return refuse(400, bad, NULL, "Content-Length: expected a number of bytes");
   if (*length != UINT64_MAX && *length > most) {
-    return refuse(413, bad, NULL, "the body has %llu bytes, at most %llu are taken", (unsigned long long)*length,
+    return refuse(413, bad, NULL, "the body has %llu bytes, but at most %llu are accepted", (unsigned long long)*length,
                   (unsigned long long)most);
   }
   return fine;
@@ -146,7 +146,7 @@ refusal check_origin(struct MHD_Connection *connection, const server_options *o,
     return fine;
   }
   return refuse(403, "permission_error", "origin_not_allowed",
-                "Origin: pages of other origins may not use this server (see --allow-origin)");
+                "Origin: pages of this origin may not use the server (see --allow-origin)");
 }
 
 // Takes the same time for all texts of one length, whatever the key is.
@@ -166,5 +166,5 @@ refusal check_key(struct MHD_Connection *connection, const server_options *o) {
   for (size_t i = 0; key && i < o->n_keys; i++) found |= (unsigned)same_key(key, strlen(key), o->keys[i]);
   if (found) return fine;
   return refuse(401, "authentication_error", "invalid_api_key",
-                key ? "the API key is not one of this server's" : "an API key is expected: Authorization: Bearer KEY");
+                key ? "the API key is wrong" : "an API key is expected: Authorization: Bearer KEY");
 }

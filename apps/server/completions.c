@@ -7,13 +7,13 @@
 #include <string.h>
 
 static const field completion_only[] = {
-    {"prompt", FIELD_OTHER, 0, 1, 0, "the text to go on with: a text or token ids, or several of these",
-     PROMPTS_SCHEMA},
+    {"prompt", FIELD_OTHER, 0, 1, 0, "the text to continue: a text or token ids, or several of these", PROMPTS_SCHEMA},
     {"echo", FIELD_OTHER, 0, 0, 0, "the prompt is part of the text", "{\"type\":\"boolean\"}"},
-    {"logprobs", FIELD_OTHER, 0, 0, 0, "log-probabilities, and of so many likeliest tokens beside each",
+    {"logprobs", FIELD_OTHER, 0, 0, 0,
+     "log-probabilities, and those of this many of the likeliest tokens at each position",
      "{\"type\":\"integer\",\"minimum\":0,\"maximum\":100}"},
     {"best_of", FIELD_OTHER, 0, 0, 0, "the same as n", "{\"type\":\"integer\",\"minimum\":1,\"maximum\":1}"},
-    {"response_format", FIELD_OTHER, 0, 0, 0, "the form of the text: text", "{\"type\":\"object\"}"},
+    {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the text: only text", "{\"type\":\"object\"}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 const field *const completion_tables[] = {completion_only, openai_fields, sampling_fields, NULL};

@@ -30,7 +30,7 @@ void exchange_keep(exchange *x) {
 
 void exchange_release(exchange *x) {
   if (!x || atomic_fetch_sub(&x->references, 1) != 1) return;
-  if (x->held) x->let_go(x->held);
+  if (x->acquired) x->release(x->acquired);
   st_json_free(x->parsed);
   st_buffer_free(&x->body);
   st_buffer_free(&x->out);

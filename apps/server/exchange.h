@@ -37,8 +37,8 @@ typedef struct exchange {
   char model[ROUTE_REST]; // that the address asks for (?model=); "": none
   st_json *parsed;        // the body, where it was read for the model's name
   struct exchange *next;  // that waits for the same model
-  void *held; // the model that it is answered with: given back by let_go when nobody has the exchange any more
-  void (*let_go)(void *held);
+  void *acquired;         // the model that answers it: released when nobody has the exchange any more
+  void (*release)(void *acquired);
   atomic_bool gone; // the client left; nothing more is sent
 
   pthread_mutex_t lock;              // of all that follows

@@ -76,7 +76,7 @@ void handle_model(server *s, exchange *x) {
   st_json *root = wanted ? st_json_new() : NULL;
   model_list list = {root, NULL, s, wanted};
   if (!wanted) {
-    fail(&p, MHD_HTTP_NOT_FOUND, "invalid_request_error", "model", "there is no model of that name");
+    fail(&p, MHD_HTTP_NOT_FOUND, "invalid_request_error", "model", "the model does not exist");
     p.code = "model_not_found";
     reply_problem(x, &p);
     return;

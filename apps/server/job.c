@@ -87,7 +87,7 @@ static bool check_prompt(const job *j, const prompt *one, problem *p) {
   uint32_t n_ctx = j->embed ? s->n_embed : s->n_ctx;
   if (!one->n) return invalid(p, "prompt", "the prompt is empty, and the model has no token that begins a text");
   if (!j->embed && s->embeddings.no_text) {
-    return invalid(p, "model", "the model makes vectors of texts and no text: see /v1/embeddings");
+    return invalid(p, "model", "the model computes embeddings and generates no text: see /v1/embeddings");
   }
   if (one->n < n_ctx || (j->embed && one->n == n_ctx)) return true;
   fail(p, MHD_HTTP_BAD_REQUEST, "exceed_context_size_error", NULL,

@@ -8,15 +8,14 @@
 #include <string.h>
 
 static const field completion_only[] = {
-    {"prompt", FIELD_OTHER, 0, 1, 0, "the text to go on with: a text or token ids, or several of these",
-     PROMPTS_SCHEMA},
-    {"response_fields", FIELD_OTHER, 0, 0, 0, "the members that the reply is to have, a/b for those of members",
+    {"prompt", FIELD_OTHER, 0, 1, 0, "the text to continue: a text or token ids, or several of these", PROMPTS_SCHEMA},
+    {"response_fields", FIELD_OTHER, 0, 0, 0, "the members that the reply has; a/b is member b of a",
      "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 static const field infill_only[] = {
     {"input_prefix", FIELD_OTHER, 0, 1, 0, "the text before the gap", "{\"type\":\"string\"}"},
-    {"input_suffix", FIELD_OTHER, 0, 1, 0, "the text behind it", "{\"type\":\"string\"}"},
+    {"input_suffix", FIELD_OTHER, 0, 1, 0, "the text after it", "{\"type\":\"string\"}"},
     {"input_extra", FIELD_OTHER, 0, 0, 0, "other files: text and filename",
      "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
@@ -354,7 +353,7 @@ static bool read_infill(job *j, const st_json *body, problem *p) {
   if (j->g.top == 0) j->g.top = -1;
   if (!find_gap_tokens(s, &ids))
     return fail(p, MHD_HTTP_NOT_IMPLEMENTED, "not_supported_error", NULL,
-                "the model has no tokens for a gap in a text");
+                "the model has no tokens to fill a gap in a text");
   setun_token bos = setun_token_bos(s->model);
   size_t with_bos = 0;
   setun_tokenize(s->model, "", 0, SETUN_TOKENIZE_BOS, NULL, 0, &with_bos, NULL);

@@ -116,8 +116,8 @@ static const char *asked_name(exchange *x, problem *p) {
 // ---- requests ----
 
 // An exchange is over: see exchange.h.
-static void let_go(void *held) {
-  entry *e = held;
+static void release(void *acquired) {
+  entry *e = acquired;
   pthread_mutex_lock(&e->all->lock);
   e->users--;
   pthread_cond_broadcast(&e->all->changed);
@@ -125,10 +125,10 @@ static void let_go(void *held) {
 }
 
 // With the lock.
-static void hold(entry *e, exchange *x) {
+static void acquire(entry *e, exchange *x) {
   e->users++;
-  x->held = e;
-  x->let_go = let_go;
+  x->acquired = e;
+  x->release = release;
 }
 
 // Puts the exchange among those that wait for a model. With the lock.
@@ -150,14 +150,14 @@ static void wait_for(models *m, entry *e, exchange *x, problem *p) {
 }
 
 server *models_take(models *m, exchange *x, problem *p) {
-  const char *name = m->any_name || x->held ? NULL : asked_name(x, p);
+  const char *name = m->any_name || x->acquired ? NULL : asked_name(x, p);
   server *s = NULL;
   if (p->status) return NULL;
   pthread_mutex_lock(&m->lock);
-  entry *e = x->held ? x->held : m->any_name ? m->entries : name ? find_entry(m, name, p) : default_entry(m, p);
+  entry *e = x->acquired ? x->acquired : m->any_name ? m->entries : name ? find_entry(m, name, p) : default_entry(m, p);
   if (e) e->used = now_seconds();
-  if (e && e->server && (x->held || !e->leaving)) {
-    if (!x->held) hold(e, x);
+  if (e && e->server && (x->acquired || !e->leaving)) {
+    if (!x->acquired) acquire(e, x);
     s = e->server;
   } else if (e) {
     wait_for(m, e, x, p);
@@ -341,7 +341,7 @@ static void *work(void *cls) {
     e->loading = false;
     exchange *waiting = take_waiting(m, e);
     // They hold it from here on: it may not leave before it has answered them.
-    for (exchange *x = waiting; e->server && x; x = x->next) hold(e, x);
+    for (exchange *x = waiting; e->server && x; x = x->next) acquire(e, x);
     pthread_mutex_unlock(&m->lock);
     release_waiting(m, waiting, s == SETUN_OK ? NULL : &p);
   }

@@ -109,14 +109,14 @@ static st_json operation_value(st_json *root, const route *r) {
     put(root, &value, "requestBody", body);
   }
   put_response(root, &responses, "200", "The answer", false);
-  put_response(root, &responses, "400", "The request cannot be answered", true);
-  if (!(r->flags & ROUTE_PUBLIC)) put_response(root, &responses, "401", "A key is needed", true);
-  put_response(root, &responses, "403", "The request is not for this server, or from another's page", true);
+  put_response(root, &responses, "400", "The request is invalid", true);
+  if (!(r->flags & ROUTE_PUBLIC)) put_response(root, &responses, "401", "An API key is needed", true);
+  put_response(root, &responses, "403", "The Host or Origin header is not allowed", true);
   put_response(root, &responses, "404", "Not found", true);
   put_response(root, &responses, "413", "The body is too large", true);
   put_response(root, &responses, "500", "The server failed", true);
   put_response(root, &responses, "501", "The model cannot do this", true);
-  put_response(root, &responses, "503", "The model loads, or the queue is full", true);
+  put_response(root, &responses, "503", "The model is loading, or the queue is full", true);
   put(root, &value, "responses", responses);
   return value;
 }

@@ -42,7 +42,7 @@ void generation_free(generation *g);
 
 typedef enum field_kind {
   FIELD_BOOL,    // bool
-  FIELD_INTEGER, // int32_t in [low, high]; what is below 0 though low is -1 stands for `off`
+  FIELD_INTEGER, // int32_t in [low, high]; values below 0, where low is -1, mean `off`
   FIELD_SEED,    // uint64_t, and generation.seeded
   FIELD_FLOAT,   // float in [low, high]
   FIELD_DOUBLE,  // double in [low, high]

@@ -10,19 +10,19 @@ static const field response_fields[] = {
     {"input", FIELD_OTHER, 0, 1, 0, "a text, or the items of a conversation",
      "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"
      "\"object\"}}]}"},
-    {"instructions", FIELD_OTHER, 0, 0, 0, "the system's message", "{\"type\":\"string\"}"},
-    {"max_output_tokens", FIELD_INTEGER, offsetof(generation, max_tokens), 1, INT32_MAX - 1, "tokens of the answer",
-     NULL},
+    {"instructions", FIELD_OTHER, 0, 0, 0, "the system prompt", "{\"type\":\"string\"}"},
+    {"max_output_tokens", FIELD_INTEGER, offsetof(generation, max_tokens), 1, INT32_MAX - 1,
+     "the most tokens that the answer may have", NULL},
     {"reasoning", FIELD_OTHER, 0, 0, 0, "effort: a variable for the template", "{\"type\":\"object\"}"},
     {"text", FIELD_OTHER, 0, 0, 0, "format: text", "{\"type\":\"object\"}"},
-    {"tools", FIELD_OTHER, 0, 0, 0, "functions are not supported; other tools are left out",
+    {"tools", FIELD_OTHER, 0, 0, 0, "functions are not supported; other tools are ignored",
      "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"type\":{\"not\":{\"const\":\"function\"}}}}"
      "}"},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
-    {"previous_response_id", FIELD_REFUSED, 0, 0, 0, "nothing is stored here: send the whole conversation", NULL},
-    {"conversation", FIELD_REFUSED, 0, 0, 0, "nothing is stored here: send the whole conversation", NULL},
-    {"background", FIELD_REFUSED, 0, 0, 0, "nothing is computed in the background", NULL},
-    {"prompt", FIELD_REFUSED, 0, 0, 0, "there are no stored prompts", NULL},
+    {"previous_response_id", FIELD_REFUSED, 0, 0, 0, "responses are not stored: send the whole conversation", NULL},
+    {"conversation", FIELD_REFUSED, 0, 0, 0, "responses are not stored: send the whole conversation", NULL},
+    {"background", FIELD_REFUSED, 0, 0, 0, "responses are not computed in the background", NULL},
+    {"prompt", FIELD_REFUSED, 0, 0, 0, "stored prompts are not supported", NULL},
     {"top_logprobs", FIELD_REFUSED, 0, 0, 0, "log-probabilities are not part of responses; see /v1/chat/completions",
      NULL},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
@@ -357,7 +357,7 @@ static bool read_response(job *j, const st_json *body, problem *p) {
   const st_json *rest = NULL;
   if (!read_generation(j->server, body, response_tables, &j->g, p) || !check_tools(body, p) || !check_format(body, p))
     return false;
-  if (j->g.n != 1) return invalid(p, "n", "n: a response is one answer");
+  if (j->g.n != 1) return invalid(p, "n", "n: expected 1, since a response has one answer");
   st_json *chat = st_json_new();
   bool fine = (chat || fail_memory(p)) && convert(chat, body, p);
   st_json *context = fine ? conversation_of(chat, &rest, p) : NULL;

@@ -33,38 +33,38 @@ typedef struct serve_options {
 #define AT(member) offsetof(serve_options, member)
 static const option rows[] = {
     {0, "host", OPTION_TEXT, AT(host), "ADDRESS", 0, 0, "listen on this address (default 127.0.0.1; 0.0.0.0: all)"},
-    {0, "port", OPTION_INTEGER, AT(port), "N", 0, 65535, "listen on this port (default 8080; 0: one that is free)"},
+    {0, "port", OPTION_INTEGER, AT(port), "N", 0, 65535, "listen on this port (default 8080; 0: any free one)"},
     {0, "api-key", OPTION_LIST, AT(keys), "KEY", 1, KEYS_MOST,
-     "requests need this key; may be given several times: any of them does"},
+     "requests need this key; may be given several times, for several valid keys"},
     {0, "api-key-file", OPTION_FILE, AT(key_file), "FILE", 0, 0,
-     "the same for each line of a file; empty ones and those that begin with # are left out"},
+     "a file of keys, one a line; empty lines and those that begin with # are ignored"},
     {0, "allow-host", OPTION_LIST, AT(hosts), "NAME", 1, 0,
      "a name that clients may call the server by, beside addresses and localhost; may be given several times"},
     {0, "allow-origin", OPTION_LIST, AT(origins), "ORIGIN", 1, 0,
      "pages of this origin, such as http://example.com:3000, may use the server; *: all; may be given several times"},
     {0, "models", OPTION_FILE, AT(models), "DIR", 0, 0,
-     "instead of MODEL: all models in this folder, by name, each loaded when it is asked for, within the one --memory"},
+     "serve all models in this folder instead of MODEL, by name; each is loaded when it is first requested, and "
+     "--memory is for all of them together"},
     {'a', "alias", OPTION_LIST, AT(names), "NAME", 1, 0,
-     "what clients are told that the model is called (default: its file's name); with --models NAME=MODEL, another "
-     "name "
-     "of one of them, which may be given several times"},
+     "the name that clients see (default: the file's name); with --models NAME=MODEL, another name for one of them; "
+     "may then be given several times"},
     {0, "template", OPTION_FILE, AT(template_file), "FILE", 0, 0, "this chat template instead of the model's own"},
-    {0, "parallel", OPTION_INTEGER, AT(parallel), "N", 1, 256, "answers that are computed at once (default 4)"},
+    {0, "parallel", OPTION_INTEGER, AT(parallel), "N", 1, 256, "answers computed at once (default 4)"},
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
      "tokens of each answer with its prompt (default: the model's, at most 4096); none of the --parallel shares it"},
     {'n', NULL, OPTION_INTEGER, AT(answer_limit), "N", 1, INT32_MAX - 1,
-     "tokens that an answer has at most (default: as many as fit into the context)"},
+     "the most tokens that an answer may have (default: as many as fit into the context)"},
     {0, "queue", OPTION_INTEGER, AT(queue), "N", 0, 65536,
-     "answers that may wait for a place; requests beyond them get status 503 (default 256)"},
+     "answers that may wait to be computed; requests beyond them get status 503 (default 256)"},
     {0, "prefill-budget", OPTION_INTEGER, AT(prefill_budget), "N", 1, 65536,
      "tokens of prompts that a pass takes while other answers are being written (default 128)"},
     POOLING_ROW(serve_options),
     {0, "no-shared-prefix", OPTION_FLAG, AT(no_shared_prefix), NULL, 0, 0,
-     "compute every prompt from its beginning: how long that takes then tells nothing about others' prompts"},
+     "compute every prompt from its beginning, so that the time it takes reveals nothing about other clients' prompts"},
     {0, "body-limit", OPTION_SIZE, AT(body_limit), "SIZE", 1024, 0x1p31, "the largest request (default 16M)"},
-    {0, "no-slots", OPTION_FLAG, AT(no_slots), NULL, 0, 0, "without /slots, which shows what is being answered"},
-    {0, "no-metrics", OPTION_FLAG, AT(no_metrics), NULL, 0, 0, "without /metrics"},
-    {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "say more about loading"},
+    {0, "no-slots", OPTION_FLAG, AT(no_slots), NULL, 0, 0, "turn off /slots, which shows what is being answered"},
+    {0, "no-metrics", OPTION_FLAG, AT(no_metrics), NULL, 0, 0, "turn off /metrics"},
+    {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print notices about loading"},
 };
 
 static void log_line(setun_log_level level, const char *message, void *user) {
@@ -202,14 +202,14 @@ static int check(const command *self, const serve_options *o, bool one) {
   int status = check_sampling(self, &o->sampling);
   if (status) return status;
   if (o->sampling.biases.count || o->sampling.breakers.count) {
-    return usage_error(self, "--logit-bias and --dry-sequence-breaker are for requests to say: logit_bias, "
-                             "dry_sequence_breakers");
+    return usage_error(
+        self, "--logit-bias and --dry-sequence-breaker are given by requests: logit_bias, dry_sequence_breakers");
   }
   if (one && o->models) return usage_error(self, "MODEL and --models exclude each other");
   if (!one && !o->models) return usage_error(self, "expected MODEL, or --models DIR");
   if (one && o->names.count > 1) return usage_error(self, "--alias is given more than once, for one model");
   if (o->models && (o->template_file || o->compute.adapters.count)) {
-    return usage_error(self, "--template and --lora are for one model, and --models has several");
+    return usage_error(self, "--template and --lora go with one model, but --models has several");
   }
   return 0;
 }
@@ -294,20 +294,16 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_serve = {
     .name = "serve",
-    .summary = "an HTTP server that programs for OpenAI's API can use",
+    .summary = "an HTTP server for programs that use OpenAI's API",
     .arguments = "MODEL | --models DIR",
     .min_arguments = 0,
     .max_arguments = 1,
-    .details =
-        "Listens, loads the model, and answers until it is told to end (Ctrl-C, SIGTERM): what it has begun is then "
-        "finished; a second signal ends at once. The first line on standard output is the address. Requests that "
-        "do not say how tokens are drawn are answered as the options of `sampling` say.\nWith --models each request "
-        "says "
-        "by name which model answers. A model is loaded when it is asked for, while requests for it wait; where it "
-        "does "
-        "not fit beside those that are loaded, the one that was not asked for for the longest time is unloaded, once "
-        "it "
-        "has answered what it had begun.",
+    .details = "Listens, loads the model, and answers requests until it is stopped (Ctrl-C, SIGTERM): answers that "
+               "have begun are then finished; a second signal ends it at once. The first line on standard output is "
+               "the address. Requests that do not say how tokens are sampled use the options under `sampling`.\nWith "
+               "--models each request names the model that is to answer. A model is loaded when it is first requested, "
+               "and requests for it wait; where it does not fit into memory beside those that are loaded, the least "
+               "recently requested one is unloaded, once it has finished the answers that it had begun.",
     .groups = {{"options", OPTION_ROWS(rows), 0},
                SAMPLING_GROUP(serve_options),
                COMPUTE_GROUP(serve_options),

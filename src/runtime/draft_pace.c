@@ -17,8 +17,8 @@ void st_draft_pace_begin(st_draft_pace *p, uint32_t least, uint32_t most) {
   *p = (st_draft_pace){.least = least, .most = most, .trust = FIRST_TRUST, .pause = PLAIN_FIRST, .next = FIRST_PAUSE};
 }
 
-// Enters the last pass in the balance, and ends in a pause where that shows a loss.
-static void settle(st_draft_pace *p) {
+// Adds the last pass to the balance, and begins a pause where that shows a loss.
+static void enter_last_pass(st_draft_pace *p) {
   if (p->last <= 0) return;
   p->seconds = p->seconds * fading + p->last;
   p->tokens = p->tokens * fading + 1 + p->taken;
@@ -37,13 +37,13 @@ static void settle(st_draft_pace *p) {
 }
 
 uint32_t st_draft_pace_next(st_draft_pace *p) {
-  settle(p);
+  enter_last_pass(p);
   if (p->pause || p->age >= PLAIN_AGAIN) return 0;
   return p->trust < p->most ? p->trust : p->most;
 }
 
 void st_draft_pace_pass(st_draft_pace *p, uint32_t guessed, double seconds) {
-  settle(p);
+  enter_last_pass(p);
   p->guessed = guessed;
   p->taken = 0;
   if (!guessed) {

@@ -582,7 +582,7 @@ class ConversationsTest(PageCase):
             self.wait("document.querySelector('#key-dialog').open")
             self.browser.type("#key", "wrong")
             self.browser.click("#key-form .first")
-            self.wait("document.querySelector('#key-dialog').open && document.querySelector('#key-why').textContent.includes('not one of')")
+            self.wait("document.querySelector('#key-dialog').open && document.querySelector('#key-why').textContent.includes('is wrong')")
             self.browser.type("#key", "secret")
             self.browser.click("#key-form .first")
             self.send("A dog")

@@ -119,7 +119,7 @@ ROLE_NAMES_ALLOWED = {
     ("src/convert/heads.c", None): "whose rows and columns are value heads",
     ("src/model/model.c", None): "which member of st_model each role's weight is",
     ("src/model/rope.c", None): "which parameter each role's table is",
-    ("src/convert/rope_freqs.c", "ROPE_FREQS"): "the tensor that stands for Llama 3's rule",
+    ("src/convert/rope_freqs.c", "ROPE_FREQS"): "the tensor that holds Llama 3's rule",
 }
 FORM_NAMES_ALLOWED = {
     ("src/kernel/kernel.h", "Q2K"): "the form whose product measures the peak",
@@ -397,7 +397,7 @@ class Tree:
         here, target = source_folder(path), "src/" + quoted
         there = source_folder(target)
         if target not in self.known:
-            self.fault("include", path, line, f'"{quoted}" is no file of src/ (includes are written from there)')
+            self.fault("include", path, line, f'"{quoted}" is not a file of src/ (includes are written from there)')
         elif here == there == "backend/*" and os.path.dirname(path) != os.path.dirname(target):
             self.fault("include", path, line, f"{os.path.dirname(path)} may not include another backend's {quoted}")
         elif here and there not in REACHABLE[here]:
