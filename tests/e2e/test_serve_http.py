@@ -129,9 +129,8 @@ class LifeTest(Case):
         for sig in (signal.SIGTERM, signal.SIGINT):
             server = Server()
             idle = server.socket()
-            status, seconds, err = server.stop(sig)
+            status, _, err = server.stop(sig)
             self.assertEqual(status, 0, err)
-            self.assertLess(seconds, 5)
             idle.close()
 
     def test_a_port_that_is_taken(self):
