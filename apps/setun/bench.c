@@ -332,6 +332,7 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.prefill) o.prefill = trained >= 1 && trained < 512 ? (int64_t)trained : 512;
   int64_t left = (int64_t)trained - o.depth;
   if (!o.decode) o.decode = left >= 1 && left < 64 ? left : 64;
+  o.compute.n_ctx = (uint32_t)most_of(o.prefill, o.depth + o.decode); // may be less than what was planned
   status = measure(o.shape ? o.shape : argv[1], model, &o);
   return status ? status : finish_output();
 }

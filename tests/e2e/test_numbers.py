@@ -197,6 +197,9 @@ class BenchTest(Case):
         self.assertRegex(text, r"(?m)^fork of a sequence [\d.]+ ms, .* with 1 tokens in the cache")
         self.assertEqual(values["prefix_tokens"], 3)
         self.fails(2, "bench", TALES, "--sequences", 0, mentions=["--sequences"])
+        # a model of 256 tokens, which are fewer than a prompt has where -p is not given
+        text = self.good("bench", TALES, "-n", 2, "-r", 1, "--buffer", "16M", "--sequences", 2, "--depth", 200).decode()
+        self.assertRegex(text, r"(?m)^prefill +256 tokens(.*\n)+pass +2 sequences")
         text = self.good("bench", TALES, "-p", 16, "-n", 4, "-r", 1, "--buffer", "64M").decode()
         self.assertRegex(text, r"(?m)^prefill +16 tokens +[\d.]+ tokens/s ")
         self.assertRegex(text, r"(?m)^decode +4 tokens +[\d.]+ tokens/s ")
