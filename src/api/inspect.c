@@ -113,6 +113,9 @@ static setun_status note_assumptions(const st_directory *d, const char *architec
   setun_error why = {SETUN_OK, ""};
   setun_status s = st_note_default_pre(d, err);
   const st_spec *spec = s == SETUN_OK ? st_spec_of(d) : NULL;
+  if (s == SETUN_OK && !spec && d->container == ST_GGUF && st_facts_check_type(&d->metadata, &why) != SETUN_OK) {
+    return st_notices_add(d->notices, SETUN_LOG_INFO, err, "cannot be loaded as it is: %s", why.message);
+  }
   if (!spec) return s;
   st_tokenizer *t = NULL; // stays so where the files' vocabulary cannot be read
   s = st_vocabulary_load(d, st_default_pre(d), NULL, &t, &why);

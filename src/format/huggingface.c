@@ -47,9 +47,13 @@ static char *find_ending(const char *directory, const char *const *endings) {
 static setun_status fail_absent(const char *path, const char *expected, setun_error *err) {
   static const char *const pickles[] = {".bin", ".bin.index.json", ".pt", ".pth", ".ckpt", NULL};
   static const char *const ggufs[] = {".gguf", NULL};
-  char *gguf = find_ending(path, ggufs), *pickle = find_ending(path, pickles);
+  static const char *const adapters[] = {"adapter_config.json", NULL};
+  char *gguf = find_ending(path, ggufs), *pickle = find_ending(path, pickles), *adapter = find_ending(path, adapters);
   setun_status s;
-  if (gguf) {
+  if (adapter) {
+    s = st_fail(err, SETUN_ERROR_ARGUMENT,
+                "%s: expected %s, found a LoRA adapter: give the model, and this with --lora", path, expected);
+  } else if (gguf) {
     s = st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected %s, found none, but %s: give that file's path", path, expected,
                 gguf);
   } else if (pickle) {
@@ -59,6 +63,7 @@ static setun_status fail_absent(const char *path, const char *expected, setun_er
   } else {
     s = st_fail(err, SETUN_ERROR_IO, "%s: expected %s, found none", path, expected);
   }
+  st_free(adapter);
   st_free(gguf);
   st_free(pickle);
   return s;

@@ -220,13 +220,13 @@ static setun_status note_namespaces(const st_directory *d, st_text architecture,
   return s;
 }
 
-// What a GGUF file is for: only models are.
-static setun_status check_type(const st_metadata *m, setun_error *err) {
+setun_status st_facts_check_type(const st_metadata *m, setun_error *err) {
   static const struct {
     const char *type, *hint;
   } others[] = {{"adapter", ": give the model, and this file with --lora"},
                 {"mmproj", ": a projector of images or sound, which belongs to a model of text"},
-                {"imatrix", ": statistics of activations"}};
+                {"imatrix", ": statistics of activations"},
+                {"controlvector", ": directions in the space of states, which are not supported"}};
   st_text type = {0};
   setun_status s = st_metadata_text(m, "general.type", &type, err);
   if (s != SETUN_OK || !type.data || (type.length == 5 && !memcmp(type.data, "model", 5))) return s;
@@ -244,8 +244,7 @@ static setun_status check_type(const st_metadata *m, setun_error *err) {
 static setun_status check_gguf(const st_directory *d, const st_spec *spec, setun_error *err) {
   const st_metadata *m = &d->metadata;
   st_text name = {0};
-  setun_status s = check_type(m, err);
-  if (s == SETUN_OK) s = st_metadata_text(m, "general.architecture", &name, err);
+  setun_status s = st_metadata_text(m, "general.architecture", &name, err);
   for (size_t i = 0; i < m->count && s == SETUN_OK; i++) {
     const st_meta *item = &m->items[i];
     if (item->ignored) continue;

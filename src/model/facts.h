@@ -37,6 +37,9 @@ typedef struct st_fact {
 // The row for a name as the container spells it (GGUF: behind "ARCH."); NULL: no list knows it.
 const st_fact *st_fact_find(const st_spec *spec, st_container container, const char *name, size_t length);
 
+// What a GGUF file is for: only models are; adapters, projectors and the like are refused by name.
+setun_status st_facts_check_type(const st_metadata *metadata, setun_error *err);
+
 // Holds a file's keys against the table. An error names the first that is not supported, with what was expected and
 // found: a value that is not neutral, in GGUF a hyperparameter that no list knows, a key of another namespace that is
 // known to change what the weights mean. Other namespaces become notices of the directory.

@@ -1,4 +1,5 @@
 // Hyperparameters from GGUF metadata: keys that begin with the architecture's name.
+#include "model/facts.h"
 #include "model/hparams_read.h"
 
 #include <math.h>
@@ -7,7 +8,8 @@
 
 setun_status st_gguf_spec(const st_directory *d, const st_spec **spec, setun_error *err) {
   st_text name = {0};
-  setun_status s = st_metadata_text(&d->metadata, "general.architecture", &name, err);
+  setun_status s = st_facts_check_type(&d->metadata, err);
+  if (s == SETUN_OK) s = st_metadata_text(&d->metadata, "general.architecture", &name, err);
   if (s != SETUN_OK) return s;
   if (!name.data) return st_fail(err, SETUN_ERROR_FORMAT, "general.architecture: expected a string, found no such key");
   *spec = st_spec_find(true, "general.architecture", name.data, name.length, err);

@@ -498,8 +498,20 @@ class KeysTest(FactsTest):
 
     def test_types(self):
         path = self.models["llama"][1]
-        for kind in ("adapter", "mmproj", "imatrix", "else"):
+        for kind in ("adapter", "mmproj", "imatrix", "controlvector", "else"):
             self.assertIn(f"general.type: expected model, found", self.logits(self.edited(path, {"general.type": kind})))
+        # such files have no tokenizer, and may be of families of their own
+        for changes in ({"general.type": "adapter", "tokenizer.ggml.tokens": None},
+                        {"general.type": "mmproj", "general.architecture": "clip"}):
+            edited = self.edited(path, changes)
+            for command in (["run", edited, "-p", "a"], ["logits", edited, "--ids", IDS, "-o", "x"]):
+                self.fails(1, *command, mentions=[f"general.type: expected model, found {changes['general.type']}: "])
+            self.assertIn("cannot be loaded as it is: general.type", " ".join(self.notices(edited)))
+        folder = os.path.join(self.folder.name, "peft")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "adapter_config.json"), "w", encoding="utf-8") as file:
+            json.dump({"peft_type": "LORA"}, file)
+        self.fails(1, "run", folder, "-p", "a", mentions=["found a LoRA adapter", "--lora"])
 
     def test_namespaces(self):
         path = self.models["llama"][1]
