@@ -43,8 +43,11 @@ static bool reserve_standard_streams(void) {
 // Whether a word is the name of a model rather than a command's.
 static bool is_model(const char *name) {
   struct stat st;
+  char config[4096];
   size_t n = strlen(name);
-  return stat(name, &st) == 0 || strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".gguf") == 0);
+  snprintf(config, sizeof config, "%s/config.json", name);
+  bool exists = stat(name, &st) == 0 && (!S_ISDIR(st.st_mode) || stat(config, &st) == 0);
+  return exists || strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".gguf") == 0);
 }
 
 int unknown_command(const char *name) {

@@ -65,10 +65,20 @@ static const spelling spellings[] = {
     {"--threads-batch", SPELLING_INSTEAD, "-t sets the threads for prompts and new tokens", NULL},
     {"--mlock", SPELLING_INSTEAD, "weights are read into the process's own memory, within --memory", NULL},
     {"--mmap", SPELLING_INSTEAD, "--no-stream maps the file", NULL},
-    {"-cnv", SPELLING_INSTEAD, "use 'setun chat' for conversations", NULL},
-    {"--conversation", SPELLING_INSTEAD, "use 'setun chat' for conversations", NULL},
-    {"-i", SPELLING_INSTEAD, "use 'setun chat' for conversations", NULL},
-    {"--interactive", SPELLING_INSTEAD, "use 'setun chat' for conversations", NULL},
+    {"-p", SPELLING_INSTEAD, "'setun run' takes a prompt; 'setun chat' reads messages, also from a pipe", NULL},
+    {"--prompt", SPELLING_INSTEAD, "'setun run' takes a prompt; 'setun chat' reads messages, also from a pipe", NULL},
+    {"-cnv", SPELLING_INSTEAD, "'setun chat' is for conversations, and needs no such option", NULL},
+    {"--conversation", SPELLING_INSTEAD, "'setun chat' is for conversations, and needs no such option", NULL},
+    {"-i", SPELLING_INSTEAD, "'setun chat' is for conversations, and needs no such option", NULL},
+    {"--interactive", SPELLING_INSTEAD, "'setun chat' is for conversations, and needs no such option", NULL},
+    {"--keep", SPELLING_INSTEAD, "--kv-sinks N keeps the first tokens of the context", NULL},
+    {"--chat-template", SPELLING_INSTEAD, "--template FILE of 'setun chat' and 'setun serve' gives a template", NULL},
+    {"--grammar", SPELLING_INSTEAD, "grammars are not supported", NULL},
+    {"--grammar-file", SPELLING_INSTEAD, "grammars are not supported", NULL},
+    {"-j", SPELLING_INSTEAD, "grammars are not supported", NULL},
+    {"--json-schema", SPELLING_INSTEAD, "grammars are not supported", NULL},
+    {"-st", SPELLING_INSTEAD, "'setun chat' with a pipe as standard input answers its lines and ends", NULL},
+    {"--single-turn", SPELLING_INSTEAD, "'setun chat' with a pipe as standard input answers its lines and ends", NULL},
     {"-hf", SPELLING_INSTEAD, "MODEL may be org/name or org/name:Q4_K_M, once 'setun pull' has fetched it", NULL},
     {"--hf-repo", SPELLING_INSTEAD, "MODEL may be org/name or org/name:Q4_K_M, once 'setun pull' has fetched it", NULL},
 };
@@ -148,9 +158,25 @@ bool nearest_option(const command *self, const char *text, size_t length, char n
   return best < FAR;
 }
 
+// What other programs call a command.
+static const struct {
+  const char *theirs, *ours;
+} other_commands[] = {
+    {"ls", "list"},         {"models", "list"},      {"rm", "remove"},    {"delete", "remove"},
+    {"download", "pull"},   {"fetch", "pull"},       {"generate", "run"}, {"complete", "run"},
+    {"completion", "run"},  {"info", "inspect"},     {"show", "inspect"}, {"quantize", "convert"},
+    {"embedding", "embed"}, {"embeddings", "embed"}, {"server", "serve"}, {"benchmark", "bench"},
+    {"ppl", "perplexity"},
+};
+
 const char *nearest_command(const char *text) {
   const char *name = NULL;
   size_t best = FAR;
+  for (size_t i = 0; i < sizeof other_commands / sizeof *other_commands; i++) {
+    if (strcmp(text, other_commands[i].theirs) == 0 && find_command(other_commands[i].ours)) {
+      return other_commands[i].ours;
+    }
+  }
   for (const command *const *c = all_commands; *c; c++) {
     size_t d = distance_if_near(text, strlen(text), (*c)->name);
     if (d < best) {

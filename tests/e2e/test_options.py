@@ -80,9 +80,11 @@ class UsageTest(Case):
     def test_what_there_is_instead(self):
         for option, value, said in (("-ngl", 99, "CPU"), ("--n-gpu-layers", 1, "CPU"), ("--device", "CUDA0", "none|cpu"),
                                     ("--gpu-layers", "x", "give 0"), ("-sm", "row", "CPU"), ("-ctk", "q8_0", "--kv"),
-                                    ("-fa", "on", "matrix of scores"), ("-tb", 4, "-t"), ("--mlock", "", "--memory"), ("-cnv", "", "chat")):
+                                    ("-fa", "on", "matrix of scores"), ("-tb", 4, "-t"), ("--mlock", "", "--memory"), ("-cnv", "", "chat"),
+                                    ("--keep", 4, "--kv-sinks"), ("--grammar", "x", "not supported"), ("-st", "", "pipe")):
             with self.subTest(option=option):
                 self.fails(2, "run", TALES, "-p", "a", option, value, mentions=[option, said])
+        self.fails(2, "chat", TALES, "-p", "a", mentions=["-p", "'setun run'", "pipe"])
         self.fails(2, "tokenize", TALES, "-p", "a", "-ngl", 9, mentions=["unknown option '-ngl'"])  # computes nothing
 
     def test_did_you_mean(self):
@@ -91,7 +93,8 @@ class UsageTest(Case):
             self.fails(2, "run", TALES, "-p", "a", word, mentions=[f"'{word}'", f"did you mean {meant}?"])
         for word in ("--sing", "-x", "--" + "temp" * 20):
             self.assertNotIn("did you mean", self.fails(2, "run", TALES, "-p", "a", word, mentions=[word]))
-        for word, meant in (("chta", "chat"), ("rum", "run"), ("inspcet", "inspect"), ("tok", "tokenize")):
+        for word, meant in (("chta", "chat"), ("rum", "run"), ("inspcet", "inspect"), ("tok", "tokenize"),
+                            ("ls", "list"), ("rm", "remove"), ("models", "list"), ("quantize", "convert"), ("info", "inspect")):
             self.fails(2, word, TALES, mentions=[f"'{word}'", f"did you mean {meant}?"])
             self.fails(2, "help", word, mentions=[f"did you mean {meant}?"])
         for path in (TALES, os.path.join(TALES, "config.json"), "model.gguf", "no/such"):
