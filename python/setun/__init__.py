@@ -252,11 +252,14 @@ class Session:
         call("session_use_adapters", self._handle, adapters._handle if adapters else None, scale)
         self.adapters = adapters
 
-    def generate(self, *, max_tokens: int = 0, stop: Sequence[str] = (), continues: bool = True,
+    def generate(self, *, max_tokens: int = 0, stop: str | Sequence[str] = (), continues: bool = True,
                  **sampling: float) -> Iterator[str]:
         """Pieces of new text, until a token that ends it, a stop text (never shown), max_tokens (0: no limit) or a full
         context. The session has logits, and is the iterator's until that ends or is closed. `sampling`: members of
         setun_sampler_params, such as temperature, top_k or seed; otherwise the model's own."""
+        if max_tokens < 0:
+            raise ValueError(f"max_tokens: expected 0 or more, found {max_tokens}")
+        stop = [stop] if isinstance(stop, str) else stop
         given = _library.SamplerParams(size=ctypes.sizeof(_library.SamplerParams))
         call("model_get_sampler_params", self.model._handle, byref(given))
         for name, value in sampling.items():

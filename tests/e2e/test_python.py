@@ -80,6 +80,10 @@ class PythonTest(Case):
         word = text.split()[5]
         self.assertEqual("".join(self.model.generate("Once upon a time", max_tokens=40, temperature=0, stop=[word])),
                          text[:text.index(word)])
+        self.assertEqual("".join(self.model.generate("Once upon a time", max_tokens=40, temperature=0, stop=word)),
+                         text[:text.index(word)], "one text, not its letters")
+        with self.assertRaisesRegex(ValueError, "max_tokens.*-5"):
+            self.model.generate("a", max_tokens=-5)
         with self.assertRaises(TypeError):
             self.model.generate("a", no_such_option=1)
 
