@@ -365,10 +365,11 @@ bool client_get(client *c, transfer *t, reply *r) {
       return false;
     }
     if (last) {
-      failure("%s: %lld attempt%s brought nothing: %s", t->name, (long long)barren, plural((uint64_t)barren), why);
+      failure("%s: %lld attempt%s brought nothing from %s: %s", t->name, (long long)barren, plural((uint64_t)barren),
+              c->endpoint, why);
       return false;
     }
-    if (barren) note("%s: %s; trying again", t->name, result == OUTCOME_CUT ? why : "the hub is busy");
+    if (barren) note("%s: %s: %s; trying again", t->name, c->endpoint, result == OUTCOME_CUT ? why : "it is busy");
     wait_seconds(wait);
     if (interrupt_status()) return false;
   }

@@ -9,6 +9,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -396,6 +397,13 @@ class BrokenTest(PullCase):
             self.assertNotIn("org/m/a.gguf", self.tree())
         self.pull("org/m")
         self.assertEqual(self.content("org/m/a.gguf"), BIG)
+
+    def test_a_hub_that_does_not_answer(self):
+        with socket.socket() as s:  # bound and not listening: connections are refused
+            s.bind(("127.0.0.1", 0))
+            hub = f"http://127.0.0.1:{s.getsockname()[1]}"
+            text = self.pull("org/m", "--hub", hub, "--retries", 1, status=1, mentions=[f"org/m: {hub}: ", "trying again"])[1]
+        self.assertIn(f"org/m: 2 attempts brought nothing from {hub}: ", text)
 
     def test_statuses(self):
         self.pull("org/none", status=1, mentions=["401", "HF_TOKEN", "Repository not found"])
