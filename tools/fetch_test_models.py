@@ -67,6 +67,7 @@ def fetch(name, folder):
     if os.path.exists(target) and sha256_of(target) == expected:
         return
     os.makedirs(folder, exist_ok=True)
+    print(f"fetch_test_models.py: fetching {target}", file=sys.stderr)
     partial = target + ".part"
     try:
         with open(partial, "wb") as out:
@@ -83,6 +84,12 @@ def fetch(name, folder):
 
 
 def main():
+    if any(word in ("-h", "--help") for word in sys.argv[1:]):
+        print(__doc__.strip())
+        return 0
+    if len(sys.argv) > 1 and sys.argv[1].startswith("-"):
+        print(f"fetch_test_models.py: unknown option '{sys.argv[1]}' (see --help)", file=sys.stderr)
+        return 2
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     folder = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SETUN_MODELS") or os.path.join(root, "build-models")
     failed = 0

@@ -3,6 +3,9 @@
 import os
 import re
 import shlex
+import subprocess
+import sys
+import tempfile
 
 from support import ROOT, Case, main
 
@@ -30,6 +33,14 @@ class ReadmeTest(Case):
         story = self.good(*shlex.split(line), cwd=ROOT).decode()
         self.assertEqual(story.split(), quoted(read("README.md"), "./demo.sh"))
         self.assertTrue(story.rstrip().endswith("."))
+
+    def test_the_models_that_it_fetches(self):
+        """Without arguments of its own kind the tool fetches nothing: no folder is called --help."""
+        tool = os.path.join(ROOT, "tools", "fetch_test_models.py")
+        for word, status in (("--help", 0), ("--no-such", 2)):
+            with tempfile.TemporaryDirectory() as folder:
+                result = subprocess.run([sys.executable, tool, word], cwd=folder, capture_output=True)
+                self.assertEqual((result.returncode, os.listdir(folder)), (status, []))
 
     def test_files(self):
         for name in re.findall(r"\]\(([^)#:]+)\)", read("README.md")):
