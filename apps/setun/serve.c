@@ -300,7 +300,8 @@ const command command_serve = {
     .max_arguments = 1,
     .details = "Listens, loads the model, and answers requests until it is stopped (Ctrl-C, SIGTERM): answers that "
                "have begun are then finished; a second signal ends it at once. The first line on standard output is "
-               "the address. Requests that do not say how tokens are sampled use the options under `sampling`.\nWith "
+               "the address, where a browser finds a page to chat on. Requests that do not say how tokens are sampled "
+               "use the options under `sampling`.\nWith "
                "--models each request names the model that is to answer. A model is loaded when it is first requested, "
                "and requests for it wait; where it does not fit into memory beside those that are loaded, the least "
                "recently requested one is unloaded, once it has finished the answers that it had begun.",

@@ -355,15 +355,14 @@ static setun_status look(st_conversion *p, st_item *item, setun_error *err) {
   return s;
 }
 
-// Quantizing is another command's work.
+// Nothing is quantized.
 static setun_status check_ternary(const st_conversion *p, setun_error *err) {
   for (size_t i = 0; i < p->n_items; i++) {
     if (p->items[i].n_pieces && st_source_is_ternary(&p->items[i].pieces[0])) return SETUN_OK;
   }
   if (!st_format_is_ternary(p->o->to)) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                 "%s: none of its %zu tensors is ternary, and %s holds nothing else: quantizing is another command's "
-                 "work",
+                 "%s: none of its %zu tensors is ternary, and %s holds nothing else; setun does not quantize",
                  p->d->path, p->d->n_tensors, p->o->to->name);
 }
 

@@ -113,8 +113,9 @@ setun_status st_embeddings_get(st_embeddings *e, st_run *run, int sequence, uint
   const st_hparams *h = &run->model->h;
   uint32_t width = st_embedding_width(h), n = params->n_dimensions ? params->n_dimensions : width;
   if (n > width || (n < width && !h->embedding.nested)) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "n_dimensions: expected %s%u, found %u",
-                   h->embedding.nested ? "at most " : "", width, n);
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "n_dimensions: expected %s%u%s, found %u",
+                   h->embedding.nested ? "at most " : "", width,
+                   h->embedding.nested ? "" : ", since the model's vectors cannot be cut", n);
   }
   setun_status s = check(e, p, position, err);
   if (s != SETUN_OK) return s;
