@@ -127,16 +127,18 @@ static const char *skip_spaces(const char *p, const char *end) {
   return p;
 }
 
-// The ids between `p` and `end`, separated by commas, or by spaces where `spaces`. NULL, or what is wrong.
-static const char *parse_list(const char *p, const char *end, bool spaces, id_list *list) {
+// The ids between *at and `end`, separated by commas, or by spaces where `spaces`. NULL, or what was expected at *at.
+static const char *parse_list(const char **at, const char *end, bool spaces, id_list *list) {
+  const char *p = *at;
   bool need = false; // a comma asks for one more
   for (p = skip_spaces(p, end); p < end || need; p = skip_spaces(p, end)) {
+    *at = p;
     p = parse_id(p, end, &list->ids[list->count]);
-    if (!p) return "a token id is a whole number from 0 to 2147483647";
+    if (!p) return "a token id, a whole number from 0 to 2147483647";
     list->count++;
-    const char *next = skip_spaces(p, end);
+    const char *next = *at = skip_spaces(p, end);
     need = next < end && *next == ',';
-    if (!need && next < end && !(spaces && next > p)) return "ids are separated by commas";
+    if (!need && next < end && !(spaces && next > p)) return "a comma";
     p = next + need;
   }
   return NULL;
@@ -154,12 +156,17 @@ bool parse_ids(const char *text, size_t length, id_list *list, char why[128]) {
     failure("out of memory for the ids in %zu bytes of text", length);
     return false;
   }
-  if (array && (end - p < 2 || end[-1] != ']'))
-    wrong = "the array does not end with ']'";
-  else
-    wrong = parse_list(p + array, end - array, !array, list);
+  if (array && (end - p < 2 || end[-1] != ']')) {
+    wrong = "']' at the array's end";
+    p = end;
+  } else {
+    p += array;
+    end -= array;
+    wrong = parse_list(&p, end, !array, list);
+  }
   if (!wrong) return true;
-  snprintf(why, 128, "%s (after %zu ids)", wrong, list->count);
+  int shown = end - p < 16 ? (int)(end - p) : 16;
+  snprintf(why, 128, "expected %s, found \"%.*s\" (after %zu ids)", wrong, shown, p, list->count);
   free(list->ids);
   *list = (id_list){NULL, 0};
   return false;

@@ -113,7 +113,7 @@ static setun_status note_assumptions(const st_directory *d, const char *architec
   setun_error why = {SETUN_OK, ""};
   setun_status s = st_note_default_pre(d, err);
   const st_spec *spec = s == SETUN_OK ? st_spec_of(d) : NULL;
-  if (s == SETUN_OK && !spec && d->container == ST_GGUF && st_facts_check_type(&d->metadata, &why) != SETUN_OK) {
+  if (s == SETUN_OK && !spec && d->container == ST_GGUF && st_gguf_spec(d, &spec, &why) != SETUN_OK) {
     return st_notices_add(d->notices, SETUN_LOG_INFO, err, "cannot be loaded as it is: %s", why.message);
   }
   if (!spec) return s;

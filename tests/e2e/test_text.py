@@ -101,7 +101,7 @@ class DetokenizeTest(Case):
             self.assertTrue(cut)
 
     def test_ids_that_are_none(self):
-        self.fails(2, "detokenize", TALES, "x", mentions=["0 to 2147483647"])
+        self.fails(2, "detokenize", TALES, "x", mentions=["0 to 2147483647", 'found "x"'])
         self.fails(2, "detokenize", TALES, "1,,2")
         table = self.good("tokenize", TALES, "-p", "hi")
         self.fails(1, "detokenize", TALES, stdin=table, mentions=["standard input", "tokenize --ids"])
