@@ -225,7 +225,7 @@ static answer_result compute_prompt(turn *t) {
   return evaluate(t, ids + same, t->prompt.count - same);
 }
 
-// What the session has evaluated now; nothing where there is no memory to note it, so that all is computed again. False
+// What the session has evaluated now; nothing where memory to note it is short, so that all is computed again. False
 // after a report, which an answer that has failed (and was reported) does without.
 static bool keep_held(turn *t, bool failed) {
   size_t n = setun_session_position(t->a->session), prompt = n < t->prompt.count ? n : t->prompt.count;

@@ -31,7 +31,7 @@ static const option text_rows_of_embed[] = {
     {0, "lines", OPTION_FLAG, AT(lines), NULL, 0, 0,
      "each line of a file is a text of its own; empty ones are left out"},
     {'e', "escape", OPTION_FLAG, AT(escape), NULL, 0, 0,
-     "\\n, \\r, \\t, \\\\, \\\" and \\xNN in texts stand for what they do in C"},
+     "\\n, \\r, \\t, \\\\, \\\" and \\xNN in texts are read as in C"},
     {0, "ids", OPTION_LIST, AT(ids), "IDS", 1, 0,
      "token ids instead of a text, such as 1,2,3; taken literally; may be given several times"},
     {0, "special", OPTION_FLAG, AT(special), NULL, 0, 0, "recognize control tokens in the texts"},

@@ -121,7 +121,7 @@ static int run(const command *self, int argc, char **argv) {
   else if (s.count)
     print_table(&s);
   else
-    note("there is no model in %s yet; 'setun pull org/name' fetches one", s.folder);
+    note("%s holds no models yet; 'setun pull org/name' fetches one", s.folder);
   store_close(&s);
   return status ? status : finish_output();
 }

@@ -110,7 +110,7 @@ static int remove_rest(const store *s, const char *name) {
     if (removed) remove_folders(folder, repository);
   }
   free(folder);
-  if (!removed) return failure("%s: there is no model of this name in %s; 'setun list' lists them", name, s->folder);
+  if (!removed) return failure("%s: not found in %s; 'setun list' lists them", name, s->folder);
   note("removed what was received of %s", name);
   return 0;
 }

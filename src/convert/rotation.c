@@ -42,7 +42,7 @@ setun_status st_conversion_rotation(st_conversion *p, setun_error *err) {
   return s;
 }
 
-// The names in the target of what is rotated there, and the embedding's; NULL: none is, or there is no memory.
+// The names in the target of what is rotated there, and the embedding's; NULL: none is, or memory is short.
 static st_text *list_names(const st_conversion *p, size_t *n, const char **embedding) {
   st_text *names = st_malloc(p->n_items, sizeof *names);
   *n = 0;

@@ -154,7 +154,7 @@ typedef struct st_view {
   int32_t *rest_sum; // sums of its codes
   int32_t *rest_half[2]; // sums of its first and of its last 16 codes
   int32_t *half_sum[2];  // sums of the first and of the last 16 of the 32 codes
-  float *half_product;   // [blocks][2][n]: what the first and the last 16 stand for, summed
+  float *half_product;   // [blocks][2][n]: the sums of the values of the first and the last 16
 } st_view;
 
 // What codes stand for, summed: `sum` of the first plane's with scale d, `rest` of the second's with scale `finer`.

@@ -3,7 +3,7 @@
 // position, and from it on, a row of the format (kernel/cache.h) each; the hash of all that as u64. A layer with a
 // window keeps the pages that the last token sees. Version 4 is that of models with recurrent layers: it has a word
 // more, the position of an earlier state (0: none), no keys and values of these layers, and behind all others that
-// state and the one behind the last position with keys (none where there is no such position). Version 2 had no words
+// state and the one behind the last position with keys (none where no position has). Version 2 had no words
 // and first positions: each layer had all; and codes with other bits and scales, which are refused. Version 1 had
 // `half` where the formats are, too: 1 for f16, 0 for f32, of both.
 #include "runtime/session_file.h"

@@ -29,7 +29,7 @@ LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_
 
 enum { LANES_RUN = 8 }; // blocks of 32 columns whose starts are made at once
 
-// Where sums of products with codes begin, since a code is larger than what it stands for: -(offset * sum). Tokens that
+// Where sums of products with codes begin, since a code is larger than its value: -(offset * sum). Tokens that
 // nobody asked for may be among those that are computed, so their sums wrap around, whatever these values are.
 LANES_INLINE int32_t lanes_start(st_form form, int32_t sum) {
   return (int32_t)(0 - (uint32_t)vb_offset(form) * (uint32_t)sum);
@@ -158,7 +158,7 @@ LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row,
   for (size_t t = 0; t < n; t++) out[t] = sums[t];
 }
 
-// sums += m * (sum of what the codes of both planes of a sub-block stand for), of the n tokens of a tile from `first`.
+// sums += m * (sum of the values of both planes of a sub-block), of the n tokens of a tile from `first`.
 LANES_INLINE void lanes_block_minimums(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t first,
                                        size_t n, vf *out) {
   const size_t subs = st_coding_of(form).subs;
