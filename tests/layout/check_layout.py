@@ -31,7 +31,7 @@ APPS = ("setun", "server")
 # headers that lie directly in src/backend.
 ARROWS = {
     "api": ("runtime", "convert", "quantize", "synthetic"),
-    "runtime": ("placement", "tokenizer", "grammar", "chat"),
+    "runtime": ("placement", "tokenizer", "constraint", "chat"),
     "convert": ("format", "quant", "placement"),
     "quantize": ("format", "quant", "model"),
     "synthetic": ("model", "format", "quant"),
@@ -45,7 +45,7 @@ ARROWS = {
     "kernel": ("quant",),
     "quant": ("base",),
     "tokenizer": ("base",),
-    "grammar": ("base",),
+    "constraint": ("tokenizer",),
     "chat": ("jinja",),
     "jinja": ("base",),
     "base": (),
@@ -70,7 +70,7 @@ PUBLIC_HEADERS = {
     "kernel": ("kernel.h", "cache.h", "attend.h", "recurrent.h"),
     "quant": ("canonical.h", "gguf_rivals.h", "quant.h"),
     "tokenizer": ("export.h", "tokenizer.h"),
-    "grammar": (),
+    "constraint": ("constraint.h", "frontends.h", "grammar.h", "terms.h"),
     "chat": ("channels.h", "choose.h"),
     "jinja": ("template.h",),
     "base": ("buffer.h", "bytes.h", "clock.h", "cpu.h", "error.h", "file.h", "float16.h", "float_modes.h", "hash.h", "json.h",
@@ -130,6 +130,10 @@ ISA_NAMES_ALLOWED = {
 }
 # Headers whose functions the library need not call.
 UNUSED_ALLOWED = {
+    "src/constraint/terms.h": "what front ends are built upon",
+    "src/constraint/grammar.h": "what front ends are built upon",
+    "src/constraint/constraint.h": "what samplers are to use",
+    "src/constraint/frontends.h": "what setun.h is to offer",
     "src/backend/host.h": "what a backend calls that leaves operations to the host; the CPU, which is the host, leaves none",
 }
 FAMILY_NAMES_ALLOWED = {
