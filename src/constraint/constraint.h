@@ -16,7 +16,7 @@ typedef struct st_matcher st_matcher;
 // The tokenizer must outlive the trie. Tokens match by the bytes they add to a text; control tokens have none, and are
 // matched by their ids alone.
 setun_status st_token_trie_new(const st_tokenizer *tokenizer, st_token_trie **out, setun_error *err);
-void st_token_trie_free(st_token_trie *trie); // NULL is fine
+void st_token_trie_free(st_token_trie *trie);           // NULL is fine
 uint32_t st_token_trie_size(const st_token_trie *trie); // tokens: the tokenizer's size
 
 // 0 in a member stands for its default.
@@ -34,17 +34,17 @@ setun_status st_constraint_compile(st_grammar *grammar, const st_token_trie *tri
                                    st_constraint **out, setun_error *err);
 // Counted: each acquire, and the compilation, is matched by one release. Matchers hold one themselves.
 st_constraint *st_constraint_acquire(st_constraint *c);
-void st_constraint_release(st_constraint *c); // NULL is fine
+void st_constraint_release(st_constraint *c);       // NULL is fine
 size_t st_constraint_bytes(const st_constraint *c); // memory now
 
 setun_status st_matcher_new(st_constraint *c, st_matcher **out, setun_error *err); // at the beginning of a text
 setun_status st_matcher_copy(const st_matcher *m, st_matcher **out, setun_error *err);
-void st_matcher_free(st_matcher *m); // NULL is fine
+void st_matcher_free(st_matcher *m);  // NULL is fine
 void st_matcher_reset(st_matcher *m); // to the beginning
 
-// bits[i / 32] >> i % 32 & 1: may token i come next? Tokens that end a text (st_tokenizer_is_end) may where the text may
-// end. `n` is the number of words; bits beyond the vocabulary become 0. SETUN_ERROR_STATE when no token at all may come:
-// the message says where. SETUN_ERROR_LIMIT names the limit.
+// bits[i / 32] >> i % 32 & 1: may token i come next? Tokens that end a text (st_tokenizer_is_end) may where the text
+// may end. `n` is the number of words; bits beyond the vocabulary become 0. SETUN_ERROR_STATE when no token at all may
+// come: the message says where. SETUN_ERROR_LIMIT names the limit.
 static inline size_t st_mask_words(uint32_t n_tokens) {
   return (n_tokens + 31) / 32;
 }
@@ -65,8 +65,8 @@ bool st_matcher_must_end(st_matcher *m);
 
 // The bytes that must follow, up to the first choice (appended to `out`; possibly none).
 setun_status st_matcher_forced_text(st_matcher *m, st_buffer *out, setun_error *err);
-// The tokens that must follow (appended to `out`; possibly none), as the model's own tokenizer would write them after the
-// tokens accepted last: the last of them are left out while a longer token could run across the end. They are not
+// The tokens that must follow (appended to `out`; possibly none), as the model's own tokenizer would write them after
+// the tokens accepted last: the last of them are left out while a longer token could run across the end. They are not
 // accepted yet.
 setun_status st_matcher_forced_tokens(st_matcher *m, st_token_list *out, setun_error *err);
 

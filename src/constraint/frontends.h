@@ -1,14 +1,14 @@
-// Texts to grammars: expressions, GBNF and Lark. The caller frees *out (or has it compiled). A syntax error, or what is not
-// supported, names `name`, the line and the column (of an expression: the character) and what was found.
+// Texts to grammars: expressions, GBNF and Lark. The caller frees *out (or has it compiled). A syntax error, or what is
+// not supported, names `name`, the line and the column (of an expression: the character) and what was found.
 #ifndef SETUN_CONSTRAINT_FRONTENDS_H
 #define SETUN_CONSTRAINT_FRONTENDS_H
 
 #include "constraint/grammar.h"
 
-// A regular expression of ECMA 262 with its flag u, as a term over texts so spelled. `search`: matches every text in which
-// the expression matches somewhere (as a schema's `pattern` does); otherwise the whole text must match.
-// Look-ahead at the beginning of an alternative is an intersection (or with a complement). Look-behind, word boundaries,
-// back references and other look-ahead are SETUN_ERROR_UNSUPPORTED.
+// A regular expression of ECMA 262 with its flag u, as a term over texts so spelled. `search`: matches every text in
+// which the expression matches somewhere (as a schema's `pattern` does); otherwise the whole text must match.
+// Look-ahead at the beginning of an alternative is an intersection (or with a complement). Look-behind, word
+// boundaries, back references and other look-ahead are SETUN_ERROR_UNSUPPORTED.
 setun_status st_expression_term(st_terms *t, const char *text, size_t length, bool search, st_spelling spelling,
                                 st_term *out, setun_error *err);
 // The whole output matches the expression.

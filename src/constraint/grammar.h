@@ -1,7 +1,7 @@
-// The intermediate representation of a constraint: what the front ends (JSON schemas, expressions, GBNF, Lark) build and
-// the engine compiles. A grammar is a context-free language over bytes and special tokens whose leaves are regular terms
-// (terms.h), with nodes of their own for JSON's objects and arrays: which keys were seen, how many members there are and
-// what they counted is a state of the parser, not an expansion into 2^n rules.
+// The intermediate representation of a constraint: what the front ends (JSON schemas, expressions, GBNF, Lark) build
+// and the engine compiles. A grammar is a context-free language over bytes and special tokens whose leaves are regular
+// terms (terms.h), with nodes of their own for JSON's objects and arrays: which keys were seen, how many members there
+// are and what they counted is a state of the parser, not an expansion into 2^n rules.
 //
 // Nodes are made bottom-up and never change; rules are declared first and defined later, so that they may refer to each
 // other, also from their left ends. What is regular becomes one term by itself. As with terms, constructors do not fail
@@ -38,23 +38,23 @@ bool st_grammar_is_defined(const st_grammar *g, st_rule rule);
 st_node st_node_rule(st_grammar *g, st_rule rule);
 void st_grammar_set_root(st_grammar *g, st_node node);
 
-// The white space that objects and arrays allow around their punctuation, a regular term; ST_TERM_EPSILON (the default):
-// none. `st_term_json_space` is at most `most` of JSON's four characters.
+// The white space that objects and arrays allow around their punctuation, a regular term; ST_TERM_EPSILON (the
+// default): none. `st_term_json_space` is at most `most` of JSON's four characters.
 void st_grammar_set_space(st_grammar *g, st_term space);
 st_term st_term_json_space(st_terms *t, uint32_t most);
 
-// One way to be a value: a node, and which of the counters it adds 1 to (-1: none).
+// One way to be a value: a node, and which of the counters it adds 1 to (bit i: counter i).
 typedef struct st_choice {
   st_node node;
-  int counter;
+  uint32_t counters;
 } st_choice;
 // How often its choices are taken in one object or array. At most 16 of them.
 typedef struct st_counter {
   uint32_t min, max;
 } st_counter;
 
-// A JSON object. Its members come in any order, or with `ordered` the properties in the order of the list, then the others.
-// No key comes twice, however it is spelled. Where several choices fit, all are followed.
+// A JSON object. Its members come in any order, or with `ordered` the properties in the order of the list, then the
+// others. No key comes twice, however it is spelled. Where several choices fit, all are followed.
 typedef struct st_property {
   st_text key; // decoded
   bool required;

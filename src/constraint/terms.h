@@ -1,6 +1,7 @@
 // Regular terms: regular languages over bytes, hash-consed (equal ids are equal terms), with everything that stays
-// regular: alternatives, sequences, counted repeats, intersection, complement. A term is also the state of its automaton:
-// st_term_step gives the state after one more byte, worked out at the first question and kept (Brzozowski's derivatives).
+// regular: alternatives, sequences, counted repeats, intersection, complement. A term is also the state of its
+// automaton: st_term_step gives the state after one more byte, worked out at the first question and kept (Brzozowski's
+// derivatives).
 //
 // Constructors never fail where they are called: a failure (out of memory, or a limit) is kept in the table, which then
 // answers ST_TERM_EMPTY to everything, and whoever ends the work asks st_terms_status.
@@ -34,8 +35,8 @@ st_term st_term_text(st_terms *t, const char *bytes, size_t n); // these bytes a
 st_term st_term_seq(st_terms *t, st_term a, st_term b);
 st_term st_term_alt(st_terms *t, const st_term *list, size_t n);
 st_term st_term_and(st_terms *t, const st_term *list, size_t n);
-st_term st_term_not(st_terms *t, st_term a);                                  // every text of bytes that a does not match
-st_term st_term_repeat(st_terms *t, st_term a, uint32_t min, uint32_t max);   // max: ST_UNBOUNDED
+st_term st_term_not(st_terms *t, st_term a);                                // every text of bytes that a does not match
+st_term st_term_repeat(st_terms *t, st_term a, uint32_t min, uint32_t max); // max: ST_UNBOUNDED
 static inline st_term st_term_alt2(st_terms *t, st_term a, st_term b) {
   return st_term_alt(t, (st_term[]){a, b}, 2);
 }
@@ -59,9 +60,10 @@ st_term st_term_automaton(st_terms *t, const st_automaton *a);
 //   ST_PLAIN       UTF-8
 //   ST_JSON        inside a JSON string, in all spellings: itself where JSON allows that, the short escapes, \uXXXX in
 //                  either case, pairs of surrogates; never half a pair
-//   ST_JSON_TIGHT  the same, but what may be written as itself in ASCII is written so: for fixed texts (keys, constants)
-// Each spelling of a text is the spelling of that text alone, so that sequence, alternatives, repeats and intersection of
-// written terms mean what they mean for the decoded texts; for the complement, see st_term_other_text.
+//   ST_JSON_TIGHT  the same, but what may be written as itself in ASCII is written so: for fixed texts (keys,
+//   constants)
+// Each spelling of a text is the spelling of that text alone, so that sequence, alternatives, repeats and intersection
+// of written terms mean what they mean for the decoded texts; for the complement, see st_term_other_text.
 typedef enum st_spelling { ST_PLAIN, ST_JSON, ST_JSON_TIGHT } st_spelling;
 typedef struct st_range {
   uint32_t first, last;
@@ -69,7 +71,7 @@ typedef struct st_range {
 // One character of the ranges (sorted, apart; surrogates are left out).
 st_term st_term_ranges(st_terms *t, const st_range *ranges, size_t n, st_spelling spelling);
 st_term st_term_any_character(st_terms *t, st_spelling spelling);
-st_term st_term_any_text(st_terms *t, st_spelling spelling); // any number of characters
+st_term st_term_any_text(st_terms *t, st_spelling spelling);             // any number of characters
 st_term st_term_string(st_terms *t, st_text text, st_spelling spelling); // UTF-8 text
 // Any of the texts: cheap for thousands. They are sorted in place.
 st_term st_term_strings(st_terms *t, st_text *texts, size_t n, st_spelling spelling);
@@ -82,8 +84,8 @@ st_term st_term_quoted(st_terms *t, st_term inside);
 bool st_term_is_nullable(const st_terms *t, st_term a); // does it match the empty text?
 bool st_term_is_empty(st_terms *t, st_term a);          // does it match nothing?
 bool st_term_matches(st_terms *t, st_term a, const char *bytes, size_t n);
-// Does it match the UTF-8 text, written in that way? (ST_JSON: is any of its spellings matched; terms that were made with
-// one spelling throughout match all of a text's spellings or none.)
+// Does it match the UTF-8 text, written in that way? (ST_JSON: is any of its spellings matched; terms that were made
+// with one spelling throughout match all of a text's spellings or none.)
 bool st_term_matches_text(st_terms *t, st_term a, st_text text, st_spelling spelling);
 // The state after one more byte; ST_TERM_EMPTY: no text that `a` matches goes on so.
 st_term st_term_step(st_terms *t, st_term a, uint8_t byte);

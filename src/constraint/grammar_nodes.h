@@ -1,0 +1,72 @@
+// The nodes of a grammar, for the room's own files.
+#ifndef SETUN_CONSTRAINT_GRAMMAR_NODES_H
+#define SETUN_CONSTRAINT_GRAMMAR_NODES_H
+
+#include "constraint/grammar.h"
+
+typedef enum st_node_kind {
+  ST_NODE_TERM,   // a: the term
+  ST_NODE_SEQ,    // b members from members[a]
+  ST_NODE_ALT,    // the same
+  ST_NODE_REPEAT, // a, b to c times
+  ST_NODE_RULE,   // a: the rule
+  ST_NODE_TOKENS, // a: index into token sets
+  ST_NODE_OBJECT, // a: index into objects
+  ST_NODE_ARRAY,  // a: index into arrays
+} st_node_kind;
+
+typedef struct st_node_entry {
+  uint8_t kind;
+  uint16_t depth;
+  uint32_t a, b, c;
+} st_node_entry;
+
+typedef struct st_rule_entry {
+  char *name;
+  st_node body;
+  bool defined;
+} st_rule_entry;
+
+typedef struct st_token_set {
+  int32_t *ids; // sorted
+  size_t n;
+  bool negated;
+} st_token_set;
+
+// The members that came from one entry of an st_object, with all texts owned.
+typedef struct st_object_entry {
+  st_object shape; // its pointers are owned by this entry
+  st_term *named;  // of each property, the key in quotes; filled when the grammar is compiled
+  st_term *others; // of each class, the same, without the properties' keys
+} st_object_entry;
+typedef struct st_array_entry {
+  st_array shape;
+} st_array_entry;
+
+struct st_grammar {
+  st_terms *terms;
+  setun_error failure;
+  st_node_entry *nodes;
+  size_t n_nodes, nodes_capacity;
+  st_node *members;
+  size_t n_members, members_capacity;
+  st_rule_entry *rules;
+  size_t n_rules, rules_capacity;
+  st_token_set *tokens;
+  size_t n_tokens, tokens_capacity;
+  st_object_entry *objects;
+  size_t n_objects, objects_capacity;
+  st_array_entry *arrays;
+  size_t n_arrays, arrays_capacity;
+  st_term space;
+  st_node root;
+  bool has_root;
+};
+
+enum { ST_MOST_COUNTERS = 16 };
+
+// The choices of entry `i`: first the properties' (or the prefix's), then the classes' (or the rest's).
+const st_choice *st_object_choices(const st_object *o, size_t i, size_t *n);
+const st_choice *st_array_choices(const st_array *a, size_t i, size_t *n);
+
+#endif

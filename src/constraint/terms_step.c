@@ -1,0 +1,219 @@
+// Terms as automata: the state after a byte, and whether a state can still reach an end.
+#include "constraint/terms_table.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { ROW = 256, BLOCK_ROWS = 64 };
+
+static void narrow(st_byte_set *same, const st_byte_set *set, bool in) {
+  for (int i = 0; i < 4; i++) same->bits[i] &= in ? set->bits[i] : ~set->bits[i];
+}
+
+static st_term derive(st_terms *t, st_term a, uint8_t byte, st_byte_set *same);
+
+// Of a sequence: its first part goes on, and where that may be empty, what follows it does.
+static st_term derive_sequence(st_terms *t, st_term a, uint8_t byte, st_byte_set *same) {
+  size_t base = t->n_stack;
+  for (;;) {
+    st_term_entry e = t->entries[a];
+    if (e.kind != ST_KIND_SEQ) {
+      st_terms_push(t, derive(t, a, byte, same));
+      break;
+    }
+    st_terms_push(t, st_term_seq(t, derive(t, e.a, byte, same), e.b));
+    if (!(t->flags[e.a] & ST_TERM_NULLABLE)) break;
+    a = e.b;
+  }
+  return st_terms_join(t, ST_KIND_ALT, base);
+}
+
+static st_term derive_members(st_terms *t, st_term_entry e, uint8_t byte, st_byte_set *same) {
+  size_t base = t->n_stack;
+  for (uint32_t i = 0; i < e.b; i++) {
+    st_term d = derive(t, t->children[e.a + i], byte, same);
+    if (e.kind == ST_KIND_AND && d == ST_TERM_EMPTY) { // the others need not be asked: `same` is narrow enough
+      t->n_stack = base;
+      return ST_TERM_EMPTY;
+    }
+    st_terms_push(t, d);
+  }
+  return st_terms_join(t, (st_term_kind)e.kind, base);
+}
+
+// Brzozowski's derivative; `same` is narrowed to bytes with the same result.
+static st_term derive(st_terms *t, st_term a, uint8_t byte, st_byte_set *same) {
+  st_term_entry e = t->entries[a];
+  switch ((st_term_kind)e.kind) {
+  case ST_KIND_EMPTY:
+  case ST_KIND_EPSILON:
+  case ST_KIND_MARK: return ST_TERM_EMPTY;
+  case ST_KIND_BYTES: {
+    bool in = st_byte_set_has(&t->sets[e.a], byte);
+    narrow(same, &t->sets[e.a], in);
+    return in ? ST_TERM_EPSILON : ST_TERM_EMPTY;
+  }
+  case ST_KIND_SEQ: return derive_sequence(t, a, byte, same);
+  case ST_KIND_ALT:
+  case ST_KIND_AND: return derive_members(t, e, byte, same);
+  case ST_KIND_NOT: return st_term_not(t, derive(t, e.a, byte, same));
+  case ST_KIND_REPEAT: {
+    st_term first = derive(t, e.a, byte, same);
+    uint32_t max = e.c == ST_UNBOUNDED ? e.c : e.c - 1;
+    return first ? st_term_seq(t, first, st_term_repeat(t, e.a, e.b ? e.b - 1 : 0, max)) : ST_TERM_EMPTY;
+  }
+  case ST_KIND_AUTOMATON: {
+    const st_term_automaton_entry *m = &t->automata[e.a];
+    uint8_t c = m->class_of[byte];
+    narrow(same, &m->sets[c], true);
+    uint32_t next = m->next[(size_t)e.b * m->n_classes + c];
+    return next == UINT32_MAX ? ST_TERM_EMPTY
+                              : st_terms_intern(t, (st_term_entry){.kind = e.kind, .a = e.a, .b = next});
+  }
+  }
+  return ST_TERM_EMPTY;
+}
+
+static uint32_t *row_of(st_terms *t, st_term a) {
+  if (t->rows[a]) return t->rows[a];
+  if (!t->rows_left) {
+    if (!st_terms_reserve(t, &t->blocks, &t->blocks_capacity, t->n_blocks + 1, sizeof *t->blocks)) return NULL;
+    uint32_t *block = st_malloc(BLOCK_ROWS * ROW, sizeof *block);
+    size_t size = BLOCK_ROWS * ROW * sizeof *block;
+    if (!block || t->bytes + size > t->max_bytes) {
+      st_free(block);
+      st_terms_fail(t, block ? SETUN_ERROR_LIMIT : SETUN_ERROR_MEMORY,
+                    "the constraint's automata take too much memory");
+      return NULL;
+    }
+    memset(block, 0xff, size); // ST_TERM_UNKNOWN
+    t->bytes += size;
+    t->blocks[t->n_blocks++] = block;
+    t->rows_left = BLOCK_ROWS;
+  }
+  return t->rows[a] = t->blocks[t->n_blocks - 1] + ROW * --t->rows_left;
+}
+
+// The derivative as it comes: it may be a term that matches nothing.
+static st_term raw_step(st_terms *t, st_term a, uint8_t byte) {
+  uint32_t *row = row_of(t, a);
+  if (!row) return ST_TERM_EMPTY;
+  if (row[byte] != ST_TERM_UNKNOWN) return row[byte];
+  st_byte_set same = {{~(uint64_t)0, ~(uint64_t)0, ~(uint64_t)0, ~(uint64_t)0}};
+  st_term next = derive(t, a, byte, &same);
+  if (t->failure.code) return ST_TERM_EMPTY;
+  for (int i = 0; i < 4; i++) {
+    for (uint64_t bits = same.bits[i]; bits; bits &= bits - 1) row[64 * i + __builtin_ctzll(bits)] = next;
+  }
+  return next;
+}
+
+// ---- emptiness ----
+
+// A breadth-first search from a state to the nearest that accepts.
+typedef struct st_search {
+  st_term *states;
+  uint32_t *parents;
+  size_t n, states_capacity, parents_capacity;
+  uint32_t *slots; // hash set of states: index + 1
+  size_t n_slots;
+} st_search;
+
+static bool search_add(st_terms *t, st_search *s, st_term a, uint32_t parent) {
+  if (s->n * 2 >= s->n_slots) {
+    size_t n = s->n_slots ? 2 * s->n_slots : 64;
+    uint32_t *slots = st_calloc(n, sizeof *slots);
+    if (!slots) return false;
+    for (size_t i = 0; i < s->n; i++) {
+      size_t at = s->states[i] * 2654435769u & (n - 1);
+      while (slots[at]) at = (at + 1) & (n - 1);
+      slots[at] = (uint32_t)i + 1;
+    }
+    st_free(s->slots);
+    s->slots = slots;
+    s->n_slots = n;
+  }
+  size_t at = a * 2654435769u & (s->n_slots - 1);
+  for (; s->slots[at]; at = (at + 1) & (s->n_slots - 1)) {
+    if (s->states[s->slots[at] - 1] == a) return true;
+  }
+  if (!st_reserve(&s->states, &s->states_capacity, s->n + 1, sizeof *s->states) ||
+      !st_reserve(&s->parents, &s->parents_capacity, s->n + 1, sizeof *s->parents)) {
+    st_terms_fail(t, SETUN_ERROR_MEMORY, "out of memory for a search of states");
+    return false;
+  }
+  s->states[s->n] = a;
+  s->parents[s->n] = parent;
+  s->slots[at] = (uint32_t)++s->n;
+  return true;
+}
+
+// Known without a search: 1 not empty, 0 empty, -1 unknown.
+static int known_emptiness(const st_terms *t, st_term a) {
+  if (a == ST_TERM_EMPTY || t->flags[a] & ST_TERM_DEAD) return 0;
+  if (t->flags[a] & (ST_TERM_NULLABLE | ST_TERM_KNOWN) || !(t->flags[a] & ST_TERM_SEARCHED)) return 1;
+  return -1;
+}
+
+static void found(st_terms *t, const st_search *s, uint32_t at) {
+  for (; at != UINT32_MAX; at = s->parents[at]) t->flags[s->states[at]] |= ST_TERM_KNOWN;
+}
+
+bool st_term_is_empty(st_terms *t, st_term a) {
+  int known = known_emptiness(t, a);
+  if (known >= 0) return !known;
+  st_search s = {0};
+  bool is_empty = true;
+  search_add(t, &s, a, UINT32_MAX);
+  for (size_t i = 0; i < s.n && is_empty && !t->failure.code; i++) {
+    st_term last = ST_TERM_EMPTY;
+    for (int byte = 0; byte < 256 && !t->failure.code; byte++) {
+      st_term next = raw_step(t, s.states[i], (uint8_t)byte);
+      if (next == last) continue; // neighbours mostly go the same way
+      last = next;
+      known = known_emptiness(t, next);
+      if (known > 0) {
+        found(t, &s, (uint32_t)i);
+        is_empty = false;
+        break;
+      }
+      if (known < 0 && !search_add(t, &s, next, (uint32_t)i)) break;
+    }
+  }
+  if (is_empty && !t->failure.code) {
+    for (size_t i = 0; i < s.n; i++) t->flags[s.states[i]] |= ST_TERM_DEAD;
+  }
+  st_free(s.states), st_free(s.parents), st_free(s.slots);
+  return is_empty;
+}
+
+st_term st_term_step(st_terms *t, st_term a, uint8_t byte) {
+  st_term next = raw_step(t, a, byte);
+  if (next == ST_TERM_EMPTY || !(t->flags[next] & ST_TERM_SEARCHED)) return next;
+  if (!st_term_is_empty(t, next)) return next;
+  uint32_t *row = t->rows[a]; // so that the next question costs nothing
+  for (int i = 0; row && i < ROW; i++) {
+    if (row[i] == next) row[i] = ST_TERM_EMPTY;
+  }
+  return ST_TERM_EMPTY;
+}
+
+bool st_term_matches(st_terms *t, st_term a, const char *bytes, size_t n) {
+  for (size_t i = 0; i < n && a != ST_TERM_EMPTY; i++) a = st_term_step(t, a, (uint8_t)bytes[i]);
+  return t->flags[a] & ST_TERM_NULLABLE;
+}
+
+void st_term_marks(const st_terms *t, st_term a, void (*mark)(void *user, uint32_t mark), void *user) {
+  if (!(t->flags[a] & ST_TERM_NULLABLE)) return;
+  const st_term_entry *e = &t->entries[a];
+  switch ((st_term_kind)e->kind) {
+  case ST_KIND_MARK: mark(user, e->a); return;
+  case ST_KIND_SEQ: st_term_marks(t, e->b, mark, user); return;
+  case ST_KIND_ALT:
+  case ST_KIND_AND:
+    for (uint32_t i = 0; i < e->b; i++) st_term_marks(t, t->children[e->a + i], mark, user);
+    return;
+  default: return;
+  }
+}

@@ -1,0 +1,102 @@
+// The table behind regular terms, for the room's own files.
+#ifndef SETUN_CONSTRAINT_TERMS_TABLE_H
+#define SETUN_CONSTRAINT_TERMS_TABLE_H
+
+#include "constraint/terms.h"
+
+typedef enum st_term_kind {
+  ST_KIND_EMPTY,
+  ST_KIND_EPSILON,
+  ST_KIND_MARK,      // a: the mark
+  ST_KIND_BYTES,     // a: index into sets
+  ST_KIND_SEQ,       // a, then b; a is not itself a sequence
+  ST_KIND_ALT,       // b members from children[a], rising
+  ST_KIND_AND,       // the same
+  ST_KIND_NOT,       // a
+  ST_KIND_REPEAT,    // a, b to c times
+  ST_KIND_AUTOMATON, // state b of automata[a]
+} st_term_kind;
+
+enum {
+  ST_TERM_NULLABLE = 1, // matches the empty text
+  ST_TERM_FINAL = 2,    // matches nothing but the empty text, if that
+  ST_TERM_SEARCHED = 4, // has an intersection or a complement: whether it is empty takes a search
+  ST_TERM_KNOWN = 8,    // the search was made: it is not empty (those that are become ST_TERM_EMPTY where they are met)
+  ST_TERM_DEAD = 16,    // the search was made: it is empty
+};
+enum { ST_TERM_UNKNOWN = UINT32_MAX }; // in a row: not asked yet
+
+typedef struct st_term_entry {
+  uint8_t kind;
+  uint16_t depth; // of nesting, sequences apart
+  uint32_t a, b, c;
+} st_term_entry;
+
+typedef struct st_term_automaton_entry {
+  uint32_t n_states, n_classes;
+  uint8_t class_of[256];
+  st_byte_set *sets; // of each class
+  uint32_t *next;
+  uint8_t *accepts;
+} st_term_automaton_entry;
+
+struct st_terms {
+  setun_error failure; // the first; code 0: none
+  size_t bytes, max_bytes;
+  uint32_t max_terms;
+
+  st_term_entry *entries;
+  uint8_t *flags;  // of each entry
+  uint32_t **rows; // of each entry: 256 next states, or NULL
+  uint32_t n;
+  size_t entries_capacity, flags_capacity, rows_capacity;
+  uint32_t *slots; // hash table of entries: id + 1
+  size_t n_slots;
+
+  uint32_t *children;
+  size_t n_children, children_capacity;
+  st_byte_set *sets;
+  size_t n_sets, sets_capacity;
+  st_term_automaton_entry *automata;
+  size_t n_automata, automata_capacity;
+  uint32_t **blocks; // of rows
+  size_t n_blocks, blocks_capacity, rows_left;
+
+  st_term *stack; // lists under construction
+  size_t n_stack, stack_capacity;
+};
+
+// Grows an array of the table, counted against its memory; false: failed.
+bool st_terms_reserve(st_terms *t, void *items, size_t *capacity, size_t need, size_t size);
+// Keeps the first failure and answers ST_TERM_EMPTY.
+st_term st_terms_fail(st_terms *t, setun_status code, const char *message);
+// The alternatives or the intersection of the stack's members from `base` on, which are taken off.
+st_term st_terms_join(st_terms *t, st_term_kind kind, size_t base);
+// The entry of the stack's members from `base` on as they are.
+st_term st_terms_intern_list(st_terms *t, st_term_kind kind, size_t base);
+st_term st_terms_intern(st_terms *t, st_term_entry e);
+bool st_terms_push(st_terms *t, st_term a);
+// Limits for a table that is there; 0: as they are.
+void st_terms_limit(st_terms *t, size_t max_bytes, uint32_t max_terms);
+// Calls `mark` for each mark that a match of the empty text ends with.
+void st_term_marks(const st_terms *t, st_term a, void (*mark)(void *user, uint32_t mark), void *user);
+
+static inline bool st_byte_set_has(const st_byte_set *set, uint8_t byte) {
+  return set->bits[byte >> 6] >> (byte & 63) & 1;
+}
+static inline void st_byte_set_add(st_byte_set *set, uint8_t byte) {
+  set->bits[byte >> 6] |= (uint64_t)1 << (byte & 63);
+}
+
+// As st_term_step, inlined for walks.
+static inline st_term st_terms_next(st_terms *t, st_term a, uint8_t byte) {
+  const uint32_t *row = t->rows[a];
+  if (row) {
+    st_term next = row[byte];
+    if (next != ST_TERM_UNKNOWN && (t->flags[next] & (ST_TERM_SEARCHED | ST_TERM_KNOWN)) != ST_TERM_SEARCHED)
+      return next;
+  }
+  return st_term_step(t, a, byte);
+}
+
+#endif
