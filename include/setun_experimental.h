@@ -52,6 +52,10 @@ typedef struct setun_ceilings {
 /* `isa` as in setun_model_params; `buffer_bytes` 0: enough; fewer where the system has no more available. */
 SETUN_API setun_status setun_measure_ceilings(const char *isa, int threads, uint64_t buffer_bytes,
                                               setun_ceilings *ceilings, setun_error *error);
+/* The fastest plain read alone, in a fraction of a second: some machines change their pace within seconds, so that what
+ * is compared with it is best timed between two of these. Arguments as above. */
+SETUN_API setun_status setun_measure_read(const char *isa, int threads, uint64_t buffer_bytes, double *bytes_per_s,
+                                          setun_error *error);
 /* How fast the disk that holds a model's files reads past the page cache: about `total_bytes` of the largest file, into
  * buffers of `ring_bytes`. Read twice to know what a cache below the system holds. */
 SETUN_API setun_status setun_measure_disk(const char *path, uint64_t ring_bytes, uint64_t total_bytes,

@@ -58,6 +58,7 @@ typedef struct bench_result {
   int threads;
   double prefill, decode;     // tokens a second
   processor_time used;        // for one decoded token
+  double read;                // bytes a second, measured between the runs of decode; 0: see reading_buffer
   uint64_t cache_bytes;       // that one decoded token reads
   double prefill_macs;        // multiply-adds a second, without the head, which a prompt needs once
   sequences_result sequences; // with --sequences
@@ -96,9 +97,46 @@ static setun_status time_decode(setun_session *session, const setun_token *ids, 
   return s;
 }
 
+// Bytes to measure reading with while the model is in memory; 0 where the budget leaves too little beside it, so that
+// it is measured once the model is freed.
+static uint64_t reading_buffer(const setun_model *model, const bench_options *o) {
+  enum { CACHED = 64 << 20, ENOUGH = 256 << 20 };
+  setun_plan plan = model_plan_of(model);
+  uint64_t taken = plan.total + plan.reserve, room = plan.budget > taken ? plan.budget - taken : 0;
+  if (!plan.budget) room = ENOUGH;
+  if (o->buffer) return o->buffer <= room ? o->buffer : 0;
+  return room >= ENOUGH ? ENOUGH : room >= CACHED ? room : 0;
+}
+
+// Times decode, and reading before and behind each run. The machine's pace differs from second to second, so each run
+// is compared with the readings next to it; r->read is such that decode's share of it is the median of theirs.
+static setun_status time_decodes(const setun_model *model, setun_session *session, const bench_options *o,
+                                 const setun_token *ids, bench_result *r, setun_error *error) {
+  double decode[REPEATS_MOST], relative[REPEATS_MOST], before = 0, behind = 0;
+  uint64_t buffer = reading_buffer(model, o);
+  setun_status s = SETUN_OK;
+  r->used = (processor_time){0, 0};
+  if (buffer) s = setun_measure_read(r->info.isa, r->threads, buffer, &behind, error);
+  for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++) {
+    processor_time start = processor_time_now();
+    s = time_decode(session, ids, o->depth, o->decode, &decode[i], error);
+    processor_time end = processor_time_now();
+    r->used.program += end.program - start.program, r->used.system += end.system - start.system;
+    before = behind;
+    if (s == SETUN_OK && buffer) s = setun_measure_read(r->info.isa, r->threads, buffer, &behind, error);
+    relative[i] = (before + behind) / 2 * decode[i];
+  }
+  if (s != SETUN_OK) return s;
+  double tokens = (double)o->repeats * (double)o->decode, seconds = median_of(decode, o->repeats);
+  r->used.program /= tokens, r->used.system /= tokens;
+  r->decode = (double)o->decode / seconds;
+  r->read = median_of(relative, o->repeats) / seconds;
+  return SETUN_OK;
+}
+
 static setun_status time_all(const setun_model *model, setun_session *session, const bench_options *o,
                              const setun_token *ids, bench_result *r, setun_error *error) {
-  double prefill[REPEATS_MOST], decode[REPEATS_MOST], warm = 0;
+  double prefill[REPEATS_MOST], warm = 0;
   setun_status s = time_prefill(session, ids, 1, &warm, error);
   double disk = measure_disk(model);
   setun_stream_stats start = stream_stats(model);
@@ -107,19 +145,12 @@ static setun_status time_all(const setun_model *model, setun_session *session, c
   r->prefill_stream = make_streaming_report(model, &start, disk);
   if (s == SETUN_OK) s = time_prefill(session, ids, o->depth, &warm, error);
   start = stream_stats(model);
-  processor_time before = processor_time_now();
-  for (int64_t i = 0; s == SETUN_OK && i < o->repeats; i++) {
-    s = time_decode(session, ids, o->depth, o->decode, &decode[i], error);
-  }
+  if (s == SETUN_OK) s = time_decodes(model, session, o, ids, r, error);
   if (s != SETUN_OK) return s;
-  processor_time after = processor_time_now();
-  double tokens = (double)o->repeats * (double)o->decode;
-  r->used = (processor_time){(after.program - before.program) / tokens, (after.system - before.system) / tokens};
   double prefill_seconds = median_of(prefill, o->repeats);
   uint64_t head = r->info.head_macs;
   r->prefill = (double)o->prefill / prefill_seconds;
   r->prefill_macs = ((double)o->prefill * (double)(r->info.macs_per_token - head) + (double)head) / prefill_seconds;
-  r->decode = (double)o->decode / median_of(decode, o->repeats);
   // The cache grows while tokens are decoded: its mean.
   r->cache_bytes = setun_session_cache_bytes(session, (uint32_t)(o->depth + o->decode / 2));
   r->decode_stream = make_streaming_report(model, &start, r->prefill_stream.disk_after);
@@ -266,6 +297,7 @@ static int measure(const char *name, setun_model *model, const bench_options *o)
   free(ids);
   if (status) return status;
   if (setun_measure_ceilings(r.info.isa, r.threads, buffer, &r.ceilings, &error)) return report(&error);
+  if (r.read > 0) r.ceilings.read_bytes_per_s = r.read;
   if (o->json)
     print_json(&r, o);
   else
@@ -346,7 +378,10 @@ const command command_bench = {
     .details =
         "Times a prompt and single tokens, each from an empty context (or, with --depth, tokens behind that many), and "
         "measures in the same run how fast this machine reads memory and multiplies with the same threads and "
-        "instruction set. The shares say how much of these limits the model's own work reaches.\n"
+        "instruction set: reading between the runs of decode where the budget has room for its buffer beside the "
+        "model, for some machines change their pace within seconds. The shares say how much of these limits the "
+        "model's "
+        "own work reaches.\n"
         "With --synthetic no MODEL is needed: a synthetic model of that shape is used, as large and as fast as the "
         "real one. "
         "Its "

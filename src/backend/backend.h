@@ -212,8 +212,8 @@ struct st_backend {
   // setun_measure_ceilings.
   const char *(*available)(void);
   const char *(*isa_name)(size_t index); // of all that there are kernels for; NULL beyond the last
-  setun_status (*measure)(const char *isa, int threads, uint64_t buffer_bytes, struct setun_ceilings *ceilings,
-                          setun_error *err);
+  setun_status (*measure)(const char *isa, int threads, uint64_t buffer_bytes, bool reading_only,
+                          struct setun_ceilings *ceilings, setun_error *err);
 
   setun_status (*device_new)(const st_device_options *options, st_device **device, setun_error *err);
   void (*device_free)(st_device *device);

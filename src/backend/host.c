@@ -274,9 +274,9 @@ static const char *isa_name(size_t index) {
   return NULL;
 }
 
-static setun_status measure(const char *isa, int threads, uint64_t buffer_bytes, struct setun_ceilings *ceilings,
-                            setun_error *err) {
-  (void)isa, (void)threads, (void)buffer_bytes, (void)ceilings;
+static setun_status measure(const char *isa, int threads, uint64_t buffer_bytes, bool reading_only,
+                            struct setun_ceilings *ceilings, setun_error *err) {
+  (void)isa, (void)threads, (void)buffer_bytes, (void)reading_only, (void)ceilings;
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "this backend does not measure its ceilings");
 }
 

@@ -287,6 +287,11 @@ static void ceilings(void **state) {
   REFUSED(SETUN_ERROR_ARGUMENT, "mmx", setun_measure_ceilings, "mmx", 1, 1 << 20, &c);
   REFUSED(SETUN_ERROR_ARGUMENT, "1025", setun_measure_ceilings, NULL, 1025, 1 << 20, &c);
   REFUSED(SETUN_ERROR_ARGUMENT, "-1", setun_measure_ceilings, NULL, -1, 1 << 20, &c);
+  double read = 77;
+  REFUSED(SETUN_ERROR_ARGUMENT, "mmx", setun_measure_read, "mmx", 1, 1 << 20, &read);
+  assert_true(read == 77);
+  assert_int_equal(setun_measure_read(NULL, 1, 1 << 20, &read, NULL), SETUN_OK);
+  assert_true(read > 1e6 && read != 77);
   assert_true(c.read_bytes_per_s == 77);
 }
 

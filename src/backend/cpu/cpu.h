@@ -80,8 +80,8 @@ uint64_t st_cpu_matrix_bytes(const st_dmatrix *matrix);
 setun_status st_cpu_vector_new(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
 void st_cpu_vector_free(st_dvector *vector);
 
-setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes, struct setun_ceilings *ceilings,
-                            setun_error *err);
+setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes, bool reading_only,
+                            struct setun_ceilings *ceilings, setun_error *err);
 
 setun_status st_cpu_queue_new(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
 void st_cpu_queue_free(st_queue *queue);

@@ -75,8 +75,8 @@ static size_t buffer_of(uint64_t wanted) {
   return (size_t)(wanted < room ? wanted : room);
 }
 
-setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes, setun_ceilings *ceilings,
-                            setun_error *err) {
+setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes, bool reading_only,
+                            setun_ceilings *ceilings, setun_error *err) {
   st_kernels kernels;
   st_pool *pool = NULL;
   size_t bytes = buffer_of(buffer_bytes ? buffer_bytes : READ_DEFAULT);
@@ -87,8 +87,8 @@ setun_status st_cpu_measure(const char *isa, int threads, uint64_t buffer_bytes,
   if (job) *job = (ceiling_job){.kernels = &kernels, .buffer = st_pages_alloc(bytes, true), .bytes = bytes};
   if (job && job->buffer) {
     ceilings->read_bytes_per_s = best_read(pool, job);
-    ceilings->int8_macs_per_s = best_peak(pool, job, kernels.peak_int8);
-    ceilings->float_macs_per_s = best_peak(pool, job, kernels.peak_float);
+    if (!reading_only) ceilings->int8_macs_per_s = best_peak(pool, job, kernels.peak_int8);
+    if (!reading_only) ceilings->float_macs_per_s = best_peak(pool, job, kernels.peak_float);
   } else {
     s = st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a buffer of %zu bytes", bytes);
   }
