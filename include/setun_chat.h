@@ -62,6 +62,16 @@ typedef struct setun_rendering setun_rendering;
 SETUN_API setun_status setun_chat_render(const setun_chat *chat, const char *context, size_t length,
                                          const setun_clock *now, setun_rendering **rendering, setun_error *error);
 SETUN_API void setun_rendering_free(setun_rendering *rendering);
+/* Experimental. The same for a conversation as OpenAI's API has it, brought into the form that the template takes:
+ * tools
+ * ("tools") and calls ("tool_calls" of an assistant's message, whose arguments may be JSON text) with their results
+ * (messages of role "tool" with "tool_call_id" and a text as content); where the template knows no tools, they are
+ * described in the system message. The answer to it, see setun_reply_new, then has calls of these tools. */
+SETUN_API setun_status setun_chat_render_tools(const setun_chat *chat, const char *context, size_t length,
+                                               const setun_clock *now, setun_rendering **rendering, setun_error *error);
+/* Experimental. How the model writes calls of tools: "hermes", "llama-3", "mistral-args", ...; "described" where the template
+ * says nothing. Static text. */
+SETUN_API const char *setun_chat_tool_format(const setun_chat *chat);
 /* The text, *length bytes and a 0 byte; lives as long as the rendering. */
 SETUN_API const char *setun_rendering_text(const setun_rendering *rendering, size_t *length);
 /* Its parts that came out of the context rather than out of the template, in rising order. */
@@ -77,14 +87,17 @@ typedef enum setun_channel {
   SETUN_CHANNEL_CONTENT,    /* the answer */
   SETUN_CHANNEL_REASONING,  /* thoughts that lead to it, left out of later turns */
   SETUN_CHANNEL_COMMENTARY, /* what a Harmony model tells the user between calls of tools */
-  SETUN_CHANNEL_CALL        /* the arguments of a call of a tool in a Harmony model */
+  SETUN_CHANNEL_CALL,       /* the arguments of a call of a tool: JSON text of an object, possibly in several pieces */
+  SETUN_CHANNEL_CALL_NAME   /* a call of a tool begins: the tool's name, all at once */
 } setun_channel;
 
-/* "content", "reasoning", "commentary", "call"; NULL: no setun_channel. */
+/* "content", "reasoning", "commentary", "call", "call_name"; NULL: no setun_channel. */
 SETUN_API const char *setun_channel_name(setun_channel channel);
 
-/* Tells the channels of an answer apart while its tokens come: <think> blocks and their like, and the channels of the
- * Harmony format (gpt-oss). It belongs to one thread at a time. */
+/* Tells the channels of an answer apart while its tokens come: <think> blocks and their like, the channels of the
+ * Harmony format (gpt-oss), and calls of the tools that setun_chat_render_tools was given, in the model's own format.
+ * A call is given when it is whole, and its arguments are valid JSON; what looks like one but is not is content. It
+ * belongs to one thread at a time. */
 typedef struct setun_reply setun_reply;
 
 /* Receives text of a channel, whole UTF-8 characters, valid during the call; false asks to stop. */
@@ -96,6 +109,9 @@ SETUN_API void setun_reply_free(setun_reply *reply);
 /* Takes the next token. Control tokens are never part of the text. After `fn` returned false: SETUN_ERROR_CANCELED. */
 SETUN_API setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn fn, void *user,
                                         setun_error *error);
+/* Experimental. Whether a token came that ends an answer although it is not one of the model's end tokens: the one that
+ * some models write in front of a tool's result. */
+SETUN_API bool setun_reply_is_over(const setun_reply *reply);
 /* Gives what was held back, at the end of the answer. */
 SETUN_API setun_status setun_reply_finish(setun_reply *reply, setun_reply_fn fn, void *user, setun_error *error);
 

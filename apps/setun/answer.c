@@ -48,7 +48,8 @@ static void set_dim(turn *t, bool dim) {
 }
 
 static void show(turn *t, setun_channel channel, const char *text, size_t n) {
-  bool thoughts = channel == SETUN_CHANNEL_REASONING || channel == SETUN_CHANNEL_CALL;
+  bool thoughts =
+      channel == SETUN_CHANNEL_REASONING || channel == SETUN_CHANNEL_CALL || channel == SETUN_CHANNEL_CALL_NAME;
   if (t->a->silent || (thoughts && (!t->a->terminal || t->a->hide_reasoning))) return;
   block_signals(true);
   if (t->any && channel != t->channel) print_text("%s\n", t->line_open ? "\n" : "");

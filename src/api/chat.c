@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "chat/channels.h"
+#include "chat/tool_calls.h"
+#include "chat/tool_history.h"
 #include "jinja/template.h"
 
 #include <string.h>
@@ -14,6 +16,7 @@ struct setun_chat {
   st_template *compiled;
   char *origin, *text; // text: `length` bytes and a 0
   size_t length;
+  st_tool_template tools;
 };
 
 struct setun_rendering {
@@ -21,12 +24,20 @@ struct setun_rendering {
   st_buffer text;
   setun_span *spans;
   size_t n_spans;
+  bool with_tools; // the answer may have calls of
+  st_buffer tools; // these: JSON text of an array
 };
 
 struct setun_reply {
   const st_tokenizer *tokenizer;
   st_decoder *decoder;
   st_channels channels;
+  st_calls calls;
+  st_json *tools;
+  setun_reply_fn fn; // of the present call
+  void *user;
+  setun_error *err;
+  setun_status status;
 };
 
 static bool has_control(const void *tokenizer, const char *text) {
@@ -82,6 +93,7 @@ setun_status setun_chat_new(const setun_model *model, const setun_chat_params *p
   if (c->text) {
     if (chosen.length) memcpy(c->text, chosen.text, chosen.length);
     c->text[c->length = chosen.length] = 0;
+    st_tool_template_of(c->text, c->length, &c->tools);
   }
   s = c->origin && c->text ? st_template_compile(chosen.text, chosen.length, c->origin, &c->compiled, error)
                            : st_fail_memory(error, "a chat template");
@@ -161,38 +173,86 @@ static bool is_clock(const setun_clock *t) {
   return t->hour >= 0 && t->hour < 24 && t->minute >= 0 && t->minute < 60 && t->second >= 0 && t->second <= 60;
 }
 
-setun_status setun_chat_render(const setun_chat *chat, const char *context, size_t length, const setun_clock *now,
-                               setun_rendering **rendering, setun_error *error) {
-  ST_DEFAULT_FLOAT_MODES;
-  ST_NEED(chat);
-  ST_NEED(context);
-  ST_NEED(rendering);
-  if (now && !is_clock(now)) {
-    return st_fail(error, SETUN_ERROR_ARGUMENT,
-                   "clock: expected a moment of the years 1 to 9999, found %d-%d-%d %d:%d:%d", now->year, now->month,
-                   now->day, now->hour, now->minute, now->second);
-  }
-  st_json *variables;
-  setun_status s = st_json_parse_values(context, length, "context", &variables, error);
-  if (s != SETUN_OK) return s;
+static setun_status check_clock(const setun_clock *now, setun_error *err) {
+  if (!now || is_clock(now)) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_ARGUMENT, "clock: expected a moment of the years 1 to 9999, found %d-%d-%d %d:%d:%d",
+                 now->year, now->month, now->day, now->hour, now->minute, now->second);
+}
+
+// Renders variables, which stay the caller's.
+static setun_status render_variables(const setun_chat *chat, st_json *variables, const setun_clock *now,
+                                     setun_rendering **out, setun_error *err) {
   setun_rendering *r = st_calloc(1, sizeof *r);
-  s = r ? add_tokens(variables, chat->model, error) : st_fail_memory(error, "a conversation");
+  setun_status s = r ? add_tokens(variables, chat->model, err) : st_fail_memory(err, "a conversation");
   if (s == SETUN_OK) {
     r->chat = chat;
-    s = render(r, variables, now, error);
+    s = render(r, variables, now, err);
   }
-  st_json_free(variables);
   if (s == SETUN_OK) {
-    *rendering = r;
+    *out = r;
   } else {
     setun_rendering_free(r);
   }
   return s;
 }
 
+setun_status setun_chat_render(const setun_chat *chat, const char *context, size_t length, const setun_clock *now,
+                               setun_rendering **rendering, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
+  ST_NEED(chat);
+  ST_NEED(context);
+  ST_NEED(rendering);
+  st_json *variables = NULL;
+  setun_status s = check_clock(now, error);
+  if (s == SETUN_OK) s = st_json_parse_values(context, length, "context", &variables, error);
+  if (s == SETUN_OK) s = render_variables(chat, variables, now, rendering, error);
+  st_json_free(variables);
+  return s;
+}
+
+static setun_status render_adapted(const setun_chat *chat, const char *context, size_t length, int form,
+                                   const setun_clock *now, setun_rendering **out, setun_error *err) {
+  st_json *variables = NULL;
+  setun_rendering *r = NULL;
+  setun_status s = st_json_parse_values(context, length, "context", &variables, err);
+  if (s == SETUN_OK) s = st_tool_adapt(&chat->tools, form, variables, err);
+  if (s == SETUN_OK) s = render_variables(chat, variables, now, &r, err);
+  const st_json *tools = st_json_get(variables, "tools");
+  if (s == SETUN_OK && st_json_size(tools)) {
+    r->with_tools = st_json_append_exact(tools, &r->tools);
+    if (!r->with_tools) s = st_fail_memory(err, "the tools");
+  }
+  st_json_free(variables);
+  if (s == SETUN_OK) {
+    *out = r;
+  } else {
+    setun_rendering_free(r);
+  }
+  return s;
+}
+
+setun_status setun_chat_render_tools(const setun_chat *chat, const char *context, size_t length, const setun_clock *now,
+                                     setun_rendering **rendering, setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
+  ST_NEED(chat);
+  ST_NEED(context);
+  ST_NEED(rendering);
+  setun_status s = check_clock(now, error);
+  if (s == SETUN_OK) s = render_adapted(chat, context, length, 0, now, rendering, error);
+  for (int form = 1; s == SETUN_ERROR_FORMAT && form < ST_TOOL_FORMS; form++) {
+    if (render_adapted(chat, context, length, form, now, rendering, NULL) == SETUN_OK) s = SETUN_OK;
+  }
+  return s;
+}
+
+const char *setun_chat_tool_format(const setun_chat *chat) {
+  return chat ? chat->tools.format->name : NULL;
+}
+
 void setun_rendering_free(setun_rendering *rendering) {
   if (!rendering) return;
   st_buffer_free(&rendering->text);
+  st_buffer_free(&rendering->tools);
   st_free(rendering->spans);
   st_free(rendering);
 }
@@ -242,6 +302,18 @@ setun_status setun_rendering_tokenize(const setun_rendering *rendering, setun_to
 
 // ---- answers ----
 
+// What of the format is a control token is never found in plain text.
+static setun_status use_tools(setun_reply *r, const setun_rendering *prompt, setun_error *err) {
+  const st_tool_format *format = prompt->chat->tools.format;
+  if (!prompt->with_tools) return SETUN_OK;
+  setun_status s = st_json_parse_any(prompt->tools.data, prompt->tools.length, "tools", &r->tools, err);
+  r->calls.format = format;
+  r->calls.tools = r->tools;
+  for (size_t i = 0; i < ST_TOOL_OPENS && format->opens[i]; i++)
+    r->calls.control[i] = has_control(r->tokenizer, format->opens[i]);
+  return s;
+}
+
 setun_status setun_reply_new(const setun_rendering *prompt, setun_reply **reply, setun_error *error) {
   ST_NEED(prompt);
   ST_NEED(reply);
@@ -250,6 +322,7 @@ setun_status setun_reply_new(const setun_rendering *prompt, setun_reply **reply,
   if (!r) return st_fail_memory(error, "an answer");
   r->tokenizer = prompt->chat->model->tokenizer;
   setun_status s = st_decoder_new(r->tokenizer, false, true, &r->decoder, error);
+  if (s == SETUN_OK) s = use_tools(r, prompt, error);
   if (s != SETUN_OK) {
     setun_reply_free(r);
     return s;
@@ -266,14 +339,66 @@ void setun_reply_free(setun_reply *reply) {
   if (!reply) return;
   st_decoder_free(reply->decoder);
   st_channels_free(&reply->channels);
+  st_calls_free(&reply->calls);
+  st_json_free(reply->tools);
   st_free(reply);
 }
 
-static setun_status flush(setun_reply *r, setun_reply_fn fn, void *user, setun_error *err) {
+bool setun_reply_is_over(const setun_reply *reply) {
+  return reply && reply->calls.over;
+}
+
+// A setun_reply_fn: what the channels give goes on to the calls, but for thoughts and the like.
+static bool route(setun_channel channel, const char *text, size_t length, void *user) {
+  setun_reply *r = user;
+  st_calls *c = &r->calls;
+  if (channel != SETUN_CHANNEL_CALL && c->open) r->status = st_calls_message_end(c, r->fn, r->user, r->err);
+  if (r->status != SETUN_OK) return false;
+  if (channel == SETUN_CHANNEL_CONTENT)
+    r->status = st_calls_text(c, text, length, r->fn, r->user, r->err);
+  else if (channel == SETUN_CHANNEL_CALL_NAME)
+    r->status = st_calls_message(c, text, length, r->fn, r->user, r->err);
+  else if (channel == SETUN_CHANNEL_CALL)
+    r->status = st_calls_message_text(c, text, length, r->fn, r->user, r->err);
+  else if (!r->fn(channel, text, length, r->user))
+    r->status = st_fail(r->err, SETUN_ERROR_CANCELED, "canceled");
+  return r->status == SETUN_OK;
+}
+
+// The status of what the channels did: what `route` failed with counts.
+static setun_status routed(setun_reply *r, setun_status s) {
+  return r->status != SETUN_OK ? r->status : s;
+}
+
+static void begin_routing(setun_reply *r, setun_reply_fn fn, void *user, setun_error *err) {
+  r->fn = fn;
+  r->user = user;
+  r->err = err;
+  r->status = SETUN_OK;
+}
+
+static setun_status give_text(setun_reply *r, const char *text, size_t length, setun_error *err) {
+  setun_error own;
+  setun_status s = st_channels_text(&r->channels, text, length, route, r, &own);
+  if (r->status == SETUN_OK && s != SETUN_OK && err) *err = own;
+  return routed(r, s);
+}
+
+static setun_status flush(setun_reply *r, setun_error *err) {
   const char *text = NULL;
   size_t length = 0;
   setun_status s = st_decoder_finish(r->decoder, &text, &length, err);
-  return s == SETUN_OK ? st_channels_text(&r->channels, text, length, fn, user, err) : s;
+  return s == SETUN_OK ? give_text(r, text, length, err) : s;
+}
+
+static setun_status give_control(setun_reply *r, const char *text, size_t length, setun_error *err) {
+  setun_error own;
+  bool call = st_channels_in_answer(&r->channels) && st_calls_takes(&r->calls, text, length);
+  setun_status s = call ? st_channels_answer(&r->channels, route, r, &own)
+                        : st_channels_control(&r->channels, text, length, route, r, &own);
+  if (r->status == SETUN_OK && s != SETUN_OK && err) *err = own;
+  s = routed(r, s);
+  return s == SETUN_OK && call ? st_calls_control(&r->calls, text, length, r->fn, r->user, err) : s;
 }
 
 setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn fn, void *user, setun_error *error) {
@@ -281,18 +406,25 @@ setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn
   size_t length = 0;
   ST_NEED(reply);
   ST_NEED(fn);
+  begin_routing(reply, fn, user, error);
   if (!st_tokenizer_is_control(reply->tokenizer, id)) {
     setun_status s = st_decoder_push(reply->decoder, id, &text, &length, error);
-    return s == SETUN_OK ? st_channels_text(&reply->channels, text, length, fn, user, error) : s;
+    return s == SETUN_OK ? give_text(reply, text, length, error) : s;
   }
-  setun_status s = flush(reply, fn, user, error);
+  setun_status s = flush(reply, error);
   if (s == SETUN_OK) s = st_tokenizer_piece(reply->tokenizer, id, true, &text, &length, error);
-  return s == SETUN_OK ? st_channels_control(&reply->channels, text, length, fn, user, error) : s;
+  return s == SETUN_OK ? give_control(reply, text, length, error) : s;
 }
 
 setun_status setun_reply_finish(setun_reply *reply, setun_reply_fn fn, void *user, setun_error *error) {
+  setun_error own;
   ST_NEED(reply);
   ST_NEED(fn);
-  setun_status s = flush(reply, fn, user, error);
-  return s == SETUN_OK ? st_channels_finish(&reply->channels, fn, user, error) : s;
+  begin_routing(reply, fn, user, error);
+  setun_status s = flush(reply, error);
+  if (s != SETUN_OK) return s;
+  s = st_channels_finish(&reply->channels, route, reply, &own);
+  if (reply->status == SETUN_OK && s != SETUN_OK && error) *error = own;
+  s = routed(reply, s);
+  return s == SETUN_OK ? st_calls_finish(&reply->calls, fn, user, error) : s;
 }

@@ -27,7 +27,8 @@ const char *setun_channel_name(setun_channel channel) {
   static const char *const names[] = {[SETUN_CHANNEL_CONTENT] = "content",
                                       [SETUN_CHANNEL_REASONING] = "reasoning",
                                       [SETUN_CHANNEL_COMMENTARY] = "commentary",
-                                      [SETUN_CHANNEL_CALL] = "call"};
+                                      [SETUN_CHANNEL_CALL] = "call",
+                                      [SETUN_CHANNEL_CALL_NAME] = "call_name"};
   return NAME_OF(names, channel);
 }
 

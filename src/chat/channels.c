@@ -13,6 +13,7 @@ static const struct {
     {"<thinking>", "</thinking>"},
     {"<|START_THINKING|>", "<|END_THINKING|>"},
     {"<|inner_prefix|>", "<|inner_suffix|>"},
+    {"<|channel>thought", "<channel|>"}, // a control token and a word
 };
 enum { BLOCKS = sizeof blocks / sizeof *blocks, HEADER_MOST = 4096 };
 
@@ -187,8 +188,30 @@ static setun_channel channel_of(const st_buffer *header) {
   return SETUN_CHANNEL_CONTENT;
 }
 
+// To whom a message goes: the word behind "to=", without the namespace of functions.
+static st_text recipient_of(const st_buffer *header) {
+  static const char functions[] = "functions.";
+  const char *text = strstr(header->data, "to=") + strlen("to=");
+  if (!strncmp(text, functions, sizeof functions - 1)) text += sizeof functions - 1;
+  return (st_text){text, strcspn(text, " \t\r\n<")};
+}
+
+// A message's text begins. One to a tool is a call: its name comes first.
+static setun_status begin_message(st_channels *c, setun_reply_fn fn, void *user, setun_error *err) {
+  setun_status s = SETUN_OK;
+  c->channel = channel_of(&c->pending);
+  c->state = ST_CHANNELS_MESSAGE;
+  if (c->channel == SETUN_CHANNEL_CALL) {
+    st_text name = recipient_of(&c->pending);
+    s = give(SETUN_CHANNEL_CALL_NAME, name.data, name.length, fn, user, err);
+  }
+  drop(c, c->pending.length);
+  return s;
+}
+
 // Control tokens of a Harmony message. True when it was one of them.
-static bool harmony(st_channels *c, const char *text, size_t length, setun_status *s, setun_error *err) {
+static bool harmony(st_channels *c, const char *text, size_t length, setun_reply_fn fn, void *user, setun_status *s,
+                    setun_error *err) {
   bool inside = c->state == ST_CHANNELS_HEADER || c->state == ST_CHANNELS_MESSAGE || c->state == ST_CHANNELS_BETWEEN;
   if (same(text, length, "<|start|>") || same(text, length, "<|channel|>")) {
     if (c->state != ST_CHANNELS_HEADER) drop(c, c->pending.length);
@@ -198,12 +221,12 @@ static bool harmony(st_channels *c, const char *text, size_t length, setun_statu
   }
   if (!inside) return false;
   if (same(text, length, "<|message|>") && c->state == ST_CHANNELS_HEADER) {
-    c->channel = channel_of(&c->pending);
-    c->state = ST_CHANNELS_MESSAGE;
-    drop(c, c->pending.length);
+    *s = begin_message(c, fn, user, err);
   } else if (same(text, length, "<|end|>") || same(text, length, "<|return|>") || same(text, length, "<|call|>")) {
     c->state = ST_CHANNELS_BETWEEN;
     drop(c, c->pending.length);
+  } else if (c->state == ST_CHANNELS_HEADER) {
+    *s = add_to_header(c, text, length, err); // <|constrain|> ends a recipient
   }
   return true;
 }
@@ -214,7 +237,11 @@ setun_status st_channels_control(st_channels *c, const char *text, size_t length
   bool wait;
   if (c->state == ST_CHANNELS_BEGIN || c->state == ST_CHANNELS_BLOCK) {
     for (size_t i = 0; i < BLOCKS; i++) {
-      if (!same(text, length, c->state == ST_CHANNELS_BEGIN ? blocks[i].open : blocks[c->block].close)) continue;
+      const char *mark = c->state == ST_CHANNELS_BEGIN ? blocks[i].open : blocks[c->block].close;
+      // One that opens a block may have a word behind its control token.
+      if (!same(text, length, mark) &&
+          (c->state != ST_CHANNELS_BEGIN || length < 2 || strncmp(mark, text, length) != 0))
+        continue;
       return st_channels_text(c, text, length, fn, user, err);
     }
   }
@@ -223,8 +250,17 @@ setun_status st_channels_control(st_channels *c, const char *text, size_t length
     c->state = ST_CHANNELS_TEXT; // what was the beginning of a mark ends here
     s = advance(c, fn, user, err);
   }
-  if (s == SETUN_OK) harmony(c, text, length, &s, err);
+  if (s == SETUN_OK) harmony(c, text, length, fn, user, &s, err);
   return s;
+}
+
+bool st_channels_in_answer(const st_channels *c) {
+  return c->state == ST_CHANNELS_BEGIN || c->state == ST_CHANNELS_AFTER || c->state == ST_CHANNELS_TEXT;
+}
+
+setun_status st_channels_answer(st_channels *c, setun_reply_fn fn, void *user, setun_error *err) {
+  if (c->state == ST_CHANNELS_BEGIN || c->state == ST_CHANNELS_AFTER) c->state = ST_CHANNELS_TEXT;
+  return advance(c, fn, user, err);
 }
 
 setun_status st_channels_finish(st_channels *c, setun_reply_fn fn, void *user, setun_error *err) {

@@ -41,6 +41,9 @@ setun_status st_channels_text(st_channels *c, const char *text, size_t length, s
                               setun_error *err);
 setun_status st_channels_control(st_channels *c, const char *text, size_t length, setun_reply_fn fn, void *user,
                                  setun_error *err);
+// Whether what comes now is the answer's text rather than thoughts or a Harmony message; and: it is, however it looks.
+bool st_channels_in_answer(const st_channels *c);
+setun_status st_channels_answer(st_channels *c, setun_reply_fn fn, void *user, setun_error *err);
 // Gives what was held back.
 setun_status st_channels_finish(st_channels *c, setun_reply_fn fn, void *user, setun_error *err);
 

@@ -71,7 +71,7 @@ PUBLIC_HEADERS = {
     "quant": ("canonical.h", "gguf_rivals.h", "quant.h"),
     "tokenizer": ("export.h", "tokenizer.h"),
     "constraint": ("constraint.h", "frontends.h", "grammar.h", "terms.h"),
-    "chat": ("channels.h", "choose.h"),
+    "chat": ("channels.h", "choose.h", "tool_calls.h", "tool_history.h"),
     "jinja": ("template.h",),
     "base": ("buffer.h", "bytes.h", "clock.h", "cpu.h", "error.h", "file.h", "float16.h", "float_modes.h", "hash.h", "json.h",
              "log.h", "memory.h", "output.h", "pool.h", "process.h", "random.h", "system_error.h", "system_memory.h",

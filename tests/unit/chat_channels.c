@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-// "C:", "R:", "M:" or "T:" and the text, a part for each change of channel.
+// "C:", "R:", "M:", "T:" or "N:" and the text, a part for each change of channel.
 typedef struct parts {
   char text[1024];
   int last;
@@ -17,7 +17,7 @@ typedef struct parts {
 } parts;
 
 static bool take(setun_channel channel, const char *text, size_t length, void *user) {
-  static const char *const names[] = {"|C:", "|R:", "|M:", "|T:"};
+  static const char *const names[] = {"|C:", "|R:", "|M:", "|T:", "|N:"};
   parts *p = user;
   if (p->most && p->count++ == p->most) return false;
   if (p->last != (int)channel + 1) strcat(p->text, names[channel]);
@@ -98,6 +98,7 @@ static void control_tokens(void **state) {
   check("", "a{<|eot_id|>}b", "|C:ab"); // an end token that was ignored is no text
   check("", "a{<think>}b", "|C:ab");
   check("", "<thi{<|x|>}nk>", "|C:<think>");
+  check("", "{<|channel>}thought\nHm.\n{<channel|>}Yes.", "|R:Hm.|C:Yes."); // Gemma 4
 }
 
 static void harmony(void **state) {
@@ -109,8 +110,8 @@ static void harmony(void **state) {
   check("<|start|>assistant",
         "{<|channel|>}commentary{<|message|>}I will look.{<|end|>}{<|start|>}assistant"
         "{<|channel|>}commentary to=functions.look{<|constrain|>}json{<|message|>}{<|x|>}42{<|call|>}",
-        "|M:I will look.|T:42");
-  check("<|start|>assistant", " to=functions.look{<|channel|>}commentary{<|message|>}1{<|call|>}", "|T:1");
+        "|M:I will look.|N:look|T:42");
+  check("<|start|>assistant", " to=functions.look{<|channel|>}commentary{<|message|>}1{<|call|>}", "|N:look|T:1");
   check("<|start|>assistant", "{<|message|>}Yes.", "|C:Yes.");
   check("", "{<|channel|>}analysis{<|message|>}Hm.{<|end|>} {<|start|>}assistant{<|channel|>}final{<|message|>}Yes.",
         "|R:Hm.|C:Yes.");
