@@ -1,4 +1,5 @@
 // /v1/messages and /v1/messages/count_tokens, as Anthropic has them.
+#include "calls.h"
 #include "messages.h"
 #include "replies.h"
 #include "routes.h"
@@ -21,18 +22,40 @@ static const field message_fields[] = {
     {"thinking", FIELD_OTHER, 0, 0, 0, "type enabled or disabled: the template's enable_thinking",
      "{\"type\":\"object\"}"},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
-    {"tools", FIELD_REFUSED, 0, 0, 0, "tools are not supported", NULL},
+    {"tools", FIELD_OTHER, 0, 0, 0, "tools that the answer may use",
+     "{\"type\":\"array\",\"maxItems\":1024,\"items\":{\"type\":\"object\",\"required\":[\"name\"],\"properties\":{"
+     "\"type\":{\"enum\":[\"custom\",null]},\"name\":" TOOL_NAME_SCHEMA
+     ",\"description\":{\"type\":[\"string\",\"null\"]},\"input_schema\":{\"type\":[\"object\",\"null\"]}}}}"},
+    {"tool_choice", FIELD_OTHER, 0, 0, 0, "whether it may, must, or must not use one; or which one it must use",
+     "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":[\"auto\",\"any\",\"tool\","
+     "\"none\"]},\"name\":" TOOL_NAME_SCHEMA ",\"disable_parallel_tool_use\":{\"type\":[\"boolean\",\"null\"]}}}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 const field *const message_tables[] = {message_fields, sampling_fields, NULL};
 const field *const message_count_tables[] = {message_fields, NULL};
 
-enum { STAGE_NONE, STAGE_THINKING, STAGE_TEXT };
+enum { STAGE_NONE, STAGE_THINKING, STAGE_TEXT, STAGE_TOOL };
 
 // ---- the reply ----
 
 static const char *stop_reason(const choice *c) {
+  if (c->end == END_TOKEN && c->n_calls) return "tool_use";
   return c->end == END_TOKEN ? "end_turn" : c->end == END_STOP ? "stop_sequence" : "max_tokens";
+}
+
+// A use of a tool. Its input is an object, and an empty one where the answer ended within it or has not come to it.
+static st_json use_value(st_json *root, const tool_call *call, bool input) {
+  st_json block = st_json_make_object(), value = st_json_make_object();
+  st_json *arguments = NULL;
+  put_text(root, &block, "type", "tool_use");
+  put_text(root, &block, "id", call->id);
+  put_text(root, &block, "name", call->name);
+  if (root && input && call->arguments.length &&
+      st_json_parse_any(call->arguments.data, call->arguments.length, "input", &arguments, NULL) == SETUN_OK)
+    value = st_json_copy_of(root, arguments);
+  st_json_free(arguments);
+  put(root, &block, "input", value);
+  return block;
 }
 
 static st_json block_value(st_json *root, const char *type, const char *member, const char *text, size_t n) {
@@ -59,7 +82,9 @@ static st_json message_value(st_json *root, const job *j, bool done) {
   st_json value = st_json_make_object(), content = st_json_make_array();
   if (done && c->reasoning.length)
     push(root, &content, block_value(root, "thinking", "thinking", c->reasoning.data, c->reasoning.length));
-  if (done) push(root, &content, block_value(root, "text", "text", c->text.data, c->text.length));
+  if (done && (c->text.length || !c->n_calls))
+    push(root, &content, block_value(root, "text", "text", c->text.data, c->text.length));
+  for (size_t i = 0; done && i < c->n_calls; i++) push(root, &content, use_value(root, &c->calls[i], true));
   put_text(root, &value, "id", j->id);
   put_text(root, &value, "type", "message");
   put_text(root, &value, "role", "assistant");
@@ -111,6 +136,22 @@ static void send_delta(job *j, choice *c, const char *type, const char *member, 
   send_event(j->x, "content_block_delta", root);
 }
 
+static void send_calls(job *j, choice *c) {
+  call_news n;
+  while (next_call_news(c, &n)) {
+    if (n.begins) {
+      close_block(j, c);
+      st_json *root = new_event("content_block_start");
+      put_integer(root, root, "index", c->events);
+      put(root, root, "content_block", use_value(root, n.call, false));
+      send_event(j->x, "content_block_start", root);
+      c->stage = STAGE_TOOL;
+    }
+    if (n.length) send_delta(j, c, "input_json_delta", "partial_json", n.arguments, n.length);
+    if (n.ends) close_block(j, c);
+  }
+}
+
 static void piece(job *j, choice *c) {
   news n = take_news(c);
   if (n.reasoning_length) {
@@ -121,11 +162,12 @@ static void piece(job *j, choice *c) {
     open_block(j, c, STAGE_TEXT, "text", "text");
     send_delta(j, c, "text_delta", "text", n.text, n.text_length);
   }
+  send_calls(j, c);
 }
 
 static void end(job *j, choice *c) {
   piece(j, c);
-  if (!c->text.length) open_block(j, c, STAGE_TEXT, "text", "text");
+  if (!c->text.length && !c->n_calls) open_block(j, c, STAGE_TEXT, "text", "text");
   close_block(j, c);
 }
 
@@ -152,7 +194,7 @@ static void failed(job *j, const problem *p) {
   send_event(j->x, "error", root);
 }
 
-static const job_format message_format = {begin, piece, end, finish, failed};
+static const job_format message_format = {begin, piece, end, finish, failed, "toolu_"};
 
 // ---- the request ----
 
@@ -218,12 +260,53 @@ static bool add_all(st_json *root, st_json *messages, const st_json *body, probl
   return true;
 }
 
+// Tools in the form of OpenAI's chat.
+static bool add_tools(st_json *root, const st_json *body, problem *p) {
+  const st_json *tools = st_json_get(body, "tools");
+  st_json list = st_json_make_array();
+  if (tools && !st_json_is_array(tools))
+    return invalid(p, "tools", "tools: expected an array, found %s", kind_of(tools));
+  for (size_t i = 0; i < st_json_size(tools); i++) {
+    const st_json *tool = st_json_at(tools, i), *type = st_json_get(tool, "type");
+    if (!st_json_is_object(tool))
+      return invalid(p, "tools", "tools[%zu]: expected an object, found %s", i, kind_of(tool));
+    if (type && !is_type(tool, "custom"))
+      return invalid(p, "tools", "tools[%zu].type: only custom tools are supported, found %.40s", i,
+                     st_json_is_string(type) ? st_json_string(type) : kind_of(type));
+    push(root, &list,
+         tool_value(root, st_json_get(tool, "name"), st_json_get(tool, "description"),
+                    st_json_get(tool, "input_schema")));
+  }
+  if (tools) put(root, root, "tools", list);
+  return true;
+}
+
+static bool add_tool_choice(st_json *root, const st_json *body, problem *p) {
+  const st_json *wanted = st_json_get(body, "tool_choice"), *one = st_json_get(wanted, "disable_parallel_tool_use");
+  const st_json *name = st_json_get(wanted, "name");
+  if (!wanted) return true;
+  if (one && !st_json_is_bool(one))
+    return invalid(p, "tool_choice", "tool_choice.disable_parallel_tool_use: expected true or false, found %s",
+                   kind_of(one));
+  if (one) put_bool(root, root, "parallel_tool_calls", !st_json_is(one, ST_JSON_TRUE));
+  if (is_type(wanted, "auto") || is_type(wanted, "none")) {
+    put_text(root, root, "tool_choice", st_json_string(st_json_get(wanted, "type")));
+  } else if (is_type(wanted, "any")) {
+    put_text(root, root, "tool_choice", "required");
+  } else if (is_type(wanted, "tool") && st_json_is_string(name)) {
+    put(root, root, "tool_choice", tool_value(root, name, NULL, NULL));
+  } else {
+    return invalid(p, "tool_choice", "tool_choice: expected type auto, any, none, or tool with a name");
+  }
+  return true;
+}
+
 static bool convert(st_json *root, const st_json *body, problem *p) {
   const st_json *kwargs = st_json_get(body, "chat_template_kwargs"), *thinking = st_json_get(body, "thinking");
   st_json messages = st_json_make_array(), variables = st_json_make_object();
   if (thinking && !st_json_is_object(thinking))
     return invalid(p, "thinking", "thinking: expected an object, found %s", kind_of(thinking));
-  if (!add_all(root, &messages, body, p)) return false;
+  if (!add_all(root, &messages, body, p) || !add_tools(root, body, p) || !add_tool_choice(root, body, p)) return false;
   if (st_json_is_object(kwargs)) variables = st_json_copy_of(root, kwargs);
   if (thinking && !st_json_find(&variables, "enable_thinking"))
     st_json_set(root, &variables, "enable_thinking", st_json_make_bool(!is_type(thinking, "disabled")));
@@ -236,7 +319,7 @@ static bool convert(st_json *root, const st_json *body, problem *p) {
 static bool read_prompt(job *j, const st_json *body, problem *p) {
   const st_json *rest = NULL;
   st_json *chat = st_json_new();
-  bool fine = (chat || fail_memory(p)) && convert(chat, body, p);
+  bool fine = (chat || fail_memory(p)) && convert(chat, body, p) && read_tools(j, chat, p);
   st_json *context = fine ? conversation_of(chat, &rest, p) : NULL;
   fine = context && job_add_conversation(j, context, rest, p);
   st_json_free(chat);

@@ -1,4 +1,5 @@
 // /v1/chat/completions, as OpenAI has it, with llama.cpp's reasoning_content and timings.
+#include "calls.h"
 #include "messages.h"
 #include "replies.h"
 #include "routes.h"
@@ -18,6 +19,12 @@ static const field chat_only[] = {
     {"add_generation_prompt", FIELD_OTHER, 0, 0, 0, "begin an answer (default true)", "{\"type\":\"boolean\"}"},
     {"continue_final_message", FIELD_OTHER, 0, 0, 0, "continue the last message", "{\"type\":\"boolean\"}"},
     {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the answer: only text", "{\"type\":\"object\"}"},
+    {"tools", FIELD_OTHER, 0, 0, 0, "functions that the answer may call", TOOLS_SCHEMA},
+    {"tool_choice", FIELD_OTHER, 0, 0, 0, "whether it may, must, or must not; or which one it must call",
+     TOOL_CHOICE_SCHEMA},
+    {"parallel_tool_calls", FIELD_OTHER, 0, 0, 0, "several calls in one answer (default true)",
+     "{\"type\":\"boolean\"}"},
+    {"functions", FIELD_REFUSED, 0, 0, 0, "functions are not supported in this old form: see tools", NULL},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 const field *const chat_tables[] = {chat_only, openai_fields, sampling_fields, NULL};
@@ -47,10 +54,33 @@ static void put_logprobs(st_json *root, st_json *choice_object, const choice *c,
   put(root, choice_object, "logprobs", value);
 }
 
+// A call, or a stream's part of one.
+static st_json one_call(st_json *root, const tool_call *call, int64_t index, bool begins, const char *arguments,
+                        size_t n) {
+  st_json value = st_json_make_object(), function = st_json_make_object();
+  if (index >= 0) put_integer(root, &value, "index", index);
+  if (begins) {
+    put_text(root, &value, "id", call->id);
+    put_text(root, &value, "type", "function");
+    put_text(root, &function, "name", call->name);
+  }
+  put_bytes(root, &function, "arguments", arguments, n);
+  put(root, &value, "function", function);
+  return value;
+}
+
 static st_json choice_value(st_json *root, const choice *c) {
-  st_json value = st_json_make_object(), message = st_json_make_object();
+  st_json value = st_json_make_object(), message = st_json_make_object(), calls = st_json_make_array();
   put_text(root, &message, "role", "assistant");
-  put_bytes(root, &message, "content", c->text.data, c->text.length);
+  if (c->text.length || !c->n_calls)
+    put_bytes(root, &message, "content", c->text.data, c->text.length);
+  else
+    put_null(root, &message, "content");
+  for (size_t i = 0; i < c->n_calls; i++) {
+    const tool_call *call = &c->calls[i];
+    push(root, &calls, one_call(root, call, -1, true, call->arguments.data, call->arguments.length));
+  }
+  if (c->n_calls) put(root, &message, "tool_calls", calls);
   if (c->reasoning.length) put_bytes(root, &message, "reasoning_content", c->reasoning.data, c->reasoning.length);
   put_integer(root, &value, "index", c->index);
   put(root, &value, "message", message);
@@ -93,8 +123,25 @@ static void send_progress(job *j, choice *c) {
     st_json_free(root);
 }
 
-static void piece(job *j, choice *c) {
-  send_progress(j, c);
+// The first part of a call has its id and name and no arguments, as clients expect it.
+static void send_call(job *j, choice *c, const call_news *n, bool begins) {
+  st_json *root = new_document(j, "chat.completion.chunk");
+  st_json delta = st_json_make_object(), list = st_json_make_array();
+  push(root, &list,
+       one_call(root, n->call, (int64_t)n->index, begins, begins ? "" : n->arguments, begins ? 0 : n->length));
+  put(root, &delta, "tool_calls", list);
+  send_delta(j, c, root, delta, NULL, NULL);
+}
+
+static void send_calls(job *j, choice *c) {
+  call_news n;
+  while (next_call_news(c, &n)) {
+    if (n.begins) send_call(j, c, &n, true);
+    if (n.length) send_call(j, c, &n, false);
+  }
+}
+
+static void send_text(job *j, choice *c) {
   news n = take_news(c);
   if (!n.text_length && !n.reasoning_length && n.first_entry == n.end_entry) return;
   st_json *root = new_document(j, "chat.completion.chunk");
@@ -103,6 +150,12 @@ static void piece(job *j, choice *c) {
   if (n.text_length) put_bytes(root, &delta, "content", n.text, n.text_length);
   if (j->g.timings) put_timings(root, root, j);
   send_delta(j, c, root, delta, NULL, &n);
+}
+
+static void piece(job *j, choice *c) {
+  send_progress(j, c);
+  send_text(j, c);
+  send_calls(j, c);
 }
 
 static void end(job *j, choice *c) {
@@ -134,7 +187,7 @@ static void finish(job *j) {
   send_done(j->x);
 }
 
-static const job_format chat_format = {begin, piece, end, finish, NULL};
+static const job_format chat_format = {begin, piece, end, finish, NULL, "call_"};
 
 // ---- the request ----
 
@@ -156,7 +209,7 @@ static bool read_logprobs(const st_json *body, generation *g, problem *p) {
 static bool read_chat(job *j, const st_json *body, problem *p) {
   const st_json *rest = NULL;
   if (!read_generation(j->server, body, chat_tables, &j->g, p) || !read_stream_options(body, &j->g, p) ||
-      !read_response_format(body, p) || !read_logprobs(body, &j->g, p)) {
+      !read_response_format(body, p) || !read_logprobs(body, &j->g, p) || !read_tools(j, body, p)) {
     return false;
   }
   st_json *context = conversation_of(body, &rest, p);
@@ -169,6 +222,7 @@ void handle_chat(server *s, exchange *x) {
 
 static bool count_tokens(job *j, const st_json *body, problem *p) {
   const st_json *rest = NULL;
+  if (!read_tools(j, body, p)) return false;
   st_json *context = conversation_of(body, &rest, p);
   return context && job_add_conversation(j, context, rest, p);
 }

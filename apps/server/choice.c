@@ -1,5 +1,5 @@
 // Choices: drawing tokens, and making text of them.
-#include "job.h"
+#include "calls.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -167,6 +167,8 @@ static bool take_channel(setun_channel channel, const char *text, size_t n, void
   setun_error error;
   st_buffer *to = channel == SETUN_CHANNEL_REASONING ? &c->reasoning : &c->text;
   if (c->end == END_STOP) return true;
+  if (channel == SETUN_CHANNEL_CALL_NAME) return call_begin(c, text, n);
+  if (channel == SETUN_CHANNEL_CALL) return call_append(c, text, n);
   // Templates put the white space around thoughts, or trim it.
   bool trim = to == &c->reasoning ? !c->reasoning.length : c->reasoning.length && !c->raw;
   while (trim && n && strchr(" \t\n\r", *text)) text++, n--;
@@ -285,6 +287,7 @@ bool choice_draw(choice *c, const float *logits, problem *p) {
   }
   if (setun_sampler_accept(c->sampler, id, &error) != SETUN_OK) return fail_with(p, NULL, &error);
   if (!push_token(c, id, p)) return false;
+  if (!c->end && (setun_reply_is_over(c->reply) || (j->one_call && c->n_calls))) c->end = END_TOKEN;
   see_limits(c);
   c->next = id;
   return true;

@@ -14,6 +14,7 @@ static const field completion_only[] = {
      "{\"type\":\"integer\",\"minimum\":0,\"maximum\":100}"},
     {"best_of", FIELD_OTHER, 0, 0, 0, "the same as n", "{\"type\":\"integer\",\"minimum\":1,\"maximum\":1}"},
     {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the text: only text", "{\"type\":\"object\"}"},
+    {"tools", FIELD_REFUSED, 0, 0, 0, "tools are for conversations: see /v1/chat/completions", NULL},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 const field *const completion_tables[] = {completion_only, openai_fields, sampling_fields, NULL};
@@ -171,7 +172,7 @@ static void finish(job *j) {
   send_done(j->x);
 }
 
-static const job_format completion_format = {NULL, piece, end, finish, NULL};
+static const job_format completion_format = {NULL, piece, end, finish, NULL, NULL};
 
 // ---- the request ----
 

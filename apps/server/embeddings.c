@@ -89,8 +89,8 @@ static void finish_llama(job *j) {
   reply_json(j->x, root);
 }
 
-static const job_format embedding_format = {NULL, NULL, NULL, finish, NULL};
-static const job_format llama_embedding_format = {NULL, NULL, NULL, finish_llama, NULL};
+static const job_format embedding_format = {NULL, NULL, NULL, finish, NULL, NULL};
+static const job_format llama_embedding_format = {NULL, NULL, NULL, finish_llama, NULL, NULL};
 
 // ---- the request ----
 

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "job.h"
 
+#include "calls.h"
 #include "engine.h"
 
 #include <stdio.h>
@@ -34,6 +35,7 @@ void job_free(job *j) {
     choice_close(c);
     st_buffer_free(&c->text);
     st_buffer_free(&c->reasoning);
+    calls_free(c);
     free(c->ids);
     free(c->entries);
     free(c->tops);
@@ -43,6 +45,7 @@ void job_free(job *j) {
   free(j->prompts);
   free(j->choices);
   setun_rendering_free(j->rendering);
+  free(j->tool_name);
   st_json_free(j->asked);
   generation_free(&j->g);
   exchange_release(j->x);
@@ -201,7 +204,8 @@ void job_fail(job *j, const problem *p) {
 // ---- for formats ----
 
 const char *finish_reason(const choice *c) {
-  return c->end == END_TOKEN || c->end == END_STOP ? "stop" : "length";
+  if (c->end != END_TOKEN && c->end != END_STOP) return "length";
+  return c->n_calls ? "tool_calls" : "stop";
 }
 
 usage job_usage(const job *j) {

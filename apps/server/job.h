@@ -23,6 +23,22 @@ typedef struct token_entry {
   size_t begin; // bytes of the choice's text before it
 } token_entry;
 
+// A call of a tool that an answer has.
+typedef struct tool_call {
+  char id[64];
+  char *name;
+  st_buffer arguments; // JSON text of an object
+  bool told;           // a stream's client knows of it
+  size_t sent;         // bytes of the arguments that it has
+  int64_t item;        // for the format: its place among the answer's parts
+} tool_call;
+
+typedef enum tool_choice {
+  TOOLS_NONE,
+  TOOLS_AUTO,
+  TOOLS_REQUIRED // of the job's `tool_name`, or of any where that is NULL
+} tool_choice;
+
 typedef enum choice_state {
   CHOICE_WAITING, // for a place in the batch
   CHOICE_PROMPT,  // the prompt is computed
@@ -55,13 +71,16 @@ struct choice {
   const char *stop;                                    // the stop text that was found
   st_buffer text, reasoning;                           // what is certain
   size_t sent, sent_reasoning, sent_entries, sent_ids; // of a stream
-  size_t progress;                                     // tokens of the prompt that the client was told of
+  tool_call *calls;
+  size_t n_calls, sent_calls; // sent_calls: those of which nothing is to be sent any more
+  size_t progress;            // tokens of the prompt that the client was told of
   bool told_progress, echoed;
-  int stage;         // for the format: what of a stream is open
-  int64_t events;    // and how many parts of it there were
-  size_t characters; // of the entries that were written, for text_offset
-  size_t raw;        // bytes that the tokens gave, with what is held back
-  setun_token *ids;  // that were drawn, one that ended the text included
+  int stage;                // for the format: what of a stream is open
+  int64_t events;           // and how many parts of it there were
+  int64_t items, text_item; // and the place of the text among the answer's parts; 0: none yet, else from 1
+  size_t characters;        // of the entries that were written, for text_offset
+  size_t raw;               // bytes that the tokens gave, with what is held back
+  setun_token *ids;         // that were drawn, one that ended the text included
   size_t n_ids, ids_capacity;
   token_entry *entries;
   setun_logprob *tops; // [n_entries][top]
@@ -83,6 +102,7 @@ typedef struct job_format {
   void (*end)(job *j, choice *c);   // a stream's choice has ended; what was not sent yet is to be
   void (*finish)(job *j);           // all have ended: the whole reply, or a stream's last events
   void (*failed)(job *j, const problem *p); // tells a stream that it ends here; NULL: {"error": ...}
+  const char *call_prefix;                  // of calls' ids
 } job_format;
 
 struct job {
@@ -101,6 +121,9 @@ struct job {
   bool embed;             // no text is made: each prompt becomes a vector
   embedding_request embedding;
   setun_rendering *rendering;
+  tool_choice tool_choice;
+  char *tool_name; // NULL: any
+  bool one_call;   // an answer ends with its first call
   bool keep_asked;
   st_json *asked; // with keep_asked: the request's body, for members that a reply repeats
   char id[40];
@@ -141,7 +164,7 @@ void job_fail(job *j, const problem *p);
 
 // ---- for formats ----
 
-// "stop" or "length".
+// "stop", "tool_calls" or "length".
 const char *finish_reason(const choice *c);
 // Tokens of the prompts, each once; of these, tokens from the cache; drawn tokens.
 typedef struct usage {

@@ -204,7 +204,7 @@ static void end(job *j, choice *c) {
   send_event(j->x, NULL, root);
 }
 
-static const job_format llama_format = {NULL, piece, end, finish, NULL};
+static const job_format llama_format = {NULL, piece, end, finish, NULL, NULL};
 
 // ---- /completion ----
 

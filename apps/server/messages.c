@@ -107,14 +107,17 @@ static bool is_answer(const st_json *message) {
 static bool wants_more(const st_json *body, const st_json *messages, bool *more, problem *p) {
   const st_json *go_on = st_json_get(body, "continue_final_message"), *add = st_json_get(body, "add_generation_prompt");
   size_t n = st_json_size(messages);
-  bool last = is_answer(st_json_at(messages, n - 1));
+  const st_json *answer = st_json_at(messages, n - 1);
+  bool last = is_answer(answer), calls = last && st_json_size(st_json_get(answer, "tool_calls"));
   if ((go_on && !st_json_is_bool(go_on)) || (add && !st_json_is_bool(add)))
     return invalid(p, NULL, "continue_final_message, add_generation_prompt: expected true or false");
   if (st_json_is(go_on, ST_JSON_TRUE) && st_json_is(add, ST_JSON_TRUE))
     return invalid(p, NULL, "continue_final_message and add_generation_prompt exclude each other");
   if (st_json_is(go_on, ST_JSON_TRUE) && !last)
     return invalid(p, "continue_final_message", "continue_final_message: the last message is not the assistant's");
-  *more = last && !st_json_is(go_on, ST_JSON_FALSE) && !st_json_is(add, ST_JSON_TRUE);
+  if (calls && !st_json_is(add, ST_JSON_FALSE))
+    return invalid(p, "messages", "messages: expected results behind the last answer's tool_calls, found none");
+  *more = last && !calls && !st_json_is(go_on, ST_JSON_FALSE) && !st_json_is(add, ST_JSON_TRUE);
   if (*more && n > 1 && is_answer(st_json_at(messages, n - 2)))
     return invalid(p, "messages", "messages: expected at most one answer at the end, found two");
   return true;
@@ -129,8 +132,9 @@ static bool add_variables(st_json *root, const st_json *body, problem *p) {
     const st_json_member *m = st_json_member_at(kwargs, i);
     st_json_set(root, root, m->key, st_json_copy_of(root, &m->value));
   }
-  const st_json *tools = st_json_get(body, "tools");
-  if (st_json_size(tools)) st_json_set(root, root, "tools", st_json_copy_of(root, tools));
+  const st_json *tools = st_json_get(body, "tools"), *wanted = st_json_get(body, "tool_choice");
+  bool none = st_json_is_string(wanted) && !strcmp(st_json_string(wanted), "none");
+  if (st_json_size(tools) && !none) st_json_set(root, root, "tools", st_json_copy_of(root, tools));
   const st_json *effort = st_json_get(body, "reasoning_effort");
   if (effort && !st_json_find(root, "reasoning_effort"))
     st_json_set(root, root, "reasoning_effort", st_json_copy_of(root, effort));
@@ -215,10 +219,11 @@ bool job_add_conversation(job *j, st_json *context, const st_json *rest, problem
     st_json_free(context);
     return invalid(p, "messages", "the model has no chat template: %s", s->chat_problem);
   }
+  const setun_chat *chat = s->chat_tools && st_json_get(context, "tools") ? s->chat_tools : s->chat;
   bool whole = st_json_append_exact(context, &text);
   st_json_free(context);
   setun_status status =
-      whole ? setun_chat_render(s->chat, text.data, text.length, NULL, &j->rendering, &error) : SETUN_OK;
+      whole ? setun_chat_render_tools(chat, text.data, text.length, NULL, &j->rendering, &error) : SETUN_OK;
   st_buffer_free(&text);
   if (!whole) return fail_memory(p);
   if (status != SETUN_OK) return fail_with(p, "messages", &error);

@@ -86,8 +86,6 @@ const field openai_fields[] = {
     {"stream_options", FIELD_OTHER, 0, 0, 0, "include_usage: end with a chunk that has the token counts",
      "{\"type\":\"object\",\"properties\":{\"include_usage\":{\"type\":[\"boolean\",\"null\"]}}}"},
     {"suffix", FIELD_REFUSED, 0, 0, 0, "suffix is not supported here; see /infill", NULL},
-    {"tools", FIELD_REFUSED, 0, 0, 0, "tools are not supported", NULL},
-    {"functions", FIELD_REFUSED, 0, 0, 0, "functions are not supported", NULL},
     {"audio", FIELD_REFUSED, 0, 0, 0, "audio is not supported", NULL},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };

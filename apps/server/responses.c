@@ -1,4 +1,5 @@
 // /v1/responses, the stateless part: OpenAI's newer form of conversations.
+#include "calls.h"
 #include "messages.h"
 #include "replies.h"
 #include "routes.h"
@@ -15,9 +16,16 @@ static const field response_fields[] = {
      "the most tokens that the answer may have", NULL},
     {"reasoning", FIELD_OTHER, 0, 0, 0, "effort: a variable for the template", "{\"type\":\"object\"}"},
     {"text", FIELD_OTHER, 0, 0, 0, "format: text", "{\"type\":\"object\"}"},
-    {"tools", FIELD_OTHER, 0, 0, 0, "functions are not supported; other tools are ignored",
-     "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"type\":{\"not\":{\"const\":\"function\"}}}}"
-     "}"},
+    {"tools", FIELD_OTHER, 0, 0, 0, "functions that the answer may call; other tools are ignored",
+     "{\"type\":\"array\",\"maxItems\":1024,\"items\":{\"type\":\"object\",\"required\":[\"type\",\"name\"],"
+     "\"properties\":{\"type\":{\"type\":\"string\"},\"name\":" TOOL_NAME_SCHEMA
+     ",\"description\":{\"type\":[\"string\",\"null\"]},\"parameters\":{\"type\":[\"object\",\"null\"]},"
+     "\"strict\":{\"type\":[\"boolean\",\"null\"]}}}}"},
+    {"tool_choice", FIELD_OTHER, 0, 0, 0, "whether it may, must, or must not; or which one it must call",
+     "{\"anyOf\":[{\"enum\":[\"none\",\"auto\",\"required\"]},{\"type\":\"object\",\"required\":[\"type\",\"name\"],"
+     "\"properties\":{\"type\":{\"const\":\"function\"},\"name\":" TOOL_NAME_SCHEMA "}}]}"},
+    {"parallel_tool_calls", FIELD_OTHER, 0, 0, 0, "several calls in one answer (default true)",
+     "{\"type\":\"boolean\"}"},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
     {"previous_response_id", FIELD_REFUSED, 0, 0, 0, "responses are not stored: send the whole conversation", NULL},
     {"conversation", FIELD_REFUSED, 0, 0, 0, "responses are not stored: send the whole conversation", NULL},
@@ -86,6 +94,33 @@ static st_json reasoning_item(st_json *root, const choice *c, bool done) {
   return item;
 }
 
+static st_json call_item(st_json *root, const choice *c, const tool_call *call, bool done) {
+  bool whole = c->end == END_TOKEN || c->end == END_STOP || call + 1 < c->calls + c->n_calls;
+  st_json item = st_json_make_object();
+  item_id id;
+  snprintf(id.text, sizeof id.text, "fc_%s", strchr(call->id, '_') + 1);
+  put_text(root, &item, "id", id.text);
+  put_text(root, &item, "type", "function_call");
+  put_text(root, &item, "status", !done ? "in_progress" : whole ? "completed" : "incomplete");
+  put_text(root, &item, "call_id", call->id);
+  put_text(root, &item, "name", call->name);
+  put_bytes(root, &item, "arguments", call->arguments.data, done ? call->arguments.length : 0);
+  return item;
+}
+
+// The answer's items in their order, which a stream has settled.
+static st_json output_value(st_json *root, const choice *c) {
+  st_json output = st_json_make_array();
+  bool text = c->text_item || c->text.length || !c->n_calls;
+  int64_t after = c->text_item ? c->text_item - 1 - (c->reasoning.length > 0) : 0; // calls before the text
+  if (c->reasoning.length) push(root, &output, reasoning_item(root, c, true));
+  for (size_t i = 0; i <= c->n_calls; i++) {
+    if (text && (int64_t)i == after) push(root, &output, message_item(root, c, true));
+    if (i < c->n_calls) push(root, &output, call_item(root, c, &c->calls[i], true));
+  }
+  return output;
+}
+
 static void put_response_usage(st_json *root, st_json *value, const job *j) {
   st_json object = st_json_make_object(), in = st_json_make_object(), out = st_json_make_object();
   usage u = job_usage(j);
@@ -97,6 +132,15 @@ static void put_response_usage(st_json *root, st_json *value, const job *j) {
   put(root, &object, "output_tokens_details", out);
   put_integer(root, &object, "total_tokens", (int64_t)(u.prompt + u.drawn));
   put(root, value, "usage", object);
+}
+
+// What the request said of tools, as it said it.
+static void put_tools(st_json *root, st_json *value, const job *j) {
+  const st_json *wanted = st_json_get(j->asked, "tool_choice"), *tools = st_json_get(j->asked, "tools");
+  if (!root) return;
+  put(root, value, "tool_choice", wanted ? st_json_copy_of(root, wanted) : st_json_make_text(root, "auto"));
+  put(root, value, "tools", tools ? st_json_copy_of(root, tools) : st_json_make_array());
+  put_bool(root, value, "parallel_tool_calls", !j->one_call);
 }
 
 static void put_settings(st_json *root, st_json *value, const job *j) {
@@ -112,9 +156,7 @@ static void put_settings(st_json *root, st_json *value, const job *j) {
   put(root, value, "text", text);
   put_real(root, value, "temperature", (double)j->g.sampling.temperature);
   put_real(root, value, "top_p", (double)j->g.sampling.top_p);
-  put_text(root, value, "tool_choice", "auto");
-  put(root, value, "tools", st_json_make_array());
-  put_bool(root, value, "parallel_tool_calls", false);
+  put_tools(root, value, j);
   put_null(root, value, "previous_response_id");
   put_bool(root, value, "store", false);
   put_text(root, value, "truncation", "disabled");
@@ -123,7 +165,7 @@ static void put_settings(st_json *root, st_json *value, const job *j) {
 
 static st_json response_value(st_json *root, const job *j, bool done) {
   const choice *c = &j->choices[0];
-  st_json value = st_json_make_object(), output = st_json_make_array(), details = st_json_make_object();
+  st_json value = st_json_make_object(), details = st_json_make_object();
   bool whole = c->end == END_TOKEN || c->end == END_STOP;
   put_text(root, &value, "id", j->id);
   put_text(root, &value, "object", "response");
@@ -133,9 +175,7 @@ static st_json response_value(st_json *root, const job *j, bool done) {
   put_text(root, &details, "reason", "max_output_tokens");
   put(root, &value, "incomplete_details", done && !whole ? details : st_json_make_null());
   put_text(root, &value, "model", j->server->about->name);
-  if (done && c->reasoning.length) push(root, &output, reasoning_item(root, c, true));
-  if (done) push(root, &output, message_item(root, c, true));
-  put(root, &value, "output", output);
+  put(root, &value, "output", done ? output_value(root, c) : st_json_make_array());
   put_settings(root, &value, j);
   if (done)
     put_response_usage(root, &value, j);
@@ -169,13 +209,13 @@ static void send_response(job *j, const char *type, bool done) {
 static void put_place(st_json *root, choice *c, bool reasoning) {
   item_id id = id_of(c->job, reasoning ? "rs_" : "msg_");
   put_text(root, root, "item_id", id.text);
-  put_integer(root, root, "output_index", reasoning ? 0 : c->reasoning.length > 0);
+  put_integer(root, root, "output_index", reasoning ? 0 : c->text_item - 1);
   put_integer(root, root, "content_index", 0);
 }
 
 static void send_item(choice *c, const char *type, bool reasoning, bool done) {
   st_json *root = new_event(c, type);
-  put_integer(root, root, "output_index", reasoning ? 0 : c->reasoning.length > 0);
+  put_integer(root, root, "output_index", reasoning ? 0 : c->text_item - 1);
   put(root, root, "item", reasoning ? reasoning_item(root, c, done) : message_item(root, c, done));
   emit(c, type, root);
 }
@@ -204,11 +244,54 @@ static void close_reasoning(choice *c) {
 }
 
 static void open_text(choice *c) {
-  if (c->stage == STAGE_TEXT) return;
+  if (c->text_item) return;
   close_reasoning(c);
   c->stage = STAGE_TEXT;
+  c->text_item = ++c->items;
   send_item(c, "response.output_item.added", false, false);
   send_part(c, "response.content_part.added", false);
+}
+
+// ---- calls ----
+
+static st_json *call_event(choice *c, const char *type, const tool_call *call) {
+  st_json *root = new_event(c, type);
+  item_id id;
+  snprintf(id.text, sizeof id.text, "fc_%s", strchr(call->id, '_') + 1);
+  put_text(root, root, "item_id", id.text);
+  put_integer(root, root, "output_index", call->item);
+  return root;
+}
+
+static void send_call_item(choice *c, const char *type, const tool_call *call, bool done) {
+  st_json *root = new_event(c, type);
+  put_integer(root, root, "output_index", call->item);
+  put(root, root, "item", call_item(root, c, call, done));
+  emit(c, type, root);
+}
+
+static void send_calls(choice *c) {
+  static const char delta[] = "response.function_call_arguments.delta",
+                    done[] = "response.function_call_arguments.done";
+  call_news n;
+  while (next_call_news(c, &n)) {
+    if (n.begins) {
+      close_reasoning(c);
+      n.call->item = c->items++;
+      send_call_item(c, "response.output_item.added", n.call, false);
+    }
+    if (n.length) {
+      st_json *root = call_event(c, delta, n.call);
+      put_bytes(root, root, "delta", n.arguments, n.length);
+      emit(c, delta, root);
+    }
+    if (!n.ends) continue;
+    st_json *root = call_event(c, done, n.call);
+    put_text(root, root, "name", n.call->name);
+    put_bytes(root, root, "arguments", n.call->arguments.data, n.call->arguments.length);
+    emit(c, done, root);
+    send_call_item(c, "response.output_item.done", n.call, true);
+  }
 }
 
 static void begin(job *j) {
@@ -232,19 +315,23 @@ static void send_progress(job *j, choice *c) {
 static void piece(job *j, choice *c) {
   send_progress(j, c);
   news n = take_news(c);
-  if (n.reasoning_length && c->stage != STAGE_TEXT) {
-    if (c->stage == STAGE_NONE) send_item(c, "response.output_item.added", true, false);
+  if (n.reasoning_length && !c->text_item) {
+    if (c->stage == STAGE_NONE) send_item(c, "response.output_item.added", true, false), c->items++;
     c->stage = STAGE_REASONING;
     send_text(c, "response.reasoning_text.delta", "delta", true, n.reasoning, n.reasoning_length);
   }
-  if (!n.text_length) return;
-  open_text(c);
-  send_text(c, "response.output_text.delta", "delta", false, n.text, n.text_length);
+  if (n.text_length) {
+    open_text(c);
+    send_text(c, "response.output_text.delta", "delta", false, n.text, n.text_length);
+  }
+  send_calls(c);
 }
 
 static void end(job *j, choice *c) {
   piece(j, c);
-  open_text(c);
+  close_reasoning(c);
+  if (!c->n_calls) open_text(c);
+  if (!c->text_item) return;
   send_text(c, "response.output_text.done", "text", false, c->text.data, c->text.length);
   send_part(c, "response.content_part.done", true);
   send_item(c, "response.output_item.done", false, true);
@@ -272,7 +359,7 @@ static void failed(job *j, const problem *p) {
   emit(c, "error", root);
 }
 
-static const job_format response_format = {begin, piece, end, finish, failed};
+static const job_format response_format = {begin, piece, end, finish, failed, "call_"};
 
 // ---- the request ----
 
@@ -311,15 +398,30 @@ static bool add_item(st_json *root, st_json *messages, const st_json *item, prob
   return true;
 }
 
-static bool check_tools(const st_json *body, problem *p) {
-  const st_json *tools = st_json_get(body, "tools");
+// Functions in the form of OpenAI's chat; other tools are left out.
+static bool add_tools(st_json *root, const st_json *body, problem *p) {
+  const st_json *tools = st_json_get(body, "tools"), *wanted = st_json_get(body, "tool_choice");
+  const st_json *parallel = st_json_get(body, "parallel_tool_calls");
+  st_json list = st_json_make_array();
+  if (tools && !st_json_is_array(tools))
+    return invalid(p, "tools", "tools: expected an array, found %s", kind_of(tools));
   for (size_t i = 0; i < st_json_size(tools); i++) {
     const st_json *tool = st_json_at(tools, i);
-    if (!st_json_is_object(tool)) return invalid(p, "tools", "tools: expected objects, found %s", kind_of(tool));
     const char *type = st_json_string(st_json_get(tool, "type"));
-    if (type && !strcmp(type, "function")) return invalid(p, "tools", "tools: functions are not supported");
+    if (!st_json_is_object(tool)) return invalid(p, "tools", "tools: expected objects, found %s", kind_of(tool));
+    if (!type) return invalid(p, "tools", "tools[%zu].type: expected a string", i);
+    if (!strcmp(type, "function"))
+      push(root, &list,
+           tool_value(root, st_json_get(tool, "name"), st_json_get(tool, "description"),
+                      st_json_get(tool, "parameters")));
   }
-  return !tools || st_json_is_array(tools) || invalid(p, "tools", "tools: expected an array, found %s", kind_of(tools));
+  if (tools) put(root, root, "tools", list);
+  if (parallel) put(root, root, "parallel_tool_calls", st_json_copy_of(root, parallel));
+  if (st_json_is_object(wanted) && st_json_is_string(st_json_get(wanted, "name")))
+    put(root, root, "tool_choice", tool_value(root, st_json_get(wanted, "name"), NULL, NULL));
+  else if (wanted)
+    put(root, root, "tool_choice", st_json_copy_of(root, wanted));
+  return true;
 }
 
 static bool check_format(const st_json *body, problem *p) {
@@ -348,6 +450,7 @@ static bool convert(st_json *root, const st_json *body, problem *p) {
     return invalid(p, "input", "input: expected a string or items, found %s", kind_of(input));
   }
   put(root, root, "messages", messages);
+  if (!add_tools(root, body, p)) return false;
   if (kwargs) put(root, root, "chat_template_kwargs", st_json_copy_of(root, kwargs));
   if (effort) put(root, root, "reasoning_effort", st_json_copy_of(root, effort));
   return true;
@@ -355,11 +458,10 @@ static bool convert(st_json *root, const st_json *body, problem *p) {
 
 static bool read_response(job *j, const st_json *body, problem *p) {
   const st_json *rest = NULL;
-  if (!read_generation(j->server, body, response_tables, &j->g, p) || !check_tools(body, p) || !check_format(body, p))
-    return false;
+  if (!read_generation(j->server, body, response_tables, &j->g, p) || !check_format(body, p)) return false;
   if (j->g.n != 1) return invalid(p, "n", "n: expected 1, since a response has one answer");
   st_json *chat = st_json_new();
-  bool fine = (chat || fail_memory(p)) && convert(chat, body, p);
+  bool fine = (chat || fail_memory(p)) && convert(chat, body, p) && read_tools(j, chat, p);
   st_json *context = fine ? conversation_of(chat, &rest, p) : NULL;
   fine = context && job_add_conversation(j, context, rest, p);
   st_json_free(chat);

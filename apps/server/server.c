@@ -60,7 +60,12 @@ static setun_status open_template(server *s, setun_error *error) {
   chat.name = s->options.template_text ? s->options.template_name : NULL;
   chat.log = s->options.log;
   chat.user = s->options.user;
-  if (setun_chat_new(s->model, &chat, &s->chat, &no_template) == SETUN_OK) return SETUN_OK;
+  if (setun_chat_new(s->model, &chat, &s->chat, &no_template) == SETUN_OK) {
+    static const char for_tools[] = "tool_use";
+    chat.name = for_tools;
+    if (!chat.text) setun_chat_new(s->model, &chat, &s->chat_tools, NULL); // most models have none of that name
+    return SETUN_OK;
+  }
   // A model without a template still goes on with texts; one that was asked for must do.
   if (error && s->options.template_text) *error = no_template;
   snprintf(s->chat_problem, sizeof s->chat_problem, "%s", no_template.message);
@@ -97,6 +102,7 @@ void server_of_model_free(server *s) {
   if (s->engine) engine_stop(s->engine);
   engine_free(s->engine);
   setun_chat_free(s->chat);
+  setun_chat_free(s->chat_tools);
   free(s->ends);
   free(s);
 }

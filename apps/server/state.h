@@ -28,7 +28,8 @@ struct server {
   // Of a model:
   engine *engine;
   const setun_model *model;
-  setun_chat *chat; // NULL: the model has no template; `chat_problem` says why
+  setun_chat *chat;       // NULL: the model has no template; `chat_problem` says why
+  setun_chat *chat_tools; // for conversations with tools; NULL: the same
   char chat_problem[SETUN_ERROR_SIZE];
   setun_sampler_params sampling; // what requests begin with
   setun_token *ends;             // the n_ends tokens that end a text

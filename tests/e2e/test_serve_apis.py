@@ -181,9 +181,11 @@ class AnthropicTest(TextCase):
             {"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "signature": ""}, {"type": "text", "text": "a"}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "time"}]}]}
         r = self.ask(**body).json
-        self.assertEqual(r["content"][0]["text"], run_text("-n", 12, "--temp", 0, prompt="Once upon a time "))
-        self.assertEqual(self.server.post("/v1/messages/count_tokens", body).json, {"input_tokens": 6})
-        for bad in ({"max_tokens": None}, {"messages": None}, {"messages": []}, {"tools": [{"name": "x"}]}, {"messages": [{"role": "user"}]},
+        prompt = "Once upon a <tool_response>\ntime\n</tool_response> "  # the template knows nothing of results
+        self.assertEqual(r["content"][0]["text"], run_text("-n", 12, "--temp", 0, prompt=prompt))
+        ids = json.loads(setun("tokenize", TALES, "-p", prompt, "--ids", "--bos").stdout)
+        self.assertEqual(self.server.post("/v1/messages/count_tokens", body).json, {"input_tokens": len(ids)})
+        for bad in ({"max_tokens": None}, {"messages": None}, {"messages": []}, {"tools": [{"name": ""}]}, {"messages": [{"role": "user"}]},
                     {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, {"max_tokens": 0}):
             r = self.ask(**bad)
             self.refused(r, 400)
@@ -279,14 +281,14 @@ class TypesTest(ServerCase):
         for path, body, word in (("/api/show", {"model": {}}, "model"), ("/v1/responses", {"input": "a", "tools": [1]}, "tools"),
                                  ("/v1/responses", {"input": "a", "text": "b"}, "text"),
                                  ("/v1/messages", {**message, "thinking": 7}, "thinking"),
-                                 ("/v1/messages/count_tokens", {**message, "tools": [{"name": "a"}]}, "tools")):
+                                 ("/v1/messages/count_tokens", {**message, "tools": [{"type": "web_search_20250305", "name": "a"}]}, "tools")):
             self.refused(self.server.post(path, body), 400, word)
 
     def test_description(self):
         paths = self.server.get("/openapi.json").json["paths"]
         schema = paths["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
         self.assertEqual(schema["required"], ["messages"])
-        self.assertEqual(schema["properties"]["tools"]["enum"], [None, False, 0, "", [], {}])
+        self.assertEqual(schema["properties"]["functions"]["enum"], [None, False, 0, "", [], {}])
 
 
 if __name__ == "__main__":
