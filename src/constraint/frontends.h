@@ -4,6 +4,7 @@
 #define SETUN_CONSTRAINT_FRONTENDS_H
 
 #include "constraint/grammar.h"
+#include "tokenizer/tokenizer.h"
 
 // A regular expression of ECMA 262 with its flag u, as a term over texts so spelled. `search`: matches every text in
 // which the expression matches somewhere (as a schema's `pattern` does); otherwise the whole text must match.

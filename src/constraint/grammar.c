@@ -34,7 +34,7 @@ setun_status st_grammar_new(st_grammar **out, setun_error *err) {
   if (!g) return st_fail_memory(err, "a grammar");
   setun_status status = st_terms_new(0, 0, &g->terms, err);
   if (!status) {
-    g->space = ST_TERM_EPSILON;
+    g->space = g->gap = ST_TERM_EPSILON;
     add_node(g, (st_node_entry){.kind = ST_NODE_TERM, .a = ST_TERM_EMPTY}, 0);
     add_node(g, (st_node_entry){.kind = ST_NODE_TERM, .a = ST_TERM_EPSILON}, 0);
     status = st_grammar_status(g, err);
@@ -93,8 +93,9 @@ void st_grammar_set_root(st_grammar *g, st_node node) {
   g->root = node;
   g->has_root = true;
 }
-void st_grammar_set_space(st_grammar *g, st_term space) {
+void st_grammar_set_space(st_grammar *g, st_term space, st_term gap) {
   g->space = space;
+  g->gap = gap;
 }
 st_term st_term_json_space(st_terms *t, uint32_t most) {
   st_byte_set set = {{(uint64_t)1 << ' ' | (uint64_t)1 << '\t' | (uint64_t)1 << '\n' | (uint64_t)1 << '\r'}};

@@ -38,9 +38,11 @@ bool st_grammar_is_defined(const st_grammar *g, st_rule rule);
 st_node st_node_rule(st_grammar *g, st_rule rule);
 void st_grammar_set_root(st_grammar *g, st_node node);
 
-// The white space that objects and arrays allow around their punctuation, a regular term; ST_TERM_EPSILON (the
-// default): none. `st_term_json_space` is at most `most` of JSON's four characters.
-void st_grammar_set_space(st_grammar *g, st_term space);
+// The white space of objects and arrays, regular terms: `space` behind an opening bracket and before all other
+// punctuation, `gap` behind colons and commas. ST_TERM_EPSILON (the default): none. Both st_term_json_space(t, 8): as
+// JSON allows it, within bounds. A fixed " " as `gap` alone: as json.dumps writes, and still forced text.
+void st_grammar_set_space(st_grammar *g, st_term space, st_term gap);
+// At most so many of JSON's four characters of white space.
 st_term st_term_json_space(st_terms *t, uint32_t most);
 
 // One way to be a value: a node, and which of the counters it adds 1 to (bit i: counter i).

@@ -58,7 +58,7 @@ struct st_grammar {
   size_t n_objects, objects_capacity;
   st_array_entry *arrays;
   size_t n_arrays, arrays_capacity;
-  st_term space;
+  st_term space, gap;
   st_node root;
   bool has_root;
 };

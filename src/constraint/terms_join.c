@@ -51,7 +51,7 @@ static bool flatten(st_terms *t, st_term_kind kind, size_t base, st_term *absorb
       if (!st_terms_push(t, t->children[e->a + c])) return *absorbed = ST_TERM_EMPTY, true;
     }
   }
-  memmove(t->stack + kept, t->stack + end, (t->n_stack - end) * sizeof *t->stack);
+  if (t->n_stack > end) memmove(t->stack + kept, t->stack + end, (t->n_stack - end) * sizeof *t->stack);
   t->n_stack -= end - kept;
   return false;
 }

@@ -90,7 +90,7 @@ static setun_status encode_guarded(st_encoder *e, const char *text, size_t lengt
 }
 
 void st_encoder_free(st_encoder *e) {
-  st_matcher_free(&e->matcher);
+  st_pattern_matcher_free(&e->matcher);
   st_buffer_free(&e->normal[0]);
   st_buffer_free(&e->normal[1]);
   for (size_t i = 0; i < ST_MAX_STEPS; i++) st_buffer_free(&e->stage[i]);

@@ -55,16 +55,16 @@ setun_status st_regex_new_literal(const char *text, size_t length, st_regex **re
 void st_regex_free(st_regex *r);
 
 // What matching needs besides the pattern: one a thread.
-typedef struct st_matcher {
+typedef struct st_pattern_matcher {
   pcre2_match_data *data;
   pcre2_match_context *context;
   pcre2_jit_stack *stack;
-} st_matcher;
+} st_pattern_matcher;
 
-void st_matcher_free(st_matcher *m);
+void st_pattern_matcher_free(st_pattern_matcher *m);
 // The first match at or after `from`: *found, *start, *end. Limits reached are errors, never a silent "no match".
-setun_status st_regex_match(const st_regex *r, st_matcher *m, const char *text, size_t length, size_t from, bool *found,
-                            size_t *start, size_t *end, setun_error *err);
+setun_status st_regex_match(const st_regex *r, st_pattern_matcher *m, const char *text, size_t length, size_t from,
+                            bool *found, size_t *start, size_t *end, setun_error *err);
 
 // ---- charsmap.c: SentencePiece's compiled character map ----
 
@@ -412,7 +412,7 @@ struct st_encoder {
   const st_tokenizer *t;
   st_token_list *out;
   setun_error *err;
-  st_matcher matcher;
+  st_pattern_matcher matcher;
   bool raw_space;                // what is normalized begins with white space as it stands
   bool shifted;                  // normalization took something from the beginning of what it was given last
   st_buffer normal[2];           // normalization writes from one to the other

@@ -177,14 +177,14 @@ void st_regex_free(st_regex *r) {
   st_free(r);
 }
 
-void st_matcher_free(st_matcher *m) {
+void st_pattern_matcher_free(st_pattern_matcher *m) {
   pcre2_match_data_free(m->data);
   pcre2_match_context_free(m->context);
   if (m->stack) pcre2_jit_stack_free(m->stack);
-  *m = (st_matcher){0};
+  *m = (st_pattern_matcher){0};
 }
 
-static setun_status prepare(st_matcher *m, setun_error *err) {
+static setun_status prepare(st_pattern_matcher *m, setun_error *err) {
   pcre2_general_context *general = allocator();
   if (general && !m->data) m->data = pcre2_match_data_create(1, general);
   if (general && !m->context) m->context = pcre2_match_context_create(general);
@@ -197,7 +197,7 @@ static setun_status prepare(st_matcher *m, setun_error *err) {
 
 // A match that the machine stack is too small for: again on a large stack of its own, then in the interpreter, which
 // keeps its state on the heap.
-static int match_large(const st_regex *r, st_matcher *m, const char *text, size_t length, size_t from) {
+static int match_large(const st_regex *r, st_pattern_matcher *m, const char *text, size_t length, size_t from) {
   if (!m->stack) {
     pcre2_general_context *general = allocator();
     if (general) m->stack = pcre2_jit_stack_create(64 << 10, JIT_STACK_LIMIT, general);
@@ -210,8 +210,8 @@ static int match_large(const st_regex *r, st_matcher *m, const char *text, size_
   return pcre2_match(r->code, (PCRE2_SPTR)text, length, from, PCRE2_NO_JIT | PCRE2_NO_UTF_CHECK, m->data, m->context);
 }
 
-setun_status st_regex_match(const st_regex *r, st_matcher *m, const char *text, size_t length, size_t from, bool *found,
-                            size_t *start, size_t *end, setun_error *err) {
+setun_status st_regex_match(const st_regex *r, st_pattern_matcher *m, const char *text, size_t length, size_t from,
+                            bool *found, size_t *start, size_t *end, setun_error *err) {
   if ((!m->data || !m->context) && prepare(m, err)) return SETUN_ERROR_MEMORY;
   int rc;
   if (r->jit) {

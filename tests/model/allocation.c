@@ -314,7 +314,7 @@ static setun_status match(work *w, setun_error *err) {
   static const char pattern[] = "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
   static const char text[] = "Hello, world 1234!  ";
   st_regex *r = NULL;
-  st_matcher m = {0};
+  st_pattern_matcher m = {0};
   bool found = true;
   size_t start = 0, end = 0;
   setun_status s = st_regex_new(pattern, sizeof pattern - 1, &r, err);
@@ -322,7 +322,7 @@ static setun_status match(work *w, setun_error *err) {
     s = st_regex_match(r, &m, text, sizeof text - 1, end, &found, &start, &end, err);
     if (s == SETUN_OK) digest(w, &(size_t[]){start, end, found}, 3 * sizeof(size_t));
   }
-  st_matcher_free(&m);
+  st_pattern_matcher_free(&m);
   st_regex_free(r);
   return s;
 }

@@ -25,7 +25,8 @@ static uint32_t draw(uint32_t n) {
 }
 
 // Where each piece begins, one bit a byte; patterns split the pieces that those before them left.
-static void cut(const char *const *patterns, const char *text, size_t begin, size_t end, st_matcher *m, bool *starts) {
+static void cut(const char *const *patterns, const char *text, size_t begin, size_t end, st_pattern_matcher *m,
+                bool *starts) {
   if (begin == end) return;
   starts[begin] = true;
   if (!*patterns) return;
@@ -101,7 +102,7 @@ static void test_rewritten(void **unused) {
                "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
   };
   enum { MOST = 256 };
-  st_matcher m = {0};
+  st_pattern_matcher m = {0};
   for (size_t i = 0; i < COUNT(rows); i++) {
     const st_pretokenizer *p = st_pretokenizer_find(rows[i].name);
     assert_non_null(p);
@@ -115,7 +116,7 @@ static void test_rewritten(void **unused) {
       if (memcmp(wanted, got, length)) fail_msg("%s cuts \"%s\" at other places", rows[i].name, text);
     }
   }
-  st_matcher_free(&m);
+  st_pattern_matcher_free(&m);
 }
 
 // A byte-level vocabulary of the bytes alone, with a row's patterns.

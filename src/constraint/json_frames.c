@@ -1,0 +1,324 @@
+// Objects and arrays as frames: which members may come next, given those that came, and when the end may.
+//
+// An object's state is words: how many members, the first property that may still come (ordered), a term for the keys
+// of classes that came, the counters, and a bit a property. An array's: how many items (as far as that matters), where
+// it began and a term for the scalars that came (unique), the counters.
+#include "constraint/engine.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { COUNT, NEXT, OTHERS, COUNTERS, MARK_CLOSE = UINT32_MAX - 1, MARK_MORE = UINT32_MAX - 2 };
+enum { BEGAN = NEXT, SEEN = OTHERS };
+
+typedef struct st_words {
+  uint32_t few[64], *words;
+  uint32_t n;
+} st_words;
+
+// A copy of a state to change, or with `state` UINT32_MAX the first one.
+static bool words_open(st_engine *e, st_words *w, uint32_t state, uint32_t n) {
+  w->n = n;
+  w->words = n <= 64 ? w->few : st_malloc(n, sizeof *w->words);
+  if (!w->words) return st_engine_fail(e, SETUN_ERROR_MEMORY, "out of memory for an object's state");
+  if (state == UINT32_MAX)
+    memset(w->words, 0, n * sizeof *w->words);
+  else
+    memcpy(w->words, e->words + e->states[state].offset, n * sizeof *w->words);
+  return true;
+}
+static void words_close(st_words *w) {
+  if (w->words != w->few) st_free(w->words);
+}
+
+static st_term text(st_engine *e, const char *bytes) {
+  return st_term_text(e->t, bytes, strlen(bytes));
+}
+static st_term spaced(st_engine *e, st_term a) {
+  return st_term_seq(e->t, e->g->space, a);
+}
+
+// ---- counters ----
+
+static bool choice_allowed(const st_counter *counters, size_t n, const uint32_t *counts, st_choice c) {
+  for (size_t i = 0; i < n; i++) {
+    if (c.counters >> i & 1 && counts[i] >= counters[i].max) return false;
+  }
+  return true;
+}
+static void count_choice(const st_counter *counters, size_t n, uint32_t *counts, st_choice c) {
+  for (size_t i = 0; i < n; i++) {
+    uint32_t most = counters[i].max == ST_UNBOUNDED ? counters[i].min : counters[i].max;
+    if (c.counters >> i & 1 && counts[i] < most) counts[i]++;
+  }
+}
+// How many more there must be at least, if a choice counts (-1: none does).
+static uint32_t counters_missing(const st_counter *counters, size_t n, const uint32_t *counts, const st_choice *c) {
+  uint32_t most = 0;
+  for (size_t i = 0; i < n; i++) {
+    uint32_t have = counts[i] + (c && c->counters >> i & 1);
+    if (have < counters[i].min && counters[i].min - have > most) most = counters[i].min - have;
+  }
+  return most;
+}
+
+// ---- objects ----
+
+static uint32_t *object_bits(const st_object *o, uint32_t *words) {
+  return words + COUNTERS + o->n_counters;
+}
+static uint32_t object_words(const st_object *o) {
+  return (uint32_t)(COUNTERS + o->n_counters + (o->n_properties + 31) / 32);
+}
+static bool has_bit(const uint32_t *bits, size_t i) {
+  return bits[i / 32] >> i % 32 & 1;
+}
+
+// Property i must still come: it is required, or one that is there needs it.
+static bool property_missing(const st_object *o, const uint32_t *bits, size_t i) {
+  if (has_bit(bits, i)) return false;
+  if (o->properties[i].required) return true;
+  for (size_t d = 0; d < o->n_dependencies; d++) {
+    if (o->dependencies[d].needs == i && has_bit(bits, o->dependencies[d].property)) return true;
+  }
+  return false;
+}
+static uint32_t properties_missing(const st_object *o, const uint32_t *bits) {
+  uint32_t n = 0;
+  for (size_t i = 0; i < o->n_properties; i++) n += property_missing(o, bits, i);
+  return n;
+}
+
+// May the member come, with room left for those that must, and in its order?
+static bool member_allowed(const st_object *o, uint32_t *words, size_t entry) {
+  uint32_t *bits = object_bits(o, words);
+  bool named = entry < o->n_properties, any = false;
+  if (words[COUNT] >= o->max || (named && has_bit(bits, entry))) return false;
+  size_t n, before = named ? entry : o->n_properties;
+  const st_choice *choices = st_object_choices(o, entry, &n);
+  for (size_t i = 0; i < n && !any; i++) any = choice_allowed(o->counters, o->n_counters, words + COUNTERS, choices[i]);
+  if (!any || (o->ordered && named && entry < words[NEXT])) return false;
+  for (size_t i = words[NEXT]; o->ordered && i < before; i++) {
+    if (property_missing(o, bits, i)) return false;
+  }
+  if (o->max == ST_UNBOUNDED && !o->n_dependencies) return true;
+  if (named) bits[entry / 32] |= 1u << entry % 32;
+  bool fits = o->max == ST_UNBOUNDED || properties_missing(o, bits) <= o->max - words[COUNT] - 1;
+  for (size_t d = 0; named && fits && d < o->n_dependencies; d++) { // what it needs can come
+    size_t needs = o->dependencies[d].needs;
+    if (o->dependencies[d].property != entry || has_bit(bits, needs)) continue;
+    fits = o->properties[needs].n_choices && (!o->ordered || needs > entry);
+  }
+  if (named) bits[entry / 32] &= ~(1u << entry % 32);
+  return fits;
+}
+
+static bool object_may_end(const st_object *o, uint32_t *words) {
+  return words[COUNT] >= o->min && !counters_missing(o->counters, o->n_counters, words + COUNTERS, NULL) &&
+         !properties_missing(o, object_bits(o, words));
+}
+
+// The keys that may come next, each with its colon and a mark.
+static st_term object_keys(st_engine *e, const st_object_entry *entry, uint32_t *words) {
+  const st_object *o = &entry->shape;
+  st_terms *t = e->t;
+  size_t base = t->n_stack;
+  st_term colon = spaced(e, st_term_seq(t, text(e, ":"), e->g->gap));
+  for (size_t i = 0; i < o->n_properties + o->n_classes; i++) {
+    if (!member_allowed(o, words, i)) continue;
+    st_term key = i < o->n_properties ? entry->named[i] : entry->others[i - o->n_properties];
+    if (i >= o->n_properties && words[OTHERS]) key = st_term_and2(t, key, st_term_not(t, words[OTHERS]));
+    st_terms_push(t, st_term_seq(t, key, st_term_seq(t, colon, st_term_mark(t, (uint32_t)i))));
+  }
+  return st_terms_join(t, ST_KIND_ALT, base);
+}
+
+// What may follow an opening brace or a value: `lead` (nothing, or a comma) and a key, or the end.
+static void emit_members(st_engine *e, uint32_t object, st_words *w, st_term before, st_term lead, uint32_t parent,
+                         st_configs *out) {
+  const st_object_entry *entry = &e->g->objects[object];
+  st_terms *t = e->t;
+  st_term keys = st_term_seq(t, lead, object_keys(e, entry, w->words));
+  st_term close = ST_TERM_EMPTY;
+  if (object_may_end(&entry->shape, w->words)) close = st_term_seq(t, text(e, "}"), st_term_mark(t, MARK_CLOSE));
+  uint32_t state = st_engine_state(e, w->words, w->n), position = 0;
+  if (entry->shape.n_classes) { // whose keys are read back from the text
+    position = (uint32_t)e->position;
+    e->uses_position = true;
+  }
+  st_term term = st_term_seq(t, before, spaced(e, st_term_alt2(t, keys, close)));
+  if (st_term_is_empty(t, term)) return;
+  st_engine_emit(e, out, term, st_engine_frame(e, (st_frame){ST_FRAME_MEMBER, object, state, position, parent}));
+}
+
+void st_object_begin(st_engine *e, uint32_t object, uint32_t stack, st_configs *out) {
+  st_words w;
+  if (!words_open(e, &w, UINT32_MAX, object_words(&e->g->objects[object].shape))) return;
+  emit_members(e, object, &w, text(e, "{"), ST_TERM_EPSILON, stack, out);
+  words_close(&w);
+}
+
+void st_object_value(st_engine *e, st_frame f, st_configs *out) {
+  st_words w;
+  if (!words_open(e, &w, f.b, e->states[f.b].n)) return;
+  st_term comma = st_term_seq(e->t, text(e, ","), e->g->gap);
+  emit_members(e, f.a, &w, ST_TERM_EPSILON, comma, f.parent, out);
+  words_close(&w);
+}
+
+// The key that was read last, behind a brace or a comma at `from`, as a term for all its spellings.
+static st_term key_term(st_engine *e, size_t from) {
+  const char *begin = e->text + from, *end = e->text + e->position;
+  while (begin < end && *begin != '"') begin++;
+  const char *last = end;
+  while (last > begin && last[-1] != '"') last--;
+  e->uses_text = true;
+  return st_scalar_term(e->t, begin, (size_t)(last - begin));
+}
+
+void st_object_member(st_engine *e, st_frame f, uint32_t mark) {
+  if (mark == MARK_CLOSE) {
+    st_engine_push(e, ST_WORK_RETURN, ST_MARK_NONE, f.parent);
+    return;
+  }
+  const st_object *o = &e->g->objects[f.a].shape;
+  if (mark >= o->n_properties + o->n_classes) return;
+  size_t n;
+  const st_choice *choices = st_object_choices(o, mark, &n);
+  for (size_t i = 0; i < n; i++) {
+    st_words w;
+    if (!words_open(e, &w, f.b, e->states[f.b].n)) return;
+    if (choice_allowed(o->counters, o->n_counters, w.words + COUNTERS, choices[i])) {
+      uint32_t most = o->max == ST_UNBOUNDED ? o->min : o->max;
+      if (w.words[COUNT] < most) w.words[COUNT]++;
+      count_choice(o->counters, o->n_counters, w.words + COUNTERS, choices[i]);
+      if (mark < o->n_properties)
+        object_bits(o, w.words)[mark / 32] |= 1u << mark % 32;
+      else
+        w.words[OTHERS] = st_term_alt2(e->t, w.words[OTHERS], key_term(e, f.c));
+      if (o->ordered) w.words[NEXT] = mark < o->n_properties ? mark + 1 : (uint32_t)o->n_properties;
+      uint32_t state = st_engine_state(e, w.words, w.n);
+      uint32_t frame = st_engine_frame(e, (st_frame){ST_FRAME_VALUE, f.a, state, 0, f.parent});
+      st_engine_push(e, ST_WORK_NODE, choices[i].node, frame);
+    }
+    words_close(&w);
+  }
+}
+
+// ---- arrays ----
+
+// May an item come, and with this choice?
+static bool item_choice_allowed(const st_array *a, const uint32_t *words, const st_choice *c) {
+  uint32_t last = a->max; // how many items there can be
+  if (!a->rest.n_choices && a->n_prefix < last) last = (uint32_t)a->n_prefix;
+  if (words[COUNT] >= last || !choice_allowed(a->counters, a->n_counters, words + COUNTERS, *c)) return false;
+  if (last == ST_UNBOUNDED) return true;
+  return counters_missing(a->counters, a->n_counters, words + COUNTERS, c) <= last - words[COUNT] - 1;
+}
+static bool item_allowed(const st_array *a, const uint32_t *words) {
+  size_t n;
+  const st_choice *choices = st_array_choices(a, words[COUNT], &n);
+  for (size_t i = 0; i < n; i++) {
+    if (item_choice_allowed(a, words, &choices[i])) return true;
+  }
+  return false;
+}
+
+// What may follow an opening bracket or an item: `lead` (nothing, or a comma) and an item, or the end.
+static void emit_items(st_engine *e, uint32_t array, st_words *w, st_term before, st_term lead, uint32_t parent,
+                       st_configs *out) {
+  const st_array *a = &e->g->arrays[array].shape;
+  st_terms *t = e->t;
+  st_term more = ST_TERM_EMPTY, close = ST_TERM_EMPTY;
+  if (item_allowed(a, w->words)) more = st_term_seq(t, lead, st_term_mark(t, MARK_MORE));
+  bool may_end = w->words[COUNT] >= a->min && !counters_missing(a->counters, a->n_counters, w->words + COUNTERS, NULL);
+  if (may_end) close = st_term_seq(t, text(e, "]"), st_term_mark(t, MARK_CLOSE));
+  uint32_t state = st_engine_state(e, w->words, w->n);
+  st_term term = st_term_seq(t, before, spaced(e, st_term_alt2(t, more, close)));
+  st_engine_emit(e, out, term, st_engine_frame(e, (st_frame){ST_FRAME_SEPARATOR, array, state, 0, parent}));
+}
+
+void st_array_begin(st_engine *e, uint32_t array, uint32_t stack, st_configs *out) {
+  const st_array *a = &e->g->arrays[array].shape;
+  st_words w;
+  if (!words_open(e, &w, UINT32_MAX, (uint32_t)(COUNTERS + a->n_counters))) return;
+  if (a->unique) {
+    w.words[BEGAN] = (uint32_t)e->position;
+    e->uses_position = true;
+  }
+  emit_items(e, array, &w, text(e, "["), ST_TERM_EPSILON, stack, out);
+  words_close(&w);
+}
+
+// An item's beginning; of a unique array, scalars that came before are left out.
+static void begin_item(st_engine *e, st_node node, st_term seen, uint32_t frame, int depth, st_configs *out) {
+  st_node_entry n = e->g->nodes[node];
+  if (seen && n.kind == ST_NODE_RULE && !e->rules[n.a].recursive_left && depth < 8) {
+    begin_item(e, e->g->rules[n.a].body, seen, frame, depth + 1, out);
+    return;
+  }
+  if (seen && n.kind == ST_NODE_TERM) {
+    st_term rest = st_term_and2(e->t, n.a, st_term_not(e->t, seen));
+    if (!st_term_is_empty(e->t, rest)) st_engine_emit(e, out, rest, frame);
+    return;
+  }
+  for (uint32_t i = 0; seen && n.kind == ST_NODE_ALT && i < n.b; i++) {
+    begin_item(e, e->g->members[n.a + i], seen, frame, depth + 1, out);
+  }
+  if (!seen || n.kind != ST_NODE_ALT) st_engine_push(e, ST_WORK_NODE, node, frame);
+}
+
+void st_array_separator(st_engine *e, st_frame f, uint32_t mark, st_configs *out) {
+  if (mark == MARK_CLOSE) {
+    st_engine_push(e, ST_WORK_RETURN, ST_MARK_NONE, f.parent);
+    return;
+  }
+  const st_array *a = &e->g->arrays[f.a].shape;
+  size_t n;
+  const st_choice *choices = st_array_choices(a, e->words[e->states[f.b].offset + COUNT], &n);
+  uint32_t position = 0;
+  if (a->unique) {
+    position = (uint32_t)e->position;
+    e->uses_position = true;
+  }
+  for (size_t i = 0; i < n; i++) {
+    st_words w;
+    if (!words_open(e, &w, f.b, e->states[f.b].n)) return;
+    if (item_choice_allowed(a, w.words, &choices[i])) {
+      uint32_t most = a->max == ST_UNBOUNDED ? a->min : a->max;
+      if (a->n_prefix > most) most = (uint32_t)a->n_prefix;
+      if (w.words[COUNT] < most) w.words[COUNT]++;
+      count_choice(a->counters, a->n_counters, w.words + COUNTERS, choices[i]);
+      uint32_t state = st_engine_state(e, w.words, w.n);
+      uint32_t frame = st_engine_frame(e, (st_frame){ST_FRAME_ITEM, f.a, state, position, f.parent});
+      begin_item(e, choices[i].node, a->unique ? w.words[SEEN] : ST_TERM_EMPTY, frame, 0, out);
+    }
+    words_close(&w);
+  }
+}
+
+// Takes note of the item that ends here; false: it is equal to an earlier one.
+static bool note_item(st_engine *e, st_frame f, st_words *w) {
+  const char *inside = e->text + w->words[BEGAN] + 1, *item = e->text + f.c, *end = e->text + e->position;
+  e->uses_text = true;
+  st_term scalar = st_scalar_term(e->t, item, (size_t)(end - item));
+  if (scalar != ST_TERM_EMPTY) {
+    if (st_term_matches(e->t, w->words[SEEN], item, (size_t)(end - item))) return false;
+    w->words[SEEN] = st_term_alt2(e->t, w->words[SEEN], scalar);
+    return true;
+  }
+  int repeats = st_last_item_repeats(inside, (size_t)(end - inside));
+  if (repeats < 0) return st_engine_fail(e, SETUN_ERROR_MEMORY, "out of memory for an array's items");
+  return !repeats;
+}
+
+void st_array_item(st_engine *e, st_frame f, st_configs *out) {
+  st_words w;
+  if (!words_open(e, &w, f.b, e->states[f.b].n)) return;
+  if (!e->g->arrays[f.a].shape.unique || note_item(e, f, &w)) {
+    st_term comma = st_term_seq(e->t, text(e, ","), e->g->gap);
+    emit_items(e, f.a, &w, ST_TERM_EPSILON, comma, f.parent, out);
+  }
+  words_close(&w);
+}

@@ -1,0 +1,248 @@
+// Masks: the vocabulary's trie is walked with the configurations of each of its nodes; where nothing is left, all
+// tokens below are passed over. Tokens of plain string text are ready-made, and taken as they are where any text may
+// come.
+#include "constraint/engine.h"
+#include "constraint/trie.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+// ---- ready masks ----
+
+// What is known of a term: whether all texts of so many plain characters (see trie.h) are beginnings of what it
+// matches.
+enum { UNKNOWN, NONE, FIRST_SLICE }; // FIRST_SLICE + i: those of slice i
+
+// The states of UTF-8 between characters and inside of them, as the next byte's range and the state after it.
+typedef struct st_utf8_move {
+  uint8_t from, first, last, to;
+} st_utf8_move;
+static const st_utf8_move MOVES[] = {
+    {0, 0x20, 0x21, 0}, {0, 0x23, 0x5B, 0}, {0, 0x5D, 0x7F, 0}, {0, 0xC2, 0xDF, 1}, {0, 0xE0, 0xE0, 2},
+    {0, 0xE1, 0xEC, 3}, {0, 0xED, 0xED, 4}, {0, 0xEE, 0xEF, 3}, {0, 0xF0, 0xF0, 5}, {0, 0xF1, 0xF3, 6},
+    {0, 0xF4, 0xF4, 7}, {1, 0x80, 0xBF, 0}, {2, 0xA0, 0xBF, 1}, {3, 0x80, 0xBF, 1}, {4, 0x80, 0x9F, 1},
+    {5, 0x90, 0xBF, 3}, {6, 0x80, 0xBF, 3}, {7, 0x80, 0x8F, 3},
+};
+enum { N_MOVES = sizeof MOVES / sizeof *MOVES, MOST_PLACES = 256, MOST_INSIDE = 64 };
+
+typedef struct st_places { // terms between characters, and after how many
+  st_term terms[MOST_PLACES];
+  uint16_t characters[MOST_PLACES];
+  uint32_t n;
+} st_places;
+
+static bool add_place(st_places *p, st_term term, uint16_t characters) {
+  for (uint32_t i = p->n; i-- > 0;) {
+    if (p->terms[i] == term) return true; // it was met after as many, or fewer
+  }
+  if (p->n == MOST_PLACES) return false;
+  p->terms[p->n] = term, p->characters[p->n++] = characters;
+  return true;
+}
+
+// Adds where the plain characters lead from place i; false: one of them leads nowhere, or there are too many places.
+static bool all_characters(st_terms *t, st_places *p, uint32_t i) {
+  st_term inside[MOST_INSIDE] = {p->terms[i]};
+  uint8_t states[MOST_INSIDE] = {0};
+  for (int at = 0, n = 1; at < n; at++) {
+    for (int k = 0; k < N_MOVES; k++) {
+      const st_utf8_move *m = &MOVES[k];
+      st_term last = ST_TERM_EMPTY;
+      for (unsigned byte = m->first; m->from == states[at] && byte <= m->last; byte++) {
+        st_term next = st_terms_next(t, inside[at], (uint8_t)byte);
+        if (next == ST_TERM_EMPTY) return false;
+        if (next == last) continue;
+        last = next;
+        if (m->to == 0) {
+          if (!add_place(p, next, (uint16_t)(p->characters[i] + 1))) return false;
+          continue;
+        }
+        int known = 0;
+        while (known < n && (inside[known] != next || states[known] != m->to)) known++;
+        if (known < n) continue;
+        if (n == MOST_INSIDE) return false;
+        inside[n] = next, states[n++] = m->to;
+      }
+    }
+  }
+  return true;
+}
+
+// How many plain characters may come whatever they are, up to `most`: by trying. Where they lead to nothing new any
+// more, any number may come.
+static uint32_t try_characters(st_terms *t, st_term term, uint32_t most) {
+  st_places p = {.n = 0};
+  add_place(&p, term, 0);
+  for (uint32_t i = 0; i < p.n && p.characters[i] < most; i++) {
+    if (!all_characters(t, &p, i)) return p.characters[i];
+  }
+  return most;
+}
+
+// The same by the term's form, which is enough for all but intersections.
+static uint32_t count_characters(st_terms *t, st_term term, uint32_t most, int depth) {
+  st_term_entry e = t->entries[term];
+  uint32_t best = 0;
+  if (e.kind == ST_KIND_SEQ) return count_characters(t, e.a, most, depth);
+  if (e.kind == ST_KIND_REPEAT) {
+    if (try_characters(t, e.a, 1) < 1) return 0;
+    // after one of them, the repeated term is done
+    st_term after = st_terms_next(t, e.a, 'a');
+    return after == ST_TERM_EPSILON ? (e.c < most ? e.c : most) : 0;
+  }
+  if (e.kind == ST_KIND_ALT && depth < 4) {
+    for (uint32_t i = 0; i < e.b && best < most; i++) {
+      uint32_t count = count_characters(t, t->children[e.a + i], most, depth + 1);
+      if (count > best) best = count;
+    }
+    return best;
+  }
+  if (e.kind == ST_KIND_AND) return try_characters(t, term, most);
+  return 0;
+}
+
+// The largest slice whose tokens all may come in this state; -1: none.
+static int slice_of(st_constraint *c, st_term term) {
+  st_terms *t = c->engine.t;
+  if (term >= c->slices_capacity) {
+    size_t before = c->slices_capacity;
+    if (!st_reserve(&c->slices, &c->slices_capacity, (size_t)term + 1, 1)) return -1;
+    memset(c->slices + before, UNKNOWN, c->slices_capacity - before);
+  }
+  if (c->slices[term] == UNKNOWN) {
+    uint32_t most = c->trie->most_characters > ST_SLICE_MIDDLE ? c->trie->most_characters : ST_SLICE_MIDDLE;
+    uint32_t n = count_characters(t, term, most, 0);
+    int level = n >= c->trie->most_characters ? 2 : n >= ST_SLICE_MIDDLE ? 1 : n >= ST_SLICE_SHORT ? 0 : -1;
+    c->slices[term] = (uint8_t)(level < 0 ? NONE : FIRST_SLICE + level);
+  }
+  return c->slices[term] - FIRST_SLICE;
+}
+
+// ---- the walk ----
+
+static void set_bit(uint32_t *bits, uint32_t i) {
+  bits[i / 32] |= 1u << i % 32;
+}
+
+// Walks a part of the trie with the matcher's configurations, which lie at the beginning of m->walk.
+static bool walk(st_matcher *m, const st_trie_part *part, uint32_t *bits) {
+  st_engine *e = &m->c->engine;
+  st_terms *t = e->t;
+  st_configs *list = &m->walk;
+  uint32_t first[ST_TRIE_DEPTH + 1] = {0}, count[ST_TRIE_DEPTH + 1] = {(uint32_t)list->n}, steps = 0;
+  char *path = m->text + m->length - 1; // path[depth]
+  for (size_t i = 0; i < part->n;) {
+    st_trie_node node = part->nodes[i];
+    uint32_t depth = st_trie_depth(node), from = first[depth - 1], n = count[depth - 1];
+    path[depth] = (char)st_trie_byte(node);
+    first[depth] = (uint32_t)(list->n = from + n);
+    if (n == 1 && list->items[from].term != ST_TERM_OF_TOKENS) {
+      st_config c = list->items[from];
+      c.term = st_terms_next(t, c.term, st_trie_byte(node));
+      if (c.term == ST_TERM_EMPTY) {
+        i += st_trie_size(node);
+        continue;
+      }
+      if (!(t->flags[c.term] & ST_TERM_NULLABLE)) {
+        if (!st_engine_reserve(e, &list->items, &list->capacity, list->n + 1, sizeof c)) return false;
+        list->items[list->n++] = c;
+        goto reached;
+      }
+    }
+    e->position = m->length + depth;
+    if (!st_engine_step(e, list, from, n, st_trie_byte(node), list)) return false;
+    if ((steps += n) > e->limits.max_steps) {
+      return st_engine_fail(e, SETUN_ERROR_LIMIT, "a mask takes more steps than it may (max_steps)");
+    }
+    if (list->n == first[depth]) {
+      i += st_trie_size(node);
+      continue;
+    }
+  reached:
+    count[depth] = (uint32_t)(list->n - first[depth]);
+    if (st_trie_token(node) != ST_TRIE_NONE) set_bit(bits, st_trie_token(node));
+    i++;
+  }
+  return !t->failure.code;
+}
+
+static void allow_tokens(const st_matcher *m, const st_token_set *set, uint32_t *bits) {
+  uint32_t size = m->c->trie->size;
+  for (size_t i = 0; !set->negated && i < set->n; i++) {
+    if (set->ids[i] >= 0 && (uint32_t)set->ids[i] < size) set_bit(bits, (uint32_t)set->ids[i]);
+  }
+  for (uint32_t i = 0; set->negated && i < size; i++) {
+    if (st_token_set_has(set, (int32_t)i)) set_bit(bits, i);
+  }
+}
+
+static bool fill(st_matcher *m, uint32_t *bits, bool *may_end) {
+  st_constraint *c = m->c;
+  st_engine *e = &c->engine;
+  size_t n;
+  const st_config *now = st_matcher_now(m, &n);
+  int slice = -1;
+  if (!st_engine_reserve(e, &m->walk.items, &m->walk.capacity, n, sizeof *now)) return false;
+  if (n) memcpy(m->walk.items, now, n * sizeof *now);
+  m->walk.n = n;
+  for (size_t i = 0; i < n; i++) {
+    st_config config = now[i];
+    if (config.term == ST_TERM_OF_TOKENS) {
+      allow_tokens(m, &e->g->tokens[e->frames[config.stack].a], bits);
+      continue;
+    }
+    *may_end |= config.term == ST_TERM_EPSILON && config.stack == ST_STACK_ROOT;
+    int own = slice_of(c, config.term);
+    if (own > slice) slice = own;
+  }
+  if (slice >= 0) {
+    for (size_t i = 0; i < st_mask_words(c->trie->size); i++) bits[i] |= c->trie->slices[slice][i];
+  }
+  e->text = m->text;
+  if (!walk(m, slice >= 0 ? &c->trie->without[slice] : &c->trie->all, bits)) return false;
+  for (size_t i = 0; i < c->trie->n_same; i++) {
+    uint32_t first = (uint32_t)c->trie->same[i].first;
+    if (bits[first / 32] >> first % 32 & 1) set_bit(bits, (uint32_t)c->trie->same[i].other);
+  }
+  return true;
+}
+
+// Where a text is, for messages: its last bytes, on one line.
+static void describe_place(const st_matcher *m, char out[64]) {
+  size_t n = m->length < 40 ? m->length : 40;
+  for (size_t i = 0; i < n; i++) {
+    char c = m->text[m->length - n + i];
+    out[i] = c >= ' ' && c <= '~' ? c : '?';
+  }
+  out[n] = '\0';
+}
+
+setun_status st_matcher_mask(st_matcher *m, uint32_t *bits, size_t n, setun_error *err) {
+  const st_token_trie *trie = m->c->trie;
+  if (n < st_mask_words(trie->size)) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "a mask of %zu words, expected %zu", n, st_mask_words(trie->size));
+  }
+  if (m->steps[m->n_steps - 1].ended) return st_fail(err, SETUN_ERROR_STATE, "the constrained text has ended");
+  memset(bits, 0, n * sizeof *bits);
+  bool may_end = false;
+  setun_status status = st_matcher_room(m, ST_TRIE_DEPTH, err);
+  if (status) return status;
+  pthread_mutex_lock(&m->c->lock);
+  bool filled = fill(m, bits, &may_end);
+  status = st_constraint_status(m->c, err);
+  pthread_mutex_unlock(&m->c->lock);
+  if (status) return status;
+  if (!filled) return st_fail_memory(err, "a mask");
+  for (size_t i = 0; i < trie->n_lengthy; i++) {
+    if (st_matcher_allows(m, trie->lengthy[i])) set_bit(bits, (uint32_t)trie->lengthy[i]);
+  }
+  for (size_t i = 0; may_end && i < trie->n_ends; i++) set_bit(bits, (uint32_t)trie->ends[i]);
+  for (size_t i = 0; i < n; i++) {
+    if (bits[i]) return SETUN_OK;
+  }
+  char place[64];
+  describe_place(m, place);
+  return st_fail(err, SETUN_ERROR_STATE,
+                 "no token of the vocabulary may follow \"%s\" (byte %zu of the constrained text)", place, m->length);
+}

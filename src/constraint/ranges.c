@@ -1,0 +1,142 @@
+// Sets of characters, and the reading of texts with positions for messages.
+#include "constraint/expression.h"
+
+#include "base/memory.h"
+#include "base/utf8.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LAST = 0x10FFFF };
+
+void st_ranges_add(st_ranges *r, uint32_t first, uint32_t last) {
+  if (!st_reserve(&r->items, &r->capacity, r->n + 1, sizeof *r->items)) {
+    r->failed = true;
+    return;
+  }
+  r->items[r->n++] = (st_range){first, last};
+}
+
+static int compare_ranges(const void *a, const void *b) {
+  const st_range *x = a, *y = b;
+  return (x->first > y->first) - (x->first < y->first);
+}
+
+void st_ranges_normalize(st_ranges *r) {
+  if (!r->n) return;
+  qsort(r->items, r->n, sizeof *r->items, compare_ranges);
+  size_t kept = 0;
+  for (size_t i = 1; i < r->n; i++) {
+    st_range *last = &r->items[kept];
+    if (r->items[i].first <= last->last || r->items[i].first == last->last + 1) {
+      if (r->items[i].last > last->last) last->last = r->items[i].last;
+    } else {
+      r->items[++kept] = r->items[i];
+    }
+  }
+  r->n = kept + 1;
+}
+
+void st_ranges_complement(st_ranges *r) {
+  st_ranges_normalize(r);
+  st_ranges other = {0};
+  uint32_t from = 0;
+  for (size_t i = 0; i < r->n; i++) {
+    if (r->items[i].first > from) st_ranges_add(&other, from, r->items[i].first - 1);
+    from = r->items[i].last + 1;
+  }
+  if (from <= LAST) st_ranges_add(&other, from, LAST);
+  other.failed |= r->failed;
+  st_free(r->items);
+  *r = other;
+}
+
+bool st_ranges_add_class(st_ranges *r, char letter) {
+  static const st_range digits[] = {{'0', '9'}}, words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+  // ECMA 262: WhiteSpace and LineTerminator
+  static const st_range spaces[] = {{9, 13},          {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680},
+                                    {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
+                                    {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+  const st_range *list;
+  size_t n;
+  switch (letter | 32) {
+  case 'd': list = digits, n = 1; break;
+  case 'w': list = words, n = sizeof words / sizeof *words; break;
+  case 's': list = spaces, n = sizeof spaces / sizeof *spaces; break;
+  default: return false;
+  }
+  st_ranges own = {0};
+  for (size_t i = 0; i < n; i++) st_ranges_add(&own, list[i].first, list[i].last);
+  if (!(letter & 32)) st_ranges_complement(&own);
+  for (size_t i = 0; i < own.n; i++) st_ranges_add(r, own.items[i].first, own.items[i].last);
+  r->failed |= own.failed;
+  st_free(own.items);
+  return true;
+}
+
+void st_ranges_ignore_case(st_ranges *r) {
+  size_t n = r->n;
+  for (size_t i = 0; i < n; i++) {
+    st_range x = r->items[i];
+    for (uint32_t c = x.first > 'A' ? x.first : 'A'; c <= x.last && c <= 'z'; c++) {
+      if ((c | 32) >= 'a' && (c | 32) <= 'z') st_ranges_add(r, c ^ 32, c ^ 32);
+    }
+  }
+}
+
+// ---- reading ----
+
+setun_status st_reader_fail(const st_reader *r, setun_status code, const char *expected) {
+  unsigned line = 1, column = 1;
+  for (const char *p = r->begin; p < r->at; p++) {
+    if (*p == '\n')
+      line++, column = 1;
+    else
+      column += ((uint8_t)*p & 0xC0) != 0x80;
+  }
+  char found[16] = "the end";
+  if (r->at < r->end) {
+    uint32_t character;
+    int n = st_utf8_decode(r->at, (size_t)(r->end - r->at), &character);
+    size_t length = 0;
+    found[length++] = '"';
+    if (*r->at == '\n')
+      found[length++] = '\\', found[length++] = 'n';
+    else if ((uint8_t)*r->at < 0x20 || n <= 0)
+      found[length++] = '?';
+    else
+      for (int i = 0; i < n; i++) found[length++] = r->at[i];
+    found[length++] = '"';
+    found[length] = '\0';
+  }
+  char place[64];
+  if (r->name)
+    snprintf(place, sizeof place, "%u:%u", line, column);
+  else
+    snprintf(place, sizeof place, "character %u", column);
+  const char *name = r->name ? r->name : "expression", *between = r->name ? ":" : ", ";
+  if (code != SETUN_ERROR_FORMAT) return st_fail(r->err, code, "%s%s%s: %s", name, between, place, expected);
+  return st_fail(r->err, code, "%s%s%s: expected %s, found %s", name, between, place, expected, found);
+}
+
+uint32_t st_reader_next(st_reader *r) {
+  uint32_t code;
+  if (r->at >= r->end) return UINT32_MAX;
+  int n = st_utf8_decode(r->at, (size_t)(r->end - r->at), &code);
+  if (n <= 0) return r->at++, 0xFFFD;
+  r->at += n;
+  return code;
+}
+
+bool st_reader_hex(st_reader *r, int n, uint32_t *code) {
+  *code = 0;
+  if (r->end - r->at < n) return false;
+  for (int i = 0; i < n; i++) {
+    char c = r->at[i];
+    int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+    if (digit < 0) return false;
+    *code = *code << 4 | (uint32_t)digit;
+  }
+  r->at += n;
+  return true;
+}
