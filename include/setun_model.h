@@ -58,9 +58,11 @@ typedef struct setun_model_params {
                      kernels' own order (t16); the budget then covers the rest */
   const struct setun_context_params *context; /* instead of `session`: the context that room is left for */
   /* Room for adapters that setun_adapters_load brings later, in the plan too; both 0: none come. */
-  uint32_t adapter_rank;  /* the largest sum of ranks that adapts one matrix at once */
-  uint64_t adapter_bytes; /* of all that are loaded at once: their numbers as float32, ranks as multiples of 16 */
-  uint64_t beside;        /* bytes that the process will take beside: the plan counts them as `process` */
+  uint32_t adapter_rank;       /* the largest sum of ranks that adapts one matrix at once */
+  uint64_t adapter_bytes;      /* of all that are loaded at once: their numbers as float32, ranks as multiples of 16 */
+  uint64_t beside;             /* bytes that the process will take beside: the plan counts them as `process` */
+  setun_experts_fn on_experts; /* called for each pass and layer with experts; NULL: not wanted */
+  void *experts_user;          /* which it receives, not `user` */
 } setun_model_params;
 
 SETUN_PARAMS(setun_model_params)
@@ -114,7 +116,8 @@ typedef struct setun_plan {
   size_t size;          /* of this struct */
   uint64_t budget;      /* that the plan was made for; 0: the system does not say what there is */
   uint64_t least;       /* the smallest budget that would do, in another start of the process too: whole MiB */
-  uint64_t total;       /* what the process will have at most: the sum of the next eight, with a full context */
+  uint64_t total;       /* what the process will have at most: the sum of the next eight, with a full context, and of
+                         * expert_cache */
   uint64_t process;     /* what it had when the plan was made: code, vocabulary */
   uint64_t vectors;     /* norms, biases, scales, adapters */
   uint64_t resident;    /* weight matrices that stay in memory */
@@ -127,7 +130,8 @@ typedef struct setun_plan {
   uint64_t reserve;     /* of the budget, beside `total`: for what the system counts, such as page tables */
   uint64_t weights;     /* all weight matrices, resident or not, as the kernels have them */
   uint64_t stored;      /* all weight matrices as the files have them */
-  uint64_t streamed;    /* bytes of these that are read for each pass, of one token or of a batch */
+  uint64_t streamed;    /* bytes of these that are read for each pass, of one token or of a batch; of experts that are
+                         * not resident those of one token, as if the cache had none of them */
   uint64_t rearranged;  /* bytes of those that are stored in another order than the kernels', as these have them: put
                          * into it in each pass, which takes time beside the reading */
   uint64_t token_bytes; /* weights that the decoding of one token reads in memory, streamed ones among them */
@@ -135,6 +139,13 @@ typedef struct setun_plan {
   uint32_t n_layer, n_ctx, n_batch;
   uint64_t cache_pages;  /* of `cache`: keys and values alone, as setun_context_info has them */
   uint64_t cache_states; /* of `cache`: states of recurrent layers */
+  /* Experts that are not resident, but read when tokens go to them, into a cache of those used before. */
+  uint64_t expert_cache;       /* bytes of it; 0: experts are resident, or there are none */
+  uint64_t expert_token_bytes; /* of `streamed`: experts of one token */
+  uint32_t n_experts_cached;   /* that fit into the cache, of any layers */
+  uint32_t n_experts;          /* of all layers together */
+  uint32_t n_expert_layers;    /* layers that have experts */
+  uint32_t n_experts_of_token; /* that a token goes to, in each such layer */
 } setun_plan;
 
 /* Makes the plan that setun_model_load would follow, without reading weights; `params` may be NULL.
@@ -146,18 +157,26 @@ SETUN_API setun_status setun_model_get_plan(const setun_model *model, setun_plan
 
 /* What was read of a model's weights since it was loaded, by all sessions. */
 typedef struct setun_stream_stats {
-  size_t size;     /* of this struct */
-  uint64_t bytes;  /* read from the files */
-  double read_s;   /* while a read was under way */
-  double waited_s; /* that passes waited for one */
-  double packed_s; /* that weights were put into the kernels' order */
-  double passes_s; /* that passes took in all, so that computing took passes_s - waited_s */
-  const char *how; /* such as "io_uring, O_DIRECT"; NULL: all weights are resident */
+  size_t size;             /* of this struct */
+  uint64_t bytes;          /* read from the files */
+  double read_s;           /* while a read was under way */
+  double waited_s;         /* that passes waited for one */
+  double packed_s;         /* that weights were put into the kernels' order */
+  double passes_s;         /* that passes took in all, so that computing took passes_s - waited_s */
+  const char *how;         /* such as "io_uring, O_DIRECT"; NULL: all weights are resident */
+  uint64_t expert_hits;    /* experts that a pass wanted of a layer and the cache had, */
+  uint64_t expert_misses;  /* and that it had not */
+  const char *expert_rule; /* which of them makes room for others: "lru", the one that was used longest ago, or "score",
+                              the one that the fewest tokens of late went to; NULL: there is no cache */
 } setun_stream_stats;
 
 /* Any thread may ask, also while others compute. Zeros where all weights are resident, and in a forked child. */
 SETUN_API setun_status setun_model_get_stream_stats(const setun_model *model, setun_stream_stats *stats,
                                                     setun_error *error);
+/* The expert_hits and expert_misses of one layer; zeros where it has no experts, or they are resident.
+ * SETUN_ERROR_ARGUMENT for a layer that the model does not have. */
+SETUN_API setun_status setun_model_count_experts(const setun_model *model, uint32_t layer, uint64_t *hits,
+                                                 uint64_t *misses, setun_error *error);
 /* How fast the disk is by itself: about `total_bytes` of the weights that stream, read into the same buffers, and
  * nothing done with them. SETUN_ERROR_STATE where all weights are resident. */
 SETUN_API setun_status setun_model_measure_disk(const setun_model *model, uint64_t total_bytes, double *bytes_per_s,

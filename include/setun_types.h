@@ -1,6 +1,6 @@
 /* Setun's types that all of the library uses: statuses, errors, callbacks, formats of the KV cache. Programs include
- * setun.h, which includes this file and says what holds for all of it; the library's own files include this one, so that
- * a change of setun.h compiles anew only what provides it. */
+ * setun.h, which includes this file and says what holds for all of it; the library's own files include this one, so
+ * that a change of setun.h compiles anew only what provides it. */
 #ifndef SETUN_TYPES_H
 #define SETUN_TYPES_H
 
@@ -34,6 +34,11 @@ typedef void (*setun_log_fn)(setun_log_level level, const char *message, void *u
 
 /* Called now and then during long work with a fraction from 0 to 1; false asks to cancel. */
 typedef bool (*setun_progress_fn)(double fraction, void *user);
+
+/* To which experts of a layer the tokens of a pass go: `experts` [n], ascending, and how many tokens go to each, of
+ * `n_tokens`. Called on the thread that computes the pass: from several at once where several contexts compute. */
+typedef void (*setun_experts_fn)(uint32_t layer, uint32_t n_tokens, const uint32_t *experts, const uint32_t *tokens,
+                                 uint32_t n, void *user);
 
 /* The format of numbers in the KV cache, named by SETUN_CHOICE_KV; see docs/cache.md. */
 typedef enum setun_kv_type {

@@ -217,6 +217,10 @@ setun_model_params loading_params(const model_options *o, const compute_options 
   params.session = compute->context ? NULL : session;
   params.context = compute->context;
   params.beside = compute->beside;
+  if (compute->trace) {
+    params.on_experts = write_experts;
+    params.experts_user = compute->trace;
+  }
   return params;
 }
 

@@ -2,6 +2,7 @@
 #ifndef SETUN_APP_MODEL_H
 #define SETUN_APP_MODEL_H
 
+#include "experts_trace.h"
 #include "input.h"
 #include "options.h"
 #include "setun.h"
@@ -59,6 +60,7 @@ typedef struct compute_options {
   const setun_context_params *context; // the same for a context instead of a session; NULL: a session
   const setun_model *draft_model;      // that is loaded already, see open_draft
   uint64_t beside;                     // bytes that the plan counts beside the model's own
+  experts_trace *trace;                // of the experts that tokens go to; NULL: none
 } compute_options;
 
 extern const option model_rows[4], compute_rows[7];

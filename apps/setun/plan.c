@@ -1,8 +1,10 @@
 // The command `plan`: memory and speed of a model before it is loaded.
 #include "commands.h"
+#include "expert_use.h"
 #include "model.h"
 #include "output.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct plan_options {
@@ -32,7 +34,8 @@ static const option rows[] = {
 typedef struct limits {
   setun_ceilings ceilings;
   double disk;            // bytes a second
-  double decode, prefill; // tokens a second at most
+  double decode, prefill; // tokens a second at most; with a cache of experts, where these are used alike,
+  double decode_zipf;     // and by Zipf's law
 } limits;
 
 // Seconds of work at a speed; 0 where the speed is not known.
@@ -44,9 +47,19 @@ static double most_of(double a, double b) {
   return a > b ? a : b;
 }
 
+// What a pass reads from the disk where the cache has so many of the experts that a token goes to; a prompt's tokens go
+// to all experts, and each is read once.
+static double pass_bytes(const setun_plan *p, double hit_rate, double tokens) {
+  double dense = (double)(p->streamed - p->expert_token_bytes), of_token = (double)p->expert_token_bytes;
+  if (!p->n_experts_cached) return dense;
+  double layer = (double)p->n_experts_of_token * p->n_expert_layers, used = layer / p->n_experts;
+  double wanted = p->n_experts * (1 - pow(1 - used, tokens));
+  return dense + of_token / layer * wanted * (1 - hit_rate);
+}
+
 // A pass takes as long as the slowest of disk, memory bus and arithmetic units.
-static double pass_seconds(const setun_plan *p, const limits *l, double tokens) {
-  double disk = seconds_at((double)p->streamed, l->disk);
+static double pass_seconds(const setun_plan *p, const limits *l, double hit_rate, double tokens) {
+  double disk = seconds_at(pass_bytes(p, hit_rate, tokens), l->disk);
   double memory = seconds_at((double)p->token_bytes, l->ceilings.read_bytes_per_s);
   double compute = seconds_at(tokens * (double)p->token_macs, l->ceilings.int8_macs_per_s);
   return most_of(disk, most_of(memory, compute));
@@ -60,14 +73,23 @@ static setun_status measure(const char *path, const plan_options *o, const setun
       setun_measure_ceilings(o->model.isa, (int)o->compute.threads, measuring_buffer(p, BUFFER), &l->ceilings, error);
   if (s == SETUN_OK && p->streamed && path) s = setun_measure_disk(path, p->ring, DISK, &l->disk, error);
   if (s != SETUN_OK) return s;
-  l->decode = 1 / pass_seconds(p, l, 1);
-  l->prefill = p->n_batch / pass_seconds(p, l, p->n_batch);
+  l->decode = 1 / pass_seconds(p, l, hit_rate_uniform(p), 1);
+  l->decode_zipf = 1 / pass_seconds(p, l, hit_rate_zipf(p), 1);
+  l->prefill = p->n_batch / pass_seconds(p, l, hit_rate_uniform(p), p->n_batch);
   return s;
 }
 
 static void print_row(const char *what, uint64_t bytes, const char *remark) {
   char text[32];
   if (bytes) print_text("%-22s %12s  %s\n", what, format_bytes(bytes, text), remark);
+}
+
+static void print_experts(const setun_plan *p, const limits *l) {
+  if (!p->n_experts_cached) return;
+  print_text("%u of %u experts fit into the cache. Of those that a token goes to, it has %.0f %% where all are used "
+             "alike, and %.0f %% where their use follows Zipf's law: at most %.1f and %.1f tokens/s in decode.\n",
+             (unsigned)p->n_experts_cached, (unsigned)p->n_experts, 100 * hit_rate_uniform(p), 100 * hit_rate_zipf(p),
+             l->decode, l->decode_zipf);
 }
 
 static void print_table(const setun_plan *p, const limits *l, const plan_options *o) {
@@ -86,6 +108,7 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   print_row("norms and scales", p->vectors, "");
   print_row("ring", p->ring, "two layers' worth of what streams, at most");
   print_row("order of the kernels", p->packed, "what is stored in another, of one layer or piece of the head");
+  print_row("cache of experts", p->expert_cache, "those that were used, as the kernels have them");
   print_row("KV cache", p->cache, context);
   if (p->cache_states) print_row("  states in it", p->cache_states, "of recurrent layers, snapshots among them");
   print_row("activations", p->work, batch);
@@ -96,8 +119,9 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   print_row("least that would do", p->least, "with what is left to the system, and room for another start");
   print_text("\n");
   if (p->streamed) {
-    print_text("%s of the files' %s of weights are read from the disk for each pass.\n",
-               format_bytes(p->streamed, text), format_bytes(p->stored, context));
+    print_text("%s of the files' %s of weights are read from the disk for each %s.\n", format_bytes(p->streamed, text),
+               format_bytes(p->stored, context),
+               p->n_experts_cached ? "token, less the experts that the cache has" : "pass");
   } else if (p->packed) {
     print_text("Rows of the embedding are read from the disk; the rest stays in memory.\n");
   } else {
@@ -109,6 +133,7 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
         "beside.\n",
         format_bytes(p->rearranged, text));
   }
+  print_experts(p, l);
   print_text("At most %.1f tokens/s in decode, %.0f in a prompt (", l->decode, l->prefill);
   if (l->disk > 0) print_text("disk %.2f GB/s, ", l->disk / 1e9);
   print_text("memory %.1f GB/s, %.0f G int8 multiply-adds/s)\n", l->ceilings.read_bytes_per_s / 1e9,
@@ -158,6 +183,15 @@ static void print_json(const setun_plan *p, const limits *l) {
   print_json_number(l->decode);
   print_text(", \"prefill_tokens_per_s_at_most\": ");
   print_json_number(l->prefill);
+  print_text(", \"expert_cache\": %llu, \"expert_bytes_per_token\": %llu, \"experts\": %u, \"experts_cached\": %u, ",
+             (unsigned long long)p->expert_cache, (unsigned long long)p->expert_token_bytes, (unsigned)p->n_experts,
+             (unsigned)p->n_experts_cached);
+  print_text("\"expert_hit_rate_uniform\": ");
+  print_json_number(hit_rate_uniform(p));
+  print_text(", \"expert_hit_rate_zipf\": ");
+  print_json_number(hit_rate_zipf(p));
+  print_text(", \"decode_tokens_per_s_at_most_zipf\": ");
+  print_json_number(l->decode_zipf);
   print_text("}\n");
 }
 

@@ -1,6 +1,7 @@
 // The command `run`: text that continues a prompt.
 #define _POSIX_C_SOURCE 200809L
 #include "commands.h"
+#include "experts_trace.h"
 #include "input.h"
 #include "interrupt.h"
 #include "logprobs.h"
@@ -22,7 +23,7 @@ typedef struct run_options {
   sampling_options sampling;
   int64_t n, ctx;   // n < 0: until the end; ctx 0: the model's
   int64_t logprobs; // likeliest tokens beside each; negative: none are asked for
-  const char *session;
+  const char *session, *trace;
   text_list stops;
   bool special, ignore_end, no_echo, ids, json, jsonl, verbose;
 } run_options;
@@ -50,6 +51,7 @@ static const option output_rows[] = {
      "go on from the text that this file holds, if there is one, and leave there the text with what is new"},
     WINDOW_ROWS(run_options),
     DRAFT_ROW(run_options, "none"),
+    TRACE_ROW(AT(trace)),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print settings and timings on standard error"},
 };
 
@@ -76,6 +78,7 @@ typedef struct generation {
   bool pending;     // `last` is part of the text, but not evaluated yet
   setun_token last;
   double load_seconds, prompt_seconds, decode_seconds;
+  experts_trace trace;
   setun_stream_stats prompt_stream; // when the prompt was read
   size_t prompt_done, decoded;      // tokens that were evaluated
 } generation;
@@ -382,6 +385,7 @@ static void print_timings(const generation *g) {
   streaming_report decode = make_streaming_report(g->model, &g->prompt_stream, 0);
   print_memory_report(&decode);
   print_streaming_report("decode", &decode);
+  print_expert_report(g->model);
 }
 
 static void print_settings(const generation *g, const run_options *o) {
@@ -403,7 +407,10 @@ static bool prepare(generation *g, const run_options *o, const char *path, bool 
   compute_options compute = o->compute;
   compute.n_ctx = (uint32_t)o->ctx;
   if (!open_draft(&o->model, &compute, o->verbose, &g->draft)) return false;
+  if (o->trace && !open_experts_trace(&g->trace, o->trace)) return false;
+  compute.trace = o->trace ? &g->trace : NULL;
   if (!open_model(path, &o->model, &compute, o->verbose, &g->model)) return false;
+  if (!begin_experts_trace(&g->trace, g->model)) return false;
   if (!open_session(path, g->model, &compute, (uint32_t)o->ctx, &g->session)) return false;
   g->load_seconds = seconds_now() - start;
   if (o->session && !load_session(g->session, o->session)) return false;
@@ -441,12 +448,14 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
   if (status != STATUS_FAILED && !end_text(g, o)) status = STATUS_FAILED;
   if (status != STATUS_FAILED && is_json(o)) print_json_end(g, o);
   if (o->session && status != STATUS_FAILED && !keep_text(g, o)) status = STATUS_FAILED;
+  if (!close_experts_trace(&g->trace, status != STATUS_FAILED)) status = STATUS_FAILED;
   if (o->verbose || status > 128) print_timings(g);
   watch_interrupts(NULL);
   return status;
 }
 
 static void free_generation(generation *g) {
+  close_experts_trace(&g->trace, false);
   setun_decoder_free(g->decoder);
   setun_stops_free(g->stops);
   setun_sampler_free(g->sampler);

@@ -22,6 +22,8 @@ streaming_report make_streaming_report(const setun_model *model, const setun_str
   r.stats.waited_s -= since->waited_s;
   r.stats.packed_s -= since->packed_s;
   r.stats.passes_s -= since->passes_s;
+  r.stats.expert_hits -= since->expert_hits;
+  r.stats.expert_misses -= since->expert_misses;
   double passes = r.stats.passes_s, compute = passes - r.stats.waited_s;
   if (!r.plan.streamed || !r.stats.bytes) return r;
   r.disk_after = measure_disk(model);
@@ -49,6 +51,24 @@ void print_streaming_report(const char *what, const streaming_report *r) {
   if (r->disk > 0) fprintf(stderr, ", %.0f %% of the disk's %.2f GB/s", 100 * r->speed / r->disk, r->disk / 1e9);
   fprintf(stderr, "; overlap %.2f (computed %.2f s, waited %.2f s)\n", r->overlap,
           r->stats.passes_s - r->stats.waited_s, r->stats.waited_s);
+  uint64_t wanted = r->stats.expert_hits + r->stats.expert_misses;
+  if (!wanted) return;
+  fprintf(stderr, "%-8s %u of %u experts fit into the cache, which had %llu of %llu wanted (%.1f %%)\n", "",
+          (unsigned)r->plan.n_experts_cached, (unsigned)r->plan.n_experts, (unsigned long long)r->stats.expert_hits,
+          (unsigned long long)wanted, 100.0 * (double)r->stats.expert_hits / (double)wanted);
+}
+
+void print_expert_report(const setun_model *model) {
+  setun_plan plan = model_plan_of(model);
+  setun_stream_stats stats = stream_stats(model);
+  if (!plan.n_experts_cached) return;
+  fprintf(stderr, "experts  hits of those wanted, by layer (room by %s):", stats.expert_rule);
+  for (uint32_t i = 0; i < plan.n_layer; i++) {
+    uint64_t hits = 0, misses = 0;
+    setun_model_count_experts(model, i, &hits, &misses, NULL);
+    fprintf(stderr, " %llu/%llu", (unsigned long long)hits, (unsigned long long)(hits + misses));
+  }
+  fprintf(stderr, "\n");
 }
 
 void print_streaming_json(const streaming_report *r) {
@@ -65,4 +85,7 @@ void print_streaming_json(const streaming_report *r) {
   print_json_member("stream_packed_s", r->stats.packed_s);
   print_json_member("stream_passes_s", r->stats.passes_s);
   print_text("\"stream_how\": \"%s\", ", r->stats.how);
+  if (!r->plan.n_experts_cached) return;
+  print_text("\"expert_hits\": %llu, \"expert_misses\": %llu, ", (unsigned long long)r->stats.expert_hits,
+             (unsigned long long)r->stats.expert_misses);
 }

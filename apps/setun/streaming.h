@@ -25,6 +25,8 @@ void print_memory_report(const streaming_report *r);
 // To stderr, for the work that `what` names; nothing where all weights are resident.
 void print_streaming_report(const char *what, const streaming_report *r);
 // Members of a JSON object, each followed by ", "; of memory alone where all weights are resident.
+// Hits and misses of the cache of experts, layer by layer, since the model was loaded.
+void print_expert_report(const setun_model *model);
 void print_streaming_json(const streaming_report *r);
 
 #endif

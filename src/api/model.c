@@ -296,7 +296,11 @@ setun_status st_api_load_weights(setun_model *m, const st_directory *d, const se
   st_placement_options options = st_placement_options_of(p, &m->log);
   (void)context;
   setun_status s = st_placement_load(d, &options, &m->placement, err);
-  if (s == SETUN_OK) m->model = m->placement->model;
+  if (s == SETUN_OK) {
+    m->model = m->placement->model;
+    m->model->on_experts = p->on_experts;
+    m->model->experts_user = p->experts_user;
+  }
   if (s == SETUN_OK) s = check_rows(m, err);
   if (s == SETUN_OK) s = st_token_gaps_find(m->tokenizer, m->model->h.n_vocab, &m->gaps, err);
   if (s == SETUN_OK) s = st_token_gaps_note(&m->gaps, m->model->h.n_vocab, d, err);

@@ -27,7 +27,13 @@ static setun_plan plan_of(const st_memory_plan *p) {
                       .n_ctx = p->n_ctx,
                       .n_batch = p->n_batch,
                       .cache_pages = p->pages,
-                      .cache_states = p->states};
+                      .cache_states = p->states,
+                      .expert_cache = p->expert_area,
+                      .expert_token_bytes = st_expert_token_bytes(&p->experts),
+                      .n_experts_cached = p->experts.capacity,
+                      .n_experts = p->experts.n,
+                      .n_expert_layers = p->experts.n_layers,
+                      .n_experts_of_token = p->experts.used};
 }
 
 // A `next` (st_next_fn) that makes the plan, an st_memory_plan, which is `context`.
@@ -86,9 +92,29 @@ setun_status setun_model_get_stream_stats(const setun_model *model, setun_stream
                                  .waited_s = s.read.waited_s,
                                  .packed_s = s.packed_s,
                                  .passes_s = s.passes_s,
-                                 .how = s.read.how};
+                                 .how = s.read.how,
+                                 .expert_hits = s.expert_hits,
+                                 .expert_misses = s.expert_misses,
+                                 .expert_rule = s.expert_rule};
   }
   return ST_FILL(stats, &found);
+}
+
+setun_status setun_model_count_experts(const setun_model *model, uint32_t layer, uint64_t *hits, uint64_t *misses,
+                                       setun_error *error) {
+  const setun_model *m = model;
+  ST_NEED(model);
+  ST_NEED(hits);
+  ST_NEED(misses);
+  uint32_t n = m->model ? m->model->h.n_layer : 0;
+  if (layer >= n) {
+    return st_fail(error, SETUN_ERROR_ARGUMENT, "layer: expected one of %u, found %u", (unsigned)n, (unsigned)layer);
+  }
+  *hits = *misses = 0;
+  if (m->placement->streamer && m->maker == st_process_current()) {
+    st_streamer_count_experts(m->placement->streamer, layer, hits, misses);
+  }
+  return SETUN_OK;
 }
 
 setun_status setun_model_measure_disk(const setun_model *model, uint64_t total_bytes, double *bytes_per_s,

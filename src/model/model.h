@@ -63,6 +63,8 @@ typedef struct st_model {
   uint32_t n_bases;
   uint32_t max_rotated_columns; // of all matrices with rotated inputs; 0: there are none
   uint64_t identity;            // a hash of all tensors' names, shapes and some of their bytes, without adapters
+  setun_experts_fn on_experts;  // NULL: nobody wants to know
+  void *experts_user;
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs, float_macs;
 } st_model;
 

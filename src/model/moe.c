@@ -1,5 +1,6 @@
 // Mixtures of experts. The router's logits are read to the host, which chooses; then each chosen expert runs once, on
-// all of its tokens.
+// all of its tokens. Experts that are not resident run as they arrive, where there is room for the outputs of all of
+// them, which are added up at the end; otherwise one after the other in the order of their numbers.
 #include "model/moe.h"
 
 #include "base/memory.h"
@@ -11,7 +12,7 @@ struct st_moe {
   st_array *normed;  // [n_batch, n_embd] the layer's input
   st_array *router;  // [n_batch, n_expert] logits
   st_array *part;    // [n_batch, n_embd] the tokens of one expert
-  st_array *out;     // [max(n_batch, used), n_embd] outputs of one expert, or of a token's experts
+  st_array *out;     // [rows, n_embd] outputs of one expert, or of all
   st_array *weight;  // [n_batch, 1] the shared expert's
   float *logits;     // [n_batch, n_expert]
   float *scratch;    // [n_expert]
@@ -20,6 +21,10 @@ struct st_moe {
   uint32_t *tokens;  // [n_batch * used]
   float *weights;    // likewise
   st_product *outs;  // [2 * used]
+  uint32_t rows;     // max(n_batch, used)
+  // [n_expert] those that some token goes to, how many do, and, where they are not resident, which of them are there.
+  uint32_t *wanted, *counts, *places;
+  uint32_t n_wanted;
 };
 
 // ---- the choice ---------------------------------------------------------------------------------------------------
@@ -96,7 +101,11 @@ setun_status st_moe_new(const st_run *r, st_moe **moe, setun_error *err) {
   m->tokens = st_malloc(n, sizeof *m->tokens);
   m->weights = st_malloc(n, sizeof *m->weights);
   m->outs = st_malloc((size_t)2 * used, sizeof *m->outs);
-  bool whole = m->logits && m->scratch && m->chosen && m->first && m->tokens && m->weights && m->outs;
+  m->rows = rows;
+  m->wanted = st_malloc((size_t)3 * h->n_expert, sizeof *m->wanted);
+  bool whole = m->logits && m->scratch && m->chosen && m->first && m->tokens && m->weights && m->outs && m->wanted;
+  m->counts = whole ? m->wanted + h->n_expert : NULL;
+  m->places = whole ? m->counts + h->n_expert : NULL;
   if (s == SETUN_OK && !whole) s = st_fail_memory(err, "the experts' lists");
   if (s == SETUN_OK) {
     *moe = m;
@@ -112,7 +121,7 @@ void st_moe_free(const st_run *r, st_moe *m) {
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
     if (arrays[i]) r->model->backend->array_free(arrays[i]);
   }
-  void *blocks[] = {m->logits, m->scratch, m->chosen, m->first, m->tokens, m->weights, m->outs};
+  void *blocks[] = {m->logits, m->scratch, m->chosen, m->first, m->tokens, m->weights, m->outs, m->wanted};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) st_free(blocks[i]);
   st_free(m);
 }
@@ -146,45 +155,91 @@ static setun_status choose(st_run *r, const st_layer *l, uint32_t n, setun_error
   }
   for (uint32_t e = h->n_expert; e; e--) m->first[e] = m->first[e - 1];
   m->first[0] = 0;
+  m->n_wanted = 0;
+  for (uint32_t e = 0; e < h->n_expert; e++) {
+    if (m->first[e] == m->first[e + 1]) continue;
+    m->counts[m->n_wanted] = m->first[e + 1] - m->first[e];
+    m->wanted[m->n_wanted++] = e;
+  }
   return SETUN_OK;
 }
 
-// One token: gate and up of all its experts in one product, since they share their input.
-static void one_token(st_run *r, const st_layer *l) {
+// The outputs that m->out begins with, of the lists' entries from `first` on, to the tokens.
+static void add_outputs(st_run *r, uint32_t first, uint32_t n) {
+  const st_moe *m = r->moe;
+  r->model->backend->scatter_add(r->queue, r->branch, m->tokens + first, m->weights + first, n, r->model->h.n_embd,
+                                 m->out);
+}
+
+// One expert on all of its tokens, whose outputs go to rows of m->out from `row` on.
+static void one_expert(st_run *r, const st_layer *l, uint32_t expert, uint32_t row) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   st_moe *m = r->moe;
-  uint32_t used = h->n_expert_used;
-  for (uint32_t i = 0; i < used; i++) {
-    const st_expert *e = &l->experts[m->chosen[i].expert];
-    m->outs[2 * i] = (st_product){&e->gate, r->gate, i};
-    m->outs[2 * i + 1] = (st_product){&e->up, r->up, i};
-  }
-  st_multiply(r, m->normed, 0, 1, NULL, m->outs, (int)(2 * used));
-  b->glu(r->queue, h->fn, r->gate, r->up, used, h->n_ff_expert, r->gate);
-  for (uint32_t i = 0; i < used; i++) {
-    const st_product down = {&l->experts[m->chosen[i].expert].down, m->out, i};
-    st_multiply(r, r->gate, i, 1, NULL, &down, 1);
-  }
-  b->scatter_add(r->queue, r->branch, m->tokens, m->weights, used, h->n_embd, m->out);
+  uint32_t first = m->first[expert], n = m->first[expert + 1] - first;
+  const st_expert *e = &l->experts[expert];
+  const st_product gate_up[] = {{&e->gate, r->gate, 0}, {&e->up, r->up, 0}};
+  const st_product down = {&e->down, m->out, row};
+  b->gather(r->queue, m->normed, m->tokens + first, n, h->n_embd, m->part);
+  st_multiply(r, m->part, 0, n, NULL, gate_up, 2);
+  b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff_expert, r->gate);
+  st_multiply(r, r->gate, 0, n, NULL, &down, 1);
 }
 
 static void many_tokens(st_run *r, const st_layer *l) {
+  const st_moe *m = r->moe;
+  for (uint32_t i = 0; i < r->model->h.n_expert; i++) {
+    uint32_t n = m->first[i + 1] - m->first[i];
+    if (!n) continue;
+    one_expert(r, l, i, 0);
+    add_outputs(r, m->first[i], n);
+  }
+}
+
+// `n` of the experts of one token, at m->places of its choice: gate and up of all in one product, since they share
+// their input.
+static void one_token(st_run *r, const st_layer *l, uint32_t n) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   st_moe *m = r->moe;
-  for (uint32_t i = 0; i < h->n_expert; i++) {
-    uint32_t first = m->first[i], n = m->first[i + 1] - first;
-    if (!n) continue;
-    const st_expert *e = &l->experts[i];
-    const st_product gate_up[] = {{&e->gate, r->gate, 0}, {&e->up, r->up, 0}};
-    const st_product down = {&e->down, m->out, 0};
-    b->gather(r->queue, m->normed, m->tokens + first, n, h->n_embd, m->part);
-    st_multiply(r, m->part, 0, n, NULL, gate_up, 2);
-    b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff_expert, r->gate);
-    st_multiply(r, r->gate, 0, n, NULL, &down, 1);
-    b->scatter_add(r->queue, r->branch, m->tokens + first, m->weights + first, n, h->n_embd, m->out);
+  for (uint32_t i = 0; i < n; i++) {
+    const st_expert *e = &l->experts[m->chosen[m->places[i]].expert];
+    m->outs[2 * i] = (st_product){&e->gate, r->gate, i};
+    m->outs[2 * i + 1] = (st_product){&e->up, r->up, i};
   }
+  st_multiply(r, m->normed, 0, 1, NULL, m->outs, (int)(2 * n));
+  b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff_expert, r->gate);
+  for (uint32_t i = 0; i < n; i++) {
+    const st_product down = {&l->experts[m->chosen[m->places[i]].expert].down, m->out, m->places[i]};
+    st_multiply(r, r->gate, i, 1, NULL, &down, 1);
+  }
+}
+
+// Experts that are not resident, as the supply gives them.
+static setun_status supplied_experts(st_run *r, uint32_t layer, uint32_t n, setun_error *err) {
+  const st_supply *supply = r->model->supply;
+  const st_layer *l = &r->model->layers[layer];
+  st_moe *m = r->moe;
+  const st_expert_demand demand = {
+      .layer = layer, .experts = m->wanted, .tokens = m->counts, .n = m->n_wanted, .n_tokens = n};
+  uint32_t outputs = m->first[r->model->h.n_expert], given = 0;
+  bool in_order = outputs > m->rows;
+  setun_status s = supply->want(supply->context, &demand, err);
+  for (uint32_t done = 0; s == SETUN_OK && done < demand.n; done += given) {
+    given = n == 1 ? demand.n : 1; // that many tokens use: one at a time, so that others can be read meanwhile
+    s = supply->next(supply->context, in_order, m->places, &given, err);
+    if (s != SETUN_OK) break;
+    if (n == 1) one_token(r, l, given);
+    if (n > 1) {
+      uint32_t e = m->wanted[m->places[0]];
+      one_expert(r, l, e, in_order ? 0 : m->first[e]);
+      if (in_order) add_outputs(r, m->first[e], m->first[e + 1] - m->first[e]);
+    }
+    s = r->model->backend->finish(r->queue, err);
+    supply->done(supply->context);
+  }
+  if (s == SETUN_OK && !in_order) add_outputs(r, 0, outputs);
+  return s;
 }
 
 // The expert that takes every token, weighted by a sigmoid.
@@ -216,11 +271,20 @@ setun_status st_moe_forward(st_run *r, uint32_t layer, uint32_t n, setun_error *
   b->norm_into(r->queue, r->x, n, h->n_embd, l->vector[ST_FFN_NORM], h->norm_eps, r->moe->normed);
   setun_status s = choose(r, l, n, err);
   if (s != SETUN_OK) return s;
+  const st_moe *m = r->moe;
+  if (r->model->on_experts) {
+    r->model->on_experts(layer, n, m->wanted, m->counts, m->n_wanted, r->model->experts_user);
+  }
   b->clear(r->queue, r->branch, n, h->n_embd);
-  if (n == 1) {
-    one_token(r, l);
+  if (r->model->supply && r->model->supply->want) {
+    s = supplied_experts(r, layer, n, err);
+  } else if (n == 1) {
+    for (uint32_t i = 0; i < h->n_expert_used; i++) r->moe->places[i] = i;
+    one_token(r, l, h->n_expert_used);
+    add_outputs(r, 0, h->n_expert_used);
   } else {
     many_tokens(r, l);
   }
+  if (s != SETUN_OK) return s;
   return l->linear[ST_SHARED_GATE].matrix ? shared_expert(r, l, n, err) : SETUN_OK;
 }

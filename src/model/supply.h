@@ -9,6 +9,14 @@ typedef enum st_supply_part { ST_SUPPLY_LAYERS, ST_SUPPLY_HEAD } st_supply_part;
 
 enum { ST_SUPPLY_ROWS = 64 }; // of the embedding at once
 
+// The experts of a layer that a pass wants.
+typedef struct st_expert_demand {
+  uint32_t layer;
+  const uint32_t *experts; // [n], ascending; stays until the last of them was given
+  const uint32_t *tokens;  // [n] of the pass that go to each
+  uint32_t n, n_tokens;    // n_tokens: of the pass
+} st_expert_demand;
+
 typedef struct st_supply {
   void *context; // the first argument of each function
   // A pass through the layers, or through the head alone, which is then read `heads` times from here on, in this pass
@@ -24,6 +32,13 @@ typedef struct st_supply {
   // Rows ids[0] to ids[n - 1] of an embedding that is not resident, at most ST_SUPPLY_ROWS of them, become rows 0 to
   // n - 1 of *rows, which is good until the next call.
   setun_status (*rows)(void *context, const int32_t *ids, uint32_t n, const st_dmatrix **rows, setun_error *err);
+  // Experts, where they are not resident; NULL, all three: they are. `want` begins to read those that are not there
+  // yet. `next` waits for at least one more, and gives the places in the demand of those that are there now, at most *n
+  // of them; with `in_order` in the order of the demand. Their matrices have codes until `done`, which is for all that
+  // `next` gave, and comes before the next `next`.
+  setun_status (*want)(void *context, const st_expert_demand *demand, setun_error *err);
+  setun_status (*next)(void *context, bool in_order, uint32_t *places, uint32_t *n, setun_error *err);
+  void (*done)(void *context);
 } st_supply;
 
 #endif

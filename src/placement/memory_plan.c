@@ -8,14 +8,22 @@
 
 enum { BLOCK = 4096 };
 
+// Of one unit.
+static bool are_together(const st_memory_item *a, const st_memory_item *b) {
+  return a->layer == b->layer && a->attention == b->attention && a->expert == b->expert;
+}
+
+static bool is_same(const st_memory_item *a, int i, const st_memory_item *b, int j) {
+  return a->tensors[i] == b->tensors[j] && a->offset[i] == b->offset[j] && a->bytes[i] == b->bytes[j];
+}
+
 bool st_memory_plan_add(st_memory_plan *p, const st_memory_item *item) {
   if (!st_reserve(&p->items, &p->capacity, p->n_items + 1, sizeof *p->items)) return false;
   st_memory_item *to = &p->items[p->n_items];
   *to = *item;
-  for (size_t k = p->n_items++;
-       k-- > 0 && p->items[k].layer == item->layer && p->items[k].attention == item->attention;) {
+  for (size_t k = p->n_items++; k-- > 0 && are_together(&p->items[k], item);) {
     for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
-      for (int j = 0; j < ST_ITEM_TENSORS; j++) to->shared[i] |= p->items[k].tensors[j] == item->tensors[i];
+      for (int j = 0; j < ST_ITEM_TENSORS; j++) to->shared[i] |= is_same(&p->items[k], j, item, i);
     }
   }
   return true;
@@ -27,9 +35,18 @@ static bool streams(const st_memory_item *i) {
   return i->layer >= 0 && !i->resident;
 }
 
+// Through the ring; experts have a cache.
+static bool is_in_ring(const st_memory_item *i) {
+  return streams(i) && i->expert < 0;
+}
+
+static uint64_t bytes_of(const st_memory_item *item, int i) {
+  return item->bytes[i] ? item->bytes[i] : item->tensors[i]->bytes;
+}
+
 // What a read of one of the item's tensors takes: whole blocks, wherever it begins.
 static uint64_t read_of(const st_memory_item *item, int i) {
-  return (item->bytes ? item->bytes : item->tensors[i]->bytes) / BLOCK * BLOCK + 2 * BLOCK;
+  return bytes_of(item, i) / BLOCK * BLOCK + 2 * BLOCK;
 }
 
 // The layer's unit; its items stand one after the other from `first` on.
@@ -37,7 +54,7 @@ static st_unit_size size_of(const st_memory_plan *p, size_t first) {
   st_unit_size size = {0, 0};
   for (size_t k = first; k < p->n_items && p->items[k].layer == p->items[first].layer; k++) {
     const st_memory_item *item = &p->items[k];
-    if (!streams(item)) continue;
+    if (!is_in_ring(item)) continue;
     if (!item->direct) size.packed += item->codes;
     for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
       if (!item->shared[i]) size.stored += read_of(item, i);
@@ -75,6 +92,13 @@ static uint64_t largest_copying(const st_memory_plan *p, bool resident) {
   return most;
 }
 
+// What a cache of experts takes.
+static uint64_t expert_area(const st_expert_plan *e, uint64_t capacity) {
+  if (!capacity) return 0;
+  if (e->direct) return st_huge_pages(capacity * e->record);
+  return st_huge_pages(capacity * e->codes) + st_huge_pages(e->n_buffers * e->record);
+}
+
 // Recomputes what depends on `resident`.
 static void add_up(st_memory_plan *p) {
   st_unit_size most = {0, 0};
@@ -92,6 +116,9 @@ static void add_up(st_memory_plan *p) {
   }
   // Matrices lie together in pieces of 64 MiB, whose last huge page is half full on average.
   p->rounding = st_huge_pages(p->resident + p->vectors) - p->resident - p->vectors + p->resident / 64;
+  const st_expert_plan *e = &p->experts;
+  p->expert_area = expert_area(e, e->capacity);
+  p->streamed += st_expert_token_bytes(e);
   p->ring = st_huge_pages(ST_RING_SLOTS * most.stored);
   p->packed = st_huge_pages(most.packed) + (rows ? p->row_area : 0);
   uint64_t session = p->session + largest_copying(p, false);
@@ -121,15 +148,86 @@ static uint64_t stored_of(const st_memory_plan *p) {
   return stored;
 }
 
+// ---- experts ------------------------------------------------------------------------------------------------------
+
+// Whole blocks of a file.
+typedef struct block_span {
+  const st_tensor *tensor; // for its file
+  uint64_t first, end;
+} block_span;
+
+// What reading the expert takes whose items begin at `first`: blocks that two of its tensors are in count once.
+static uint64_t record_of(const st_memory_plan *p, size_t first, size_t end) {
+  enum { SPANS = 8 };
+  block_span spans[SPANS];
+  size_t n = 0;
+  uint64_t bytes = 0;
+  for (size_t k = first; k < end; k++) {
+    const st_memory_item *item = &p->items[k];
+    for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i] && n < SPANS; i++) {
+      uint64_t from = item->tensors[i]->offset + item->offset[i];
+      block_span s = {item->tensors[i], from / BLOCK * BLOCK, (from + bytes_of(item, i) + BLOCK - 1) / BLOCK * BLOCK};
+      size_t at = n++;
+      for (; at && (spans[at - 1].tensor->part > s.tensor->part ||
+                    (spans[at - 1].tensor->part == s.tensor->part && spans[at - 1].first > s.first));
+           at--) {
+        spans[at] = spans[at - 1];
+      }
+      spans[at] = s;
+    }
+  }
+  uint64_t end_before = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (!i || spans[i].tensor->part != spans[i - 1].tensor->part) end_before = 0;
+    uint64_t from = spans[i].first > end_before ? spans[i].first : end_before;
+    if (spans[i].end > from) bytes += spans[i].end - from;
+    if (spans[i].end > end_before) end_before = spans[i].end;
+  }
+  return bytes;
+}
+
+// What the cache's slots have to hold.
+static void measure_experts(st_memory_plan *p) {
+  enum { ALIGNMENT = 64, BUFFERS_MOST = 8 };
+  st_expert_plan *e = &p->experts;
+  int32_t layer = -1;
+  e->direct = true;
+  for (size_t k = 0; k < p->n_items; k++) e->direct = e->direct && (p->items[k].expert < 0 || p->items[k].direct);
+  for (size_t k = 0, end; k < p->n_items; k = end) {
+    uint64_t codes = 0;
+    for (end = k + 1; p->items[k].expert >= 0 && end < p->n_items && are_together(&p->items[k], &p->items[end]);) end++;
+    if (p->items[k].expert < 0) continue;
+    for (size_t i = k; i < end; i++) {
+      codes += (p->items[i].codes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+      if (!p->mapped) p->items[i].direct = e->direct; // a cache has all of one kind
+    }
+    uint64_t record = record_of(p, k, end);
+    if (e->n && codes != e->codes) e->unequal = true;
+    if (record > e->record) e->record = record;
+    if (codes > e->codes) e->codes = codes;
+    e->records += record;
+    e->n++;
+    e->n_layers += p->items[k].layer != layer;
+    layer = p->items[k].layer;
+  }
+  e->n_buffers = e->used < 2 ? 2 : e->used > BUFFERS_MOST ? BUFFERS_MOST : e->used;
+}
+
 // ---- the choice ---------------------------------------------------------------------------------------------------
 
 // What is resident or not as one.
-typedef enum part_kind { PART_HEAD, PART_ATTENTION, PART_REST, PART_EMBEDDING, PART_KINDS } part_kind;
+typedef enum part_kind { PART_HEAD, PART_ATTENTION, PART_REST, PART_EXPERTS, PART_EMBEDDING, PART_KINDS } part_kind;
 
 static part_kind kind_of(const st_memory_plan *p, const st_memory_item *i) {
   if (i->layer < 0) return PART_EMBEDDING;
   if (i->layer >= (int32_t)p->n_layer) return PART_HEAD;
+  if (i->expert >= 0) return PART_EXPERTS;
   return i->attention ? PART_ATTENTION : PART_REST;
+}
+
+// The experts that a token takes in one layer, or what a test wants.
+static uint32_t least_experts(const st_memory_plan *p) {
+  return p->experts.forced ? *p->experts.forced : p->experts.used;
 }
 
 // Makes the part resident or not; those of layers are many.
@@ -140,6 +238,7 @@ static void set_part(st_memory_plan *p, part_kind kind, uint32_t layer, bool res
     bool same = kind_of(p, i) == kind && (!of_layer || i->layer == (int32_t)layer);
     if (same && (i->layer >= 0 || i->rows)) i->resident = resident;
   }
+  if (kind == PART_EXPERTS && p->experts.n) p->experts.capacity = resident ? 0 : least_experts(p);
 }
 
 // 0, 1/2, 1/4, 3/4, 1/8, ... of n: any beginning of the sequence is spread evenly. Gives each layer once.
@@ -156,12 +255,27 @@ static bool fits(const st_memory_plan *p) {
   return st_memory_plan_total(p) + ST_MEMORY_RESERVE <= p->budget;
 }
 
+// Gives the cache of experts what is left of the budget.
+static void fill_experts(st_memory_plan *p) {
+  st_expert_plan *e = &p->experts;
+  if (!e->capacity || e->forced || p->resident_parts) return;
+  uint32_t least = e->capacity, most = e->n + 1; // the largest that fits is between
+  while (most - least > 1) {
+    e->capacity = least + (most - least) / 2;
+    add_up(p);
+    *(fits(p) ? &least : &most) = e->capacity;
+  }
+  e->capacity = least;
+  add_up(p);
+}
+
 // Makes one part after the other resident while the whole stays within the budget.
 static setun_status fill_budget(st_memory_plan *p, setun_error *err) {
   bool *taken = st_calloc(p->n_layer ? p->n_layer : 1, sizeof *taken);
   if (!taken) return st_fail_memory(err, "the memory plan");
   uint32_t parts = 0;
   for (part_kind kind = PART_HEAD; kind < PART_KINDS; kind++) {
+    if (kind == PART_EXPERTS && !p->experts.n) continue;
     bool of_layers = kind == PART_ATTENTION || kind == PART_REST;
     memset(taken, 0, p->n_layer);
     for (uint32_t i = 0; i < (of_layers ? p->n_layer : 1); i++) {
@@ -173,6 +287,7 @@ static setun_status fill_budget(st_memory_plan *p, setun_error *err) {
       else
         set_part(p, kind, layer, false);
     }
+    if (kind == PART_EXPERTS) fill_experts(p);
   }
   add_up(p);
   st_free(taken);
@@ -183,6 +298,7 @@ static void set_all(st_memory_plan *p, bool resident) {
   for (size_t k = 0; k < p->n_items; k++) {
     p->items[k].resident = resident || (p->items[k].layer < 0 && !p->items[k].rows);
   }
+  p->experts.capacity = resident || !p->experts.n ? 0 : least_experts(p);
   add_up(p);
 }
 
@@ -236,6 +352,7 @@ static void choose_batch(st_memory_plan *p, uint64_t *needed) {
 
 setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, setun_error *err) {
   p->stored = stored_of(p);
+  measure_experts(p);
   uint64_t needed = 0;
   choose_batch(p, &needed);
   if (p->resident_parts) {
@@ -265,7 +382,7 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
 st_stream_range st_memory_item_range(const st_memory_item *item, int i, const st_directory *d) {
   const st_tensor *t = item->tensors[i];
   return (st_stream_range){
-      .file = &d->parts[t->part], .offset = t->offset + item->offset, .bytes = item->bytes ? item->bytes : t->bytes};
+      .file = &d->parts[t->part], .offset = t->offset + item->offset[i], .bytes = bytes_of(item, i)};
 }
 
 setun_status st_memory_plan_unit(const st_memory_plan *p, const st_directory *d, uint32_t layer,
@@ -275,7 +392,7 @@ setun_status st_memory_plan_unit(const st_memory_plan *p, const st_directory *d,
   *n = 0;
   for (size_t k = 0; k < p->n_items; k++) {
     const st_memory_item *item = &p->items[k];
-    if (item->layer != (int32_t)layer || !streams(item)) continue;
+    if (item->layer != (int32_t)layer || !is_in_ring(item)) continue;
     for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
       if (item->shared[i]) continue;
       if (!st_reserve(ranges, &capacity, *n + 1, sizeof **ranges)) {

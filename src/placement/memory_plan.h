@@ -2,10 +2,11 @@
 // within a budget. Made from the bound weights alone, before any of them is read; loading then follows it.
 //
 // Resident first: vectors; then the head, which a prompt has nothing to read behind; then attention's matrices, a layer
-// after the other, then the MLPs' (or experts'), spread evenly over the layers, so that each layer leaves as much to be
-// read while it computes as the next one; the embedding last, of which a token needs one row. What is left streams
-// through a ring of two units, a unit being what of one layer is not resident, or a piece of the head. Of an embedding
-// that is not resident the rows are read one by one.
+// after the other, then the MLPs' (or what layers with experts have beside these), spread evenly over the layers, so
+// that each layer leaves as much to be read while it computes as the next one. Then experts: as many as there is room
+// for, in a cache, of which a token's of one layer are the least. The embedding last, of which a token needs one row.
+// What is left of layers streams through a ring of two units, a unit being what of one layer is not resident, or a
+// piece of the head. Of an embedding that is not resident the rows are read one by one.
 #ifndef SETUN_PLACEMENT_MEMORY_PLAN_H
 #define SETUN_PLACEMENT_MEMORY_PLAN_H
 
@@ -22,15 +23,17 @@ enum {
 typedef struct st_memory_item {
   uint32_t weight; // of the list of bound weights
   int32_t layer;   // n_layer and more: a piece of the head; -1: of the whole model, and resident unless `rows`
+  int32_t expert;  // of the layer; -1: of none
   bool attention;  // otherwise the MLP's or an expert's
   bool rows;       // the embedding: its rows can be read one by one
   const st_tensor *tensors[ST_ITEM_TENSORS]; // that hold its codes; NULL behind the last
-  uint64_t offset, bytes;                    // of a piece: where in the tensor it lies; bytes 0: all of it
-  bool shared[ST_ITEM_TENSORS];              // an item before this one has the tensor too: experts in one stack
-  uint64_t codes, own, beside; // bytes in memory: of codes that stream, of those that are resident, and of what is
-                               // resident in any case
-  uint64_t copying;            // what putting it into the device's order takes while it lasts
-  bool direct;                 // stored as the device computes with it
+  uint64_t offset[ST_ITEM_TENSORS],
+      bytes[ST_ITEM_TENSORS];   // of a part: where in the tensor it lies; bytes 0: all of it
+  bool shared[ST_ITEM_TENSORS]; // an item before this one has the same of the tensor too: gate and up in one
+  uint64_t codes, own, beside;  // bytes in memory: of codes that stream, of those that are resident, and of what is
+                                // resident in any case
+  uint64_t copying;             // what putting it into the device's order takes while it lasts
+  bool direct;                  // stored as the device computes with it
   bool resident;
 } st_memory_item;
 
@@ -46,6 +49,23 @@ typedef struct st_batch_choice {
   uint64_t session, cache, pages;
 } st_batch_choice;
 enum { ST_BATCHES = 5 };
+
+// Experts that are not resident, but in a cache.
+typedef struct st_expert_plan {
+  uint32_t n, n_layers, used; // experts of all layers, layers that have some, and those of a token in a layer
+  bool direct;                // all of them are stored as the device computes with them
+  bool unequal;               // they take different numbers of bytes: slots are as large as the largest
+  uint64_t record, codes;     // bytes of the largest as it is read, and in the device's order
+  uint64_t records;           // bytes of all of them as they are read
+  uint32_t n_buffers;         // that are read into, where they are not direct
+  uint32_t capacity;          // of the cache; 0: there is none
+  const uint32_t *forced;     // for tests: that capacity, whatever the budget; NULL: no
+} st_expert_plan;
+
+// What is read of the experts of one token, if the cache has none of them; 0: there is no cache.
+static inline uint64_t st_expert_token_bytes(const st_expert_plan *e) {
+  return e->capacity ? e->records / e->n * e->used * e->n_layers : 0;
+}
 
 typedef struct st_memory_plan {
   st_item_span *spans; // by bound weight
@@ -81,16 +101,19 @@ typedef struct st_memory_plan {
   uint64_t ring;                    // buffers that the others are read into
   uint64_t packed;                  // and, where they are stored in another order, are put into the device's; and rows
                                     // of the embedding
-  uint64_t streamed;                // of the files, read for each pass
+  uint64_t expert_area;             // the cache of experts
+  uint64_t streamed;                // of the files, read for each pass; of experts those of one token
   uint64_t stored;                  // of the files, all matrices, counted alike
   uint64_t rearranged;              // codes that are put into the device's order in each pass
   uint64_t least;                   // the smallest budget that would do, in another start too: whole MiB
   uint64_t token_bytes, token_macs; // that the decoding of a token reads in memory, and computes
   uint64_t all;                     // codes of all matrices
+  st_expert_plan experts;
 } st_memory_plan;
 
 static inline uint64_t st_memory_plan_total(const st_memory_plan *p) {
-  return p->process + p->vectors + p->cache + p->work + p->resident + p->rounding + p->ring + p->packed;
+  return p->process + p->vectors + p->cache + p->work + p->resident + p->rounding + p->ring + p->packed +
+         p->expert_area;
 }
 
 // The budget where none is given: what the process has and what is available, less a margin for others, as the system's

@@ -30,6 +30,7 @@ typedef struct st_placement_options {
   uint64_t expected;              // bytes that the process will take, beside what it has, before weights are read
   bool mapped;                    // the file is mapped, not read, where the device takes its bytes as they are
   const uint32_t *resident_parts; // for tests: so many attentions and MLPs, whatever the budget; NULL: no
+  const uint32_t *cached_experts; // for tests: so many in the cache, whatever the budget; NULL: no
 } st_placement_options;
 
 // A model, and what it was placed by.

@@ -83,7 +83,8 @@ static setun_status add_item(st_loader *l, size_t index, const st_weight *w, st_
   st_placing how = st_placing_of(l, &l->weights->items[index]);
   st_matrix_desc desc = st_placing_desc(&how, w, ST_OWNED);
   st_matrix_info size = b->matrix_info(l->m->device, &desc);
-  bool in_place = item->bytes || !w->first_row; // an expert of a stack has no bytes of its own here
+  bool whole_units = item->bytes[0] == size.codes && w->first_row % size.row_unit == 0;
+  bool in_place = item->bytes[0] ? whole_units || item->expert < 0 : !w->first_row;
   item->weight = (uint32_t)index;
   item->tensors[0] = w->data;
   item->tensors[1] = w->block_scales;
@@ -92,10 +93,34 @@ static setun_status add_item(st_loader *l, size_t index, const st_weight *w, st_
   item->beside = size.beside;
   item->copying = copying(l, w, how.format);
   item->direct = size.direct && !w->latent && w->row_step == 1 && !w->block_scales && in_place &&
-                 (w->data->offset + item->offset) % 64 == 0;
+                 (w->data->offset + item->offset[0]) % 64 == 0;
   st_item_span *span = &l->plan->spans[index];
   if (!span->count++) span->first = (uint32_t)l->plan->n_items;
   return st_memory_plan_add(l->plan, item) ? SETUN_OK : st_fail_memory(l->err, "the memory plan");
+}
+
+// Where the bytes of an expert of a stack lie: from the first to the last that any of its rows is in.
+static void find_part(const st_weight *w, st_memory_item *item) {
+  uint64_t first = w->first_row / w->row_step * w->row_step, rows = w->shape.rows * w->row_step;
+  uint64_t from = UINT64_MAX, end = 0;
+  const st_tensor *tensors[ST_ITEM_TENSORS] = {w->data, w->block_scales};
+  if (w->row_step > 1 || w->block_scales) { // rows that are put together
+    for (int i = 0; i < ST_ITEM_TENSORS && tensors[i]; i++) {
+      uint64_t row = tensors[i]->bytes / w->stored.rows;
+      item->offset[i] = first * row;
+      item->bytes[i] = rows * row;
+    }
+    return;
+  }
+  for (uint64_t done = 0; done < rows;) {
+    st_strip strip = st_format_locate(w->format, w->stored, w->first_row + done, rows - done);
+    if (!strip.count) return; // all of the tensor
+    if (strip.offset < from) from = strip.offset;
+    if (strip.offset + strip.bytes > end) end = strip.offset + strip.bytes;
+    done += strip.count;
+  }
+  item->offset[0] = from;
+  item->bytes[0] = end - from;
 }
 
 static uint64_t beside_bytes(const st_bound_list *list, const st_bound *b) {
@@ -134,8 +159,11 @@ static setun_status plan_weight(planner *p, size_t index, st_decode_cost *cost) 
   }
   st_count_decode(l, index, size.own + size.beside, beside, cost);
   if (index == l->weights->head) return SETUN_OK; // in pieces behind the layers, see plan_head
-  st_memory_item item = {
-      .layer = b->layer, .attention = st_role_is_first_half(b->role), .rows = index == l->weights->embedding};
+  st_memory_item item = {.layer = b->layer,
+                         .expert = b->expert,
+                         .attention = st_role_is_first_half(b->role),
+                         .rows = index == l->weights->embedding};
+  if (b->stacked) find_part(w, &item);
   return add_item(l, index, w, &item);
 }
 
@@ -192,7 +220,7 @@ static setun_status plan_head(st_loader *l) {
   st_placing how = st_placing_of(l, &l->weights->items[index]);
   st_matrix_desc desc = st_placing_desc(&how, w, ST_BORROWED);
   uint64_t unit = l->m->backend->matrix_info(l->m->device, &desc).row_unit;
-  if (!is_cuttable(w, unit)) return add_item(l, index, w, &(st_memory_item){.layer = -1});
+  if (!is_cuttable(w, unit)) return add_item(l, index, w, &(st_memory_item){.layer = -1, .expert = -1});
   p->piece_rows = rows_of_piece(l, w, &how);
   uint64_t n = (w->shape.rows + p->piece_rows - 1) / p->piece_rows;
   if (n > INT32_MAX - p->n_layer) return st_fail(l->err, SETUN_ERROR_LIMIT, "%s: too many rows", w->name);
@@ -200,8 +228,11 @@ static setun_status plan_head(st_loader *l) {
   for (uint32_t i = 0; i < p->n_pieces && s == SETUN_OK; i++) {
     st_weight part = st_head_piece(p, w, i);
     st_strip strip = st_format_locate(w->format, w->stored, part.first_row, part.shape.rows);
-    st_memory_item item = {
-        .layer = (int32_t)(p->n_layer + i), .rows = l->m->h.tied, .offset = strip.offset, .bytes = strip.bytes};
+    st_memory_item item = {.layer = (int32_t)(p->n_layer + i),
+                           .expert = -1,
+                           .rows = l->m->h.tied,
+                           .offset = {strip.offset},
+                           .bytes = {strip.bytes}};
     s = add_item(l, index, &part, &item);
   }
   return s;
@@ -260,6 +291,8 @@ setun_status st_plan_memory(st_loader *l) {
   const uint64_t resident = st_memory_resident();
   p->process = resident + l->o->expected;
   p->resident_parts = l->o->resident_parts;
+  p->experts.used = l->m->h.n_expert_used;
+  p->experts.forced = l->o->cached_experts;
   p->token_bytes = cost.bytes;
   p->token_macs = cost.macs;
   p->budget = l->o->memory;

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "placement/copy.h"
+#include "placement/read_view.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -31,19 +32,13 @@ typedef struct layer_unit {
   bool attention; // some of it is the attention's
 } layer_unit;
 
-// A file of the model of which the ring holds some ranges.
-typedef struct part_source {
-  const st_streamer *streamer;
-  const st_file *file; // the directory's own
-} part_source;
-
 struct st_streamer {
   const st_model *model;
   const st_memory_plan *plan;
   st_supply supply;
   st_row_copy *rows;             // of an embedding that is not resident; NULL: it is
   const st_directory *directory; // as loaded
-  st_directory view;             // the same, whose files are read from the ring where that has them
+  st_read_view view;             // the same, read from the ring where that has it
   st_pool *pool;                 // puts weights into the device's order
   bool owns_pool;
   const st_log *log;
@@ -54,11 +49,10 @@ struct st_streamer {
   st_stream *ring;
   uint8_t *packed;
   size_t packed_bytes;
-  part_source *parts; // [n_parts] what `view` reads
-  st_file_source *sources;
   const uint8_t **pointers;
-  pthread_mutex_t lock; // taken for a pass
-  int64_t maker;        // the process whose lock that is
+  st_expert_cache *experts; // NULL: they are resident, or there are none
+  pthread_mutex_t lock;     // taken for a pass
+  int64_t maker;            // the process whose lock that is
   double began;
   pthread_mutex_t stats_lock; // of the next two, for who asks for them during a pass
   st_streamer_stats stats;
@@ -81,43 +75,6 @@ static bool anything_borrowed(const st_memory_plan *p) {
   return false;
 }
 
-// From the ring what it holds, and the rest from the file.
-static setun_status read_part(const void *context, uint64_t offset, void *to, size_t n, setun_error *err) {
-  const part_source *p = context;
-  const st_streamer *s = p->streamer;
-  const layer_unit *u = s->acquired == UINT32_MAX ? NULL : &s->units[s->acquired];
-  for (size_t i = 0; u && i < u->n_ranges; i++) {
-    const st_stream_range *r = &u->ranges[i];
-    if (r->file != p->file || offset < r->offset || offset - r->offset > r->bytes) continue;
-    if (n > r->bytes - (offset - r->offset)) continue;
-    memcpy(to, s->pointers[i] + (offset - r->offset), n);
-    return SETUN_OK;
-  }
-  return st_file_read(p->file, offset, to, n, err);
-}
-
-// The directory's files once more, so that what the ring has of them can be put before reading.
-static setun_status make_view(st_streamer *s, setun_error *err) {
-  uint32_t n = s->directory->n_parts;
-  s->view = *s->directory;
-  s->view.parts = st_calloc(n, sizeof *s->view.parts);
-  s->parts = st_calloc(n, sizeof *s->parts);
-  s->sources = st_calloc(n, sizeof *s->sources);
-  if (!s->view.parts || !s->parts || !s->sources) return st_fail_memory(err, "the model's files");
-  for (uint32_t i = 0; i < n; i++) {
-    s->view.parts[i] = s->directory->parts[i];
-    if (s->view.parts[i].source) {
-      return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                     "%s: only weights of files on disk can be streamed, and these do not fit into the memory budget",
-                     s->directory->path);
-    }
-    s->parts[i] = (part_source){.streamer = s, .file = &s->directory->parts[i]};
-    s->sources[i] = (st_file_source){.read = read_part, .context = &s->parts[i], .size = s->view.parts[i].size};
-    s->view.parts[i].source = &s->sources[i];
-  }
-  return SETUN_OK;
-}
-
 setun_status st_streamer_new(const st_model *m, const st_memory_plan *plan, const st_directory *d, st_pool *pool,
                              const st_log *log, st_streamer **streamer, setun_error *err) {
   if (!anything_borrowed(plan)) return SETUN_OK;
@@ -138,7 +95,10 @@ setun_status st_streamer_new(const st_model *m, const st_memory_plan *plan, cons
     st_free(s);
     return st_fail_memory(err, "the model's streams");
   }
-  setun_status status = make_view(s, err);
+  setun_status status = st_read_view_open(&s->view, d, err);
+  if (status == SETUN_OK && plan->experts.capacity) {
+    status = st_expert_cache_new(m, plan, d, pool, log, &s->experts, err);
+  }
   if (status == SETUN_OK) {
     *streamer = s;
   } else {
@@ -168,8 +128,8 @@ static setun_status place_scales(st_streamer *s, const streamed *m, setun_error 
 static setun_status borrow_mapped(st_streamer *s, const streamed *m, setun_error *err) {
   const st_tensor *t = m->weight.data;
   uint8_t *file = NULL;
-  setun_status status = st_file_map(&s->view.parts[t->part], &file, err);
-  if (status == SETUN_OK) s->model->backend->matrix_borrow(m->matrix, file + t->offset);
+  setun_status status = st_file_map(&s->view.directory.parts[t->part], &file, err);
+  if (status == SETUN_OK) s->model->backend->matrix_borrow(m->matrix, file + m->codes.offset);
   return status;
 }
 
@@ -185,6 +145,7 @@ setun_status st_streamer_add(st_streamer *s, const st_memory_item *item, const s
   setun_status status = m.direct ? place_scales(s, &m, err) : SETUN_OK;
   if (status != SETUN_OK) return status;
   if (item->resident) return borrow_mapped(s, &m, err);
+  if (item->expert >= 0) return st_expert_cache_add(s->experts, item, w, format, matrix, err);
   layer_unit *unit = &s->units[item->layer];
   if (!st_reserve(&s->matrices, &s->capacity, s->n_matrices + 1, sizeof *s->matrices)) {
     return st_fail_memory(err, "the model's streams");
@@ -241,6 +202,7 @@ setun_status st_streamer_open(st_streamer *s, setun_error *err) {
     status = whole ? st_stream_new(list, n, &options, &s->ring, err) : st_fail_memory(err, "the model's streams");
   }
   st_free(list);
+  if (status == SETUN_OK && s->experts) status = st_expert_cache_open(s->experts, err);
   s->owns_pool = status == SETUN_OK;
   return status;
 }
@@ -249,15 +211,13 @@ void st_streamer_free(st_streamer *s) {
   if (!s) return;
   st_stream_free(s->ring);
   st_row_copy_free(s->rows);
+  st_expert_cache_free(s->experts);
   if (s->owns_pool) st_pool_free(s->pool);
   for (uint32_t i = 0; i < s->n_units; i++) st_free(s->units[i].ranges);
-  for (uint32_t i = 0; s->view.parts && i < s->view.n_parts; i++) st_file_unmap(&s->view.parts[i]);
+  st_read_view_close(&s->view);
   if (s->packed) st_pages_free(s->packed, s->packed_bytes);
-  st_free(s->view.parts);
   st_free(s->units);
   st_free(s->matrices);
-  st_free(s->parts);
-  st_free(s->sources);
   st_free(s->pointers);
   if (s->maker == st_process_current()) {
     pthread_mutex_destroy(&s->stats_lock);
@@ -285,6 +245,7 @@ static void begin(void *context, st_supply_part part, uint32_t heads) {
 
 static void end(void *context) {
   st_streamer *s = context;
+  if (s->experts) st_expert_cache_end(s->experts);
   add_time(s, &s->stats.passes_s, s->began);
   pthread_mutex_unlock(&s->lock);
 }
@@ -294,23 +255,18 @@ static setun_status pack(st_streamer *s, const layer_unit *u, setun_error *err) 
   const st_backend *b = s->model->backend;
   setun_status status = SETUN_OK;
   double start = seconds();
+  s->view.ranges = u->ranges;
+  s->view.pointers = s->pointers;
+  s->view.n_ranges = u->n_ranges;
   for (size_t k = u->first; k < u->first + u->count && status == SETUN_OK; k++) {
     const streamed *m = &s->matrices[k];
     if (m->direct) continue;
     b->matrix_borrow(m->matrix, s->packed + m->packed);
-    status = st_copy_matrix(&(st_copy){b, s->model->device, &s->view, &m->weight, m->format, m->matrix}, s->pool, err);
+    status = st_copy_matrix(&(st_copy){b, s->model->device, &s->view.directory, &m->weight, m->format, m->matrix},
+                            s->pool, err);
   }
+  s->view.n_ranges = 0;
   add_time(s, &s->stats.packed_s, start);
-  return status;
-}
-
-// What was read of a file that others write to is of no use, and touching pages of a mapped one that has shrunk would
-// end the process.
-static setun_status check_files(const st_streamer *s, setun_error *err) {
-  setun_status status = SETUN_OK;
-  for (uint32_t i = 0; i < s->directory->n_parts && status == SETUN_OK; i++) {
-    status = st_file_check(&s->directory->parts[i], err);
-  }
   return status;
 }
 
@@ -319,7 +275,7 @@ static setun_status acquire(void *context, uint32_t unit, bool attention, setun_
   const layer_unit *u = &s->units[unit];
   bool arrives = s->ring && u->count && s->acquired != unit && (u->attention || !attention);
   setun_status status = arrives ? st_stream_take(s->ring, u->unit, s->pointers, err) : SETUN_OK;
-  if (status == SETUN_OK && (arrives || attention)) status = check_files(s, err);
+  if (status == SETUN_OK && (arrives || attention)) status = st_read_view_check(&s->view, err);
   if (status != SETUN_OK || !arrives) return status;
   s->acquired = unit;
   for (size_t k = u->first; k < u->first + u->count; k++) {
@@ -343,13 +299,42 @@ st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
   uint64_t measured = s->measured;
   pthread_mutex_unlock(lock);
   if (s->ring) stats.read = st_stream_get_stats(s->ring);
+  if (s->experts) {
+    st_expert_stats experts = st_expert_cache_get_stats(s->experts);
+    stats.read.bytes += experts.read.bytes;
+    stats.read.reads += experts.read.reads;
+    stats.read.busy_s += experts.read.busy_s;
+    stats.read.waited_s += experts.read.waited_s;
+    stats.read.how = experts.read.how;
+    stats.packed_s += experts.packed_s;
+    stats.expert_hits = experts.hits;
+    stats.expert_misses = experts.misses;
+    stats.expert_rule = experts.rule;
+  }
   stats.read.bytes -= measured;
   return stats;
+}
+
+void st_streamer_count_experts(const st_streamer *s, uint32_t layer, uint64_t *hits, uint64_t *misses) {
+  if (s->experts) st_expert_cache_count_layer(s->experts, layer, hits, misses);
 }
 
 static void poll(void *context) {
   const st_streamer *s = context;
   if (s->ring) st_stream_poll(s->ring);
+  if (s->experts) st_expert_cache_poll(s->experts);
+}
+
+static setun_status want(void *context, const st_expert_demand *demand, setun_error *err) {
+  return st_expert_cache_want(((st_streamer *)context)->experts, demand, err);
+}
+
+static setun_status next(void *context, bool in_order, uint32_t *places, uint32_t *n, setun_error *err) {
+  return st_expert_cache_next(((st_streamer *)context)->experts, in_order, places, n, err);
+}
+
+static void done(void *context) {
+  st_expert_cache_done(((st_streamer *)context)->experts);
 }
 
 static setun_status read_rows(void *context, const int32_t *ids, uint32_t n, const st_dmatrix **rows,
@@ -358,35 +343,41 @@ static setun_status read_rows(void *context, const int32_t *ids, uint32_t n, con
 }
 
 const st_supply *st_streamer_supply(st_streamer *s) {
-  s->supply = (st_supply){s, begin, acquire, release, end, poll, read_rows};
+  s->supply = (st_supply){s, begin, acquire, release, end, poll, read_rows, NULL, NULL, NULL};
+  if (s->experts) {
+    s->supply.want = want;
+    s->supply.next = next;
+    s->supply.done = done;
+  }
   return &s->supply;
 }
 
-// One round over all units, of which the first was asked for already.
-static setun_status read_all(st_streamer *s, setun_error *err) {
+// Rounds over all units of the ring.
+static setun_status read_ring(st_streamer *s, uint64_t total_bytes, uint64_t *read, setun_error *err) {
   setun_status status = SETUN_OK;
-  for (uint32_t i = 0; i < s->n_units && status == SETUN_OK; i++) {
-    if (!s->units[i].count) continue;
-    status = st_stream_take(s->ring, s->units[i].unit, s->pointers, err);
-    if (status == SETUN_OK) st_stream_give(s->ring, s->units[i].unit);
+  uint64_t before = st_stream_get_stats(s->ring).bytes;
+  st_stream_start(s->ring, false, 1);
+  *read = 0;
+  while (status == SETUN_OK && *read < total_bytes) {
+    for (uint32_t i = 0; i < s->n_units && status == SETUN_OK; i++) {
+      if (!s->units[i].count) continue;
+      status = st_stream_take(s->ring, s->units[i].unit, s->pointers, err);
+      if (status == SETUN_OK) st_stream_give(s->ring, s->units[i].unit);
+    }
+    st_stream_start(s->ring, false, 1); // goes on with what was read ahead
+    *read = st_stream_get_stats(s->ring).bytes - before;
   }
   return status;
 }
 
 setun_status st_streamer_measure(st_streamer *s, uint64_t total_bytes, double *bytes_per_s, setun_error *err) {
-  if (!s->ring) return st_fail(err, SETUN_ERROR_STATE, "nothing is streamed");
-  setun_status status = SETUN_OK;
+  if (!s->ring && !s->experts) return st_fail(err, SETUN_ERROR_STATE, "nothing is streamed");
+  uint64_t read = 0;
   pthread_mutex_lock(&s->lock);
-  st_stream_start(s->ring, false, 1);
-  uint64_t before = st_stream_get_stats(s->ring).bytes, read = 0;
   double start = seconds();
-  while (status == SETUN_OK && read < total_bytes) {
-    status = read_all(s, err);
-    read = st_stream_get_stats(s->ring).bytes - before;
-    st_stream_start(s->ring, false, 1); // goes on with what was read ahead
-  }
+  setun_status status =
+      s->experts ? st_expert_cache_measure(s->experts, total_bytes, &read, err) : read_ring(s, total_bytes, &read, err);
   *bytes_per_s = (double)read / (seconds() - start);
-  read = st_stream_get_stats(s->ring).bytes - before;
   pthread_mutex_lock(&s->stats_lock);
   s->measured += read;
   pthread_mutex_unlock(&s->stats_lock);

@@ -1,5 +1,6 @@
 // Weights that are not resident: read for a layer while it runs, through the ring (source/stream.h), where they are
-// used as they are or put into the device's order first; or, where the model's file is mapped, used in place.
+// used as they are or put into the device's order first; experts through their cache (expert_cache.h); or, where the
+// model's file is mapped, used in place.
 //
 // One pass at a time: passes of several sessions of a model wait for one another.
 #ifndef SETUN_PLACEMENT_STREAMER_H
@@ -7,7 +8,7 @@
 
 #include "base/pool.h"
 #include "model/model.h"
-#include "placement/memory_plan.h"
+#include "placement/expert_cache.h"
 
 typedef struct st_streamer st_streamer;
 
@@ -32,8 +33,12 @@ const st_supply *st_streamer_supply(st_streamer *streamer);
 typedef struct st_streamer_stats {
   st_stream_stats read;
   double passes_s, packed_s;
+  uint64_t expert_hits, expert_misses; // experts that layers wanted and the cache had, or had not
+  const char *expert_rule;             // see st_expert_stats; NULL: there is no cache
 } st_streamer_stats;
 st_streamer_stats st_streamer_get_stats(const st_streamer *streamer);
+// The experts of one layer; unchanged where there is no cache.
+void st_streamer_count_experts(const st_streamer *streamer, uint32_t layer, uint64_t *hits, uint64_t *misses);
 
 // The disk's own speed: about `total_bytes` of the units read one after the other into the ring, and nothing done with
 // them. Waits for a pass that runs.

@@ -59,7 +59,7 @@ static size_t find_file(st_read_plan *plan, const st_file *file) {
 static setun_status check_arguments(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
                                     setun_error *err) {
   if (!n_units) return st_fail(err, SETUN_ERROR_ARGUMENT, "streaming: expected at least 1 unit, found 0");
-  if (options->slots < 2 || options->slots > SLOTS_MOST) {
+  if (options->slots < 1 || (!options->on_demand && (options->slots < 2 || options->slots > SLOTS_MOST))) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "streaming: expected 2 to %d buffers, found %d", SLOTS_MOST,
                    options->slots);
   }

@@ -305,6 +305,7 @@ void st_stream_free(st_stream *s) {
   if (s->engine && child) s->engine->abandon(s);
   if (s->engine && !child) {
     drop(s, 0, s->queued);
+    for (size_t i = 0; s->options.on_demand && s->pieces && i < s->n_slots; i++) st_stream_discard(s, i);
     s->engine->free(s);
   }
   for (size_t i = 0; s->files && i < s->plan.n_files; i++) {
@@ -348,20 +349,24 @@ static void step(const st_stream *s, st_cursor *c) {
   }
 }
 
+static void queue_unit(st_stream *s, st_slot *slot, size_t unit) {
+  slot->unit = unit;
+  slot->error.code = SETUN_OK;
+  slot->n_pieces = 0;
+  for (size_t i = s->plan.first_extent[unit]; i < s->plan.first_extent[unit + 1]; i++) {
+    cut_extent(s, slot, &s->plan.extents[i]);
+  }
+  slot->pending = slot->n_pieces;
+  s->engine->queue(s, slot);
+}
+
 // Queues units for all slots that hold none.
 static void fill(st_stream *s) {
   while (s->queued < s->n_slots) {
     st_slot *slot = &s->slots[(s->head + s->queued++) % s->n_slots];
     size_t unit = s->next.unit;
-    slot->unit = unit;
-    slot->error.code = SETUN_OK;
-    slot->n_pieces = 0;
-    for (size_t i = s->plan.first_extent[unit]; i < s->plan.first_extent[unit + 1]; i++) {
-      cut_extent(s, slot, &s->plan.extents[i]);
-    }
-    slot->pending = slot->n_pieces;
     step(s, &s->next);
-    s->engine->queue(s, slot);
+    queue_unit(s, slot, unit);
   }
 }
 
@@ -388,14 +393,8 @@ void st_stream_start(st_stream *s, bool at_tail, unsigned tails) {
   fill(s);
 }
 
-setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, setun_error *err) {
-  if (s->taken == s->queued) {
-    return st_fail(err, SETUN_ERROR_STATE, s->queued ? "streaming: all buffers are taken" : "streaming: not started");
-  }
-  st_slot *slot = &s->slots[(s->head + s->taken) % s->n_slots];
-  if (slot->unit != unit) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "streaming: expected unit %zu to be taken, found %zu", slot->unit, unit);
-  }
+// Waits until the slot's unit is whole, and says where its ranges are.
+static setun_status wait_for_slot(st_stream *s, st_slot *slot, const uint8_t **ranges, setun_error *err) {
   double begin = st_clock_seconds();
   s->engine->wait(s, slot);
   double waited = st_clock_seconds() - begin;
@@ -404,11 +403,23 @@ setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, s
   pthread_mutex_unlock(&s->lock);
   log_refused(s);
   if (slot->error.code != SETUN_OK) return st_fail(err, slot->error.code, "%s", slot->error.message);
-  drop_cached_unit(s, unit, 0);
-  s->taken++;
-  size_t first = s->plan.first_range[unit], n = s->plan.first_range[unit + 1] - first;
+  drop_cached_unit(s, slot->unit, 0);
+  size_t first = s->plan.first_range[slot->unit], n = s->plan.first_range[slot->unit + 1] - first;
   for (size_t i = 0; i < n; i++) ranges[i] = slot->base + s->plan.places[first + i];
   return SETUN_OK;
+}
+
+setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, setun_error *err) {
+  if (s->taken == s->queued) {
+    return st_fail(err, SETUN_ERROR_STATE, s->queued ? "streaming: all buffers are taken" : "streaming: not started");
+  }
+  st_slot *slot = &s->slots[(s->head + s->taken) % s->n_slots];
+  if (slot->unit != unit) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "streaming: expected unit %zu to be taken, found %zu", slot->unit, unit);
+  }
+  setun_status status = wait_for_slot(s, slot, ranges, err);
+  if (status == SETUN_OK) s->taken++;
+  return status;
 }
 
 void st_stream_give(st_stream *s, size_t unit) {
@@ -417,6 +428,34 @@ void st_stream_give(st_stream *s, size_t unit) {
   s->queued--;
   s->taken--;
   fill(s);
+}
+
+// ---- on demand ------------------------------------------------------------------------------------------------------
+
+void st_stream_fetch(st_stream *s, size_t slot, size_t unit) {
+  queue_unit(s, &s->slots[slot], unit);
+}
+
+static bool is_pending(st_stream *s, const st_slot *slot) {
+  pthread_mutex_lock(&s->lock);
+  bool pending = slot->pending != 0;
+  pthread_mutex_unlock(&s->lock);
+  return pending;
+}
+
+bool st_stream_arrived(st_stream *s, size_t slot) {
+  s->engine->poll(s);
+  return !is_pending(s, &s->slots[slot]);
+}
+
+setun_status st_stream_wait(st_stream *s, size_t slot, const uint8_t **ranges, setun_error *err) {
+  return wait_for_slot(s, &s->slots[slot], ranges, err);
+}
+
+void st_stream_discard(st_stream *s, size_t slot) {
+  if (!is_pending(s, &s->slots[slot])) return;
+  s->engine->drop(s, &s->slots[slot]);
+  drop_cached_unit(s, s->slots[slot].unit, READ_AHEAD_MOST);
 }
 
 void st_stream_poll(st_stream *s) {

@@ -3,6 +3,8 @@
 // Exactly `slots` units are in memory; nothing is mapped and the page cache stays as
 // it is. Reads go past the page cache (O_DIRECT), with io_uring on the caller's own thread or with pread on two threads
 // more; what the system refuses is replaced by the next best, with a notice in the log.
+//
+// A stream on demand has no order: the caller says which unit is read into which slot, and when.
 // One thread at a time may call into a stream; any thread may ask for its statistics meanwhile.
 #ifndef SETUN_SOURCE_STREAM_H
 #define SETUN_SOURCE_STREAM_H
@@ -40,7 +42,8 @@ typedef struct st_stream_faults {
 } st_stream_faults;
 
 typedef struct st_stream_options {
-  int slots;                      // units in memory at once: 2 to 64
+  int slots;                      // units in memory at once: 2 to 64; on demand any number
+  bool on_demand;                 // units are asked for one by one (st_stream_fetch) instead of in turn
   size_t n_tail;                  // of the units, the last so many are the tail; 0: there is none
   bool direct;                    // past the page cache, where the file system can
   bool uring;                     // with io_uring, where the system has it; only together with `direct`
@@ -79,7 +82,21 @@ setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, s
 // Any other unit: nothing happens.
 void st_stream_give(st_stream *s, size_t unit);
 
-// Looks whether reads have ended, without waiting: makes busy_s more exact, and is needed for nothing else.
+// ---- on demand ------------------------------------------------------------------------------------------------------
+// The functions of a pass above are not for such a stream, nor these for another.
+
+// Queues the unit's reads into a slot that nothing is read into; what the slot held is gone. Reads are carried out in
+// the order in which they were queued, several at a time. Failures are reported by st_stream_wait.
+void st_stream_fetch(st_stream *s, size_t slot, size_t unit);
+// Whether the reading of the slot's unit has ended, well or not. Does not wait.
+bool st_stream_arrived(st_stream *s, size_t slot);
+// Waits until the slot's unit is whole. `ranges` as from st_stream_take, valid until the slot's next st_stream_fetch.
+// On failure, as of st_stream_take, the slot holds nothing.
+setun_status st_stream_wait(st_stream *s, size_t slot, const uint8_t **ranges, setun_error *err);
+// What is being read into the slot is not wanted any more: waits for reads that were begun, and forgets the others.
+void st_stream_discard(st_stream *s, size_t slot);
+
+// Looks whether reads have ended, without waiting: makes busy_s more exact, and on demand begins those that follow.
 void st_stream_poll(st_stream *s);
 
 st_stream_stats st_stream_get_stats(const st_stream *s);

@@ -27,8 +27,9 @@ int st_stream_uring_new(st_stream *s) {
 
 enum {
   PIECE_BYTES = 1 << 20,
-  DEPTH = 1024, // reads in the kernel at a time; the rest waits in the queue
-  WINDOW = 8,   // reads in the kernel up to which later units are begun: enough to keep a disk busy
+  DEPTH = 1024,  // reads in the kernel at a time; the rest waits in the queue
+  WINDOW = 8,    // reads in the kernel up to which later units are begun: enough to keep a disk busy
+  DEMANDED = 16, // the same on demand, where units may be much smaller than a read
   COMPLETIONS = 32,
   REFUSALS_MOST = 2000, // of one entry into the kernel after the other
   REFUSALS_AT_ONCE = 16
@@ -64,6 +65,7 @@ static void enter(st_stream *s, unsigned wait) {
 // Whether the piece may be read now: all units before its own are whole, or nearly so.
 static bool is_due(const st_stream *s, const st_piece *p) {
   size_t i = 0;
+  if (s->options.on_demand) return s->in_flight < DEMANDED;
   while (i < s->queued && !s->slots[(s->head + i) % s->n_slots].pending) i++;
   return p->slot == &s->slots[(s->head + i) % s->n_slots] || s->in_flight < WINDOW;
 }
@@ -202,8 +204,8 @@ int st_stream_uring_new(st_stream *s) {
     return error;
   }
   st_piece_queue_init(&e->queue);
-  error = register_slots(s, &e->ring);
-  e->registered = !error;
+  error = s->options.on_demand ? 0 : register_slots(s, &e->ring);
+  e->registered = !error && !s->options.on_demand; // slots on demand may be more than the kernel registers
   if (error) {
     st_log_write(s->options.log, SETUN_LOG_INFO,
                  "io_uring: buffers are not registered (%s): reading without registered ones", strerror(error));

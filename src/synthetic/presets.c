@@ -20,6 +20,7 @@ static const preset presets[] = {
     // Small enough for tests: every block format takes its rows.
     {"tiny", &st_spec_bitnet_b158, 512, 512, 2, 8, 4, 64, 1024, 4096, 500000, true, 0, 0, 0, false, 0, 0, 0},
     {"tiny-moe", &st_spec_qwen3_moe, 512, 256, 2, 4, 2, 64, 512, 4096, 1000000, false, 8, 2, 256, true, 0, 0, 0},
+    {"small-moe", &st_spec_qwen3_moe, 512, 512, 4, 8, 4, 64, 1024, 4096, 1000000, false, 16, 4, 512, true, 0, 0, 0},
     {"1b", &st_spec_llama, 128256, 2048, 16, 32, 8, 64, 8192, 8192, 500000, true, 0, 0, 0, false, 0, 0,
      0}, // Llama 3.2 1B
     {"2b4t", &st_spec_bitnet_b158, 128256, 2560, 30, 20, 5, 128, 6912, 4096, 500000, true, 0, 0, 0, false, 0, 0,

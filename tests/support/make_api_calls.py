@@ -16,7 +16,7 @@ VALUES = {
     ("const char *", "context"): "conversation", ("const char *", "piece"): '"a b"', ("const char *", "isa"): '"scalar"',
     ("size_t", "n"): "2", ("size_t", "length"): "length_of_text", ("size_t", "piece_length"): "3",
     ("size_t", "capacity"): "capacity", ("size_t", "size"): "4", ("size_t", "index"): "0",
-    ("uint32_t", "n"): "1", ("uint32_t", "tokens"): "4", ("int", "threads"): "1", ("int", "flags"): "0",
+    ("uint32_t", "n"): "1", ("uint32_t", "tokens"): "4", ("uint32_t", "layer"): "0", ("int", "threads"): "1", ("int", "flags"): "0",
     ("uint64_t", "total_bytes"): "4096", ("uint64_t", "buffer_bytes"): "1 << 20", ("uint64_t", "ring_bytes"): "1 << 16",
     ("uint64_t", "offset"): "0", ("setun_token", "id"): "5", ("float", "bias"): "1", ("void *", "user"): "NULL",
     ("const float *", "logits"): "logits", ("const setun_token *", "ids"): "ids", ("const void *", "bytes"): "buffer",
@@ -37,7 +37,7 @@ STRUCTS = ["model_info", "plan", "stream_stats", "file_info", "tensor_info", "te
            "generate_result", "context_info", "draft_stats", "embedding_info"]
 PARAMS = ["model", "session", "context", "eval", "sampler", "generate", "chat", "file", "convert", "synthesis", "embedding"]
 ENUMS = ["sampler_step", "status", "kv_type", "token_kind", "channel", "end", "choice", "log_level", "pooling"]
-OUTS = ["double", "bool", "int", "size_t", "int64_t", "uint32_t", "setun_token", "setun_token_kind", "setun_candidate", "setun_sampler_order",
+OUTS = ["double", "bool", "int", "size_t", "int64_t", "uint32_t", "uint64_t", "setun_token", "setun_token_kind", "setun_candidate", "setun_sampler_order",
         "const char *"]
 # NULL has a meaning of its own here.
 OPTIONAL = {"error", "adapters", "params", "model_params", "result", "isa", "now", "data", "user"}

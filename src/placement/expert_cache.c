@@ -1,0 +1,465 @@
+// The slots, what is in them, and the passes that want experts.
+#define _POSIX_C_SOURCE 200809L
+#include "placement/expert_cache.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/process.h"
+#include "placement/copy.h"
+#include "placement/expert_policy.h"
+#include "placement/read_view.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define NONE UINT32_MAX
+enum { MATRICES_MOST = 3, RANGES_MOST = MATRICES_MOST * ST_ITEM_TENSORS, ALIGNMENT = 64 };
+
+// A matrix without codes of its own.
+typedef struct expert_matrix {
+  st_weight weight;
+  const st_format *format;
+  st_dmatrix *matrix;
+  size_t range; // direct: the record's range that holds its codes
+  size_t codes; // otherwise: where its codes go in a slot
+} expert_matrix;
+
+// One expert of one layer.
+typedef struct expert_record {
+  size_t first; // of `matrices`
+  st_stream_range ranges[RANGES_MOST];
+  uint32_t count, n_ranges; // of matrices; 0: the layer has no experts
+  size_t codes;             // bytes of its matrices in the device's order
+  size_t unit;              // of the stream
+  uint32_t slot;            // NONE: it is not in the cache, nor on its way
+} expert_record;
+
+typedef enum slot_state { SLOT_EMPTY, SLOT_READING, SLOT_READY } slot_state;
+
+typedef struct cache_slot {
+  slot_state state;
+  bool pinned;     // the pass wants what it holds
+  uint32_t record; // the one in it
+  uint32_t buffer; // the stream's slot that it is read into
+} cache_slot;
+
+// What becomes of an expert that a pass wants.
+typedef enum want_state { WANT_MISSING, WANT_COMING, WANT_GIVEN, WANT_DONE } want_state;
+
+struct st_expert_cache {
+  const st_model *model;
+  const st_memory_plan *plan;
+  const st_directory *directory;
+  const st_log *log;
+  st_pool *pool;
+  st_read_view view;
+  uint32_t n_expert, n_records; // of a layer, and of all layers
+  expert_record *records;       // [n_records], layer by layer
+  expert_matrix *matrices;
+  size_t n_matrices, capacity;
+  bool direct; // records are used where they were read: slot i is the stream's slot i
+  st_stream *stream;
+  uint8_t *codes; // [n_slots][slot_codes]; NULL where records are direct
+  size_t slot_codes, codes_bytes;
+  cache_slot *slots; // [n_slots]
+  uint32_t n_slots;
+  bool *busy; // [n_buffers] whether a buffer is being read into; NULL where records are direct
+  uint32_t n_buffers;
+  st_expert_policy *policy;
+  st_expert_demand demand;
+  want_state *wants;       // [n_expert] of the demand
+  uint32_t next_missing;   // of the demand: none before it is missing
+  uint32_t last_layer;     // of the pass's last demand; NONE: it had none
+  pthread_mutex_t lock;    // of what follows, for who asks for it during a pass
+  int64_t maker;           // the process whose lock that is
+  uint64_t *hits, *misses; // [n_layer]
+  double packed_s;
+  st_expert_rule rule;
+};
+
+// ---- making -------------------------------------------------------------------------------------------------------
+
+setun_status st_expert_cache_new(const st_model *m, const st_memory_plan *plan, const st_directory *d, st_pool *pool,
+                                 const st_log *log, st_expert_cache **cache, setun_error *err) {
+  st_expert_cache *c = st_calloc(1, sizeof *c);
+  if (!c) return st_fail_memory(err, "the cache of experts");
+  c->model = m;
+  c->plan = plan;
+  c->directory = d;
+  c->pool = pool;
+  c->log = log;
+  c->n_expert = m->h.n_expert;
+  c->n_records = m->h.n_expert * m->h.n_layer; // both are bounded, see hparams.h
+  c->direct = plan->experts.direct;
+  c->last_layer = NONE;
+  c->maker = st_process_current();
+  pthread_mutex_init(&c->lock, NULL);
+  c->records = st_calloc(c->n_records, sizeof *c->records);
+  c->wants = st_calloc(c->n_expert, sizeof *c->wants);
+  c->hits = st_calloc(m->h.n_layer, sizeof *c->hits);
+  c->misses = st_calloc(m->h.n_layer, sizeof *c->misses);
+  for (uint32_t i = 0; c->records && i < c->n_records; i++) c->records[i].slot = NONE;
+  bool whole = c->records && c->wants && c->hits && c->misses;
+  setun_status s = whole ? st_read_view_open(&c->view, d, err) : st_fail_memory(err, "the cache of experts");
+  if (s == SETUN_OK) {
+    *cache = c;
+  } else {
+    st_expert_cache_free(c);
+  }
+  return s;
+}
+
+// The record's range that is this one, which is entered where it is new.
+static size_t enter_range(expert_record *r, st_stream_range range) {
+  size_t i = 0;
+  while (i < r->n_ranges && (r->ranges[i].file != range.file || r->ranges[i].offset != range.offset ||
+                             r->ranges[i].bytes != range.bytes)) {
+    i++;
+  }
+  if (i == r->n_ranges) r->ranges[r->n_ranges++] = range;
+  return i;
+}
+
+setun_status st_expert_cache_add(st_expert_cache *c, const st_memory_item *item, const st_weight *w,
+                                 const st_format *format, st_dmatrix *matrix, setun_error *err) {
+  expert_record *r = &c->records[(uint32_t)item->layer * c->n_expert + (uint32_t)item->expert];
+  if (r->count == MATRICES_MOST) {
+    return st_fail(err, SETUN_ERROR_STATE, "%s: expected at most %d matrices of an expert", w->name, MATRICES_MOST);
+  }
+  if (!st_reserve(&c->matrices, &c->capacity, c->n_matrices + 1, sizeof *c->matrices)) {
+    return st_fail_memory(err, "the cache of experts");
+  }
+  expert_matrix m = {.weight = *w, .format = format, .matrix = matrix, .codes = r->codes};
+  for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) {
+    size_t range = enter_range(r, st_memory_item_range(item, i, c->directory));
+    if (!i) m.range = range;
+  }
+  if (!r->count++) r->first = c->n_matrices;
+  r->codes += (size_t)(item->codes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  c->matrices[c->n_matrices++] = m;
+  return SETUN_OK;
+}
+
+static setun_status open_stream(st_expert_cache *c, setun_error *err) {
+  st_stream_unit *units = st_calloc(c->n_records, sizeof *units);
+  if (!units) return st_fail_memory(err, "the cache of experts");
+  size_t n = 0;
+  for (uint32_t i = 0; i < c->n_records; i++) {
+    expert_record *r = &c->records[i];
+    if (!r->count) continue;
+    r->unit = n;
+    units[n++] = (st_stream_unit){.ranges = r->ranges, .n_ranges = r->n_ranges};
+  }
+  const st_stream_options options = {.slots = (int)(c->direct ? c->n_slots : c->n_buffers),
+                                     .on_demand = true,
+                                     .direct = true,
+                                     .uring = true,
+                                     .log = c->log};
+  setun_status s = st_stream_new(units, n, &options, &c->stream, err);
+  st_free(units);
+  return s;
+}
+
+setun_status st_expert_cache_open(st_expert_cache *c, setun_error *err) {
+  const st_expert_plan *p = &c->plan->experts;
+  c->n_slots = p->capacity;
+  c->n_buffers = p->n_buffers;
+  for (uint32_t i = 0; i < c->n_records; i++) {
+    if (c->records[i].codes > c->slot_codes) c->slot_codes = c->records[i].codes;
+  }
+  if (!c->direct) {
+    // The plan may have taken floats for ternary that are not, which take more.
+    uint64_t fit = (uint64_t)p->capacity * p->codes / (c->slot_codes ? c->slot_codes : 1);
+    if (fit < c->n_slots) c->n_slots = fit > p->used ? (uint32_t)fit : p->used;
+    c->busy = st_calloc(c->n_buffers, sizeof *c->busy);
+    bool fits = st_mul_size(c->n_slots, c->slot_codes, &c->codes_bytes);
+    if (fits) c->codes = st_pages_alloc(c->codes_bytes, true);
+    if (!c->busy || !c->codes) {
+      return st_fail(err, SETUN_ERROR_MEMORY, "out of memory: %u experts of %zu bytes", c->n_slots, c->slot_codes);
+    }
+  }
+  c->slots = st_calloc(c->n_slots, sizeof *c->slots);
+  if (!c->slots) return st_fail_memory(err, "the cache of experts");
+  setun_status s = st_expert_policy_new(c->n_records, c->n_slots, &c->policy, err);
+  return s == SETUN_OK ? open_stream(c, err) : s;
+}
+
+void st_expert_cache_free(st_expert_cache *c) {
+  if (!c) return;
+  st_stream_free(c->stream);
+  st_expert_policy_free(c->policy);
+  st_read_view_close(&c->view);
+  if (c->codes) st_pages_free(c->codes, c->codes_bytes);
+  st_free(c->slots);
+  st_free(c->busy);
+  st_free(c->records);
+  st_free(c->matrices);
+  st_free(c->wants);
+  st_free(c->hits);
+  st_free(c->misses);
+  if (c->maker == st_process_current()) pthread_mutex_destroy(&c->lock);
+  st_free(c);
+}
+
+// ---- slots --------------------------------------------------------------------------------------------------------
+
+static void empty(st_expert_cache *c, cache_slot *slot) {
+  if (slot->state != SLOT_EMPTY) c->records[slot->record].slot = NONE;
+  *slot = (cache_slot){.state = SLOT_EMPTY};
+}
+
+// An empty slot, or the one whose expert goes first; NONE where all are in use.
+static uint32_t find_slot(const st_expert_cache *c) {
+  uint32_t best = NONE;
+  for (uint32_t i = 0; i < c->n_slots; i++) {
+    const cache_slot *slot = &c->slots[i];
+    if (slot->state == SLOT_EMPTY) return i;
+    if (slot->state != SLOT_READY || slot->pinned) continue;
+    if (best == NONE || st_expert_policy_before(c->policy, slot->record, c->slots[best].record)) best = i;
+  }
+  return best;
+}
+
+// A buffer to read into the slot; NONE where all are in use.
+static uint32_t find_buffer(const st_expert_cache *c, uint32_t slot) {
+  if (c->direct) return slot;
+  uint32_t i = 0;
+  while (i < c->n_buffers && c->busy[i]) i++;
+  return i < c->n_buffers ? i : NONE;
+}
+
+// Begins to read the record. False where there is no room now.
+static bool begin_reading(st_expert_cache *c, uint32_t record) {
+  uint32_t at = find_slot(c), buffer = at == NONE ? NONE : find_buffer(c, at);
+  if (buffer == NONE) return false;
+  cache_slot *slot = &c->slots[at];
+  empty(c, slot);
+  *slot = (cache_slot){.state = SLOT_READING, .pinned = true, .record = record, .buffer = buffer};
+  c->records[record].slot = at;
+  if (!c->direct) c->busy[buffer] = true;
+  st_stream_fetch(c->stream, buffer, c->records[record].unit);
+  return true;
+}
+
+static setun_status pack(st_expert_cache *c, const expert_record *r, uint8_t *codes, setun_error *err) {
+  const st_backend *b = c->model->backend;
+  setun_status s = SETUN_OK;
+  for (size_t k = r->first; k < r->first + r->count && s == SETUN_OK; k++) {
+    const expert_matrix *m = &c->matrices[k];
+    b->matrix_borrow(m->matrix, codes + m->codes);
+    s = st_copy_matrix(&(st_copy){b, c->model->device, &c->view.directory, &m->weight, m->format, m->matrix}, c->pool,
+                       err);
+  }
+  return s;
+}
+
+// Gives the record's matrices their codes.
+static setun_status bind(st_expert_cache *c, uint32_t at, const uint8_t *const *pointers, setun_error *err) {
+  const expert_record *r = &c->records[c->slots[at].record];
+  setun_status s = st_read_view_check(&c->view, err);
+  for (size_t k = r->first; s == SETUN_OK && c->direct && k < r->first + r->count; k++) {
+    const expert_matrix *m = &c->matrices[k];
+    c->model->backend->matrix_borrow(m->matrix, (void *)pointers[m->range]);
+  }
+  if (s != SETUN_OK || c->direct) return s;
+  double start = st_clock_seconds();
+  c->view.ranges = r->ranges;
+  c->view.pointers = pointers;
+  c->view.n_ranges = r->n_ranges;
+  s = pack(c, r, c->codes + at * c->slot_codes, err);
+  c->view.n_ranges = 0;
+  pthread_mutex_lock(&c->lock);
+  c->packed_s += st_clock_seconds() - start;
+  pthread_mutex_unlock(&c->lock);
+  return s;
+}
+
+// Waits until what is read into the slot is whole, and makes it ready; a slot that fails is empty.
+static setun_status complete(st_expert_cache *c, uint32_t at, setun_error *err) {
+  const uint8_t *pointers[RANGES_MOST];
+  cache_slot *slot = &c->slots[at];
+  setun_status s = st_stream_wait(c->stream, slot->buffer, pointers, err);
+  if (s == SETUN_OK) s = bind(c, at, pointers, err);
+  if (!c->direct) c->busy[slot->buffer] = false;
+  slot->state = SLOT_READY;
+  if (s != SETUN_OK) empty(c, slot);
+  return s;
+}
+
+// ---- passes -------------------------------------------------------------------------------------------------------
+
+static uint32_t record_of(const st_expert_cache *c, uint32_t place) {
+  return c->demand.layer * c->n_expert + c->demand.experts[place];
+}
+
+static cache_slot *slot_of(const st_expert_cache *c, uint32_t place) {
+  return &c->slots[c->records[record_of(c, place)].slot];
+}
+
+// Begins to read what is missing, as much as there is room for, in the demand's order.
+static void read_missing(st_expert_cache *c) {
+  for (; c->next_missing < c->demand.n; c->next_missing++) {
+    want_state *want = &c->wants[c->next_missing];
+    if (*want != WANT_MISSING) continue;
+    if (!begin_reading(c, record_of(c, c->next_missing))) return;
+    *want = WANT_COMING;
+  }
+}
+
+setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *demand, setun_error *err) {
+  uint64_t hits = 0;
+  c->demand = *demand;
+  c->next_missing = 0;
+  if (c->last_layer == NONE) st_expert_policy_pass(c->policy, demand->n_tokens);
+  c->last_layer = demand->layer;
+  for (uint32_t i = 0; i < demand->n; i++) {
+    uint32_t record = record_of(c, i);
+    bool there = c->records[record].slot != NONE;
+    if (!c->records[record].count) {
+      c->demand.n = 0;
+      return st_fail(err, SETUN_ERROR_STATE, "layer %u: expert %u is not one of the cache's", demand->layer,
+                     demand->experts[i]);
+    }
+    c->wants[i] = there ? WANT_COMING : WANT_MISSING;
+    if (there) c->slots[c->records[record].slot].pinned = true;
+    hits += there;
+    st_expert_policy_use(c->policy, record, demand->tokens[i]);
+  }
+  pthread_mutex_lock(&c->lock);
+  c->hits[demand->layer] += hits;
+  c->misses[demand->layer] += demand->n - hits;
+  c->rule = st_expert_policy_rule(c->policy);
+  pthread_mutex_unlock(&c->lock);
+  read_missing(c);
+  return SETUN_OK;
+}
+
+// Gives what is ready and was not given yet; in order only what no other comes before.
+static uint32_t give(st_expert_cache *c, bool in_order, uint32_t *places, uint32_t most) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < c->demand.n && n < most; i++) {
+    if (c->wants[i] == WANT_DONE) continue;
+    bool ready = c->wants[i] == WANT_COMING && slot_of(c, i)->state == SLOT_READY;
+    if (!ready && in_order) break;
+    if (!ready) continue;
+    c->wants[i] = WANT_GIVEN;
+    places[n++] = i;
+  }
+  return n;
+}
+
+// Completes what has arrived: all of it, but where that takes time only the first.
+static setun_status complete_arrived(st_expert_cache *c, bool *any, setun_error *err) {
+  setun_status s = SETUN_OK;
+  *any = false;
+  for (uint32_t i = 0; i < c->demand.n && s == SETUN_OK && (c->direct || !*any); i++) {
+    if (c->wants[i] != WANT_COMING || slot_of(c, i)->state != SLOT_READING) continue;
+    if (!st_stream_arrived(c->stream, slot_of(c, i)->buffer)) continue;
+    s = complete(c, c->records[record_of(c, i)].slot, err);
+    *any = true;
+  }
+  return s;
+}
+
+// All slots have experts that come later in the order: the last of them makes room, and will be read again.
+static void give_up_last(st_expert_cache *c) {
+  for (uint32_t i = c->demand.n; i-- > 0;) {
+    if (c->wants[i] != WANT_COMING || slot_of(c, i)->state != SLOT_READY) continue;
+    empty(c, slot_of(c, i));
+    c->wants[i] = WANT_MISSING;
+    return;
+  }
+}
+
+// Waits for the first that was not given; where that is not being read yet, makes room for it.
+static setun_status wait_for_one(st_expert_cache *c, bool in_order, setun_error *err) {
+  for (uint32_t i = 0; i < c->demand.n; i++) {
+    if (c->wants[i] == WANT_COMING) return complete(c, c->records[record_of(c, i)].slot, err);
+    if (c->wants[i] != WANT_MISSING || !in_order) continue;
+    give_up_last(c);
+    return SETUN_OK;
+  }
+  return st_fail(err, SETUN_ERROR_STATE, "layer %u: no expert is left to be given", c->demand.layer);
+}
+
+setun_status st_expert_cache_next(st_expert_cache *c, bool in_order, uint32_t *places, uint32_t *n, setun_error *err) {
+  setun_status s = SETUN_OK;
+  uint32_t most = *n;
+  bool any;
+  do {
+    read_missing(c);
+    if ((*n = give(c, in_order, places, most))) return SETUN_OK;
+    s = complete_arrived(c, &any, err);
+    if (s == SETUN_OK && !any) s = wait_for_one(c, in_order, err);
+  } while (s == SETUN_OK);
+  return s;
+}
+
+void st_expert_cache_done(st_expert_cache *c) {
+  for (uint32_t i = 0; i < c->demand.n; i++) {
+    if (c->wants[i] != WANT_GIVEN) continue;
+    c->wants[i] = WANT_DONE;
+    slot_of(c, i)->pinned = false;
+  }
+}
+
+void st_expert_cache_end(st_expert_cache *c) {
+  for (uint32_t i = 0; i < c->n_slots; i++) {
+    cache_slot *slot = &c->slots[i];
+    slot->pinned = false;
+    if (slot->state != SLOT_READING) continue;
+    st_stream_discard(c->stream, slot->buffer);
+    if (!c->direct) c->busy[slot->buffer] = false;
+    empty(c, slot);
+  }
+  c->demand.n = 0;
+  c->last_layer = NONE;
+}
+
+void st_expert_cache_poll(st_expert_cache *c) {
+  st_stream_poll(c->stream);
+}
+
+// ---- figures ------------------------------------------------------------------------------------------------------
+
+setun_status st_expert_cache_measure(st_expert_cache *c, uint64_t total_bytes, uint64_t *read, setun_error *err) {
+  enum { AT_ONCE = 8 };
+  const uint8_t *pointers[RANGES_MOST];
+  uint32_t buffers = c->direct ? c->n_slots : c->n_buffers, n = 0, waited = 0;
+  uint64_t before = st_stream_get_stats(c->stream).bytes;
+  setun_status s = SETUN_OK;
+  if (buffers > AT_ONCE) buffers = AT_ONCE;
+  for (uint32_t i = 0; c->direct && i < buffers; i++) empty(c, &c->slots[i]);
+  *read = 0;
+  for (uint32_t i = 0; s == SETUN_OK && *read < total_bytes; i = (i + 1) % c->n_records) {
+    if (!c->records[i].count) continue;
+    if (n >= buffers) s = st_stream_wait(c->stream, waited++ % buffers, pointers, err);
+    if (s == SETUN_OK) st_stream_fetch(c->stream, n++ % buffers, c->records[i].unit);
+    *read = st_stream_get_stats(c->stream).bytes - before;
+  }
+  for (uint32_t i = 0; i < buffers; i++) st_stream_discard(c->stream, i);
+  *read = st_stream_get_stats(c->stream).bytes - before;
+  return s;
+}
+
+st_expert_stats st_expert_cache_get_stats(const st_expert_cache *c) {
+  pthread_mutex_t *lock = (pthread_mutex_t *)&c->lock; // caches are made by st_expert_cache_new, none of them constant
+  st_expert_stats stats = {.read = st_stream_get_stats(c->stream)};
+  pthread_mutex_lock(lock);
+  for (uint32_t i = 0; i < c->model->h.n_layer; i++) {
+    stats.hits += c->hits[i];
+    stats.misses += c->misses[i];
+  }
+  stats.packed_s = c->packed_s;
+  stats.rule = c->rule == ST_EXPERTS_BY_LRU ? "lru" : "score";
+  pthread_mutex_unlock(lock);
+  return stats;
+}
+
+void st_expert_cache_count_layer(const st_expert_cache *c, uint32_t layer, uint64_t *hits, uint64_t *misses) {
+  pthread_mutex_t *lock = (pthread_mutex_t *)&c->lock;
+  pthread_mutex_lock(lock);
+  *hits = c->hits[layer];
+  *misses = c->misses[layer];
+  pthread_mutex_unlock(lock);
+}

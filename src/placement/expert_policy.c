@@ -1,0 +1,120 @@
+// Two rules, and which of them decides.
+#include "placement/expert_policy.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+
+static const double KEPT = 0.999; // of a score, for each token
+static const double SCALE_MOST = 1e200;
+enum { TOKENS_MOST = 100000 };      // of a pass, that count: beyond, nothing of older ones is left
+static const double MARGIN = 1.002; // by which the other rule must be better to take over
+
+// What the cache would hold if one rule had decided from the start.
+typedef struct shadow {
+  uint32_t *held;  // [capacity] experts
+  uint32_t *place; // [n] 1 + where the expert stands in `held`; 0: it is not there
+  uint32_t n_held;
+  double hits; // of late
+} shadow;
+
+struct st_expert_policy {
+  uint32_t n, capacity;
+  uint64_t *used;         // [n] when the expert was used last, counted in uses; 0: never
+  double *score;          // [n] times `scale`, so that scores need not be multiplied for each token
+  double scale, selected; // selected: what one token adds
+  double fade;            // of hits, for each use
+  uint64_t uses;
+  shadow shadows[ST_EXPERT_RULES];
+  st_expert_rule rule;
+};
+
+setun_status st_expert_policy_new(uint32_t n, uint32_t capacity, st_expert_policy **policy, setun_error *err) {
+  st_expert_policy *p = st_calloc(1, sizeof *p);
+  if (!p) return st_fail_memory(err, "the experts' use");
+  *p = (st_expert_policy){.n = n, .capacity = capacity, .scale = 1, .fade = 1 - 1 / (4.0 * n + 1)};
+  p->used = st_calloc(n, sizeof *p->used);
+  p->score = st_calloc(n, sizeof *p->score);
+  bool whole = p->used && p->score;
+  for (int i = 0; i < ST_EXPERT_RULES; i++) {
+    p->shadows[i].held = st_calloc(capacity, sizeof *p->shadows[i].held);
+    p->shadows[i].place = st_calloc(n, sizeof *p->shadows[i].place);
+    whole = whole && p->shadows[i].held && p->shadows[i].place;
+  }
+  if (!whole) {
+    st_expert_policy_free(p);
+    return st_fail_memory(err, "the experts' use");
+  }
+  *policy = p;
+  return SETUN_OK;
+}
+
+void st_expert_policy_free(st_expert_policy *p) {
+  if (!p) return;
+  for (int i = 0; i < ST_EXPERT_RULES; i++) {
+    st_free(p->shadows[i].held);
+    st_free(p->shadows[i].place);
+  }
+  st_free(p->used);
+  st_free(p->score);
+  st_free(p);
+}
+
+static bool is_before(const st_expert_policy *p, st_expert_rule rule, uint32_t a, uint32_t b) {
+  if (rule == ST_EXPERTS_BY_SCORE && p->score[a] != p->score[b]) return p->score[a] < p->score[b];
+  return p->used[a] < p->used[b];
+}
+
+bool st_expert_policy_before(const st_expert_policy *p, uint32_t a, uint32_t b) {
+  return is_before(p, p->rule, a, b);
+}
+
+st_expert_rule st_expert_policy_rule(const st_expert_policy *p) {
+  return p->rule;
+}
+
+void st_expert_policy_pass(st_expert_policy *p, uint32_t tokens) {
+  double faded = pow(KEPT, tokens < TOKENS_MOST ? tokens : TOKENS_MOST);
+  p->scale /= faded;
+  p->selected = tokens ? p->scale * (1 - faded) / tokens : 0; // as if the pass's selections were spread evenly
+  if (p->scale < SCALE_MOST) return;
+  for (uint32_t i = 0; i < p->n; i++) p->score[i] /= p->scale;
+  p->selected /= p->scale;
+  p->scale = 1;
+}
+
+// The expert that a full shadow gives up for another.
+static uint32_t first_to_go(const st_expert_policy *p, st_expert_rule rule) {
+  const shadow *s = &p->shadows[rule];
+  uint32_t first = 0;
+  for (uint32_t i = 1; i < s->n_held; i++) {
+    if (is_before(p, rule, s->held[i], s->held[first])) first = i;
+  }
+  return first;
+}
+
+static void follow(st_expert_policy *p, st_expert_rule rule, uint32_t expert) {
+  shadow *s = &p->shadows[rule];
+  s->hits *= p->fade;
+  if (s->place[expert]) {
+    s->hits += 1;
+    return;
+  }
+  uint32_t at = s->n_held;
+  if (at < p->capacity) {
+    s->n_held++;
+  } else {
+    at = first_to_go(p, rule);
+    s->place[s->held[at]] = 0;
+  }
+  s->held[at] = expert;
+  s->place[expert] = at + 1;
+}
+
+void st_expert_policy_use(st_expert_policy *p, uint32_t expert, uint32_t selected) {
+  for (int i = 0; i < ST_EXPERT_RULES; i++) follow(p, (st_expert_rule)i, expert);
+  p->used[expert] = ++p->uses;
+  p->score[expert] += p->selected * selected;
+  st_expert_rule other = p->rule == ST_EXPERTS_BY_LRU ? ST_EXPERTS_BY_SCORE : ST_EXPERTS_BY_LRU;
+  if (p->shadows[other].hits > p->shadows[p->rule].hits * MARGIN + 1) p->rule = other;
+}

@@ -1,0 +1,34 @@
+// Which expert a cache of experts gives up first: the one that was used longest ago (LRU), or the one with the lowest
+// score, its part of the tokens of late: score = 0.999 score + 0.001 selected, for each token (requirement R1.8).
+//
+// Which of the two is better depends on the text. Both are followed with tables of what a cache of this capacity would
+// hold (no weights), and the one with more hits of late decides.
+#ifndef SETUN_PLACEMENT_EXPERT_POLICY_H
+#define SETUN_PLACEMENT_EXPERT_POLICY_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum st_expert_rule { ST_EXPERTS_BY_LRU, ST_EXPERTS_BY_SCORE, ST_EXPERT_RULES } st_expert_rule;
+
+typedef struct st_expert_policy st_expert_policy;
+
+// For experts numbered from 0 to n - 1, of all layers together, of which `capacity` fit. Freed with
+// st_expert_policy_free, which accepts NULL.
+setun_status st_expert_policy_new(uint32_t n, uint32_t capacity, st_expert_policy **policy, setun_error *err);
+void st_expert_policy_free(st_expert_policy *policy);
+
+// A pass of `tokens` tokens begins.
+void st_expert_policy_pass(st_expert_policy *policy, uint32_t tokens);
+// `selected` of the pass's tokens go to the expert.
+void st_expert_policy_use(st_expert_policy *policy, uint32_t expert, uint32_t selected);
+
+// Whether `a` is to be given up before `b`.
+bool st_expert_policy_before(const st_expert_policy *policy, uint32_t a, uint32_t b);
+
+// The rule that decides now.
+st_expert_rule st_expert_policy_rule(const st_expert_policy *policy);
+
+#endif

@@ -1,0 +1,27 @@
+// A model's directory whose files are read from memory where that has their bytes: weights that a stream has read are
+// put into the device's order from there, by the code that reads files.
+#ifndef SETUN_PLACEMENT_READ_VIEW_H
+#define SETUN_PLACEMENT_READ_VIEW_H
+
+#include "format/directory.h"
+#include "source/stream.h"
+
+typedef struct st_read_view {
+  st_directory directory; // the one that was opened, but for its files
+  // What memory has: range i at pointers[i]. Whoever reads sets them before, and the count to 0 when they are gone.
+  const st_stream_range *ranges;
+  const uint8_t *const *pointers;
+  size_t n_ranges;
+  struct st_view_part *parts; // [directory.n_parts]
+  st_file_source *sources;
+} st_read_view;
+
+// The view must not move, and `directory` must outlive it. SETUN_ERROR_UNSUPPORTED where a file is not on disk. Closed
+// with st_read_view_close, also after a failure; a zeroed one may be closed.
+setun_status st_read_view_open(st_read_view *view, const st_directory *directory, setun_error *err);
+void st_read_view_close(st_read_view *view);
+
+// What was read of a file that others write to is of no use: an error where one was since it was opened.
+setun_status st_read_view_check(const st_read_view *view, setun_error *err);
+
+#endif

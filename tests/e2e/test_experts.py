@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""A mixture of experts under a budget that it does not fit into: the same ids, what the plan says, and the trace of its
+experts, replayed."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+from support import ROOT, Case, main, setun
+
+MIB = 1 << 20
+ARGS = ("-p", "the quick brown fox jumps over the lazy dog and the cat", "-n", 24, "--temp", 0, "--ignore-eos")
+SMALL = ("--ctx", 128, "-b", 32)
+
+
+class ExpertsTest(Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+        cls.models = {name: os.path.join(folder.name, name + ".gguf") for name in ("t16", "q8")}
+        for args in (("bench", "--synthetic", "small-moe", "--format", "t16", "-p", 8, "-n", 2, "-r", 1, "--buffer", "16M", "--save", cls.models["t16"]),
+                     ("bench", "--synthetic", "small-moe", "--format", "q8_0", "-p", 8, "-n", 2, "-r", 1, "--buffer", "16M", "--save",
+                      cls.models["q8"])):
+            result = setun(*args)
+            if result.returncode:
+                raise AssertionError(result.stderr.decode())
+
+    def plan(self, model, memory):
+        return json.loads(self.good("plan", model, *SMALL, "-t", 1, "--memory", memory, "--json"))
+
+    def test_ids_are_the_same(self):
+        for name in ("q8",):
+            model = self.models[name]
+            expected = self.good("run", model, *ARGS, *SMALL, "--ids")
+            whole = self.plan(model, "1G")
+            self.assertEqual((whole["experts"], whole["experts_cached"], whole["expert_hit_rate_uniform"]), (64, 0, 1))
+            for room in (0, 16):
+                memory = whole["least"] + room * MIB
+                plan = self.plan(model, memory)
+                self.assertTrue(4 <= plan["experts_cached"] < 64, plan)
+                self.assertAlmostEqual(plan["expert_hit_rate_uniform"], plan["experts_cached"] / 64)
+                self.assertGreaterEqual(plan["expert_hit_rate_zipf"], plan["expert_hit_rate_uniform"])
+                self.assertLessEqual(plan["memory_planned"] + plan["reserve"], memory)
+                for threads, batch in ((1, 32), (2, 5)):
+                    with self.subTest(name=name, room=room, threads=threads, batch=batch):
+                        got = setun("run", model, *ARGS, "--ctx", 128, "-b", batch, "-t", threads, "--memory", memory, "--ids", "--verbose")
+                        self.assertEqual(got.stdout, expected, got.stderr)
+                        self.assertRegex(got.stderr.decode(), r"of 64 experts fit into the cache, which had \d+ of \d+ wanted")
+
+    def test_trace(self):
+        trace, plot = (os.path.join(self.folder, name) for name in ("trace", "plot.svg"))
+        self.good("run", self.models["t16"], *ARGS, "--ids", "--trace", trace)
+        with open(trace, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        self.assertEqual(lines[0], "setun-experts 1 layers=4 experts=16 used=4")
+        passes = [line.split() for line in lines[1:]]
+        self.assertEqual([p[0] for p in passes], ["0", "1", "2", "3"] * (len(passes) // 4))
+        for _, tokens, *used in passes:
+            counts = [int(word.partition(":")[2] or 1) for word in used]
+            self.assertEqual(sum(counts), 4 * int(tokens))
+        self.assertEqual([p[1] for p in passes[4:]], ["1"] * 92)  # the prompt's pass, and 23 tokens
+        tool = os.path.join(ROOT, "tools", "replay_experts.py")
+        result = subprocess.run([sys.executable, tool, trace, "--json", "--svg", plot], capture_output=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        got = json.loads(result.stdout)
+        self.assertEqual(got["experts"], 64)
+        for rates in got["hit_rates"]:
+            for rule in ("lru", "lfu", "score", "setun"):
+                self.assertLessEqual(rates[rule], rates["belady"] + 1e-9, rates)
+        self.assertEqual(xml.etree.ElementTree.parse(plot).getroot().tag, "{http://www.w3.org/2000/svg}svg")
+
+    def test_trace_without_experts(self):
+        trace = os.path.join(self.folder, "none")
+        self.fails(1, "run", os.path.join(ROOT, "models", "setun-tales-7m"), "-p", "a", "-n", 1, "--trace", trace, mentions=["--trace", "experts"])
+        self.assertFalse(os.path.exists(trace))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+// A cache of experts: the same bits as with all experts resident, for every family and container with experts, for any
+// capacity down to one token's experts of one layer, any number of threads, any batch, several sessions; errors of
+// files that change; and the least memory that the plan names.
+#include "models.h"
+
+#include "backend/backend.h"
+#include "placement/expert_policy.h"
+#include "placement/placement.h"
+#include "runtime/session.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <unistd.h>
+
+enum { TOKENS = 40, PROMPT = 31 };
+
+typedef struct opened {
+  st_directory *directory;
+  st_placement *placement;
+  st_model *model;
+} opened;
+
+// With so many experts in the cache and nothing else resident that need not be; 0: all of it is resident.
+static opened open_path(const char *path, uint32_t cached) {
+  opened o = {0};
+  setun_error err = {SETUN_OK, ""};
+  uint32_t none = 0;
+  st_placement_options options = {.backend = st_backend_find(NULL), .threads = 2, .context_size = st_context_size_of};
+  if (cached) options.resident_parts = &none, options.cached_experts = &cached;
+  if (st_directory_open(path, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
+  if (st_placement_load(o.directory, &options, &o.placement, &err)) fail_msg("%s: %s", path, err.message);
+  o.model = o.placement->model;
+  return o;
+}
+
+static void close_model(opened *o) {
+  st_placement_free(o->placement);
+  st_directory_free(o->directory);
+}
+
+// Logits behind a prompt in batches of `n_batch`, and behind each token that follows: [1 + TOKENS - PROMPT, n_vocab].
+static setun_status run(const st_model *m, uint32_t n_batch, int threads, float *logits, setun_error *err) {
+  const setun_session_params p = {.size = sizeof p, .n_ctx = 64, .n_batch = n_batch, .threads = threads};
+  setun_token ids[TOKENS];
+  size_t n_vocab = m->h.n_vocab;
+  st_session *s = NULL;
+  for (int i = 0; i < TOKENS; i++) ids[i] = (i * 53 + i * i * 7 + 7) % (int)(n_vocab < 250 ? n_vocab : 250);
+  setun_status status = st_session_new(m, &p, &s, err);
+  if (status == SETUN_OK) status = st_session_eval(s, ids, PROMPT, NULL, err);
+  for (int i = PROMPT; i <= TOKENS && status == SETUN_OK; i++) {
+    memcpy(logits, st_session_logits(s), n_vocab * sizeof *logits);
+    logits += n_vocab;
+    if (i < TOKENS) status = st_session_eval(s, ids + i, 1, NULL, err);
+  }
+  st_session_free(s);
+  return status;
+}
+
+static float *logits_of(const char *path, const st_model *m, uint32_t n_batch, int threads) {
+  setun_error err = {SETUN_OK, ""};
+  float *logits = st_malloc((size_t)(1 + TOKENS - PROMPT) * m->h.n_vocab, sizeof *logits);
+  assert_non_null(logits);
+  if (run(m, n_batch, threads, logits, &err)) fail_msg("%s: %s", path, err.message);
+  return logits;
+}
+
+static void check_run(const char *path, const st_model *m, uint32_t n_batch, int threads, const float *expected) {
+  float *logits = logits_of(path, m, n_batch, threads);
+  if (memcmp(logits, expected, (size_t)(1 + TOKENS - PROMPT) * m->h.n_vocab * sizeof *logits)) {
+    fail_msg("%s: batches of %u, %d threads: other logits than from resident experts", path, n_batch, threads);
+  }
+  st_free(logits);
+}
+
+static void check_model(const char *path) {
+  opened resident = open_path(path, 0);
+  const st_hparams *h = &resident.model->h;
+  float *expected = logits_of(path, resident.model, 0, 2);
+  const uint32_t capacities[] = {h->n_expert_used, h->n_expert_used + 1, h->n_expert + 1, h->n_expert * h->n_layer};
+  const uint32_t batches[] = {0, 1, 3, 16};
+  assert_null(resident.placement->streamer);
+  for (size_t i = 0; i < sizeof capacities / sizeof *capacities; i++) {
+    opened o = open_path(path, capacities[i]);
+    assert_int_equal(o.placement->plan.experts.capacity, capacities[i]);
+    for (size_t k = 0; k < sizeof batches / sizeof *batches; k++) {
+      check_run(path, o.model, batches[k], 1 + (int)(i + k) % 3, expected);
+    }
+    st_streamer_stats stats = st_streamer_get_stats(o.placement->streamer);
+    assert_true(stats.expert_misses > 0);
+    // What has room for all is read once.
+    if (capacities[i] == h->n_expert * h->n_layer) assert_true(stats.expert_misses <= capacities[i]);
+    if (capacities[i] == h->n_expert * h->n_layer) assert_true(stats.expert_hits > stats.expert_misses);
+    close_model(&o);
+  }
+  st_free(expected);
+  close_model(&resident);
+}
+
+static void families(void **state) {
+  (void)state;
+  static const char *const names[] = {"hf/mixtral",           "hf/olmoe",
+                                      "hf/olmoe-plain",       "hf/qwen2-moe",
+                                      "hf/qwen3-moe",         "hf/qwen3-next",
+                                      "hf/gpt-oss",           "hf/qwen35-moe",
+                                      "gguf/mixtral.gguf",    "gguf/olmoe-plain.gguf",
+                                      "gguf/qwen2-moe.gguf",  "gguf/gpt-oss.gguf",
+                                      "gguf/qwen3-next.gguf", "gguf/qwen35-moe.gguf"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char path[512];
+    snprintf(path, sizeof path, GOLDEN "%s", names[i]);
+    check_model(path);
+  }
+}
+
+// ---- made models --------------------------------------------------------------------------------------------------
+
+// A ternary mixture in a layout, its experts in tensors of their own or in stacks. The caller removes it.
+static void make_model(const char *layout, const char *experts, char *path, size_t size) {
+  setun_error err = {SETUN_OK, ""};
+  char made[512];
+  setun_synthesis_params s = setun_synthesis_params_default();
+  setun_convert_params p = setun_convert_params_default();
+  snprintf(made, sizeof made, "setun-experts-made-%d.gguf", (int)getpid());
+  snprintf(path, size, "setun-experts-%s-%s-%d.gguf", layout, experts, (int)getpid());
+  s.shape = "tiny-moe";
+  s.format = "t16";
+  if (setun_synthesize(made, &s, &err)) fail_msg("%s", err.message);
+  p.to = layout;
+  p.experts = experts;
+  if (setun_convert(made, path, &p, &err)) fail_msg("%s", err.message);
+  unlink(made);
+}
+
+static void layouts(void **state) {
+  (void)state;
+  static const char *const names[][2] = {
+      {"t16", "split"}, {"t16", "stacked"}, {"i2_s", "stacked"}, {"tq1_0", "stacked"}, {"tq2_0", "split"}};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char path[512];
+    make_model(names[i][0], names[i][1], path, sizeof path);
+    check_model(path);
+    opened o = open_path(path, 8);
+    assert_int_equal(o.placement->plan.experts.direct, i < 2); // t16 is used where it was read
+    close_model(&o);
+    unlink(path);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(families), cmocka_unit_test(layouts)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Replays a routing trace (`setun run MODEL --trace FILE`) against caches of experts of any capacity.
+
+Rules: lru, the expert that was used longest ago goes first; lfu, the one that the fewest tokens went to; score, the one
+with the lowest score = 0.999 score + 0.001 selected, for each token; setun, whichever of lru and score had more hits of
+late, as src/placement/expert_policy.c decides; belady, the one that is wanted again last, which no rule without knowledge
+of what comes can be better than. What a layer wants in one pass stays until it was computed.
+
+Prints the hit rate of each rule by capacity; --svg draws them, --json prints them for programs."""
+import argparse
+import heapq
+import json
+import sys
+
+RULES = ("lru", "lfu", "score", "setun", "belady")
+KEPT = 0.999
+NEVER = 1 << 60
+
+
+class TraceError(Exception):
+    pass
+
+
+def read_trace(path):
+    """The number of experts of all layers, and the demands: (begins a pass, tokens, [(expert, tokens of it)])."""
+    demands, last = [], None
+    with open(path, encoding="utf-8") as file:
+        head = file.readline().split()
+        if head[:2] != ["setun-experts", "1"]:
+            raise TraceError(f"{path}: expected a trace of experts, version 1, found {' '.join(head)[:40]!r}")
+        facts = dict(word.split("=") for word in head[2:])
+        layers, experts = int(facts["layers"]), int(facts["experts"])
+        for number, line in enumerate(file, 2):
+            layer, tokens, *wanted = line.split()
+            layer, used = int(layer), []
+            for word in wanted:
+                expert, _, count = word.partition(":")
+                if not (0 <= layer < layers and 0 <= int(expert) < experts):
+                    raise TraceError(f"{path}: line {number}: expected layers below {layers} and experts below {experts}")
+                used.append((layer * experts + int(expert), int(count or 1)))
+            demands.append((last is None or layer <= last, int(tokens), used))
+            last = layer
+    return layers * experts, demands
+
+
+def next_uses(demands):
+    """For each demand the place of the next demand that wants the same expert."""
+    after, seen = [None] * len(demands), {}
+    for place in range(len(demands) - 1, -1, -1):
+        after[place] = [seen.get(expert, NEVER) for expert, _ in demands[place][2]]
+        for expert, _ in demands[place][2]:
+            seen[expert] = place
+    return after
+
+
+class Cache:
+    """Experts with ranks, of which the lowest goes first; ranks only change when an expert is used."""
+
+    def __init__(self, capacity):
+        self.capacity, self.held, self.heap, self.hits, self.wanted = capacity, {}, [], 0, 0
+
+    def use(self, expert, rank, pinned):
+        self.wanted += 1
+        hit = expert in self.held
+        self.hits += hit
+        if not hit and len(self.held) >= self.capacity:
+            aside = []
+            while self.heap:
+                item = heapq.heappop(self.heap)
+                if self.held.get(item[1]) != item[0]:
+                    continue  # it has another rank by now
+                if item[1] in pinned:
+                    aside.append(item)
+                    continue
+                del self.held[item[1]]
+                break
+            for item in aside:
+                heapq.heappush(self.heap, item)
+            if len(self.held) >= self.capacity:
+                return False  # all are wanted now: it is read and not kept
+        self.held[expert] = rank
+        heapq.heappush(self.heap, (rank, expert))
+        return hit
+
+
+def replay(n, demands, after, capacity):
+    """The hit rate by rule."""
+    caches = {rule: Cache(capacity) for rule in ("lru", "lfu", "score", "belady")}
+    counts, scores, scale, clock = [0] * n, [0.0] * n, 1.0, 0
+    adaptive = Adaptive(n, capacity)
+    for place, (begins, tokens, used) in enumerate(demands):
+        pinned = {expert for expert, _ in used}
+        if begins:
+            faded = KEPT ** tokens
+            scale /= faded
+            each = scale * (1 - faded) / max(tokens, 1)
+            if scale > 1e200:
+                scores, each, scale = [s / scale for s in scores], each / scale, 1.0
+                for rule in ("score",):
+                    cache = caches[rule]
+                    cache.held = {e: (scores[e], r[1]) for e, r in cache.held.items()}
+                    cache.heap = [(r, e) for e, r in cache.held.items()]
+                    heapq.heapify(cache.heap)
+        for (expert, selected), later in zip(used, after[place]):
+            clock += 1
+            counts[expert] += selected
+            scores[expert] += each * selected
+            caches["lru"].use(expert, (clock,), pinned)
+            caches["lfu"].use(expert, (counts[expert], clock), pinned)
+            caches["score"].use(expert, (scores[expert], clock), pinned)
+            caches["belady"].use(expert, (-later,), pinned)
+            adaptive.use(expert, clock, scores, pinned, caches)
+    rates = {rule: cache.hits / max(cache.wanted, 1) for rule, cache in caches.items()}
+    rates["setun"] = adaptive.hits / max(adaptive.wanted, 1)
+    return {rule: rates[rule] for rule in RULES}
+
+
+class Adaptive:
+    """One cache whose rule is that of the better of the two others of late."""
+
+    def __init__(self, n, capacity):
+        self.capacity, self.fade = capacity, 1 - 1 / (4 * n + 1)
+        self.used, self.rule, self.late, self.before = {}, "lru", {"lru": 0.0, "score": 0.0}, {"lru": 0, "score": 0}
+        self.hits = self.wanted = 0
+
+    def use(self, expert, clock, scores, pinned, caches):
+        self.wanted += 1
+        for rule in self.late:
+            self.late[rule] = self.late[rule] * self.fade + (caches[rule].hits - self.before[rule])
+            self.before[rule] = caches[rule].hits
+        other = "score" if self.rule == "lru" else "lru"
+        if self.late[other] > self.late[self.rule] * 1.002 + 1:
+            self.rule = other
+        if expert in self.used:
+            self.hits += 1
+        elif len(self.used) >= self.capacity:
+            free = [e for e in self.used if e not in pinned]
+            if not free:
+                return
+            key = self.used.get if self.rule == "lru" else lambda e: (scores[e], self.used[e])
+            del self.used[min(free, key=key)]
+        self.used[expert] = clock
+
+
+COLORS = {"lru": "#1f77b4", "lfu": "#2ca02c", "score": "#ff7f0e", "setun": "#d62728", "belady": "#7f7f7f"}
+
+
+def draw(path, n, results):
+    """Lines of hit rates in percent over the capacity in percent of all experts."""
+    left, top, width, height = 50, 20, 480, 300
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 110}" height="{top + height + 50}" '
+           'font-family="sans-serif" font-size="12">', '<rect width="100%" height="100%" fill="white"/>']
+    for tick in range(0, 101, 20):
+        x, y = left + width * tick / 100, top + height * (1 - tick / 100)
+        out.append(f'<line x1="{left}" y1="{y}" x2="{left + width}" y2="{y}" stroke="#ddd"/>')
+        out.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{tick}</text>')
+        out.append(f'<text x="{x}" y="{top + height + 16}" text-anchor="middle">{tick}</text>')
+    out.append(f'<text x="{left + width / 2}" y="{top + height + 36}" text-anchor="middle">experts in the cache, % of {n}</text>')
+    out.append(f'<text x="{left}" y="{top - 6}">hits, %</text>')
+    for index, rule in enumerate(RULES):
+        points = " ".join(f"{left + width * c / n:.1f},{top + height * (1 - r[rule]):.1f}" for c, r in results)
+        out.append(f'<polyline points="{points}" fill="none" stroke="{COLORS[rule]}" stroke-width="2"/>')
+        y = top + 14 + 18 * index
+        out.append(f'<line x1="{left + width + 10}" y1="{y - 4}" x2="{left + width + 30}" y2="{y - 4}" stroke="{COLORS[rule]}" stroke-width="2"/>')
+        out.append(f'<text x="{left + width + 36}" y="{y}">{rule}</text>')
+    out.append("</svg>\n")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(out))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace")
+    parser.add_argument("--capacity", type=int, action="append", help="experts in the cache (default: tenths of all); may be given several times")
+    parser.add_argument("--svg", metavar="FILE", help="draw the hit rates")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    n, demands = read_trace(options.trace)
+    after = next_uses(demands)
+    capacities = sorted(set(options.capacity or (max(1, n * tenth // 10) for tenth in range(1, 11))))
+    results = [(capacity, replay(n, demands, after, capacity)) for capacity in capacities]
+    if options.svg:
+        draw(options.svg, n, results)
+    if options.json:
+        print(json.dumps({"experts": n, "hit_rates": [{"capacity": c, **r} for c, r in results]}))
+        return
+    print("capacity  " + "  ".join(f"{rule:>7}" for rule in RULES))
+    for capacity, rates in results:
+        print(f"{capacity:8d}  " + "  ".join(f"{100 * rates[rule]:6.2f}%" for rule in RULES))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (TraceError, OSError) as problem:
+        sys.exit(f"replay_experts.py: {problem}")
