@@ -225,6 +225,11 @@ static bool check_message(const st_json *message, const char *name, size_t i) {
     failure("%s: message %zu: expected an object with \"role\", found none", name, i + 1);
     return false;
   }
+  bool answer = !strcmp(st_json_string(st_json_find(message, "role")), "assistant"); // which may be calls alone
+  if (!answer && (!content || st_json_is_null(content))) {
+    failure("%s: message %zu: expected \"content\", found none", name, i + 1);
+    return false;
+  }
   if (content && !st_json_is_string(content) && !st_json_is_null(content) && !st_json_is_array(content)) {
     failure("%s: message %zu: content: expected text or a list of parts, found something else", name, i + 1);
     return false;

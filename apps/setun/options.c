@@ -232,6 +232,8 @@ static int take_foreign(parser *p, const spelling *s, char *joined) {
     p->model = value;
     return 0;
   }
+  if (s->kind == SPELLING_MEANT)
+    return usage_error(self, "unknown option '%s'; did you mean --%s?", s->theirs, s->ours);
   if (s->kind == SPELLING_ALWAYS) {
     return joined ? usage_error(self, "%s takes no value, but '%s' gives one", s->theirs, p->argv[p->i]) : 0;
   }
@@ -245,7 +247,16 @@ static int take_foreign(parser *p, const spelling *s, char *joined) {
 static bool applies(const command *self, const spelling *s) {
   if (s->kind == SPELLING_MODEL) return strncmp(self->arguments, "MODEL", 5) == 0;
   if (s->kind == SPELLING_ALIAS) return true;
+  if (s->kind == SPELLING_MEANT) return find_option(self, s->ours, strlen(s->ours), 0).row;
   return find_option(self, "threads", strlen("threads"), 0).row;
+}
+
+// The first such row for a spelling; NULL: there is none.
+static const spelling *find_spelling(const command *self, const char *text, size_t length) {
+  size_t index = 0;
+  const spelling *s;
+  while ((s = next_spelling(text, length, &index)) && !applies(self, s)) continue;
+  return s;
 }
 
 static found_option find_alias(const command *self, const spelling *s) {
@@ -278,14 +289,12 @@ static int take_option(parser *p, void *values) {
   size_t length = is_long ? strcspn(arg, "=") : strlen(arg);
   if (is_long && arg[length]) joined = arg + length + 1;
   if (is_long) found = find_option(self, arg + 2, length - 2, 0);
-  const spelling *s = found.row ? NULL : find_spelling(arg, length);
-  if (s && !applies(self, s)) s = NULL;
+  const spelling *s = found.row ? NULL : find_spelling(self, arg, length);
   if (!is_long && (!s || !arg[2])) {
     found = find_option(self, NULL, 0, arg[1]);
     if (found.row) s = NULL;
     if (arg[2]) joined = arg + 2;
-    if (!found.row && !s) s = find_spelling(arg, 2);
-    if (s && !applies(self, s)) s = NULL;
+    if (!found.row && !s) s = find_spelling(self, arg, 2);
   }
   if (s && s->kind == SPELLING_ALIAS) found = find_alias(self, s);
   if (s && s->kind != SPELLING_ALIAS) return take_foreign(p, s, joined);

@@ -136,6 +136,11 @@ static bool overlay(const field *f, const sampling_options *o, setun_sampler_par
   return true;
 }
 
+static double value_of(const field *f, const setun_sampler_params *p) {
+  const void *at = (const char *)p + f->to;
+  return f->integer ? (double)*(const int32_t *)at : (double)*(const float *)at;
+}
+
 // "1234-0.5", "1234+2", "1234-inf".
 static bool parse_bias(const char *text, setun_token *id, float *bias) {
   char *end = NULL;
@@ -296,21 +301,51 @@ bool sampling_params(const setun_model *model, const sampling_options *o, setun_
   return true;
 }
 
+// An option that changes what another one switches on, which is off unless it or the model's files say otherwise.
+static const struct {
+  size_t option, needs; // of sampling_options
+} dependents[] = {
+    {AT(dry_base), AT(dry_multiplier)},
+    {AT(dry_allowed_length), AT(dry_multiplier)},
+    {AT(dry_penalty_last_n), AT(dry_multiplier)},
+    {AT(xtc_threshold), AT(xtc_probability)},
+    {AT(dynatemp_exponent), AT(dynatemp_range)},
+    {AT(mirostat_eta), AT(mirostat)},
+    {AT(mirostat_tau), AT(mirostat)},
+};
+
+static const field *field_at(size_t offset) {
+  const field *f = fields;
+  while (f->from != offset) f++;
+  return f;
+}
+
+// Whether every option that was given has an effect, as far as others decide it; false after a report. One that is
+// switched off by name takes the others with it.
+static bool check_dependents(const sampling_options *o, const setun_sampler_params *params) {
+  setun_sampler_params scratch = *params;
+  for (size_t i = 0; i < sizeof dependents / sizeof *dependents; i++) {
+    const field *f = field_at(dependents[i].option), *needs = field_at(dependents[i].needs);
+    if (!overlay(f, o, &scratch) || overlay(needs, o, &scratch) || value_of(needs, params) != 0) continue;
+    failure("--%s has no effect without --%s", option_of(f), option_of(needs));
+    return false;
+  }
+  if (!o->breakers.count || params->dry_multiplier > 0 || overlay(field_at(AT(dry_multiplier)), o, &scratch))
+    return true;
+  failure("--dry-sequence-breaker has no effect without --dry-multiplier");
+  return false;
+}
+
 bool make_sampler(const setun_model *model, const sampling_options *o, setun_sampler **sampler,
                   setun_sampler_params *params) {
   setun_error error;
-  if (!sampling_params(model, o, params)) return false;
+  if (!sampling_params(model, o, params) || !check_dependents(o, params)) return false;
   params->seed = chosen_seed(o);
   setun_status s = setun_sampler_new(params, sampler, &error);
   if (s == SETUN_OK && params->dry_multiplier > 0) s = add_breakers(*sampler, model, &o->breakers, &error);
   if (s == SETUN_OK) return add_biases(*sampler, model, &o->biases, &error);
   report(&error);
   return false;
-}
-
-static double value_of(const field *f, const setun_sampler_params *p) {
-  const void *at = (const char *)p + f->to;
-  return f->integer ? (double)*(const int32_t *)at : (double)*(const float *)at;
 }
 
 // Adds ", name value" to a line that has room for all of them.

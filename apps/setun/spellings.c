@@ -65,6 +65,7 @@ static const spelling spellings[] = {
     {"--threads-batch", SPELLING_INSTEAD, "-t sets the threads for prompts and new tokens", NULL},
     {"--mlock", SPELLING_INSTEAD, "weights are read into the process's own memory, within --memory", NULL},
     {"--mmap", SPELLING_INSTEAD, "--no-stream maps the file", NULL},
+    {"-p", SPELLING_MEANT, "port", NULL},
     {"-p", SPELLING_INSTEAD, "'setun run' takes a prompt; 'setun chat' reads messages, also from a pipe", NULL},
     {"--prompt", SPELLING_INSTEAD, "'setun run' takes a prompt; 'setun chat' reads messages, also from a pipe", NULL},
     {"-cnv", SPELLING_INSTEAD, "'setun chat' is for conversations, and needs no such option", NULL},
@@ -84,9 +85,10 @@ static const spelling spellings[] = {
 };
 enum { SPELLINGS = sizeof spellings / sizeof *spellings };
 
-const spelling *find_spelling(const char *text, size_t length) {
-  for (size_t i = 0; i < SPELLINGS; i++) {
-    if (strlen(spellings[i].theirs) == length && memcmp(spellings[i].theirs, text, length) == 0) return &spellings[i];
+const spelling *next_spelling(const char *text, size_t length, size_t *index) {
+  while (*index < SPELLINGS) {
+    const spelling *s = &spellings[(*index)++];
+    if (strlen(s->theirs) == length && memcmp(s->theirs, text, length) == 0) return s;
   }
   return NULL;
 }

@@ -9,6 +9,7 @@ typedef enum spelling_kind {
   SPELLING_ALIAS,  // another name of the option `ours`, its long name or its letter, where the command has that option
   SPELLING_MODEL,  // the argument MODEL
   SPELLING_ALWAYS, // a flag that asks for what is always so
+  SPELLING_MEANT,  // not taken: the option `ours` is meant, where the command has it
   SPELLING_INSTEAD // not taken, but for the words of `accepted`; `ours` says what there is instead
 } spelling_kind;
 
@@ -19,8 +20,9 @@ typedef struct spelling {
   const char *accepted; // "0|none": values that ask for what is always so; NULL: none, and the option takes no value
 } spelling;
 
-// The row of a spelling with its dashes, of `length` bytes; NULL: there is none.
-const spelling *find_spelling(const char *text, size_t length);
+// The next row of a spelling with its dashes, of `length` bytes, from *index on, which then is behind it; NULL: there is
+// none.
+const spelling *next_spelling(const char *text, size_t length, size_t *index);
 // The other names of an option in a row's order, from *index on; NULL beyond the last. For help.
 const char *next_alias(const option *o, size_t *index);
 

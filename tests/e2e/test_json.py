@@ -123,6 +123,8 @@ class ChatTest(Case):
     def test_what_is_refused(self):
         for stdin, said in ((b"[]", "to answer"), (b"{}", "neither"), (b"{", "standard input"), (b'[{"content": "a"}]', "role"),
                             (b'[{"role": "user", "content": 3}]', "content"),
+                            (b'[{"role": "user"}]', 'message 1: expected "content"'),
+                            (b'[{"role": "user", "content": "a"}, {"role": "tool", "content": null}]', 'message 2: expected "content"'),
                             (b'{"messages": [{"role": "user", "content": "a"}], "model": "x"}', '"model"'),
                             (b'[{"role": "user", "content": [{"type": "image_url"}]}]', "image")):
             with self.subTest(stdin=stdin):

@@ -93,6 +93,7 @@ class UsageTest(Case):
             self.fails(2, "run", TALES, "-p", "a", word, mentions=[f"'{word}'", f"did you mean {meant}?"])
         for word in ("--sing", "-x", "--" + "temp" * 20):
             self.assertNotIn("did you mean", self.fails(2, "run", TALES, "-p", "a", word, mentions=[word]))
+        self.fails(2, "serve", TALES, "-p", 8080, mentions=["'-p'", "did you mean --port?"])
         for word, meant in (("chta", "chat"), ("rum", "run"), ("inspcet", "inspect"), ("tok", "tokenize"),
                             ("ls", "list"), ("rm", "remove"), ("models", "list"), ("quantize", "convert"), ("info", "inspect")):
             self.fails(2, word, TALES, mentions=[f"'{word}'", f"did you mean {meant}?"])

@@ -20,10 +20,17 @@ class OptionsTest(Case):
         for off in (["--typical", 1], ["--repeat-penalty", 1], ["--presence-penalty", 0], ["--frequency-penalty", 0],
                     ["--dry-multiplier", 0], ["--xtc-probability", 0], ["--dynatemp-range", 0],
                     ["--repeat-penalty", 2, "--repeat-last-n", 0], ["--dry-multiplier", 1, "--dry-penalty-last-n", 0],
-                    ["--dynatemp-exp", 2], ["--dry-base", 3],
-                    ["--dry-allowed-length", 5]):
+                    ["--dynatemp-range", 0, "--dynatemp-exp", 2], ["--dry-multiplier", 0, "--dry-base", 3],
+                    ["--mirostat", 0, "--mirostat-lr", 0.2]):
             with self.subTest(off=off):
                 self.assertEqual(self.ids(*OFF, *off), want)
+
+    def test_what_needs_another_option(self):
+        for option, value, needs in (("--dry-base", 3, "--dry-multiplier"), ("--dry-allowed-length", 5, "--dry-multiplier"),
+                                     ("--dry-penalty-last-n", 5, "--dry-multiplier"), ("--dry-sequence-breaker", "a", "--dry-multiplier"),
+                                     ("--xtc-threshold", 0.2, "--xtc-probability"), ("--dynatemp-exp", 2, "--dynatemp-range"),
+                                     ("--mirostat-lr", 0.2, "--mirostat"), ("--mirostat-ent", 4, "--mirostat")):
+            self.fails(1, "run", TALES, "-p", "a", option, value, mentions=[option + " has no effect without " + needs])
 
     def test_each_step_has_its_effect(self):
         want = self.ids(*OFF)
