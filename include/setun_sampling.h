@@ -114,7 +114,7 @@ SETUN_API setun_status setun_sampler_add_bias(setun_sampler *sampler, setun_toke
 SETUN_API setun_status setun_sampler_add_breaker(setun_sampler *sampler, const setun_token *ids, size_t n,
                                                  setun_error *error);
 
-/* Adds a breaker by its text of 1 to 64 bytes, which are copied, however the text's tokens cut it. The model must be
+/* Adds a breaker by its text of 1 to 256 bytes, which are copied, however the text's tokens cut it. The model must be
  * the same each time and outlive the sampler. Usual ones are "\n", ":", "\"" and "*". */
 SETUN_API setun_status setun_sampler_add_breaker_text(setun_sampler *sampler, const setun_model *model,
                                                       const char *text, size_t length, setun_error *error);

@@ -118,9 +118,9 @@ setun_status st_history_add_breaker(st_history *h, const setun_token *ids, size_
 
 setun_status st_history_add_breaker_text(st_history *h, st_piece_fn piece, const void *user, const char *text,
                                          size_t length, setun_error *err) {
-  if (length < 1 || length > ST_BREAKER_LENGTH_LIMIT) {
+  if (length < 1 || length > ST_BREAKER_BYTES_LIMIT) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "sequence breaker: expected 1 to %d bytes, found %zu",
-                   ST_BREAKER_LENGTH_LIMIT, length);
+                   ST_BREAKER_BYTES_LIMIT, length);
   }
   if (!st_reserve(&h->texts, &h->texts_capacity, h->n_texts + 1, sizeof *h->texts)) {
     return st_fail_memory(err, "a sequence breaker");
@@ -177,7 +177,7 @@ static size_t bytes_before_last(const st_history *h, const setun_token *ids, siz
 
 // Does a breaker text that begins in an earlier one of these tokens end in the last?
 static bool text_reaches_last(const st_history *h, const setun_token *ids, size_t n, const st_breaker_text *text) {
-  char buffer[2 * ST_BREAKER_LENGTH_LIMIT];
+  char buffer[2 * ST_BREAKER_BYTES_LIMIT];
   const char *bytes;
   size_t length, most = text->length - 1;
   if (!most) return false;

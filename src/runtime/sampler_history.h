@@ -26,7 +26,7 @@ typedef struct st_breaker {
   size_t offset, length;
 } st_breaker;
 
-enum { ST_BREAKER_LENGTH_LIMIT = 64 };
+enum { ST_BREAKER_LENGTH_LIMIT = 64, ST_BREAKER_BYTES_LIMIT = 256 };
 
 // What a token stands for inside a text: *length bytes at *bytes, which live as long as `user`; none for tokens that
 // have no text there, or that do not exist.
@@ -34,7 +34,7 @@ typedef void (*st_piece_fn)(const void *user, setun_token id, const char **bytes
 
 // A text that repetitions do not reach across, however it is cut into tokens.
 typedef struct st_breaker_text {
-  char bytes[ST_BREAKER_LENGTH_LIMIT];
+  char bytes[ST_BREAKER_BYTES_LIMIT];
   size_t length;
 } st_breaker_text;
 
@@ -68,7 +68,7 @@ void st_history_clear(st_history *h);
 setun_status st_history_add(st_history *h, setun_token id, setun_error *err);
 // Adds a breaker of 1 to ST_BREAKER_LENGTH_LIMIT ids, which are copied.
 setun_status st_history_add_breaker(st_history *h, const setun_token *ids, size_t n, setun_error *err);
-// Adds one of 1 to ST_BREAKER_LENGTH_LIMIT bytes, which are copied. `piece` and `user` replace earlier ones.
+// Adds one of 1 to ST_BREAKER_BYTES_LIMIT bytes, which are copied. `piece` and `user` replace earlier ones.
 setun_status st_history_add_breaker_text(st_history *h, st_piece_fn piece, const void *user, const char *text,
                                          size_t length, setun_error *err);
 

@@ -216,10 +216,10 @@ static void samplers(void **state) {
   REFUSED(SETUN_ERROR_ARGUMENT, "0", setun_sampler_add_breaker, s, ids, 0);
   REFUSED(SETUN_ERROR_ARGUMENT, "65", setun_sampler_add_breaker, s, ids, 65);
   REFUSED(SETUN_ERROR_ARGUMENT, "-3", setun_sampler_add_breaker, s, ids, 3);
-  char long_text[65];
+  char long_text[257];
   memset(long_text, 'a', sizeof long_text);
   REFUSED(SETUN_ERROR_ARGUMENT, "0", setun_sampler_add_breaker_text, s, m, "", 0);
-  REFUSED(SETUN_ERROR_ARGUMENT, "65", setun_sampler_add_breaker_text, s, m, long_text, 65);
+  REFUSED(SETUN_ERROR_ARGUMENT, "257", setun_sampler_add_breaker_text, s, m, long_text, 257);
   REFUSED(SETUN_ERROR_ARGUMENT, "-1", setun_sampler_accept, s, -1);
 
   float logits[8] = {0};
