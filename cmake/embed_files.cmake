@@ -1,6 +1,6 @@
 # Writes a C source with the files of a folder: their bytes, and an entity tag of each from its SHA-256. The same files
 # give the same source on every machine.
-# usage: cmake -DFOLDER=... -DNAMES=a,b -DOUT=... -P embed_files.cmake
+# usage: cmake -DFOLDER=... -DNAMES=a,b -DARRAY=page_files -DOUT=... -P embed_files.cmake
 string(REPLACE "," ";" NAMES "${NAMES}")
 set(arrays "")
 set(rows "")
@@ -15,5 +15,5 @@ foreach(name IN LISTS NAMES)
   string(APPEND rows "    {\"${name}\", \"\\\"${hash}\\\"\", bytes_${i}, sizeof bytes_${i}},\n")
   math(EXPR i "${i} + 1")
 endforeach()
-file(WRITE "${OUT}.new" "// Made by cmake/embed_files.cmake.\n#include \"server/page.h\"\n\n${arrays}\nconst page_file page_files[] = {\n${rows}    {NULL, NULL, NULL, 0},\n};\n")
+file(WRITE "${OUT}.new" "// Made by cmake/embed_files.cmake.\n#include \"server/embedded.h\"\n\n${arrays}\nconst embedded_file ${ARRAY}[] = {\n${rows}    {NULL, NULL, NULL, 0},\n};\n")
 file(RENAME "${OUT}.new" "${OUT}")

@@ -26,8 +26,11 @@ if(SETUN_STATIC_md)
 endif()
 list(REMOVE_DUPLICATES SETUN_STATIC_LIBRARIES)
 # In place of the targets of pkg-config, which lead to shared libraries.
+if(TARGET setun_server)
+  set(SETUN_STATIC_SERVER $<TARGET_FILE:setun_server>)
+endif()
 set_property(TARGET setun PROPERTY LINK_LIBRARIES
-  $<TARGET_FILE:setun_static> ${SETUN_STATIC_LIBRARIES} Threads::Threads m)
+  ${SETUN_STATIC_SERVER} $<TARGET_FILE:setun_static> ${SETUN_STATIC_LIBRARIES} Threads::Threads m)
 add_dependencies(setun setun_static)
 target_include_directories(setun PRIVATE include ${EDIT_INCLUDE_DIRS} ${MICROHTTPD_INCLUDE_DIRS})
 target_link_options(setun PRIVATE -static)

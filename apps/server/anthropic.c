@@ -8,17 +8,8 @@
 
 static const field message_fields[] = {
     {"messages", FIELD_OTHER, 0, 1, 0, "the conversation",
-     "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"role\",\"content\"],"
-     "\"properties\":{\"role\":{\"enum\":"
-     "[\"user\",\"assistant\"]},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":"
-     "\"object\"}}]}}}}"},
-    {"max_tokens", FIELD_INTEGER, offsetof(generation, max_tokens), 1, INT32_MAX - 1,
-     "the most tokens that the answer may have", NULL},
-    {"system", FIELD_OTHER, 0, 0, 0, "the system prompt",
-     "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"object\"}}]}"},
-    {"stop_sequences", FIELD_OTHER, 0, 0, 0, "texts that end the answer and are not part of it",
-     "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":4096},{\"type\":\"array\",\"items\":{\"type\":"
-     "\"string\",\"minLength\":1,\"maxLength\":4096},\"maxItems\":64}]}"},
+     "{\"type\":\"array\",\"minItems\":1,\"items\":" SCHEMA("BlockMessage") "}"},
+    {"system", FIELD_OTHER, 0, 0, 0, "the system prompt", SCHEMA("Content")},
     {"thinking", FIELD_OTHER, 0, 0, 0, "type enabled or disabled: the template's enable_thinking",
      "{\"type\":\"object\"}"},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
@@ -31,7 +22,14 @@ static const field message_fields[] = {
      "\"none\"]},\"name\":" TOOL_NAME_SCHEMA ",\"disable_parallel_tool_use\":{\"type\":[\"boolean\",\"null\"]}}}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
-const field *const message_tables[] = {message_fields, sampling_fields, NULL};
+static const field answer_fields[] = {
+    {"max_tokens", FIELD_NEEDED, offsetof(generation, max_tokens), 1, INT32_MAX - 1,
+     "the most tokens that the answer may have", NULL},
+    {"n", FIELD_INTEGER, offsetof(generation, n), 1, 1, "a message has one answer", NULL},
+    {"stop_sequences", FIELD_OTHER, 0, 0, 0, "texts that end the answer and are not part of it", SCHEMA("Stop")},
+    {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
+};
+const field *const message_tables[] = {message_fields, answer_fields, sampling_fields, NULL};
 const field *const message_count_tables[] = {message_fields, NULL};
 
 enum { STAGE_NONE, STAGE_THINKING, STAGE_TEXT, STAGE_TOOL };
@@ -203,8 +201,23 @@ static bool is_type(const st_json *block, const char *type) {
   return name && !strcmp(name, type);
 }
 
+static bool want_text(const st_json *block, const char *key, problem *p) {
+  const st_json *v = st_json_get(block, key);
+  return st_json_is_string(v) || invalid(p, "messages", "messages: %s: expected a string, found %s", key, kind_of(v));
+}
+
+static bool add_call(st_json *root, st_json *calls, const st_json *block, problem *p) {
+  const st_json *input = st_json_get(block, "input");
+  if (!want_text(block, "id", p) || !want_text(block, "name", p)) return false;
+  if (!st_json_is_object(input))
+    return invalid(p, "messages", "messages: input: expected an object, found %s", kind_of(input));
+  push(root, calls, call_value(root, st_json_get(block, "id"), st_json_get(block, "name"), input));
+  return true;
+}
+
 static bool add_result(st_json *root, st_json *messages, const st_json *block, problem *p) {
   st_json text;
+  if (!want_text(block, "tool_use_id", p)) return false;
   if (!content_text(root, st_json_get(block, "content"), "messages", &text, p)) return false;
   add_tool_message(root, messages, st_json_get(block, "tool_use_id"),
                    st_json_is_string(&text) ? text : bytes_value(root, "", 0));
@@ -214,29 +227,36 @@ static bool add_result(st_json *root, st_json *messages, const st_json *block, p
 // A message of blocks: results of tools become messages of their own, before the text; calls go with the answer.
 static bool add_blocks(st_json *root, st_json *messages, const char *role, const st_json *content, problem *p) {
   st_json texts = st_json_make_array(), calls = st_json_make_array(), text, message = st_json_make_object();
+  size_t results = 0;
   for (size_t i = 0; i < st_json_size(content); i++) {
     const st_json *block = st_json_at(content, i);
+    bool fine = true;
     if (is_type(block, "redacted_thinking")) continue;
     if (is_type(block, "thinking")) {
+      fine = want_text(block, "thinking", p);
       if (root) st_json_set(root, &message, "reasoning_content", st_json_copy_of(root, st_json_get(block, "thinking")));
-      continue;
-    }
-    if (is_type(block, "tool_use"))
-      push(root, &calls,
-           call_value(root, st_json_get(block, "id"), st_json_get(block, "name"), st_json_get(block, "input")));
-    else if (!is_type(block, "tool_result"))
+    } else if (is_type(block, "tool_use")) {
+      fine = add_call(root, &calls, block, p);
+    } else if (is_type(block, "tool_result")) {
+      fine = add_result(root, messages, block, p);
+      results++;
+    } else {
       push(root, &texts, st_json_copy_of(root, block));
-    else if (!add_result(root, messages, block, p))
-      return false;
+    }
+    if (!fine) return false;
   }
   if (!content_text(root, &texts, "messages", &text, p)) return false;
-  bool only_results = !st_json_size(&texts) && !st_json_size(&calls) && st_json_size(content);
-  if (only_results) return true;
+  if (results && results == st_json_size(content)) return true;
   put_text(root, &message, "role", role);
   put(root, &message, "content", text);
   if (st_json_size(&calls)) put(root, &message, "tool_calls", calls);
   push(root, messages, message);
   return true;
+}
+
+static bool is_role(const st_json *role) {
+  const char *name = st_json_string(role);
+  return name && (!strcmp(name, "user") || !strcmp(name, "assistant") || !strcmp(name, "system"));
 }
 
 static bool add_all(st_json *root, st_json *messages, const st_json *body, problem *p) {
@@ -248,8 +268,9 @@ static bool add_all(st_json *root, st_json *messages, const st_json *body, probl
   if (!st_json_size(list)) return invalid(p, "messages", "messages: expected at least one message, found none");
   for (size_t i = 0; i < st_json_size(list); i++) {
     const st_json *one = st_json_at(list, i), *role = st_json_get(one, "role"), *content = st_json_get(one, "content");
-    if (!st_json_is_string(role))
-      return invalid(p, "messages", "messages: expected a message's role, found %s", kind_of(role));
+    if (!is_role(role))
+      return invalid(p, "messages", "messages: role: expected user, assistant or system, found %.40s",
+                     st_json_is_string(role) ? st_json_string(role) : kind_of(role));
     if (st_json_is_string(content))
       add_message(root, messages, st_json_string(role), st_json_copy_of(root, content));
     else if (!st_json_is_array(content))
@@ -329,9 +350,6 @@ static bool read_prompt(job *j, const st_json *body, problem *p) {
 static bool read_message(job *j, const st_json *body, problem *p) {
   if (!read_generation(j->server, body, message_tables, &j->g, p) || !read_stops(body, "stop_sequences", &j->g, p))
     return false;
-  if (!st_json_get(body, "max_tokens"))
-    return invalid(p, "max_tokens", "max_tokens: expected an integer, found nothing");
-  if (j->g.n != 1) return invalid(p, "n", "n: expected 1, since a message has one answer");
   return read_prompt(j, body, p);
 }
 

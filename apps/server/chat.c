@@ -4,21 +4,12 @@
 #include "replies.h"
 #include "routes.h"
 
-static const field chat_only[] = {
-    {"messages", FIELD_OTHER, 0, 1, 0, "the conversation",
-     "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"role\",\"content\"],"
-     "\"properties\":{"
-     "\"role\":{\"type\":"
-     "\"string\"},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"object\"}}]}}"
-     "}}"},
-    {"logprobs", FIELD_OTHER, 0, 0, 0, "log-probabilities of the tokens", "{\"type\":\"boolean\"}"},
-    {"top_logprobs", FIELD_OTHER, 0, 0, 0, "and of this many of the likeliest tokens at each position",
-     "{\"type\":\"integer\",\"minimum\":0,\"maximum\":20}"},
+static const field conversation_fields[] = {
+    {"messages", FIELD_OTHER, 0, 1, 0, "the conversation", SCHEMA("Messages")},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
     {"reasoning_effort", FIELD_OTHER, 0, 0, 0, "a variable for the template", "{\"type\":\"string\"}"},
     {"add_generation_prompt", FIELD_OTHER, 0, 0, 0, "begin an answer (default true)", "{\"type\":\"boolean\"}"},
     {"continue_final_message", FIELD_OTHER, 0, 0, 0, "continue the last message", "{\"type\":\"boolean\"}"},
-    {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the answer: only text", "{\"type\":\"object\"}"},
     {"tools", FIELD_OTHER, 0, 0, 0, "functions that the answer may call", TOOLS_SCHEMA},
     {"tool_choice", FIELD_OTHER, 0, 0, 0, "whether it may, must, or must not; or which one it must call",
      TOOL_CHOICE_SCHEMA},
@@ -27,8 +18,15 @@ static const field chat_only[] = {
     {"functions", FIELD_REFUSED, 0, 0, 0, "functions are not supported in this old form: see tools", NULL},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
-const field *const chat_tables[] = {chat_only, openai_fields, sampling_fields, NULL};
-const field *const conversation_tables[] = {chat_only, NULL};
+static const field chat_only[] = {
+    {"logprobs", FIELD_OTHER, 0, 0, 0, "log-probabilities of the tokens", "{\"type\":\"boolean\"}"},
+    {"top_logprobs", FIELD_OTHER, 0, 0, 0, "and of this many of the likeliest tokens at each position",
+     "{\"type\":\"integer\",\"minimum\":0,\"maximum\":20}"},
+    {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the answer: only text", SCHEMA("Format")},
+    {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
+};
+const field *const chat_tables[] = {conversation_fields, chat_only, openai_fields, sampling_fields, NULL};
+const field *const conversation_tables[] = {conversation_fields, NULL};
 
 // ---- the reply ----
 

@@ -7,13 +7,14 @@
 #include <string.h>
 
 static const field completion_only[] = {
-    {"prompt", FIELD_OTHER, 0, 1, 0, "the text to continue: a text or token ids, or several of these", PROMPTS_SCHEMA},
+    {"prompt", FIELD_OTHER, 0, 1, 0, "the text to continue: a text or token ids, or several of these",
+     SCHEMA("Prompts")},
     {"echo", FIELD_OTHER, 0, 0, 0, "the prompt is part of the text", "{\"type\":\"boolean\"}"},
     {"logprobs", FIELD_OTHER, 0, 0, 0,
      "log-probabilities, and those of this many of the likeliest tokens at each position",
-     "{\"type\":\"integer\",\"minimum\":0,\"maximum\":100}"},
-    {"best_of", FIELD_OTHER, 0, 0, 0, "the same as n", "{\"type\":\"integer\",\"minimum\":1,\"maximum\":1}"},
-    {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the text: only text", "{\"type\":\"object\"}"},
+     "{\"type\":[\"integer\",\"boolean\"],\"minimum\":0,\"maximum\":100}"},
+    {"best_of", FIELD_OTHER, 0, 0, 0, "the same number as n", "{\"type\":\"integer\",\"minimum\":1,\"maximum\":128}"},
+    {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the text: only text", SCHEMA("Format")},
     {"tools", FIELD_REFUSED, 0, 0, 0, "tools are for conversations: see /v1/chat/completions", NULL},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };

@@ -6,16 +6,15 @@
 #include <string.h>
 
 static const field embedding_only[] = {
-    {"input", FIELD_OTHER, 0, 1, 0, "a text or token ids, or several of these", PROMPTS_SCHEMA},
+    {"input", FIELD_OTHER, 0, 1, 0, "a text or token ids, or several of these", SCHEMA("Inputs")},
     {"encoding_format", FIELD_OTHER, 0, 0, 0, "how vectors are written (default float)",
      "{\"enum\":[\"float\",\"base64\"]}"},
     {"dimensions", FIELD_OTHER, 0, 0, 0,
-     "keep only this many numbers of each vector, from its start, where the model allows it",
-     "{\"type\":\"integer\",\"minimum\":1}"},
+     "keep only this many numbers of each vector, from its start, where the model allows it", SCHEMA("Dimensions")},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 static const field llama_only[] = {
-    {"content", FIELD_OTHER, 0, 1, 0, "a text or token ids, or several of these; also as input", PROMPTS_SCHEMA},
+    {"content", FIELD_OTHER, 0, 1, 0, "a text or token ids, or several of these; also as input", SCHEMA("Inputs")},
     {"embd_normalize", FIELD_OTHER, 0, 0, 0,
      "2: vectors are scaled to length 1 (default); -1: they are left as they are", "{\"enum\":[2,-1]}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},

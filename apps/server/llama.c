@@ -8,7 +8,8 @@
 #include <string.h>
 
 static const field completion_only[] = {
-    {"prompt", FIELD_OTHER, 0, 1, 0, "the text to continue: a text or token ids, or several of these", PROMPTS_SCHEMA},
+    {"prompt", FIELD_OTHER, 0, 1, 0, "the text to continue: a text or token ids, or several of these",
+     SCHEMA("Prompts")},
     {"response_fields", FIELD_OTHER, 0, 0, 0, "the members that the reply has; a/b is member b of a",
      "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
@@ -16,8 +17,10 @@ static const field completion_only[] = {
 static const field infill_only[] = {
     {"input_prefix", FIELD_OTHER, 0, 1, 0, "the text before the gap", "{\"type\":\"string\"}"},
     {"input_suffix", FIELD_OTHER, 0, 1, 0, "the text after it", "{\"type\":\"string\"}"},
+    {"prompt", FIELD_OTHER, 0, 0, 0, "text behind input_prefix", "{\"type\":\"string\"}"},
     {"input_extra", FIELD_OTHER, 0, 0, 0, "other files: text and filename",
-     "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"},
+     "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"text\"],\"properties\":{\"text\":{\"type\":"
+     "\"string\"},\"filename\":{\"type\":[\"string\",\"null\"]}}}}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 const field *const llama_tables[] = {completion_only, llama_fields, sampling_fields, NULL};

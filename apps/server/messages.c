@@ -118,8 +118,6 @@ static bool wants_more(const st_json *body, const st_json *messages, bool *more,
   if (calls && !st_json_is(add, ST_JSON_FALSE))
     return invalid(p, "messages", "messages: expected results behind the last answer's tool_calls, found none");
   *more = last && !calls && !st_json_is(go_on, ST_JSON_FALSE) && !st_json_is(add, ST_JSON_TRUE);
-  if (*more && n > 1 && is_answer(st_json_at(messages, n - 2)))
-    return invalid(p, "messages", "messages: expected at most one answer at the end, found two");
   return true;
 }
 
@@ -136,6 +134,8 @@ static bool add_variables(st_json *root, const st_json *body, problem *p) {
   bool none = st_json_is_string(wanted) && !strcmp(st_json_string(wanted), "none");
   if (st_json_size(tools) && !none) st_json_set(root, root, "tools", st_json_copy_of(root, tools));
   const st_json *effort = st_json_get(body, "reasoning_effort");
+  if (effort && !st_json_is_string(effort))
+    return invalid(p, "reasoning_effort", "reasoning_effort: expected a string, found %s", kind_of(effort));
   if (effort && !st_json_find(root, "reasoning_effort"))
     st_json_set(root, root, "reasoning_effort", st_json_copy_of(root, effort));
   return true;
@@ -217,7 +217,7 @@ bool job_add_conversation(job *j, st_json *context, const st_json *rest, problem
   size_t n = 0;
   if (!s->chat) {
     st_json_free(context);
-    return invalid(p, "messages", "the model has no chat template: %s", s->chat_problem);
+    return invalid(p, "messages", "%s", s->chat_problem);
   }
   const setun_chat *chat = s->chat_tools && st_json_get(context, "tools") ? s->chat_tools : s->chat;
   bool whole = st_json_append_exact(context, &text);

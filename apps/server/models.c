@@ -106,11 +106,12 @@ static entry *find_entry(models *m, const char *name, problem *p) {
 static const char *asked_name(exchange *x, problem *p) {
   if (x->route->fields && !x->parsed) x->parsed = read_body(x, p);
   const st_json *name = st_json_get(x->parsed, "model");
-  if (!name) name = st_json_get(x->parsed, "name"); // Ollama's word
+  if (!name && x->route->handle == handle_ollama_show) name = st_json_get(x->parsed, "name"); // Ollama's word
   if (p->status) return NULL;
   if (!name || (st_json_is_string(name) && !st_json_length(name))) return *x->model ? x->model : NULL;
   if (!st_json_is_string(name)) invalid(p, "model", "model: expected a string, found %s", kind_of(name));
-  return st_json_string(name);
+  const char *text = st_json_string(name);
+  return text && strlen(text) != st_json_length(name) ? "?" : text; // the name of no model
 }
 
 // ---- requests ----
@@ -150,7 +151,7 @@ static void wait_for(models *m, entry *e, exchange *x, problem *p) {
 }
 
 server *models_take(models *m, exchange *x, problem *p) {
-  const char *name = m->any_name || x->acquired ? NULL : asked_name(x, p);
+  const char *name = x->acquired ? NULL : asked_name(x, p);
   server *s = NULL;
   if (p->status) return NULL;
   pthread_mutex_lock(&m->lock);

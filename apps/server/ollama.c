@@ -10,7 +10,7 @@
 #include <time.h>
 
 static const field show_fields[] = {
-    {"model", FIELD_OTHER, 0, 0, 0, "the model's name; also as name", "{\"type\":\"string\"}"},
+    {"name", FIELD_OTHER, 0, 0, 0, "the same as model", "{\"type\":\"string\"}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 const field *const show_tables[] = {show_fields, NULL};
@@ -69,8 +69,8 @@ void handle_ollama_tags(server *s, exchange *x) {
 void handle_ollama_show(server *s, exchange *x) {
   problem p = {0};
   st_json *body = read_body(x, &p);
-  const st_json *model = st_json_get(body, "model");
-  if (model && !st_json_is_string(model)) invalid(&p, "model", "model: expected a string, found %s", kind_of(model));
+  const st_json *name = st_json_get(body, "name");
+  if (name && !st_json_is_string(name)) invalid(&p, "name", "name: expected a string, found %s", kind_of(name));
   st_json *root = body && !p.status ? st_json_new() : NULL;
   st_json capabilities = st_json_make_array(), info = st_json_make_object();
   size_t n = 0;

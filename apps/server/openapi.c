@@ -1,10 +1,18 @@
 // /openapi.json: the table of endpoints and their fields, as an OpenAPI 3.1 description.
+#include "embedded.h"
 #include "json_out.h"
+#include "models.h"
 #include "params.h"
 #include "routes.h"
 
 #include <stdio.h>
 #include <string.h>
+
+// What of schemas depends on the model, where there is one alone; otherwise what holds for all.
+typedef struct model_facts {
+  int64_t last_token, least_dimensions, most_dimensions;
+  bool empty_prompt, empty_input; // whether an empty text has tokens
+} model_facts;
 
 // A schema that is written as JSON.
 static st_json parsed(st_json *root, const char *text) {
@@ -31,9 +39,9 @@ static void put_bound(st_json *root, st_json *schema, const char *key, double x)
 static st_json field_schema(st_json *root, const field *f) {
   st_json schema = st_json_make_object(), kinds = st_json_make_array(), either = st_json_make_array(),
           null = st_json_make_object();
-  const char *type = f->kind == FIELD_BOOL                               ? "boolean"
-                     : f->kind == FIELD_INTEGER || f->kind == FIELD_SEED ? "integer"
-                                                                         : "number";
+  const char *type = f->kind == FIELD_BOOL                                                          ? "boolean"
+                     : f->kind == FIELD_INTEGER || f->kind == FIELD_NEEDED || f->kind == FIELD_SEED ? "integer"
+                                                                                                    : "number";
   put_text(root, &null, "type", "null");
   if (f->kind == FIELD_OTHER && f->low > 0) {
     schema = parsed(root, f->schema);
@@ -45,10 +53,10 @@ static st_json field_schema(st_json *root, const field *f) {
     put(root, &schema, "enum", parsed(root, "[null,false,0,\"\",[],{}]")); // which ask for nothing
   } else {
     push(root, &kinds, text_value(root, type));
-    push(root, &kinds, text_value(root, "null"));
+    if (f->kind != FIELD_NEEDED) push(root, &kinds, text_value(root, "null"));
     put(root, &schema, "type", kinds);
   }
-  if (f->kind == FIELD_INTEGER || f->kind == FIELD_FLOAT || f->kind == FIELD_DOUBLE) {
+  if (f->kind == FIELD_INTEGER || f->kind == FIELD_NEEDED || f->kind == FIELD_FLOAT || f->kind == FIELD_DOUBLE) {
     put_bound(root, &schema, "minimum", f->low);
     put_bound(root, &schema, "maximum", f->high);
   }
@@ -60,15 +68,20 @@ static st_json field_schema(st_json *root, const field *f) {
   return schema;
 }
 
+static const char model_schema[] =
+    "{\"type\":[\"string\",\"null\"],\"description\":\"the name of the model that answers\"}";
+
 static st_json body_schema(st_json *root, const field *const *tables) {
   st_json schema = st_json_make_object(), properties = st_json_make_object(), required = st_json_make_array();
   for (; *tables; tables++) {
     for (const field *f = *tables; f->name; f++) {
       if (st_json_find(&properties, f->name)) continue;
       put(root, &properties, f->name, field_schema(root, f));
-      if (f->kind == FIELD_OTHER && f->low > 0) push(root, &required, text_value(root, f->name));
+      if (f->kind == FIELD_NEEDED || (f->kind == FIELD_OTHER && f->low > 0))
+        push(root, &required, text_value(root, f->name));
     }
   }
+  if (!st_json_find(&properties, "model")) put(root, &properties, "model", parsed(root, model_schema));
   put_text(root, &schema, "type", "object");
   put(root, &schema, "properties", properties);
   if (st_json_size(&required)) put(root, &schema, "required", required);
@@ -121,14 +134,81 @@ static st_json operation_value(st_json *root, const route *r) {
   return value;
 }
 
-static st_json components_value(st_json *root) {
+// A models_each function.
+static void see_model(const server_model *about, bool loading, server *s, void *user) {
+  model_facts *facts = user;
+  size_t n = 0;
+  (void)about;
+  (void)loading;
+  if (!s || models_are_chosen(s->models)) return;
+  facts->last_token = (int64_t)s->info.n_vocab - 1;
+  facts->most_dimensions = s->embeddings.n_dimensions;
+  facts->least_dimensions = s->embeddings.nested ? 1 : facts->most_dimensions;
+  facts->empty_prompt = setun_tokenize(s->model, "", 0, SETUN_TOKENIZE_BOS, NULL, 0, &n, NULL) == SETUN_OK && n;
+  facts->empty_input =
+      setun_tokenize(s->model, "", 0, SETUN_TOKENIZE_BOS | SETUN_TOKENIZE_EOS, NULL, 0, &n, NULL) == SETUN_OK && n;
+}
+
+static st_json text_schema(st_json *root, bool empty) {
+  st_json schema = st_json_make_object();
+  put_text(root, &schema, "type", "string");
+  if (!empty) put_integer(root, &schema, "minLength", 1);
+  return schema;
+}
+
+// Appends the pattern of the decimal numbers up to `last`: those that are shorter, and for each digit those that agree
+// with `last` before it and are less there.
+static bool put_numbers(st_buffer *text, int64_t last) {
+  char digits[24];
+  int n = snprintf(digits, sizeof digits, "%lld", (long long)last);
+  bool fine = st_buffer_format(text, "^0*(%s", digits);
+  for (int i = 0; fine && i < n; i++) {
+    if (digits[i] == '0') continue;
+    fine = st_buffer_format(text, "|%.*s[0-%c]", i, digits, digits[i] - 1) &&
+           (i + 1 == n || st_buffer_format(text, "[0-9]{%d}", n - i - 1));
+  }
+  if (fine && n > 1) fine = st_buffer_format(text, "|[0-9]{1,%d}", n - 1);
+  return fine && st_buffer_text(text, ")$");
+}
+
+// The schemas that several fields have (apps/server/schemas), by the names that SCHEMA of params.h takes.
+static void add_members(st_json *root, st_json *schemas, const embedded_file *f) {
+  st_json *document = NULL;
+  if (!root || st_json_parse_any((const char *)f->bytes, f->n, f->name, &document, NULL) != SETUN_OK) return;
+  for (size_t i = 0; i < st_json_members(document); i++) {
+    const st_json_member *m = st_json_member_at(document, i);
+    put(root, schemas, m->key, st_json_copy_of(root, &m->value));
+  }
+  st_json_free(document);
+}
+
+static st_json integer_schema(st_json *root, int64_t least, int64_t most) {
+  st_json schema = st_json_make_object();
+  put_text(root, &schema, "type", "integer");
+  put_integer(root, &schema, "minimum", least);
+  put_integer(root, &schema, "maximum", most);
+  return schema;
+}
+
+static st_json token_text_schema(st_json *root, const model_facts *facts) {
+  st_json schema = st_json_make_object();
+  st_buffer pattern = {0};
+  if (put_numbers(&pattern, facts->last_token)) put_text(root, &schema, "pattern", pattern.data);
+  put_text(root, &schema, "description", "a token id in digits");
+  st_buffer_free(&pattern);
+  return schema;
+}
+
+static st_json components_value(st_json *root, server *s) {
   st_json value = st_json_make_object(), schemas = st_json_make_object(), schemes = st_json_make_object();
-  put(root, &schemas, "Error",
-      parsed(root, "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\","
-                   "\"required\":[\"message\","
-                   "\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":\"string\"},\"type\":{\"type\":"
-                   "\"string\"},"
-                   "\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}}}}}"));
+  model_facts facts = {INT32_MAX, 1, INT32_MAX, true, true};
+  models_each(s->models, see_model, &facts);
+  for (const embedded_file *f = schema_files; f->name; f++) add_members(root, &schemas, f);
+  put(root, &schemas, "Token", integer_schema(root, 0, facts.last_token));
+  put(root, &schemas, "TokenText", token_text_schema(root, &facts));
+  put(root, &schemas, "Dimensions", integer_schema(root, facts.least_dimensions, facts.most_dimensions));
+  put(root, &schemas, "PromptText", text_schema(root, facts.empty_prompt));
+  put(root, &schemas, "InputText", text_schema(root, facts.empty_input));
   put(root, &schemes, "key", parsed(root, "{\"type\":\"http\",\"scheme\":\"bearer\"}"));
   put(root, &value, "schemas", schemas);
   put(root, &value, "securitySchemes", schemes);
@@ -155,7 +235,7 @@ void handle_openapi(server *s, exchange *x) {
   put(root, root, "info", info);
   for (const route *r = all_routes; root && r->path; r++) add_operation(root, &paths, r);
   put(root, root, "paths", paths);
-  put(root, root, "components", root ? components_value(root) : st_json_make_null());
+  put(root, root, "components", root ? components_value(root, s) : st_json_make_null());
   if (s->options.n_keys) {
     put(root, &need, "key", st_json_make_array());
     push(root, &security, need);

@@ -1,5 +1,5 @@
 // The page to chat on, and its files: sent as they were built in.
-#include "page.h"
+#include "embedded.h"
 
 #include "json_out.h"
 #include "routes.h"
@@ -34,7 +34,7 @@ static bool is_known(exchange *x, const char *tag) {
   return known && (strstr(known, tag) || !strcmp(known, "*"));
 }
 
-static void send_file(exchange *x, const page_file *f) {
+static void send_file(exchange *x, const embedded_file *f) {
   st_buffer body = {0};
   problem p = {0};
   bool known = is_known(x, f->tag);
@@ -54,7 +54,7 @@ void handle_page(server *s, exchange *x) {
   const char *name = x->rest_length ? x->rest : "index.html";
   problem p = {0};
   (void)s;
-  for (const page_file *f = page_files; f->name; f++) {
+  for (const embedded_file *f = page_files; f->name; f++) {
     if (!strcmp(f->name, name)) {
       send_file(x, f);
       return;

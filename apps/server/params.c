@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "params.h"
 
+#include "job.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +38,8 @@ const field sampling_fields[] = {
     {"dry_penalty_last_n", FIELD_INTEGER, SAMPLING(dry_penalty_last_n), -1, TOKENS_MOST,
      "how many tokens DRY looks back; -1: all", NULL},
     {"dry_sequence_breakers", FIELD_OTHER, 0, 0, 0, "texts across which DRY sees no repetition",
-     "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":64},\"maxItems\":64}"},
+     "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":64,\"pattern\":"
+     "\"^[^\\\\u0000]*$\"},\"maxItems\":64}"},
     {"xtc_probability", FIELD_FLOAT, SAMPLING(xtc_probability), 0, 1, "how often XTC removes the likeliest tokens",
      NULL},
     {"xtc_threshold", FIELD_FLOAT, SAMPLING(xtc_threshold), 0, 1, "how likely a token must be for XTC to remove it",
@@ -56,7 +59,7 @@ const field sampling_fields[] = {
     {"seed", FIELD_SEED, SAMPLING(seed), 0, 0, "the same seed gives the same text; -1: a different one each time",
      NULL},
     {"logit_bias", FIELD_OTHER, 0, 0, 0, "added to tokens' logits: {\"ID\": BIAS}, or [[ID or text, BIAS or false]]",
-     "{}"},
+     SCHEMA("Biases")},
     {"ignore_eos", FIELD_BOOL, AT(ignore_end), 0, 0, "tokens that end a text are never drawn", NULL},
     {"cache_prompt", FIELD_BOOL, AT(use_cache), 0, 0, "reuse what the cache has of the prompt (default true)", NULL},
     {"timings_per_token", FIELD_BOOL, AT(timings), 0, 0, "timings in each chunk of a stream", NULL},
@@ -67,10 +70,7 @@ const field sampling_fields[] = {
     {"t_max_predict_ms", FIELD_DOUBLE, AT(time_limit), 0, 1e12,
      "time limit for an answer after its first token, in milliseconds", NULL},
     {"stream", FIELD_BOOL, AT(stream), 0, 0, "send the text as it is generated, as server-sent events", NULL},
-    {"stop", FIELD_OTHER, 0, 0, 0, "texts that end the answer and are not part of it",
-     "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":4096},{\"type\":\"array\",\"items\":{\"type\":"
-     "\"string\",\"minLength\":1,\"maxLength\":4096},\"maxItems\":64}]}"},
-    {"n", FIELD_INTEGER, AT(n), 1, CHOICES_MOST, "answers to each prompt", NULL},
+    {"stop", FIELD_OTHER, 0, 0, 0, "texts that end the answer and are not part of it", SCHEMA("Stop")},
     {"grammar", FIELD_REFUSED, 0, 0, 0, "grammars are not supported", NULL},
     {"json_schema", FIELD_REFUSED, 0, 0, 0, "JSON schemas are not supported", NULL},
     {"lora", FIELD_REFUSED, 0, 0, 0, "adapters are chosen when the server starts (--lora)", NULL},
@@ -83,6 +83,7 @@ const field openai_fields[] = {
      NULL},
     {"max_completion_tokens", FIELD_INTEGER, AT(max_tokens), -1, TOKENS_MOST, "the same", NULL},
     {"n_predict", FIELD_INTEGER, AT(max_tokens), -1, TOKENS_MOST, "the same", NULL},
+    {"n", FIELD_INTEGER, AT(n), 1, CHOICES_MOST, "answers to each prompt", NULL},
     {"stream_options", FIELD_OTHER, 0, 0, 0, "include_usage: end with a chunk that has the token counts",
      "{\"type\":\"object\",\"properties\":{\"include_usage\":{\"type\":[\"boolean\",\"null\"]}}}"},
     {"suffix", FIELD_REFUSED, 0, 0, 0, "suffix is not supported here; see /infill", NULL},
@@ -94,6 +95,7 @@ const field llama_fields[] = {
     {"n_predict", FIELD_INTEGER, AT(max_tokens), -1, TOKENS_MOST, "the most tokens of an answer; -1: as many as fit",
      NULL},
     {"max_tokens", FIELD_INTEGER, AT(max_tokens), -1, TOKENS_MOST, "the same", NULL},
+    {"n", FIELD_INTEGER, AT(n), 1, CHOICES_MOST, "answers to each prompt", NULL},
     {"n_probs", FIELD_INTEGER, AT(top), 0, TOP_MOST, "log-probabilities of this many of the likeliest tokens", NULL},
     {"logprobs", FIELD_INTEGER, AT(top), 0, TOP_MOST, "the same", NULL},
     {"image_data", FIELD_REFUSED, 0, 0, 0, "images are not supported", NULL},
@@ -179,6 +181,7 @@ static bool read_field(const st_json *v, const field *f, generation *g, problem 
     *(bool *)to = st_json_is(v, ST_JSON_TRUE);
     return true;
   case FIELD_INTEGER:
+  case FIELD_NEEDED:
     if (!read_whole(v, f, &x, p) || !in_range(f, x, p)) return false;
     *(int32_t *)to = (int32_t)x;
     return true;
@@ -203,6 +206,7 @@ static bool read_field(const st_json *v, const field *f, generation *g, problem 
 static bool read_fields(const st_json *body, const field *fields, generation *g, problem *p) {
   for (const field *f = fields; f->name; f++) {
     const st_json *v = st_json_get(body, f->name);
+    if (!v && f->kind == FIELD_NEEDED) return invalid(p, f->name, "%s: expected an integer, found nothing", f->name);
     if (v && !read_field(v, f, g, p)) return false;
   }
   if (g->sampling.top_k < 0) g->sampling.top_k = 0;
@@ -217,13 +221,19 @@ static char *copy_of(const st_json *text) {
   return copy;
 }
 
-// Adds a text of 1 to `longest` bytes without zero bytes to a list of at most `most`.
+static size_t count_characters(const st_json *text) {
+  size_t count = 0;
+  for (size_t i = 0; i < st_json_length(text); i++) count += ((unsigned char)st_json_string(text)[i] & 0xC0) != 0x80;
+  return count;
+}
+
+// Adds a text of 1 to `longest` characters, none of them U+0000, to a list of at most `most`.
 static bool add_text(const st_json *v, const char *key, size_t longest, size_t most, char ***texts, size_t *n,
                      problem *p) {
-  size_t length = st_json_length(v);
+  size_t count = count_characters(v);
   if (!st_json_is_string(v)) return invalid(p, key, "%s: expected a string, found %s", key, kind_of(v));
-  if (length < 1 || length > longest || strlen(st_json_string(v)) != length)
-    return invalid(p, key, "%s: expected 1 to %zu bytes without zero bytes, found %zu", key, longest, length);
+  if (count < 1 || count > longest || strlen(st_json_string(v)) != st_json_length(v))
+    return invalid(p, key, "%s: expected 1 to %zu characters without U+0000, found %zu", key, longest, count);
   if (*n == most) return invalid(p, key, "%s: expected at most %zu texts", key, most);
   char *copy = copy_of(v), **grown = copy ? realloc(*texts, (*n + 1) * sizeof *grown) : NULL;
   if (!grown) {
@@ -238,9 +248,9 @@ static bool add_text(const st_json *v, const char *key, size_t longest, size_t m
 bool read_stops(const st_json *body, const char *key, generation *g, problem *p) {
   const st_json *v = st_json_get(body, key);
   if (!v) return true;
-  if (!st_json_is_array(v)) return add_text(v, key, STOP_BYTES_MOST, STOPS_MOST, &g->stops, &g->n_stops, p);
+  if (!st_json_is_array(v)) return add_text(v, key, STOP_CHARACTERS_MOST, STOPS_MOST, &g->stops, &g->n_stops, p);
   for (size_t i = 0; i < st_json_size(v); i++) {
-    if (!add_text(st_json_at(v, i), key, STOP_BYTES_MOST, STOPS_MOST, &g->stops, &g->n_stops, p)) return false;
+    if (!add_text(st_json_at(v, i), key, STOP_CHARACTERS_MOST, STOPS_MOST, &g->stops, &g->n_stops, p)) return false;
   }
   return true;
 }
@@ -252,7 +262,8 @@ static bool read_breakers(const st_json *body, generation *g, problem *p) {
   if (!st_json_is_array(v)) return invalid(p, key, "%s: expected an array, found %s", key, kind_of(v));
   g->breakers_given = true;
   for (size_t i = 0; i < st_json_size(v); i++) {
-    if (!add_text(st_json_at(v, i), key, 64, BREAKERS_MOST, &g->breakers, &g->n_breakers, p)) return false;
+    if (!add_text(st_json_at(v, i), key, BREAKER_CHARACTERS_MOST, BREAKERS_MOST, &g->breakers, &g->n_breakers, p))
+      return false;
   }
   return true;
 }
@@ -284,18 +295,12 @@ static bool read_bias(const st_json *v, float *bias, problem *p) {
 
 // All tokens of a text get the bias.
 static bool add_text_bias(const server *s, const char *text, size_t length, float bias, generation *g, problem *p) {
-  enum { MOST = 64 };
-  setun_token ids[MOST];
   size_t n = 0;
-  setun_error error;
-  if (setun_tokenize(s->model, text, length, 0, ids, MOST, &n, &error) != SETUN_OK)
-    return fail_with(p, "logit_bias", &error);
-  if (n > MOST)
-    return invalid(p, "logit_bias", "logit_bias: a text has %zu tokens, but at most %d are accepted", n, MOST);
-  for (size_t i = 0; i < n; i++) {
-    if (!add_bias(s, ids[i], bias, g, p)) return false;
-  }
-  return true;
+  setun_token *ids = prompt_tokens_of(s, text, length, 0, &n, p);
+  bool fine = ids;
+  for (size_t i = 0; fine && i < n; i++) fine = add_bias(s, ids[i], bias, g, p);
+  free(ids);
+  return fine;
 }
 
 static bool read_member(const server *s, const st_json_member *m, generation *g, problem *p) {
@@ -365,13 +370,13 @@ bool read_generation(const server *s, const st_json *body, const field *const *t
 }
 
 bool read_stream_options(const st_json *body, generation *g, problem *p) {
-  const st_json *o = st_json_get(body, "stream_options"), *usage = st_json_get(o, "include_usage");
+  const st_json *o = st_json_get(body, "stream_options"), *wanted = st_json_get(o, "include_usage");
   if (o && !st_json_is_object(o))
     return invalid(p, "stream_options", "stream_options: expected an object, found %s", kind_of(o));
-  if (usage && !st_json_is_bool(usage))
+  if (wanted && !st_json_is_bool(wanted))
     return invalid(p, "stream_options", "stream_options.include_usage: expected true or false, found %s",
-                   kind_of(usage));
-  g->include_usage = st_json_is(usage, ST_JSON_TRUE);
+                   kind_of(wanted));
+  g->include_usage = st_json_is(wanted, ST_JSON_TRUE);
   return true;
 }
 

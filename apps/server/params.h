@@ -8,9 +8,10 @@
 
 enum {
   STOPS_MOST = 64,
-  STOP_BYTES_MOST = 4096,
+  STOP_CHARACTERS_MOST = 4096,
   BIASES_MOST = 1024,
   BREAKERS_MOST = 64,
+  BREAKER_CHARACTERS_MOST = 64,
   CHOICES_MOST = 128,
   TOP_MOST = 100
 };
@@ -43,6 +44,7 @@ void generation_free(generation *g);
 typedef enum field_kind {
   FIELD_BOOL,    // bool
   FIELD_INTEGER, // int32_t in [low, high]; values below 0, where low is -1, mean `off`
+  FIELD_NEEDED,  // the same, and no request does without it
   FIELD_SEED,    // uint64_t, and generation.seeded
   FIELD_FLOAT,   // float in [low, high]
   FIELD_DOUBLE,  // double in [low, high]
@@ -50,12 +52,8 @@ typedef enum field_kind {
   FIELD_REFUSED  // a 400 that says `help`, unless it is null, false, 0, "", [] or {}
 } field_kind;
 
-// Of prompts and inputs: a text, token ids, or several of these.
-#define TOKENS_SCHEMA                                                                                                  \
-  "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":2147483647}}"
-#define PROMPTS_SCHEMA                                                                                                 \
-  "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"string\"}}"              \
-  "," TOKENS_SCHEMA ",{\"type\":\"array\",\"minItems\":1,\"items\":" TOKENS_SCHEMA "}]}"
+// A schema that several fields have: one of the components of openapi.c.
+#define SCHEMA(name) "{\"$ref\":\"#/components/schemas/" name "\"}"
 
 typedef struct field {
   const char *name;

@@ -9,13 +9,15 @@
 
 static const field response_fields[] = {
     {"input", FIELD_OTHER, 0, 1, 0, "a text, or the items of a conversation",
-     "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"
-     "\"object\"}}]}"},
+     "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":" SCHEMA("Item") "}]}"},
     {"instructions", FIELD_OTHER, 0, 0, 0, "the system prompt", "{\"type\":\"string\"}"},
     {"max_output_tokens", FIELD_INTEGER, offsetof(generation, max_tokens), 1, INT32_MAX - 1,
      "the most tokens that the answer may have", NULL},
-    {"reasoning", FIELD_OTHER, 0, 0, 0, "effort: a variable for the template", "{\"type\":\"object\"}"},
-    {"text", FIELD_OTHER, 0, 0, 0, "format: text", "{\"type\":\"object\"}"},
+    {"n", FIELD_INTEGER, offsetof(generation, n), 1, 1, "a response has one answer", NULL},
+    {"reasoning", FIELD_OTHER, 0, 0, 0, "effort: a variable for the template",
+     "{\"type\":\"object\",\"properties\":{\"effort\":{\"type\":[\"string\",\"null\"]}}}"},
+    {"text", FIELD_OTHER, 0, 0, 0, "the format of the answer: only text",
+     "{\"type\":\"object\",\"properties\":{\"format\":{\"anyOf\":[" SCHEMA("Format") ",{\"type\":\"null\"}]}}}"},
     {"tools", FIELD_OTHER, 0, 0, 0, "functions that the answer may call; other tools are ignored",
      "{\"type\":\"array\",\"maxItems\":1024,\"items\":{\"type\":\"object\",\"required\":[\"type\",\"name\"],"
      "\"properties\":{\"type\":{\"type\":\"string\"},\"name\":" TOOL_NAME_SCHEMA
@@ -363,7 +365,13 @@ static const job_format response_format = {begin, piece, end, finish, failed, "c
 
 // ---- the request ----
 
-static bool add_call(st_json *root, st_json *messages, const st_json *item) {
+static bool want_text(const st_json *item, const char *key, problem *p) {
+  const st_json *v = st_json_get(item, key);
+  return st_json_is_string(v) || invalid(p, "input", "input: %s: expected a string, found %s", key, kind_of(v));
+}
+
+static bool add_call(st_json *root, st_json *messages, const st_json *item, problem *p) {
+  if (!want_text(item, "call_id", p) || !want_text(item, "name", p) || !want_text(item, "arguments", p)) return false;
   st_json message = st_json_make_object(), calls = st_json_make_array();
   push(root, &calls,
        call_value(root, st_json_get(item, "call_id"), st_json_get(item, "name"), st_json_get(item, "arguments")));
@@ -376,19 +384,23 @@ static bool add_call(st_json *root, st_json *messages, const st_json *item) {
 
 static bool add_result(st_json *root, st_json *messages, const st_json *item, problem *p) {
   st_json text;
-  if (!content_text(root, st_json_get(item, "output"), "input", &text, p)) return false;
+  if (!want_text(item, "call_id", p) || !content_text(root, st_json_get(item, "output"), "input", &text, p))
+    return false;
+  if (!st_json_is_string(&text))
+    return invalid(p, "input", "input: output: expected a string or an array, found nothing");
   add_tool_message(root, messages, st_json_get(item, "call_id"), text);
   return true;
 }
 
 static bool add_item(st_json *root, st_json *messages, const st_json *item, problem *p) {
   const st_json *type = st_json_get(item, "type"), *role = st_json_get(item, "role");
-  const char *name = st_json_is_string(type) ? st_json_string(type) : "message";
+  const char *name = type ? st_json_string(type) : "message";
   st_json text;
   if (!st_json_is_object(item))
     return invalid(p, "input", "input: expected items that are objects, found %s", kind_of(item));
+  if (!name) return invalid(p, "input", "input: type: expected a string, found %s", kind_of(type));
   if (!strcmp(name, "reasoning")) return true; // thoughts are left out of later turns
-  if (!strcmp(name, "function_call")) return add_call(root, messages, item);
+  if (!strcmp(name, "function_call")) return add_call(root, messages, item, p);
   if (!strcmp(name, "function_call_output")) return add_result(root, messages, item, p);
   if (strcmp(name, "message")) return invalid(p, "input", "input: items of type %.40s are not supported", name);
   if (!st_json_is_string(role)) return invalid(p, "input", "input: expected an item's role, found %s", kind_of(role));
@@ -425,9 +437,10 @@ static bool add_tools(st_json *root, const st_json *body, problem *p) {
 }
 
 static bool check_format(const st_json *body, problem *p) {
-  const st_json *text = st_json_get(body, "text"), *type = st_json_get(st_json_get(text, "format"), "type");
+  const st_json *text = st_json_get(body, "text"), *format = st_json_get(text, "format"),
+                *type = st_json_get(format, "type");
   if (text && !st_json_is_object(text)) return invalid(p, "text", "text: expected an object, found %s", kind_of(text));
-  if (!type || (st_json_is_string(type) && !strcmp(st_json_string(type), "text"))) return true;
+  if (!format || (st_json_is_string(type) && !strcmp(st_json_string(type), "text"))) return true;
   return invalid(p, "text", "text.format: only text is supported");
 }
 
@@ -435,8 +448,10 @@ static bool check_format(const st_json *body, problem *p) {
 static bool convert(st_json *root, const st_json *body, problem *p) {
   const st_json *input = st_json_get(body, "input"), *instructions = st_json_get(body, "instructions");
   const st_json *kwargs = st_json_get(body, "chat_template_kwargs");
-  const st_json *effort = st_json_get(st_json_get(body, "reasoning"), "effort");
+  const st_json *reasoning = st_json_get(body, "reasoning"), *effort = st_json_get(reasoning, "effort");
   st_json messages = st_json_make_array();
+  if (reasoning && !st_json_is_object(reasoning))
+    return invalid(p, "reasoning", "reasoning: expected an object, found %s", kind_of(reasoning));
   if (instructions && !st_json_is_string(instructions))
     return invalid(p, "instructions", "instructions: expected a string, found %s", kind_of(instructions));
   if (instructions) add_message(root, &messages, "system", st_json_copy_of(root, instructions));
@@ -446,6 +461,7 @@ static bool convert(st_json *root, const st_json *body, problem *p) {
     for (size_t i = 0; i < st_json_size(input); i++) {
       if (!add_item(root, &messages, st_json_at(input, i), p)) return false;
     }
+    if (!st_json_size(&messages)) return invalid(p, "input", "input: expected a message, found reasoning alone");
   } else {
     return invalid(p, "input", "input: expected a string or items, found %s", kind_of(input));
   }
@@ -459,7 +475,6 @@ static bool convert(st_json *root, const st_json *body, problem *p) {
 static bool read_response(job *j, const st_json *body, problem *p) {
   const st_json *rest = NULL;
   if (!read_generation(j->server, body, response_tables, &j->g, p) || !check_format(body, p)) return false;
-  if (j->g.n != 1) return invalid(p, "n", "n: expected 1, since a response has one answer");
   st_json *chat = st_json_new();
   bool fine = (chat || fail_memory(p)) && convert(chat, body, p) && read_tools(j, chat, p);
   st_json *context = fine ? conversation_of(chat, &rest, p) : NULL;

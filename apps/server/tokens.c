@@ -7,15 +7,16 @@
 #include <string.h>
 
 static const field tokenize_fields[] = {
-    {"content", FIELD_OTHER, 0, 0, 0, "the text; also as prompt", "{\"type\":\"string\"}"},
-    {"add_special", FIELD_OTHER, 0, 0, 0, "begin with BOS; also as add_special_tokens", "{\"type\":\"boolean\"}"},
+    {"content", FIELD_OTHER, 0, 0, 0, "the text", "{\"type\":\"string\"}"},
+    {"prompt", FIELD_OTHER, 0, 0, 0, "the text, where there is no content", "{\"type\":\"string\"}"},
+    {"add_special", FIELD_OTHER, 0, 0, 0, "begin with BOS", "{\"type\":\"boolean\"}"},
+    {"add_special_tokens", FIELD_OTHER, 0, 0, 0, "the same", "{\"type\":\"boolean\"}"},
     {"parse_special", FIELD_OTHER, 0, 0, 0, "recognize control tokens (default true)", "{\"type\":\"boolean\"}"},
     {"with_pieces", FIELD_OTHER, 0, 0, 0, "the tokens' texts beside their ids", "{\"type\":\"boolean\"}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 static const field detokenize_fields[] = {
-    {"tokens", FIELD_OTHER, 0, 1, 0, "token ids",
-     "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}"},
+    {"tokens", FIELD_OTHER, 0, 1, 0, "token ids", "{\"type\":\"array\",\"items\":" SCHEMA("Token") "}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 const field *const tokenize_tables[] = {tokenize_fields, NULL};
@@ -26,6 +27,11 @@ static bool read_bool(const st_json *body, const char *key, bool *value, problem
   if (v && !st_json_is_bool(v)) return invalid(p, key, "%s: expected true or false, found %s", key, kind_of(v));
   if (v) *value = st_json_is(v, ST_JSON_TRUE);
   return true;
+}
+
+static bool read_text(const st_json *body, const char *key, problem *p) {
+  const st_json *v = st_json_get(body, key);
+  return !v || st_json_is_string(v) || invalid(p, key, "%s: expected a string, found %s", key, kind_of(v));
 }
 
 // A token's text: a string, or the bytes where they are no whole characters.
@@ -56,8 +62,7 @@ static bool tokenize(server *s, const st_json *body, st_json *root, problem *p) 
       !read_bool(body, "parse_special", &parse, p) || !read_bool(body, "with_pieces", &pieces, p)) {
     return false;
   }
-  if (text && !st_json_is_string(text))
-    return invalid(p, content ? "content" : "prompt", "content: expected a string, found %s", kind_of(text));
+  if (!read_text(body, "content", p) || !read_text(body, "prompt", p)) return false;
   if (!text && st_json_get(body, "messages"))
     return invalid(p, "messages", "messages: expected content or prompt; see /apply-template");
   int flags = (add ? SETUN_TOKENIZE_BOS : 0) | (parse ? SETUN_TOKENIZE_SPECIAL : 0);

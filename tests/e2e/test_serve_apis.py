@@ -284,6 +284,11 @@ class TypesTest(ServerCase):
                                  ("/v1/messages/count_tokens", {**message, "tools": [{"type": "web_search_20250305", "name": "a"}]}, "tools")):
             self.refused(self.server.post(path, body), 400, word)
 
+    def test_a_model_without_a_template(self):
+        r = self.server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]})
+        self.refused(r, 400, "the model has no chat template, and none is known")
+        self.assertEqual(r.error["message"].count("no chat template"), 1)
+
     def test_description(self):
         paths = self.server.get("/openapi.json").json["paths"]
         schema = paths["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
