@@ -183,6 +183,49 @@ def sessions(command):
             os.remove(path)
 
 
+def requests():
+    said = [{"role": "system", "content": "S"}, {"role": "user", "content": [{"type": "text", "text": "Once"}]},
+            {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "a", "content": "4"}, {"role": "user", "content": "upon"}]
+    sampling = {"temperature": 0.5, "top_k": 5, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.9, "repeat_penalty": 1.1, "seed": 7,
+                "dry_multiplier": 1, "dry_sequence_breakers": ["a", "\n"], "xtc_probability": 0.5, "mirostat": 0, "stop": ["b", "c d"],
+                "logit_bias": {"5": 1.5, "text": -2}, "samplers": ["top_k", "temperature"], "n": 2, "dynatemp_range": 0.1,
+                "return_progress": True, "timings_per_token": True, "ignore_eos": True, "cache_prompt": False, "t_max_predict_ms": 1000}
+    blocks = [{"role": "user", "content": [{"type": "text", "text": "a"}]},
+              {"role": "assistant", "content": [{"type": "thinking", "thinking": "h"}, {"type": "tool_use", "id": "i", "name": "f", "input": {}}]},
+              {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i", "content": "4"}]}]
+    items = [{"role": "user", "content": "a"}, {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+             {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "4"}]}, {"type": "reasoning"}]
+    bodies = {
+        "/v1/chat/completions": [{"messages": said}, {"messages": said, "stream": True, "stream_options": {"include_usage": True}, **sampling},
+                                 {"messages": said[:1], "logprobs": True, "top_logprobs": 3, "chat_template_kwargs": {"a": 1}},
+                                 {"messages": said + [{"role": "assistant", "content": "on"}], "continue_final_message": True},
+                                 {"messages": [{"role": "user", "content": "refuse me"}], "reasoning_effort": "low"}],
+        "/v1/chat/completions/input_tokens": [{"messages": said}],
+        "/v1/completions": [{"prompt": "a", "echo": True, "logprobs": 2, "max_tokens": 1}, {"prompt": [[1, 2], [3]], "stream": True},
+                            {"prompt": ["a", 5, "b"], "best_of": 1, **sampling, "n": 1}, {"prompt": "word " * 100}],
+        "/v1/embeddings": [{"input": ["a", "b"], "encoding_format": "base64"}, {"input": [1, 2], "dimensions": 4}],
+        "/v1/responses": [{"input": "a", "instructions": "b"}, {"input": items, "stream": True, "reasoning": {"effort": "low"},
+                                                                "text": {"format": {"type": "text"}}, "tools": [{"type": "web_search"}]}],
+        "/v1/messages": [{"messages": blocks, "max_tokens": 2, "system": "s"}, {"messages": blocks[:1], "max_tokens": 1, "stream": True,
+                                                                             "thinking": {"type": "enabled"}, "stop_sequences": ["x"]}],
+        "/v1/messages/count_tokens": [{"messages": blocks}],
+        "/completion": [{"prompt": "a", "n_predict": 2, "n_probs": 2, "response_fields": ["content", "timings/prompt_n"], "return_tokens": True},
+                        {"prompt": {"prompt_string": "a"}, "stream": True, "post_sampling_probs": True, "n_probs": 3, **sampling}],
+        "/embedding": [{"content": [{"content": [{"type": "text", "text": "a"}]}], "embd_normalize": -1}],
+        "/infill": [{"input_prefix": "a", "input_suffix": "b", "input_extra": [{"text": "c", "filename": "d"}]}],
+        "/tokenize": [{"content": "a \u00e9", "with_pieces": True, "add_special": True}],
+        "/detokenize": [{"tokens": [1, 5, 300]}],
+        "/apply-template": [{"messages": said}],
+        "/api/show": [{"model": "tales"}],
+    }
+    for path, several in bodies.items():
+        for i, body in enumerate(several):
+            seed("request", f"{path}-{i}", f"POST {path}\n".encode() + json.dumps({"model": "tales", **body}).encode())
+    for path in ("/v1/models/tales", "/health", "/props?other", "/slots", "/metrics", "/openapi.json", "/api/tags", "/tokenizer_info"):
+        seed("request", "get-" + path, f"GET {path}\n".encode())
+
+
 if not 2 <= len(sys.argv) <= 3:
     sys.exit(__doc__)
 FOLDER = os.path.abspath(sys.argv[1])
@@ -192,5 +235,6 @@ tokenizers()
 templates()
 texts()
 models()
+requests()
 if len(sys.argv) == 3:
     sessions(sys.argv[2])
