@@ -379,6 +379,27 @@ def seq(out):
     out["q2_0c.values"] = (np.array([-3, -1, 1, 3], np.float32)[codes] * scales.astype(np.float32)[..., None]).reshape(3, 1024)
 
 
+def zero_points(out):
+    """zpB-G: f16 d, int8 z, one stream of G codes of B bits, low bits first; 8 bits are signed. w = (code - z) * d."""
+    own = np.random.default_rng(21)
+    for bits in (2, 3, 4, 8):
+        for block in (32, 64, 128):
+            n = 24
+            codes, zero = own.integers(0, 1 << bits, (n, block)), own.integers(0, 1 << bits, n)
+            d = own.normal(0, .01, n).astype(np.float16)
+            d[:4] = [0, -0.0, 2.0 ** -24, 65504]
+            codes[4], codes[5] = 0, (1 << bits) - 1
+            zero[4], zero[5] = (1 << bits) - 1, 0
+            key = f"zp{bits}-{block}"
+            signed = 128 if bits == 8 else 0
+            stream = ((codes - signed)[..., None] >> np.arange(bits) & 1).reshape(n, -1).astype(np.uint8)
+            packed = np.packbits(stream, axis=1, bitorder="little")
+            out[key + ".bytes"] = np.concatenate([d.view(np.uint8).reshape(n, 2),
+                                                  ((zero - signed) & 255).astype(np.uint8)[:, None], packed], axis=1)
+            wide, code, z = d.astype(np.float32)[:, None], codes - signed, (signed - zero)[:, None]
+            out[key + ".values"] = wide * code.astype(np.float32) + wide * z.astype(np.float32)  # exact but for a zero's sign
+
+
 def values():
     from gguf import GGMLQuantizationType, quants
     out = {}
@@ -409,6 +430,7 @@ def values():
     out["absmean.weights"], out["absmean.mean"] = w, np.array([mean], np.float32)
     out["absmean.trits"] = np.clip(np.rint(w * inverse), -1, 1).astype(np.int8)
     seq(out)
+    zero_points(out)
     save("values.safetensors", out)
 
 

@@ -34,7 +34,8 @@ bool st_form_takes(st_form form, st_activation kind) {
 }
 
 static bool is_form_of(int form, const st_format *format) {
-  if (!st_format_is_ternary(format)) return forms[form].format == format->id;
+  if (!st_format_is_ternary(format))
+    return forms[form].format == (format->ops->packed_as ? format->ops->packed_as : format->id);
   return forms[form].rows == ST_FORM_TRITS &&
          st_coding_of((st_form)form).by_block == (format->scales == ST_SCALE_BLOCK);
 }
@@ -165,7 +166,10 @@ static void pack_block(st_form form, const st_block_parts *p, size_t columns, si
     out[r] = p->scales[0];
   } else {
     memcpy(out + 2 * r, &d, 2);
-    if (c.minimums) memcpy(out + ST_SCALES + 2 * r, &m, 2);
+    if (c.rule == ST_RULE_ZERO)
+      out[ST_SCALES + r] = p->minimums[0];
+    else if (c.minimums)
+      memcpy(out + ST_SCALES + 2 * r, &m, 2);
   }
   out += c.head + c.front;
   for (size_t step = 0; step < columns / ST_STEP; step++, out += st_step_bytes(form)) {

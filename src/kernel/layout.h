@@ -30,6 +30,7 @@ typedef enum st_scale_rule {
   ST_RULE_HALF,    // half precision, at the head or in front; integers at `back` are int8, then minimums as uint8
   ST_RULE_NIBBLES, // the same, but the integers are 4 bits, those of minimums the high ones
   ST_RULE_E8M0,    // a power of two a byte
+  ST_RULE_ZERO,    // half precision, then zero points as int8: m = d * -z
   ST_RULE_ROW      // none in the stream: st_matrix.scales
 } st_scale_rule;
 

@@ -112,6 +112,8 @@ struct st_format_ops {
   const st_hf_blocks *hf_blocks; // NULL: Hugging Face directories have no such blocks
   const char *digits;            // what the key setun.t5.digits says beside it; NULL: nothing
   st_format_id wider;            // floats that are only read: the format that is written and holds them exactly
+  st_format_id packed_as;        // another format whose form in the kernels it takes; 0: none
+  bool zero_points;              // integers with a scale and a zero point a block, see st_zp_format
   uint16_t exponent;             // plain floats: the exponent's bits in the upper half of the number's last four bytes
   uint8_t row_parts;             // bytes fill 1 / row_parts as many rows, each for one row of every part; or 0
   bool of_int8_models;           // only models trained for int8 activations are published in it
@@ -239,6 +241,12 @@ typedef struct st_block_parts {
 // Takes a block of quantized values apart (Q4_0 to Q8_0, Q2_0C, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4). False: no other
 // format has integers to give.
 bool st_format_parts(const st_format *format, const uint8_t *block, st_block_parts *parts);
+
+// The format of integers with zero points (quant/zp.c) of so many bits with the longest blocks that divide `group`;
+// NULL: there is none. And one of its blocks: a scale in half precision, the zero point from 0 to 2^bits - 1, and the
+// codes likewise.
+const st_format *st_zp_format(unsigned bits, uint64_t group);
+void st_zp_store(const st_format *format, uint16_t d, int zero, const uint8_t *codes, uint8_t *block);
 
 // What the 16 codes of IQ4_NL and IQ4_XS mean, twice what those of MXFP4 do, and the 4 of Q2_0C.
 extern const int8_t st_iq4_values[16], st_e2m1_doubled[16], st_seq_values[16];

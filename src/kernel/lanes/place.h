@@ -49,6 +49,10 @@ LANES_INLINE void lanes_scales(st_form form, const lanes_stream *s, int half, vf
     return;
   }
   *d = vf_half(s->scales);
+  if (c.rule == ST_RULE_ZERO) {
+    *m = vf_mul(*d, vi_to_floats(vi_sub(vi_zero(), vi_bytes(s->scales + ST_SCALES))));
+    return;
+  }
   if (c.minimums) *m = vf_half(s->scales + ST_SCALES);
   if (!c.back) return;
   vi scale = vi_bytes(bytes), minimum = scale;

@@ -90,6 +90,10 @@ static void scale_at(st_form form, const uint8_t *scales, const uint8_t *codes, 
     return;
   }
   *d = half_at(scales, r);
+  if (c.rule == ST_RULE_ZERO) {
+    *m = *d * (float)-(int8_t)scales[ST_SCALES + r];
+    return;
+  }
   if (c.minimums) *m = half_at(scales + ST_SCALES, r);
   if (!c.back) return;
   const uint8_t *bytes = codes + 64 * (c.low + c.high) + (c.subs == 2 ? ST_GROUP * sub : 0);

@@ -85,6 +85,7 @@ static void make_format_blocks(st_form form, size_t columns, mode how, uint8_t *
       float scale = how == ONE_ELEMENT ? (float)i : random_scale(how) * (how == LARGEST ? 65000 : 1);
       st_store_f16(block + f.ops->value->scale_at[i], scale);
     }
+    if (f.ops->zero_points && how == LARGEST) block[2] = 0x81; // far from all codes
     for (int i = 192; f.id == ST_Q6_K && how == LARGEST && i < 208; i++) block[i] = random_below(2) ? 0x80 : 0x7F;
     if (f.ops->value->e8m0 && how != SMALLEST && how != ZERO) {
       block[0] = (uint8_t)(how == LARGEST ? 200 : how == ONE_ELEMENT ? random_below(230) : 100 + random_below(40));
