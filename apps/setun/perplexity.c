@@ -13,7 +13,7 @@ typedef struct perplexity_options {
   text_options text;
   model_options model;
   compute_options compute;
-  const char *ids;
+  const char *ids, *against;
   int64_t ctx, stride; // 0: the model's, at most 4096; half of ctx
   bool special, json;
 } perplexity_options;
@@ -25,8 +25,24 @@ static const option rows[] = {
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 2, INT32_MAX, "tokens in a window (default: the model's, at most 4096)"},
     {0, "stride", OPTION_INTEGER, AT(stride), "N", 1, INT32_MAX,
      "tokens from one window's start to the next one's, less than --ctx (default: half of it)"},
-    {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON: perplexity, tokens, nll"},
+    {0, "against", OPTION_FILE, AT(against), "MODEL", 0, 0,
+     "compare with that model's predictions: the mean Kullback-Leibler divergence from them, and how often the most "
+     "likely token is the same"},
+    {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0,
+     "print JSON: perplexity, tokens, nll; with --against also against_perplexity, kl_divergence, same_top"},
 };
+
+enum { COMPARED = 32 }; // tokens whose logits are kept for the other model's
+
+// The model that is compared with, and sums over the tokens so far.
+typedef struct comparison {
+  setun_model *model;
+  setun_session *session; // NULL: there is none
+  float *logits;          // [COMPARED][n_vocab], of the positions from `first` on
+  uint32_t first;
+  double nll, divergence;
+  uint64_t same;
+} comparison;
 
 // Sums over the tokens scored so far.
 typedef struct score {
@@ -34,29 +50,83 @@ typedef struct score {
   uint32_t n_vocab;
   double nll; // sum of negative log-likelihoods, natural logarithm
   uint64_t tokens;
+  comparison against;
 } score;
+
+static bool keep_logits(uint32_t position, const float *logits, void *user) {
+  score *s = user;
+  memcpy(s->against.logits + (size_t)(position - s->against.first) * s->n_vocab, logits, s->n_vocab * sizeof *logits);
+  return true;
+}
+
+// The logarithm of the sum of exponentials, and the largest logit.
+static double log_sum(const float *logits, uint32_t n, uint32_t *top) {
+  double sum = 0;
+  *top = 0;
+  for (uint32_t i = 1; i < n; i++) {
+    if (logits[i] > logits[*top]) *top = i;
+  }
+  for (uint32_t i = 0; i < n; i++) sum += exp((double)logits[i] - (double)logits[*top]);
+  return (double)logits[*top] + log(sum);
+}
+
+// Adds the divergence from the other model's prediction of the token `target`.
+static void compare(const float *logits, uint32_t n, setun_token target, const float *others, comparison *c) {
+  uint32_t top, others_top;
+  double sum = log_sum(logits, n, &top), others_sum = log_sum(others, n, &others_top), divergence = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    double p = (double)others[i] - others_sum;
+    divergence += exp(p) * (p - ((double)logits[i] - sum));
+  }
+  c->divergence += divergence > 0 ? divergence : 0; // below only by rounding
+  c->nll -= (double)others[target] - others_sum;
+  c->same += top == others_top;
+}
 
 static bool on_logits(uint32_t position, const float *logits, void *user) {
   score *s = user;
   double value;
-  if (setun_logprobs(logits, s->n_vocab, s->window[position + 1], &value, NULL, 0, NULL) != SETUN_OK) return false;
+  comparison *c = &s->against;
+  setun_token target = s->window[position + 1];
+  if (setun_logprobs(logits, s->n_vocab, target, &value, NULL, 0, NULL) != SETUN_OK) return false;
   s->nll -= value;
   s->tokens++;
+  if (c->session) compare(logits, s->n_vocab, target, c->logits + (size_t)(position - c->first) * s->n_vocab, c);
   return true;
+}
+
+// Tokens whose predictions are scored: from position `first` of the window on.
+static setun_status score_tokens(setun_session *session, size_t first, size_t n, score *s, setun_error *error) {
+  comparison *c = &s->against;
+  setun_eval_params params = setun_eval_params_default(), others = params;
+  params.on_logits = on_logits;
+  others.on_logits = keep_logits;
+  params.user = others.user = s;
+  size_t each = c->session ? COMPARED : n;
+  setun_status status = SETUN_OK;
+  for (size_t at = 0; at < n && status == SETUN_OK; at += each) {
+    size_t count = n - at < each ? n - at : each;
+    c->first = (uint32_t)(first + at);
+    if (c->session) status = setun_session_eval(c->session, s->window + first + at, count, &others, error);
+    if (status == SETUN_OK) status = setun_session_eval(session, s->window + first + at, count, &params, error);
+  }
+  return status;
+}
+
+static setun_status begin_window(setun_session *session, const setun_token *ids, size_t known, setun_error *error) {
+  setun_status status = setun_session_truncate(session, 0, error);
+  if (status == SETUN_OK && known > 1) status = setun_session_eval(session, ids, known - 1, NULL, error);
+  return status;
 }
 
 // One window of `n` ids, of which the first `known` are context or were scored before (at least the first one).
 // The last id is only a target, so the session never sees it.
 static setun_status score_window(setun_session *session, const setun_token *ids, size_t n, size_t known, score *s,
                                  setun_error *error) {
-  setun_eval_params params = setun_eval_params_default();
-  params.on_logits = on_logits;
-  params.user = s;
   s->window = ids;
-  setun_status status = setun_session_truncate(session, 0, error);
-  if (status == SETUN_OK && known > 1) status = setun_session_eval(session, ids, known - 1, NULL, error);
-  if (status == SETUN_OK) status = setun_session_eval(session, ids + known - 1, n - known, &params, error);
-  return status;
+  setun_status status = begin_window(session, ids, known, error);
+  if (status == SETUN_OK && s->against.session) status = begin_window(s->against.session, ids, known, error);
+  return status == SETUN_OK ? score_tokens(session, known - 1, n - known, s, error) : status;
 }
 
 // Windows of `ctx` tokens, each `stride` after the last; a window scores what the earlier ones did not. The exit
@@ -78,6 +148,23 @@ static int score_all(setun_session *session, const id_list *list, size_t ctx, si
   return interrupt_status() && error.code == SETUN_ERROR_CANCELED ? interrupt_status() : report(&error);
 }
 
+static void print_comparison(const score *s, bool json) {
+  const comparison *c = &s->against;
+  double n = (double)s->tokens, perplexity = exp(c->nll / n), divergence = c->divergence / n,
+         same = (double)c->same / n;
+  if (!json) {
+    print_text("against perplexity %.4f: divergence %.6f nats a token, the same most likely token %.2f%%\n", perplexity,
+               divergence, 100 * same);
+    return;
+  }
+  print_text(", \"against_perplexity\": ");
+  print_json_number(perplexity);
+  print_text(", \"kl_divergence\": ");
+  print_json_number(divergence);
+  print_text(", \"same_top\": ");
+  print_json_number(same);
+}
+
 // The exit status.
 static int print_result(const score *s, bool json) {
   double nll = s->nll / (double)s->tokens;
@@ -90,12 +177,40 @@ static int print_result(const score *s, bool json) {
     print_json_number(exp(nll));
     print_text(", \"tokens\": %llu, \"nll\": ", (unsigned long long)s->tokens);
     print_json_number(nll);
+    if (s->against.session) print_comparison(s, json);
     print_text("}\n");
   } else {
     print_text("perplexity %.4f over %llu tokens (mean negative log-likelihood %.6f)\n", exp(nll),
                (unsigned long long)s->tokens, nll);
+    if (s->against.session) print_comparison(s, json);
   }
   return 0;
+}
+
+// The other model, with a session of the same length. False: a message was printed.
+static bool open_comparison(const perplexity_options *o, uint32_t n_ctx, score *s) {
+  comparison *c = &s->against;
+  compute_options own = o->compute;
+  own.adapters = (text_list){0}; // these are of the model alone
+  own.context = NULL;
+  if (!open_model(o->against, &o->model, &own, false, &c->model)) return false;
+  uint32_t n = setun_model_n_vocab(c->model);
+  if (n != s->n_vocab) {
+    failure("%s: expected a vocabulary of %u tokens, as the model has, found %u", o->against, (unsigned)s->n_vocab,
+            (unsigned)n);
+    return false;
+  }
+  if (!(c->logits = malloc((size_t)COMPARED * n * sizeof *c->logits))) {
+    failure("out of memory for the logits of %d tokens", COMPARED);
+    return false;
+  }
+  return open_session(o->against, c->model, &own, n_ctx, &c->session);
+}
+
+static void close_comparison(comparison *c) {
+  setun_session_free(c->session);
+  setun_model_free(c->model);
+  free(c->logits);
 }
 
 static int compute(const command *self, const char *name, const setun_model *model, const perplexity_options *o,
@@ -113,12 +228,15 @@ static int compute(const command *self, const char *name, const setun_model *mod
   int status = 0;
   if (stride < 1 || stride >= ctx) {
     status = usage_error(self, "--stride is %zu, but must be less than the window's %zu tokens", stride, ctx);
+  } else if (o->against && !open_comparison(o, (uint32_t)ctx, &s)) {
+    status = STATUS_FAILED;
   } else {
     watch_interrupts(session);
     status = score_all(session, list, ctx, stride, &s);
     watch_interrupts(NULL);
     if (status == 0) status = print_result(&s, o->json);
   }
+  close_comparison(&s.against);
   setun_session_free(session);
   return status;
 }
