@@ -335,7 +335,7 @@ setun_status setun_file_read(const setun_file *file, const char *name, int *n_di
   if (!found) return st_fail(error, SETUN_ERROR_ARGUMENT, "%s: no such tensor in %s", name, file->directory->path);
   if (data) s = read_rows(file->directory, &w, data, capacity, error);
   if (s != SETUN_OK) return s;
-  if (w.shape.rows == st_tensor_shape(w.data).rows) {
+  if (w.shape.rows == st_tensor_shape(w.data).rows && !w.packed.kind) {
     *n_dims = (int)w.data->n_dims;
     for (uint32_t i = 0; i < w.data->n_dims; i++) dims[i] = w.data->dims[w.data->n_dims - 1 - i];
   } else { // several stored tensors, or packed rows

@@ -274,6 +274,9 @@ struct st_backend {
   // dst[t] = the blocks of x[first + t], transformed, for n tokens; dst may be x where `first` is 0.
   void (*hadamard)(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_hadamard_args *args,
                    st_array *dst);
+  // dst[t][i] = x[first + t][order[i]], `width` wide, for n tokens; dst is another array than x.
+  void (*reorder)(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, uint32_t width, const uint32_t *order,
+                  st_array *dst);
   // dst = x with each head rotated: elements i and i + n_rot / 2 of it, or 2i and 2i + 1 where they are interleaved, by
   // the angle i. dst may be x.
   void (*rope)(st_queue *queue, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst);

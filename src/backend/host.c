@@ -120,6 +120,13 @@ static void hadamard(st_queue *q, const st_array *x, uint32_t first, uint32_t n,
   to_device(q, dst, n);
 }
 
+static void reorder(st_queue *q, const st_array *x, uint32_t first, uint32_t n, uint32_t width, const uint32_t *order,
+                    st_array *dst) {
+  if (!to_host(q, x, first + n) || !to_host(q, dst, n)) return;
+  cpu->reorder(queue_of(q)->cpu, array_of(x), first, n, width, order, array_of(dst));
+  to_device(q, dst, n);
+}
+
 static void rope(st_queue *q, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst) {
   st_rope_args a = *args;
   a.table = vector_of(args->table);
@@ -342,6 +349,7 @@ void st_host_complete(st_backend *b) {
   if (!b->rmsnorm) b->rmsnorm = rmsnorm;
   if (!b->norm_into) b->norm_into = norm_into;
   if (!b->hadamard) b->hadamard = hadamard;
+  if (!b->reorder) b->reorder = reorder;
   if (!b->rope) b->rope = rope;
   if (!b->clip) b->clip = clip;
   if (!b->glu) b->glu = glu;

@@ -233,9 +233,9 @@ static setun_status recognize(st_conversion *p, const st_item *item, st_item_sou
 // A weight that is a whole stored tensor, in its rows' order.
 static bool is_whole(const st_item *item) {
   const st_weight *w = &item->pieces[0].weight;
-  return item->n_pieces == 1 && !w->block_scales && w->row_step == 1 && w->shape.rows == w->stored.rows &&
-         item->permute == ST_PERMUTE_NONE && !item->rows.outer && !item->columns.outer &&
-         item->rates == ST_RATES_KEPT && !w->latent && item->add == 0;
+  return item->n_pieces == 1 && !w->block_scales && !w->packed.kind && w->row_step == 1 &&
+         w->shape.rows == w->stored.rows && item->permute == ST_PERMUTE_NONE && !item->rows.outer &&
+         !item->columns.outer && item->rates == ST_RATES_KEPT && !w->latent && item->add == 0;
 }
 
 static void copy_whole(st_item *item) {

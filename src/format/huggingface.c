@@ -199,6 +199,19 @@ static setun_status open_weights(st_builder *b, const char *path, setun_error *e
   return s;
 }
 
+// GPTQ's older programs wrote what config.json now has as quantization_config into a file of its own.
+static setun_status load_quantize_config(st_directory *d, const char *path, setun_error *err) {
+  st_json *own = NULL;
+  if (!d->config || st_json_get(d->config, "quantization_config")) return SETUN_OK;
+  setun_status s = load_json(path, "quantize_config.json", ST_CONFIG_MOST, &own, err);
+  if (s != SETUN_OK || !own) return s;
+  if (!st_json_get(own, "quant_method")) st_json_set(own, own, "quant_method", st_json_make_text(own, "gptq"));
+  st_json_set(d->config, d->config, "quantization_config", st_json_copy_of(d->config, own));
+  bool failed = st_json_failed(own) || st_json_failed(d->config);
+  st_json_free(own);
+  return failed ? st_fail_memory(err, "quantize_config.json") : SETUN_OK;
+}
+
 setun_status st_huggingface_open(st_builder *b, const char *path, setun_error *err) {
   st_directory *d = b->directory;
   setun_error own;
@@ -207,6 +220,7 @@ setun_status st_huggingface_open(st_builder *b, const char *path, setun_error *e
   setun_status s = load_json(path, "config.json", ST_CONFIG_MOST, &d->config, err);
   bool whole = !b->options->texts_only;
   if (s == SETUN_OK && !d->config && whole) return fail_absent(path, "config.json", err);
+  if (s == SETUN_OK && whole) s = load_quantize_config(d, path, err);
   if (s == SETUN_OK) s = load_json(path, "generation_config.json", ST_CONFIG_MOST, &d->generation_config, err);
   if (s == SETUN_OK) s = st_sentence_open_prompts(b, err);
   if (s == SETUN_OK && whole) s = open_weights(b, path, err);

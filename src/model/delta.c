@@ -112,7 +112,7 @@ static st_array *group_heads(st_run *r, const st_linear *out, st_array *x, st_ar
   const st_hparams *h = &r->model->h;
   const st_delta_params *d = &h->delta;
   uint32_t each = d->n_value_heads / d->n_key_heads, dim = d->value_dim;
-  if (!out->basis || !h->rotation->gdn_v_grouped || !d->tiled || each == 1) return x;
+  if (!out->basis || out->basis->order || !h->rotation->gdn_v_grouped || !d->tiled || each == 1) return x;
   for (uint32_t i = 0; i < each; i++) {
     const st_columns c = {.from = i * d->n_key_heads * dim,
                           .from_step = dim,

@@ -64,10 +64,12 @@ void st_model_free(st_model *m) {
   st_lora_release(m->lora);
   free_linear(b, &m->token_embd);
   if (m->output_norm) b->vector_free(m->output_norm);
-  for (uint32_t i = 0; i < m->n_bases; i++) {
-    if (m->bases[i].signs) b->vector_free(m->bases[i].signs);
+  for (st_basis *basis = m->bases, *next; basis; basis = next) {
+    next = basis->next;
+    if (basis->signs) b->vector_free(basis->signs);
+    st_free(basis->order);
+    st_free(basis);
   }
-  st_free(m->bases);
   if (m->device) b->device_free(m->device);
   st_free(m->rope_divisors);
   st_hparams_free(&m->h);

@@ -6,12 +6,15 @@
 #include "model/lora.h"
 #include "model/supply.h"
 
-// The basis of the inputs of rotated matrices that are so wide: W x = W' (H (signs * x)), H in blocks.
-typedef struct st_basis {
+// The basis of the inputs of matrices that are so wide: W x = W' (H (signs * x)), H in blocks; or their order: W' has
+// column order[i] of W as its column i.
+typedef struct st_basis st_basis;
+struct st_basis {
   uint32_t width, block;
   st_dvector *signs; // [width]; NULL: all are +1
-} st_basis;
-enum { ST_MAX_BASES = 64 };
+  uint32_t *order;   // [width] of the host's memory; NULL: it is a rotation
+  st_basis *next;    // of the model's
+};
 
 typedef struct st_linear {
   st_dmatrix *matrix;    // [rows, columns]: the role's shape; NULL: the model has none
@@ -58,12 +61,11 @@ typedef struct st_model {
   uint32_t max_rank, max_lora_rows; // of all adapted matrices of layers; 0: there are none
   bool lora_head;                   // the head is adapted
   bool fast;                        // some quantized weights take int8 activations by block
-  uint32_t max_normed_columns;      // of all matrices with norms of their own; 0: there are none
-  st_basis *bases;                  // [n_bases], one for each width of rotated inputs; NULL: there are none
-  uint32_t n_bases;
-  uint32_t max_rotated_columns; // of all matrices with rotated inputs; 0: there are none
-  uint64_t identity;            // a hash of all tensors' names, shapes and some of their bytes, without adapters
-  setun_experts_fn on_experts;  // NULL: nobody wants to know
+  uint32_t max_normed_columns;      // of all matrices whose inputs are normed by themselves; 0: there are none
+  st_basis *bases;                  // the last that was made first; NULL: there are none
+  uint32_t max_rotated_columns;     // of all matrices with inputs in another basis; 0: there are none
+  uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes, without adapters
+  setun_experts_fn on_experts;      // NULL: nobody wants to know
   void *experts_user;
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs, float_macs;
 } st_model;

@@ -9,8 +9,8 @@ struct st_products {
   st_array *low;       // [max(4 n_batch, most), max_rank] the first halves' outputs
   st_array *added;     // [n_batch, max_lora_rows] a second half's output
   st_array *head;      // [n_logits, n_vocab] the same of the head; NULL: it is not adapted
-  st_array *input;     // [n_batch, widest input] where matrices norm it themselves; NULL: none does
-  st_array *rotated;   // [n_batch, widest such input] in the basis of rotated matrices; NULL: none is
+  st_array *input;     // [n_batch, widest input] where it is normed apart from products; NULL: nowhere
+  st_array *rotated;   // [n_batch, widest such input] in another basis; NULL: no matrix has one
   uint32_t *tokens;    // [n_batch] where it is added
   float *scales;       // [n_batch] times what: the run's scale
 };
@@ -120,19 +120,39 @@ static int list_outs(st_run *r, const st_product *outs, int count, uint32_t n, c
   return all;
 }
 
-// Matrices with one input share its rotation, which is made once.
-static void multiply_rotated(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
-                             const st_product *outs, int count) {
+// The input in a basis, in p->rotated.
+static void change_basis(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
+                         const st_basis *basis) {
   const st_backend *b = r->model->backend;
   st_products *p = r->products;
-  const st_basis *basis = NULL;
-  for (int i = 0; i < count && !basis; i++) basis = outs[i].linear->basis;
-  if (!basis) return;
-  const st_hadamard_args args = {
-      .width = basis->width, .block = basis->block, .norm = norm, .eps = r->model->h.norm_eps, .before = basis->signs};
-  int all = list_outs(r, outs, count, n, basis);
-  b->hadamard(r->queue, x, first, n, &args, p->rotated);
-  b->linear(r->queue, p->rotated, 0, n, NULL, 0, p->outs, all);
+  float eps = r->model->h.norm_eps;
+  if (!basis->order) {
+    const st_hadamard_args args = {
+        .width = basis->width, .block = basis->block, .norm = norm, .eps = eps, .before = basis->signs};
+    b->hadamard(r->queue, x, first, n, &args, p->rotated);
+  } else if (!norm) {
+    b->reorder(r->queue, x, first, n, basis->width, basis->order, p->rotated);
+  } else {
+    for (uint32_t t = 0; t < n; t++) p->tokens[t] = first + t;
+    b->gather(r->queue, x, p->tokens, n, basis->width, p->input);
+    b->rmsnorm(r->queue, p->input, n, 1, basis->width, norm, eps);
+    b->reorder(r->queue, p->input, 0, n, basis->width, basis->order, p->rotated);
+  }
+}
+
+// Matrices with one input share its other bases, each of which is made once.
+static void multiply_rotated(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
+                             const st_product *outs, int count) {
+  st_products *p = r->products;
+  for (int i = 0; i < count; i++) {
+    const st_basis *basis = outs[i].linear->basis;
+    bool seen = !basis;
+    for (int j = 0; j < i; j++) seen = seen || outs[j].linear->basis == basis;
+    if (seen) continue;
+    change_basis(r, x, first, n, norm, basis);
+    int all = list_outs(r, outs, count, n, basis);
+    r->model->backend->linear(r->queue, p->rotated, 0, n, NULL, 0, p->outs, all);
+  }
 }
 
 void st_multiply(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,

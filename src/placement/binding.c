@@ -19,7 +19,8 @@ typedef struct {
 } binder;
 
 static void mark_used(binder *b, const st_weight *w) {
-  const st_tensor *tensors[] = {w->data, w->scale, w->block_scales};
+  const st_packed *p = &w->packed;
+  const st_tensor *tensors[] = {w->data, w->scale, w->block_scales, p->scales, p->zeros, p->g_idx, p->marks, p->shape};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
     if (tensors[i]) b->list->used[tensors[i] - b->d->tensors] = true;
   }

@@ -8,6 +8,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 // ---- vectors ------------------------------------------------------------------------------------------------------
 
@@ -199,23 +200,57 @@ static setun_status place_matrix(st_loader *l, size_t index, st_linear *out, uin
   return report(l, &b->weight);
 }
 
+static st_basis *add_basis(st_loader *l, uint32_t width) {
+  st_basis *made = st_calloc(1, sizeof *made);
+  if (!made) return NULL;
+  *made = (st_basis){.width = width, .next = l->m->bases};
+  l->m->bases = made;
+  return made;
+}
+
 // The basis of inputs as wide as the weight's rows, made when the first matrix wants it.
 static setun_status find_basis(st_loader *l, const st_bound *b, const st_basis **basis) {
   st_model *m = l->m;
   uint32_t width = (uint32_t)b->weight.shape.columns;
   const float *signs = st_rotation_signs(m->h.rotation, width);
-  if (!m->bases && !(m->bases = st_calloc(ST_MAX_BASES, sizeof *m->bases))) return st_fail_memory(l->err, "signs");
-  for (uint32_t i = 0; i < m->n_bases; i++) {
-    *basis = &m->bases[i];
-    if (m->bases[i].width == width) return SETUN_OK;
+  for (*basis = m->bases; *basis; *basis = (*basis)->next) {
+    if ((*basis)->width == width && !(*basis)->order) return SETUN_OK;
   }
-  if (m->n_bases == ST_MAX_BASES) return st_fail(l->err, SETUN_ERROR_LIMIT, "%s: too many widths", b->weight.name);
-  st_basis *made = &m->bases[m->n_bases++];
-  *made = (st_basis){.width = width, .block = m->h.rotation->block};
+  st_basis *made = add_basis(l, width);
+  if (!made) return st_fail_memory(l->err, b->weight.name);
+  made->block = m->h.rotation->block;
   *basis = made;
   if (!signs) return SETUN_OK;
   m->weight_bytes += width * sizeof(float);
   return m->backend->vector_new(m->device, signs, width, &made->signs, l->err);
+}
+
+// The order of the weight's columns. Matrices with one input mostly share it, and stand near one another.
+static setun_status find_order(st_loader *l, const st_bound *b, const st_basis **basis) {
+  enum { NEAR = 64 };
+  if (b == &l->weights->items[l->weights->embedding]) {
+    return st_fail(l->err, SETUN_ERROR_UNSUPPORTED, "%s: an embedding with columns in another order is not supported",
+                   b->weight.name);
+  }
+  uint32_t width = (uint32_t)b->weight.shape.columns;
+  st_row_reader r;
+  setun_status s = st_row_reader_open(l->d, &b->weight, &r, l->err);
+  if (s != SETUN_OK) return s;
+  size_t bytes = width * sizeof *r.order;
+  const st_basis *found = l->m->bases;
+  for (int i = 0; found; found = i++ < NEAR ? found->next : NULL) {
+    if (found->width == width && found->order && !memcmp(found->order, r.order, bytes)) break;
+  }
+  st_basis *made = found ? NULL : add_basis(l, width);
+  if (made) {
+    made->order = r.order;
+    r.order = NULL;
+    l->m->weight_bytes += bytes;
+    found = made;
+  }
+  st_row_reader_close(&r);
+  *basis = found;
+  return found ? SETUN_OK : st_fail_memory(l->err, b->weight.name);
 }
 
 static setun_status place_beside(st_loader *l, const st_bound *b, st_linear *out) {
@@ -237,6 +272,7 @@ static setun_status place_weight(st_loader *l, size_t index, st_decode_cost *cos
     st_linear *to = st_model_linear(l->m, b->role, b->layer, b->expert);
     s = place_matrix(l, index, to, &bytes);
     if (s == SETUN_OK && b->rotated) s = find_basis(l, b, &to->basis);
+    if (s == SETUN_OK && b->weight.packed.ordered) s = find_order(l, b, &to->basis);
     if (s == SETUN_OK) s = place_beside(l, b, to);
   }
   if (s == SETUN_OK) st_count_decode(l, index, bytes, l->m->weight_bytes - before - bytes, cost);

@@ -92,7 +92,7 @@ static setun_status add_item(st_loader *l, size_t index, const st_weight *w, st_
   item->own = size.own;
   item->beside = size.beside;
   item->copying = copying(l, w, how.format);
-  item->direct = size.direct && !w->latent && w->row_step == 1 && !w->block_scales && in_place &&
+  item->direct = size.direct && !w->latent && w->row_step == 1 && !w->block_scales && !w->packed.kind && in_place &&
                  (w->data->offset + item->offset[0]) % 64 == 0;
   st_item_span *span = &l->plan->spans[index];
   if (!span->count++) span->first = (uint32_t)l->plan->n_items;
@@ -150,8 +150,9 @@ static setun_status plan_weight(planner *p, size_t index, st_decode_cost *cost) 
   l->plan->vectors += size.beside + beside;
   l->plan->all += size.codes;
   l->m->backend->workload_add(l->m->device, &desc, &p->workload);
-  if (b->norm && w->shape.columns > l->m->max_normed_columns) l->m->max_normed_columns = (uint32_t)w->shape.columns;
-  if (b->rotated && w->shape.columns > l->m->max_rotated_columns) {
+  if ((b->norm || w->packed.ordered) && w->shape.columns > l->m->max_normed_columns)
+    l->m->max_normed_columns = (uint32_t)w->shape.columns;
+  if ((b->rotated || w->packed.ordered) && w->shape.columns > l->m->max_rotated_columns) {
     l->m->max_rotated_columns = (uint32_t)w->shape.columns;
   }
   if (index == l->weights->embedding) {
@@ -189,7 +190,8 @@ st_weight st_head_piece(const st_memory_plan *p, const st_weight *w, uint32_t pi
 
 // Whether rows are contiguous in the file, so that a piece, of whole units of rows, is one range of it.
 static bool is_cuttable(const st_weight *w, uint64_t unit) {
-  if (w->block_scales || w->row_step != 1 || (w->n_scales > 1 && w->n_scales != w->shape.rows)) return false;
+  if (w->block_scales || w->packed.kind || w->row_step != 1) return false;
+  if (w->n_scales > 1 && w->n_scales != w->shape.rows) return false;
   uint64_t half = w->shape.rows / 2 / unit * unit;
   if (!half) return true;
   st_strip first = st_format_locate(w->format, w->stored, w->first_row, half);

@@ -51,6 +51,178 @@ static setun_status read_bits(const st_json *config, st_hf_quant *quant, setun_e
   return SETUN_OK;
 }
 
+// ---- GPTQ and compressed-tensors ----------------------------------------------------------------------------------
+
+// Members that say how the weights were made, or how other programs should run them; not what they mean.
+static const char *const told_by_tensors[] = {"actorder", "block_structure", "observer", "observer_kwargs", "dynamic"};
+static const char *const of_gptq[] = {
+    "quant_method", "bits", "group_size", "desc_act", "sym", "checkpoint_format", "pack_dtype", "is_marlin_format",
+    "dynamic", "lm_head",
+    // how it was made
+    "damp_percent", "damp_auto_increment", "static_groups", "true_sequential", "mse", "dataset", "tokenizer",
+    "model_name_or_path", "model_file_base_name", "block_name_to_quantize", "module_name_preceding_first_block",
+    "modules_in_block_to_quantize", "model_seqlen", "pad_token_id", "batch_size", "cache_block_outputs", "meta", "v2",
+    "v2_alpha", "act_group_aware", "hyb_act", "rotation", "quantizer",
+    // which kernels other programs take
+    "use_cuda_fp16", "use_exllama", "disable_exllama", "exllama_config", "backend", "max_input_length"};
+static const char *const of_compressed[] = {
+    "quant_method",    "format",          "config_groups",       "ignore",
+    "sparsity_config", "kv_cache_scheme", "quantization_status", "global_compression_ratio",
+    "version",         "transform_config"};
+static const char *const of_weights[] = {"num_bits", "type", "symmetric", "strategy", "group_size", "dynamic"};
+static const char *const of_sparsity[] = {"format", "sparsity_structure",        "global_sparsity", "targets",
+                                          "ignore", "registry_requires_subclass"};
+
+static bool is_listed(const char *key, const char *const *list, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    if (!strcmp(list[i], key)) return true;
+  }
+  return false;
+}
+
+// Refuses members that nobody knows. null and false say nothing.
+static setun_status check_members(const st_json *object, const char *const *known, size_t n, const char *const *others,
+                                  size_t n_others, setun_error *err) {
+  for (size_t i = 0; i < st_json_members(object); i++) {
+    const st_json_member *m = st_json_member_at(object, i);
+    if (is_listed(m->key, known, n) || is_listed(m->key, others, n_others)) continue;
+    if (st_json_is_null(&m->value) || st_json_is(&m->value, ST_JSON_FALSE)) continue;
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%.60s: a member that is not supported", m->key);
+  }
+  return SETUN_OK;
+}
+#define CHECK_MEMBERS(object, known, others, err)                                                                      \
+  check_members(object, known, sizeof(known) / sizeof *(known), others, sizeof(others) / sizeof *(others), err)
+
+// group_size: at least 1, or -1 for one group a row, which the tensors say too.
+static setun_status read_group(const st_json *q, uint32_t *group, setun_error *err) {
+  const st_json *value = st_json_get(q, "group_size");
+  if (value && st_json_is_number(value) && st_json_number(value) == -1) return SETUN_OK;
+  return st_json_u32(q, "group_size", 1, UINT32_MAX, group, err);
+}
+
+static setun_status need_word(const st_json *q, const char *key, const char *only, setun_error *err) {
+  const char *text = only;
+  setun_status s = st_json_text(q, key, &text, err);
+  if (s != SETUN_OK || !strcmp(text, only)) return s;
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected \"%s\", found \"%.40s\"", key, only, text);
+}
+
+static setun_status read_gptq(const st_json *q, st_hf_quant *quant, setun_error *err) {
+  bool marlin = false, symmetric = true, second = false;
+  quant->method = ST_HF_GPTQ;
+  setun_status s = CHECK_MEMBERS(q, of_gptq, told_by_tensors, err);
+  if (s == SETUN_OK) s = st_json_u32(q, "bits", 1, 8, &quant->bits, err);
+  if (s == SETUN_OK) s = read_group(q, &quant->group, err);
+  if (s == SETUN_OK) s = st_json_bool(q, "sym", &symmetric, err);
+  if (s == SETUN_OK) s = choice(q, "checkpoint_format", "gptq", "gptq_v2", &second, err);
+  if (s == SETUN_OK) s = st_json_bool(q, "is_marlin_format", &marlin, err);
+  if (s == SETUN_OK) s = need_word(q, "pack_dtype", "int32", err);
+  if (s == SETUN_OK && marlin) {
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                "is_marlin_format: weights in the order of one program's kernels are not "
+                "read; use the checkpoint that they were made of");
+  }
+  quant->version = second ? 2 : 1;
+  quant->asymmetric = !symmetric;
+  quant->dynamic = st_json_get(q, "dynamic") != NULL;
+  if (quant->dynamic) quant->group = 0;
+  return s;
+}
+
+// One of config_groups: what its weights are. Activations stay floats.
+static setun_status read_scheme(const st_json *g, st_hf_quant *quant, bool first, setun_error *err) {
+  const st_json *w = st_json_get(g, "weights");
+  uint32_t bits = 0, group = 0;
+  if (st_json_get(g, "input_activations") || st_json_get(g, "output_activations")) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "input_activations: quantized activations are not supported");
+  }
+  if (!w) return SETUN_OK;
+  setun_status s = CHECK_MEMBERS(w, of_weights, told_by_tensors, err);
+  if (s == SETUN_OK) s = need_word(w, "type", "int", err);
+  if (s == SETUN_OK) s = st_json_u32(w, "num_bits", 1, 16, &bits, err);
+  if (s == SETUN_OK) s = read_group(w, &group, err);
+  if (!first && (bits != quant->bits || group != quant->group)) bits = group = 0, quant->dynamic = true;
+  quant->bits = bits;
+  quant->group = group;
+  return s;
+}
+
+static setun_status read_groups(const st_json *q, st_hf_quant *quant, setun_error *err) {
+  const st_json *groups = st_json_get(q, "config_groups");
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < st_json_members(groups) && s == SETUN_OK; i++) {
+    const st_json_member *m = st_json_member_at(groups, i);
+    s = read_scheme(&m->value, quant, i == 0, err);
+    if (s != SETUN_OK) s = st_fail_in(err, s, "config_groups: %.40s", m->key);
+  }
+  return s;
+}
+
+static bool is_packed_format(const char *format) {
+  static const char *const known[] = {"dense", "pack-quantized", "marlin-24"};
+  return !format || is_listed(format, known, sizeof known / sizeof *known);
+}
+
+static setun_status read_compressed(const st_json *q, st_hf_quant *quant, setun_error *err) {
+  const char *format = NULL, *sparse = NULL;
+  const st_json *sparsity = st_json_get(q, "sparsity_config");
+  quant->method = ST_HF_COMPRESSED;
+  setun_status s = CHECK_MEMBERS(q, of_compressed, told_by_tensors, err);
+  if (s == SETUN_OK) s = st_json_text(q, "format", &format, err);
+  if (s == SETUN_OK && !is_packed_format(format)) {
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "format: \"%.40s\" is not read (pack-quantized and marlin-24 are)",
+                format);
+  }
+  if (s == SETUN_OK && st_json_members(st_json_get(q, "kv_cache_scheme"))) {
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "kv_cache_scheme: a quantized KV cache is not supported; see --kv");
+  }
+  if (s == SETUN_OK && st_json_members(st_json_get(q, "transform_config"))) {
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "transform_config: transforms of activations are not supported");
+  }
+  if (s == SETUN_OK) s = CHECK_MEMBERS(sparsity, of_sparsity, told_by_tensors, err);
+  if (s == SETUN_OK) s = st_json_text(sparsity, "format", &sparse, err);
+  if (s == SETUN_OK && sparse && strcmp(sparse, "sparse-24-bitmask") && strcmp(sparse, "dense")) {
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "sparsity_config: format: \"%.40s\" is not read (sparse-24-bitmask is)",
+                sparse);
+  }
+  return s == SETUN_OK ? read_groups(q, quant, err) : s;
+}
+
+// ---- methods ------------------------------------------------------------------------------------------------------
+
+static const struct {
+  st_hf_method method;
+  const char *name;
+  setun_status (*read)(const st_json *q, st_hf_quant *quant, setun_error *err);
+} methods[] = {
+    {ST_HF_BITNET, ST_HF_PACKED_METHOD, read_bitnet},
+    {ST_HF_GPTQ, "gptq", read_gptq},
+    {ST_HF_COMPRESSED, "compressed-tensors", read_compressed},
+};
+enum { METHODS = sizeof methods / sizeof *methods };
+
+const char *st_hf_method_name(st_hf_method method) {
+  for (size_t i = 0; i < METHODS; i++) {
+    if (methods[i].method == method) return methods[i].name;
+  }
+  return "none";
+}
+
+static setun_status read_method(const st_json *q, const char *method, st_hf_quant *quant, setun_error *err) {
+  for (size_t i = 0; i < METHODS; i++) {
+    if (!strcmp(methods[i].name, method)) return methods[i].read(q, quant, err);
+  }
+  if (st_format_by_hf_method(method)) {
+    quant->method = ST_HF_BLOCKS;
+    return SETUN_OK;
+  }
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                 "quant_method: \"%.40s\" is not read (bitnet, gptq, compressed-tensors and mxfp4 are); use the "
+                 "unquantized checkpoint",
+                 method);
+}
+
 setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_error *err) {
   *quant = (st_hf_quant){0};
   if (st_json_get(config, "quantization")) {
@@ -68,13 +240,8 @@ setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_e
   s = st_json_text(q, "quant_method", &method, err);
   if (s == SETUN_OK && !method) {
     s = st_fail(err, SETUN_ERROR_FORMAT, "quant_method: expected a string, found none");
-  } else if (s == SETUN_OK && !strcmp(method, ST_HF_PACKED_METHOD)) {
-    s = read_bitnet(q, quant, err);
-  } else if (s == SETUN_OK && st_format_by_hf_method(method)) {
-    quant->method = ST_HF_BLOCKS;
   } else if (s == SETUN_OK) {
-    s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                "quant_method: \"%.40s\" is not read (bitnet and mxfp4 are); use the unquantized checkpoint", method);
+    s = read_method(q, method, quant, err);
   }
   return s == SETUN_OK ? s : st_fail_in(err, s, "config.json: quantization_config");
 }

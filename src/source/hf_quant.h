@@ -5,7 +5,7 @@
 
 #include "format/directory.h"
 
-typedef enum st_hf_method { ST_HF_NONE, ST_HF_BITNET, ST_HF_BLOCKS } st_hf_method;
+typedef enum st_hf_method { ST_HF_NONE, ST_HF_BITNET, ST_HF_BLOCKS, ST_HF_GPTQ, ST_HF_COMPRESSED } st_hf_method;
 
 #define ST_HF_PACKED_METHOD "bitnet" // the quant_method of ST_HF_BITNET
 
@@ -13,11 +13,20 @@ typedef struct st_hf_quant {
   st_hf_method method;
   bool scale_multiplies; // linear_class autobitlinear
   const st_json *exempt; // modules_to_not_convert; NULL: none
+  // GPTQ and compressed-tensors; 0: not said, or not the same for all modules
+  uint32_t bits, group;
+  int version;     // of GPTQ's zero points: 1 or 2
+  bool asymmetric; // zero points differ
+  bool dynamic;    // modules may have other bits
 } st_hf_quant;
 
-// Reads quantization_config (also within text_config), or 1bitLLM's weight_bits and input_bits. Another method than
-// bitnet and those of formats (st_hf_blocks) is refused by its name.
+// Reads quantization_config (also within text_config), or 1bitLLM's weight_bits and input_bits. Other methods than
+// bitnet, gptq, compressed-tensors and those of formats (st_hf_blocks) are refused by their names, and so are members
+// that would change the numbers and are not supported.
 setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_error *err);
+
+// As quant_method has it.
+const char *st_hf_method_name(st_hf_method method);
 
 // Are the floats of this module's weight latent, that is, to be quantized when they are read?
 bool st_hf_quant_is_latent(const st_hf_quant *quant, const char *module);

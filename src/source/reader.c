@@ -1,6 +1,7 @@
 // Reading rows of a weight with positioned reads, strip by strip, as floats, as trits with scales, or as they are.
 #include "base/memory.h"
 #include "quant/canonical.h"
+#include "source/packed.h"
 #include "source/scattered.h"
 
 #include <inttypes.h>
@@ -47,6 +48,7 @@ static setun_status load_whole_rows(st_row_reader *r, uint64_t row, uint64_t wan
 }
 
 static uint64_t stored_row_bytes(const st_weight *w) {
+  if (w->packed.kind) return st_format_row_bytes(w->format, w->stored.columns);
   return w->data->bytes / w->stored.rows + 1;
 }
 
@@ -211,6 +213,7 @@ setun_status st_row_reader_open(const st_directory *directory, const st_weight *
                                 setun_error *err) {
   st_row_reader r = {.directory = directory, .weight = weight};
   setun_status s = weight->scale ? read_outer_scales(&r, err) : SETUN_OK;
+  if (s == SETUN_OK && weight->packed.kind) s = st_packed_open(&r, err);
   if (s == SETUN_OK && weight->format->scales == ST_SCALE_TENSOR) s = read_inner_scale(&r, err);
   if (s == SETUN_OK && weight->latent) {
     float mean = weight->latent_scale;
@@ -229,6 +232,9 @@ void st_row_reader_close(st_row_reader *reader) {
   st_free(reader->scales);
   st_free(reader->bytes);
   st_free(reader->raw);
+  st_free(reader->groups);
+  st_free(reader->order);
+  st_free(reader->row);
   st_free(reader->trits);
   st_free(reader->block_scales);
   *reader = (st_row_reader){0};
@@ -239,7 +245,9 @@ uint64_t st_row_reader_bytes(const st_weight *w, uint64_t rows, st_reading how) 
   uint64_t strip = at_once * stored_row_bytes(w), weights = at_once * w->shape.columns;
   uint64_t row_scales = st_format_row_scales(w->format, w->shape.columns);
   uint64_t bytes = w->n_scales * sizeof(float);
-  if (st_weight_is_scattered(w))
+  if (w->packed.kind)
+    bytes += at_once * st_format_row_bytes(w->format, w->shape.columns) + st_packed_bytes(w, at_once);
+  else if (st_weight_is_scattered(w))
     bytes += strip * (1 + w->row_step);
   else if (how != ST_READ_BYTES)
     bytes += strip;
@@ -304,12 +312,22 @@ static setun_status ternary_floats(st_row_reader *r, uint64_t row, const st_stri
   return s;
 }
 
+// Puts the columns of rows where they belong.
+static void restore_order(st_row_reader *r, uint64_t count, float *out) {
+  uint64_t k = r->weight->shape.columns;
+  for (uint64_t i = 0; i < count; i++, out += k) {
+    memcpy(r->row, out, (size_t)k * sizeof *out);
+    for (uint64_t j = 0; j < k; j++) out[r->order[j]] = r->row[j];
+  }
+}
+
 // One strip of a value format from the buffer, scaled, or quantized and scaled again where it is latent.
 static setun_status value_floats(st_row_reader *r, uint64_t row, const st_strip *strip, float *out, setun_error *err) {
   const st_weight *w = r->weight;
   uint64_t k = w->shape.columns, n = strip->count * k;
   w->format->ops->decode(w->format, w->stored, strip, r->bytes, out);
   if (!all_finite(out, n)) return fail_nonfinite(w, "weights", row, k, out, n, err);
+  if (r->order) restore_order(r, strip->count, out);
   if (!r->scales) return SETUN_OK;
   if (w->latent && !st_reserve(&r->trits, &r->trit_capacity, (size_t)n, 1)) return st_fail_memory(err, w->name);
   if (w->latent) {

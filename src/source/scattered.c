@@ -3,6 +3,7 @@
 #include "source/scattered.h"
 
 #include "base/memory.h"
+#include "source/packed.h"
 
 #include <string.h>
 
@@ -16,6 +17,7 @@ static setun_status read_rows(const st_row_reader *r, const st_tensor *t, uint64
 
 setun_status st_load_scattered(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
   const st_weight *w = r->weight;
+  if (w->packed.kind) return st_packed_load(r, row, want, strip, err);
   uint64_t bytes = st_format_row_bytes(w->format, w->shape.columns), block = w->format->block_bytes;
   uint64_t blocks = w->block_scales ? bytes / block : 0, data_bytes = bytes - blocks, scale_bytes = blocks;
   uint64_t first = w->first_row + row * w->row_step, span = (want - 1) * w->row_step + 1;

@@ -1,12 +1,12 @@
 // Weights whose rows do not stand as their format has them, and are put together first: every second row of a tensor,
-// and MXFP4 in two tensors. Private to src/source.
+// MXFP4 in two tensors, and what packed.h reads. Private to src/source.
 #ifndef SETUN_SOURCE_SCATTERED_H
 #define SETUN_SOURCE_SCATTERED_H
 
 #include "source/weight.h"
 
 static inline bool st_weight_is_scattered(const st_weight *w) {
-  return w->row_step > 1 || w->block_scales;
+  return w->row_step > 1 || w->block_scales || w->packed.kind;
 }
 
 // Fills r->bytes with at most `want` rows from `row` (of this weight) on, in the weight's format, one after the other;

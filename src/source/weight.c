@@ -2,7 +2,7 @@
 #include "source/weight.h"
 
 #include "base/memory.h"
-#include "source/hf_quant.h"
+#include "source/packed.h"
 #include "source/scattered.h"
 
 #include <inttypes.h>
@@ -236,10 +236,13 @@ static setun_status find(const st_directory *d, const request *a, bool *found, s
   naming named;
   setun_status s = find_data(d, a, &data, &named, err);
   if (s != SETUN_OK) return s;
-  if (!data) {
-    *found = false;
-    return SETUN_OK;
+  if (!data && d->container != ST_GGUF && !a->n_experts) {
+    st_hf_quant quant = {0};
+    if (d->config && (s = st_hf_quant_read(d->config, &quant, err)) != SETUN_OK) return s;
+    return st_packed_find(d, &quant, a->module, a->shape, a->part, found, weight, err);
   }
+  *found = data != NULL;
+  if (!data) return SETUN_OK;
   st_weight w = {.name = data->name, .format = data->format, .data = data, .row_step = 1};
   s = fill(d, a, named, &w, err);
   if (s == SETUN_OK) s = check_bytes(&w, err);

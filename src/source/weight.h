@@ -11,6 +11,27 @@ typedef struct st_part {
   uint64_t first, step, of;
 } st_part;
 
+// Integers, or kept values, in tensors of their own: see source/packed.h.
+typedef enum st_packing {
+  ST_PACKING_NONE,
+  ST_PACKING_GPTQ,      // data [columns * bits / 32, rows], scales and zeros [groups, rows]
+  ST_PACKING_INTS,      // data [rows, columns * bits / 32], scales [rows, groups], zeros [rows * bits / 32, groups]
+  ST_PACKING_MARLIN_24, // two of each four, in the order of tensor cores
+  ST_PACKING_BITMASK_24 // two of each four, data [rows, columns / 2], marks [rows, columns / 8]
+} st_packing;
+
+typedef struct st_packed {
+  st_packing kind;
+  uint8_t bits;
+  bool stream;      // values cross words; otherwise a word has 32 / bits
+  bool ordered;     // columns stand in the order of their groups: st_row_reader.order says which is where
+  uint64_t group;   // columns that share a scale; 0: as g_idx says
+  uint64_t groups;  // of a row
+  bool carries;     // of what is added to three words of 3 bits each something may go into the next
+  uint32_t plus[3]; // GPTQ: added to the words of zeros, in turn (version 1 stores them less 1)
+  const st_tensor *scales, *zeros, *g_idx, *marks, *shape; // NULL: none
+} st_packed;
+
 // How a matrix [rows, columns] is stored. Filled by st_weight_find; points into the directory.
 typedef struct st_weight {
   const char *name;        // of the main tensor
@@ -22,6 +43,7 @@ typedef struct st_weight {
   const st_tensor *data;
   // MXFP4 as gpt-oss checkpoints keep it: `data` holds 16 bytes a block, this tensor the blocks' scale bytes; NULL: no
   const st_tensor *block_scales;
+  st_packed packed;       // kind 0: it is not
   const st_tensor *scale; // ST_SCALE_OUTER, or a scale beside (`NAME.scale`, `weight_scale`); NULL: none
   uint64_t first_scale;   // this weight's first element of `scale` (an expert of a stack), otherwise 0
   uint64_t n_scales;      // elements of `scale` that are this weight's: 1 or shape.rows; 0: none
@@ -81,7 +103,10 @@ typedef struct st_row_reader {
   size_t capacity;
   void *raw; // scratch of weights whose rows are put together first
   size_t raw_capacity;
-  int8_t *trits; // scratch, of st_read_floats
+  uint32_t *groups; // of packed weights whose groups only g_idx tells: that of each column
+  uint32_t *order;  // of packed weights whose columns are in the order of their groups: [columns], which one is where
+  float *row;       // scratch of these, one row
+  int8_t *trits;    // scratch, of st_read_floats
   float *block_scales;
   size_t trit_capacity, block_capacity;
 } st_row_reader;
@@ -100,8 +125,8 @@ setun_status st_read_floats(st_row_reader *reader, uint64_t row, uint64_t count,
 setun_status st_read_trits(st_row_reader *reader, uint64_t row, uint64_t count, int8_t *trits, float *scales,
                            setun_error *err);
 // The same rows as they are stored, for formats whose rows stand one after the other: count * st_format_row_bytes.
-// Half-precision scales of value formats are checked (finite). The bytes do not hold reader->scales: a value format
-// with a scale tensor beside it is refused, so read that as floats.
+// Columns are in the reader's `order`. Half-precision scales of value formats are checked (finite). The bytes do not
+// hold reader->scales: a value format with a scale tensor beside it is refused, so read that as floats.
 setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, void *out, setun_error *err);
 // The stored bytes of rows from `row` on, for those who know the format: at most `count` rows, as one strip (whose rows
 // count from the stored tensor's first). *bytes lives until the reader's next call. Ternary formats: their scales as

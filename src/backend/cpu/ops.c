@@ -118,7 +118,7 @@ struct row_job {
   const float *before, *after; // [width] signs; NULL: none
   uint32_t block;              // of them
   const float *table;          // [n_ctx][2][n_rot / 2] cosines and sines; NULL: none
-  const uint32_t *tokens;      // [n]
+  const uint32_t *tokens;      // [n], or [width] columns
   size_t x_stride, y_stride, dst_stride;
   float value;
   bool interleaved;
@@ -213,6 +213,26 @@ static void hadamard(st_queue *q, const st_array *x, uint32_t first, uint32_t n,
                       .value = args->eps,
                       .before = args->before ? args->before->values : NULL,
                       .after = args->after ? args->after->values : NULL,
+                      .dst = dst->data,
+                      .dst_stride = dst->width});
+}
+
+static void reorder_row(const row_job *j, size_t t) {
+  const float *x = j->x + t * j->x_stride;
+  float *dst = j->dst + t * j->dst_stride;
+  for (uint32_t i = 0; i < j->width; i++) dst[i] = x[j->tokens[i]];
+}
+
+static void reorder(st_queue *q, const st_array *x, uint32_t first, uint32_t n, uint32_t width, const uint32_t *order,
+                    st_array *dst) {
+  run_rows(&(row_job){.q = q,
+                      .row = reorder_row,
+                      .n = n,
+                      .heads = 1,
+                      .width = width,
+                      .tokens = order,
+                      .x = x->data + (size_t)first * x->width,
+                      .x_stride = x->width,
                       .dst = dst->data,
                       .dst_stride = dst->width});
 }
@@ -735,6 +755,7 @@ const st_backend st_backend_cpu = {
     .rmsnorm = rmsnorm,
     .norm_into = norm_into,
     .hadamard = hadamard,
+    .reorder = reorder,
     .rope = rope,
     .clip = clip,
     .cache_write = cache_write,

@@ -1,0 +1,39 @@
+// Quantized weights that checkpoints keep in several tensors a module: GPTQ's (MODULE.qweight, qzeros, scales, g_idx)
+// and compressed-tensors' (MODULE.weight_packed with its scales; MODULE.compressed with its bitmask). They are put
+// together into a format's blocks, or floats where no format has their groups. Private to src/source.
+#ifndef SETUN_SOURCE_PACKED_H
+#define SETUN_SOURCE_PACKED_H
+
+#include "source/hf_quant.h"
+#include "source/weight.h"
+
+// Looks for a module's packed weights and fills *w: `shape` as in st_weight_find, `part.of` rows a stored matrix.
+setun_status st_packed_find(const st_directory *directory, const st_hf_quant *quant, const char *module, st_shape shape,
+                            st_part part, bool *found, st_weight *w, setun_error *err);
+
+// Reads what a reader needs of g_idx: reader->groups, and reader->order where columns stand in the order of their
+// groups.
+setun_status st_packed_open(st_row_reader *reader, setun_error *err);
+// As st_load_scattered.
+setun_status st_packed_load(st_row_reader *reader, uint64_t row, uint64_t want, st_strip *strip, setun_error *err);
+// The bytes of a reader's buffers beside the rows themselves.
+uint64_t st_packed_bytes(const st_weight *w, uint64_t rows);
+
+// What both parts of this share: g_idx as it is, checked (allocated); elements [first, first + count) of each of the
+// rows [row, row + rows) of a tensor, [rows][count] at `out`.
+setun_status st_packed_groups(const st_directory *d, const st_tensor *t, uint64_t groups, uint32_t **out,
+                              setun_error *err);
+setun_status st_packed_slice(const st_directory *d, const st_tensor *t, uint64_t row, uint64_t rows, uint64_t first,
+                             uint64_t count, void *out, setun_error *err);
+// The value of `bits` from bit `at` of a row of 32-bit words on; and value i of one: a stream of them, or 32 / bits a
+// word.
+static inline uint32_t st_packed_bits(const uint32_t *words, unsigned bits, uint64_t at) {
+  uint32_t value = words[at / 32] >> at % 32;
+  if (at % 32 + bits > 32) value |= words[at / 32 + 1] << (32 - at % 32);
+  return value & ((1u << bits) - 1);
+}
+static inline uint32_t st_packed_field(const uint32_t *words, unsigned bits, bool stream, uint64_t i) {
+  return st_packed_bits(words, bits, stream ? i * bits : i / (32 / bits) * 32 + i % (32 / bits) * bits);
+}
+
+#endif
