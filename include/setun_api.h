@@ -1,4 +1,4 @@
-/* How its functions and parameters are declared. A part of setun.h, which states the conventions. */
+/* How functions and parameters are declared. A part of setun.h, which states the conventions. */
 #ifndef SETUN_API_H
 #define SETUN_API_H
 
@@ -10,8 +10,8 @@
 #define SETUN_API
 #endif
 
-/* Of each kind of parameters: X_init writes the defaults to a struct of `size` bytes, X_default returns one with them.
- */
+/* For each kind of parameters: X_init writes the defaults to a struct of `size` bytes, X_default returns a struct with
+ * them. */
 #define SETUN_PARAMS(kind)                                                                                             \
   SETUN_API void kind##_init(kind *params, size_t size);                                                               \
   static inline kind kind##_default(void) {                                                                            \

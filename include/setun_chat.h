@@ -17,28 +17,28 @@ typedef struct setun_span {
   size_t begin, end;
 } setun_span;
 
-/* A chat template, compiled: what turns a conversation into the text that a model was trained on. Immutable: any
- * number of threads may render it at once. */
+/* A compiled chat template, which turns a conversation into text in the format that a model was trained on. Immutable:
+ * any number of threads may render it at the same time. */
 typedef struct setun_chat setun_chat;
 
 typedef struct setun_chat_params {
   size_t size;      /* of this struct */
   const char *text; /* a template to use instead of the model's own; NULL: the model's */
   size_t length;
-  const char *name; /* with `text`: what messages call it. Without: which of the model's named templates, NULL: the
-                     * one for conversations with tools where `tools` says so and there is one, else the default */
+  const char *name; /* with `text`: its name in messages. Without: which of the model's named templates; NULL: the one
+                       for tools if `tools` is set and there is one, else the default */
   bool tools;
-  setun_log_fn log; /* told when the model's own template is missing or known to be wrong, and what replaces it */
+  setun_log_fn log; /* called when the model's own template is missing or known to be wrong, with the replacement */
   void *user;
 } setun_chat_params;
 
 SETUN_PARAMS(setun_chat_params)
 
-/* Takes the template from the model's files: the GGUF keys tokenizer.chat_template and tokenizer.chat_template.NAME;
- * or chat_template.jinja, additional_chat_templates/NAME.jinja, tokenizer_config.json, chat_template.json. One that is
- * missing, or known not to be what the model was trained with, is replaced by its family's where that is known, which
- * the log is told; otherwise it is an error. `model` may be NULL where `text` is given; it must outlive the chat.
- * `params` may be NULL. The caller frees *chat with setun_chat_free. */
+/* Takes the template from the model's files: the GGUF keys tokenizer.chat_template and tokenizer.chat_template.NAME; or
+ * chat_template.jinja, additional_chat_templates/NAME.jinja, tokenizer_config.json, chat_template.json. A template that
+ * is missing, or known to be wrong, is replaced by the family's if that is known, and logged; otherwise it is an error.
+ * `model` may be NULL if `text` is given; it must outlive the chat. `params` may be NULL. The caller frees *chat with
+ * setun_chat_free. */
 SETUN_API setun_status setun_chat_new(const setun_model *model, const setun_chat_params *params, setun_chat **chat,
                                       setun_error *error);
 SETUN_API void setun_chat_free(setun_chat *chat);
@@ -47,72 +47,71 @@ SETUN_API const char *setun_chat_origin(const setun_chat *chat);
 /* Experimental. The template itself, *length bytes and a 0 byte; lives as long as the chat. */
 SETUN_API const char *setun_chat_text(const setun_chat *chat, size_t *length);
 
-/* The clock on the wall that a template may ask for. */
+/* The local time that a template may ask for. */
 typedef struct setun_clock {
   int year, month, day, hour, minute, second; /* 2026, 1..12, 1..31, 0..23, 0..59, 0..60 */
 } setun_clock;
 
-/* A conversation as text. It belongs to one thread at a time; its chat and that one's model must outlive it. */
+/* A conversation rendered as text. It belongs to one thread at a time; its chat and the chat's model must outlive
+ * it. */
 typedef struct setun_rendering setun_rendering;
 
 /* Renders a JSON object of the template's variables: "messages", "tools", "add_generation_prompt", ... The tokenizer's
- * bos_token, eos_token and unk_token are added where the object has none. `now` NULL: the local time. What the template
- * itself refuses (raise_exception) is SETUN_ERROR_ARGUMENT with its words. The caller frees *rendering with
- * setun_rendering_free. */
+ * bos_token, eos_token and unk_token are added if absent. `now` NULL: the current local time. When the template itself
+ * refuses the conversation (raise_exception), it is SETUN_ERROR_ARGUMENT with the template's message. The caller frees
+ * *rendering with setun_rendering_free. */
 SETUN_API setun_status setun_chat_render(const setun_chat *chat, const char *context, size_t length,
                                          const setun_clock *now, setun_rendering **rendering, setun_error *error);
 SETUN_API void setun_rendering_free(setun_rendering *rendering);
 /* Experimental. The same for a conversation as OpenAI's API has it, brought into the form that the template takes:
- * tools
- * ("tools") and calls ("tool_calls" of an assistant's message, whose arguments may be JSON text) with their results
- * (messages of role "tool" with "tool_call_id" and a text as content); where the template knows no tools, they are
- * described in the system message. The answer to it, see setun_reply_new, then has calls of these tools. */
+ * tools ("tools") and calls ("tool_calls" of an assistant's message, whose arguments may be JSON text) with their
+ * results (messages of role "tool" with "tool_call_id" and a text as content); where the template knows no tools, they
+ * are described in the system message. The answer to it, see setun_reply_new, then has calls of these tools. */
 SETUN_API setun_status setun_chat_render_tools(const setun_chat *chat, const char *context, size_t length,
                                                const setun_clock *now, setun_rendering **rendering, setun_error *error);
-/* Experimental. How the model writes calls of tools: "hermes", "llama-3", "mistral-args", ...; "described" where the template
- * says nothing. Static text. */
+/* Experimental. How the model writes calls of tools: "hermes", "llama-3", "mistral-args", ...; "described" where the
+ * template says nothing. Static text. */
 SETUN_API const char *setun_chat_tool_format(const setun_chat *chat);
 /* The text, *length bytes and a 0 byte; lives as long as the rendering. */
 SETUN_API const char *setun_rendering_text(const setun_rendering *rendering, size_t *length);
-/* Its parts that came out of the context rather than out of the template, in rising order. */
+/* The parts that came from the variables rather than from the template, in ascending order. */
 SETUN_API const setun_span *setun_rendering_spans(const setun_rendering *rendering, size_t *count);
-/* Its tokens, as setun_tokenize gives them: the template's own control tokens are recognized, and what looks like one
- * in a part that came out of the context stays text. BOS is put in front, once, where the tokenizer or the template
- * wants it. */
+/* The tokens, as from setun_tokenize: the template's control tokens are recognized; what looks like one in a part that
+ * came from the variables remains text. BOS is prepended, once, if the tokenizer or the template requires it. */
 SETUN_API setun_status setun_rendering_tokenize(const setun_rendering *rendering, setun_token *ids, size_t capacity,
                                                 size_t *count, setun_error *error);
 
-/* What a part of a model's answer is for. */
+/* The purpose of a part of a model's answer. */
 typedef enum setun_channel {
   SETUN_CHANNEL_CONTENT,    /* the answer */
-  SETUN_CHANNEL_REASONING,  /* thoughts that lead to it, left out of later turns */
-  SETUN_CHANNEL_COMMENTARY, /* what a Harmony model tells the user between calls of tools */
+  SETUN_CHANNEL_REASONING,  /* reasoning before the answer, omitted from later turns */
+  SETUN_CHANNEL_COMMENTARY, /* messages of a Harmony model to the user between tool calls */
   SETUN_CHANNEL_CALL,       /* the arguments of a call of a tool: JSON text of an object, possibly in several pieces */
   SETUN_CHANNEL_CALL_NAME   /* a call of a tool begins: the tool's name, all at once */
 } setun_channel;
 
-/* "content", "reasoning", "commentary", "call", "call_name"; NULL: no setun_channel. */
+/* "content", "reasoning", "commentary", "call", "call_name"; NULL: not a setun_channel. */
 SETUN_API const char *setun_channel_name(setun_channel channel);
 
 /* Tells the channels of an answer apart while its tokens come: <think> blocks and their like, the channels of the
- * Harmony format (gpt-oss), and calls of the tools that setun_chat_render_tools was given, in the model's own format.
- * A call is given when it is whole, and its arguments are valid JSON; what looks like one but is not is content. It
+ * Harmony format (gpt-oss), and calls of the tools that setun_chat_render_tools was given, in the model's own format. A
+ * call is given when it is whole, and its arguments are valid JSON; what looks like one but is not is content. It
  * belongs to one thread at a time. */
 typedef struct setun_reply setun_reply;
 
-/* Receives text of a channel, whole UTF-8 characters, valid during the call; false asks to stop. */
+/* Receives a channel's text, complete UTF-8 characters, valid during the call; returning false asks to stop. */
 typedef bool (*setun_reply_fn)(setun_channel channel, const char *text, size_t length, void *user);
 
-/* For the answer to a rendered conversation, which says whether the answer begins inside of a block. */
+/* For the answer to a rendered conversation, which determines whether the answer begins inside a block. */
 SETUN_API setun_status setun_reply_new(const setun_rendering *prompt, setun_reply **reply, setun_error *error);
 SETUN_API void setun_reply_free(setun_reply *reply);
-/* Takes the next token. Control tokens are never part of the text. After `fn` returned false: SETUN_ERROR_CANCELED. */
+/* Adds the next token. Control tokens are never part of the text. SETUN_ERROR_CANCELED after `fn` returned false. */
 SETUN_API setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn fn, void *user,
                                         setun_error *error);
 /* Experimental. Whether a token came that ends an answer although it is not one of the model's end tokens: the one that
  * some models write in front of a tool's result. */
 SETUN_API bool setun_reply_is_over(const setun_reply *reply);
-/* Gives what was held back, at the end of the answer. */
+/* At the end of the answer: passes on the text held back. */
 SETUN_API setun_status setun_reply_finish(setun_reply *reply, setun_reply_fn fn, void *user, setun_error *error);
 
 #ifdef __cplusplus

@@ -11,15 +11,15 @@ extern "C" {
 
 /* ---- synthetic models (experimental) ---------------------------------------------------------------------- */
 
-/* A model of a well-known shape with random weights and a placeholder vocabulary: as large and as fast as the
- * real one, to measure with. Its text means nothing. */
+/* A model of a well-known shape with random weights and a placeholder vocabulary: as large and as fast as the real one,
+ * for measurements. Its text is meaningless. */
 typedef struct setun_synthesis_params {
   size_t size;       /* of this struct */
   const char *shape; /* one of SETUN_CHOICE_SHAPE: "2b4t" is BitNet b1.58 2B-4T, "8b" is Llama 3 8B */
-  /* Of the layers' matrices: a layout that setun_convert writes to GGUF, or "q8_0", "q6_k", "q5_0", "q5_1", "q4_0",
-   * "q4_1". All hold the same trits times one scale a tensor, value formats as near as they can. */
+  /* Format of the layers' matrices: a layout that setun_convert writes to GGUF, or "q8_0", "q6_k", "q5_0", "q5_1",
+   * "q4_0", "q4_1". All hold the same trits times one scale per tensor, value formats as closely as they can. */
   const char *format;
-  const char *head; /* of the embedding and the head, likewise; NULL: "f16" */
+  const char *head; /* format of the embedding and the head; NULL: "f16" */
   uint64_t seed;    /* the same seed gives the same weights in every format */
   int threads;      /* for writing; 0: as many as suit the machine */
   setun_progress_fn progress;
@@ -27,37 +27,37 @@ typedef struct setun_synthesis_params {
 } setun_synthesis_params;
 
 SETUN_PARAMS(setun_synthesis_params)
-/* Writes a GGUF file, whole or not at all. Takes some MiB whatever the model's size. */
+/* Writes a GGUF file, completely or not at all. Takes a few MiB of memory, for any model size. */
 SETUN_API setun_status setun_synthesize(const char *path, const setun_synthesis_params *params, setun_error *error);
-/* The same as writing the file and loading it with `model_params` (which may be NULL), without the file: weights are
- * made while they go to their place, and all stay in memory. Progress is that of `model_params`. */
+/* Equivalent to writing the file and loading it with `model_params` (which may be NULL), without the file: weights are
+ * generated while loading, and all stay in memory. Progress is reported to `model_params`. */
 SETUN_API setun_status setun_model_load_synthetic(const setun_synthesis_params *params,
                                                   const setun_model_params *model_params, setun_model **model,
                                                   setun_error *error);
-/* The plan of such a model, as setun_model_plan's. */
+/* The plan of such a model, like setun_model_plan. */
 SETUN_API setun_status setun_model_plan_synthetic(const setun_synthesis_params *params,
                                                   const setun_model_params *model_params, setun_plan *plan,
                                                   setun_error *error);
 
 /* ---- benchmarks (experimental) ---------------------------------------------------------------------------- */
 
-/* This machine's own ceilings, all `threads` at once. Takes some seconds. */
+/* This machine's ceilings, with all `threads` at once. Takes some seconds. */
 typedef struct setun_ceilings {
   size_t size;             /* of this struct */
   double read_bytes_per_s; /* the fastest plain read of a buffer far larger than the caches */
   double int8_macs_per_s;  /* int8 multiply-adds from registers, with the instruction set's best instruction */
-  double float_macs_per_s; /* float32 likewise */
+  double float_macs_per_s; /* the same for float32 */
 } setun_ceilings;
 
-/* `isa` as in setun_model_params; `buffer_bytes` 0: enough; fewer where the system has no more available. */
+/* `isa` as in setun_model_params; `buffer_bytes` 0: automatic; less if the system has less available. */
 SETUN_API setun_status setun_measure_ceilings(const char *isa, int threads, uint64_t buffer_bytes,
                                               setun_ceilings *ceilings, setun_error *error);
 /* The fastest plain read alone, in a fraction of a second: some machines change their pace within seconds, so that what
  * is compared with it is best timed between two of these. Arguments as above. */
 SETUN_API setun_status setun_measure_read(const char *isa, int threads, uint64_t buffer_bytes, double *bytes_per_s,
                                           setun_error *error);
-/* How fast the disk that holds a model's files reads past the page cache: about `total_bytes` of the largest file, into
- * buffers of `ring_bytes`. Read twice to know what a cache below the system holds. */
+/* How fast the disk with a model's files reads past the page cache: about `total_bytes` of the largest file, into
+ * buffers of `ring_bytes`. Call it twice to see the effect of a cache below the system. */
 SETUN_API setun_status setun_measure_disk(const char *path, uint64_t ring_bytes, uint64_t total_bytes,
                                           double *bytes_per_s, setun_error *error);
 

@@ -1,4 +1,4 @@
-/* A model: loading, adapters, and the plan of what it takes. A part of setun.h, which states the conventions. */
+/* A model: loading, adapters, and the memory plan. A part of setun.h, which states the conventions. */
 #ifndef SETUN_MODEL_H
 #define SETUN_MODEL_H
 
@@ -15,29 +15,28 @@ typedef struct setun_model setun_model;
 /* A LoRA adapter to apply: a PEFT directory (adapter_config.json and adapter_model.safetensors) or a GGUF file. */
 typedef struct setun_adapter {
   const char *path;
-  float scale; /* of its effect; 1 as it was trained */
+  float scale; /* factor for its effect; 1: as trained */
 } setun_adapter;
 
-/* A model's one GGUF file that is not on disk: in memory, or whatever `read` reads. Zero it, then set either `bytes` or
- * `read`. It must last until the function that it was given to has returned. Weights of it do not stream: a budget that
- * they do not fit into is SETUN_ERROR_UNSUPPORTED. */
+/* A model's single GGUF file that is not on disk: in memory, or read by `read`. Zero it, then set either `bytes` or
+ * `read`. It must be valid until the function that takes it has returned. Its weights cannot be streamed: a budget that
+ * is too small for them is SETUN_ERROR_UNSUPPORTED. */
 typedef struct setun_source {
   uint64_t length;   /* of the file, in bytes */
-  const void *bytes; /* all of them */
-  /* Reads `n` bytes that begin at `offset`, within the length; false: they cannot be read. Called by several threads at
-   * once. */
+  const void *bytes; /* the whole file */
+  /* Reads `n` bytes at `offset`, within the length; false: they cannot be read. Called by several threads at once. */
   bool (*read)(void *user, uint64_t offset, void *to, size_t n);
   void *user;
 } setun_source;
 
 typedef struct setun_model_params {
   size_t size;            /* of this struct */
-  const char *isa;        /* NULL: the best that the machine has; or one of SETUN_CHOICE_ISA, such as "scalar" */
+  const char *isa;        /* NULL: the best available; or one of SETUN_CHOICE_ISA, such as "scalar" */
   const char *assume;     /* how to read a tensor type whose id is ambiguous, such as "i2_s-arm"; NULL: by evidence */
-  const char *activation; /* "int8" or "float": overrides what the model says its activations are; NULL: no */
-  /* Keys to take for absent, of GGUF's metadata ("llama.logit_scale"; "NAMESPACE.*": all that begin so) or of
-   * config.json ("logit_scale", "rope_scaling.factor"): for files that say what this library does not support and would
-   * refuse. Each is named in a warning. Read while loading. */
+  const char *activation; /* "int8" or "float": overrides the model's activations; NULL: no override */
+  /* Keys to treat as absent, in GGUF's metadata ("llama.logit_scale"; "NAMESPACE.*": all with this prefix) or in
+   * config.json ("logit_scale", "rope_scaling.factor"): for files that this library would otherwise refuse as
+   * unsupported. Each is named in a warning. Read while loading. */
   const char *const *ignore_keys;
   size_t n_ignore_keys;
   bool precise; /* float32 activations, except where the model itself prescribes int8 */
@@ -45,30 +44,31 @@ typedef struct setun_model_params {
   setun_log_fn log;
   setun_progress_fn progress;
   void *user;
-  /* Adapters, all of them at once, computed in floats beside the model's own weights, which stay as they are. Read
-   * while loading; the array need not live longer. */
+  /* Adapters, all applied together, computed in floats in addition to the model's own weights, which are unchanged.
+   * Read while loading; the array need not live longer. */
   const setun_adapter *adapters;
   size_t n_adapters;
-  /* The plan: what of the weights stays in memory, and what is read again for each pass. */
-  uint64_t memory; /* bytes that the process may take in all; 0: what the system and the process's memory cgroup have
+  /* The plan: which weights stay in memory, and which are read again for each pass. */
+  uint64_t memory; /* total bytes that the process may take; 0: what the system and the process's memory cgroup have
                       available, less a margin */
-  const struct setun_session_params *session; /* of the session that room is left for; NULL: one with defaults */
-  const setun_source *source; /* where the file's bytes are; `path` then only names it in messages. NULL: at `path` */
-  bool no_stream; /* map the file and leave it to the system what of it is in memory, for weights that are stored in the
+  const struct setun_session_params *session; /* the session to plan for; NULL: one with defaults */
+  const setun_source *source; /* the file's bytes; `path` is then only its name in messages. NULL: the file at `path` */
+  bool no_stream; /* map the file and let the system decide which parts are in memory, for weights stored in the
                      kernels' own order (t16); the budget then covers the rest */
-  const struct setun_context_params *context; /* instead of `session`: the context that room is left for */
-  /* Room for adapters that setun_adapters_load brings later, in the plan too; both 0: none come. */
-  uint32_t adapter_rank;       /* the largest sum of ranks that adapts one matrix at once */
-  uint64_t adapter_bytes;      /* of all that are loaded at once: their numbers as float32, ranks as multiples of 16 */
-  uint64_t beside;             /* bytes that the process will take beside: the plan counts them as `process` */
+  const struct setun_context_params *context; /* instead of `session`: the context to plan for */
+  /* Room for adapters loaded later by setun_adapters_load, part of the plan; both 0: none. */
+  uint32_t adapter_rank;  /* the largest sum of ranks for one matrix at the same time */
+  uint64_t adapter_bytes; /* for all loaded at the same time: their numbers as float32, ranks rounded up to multiples of
+                             16 */
+  uint64_t beside;        /* additional bytes that the process will take: the plan counts them as `process` */
   setun_experts_fn on_experts; /* called for each pass and layer with experts; NULL: not wanted */
   void *experts_user;          /* which it receives, not `user` */
 } setun_model_params;
 
 SETUN_PARAMS(setun_model_params)
 
-/* Loads a GGUF file (of a split one, its first part) or a Hugging Face directory into memory. On success the
- * caller frees *model with setun_model_free, after every session of it. `params` may be NULL. */
+/* Loads a GGUF file (of a split one, its first part) or a Hugging Face directory into memory. On success the caller
+ * frees *model with setun_model_free, after every session of it. `params` may be NULL. */
 SETUN_API setun_status setun_model_load(const char *path, const setun_model_params *params, setun_model **model,
                                         setun_error *error);
 SETUN_API void setun_model_free(setun_model *model);
@@ -77,68 +77,67 @@ typedef struct setun_model_info {
   size_t size;              /* of this struct */
   const char *architecture; /* "llama", "bitnet-b1.58", ...; lives as long as the model */
   const char *container;    /* "gguf" or "huggingface" */
-  const char *isa;          /* whose kernels run */
-  const char *activation;   /* "int8": by token, as the model prescribes; "int8-block": of quantized weights; "float" */
+  const char *isa;          /* the instruction set of the kernels */
+  const char *activation; /* "int8": per token, as the model prescribes; "int8-block": for quantized weights; "float" */
   uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab;
   uint32_t n_ctx_train;     /* tokens */
-  uint64_t n_params;        /* weights, with the embedding, a tied one once */
+  uint64_t n_params;        /* weights, including the embedding; tied ones count once */
   uint64_t weight_bytes;    /* in memory */
-  uint64_t bytes_per_token; /* weights that the decoding of one token reads */
-  uint64_t macs_per_token;  /* multiply-adds in weight matrices for one token, with the head's */
-  uint64_t head_macs;       /* those of the head alone, which a prompt needs for its last token only */
-  uint64_t float_macs;      /* those of macs_per_token whose activations are float32; the others' are int8 */
+  uint64_t bytes_per_token; /* bytes of weights read for decoding one token */
+  uint64_t macs_per_token;  /* multiply-adds in weight matrices for one token, including the head */
+  uint64_t head_macs;       /* those of the head, which a prompt needs only for its last token */
+  uint64_t float_macs;      /* the part of macs_per_token with float32 activations; the rest is int8 */
 } setun_model_info;
 
-/* Of a vocabulary only `container` and `n_vocab` are known; the rest is 0 and NULL. */
+/* For a vocabulary only `container` and `n_vocab` are known; the rest is 0 and NULL. */
 SETUN_API setun_status setun_model_get_info(const setun_model *model, setun_model_info *info, setun_error *error);
-/* The same as n_vocab: ids are below it, and logits have so many floats. 0: model is NULL. */
+/* The same as n_vocab: ids are below it, and logits have this many floats. 0: model is NULL. */
 SETUN_API uint32_t setun_model_n_vocab(const setun_model *model);
 
 /* ---- adapters ---------------------------------------------------------------------------------------------- */
 
-/* LoRA adapters of a loaded model that come and go while it stays. A session or a context uses one such object at a
- * time, which may hold several adapters. Immutable: any number of threads may use one. */
+/* LoRA adapters that are loaded and freed independently of their model. A session or a context uses one such object at
+ * a time, which may hold several adapters. Immutable: any number of threads may use one. */
 typedef struct setun_adapters setun_adapters;
 
-/* Reads `n` adapters; 0: an object that adapts nothing. The model was loaded with room for them (adapter_rank and
- * adapter_bytes of its parameters): SETUN_ERROR_LIMIT where their ranks need more, SETUN_ERROR_MEMORY where their bytes
- * do. The caller frees *loaded with setun_adapters_free, before the model; what uses them by then goes on with them.
- */
+/* Reads `n` adapters; 0: an empty object. The model must have been loaded with room for them (adapter_rank and
+ * adapter_bytes): SETUN_ERROR_LIMIT if their ranks need more, SETUN_ERROR_MEMORY if their bytes do. The caller frees
+ * *loaded with setun_adapters_free, before the model; sessions that use them keep them. */
 SETUN_API setun_status setun_adapters_load(const setun_model *model, const setun_adapter *list, size_t n,
                                            setun_adapters **loaded, setun_error *error);
 SETUN_API void setun_adapters_free(setun_adapters *adapters);
-SETUN_API uint64_t setun_adapters_bytes(const setun_adapters *adapters); /* of the model's adapter_bytes */
+SETUN_API uint64_t setun_adapters_bytes(const setun_adapters *adapters); /* bytes used of the model's adapter_bytes */
 
 /* ---- plan -------------------------------------------------------------------------------------------------- */
 
-/* What a model will take, in bytes, and what a token costs. */
+/* The memory that a model will take, in bytes, and the cost of a token. */
 typedef struct setun_plan {
-  size_t size;          /* of this struct */
-  uint64_t budget;      /* that the plan was made for; 0: the system does not say what there is */
-  uint64_t least;       /* the smallest budget that would do, in another start of the process too: whole MiB */
-  uint64_t total;       /* what the process will have at most: the sum of the next eight, with a full context, and of
-                         * expert_cache */
-  uint64_t process;     /* what it had when the plan was made: code, vocabulary */
-  uint64_t vectors;     /* norms, biases, scales, adapters */
-  uint64_t resident;    /* weight matrices that stay in memory */
-  uint64_t rounding;    /* huge pages that these do not fill */
-  uint64_t ring;        /* buffers that the others are read into */
-  uint64_t packed;      /* where these are put into the kernels' order, if they are stored in another, and rows of an
-                         * embedding that is not resident */
-  uint64_t cache;       /* keys and values of a session or a context, and attention's scratch */
-  uint64_t work;        /* its activations, or what loading needs where that is more */
-  uint64_t reserve;     /* of the budget, beside `total`: for what the system counts, such as page tables */
-  uint64_t weights;     /* all weight matrices, resident or not, as the kernels have them */
-  uint64_t stored;      /* all weight matrices as the files have them */
-  uint64_t streamed;    /* bytes of these that are read for each pass, of one token or of a batch; of experts that are
+  size_t size;       /* of this struct */
+  uint64_t budget;   /* the budget of the plan; 0: the system does not report available memory */
+  uint64_t least;    /* the smallest sufficient budget, also for another start of the process: whole MiB */
+  uint64_t total;    /* the process's peak: the sum of the next eight, with a full context, and of
+                      * expert_cache */
+  uint64_t process;  /* its memory when the plan was made: code, vocabulary */
+  uint64_t vectors;  /* norms, biases, scales, adapters */
+  uint64_t resident; /* weight matrices that stay in memory */
+  uint64_t rounding; /* unused parts of their huge pages */
+  uint64_t ring;     /* buffers for the other matrices */
+  uint64_t packed;  /* for converting these to the kernels' order if stored in another, and rows of an embedding that is
+                       not resident */
+  uint64_t cache;   /* keys and values of a session or a context, and attention's scratch */
+  uint64_t work;    /* its activations, or what loading needs if more */
+  uint64_t reserve; /* part of the budget in addition to `total`: for what the system counts, such as page tables */
+  uint64_t weights; /* all weight matrices, resident or not, in the kernels' order */
+  uint64_t stored;  /* all weight matrices as stored in the files */
+  uint64_t streamed;    /* bytes of these read for each pass, of one token or a batch; of experts that are
                          * not resident those of one token, as if the cache had none of them */
-  uint64_t rearranged;  /* bytes of those that are stored in another order than the kernels', as these have them: put
-                         * into it in each pass, which takes time beside the reading */
-  uint64_t token_bytes; /* weights that the decoding of one token reads in memory, streamed ones among them */
-  uint64_t token_macs;  /* its multiply-adds in weight matrices */
+  uint64_t rearranged;  /* bytes, in the kernels' order, of those stored in another order: converted in each pass, which
+                           takes time in addition to reading */
+  uint64_t token_bytes; /* bytes of weights read in memory for decoding one token, including streamed ones */
+  uint64_t token_macs;  /* multiply-adds in weight matrices for it */
   uint32_t n_layer, n_ctx, n_batch;
-  uint64_t cache_pages;  /* of `cache`: keys and values alone, as setun_context_info has them */
-  uint64_t cache_states; /* of `cache`: states of recurrent layers */
+  uint64_t cache_pages;  /* part of `cache`: keys and values, as in setun_context_info */
+  uint64_t cache_states; /* part of `cache`: states of recurrent layers */
   /* Experts that are not resident, but read when tokens go to them, into a cache of those used before. */
   uint64_t expert_cache;       /* bytes of it; 0: experts are resident, or there are none */
   uint64_t expert_token_bytes; /* of `streamed`: experts of one token */
@@ -148,21 +147,21 @@ typedef struct setun_plan {
   uint32_t n_experts_of_token; /* that a token goes to, in each such layer */
 } setun_plan;
 
-/* Makes the plan that setun_model_load would follow, without reading weights; `params` may be NULL.
- * SETUN_ERROR_MEMORY where the budget is too small; *plan is then filled in all the same, as far as it goes. */
+/* Makes the plan that setun_model_load would follow, without reading weights; `params` may be NULL. SETUN_ERROR_MEMORY
+ * if the budget is too small; *plan is then filled in as far as possible. */
 SETUN_API setun_status setun_model_plan(const char *path, const setun_model_params *params, setun_plan *plan,
                                         setun_error *error);
 /* The plan that a loaded model followed. SETUN_ERROR_STATE for a vocabulary. */
 SETUN_API setun_status setun_model_get_plan(const setun_model *model, setun_plan *plan, setun_error *error);
 
-/* What was read of a model's weights since it was loaded, by all sessions. */
+/* Statistics of reading a model's streamed weights since it was loaded, by all sessions. */
 typedef struct setun_stream_stats {
   size_t size;             /* of this struct */
-  uint64_t bytes;          /* read from the files */
-  double read_s;           /* while a read was under way */
-  double waited_s;         /* that passes waited for one */
-  double packed_s;         /* that weights were put into the kernels' order */
-  double passes_s;         /* that passes took in all, so that computing took passes_s - waited_s */
+  uint64_t bytes;          /* bytes read from the files */
+  double read_s;           /* time with a read in progress */
+  double waited_s;         /* time that passes waited for reads */
+  double packed_s;         /* time for converting weights to the kernels' order */
+  double passes_s;         /* total time of passes; computing took passes_s - waited_s */
   const char *how;         /* such as "io_uring, O_DIRECT"; NULL: all weights are resident */
   uint64_t expert_hits;    /* experts that a pass wanted of a layer and the cache had, */
   uint64_t expert_misses;  /* and that it had not */
@@ -170,18 +169,18 @@ typedef struct setun_stream_stats {
                               the one that the fewest tokens of late went to; NULL: there is no cache */
 } setun_stream_stats;
 
-/* Any thread may ask, also while others compute. Zeros where all weights are resident, and in a forked child. */
+/* Any thread may call it, also while others compute. Zeros where all weights are resident, and in a forked child. */
 SETUN_API setun_status setun_model_get_stream_stats(const setun_model *model, setun_stream_stats *stats,
                                                     setun_error *error);
 /* The expert_hits and expert_misses of one layer; zeros where it has no experts, or they are resident.
  * SETUN_ERROR_ARGUMENT for a layer that the model does not have. */
 SETUN_API setun_status setun_model_count_experts(const setun_model *model, uint32_t layer, uint64_t *hits,
                                                  uint64_t *misses, setun_error *error);
-/* How fast the disk is by itself: about `total_bytes` of the weights that stream, read into the same buffers, and
- * nothing done with them. SETUN_ERROR_STATE where all weights are resident. */
+/* The disk's own speed: reads about `total_bytes` of the streamed weights into the same buffers and does nothing with
+ * them. SETUN_ERROR_STATE if all weights are resident. */
 SETUN_API setun_status setun_model_measure_disk(const setun_model *model, uint64_t total_bytes, double *bytes_per_s,
                                                 setun_error *error);
-/* Bytes that the process has had in memory at most so far, mapped files counted; 0: the system does not say. */
+/* The process's peak memory so far, in bytes, including mapped files; 0: unknown. */
 SETUN_API uint64_t setun_memory_peak(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* Setun's types that all of the library uses: statuses, errors, callbacks, formats of the KV cache. Programs include
- * setun.h, which includes this file and says what holds for all of it; the library's own files include this one, so
- * that a change of setun.h compiles anew only what provides it. */
+/* Types used by all of the library: statuses, errors, callbacks, formats of the KV cache. Programs include setun.h,
+ * which includes this file and states the conventions; the library's own files include only this one, so that a change
+ * of setun.h recompiles only its implementation. */
 #ifndef SETUN_TYPES_H
 #define SETUN_TYPES_H
 
@@ -13,26 +13,27 @@ typedef enum setun_status {
   SETUN_ERROR_MEMORY,      /* an allocation failed, or a memory budget is too small */
   SETUN_ERROR_IO,          /* the system refused to open, read or write */
   SETUN_ERROR_FORMAT,      /* a file or text is malformed */
-  SETUN_ERROR_UNSUPPORTED, /* well-formed, but not something that this build can do */
-  SETUN_ERROR_ARGUMENT,    /* the caller passed something that cannot be meant */
-  SETUN_ERROR_LIMIT,       /* a bound was reached, such as the context length */
-  SETUN_ERROR_CANCELED,    /* setun_session_stop, or a callback, asked to stop */
-  SETUN_ERROR_STATE        /* the object is not in a state in which this can be done */
+  SETUN_ERROR_UNSUPPORTED, /* well-formed, but not supported by this build */
+  SETUN_ERROR_ARGUMENT,    /* the caller passed an invalid argument */
+  SETUN_ERROR_LIMIT,       /* a limit was reached, such as the context length */
+  SETUN_ERROR_CANCELED,    /* setun_session_stop or a callback requested it */
+  SETUN_ERROR_STATE        /* the object is not in the required state */
 } setun_status;
 
 enum { SETUN_ERROR_SIZE = 512 };
 
 typedef struct setun_error {
   setun_status code;
-  char message[SETUN_ERROR_SIZE]; /* one line, no newline, always ended with 0 */
+  char message[SETUN_ERROR_SIZE]; /* one line, no newline, always ended with a 0 byte */
 } setun_error;
 
 typedef enum setun_log_level { SETUN_LOG_INFO, SETUN_LOG_WARNING } setun_log_level;
 
-/* Called with one line of text, which is valid during the call only. */
+/* Called with one line of text, valid only during the call. */
 typedef void (*setun_log_fn)(setun_log_level level, const char *message, void *user);
 
-/* Called now and then during long work with a fraction from 0 to 1; false asks to cancel. */
+/* Called from time to time during long operations with a fraction from 0 to 1; returning false requests
+ * cancellation. */
 typedef bool (*setun_progress_fn)(double fraction, void *user);
 
 /* To which experts of a layer the tokens of a pass go: `experts` [n], ascending, and how many tokens go to each, of

@@ -1,16 +1,16 @@
-// What computes: a table of operations on a device's own matrices, vectors and arrays. `model` speaks only this, and
-// finds a backend by its name in the registry (backends.def).
+// Backends: a table of operations on a device's own matrices, vectors and arrays. `model` uses only this interface, and
+// finds a backend by name in the registry (backends.def).
 //
-// A device holds weights and is immutable while sessions use it, but for what placing writes; sessions on several
-// threads may use it at once. A queue is one session's stream of work: operations are carried out in the order in which
-// they were given, and may still be running when the call returns, until `read` or `finish`. Arrays are float32
-// [tokens, width] activations on the device.
+// A device holds weights and is immutable while sessions use it, except for weights being placed; sessions on several
+// threads may use it at once. A queue is one session's stream of work: operations run in the order of the calls and may
+// still be running when a call returns, until `read` or `finish`. Arrays are float32 [tokens, width] activations on the
+// device.
 //
-// Memory of the host that an operation is given (ids, tokens, weights, lists of outputs, batches) is copied before the
-// call returns. Borrowed codes have to stay until `finish`.
+// Host memory passed to an operation (ids, tokens, weights, lists of outputs, batches) is copied before the call
+// returns. Borrowed codes must stay valid until `finish`.
 //
-// An operation that fails on the device is latched in its queue: those behind it do nothing until `read`, `finish` or a
-// copy out of a cache gives its error back, once.
+// The error of an operation that fails on the device is latched in its queue: later operations do nothing until `read`,
+// `finish` or a copy out of a cache returns the error, once.
 #ifndef SETUN_BACKEND_BACKEND_H
 #define SETUN_BACKEND_BACKEND_H
 
@@ -29,59 +29,59 @@ typedef struct st_array st_array;
 typedef struct st_cache st_cache;   // keys and values of all layers
 typedef struct st_states st_states; // states of recurrent layers
 
-// What products do with their input; the model decides, FORMATS in docs/formats.md say when.
+// What products do with their input; the model decides, see docs/formats.md.
 typedef enum st_precision {
   ST_PRECISION_FLOAT, // float32 activations throughout
   ST_PRECISION_FAST,  // int8 activations by block where the weights are quantized
   ST_PRECISION_INT8   // the model prescribes int8 per token for its ternary weights; other weights take floats
 } st_precision;
 
-// In what shape a device wants the rows of a matrix of some format.
+// The form in which a device takes the rows of a matrix.
 typedef enum st_rows {
   ST_ROWS_FLOAT, // float32 [count, K]
   ST_ROWS_BYTES, // as stored
   ST_ROWS_TRITS  // int8 [count, K] and scales: one a row, or one a row and block for ST_SCALE_BLOCK
 } st_rows;
 
-// Whose memory a matrix's codes are: the device's own; the host's, which says where they are before each use
-// (`matrix_borrow`); or pages of a mapped file, given once.
+// Who owns the memory of a matrix's codes: the device; the host, which passes their address before each use
+// (`matrix_borrow`); or a mapped file, passed once.
 typedef enum st_ownership { ST_OWNED, ST_BORROWED, ST_MAPPED } st_ownership;
 
 typedef struct st_matrix_desc {
-  const st_format *format; // of the rows that are written to it
+  const st_format *format; // of the rows written to it
   st_shape shape;
-  st_shape stored; // of the tensor whose strips are written to it; {0, 0}: rows alone are
+  st_shape stored; // of the tensor whose strips are written to it; {0, 0}: only rows are written
   st_precision precision;
   st_ownership ownership;
 } st_matrix_desc;
 
 typedef enum st_operation { ST_OP_LINEAR, ST_OP_EMBED } st_operation;
 
-// Of a matrix, before there is one: bytes of its codes as they are written or borrowed, of codes of its own once it is
-// finalized, and of the scales of rows beside them; and how it is written.
+// A matrix's sizes before it exists: bytes of its codes as written or borrowed, of its own codes after finalizing, and
+// of separate row scales; and how it is written.
 typedef struct st_matrix_info {
   uint64_t codes, own, beside;
-  st_rows rows;      // that `matrix_write` takes
-  uint32_t row_unit; // rows are written from multiples of it on
+  st_rows rows;      // as `matrix_write` takes them
+  uint32_t row_unit; // writes start at multiples of this row count
   bool strips;       // strips of `stored` can be written, in whole units
-  bool direct;       // the format's stored bytes are what the device computes with, so that they can be borrowed
+  bool direct;       // the device computes with the format's stored bytes, so that they can be borrowed
 } st_matrix_info;
 
-// What is written to a matrix: rows, a strip of the stored tensor, or the scales beside the codes alone.
+// Data to write to a matrix: rows, a strip of the stored tensor, or only the separate scales.
 typedef struct st_matrix_rows {
   uint64_t row, count;   // of the matrix
-  const void *data;      // as st_matrix_info says, or the strip's bytes; NULL: scales alone
+  const void *data;      // as in st_matrix_info, or the strip's bytes; NULL: only scales
   const st_strip *strip; // NULL: rows
   const float *scales;   // as for ST_ROWS_TRITS; NULL: none
 } st_matrix_rows;
 
-// Which products a queue must have room for, in numbers of the device's own; {0}: none yet.
+// Products that a queue must have room for, in the device's own units; {0}: none yet.
 typedef struct st_workload {
   uint64_t most[8];
 } st_workload;
 
 typedef struct st_device_options {
-  const char *isa; // CPU: NULL for the best
+  const char *isa; // CPU: NULL means the best
   const st_log *log;
 } st_device_options;
 
@@ -90,20 +90,19 @@ typedef struct st_queue_options {
   uint32_t n_batch; // most tokens of one operation
 } st_queue_options;
 
-// A cache is a pool of pages, numbered from 0: ST_CACHE_POSITIONS positions of one layer each. Which of them hold what
-// is up to whoever uses it, who gives the tables with each run of tokens.
+// A cache is a pool of pages, numbered from 0, each for ST_CACHE_POSITIONS positions of one layer. The caller decides
+// what they hold and passes the tables with each run of tokens.
 enum { ST_CACHE_POSITIONS = 64 };
-// Keys are added up in parts of so many positions: those of a sequence may be moved by a multiple of it with no bit of
-// any result changed.
+// Keys are summed in parts of this many positions: moving a sequence by a multiple of it changes no bit of any result.
 enum { ST_CACHE_PART = 512 };
 typedef struct st_cache_shape {
-  uint32_t n_pages, n_ctx; // n_ctx: most positions of a sequence
+  uint32_t n_pages, n_ctx; // n_ctx: maximum positions of a sequence
   uint32_t n_head, n_head_kv, head_dim;
   setun_kv_type keys, values; // formats
 } st_cache_shape;
 
-// Recurrent states (gated DeltaNet): a pool of slots, numbered from 0, each for one sequence at one position. A slot
-// has for each recurrent layer the last n_taps - 1 inputs of its convolution, and for each value head a float32 matrix
+// Recurrent states (gated DeltaNet): a pool of slots, numbered from 0, each for one sequence at one position. For each
+// recurrent layer a slot holds the last n_taps - 1 inputs of its convolution and, for each value head, a float32 matrix
 // [key_dim, value_dim].
 enum { ST_NO_STATE = UINT32_MAX };
 typedef struct st_state_shape {
@@ -123,60 +122,62 @@ typedef struct st_linear_out {
   const st_dvector *bias; // NULL: none
   st_array *dst;          // [row + n, column + rows of the matrix], or wider
   uint32_t row;
-  uint32_t column; // where the matrix's first row goes in dst, and which of the bias's it takes
+  uint32_t column; // the column of dst, and the element of bias, for the matrix's first row
 } st_linear_out;
 
-// The tokens of a pass: runs of them, each of one sequence at positions that follow one another. Row t of an array is
-// token t, counted through all runs.
+// The tokens of a pass: runs of tokens, each at consecutive positions of one sequence. Row t of an array is token t,
+// counted across all runs.
 typedef struct st_token_run {
   uint32_t position, n; // position: of the run's first token, in the tables
-  uint32_t forgotten;   // tokens of the sequence before it that have no position any more
-  // pages[layer * stride + p / ST_CACHE_POSITIONS] holds position p of a layer; entries of positions that no token of
-  // the run sees or is stored at are not read.
+  uint32_t forgotten;   // earlier tokens of the sequence that no longer have a position
+  // pages[layer * stride + p / ST_CACHE_POSITIONS] holds position p of a layer; entries for positions that the run
+  // neither sees nor stores are not read.
   const uint32_t *pages;
   size_t stride;
-  // Slots with the state before the run's first token (ST_NO_STATE: zeros), and for that behind its last; they may be
-  // the same.
+  // The slot with the state before the run's first token (ST_NO_STATE: zeros), and the slot for the state after its
+  // last; they may be the same.
   uint32_t state_from, state_to;
 } st_token_run;
 
 typedef struct st_batch {
-  const st_token_run *runs; // [n_runs], no sequence twice; what they write to is in the tables of one run only
+  const st_token_run *runs; // [n_runs], each sequence at most once; pages written to belong to one run only
   uint32_t n_runs, n_tokens;
 } st_batch;
 
-// Of rows `width` wide, of blocks that a Hadamard matrix over sqrt(block) multiplies: see st_kernels.hadamard.
+// The transform of rows of `width` elements: blocks multiplied by a Hadamard matrix / sqrt(block); see
+// st_kernels.hadamard.
 typedef struct st_hadamard_args {
   uint32_t width, block;
-  const st_dvector *norm; // RMSNorm before it; NULL: none
+  const st_dvector *norm; // RMSNorm applied first; NULL: none
   float eps;
-  const st_dvector *before, *after; // [width] factors before and behind it; NULL: none
+  const st_dvector *before, *after; // [width] factors before and after it; NULL: none
 } st_hadamard_args;
 
 typedef struct st_rope_args {
   uint32_t heads, head_dim;
-  uint32_t n_rot;          // of each head the first elements are turned, and others passed
-  const st_dvector *table; // [n][2][n_rot / 2]: cosines, then sines, of each position; NULL: none is turned
+  uint32_t n_rot;          // the first elements of each head are rotated, the others copied
+  const st_dvector *table; // [n][2][n_rot / 2]: cosines, then sines, of each position; NULL: no rotation
   bool interleaved;
-  uint32_t period; // a token counts as at position % period, 0: at its position,
-  uint32_t most;   // and as at this one if it is less
+  uint32_t period; // a token is rotated for position % period, 0: for its position,
+  uint32_t most;   // and at least for this one
 } st_rope_args;
 
-// Tokens of a run are all before, or all behind, position n_sinks + window, and likewise of period.
+// The tokens of a run are all before, or all at or after, position n_sinks + window; the same for period.
 typedef struct st_attend_args {
   uint32_t layer;
   uint32_t n_head;
   uint32_t window;    // a key is visible when query - key < window; 0: all before it
-  uint32_t n_sinks;   // the first keys, which are visible too: to a token before position n_sinks + window all are
-  uint32_t period;    // 0, or a multiple of ST_CACHE_PART: q_far is for keys before it where the token is not
+  uint32_t n_sinks;   // the first keys are visible too; to a token before position n_sinks + window, all keys are
+  uint32_t period;    // 0, or a multiple of ST_CACHE_PART: q_far is for keys before it, for tokens after it
   bool bidirectional; // keys behind a token are visible too, to the end of its run, which is a whole sequence; a window
                       // reaches as far forward as it does back. n_sinks and period are 0 then
   float scale;
   const st_dvector *sinks; // [n_head]; NULL: none
   const st_array *q;       // [n, n_head * head_dim]
-  const st_array *q_far;   // likewise; where period is 0 not used
-  const st_array *q_sink;  // likewise, for the first n_sinks keys of a token behind n_sinks + window; of 0 not used
-  st_array *dst;           // likewise
+  const st_array *q_far;   // the same; unused if period is 0
+  const st_array
+      *q_sink;   // the same, for the first n_sinks keys of tokens after n_sinks + window; unused if n_sinks is 0
+  st_array *dst; // likewise
 } st_attend_args;
 
 typedef enum st_activation_fn {
@@ -188,13 +189,13 @@ typedef enum st_activation_fn {
   ST_FN_SILU_CLAMPED
 } st_activation_fn;
 
-// `count` pieces of n columns: from column `from` and each from_step behind it, to column `to` and each to_step.
+// `count` pieces of n columns: from column `from` and every from_step after it, to column `to` and every to_step.
 typedef struct st_columns {
   uint32_t from, from_step, to, to_step, n, count;
 } st_columns;
 
 typedef struct st_delta_args {
-  uint32_t layer;         // among the recurrent ones
+  uint32_t layer;         // index among the recurrent layers
   st_array *mixed;        // [n, channels] convolved queries, keys and values; changed
   st_array *alpha, *beta; // [n, n_value_heads] products; changed
   const st_dvector *rate; // [n_value_heads] decay = exp(-rate * softplus(alpha + bias))
@@ -202,38 +203,37 @@ typedef struct st_delta_args {
   st_array *dst;          // [n, n_value_heads * value_dim]
 } st_delta_args;
 
-// Functions marked "optional" may be NULL in the object that a backend defines; host.h has what then takes their place,
-// and what the backend's objects begin with where one is missing. Those of the cache are left out together, or none is,
-// and likewise those of the states. What the registry gives has all of them.
+// Functions marked "optional" may be NULL in the object that a backend defines; host.h has their replacements, and the
+// members with which the backend's objects begin where one is missing. The cache's functions are either all present or
+// all absent, and so are those of the states. Objects from the registry have all functions.
 struct st_backend {
   const char *name;
 
-  // Optional: the instruction sets that can run here, best last; and this machine's ceilings, see
-  // setun_measure_ceilings.
+  // Optional: the instruction sets that can run here, best last; the machine's ceilings, see setun_measure_ceilings.
   const char *(*available)(void);
-  const char *(*isa_name)(size_t index); // of all that there are kernels for; NULL beyond the last
+  const char *(*isa_name)(size_t index); // all that have kernels; NULL past the last
   setun_status (*measure)(const char *isa, int threads, uint64_t buffer_bytes, bool reading_only,
                           struct setun_ceilings *ceilings, setun_error *err);
 
   setun_status (*device_new)(const st_device_options *options, st_device **device, setun_error *err);
   void (*device_free)(st_device *device);
-  const char *(*device_isa)(const st_device *device); // what computes: an instruction set, or the device's name
-  // Optional: a pool of the device's own threads of the host, which queues and whoever places weights share. Freed with
+  const char *(*device_isa)(const st_device *device); // an instruction set, or the device's name
+  // Optional: a pool of the device's host threads, shared by queues and by the placement of weights. Freed with
   // st_pool_free, before the device.
   setun_status (*pool_new)(st_device *device, int threads, st_pool **pool, setun_error *err);
 
-  // Optional, then it has all: whether the device has the operation for such a matrix.
+  // Optional (absent: everything is supported): whether the device has the operation for such a matrix.
   bool (*supports)(const st_device *device, const st_matrix_desc *desc, st_operation operation);
   st_matrix_info (*matrix_info)(const st_device *device, const st_matrix_desc *desc);
-  // A matrix is made empty. One that is owned is filled by `matrix_write` in any order, from several threads where the
-  // rows are disjoint, and finalized. One that is borrowed has no codes before `matrix_borrow`, which waits for
-  // nothing: matrix_info's `codes` bytes of the host's memory, aligned to 64, with ST_PAGES_SLACK readable ones behind;
-  // `matrix_write` fills them. Scales beside the codes always belong to the matrix and stay.
+  // A matrix is created empty. An owned one is filled by `matrix_write` in any order, from several threads if the rows
+  // are disjoint, and then finalized. A borrowed one has no codes before `matrix_borrow`, which does not wait; they are
+  // matrix_info's `codes` bytes of host memory, aligned to 64 and followed by ST_PAGES_SLACK readable bytes;
+  // `matrix_write` fills them. Separate scales always belong to the matrix and stay.
   setun_status (*matrix_new)(st_device *device, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err);
   setun_status (*matrix_write)(st_dmatrix *matrix, const st_matrix_rows *rows, setun_error *err);
   void (*matrix_borrow)(st_dmatrix *matrix, void *codes);
-  // Optional: all rows of a matrix that is owned are written, and the device may now put them into an order that it
-  // computes with faster, and that takes no more memory.
+  // Optional: called after all rows of an owned matrix were written; the device may now reorder them for faster
+  // computing, within the same memory.
   setun_status (*matrix_finalize)(st_device *device, st_dmatrix *matrix, st_pool *pool, setun_error *err);
   void (*matrix_free)(st_dmatrix *matrix);
   uint64_t (*matrix_bytes)(const st_dmatrix *matrix);
@@ -243,32 +243,33 @@ struct st_backend {
 
   setun_status (*queue_new)(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
   void (*queue_free)(st_queue *queue);
-  // Optional: bytes of a queue, before there is one; the workload is that of all matrices, added one by one.
+  // Optional: the bytes that a queue will take; the workload covers all matrices, added one by one.
   void (*workload_add)(const st_device *device, const st_matrix_desc *desc, st_workload *workload);
   uint64_t (*queue_size)(const st_device *device, const st_queue_options *options, const st_workload *workload);
-  // Optional, like all that is of the cache: its bytes, before there is one.
+  // Optional, like all functions of the cache: the bytes that it will take.
   uint64_t (*cache_size)(const st_device *device, const st_cache_shape *shape, int threads);
-  // Bytes of a page, and of one position of a page in one KV head: of its key, or of its value, as it is saved.
+  // Bytes of a page, and of one position in one KV head: of its key, or of its value, as saved to a file.
   uint64_t (*cache_page_size)(const st_cache_shape *shape);
   size_t (*cache_row_size)(setun_kv_type type, bool keys, uint32_t head_dim);
-  // NULL: the device has no such format; else the name that the CPU's has.
+  // NULL: the device lacks the format; otherwise the same name as on the CPU.
   const char *(*cache_format_name)(setun_kv_type type);
   setun_status (*array_new)(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
   void (*array_free)(st_array *array);
   setun_status (*cache_new)(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);
   void (*cache_free)(st_cache *cache);
 
-  // dst[first + t] = scale * row ids[t] of the matrix.
+  // dst[first + t] = scale * (row ids[t] of the matrix).
   void (*embed)(st_queue *queue, const st_dmatrix *matrix, const int32_t *ids, uint32_t n, float scale, st_array *dst,
                 uint32_t first);
-  // The tokens [first, first + n) of `x`, normalized by `norm` first unless that is NULL, through each matrix.
+  // Multiplies the tokens [first, first + n) of `x`, first normalized by `norm` unless NULL, by each matrix.
   void (*linear)(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm, float eps,
                  const st_linear_out *outs, int count);
 
-  // From here to `add`: optional. Each of the n * heads pieces of x, `width` wide, in place: RMSNorm times `norm`.
+  // From here to `add`: optional. In place: RMSNorm times `norm` of each of the n * heads pieces of x, `width` elements
+  // each.
   void (*rmsnorm)(st_queue *queue, st_array *x, uint32_t n, uint32_t heads, uint32_t width, const st_dvector *norm,
                   float eps);
-  // dst[t] = RMSNorm(x[t]) * norm, `width` wide, for the first n tokens.
+  // dst[t] = RMSNorm(x[t]) * norm, `width` elements, for the first n tokens.
   void (*norm_into)(st_queue *queue, const st_array *x, uint32_t n, uint32_t width, const st_dvector *norm, float eps,
                     st_array *dst);
   // dst[t] = the blocks of x[first + t], transformed, for n tokens; dst may be x where `first` is 0.
@@ -277,16 +278,16 @@ struct st_backend {
   // dst[t][i] = x[first + t][order[i]], `width` wide, for n tokens; dst is another array than x.
   void (*reorder)(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, uint32_t width, const uint32_t *order,
                   st_array *dst);
-  // dst = x with each head rotated: elements i and i + n_rot / 2 of it, or 2i and 2i + 1 where they are interleaved, by
-  // the angle i. dst may be x.
+  // dst = x with each head rotated: elements i and i + n_rot / 2 of it, or 2i and 2i + 1 if interleaved, by angle i.
+  // dst may be x.
   void (*rope)(st_queue *queue, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst);
   void (*clip)(st_queue *queue, st_array *x, uint32_t n, uint32_t width, float limit);
-  // Stores the tokens' keys and values, [n_tokens, n_head_kv * head_dim] each, which it may change.
+  // Stores the tokens' keys and values, [n_tokens, n_head_kv * head_dim] each; may modify them.
   void (*cache_write)(st_queue *queue, st_cache *cache, uint32_t layer, const st_batch *batch, st_array *k,
                       st_array *v);
-  // Page `to` becomes what page `from` is.
+  // Copies page `from` to page `to`.
   void (*cache_copy_page)(st_queue *queue, st_cache *cache, uint32_t from, uint32_t to);
-  // Attention of the tokens, whose keys are in the cache already. Query heads share a KV head with their neighbours.
+  // Attention of the tokens, whose keys are already in the cache. Neighbouring query heads share a KV head.
   void (*attend)(st_queue *queue, const st_cache *cache, const st_batch *batch, const st_attend_args *args);
   // Keys and values of the first `n` positions of a page in one KV head: waits, then copies n rows of cache_row_size
   // each out of the cache, or into it.
@@ -294,14 +295,14 @@ struct st_backend {
                              void *keys, void *values, setun_error *err);
   setun_status (*cache_restore)(st_queue *queue, st_cache *cache, uint32_t page, uint32_t head, uint32_t n,
                                 const void *keys, const void *values, setun_error *err);
-  // States, whose functions are left out together, or none is. Bytes of a slot, and of a pool of them, before there is
-  // one.
+  // States; their functions are either all present or all absent. Bytes of a slot, and of a pool of slots that does not
+  // exist yet.
   uint64_t (*state_size)(const st_state_shape *shape);
   uint64_t (*states_size)(const st_state_shape *shape);
   setun_status (*states_new)(st_queue *queue, const st_state_shape *shape, st_states **states, setun_error *err);
   void (*states_free)(st_states *states);
-  // dst = silu(the causal convolution of x, [n_tokens, channels], by `taps` [n_taps][channels], the last of which meets
-  // the token itself); the last inputs go to the runs' states. dst is another array than x.
+  // dst = silu(the causal convolution of x, [n_tokens, channels], by `taps` [n_taps][channels], the last of which
+  // belongs to the token itself); the last inputs go to the runs' states. dst must not be x.
   void (*convolve)(st_queue *queue, st_states *states, uint32_t layer, const st_batch *batch, const st_array *x,
                    const st_dvector *taps, st_array *dst);
   // The gated delta rule: for each token and value head, with its key head's q and k normalized (L2) and q divided by
@@ -310,17 +311,16 @@ struct st_backend {
   // Waits, then copies a slot's state_size bytes out of the pool, or into it.
   setun_status (*state_save)(st_queue *queue, const st_states *states, uint32_t slot, void *bytes, setun_error *err);
   setun_status (*state_restore)(st_queue *queue, st_states *states, uint32_t slot, const void *bytes, setun_error *err);
-  // Columns of x's first n tokens to columns of dst.
+  // Copies columns of x's first n tokens to columns of dst.
   void (*copy_columns)(st_queue *queue, const st_array *x, uint32_t n, const st_columns *columns, st_array *dst);
-  // dst = act(gate) * up; dst may be gate, or up. ST_FN_RELU2: the square of what is positive; ST_FN_GPT_OSS: g / (1 +
-  // exp(-1.702 g)) with gate at most 7, times up + 1 with up in -7..7; ST_FN_SIGMOID: 1 / (1 + exp(-g));
-  // ST_FN_SILU_CLAMPED: SiLU of a gate at most 7, times up in -7..7.
+  // dst = act(gate) * up; dst may be gate or up. ST_FN_RELU2: max(g, 0)^2; ST_FN_GPT_OSS: g / (1 + exp(-1.702 g)) with
+  // gate at most 7, times up + 1 with up in -7..7; ST_FN_SIGMOID: 1 / (1 + exp(-g)); ST_FN_SILU_CLAMPED: SiLU of a gate
+  // at most 7, times up in -7..7.
   void (*glu)(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,
               uint32_t width, st_array *dst);
   // dst[i] = x[tokens[i]].
   void (*gather)(st_queue *queue, const st_array *x, const uint32_t *tokens, uint32_t n, uint32_t width, st_array *dst);
-  // x[tokens[i]] += weights[i] * y[i]. A token may stand in the list more than once; its sum is made in the list's
-  // order.
+  // x[tokens[i]] += weights[i] * y[i]. A token may occur more than once; its sum is in the list's order.
   void (*scatter_add)(st_queue *queue, st_array *x, const uint32_t *tokens, const float *weights, uint32_t n,
                       uint32_t width, const st_array *y);
   // The first n tokens become zero.
@@ -328,15 +328,15 @@ struct st_backend {
   // x += scale * y.
   void (*add)(st_queue *queue, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale);
 
-  // Waits; then the error of the first operation that failed since the last error was given back.
+  // Waits; then returns the first error since the last one was returned.
   setun_status (*finish)(st_queue *queue, setun_error *err);
-  // The same, then copies `n` floats of token `token`, from its beginning on and on into the next tokens.
+  // The same, then copies `n` floats from the beginning of token `token` on, continuing with the next tokens.
   setun_status (*read)(st_queue *queue, const st_array *array, uint32_t token, size_t n, float *out, setun_error *err);
-  // Copies `n` floats into token `token` and on into the next ones.
+  // Copies `n` floats to token `token`, continuing with the next ones.
   setun_status (*write)(st_queue *queue, st_array *array, uint32_t token, size_t n, const float *in, setun_error *err);
 };
 
-// The registry: by name, NULL for the default; and one an index, NULL beyond the last.
+// The registry: by name (NULL: the default), or by index (NULL past the last).
 const st_backend *st_backend_find(const char *name);
 const st_backend *st_backend_at(size_t index);
 

@@ -1,9 +1,9 @@
-// The operations that a backend leaves out, computed by the CPU backend on copies.
+// The operations that a backend lacks, computed by the CPU backend on copies.
 #include "backend/host.h"
 
 #include "base/memory.h"
 
-extern const st_backend st_backend_cpu; // not asked of the registry, which completes its rows with these
+extern const st_backend st_backend_cpu; // not from the registry, which completes its rows with these
 static const st_backend *const cpu = &st_backend_cpu;
 
 // ---- objects ------------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ static setun_status copy_tokens(st_host_queue *h, const st_backend *from, st_que
   return s == SETUN_OK ? to->write(to_queue, target, 0, n, h->buffer, &h->error) : s;
 }
 
-// False where an operation failed before, or the copy does.
+// False if an earlier operation failed, or the copy does.
 static bool to_host(st_queue *q, const st_array *a, uint32_t n) {
   st_host_queue *h = queue_of(q);
   if (h->error.code != SETUN_OK) return false;
@@ -148,7 +148,7 @@ static void glu(st_queue *q, st_activation_fn fn, const st_array *gate, const st
   to_device(q, dst, n);
 }
 
-// The tokens of an array up to the last that is listed.
+// The tokens of an array up to the last listed one.
 static uint32_t listed(const uint32_t *tokens, uint32_t n) {
   uint32_t end = 0;
   for (uint32_t i = 0; i < n; i++) end = tokens[i] < end ? end : tokens[i] + 1;
@@ -180,7 +180,7 @@ static void add(st_queue *q, st_array *x, const st_array *y, uint32_t n, uint32_
   to_device(q, x, n);
 }
 
-// ---- the cache, which is the CPU's own ----------------------------------------------------------------------------
+// ---- the cache, owned by the CPU backend ----------------------------------------------------------------------------
 
 static uint64_t cache_size(const st_device *device, const st_cache_shape *shape, int threads) {
   return cpu->cache_size(device_of(device), shape, threads);
@@ -226,7 +226,7 @@ static setun_status cache_restore(st_queue *q, st_cache *cache, uint32_t page, u
   return s == SETUN_OK ? cpu->cache_restore(queue_of(q)->cpu, cache, page, head, n, keys, values, err) : s;
 }
 
-// ---- recurrent states, which are the CPU's own --------------------------------------------------------------------
+// ---- recurrent states, owned by the CPU backend --------------------------------------------------------------------
 
 static setun_status states_new(st_queue *q, const st_state_shape *shape, st_states **states, setun_error *err) {
   return cpu->states_new(queue_of(q)->cpu, shape, states, err);
@@ -270,7 +270,8 @@ static void copy_columns(st_queue *q, const st_array *x, uint32_t n, const st_co
   to_device(q, dst, n);
 }
 
-// ---- what is left out -----------------------------------------------------------------------------------------------
+// ---- missing functions
+// -----------------------------------------------------------------------------------------------
 
 static const char *available(void) {
   return "";

@@ -1,4 +1,4 @@
-// The registry of backends. Its rows are completed once, with what the host does for those that leave it out.
+// The registry of backends. Its rows are completed once, with the host's replacements for missing functions.
 #include "backend/host.h"
 
 #include <pthread.h>

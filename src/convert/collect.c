@@ -1,4 +1,4 @@
-// From the source's tensors to output tensors: what each is for, which weight it holds, and its name in the target.
+// From the source's tensors to output tensors: each one's role, the weight that it holds, and its name in the target.
 #include "convert/conversion.h"
 
 #include "base/memory.h"
@@ -7,12 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a tensor's name ends in.
-typedef enum { NAMED_WEIGHT, NAMED_SCALE, NAMED_BIAS, NAMED_MODULE, NAMED_NORM } ending; // NORM: of a matrix's input
+// The suffix of a tensor's name.
+typedef enum {
+  NAMED_WEIGHT,
+  NAMED_SCALE,
+  NAMED_BIAS,
+  NAMED_MODULE,
+  NAMED_NORM
+} ending; // NORM: the norm of a matrix's input
 
 typedef struct {
   const st_tensor *tensor;
-  char module[ST_USE_NAME]; // without the ending
+  char module[ST_USE_NAME]; // without the suffix
   ending named;
   st_tensor_use place;
 } unit;
@@ -100,7 +106,7 @@ static setun_status name_item(const st_conversion *p, const unit *u, st_item *it
   return item->name ? SETUN_OK : st_fail_memory(err, full);
 }
 
-// Whose q and k change places between the containers.
+// Whether rows of q and k are reordered between the containers.
 static void set_permutation(const st_conversion *p, st_item *item) {
   st_role role = item->place.role;
   if (p->from_gguf == p->to_gguf || role == ST_ROLE_COUNT || !st_role_is_rotated(role)) return;
@@ -111,7 +117,7 @@ static void set_permutation(const st_conversion *p, st_item *item) {
   item->head_dim = p->h.head_dim;
 }
 
-// Norms that Hugging Face files hold less one.
+// Norms that Hugging Face files store minus one.
 static void set_offset(const st_conversion *p, st_item *item) {
   const st_spec *hf = p->to_gguf ? p->spec : p->target_spec;
   if (p->from_gguf == p->to_gguf || !hf->defaults.norm_plus_one || !item->place.known) return;
@@ -133,11 +139,11 @@ static setun_status find_weight(const st_conversion *p, const unit *u, uint64_t 
   } else {
     s = st_weight_find(p->d, module, shape, &found, w, err);
   }
-  if (s == SETUN_OK && !found) s = st_fail(err, SETUN_ERROR_STATE, "%s: no longer found", t->name);
+  if (s == SETUN_OK && !found) s = st_fail(err, SETUN_ERROR_STATE, "%s: the tensor is no longer there", t->name);
   return s == SETUN_OK ? st_weight_measure(p->d, w, err) : s;
 }
 
-// An item of one weight, which is the unit's tensor or a part of it.
+// An item for one weight: the unit's tensor or a part of it.
 static setun_status add_weight(st_conversion *p, const unit *u, const st_weight *w, setun_error *err) {
   const st_tensor *t = u->tensor;
   st_item *item = st_conversion_add(p);
@@ -145,12 +151,12 @@ static setun_status add_weight(st_conversion *p, const unit *u, const st_weight 
   item->n_pieces = 1;
   item->pieces[0].weight = *w;
   item->place = u->place;
-  item->place.stacked = false; // folded together later where that is wanted
+  item->place.stacked = false; // merged later where requested
   item->suffix = u->named;
   setun_status s = name_item(p, u, item, err);
   if (s != SETUN_OK) return s;
   item->shape = w->shape;
-  bool column = w->row_step > 1 && w->shape.columns == 1; // a vector whose elements lie apart
+  bool column = w->row_step > 1 && w->shape.columns == 1; // a vector whose elements are not contiguous
   if (w->shape.rows == st_tensor_shape(t).rows && w->shape.columns == t->dims[0]) {
     item->n_dims = t->n_dims;
     memcpy(item->dims, t->dims, sizeof item->dims);
@@ -160,7 +166,7 @@ static setun_status add_weight(st_conversion *p, const unit *u, const st_weight 
            sizeof item->dims);
   }
   if (item->place.known && st_role_get(item->place.role)->kind == ST_KIND_TAPS && p->from_gguf != p->to_gguf) {
-    item->n_dims = p->to_gguf ? 2 : 3; // directories have them as a convolution of one channel each
+    item->n_dims = p->to_gguf ? 2 : 3; // directories store them as a convolution with one channel each
     memcpy(item->dims,
            (uint64_t[4]){w->shape.columns, p->to_gguf ? w->shape.rows : 1, p->to_gguf ? 1 : w->shape.rows, 1},
            sizeof item->dims);
@@ -178,7 +184,7 @@ static setun_status add_item(st_conversion *p, const unit *u, uint64_t experts, 
   return s == SETUN_OK ? add_weight(p, &one, &w, err) : s;
 }
 
-// A tensor whose type is known by its size only, taken over as it is.
+// A tensor whose type is known only by its size, copied unchanged.
 static setun_status add_copy(st_conversion *p, const unit *u, setun_error *err) {
   const st_tensor *t = u->tensor;
   if (p->from_gguf != p->to_gguf) return fail_unnamed(p, t, err);
@@ -232,7 +238,7 @@ static setun_status add_bound_tensor(st_conversion *p, const st_bound *b, const 
   return s == SETUN_OK ? add_weight(p, &u, &w, err) : s;
 }
 
-// A tensor of a layer that holds the matrices of several roles.
+// A layer's tensor that holds the matrices of several roles.
 static bool is_joined(st_role role) {
   return st_role_matrices(role) > 1 && st_role_get(role)->part != ST_OF_EXPERT;
 }
@@ -242,7 +248,7 @@ static setun_status collect_bound(st_conversion *p, setun_error *err) {
   for (size_t i = 0; i < p->weights.n && s == SETUN_OK; i++) {
     const st_bound *b = &p->weights.items[i];
     st_weight w = st_bound_stored(b);
-    if (b->expert < 0 && w.shape.rows != w.stored.rows) continue; // of a joined tensor, see is_bound
+    if (b->expert < 0 && w.shape.rows != w.stored.rows) continue; // part of a joined tensor, see is_bound
     if (st_conversion_is_rope_rule(p, b)) {
       s = st_conversion_rope_rule(p, b->role, &w, err);
       continue;
@@ -257,7 +263,7 @@ static setun_status collect_bound(st_conversion *p, setun_error *err) {
 static bool is_bound(const st_conversion *p, const st_tensor *t) {
   if (!p->weights.n || !p->weights.used[t - p->d->tensors]) return false;
   unit u = unit_of(p, t);
-  if (u.place.known && is_joined(u.place.role)) return false; // taken whole, by its own name
+  if (u.place.known && is_joined(u.place.role)) return false; // copied whole, by its own name
   return u.named != NAMED_SCALE && u.named != NAMED_NORM && !ends_with(t->name, ".rms_norm.weight");
 }
 
@@ -290,7 +296,7 @@ static setun_status sort_items(st_conversion *p, setun_error *err) {
   return ok ? SETUN_OK : st_fail_memory(err, "the conversion");
 }
 
-// The stack that an expert's item belongs to, among those kept so far.
+// The stack among those kept so far that an expert's item belongs to.
 static st_item *find_stack(st_conversion *p, size_t kept, const st_item *item) {
   while (kept-- > 0) {
     st_item *s = &p->items[kept];

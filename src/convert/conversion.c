@@ -1,4 +1,4 @@
-// The way of a conversion: families, items, their formats, the tensors of scales; then a target writes it.
+// Making a conversion: families, items, their formats, scale tensors; then a target writes it.
 #include "convert/conversion.h"
 
 #include "base/memory.h"
@@ -19,7 +19,7 @@ static void free_conversion(st_conversion *plan) {
 
 // ---- families -----------------------------------------------------------------------------------------------------
 
-// What the key says or, without it, the layouts.
+// By the key or, without it, by the layouts.
 static bool tells_int8(const st_directory *d) {
   st_text key = {0};
   st_metadata_text(&d->metadata, "setun.activation", &key, NULL);
@@ -32,7 +32,7 @@ static setun_status find_target(st_conversion *p, setun_error *err) {
   return p->target_spec ? SETUN_OK : SETUN_ERROR_UNSUPPORTED;
 }
 
-// Other tensors than the family's keep their names within a container.
+// Tensors that are not the family's keep their names within a container.
 static setun_status bind(st_conversion *p, setun_error *err) {
   setun_error why;
   setun_status s = st_bind(p->d, p->spec, &p->h, &p->weights, &why);
@@ -60,7 +60,7 @@ static setun_status read_family(st_conversion *p, setun_error *err) {
     if (err) *err = why;
     return s;
   }
-  // A file of tensors alone, or of a family that is not known: names and keys are kept as they are.
+  // A file with only tensors, or of an unknown family: names and keys are kept.
   if (st_gguf_spec(p->d, &spec, NULL) == SETUN_OK) p->spec = p->target_spec = spec;
   p->int8 = tells_int8(p->d);
   return SETUN_OK;
@@ -68,7 +68,7 @@ static setun_status read_family(st_conversion *p, setun_error *err) {
 
 // ---- tensors of scales --------------------------------------------------------------------------------------------
 
-// Where scales stand beside the packed bytes.
+// Where scales are separate from the packed bytes.
 static bool wants_scales(const st_item *item) {
   if (item->kind != ST_ITEM_TRITS) return false;
   return item->format->scales == ST_SCALE_OUTER || (item->format->scales == ST_SCALE_TENSOR && item->n_scales > 1);
@@ -98,7 +98,7 @@ static setun_status fill_scales(const st_conversion *p, size_t of, const st_item
   return out->name ? SETUN_OK : st_fail_memory(err, item->name);
 }
 
-// Puts each tensor of scales behind its weight.
+// Puts each scale tensor after its weight.
 static setun_status add_scales(st_conversion *p, setun_error *err) {
   size_t n = p->n_items, extra = 0, at = 0;
   for (size_t i = 0; i < n; i++) extra += wants_scales(&p->items[i]);
@@ -136,13 +136,13 @@ static setun_status check_names(const st_conversion *p, setun_error *err) {
   return s;
 }
 
-// In the order in which the kernels take it.
+// In the kernels' own order.
 static bool is_in_place(const st_format *f) {
   return f && f->ops->codes && f->ops->codes->order == ST_CODES_GROUPS;
 }
 
-// Blocks of disks where tensors are read in place: an expert in one read, and t16. GGUF's usual 32 otherwise, since
-// other programs copy a key of another alignment without heeding it.
+// Disk blocks where tensors are read in place: experts in one read, and t16. Otherwise GGUF's usual 32, since some
+// programs copy a different alignment key but ignore it.
 static uint64_t alignment_of(const st_conversion *p) {
   for (size_t i = 0; i < p->n_items; i++) {
     const st_item *item = &p->items[i];
@@ -165,8 +165,8 @@ static setun_status size_items(st_conversion *p, setun_error *err) {
 
 // ---- formats -------------------------------------------------------------------------------------------------------
 
-// What the options name for this tensor, which is the embedding or the head: a format, or NULL and whether it is kept.
-// A tied head is the embedding, which either option names. NULL, not kept: nothing is said.
+// The format that the options name for this tensor, the embedding or the head: a format, or NULL and whether to keep
+// its own. A tied head is the embedding; either option applies. NULL and not kept: no option.
 static const st_format *named_for(const st_conversion *p, const st_item *item, bool *kept) {
   const st_convert_options *o = p->o;
   bool tied = !p->has_hparams || p->h.tied;
@@ -179,7 +179,7 @@ static const st_format *named_for(const st_conversion *p, const st_item *item, b
   return head ? o->head : o->embedding;
 }
 
-// The option that names this tensor's format; NULL: none does.
+// The option that names this tensor's format; NULL: none.
 static const st_format *asked_for(const st_conversion *p, const st_item *item) {
   bool kept;
   return named_for(p, item, &kept);
@@ -198,7 +198,7 @@ static bool is_matrix(const st_item *item) {
   return st_role_is_linear(item->place.role) || st_role_get(item->place.role)->kind == ST_KIND_EMBEDDING;
 }
 
-// May floats of this tensor be looked at for trits?
+// Whether floats of this tensor may be recognized as trits.
 static bool may_be_ternary(const st_item *item) {
   const st_weight *w = &item->pieces[0].weight;
   if (item->suffix || w->scale || !st_format_is_number(w->format) || w->latent || w->shape.rows < 2) return false;
@@ -206,7 +206,7 @@ static bool may_be_ternary(const st_item *item) {
   return item->place.known ? st_role_is_linear(item->place.role) : true;
 }
 
-// Looks for trits times scales in a piece of floats; stops at the first row that has none.
+// Looks for trits times scales in a piece of floats; stops at the first row that does not fit.
 static setun_status recognize(st_conversion *p, const st_item *item, st_item_source *piece, setun_error *err) {
   const st_weight *w = &piece->weight;
   uint64_t k = w->shape.columns, chunk = st_item_chunk(item);
@@ -230,7 +230,7 @@ static setun_status recognize(st_conversion *p, const st_item *item, st_item_sou
   return s;
 }
 
-// A weight that is a whole stored tensor, in its rows' order.
+// Whether a weight is a whole stored tensor with its rows in order.
 static bool is_whole(const st_item *item) {
   const st_weight *w = &item->pieces[0].weight;
   return item->n_pieces == 1 && !w->block_scales && !w->packed.kind && w->row_step == 1 &&
@@ -253,7 +253,7 @@ static setun_status decide_ternary(st_conversion *p, st_item *item, setun_error 
   if (!st_format_is_ternary(to)) {
     item->kind = ST_ITEM_VALUES;
   } else if (w->format == to && is_whole(item) && !w->scale && st_format_writable(to, item->shape, NULL) != SETUN_OK) {
-    copy_whole(item); // existing i2_s files run on across rows
+    copy_whole(item); // existing i2_s files pack across rows
     return SETUN_OK;
   } else {
     item->kind = ST_ITEM_TRITS;
@@ -262,7 +262,7 @@ static setun_status decide_ternary(st_conversion *p, st_item *item, setun_error 
   return s == SETUN_OK ? s : st_fail_in(err, s, "%s", item->name);
 }
 
-// What else there is for a tensor that a directory cannot keep.
+// A suggestion for a tensor that a directory cannot keep.
 static const char *another_format(const st_item *item) {
   bool ends = item->place.known && st_role_get(item->place.role)->kind == ST_KIND_EMBEDDING;
   if (!ends) return "; convert to f32";
@@ -270,11 +270,11 @@ static const char *another_format(const st_item *item) {
                                                            : "; choose another format of the embedding, such as bf16";
 }
 
-// A tensor that keeps its values: in its own format where the target's container has that.
+// A tensor that keeps its values: in its own format if the target's container has it.
 static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *err) {
   const st_weight *w = &item->pieces[0].weight;
   const st_format *f = w->format, *floats = st_format_of_floats();
-  bool f8 = st_format_is_float(f) && !st_format_is_number(f); // only read
+  bool f8 = st_format_is_float(f) && !st_format_is_number(f); // not written
   item->format = f;
   if (p->from_gguf == p->to_gguf && is_whole(item)) {
     copy_whole(item);
@@ -296,7 +296,7 @@ static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *er
   return SETUN_OK;
 }
 
-// A tensor whose values become plain floats: quantized ones; and where no tensor is packed, the matrices of floats.
+// A tensor whose values become plain floats: quantized ones and, where no tensor is packed, float matrices.
 static bool becomes_floats(const st_conversion *p, const st_item *item) {
   const st_weight *w = &item->pieces[0].weight;
   if (!st_format_is_number(p->o->to) || is_kept_by_name(p, item)) return false;
@@ -314,21 +314,21 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
     item->lossy = true;
     if (st_format_writable(asked, item->shape, NULL) == SETUN_OK) return SETUN_OK;
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: %s takes rows of a multiple of %u weights, these have %llu; f16 and bf16 take any%s",
-                   item->name, asked->name, (unsigned)asked->block, (unsigned long long)item->shape.columns,
-                   item->shape.columns % 32 ? "" : ", q8_0 these");
+                   "%s: %s takes rows of a multiple of %u weights, found %llu; f16 and bf16 take any%s", item->name,
+                   asked->name, (unsigned)asked->block, (unsigned long long)item->shape.columns,
+                   item->shape.columns % 32 ? "" : ", q8_0 takes these");
   }
-  if (item->undone) { // asked or not, what is made of it is not what is stored
+  if (item->undone) { // the result differs from the stored values, requested or not
     item->kind = ST_ITEM_VALUES;
     item->format = asked ? asked : p->o->to;
     return SETUN_OK;
   }
   if (st_source_is_ternary(&item->pieces[0])) return decide_ternary(p, item, err);
   if (!asked && becomes_floats(p, item) && w->format != p->o->to) {
-    if (w->block_scales && !p->to_gguf) { // experts stacked in blocks have no other form there
+    if (w->block_scales && !p->to_gguf) { // stacked block experts have no other form there
       return st_fail(
           err, SETUN_ERROR_UNSUPPORTED,
-          "%s: this family's Hugging Face directories have experts in %s, found %s asked for; convert to GGUF",
+          "%s: this family's Hugging Face directories have experts in %s, but %s was requested; convert to GGUF",
           item->name, w->format->name, p->o->to->name);
     }
     item->kind = ST_ITEM_VALUES;
@@ -338,7 +338,8 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
   return decide_kept(p, item, err);
 }
 
-// ---- what there is to do -------------------------------------------------------------------------------------------
+// ---- whether there is work
+// -------------------------------------------------------------------------------------------
 
 // Looks for floats that are trits.
 static setun_status look(st_conversion *p, st_item *item, setun_error *err) {
@@ -362,8 +363,8 @@ static setun_status check_ternary(const st_conversion *p, setun_error *err) {
   }
   if (!st_format_is_ternary(p->o->to)) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                 "%s: none of its %zu tensors is ternary, and %s holds nothing else; setun does not quantize",
-                 p->d->path, p->d->n_tensors, p->o->to->name);
+                 "%s: none of its %zu tensors is ternary, which %s requires; setun does not quantize", p->d->path,
+                 p->d->n_tensors, p->o->to->name);
 }
 
 static setun_status check_done(const st_conversion *p, setun_error *err) {
@@ -375,9 +376,10 @@ static setun_status check_done(const st_conversion *p, setun_error *err) {
                  p->d->n_tensors, p->o->to->name);
 }
 
-// ---- the whole -----------------------------------------------------------------------------------------------------
+// ---- the conversion
+// -----------------------------------------------------------------------------------------------------
 
-// Makes the whole plan; freed with free_conversion, also after a failure.
+// Makes the conversion; freed with free_conversion, also after a failure.
 static setun_status make_conversion(const st_directory *d, bool to_gguf, const st_convert_options *o,
                                     st_conversion *plan, setun_error *err) {
   st_conversion *p = plan;
@@ -419,7 +421,7 @@ bool st_is_gguf_name(const char *path) {
 static setun_status check_target(const st_directory *d, bool to_gguf, const st_convert_options *o, setun_error *err) {
   const char *name = o->divides ? o->to->ops->dividing : o->to->name;
   if (d->container == ST_SAFETENSORS) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a GGUF file or a model's directory, found tensors alone",
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a GGUF file or a model's directory, found only tensors",
                    d->path);
   }
   if (to_gguf && o->to->gguf_type < 0) {

@@ -1,4 +1,4 @@
-// What a conversion writes: every output tensor in the order of use, with all that could be refused looked at.
+// A conversion: every output tensor in the order of use, with everything that could be refused already checked.
 #ifndef SETUN_CONVERT_CONVERSION_H
 #define SETUN_CONVERT_CONVERSION_H
 
@@ -8,35 +8,35 @@
 #include "placement/binding.h"
 #include "quant/canonical.h"
 
-// ---- one output tensor: the weights that it is made of, and the reading of its rows as they are written ------------
+// ---- one output tensor: the weights that it consists of, and reading its rows in the target's order ------------
 
-// Where rows of q and k change places: GGUF files of some families hold the two halves of each head interleaved.
+// Whether rows of q and k are reordered: GGUF files of some families interleave the two halves of each head.
 typedef enum st_permute { ST_PERMUTE_NONE, ST_PERMUTE_INTERLEAVE, ST_PERMUTE_SPLIT } st_permute;
 
-// Heads that change places, `size` rows or columns each, from `first` on: the head i * inner + k of the target is the
-// head k * outer + i of the source. outer 0: none does.
+// Reordered heads, `size` rows or columns each, from `first` on: head i * inner + k of the target is head k * outer + i
+// of the source. outer 0: none.
 typedef struct st_heads {
   uint64_t first, size, outer, inner;
 } st_heads;
 uint64_t st_heads_source(const st_heads *heads, uint64_t at);
 
-// Decays of recurrent layers, which are logarithms in directories and negative numbers in GGUF.
+// Decay rates of recurrent layers: logarithms in directories, negative numbers in GGUF.
 typedef enum st_rates { ST_RATES_KEPT, ST_RATES_TO_GGUF, ST_RATES_FROM_GGUF } st_rates;
 
-// A weight that an output tensor has its rows from.
+// A weight that provides rows of an output tensor.
 typedef struct st_item_source {
   st_weight weight;
-  st_grain grain;    // of floats that were recognized as ternary; ST_GRAIN_NONE: they were not, or are not floats
+  st_grain grain;    // of floats recognized as ternary; ST_GRAIN_NONE: not recognized, or not floats
   float grain_scale; // ST_GRAIN_TENSOR: the scale
 } st_item_source;
 
 typedef enum st_item_kind {
-  ST_ITEM_COPY,   // the stored tensor's bytes as they are
-  ST_ITEM_ROWS,   // rows of bytes as they are, one after the other
+  ST_ITEM_COPY,   // the stored tensor's bytes, unchanged
+  ST_ITEM_ROWS,   // rows of bytes, unchanged, one after the other
   ST_ITEM_VALUES, // floats, encoded
   ST_ITEM_TRITS,  // trits and scales, packed
-  ST_ITEM_STACK,  // a layer's experts in one tensor of a Hugging Face directory: experts_hf.c
-  ST_ITEM_SCALES  // the scales beside another output tensor, or the item's own
+  ST_ITEM_STACK,  // a layer's experts in one Hugging Face tensor: experts_hf.c
+  ST_ITEM_SCALES  // the scales of another output tensor, or the item's own
 } st_item_kind;
 
 typedef struct st_item {
@@ -44,7 +44,7 @@ typedef struct st_item {
   st_tensor_use place;
   uint32_t suffix; // order among a module's tensors: weight, scale, bias
   st_item_kind kind;
-  const st_format *format; // NULL: a type known by its size only
+  const st_format *format; // NULL: a type known only by its size
   const char *dtype;       // of the target's container
   uint32_t n_dims;
   uint64_t dims[4]; // fastest first
@@ -57,17 +57,17 @@ typedef struct st_item {
   uint32_t head_dim;
   st_heads rows, columns; // of recurrent layers
   st_rates rates;
-  float add;    // to each float: norms that one container stores less one
-  bool rotated; // its weights are in a rotated basis in the source
-  // Where that is undone, the basis; NULL: it is kept, or there is none. Not owned.
+  float add;    // added to each float: norms that one container stores minus one
+  bool rotated; // the source has its weights in a rotated basis
+  // The basis, where it is undone; NULL: kept, or none. Not owned.
   const st_rotation *undone;
   bool lossy;   // the caller asked for this format by name
   bool divides; // ST_ITEM_SCALES: reciprocals are written
-  // ST_ITEM_TRITS with scales that are not of blocks: one for all, one a piece, or one a row; owned
+  // ST_ITEM_TRITS without block scales: one scale, one per piece, or one per row; owned
   float *scales;
   uint64_t n_scales;
-  // ST_ITEM_STACK: how many pieces make up an expert, whose rows alternate, and whether only the blocks' scales are
-  // meant
+  // ST_ITEM_STACK: the number of pieces per expert, whose rows alternate, and whether the item is the blocks' scales
+  // only
   uint32_t n_alternating;
   bool scales_alone;
   size_t of; // ST_ITEM_SCALES: the index of the tensor whose scales these are
@@ -75,11 +75,11 @@ typedef struct st_item {
 
 void st_item_free(st_item *item);
 
-// Reads an item's rows, whichever pieces they are in. Zero-initialize but for the first three.
+// Reads an item's rows across its pieces. Zero-initialize all but the first three members.
 typedef struct st_item_reader {
   const st_directory *d;
   const st_item *item;
-  bool round;  // scales that differ within a group become their mean
+  bool round;  // replace scales that differ within a group by their mean
   size_t open; // 1 + the piece whose reader is open; 0: none
   st_row_reader rows;
   float *native; // scales as the source groups them
@@ -94,86 +94,85 @@ typedef struct st_item_reader {
 
 void st_item_reader_close(st_item_reader *r);
 
-// Rows [row, row + count) of the item, all within it.
+// Rows [row, row + count), which the item has.
 setun_status st_item_floats(st_item_reader *r, uint64_t row, uint64_t count, float *out, setun_error *err);
-// As int8 [count, columns] with a scale for every `group` weights of a row.
+// The same as int8 [count, columns] with a scale for every `group` weights of a row.
 setun_status st_item_trits(st_item_reader *r, uint64_t row, uint64_t count, uint64_t group, int8_t *trits,
                            float *scales, setun_error *err);
 
-// Weights of a row that share a scale in the source: a block's or the whole row.
+// Weights of a row that share a scale in the source: a block or the whole row.
 uint64_t st_source_group(const st_item_source *p);
 
-// Are the piece's weights trits as they are read?
+// Whether the piece's weights are read as trits.
 static inline bool st_source_is_ternary(const st_item_source *p) {
   return p->grain != ST_GRAIN_NONE || st_weight_is_ternary(&p->weight);
 }
 
-// ---- all of them ---------------------------------------------------------------------------------------------------
+// ---- all items ---------------------------------------------------------------------------------------------------
 
 typedef struct st_conversion {
   const st_directory *d;
   const st_convert_options *o;
   bool from_gguf, to_gguf;
-  const st_spec *spec, *target_spec; // NULL: a family that is not known (GGUF to GGUF only)
+  const st_spec *spec, *target_spec; // NULL: an unknown family (GGUF to GGUF only)
   bool has_hparams;
   st_hparams h;
   st_rotation *rotation; // of the source; NULL: none
   st_bound_list weights; // with hparams; empty where the source's tensors are not those of the family
-  bool packed;           // a tensor is ternary or quantized
+  bool packed;           // some tensor is ternary or quantized
   bool int8;             // the model prescribes int8 activations
   st_item *items;
   size_t n_items, capacity;
-  uint64_t alignment;             // of the tensors in a GGUF file
+  uint64_t alignment;             // alignment of the tensors in a GGUF file
   uint64_t work_done, work_total; // for progress: weights read
 } st_conversion;
 
-// Adds an empty item at the end; NULL: out of memory.
+// Appends an empty item; NULL: out of memory.
 st_item *st_conversion_add(st_conversion *plan);
 
 // names of items from tensors: collect.c
 setun_status st_conversion_collect(st_conversion *plan, setun_error *err);
-// Divisors of RoPE frequencies that the target keeps in tensors; and back, from a tensor of them to the rule that gives
-// them, which becomes the plan's: rope_freqs.c
+// Converts RoPE scaling rules to tensors of frequency divisors, and such tensors back to a rule, which the conversion
+// then has: rope_freqs.c
 setun_status st_conversion_rope(st_conversion *plan, setun_error *err);
 bool st_conversion_is_rope_rule(const st_conversion *plan, const st_bound *bound);
 setun_status st_conversion_rope_rule(st_conversion *plan, st_role role, const st_weight *divisors, setun_error *err);
-// A layer's experts in one tensor, where the target's directories have them so: experts_hf.c
+// A layer's experts in one tensor, where the family's directories store them so: experts_hf.c
 bool st_conversion_stacks(const st_conversion *plan, const st_tensor_use *place);
 setun_status st_conversion_stack_experts(st_conversion *plan, setun_error *err);
 setun_status st_item_write_stack(st_conversion *plan, const st_item *item, st_output *out, setun_error *err);
-// Recurrent layers' heads and decays, on their way from one container to the other: heads.c. Of rows that were read,
-// `units` of `unit` bytes each, the columns' order; and of n floats, the decays.
+// Converts recurrent layers' heads and decay rates between the containers: heads.c. Reorders the columns of rows that
+// were read, `units` of `unit` bytes each; and converts n decay rates.
 void st_conversion_heads(st_conversion *plan);
 setun_status st_item_order_columns(st_item_reader *r, uint64_t rows, uint64_t units, size_t unit, void *x,
                                    setun_error *err);
 setun_status st_item_convert_rates(const st_item_reader *r, uint64_t n, float *x, setun_error *err);
-// The rotated basis of the source: which items are in it, whether it is kept, and its declaration in the target:
-// rotation.c
+// The source's rotated basis: the items in it, whether it is kept, and its declaration in the target: rotation.c
 setun_status st_conversion_rotation(st_conversion *plan, setun_error *err);
 setun_status st_conversion_rotation_keys(const st_conversion *plan, st_keys *keys, setun_error *err);
 setun_status st_conversion_rotation_config(const st_conversion *plan, st_json *config, setun_error *err);
-// The reading of all weights, which must fit their items' formats: validate.c
+// Reads all weights and checks that they fit their items' formats: validate.c
 setun_status st_conversion_validate(st_conversion *plan, st_item *item, setun_error *err);
-// Reports progress by `weights` more; an error when the caller cancels.
+// Reports progress for `weights` more weights; an error when the caller cancels.
 setun_status st_conversion_progress(st_conversion *plan, uint64_t weights, setun_error *err);
 
-// Rows that are worked on at once, so that some MiB suffice: a multiple of 16 where the format mixes rows.
+// Rows to process at once, so that a few MiB suffice: a multiple of 16 where the format mixes rows.
 uint64_t st_item_chunk(const st_item *item);
 
-// The dividing scale of a weight: a float32 whose float32 reciprocal is its scale, that of the original checkpoint
-// where the source remembers it. False: there is none.
+// The dividing scale of a weight: a float32 whose float32 reciprocal is its scale; the original checkpoint's, if the
+// source records it. False: none exists.
 bool st_conversion_divisor(const st_conversion *plan, const st_item *item, float scale, float *divisor);
 
-// Writes the bytes of one item at the output's end: item.c
+// Appends the bytes of one item to the output: item.c
 setun_status st_item_write(st_conversion *plan, const st_item *item, st_output *out, setun_error *err);
 
-// The items as the containers' writers take them; NULL: out of memory. Freed with st_free.
+// The items in the form that the containers' writers take; NULL: out of memory. Freed with st_free.
 st_output_tensor *st_conversion_tensors(const st_conversion *plan);
 // The two kinds of targets: gguf_target.c, hf_target.c
 setun_status st_write_gguf(st_conversion *plan, const char *path, setun_error *err);
 setun_status st_write_huggingface(st_conversion *plan, const char *path, setun_error *err);
-// Reads the hyperparameters of what is written and compares them with the source's: what the target's container cannot
-// say is refused, by name. Nothing where the source's family is not known: verify.c
+// Reads the hyperparameters back from the output and compares them with the source's: what the target's container
+// cannot state is refused by name. Does nothing where the source's family is unknown: verify.c
 setun_status st_verify_hparams(const st_conversion *plan, const st_directory *written, setun_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-// Conversion from any container and layout to any other, exactly: a plan that refuses what cannot be done before any
-// output exists, then the header, then the weights, strip by strip.
+// Conversion from any container and layout to any other, exactly: what cannot be done is refused before any output
+// exists; then the header is written, then the weights, strip by strip.
 #ifndef SETUN_CONVERT_CONVERT_H
 #define SETUN_CONVERT_CONVERT_H
 
@@ -9,43 +9,43 @@
 #include "source/weight.h"
 
 typedef struct st_convert_options {
-  const st_format *to;               // of ternary matrices; or f32, f16, bf16, also of quantized ones
-  bool divides;                      // hf-u8 with scales that divide
-  const st_format *embedding, *head; // NULL: nothing is asked for, or that they keep their formats
+  const st_format *to;               // for ternary matrices; or f32, f16, bf16, also for quantized ones
+  bool divides;                      // hf-u8 with dividing scales
+  const st_format *embedding, *head; // NULL: not specified, or they keep their formats
   bool keep_embedding, keep_head;
-  bool stacked; // experts in one 3-D tensor, instead of one by one
+  bool stacked; // experts in one 3-D tensor instead of separate tensors
   bool round_scales;
-  bool unrotate; // matrices in a rotated basis become floats in their own
+  bool unrotate; // matrices in a rotated basis become floats in the original one
   const st_log *log;
   setun_progress_fn progress; // may be NULL
   void *user;
-  // Of the source's tokenizer, for the container that does not take it over as it is: keys for GGUF; for a directory a
-  // file (tokenizer.json or tokenizer.model) and the text of tokenizer_config.json. NULL: nothing (GGUF to GGUF keeps
-  // its keys, a directory its files).
+  // The source's tokenizer, for a container that cannot copy it: keys for GGUF; for a directory a file (tokenizer.json
+  // or tokenizer.model) and the text of tokenizer_config.json. NULL: nothing (GGUF to GGUF keeps its keys, a directory
+  // its files).
   const st_keys *tokenizer_keys;
   const char *tokenizer_name;
   const st_buffer *tokenizer, *tokenizer_config;
 } st_convert_options;
 
 // Writes `target`: a GGUF file when its name ends in .gguf, otherwise a directory, which must not exist or be empty. It
-// appears when it is whole; on failure it is as it was.
+// appears when it is complete; on failure it is unchanged.
 setun_status st_convert(const st_directory *source, const char *target, const st_convert_options *options,
                         setun_error *err);
 
-// Whether a target of that name is a GGUF file.
+// Whether a target with this name is a GGUF file.
 bool st_is_gguf_name(const char *path);
 
-// ---- scans of stored weights, also for those who only look ---------------------------------------------------------
+// ---- scans of stored weights, also for inspection ---------------------------------------------------------
 
-// Reads a whole stored tensor and looks for a byte that holds an invalid code, or that no writer makes: its offset in
-// the tensor goes to *offset, -1 when there is none. Code 3 of the Q2_0 kinds counts as invalid only with `strict`.
-// In value formats: half-precision scales that are not finite, and, unless `strict`, floats that are not.
+// Reads a whole stored tensor and looks for the first byte with an invalid code, or one that no writer produces:
+// *offset is its offset in the tensor, or -1. Code 3 of the Q2_0 kinds counts as invalid only with `strict`. In value
+// formats: half-precision scales that are not finite, and, unless `strict`, floats that are not.
 setun_status st_check_tensor(const st_directory *d, const st_tensor *tensor, const st_format *format, st_shape stored,
                              bool strict, int64_t *offset, setun_error *err);
 
 typedef struct st_zeros {
   uint64_t weights, zeros;
-  uint64_t columns, zero_columns; // columns that are zero in all rows
+  uint64_t columns, zero_columns; // columns with only zeros
 } st_zeros;
 
 // Counts the zeros of a ternary weight.

@@ -1,5 +1,5 @@
-// Experts in the tensors of a Hugging Face directory that has those of a layer in one: gate and up in alternating rows
-// where the family has one matrix for both, blocks (MXFP4) as codes and scales in tensors of their own.
+// Experts in Hugging Face directories with one tensor for all experts of a layer: gate and up in alternating rows where
+// the family has one matrix for both, blocks (MXFP4) as separate tensors of codes and scales.
 #include "convert/conversion.h"
 
 #include "base/bytes.h"
@@ -10,8 +10,8 @@
 
 enum { BIAS = 2 };
 
-// The target's row for an expert's role: of a tensor that has all experts; NULL: it has none such, or one for each
-// expert too.
+// The target's table row for an expert's role in a tensor with all experts; NULL: none, or there are also rows for
+// single experts.
 static const st_binding *stack_of(const st_conversion *p, st_role role) {
   for (const st_binding *b = p->target_spec->bindings; b->role != ST_ROLE_COUNT; b++) {
     const char *name = st_binding_pattern(b, false);
@@ -37,7 +37,7 @@ static setun_status name_stack(const st_conversion *p, st_item *item, const char
   return item->name ? SETUN_OK : st_fail_memory(err, name);
 }
 
-// The pieces become one item, or for a matrix the first of two.
+// The pieces become one item or, for a matrix, the first of two.
 static setun_status begin_stack(const st_conversion *p, st_item *item, setun_error *err) {
   item->n_alternating = st_role_matrices(stack_of(p, item->place.role)->role);
   item->kind = ST_ITEM_STACK;
@@ -70,7 +70,7 @@ static void finish_stack(st_item *item) {
   item->shape = (st_shape){rows * experts, w->shape.columns};
 }
 
-// The scales of a stack's blocks.
+// The scales of a stack of blocks.
 static setun_status add_scales(st_conversion *p, size_t of, setun_error *err) {
   st_item *item = st_conversion_add(p);
   if (!item) return st_fail_memory(err, "the conversion");
@@ -104,7 +104,7 @@ static setun_status push(st_item *stack, const st_item *item, setun_error *err) 
   return SETUN_OK;
 }
 
-// The stack that the item belongs to, among those kept so far.
+// The stack among those kept so far that the item belongs to.
 static st_item *find(st_conversion *p, size_t kept, const st_item *item) {
   while (kept-- > 0 && p->items[kept].place.layer == item->place.layer) {
     st_item *s = &p->items[kept];
@@ -142,7 +142,7 @@ setun_status st_conversion_stack_experts(st_conversion *p, setun_error *err) {
 
 // ---- writing ------------------------------------------------------------------------------------------------------
 
-// Some rows of each of the matrices whose rows alternate.
+// Some rows of each matrix whose rows alternate.
 typedef struct {
   uint8_t *rows[2]; // blocks, or floats
   uint8_t *out;
@@ -158,7 +158,7 @@ static setun_status read_rows(const st_conversion *p, const st_item_source *piec
   return s;
 }
 
-// What of one row goes into the item; the number of bytes.
+// Copies the part of one row that the item holds; returns the number of bytes.
 static size_t put_row(const st_item *item, const uint8_t *row, uint64_t blocks, uint8_t *to) {
   const st_format *f = item->pieces[0].weight.format;
   size_t codes = f->block_bytes - 1;

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-// Keys that describe the file that was read and not the one that is written.
+// Keys that describe the file that was read, not the one being written.
 static bool is_dropped(const char *key) {
   static const char *const dropped[] = {"general.alignment", "general.file_type",   "split.no",
                                         "split.count",       "split.tensors.count", "setun.layout",
@@ -15,10 +15,10 @@ static bool is_dropped(const char *key) {
   for (const char *const *d = dropped; *d; d++) {
     if (!strcmp(*d, key)) return true;
   }
-  return !strncmp(key, ST_ROTATION_KEYS, strlen(ST_ROTATION_KEYS)); // made anew
+  return !strncmp(key, ST_ROTATION_KEYS, strlen(ST_ROTATION_KEYS)); // written again
 }
 
-// Weights whose scales divide, with the numbers by which they do.
+// Weights with dividing scales, and the divisors.
 static setun_status put_divisors(const st_conversion *p, st_keys *keys, setun_error *err) {
   st_text *names = st_malloc(p->n_items, sizeof *names);
   float *divisors = st_malloc(p->n_items, sizeof *divisors);
@@ -50,8 +50,8 @@ static setun_status put_divisors(const st_conversion *p, st_keys *keys, setun_er
   return s;
 }
 
-// A GGUF source's own keys but for those that the conversion makes wrong; otherwise the family's hyperparameters and
-// the tokenizer's keys that the options bring. Then those of Setun.
+// A GGUF source's own keys, except those that the conversion invalidates; otherwise the family's hyperparameters and
+// the tokenizer's keys from the options. Then Setun's keys.
 static setun_status make_keys(const st_conversion *p, const st_output_tensor *tensors, st_keys *keys,
                               setun_error *err) {
   const st_metadata *m = &p->d->metadata;
@@ -72,7 +72,7 @@ static setun_status write_item(void *user, size_t index, st_output *out, setun_e
   return st_item_write(p, &p->items[index], out, err);
 }
 
-// What a reader makes of the header must be the source's model.
+// The header must read back as the source's model.
 static setun_status verify(void *user, const st_directory *written, setun_error *err) {
   return st_verify_hparams(user, written, err);
 }

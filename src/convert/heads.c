@@ -1,6 +1,6 @@
-// Recurrent layers: value heads are key head by key head in Hugging Face directories, and in GGUF files of some
-// families the first ones of all key heads, then the second ones (st_delta_params.tiled); and the decay's rate is a
-// logarithm in the one, the negative of what it is in the other.
+// Recurrent layers: in Hugging Face directories value heads are grouped by key head; in GGUF files of some families the
+// first value heads of all key heads come first, then the second ones (st_delta_params.tiled). The decay's rate is
+// stored as its logarithm in directories, negated in GGUF.
 #include "convert/conversion.h"
 
 #include "base/memory.h"
@@ -44,7 +44,7 @@ static float rate_of(float logarithm) {
   return (float)-exp((double)logarithm);
 }
 
-// The logarithm whose rate this is, or the nearest: one number of float32 may have none.
+// The logarithm of this rate, or the nearest one: for some float32 numbers none is exact.
 static float logarithm_of(float rate, bool *exact) {
   float nearest = (float)log(-(double)rate), at = nearest;
   for (int i = 0; i < 4; i++) at = nextafterf(at, -INFINITY);
@@ -62,7 +62,7 @@ setun_status st_item_convert_rates(const st_item_reader *r, uint64_t n, float *x
     x[i] = r->item->rates == ST_RATES_TO_GGUF ? rate_of(rate) : logarithm_of(rate, &exact);
     if (isfinite(x[i]) && (exact || r->round)) continue;
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: no float32 number has the decay %.9g as %s, which the target would keep%s", r->item->name,
+                   "%s: no float32 number has the decay %.9g as %s, which the target stores%s", r->item->name,
                    (double)rate, exact ? "its logarithm" : "its exponential", exact ? "" : " (or round the scales)");
   }
   return SETUN_OK;
@@ -70,8 +70,8 @@ setun_status st_item_convert_rates(const st_item_reader *r, uint64_t n, float *x
 
 // ---- which items --------------------------------------------------------------------------------------------------
 
-// Whether the item's columns, those of a recurrent layer's output, are tiled in the container: not in a rotated basis
-// that says so, which cannot be changed.
+// Whether the item's columns, those of a recurrent layer's output matrix, are tiled in the container: not in a rotated
+// basis that declares otherwise, which cannot be changed.
 static bool is_tiled(const st_conversion *p, bool gguf, const st_item *item, bool rotated) {
   const st_spec *spec = gguf == p->from_gguf ? p->spec : p->target_spec;
   if (!gguf || !spec->gguf_tiled) return false;

@@ -15,7 +15,7 @@ enum { COPIED_MOST = 512 << 20 };
 
 // ---- config.json ---------------------------------------------------------------------------------------------------
 
-// An object of the document that config.json is written from; what fails, the document remembers.
+// An object of the document that becomes config.json; the document keeps failures.
 typedef struct {
   st_json *root, *object;
 } members;
@@ -40,7 +40,7 @@ static void set_f32(members *m, const char *key, float value) {
   set(m, key, st_json_make_real(m->root, (double)value));
 }
 
-// The module whose weight, a matrix, an item is; false: it is not one.
+// The module whose weight matrix an item is; false: it is not one.
 static bool module_of(const st_item *item, char module[ST_USE_NAME]) {
   static const char end[] = ".weight";
   size_t n = strlen(item->name), m = sizeof end - 1;
@@ -54,7 +54,7 @@ static bool is_packed(const st_item *item) {
   return item->format && st_format_is_ternary(item->format);
 }
 
-// Whether a list of exempt modules names one that is packed now.
+// Whether a list of exempt modules names one that is now packed.
 static bool names_packed(const st_conversion *p, const st_json *names) {
   const st_hf_quant all = {.method = ST_HF_BITNET}, some = {.method = ST_HF_BITNET, .exempt = names};
   char module[ST_USE_NAME];
@@ -65,7 +65,7 @@ static bool names_packed(const st_conversion *p, const st_json *names) {
   return false;
 }
 
-// Of the old list what still holds; that of another method is about other matrices.
+// The entries of the old list that still apply; another method's list is about other matrices.
 static st_json kept_names(const st_conversion *p, const st_json *old, st_json *root) {
   const char *method = st_json_string(st_json_get(old, "quant_method"));
   const st_json *list = st_json_get(old, "modules_to_not_convert");
@@ -89,8 +89,8 @@ static bool has_head(const st_conversion *p, const st_json *names) {
   return false;
 }
 
-// Names the matrices of floats that stay what they are, where a reader would take them for latent weights. A list
-// replaces the default of transformers, which spares the head: it must name that too.
+// Names the float matrices that remain floats, where a reader would take them for latent weights. A list replaces
+// transformers' default, which exempts the head, so it must name the head too.
 static void set_exempt(const st_conversion *p, const st_json *old, members *q) {
   st_json names = kept_names(p, old, q->root);
   const st_hf_quant quant = {.method = ST_HF_BITNET, .exempt = &names};
@@ -104,7 +104,7 @@ static void set_exempt(const st_conversion *p, const st_json *old, members *q) {
   set(q, "modules_to_not_convert", names);
 }
 
-// The blocks in two tensors that are written; NULL: there are none.
+// The written format of blocks in two tensors; NULL: none.
 static const st_hf_blocks *blocks_of(const st_conversion *p) {
   for (size_t i = 0; i < p->n_items; i++) {
     const st_item *item = &p->items[i];
@@ -113,7 +113,7 @@ static const st_hf_blocks *blocks_of(const st_conversion *p) {
   return NULL;
 }
 
-// As gpt-oss's own files say it.
+// As in gpt-oss's own files.
 static void set_blocks(const st_hf_blocks *blocks, members *m) {
   static const char *const kept[] = {"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
                                      "lm_head"};
@@ -127,14 +127,14 @@ static void set_blocks(const st_hf_blocks *blocks, members *m) {
   set(m, "quantization_config", made);
 }
 
-// What the ternary weights are now. Norms of single matrices (use_rms_norm) stay.
+// Describes the ternary weights as written. Norms of single matrices (use_rms_norm) stay.
 static void set_quantization(const st_conversion *p, members *m) {
   bool packed = st_format_is_ternary(p->o->to);
   static const char *const kept[] = {"use_rms_norm", "rms_norm_eps"};
   const st_json *found = st_json_find(m->object, "quantization_config");
   const st_json old = found ? *found : (st_json){0};
   st_json_delete(m->object, "quantization_config");
-  st_json_delete(m->object, "weight_bits"); // 1bitLLM's mark of latent weights
+  st_json_delete(m->object, "weight_bits"); // 1bitLLM's marker of latent weights
   st_json_delete(m->object, "input_bits");
   st_json_delete(m->object, "setun_activation");
   if (packed) {
@@ -204,7 +204,7 @@ static void set_rope(const st_hparams *h, members *m) {
   if (r->scaling == ST_ROPE_LONG) {
     set_list(&s, "short_factor", r->short_factor, h->n_rot / 2);
     set_list(&s, "long_factor", r->long_factor, h->n_rot / 2);
-    if (r->original_max_position_embeddings) { // where the classes look for it
+    if (r->original_max_position_embeddings) { // where the classes expect it
       set_u32(m, "original_max_position_embeddings", r->original_max_position_embeddings);
     }
   }
@@ -255,7 +255,7 @@ static void set_window(const st_conversion *p, members *m) {
   set_types(h, m);
 }
 
-// The families' own.
+// The family's own numbers.
 static void set_factors(const st_conversion *p, members *m) {
   const st_hparams *h = &p->h;
   st_named_number own[ST_NAMED_NUMBERS];
@@ -265,7 +265,7 @@ static void set_factors(const st_conversion *p, members *m) {
   if (h->logit_softcap > 0) set_f32(m, "final_logit_softcapping", h->logit_softcap);
 }
 
-// Switches of biases, and the parameters with one of them on.
+// Bias switches, and the parameters with one of them on.
 static const struct {
   const char *key;
   st_hparams on;
@@ -273,7 +273,7 @@ static const struct {
                  {"qkv_bias", {.qkv_bias = true}},
                  {"mlp_bias", {.mlp_bias = true}}};
 
-// Whether the official class has a bias in the role, always or with the switches as they were set.
+// Whether the official class has a bias for the role, always or with the current switches.
 static bool class_has_bias(const st_conversion *p, const st_hparams *h, st_role role) {
   bool has = st_role_needs_bias(h, role);
   for (const st_binding *row = p->target_spec->bindings; row->role != ST_ROLE_COUNT; row++) {
@@ -282,7 +282,7 @@ static bool class_has_bias(const st_conversion *p, const st_hparams *h, st_role 
   return has;
 }
 
-// Sets the switches for the biases that there are. The class would not read others, nor do without those it has.
+// Sets the switches for the biases that exist. The class would not read others, and requires its own.
 static setun_status set_biases(const st_conversion *p, members *m, setun_error *err) {
   const st_bound *items = p->weights.items, *end = items + p->weights.n;
   const st_hparams *defaults = &p->target_spec->defaults;
@@ -302,8 +302,9 @@ static setun_status set_biases(const st_conversion *p, members *m, setun_error *
   for (const st_bound *b = items; b < end; b++) {
     bool has = class_has_bias(p, &h, b->role);
     if (has == (b->bias != 0)) continue;
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s bias, as %s has %s there, found %s", b->weight.name,
-                   has ? "a" : "no", p->target_spec->hf_class, has ? "one" : "none", has ? "none" : "one");
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s bias, since %s has %s there, found %s",
+                   b->weight.name, has ? "a" : "no", p->target_spec->hf_class, has ? "one" : "none",
+                   has ? "none" : "one");
   }
   return SETUN_OK;
 }
@@ -313,7 +314,7 @@ static bool token_of(const st_conversion *p, const char *key, uint32_t *id) {
   return st_metadata_u32(&p->d->metadata, key, 0, INT32_MAX, id, NULL) == SETUN_OK;
 }
 
-// The tokens that end a text: a number, or, as the official classes take it, a list with the end of the text first.
+// The tokens that end a text: a number or, as in the official classes, a list with the end of text first.
 static void set_ends(const st_conversion *p, members *m) {
   static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                      "tokenizer.ggml.eom_token_id"};
@@ -359,7 +360,7 @@ static setun_status set_hparams(const st_conversion *p, members *m, setun_error 
   return set_biases(p, m, err);
 }
 
-// A head of its own beside a tied embedding, which is used: the file says so from here on.
+// A separate head in spite of a tied embedding is used: the output declares it as untied.
 static void untie(const st_conversion *p, members *m) {
   static const char key[] = "tie_word_embeddings";
   st_json *text = st_json_edit(m->object, "text_config");
@@ -373,7 +374,7 @@ static void untie(const st_conversion *p, members *m) {
 
 // ---- both ---------------------------------------------------------------------------------------------------------
 
-// The source's own file, its integers as they are written.
+// The source's own file, with integers unchanged.
 static setun_status load_own(const st_conversion *p, st_json **config, setun_error *err) {
   char *path = st_path_join(p->d->path, "config.json"), *text = NULL;
   size_t length = 0;
@@ -423,7 +424,7 @@ static setun_status write_file(const char *directory, const char *name, const vo
   return s;
 }
 
-// A directory's files that say nothing of weights.
+// The files of a directory that are not about weights.
 static setun_status copy_files(const st_conversion *p, const char *directory, setun_error *err) {
   static const char *const names[] = {"tokenizer.json",
                                       "tokenizer.model",
@@ -459,7 +460,7 @@ static setun_status write_tokenizer(const st_conversion *p, const char *director
   return write_file(directory, "tokenizer_config.json", config->data, config->length, err);
 }
 
-// Reads what was written: its hyperparameters must be the source's. Needs a directory with its weights' header.
+// Reads the output back: its hyperparameters must equal the source's. Needs a directory with the weights' header.
 static setun_status verify(const st_conversion *p, const char *directory, setun_error *err) {
   st_directory *d = NULL;
   setun_status s = st_directory_open(directory, NULL, &d, err);
@@ -478,7 +479,7 @@ static setun_status write_weights(st_conversion *p, const char *directory, setun
   char *path = st_path_join(directory, "model.safetensors");
   st_output_tensor *tensors = st_conversion_tensors(p);
   setun_status s = path && tensors ? SETUN_OK : st_fail_memory(err, "model.safetensors");
-  // Without tensors first: what the directory says of the model is verified before any weight is written.
+  // First without tensors: the directory's parameters are verified before any weight is written.
   if (s == SETUN_OK) s = st_safetensors_write(path, NULL, 0, NULL, err);
   if (s == SETUN_OK) s = verify(p, directory, err);
   if (s == SETUN_OK) s = write_tokenizer(p, directory, err);
@@ -488,7 +489,7 @@ static setun_status write_weights(st_conversion *p, const char *directory, setun
   return s;
 }
 
-// A module of modules.json, in a folder of its own unless it is the model.
+// A module of modules.json, in its own folder unless it is the model.
 static void push_module(st_json *root, st_json *list, const char *path, const char *kind) {
   char number[24], type[64];
   size_t index = st_json_size(list);
@@ -512,14 +513,14 @@ static setun_status write_json(const char *directory, const char *name, st_json 
   return s;
 }
 
-// What sentence-transformers reads: the pooling that the source states.
+// The files for sentence-transformers: the source's pooling.
 static setun_status write_modules(const st_conversion *p, const char *directory, setun_error *err) {
   const st_embedding *e = &p->h.embedding;
   if (!p->has_hparams || e->pooling == SETUN_POOLING_MODEL || e->pooling == SETUN_POOLING_OFF) return SETUN_OK;
   if (e->n_dense) {
     return st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
-        "%s: expected a GGUF file as the target of a model with dense matrices of embeddings, found a directory",
+        "%s: expected a GGUF file as the target for a model with dense embedding matrices, found a directory",
         p->d->path);
   }
   char *folder = st_path_join(directory, "1_Pooling");

@@ -1,5 +1,5 @@
-// One output tensor: the reading of its rows, from the right piece, in the right order, with scales of the right grain;
-// and the writing of its bytes, some rows at a time.
+// One output tensor: reading its rows from the right piece, in the right order, with scales of the right grain, and
+// writing its bytes, some rows at a time.
 #include "convert/conversion.h"
 
 #include "base/bytes.h"
@@ -28,7 +28,7 @@ void st_item_reader_close(st_item_reader *r) {
   r->open = 0;
 }
 
-// Opens the piece that has the row, and says which of its rows that is and how many follow in it.
+// Opens the piece that has the row, and returns the row's index in it and how many rows follow.
 static setun_status seek(st_item_reader *r, uint64_t row, uint64_t *inner, uint64_t *left, const st_item_source **piece,
                          setun_error *err) {
   uint64_t each = r->item->pieces[0].weight.shape.rows;
@@ -44,7 +44,7 @@ static setun_status seek(st_item_reader *r, uint64_t row, uint64_t *inner, uint6
   return s;
 }
 
-// Which source row becomes this row. Within a head, interleaved row 2i + j is row i + j * half of the split order.
+// The source row for this row. Within a head, interleaved row 2i + j is row i + j * half of the split order.
 static uint64_t source_row(const st_item *item, uint64_t row) {
   uint64_t n = item->head_dim, half = n / 2, in = n ? row % n : 0;
   if (item->permute == ST_PERMUTE_INTERLEAVE) return row - in + in / 2 + in % 2 * half;
@@ -56,7 +56,7 @@ static bool reorders_rows(const st_item *item) {
   return (item->permute != ST_PERMUTE_NONE || item->rows.outer) && item->shape.rows > 1;
 }
 
-// The next run of rows that one read can bring: where it stands in its piece.
+// The next run of rows that one read can provide: its place in its piece.
 static setun_status next_run(st_item_reader *r, uint64_t row, uint64_t count, uint64_t *inner, uint64_t *n,
                              const st_item_source **piece, setun_error *err) {
   bool single = reorders_rows(r->item);
@@ -66,7 +66,7 @@ static setun_status next_run(st_item_reader *r, uint64_t row, uint64_t count, ui
   return s;
 }
 
-// A bias or another vector whose elements belong to rows that change places.
+// A bias or another vector whose elements belong to reordered rows.
 static setun_status reorder_vector(st_item_reader *r, float *x, setun_error *err) {
   const st_item *item = r->item;
   uint64_t n = item->shape.columns;
@@ -136,7 +136,7 @@ uint64_t st_source_group(const st_item_source *p) {
   return k;
 }
 
-// Rows of recognized floats.
+// Rows of floats recognized as trits.
 static setun_status split_floats(st_item_reader *r, const st_item_source *p, uint64_t row, uint64_t count,
                                  uint64_t group, int8_t *trits, setun_error *err) {
   size_t n = (size_t)(count * p->weight.shape.columns);
@@ -159,7 +159,7 @@ static bool all_zero(const int8_t *trits, uint64_t n) {
   return true;
 }
 
-// The mean of the scales of groups that are not zero altogether.
+// The mean of the scales of groups that are not all zero.
 static float mean_scale(const float *scales, uint64_t groups, const int8_t *trits, uint64_t group) {
   double sum = 0;
   uint64_t n = 0;
@@ -171,7 +171,7 @@ static float mean_scale(const float *scales, uint64_t groups, const int8_t *trit
   return n ? (float)(sum / (double)n) : 0;
 }
 
-// One row's scales from groups of `from` weights to groups of `to`.
+// Converts one row's scales from groups of `from` weights to groups of `to`.
 static bool regroup(const float *native, uint64_t from, uint64_t to, uint64_t columns, const int8_t *trits, bool round,
                     float *out) {
   for (uint64_t at = 0; at < columns; at += to, out++) {
@@ -198,9 +198,8 @@ static setun_status read_run(st_item_reader *r, const st_item_source *p, uint64_
   if (s == SETUN_OK) s = st_item_order_columns(r, n, per_row, sizeof *r->native, r->native, err);
   for (uint64_t i = 0; i < n && s == SETUN_OK; i++) {
     if (regroup(r->native + i * per_row, from, group, k, trits + i * k, r->round, scales + i * out)) continue;
-    s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                "%s: the scales of each %llu weights differ within a group of %llu in row %llu", p->weight.name,
-                (unsigned long long)from, (unsigned long long)group, (unsigned long long)(inner + i));
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: scales of %llu weights differ within a group of %llu in row %llu",
+                p->weight.name, (unsigned long long)from, (unsigned long long)group, (unsigned long long)(inner + i));
   }
   return s;
 }
@@ -253,7 +252,7 @@ static setun_status write_rows(st_conversion *p, const st_item *item, st_output 
       item->format->ops->encode(item->format, item->shape, &strip, x, bytes);
       int64_t bad = st_format_check_scales(item->format, bytes, strip.bytes);
       if (bad >= 0) {
-        s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: weights too large for %s in row %llu", item->name,
+        s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: weights in row %llu too large for %s", item->name,
                     item->format->name, (unsigned long long)(row + (uint64_t)bad / row_bytes));
       }
     }
@@ -275,12 +274,12 @@ typedef struct {
   st_item_reader reader;
   int8_t *trits;
   float *scales;
-  uint8_t *bytes; // of a chunk
+  uint8_t *bytes; // rows of a chunk
   size_t capacity;
   uint64_t group;
 } trit_writer;
 
-// Rows [row, row + n) into the strip's place in the buffer, which begins at `base` of the tensor.
+// Packs rows [row, row + n) into the strip's place in the buffer, which begins at offset `base` of the tensor.
 static setun_status pack_rows(trit_writer *w, const st_strip *strip, uint64_t base, setun_error *err) {
   const st_item *item = w->item;
   uint64_t n = strip->count, per_row = item->shape.columns / w->group;
@@ -299,7 +298,7 @@ static setun_status make_room(trit_writer *w, uint64_t bytes, setun_error *err) 
   return SETUN_OK;
 }
 
-// Strips that share no byte.
+// Strips that share no bytes.
 static setun_status write_strips(trit_writer *w, uint64_t chunk, st_output *out, setun_error *err) {
   const st_item *item = w->item;
   setun_status s = SETUN_OK;
@@ -333,7 +332,7 @@ static setun_status write_parts(trit_writer *w, uint64_t chunk, st_output *out, 
   return s;
 }
 
-// Behind the codes, to the tensor's end: the one scale (1 where others come with it), and zeros.
+// After the codes, up to the tensor's end: the single scale (1 where separate scales multiply it), and zeros.
 static setun_status write_tail(const st_item *item, st_output *out, setun_error *err) {
   uint8_t tail[32] = {0};
   uint64_t n = item->bytes - item->format->ops->scale_offset(item->format, item->shape);

@@ -1,4 +1,4 @@
-// Matching names of tensors against the binding tables.
+// Matching tensor names against the binding tables.
 #include "convert/names.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static bool take_number(const char **text, uint32_t *out) {
   return true;
 }
 
-// Does the whole text have the form of the pattern, %u being a layer and %e an expert?
+// Whether the whole text matches the pattern, where %u is a layer and %e an expert.
 static bool matches(const char *pattern, const char *text, uint32_t *layer, uint32_t *expert) {
   while (*pattern) {
     if (pattern[0] == '%' && (pattern[1] == 'u' || pattern[1] == 'e')) {
@@ -64,7 +64,7 @@ static bool find_in(const st_spec *spec, bool gguf, const char *module, st_tenso
   return false;
 }
 
-// A multimodal checkpoint's prefix, at the beginning or behind "model.", taken out.
+// Removes a multimodal checkpoint's prefix, at the beginning or after "model.".
 static const char *without_prefix(const st_spec *spec, const char *module, char out[ST_USE_NAME]) {
   static const char root[] = "model.";
   size_t n = strlen(spec->hf_prefix), r = sizeof root - 1;
@@ -79,7 +79,7 @@ st_tensor_use st_use_of(const st_spec *spec, bool gguf, const char *module) {
   char text[ST_USE_NAME];
   const char *name = spec && !gguf && spec->hf_prefix ? without_prefix(spec, module, text) : module;
   if (spec ? find_in(spec, gguf, name, &place) : false) return place;
-  if (spec && !gguf && name == module) { // checkpoints without a head may leave out "model."
+  if (spec && !gguf && name == module) { // checkpoints without a head may omit "model."
     snprintf(text, sizeof text, "model.%s", module);
     if (find_in(spec, gguf, text, &place)) return place;
   }
@@ -111,7 +111,7 @@ bool st_use_name(const st_spec *spec, bool gguf, const st_tensor_use *place, cha
   return false;
 }
 
-// Before the layers, in them, behind them.
+// Before the layers, in them, after them.
 static int section(const st_tensor_use *p) {
   if (p->in_layer) return 1;
   return p->role != ST_ROLE_COUNT && st_role_get(p->role)->part == ST_OF_HEAD ? 2 : 0;
@@ -121,7 +121,7 @@ static int order(uint64_t a, uint64_t b) {
   return a < b ? -1 : a > b;
 }
 
-// The experts of a layer stand where the first of their roles stands, one after the other.
+// The experts of a layer come where the first of their roles comes, one after the other.
 static st_role rank(const st_tensor_use *p) {
   int role = 0;
   while (p->expert_of && !is_expert_role((st_role)role)) role++;

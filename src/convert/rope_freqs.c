@@ -1,4 +1,4 @@
-// RoPE scalings that config.json says in numbers and GGUF in tensors of divisors, both ways.
+// RoPE scalings that are numbers in config.json and tensors of divisors in GGUF, in both directions.
 #include "convert/conversion.h"
 
 #include "base/memory.h"
@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-// Llama 3.1's divisor for a pair of that frequency: 1 for short wavelengths, the factor for long ones, a ramp between.
+// Llama 3.1's divisor for a pair with this frequency: 1 for short wavelengths, the factor for long ones, a ramp in
+// between.
 static float llama3_divisor(const st_rope_params *r, float frequency) {
   double original = r->original_max_position_embeddings ? r->original_max_position_embeddings : 8192;
   double low = r->low_freq_factor != 0 ? (double)r->low_freq_factor : 1;
@@ -19,7 +20,7 @@ static float llama3_divisor(const st_rope_params *r, float frequency) {
   return (float)(1 / ((1 - smooth) / (double)r->factor + smooth));
 }
 
-// The same as llama.cpp's converter computes it, whose frequencies are tensors: in float32 throughout.
+// The same as llama.cpp's converter computes it with tensors: in float32 throughout.
 static float llama3_divisor_f32(const st_rope_params *r, float frequency) {
   float original = (float)r->original_max_position_embeddings, low = r->low_freq_factor, high = r->high_freq_factor;
   float wavelength = (float)(2 * 3.14159265358979323846) / frequency;
@@ -76,8 +77,8 @@ setun_status st_conversion_rope(st_conversion *p, setun_error *err) {
 
 // ---- from divisors to the rule ------------------------------------------------------------------------------------
 
-// Whether the rule gives the divisor to the last bit, at the pair's frequency or at a neighbour of it: libraries'
-// powers differ in the last bit.
+// Whether the rule reproduces the divisor to the last bit, at the pair's frequency or a neighbouring one: math
+// libraries' powers differ in the last bit.
 static bool gives_one(const st_rope_params *rule, float frequency, float divisor) {
   const float near[] = {frequency, nextafterf(frequency, 0), nextafterf(frequency, 2)};
   for (size_t i = 0; i < sizeof near / sizeof *near; i++) {
@@ -93,8 +94,8 @@ static bool gives(const st_hparams *h, const st_rope_params *rule, const float *
   return true;
 }
 
-// What the ramp says: the reciprocal of a divisor is linear in the frequency there. With a low factor of 1, which all
-// published models have (any other one is the same rule with the three numbers multiplied alike).
+// Fits the ramp, where the reciprocal of a divisor is linear in the frequency. With a low factor of 1, as in all
+// published models (any other is the same rule with all three numbers scaled).
 static bool fit(const st_hparams *h, const float *divisors, st_rope_params *rule) {
   double x[2], y[2], f = (double)rule->factor;
   int n = 0;
@@ -114,7 +115,7 @@ static bool fit(const st_hparams *h, const float *divisors, st_rope_params *rule
   return true;
 }
 
-// The first rule that gives the divisors: the fitted one, then the usual ones.
+// The first rule that reproduces the divisors: the fitted one, then the usual ones.
 static bool find_rule(const st_hparams *h, const float *divisors, st_rope_params *rule) {
   static const float usual[] = {4, 2, 8, 16, 32};
   *rule = h->rope;
@@ -150,7 +151,7 @@ setun_status st_conversion_rope_rule(st_conversion *p, st_role role, const st_we
     st_row_reader_close(&r);
   }
   if (s == SETUN_OK) s = st_rope_check_divisors(divisors->name, values, pairs, err);
-  if (s == SETUN_OK && factors) { // LongRoPE's, which config.json lists
+  if (s == SETUN_OK && factors) { // LongRoPE's divisors, which config.json lists
     st_free(*factors);
     *factors = values;
     return SETUN_OK;

@@ -1,28 +1,29 @@
-// Conversions of weights in a rotated basis: it is kept, declared with the target's names, or undone in floats.
+// Conversion of weights in a rotated basis: the basis is kept and declared with the target's names, or undone in
+// floats.
 #include "convert/conversion.h"
 
 #include "base/memory.h"
 
 #include <string.h>
 
-// Tensors that hold what is no weight, or scales, have no pieces.
+// Tensors that are not weights, or hold scales, have no pieces.
 static setun_status mark(const st_conversion *p, st_item *item, setun_error *err) {
   for (size_t i = 0; i < item->n_pieces; i++) {
     bool rotated = st_rotation_has(p->rotation, item->pieces[i].weight.data->name);
     if (!i) item->rotated = rotated && !item->suffix;
     if (rotated == item->rotated || item->suffix) continue;
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: expected all of its parts in the same basis, found some in a rotated one", item->name);
+                   "%s: expected all of its parts in the same basis, found only some in a rotated one", item->name);
   }
   return SETUN_OK;
 }
 
-// What it takes to undo the basis.
+// Checks whether the basis can be undone.
 static setun_status undo(const st_conversion *p, st_item *item, setun_error *err) {
   if (!item->rotated) return SETUN_OK;
   if (!st_format_is_number(p->o->to)) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: in a rotated basis, which only floats can leave: expected f32, f16 or bf16, found %s",
+                   "%s: in a rotated basis, which can be undone only in floats: expected f32, f16 or bf16, found %s",
                    item->name, p->o->to->name);
   }
   item->undone = p->rotation;
@@ -42,7 +43,7 @@ setun_status st_conversion_rotation(st_conversion *p, setun_error *err) {
   return s;
 }
 
-// The names in the target of what is rotated there, and the embedding's; NULL: none is, or memory is short.
+// The target's names of rotated tensors, and the embedding's; NULL: none, or out of memory.
 static st_text *list_names(const st_conversion *p, size_t *n, const char **embedding) {
   st_text *names = st_malloc(p->n_items, sizeof *names);
   *n = 0;
@@ -70,7 +71,7 @@ setun_status st_conversion_rotation_keys(const st_conversion *p, st_keys *keys, 
   return SETUN_OK;
 }
 
-// config.json's model_type says that no other reader can take the weights as they are.
+// config.json's model_type gets a prefix, so that other readers refuse the weights.
 setun_status st_conversion_rotation_config(const st_conversion *p, st_json *config, setun_error *err) {
   size_t n;
   const char *embedding, *type = st_rotation_plain_type(st_json_string(st_json_get(config, "model_type")));

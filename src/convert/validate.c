@@ -1,6 +1,6 @@
-// Reading every weight once before anything is written, to find what the target cannot hold: invalid codes, scales that
-// differ where one is kept, scales and floats that the target's numbers cannot be. And scans of stored tensors, which
-// look for invalid codes and count zeros.
+// Reads every weight once before anything is written, to find what the target cannot hold: invalid codes, scales that
+// differ where only one is kept, scales and floats that the target cannot represent. Also scans of stored tensors,
+// which look for invalid codes and count zeros.
 #include "convert/conversion.h"
 
 #include "base/memory.h"
@@ -19,8 +19,8 @@ typedef struct float_buffer {
   bool failed;
 } float_buffer;
 
-// The first NaN or infinity in a strip of plain floats: its byte's offset in the strip; -1: none, or
-// memory for `floats` was short, and then floats->failed says so.
+// The first NaN or infinity in a strip of plain floats: its byte's offset in the strip; -1: none, or out of
+// memory for `floats` (floats->failed).
 static int64_t check_floats(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
                             float_buffer *floats) {
   uint64_t n = strip->bytes / format->block_bytes;
@@ -56,7 +56,7 @@ setun_status st_check_tensor(const st_directory *d, const st_tensor *tensor, con
   for (uint64_t row = 0; row < stored.rows && *offset < 0 && s == SETUN_OK;) {
     st_strip strip = st_format_locate(format, stored, row, most);
     if (!strip.count || strip.offset > tensor->bytes || strip.bytes > tensor->bytes - strip.offset) {
-      s = st_fail(err, SETUN_ERROR_STATE, "%s: rows from %llu on lie outside the tensor", tensor->name,
+      s = st_fail(err, SETUN_ERROR_STATE, "%s: rows from %llu on are outside the tensor", tensor->name,
                   (unsigned long long)row);
     } else if (!st_reserve(&bytes, &capacity, (size_t)strip.bytes, 1)) {
       s = st_fail_memory(err, tensor->name);
@@ -123,13 +123,13 @@ setun_status st_conversion_progress(st_conversion *p, uint64_t weights, setun_er
   return st_fail(err, SETUN_ERROR_CANCELED, "the conversion was canceled");
 }
 
-// ---- what would fit -----------------------------------------------------------------------------------------------
+// ---- suggestions -----------------------------------------------------------------------------------------------
 
 static bool holds_f32(const st_format *f) {
   return !st_scale_fits(f, 0x1.fffffep-1f) ? false : true;
 }
 
-// "t2, t5": layouts for such rows whose scales are as fine as `group` weights, of float32 where that is needed.
+// "t2, t5": layouts for these rows with a scale for every `group` weights or fewer, in float32 if needed.
 static const char *fitting(const st_item *item, uint64_t group, bool f32, char text[200]) {
   size_t n = 0;
   text[0] = 0;
@@ -137,7 +137,7 @@ static const char *fitting(const st_item *item, uint64_t group, bool f32, char t
     const st_format *f = st_format_get((st_format_id)id);
     bool fine = group >= item->shape.columns || (f->scales == ST_SCALE_BLOCK && group % f->block == 0);
     if (!st_format_is_ternary(f) || f->gguf_type < 0 || !fine || (f32 && !holds_f32(f))) continue;
-    if (!st_format_holds_all(f)) continue; // which needs trits of its kind, too
+    if (!st_format_holds_all(f)) continue; // which also restricts the trits
     if (st_format_writable(f, item->shape, NULL) != SETUN_OK || n > 160) continue;
     n += (size_t)snprintf(text + n, 200 - n, "%s%s", n ? ", " : "", f->name);
   }
@@ -151,7 +151,7 @@ static setun_status check_codes(const st_conversion *p, const st_item *item, set
   bool two = !st_format_is_ternary(item->format) || item->format->ops->two_is_valid;
   for (size_t i = 0; i < item->n_pieces; i++) {
     const st_weight *w = &item->pieces[i].weight;
-    if (!st_format_is_ternary(w->format) || w->first_row) continue; // the first of a stack stands for all
+    if (!st_format_is_ternary(w->format) || w->first_row) continue; // the first of a stack represents all
     int64_t at;
     setun_status s = st_check_tensor(p->d, w->data, w->format, w->stored, !two, &at, err);
     if (s != SETUN_OK) return s;
@@ -175,7 +175,7 @@ typedef struct {
   int8_t *trits;
   float *scales;
   uint64_t chunk, group;
-  bool *counts; // by row: it is not zero altogether, so that its scale means something
+  bool *counts; // by row: whether it is not all zero, so that its scale is meaningful
 } trit_pass;
 
 static void close_pass(trit_pass *t) {
@@ -205,7 +205,7 @@ static setun_status check_fit(const st_conversion *p, const st_item *item, uint6
     if (p->o->round_scales && isfinite(st_scale_rounded(item->format, scale))) continue;
     return st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
-        "%s: the scale %.9g of row %llu is not a half-precision number, which %s keeps; fitting layouts: %s (or "
+        "%s: the scale %.9g of row %llu is not a half-precision number, as %s stores; suitable layouts: %s (or "
         "round the scales)",
         item->name, (double)scale, (unsigned long long)(row + i / per_row), item->format->name,
         fitting(item, st_source_group(&item->pieces[0]), true, names));
@@ -219,15 +219,15 @@ static bool any_trit(const int8_t *trits, uint64_t n) {
   return false;
 }
 
-// Layouts that hold some trits only.
+// Layouts that can hold only some patterns of trits.
 static setun_status check_trits(const st_item *item, uint64_t row, uint64_t n, const int8_t *trits, setun_error *err) {
   for (uint64_t i = 0; i < n; i++) {
     int64_t at = st_format_check_trits(item->format, item->shape.columns, trits + i * item->shape.columns);
     if (at < 0) continue;
     return st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
-        "%s: %s holds exactly one zero in each four weights of a group, which the %u from column %lld of row "
-        "%llu have not",
+        "%s: %s holds exactly one zero in every four weights of a group, unlike the %u from column %lld of row "
+        "%llu",
         item->name, item->format->name, (unsigned)item->format->block, (long long)at, (unsigned long long)(row + i));
   }
   return SETUN_OK;
@@ -241,7 +241,7 @@ static setun_status pass_rows(st_conversion *p, st_item *item, trit_pass *t, set
     if (s == SETUN_ERROR_UNSUPPORTED && err) {
       setun_error inner = *err;
       char names[200];
-      return st_fail(err, s, "%.300s; layouts that keep them apart: %s", inner.message,
+      return st_fail(err, s, "%.300s; layouts that keep them separate: %s", inner.message,
                      fitting(item, st_source_group(&item->pieces[0]), false, names));
     }
     if (s == SETUN_OK) s = check_trits(item, row, n, t->trits, err);
@@ -255,7 +255,7 @@ static setun_status pass_rows(st_conversion *p, st_item *item, trit_pass *t, set
   return SETUN_OK;
 }
 
-// The one scale of some rows; false if they differ. Rows of zeros with scale 0 agree with any.
+// The common scale of some rows; false if they differ. Rows of zeros with scale 0 match any scale.
 static bool common_scale(const float *scales, const bool *counts, uint64_t n, float *out) {
   bool found = false;
   *out = 0;
@@ -279,7 +279,7 @@ static float mean_of(const float *scales, const bool *counts, uint64_t n) {
   return used ? (float)(sum / (double)used) : 0;
 }
 
-// The fewest scales that say the same: one, one a stacked expert, or one a row.
+// The smallest equivalent set of scales: one, one per stacked expert, or one per row.
 static setun_status reduce(const st_conversion *p, st_item *item, const bool *counts, setun_error *err) {
   float one;
   uint64_t rows = item->shape.rows, each = rows / item->n_pieces;
@@ -289,17 +289,16 @@ static setun_status reduce(const st_conversion *p, st_item *item, const bool *co
     item->n_scales = 1;
     return SETUN_OK;
   }
-  if (!p->to_gguf) { // a checkpoint has one a matrix
+  if (!p->to_gguf) { // a checkpoint has one per matrix
     if (p->o->round_scales) {
       item->scales[0] = mean_of(item->scales, counts, rows);
       item->n_scales = 1;
       return SETUN_OK;
     }
-    return st_fail(
-        err, SETUN_ERROR_UNSUPPORTED,
-        "%s: its rows have scales of their own, and hf-u8 keeps one for each matrix; in GGUF t2, t5, t16 and i2_s "
-        "keep one a row (or round the scales)",
-        item->name);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: its rows have separate scales, and hf-u8 has one per matrix; in GGUF t2, t5, t16 and i2_s have "
+                   "one per row (or round the scales)",
+                   item->name);
   }
   uint64_t pieces = 0;
   float *ones = item->n_pieces > 1 ? st_malloc(item->n_pieces, sizeof *ones) : NULL;
@@ -315,7 +314,7 @@ static setun_status reduce(const st_conversion *p, st_item *item, const bool *co
   return SETUN_OK;
 }
 
-// The number by which a checkpoint divided, as the GGUF file made from it remembers.
+// The divisor in the original checkpoint, if the GGUF file made from it records it.
 static bool kept_divisor(const st_conversion *p, const st_item *item, float scale, float *divisor) {
   const st_meta *names = st_metadata_find(&p->d->metadata, "setun.divisors.tensors");
   const st_meta *values = st_metadata_find(&p->d->metadata, "setun.divisors.values");
@@ -357,11 +356,10 @@ static setun_status validate_trits(st_conversion *p, st_item *item, setun_error 
   float divisor;
   if (s == SETUN_OK && p->o->divides && !p->o->round_scales &&
       !st_conversion_divisor(p, item, item->scales[0], &divisor)) {
-    s = st_fail(
-        err, SETUN_ERROR_UNSUPPORTED,
-        "%s: no float32 number has the scale %.9g as its reciprocal, which hf-u8-div would keep; hf-u8 holds it "
-        "(or round the scales)",
-        item->name, (double)item->scales[0]);
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                "%s: no float32 number has the scale %.9g as its reciprocal, as hf-u8-div stores it; hf-u8 holds it "
+                "(or round the scales)",
+                item->name, (double)item->scales[0]);
   }
   return s;
 }
@@ -392,7 +390,7 @@ static setun_status validate_values(st_conversion *p, st_item *item, setun_error
   void *bytes = st_malloc((size_t)chunk, (size_t)row_bytes);
   setun_status s = x && bytes ? SETUN_OK : st_fail_memory(err, item->name);
   bool rounds = p->o->round_scales && st_source_is_ternary(&item->pieces[0]);
-  bool plain = item->format->block == 1; // others are asked for by name, and their blocks' scales checked when written
+  bool plain = item->format->block == 1; // others were requested by name; their blocks' scales are checked when written
   for (uint64_t row = 0; row < item->shape.rows && s == SETUN_OK; row += chunk) {
     uint64_t n = item->shape.rows - row < chunk ? item->shape.rows - row : chunk;
     st_strip strip = {.row = row, .count = n, .bytes = n * row_bytes};

@@ -1,4 +1,4 @@
-// What a written header says of the model, against what the source says.
+// Checks the model that a written header describes against the source's.
 #include "convert/conversion.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 static setun_status differs(const char *what, double expected, double found, setun_error *err) {
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                 "%s: the source says %g, and the target's container cannot say it (a reader would take %g)", what,
+                 "%s: the source has %g, which the target's container cannot state (a reader would get %g)", what,
                  expected, found);
 }
 
@@ -19,8 +19,8 @@ static setun_status compare_numbers(const st_hparams *a, const st_hparams *b, se
                  {"number of heads", a->n_head, b->n_head},
                  {"number of KV heads", a->n_head_kv, b->n_head_kv},
                  {"head size", a->head_dim, b->head_dim},
-                 {"elements of a head that RoPE turns", a->n_rot, b->n_rot},
-                 {"norms behind RoPE", a->norm_after_rope, b->norm_after_rope},
+                 {"elements of a head that RoPE rotates", a->n_rot, b->n_rot},
+                 {"norms after RoPE", a->norm_after_rope, b->norm_after_rope},
                  {"feed-forward length", a->n_ff, b->n_ff},
                  {"vocabulary size", a->n_vocab, b->n_vocab},
                  {"context length", a->n_ctx_train, b->n_ctx_train},
@@ -39,7 +39,7 @@ static setun_status compare_numbers(const st_hparams *a, const st_hparams *b, se
                  {"attention factor", (double)a->attn_scale, (double)b->attn_scale},
                  {"clip_qkv", (double)a->clip_qkv, (double)b->clip_qkv},
                  {"final_logit_softcapping", (double)a->logit_softcap, (double)b->logit_softcap},
-                 {"attention in both directions", a->bidirectional, b->bidirectional},
+                 {"bidirectional attention", a->bidirectional, b->bidirectional},
                  {"pooling", a->embedding.pooling, b->embedding.pooling},
                  {"dense matrices of embeddings", a->embedding.n_dense, b->embedding.n_dense},
                  {"key heads of recurrent layers", a->delta.n_key_heads, b->delta.n_key_heads},
@@ -51,7 +51,7 @@ static setun_status compare_numbers(const st_hparams *a, const st_hparams *b, se
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     if (numbers[i].a != numbers[i].b) return differs(numbers[i].what, numbers[i].a, numbers[i].b, err);
   }
-  // A factor that is stored as its inverse may lose its last bit.
+  // A factor that is stored as its reciprocal may lose its last bit.
   double ratio = (double)a->logit_scale / (double)b->logit_scale;
   return fabs(ratio - 1) < 1e-6 ? SETUN_OK
                                 : differs("logit factor", (double)a->logit_scale, (double)b->logit_scale, err);

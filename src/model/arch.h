@@ -5,7 +5,7 @@
 #include "model/facts.h"
 #include "model/roles.h"
 
-// Which layers attend to a window only, where a file does not list them.
+// Which layers attend only to a window, where a file does not list them.
 typedef enum st_window_layers {
   ST_WINDOW_ALL,
   ST_WINDOW_FROM, // those from config.json's max_window_layers on
@@ -13,15 +13,14 @@ typedef enum st_window_layers {
 } st_window_layers;
 
 typedef struct st_window_rule {
-  uint32_t period; // each period-th layer attends to all; 0: none does
+  uint32_t period; // every period-th layer attends to all positions; 0: none does
   st_window_layers layers;
-  // Of config.json: the official class has windows; only with use_sliding_window; of so many tokens where
-  // sliding_window is absent (0: defaults.window); layer_types goes before the rule, instead of having to agree with
-  // it.
+  // For config.json: the official class has windows; it has them only with use_sliding_window; their width where
+  // sliding_window is absent (0: defaults.window); layer_types overrides the rule instead of having to agree with it.
   bool config, with_switch;
   uint32_t config_window;
   bool config_lists;
-  bool gguf; // GGUF files that state a window and no pattern mean this rule; otherwise they must state one
+  bool gguf; // GGUF files with a window and no pattern follow this rule; otherwise a pattern is required
 } st_window_rule;
 
 typedef struct st_named_number {
@@ -32,42 +31,44 @@ enum { ST_NAMED_NUMBERS = 4 };
 
 struct st_spec {
   const char *name;
-  const char *const *gguf_names;  // general.architecture, ended with NULL
-  const char *const *model_types; // config.json, ended with NULL
-  const char *hf_class;           // the official class of the first of these; NULL: the family has none
-  // A family without GGUF names: how its files call themselves there, and whether what does so is of this family.
+  const char *const *gguf_names;  // general.architecture, NULL-terminated
+  const char *const *model_types; // config.json, NULL-terminated
+  const char *hf_class;           // the official class of the first of these; NULL: none
+  // For a family without a GGUF name of its own: the name that its files use, and whether a file with that name belongs
+  // to this family.
   const char *gguf_as;
   bool (*is_it)(const st_hparams *h);
-  // What holds when a file does not say: config.json's defaults are those of the official configuration class.
+  // Values that hold where a file has none: the defaults of the official configuration class.
   st_hparams defaults;
-  const st_fact *facts; // what it reads beyond facts.def's USED rows, and where it differs; ended with {0}; or NULL
+  const st_fact *facts; // what it reads beyond facts.def's USED rows, and where it differs; ends with {0}; or NULL
   st_window_rule windows;
-  bool partial_rope;     // RoPE may turn the first elements of each head only
-  bool gguf_longrope;    // its GGUF files with tensors of LongRoPE's factors mean it where they name no scaling
-  bool gguf_factors;     // its GGUF files state embedding_scale, residual_scale and logit_scale, whatever they are
-  bool gguf_interleaved; // its GGUF files hold q and k rows for interleaved RoPE
-  bool gguf_tiled;       // its GGUF files have recurrent layers' value heads in an order of their own: st_delta_params
-  bool gguf_sections;    // its GGUF files state how many of RoPE's pairs belong to each part of a position
-  const char *gguf_pre;  // the split pattern of its GGUF files that name none; NULL: "default"
-  const char *hf_pre;    // that of its vocab.json with merges.txt; NULL: "gpt-2"
-  bool gguf_defaults;    // its published GGUF files leave out keys, for which the defaults hold
-  bool wide_norms;       // its norms of q and k are as wide as all heads (a file's own tensors tell)
-  const char *gguf_bidirectional; // which of its GGUF names is that of models whose tokens see those behind them, with
-                                  // windows twice as wide as they reach; NULL: none
+  bool partial_rope;     // RoPE may rotate only the first elements of each head
+  bool gguf_longrope;    // its GGUF files with LongRoPE factor tensors use LongRoPE where no scaling is named
+  bool gguf_factors;     // its GGUF files always have embedding_scale, residual_scale and logit_scale
+  bool gguf_interleaved; // its GGUF files have q and k rows in the order of interleaved RoPE
+  bool gguf_tiled;       // its GGUF files order the value heads of recurrent layers differently: st_delta_params
+  bool gguf_sections;    // its GGUF files say how many RoPE pairs belong to each component of a position
+  const char *gguf_pre;  // the pre-tokenizer of its GGUF files that name none; NULL: "default"
+  const char *hf_pre;    // the one of its vocab.json with merges.txt; NULL: "gpt-2"
+  bool gguf_defaults;    // its published GGUF files lack keys; the defaults hold then
+  bool wide_norms;       // its q and k norms span all heads (a file's tensors decide)
+  const char *gguf_bidirectional; // the GGUF name of its bidirectional models, whose window keys give
+                                  // twice the reach; NULL: none
   bool gguf_int8;                 // its GGUF files prescribe int8 activations (FORMATS: the bitnet architectures)
-  const st_binding *bindings;     // ended with ST_BIND_END
-  // Tensors that belong to other parts of a checkpoint (a vision tower) or are derived; prefixes, ended with NULL; may
-  // be NULL.
+  const st_binding *bindings;     // ends with ST_BIND_END
+  // Prefixes of tensors that belong to other parts of a checkpoint (a vision tower) or are derived; NULL-terminated;
+  // may be NULL.
   const char *const *ignored;
-  // A prefix that all names may have ("language_model."); NULL: none.
+  // A prefix that all names may carry ("language_model."); NULL: none.
   const char *hf_prefix;
-  // What src/chat has for its models that come without a chat template (or with a wrong one), ended with NULL; or NULL.
+  // Names of the templates in src/chat for its models that ship without a chat template, or with a wrong one;
+  // NULL-terminated; or NULL.
   const char *const *chat_templates;
   const char *hf_activation; // config.json's name for the activation function; NULL: "hidden_act"
-  // The family's own keys, after the common ones were read; either may be NULL.
+  // Read the family's own keys, after the common ones; either may be NULL.
   setun_status (*read_hf)(const st_json *config, st_hparams *h, setun_error *err);
   setun_status (*read_gguf)(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err);
-  // The inverse of read_hf, for config.json's that are written: the numbers of the family's own; their count. May be
+  // The inverse of read_hf, for writing config.json: fills in the family's own numbers and returns their count. May be
   // NULL.
   size_t (*write_hf)(const st_hparams *h, st_named_number out[ST_NAMED_NUMBERS]);
 };
@@ -76,26 +77,26 @@ struct st_spec {
 #include "model/arch/archs.def"
 #undef ARCH
 
-// What Llama-like families share, for the head of a table.
+// Rows that Llama-like families share, for the beginning of a table.
 #define ST_BIND_GLOBAL                                                                                                 \
   ST_BIND(ST_TOKEN_EMBD), ST_BIND(ST_OUTPUT_NORM), ST_BIND(ST_OUTPUT), ST_BIND(ST_DENSE_1), ST_BIND(ST_DENSE_2)
 #define ST_BIND_ATTENTION                                                                                              \
   ST_BIND(ST_ATTN_NORM), ST_BIND(ST_ATTN_Q), ST_BIND(ST_ATTN_K), ST_BIND(ST_ATTN_V), ST_BIND(ST_ATTN_O)
 #define ST_BIND_MLP ST_BIND(ST_FFN_GATE), ST_BIND(ST_FFN_UP), ST_BIND(ST_FFN_DOWN)
 #define ST_BIND_QK_NORMS ST_BIND(ST_ATTN_Q_NORM), ST_BIND(ST_ATTN_K_NORM)
-// The plain block, all of it.
+// The complete plain block.
 #define ST_BIND_LLAMA ST_BIND_GLOBAL, ST_BIND_ATTENTION, ST_BIND(ST_FFN_NORM), ST_BIND_MLP
-// Experts: GGUF's two ways, stacked and (older) one by one, and HF's names as the family spells them.
+// Experts: both GGUF forms, stacked and (older) one by one, and the HF names as the family spells them.
 #define ST_BIND_EXPERTS(hf_gate, hf_up, hf_down)                                                                       \
   {.role = ST_EXPERT_GATE, .hf = ST_NO_NAME}, {.role = ST_EXPERT_GATE, .gguf = "blk.%u.ffn_gate.%e", .hf = hf_gate},   \
       {.role = ST_EXPERT_UP, .hf = ST_NO_NAME}, {.role = ST_EXPERT_UP, .gguf = "blk.%u.ffn_up.%e", .hf = hf_up},       \
       {.role = ST_EXPERT_DOWN, .hf = ST_NO_NAME}, {                                                                    \
     .role = ST_EXPERT_DOWN, .gguf = "blk.%u.ffn_down.%e", .hf = hf_down                                                \
   }
-// With the names that the roles' table has.
+// With the names in the table of roles.
 #define ST_BIND_MLP_EXPERTS ST_BIND(ST_ROUTER), ST_BIND_EXPERTS(NULL, NULL, NULL)
 
-// Defaults of LlamaConfig and of MistralConfig that classes of other families have too, for the head of `defaults`.
+// Defaults of LlamaConfig and MistralConfig that the classes of other families share, for the beginning of `defaults`.
 #define ST_LLAMA_CONFIG                                                                                                \
   .n_layer = 32, .n_embd = 4096, .n_head = 32, .n_ff = 11008, .n_ctx_train = 2048, .fn = ST_FN_SILU
 #define ST_MISTRAL_CONFIG                                                                                              \

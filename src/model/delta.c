@@ -3,7 +3,7 @@
 
 #include "model/product.h"
 
-enum { SNAPSHOTS = 2 }; // at least, of all sequences together
+enum { SNAPSHOTS = 2 }; // at least, for all sequences together
 
 static uint32_t channels_of(const st_hparams *h) {
   st_state_shape shape = st_state_shape_of(h, 0);
@@ -35,7 +35,7 @@ uint32_t st_delta_slots(const st_hparams *h, uint32_t n_seq) {
   return h->delta.n_taps ? 2 * n_seq + (n_seq < SNAPSHOTS ? SNAPSHOTS : n_seq) : 0;
 }
 
-// The number of a recurrent layer among its kind; of n_layer, how many there are.
+// The index of a layer among the recurrent ones; for n_layer, their count.
 static uint32_t number_of(const st_hparams *h, uint32_t layer) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < layer; i++) n += h->recurrent[i];
@@ -54,7 +54,7 @@ st_state_shape st_state_shape_of(const st_hparams *h, uint32_t n_slots) {
                           .tiled = d->tiled};
 }
 
-// q, k, v and z of `mixed`, which lie key head by key head, to `convolved` and `z`.
+// Splits `mixed`, which is ordered key head by key head, into q, k and v (to `convolved`) and z.
 static void split_mixed(st_run *r, uint32_t n) {
   const st_backend *b = r->model->backend;
   const st_delta_params *d = &r->model->h.delta;
@@ -71,7 +71,7 @@ static void split_mixed(st_run *r, uint32_t n) {
   }
 }
 
-// Likewise beta and alpha.
+// The same for beta and alpha.
 static void split_switches(st_run *r, uint32_t n) {
   const st_backend *b = r->model->backend;
   const st_delta_params *d = &r->model->h.delta;
@@ -82,7 +82,7 @@ static void split_switches(st_run *r, uint32_t n) {
   b->copy_columns(r->queue, r->switches, n, &c, r->alpha);
 }
 
-// All that is computed from the layer's input; q, k and v are in the array that is returned, not convolved.
+// All products of the layer's input; returns the array with q, k and v, before the convolution.
 static st_array *project(st_run *r, const st_layer *l, uint32_t n) {
   const st_delta_params *d = &r->model->h.delta;
   st_product outs[4];
@@ -106,8 +106,8 @@ static st_array *project(st_run *r, const st_layer *l, uint32_t n) {
   return r->convolved;
 }
 
-// The rotated output matrix of a model whose value heads are tiled takes them key head by key head
-// (prism.hadamard.gdn_v_grouped): then they are put so into another array.
+// Where value heads are tiled, a rotated output matrix may take them key head by key head
+// (prism.hadamard.gdn_v_grouped): they are then reordered into another array.
 static st_array *group_heads(st_run *r, const st_linear *out, st_array *x, st_array *to, uint32_t n) {
   const st_hparams *h = &r->model->h;
   const st_delta_params *d = &h->delta;
@@ -131,7 +131,8 @@ void st_delta_forward(st_run *r, uint32_t layer, const st_batch *batch) {
   const st_delta_params *d = &h->delta;
   const st_layer *l = &r->model->layers[layer];
   uint32_t n = batch->n_tokens, number = number_of(h, layer);
-  st_array *from = project(r, l, n), *mixed = from == r->mixed ? r->convolved : r->mixed; // `from` is free after that
+  st_array *from = project(r, l, n),
+           *mixed = from == r->mixed ? r->convolved : r->mixed; // `from` is unused from here on
   b->convolve(r->queue, r->states, number, batch, from, l->vector[ST_DELTA_TAPS], mixed);
   b->delta(r->queue, r->states, batch,
            &(st_delta_args){.layer = number,

@@ -22,8 +22,7 @@ const char *st_pooling_name(setun_pooling pooling) {
 
 // ---- modules ------------------------------------------------------------------------------------------------------
 
-// What a module's configuration may have beside what is read: members that say nothing of the numbers, or that have to
-// be empty.
+// Members of a module's configuration that are not read: those that do not affect the numbers, or that must be empty.
 static bool is_listed(const char *const *names, const char *name) {
   while (*names && strcmp(*names, name)) names++;
   return *names != NULL;
@@ -43,7 +42,7 @@ static setun_status check_members(const st_json *config, const char *const *read
   for (size_t i = 0; i < st_json_members(config); i++) {
     const st_json_member *m = st_json_member_at(config, i);
     if (is_listed(read, m->key) || is_listed(neutral, m->key) || is_empty(&m->value)) continue;
-    return fail_member(m->key, "nothing of it", err);
+    return fail_member(m->key, "no value", err);
   }
   return SETUN_OK;
 }
@@ -55,7 +54,7 @@ static setun_status read_transformer(const st_json *config, st_hparams *h, setun
   return s == SETUN_OK ? st_json_u32(config, read[0], 1, 1u << 30, &h->embedding.n_ctx, err) : s;
 }
 
-// The modes of both styles: a flag each, or one name.
+// The modes in both styles: one flag each, or one name.
 static const struct {
   const char *flag, *name;
   setun_pooling pooling; // SETUN_POOLING_OFF: not supported
@@ -99,7 +98,7 @@ static setun_status read_pooling(const st_json *config, st_hparams *h, setun_err
   static const char *const neutral[] = {NULL};
   uint32_t width = h->n_embd;
   bool include = true;
-  if (!config) return st_fail(err, SETUN_ERROR_IO, "config.json: expected it, found none");
+  if (!config) return st_fail(err, SETUN_ERROR_IO, "config.json: expected this file, found none");
   setun_status s = read_modes(config, &h->embedding, err);
   if (s == SETUN_OK) s = check_members(config, read, neutral, err);
   for (int i = 5; i < 7 && s == SETUN_OK; i++) s = st_json_u32(config, read[i], 1, 1u << 30, &width, err);
@@ -118,8 +117,8 @@ static setun_status read_dense(const st_json *config, st_hparams *h, setun_error
   static const char *const neutral[] = {"module_input_name", "module_output_name", NULL};
   st_embedding *e = &h->embedding;
   uint32_t in = 0, out = 0, width = st_embedding_width(h);
-  const char *activation = "torch.nn.modules.activation.Tanh"; // what the class takes where there is none
-  if (!config) return st_fail(err, SETUN_ERROR_IO, "config.json: expected it, found none");
+  const char *activation = "torch.nn.modules.activation.Tanh"; // the class's default
+  if (!config) return st_fail(err, SETUN_ERROR_IO, "config.json: expected this file, found none");
   if (e->n_dense == ST_DENSE_MOST) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "expected at most %d dense modules, found more", ST_DENSE_MOST);
   }
@@ -140,7 +139,7 @@ static setun_status read_dense(const st_json *config, st_hparams *h, setun_error
   return SETUN_OK;
 }
 
-// The model, then a pooling, dense modules, and the normalization, which is done in any case.
+// The model, then a pooling, dense modules, and the normalization, which is always done.
 static setun_status read_module(const st_directory *d, uint32_t index, st_hparams *h, setun_error *err) {
   const st_sentence_module *m = &d->modules[index];
   bool pooled = h->embedding.source != NULL, first = index == 0;
@@ -160,7 +159,7 @@ static setun_status read_module(const st_directory *d, uint32_t index, st_hparam
     break;
   }
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                 "modules.json: expected Transformer, Pooling, Dense and Normalize in this order, found another");
+                 "modules.json: expected Transformer, Pooling, Dense and Normalize in this order, found another order");
 }
 
 static setun_status read_modules(const st_directory *d, st_hparams *h, setun_error *err) {
@@ -172,7 +171,7 @@ static setun_status read_modules(const st_directory *d, st_hparams *h, setun_err
   if (s == SETUN_OK && d->n_modules && !h->embedding.source) {
     s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "modules.json: expected a Pooling module, found none");
   }
-  const st_json *nested = st_json_get(d->config, "matryoshka_dimensions"); // as vLLM reads it
+  const st_json *nested = st_json_get(d->config, "matryoshka_dimensions"); // as in vLLM
   if (s == SETUN_OK) s = st_json_bool(d->config, "is_matryoshka", &h->embedding.nested, err);
   if (st_json_size(nested)) h->embedding.nested = true;
   return s;
@@ -185,7 +184,7 @@ static const char *key_of(st_text architecture, const char *name, char key[128])
   return key;
 }
 
-// llama.cpp's numbers: 0 none, 1 mean, 2 cls, 3 last, 4 rank, and -1 where nothing is said.
+// llama.cpp's numbers: 0 none, 1 mean, 2 cls, 3 last, 4 rank, and -1 unspecified.
 static setun_status read_type(const st_metadata *m, const char *key, st_embedding *e, setun_error *err) {
   static const setun_pooling poolings[] = {SETUN_POOLING_OFF, SETUN_POOLING_MEAN, SETUN_POOLING_CLS,
                                            SETUN_POOLING_LAST};
@@ -232,8 +231,8 @@ static setun_status read_gguf(const st_directory *d, st_hparams *h, setun_error 
     s = st_metadata_u32(&d->metadata, key_of(architecture, "embedding_length_out", key), 0, 1u << 30, &stated, err);
   }
   if (s != SETUN_OK || !stated || stated == width) return s;
-  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %u, which the dense matrices give, found %u", key, width,
-                 stated);
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %u, the output size of the dense matrices, found %u", key,
+                 width, stated);
 }
 
 setun_status st_embedding_read(const st_directory *d, st_hparams *h, setun_error *err) {

@@ -1,18 +1,18 @@
-// What a model's files say of embeddings: sentence-transformers' modules, or keys of GGUF.
+// How a model makes embeddings, according to its files: sentence-transformers' modules, or GGUF keys.
 #ifndef SETUN_MODEL_EMBEDDING_H
 #define SETUN_MODEL_EMBEDDING_H
 
 #include "model/hparams.h"
 
-// Fills h->embedding; the sizes are known. What is not supported is refused by its name.
+// Fills h->embedding; the sizes are known already. What is not supported is refused by name.
 setun_status st_embedding_read(const st_directory *directory, st_hparams *h, setun_error *err);
 
-// Floats of an embedding.
+// Floats in an embedding.
 uint32_t st_embedding_width(const st_hparams *h);
-// How the model pools where nobody says otherwise; SETUN_POOLING_OFF: its files say that it does not.
+// The model's default pooling; SETUN_POOLING_OFF: its files say that it does not pool.
 setun_pooling st_embedding_pooling(const st_hparams *h);
 
-// "mean", "cls", "last"; NULL: none of them.
+// "mean", "cls", "last"; NULL for other values.
 const char *st_pooling_name(setun_pooling pooling);
 
 #endif

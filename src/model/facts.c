@@ -1,4 +1,4 @@
-// The table of facts, and a file's keys compared with it.
+// The table of facts, and the check of a file's keys against it.
 #include "model/facts.h"
 
 #include "model/arch.h"
@@ -22,7 +22,7 @@ static const st_fact config_only[] = {
 #include "model/facts_config.def"
 };
 
-// Whether `list`, words separated by `separator`, has this one.
+// Whether `list`, words separated by `separator`, contains this word.
 static bool has_word(const char *list, char separator, const char *word, size_t length) {
   for (;;) {
     const char *end = strchr(list, separator);
@@ -51,7 +51,7 @@ const st_fact *st_fact_find(const st_spec *spec, st_container container, const c
 
 // ---- values -------------------------------------------------------------------------------------------------------
 
-// Whether one of the values is this number; files hold float32 and float64, which are compared as float32.
+// Whether one of the values equals this number, compared as float32 (files hold float32 or float64).
 static bool is_number(const char *values, double x) {
   for (const char *at = values; at; at = strchr(at, '|')) {
     char *end;
@@ -107,7 +107,7 @@ static bool neutral_json(const char *values, const st_json *x) {
 // "0 or 1": the values for a message.
 static void say_values(const char *values, st_buffer *out) {
   if (!strcmp(values, "0|false|")) {
-    st_buffer_text(out, "nothing of it");
+    st_buffer_text(out, "no value");
     return;
   }
   if (!*values) st_buffer_text(out, "no such key");
@@ -146,11 +146,11 @@ static setun_status check_own(const st_spec *spec, const st_meta *item, const ch
   return s == SETUN_OK ? refuse(item->key, f, &found, err) : s;
 }
 
-// What is behind the first part of a key that is not the architecture.
+// The rest of a key whose first part is not the architecture.
 typedef enum st_namespace {
-  NAMESPACE_READ,    // elsewhere
-  NAMESPACE_ORIGIN,  // says where a file comes from, and nothing of what its numbers mean
-  NAMESPACE_FOREIGN, // nobody knows
+  NAMESPACE_READ,    // in other namespaces
+  NAMESPACE_ORIGIN,  // describes a file's origin, not the meaning of its numbers
+  NAMESPACE_FOREIGN, // unknown
 } st_namespace;
 
 static st_namespace namespace_of(const char *key) {
@@ -182,7 +182,7 @@ static bool is_own(const st_meta *item, st_text architecture) {
          item->key[architecture.length] == '.';
 }
 
-// One notice of all namespaces of a kind, each with the number of its keys.
+// One notice for all namespaces of a kind, with the number of keys in each.
 static setun_status note_namespaces(const st_directory *d, st_text architecture, st_namespace kind, setun_error *err) {
   enum { NAMED = 8 };
   struct {
@@ -212,8 +212,8 @@ static setun_status note_namespaces(const st_directory *d, st_text architecture,
   if (others) st_buffer_format(&list, " and %zu of others", others);
   bool origin = kind == NAMESPACE_ORIGIN;
   setun_status s = n ? st_notices_add(d->notices, origin ? SETUN_LOG_INFO : SETUN_LOG_WARNING, err,
-                                      "%s: keys of %s, which are not read: %s", d->path,
-                                      origin ? "namespaces that say where a file comes from" : "unknown namespaces",
+                                      "%s: keys in %s are not read: %s", d->path,
+                                      origin ? "namespaces that describe a file's origin" : "unknown namespaces",
                                       list.data ? list.data : "")
                      : SETUN_OK;
   st_buffer_free(&list);
@@ -224,13 +224,13 @@ setun_status st_facts_check_type(const st_metadata *m, setun_error *err) {
   static const struct {
     const char *type, *hint;
   } others[] = {{"adapter", ": give the model, and this file with --lora"},
-                {"mmproj", ": a projector of images or sound, which belongs to a model of text"},
+                {"mmproj", ": a projector for images or sound, which belongs to a text model"},
                 {"imatrix", ": statistics of activations"},
-                {"controlvector", ": directions in the space of states, which are not supported"}};
+                {"controlvector", ": control vectors, which are not supported"}};
   st_text type = {0};
   setun_status s = st_metadata_text(m, "general.type", &type, err);
   if (s != SETUN_OK || !type.data || (type.length == 5 && !memcmp(type.data, "model", 5))) return s;
-  if (type.length == 5 && !memcmp(type.data, "vocab", 5)) return s; // without tensors, which is told by them
+  if (type.length == 5 && !memcmp(type.data, "vocab", 5)) return s; // files without tensors are refused later
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
     if (strlen(others[i].type) == type.length && !memcmp(others[i].type, type.data, type.length)) {
       return st_fail(err, SETUN_ERROR_UNSUPPORTED, "general.type: expected model, found %s%s", others[i].type,
@@ -256,12 +256,12 @@ static setun_status check_gguf(const st_directory *d, const st_spec *spec, setun
 
 // ---- config.json --------------------------------------------------------------------------------------------------
 
-// `key` is the member's path for a message and for --ignore-key, `name` what the tables call it.
+// `key` is the member's path, for messages and for --ignore-key; `name` is its name in the tables.
 static setun_status check_member(const st_spec *spec, const char *key, const char *name, const st_json *value,
                                  setun_error *err) {
   const st_fact *f = st_fact_find(spec, ST_HUGGINGFACE, name, strlen(name));
   st_buffer found = {0};
-  if (!f || f->use == ST_FACT_NEUTRAL) return SETUN_OK; // no published class knows it
+  if (!f || f->use == ST_FACT_NEUTRAL) return SETUN_OK; // in no published class
   if (f->use == ST_FACT_USED) {
     if (!st_json_is_null(value) || !strcmp(f->values, "null")) return SETUN_OK;
     return st_fail(err, SETUN_ERROR_FORMAT,
@@ -271,7 +271,7 @@ static setun_status check_member(const st_spec *spec, const char *key, const cha
   return st_json_append(value, &found) ? refuse(key, f, &found, err) : st_fail_memory(err, key);
 }
 
-// `path` is what leads to the object, "text_config." or "rope_scaling.": too long only where no table knows the name.
+// `path` leads to the object, "text_config." or "rope_scaling."; it is too long only for names that are in no table.
 static setun_status check_object(const st_spec *spec, const char *path, bool rope, const st_json *object,
                                  setun_error *err) {
   setun_status s = SETUN_OK;

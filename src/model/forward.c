@@ -29,17 +29,17 @@ typedef struct run_array {
 
 enum { RUN_ARRAYS = 19, LOGITS_AT_ONCE = 64 };
 
-// Tokens whose logits are computed together: the head is read once for all of them.
+// Tokens whose logits are computed together, so that the head is read once for all of them.
 static uint32_t logits_at_once(const st_run_options *o) {
   uint32_t n = o->n_logits < o->n_batch ? o->n_logits : o->n_batch;
   return n < LOGITS_AT_ONCE ? n : LOGITS_AT_ONCE;
 }
 
-// All arrays that a run of the model needs; their places in `r`.
+// All arrays that a run of the model needs, and their members of `r`.
 static void list_arrays(const st_hparams *h, st_run *r, const st_run_options *o, run_array list[RUN_ARRAYS]) {
   uint32_t n_batch = o->n_batch;
   size_t q = (size_t)h->n_head * h->head_dim, kv = (size_t)h->n_head_kv * h->head_dim, ff = h->n_ff, rows = n_batch;
-  if (h->n_expert) { // the experts of one token take a row each
+  if (h->n_expert) { // one row for each expert of a token
     ff = ff > h->n_ff_expert ? ff : h->n_ff_expert;
     ff = ff > h->n_ff_shared ? ff : h->n_ff_shared;
     rows = rows > h->n_expert_used ? rows : h->n_expert_used;
@@ -84,7 +84,7 @@ static setun_status new_arrays(st_run *r, const st_run_options *o, setun_error *
 enum { DEFAULT_CONTEXT = 4096, DEFAULT_BATCH = 512, DEFAULT_SEQUENCES = 8 };
 enum { MAX_CONTEXT = 1 << 24, MAX_THREADS = 1024, MAX_SEQUENCES = 4096, MAX_LOGITS = 1 << 20 };
 
-// How many sequences, pages and logits; n_ctx is known.
+// The numbers of sequences, pages and logits; n_ctx is known.
 static setun_status take_sequences(const st_model *m, const setun_context_params *p, st_run_options *o,
                                    setun_error *err) {
   o->n_seq = p->n_seq_max ? p->n_seq_max : DEFAULT_SEQUENCES;
@@ -119,16 +119,15 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
   const setun_context_params session = {.n_seq_max = 1}, *p = params ? params : &session;
   uint32_t trained = m->h.n_ctx_train, most = m->h.n_ctx_most < MAX_CONTEXT ? m->h.n_ctx_most : MAX_CONTEXT;
   if (p->window && p->n_ctx) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "n_ctx: expected 0 with a window, with which text has no end, found %u",
-                   p->n_ctx);
+    return st_fail(err, SETUN_ERROR_ARGUMENT,
+                   "n_ctx: expected 0 with a window, which does not limit the text's length, found %u", p->n_ctx);
   }
   o->n_ctx = p->n_ctx ? p->n_ctx : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
   if (o->n_ctx > most) {
-    return st_fail(
-        err, SETUN_ERROR_LIMIT,
-        "context: expected at most the %u tokens that the model was trained for or its RoPE scaling stretches "
-        "to, found %u",
-        most, o->n_ctx);
+    return st_fail(err, SETUN_ERROR_LIMIT,
+                   "context: expected at most the %u tokens that the model was trained for or its RoPE scaling extends "
+                   "to, found %u",
+                   most, o->n_ctx);
   }
   setun_status s = st_windows_of(&m->h, o->n_ctx, p->window, p->sinks, &o->windows, err);
   if (s != SETUN_OK) return s;
@@ -137,7 +136,7 @@ setun_status st_run_options_of(const st_model *m, const setun_context_params *pa
   s = take_sequences(m, p, o, err);
   if (s != SETUN_OK) return s;
   o->n_states = st_delta_slots(&m->h, o->n_seq);
-  o->n_batch = p->n_batch ? p->n_batch : m->h.bidirectional ? o->n_ctx : DEFAULT_BATCH; // a text in one pass
+  o->n_batch = p->n_batch ? p->n_batch : m->h.bidirectional ? o->n_ctx : DEFAULT_BATCH; // a whole text in one pass
   if (o->n_batch > (uint64_t)o->n_ctx * o->n_seq) o->n_batch = o->n_ctx * o->n_seq;
   if (p->threads < 0 || p->threads > MAX_THREADS) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to %d, found %d", MAX_THREADS, p->threads);
@@ -177,7 +176,7 @@ static st_cache_shape cache_shape(const st_hparams *h, const st_run_options *o) 
 
 st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_workload *workload) {
   const st_hparams *h = &m->h;
-  st_run places; // only to list them
+  st_run places; // only lists them
   run_array list[RUN_ARRAYS];
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = cache_shape(h, o);
@@ -219,7 +218,7 @@ setun_status st_run_new(const st_model *m, const st_run_options *o, st_run **run
   }
   if (s == SETUN_OK) s = new_arrays(r, o, err);
   if (s == SETUN_OK && m->h.n_expert) s = st_moe_new(r, &r->moe, err);
-  // q, k and v, or what recurrent layers take, or gate and up of experts
+  // q, k and v, or the matrices of a recurrent layer, or gate and up of experts
   uint32_t least = m->h.delta.n_taps ? 4 : 3, most = 2 * m->h.n_expert_used > least ? 2 * m->h.n_expert_used : least;
   if (s == SETUN_OK) s = st_products_new(r, most, &r->products, err);
   if (s == SETUN_OK) s = new_table(r, &m->h.rope, &r->rope, err);
@@ -251,7 +250,7 @@ void st_run_free(st_run *r) {
   st_free(r);
 }
 
-// The branch, normed where the family does that (sandwich), onto the residual stream.
+// Adds the branch, normalized in families with post-norms, to the residual stream.
 static void add_branch(st_run *r, const st_dvector *post_norm, uint32_t n) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
@@ -264,7 +263,7 @@ static void norm_heads(st_run *r, st_array *x, uint32_t n, uint32_t heads, const
   if (norm) r->model->backend->rmsnorm(r->queue, x, n, heads * h->head_dim / width, width, norm, h->norm_eps);
 }
 
-// RoPE of queries and keys, see windows.h.
+// RoPE for queries and keys, see windows.h.
 static void rotate(st_run *r, uint32_t index, const st_batch *batch) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
@@ -292,7 +291,7 @@ static void normalize_heads(st_run *r, const st_layer *l, uint32_t n) {
   norm_heads(r, r->k, n, h->n_head_kv, l->vector[ST_ATTN_K_NORM], l->width[ST_ATTN_K_NORM]);
 }
 
-// From products to what is compared: each head normalized, clipped and rotated.
+// From products to the final queries and keys: each head normalized, clipped and rotated.
 static void prepare_heads(st_run *r, uint32_t index, const st_batch *batch) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
@@ -308,7 +307,7 @@ static void prepare_heads(st_run *r, uint32_t index, const st_batch *batch) {
   if (h->norm_after_rope) normalize_heads(r, l, n); // without windows, see st_windows_of
 }
 
-// Queries and the gates of what attention makes of them, which lie head by head.
+// Splits queries from the gates of the attention's output; they alternate head by head.
 static void split_gates(st_run *r, uint32_t n) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
@@ -391,7 +390,7 @@ static setun_status report_hidden(st_run *r, const st_pass *p, uint32_t layer, c
   return s;
 }
 
-// A layer's two halves, each after the weights that are not resident were acquired.
+// A layer's two halves, each after acquiring its weights that are not resident.
 static setun_status layer(st_run *r, uint32_t index, const st_batch *batch, setun_error *err) {
   const st_supply *supply = r->model->supply;
   setun_status s = supply ? supply->acquire(supply->context, index, true, err) : SETUN_OK;
@@ -421,7 +420,7 @@ static setun_status layers(st_run *r, const st_batch *batch, const st_pass *p, s
   return s;
 }
 
-// The tokens' rows of the embedding, which are supplied one by one where it is not resident.
+// The tokens' rows of the embedding, read one by one where it is not resident.
 static setun_status gather_rows(st_run *r, const int32_t *ids, uint32_t n, setun_error *err) {
   const st_model *m = r->model;
   const st_dmatrix *rows = NULL;
@@ -452,7 +451,7 @@ static setun_status embed(st_run *r, const int32_t *ids, uint32_t n, setun_error
   return SETUN_OK;
 }
 
-// How often the head is read for the logits of so many tokens.
+// How many times the head is read for the logits of this many tokens.
 static uint32_t heads_for(const st_run *r, uint32_t n) {
   return (n + r->n_logits - 1) / r->n_logits;
 }
@@ -463,8 +462,8 @@ setun_status st_run_tokens(st_run *r, const int32_t *ids, const st_batch *batch,
   setun_status s = embed(r, ids, batch->n_tokens, err);
   if (s == SETUN_OK) s = report_hidden(r, p, 0, batch, err);
   if (s == SETUN_OK) s = layers(r, batch, p, err);
-  if (s == SETUN_OK && !p->n_logits) s = r->model->backend->finish(r->queue, err); // else reading those says it
-  if (s != SETUN_OK) r->model->backend->finish(r->queue, NULL); // nothing uses the weights any more that stream
+  if (s == SETUN_OK && !p->n_logits) s = r->model->backend->finish(r->queue, err); // otherwise reading them reports it
+  if (s != SETUN_OK) r->model->backend->finish(r->queue, NULL); // streamed weights are no longer used
   if (supply) supply->end(supply->context);
   return s;
 }
@@ -486,7 +485,7 @@ static setun_status multiply_pieces(st_run *r, uint32_t n, setun_error *err) {
 
 setun_status st_run_logits(st_run *r, const uint32_t *rows, uint32_t n, uint32_t left, float *out, setun_error *err) {
   const st_model *m = r->model;
-  m->backend->gather(r->queue, r->x, rows, n, m->h.n_embd, r->branch); // `branch` is free between passes
+  m->backend->gather(r->queue, r->x, rows, n, m->h.n_embd, r->branch); // `branch` is unused between passes
   if (m->n_head) {
     m->supply->begin(m->supply->context, ST_SUPPLY_HEAD, heads_for(r, n + left));
     setun_status s = multiply_pieces(r, n, err);

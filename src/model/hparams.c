@@ -1,4 +1,4 @@
-// Hyperparameters: which family a file is of, what holds by default, and the checks that all containers share.
+// Hyperparameters: the family of a file, its defaults, and the checks that both containers share.
 #include "model/embedding.h"
 #include "model/hparams_read.h"
 
@@ -29,10 +29,10 @@ static void list_names(bool gguf, st_buffer *out) {
   }
 }
 
-// Families that look like supported ones and are not, by what they would need.
+// Families that resemble supported ones but need something that is missing here.
 static const char *missing_for(const char *name, size_t length) {
   static const struct {
-    const char *const names[6]; // ended with NULL
+    const char *const names[6]; // NULL-terminated
     const char *missing;
   } relatives[] = {
       {{"gemma", "gemma2"}, "an MLP and norms of its own, and soft-capped logits"},
@@ -71,7 +71,7 @@ const st_spec *st_spec_find(bool gguf, const char *key, const char *name, size_t
   return NULL;
 }
 
-// GGUF has fewer names: what is shaped like Llama calls itself llama.
+// GGUF has fewer names: families shaped like Llama use its name.
 const st_spec *st_spec_counterpart(const st_spec *spec, bool to_gguf, const st_hparams *h, setun_error *err) {
   const char *own = to_gguf ? spec->gguf_names[0] : spec->model_types[0], *name = spec->name;
   if (own) name = own;
@@ -103,7 +103,7 @@ setun_status st_hparams_fn(const char *key, const char *name, size_t length, st_
                  (int)(length < 64 ? length : 64), name);
 }
 
-// What is checked in both containers, by the key that holds it.
+// Checked in both containers; messages use the container's own key.
 typedef enum field {
   N_LAYER,
   N_EMBD,
@@ -121,7 +121,7 @@ typedef enum field {
   ROPE_FACTOR
 } field;
 
-// "llama.block_count" or "config.json: num_hidden_layers": the key as the files spell it.
+// "llama.block_count" or "config.json: num_hidden_layers": the key as the container spells it.
 static const char *key_of(const st_directory *d, field f, char out[160]) {
   static const struct {
     const char *gguf, *hf;
@@ -150,10 +150,10 @@ static const char *key_of(const st_directory *d, field f, char out[160]) {
   return out;
 }
 
-// Far beyond what any model has, and near enough that no angle and no norm leaves float32.
+// Far beyond any model's values, and small enough that angles and norms stay within float32.
 static setun_status in_range(const st_directory *d, field f, float value, float low, float high, setun_error *err) {
   char key[160];
-  if (value >= low && value <= high) return SETUN_OK; // not NaN either
+  if (value >= low && value <= high) return SETUN_OK; // also rejects NaN
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a number from %g to %g, found %g", key_of(d, f, key),
                  (double)low, (double)high, (double)value);
 }
@@ -189,11 +189,11 @@ static setun_status check_positive(const st_directory *d, const st_hparams *h, s
 setun_status st_hparams_check_layers(const st_directory *d, const st_hparams *h, setun_error *err) {
   char key[160];
   if (h->n_layer <= d->n_tensors) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected at most the %zu tensors there are, found %u",
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected at most the number of tensors, %zu, found %u",
                  key_of(d, N_LAYER, key), d->n_tensors, h->n_layer);
 }
 
-// What both containers must satisfy; fills in what follows from the rest.
+// Checks that apply to both containers; derives the remaining fields.
 static setun_status check(const st_directory *d, st_hparams *h, setun_error *err) {
   char key[160];
   setun_status s = check_positive(d, h, err);
@@ -225,7 +225,7 @@ static setun_status check(const st_directory *d, st_hparams *h, setun_error *err
                    key_of(d, ROTATED, key), h->head_dim, h->n_rot);
   }
   if ((s = check_numbers(d, h, err)) != SETUN_OK) return s;
-  // Beyond the trained length only as far as a scaling says that it stretches.
+  // Longer than trained only as far as a RoPE scaling allows.
   double stretched = (double)h->rope.original_max_position_embeddings * h->rope.factor;
   bool stretches =
       h->rope.scaling == ST_ROPE_YARN || h->rope.scaling == ST_ROPE_LINEAR || h->rope.scaling == ST_ROPE_LONG;
@@ -235,8 +235,8 @@ static setun_status check(const st_directory *d, st_hparams *h, setun_error *err
   return SETUN_OK;
 }
 
-// BitNet's embedding models norm the input of every matrix of their layers, with the model's own epsilon, and these
-// matrices are ternary: no key says so, but there are such norms. GGUF files say by their layouts what is ternary.
+// BitNet's embedding models normalize the input of every matrix of their layers, with the model's epsilon, and these
+// matrices are ternary. No key says so; the presence of the norms does. In GGUF files the layouts show what is ternary.
 static void find_projection_norms(const st_directory *d, st_hparams *h) {
   static const char *const names[] = {"blk.0.attn_q_norm_in.weight", "layers.0.self_attn.q_proj.norm.weight",
                                       "model.layers.0.self_attn.q_proj.norm.weight"};
@@ -249,8 +249,8 @@ static void find_projection_norms(const st_directory *d, st_hparams *h) {
   if (d->container != ST_GGUF) h->int8 = true;
 }
 
-// Models of embeddings are published without a head, whether or not config.json says that it would be the embedding;
-// their names lack the "model." before them too.
+// Embedding models are published without a head, whatever config.json says about tying, and without the "model." prefix
+// of names.
 static void find_head(const st_directory *d, st_hparams *h) {
   if (d->container != ST_HUGGINGFACE || !d->n_tensors || h->tied) return;
   h->headless = st_directory_find(d, "embed_tokens.weight") && !st_directory_find(d, "lm_head.weight");

@@ -11,16 +11,16 @@ setun_status st_gguf_spec(const st_directory *d, const st_spec **spec, setun_err
   setun_status s = st_facts_check_type(&d->metadata, err);
   if (s == SETUN_OK) s = st_metadata_text(&d->metadata, "general.architecture", &name, err);
   if (s != SETUN_OK) return s;
-  if (!name.data) return st_fail(err, SETUN_ERROR_FORMAT, "general.architecture: expected a string, found no such key");
+  if (!name.data) return st_fail(err, SETUN_ERROR_FORMAT, "general.architecture: expected a string, found none");
   *spec = st_spec_find(true, "general.architecture", name.data, name.length, err);
   return *spec ? SETUN_OK : SETUN_ERROR_UNSUPPORTED;
 }
 
-// A reader of one file's keys: each step is skipped once one failed.
+// A reader of one file's keys: after a failure, later steps do nothing.
 typedef struct {
   const st_metadata *m;
-  bool defaults;       // a key that is absent has the family's default
-  const char *scaling; // of RoPE, where no key names one; NULL: none
+  bool defaults;       // absent keys have the family's defaults
+  const char *scaling; // RoPE scaling where no key names one; NULL: none
   char architecture[64];
   setun_status status;
   setun_error *err;
@@ -39,7 +39,7 @@ static void get_u32(keys *k, const char *name, uint32_t *out) {
 static void need(keys *k, const char *name, const char *expected) {
   char key[128];
   if (k->status != SETUN_OK || st_metadata_find(k->m, full_key(k, name, key)) || k->defaults) return;
-  k->status = st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected %s, found no such key", key, expected);
+  k->status = st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected %s, found none", key, expected);
 }
 
 static void need_u32(keys *k, const char *name, uint32_t *out) {
@@ -47,7 +47,7 @@ static void need_u32(keys *k, const char *name, uint32_t *out) {
   get_u32(k, name, out);
 }
 
-// One number for all layers, or an array of one a layer, which must be the same.
+// One number for all layers, or an array with one number per layer, all equal.
 static void get_layers_u32(keys *k, const char *name, uint32_t n_layer, uint32_t *out) {
   char key[128];
   const st_meta *item = k->status == SETUN_OK ? st_metadata_find(k->m, full_key(k, name, key)) : NULL;
@@ -58,8 +58,8 @@ static void get_layers_u32(keys *k, const char *name, uint32_t n_layer, uint32_t
   double first = item->count ? st_meta_number(item, 0) : 0;
   if (item->count != n_layer || first < 0 || first > 1u << 30) {
     k->status = st_fail(k->err, SETUN_ERROR_FORMAT,
-                        "%s: expected %u integers from 0 to 1073741824, one a layer, found %llu that begin with %.0f",
-                        key, n_layer, (unsigned long long)item->count, first);
+                        "%s: expected %u integers from 0 to 1073741824, one per layer, found %llu, the first %.0f", key,
+                        n_layer, (unsigned long long)item->count, first);
     return;
   }
   for (uint64_t i = 1; i < item->count; i++) {
@@ -72,7 +72,7 @@ static void get_layers_u32(keys *k, const char *name, uint32_t n_layer, uint32_t
   *out = (uint32_t)first;
 }
 
-// A key that may only repeat what is known from elsewhere.
+// A key that may only repeat a value known from elsewhere.
 static void same_u32(keys *k, const char *name, const char *what, uint32_t expected) {
   char key[128];
   uint32_t found = expected;
@@ -91,7 +91,7 @@ static bool is(st_text t, const char *text) {
   return t.length == strlen(text) && !memcmp(t.data, text, t.length);
 }
 
-// A factor that files give only where there is one: 0 is none.
+// A factor that files contain only where it applies: 0 means none.
 static void get_factor(keys *k, const char *name, float *out) {
   char key[128];
   float x = 0;
@@ -103,7 +103,7 @@ static void get_factor(keys *k, const char *name, float *out) {
   if (x > 0) *out = x;
 }
 
-// The factor of any scaling; older files call it scale_linear, whatever its type.
+// The factor of any scaling; older files call it scale_linear for every type.
 static void read_stretch(keys *k, float *out) {
   char key[128];
   float older = 0, factor = 0;
@@ -117,7 +117,7 @@ static void read_stretch(keys *k, float *out) {
   if (older > 0 && !(factor > 0)) *out = older;
 }
 
-// What only some scalings have.
+// A parameter that only some scalings have.
 static void refuse_with(keys *k, const char *name, const char *neutral, const char *others, float found) {
   char key[128];
   if (k->status != SETUN_OK) return;
@@ -128,7 +128,7 @@ static void refuse_with(keys *k, const char *name, const char *neutral, const ch
 static void read_rope(keys *k, st_rope_params *r) {
   char key[128];
   st_text type = {0};
-  float attention = 1, extra = 1, extrapolation = -1; // below 0: as the type has it
+  float attention = 1, extra = 1, extrapolation = -1; // below 0: the type's default
   get_f32(k, "rope.freq_base", &r->theta);
   if (k->status == SETUN_OK) k->status = st_metadata_text(k->m, full_key(k, "rope.scaling.type", key), &type, k->err);
   if (!type.data && k->scaling) type = (st_text){k->scaling, strlen(k->scaling)};
@@ -165,7 +165,7 @@ static void read_rope(keys *k, st_rope_params *r) {
   }
 }
 
-// Files with tensors whose layout itself belongs to int8 models say so by the layout; see docs/formats.md.
+// Some tensor layouts are used only by int8 models and imply them; see docs/formats.md.
 static bool prescribes_int8(const st_directory *d, const st_spec *spec) {
   return spec->gguf_int8 || st_directory_has_int8_layouts(d);
 }
@@ -197,13 +197,13 @@ static const st_tensor *first_tensor(const st_directory *d, const char *name, ui
   return NULL;
 }
 
-// The width of feed-forward parts that no key of older files gives: what the tensors have rows for.
+// The width of feed-forward parts for which older files have no key: the rows of the tensors.
 static void width_from(const st_directory *d, const st_hparams *h, const char *name, uint32_t *out) {
   const st_tensor *t = *out ? NULL : first_tensor(d, name, h->n_layer);
   if (t && t->dims[1] < 1u << 30) *out = (uint32_t)t->dims[1];
 }
 
-// Dense layers among expert layers are told by their tensors.
+// Dense layers among expert layers are recognized by their tensors.
 static void read_experts(keys *k, const st_directory *d, st_hparams *h) {
   char key[128];
   uint32_t gating = 0;
@@ -254,8 +254,8 @@ static void read_factors(keys *k, st_hparams *h) {
   h->logit_scale = 1 / divisor;
 }
 
-// RoPE turns whole heads, but in families that have another count, by one table, or by a second one in sliding layers
-// where the family has that.
+// RoPE rotates whole heads, except in families with a dimension count, with one table, or a second one for sliding
+// layers in families that have it.
 static void check_rope(keys *k, const st_spec *spec, st_hparams *h) {
   char key[128];
   uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
@@ -272,8 +272,8 @@ static void check_rope(keys *k, const st_spec *spec, st_hparams *h) {
                       full_key(k, "rope.freq_base_swa", key), (double)h->rope.theta, (double)local);
 }
 
-// Whether tokens see those behind them: by the architecture's name, where a window is twice as wide as it reaches, or
-// by a key, which does not say how far windows reach.
+// Whether attention is bidirectional: by the architecture's name, where the window key gives twice the reach, or by a
+// key, which leaves the reach of windows open.
 static void read_direction(keys *k, const st_spec *spec, st_hparams *h) {
   char key[128];
   bool causal = true, sliding = false;
@@ -292,10 +292,10 @@ static void read_direction(keys *k, const st_spec *spec, st_hparams *h) {
   k->status = st_fail(k->err, SETUN_ERROR_UNSUPPORTED, "%s: expected true with a sliding window, found false", key);
 }
 
-// The vocabulary's size is what the embedding has rows for.
+// The vocabulary's size is the number of the embedding's rows.
 static setun_status read_vocabulary_size(const st_directory *d, st_hparams *h, setun_error *err) {
   const st_tensor *t = st_directory_find(d, "token_embd.weight");
-  if (!t) return st_fail(err, SETUN_ERROR_FORMAT, "token_embd.weight: expected the embedding, found no such tensor");
+  if (!t) return st_fail(err, SETUN_ERROR_FORMAT, "token_embd.weight: expected the embedding, found none");
   uint64_t rows = st_tensor_shape(t).rows;
   if (rows > 1u << 28) {
     return st_fail(err, SETUN_ERROR_LIMIT, "token_embd.weight: expected at most %u rows, found %llu", 1u << 28,
@@ -315,7 +315,7 @@ setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hpar
   need(&k, "attention.head_count", "a positive integer");
   get_layers_u32(&k, "attention.head_count", h->n_layer, &h->n_head);
   char key[128];
-  bool experts = st_metadata_find(k.m, full_key(&k, "expert_count", key)) != NULL; // in all layers, perhaps
+  bool experts = st_metadata_find(k.m, full_key(&k, "expert_count", key)) != NULL; // possibly in all layers
   if (!experts) need(&k, "feed_forward_length", "a positive integer");
   get_layers_u32(&k, "feed_forward_length", h->n_layer, &h->n_ff);
   if (!k.defaults || st_metadata_find(k.m, full_key(&k, "attention.head_count", key))) h->n_head_kv = 0;
@@ -332,13 +332,13 @@ setun_status st_gguf_hparams(const st_directory *d, const st_spec *spec, st_hpar
   check_rope(&k, spec, h);
   if (k.status == SETUN_OK) k.status = st_gguf_windows(&d->metadata, k.architecture, spec, h, err);
   h->interleaved = spec->gguf_interleaved;
-  h->norm_plus_one = false; // GGUF files hold 1 + w
+  h->norm_plus_one = false; // GGUF files store 1 + w
   h->tied = !st_directory_find(d, "output.weight");
   read_direction(&k, spec, h);
   if (k.status == SETUN_OK) k.status = read_vocabulary_size(d, h, err);
   same_u32(&k, "vocab_size", "the embedding's rows,", h->n_vocab);
   h->delta.tiled = spec->gguf_tiled;
-  h->delta.joined_mixed = first_tensor(d, "ssm_in.weight", h->n_layer) != NULL; // older files of Qwen3-Next
+  h->delta.joined_mixed = first_tensor(d, "ssm_in.weight", h->n_layer) != NULL; // older Qwen3-Next files
   if (k.status == SETUN_OK && spec->read_gguf) k.status = spec->read_gguf(&d->metadata, k.architecture, h, err);
   return k.status;
 }

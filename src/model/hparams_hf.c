@@ -16,7 +16,7 @@ static const st_json *text_config(const st_directory *d) {
 
 setun_status st_hf_spec(const st_directory *d, const st_spec **spec, setun_error *err) {
   const char *type = NULL;
-  if (!d->config) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a model, found tensors only", d->path);
+  if (!d->config) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a model, found only tensors", d->path);
   setun_status s = st_json_text(d->config, "model_type", &type, err);
   if (s != SETUN_OK) return st_fail_in(err, s, "config.json");
   type = st_rotation_plain_type(type);
@@ -24,8 +24,8 @@ setun_status st_hf_spec(const st_directory *d, const st_spec **spec, setun_error
   return *spec ? SETUN_OK : SETUN_ERROR_UNSUPPORTED;
 }
 
-// A base of its own in place of a scaling (Hunyuan): theta * alpha^(d / (d - 2)), whatever the length. The other
-// members do not count beside it.
+// A changed base instead of a scaling (Hunyuan): theta * alpha^(d / (d - 2)), for any length. The other members then
+// have no effect.
 static setun_status read_alpha(const st_json *scaling, uint32_t pairs, st_rope_params *r, setun_error *err) {
   float alpha = 0;
   setun_status s = st_hf_positive(scaling, "alpha", &alpha, err);
@@ -51,7 +51,7 @@ static setun_status rope_type(const char *name, st_rope_scaling *scaling, setun_
                  "rope_type: expected default, linear, llama3, yarn or longrope, found \"%.64s\"", name);
 }
 
-// longrope's divisors: one for each pair of a head.
+// LongRoPE's divisors: one for each pair of a head.
 static setun_status read_factors(const st_json *object, const char *key, uint32_t pairs, float **out,
                                  setun_error *err) {
   const st_json *list = st_json_get(object, key);
@@ -79,7 +79,7 @@ static setun_status read_factors(const st_json *object, const char *key, uint32_
   return SETUN_OK;
 }
 
-// RoPE on a part of each head only.
+// RoPE on part of each head.
 static setun_status read_partial(const st_json *object, const st_spec *spec, uint32_t head_dim, st_hparams *h,
                                  setun_error *err) {
   float share = 1;
@@ -96,7 +96,7 @@ static setun_status read_partial(const st_json *object, const st_spec *spec, uin
   return SETUN_OK;
 }
 
-// YaRN's correction of the attention in two numbers, which count only together.
+// YaRN's attention factor as two numbers, which are used only together.
 static setun_status read_mscale(const st_json *scaling, st_rope_params *r, setun_error *err) {
   float mscale = 0, all = 0;
   setun_status s = st_json_f32(scaling, "mscale", &mscale, err);
@@ -107,8 +107,8 @@ static setun_status read_mscale(const st_json *scaling, st_rope_params *r, setun
   return SETUN_OK;
 }
 
-// The members that are numbers, all of them positive. Those that the official class has no default for must be there;
-// an attention_factor beside a scaling that has none would not be used by it.
+// The numeric members, all positive. Those without a default in the official class are required; an attention_factor
+// with a scaling that does not use one is refused.
 static setun_status read_members(const st_json *scaling, st_rope_params *r, setun_error *err) {
   enum {
     LINEAR = 1 << ST_ROPE_LINEAR,
@@ -149,7 +149,7 @@ static setun_status read_members(const st_json *scaling, st_rope_params *r, setu
   return SETUN_OK;
 }
 
-// One table of scaling parameters; `scaling` may be NULL.
+// One object of scaling parameters; `scaling` may be NULL.
 static setun_status read_scaling(const st_json *scaling, uint32_t pairs, st_rope_params *r, setun_error *err) {
   const char *type = NULL;
   if (!scaling) return SETUN_OK;
@@ -161,7 +161,7 @@ static setun_status read_scaling(const st_json *scaling, uint32_t pairs, st_rope
   if (s == SETUN_OK && type && !strcmp(type, "dynamic") && st_json_get(scaling, "alpha") && pairs > 1) {
     return read_alpha(scaling, pairs, r, err);
   }
-  // Older files of LongRoPE call it so; YaRN has no such factors (Phi3Config).
+  // The name in older LongRoPE files; YaRN has no such factors (Phi3Config).
   if (s == SETUN_OK && type && !strcmp(type, "yarn") && st_json_get(scaling, "short_factor")) type = "longrope";
   if (s == SETUN_OK) s = rope_type(type ? type : "default", &r->scaling, err);
   if (s == SETUN_OK) s = read_members(scaling, r, err);
@@ -178,7 +178,8 @@ static setun_status read_scaling(const st_json *scaling, uint32_t pairs, st_rope
   return s;
 }
 
-// LongRoPE's magnitude follows from the lengths; transformers 5 takes a factor instead where there is one, 4 does not.
+// LongRoPE's magnitude follows from the lengths; transformers 5 uses a factor instead if present, transformers 4 does
+// not.
 static setun_status check_longrope(const st_hparams *h, setun_error *err) {
   const st_rope_params *r = &h->rope;
   uint32_t original = r->original_max_position_embeddings ? r->original_max_position_embeddings : h->n_ctx_train;
@@ -208,7 +209,7 @@ static setun_status read_rope(const st_json *c, const st_spec *spec, st_hparams 
   return s;
 }
 
-// Does config.json declare BitNet quantization, packed or latent?
+// Whether config.json declares BitNet quantization, packed or latent.
 static setun_status read_quantization(const st_json *root, const st_json *c, st_hparams *h, setun_error *err) {
   const st_json *q = st_json_get(root, "quantization_config");
   if (!q) q = st_json_get(c, "quantization_config");
@@ -220,7 +221,7 @@ static setun_status read_quantization(const st_json *root, const st_json *c, st_
   if (s == SETUN_OK) s = st_json_u32(c, "weight_bits", 1, 32, &weight_bits, err);
   if (s == SETUN_OK) s = st_json_u32(c, "input_bits", 1, 32, &input_bits, err);
   h->int8 = (method && !strcmp(method, ST_HF_PACKED_METHOD)) || (weight_bits == 1 && input_bits == 8);
-  // Setun's own key, in directories whose weights do not say it.
+  // Setun's own key, for directories whose weights do not show it.
   const char *activation = NULL;
   if (s == SETUN_OK) s = st_json_text(root, "setun_activation", &activation, err);
   if (s == SETUN_OK && activation && strcmp(activation, "int8") && strcmp(activation, "float")) {
@@ -244,7 +245,8 @@ static setun_status read_numbers(const st_json *c, st_hparams *h, setun_error *e
                  {"num_attention_heads", &h->n_head}, {"num_key_value_heads", &h->n_head_kv},
                  {"head_dim", &h->head_dim},          {"intermediate_size", &h->n_ff},
                  {"vocab_size", &h->n_vocab},         {"max_position_embeddings", &h->n_ctx_train}};
-  // An explicit null means one a head, and what the width gives each, whatever the family's defaults.
+  // An explicit null means one KV head per head, and the width divided by the heads, regardless of the family's
+  // defaults.
   if (st_json_is_null(st_json_find(c, "num_key_value_heads"))) h->n_head_kv = 0;
   if (st_json_is_null(st_json_find(c, "head_dim"))) h->head_dim = 0;
   setun_status s = SETUN_OK;
@@ -255,7 +257,7 @@ static setun_status read_numbers(const st_json *c, st_hparams *h, setun_error *e
   return s;
 }
 
-// Where the family's class has the switch: biases of q, k, v and o.
+// Biases of q, k, v and o, where the family's class has the switch.
 static setun_status read_bias(const st_json *c, const st_spec *spec, st_hparams *h, setun_error *err) {
   const char key[] = "attention_bias";
   if (!st_json_get(c, key) || st_fact_find(spec, ST_HUGGINGFACE, key, sizeof key - 1)->use != ST_FACT_USED) {
@@ -277,7 +279,7 @@ setun_status st_hf_experts(const st_json *c, st_hparams *h, setun_error *err) {
   const struct {
     const char *key;
     uint32_t low, *out;
-  } numbers[] = {{"num_experts", 1, &h->n_expert}, // one number under two names, one of them in each file
+  } numbers[] = {{"num_experts", 1, &h->n_expert}, // one number with two names; each file has one of them
                  {"num_local_experts", 1, &h->n_expert},
                  {"num_experts_per_tok", 1, &h->n_expert_used},
                  {"moe_intermediate_size", 1, &h->n_ff_expert},
@@ -301,7 +303,7 @@ setun_status st_hf_experts(const st_json *c, st_hparams *h, setun_error *err) {
       return st_fail(err, SETUN_ERROR_FORMAT, "mlp_only_layers: expected integers, found %s at index %zu",
                      st_json_is_number(st_json_at(dense, i)) ? "a fraction" : st_json_kind(st_json_at(dense, i)), i);
     }
-    // The official lists may name layers that a smaller model does not have.
+    // The official lists may name layers beyond a smaller model's last.
     if (layer >= 0 && layer < h->n_layer && layer < ST_MAX_LAYERS) h->sparse[(size_t)layer] = false;
   }
   return SETUN_OK;
@@ -315,7 +317,7 @@ setun_status st_hf_hparams(const st_directory *d, const st_spec *spec, st_hparam
   }
   setun_status s = read_numbers(c, h, err);
   if (s == SETUN_OK) s = read_bias(c, spec, h, err);
-  if (s == SETUN_OK) s = st_json_bool(d->config, "tie_word_embeddings", &h->tied, err); // of a wrapper
+  if (s == SETUN_OK) s = st_json_bool(d->config, "tie_word_embeddings", &h->tied, err); // a wrapper's
   if (s == SETUN_OK) s = st_json_bool(c, "tie_word_embeddings", &h->tied, err);
   if (s == SETUN_OK) s = read_activation(c, h, err);
   if (s == SETUN_OK) s = read_rope(c, spec, h, err);

@@ -1,16 +1,16 @@
-// Sliding windows: one reader a container for all families. A layer slides, that is attends to the last h->window
-// tokens only, by the family's rule, unless the file lists its layers.
+// Sliding windows: one reader per container for all families. The family's rule decides which layers slide (attend only
+// to the last h->window tokens), unless the file lists them.
 #include "model/hparams_read.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// Every period-th layer attends to all: of a period of 1 all do, of 0 none.
+// Every period-th layer attends to all: with period 1 all do, with 0 none.
 static void by_period(st_hparams *h, uint32_t period) {
   for (uint32_t i = 0; i < h->n_layer; i++) h->sliding[i] = !period || (i + 1) % period != 0;
 }
 
-// No window, no layer that slides.
+// Without a window no layer slides.
 static void finish(st_hparams *h) {
   for (uint32_t i = 0; i < h->n_layer; i++) h->sliding[i] = h->sliding[i] && h->window;
 }
@@ -18,7 +18,7 @@ static void finish(st_hparams *h) {
 // ---- config.json --------------------------------------------------------------------------------------------------
 
 static setun_status by_rule(const st_json *c, const st_window_rule *rule, st_hparams *h, setun_error *err) {
-  uint32_t period = rule->period, most = 28; // all classes that have max_window_layers begin with 28
+  uint32_t period = rule->period, most = 28; // the default in all classes that have max_window_layers
   setun_status s = st_json_u32(c, "_sliding_window_pattern", 1, 1u << 20, &period, err);
   if (s == SETUN_OK) s = st_json_u32(c, "sliding_window_pattern", 1, 1u << 20, &period, err);
   if (s == SETUN_OK && rule->layers != ST_WINDOW_ALL) {
@@ -47,7 +47,7 @@ static setun_status by_list(const st_json *list, const st_window_rule *rule, st_
     }
     if (!rule->config_lists && (sliding && h->window) != (h->sliding[i] && h->window)) {
       return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                     "layer_types: expected %s at index %u, as the official class has it, found \"%.64s\"",
+                     "layer_types: expected %s at index %u, as in the official class, found \"%.64s\"",
                      h->sliding[i] ? "sliding_attention" : "full_attention", i, type);
     }
     h->sliding[i] = sliding;
@@ -66,8 +66,8 @@ setun_status st_hf_windows(const st_json *c, const st_spec *spec, st_hparams *h,
   if (s == SETUN_OK) s = st_json_bool(c, "use_sliding_window", &use, err);
   if (s == SETUN_OK && !use && !rule->with_switch && h->window) {
     s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                "use_sliding_window: expected true beside a sliding_window of %u, which the official class uses in any "
-                "case, found false",
+                "use_sliding_window: expected true beside a sliding_window of %u, which the official class always "
+                "uses, found false",
                 h->window);
   }
   if (!use) h->window = 0;
@@ -79,14 +79,15 @@ setun_status st_hf_windows(const st_json *c, const st_spec *spec, st_hparams *h,
 
 // ---- GGUF ---------------------------------------------------------------------------------------------------------
 
-// An array of as many integers, or where they are flags booleans, as there are layers.
+// An array with one integer, or boolean for flags, per layer.
 static setun_status check_array(const st_meta *item, uint32_t n_layer, const char *elements, bool flags,
                                 setun_error *err) {
   char kind[32];
   bool numbers = st_meta_is_integer(item->element) || (flags && item->element == ST_META_BOOL);
   if (numbers && item->count == n_layer) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a number, or an array of %u %s, one a layer, found %s of %llu",
-                 item->key, n_layer, elements, st_meta_kind(item, kind), (unsigned long long)item->count);
+  return st_fail(err, SETUN_ERROR_FORMAT,
+                 "%s: expected a number, or an array of %u %s, one per layer, found %s of %llu", item->key, n_layer,
+                 elements, st_meta_kind(item, kind), (unsigned long long)item->count);
 }
 
 // One window for all layers, or an array: there is one size, and layers with 0 attend to all.
@@ -113,10 +114,10 @@ static setun_status read_window(const st_metadata *m, const char *key, st_hparam
 
 static setun_status read_pattern(const st_meta *item, st_hparams *h, setun_error *err) {
   if (item->type != ST_META_ARRAY) {
-    if (!st_meta_is_integer(item->type) || item->as.u > 1u << 20) { // a negative one is large
+    if (!st_meta_is_integer(item->type) || item->as.u > 1u << 20) { // negative values become large
       char kind[32];
       return st_fail(err, SETUN_ERROR_FORMAT,
-                     "%s: expected a period from 0 to %u, or an array of one flag a layer, found %s%s", item->key,
+                     "%s: expected a period from 0 to %u, or an array with one flag per layer, found %s%s", item->key,
                      1u << 20, st_meta_is_integer(item->type) ? "another number, " : "", st_meta_kind(item, kind));
     }
     by_period(h, (uint32_t)item->as.u);
@@ -140,14 +141,13 @@ setun_status st_gguf_windows(const st_metadata *m, const char *architecture, con
   setun_status s = read_window(m, window, h, full, err);
   if (s != SETUN_OK) return s;
   for (uint32_t i = 0; i < h->n_layer; i++) some = some || full[i];
-  by_period(h, some ? 0 : spec->windows.period); // an array with zeros says itself which layers slide
+  by_period(h, some ? 0 : spec->windows.period); // an array with zeros shows which layers slide
   if (layers) {
     s = read_pattern(layers, h, err);
   } else if (h->window && !some && !spec->windows.gguf) {
-    s = st_fail(
-        err, SETUN_ERROR_UNSUPPORTED,
-        "%s: expected it beside a window of %u, since nothing else says which layers have it, found no such key",
-        pattern, h->window);
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                "%s: expected this key with a window of %u, to say which layers have it, found none", pattern,
+                h->window);
   }
   for (uint32_t i = 0; i < h->n_layer; i++) h->sliding[i] = h->sliding[i] && !full[i];
   if (s == SETUN_OK) finish(h);

@@ -1,4 +1,4 @@
-// Hyperparameters as GGUF keys: what hparams_gguf.c reads.
+// Hyperparameters as GGUF keys, as hparams_gguf.c reads them.
 #include "model/hparams_write.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static void put_text(const writer *w, const char *name, const char *value) {
   st_keys_text(w->keys, key, value);
 }
 
-// Pairs of elements by the three parts of a position in images, as published files have them: 11, 11 and 10 of 32.
+// Pairs of elements for the three components of a position in images, as in published files: 11, 11 and 10 of 32.
 static void put_sections(const writer *w, uint32_t pairs) {
   char key[128];
   int32_t sections[4] = {(int32_t)(pairs + 2) / 3};
@@ -37,7 +37,7 @@ static void put_sections(const writer *w, uint32_t pairs) {
   st_keys_i32s(w->keys, key, sections, 4);
 }
 
-// Recurrent layers; an interval too, which older readers ask for, where they have one.
+// Recurrent layers; also as an interval, where there is one, for older readers.
 static void put_delta(const writer *w, const st_hparams *h) {
   const st_delta_params *d = &h->delta;
   char key[128];
@@ -81,7 +81,7 @@ static void put_rope(const writer *w, const st_hparams *h) {
   }
 }
 
-// Which layers slide: a period where they have one, a flag a layer otherwise.
+// Which layers slide: a period where there is one, otherwise a flag per layer.
 static void put_windows(const writer *w, const st_hparams *h) {
   char key[128];
   uint32_t period = 0;
@@ -125,7 +125,7 @@ static void put_factors(const writer *w, const st_spec *spec, const st_hparams *
   if (h->fn != spec->defaults.fn && fn_name(h->fn)) put_text(w, "hidden_activation", fn_name(h->fn));
 }
 
-// What makes embeddings. The numbers of poolings are those that hparams_gguf.c reads.
+// Keys for embeddings. The pooling numbers are those that hparams_gguf.c reads.
 static void put_embedding(const writer *w, const st_spec *spec, const st_hparams *h) {
   const st_embedding *e = &h->embedding;
   static const char *const dense[ST_DENSE_MOST][2] = {{"dense_2_feat_in", "dense_2_feat_out"},

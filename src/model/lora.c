@@ -1,4 +1,4 @@
-// The end of adapters, when nobody uses them any more.
+// Reference counting of adapters, and freeing them.
 #include "model/lora.h"
 
 #include "base/hash.h"

@@ -1,4 +1,4 @@
-// What a model has for each role, and its end.
+// The member of a model for each role, and freeing a model.
 #include "model/model.h"
 
 #include "base/memory.h"

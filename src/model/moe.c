@@ -1,6 +1,6 @@
-// Mixtures of experts. The router's logits are read to the host, which chooses; then each chosen expert runs once, on
-// all of its tokens. Experts that are not resident run as they arrive, where there is room for the outputs of all of
-// them, which are added up at the end; otherwise one after the other in the order of their numbers.
+// Mixtures of experts. The host reads the router's logits and chooses; then each chosen expert runs once, on all of its
+// tokens. Experts that are not resident run as they arrive, where there is room for the outputs of all of them, which
+// are added up at the end; otherwise one after the other in the order of their numbers.
 #include "model/moe.h"
 
 #include "base/memory.h"
@@ -17,9 +17,9 @@ struct st_moe {
   float *logits;     // [n_batch, n_expert]
   float *scratch;    // [n_expert]
   st_choice *chosen; // [n_batch, used]
-  uint32_t *first;   // [n_expert + 1] where an expert's tokens begin in the two lists below
+  uint32_t *first;   // [n_expert + 1] offsets of an expert's tokens in the two lists below
   uint32_t *tokens;  // [n_batch * used]
-  float *weights;    // likewise
+  float *weights;    // the same
   st_product *outs;  // [2 * used]
   uint32_t rows;     // max(n_batch, used)
   // [n_expert] those that some token goes to, how many do, and, where they are not resident, which of them are there.
@@ -29,7 +29,7 @@ struct st_moe {
 
 // ---- the choice ---------------------------------------------------------------------------------------------------
 
-// x becomes softmax(x); the largest is taken off first.
+// x becomes softmax(x); the maximum is subtracted first.
 static void softmax(float *x, uint32_t n) {
   float most = -INFINITY, sum = 0;
   for (uint32_t i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
@@ -37,7 +37,7 @@ static void softmax(float *x, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) x[i] /= sum;
 }
 
-// The k largest, by ascending index. Taken ones are marked in `scores` by -inf; NaN counts as the smallest.
+// The k largest, by ascending index. Chosen ones are set to -inf in `scores`; NaN counts as the smallest.
 static void largest(float *scores, uint32_t n, uint32_t k, st_choice *chosen) {
   for (uint32_t i = 0; i < n; i++) {
     if (isnan(scores[i])) scores[i] = -INFINITY;
@@ -128,7 +128,7 @@ void st_moe_free(const st_run *r, st_moe *m) {
 
 // ---- the experts --------------------------------------------------------------------------------------------------
 
-// The router's choice for each token, and from it the list of each expert's tokens.
+// The router's choice for each token, and the resulting list of tokens for each expert.
 static setun_status choose(st_run *r, const st_layer *l, uint32_t n, setun_error *err) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
@@ -145,7 +145,7 @@ static setun_status choose(st_run *r, const st_layer *l, uint32_t n, setun_error
     for (uint32_t i = 0; i < used; i++) m->first[chosen[i].expert + 1]++;
   }
   for (uint32_t e = 0; e < h->n_expert; e++) m->first[e + 1] += m->first[e];
-  for (uint32_t t = 0; t < n; t++) { // first[e] moves to the end of e's tokens, that is, to where e + 1's began
+  for (uint32_t t = 0; t < n; t++) { // first[e] moves to the end of e's tokens, where e + 1's began
     for (uint32_t i = 0; i < used; i++) {
       const st_choice *c = &m->chosen[(size_t)t * used + i];
       uint32_t at = m->first[c->expert]++;
@@ -242,7 +242,7 @@ static setun_status supplied_experts(st_run *r, uint32_t layer, uint32_t n, setu
   return s;
 }
 
-// The expert that takes every token, weighted by a sigmoid.
+// The shared expert, weighted by a sigmoid.
 static setun_status shared_expert(st_run *r, const st_layer *l, uint32_t n, setun_error *err) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;

@@ -1,26 +1,26 @@
-// Mixtures of experts: a router's choice, and the experts' share of a layer.
+// Mixtures of experts: a router's choice, and the feed-forward part of a layer.
 #ifndef SETUN_MODEL_MOE_H
 #define SETUN_MODEL_MOE_H
 
 #include "model/forward.h"
 
-// An expert that a token goes to, and the weight of its output.
+// An expert chosen for a token, and the weight of its output.
 typedef struct st_choice {
   uint32_t expert;
   float weight;
 } st_choice;
 
-// The n_expert_used experts for one token's router logits [n_expert], by ascending number; of equal ones the first
-// count as larger. `scratch` is [n_expert].
+// The n_expert_used experts for one token's router logits [n_expert], by ascending index; among equal logits the first
+// is larger. `scratch` is [n_expert].
 void st_route(const st_hparams *h, const float *logits, float *scratch, st_choice *chosen);
 
-// What a session needs besides its st_run, for layers with experts.
+// What a session needs in addition to its st_run for layers with experts.
 typedef struct st_moe st_moe;
 setun_status st_moe_new(const st_run *run, st_moe **moe, setun_error *err);
 void st_moe_free(const st_run *run, st_moe *moe);
 
 // The feed-forward part of a layer with experts, from run->x to run->branch, for the first n tokens. Every token's sum
-// is made in the order of its experts' numbers, the shared expert's last, however many tokens there are.
+// is in the order of its experts' indices, the shared expert last, for any number of tokens.
 setun_status st_moe_forward(st_run *run, uint32_t layer, uint32_t n, setun_error *err);
 
 #endif

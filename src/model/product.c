@@ -1,18 +1,18 @@
-// Products with adapters: the small matrices of an adapter take the same input as the matrix that they adapt, so their
-// first halves join its product; the second halves are added to its output.
+// Products with adapters: the first of an adapter's two matrices takes the same input as the matrix that it adapts, so
+// they share one product; the second one's result is added to the output.
 #include "model/product.h"
 
 #include "base/memory.h"
 
 struct st_products {
   st_linear_out *outs; // [2 * most]
-  st_array *low;       // [max(4 n_batch, most), max_rank] the first halves' outputs
-  st_array *added;     // [n_batch, max_lora_rows] a second half's output
-  st_array *head;      // [n_logits, n_vocab] the same of the head; NULL: it is not adapted
+  st_array *low;       // [max(4 n_batch, most), max_rank] outputs of first matrices
+  st_array *added;     // [n_batch, max_lora_rows] output of a second matrix
+  st_array *head;      // [n_logits, n_vocab] the same for the head; NULL: not adapted
   st_array *input;     // [n_batch, widest input] where it is normed apart from products; NULL: nowhere
   st_array *rotated;   // [n_batch, widest such input] in another basis; NULL: no matrix has one
-  uint32_t *tokens;    // [n_batch] where it is added
-  float *scales;       // [n_batch] times what: the run's scale
+  uint32_t *tokens;    // [n_batch] tokens to add to
+  float *scales;       // [n_batch] factors: the run's scale
 };
 
 setun_status st_products_new(const st_run *r, uint32_t most, st_products **products, setun_error *err) {
@@ -25,7 +25,7 @@ setun_status st_products_new(const st_run *r, uint32_t most, st_products **produ
   p->scales = st_malloc(r->n_batch, sizeof *p->scales);
   if (!p->outs || !p->tokens || !p->scales) s = st_fail_memory(err, "the session's products");
   if (s == SETUN_OK && m->max_rank) {
-    size_t rows = (size_t)4 * r->n_batch; // at most four outputs of many tokens, or `most` of one
+    size_t rows = (size_t)4 * r->n_batch; // at most four outputs of many tokens, or `most` outputs of one
     s = m->backend->array_new(r->queue, rows > most ? rows : most, m->max_rank, &p->low, err);
     if (s == SETUN_OK && m->max_lora_rows) {
       s = m->backend->array_new(r->queue, r->n_batch, m->max_lora_rows, &p->added, err);
@@ -60,7 +60,7 @@ void st_products_free(const st_run *r, st_products *p) {
   st_free(p);
 }
 
-// The pair of factors that adapts a matrix; NULL: none does.
+// The pair of factors that adapts a matrix; NULL: not adapted.
 static const st_lora_pair *pair_of(const st_run *r, const st_linear *l) {
   const st_lora_pair *pair = r->lora ? &r->lora->pairs[l->number] : NULL;
   return pair && pair->a ? pair : NULL;
@@ -80,7 +80,7 @@ static void add_adapter(st_run *r, const st_product *out, const st_lora_pair *pa
   b->scatter_add(r->queue, out->dst, p->tokens, p->scales, n, pair->rows, added);
 }
 
-// Matrices with norms of their own: each takes its input by itself.
+// Matrices with their own norms: each has a separate input.
 static void multiply_normed(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
                             const st_product *outs, int count) {
   const st_backend *b = r->model->backend;
@@ -98,12 +98,12 @@ static void multiply_normed(st_run *r, const st_array *x, uint32_t first, uint32
     b->linear(r->queue, p->input, 0, n, l->norm, h->linear_norm_eps, &out, 1);
     if (!pair) continue;
     const st_linear_out low = {.matrix = pair->a, .dst = p->low, .row = (uint32_t)i * n};
-    b->linear(r->queue, p->input, 0, n, NULL, 0, &low, 1); // an adapter stands outside of the norm
+    b->linear(r->queue, p->input, 0, n, NULL, 0, &low, 1); // an adapter takes the input before the norm
   }
 }
 
-// Lists the matrices whose inputs are in that basis, and where these are plain the adapters too, whose inputs always
-// are. Returns how many p->outs then has.
+// Lists the matrices whose inputs are in that basis; for plain inputs also the adapters, whose inputs are always plain.
+// Returns the number of outputs in p->outs.
 static int list_outs(st_run *r, const st_product *outs, int count, uint32_t n, const st_basis *basis) {
   st_products *p = r->products;
   int all = 0;

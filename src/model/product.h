@@ -11,12 +11,12 @@ typedef struct st_product {
   uint32_t row;
 } st_product;
 
-// What products need besides the arrays of a st_run; `most` is the largest number of outputs of one call.
+// What products need in addition to the arrays of an st_run; `most` is the largest number of outputs in one call.
 typedef struct st_products st_products;
 setun_status st_products_new(const st_run *run, uint32_t most, st_products **products, setun_error *err);
 void st_products_free(const st_run *run, st_products *products);
 
-// The tokens [first, first + n) of x, normalized by `norm` first unless that is NULL, through each matrix and its
+// Multiplies the tokens [first, first + n) of x, first normalized by `norm` unless NULL, by each matrix and its
 // adapters.
 void st_multiply(st_run *run, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
                  const st_product *outs, int count);

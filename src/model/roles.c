@@ -57,7 +57,7 @@ bool st_role_is_rotated(st_role role) {
   return role == ST_ATTN_Q || role == ST_ATTN_K;
 }
 
-// Tensors that hold the matrices of several roles: whose, and whether their rows alternate.
+// Tensors that hold the matrices of several roles: which ones, and whether their rows alternate.
 static const struct {
   st_role tensor;
   uint32_t n;

@@ -8,7 +8,7 @@
 
 static const double pi = 3.14159265358979323846;
 
-// Llama 3.1: long wavelengths are stretched by the factor, short ones kept, with a ramp between.
+// Llama 3.1: long wavelengths are stretched by the factor, short ones kept, with a ramp in between.
 static float llama3(const st_rope_params *p, float frequency) {
   double original = p->original_max_position_embeddings ? p->original_max_position_embeddings : 8192;
   double low = p->low_freq_factor ? p->low_freq_factor : 1, high = p->high_freq_factor ? p->high_freq_factor : 4;
@@ -19,12 +19,12 @@ static float llama3(const st_rope_params *p, float frequency) {
   return (float)((1 - smooth) * frequency / p->factor + smooth * frequency);
 }
 
-// The pair whose frequency turns `rotations` times within the original context (YaRN, section 3.2).
+// The pair that makes `rotations` turns within the original context (YaRN, section 3.2).
 static double yarn_pair(const st_rope_params *p, uint32_t n_rot, double original, double rotations) {
   return n_rot * log(original / (rotations * 2 * pi)) / (2 * log(p->theta));
 }
 
-// YaRN: fast pairs extrapolate, slow ones interpolate, a linear ramp between.
+// YaRN: fast pairs extrapolate, slow ones interpolate, with a linear ramp in between.
 static void yarn(const st_rope_params *p, uint32_t n_rot, double original, float *frequencies) {
   double low = yarn_pair(p, n_rot, original, p->beta_fast), high = yarn_pair(p, n_rot, original, p->beta_slow);
   if (p->truncate) low = floor(low), high = ceil(high);
@@ -39,7 +39,7 @@ static void yarn(const st_rope_params *p, uint32_t n_rot, double original, float
   }
 }
 
-// What cosines and sines are multiplied with: YaRN's and LongRoPE's correction of the attention's temperature.
+// The factor for cosines and sines: the attention temperature correction of YaRN and LongRoPE.
 static float magnitude(const st_rope_params *p, double original, uint32_t n_ctx_train) {
   if (p->attention_factor) return p->attention_factor;
   if (p->scaling == ST_ROPE_YARN) return p->factor > 1 ? (float)(0.1 * log(p->factor) + 1) : 1;
@@ -90,7 +90,7 @@ float **st_rope_factors(st_rope_params *params, st_role role) {
 }
 
 setun_status st_rope_check_divisors(const char *name, const float *divisors, size_t n, setun_error *err) {
-  const float least = 1e-6f; // as of a scaling's factor: no angle leaves float32
+  const float least = 1e-6f; // the limit of scaling factors: angles stay within float32
   for (size_t i = 0; i < n; i++) {
     if (divisors[i] >= least && isfinite(divisors[i])) continue;
     return st_fail(err, SETUN_ERROR_FORMAT,

@@ -1,4 +1,4 @@
-// The declaration of a rotated basis, in both containers. Nothing of it is ignored.
+// The declaration of a rotated basis, in both containers. Every key is used or refused.
 #include "model/rotation.h"
 
 #include "base/memory.h"
@@ -62,7 +62,7 @@ static bool is(st_text text, const char *word) {
   return text.data && text.length == strlen(word) && !memcmp(text.data, word, text.length);
 }
 
-// A key that has one value only.
+// A key with only one valid value.
 static setun_status need_text(const declaration *d, const char *name, const char *word) {
   st_text text = {0};
   char found[80];
@@ -73,7 +73,7 @@ static setun_status need_text(const declaration *d, const char *name, const char
   return fail(d, name, word, found);
 }
 
-// A list: how many elements of numbers or texts it has; 0 where there is none.
+// The number of elements of a list of numbers or texts; 0 where it is absent.
 static setun_status list_of(const declaration *d, const char *name, bool texts, const st_meta **meta,
                             const st_json **json, size_t *n) {
   *meta = d->object ? NULL : st_metadata_find(&d->d->metadata, key_of(d, name).text);
@@ -224,13 +224,13 @@ static setun_status read_inverse(const declaration *d, st_rotation *r) {
 
 // ---- against the tensors ------------------------------------------------------------------------------------------
 
-// What may be rotated in a GGUF file: the products of blocks and the head, not what reads plain activations.
+// Matrices that may be rotated in a GGUF file: those of blocks and the head, except those that read plain activations.
 static bool is_foldable(const char *name) {
   static const char *const parts[] = {
       "attn_q",           "attn_k",         "attn_v",       "attn_qkv",       "attn_gate",   "attn_output",
       "ffn_gate",         "ffn_up",         "ffn_down",     "ffn_gate_exps",  "ffn_up_exps", "ffn_down_exps",
       "ffn_gate_up_exps", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", "ssm_out"};
-  static const char *const experts[] = {"ffn_gate.", "ffn_up.", "ffn_down."}; // of one expert
+  static const char *const experts[] = {"ffn_gate.", "ffn_up.", "ffn_down."}; // one expert's
   size_t n = strlen(name), end = strlen(".weight"), digits = strspn(name + (n > 4 ? 4 : n), "0123456789");
   if (!strcmp(name, "output.weight")) return true;
   if (strncmp(name, "blk.", 4) || !digits || name[4 + digits] != '.' || n < end || strcmp(name + n - end, ".weight")) {
@@ -251,7 +251,7 @@ static bool is_foldable(const char *name) {
 static setun_status check_tensor(const declaration *d, const st_rotation *r, const char *name) {
   const st_tensor *t = st_directory_find(d->d, name);
   if (!t || t->n_dims < 2 || t->n_dims > 3) {
-    return st_fail(d->err, SETUN_ERROR_UNSUPPORTED, "%s: expected the name of a matrix of products, found \"%.128s\"%s",
+    return st_fail(d->err, SETUN_ERROR_UNSUPPORTED, "%s: expected the name of a weight matrix, found \"%.128s\"%s",
                    key_of(d, name == r->embedding ? "inverse_weight_names" : "weight_names").text, name,
                    t ? "" : ", which is not in the file");
   }
@@ -266,7 +266,7 @@ static setun_status check_tensors(const declaration *d, const st_rotation *r) {
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < r->n_names && s == SETUN_OK; i++) {
     if (!d->object && !is_foldable(r->names[i])) {
-      return fail(d, "weight_names", "names of matrices of products", r->names[i]);
+      return fail(d, "weight_names", "names of weight matrices", r->names[i]);
     }
     s = check_tensor(d, r, r->names[i]);
   }
@@ -288,7 +288,7 @@ static setun_status check_known(const declaration *d, const char *name) {
   return fail(d, name, "a key that versions 1 and 2 have", "it");
 }
 
-// Whether there is a declaration at all, and whether all its keys are known.
+// Whether there is a declaration, and whether all its keys are known.
 static setun_status find(const declaration *d, bool *found) {
   setun_status s = SETUN_OK;
   const st_metadata *m = &d->d->metadata;
@@ -311,7 +311,7 @@ static setun_status read_version(const declaration *d, st_rotation *r) {
   if (s == SETUN_OK && version != 1 && version != 2) s = fail(d, "version", "1 or 2", version ? "another" : "none");
   if (s == SETUN_OK) s = read_bool(d, "tied_output", &r->tied_output);
   if (s == SETUN_OK && r->tied_output != (version == 2)) {
-    s = fail(d, "tied_output", "true in version 2 alone", r->tied_output ? "true" : "false");
+    s = fail(d, "tied_output", "true only in version 2", r->tied_output ? "true" : "false");
   }
   if (s == SETUN_OK) s = read_u32(d, "block_size", MOST_BLOCK, &r->block);
   if (s == SETUN_OK && (!r->block || (r->block & (r->block - 1)))) {
@@ -349,7 +349,7 @@ setun_status st_rotation_read(const st_directory *directory, st_rotation **rotat
   bool found;
   *rotation = NULL;
   if (!d.object && st_rotation_plain_type(type) != type) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "config.json: %s: expected, as model_type is %.64s, found none",
+    return st_fail(err, SETUN_ERROR_FORMAT, "config.json: %s: expected this object, as model_type is %.64s, found none",
                    ST_ROTATION_MEMBER, type);
   }
   if (d.object && !st_json_is_object(d.object)) {
@@ -413,7 +413,7 @@ const char *st_rotation_plain_type(const char *model_type) {
 
 // ---- writing ------------------------------------------------------------------------------------------------------
 
-// How many numbers the list of signs, or that of widths, has.
+// The number of elements in the list of signs, or of widths.
 static size_t count_integers(const st_rotation *r, bool signs) {
   size_t n = 0;
   for (uint32_t i = 0; i < r->n_widths; i++) n += signs ? r->widths[i] : 1;

@@ -1,4 +1,4 @@
-// States behind the final norm, and the dense matrices of embeddings.
+// Hidden states after the final norm, and the dense matrices of embeddings.
 #include "model/states.h"
 
 #include "model/embedding.h"
@@ -8,7 +8,7 @@
 
 setun_status st_run_states(st_run *r, const uint32_t *rows, uint32_t n, float *out, setun_error *err) {
   const st_model *m = r->model;
-  m->backend->gather(r->queue, r->x, rows, n, m->h.n_embd, r->branch); // `branch` is free between passes
+  m->backend->gather(r->queue, r->x, rows, n, m->h.n_embd, r->branch); // `branch` is unused between passes
   m->backend->rmsnorm(r->queue, r->branch, n, 1, m->h.n_embd, m->output_norm, m->h.norm_eps);
   return m->backend->read(r->queue, r->branch, 0, (size_t)n * m->h.n_embd, out, err);
 }

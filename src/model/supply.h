@@ -1,5 +1,5 @@
-// Weights that are not resident: how a pass gets them. Whoever places a model's weights gives it a supply where some of
-// them are read for each pass.
+// How a pass gets weights that are not resident. The placement gives a model a supply where some of its weights are
+// read for each pass.
 #ifndef SETUN_MODEL_SUPPLY_H
 #define SETUN_MODEL_SUPPLY_H
 
@@ -7,7 +7,7 @@
 
 typedef enum st_supply_part { ST_SUPPLY_LAYERS, ST_SUPPLY_HEAD } st_supply_part;
 
-enum { ST_SUPPLY_ROWS = 64 }; // of the embedding at once
+enum { ST_SUPPLY_ROWS = 64 }; // most embedding rows at once
 
 // The experts of a layer that a pass wants.
 typedef struct st_expert_demand {
@@ -19,18 +19,18 @@ typedef struct st_expert_demand {
 
 typedef struct st_supply {
   void *context; // the first argument of each function
-  // A pass through the layers, or through the head alone, which is then read `heads` times from here on, in this pass
-  // or in those that follow. One pass at a time: `begin` waits until another has reached `end`.
+  // Begins a pass through the layers, or through the head alone, which will then be read `heads` times, in this pass or
+  // in those that follow. One pass at a time: `begin` waits until another has reached `end`.
   void (*begin)(void *context, st_supply_part part, uint32_t heads);
-  // Waits for what half of a layer needs (its attention, or what follows), or, for units behind the layers, for a piece
-  // of the head. Until `release` the matrices of the unit have their codes.
+  // Waits for the weights of half a layer (its attention, or what follows) or, for units after the layers, of a piece
+  // of the head. The unit's matrices have their codes until `release`.
   setun_status (*acquire)(void *context, uint32_t unit, bool attention, setun_error *err);
   void (*release)(void *context, uint32_t unit);
   void (*end)(void *context);
-  // Looks whether reads have ended, so that the statistics know when.
+  // Checks for completed reads, so that the statistics are exact.
   void (*poll)(void *context);
-  // Rows ids[0] to ids[n - 1] of an embedding that is not resident, at most ST_SUPPLY_ROWS of them, become rows 0 to
-  // n - 1 of *rows, which is good until the next call.
+  // Reads rows ids[0] to ids[n - 1], at most ST_SUPPLY_ROWS, of an embedding that is not resident, into rows 0 to n - 1
+  // of *rows, valid until the next call.
   setun_status (*rows)(void *context, const int32_t *ids, uint32_t n, const st_dmatrix **rows, setun_error *err);
   // Experts, where they are not resident; NULL, all three: they are. `want` begins to read those that are not there
   // yet. `next` waits for at least one more, and gives the places in the demand of those that are there now, at most *n

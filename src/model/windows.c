@@ -7,8 +7,8 @@ setun_status st_windows_of(const st_hparams *h, uint32_t n_ctx, uint32_t window,
                            setun_error *err) {
   if (h->delta.n_taps && (window || sinks)) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "window and sinks: expected 0 with a model that has recurrent layers, whose state forgets no token, "
-                   "found %u and %u",
+                   "window and sinks: expected 0 with a model that has recurrent layers, whose state cannot forget "
+                   "tokens, found %u and %u",
                    window, sinks);
   }
   if (!window && sinks >= n_ctx) {
@@ -19,23 +19,21 @@ setun_status st_windows_of(const st_hparams *h, uint32_t n_ctx, uint32_t window,
     return st_fail(err, SETUN_ERROR_LIMIT, "sinks: expected at most %d tokens, found %u", ST_CACHE_PART, sinks);
   }
   if ((uint64_t)window + sinks > h->n_ctx_most) {
-    return st_fail(
-        err, SETUN_ERROR_LIMIT,
-        "window and sinks: expected at most the %u tokens that the model was trained for or its RoPE scaling "
-        "stretches to, found %u and %u",
-        h->n_ctx_most, window, sinks);
+    return st_fail(err, SETUN_ERROR_LIMIT,
+                   "window and sinks: expected at most the %u tokens that the model was trained for or its RoPE "
+                   "scaling extends to, found %u and %u",
+                   h->n_ctx_most, window, sinks);
   }
   if (!window && sinks) window = n_ctx - sinks;
   *w = (st_windows){.window = window, .sinks = sinks};
   if (!window) return SETUN_OK;
   if (h->bidirectional) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "window: expected 0 with a model whose tokens see those behind them, found %u", window);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "window: expected 0 with a bidirectional model, found %u", window);
   }
   if (h->norm_after_rope) {
     return st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
-        "window: expected 0 with a model that normalizes queries and keys behind RoPE, whose scores depend on "
+        "window: expected 0 with a model that normalizes queries and keys after RoPE, whose scores depend on "
         "more than the distance, found %u",
         window);
   }
@@ -59,7 +57,7 @@ uint32_t st_layer_first(const st_hparams *h, const st_windows *w, uint32_t layer
 uint32_t st_layer_blocks(const st_hparams *h, const st_windows *w, uint32_t layer, uint32_t n_ctx, uint32_t n_batch) {
   uint32_t all = st_blocks(n_ctx), window = st_layer_window(h, w, layer);
   if (h->recurrent[layer]) return 0;
-  uint64_t most = (uint64_t)window + n_batch - 1; // positions, which may begin anywhere in a page
+  uint64_t most = (uint64_t)window + n_batch - 1; // in positions, which may begin anywhere in a page
   uint64_t blocks = (most + ST_CACHE_POSITIONS - 2) / ST_CACHE_POSITIONS + 1 + st_blocks(st_layer_sinks(h, w, layer));
   return window && blocks < all ? (uint32_t)blocks : all;
 }

@@ -1,6 +1,6 @@
 // LoRA adapters: reading PEFT directories and GGUF files, and joining the adapters of each matrix into one pair of
-// factors. y = W x + sum over adapters of scale * alpha / r * B (A x): the A of all adapters stand below each other,
-// the B beside each other with the scales in them.
+// factors. y = W x + sum over adapters of scale * alpha / r * B (A x): the A of all adapters are stacked vertically,
+// the B horizontally, with the scales included.
 #include "placement/adapter.h"
 
 #include "base/hash.h"
@@ -18,18 +18,18 @@ typedef struct {
   bool gguf;
   float scale;          // the user's
   float alpha;          // GGUF: 0: no alpha
-  uint32_t rank;        // that adapter_config.json gives; 0: not given, or by module
+  uint32_t rank;        // from adapter_config.json; 0: absent, or per module
   bool rank_stabilized; // alpha / sqrt(r)
   bool *used;           // by tensor
 } adapter;
 
 struct st_adapters {
-  st_container base; // of the model's own files
+  st_container base; // the model's own files
   adapter *items;    // [n]
   size_t n;
 };
 
-// While they are placed.
+// State while adapters are placed.
 typedef struct {
   st_adapters *adapters;
   st_model *m;
@@ -37,9 +37,9 @@ typedef struct {
   setun_error *err;
 } placer;
 
-// The pair of factors of one matrix while it is put together.
+// The pair of factors of one matrix while it is assembled.
 typedef struct {
-  float *a, *b; // [rank, columns]; [rank, rows], turned at the end
+  float *a, *b; // [rank, columns]; [rank, rows], transposed at the end
   size_t a_capacity, b_capacity;
   uint32_t rank;
   st_shape shape; // of the matrix
@@ -71,11 +71,12 @@ static setun_status read_peft(const st_json *c, adapter *a, setun_error *err) {
   if (s == SETUN_OK) s = st_json_u32(c, "r", 1, MAX_RANK, &a->rank, err);
   if (s == SETUN_OK) s = st_json_f32(c, "lora_alpha", &a->alpha, err);
   if (s == SETUN_OK) s = st_json_bool(c, "use_rslora", &a->rank_stabilized, err);
-  if (s == SETUN_OK) s = refuse(c, "use_dora", "expected false: magnitudes (DoRA) are not read", err);
-  if (s == SETUN_OK) s = refuse(c, "fan_in_fan_out", "expected false: transposed weights are not read", err);
-  if (s == SETUN_OK) s = refuse(c, "alpha_pattern", "expected none: one alpha for all modules is read", err);
-  if (s == SETUN_OK) s = refuse(c, "modules_to_save", "expected none: whole modules are not replaced", err);
-  if (s == SETUN_OK) s = refuse(c, "target_parameters", "expected none: adapters of bare parameters are not read", err);
+  if (s == SETUN_OK) s = refuse(c, "use_dora", "expected false: magnitudes (DoRA) are not supported", err);
+  if (s == SETUN_OK) s = refuse(c, "fan_in_fan_out", "expected false: transposed weights are not supported", err);
+  if (s == SETUN_OK) s = refuse(c, "alpha_pattern", "expected none: only one alpha for all modules is supported", err);
+  if (s == SETUN_OK) s = refuse(c, "modules_to_save", "expected none: replacing whole modules is not supported", err);
+  if (s == SETUN_OK)
+    s = refuse(c, "target_parameters", "expected none: adapters of bare parameters are not supported", err);
   const st_json *ranks = st_json_get(c, "rank_pattern");
   if (s == SETUN_OK && st_json_is_object(ranks) && st_json_members(ranks)) a->rank = 0;
   return s;
@@ -109,8 +110,7 @@ static setun_status check_gguf(const st_spec *spec, adapter *a, setun_error *err
   const char *const *names = spec->gguf_names;
   st_text type = {0}, kind = {0}, architecture = {0};
   if (a->d->container != ST_GGUF) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "expected a PEFT directory or a GGUF adapter, found safetensors alone");
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "expected a PEFT directory or a GGUF adapter, found only safetensors");
   }
   setun_status s = st_metadata_text(m, "general.type", &type, err);
   if (s == SETUN_OK) s = st_metadata_text(m, "adapter.type", &kind, err);
@@ -120,7 +120,7 @@ static setun_status check_gguf(const st_spec *spec, adapter *a, setun_error *err
   if (!is(type, "adapter") || !is(kind, "lora")) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "expected a LoRA adapter (general.type adapter, adapter.type lora)");
   }
-  bool same = !*names; // a family without a name of its own in GGUF goes by its shapes
+  bool same = !*names; // a family without its own GGUF name is checked by shapes only
   for (; *names; names++) same = same || is(architecture, *names);
   if (same) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_FORMAT, "general.architecture: expected an adapter for %s, found one for \"%.*s\"",
@@ -182,7 +182,7 @@ void st_adapters_free(st_adapters *all) {
 
 // ---- tensors ------------------------------------------------------------------------------------------------------
 
-// The tensor of one factor of a module, however the adapter spells it; NULL when it has none.
+// The tensor of one factor of a module, in any of the spellings; NULL: none.
 static const st_tensor *find_factor(const adapter *a, const char *prefix, const char *module, char factor) {
   static const char *const peft[] = {"base_model.model.%s%s.lora_%c.weight",
                                      "base_model.model.%s%s.lora_%c.default.weight"};
@@ -199,7 +199,7 @@ static const st_tensor *find_factor(const adapter *a, const char *prefix, const 
   return t;
 }
 
-// Both factors of a module; true when there is any.
+// Both factors of a module; true if it has any.
 static bool find_factors(const st_spec *spec, const adapter *a, const st_binding *row, uint32_t layer, uint32_t expert,
                          const st_tensor *t[2]) {
   const char *pattern = st_binding_pattern(row, a->gguf), *prefix = spec->hf_prefix;
@@ -248,7 +248,7 @@ static setun_status check_shapes(const adapter *a, const st_tensor *const t[2], 
   return SETUN_OK;
 }
 
-// Where a row of B goes: GGUF files of some families hold the rows of q and k in the order of interleaved RoPE.
+// The destination of a row of B: GGUF files of some families have the rows of q and k in the order of interleaved RoPE.
 static uint64_t target_row(const placer *l, const adapter *a, st_role role, uint64_t row) {
   bool base_gguf = l->adapters->base == ST_GGUF;
   if (!st_role_is_rotated(role) || !l->m->spec->gguf_interleaved || base_gguf == a->gguf) return row;
@@ -262,7 +262,7 @@ static setun_status append(placer *l, adapter *a, st_role role, const st_tensor 
   if (s != SETUN_OK) return s;
   uint32_t rank = (uint32_t)t[0]->dims[1];
   size_t columns = (size_t)f->shape.columns, rows = (size_t)f->shape.rows;
-  // Both are as large as the tensors, which are in the file.
+  // Both have the size of tensors in the file.
   float *b = st_malloc(rows * rank, sizeof *b);
   bool grown = b && f->rank + rank <= MAX_RANK &&
                st_reserve(&f->a, &f->a_capacity, (f->rank + rank) * columns, sizeof *f->a) &&
@@ -286,7 +286,7 @@ static st_matrix_desc factor_desc(st_shape shape) {
   return (st_matrix_desc){.format = st_format_of_floats(),
                           .shape = shape,
                           .precision = ST_PRECISION_FLOAT,
-                          .ownership = ST_BORROWED}; // so that they can end before the device does
+                          .ownership = ST_BORROWED}; // so that they can be freed before the device
 }
 
 static setun_status take_room(placer *l, uint64_t bytes) {
@@ -295,7 +295,7 @@ static setun_status take_room(placer *l, uint64_t bytes) {
   while (left >= bytes && !atomic_compare_exchange_weak(l->lora->room, &left, left - bytes)) {}
   if (left >= bytes) return SETUN_OK;
   return st_fail(l->err, SETUN_ERROR_MEMORY,
-                 "adapters: expected at most the %llu bytes that are left for them, found %llu for the next factor "
+                 "adapters: expected at most the %llu bytes left for them, found %llu for the next factor "
                  "(adapter_bytes)",
                  left, (unsigned long long)bytes);
 }
@@ -365,7 +365,7 @@ static setun_status adapt(placer *l, st_role role, uint32_t layer, uint32_t expe
   return s;
 }
 
-// The matrices of a layer, or of one of its experts; layer < 0: of the head.
+// The matrices of a layer, or of one of its experts; layer < 0: the head.
 static setun_status adapt_part(placer *l, int32_t layer, int32_t expert) {
   setun_status s = SETUN_OK;
   for (int i = 0; i < ST_ROLE_COUNT && s == SETUN_OK; i++) {
@@ -389,12 +389,11 @@ static setun_status adapt_all(placer *l) {
   return s;
 }
 
-// An adapter that changes something else than what was found would not be the one that was trained.
+// Every tensor of an adapter must be used; otherwise it would not be the adapter that was trained.
 static setun_status check_used(const placer *l, const adapter *a) {
   for (size_t i = 0; i < a->d->n_tensors; i++) {
     if (!a->used[i]) {
-      return st_fail(l->err, SETUN_ERROR_FORMAT,
-                     "%s: %s: this model of the %s family has no matrix that it would adapt", a->path,
+      return st_fail(l->err, SETUN_ERROR_FORMAT, "%s: %s: this model of the %s family has no matrix for it", a->path,
                      a->d->tensors[i].name, l->m->spec->name);
     }
   }
@@ -445,7 +444,7 @@ setun_status st_identify(const st_directory *d, uint64_t *identity, setun_error 
 
 // ---- measuring ----------------------------------------------------------------------------------------------------
 
-// The ranks of all adapters of a matrix add up; here it is taken that each adapts the same ones.
+// The ranks of all adapters of a matrix add up; this assumes that all adapt the same matrices.
 static void measure(const adapter *a, st_model *m, st_memory_plan *plan, st_workload *workload) {
   uint64_t rank = 0, rows = 0;
   for (size_t k = 0; k < a->d->n_tensors; k++) {
@@ -466,7 +465,7 @@ void st_adapters_measure(const st_adapters *adapters, st_model *m, st_memory_pla
   for (size_t i = 0; i < adapters->n; i++) measure(&adapters->items[i], m, plan, workload);
 }
 
-// Whether adapters may adapt it.
+// Whether adapters may apply to it.
 static bool is_adaptable(const st_bound_list *list, size_t i) {
   st_role role = list->items[i].role;
   return st_role_is_matrix(role) && (st_role_get(role)->kind != ST_KIND_EMBEDDING || i == list->head);
@@ -492,7 +491,7 @@ setun_status st_adapters_reserve(const st_bound_list *list, uint32_t rank, const
     uint64_t columns = list->items[i].weight.shape.columns;
     if (is_adaptable(list, i) && columns > widest.columns) widest.columns = columns;
   }
-  st_dmatrix *matrix = NULL; // a device has room for the inputs of what was made on it
+  st_dmatrix *matrix = NULL; // a device has room for the inputs of its matrices
   const st_matrix_desc desc = factor_desc(widest);
   setun_status s = m->backend->matrix_new(m->device, &desc, &matrix, err);
   if (s == SETUN_OK) m->backend->matrix_free(matrix);

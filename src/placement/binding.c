@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GUESSED_ROWS = 32 }; // of a matrix of floats, to tell whether they are trits
+enum { GUESSED_ROWS = 32 }; // rows of a float matrix to check for trits
 
 typedef struct {
   st_bound_list *list;
@@ -26,12 +26,12 @@ static void mark_used(binder *b, const st_weight *w) {
   }
 }
 
-// Checkpoints without a head may leave out "model." before all names.
+// Checkpoints without a head may omit "model." from all names.
 static bool is_rootless(const st_directory *d) {
   return !st_directory_find(d, "model.embed_tokens.weight") && st_directory_find(d, "embed_tokens.weight");
 }
 
-// Checkpoints with more parts than the language model put a prefix before its names, or behind their "model.".
+// Checkpoints with more parts than the language model have a prefix before its names, or after "model.".
 const char *st_bound_name(const st_directory *d, const st_spec *spec, const st_binding *row, uint32_t layer,
                           uint32_t expert, char out[ST_NAME_SIZE]) {
   static const char root[] = "model.";
@@ -81,7 +81,7 @@ static setun_status take_half(binder *b, bool odd, st_weight *w) {
   return SETUN_OK;
 }
 
-// A vector that belongs to a module, found under its own name; nothing where there is none.
+// Binds a vector that belongs to a module, by its own name; does nothing if absent.
 static setun_status add_beside(binder *b, const char *name, uint64_t n, const st_bound *of, uint32_t *index) {
   st_bound_list *l = b->list;
   st_weight w;
@@ -89,7 +89,7 @@ static setun_status add_beside(binder *b, const char *name, uint64_t n, const st
   st_shape shape = {1, n};
   if (!st_directory_find(b->d, name)) return SETUN_OK;
   setun_status s;
-  if (of->stacked) { // one tensor has those of all experts, and those of gate and up alternate where these are one
+  if (of->stacked) { // one tensor has the biases of all experts; those of gate and up alternate if these are one
                      // matrix
     bool half = of->weight.row_step == 2;
     shape.columns *= of->weight.row_step;
@@ -110,7 +110,7 @@ static setun_status add_beside(binder *b, const char *name, uint64_t n, const st
   return SETUN_OK;
 }
 
-// Models with int8 activations have them for ternary weights in any layout, floats among them.
+// Models with int8 activations use them for ternary weights in any layout, including floats.
 static setun_status guess(binder *b, uint64_t rows, st_bound *bound) {
   if (!b->h->int8 || st_role_get(bound->role)->kind != ST_KIND_LINEAR) return SETUN_OK;
   bool latent = bound->weight.latent;
@@ -129,29 +129,29 @@ setun_status st_bound_finalize(const st_bound_list *list, st_bound *bound, setun
 }
 
 static setun_status fail_missing(binder *b, const char *name) {
-  return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected a tensor of that name, found none", name);
+  return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected this tensor, found none", name);
 }
 
-// What the norm of a matrix's input has behind the module's name.
+// The suffix, after the module's name, of the norm of a matrix's input.
 static const char *norm_ending(const binder *b) {
   if (!b->h->projection_norms) return ".rms_norm.weight";
   return b->d->container == ST_GGUF ? "_norm_in.weight" : ".norm.weight";
 }
 
-// A norm belongs to a ternary matrix. Where the file has floats that are not trits, it holds what the matrices were
-// made of, or was converted by a program that did not know.
+// A norm belongs to a ternary matrix. A file with floats that are not trits has the latent weights, or was converted by
+// a program that is not aware of them.
 static setun_status check_norm(binder *b, const char *norm, const st_bound *bound) {
   const st_weight *w = &bound->weight;
   if (!bound->norm && b->h->linear_norm && st_weight_is_ternary(w)) {
-    return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected%s, found no such tensor", norm,
-                   b->h->projection_norms ? "" : ", as use_rms_norm in config.json says");
+    return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected this tensor%s, found none", norm,
+                   b->h->projection_norms ? "" : ", since use_rms_norm is set in config.json");
   }
   if (!bound->norm || !b->h->projection_norms || st_weight_is_ternary(w)) return SETUN_OK;
-  return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: expected a ternary matrix, since %s is beside it, found %s",
-                 w->name, norm, w->format->name);
+  return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: expected a ternary matrix, since it has %s, found %s", w->name,
+                 norm, w->format->name);
 }
 
-// The bias of a matrix and the norm of its input.
+// Binds the bias of a matrix and the norm of its input.
 static setun_status bind_beside(binder *b, const st_binding *row, const char *module, st_bound *bound) {
   char bias[ST_NAME_SIZE + 24], norm[ST_NAME_SIZE + 24];
   const st_weight *w = &bound->weight;
@@ -167,7 +167,7 @@ static setun_status bind_beside(binder *b, const st_binding *row, const char *mo
   return s == SETUN_OK && !bound->bias && biased ? fail_missing(b, bias) : s;
 }
 
-// A q or k norm covers one head, or all of them at once: the tensor's length tells.
+// A q or k norm covers one head, or all of them: the tensor's length decides.
 static st_shape shape_of(const binder *b, st_role role, const char *module) {
   st_shape shape = st_role_shape(b->h, role), wide = st_role_wide_shape(b->h, role);
   if (wide.columns == shape.columns) return shape;
@@ -179,9 +179,9 @@ static st_shape shape_of(const binder *b, st_role role, const char *module) {
 
 // ---- roles --------------------------------------------------------------------------------------------------------
 
-// Whether a head of its own repeats the embedding, which is bound already. Where it does not, the head is used, as
-// transformers 5 does (modeling_utils, tie_weights: not tied where a checkpoint has both with different values); 4
-// would have used the embedding.
+// Whether a separate head equals the embedding, which is bound already. If not, the head is used, as in transformers 5
+// (modeling_utils, tie_weights: not tied if a checkpoint has both with different values); transformers 4 used the
+// embedding.
 static setun_status equals_embedding(binder *b, const st_weight *head, bool *equal) {
   const st_weight *w[2] = {&b->list->items[0].weight, head};
   st_row_reader readers[2] = {{0}};
@@ -207,7 +207,7 @@ static setun_status equals_embedding(binder *b, const st_weight *head, bool *equ
   return s;
 }
 
-// A role under one of its names; `found` tells whether there is such a tensor.
+// Binds a role by one of its names; `found`: whether there is such a tensor.
 static setun_status bind_name(binder *b, const st_binding *row, const char *module, st_bound *bound, bool *found) {
   bool gguf = b->d->container == ST_GGUF, expert = st_role_get(bound->role)->part == ST_OF_EXPERT;
   st_shape shape = shape_of(b, bound->role, module);
@@ -225,9 +225,9 @@ static setun_status bind_name(binder *b, const st_binding *row, const char *modu
   if (st_role_get(bound->role)->need == ST_UNTIED && b->h->tied) {
     bool equal = false;
     s = equals_embedding(b, &bound->weight, &equal);
-    if (s != SETUN_OK || equal) return s; // a copy of the embedding: some checkpoints ship both
+    if (s != SETUN_OK || equal) return s; // a copy of the embedding: some checkpoints contain both
     s = st_notices_add(b->d->notices, SETUN_LOG_WARNING, b->err,
-                       "%s: differs from the embedding though tie_word_embeddings is true: used as the head",
+                       "%s: differs from the embedding although tie_word_embeddings is true: used as the head",
                        bound->weight.name);
     if (s != SETUN_OK) return s;
     b->h->tied = false;
@@ -238,7 +238,7 @@ static setun_status bind_name(binder *b, const st_binding *row, const char *modu
   return s == SETUN_OK ? add(b, bound) : s;
 }
 
-// The first of a role's names that is there.
+// Binds the first of a role's names that exists.
 static setun_status bind_role(binder *b, st_role role, int32_t layer, int32_t expert) {
   char name[ST_NAME_SIZE], wanted[ST_NAME_SIZE] = "";
   bool found = false, missing = false;
@@ -255,7 +255,7 @@ static setun_status bind_role(binder *b, st_role role, int32_t layer, int32_t ex
     }
   }
   if (s != SETUN_OK || found || !missing) return s;
-  return st_fail(b->err, SETUN_ERROR_FORMAT, "%s.weight: expected a tensor of that name, found none", wanted);
+  return st_fail(b->err, SETUN_ERROR_FORMAT, "%s.weight: expected this tensor, found none", wanted);
 }
 
 static setun_status bind_experts(binder *b, int32_t layer) {
@@ -269,7 +269,7 @@ static setun_status bind_experts(binder *b, int32_t layer) {
   return s;
 }
 
-// Of layers, and there once in each.
+// A role of layers that occurs once in each.
 static bool is_of_whole_layers(st_role role) {
   return st_role_in_layer(role) && st_role_get(role)->part != ST_OF_EXPERT;
 }
@@ -289,10 +289,10 @@ static setun_status bind_layer(binder *b, uint32_t layer) {
 
 typedef enum { PART_WEIGHT, PART_BIAS, PART_NORM, PARTS } part;
 
-// The name of a bound weight's tensor, or of a tensor beside it.
+// The name of a bound weight's tensor, or of its bias or norm.
 static void part_name(const binder *b, const st_bound *bound, part p, char name[ST_NAME_SIZE + 24]) {
   const char *const dotted[PARTS] = {".weight", ".bias", norm_ending(b)};
-  static const char *const stacked[] = {".weight", "_blocks"}; // what a tensor's name ends in, or nothing
+  static const char *const stacked[] = {".weight", "_blocks"}; // the suffix of a tensor's name, or empty
   size_t n = strlen(bound->weight.name);
   const char *end = "_bias";
   for (size_t i = 0; i < 2; i++) {
@@ -306,16 +306,16 @@ static void part_name(const binder *b, const st_bound *bound, part p, char name[
 }
 
 static setun_status fail_part(binder *b, const char *name, int32_t other) {
-  return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected a tensor of that name, as layer %d has one, found none",
-                 name, (int)other);
+  return st_fail(b->err, SETUN_ERROR_FORMAT, "%s: expected this tensor, as layer %d has one, found none", name,
+                 (int)other);
 }
 
-// Biases and norms of a role's matrices are there for all of them or for none.
+// Either all of a role's matrices have a bias, or none; likewise norms.
 static setun_status check_beside(binder *b, part p) {
   const st_bound *with[ST_ROLE_COUNT] = {NULL}, *without[ST_ROLE_COUNT] = {NULL};
   for (size_t i = 0; i < b->list->n; i++) {
     const st_bound *bound = &b->list->items[i];
-    // Norms belong to ternary matrices, and which are is known for sure only when they were read.
+    // Norms belong to ternary matrices; which ones are ternary is certain only after reading them.
     bool there = p == PART_BIAS ? bound->bias : bound->norm,
          counts = p == PART_BIAS || st_weight_is_ternary(&bound->weight);
     const st_bound **first = there ? &with[bound->role] : &without[bound->role];
@@ -330,7 +330,7 @@ static setun_status check_beside(binder *b, part p) {
   return SETUN_OK;
 }
 
-// Optional roles are there in every layer that has their part of the model, or in none.
+// Optional roles exist in every layer that has their part of the model, or in none.
 static setun_status check_role(binder *b, st_role role, const int32_t *there) {
   int32_t with = -1, without = -1;
   char name[ST_NAME_SIZE], full[ST_NAME_SIZE + 8];
@@ -366,7 +366,7 @@ static setun_status check_layers(binder *b) {
 
 // ---- what is left -------------------------------------------------------------------------------------------------
 
-// The scale of activations that belongs to a weight in NVFP4: for processors that take both in four bits.
+// The activation scale of a weight in NVFP4, for processors that take both in four bits.
 static bool is_input_scale(const st_directory *d, const char *name) {
   static const char suffix[] = ".input_scale";
   char weight[ST_NAME_SIZE + 8];
@@ -377,7 +377,7 @@ static bool is_input_scale(const st_directory *d, const char *name) {
   return t && t->format && t->format->ops->has_input_scales;
 }
 
-// Of a layer behind the last one, which guesses further tokens.
+// Whether a tensor belongs to a multi-token prediction layer after the last one.
 static bool is_of_next(const binder *b, const char *name) {
   char prefix[32];
   for (uint32_t i = 0; i < b->h->n_layer_next; i++) {
@@ -394,7 +394,7 @@ static bool is_of_other_part(const binder *b, const char *name) {
   return is_of_next(b, name);
 }
 
-// A tensor that nothing uses would mean a model that computes something else than this one.
+// An unused tensor would mean a model that computes something else.
 static setun_status check_unexpected(binder *b) {
   size_t others = 0, first = 0; // tensors of other parts of the checkpoint
   for (size_t i = 0; i < b->d->n_tensors; i++) {
@@ -407,13 +407,13 @@ static setun_status check_unexpected(binder *b) {
       expected = true;
     }
     if (!expected) {
-      return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: a tensor that a model of the %s family does not have", name,
+      return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: models of the %s family do not have this tensor", name,
                      b->spec->name);
     }
   }
   if (!others) return SETUN_OK;
   return st_notices_add(b->d->notices, SETUN_LOG_INFO, b->err,
-                        "tensors of other parts of the checkpoint are not used: %zu, the first of them %s", others,
+                        "tensors of other parts of the checkpoint are not used: %zu, the first is %s", others,
                         b->d->tensors[first].name);
 }
 
@@ -424,7 +424,7 @@ static const st_bound *find(const st_bound_list *l, st_role role) {
   return NULL;
 }
 
-// The matrix with a row a token; NULL: that part has none.
+// The matrix with a row per token; NULL: the part has none.
 static const st_bound *find_embedding(const st_bound_list *l, st_role_part of) {
   for (size_t i = 0; i < l->n && l->items[i].layer < 0; i++) {
     const st_role_info *info = st_role_get(l->items[i].role);
@@ -444,8 +444,8 @@ static setun_status check_factors(const binder *b) {
     if (factors && !*factors && !bound) there = false;
   }
   if (stated && r->scaling != ST_ROPE_LONG) {
-    return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: expected rope.scaling.type longrope beside it, found another",
-                   stated->weight.name);
+    return st_fail(b->err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: expected rope.scaling.type longrope with it, found another type", stated->weight.name);
   }
   if (r->scaling != ST_ROPE_LONG || there) return SETUN_OK;
   return st_fail(b->err, SETUN_ERROR_FORMAT, "longrope: expected its short and long factors, found none");
@@ -453,7 +453,7 @@ static setun_status check_factors(const binder *b) {
 
 // ---- rotated bases ------------------------------------------------------------------------------------------------
 
-// Marks the matrices whose inputs are rotated. What reads plain activations cannot be one.
+// Marks the matrices whose inputs are rotated. Weights that read plain activations cannot be rotated.
 static setun_status mark_rotated(binder *b) {
   const st_rotation *r = b->h->rotation;
   st_bound_list *l = b->list;
@@ -467,19 +467,19 @@ static setun_status mark_rotated(binder *b) {
     bool product = role->kind == ST_KIND_LINEAR || (role->kind == ST_KIND_EMBEDDING && !embedding);
     bound->rotated = listed;
     if (listed && !product && !(embedding && r->embedding)) {
-      return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: expected a plain matrix, found it among the rotated ones",
+      return st_fail(b->err, SETUN_ERROR_UNSUPPORTED, "%s: expected a plain matrix, found a rotated one",
                      bound->weight.name);
     }
     if (bound->rotated && bound->norm) {
       return st_fail(b->err, SETUN_ERROR_UNSUPPORTED,
-                     "%s: expected no norm of its own, as its inputs are rotated, "
+                     "%s: expected no norm, as its inputs are rotated, "
                      "found one",
                      bound->weight.name);
     }
   }
   if (s != SETUN_OK) return s;
   return st_notices_add(b->d->notices, SETUN_LOG_INFO, b->err,
-                        "%zu matrices%s are in a rotated basis, Hadamard matrices of %u%s", r->n_names,
+                        "%zu matrices%s are in a rotated basis: Hadamard matrices of %u%s", r->n_names,
                         r->embedding ? " and the embedding" : "", r->block, r->has_signs ? " after signs" : "");
 }
 

@@ -1,4 +1,4 @@
-// Copying a matrix's rows to the device, the threads sharing them.
+// Copying a matrix's rows to the device with several threads.
 #include "placement/copy.h"
 
 #include "base/memory.h"
@@ -7,18 +7,18 @@
 
 enum { RUN_BYTES = 1 << 20 };
 
-// Shared by the threads: each takes runs of rows until none is left.
+// Shared by the threads; each takes runs of rows until none are left.
 typedef struct {
   const st_copy *c;
   const st_weight *w;
   const st_format *format;
   st_rows kind;
-  uint64_t unit; // of rows that the device takes
-  bool strips;   // whole units go as the file's bytes, what is left of them as `kind`
+  uint64_t unit; // granularity of rows on the device
+  bool strips;   // whole units are copied as the file's bytes, the remainder as `kind`
   uint64_t run;  // rows taken at once, a multiple of `unit`
   atomic_ullong next;
   atomic_bool failed;
-  setun_error error; // of the first thread that failed
+  setun_error error; // the error of the first thread that failed
 } copy_job;
 
 static size_t scales_a_row(const copy_job *j) {
@@ -104,7 +104,7 @@ st_matrix_desc st_copy_desc(const st_weight *w, const st_format *format, st_prec
                           .ownership = ownership};
 }
 
-// How a matrix is written depends on neither its precision nor its owner.
+// The form of writes depends on neither precision nor ownership.
 static copy_job job_of(const st_copy *c) {
   st_matrix_desc desc = st_copy_desc(c->weight, c->format, ST_PRECISION_FLOAT, ST_OWNED);
   st_matrix_info info = c->backend->matrix_info(c->device, &desc);
@@ -132,7 +132,7 @@ setun_status st_copy_matrix(const st_copy *c, st_pool *pool, setun_error *err) {
 struct st_row_copy {
   const st_backend *backend;
   st_weight weight;
-  copy_job job; // what the rows look like
+  copy_job job; // the form of the rows
   st_row_reader reader;
   st_dmatrix *matrix; // [ST_SUPPLY_ROWS, columns]
   void *codes;
@@ -212,6 +212,6 @@ static st_reading reading_of(const copy_job *j) {
 uint64_t st_copy_bytes(const st_copy *c) {
   copy_job j = job_of(c);
   uint64_t scales = j.run * scales_a_row(&j) * sizeof(float);
-  uint64_t rows = (j.strips ? j.unit - 1 : j.run) * row_bytes(&j); // in strips only those of the last unit
+  uint64_t rows = (j.strips ? j.unit - 1 : j.run) * row_bytes(&j); // with strips, only the last unit's
   return rows + scales + st_row_reader_bytes(c->weight, j.run, reading_of(&j));
 }

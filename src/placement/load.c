@@ -1,9 +1,9 @@
-// Making a placement: parameters, device, bound weights, memory plan, and then the weights themselves.
+// Making a placement: parameters, device, bound weights, memory plan, then the weights.
 #include "placement/loader.h"
 
 #include "base/memory.h"
 
-// What comes before the weights: everything that the memory plan is made of, and the plan.
+// Everything before the weights: what the memory plan is made from, and the plan.
 static setun_status prepare(st_loader *l) {
   st_model *m = l->m;
   st_device_options device = {.isa = l->o->isa, .log = l->o->log};
@@ -44,7 +44,7 @@ static setun_status load(st_loader *l, st_placement *p) {
   for (uint32_t i = 0; i < l->d->n_parts && s == SETUN_OK; i++) s = st_file_check(&l->d->parts[i], l->err);
   if (s != SETUN_OK || !l->streamer) return s;
   if ((s = st_streamer_open(l->streamer, l->err)) != SETUN_OK) return s;
-  l->pool = NULL; // the streamer's now
+  l->pool = NULL; // now owned by the streamer
   m->supply = st_streamer_supply(l->streamer);
   return SETUN_OK;
 }
@@ -61,7 +61,7 @@ setun_status st_placement_load(const st_directory *d, const st_placement_options
   setun_status s = load(&l, p);
   st_adapters_free(l.adapters);
   st_bound_list_free(&weights);
-  st_pool_free(l.pool); // before the device whose threads it has
+  st_pool_free(l.pool); // before the device, whose threads it uses
   atomic_init(&p->adapter_room, options->adapter_bytes);
   if (s == SETUN_OK) {
     *placement = p;

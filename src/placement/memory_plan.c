@@ -29,7 +29,7 @@ bool st_memory_plan_add(st_memory_plan *p, const st_memory_item *item) {
   return true;
 }
 
-// ---- what a choice costs ------------------------------------------------------------------------------------------
+// ---- the cost of a choice ------------------------------------------------------------------------------------------
 
 static bool streams(const st_memory_item *i) {
   return i->layer >= 0 && !i->resident;
@@ -44,12 +44,12 @@ static uint64_t bytes_of(const st_memory_item *item, int i) {
   return item->bytes[i] ? item->bytes[i] : item->tensors[i]->bytes;
 }
 
-// What a read of one of the item's tensors takes: whole blocks, wherever it begins.
+// Bytes of reading one of the item's tensors: whole blocks, at any offset.
 static uint64_t read_of(const st_memory_item *item, int i) {
   return bytes_of(item, i) / BLOCK * BLOCK + 2 * BLOCK;
 }
 
-// The layer's unit; its items stand one after the other from `first` on.
+// The layer's unit; its items are consecutive from `first` on.
 static st_unit_size size_of(const st_memory_plan *p, size_t first) {
   st_unit_size size = {0, 0};
   for (size_t k = first; k < p->n_items && p->items[k].layer == p->items[first].layer; k++) {
@@ -81,7 +81,7 @@ bool st_memory_plan_cut_head(const st_memory_plan *p) {
   return p->n_pieces && !p->items[p->first_piece].resident;
 }
 
-// While it is loaded, or in each pass.
+// While it is being loaded, or in each pass.
 static uint64_t largest_copying(const st_memory_plan *p, bool resident) {
   uint64_t most = 0;
   for (size_t k = 0; k < p->n_items; k++) {
@@ -99,7 +99,7 @@ static uint64_t expert_area(const st_expert_plan *e, uint64_t capacity) {
   return st_huge_pages(capacity * e->codes) + st_huge_pages(e->n_buffers * e->record);
 }
 
-// Recomputes what depends on `resident`.
+// Recomputes everything that depends on `resident`.
 static void add_up(st_memory_plan *p) {
   st_unit_size most = {0, 0};
   bool rows = false;
@@ -114,7 +114,7 @@ static void add_up(st_memory_plan *p) {
     p->rearranged += size.packed;
     most = largest_of(&most, &size);
   }
-  // Matrices lie together in pieces of 64 MiB, whose last huge page is half full on average.
+  // Matrices share pieces of 64 MiB, whose last huge page is half full on average.
   p->rounding = st_huge_pages(p->resident + p->vectors) - p->resident - p->vectors + p->resident / 64;
   const st_expert_plan *e = &p->experts;
   p->expert_area = expert_area(e, e->capacity);
@@ -135,7 +135,7 @@ static bool is_in_a_layer(const st_memory_plan *p, const st_tensor *tensor) {
   return false;
 }
 
-// All of what the files hold, counted as what streams is; an embedding that is the head too, once.
+// All matrix bytes in the files, counted like streamed ones; an embedding that is also the head counts once.
 static uint64_t stored_of(const st_memory_plan *p) {
   uint64_t stored = 0;
   for (size_t k = 0; k < p->n_items; k++) {
@@ -215,7 +215,7 @@ static void measure_experts(st_memory_plan *p) {
 
 // ---- the choice ---------------------------------------------------------------------------------------------------
 
-// What is resident or not as one.
+// Items that are resident together or not at all.
 typedef enum part_kind { PART_HEAD, PART_ATTENTION, PART_REST, PART_EXPERTS, PART_EMBEDDING, PART_KINDS } part_kind;
 
 static part_kind kind_of(const st_memory_plan *p, const st_memory_item *i) {
@@ -230,7 +230,7 @@ static uint32_t least_experts(const st_memory_plan *p) {
   return p->experts.forced ? *p->experts.forced : p->experts.used;
 }
 
-// Makes the part resident or not; those of layers are many.
+// Makes the part resident or not; a layer's part has many items.
 static void set_part(st_memory_plan *p, part_kind kind, uint32_t layer, bool resident) {
   for (size_t k = 0; k < p->n_items; k++) {
     st_memory_item *i = &p->items[k];
@@ -241,7 +241,7 @@ static void set_part(st_memory_plan *p, part_kind kind, uint32_t layer, bool res
   if (kind == PART_EXPERTS && p->experts.n) p->experts.capacity = resident ? 0 : least_experts(p);
 }
 
-// 0, 1/2, 1/4, 3/4, 1/8, ... of n: any beginning of the sequence is spread evenly. Gives each layer once.
+// 0, 1/2, 1/4, 3/4, 1/8, ... of n: every prefix of the sequence is spread evenly. Yields each layer once.
 static uint32_t spread(uint32_t i, uint32_t n, bool *taken) {
   uint64_t fraction = 0;
   for (int bit = 0; bit < 32; bit++) fraction |= (uint64_t)(i >> bit & 1) << (31 - bit);
@@ -269,7 +269,7 @@ static void fill_experts(st_memory_plan *p) {
   add_up(p);
 }
 
-// Makes one part after the other resident while the whole stays within the budget.
+// Makes parts resident, one after the other, while the total stays within the budget.
 static setun_status fill_budget(st_memory_plan *p, setun_error *err) {
   bool *taken = st_calloc(p->n_layer ? p->n_layer : 1, sizeof *taken);
   if (!taken) return st_fail_memory(err, "the memory plan");
@@ -302,7 +302,7 @@ static void set_all(st_memory_plan *p, bool resident) {
   add_up(p);
 }
 
-// In a mapped file everything that can be is used in place.
+// With a mapped file, everything possible is used in place.
 static void map(st_memory_plan *p) {
   set_all(p, true);
   for (size_t k = 0; k < p->n_items; k++) {
@@ -310,14 +310,14 @@ static void map(st_memory_plan *p) {
   }
 }
 
-// What to name as the least, in whole MiB: what the process has by itself changes by up to 1.7 MiB from one start to
-// the next (which pages of its code the system maps at once), and the least has to do in the next one.
+// The least budget to report, in whole MiB: the process's own memory varies by up to 1.7 MiB between starts (depending
+// on which pages of its code the system maps at once), and the least must suffice in the next start.
 static uint64_t with_room(uint64_t bytes) {
   const uint64_t room = 2 << 20, step = 1 << 20;
   return (bytes + room + step - 1) / step * step;
 }
 
-// The smallest budget that does in this process, with the batch that is chosen.
+// The smallest budget that suffices in this process with the chosen batch.
 static uint64_t needed_by(st_memory_plan *p) {
   if (p->mapped) {
     map(p);
@@ -327,7 +327,7 @@ static uint64_t needed_by(st_memory_plan *p) {
   uint64_t whole = st_memory_plan_total(p);
   set_all(p, false);
   uint64_t least = st_memory_plan_total(p);
-  return (whole < least ? whole : least) + ST_MEMORY_RESERVE; // a ring for two layers may be more than they are
+  return (whole < least ? whole : least) + ST_MEMORY_RESERVE; // a ring for two layers may be larger than the layers
 }
 
 static void take_batch(st_memory_plan *p, const st_batch_choice *choice) {
@@ -337,7 +337,7 @@ static void take_batch(st_memory_plan *p, const st_batch_choice *choice) {
   p->pages = choice->pages;
 }
 
-// The largest batch that the budget allows, and the least of all, of which `*needed` has no room.
+// The largest batch within the budget, and the least budget; `*needed` excludes the reserve.
 static void choose_batch(st_memory_plan *p, uint64_t *needed) {
   bool chosen = false;
   for (uint32_t i = 0; i < p->n_batches; i++) {
@@ -366,11 +366,10 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   }
   if (!p->budget || fits(p)) return SETUN_OK;
   if (p->budget < needed) {
-    return st_fail(
-        err, SETUN_ERROR_MEMORY,
-        "%s: expected at least %lluM of memory for this context and batch, found %.1fM (a smaller context or "
-        "batch takes less)",
-        d->path, (unsigned long long)(p->least >> 20), (double)p->budget / (1 << 20));
+    return st_fail(err, SETUN_ERROR_MEMORY,
+                   "%s: expected at least %lluM of memory for this context and batch, found %.1fM (a smaller context "
+                   "or batch takes less)",
+                   d->path, (unsigned long long)(p->least >> 20), (double)p->budget / (1 << 20));
   }
   if (p->mapped) return SETUN_OK;
   set_all(p, false);

@@ -1,5 +1,5 @@
-// The memory plan: what of a model is resident and what is read again for each pass, so that everything together stays
-// within a budget. Made from the bound weights alone, before any of them is read; loading then follows it.
+// The memory plan: which weights are resident and which are read again for each pass, so that the total stays within a
+// budget. Made from the bound weights, before any are read; loading follows it.
 //
 // Resident first: vectors; then the head, which a prompt has nothing to read behind; then attention's matrices, a layer
 // after the other, then the MLPs' (or what layers with experts have beside these), spread evenly over the layers, so
@@ -16,34 +16,35 @@
 enum {
   ST_RING_SLOTS = 2,
   ST_ITEM_TENSORS = 2,
-  ST_MEMORY_RESERVE = 16 << 20 // of the budget, for what the system counts beside: page tables, the program's files
+  ST_MEMORY_RESERVE =
+      16 << 20 // part of the budget for what the system counts in addition: page tables, the program's files
 };
 
-// A bound matrix, or a piece of the head, as memory sees it.
+// A bound matrix, or a piece of the head, with its memory needs.
 typedef struct st_memory_item {
-  uint32_t weight; // of the list of bound weights
-  int32_t layer;   // n_layer and more: a piece of the head; -1: of the whole model, and resident unless `rows`
+  uint32_t weight; // index in the list of bound weights
+  int32_t layer;   // n_layer and above: a piece of the head; -1: the whole model, resident unless `rows`
   int32_t expert;  // of the layer; -1: of none
-  bool attention;  // otherwise the MLP's or an expert's
-  bool rows;       // the embedding: its rows can be read one by one
-  const st_tensor *tensors[ST_ITEM_TENSORS]; // that hold its codes; NULL behind the last
+  bool attention;  // otherwise an MLP or expert
+  bool rows;       // the embedding: rows can be read one by one
+  const st_tensor *tensors[ST_ITEM_TENSORS]; // that hold its codes; NULL after the last
   uint64_t offset[ST_ITEM_TENSORS],
       bytes[ST_ITEM_TENSORS];   // of a part: where in the tensor it lies; bytes 0: all of it
   bool shared[ST_ITEM_TENSORS]; // an item before this one has the same of the tensor too: gate and up in one
-  uint64_t codes, own, beside;  // bytes in memory: of codes that stream, of those that are resident, and of what is
-                                // resident in any case
-  uint64_t copying;             // what putting it into the device's order takes while it lasts
-  bool direct;                  // stored as the device computes with it
+  uint64_t codes, own, beside;  // bytes in memory: of streamed codes, of resident ones, and of what is
+                                // always resident
+  uint64_t copying;             // memory needed while converting it to the device's order
+  bool direct;                  // stored in the device's own order
   bool resident;
 } st_memory_item;
 
-// The items of a bound weight: none of a vector, one of a matrix, and of the head as many as it has pieces.
+// The items of a bound weight: none for a vector, one for a matrix, one per piece for the head.
 typedef struct st_item_span {
   uint32_t first, count;
 } st_item_span;
 
-// A batch that a session may have, the bytes of its activations and tables, and those of its cache, and of the pages of
-// this, of which layers with a window have more for larger batches.
+// A possible batch size, with the bytes of activations and tables, of the cache, and of the cache's pages, which grow
+// with the batch in layers with a window.
 typedef struct st_batch_choice {
   uint32_t n_batch;
   uint64_t session, cache, pages;
@@ -72,41 +73,42 @@ typedef struct st_memory_plan {
   st_memory_item *items;
   size_t n_items, capacity;
   uint32_t n_layer, n_ctx;
-  uint32_t n_batch;                    // the one that was chosen
-  st_batch_choice batches[ST_BATCHES]; // to choose from, the largest first
+  uint32_t n_batch;                    // the chosen one
+  st_batch_choice batches[ST_BATCHES]; // candidates, the largest first
   uint32_t n_batches;
-  // Pieces into which the head can be cut, one item each, and the rows of each but the last; 0: it is one item, always
-  // resident. It is resident or streams as a whole.
+  // Pieces into which the head can be split, one item each, and the rows of each but the last; 0: one item, always
+  // resident. The head is resident or streamed as a whole.
   uint32_t n_pieces;
   size_t first_piece; // of the items
   uint64_t piece_rows;
-  bool mapped; // what is stored as the device wants it is used where the file is mapped, outside of
+  bool mapped; // weights stored in the device's order are used in the mapped file, outside
                // the budget
 
-  const uint32_t *resident_parts; // so many attentions and MLPs are, whatever the budget; NULL: no
+  const uint32_t
+      *resident_parts; // number of attentions and MLPs that are resident regardless of the budget; NULL: by the budget
 
   // Bytes.
-  uint64_t budget;                  // 0: none is known
-  uint64_t process;                 // what the process had when the plan was made
+  uint64_t budget;                  // 0: unknown
+  uint64_t process;                 // the process's memory when the plan was made
   uint64_t vectors;                 // norms, biases, scales, adapters
   uint64_t cache;                   // keys and values, and attention's scratch
-  uint64_t pages;                   // of `cache`: keys and values alone
-  uint64_t states;                  // of `cache`: states of recurrent layers
-  uint64_t work;                    // activations and tables of a session; or what loading needs, where that is more
-  uint64_t session;                 // of `work`: the one; where matrices are put into the device's order in each pass,
-                                    // what that takes comes on top
-  uint64_t row_area;                // what reading the embedding's rows takes
+  uint64_t pages;                   // part of `cache`: keys and values
+  uint64_t states;                  // part of `cache`: states of recurrent layers
+  uint64_t work;                    // activations and tables of a session, or what loading needs if more
+  uint64_t session;                 // part of `work`: activations and tables; with matrices converted in each pass,
+                                    // plus the memory for that
+  uint64_t row_area;                // memory for reading the embedding's rows
   uint64_t resident;                // codes of resident matrices
-  uint64_t rounding;                // huge pages that these do not fill
-  uint64_t ring;                    // buffers that the others are read into
-  uint64_t packed;                  // and, where they are stored in another order, are put into the device's; and rows
+  uint64_t rounding;                // unused parts of huge pages
+  uint64_t ring;                    // buffers for streamed matrices
+  uint64_t packed;                  // and for converting them to the device's order if necessary; and rows
                                     // of the embedding
   uint64_t expert_area;             // the cache of experts
-  uint64_t streamed;                // of the files, read for each pass; of experts those of one token
-  uint64_t stored;                  // of the files, all matrices, counted alike
-  uint64_t rearranged;              // codes that are put into the device's order in each pass
-  uint64_t least;                   // the smallest budget that would do, in another start too: whole MiB
-  uint64_t token_bytes, token_macs; // that the decoding of a token reads in memory, and computes
+  uint64_t streamed;                // bytes of the files read for each pass; of experts those of one token
+  uint64_t stored;                  // bytes of the files for all matrices, counted the same way
+  uint64_t rearranged;              // codes converted to the device's order in each pass
+  uint64_t least;                   // the smallest sufficient budget, also for another start: whole MiB
+  uint64_t token_bytes, token_macs; // read in memory, and computed, for decoding a token
   uint64_t all;                     // codes of all matrices
   st_expert_plan experts;
 } st_memory_plan;
@@ -116,23 +118,23 @@ static inline uint64_t st_memory_plan_total(const st_memory_plan *p) {
          p->expert_area;
 }
 
-// The budget where none is given: what the process has and what is available, less a margin for others, as the system's
-// own estimate is one and what it counts changes. Where there is no more than that, what the process has.
+// The default budget: what the process has plus what is available, less a margin for others, since the system's figure
+// is an estimate and changes. At least what the process has.
 static inline uint64_t st_default_budget(uint64_t process, uint64_t available) {
   uint64_t margin = available / 32 + ((uint64_t)16 << 20);
   return process + (available > margin ? available - margin : 0);
 }
 
-// Appends an item; `shared` and `resident` are the plan's to set. False when out of memory.
+// Appends an item; the plan sets `shared` and `resident`. False when out of memory.
 bool st_memory_plan_add(st_memory_plan *plan, const st_memory_item *item);
 
-// Decides what is resident, once all items and the fields above `resident` are there (but `work`). SETUN_ERROR_MEMORY
+// Decides what is resident, after all items and the fields above `resident` (except `work`) are set. SETUN_ERROR_MEMORY
 // when the budget is below the least, which the message names.
 setun_status st_memory_plan_decide(st_memory_plan *plan, const st_directory *directory, setun_error *err);
 
 // The layer's unit with nothing of it resident; the largest of all layers.
 typedef struct st_unit_size {
-  uint64_t stored, packed; // bytes in the ring, and of those that are put into another order
+  uint64_t stored, packed; // bytes in the ring, and of those that are converted
 } st_unit_size;
 st_unit_size st_memory_plan_largest(const st_memory_plan *plan);
 
@@ -142,8 +144,7 @@ st_stream_range st_memory_item_range(const st_memory_item *item, int i, const st
 // Whether the head streams.
 bool st_memory_plan_cut_head(const st_memory_plan *plan);
 
-// What a layer or a piece of the head has to be read for: ranges of the files, without repetition, in order; freed with
-// st_free.
+// The ranges of the files to read for a layer or a piece of the head, in order, without duplicates; freed with st_free.
 setun_status st_memory_plan_unit(const st_memory_plan *plan, const st_directory *directory, uint32_t layer,
                                  st_stream_range **ranges, size_t *n, setun_error *err);
 

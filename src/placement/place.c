@@ -1,5 +1,5 @@
-// Placing bound weights on the device, as the memory plan says: vectors, resident matrices, and matrices whose codes
-// are read for each pass.
+// Placing bound weights on the device according to the memory plan: vectors, resident matrices, and matrices whose
+// codes are read for each pass.
 #include "placement/loader.h"
 
 #include "base/memory.h"
@@ -12,13 +12,12 @@
 
 // ---- vectors ------------------------------------------------------------------------------------------------------
 
-// What is normed has a mean square of 1, so that none of it is larger than the root of its length.
+// Normalized vectors have a mean square of 1, so that no element exceeds the root of their length.
 static setun_status check_norm(const st_weight *w, const float *values, size_t n, setun_error *err) {
   for (size_t i = 0; i < n; i++) {
     if (fabs((double)values[i]) * sqrt((double)n) <= FLT_MAX) continue;
     return st_fail(err, SETUN_ERROR_FORMAT,
-                   "%s: element %zu: expected at most %g, beyond which float32 does not hold "
-                   "what is normed, found %g",
+                   "%s: element %zu: expected at most %g, beyond which normalized values overflow float32, found %g",
                    w->name, i, FLT_MAX / sqrt((double)n), (double)values[i]);
   }
   return SETUN_OK;
@@ -28,7 +27,7 @@ static size_t elements(const st_weight *w) {
   return (size_t)(w->shape.rows * w->shape.columns);
 }
 
-// The vector's floats, one added to each of a norm's where the file stores norms that way; freed with st_free.
+// The vector's floats, with 1 added to a norm's where the file stores norms minus one; freed with st_free.
 static setun_status read_vector(st_loader *l, const st_weight *w, st_role_kind kind, float **out) {
   size_t n = elements(w);
   float *values = st_malloc(n, sizeof *values);
@@ -49,7 +48,7 @@ static setun_status read_vector(st_loader *l, const st_weight *w, st_role_kind k
   return s;
 }
 
-// To the device; takes the floats.
+// Copies to the device; takes ownership of the floats.
 static setun_status place_floats(st_loader *l, float *values, size_t n, st_dvector **out) {
   setun_status s = l->m->backend->vector_new(l->m->device, values, n, out, l->err);
   if (s == SETUN_OK) l->m->weight_bytes += n * sizeof(float);
@@ -64,7 +63,7 @@ static setun_status place_vector(st_loader *l, const st_weight *w, st_role_kind 
   return s == SETUN_OK ? place_floats(l, values, elements(w), out) : s;
 }
 
-// Columns one behind the other.
+// Column by column.
 static setun_status place_taps(st_loader *l, const st_weight *w, st_dvector **out) {
   size_t rows = (size_t)w->shape.rows, columns = (size_t)w->shape.columns;
   float *values = NULL, *turned = st_malloc(rows * columns, sizeof *turned);
@@ -76,14 +75,14 @@ static setun_status place_taps(st_loader *l, const st_weight *w, st_dvector **ou
   return s;
 }
 
-// The rate of a decay, which is positive.
+// The rate of a decay; positive.
 static setun_status place_rate(st_loader *l, const st_weight *w, st_dvector **out) {
   float *values = NULL;
   setun_status s = read_vector(l, w, ST_KIND_VECTOR, &values);
   for (size_t i = 0; s == SETUN_OK && i < elements(w); i++) {
     values[i] = l->m->h.delta.log_rate ? (float)exp((double)values[i]) : -values[i];
     if (values[i] >= 0 && isfinite(values[i])) continue;
-    s = st_fail(l->err, SETUN_ERROR_FORMAT, "%s: element %zu: expected %s, found what gives a rate of %g", w->name, i,
+    s = st_fail(l->err, SETUN_ERROR_FORMAT, "%s: element %zu: expected %s, found a rate of %g", w->name, i,
                 l->m->h.delta.log_rate ? "the logarithm of a float32 number" : "a number of at most 0",
                 (double)values[i]);
   }
@@ -117,7 +116,7 @@ static setun_status place_role_vector(st_loader *l, const st_bound *b) {
 // ---- matrices -----------------------------------------------------------------------------------------------------
 
 static setun_status report(st_loader *l, const st_weight *w) {
-  l->bytes_done += w->data->bytes / w->stored.rows * w->shape.rows; // of a stack, one expert's
+  l->bytes_done += w->data->bytes / w->stored.rows * w->shape.rows; // one expert of a stack
   double fraction = l->bytes_total ? (double)l->bytes_done / (double)l->bytes_total : 1;
   if (l->o->progress && !l->o->progress(fraction < 1 ? fraction : 1, l->o->user)) {
     return st_fail(l->err, SETUN_ERROR_CANCELED, "loading was canceled");
@@ -136,7 +135,7 @@ static setun_status place_resident(st_loader *l, const st_weight *w, const st_pl
   return s;
 }
 
-// A matrix whose codes are not its own: read for each pass, or used where the file is mapped.
+// A matrix with borrowed codes: read for each pass, or used in the mapped file.
 static setun_status place_borrowed(st_loader *l, const st_weight *w, const st_placing *how, const st_memory_item *item,
                                    st_dmatrix **out) {
   const st_backend *b = l->m->backend;
@@ -148,7 +147,7 @@ static setun_status place_borrowed(st_loader *l, const st_weight *w, const st_pl
   return s;
 }
 
-// The head in pieces, which stream.
+// The streamed head, in pieces.
 static setun_status place_pieces(st_loader *l, const st_weight *w, const st_placing *how, const st_memory_item *items) {
   st_model *m = l->m;
   const st_memory_plan *p = l->plan;
@@ -176,7 +175,7 @@ static setun_status place_codes(st_loader *l, size_t index, const st_placing *ho
   if (items->resident && !(l->plan->mapped && items->direct)) return place_resident(l, w, how, out);
   if (items->resident || !(is_embedding || is_head)) {
     st_memory_item item = *items;
-    item.codes = size.codes; // the plan may have taken floats for ternary that are not
+    item.codes = size.codes; // the plan may have assumed floats to be ternary
     return place_borrowed(l, w, how, &item, out);
   }
   setun_status s = SETUN_OK;
@@ -208,7 +207,7 @@ static st_basis *add_basis(st_loader *l, uint32_t width) {
   return made;
 }
 
-// The basis of inputs as wide as the weight's rows, made when the first matrix wants it.
+// The basis for inputs as wide as the weight's rows, made for the first matrix that uses it.
 static setun_status find_basis(st_loader *l, const st_bound *b, const st_basis **basis) {
   st_model *m = l->m;
   uint32_t width = (uint32_t)b->weight.shape.columns;
@@ -279,7 +278,7 @@ static setun_status place_weight(st_loader *l, size_t index, st_decode_cost *cos
   return s;
 }
 
-// Bias and norm of a head in pieces: shared by all of them, but for adapters, which the last one has.
+// Bias and norm of a head in pieces: shared by all pieces, except adapters, which the last piece has.
 static void finish_pieces(st_model *m) {
   for (uint32_t i = 0; i < m->n_head; i++) {
     m->head[i].bias = m->output.bias;
@@ -287,7 +286,7 @@ static void finish_pieces(st_model *m) {
     m->head[i].basis = m->output.basis;
   }
   if (!m->n_head) return;
-  st_linear *last = &m->head[m->n_head - 1]; // whose product is there when all rows of the output are
+  st_linear *last = &m->head[m->n_head - 1]; // whose product comes after all rows of the output
   last->number = m->output.number;
 }
 
@@ -303,7 +302,7 @@ static setun_status make_layers(st_loader *l) {
   return whole ? SETUN_OK : st_fail_memory(l->err, "the model's layers");
 }
 
-// What adapters may adapt. The head's matrix may be the embedding's, or in pieces.
+// Numbers the matrices that adapters may apply to. The head's matrix may be the embedding's, or in pieces.
 static void number_matrices(st_model *m) {
   m->output.number = ST_LORA_HEAD;
   m->n_linear = ST_LORA_HEAD + 1;

@@ -8,13 +8,13 @@
 #include "placement/streamer.h"
 #include "setun.h"
 
-// What a context takes, of the room that owns contexts: see st_run_size_of, whose arguments these are.
+// The memory of a context, from the folder that owns contexts; arguments as for st_run_size_of.
 typedef st_run_size (*st_context_size_fn)(const st_model *model, const st_run_options *options,
                                           const st_workload *workload);
 
 typedef struct st_placement_options {
   const st_backend *backend;
-  const char *isa, *activation; // see setun_model_params; NULL: by default
+  const char *isa, *activation; // see setun_model_params; NULL: the default
   bool precise;
   int threads;
   setun_progress_fn progress;
@@ -22,18 +22,19 @@ typedef struct st_placement_options {
   const st_log *log;
   const setun_adapter *adapters;
   size_t n_adapters;
-  uint32_t adapter_rank; // of adapters that come later, see setun_model_params; 0: none do
+  uint32_t adapter_rank; // of adapters loaded later, see setun_model_params; 0: none
   uint64_t adapter_bytes;
-  const setun_context_params *context; // that room is left for; NULL: a session with defaults
+  const setun_context_params *context; // the context to plan for; NULL: a default session
   st_context_size_fn context_size;
-  uint64_t memory;                // the budget in bytes; 0: what is available, less a margin
-  uint64_t expected;              // bytes that the process will take, beside what it has, before weights are read
-  bool mapped;                    // the file is mapped, not read, where the device takes its bytes as they are
-  const uint32_t *resident_parts; // for tests: so many attentions and MLPs, whatever the budget; NULL: no
+  uint64_t memory;   // the budget in bytes; 0: what is available, less a margin
+  uint64_t expected; // bytes that the process will take, in addition to its present memory, before weights are read
+  bool mapped;       // the file is mapped, not read, where the device can use its bytes directly
+  const uint32_t *resident_parts; // for tests: number of resident attentions and MLPs, regardless of the budget; NULL:
+                                  // by the budget
   const uint32_t *cached_experts; // for tests: so many in the cache, whatever the budget; NULL: no
 } st_placement_options;
 
-// A model, and what it was placed by.
+// A model, with its plan and streamer.
 typedef struct st_placement {
   st_model *model;
   st_memory_plan plan;
@@ -41,20 +42,20 @@ typedef struct st_placement {
   atomic_ullong adapter_room; // bytes of adapters that may still be loaded
 } st_placement;
 
-// Makes the memory plan that loading would follow: reads the directory, no weights. Errors: those of loading as far as
-// they are seen without reading weights, and SETUN_ERROR_MEMORY where the budget is too small (*plan then holds `least`
-// all the same). Freed with st_memory_plan_free, also after a failure.
+// Makes the memory plan that loading would follow: reads the directory, no weights. Errors: those of loading that do
+// not depend on weights, and SETUN_ERROR_MEMORY where the budget is too small (*plan then has `least`). Freed with
+// st_memory_plan_free, also after a failure.
 setun_status st_placement_plan(const st_directory *directory, const st_placement_options *options, st_memory_plan *plan,
                                setun_error *err);
 
-// Reads the parameters, binds every tensor to its role - missing, unexpected and wrongly shaped ones are errors that
-// name them - makes the memory plan and places the weights by it. Where weights stream (placement->streamer) the
-// directory must outlive the placement. Freed with st_placement_free, which accepts NULL.
+// Reads the parameters, binds every tensor to its role (errors name missing, unexpected and wrongly shaped ones), makes
+// the memory plan and places the weights. With streamed weights (placement->streamer) the directory must outlive the
+// placement. Freed with st_placement_free, which accepts NULL.
 setun_status st_placement_load(const st_directory *directory, const st_placement_options *options,
                                st_placement **placement, setun_error *err);
 void st_placement_free(st_placement *placement);
 
-// Adapters beside those that the model was loaded with; `container` is that of the model's files.
+// Loads adapters in addition to those loaded with the model; `container` is that of the model's files.
 setun_status st_placement_load_adapters(st_placement *placement, st_container container, const setun_adapter *list,
                                         size_t n, const st_log *log, st_lora **lora, setun_error *err);
 

@@ -1,4 +1,4 @@
-// From bound weights to the memory plan: what each takes, the head in pieces, and what a session and adapters add.
+// From bound weights to the memory plan: the memory of each, the head in pieces, and what a session and adapters add.
 #include "placement/loader.h"
 
 #include "base/memory.h"
@@ -15,7 +15,7 @@ typedef struct {
 st_placing st_placing_of(const st_loader *l, const st_bound *bound) {
   bool exact = st_role_get(bound->role)->kind == ST_KIND_ROUTER;
   const st_weight *w = &bound->weight;
-  // Latent floats are ternary by the time they are read.
+  // Latent floats become ternary when they are read.
   st_placing how = {.format = w->latent ? st_format_of_latent() : w->format,
                     .precision = l->o->precise || exact ? ST_PRECISION_FLOAT : ST_PRECISION_FAST};
   if (l->m->h.int8 && !exact && st_format_is_ternary(how.format)) how.precision = ST_PRECISION_INT8;
@@ -34,7 +34,7 @@ static bool takes_floats(const st_placing *how) {
   return how->precision != ST_PRECISION_INT8 && !st_placing_is_fast(how);
 }
 
-// ---- what a token costs -------------------------------------------------------------------------------------------
+// ---- the cost of a token -------------------------------------------------------------------------------------------
 
 static void end_layer(const st_hparams *h, st_decode_cost *c) {
   if (c->expert_bytes) {
@@ -59,7 +59,7 @@ void st_count_decode(const st_loader *l, size_t index, uint64_t bytes, uint64_t 
   }
   c->bytes += beside;
   if (!st_role_is_matrix(b->role)) return;
-  if (st_role_get(b->role)->kind == ST_KIND_EMBEDDING && index != l->weights->head) return; // one row of it
+  if (st_role_get(b->role)->kind == ST_KIND_EMBEDDING && index != l->weights->head) return; // one row
   uint64_t macs = b->weight.shape.rows * b->weight.shape.columns;
   c->bytes += bytes;
   c->macs += macs;
@@ -159,7 +159,7 @@ static setun_status plan_weight(planner *p, size_t index, st_decode_cost *cost) 
     l->plan->row_area = st_row_copy_bytes(l->m->backend, l->m->device, w, how.format, how.precision);
   }
   st_count_decode(l, index, size.own + size.beside, beside, cost);
-  if (index == l->weights->head) return SETUN_OK; // in pieces behind the layers, see plan_head
+  if (index == l->weights->head) return SETUN_OK; // in pieces after the layers, see plan_head
   st_memory_item item = {.layer = b->layer,
                          .expert = b->expert,
                          .attention = st_role_is_first_half(b->role),
@@ -170,7 +170,7 @@ static setun_status plan_weight(planner *p, size_t index, st_decode_cost *cost) 
 
 // ---- the head -----------------------------------------------------------------------------------------------------
 
-// Rows [row, row + n) of the weight.
+// Selects rows [row, row + n) of the weight.
 static st_weight part_of(const st_weight *w, uint64_t row, uint64_t n) {
   st_weight part = *w;
   part.first_row = w->first_row + row;
@@ -188,7 +188,7 @@ st_weight st_head_piece(const st_memory_plan *p, const st_weight *w, uint32_t pi
   return part_of(w, row, left < p->piece_rows ? left : p->piece_rows);
 }
 
-// Whether rows are contiguous in the file, so that a piece, of whole units of rows, is one range of it.
+// Whether rows are contiguous in the file, so that a piece (whole units of rows) is one range.
 static bool is_cuttable(const st_weight *w, uint64_t unit) {
   if (w->block_scales || w->packed.kind || w->row_step != 1) return false;
   if (w->n_scales > 1 && w->n_scales != w->shape.rows) return false;
@@ -199,7 +199,7 @@ static bool is_cuttable(const st_weight *w, uint64_t unit) {
   return first.count == half && second.count == w->shape.rows - half && first.offset + first.bytes <= second.offset;
 }
 
-// As many rows as make a piece no larger than a layer's unit, in the file and in the device's order.
+// The number of rows for a piece no larger than a layer's unit, in the file and in the device's order.
 static uint64_t rows_of_piece(const st_loader *l, const st_weight *w, const st_placing *how) {
   st_unit_size unit = st_memory_plan_largest(l->plan);
   st_matrix_desc desc = st_placing_desc(how, w, ST_BORROWED);
@@ -211,8 +211,8 @@ static uint64_t rows_of_piece(const st_loader *l, const st_weight *w, const st_p
   return rows > step ? rows : step;
 }
 
-// Cuts the head into pieces no larger than a layer's unit, once all layers are known, or enters it as one item where
-// its rows are not contiguous in the file.
+// Splits the head into pieces no larger than a layer's unit, after all layers, or adds it as one item where its rows
+// are not contiguous in the file.
 static setun_status plan_head(st_loader *l) {
   st_memory_plan *p = l->plan;
   size_t index = l->weights->head;
@@ -242,7 +242,7 @@ static setun_status plan_head(st_loader *l) {
 
 // ---- contexts -----------------------------------------------------------------------------------------------------
 
-// The batches to choose from: where none was asked for, smaller ones than the usual too.
+// The candidate batches: if none was requested, also smaller ones than the default.
 static void list_batches(const planner *q, const st_run_options *run, bool smaller) {
   enum { LEAST_BATCH = 32 };
   st_memory_plan *p = q->l->plan;
@@ -260,7 +260,7 @@ static setun_status plan_context(const planner *q) {
   st_memory_plan *p = l->plan;
   st_run_options run;
   setun_context_params context = l->o->context ? *l->o->context : (setun_context_params){.n_seq_max = 1};
-  if (context.n_ctx > l->m->h.n_ctx_most) context.n_ctx = 0; // whoever makes such a context is told so
+  if (context.n_ctx > l->m->h.n_ctx_most) context.n_ctx = 0; // making such a context reports it
   setun_status s = st_run_options_of(l->m, &context, &run, l->err);
   if (s != SETUN_OK) return s;
   list_batches(q, &run, !context.n_batch && !l->m->h.bidirectional);

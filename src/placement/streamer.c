@@ -1,4 +1,4 @@
-// Reading the weights that are not resident.
+// Reading weights that are not resident.
 #define _POSIX_C_SOURCE 200809L
 #include "placement/streamer.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-// A matrix without codes of its own.
+// A matrix with borrowed codes.
 typedef struct streamed {
   st_weight weight;
   const st_format *format;
@@ -19,45 +19,45 @@ typedef struct streamed {
   int32_t layer;
   bool attention, direct;
   st_stream_range codes;
-  size_t range;  // the one of its unit's that holds its codes
-  size_t packed; // where its codes go in the packed area, unless they are direct
+  size_t range;  // the unit's range that holds its codes
+  size_t packed; // offset of its codes in the packed area, unless direct
 } streamed;
 
-// What one layer, or a piece of the head, is read for. `unit` counts those that are read for anything.
+// The reads of one layer, or a piece of the head. `unit` counts only those with reads.
 typedef struct layer_unit {
   size_t first, count;     // of `matrices`
   size_t unit, packed;     // bytes of its packed codes
   st_stream_range *ranges; // [n_ranges]
   size_t n_ranges;
-  bool attention; // some of it is the attention's
+  bool attention; // some of it belongs to the attention
 } layer_unit;
 
 struct st_streamer {
   const st_model *model;
   const st_memory_plan *plan;
   st_supply supply;
-  st_row_copy *rows;             // of an embedding that is not resident; NULL: it is
+  st_row_copy *rows;             // rows of an embedding that is not resident; NULL: it is resident
   const st_directory *directory; // as loaded
   st_read_view view;             // the same, read from the ring where that has it
-  st_pool *pool;                 // puts weights into the device's order
+  st_pool *pool;                 // converts weights to the device's order
   bool owns_pool;
   const st_log *log;
   streamed *matrices;
   size_t n_matrices, capacity;
-  layer_unit *units; // [n_units] of layers, and of pieces of the head
+  layer_unit *units; // [n_units] layers, and pieces of the head
   uint32_t n_units;
   st_stream *ring;
   uint8_t *packed;
   size_t packed_bytes;
   const uint8_t **pointers;
   st_expert_cache *experts; // NULL: they are resident, or there are none
-  pthread_mutex_t lock;     // taken for a pass
-  int64_t maker;            // the process whose lock that is
+  pthread_mutex_t lock;     // locked during a pass
+  int64_t maker;            // the process that owns the lock
   double began;
-  pthread_mutex_t stats_lock; // of the next two, for who asks for them during a pass
+  pthread_mutex_t stats_lock; // protects the next two, which may be requested during a pass
   st_streamer_stats stats;
   uint64_t measured; // bytes that st_streamer_measure read
-  uint32_t acquired; // the unit that is there; UINT32_MAX: none
+  uint32_t acquired; // the current unit; UINT32_MAX: none
 };
 
 static double seconds(void) {
@@ -107,7 +107,7 @@ setun_status st_streamer_new(const st_model *m, const st_memory_plan *plan, cons
   return status;
 }
 
-// Row scales stay; only codes come and go.
+// Row scales stay resident; only codes are streamed.
 static setun_status place_scales(st_streamer *s, const streamed *m, setun_error *err) {
   uint64_t rows = m->weight.shape.rows;
   st_row_reader reader;
@@ -124,7 +124,7 @@ static setun_status place_scales(st_streamer *s, const streamed *m, setun_error 
   return status;
 }
 
-// In place in its mapped file, whose pages come when they are touched.
+// In place in the mapped file, whose pages are loaded on access.
 static setun_status borrow_mapped(st_streamer *s, const streamed *m, setun_error *err) {
   const st_tensor *t = m->weight.data;
   uint8_t *file = NULL;
@@ -164,7 +164,7 @@ setun_status st_streamer_add_rows(st_streamer *s, const st_weight *w, const st_f
   return st_row_copy_new(&copy, s->model->device, precision, &s->rows, err);
 }
 
-// The range of the unit that begins where the matrix's codes do.
+// The unit's range that begins at the matrix's codes.
 static size_t range_of(const layer_unit *u, const st_stream_range *r) {
   size_t i = 0;
   while (i + 1 < u->n_ranges && (u->ranges[i].file != r->file || u->ranges[i].offset != r->offset)) i++;
@@ -250,7 +250,7 @@ static void end(void *context) {
   pthread_mutex_unlock(&s->lock);
 }
 
-// Puts the matrices that are stored in another order than the device's into it.
+// Converts matrices stored in another order to the device's.
 static setun_status pack(st_streamer *s, const layer_unit *u, setun_error *err) {
   const st_backend *b = s->model->backend;
   setun_status status = SETUN_OK;
@@ -293,7 +293,7 @@ static void release(void *context, uint32_t unit) {
 }
 
 st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
-  pthread_mutex_t *lock = (pthread_mutex_t *)&s->stats_lock; // streamers are made by st_streamer_new, none constant
+  pthread_mutex_t *lock = (pthread_mutex_t *)&s->stats_lock; // streamers come from st_streamer_new and are not constant
   pthread_mutex_lock(lock);
   st_streamer_stats stats = s->stats;
   uint64_t measured = s->measured;
@@ -364,7 +364,7 @@ static setun_status read_ring(st_streamer *s, uint64_t total_bytes, uint64_t *re
       status = st_stream_take(s->ring, s->units[i].unit, s->pointers, err);
       if (status == SETUN_OK) st_stream_give(s->ring, s->units[i].unit);
     }
-    st_stream_start(s->ring, false, 1); // goes on with what was read ahead
+    st_stream_start(s->ring, false, 1); // continues with what was read ahead
     *read = st_stream_get_stats(s->ring).bytes - before;
   }
   return status;

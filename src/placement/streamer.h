@@ -12,24 +12,24 @@
 
 typedef struct st_streamer st_streamer;
 
-// A streamer for what the plan does not make resident; *streamer stays NULL where it makes everything so. All that it
-// is given must outlive it; once it is open the pool is its own. Freed with st_streamer_free, which accepts NULL.
+// A streamer for what the plan does not make resident; *streamer stays NULL where everything is resident. All arguments
+// must outlive it; after success it owns the pool. Freed with st_streamer_free, which accepts NULL.
 setun_status st_streamer_new(const st_model *model, const st_memory_plan *plan, const st_directory *directory,
                              st_pool *pool, const st_log *log, st_streamer **streamer, setun_error *err);
-// A matrix that was made without codes; `item` is its own in the plan. Reads the scales beside it.
+// Adds a matrix made without codes; `item` is its item in the plan. Reads its separate scales.
 setun_status st_streamer_add(st_streamer *streamer, const st_memory_item *item, const st_weight *weight,
                              const st_format *format, st_dmatrix *matrix, setun_error *err);
-// An embedding that is not resident.
+// Adds an embedding that is not resident.
 setun_status st_streamer_add_rows(st_streamer *streamer, const st_weight *weight, const st_format *format,
                                   st_precision precision, setun_error *err);
-// After the last matrix: reading may begin.
+// Called after the last matrix: reading may begin.
 setun_status st_streamer_open(st_streamer *streamer, setun_error *err);
 void st_streamer_free(st_streamer *streamer);
 
-// What passes call; lives as long as the streamer.
+// The interface that passes call; lives as long as the streamer.
 const st_supply *st_streamer_supply(st_streamer *streamer);
 
-// What was read so far, for how long, how long passes waited for it, and how long they took in all.
+// Statistics so far: bytes read, reading time, how long passes waited, and their total time.
 typedef struct st_streamer_stats {
   st_stream_stats read;
   double passes_s, packed_s;
@@ -40,8 +40,8 @@ st_streamer_stats st_streamer_get_stats(const st_streamer *streamer);
 // The experts of one layer; unchanged where there is no cache.
 void st_streamer_count_experts(const st_streamer *streamer, uint32_t layer, uint64_t *hits, uint64_t *misses);
 
-// The disk's own speed: about `total_bytes` of the units read one after the other into the ring, and nothing done with
-// them. Waits for a pass that runs.
+// The disk's own speed: reads about `total_bytes` of the units into the ring and does nothing with them. Waits for a
+// running pass.
 setun_status st_streamer_measure(st_streamer *streamer, uint64_t total_bytes, double *bytes_per_s, setun_error *err);
 
 #endif

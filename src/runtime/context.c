@@ -1,4 +1,4 @@
-// Contexts: passes over tokens of several sequences, stopping, and the logits that were asked for.
+// Contexts: passes over tokens of several sequences, stopping, and the requested logits.
 #include "runtime/context.h"
 
 #include "base/memory.h"
@@ -13,18 +13,18 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// An entry of the call that runs, or of the last one: first what its sequence has to compute again, then its tokens.
+// An entry of the current or last call: first the tokens that its sequence must compute again, then its own.
 typedef struct work {
   st_sequence *sequence;
   const setun_batch_entry *entry;
   const setun_token *ids;
-  size_t n, done;       // tokens, and those of passes that are finished
-  size_t group;         // the first entry with the same adapters: a pass computes those of one group
-  uint32_t taken;       // by the pass that runs
-  uint32_t row, n_rows; // of the logits
+  size_t n, done;       // tokens, and those in finished passes
+  size_t group;         // the first entry with the same adapters: a pass computes one group
+  uint32_t taken;       // in the current pass
+  uint32_t row, n_rows; // first row of the logits
 } work;
 
-// Rows of the logits that an entry has.
+// An entry's rows of logits.
 typedef struct result {
   uint32_t row, n_rows;
 } result;
@@ -32,22 +32,22 @@ typedef struct result {
 struct st_context {
   st_run *run;
   const char *what;
-  int64_t maker; // the process that computes with it
+  int64_t maker; // the process that made it
   int threads;
-  uint32_t limit; // tokens that a sequence may have
+  uint32_t limit; // most tokens in a sequence
   st_sequences sequences;
   st_embeddings embeddings;
   uint32_t n_logits;
   float *logits;   // [n_logits, n_vocab], in the order in which they are computed
-  float *hidden;   // [n_batch, n_embd]; made when first wanted
-  result *results; // [n_max], of the last call; n_results of them
+  float *hidden;   // [n_batch, n_embd]; allocated on first use
+  result *results; // [n_max], the last call's; n_results of them
   size_t n_results;
-  // Of the call that runs, and of its pass.
+  // State of the current call and pass.
   work *works;        // [n_max]
-  st_growth *growths; // [n_max] of the call, then of its pass
+  st_growth *growths; // [n_max] of the call, then of the pass
   st_token_run *runs; // [n_max]
   setun_token *ids;   // [n_batch]
-  uint32_t *rows;     // [n_batch] tokens of the pass whose logits are wanted
+  uint32_t *rows;     // [n_batch] tokens of the pass with requested logits
   atomic_bool running, stop;
 };
 
@@ -138,7 +138,7 @@ void st_context_info(const st_context *c, setun_context_info *info) {
   for (uint32_t i = 0; i < info->n_seq_max; i++) info->n_seq += c->sequences.all[i].used;
 }
 
-// Each layer reads the keys and values of the tokens that it sees, or its state.
+// Every layer reads the keys and values of the tokens that it sees, or its state.
 uint64_t st_context_cache_bytes(const st_context *c, uint32_t tokens) {
   const st_hparams *h = &c->run->model->h;
   uint64_t seen = 0;
@@ -155,7 +155,7 @@ uint64_t st_context_cache_bytes(const st_context *c, uint32_t tokens) {
 
 // ---- sequences ----------------------------------------------------------------------------------------------------
 
-// A sequence, in the process that made the context.
+// Gets a sequence; fails in a process that did not make the context.
 static setun_status get(const st_context *c, int number, st_sequence **sequence, setun_error *err) {
   setun_status s = st_process_check(c->maker, c->what, err);
   return s == SETUN_OK ? st_sequence_get(&c->sequences, number, sequence, err) : s;
@@ -190,12 +190,11 @@ setun_status st_context_fork(st_context *c, int sequence, int *copy, setun_error
   return SETUN_OK;
 }
 
-// Not from a callback of a pass that runs.
+// Fails during a callback of a running pass.
 static setun_status check_adapting(const st_context *c, const st_adapting *adapting, setun_error *err) {
   setun_status s = st_process_check(c->maker, c->what, err);
   if (s == SETUN_OK && atomic_load(&c->running)) {
-    s = st_fail(err, SETUN_ERROR_STATE, "adapters: expected a %s that computes nothing, found a pass that runs",
-                c->what);
+    s = st_fail(err, SETUN_ERROR_STATE, "adapters: expected an idle %s, found a running pass", c->what);
   }
   if (s == SETUN_OK && !isfinite(adapting->scale)) {
     s = st_fail(err, SETUN_ERROR_ARGUMENT, "scale: expected a finite number, found %g", (double)adapting->scale);
@@ -217,7 +216,7 @@ setun_status st_context_adapt_sequence(st_context *c, int sequence, const st_ada
   st_embeddings_reset(&c->embeddings, sequence);
   if (q->forgotten && q->adapting.identity != adapting->identity) {
     return st_fail(err, SETUN_ERROR_STATE,
-                   "adapters: expected all tokens, to compute them anew, but %u of %u were forgotten", q->forgotten,
+                   "adapters: expected all tokens, to recompute them, but %u of %u were forgotten", q->forgotten,
                    q->forgotten + q->position);
   }
   st_sequence_adapt(&c->sequences, q, adapting);
@@ -291,32 +290,31 @@ setun_status st_context_load_memory(st_context *c, int sequence, const void *byt
   return s == SETUN_OK ? st_session_file_load_memory(&c->sequences, q, bytes, length, err) : s;
 }
 
-// ---- what is evaluated --------------------------------------------------------------------------------------------
+// ---- evaluation --------------------------------------------------------------------------------------------
 
-// An evaluation: how far it is.
+// The progress of an evaluation.
 typedef struct eval_state {
   st_context *c;
   const setun_eval_params *params;
-  size_t n_works, n, done; // entries; tokens of all works, and of passes that are finished
-  size_t total, before;    // tokens of the call, those that are computed again included; those before the works'
-  bool again;              // what sequences have to compute again is computed
-  uint32_t blocks;         // that the pass has begun
-  st_batch batch;          // of the pass that runs
-  uint32_t n_rows;         // of its tokens whose logits are wanted
-  uint32_t row;            // of the logits, that comes next
+  size_t n_works, n, done; // entries; tokens in all of them, and in finished passes
+  size_t total, before;    // tokens of the call, including recomputed ones; those before these entries
+  bool again;              // recomputing what sequences lost
+  uint32_t blocks;         // entries in the pass so far
+  st_batch batch;          // tokens of the current pass
+  uint32_t n_rows;         // its tokens with requested logits
+  uint32_t row;            // first row next row of the logits
 } eval_state;
 
 static setun_status fail_unpooled(const st_context *c, setun_error *err) {
   const st_embedding *e = &c->run->model->h.embedding;
   if (e->pooling == SETUN_POOLING_OFF) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "pooling: expected mean, cls or last to be chosen, since the model says none (%s)", e->source);
+                   "pooling: expected mean, cls or last, since the model does not define one (%s)", e->source);
   }
-  return st_fail(err, SETUN_ERROR_STATE, "embedding: expected a %s that was made with a pooling, found one without",
-                 c->what);
+  return st_fail(err, SETUN_ERROR_STATE, "embedding: expected a %s made with a pooling, found one without", c->what);
 }
 
-// What an entry wants of its tokens.
+// Checks what an entry requests.
 static setun_status check_wanted(const st_context *c, const setun_batch_entry *e, uint32_t position, setun_error *err) {
   const st_hparams *h = &c->run->model->h;
   if ((unsigned)e->logits > SETUN_LOGITS_POOL) {
@@ -324,24 +322,23 @@ static setun_status check_wanted(const st_context *c, const setun_batch_entry *e
   }
   if (e->logits == SETUN_LOGITS_POOL && c->embeddings.pooling == SETUN_POOLING_OFF) return fail_unpooled(c, err);
   if (h->headless && (e->logits == SETUN_LOGITS_LAST || e->logits == SETUN_LOGITS_ALL)) {
-    return st_fail(
-        err, SETUN_ERROR_UNSUPPORTED,
-        "lm_head.weight: expected a model that can make text, found one of embeddings (setun embed): no such "
-        "tensor, and tie_word_embeddings is false");
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "lm_head.weight: expected a model that generates text, found an embedding model (setun embed): the "
+                   "tensor is missing, and tie_word_embeddings is false");
   }
   if (!h->bidirectional || !e->n) return SETUN_OK;
   if (e->logits != SETUN_LOGITS_POOL) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "%s: its tokens see those behind them: expected a model that can make text, found one of embeddings "
-                   "(setun embed)",
-                   h->direction_key);
+    return st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "%s: bidirectional attention: expected a model that generates text, found an embedding model (setun embed)",
+        h->direction_key);
   }
   if (position) {
-    return st_fail(err, SETUN_ERROR_STATE, "%s: expected a whole text in one call, found one after %u tokens",
+    return st_fail(err, SETUN_ERROR_STATE, "%s: expected a whole text in one call, found a sequence of %u tokens",
                    h->direction_key, position);
   }
   if (e->n <= c->run->n_batch) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_LIMIT, "%s: expected at most the %u tokens of a pass, found %zu (n_batch)",
+  return st_fail(err, SETUN_ERROR_LIMIT, "%s: expected at most the %u tokens of one pass, found %zu (n_batch)",
                  h->direction_key, c->run->n_batch, e->n);
 }
 
@@ -368,12 +365,12 @@ static setun_status check_entry(const st_context *c, const work *w, setun_error 
   return SETUN_OK;
 }
 
-// Whether an entry has several tokens. Those with one come first, so that they wait for no other.
+// Whether an entry has several tokens. Entries with one token come first, so that they do not wait for others.
 static bool has_several(const work *w) {
   return w->entry->n > 1;
 }
 
-// The rows of the logits that each entry gets, in the order of the passes.
+// Assigns each entry's rows of logits, in the order of the passes.
 static setun_status assign_rows(st_context *c, size_t n, setun_error *err) {
   uint64_t rows = 0;
   for (size_t group = 0; group < n; group++) {
@@ -388,7 +385,7 @@ static setun_status assign_rows(st_context *c, size_t n, setun_error *err) {
   }
   if (rows <= c->n_logits) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_LIMIT,
-                 "logits: expected a request for those of at most %u tokens, found %llu "
+                 "logits: expected a request for at most %u tokens, found %llu "
                  "(n_logits)",
                  c->n_logits, (unsigned long long)rows);
 }
@@ -400,7 +397,7 @@ static size_t group_of(const st_context *c, size_t entry) {
   return i;
 }
 
-// The entries, checked; *tokens that are to be computed.
+// Checks the entries; *tokens is the number of tokens to compute.
 static setun_status take_entries(st_context *c, const setun_batch_entry *entries, size_t n, size_t *tokens,
                                  setun_error *err) {
   *tokens = 0;
@@ -424,7 +421,7 @@ static setun_status take_entries(st_context *c, const setun_batch_entry *entries
   return assign_rows(c, n, err);
 }
 
-// Tells the caller; what it answers counts as setun_session_stop does.
+// Reports progress; if the caller returns false, this acts like setun_session_stop.
 static bool report_progress(eval_state *e, double done) {
   const setun_eval_params *p = e->params;
   if (p->progress && !p->progress(((double)e->before + done) / (double)e->total, p->user))
@@ -432,7 +429,7 @@ static bool report_progress(eval_state *e, double done) {
   return !atomic_load(&e->c->stop);
 }
 
-// Asked before each block.
+// Called before each block.
 static bool stopped(void *context) {
   eval_state *e = context;
   double part = (double)e->blocks++ / e->c->run->model->h.n_layer;
@@ -441,7 +438,7 @@ static bool stopped(void *context) {
 
 // ---- passes -------------------------------------------------------------------------------------------------------
 
-// Tokens [w->done, w->done + n) of an entry join the pass.
+// Adds tokens [w->done, w->done + n) of an entry to the pass.
 static void take_tokens(eval_state *e, work *w, uint32_t n) {
   st_context *c = e->c;
   setun_logits logits = w->entry->logits;
@@ -459,7 +456,7 @@ static void take_tokens(eval_state *e, work *w, uint32_t n) {
   e->batch.n_tokens += n;
 }
 
-// The first group that has tokens left.
+// The first group with tokens left.
 static size_t next_group(const eval_state *e) {
   size_t group = e->n_works;
   for (size_t i = 0; i < e->n_works; i++) {
@@ -469,8 +466,8 @@ static size_t next_group(const eval_state *e) {
   return group;
 }
 
-// What the next pass computes: entries with one token, then the others as far as they fit, all with the same adapters.
-// One that is cut ends the pass, so that logits come in the order of assign_rows.
+// Chooses the next pass: entries with one token, then the others as far as they fit, all with the same adapters. A
+// split entry ends the pass, so that logits come in the order of assign_rows.
 static void fill_pass(eval_state *e) {
   st_context *c = e->c;
   bool cut = false;
@@ -485,7 +482,7 @@ static void fill_pass(eval_state *e) {
       work *w = &c->works[i];
       size_t left = w->group == group ? w->n - w->done : 0, room = c->run->n_batch - e->batch.n_tokens;
       if (!left || !room || has_several(w) != several) continue;
-      if (c->run->model->h.bidirectional && left > room) continue; // waits for a pass of its own
+      if (c->run->model->h.bidirectional && left > room) continue; // waits for its own pass
       if (!e->again) st_sequence_wrap(&c->sequences, w->sequence);
       take_tokens(e, w, st_windows_run(&c->run->windows, w->sequence->cached, (uint32_t)(left < room ? left : room)));
       cut = w->taken < left;
@@ -493,7 +490,7 @@ static void fill_pass(eval_state *e) {
   }
 }
 
-// Logits of some of the pass's tokens, [first, first + n) of those that want them.
+// Computes logits for tokens [first, first + n) among those of the pass that request them.
 static setun_status compute_logits(eval_state *e, uint32_t first, uint32_t n, float *out, setun_error *err) {
   st_context *c = e->c;
   const st_finished_pass pass = {c->run, c->ids, &e->batch};
@@ -502,7 +499,7 @@ static setun_status compute_logits(eval_state *e, uint32_t first, uint32_t n, fl
   return s == SETUN_OK ? st_overflow_check(&pass, c->rows + first, n, out, err) : s;
 }
 
-// Hands out logits that on_logits asked for; the last of them stay.
+// Passes logits to on_logits; the last ones are kept.
 static setun_status report_logits(eval_state *e, uint32_t first, uint32_t n, setun_error *err) {
   st_context *c = e->c;
   const st_finished_pass pass = {c->run, c->ids, &e->batch};
@@ -533,7 +530,7 @@ static setun_status all_logits(eval_state *e, setun_error *err) {
   return s;
 }
 
-// Tokens of entries that want it count in their sequences' embeddings.
+// Adds the tokens of entries that request it to their sequences' embeddings.
 static setun_status pool_states(eval_state *e, setun_error *err) {
   st_context *c = e->c;
   uint32_t row = 0;
@@ -567,7 +564,7 @@ static void finish_pass(eval_state *e) {
   e->done += e->batch.n_tokens;
 }
 
-// Computes the works' tokens, pass by pass.
+// Computes the tokens of the entries, pass by pass.
 static setun_status run_passes(eval_state *e, st_pass *pass, setun_error *err) {
   st_context *c = e->c;
   for (e->done = 0; e->done < e->n;) {
@@ -590,7 +587,7 @@ static setun_status run_passes(eval_state *e, st_pass *pass, setun_error *err) {
   return SETUN_OK;
 }
 
-// Works of what sequences have to compute again, or of the entries' tokens.
+// Prepares the recomputation of what sequences lost, or the entries' own tokens.
 static void set_works(eval_state *e, bool again) {
   e->again = again;
   e->before = e->n;
@@ -605,7 +602,7 @@ static void set_works(eval_state *e, bool again) {
   }
 }
 
-// What sequences lost when they were truncated, see st_sequence_truncate.
+// Recomputes what sequences lost by truncation, see st_sequence_truncate.
 static setun_status compute_again(eval_state *e, setun_error *err) {
   st_pass pass = {.stop = stopped, .stop_context = e};
   set_works(e, true);
@@ -626,7 +623,7 @@ static setun_status compute(eval_state *e, setun_error *err) {
   set_works(e, false);
   setun_status s = run_passes(e, &pass, err);
   if (s != SETUN_OK) return s;
-  report_progress(e, (double)e->n); // all is done whatever the answer is
+  report_progress(e, (double)e->n); // everything is done, whatever it returns
   c->n_results = e->n_works;
   for (size_t i = 0; i < e->n_works; i++) c->results[i] = (result){c->works[i].row, c->works[i].n_rows};
   return SETUN_OK;
@@ -658,8 +655,7 @@ setun_status st_context_eval(st_context *c, const setun_batch_entry *entries, si
 static setun_status check_pooling(const st_context *c, setun_error *err) {
   setun_status s = st_process_check(c->maker, c->what, err);
   if (s == SETUN_OK && atomic_load(&c->running)) {
-    s = st_fail(err, SETUN_ERROR_STATE, "embedding: expected a %s that computes nothing, found a pass that runs",
-                c->what);
+    s = st_fail(err, SETUN_ERROR_STATE, "embedding: expected an idle %s, found a running pass", c->what);
   }
   return s == SETUN_OK && c->embeddings.pooling == SETUN_POOLING_OFF ? fail_unpooled(c, err) : s;
 }
@@ -673,7 +669,7 @@ setun_status st_context_get_embedding(st_context *c, int sequence, const setun_e
   return st_embeddings_get(&c->embeddings, c->run, sequence, q->forgotten + q->position, params, embedding, err);
 }
 
-// Every text, before any is computed.
+// Checks every text before any is computed.
 static setun_status check_texts(const st_context *c, const setun_embedding_input *texts, size_t n, setun_error *err) {
   const st_hparams *h = &c->run->model->h;
   uint32_t own = h->embedding.n_ctx ? h->embedding.n_ctx : UINT32_MAX, most = own < c->limit ? own : c->limit;
@@ -683,7 +679,7 @@ static setun_status check_texts(const st_context *c, const setun_embedding_input
     if (!texts[i].n) return st_fail(err, SETUN_ERROR_ARGUMENT, "text %zu: expected at least one token, found none", i);
     if (texts[i].n <= most) continue;
     return st_fail(err, SETUN_ERROR_LIMIT, "text %zu: expected at most %u tokens (%s), found %zu", i, most,
-                   pass                        ? "n_batch, since its tokens see those behind them"
+                   pass                        ? "n_batch, since the model is bidirectional"
                    : most == own               ? "max_seq_length in sentence_bert_config.json"
                    : c->limit == h->n_ctx_most ? "the model's context length"
                                                : "the context",
@@ -692,7 +688,7 @@ static setun_status check_texts(const st_context *c, const setun_embedding_input
   return SETUN_OK;
 }
 
-// Some of the texts, in sequences of their own: as many as there is room for, of which *n says how many that was.
+// Computes some of the texts, each in its own sequence: as many as there is room for; *n is their number.
 static setun_status embed_some(st_context *c, const setun_embedding_input *texts, size_t *n,
                                const setun_embedding_params *params, float *out, setun_error *err) {
   enum { MOST = 64 };
@@ -706,14 +702,14 @@ static setun_status embed_some(st_context *c, const setun_embedding_input *texts
     count += s == SETUN_OK;
   }
   if (s == SETUN_ERROR_LIMIT && count) s = SETUN_OK;
-  size_t made = count; // fewer where the cache has no room for all of them
+  size_t made = count; // fewer if the cache lacks room
   if (s == SETUN_OK) s = st_context_eval(c, entries, count, NULL, err);
   while (s == SETUN_ERROR_LIMIT && count > 1) s = st_context_eval(c, entries, count /= 2, NULL, err);
   for (size_t i = 0; i < count && s == SETUN_OK; i++) {
     s = st_context_get_embedding(c, entries[i].sequence, params, out + i * width, err);
   }
   for (size_t i = 0; i < made; i++) {
-    st_context_truncate(c, entries[i].sequence, 0, NULL); // nothing of it is reused
+    st_context_truncate(c, entries[i].sequence, 0, NULL); // not reused
     st_context_drop(c, entries[i].sequence, NULL);
   }
   *n = count;

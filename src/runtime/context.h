@@ -1,5 +1,5 @@
-// A context: a model's workspace and the sequences that are computed in it, tokens of several of them in one pass. A
-// session is a context with one sequence.
+// A context: a model's workspace and sequences, of which one pass computes several at once. A session is a context with
+// one sequence.
 #ifndef SETUN_RUNTIME_CONTEXT_H
 #define SETUN_RUNTIME_CONTEXT_H
 
@@ -7,22 +7,22 @@
 
 typedef struct st_context st_context;
 
-// Bytes of a context of the model with a sampler for each sequence, before there is one; see st_run_size_of.
+// The bytes that a context of the model will take, with a sampler for each sequence; see st_run_size_of.
 st_run_size st_context_size_of(const st_model *model, const st_run_options *options, const st_workload *workload);
 
-// `what` it is called in messages: static text.
+// `what` is its name in messages: static text.
 setun_status st_context_new(const st_model *model, const setun_context_params *params, const char *what,
                             st_context **context, setun_error *err);
 void st_context_free(st_context *context);
 void st_context_info(const st_context *context, setun_context_info *info);
 const st_model *st_context_model(const st_context *context);
-// Bytes of the KV cache that decoding one token reads when `tokens` are in its sequence.
+// Bytes of the KV cache read for decoding one token with `tokens` in its sequence.
 uint64_t st_context_cache_bytes(const st_context *context, uint32_t tokens);
 
 setun_status st_context_add(st_context *context, int *sequence, setun_error *err);
 setun_status st_context_drop(st_context *context, int sequence, setun_error *err);
 setun_status st_context_fork(st_context *context, int sequence, int *copy, setun_error *err);
-// What sequences to come are computed with, see setun_context_use_adapters; and one that there is.
+// The adapters of future sequences, see setun_context_use_adapters; and those of an existing one.
 setun_status st_context_adapt(st_context *context, const st_adapting *adapting, setun_error *err);
 setun_status st_context_adapt_sequence(st_context *context, int sequence, const st_adapting *adapting,
                                        setun_error *err);
@@ -39,11 +39,11 @@ setun_status st_context_save_memory(st_context *context, int sequence, void *byt
 setun_status st_context_load_memory(st_context *context, int sequence, const void *bytes, size_t length,
                                     setun_error *err);
 
-// As setun_context_eval. `params` may have on_hidden, and with one entry on_logits, which then gets the logits of each
-// token; those of the last one are kept.
+// As setun_context_eval. `params` may have on_hidden and, with one entry, on_logits, which gets the logits of each
+// token; the last token's are kept.
 setun_status st_context_eval(st_context *context, const setun_batch_entry *entries, size_t n,
                              const setun_eval_params *params, setun_error *err);
-// As setun_context_get_embedding and setun_context_embed; of embeddings[], `n_dimensions` floats each.
+// As setun_context_get_embedding and setun_context_embed; embeddings[] has `n_dimensions` floats per text.
 setun_status st_context_get_embedding(st_context *context, int sequence, const setun_embedding_params *params,
                                       float *embedding, setun_error *err);
 setun_status st_context_embed(st_context *context, const setun_embedding_input *texts, size_t n,

@@ -1,4 +1,4 @@
-// The draft model's context follows the text: what the two differ in is truncated and computed again.
+// The draft model's context follows the text: where the two differ, it is truncated and computed again.
 #include "runtime/draft_model.h"
 
 #include "base/memory.h"
@@ -25,7 +25,7 @@ setun_status st_draft_model_check(const st_tokenizer *own, const st_tokenizer *d
     enum { SHOWN = 40 };
     int first = (int)(a.length < SHOWN ? a.length : SHOWN), second = (int)(b.length < SHOWN ? b.length : SHOWN);
     return st_fail(err, SETUN_ERROR_ARGUMENT,
-                   "draft model: expected the model's own tokens, of which %u is \"%.*s\", found \"%.*s\"", id, first,
+                   "draft model: expected the model's own tokens, token %u is \"%.*s\", found \"%.*s\"", id, first,
                    first ? a.data : "", second, second ? b.data : "");
   }
   return SETUN_OK;
@@ -58,7 +58,7 @@ void st_draft_model_free(st_draft_model *d) {
   st_free(d);
 }
 
-// Tokens of the sequence that are the text's, not counting `last`, whose logits are wanted.
+// The number of tokens that the sequence shares with the text, excluding `last`, whose logits are needed.
 static size_t common_tokens(const st_draft_model *d, const setun_token *ids, size_t n) {
   const setun_token *own = st_context_tokens(d->context, d->sequence);
   size_t most = st_context_position(d->context, d->sequence), common = 0;
@@ -89,7 +89,7 @@ setun_status st_draft_model_guess(st_draft_model *d, const setun_token *ids, siz
   if (n + most > d->n_ctx || (uint32_t)last >= d->n_vocab) return SETUN_OK;
   size_t common = common_tokens(d, ids, n);
   setun_status s = st_context_truncate(d->context, d->sequence, (uint32_t)common, err);
-  setun_token behind[SETUN_DRAFT_MOST + 2]; // mostly few: one pass for all
+  setun_token behind[SETUN_DRAFT_MOST + 2]; // usually few: one pass for all
   size_t few = n - common < SETUN_DRAFT_MOST + 1 ? n - common : 0;
   if (s == SETUN_OK) s = append(d, ids + common, n - common - few, SETUN_LOGITS_NONE, err);
   if (few) memcpy(behind, ids + n - few, few * sizeof *ids);

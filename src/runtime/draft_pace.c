@@ -1,23 +1,23 @@
-// Guesses follow success; a balance of the last passes says whether they pay.
+// The number of drafted tokens follows their success; a balance over recent passes decides whether they pay off.
 #include "runtime/draft_pace.h"
 
 enum {
   FIRST_TRUST = 2,
-  PLAIN_FIRST = 2,  // passes without guesses before the first with some
-  PLAIN_AGAIN = 64, // passes with guesses, after which one without is measured again
-  JUDGED = 6,       // passes with guesses before they are said to lose
+  PLAIN_FIRST = 2,  // passes without drafts before the first with one
+  PLAIN_AGAIN = 64, // passes with drafts before one without is measured again
+  JUDGED = 6,       // passes with drafts before they may count as a loss
   FIRST_PAUSE = 16,
   LONGEST_PAUSE = 512
 };
 
-// What a pass that is one pass older counts.
+// The weight of a pass relative to the next one.
 static const double fading = 0.9;
 
 void st_draft_pace_begin(st_draft_pace *p, uint32_t least, uint32_t most) {
   *p = (st_draft_pace){.least = least, .most = most, .trust = FIRST_TRUST, .pause = PLAIN_FIRST, .next = FIRST_PAUSE};
 }
 
-// Adds the last pass to the balance, and begins a pause where that shows a loss.
+// Adds the last pass to the balance, and begins a pause if that shows a loss.
 static void enter_last_pass(st_draft_pace *p) {
   if (p->last <= 0) return;
   p->seconds = p->seconds * fading + p->last;

@@ -1,4 +1,5 @@
-// Pooling, in double precision and in the order of the tokens, so that no bit depends on how they were cut into passes.
+// Pooling, in double precision and in the order of the tokens, so that no bit depends on how they were split into
+// passes.
 #include "runtime/embeddings.h"
 
 #include "base/memory.h"
@@ -45,7 +46,7 @@ void st_embeddings_reset(st_embeddings *e, int sequence) {
 
 // ---- pooling ------------------------------------------------------------------------------------------------------
 
-// Which of the tokens are read: all of them, or the one that counts if it is among them.
+// The tokens to read: all of them, or the one that matters, if it is among them.
 static uint32_t choose(const st_embeddings *e, uint32_t row, uint32_t n, uint32_t position, bool last) {
   switch (e->pooling) {
   case SETUN_POOLING_CLS: e->rows[0] = row; return position == 0;
@@ -81,19 +82,18 @@ setun_status st_embeddings_add(st_embeddings *e, st_run *run, int sequence, uint
 static setun_status check(const st_embeddings *e, const st_pooled *p, uint32_t position, setun_error *err) {
   bool none = p->begin == p->end, first = !none && p->begin == 0, last = !none && p->end == position;
   if (none || (e->pooling != SETUN_POOLING_LAST && !first) || (e->pooling != SETUN_POOLING_CLS && !last)) {
-    return st_fail(
-        err, SETUN_ERROR_STATE,
-        "embedding: expected the %s of the sequence's %u tokens to be evaluated with SETUN_LOGITS_POOL, found "
-        "those from %u to %u",
-        e->pooling == SETUN_POOLING_CLS    ? "first"
-        : e->pooling == SETUN_POOLING_LAST ? "last"
-                                           : "whole",
-        position, p->begin, p->end);
+    return st_fail(err, SETUN_ERROR_STATE,
+                   "embedding: expected the %s of the sequence's %u tokens to be evaluated with SETUN_LOGITS_POOL, "
+                   "found those from %u to %u",
+                   e->pooling == SETUN_POOLING_CLS    ? "first"
+                   : e->pooling == SETUN_POOLING_LAST ? "last"
+                                                      : "whole",
+                   position, p->begin, p->end);
   }
   return SETUN_OK;
 }
 
-// Divides the vector by its length; one of zeros stays.
+// Divides the vector by its length; a zero vector is unchanged.
 static setun_status normalize(float *x, uint32_t n, bool raw, setun_error *err) {
   double sum = 0;
   for (uint32_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];

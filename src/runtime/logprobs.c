@@ -1,10 +1,10 @@
-// Log-probabilities, in float64. The highest logit and the sum are kept apart: in one number a large logit would take
-// the sum's last bits.
+// Log-probabilities, in float64. The highest logit and the sum are kept separate: in one number a large logit would
+// drop the sum's last bits.
 #include "runtime/logprobs.h"
 
 #include <math.h>
 
-// Puts a token among the likeliest, which are in order; of equal ones that with the lowest id is first.
+// Inserts a token into the ordered list of the likeliest; among equals the lowest id is first.
 static void put_likely(setun_logprob *top, size_t *count, size_t most, setun_logprob t) {
   size_t i = *count;
   if (i == most && (!i || t.value <= top[i - 1].value)) return;

@@ -1,4 +1,4 @@
-// Overflow: what looks like it at the logits, and where it began.
+// Overflow: its symptoms in the logits, and where it began.
 #include "runtime/overflow.h"
 
 #include "base/memory.h"
@@ -6,15 +6,15 @@
 #include <float.h>
 #include <math.h>
 
-// What a pass that is computed again is watched for.
+// State of a pass that is computed again to find the overflow.
 typedef struct probe {
   uint32_t width;
   bool found;
-  uint32_t layer, position; // after so many layers
+  uint32_t layer, position; // after this many layers
   float value;
 } probe;
 
-// Its squares are what the next norm adds up.
+// The next norm sums its squares.
 static bool overflows(const float *x, uint32_t n, float *value) {
   float squares = 0;
   for (uint32_t i = 0; i < n; i++) squares += x[i] * x[i];
@@ -45,7 +45,7 @@ static setun_status find(const st_finished_pass *f, probe *p, setun_error *err) 
   return p->found ? SETUN_OK : s; // the probe ends the pass
 }
 
-// NULL: the logits are fine. Otherwise the first that is not finite, or of a row of equal ones the first.
+// NULL: the logits are fine. Otherwise the first that is not finite, or the first of a row with all equal.
 static const float *suspicious(const float *logits, uint32_t n, uint32_t n_vocab) {
   for (uint32_t t = 0; t < n; t++) {
     const float *row = logits + (size_t)t * n_vocab;
@@ -77,17 +77,17 @@ setun_status st_overflow_check(const st_finished_pass *f, const uint32_t *rows, 
   if (s != SETUN_OK) return s;
   if (p.found && !p.layer) {
     return st_fail(err, SETUN_ERROR_FORMAT,
-                   "the embedding: expected numbers whose squares float32 holds, found %g at "
+                   "the embedding: expected numbers whose squares fit into float32, found %g at "
                    "position %u",
                    (double)p.value, p.position);
   }
   if (p.found) {
     return st_fail(err, SETUN_ERROR_FORMAT,
-                   "layer %u: expected numbers whose squares float32 holds, found %g at "
+                   "layer %u: expected numbers whose squares fit into float32, found %g at "
                    "position %u",
                    p.layer - 1, (double)p.value, p.position);
   }
-  if (fabsf(*bad) <= FLT_MAX) return SETUN_OK; // equal ones are what such weights give
+  if (fabsf(*bad) <= FLT_MAX) return SETUN_OK; // such weights do produce equal logits
   size_t at = (size_t)(bad - logits);
   return st_fail(err, SETUN_ERROR_FORMAT, "logit of token %zu after position %u: expected a finite number, found %g",
                  at % n_vocab, st_finished_position(f, rows[at / n_vocab]), (double)*bad);

@@ -1,11 +1,11 @@
-// Numbers that went beyond float32 on their way to the logits. There they are NaN or infinite, or were lost: a norm
-// over an infinite sum and the quantization of infinite activations both give zeros, and all logits are one number.
+// Detection of overflows beyond float32 before the logits. There they appear as NaN or infinity, or are hidden: a norm
+// over an infinite sum and the quantization of infinite activations both produce zeros, and then all logits are equal.
 #ifndef SETUN_RUNTIME_OVERFLOW_H
 #define SETUN_RUNTIME_OVERFLOW_H
 
 #include "model/forward.h"
 
-// A pass that is finished.
+// A finished pass.
 typedef struct st_finished_pass {
   st_run *run;
   const setun_token *ids;
@@ -15,8 +15,8 @@ typedef struct st_finished_pass {
 // The position of a row of the pass.
 uint32_t st_finished_position(const st_finished_pass *pass, uint32_t row);
 
-// SETUN_ERROR_FORMAT where the logits behind `n` rows of the pass show that. Only where they look so the pass is
-// computed again, to name the layer.
+// SETUN_ERROR_FORMAT where the logits after `n` rows of the pass show an overflow. Only then the pass is computed
+// again, to name the layer.
 setun_status st_overflow_check(const st_finished_pass *pass, const uint32_t *rows, uint32_t n, const float *logits,
                                setun_error *err);
 

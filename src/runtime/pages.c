@@ -31,7 +31,7 @@ static bool is_idle(const st_page_pool *p, uint32_t i) {
   return p->users[i] && p->users[i] == p->idle[i];
 }
 
-// Counts of one page change; those of the pool follow.
+// Changes one page's counts, and the pool's with them.
 static void change(st_page_pool *p, uint32_t page, int users, int idle) {
   uint32_t i = page - p->first;
   p->n_idle -= is_idle(p, i);

@@ -52,7 +52,7 @@ static setun_status choose(const st_json *config, st_prompts *p, setun_error *er
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected the name of one of prompts, found \"%.64s\"", key, name);
 }
 
-// Members that say nothing of an embedding: versions, and how embeddings are meant to be compared.
+// Members that do not affect embeddings: versions, and how embeddings should be compared.
 static setun_status note_others(const st_directory *d, setun_error *err) {
   static const char *const known[] = {"prompts", "default_prompt_name", "__version__", "similarity_fn_name",
                                       "model_type"};

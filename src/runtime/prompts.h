@@ -1,4 +1,4 @@
-// Prompts: what a model's files would have put before texts that become embeddings, by the use that is made of them.
+// Prompts: prefixes from a model's files for texts to embed, by intended use.
 #ifndef SETUN_RUNTIME_PROMPTS_H
 #define SETUN_RUNTIME_PROMPTS_H
 
@@ -7,11 +7,11 @@
 typedef struct st_prompts {
   char **names, **texts; // [n]
   size_t n;
-  const char *chosen; // the name of the one that is meant where none is named; NULL: none is
+  const char *chosen; // the default prompt's name; NULL: none
 } st_prompts;
 
-// Those of config_sentence_transformers.json; none where there is no such file. What of it is not read is a notice.
-// Freed with st_prompts_free, also after a failure.
+// The prompts in config_sentence_transformers.json; none if the file is absent. Members that are not read become
+// notices. Freed with st_prompts_free, also after a failure.
 setun_status st_prompts_load(const st_directory *directory, st_prompts *prompts, setun_error *err);
 void st_prompts_free(st_prompts *prompts);
 

@@ -1,5 +1,5 @@
-// Sampling: the chain of steps, and the draw. What the steps do is in sampler_candidates.c; what the text so far has to
-// do with it, in sampler_history.c; the parameters are in sampler_params.c.
+// Sampling: the chain of steps, and the draw. The steps themselves are in sampler_candidates.c, the effect of the text
+// so far in sampler_history.c, the parameters in sampler_params.c.
 #include "runtime/sampler.h"
 
 #include "base/memory.h"
@@ -18,12 +18,12 @@ typedef struct bias_entry {
 struct st_sampler {
   setun_sampler_params params;
   setun_sampler_order chain; // the steps that do something
-  size_t leading;            // of them, those at the beginning that change logits without looking at the others
+  size_t leading;            // leading steps, which change each logit independently of the others
   double mu;                 // Mirostat's
   st_random random;
   st_history history;
   st_tally repetitions; // what DRY found, during one call
-  bias_entry *biases;   // by rising id
+  bias_entry *biases;   // by ascending id
   size_t n_biases, biases_capacity;
   st_token_gaps excluded;
   st_candidates candidates; // of the current call
@@ -51,7 +51,7 @@ static bool is_off(const setun_sampler_params *p, setun_sampler_step step) {
   return false;
 }
 
-// Changes the logits of tokens of the text, each by itself.
+// Whether a step changes the logits of the text's tokens, each independently.
 static bool is_about_text(setun_sampler_step step) {
   return step == SETUN_STEP_PENALTIES || step == SETUN_STEP_DRY;
 }
@@ -60,8 +60,8 @@ static bool has_step(const st_sampler *s, setun_sampler_step step) {
   return memchr(s->chain.steps, step, s->chain.n) != NULL;
 }
 
-// Leaves out the steps that do nothing: those that are off, those that Mirostat replaces, and at temperature 0 those
-// that keep the likeliest; the temperature is then the last.
+// Omits the steps that have no effect: those that are off, those that Mirostat replaces and, at temperature 0, those
+// that keep the likeliest token; the temperature is then the last step.
 static void choose_chain(st_sampler *s) {
   const setun_sampler_params *p = &s->params;
   setun_sampler_order *chain = &s->chain;
@@ -159,7 +159,7 @@ void st_sampler_reset(st_sampler *s) {
 
 // ---- logits ----
 
-// Where the three lists of tokens whose logits change stand.
+// Positions in the three lists of tokens whose logits change.
 typedef struct changes {
   size_t bias, penalty, repetition;
 } changes;
@@ -185,10 +185,10 @@ static double penalize(const setun_sampler_params *p, double logit, uint32_t cou
 
 static double dry_penalty(const setun_sampler_params *p, uint32_t length) {
   double penalty = (double)p->dry_multiplier * pow((double)p->dry_base, (double)length - p->dry_allowed_length);
-  return penalty < (double)FLT_MAX ? penalty : (double)FLT_MAX; // very unlikely, but no ban
+  return penalty < (double)FLT_MAX ? penalty : (double)FLT_MAX; // very unlikely, but not a ban
 }
 
-// The logit as that step makes it, for a token with this number in the step's tally.
+// The logit after that step, for a token with this count in the step's tally.
 static double change_by(const st_sampler *s, setun_sampler_step step, double logit, uint32_t n) {
   return step == SETUN_STEP_PENALTIES ? penalize(&s->params, logit, n) : logit - dry_penalty(&s->params, n);
 }
@@ -197,7 +197,7 @@ static const st_tally *tally_of(const st_sampler *s, setun_sampler_step step) {
   return step == SETUN_STEP_PENALTIES ? &s->history.counts : &s->repetitions;
 }
 
-// The logit of the token that next_change found, changed; moves past it.
+// The changed logit of the token that next_change found; advances past it.
 static double change(const st_sampler *s, changes *at, setun_token id, double logit) {
   if (at->bias < s->n_biases && s->biases[at->bias].id == id) logit += s->biases[at->bias++].bias;
   for (size_t i = 0; i < s->leading; i++) {
@@ -211,7 +211,7 @@ static double change(const st_sampler *s, changes *at, setun_token id, double lo
   return logit;
 }
 
-// Where the changes begin: of steps that come later, none.
+// The starting positions; steps that come later make no changes here.
 static changes first_changes(const st_sampler *s) {
   changes at = {0, s->history.counts.count, s->repetitions.count};
   if (memchr(s->chain.steps, SETUN_STEP_PENALTIES, s->leading)) at.penalty = 0;
@@ -219,7 +219,7 @@ static changes first_changes(const st_sampler *s) {
   return at;
 }
 
-// Offers the tokens from `from` to before `to`, changed where they are to be; changes before them are left out.
+// Offers the tokens [from, to) with their changes; changes before them are skipped.
 static setun_status offer_changed(st_sampler *s, const float *logits, size_t from, size_t to, changes *at,
                                   setun_error *err) {
   setun_status status = SETUN_OK;
@@ -239,14 +239,14 @@ static setun_status offer_changed(st_sampler *s, const float *logits, size_t fro
   return status;
 }
 
-// How many of the tokens the step after the leading ones keeps.
+// How many tokens the step after the leading ones keeps.
 static size_t first_keep(const st_sampler *s) {
   setun_sampler_step step = s->leading < s->chain.n ? (setun_sampler_step)s->chain.steps[s->leading] : SETUN_STEP_DRY;
   if (step == SETUN_STEP_TOP_K) return (size_t)s->params.top_k;
   return step == SETUN_STEP_TEMPERATURE && s->params.temperature == 0 ? 1 : SIZE_MAX;
 }
 
-// Makes the candidates: tokens after biases and the leading steps; only as many as the next step keeps.
+// Gathers the candidates: tokens after biases and the leading steps; only as many as the next step keeps.
 static setun_status gather(st_sampler *s, const float *logits, size_t n, setun_error *err) {
   if (n > INT32_MAX) return st_fail(err, SETUN_ERROR_ARGUMENT, "logits: expected at most %d, found %zu", INT32_MAX, n);
   if (s->n_biases && (size_t)s->biases[s->n_biases - 1].id >= n) {
@@ -270,7 +270,7 @@ static setun_status gather(st_sampler *s, const float *logits, size_t n, setun_e
 
 // ---- the chain ----
 
-// Penalties or DRY where another step came before.
+// Penalties or DRY after another step.
 static void change_candidates(st_sampler *s, setun_sampler_step step) {
   st_candidates *c = &s->candidates;
   const st_tally *tally = tally_of(s, step);
@@ -282,7 +282,7 @@ static void change_candidates(st_sampler *s, setun_sampler_step step) {
   st_candidates_changed(c);
 }
 
-// The temperature for the candidates that are left.
+// The temperature for the remaining candidates.
 static double temperature(const setun_sampler_params *p, st_candidates *c) {
   double t = (double)p->temperature, range = (double)p->dynatemp_range;
   if (range == 0 || c->count < 2 || t == 0) return t;
@@ -319,7 +319,7 @@ static void apply(st_sampler *s, setun_sampler_step step, st_random *random) {
   }
 }
 
-// Leaves the candidates with their final weights.
+// Applies all steps; the candidates then have their final weights.
 static setun_status run_chain(st_sampler *s, const float *logits, size_t n, st_random *random, setun_error *err) {
   const setun_sampler_params *p = &s->params;
   st_candidates *c = &s->candidates;

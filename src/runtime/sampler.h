@@ -8,12 +8,12 @@
 
 typedef struct st_sampler st_sampler;
 
-// NULL parameters: the defaults.
+// NULL parameters mean the defaults.
 setun_status st_sampler_new(const setun_sampler_params *params, st_sampler **sampler, setun_error *err);
 void st_sampler_free(st_sampler *sampler);
-// Bytes to leave for a sampler's candidates: those of a vocabulary of that size, of which settings leave an eighth.
+// Bytes to reserve for a sampler's candidates: settings usually leave an eighth of a vocabulary of this size.
 uint64_t st_sampler_size(uint32_t n_vocab);
-// These tokens are never drawn, whatever their logits and biases are. The gaps are copied; they replace earlier ones.
+// These tokens are never drawn, regardless of logits and biases. The gaps are copied and replace earlier ones.
 setun_status st_sampler_exclude(st_sampler *sampler, const st_token_gaps *gaps, setun_error *err);
 setun_status st_sampler_add_bias(st_sampler *sampler, setun_token id, float bias, setun_error *err);
 setun_status st_sampler_add_breaker(st_sampler *sampler, const setun_token *ids, size_t n, setun_error *err);

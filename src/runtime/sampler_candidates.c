@@ -1,5 +1,5 @@
-// The sampler's candidates: selection of the likeliest in one pass, order only as far as it is asked for (a heap that
-// gives up its best one by one), and the steps that leave candidates out.
+// The sampler's candidates: selection of the likeliest in one pass, sorting only as far as needed (a heap that yields
+// its best one by one), and the steps that exclude candidates.
 #include "runtime/sampler_candidates.h"
 
 #include "base/memory.h"
@@ -17,7 +17,7 @@ static bool before(const st_candidate *a, const st_candidate *b) {
   return a->rank > b->rank || (a->rank == b->rank && a->id < b->id);
 }
 
-// The heap grows from the end of the list towards its beginning, so that what leaves it lengthens the sorted part.
+// The heap grows from the end of the list towards its beginning, so that elements that leave it extend the sorted part.
 static st_candidate *node(const st_candidates *c, size_t i) {
   return &c->items[c->count - 1 - i];
 }
@@ -66,12 +66,12 @@ void st_candidates_begin(st_candidates *c, size_t keep) {
   c->threshold_below = -INFINITY;
 }
 
-// More than `keep` are let in before they are cut back to it, so that the cost of cutting is shared by many.
+// More than `keep` are admitted before the list is cut back, to amortize the cost.
 static size_t gathering_limit(size_t keep) {
   return keep > SIZE_MAX / 4 ? SIZE_MAX : 2 * keep + 64;
 }
 
-// Finite where one of that sign is, so that a bound of FLT_MAX still tells +inf from the rest.
+// Finite if one of that sign is, so that a bound of FLT_MAX still separates +inf from the rest.
 static float largest_float_up_to(double x) {
   if (x >= (double)FLT_MAX) return FLT_MAX;
   if (x < -(double)FLT_MAX) return -INFINITY;
@@ -176,7 +176,7 @@ void st_candidates_top_k(st_candidates *c, size_t k) {
   truncate_to(c, k);
 }
 
-// Those with at least that logit, the likeliest among them. Of the sorted part a beginning stays, where it was.
+// Keeps candidates with at least that logit, including the likeliest. A prefix of the sorted part stays in place.
 static void keep_from(st_candidates *c, double low) {
   size_t kept = 0;
   for (size_t i = 0; i < c->count; i++) {
@@ -192,7 +192,7 @@ void st_candidates_top_n_sigma(st_candidates *c, double n) {
   keep_from(c, highest_logit(c) - n * sqrt(square));
 }
 
-// The fewest first in order whose probabilities add up to at least `p`.
+// The shortest prefix, in order, whose probabilities add up to at least `p`.
 static void keep_mass(st_candidates *c, double p) {
   double sum = 0;
   for (size_t i = 0; i < c->count; i++) {
@@ -228,7 +228,7 @@ void st_candidates_min_p(st_candidates *c, double p) {
 
 void st_candidates_xtc(st_candidates *c, double threshold) {
   st_candidates_weigh(c);
-  // Those at or above the threshold are few unless it is near 0, and they come first in order.
+  // Few candidates reach the threshold unless it is near 0, and they come first in order.
   size_t above = 0;
   for (size_t i = 0; i < c->count; i++) above += c->items[i].weight >= threshold * c->sum;
   if (above < 2) return;
@@ -238,8 +238,8 @@ void st_candidates_xtc(st_candidates *c, double threshold) {
   c->sorted = 1;
 }
 
-// The exponent of Zipf's law that fits the likeliest: the least squares' slope, through the origin, of the logarithms
-// of neighbours' ratios over those of their places' ratios.
+// The exponent of Zipf's law that fits the likeliest tokens: the least-squares slope, through the origin, of the
+// logarithms of neighbouring probability ratios over those of rank ratios.
 static double zipf_exponent(st_candidates *c) {
   enum { FITTED = 100 };
   double products = 0, squares = 0;

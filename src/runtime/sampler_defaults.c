@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct value_row {
-  const char *json, *gguf; // NULL: there is no such key
+  const char *json, *gguf; // NULL: no such key
   size_t offset;
   bool integer;
   double low, high;
@@ -30,7 +30,7 @@ static const value_row rows[] = {
     {NULL, "general.sampling.mirostat_eta", AT(mirostat_eta), false, 0, FLT_MAX},
 };
 
-// True when there is such a key; a value that is not a number becomes one that no range allows.
+// True if the key exists; a value that is not a number becomes one outside every range.
 static bool find_json(const st_json *config, const char *key, double *value) {
   const st_json *found = config && key ? st_json_get(config, key) : NULL;
   if (!found) return false;
@@ -70,7 +70,7 @@ static void store(const value_row *row, double value, setun_sampler_params *p) {
   }
 }
 
-// The order of the steps, where the file has one.
+// The order of the steps, if the file has one.
 static void take_order(const st_directory *d, const st_log *log, setun_sampler_order *order) {
   static const char key[] = "general.sampling.sequence";
   setun_error error;
@@ -79,7 +79,7 @@ static void take_order(const st_directory *d, const st_log *log, setun_sampler_o
   setun_status s = st_metadata_text(&d->metadata, key, &text, &error);
   if (s == SETUN_OK) s = st_sampler_order_parse(text.data, text.length, order, &error);
   if (s == SETUN_OK) return;
-  st_log_write(log, SETUN_LOG_WARNING, "%s: %s: %s; it is left out", d->path, key, error.message);
+  st_log_write(log, SETUN_LOG_WARNING, "%s: %s: %s; ignored", d->path, key, error.message);
 }
 
 setun_sampler_params st_sampler_defaults(const st_directory *d, const st_log *log) {
@@ -94,12 +94,12 @@ setun_sampler_params st_sampler_defaults(const st_directory *d, const st_log *lo
     if (fits(&rows[i], value)) {
       store(&rows[i], value, &p);
     } else {
-      st_log_write(log, SETUN_LOG_WARNING, "%s: %s%s: expected a%s number from %g to %g, found %g; it is left out",
-                   d->path, gguf ? "" : "generation_config.json: ", gguf ? rows[i].gguf : rows[i].json,
+      st_log_write(log, SETUN_LOG_WARNING, "%s: %s%s: expected a%s number from %g to %g, found %g; ignored", d->path,
+                   gguf ? "" : "generation_config.json: ", gguf ? rows[i].gguf : rows[i].json,
                    rows[i].integer ? " whole" : "", rows[i].low, rows[i].high, value);
     }
   }
-  // there the penalty is for every token of the text
+  // there the penalty applies to every token of the text
   if (d->container != ST_GGUF && p.repeat_penalty != 1) p.penalty_last_n = -1;
   take_order(d, log, &p.order);
   return p;

@@ -1,11 +1,11 @@
-// The sampler's memory of the text: the last tokens, how often each occurs, and what would continue a repetition.
+// The sampler's memory of the text: the last tokens, how often each occurs, and which would continue a repetition.
 #include "runtime/sampler_history.h"
 
 #include "base/memory.h"
 
 #include <string.h>
 
-// Where the id stands in the tally, or where it would.
+// The index of the id in the tally, or where to insert it.
 static size_t tally_place(const st_tally *t, setun_token id) {
   size_t low = 0, high = t->count;
   while (low < high) {
@@ -28,7 +28,7 @@ static bool tally_reserve(st_tally *t) {
   return st_reserve(&t->entries, &t->capacity, t->count + 1, sizeof *t->entries);
 }
 
-// The id's number, at first 0; room for it is reserved.
+// The id's count, initially 0; room for it is reserved.
 static uint32_t *tally_at(st_tally *t, setun_token id) {
   size_t i = tally_place(t, id);
   if (i == t->count || t->entries[i].id != id) {
@@ -56,7 +56,7 @@ void st_history_clear(st_history *h) {
   h->count = h->counts.count = h->counted = 0;
 }
 
-// Makes room for one more token. The oldest tokens go in large steps, so that a step's cost is shared by many.
+// Makes room for one more token. The oldest tokens are dropped in large batches, to amortize the cost.
 static bool reserve_token(st_history *h) {
   if (h->count == h->capacity && h->count / 2 >= h->window) {
     memmove(h->ids, h->ids + h->count - h->window, h->window * sizeof *h->ids);
@@ -79,7 +79,7 @@ setun_status st_history_add(st_history *h, setun_token id, setun_error *err) {
   return SETUN_OK;
 }
 
-// The first breaker that does not stand before one of that last id and length.
+// The first breaker that does not sort before this last id and length.
 static size_t breaker_place(const st_history *h, setun_token last, size_t length) {
   size_t low = 0, high = h->n_breakers;
   while (low < high) {
@@ -159,8 +159,8 @@ static bool is_breaker(const st_history *h, setun_token id) {
   return (i < h->n_breakers && h->breakers[i].last == id && h->breakers[i].length == 1) || holds_text(h, id);
 }
 
-// Copies the up to `n` bytes before the last of the tokens to the end of a buffer of `n`, and returns how many there
-// are. A token without a text ends them: what stands on both its sides is not one text.
+// Copies up to `n` bytes that precede the last of the tokens to the end of a buffer of `n`, and returns their number. A
+// token without text ends them: its two sides are not one text.
 static size_t bytes_before_last(const st_history *h, const setun_token *ids, size_t n_ids, char *buffer, size_t n) {
   size_t got = 0;
   for (size_t i = n_ids - 1; i-- > 0 && got < n;) {
@@ -175,7 +175,7 @@ static size_t bytes_before_last(const st_history *h, const setun_token *ids, siz
   return got;
 }
 
-// Does a breaker text that begins in an earlier one of these tokens end in the last?
+// Whether a breaker text that begins in an earlier one of these tokens ends in the last one.
 static bool text_reaches_last(const st_history *h, const setun_token *ids, size_t n, const st_breaker_text *text) {
   char buffer[2 * ST_BREAKER_BYTES_LIMIT];
   const char *bytes;
@@ -189,7 +189,7 @@ static bool text_reaches_last(const st_history *h, const setun_token *ids, size_
   return holds(buffer + most - earlier, earlier + after, text);
 }
 
-// Does a breaker end in the last of these `n` tokens?
+// Whether a breaker ends in the last of these `n` tokens.
 static bool breaker_ends(const st_history *h, const setun_token *ids, size_t n) {
   setun_token last = ids[n - 1];
   for (size_t i = breaker_place(h, last, 1); i < h->n_breakers && h->breakers[i].last == last; i++) {
@@ -204,15 +204,15 @@ static bool breaker_ends(const st_history *h, const setun_token *ids, size_t n) 
   return false;
 }
 
-// How many of the last of `n` tokens come after every breaker.
+// How many of the last of `n` tokens come after all breakers.
 static size_t since_breaker(const st_history *h, const setun_token *ids, size_t n) {
   size_t since = 0;
   while (since < n && !breaker_ends(h, ids, n - since)) since++;
   return since;
 }
 
-// lengths[k], k from 1 to n-1, becomes how many of the last tokens stand also k places earlier: the Z function of the
-// reversed text (D. Gusfield, Algorithms on Strings, Trees, and Sequences, 1997), in linear time.
+// lengths[k], k from 1 to n-1, becomes the number of last tokens that also occur k places earlier: the Z function of
+// the reversed text (D. Gusfield, Algorithms on Strings, Trees, and Sequences, 1997), in linear time.
 static void repeated_lengths(const setun_token *ids, size_t n, size_t *lengths) {
   const setun_token *last = ids + n - 1;
   size_t left = 0, right = 0; // the match [left, right) that reaches furthest back

@@ -1,4 +1,4 @@
-// The parameters of a sampler: their defaults, their ranges, and the names and the order of the steps.
+// The parameters of a sampler: defaults, ranges, and the names and the order of the steps.
 #include "runtime/sampler_params.h"
 
 #include <float.h>
@@ -109,7 +109,7 @@ setun_status st_sampler_params_check(const setun_sampler_params *p, setun_error 
 
 // ---- names of steps ----
 
-// One of a step's names; the first is the one that is printed.
+// One of a step's names; the first one is printed.
 typedef struct step_name {
   const char *name;
   setun_sampler_step step;

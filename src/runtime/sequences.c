@@ -1,4 +1,4 @@
-// Sequences: tables of shared pages, copied when they are written to.
+// Sequences: tables of shared pages with copy on write.
 #include "runtime/sequences.h"
 
 #include "base/memory.h"
@@ -11,7 +11,7 @@ static const st_hparams *hparams_of(const st_sequences *a) {
 static uint32_t layers_of(const st_sequences *a) {
   return hparams_of(a)->n_layer;
 }
-// Blocks of the sinks, which a layer keeps whatever its first block is.
+// Blocks of the sinks, which a layer keeps regardless of its first block.
 static uint32_t sinks_of(const st_sequences *a, uint32_t layer) {
   return st_blocks(st_layer_sinks(hparams_of(a), &a->run->windows, layer));
 }
@@ -24,7 +24,7 @@ bool st_sequence_has_page(const st_sequences *a, const st_sequence *s, uint32_t 
   return block >= s->layers[layer].first || block < sinks_of(a, layer);
 }
 
-// Pages that a sequence has of a layer.
+// Number of a sequence's pages for a layer.
 static uint32_t pages_of(const st_sequences *a, const st_sequence *s, uint32_t layer) {
   uint32_t first = s->layers[layer].first, sinks = sinks_of(a, layer);
   if (kind_of(a, layer) == ST_LAYER_RECURRENT) return 0;
@@ -113,7 +113,7 @@ static st_sequence *find_unused(const st_sequences *a, size_t first) {
 setun_status st_sequence_add(st_sequences *a, st_sequence **sequence, setun_error *err) {
   st_sequence *s = find_unused(a, 0);
   if (!s) {
-    return st_fail(err, SETUN_ERROR_LIMIT, "the context has its %u sequences: dropping one makes room (n_seq_max)",
+    return st_fail(err, SETUN_ERROR_LIMIT, "all %u sequences of the context are in use: drop one (n_seq_max)",
                    a->n_max);
   }
   s->used = true;
@@ -123,7 +123,7 @@ setun_status st_sequence_add(st_sequences *a, st_sequence **sequence, setun_erro
   return SETUN_OK;
 }
 
-// Gives back the pages from a block on, and those of a layer before one.
+// Releases a layer's pages from a block on, and those before a block.
 static void release_from(st_sequences *a, st_sequence *s, uint32_t from) {
   for (; s->n_blocks > from; s->n_blocks--) {
     uint32_t block = s->n_blocks - 1;
@@ -140,7 +140,7 @@ static void release_before(st_sequences *a, st_sequence *s, uint32_t layer, uint
   }
 }
 
-// Nothing of the sequence is in the cache any more.
+// Removes the sequence from the cache.
 static void release_all(st_sequences *a, st_sequence *s) {
   release_from(a, s, 0);
   st_states_truncate(a, s, 0);
@@ -171,7 +171,7 @@ void st_sequences_adapt(st_sequences *a, const st_adapting *adapting) {
   replace(&a->adapting, adapting);
 }
 
-// Of those dropped; NULL: there is none.
+// The least recently used dropped sequence; NULL: none.
 static st_sequence *least_recent(const st_sequences *a) {
   st_sequence *found = NULL;
   for (size_t i = a->n_max; i < (size_t)2 * a->n_max; i++) {
@@ -181,7 +181,7 @@ static st_sequence *least_recent(const st_sequences *a) {
   return found;
 }
 
-// A sequence moves to an unused place: from those that there are to those dropped, or back.
+// Moves a sequence to an unused place: from the active ones to the dropped ones, or back.
 static void move(st_sequences *a, st_sequence *from, st_sequence *to) {
   st_sequence unused = *to;
   *to = *from;
@@ -210,7 +210,7 @@ void st_sequence_drop(st_sequences *a, st_sequence *s) {
   }
   st_sequence *to = find_unused(a, a->n_max);
   if (!to) forget(a, to = least_recent(a));
-  st_states_truncate(a, s, s->cached); // what it is beside its snapshots is no longer needed
+  st_states_truncate(a, s, s->cached); // apart from its snapshots it is no longer needed
   s->last_use = ++a->clock;
   st_lora_release(s->adapting.lora);
   s->adapting.lora = NULL;
@@ -226,7 +226,7 @@ uint32_t st_sequence_visible(const st_sequences *a, uint32_t layer, uint32_t pos
   return st_layer_first(hparams_of(a), &a->run->windows, layer, position);
 }
 
-// Whether the cache has all that the token at position n sees, but for states.
+// Whether the cache has everything that the token at position n sees, apart from states.
 static bool is_whole(const st_sequences *a, const st_sequence *s, uint32_t n) {
   for (uint32_t layer = 0; layer < layers_of(a); layer++) {
     if (s->layers[layer].first > st_sequence_visible(a, layer, n)) return false;
@@ -238,11 +238,11 @@ setun_status st_sequence_truncate(st_sequences *a, st_sequence *s, uint32_t n, s
   uint32_t sinks = a->run->windows.sinks;
   if (s->forgotten && n > sinks && (n < s->forgotten || !is_whole(a, s, n - s->forgotten))) {
     return st_fail(err, SETUN_ERROR_ARGUMENT,
-                   "truncate: expected at most %u tokens, or so many that the window of the next is still there, since "
-                   "others were forgotten; found %u of %u",
+                   "truncate: expected at most %u tokens, or enough to keep the next token's window, since others were "
+                   "forgotten; found %u of %u",
                    sinks, n, s->forgotten + s->position);
   }
-  if (n > sinks) n -= s->forgotten; // otherwise none of those forgotten is left
+  if (n > sinks) n -= s->forgotten; // otherwise no forgotten ones remain
   if (n <= sinks) s->forgotten = 0;
   s->position = n;
   if (s->cached <= n) return SETUN_OK;
@@ -292,7 +292,7 @@ void st_sequence_copy(st_sequences *a, const st_sequence *from, st_sequence *to,
   st_states_share(a, from, to, to->cached);
 }
 
-// Tokens of a sequence that are those of the ids, at most `most`, if the cache has them; otherwise 0.
+// The number of leading tokens of a sequence that equal the ids, at most `most`, if they are in the cache; otherwise 0.
 static uint32_t common_prefix(const st_sequences *a, const st_sequence *s, const setun_token *ids, uint32_t most) {
   uint32_t n = 0;
   if (s->forgotten || s->adapting.identity != a->adapting.identity) return 0;
@@ -329,18 +329,18 @@ setun_status st_sequence_reuse(st_sequences *a, const setun_token *ids, size_t n
 
 // ---- pages for a call ---------------------------------------------------------------------------------------------
 
-// Numbers of pages for the layers of each kind.
+// Page counts for the layers of each kind.
 typedef struct page_counts {
   uint64_t of[ST_LAYER_KINDS];
 } page_counts;
 
-// The block that a sequence goes on in, and the first one that it has no pages for.
+// The block in which a sequence continues, and its first block without pages.
 static uint32_t partial_block(const st_sequence *s) {
   return s->cached / ST_CACHE_POSITIONS;
 }
 
-// Whether the page that the i-th sequence goes on in is to be copied, since somebody else uses it. Those before it in
-// the call have copies by then. `forgotten`: as if those dropped were.
+// Whether the page in which the i-th sequence continues must be copied because others use it. Sequences before it in
+// the call have their copies by then. `forgotten`: as if dropped sequences were gone.
 static bool is_shared(const st_sequences *a, const st_growth *g, size_t i, uint32_t layer, bool forgotten) {
   const st_sequence *s = g[i].sequence;
   const st_page_pool *p = &a->pools[kind_of(a, layer)];
@@ -360,7 +360,7 @@ static uint32_t limit_of(const st_sequences *a, uint32_t layer) {
   return st_layer_blocks(hparams_of(a), &a->run->windows, layer, a->run->n_ctx, a->run->n_batch);
 }
 
-// Pages of a layer that a sequence has at most while it grows.
+// The most pages of a layer that a sequence has while it grows.
 static uint32_t most_blocks(const st_sequences *a, const st_growth *g, uint32_t layer) {
   const st_sequence *s = g->sequence;
   uint32_t now = pages_of(a, s, layer), most = st_blocks(s->cached + g->n), limit = limit_of(a, layer);
@@ -371,7 +371,7 @@ static uint32_t most_blocks(const st_sequences *a, const st_growth *g, uint32_t 
   return most > now ? most : now;
 }
 
-// Pages that the sequences need at once, beside those that they have.
+// Pages that the sequences need at once, in addition to those they have.
 static page_counts pages_needed(const st_sequences *a, const st_growth *g, size_t n, bool forgotten) {
   page_counts needed = {{0}};
   for (size_t i = 0; i < n; i++) {
@@ -385,7 +385,7 @@ static page_counts pages_needed(const st_sequences *a, const st_growth *g, size_
   return needed;
 }
 
-// Pages that will be free when the sequences have released what they do not see any more.
+// Pages that become free when the sequences release what they no longer see.
 static page_counts pages_unseen(const st_sequences *a, const st_growth *g, size_t n) {
   page_counts unseen = {{0}};
   for (size_t i = 0; i < n; i++) {
@@ -402,8 +402,8 @@ static page_counts pages_unseen(const st_sequences *a, const st_growth *g, size_
   return unseen;
 }
 
-// Pages of layers with a window that all sequences have at most during the call. The cache has at least as many where
-// n_cache was not given.
+// The most pages of layers with a window that all sequences have during the call. The cache has at least as many if
+// n_cache was not specified.
 static uint64_t most_in_windows(const st_sequences *a, const st_growth *g, size_t n) {
   uint64_t most = 0;
   for (size_t i = 0; i < a->n_max; i++) {
@@ -416,7 +416,7 @@ static uint64_t most_in_windows(const st_sequences *a, const st_growth *g, size_
   return most;
 }
 
-// Pages of layers of a kind that a sequence has alone, but for those dropped.
+// Pages for layers of a kind that only this sequence uses, apart from dropped ones.
 static uint32_t pages_alone(const st_sequences *a, const st_sequence *s, int kind) {
   uint32_t n = 0;
   for (uint32_t layer = 0; layer < layers_of(a); layer++) {
@@ -443,8 +443,8 @@ static setun_status fail_full(const st_sequences *a, const st_growth *g, size_t 
   }
   if (!most) {
     return st_fail(err, SETUN_ERROR_LIMIT,
-                   "the KV cache is full: expected %llu free pages for the call, found %u of %u; only fewer tokens, or "
-                   "truncating the sequences of the call, would do (n_cache)",
+                   "the KV cache is full: expected %llu free pages for the call, found %u of %u; use fewer tokens or "
+                   "truncate the call's sequences (n_cache)",
                    (unsigned long long)needed, unused, p->n_pages);
   }
   return st_fail(err, SETUN_ERROR_LIMIT,
@@ -474,7 +474,7 @@ setun_status st_sequences_begin(st_sequences *a, const st_growth *g, size_t n, s
   return SETUN_OK;
 }
 
-// A copy of the page that a sequence goes on in, for itself.
+// Gives a sequence its own copy of the page in which it continues.
 static void copy_partial(st_sequences *a, st_sequence *s, uint32_t layer) {
   uint32_t *page = st_sequence_page(a, s, layer, partial_block(s)),
            copy = st_page_acquire(&a->pools[kind_of(a, layer)]);
@@ -483,7 +483,7 @@ static void copy_partial(st_sequences *a, st_sequence *s, uint32_t layer) {
   *page = copy;
 }
 
-// Layers grow together, so that what is used lies together.
+// Layers grow together, so that used pages are adjacent.
 static void extend(st_sequences *a, st_sequence *s, uint32_t blocks) {
   for (; s->n_blocks < blocks; s->n_blocks++) {
     for (uint32_t layer = 0; layer < layers_of(a); layer++) {
@@ -493,7 +493,7 @@ static void extend(st_sequences *a, st_sequence *s, uint32_t blocks) {
   }
 }
 
-// The kind of layer whose pages are short; ST_LAYER_KINDS: none is.
+// The kind of layer that lacks pages; ST_LAYER_KINDS: none.
 static int short_kind(const st_sequences *a, const page_counts *needed) {
   int kind = 0;
   while (kind < ST_LAYER_KINDS && needed->of[kind] <= a->pools[kind].n_free) kind++;

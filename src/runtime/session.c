@@ -1,4 +1,4 @@
-// Sessions: contexts with one sequence, and drafts: tokens that were computed before anyone asked for them.
+// Sessions: contexts with one sequence; and drafts: tokens computed ahead of the text.
 #include "runtime/session.h"
 
 #include "base/clock.h"
@@ -10,13 +10,12 @@ struct st_session {
   st_context *context;
   int sequence;
   setun_context_info info;
-  bool has_logits; // those of the last token
-  // Guessed tokens. Those that the sequence has beyond the session's position, and the row of the logits that are the
-  // position's.
+  bool has_logits; // logits of the last token
+  // Drafted tokens: those that the sequence has beyond the session's position, and the row of logits at the position.
   uint32_t n_draft, ahead, row;
   st_draft_pace pace;
-  setun_token guess;     // of the next token, that nothing was computed for; -1: none
-  st_draft_model *draft; // that makes them; NULL: they are looked up in the text
+  setun_token guess;     // predicted next token that was not computed; -1: none
+  st_draft_model *draft; // makes drafts; NULL: prompt lookup
   uint32_t n_vocab;
 };
 
@@ -62,7 +61,7 @@ setun_status st_session_new(const st_model *m, const setun_session_params *param
 setun_status st_session_use_draft(st_session *s, const st_model *draft, const setun_session_params *params,
                                   setun_error *err) {
   setun_context_params p = st_session_context_params(params);
-  // Where text is forgotten, what is left behind the sinks differs, and is computed again.
+  // When text is forgotten, what remains after the sinks changes and is recomputed.
   if (!p.window && !p.sinks) p.n_ctx = s->info.n_ctx;
   p.window = p.sinks = 0;
   p.threads = s->info.threads;
@@ -86,7 +85,7 @@ uint32_t st_session_position(const st_session *s) {
 uint32_t st_session_forgotten(const st_session *s) {
   return st_context_forgotten(s->context, s->sequence);
 }
-// Of its tokens, those that st_session_tokens has.
+// The number of tokens that st_session_tokens returns.
 static uint32_t n_tokens(const st_session *s) {
   return st_session_position(s) - st_session_forgotten(s);
 }
@@ -102,14 +101,14 @@ const float *st_session_logits(const st_session *s) {
 
 // ---- drafts -------------------------------------------------------------------------------------------------------
 
-// Forgets what was computed ahead; the logits of the position stay. In a forked child the context does not follow, and
-// says so where it is used next.
+// Discards what was computed ahead; the position's logits stay. In a forked child the context is left alone and reports
+// the error on its next use.
 static void drop_drafts(st_session *s) {
   if (s->ahead && st_context_truncate(s->context, s->sequence, st_session_position(s), NULL) == SETUN_OK) s->ahead = 0;
   s->guess = -1;
 }
 
-// Whether the token is the one that was computed ahead: then it is the text's.
+// Whether the token is the one computed ahead; if so, accepts it.
 static bool take_draft(st_session *s, setun_token id) {
   const setun_token *ids = st_context_tokens(s->context, s->sequence);
   setun_token guess = s->ahead ? ids[n_tokens(s)] : s->guess;
@@ -120,7 +119,7 @@ static bool take_draft(st_session *s, setun_token id) {
   return true;
 }
 
-// Guesses what follows `id`: fills ids[1 ...], *n of them, that are to be computed with it.
+// Drafts what follows `id`: fills ids[1 ...]; *n is the number of tokens to compute.
 static setun_status make_draft(st_session *s, setun_token *ids, uint32_t *n, setun_error *err) {
   uint32_t position = st_session_position(s), room = s->info.n_ctx - position, most = st_draft_pace_next(&s->pace);
   const setun_token *text = st_context_tokens(s->context, s->sequence);
@@ -137,16 +136,17 @@ static setun_status make_draft(st_session *s, setun_token *ids, uint32_t *n, set
   if (!most) return SETUN_OK;
   setun_status status = st_draft_model_guess(s->draft, text, n_tokens(s), ids[0], s->n_vocab, ids + 1, most, n, err);
   if (status == SETUN_ERROR_CANCELED) return status;
-  if (status != SETUN_OK) *n = 0; // the text goes on without
+  if (status != SETUN_OK) *n = 0; // generation continues without
   return SETUN_OK;
 }
 
-// One token, and with it what is guessed to follow.
+// Evaluates one token together with its draft.
 static setun_status eval_with_draft(st_session *s, setun_token id, const setun_eval_params *params, setun_error *err) {
   setun_token ids[SETUN_DRAFT_MOST + 1] = {id};
   setun_batch_entry entry = {.sequence = s->sequence, .logits = SETUN_LOGITS_ALL, .ids = ids};
   uint32_t n = 0;
-  setun_status status = st_context_eval(s->context, &entry, 1, params, err); // of nothing: may this process compute
+  setun_status status =
+      st_context_eval(s->context, &entry, 1, params, err); // checks only whether this process may compute
   if (status != SETUN_OK || take_draft(s, id)) return status;
   drop_drafts(s);
   double start = st_clock_seconds();
@@ -154,7 +154,7 @@ static setun_status eval_with_draft(st_session *s, setun_token id, const setun_e
   if (status != SETUN_OK) return status;
   entry.n = n + 1;
   status = st_context_eval(s->context, &entry, 1, params, err);
-  if (status != SETUN_OK && status != SETUN_ERROR_CANCELED && n) { // which may be a guess's fault
+  if (status != SETUN_OK && status != SETUN_ERROR_CANCELED && n) { // which a draft may have caused
     n = 0;
     entry.n = 1;
     status = st_context_eval(s->context, &entry, 1, params, err);

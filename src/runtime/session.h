@@ -1,4 +1,4 @@
-// A session: one timeline of tokens over a model, which is a context with one sequence.
+// A session: one sequence of tokens over a model, implemented as a context with one sequence.
 #ifndef SETUN_RUNTIME_SESSION_H
 #define SETUN_RUNTIME_SESSION_H
 
@@ -6,12 +6,13 @@
 
 typedef struct st_session st_session;
 
-// The context that a session is.
+// The session's context.
 setun_context_params st_session_context_params(const setun_session_params *params);
 
 setun_status st_session_new(const st_model *model, const setun_session_params *params, st_session **session,
                             setun_error *err);
-// Guesses come from this model, whose tokens are the session's model's, instead of from the text; once, at the start.
+// Makes drafts come from this model, which has the same tokens as the session's, instead of from the text; once, at the
+// start.
 setun_status st_session_use_draft(st_session *session, const st_model *draft, const setun_session_params *params,
                                   setun_error *err);
 void st_session_free(st_session *session);

@@ -1,11 +1,11 @@
 // Session files. Layout, little-endian: the header below; n int32 ids; the words below, and for each layer the first
-// position that it kept, u32 each; for each layer and KV head the keys and then the values of the sinks before that
-// position, and from it on, a row of the format (kernel/cache.h) each; the hash of all that as u64. A layer with a
-// window keeps the pages that the last token sees. Version 4 is that of models with recurrent layers: it has a word
-// more, the position of an earlier state (0: none), no keys and values of these layers, and behind all others that
-// state and the one behind the last position with keys (none where no position has). Version 2 had no words
-// and first positions: each layer had all; and codes with other bits and scales, which are refused. Version 1 had
-// `half` where the formats are, too: 1 for f16, 0 for f32, of both.
+// position that it kept, as u32; for each layer and KV head the keys and then the values of the sinks before that
+// position, and of all positions from it on, each a row of the format (kernel/cache.h); the hash of all that as u64. A
+// layer with a window keeps the pages that the last token sees. Version 4 is for models with recurrent layers: it has
+// one more word, the position of an earlier state (0: none), no keys and values for these layers and, after all others,
+// that state and the one after the last position with keys (absent if no position has keys). Version 2 had no words
+// and first positions (each layer had all positions), and codes with other bits and scales, which are refused. Version
+// 1 also had `half` in place of the formats: 1 for f16, 0 for f32, for both.
 #include "runtime/session_file.h"
 
 #include "base/file.h"
@@ -15,8 +15,8 @@
 
 #include <string.h>
 
-// The words: positions that have keys and values; the context's window and sinks; tokens that were forgotten; tokens
-// that the earlier state is behind.
+// The words: positions with keys and values; the context's window and sinks; forgotten tokens; the position of the
+// earlier state.
 enum { CACHED, WINDOW, SINKS, FORGOTTEN, BEFORE, WORDS };
 enum { STATE_VERSION = 4, VERSION = 3, WHOLE_VERSION = 2, HALF_VERSION = 1, VALUES_SHIFT = 8 };
 static const char magic[8] = {'S', 'E', 'T', 'U', 'N', 'S', 'E', 'S'};
@@ -45,7 +45,7 @@ static header header_of(const st_sequences *all, const st_sequence *q, uint32_t 
   return out;
 }
 
-// The header of an older version as this one has it.
+// Converts the header of an older version.
 static header current_header(const header *h) {
   header out = *h;
   if (h->version != HALF_VERSION || h->formats > 1) return out;
@@ -54,13 +54,13 @@ static header current_header(const header *h) {
   return out;
 }
 
-// What a file has beside its header and ids.
+// A file's contents apart from its header and ids.
 typedef struct extent {
   uint32_t words[WORDS];
-  uint32_t firsts[ST_MAX_LAYERS]; // the first position of each layer, which begins a page
+  uint32_t firsts[ST_MAX_LAYERS]; // the first position of each layer, at the start of a page
 } extent;
 
-// The first block that a layer keeps: the last token's, which may be taken back to compute its logits again.
+// The first block that a layer keeps: what the last token sees, since it may be removed to recompute its logits.
 static uint32_t first_of(const st_sequences *all, uint32_t layer, uint32_t cached) {
   return st_sequence_visible(all, layer, cached ? cached - 1 : 0);
 }
@@ -75,12 +75,12 @@ static extent extent_of(const st_sequences *all, const st_sequence *q) {
   return e;
 }
 
-// Bytes of one position's key, and value; and of all positions of a layer and head that a file has.
+// Bytes of one position's key and value, and of all positions of a layer and head in a file.
 typedef struct pieces {
   size_t key, value, keys, values;
 } pieces;
 
-// The sinks that stand before the positions from a layer's first one on.
+// The sinks before a layer's first position.
 static uint32_t sinks_of(const st_run *r, const extent *e, uint32_t layer) {
   uint32_t sinks = st_layer_sinks(&r->model->h, &r->windows, layer);
   return sinks < e->firsts[layer] ? sinks : e->firsts[layer];
@@ -96,12 +96,12 @@ static pieces pieces_of(const st_run *r, const extent *e, uint32_t layer) {
   return p;
 }
 
-// How many states a file has.
+// The number of states in a file.
 static uint32_t states_of(const st_run *r, const extent *e) {
   return r->n_states ? (e->words[BEFORE] > 0) + (e->words[CACHED] > 0) : 0;
 }
 
-// Bytes of the largest piece of keys and values, or of a state.
+// Bytes of the largest piece: of keys and values, or a state.
 static size_t largest_piece(const st_run *r, const extent *e) {
   size_t largest = 0;
   for (uint32_t i = 0; i < r->model->h.n_layer; i++) {
@@ -113,7 +113,7 @@ static size_t largest_piece(const st_run *r, const extent *e) {
 
 typedef struct {
   st_output out;
-  unsigned char *memory; // where the next bytes go instead; NULL: to the file
+  unsigned char *memory; // destination of the next bytes; NULL: the file
   uint64_t hash;
   setun_error *err;
 } writer;
@@ -126,7 +126,7 @@ static setun_status put(writer *w, const void *bytes, size_t n) {
   return SETUN_OK;
 }
 
-// Where a head's keys and values are copied, page by page: out of the cache, or into it, where it has pages for them.
+// Copies a head's keys and values page by page: out of the cache, or into it where it has pages.
 typedef struct copying {
   const st_sequences *all;
   const st_sequence *q;
@@ -136,7 +136,7 @@ typedef struct copying {
   char *keys, *values;
 } copying;
 
-// Those of the positions [i, end).
+// Those at positions [i, end).
 static setun_status copy_positions(copying *c, uint32_t i, uint32_t end, setun_error *err) {
   st_run *r = c->all->run;
   const st_backend *b = r->model->backend;
@@ -191,7 +191,7 @@ static setun_status put_states(writer *w, const st_sequences *all, const st_sequ
   return s;
 }
 
-// The words that a version has.
+// The number of words in a version.
 static uint32_t words_of(const header *h) {
   return h->version == STATE_VERSION ? WORDS : h->version == VERSION ? BEFORE : 0;
 }
@@ -225,7 +225,7 @@ static const char *format_name(const st_run *r, uint32_t type) {
   return name ? name : "an unknown format";
 }
 
-// Whether the cache's formats are the file's.
+// Whether the cache's formats equal the file's.
 static setun_status check_formats(const st_run *r, const st_file *f, const header *h, setun_error *err) {
   uint32_t formats = current_header(h).formats, mask = (1u << VALUES_SHIFT) - 1;
   uint32_t keys = formats & mask, values = formats >> VALUES_SHIFT;
@@ -233,8 +233,7 @@ static setun_status check_formats(const st_run *r, const st_file *f, const heade
   if (h->version < VERSION && are_codes) {
     return st_fail(
         err, SETUN_ERROR_UNSUPPORTED,
-        "%s: session version %u with a cache of keys in %s and values in %s: expected version %d, whose codes "
-        "have other bits",
+        "%s: session version %u with a cache of keys in %s and values in %s: expected version %d, whose codes differ",
         f->path, h->version, format_name(r, keys), format_name(r, values), VERSION);
   }
   if (keys == (uint32_t)r->keys && values == (uint32_t)r->values) return SETUN_OK;
@@ -243,7 +242,7 @@ static setun_status check_formats(const st_run *r, const st_file *f, const heade
                  format_name(r, values));
 }
 
-// Bytes before the keys and values, and of all.
+// Bytes before the keys and values, and in total.
 static uint64_t begin_bytes(const header *h) {
   uint64_t words = words_of(h) ? words_of(h) + h->n_layer : 0;
   return sizeof *h + ((uint64_t)h->n_tokens + words) * 4;
@@ -299,7 +298,7 @@ static setun_status check_header(const st_sequences *all, const st_sequence *q, 
   return SETUN_OK;
 }
 
-// Whether the context's window and sinks are the file's, and what was forgotten can be.
+// Whether the context's window and sinks equal the file's, and the number of forgotten tokens is possible.
 static setun_status check_windows(const st_windows *w, const st_file *f, const header *h, const extent *e,
                                   setun_error *err) {
   const uint32_t *words = e->words;
@@ -313,7 +312,7 @@ static setun_status check_windows(const st_windows *w, const st_file *f, const h
                  w->period, words[FORGOTTEN]);
 }
 
-// What the file has; older versions have all positions.
+// Reads the file's words; older versions have all positions.
 static setun_status read_extent(const st_sequences *all, const st_file *f, const header *h, extent *e,
                                 setun_error *err) {
   *e = (extent){.words = {h->n_tokens}};
@@ -334,7 +333,7 @@ static setun_status read_extent(const st_sequences *all, const st_file *f, const
                    e->words[CACHED]);
   }
   if (s == SETUN_OK && e->words[BEFORE] && e->words[BEFORE] >= e->words[CACHED]) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an earlier state behind fewer than %u tokens, found %u",
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an earlier state after fewer than %u tokens, found %u",
                    f->path, e->words[CACHED], e->words[BEFORE]);
   }
   for (uint32_t i = 0; i < h->n_layer && s == SETUN_OK; i++) {
@@ -351,7 +350,7 @@ static setun_status read_extent(const st_sequences *all, const st_file *f, const
   return s;
 }
 
-// A piece as it was written; *at moves behind it.
+// A piece as it was written; *at moves past it.
 static setun_status hash_piece(const st_file *f, uint64_t *at, char *bytes, size_t n, uint64_t *hash,
                                setun_error *err) {
   setun_status s = st_file_read(f, *at, bytes, n, err);
@@ -360,7 +359,7 @@ static setun_status hash_piece(const st_file *f, uint64_t *at, char *bytes, size
   return s;
 }
 
-// The hash over the same pieces in which the file was written.
+// Computes the hash over the same pieces as when the file was written.
 static setun_status check_hash(const st_run *r, const st_file *f, const header *h, const extent *e, setun_error *err) {
   size_t begin = (size_t)begin_bytes(h), largest = largest_piece(r, e), ids = h->n_tokens * sizeof(setun_token);
   char *bytes = st_malloc(begin > largest ? begin : largest, 1);
@@ -402,7 +401,7 @@ static setun_status read_cache(const st_sequences *all, const st_sequence *q, co
   return s;
 }
 
-// Behind all keys and values, and before the hash.
+// After all keys and values, and before the hash.
 static setun_status read_states(st_sequences *all, st_sequence *q, const st_file *f, const extent *e,
                                 setun_error *err) {
   const st_run *r = all->run;
@@ -433,7 +432,7 @@ static setun_status check_ids(const st_run *r, const setun_token *ids, uint32_t 
   return SETUN_OK;
 }
 
-// The sequence becomes what is in the file, of which everything was checked.
+// Replaces the sequence by the file's contents, which were checked.
 static setun_status replace(st_sequences *all, st_sequence *q, const st_file *f, const header *h, const extent *e,
                             const setun_token *ids, setun_error *err) {
   uint32_t firsts[ST_MAX_LAYERS]; // blocks
@@ -455,7 +454,7 @@ static setun_status replace(st_sequences *all, st_sequence *q, const st_file *f,
   return s;
 }
 
-// From a file or from memory; *f is closed.
+// Loads from a file or from memory; closes *f.
 static setun_status load(st_sequences *all, st_sequence *q, st_file *f, setun_error *err) {
   header h;
   extent e;
@@ -479,7 +478,7 @@ setun_status st_session_file_load(st_sequences *all, st_sequence *q, const char 
   return s == SETUN_OK ? load(all, q, &f, err) : s;
 }
 
-// An st_file_source's; the header was found to say how many bytes there are.
+// The `read` of an st_file_source; the header's byte count was checked.
 static setun_status read_memory(const void *context, uint64_t offset, void *to, size_t n, setun_error *err) {
   (void)err;
   if (n) memcpy(to, (const char *)context + offset, n);

@@ -18,7 +18,7 @@ static void release(st_sequences *a, const st_sequence *s, uint32_t *slot) {
   *slot = ST_NO_STATE;
 }
 
-// The state from before the last pass.
+// The state before the last pass.
 static void release_before(st_sequences *a, st_sequence *s) {
   st_snapshot *before = &s->states.before;
   if (before->position) release(a, s, &before->slot);
@@ -34,8 +34,8 @@ static void remove_snapshot(st_sequences *a, st_sequence *s, uint32_t i) {
 
 // ---- room ---------------------------------------------------------------------------------------------------------
 
-// How little is lost without a snapshot: tokens between its neighbors, for each that it lies back. So what is kept gets
-// thinner with age.
+// The value of a snapshot: the tokens between its neighbors, divided by its age in tokens. Older snapshots are
+// therefore sparser.
 static double worth(const st_sequence *s, uint32_t i) {
   const st_sequence_states *q = &s->states;
   uint32_t before = i ? q->snapshots[i - 1].position : 0, end = s->cached;
@@ -43,7 +43,7 @@ static double worth(const st_sequence *s, uint32_t i) {
   return ((double)behind - before) / ((double)end - q->snapshots[i].position + 1);
 }
 
-// Whether a sequence's own state is in the slot, or one of a pass.
+// Whether the slot holds a sequence's current state, or one of a pass.
 static bool is_live(const st_sequences *a, uint32_t slot) {
   for (size_t k = 0; k < (size_t)2 * a->n_max; k++) {
     const st_sequence_states *q = &a->all[k].states;
@@ -53,8 +53,7 @@ static bool is_live(const st_sequences *a, uint32_t slot) {
   return false;
 }
 
-// Removes the snapshot that is worth least, from all sequences that share it; false: there is none whose slot becomes
-// free by that.
+// Removes the least valuable snapshot from all sequences that share it; false: none would free its slot.
 static bool thin(st_sequences *a) {
   uint32_t slot = ST_NO_STATE;
   double least = 0;
@@ -75,7 +74,7 @@ static bool thin(st_sequences *a) {
   return slot != ST_NO_STATE;
 }
 
-// More snapshots than one for each sequence are worth less than a sequence that was dropped.
+// Beyond one snapshot per sequence, snapshots are worth less than a dropped sequence.
 static bool has_many(const st_sequences *a) {
   uint32_t snapshots = 0, sequences = 0;
   for (size_t k = 0; k < (size_t)2 * a->n_max; k++) {
@@ -84,7 +83,7 @@ static bool has_many(const st_sequences *a) {
   return snapshots > sequences;
 }
 
-// A free slot, made free if need be; ST_NO_STATE: all are in use.
+// A free slot, freeing one if necessary; ST_NO_STATE: all are in use.
 static uint32_t acquire(st_sequences *a) {
   while (!a->states.n_free && ((has_many(a) && thin(a)) || st_sequences_forget(a) || thin(a))) {}
   return a->states.n_free ? st_page_acquire(&a->states) : ST_NO_STATE;
@@ -96,7 +95,7 @@ void st_states_begin(st_sequences *a, st_sequence *s) {
   st_sequence_states *q = &s->states;
   if (!a->run->n_states) return;
   release_before(a, s);
-  q->next = acquire(a); // st_delta_slots: there are two for each sequence
+  q->next = acquire(a); // st_delta_slots provides two per sequence
 }
 
 void st_states_commit(st_sequences *a, st_sequence *s, uint32_t n) {
@@ -127,7 +126,7 @@ uint32_t st_states_reach(const st_sequences *a, const st_sequence *s, uint32_t n
   return reach;
 }
 
-// The slot of the state behind n tokens; ST_NO_STATE of 0.
+// The slot with the state after n tokens; ST_NO_STATE for 0.
 static uint32_t slot_at(const st_sequence *s, uint32_t n) {
   const st_sequence_states *q = &s->states;
   for (uint32_t i = 0; i < q->n_snapshots; i++) {

@@ -4,8 +4,8 @@
 // truncated. Slots are shared like pages: a slot
 // that somebody else uses too is not written to.
 //
-// A state is the same to the bit however its tokens were cut into passes, so that any snapshot does for any of them.
-// Models without such layers have none of this: each function then does nothing.
+// A state is the same to the bit however its tokens were split into passes, so that any snapshot of a position is
+// valid. For models without such layers every function does nothing.
 #ifndef SETUN_RUNTIME_STATES_H
 #define SETUN_RUNTIME_STATES_H
 
@@ -15,40 +15,40 @@ typedef struct st_sequence st_sequence;
 typedef struct st_sequences st_sequences;
 
 typedef struct st_snapshot {
-  uint32_t position; // tokens that the state is behind; above 0
+  uint32_t position; // position: tokens before the state; above 0
   uint32_t slot;
 } st_snapshot;
 
 typedef struct st_sequence_states {
-  uint32_t slot;      // behind the cached tokens; ST_NO_STATE: there are none
-  uint32_t next;      // that the pass that runs writes; ST_NO_STATE: none runs
-  st_snapshot before; // the last pass; position 0: there is none
+  uint32_t slot;      // after the cached tokens; ST_NO_STATE: none
+  uint32_t next;      // written by the current pass; ST_NO_STATE: no pass
+  st_snapshot before; // before the last pass; position 0: none
   uint32_t n_snapshots;
   st_snapshot *snapshots; // [slots of the pool], by position
 } st_sequence_states;
 
-// Bytes of a sequence's list, for a pool of so many slots.
+// Bytes of a sequence's list, for a pool of this many slots.
 uint64_t st_states_list_size(uint32_t n_slots);
 
-// A slot for each pass of a call: what the pass of the sequence reads and writes is then in `slot` and `next`.
-// Snapshots make room, the least useful first, and then sequences that were dropped.
+// Provides slots for a pass: `slot` and `next` are what the sequence's pass reads and writes. Snapshots make room, the
+// least valuable first, then dropped sequences.
 void st_states_begin(st_sequences *all, st_sequence *sequence);
-// The pass is over, and `n` tokens more are in the cache, which counts them already: what it wrote is the state. After
-// several tokens it is kept as a snapshot.
+// Ends a pass: `n` more tokens are in the cache, which counts them already, and what the pass wrote is the state. After
+// several tokens it is also kept as a snapshot.
 void st_states_commit(st_sequences *all, st_sequence *sequence, uint32_t n);
-// The pass that began was stopped, or failed; or none began.
+// The pass was stopped or failed, or did not begin.
 void st_states_abandon(st_sequences *all, st_sequence *sequence);
-// The most of the first n tokens that the sequence has the state behind.
+// The latest position up to n for which the sequence has a state.
 uint32_t st_states_reach(const st_sequences *all, const st_sequence *sequence, uint32_t n);
-// The sequence, whose cache is being cut to its first n tokens (a position that st_states_reach gave), has no later
-// state.
+// Removes states after position n (as returned by st_states_reach), as the sequence's cache is being truncated to n
+// tokens.
 void st_states_truncate(st_sequences *all, st_sequence *sequence, uint32_t n);
-// `to`, which has none, shares those of the first n tokens of `from` (likewise).
+// Makes `to`, which has none, share the states of the first n tokens of `from` (n as above).
 void st_states_share(st_sequences *all, const st_sequence *from, st_sequence *to, uint32_t n);
-// The sequence was dropped, or taken up again.
+// The sequence was dropped, or reused.
 void st_states_set_idle(st_sequences *all, st_sequence *sequence, bool idle);
-// Slots for what is read from a file, for a sequence that has none: for its state, and, with `position` above 0, for
-// that behind so many tokens. False: there are too few.
+// Provides slots for states read from a file, for a sequence without any: for its state and, with `position` above 0,
+// for the state at that position. False: too few slots.
 bool st_states_restore(st_sequences *all, st_sequence *sequence, uint32_t position);
 
 #endif

@@ -1,5 +1,5 @@
-// Stop texts. The text is looked at byte by byte, so that its pieces do not matter: after each byte, does a stop text
-// end here? What has come and was not given out is at most one byte shorter than the longest of them.
+// Stop texts. The text is scanned byte by byte, so that the pieces do not matter: after each byte, does a stop text end
+// here? The text held back is always shorter than the longest stop text.
 #include "runtime/stops.h"
 
 #include "base/buffer.h"
@@ -18,7 +18,7 @@ typedef struct stop_text {
 struct st_stops {
   stop_text *items; // [n]
   size_t n;
-  st_buffer pending; // not certain yet, behind `given` bytes that were given out in the last call
+  st_buffer pending; // held back, after `given` bytes that the last call returned
   size_t given;
   bool found;
 };
@@ -74,7 +74,7 @@ static size_t ending(const st_stops *s, const char *bytes, size_t n) {
   return longest;
 }
 
-// The length of the longest end of `bytes` that a stop text begins with; none of them is whole.
+// The length of the longest suffix of `bytes` that is a prefix of a stop text; none is complete.
 static size_t beginning(const st_stops *s, const char *bytes, size_t n) {
   size_t longest = 0;
   for (size_t i = 0; i < s->n; i++) {

@@ -1,4 +1,4 @@
-// Texts that end a text, found in text that comes in pieces: what may become one is held back.
+// Stop texts, found in text that arrives in pieces: what may become one is held back.
 #ifndef SETUN_RUNTIME_STOPS_H
 #define SETUN_RUNTIME_STOPS_H
 

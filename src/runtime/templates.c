@@ -1,4 +1,4 @@
-// Where chat templates lie in a model's files.
+// Finds the chat templates in a model's files.
 #include "runtime/templates.h"
 
 #include "base/memory.h"
@@ -28,7 +28,7 @@ static setun_status from_gguf(const st_directory *d, st_templates *t, setun_erro
     if (strncmp(item->key, key, prefix) || (item->key[prefix] && item->key[prefix] != '.')) continue;
     if (item->type != ST_META_STRING) {
       char kind[32];
-      s = st_notices_add(d->notices, SETUN_LOG_WARNING, err, "%s: expected a string, found %s; left out", item->key,
+      s = st_notices_add(d->notices, SETUN_LOG_WARNING, err, "%s: expected a string, found %s; ignored", item->key,
                          st_meta_kind(item, kind));
       continue;
     }
@@ -71,7 +71,7 @@ static st_text json_text(const st_json *string) {
   return (st_text){st_json_string(string), st_json_length(string)};
 }
 
-// chat_template of one of the JSON files.
+// The chat_template member of one of the JSON files.
 static setun_status add_member(const st_directory *d, const st_json *config, const char *file, st_templates *t,
                                setun_error *err) {
   const st_json *value = st_json_get(config, "chat_template");
@@ -80,7 +80,7 @@ static setun_status add_member(const st_directory *d, const st_json *config, con
   if (st_json_is_string(value)) return add(t, as_text("default"), json_text(value), file, err);
   if (!st_json_is_array(value)) {
     s = st_notices_add(d->notices, SETUN_LOG_WARNING, err,
-                       "%s: chat_template: expected a string or an array, found %s; left out", file,
+                       "%s: chat_template: expected a string or an array, found %s; ignored", file,
                        st_json_kind(value));
   }
   for (size_t i = 0; i < st_json_size(value) && s == SETUN_OK; i++) {
@@ -90,7 +90,7 @@ static setun_status add_member(const st_directory *d, const st_json *config, con
       s = add(t, json_text(name), json_text(text), file, err);
     } else {
       s = st_notices_add(d->notices, SETUN_LOG_WARNING, err,
-                         "%s: chat_template: element %zu: expected name and template; left out", file, i);
+                         "%s: chat_template: element %zu: expected name and template; ignored", file, i);
     }
   }
   return s;
@@ -122,7 +122,7 @@ setun_status st_templates_load(const st_directory *d, st_templates *t, setun_err
   setun_status s = d->container == ST_GGUF ? from_gguf(d, t, err) : from_directory(d, t, err);
   if (s != SETUN_OK || t->n) return s;
   return st_notices_add(d->notices, SETUN_LOG_INFO, err,
-                        "%s: no chat template: `chat` takes that of the family where its tokens tell it, or --template",
+                        "%s: no chat template: `chat` uses the family's if its tokens identify it, or --template",
                         d->path);
 }
 

@@ -1,4 +1,4 @@
-// Which ids of a model's logits have no text, and what is said of them.
+// The ids of a model's logits without text, and the notice about them.
 #include "runtime/token_gaps.h"
 
 #include "base/buffer.h"
@@ -7,8 +7,8 @@
 #include <inttypes.h>
 
 enum {
-  MOST_PADDING = 1024, // ids: above what published embeddings are padded by (at most 905, of Phi-1.5 and CodeGen)
-  SHOWN = 4            // gaps that a notice lists
+  MOST_PADDING = 1024, // ids: more than the padding of published embeddings (at most 905, in Phi-1.5 and CodeGen)
+  SHOWN = 4            // most gaps listed in a notice
 };
 
 void st_token_gaps_free(st_token_gaps *g) {

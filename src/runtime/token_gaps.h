@@ -1,5 +1,5 @@
-// Ids that a model's logits have and its vocabulary lacks: published models pad their embeddings. Nothing can be said
-// with such a token, so samplers never draw one.
+// Ids that a model's logits have but its vocabulary lacks: published models pad their embeddings. Such a token has no
+// text, so samplers never draw it.
 #ifndef SETUN_RUNTIME_TOKEN_GAPS_H
 #define SETUN_RUNTIME_TOKEN_GAPS_H
 
@@ -11,7 +11,7 @@ typedef struct st_token_gap {
   uint32_t begin, end;
 } st_token_gap;
 
-// By rising id; none touches another. Zero-initialize; freed with st_token_gaps_free.
+// By ascending id; gaps are not adjacent. Zero-initialize; freed with st_token_gaps_free.
 typedef struct st_token_gaps {
   st_token_gap *items;
   size_t count, capacity;
@@ -20,7 +20,7 @@ typedef struct st_token_gaps {
 void st_token_gaps_free(st_token_gaps *gaps);
 // Adds the ids below `n_vocab` that have no text.
 setun_status st_token_gaps_find(const st_tokenizer *tokenizer, uint32_t n_vocab, st_token_gaps *gaps, setun_error *err);
-// Notes which they are: as information where they are the padding of an embedding, else as a warning.
+// Adds a notice that lists them: as information if they are the padding of an embedding, else as a warning.
 setun_status st_token_gaps_note(const st_token_gaps *gaps, uint32_t n_vocab, const st_directory *directory,
                                 setun_error *err);
 

@@ -22,8 +22,8 @@ static const st_meta *find_array(const st_metadata *m, const char *key, st_meta_
   return NULL;
 }
 
-// All ones is some converters' "none". For padding, which nothing here does, that is all there is to it; what else has
-// no token is said.
+// Some converters write all ones for "none". For padding, which is not used here, that is accepted silently; for other
+// tokens it is reported.
 static void read_id(const st_metadata *m, const char *key, int64_t *id, const st_log *log, setun_status *s,
                     setun_error *err) {
   uint32_t value = 0;
@@ -31,11 +31,11 @@ static void read_id(const st_metadata *m, const char *key, int64_t *id, const st
   *s = st_metadata_u32(m, key, 0, UINT32_MAX, &value, err);
   *id = value == UINT32_MAX ? ST_ID_NONE : (int64_t)value;
   if (value == UINT32_MAX) {
-    st_log_write(log, SETUN_LOG_WARNING, "%s: %u is ignored: the vocabulary has no such token", key, value);
+    st_log_write(log, SETUN_LOG_WARNING, "%s: %u is ignored: it is not in the vocabulary", key, value);
   }
 }
 
-// Nothing pads here, but an id beyond the vocabulary means that the keys belong to another one.
+// Padding is not used here, but an id beyond the vocabulary means that the keys belong to another one.
 static void check_padding(const st_metadata *m, setun_status *s, setun_error *err) {
   int64_t padding = -1;
   const st_meta *tokens = st_metadata_find(m, "tokenizer.ggml.tokens");
@@ -61,11 +61,11 @@ static char *read_text(const st_metadata *m, const char *key, setun_status *s, s
   return copy;
 }
 
-// Arrays of numbers lie unaligned in the header: copies.
+// Arrays of numbers are unaligned in the header, so they are copied.
 static void *copy_numbers(const st_meta *a, size_t expected, const char *key, setun_status *s, setun_error *err) {
   if (*s != SETUN_OK || !a) return NULL;
   if (a->count != expected) {
-    *s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected %zu elements, one a token, found %llu", key, expected,
+    *s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected %zu elements, one per token, found %llu", key, expected,
                  (unsigned long long)a->count);
     return NULL;
   }
@@ -120,11 +120,11 @@ static setun_status from_gguf(const st_metadata *m, const char *default_pre, con
   const st_meta *scores = find_array(m, "tokenizer.ggml.scores", ST_META_F32, &s, err);
   const st_meta *types = find_array(m, "tokenizer.ggml.token_type", ST_META_I32, &s, err);
   if (s == SETUN_OK && !tokens) {
-    s = st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.tokens: expected an array of strings, found no such key");
+    s = st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.tokens: expected an array of strings, found none");
   }
   char *model = read_text(m, "tokenizer.ggml.model", &s, err), *pre = read_text(m, "tokenizer.ggml.pre", &s, err);
   if (s == SETUN_OK && !model) {
-    s = st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.model: expected a string, found no such key");
+    s = st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.model: expected a string, found none");
   }
   size_t n = tokens ? (size_t)tokens->count : 0;
   float *score = copy_numbers(scores, n, "tokenizer.ggml.scores", &s, err);
@@ -150,7 +150,7 @@ static setun_status from_gguf(const st_metadata *m, const char *default_pre, con
 // ---- Hugging Face directories ----
 
 static setun_status from_vocab_merges(const st_directory *d, const char *pre, st_tokenizer **t, setun_error *err) {
-  if (!d->config) { // which would say how text is split
+  if (!d->config) { // which would define how text is split
     return st_fail(err, SETUN_ERROR_IO, "%s: expected tokenizer.json, tokenizer.model, or config.json, found none",
                    d->path);
   }
@@ -164,11 +164,10 @@ static setun_status from_vocab_merges(const st_directory *d, const char *pre, st
   }
   if (s == SETUN_OK && !pre) {
     const char *type = st_json_string(st_json_get(d->config, "model_type"));
-    s = st_fail(
-        err, SETUN_ERROR_UNSUPPORTED,
-        "config.json: model_type: expected a family that is known, since vocab.json and merges.txt do not say how "
-        "texts are split, found \"%.64s\"",
-        type ? type : "none");
+    s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                "config.json: model_type: expected a known family, since vocab.json and merges.txt do not say how "
+                "texts are split, found \"%.64s\"",
+                type ? type : "none");
   }
   if (s == SETUN_OK) s = st_tokenizer_from_vocab_merges(vocab, vocab_length, merges, merges_length, pre, t, err);
   st_free(vocab);
@@ -176,7 +175,7 @@ static setun_status from_vocab_merges(const st_directory *d, const char *pre, st
   return s;
 }
 
-// The path is that of tokenizer.json itself, or of the directory that has it.
+// The path of tokenizer.json itself, or of its directory.
 static setun_status from_files(const st_directory *d, const char *pre, st_tokenizer **t, setun_error *err) {
   char *text = NULL;
   size_t length = 0;
@@ -185,7 +184,7 @@ static setun_status from_files(const st_directory *d, const char *pre, st_tokeni
                              : st_file_load(d->path, FILE_LIMIT, &text, &length, err);
   if (s != SETUN_OK) return s;
   if (text) {
-    s = st_tokenizer_from_json(text, length, directory ? "tokenizer.json" : "taken for tokenizer.json", t, err);
+    s = st_tokenizer_from_json(text, length, directory ? "tokenizer.json" : "read as tokenizer.json", t, err);
   } else {
     s = st_file_load_beside(d->path, "tokenizer.model", FILE_LIMIT, &text, &length, err);
     if (s == SETUN_OK && text) s = st_tokenizer_from_sentencepiece(text, length, "tokenizer.model", t, err);
@@ -218,24 +217,24 @@ static setun_status add_ends(st_tokenizer *t, const st_json *config, const char 
   return SETUN_OK;
 }
 
-// BOS from config.json, for directories whose tokenizer files do not say.
+// BOS from config.json, for directories whose tokenizer files do not define it.
 static setun_status set_bos(st_tokenizer *t, const st_json *config, setun_error *err) {
   const st_json *id = st_json_get(config, "bos_token_id");
   double x = st_json_is_number(id) ? st_json_number(id) : -2;
-  if (!id || x == -1) return SETUN_OK; // published files spell "none" in both ways
+  if (!id || x == -1) return SETUN_OK; // published files use both spellings of "none"
   if (!(x >= 0 && x < 2147483648.0) || x != (double)(int64_t)x) return fail_id("config.json", "bos_token_id", id, err);
   if (st_tokenizer_bos(t) >= 0) return SETUN_OK;
   setun_status s = st_tokenizer_set_bos(t, (int64_t)x, err);
   return s == SETUN_OK ? s : st_fail_in(err, s, "config.json");
 }
 
-// Nothing pads here; checked as a sign that the file is sound. Padded rows of the embedding count.
+// Padding is not used here; checked as a sign that the file is sound. Padded rows of the embedding are allowed.
 static setun_status check_padding_json(const st_tokenizer *t, const st_json *config, setun_error *err) {
   const st_json *id = st_json_get(config, "pad_token_id");
   double x = st_json_is_number(id) ? st_json_number(id) : -2;
   double rows = st_json_number(st_json_get(config, "vocab_size"));
   double most = rows > st_tokenizer_size(t) ? rows : st_tokenizer_size(t);
-  if (!id || x == -1) return SETUN_OK; // published files spell "none" in both ways
+  if (!id || x == -1) return SETUN_OK; // published files use both spellings of "none"
   return x >= 0 && x < most && x == floor(x) ? SETUN_OK : fail_id("config.json", "pad_token_id", id, err);
 }
 
@@ -257,11 +256,11 @@ static setun_status adjust(const st_directory *d, st_tokenizer *t, setun_error *
   return s;
 }
 
-// Measured: 155 to 165 bytes a token, with its merges where there are any, and 3 MiB for what is there once.
+// Measured: 155 to 165 bytes per token, including merges, and 3 MiB in addition.
 enum { TOKEN_LEAST = 128, TOKEN_ENOUGH = 176, ONCE = 4 << 20 };
 
 st_vocabulary_size st_vocabulary_measure(const st_directory *d) {
-  // In bytes of the file. All of its text is read, beside which the tokens stand.
+  // Per byte of the file: its text is read as a whole, in addition to the tokens.
   static const struct {
     const char *name;
     uint32_t least, enough;
@@ -273,7 +272,7 @@ st_vocabulary_size st_vocabulary_measure(const st_directory *d) {
   for (size_t i = 0; d->container == ST_HUGGINGFACE && i < sizeof files / sizeof *files; i++) {
     char *path = st_path_join(d->path, files[i].name);
     st_file file = {0};
-    bool found = path && st_file_open(path, &file, NULL) == SETUN_OK; // loading says what is wrong with it
+    bool found = path && st_file_open(path, &file, NULL) == SETUN_OK; // loading reports what is wrong with it
     uint64_t size = file.size;
     st_file_close(&file);
     st_free(path);

@@ -1,4 +1,4 @@
-// The table of named shapes.
+// The table of presets.
 #include "synthetic/presets.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@ typedef struct {
   bool tied;
   uint32_t n_expert, n_expert_used, n_ff_expert;
   bool renormalizes;
-  // Of models with recurrent layers: each period-th has attention in place of them; value heads, the rest as the
-  // family's; elements of a head that RoPE turns.
+  // For models with recurrent layers: every period-th layer has attention instead; value heads (the rest is the
+  // family's); elements of a head that RoPE rotates.
   uint32_t period, n_value_heads, n_rot;
 } preset;
 

@@ -1,4 +1,4 @@
-// The bytes of a synthetic model's tensors, 16 rows at a time, so that formats that mix rows are whole.
+// The bytes of a synthetic model's tensors, 16 rows at a time for the formats that mix rows.
 #include "synthetic/synthesis.h"
 
 #include "base/bytes.h"
@@ -11,18 +11,18 @@
 
 enum { UNIT_ROWS = 16 };
 
-// Shared by all of a tensor's weights. A product's variance is then about that of its input: K weights, 6 of 10 not 0.
+// One scale for a tensor. It keeps a product's variance about that of its input: of K weights 6 of 10 are not 0.
 static float trit_scale(uint64_t columns) {
   return exp2f(roundf(-0.5f * log2f(0.6f * (float)columns)));
 }
 
-// Each row has its own sequence, whatever was made before it and in whichever format.
+// Each row has its own random sequence, independent of other rows and of the format.
 static void seed_row(const st_synthesis *y, const st_synthetic_tensor *t, uint64_t row, st_random *r) {
   const uint64_t id[] = {y->seed, t->role, t->layer, row};
   st_random_seed(r, st_hash(ST_HASH_START, id, sizeof id));
 }
 
-// `n`, a multiple of 8, bytes of chance, and then trits by their size: 77 of 256 are -1, 77 are +1.
+// Trits from `n` random bytes (a multiple of 8) by their values: 77 of 256 are -1, 77 are +1.
 static void random_trits(st_random *r, int8_t *trits, size_t n) {
   for (size_t i = 0; i < n; i += 8) {
     uint64_t bits = st_random_u64(r);
@@ -69,7 +69,7 @@ static setun_status make_scratch(const st_output_tensor *out, st_shape shape, ui
   return st_fail_memory(err, out->name);
 }
 
-// The rows of a strip as bytes at `to`, which has room for them.
+// Writes the rows of a strip as bytes to `to`, which has room for them.
 static void make_unit(const st_synthesis *y, const st_synthetic_tensor *t, const st_format *f, const st_strip *strip,
                       const scratch *w, uint8_t *to) {
   size_t k = (size_t)t->shape.columns;
@@ -118,7 +118,7 @@ static setun_status fill_matrix(const st_synthesis *y, size_t index, uint64_t fr
   return SETUN_OK;
 }
 
-// Bytes of a short pattern that stands at `at` and is followed by zeros.
+// Bytes of a short pattern at `at`, followed by zeros.
 static void put_at(const uint8_t *pattern, size_t size, uint64_t at, uint64_t from, size_t n, uint8_t *to) {
   for (size_t i = 0; i < size; i++) {
     if (at + i >= from && at + i < from + n) to[at + i - from] = pattern[i];

@@ -1,4 +1,4 @@
-// Synthetic models: which tensors there are and where, and the file as a function of byte ranges.
+// Synthetic models: the list of tensors and their places, and the file as a function of byte ranges.
 #include "synthetic/synthesis.h"
 
 #include "base/memory.h"
@@ -18,7 +18,7 @@ static bool is_expert(st_role role) {
   return st_role_get(role)->part == ST_OF_EXPERT;
 }
 
-// The family's name for a role that this model has: the first that its table requires. NULL: it has none.
+// The family's name for a role of this model: the first in its table that is required. NULL: none.
 static const char *name_of(const st_synthesis *y, st_role role, uint32_t layer) {
   if (!st_role_applies(&y->h, role, layer)) return NULL;
   for (const st_binding *b = y->spec->bindings; b->role != ST_ROLE_COUNT; b++) {
@@ -30,7 +30,7 @@ static const char *name_of(const st_synthesis *y, st_role role, uint32_t layer) 
   return NULL;
 }
 
-// Adds an empty vector; its index is the last. `suffix` NULL: of the name alone. False: out of memory.
+// Adds an empty vector; its index is the last. `suffix` NULL: only the name. False: out of memory.
 static bool add_tensor(st_synthesis *y, const char *pattern, uint32_t layer, const char *suffix) {
   char module[ST_NAME_SIZE], name[ST_NAME_SIZE + 16];
   if (!st_reserve(&y->tensors, &y->capacity, y->n_tensors + 1, sizeof *y->tensors)) return false;
@@ -50,7 +50,7 @@ static st_synthetic_fill fill_of(st_role role, uint64_t rows) {
   return st_role_get(role)->kind == ST_KIND_LINEAR ? ST_FILL_TRITS : ST_FILL_RANDOM;
 }
 
-// The tensor of a role, and the scale beside it where the format keeps that outside.
+// The tensor of a role, and a separate scale where the format needs one.
 static setun_status add_role(st_synthesis *y, const st_synthesis_options *o, st_role role, uint32_t layer,
                              setun_error *err) {
   const char *pattern = name_of(y, role, layer);
@@ -81,7 +81,7 @@ static setun_status add_role(st_synthesis *y, const st_synthesis_options *o, st_
   return SETUN_OK;
 }
 
-// What the model has outside its layers: before them, or behind them.
+// The tensors outside the layers: before or after them.
 static setun_status add_part(st_synthesis *y, const st_synthesis_options *o, st_role_part part, setun_error *err) {
   setun_status s = SETUN_OK;
   for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
@@ -90,7 +90,7 @@ static setun_status add_part(st_synthesis *y, const st_synthesis_options *o, st_
   return s;
 }
 
-// All tensors in the order of use, and their places behind the header.
+// All tensors in the order of use, and their places after the header.
 static setun_status add_tensors(st_synthesis *y, const st_synthesis_options *o, setun_error *err) {
   setun_status s = add_part(y, o, ST_OF_MODEL, err);
   for (uint32_t layer = 0; layer < y->h.n_layer; layer++) {
@@ -102,7 +102,7 @@ static setun_status add_tensors(st_synthesis *y, const st_synthesis_options *o, 
   return s == SETUN_OK ? st_gguf_place(y->tensors, y->n_tensors, y->alignment, &y->size, err) : s;
 }
 
-// Models that were trained for int8 activations say so, and ternary weights come of such training.
+// Models trained for int8 activations say so; ternary weights come from such training.
 static setun_status make_header(st_synthesis *y, const st_synthesis_options *o, setun_error *err) {
   st_keys keys = {0};
   char name[64], layouts[64];
@@ -110,7 +110,7 @@ static setun_status make_header(st_synthesis *y, const st_synthesis_options *o, 
   snprintf(name, sizeof name, "synthetic %s", o->shape);
   st_hparams_write_gguf(y->spec, &y->h, &keys);
   st_keys_text(&keys, "general.name", name);
-  // The embedding's layout tells its type's meaning where the matrices' does not.
+  // The embedding's layout defines its type's meaning where the matrices' does not.
   bool both = o->head != o->format && st_format_is_ternary(o->head);
   snprintf(layouts, sizeof layouts, "%s%s%s", o->format->name, both ? "," : "", both ? o->head->name : "");
   st_gguf_layout_keys(&keys, y->alignment, layouts, int8, y->tensors, y->n_tensors);
@@ -123,7 +123,7 @@ static setun_status make_header(st_synthesis *y, const st_synthesis_options *o, 
 
 static setun_status check_format(const char *what, const st_format *f, setun_error *err) {
   if (f && st_format_is_written(f)) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a format that GGUF files are written in, found %s", what,
+  return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a format that is written to GGUF files, found %s", what,
                  f ? f->name : "none");
 }
 
@@ -131,14 +131,15 @@ setun_status st_synthesis_new(const st_synthesis_options *o, st_synthesis **synt
   setun_status s = check_format("format", o->format, err);
   if (s == SETUN_OK) s = check_format("head", o->head, err);
   if (s == SETUN_OK && o->format != o->head && o->format->gguf_type == o->head->gguf_type) {
-    s = st_fail(err, SETUN_ERROR_ARGUMENT, "format %s and head %s have one type number, so no file can hold both",
-                o->format->name, o->head->name);
+    s = st_fail(err, SETUN_ERROR_ARGUMENT,
+                "format %s and head %s have the same type number, so a file cannot hold both", o->format->name,
+                o->head->name);
   }
   if (s != SETUN_OK) return s;
   st_synthesis *y = st_calloc(1, sizeof *y);
   if (!y) return st_fail_memory(err, "a synthetic model");
   y->seed = o->seed;
-  // Floats are what other programs quantize, and those take over the key of another alignment without heeding it.
+  // Float files are quantized by other programs, some of which copy a different alignment key but ignore it.
   y->alignment = st_format_is_number(o->format) ? ST_GGUF_USUAL : ST_GGUF_BLOCKS;
   s = st_preset_find(o->shape, &y->spec, &y->h, err);
   if (s == SETUN_OK) s = add_tensors(y, o, err);
@@ -229,7 +230,7 @@ static void save_part(void *context, int index, int threads) {
     size_t n = left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES;
     s = st_synthesis_read(j->y, at, bytes, n, &error);
     if (s == SETUN_OK) s = st_output_write_at(j->out, at, bytes, n, &error);
-    // The caller's own thread, which is the first, reports.
+    // The caller's thread, which is the first, reports progress.
     if (s == SETUN_OK && !index && j->progress && !j->progress((double)at / (double)j->y->size, j->user)) {
       s = st_fail(&error, SETUN_ERROR_CANCELED, "writing was canceled");
     }

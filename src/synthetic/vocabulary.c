@@ -1,4 +1,4 @@
-// A vocabulary for synthetic models: byte-level BPE that any text can be cut by, and as many tokens as asked
+// A vocabulary for synthetic models: byte-level BPE that can tokenize any text, with a given number of
 // for.
 #include "synthetic/synthesis.h"
 

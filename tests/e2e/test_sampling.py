@@ -256,7 +256,7 @@ class DefaultsTest(FolderCase):
         self.fails(1, "run", path, "-p", "a", "--top-k", 5, mentions=["--top-k has no effect", "own files"])
         self.good("run", path, "-p", "a", "-n", 1, "--top-k", 5, "--mirostat", 0)
         text = self.settings(self.gguf([(b"general.sampling.sequence", string(b"top_k;infill"))]))
-        self.assertRegex(text, r"warning: .*general\.sampling\.sequence: .*'infill'; it is left out")
+        self.assertRegex(text, r"warning: .*general\.sampling\.sequence: .*'infill'; ignored")
         self.assertIn("top-k 40, top-p 0.95, min-p 0.05, seed 1\n", text)
 
 

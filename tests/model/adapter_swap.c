@@ -313,7 +313,7 @@ static void refused(void **state) {
   attempt within = {.session = s};
   eval(s, want.ids, 3,
        &(setun_eval_params){.size = sizeof(setun_eval_params), .progress = use_within, .user = &within});
-  expect(within.status, &within.err, SETUN_ERROR_STATE, "a pass that runs");
+  expect(within.status, &within.err, SETUN_ERROR_STATE, "a running pass");
   setun_model_params p = setun_model_params_default();
   p.adapter_rank = 4;
   expect(setun_model_load(MODEL, &p, &v, &err), &err, SETUN_ERROR_ARGUMENT, "adapter_bytes");

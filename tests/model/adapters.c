@@ -95,7 +95,7 @@ static void refused(const char *model, const char *adapter, float scale, const c
 
 static void wrong_base(void **state) {
   (void)state;
-  refused(GOLDEN "hf/mixtral", NUMPY "adapter-first", 1, "no matrix that it would adapt");
+  refused(GOLDEN "hf/mixtral", NUMPY "adapter-first", 1, "no matrix for it");
   refused(GOLDEN "hf/bitnet-auto", NUMPY "adapter-first.gguf", 1, "general.architecture: expected an adapter for");
   refused(NUMPY "mistral", NUMPY "adapter-first", 1, "expected factors [r, 36] and [36, r], found [3, 64] and [64, 3]");
   refused(GOLDEN "hf/llama3", GOLDEN "gguf/llama3.gguf", 1, "expected a LoRA adapter");

@@ -304,9 +304,9 @@ static void refusals(void **state) {
   refused(m, 64, 513, 0, "sinks: expected at most 512 tokens, found 513");
   refused(m, info_of(m).n_ctx_train, 1, 0, "window and sinks: expected at most");
   setun_model_free(m);
-  // Keys that moved would not be what the model's norms behind RoPE make of their new positions.
+  // Keys that moved would not be what the model's norms after RoPE make of their new positions.
   m = load(GOLDEN "hf/hunyuan", NULL);
-  refused(m, 64, 4, 0, "behind RoPE");
+  refused(m, 64, 4, 0, "after RoPE");
   setun_model_free(m);
 }
 

@@ -1,5 +1,5 @@
 // The CPU backend's own types, shared by its files: device.c places weights, queue.c owns a session's memory and
-// threads, ops.c computes, recurrent.c what recurrent layers need.
+// threads, ops.c computes, recurrent.c does so for recurrent layers.
 #ifndef SETUN_BACKEND_CPU_CPU_H
 #define SETUN_BACKEND_CPU_CPU_H
 
@@ -12,9 +12,9 @@ typedef struct st_arena_chunk st_arena_chunk;
 
 struct st_device {
   st_kernels kernels;
-  st_workers *workers;    // of all queues, and of whoever places weights
-  st_arena_chunk *chunks; // weights lie in huge pages, one matrix after the other
-  st_workload workload;   // of all matrices so far: the most columns by the kind of input (an st_activation)
+  st_workers *workers;    // of all queues and of the placement of weights
+  st_arena_chunk *chunks; // weights are in huge pages, one matrix after the other
+  st_workload workload;   // over all matrices so far: the most columns for each kind of input (an st_activation)
 };
 
 struct st_dmatrix {
@@ -22,7 +22,7 @@ struct st_dmatrix {
   const st_format *format;
   st_shape stored;
   st_activation activation;
-  float *scales; // [groups * 16] what m.scales points to; NULL: the form has none
+  float *scales; // [groups * 16] what m.scales points to; NULL: the form has no scales
   uint64_t bytes;
 };
 
@@ -41,25 +41,25 @@ struct st_cache {
   st_cache_shape shape;
   // [n_pages] of [n_head_kv] of a block of keys and a block of values (kernel/cache.h); huge pages where it is large.
   uint8_t *data;                               // [n_pages][page_bytes]
-  size_t page_bytes, keys_bytes, values_bytes; // of a page, and of the two blocks
+  size_t page_bytes, keys_bytes, values_bytes; // bytes of a page, and of the two blocks
 };
 
 struct st_queue {
   const st_kernels *kernels;
   st_pool *pool;
   uint32_t n_batch;
-  void *input; // the prepared input of the product that runs
+  void *input; // the prepared input of the current product
   size_t input_bytes;
-  char *scratch; // of attention: [threads][scratch_each] bytes
+  char *scratch; // attention's: [threads][scratch_each] bytes
   size_t scratch_each;
   uint8_t *product_scratch; // [threads][kernels->scratch_bytes]
-  float *partial;           // [n_ctx / ST_PART][n_head][head_dim + 2]: what parts of the keys of one token give
+  float *partial;           // [n_ctx / ST_PART][n_head][head_dim + 2]: the results of parts of one token's keys
   size_t partial_parts;
 };
 
 _Static_assert((int)ST_CACHE_POSITIONS == (int)ST_KEYS && (int)ST_CACHE_PART == (int)ST_PART, "pages and parts");
 
-// Tokens whose attention is computed together: keys are read once for all, while scores stay in the caches.
+// Tokens whose attention is computed together, so that keys are read once while scores stay in the caches.
 static inline uint32_t st_cpu_attend_tokens(const st_cache_shape *s) {
   uint32_t tokens = 32 / (s->n_head / s->n_head_kv);
   return tokens < 1 ? 1 : tokens > 16 ? 16 : tokens;

@@ -61,7 +61,7 @@ static void *arena_alloc(st_device *d, size_t size) {
       st_free(fresh);
       return NULL;
     }
-    if (c) st_pages_drop(c->data + c->used, c->size - c->used); // what stood there has shrunk
+    if (c) st_pages_drop(c->data + c->used, c->size - c->used); // what was there has shrunk
     fresh->next = c;
     d->chunks = c = fresh;
   }
@@ -70,7 +70,7 @@ static void *arena_alloc(st_device *d, size_t size) {
   return p;
 }
 
-// Gives back the last `size` bytes of what was allocated last; of anything else nothing comes back.
+// Returns the last `size` bytes of the most recent allocation to the arena; of any other allocation, none.
 static void arena_shrink(st_device *d, const uint8_t *end, size_t size) {
   st_arena_chunk *c = d->chunks;
   if ((const uint8_t *)c->data + c->used == end) c->used -= size;
@@ -81,7 +81,7 @@ static setun_status fail_matrix(const st_format *format, st_shape shape, setun_e
                  (unsigned long long)shape.rows, (unsigned long long)shape.columns);
 }
 
-// Which of the three kinds of rows st_form_pack takes for the form.
+// The kind of rows that st_form_pack takes for the form.
 static st_rows rows_wanted(st_form form) {
   switch (st_form_rows_taken(form)) {
   case ST_FORM_TRITS: return ST_ROWS_TRITS;
@@ -113,7 +113,7 @@ bool st_cpu_supports(const st_device *d, const st_matrix_desc *desc, st_operatio
 static setun_status check_matrix(const st_device *d, const st_matrix_desc *desc, setun_error *err) {
   st_shape shape = desc->shape;
   if (!st_cpu_supports(d, desc, ST_OP_LINEAR)) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s kernels: no product for %s weights with this kind of activation",
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s kernels: no product for %s weights with this kind of activations",
                    d->kernels.name, desc->format->name);
   }
   if (shape.rows > SIZE_MAX / 2 || shape.columns > SIZE_MAX / 32) {
@@ -129,7 +129,7 @@ void st_cpu_workload_add(const st_device *d, const st_matrix_desc *desc, st_work
   if (desc->shape.columns > *most) *most = desc->shape.columns;
 }
 
-// Codes of its own, and scales beside them; false when out of memory.
+// Allocates its own codes and separate scales; false when out of memory.
 static bool allocate(st_device *d, const st_matrix_desc *desc, st_dmatrix *m, size_t codes) {
   size_t scales = groups_of(desc->shape.rows) * ST_GROUP * sizeof(float);
   m->bytes = codes;
@@ -173,8 +173,8 @@ void st_cpu_matrix_borrow(st_dmatrix *m, void *codes) {
   m->m.data = codes;
 }
 
-// The form that a matrix has once it is finalized. Five codes a byte are made for tokens with one scale; and their sums
-// must not overflow where those of two bits a code do not.
+// The form of a finalized matrix. Five codes a byte are for tokens with one scale; their sums must not overflow where
+// those of 2-bit codes do not.
 static st_form final_form(const st_device *d, st_form form, st_activation kind, size_t columns, uint32_t block) {
   enum { MOST_COLUMNS = 1 << 22 };
   if (!d->kernels.five || kind != ST_ACT_INT8_TOKEN || columns > MOST_COLUMNS) return form;
@@ -217,7 +217,7 @@ static void check_part(void *context, int index, int threads) {
   }
 }
 
-// Each part to its own beginning.
+// Each part starts at its own beginning.
 static void squeeze_part(void *context, int index, int threads) {
   squeeze_job *j = context;
   size_t first, last;
@@ -296,7 +296,7 @@ setun_status st_cpu_matrix_write(st_dmatrix *m, const st_matrix_rows *r, setun_e
 
 void st_cpu_matrix_free(st_dmatrix *m) {
   st_free(m);
-} // its bytes go with the arena
+} // its bytes are freed with the arena
 
 uint64_t st_cpu_matrix_bytes(const st_dmatrix *m) {
   return m->bytes;

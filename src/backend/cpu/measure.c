@@ -13,7 +13,7 @@ typedef struct {
   char *buffer;
   size_t bytes;
   uint64_t (*peak)(uint64_t n);
-  uint64_t each;       // multiply-adds that each thread does
+  uint64_t each;       // multiply-adds per thread
   uint64_t done[1024]; // by thread
 } ceiling_job;
 
@@ -68,7 +68,7 @@ static double best_peak(st_pool *pool, ceiling_job *j, uint64_t (*peak)(uint64_t
   return best;
 }
 
-// The bytes of a buffer that nothing else suffers from; at least a page.
+// The bytes of a buffer that leaves enough memory for others; at least a page.
 static size_t buffer_of(uint64_t wanted) {
   const uint64_t others = 8 << 20, page = 4096, available = st_memory_available();
   uint64_t room = available > others + page ? available - others : page;

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// Below this many floats an operation is done before another thread would have woken.
+// Below this many floats an operation finishes before another thread would wake.
 enum { SMALL = 16384 };
 
 typedef struct {
@@ -36,7 +36,7 @@ static void add_bias(const st_linear_out *out, size_t tokens, size_t first, size
   }
 }
 
-// Groups [begin, end) of all outputs laid end to end, of those that take this kind of input.
+// Groups [begin, end) of all outputs, concatenated, that take this kind of input.
 static void multiply_groups(const linear_job *j, int thread, size_t begin, size_t end) {
   st_input input = j->input;
   size_t at = 0;
@@ -58,7 +58,7 @@ static void multiply_groups(const linear_job *j, int thread, size_t begin, size_
 }
 
 static void multiply_part(void *context, int index, int threads) {
-  enum { FEW_TOKENS = 16, MANY_TOKENS_GROUPS = 8 }; // many are read anew with each run of groups
+  enum { FEW_TOKENS = 16, MANY_TOKENS_GROUPS = 8 }; // many are read again with each run of groups
   const linear_job *j = context;
   size_t grain = j->tokens <= FEW_TOKENS ? 1 : MANY_TOKENS_GROUPS, first, last;
   (void)threads;
@@ -105,7 +105,7 @@ static void embed(st_queue *q, const st_dmatrix *m, const int32_t *ids, uint32_t
   }
 }
 
-// An operation on each token's row (or each piece of it) by itself.
+// An operation on each token's row, or each piece of it, independently.
 typedef struct row_job row_job;
 struct row_job {
   st_queue *q;
@@ -113,10 +113,10 @@ struct row_job {
   uint32_t n, heads, width, n_rot;
   const st_batch *batch;
   float *x, *dst;              // [n][x_stride], [n][dst_stride]
-  float *y;                    // [n][y_stride]; changed by nothing but what stores it
+  float *y;                    // [n][y_stride]; modified only by the operation that stores keys
   const float *norm;           // [width]
   const float *before, *after; // [width] signs; NULL: none
-  uint32_t block;              // of them
+  uint32_t block;              // weights in a block of the Hadamard transform
   const float *table;          // [n_ctx][2][n_rot / 2] cosines and sines; NULL: none
   const uint32_t *tokens;      // [n], or [width] columns
   size_t x_stride, y_stride, dst_stride;
@@ -128,7 +128,7 @@ struct row_job {
   uint32_t layer;
 };
 
-// Where token t of a batch stands: its run, with the position and number of tokens from t on.
+// The place of token t in a batch: its run, with the position and number of tokens from t on.
 static st_token_run place_of_token(const st_batch *b, size_t t) {
   const st_token_run *r = b->runs;
   for (; t >= r->n; r++) t -= r->n;
@@ -280,7 +280,7 @@ static void clip(st_queue *q, st_array *x, uint32_t n, uint32_t width, float lim
       .q = q, .row = clip_row, .n = n, .heads = 1, .width = width, .x = x->data, .x_stride = x->width, .value = limit});
 }
 
-// A key, or a value, of a page.
+// A key or a value in a page.
 static st_kv_place cache_place(const st_cache *c, bool keys, uint32_t page, uint32_t head, uint32_t at) {
   size_t block = page * c->page_bytes + head * (c->keys_bytes + c->values_bytes) + (keys ? 0 : c->keys_bytes);
   return (st_kv_place){.type = keys ? c->shape.keys : c->shape.values,
@@ -320,7 +320,7 @@ static void glu_row(const row_job *j, size_t t) {
   j->q->kernels->glu(j->fn, gate, up, j->width, j->dst + t * j->dst_stride);
 }
 
-// SiLU of clamped gates, times clamped factors: some columns at a time.
+// SiLU of clamped gates times clamped factors, some columns at a time.
 static void clamped_glu_row(const row_job *j, size_t t) {
   enum { PIECE = 256 };
   const float *gate = j->x + t * j->x_stride, *up = j->y + t * j->y_stride, limit = j->value;
@@ -394,13 +394,13 @@ static void gather(st_queue *q, const st_array *x, const uint32_t *tokens, uint3
 typedef struct {
   st_queue *q;
   st_array *x;
-  const uint32_t *tokens; // [n] rows of x that are added to
+  const uint32_t *tokens; // [n] rows of x to add to
   const float *weights;   // [n]
   uint32_t n, width;
   const st_array *y;
 } scatter_job;
 
-// Threads share the columns, so that a token that stands in the list twice is still added to in order.
+// Threads split the columns, so that a token that occurs twice is still added to in order.
 static void scatter_part(void *context, int index, int threads) {
   const scatter_job *j = context;
   size_t first, last;
@@ -435,13 +435,13 @@ typedef struct {
   const st_cache *cache;
   const st_batch *batch;
   const st_attend_args *args;
-  uint32_t tokens, blocks; // most tokens of a block, which are of one run, and how many blocks
-  st_key_range parts;      // of one token's keys
-  uint32_t heads;          // query heads of a unit of one token's work
+  uint32_t tokens, blocks; // maximum tokens in a block, all from one run, and the number of blocks
+  st_key_range parts;      // parts of one token's keys
+  uint32_t heads;          // query heads in a unit of one token's work
   atomic_size_t next;      // the block and KV head, or part, that the next free thread takes
 } attend_job;
 
-// Query heads [first, last), which share one KV head, of `n` tokens of a run from `token` on.
+// Query heads [first, last), which share one KV head, of `n` tokens of a run starting at `token`.
 static st_attend heads_of(const attend_job *j, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
   const st_attend_args *a = j->args;
   const st_cache *c = j->cache;
@@ -475,7 +475,8 @@ static char *scratch_of(const attend_job *j, int thread) {
   return j->q->scratch + (size_t)thread * j->q->scratch_each;
 }
 
-// Whether the sinks that a run's tokens see are apart from their window, and whether keys are of the period before.
+// Whether the sinks that a run's tokens see are separate from their window, and whether keys are of the previous
+// period.
 static bool has_sinks(const attend_job *j, uint32_t position) {
   return j->args->n_sinks && position >= j->args->n_sinks + j->args->window;
 }
@@ -483,12 +484,12 @@ static bool has_far(const attend_job *j, uint32_t position) {
   return j->args->period && position >= j->args->period;
 }
 
-// The queries of other rotations.
+// The queries in other rotations.
 static const float *rotated(const attend_job *j, const st_array *q, uint32_t token, uint32_t first) {
   return q->data + token * q->width + (size_t)first * j->cache->shape.head_dim;
 }
 
-// The sinks, token by token, since all see the same keys: sums and states as of a part.
+// The sinks, token by token, since all see the same keys: sums and states like those of a part.
 static void attend_sinks(const attend_job *j, const st_attend *heads, uint32_t token, uint32_t first,
                          const st_attend_memory *m) {
   float *states = m->sums + st_attend_queries(heads) * heads->head_dim;
@@ -506,7 +507,7 @@ static void attend_sinks(const attend_job *j, const st_attend *heads, uint32_t t
   }
 }
 
-// As st_attend_run, where parts take queries of several rotations: sinks first, then the window's parts.
+// Like st_attend_run, where parts take queries in several rotations: sinks first, then the window's parts.
 static void attend_rotated(const attend_job *j, int thread, st_attend *heads, uint32_t token, uint32_t first) {
   uint32_t position = (uint32_t)heads->n_keys - 1;
   size_t states = st_attend_queries(heads) * heads->head_dim, far_parts = j->args->period / ST_PART;
@@ -529,7 +530,7 @@ static void attend_rotated(const attend_job *j, int thread, st_attend *heads, ui
   st_attend_finish(j->q->kernels, heads, m.sums, m.sums + states, attended(j, token, first));
 }
 
-// Tokens that see those behind them: each has keys of its own.
+// Bidirectional attention: each token has its own range of keys.
 static void attend_around(const attend_job *j, int thread, uint32_t token, uint32_t n, uint32_t first, uint32_t last) {
   size_t window = j->args->window;
   for (uint32_t i = 0; i < n; i++) {
@@ -556,9 +557,9 @@ static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32
   }
 }
 
-// One token: each thread takes a run of query heads. Where two threads share a KV head, both take it at the same time,
-// one first and one last of its run in turns, so that its keys and values come from memory once: even threads go
-// through their runs backwards.
+// One token: each thread takes a run of query heads. Where two threads share a KV head, both process it at the same
+// time, one as the first and one as the last of its run, so that its keys and values are read from memory once: even
+// threads go through their runs backwards.
 static void attend_token_part(void *context, int index, int threads) {
   const attend_job *j = context;
   uint32_t n_head = j->args->n_head, group = n_head / j->cache->shape.n_head_kv;
@@ -577,7 +578,7 @@ static uint32_t blocks_of(const attend_job *j, const st_token_run *r) {
 }
 
 // Many tokens: threads take blocks of tokens with the query heads of one KV head. Later blocks see more keys and are
-// taken first, so that the threads end together.
+// taken first, so that threads finish together.
 static void attend_block_part(void *context, int index, int threads) {
   attend_job *j = context;
   uint32_t heads = j->cache->shape.n_head_kv, group = j->args->n_head / heads;
@@ -593,7 +594,7 @@ static void attend_block_part(void *context, int index, int threads) {
 }
 
 // One token that sees several parts of keys: threads take a part with the query heads of one KV head, or with one of
-// these where there are few. Sums and states of each go to the queue's `partial`.
+// them if there are few. Each unit's sums and states go to the queue's `partial`.
 static float *partial_of(const attend_job *j, size_t part, uint32_t head, float **state) {
   size_t heads = j->args->n_head, at = (part - j->parts.first) * heads + head;
   *state = j->q->partial + (j->parts.last - j->parts.first) * heads * j->cache->shape.head_dim + 2 * at;
@@ -603,7 +604,7 @@ static float *partial_of(const attend_job *j, size_t part, uint32_t head, float 
 static void attend_parts_part(void *context, int index, int threads) {
   attend_job *j = context;
   size_t parts = j->parts.last - j->parts.first, begin, end;
-  uint32_t prepared = j->args->n_head; // the first of the heads whose queries are, none yet
+  uint32_t prepared = j->args->n_head; // the first head whose queries are prepared; none yet
   const st_attend_codes *queries = NULL;
   st_attend_memory m;
   (void)threads;
@@ -640,7 +641,7 @@ static void merge_parts(const attend_job *j) {
   }
 }
 
-// False where that is not worth while.
+// False where that is not worthwhile.
 static bool attend_by_parts(attend_job *j) {
   uint32_t heads = j->args->n_head, group = heads / j->cache->shape.n_head_kv;
   size_t threads = (size_t)st_pool_threads(j->q->pool);
@@ -700,7 +701,7 @@ static setun_status cache_restore(st_queue *q, st_cache *c, uint32_t page, uint3
   return SETUN_OK;
 }
 
-// All that can fail here is in the constructors.
+// Only the constructors can fail here.
 static setun_status finish(st_queue *q, setun_error *err) {
   (void)q, (void)err;
   return SETUN_OK;
@@ -718,7 +719,7 @@ static setun_status write_array(st_queue *q, st_array *a, uint32_t token, size_t
   return SETUN_OK;
 }
 
-extern const st_backend st_backend_cpu; // the registry's
+extern const st_backend st_backend_cpu; // listed in backends.def
 const st_backend st_backend_cpu = {
     .name = "cpu",
     .available = st_kernels_available,

@@ -72,13 +72,13 @@ void st_cpu_array_free(st_array *a) {
   st_free(a);
 }
 
-// Bytes of one thread's scratch for attention: the queries of the tokens that are computed together, of one KV head.
+// Bytes of one thread's scratch for attention: the queries of one KV head, for the tokens that are computed together.
 static size_t scratch_of(const st_cache_shape *shape) {
   size_t queries = (size_t)st_cpu_attend_tokens(shape) * (shape->n_head / shape->n_head_kv);
   return st_attend_scratch(shape->keys, queries, shape->head_dim);
 }
 
-// Parts of the longest sequence, and floats of what these give.
+// Parts of the longest sequence, and floats of their results.
 static size_t parts_of(const st_cache_shape *s) {
   return ((size_t)s->n_ctx + ST_PART - 1) / ST_PART;
 }

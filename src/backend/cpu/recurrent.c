@@ -1,5 +1,5 @@
-// Recurrent layers: slots of states, the causal convolution, and the delta rule, each split among threads by what is
-// computed by itself: channels, tokens, and columns of a head's state.
+// Recurrent layers: slots of states, the causal convolution, and the delta rule, each split among threads by
+// independent units: channels, tokens, and columns of a head's state.
 #include "backend/cpu/cpu.h"
 
 #include "base/memory.h"
@@ -9,14 +9,15 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SMALL = 16384 };                // floats below which an operation is done before another thread would have woken
-static const float normal_eps = 1e-6f; // of the L2 norms of queries and keys (the official implementations' constant)
+enum { SMALL = 16384 }; // floats below which an operation finishes before another thread would wake
+static const float normal_eps =
+    1e-6f; // epsilon of the L2 norms of queries and keys (the official implementations' constant)
 
 struct st_states {
   st_state_shape shape;
   size_t bytes, slot, layer, matrices; // floats of a slot, of a layer in it, and of a layer's matrices
-  float *data;                         // [n_slots][n_layers] of matrices, then the convolution's [n_taps - 1][channels]
-  float *q_norm, *k_norm;              // [key_dim] that make RMSNorm the L2 norm, and divide queries by sqrt(key_dim)
+  float *data;                         // [n_slots][n_layers]: matrices, then the convolution's [n_taps - 1][channels]
+  float *q_norm, *k_norm; // [key_dim] factors that turn RMSNorm into the L2 norm, and divide queries by sqrt(key_dim)
 };
 
 // ---- slots --------------------------------------------------------------------------------------------------------
@@ -24,7 +25,7 @@ struct st_states {
 static size_t floats_of_matrices(const st_state_shape *s) {
   return (size_t)s->n_value_heads * s->key_dim * s->value_dim;
 }
-// A multiple of what lanes take, so that matrices begin at whole lines.
+// A multiple of the lanes, so that matrices begin at cache lines.
 static size_t floats_of_layer(const st_state_shape *s) {
   size_t n = floats_of_matrices(s) + (size_t)(s->n_taps - 1) * st_state_channels(s);
   return (n + 15) / 16 * 16;
@@ -86,7 +87,7 @@ setun_status st_cpu_state_restore(st_queue *q, st_states *s, uint32_t slot, cons
   return SETUN_OK;
 }
 
-// A layer's part of a slot; NULL: there is none yet.
+// A layer's part of a slot; NULL: no state yet.
 static float *part_of(const st_states *s, uint32_t slot, uint32_t layer) {
   return slot == ST_NO_STATE ? NULL : s->data + slot * s->slot + layer * s->layer;
 }
@@ -122,7 +123,7 @@ static void convolve_run(const convolve_job *j, const st_token_run *r, uint32_t 
     }
     j->q->kernels->convolve(&c, n, j->dst->data + (token + t) * j->dst->width + first);
   }
-  for (size_t i = 0; i < before; i++) { // where they are moved in place, to a row before their own
+  for (size_t i = 0; i < before; i++) { // moved in place, to an earlier row
     const float *row = r->n + i < before ? from + (r->n + i) * channels : x + (r->n + i - before) * j->x->width;
     if (row != to + i * channels) memcpy(to + i * channels, row, n * sizeof *to);
   }
@@ -158,7 +159,7 @@ typedef struct {
   atomic_size_t next;
 } delta_job;
 
-// ln(1 + e^x), which is x where e^x is so large that 1 does not count.
+// ln(1 + e^x), which is x where e^x is too large for the 1 to matter.
 static double softplus(double x) {
   return x > 40 ? x : log1p(exp(x));
 }
@@ -186,7 +187,7 @@ static void prepare_part(void *context, int index, int threads) {
   for (size_t t = first; t < last; t++) prepare_token(j, t);
 }
 
-// Columns [first, first + n) of a value head, through all tokens of a run.
+// Columns [first, first + n) of a value head, for all tokens of a run.
 static void update(const delta_job *j, const st_token_run *r, uint32_t token, uint32_t head, size_t first, size_t n) {
   const st_state_shape *s = &j->s->shape;
   const st_delta_args *a = j->args;
@@ -224,7 +225,7 @@ static void update_part(void *context, int index, int threads) {
 }
 
 void st_cpu_delta(st_queue *q, st_states *s, const st_batch *batch, const st_delta_args *args) {
-  enum { LEAST_COLUMNS = 64, UNITS = 4 }; // columns of a piece that is worth while, units of work for each thread
+  enum { LEAST_COLUMNS = 64, UNITS = 4 }; // columns of a worthwhile piece, units of work per thread
   delta_job j = {.q = q, .s = s, .batch = batch, .args = args, .pieces = 1};
   size_t threads = (size_t)st_pool_threads(q->pool), heads = (size_t)batch->n_runs * s->shape.n_value_heads;
   while (heads * j.pieces < UNITS * threads && s->shape.value_dim / (2 * j.pieces) >= LEAST_COLUMNS) j.pieces *= 2;

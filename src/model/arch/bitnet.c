@@ -8,7 +8,7 @@ static const char *const model_types[] = {"bitnet", NULL};
 static const char *const no_types[] = {NULL};
 static const char *const chat_templates[] = {"BitNet b1.58 2B4T", NULL};
 
-// BitNetConfig's use_sub_norms (transformers pull request 47955): with false the modules do not exist.
+// BitNetConfig's use_sub_norms (transformers pull request 47955): if false, the modules do not exist.
 static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   bool sub_norms = true;
   setun_status s = st_json_bool(c, "use_sub_norms", &sub_norms, err);
@@ -54,7 +54,7 @@ const st_spec st_spec_bitnet_b158 = {
                  .fn = ST_FN_RELU2,
                  .rope = {.theta = 500000}},
     .gguf_defaults = true,
-    .gguf_pre = "llama-bpe", // the official file has no key
+    .gguf_pre = "llama-bpe", // the official file has no key for it
     .gguf_int8 = true,
     .bindings = bindings,
     .chat_templates = chat_templates,

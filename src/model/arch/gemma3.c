@@ -1,5 +1,5 @@
-// Gemma 3, and the language part of its multimodal checkpoints: norms around each branch, q and k normalized a head,
-// five sliding layers to each full one with RoPE tables of their own, embeddings times sqrt(hidden).
+// Gemma 3, and the language part of its multimodal checkpoints: norms around each branch, q and k normalized per head,
+// five sliding layers (with their own RoPE table) for each full one, embeddings times sqrt(hidden).
 #include "model/arch.h"
 #include "model/hparams_read.h"
 
@@ -24,7 +24,7 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   h->embed_scale = sqrtf((float)h->n_embd);
   if (!h->bidirectional) return s;
   h->direction_key = "use_bidirectional_attention";
-  h->window = h->window / 2 + 1; // Gemma3TextConfig: so far in each direction, the token itself counted
+  h->window = h->window / 2 + 1; // Gemma3TextConfig: the reach in each direction, including the token itself
   return s;
 }
 
@@ -33,8 +33,8 @@ static size_t write_hf(const st_hparams *h, st_named_number out[ST_NAMED_NUMBERS
   return 1;
 }
 
-// GGUF files say neither the pattern, nor the local RoPE base, nor query_pre_attn_scalar, which is the head size but
-// for the 27B model.
+// GGUF files have neither the pattern, nor the local RoPE base, nor query_pre_attn_scalar, which is the head size
+// except in the 27B model.
 static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
   char key[128];
   snprintf(key, sizeof key, "%s.rope.freq_base_swa", architecture);
@@ -52,7 +52,7 @@ static const st_fact facts[] = {
     {NULL, "sliding_window use_sliding_window layer_types", ST_FACT_USED, "null", ""},
     {NULL, "final_logit_softcapping", ST_FACT_USED, "null", ""},
     {NULL, "use_bidirectional_attention", ST_FACT_USED, "null", ""},
-    {NULL, "head_dim", ST_FACT_USED, "", "Gemma3TextConfig has only a number for it"},
+    {NULL, "head_dim", ST_FACT_USED, "", "Gemma3TextConfig has only a number here"},
     {"embedding_scale", NULL, ST_FACT_AT, "0|1", "the family has its own, sqrt(hidden)"},
     {0},
 };

@@ -1,5 +1,5 @@
-// gpt-oss: biases everywhere, a learned logit a head (sink) in each softmax of the attention, every second layer within
-// a window, YaRN, a clamped activation, and experts in MXFP4.
+// gpt-oss: biases everywhere, a learned logit per head (sink) in each attention softmax, every second layer with a
+// window, YaRN, a clamped activation, and experts in MXFP4.
 #include "model/arch.h"
 #include "model/hparams_read.h"
 
@@ -14,11 +14,11 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
     h->rope.original_max_position_embeddings = 4096;
     h->rope.truncate = false;
   }
-  h->fn = ST_FN_GPT_OSS; // whatever hidden_act says: the official class does not read it
+  h->fn = ST_FN_GPT_OSS; // regardless of hidden_act, which the official class does not read
   return s;
 }
 
-// GGUF files do not say that YaRN's ramp is not rounded.
+// YaRN's ramp is not rounded; GGUF files do not say so.
 static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
   (void)m, (void)architecture, (void)err;
   h->rope.truncate = false;

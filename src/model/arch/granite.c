@@ -4,7 +4,7 @@
 
 static const char *const names[] = {"granite", NULL};
 
-// GraniteConfig's defaults are 1, attention_multiplier's too: not head_dim^-0.5.
+// GraniteConfig's defaults are 1, also for attention_multiplier (not head_dim^-0.5).
 static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   float divisor = 1;
   h->attn_scale = 1;

@@ -1,14 +1,14 @@
-// Hunyuan's dense models (Hy-MT2): Llama with q and k normalized a head, after RoPE.
+// Hunyuan's dense models (Hy-MT2): Llama with q and k normalized per head, after RoPE.
 #include "model/arch.h"
 
 static const char *const gguf_names[] = {"hunyuan-dense", NULL};
 static const char *const model_types[] = {"hunyuan_v1_dense", NULL};
 
 static const st_fact facts[] = {
-    {NULL, "rope:alpha", ST_FACT_USED, "null", "the base of the class's dynamic scaling, whatever the length"},
+    {NULL, "rope:alpha", ST_FACT_USED, "null", "the base of the class's dynamic scaling, for any length"},
     {NULL, "use_qk_norm", ST_FACT_AT, "true", "HunYuanDenseV1Attention always has the norms"},
     {NULL, "num_experts", ST_FACT_AT, "0|1", "one is the dense layer"},
-    {NULL, "cla_share_factor", ST_FACT_NEUTRAL, "", "counts only with use_cla, which is refused"},
+    {NULL, "cla_share_factor", ST_FACT_NEUTRAL, "", "used only with use_cla, which is refused"},
     {NULL, "org_vocab_size", ST_FACT_NEUTRAL, "", "the vocabulary without its padding"},
     {0},
 };

@@ -1,5 +1,5 @@
-// Llama 2 and 3, and what has their shape: SmolLM2, TriLM, Falcon3-1.58, Llama3-8B-1.58, and 1bitLLM's BitNet
-// checkpoints, which call themselves llama and add sub-norms.
+// Llama 2 and 3, and models of the same shape: SmolLM2, TriLM, Falcon3-1.58, Llama3-8B-1.58, and 1bitLLM's BitNet
+// checkpoints, which are named llama and add sub-norms.
 #include "model/arch.h"
 
 static const char *const gguf_names[] = {"llama", NULL};
@@ -10,7 +10,7 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   return st_json_bool(c, "mlp_bias", &h->mlp_bias, err);
 }
 
-// Mixtral's GGUF files, which call themselves llama, have experts.
+// Mixtral's GGUF files, which are named llama, have experts.
 static const st_fact facts[] = {
     {NULL, "mlp_bias", ST_FACT_USED, "", ""},
     {"expert_count", NULL, ST_FACT_USED, "", ""},
@@ -44,7 +44,7 @@ const st_spec st_spec_llama = {
     .model_types = model_types,
     .hf_class = "LlamaForCausalLM",
     .facts = facts,
-    .windows = {.gguf = true}, // Mistral's GGUF files set one here; it holds for all layers
+    .windows = {.gguf = true}, // Mistral's GGUF files set one; it applies to all layers
     .defaults = {ST_LLAMA_CONFIG, .n_vocab = 32000, .norm_eps = 1e-6f, .router_renormalize = true,
                  .rope = {.theta = 10000}},
     .gguf_interleaved = true,

@@ -1,12 +1,12 @@
-// Maple: experts in every layer with a clamped SwiGLU; 3 layers with a window and RoPE on half of each head to each
-// that attends to all without RoPE; q and k normalized a head.
+// Maple: experts with a clamped SwiGLU in every layer; for each full-attention layer without RoPE three layers with a
+// window and RoPE on half of each head; q and k normalized per head.
 #include "model/arch.h"
 #include "model/hparams_read.h"
 
 static const char *const names[] = {"maple", NULL};
 static const char *const chat_templates[] = {"ChatML", NULL};
 
-// Positions are of the layers with a window only.
+// Only layers with a window use positions.
 static setun_status read_layers(st_hparams *h) {
   for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->no_rope[i] = !h->sliding[i];
   return SETUN_OK;
@@ -14,7 +14,7 @@ static setun_status read_layers(st_hparams *h) {
 
 static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   if (h->fn != ST_FN_SILU) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "hidden_act: expected silu, found another");
-  h->fn = ST_FN_SILU_CLAMPED; // of the class, whose limit config.json does not have
+  h->fn = ST_FN_SILU_CLAMPED; // from the class; config.json has no key for the limit
   if (!h->n_rot) h->n_rot = h->head_dim / 2;
   setun_status s = st_hf_experts(c, h, err);
   return s == SETUN_OK ? read_layers(h) : s;

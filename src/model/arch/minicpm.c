@@ -33,7 +33,7 @@ static size_t write_hf(const st_hparams *h, st_named_number out[ST_NAMED_NUMBERS
   return 3;
 }
 
-// Files from before these keys mean the published 1B and 2B models.
+// Files that predate these keys are the published 1B and 2B models.
 static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
   const struct {
     const char *name;

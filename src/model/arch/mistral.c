@@ -1,4 +1,4 @@
-// Mistral: Llama with a sliding window on all layers where config.json sets one. Its GGUF files call themselves llama.
+// Mistral: Llama with a sliding window on all layers where config.json sets one. Its GGUF files are named llama.
 #include "model/arch.h"
 
 static const char *const gguf_names[] = {NULL};

@@ -1,4 +1,4 @@
-// Mixtral: Llama's attention, and experts whose chosen weights sum to 1. Its GGUF files call themselves llama.
+// Mixtral: Llama's attention, and experts whose chosen weights sum to 1. Its GGUF files are named llama.
 #include "model/arch.h"
 #include "model/hparams_read.h"
 

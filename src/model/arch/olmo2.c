@@ -1,6 +1,5 @@
-// OLMo 2: no norm before a branch but one behind it, and q and k normalized over their full width. OLMo 3: the same
-// with three sliding layers to each full one, and a RoPE scaling in the full ones only. Its GGUF files call themselves
-// olmo2.
+// OLMo 2: branches are normalized after, not before, and q and k over their full width. OLMo 3: the same with three
+// sliding layers for each full one, and RoPE scaling only in the full ones. Its GGUF files are named olmo2.
 #include "model/arch.h"
 
 static const char *const names[] = {"olmo2", NULL};
@@ -11,7 +10,7 @@ static bool is_olmo3(const st_hparams *h) {
   return h->window > 0;
 }
 
-// Sliding layers have the same base and no scaling.
+// Sliding layers use the same base, without scaling.
 static void plain_rope_where_sliding(st_hparams *h) {
   h->has_rope_local = true;
   h->rope_local.theta = h->rope.theta;
@@ -32,7 +31,7 @@ static setun_status read_gguf(const st_metadata *m, const char *architecture, st
 
 static const st_fact olmo3_facts[] = {
     {NULL, "sliding_window layer_types", ST_FACT_USED, "null", ""},
-    {NULL, "rope_local_base_freq", ST_FACT_USED, "", "of sliding layers, as conversion writes it"},
+    {NULL, "rope_local_base_freq", ST_FACT_USED, "", "for sliding layers, as conversion writes it"},
     {0},
 };
 

@@ -1,4 +1,4 @@
-// OLMoE: q and k normalized over their full width and then, with v, sometimes clipped, and experts in every layer.
+// OLMoE: q and k normalized over their full width; q, k and v sometimes clipped; experts in every layer.
 #include "model/arch.h"
 #include "model/hparams_read.h"
 

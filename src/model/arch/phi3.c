@@ -1,4 +1,4 @@
-// Phi 3 and Phi 4 mini: q, k and v in one matrix and gate and up in another, RoPE on a part of each head, LongRoPE.
+// Phi 3 and Phi 4 mini: q, k and v in one matrix and gate and up in another, RoPE on part of each head, LongRoPE.
 #include "model/arch.h"
 
 static const char *const names[] = {"phi3", NULL};
@@ -30,7 +30,7 @@ const st_spec st_spec_phi3 = {
     .model_types = names,
     .hf_class = "Phi3ForCausalLM",
     .facts = facts,
-    .windows = {.config = true, .gguf = true}, // of all layers, as Phi3Model's mask has it
+    .windows = {.config = true, .gguf = true}, // for all layers, as in Phi3Model's mask
     .partial_rope = true,
     .gguf_longrope = true,
     .defaults = {.n_layer = 32,

@@ -1,12 +1,12 @@
-// Qwen 2 (biases on q, k and v) and Qwen 3 (q and k normalized a head; Ternary-Bonsai ships in this shape).
+// Qwen 2 (biases on q, k and v) and Qwen 3 (q and k normalized per head; Ternary-Bonsai has this shape).
 #include "model/arch.h"
 
 static const char *const qwen2_names[] = {"qwen2", NULL};
 static const char *const qwen3_names[] = {"qwen3", NULL};
 static const char *const chat_templates[] = {"ChatML", NULL};
 
-// A window counts only with use_sliding_window, and then from layer max_window_layers on.
-// Not an object: C11 initializes no static object from one.
+// A window applies only with use_sliding_window, and then from layer max_window_layers on.
+// A macro: C11 cannot initialize a static object from another object.
 #define WINDOWS                                                                                                        \
   { .layers = ST_WINDOW_FROM, .config = true, .with_switch = true, .config_window = 4096, .config_lists = true }
 
@@ -25,7 +25,7 @@ static const st_fact qwen2_facts[] = {
 static const st_fact qwen3_facts[] = {
     {NULL, "sliding_window max_window_layers layer_types", ST_FACT_USED, "null", ""},
     {NULL, "use_sliding_window", ST_FACT_USED, "", ""},
-    {NULL, "head_dim", ST_FACT_USED, "", "Qwen3Config has only a number for it"},
+    {NULL, "head_dim", ST_FACT_USED, "", "Qwen3Config has only a number here"},
     {0},
 };
 

@@ -1,6 +1,6 @@
-// Qwen3-Next and Qwen 3.5: three layers of gated DeltaNet to each one of attention, whose output is gated and whose
-// RoPE turns a part of each head; norms less one in config.json's models; experts in some. Of multimodal checkpoints
-// the language part; blocks that guess further tokens (MTP) are not used.
+// Qwen3-Next and Qwen 3.5: three gated DeltaNet layers for each attention layer, whose output is gated and whose RoPE
+// rotates part of each head; directories store norms minus one; some have experts. Of multimodal checkpoints only the
+// language part is used; multi-token prediction blocks (MTP) are not used.
 #include "model/arch.h"
 #include "model/hparams_read.h"
 
@@ -24,7 +24,7 @@ static void by_interval(st_hparams *h, uint32_t interval) {
   for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->recurrent[i] = (i + 1) % interval != 0;
 }
 
-// What is said in both containers.
+// Checks that both containers share.
 static setun_status check(const st_hparams *h, setun_error *err) {
   const st_delta_params *d = &h->delta;
   const uint32_t sizes[] = {d->n_key_heads, d->n_value_heads, d->key_dim, d->value_dim, d->n_taps};
@@ -32,7 +32,7 @@ static setun_status check(const st_hparams *h, setun_error *err) {
   for (int i = 0; i < 5; i++) {
     if (sizes[i] && sizes[i] <= most[i]) continue;
     return st_fail(err, SETUN_ERROR_FORMAT,
-                   "linear attention: expected heads, their sizes and taps from 1 to %d (taps to %d), found %u and %u "
+                   "linear attention: expected heads, their sizes and taps from 1 to %d (taps: to %d), found %u and %u "
                    "heads of %u and %u, and %u taps",
                    DIM_MOST, TAPS_MOST, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]);
   }
@@ -83,7 +83,7 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   by_interval(h, interval);
   const st_json *list = st_json_get(c, "layer_types");
   if (s == SETUN_OK && list) s = read_types(list, h, err);
-  if (!h->n_rot) h->n_rot = h->head_dim / 4; // the classes' own default
+  if (!h->n_rot) h->n_rot = h->head_dim / 4; // the default of the classes
   return s == SETUN_OK ? check(h, err) : s;
 }
 
@@ -116,7 +116,7 @@ static setun_status need_u32(const keys *k, const char *name, uint32_t *out) {
   return st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected a positive integer, found no such key", key);
 }
 
-// Which layers are recurrent: a list (newer files), or an interval. Both count the layers behind the last one.
+// Which layers are recurrent: a list (newer files), or an interval. Both include the MTP layers after the last one.
 static setun_status read_layers(const keys *k, st_hparams *h) {
   char key[128];
   uint32_t interval = INTERVAL;
@@ -132,7 +132,7 @@ static setun_status read_layers(const keys *k, st_hparams *h) {
   return SETUN_OK;
 }
 
-// Of text all parts of a position are equal, but for pairs that no section covers: those are not turned.
+// For text, all components of a position are equal; pairs that no section covers are not rotated.
 static setun_status check_sections(const keys *k, const st_hparams *h) {
   char key[128];
   const st_meta *list = find(k, "rope.dimension_sections", key);
@@ -142,7 +142,7 @@ static setun_status check_sections(const keys *k, const st_hparams *h) {
   for (uint64_t i = 0; numbers && i < list->count; i++) pairs += st_meta_number(list, i);
   if (numbers && pairs >= wanted) return SETUN_OK;
   return st_fail(k->err, SETUN_ERROR_UNSUPPORTED,
-                 "%s: expected up to 4 integers of a sum of at least %g pairs, found %g", key, wanted, pairs);
+                 "%s: expected up to 4 integers with a sum of at least %g pairs, found %g", key, wanted, pairs);
 }
 
 static setun_status read_gguf(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
@@ -169,7 +169,7 @@ static setun_status read_gguf(const st_metadata *m, const char *architecture, st
   d->value_dim = inner / d->n_value_heads;
   s = read_layers(&k, h);
   if (s == SETUN_OK) s = check_sections(&k, h);
-  // No file says that the chosen experts' weights are divided by their sum; all models do it.
+  // The chosen experts' weights are divided by their sum in all models, though no file says so.
   if (!find(&k, "expert_weights_norm", key)) h->router_renormalize = true;
   return s == SETUN_OK ? check(h, err) : s;
 }
@@ -189,14 +189,14 @@ static setun_status read_gguf_next(const st_metadata *m, const char *architectur
       {"ssm.inner_size", "linear_value_head_dim", ST_FACT_USED, "", ""},                                               \
       {"attention.recurrent_layers", "layer_types", ST_FACT_USED, "null", ""},                                         \
       {"full_attention_interval", "full_attention_interval", ST_FACT_USED, "null", ""},                                \
-      {"rope.dimension_sections", NULL, ST_FACT_USED, "", "in text all parts of a position are equal"},                \
+      {"rope.dimension_sections", NULL, ST_FACT_USED, "", "for text all components of a position are equal"},          \
       {NULL, "rope:mrope_section rope:mrope_interleaved", ST_FACT_NEUTRAL, "", "likewise"},                            \
-      {"nextn_predict_layers", NULL, ST_FACT_USED, "", "blocks that are not used"},                                    \
+      {"nextn_predict_layers", NULL, ST_FACT_USED, "", "about blocks that are not used"},                              \
       {NULL, "mtp_num_hidden_layers mtp_use_dedicated_embeddings", ST_FACT_NEUTRAL, "",                                \
-       "blocks that guess further tokens are not used"},                                                               \
+       "multi-token prediction blocks are not used"},                                                                  \
       {NULL, "attn_output_gate", ST_FACT_AT, "true", "the official classes always have it"},                           \
       {NULL, "mamba_ssm_dtype", ST_FACT_AT, "float32", "of states"}, {                                                 \
-    NULL, "head_dim", ST_FACT_USED, "", "the official classes have only a number for it"                               \
+    NULL, "head_dim", ST_FACT_USED, "", "the official classes have only a number here"                                 \
   }
 
 static const st_fact qwen35_facts[] = {FACTS, {0}};
@@ -204,7 +204,7 @@ static const st_fact moe_facts[] = {
     FACTS,
     ST_FACTS_EXPERTS,
     {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", ST_FACT_USED, "", ""},
-    {"expert_shared_count", NULL, ST_FACT_AT, "0|1", "there is one in each layer with experts"},
+    {"expert_shared_count", NULL, ST_FACT_AT, "0|1", "every layer with experts has one"},
     {0},
 };
 
@@ -220,7 +220,7 @@ static const st_fact moe_facts[] = {
 
 static const st_binding qwen35_bindings[] = {BIND_MIXERS, BIND_PROJECTIONS, ST_BIND_MLP, ST_BIND_END};
 
-// Experts one by one, or, as published, in two tensors.
+// Experts one by one or, as published, in two tensors.
 static const st_binding qwen35_moe_bindings[] = {
     BIND_MIXERS,
     BIND_PROJECTIONS,
@@ -231,7 +231,8 @@ static const st_binding qwen35_moe_bindings[] = {
     ST_BIND_END,
 };
 
-// Of q, k, v and z GGUF files have two matrices, or, older ones and those that are written, that of the directories.
+// For q, k, v and z, GGUF files have two matrices; older files, and those written here, have the single one of
+// directories.
 static const st_binding next_bindings[] = {
     BIND_MIXERS,
     {.role = ST_DELTA_QKV, .hf = ST_NO_NAME},
@@ -270,7 +271,7 @@ const st_spec st_spec_qwen35 = {
     .read_gguf = read_gguf,
 };
 
-// No layer is dense: the width of such ones is that of an expert, which takes no memory.
+// No layer is dense: the dense width is set to an expert's, which takes no memory.
 const st_spec st_spec_qwen35_moe = {
     .name = "qwen35moe",
     .gguf_names = qwen35_moe_gguf,

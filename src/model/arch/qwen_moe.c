@@ -1,5 +1,5 @@
-// Qwen 2 and Qwen 3 with experts: the attention of the dense models, some layers possibly dense, and in Qwen 2 one
-// expert that takes every token, weighted by the sigmoid of its own router.
+// Qwen 2 and Qwen 3 with experts: the attention of the dense models, some layers possibly dense, and in Qwen 2 a shared
+// expert, weighted by the sigmoid of its own router.
 #include "model/arch.h"
 #include "model/hparams_read.h"
 
@@ -20,7 +20,7 @@ static setun_status read_qwen2(const st_json *c, st_hparams *h, setun_error *err
 static const st_fact qwen2_facts[] = {
     ST_FACTS_EXPERTS,
     {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", ST_FACT_USED, "", ""},
-    {"expert_shared_count", NULL, ST_FACT_AT, "0|1", "there is one in each layer with experts"},
+    {"expert_shared_count", NULL, ST_FACT_AT, "0|1", "every layer with experts has one"},
     {NULL, "qkv_bias use_sliding_window", ST_FACT_USED, "", ""},
     {NULL, "sliding_window max_window_layers layer_types", ST_FACT_USED, "null", ""},
     {NULL, "attention_bias", ST_FACT_NEUTRAL, "", "Qwen2MoeConfig has qkv_bias instead"},
@@ -31,7 +31,7 @@ static const st_fact qwen3_facts[] = {
     ST_FACTS_EXPERTS,
     {NULL, "use_sliding_window", ST_FACT_USED, "", ""},
     {NULL, "sliding_window layer_types", ST_FACT_USED, "null", ""},
-    {NULL, "max_window_layers", ST_FACT_NEUTRAL, "", "Qwen3MoeConfig does not read it: a window is for all layers"},
+    {NULL, "max_window_layers", ST_FACT_NEUTRAL, "", "Qwen3MoeConfig does not read it: a window applies to all layers"},
     {NULL, "head_dim", ST_FACT_USED, "null", ""},
     {0},
 };
@@ -55,7 +55,8 @@ const st_spec st_spec_qwen2_moe = {
     .model_types = qwen2_types,
     .hf_class = "Qwen2MoeForCausalLM",
     .facts = qwen2_facts,
-    // The official class lets every second layer of the first max_window_layers slide, unlike that of the dense model.
+    // Unlike that of the dense model, the official class lets every second one of the first max_window_layers layers
+    // slide.
     .windows = {.period = 2,
                 .layers = ST_WINDOW_BELOW,
                 .config = true,
@@ -69,7 +70,7 @@ const st_spec st_spec_qwen2_moe = {
     .read_hf = read_qwen2,
 };
 
-// GGUF files do not say that the chosen weights are divided by their sum; all published models do it.
+// The chosen weights are divided by their sum in all published models, though GGUF files do not say so.
 static setun_status read_gguf_qwen3(const st_metadata *m, const char *architecture, st_hparams *h, setun_error *err) {
   (void)architecture, (void)err;
   if (!st_metadata_find(m, "qwen3moe.expert_weights_norm")) h->router_renormalize = true;

@@ -1,7 +1,7 @@
-// SmolLM3: Llama in which some layers, every fourth one unless a list says otherwise, have no RoPE.
+// SmolLM3: Llama with some layers without RoPE: every fourth, unless a list says otherwise.
 #include "model/arch.h"
 
-enum { INTERVAL = 4 }; // of the class and of all GGUF files, which have no key for it
+enum { INTERVAL = 4 }; // in the class, and in all GGUF files, which have no key for it
 
 static const char *const names[] = {"smollm3", NULL};
 static const char *const chat_templates[] = {"ChatML", NULL};
@@ -10,7 +10,7 @@ static void by_interval(st_hparams *h, uint32_t interval) {
   for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS; i++) h->no_rope[i] = (i + 1) % interval == 0;
 }
 
-// A list of 1, with RoPE, and 0, at least as long as the model (SmolLM3Config).
+// A list of ones (RoPE) and zeros (none), at least as long as the model (SmolLM3Config).
 static setun_status read_list(const st_json *list, st_hparams *h, setun_error *err) {
   if (!st_json_is_array(list) || st_json_size(list) < h->n_layer) {
     return st_fail(err, SETUN_ERROR_FORMAT, "no_rope_layers: expected an array of at least %u numbers, found %s of %zu",
@@ -35,7 +35,7 @@ static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
   if (s != SETUN_OK) return s;
   by_interval(h, interval);
   if (list) s = read_list(list, h, err);
-  // Where layer_types does not list them, the layers without RoPE slide.
+  // Without layer_types, the layers without RoPE slide.
   for (uint32_t i = 0; i < h->n_layer && i < ST_MAX_LAYERS && !st_json_get(c, "layer_types"); i++) {
     h->sliding[i] = h->sliding[i] && h->no_rope[i];
   }
