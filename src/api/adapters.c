@@ -1,4 +1,4 @@
-// setun.h: adapters that come and go while their model stays.
+// setun.h: adapters that are loaded and freed independently of their model.
 #include "api/api.h"
 
 #include "base/float_modes.h"
@@ -20,7 +20,7 @@ setun_status setun_adapters_load(const setun_model *model, const setun_adapter *
     if (!list[i].path) return st_fail_null("an adapter's path", error);
   }
   if (!model->placement) {
-    return st_fail(error, SETUN_ERROR_STATE, "adapters: expected a model with weights, found a vocabulary only");
+    return st_fail(error, SETUN_ERROR_STATE, "adapters: expected a model with weights, found only a vocabulary");
   }
   setun_status s = st_process_check(model->maker, "adapters: the model", error);
   if (s != SETUN_OK) return s;
@@ -49,7 +49,7 @@ uint64_t setun_adapters_bytes(const setun_adapters *adapters) {
 setun_status st_take_adapters(const st_model *model, const setun_adapters *adapters, float scale, st_adapting *adapting,
                               setun_error *error) {
   if (adapters && adapters->model->model != model) {
-    return st_fail(error, SETUN_ERROR_ARGUMENT, "adapters: expected some of the same model, found those of another");
+    return st_fail(error, SETUN_ERROR_ARGUMENT, "adapters: expected adapters of the same model, found another model's");
   }
   *adapting = st_adapting_of(adapters ? adapters->lora : model->lora, scale, model->identity);
   return SETUN_OK;

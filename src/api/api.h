@@ -12,19 +12,19 @@
 #include "runtime/vocabulary.h"
 
 struct setun_model {
-  st_placement *placement; // NULL: only the vocabulary was loaded
+  st_placement *placement; // NULL: only the vocabulary is loaded
   st_model *model;         // its model
-  int64_t maker;           // the process that computes with it
+  int64_t maker;           // the process that made it
   st_tokenizer *tokenizer;
-  st_token_gaps gaps; // ids of the logits that the tokenizer has no text for; none without weights
+  st_token_gaps gaps; // ids of logits without text in the tokenizer; none without weights
   st_container container;
   setun_sampler_params sampling;
   st_templates templates;
   st_prompts prompts;
-  const st_spec *spec; // its family; NULL: not known, which a vocabulary need not be
-  char *architecture;  // as the files spell it; NULL: they do not say
+  const st_spec *spec; // its family; NULL: unknown, as it may be for a vocabulary
+  char *architecture;  // as the files spell it; NULL: unspecified
   st_log log;
-  st_directory *directory; // that weights are streamed from; NULL: none are
+  st_directory *directory; // source of streamed weights; NULL: none are streamed
 };
 
 struct setun_session {
@@ -32,23 +32,23 @@ struct setun_session {
   const setun_model *model;
 };
 
-// A context is the runtime's own; the handle is that object.
+// The handle of a context is the runtime's object itself.
 static inline st_context *st_context_of(setun_context *c) {
   return (st_context *)(void *)c;
 }
 
-// A sampler is the runtime's own; the handle is that object.
+// The handle of a sampler is the runtime's object itself.
 static inline st_sampler *st_sampler_of(setun_sampler *s) {
   return (st_sampler *)(void *)s;
 }
 
-// The family of a model's files; NULL where it is not known or they are of none.
+// The family of a model's files; NULL if unknown or none.
 const st_spec *st_spec_of(const st_directory *directory);
-// How texts are split where the files do not say, by the family; NULL: nothing is known.
+// The family's pre-tokenizer, where the files name none; NULL: unknown.
 const char *st_default_pre(const st_directory *directory);
-// Notes that a GGUF file does not say how texts are split before byte-level BPE, and what is taken.
+// Adds a notice that a GGUF file names no pre-tokenizer for byte-level BPE, and which one is used.
 setun_status st_note_default_pre(const st_directory *directory, setun_error *err);
-// Notes that the model's own chat template is known to be wrong, and which one conversations are rendered with.
+// Adds a notice that the model's own chat template is known to be wrong, and which one is used.
 setun_status st_note_template(const st_directory *directory, const st_templates *templates, const char *architecture,
                               const st_tokenizer *tokenizer, setun_error *err);
 
@@ -66,7 +66,7 @@ setun_status st_fail_null(const char *what, setun_error *err);
     if ((n) && !(argument)) return st_fail_null(#argument, error);                                                     \
   } while (0)
 
-// Parameters as this library knows them, from those of a caller, which may be NULL.
+// Parameters in this library's size, from a caller's, which may be NULL.
 setun_status st_take_session_params(setun_session_params *own, const setun_session_params *given, setun_error *err);
 setun_status st_take_context_params(setun_context_params *own, const setun_context_params *given, setun_error *err);
 setun_status st_take_model_params(setun_model_params *own, const setun_model_params *given, setun_error *err);
@@ -81,28 +81,28 @@ setun_status st_take_convert_params(setun_convert_params *own, const setun_conve
 setun_status st_take_synthesis_params(setun_synthesis_params *own, const setun_synthesis_params *given,
                                       setun_error *err);
 
-// Fills a caller's struct, which says its size, from one of `own` bytes; and whether it says a size that can be meant.
+// Fills a caller's struct, which states its size, from one of `own` bytes; and checks that its size is valid.
 setun_status st_check_struct(const void *to, size_t own, const char *name, setun_error *err);
 setun_status st_fill(void *to, const void *from, size_t own, const char *name, setun_error *err);
 #define ST_FILL(to, from) st_fill(to, from, sizeof *(from), #to, error)
 
 // ---- adapters ----
 
-// What a session or a context of the model computes with: these adapters, or the model's own for NULL.
+// The adapters of a session or context of the model: these, or the model's own for NULL.
 setun_status st_take_adapters(const st_model *model, const setun_adapters *adapters, float scale, st_adapting *adapting,
                               setun_error *error);
 
 // ---- models ----
 
-// An error unless `assume` is NULL or a format whose type may mean another one, and the keys are texts.
+// An error unless `assume` is NULL or a format with an ambiguous type, and the keys are texts.
 setun_status st_check_reading(const char *assume, const char *const *ignore_keys, size_t n, setun_error *err);
 st_placement_options st_placement_options_of(const setun_model_params *params, const st_log *log);
 
 // Opens a model's files (or `source`, unless that is NULL: a GGUF file's bytes, which `path` then only names; else
-// params->source) and reads everything but weights; then `next`, unless that is NULL, does what it likes with
-// them. The directory lives until then, or with the model where weights stream from it.
-// With a `next`, a budget that cannot do is refused before the vocabulary takes memory; `plan`, unless that is NULL,
-// then has the plan that was refused.
+// params->source) and reads everything but weights; then calls `next`, unless NULL, with
+// them. The directory lives until then, or, with streamed weights, as long as the model.
+// With a `next`, a budget that is too small is refused before the vocabulary takes memory; `plan`, unless NULL, then
+// has the refused plan.
 typedef setun_status (*st_next_fn)(setun_model *model, const st_directory *directory, const setun_model_params *params,
                                    void *context, setun_error *err);
 setun_status st_api_open(const char *path, const setun_model_params *params, const st_file_source *source,

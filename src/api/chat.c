@@ -57,10 +57,10 @@ setun_status st_note_template(const st_directory *d, const st_templates *templat
   st_chat_model facts = chat_model(st_spec_of(d), architecture, t);
   st_chosen_template chosen = {0};
   setun_status s = st_choose_template(templates, &facts, NULL, false, NULL, &chosen, NULL);
-  if (s != SETUN_OK || !chosen.replaces) return SETUN_OK; // whoever chats without a template is told so
+  if (s != SETUN_OK || !chosen.replaces) return SETUN_OK; // rendering without a template reports it
   return st_notices_add(d->notices, SETUN_LOG_INFO, err,
-                        "%s: %s is not what the model was trained with: `chat` takes that of %s, or --template",
-                        d->path, chosen.replaces, chosen.origin);
+                        "%s: %s is not what the model was trained with: `chat` uses that of %s, or --template", d->path,
+                        chosen.replaces, chosen.origin);
 }
 
 static setun_status choose(const setun_model *model, const setun_chat_params *p, st_chosen_template *chosen,
@@ -124,7 +124,7 @@ const char *setun_chat_text(const setun_chat *chat, size_t *length) {
 
 // ---- rendering ----
 
-// A special token's text as a variable, where the tokenizer has such a token and the context no such variable.
+// Adds a special token's text as a variable, if the tokenizer has the token and the context lacks the variable.
 static setun_status add_token(st_json *context, const char *name, const st_tokenizer *t, int32_t id, setun_error *err) {
   const char *bytes = NULL;
   size_t length = 0;
@@ -175,7 +175,7 @@ static bool is_clock(const setun_clock *t) {
 
 static setun_status check_clock(const setun_clock *now, setun_error *err) {
   if (!now || is_clock(now)) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_ARGUMENT, "clock: expected a moment of the years 1 to 9999, found %d-%d-%d %d:%d:%d",
+  return st_fail(err, SETUN_ERROR_ARGUMENT, "clock: expected a time in the years 1 to 9999, found %d-%d-%d %d:%d:%d",
                  now->year, now->month, now->day, now->hour, now->minute, now->second);
 }
 
@@ -267,7 +267,7 @@ const setun_span *setun_rendering_spans(const setun_rendering *rendering, size_t
   return rendering ? rendering->spans : NULL;
 }
 
-// BOS once: not where the template wrote it, and not twice where it is written twice.
+// BOS exactly once: not if the template wrote it, and not twice if it is written twice.
 static void resolve_bos(const st_tokenizer *t, const st_token_list *list, size_t *skip, bool *add) {
   int32_t bos = st_tokenizer_bos(t);
   *skip = 0;
@@ -327,7 +327,7 @@ setun_status setun_reply_new(const setun_rendering *prompt, setun_reply **reply,
     setun_reply_free(r);
     return s;
   }
-  // The template's own text behind what users wrote last.
+  // The template's own text after the last text from users.
   size_t from = prompt->n_spans ? prompt->spans[prompt->n_spans - 1].end : 0, length;
   const char *text = setun_rendering_text(prompt, &length);
   st_channels_begin(&r->channels, text + from, length - from);

@@ -1,4 +1,4 @@
-// setun.h: what may be chosen by name. Each list follows from the tables of the library, so that a new row is a choice.
+// setun.h: the choices by name. The lists follow from the library's tables, so that a new row is a new choice.
 #include "api/api.h"
 
 #include "backend/backend.h"
@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-// Those of the formats that pass a test, in the order of their table, each followed by its name with scales that
-// divide.
+// The formats that pass a test, in the order of their table, each followed by its name with dividing scales.
 static const char *format_name(size_t index, bool (*is_choice)(const st_format *f)) {
   for (int id = 0; id < ST_FORMAT_COUNT; id++) {
     const st_format *f = st_format_get((st_format_id)id);

@@ -12,7 +12,7 @@ setun_status setun_context_new(const setun_model *model, const setun_context_par
   ST_NEED(model);
   ST_NEED(context);
   if (!model->model) {
-    return st_fail(error, SETUN_ERROR_STATE, "context: expected a model with weights, found a vocabulary only");
+    return st_fail(error, SETUN_ERROR_STATE, "context: expected a model with weights, found only a vocabulary");
   }
   setun_status status = st_process_check(model->maker, "context: the model", error);
   if (status == SETUN_OK) status = st_take_context_params(&own, params, error);

@@ -1,4 +1,4 @@
-// setun.h: conversion. What the tokenizer's part of a container needs is made here, since only this layer knows both.
+// setun.h: conversion. The tokenizer's part of a container is made here, since only this layer knows both.
 #include "api/api.h"
 
 #include "base/float_modes.h"
@@ -73,7 +73,7 @@ static void put_vocabulary(st_keys *k, const st_vocabulary *v) {
   put_flag(k, "tokenizer.ggml.add_space_prefix", v->add_space_prefix);
 }
 
-// The chat template of tokenizer_config.json or chat_template.jinja, which GGUF keeps in a key.
+// The chat template in tokenizer_config.json or chat_template.jinja; GGUF has it in a key.
 static setun_status put_template(const st_directory *d, st_keys *k, setun_error *err) {
   static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json"};
   setun_status s = SETUN_OK;
@@ -94,7 +94,7 @@ static setun_status put_template(const st_directory *d, st_keys *k, setun_error 
   return s;
 }
 
-// tokenizer.json may hold merges of a SentencePiece vocabulary, which GGUF keeps by scores: those are in
+// tokenizer.json may have merges for a SentencePiece vocabulary, for which GGUF has scores: these are in
 // tokenizer.model.
 static setun_status export(const st_directory *d, st_tokenizer **t, uint32_t size, st_vocabulary_export *e,
                            setun_error *err) {
@@ -115,7 +115,7 @@ static setun_status export(const st_directory *d, st_tokenizer **t, uint32_t siz
   return s;
 }
 
-// Keys from a directory's tokenizer files, for a vocabulary as large as the embedding.
+// Keys from a directory's tokenizer files, for a vocabulary of the embedding's size.
 static setun_status make_keys(const st_directory *d, st_keys *keys, setun_error *err) {
   st_tokenizer *t = NULL;
   st_vocabulary_export e = {0};
@@ -209,7 +209,7 @@ setun_status setun_convert(const char *source, const char *target, const setun_c
     s = make_keys(d, &keys, error);
     o.tokenizer_keys = &keys;
   } else if (d->container == ST_GGUF && !to_gguf && !has_tokenizer(d)) {
-    st_log_write(&log, SETUN_LOG_WARNING, "%s: has no tokenizer, so the directory has none either", source);
+    st_log_write(&log, SETUN_LOG_WARNING, "%s: has no tokenizer, so the directory will not have one either", source);
   } else if (d->container == ST_GGUF && !to_gguf) {
     s = make_files(d, &o.tokenizer_name, &tokenizer, &config, error);
     o.tokenizer = &tokenizer;

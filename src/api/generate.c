@@ -1,10 +1,10 @@
-// setun.h: stop texts, and text that continues a session's.
+// setun.h: stop texts, and generating text.
 #include "api/api.h"
 
 #include "base/float_modes.h"
 #include "runtime/stops.h"
 
-// The handle is the runtime's object.
+// The handle is the runtime's object itself.
 static st_stops *inner(setun_stops *s) {
   return (st_stops *)(void *)s;
 }
@@ -54,7 +54,7 @@ typedef struct generation {
   setun_error *err;
 } generation;
 
-// Text of a token, or what was held back, on its way to the caller.
+// Passes text of a token, or text held back, to the caller.
 static void give(generation *g, const char *text, size_t length) {
   if (length && g->p->on_text && !g->refused) g->refused = !g->p->on_text(text, length, g->p->user);
 }
@@ -78,7 +78,7 @@ static setun_status finish_text(generation *g) {
   return SETUN_OK;
 }
 
-// One token: drawn, shown, and part of the text. *ended is whether it is the last one.
+// One token: drawn, output, and appended to the text. *ended: whether it is the last one.
 static setun_status step(generation *g, bool *ended, setun_end *end) {
   const char *text = NULL;
   size_t length = 0;
@@ -113,7 +113,7 @@ static setun_status generate(generation *g, setun_end *end) {
     s = step(g, &ended, end);
   }
   if (s == SETUN_OK && !g->refused) s = finish_text(g);
-  // A stop text may be complete, or the caller refuse, only with what was held back.
+  // Text held back may still complete a stop text, or make the caller stop.
   if (s == SETUN_OK && g->stopped) *end = SETUN_END_STOP;
   if (s == SETUN_OK && g->refused) *end = SETUN_END_CALLER;
   return s;

@@ -1,4 +1,4 @@
-// setun.h: what is in a model's files, without loading them.
+// setun.h: the contents of a model's files, without loading them.
 #include "api/api.h"
 
 #include "base/float_modes.h"
@@ -20,7 +20,7 @@ struct setun_file {
   st_directory *directory;
   meta_line *meta; // metadata as text
   size_t n_meta, meta_capacity;
-  char *architecture; // NULL: the file does not say
+  char *architecture; // NULL: unspecified
   uint64_t n_params;
 };
 
@@ -53,7 +53,7 @@ static setun_status print_config(setun_file *f, setun_error *err) {
   setun_status s = SETUN_OK;
   for (size_t i = 0; s == SETUN_OK && i < st_json_members(f->directory->config); i++) {
     const st_json_member *m = st_json_member_at(f->directory->config, i);
-    // Integers were read as reals, see base/json.h: show them as what they are.
+    // Integers were read as reals, see base/json.h: shown as integers.
     double x = st_json_number(&m->value);
     bool whole = st_json_is_number(&m->value) && fabs(x) < 1e15 && x == (double)(long long)x;
     st_json shown = whole ? st_json_make_integer((int64_t)x) : m->value;
@@ -64,7 +64,7 @@ static setun_status print_config(setun_file *f, setun_error *err) {
   return s;
 }
 
-// What the file calls its family, whether it is known here or not.
+// The file's name for its family, supported or not.
 static setun_status copy_architecture(setun_file *f, setun_error *err) {
   const st_directory *d = f->directory;
   st_text name = {0};
@@ -78,8 +78,8 @@ static setun_status copy_architecture(setun_file *f, setun_error *err) {
   return s;
 }
 
-// Ids that are never drawn, and what binding the tensors notes. What is wrong with the files is said elsewhere: without
-// an embedding nothing says how many ids there are.
+// Notices about ids that are never drawn, and those of binding tensors. Faults of the files are reported elsewhere:
+// without an embedding the number of ids is unknown.
 static setun_status note_weights(const st_directory *d, const st_tokenizer *t, setun_error *err) {
   const st_spec *spec = NULL;
   st_hparams h = {0};
@@ -108,7 +108,7 @@ static setun_status note_templates(const st_directory *d, const char *architectu
   return s;
 }
 
-// What loading the model would note, and what it would refuse in its keys.
+// Notices and refusals, by keys, of loading the model.
 static setun_status note_assumptions(const st_directory *d, const char *architecture, setun_error *err) {
   setun_error why = {SETUN_OK, ""};
   setun_status s = st_note_default_pre(d, err);
@@ -117,7 +117,7 @@ static setun_status note_assumptions(const st_directory *d, const char *architec
     return st_notices_add(d->notices, SETUN_LOG_INFO, err, "cannot be loaded as it is: %s", why.message);
   }
   if (!spec) return s;
-  st_tokenizer *t = NULL; // stays so where the files' vocabulary cannot be read
+  st_tokenizer *t = NULL; // stays so if the vocabulary cannot be read
   s = st_vocabulary_load(d, st_default_pre(d), NULL, &t, &why);
   if (s != SETUN_ERROR_MEMORY) s = note_templates(d, architecture, t, &why);
   if (s == SETUN_OK) s = st_facts_check(d, spec, &why);
@@ -140,7 +140,8 @@ static bool ends_with(const char *text, const char *end) {
   return n >= m && !strcmp(text + n - m, end);
 }
 
-// Is a tensor of bytes packed weights, as its module's other tensors and config.json tell? Fails only without memory.
+// Whether a tensor of bytes is packed weights, by its module's other tensors and config.json. Fails only without
+// memory.
 static setun_status find_packed(const st_directory *d, const st_tensor *t, bool *found, st_weight *w,
                                 setun_error *err) {
   *found = false;
@@ -150,7 +151,7 @@ static setun_status find_packed(const st_directory *d, const st_tensor *t, bool 
   setun_status s = st_weight_find(d, module, (st_shape){0, 0}, found, w, err);
   st_free(module);
   if (s == SETUN_OK || s == SETUN_ERROR_MEMORY) return s;
-  *found = false; // bytes of some other kind
+  *found = false; // other bytes
   return SETUN_OK;
 }
 
@@ -265,7 +266,7 @@ setun_status setun_file_meta(const setun_file *file, size_t index, const char **
   return SETUN_OK;
 }
 
-// Integers were read as reals, see base/json.h: shown as what they are, at every depth that the parser allows.
+// Integers were read as reals, see base/json.h: shown as integers, at every depth that the parser allows.
 static void show_whole(st_json *v) {
   double x = st_json_number(v);
   if (st_json_is_number(v) && fabs(x) < 1e15 && x == (double)(long long)x) *v = st_json_make_integer((int64_t)x);
@@ -332,7 +333,7 @@ setun_status setun_file_read(const setun_file *file, const char *name, int *n_di
   setun_status s = st_weight_find(file->directory, module, (st_shape){0, 0}, &found, &w, error);
   st_free(module);
   if (s != SETUN_OK) return s;
-  if (!found) return st_fail(error, SETUN_ERROR_ARGUMENT, "%s: no such tensor in %s", name, file->directory->path);
+  if (!found) return st_fail(error, SETUN_ERROR_ARGUMENT, "%s: the tensor is not in %s", name, file->directory->path);
   if (data) s = read_rows(file->directory, &w, data, capacity, error);
   if (s != SETUN_OK) return s;
   if (w.shape.rows == st_tensor_shape(w.data).rows && !w.packed.kind) {
@@ -356,8 +357,8 @@ const char *setun_file_notice(const setun_file *file, size_t index) {
   return file && index < file->directory->notices->count ? file->directory->notices->lines[index] : NULL;
 }
 
-// The weight that a stored tensor is, all experts of a stack as one and without scales beside it. Its format is NULL
-// where the tensor holds no weights.
+// The weight in a stored tensor, with all experts of a stack as one and without separate scales. Its format is NULL if
+// the tensor is not a weight.
 static setun_status weight_of(const st_directory *d, size_t index, st_weight *w, setun_error *err) {
   if (index >= d->n_tensors) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "tensor index: expected below %zu, found %zu", d->n_tensors, index);
@@ -376,13 +377,13 @@ static setun_status weight_of(const st_directory *d, size_t index, st_weight *w,
     s = st_weight_find(d, module, (st_shape){0, 0}, &found, &other, err);
     st_free(module);
     found = found && s == SETUN_OK;
-    if (s != SETUN_ERROR_MEMORY) s = SETUN_OK; // floats that belong to no module are taken as they are
+    if (s != SETUN_ERROR_MEMORY) s = SETUN_OK; // floats outside modules are used as they are
   }
   if (s == SETUN_OK && found) *w = other;
   return s;
 }
 
-// Divisors of RoPE's frequencies, which cannot be zero.
+// Divisors of RoPE frequencies, which cannot be zero.
 static bool is_table(const st_directory *d, const char *name) {
   size_t n = strlen(name), end = strlen(".weight");
   for (int role = 0; role < ST_ROLE_COUNT && d->container == ST_GGUF && n > end; role++) {

@@ -40,7 +40,7 @@ static setun_status fail_assume(const char *found, setun_error *err) {
 }
 
 setun_status st_check_reading(const char *assume, const char *const *ignore_keys, size_t n, setun_error *err) {
-  // It says something about few files, but a slip must not pass unseen.
+  // It affects few files, but a mistyped name must be reported.
   const st_format *assumed = assume ? st_format_by_name(assume) : NULL;
   if (assume && !(assumed && st_format_is_ambiguous(assumed))) return fail_assume(assume, err);
   if (n && !ignore_keys) return st_fail_null("ignore_keys", err);
@@ -85,7 +85,7 @@ static setun_status check_params(const setun_model_params *p, setun_error *err) 
 static setun_status read_source(const void *context, uint64_t offset, void *to, size_t n, setun_error *err) {
   const setun_source *s = context;
   if (offset > s->length || n > s->length - offset) {
-    return st_fail(err, SETUN_ERROR_IO, "the source ends early: wanted %zu bytes at offset %llu, it has %llu", n,
+    return st_fail(err, SETUN_ERROR_IO, "the source ends early: expected %zu bytes at offset %llu, found %llu", n,
                    (unsigned long long)offset, (unsigned long long)s->length);
   }
   if (s->bytes) {
@@ -130,7 +130,7 @@ st_placement_options st_placement_options_of(const setun_model_params *p, const 
                                 .mapped = p->no_stream};
 }
 
-// Without the key's split pattern texts may be cut otherwise than the model learned.
+// Without the key, texts may be split differently than in training.
 setun_status st_note_default_pre(const st_directory *d, setun_error *err) {
   st_text model = {0};
   if (d->container != ST_GGUF || st_metadata_find(&d->metadata, "tokenizer.ggml.pre")) return SETUN_OK;
@@ -138,12 +138,12 @@ setun_status st_note_default_pre(const st_directory *d, setun_error *err) {
   if (model.length != 4 || memcmp(model.data, "gpt2", 4)) return SETUN_OK;
   const char *pre = st_default_pre(d);
   return st_notices_add(d->notices, SETUN_LOG_WARNING, err,
-                        "%s: tokenizer.ggml.pre: no such key: texts are split as by \"%s\"", d->path,
+                        "%s: tokenizer.ggml.pre: expected this key, found none: texts are split as by \"%s\"", d->path,
                         pre ? pre : "default");
 }
 
-// Plain text must not lead to tokens that the embedding has no row for. Special ones beyond it are published (Gemma 3's
-// for images): whoever asks for such a token gets an error then.
+// Plain text must not become tokens without an embedding row. Published models have special tokens beyond it (Gemma 3's
+// for images): using such a token is an error then.
 static setun_status check_rows(const setun_model *m, setun_error *err) {
   const st_tokenizer *t = m->tokenizer;
   uint32_t size = st_tokenizer_size(t), rows = m->model->h.n_vocab;
@@ -164,9 +164,8 @@ static setun_status check_rows(const setun_model *m, setun_error *err) {
 // Everything but weights.
 static setun_status load_texts(setun_model *m, const st_directory *d, setun_error *err) {
   if (d->container == ST_SAFETENSORS) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT,
-                   "%s: expected a GGUF file or a model's directory, found weights alone: %s", d->path,
-                   "give the directory, with its config.json and tokenizer");
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a GGUF file or a model's directory, found only weights: %s",
+                   d->path, "give the directory, with its config.json and tokenizer");
   }
   m->container = d->container;
   m->spec = st_spec_of(d);
@@ -178,7 +177,7 @@ static setun_status load_texts(setun_model *m, const st_directory *d, setun_erro
   return s == SETUN_OK ? st_note_template(d, &m->templates, m->architecture, m->tokenizer, err) : s;
 }
 
-// A family that is not known says more than what its tokenizer lacks.
+// An unknown family is more informative than what its tokenizer lacks.
 static setun_status check_family(const st_directory *d, setun_error *err) {
   const st_spec *spec;
   if (d->container == ST_GGUF) return st_gguf_spec(d, &spec, err);
@@ -187,15 +186,14 @@ static setun_status check_family(const st_directory *d, setun_error *err) {
 
 static setun_status plan_expecting(const st_directory *d, const setun_model_params *p, uint64_t expected,
                                    st_memory_plan *plan, setun_error *err) {
-  st_placement_options options =
-      st_placement_options_of(p, NULL); // loading says what there is to say, and adds adapters
+  st_placement_options options = st_placement_options_of(p, NULL); // loading reports problems, and adds adapters
   options.n_adapters = 0;
   options.expected += expected;
   return st_placement_plan(d, &options, plan, err);
 }
 
-// Before the vocabulary takes memory: a budget that cannot do is refused with one that does. Whatever else is wrong
-// with a model is said in its place.
+// Before the vocabulary takes memory: a budget that is too small is refused, with a sufficient one. Other errors are
+// reported where they belong.
 static setun_status check_budget(const st_directory *d, const setun_model_params *p, st_memory_plan *plan,
                                  setun_error *err) {
   st_memory_plan own = {0};
@@ -205,7 +203,7 @@ static setun_status check_budget(const st_directory *d, const setun_model_params
   bool refused = plan_expecting(d, p, size.least, &own, &first) == SETUN_ERROR_MEMORY;
   if (refused) {
     st_memory_plan_free(&own);
-    setun_status s = plan_expecting(d, p, size.enough, &own, err); // whose least is said
+    setun_status s = plan_expecting(d, p, size.enough, &own, err); // whose least is reported
     if (s != SETUN_ERROR_MEMORY && err) *err = first;
     if (plan) *plan = own, own = (st_memory_plan){0};
   }
@@ -213,7 +211,7 @@ static setun_status check_budget(const st_directory *d, const setun_model_params
   return refused ? SETUN_ERROR_MEMORY : SETUN_OK;
 }
 
-// The same where only the vocabulary is wanted: without parameters of a session that follows.
+// The same for a vocabulary: without the parameters of a session.
 static setun_status check_vocabulary_budget(const st_directory *d, const setun_model_params *p, setun_error *err) {
   st_vocabulary_size size = st_vocabulary_measure(d);
   uint64_t resident = st_memory_resident(), least = resident + size.enough + ((1 << 20) - 1);
@@ -222,12 +220,12 @@ static setun_status check_vocabulary_budget(const st_directory *d, const setun_m
                  d->path, (unsigned long long)(least >> 20), (double)p->memory / (1 << 20));
 }
 
-// The context that the plan leaves room for, to which p->context then leads; NULL: the plan's default.
+// The context to plan for, to which p->context then points; NULL: the plan's default.
 static setun_status take_planned(setun_model_params *p, setun_context_params *planned, setun_error *err) {
   setun_session_params session;
   setun_status s = SETUN_OK;
   if (p->session && p->context) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "expected a session or a context to leave room for, found both");
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "expected a session or a context to plan for, found both");
   }
   if (p->context) {
     s = st_take_context_params(planned, p->context, err);
@@ -280,7 +278,7 @@ setun_status st_api_open(const char *path, const setun_model_params *params, con
   } else {
     if (s != SETUN_OK)
       st_placement_free(m->placement), m->placement = NULL,
-                                       m->model = NULL; // before the directory that it may stream from
+                                       m->model = NULL; // before the directory, from which it may stream
     st_directory_free(d);
   }
   if (s == SETUN_OK) {

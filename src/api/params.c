@@ -1,5 +1,4 @@
-// Structs of setun.h that begin with their size: parameters of callers whose header is older or newer than the library,
-// and what getters fill in for them.
+// Structs of setun.h that begin with their size: parameters and getters for callers with an older or newer header.
 #include "api/api.h"
 
 #include <string.h>
@@ -9,20 +8,20 @@ static setun_status check_size(const void *given, size_t own, const char *name, 
   size_t size;
   memcpy(&size, given, sizeof size);
   if (size < 2 * sizeof size || size % sizeof size || size > 1 << 16) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s.size: expected that of the struct, which is %zu here, found %zu",
-                   name, own, size);
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s.size: expected the size of the struct, here %zu, found %zu", name,
+                   own, size);
   }
   const unsigned char *bytes = given;
   for (size_t i = own; reads && i < size; i++) {
     if (!bytes[i]) continue;
     return st_fail(err, SETUN_ERROR_ARGUMENT,
-                   "%s: expected zeros beyond the %zu bytes that this version knows, found a value at byte %zu", name,
-                   own, i);
+                   "%s: expected zeros after the %zu bytes known to this version, found a value at byte %zu", name, own,
+                   i);
   }
   return SETUN_OK;
 }
 
-// Copies `from`, a struct of `own` bytes, to the caller's of `size` bytes, whose rest becomes zero.
+// Copies `from`, a struct of `own` bytes, to the caller's of `size` bytes, and zeros the rest.
 static void put(void *to, size_t size, const void *from, size_t own) {
   memcpy(to, from, size < own ? size : own);
   if (size > own) memset((char *)to + own, 0, size - own);
@@ -59,7 +58,7 @@ setun_status st_fail_null(const char *what, setun_error *err) {
   return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected one, found NULL", what);
 }
 
-// What the functions of each kind of parameters begin with.
+// The common beginning of each kind's functions.
 static const setun_session_params session_defaults = {0};
 static const setun_context_params context_defaults = {0};
 static const setun_model_params model_defaults = {0};

@@ -1,4 +1,4 @@
-// setun.h: the plan, and what streaming did.
+// setun.h: the plan, and statistics of streaming.
 #include "api/api.h"
 
 #include "base/process.h"
@@ -43,7 +43,7 @@ static setun_status make_plan(setun_model *m, const st_directory *d, const setun
   return st_placement_plan(d, &options, context, err);
 }
 
-// Fills in a plan whose struct was checked, also one whose budget is too small, and frees what it was made from.
+// Fills in a plan, whose struct was checked, also if the budget is too small, and frees what it was made from.
 static void fill_plan(setun_status status, st_memory_plan *made, setun_plan *plan) {
   const setun_plan found = plan_of(made);
   if (status == SETUN_OK || status == SETUN_ERROR_MEMORY) st_fill(plan, &found, sizeof found, "plan", NULL);
@@ -76,7 +76,7 @@ setun_status setun_model_plan_synthetic(const setun_synthesis_params *params, co
 
 setun_status setun_model_get_plan(const setun_model *model, setun_plan *plan, setun_error *error) {
   ST_NEED(model);
-  if (!model->placement) return st_fail(error, SETUN_ERROR_STATE, "plan: expected a model, found a vocabulary only");
+  if (!model->placement) return st_fail(error, SETUN_ERROR_STATE, "plan: expected a model, found only a vocabulary");
   const setun_plan found = plan_of(&model->placement->plan);
   return ST_FILL(plan, &found);
 }
@@ -84,7 +84,7 @@ setun_status setun_model_get_plan(const setun_model *model, setun_plan *plan, se
 setun_status setun_model_get_stream_stats(const setun_model *model, setun_stream_stats *stats, setun_error *error) {
   ST_NEED(model);
   setun_stream_stats found = {0};
-  // In a forked child a thread that it does not have may hold the lock.
+  // In a forked child, the lock may be held by a thread that does not exist there.
   if (model->placement && model->placement->streamer && model->maker == st_process_current()) {
     st_streamer_stats s = st_streamer_get_stats(model->placement->streamer);
     found = (setun_stream_stats){.bytes = s.read.bytes,
@@ -122,7 +122,7 @@ setun_status setun_model_measure_disk(const setun_model *model, uint64_t total_b
   const setun_model *m = model;
   ST_NEED(model);
   ST_NEED(bytes_per_s);
-  if (!m->placement || !m->placement->streamer) return st_fail(error, SETUN_ERROR_STATE, "nothing is streamed");
+  if (!m->placement || !m->placement->streamer) return st_fail(error, SETUN_ERROR_STATE, "all weights are resident");
   setun_status s = st_process_check(m->maker, "the model", error);
   if (s != SETUN_OK) return s;
   return st_streamer_measure(m->placement->streamer, total_bytes, bytes_per_s, error);

@@ -7,7 +7,7 @@
 
 static setun_status check_draft(const setun_model *model, const setun_session_params *p, setun_error *err) {
   if (!p->draft->model) {
-    return st_fail(err, SETUN_ERROR_STATE, "draft model: expected one with weights, found a vocabulary only");
+    return st_fail(err, SETUN_ERROR_STATE, "draft model: expected one with weights, found only a vocabulary");
   }
   if (!p->n_draft) return st_fail(err, SETUN_ERROR_ARGUMENT, "n_draft: expected 1 or more with a draft model, found 0");
   setun_status s = st_process_check(p->draft->maker, "session: the draft model", err);
@@ -21,7 +21,7 @@ setun_status setun_session_new(const setun_model *model, const setun_session_par
   ST_NEED(model);
   ST_NEED(session);
   if (!model->model) {
-    return st_fail(error, SETUN_ERROR_STATE, "session: expected a model with weights, found a vocabulary only");
+    return st_fail(error, SETUN_ERROR_STATE, "session: expected a model with weights, found only a vocabulary");
   }
   setun_status status = st_process_check(model->maker, "session: the model", error);
   if (status != SETUN_OK) return status;

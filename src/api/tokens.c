@@ -5,14 +5,14 @@
 
 #include <string.h>
 
-// Text that already begins with BOS (a template's, with --special) gets no second one.
+// Text that already begins with BOS (from a template, with --special) does not get a second one.
 static bool wants_bos(const st_tokenizer *t, int flags, const st_token_list *list) {
   int32_t bos = st_tokenizer_bos(t);
   if (bos < 0 || (list->length && list->ids[0] == bos)) return false;
   return (flags & SETUN_TOKENIZE_BOS_ALWAYS) || ((flags & SETUN_TOKENIZE_BOS) && st_tokenizer_add_bos(t));
 }
 
-// The token that ends the text; -1: none does.
+// The token that ends the text; -1: none.
 static int32_t wanted_end(const st_tokenizer *t, int flags, const st_token_list *list) {
   int32_t end = flags & SETUN_TOKENIZE_EOS ? st_tokenizer_suffix(t) : -1;
   return list->length && list->ids[list->length - 1] == end ? -1 : end;
@@ -66,7 +66,7 @@ setun_token setun_token_unknown(const setun_model *model) {
   return model ? st_tokenizer_unk(model->tokenizer) : -1;
 }
 
-// Only ids of the vocabulary.
+// Checks that ids are in the vocabulary.
 static setun_status check_id(const setun_model *model, setun_token id, setun_error *error) {
   uint32_t n = st_tokenizer_size(model->tokenizer);
   if (id >= 0 && (uint32_t)id < n) return SETUN_OK;
@@ -96,7 +96,7 @@ setun_status setun_token_get_text(const setun_model *model, setun_token id, cons
   return s == SETUN_OK ? st_tokenizer_piece(model->tokenizer, id, true, text, length, error) : s;
 }
 
-// A decoder is the tokenizer's own; the handle is that object.
+// The handle of a decoder is the tokenizer's object itself.
 static st_decoder *inner(setun_decoder *d) {
   return (st_decoder *)(void *)d;
 }
@@ -131,7 +131,7 @@ setun_status setun_decoder_finish(setun_decoder *decoder, const char **text, siz
   return st_decoder_finish(inner(decoder), text, length, error);
 }
 
-// A text of which the first `capacity` bytes are wanted.
+// Output that keeps the first `capacity` bytes of a text.
 typedef struct detokenized {
   char *text;
   size_t capacity, length;
@@ -154,7 +154,7 @@ setun_status setun_detokenize(const setun_model *model, const setun_token *ids, 
   ST_NEED_ARRAY(text, capacity);
   ST_NEED(length);
   setun_status s = SETUN_OK;
-  for (size_t i = 0; i < n && s == SETUN_OK; i++) s = check_id(model, ids[i], error); // before the text is touched
+  for (size_t i = 0; i < n && s == SETUN_OK; i++) s = check_id(model, ids[i], error); // before the text is read
   if (s == SETUN_OK) s = setun_decoder_new(model, flags, &decoder, error);
   for (size_t i = 0; i < n && s == SETUN_OK; i++) {
     s = setun_decoder_push(decoder, ids[i], &piece, &bytes, error);

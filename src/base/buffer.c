@@ -46,7 +46,7 @@ typedef struct {
   const char *key;
   size_t length;
   uint64_t hash;
-  int64_t value; // -1: the slot is free
+  int64_t value; // -1: a free slot
 } slot;
 
 struct st_map {
@@ -85,7 +85,7 @@ void st_map_free(st_map *m) {
   st_free(m);
 }
 
-// The key's slot, or the free one where it would go.
+// The key's slot, or the free slot for it.
 static slot *find(const st_map *m, const char *key, size_t length, uint64_t hash) {
   size_t i = hash & m->mask;
   for (;;) {

@@ -14,14 +14,14 @@ typedef struct st_text {
   size_t length;
 } st_text;
 
-// Zero-initialize. `data` is ended with a 0 byte that `length` does not count, once anything was appended.
+// Zero-initialize. After the first append, `data` ends with a 0 byte that `length` does not count.
 typedef struct st_buffer {
   char *data;
   size_t length, capacity;
 } st_buffer;
 
 void st_buffer_free(st_buffer *b);
-bool st_buffer_append(st_buffer *b, const void *bytes, size_t n); // false: out of memory, nothing changed
+bool st_buffer_append(st_buffer *b, const void *bytes, size_t n); // false: out of memory, unchanged
 bool st_buffer_text(st_buffer *b, const char *text);
 bool st_buffer_format(st_buffer *b, const char *format, ...) ST_PRINTF(2, 3);
 
@@ -29,11 +29,11 @@ bool st_buffer_format(st_buffer *b, const char *format, ...) ST_PRINTF(2, 3);
 typedef struct st_map st_map;
 st_map *st_map_new(size_t expected);
 void st_map_free(st_map *m);
-// False when out of memory. `*previous` (may be NULL) is the value that the key already had, then kept, or -1.
+// False when out of memory. `*previous` (may be NULL) is the key's existing value, which is kept, or -1.
 bool st_map_add(st_map *m, const char *key, size_t length, int64_t value, int64_t *previous);
 int64_t st_map_get(const st_map *m, const char *key, size_t length); // -1 when absent
-// For many look-ups at once: by the key's st_hash, and calls that fetch what a look-up will read, first the slot and
-// some time later the key that stands there.
+// For many look-ups at once: look-up by the key's st_hash, and prefetching of what a look-up will read, first the slot
+// and later the key in it.
 int64_t st_map_get_hashed(const st_map *m, const char *key, size_t length, uint64_t hash);
 void st_map_prefetch(const st_map *m, uint64_t hash);
 void st_map_prefetch_key(const st_map *m, uint64_t hash);

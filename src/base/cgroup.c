@@ -13,7 +13,7 @@ enum { LINE_SIZE = 4096 };
 
 const st_cgroup_root st_cgroups = {"/proc/self/cgroup", "/sys/fs/cgroup"};
 
-// The number behind `key` in a file of lines "key value", or "key: value kB"; false when there is none.
+// The number after `key` in a file of lines "key value", or "key: value kB"; false if absent.
 bool st_read_key(const char *path, const char *key, uint64_t *value) {
   char line[LINE_SIZE];
   size_t n = strlen(key);
@@ -29,8 +29,8 @@ bool st_read_key(const char *path, const char *key, uint64_t *value) {
   return found;
 }
 
-// The first `n` numbers of a file of one line; false where there are fewer, as where it says "max", and where one is so
-// large, as -1 is, that it is not a limit.
+// The first `n` numbers in a file of one line; false if there are fewer, as with "max", or if one is too large to be a
+// limit, like -1.
 static bool read_numbers(const char *folder, const char *name, int n, uint64_t *values) {
   char path[2 * LINE_SIZE], line[128], *at = line, *end;
   int found = 0;
@@ -46,12 +46,12 @@ static bool read_numbers(const char *folder, const char *name, int n, uint64_t *
   return found == n;
 }
 
-// What a group allows, of whatever is asked for; UINT64_MAX without a limit.
+// A group's limit of the requested kind; UINT64_MAX: no limit.
 typedef uint64_t (*group_limit)(const char *folder, bool unified);
 
 static uint64_t memory_left(const char *folder, bool unified) {
   static const char *const keys[2][2] = {{"total_inactive_file", "total_active_file"},
-                                         {"inactive_file", "active_file"}}; // pages that can be dropped
+                                         {"inactive_file", "active_file"}}; // droppable pages
   char path[2 * LINE_SIZE];
   uint64_t limit, usage, cached;
   if (!read_numbers(folder, unified ? "memory.max" : "memory.limit_in_bytes", 1, &limit)) return UINT64_MAX;
@@ -64,7 +64,7 @@ static uint64_t memory_left(const char *folder, bool unified) {
 }
 
 static uint64_t processors(const char *folder, bool unified) {
-  uint64_t time[2]; // of a period, microseconds of both
+  uint64_t time[2]; // quota and period in microseconds
   bool limited = unified ? read_numbers(folder, "cpu.max", 2, time)
                          : read_numbers(folder, "cpu.cfs_quota_us", 1, time) &&
                                read_numbers(folder, "cpu.cfs_period_us", 1, time + 1);
@@ -72,10 +72,10 @@ static uint64_t processors(const char *folder, bool unified) {
   return time[0] / time[1] + (time[0] % time[1] != 0);
 }
 
-// The least that a group and those around it allow. Inside a container the path may not exist: its own group is then
-// the root of what is mounted. A path with ".." is of a group outside of that.
+// The smallest limit of a group and its ancestors. Inside a container the path may not exist: the group is then the
+// root of what is mounted. A path with ".." is outside that root.
 static uint64_t least_of(const char *mount, char *group, bool unified, group_limit limit) {
-  char folder[LINE_SIZE]; // the system takes no longer path
+  char folder[LINE_SIZE]; // the system's path limit
   uint64_t least = limit(mount, unified);
   if (strstr(group, "/..")) return least;
   for (size_t n = strlen(group); n; n = strlen(group)) {

@@ -58,7 +58,7 @@ st_cpu st_cpu_detect(void) {
 #ifdef __linux__
   cpu.dotprod = getauxval(AT_HWCAP) & 1ul << 20;
 #elif defined(__APPLE__)
-  cpu.dotprod = true; // every Apple processor with a 64-bit macOS
+  cpu.dotprod = true; // all Apple processors with a 64-bit macOS
 #endif
   return cpu;
 }

@@ -10,7 +10,7 @@ enum { ST_EAX, ST_EBX, ST_ECX, ST_EDX };
 typedef struct st_cpu {
   bool avx2;   // with FMA, F16C, BMI2
   bool avx512; // F, BW, DQ, VL, with VNNI
-  bool amx;    // int8 tiles, and the system lets this process use them
+  bool amx;    // int8 tiles, permitted by the system for this process
   bool neon, dotprod;
   // x86-64: CPUID leaf 7, subleaves 0 and 1, where there is avx2, else zero: what instructions have a bit there whose
   // registers one of the flags above has the system save.

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// A message may quote what was found, such as text of a file or a path: control bytes must not break its line.
+// A message may quote text from a file or a path: control bytes must not break its line.
 static void one_line(char *message) {
   for (unsigned char *p = (unsigned char *)message; *p; p++) {
     if (*p < 0x20 || *p == 0x7F) *p = ' ';
@@ -24,7 +24,7 @@ setun_status st_fail(setun_error *err, setun_status code, const char *format, ..
   return code;
 }
 
-// Some say where by themselves, as opening a file does, or a file in this directory; or a tensor in it.
+// Some messages already name the file, or a file or tensor in this directory.
 static bool names(const char *message, const char *context) {
   size_t n = strlen(context);
   const char *at = n ? strstr(message, context) : NULL;
@@ -41,7 +41,7 @@ setun_status st_fail_in(setun_error *err, setun_status code, const char *format,
   va_end(args);
   memcpy(old, err->message, sizeof old);
   if (names(old, context)) return code;
-  // A message has a fixed size: what does not fit is cut off.
+  // Messages have a fixed size and are truncated.
   size_t n = strlen(context), room = sizeof err->message - 1, m = strlen(old);
   n = n > room - 2 ? room - 2 : n;
   memcpy(err->message, context, n);

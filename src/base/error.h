@@ -14,11 +14,11 @@
 // failing function can end in `return st_fail(err, SETUN_ERROR_FORMAT, "...")`.
 setun_status st_fail(setun_error *err, setun_status code, const char *format, ...) ST_PRINTF(3, 4);
 
-// Puts "context: " in front of the message already in `*err` (say, a file's name), which may be NULL; returns `code`,
-// the status that came with the message.
+// Prepends "context: " (such as a file's name) to the message already in `*err`, which may be NULL; returns `code`, the
+// status that came with the message.
 setun_status st_fail_in(setun_error *err, setun_status code, const char *format, ...) ST_PRINTF(3, 4);
 
-// The message for an allocation of `what` that failed.
+// The message for a failed allocation of `what`.
 setun_status st_fail_memory(setun_error *err, const char *what);
 
 #endif

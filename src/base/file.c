@@ -1,4 +1,4 @@
-// Files: positioned reads, whole files, and what a path leads to.
+// Files: positioned reads, whole files, and checks of paths.
 #define _GNU_SOURCE
 #include "base/file.h"
 
@@ -16,11 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// One system call moves less than 2 GiB on every system; stay under it.
+// On every system one call transfers less than 2 GiB; stay below that.
 enum { READ_MOST = 1 << 30 };
 
-// What a change of a file's bytes changes: its size and these. A program can set the time of the last write back, but
-// not that of the last change. The number of links tells a change of the bytes from the removal of a name.
+// A change of a file's bytes changes its size or these times. A program can reset the time of the last write, but not
+// that of the last status change. The number of links distinguishes a change of the bytes from the removal of a name.
 static st_file_state state_of(const struct stat *st) {
 #ifdef __APPLE__
   struct timespec written = st->st_mtimespec, changed = st->st_ctimespec;
@@ -76,7 +76,7 @@ setun_status st_file_read(const st_file *file, uint64_t offset, void *to, size_t
                             (unsigned long long)offset);
     }
     if (r == 0) {
-      return st_fail(err, SETUN_ERROR_IO, "%s: ends early: wanted %zu bytes at offset %llu, got %zu", file->path, n,
+      return st_fail(err, SETUN_ERROR_IO, "%s: ends early: expected %zu bytes at offset %llu, found %zu", file->path, n,
                      (unsigned long long)offset, got);
     }
     got += (size_t)r;
@@ -113,19 +113,18 @@ setun_status st_file_check(const st_file *file, setun_error *err) {
   const st_file_state *old = &file->state, now = state_of(&st);
   if (now.written_s != old->written_s || now.written_ns != old->written_ns) {
     return st_fail(err, SETUN_ERROR_IO,
-                   "%s: written to while it is in use: expected %lld.%09lld as the time of its last change, found "
+                   "%s: modified while in use: expected %lld.%09lld as the time of its last write, found "
                    "%lld.%09lld",
                    file->path, (long long)old->written_s, (long long)old->written_ns, (long long)now.written_s,
                    (long long)now.written_ns);
   }
   bool changed = now.changed_s != old->changed_s || now.changed_ns != old->changed_ns;
   if (!changed || now.links != old->links) return SETUN_OK;
-  return st_fail(
-      err, SETUN_ERROR_IO,
-      "%s: changed while it is in use (written to with the time of writing set back, renamed, or given other "
-      "permissions): expected %lld.%09lld as the time of its last change of status, found %lld.%09lld",
-      file->path, (long long)old->changed_s, (long long)old->changed_ns, (long long)now.changed_s,
-      (long long)now.changed_ns);
+  return st_fail(err, SETUN_ERROR_IO,
+                 "%s: changed while in use (written to with its time of writing reset, renamed, or with changed "
+                 "permissions): expected %lld.%09lld as the time of its last status change, found %lld.%09lld",
+                 file->path, (long long)old->changed_s, (long long)old->changed_ns, (long long)now.changed_s,
+                 (long long)now.changed_ns);
 }
 
 setun_status st_file_load(const char *path, uint64_t limit, char **text, size_t *length, setun_error *err) {
@@ -157,7 +156,7 @@ bool st_path_is_directory(const char *path) {
   return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-// Is nothing there under that name, not even a link? `reason`: why it cannot be reached.
+// Whether nothing exists under that name, not even a link. `reason`: why it is inaccessible.
 static bool is_absent(const char *path, int reason) {
   struct stat st;
   if (reason != ENOENT && reason != ENOTDIR) return false;

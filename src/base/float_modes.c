@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-// All exceptions masked; everything else is 0: round to nearest, no FTZ, no DAZ. The x87 unit computes nothing here.
+// All exceptions masked; everything else is 0: round to nearest, no FTZ, no DAZ. The x87 unit is not used.
 enum { MXCSR_DEFAULT = 0x1f80 };
 
 st_float_modes st_float_modes_default(void) {
@@ -36,7 +36,7 @@ void st_float_modes_restore(const st_float_modes *modes) {
 
 #include <fenv.h>
 
-// C has no word for denormals, nor one register: the rounding alone.
+// Portable C controls only the rounding.
 st_float_modes st_float_modes_default(void) {
   st_float_modes before = {(uint64_t)fegetround()};
   fesetround(FE_TONEAREST);

@@ -1,4 +1,4 @@
-// A 64-bit hash of bytes that is the same everywhere: for identities and checksums, not against malice.
+// A 64-bit hash of bytes that is the same on every machine: for identities and checksums, not for security.
 #ifndef SETUN_BASE_HASH_H
 #define SETUN_BASE_HASH_H
 
@@ -8,7 +8,8 @@
 
 enum { ST_HASH_START = 0 };
 
-// Continues `hash` (ST_HASH_START at first) with `n` more bytes; where a text is cut into calls matters.
+// Continues `hash` (ST_HASH_START at first) with `n` more bytes; the result depends on how the bytes are split into
+// calls.
 static inline uint64_t st_hash(uint64_t hash, const void *bytes, size_t n) {
   const unsigned char *p = (const unsigned char *)bytes;
   uint64_t h = hash ^ (0x9E3779B97F4A7C15u + n);

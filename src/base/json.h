@@ -1,7 +1,7 @@
 // JSON: a strict reader into a compact tree, access to its values, edits, and the writer.
 //
-// A document is its root value, and owns all that hangs on it: values, texts, and what edits add lie in one arena that
-// st_json_free gives back as a whole. Values are 16 bytes and copied freely within their document.
+// A document is its root value, which owns everything below it: values, texts and additions are in one arena, which
+// st_json_free frees as a whole. Values are 16 bytes and copied freely within their document.
 #ifndef SETUN_BASE_JSON_H
 #define SETUN_BASE_JSON_H
 
@@ -22,20 +22,20 @@ typedef struct st_json_member st_json_member;
 
 typedef struct st_json {
   uint8_t type;    // st_json_type_id
-  uint8_t room;    // of what is edited: the binary logarithm of the elements that there is room for; 0: none to spare
+  uint8_t room;    // in edited containers: binary logarithm of the capacity; 0: no spare room
   uint8_t indexed; // objects: a hash table follows the members
   uint32_t count;  // elements, members, or a string's bytes
   union {
     int64_t integer;
     double real;
-    const char *text; // UTF-8, a 0 behind its bytes; it may hold further ones
+    const char *text; // UTF-8, followed by a 0 byte; may contain further ones
     struct st_json *items;
     st_json_member *members;
   } as;
 } st_json;
 
 struct st_json_member {
-  const char *key; // holds no 0 but the one at its end
+  const char *key; // without 0 bytes except the one at its end
   uint32_t length;
   uint32_t at; // the key's offset in the text that was read, for messages
   st_json value;
@@ -43,17 +43,17 @@ struct st_json_member {
 
 // ---- reading ----
 
-// How deep values may nest; a scalar counts as a level.
+// Maximum nesting of values; a scalar counts as a level.
 enum { ST_JSON_DEPTH_MOST = 2048 };
 
 // Reads one JSON text, which must be an object. Duplicate keys, invalid UTF-8, nesting beyond ST_JSON_DEPTH_MOST and
-// anything after the object are errors (SETUN_ERROR_FORMAT) that give line and column; `name` says whose text it is.
+// anything after the object are errors (SETUN_ERROR_FORMAT) that give line and column; `name` identifies the text.
 // Integers become reals (published files hold some beyond 64 bits), so read numbers with the functions below.
-// `*root` is freed with st_json_free; it is NULL on failure. The text is not needed any more.
+// `*root` is freed with st_json_free; it is NULL on failure. The text is no longer needed.
 setun_status st_json_parse(const char *text, size_t length, const char *name, st_json **root, setun_error *err);
 
-// The same for data whose values matter as they are written, such as a conversation: integers stay integers, and one
-// beyond 64 bits is an error; of members with the same name the last counts.
+// The same for data whose values must be preserved, such as a conversation: integers stay integers, beyond 64 bits they
+// are an error; of members with the same name the last is kept.
 setun_status st_json_parse_values(const char *text, size_t length, const char *name, st_json **root, setun_error *err);
 
 // Like st_json_parse_values, but the text may be any value.
@@ -61,7 +61,7 @@ setun_status st_json_parse_any(const char *text, size_t length, const char *name
 
 void st_json_free(st_json *root); // may be NULL
 
-// ---- values: all of these take NULL, as absent ----
+// ---- values: all of these accept NULL, as absent ----
 
 static inline bool st_json_is(const st_json *v, st_json_type_id type) {
   return v && v->type == type;
@@ -97,7 +97,7 @@ static inline double st_json_number(const st_json *v) {
   return st_json_is(v, ST_JSON_REAL) ? v->as.real : st_json_is(v, ST_JSON_INTEGER) ? (double)v->as.integer : 0;
 }
 
-// An array's elements, 0 for anything else, and one of them, NULL beyond the end.
+// An array's element count, 0 for anything else, and one element, NULL past the end.
 static inline size_t st_json_size(const st_json *v) {
   return st_json_is_array(v) ? v->count : 0;
 }
@@ -105,7 +105,7 @@ static inline const st_json *st_json_at(const st_json *v, size_t i) {
   return i < st_json_size(v) ? &v->as.items[i] : NULL;
 }
 
-// An object's members in their order, 0 for anything else, and one of them, which must be there.
+// An object's member count, 0 for anything else, and one member, which must exist, in order.
 static inline size_t st_json_members(const st_json *v) {
   return st_json_is_object(v) ? v->count : 0;
 }
@@ -113,7 +113,7 @@ static inline const st_json_member *st_json_member_at(const st_json *v, size_t i
   return &v->as.members[i];
 }
 
-// A member's value; NULL when absent. With st_json_get null counts as absent too.
+// A member's value; NULL when absent. st_json_get treats null as absent.
 const st_json *st_json_find(const st_json *object, const char *key);
 const st_json *st_json_find_n(const st_json *object, const char *key, size_t length);
 const st_json *st_json_get(const st_json *object, const char *key);
@@ -132,13 +132,12 @@ const char *st_json_kind(const st_json *value);
 
 // ---- making and editing ----
 //
-// Values are made first and then put into their container, by copy: a container that is edited afterwards is another
-// one from there on. `root` says whose arena gives the memory. What fails - no memory, a text that is not UTF-8, a
-// number that is not finite - leaves its container as it is, is remembered by the document, and need be asked for only
-// once, at the end.
+// Values are created first and then copied into their container: later edits of the original do not affect the copy.
+// `root` provides the arena. A failure (no memory, text that is not UTF-8, a number that is not finite) leaves the
+// container unchanged and is kept by the document, so that it needs to be checked only once, at the end.
 
 st_json *st_json_new(void);         // an empty object as root; NULL: out of memory
-bool st_json_failed(st_json *root); // whether anything failed since it was asked last
+bool st_json_failed(st_json *root); // whether anything failed since the last call
 
 st_json st_json_make_null(void);
 st_json st_json_make_bool(bool value);
@@ -148,18 +147,18 @@ st_json st_json_make_string(st_json *root, const char *text, size_t length); // 
 st_json st_json_make_text(st_json *root, const char *text);                  // copied, up to its 0
 st_json st_json_make_array(void);
 st_json st_json_make_object(void);
-// A copy of another document's value with all that hangs on it.
+// A deep copy of another document's value.
 st_json st_json_copy_of(st_json *root, const st_json *value);
 
-// Sets a member, in the place of one with that key or at the end. The key is copied.
+// Sets a member, replacing one with that key or at the end. The key is copied.
 void st_json_set(st_json *root, st_json *object, const char *key, st_json value);
-// Appends a member whose key is known to be new: for large objects, where looking takes long.
+// Appends a member whose key is known to be new: for large objects, where a search takes long.
 void st_json_add(st_json *root, st_json *object, const char *key, size_t length, st_json value);
 void st_json_delete(st_json *object, const char *key);
-// Puts an element before the one at `i`, at most the array's size.
+// Inserts an element before index `i`, at most the array's size.
 void st_json_insert(st_json *root, st_json *array, size_t i, st_json value);
 void st_json_push(st_json *root, st_json *array, st_json value); // at the end
-void st_json_remove(st_json *array, size_t first, size_t n);     // elements that are there
+void st_json_remove(st_json *array, size_t first, size_t n);     // existing elements
 // For edits in place; NULL when absent. Valid until its container is edited.
 st_json *st_json_edit(st_json *object, const char *key);
 
@@ -168,7 +167,7 @@ st_json *st_json_edit(st_json *object, const char *key);
 // Appends the value as compact JSON text, reals with 9 digits. False: out of memory.
 bool st_json_append(const st_json *value, st_buffer *out);
 
-// The same with reals that keep their value, at 17 digits.
+// The same with reals at 17 digits, which preserves their value.
 bool st_json_append_exact(const st_json *value, st_buffer *out);
 
 // The same over several lines, for files: members in their order, reals with 17 digits.

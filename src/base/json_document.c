@@ -72,7 +72,7 @@ static bool same_key(const st_json_member *m, const char *key, size_t length) {
   return m->length == length && !memcmp(m->key, key, length);
 }
 
-// The slot that holds the key's member, or the free one where it belongs.
+// The slot that holds the key's member, or the free slot for it.
 static uint32_t *find_slot(const st_json_member *members, uint32_t *table, size_t slots, const char *key,
                            size_t length) {
   size_t at = (size_t)st_hash(ST_HASH_START, key, length);
@@ -97,7 +97,7 @@ const st_json *st_json_find_n(const st_json *object, const char *key, size_t len
   return NULL;
 }
 
-// Puts a table behind `n` members, which has room for it. Their keys must differ.
+// Builds a table after `n` members, where there is room for it. Their keys must differ.
 static void index_members(st_json_member *members, uint32_t n) {
   uint32_t *table = table_of(members, n);
   size_t slots = slots_of(n);
@@ -105,7 +105,8 @@ static void index_members(st_json_member *members, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) *find_slot(members, table, slots, members[i].key, members[i].length) = i + 1;
 }
 
-// The member among the first `kept` that has this one's key; NULL, and the table then has the new one: there is none.
+// The member among the first `kept` with this one's key; if there is none, adds the new one to the table and returns
+// NULL.
 static st_json_member *find_same(st_json_member *members, uint32_t kept, const st_json_member *m, uint32_t *table,
                                  size_t slots) {
   if (table) {

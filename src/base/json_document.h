@@ -1,4 +1,4 @@
-// What owns the values of a JSON document: its arena. For json_*.c alone.
+// The arena that owns the values of a JSON document. Only for json_*.c.
 #ifndef SETUN_BASE_JSON_DOCUMENT_H
 #define SETUN_BASE_JSON_DOCUMENT_H
 
@@ -11,16 +11,16 @@ typedef struct st_json_document {
   st_json root;
   st_json_chunk *chunks; // the newest first
   char *at;              // free bytes of the newest
-  size_t left, taken;    // those, and the bytes of all chunks
+  size_t left, taken;    // free bytes there, and bytes of all chunks
   bool failed;
 } st_json_document;
 
 st_json_document *st_json_document_new(size_t expected); // bytes; NULL: out of memory
-// Bytes of the arena; `aligned`: for values. NULL: out of memory, which the document remembers.
+// Allocates from the arena; `aligned`: for values. NULL: out of memory, which the document keeps as a failure.
 void *st_json_take(st_json_document *d, size_t bytes, bool aligned);
 
-// The members that lie on a reader's stack, as an object's; duplicates become one, or are an error: then `*duplicate`
-// is the second one. False: that, or out of memory.
+// Makes an object of the members on a reader's stack; duplicates are merged, or are an error, with `*duplicate` the
+// second one. False: a duplicate, or out of memory.
 bool st_json_gather(st_json_document *d, const st_json_member *from, uint32_t n, bool refuse, st_json *object,
                     const st_json_member **duplicate);
 

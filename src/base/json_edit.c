@@ -91,7 +91,7 @@ st_json st_json_copy_of(st_json *root, const st_json *value) {
 
 // ---- containers ----
 
-// Room for one element more, of `size` bytes; false: there is none.
+// Makes room for one more element of `size` bytes; false: out of memory.
 static bool make_room(st_json_document *d, st_json *container, size_t size) {
   uint32_t n = container->count;
   void *old = st_json_is_object(container) ? (void *)container->as.members : (void *)container->as.items;
@@ -122,7 +122,7 @@ void st_json_add(st_json *root, st_json *object, const char *key, size_t length,
 }
 
 st_json *st_json_edit(st_json *object, const char *key) {
-  // The object is the caller's to change, and so is what lies in it.
+  // The object is mutable for the caller, and so are its values.
   union {
     const st_json *found;
     st_json *value;

@@ -1,5 +1,5 @@
-// Reads JSON text (RFC 8259) into a document, without recursion: open containers are frames, and the values that they
-// hold so far lie on one stack until their container closes and takes them over.
+// Reads JSON text (RFC 8259) into a document, without recursion: open containers are frames, and their values so far
+// are on one stack until the container closes and takes them.
 #include "base/json_document.h"
 
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct {
-  uint32_t first; // of its members on the stack
+  uint32_t first; // first of its members on the stack
   bool object;
 } frame;
 
@@ -74,7 +74,7 @@ static bool is_plain(unsigned char c) {
   return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
-// Passes a string's bytes, r->p behind its quotation mark, up to the mark that ends it; escapes are not looked into.
+// Skips a string's bytes, from r->p after its quotation mark to the closing mark, without decoding escapes.
 static bool pass_string(reader *r, bool *escaped) {
   const char *p = r->p;
   for (;;) {
@@ -118,7 +118,7 @@ static int32_t hex4(const char *p, const char *end) {
   return code;
 }
 
-// The character of \uHHHH, whose backslash is at p, or of two that are a surrogate pair; returns what lies behind,
+// The character of \uHHHH, whose backslash is at p, or of two that are a surrogate pair; returns the position after it,
 // NULL on failure.
 static const char *decode_unicode(reader *r, const char *p, const char *end, uint32_t *code) {
   int32_t high = hex4(p + 2, end);
@@ -154,7 +154,7 @@ static char *unescape(reader *r, const char *p, const char *end, char *to) {
   return to;
 }
 
-// The string whose opening quotation mark is at r->p; r->p is then behind its closing one.
+// Reads the string whose opening quotation mark is at r->p; r->p is then after its closing one.
 static bool read_string(reader *r, const char **text, uint32_t *length) {
   bool escaped = false;
   const char *begin = ++r->p;
@@ -179,13 +179,13 @@ static bool read_string(reader *r, const char **text, uint32_t *length) {
 
 enum { POINT_MOST = 8 }; // bytes of a locale's decimal point
 
-// strtod follows the locale, whose decimal point may be another: the text gets that one then. `number` ends with 0 and
-// has POINT_MOST bytes of room behind it.
+// strtod uses the locale's decimal point, so the text is converted to it. `number` ends with 0 and has POINT_MOST bytes
+// of room after it.
 static double to_double(char *number) {
   char shown[POINT_MOST + 3], *end, *point = strchr(number, '.');
   double x = strtod(number, &end);
   if (!*end || !point) return x;
-  int n = snprintf(shown, sizeof shown, "%.1f", 1.5); // shows it between its digits
+  int n = snprintf(shown, sizeof shown, "%.1f", 1.5); // contains it between its digits
   if (n < 3 || n >= (int)sizeof shown) return x;
   memmove(point + n - 2, point + 1, strlen(point));
   memcpy(point, shown + 1, (size_t)n - 2);
@@ -202,11 +202,12 @@ static bool convert_long(reader *r, const char *from, size_t n, double *out) {
   return isfinite(*out) || fail_at(r, from, "a number that overflows a double");
 }
 
-// What a number's text says: its digits as an integer, as far as they fit, times a power of ten.
+// A number's text: its digits as an integer, as far as they fit, times a power of ten.
 typedef struct {
   uint64_t digits;
-  int power;                          // of ten, from the digits behind the point
-  bool negative, whole, plain, exact; // whole: no point, no exponent; plain: no exponent; exact: `digits` has them all
+  int power; // power of ten from the digits after the point
+  bool negative, whole, plain,
+      exact; // whole: no point, no exponent; plain: no exponent; exact: `digits` has all digits
 } spelled;
 
 static bool pass_digits(reader *r, spelled *s) {
@@ -246,7 +247,7 @@ static bool pass_number(reader *r, spelled *s) {
 }
 
 static bool read_number(reader *r, st_json *out) {
-  // Powers of ten that doubles hold exactly: one multiplication or division by them rounds once, as it must.
+  // Powers of ten that are exact in double: one multiplication or division by them rounds once, as required.
   static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
   const char *from = r->p;
@@ -302,7 +303,7 @@ static bool push(reader *r, st_json_member m) {
   return true;
 }
 
-// A member's key and the colon behind it; its value follows on the stack.
+// A member's key and the colon after it; its value follows on the stack.
 static bool read_key(reader *r) {
   st_json_member m = {.at = (uint32_t)(r->p - r->text)};
   if (r->p == r->end || *r->p != '"') return fail_found(r, "a key in quotation marks");
@@ -323,11 +324,11 @@ static bool close_array(reader *r, const st_json_member *from, uint32_t n, st_js
   return true;
 }
 
-// The innermost container, whose end r->p has passed.
+// Closes the innermost container, whose end r->p has passed.
 static bool close_container(reader *r, st_json *out) {
   const frame *f = &r->frames[--r->depth];
   uint32_t n = (uint32_t)(r->n - f->first);
-  const st_json_member *from = n ? r->stack + f->first : NULL, *duplicate; // without values there may be no stack
+  const st_json_member *from = n ? r->stack + f->first : NULL, *duplicate; // without values the stack may be NULL
   r->n = f->first;
   if (!f->object) return close_array(r, from, n, out);
   if (st_json_gather(r->d, from, n, r->refuse_duplicates, out, &duplicate)) return true;
@@ -352,7 +353,7 @@ static bool open_container(reader *r, bool *empty) {
   return !object || read_key(r);
 }
 
-// Puts a value that is whole into its container, and containers that end with it into theirs. `*done`: it was the root.
+// Adds a complete value to its container, and containers that it completes to theirs. `*done`: it was the root.
 static bool put_value(reader *r, st_json v, bool *done) {
   while (r->depth) {
     bool object = r->frames[r->depth - 1].object;

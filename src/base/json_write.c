@@ -6,13 +6,13 @@
 
 typedef struct {
   st_buffer *out;
-  int digits; // of reals
+  int digits; // digits of reals
   bool lines;
 } writer;
 
 static bool put_string(writer *w, const char *text, size_t length) {
   static const char letters[] = "\"\\\b\f\n\r\t", escapes[] = "\"\\bfnrt";
-  size_t plain = 0; // where the bytes begin that are not written yet
+  size_t plain = 0; // start of the bytes not written yet
   if (!st_buffer_text(w->out, "\"")) return false;
   for (size_t i = 0; i < length; i++) {
     unsigned char c = (unsigned char)text[i];
@@ -30,7 +30,7 @@ static bool put_string(writer *w, const char *text, size_t length) {
   return st_buffer_append(w->out, text + plain, length - plain) && st_buffer_text(w->out, "\"");
 }
 
-// Reals keep a point or an exponent, which has no plus and no needless zeros; the locale's point becomes JSON's.
+// Reals keep a point or an exponent, without plus sign or redundant zeros; the locale's point becomes JSON's.
 static bool put_real(writer *w, double x) {
   char text[64], json[64];
   size_t n = 0;

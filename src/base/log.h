@@ -1,11 +1,11 @@
-// Where the library's notices go: a callback that the caller gave.
+// The caller's log callback.
 #ifndef SETUN_BASE_LOG_H
 #define SETUN_BASE_LOG_H
 
 #include "base/error.h"
 
 typedef struct st_log {
-  setun_log_fn fn; // NULL: nowhere
+  setun_log_fn fn; // NULL: discarded
   void *user;
 } st_log;
 

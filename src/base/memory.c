@@ -60,13 +60,13 @@ void *st_pages_alloc(size_t size, bool huge) {
   if (!pages_length(size, &length) || !st_add_size(length, ST_HUGE_PAGE, &padded)) return NULL;
   char *p = mmap(NULL, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return NULL;
-  // Map one huge page too much and give back the ends, so that the block starts on a huge page.
+  // Maps one huge page too many and unmaps the ends, so that the block starts on a huge page.
   size_t head = (ST_HUGE_PAGE - (uintptr_t)p % ST_HUGE_PAGE) % ST_HUGE_PAGE;
   if (head) munmap(p, head);
   if (ST_HUGE_PAGE - head) munmap(p + head + length, ST_HUGE_PAGE - head);
   p += head;
 #ifdef MADV_HUGEPAGE
-  if (huge) madvise(p, length, MADV_HUGEPAGE); // a wish; where it is refused small pages serve
+  if (huge) madvise(p, length, MADV_HUGEPAGE); // a hint; if it is refused, small pages are used
 #else
   (void)huge;
 #endif

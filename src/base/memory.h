@@ -28,26 +28,25 @@ void *st_realloc(void *old, size_t count, size_t size);
 void st_free(void *block);
 
 char *st_strdup(const char *text);
-char *st_strndup(const char *text, size_t length); // copies exactly `length` bytes and ends them with 0
+char *st_strndup(const char *text, size_t length); // copies exactly `length` bytes and appends a 0
 
 // `size` bytes aligned to 64, uninitialized. Freed with st_free.
 void *st_aligned_alloc(size_t size);
 
-// Whole zeroed pages, of which the system provides each when it is first touched. With `huge`, aligned to 2 MiB and
-// marked for huge pages where the system has them: for what is read again and again as a whole, such as weights.
-// Without, for what may stay mostly untouched. ST_PAGES_SLACK readable bytes follow the end, so that prefetches may run
-// past it.
+// Zeroed pages, which the system provides on first access. With `huge`, aligned to 2 MiB and marked for huge pages if
+// the system has them: for data that is read repeatedly as a whole, such as weights. Without, for memory that may stay
+// mostly unused. ST_PAGES_SLACK readable bytes follow the end, so that prefetches may go past it.
 enum { ST_PAGES_SLACK = 16384, ST_HUGE_PAGE = 2 << 20 };
 void *st_pages_alloc(size_t size, bool huge);
 void st_pages_free(void *block, size_t size);
-// A forked child shall not have these pages: what is being read into them from a disk must not find them shared, and
-// copied when they are written. True where the system does that; the child must then not free them.
+// Excludes these pages from forked children: pages being read into from a disk must not become shared and copied on
+// write. True if the system does that; the child must then not free them.
 bool st_pages_withhold(void *block, size_t size);
-// Nobody wants these bytes of such pages any more: the system may have those of them back that are whole huge pages.
+// These bytes of such pages are no longer needed: returns whole huge pages among them to the system.
 void st_pages_drop(void *first, size_t size);
 // The bytes that st_pages_alloc takes for `size` bytes, slack and rounding included; 0 on overflow.
 size_t st_pages_size(size_t size);
-// What the use of all of `size` bytes of huge pages makes resident.
+// The resident bytes when all `size` bytes of huge pages are used.
 static inline uint64_t st_huge_pages(uint64_t size) {
   return (size + ST_HUGE_PAGE - 1) / ST_HUGE_PAGE * ST_HUGE_PAGE;
 }

@@ -1,4 +1,4 @@
-// Outputs that appear whole or not at all.
+// Outputs that are written completely or not at all.
 #define _GNU_SOURCE
 #include "base/output.h"
 
@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// One system call moves less than 2 GiB on every system; stay under it.
+// On every system one call transfers less than 2 GiB; stay below that.
 enum { WRITE_MOST = 1 << 30, NAMES_MOST = 1000 };
 
 // ---- temporary names ----------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ static DIR *list_directory(int fd) {
   return dir;
 }
 
-// Removes the files in a directory, and folders that have nothing but the one file that st_output_folder allows.
+// Removes the files in a directory, and folders with only the one file that st_output_folder allows.
 static void remove_files(DIR *dir) {
   char inner[NAME_MAX + sizeof ST_OUTPUT_FOLDER_FILE + 1];
   rewinddir(dir);
@@ -60,14 +60,14 @@ static void remove_files(DIR *dir) {
   }
 }
 
-// Removes one that nobody has locked and that is this user's. Where the file system knows no locks, nothing goes.
+// Removes one that is not locked and belongs to this user. Without file locks nothing is removed.
 static void remove_abandoned(int folder, const char *name) {
   struct stat opened, named;
   int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (fd < 0) return;
   bool abandoned = !fstat(fd, &opened) && opened.st_uid == geteuid() && !flock(fd, LOCK_EX | LOCK_NB) &&
                    !fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) && named.st_dev == opened.st_dev &&
-                   named.st_ino == opened.st_ino; // its writer may have renamed it before the lock was free
+                   named.st_ino == opened.st_ino; // its writer may have renamed it before releasing the lock
   if (abandoned && S_ISREG(opened.st_mode)) unlinkat(folder, name, 0);
   if (abandoned && S_ISDIR(opened.st_mode)) {
     DIR *dir = list_directory(fd);
@@ -77,7 +77,7 @@ static void remove_abandoned(int folder, const char *name) {
   close(fd);
 }
 
-// Best effort: what cannot be removed stays, and the output gets another name.
+// Best effort: what cannot be removed stays; the output gets another name.
 static void remove_all_abandoned(const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   char *folder = slash ? st_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : st_strdup(".");
@@ -90,23 +90,23 @@ static void remove_all_abandoned(const char *path) {
   closedir(dir);
 }
 
-// Makes a file or a directory of that name. -1 with errno; EEXIST: another name is to be tried.
+// Makes a file or a directory with this name. -1 with errno; EEXIST: try another name.
 static int create(const char *name, bool directory, mode_t mode) {
   if (!directory) return open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (mkdir(name, mode)) return -1;
   int fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0 && errno == ENOENT) errno = EEXIST; // removed as abandoned, before it could be locked
+  if (fd < 0 && errno == ENOENT) errno = EEXIST; // removed as abandoned before it was locked
   return fd;
 }
 
-// False where someone who removes abandoned outputs was faster than the lock.
+// False if it was removed as abandoned before it was locked.
 static bool take_lock(int fd) {
   struct stat st;
-  if (flock(fd, LOCK_EX | LOCK_NB)) return errno != EWOULDBLOCK; // no locks here: nobody removes anything either
+  if (flock(fd, LOCK_EX | LOCK_NB)) return errno != EWOULDBLOCK; // no locks here: nothing is removed either
   return !fstat(fd, &st) && st.st_nlink;
 }
 
-// Makes a file or a directory beside `path`, so that renaming stays on one file system, under a name that nobody has.
+// Makes a file or a directory next to `path`, so that renaming stays on one file system, under an unused name.
 static setun_status create_beside(const char *path, bool directory, mode_t mode, int *fd, char **temporary,
                                   setun_error *err) {
   int reason = EEXIST;
@@ -124,12 +124,12 @@ static setun_status create_beside(const char *path, bool directory, mode_t mode,
     st_buffer_free(&name);
   }
   *fd = -1;
-  return st_fail_system(err, reason, "%s: cannot create a %s beside it", path, directory ? "directory" : "file");
+  return st_fail_system(err, reason, "%s: cannot create a %s next to it", path, directory ? "directory" : "file");
 }
 
 // ---- files --------------------------------------------------------------------------------------------------------
 
-// What a symbolic link leads to, in `real`; any other path as it is. NULL with errno: the link leads nowhere.
+// The target of a symbolic link, in `real`; other paths unchanged. NULL with errno: a dangling link.
 static const char *follow_link(const char *path, char real[PATH_MAX]) {
   struct stat st;
   if (lstat(path, &st) || !S_ISLNK(st.st_mode)) return path;
@@ -150,7 +150,7 @@ setun_status st_output_open(const char *path, st_output *out, setun_error *err) 
   if (!out->path) return st_fail_memory(err, path);
   const mode_t kept = replaces ? st.st_mode & 0777 : 0666;
   setun_status s = create_beside(target, false, kept, &out->fd, &out->temporary, err);
-  if (s == SETUN_OK && replaces && fchmod(out->fd, kept)) { // the process's mask may have taken something away
+  if (s == SETUN_OK && replaces && fchmod(out->fd, kept)) { // the process's umask may have removed permissions
     s = st_fail_system(err, errno, "%s: cannot give its permissions to the new file", out->path);
   }
   if (s != SETUN_OK) st_output_discard(out);
@@ -167,7 +167,7 @@ setun_status st_output_write_at(st_output *out, uint64_t offset, const void *byt
                             (unsigned long long)offset);
     }
     if (!w) {
-      return st_fail(err, SETUN_ERROR_IO, "%s: writing %zu bytes at offset %llu: nothing was written", out->path, n,
+      return st_fail(err, SETUN_ERROR_IO, "%s: writing %zu bytes at offset %llu: no bytes were written", out->path, n,
                      (unsigned long long)offset);
     }
     done += (size_t)w;
@@ -184,7 +184,7 @@ setun_status st_output_write(st_output *out, const void *bytes, size_t n, setun_
 setun_status st_output_commit(st_output *out, setun_error *err) {
   setun_status s = SETUN_OK;
   if (fsync(out->fd)) s = st_fail_system(err, errno, "%s: syncing", out->path);
-  int fd = out->fd, lock = fcntl(fd, F_DUPFD_CLOEXEC, 0); // the lock stays until the name is the target's
+  int fd = out->fd, lock = fcntl(fd, F_DUPFD_CLOEXEC, 0); // keep the lock until it has the target's name
   out->fd = -1;
   if (close(fd) && s == SETUN_OK) s = st_fail_system(err, errno, "%s: closing", out->path);
   if (s == SETUN_OK && rename(out->temporary, out->path)) {
@@ -208,7 +208,7 @@ void st_output_discard(st_output *out) {
 
 // ---- directories --------------------------------------------------------------------------------------------------
 
-// Whether something other than an empty directory is there.
+// Whether something other than an empty directory exists there.
 static setun_status is_taken(const char *path, bool *taken, setun_error *err) {
   DIR *dir = opendir(path);
   if (!dir && errno == ENOMEM) return st_fail_memory(err, path);

@@ -1,4 +1,4 @@
-// Threads and pools: fork and join with a spinning, then sleeping, wait on both sides.
+// Threads and pools: fork and join; both sides first spin, then sleep.
 #define _GNU_SOURCE
 #include "base/pool.h"
 
@@ -18,12 +18,12 @@
 #include <string.h>
 #include <unistd.h>
 
-// Some tens of microseconds (x86; fewer where a pause is shorter). Every few of them anyone else who waits for this
-// processor may have it, such as a thread of ours where there are more than processors.
+// Some tens of microseconds (x86; fewer where a pause is shorter). Every few iterations the processor is yielded, for
+// example to another of our threads if there are more than processors.
 enum { SPINS = 4000, YIELD_EVERY = 256 };
 
-// What is left of a part of the items, the first item in the lower half and the end in the upper; and the last call
-// that some thread has begun the part of.
+// The rest of a part of the items, with the first item in the lower half and the end in the upper; and the last call
+// for which a thread has begun this part.
 typedef struct {
   _Alignas(64) atomic_uint_fast64_t left;
   atomic_uint_fast64_t begun;
@@ -32,7 +32,7 @@ typedef struct {
 typedef struct {
   _Alignas(64) atomic_bool asleep;
   st_workers *team;
-  int index; // from 1: thread 0 of each call is the caller
+  int index; // from 1: thread 0 is the caller
   pthread_t thread;
   pthread_cond_t wake;
 } worker;
@@ -40,13 +40,13 @@ typedef struct {
 enum { MOST = 1024 };
 
 struct st_workers {
-  int64_t maker;          // the process whose threads these are
-  pthread_mutex_t lock;   // of starting and sleeping threads, and of pools that come and go
-  atomic_uint generation; // counts calls of all pools; a change tells the workers to look for one
+  int64_t maker;          // the process that owns the threads
+  pthread_mutex_t lock;   // protects starting and sleeping threads, and the list of pools
+  atomic_uint generation; // counts calls of all pools; workers look for calls when it changes
   atomic_bool quit;
   worker *all[MOST];      // [1, threads)
-  int threads;            // with a caller
-  st_pool *_Atomic pools; // of all that there have been; pools stay in the list, and are used again
+  int threads;            // in use
+  st_pool *_Atomic pools; // all pools ever made; they stay in the list and are reused
 };
 
 struct st_pool {
@@ -55,12 +55,12 @@ struct st_pool {
   int threads;
   bool used, owns_team;
   atomic_uint_fast64_t call; // counts calls
-  atomic_int running;        // parts of this call that have not ended, but for the caller's
+  atomic_int running;        // unfinished parts of this call, without the caller's
   atomic_bool waiting;
   pthread_cond_t done;
   st_pool_fn fn;
   void *context;
-  part *parts; // one a thread
+  part *parts; // one per thread
 };
 
 static inline void relax(int turn) {
@@ -74,8 +74,8 @@ static inline void relax(int turn) {
 
 // ---- workers ------------------------------------------------------------------------------------------------------
 
-// Begins the part of the call that runs, unless some thread has. A call is not over before each of its parts has been
-// begun and has ended: whoever begins one finds the call's own function and context.
+// Begins the part of the current call, unless another thread has. A call is not over before all of its parts have begun
+// and ended, so a thread that begins one uses the call's own function and context.
 static bool begin_part(st_pool *p, int index) {
   uint_fast64_t call = atomic_load_explicit(&p->call, memory_order_acquire), before = call - 1;
   atomic_uint_fast64_t *begun = &p->parts[index].begun;
@@ -90,7 +90,7 @@ static void end_part(st_pool *p) {
   pthread_mutex_unlock(&p->team->lock);
 }
 
-// The worker's parts of all calls that run.
+// The worker's parts of all current calls.
 static bool run_parts(const worker *w) {
   bool ran = false;
   for (st_pool *p = atomic_load_explicit(&w->team->pools, memory_order_acquire); p; p = p->next) {
@@ -102,7 +102,7 @@ static bool run_parts(const worker *w) {
   return ran;
 }
 
-// Until there is another generation than the one seen; spins at first, unless others' calls alone come by.
+// Waits for a new generation; spins at first, unless there are only calls for others.
 static void wait_for_work(worker *w, unsigned seen, int *spins) {
   st_workers *t = w->team;
   for (; *spins < SPINS; ++*spins) {
@@ -119,7 +119,7 @@ static void wait_for_work(worker *w, unsigned seen, int *spins) {
 static void *work(void *argument) {
   worker *w = argument;
   int spins = 0;
-  st_float_modes_default(); // instead of those that the thread inherited
+  st_float_modes_default(); // instead of the inherited ones
   while (!atomic_load(&w->team->quit)) {
     unsigned seen = atomic_load(&w->team->generation);
     if (run_parts(w)) {
@@ -131,7 +131,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
-// Tells the first `threads` - 1 workers that there is a new generation, waking those that sleep.
+// Announces a new generation to the first `threads` - 1 workers, waking those that sleep.
 static void announce(st_workers *t, int threads) {
   bool asleep = false;
   atomic_fetch_add(&t->generation, 1);
@@ -152,7 +152,7 @@ setun_status st_workers_new(st_workers **workers, setun_error *err) {
   return SETUN_OK;
 }
 
-// In a child there are no threads that could end, and what they waited for cannot be destroyed.
+// A child process has no threads to join, and what they waited for cannot be destroyed.
 void st_workers_free(st_workers *t) {
   if (!t) return;
   bool child = t->maker != st_process_current();
@@ -214,8 +214,8 @@ static st_pool *make_pool(st_workers *t, int threads) {
   return p;
 }
 
-// With the lock: one that nobody uses any more, or a new one. Workers may look at a pool at any time, so that its
-// number of threads never changes.
+// With the lock held: an unused pool, or a new one. Workers may look at a pool at any time, so its number of threads
+// never changes.
 static setun_status take_pool(st_workers *t, int threads, st_pool **pool, setun_error *err) {
   setun_status s = SETUN_OK;
   while (t->threads < threads && s == SETUN_OK) s = start_worker(t, threads, err);
@@ -252,7 +252,7 @@ void st_pool_free(st_pool *p) {
   st_workers *t = p->team;
   if (p->owns_team) {
     st_workers_free(t);
-  } else if (t->maker == st_process_current()) { // in a child a thread that is not there may have the lock
+  } else if (t->maker == st_process_current()) { // in a child a nonexistent thread may hold the lock
     pthread_mutex_lock(&t->lock);
     p->used = false;
     pthread_mutex_unlock(&t->lock);
@@ -275,7 +275,7 @@ static void wait_for_workers(st_pool *p) {
   pthread_mutex_unlock(&p->team->lock);
 }
 
-// The parts of workers that are late, or busy with others' calls, are the caller's.
+// The caller takes the parts of workers that are late, or busy with other calls.
 void st_pool_run(st_pool *p, st_pool_fn fn, void *context) {
   if (p->threads == 1) {
     fn(context, 0, 1);
@@ -318,7 +318,7 @@ void st_pool_deal(st_pool *p, size_t items) {
   }
 }
 
-// Half of what is left of a part, from its front or its back.
+// Takes half of the rest of a part, from its front or its back.
 static bool take_half(part *from, bool back, size_t grain, size_t *first, size_t *last) {
   uint_fast64_t left = atomic_load_explicit(&from->left, memory_order_relaxed), after;
   do {
@@ -342,7 +342,7 @@ bool st_pool_take(st_pool *p, int index, size_t grain, size_t *first, size_t *la
 }
 
 #ifdef __linux__
-// The lowest processor number among the threads of the same core as `cpu`; `cpu` itself when the system does not say.
+// The lowest processor number among the threads of the same core as `cpu`; `cpu` itself if unknown.
 static int first_sibling(int cpu) {
   enum { LIST_SIZE = 1024 };
   char path[96], line[LIST_SIZE];

@@ -1,4 +1,4 @@
-// Failures of the system's calls: an errno's meaning behind the message.
+// Failures of system calls: messages with the meaning of an errno.
 #include "base/system_error.h"
 
 #include <errno.h>

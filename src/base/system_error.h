@@ -1,11 +1,11 @@
-// Failures of the system's calls.
+// Failures of system calls.
 #ifndef SETUN_BASE_SYSTEM_ERROR_H
 #define SETUN_BASE_SYSTEM_ERROR_H
 
 #include "base/error.h"
 
-// A call failed: the message ends in what `reason`, an errno, means. SETUN_ERROR_IO, or SETUN_ERROR_MEMORY where the
-// system had no memory for it.
+// Reports a failed call: the message ends with the meaning of `reason`, an errno. SETUN_ERROR_IO, or SETUN_ERROR_MEMORY
+// if the system was out of memory.
 setun_status st_fail_system(setun_error *err, int reason, const char *format, ...) ST_PRINTF(3, 4);
 
 #endif

@@ -1,4 +1,4 @@
-// What the system says of memory. Linux: /proc and control groups; other systems: the peak only.
+// System memory. Linux: /proc and control groups; other systems: only the peak.
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE // struct rusage's fields beside the times
 #include "base/system_memory.h"

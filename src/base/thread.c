@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <stddef.h>
 
-// What kernels keep on the stack is up to 160 KB; sanitizers make that several times as much. On Linux the thread's own
-// variables of all libraries of the process lie there too: where these leave no room, more is tried.
+// Kernels use up to 160 KB of stack, and several times as much under sanitizers. On Linux the thread-local variables of
+// all libraries are on the stack too: if these leave no room, larger stacks are tried.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { STACK = 8 << 20, STACK_MOST = 64 << 20 };
 #else

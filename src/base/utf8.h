@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Decodes the character at `s` (at least one byte is there). Returns its length, 1 to 4; 0 when the bytes are no
-// character; -1 when they are a valid beginning that `n` cuts off. `*code` is set only for a positive result.
+// Decodes the character at `s` (at least one byte). Returns its length, 1 to 4; 0 when the bytes are not a character;
+// -1 when they are a valid prefix that `n` cuts off. `*code` is set only for a positive result.
 int st_utf8_decode(const char *s, size_t n, uint32_t *code);
 
 // Writes the character's 1 to 4 bytes to `out` and returns how many.

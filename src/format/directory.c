@@ -1,4 +1,4 @@
-// The tensor directory: opening by content, lookup, and what all containers' readers share in filling one.
+// The tensor directory: opening by content, lookup, and functions shared by the containers' readers.
 #include "format/directory.h"
 
 #include "base/memory.h"
@@ -41,7 +41,7 @@ const char *st_tensor_dims_text(const st_tensor *tensor, char text[96]) {
   return text;
 }
 
-// ---- what readers share -------------------------------------------------------------------------------------------
+// ---- shared by readers -------------------------------------------------------------------------------------------
 
 setun_status st_builder_part(st_builder *b, const char *path, uint32_t *part, setun_error *err) {
   st_directory *d = b->directory;
@@ -77,7 +77,7 @@ setun_status st_builder_tensor(st_builder *b, const st_tensor *tensor, const cha
   return SETUN_OK;
 }
 
-// Builds the index by name: a name that occurs twice is an error.
+// Builds the index by name; a duplicate name is an error.
 static setun_status index_names(st_builder *b, setun_error *err) {
   st_directory *d = b->directory;
   d->by_name = st_map_new(d->n_tensors);
@@ -89,8 +89,8 @@ static setun_status index_names(st_builder *b, setun_error *err) {
       return st_fail_memory(err, "the tensor directory");
     }
     if (previous >= 0) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "%s: the name occurs twice, as tensor %" PRId64 " and as tensor %zu",
-                     name, previous, i);
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: duplicate name, tensors %" PRId64 " and as tensor %zu", name,
+                     previous, i);
     }
   }
   return SETUN_OK;
@@ -163,7 +163,7 @@ setun_status st_fail_pickled(const char *path, setun_error *err) {
 
 // ---- opening ------------------------------------------------------------------------------------------------------
 
-// Which container a regular file holds, by its first bytes.
+// Determines a regular file's container by its first bytes.
 static setun_status open_file(st_builder *b, const char *path, setun_error *err) {
   st_file file;
   setun_status s = st_file_open(path, &file, err);
@@ -183,13 +183,13 @@ static setun_status open_file(st_builder *b, const char *path, setun_error *err)
     return st_fail_pickled(path, err);
   }
   if (n >= 4 && (!memcmp(head, "lmgg", 4) || !memcmp(head, "tjgg", 4) || !memcmp(head, "fmgg", 4))) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: a GGML file from before GGUF, which is not supported", path);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: a GGML file older than GGUF, which is not supported", path);
   }
   if (b->options->texts_only && n == 9 && head[0] == '{' && !memchr(head, '\0', n)) { // tokenizer.json itself
     b->directory->container = ST_HUGGINGFACE;
     return SETUN_OK;
   }
-  // A safetensors header is JSON; anything else with such a name gets that reader's message.
+  // A safetensors header is JSON; other contents with such a name get that reader's error.
   if (n == 9 && head[8] == '{') return st_safetensors_open(b, path, err);
   if (st_has_suffix(path, ".safetensors")) return st_safetensors_open(b, path, err);
   if (!size) {

@@ -11,19 +11,18 @@
 #include <string.h>
 
 enum {
-  INFO_LEAST =
-      8 + 4 + 8 + 4 + 8, // bytes of the smallest tensor info, with an empty name, which has a message of its own
+  INFO_LEAST = 8 + 4 + 8 + 4 + 8, // bytes of the smallest tensor info, with an empty name, which has its own error
   ALIGNMENT_DEFAULT = 32,
   ALIGNMENT_MOST = 1 << 20,
   PARTS_MOST = 65535 // split.count is a u16
 };
 
-// What is gathered while the parts' headers are read.
+// State while the parts' headers are read.
 typedef struct gguf {
   st_builder *builder;
   st_gguf_tensor *tensors;
   size_t count, capacity;
-  uint64_t data_start; // of the part read last
+  uint64_t data_start; // of the last part read
 } gguf;
 
 static void gguf_free(gguf *g) {
@@ -81,7 +80,7 @@ static setun_status parse_info(gguf *g, st_gguf_header *h, size_t index, st_gguf
     return st_fail_memory(err, "the tensor directory");
   }
   st_gguf_tensor *kept = &g->tensors[g->count++];
-  *kept = *t; // owns the name from here on
+  *kept = *t; // now owns the name
   s = st_gguf_u32(h, t->name, &t->n_dims, err);
   if (s == SETUN_OK && t->n_dims > 4) return st_dims_check(t->name, t->n_dims, t->dims, err);
   for (uint32_t i = 0; s == SETUN_OK && i < t->n_dims; i++) s = st_gguf_u64(h, t->name, &t->dims[i], err);
@@ -101,7 +100,7 @@ static int by_offset(const void *a, const void *b) {
   return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-// How far each of the part's tensors may reach: to the next offset, or to the end of the data.
+// The room of each of the part's tensors: up to the next offset, or the end of the data.
 static setun_status measure_room(st_gguf_tensor *tensors, size_t count, uint64_t data_bytes, setun_error *err) {
   st_gguf_tensor **order = st_malloc(count, sizeof(st_gguf_tensor *));
   if (!order) return st_fail_memory(err, "the tensor directory");
@@ -126,7 +125,7 @@ static setun_status measure_room(st_gguf_tensor *tensors, size_t count, uint64_t
   return s;
 }
 
-// The tensor infos of the part whose pairs were parsed, and where its data begins.
+// Reads the tensor infos of the part whose pairs were parsed, and where its data begins.
 static setun_status parse_infos(gguf *g, st_gguf_header *h, const st_metadata *m, uint32_t part, uint64_t n_tensors,
                                 setun_error *err) {
   uint64_t alignment, left = h->file->size - h->at;
@@ -157,7 +156,8 @@ static setun_status read_part(gguf *g, uint32_t part, st_metadata *m, setun_erro
   if (s == SETUN_OK) s = st_gguf_adopt(&h, m, err);
   st_free(h.data);
   if (s != SETUN_OK) return st_fail_in(err, s, "%s", g->builder->directory->parts[part].path);
-  // From here on offsets count from the file's start; data_start is below 2^29, room was checked against the size.
+  // From here on offsets are relative to the file's start; data_start is below 2^29, and room was checked against the
+  // size.
   for (size_t i = first; i < g->count; i++) g->tensors[i].offset += g->data_start;
   return SETUN_OK;
 }
@@ -219,7 +219,7 @@ static setun_status read_other_part(gguf *g, const char *first, uint32_t index, 
   return s;
 }
 
-// Reads the other parts of a split file, whose first part was read.
+// Reads the other parts of a split file after the first one.
 static setun_status read_other_parts(gguf *g, const char *path, setun_error *err) {
   const st_metadata *m = &g->builder->directory->metadata;
   uint32_t count = 1;
@@ -233,11 +233,11 @@ static setun_status read_other_parts(gguf *g, const char *path, setun_error *err
   if (count <= 1 && no) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: split.count: expected more than split.no, %" PRIu32 ", found %s", path,
                    no,
-                   !st_metadata_find(m, "split.count") ? "no such key"
+                   !st_metadata_find(m, "split.count") ? "none"
                    : count                             ? "1"
                                                        : "0");
   }
-  if (count <= 1) return SETUN_OK; // 0 and 1 alike: nothing was split
+  if (count <= 1) return SETUN_OK; // both 0 and 1: not split
   if (no) {
     return st_fail(err, SETUN_ERROR_ARGUMENT,
                    "%s: part %" PRIu32 " of a model in %" PRIu32 " parts: give the first part, the others are found by "
@@ -282,8 +282,8 @@ static setun_status add_tensor(gguf *g, const st_gguf_tensor *info, const st_for
                    info->name, t.dtype, st_tensor_dims_text(&t, dims), t.bytes, t.offset, info->room,
                    info->last ? "the end of the file" : "the next tensor, which it would overlap");
   }
-  // A type that leaves much of the room empty is not the one that was written: each value would be read amiss. Room
-  // ends at a multiple of the alignment, or where the file does. What the caller asks for is read all the same.
+  // A type that leaves much of the room unused is not the one that was written: every value would be misread. Room ends
+  // at a multiple of the alignment, or at the file's end. A type that the caller demands is used anyway.
   const char *assume = g->builder->options->assume;
   bool asked = assume && format && !strcmp(assume, format->name);
   uint64_t padded = (t.bytes + info->alignment - 1) & ~(info->alignment - 1); // no overflow: at most the room's
@@ -297,7 +297,7 @@ static setun_status add_tensor(gguf *g, const st_gguf_tensor *info, const st_for
   return st_builder_tensor(g->builder, &t, info->name, strlen(info->name), err);
 }
 
-// Each type is decided once, when its first tensor comes by.
+// Each type is decided once, at its first tensor.
 static setun_status add_tensors(gguf *g, setun_error *err) {
   struct {
     uint32_t type;
@@ -309,7 +309,7 @@ static setun_status add_tensors(gguf *g, setun_error *err) {
     size_t k = 0;
     while (k < n_known && known[k].type != info->type) k++;
     if (k == n_known) {
-      // There are fewer types that are read than places.
+      // There are fewer readable types than places.
       if (n_known == sizeof known / sizeof *known) return st_fail(err, SETUN_ERROR_LIMIT, "too many tensor types");
       setun_status s = st_typeid_resolve(g->builder, g->tensors, g->count, info->type, &known[k].format, err);
       if (s != SETUN_OK) return st_fail_in(err, s, "%s", info->name);

@@ -10,11 +10,10 @@
 
 enum { FIRST_WINDOW = 1 << 16 };
 
-// A key-value pair takes at least its key's length, a type and one byte of value: an empty key has a message of its
-// own.
+// A key-value pair takes at least its key's length, a type and one byte of value; an empty key has its own error.
 enum { PAIR_LEAST = 8 + 4 + 1 };
 
-// Makes `n` bytes at `at` available, or fails naming `what` they belong to.
+// Makes `n` bytes at `at` available; on failure the error names `what` they belong to.
 static setun_status need(st_gguf_header *h, uint64_t n, const char *what, setun_error *err) {
   if (n <= h->have - h->at) return SETUN_OK;
   uint64_t left = h->file->size - h->at;
@@ -88,14 +87,14 @@ static setun_status parse_number(st_gguf_header *h, st_meta *item, setun_error *
   return SETUN_OK;
 }
 
-// Checks an array and steps over it. Its element type and count go to the item; pointers follow in `resolve`.
+// Checks and skips an array. Its element type and count go to the item; pointers are set in `resolve`.
 static setun_status parse_array(st_gguf_header *h, st_meta *item, setun_error *err) {
   uint32_t element;
   setun_status s = st_gguf_u32(h, item->key, &element, err);
   if (s == SETUN_OK) s = st_gguf_u64(h, item->key, &item->count, err);
   if (s != SETUN_OK) return s;
   if (element == ST_META_ARRAY) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: an array of arrays, which no known key holds", item->key);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: an array of arrays, which no known key has", item->key);
   }
   if (element >= ST_META_TYPE_COUNT) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an element type from 0 to %d, found %" PRIu32, item->key,
@@ -129,7 +128,7 @@ static setun_status parse_value(st_gguf_header *h, st_meta *item, setun_error *e
   return st_gguf_string(h, item->key, &at, &length, err);
 }
 
-// The key and the type of one pair; the new item is the last one then.
+// Reads the key and the type of one pair into a new last item.
 static setun_status parse_key(st_gguf_header *h, st_metadata *m, st_meta **out, setun_error *err) {
   char what[48];
   snprintf(what, sizeof what, "key %zu", m->count);
@@ -146,8 +145,8 @@ static setun_status parse_key(st_gguf_header *h, st_metadata *m, st_meta **out, 
     return st_fail_memory(err, "the metadata");
   }
   if (previous >= 0) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s: the key occurs twice, as pair %" PRId64 " and as pair %zu", item->key,
-                   previous, m->count - 1);
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: duplicate key, pairs %" PRId64 " and as pair %zu", item->key, previous,
+                   m->count - 1);
   }
   uint32_t type;
   if ((s = st_gguf_u32(h, item->key, &type, err)) != SETUN_OK) return s;
@@ -174,7 +173,7 @@ setun_status st_gguf_pairs(st_gguf_header *h, uint64_t count, st_metadata *m, se
     st_meta *item = NULL;
     setun_status s = parse_key(h, m, &item, err);
     if (s != SETUN_OK) return s;
-    // Where the value stands, until the window is final; numbers are taken at once.
+    // Records the value's place until the window is final; numbers are read at once.
     size_t at = h->at;
     if ((s = parse_value(h, item, err)) != SETUN_OK) return s;
     if (item->type == ST_META_STRING || item->type == ST_META_ARRAY) item->as.u = at;
@@ -182,7 +181,7 @@ setun_status st_gguf_pairs(st_gguf_header *h, uint64_t count, st_metadata *m, se
   return SETUN_OK;
 }
 
-// The string at *at of the checked window; *at moves behind it.
+// The string at *at in the checked window; *at moves past it.
 static st_text string_at(const char *data, size_t *at) {
   uint64_t n;
   memcpy(&n, data + *at, sizeof n);

@@ -14,7 +14,7 @@ static void put(st_keys *k, const void *bytes, size_t n) {
   if (n && !k->failed && !st_buffer_append(&k->bytes, bytes, n)) k->failed = true;
 }
 
-// The lower `n` bytes of a number. The library runs on little-endian machines, as its readers do.
+// The lower `n` bytes of a number. Like the readers, this requires a little-endian machine.
 static void put_number(st_keys *k, uint64_t value, size_t n) {
   put(k, &value, n);
 }
@@ -104,7 +104,7 @@ bool st_keys_meta(st_keys *k, const st_meta *item) {
   } else if (item->type == ST_META_F32) {
     put_number(k, st_float_bits((float)item->as.f), 4);
   } else {
-    put_number(k, item->as.u, st_meta_bytes(item->type)); // a double's bits, too
+    put_number(k, item->as.u, st_meta_bytes(item->type)); // also the bits of a double
   }
   return !k->failed;
 }

@@ -1,5 +1,5 @@
-// GGUF key-value pairs being written: bytes in the file's order. The functions return false when out of memory, and
-// then every later one does, so that a caller may look at the last alone.
+// GGUF key-value pairs for writing, as the file's bytes. The functions return false when out of memory, and so do all
+// later ones, so that a caller may check only the last.
 #ifndef SETUN_FORMAT_GGUF_KEYS_H
 #define SETUN_FORMAT_GGUF_KEYS_H
 
@@ -21,9 +21,9 @@ bool st_keys_texts(st_keys *k, const char *key, const st_text *values, uint64_t 
 bool st_keys_bools(st_keys *keys, const char *key, const bool *values, uint64_t count);
 bool st_keys_i32s(st_keys *k, const char *key, const int32_t *values, uint64_t count);
 bool st_keys_f32s(st_keys *k, const char *key, const float *values, uint64_t count);
-// A pair as it was read.
+// Appends a pair as it was read.
 bool st_keys_meta(st_keys *k, const st_meta *item);
-// All of another list's.
+// Appends all pairs of another list.
 bool st_keys_append(st_keys *k, const st_keys *other);
 
 #endif

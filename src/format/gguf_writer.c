@@ -38,7 +38,7 @@ static bool put_number(st_buffer *b, uint64_t value, size_t n) {
   return st_buffer_append(b, &value, n);
 }
 
-// The type's number; false for a type that the container does not know.
+// The type's number; false for a type that the container lacks.
 static bool type_of(const st_output_tensor *t, uint32_t *type) {
   static const struct {
     const char *name;
@@ -93,7 +93,7 @@ static setun_status pad(uint64_t alignment, st_output *out, setun_error *err) {
   return s;
 }
 
-// Has the header read back from a file that is as long as it will be.
+// Lets the source read the header back from a file of the final length.
 static setun_status verify(const st_output_source *source, st_output *out, uint64_t length, setun_error *err) {
   uint8_t zero = 0;
   st_directory *d = NULL;

@@ -1,4 +1,4 @@
-// A Hugging Face directory: config.json, and safetensors in one file or in the shards that an index names.
+// A Hugging Face directory: config.json, and safetensors in one file or in the shards named by an index.
 #define _POSIX_C_SOURCE 200809L
 #include "base/memory.h"
 #include "format/builder.h"
@@ -10,7 +10,7 @@
 static const char single_name[] = "model.safetensors";
 static const char index_name[] = "model.safetensors.index.json";
 
-// A JSON file of the directory; *root stays NULL when it does not exist.
+// Reads a JSON file of the directory; *root stays NULL if it does not exist.
 static setun_status load_json(const char *directory, const char *name, uint64_t limit, st_json **root,
                               setun_error *err) {
   char *path = st_path_join(directory, name);
@@ -24,8 +24,8 @@ static setun_status load_json(const char *directory, const char *name, uint64_t 
   return s;
 }
 
-// The first file in the directory (by its name's order, so that the message does not depend on the file system) with
-// such an ending; NULL: none. Freed with st_free.
+// The first file in the directory (by name, so that the message does not depend on the file system) with this suffix;
+// NULL: none. Freed with st_free.
 static char *find_ending(const char *directory, const char *const *endings) {
   char *found = NULL;
   DIR *dir = opendir(directory);
@@ -43,7 +43,8 @@ static char *find_ending(const char *directory, const char *const *endings) {
   return found;
 }
 
-// Why there is nothing to read: a pickled checkpoint, a GGUF file to be named itself, or nothing known.
+// The error for a directory without weights: a pickled checkpoint, a GGUF file that should be given instead, or nothing
+// known.
 static setun_status fail_absent(const char *path, const char *expected, setun_error *err) {
   static const char *const pickles[] = {".bin", ".bin.index.json", ".pt", ".pth", ".ckpt", NULL};
   static const char *const ggufs[] = {".gguf", NULL};
@@ -82,7 +83,7 @@ typedef struct shards {
   st_map *by_name;
 } shards;
 
-// The files that the index names, in the order of their first mention.
+// The files named by the index, in the order of first mention.
 static setun_status collect_shards(const st_json *map, shards *all, setun_error *err) {
   if (!(all->by_name = st_map_new(0))) return st_fail_memory(err, "the index");
   for (size_t i = 0; i < st_json_members(map); i++) {
@@ -96,9 +97,9 @@ static setun_status collect_shards(const st_json *map, shards *all, setun_error 
                      st_json_kind(value));
     }
     if (!st_is_plain_name(file) || st_name_check(file, st_json_length(value), "", NULL) != SETUN_OK) {
-      return st_fail(
-          err, SETUN_ERROR_FORMAT,
-          "weight_map: %s: expected the name of a file in the same directory, found a path or no name at all", tensor);
+      return st_fail(err, SETUN_ERROR_FORMAT,
+                     "weight_map: %s: expected the name of a file in the same directory, found a path or an empty name",
+                     tensor);
     }
     int64_t previous;
     if (!st_map_add(all->by_name, file, strlen(file), (int64_t)all->count, &previous)) {
@@ -122,7 +123,7 @@ static setun_status fail_missing(const char *path, const char *directory, const 
     if (other && st_path_exists(other, &exists, NULL) == SETUN_OK) there += exists;
     st_free(other);
   }
-  return st_fail(err, SETUN_ERROR_IO, "%s: missing: %s names %zu files, and %zu of them are there", path, index_name,
+  return st_fail(err, SETUN_ERROR_IO, "%s: missing: %s names %zu files, of which %zu exist", path, index_name,
                  all->count, there);
 }
 
@@ -140,8 +141,8 @@ static setun_status open_shard(st_builder *b, const char *directory, const shard
   return s;
 }
 
-// Each tensor of the index must have been in the file that it names; the names are unique within a file and each is
-// taken from one file only, so the counts tell whether one is missing.
+// Every tensor of the index must be in the file named for it; names are unique within a file and each is taken from
+// only one file, so the counts show whether one is missing.
 static setun_status check_complete(const st_builder *b, const st_json *map, setun_error *err) {
   const st_directory *d = b->directory;
   if (d->n_tensors == st_json_members(map)) return SETUN_OK;
@@ -154,7 +155,7 @@ static setun_status check_complete(const st_builder *b, const st_json *map, setu
   for (size_t i = 0; s == SETUN_OK && i < st_json_members(map); i++) {
     const st_json_member *m = st_json_member_at(map, i);
     if (st_map_get(seen, m->key, m->length) >= 0) continue;
-    s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected in %s, as %s says, but that file has no such tensor", m->key,
+    s = st_fail(err, SETUN_ERROR_FORMAT, "%s: expected in %s according to %s, but that file does not have it", m->key,
                 st_json_string(&m->value), index_name);
   }
   st_map_free(seen);
@@ -177,7 +178,7 @@ static setun_status open_sharded(st_builder *b, const char *path, const st_json 
   return s;
 }
 
-// An index, where there is one, decides; model.safetensors counts only without it.
+// An index takes precedence; model.safetensors is used only without one.
 static setun_status open_weights(st_builder *b, const char *path, setun_error *err) {
   st_json *index = NULL;
   setun_status s = load_json(path, index_name, ST_INDEX_MOST, &index, err);

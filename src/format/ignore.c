@@ -1,4 +1,5 @@
-// Keys that a caller asks to take for absent: hidden before anything reads them, and named in notices on every run.
+// Keys that a caller wants to be treated as absent: hidden before anything reads them, and named in notices on every
+// run.
 #include "base/memory.h"
 #include "format/builder.h"
 
@@ -61,8 +62,8 @@ setun_status st_ignore_keys(st_builder *b, setun_error *err) {
     s = ignore_in_metadata(d, wanted, &found, err);
     if (s == SETUN_OK && d->config && st_config_remove(d->config, wanted)) s = note(d, wanted, &found, err);
     if (s == SETUN_OK && !found) {
-      s = st_notices_add(d->notices, SETUN_LOG_WARNING, err, "%s: %s: was to be ignored, but the key is missing",
-                         d->path, wanted);
+      s = st_notices_add(d->notices, SETUN_LOG_WARNING, err, "%s: %s: to be ignored, but the key is absent", d->path,
+                         wanted);
     }
   }
   return s;

@@ -234,12 +234,12 @@ static bool json_real(double x, st_meta_type type, st_buffer *out) {
     size_t before = out->length;
     if (!print_number(x, type, out)) return false;
     bool whole = strspn(out->data + before, "-0123456789") == out->length - before;
-    return !whole || st_buffer_text(out, ".0"); // a reader that tells integers from reals finds it a real
+    return !whole || st_buffer_text(out, ".0"); // keeps it a real for readers that distinguish integers
   }
   return print_number(x, type, out);
 }
 
-// 64-bit integers do not pass through a double.
+// 64-bit integers are not converted to double.
 static bool json_element(const st_meta *array, uint64_t i, st_buffer *out) {
   const char *at = (const char *)array->as.values + i * st_meta_bytes(array->element);
   uint64_t u;

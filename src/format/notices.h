@@ -1,5 +1,5 @@
-// What a user should know of how files were read: assumptions that were made, keys that were ignored. One list, which
-// `inspect` shows; each line is logged when it is added.
+// Notices about how files were read: assumptions, ignored keys. One list, which `inspect` shows; each line is logged
+// when it is added.
 #ifndef SETUN_FORMAT_NOTICES_H
 #define SETUN_FORMAT_NOTICES_H
 
@@ -13,11 +13,11 @@ typedef struct st_notices {
   st_log log;
 } st_notices;
 
-// An empty list whose lines go to `log` (copied; may be NULL) as well; NULL when out of memory. The caller frees it.
+// An empty list whose lines also go to `log` (copied; may be NULL); NULL when out of memory. The caller frees it.
 st_notices *st_notices_new(const st_log *log);
 void st_notices_free(st_notices *notices);
-// Adds a line and logs it, unless the list has the same line already: what is read twice is said once. A NULL list
-// takes none. Fails only without memory. Not to be called by two threads at once.
+// Adds a line and logs it, unless the list has it already. Does nothing for a NULL list. Fails only without memory. Not
+// thread-safe.
 setun_status st_notices_add(st_notices *notices, setun_log_level level, setun_error *err, const char *format, ...)
     ST_PRINTF(4, 5);
 

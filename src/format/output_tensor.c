@@ -1,4 +1,4 @@
-// What the writers of containers share.
+// Shared by the containers' writers.
 #include "format/output_tensor.h"
 
 #include <inttypes.h>

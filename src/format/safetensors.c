@@ -29,7 +29,8 @@ static setun_status parse_dtype(const char *name, const st_json *info, st_tensor
     if (!strcmp(dtypes[i], dtype)) t->dtype = dtypes[i];
   }
   if (!t->dtype) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: dtype: %.40s is not read", name, dtype);
-  // Packed bytes may be other things than weights; who reads weights knows them by what comes with them.
+  // Bytes may be packed weights or something else; readers of weights recognize them by the tensors that accompany
+  // them.
   const st_format *f = st_format_by_dtype(dtype);
   if (f && !st_format_is_ternary(f)) t->format = f;
   return SETUN_OK;
@@ -37,8 +38,8 @@ static setun_status parse_dtype(const char *name, const st_json *info, st_tensor
 
 enum { DIMS_MOST = 8 };
 
-// One dimension, `at` places before the fastest, the first in the file or not. Those slower than the fourth are one
-// with it: no such tensor is used, but checkpoints have them beside those that are.
+// Adds one dimension, `at` places before the fastest. Dimensions slower than the fourth are merged with it: such
+// tensors are not used, but occur in checkpoints.
 static setun_status take_dim(const char *name, uint64_t dim, size_t at, bool first, st_tensor *t, setun_error *err) {
   if (at < 3 || first) {
     t->dims[at < 3 ? at : 3] = dim;
@@ -48,7 +49,7 @@ static setun_status take_dim(const char *name, uint64_t dim, size_t at, bool fir
   return SETUN_OK;
 }
 
-// The shape, slowest first in the file; no dimensions at all mean one element.
+// The shape, slowest first in the file; no dimensions mean one element.
 static setun_status parse_shape(const char *name, const st_json *info, st_tensor *t, setun_error *err) {
   const st_json *shape = st_json_find(info, "shape");
   if (!st_json_is_array(shape)) {
@@ -101,7 +102,7 @@ static setun_status parse_place(const char *name, const st_json *info, uint64_t 
   return SETUN_OK;
 }
 
-// Where one tensor lies, for the check that they fill the data.
+// One tensor's place, for the check that tensors fill the data.
 typedef struct range {
   uint64_t begin, end;
   const char *name;
@@ -131,7 +132,7 @@ static setun_status check_ranges(range *ranges, size_t count, uint64_t data_byte
     at = r->end;
   }
   if (at != data_bytes) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "data: expected %" PRIu64 " bytes behind the header, found %" PRIu64, at,
+    return st_fail(err, SETUN_ERROR_FORMAT, "data: expected %" PRIu64 " bytes after the header, found %" PRIu64, at,
                    data_bytes);
   }
   return SETUN_OK;
@@ -159,7 +160,7 @@ static setun_status add_tensor(const reading *r, const char *name, size_t length
   if (s != SETUN_OK) return s;
   *place = (range){t.offset, t.offset + t.bytes, name};
   const char *file = r->map ? st_json_string(st_json_find(r->map, name)) : NULL;
-  if (r->map && (!file || strcmp(file, r->file))) return SETUN_OK; // the index takes it from elsewhere, or not at all
+  if (r->map && (!file || strcmp(file, r->file))) return SETUN_OK; // the index names another file for it, or none
   t.offset += r->data_start;
   return st_builder_tensor(r->builder, &t, name, length, err);
 }
@@ -178,7 +179,7 @@ static setun_status add_tensors(const reading *r, const st_json *header, setun_e
   return s;
 }
 
-// The header's text, of a length that the file's size justifies.
+// Reads the header's text, with a length checked against the file's size.
 static setun_status load_header(const st_file *file, char **text, size_t *length, setun_error *err) {
   unsigned char head[8];
   if (file->size < sizeof head) {

@@ -11,7 +11,7 @@ static const char *dtype_of(const st_output_tensor *t) {
   return t->format ? t->format->ops->dtype : t->dtype;
 }
 
-// Bytes that the tensor's offset should be a multiple of.
+// The alignment of the tensor's offset.
 static uint64_t width_of(const st_output_tensor *t) {
   uint64_t width = t->format ? t->format->block_bytes : st_dtype_bytes(t->dtype);
   return width ? width : 1;
@@ -65,7 +65,7 @@ static setun_status put_entry(const st_output_tensor *t, st_json *header, setun_
   st_json_set(header, &entry, "dtype", st_json_make_text(header, dtype));
   st_json_set(header, &entry, "shape", shape);
   st_json_set(header, &entry, "data_offsets", offsets);
-  st_json_add(header, header, t->name, strlen(t->name), entry); // names are the caller's to keep apart
+  st_json_add(header, header, t->name, strlen(t->name), entry); // the caller ensures unique names
   return SETUN_OK;
 }
 

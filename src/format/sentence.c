@@ -1,5 +1,5 @@
-// What sentence-transformers puts beside a model: modules.json, a configuration for each module behind the transformer,
-// and the weights of dense ones.
+// Files of sentence-transformers: modules.json, a configuration for each module after the transformer, and the weights
+// of dense ones.
 #include "base/memory.h"
 #include "format/builder.h"
 
@@ -9,7 +9,7 @@
 static const char list_name[] = "modules.json";
 static const char type_prefix[] = "sentence_transformers.";
 
-// A JSON file of the model's folder, whose root may be a list; *root stays NULL where there is none.
+// Reads a JSON file of the model's folder, whose root may be a list; *root stays NULL if absent.
 static setun_status load(const char *folder, const char *name, st_json **root, setun_error *err) {
   char *text = NULL;
   size_t length = 0;
@@ -19,7 +19,7 @@ static setun_status load(const char *folder, const char *name, st_json **root, s
   return s;
 }
 
-// What a type such as "sentence_transformers.models.Pooling" ends in.
+// The last part of a type such as "sentence_transformers.models.Pooling".
 static setun_status read_kind(const char *type, st_sentence_module *module, setun_error *err) {
   static const char *const kinds[] = {[ST_SENTENCE_TRANSFORMER] = "Transformer",
                                       [ST_SENTENCE_POOLING] = "Pooling",
@@ -36,7 +36,7 @@ static setun_status read_kind(const char *type, st_sentence_module *module, setu
       "type: expected one of sentence_transformers' Transformer, Pooling, Dense and Normalize, found \"%.80s\"", type);
 }
 
-// The weights of a dense module, under names of their own: "dense.0.linear.weight".
+// Adds the weights of a dense module with the names "dense.0.linear.weight" etc.
 static setun_status open_dense(st_builder *b, const char *folder, uint32_t number, setun_error *err) {
   char prefix[32];
   bool exists = false;
@@ -46,7 +46,8 @@ static setun_status open_dense(st_builder *b, const char *folder, uint32_t numbe
   if (s == SETUN_OK && !exists) {
     s = st_path_exists(pickle, &exists, err);
     if (s == SETUN_OK) {
-      s = exists ? st_fail_pickled(pickle, err) : st_fail(err, SETUN_ERROR_IO, "%s: expected it, found none", path);
+      s = exists ? st_fail_pickled(pickle, err)
+                 : st_fail(err, SETUN_ERROR_IO, "%s: expected this file, found none", path);
     }
   } else if (s == SETUN_OK) {
     s = st_builder_part(b, path, &part, err);

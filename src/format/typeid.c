@@ -1,4 +1,4 @@
-// Type ids that several projects gave to different layouts: which one a file means, decided from all of its tensors.
+// Type ids that several projects use for different layouts: decides from all of a file's tensors which one it means.
 #include "format/typeid.h"
 
 #include "base/memory.h"
@@ -10,11 +10,11 @@
 
 enum { READINGS_MOST = 8, RIVALS_MOST = 4 };
 
-// What one type may mean, narrowed down.
+// The remaining readings of one type.
 typedef struct choice {
   uint32_t type;
   const st_format *readings[READINGS_MOST];
-  const st_gguf_rival *rivals[RIVALS_MOST]; // layouts that are not read
+  const st_gguf_rival *rivals[RIVALS_MOST]; // unsupported layouts
   size_t n_readings, n_rivals, n_tensors;
 } choice;
 
@@ -30,7 +30,7 @@ static bool fits(const st_gguf_tensor *t, uint64_t bytes) {
   return bytes <= t->room && (padded >= t->room || t->room - padded < t->alignment);
 }
 
-// Do all tensors of the type fit this reading, or the rival when `format` is NULL?
+// Whether all tensors of the type fit this reading, or the rival if `format` is NULL.
 static bool fits_all(const choice *c, const st_format *format, const st_gguf_rival *rival,
                      const st_gguf_tensor *tensors, size_t count) {
   for (size_t i = 0; i < count; i++) {
@@ -44,7 +44,7 @@ static bool fits_all(const choice *c, const st_format *format, const st_gguf_riv
   return true;
 }
 
-// Keeps the layouts that fit. False, and nothing changed, when none does.
+// Keeps the layouts that fit. False, with nothing changed, if none does.
 static bool narrow(choice *c, const st_gguf_tensor *tensors, size_t count) {
   choice kept = {.type = c->type, .n_tensors = c->n_tensors};
   for (size_t i = 0; i < c->n_readings; i++) {
@@ -58,7 +58,7 @@ static bool narrow(choice *c, const st_gguf_tensor *tensors, size_t count) {
   return true;
 }
 
-// "q2_0, q2_0-128": what is left.
+// "q2_0, q2_0-128": the remaining readings.
 static const char *names_of(const choice *c, char text[256]) {
   size_t n = 0;
   text[0] = '\0';
@@ -69,7 +69,7 @@ static const char *names_of(const choice *c, char text[256]) {
   return text;
 }
 
-// The reading of that name; NULL: it is not one of this type's.
+// The reading with that name; NULL: not one of this type's.
 static const st_format *reading_named(const choice *c, const char *name, size_t length) {
   for (size_t i = 0; i < c->n_readings; i++) {
     const char *own = c->readings[i]->name;
@@ -84,7 +84,7 @@ static st_text text_key(const st_builder *b, const char *key) {
   return text;
 }
 
-// The first of the names in a list with commas that is a reading of this type.
+// The first name in a comma-separated list that is a reading of this type.
 static const st_format *reading_listed(const choice *c, st_text names) {
   const st_format *f = NULL;
   if (!names.data) return NULL;
@@ -97,7 +97,7 @@ static const st_format *reading_listed(const choice *c, st_text names) {
   return f;
 }
 
-// What someone or something says outright: the caller, or a key that Setun writes.
+// Explicit information: from the caller, or a key that Setun writes.
 static const st_format *told(const st_builder *b, const choice *c, const char **by) {
   const char *assume = b->options->assume;
   const st_format *f = assume ? reading_named(c, assume, strlen(assume)) : NULL;
@@ -126,7 +126,7 @@ static bool is_rival_architecture(const st_builder *b, const st_gguf_rival *r) {
   return false;
 }
 
-// Only readings may be left open by the sizes and decided by the architecture.
+// The sizes may leave several readings, which the architecture then decides.
 static void drop_other_architectures(const st_builder *b, choice *c) {
   size_t n = 0;
   for (size_t i = 0; i < c->n_rivals; i++) {
@@ -135,7 +135,7 @@ static void drop_other_architectures(const st_builder *b, choice *c) {
   c->n_rivals = n;
 }
 
-// The rivals with what to do about each; `why` comes before them.
+// Lists the rivals with advice for each, after `why`.
 static setun_status fail_unread(const choice *c, const char *why, setun_error *err) {
   st_buffer text = {0};
   bool fine = true;
@@ -149,7 +149,7 @@ static setun_status fail_unread(const choice *c, const char *why, setun_error *e
   return s;
 }
 
-// Chooses among what the sizes left.
+// Chooses among the readings that fit the sizes.
 static setun_status choose(st_builder *b, choice *c, const st_format **format, setun_error *err) {
   char names[256];
   if (!c->n_readings) return fail_unread(c, "the sizes of its tensors are those of another layout", err);
@@ -162,12 +162,12 @@ static setun_status choose(st_builder *b, choice *c, const st_format **format, s
                           "offsets of its %zu tensors fit",
                           c->type, first->name, c->n_tensors);
   }
-  // The orders of i2_s have one size: nothing tells them apart, and published files have the first.
+  // The orders of i2_s have the same size and cannot be distinguished; published files have the first.
   if (first->ops->is_usual) {
     *format = first;
     return st_notices_add(b->directory->notices, SETUN_LOG_INFO, err,
-                          "tensor type %" PRIu32 ": read as %s, the usual order; nothing in a file tells the orders "
-                          "apart (%s), so assume another one if the text makes no sense",
+                          "tensor type %" PRIu32 ": read as %s, the usual order; files do not distinguish the orders "
+                                                 "(%s), so assume another one if the text makes no sense",
                           c->type, first->name, names_of(c, names));
   }
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
@@ -187,7 +187,7 @@ static void collect(choice *c, const st_gguf_tensor *tensors, size_t count) {
   for (size_t i = 0; i < count; i++) c->n_tensors += tensors[i].type == c->type;
 }
 
-// Integers, and doubles: known by their size.
+// Integers and doubles, known only by their size.
 static bool is_sized_only(uint32_t type) {
   const char *name = st_gguf_type_name(type);
   return name && st_dtype_bytes(name) && !st_format_by_gguf_type(type);
@@ -218,7 +218,7 @@ setun_status st_typeid_resolve(st_builder *b, const st_gguf_tensor *tensors, siz
     choice readings = c;
     readings.n_rivals = 0;
     snprintf(why, sizeof why,
-             "the distances between the offsets of its %zu tensors fit no layout that is read (%s) unless one is "
+             "the distances between the offsets of its %zu tensors fit no supported layout (%s) unless one is "
              "assumed",
              c.n_tensors, names_of(&readings, names));
     return fail_unread(&c, why, err);

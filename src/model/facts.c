@@ -107,10 +107,10 @@ static bool neutral_json(const char *values, const st_json *x) {
 // "0 or 1": the values for a message.
 static void say_values(const char *values, st_buffer *out) {
   if (!strcmp(values, "0|false|")) {
-    st_buffer_text(out, "no value");
+    st_buffer_text(out, "0, false or none");
     return;
   }
-  if (!*values) st_buffer_text(out, "no such key");
+  if (!*values) st_buffer_text(out, "none");
   for (const char *at = values; *at;) {
     size_t n = strcspn(at, "|");
     st_buffer_format(out, "%.*s%s", (int)n, at, at[n] ? " or " : "");
@@ -122,7 +122,7 @@ static setun_status refuse(const char *key, const st_fact *f, st_buffer *found, 
   st_buffer expected = {0};
   say_values(f->values, &expected);
   setun_status s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s, found %.100s, which is not supported", key,
-                           expected.data ? expected.data : "no such key", found->data ? found->data : "a value");
+                           expected.data ? expected.data : "none", found->data ? found->data : "a value");
   st_buffer_free(&expected);
   st_buffer_free(found);
   return s;

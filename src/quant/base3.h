@@ -1,5 +1,5 @@
-// Five trits a byte as fractions: the byte is ceil(256 q / 243) for a number q of five base-3 digits, so that digit
-// after digit comes out on top when it is multiplied by three. 13 of the 256 bytes stand for no q.
+// Five trits per byte as a fraction: the byte is ceil(256 q / 243) for a number q of five base-3 digits, so that
+// multiplying by three yields one digit after the other. 13 of the 256 bytes have no q.
 #ifndef SETUN_QUANT_BASE3_H
 #define SETUN_QUANT_BASE3_H
 
@@ -17,14 +17,14 @@ static inline uint8_t st_fraction_byte(unsigned q) {
   return (uint8_t)((q * 256 + 242) / 243);
 }
 
-// The number of which the byte is the fraction, or the one that its digits give where it is not a fraction.
+// The number that the byte is a fraction of, or the number from its digits if it is not such a fraction.
 static inline unsigned st_fraction_number(uint8_t byte) {
   unsigned q = 0;
   for (int n = 0; n < 5; n++) q = q * 3 + (unsigned)(st_fraction_trit(byte, n) + 1);
   return q;
 }
 
-// Whether a writer makes the byte, for numbers of the form q = multiple * (something below limit).
+// Whether a writer produces the byte, for numbers q = multiple * (something below limit).
 static inline int st_fraction_valid(uint8_t byte, unsigned multiple, unsigned limit) {
   unsigned q = st_fraction_number(byte);
   return st_fraction_byte(q) == byte && q % multiple == 0 && q / multiple < limit;

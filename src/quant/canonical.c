@@ -1,4 +1,4 @@
-// The canonical form of ternary weights: recognition, absmean quantization, and the moving of scales.
+// The canonical form of ternary weights: recognition, absmean quantization, and regrouping of scales.
 #include "quant/canonical.h"
 
 #include "base/float16.h"
@@ -13,13 +13,13 @@ void st_ternary_scan_begin(st_ternary_scan *scan, uint64_t columns) {
   scan->fits[ST_GRAIN_ROW] = scan->fits[ST_GRAIN_TENSOR] = true;
 }
 
-// Joins a group's scale into a larger one's: false when both are set and differ.
+// Merges a group's scale into a larger group's: false if both are set and differ.
 static bool join(float *scale, float part) {
   if (*scale == 0) *scale = part;
   return part == 0 || *scale == part;
 }
 
-// The magnitude that all nonzero weights share, 0 if there are none, or -1.
+// The common magnitude of all nonzero weights, 0 if there are none, or -1 if they differ.
 static float common_magnitude(const float *weights, uint64_t n) {
   float scale = 0;
   for (uint64_t i = 0; i < n; i++)
@@ -74,7 +74,7 @@ float st_absmean_result(const st_absmean *mean) {
   return mean->count ? (float)(mean->sum / (double)mean->count) : 0;
 }
 
-// Rounding to even and clipping send what is beyond half to one, and half itself to zero.
+// Rounding to even and clipping map values beyond half to one, and half itself to zero.
 void st_absmean_trits(const float *weights, size_t n, float mean, int8_t *trits) {
   float inverse = 1 / (mean > 1e-5f ? mean : 1e-5f);
   for (size_t i = 0; i < n; i++) {

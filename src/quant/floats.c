@@ -1,4 +1,4 @@
-// Plain floats: F32, F16, BF16, and the two 8-bit kinds of safetensors, which are read. Blocks of one weight.
+// Plain floats: F32, F16, BF16, and the two 8-bit kinds in safetensors, which are read only. Blocks of one weight.
 #include "quant/rows.h"
 
 static uint64_t count(st_shape shape, const st_strip *strip) {

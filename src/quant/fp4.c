@@ -25,8 +25,8 @@ static void mxfp4_parts(const uint8_t *block, st_block_parts *out) {
   st_split_nibbles(block + 1, 16, out->codes);
 }
 
-// gpt-oss checkpoints keep a block's 16 bytes in another order, byte j holding weights 2 j (low) and 2 j + 1, and the
-// scales in a tensor of their own.
+// gpt-oss checkpoints store a block's 16 bytes in another order, with weights 2 j (low) and 2 j + 1 in byte j, and the
+// scales in a separate tensor.
 static void mxfp4_join(uint8_t scale, const uint8_t *pairs, uint8_t *block) {
   block[0] = scale;
   for (int j = 0; j < 8; j++) {

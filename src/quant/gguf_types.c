@@ -1,5 +1,5 @@
-// The names of GGUF's tensor types, and what to say of those that are not read: formats of forks, formats that were
-// withdrawn, and formats that no published ternary model needs. From the public headers of ggml and ik_llama.cpp.
+// The names of GGUF's tensor types, and messages for those that are not supported: formats of forks, withdrawn formats,
+// and formats that no published ternary model needs. From the public headers of ggml and ik_llama.cpp.
 #include "quant/gguf_rivals.h"
 
 #include "base/memory.h"
@@ -107,7 +107,7 @@ static const type_name names[] = {
 #define NOT_READ_TL2                                                                                                   \
   "arranged for one matrix shape and processor: convert the original checkpoint, or use a file in i2_s"
 
-// Those of one type are neighbours.
+// Rivals of one type are adjacent.
 static const st_gguf_rival rivals[] = {
     {36, "IQ4_NL_4_4", "withdrawn from GGUF: use a file in IQ4_NL", 0, 32, 18, {NULL}},
     {39, "TL2 of BitNet forks", NOT_READ_TL2, 0, 0, 0, {NULL}},

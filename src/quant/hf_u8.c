@@ -1,6 +1,6 @@
 // hf-u8: ternary weights as Hugging Face BitNet checkpoints store them, a U8 tensor P[Q, K] with Q = ceil(rows / 4).
-// Row o stands in quarter i = o / Q: its code for column c is the bit pair 2i of P[o - i * Q][c]; trit = code - 1. Rows
-// past the end are padding whose codes mean nothing. The scale is a tensor of its own.
+// Row o is in quarter i = o / Q: its code for column c is the bit pair 2i of P[o - i * Q][c]; trit = code - 1. Rows
+// past the end are padding with arbitrary codes. The scale is a separate tensor.
 #include "base/memory.h"
 #include "quant/runs.h"
 

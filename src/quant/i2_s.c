@@ -1,10 +1,10 @@
 // i2_s in its three orders, which share a GGUF type and differ by the build that wrote the file. All have one 2-bit
-// code (trit + 1) a weight, then 32 bytes of which the first four are the float32 scale: n / 4 + 32 bytes for n
+// code (trit + 1) per weight, then 32 bytes, the first four of which are the float32 scale: n / 4 + 32 bytes for n
 // weights.
 //   i2_s (x86): 128 weights in 32 bytes; byte b = w[b] << 6 | w[32 + b] << 4 | w[64 + b] << 2 | w[96 + b]
 //   i2_s-arm:    64 weights in 16 bytes; byte b = w[b] << 6 | w[16 + b] << 4 | w[32 + b] << 2 | w[48 + b]
 //   i2_s-x4:     four rows a byte; byte [row / 4][column] = r0 << 6 | r1 << 4 | r2 << 2 | r3
-// The first two run on across rows whose length is not a multiple of the group: files with such rows are read, not
+// The first two pack across rows whose length is not a multiple of the group: files with such rows are read, not
 // written.
 #include "base/memory.h"
 #include "quant/runs.h"

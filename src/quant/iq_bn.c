@@ -1,6 +1,6 @@
 // IQ1_BN and IQ2_BN: a scale at the start of each row, then blocks of 64 weights.
 //   IQ2_BN: f32 scale; 16 bytes a block, byte j = code of w[j] | w[16 + j] << 2 | w[32 + j] << 4 | w[48 + j] << 6
-//   IQ1_BN: f16 scale; 13 bytes a block. Of each 16 weights 15 stand in three bytes of five consecutive trits, a
+//   IQ1_BN: f16 scale; 13 bytes a block. Of each 16 weights 15 are in three bytes of five consecutive trits, a
 //   fraction
 //           (quant/base3.h) with the first trit the least significant digit; every 16th weight is in the 13th byte,
 //           whose number has four digits.

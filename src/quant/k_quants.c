@@ -36,8 +36,8 @@ static void q3_k_decode(const uint8_t *block, float *out) {
   }
 }
 
-// Scale and minimum `sub` of Q4_K and Q5_K. The first four stand in six bits of bytes 0-3 and 4-7, whose other two bits
-// are the high ones of the last four; those have their low four in the halves of bytes 8-11.
+// Scale and minimum `sub` of Q4_K and Q5_K. The first four are in six bits of bytes 0-3 and 4-7, whose other two bits
+// are the high ones of the last four; the low four bits of these are in the halves of bytes 8-11.
 static void scale_and_minimum(const uint8_t *packed, int sub, int *scale, int *minimum) {
   if (sub < 4) {
     *scale = packed[sub] & 63;
@@ -81,7 +81,7 @@ static void q2_k_parts(const uint8_t *block, st_block_parts *out) {
   }
 }
 
-// The third bit makes code 0..7 of -4..3.
+// The third bit makes codes 0..7 from -4..3.
 static void q3_k_parts(const uint8_t *block, st_block_parts *out) {
   for (int i = 0; i < 256; i++) {
     out->codes[i] = (uint8_t)(two_bits(block + 32, i) | (block[i % 32] >> i / 32 & 1) << 2);
@@ -100,7 +100,7 @@ static void q4_k_parts(const uint8_t *block, st_block_parts *out) {
 }
 
 static void q5_k_parts(const uint8_t *block, st_block_parts *out) {
-  q4_k_parts(block, out); // its scales; its codes stand elsewhere
+  q4_k_parts(block, out); // its scales; its codes are separate
   for (int i = 0; i < 4; i++) st_split_nibbles(block + 48 + 32 * i, 32, out->codes + 64 * i);
   for (int i = 0; i < 256; i++) out->codes[i] = (uint8_t)(out->codes[i] | (block[16 + i % 32] >> i / 32 & 1) << 4);
 }

@@ -1,6 +1,6 @@
 // Q2_0C ("2-bit SEQ" of Tencent's files): 512 weights in 130 bytes: f16 d, then four consecutive weights a byte, the
-// first in bits 0-1; w = (2 code - 3) * d, so that codes are -3, -1, 1, 3 times d. (Two public readers of these files
-// have it so; what the training calls -1.5, -0.5, 0.5, 1.5 times a scale is that with twice the d.)
+// first in bits 0-1; w = (2 code - 3) * d, so that codes are -3, -1, 1, 3 times d. (As in two public readers of these
+// files; the training's -1.5, -0.5, 0.5, 1.5 times a scale are the same values with twice the d.)
 #include "quant/rows.h"
 
 enum { WEIGHTS = 512 };

@@ -11,7 +11,7 @@ static void q4_0_decode(const uint8_t *block, float *out) {
   }
 }
 
-// The weight of largest magnitude gets code 0, -8 times the scale, which so takes its sign.
+// The weight of largest magnitude gets code 0, -8 times the scale, which thus takes its sign.
 static void q4_0_encode(const float *in, uint8_t *block) {
   float d = st_extreme_of(in, 32) / -8, inverse = d != 0 ? 1 / d : 0;
   st_store_f16(block, d);

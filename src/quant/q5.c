@@ -1,4 +1,4 @@
-// Q5_0 and Q5_1: 32 weights of 5 bits. The low four stand as in Q4 (byte j: weights j and j + 16), the fifth bit of
+// Q5_0 and Q5_1: 32 weights of 5 bits. The low four are as in Q4 (byte j: weights j and j + 16), the fifth bit of
 // weight j is bit j of a 32-bit word before them.
 //   Q5_0, 22 bytes: f16 d, u32 high bits, 16 bytes;         w = (q - 16) * d
 //   Q5_1, 24 bytes: f16 d, f16 m, u32 high bits, 16 bytes;  w = q * d + m
@@ -47,7 +47,7 @@ static void q5_1_encode(const float *in, uint8_t *block) {
   put_codes(codes, block + 4);
 }
 
-// `at`: the word of high bits, and the low ones behind it.
+// `at`: the word of high bits, followed by the low ones.
 static void take_codes(const uint8_t *at, uint8_t *codes) {
   uint32_t high = st_load_u32(at);
   st_split_nibbles(at + 4, 16, codes);

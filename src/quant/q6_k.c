@@ -30,16 +30,16 @@ static void q6_k_parts(const uint8_t *block, st_block_parts *out) {
   }
 }
 
-// The nearest integer, ties to even, of a number below 2^22 (the sum's last place is 1), held within -32..31. Written
-// without a choice, which would keep the loop below from becoming vectors.
+// The nearest integer, ties to even, of a number below 2^22 (the sum's last place is 1), clamped to -32..31.
+// Branch-free, so that the loop below can be vectorized.
 static float to_code(float x) {
   float q = x + 0x1.8p23f - 0x1.8p23f;
   return (fabsf(q + 32) - fabsf(q - 31) - 1) / 2;
 }
 
-// The scale with which 16 weights lose the least squares: of some scales near the one that sends the extreme weight to
-// -32, each corrected to the best for the codes q that it gives, which is sum(w q) / sum(q q). The error is a constant
-// less sum(w q)^2 / sum(q q). All candidates go along together, so that they can be vectors.
+// The scale with the least squared error for 16 weights: among scales near the one that maps the extreme weight to
+// -32, each refined to the best for its codes q, which is sum(w q) / sum(q q). The error is a constant minus sum(w q)^2
+// / sum(q q). All candidates are evaluated together, so that they can be vectorized.
 enum { CANDIDATES = 20 };
 static float best_scale(const float *in) {
   float extreme = 0, inverse[CANDIDATES], product[CANDIDATES] = {0}, square[CANDIDATES] = {0};

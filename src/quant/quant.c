@@ -1,4 +1,4 @@
-// The table of formats, and what follows from it: sizes and places of rows, and the names of GGUF's types.
+// The table of formats, and what follows from it: sizes and places of rows.
 #include "quant/quant.h"
 
 #include "base/memory.h"
@@ -83,7 +83,7 @@ bool st_format_is_ambiguous(const st_format *format) {
 static bool row_bytes(const st_format *format, uint64_t columns, uint64_t *bytes) {
   const st_ternary_rows *rows = format->ops->rows;
   if (!rows) return st_mul_u64(columns / format->block, format->block_bytes, bytes);
-  // A cut step takes whole bytes.
+  // A partial step takes whole bytes.
   uint64_t tail = (columns % rows->step * rows->step_bytes + rows->step - 1) / rows->step;
   return st_mul_u64(columns / rows->step, rows->step_bytes, bytes) && st_add_u64(*bytes, tail + rows->head, bytes);
 }
@@ -113,7 +113,7 @@ int64_t st_format_check_scales(const st_format *format, const void *data, uint64
   const uint8_t *block = data;
   for (uint32_t i = 0; value && i < value->n_scales; i++)
     for (uint64_t at = value->scale_at[i]; at + 2 <= bytes; at += format->block_bytes)
-      if ((block[at + 1] & 0x7C) == 0x7C) return (int64_t)at; // all bits of the exponent
+      if ((block[at + 1] & 0x7C) == 0x7C) return (int64_t)at; // the exponent's bits
   for (uint64_t at = 0; value && value->e8m0 && at < bytes; at += format->block_bytes)
     if (block[at] == 0xFF) return (int64_t)at;
   return -1;

@@ -1,4 +1,4 @@
-// Formats whose tensors are rows of blocks: the loops around one block's reading and writing.
+// Formats whose tensors are rows of blocks: the loops around reading and writing one block.
 #include "quant/rows.h"
 
 void st_value_decode(const st_format *format, st_shape shape, const st_strip *strip, const void *data, float *out) {

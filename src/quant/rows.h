@@ -1,5 +1,5 @@
-// What formats share whose tensors are rows of blocks: a format's file says how one block is read and written, the
-// functions here do the rest.
+// Shared by formats whose tensors are rows of blocks: a format's file reads and writes one block, the functions here do
+// the rest.
 #ifndef SETUN_QUANT_ROWS_H
 #define SETUN_QUANT_ROWS_H
 
@@ -9,9 +9,9 @@
 // One block of a value format: format->block weights, format->block_bytes bytes.
 typedef struct st_value_block {
   void (*decode)(const uint8_t *block, float *out);
-  void (*encode)(const float *in, uint8_t *block); // NULL: only read
-  uint32_t n_scales, scale_at[2];                  // where half-precision scales (and minimums) stand in the block
-  void (*parts)(const uint8_t *block, st_block_parts *out); // codes and sub-blocks' scales; NULL: it has none
+  void (*encode)(const float *in, uint8_t *block); // NULL: read only
+  uint32_t n_scales, scale_at[2];                  // offsets of half-precision scales (and minimums) in the block
+  void (*parts)(const uint8_t *block, st_block_parts *out); // codes and sub-blocks' scales; NULL: none
   bool e8m0; // the block's first byte is its scale, a power of two; 255 is NaN
 } st_value_block;
 
@@ -24,18 +24,18 @@ void st_value_encode(const st_format *format, st_shape shape, const st_strip *st
 #define ST_VALUE_OPS_READ(block_)                                                                                      \
   { ST_VALUE_FIELDS(block_) }
 
-// A ternary format whose rows stand one after the other: a row is `head` bytes and then steps of `step` weights in
-// `step_bytes` bytes, the last of which may be cut short (to whole bytes) if the format takes any K.
+// A ternary format whose rows are contiguous: a row is `head` bytes and then steps of `step` weights in `step_bytes`
+// bytes; the last step may be shorter (whole bytes) if the format takes any K.
 enum { ST_STEP_MAX = 320 };
 typedef enum st_scale_type { ST_SCALE_F16, ST_SCALE_F32 } st_scale_type;
 typedef struct st_ternary_rows {
   uint32_t step, step_bytes; // step is at most ST_STEP_MAX, and format->block for ST_SCALE_BLOCK
-  uint32_t head;             // bytes of a row's scale (ST_SCALE_ROW), which stands first
-  uint32_t scale_at;         // ST_SCALE_BLOCK: where in a step its scale stands
+  uint32_t head;             // bytes of a row's scale (ST_SCALE_ROW), which comes first
+  uint32_t scale_at;         // ST_SCALE_BLOCK: offset of the scale in a step
   st_scale_type scale_type;
-  // `n` weights, a whole step but for the tail of a row.
+  // `n` weights, a whole step except at the end of a row.
   void (*unpack)(const uint8_t *step, size_t n, int8_t *trits);
-  void (*pack)(const int8_t *trits, size_t n, uint8_t *step); // pads a cut step's last byte with trit 0
+  void (*pack)(const int8_t *trits, size_t n, uint8_t *step); // pads a partial step's last byte with trit 0
   ptrdiff_t (*check)(const uint8_t *step, size_t n);          // offset of the first invalid byte, or -1
   bool (*holds)(const int8_t *trits);                         // whether a step can be packed; NULL: any can
 } st_ternary_rows;
@@ -78,7 +78,7 @@ static inline void st_range_of(const float *in, size_t n, float *min, float *max
   }
 }
 
-// 2-bit codes (trit + 1) of 4 n weights in n bytes: byte i has those of weights i + n l at bits 2 l.
+// 2-bit codes (trit + 1) of 4 n weights in n bytes: byte i has weight i + n l at bits 2 l.
 static inline void st_unpack_plane(const uint8_t *bytes, size_t n, int8_t *trits) {
   for (size_t l = 0; l < 4; l++)
     for (size_t i = 0; i < n; i++) trits[i + n * l] = (int8_t)((bytes[i] >> 2 * l & 3) - 1);
@@ -99,7 +99,7 @@ static inline bool st_has_code3(uint8_t byte) {
 // The first of `n` bytes that holds a code 3, or -1.
 ptrdiff_t st_find_code3(const uint8_t *bytes, size_t n);
 
-// An integer from a number that was scaled to lie in lo..hi or nearly so; NaN becomes lo. Truncates.
+// Converts a number scaled to about lo..hi to an integer in lo..hi; NaN becomes lo. Truncates.
 static inline int st_clamp_int(float x, int lo, int hi) {
   if (!(x > (float)lo)) return lo;
   return x >= (float)hi ? hi : (int)x;

@@ -1,5 +1,5 @@
-// What ternary formats share whose bytes hold weights of distant rows or columns, four 2-bit codes (trit + 1) a byte: a
-// format's file says where the codes of some weights stand, the functions here do the rest.
+// Shared by ternary formats whose bytes mix weights of distant rows or columns, four 2-bit codes (trit + 1) per byte: a
+// format's file locates the codes of some weights, the functions here do the rest.
 #ifndef SETUN_QUANT_RUNS_H
 #define SETUN_QUANT_RUNS_H
 
@@ -17,7 +17,7 @@ void st_runs_dot(const st_format *format, st_shape shape, const st_strip *strip,
   .run = (run_), .codes = (codes_), .size = (size_), .locate = (locate_), .unpack = st_runs_unpack,                    \
   .check = st_runs_check, .pack = st_runs_pack, .dot = st_runs_dot
 
-// The error of a `size` function whose product overflows.
+// The error for a `size` function whose product overflows.
 setun_status st_fail_too_large(const st_format *format, st_shape shape, setun_error *err);
 
 #endif

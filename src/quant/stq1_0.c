@@ -1,4 +1,4 @@
-// STQ1_0 (Sherry): 256 weights in 42 bytes, of which each four have exactly one zero. 32 bytes of nibbles, 8 of signs,
+// STQ1_0 (Sherry): 256 weights in 42 bytes; every group of four has exactly one zero. 32 bytes of nibbles, 8 of signs,
 // f16 d. Group g of 64 holds the weights 64 (g / 16) + g % 16 + 16 p, p = 0..3, as one of 32 patterns: nibble g (low
 // halves first) says which is zero and how two of the others differ, sign bit g (low bits first) negates all.
 #include "quant/rows.h"
@@ -26,8 +26,8 @@ static void stq1_0_unpack(const uint8_t *step, size_t n, int8_t *trits) {
   }
 }
 
-// The pattern of a group, 16 more where it is negated: the first of those with the most weights in common, of which
-// there are *same.
+// The pattern of a group, plus 16 if negated: the first of those with the most weights in common; *same is their
+// number.
 static int pattern_of(const int8_t *trits, int group, int *same) {
   int best = 0;
   *same = -1;
@@ -39,7 +39,7 @@ static int pattern_of(const int8_t *trits, int group, int *same) {
   return best;
 }
 
-// What is not of the kind becomes what is nearest, for synthetic models: see `holds`.
+// Other groups become the nearest pattern, for synthetic models: see `holds`.
 static void stq1_0_pack(const int8_t *trits, size_t n, uint8_t *step) {
   (void)n;
   for (int i = 0; i < SCALE; i++) step[i] = 0;
@@ -56,7 +56,7 @@ static bool stq1_0_holds(const int8_t *trits) {
   return same == 4;
 }
 
-// All bytes are those of some pattern.
+// All bytes are valid.
 static ptrdiff_t stq1_0_check(const uint8_t *step, size_t n) {
   (void)step, (void)n;
   return -1;

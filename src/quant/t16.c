@@ -1,7 +1,7 @@
 // t16: the order of the kernels, so that streamed layers need no repacking. Groups of 16 rows; in a group blocks of 64
-// bytes, one for 16 columns. Byte 4 r + j of a block holds row r; its bit pairs 0-1, 2-3, 4-5, 6-7 are its columns j,
-// 4 + j, 8 + j, 12 + j; code = trit + 1. Rows are padded to a multiple of 16 and columns to one of 32, the kernels'
-// step, with code 1. Scales are a tensor of their own.
+// bytes, one for 16 columns. Byte 4 r + j of a block holds row r; its bit pairs 0-1, 2-3, 4-5, 6-7 are its columns j, 4
+// + j, 8 + j, 12 + j; code = trit + 1. Rows are padded to a multiple of 16 and columns to one of 32, the kernels' step,
+// with code 1. Scales are a separate tensor.
 #include "base/memory.h"
 #include "quant/runs.h"
 
@@ -36,7 +36,7 @@ static st_code_run t16_run(st_shape shape, uint64_t row, uint64_t k) {
       .offset = 64 * block + 4 * (row % 16) + k % 4, .length = 4 - k % 4, .shift = (unsigned)(2 * (k % 16 / 4))};
 }
 
-// Padding columns are the kernels' to read, so they must be what they promise to be.
+// The kernels read padding columns, so these must have code 1.
 static int64_t t16_check(const st_format *format, st_shape shape, const st_strip *strip, const void *data) {
   int64_t first = st_runs_check(format, shape, strip, data);
   for (uint64_t row = strip->row; row < strip->row + strip->count; row++)

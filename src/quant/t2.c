@@ -1,5 +1,5 @@
-// t2: rows of ceil(K/4) bytes, four consecutive weights a byte, the first in bits 0-1; code = trit + 1. A row's last
-// byte is padded with code 1. Scales are a tensor of their own.
+// t2: rows of ceil(K/4) bytes, four consecutive weights per byte, the first in bits 0-1; code = trit + 1. A row's last
+// byte is padded with code 1. Scales are a separate tensor.
 #include "quant/rows.h"
 
 static void t2_unpack(const uint8_t *step, size_t n, int8_t *trits) {

@@ -1,12 +1,12 @@
-// t5: rows of ceil(K/5) bytes, five consecutive trits a byte in base 3, the first the least significant digit: bytes 0
-// to 242. Digits 0, 1, 2 mean -1, 0, +1; in files that say so 0, +1, -1, which are only read. A row's last byte is
-// padded with trit 0. Scales are a tensor of their own.
+// t5: rows of ceil(K/5) bytes, five consecutive trits per byte in base 3, the first the least significant digit: bytes
+// 0 to 242. Digits 0, 1, 2 mean -1, 0, +1; in files that declare it 0, +1, -1, which are read only. A row's last byte
+// is padded with trit 0. Scales are a separate tensor.
 #include "quant/base3.h"
 #include "quant/rows.h"
 
 static const int8_t minus_zero_plus[3] = {-1, 0, 1}, zero_plus_minus[3] = {0, 1, -1};
 
-// Bytes above 242 lose what is above their five digits.
+// Bytes above 242 lose the part above their five digits.
 static void unpack(const uint8_t *step, size_t n, const int8_t digits[3], int8_t *trits) {
   for (size_t i = 0; i < n; i += 5) {
     unsigned byte = step[i / 5];

@@ -1,11 +1,11 @@
-// TQ1_0 and PTQ1_0: five trits a byte as a fraction (quant/base3.h), the first the most significant, then f16 d.
+// TQ1_0 and PTQ1_0: five trits per byte as a fraction (quant/base3.h), the first the most significant, then f16 d.
 //   TQ1_0, 256 weights in 54 bytes: 32 bytes for w[m + 32 n], 16 for w[160 + m + 16 n], 4 for w[240 + m + 4 n]
 //   PTQ1_0, 128 in 28 bytes:        16 bytes for w[m + 16 n],  8 for w[80 + m + 8 n],   2 for w[120 + m + 2 n]
 // The last kind of byte has four trits, n = 0..3, and digit 0 for the fifth.
 #include "quant/base3.h"
 #include "quant/rows.h"
 
-// `width` bytes that hold `digits` times `width` weights; both pointers move on.
+// `width` bytes with `digits` times `width` weights; both pointers advance.
 static void unpack_run(const uint8_t **bytes, int width, int digits, int8_t **trits) {
   for (int n = 0; n < digits; n++, *trits += width)
     for (int m = 0; m < width; m++) (*trits)[m] = st_fraction_trit((*bytes)[m], n);

@@ -9,7 +9,7 @@ static const st_json *quantization_of(const st_json *config) {
   return q ? q : st_json_get(config, "compression_config"); // compressed-tensors' older key
 }
 
-// One of two words; another is an error that names the key.
+// One of two words; any other is an error that names the key.
 static setun_status choice(const st_json *q, const char *key, const char *usual, const char *other, bool *is_other,
                            setun_error *err) {
   const char *text = usual;
@@ -25,7 +25,7 @@ static setun_status read_bitnet(const st_json *q, st_hf_quant *quant, setun_erro
   bool online;
   quant->method = ST_HF_BITNET;
   setun_status s = choice(q, "linear_class", "bitlinear", "autobitlinear", &quant->scale_multiplies, err);
-  // Either mode is told from the weights themselves: packed bytes, or latent floats.
+  // The weights themselves show the mode: packed bytes, or latent floats.
   if (s == SETUN_OK) s = choice(q, "quantization_mode", "offline", "online", &online, err);
   quant->exempt = st_json_get(q, "modules_to_not_convert");
   if (s == SETUN_OK && quant->exempt && !st_json_is_array(quant->exempt)) {
@@ -35,7 +35,7 @@ static setun_status read_bitnet(const st_json *q, st_hf_quant *quant, setun_erro
   return s;
 }
 
-// 1bitLLM: weight_bits 1 and input_bits 8 stand in config.json itself.
+// 1bitLLM: weight_bits 1 and input_bits 8 are in config.json itself.
 static setun_status read_bits(const st_json *config, st_hf_quant *quant, setun_error *err) {
   uint32_t weight_bits = 0, input_bits = 0;
   setun_status s = st_json_u32(config, "weight_bits", 0, 64, &weight_bits, err);
@@ -246,7 +246,7 @@ setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_e
   return s == SETUN_OK ? s : st_fail_in(err, s, "config.json: quantization_config");
 }
 
-// Is `part` one or more whole components at the module's beginning or end?
+// Whether `part` is one or more whole components at the module's beginning or end.
 static bool names_module(const char *module, const char *part) {
   size_t n = strlen(module), m = strlen(part);
   if (!m || m > n) return false;
@@ -256,7 +256,7 @@ static bool names_module(const char *module, const char *part) {
 
 bool st_hf_quant_is_latent(const st_hf_quant *quant, const char *module) {
   if (quant->method != ST_HF_BITNET) return false;
-  // Linear layers are those in the blocks; the embedding is not one, and the head is never converted.
+  // Linear layers are those in the blocks; the embedding is not one, and the head is never quantized.
   if (!strstr(module, "layers.") || names_module(module, "lm_head")) return false;
   for (size_t i = 0; i < st_json_size(quant->exempt); i++) {
     const char *part = st_json_string(st_json_at(quant->exempt, i));

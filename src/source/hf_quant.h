@@ -1,4 +1,4 @@
-// What a Hugging Face config says about how weights are quantized. For src/source, and for src/convert, which
+// The quantization in a Hugging Face config. For src/source, and for src/convert, which
 // writes such configs.
 #ifndef SETUN_SOURCE_HF_QUANT_H
 #define SETUN_SOURCE_HF_QUANT_H
@@ -28,7 +28,7 @@ setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_e
 // As quant_method has it.
 const char *st_hf_method_name(st_hf_method method);
 
-// Are the floats of this module's weight latent, that is, to be quantized when they are read?
+// Whether the floats of this module's weight are latent, that is, to be quantized when they are read.
 bool st_hf_quant_is_latent(const st_hf_quant *quant, const char *module);
 
 #endif

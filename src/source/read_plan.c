@@ -1,4 +1,4 @@
-// Where the bytes of each unit lie in a slot: ranges sorted, rounded out to blocks, and merged where they touch.
+// The places of each unit's bytes in a slot: ranges sorted, extended to whole blocks, and merged where they touch.
 #define _GNU_SOURCE
 #include "base/memory.h"
 #include "source/stream_private.h"
@@ -16,7 +16,7 @@ typedef struct {
   uint64_t offset, bytes;
 } placed_range;
 
-// What direct reads of the file must be aligned to; 0 when the system says that there are none.
+// The alignment of direct reads of the file; 0 if the system does not support them.
 static size_t direct_alignment(const st_file *file) {
 #if defined(STATX_DIOALIGN) && defined(AT_EMPTY_PATH)
   struct statx stx;
@@ -45,7 +45,7 @@ static setun_status check_range(const st_stream_range *r, size_t unit, setun_err
                  r->file->path, unit, r->bytes, r->offset, r->file->size);
 }
 
-// The file's index in the plan, into which it is entered; the plan has room.
+// The file's index in the plan, adding it if necessary; the plan has room.
 static size_t find_file(st_read_plan *plan, const st_file *file) {
   size_t i = 0;
   while (i < plan->n_files && plan->files[i].file != file) i++;
@@ -76,7 +76,7 @@ static setun_status check_arguments(const st_stream_unit *units, size_t n_units,
   return SETUN_OK;
 }
 
-// Notes the files, and so the alignment, before anything is laid out. False when out of memory.
+// Adds the files, which determines the alignment, before the layout. False when out of memory.
 static bool enter_files(const st_stream_unit *units, size_t n_units, st_read_plan *plan) {
   size_t capacity = 0;
   for (size_t u = 0; u < n_units; u++) {
@@ -88,7 +88,7 @@ static bool enter_files(const st_stream_unit *units, size_t n_units, st_read_pla
   return true;
 }
 
-// Appends the unit's extents to the plan, which has room for one a range. False: larger than memory can be.
+// Appends the unit's extents to the plan, which has room for one per range. False: larger than memory can be.
 static bool lay_out(st_read_plan *plan, size_t unit, placed_range *sorted, size_t n) {
   uint64_t mask = plan->alignment - 1;
   size_t end = 0, *places = plan->places + plan->first_range[unit], first = plan->first_extent[unit];

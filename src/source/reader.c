@@ -1,4 +1,4 @@
-// Reading rows of a weight with positioned reads, strip by strip, as floats, as trits with scales, or as they are.
+// Reading rows of a weight with positioned reads, strip by strip: as floats, as trits with scales, or as stored.
 #include "base/memory.h"
 #include "quant/canonical.h"
 #include "source/packed.h"
@@ -10,7 +10,7 @@
 
 enum { STRIP_BYTES = 1 << 20 };
 
-// True when each is neither NaN nor infinite. Whole-number arithmetic without a branch, so that it is quick.
+// True if all are finite. Branch-free integer arithmetic, for speed.
 static bool all_finite(const float *x, uint64_t n) {
   uint32_t bad = 0;
   for (uint64_t i = 0; i < n; i++) {
@@ -32,14 +32,14 @@ static setun_status fail_nonfinite(const st_weight *w, const char *what, uint64_
 
 // ---- strips -------------------------------------------------------------------------------------------------------
 
-// Reads a strip of at most `want` rows from `row` (of this weight) on into the buffer. strip->row counts from the
+// Reads a strip of at most `want` rows, starting at `row` of this weight, into the buffer. strip->row counts from the
 // stored tensor's first row.
 static setun_status load_whole_rows(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
   const st_weight *w = r->weight;
   *strip = st_format_locate(w->format, w->stored, w->first_row + row, want);
   if (!strip->count || strip->offset > w->data->bytes || strip->bytes > w->data->bytes - strip->offset ||
       strip->bytes > SIZE_MAX) {
-    return st_fail(err, SETUN_ERROR_STATE, "%s: rows from %" PRIu64 " on lie outside the tensor", w->name, row);
+    return st_fail(err, SETUN_ERROR_STATE, "%s: rows from %" PRIu64 " on are outside the tensor", w->name, row);
   }
   if (!st_reserve(&r->bytes, &r->capacity, (size_t)strip->bytes, 1)) return st_fail_memory(err, w->name);
   setun_status s = st_file_read(&r->directory->parts[w->data->part], w->data->offset + strip->offset, r->bytes,
@@ -58,7 +58,7 @@ static uint64_t usual_rows(const st_weight *w) {
   return rows ? rows : 1;
 }
 
-// The same with no more rows than make up that.
+// The same, limited to that number of rows.
 static setun_status load_strip(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
   const st_weight *w = r->weight;
   uint64_t most = usual_rows(w);
@@ -73,7 +73,7 @@ static setun_status check_rows(const st_row_reader *r, uint64_t row, uint64_t co
                  row + count, rows);
 }
 
-// The scale that is not inside a strip's own bytes, for one row.
+// One row's scale that is not inside a strip's bytes.
 static float row_scale(const st_row_reader *r, uint64_t row) {
   if (!r->scales) return 1;
   return r->scales[r->n_scales == 1 ? 0 : row];
@@ -117,7 +117,7 @@ static setun_status read_outer_scales(st_row_reader *r, setun_error *err) {
   return s;
 }
 
-// Multiplies one more scale into those there are.
+// Multiplies the existing scales by another one.
 static setun_status add_scale(st_row_reader *r, float scale, const char *what, setun_error *err) {
   if (!isfinite(scale)) {
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a finite %s, found %g", r->weight->name, what, (double)scale);
@@ -150,7 +150,7 @@ static setun_status absmean(st_row_reader *r, float *mean, setun_error *err) {
   for (uint64_t row = 0; row < w->shape.rows && s == SETUN_OK;) {
     st_strip strip;
     if ((s = load_strip(r, row, w->shape.rows - row, &strip, err)) != SETUN_OK) break;
-    size_t n = (size_t)(strip.count * w->shape.columns); // each weight takes a byte or more of the buffer
+    size_t n = (size_t)(strip.count * w->shape.columns); // each weight takes at least a byte of the buffer
     if (!st_reserve(&x, &capacity, n, sizeof *x)) {
       s = st_fail_memory(err, w->name);
       break;
@@ -201,7 +201,7 @@ setun_status st_weight_recognize(const st_directory *directory, st_weight *weigh
   }
   st_free(x);
   st_row_reader_close(&r);
-  // Quantizing by the scale itself gives the trits back, but for scales that it would take for 1e-5.
+  // Quantizing with the scale reproduces the trits, except for scales below 1e-5, which would be clamped.
   if (s == SETUN_OK && scan.fits[ST_GRAIN_TENSOR] && scan.scale > 1e-5f) {
     weight->latent = true;
     weight->latent_scale = scan.scale;
@@ -260,7 +260,7 @@ uint64_t st_row_reader_bytes(const st_weight *w, uint64_t rows, st_reading how) 
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
-// Checks the scales of a strip's rows or blocks that stand in its bytes, and makes them, or those of its rows, whole.
+// Checks the scales in a strip's bytes and multiplies them, or the rows' ones, by the separate scales.
 static setun_status complete_scales(const st_row_reader *r, uint64_t row, uint64_t count, float *scales,
                                     setun_error *err) {
   const st_weight *w = r->weight;
@@ -275,7 +275,7 @@ static setun_status complete_scales(const st_row_reader *r, uint64_t row, uint64
   return SETUN_OK;
 }
 
-// One strip of a ternary format from the buffer: trits, and for each row or block its whole scale.
+// One strip of a ternary format from the buffer: trits, and the complete scale of each row or block.
 static setun_status unpack(st_row_reader *r, uint64_t row, const st_strip *strip, int8_t *trits, float *scales,
                            setun_error *err) {
   const st_weight *w = r->weight;
@@ -301,7 +301,7 @@ static setun_status ternary_floats(st_row_reader *r, uint64_t row, const st_stri
                                    setun_error *err) {
   const st_weight *w = r->weight;
   uint64_t per_row = st_format_row_scales(w->format, w->shape.columns);
-  // A strip's trits are a small multiple of its bytes, which are in memory.
+  // The size of a strip's trits is a small multiple of its bytes, so it does not overflow.
   size_t n = (size_t)(strip->count * w->shape.columns), scales = (size_t)(strip->count * (per_row ? per_row : 1));
   if (!st_reserve(&r->trits, &r->trit_capacity, n, 1) ||
       !st_reserve(&r->block_scales, &r->block_capacity, scales, sizeof *r->block_scales)) {
@@ -391,12 +391,12 @@ setun_status st_read_trits(st_row_reader *reader, uint64_t row, uint64_t count, 
   return s;
 }
 
-// The rows' bytes, unchecked.
+// The rows' bytes, not checked.
 static setun_status copy_bytes(st_row_reader *r, uint64_t row, uint64_t count, uint64_t row_bytes, char *to,
                                setun_error *err) {
   const st_weight *w = r->weight;
   if (!st_weight_is_scattered(w)) {
-    // Both products are within the tensor, whose size was checked.
+    // Neither product overflows: both are within the tensor, whose size was checked.
     setun_status s =
         st_file_read(&r->directory->parts[w->data->part], w->data->offset + (w->first_row + row) * row_bytes, to,
                      (size_t)(count * row_bytes), err);
@@ -423,10 +423,9 @@ setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, 
     return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: rows of %s are not contiguous", w->name, w->format->name);
   }
   if (w->scale && !st_format_is_ternary(w->format)) {
-    return st_fail(
-        err, SETUN_ERROR_UNSUPPORTED,
-        "%s: %s weights with a scale beside them, %s, are not read; those of floats, NVFP4 and ternary formats are",
-        w->name, w->format->name, w->scale->name);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: %s weights with a separate scale, %s, are not supported; floats, NVFP4 and ternary formats are",
+                   w->name, w->format->name, w->scale->name);
   }
   if ((s = copy_bytes(reader, row, count, bytes, out, err)) != SETUN_OK) return s;
   int64_t bad = st_format_check_scales(w->format, out, count * bytes);
@@ -439,7 +438,7 @@ bool st_weight_has_strips(const st_weight *w) {
   return !w->latent && !st_weight_is_scattered(w) && (st_format_is_ternary(w->format) || !w->scale);
 }
 
-// Numbers of `size` bytes: none has all bits of the exponent set. Without a branch, so that it is quick.
+// Whether no number of `size` bytes has all exponent bits set. Branch-free, for speed.
 static bool all_finite_bits(const void *bytes, uint64_t n, size_t size, uint32_t exponent) {
   uint32_t bad = 0;
   if (size == sizeof(float)) return all_finite(bytes, n);
@@ -458,7 +457,7 @@ static setun_status check_values(const st_row_reader *r, uint64_t row, const st_
   if (all_finite_bits(r->bytes, strip->count * k, w->format->block_bytes, w->format->ops->exponent)) {
     return SETUN_OK;
   }
-  float *x = st_malloc((size_t)(strip->count * k), sizeof *x); // a little more than the strip's bytes
+  float *x = st_malloc((size_t)(strip->count * k), sizeof *x); // slightly more than the strip's bytes
   if (!x) return st_fail_memory(err, w->name);
   w->format->ops->decode(w->format, w->stored, strip, r->bytes, x);
   setun_status s = fail_nonfinite(w, "weights", row, k, x, strip->count * k, err);

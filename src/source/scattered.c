@@ -1,5 +1,4 @@
-// Putting rows together that stand apart: every second row of a tensor, and MXFP4 whose scales are in a tensor of their
-// own.
+// Assembling rows that are not contiguous: every second row of a tensor, and MXFP4 with scales in a separate tensor.
 #include "source/scattered.h"
 
 #include "base/memory.h"
@@ -25,7 +24,7 @@ setun_status st_load_scattered(st_row_reader *r, uint64_t row, uint64_t want, st
     return st_fail(err, SETUN_ERROR_STATE, "%s: rows from %llu on lie outside the tensor", w->name,
                    (unsigned long long)row);
   }
-  // A strip is about a megabyte, and at most twice that is read for it; one row is in the file.
+  // A strip is about a megabyte, for which at most twice as much is read; one row is within the file.
   if (!st_reserve(&r->raw, &r->raw_capacity, (size_t)(span * (data_bytes + scale_bytes)), 1) ||
       !st_reserve(&r->bytes, &r->capacity, (size_t)(want * bytes), 1)) {
     return st_fail_memory(err, w->name);

@@ -9,8 +9,8 @@ static inline bool st_weight_is_scattered(const st_weight *w) {
   return w->row_step > 1 || w->block_scales || w->packed.kind;
 }
 
-// Fills r->bytes with at most `want` rows from `row` (of this weight) on, in the weight's format, one after the other;
-// the strip says how many there are. The rows are within the weight.
+// Fills r->bytes with at most `want` rows, starting at `row` of this weight, in the weight's format, contiguously; the
+// strip has their number. The rows must be within the weight.
 setun_status st_load_scattered(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-// The ring itself: which unit is in which slot, what its reads are, and what their results mean.
+// The ring: the units in its slots, their reads, and the handling of results.
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/memory.h"
@@ -61,12 +61,12 @@ size_t st_piece_queue_remove(st_piece_queue *q, const st_slot *slot) {
 
 st_read st_piece_aim(st_piece *p) {
   p->direct = !p->buffered && atomic_load(&p->file->direct);
-  size_t end = p->direct ? p->length : p->need; // what is not direct stops at the file's end
+  size_t end = p->direct ? p->length : p->need; // buffered reads stop at the file's end
   return (st_read){p->direct ? p->file->fd : p->file->file->fd, p->to + p->got, end - p->got, p->offset + p->got};
 }
 
 static st_piece_state retry(st_piece *p, int error, setun_error *err) {
-  if (error == EINVAL || error == EOPNOTSUPP) { // from here on, through the page cache
+  if (error == EINVAL || error == EOPNOTSUPP) { // through the page cache from here on
     if (atomic_exchange(&p->file->direct, false)) atomic_store(&p->file->refused, error);
     return ST_PIECE_AGAIN;
   }
@@ -79,7 +79,7 @@ static st_piece_state retry(st_piece *p, int error, setun_error *err) {
   return ST_PIECE_FAILED;
 }
 
-// Nothing of what went through the page cache shall stay there: it is larger than memory.
+// Data read through the page cache must not stay there: it is larger than memory.
 static void drop_cached(const st_stream_file *file, uint64_t offset, uint64_t bytes) {
 #ifdef POSIX_FADV_DONTNEED
   posix_fadvise(file->file->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
@@ -88,9 +88,9 @@ static void drop_cached(const st_stream_file *file, uint64_t offset, uint64_t by
 #endif
 }
 
-// The same for a whole unit: pages come in groups (large folios), and those across two pieces went with neither; nor
-// did those across the end of what was read before. `after`: so much of what the system read ahead behind it goes as
-// well.
+// The same for a whole unit: pages come in groups (large folios), and groups across two pieces were dropped with
+// neither; nor were those across the end of the previous unit. `after`: this much of the system's read-ahead after it
+// is dropped as well.
 static void drop_cached_unit(st_stream *s, size_t unit, uint64_t after) {
   for (size_t i = s->plan.first_extent[unit]; i < s->plan.first_extent[unit + 1]; i++) {
     const st_extent *e = &s->plan.extents[i];
@@ -122,12 +122,12 @@ st_piece_state st_piece_result(const st_stream *s, st_piece *p, int64_t result, 
     return ST_PIECE_WHOLE;
   }
   if (p->direct && whole_blocks > p->got) {
-    p->got = whole_blocks; // the next direct read must begin with a block
+    p->got = whole_blocks; // the next direct read must begin at a block
   } else if (p->direct) {
-    p->got = got; // inside a block, or at an unexpected end: the page cache shows which
+    p->got = got; // inside a block, or at an unexpected end: a buffered read shows which
     p->buffered = true;
   } else if (!result) {
-    st_fail(err, SETUN_ERROR_IO, "%s: ends early: wanted %zu bytes at offset %llu, got %zu", path, p->need, offset,
+    st_fail(err, SETUN_ERROR_IO, "%s: ends early: expected %zu bytes at offset %llu, found %zu", path, p->need, offset,
             got);
     return ST_PIECE_FAILED;
   } else {
@@ -153,7 +153,7 @@ void st_piece_ends(st_piece *p, st_piece_state state, const setun_error *err) {
 
 // ---- making and freeing -------------------------------------------------------------------------------------------
 
-// A second descriptor of the same file that reads past the page cache; -1 with errno where there is none.
+// A second descriptor of the same file that bypasses the page cache; -1 with errno if unsupported.
 static int open_direct(const st_file *file, const st_stream_faults *faults) {
   struct stat ours, opened;
   int refused = faults && faults->refuse ? faults->refuse(faults->user, ST_STREAM_OPEN_DIRECT) : 0;
@@ -169,7 +169,7 @@ static int open_direct(const st_file *file, const st_stream_faults *faults) {
   if (fd < 0) return -1;
   bool same = !fstat(fd, &opened) && !fstat(file->fd, &ours) && ours.st_dev == opened.st_dev &&
               ours.st_ino == opened.st_ino && (uint64_t)opened.st_size == file->size;
-  errno = ESTALE; // another file has this name by now
+  errno = ESTALE; // another file has this name now
 #if !defined(O_DIRECT) && defined(F_NOCACHE)
   if (same) same = !fcntl(fd, F_NOCACHE, 1);
 #elif !defined(O_DIRECT)
@@ -197,15 +197,14 @@ static void open_files(st_stream *s) {
   }
 }
 
-// Tells once of each file for which direct reading was refused.
+// Logs each file for which direct reading was refused, once.
 static void log_refused(st_stream *s) {
   for (size_t i = 0; i < s->plan.n_files; i++) {
     int error = atomic_exchange(&s->files[i].refused, 0);
     if (error) {
-      st_log_write(
-          s->options.log, SETUN_LOG_WARNING,
-          "%s: cannot be read past the page cache (%s): reading it with the cache, which is dropped after each read",
-          s->files[i].file->path, strerror(error));
+      st_log_write(s->options.log, SETUN_LOG_WARNING,
+                   "%s: cannot bypass the page cache (%s): reading through the cache, which is dropped after each read",
+                   s->files[i].file->path, strerror(error));
     }
   }
 }
@@ -226,7 +225,7 @@ static setun_status choose_engine(st_stream *s, setun_error *err) {
   return st_stream_pread_new(s, err);
 }
 
-// The pieces of the unit with the most.
+// The largest number of pieces in a unit.
 static size_t most_pieces(const st_stream *s) {
   size_t most = 0;
   for (size_t u = 0; u < s->plan.n_units; u++) {
@@ -239,7 +238,7 @@ static size_t most_pieces(const st_stream *s) {
   return most;
 }
 
-// The ring's memory; before the engine, which may register it.
+// Allocates the ring's memory before the engine, which may register it.
 static setun_status make_slots(st_stream *s, setun_error *err) {
   s->n_slots = (size_t)s->options.slots;
   s->area_bytes = s->n_slots * s->plan.slot_bytes;
@@ -288,8 +287,8 @@ setun_status st_stream_new(const st_stream_unit *units, size_t n_units, const st
   return SETUN_OK;
 }
 
-// Forgets what the ring's `n` slots from the `first` oldest on hold. The youngest first, so that none of them is begun
-// on the way.
+// Discards the contents of the ring's `n` slots from the `first` oldest on. The youngest first, so that none of them is
+// started meanwhile.
 static void drop(st_stream *s, size_t first, size_t n) {
   for (size_t i = first + n; i-- > first;) s->engine->drop(s, &s->slots[(s->head + i) % s->n_slots]);
   for (size_t i = first; i < first + n; i++) {
@@ -337,7 +336,7 @@ static void cut_extent(st_stream *s, st_slot *slot, const st_extent *e) {
   }
 }
 
-// To the unit that is wanted next: the tail's first again, or that of another pass, of which nothing is known yet.
+// Advances to the next unit: the tail's first again, or the first of another pass that is not known yet.
 static void step(const st_stream *s, st_cursor *c) {
   size_t n = s->plan.n_units, tail = n - s->options.n_tail;
   c->unit++;
@@ -360,7 +359,7 @@ static void queue_unit(st_stream *s, st_slot *slot, size_t unit) {
   s->engine->queue(s, slot);
 }
 
-// Queues units for all slots that hold none.
+// Queues units for all empty slots.
 static void fill(st_stream *s) {
   while (s->queued < s->n_slots) {
     st_slot *slot = &s->slots[(s->head + s->queued++) % s->n_slots];
@@ -383,7 +382,7 @@ static bool has_failed(st_stream *s) {
 void st_stream_start(st_stream *s, bool at_tail, unsigned tails) {
   size_t tail = s->plan.n_units - s->options.n_tail, first = at_tail && s->options.n_tail ? tail : 0;
   size_t stale = 0, ahead = 0;
-  if (first == tail && !tails) tails = 1; // the next pass is read ahead for
+  if (first == tail && !tails) tails = 1; // reading ahead for the next pass
   s->next = (st_cursor){first, tails};
   while (stale < s->queued && s->slots[(s->head + stale) % s->n_slots].unit != first) stale++;
   drop(s, 0, has_failed(s) ? s->queued : stale);
@@ -463,7 +462,7 @@ void st_stream_poll(st_stream *s) {
 }
 
 st_stream_stats st_stream_get_stats(const st_stream *s) {
-  pthread_mutex_t *lock = (pthread_mutex_t *)&s->lock; // streams are made by st_stream_new, none of them constant
+  pthread_mutex_t *lock = (pthread_mutex_t *)&s->lock; // streams come from st_stream_new and are not constant
   pthread_mutex_lock(lock);
   st_stream_stats stats = s->stats;
   if (s->in_flight) stats.busy_s += st_clock_seconds() - s->busy_since;

@@ -1,8 +1,8 @@
-// A ring of buffers that reads a file's units (say, the weights of one layer) ahead, in cyclic order, while the caller
-// computes: 0, 1, ..., n - 1, 0, 1, ... The last of them may be a tail, which a pass leaves out or reads several times.
-// Exactly `slots` units are in memory; nothing is mapped and the page cache stays as
-// it is. Reads go past the page cache (O_DIRECT), with io_uring on the caller's own thread or with pread on two threads
-// more; what the system refuses is replaced by the next best, with a notice in the log.
+// A ring of buffers that reads ahead a file's units (such as the weights of a layer), in cyclic order, while the caller
+// computes: 0, 1, ..., n - 1, 0, 1, ... The last units may be a tail, which a pass skips or reads several times.
+// Exactly `slots` units are in memory; nothing is mapped and the page cache is not
+// changed. Reads bypass the page cache (O_DIRECT), with io_uring on the caller's own thread or with pread on two more
+// threads; what the system refuses is replaced by the next best, with a notice in the log.
 //
 // A stream on demand has no order: the caller says which unit is read into which slot, and when.
 // One thread at a time may call into a stream; any thread may ask for its statistics meanwhile.
@@ -19,13 +19,13 @@ typedef struct st_stream_range {
   uint64_t offset, bytes;
 } st_stream_range;
 
-// What is read, waited for and released as one.
+// The unit of reading, waiting and releasing.
 typedef struct st_stream_unit {
   const st_stream_range *ranges; // in any order
   size_t n_ranges;
 } st_stream_unit;
 
-// Steps that a test can have refused.
+// Steps that a test can make fail.
 typedef enum st_stream_step {
   ST_STREAM_OPEN_DIRECT,
   ST_STREAM_URING,    // making the ring
@@ -33,53 +33,55 @@ typedef enum st_stream_step {
   ST_STREAM_ENTER     // each entry into the kernel: EAGAIN and EBUSY are tried again, 2000 times in turn
 } st_stream_step;
 
-// Faults for tests. Both functions may be called on any thread of the stream, several at once; either may be NULL.
+// Fault injection for tests. Both functions may be called on any thread of the stream, concurrently; either may be
+// NULL.
 typedef struct st_stream_faults {
   void *user;
-  int (*refuse)(void *user, st_stream_step step); // an errno with which the step shall fail, or 0
-  // Sees the result of a read of `n` bytes at `to`, a count or -errno, and gives the one to go on with.
+  int (*refuse)(void *user, st_stream_step step); // the errno with which the step fails, or 0
+  // Receives the result of a read of `n` bytes at `to`, a count or -errno, and returns the result to use.
   int64_t (*result)(void *user, bool direct, uint8_t *to, size_t n, int64_t result);
 } st_stream_faults;
 
 typedef struct st_stream_options {
   int slots;                      // units in memory at once: 2 to 64; on demand any number
   bool on_demand;                 // units are asked for one by one (st_stream_fetch) instead of in turn
-  size_t n_tail;                  // of the units, the last so many are the tail; 0: there is none
-  bool direct;                    // past the page cache, where the file system can
-  bool uring;                     // with io_uring, where the system has it; only together with `direct`
+  size_t n_tail;                  // number of last units that are the tail; 0: none
+  bool direct;                    // bypass the page cache, if the file system can
+  bool uring;                     // use io_uring, if the system has it; only with `direct`
   const st_log *log;              // must outlive the stream; NULL: no notices
   const st_stream_faults *faults; // must outlive the stream; NULL: none
 } st_stream_options;
 
 typedef struct st_stream_stats {
-  uint64_t bytes, reads; // that arrived; the bytes with what is read around the ranges for the sake of alignment
-  double busy_s;         // time with a read in flight; with io_uring its end is seen in take and poll only
+  uint64_t bytes, reads; // read so far; bytes include padding around the ranges for alignment
+  double busy_s;         // time with a read in flight; with io_uring its end is noticed only in take and poll
   double waited_s;       // time that st_stream_take waited
   const char *how;       // such as "io_uring, O_DIRECT"
 } st_stream_stats;
 
 // Units and ranges are copied. Each range must lie within its file: SETUN_ERROR_FORMAT. Reads nothing yet. Freed with
-// st_stream_free, which waits for reads in flight and accepts NULL. A forked child may do nothing else with it, and
-// what the parent reads goes on.
+// st_stream_free, which waits for reads in flight and accepts NULL. A forked child may only free it; the parent's reads
+// continue.
 setun_status st_stream_new(const st_stream_unit *units, size_t n_units, const st_stream_options *options,
                            st_stream **stream, setun_error *err);
 void st_stream_free(st_stream *s);
 
 // A pass begins at unit 0, or with its tail, and goes through the tail `tails` times. What the ring already holds of
-// it, or is reading, stays (it has read ahead past the end of the pass before); anything else is discarded, and what
-// was taken must not be used any longer. Reading begins at once. An error of an earlier pass is forgotten. Failures are
+// it, or is reading, is kept (read ahead past the end of the previous pass); everything else is discarded, and units
+// taken before must no longer be used. Reading begins at once. An earlier pass's error is cleared. Failures are
 // reported by st_stream_take.
 void st_stream_start(st_stream *s, bool at_tail, unsigned tails);
 
-// Waits until the unit is whole: the one after the last taken, the first after st_stream_start, and after the last one
-// the tail's first or, when the pass is over, 0. `ranges` gets a pointer for each of the unit's ranges, in their order:
-// into the slot, aligned as its place in the file is (up to 4096), valid until st_stream_give or st_stream_start.
-// Several units may be taken at a time, less than there are slots if reading is to go on. On failure nothing is taken,
-// and asking again gives the same error: SETUN_ERROR_IO for reads that fail, and for files that end early.
+// Waits until the unit is complete: the one after the last taken, the first after st_stream_start, and after the last
+// one the tail's first or, at the end of the pass, 0. `ranges` receives a pointer for each of the unit's ranges, in
+// order: into the slot, with the alignment of its place in the file (up to 4096), valid until st_stream_give or
+// st_stream_start. Several units may be taken at a time, fewer than there are slots for reading to continue. On failure
+// nothing is taken, and further calls return the same error: SETUN_ERROR_IO for reads that fail, and for files that end
+// early.
 setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, setun_error *err);
 
-// The unit is no longer used: the oldest one taken. Its slot gets the next unit of the cycle, which is queued at once.
-// Any other unit: nothing happens.
+// Releases the unit, which must be the oldest one taken; its slot gets the next unit of the cycle, which is queued at
+// once. Does nothing for any other unit.
 void st_stream_give(st_stream *s, size_t unit);
 
 // ---- on demand ------------------------------------------------------------------------------------------------------

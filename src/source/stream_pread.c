@@ -1,4 +1,4 @@
-// Reads by pread on two threads more, in the order in which they were queued.
+// Reads by pread on two more threads, in the order of queueing.
 #define _POSIX_C_SOURCE 200809L
 #include "base/memory.h"
 #include "base/thread.h"
@@ -13,12 +13,12 @@ enum { THREADS = 2, PIECE_BYTES = 4 << 20 };
 typedef struct {
   pthread_t threads[THREADS];
   int n_threads;
-  pthread_cond_t work, done; // with the stream's lock, which guards the rest
+  pthread_cond_t work, done; // with the stream's lock, which protects the rest
   st_piece_queue queue;
   bool quit;
 } pread_engine;
 
-// Reads the piece to its end. The lock is held on entry and on return, and not while the system reads.
+// Reads the piece to its end. The lock is held on entry and on return, but not during system calls.
 static void read_piece(st_stream *s, st_piece *p) {
   setun_error err;
   st_piece_state state = ST_PIECE_AGAIN;
@@ -115,7 +115,7 @@ setun_status st_stream_pread_new(st_stream *s, setun_error *err) {
   while (e->n_threads < THREADS && !(failed = st_thread_start(&e->threads[e->n_threads], worker, s))) {
     e->n_threads++;
   }
-  if (e->n_threads) return SETUN_OK; // one does, more slowly
+  if (e->n_threads) return SETUN_OK; // one suffices, more slowly
   return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a thread that reads: %s",
                  strerror(failed)); // freed with s
 }

@@ -1,8 +1,8 @@
 // Reads by io_uring, submitted on the caller's own thread: all of a unit at once, so that the disk is never idle while
-// the caller computes. Completions are looked for only when a unit is wanted.
+// the caller computes. Completions are processed only when a unit is needed.
 //
-// A disk answers in any order. So that the unit which is wanted first is not the last to be whole, the reads of one
-// that is needed later wait until few reads are left of those before it.
+// A disk completes reads in any order. So that the unit needed first is not the last to complete, reads of later units
+// wait until few reads of earlier ones are left.
 #define _GNU_SOURCE
 #include "base/memory.h"
 #include "source/stream_private.h"
@@ -27,11 +27,11 @@ int st_stream_uring_new(st_stream *s) {
 
 enum {
   PIECE_BYTES = 1 << 20,
-  DEPTH = 1024,  // reads in the kernel at a time; the rest waits in the queue
-  WINDOW = 8,    // reads in the kernel up to which later units are begun: enough to keep a disk busy
+  DEPTH = 1024,  // most reads in the kernel at a time; the rest waits in the queue
+  WINDOW = 8,    // later units start while fewer reads are in the kernel: enough to keep a disk busy
   DEMANDED = 16, // the same on demand, where units may be much smaller than a read
   COMPLETIONS = 32,
-  REFUSALS_MOST = 2000, // of one entry into the kernel after the other
+  REFUSALS_MOST = 2000, // consecutive entries into the kernel
   REFUSALS_AT_ONCE = 16
 };
 static const size_t REGISTERED_MOST = (size_t)1 << 30; // the kernel's bound for one buffer
@@ -40,12 +40,12 @@ typedef struct {
   struct io_uring ring;
   st_piece_queue queue; // not yet in the ring
   bool registered;      // slot i is the ring's buffer i
-  int broken;           // the errno with which the ring itself failed; then nothing more comes from it
-  int refusals;         // how often in turn the kernel took nothing
+  int broken;           // the errno of a failed ring, which is then unusable
+  int refusals;         // consecutive attempts in which the kernel accepted nothing
 } uring_engine;
 
 // Submits what is in the ring, and waits for a completion where `wait` is 1. A submission that the kernel cannot take
-// now stays in the ring, and is tried again with the next; not for ever.
+// now stays in the ring and is retried with the next one, a limited number of times.
 static void enter(st_stream *s, unsigned wait) {
   uring_engine *e = s->state;
   const st_stream_faults *faults = s->options.faults;
@@ -54,7 +54,7 @@ static void enter(st_stream *s, unsigned wait) {
   if (result >= 0) {
     e->refusals = 0;
   } else if (error == EINTR) {
-    return; // signals may come as often as they like
+    return; // any number of signals may arrive
   } else if ((error != EAGAIN && error != EBUSY) || ++e->refusals > REFUSALS_MOST) {
     e->broken = error;
   } else if (wait && e->refusals > REFUSALS_AT_ONCE) {
@@ -62,7 +62,7 @@ static void enter(st_stream *s, unsigned wait) {
   }
 }
 
-// Whether the piece may be read now: all units before its own are whole, or nearly so.
+// Whether the piece may be read now: all earlier units are complete, or nearly so.
 static bool is_due(const st_stream *s, const st_piece *p) {
   size_t i = 0;
   if (s->options.on_demand) return s->in_flight < DEMANDED;
@@ -84,7 +84,7 @@ static void push(st_stream *s) {
       io_uring_prep_read(sqe, r.fd, r.to, (unsigned)r.n, r.offset);
     }
     io_uring_sqe_set_data(sqe, p);
-    pthread_mutex_lock(&s->lock); // for who asks for the statistics
+    pthread_mutex_lock(&s->lock); // for readers of the statistics
     st_stream_read_begins(s);
     pthread_mutex_unlock(&s->lock);
   }
@@ -106,7 +106,7 @@ static void complete(st_stream *s, st_piece *p, int result) {
   }
 }
 
-// Takes what has completed, without waiting, and submits what that makes room for.
+// Processes completions, without waiting, and submits more reads.
 static void reap(st_stream *s) {
   uring_engine *e = s->state;
   struct io_uring_cqe *cqes[COMPLETIONS];
@@ -145,8 +145,8 @@ static void drop(st_stream *s, st_slot *slot) {
   wait_for(s, slot);
 }
 
-// Parent and child share the ring in the kernel; this unmaps and closes what is the process's own of it, and takes no
-// completion away.
+// Parent and child share the ring in the kernel; this unmaps and closes the process's own part and consumes no
+// completions.
 static void end(st_stream *s) {
   uring_engine *e = s->state;
   io_uring_queue_exit(&e->ring);
@@ -155,7 +155,7 @@ static void end(st_stream *s) {
 
 // ---- making -------------------------------------------------------------------------------------------------------
 
-// 0 when the ring can read and can be entered, which a sandbox may forbid apart from making it; or an errno.
+// 0 if the ring can read and can be entered, which a sandbox may forbid separately; or an errno.
 static int try_ring(struct io_uring *ring) {
   struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
   if (!probe) return ENOSYS;
@@ -171,7 +171,7 @@ static int try_ring(struct io_uring *ring) {
   return 0;
 }
 
-// Saves the kernel pinning the pages for each read. Refused beyond the limit on locked memory; reads do without it.
+// Saves the kernel from pinning the pages for each read. Refused beyond the limit of locked memory; optional.
 static int register_slots(st_stream *s, struct io_uring *ring) {
   const st_stream_faults *faults = s->options.faults;
   int refused = faults && faults->refuse ? faults->refuse(faults->user, ST_STREAM_REGISTER) : 0;

@@ -1,4 +1,4 @@
-// Finding a module's weight: which tensors hold it, in which format, with which scales, and whether its shape is right.
+// Finding a module's weight: its tensors, format and scales, and checking its shape.
 #include "source/weight.h"
 
 #include "base/memory.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// What the caller asks for; n_experts 0: no stack.
+// The caller's request; n_experts 0: no stack.
 typedef struct {
   const char *module;
   st_shape shape;
@@ -17,7 +17,7 @@ typedef struct {
   uint64_t n_experts, expert;
 } request;
 
-// "MODULE.suffix" among the tensors.
+// Finds the tensor "MODULE.suffix".
 static setun_status find_sibling(const st_directory *d, const char *module, const char *suffix, const st_tensor **out,
                                  setun_error *err) {
   st_buffer name = {0};
@@ -35,7 +35,7 @@ static setun_status fail_shape(const st_tensor *t, const char *what, uint32_t n_
                  st_tensor_dims_text(&e, wanted), st_tensor_dims_text(t, dims));
 }
 
-// The tensor that holds a scale for the module, and how its elements are shared.
+// The tensor with a scale for the module, and how its elements are shared.
 static setun_status take_scale(const st_tensor *scale, uint64_t n_experts, uint64_t expert, st_weight *w,
                                setun_error *err) {
   uint64_t n = st_tensor_elements(scale), experts = n_experts ? n_experts : 1, all = w->stored.rows;
@@ -84,7 +84,7 @@ static setun_status take_packed(const st_directory *d, const char *module, const
   return take_scale(scale, 0, 0, w, err);
 }
 
-// Where this weight's rows stand among the stored ones, `rows` an expert.
+// The place of this weight's rows among the stored ones, `rows` per expert.
 static void place_rows(const request *a, st_shape shape, uint64_t rows, st_weight *w) {
   w->shape = shape;
   w->stored = (st_shape){rows * (a->n_experts ? a->n_experts : 1), shape.columns};
@@ -98,7 +98,7 @@ static setun_status check_shape(const request *a, st_weight *w, setun_error *err
   uint64_t rows = a->part.of ? a->part.of : shape.rows;
   bool right = t->dims[0] == shape.columns && t->dims[3] == 1;
   if (a->n_experts && rows == 1 && t->dims[2] == 1) {
-    right = right && t->dims[1] == a->n_experts; // a vector an expert
+    right = right && t->dims[1] == a->n_experts; // a vector per expert
   } else if (a->n_experts) {
     right = right && t->dims[1] == rows && t->dims[2] == a->n_experts;
   } else {
@@ -109,7 +109,7 @@ static setun_status check_shape(const request *a, st_weight *w, setun_error *err
   }
   if (!right) {
     char what[64] = "the shape";
-    // a vector, or a matrix of one row: stored either way
+    // a vector, or a matrix of one row: both occur
     if (!a->n_experts && rows == 1) snprintf(what, sizeof what, "the shape [%" PRIu64 "] or", shape.columns);
     return fail_shape(t, what, a->n_experts ? 3 : 2, (st_shape){rows, shape.columns}, a->n_experts, err);
   }
@@ -129,8 +129,7 @@ static setun_status take_blocks(const st_directory *d, const request *a, st_weig
   scales = st_directory_find(d, name.data);
   st_buffer_free(&name);
   if (!scales) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s_scales: expected the scales of %s, found no such tensor", a->module,
-                   t->name);
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s_scales: expected the scales of %s, found none", a->module, t->name);
   }
   w->format = st_format_by_hf_method(NULL);
   uint64_t rows = a->part.of ? a->part.of : a->shape.rows, block = w->format->block;
@@ -153,7 +152,7 @@ static setun_status take_blocks(const st_directory *d, const request *a, st_weig
   return SETUN_OK;
 }
 
-// The bytes are those that the format and the shape ask for; readers rely on it.
+// Checks that the bytes match the format and the shape; readers rely on it.
 static setun_status check_bytes(const st_weight *w, setun_error *err) {
   uint64_t bytes;
   setun_status s = st_format_size(w->format, w->stored, &bytes, err);
@@ -187,8 +186,8 @@ static bool is_packed(const st_tensor *t) {
   return f && f->ops->row_parts;
 }
 
-// Are the module's floats latent: by config.json, or by the norm of its input that matrices of BitNet's embedding
-// models have, whose config.json says nothing?
+// Whether the module's floats are latent: by config.json or, in BitNet's embedding models, by the norm of the matrix's
+// input, as their config.json does not say.
 static setun_status find_latent(const st_directory *d, const st_hf_quant *quant, const char *module, bool *latent,
                                 setun_error *err) {
   const st_tensor *norm = NULL;
@@ -199,7 +198,7 @@ static setun_status find_latent(const st_directory *d, const st_hf_quant *quant,
   return s;
 }
 
-// What Hugging Face's config adds to a weight: packed bytes, or latent floats.
+// Applies the Hugging Face config to a weight: packed bytes, or latent floats.
 static setun_status fill(const st_directory *d, const request *a, naming named, st_weight *w, setun_error *err) {
   st_hf_quant quant = {0};
   bool is_weight = named == NAMED_WEIGHT;
@@ -210,8 +209,8 @@ static setun_status fill(const st_directory *d, const request *a, naming named, 
   if ((s = find_latent(d, &quant, a->module, &latent, err)) != SETUN_OK) return s;
   bool packed = is_weight && d->container != ST_GGUF && !a->n_experts && is_packed(w->data);
   if (a->part.of && !a->n_experts && (packed || latent)) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected floats in a matrix that holds several, found BitNet's",
-                   w->name);
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: expected floats in a matrix that holds several, found BitNet weights", w->name);
   }
   if (packed) {
     return take_packed(d, a->module, &quant, a->shape, w, err);

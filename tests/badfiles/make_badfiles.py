@@ -159,7 +159,7 @@ case("gap.gguf", "FORMAT", "a:", "f16 of [4]", "takes 8 bytes", "found 64", "the
 case("gap-end.gguf", "FORMAT", "a:", "takes 16 bytes", "found 64", "the end of the file",
      data=gguf(infos=AB[:1], data=b"\0" * 64))
 case("gap-less.gguf", "ok", data=gguf(infos=AB[:1], data=b"\0" * 63))
-case("split-no-alone.gguf", "FORMAT", "split.count", "split.no, 1, found no such key",
+case("split-no-alone.gguf", "FORMAT", "split.count", "split.no, 1, found none",
      data=gguf([pair("split.no", U16, b"\1\0")], AB, AB_DATA))
 case("type-42-gap.gguf", "UNSUPPORTED", "a:", "type 42", "one is assumed", data=one("a", [256, 4], 42, 0, data=b"\0" * 384))
 case("type-42-gap-assumed.gguf", "ok", data=one("a", [256, 4], 42, 0, data=b"\0" * 384), assume="q2_0")
@@ -338,7 +338,7 @@ hf("index-twice", "FORMAT", "index.json", "duplicate", index=b'{"weight_map":{"a
 for label, path in (("up", "../good.safetensors"), ("root", "/etc/passwd"), ("dots", ".."), ("none", ""), ("zero", "a\0b")):
     hf("index-path-" + label, "FORMAT", "weight_map", "a:", "name of a file", index={"weight_map": {"a": path}})
 hf("index-missing", "IO", SHARD % 2, "missing", "names 2 files", "1 of them", index={"weight_map": MAP}, files={SHARD % 1: MODEL})
-hf("index-tensor", "FORMAT", "c:", SHARD % 2, "no such tensor", index={"weight_map": dict(MAP, c=SHARD % 2)})
+hf("index-tensor", "FORMAT", "c:", SHARD % 2, "does not have it", index={"weight_map": dict(MAP, c=SHARD % 2)})
 hf("shard-cut", "FORMAT", SHARD % 2, "header", index={"weight_map": MAP},
    files={SHARD % 1: MODEL, SHARD % 2: MODEL[:20]})
 

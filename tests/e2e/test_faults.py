@@ -155,7 +155,7 @@ class Confined(FolderCase):
                 result = self.confined(confine, *args, *memory)
                 self.assertEqual(result.stdout, text)
                 self.assertIn(b"streamed at", result.stderr)
-                if confine == without_io_uring and b"read past the page cache" not in result.stderr:
+                if confine == without_io_uring and b"bypass the page cache" not in result.stderr:
                     self.assertIn(b"io_uring is not available", result.stderr)
 
     def test_converting(self):

@@ -308,7 +308,7 @@ static void refused(void **state) {
   expect(setun_session_use_adapters(s, first, NAN, &err), &err, SETUN_ERROR_ARGUMENT, "finite");
   expect(setun_adapters_load(m, &(setun_adapter){MODEL, 1}, 1, &a, &err), &err, SETUN_ERROR_IO, "adapter_config.json");
   good(setun_model_load_vocabulary(MODEL, NULL, &v, &err), &err);
-  expect(setun_adapters_load(v, first_, 1, &a, &err), &err, SETUN_ERROR_STATE, "vocabulary only");
+  expect(setun_adapters_load(v, first_, 1, &a, &err), &err, SETUN_ERROR_STATE, "only a vocabulary");
   assert_null(a);
   attempt within = {.session = s};
   eval(s, want.ids, 3,

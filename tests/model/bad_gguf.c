@@ -147,7 +147,7 @@ static void default_pre(void **state) {
   check_with(&(broken){.base = "llama3"}, &p);
   assert_string_equal(seen, "");
   check_with(&(broken){.base = "llama3", .key = "tokenizer.ggml.pre", .renamed = "tokenizer.ggml.prX"}, &p);
-  assert_non_null(strstr(seen, "tokenizer.ggml.pre: no such key: texts are split as by \"default\""));
+  assert_non_null(strstr(seen, "tokenizer.ggml.pre: expected this key, found none: texts are split as by \"default\""));
 }
 
 int main(void) {

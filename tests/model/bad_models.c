@@ -225,7 +225,7 @@ static void experts(void **state) {
        .words = {"shared_expert", "[80, 64]"}},
       {.base = "gpt-oss",
        .drop = L0 "mlp.experts.down_proj_scales",
-       .words = {L0 "mlp.experts.down_proj_scales", "no such tensor"}},
+       .words = {L0 "mlp.experts.down_proj_scales", "found none"}},
       {.base = "gpt-oss",
        .drop = L0 "mlp.experts.down_proj_blocks",
        .words = {L0 "mlp.experts.down_proj", "found none"}},

@@ -420,10 +420,10 @@ static void changing(void **state) {
   (void)state;
   check_changing(false, shrink, "");
   check_changing(true, shrink, "found 1048576");
-  check_changing(false, overwrite, "written to while it is in use");
-  check_changing(true, overwrite, "written to while it is in use");
-  check_changing(false, overwrite_unseen, "changed while it is in use");
-  check_changing(true, overwrite_unseen, "changed while it is in use");
+  check_changing(false, overwrite, "modified while in use");
+  check_changing(true, overwrite, "modified while in use");
+  check_changing(false, overwrite_unseen, "changed while in use");
+  check_changing(true, overwrite_unseen, "changed while in use");
   check_changing(false, replace, NULL);
   check_changing(true, replace, NULL);
 }

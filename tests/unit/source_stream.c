@@ -445,7 +445,7 @@ static void shrinking_file(void **state) {
         assert_in_range(taken, 0, 2 * set.n);
       }
       assert_in_range(taken, 2, 2 * set.n);
-      expect_io_error(s, u, "shrinking", "ends early: wanted");
+      expect_io_error(s, u, "shrinking", "ends early: expected");
       st_stream_free(s);
       close_file(&file);
     }

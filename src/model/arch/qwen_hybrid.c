@@ -113,7 +113,7 @@ static const st_meta *find(const keys *k, const char *name, char key[128]) {
 static setun_status need_u32(const keys *k, const char *name, uint32_t *out) {
   char key[128];
   if (find(k, name, key)) return st_metadata_u32(k->m, key, 0, 1u << 30, out, k->err);
-  return st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected a positive integer, found no such key", key);
+  return st_fail(k->err, SETUN_ERROR_FORMAT, "%s: expected a positive integer, found none", key);
 }
 
 // Which layers are recurrent: a list (newer files), or an interval. Both include the MTP layers after the last one.
