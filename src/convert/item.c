@@ -252,7 +252,7 @@ static setun_status write_rows(st_conversion *p, const st_item *item, st_output 
       item->format->ops->encode(item->format, item->shape, &strip, x, bytes);
       int64_t bad = st_format_check_scales(item->format, bytes, strip.bytes);
       if (bad >= 0) {
-        s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: weights in row %llu too large for %s", item->name,
+        s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: weights too large for %s in row %llu", item->name,
                     item->format->name, (unsigned long long)(row + (uint64_t)bad / row_bytes));
       }
     }

@@ -288,7 +288,7 @@ st("overlap", "FORMAT", "b:", "overlaps a", a=entry(), b=entry(begin=8, end=24),
 st("same", "FORMAT", "overlaps", a=entry(), b=entry())
 st("hole", "FORMAT", "b:", "hole", "expected to begin at 16", a=entry(), b=entry(begin=32, end=48), data=A * 3)
 st("hole-first", "FORMAT", "a:", "hole", "expected to begin at 0", a=entry(begin=16, end=32), data=A * 2)
-st("data-behind", "FORMAT", "expected 16 bytes behind the header", "found 20", a=entry(), data=A + b"\0" * 4)
+st("data-behind", "FORMAT", "expected 16 bytes after the header", "found 20", a=entry(), data=A + b"\0" * 4)
 st("data-short", "FORMAT", "a:", "12 bytes of data", a=entry(), data=A[:12])
 st("data-none", "FORMAT", "a:", "0 bytes of data", a=entry(), data=b"")
 
@@ -337,7 +337,7 @@ hf("index-number", "FORMAT", "weight_map", "a:", "found a number", index={"weigh
 hf("index-twice", "FORMAT", "index.json", "duplicate", index=b'{"weight_map":{"a":"x","a":"y"}}')
 for label, path in (("up", "../good.safetensors"), ("root", "/etc/passwd"), ("dots", ".."), ("none", ""), ("zero", "a\0b")):
     hf("index-path-" + label, "FORMAT", "weight_map", "a:", "name of a file", index={"weight_map": {"a": path}})
-hf("index-missing", "IO", SHARD % 2, "missing", "names 2 files", "1 of them", index={"weight_map": MAP}, files={SHARD % 1: MODEL})
+hf("index-missing", "IO", SHARD % 2, "missing", "names 2 files", "of which 1", index={"weight_map": MAP}, files={SHARD % 1: MODEL})
 hf("index-tensor", "FORMAT", "c:", SHARD % 2, "does not have it", index={"weight_map": dict(MAP, c=SHARD % 2)})
 hf("shard-cut", "FORMAT", SHARD % 2, "header", index={"weight_map": MAP},
    files={SHARD % 1: MODEL, SHARD % 2: MODEL[:20]})

@@ -425,7 +425,7 @@ static void full_pool(void **state) {
   // Both go on; one of them could.
   setun_batch_entry both[] = {{a, SETUN_LOGITS_LAST, ids + 100, 28}, {b, SETUN_LOGITS_LAST, ids, 64}};
   assert_int_equal(setun_context_eval(c, both, 2, NULL, &e), SETUN_ERROR_LIMIT);
-  assert_non_null(strstr(e.message, "truncating"));
+  assert_non_null(strstr(e.message, "truncate"));
   assert_int_equal(setun_context_position(c, a), 100);
   assert_int_equal(setun_context_eval(c, both + 1, 1, NULL, &e), SETUN_ERROR_LIMIT);
   snprintf(expected, sizeof expected, "dropping sequence %d of 100 tokens would free %u", a, (unsigned)(2 * layers));

@@ -229,7 +229,7 @@ static void shrinking_file(void **state) {
   assert_int_equal(st_row_reader_open(d, &w, &r, &err), SETUN_OK);
   assert_int_equal(st_read_floats(&r, 0, 2, x, &err), SETUN_ERROR_IO);
   assert_non_null(strstr(err.message, "b: "));
-  assert_non_null(strstr(err.message, "ends early: wanted 32 bytes"));
+  assert_non_null(strstr(err.message, "ends early: expected 32 bytes"));
   st_row_reader_close(&r);
   st_directory_free(d);
   close(fd);
