@@ -592,7 +592,7 @@ class KeysTest(FactsTest):
         self.assertIn("config.json: rope_scaling.mrope_section: expected", self.logits(edited))  # as --ignore-key takes it
         self.assertIsInstance(self.logits(edited, "--ignore-key", "rope_scaling.mrope_section"), list)
         text = setun("inspect", self.models["llama"][1], "--ignore-key", "llama.nothing").stdout.decode()
-        self.assertIn("llama.nothing: was to be ignored, but the key is missing", text)
+        self.assertIn("llama.nothing: to be ignored, but the key is absent", text)
 
 
 if __name__ == "__main__":

@@ -304,7 +304,7 @@ static void refused(void **state) {
   setun_error err;
   expect(setun_adapters_load(none, first_, 1, &a, &err), &err, SETUN_ERROR_LIMIT, "adapter_rank");
   expect(setun_adapters_load(other, both_, 2, &a, &err), &err, SETUN_ERROR_LIMIT, "at most 3 together");
-  expect(setun_session_use_adapters(t, first, 1, &err), &err, SETUN_ERROR_ARGUMENT, "those of another");
+  expect(setun_session_use_adapters(t, first, 1, &err), &err, SETUN_ERROR_ARGUMENT, "another model");
   expect(setun_session_use_adapters(s, first, NAN, &err), &err, SETUN_ERROR_ARGUMENT, "finite");
   expect(setun_adapters_load(m, &(setun_adapter){MODEL, 1}, 1, &a, &err), &err, SETUN_ERROR_IO, "adapter_config.json");
   good(setun_model_load_vocabulary(MODEL, NULL, &v, &err), &err);
