@@ -24,7 +24,7 @@ typedef struct st_json {
   uint8_t type;    // st_json_type_id
   uint8_t room;    // in edited containers: binary logarithm of the capacity; 0: no spare room
   uint8_t indexed; // objects: a hash table follows the members
-  uint32_t count;  // elements, members, or a string's bytes
+  uint32_t count;  // elements, members, a string's bytes, or where a number begins in the text that was read
   union {
     int64_t integer;
     double real;
@@ -58,6 +58,11 @@ setun_status st_json_parse_values(const char *text, size_t length, const char *n
 
 // Like st_json_parse_values, but the text may be any value.
 setun_status st_json_parse_any(const char *text, size_t length, const char *name, st_json **root, setun_error *err);
+
+// Like st_json_parse_any, but integers of any size are read, as reals: who needs a number's exact value reads its
+// digits from the text, at the number's `count`.
+setun_status st_json_parse_decimals(const char *text, size_t length, const char *name, st_json **root,
+                                    setun_error *err);
 
 void st_json_free(st_json *root); // may be NULL
 

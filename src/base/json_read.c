@@ -257,9 +257,10 @@ static bool read_number(reader *r, st_json *out) {
     uint64_t most = (uint64_t)INT64_MAX + s.negative;
     if (!s.exact || s.digits > most) return fail_at(r, from, "an integer beyond 64 bits");
     *out = st_json_make_integer(s.negative ? (int64_t)(0 - s.digits) : (int64_t)s.digits);
+    out->count = (uint32_t)(from - r->text);
     return true;
   }
-  *out = (st_json){.type = ST_JSON_REAL};
+  *out = (st_json){.type = ST_JSON_REAL, .count = (uint32_t)(from - r->text)};
   if (s.exact && s.plain && s.digits <= (uint64_t)1 << 53 && s.power >= -22) {
     double x = (double)s.digits / tens[-s.power];
     out->as.real = s.negative ? -x : x;
@@ -394,15 +395,16 @@ static bool read_root(reader *r) {
   return r->p == r->end || fail_found(r, "the end of the text");
 }
 
-static setun_status parse(const char *text, size_t length, const char *name, bool config, st_json **root,
-                          setun_error *err) {
+static setun_status parse(const char *text, size_t length, const char *name, bool refuse_duplicates,
+                          bool integers_as_reals, st_json **root, setun_error *err) {
   *root = NULL;
   if (length >= UINT32_MAX) return st_fail(err, SETUN_ERROR_LIMIT, "%s: more than 4 GiB of JSON", name);
   reader *r = st_calloc(1, sizeof *r);
   if (!r) return st_fail_memory(err, name);
   r->text = r->p = text;
   r->end = length ? text + length : text;
-  r->refuse_duplicates = r->integers_as_reals = config;
+  r->refuse_duplicates = refuse_duplicates;
+  r->integers_as_reals = integers_as_reals;
   r->name = name;
   r->err = err;
   if (!(r->d = st_json_document_new(length))) {
@@ -427,15 +429,20 @@ static setun_status only_object(const char *name, st_json **root, setun_error *e
 }
 
 setun_status st_json_parse(const char *text, size_t length, const char *name, st_json **root, setun_error *err) {
-  setun_status s = parse(text, length, name, true, root, err);
+  setun_status s = parse(text, length, name, true, true, root, err);
   return s == SETUN_OK ? only_object(name, root, err) : s;
 }
 
 setun_status st_json_parse_values(const char *text, size_t length, const char *name, st_json **root, setun_error *err) {
-  setun_status s = parse(text, length, name, false, root, err);
+  setun_status s = parse(text, length, name, false, false, root, err);
   return s == SETUN_OK ? only_object(name, root, err) : s;
 }
 
 setun_status st_json_parse_any(const char *text, size_t length, const char *name, st_json **root, setun_error *err) {
-  return parse(text, length, name, false, root, err);
+  return parse(text, length, name, false, false, root, err);
+}
+
+setun_status st_json_parse_decimals(const char *text, size_t length, const char *name, st_json **root,
+                                    setun_error *err) {
+  return parse(text, length, name, false, true, root, err);
 }

@@ -1,0 +1,320 @@
+// A schema's expressions to the nodes of a grammar: each expression that may hold arrays or objects becomes a rule.
+// What no finite text fits is left out first, so that no text can run into it.
+#include "constraint/schema.h"
+
+#include "constraint/schema_plan.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+// An expression that values are written by.
+typedef struct {
+  st_expr of;
+  const st_shapes *shapes;
+  st_plan **plans;  // of each shape; NULL for scalars
+  st_node *scalars; // of each shape; ST_NODE_EMPTY where there are none
+  bool possible;    // a finite text fits
+  st_rule rule;
+} target;
+
+typedef struct {
+  st_schema s;
+  bool ordered;
+  target *targets;
+  size_t n, capacity;
+  uint32_t *target_of; // an expression -> its target plus 1
+  size_t n_target_of;
+} emitter;
+
+// ---- collecting what is reachable ----
+
+static void reach(emitter *e, st_expr of) {
+  st_schema *s = &e->s;
+  if (s->status) return;
+  if (of >= e->n_target_of) {
+    size_t n = s->n_exprs * 2;
+    uint32_t *grown = st_realloc(e->target_of, n, sizeof *grown);
+    if (!grown) {
+      st_schema_fail_memory(s);
+      return;
+    }
+    memset(grown + e->n_target_of, 0, (n - e->n_target_of) * sizeof *grown);
+    e->target_of = grown;
+    e->n_target_of = n;
+  }
+  if (e->target_of[of]) return;
+  if (!st_reserve(&e->targets, &e->capacity, e->n + 1, sizeof *e->targets)) {
+    st_schema_fail_memory(s);
+    return;
+  }
+  e->targets[e->n++] = (target){.of = of};
+  e->target_of[of] = (uint32_t)e->n;
+}
+
+static void reach_choices(emitter *e, const st_plan_choices *c) {
+  for (uint32_t i = 0; i < c->n; i++) reach(e, c->items[i].of);
+}
+
+static st_node scalar(st_schema *s, const st_shape *shape) {
+  st_terms *t = st_grammar_terms(s->grammar);
+  st_term term = ST_TERM_EMPTY;
+  switch (shape->type) {
+  case ST_NULL: term = st_term_text(t, "null", 4); break;
+  case ST_BOOLEAN:
+    if (shape->as.boolean & 1) term = st_term_text(t, "false", 5);
+    if (shape->as.boolean & 2) term = st_term_alt2(t, term, st_term_text(t, "true", 4));
+    break;
+  case ST_NUMBER: term = st_number_term(s, &shape->as.number); break;
+  case ST_STRING:
+    term = st_string_term(s, &shape->as.string, ST_JSON_TIGHT);
+    term = !shape->as.string.listed && st_term_is_empty(t, term) ? ST_TERM_EMPTY : st_term_quoted(t, term);
+    break;
+  default: break;
+  }
+  return term == ST_TERM_EMPTY ? ST_NODE_EMPTY : st_node_term(s->grammar, term);
+}
+
+static void expand_target(emitter *e, size_t i) {
+  st_schema *s = &e->s;
+  const st_expr_entry *entry = &s->exprs[e->targets[i].of];
+  s->at = entry->kind == ST_EXPR_NODE ? entry->a : entry->node;
+  const st_shapes *shapes = st_expr_expand(s, e->targets[i].of, false);
+  if (!shapes) return;
+  st_plan **plans = st_schema_alloc(s, shapes->n + 1, sizeof *plans);
+  st_node *scalars = st_schema_alloc(s, shapes->n + 1, sizeof *scalars);
+  if (!plans || !scalars) return;
+  for (uint32_t k = 0; k < shapes->n && !s->status; k++) {
+    const st_shape *shape = shapes->items[k];
+    if (shape->type != ST_ARRAY && shape->type != ST_OBJECT) {
+      scalars[k] = scalar(s, shape);
+      continue;
+    }
+    st_plan *p = plans[k] = st_schema_plan(s, shape);
+    if (!p) return;
+    for (uint32_t m = 0; m < p->n_properties; m++) reach_choices(e, &p->properties[m].choices);
+    for (uint32_t m = 0; m < p->n_classes; m++) reach_choices(e, &p->classes[m].choices);
+    for (uint32_t m = 0; m < p->n_prefix; m++) reach_choices(e, &p->prefix[m]);
+    reach_choices(e, &p->rest);
+  }
+  e->targets[i].shapes = shapes;
+  e->targets[i].plans = plans;
+  e->targets[i].scalars = scalars;
+}
+
+// ---- what a finite text fits ----
+
+static target *target_of(const emitter *e, st_expr of) {
+  return &e->targets[e->target_of[of] - 1];
+}
+
+static bool choices_possible(const emitter *e, const st_plan_choices *c, uint32_t *counters) {
+  bool possible = false;
+  for (uint32_t i = 0; i < c->n; i++) {
+    if (!target_of(e, c->items[i].of)->possible) continue;
+    possible = true;
+    *counters |= c->items[i].counters;
+  }
+  return possible;
+}
+
+static bool counters_possible(const st_plan *p, uint32_t counters) {
+  for (uint32_t i = 0; i < p->n_counters; i++) {
+    if (p->counters[i].min > 0 && !(counters >> i & 1)) return false;
+  }
+  return true;
+}
+
+static bool array_possible(const emitter *e, const st_array_shape *a, const st_plan *p) {
+  uint32_t counters = 0;
+  for (uint32_t i = 0; i < p->n_prefix; i++) {
+    if (!choices_possible(e, &p->prefix[i], &counters)) return i >= a->min && counters_possible(p, counters);
+  }
+  return (choices_possible(e, &p->rest, &counters) || a->min <= p->n_prefix) && counters_possible(p, counters);
+}
+
+static bool object_possible(const emitter *e, const st_object_shape *o, const st_plan *p) {
+  uint32_t counters = 0, n = 0;
+  bool more = false;
+  for (uint32_t i = 0; i < p->n_properties; i++) {
+    bool possible = choices_possible(e, &p->properties[i].choices, &counters);
+    if (!possible && p->properties[i].required) return false;
+    n += possible;
+  }
+  for (uint32_t i = 0; i < p->n_classes; i++) more |= choices_possible(e, &p->classes[i].choices, &counters);
+  return (more || n >= o->min) && counters_possible(p, counters);
+}
+
+static bool target_possible(const emitter *e, const target *t) {
+  for (uint32_t k = 0; k < t->shapes->n; k++) {
+    const st_shape *shape = t->shapes->items[k];
+    bool possible = shape->type == ST_ARRAY    ? array_possible(e, &shape->as.array, t->plans[k])
+                    : shape->type == ST_OBJECT ? object_possible(e, &shape->as.object, t->plans[k])
+                                               : t->scalars[k] != ST_NODE_EMPTY;
+    if (possible) return true;
+  }
+  return false;
+}
+
+static void find_possible(emitter *e) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = e->n; i-- > 0;) { // what an expression holds comes after it
+      target *t = &e->targets[i];
+      if (!t->possible && target_possible(e, t)) t->possible = changed = true;
+    }
+  }
+}
+
+// ---- nodes ----
+
+static bool is_scalar(const target *t) {
+  for (uint32_t k = 0; k < t->shapes->n; k++) {
+    if (t->plans[k]) return false;
+  }
+  return true;
+}
+
+static st_node scalars_of(emitter *e, const target *t) {
+  return st_node_alt(e->s.grammar, t->scalars, t->shapes->n);
+}
+
+// A node of the values; scalars need no rule.
+static st_node node_of(emitter *e, st_expr of) {
+  target *t = target_of(e, of);
+  return is_scalar(t) ? scalars_of(e, t) : st_node_rule(e->s.grammar, t->rule);
+}
+
+static uint32_t make_choices(emitter *e, const st_plan_choices *c, const st_choice **out) {
+  st_choice *list = st_schema_alloc(&e->s, c->n + 1, sizeof *list);
+  uint32_t n = 0;
+  *out = list;
+  for (uint32_t i = 0; list && i < c->n; i++) {
+    if (!target_of(e, c->items[i].of)->possible) continue;
+    list[n++] = (st_choice){.node = node_of(e, c->items[i].of), .counters = c->items[i].counters};
+  }
+  return n;
+}
+
+static st_item make_item(emitter *e, const st_plan_choices *c) {
+  st_item item = {0};
+  item.n_choices = make_choices(e, c, &item.choices);
+  return item;
+}
+
+static st_node make_array(emitter *e, const st_array_shape *a, const st_plan *p) {
+  st_item *prefix = st_schema_alloc(&e->s, (size_t)p->n_prefix + 1, sizeof *prefix);
+  if (!prefix) return ST_NODE_EMPTY;
+  for (uint32_t i = 0; i < p->n_prefix; i++) prefix[i] = make_item(e, &p->prefix[i]);
+  return st_node_array(e->s.grammar, &(st_array){.prefix = prefix,
+                                                 .n_prefix = p->n_prefix,
+                                                 .rest = make_item(e, &p->rest),
+                                                 .counters = p->counters,
+                                                 .n_counters = p->n_counters,
+                                                 .min = a->min,
+                                                 .max = a->max,
+                                                 .unique = a->unique});
+}
+
+static st_node make_object(emitter *e, const st_object_shape *o, const st_plan *p) {
+  st_property *properties = st_schema_alloc(&e->s, (size_t)p->n_properties + 1, sizeof *properties);
+  st_key_class *classes = st_schema_alloc(&e->s, (size_t)p->n_classes + 1, sizeof *classes);
+  if (!properties || !classes) return ST_NODE_EMPTY;
+  for (uint32_t i = 0; i < p->n_properties; i++) {
+    const st_plan_property *from = &p->properties[i];
+    properties[i] = (st_property){.key = from->key, .required = from->required};
+    properties[i].n_choices = make_choices(e, &from->choices, &properties[i].choices);
+  }
+  uint32_t n_classes = 0;
+  for (uint32_t i = 0; i < p->n_classes; i++) {
+    st_key_class one = {.keys = p->classes[i].keys};
+    one.n_choices = make_choices(e, &p->classes[i].choices, &one.choices);
+    if (one.n_choices) classes[n_classes++] = one;
+  }
+  return st_node_object(e->s.grammar, &(st_object){.properties = properties,
+                                                   .n_properties = p->n_properties,
+                                                   .classes = classes,
+                                                   .n_classes = n_classes,
+                                                   .dependencies = p->dependencies,
+                                                   .n_dependencies = p->n_dependencies,
+                                                   .counters = p->counters,
+                                                   .n_counters = p->n_counters,
+                                                   .min = o->min,
+                                                   .max = o->max,
+                                                   .ordered = e->ordered});
+}
+
+static void define(emitter *e, target *t) {
+  st_node *list = st_schema_alloc(&e->s, t->shapes->n + 1, sizeof *list);
+  uint32_t n = 0;
+  if (!list) return;
+  list[n++] = scalars_of(e, t);
+  for (uint32_t k = 0; k < t->shapes->n && !e->s.status; k++) {
+    const st_shape *shape = t->shapes->items[k];
+    if (shape->type == ST_ARRAY && array_possible(e, &shape->as.array, t->plans[k])) {
+      list[n++] = make_array(e, &shape->as.array, t->plans[k]);
+    } else if (shape->type == ST_OBJECT && object_possible(e, &shape->as.object, t->plans[k])) {
+      list[n++] = make_object(e, &shape->as.object, t->plans[k]);
+    }
+  }
+  st_grammar_define(e->s.grammar, t->rule, st_node_alt(e->s.grammar, list, n));
+}
+
+static void declare(emitter *e, target *t) {
+  const st_expr_entry *entry = &e->s.exprs[t->of];
+  uint32_t node = entry->kind == ST_EXPR_NODE ? entry->a : entry->node;
+  const char *name = st_schema_text(&e->s, "#%s", node < e->s.n_nodes ? e->s.nodes[node].path : "");
+  if (name) t->rule = st_grammar_rule(e->s.grammar, name, strlen(name));
+}
+
+static st_node emit(emitter *e, st_expr root) {
+  reach(e, root);
+  for (size_t i = 0; i < e->n && !e->s.status; i++) expand_target(e, i);
+  if (e->s.status) return ST_NODE_EMPTY;
+  find_possible(e);
+  if (!e->targets[0].possible) {
+    st_schema_fail(&e->s, SETUN_ERROR_FORMAT, 0, NULL, "no value satisfies the schema");
+    return ST_NODE_EMPTY;
+  }
+  for (size_t i = 0; i < e->n; i++) {
+    if (e->targets[i].possible && !is_scalar(&e->targets[i])) declare(e, &e->targets[i]);
+  }
+  for (size_t i = 0; i < e->n && !e->s.status; i++) {
+    if (e->targets[i].possible && !is_scalar(&e->targets[i])) define(e, &e->targets[i]);
+  }
+  return e->s.status ? ST_NODE_EMPTY : node_of(e, root);
+}
+
+// ---- the whole ----
+
+setun_status st_grammar_add_schema(st_grammar *g, const char *text, size_t length, const st_schema_options *options,
+                                   st_node *out, setun_error *err) {
+  emitter e = {.s = {.text = text, .err = err, .grammar = g}, .ordered = options && options->ordered};
+  st_schema *s = &e.s;
+  *out = ST_NODE_EMPTY;
+  s->status = st_json_parse_decimals(text, length, "schema", &s->root, err);
+  if (!s->status) st_schema_index(s);
+  if (!s->status) *out = emit(&e, st_expr_node(s, 0, st_schema_enter(s, 0, 0)));
+  setun_status status = s->status;
+  if (!status) status = st_grammar_status(g, err);
+  st_schema_release(s);
+  st_free(e.targets);
+  st_free(e.target_of);
+  return status;
+}
+
+setun_status st_grammar_from_schema(const char *text, size_t length, const st_schema_options *options, st_grammar **out,
+                                    setun_error *err) {
+  st_grammar *g = NULL;
+  st_node root;
+  setun_status status = st_grammar_new(&g, err);
+  if (!status) status = st_grammar_add_schema(g, text, length, options, &root, err);
+  if (!status) {
+    st_grammar_set_root(g, root);
+  } else {
+    st_grammar_free(g);
+    g = NULL;
+  }
+  *out = g;
+  return status;
+}

@@ -1,0 +1,167 @@
+// What the compilation of one schema shares: memory that is freed as a whole, the first failure, and the tables of
+// schema nodes, expressions and shapes.
+//
+// A schema is compiled in three steps. The document (schema_document.c) finds every subschema and what references mean.
+// Each subschema becomes an expression (schema_keywords.c): a boolean formula over shapes and other subschemas. An
+// expression expands to a union of shapes (schema_expand.c), each the values of one type, whose children are
+// expressions again; so recursion ends, and allOf, not and oneOf are computed by intersecting and complementing shapes.
+#ifndef SETUN_CONSTRAINT_SCHEMA_CONTEXT_H
+#define SETUN_CONSTRAINT_SCHEMA_CONTEXT_H
+
+#include "base/json.h"
+#include "constraint/grammar.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Bounds on what a schema may ask for; beyond them it is refused with SETUN_ERROR_LIMIT.
+enum {
+  ST_SCHEMA_DEPTH_MOST = 192,    // of expressions within expressions while they expand
+  ST_SCHEMA_NODES_MOST = 200000, // subschemas
+  ST_SCHEMA_EXPRESSIONS_MOST = 400000,
+  ST_SCHEMA_SHAPES_MOST = 4096,      // that one expression expands to
+  ST_SCHEMA_WORK_MOST = 4000000,     // intersections of shapes
+  ST_SCHEMA_STATES_MOST = 20000,     // of a number's automaton
+  ST_SCHEMA_PATTERNS_MOST = 8,       // different key patterns in one object
+  ST_SCHEMA_NUMBERS_MOST = 32,       // kinds of numbers whose automata are remembered
+  ST_SCHEMA_MEMORY_MOST = 256 << 20, // bytes
+};
+
+typedef enum { ST_DRAFT_4, ST_DRAFT_6, ST_DRAFT_7, ST_DRAFT_2019, ST_DRAFT_2020 } st_schema_draft;
+
+typedef struct st_schema_chunk st_schema_chunk;
+
+// A subschema.
+typedef struct {
+  const st_json *json;
+  const char *path;  // a JSON pointer, for messages
+  uint32_t resource; // whose base URI its references are resolved against
+  uint8_t draft;
+} st_schema_node;
+
+// A document or a part of one that has an identifier of its own.
+typedef struct {
+  const char *uri; // absolute, without fragment; "" where there is none
+  uint32_t node;
+  bool dynamic; // it has a $dynamicAnchor
+} st_schema_resource;
+
+// An expression, by its number in the table; equal ones have equal numbers.
+typedef uint32_t st_expr;
+enum { ST_EXPR_FALSE = 0, ST_EXPR_TRUE = 1, ST_EXPR_ABSENT = UINT32_MAX }; // the last: a keyword that is not there
+
+typedef struct st_shape st_shape;
+typedef struct st_number_shape st_number_shape;
+
+typedef enum {
+  ST_EXPR_CONSTANT,
+  ST_EXPR_SHAPE,       // shape
+  ST_EXPR_NODE,        // a: the subschema; b: the dynamic scope
+  ST_EXPR_NOT,         // a: an expression of kind NODE
+  ST_EXPR_AND,         // list
+  ST_EXPR_OR,          // list
+  ST_EXPR_MUTE,        // a, whose evaluated members do not count outside
+  ST_EXPR_UNEVALUATED, // a, with b: unevaluatedProperties, and list[0]: unevaluatedItems; either may be absent
+} st_expr_kind;
+
+typedef struct {
+  uint8_t kind;
+  uint32_t a, b, n;
+  const st_expr *list; // sorted, without duplicates
+  const st_shape *shape;
+  uint32_t node; // the subschema that it was made for, for messages
+} st_expr_entry;
+
+// A union of shapes.
+typedef struct {
+  uint32_t n;
+  const st_shape **items;
+} st_shapes;
+
+// The state of an expression's expansion, one for each way: plain, and with evaluated members tracked.
+typedef struct {
+  const st_shapes *shapes[2];
+  uint8_t state[2]; // 0: not begun, 1: under way, 2: done
+  st_expr negated;  // plus 1; 0: not made
+  st_expr formula;  // of a NODE, plus 1
+  bool reading;     // its formula is being made
+  uint8_t empty;    // 0: unknown, 1: under way, 2: no, 3: yes
+} st_expr_memo;
+
+// A dynamic scope: a resource entered in the scope `outer`.
+typedef struct {
+  uint32_t outer, resource;
+} st_schema_scope;
+
+typedef struct {
+  const char *text; // the schema's, for the digits of numbers
+  setun_error *err;
+  setun_status status; // the first failure's
+  st_schema_chunk *chunks;
+  size_t memory;
+  st_json *root;
+  st_grammar *grammar;
+
+  st_schema_node *nodes;
+  size_t n_nodes, nodes_capacity;
+  st_schema_resource *resources;
+  size_t n_resources, resources_capacity;
+  st_map *node_of;                    // a value's address (its bytes) -> its node
+  st_map *places;                     // "uri", "uri#anchor" -> node
+  st_map *dynamics;                   // "uri#anchor" of a $dynamicAnchor -> node
+  bool has_dynamics, has_unevaluated; // $dynamicAnchor; unevaluatedItems or unevaluatedProperties
+  st_schema_scope *scopes;
+  size_t n_scopes, scopes_capacity;
+
+  st_expr_entry *exprs;
+  st_expr_memo *memos;
+  size_t n_exprs, exprs_capacity, memos_capacity;
+  uint32_t *slots; // a hash table of expressions
+  size_t n_slots;
+  uint32_t depth;
+  size_t work;
+  // While it is asked whether an expression is void, one whose expansion is under way is no failure: the question then
+  // has no answer, `blocked` is set, and nothing that was found on the way is remembered.
+  uint32_t asking;
+  bool blocked;
+  uint32_t at;     // the subschema that is being compiled, for messages
+  st_expr full[6]; // all values of each type
+  struct {
+    const st_number_shape *shape;
+    st_term term;
+  } numbers[ST_SCHEMA_NUMBERS_MOST];
+  uint32_t n_numbers;
+} st_schema;
+
+// Memory that lives as long as the context, zeroed. NULL: out of memory, which is a failure.
+void *st_schema_alloc(st_schema *s, size_t count, size_t size);
+char *st_schema_text(st_schema *s, const char *format, ...) ST_PRINTF(2, 3);
+void st_schema_release(st_schema *s);
+
+// Remembers the first failure. The message begins with the path of the subschema `node` and the keyword (may be NULL).
+void st_schema_fail(st_schema *s, setun_status status, uint32_t node, const char *keyword, const char *format, ...)
+    ST_PRINTF(5, 6);
+// The failure of a keyword that cannot be enforced.
+void st_schema_refuse(st_schema *s, uint32_t node, const char *keyword, const char *why);
+void st_schema_fail_memory(st_schema *s);
+
+// ---- documents (schema_document.c) ----
+
+// Finds all subschemas below the root, which becomes node 0.
+void st_schema_index(st_schema *s);
+// What a reference in a subschema means: `*node`, or a failure. `*dynamic`: a $dynamicAnchor, whose name is `*anchor`.
+bool st_schema_resolve(st_schema *s, uint32_t from, const char *keyword, const char *reference, uint32_t *node);
+// The subschema at a value that is known to be one; UINT32_MAX: it is not.
+uint32_t st_schema_node_at(const st_schema *s, const st_json *value);
+// The dynamic scope after a subschema's resource was entered in `scope`.
+uint32_t st_schema_enter(st_schema *s, uint32_t scope, uint32_t node);
+// Where a $dynamicRef that resolved to `node` leads within `scope`.
+uint32_t st_schema_resolve_dynamic(st_schema *s, uint32_t scope, const char *reference, uint32_t node);
+
+// ---- URIs (schema_uri.c): RFC 3986, section 5.2 ----
+
+// The absolute URI of a reference without its fragment, and the fragment, percent-decoded ("" where there is none).
+bool st_schema_uri(st_schema *s, const char *base, const char *reference, const char **uri, const char **fragment);
+
+#endif

@@ -1,0 +1,153 @@
+// Shapes: the values of one type that satisfy a conjunction of constraints; and their algebra.
+#ifndef SETUN_CONSTRAINT_SCHEMA_SHAPE_H
+#define SETUN_CONSTRAINT_SCHEMA_SHAPE_H
+
+#include "constraint/schema_context.h"
+#include "constraint/schema_decimal.h"
+
+typedef enum { ST_NULL, ST_BOOLEAN, ST_NUMBER, ST_STRING, ST_ARRAY, ST_OBJECT, ST_N_TYPES } st_schema_type;
+enum { ST_MANY = UINT32_MAX }; // no upper bound on items or members
+
+// Integers are the multiples of 1, whatever their spelling.
+typedef struct {
+  const st_decimal *of;
+  bool negated;
+} st_multiple;
+
+// Draft 4 has integers by their spelling: without point and exponent. 0: in either way.
+enum { ST_SPELLED_WHOLE = 1, ST_SPELLED_OTHERWISE = 2 };
+
+struct st_number_shape {
+  uint8_t spelled;
+  const st_decimal *low, *high; // NULL: none
+  bool low_open, high_open;
+  uint32_t n_multiples;
+  const st_multiple *multiples;
+};
+
+// Strings are a regular term over their texts (of ST_JSON, without quotes), or the few that are listed.
+typedef struct {
+  bool listed;
+  st_term term;         // if they are not listed
+  uint32_t n_texts;     // if they are
+  const st_text *texts; // sorted
+} st_string_shape;
+
+// At least `min` and at most `max` items from position `from` on are values of `of`.
+typedef struct {
+  st_expr of;
+  uint32_t from, min, max;
+} st_contains;
+
+typedef struct {
+  uint32_t n_prefix;
+  const st_expr *prefix;
+  st_expr rest;
+  uint32_t min, max; // items
+  bool unique;
+  uint32_t n_contains;
+  const st_contains *contains;
+  // What unevaluatedItems leaves alone: the first items, and items that are values of these.
+  uint32_t evaluated; // ST_MANY: all
+  uint32_t n_evaluated_by;
+  const st_expr *evaluated_by;
+} st_array_shape;
+
+// A set of keys: those of the names and patterns (terms of ST_JSON), or with `others` all but those.
+typedef struct {
+  bool others;
+  uint32_t n_names, n_patterns;
+  const st_text *names;
+  const st_term *patterns;
+} st_keys;
+
+// With `exists`: some member with a key of the set is a value of `of`. Without: all of them are.
+typedef struct {
+  const st_keys *keys;
+  st_expr of;
+} st_member_rule;
+
+typedef struct {
+  st_text key, needs;
+} st_needs;
+
+typedef struct {
+  uint32_t n_all, n_some, n_required, n_needs, n_evaluated;
+  const st_member_rule *all;  // members with a key of the set are values of `of`
+  const st_member_rule *some; // one member at least with a key of the set is a value of `of`
+  const st_text *required;
+  const st_needs *needs;
+  uint32_t min, max;         // members
+  const st_keys **evaluated; // what unevaluatedProperties leaves alone
+} st_object_shape;
+
+struct st_shape {
+  st_schema_type type;
+  union {
+    uint8_t boolean; // bit 0: false, bit 1: true
+    st_number_shape number;
+    st_string_shape string;
+    st_array_shape array;
+    st_object_shape object;
+  } as;
+};
+
+// All values of a type.
+st_shape st_shape_all(st_schema *s, st_schema_type type);
+// The values of both (of one type), with what either evaluated; NULL: plainly none, or a failure.
+const st_shape *st_shape_intersect(st_schema *s, const st_shape *a, const st_shape *b);
+// The values, of all types, that the shape has not, as an expression; a failure where it is not decidable.
+st_expr st_shape_complement(st_schema *s, const st_shape *shape);
+// Is the shape plainly without values? (False: it may still be.)
+bool st_shape_is_void(st_schema *s, const st_shape *shape);
+
+bool st_keys_have(st_schema *s, const st_keys *keys, st_text name);
+const st_keys *st_keys_of_names(st_schema *s, const st_text *names, uint32_t n, bool others);
+bool st_text_equal(st_text a, st_text b);
+
+// The strings that are one of these texts.
+st_string_shape st_string_listed(st_schema *s, const st_text *texts, uint32_t n);
+st_term st_string_term(st_schema *s, const st_string_shape *string, st_spelling spelling);
+// The numbers of a shape as JSON writes them.
+st_term st_number_term(st_schema *s, const st_number_shape *number);
+
+// ---- expressions (schema_formula.c) ----
+
+st_expr st_expr_shape(st_schema *s, const st_shape *shape); // copied
+st_expr st_expr_node(st_schema *s, uint32_t node, uint32_t scope);
+st_expr st_expr_and(st_schema *s, const st_expr *list, size_t n);
+st_expr st_expr_or(st_schema *s, const st_expr *list, size_t n);
+st_expr st_expr_not(st_schema *s, st_expr e);
+st_expr st_expr_mute(st_schema *s, st_expr e);
+// All values, as an alternative that takes nothing from others where it counts what they evaluated.
+st_expr st_expr_anything(st_schema *s);
+st_expr st_expr_unevaluated(st_schema *s, st_expr e, st_expr properties, st_expr items);
+static inline st_expr st_expr_and2(st_schema *s, st_expr a, st_expr b) {
+  return st_expr_and(s, (st_expr[]){a, b}, 2);
+}
+static inline st_expr st_expr_or2(st_schema *s, st_expr a, st_expr b) {
+  return st_expr_or(s, (st_expr[]){a, b}, 2);
+}
+// All values of all types but this one.
+st_expr st_expr_other_types(st_schema *s, st_schema_type type);
+
+// ---- expansion (schema_expand.c) ----
+
+// The union of shapes that an expression is; with `track`, shapes tell what they evaluated.
+const st_shapes *st_expr_expand(st_schema *s, st_expr e, bool track);
+// Has the expression provably no values?
+bool st_expr_is_void(st_schema *s, st_expr e);
+
+// ---- keywords (schema_keywords.c, schema_values.c) ----
+
+st_expr st_schema_formula(st_schema *s, uint32_t node, uint32_t scope);
+// The values equal to a JSON value.
+st_expr st_schema_value(st_schema *s, const st_json *value);
+// The values equal to one of a list.
+st_expr st_schema_values(st_schema *s, const st_json *list);
+// The term of the texts of a format; false: the name says nothing about them, or a failure.
+bool st_schema_format(st_schema *s, uint32_t node, const char *name, st_term *term);
+// The term of a pattern, which matches anywhere in a text.
+st_term st_schema_pattern(st_schema *s, uint32_t node, const char *keyword, const char *text, size_t length);
+
+#endif
