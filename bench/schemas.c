@@ -60,7 +60,9 @@ static setun_status compile(session *x, const char *schema, st_constraint **out,
   st_grammar *g = NULL;
   setun_status s = st_grammar_from_schema(schema, strlen(schema), NULL, &g, err);
   if (s) return s;
-  if (!x->samples) st_grammar_set_space(g, st_term_json_space(st_grammar_terms(g), SPACE_MOST));
+  if (!x->samples)
+    st_grammar_set_space(g, st_term_json_space(st_grammar_terms(g), SPACE_MOST),
+                         st_term_json_space(st_grammar_terms(g), SPACE_MOST));
   return st_constraint_compile(g, x->trie, NULL, out, err);
 }
 

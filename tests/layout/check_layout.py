@@ -24,7 +24,7 @@ TOP_FILES = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LIC
 # Folders for what is neither library nor command, where anything of the project may lie.
 FREE_FOLDERS = ("bench", "cmake", "docs", "examples", "models", "python", "tools")
 TEST_FOLDERS = ("unit", "kernel", "model", "quant", "sampler", "tok", "chat",
-                "golden", "badfiles", "fuzz", "e2e", "layout", "support")
+                "golden", "badfiles", "fuzz", "e2e", "layout", "support", "constraint")
 APPS = ("setun", "server")
 
 # What each folder of src/ may include beside itself; what that one may include comes with it. "backend" stands for the
@@ -70,7 +70,7 @@ PUBLIC_HEADERS = {
     "kernel": ("kernel.h", "cache.h", "attend.h", "recurrent.h"),
     "quant": ("canonical.h", "gguf_rivals.h", "quant.h"),
     "tokenizer": ("export.h", "tokenizer.h"),
-    "constraint": ("constraint.h", "frontends.h", "grammar.h", "terms.h"),
+    "constraint": ("constraint.h", "frontends.h", "grammar.h", "schema.h", "terms.h"),
     "chat": ("channels.h", "choose.h", "tool_calls.h", "tool_history.h"),
     "jinja": ("template.h",),
     "base": ("buffer.h", "bytes.h", "clock.h", "cpu.h", "error.h", "file.h", "float16.h", "float_modes.h", "hash.h", "json.h",
