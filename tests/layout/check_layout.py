@@ -135,6 +135,7 @@ UNUSED_ALLOWED = {
     "src/constraint/grammar.h": "what front ends are built upon",
     "src/constraint/constraint.h": "what samplers are to use",
     "src/constraint/frontends.h": "what setun.h is to offer",
+    "src/constraint/schema.h": "what setun.h is to offer",
     "src/backend/host.h": "what a backend calls that leaves operations to the host; the CPU, which is the host, leaves none",
 }
 FAMILY_NAMES_ALLOWED = {
