@@ -140,12 +140,12 @@ static bool ends_with(const char *text, const char *end) {
   return n >= m && !strcmp(text + n - m, end);
 }
 
-// Whether a tensor of bytes is packed weights, by its module's other tensors and config.json. Fails only without
-// memory.
+// Whether a tensor of bytes or of words is packed weights, by its module's other tensors and config.json. Fails only
+// without memory.
 static setun_status find_packed(const st_directory *d, const st_tensor *t, bool *found, st_weight *w,
                                 setun_error *err) {
   *found = false;
-  if (t->format || strcmp(t->dtype, "U8")) return SETUN_OK;
+  if (t->format || (strcmp(t->dtype, "U8") && strcmp(t->dtype, "U32"))) return SETUN_OK;
   char *module = module_of(t->name);
   if (!module) return st_fail_memory(err, t->name);
   setun_status s = st_weight_find(d, module, (st_shape){0, 0}, found, w, err);
@@ -153,6 +153,12 @@ static setun_status find_packed(const st_directory *d, const st_tensor *t, bool 
   if (s == SETUN_OK || s == SETUN_ERROR_MEMORY) return s;
   *found = false; // other bytes
   return SETUN_OK;
+}
+
+// Is it a tensor of scales, which are no weights?
+static bool is_scale(const st_directory *d, const char *name) {
+  bool mlx = st_json_get(d->config, "quantization") && (ends_with(name, ".scales") || ends_with(name, ".biases"));
+  return mlx || ends_with(name, ".scale") || ends_with(name, "_scale");
 }
 
 // The number of weights that the stored tensors hold.
@@ -163,7 +169,7 @@ static setun_status count_weights(const st_directory *d, uint64_t *n, setun_erro
     const st_tensor *t = &d->tensors[i];
     st_weight w;
     bool packed = false;
-    if (ends_with(t->name, ".scale") || ends_with(t->name, "_scale")) continue;
+    if (is_scale(d, t->name)) continue;
     if (t->format)
       *n += st_tensor_elements(t);
     else if ((s = find_packed(d, t, &packed, &w, err)) == SETUN_OK && packed)
@@ -336,7 +342,7 @@ setun_status setun_file_read(const setun_file *file, const char *name, int *n_di
   if (!found) return st_fail(error, SETUN_ERROR_ARGUMENT, "%s: the tensor is not in %s", name, file->directory->path);
   if (data) s = read_rows(file->directory, &w, data, capacity, error);
   if (s != SETUN_OK) return s;
-  if (w.shape.rows == st_tensor_shape(w.data).rows && !w.packed.kind) {
+  if (w.shape.rows == st_tensor_shape(w.data).rows && !w.packed.kind && !w.block_scales) {
     *n_dims = (int)w.data->n_dims;
     for (uint32_t i = 0; i < w.data->n_dims; i++) dims[i] = w.data->dims[w.data->n_dims - 1 - i];
   } else { // several stored tensors, or packed rows
@@ -404,6 +410,22 @@ static setun_status check_table(const st_directory *d, const st_weight *w, setun
   return s;
 }
 
+// Weights in several tensors: their rows as products would have them, whose scales the reader checks.
+static setun_status check_joined(const st_directory *d, const st_weight *w, setun_error *err) {
+  enum { RUN = 64 };
+  st_row_reader r;
+  void *bytes = st_malloc(RUN, (size_t)st_format_row_bytes(w->format, w->shape.columns));
+  if (!bytes) return st_fail_memory(err, w->name);
+  setun_status s = st_row_reader_open(d, w, &r, err);
+  for (uint64_t row = 0; s == SETUN_OK && row < w->shape.rows; row += RUN) {
+    uint64_t left = w->shape.rows - row;
+    s = st_read_bytes(&r, row, left < RUN ? left : RUN, bytes, err);
+  }
+  st_row_reader_close(&r);
+  st_free(bytes);
+  return s;
+}
+
 setun_status setun_file_check(const setun_file *file, size_t index, int64_t *offset, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
   st_weight w;
@@ -411,8 +433,9 @@ setun_status setun_file_check(const setun_file *file, size_t index, int64_t *off
   ST_NEED(file);
   ST_NEED(offset);
   setun_status s = weight_of(file->directory, index, &w, error);
-  if (s == SETUN_OK && !w.format) *offset = -1;
+  if (s == SETUN_OK && (!w.format || w.block_scales)) *offset = -1;
   if (s != SETUN_OK || !w.format) return s;
+  if (w.block_scales) return check_joined(file->directory, &w, error);
   s = st_check_tensor(file->directory, w.data, w.format, w.stored, false, &found, error);
   st_zeros zeros;
   bool ternary = st_format_is_ternary(w.format);

@@ -21,6 +21,7 @@ typedef struct {
   char module[ST_USE_NAME]; // without the suffix
   ending named;
   st_tensor_use place;
+  bool of_stack; // the tensor has all experts of a layer
 } unit;
 
 static bool cut(char *name, const char *end) {
@@ -47,6 +48,7 @@ static unit unit_of(const st_conversion *p, const st_tensor *t) {
   else if (cut(u.module, p->from_gguf ? ".scale" : ".weight_scale"))
     u.named = NAMED_SCALE;
   u.place = st_use_of(p->spec, p->from_gguf, u.module);
+  u.of_stack = u.place.stacked;
   return u;
 }
 
@@ -87,7 +89,7 @@ static setun_status fail_unnamed(const st_conversion *p, const st_tensor *t, set
 // The target's name of the unit's tensor, or of one expert of it.
 static setun_status name_item(const st_conversion *p, const unit *u, st_item *item, setun_error *err) {
   char name[ST_USE_NAME], full[ST_USE_NAME + 8];
-  bool same = p->from_gguf == p->to_gguf && !(u->place.expert_of && p->to_gguf);
+  bool same = p->from_gguf == p->to_gguf && !(u->place.expert_of && (p->to_gguf || u->of_stack));
   same = same || st_conversion_stacks(p, &u->place); // named with its stack
   const char *const endings[] = {".weight", ".scale", ".bias", "", p->to_gguf ? "_norm_in.weight" : ".norm.weight"};
   const char *end = endings[u->named];
@@ -119,10 +121,11 @@ static void set_permutation(const st_conversion *p, st_item *item) {
 
 // Norms that Hugging Face files store minus one.
 static void set_offset(const st_conversion *p, st_item *item) {
-  const st_spec *hf = p->to_gguf ? p->spec : p->target_spec;
-  if (p->from_gguf == p->to_gguf || !hf->defaults.norm_plus_one || !item->place.known) return;
+  if (!p->has_hparams) return;
+  bool from = p->h.norm_plus_one, to = !p->to_gguf && p->target_spec->defaults.norm_plus_one;
+  if (from == to || !item->place.known) return;
   if (st_role_get(item->place.role)->kind != ST_KIND_NORM || item->suffix == NAMED_BIAS) return;
-  item->add = p->to_gguf ? 1 : -1;
+  item->add = from ? 1 : -1;
 }
 
 static setun_status find_weight(const st_conversion *p, const unit *u, uint64_t experts, uint64_t expert, st_weight *w,

@@ -274,7 +274,7 @@ static const char *another_format(const st_item *item) {
 static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *err) {
   const st_weight *w = &item->pieces[0].weight;
   const st_format *f = w->format, *floats = st_format_of_floats();
-  bool f8 = st_format_is_float(f) && !st_format_is_number(f); // not written
+  bool f8 = (st_format_is_float(f) && !st_format_is_number(f)) || f->ops->affine_bits; // not written
   item->format = f;
   if (p->from_gguf == p->to_gguf && is_whole(item)) {
     copy_whole(item);
@@ -325,7 +325,8 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
   }
   if (st_source_is_ternary(&item->pieces[0])) return decide_ternary(p, item, err);
   if (!asked && becomes_floats(p, item) && w->format != p->o->to) {
-    if (w->block_scales && !p->to_gguf) { // stacked block experts have no other form there
+    // stacked block experts have no other form there
+    if (w->format->ops->hf_blocks && w->block_scales && !p->to_gguf) {
       return st_fail(
           err, SETUN_ERROR_UNSUPPORTED,
           "%s: this family's Hugging Face directories have experts in %s, but %s was requested; convert to GGUF",

@@ -134,7 +134,8 @@ static void set_quantization(const st_conversion *p, members *m) {
   const st_json *found = st_json_find(m->object, "quantization_config");
   const st_json old = found ? *found : (st_json){0};
   st_json_delete(m->object, "quantization_config");
-  st_json_delete(m->object, "weight_bits"); // 1bitLLM's marker of latent weights
+  st_json_delete(m->object, "quantization"); // MLX's
+  st_json_delete(m->object, "weight_bits");  // 1bitLLM's marker of latent weights
   st_json_delete(m->object, "input_bits");
   st_json_delete(m->object, "setun_activation");
   if (packed) {

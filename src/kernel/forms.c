@@ -161,7 +161,7 @@ static void pack_scales(st_form form, const st_block_parts *p, size_t step, size
 // One block of row r; the K formats subtract their minimums, whose scale gets the other sign for that.
 static void pack_block(st_form form, const st_block_parts *p, size_t columns, size_t r, uint8_t *out) {
   st_coding c = st_coding_of(form);
-  uint16_t d = p->d, m = (uint16_t)(c.head ? p->m ^ 0x8000 : p->m);
+  uint16_t d = p->d, m = (uint16_t)(c.head && c.back ? p->m ^ 0x8000 : p->m);
   if (c.rule == ST_RULE_E8M0) {
     out[r] = p->scales[0];
   } else {

@@ -31,6 +31,7 @@ typedef struct st_matrix {
   st_form form;
   size_t rows, columns;
   uint32_t block;      // columns that share a scale, where the form has such blocks; else any
+  bool bfloat;         // half-precision numbers of blocks with minimums are bfloat16
   size_t group_bytes;  // of one group, a multiple of 64
   const uint8_t *data; // [groups][group_bytes], aligned to 64, ST_PAGES_SLACK readable bytes behind it
   const float

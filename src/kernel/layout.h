@@ -40,7 +40,7 @@ typedef struct st_coding {
   uint8_t head, front, back;
   uint8_t subs;         // scales of a row in a step: one, or one for each 16 columns
   uint8_t offset;       // what a code is larger than what it means; with values: no value is below -offset, or above it
-  bool minimums;        // weight = d * code + m
+  bool minimums;        // weight = d * code + m; codes of 8 bits are 128 smaller, and m is 128 d larger than stored
   bool by_block;        // heads stand before every st_matrix.block columns
   const int8_t *values; // what each of 16 codes means, instead; NULL: none
 } st_coding;

@@ -93,8 +93,15 @@ struct st_spec {
       {.role = ST_EXPERT_DOWN, .hf = ST_NO_NAME}, {                                                                    \
     .role = ST_EXPERT_DOWN, .gguf = "blk.%u.ffn_down.%e", .hf = hf_down                                                \
   }
+// MLX's directories: one tensor for all experts of a layer.
+#define ST_BIND_STACKED_EXPERTS(of)                                                                                    \
+  {.role = ST_EXPERT_GATE, .gguf = ST_NO_NAME, .hf = of ".gate_proj"},                                                 \
+      {.role = ST_EXPERT_UP, .gguf = ST_NO_NAME, .hf = of ".up_proj"}, {                                               \
+    .role = ST_EXPERT_DOWN, .gguf = ST_NO_NAME, .hf = of ".down_proj"                                                  \
+  }
 // With the names in the table of roles.
-#define ST_BIND_MLP_EXPERTS ST_BIND(ST_ROUTER), ST_BIND_EXPERTS(NULL, NULL, NULL)
+#define ST_BIND_MLP_EXPERTS                                                                                            \
+  ST_BIND(ST_ROUTER), ST_BIND_EXPERTS(NULL, NULL, NULL), ST_BIND_STACKED_EXPERTS("model.layers.%u.mlp.switch_mlp")
 
 // Defaults of LlamaConfig and MistralConfig that the classes of other families share, for the beginning of `defaults`.
 #define ST_LLAMA_CONFIG                                                                                                \

@@ -20,7 +20,8 @@ typedef struct {
 
 static void mark_used(binder *b, const st_weight *w) {
   const st_packed *p = &w->packed;
-  const st_tensor *tensors[] = {w->data, w->scale, w->block_scales, p->scales, p->zeros, p->g_idx, p->marks, p->shape};
+  const st_tensor *tensors[] = {w->data,  w->scale, w->block_scales, w->block_minimums, p->scales,
+                                p->zeros, p->g_idx, p->marks,        p->shape};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
     if (tensors[i]) b->list->used[tensors[i] - b->d->tensors] = true;
   }
@@ -233,6 +234,9 @@ static setun_status bind_name(binder *b, const st_binding *row, const char *modu
     b->h->tied = false;
   }
   if (!st_role_is_matrix(bound->role)) bound->weight.latent = false;
+  // MLX's programs change the order of a convolution and add 1 to such norms, both or neither.
+  bool taps = st_role_get(bound->role)->kind == ST_KIND_TAPS;
+  if (taps && !gguf && st_weight_is_channel_last(bound->weight.data)) b->h->norm_plus_one = false;
   s = guess(b, expert ? 1 : GUESSED_ROWS, bound);
   if (s == SETUN_OK && st_role_is_matrix(bound->role)) s = bind_beside(b, row, module, bound);
   return s == SETUN_OK ? add(b, bound) : s;

@@ -15,7 +15,7 @@
 
 enum {
   ST_RING_SLOTS = 2,
-  ST_ITEM_TENSORS = 2,
+  ST_ITEM_TENSORS = 3,
   ST_MEMORY_RESERVE =
       16 << 20 // part of the budget for what the system counts in addition: page tables, the program's files
 };

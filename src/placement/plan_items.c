@@ -88,6 +88,7 @@ static setun_status add_item(st_loader *l, size_t index, const st_weight *w, st_
   item->weight = (uint32_t)index;
   item->tensors[0] = w->data;
   item->tensors[1] = w->block_scales;
+  item->tensors[2] = w->block_minimums;
   item->codes = size.codes;
   item->own = size.own;
   item->beside = size.beside;

@@ -52,6 +52,15 @@ const st_format *st_format_by_hf_method(const char *method) {
   return NULL;
 }
 
+const st_format *st_format_of_affine(uint32_t bits, uint32_t group, bool bfloat) {
+  for (int i = 0; i < ST_FORMAT_COUNT; i++) {
+    const st_format_ops *ops = formats[i].ops;
+    if (ops->affine_bits && ops->affine_bits == bits && formats[i].block == group && ops->bfloat == bfloat)
+      return &formats[i];
+  }
+  return NULL;
+}
+
 const st_format *st_format_of_floats(void) {
   return &formats[ST_F32];
 }
@@ -111,9 +120,10 @@ setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *b
 int64_t st_format_check_scales(const st_format *format, const void *data, uint64_t bytes) {
   const st_value_block *value = format->ops->value;
   const uint8_t *block = data;
+  const uint16_t exponent = format->ops->bfloat ? 0x7F80 : 0x7C00;
   for (uint32_t i = 0; value && i < value->n_scales; i++)
     for (uint64_t at = value->scale_at[i]; at + 2 <= bytes; at += format->block_bytes)
-      if ((block[at + 1] & 0x7C) == 0x7C) return (int64_t)at; // the exponent's bits
+      if ((st_load_u16(block + at) & exponent) == exponent) return (int64_t)at;
   for (uint64_t at = 0; value && value->e8m0 && at < bytes; at += format->block_bytes)
     if (block[at] == 0xFF) return (int64_t)at;
   return -1;
@@ -121,10 +131,13 @@ int64_t st_format_check_scales(const st_format *format, const void *data, uint64
 
 bool st_format_parts(const st_format *format, const uint8_t *block, st_block_parts *parts) {
   const st_value_block *value = format->ops->value;
-  if (!value || !value->parts) return false;
+  if (!value || (!value->parts && !format->ops->parts)) return false;
   if (value->n_scales > 0) parts->d = st_load_u16(block + value->scale_at[0]);
   if (value->n_scales > 1) parts->m = st_load_u16(block + value->scale_at[1]);
-  value->parts(block, parts);
+  if (format->ops->parts)
+    format->ops->parts(format, block, parts);
+  else
+    value->parts(block, parts);
   return true;
 }
 

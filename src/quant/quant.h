@@ -48,7 +48,8 @@ typedef enum st_scale_kind {
 } st_scale_kind;
 
 typedef struct st_format_ops st_format_ops;
-struct st_value_block;  // quant/rows.h: how one block of a value format is read and written
+struct st_value_block; // quant/rows.h: how one block of a value format is read and written
+struct st_block_parts;
 struct st_ternary_rows; // quant/rows.h: the same for a ternary format whose rows stand one after the other
 
 // Weights of one row whose 2-bit codes stand at the same place of consecutive bytes.
@@ -115,6 +116,8 @@ struct st_format_ops {
   st_format_id packed_as;        // another format whose form in the kernels it takes; 0: none
   bool zero_points;              // integers with a scale and a zero point a block, see st_zp_format
   uint16_t exponent;             // plain floats: the exponent's bits in the upper half of the number's last four bytes
+  uint8_t affine_bits;           // of MLX's groups: bits of a code; 0: another format
+  bool bfloat;                   // half-precision scales and minimums are bfloat16
   uint8_t row_parts;             // bytes fill 1 / row_parts as many rows, each for one row of every part; or 0
   bool of_int8_models;           // only models trained for int8 activations are published in it
   bool is_usual;         // where nothing in a file tells it from the readings behind it, it is taken for granted
@@ -132,6 +135,9 @@ struct st_format_ops {
   // Value formats that are also written: the strip's bytes from finite floats, by the format's usual rounding. NULL:
   // only read.
   void (*encode)(const st_format *format, st_shape shape, const st_strip *strip, const float *in, void *data);
+
+  // Value formats of several block sizes, instead of value->parts: see st_format_parts.
+  void (*parts)(const st_format *format, const uint8_t *block, struct st_block_parts *out);
 
   // Ternary formats; NULL otherwise. `trits` is int8 [count, K]; `scales` (may be NULL) receives what lies inside the
   // strip's own bytes: count * K/block floats for ST_SCALE_BLOCK, count floats for ST_SCALE_ROW, nothing otherwise.
@@ -164,6 +170,8 @@ const st_format *st_format_by_layout(const char *name, bool *divides);
 const st_format *st_format_by_dtype(const char *dtype);
 // Whose blocks are in two tensors under that quant_method; NULL as method: under any.
 const st_format *st_format_by_hf_method(const char *method);
+// MLX's groups of so many columns and bits a code; NULL: there are none.
+const st_format *st_format_of_affine(uint32_t bits, uint32_t group, bool bfloat);
 // What all formats decode to, and what vectors and scales are written in: float32.
 const st_format *st_format_of_floats(void);
 // What latent weights are once they are read: trits whose scale is a number of its own.
@@ -235,11 +243,11 @@ enum { ST_PARTS_MAX = 512 };
 typedef struct st_block_parts {
   uint16_t d, m;                    // the block's half-precision scale, and that of its minimums
   uint8_t scales[16], minimums[16]; // of sub-blocks: int8 in Q3_K, Q6_K and IQ4_XS; MXFP4: [0] is the E8M0 scale
-  uint8_t codes[ST_PARTS_MAX];      // without sign, as stored; int8 in Q8_0
+  uint8_t codes[ST_PARTS_MAX];      // without sign, as stored; int8 in Q8_0 and, less 128, in groups of 8 bits
 } st_block_parts;
 
-// Takes a block of quantized values apart (Q4_0 to Q8_0, Q2_0C, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4). False: no other
-// format has integers to give.
+// Takes a block of quantized values apart (Q4_0 to Q8_0, Q2_0C, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, MLX's groups).
+// False: no other format has integers to give.
 bool st_format_parts(const st_format *format, const uint8_t *block, st_block_parts *parts);
 
 // The format of integers with zero points (quant/zp.c) of so many bits with the longest blocks that divide `group`;

@@ -223,12 +223,92 @@ static setun_status read_method(const st_json *q, const char *method, st_hf_quan
                  method);
 }
 
+// ---- MLX ----------------------------------------------------------------------------------------------------------
+
+// The members of `quantization`, or of one for a module, that say how; false: it is another one.
+static bool is_setting(const char *key) {
+  return !strcmp(key, "bits") || !strcmp(key, "group_size") || !strcmp(key, "mode");
+}
+
+static setun_status read_settings(const st_json *object, st_mlx_module *out, setun_error *err) {
+  const char *mode = "affine";
+  setun_status s = st_json_u32(object, "bits", 1, 32, &out->bits, err);
+  if (s == SETUN_OK) s = st_json_u32(object, "group_size", 1, 1u << 20, &out->group, err);
+  if (s == SETUN_OK) s = st_json_text(object, "mode", &mode, err);
+  if (s != SETUN_OK) return s;
+  bool affine = !strcmp(mode, "affine");
+  const st_format *blocks = affine ? NULL : st_format_by_hf_method(mode);
+  if (!affine && !blocks) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "mode: expected affine or %s, found \"%.40s\"",
+                   st_format_by_hf_method(NULL)->ops->hf_blocks->method, mode);
+  }
+  out->blocks = blocks;
+  if (affine && st_format_of_affine(out->bits, out->group, false)) return SETUN_OK;
+  if (blocks && out->group == blocks->block && out->bits * out->group == 8 * (blocks->block_bytes - 1)) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "bits, group_size: expected %s for mode %s, found %u and %u",
+                 affine ? "2, 3, 4, 5, 6 or 8, and 32, 64 or 128" : "those of its blocks", mode, out->bits, out->group);
+}
+
+setun_status st_hf_quant_mlx(const st_hf_quant *quant, const char *module, st_mlx_module *out, setun_error *err) {
+  static const char where[] = "config.json: quantization";
+  const st_json *own = st_json_get(quant->mlx, module);
+  *out = (st_mlx_module){0};
+  setun_status s = read_settings(quant->mlx, out, err);
+  if (s != SETUN_OK) return st_fail_in(err, s, "%s", where);
+  if (!own || st_json_is(own, ST_JSON_TRUE)) return SETUN_OK;
+  if (st_json_is_object(own)) {
+    s = read_settings(own, out, err);
+  } else {
+    s = st_fail(err, SETUN_ERROR_FORMAT,
+                "expected bits and group_size of this module, whose weights are packed, found %s",
+                st_json_is(own, ST_JSON_FALSE) ? "false" : st_json_kind(own));
+  }
+  return s == SETUN_OK ? s : st_fail_in(err, s, "%s: %s", where, module);
+}
+
+// Its members are settings, and objects or booleans for modules. MLX's own program writes all of it once more as
+// quantization_config.
+static setun_status read_mlx(const st_json *config, const st_json *q, st_hf_quant *quant, setun_error *err) {
+  const st_json *other = quantization_of(config);
+  st_mlx_module settings;
+  setun_status s = SETUN_OK;
+  if (other && st_json_get(other, "quant_method")) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "config.json: expected quantization or quantization_config with a quant_method, found both");
+  }
+  for (size_t i = 0; i < st_json_members(q) && s == SETUN_OK; i++) {
+    const st_json_member *m = st_json_member_at(q, i);
+    bool of_module = strchr(m->key, '.') || st_json_is_object(&m->value) || st_json_is_bool(&m->value);
+    if (is_setting(m->key)) continue;
+    if (!of_module) {
+      s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                  "config.json: quantization: %.64s: expected bits, group_size, mode, or a "
+                  "module's own settings, found %s",
+                  m->key, st_json_kind(&m->value));
+    }
+    for (size_t k = 0; s == SETUN_OK && k < st_json_members(&m->value); k++) {
+      const char *key = st_json_member_at(&m->value, k)->key;
+      if (!is_setting(key)) {
+        s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                    "config.json: quantization: %.64s: expected bits, group_size or mode, "
+                    "found %.64s",
+                    m->key, key);
+      }
+    }
+  }
+  quant->method = ST_HF_MLX;
+  quant->mlx = q;
+  return s == SETUN_OK ? st_hf_quant_mlx(quant, "", &settings, err) : s;
+}
+
 setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_error *err) {
   *quant = (st_hf_quant){0};
-  if (st_json_get(config, "quantization")) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "config.json: quantization: MLX's packed weights are not read; use the unquantized checkpoint");
+  const st_json *mlx = st_json_get(config, "quantization");
+  if (mlx && !st_json_is_object(mlx)) {
+    return st_fail(err, SETUN_ERROR_FORMAT, "config.json: quantization: expected an object, found %s",
+                   st_json_kind(mlx));
   }
+  if (mlx) return read_mlx(config, mlx, quant, err);
   const st_json *q = quantization_of(config);
   if (!q) return read_bits(config, quant, err);
   setun_status s;

@@ -1,4 +1,5 @@
-// Assembling rows that are not contiguous: every second row of a tensor, and MXFP4 with scales in a separate tensor.
+// Assembling rows that are not contiguous: every second row of a tensor, and blocks with scales, or scales and
+// minimums, in separate tensors.
 #include "source/scattered.h"
 
 #include "base/memory.h"
@@ -14,37 +15,67 @@ static setun_status read_rows(const st_row_reader *r, const st_tensor *t, uint64
   return s == SETUN_OK ? s : st_fail_in(err, s, "%s", t->name);
 }
 
+// The tensors that a row is put together from, and the bytes of each in a row.
+typedef struct {
+  const st_tensor *tensors[3];
+  uint64_t bytes[3], all;
+} row_parts;
+
+static row_parts parts_of(const st_weight *w) {
+  row_parts p = {.tensors = {w->data, w->block_scales, w->block_minimums}};
+  for (int i = 0; i < 3 && p.tensors[i]; i++) {
+    p.bytes[i] = p.tensors[i]->bytes / w->stored.rows;
+    p.all += p.bytes[i];
+  }
+  return p;
+}
+
+// Blocks from their parts: `from` has a row of each tensor.
+static void join_row(const st_weight *w, const row_parts *p, const uint8_t *const from[3], uint8_t *to) {
+  uint64_t size = w->format->block_bytes, blocks = p->all / size;
+  if (!w->block_scales) {
+    memcpy(to, from[0], (size_t)p->all);
+    return;
+  }
+  if (!w->block_minimums) {
+    for (uint64_t b = 0; b < blocks; b++) {
+      w->format->ops->hf_blocks->join(from[1][b], from[0] + (size - 1) * b, to + size * b);
+    }
+    return;
+  }
+  for (uint64_t b = 0; b < blocks; b++, to += size) {
+    memcpy(to, from[1] + 2 * b, 2);
+    memcpy(to + 2, from[2] + 2 * b, 2);
+    memcpy(to + 4, from[0] + (size - 4) * b, (size_t)(size - 4));
+  }
+}
+
 setun_status st_load_scattered(st_row_reader *r, uint64_t row, uint64_t want, st_strip *strip, setun_error *err) {
   const st_weight *w = r->weight;
   if (w->packed.kind) return st_packed_load(r, row, want, strip, err);
-  uint64_t bytes = st_format_row_bytes(w->format, w->shape.columns), block = w->format->block_bytes;
-  uint64_t blocks = w->block_scales ? bytes / block : 0, data_bytes = bytes - blocks, scale_bytes = blocks;
+  row_parts p = parts_of(w);
   uint64_t first = w->first_row + row * w->row_step, span = (want - 1) * w->row_step + 1;
   if (first + span > w->stored.rows) {
     return st_fail(err, SETUN_ERROR_STATE, "%s: rows from %llu on lie outside the tensor", w->name,
                    (unsigned long long)row);
   }
   // A strip is about a megabyte, for which at most twice as much is read; one row is within the file.
-  if (!st_reserve(&r->raw, &r->raw_capacity, (size_t)(span * (data_bytes + scale_bytes)), 1) ||
-      !st_reserve(&r->bytes, &r->capacity, (size_t)(want * bytes), 1)) {
+  if (!st_reserve(&r->raw, &r->raw_capacity, (size_t)(span * p.all), 1) ||
+      !st_reserve(&r->bytes, &r->capacity, (size_t)(want * p.all), 1)) {
     return st_fail_memory(err, w->name);
   }
-  uint8_t *data = r->raw, *scales = data + span * data_bytes;
-  setun_status s = read_rows(r, w->data, first, span, data_bytes, data, err);
-  if (s == SETUN_OK && scale_bytes) s = read_rows(r, w->block_scales, first, span, scale_bytes, scales, err);
-  if (s != SETUN_OK) return s;
-  for (uint64_t i = 0; i < want; i++) {
-    uint8_t *to = (uint8_t *)r->bytes + i * bytes;
-    const uint8_t *from = data + i * w->row_step * data_bytes;
-    if (!w->block_scales) {
-      memcpy(to, from, (size_t)bytes);
-      continue;
-    }
-    const uint8_t *scale = scales + i * w->row_step * scale_bytes;
-    for (uint64_t b = 0; b < blocks; b++) {
-      w->format->ops->hf_blocks->join(scale[b], from + (block - 1) * b, to + block * b);
-    }
+  const uint8_t *from[3] = {NULL};
+  uint8_t *raw = r->raw;
+  for (int i = 0; i < 3 && p.tensors[i]; i++) {
+    setun_status s = read_rows(r, p.tensors[i], first, span, p.bytes[i], raw, err);
+    if (s != SETUN_OK) return s;
+    from[i] = raw;
+    raw += span * p.bytes[i];
   }
-  *strip = (st_strip){.row = w->first_row + row, .count = want, .offset = 0, .bytes = want * bytes};
+  for (uint64_t i = 0; i < want; i++) {
+    join_row(w, &p, from, (uint8_t *)r->bytes + i * p.all);
+    for (int k = 0; k < 3 && p.tensors[k]; k++) from[k] += w->row_step * p.bytes[k];
+  }
+  *strip = (st_strip){.row = w->first_row + row, .count = want, .offset = 0, .bytes = want * p.all};
   return SETUN_OK;
 }

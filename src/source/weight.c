@@ -97,12 +97,13 @@ static setun_status check_shape(const request *a, st_weight *w, setun_error *err
   st_shape shape = a->shape.rows ? a->shape : st_tensor_shape(t);
   uint64_t rows = a->part.of ? a->part.of : shape.rows;
   bool right = t->dims[0] == shape.columns && t->dims[3] == 1;
+  bool last = !a->n_experts && st_weight_is_channel_last(t) && t->dims[1] == shape.columns && t->dims[2] == rows;
   if (a->n_experts && rows == 1 && t->dims[2] == 1) {
     right = right && t->dims[1] == a->n_experts; // a vector per expert
   } else if (a->n_experts) {
     right = right && t->dims[1] == rows && t->dims[2] == a->n_experts;
   } else {
-    right = right && t->dims[1] * t->dims[2] == rows;
+    right = last || (right && t->dims[1] * t->dims[2] == rows);
   }
   if (!right && a->n_experts && rows == 1) {
     return fail_shape(t, "the shape", 2, (st_shape){a->n_experts, shape.columns}, 0, err);
@@ -152,12 +153,73 @@ static setun_status take_blocks(const st_directory *d, const request *a, st_weig
   return SETUN_OK;
 }
 
+// ---- MLX ----------------------------------------------------------------------------------------------------------
+
+// A tensor of so many numbers a row, for all rows; of one type among `dtypes`, which ends with NULL.
+static setun_status check_mlx(const st_tensor *t, uint64_t columns, uint64_t rows, uint64_t n_experts,
+                              const char *const *dtypes, setun_error *err) {
+  st_tensor e = {.n_dims = n_experts ? 3 : 2, .dims = {columns, rows, n_experts ? n_experts : 1, 1}};
+  const char *const *type = dtypes;
+  while (*type && strcmp(t->dtype, *type)) type++;
+  if (*type && t->n_dims == e.n_dims && !memcmp(t->dims, e.dims, sizeof e.dims)) return SETUN_OK;
+  char wanted[96], dims[96];
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected %s%s%s %s, found %s %s", t->name, dtypes[0],
+                 dtypes[1] ? " or " : "", dtypes[1] ? dtypes[1] : "", st_tensor_dims_text(&e, wanted), t->dtype,
+                 st_tensor_dims_text(t, dims));
+}
+
+static setun_status need_sibling(const st_directory *d, const st_tensor *of, const char *module, const char *suffix,
+                                 const st_tensor **out, setun_error *err) {
+  setun_status s = find_sibling(d, module, suffix, out, err);
+  if (s != SETUN_OK || *out) return s;
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s.%s: expected a tensor of that name beside %s, found none", module, suffix,
+                 of->name);
+}
+
+// Words of codes, with scales and, in mode affine, minimums in tensors beside them.
+static setun_status take_mlx(const st_directory *d, const request *a, const st_hf_quant *quant, st_weight *w,
+                             setun_error *err) {
+  static const char *const words[] = {"U32", NULL}, *const bytes[] = {"U8", NULL};
+  static const char *const numbers[] = {"F16", "BF16", NULL};
+  const st_tensor *t = w->data;
+  st_mlx_module m;
+  setun_status s = st_hf_quant_mlx(quant, a->module, &m, err);
+  if (s == SETUN_OK) s = need_sibling(d, t, a->module, "scales", &w->block_scales, err);
+  if (s == SETUN_OK && !m.blocks) s = need_sibling(d, t, a->module, "biases", &w->block_minimums, err);
+  if (s != SETUN_OK) return s;
+  request all = *a; // of a tensor that is taken as it is, a stack's experts are rows
+  if (!all.shape.rows) {
+    all = (request){.shape = {t->dims[1], t->dims[0] * 32 / m.bits}, .n_experts = t->n_dims == 3 ? t->dims[2] : 0};
+  }
+  st_shape shape = all.shape;
+  uint64_t rows = all.part.of ? all.part.of : shape.rows;
+  if (shape.columns % m.group) {
+    return st_fail(err, SETUN_ERROR_FORMAT,
+                   "%s: expected rows of a multiple of %u weights, which share a scale, found "
+                   "%" PRIu64,
+                   t->name, m.group, shape.columns);
+  }
+  const st_tensor *beside[] = {w->block_scales, w->block_minimums};
+  s = check_mlx(t, shape.columns / 32 * m.bits, rows, all.n_experts, words, err);
+  for (int i = 0; i < 2 && s == SETUN_OK; i++) {
+    if (!beside[i]) continue;
+    const char *const *types = m.blocks ? bytes : numbers, *const own[] = {w->block_scales->dtype, NULL};
+    s = check_mlx(beside[i], shape.columns / m.group, rows, all.n_experts, i ? own : types, err);
+  }
+  if (s != SETUN_OK) return s;
+  w->format = m.blocks ? m.blocks : st_format_of_affine(m.bits, m.group, w->block_scales->dtype[0] == 'B');
+  place_rows(&all, shape, rows, w);
+  if (!a->shape.rows) w->shape = w->stored;
+  return SETUN_OK;
+}
+
 // Checks that the bytes match the format and the shape; readers rely on it.
 static setun_status check_bytes(const st_weight *w, setun_error *err) {
   uint64_t bytes;
   setun_status s = st_format_size(w->format, w->stored, &bytes, err);
   if (s != SETUN_OK) return st_fail_in(err, s, "%s", w->name);
   uint64_t found = w->data->bytes + (w->block_scales ? w->block_scales->bytes : 0);
+  if (w->block_minimums) found += w->block_minimums->bytes;
   if (bytes == found) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: %s of this shape takes %" PRIu64 " bytes, found %" PRIu64, w->name,
                  w->format->name, bytes, found);
@@ -205,6 +267,7 @@ static setun_status fill(const st_directory *d, const request *a, naming named, 
   setun_status s = d->config ? st_hf_quant_read(d->config, &quant, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
   if (named == NAMED_BLOCKS) return take_blocks(d, a, w, err);
+  if (is_weight && quant.method == ST_HF_MLX && !strcmp(w->data->dtype, "U32")) return take_mlx(d, a, &quant, w, err);
   bool latent = false;
   if ((s = find_latent(d, &quant, a->module, &latent, err)) != SETUN_OK) return s;
   bool packed = is_weight && d->container != ST_GGUF && !a->n_experts && is_packed(w->data);

@@ -44,6 +44,8 @@ typedef struct st_weight {
   // MXFP4 as in gpt-oss checkpoints: `data` holds 16 bytes per block, this tensor the blocks' scale bytes; NULL: other
   // weights
   const st_tensor *block_scales;
+  // MLX's groups: `data` holds words of codes, block_scales and this tensor the groups' scales and minimums; NULL: no
+  const st_tensor *block_minimums;
   st_packed packed;       // kind 0: it is not
   const st_tensor *scale; // ST_SCALE_OUTER, or a separate scale (`NAME.scale`, `weight_scale`); NULL: none
   uint64_t first_scale;   // this weight's first element of `scale` (an expert of a stack), otherwise 0
@@ -52,6 +54,11 @@ typedef struct st_weight {
   bool latent;            // floats that become ternary when read: clip(round(w / mean|w|)), mean over the whole matrix
   float latent_scale;     // that mean if known, see st_weight_measure; otherwise 0
 } st_weight;
+
+// A convolution [channels, taps, 1], as MLX has it, instead of [channels, 1, taps]: the same bytes.
+static inline bool st_weight_is_channel_last(const st_tensor *t) {
+  return t->n_dims == 3 && t->dims[0] == 1;
+}
 
 // Ternary as the model uses it: a ternary format, or latent floats.
 static inline bool st_weight_is_ternary(const st_weight *w) {
@@ -68,6 +75,9 @@ static inline bool st_weight_is_ternary(const st_weight *w) {
 // is packed, with the direction of linear_class; floats of a linear layer within `layers` that is not in
 // modules_to_not_convert are latent. So are those in 1bitLLM's checkpoints (weight_bits 1, input_bits 8), and those
 // with their own norm (MODULE.norm.weight: BitNet's embedding models).
+//
+// MLX (`quantization` in config.json): U32 words of codes with MODULE.scales and MODULE.biases beside them, of a matrix
+// or of a stack of experts.
 setun_status st_weight_find(const st_directory *directory, const char *module, st_shape shape, bool *found,
                             st_weight *weight, setun_error *err);
 

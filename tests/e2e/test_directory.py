@@ -23,17 +23,6 @@ class DirectoryTest(Case):
             ids = ["--temp", "0", "-n", "8", "--ids", "-p", "hello"]
             self.assertEqual(self.good("run", folder, *ids), self.good("run", SHARDED, *ids))
 
-    def test_mlx(self):
-        """What MLX packs is refused by name."""
-        with tempfile.TemporaryDirectory() as folder:
-            for name in os.listdir(OTHER):
-                shutil.copy(os.path.join(OTHER, name), folder)
-            with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-                config = json.load(file)
-            with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-                json.dump(dict(config, quantization={"group_size": 64, "bits": 4}), file)
-            self.fails(1, "plan", folder, mentions=["config.json: quantization: MLX"])
-
 
 if __name__ == "__main__":
     main()

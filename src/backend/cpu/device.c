@@ -158,6 +158,7 @@ setun_status st_cpu_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmat
                      .rows = (size_t)desc->shape.rows,
                      .columns = columns,
                      .block = format->block,
+                     .bfloat = format->ops->bfloat,
                      .group_bytes = group_bytes,
                      .data = m->m.data,
                      .scales = m->scales};

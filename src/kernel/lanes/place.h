@@ -9,10 +9,11 @@
 typedef struct {
   const uint8_t *scales, *codes;
   size_t left, each;
+  bool bfloat; // of groups with minimums: how the scales are read
 } lanes_stream;
 
 LANES_INLINE lanes_stream lanes_stream_of(const st_matrix *w, size_t row) {
-  lanes_stream s = {.scales = w->data + row / ST_GROUP * w->group_bytes};
+  lanes_stream s = {.scales = w->data + row / ST_GROUP * w->group_bytes, .bfloat = w->bfloat};
   st_coding c = st_coding_of(w->form);
   s.codes = s.scales + c.head + c.front;
   s.left = s.each = st_super_steps(w->form, w->block);
@@ -48,12 +49,17 @@ LANES_INLINE void lanes_scales(st_form form, const lanes_stream *s, int half, vf
     *d = vf_mul(vi_as_floats(vi_left(vi_add(low, bias), 23)), vi_as_floats(vi_left(vi_add(vi_sub(e, low), bias), 23)));
     return;
   }
-  *d = vf_half(s->scales);
-  if (c.rule == ST_RULE_ZERO) {
-    *m = vf_mul(*d, vi_to_floats(vi_sub(vi_zero(), vi_bytes(s->scales + ST_SCALES))));
-    return;
+  if (c.minimums && c.by_block && s->bfloat) {
+    *d = vf_bf16(s->scales), *m = vf_bf16(s->scales + ST_SCALES);
+  } else {
+    *d = vf_half(s->scales);
+    if (c.rule == ST_RULE_ZERO) {
+      *m = vf_mul(*d, vi_to_floats(vi_sub(vi_zero(), vi_bytes(s->scales + ST_SCALES))));
+      return;
+    }
+    if (c.minimums) *m = vf_half(s->scales + ST_SCALES);
   }
-  if (c.minimums) *m = vf_half(s->scales + ST_SCALES);
+  if (c.minimums && c.low == 8) *m = vf_add(*m, vf_mul(*d, vf_set(128)));
   if (!c.back) return;
   vi scale = vi_bytes(bytes), minimum = scale;
   if (c.rule == ST_RULE_NIBBLES)

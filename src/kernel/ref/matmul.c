@@ -74,27 +74,35 @@ static float half_at(const uint8_t *in, size_t r) {
   return st_f32_from_f16(h);
 }
 
+static float bfloat_at(const uint8_t *in, size_t r) {
+  uint16_t h;
+  memcpy(&h, in + 2 * r, 2);
+  return st_f32_from_bf16(h);
+}
+
 // Half of 2^(e - 127).
 static float half_of_e8m0(uint8_t e) {
   return st_float_from_bits(e < 2 ? (uint32_t)0x200000 << e : (uint32_t)(e - 1) << 23);
 }
 
 // d and m of row r and sub-block `sub` of 32 columns; one and zero where a form has none.
-static void scale_at(st_form form, const uint8_t *scales, const uint8_t *codes, size_t r, size_t sub, float *d,
+static void scale_at(const st_matrix *w, const uint8_t *scales, const uint8_t *codes, size_t r, size_t sub, float *d,
                      float *m) {
-  st_coding c = st_coding_of(form);
+  st_coding c = st_coding_of(w->form);
   *d = 1, *m = 0;
   if (c.rule == ST_RULE_ROW) return;
   if (c.rule == ST_RULE_E8M0) {
     *d = half_of_e8m0(scales[r]);
     return;
   }
-  *d = half_at(scales, r);
+  bool bfloat = c.minimums && c.by_block && w->bfloat;
+  *d = bfloat ? bfloat_at(scales, r) : half_at(scales, r);
   if (c.rule == ST_RULE_ZERO) {
     *m = *d * (float)-(int8_t)scales[ST_SCALES + r];
     return;
   }
-  if (c.minimums) *m = half_at(scales + ST_SCALES, r);
+  if (c.minimums) *m = bfloat ? bfloat_at(scales + ST_SCALES, r) : half_at(scales + ST_SCALES, r);
+  if (c.minimums && c.low == 8) *m += 128 * *d;
   if (!c.back) return;
   const uint8_t *bytes = codes + 64 * (c.low + c.high) + (c.subs == 2 ? ST_GROUP * sub : 0);
   bool nibbles = c.rule == ST_RULE_NIBBLES;
@@ -102,8 +110,9 @@ static void scale_at(st_form form, const uint8_t *scales, const uint8_t *codes, 
   if (c.minimums) *m *= (float)(nibbles ? bytes[r] >> 4 : bytes[ST_GROUP + r]);
 }
 
-static void read_scales(st_form form, const uint8_t *scales, const uint8_t *codes, size_t sub, floats16 d, floats16 m) {
-  for (size_t r = 0; r < ST_GROUP; r++) scale_at(form, scales, codes, r, sub, &d[r], &m[r]);
+static void read_scales(const st_matrix *w, const uint8_t *scales, const uint8_t *codes, size_t sub, floats16 d,
+                        floats16 m) {
+  for (size_t r = 0; r < ST_GROUP; r++) scale_at(w, scales, codes, r, sub, &d[r], &m[r]);
 }
 
 static void unpack_floats(const st_matrix *w, const uint8_t *group, size_t step, float out[ST_STEP][ST_GROUP]) {
@@ -123,7 +132,7 @@ static void unpack_floats(const st_matrix *w, const uint8_t *group, size_t step,
     floats16 d, m;
     unpack_codes(w, group, step, codes, code);
     for (size_t k = 0; k < ST_STEP; k++) {
-      if (k % (ST_STEP / c.subs) == 0) read_scales(w->form, scales, codes, k / 16, d, m);
+      if (k % (ST_STEP / c.subs) == 0) read_scales(w, scales, codes, k / 16, d, m);
       for (size_t r = 0; r < ST_GROUP; r++) {
         out[k][r] = d[r] * (float)code[k][r]; // exact: 11 bits times at most 8, 19 times at most 5, or 16 times 7
         if (c.minimums) out[k][r] += m[r];
@@ -199,7 +208,7 @@ static void tile_token(const st_matrix *w, const uint8_t *group, const int8_t *x
     add_products(code, x, 0, ST_STEP, tokens, sums);
     if ((s + 1) % each && s + 1 != steps) continue;
     floats16 d, m;
-    read_scales(w->form, scales, codes, 0, d, m);
+    read_scales(w, scales, codes, 0, d, m);
     for (size_t t = 0; t < tokens; t++) {
       for (size_t r = 0; r < ST_GROUP; r++) total[t][r] = fmaf(d[r], (float)sums[t][r], total[t][r]), sums[t][r] = 0;
     }
@@ -251,7 +260,7 @@ static void add_rest(const st_matrix *w, const uint8_t *group, const st_view *v,
     unpack_codes(w, group, v->rest_place[at], codes, code);
     for (size_t sub = 0; sub < c.subs; sub++) {
       columns_of part = {sub * width, (sub + 1) * width};
-      read_scales(w->form, scales, codes, sub, d, m);
+      read_scales(w, scales, codes, sub, d, m);
       add_plane(code, part, d, v->rest + token * v->padded + i * ST_STEP, v->rest_scale + at, 1, &sum);
     }
   }
@@ -278,7 +287,7 @@ static void tile_block(const st_matrix *w, const uint8_t *group, const st_view *
       columns_of part = {sub * width, (sub + 1) * width};
       const float *products = v->block_product + at;
       if (c.subs > 1) products = v->half_product + 2 * first * v->blocks + (2 * s + sub) * tokens;
-      read_scales(w->form, scales, codes, sub, d, m);
+      read_scales(w, scales, codes, sub, d, m);
       add_plane(code, part, d, x, v->block_scale + at, tokens, out);
       for (size_t t = 0; c.minimums && t < tokens; t++) {
         for (size_t r = 0; r < ST_GROUP; r++) minimums[t][r] = fmaf(m[r], products[t], minimums[t][r]);
@@ -320,7 +329,7 @@ static void step_of_row(const st_matrix *w, size_t row, size_t step, size_t n, f
       uint16_t value = half[k * ST_GROUP + r];
       out[k] = c.number == ST_NUMBER_F16 ? st_f32_from_f16(value) : st_f32_from_bf16(value);
     } else {
-      if (k % 16 == 0) scale_at(w->form, scales, codes, r, k / 16, &d, &m);
+      if (k % 16 == 0) scale_at(w, scales, codes, r, k / 16, &d, &m);
       if (w->scales) d = w->scales[row];
       int code = c.kind == ST_KIND_FIVES ? five_at(w, group, r, step * ST_STEP + k) : code_at(&c, codes, r, k);
       float x = (float)code * d;

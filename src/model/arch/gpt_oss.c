@@ -45,6 +45,9 @@ static const st_binding bindings[] = {
     {.role = ST_EXPERT_UP, .hf = ST_NO_NAME, .bias = true},
     {.role = ST_EXPERT_UP, .gguf = "blk.%u.ffn_up.%e", .hf = ST_NO_NAME, .bias = true},
     {.role = ST_EXPERT_GATE_UP, .bias = true},
+    // MLX's directories
+    {.role = ST_EXPERT_GATE, .gguf = ST_NO_NAME, .hf = "model.layers.%u.mlp.experts.gate_proj", .bias = true},
+    {.role = ST_EXPERT_UP, .gguf = ST_NO_NAME, .hf = "model.layers.%u.mlp.experts.up_proj", .bias = true},
     {.role = ST_EXPERT_DOWN, .hf = "model.layers.%u.mlp.experts.down_proj", .bias = true},
     {.role = ST_EXPERT_DOWN, .gguf = "blk.%u.ffn_down.%e", .hf = ST_NO_NAME, .bias = true},
     ST_BIND_END,

@@ -23,6 +23,7 @@ static const st_binding bindings[] = {
     {.role = ST_ROUTER, .hf = "model.layers.%u.block_sparse_moe.gate"},
     ST_BIND_EXPERTS("model.layers.%u.block_sparse_moe.experts.%e.w1", "model.layers.%u.block_sparse_moe.experts.%e.w3",
                     "model.layers.%u.block_sparse_moe.experts.%e.w2"),
+    ST_BIND_STACKED_EXPERTS("model.layers.%u.block_sparse_moe.switch_mlp"),
     ST_BIND_END,
 };
 

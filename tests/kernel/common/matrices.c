@@ -23,11 +23,14 @@ st_format format_for(st_form form, uint32_t block) {
   st_form_rows rows = st_form_rows_taken(form);
   st_scale_kind scales = has_block(form) ? ST_SCALE_BLOCK : ST_SCALE_OUTER;
   if (rows == ST_FORM_TRITS) return (st_format){.id = ST_HF_U8, .block = block, .scales = scales};
+  const st_format *found = NULL; // the last with such blocks, or the first: of groups of 64 and 128 one with bfloat16
   for (int id = 0; id < ST_FORMAT_COUNT; id++) {
     const st_format *f = st_format_get((st_format_id)id);
     if (st_format_is_ternary(f) || st_form_of(f) != form) continue;
-    return rows == ST_FORM_FLOATS ? (st_format){.id = f->id, .block = block} : *f;
+    if (rows == ST_FORM_FLOATS) return (st_format){.id = f->id, .block = block};
+    if (!found || (f->block == block && (block > ST_STEP || !f->ops->bfloat))) found = f;
   }
+  if (found) return *found;
   printf("FAIL no format becomes %s\n", form_name(form));
   exit(1);
 }
@@ -74,8 +77,7 @@ static void make_blocks(st_format_id id, size_t columns, mode how, size_t chosen
 
 // The same for the other formats of blocks: any bytes, but for the scales, and their meaning as the format decodes it,
 // which tests/unit/quant_values.c holds to others' decoders. One element: d is 0, the minimum's scale 1.
-static void make_format_blocks(st_form form, size_t columns, mode how, uint8_t *bytes, float *dense) {
-  const st_format f = format_for(form, 0);
+static void make_format_blocks(st_format f, size_t columns, mode how, uint8_t *bytes, float *dense) {
   size_t size = columns / f.block * f.block_bytes;
   for (size_t i = 0; i < size; i++) {
     bytes[i] = (uint8_t)(how == LARGEST ? 255 : how == SMALLEST || how == ZERO ? 0 : random_below(256));
@@ -83,7 +85,11 @@ static void make_format_blocks(st_form form, size_t columns, mode how, uint8_t *
   for (uint8_t *block = bytes; block < bytes + size; block += f.block_bytes) {
     for (uint32_t i = 0; i < f.ops->value->n_scales; i++) {
       float scale = how == ONE_ELEMENT ? (float)i : random_scale(how) * (how == LARGEST ? 65000 : 1);
-      st_store_f16(block + f.ops->value->scale_at[i], scale);
+      uint8_t *at = block + f.ops->value->scale_at[i];
+      if (f.ops->bfloat)
+        st_store_u16(at, st_bf16_from_f32(scale));
+      else
+        st_store_f16(at, scale);
     }
     if (f.ops->zero_points && how == LARGEST) block[2] = 0x81; // far from all codes
     for (int i = 192; f.id == ST_Q6_K && how == LARGEST && i < 208; i++) block[i] = random_below(2) ? 0x80 : 0x7F;
@@ -99,7 +105,8 @@ static void make_format_blocks(st_form form, size_t columns, mode how, uint8_t *
 static void make_rows(matrix *w, mode how, uint8_t *source, size_t row_bytes, float *scales) {
   size_t rows = w->m.rows, columns = w->m.columns;
   st_form_rows taken = st_form_rows_taken(w->m.form);
-  st_format_id id = format_for(w->m.form, w->m.block).id;
+  const st_format format = format_for(w->m.form, w->m.block);
+  st_format_id id = format.id;
   for (size_t r = 0; r < rows; r++) {
     size_t chosen = random_below((uint32_t)columns);
     float *dense = w->dense + r * columns;
@@ -108,7 +115,7 @@ static void make_rows(matrix *w, mode how, uint8_t *source, size_t row_bytes, fl
       if (is_made_here(id))
         make_blocks(id, columns, how, chosen, bytes, dense);
       else
-        make_format_blocks(w->m.form, columns, how, bytes, dense);
+        make_format_blocks(format, columns, how, bytes, dense);
       continue;
     }
     for (size_t k = 0; k < columns; k++) {
@@ -137,6 +144,7 @@ matrix make_matrix(st_form form, size_t rows, size_t columns, uint32_t block, mo
   st_format format = format_for(form, block);
   block = format.block;
   matrix w = {.m = {.form = form, .rows = rows, .columns = columns, .block = has_block(form) ? block : 0}};
+  w.m.bfloat = format.ops && format.ops->bfloat;
   size_t groups = (rows + 15) / 16;
   size_t row_bytes = format.block_bytes                           ? columns / format.block * format.block_bytes
                      : st_form_rows_taken(form) == ST_FORM_FLOATS ? columns * 4

@@ -221,6 +221,7 @@ static void check_formats(const st_kernels *k, const st_kernels *reference, size
                    .rows = ROWS,
                    .columns = COLUMNS,
                    .block = format->block,
+                   .bfloat = format->ops->bfloat,
                    .group_bytes = group_bytes,
                    .data = groups.data};
     for (size_t r = 0; r < ROWS; r++) {

@@ -1,0 +1,71 @@
+// MLX's affine groups: 32, 64 or 128 weights with a scale s and a minimum m of 16 bits, both half-precision or both
+// bfloat16: w = s * code + m. In a block these two come first, and then the codes of 2, 3, 4, 5, 6 or 8 bits as one
+// string of bits, the first weight's lowest, as MLX packs them into its words (it keeps scales and minimums in tensors
+// of their own; src/source puts blocks together). Of codes of 8 bits 128 is taken off, and 128 s added to m, so that
+// they are int8.
+#include "quant/rows.h"
+
+enum { HEAD = 4 };
+
+static float number_at(const st_format *format, const uint8_t *p) {
+  uint16_t bits = st_load_u16(p);
+  return format->ops->bfloat ? st_f32_from_bf16(bits) : st_f32_from_f16(bits);
+}
+
+static void unpack_codes(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes) {
+  const unsigned mask = (1u << bits) - 1;
+  uint32_t string = 0;
+  unsigned left = 0; // bits of the string
+  for (size_t i = 0; i < n; i++) {
+    if (left < bits) {
+      string |= (uint32_t)*in++ << left;
+      left += 8;
+    }
+    codes[i] = (uint8_t)(string & mask);
+    string >>= bits;
+    left -= bits;
+  }
+}
+
+static void affine_parts(const st_format *format, const uint8_t *block, st_block_parts *out) {
+  unsigned bits = format->ops->affine_bits;
+  unpack_codes(block + HEAD, bits, format->block, out->codes);
+  for (uint32_t i = 0; bits == 8 && i < format->block; i++) out->codes[i] ^= 0x80;
+}
+
+static void affine_decode(const st_format *format, st_shape shape, const st_strip *strip, const void *data,
+                          float *out) {
+  const uint8_t *block = data;
+  const bool wide = format->ops->affine_bits == 8;
+  st_block_parts parts;
+  for (uint64_t n = shape.columns / format->block * strip->count; n; n--, block += format->block_bytes) {
+    float scale = number_at(format, block), minimum = number_at(format, block + 2);
+    affine_parts(format, block, &parts);
+    if (wide) minimum += 128 * scale;
+    for (uint32_t i = 0; i < format->block; i++) {
+      float code = wide ? (float)(int8_t)parts.codes[i] : (float)parts.codes[i], w = code * scale;
+      *out++ = w + minimum;
+    }
+  }
+}
+
+static const st_value_block affine = {.n_scales = 2, .scale_at = {0, 2}};
+
+#define AFFINE(bits)                                                                                                   \
+  const st_format_ops st_ops_affine##bits = {.value = &affine,                                                         \
+                                             .decode = affine_decode,                                                  \
+                                             .parts = affine_parts,                                                    \
+                                             .packed_as = ST_AFFINE##bits##_32,                                        \
+                                             .affine_bits = (bits)};                                                   \
+  const st_format_ops st_ops_affine##bits##_bf16 = {.value = &affine,                                                  \
+                                                    .decode = affine_decode,                                           \
+                                                    .parts = affine_parts,                                             \
+                                                    .packed_as = ST_AFFINE##bits##_32,                                 \
+                                                    .affine_bits = (bits),                                             \
+                                                    .bfloat = true};
+AFFINE(2)
+AFFINE(3)
+AFFINE(4)
+AFFINE(5)
+AFFINE(6)
+AFFINE(8)
