@@ -104,7 +104,7 @@ static setun_status add_item(st_loader *l, size_t index, const st_weight *w, st_
 static void find_part(const st_weight *w, st_memory_item *item) {
   uint64_t first = w->first_row / w->row_step * w->row_step, rows = w->shape.rows * w->row_step;
   uint64_t from = UINT64_MAX, end = 0;
-  const st_tensor *tensors[ST_ITEM_TENSORS] = {w->data, w->block_scales};
+  const st_tensor *tensors[ST_ITEM_TENSORS] = {w->data, w->block_scales, w->block_minimums};
   if (w->row_step > 1 || w->block_scales) { // rows that are put together
     for (int i = 0; i < ST_ITEM_TENSORS && tensors[i]; i++) {
       uint64_t row = tensors[i]->bytes / w->stored.rows;
