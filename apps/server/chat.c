@@ -4,6 +4,8 @@
 #include "replies.h"
 #include "routes.h"
 
+#include <string.h>
+
 static const field conversation_fields[] = {
     {"messages", FIELD_OTHER, 0, 1, 0, "the conversation", SCHEMA("Messages")},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
@@ -19,6 +21,8 @@ static const field conversation_fields[] = {
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 static const field chat_only[] = {
+    {"modalities", FIELD_OTHER, 0, 0, 0, "what the answer is made of: only text",
+     "{\"type\":\"array\",\"items\":{\"const\":\"text\"}}"},
     {"logprobs", FIELD_OTHER, 0, 0, 0, "log-probabilities of the tokens", "{\"type\":\"boolean\"}"},
     {"top_logprobs", FIELD_OTHER, 0, 0, 0, "and of this many of the likeliest tokens at each position",
      "{\"type\":\"integer\",\"minimum\":0,\"maximum\":20}"},
@@ -189,6 +193,19 @@ static const job_format chat_format = {begin, piece, end, finish, NULL, "call_"}
 
 // ---- the request ----
 
+static bool read_modalities(const st_json *body, problem *p) {
+  const st_json *list = st_json_get(body, "modalities");
+  if (list && !st_json_is_array(list))
+    return invalid(p, "modalities", "modalities: expected an array, found %s", kind_of(list));
+  for (size_t i = 0; i < st_json_size(list); i++) {
+    const char *name = st_json_string(st_json_at(list, i));
+    if (!name || strcmp(name, "text") != 0)
+      return invalid(p, "modalities", "modalities: expected text alone, found %.40s",
+                     name ? name : kind_of(st_json_at(list, i)));
+  }
+  return true;
+}
+
 static bool read_logprobs(const st_json *body, generation *g, problem *p) {
   const st_json *wanted = st_json_get(body, "logprobs"), *top = st_json_get(body, "top_logprobs");
   double n = st_json_number(top);
@@ -207,7 +224,8 @@ static bool read_logprobs(const st_json *body, generation *g, problem *p) {
 static bool read_chat(job *j, const st_json *body, problem *p) {
   const st_json *rest = NULL;
   if (!read_generation(j->server, body, chat_tables, &j->g, p) || !read_stream_options(body, &j->g, p) ||
-      !read_response_format(body, p) || !read_logprobs(body, &j->g, p) || !read_tools(j, body, p)) {
+      !read_response_format(body, p) || !read_logprobs(body, &j->g, p) || !read_modalities(body, p) ||
+      !read_tools(j, body, p)) {
     return false;
   }
   st_json *context = conversation_of(body, &rest, p);

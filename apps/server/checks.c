@@ -25,7 +25,7 @@ static const refusal fine;
 
 typedef struct seen {
   unsigned hosts, lengths, codings, origins, headers;
-  const char *length, *coding;
+  const char *length, *coding, *encoding;
   bool malformed;
 } seen;
 
@@ -57,6 +57,7 @@ static enum MHD_Result see(void *cls, enum MHD_ValueKind kind, const char *key, 
   if (!strcasecmp(key, "Origin")) s->origins++;
   if (!strcasecmp(key, "Content-Length")) s->lengths++, s->length = value;
   if (!strcasecmp(key, "Transfer-Encoding")) s->codings++, s->coding = value;
+  if (!strcasecmp(key, "Content-Encoding")) s->encoding = value ? value : "";
   return MHD_YES;
 }
 
@@ -82,6 +83,8 @@ refusal check_headers(struct MHD_Connection *connection, const char *version, ui
   if (s.lengths && s.codings) return refuse(400, bad, NULL, "both Content-Length and Transfer-Encoding are given");
   if (s.codings && strcasecmp(s.coding ? s.coding : "", "chunked"))
     return refuse(501, bad, NULL, "Transfer-Encoding: expected chunked");
+  if (s.encoding && strcasecmp(s.encoding, "identity"))
+    return refuse(415, bad, NULL, "Content-Encoding: expected identity: bodies are not decompressed");
   if (s.lengths && !read_length(s.length, length))
     return refuse(400, bad, NULL, "Content-Length: expected a number of bytes");
   if (*length != UINT64_MAX && *length > most) {

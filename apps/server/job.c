@@ -88,7 +88,8 @@ setun_token *prompt_tokens_of(const server *s, const char *text, size_t length, 
 static bool check_prompt(const job *j, const prompt *one, problem *p) {
   const server *s = j->server;
   uint32_t n_ctx = j->embed ? s->n_embed : s->n_ctx;
-  if (!one->n) return invalid(p, "prompt", "the prompt is empty, and the model has no token that begins a text");
+  const char *what = j->embed ? "input" : "prompt";
+  if (!one->n) return invalid(p, what, "the %s is empty, and the model has no token that begins a text", what);
   if (!j->embed && s->embeddings.no_text) {
     return invalid(p, "model", "the model computes embeddings and generates no text: see /v1/embeddings");
   }

@@ -231,6 +231,7 @@ class EmbeddingsTest(ServerCase):
 
     def test_refusals(self):
         self.refused(self.ask(), 400, "input")
+        self.assertEqual(self.ask(input=["a", 1e300]).error["param"], "input")
         for bad in ([], 1, {}, [[]], [["a", None]], [[320]], [-1], [1e300], {"content": "a"}, {"content": []},
                     {"content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}):
             self.refused(self.ask(input=bad), 400)

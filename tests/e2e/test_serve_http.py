@@ -56,6 +56,7 @@ class HttpTest(ServerCase):
                         ["Content-Length: 0x1"], ["Origin: http://a", "Origin: http://b"], ["A b: c"]):
             self.assertIn(self.server.raw_status(request(line, host, *headers, body=b"x")), (400, 501), headers)
         self.assertEqual(self.server.raw_status(request(line, host, "Transfer-Encoding: gzip")), 501)
+        self.assertEqual(self.server.raw_status(request(line, host, "Content-Encoding: gzip", "Content-Length: 1", body=b"x")), 415)
         self.assertEqual(self.server.raw_status(request("GET /health HTTP/1.1")), 400)  # no Host
         self.assertEqual(self.server.raw_status(request("GET /health HTTP/1.0")), 200)
 

@@ -349,7 +349,7 @@ class ChatTest(TextCase):
         self.refused(self.chat(image), 400, "image_url", "not supported")
         self.refused(self.chat("refuse me"), 400, "no such message")
         for body in ({"tools": [{"type": "function"}]}, {"response_format": {"type": "json_object"}}, {"top_logprobs": 3},
-                     {"logprobs": True, "top_logprobs": 21}, {"logprobs": 1}, {"audio": {"voice": "x"}}, {"n": 0}, {"n": 129}):
+                     {"logprobs": True, "top_logprobs": 21}, {"logprobs": 1}, {"audio": {"voice": "x"}}, {"modalities": ["text", "audio"]}, {"modalities": "text"}, {"n": 0}, {"n": 129}):
             self.refused(self.chat(**body), 400)
 
     def test_control_tokens_of_users_stay_text(self):
