@@ -19,6 +19,7 @@ typedef struct st_config {
   uint32_t stack; // id of its top frame
 } st_config;
 enum { ST_TERM_OF_TOKENS = UINT32_MAX, ST_STACK_ROOT = 0, ST_MARK_NONE = UINT32_MAX };
+enum { ST_STACK_END = UINT32_MAX }; // with ST_TERM_EPSILON: the text may end
 
 typedef enum st_frame_op {
   ST_FRAME_ROOT,
@@ -74,6 +75,23 @@ typedef struct st_rule_facts {
   uint32_t component; // of rules that begin with each other
 } st_rule_facts;
 
+// A set of configurations as a state of its own: where it goes with each byte, as far as that was asked, and its mask.
+// Sets are forgotten when they take too much memory.
+typedef struct st_set {
+  size_t offset;
+  uint32_t n;
+  uint32_t *row;  // 256 sets, or NULL
+  uint32_t *mask; // or NULL
+} st_set;
+typedef struct st_sets {
+  st_set *items;
+  size_t n, capacity;
+  st_configs configs;
+  uint32_t *slots;
+  size_t n_slots, kept; // bytes of rows and masks
+} st_sets;
+enum { ST_SET_UNKNOWN = UINT32_MAX, ST_SET_NONE = UINT32_MAX - 1 };
+
 typedef struct st_engine {
   st_grammar *g; // simplified
   st_terms *t;
@@ -106,6 +124,9 @@ typedef struct st_engine {
   const char *text; // what was read so far: text[0, position)
   size_t position;
   bool uses_position, uses_text;
+  // since they were reset: did something depend on the position, or on the text?
+  bool walk_position, walk_text_now, walk_text;
+  st_sets sets;
 } st_engine;
 
 enum { ST_WORK_NODE, ST_WORK_RETURN, ST_WORK_GOAL };
@@ -128,6 +149,12 @@ bool st_engine_token(st_engine *e, const st_configs *list, size_t from, size_t n
 bool st_token_set_has(const st_token_set *set, int32_t token);
 // Configurations with the same stack become one.
 void st_engine_merge(st_engine *e, st_configs *configs, size_t base);
+// The set of these configurations, and its row (sets.c).
+bool st_engine_set(st_engine *e, const st_config *configs, size_t n, uint32_t *set);
+uint32_t *st_engine_set_row(st_engine *e, uint32_t set);
+void st_engine_keep_mask(st_engine *e, uint32_t set, const uint32_t *bits, size_t words);
+void st_engine_trim_sets(st_engine *e); // forgets them when there are too many
+void st_engine_free_sets(st_engine *e);
 size_t st_engine_bytes(const st_engine *e);
 void st_engine_close(st_engine *e); // frees what it holds, the grammar too
 

@@ -1,37 +1,8 @@
-// Parts of expressions, for the room's own files: also Lark's terminals are such.
+// Expressions inside of other texts, for the room's own files: Lark's terminals hold such.
 #ifndef SETUN_CONSTRAINT_EXPRESSION_H
 #define SETUN_CONSTRAINT_EXPRESSION_H
 
-#include "constraint/terms.h"
-
-// A set of characters as ranges; st_ranges_normalize sorts and joins them.
-typedef struct st_ranges {
-  st_range *items;
-  size_t n, capacity;
-  bool failed; // out of memory
-} st_ranges;
-
-void st_ranges_add(st_ranges *r, uint32_t first, uint32_t last);
-void st_ranges_normalize(st_ranges *r);
-void st_ranges_complement(st_ranges *r);
-// Adds the characters of \d, \D, \s, \S, \w or \W; false: the letter is none of these.
-bool st_ranges_add_class(st_ranges *r, char letter);
-// The other case of its ASCII letters as well.
-void st_ranges_ignore_case(st_ranges *r);
-
-// Where a text is read; a failure says its position.
-typedef struct st_reader {
-  const char *begin, *at, *end;
-  const char *name; // of the text, or NULL: an expression
-  setun_error *err;
-} st_reader;
-
-// SETUN_ERROR_FORMAT (or `code`) at the place of reading, with what was found there.
-setun_status st_reader_fail(const st_reader *r, setun_status code, const char *expected);
-// Reads one character of UTF-8; the text is valid. UINT32_MAX at the end.
-uint32_t st_reader_next(st_reader *r);
-// Reads exactly n hexadecimal digits.
-bool st_reader_hex(st_reader *r, int n, uint32_t *code);
+#include "constraint/reader.h"
 
 typedef struct st_expression_flags {
   bool ignore_case, dot_all; // i and s of other dialects

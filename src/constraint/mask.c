@@ -19,7 +19,7 @@ typedef struct st_utf8_move {
   uint8_t from, first, last, to;
 } st_utf8_move;
 static const st_utf8_move MOVES[] = {
-    {0, 0x20, 0x21, 0}, {0, 0x23, 0x5B, 0}, {0, 0x5D, 0x7F, 0}, {0, 0xC2, 0xDF, 1}, {0, 0xE0, 0xE0, 2},
+    {0, 0x20, 0x21, 0}, {0, 0x23, 0x5B, 0}, {0, 0x5D, 0x7E, 0}, {0, 0xC2, 0xDF, 1}, {0, 0xE0, 0xE0, 2},
     {0, 0xE1, 0xEC, 3}, {0, 0xED, 0xED, 4}, {0, 0xEE, 0xEF, 3}, {0, 0xF0, 0xF0, 5}, {0, 0xF1, 0xF3, 6},
     {0, 0xF4, 0xF4, 7}, {1, 0x80, 0xBF, 0}, {2, 0xA0, 0xBF, 1}, {3, 0x80, 0xBF, 1}, {4, 0x80, 0x9F, 1},
     {5, 0x90, 0xBF, 3}, {6, 0x80, 0xBF, 3}, {7, 0x80, 0x8F, 3},
@@ -125,42 +125,81 @@ static void set_bit(uint32_t *bits, uint32_t i) {
   bits[i / 32] |= 1u << i % 32;
 }
 
-// Walks a part of the trie with the matcher's configurations, which lie at the beginning of m->walk.
-static bool walk(st_matcher *m, const st_trie_part *part, uint32_t *bits) {
+// A place in the walk: one configuration, or a set of several.
+typedef struct st_place {
+  uint32_t n, set; // n: 0, none; 1, `one`; more, the set
+  st_config one;
+} st_place;
+
+static bool place_of(st_engine *e, const st_config *configs, size_t n, st_place *place) {
+  place->n = (uint32_t)n;
+  if (n == 1) place->one = configs[0];
+  return n < 2 || st_engine_set(e, configs, n, &place->set);
+}
+
+// The place after a byte, the long way; a set keeps it where it does not depend on what was read before.
+static bool next_place(st_matcher *m, st_place from, uint8_t byte, st_place *to) {
+  st_engine *e = &m->c->engine;
+  st_configs *list = &m->walk;
+  list->n = 0;
+  e->walk_position = e->walk_text_now = false;
+  if (from.n == 1) {
+    if (!st_engine_reserve(e, &list->items, &list->capacity, 1, sizeof from.one)) return false;
+    list->items[list->n++] = from.one;
+    if (!st_engine_step(e, list, 0, 1, byte, list)) return false;
+    return place_of(e, list->items + 1, list->n - 1, to);
+  }
+  st_set set = e->sets.items[from.set];
+  if (!st_engine_step(e, &e->sets.configs, set.offset, set.n, byte, list)) return false;
+  if (!place_of(e, list->items, list->n, to)) return false;
+  if (to->n == 1 && !st_engine_set(e, list->items, 1, &to->set)) return false;
+  if (e->walk_position || e->walk_text_now) return true;
+  uint32_t *row = st_engine_set_row(e, from.set);
+  if (row) row[byte] = to->n ? to->set : ST_SET_NONE;
+  return row;
+}
+
+static st_place place_in_set(const st_engine *e, uint32_t set) {
+  if (set == ST_SET_NONE) return (st_place){.n = 0};
+  return (st_place){e->sets.items[set].n, set, e->sets.configs.items[e->sets.items[set].offset]};
+}
+
+// Walks a part of the trie from a place.
+static bool walk(st_matcher *m, const st_trie_part *part, st_place start, uint32_t *bits) {
   st_engine *e = &m->c->engine;
   st_terms *t = e->t;
-  st_configs *list = &m->walk;
-  uint32_t first[ST_TRIE_DEPTH + 1] = {0}, count[ST_TRIE_DEPTH + 1] = {(uint32_t)list->n}, steps = 0;
+  st_place places[ST_TRIE_DEPTH + 1];
   char *path = m->text + m->length - 1; // path[depth]
+  uint32_t steps = 0;
+  places[0] = start;
   for (size_t i = 0; i < part->n;) {
     st_trie_node node = part->nodes[i];
-    uint32_t depth = st_trie_depth(node), from = first[depth - 1], n = count[depth - 1];
-    path[depth] = (char)st_trie_byte(node);
-    first[depth] = (uint32_t)(list->n = from + n);
-    if (n == 1 && list->items[from].term != ST_TERM_OF_TOKENS) {
-      st_config c = list->items[from];
-      c.term = st_terms_next(t, c.term, st_trie_byte(node));
-      if (c.term == ST_TERM_EMPTY) {
-        i += st_trie_size(node);
-        continue;
-      }
-      if (!(t->flags[c.term] & ST_TERM_NULLABLE)) {
-        if (!st_engine_reserve(e, &list->items, &list->capacity, list->n + 1, sizeof c)) return false;
-        list->items[list->n++] = c;
-        goto reached;
+    uint32_t depth = st_trie_depth(node);
+    uint8_t byte = st_trie_byte(node);
+    st_place from = places[depth - 1], to = {.n = 1};
+    path[depth] = (char)byte;
+    bool known = false;
+    if (from.n == 1 && from.one.term != ST_TERM_OF_TOKENS) {
+      to.one = (st_config){st_terms_next(t, from.one.term, byte), from.one.stack};
+      to.n = to.one.term != ST_TERM_EMPTY;
+      known = !to.n || from.one.stack == ST_STACK_ROOT || !(t->flags[to.one.term] & ST_TERM_NULLABLE);
+    } else if (from.n > 1) {
+      const uint32_t *row = e->sets.items[from.set].row;
+      known = row && row[byte] != ST_SET_UNKNOWN;
+      if (known) to = place_in_set(e, row[byte]);
+    }
+    if (!known) {
+      e->position = m->length + depth;
+      if (!next_place(m, from, byte, &to)) return false;
+      if ((steps += from.n) > e->limits.max_steps) {
+        return st_engine_fail(e, SETUN_ERROR_LIMIT, "a mask takes more steps than it may (max_steps)");
       }
     }
-    e->position = m->length + depth;
-    if (!st_engine_step(e, list, from, n, st_trie_byte(node), list)) return false;
-    if ((steps += n) > e->limits.max_steps) {
-      return st_engine_fail(e, SETUN_ERROR_LIMIT, "a mask takes more steps than it may (max_steps)");
-    }
-    if (list->n == first[depth]) {
+    if (!to.n) {
       i += st_trie_size(node);
       continue;
     }
-  reached:
-    count[depth] = (uint32_t)(list->n - first[depth]);
+    places[depth] = to;
     if (st_trie_token(node) != ST_TRIE_NONE) set_bit(bits, st_trie_token(node));
     i++;
   }
@@ -177,34 +216,49 @@ static void allow_tokens(const st_matcher *m, const st_token_set *set, uint32_t 
   }
 }
 
-static bool fill(st_matcher *m, uint32_t *bits, bool *may_end) {
+// The mask without ends and tokens that are too long for the trie.
+static bool compute(st_matcher *m, const st_config *now, size_t n, uint32_t *bits) {
   st_constraint *c = m->c;
   st_engine *e = &c->engine;
-  size_t n;
-  const st_config *now = st_matcher_now(m, &n);
+  st_place start;
   int slice = -1;
-  if (!st_engine_reserve(e, &m->walk.items, &m->walk.capacity, n, sizeof *now)) return false;
-  if (n) memcpy(m->walk.items, now, n * sizeof *now);
-  m->walk.n = n;
   for (size_t i = 0; i < n; i++) {
-    st_config config = now[i];
-    if (config.term == ST_TERM_OF_TOKENS) {
-      allow_tokens(m, &e->g->tokens[e->frames[config.stack].a], bits);
+    if (now[i].term == ST_TERM_OF_TOKENS) {
+      allow_tokens(m, &e->g->tokens[e->frames[now[i].stack].a], bits);
       continue;
     }
-    *may_end |= config.term == ST_TERM_EPSILON && config.stack == ST_STACK_ROOT;
-    int own = slice_of(c, config.term);
+    int own = slice_of(c, now[i].term);
     if (own > slice) slice = own;
   }
-  if (slice >= 0) {
-    for (size_t i = 0; i < st_mask_words(c->trie->size); i++) bits[i] |= c->trie->slices[slice][i];
-  }
+  for (size_t i = 0; slice >= 0 && i < st_mask_words(c->trie->size); i++) bits[i] |= c->trie->slices[slice][i];
   e->text = m->text;
-  if (!walk(m, slice >= 0 ? &c->trie->without[slice] : &c->trie->all, bits)) return false;
+  if (!place_of(e, now, n, &start) || !walk(m, slice >= 0 ? &c->trie->without[slice] : &c->trie->all, start, bits)) {
+    return false;
+  }
   for (size_t i = 0; i < c->trie->n_same; i++) {
     uint32_t first = (uint32_t)c->trie->same[i].first;
     if (bits[first / 32] >> first % 32 & 1) set_bit(bits, (uint32_t)c->trie->same[i].other);
   }
+  return true;
+}
+
+// The same, kept for the next time that a text is in the same state. Under the lock.
+static bool fill(st_matcher *m, uint32_t *bits, bool *may_end) {
+  st_engine *e = &m->c->engine;
+  size_t n, size = st_mask_words(m->c->trie->size);
+  const st_config *now = st_matcher_now(m, &n);
+  uint32_t set;
+  for (size_t i = 0; i < n; i++) *may_end |= now[i].stack == ST_STACK_END;
+  st_engine_trim_sets(e);
+  if (!st_engine_set(e, now, n, &set)) return false;
+  const uint32_t *kept = e->sets.items[set].mask;
+  if (kept) {
+    memcpy(bits, kept, size * sizeof *bits);
+    return true;
+  }
+  e->walk_text = false;
+  if (!compute(m, now, n, bits)) return false;
+  if (!e->walk_text) st_engine_keep_mask(e, set, bits, size);
   return true;
 }
 

@@ -170,7 +170,7 @@ static setun_status add_step(st_matcher *m, size_t n, bool ended, setun_error *e
 
 static bool accepting(const st_config *configs, size_t n) {
   for (size_t i = 0; i < n; i++) {
-    if (configs[i].term == ST_TERM_EPSILON && configs[i].stack == ST_STACK_ROOT) return true;
+    if (configs[i].stack == ST_STACK_END) return true;
   }
   return false;
 }

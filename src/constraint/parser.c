@@ -28,7 +28,9 @@ size_t st_engine_bytes(const st_engine *e) {
   return st_terms_bytes(e->t) + e->frames_capacity * sizeof *e->frames + e->n_frame_slots * sizeof(uint32_t) +
          e->words_capacity * sizeof *e->words + e->states_capacity * sizeof *e->states +
          e->n_state_slots * sizeof(uint32_t) + e->n_memo_slots * sizeof *e->memos +
-         e->pool.capacity * sizeof *e->pool.items + e->n_visited * sizeof *e->visited;
+         e->pool.capacity * sizeof *e->pool.items + e->n_visited * sizeof *e->visited + e->sets.kept +
+         e->sets.capacity * sizeof *e->sets.items + e->sets.configs.capacity * sizeof(st_config) +
+         e->sets.n_slots * sizeof(uint32_t);
 }
 
 void st_engine_close(st_engine *e) {
@@ -36,6 +38,7 @@ void st_engine_close(st_engine *e) {
   st_free(e->rules), st_free(e->productions), st_free(e->frames), st_free(e->frame_slots), st_free(e->words);
   st_free(e->states), st_free(e->state_slots), st_free(e->memos), st_free(e->pool.items), st_free(e->work);
   st_free(e->visited);
+  st_engine_free_sets(e);
 }
 
 // ---- hash-consing ----
@@ -236,7 +239,7 @@ static void begin_node(st_engine *e, st_node node, uint32_t stack, st_configs *o
 static void end_frame(st_engine *e, uint32_t stack, uint32_t mark, st_configs *out) {
   st_frame f = e->frames[stack];
   switch ((st_frame_op)f.op) {
-  case ST_FRAME_ROOT: add_config(e, out, (st_config){ST_TERM_EPSILON, ST_STACK_ROOT}); return;
+  case ST_FRAME_ROOT: add_config(e, out, (st_config){ST_TERM_EPSILON, ST_STACK_END}); return;
   case ST_FRAME_NODES: {
     uint32_t rest = f.parent;
     if (f.b > 1) rest = st_engine_frame(e, (st_frame){ST_FRAME_NODES, f.a + 1, f.b - 1, 0, f.parent});
@@ -345,12 +348,18 @@ static bool return_frame(st_engine *e, uint32_t stack, uint32_t mark, st_configs
   if (!grow_memos(e)) return false;
   const st_memo *known = find_memo(e, stack, mark, 0);
   if (known->offset == SIZE_MAX && e->position) known = find_memo(e, stack, mark, (uint32_t)e->position);
-  if (known->offset != SIZE_MAX) return add_memo(e, known, out);
+  if (known->offset != SIZE_MAX) {
+    e->walk_position |= known->position != 0;
+    return add_memo(e, known, out);
+  }
   size_t base = out->n;
   e->uses_position = e->uses_text = false;
   st_engine_push(e, ST_WORK_RETURN, mark, stack);
   if (!work_through(e, out)) return false;
   size_t n = out->n - base;
+  e->walk_position |= e->uses_position;
+  e->walk_text_now |= e->uses_text;
+  e->walk_text |= e->uses_text;
   if (e->uses_text || (e->uses_position && !e->position)) return true;
   if (st_engine_bytes(e) > e->limits.max_bytes) {
     return st_engine_fail(e, SETUN_ERROR_LIMIT, "the constraint takes more memory than it may (max_bytes)");

@@ -28,7 +28,7 @@ static uint32_t plain_characters(const char *s, size_t n) {
   while (n) {
     uint32_t code;
     int length = st_utf8_decode(s, n, &code);
-    if (length <= 0 || code < 0x20 || code == '"' || code == '\\') return UINT32_MAX;
+    if (length <= 0 || code < 0x20 || code == '"' || code == '\\' || code == 0x7F) return UINT32_MAX;
     s += length, n -= (size_t)length, count++;
   }
   return count;

@@ -123,6 +123,17 @@ def texts():
     seed("text", "header-of-control", bytes([channels, 0]) + b"\xfb" * 500)
 
 
+def constraints():
+    gbnf = ['root ::= root "a" | [b-z]* "!"\n', 'root ::= ("- " item){1,3} # c\nitem ::= [^\\n]+ "\\n" | <[2]> | !<[3]>\n',
+            'root ::= a "x"?\na ::= b "y" | "p"\nb ::= ws a "z"\nws ::= " "*\n']
+    lark = ['start: sum\n?sum: A | sum "+" A -> add\nA: /[0-9]+/ & ~"7"\n%import common.WS\n%ignore WS\n',
+            'start: "a"i [B] ("c".."e") ~ 2..3\nB: "b"{2}\n']
+    for kind, list_ in enumerate((gbnf, lark, ["(a|b)*a(a|b){12}", "[a-z]{1,100}\\.(com|org)"],
+                                  ["^(?=.*\\d)(?!x)\\w+$", "\\u00e9|^\\s*$", "^\\S+@\\S+$"])):
+        for i, text in enumerate(list_):
+            seed("constraint", f"{kind}-{i}", bytes([kind, i]) + text.encode())
+
+
 def small_model(architecture, keys=(), tensors=()):
     """A GGUF model of one block, 32 wide, whose weights are zero but for the embedding's."""
     ones, some = struct.pack("<32f", *[1] * 32), struct.pack("<32f", *[i / 32 - 0.5 for i in range(32)])
@@ -233,6 +244,7 @@ os.makedirs(FOLDER, exist_ok=True)
 bad_files()
 tokenizers()
 templates()
+constraints()
 texts()
 models()
 requests()

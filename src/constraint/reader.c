@@ -1,5 +1,5 @@
-// Sets of characters, and the reading of texts with positions for messages.
-#include "constraint/expression.h"
+// What the readers of expressions and grammars share: see reader.h.
+#include "constraint/reader.h"
 
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -139,4 +139,51 @@ bool st_reader_hex(st_reader *r, int n, uint32_t *code) {
   }
   r->at += n;
   return true;
+}
+
+// ---- tokens ----
+
+static setun_status find_token(const st_reader *r, const st_tokenizer *tokenizer, st_text text, int32_t *id) {
+  if (!tokenizer) return st_reader_fail(r, SETUN_ERROR_UNSUPPORTED, "tokens by their text need a vocabulary");
+  *id = st_tokenizer_find(tokenizer, text.data, text.length);
+  if (*id >= 0) return SETUN_OK;
+  st_token_list ids = {0};
+  setun_status status = st_tokenizer_encode(tokenizer, text.data, text.length, true, &ids, r->err);
+  bool one = !status && ids.length == 1;
+  if (one) *id = ids.ids[0];
+  st_token_list_free(&ids);
+  if (status || one) return status;
+  return st_reader_fail(r, SETUN_ERROR_FORMAT, "the text of one token of the vocabulary");
+}
+
+static setun_status read_id(st_reader *r, const st_tokenizer *tokenizer, int32_t *id) {
+  uint32_t size = tokenizer ? st_tokenizer_size(tokenizer) : INT32_MAX;
+  int64_t number = 0;
+  const char *digits = r->at += 2;
+  for (; r->at < r->end && *r->at >= '0' && *r->at <= '9' && number <= INT32_MAX; r->at++) {
+    number = 10 * number + (*r->at - '0');
+  }
+  if (r->at == digits || number >= size)
+    return st_reader_fail(r, SETUN_ERROR_FORMAT, "the id of a token of the vocabulary");
+  if (r->end - r->at < 2 || r->at[0] != ']' || r->at[1] != '>') return st_reader_fail(r, SETUN_ERROR_FORMAT, "]>");
+  r->at += 2;
+  *id = (int32_t)number;
+  return SETUN_OK;
+}
+
+setun_status st_reader_token(st_reader *r, st_grammar *g, const st_tokenizer *tokenizer, bool negated, st_node *node) {
+  const char *from = r->at, *end = from;
+  int32_t id = 0;
+  setun_status status = SETUN_OK;
+  if (r->end - from >= 2 && from[1] == '[') {
+    status = read_id(r, tokenizer, &id);
+  } else {
+    while (end < r->end && *end != '>' && *end != '\n') end++;
+    if (end == r->end || *end != '>') return st_reader_fail(r, SETUN_ERROR_FORMAT, "a token, as in <[3]> or <think>");
+    end++;
+    status = find_token(r, tokenizer, (st_text){from, (size_t)(end - from)}, &id);
+    r->at = end;
+  }
+  if (!status) *node = st_node_tokens(g, &id, 1, negated);
+  return status;
 }
