@@ -83,7 +83,7 @@ st_item *st_conversion_add(st_conversion *plan) {
 
 static setun_status fail_unnamed(const st_conversion *p, const st_tensor *t, setun_error *err) {
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: no name for this tensor in a %s", t->name,
-                 p->to_gguf ? "GGUF file" : "Hugging Face directory");
+                 p->to_gguf ? "GGUF file" : "Hugging Face directory of this family; convert to GGUF");
 }
 
 // The target's name of the unit's tensor, or of one expert of it.

@@ -3,6 +3,7 @@ import filecmp
 import hashlib
 import itertools
 import json
+import math
 import os
 import random
 import resource
@@ -293,7 +294,35 @@ class Golden(Folder):
         official = self.logits(os.path.join(GOLDEN, "gguf", "qwen35.gguf"))
         self.assertLess(max(abs(a - b) for a, b in zip(self.logits(plain), official)), 1e-4)
         # A file of two matrices that directories have as one.
-        self.refused(os.path.join(GOLDEN, "gguf", "qwen3-next.gguf"), "f32", "attn_qkv", "no name", name="refused")
+        self.refused(os.path.join(GOLDEN, "gguf", "qwen3-next.gguf"), "f32", "attn_qkv", "no name",
+                     "convert to GGUF", name="refused")
+
+    def test_recurrent_layers_in_ternary(self):
+        """Hybrids whose matrices are trits times a scale go to ternary layouts and come back with every number."""
+        for name in ("qwen35", "qwen35-moe", "qwen3-next"):
+            source = self.path(name + "-trits")
+            tensors, put = edit.safetensors(os.path.join(GOLDEN, "hf", name, "model.safetensors")), {}
+            for at, (tensor, (dtype, shape, _)) in enumerate(sorted(tensors.items())):
+                last = tensor.removesuffix(".weight").rsplit(".", 1)[-1]
+                if ".layers." in tensor and ("proj" in last and len(shape) > 1 or last == "gate_up_proj"):
+                    n, scale = math.prod(shape), 0.0625 * (1 + at % 3)
+                    trits = (((i * i * 7 + i * 13 + at) >> 3) % 3 - 1 for i in range(n))
+                    put[tensor] = ("F32", shape, struct.pack(f"<{n}f", *(t * scale for t in trits)))
+            edit.checkpoint(os.path.join(GOLDEN, "hf", name), source, put=put)
+            expected, count = self.logits(source), 0
+            for layout, back in (("t2", "f32"), ("t5", "t16"), ("t16", "f32"), ("i2_s-x4", "t2"), ("hf-u8", "f32")):
+                if layout == "hf-u8" and name != "qwen35":
+                    continue  # experts in one tensor, and projections that are joined, are floats there
+                with self.subTest(name=name, layout=layout):
+                    made = self.converted(source, name + layout + ("" if layout == "hf-u8" else ".gguf"), layout)
+                    once = self.converted(made, name + layout + back + ".gguf", back)
+                    floats = self.converted(once, name + layout + "floats", "f32")
+                    self.assertEqual(self.logits(floats), expected)
+                    for model in (made, once):
+                        found = self.logits(model)
+                        self.assertLess(max(abs(a - b) for a, b in zip(found, expected)), 1e-4)
+                    count += 1
+            self.assertGreaterEqual(count, 4)
 
     def test_biases(self):
         """config.json says what biases the official class has to read; what it cannot have is refused."""

@@ -153,6 +153,41 @@ PUBLISHED_OF = {
     "llama": {"rope.scaling.type": "none"},
 }
 
+# What published config.json files say beside that, by family.
+PUBLISHED_CONFIG = {
+    "qwen35": {"attention_dropout": 0.0, "attn_output_gate": True, "dtype": "bfloat16", "eos_token_id": 5,
+               "initializer_range": 0.02, "mamba_ssm_dtype": "float32", "mlp_only_layers": [], "mtp_num_hidden_layers": 1,
+               "mtp_use_dedicated_embeddings": False, "use_cache": True, "image_token_id": 1, "video_token_id": 2,
+               "vision_start_token_id": 3, "vision_end_token_id": 4, "transformers_version": "5.2.0"},
+    "qwen35moe": {"router_aux_loss_coef": 0.001, "output_router_logits": False, "mtp_num_hidden_layers": 1,
+                  "attn_output_gate": True, "mamba_ssm_dtype": "float32"},
+    "qwen3next": {"attention_bias": False, "decoder_sparse_step": 1, "mlp_only_layers": [], "rope_scaling": None,
+                  "output_router_logits": False, "router_aux_loss_coef": 0.001},
+    "hunyuan-dense": {"add_classification_head": False, "anyres_pooling_size": 2, "anyres_vit_max_image_size": None,
+                      "anyres_vit_two_views": False, "attention_head_dim": 32, "cla_share_factor": 2, "class_num": 0,
+                      "dense_list": [64, 0], "eod_token_id": 3, "im_end_id": 5, "im_newline_id": 11, "im_start_id": 4,
+                      "image_token_id": 9, "kv_lora_rank": None, "mask_init_id": 12, "mlp_bias": False, "norm_type": "rms",
+                      "num_experts": 1, "num_media_embeds": 257, "org_vocab_size": 320, "pad_id": 0, "pool_type": "last",
+                      "position_embedding_xdrope": False, "pretraining_tp": 1, "q_lora_rank": None, "qk_nope_head_dim": None,
+                      "qk_rope_head_dim": None, "sep_token_id": 4, "skip_cls_token": False, "text_end_id": 7,
+                      "text_start_id": 6, "use_cla": False, "use_mixed_mlp_moe": False, "use_qk_norm": True,
+                      "use_rotary_pos_emb": True, "v_head_dim": None, "video_end_id": 10, "video_start_id": 9,
+                      "vit_input_resolution": 224, "vit_mapping_type": "resampler", "vit_norm_type": "fused", "vit_patch": 1,
+                      "vit_path": None, "vit_token": 64, "vit_type": None, "xdrope_section": None},
+    "smollm3": {"max_window_layers": 28, "pretraining_tp": 2, "sliding_window": None, "use_sliding_window": False,
+                "mlp_bias": False},
+    "phi3": {"auto_map": {"AutoConfig": "x"}, "embd_pdrop": 0.0, "full_attn_mod": 1, "interpolate_factor": 1,
+             "lm_head_bias": False, "mlp_bias": False, "resid_pdrop": 0.0},
+    "granite": {"attention_dropout": 0.1, "mlp_bias": False, "rope_scaling": None},
+    "olmo2": {"attention_dropout": 0.0, "rope_scaling": None},
+    "olmo3": {"attention_dropout": 0.0, "use_cache": True},
+    "qwen3": {"max_window_layers": 28, "sliding_window": None, "use_sliding_window": False, "rope_scaling": None},
+    "gemma3": {"attn_logit_softcapping": None, "final_logit_softcapping": None, "cache_implementation": "hybrid",
+               "use_bidirectional_attention": False},
+    "maple": {"attention_bias": False, "attention_dropout": 0.0, "output_router_logits": False},
+    "bitnet-b1.58": {"attention_dropout": 0.0, "rope_scaling": None, "auto_map": {"AutoConfig": "x"}},
+}
+
 
 class FactsTest(Case):
     @classmethod
@@ -248,6 +283,17 @@ class FactsTest(Case):
                 found = self.logits(self.edited(path, changes))
                 self.assertIsInstance(found, list, found)
                 self.assertEqual(found, self.plain_logits(path))
+
+    def test_published_config(self):
+        """Likewise config.json's of the published checkpoints."""
+        for name, keys in PUBLISHED_CONFIG.items():
+            with self.subTest(family=name):
+                directory = self.models[name][0]
+                with open(os.path.join(directory, "config.json"), encoding="utf-8") as file:
+                    known = json.load(file)
+                found = self.logits(self.edited(directory, {key: v for key, v in keys.items() if key not in known}))
+                self.assertIsInstance(found, list, found)
+                self.assertEqual(found, self.plain_logits(directory))
 
     def test_the_factor_of_a_scaling(self):
         """scale_linear is another name of the factor, whatever the type; two that differ are refused."""
