@@ -1,5 +1,5 @@
-// Making answers. The KV cache holds the tokens of the last prompt and answer: of the next prompt only what differs
-// from those, counted from the first difference, is computed.
+// Making answers. The KV cache holds the tokens of the last prompt and answer: of the next prompt, only what follows
+// the first difference from those is computed.
 #define _POSIX_C_SOURCE 200809L
 #include "answer.h"
 
@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One answer while it is made.
+// The state of one answer.
 typedef struct turn {
   answerer *a;
-  id_list prompt; // what the template makes of the conversation
+  id_list prompt; // the conversation rendered by the template
   id_list made;   // the answer's tokens
   size_t made_capacity;
   setun_sampler *sampler;
@@ -26,7 +26,7 @@ typedef struct turn {
 
 // ---- text ----
 
-// What a model writes must not steer the terminal: control characters are shown as '?'.
+// A model's text must not control the terminal: control characters are shown as '?'.
 static void print_safely(const char *text, size_t n) {
   size_t from = 0;
   for (size_t i = 0; i < n; i++) {
@@ -70,7 +70,7 @@ static bool take_text(turn *t, setun_channel channel, const char *text, size_t n
   text_buffer *to = channel == SETUN_CHANNEL_CONTENT     ? &t->content
                     : channel == SETUN_CHANNEL_REASONING ? &t->reasoning
                                                          : NULL;
-  // Templates put the white space before an answer, or trim it.
+  // Templates add white space before an answer, or trim it.
   while (to && !to->length && n && strchr(" \t\n\r", *text)) text++, n--;
   if (!n) return true;
   if (channel == SETUN_CHANNEL_CALL) t->called = true;
@@ -82,7 +82,7 @@ static bool take_text(turn *t, setun_channel channel, const char *text, size_t n
   return true;
 }
 
-// What was held back of the answer's text for a stop text that did not come.
+// Prints the answer's text that was held back for a stop text that did not follow.
 static bool take_rest(turn *t) {
   const char *text = NULL;
   size_t n = 0;
@@ -90,7 +90,7 @@ static bool take_rest(turn *t) {
   return take_text(t, SETUN_CHANNEL_CONTENT, text, n);
 }
 
-// A setun_reply_fn. Stop texts count in the answer itself.
+// A setun_reply_fn. Stop texts apply to the answer itself.
 static bool take(setun_channel channel, const char *text, size_t n, void *user) {
   turn *t = user;
   setun_error error;
@@ -162,7 +162,7 @@ static answer_result say_full(turn *t, size_t tokens) {
   return ANSWER_FULL;
 }
 
-// What to do about a conversation of so many tokens, which are too many. ANSWER_DONE: it goes on.
+// Decides about a conversation with too many tokens. ANSWER_DONE: continue.
 static answer_result choose(turn *t, size_t tokens) {
   answerer *a = t->a;
   const char *text = NULL;
@@ -201,16 +201,16 @@ static answer_result evaluate(turn *t, const setun_token *ids, size_t n) {
   return ANSWER_FAILED;
 }
 
-// Computes what the session does not hold yet, at least the last token, whose logits are wanted. Where it would have to
-// begin among tokens that were forgotten, it begins anew.
+// Computes what the session does not have yet, at least the last token, whose logits are needed. If it would have to
+// begin among forgotten tokens, it starts over.
 static answer_result compute_prompt(turn *t) {
   setun_session *session = t->a->session;
-  const setun_token *old = t->a->held.ids, *ids = t->prompt.ids;
-  size_t position = setun_session_position(session), held = t->a->held.count;
+  const setun_token *old = t->a->evaluated.ids, *ids = t->prompt.ids;
+  size_t position = setun_session_position(session), evaluated = t->a->evaluated.count;
   uint32_t same = 0;
   setun_error error;
-  if (held > position) held = position;
-  while (same < held && same < t->prompt.count && old[same] == ids[same]) same++;
+  if (evaluated > position) evaluated = position;
+  while (same < evaluated && same < t->prompt.count && old[same] == ids[same]) same++;
   if (t->prompt.count && same == t->prompt.count) same--;
   setun_status s = setun_session_truncate(session, same, &error);
   if (s == SETUN_ERROR_ARGUMENT && setun_session_forgotten(session)) {
@@ -222,30 +222,30 @@ static answer_result compute_prompt(turn *t) {
     return ANSWER_FAILED;
   }
   t->a->facts.computed_tokens += t->prompt.count - same;
-  if (t->a->verbose) note("prompt: %zu tokens, of which %u are in the cache", t->prompt.count, (unsigned)same);
+  if (t->a->verbose) note("prompt: %zu tokens, %u of them in the cache", t->prompt.count, (unsigned)same);
   return evaluate(t, ids + same, t->prompt.count - same);
 }
 
-// What the session has evaluated now; nothing where memory to note it is short, so that all is computed again. False
-// after a report, which an answer that has failed (and was reported) does without.
+// Records what the session has evaluated; nothing if out of memory, so that all is computed again. False after a
+// report, which is omitted for an answer that has failed and was reported.
 static bool keep_held(turn *t, bool failed) {
   size_t n = setun_session_position(t->a->session), prompt = n < t->prompt.count ? n : t->prompt.count;
   setun_token *ids = malloc((n + 1) * sizeof *ids);
   if (!ids) {
-    t->a->held.count = 0;
+    t->a->evaluated.count = 0;
     if (!failed) failure("out of memory for %zu ids", n);
     return false;
   }
   if (prompt) memcpy(ids, t->prompt.ids, prompt * sizeof *ids);
   if (n > prompt) memcpy(ids + prompt, t->made.ids, (n - prompt) * sizeof *ids);
-  free(t->a->held.ids);
-  t->a->held = (id_list){ids, n};
+  free(t->a->evaluated.ids);
+  t->a->evaluated = (id_list){ids, n};
   return true;
 }
 
 // ---- the answer ----
 
-// A sampler that knows the text.
+// Makes a sampler that has accepted the text.
 static bool make_turn_sampler(turn *t) {
   sampling_options o = *t->a->sampling;
   setun_sampler_params params;
@@ -311,18 +311,18 @@ static answer_result generate(turn *t) {
   return result;
 }
 
-// An answer without text is not passed over in silence.
+// Reports an answer without text.
 static void say_empty(const turn *t) {
   bool thoughts = t->reasoning.length != 0, limit = t->a->most >= 0 && t->made.count >= (uint64_t)t->a->most;
   if (t->content.length || (!thoughts && !t->called)) return;
   note("the answer has no text: it is %s only%s",
        !t->called  ? "thoughts"
        : !thoughts ? "a tool call"
-                   : "thoughts and a tool call",
+                   : "reasoning and a tool call",
        limit ? ", and ends at the limit of -n" : "");
 }
 
-// Makes what was said part of the conversation.
+// Adds the answer to the conversation.
 static bool keep_answer(turn *t, answer_result result) {
   if (result != ANSWER_DONE && !t->content.length) return true;
   return conversation_add_answer(t->a->talk, t->content.data ? t->content.data : "", t->content.length,
@@ -338,7 +338,7 @@ static void note_facts(turn *t, answer_result result) {
   if (t->stopped) f->reason = setun_end_name(SETUN_END_STOP);
 }
 
-// How fast it was, below the answer.
+// Prints the speed below the answer.
 static void say_speed(const answerer *a) {
   const answer_facts *f = &a->facts;
   if (!a->terminal || !f->new_tokens || f->decode_seconds <= 0) return;

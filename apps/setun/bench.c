@@ -1,4 +1,4 @@
-// The command `bench`: speed, and how it stands to this machine's own limits.
+// The command `bench`: speed, compared with this machine's limits.
 #include "bench_sequences.h"
 #include "commands.h"
 #include "interrupt.h"
@@ -23,19 +23,18 @@ typedef struct bench_options {
 enum { REPEATS_MOST = 1000, TOKENS_MOST = 1 << 20 };
 static const option rows[] = {
     {'p', NULL, OPTION_INTEGER, AT(prefill), "N", 1, TOKENS_MOST,
-     "tokens to prefill (default 512, or the model's context where that is less)"},
+     "tokens to prefill (default 512, or the model's context if that is less)"},
     {'n', NULL, OPTION_INTEGER, AT(decode), "N", 1, TOKENS_MOST,
      "tokens to decode (default 64, or what is left of the model's context)"},
     {0, "depth", OPTION_INTEGER, AT(depth), "N", 1, TOKENS_MOST,
-     "tokens that are in the cache before the first one is decoded (default 1)"},
+     "tokens in the cache before the first one is decoded (default 1)"},
     {0, "sequences", OPTION_INTEGER, AT(sequences), "N", 1, SEQUENCES_MOST,
-     "also time passes over N sequences, one token of each, beside passes over one sequence, a fork, and a request "
-     "whose first tokens (as many as --depth) are in the cache"},
-    {'r', NULL, OPTION_INTEGER, AT(repeats), "N", 1, REPEATS_MOST,
-     "runs of each, whose median is reported (default 3)"},
+     "also time passes over N sequences, one token of each, compared with passes over one sequence; a fork; and a "
+     "request whose first tokens (as many as --depth) are in the cache"},
+    {'r', NULL, OPTION_INTEGER, AT(repeats), "N", 1, REPEATS_MOST, "runs of each; the median is reported (default 3)"},
     {0, "buffer", OPTION_SIZE, AT(buffer), "SIZE", 1048576, 0x1p46,
-     "bytes that the measurement of memory bandwidth reads (default: far more than the caches hold, or what the "
-     "budget leaves)"},
+     "bytes to read for measuring memory bandwidth (default: far more than the caches hold, or what the budget "
+     "leaves)"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 
@@ -46,7 +45,7 @@ static const option synthetic_rows[] = {
      "the format of its matrices (default i2_s)"},
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_SYNTHETIC, 0,
      "the format of its embedding and head (default f16)"},
-    {0, "seed", OPTION_SEED, AT(seed), "N", 0, 0, "equal seeds give equal weights in every format (default 0)"},
+    {0, "seed", OPTION_SEED, AT(seed), "N", 0, 0, "equal seeds produce equal weights in every format (default 0)"},
     {0, "save", OPTION_FILE, AT(save), "FILE", 0, 0,
      "write it to this GGUF file first, replacing an existing one, and measure that"},
 };
@@ -56,11 +55,11 @@ typedef struct bench_result {
   setun_ceilings ceilings;
   streaming_report prefill_stream, decode_stream;
   int threads;
-  double prefill, decode;     // tokens a second
+  double prefill, decode;     // tokens per second
   processor_time used;        // for one decoded token
   double read;                // bytes a second, measured between the runs of decode; 0: see reading_buffer
-  uint64_t cache_bytes;       // that one decoded token reads
-  double prefill_macs;        // multiply-adds a second, without the head, which a prompt needs once
+  uint64_t cache_bytes;       // bytes read for one decoded token
+  double prefill_macs;        // multiply-adds per second, without the head, which a prompt needs once
   sequences_result sequences; // with --sequences
 } bench_result;
 
@@ -68,7 +67,7 @@ static int64_t most_of(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-// Ids that repeat no pattern that a router or a cache could profit from.
+// Ids without patterns that a router or a cache could profit from.
 static void fill_ids(setun_token *ids, int64_t n, uint32_t n_vocab) {
   uint64_t state = 1;
   for (int64_t i = 0; i < n; i++) {
@@ -87,7 +86,7 @@ static setun_status time_prefill(setun_session *session, const setun_token *ids,
   return s;
 }
 
-// Seconds for the `n` tokens behind the first `depth`, one by one. The session holds at least those.
+// Seconds for the `n` tokens after the first `depth`, one by one. The session has at least those.
 static setun_status time_decode(setun_session *session, const setun_token *ids, int64_t depth, int64_t n,
                                 double *seconds, setun_error *error) {
   setun_status s = setun_session_truncate(session, (uint32_t)depth, error);
@@ -151,7 +150,7 @@ static setun_status time_all(const setun_model *model, setun_session *session, c
   uint64_t head = r->info.head_macs;
   r->prefill = (double)o->prefill / prefill_seconds;
   r->prefill_macs = ((double)o->prefill * (double)(r->info.macs_per_token - head) + (double)head) / prefill_seconds;
-  // The cache grows while tokens are decoded: its mean.
+  // The cache grows during decoding: its mean size.
   r->cache_bytes = setun_session_cache_bytes(session, (uint32_t)(o->depth + o->decode / 2));
   r->decode_stream = make_streaming_report(model, &start, r->prefill_stream.disk_after);
   return SETUN_OK;
@@ -161,7 +160,7 @@ static double share(double part, double whole) {
   return whole > 0 ? part / whole : 0;
 }
 
-// Bytes a second that decoding reads.
+// Bytes per second that decoding reads.
 static double decode_bytes(const bench_result *r) {
   return r->decode * (double)(r->info.bytes_per_token + r->cache_bytes);
 }
@@ -171,7 +170,7 @@ static double compute_peak(const bench_result *r) {
   return int8 ? r->ceilings.int8_macs_per_s : r->ceilings.float_macs_per_s;
 }
 
-// Seconds that a pass over all sequences takes at least: what it reads, or what it multiplies.
+// The minimum seconds of a pass over all sequences: for reading, or for multiplying.
 static double sequences_bound(const bench_result *r, const bench_options *o) {
   const setun_model_info *m = &r->info;
   double n = (double)o->sequences, bytes = (double)m->bytes_per_token + n * (double)r->cache_bytes;
@@ -243,14 +242,14 @@ static void print_table(const bench_result *r, const bench_options *o) {
   if (o->sequences) print_sequences(r, o);
 }
 
-// Bytes to measure reading with; 0 after a report.
+// Bytes for measuring reads; 0 after a report.
 static uint64_t buffer_of(const setun_plan *plan, const bench_options *o) {
-  enum { FAR_MORE = 512 << 20 }; // than caches hold
+  enum { FAR_MORE = 512 << 20 }; // larger than caches
   uint64_t room = measuring_room(plan);
   char wanted[32], most[32];
   if (!o->buffer) return measuring_buffer(plan, FAR_MORE);
   if (o->buffer <= room) return o->buffer;
-  failure("--buffer: expected at most %s, for which the budget leaves room, found %s", format_bytes(room, most),
+  failure("--buffer: expected at most %s, the room left by the budget, found %s", format_bytes(room, most),
           format_bytes(o->buffer, wanted));
   return 0;
 }
@@ -263,7 +262,7 @@ static sequences_work sequences_of(const bench_options *o, const setun_token *id
                           .ids = ids};
 }
 
-// Frees the model once it was timed: with the buffer that reading is measured with it may be more than the budget.
+// Frees the model after timing: together with the buffer for measuring reads it might exceed the budget.
 static int measure(const char *name, setun_model *model, const bench_options *o) {
   setun_error error;
   setun_plan plan = model_plan_of(model);
@@ -313,7 +312,7 @@ static bool show_progress(double fraction, void *user) {
   return !interrupt_status();
 }
 
-// Writes the synthetic model to the file that --save names. False after a report or a signal.
+// Writes the synthetic model to the file of --save. False after a report or a signal.
 static bool save_synthetic(setun_synthesis_params *synthesis, const bench_options *o) {
   progress_line progress;
   setun_error error;
@@ -347,7 +346,7 @@ static int run(const command *self, int argc, char **argv) {
   if (arguments < 0) return status;
   if (!arguments == !o.shape) return usage_error(self, "expected either MODEL or --synthetic SHAPE");
   if (!o.shape && (o.format || o.head || o.save || o.seed.given)) {
-    return usage_error(self, "--format, --head, --seed and --save go with --synthetic");
+    return usage_error(self, "--format, --head, --seed and --save need --synthetic");
   }
   o.compute.n_ctx = (uint32_t)most_of(o.prefill ? o.prefill : 512, o.depth + (o.decode ? o.decode : 64));
   if (o.sequences) {
@@ -364,7 +363,7 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.prefill) o.prefill = trained >= 1 && trained < 512 ? (int64_t)trained : 512;
   int64_t left = (int64_t)trained - o.depth;
   if (!o.decode) o.decode = left >= 1 && left < 64 ? left : 64;
-  o.compute.n_ctx = (uint32_t)most_of(o.prefill, o.depth + o.decode); // may be less than what was planned
+  o.compute.n_ctx = (uint32_t)most_of(o.prefill, o.depth + o.decode); // may be less than planned
   status = measure(o.shape ? o.shape : argv[1], model, &o);
   return status ? status : finish_output();
 }
@@ -376,16 +375,16 @@ const command command_bench = {
     .min_arguments = 0,
     .max_arguments = 1,
     .details =
-        "Times a prompt and single tokens, each from an empty context (or, with --depth, tokens behind that many), and "
+        "Times a prompt and single tokens, each from an empty context (or, with --depth, tokens after that many), and "
         "measures in the same run how fast this machine reads memory and multiplies with the same threads and "
-        "instruction set: reading between the runs of decode where the budget has room for its buffer beside the "
-        "model, for some machines change their pace within seconds. The shares say how much of these limits the "
-        "model's "
+        "instruction set: reading between the runs of decode, if the budget has room for its buffer in addition to the "
+        "model, since some machines change their pace within seconds. The percentages show how close to these limits "
+        "the model's "
         "own work reaches.\n"
         "With --synthetic no MODEL is needed: a synthetic model of that shape is used, as large and as fast as the "
         "real one. "
         "Its "
-        "weights are random and made while they go to their place in memory.",
+        "weights are random and generated while loading.",
     .groups = {{"options", OPTION_ROWS(rows), 0},
                {"synthetic models", OPTION_ROWS(synthetic_rows), 0},
                COMPUTE_GROUP(bench_options),

@@ -1,4 +1,4 @@
-// Passes over several sequences, timed in turns with passes over one; forks and prefixes that are found in the cache.
+// Passes over several sequences, timed alternately with passes over one; forks, and prefixes found in the cache.
 #include "bench_sequences.h"
 
 #include "interrupt.h"
@@ -22,7 +22,7 @@ setun_context_params sequences_context_params(const compute_options *compute, co
   setun_context_params params = setun_context_params_default();
   params.n_ctx = session.n_ctx;
   params.n_seq_max = w->n < 2 ? 2 : w->n;
-  params.n_cache = (uint64_t)w->n * ((w->depth + w->passes + 63) / 64 * 64) + 64; // and the page that a fork copies
+  params.n_cache = (uint64_t)w->n * ((w->depth + w->passes + 63) / 64 * 64) + 64; // and the page copied by a fork
   params.n_batch = session.n_batch;
   params.threads = session.threads;
   params.kv_keys = session.kv_keys;
@@ -39,12 +39,12 @@ typedef struct timing {
   setun_context *context;
   const sequences_work *work;
   setun_eval_params eval;
-  setun_batch_entry *entries; // [n], of each sequence
+  setun_batch_entry *entries; // [n], one per sequence
   double *all, *one;          // [repeats] seconds of a pass
   double *fork, *hit;         // [repeats] seconds
 } timing;
 
-// The sequences, each with the first `depth` tokens, evaluated for each by itself.
+// Makes the sequences, each with the first `depth` tokens, evaluated separately.
 static setun_status begin_sequences(timing *t, setun_error *error) {
   setun_status s = SETUN_OK;
   for (uint32_t i = 0; i < t->work->n && s == SETUN_OK; i++) {
@@ -64,7 +64,7 @@ static setun_status time_passes(timing *t, uint32_t n, double *seconds, setun_er
   setun_status s = SETUN_OK;
   double start = seconds_now();
   for (uint32_t i = 0; i < w->passes && s == SETUN_OK; i++) {
-    // Other tokens for each sequence, so that a mixture of experts takes different ones.
+    // Different tokens for each sequence, so that a mixture of experts uses different experts.
     for (uint32_t k = 0; k < n; k++) t->entries[k].ids = &w->ids[(i + k) % (w->depth + w->passes)];
     s = setun_context_eval(t->context, t->entries, n, &t->eval, error);
   }
@@ -85,7 +85,7 @@ static setun_status time_in_turns(timing *t, setun_error *error) {
   return s;
 }
 
-// Seconds to fork the first sequence, which is there afterwards as before.
+// Seconds to fork the first sequence, which is unchanged.
 static setun_status time_fork(timing *t, double *seconds, setun_error *error) {
   int copy = 0;
   double start = seconds_now();
@@ -94,8 +94,8 @@ static setun_status time_fork(timing *t, double *seconds, setun_error *error) {
   return s == SETUN_OK ? setun_context_drop(t->context, copy, error) : s;
 }
 
-// Seconds until a request whose first `depth` tokens are in the cache has its first logits. Its sequence takes the
-// place of the first one.
+// Seconds until a request whose first `depth` tokens are in the cache has its first logits. Its sequence replaces the
+// first one.
 static setun_status time_hit(timing *t, double *seconds, uint32_t *found, setun_error *error) {
   const sequences_work *w = t->work;
   setun_batch_entry *e = &t->entries[0];

@@ -1,4 +1,4 @@
-// The command `chat`: a conversation in the terminal, or by lines.
+// The command `chat`: a conversation in the terminal, or line by line.
 #define _POSIX_C_SOURCE 200809L
 #include "answer.h"
 #include "commands.h"
@@ -27,31 +27,31 @@ typedef struct chat_options {
 #define AT(member) offsetof(chat_options, member)
 static const option rows[] = {
     {0, "system", OPTION_TEXT, AT(system), "TEXT", 0, 0, "the system prompt"},
-    {0, "template", OPTION_FILE, AT(file), "FILE", 0, 0, "this chat template instead of the model's own"},
-    {0, "template-name", OPTION_TEXT, AT(name), "NAME", 0, 0, "the model's template of this name"},
+    {0, "template", OPTION_FILE, AT(file), "FILE", 0, 0, "use this chat template instead of the model's own"},
+    {0, "template-name", OPTION_TEXT, AT(name), "NAME", 0, 0, "use the model's template with this name"},
     {0, "template-arg", OPTION_LIST, AT(variables), "KEY=JSON", 0, 0,
      "a variable for the template, such as enable_thinking=false or reasoning_effort='\"low\"'"},
     {'n', NULL, OPTION_INTEGER, AT(n), "N", -1, INT32_MAX,
-     "tokens of an answer at most (default -1: until the model ends it)"},
+     "maximum tokens of an answer (default -1: until the model ends it)"},
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
-     "tokens that the context holds (default: the model's, at most 4096)"},
+     "tokens in the context (default: the model's, at most 4096)"},
     {0, "overflow", OPTION_CHOICE, AT(overflow), "stop|drop", 0, 0,
-     "when the context is full: stop, or drop the oldest tokens but the first ones as new ones come (default: ask, or "
-     "where there is not a terminal, stop; drop with --window or --kv-sinks)"},
+     "when the context is full: stop, or drop the oldest tokens except the first ones as new ones come (default: ask, "
+     "or stop if there is no terminal; drop with --window or --kv-sinks)"},
     WINDOW_ROWS(chat_options),
     STOP_ROW(AT(stops)),
     {0, "hide-thinking", OPTION_FLAG, AT(hide_thinking), NULL, 0, 0,
-     "do not show what the model thinks before it answers"},
+     "do not show the model's reasoning before its answer"},
     {0, "ignore-eos", OPTION_FLAG, AT(ignore_end), NULL, 0, 0, "continue past end tokens"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0,
      "read one JSON text, {\"messages\": [...]} or the array, answer its last message, and print the messages with the "
      "answer"},
     {0, "jsonl", OPTION_FLAG, AT(jsonl), NULL, 0, 0,
-     "read a message a line as a JSON object, and print the answer to each as one"},
+     "read one message per line as a JSON object, and print each answer as one"},
     {0, "no-history", OPTION_FLAG, AT(no_history), NULL, 0, 0,
-     "do not keep what you type for the next time (in $XDG_STATE_HOME/setun, by default ~/.local/state/setun)"},
+     "do not keep a history of what you type (in $XDG_STATE_HOME/setun, by default ~/.local/state/setun)"},
     {0, "color", OPTION_CHOICE, AT(color), "auto|always|never", 0, 0,
-     "dim thoughts and a coloured prompt: on a terminal, unless NO_COLOR is set (default), always, or never"},
+     "dimmed reasoning and a coloured prompt: on a terminal unless NO_COLOR is set (default), always, or never"},
     DRAFT_ROW(chat_options, "ngram"),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print progress and settings on standard error"},
 };
@@ -60,8 +60,7 @@ static const option rows[] = {
 
 typedef enum chat_next { CHAT_GO_ON, CHAT_QUIT } chat_next;
 
-// Answers the last message, and takes it back where there was no answer. The exit status where that is not a
-// terminal's.
+// Answers the last message, and removes it if there was no answer. Returns the exit status for non-interactive use.
 static int respond(answerer *a) {
   answer_result result = answer(a);
   if (result == ANSWER_INTERRUPTED && a->terminal) {
@@ -94,7 +93,7 @@ static void command_system(answerer *a, const char *text) {
   }
 }
 
-// The bytes that a file of messages may have: a short message takes many times its text.
+// The most bytes of a file of messages: a short message takes many times its text.
 static size_t longest_file(const answerer *a) {
   enum { LEAST = 65536, A_TEXT = 4 };
   return a->longest / A_TEXT > LEAST ? a->longest / A_TEXT : LEAST;
@@ -121,14 +120,14 @@ static void command_regen(answerer *a, const char *text) {
   if (conversation_drop_answer(a->talk))
     respond(a);
   else
-    note("there is nothing to answer yet");
+    note("there is no message to answer yet");
 }
 
 static void command_undo(answerer *a, const char *text) {
   (void)text;
   bool undone = conversation_undo(a->talk);
   size_t left = conversation_count(a->talk);
-  note("%s; %zu message%s left", undone ? "removed your last message and its answer" : "there is nothing to remove",
+  note("%s; %zu message%s left", undone ? "removed your last message and its answer" : "there is no message to remove",
        left, left == 1 ? " is" : "s are");
 }
 
@@ -154,16 +153,16 @@ static void show_commands(answerer *a, const char *text);
 static const struct {
   const char *name, *help;
   void (*run)(answerer *a, const char *text); // NULL: quit
-  bool path;                                  // its text is one
+  bool path;                                  // it has a text argument
 } chat_commands[] = {
     {"help", "this list", show_commands, false},
     {"system", "[TEXT] sets the system prompt, or shows it", command_system, false},
     {"regen", "answers your last message again", command_regen, false},
     {"undo", "removes your last message and its answer", command_undo, false},
-    {"clear", "begins a new conversation, with the same system prompt", command_clear, false},
-    {"tokens", "how full the context is", command_tokens, false},
-    {"save", "FILE writes the conversation as JSON", command_save, true},
-    {"load", "FILE goes on with a conversation", command_load, true},
+    {"clear", "starts a new conversation with the same system prompt", command_clear, false},
+    {"tokens", "shows how full the context is", command_tokens, false},
+    {"save", "FILE saves the conversation as JSON", command_save, true},
+    {"load", "FILE loads and continues a conversation", command_load, true},
     {"image", "is not supported", command_image, false},
     {"quit", "ends the program, as does Ctrl-D", NULL, false},
 };
@@ -193,7 +192,7 @@ static chat_next run_command(answerer *a, const char *line) {
   return CHAT_GO_ON;
 }
 
-// What the tabulator key makes of a line.
+// Completes a line for the Tab key.
 static completion complete_line(const char *line, size_t length) {
   const char *words[CHAT_COMMANDS], *space = memchr(line, ' ', length);
   if (*line != '/') return (completion){0};
@@ -217,7 +216,7 @@ static bool is_blank(const char *text, size_t length) {
   return true;
 }
 
-// At the terminal: until the end of input, whatever happens on the way.
+// Interactive: until the end of input, in spite of failures.
 static int converse(answerer *a) {
   const char *text = NULL;
   size_t length = 0;
@@ -231,7 +230,7 @@ static int converse(answerer *a) {
       continue;
     }
     if (event == INPUT_TOO_LONG) {
-      note("the message has more than %zu bytes, for which memory does not suffice: it is not sent", a->longest);
+      note("the message has more than %zu bytes, too many for the memory: it is not sent", a->longest);
       continue;
     }
     if (event == INPUT_END) print_bytes("\n", 1);
@@ -250,7 +249,7 @@ static int converse(answerer *a) {
 
 // ---- JSON ----
 
-// Whether the last message is one to answer.
+// Whether the last message can be answered.
 static bool is_answerable(const answerer *a) {
   const char *role = conversation_last_role(a->talk);
   return *role && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0 && strcmp(role, "developer") != 0;
@@ -298,7 +297,7 @@ static int take_text(answerer *a, const char *text, size_t length) {
   return conversation_add_user(a->talk, text, length) ? respond(a) : STATUS_FAILED;
 }
 
-// As a filter: a message a line, what is to be done with each, and an end with the first that fails.
+// As a filter: one message per line; ends at the first failure.
 static int filter(answerer *a, int (*take)(answerer *a, const char *text, size_t length)) {
   const char *text = NULL;
   size_t length = 0;
@@ -308,9 +307,9 @@ static int filter(answerer *a, int (*take)(answerer *a, const char *text, size_t
     if (event == INPUT_END) break;
     if (event == INPUT_INTERRUPTED) return interrupt_status();
     if (event == INPUT_TOO_LONG)
-      return failure("standard input: expected a message of at most %zu bytes, for which "
-                     "--memory leaves room, found a longer one",
-                     a->longest);
+      return failure(
+          "standard input: expected a message of at most %zu bytes, the room left by --memory, found a longer one",
+          a->longest);
     if (event != INPUT_TEXT) return STATUS_FAILED;
     status = take(a, text, length);
   }
@@ -319,7 +318,7 @@ static int filter(answerer *a, int (*take)(answerer *a, const char *text, size_t
 
 // The bytes of text for which the plan leaves room.
 static size_t longest_text(const answerer *a) {
-  enum { LEAST = 65536, A_TOKEN = 8, A_BYTE = 24 }; // a byte stands in a dozen texts and lists of ids on its way
+  enum { LEAST = 65536, A_TOKEN = 8, A_BYTE = 24 }; // each byte is copied to a dozen texts and lists of ids
   setun_plan plan = model_plan_of(a->model);
   size_t counted = (size_t)a->room * A_TOKEN;
   uint64_t spare = plan.budget > plan.total ? (plan.budget - plan.total) / A_BYTE : 0;
@@ -327,9 +326,9 @@ static size_t longest_text(const answerer *a) {
   return (counted > LEAST ? counted : LEAST) + (size_t)spare;
 }
 
-enum { SINKS = 64 }; // tokens that stay when the oldest are dropped: a page of the cache
+enum { SINKS = 64 }; // tokens kept when the oldest are dropped: a page of the cache
 
-// Whether text may have colours: what was asked for, else what the terminal and its user like.
+// Whether text may have colours: by the option, else by the terminal and NO_COLOR.
 static bool wants_color(const char *choice, bool terminal) {
   const char *none = getenv("NO_COLOR"), *kind = getenv("TERM");
   if (choice && strcmp(choice, "auto") != 0) return strcmp(choice, "always") == 0;
@@ -346,7 +345,7 @@ static void say_hello(const answerer *a, const char *path) {
        path + from, (unsigned)a->room);
 }
 
-// The template comes first: its faults need no model in memory.
+// The template comes first: its errors need no model in memory.
 static bool prepare(const chat_options *o, const char *path, const input_text *own, const char *history, answerer *a) {
   setun_sampler *sampler = NULL;
   setun_sampler_params params;
@@ -381,7 +380,7 @@ static void free_answerer(answerer *a) {
   setun_chat_free(a->chat);
   setun_stops_free(a->stops);
   setun_session_free(a->session);
-  free(a->held.ids);
+  free(a->evaluated.ids);
   setun_model_free(a->model);
   setun_model_free(a->draft);
 }
@@ -396,7 +395,7 @@ static int run(const command *self, int argc, char **argv) {
   bool endless = o.compute.window || o.compute.sinks;
   if (!status) status = check_window(self, &o.compute, o.ctx);
   if (!status && endless && o.overflow && *o.overflow == 's') {
-    status = usage_error(self, "--overflow stop and %s exclude each other: text has no end",
+    status = usage_error(self, "--overflow stop and %s exclude each other: the text's length is not limited",
                          o.compute.window ? "--window" : "--kv-sinks");
   }
   if (!status && o.file && o.name) status = usage_error(self, "--template and --template-name exclude each other");
@@ -447,17 +446,16 @@ const command command_chat = {
     .arguments = "MODEL",
     .min_arguments = 1,
     .max_arguments = 1,
-    .details =
-        "Talks with the model by its own chat template, or by that of its family where the model has none or one that "
-        "is known to be wrong, which is said; otherwise --template is needed. At the prompt /help lists the commands, "
-        "the tabulator key completes them and the paths they take, and Ctrl-R looks in the history, which is kept from "
-        "one run to the next. A backslash at the end continues a line, and lines between two \"\"\" are one message. "
-        "Ctrl-C stops an answer; Ctrl-D ends the program. Keys pressed while text comes are for the next line.\n"
-        "What you write never becomes a control token. What the model thinks before it answers is shown dimmed, and "
-        "left out of later turns as its template says.\n"
-        "Where standard input or output is not a terminal, each line of the input is a message, and its answer is "
-        "printed, without thoughts, before the next line is read. With --json and --jsonl messages come and go as "
-        "JSON, as docs/json.md says.",
+    .details = "Talks with the model by its own chat template, or by its family's, with a notice, if the model has "
+               "none or a wrong one; otherwise --template is needed. At the prompt /help lists the commands, Tab "
+               "completes them and their paths, and Ctrl-R searches the history, which is kept between runs. A "
+               "backslash at the end continues a line, and lines between two \"\"\" are one message. "
+               "Ctrl-C stops an answer; Ctrl-D ends the program. Keys pressed during an answer go to the next line.\n"
+               "What you write never becomes a control token. The model's reasoning before an answer is shown dimmed, "
+               "and omitted from later turns as its template says.\n"
+               "If standard input or output is not a terminal, each line of the input is a message, and its answer is "
+               "printed, without reasoning, before the next line is read. With --json and --jsonl messages are JSON, "
+               "see docs/json.md.",
     .groups = {{"conversation", OPTION_ROWS(rows), 0},
                SAMPLING_GROUP(chat_options),
                COMPUTE_GROUP(chat_options),

@@ -1,4 +1,4 @@
-// Completion of what is typed: the commands of a conversation, and the paths that some of them take.
+// Completion of input: the commands of a conversation, and the paths that some of them take.
 #define _POSIX_C_SOURCE 200809L
 #include "completion.h"
 
@@ -31,7 +31,7 @@ static bool add(completion *c, const char *name, const char *end) {
   return true;
 }
 
-// How many bytes all of them share, whole characters.
+// The length of their common prefix, in complete characters.
 static size_t shared(const completion *c) {
   size_t n = c->count ? strlen(c->names[0]) : 0;
   for (size_t i = 1; i < c->count; i++) {

@@ -1,4 +1,4 @@
-// What a word that is being typed may become.
+// The possible completions of a word.
 #ifndef SETUN_APP_COMPLETION_H
 #define SETUN_APP_COMPLETION_H
 
@@ -8,16 +8,16 @@
 
 // Freed with completion_free.
 typedef struct completion {
-  char **names; // in order, words with a space behind them, directories with a slash
+  char **names; // sorted, words followed by a space, directories by a slash
   size_t count;
-  size_t begun;  // bytes of each that are there already
-  size_t common; // bytes behind these that all of them have
+  size_t begun;  // bytes of each that are typed already
+  size_t common; // bytes after these that all of them share
 } completion;
 
 void completion_free(completion *c);
-// Of `n` words those that begin with `length` bytes.
+// The words, of `n`, that begin with `length` given bytes.
 completion complete_word(const char *const *words, size_t n, const char *begun, size_t length);
-// Files whose path begins so; at most a hundred, hidden ones only where their point is there.
+// Files whose path begins so; at most a hundred, hidden ones only if their dot is typed.
 completion complete_path(const char *begun, size_t length);
 
 #endif

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 struct conversation {
-  st_json *document; // that the messages lie in
+  st_json *document; // that contains the messages
   st_json messages;
   st_json *variables;
 };
@@ -77,12 +77,12 @@ static bool is_role(const conversation *c, size_t i, const char *role) {
   return i < conversation_count(c) && strcmp(role_of(c, i), role) == 0;
 }
 
-// Some models call the system prompt the developer's.
+// Some models have a developer prompt as the system prompt.
 static size_t first_turn(const conversation *c) {
   return is_role(c, 0, "system") || is_role(c, 0, "developer") ? 1 : 0;
 }
 
-// The user's last message; the count of messages where there is none.
+// Index of the user's last message; the number of messages if there is none.
 static size_t last_user(const conversation *c) {
   size_t n = conversation_count(c);
   for (size_t i = n; i-- > 0;) {
@@ -104,7 +104,7 @@ static bool make_message(conversation *c, const char *role, const char *text, si
   return true;
 }
 
-// Whether all went well with a message; false after a report.
+// Whether adding a message succeeded; false after a report.
 static bool is_kept(conversation *c) {
   if (!st_json_failed(c->document)) return true;
   failure("out of memory for a message");
@@ -138,7 +138,7 @@ bool conversation_add_user(conversation *c, const char *text, size_t length) {
 
 bool conversation_add_answer(conversation *c, const char *text, size_t length, const char *reasoning,
                              size_t reasoning_length) {
-  // Two names are in use; templates that know neither are not bothered by them.
+  // Two names are in use; templates that use neither ignore them.
   static const char *const names[] = {"reasoning_content", "thinking"};
   st_json message;
   if (!make_message(c, "assistant", text, length, &message)) return false;
@@ -180,10 +180,10 @@ void conversation_clear(conversation *c) {
 }
 
 char *conversation_context(const conversation *c, bool generate) {
-  st_json *context = st_json_new(); // given up before the conversation that its values are from
+  st_json *context = st_json_new(); // freed before the conversation that its values come from
   st_buffer text = {0};
   if (context) {
-    // Published templates are made for transformers, which always gives them these, as null where there are none.
+    // Published templates are made for transformers, which always passes these, as null if absent.
     st_json_set(context, context, "messages", c->messages);
     st_json_set(context, context, "tools", st_json_make_null());
     st_json_set(context, context, "documents", st_json_make_null());
@@ -203,7 +203,7 @@ char *conversation_context(const conversation *c, bool generate) {
 
 // ---- files ----
 
-// A part of a content that is a list: text, or what a model of text alone cannot see.
+// A part of content that is a list: text, or something that a text model cannot process.
 static bool check_part(const st_json *part, const char *path, size_t i) {
   const char *type = st_json_string(st_json_find(part, "type"));
   if (type && strcmp(type, "text") == 0 && st_json_is_string(st_json_find(part, "text"))) return true;
@@ -214,11 +214,12 @@ static bool check_part(const st_json *part, const char *path, size_t i) {
             k == 2 ? "a" : "an", kinds[k]);
     return false;
   }
-  failure("%s: message %zu: content: expected a part {\"type\": \"text\", \"text\": ...}, found another", path, i + 1);
+  failure("%s: message %zu: content: expected a part {\"type\": \"text\", \"text\": ...}, found another type", path,
+          i + 1);
   return false;
 }
 
-// Message `i` of what `name` calls.
+// Message `i`; `name` is the source for messages.
 static bool check_message(const st_json *message, const char *name, size_t i) {
   const st_json *content = st_json_find(message, "content");
   if (!st_json_is_string(st_json_find(message, "role"))) {
@@ -251,7 +252,7 @@ static bool check_messages(const st_json *messages, const char *name) {
   return true;
 }
 
-// The messages of a file's root; NULL: it is neither a list nor an object with one.
+// The messages in a file's root; NULL: neither a list nor an object with one.
 static const st_json *messages_of(const st_json *root) {
   return st_json_is_object(root) ? st_json_find(root, "messages") : root;
 }
@@ -264,7 +265,7 @@ bool conversation_load(conversation *c, const char *path, size_t most) {
   return read;
 }
 
-// Nothing of a request is passed over; what `chat --json` says of an answer may come back with it.
+// No member of a request is ignored; those that `chat --json` prints with an answer are accepted.
 static bool check_members(const st_json *root, const char *name) {
   static const char *const known[] = {"messages", "stop_reason", "prompt_tokens", "new_tokens"};
   enum { KNOWN = sizeof known / sizeof *known };
@@ -273,7 +274,7 @@ static bool check_members(const st_json *root, const char *name) {
     size_t k = 0;
     while (k < KNOWN && strcmp(key, known[k]) != 0) k++;
     if (k < KNOWN) continue;
-    failure("%s: expected \"messages\" alone, found \"%s\" (variables of the template: see --template-arg)", name, key);
+    failure("%s: expected only \"messages\", found \"%s\" (variables of the template: see --template-arg)", name, key);
     return false;
   }
   return true;
@@ -327,7 +328,7 @@ char *conversation_lines(const conversation *c) {
 
 char *conversation_last_line(const conversation *c, const char *stop_reason) {
   const st_json *message = st_json_at(&c->messages, conversation_count(c) - 1);
-  st_json *root = st_json_new(); // given up before the conversation that its values are from
+  st_json *root = st_json_new(); // freed before the conversation that its values come from
   st_buffer text = {0};
   for (size_t i = 0; root && i < st_json_members(message); i++) {
     const st_json_member *m = st_json_member_at(message, i);
@@ -359,12 +360,12 @@ static bool is_conversation(const char *path, const input_text *text) {
   return talk;
 }
 
-// A slip must not cost a file that is something else.
+// A mistyped name must not overwrite a different kind of file.
 static bool may_replace(const char *path, size_t most) {
   struct stat st;
-  if (stat(path, &st)) return true; // writing says what is wrong
+  if (stat(path, &st)) return true; // writing reports what is wrong
   if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > most) {
-    failure("%s: exists and has %llu bytes, more than the %zu for which there is memory to see whether it is a "
+    failure("%s: exists and has %llu bytes, more than the %zu that can be read into memory to check that it is a "
             "conversation; name another file, or remove it",
             path, (unsigned long long)st.st_size, most);
     return false;
@@ -388,16 +389,16 @@ static bool may_replace(const char *path, size_t most) {
   return talk;
 }
 
-// {"messages": [...]} and a line's end. False: out of memory.
+// {"messages": [...]} and a newline. False: out of memory.
 static bool put_file(const conversation *c, st_buffer *out) {
-  st_json *root = st_json_new(); // given up before the conversation that its values are from
+  st_json *root = st_json_new(); // freed before the conversation that its values come from
   if (root) st_json_set(root, root, "messages", c->messages);
   bool ok = root && !st_json_failed(root) && st_json_append_lines(root, out) && st_buffer_text(out, "\n");
   st_json_free(root);
   return ok;
 }
 
-// The whole of a file. False after a report.
+// Reads a whole file. False after a report.
 static bool write_file(const char *path, const char *text, size_t length) {
   setun_output *output = NULL;
   setun_error error;

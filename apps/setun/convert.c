@@ -16,26 +16,25 @@ typedef struct convert_options {
 #define AT(member) offsetof(convert_options, member)
 static const option rows[] = {
     {'o', "output", OPTION_FILE, AT(output), "DST", 0, 0,
-     "what to write: a GGUF file when it ends in .gguf, otherwise a directory, which must not exist or be empty"},
+     "the target: a GGUF file if it ends in .gguf, otherwise a directory, which must not exist or be empty"},
     {0, "to", OPTION_CHOICE, AT(to), NULL, SETUN_CHOICE_LAYOUT, 0,
-     "the layout of the ternary weights; f32, f16 and bf16 also make floats of quantized weights, where those hold "
+     "the layout of the ternary weights; f32, f16 and bf16 also convert quantized weights to floats, where those hold "
      "them"},
     {0, "embedding", OPTION_CHOICE, AT(embedding), NULL, SETUN_CHOICE_EMBEDDING, 0,
-     "the embedding's format; all but keep may lose information (default: keep; of a quantized one with --to f32, f16 "
-     "or "
-     "bf16 these floats)"},
+     "the embedding's format; all except keep may lose information (default: keep; if quantized, with --to f32, f16 or "
+     "bf16, that format)"},
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_EMBEDDING, 0,
-     "the output matrix's format; one that is the embedding goes by either option"},
+     "the output matrix's format; for a tied one either option applies"},
     {0, "experts", OPTION_CHOICE, AT(experts), "split|stacked", 0, 0,
-     "one tensor for each expert, with gate, up and down next to each other (the default), or one for all experts of a "
+     "one tensor for each expert, with gate, up and down adjacent (the default), or one for all experts of a "
      "layer"},
     {0, "round-scales", OPTION_FLAG, AT(round_scales), NULL, 0, 0,
-     "round scales that the layout cannot hold, instead of refusing"},
+     "round scales that the layout cannot hold instead of failing"},
     {0, "unrotate", OPTION_FLAG, AT(unrotate), NULL, 0, 0,
-     "turn matrices that are in a rotated basis back into their own, as floats (--to f32); without it the basis is "
+     "transform matrices in a rotated basis back to the original one, as floats (--to f32); otherwise the basis is "
      "kept"},
     {0, "assume", OPTION_CHOICE, AT(assume), NULL, SETUN_CHOICE_ASSUME, 0,
-     "how to read tensors whose type several projects use, such as i2_s-arm"},
+     "how to read tensor types that several projects use, such as i2_s-arm"},
     IGNORE_KEY_ROW(convert_options),
     {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print notices"},
 };
@@ -47,7 +46,7 @@ static int run(const command *self, int argc, char **argv) {
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   if (!o.output) return usage_error(self, "expected -o DST");
   if (!o.to) return usage_error(self, "expected --to LAYOUT");
-  // Over SRC itself goes: nothing is lost. Over a part of it does not.
+  // Overwriting SRC itself is allowed: nothing is lost. Overwriting a part of it is not.
   if (!is_same_file(o.output, argv[1]) && (status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
   long_work work = {.verbose = o.verbose};
   setun_convert_params params = setun_convert_params_default();
@@ -80,14 +79,15 @@ const command command_convert = {
     .details =
         "Reads a GGUF file or a Hugging Face directory. The trits stay the same, and each scale keeps its float32 "
         "value; "
-        "what the target cannot hold is refused before anything is written, with the tensor, the reason and layouts "
+        "what the target cannot hold is refused before anything is written, with the tensor, the reason and suitable "
+        "layouts "
         "that "
-        "fit. Floats that are trits times scales are recognized, and latent weights of checkpoints that declare BitNet "
-        "quantization are made ternary as in training. With floats as the layout, quantized weights become floats too. "
-        "All other tensors, the tokenizer and the metadata are carried "
+        ". Floats that are trits times scales are recognized, and latent weights of checkpoints that declare BitNet "
+        "quantization are made ternary as in training. With a float layout, quantized weights become floats too. All "
+        "other tensors, the tokenizer and the metadata are carried "
         "over.\n"
-        "The target gets its name when it is complete; after Ctrl-C nothing is left. An existing GGUF file is "
-        "replaced, even SRC itself, but not another of the model's files; a directory must be empty or new.",
+        "The target gets its name when it is complete; after Ctrl-C nothing remains. An existing GGUF file is "
+        "replaced, even SRC itself, but not the model's other files; a directory must be empty or new.",
     .groups = {{"options", OPTION_ROWS(rows), 0}},
     .run = run,
 };

@@ -16,10 +16,10 @@ typedef struct detokenize_options {
 
 static const option rows[] = {
     {0, "special", OPTION_FLAG, offsetof(detokenize_options, special), NULL, 0, 0,
-     "show control tokens; otherwise they are left out"},
+     "show control tokens; otherwise they are omitted"},
 };
 
-// The ids of all arguments after MODEL, joined. Returns 0, or the exit status after a report.
+// Joins the ids of all arguments after MODEL. Returns 0, or the exit status after a report.
 static int read_arguments(const command *self, int count, char **arguments, id_list *list) {
   size_t length = 1;
   char why[128];
@@ -41,8 +41,7 @@ static int read_standard_input(const command *self, id_list *list) {
   bool good = parse_ids(text.data, text.length, list, why);
   free(text.data);
   if (good) return 0;
-  return !*why ? STATUS_FAILED
-               : failure("standard input: %s; 'setun tokenize --ids' prints ids as they are read here", why);
+  return !*why ? STATUS_FAILED : failure("standard input: %s; 'setun tokenize --ids' prints ids in this form", why);
 }
 
 static int print_decoded(const setun_model *model, bool special, const id_list *list) {
@@ -66,7 +65,7 @@ static int print_decoded(const setun_model *model, bool special, const id_list *
     flush_output();
     return report(&error);
   }
-  if (last != '\n' && isatty(STDOUT_FILENO)) print_bytes("\n", 1); // elsewhere the text is exact
+  if (last != '\n' && isatty(STDOUT_FILENO)) print_bytes("\n", 1); // otherwise the text is exact
   return 0;
 }
 

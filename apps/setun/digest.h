@@ -1,4 +1,4 @@
-// Checksums of files as the hub gives them, computed by Nettle.
+// Checksums of files as the hub states them, computed by Nettle.
 #ifndef SETUN_APP_DIGEST_H
 #define SETUN_APP_DIGEST_H
 
@@ -12,17 +12,17 @@
 enum { DIGEST_TEXT = 2 * SHA256_DIGEST_SIZE + 1 };
 
 typedef struct digest {
-  struct sha256_ctx sha256; // where there are 64 hexadecimal digits
-  struct sha1_ctx git;      // where there are 40: of a blob in a git repository, which counts its size too
+  struct sha256_ctx sha256; // for 64 hexadecimal digits
+  struct sha1_ctx git;      // for 40: of a git blob, which includes its size
   bool is_git;
 } digest;
 
 // Whether a text is such a checksum: 64 or 40 lower-case hexadecimal digits.
 bool is_checksum(const char *text);
-// For the bytes of a file of this size, which is to have the checksum `expected`.
+// Starts the checksum of a file of this size, for comparison with `expected`.
 void digest_begin(digest *d, const char *expected, uint64_t size);
 void digest_add(digest *d, const void *bytes, size_t n);
-// The checksum of what was added, as text.
+// The checksum of the added bytes, as text.
 void digest_end(digest *d, char text[DIGEST_TEXT]);
 
 #endif

@@ -1,4 +1,4 @@
-// Files that are received beside their places, checked, and renamed.
+// Files are received next to their final places, checked, and renamed.
 #define _POSIX_C_SOURCE 200809L
 #include "download.h"
 
@@ -20,13 +20,13 @@
 
 typedef struct item {
   const model_file *file;
-  char *place, *partial; // the paths of the file, and of what was received of it
-  uint64_t at;           // bytes of the latter
-  bool there;            // the former is whole already
+  char *place, *partial; // the paths of the file, and of its received part
+  uint64_t at;           // bytes of the part
+  bool there;            // the file is complete already
   // While it is received:
   int fd;
   digest digest;
-  uint64_t skip; // bytes that come again, and are passed over
+  uint64_t skip; // bytes received again, to be skipped
 } item;
 
 struct download {
@@ -36,9 +36,9 @@ struct download {
   item *items;
   size_t count;
   // Shown on a terminal:
-  uint64_t done, all; // bytes of the files before, and of all that are received
+  uint64_t done, all; // bytes of earlier files, and of all files to receive
   double start, last;
-  uint64_t begun; // bytes that were there at the start
+  uint64_t begun; // bytes present at the start
   bool shown;
 };
 
@@ -88,7 +88,7 @@ static void show(download *d, uint64_t at) {
   d->last = now;
 }
 
-// ---- what is there already ----
+// ---- existing files ----
 
 static bool fail_file(const char *path, const char *what) {
   failure("%s: cannot be %s: %s", path, what, reason_of(errno));
@@ -114,7 +114,7 @@ static bool digest_file(download *d, int fd, const char *path, uint64_t n, diges
   return fine;
 }
 
-// Whether the file is in its place, whole and with this checksum.
+// Whether the file is in its place, complete and with this checksum.
 static bool look_at_place(download *d, item *i) {
   struct stat st;
   char found[DIGEST_TEXT];
@@ -135,7 +135,7 @@ static bool look_at_place(download *d, item *i) {
   return fine;
 }
 
-// The path of what is received: hidden, so that no name of the hub's is like it, and of one checksum alone.
+// The path of the received part: hidden, so that it differs from all of the hub's names, and specific to a checksum.
 static char *partial_path(const char *place, const char *checksum) {
   const char *slash = strrchr(place, '/'), *name = slash ? slash + 1 : place;
   size_t size = strlen(place) + sizeof "..partial" + 17;
@@ -158,7 +158,7 @@ bool download_add(download *d, const model_file *file) {
   if (!make_folders(i->place, 0777)) return fail_file(i->place, "made");
   if (!look_at_place(d, i)) return false;
   if (i->there) {
-    note("%s is there already, with the hub's checksum", i->place);
+    note("%s exists already, with the hub's checksum", i->place);
   } else if (!lstat(i->partial, &st) && S_ISREG(st.st_mode)) {
     i->at = (uint64_t)st.st_size;
   }
@@ -167,7 +167,7 @@ bool download_add(download *d, const model_file *file) {
 
 // ---- receiving ----
 
-// Starts a file anew.
+// Starts a file over.
 static bool forget(item *i) {
   i->at = i->skip = 0;
   digest_begin(&i->digest, i->file->checksum, i->file->size);
@@ -184,8 +184,7 @@ static bool begin(transfer *t, const reply *r) {
   const char *expected = i->file->checksum;
   if (is_checksum(r->checksum) && strlen(r->checksum) == strlen(expected) && strcmp(r->checksum, expected)) {
     return !failure(
-        "%s: the hub has another file now than in its list: expected checksum %s, found %s; please give the "
-        "command again",
+        "%s: the hub's file differs from its list: expected checksum %s, found %s; please run the command again",
         t->name, expected, r->checksum);
   }
   if (r->total != UINT64_MAX && r->total != i->file->size) {
@@ -193,13 +192,13 @@ static bool begin(transfer *t, const reply *r) {
                     (unsigned long long)i->file->size, (unsigned long long)r->total);
   }
   if (r->status == 206 && r->from != t->at) {
-    return !failure("%s: expected the bytes from %llu on, found others", t->name, (unsigned long long)t->at);
+    return !failure("%s: expected the bytes from %llu on, found other bytes", t->name, (unsigned long long)t->at);
   }
   i->skip = 0;
   if (r->status == 200 && t->at) {
     bool other = *t->etag && strcmp(t->etag, r->etag);
     if (other && !forget(i)) return false;
-    i->skip = i->at; // a server that sends all of it again
+    i->skip = i->at; // a server that sends the whole file again
   }
   t->at = i->at;
   snprintf(t->etag, sizeof t->etag, "%s", r->etag);
@@ -213,7 +212,7 @@ static bool write_bytes(transfer *t, const char *bytes, size_t n) {
   bytes += passed;
   n -= passed;
   if (n > i->file->size - i->at) {
-    return !failure("%s: the hub sends more than the %llu bytes of its list", t->name,
+    return !failure("%s: the hub sends more than the %llu bytes in its list", t->name,
                     (unsigned long long)i->file->size);
   }
   digest_add(&i->digest, bytes, n);
@@ -239,7 +238,7 @@ static void show_transfer(transfer *t) {
   show(q->d, q->i->at);
 }
 
-// Receives what of the file is missing, into what is open. False after a report or a signal.
+// Receives the missing part of the file into the open one. False after a report or a signal.
 static bool receive_rest(download *d, item *i) {
   receiving q = {d, i};
   reply r;
@@ -259,7 +258,7 @@ static bool receive_rest(download *d, item *i) {
   return fine;
 }
 
-// Receives a file and compares its checksum. What was there before may be damaged: it is then received once more.
+// Receives a file and compares its checksum. The existing part may be damaged: the file is then received again.
 static bool receive(download *d, item *i) {
   char found[DIGEST_TEXT];
   for (;;) {
@@ -270,14 +269,14 @@ static bool receive(download *d, item *i) {
     digest_end(&i->digest, found);
     if (strcmp(found, i->file->checksum) == 0) return fsync(i->fd) == 0 || fail_file(i->partial, "written");
     if (!resumed) break;
-    note("%s: the checksum of what was received in parts is wrong; receiving all of it again", i->file->path);
+    note("%s: the checksum of the file received in parts is wrong; receiving all of it again", i->file->path);
     if (!forget(i)) return false;
   }
   unlink(i->partial);
   return !failure("%s: expected checksum %s, found %s", i->file->path, i->file->checksum, found);
 }
 
-// What was received of the file as it was earlier: under the same name with another checksum.
+// Removes received parts of earlier versions: the same name with another checksum.
 static void remove_others(const item *i) {
   const char *slash = strrchr(i->partial, '/'), *own = slash + 1;
   size_t shared = strlen(own) - strlen("0123456789abcdef.partial");
@@ -322,7 +321,7 @@ bool download_receive(download *d) {
     item *i = &d->items[k];
     char size[32], before[32];
     if (i->there) continue;
-    note(i->at ? "%s (%s), of which %s is there" : "%s (%s)", i->file->path, format_bytes(i->file->size, size),
+    note(i->at ? "%s (%s), %s received already" : "%s (%s)", i->file->path, format_bytes(i->file->size, size),
          format_bytes(i->at, before));
     i->fd = open(i->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (i->fd < 0) return fail_file(i->partial, "written");
@@ -339,7 +338,7 @@ bool download_receive(download *d) {
 
 static void sync_folder(const char *folder) {
   int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return; // the files themselves are on the disk
+  if (fd < 0) return; // the files themselves are on disk
   fsync(fd);
   close(fd);
 }

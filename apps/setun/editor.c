@@ -1,4 +1,4 @@
-// Line editing by libedit, the history that is kept, and messages of several lines.
+// Line editing by libedit, the saved history, and messages of several lines.
 #define _POSIX_C_SOURCE 200809L
 #include "editor.h"
 
@@ -20,10 +20,10 @@ struct editor {
   EditLine *line; // NULL: standard input is not a terminal
   HistoryW *history;
   wchar_t prompt[128];
-  text_buffer current, message; // the line, in UTF-8; several of them
+  text_buffer current, message; // the line, in UTF-8; several lines
   editor_options o;
-  bool silent; // the terminal shows no keys, which it did before
-  bool moved;  // a signal has come, and the cursor goes to the line's end
+  bool silent; // the terminal's echo was turned off
+  bool moved;  // a signal arrived; the cursor moves to the end of the line
 };
 
 static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l";
@@ -72,8 +72,8 @@ static editor *editor_of(EditLine *el) {
   return e;
 }
 
-// A line that is given up stays on the screen, with what follows below it: first a key that moves the cursor to its
-// end. False when that was done.
+// An abandoned line stays on the screen, with what follows below it: first a key moves the cursor to its end. False
+// when that was done.
 static bool moves_to_end(EditLine *el, unsigned char *byte) {
   enum { CTRL_E = 5 };
   editor *e = editor_of(el);
@@ -83,8 +83,8 @@ static bool moves_to_end(EditLine *el, unsigned char *byte) {
   return e->moved;
 }
 
-// One byte from the terminal: 1, 0 at the end, -1 when a signal asks for attention. A stop in between, or a window of
-// another size, is mended and not noticed.
+// Reads one byte from the terminal: 1; 0 at the end; -1 after a signal. After a stop or a resize the line is redrawn
+// and reading continues.
 static int read_byte(EditLine *el, unsigned char *byte) {
   for (;;) {
     ssize_t n = wait_for_input(STDIN_FILENO) ? read(STDIN_FILENO, byte, 1) : -1;
@@ -104,7 +104,7 @@ static int read_byte(EditLine *el, unsigned char *byte) {
   }
 }
 
-// Text is UTF-8 whatever the locale says.
+// Text is UTF-8 in any locale.
 static int read_character(EditLine *el, wchar_t *out) {
   unsigned char byte = 0;
   int got = read_byte(el, &byte);
@@ -121,7 +121,7 @@ static int read_character(EditLine *el, wchar_t *out) {
   return 1;
 }
 
-// The terminal marks what was pasted: its newlines are text.
+// The terminal marks pasted text: its newlines are text.
 static unsigned char paste(EditLine *el, wint_t key) {
   static const wchar_t end[] = L"\033[201~";
   size_t n = 0, capacity = 1024, mark = sizeof end / sizeof *end - 1;
@@ -148,7 +148,7 @@ static unsigned char paste(EditLine *el, wint_t key) {
   return CC_REFRESH;
 }
 
-// Below the line, in one row each where there are few.
+// Lists them below the line, one per row if there are few.
 static void list(const completion *c) {
   fputs("\n", stdout);
   for (size_t i = 0; i < c->count; i++) {
@@ -158,7 +158,7 @@ static void list(const completion *c) {
   fflush(stdout);
 }
 
-// The tabulator key: what all completions share is put in; where that is nothing, they are listed.
+// The Tab key: inserts the common prefix of all completions or, if that is empty, lists them.
 static unsigned char complete(EditLine *el, wint_t key) {
   editor *e = editor_of(el);
   const LineInfoW *line = el_wline(el);
@@ -197,7 +197,7 @@ static bool bind_keys(EditLine *el) {
       {L"\t", L"setun-complete"},
   };
   if (el_wset(el, EL_ADDFN, L"setun-complete", L"Complete a command or a path", complete)) return false;
-  if (el_wset(el, EL_ADDFN, L"setun-paste", L"Insert what the terminal says was pasted", paste)) return false;
+  if (el_wset(el, EL_ADDFN, L"setun-paste", L"Insert pasted text", paste)) return false;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     if (el_wset(el, EL_BIND, keys[i][0], keys[i][1], NULL)) return false;
   }
@@ -214,7 +214,7 @@ static void load_history(editor *e) {
   if (history_w(e->history, &event, H_LOAD, e->o.history) < 0) note("%s: is not a history", e->o.history);
 }
 
-// Beside the file first, so that it is always whole; only its owner may read it.
+// Written next to the file first, so that it is always complete; only its owner may read it.
 static void save_history(editor *e) {
   HistEventW event;
   char path[4096];
@@ -222,11 +222,11 @@ static void save_history(editor *e) {
   if (n < 0 || (size_t)n >= sizeof path || history_w(e->history, &event, H_FIRST) < 0) return;
   errno = 0;
   if (history_w(e->history, &event, H_SAVE, path) >= 0 && rename(path, e->o.history) == 0) return;
-  note("%s: the history is not kept: %s", e->o.history, reason_of(errno));
+  note("%s: the history is not saved: %s", e->o.history, reason_of(errno));
   remove(path);
 }
 
-// Keys that are pressed while text comes are not shown in it; the terminal keeps them for the next line.
+// Keys pressed during output are not shown; the terminal keeps them for the next line.
 static void show_keys(editor *e, bool show) {
   struct termios modes;
   if (tcgetattr(STDIN_FILENO, &modes) != 0) return;
@@ -246,7 +246,7 @@ editor *editor_new(const editor_options *o) {
   }
   e->o = *o;
   if (!o->terminal) return e;
-  // How wide characters are is the locale's; a program started without one still shows UTF-8.
+  // The width of characters depends on the locale; without one, UTF-8 is still shown.
   setlocale(LC_CTYPE, "");
   if (MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
   e->line = el_init("setun", stdin, stdout, stderr);
@@ -310,8 +310,8 @@ static input_event edited_line(editor *e, const char **text, size_t *length) {
   int n = 0;
   fflush(stdout);
   fputs(paste_on, stdout);
-  show_keys(e, true);               // libedit restores in the end what it finds here
-  el_set(e->line, EL_PREP_TERM, 1); // before the prompt shows, so that no key comes in the other mode
+  show_keys(e, true);               // libedit restores this state at the end
+  el_set(e->line, EL_PREP_TERM, 1); // before the prompt is shown, so that no key arrives in the other mode
   const wchar_t *line = el_wgets(e->line, &n);
   fputs(paste_off, stdout);
   fflush(stdout);
@@ -339,7 +339,7 @@ static input_event edited_line(editor *e, const char **text, size_t *length) {
 
 input_event editor_line(editor *e, const char *prompt, const char **text, size_t *length) {
   if (!e->line) return plain_line(e, text, length);
-  // Between two of the character 1, libedit writes what takes no room.
+  // libedit treats text between two characters 1 as having no width.
   swprintf(e->prompt, sizeof e->prompt / sizeof *e->prompt, e->o.color ? L"\1\033[1;32m\1%s\1\033[0m\1" : L"%s",
            prompt);
   return edited_line(e, text, length);
@@ -351,13 +351,13 @@ static bool ends_with_quotes(const char *text, size_t length) {
   return length >= 3 && !memcmp(text + length - 3, quotes, 3);
 }
 
-// Lines up to one that ends with """; the first one came with its beginning.
+// Reads lines up to one that ends with """; the first one followed the opening quotes.
 static input_event quoted_message(editor *e, const char *text, size_t length) {
   input_event event = INPUT_TEXT;
   while (event == INPUT_TEXT) {
     bool last = ends_with_quotes(text, length);
     if (last) length -= 3;
-    bool room = e->message.length <= e->o.most; // what is too long already is only read to its end
+    bool room = e->message.length <= e->o.most; // a message that is too long is only read to its end
     if (room && e->message.length && !(last && !length) && !append_text(&e->message, "\n", 1)) return INPUT_FAILED;
     if (room && !append_text(&e->message, text, length)) return INPUT_FAILED;
     if (last) break;

@@ -24,39 +24,36 @@ typedef struct embed_options {
 
 #define AT(member) offsetof(embed_options, member)
 static const option text_rows_of_embed[] = {
-    {'p', "prompt", OPTION_LIST, AT(prompts), "TEXT", 0, 0, "a text; may be given several times, as TEXT may"},
+    {'p', "prompt", OPTION_LIST, AT(prompts), "TEXT", 0, 0, "a text; may be given several times, like TEXT"},
     {'f', "file", OPTION_LIST, AT(files), "FILE", 1, 0,
-     "a file that holds a text, or - for standard input (the default, where that is not a terminal); may be given "
-     "several times"},
-    {0, "lines", OPTION_FLAG, AT(lines), NULL, 0, 0,
-     "each line of a file is a text of its own; empty ones are left out"},
+     "a file with a text, or - for standard input (the default unless that is a terminal); may be given several times"},
+    {0, "lines", OPTION_FLAG, AT(lines), NULL, 0, 0, "each line of a file is a separate text; empty lines are skipped"},
     {'e', "escape", OPTION_FLAG, AT(escape), NULL, 0, 0,
      "\\n, \\r, \\t, \\\\, \\\" and \\xNN in texts are read as in C"},
     {0, "ids", OPTION_LIST, AT(ids), "IDS", 1, 0,
      "token ids instead of a text, such as 1,2,3; taken literally; may be given several times"},
     {0, "special", OPTION_FLAG, AT(special), NULL, 0, 0, "recognize control tokens in the texts"},
     {0, "prompt-name", OPTION_TEXT, AT(prompt_name), "NAME", 0, 0,
-     "begin each text with this prompt of the model's (config_sentence_transformers.json), such as query; none: with "
-     "no "
-     "prompt (default: the model's choice, where it makes one)"},
+     "begin each text with this prompt from the model (config_sentence_transformers.json), such as query; none: no "
+     "prompt (default: the model's default, if any)"},
 };
 static const option rows[] = {
     POOLING_ROW(embed_options),
     {0, "no-normalize", OPTION_FLAG, AT(no_normalize), NULL, 0, 0, "do not divide the vectors by their length"},
     {0, "dimensions", OPTION_INTEGER, AT(dimensions), "N", 1, 1 << 20,
-     "the first N numbers of each vector, of models whose vectors can be cut (is_matryoshka)"},
-    {0, "parallel", OPTION_INTEGER, AT(parallel), "N", 1, 64, "texts that are computed together (default 8)"},
+     "only the first N numbers of each vector, for models whose vectors can be truncated (is_matryoshka)"},
+    {0, "parallel", OPTION_INTEGER, AT(parallel), "N", 1, 64, "texts computed together (default 8)"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "write a JSON array of arrays (the default without -o)"},
-    {0, "raw", OPTION_FLAG, AT(raw), NULL, 0, 0, "write the numbers alone, float32, vector after vector"},
+    {0, "raw", OPTION_FLAG, AT(raw), NULL, 0, 0, "write only the numbers, float32, vector after vector"},
     {'o', "output", OPTION_FILE, AT(output), "FILE", 0, 0,
      "write to this file: safetensors, with the tensor `embeddings`, unless --json or --raw is given"},
 };
 
-// Lists of ids, one a text, in the order of the command line: texts, then files, then ids.
+// Lists of ids, one per text, in this order: texts, then files, then ids.
 typedef struct text_ids {
   setun_embedding_input *items;
   size_t count, capacity, longest, tokens;
-  bool prompted; // texts begin with a prompt
+  bool prompted; // whether texts begin with a prompt
 } text_ids;
 
 static void free_texts(text_ids *t) {
@@ -64,7 +61,7 @@ static void free_texts(text_ids *t) {
   free(t->items);
 }
 
-// Takes the list over. The exit status.
+// Takes ownership of the list. Returns the exit status.
 static int add_ids(text_ids *t, id_list *list) {
   if (t->count == t->capacity) {
     size_t more = t->capacity ? 2 * t->capacity : 64;
@@ -88,7 +85,7 @@ typedef struct reading {
   const command *self;
   const embed_options *o;
   const setun_model *vocabulary;
-  const char *prompt; // before each text; NULL: none
+  const char *prompt; // prefix of each text; NULL: none
   text_ids *texts;
 } reading;
 
@@ -105,7 +102,8 @@ static int add_text(const reading *r, const char *text, size_t length) {
   const input_text input = {whole.data, whole.length};
   int status = made && tokenize_text(r->vocabulary, &input, flags, &list) ? 0 : STATUS_FAILED;
   free(whole.data);
-  if (!status && !list.count) status = failure("text %zu: there are no tokens: it is empty", r->texts->count);
+  if (!status && !list.count)
+    status = failure("text %zu: expected at least one token, found none: the text is empty", r->texts->count);
   if (status) {
     free(list.ids);
     return status;
@@ -144,7 +142,7 @@ static int add_id_list(const reading *r, const char *text) {
   return usage_error(r->self, "--ids: no ids");
 }
 
-// The prompt that texts begin with: the one that is named, or the model's choice.
+// Chooses the prompt for texts: the one that is named, or the model's default.
 static int choose_prompt(reading *r) {
   setun_error error;
   const char *wanted = r->o->prompt_name, *name = NULL, *text = NULL, *given = NULL;
@@ -159,12 +157,12 @@ static int choose_prompt(reading *r) {
   }
   int status = 0;
   if (wanted && !given) {
-    status = usage_error(r->self, "--prompt-name: the model's prompts are: %s; not '%s'",
+    status = usage_error(r->self, "--prompt-name: expected one of the model's prompts: %s; found '%s'",
                          known.data ? known.data : "none", wanted);
   } else if (given && !wanted) {
     note("texts begin with the model's prompt '%s' (--prompt-name)", given);
   } else if (known.data && !wanted) {
-    note("prompts of this model, none of which was named: %s (--prompt-name)", known.data);
+    note("this model has prompts, and none is used: %s (--prompt-name)", known.data);
   }
   free(known.data);
   r->texts->prompted = given != NULL;
@@ -193,7 +191,7 @@ static int read_texts(reading *r, int argc, char **argv) {
 
 // ---- vectors ------------------------------------------------------------------------------------------------------
 
-// Room for a pass of texts, whatever the longest is.
+// Room for a pass of texts, for any longest text.
 static setun_context_params context_params(const embed_options *o, const text_ids *t, uint32_t most) {
   enum { PASS = 512, PAGE = 64 };
   const setun_session_params session = session_params(&o->compute);
@@ -224,7 +222,7 @@ static float *compute(const char *name, const setun_model *model, const embed_op
   setun_embedding_info info = {.size = sizeof info};
   setun_embedding_params params = setun_embedding_params_default();
   setun_status s = setun_model_get_embedding_info(model, &info, &error);
-  const char *prompt_name = NULL, *prompt = NULL; // only to hear whether the model takes prompts
+  const char *prompt_name = NULL, *prompt = NULL; // only to check whether the model supports prompts
   if (s == SETUN_OK && t->prompted) s = setun_model_get_prompt(model, 0, &prompt_name, &prompt, &error);
   *n = o->dimensions ? (uint32_t)o->dimensions : info.n_dimensions;
   float *vectors = s == SETUN_OK ? calloc(t->count, *n * sizeof *vectors) : NULL;
@@ -298,14 +296,14 @@ static int write_vectors(const embed_options *o, const float *vectors, size_t co
 static int check(const command *self, const embed_options *o, const char *model) {
   if (o->json && o->raw) return usage_error(self, "--json and --raw exclude each other");
   if (o->lines && (o->prompts.count || o->ids.count) && !o->files.count) {
-    return usage_error(self, "--lines is about files, and none is given");
+    return usage_error(self, "--lines applies to files, and none is given");
   }
   if (!o->output) return 0;
-  if (!strcmp(o->output, "-")) return usage_error(self, "-o needs a file: leave it out for standard output");
+  if (!strcmp(o->output, "-")) return usage_error(self, "-o needs a file: omit it for standard output");
   return check_output(self, "-o", o->output, model, &o->compute.adapters);
 }
 
-// The ids of all texts, by the tokenizer alone, so that the memory plan counts them.
+// Tokenizes all texts with only the tokenizer loaded, so that the memory plan counts the ids.
 static int tokenize(const command *self, const embed_options *o, int argc, char **argv, text_ids *texts) {
   setun_model *vocabulary = NULL;
   int status = STATUS_FAILED;
@@ -347,12 +345,11 @@ const command command_embed = {
     .min_arguments = 1,
     .max_arguments = INT_MAX,
     .details =
-        "Writes one vector for each text, of length 1. What becomes of the states of a text's tokens is what the "
-        "model's "
-        "files say (sentence-transformers' modules.json, GGUF's pooling_type), with the dense matrices that they have "
-        "for it; a model that says nothing gives the state of the last token. Texts begin and end with the tokens that "
-        "the model's tokenizer says. A text's vector is the same to the bit alone and among others. A text with more "
-        "tokens than the model takes is an error.",
+        "Writes one vector of length 1 for each text. The model's files (sentence-transformers' modules.json, GGUF's "
+        "pooling_type) define how the hidden states of a text's tokens are pooled, and dense matrices to apply; the "
+        "default is the state of the last token. Texts begin and end with tokens as the model's tokenizer specifies. A "
+        "text's vector is bit-identical alone and among others. A text with more tokens than the model takes is an "
+        "error.",
     .groups = {{"texts", OPTION_ROWS(text_rows_of_embed), 0},
                {"options", OPTION_ROWS(rows), 0},
                COMPUTE_GROUP(embed_options),

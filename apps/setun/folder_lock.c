@@ -1,4 +1,4 @@
-// The lock is one of fcntl on a file in the folder, which ends with the process whatever becomes of it.
+// The lock is an fcntl lock on a file in the folder, which always ends with the process.
 #define _POSIX_C_SOURCE 200809L
 #include "folder_lock.h"
 
@@ -14,13 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-// The file may have been removed by who had the lock before: a lock on what has no name any more is none.
+// The previous owner of the lock may have removed the file: a lock on a file without a name is void.
 static bool is_at(int fd, const char *path) {
   struct stat a, b;
   return !fstat(fd, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-// 1: locked; 0: another process has it, or it has just gone; -1: an error, with errno.
+// 1: locked; 0: another process has it, or the file was just removed; -1: an error, with errno.
 static int try_lock(folder_lock *lock) {
   struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   if (!make_folders(lock->path, 0777)) return -1;
@@ -41,7 +41,7 @@ bool lock_folder(const char *folder, folder_lock *lock) {
   for (int i = 0; !interrupt_status(); i++) {
     errno = 0;
     if ((locked = try_lock(lock))) break;
-    if (i == 5) note("%s: waiting for another process that is at work there", folder);
+    if (i == 5) note("%s: waiting for another process that is using it", folder);
     nanosleep(&pause, NULL);
   }
   if (locked < 0) failure("%s: cannot be locked: %s", lock->path, reason_of(errno));

@@ -33,7 +33,7 @@ static void print_wrapped(FILE *to, const char *text, int column, int indent) {
   fputc('\n', to);
 }
 
-// Prints what an option takes, behind `column`: a long list of choices in several lines. Returns the new column.
+// Prints an option's value after `column`: a long list of choices on several lines. Returns the new column.
 static int print_value(FILE *to, const char *value, int column) {
   int indent = column;
   for (const char *p = value; *p;) {
@@ -86,14 +86,12 @@ void print_help(const command *self, FILE *to) {
 }
 
 void print_overview(FILE *to) {
-  fprintf(
-      to,
-      "usage: setun COMMAND [MODEL] [options]\n\n"
-      "Runs language models with ternary and other very low-bit weights. MODEL is a GGUF file (of a\n"
-      "split one, its first part), a Hugging Face directory, or the name of a model that was pulled.\n\ncommands:\n");
+  fprintf(to, "usage: setun COMMAND [MODEL] [options]\n\n"
+              "Runs language models with ternary and other very low-bit weights. MODEL is a GGUF file (of a\n"
+              "split one, its first part), a Hugging Face directory, or the name of a pulled model.\n\ncommands:\n");
   for (const command *const *c = all_commands; *c; c++) fprintf(to, "  %-12s %s\n", (*c)->name, (*c)->summary);
-  fprintf(to, "\n'setun COMMAND --help' lists a command's options. Results go to standard output, all else to\n"
-              "standard error. Exit status: 0 fine, 1 the work failed, 2 wrong usage, 130 interrupted.\n");
+  fprintf(to, "\n'setun COMMAND --help' lists a command's options. Results go to standard output, everything else to\n"
+              "standard error. Exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted.\n");
 }
 
 typedef struct help_options {
@@ -104,7 +102,7 @@ typedef struct help_options {
 static const option rows[] = {
     {0, "man", OPTION_FLAG, offsetof(help_options, man), NULL, 0, 0, "print the manual page's source (roff)"},
     {0, "completion", OPTION_CHOICE, offsetof(help_options, completion), "bash|zsh|fish", 0, 0,
-     "print a script that completes setun's commands and options in that shell"},
+     "print a completion script for that shell"},
 };
 
 static int run(const command *self, int argc, char **argv) {
@@ -126,7 +124,7 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_help = {
     .name = "help",
-    .summary = "what setun can do, or how a command is used",
+    .summary = "list commands, or show a command's options",
     .arguments = "[COMMAND]",
     .max_arguments = 1,
     .details = "",

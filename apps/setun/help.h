@@ -8,7 +8,7 @@ enum { HELP_MOST = 1024 };
 // An option's help with its other spellings, written to `text`.
 const char *option_help(const option *o, char text[HELP_MOST]);
 void print_overview(FILE *to);
-void print_man_page(const command *self); // NULL: of setun itself
+void print_man_page(const command *self); // NULL: setun itself
 // `shell` is "bash", "zsh" or "fish".
 void print_completion(const char *shell);
 

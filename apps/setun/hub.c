@@ -1,4 +1,4 @@
-// The hub's interface (https://huggingface.co/docs/hub/api): lists of files, addresses, tokens.
+// The hub's API (https://huggingface.co/docs/hub/api): lists of files, addresses, tokens.
 #define _POSIX_C_SOURCE 200809L
 #include "hub.h"
 
@@ -12,11 +12,11 @@
 #include <string.h>
 
 enum { TOKEN_MOST = 1024, PAGE_MOST = 16 << 20, PAGES_MOST = 1000 };
-static const double SIZE_LIMIT = 0x1p53; // of a file: JSON's numbers are exact up to there
+static const double SIZE_LIMIT = 0x1p53; // maximum file size: JSON's numbers are exact up to there
 
 // ---- the token ----
 
-// Printable characters without spaces: what a header may have.
+// Printable characters without spaces, as allowed in a header.
 static bool is_token(const char *text) {
   for (const char *p = text; *p; p++) {
     if (*p <= ' ' || *p > '~') return false;
@@ -39,7 +39,7 @@ static bool read_token(hub *h) {
   }
   if (!h->token) return failure("out of memory for a token") == 0;
   return is_token(h->token) || !failure("%s: expected a token, found %s", given && *given ? "HF_TOKEN" : path,
-                                        *h->token ? "something that is none" : "nothing");
+                                        *h->token ? "something else" : "nothing");
 }
 
 bool hub_open(const char *endpoint, int64_t retries, hub *h) {
@@ -94,11 +94,11 @@ static bool add_entry(const st_json *entry, const char *repository, file_list *f
          st_json_text(lfs ? lfs : entry, "oid", &checksum, &error) == SETUN_OK;
   if (!fine) return !failure("%s: the hub's list: %s", repository, error.message);
   if (!read_size(lfs ? lfs : entry, &size)) {
-    return !failure("%s: the hub's list: size: expected that of each file, found an entry with none or another value",
+    return !failure("%s: the hub's list: size: expected a size for each file, found an entry without a valid one",
                     repository);
   }
   if (!type || !path || !checksum || !is_checksum(checksum) || (lfs && strlen(checksum) != 64)) {
-    return !failure("%s: the hub's list: expected a type, a path and a checksum of each file, found an entry without",
+    return !failure("%s: the hub's list: expected a type, a path and a checksum for each file, found an entry without",
                     repository);
   }
   if (is_plain_path(path, 3)) return add_file(files, path, size, 0, checksum);
@@ -152,7 +152,7 @@ bool hub_list(const hub *h, const char *repository, const char *revision, file_l
     asked = NULL;
     if (!fine || !*r.next) break;
     if (i == PAGES_MOST || !client_has(h->client, r.next))
-      fine = !failure("%s: the hub's list goes on at '%s', which is not one of its own pages", repository, r.next);
+      fine = !failure("%s: the hub's list continues at '%s', which is not one of its own pages", repository, r.next);
     else
       fine = (asked = strdup(r.next)) || !failure("out of memory for an address");
   }
@@ -168,7 +168,7 @@ char *hub_url(const hub *h, const char *repository, const char *revision, const 
 
 // ---- names ----
 
-// What follows the hub's address in a word, such as a page's; NULL: it is not one of the hub.
+// The part of a word after the hub's address, such as a page's; NULL: not an address of the hub.
 static const char *below_hub(const hub *h, const char *word) {
   const char *endpoint = client_endpoint(h->client), *host = strstr(endpoint, "://") + 3;
   const char *const starts[] = {endpoint, host, "hf.co", "https://hf.co"};

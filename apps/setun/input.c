@@ -12,9 +12,9 @@
 const option text_rows[3] = {
     {'p', "prompt", OPTION_TEXT, offsetof(text_options, prompt), "TEXT", 0, 0, "the text"},
     {'f', "file", OPTION_FILE, offsetof(text_options, file), "FILE", 0, 0,
-     "a file that holds the text, or - for standard input (the default, where that is not a terminal)"},
+     "a file with the text, or - for standard input (the default unless that is a terminal)"},
     {'e', "escape", OPTION_FLAG, offsetof(text_options, escape), NULL, 0, 0,
-     "\\n, \\r, \\t, \\\\, \\\" and \\xNN in the text stand for what they do in C"},
+     "interpret \\n, \\r, \\t, \\\\, \\\" and \\xNN in the text as in C"},
 };
 
 size_t text_limit(uint64_t memory) {
@@ -43,7 +43,7 @@ static int read_stream(FILE *from, const char *name, size_t most, input_text *te
     length += got;
     if (length > most) {
       free(data);
-      return failure("%s: expected at most %zu bytes, for which there is memory, found more", name, most);
+      return failure("%s: expected at most %zu bytes, as memory allows, found more", name, most);
     }
   }
   if (ferror(from)) {
@@ -92,7 +92,7 @@ size_t unescape(char *text, size_t length) {
 }
 
 static int find_text(const command *self, const text_options *o, size_t most, input_text *text) {
-  if (o->prompt && o->file) return usage_error(self, "both --prompt and --file give the text");
+  if (o->prompt && o->file) return usage_error(self, "expected either --prompt or --file, found both");
   if (o->prompt) {
     *text = (input_text){strdup(o->prompt), strlen(o->prompt)};
     return text->data ? 0 : failure("out of memory for the prompt");
@@ -130,7 +130,7 @@ static const char *skip_spaces(const char *p, const char *end) {
 // The ids between *at and `end`, separated by commas, or by spaces where `spaces`. NULL, or what was expected at *at.
 static const char *parse_list(const char **at, const char *end, bool spaces, id_list *list) {
   const char *p = *at;
-  bool need = false; // a comma asks for one more
+  bool need = false; // a comma requires another id
   for (p = skip_spaces(p, end); p < end || need; p = skip_spaces(p, end)) {
     *at = p;
     p = parse_id(p, end, &list->ids[list->count]);
@@ -149,7 +149,7 @@ bool parse_ids(const char *text, size_t length, id_list *list, char why[128]) {
   while (end > p && is_space(end[-1])) end--;
   bool array = p < end && *p == '[';
   const char *wrong = NULL;
-  // no more ids than every other byte
+  // at most one id for every two bytes
   *list = (id_list){malloc((length / 2 + 2) * sizeof *list->ids), 0};
   if (!list->ids) {
     *why = 0;
@@ -181,7 +181,7 @@ bool tokenize_text(const setun_model *model, const input_text *text, int flags, 
     return false;
   }
   setun_status s = setun_tokenize(model, text->data, text->length, flags, ids, capacity, &count, &error);
-  if (s == SETUN_OK && count > capacity) { // a normalizer may lengthen the text
+  if (s == SETUN_OK && count > capacity) { // normalization may lengthen the text
     setun_token *more = count <= SIZE_MAX / sizeof *ids ? realloc(ids, count * sizeof *ids) : NULL;
     if (!more) {
       free(ids);

@@ -1,4 +1,4 @@
-// What the commands read: text from an option, a file or standard input, and lists of token ids.
+// Input of commands: text from an option, a file or standard input, and lists of token ids.
 #ifndef SETUN_APP_INPUT_H
 #define SETUN_APP_INPUT_H
 
@@ -21,17 +21,16 @@ typedef struct input_text {
   size_t length;
 } input_text;
 
-// The text of -p, of -f ("-": standard input), or of standard input where it is not a terminal; taken as it is,
-// unless -e asks for escapes.
-// At most `most` bytes are read (see text_limit). Returns 0, or the exit status after a report.
+// The text of -p, of -f ("-": standard input), or of standard input unless it is a terminal; unchanged, except
+// for escapes with -e. At most `most` bytes are read (see text_limit). Returns 0, or the exit status after a report.
 int read_text(const command *self, const text_options *o, size_t most, input_text *text);
-// Puts in place of \n \r \t \\ \" \' and \xNN (two hexadecimal digits) what they stand for; any other backslash stays.
-// Returns the new length, which is no longer.
+// Replaces \n \r \t \\ \" \' and \xNN (two hexadecimal digits) by their characters; other backslashes stay. Returns the
+// new length, which is not longer.
 size_t unescape(char *text, size_t length);
 // A whole file, or standard input for "-". Returns 0, or 1 after a report, such as that it has more than `most` bytes.
 int read_file(const char *path, size_t most, input_text *text);
-// The bytes of text that it makes sense to read within a budget of memory; 0: on this machine. Whether there is room
-// for what is made of them is another question.
+// A reasonable limit for text within a memory budget; 0: on this machine. Whether there is room for its tokens is
+// checked separately.
 size_t text_limit(uint64_t memory);
 
 // Token ids; `ids` is freed with free.
@@ -40,8 +39,8 @@ typedef struct id_list {
   size_t count;
 } id_list;
 
-// Reads "1,2,3", "1 2 3" or "[1, 2, 3]". On failure `why` says what is wrong, or is "" after a
-// report: out of memory; nothing is to be freed.
+// Reads "1,2,3", "1 2 3" or "[1, 2, 3]". On failure `why` has the reason, or is "" after a report (out of
+// memory); there is nothing to free.
 bool parse_ids(const char *text, size_t length, id_list *list, char why[128]);
 
 // Tokenizes a whole text. False after a report.

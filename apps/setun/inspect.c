@@ -1,4 +1,4 @@
-// The command `inspect`: what is in a model's files, without loading them.
+// The command `inspect`: the contents of a model's files, without loading them.
 #define _POSIX_C_SOURCE 200809L
 #include "commands.h"
 #include "interrupt.h"
@@ -20,21 +20,20 @@ typedef struct inspect_options {
 static const option rows[] = {
     {0, "tensors", OPTION_FLAG, AT(tensors), NULL, 0, 0, "list every tensor: name, format, shape, bytes, offset"},
     {0, "bytes", OPTION_FLAG, AT(bytes), NULL, 0, 0,
-     "the bytes of a session's KV cache in each format, with the context that it has by default"},
+     "show the bytes of a session's KV cache in each format, for the default context"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
     {0, "check", OPTION_FLAG, AT(check), NULL, 0, 0,
-     "read everything and look for invalid codes, and for numbers that are not finite; exit status 1 where there is "
-     "one"},
+     "read everything and look for invalid codes and numbers that are not finite; exit status 1 if there are any"},
     {0, "zeros", OPTION_FLAG, AT(zeros), NULL, 0, 0,
-     "count the zeros of each ternary tensor, and its columns that are zero in every row"},
+     "count the zeros of each ternary tensor, and its columns of zeros"},
     {0, "tensor", OPTION_TEXT, AT(tensor), "NAME", 0, 0,
-     "write this tensor to -o FILE as float32, dequantized, its rows as the model uses them; a quantized weight that "
+     "write this tensor to -o FILE as float32, dequantized, with rows as the model uses them; a quantized weight that "
      "is "
-     "stored as several tensors goes by its module's name"},
-    {'o', "output", OPTION_FILE, AT(output), "FILE", 0, 0, "the safetensors file that --tensor writes"},
+     "stored as several tensors is named by its module"},
+    {'o', "output", OPTION_FILE, AT(output), "FILE", 0, 0, "the safetensors file for --tensor"},
 };
 
-// Tensors of one format together.
+// The tensors of one format.
 typedef struct format_sum {
   const char *format;
   uint64_t tensors, bytes;
@@ -45,7 +44,7 @@ typedef struct contents {
   setun_file_info info;
   setun_tensor_info *tensors;
   size_t n_tensors;
-  format_sum *formats; // by bytes, falling
+  format_sum *formats; // by bytes, descending
   size_t n_formats;
 } contents;
 
@@ -154,7 +153,7 @@ static int print_metadata(const contents *c, bool json) {
   return 0;
 }
 
-// How ambiguous tensor types were read.
+// Prints notices, such as how ambiguous tensor types were read.
 static void print_notices(const contents *c) {
   size_t n = setun_file_notice_count(c->file);
   if (n) print_text("\nnotices\n");
@@ -165,11 +164,11 @@ static void print_notices(const contents *c) {
   }
 }
 
-// A line, or a member, for each format. The exit status.
+// Prints a line, or a member, for each format. Returns the exit status.
 static int print_cache(const inspect_options *o, const char *path) {
   setun_model_params params = model_params(&o->model);
   setun_session_params session = setun_session_params_default();
-  unsigned long long states = 0; // of recurrent layers, beside the cache in any format
+  unsigned long long states = 0; // of recurrent layers, in addition to the cache in any format
   char size[32];
   params.session = &session;
   for (size_t i = 0; setun_choice_name(SETUN_CHOICE_KV, i); i++) {
@@ -249,7 +248,7 @@ static int print_json(const contents *c, const inspect_options *o, const char *p
                (unsigned long long)c->formats[i].bytes);
   }
   print_text("\n  ],\n  \"metadata\": {");
-  if (print_metadata(c, true)) return STATUS_FAILED; // half an object, and no more of it
+  if (print_metadata(c, true)) return STATUS_FAILED; // stops in the middle of the object
   print_text("\n  }");
   print_text(",\n  \"notices\": [");
   for (size_t i = 0; i < setun_file_notice_count(c->file); i++) {
@@ -264,7 +263,7 @@ static int print_json(const contents *c, const inspect_options *o, const char *p
   return 0;
 }
 
-// In pieces, between which a signal is noticed. False after a report or a signal.
+// Writes in pieces, checking for signals in between. False after a report or a signal.
 static bool write_values(tensor_file *out, const float *data, uint64_t count) {
   enum { PIECE = 1 << 20 };
   for (uint64_t done = 0; done < count; done += PIECE) {
@@ -286,7 +285,7 @@ static int write_tensor(const setun_file *file, const inspect_options *o) {
   float *data = count <= SIZE_MAX / sizeof *data - 1 ? malloc((size_t)(count + 1) * sizeof *data) : NULL;
   if (!data) return failure("%s: out of memory for %llu float32 values", o->tensor, (unsigned long long)count);
   bool done = false;
-  note_interrupts(); // before there is a file that a signal could leave behind
+  note_interrupts(); // before creating a file that a signal could leave behind
   if (setun_file_read(file, o->tensor, &spec.n_dims, spec.dims, data, (size_t)count, &error) != SETUN_OK) {
     report(&error);
   } else if (tensor_create(o->output, &spec, 1, &out)) {
@@ -299,7 +298,7 @@ static int write_tensor(const setun_file *file, const inspect_options *o) {
   return done ? 0 : failed_status();
 }
 
-// What is wrong with a tensor, for --check --json; `offset` -1: with all of it.
+// A bad tensor for --check --json; `offset` -1: the whole tensor.
 static void print_bad_tensor(const setun_tensor_info *t, int64_t offset, const char *message, bool first) {
   print_text("%s{\"name\": ", first ? "\n    " : ",\n    ");
   print_json_string(t->name, strlen(t->name));
@@ -313,7 +312,7 @@ static void print_bad_tensor(const setun_tensor_info *t, int64_t offset, const c
   print_text("}");
 }
 
-// Every tensor is looked at, so that one bad one does not hide the next.
+// All tensors are checked, so that one bad tensor does not hide another.
 static int check_tensors(const contents *c, bool json) {
   setun_error error;
   size_t bad = 0;
@@ -379,7 +378,7 @@ static int run(const command *self, int argc, char **argv) {
   setun_error error;
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
-  if (!o.tensor != !o.output) return usage_error(self, "--tensor NAME and -o FILE go together");
+  if (!o.tensor != !o.output) return usage_error(self, "--tensor NAME and -o FILE need each other");
   if (o.output && strcmp(o.output, "-") == 0) {
     return usage_error(self, "-o needs a file: standard output cannot take the tensor");
   }
@@ -408,14 +407,13 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_inspect = {
     .name = "inspect",
-    .summary = "what is in a model's files: architecture, sizes, formats, tokenizer",
+    .summary = "show a model's files: architecture, sizes, formats, tokenizer",
     .arguments = "MODEL",
     .min_arguments = 1,
     .max_arguments = 1,
-    .details =
-        "Reads headers only, so that it is quick for files of any size, but for --check, --zeros and --tensor, "
-        "and for a head that lies beside an embedding it should repeat: the two are compared. Also takes a .gguf or "
-        ".safetensors file whose architecture is not known.",
+    .details = "Reads only headers, so that it is quick for files of any size, except with --check, --zeros and "
+               "--tensor, and for a separate head of a tied embedding: the two are compared. Also takes a .gguf or "
+               ".safetensors file with an unknown architecture.",
     .groups = {{"options", OPTION_ROWS(rows), 0}, MODEL_GROUP(inspect_options)},
     .run = run,
 };

@@ -1,4 +1,4 @@
-// Signals that ask a command to end: remembered, and passed on to the session that computes.
+// Signals that ask a command to end: recorded, and passed on to the running session.
 #define _DEFAULT_SOURCE // SIGWINCH
 #define _DARWIN_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
@@ -20,9 +20,9 @@ static void on_signal(int number) {
   if (session) setun_session_stop(session);
 }
 
-// The signals that end a process unless it asks for them. A terminal that goes away sends SIGHUP, and the shell sends
-// it once more; a limit of processor time sends SIGXCPU each second: only of the others does a second one mean that the
-// user will not wait.
+// The signals that end a process by default. When a terminal closes, it sends SIGHUP and the shell sends another one; a
+// limit of processor time sends SIGXCPU every second. For the other signals, a second one means that the user will not
+// wait.
 static const struct {
   int number;
   bool repeats;
@@ -31,7 +31,7 @@ static const struct {
               {SIGUSR2, false}, {SIGVTALRM, false}, {SIGPROF, false}};
 enum { ENDING = sizeof ending / sizeof *ending };
 
-// What is ignored stays so: SIGINT in a shell's background job, SIGHUP under nohup.
+// Ignored signals stay ignored: SIGINT in a shell's background job, SIGHUP under nohup.
 static void catch_ending(bool once) {
   for (size_t i = 0; i < ENDING; i++) {
     bool reset = once && !ending[i].repeats;
@@ -79,7 +79,7 @@ void catch_interrupts(setun_session *session) {
   sigaction(SIGWINCH, &change, NULL);
 }
 
-// All that catch_interrupts catches.
+// All signals that catch_interrupts catches.
 static sigset_t caught_signals(void) {
   sigset_t set;
   sigemptyset(&set);

@@ -1,4 +1,4 @@
-// The command `list`: what is in the store.
+// The command `list`: the models in the store.
 #define _POSIX_C_SOURCE 200809L
 #include "commands.h"
 #include "output.h"
@@ -20,7 +20,7 @@ static const option rows[] = {
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 
-// What a model's own files say: its family and the format of most of its matrices; "" where they cannot be read.
+// From a model's own files: its family and the format of most of its matrices; "" if they cannot be read.
 typedef struct description {
   char family[64], format[32];
 } description;
@@ -128,10 +128,10 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_list = {
     .name = "list",
-    .summary = "the models that were pulled",
+    .summary = "list pulled models",
     .arguments = "",
-    .details = "Lists the models in the store, by the names that other commands take as MODEL: those that were pulled, "
-               "and GGUF files and Hugging Face directories that were put there.",
+    .details = "Lists the models in the store, by the names that other commands take as MODEL: pulled ones, and GGUF "
+               "files and Hugging Face directories placed there.",
     .groups = {{"options", OPTION_ROWS(rows), 0}},
     .run = run,
 };

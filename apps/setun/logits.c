@@ -24,12 +24,12 @@ static const option rows[] = {
     {0, "special", OPTION_FLAG, AT(special), NULL, 0, 0, "recognize control tokens in the text"},
     {'o', "output", OPTION_FILE, AT(output), "FILE", 0, 0, "the safetensors file to write"},
     {0, "layers", OPTION_FLAG, AT(layers), NULL, 0, 0,
-     "write the hidden states as well: the input of block 0, then the output of each block"},
+     "also write the hidden states: the input of block 0, then the output of each block"},
 };
 
 enum { LOGITS, HIDDEN };
 
-// Where the callbacks put their rows.
+// The destination of the callbacks' rows.
 typedef struct row_writer {
   tensor_file file;
   uint32_t n_vocab, n_embd;
@@ -40,7 +40,7 @@ typedef struct row_writer {
 static bool on_logits(uint32_t position, const float *logits, void *user) {
   row_writer *w = user;
   w->failed = !tensor_write(&w->file, LOGITS, (uint64_t)position * w->n_vocab, logits, w->n_vocab);
-  return !w->failed && !interrupt_status(); // also of a signal from before the evaluation began
+  return !w->failed && !interrupt_status(); // also for a signal before the evaluation began
 }
 
 static bool on_hidden(uint32_t layer, uint32_t position, uint32_t n, const float *hidden, void *user) {
@@ -73,7 +73,7 @@ static int compute(const char *name, const setun_model *model, const logits_opti
                          {"hidden", 3, {(uint64_t)info.n_layer + 1, list->count, info.n_embd}}};
   if (!open_session(name, model, &o->compute, (uint32_t)list->count, &session)) return STATUS_FAILED;
   int status = STATUS_FAILED;
-  watch_interrupts(session); // before there is a file that a signal could leave behind
+  watch_interrupts(session); // before creating a file that a signal could leave behind
   if (tensor_create(o->output, specs, o->layers ? 2 : 1, &w.file)) status = write_rows(session, o, list, &w);
   watch_interrupts(NULL);
   setun_session_free(session);
@@ -109,9 +109,9 @@ static int run(const command *self, int argc, char **argv) {
   int flags = SETUN_TOKENIZE_BOS | (o.special ? SETUN_TOKENIZE_SPECIAL : 0);
   bool ready = o.ids || tokenize_beforehand(argv[1], &o.model, &o.compute, flags, &text, &list);
   if (ready && list.count == 0) {
-    status = failure("there are no tokens: the text is empty, and the model adds no BOS");
+    status = failure("expected at least one token, found none: the text is empty, and the model adds no BOS");
   } else if (ready && list.count > INT32_MAX) {
-    status = failure("%zu tokens are more than a context can hold", list.count);
+    status = failure("%zu tokens do not fit into a context", list.count);
   } else {
     o.compute.n_ctx = (uint32_t)list.count;
     ready = ready && open_model(argv[1], &o.model, &o.compute, false, &model);
@@ -125,14 +125,14 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_logits = {
     .name = "logits",
-    .summary = "the model's logits (and hidden states) for a text, as a safetensors file",
+    .summary = "write the logits (and hidden states) for a text to a safetensors file",
     .arguments = "MODEL -o FILE",
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
         "Writes `logits`, float32 [tokens, vocabulary], and with --layers `hidden`, float32 [blocks + 1, tokens, "
         "width], for comparison with other software. The file appears when it is complete. A text begins with BOS as "
-        "the model's tokenizer says; ids are taken as they are.",
+        "the model's tokenizer specifies; ids are used unchanged.",
     .groups = {TEXT_GROUP(logits_options),
                {"options", OPTION_ROWS(rows), 0},
                COMPUTE_GROUP(logits_options),

@@ -1,4 +1,4 @@
-// The command `setun`: the table of its commands, and the way from a word to one of them.
+// The command `setun`: the table of its commands, and their dispatch.
 #define _XOPEN_SOURCE 700 // SIGXFSZ
 #include "commands.h"
 #include "help.h"
@@ -32,7 +32,7 @@ const command *find_command(const char *name) {
 }
 
 // Files opened later must not get the numbers of standard streams that the caller closed. Each missing one becomes
-// /dev/null opened the wrong way round, so that using it fails as using a closed one does.
+// /dev/null, opened in the wrong direction, so that using it fails like using a closed one.
 static bool reserve_standard_streams(void) {
   for (int fd = 0; fd < 3; fd++) {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return false;
@@ -40,7 +40,7 @@ static bool reserve_standard_streams(void) {
   return true;
 }
 
-// Whether a word is the name of a model rather than a command's.
+// Whether a word is the name of a model rather than of a command.
 static bool is_model(const char *name) {
   struct stat st;
   char config[4096];
@@ -62,7 +62,7 @@ int unknown_command(const char *name) {
 
 int main(int argc, char **argv) {
   if (!reserve_standard_streams()) return STATUS_FAILED;
-  signal(SIGXFSZ, SIG_IGN); // a file that may not grow further is an error of the write, which is reported
+  signal(SIGXFSZ, SIG_IGN); // makes exceeding the file size limit a write error, which is reported
   if (argc < 2) {
     print_overview(stderr);
     return STATUS_USAGE;

@@ -1,4 +1,4 @@
-// Manual pages and shell completions from the command tables, so that neither can differ from the options read.
+// Manual pages and shell completions from the command tables, so that they always match the parser.
 #include "help.h"
 
 #include "commands.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-// Text as roff: hyphens that are typed, backslashes, and no line that begins with a request.
+// Text as roff: escapes hyphens and backslashes, and prevents lines that begin with a request.
 static void print_roff(const char *text) {
   bool line_start = true;
   for (const char *p = text; *p; p++) {
@@ -15,7 +15,7 @@ static void print_roff(const char *text) {
       print_text("\\e");
     else if (*p == '-')
       print_text("\\-");
-    else if (*p == '|') // a long list of choices may be broken here
+    else if (*p == '|') // a long list of choices may break here
       print_text("|\\:");
     else if (*p == '\n')
       print_text("\n.PP\n");
@@ -26,7 +26,7 @@ static void print_roff(const char *text) {
 }
 
 static void print_man_title(const char *name, const char *summary) {
-  // Long lists of choices leave lines that cannot be adjusted to the right margin.
+  // Long lists of choices produce lines that cannot be justified.
   print_text(".TH \"%s\" 1 \"\" \"Setun %s\" \"Setun Manual\"\n.ad l\n.SH NAME\n", name, setun_version());
   print_roff(name);
   print_text(" \\- ");
@@ -74,7 +74,7 @@ static void print_command_page(const command *self) {
     for (size_t i = 0; i < g->count; i++) print_man_option(&g->rows[i]);
   }
   print_text(".SS help\n.TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nprint a summary of the options\n"
-             ".SH EXIT STATUS\n0: fine; 1: the work failed; 2: wrong usage; 130: interrupted.\n"
+             ".SH EXIT STATUS\n0: success; 1: failure; 2: wrong usage; 130: interrupted.\n"
              ".SH SEE ALSO\n.BR setun (1)\n");
 }
 
@@ -86,16 +86,16 @@ void print_man_page(const command *self) {
   print_man_title("setun", "run language models with very low-bit weights");
   print_text(".B setun\n.I COMMAND\n[\\fIMODEL\\fR] [\\fIoptions\\fR]\n.SH DESCRIPTION\n");
   print_roff("Runs language models with ternary and other very low-bit weights. MODEL is a GGUF file (of a split one, "
-             "its first part), a Hugging Face directory, or the name of a model that was pulled. Results go to "
-             "standard output, all else to standard error.");
+             "its first part), a Hugging Face directory, or the name of a pulled model. Results go to standard output, "
+             "everything else to standard error.");
   print_text("\n.SH COMMANDS\n");
   for (const command *const *c = all_commands; *c; c++) {
     print_text(".TP\n.BR setun\\-%s (1)\n", (*c)->name);
     print_roff((*c)->summary);
     print_text("\n");
   }
-  print_text(".SH EXIT STATUS\n0: fine; 1: the work failed, and one line on standard error says what, where, what was "
-             "expected and what was found; 2: wrong usage; 130: interrupted.\n");
+  print_text(".SH EXIT STATUS\n0: success; 1: failure, with one line on standard error that names what failed, what "
+             "was expected and what was found; 2: wrong usage; 130: interrupted.\n");
 }
 
 static bool takes_file(const option *o) {
@@ -159,7 +159,7 @@ static void print_bash(void) {
              "complete -o filenames -F _setun setun\n");
 }
 
-// Text inside single quotes of zsh or fish; `also` are further characters that a backslash guards.
+// Text inside single quotes of zsh or fish; `also` are further characters to escape with a backslash.
 static void print_quoted(const char *text, const char *quote, const char *also) {
   for (const char *p = text; *p; p++) {
     if (*p == '\'')

@@ -14,11 +14,11 @@ enum { ADAPTERS_MOST = 16 };
 
 const option model_rows[4] = {
     {0, "isa", OPTION_CHOICE, offsetof(model_options, isa), NULL, SETUN_CHOICE_ISA, 0,
-     "compute with this instruction set instead of the best that the machine has"},
+     "use this instruction set instead of the best available"},
     {0, "assume", OPTION_CHOICE, offsetof(model_options, assume), NULL, SETUN_CHOICE_ASSUME, 0,
-     "how to read a tensor type whose id is ambiguous, such as i2_s-arm"},
+     "how to read an ambiguous tensor type, such as i2_s-arm"},
     {0, "activation", OPTION_CHOICE, offsetof(model_options, activation), "int8|float", 0, 0,
-     "the precision of activations, instead of what the model says"},
+     "the precision of activations, instead of the model's own"},
     IGNORE_KEY_ROW(model_options),
 };
 
@@ -26,19 +26,18 @@ const option compute_rows[7] = {
     {'t', "threads", OPTION_INTEGER, offsetof(compute_options, threads), "N", 1, 1024,
      "threads (default: as many as suit the machine)"},
     {'b', "batch-size", OPTION_INTEGER, offsetof(compute_options, batch), "N", 1, 65536,
-     "tokens of the prompt that one pass takes (default 512, or less where --memory is little)"},
+     "tokens of the prompt per pass (default 512, or less if --memory is small)"},
     {0, "precise", OPTION_FLAG, offsetof(compute_options, precise), NULL, 0, 0,
-     "float32 activations, except where the model itself prescribes int8"},
+     "float32 activations, except where the model prescribes int8"},
     {0, "kv", OPTION_CHOICE, offsetof(compute_options, kv), NULL, SETUN_CHOICE_KV, 2,
      "the KV cache's format, or those of keys and of values, such as q8,q4 (default f16; f32 with --precise)"},
     {0, "lora", OPTION_LIST, offsetof(compute_options, adapters), "FILE[:SCALE]", 1, ADAPTERS_MOST,
-     "apply a LoRA adapter, a PEFT directory or a GGUF file, SCALE times as strongly (default 1); may be given several "
-     "times"},
+     "apply a LoRA adapter, a PEFT directory or a GGUF file, scaled by SCALE (default 1); may be given several times"},
     {0, "memory", OPTION_SIZE, offsetof(compute_options, memory), "SIZE", 1 << 20, 0x1p60,
-     "memory that may be taken in all (default: what is available, less a margin); weights that do not fit are read "
-     "from the disk for each pass"},
+     "total memory to use (default: what is available, less a margin); weights that do not fit are read from disk for "
+     "each pass"},
     {0, "no-stream", OPTION_FLAG, offsetof(compute_options, no_stream), NULL, 0, 0,
-     "map the file instead, and leave it to the system what of it is in memory (t16 files)"},
+     "map the file instead, and let the system decide which parts are in memory (t16 files)"},
 };
 
 void progress_begin(progress_line *p, const char *what) {
@@ -107,7 +106,7 @@ setun_model_params model_params(const model_options *o) {
   return params;
 }
 
-// One that the option takes.
+// Whether the option accepts it.
 static setun_kv_type kv_type(const char *text, size_t length) {
   const char *name;
   int type = 0;
@@ -139,7 +138,7 @@ setun_session_params session_params(const compute_options *o) {
 
 int check_window(const command *self, const compute_options *o, int64_t ctx) {
   if (!o->window || !ctx) return 0;
-  return usage_error(self, "--window and --ctx exclude each other: with a window text has no end");
+  return usage_error(self, "--window and --ctx exclude each other: with a window the text's length is not limited");
 }
 
 static bool names_model(const char *draft) {
@@ -180,7 +179,7 @@ char *parse_adapter(const char *text, float *scale) {
   return scaled ? strndup(text, (size_t)(colon - text)) : strdup(text);
 }
 
-// Loads the model, which is the file's or, with `synthesis`, synthetic; or only makes the plan where `model` is NULL.
+// Loads the model, from the file or, with `synthesis`, synthetic; or only makes the plan if `model` is NULL.
 static bool load_with_adapters(const char *path, const setun_synthesis_params *synthesis, const text_list *list,
                                setun_model_params *params, setun_model **model, setun_plan *plan, setun_error *error) {
   setun_adapter adapters[ADAPTERS_MOST] = {{0}};
@@ -255,7 +254,7 @@ static bool open_any(const char *path, const setun_synthesis_params *synthesis, 
   params.user = &work;
   bool fine = load_with_adapters(path, synthesis, &compute->adapters, &params, model, NULL, &error);
   progress_end(&work.progress);
-  if (interrupt_status()) return false; // nothing to explain, and the caller frees what was loaded
+  if (interrupt_status()) return false; // nothing to report; the caller frees what was loaded
   return fine || !report(&error);
 }
 
@@ -264,7 +263,7 @@ bool open_model(const char *path, const model_options *o, const compute_options 
   return open_any(path, NULL, o, compute, verbose, model);
 }
 
-// How the draft model computes: in a session as that of the model, and without its adapters.
+// The draft model's parameters: a session like the model's, without its adapters.
 static compute_options draft_options(const compute_options *compute) {
   compute_options own = *compute;
   own.draft = NULL;
@@ -276,8 +275,8 @@ static compute_options draft_options(const compute_options *compute) {
 
 static bool draft_fits(const compute_options *compute, const setun_plan *plan) {
   if (!plan->streamed) return true;
-  failure("--draft: %s: expected a model that fits into memory beside the other, found one whose weights would be read "
-          "for each pass",
+  failure("--draft: %s: expected a model that fits into memory together with the other, found one whose weights would "
+          "be read for each pass",
           compute->draft);
   return false;
 }
@@ -296,7 +295,7 @@ bool plan_draft(const model_options *o, compute_options *compute) {
   setun_plan plan = {.size = sizeof plan};
   if (!names_model(compute->draft)) return true;
   compute_options own = draft_options(compute);
-  own.memory = (uint64_t)1 << 60; // all of it stays in memory
+  own.memory = (uint64_t)1 << 60; // it stays in memory as a whole
   if (!plan_model(compute->draft, o, &own, &plan)) return false;
   compute->beside = plan.total - plan.process;
   return true;
@@ -317,7 +316,7 @@ bool open_vocabulary(const char *path, const model_options *o, setun_model **mod
 }
 
 uint64_t measuring_room(const setun_plan *plan) {
-  const uint64_t least = 1 << 20, taken = plan->process + plan->reserve + (4 << 20); // some for the threads
+  const uint64_t least = 1 << 20, taken = plan->process + plan->reserve + (4 << 20); // reserve some for the threads
   if (!plan->budget) return UINT64_MAX;
   return plan->budget > taken + least ? plan->budget - taken : least;
 }
@@ -327,15 +326,15 @@ uint64_t measuring_buffer(const setun_plan *plan, uint64_t wanted) {
   char text[32];
   if (room >= wanted) return wanted;
   if (room < cached)
-    note("the budget leaves %s to measure reading with: its speed may be that of a cache", format_bytes(room, text));
+    note("the budget leaves only %s for measuring reads: this may measure a cache", format_bytes(room, text));
   return room;
 }
 
-// Whether tokenizing so long a text stays within the budget; false after a report.
+// Whether tokenizing a text of this length stays within the budget; false after a report.
 static bool text_fits(const input_text *text, uint64_t memory) {
   uint64_t most = setun_memory_peak() + setun_tokenize_memory(text->length);
   if (!memory || memory >= most || text->length < 1 << 20)
-    return true; // short ones find room in what loading will take
+    return true; // short ones fit into the memory that loading will take
   failure("--memory: expected at least %lluM for a text of %zu bytes, found %.1fM", least_mib(most), text->length,
           (double)memory / (1 << 20));
   return false;
@@ -344,8 +343,8 @@ static bool text_fits(const input_text *text, uint64_t memory) {
 bool tokenize_beforehand(const char *path, const model_options *o, const compute_options *compute, int flags,
                          input_text *text, id_list *list) {
   setun_session_params session = session_params(compute);
-  session.n_ctx = session.n_batch = 1; // the least that may follow; the text's length is not known
-  setun_model_params params = loading_params(o, compute, &session); // whoever loads the model is told of its warnings
+  session.n_ctx = session.n_batch = 1; // the smallest possible request; the text's length is not known
+  setun_model_params params = loading_params(o, compute, &session); // loading the model reports its warnings
   setun_model *vocabulary = NULL;
   setun_error error;
   bool fine = setun_model_load_vocabulary(path, &params, &vocabulary, &error) == SETUN_OK || !report(&error);

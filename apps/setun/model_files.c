@@ -1,4 +1,4 @@
-// Models among files, by the names that people give them.
+// Models among files, by name.
 #define _POSIX_C_SOURCE 200809L
 #include "model_files.h"
 
@@ -40,7 +40,7 @@ static bool is_plain(char c) {
 }
 
 bool is_plain_path(const char *path, size_t components_most) {
-  enum { COMPONENT_MOST = 200 }; // leaves room for what a partial file's name has beside
+  enum { COMPONENT_MOST = 200 }; // leaves room for the suffix of a partial file's name
   for (size_t i = 0; i < components_most; i++) {
     size_t n = 0;
     while (is_plain(path[n])) n++;
@@ -52,7 +52,7 @@ bool is_plain_path(const char *path, size_t components_most) {
   return false;
 }
 
-// "organization/name", as the hub has them.
+// "organization/name", as on the hub.
 static bool is_repository_name(const char *name, size_t length) {
   char copy[256];
   const char *slash = memchr(name, '/', length);
@@ -88,12 +88,12 @@ static bool has_word(const char *name, const char *word) {
   return false;
 }
 
-// A GGUF file that holds a language model's weights: not a projector of images, nor the statistics of a quantization.
+// Whether a GGUF file holds a language model's weights: not an image projector, nor an importance matrix.
 static bool is_gguf_model(const char *path) {
   return ends_with(path, ".gguf") && !has_word(base_of(path), "mmproj") && !has_word(base_of(path), "imatrix");
 }
 
-// The bytes of a GGUF file's path that its parts share, "model" of "model-00002-of-00003.gguf", and which part it is.
+// The length of a GGUF file's path that its parts share, "model" of "model-00002-of-00003.gguf", and the part's number.
 static size_t stem_of(const char *path, uint32_t *part, uint32_t *parts) {
   enum { TAIL = sizeof "-00002-of-00003" - 1 };
   size_t n = strlen(path) - strlen(".gguf");
@@ -114,7 +114,7 @@ static bool same_stem(const char *a, const char *b) {
   return stem_of(b, &other, &others) == n && parts == others && memcmp(a, b, n) == 0;
 }
 
-// What a Hugging Face directory consists of, weights apart.
+// The files of a Hugging Face directory, except weights.
 static bool is_directory_text(const char *path) {
   static const char *const names[] = {"config.json",
                                       "generation_config.json",
@@ -147,7 +147,7 @@ bool is_file_of(const model_choice *c, const model_file *file) {
 
 // ---- choices ----
 
-// The last word of a name: behind its last dash or point, and a "UD-" before it.
+// The last word of a name: after its last dash or dot, including a preceding "UD-".
 static const char *label_in(const char *name, size_t n) {
   size_t from = n;
   while (from && name[from - 1] != '-' && name[from - 1] != '.') from--;
@@ -181,7 +181,7 @@ static void label_all(model_choice *choices, size_t count) {
   }
 }
 
-// Whether a file begins a model; then all of it but its label.
+// Whether a file begins a model; if so, fills in everything except the label.
 static bool begins_model(const file_list *list, const model_file *file, model_choice *c) {
   uint32_t part = 1, found = 0;
   *c = (model_choice){.first = file};
@@ -214,7 +214,7 @@ bool find_choices(const file_list *list, model_choice **choices, size_t *count) 
   return true;
 }
 
-// How well a model is meant by a word; 0: not at all.
+// How well a model matches a word; 0: not at all.
 static int match(const model_choice *c, const char *selector) {
   const char *path = c->first->path, *name = base_of(path);
   uint32_t part, parts;

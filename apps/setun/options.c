@@ -1,4 +1,4 @@
-// The option parser: long and short options, values joined or apart, sizes and ranges.
+// The option parser: long and short options, joined or separate values, sizes and ranges.
 #include "options.h"
 
 #include "output.h"
@@ -27,7 +27,7 @@ static found_option find_option(const command *self, const char *name, size_t le
   return (found_option){NULL, 0};
 }
 
-// How an option is called in messages: "--temp", or "-n" where there is no long name.
+// An option's name in messages: "--temp", or "-n" if there is no long name.
 static const char *option_label(const option *o, char label[64]) {
   if (o->name)
     snprintf(label, 64, "--%s", o->name);
@@ -64,7 +64,7 @@ static bool is_choice(const char *choices, const char *text) {
   return false;
 }
 
-// Numbers beyond int64_t become its ends.
+// Numbers beyond int64_t are clamped.
 static bool read_integer(const char *text, int64_t *out) {
   char *end = NULL;
   long long v = strtoll(text, &end, 10);
@@ -73,7 +73,7 @@ static bool read_integer(const char *text, int64_t *out) {
   return true;
 }
 
-// False also beyond uint64_t, and for negative numbers, which strtoull takes.
+// Also false beyond uint64_t, and for negative numbers, which strtoull accepts.
 static bool read_unsigned(const char *text, uint64_t *out) {
   char *end = NULL;
   if (!(text[0] >= '0' && text[0] <= '9')) return false;
@@ -97,7 +97,7 @@ static bool read_size(const char *text, double *out) {
   char *end = NULL;
   if (!(text[0] >= '0' && text[0] <= '9')) return false;
   double v = strtod(text, &end);
-  if (end != text + strspn(text, "0123456789.")) return false; // strtod takes 0x10 and 1e3
+  if (end != text + strspn(text, "0123456789.")) return false; // strtod would accept 0x10 and 1e3
   static const char letters[] = "KMGTP";
   const char *unit = *end ? strchr(letters, *end >= 'a' ? *end - 'a' + 'A' : *end) : NULL;
   if (unit) {
@@ -180,7 +180,7 @@ static int store_value(const command *self, const option *o, const char *text, v
   }
   case OPTION_SEED:
     *(optional_seed *)to = (optional_seed){0, false};
-    if (strcmp(text, "-1") == 0) return 0; // another one each time
+    if (strcmp(text, "-1") == 0) return 0; // a new one each time
     if (!read_unsigned(text, &((optional_seed *)to)->value)) {
       return bad_value(self, o, text, "a whole number from 0 to 18446744073709551615, or -1");
     }
@@ -200,7 +200,7 @@ static int store_value(const command *self, const option *o, const char *text, v
   return 0;
 }
 
-// What is read on the way: the arguments, and where an option's value may be.
+// The state of parsing: the arguments, and where an option's value may be.
 typedef struct parser {
   const command *self;
   char **argv;
@@ -216,13 +216,13 @@ static int unknown_option(const command *self, const char *arg) {
   return usage_error(self, "unknown option '%s'", arg);
 }
 
-// The value of the current option: what is joined to it, or else the next argument; NULL: there is neither.
+// The value of the current option: joined to it, or the next argument; NULL: neither.
 static char *take_value(parser *p, char *joined) {
   if (joined) return joined;
   return p->i + 1 < p->argc ? p->argv[++p->i] : NULL;
 }
 
-// An option that another program has. 0, or 2 after a report.
+// Handles another program's option. 0, or 2 after a report.
 static int take_foreign(parser *p, const spelling *s, char *joined) {
   const command *self = p->self;
   if (s->kind == SPELLING_MODEL) {
@@ -240,10 +240,10 @@ static int take_foreign(parser *p, const spelling *s, char *joined) {
   const char *value = s->accepted ? take_value(p, joined) : NULL;
   if (value && is_choice(s->accepted, value)) return 0;
   if (!s->accepted) return usage_error(self, "%s is not an option here: %s", s->theirs, s->ours);
-  return usage_error(self, "%s: %s: leave it out, or give %s", s->theirs, s->ours, s->accepted);
+  return usage_error(self, "%s: %s: omit it, or use %s", s->theirs, s->ours, s->accepted);
 }
 
-// Whether a row of other spellings says something to this command.
+// Whether a row of other spellings applies to this command.
 static bool applies(const command *self, const spelling *s) {
   if (s->kind == SPELLING_MODEL) return strncmp(self->arguments, "MODEL", 5) == 0;
   if (s->kind == SPELLING_ALIAS) return true;
@@ -276,7 +276,7 @@ static int take_found(parser *p, const found_option *found, char *joined, void *
   return store_value(p->self, o, value, (char *)values + found->group_offset + o->offset);
 }
 
-// One option at argv[i], whose value may be the next argument. 0, 2 after a report, or -1 after --help.
+// Parses the option at argv[i], whose value may be the next argument. 0, 2 after a report, or -1 after --help.
 static int take_option(parser *p, void *values) {
   const command *self = p->self;
   char *arg = p->argv[p->i], *joined = NULL;
@@ -301,7 +301,7 @@ static int take_option(parser *p, void *values) {
   return found.row ? take_found(p, &found, joined, values) : unknown_option(self, arg);
 }
 
-static const command *parsed; // the command that runs
+static const command *parsed; // the current command
 static const char *given;     // its first argument
 
 const char *given_argument(void) {
@@ -322,7 +322,7 @@ bool is_option(const char *name) {
   return parsed && find_option(parsed, name, strlen(name), 0).row;
 }
 
-// Whether there are as many arguments as the command takes. 0, or 2 after a report.
+// Checks the number of arguments. 0, or 2 after a report.
 static int check_count(const command *self, int count, char **argv) {
   if (count < self->min_arguments) {
     int word = (int)strcspn(self->arguments, " ");
@@ -355,14 +355,14 @@ int parse_options(const command *self, int argc, char **argv, void *values, int 
       }
     }
   }
-  if (p.model) { // its option stood where there is room for it now
+  if (p.model) { // there is room for it in place of its option
     memmove(argv + 2, argv + 1, (size_t)count++ * sizeof *argv);
     argv[1] = p.model;
   }
   *status = check_count(self, count, argv);
   given = count ? argv[1] : NULL;
   if (!*status && count && takes_model(self)) {
-    argv[1] = (char *)resolve_model(argv[1]); // which nobody writes to
+    argv[1] = (char *)resolve_model(argv[1]); // which is not modified
     if (!argv[1]) *status = STATUS_FAILED;
   }
   return *status ? -1 : count;

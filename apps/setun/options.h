@@ -8,13 +8,13 @@
 #include <stdio.h>
 
 typedef enum option_kind {
-  OPTION_FLAG,    // bool, made true
+  OPTION_FLAG,    // bool, set to true
   OPTION_TEXT,    // const char *, as given
   OPTION_FILE,    // the same; shells complete it with file names
-  OPTION_MODEL,   // the same for a path or the name of a pulled model, which becomes its path
-  OPTION_LIST,    // text_list: the option may be given several times, and adds one text each time, of at least `low`
-                  // bytes; at most `high` in all, unless that is 0
-  OPTION_CHOICE,  // const char *, one of the words in `value`, which are separated by '|'; with `value` NULL those of
+  OPTION_MODEL,   // the same for a path or the name of a pulled model, which is replaced by its path
+  OPTION_LIST,    // text_list: may be given several times; each adds a text of at least `low` bytes; at most `high`
+                  // texts, unless 0
+  OPTION_CHOICE,  // const char *, one of the words in `value`, separated by '|'; with `value` NULL those of
                   // the library's choice `low`, a setun_choice; with `high` 2 also two, separated by a comma
   OPTION_INTEGER, // int64_t in [low, high]
   OPTION_SEED,    // optional_seed
@@ -22,7 +22,7 @@ typedef enum option_kind {
   OPTION_SIZE     // uint64_t bytes in [low, high], such as 512M or 4G (powers of 1024)
 } option_kind;
 
-// The texts of an OPTION_LIST, which are the command line's own.
+// The texts of an OPTION_LIST, owned by the command line.
 enum { LIST_MOST = 256 };
 typedef struct text_list {
   const char *items[LIST_MOST];
@@ -38,13 +38,13 @@ typedef struct option {
   char letter;      // "-t"; 0: none
   const char *name; // "threads"; NULL: none
   option_kind kind;
-  size_t offset;     // of the value in the group's struct
-  const char *value; // the value's name in help: "N", "FILE", "f32|f16"; read by option_value
-  double low, high;  // of numbers and lists; of a choice see above
+  size_t offset;     // offset of the value in the group's struct
+  const char *value; // the value's name in help: "N", "FILE", "f32|f16"; see option_value
+  double low, high;  // limits of numbers and lists; for a choice see above
   const char *help;
 } option;
 
-// Options that belong together, and where their struct lies in the command's own.
+// A group of options, and the offset of their struct in the command's.
 typedef struct option_group {
   const char *title; // NULL ends a list of groups
   const option *rows;
@@ -59,24 +59,25 @@ typedef struct command {
   int min_arguments, max_arguments;
   const char *details; // paragraphs for help and the man page, separated by newlines
   option_group groups[COMMAND_GROUPS];
-  int (*run)(const struct command *self, int argc, char **argv); // argv[0] is the command's name; the exit status
+  int (*run)(const struct command *self, int argc,
+             char **argv); // argv[0] is the command's name; returns the exit status
 } command;
 
 #define OPTION_ROWS(rows) (rows), sizeof(rows) / sizeof *(rows)
 
-// Reads argv[1..argc-1] into the command's struct `values` (its offsets are the tables'); what is not an option moves
-// to the front of argv+1. Returns how many of these there are; or -1 when the command is over and *status is its exit
-// status: 0 after --help, 2 after wrong usage, which was reported.
+// Reads argv[1..argc-1] into the command's struct `values` (its offsets are the tables'); moves other arguments to the
+// front of argv+1. Returns their number; or -1 when the command is done, with its exit status in *status: 0 after
+// --help, 2 after reported wrong usage.
 int parse_options(const command *self, int argc, char **argv, void *values, int *status);
-// The command's first argument as it was given; a MODEL may have become a path since.
+// The command's first argument as given; a MODEL may have been replaced by a path since.
 const char *given_argument(void);
-// Whether the command whose options were parsed has one of this name, for hints.
+// Whether the current command has an option with this name, for hints.
 bool is_option(const char *name);
 
 // The name of an option's value in help, or the words of a choice. Valid until the program ends.
 const char *option_value(const option *o);
 
-// The words of a choice, one after the other: "f32|f16" gives "f32" (3 bytes), then "f16". NULL at the end.
+// Iterates over the words of a choice: for "f32|f16", "f32" (3 bytes), then "f16". NULL at the end.
 const char *next_choice(const char *from, size_t *length);
 
 // The text of --help.

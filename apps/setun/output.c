@@ -1,4 +1,4 @@
-// What the commands print, and what happens when it cannot be printed.
+// Printing, and handling of failures to print.
 #define _POSIX_C_SOURCE 200809L
 #include "output.h"
 
@@ -13,7 +13,7 @@
 
 enum { LINE_SIZE = 2048 };
 
-// The length of the UTF-8 character at `s`, 1 to 4; 0 when there is none.
+// The length of the UTF-8 character at `s`, 1 to 4; 0 if invalid.
 static size_t character_length(const unsigned char *s, size_t n) {
   size_t length = s[0] < 0x80 ? 1 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : 4;
   if (length == 1) return 1;
@@ -50,8 +50,8 @@ bool append_text(text_buffer *b, const char *bytes, size_t n) {
   return true;
 }
 
-// A character's length where a terminal shows it: 0 for control characters. C1 ones are two bytes, C2 80 to C2 9F;
-// terminals obey them as well.
+// A printable character's length; 0 for control characters. C1 ones are two bytes, C2 80 to C2 9F, which terminals also
+// obey.
 static size_t shown_length(const char *text, size_t n) {
   const unsigned char *s = (const unsigned char *)text;
   size_t length = character_length(s, n);
@@ -96,7 +96,7 @@ int failure(const char *format, ...) {
 
 const char *option_hint(const char *message) {
   static const struct {
-    const char *words, *hint, *option; // where the command has this one; NULL: always
+    const char *words, *hint, *option; // only if the command has this option; NULL: always
   } hints[] = {{"round the scales", " (see --round-scales)", NULL},
                {"smaller context or batch", " (see --ctx and --batch-size)", "ctx"},
                {"smaller context or batch", " (see --batch-size)", "batch-size"},
@@ -136,7 +136,7 @@ void note(const char *format, ...) {
 }
 
 static void output_failed(int reason) {
-  if (reason == EPIPE) { // who ignores SIGPIPE for us still sees the status of a program that it ended
+  if (reason == EPIPE) { // a parent that ignores SIGPIPE for us still sees the status of a program ended by it
     signal(SIGPIPE, SIG_DFL);
     raise(SIGPIPE);
   }
@@ -161,7 +161,7 @@ void flush_output(void) {
 
 int finish_output(void) {
   flush_output();
-  if (fclose(stdout)) output_failed(errno); // some file systems say only now that the disk is full
+  if (fclose(stdout)) output_failed(errno); // some file systems report a full disk only now
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// What the commands print: results on stdout, one-line reports on stderr, JSON strings, plain tables.
+// Output of commands: results on stdout, one-line reports on stderr, JSON strings, plain tables.
 #ifndef SETUN_APP_OUTPUT_H
 #define SETUN_APP_OUTPUT_H
 
@@ -11,21 +11,21 @@
 #define APP_PRINTF(fmt, first)
 #endif
 
-// Which option does what a message of the library suggests, such as " (see --assume)"; "": none.
+// The option for what a library's message suggests, such as " (see --assume)"; "": none.
 const char *option_hint(const char *message);
 // One line "setun: error: ..." on stderr, control characters and broken UTF-8 shown as '?'. Returns 1, the exit status
 // of failed work.
 int failure(const char *format, ...) APP_PRINTF(1, 2);
 int report(const setun_error *error); // the same for the library's message
-// What an errno means: "out of memory", as the library says it, or the system's words.
+// The meaning of an errno: "out of memory", as in the library, or the system's words.
 const char *reason_of(int error);
-const char *plural(uint64_t n); // what a noun's number adds: "", or "s"
-// Wrong usage of a command (NULL: of setun itself): one line that ends in where to look. Returns 2.
+const char *plural(uint64_t n); // the plural suffix: "" or "s"
+// Reports wrong usage of a command (NULL: setun itself): one line that ends with a pointer to help. Returns 2.
 int usage_error(const command *self, const char *format, ...) APP_PRINTF(2, 3);
 // "setun: ..." on stderr, for remarks.
 void note(const char *format, ...) APP_PRINTF(1, 2);
 
-// To stdout. A failed write ends the process: as SIGPIPE does when the reader has gone, otherwise with an error.
+// To stdout. A failed write ends the process: like SIGPIPE if the reader is gone, otherwise with an error.
 void print_bytes(const char *text, size_t length);
 void print_text(const char *format, ...) APP_PRINTF(1, 2);
 void flush_output(void);
@@ -33,28 +33,28 @@ void flush_output(void);
 int finish_output(void);
 
 bool is_utf8(const char *text, size_t length);
-// Text that is collected. Zero-initialize; `data` is freed with free.
+// A text buffer. Zero-initialize; `data` is freed with free.
 typedef struct text_buffer {
   char *data;
   size_t length, capacity;
 } text_buffer;
-// Adds bytes, with a 0 behind them. False after a report: out of memory.
+// Adds bytes and a terminating 0. False after a report: out of memory.
 bool append_text(text_buffer *b, const char *bytes, size_t n);
 // "..." with JSON's escapes; bytes that are not UTF-8 are printed as U+FFFD.
 void print_json_string(const char *text, size_t length);
-// A number in JSON: null where it is not finite.
+// A number in JSON: null if not finite.
 void print_json_number(double value);
-// `"key": 1.5, `: a member of a JSON object that others follow.
+// `"key": 1.5, `: a member of a JSON object, followed by others.
 void print_json_member(const char *key, double value);
-// Text from a file, for a terminal: control characters and broken UTF-8 come as '?'.
+// Text from a file for a terminal: control characters and invalid UTF-8 are shown as '?'.
 void print_clean(const char *text);
 // 1536 as "1.5 KiB".
 const char *format_bytes(uint64_t bytes, char text[32]);
 
-// Seconds of a clock that only goes forward.
+// Seconds of a monotonic clock.
 double seconds_now(void);
 
-// Seconds of processors that this process has used, in the program and in the system.
+// Processor seconds used by this process, in user and system mode.
 typedef struct processor_time {
   double program, system;
 } processor_time;

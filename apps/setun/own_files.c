@@ -1,4 +1,4 @@
-// Is a file one of those that a model consists of?
+// Whether a file belongs to a model.
 #define _POSIX_C_SOURCE 200809L
 #include "own_files.h"
 
@@ -17,7 +17,8 @@ static bool is_file(const struct stat *st, const char *path) {
   return !stat(path, &other) && other.st_dev == st->st_dev && other.st_ino == st->st_ino;
 }
 
-// Another part of a split file: "name-00001-of-00003.gguf" and the like, which differ in the first number only.
+// Whether it is another part of a split file: "name-00001-of-00003.gguf" and the like, which differ only in the first
+// number.
 static bool is_sibling(const char *name, const char *first) {
   enum { NUMBER = 5, TAIL = sizeof "-of-00003.gguf" - 1 };
   size_t n = strlen(first);
@@ -27,7 +28,7 @@ static bool is_sibling(const char *name, const char *first) {
          memcmp(name, first, n - TAIL - NUMBER) == 0;
 }
 
-// The file itself; of a directory, every file; of a split GGUF file, its other parts, which lie beside it. False after
+// The file itself; for a directory, every file; for a split GGUF file, its other parts in the same folder. False after
 // a report: out of memory.
 static bool is_part_of(const struct stat *st, const char *path, bool *is_part) {
   char name[PATH_MAX], folder[PATH_MAX];

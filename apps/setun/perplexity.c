@@ -1,4 +1,4 @@
-// The command `perplexity`: how well a model predicts a text.
+// The command `perplexity`: measure how well a model predicts a text.
 #include "commands.h"
 #include "input.h"
 #include "interrupt.h"
@@ -24,7 +24,7 @@ static const option rows[] = {
     {0, "special", OPTION_FLAG, AT(special), NULL, 0, 0, "recognize control tokens in the text"},
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 2, INT32_MAX, "tokens in a window (default: the model's, at most 4096)"},
     {0, "stride", OPTION_INTEGER, AT(stride), "N", 1, INT32_MAX,
-     "tokens from one window's start to the next one's, less than --ctx (default: half of it)"},
+     "tokens between the starts of windows, less than --ctx (default: half of it)"},
     {0, "against", OPTION_FILE, AT(against), "MODEL", 0, 0,
      "compare with that model's predictions: the mean Kullback-Leibler divergence from them, and how often the most "
      "likely token is the same"},
@@ -46,7 +46,7 @@ typedef struct comparison {
 
 // Sums over the tokens scored so far.
 typedef struct score {
-  const setun_token *window; // the ids that the session holds, from position 0 on
+  const setun_token *window; // the ids in the session, from position 0 on
   uint32_t n_vocab;
   double nll; // sum of negative log-likelihoods, natural logarithm
   uint64_t tokens;
@@ -119,8 +119,8 @@ static setun_status begin_window(setun_session *session, const setun_token *ids,
   return status;
 }
 
-// One window of `n` ids, of which the first `known` are context or were scored before (at least the first one).
-// The last id is only a target, so the session never sees it.
+// Scores one window of `n` ids, of which the first `known` (at least one) are context or were scored before. The last
+// id is only a target and is not evaluated.
 static setun_status score_window(setun_session *session, const setun_token *ids, size_t n, size_t known, score *s,
                                  setun_error *error) {
   s->window = ids;
@@ -129,7 +129,7 @@ static setun_status score_window(setun_session *session, const setun_token *ids,
   return status == SETUN_OK ? score_tokens(session, known - 1, n - known, s, error) : status;
 }
 
-// Windows of `ctx` tokens, each `stride` after the last; a window scores what the earlier ones did not. The exit
+// Windows of `ctx` tokens at intervals of `stride`; each scores the tokens that earlier ones did not. Returns the exit
 // status.
 static int score_all(setun_session *session, const id_list *list, size_t ctx, size_t stride, score *s) {
   setun_error error;
@@ -169,7 +169,7 @@ static void print_comparison(const score *s, bool json) {
 static int print_result(const score *s, bool json) {
   double nll = s->nll / (double)s->tokens;
   if (!isfinite(exp(nll))) {
-    return failure("the mean negative log-likelihood of %llu tokens is %g, whose exponential overflows",
+    return failure("the mean negative log-likelihood of %llu tokens is %g, and its exponential overflows",
                    (unsigned long long)s->tokens, nll);
   }
   if (json) {
@@ -227,7 +227,7 @@ static int compute(const command *self, const char *name, const setun_model *mod
   size_t ctx = setun_session_context(session), stride = o->stride ? (size_t)o->stride : ctx / 2;
   int status = 0;
   if (stride < 1 || stride >= ctx) {
-    status = usage_error(self, "--stride is %zu, but must be less than the window's %zu tokens", stride, ctx);
+    status = usage_error(self, "--stride: expected less than the window's %zu tokens, found %zu", stride, ctx);
   } else if (o->against && !open_comparison(o, (uint32_t)ctx, &s)) {
     status = STATUS_FAILED;
   } else {
@@ -276,14 +276,14 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_perplexity = {
     .name = "perplexity",
-    .summary = "how well a model predicts a text",
+    .summary = "measure how well a model predicts a text",
     .arguments = "MODEL",
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
         "Prints exp of the mean negative log-likelihood of a text's tokens. The text is read in windows of --ctx "
-        "tokens, each --stride after the last; every token is scored once, in the first window that holds it, and the "
-        "first window from its second token on. BOS begins the text where the model's tokenizer says so.",
+        "tokens at intervals of --stride; every token is scored once, in the first window that contains it, and in the "
+        "first window from the second token on. The text begins with BOS if the model's tokenizer specifies it.",
     .groups = {TEXT_GROUP(perplexity_options),
                {"options", OPTION_ROWS(rows), 0},
                COMPUTE_GROUP(perplexity_options),

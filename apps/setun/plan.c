@@ -1,4 +1,4 @@
-// The command `plan`: memory and speed of a model before it is loaded.
+// The command `plan`: predict a model's memory and speed without loading it.
 #include "commands.h"
 #include "expert_use.h"
 #include "model.h"
@@ -18,9 +18,9 @@ typedef struct plan_options {
 #define AT(member) offsetof(plan_options, member)
 static const option rows[] = {
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
-     "tokens that the context holds (default: the model's, at most 4096)"},
+     "tokens in the context (default: the model's, at most 4096)"},
     {0, "shape", OPTION_CHOICE, AT(shape), NULL, SETUN_CHOICE_SHAPE, 0,
-     "plan for a model of this shape instead of a file: those of `bench --synthetic`"},
+     "plan for a model of this shape instead of a file, as in `bench --synthetic`"},
     {0, "format", OPTION_CHOICE, AT(format), NULL, SETUN_CHOICE_SYNTHETIC, 0,
      "with --shape: the matrices' format (default t16)"},
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_SYNTHETIC, 0,
@@ -30,15 +30,15 @@ static const option rows[] = {
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 
-// What this machine allows; each 0 where it was not measured.
+// This machine's limits; 0 if not measured.
 typedef struct limits {
   setun_ceilings ceilings;
-  double disk;            // bytes a second
-  double decode, prefill; // tokens a second at most; with a cache of experts, where these are used alike,
+  double disk;            // bytes per second
+  double decode, prefill; // most tokens per second; with a cache of experts, where these are used alike,
   double decode_zipf;     // and by Zipf's law
 } limits;
 
-// Seconds of work at a speed; 0 where the speed is not known.
+// Seconds of work at a speed; 0 if the speed is unknown.
 static double seconds_at(double work, double speed) {
   return speed > 0 ? work / speed : 0;
 }
@@ -47,8 +47,8 @@ static double most_of(double a, double b) {
   return a > b ? a : b;
 }
 
-// What a pass reads from the disk where the cache has so many of the experts that a token goes to; a prompt's tokens go
-// to all experts, and each is read once.
+// The bytes that a pass reads from disk with this hit rate of the expert cache; a prompt's tokens use all experts, each
+// of which is read once.
 static double pass_bytes(const setun_plan *p, double hit_rate, double tokens) {
   double dense = (double)(p->streamed - p->expert_token_bytes), of_token = (double)p->expert_token_bytes;
   if (!p->n_experts_cached) return dense;
@@ -103,35 +103,33 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
            setun_choice_name(SETUN_CHOICE_KV, session.kv_keys), apart ? "," : "",
            apart ? setun_choice_name(SETUN_CHOICE_KV, session.kv_values) : "");
   snprintf(batch, sizeof batch, "batches of %u tokens%s", (unsigned)p->n_batch, smaller ? ": no more fit" : "");
-  print_row("resident weights", p->resident, "as the kernels have them");
+  print_row("resident weights", p->resident, "in the kernels' order");
   print_row("rounding", p->rounding, "to huge pages");
   print_row("norms and scales", p->vectors, "");
-  print_row("ring", p->ring, "two layers' worth of what streams, at most");
-  print_row("order of the kernels", p->packed, "what is stored in another, of one layer or piece of the head");
-  print_row("cache of experts", p->expert_cache, "those that were used, as the kernels have them");
+  print_row("ring", p->ring, "at most two layers' streamed weights");
+  print_row("order of the kernels", p->packed, "one layer's, or piece's, weights stored in another");
+  print_row("cache of experts", p->expert_cache, "those that were used, in the kernels' order");
   print_row("KV cache", p->cache, context);
-  if (p->cache_states) print_row("  states in it", p->cache_states, "of recurrent layers, snapshots among them");
+  if (p->cache_states) print_row("  states in it", p->cache_states, "of recurrent layers, including snapshots");
   print_row("activations", p->work, batch);
   print_row("program, vocabulary", p->process, "");
   print_row("in all", p->total, "");
   print_row("left to the system", p->reserve, "page tables and the like, within the budget");
   print_row("budget", p->budget, o->compute.memory ? "--memory" : "what is available, less a margin");
-  print_row("least that would do", p->least, "with what is left to the system, and room for another start");
+  print_row("least budget", p->least, "including what is left to the system, valid for another start");
   print_text("\n");
   if (p->streamed) {
-    print_text("%s of the files' %s of weights are read from the disk for each %s.\n", format_bytes(p->streamed, text),
-               format_bytes(p->stored, context),
-               p->n_experts_cached ? "token, less the experts that the cache has" : "pass");
+    print_text("%s of the files' %s of weights are read from disk for each %s.\n", format_bytes(p->streamed, text),
+               format_bytes(p->stored, context), p->n_experts_cached ? "token, except experts in the cache" : "pass");
   } else if (p->packed) {
-    print_text("Rows of the embedding are read from the disk; the rest stays in memory.\n");
+    print_text("Rows of the embedding are read from disk; the rest stays in memory.\n");
   } else {
     print_text("All weights stay in memory.\n");
   }
   if (p->rearranged) {
-    print_text(
-        "%s, as the kernels have them, are stored in another order and rearranged in each pass, which takes time "
-        "beside.\n",
-        format_bytes(p->rearranged, text));
+    print_text("%s, in the kernels' order, are stored in another order and converted in each pass, which takes extra "
+               "time.\n",
+               format_bytes(p->rearranged, text));
   }
   print_experts(p, l);
   print_text("At most %.1f tokens/s in decode, %.0f in a prompt (", l->decode, l->prefill);
@@ -229,17 +227,16 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_plan = {
     .name = "plan",
-    .summary = "memory and speed of a model before it is loaded",
+    .summary = "predict a model's memory and speed without loading it",
     .arguments = "MODEL | --shape SHAPE",
     .min_arguments = 0,
     .max_arguments = 1,
     .details =
-        "Says what running a model will take with this context, batch and budget: what of the weights stays in "
-        "memory, "
-        "what is read from the disk again for each pass because it does not fit, what the KV cache takes, and what "
-        "speed the disk, the memory bus and the arithmetic units of this machine, which are measured for it, allow at "
-        "most. Nothing is loaded: only the file's directory is read. The other commands follow the same plan. A budget "
-        "that is too small is an error that names the least that would do.",
+        "Shows the memory that a model will take with this context, batch and budget: which weights stay in memory, "
+        "which are read from disk again for each pass because they do not fit, and what the KV cache takes; and the "
+        "maximum speed that this machine's disk, memory bus and arithmetic units, which are measured for this, allow. "
+        "The model is not loaded: only the file's directory is read. The other commands follow the same plan. A budget "
+        "that is too small is an error that names the least sufficient one.",
     .groups = {{"options", OPTION_ROWS(rows), 0}, COMPUTE_GROUP(plan_options), MODEL_GROUP(plan_options)},
     .run = run,
 };

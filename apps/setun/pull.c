@@ -1,7 +1,7 @@
 // The command `pull`: a model from the hub into the store.
 //
-// Every file is received beside its place, as ".FILE.CHECKSUM.partial", which a later run goes on with. Only when all
-// files of the model are there and have the hub's checksums are they renamed, the one that makes it a model last.
+// Every file is received next to its place, as ".FILE.CHECKSUM.partial", which a later run continues. Only when all
+// files of the model are complete and have the hub's checksums are they renamed, the main file last.
 #define _POSIX_C_SOURCE 200809L
 #include "commands.h"
 #include "download.h"
@@ -23,20 +23,20 @@ static const option rows[] = {
     {0, "models", OPTION_FILE, AT(folder), "DIR", 0, 0,
      "the folder of the models (default: setun/models in XDG_DATA_HOME, or in ~/.local/share)"},
     {0, "hub", OPTION_TEXT, AT(endpoint), "URL", 0, 0,
-     "the hub's address (default: that of HF_ENDPOINT, or https://huggingface.co)"},
+     "the hub's address (default: HF_ENDPOINT, or https://huggingface.co)"},
     {0, "revision", OPTION_TEXT, AT(revision), "NAME", 0, 0, "a branch, a tag or a commit (default: main)"},
     {0, "retries", OPTION_INTEGER, AT(retries), "N", 0, 100,
-     "attempts in a row that may bring nothing before it is given up (default 6)"},
+     "consecutive attempts without progress before giving up (default 6)"},
 };
 
-// What is pulled.
+// The model to pull.
 typedef struct wanted {
   const char *word, *revision, *selector;
   char repository[256];
   model_choice choice;
 } wanted;
 
-// The commands that would each pull one of several models.
+// Lists the commands that would pull each of several models.
 static int report_choices(const wanted *w, const model_choice *choices, size_t n) {
   char size[32];
   failure("%s: expected one model, found %zu; name one of these", w->word, n);
@@ -47,7 +47,7 @@ static int report_choices(const wanted *w, const model_choice *choices, size_t n
   return STATUS_FAILED;
 }
 
-// GGUF files come before a directory: without a word that selects, the latter counts only where there are none.
+// GGUF files take precedence: without a selector, a directory is considered only if there are none.
 static size_t select_default(model_choice *choices, size_t n) {
   size_t kept = 0;
   for (size_t i = 0; i < n; i++) {
@@ -59,7 +59,7 @@ static size_t select_default(model_choice *choices, size_t n) {
   return kept ? kept : n;
 }
 
-// Which of the repository's models is meant. 0, or the exit status after a report.
+// Chooses one of the repository's models. 0, or the exit status after a report.
 static int choose(wanted *w, const file_list *files, size_t left_out) {
   model_choice *choices = NULL;
   size_t all = 0;
@@ -74,12 +74,12 @@ static int choose(wanted *w, const file_list *files, size_t left_out) {
     status = report_choices(w, choices, all);
   else
     status = failure("%s: expected a .gguf file, or config.json and safetensors, found neither among %zu files%s",
-                     w->word, files->count + left_out, left_out ? "; some have names that are not taken" : "");
+                     w->word, files->count + left_out, left_out ? "; some have names that are not accepted" : "");
   free(choices);
   return status;
 }
 
-// Receives all files of the model, and puts them in their places when they are whole. 0, or the exit status.
+// Receives all files of the model, and moves them to their places when they are complete. 0, or the exit status.
 static int fetch(const hub *h, const wanted *w, const file_list *files, const char *folder) {
   download *d = download_open(h, w->repository, w->revision, folder);
   bool fine = d != NULL;
@@ -89,7 +89,7 @@ static int fetch(const hub *h, const wanted *w, const file_list *files, const ch
   fine = fine && download_receive(d) && download_finish(d, w->choice.first);
   download_free(d);
   if (fine) return 0;
-  if (interrupt_status()) note("what has come so far is kept: the same command goes on from there");
+  if (interrupt_status()) note("received data is kept: the same command continues from there");
   return failed_status();
 }
 
@@ -135,13 +135,13 @@ const command command_pull = {
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
-        "Downloads a model from huggingface.co, and prints the path where it is; commands then take its name as MODEL. "
-        "WORD is a file's name or the quantization in it, such as Q4_K_M, or \"safetensors\". Without it the only GGUF "
-        "file is taken (of a split one, all parts), or, where there are none, config.json with the safetensors and the "
-        "tokenizer; where there are several, they are listed. The address of the model's page or of a file does too.\n"
-        "What was cut off is gone on with when the command is given again. A file is put in its place when it is "
-        "whole and has the hub's checksum. Models that are not public need a token in HF_TOKEN, or in the file "
-        "that HF_TOKEN_PATH names; it is sent to the hub alone.",
+        "Downloads a model from huggingface.co and prints its path; commands then take its name as MODEL. WORD is a "
+        "file's name or the quantization in it, such as Q4_K_M, or \"safetensors\". Without it the only GGUF file is "
+        "used (all parts of a split one) or, if there are none, config.json with the safetensors and the tokenizer; if "
+        "there are several, they are listed. The address of the model's page or of a file works too.\n"
+        "An interrupted download continues when the command is run again. A file is moved to its place when it is "
+        "complete and has the hub's checksum. Models that are not public need a token in HF_TOKEN, or in the file that "
+        "HF_TOKEN_PATH names; it is sent only to the hub.",
     .groups = {{"options", OPTION_ROWS(rows), 0}},
     .run = run,
 };

@@ -1,4 +1,4 @@
-// The command `remove`: a model out of the store.
+// The command `remove`: deletes a model from the store.
 #define _POSIX_C_SOURCE 200809L
 #include "commands.h"
 #include "folder_lock.h"
@@ -22,7 +22,7 @@ typedef struct remove_options {
 static const option rows[] = {
     {0, "models", OPTION_FILE, AT(folder), "DIR", 0, 0,
      "the folder of the models (default: setun/models in XDG_DATA_HOME, or in ~/.local/share)"},
-    {0, "all", OPTION_FLAG, AT(all), NULL, 0, 0, "every model that NAME means, where it means several"},
+    {0, "all", OPTION_FLAG, AT(all), NULL, 0, 0, "remove all models that NAME matches"},
 };
 
 static bool remove_file(const char *path, void *user) {
@@ -37,7 +37,7 @@ static bool is_partial(const char *name) {
   return name[0] == '.' && n > 8 && strcmp(name + n - 8, ".partial") == 0;
 }
 
-// What was received of a model that never became whole, in a folder and those below it.
+// Finds received parts of incomplete models, in a folder and those below it.
 static size_t remove_partials(const char *folder, int depth) {
   size_t removed = 0;
   DIR *entries = depth ? opendir(folder) : NULL;
@@ -53,7 +53,7 @@ static size_t remove_partials(const char *folder, int depth) {
   return removed;
 }
 
-// Removes folders below `folder` that are empty, then itself.
+// Removes empty folders below `folder`, then itself.
 static void remove_empty(const char *folder, int depth) {
   DIR *entries = depth ? opendir(folder) : NULL;
   for (struct dirent *e; entries && (e = readdir(entries));) {
@@ -65,7 +65,7 @@ static void remove_empty(const char *folder, int depth) {
   rmdir(folder);
 }
 
-// Removes a repository's folders where nothing is in them any more, and its organization's.
+// Removes a repository's and its organization's folders if empty.
 static void remove_folders(const char *folder, const char *repository) {
   char *organization = strdup(folder);
   remove_empty(folder, 3);
@@ -76,10 +76,10 @@ static void remove_folders(const char *folder, const char *repository) {
   free(organization);
 }
 
-// `last`: none of its repository is left then. What pulls that were cut off have left goes too, and empty folders.
+// `last`: its repository has no other models. Parts left by interrupted pulls are removed too, and empty folders.
 static bool remove_model(const store *s, const stored_model *m, bool last) {
   folder_lock lock = {0};
-  if (!*m->repository) return store_each_file(s, m, remove_file, NULL); // in the store's own folder
+  if (!*m->repository) return store_each_file(s, m, remove_file, NULL); // directly in the store's folder
   if (!lock_folder(m->folder, &lock)) return false;
   bool fine = store_each_file(s, m, remove_file, NULL);
   if (fine && last) remove_partials(m->folder, 3);
@@ -89,14 +89,14 @@ static bool remove_model(const store *s, const stored_model *m, bool last) {
   return true;
 }
 
-// How many models of its repository follow the one at i.
+// The number of models of the same repository after the one at i.
 static size_t left_beside(const store *s, size_t i) {
   size_t n = 0;
   for (size_t j = i + 1; j < s->count; j++) n += strcmp(s->models[i].repository, s->models[j].repository) == 0;
   return n;
 }
 
-// Where a name means no model, what a pull that was cut off has left. 0, or the exit status after a report.
+// For a name without a model: removes what an interrupted pull has left. 0, or the exit status after a report.
 static int remove_rest(const store *s, const char *name) {
   char repository[256];
   const char *selector;
@@ -111,7 +111,7 @@ static int remove_rest(const store *s, const char *name) {
   }
   free(folder);
   if (!removed) return failure("%s: not found in %s; 'setun list' lists them", name, s->folder);
-  note("removed what was received of %s", name);
+  note("removed the received parts of %s", name);
   return 0;
 }
 
@@ -145,12 +145,12 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_remove = {
     .name = "remove",
-    .summary = "delete a model that was pulled",
+    .summary = "delete a pulled model",
     .arguments = "NAME",
     .min_arguments = 1,
     .max_arguments = 1,
     .details = "Deletes the files of a model in the store. NAME is one that `setun list` shows, or a shorter one that "
-               "means one model alone.",
+               "matches only one model.",
     .groups = {{"options", OPTION_ROWS(rows), 0}},
     .run = run,
 };

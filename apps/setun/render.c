@@ -1,4 +1,4 @@
-// The command `render`: a chat template applied.
+// The command `render`: applies a chat template.
 #define _POSIX_C_SOURCE 200809L
 #include "commands.h"
 #include "conversation.h"
@@ -18,15 +18,15 @@ typedef struct render_options {
 
 #define AT(member) offsetof(render_options, member)
 static const option rows[] = {
-    {0, "template", OPTION_FILE, AT(file), "FILE", 0, 0, "this template instead of the model's own"},
+    {0, "template", OPTION_FILE, AT(file), "FILE", 0, 0, "use this template instead of the model's own"},
     {0, "template-name", OPTION_TEXT, AT(name), "NAME", 0, 0,
-     "the model's template of this name (default: tool_use where the context has tools and the model such a one)"},
+     "use the model's template with this name (default: tool_use if the context has tools and the model has it)"},
     {0, "context", OPTION_FILE, AT(context), "FILE", 0, 0,
      "a JSON object of the template's variables, such as messages and tools; - for standard input"},
-    {0, "now", OPTION_TEXT, AT(now), "TIME", 0, 0, "what the template's clock shows, as 'YYYY-MM-DD HH:MM:SS'"},
+    {0, "now", OPTION_TEXT, AT(now), "TIME", 0, 0, "the time for the template, as 'YYYY-MM-DD HH:MM:SS'"},
     {0, "ids", OPTION_FLAG, AT(ids), NULL, 0, 0, "print the token ids as a JSON array instead of the text"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0,
-     "print a JSON object: the text, where it came from, and the parts of it that are out of the context"},
+     "print a JSON object: the text, the template's origin, and the parts of the text that come from the context"},
 };
 
 // Reads "2026-01-31 12:34:56".
@@ -97,11 +97,11 @@ static int render(const render_options *o, const setun_model *model, const input
 }
 
 static int check(const command *self, const render_options *o, bool model, setun_clock *clock) {
-  if (!model && !o->file) return usage_error(self, "expected a MODEL, or a template by --template");
+  if (!model && !o->file) return usage_error(self, "expected MODEL or --template FILE");
   if (!model && o->ids) return usage_error(self, "--ids needs a MODEL");
   if (o->file && o->name) return usage_error(self, "--template and --template-name exclude each other");
   if (o->json && o->ids) return usage_error(self, "--json and --ids exclude each other");
-  if (!o->context) return usage_error(self, "expected the template's variables by --context");
+  if (!o->context) return usage_error(self, "expected --context FILE with the template's variables");
   if (o->now && !parse_clock(o->now, clock)) {
     return usage_error(self, "--now expects 'YYYY-MM-DD HH:MM:SS', not '%s'", o->now);
   }
@@ -129,15 +129,13 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_render = {
     .name = "render",
-    .summary = "a chat template applied",
+    .summary = "apply a chat template",
     .arguments = "[MODEL]",
     .min_arguments = 0,
     .max_arguments = 1,
-    .details =
-        "Prints the text that a conversation becomes, with nothing added: by the model's own template or by "
-        "--template, "
-        "which needs no model. The variables are those in the context, and the tokenizer's bos_token, eos_token and "
-        "unk_token where the context has none. With --ids, what came out of the context is never a control token.",
+    .details = "Prints a conversation rendered by the model's own template, or by --template, which needs no model; "
+               "nothing is added. The variables are those in the context, and the tokenizer's bos_token, eos_token and "
+               "unk_token if the context has none. With --ids, text from the context never becomes a control token.",
     .groups = {{"options", OPTION_ROWS(rows), 0}, MODEL_GROUP(render_options)},
     .run = run,
 };

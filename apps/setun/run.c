@@ -1,4 +1,4 @@
-// The command `run`: text that continues a prompt.
+// The command `run`: generates text from a prompt.
 #define _POSIX_C_SOURCE 200809L
 #include "commands.h"
 #include "experts_trace.h"
@@ -22,7 +22,7 @@ typedef struct run_options {
   compute_options compute;
   sampling_options sampling;
   int64_t n, ctx;   // n < 0: until the end; ctx 0: the model's
-  int64_t logprobs; // likeliest tokens beside each; negative: none are asked for
+  int64_t logprobs; // likeliest alternatives for each token; negative: no log-probabilities
   const char *session, *trace;
   text_list stops;
   bool special, ignore_end, no_echo, ids, json, jsonl, verbose;
@@ -31,31 +31,31 @@ typedef struct run_options {
 #define AT(member) offsetof(run_options, member)
 static const option output_rows[] = {
     {'n', NULL, OPTION_INTEGER, AT(n), "N", -1, INT32_MAX,
-     "new tokens at most (default -1: until the model ends the text or the context is full)"},
+     "maximum new tokens (default -1: until the model ends the text or the context is full)"},
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
-     "tokens that the context holds, prompt and new ones together (default: the model's, at most 4096)"},
+     "tokens in the context, prompt and new ones together (default: the model's, at most 4096)"},
     {0, "special", OPTION_FLAG, AT(special), NULL, 0, 0, "recognize control tokens in the prompt"},
     STOP_ROW(AT(stops)),
     {0, "ignore-eos", OPTION_FLAG, AT(ignore_end), NULL, 0, 0, "continue past the end token"},
     {0, "no-echo", OPTION_FLAG, AT(no_echo), NULL, 0, 0, "print the new text without the prompt"},
     {0, "ids", OPTION_FLAG, AT(ids), NULL, 0, 0,
-     "print the new token ids as a JSON array instead of text, with the end token where one ended it"},
+     "print the new token ids as a JSON array instead of text, including an end token that ended it"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0,
      "print one JSON object at the end: the new text, its ids, why it ended, timings"},
     {0, "jsonl", OPTION_FLAG, AT(jsonl), NULL, 0, 0,
-     "print a JSON object a line for each new token, and one with why the text ended and with timings"},
+     "print a JSON object per line for each new token, and a last one with why the text ended and timings"},
     {0, "logprobs", OPTION_INTEGER, AT(logprobs), "N", 0, 1000,
-     "with --json or --jsonl: each new token's log-probability as the model has it, before anything that sampling "
-     "changes, and those of the N likeliest"},
+     "with --json or --jsonl: each new token's log-probability from the model, before sampling steps, and those of the "
+     "N likeliest"},
     {0, "session", OPTION_FILE, AT(session), "FILE", 0, 0,
-     "go on from the text that this file holds, if there is one, and leave there the text with what is new"},
+     "continue the text in this file, if it exists, and save the text with the new part there"},
     WINDOW_ROWS(run_options),
     DRAFT_ROW(run_options, "none"),
     TRACE_ROW(AT(trace)),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print settings and timings on standard error"},
 };
 
-// Everything that generating needs, and what the timings report.
+// The state of generating, and data for the timings.
 typedef struct generation {
   setun_model *model, *draft;
   setun_session *session;
@@ -64,22 +64,22 @@ typedef struct generation {
   id_list prompt;
   setun_stops *stops;
   setun_token *made;            // [count]
-  uint64_t *ends;               // [count] bytes of new text after each of them
-  size_t count, capacity, kept; // kept: tokens before the one in which a stop text begins
-  uint64_t text, shown;         // bytes of new text that was decoded, and of it not held back
+  uint64_t *ends;               // [count] bytes of new text after each token
+  size_t count, capacity, kept; // kept: tokens before the one where a stop text begins
+  uint64_t text, shown;         // bytes of decoded new text, and those not held back
   bool stopped;                 // by a stop text
   const char *reason;           // why the text ended
-  text_buffer json_text;        // that JSON is still to hold
+  text_buffer json_text;        // still to be included in JSON
   logprobs likely;
   setun_sampler_params sampling;
-  uint32_t earlier; // tokens that the session file held
-  bool line_open;   // the last byte printed was no newline
-  bool prompt_read; // all of it was evaluated
+  uint32_t earlier; // tokens from the session file
+  bool line_open;   // the last byte printed was not a newline
+  bool prompt_read; // whether all of it was evaluated
   bool pending;     // `last` is part of the text, but not evaluated yet
   setun_token last;
   double load_seconds, prompt_seconds, decode_seconds;
   experts_trace trace;
-  setun_stream_stats prompt_stream; // when the prompt was read
+  setun_stream_stats prompt_stream; // time when the prompt was evaluated
   size_t prompt_done, decoded;      // tokens that were evaluated
 } generation;
 
@@ -112,15 +112,14 @@ static bool keep_id(generation *g, setun_token id) {
   return true;
 }
 
-// Text that is certain: printed, unless ids are, or kept for JSON. False after a report.
+// Outputs text not held back: prints it, unless ids are printed, or keeps it for JSON. False after a report.
 static bool give_text(generation *g, const run_options *o, const char *text, size_t length) {
   if (is_json(o)) return append_text(&g->json_text, text, length);
   if (!o->ids) print_piece(g, text, length);
   return true;
 }
 
-// New text: what cannot belong to a stop text is given out.
-// False after a report.
+// New text: outputs what cannot belong to a stop text. False after a report.
 static bool add_text(generation *g, const run_options *o, const char *text, size_t length) {
   const char *certain = NULL;
   setun_error error;
@@ -131,7 +130,7 @@ static bool add_text(generation *g, const run_options *o, const char *text, size
   return give_text(g, o, certain, n);
 }
 
-// Takes one new token and its text. False after a report.
+// Adds one new token and its text. False after a report.
 static bool emit(generation *g, const run_options *o, setun_token id, bool is_end) {
   setun_error error;
   const char *text = NULL;
@@ -159,8 +158,8 @@ static bool too_long(const generation *g) {
   return true;
 }
 
-// Whether the plan leaves room for the ids of so long a text; false after a report. Those of one that may fit into the
-// context find room in what the session takes.
+// Whether the plan leaves room for the ids of a text of this length; false after a report. The ids of texts that may
+// fit into the context fit into the session's memory.
 static bool ids_fit(const generation *g, const input_text *text) {
   enum { LEAST = 65536, A_TOKEN = 8 };
   setun_plan plan = model_plan_of(g->model);
@@ -178,7 +177,7 @@ static bool tokenize_prompt(generation *g, const run_options *o, const input_tex
   int flags = (o->special ? SETUN_TOKENIZE_SPECIAL : 0);
   if (!g->earlier) flags |= text->length ? SETUN_TOKENIZE_BOS : SETUN_TOKENIZE_BOS_ALWAYS;
   if (!tokenize_text(g->model, text, flags, &g->prompt)) return false;
-  if (g->prompt.count == 0 && g->earlier) { // what follows the last token is known once that is evaluated again
+  if (g->prompt.count == 0 && g->earlier) { // the last token is evaluated again for its logits
     g->earlier--;
     g->prompt.ids[0] = setun_session_tokens(g->session)[g->earlier - setun_session_forgotten(g->session)];
     g->prompt.count = 1;
@@ -193,7 +192,7 @@ static bool tokenize_prompt(generation *g, const run_options *o, const input_tex
   return !too_long(g);
 }
 
-// Evaluates tokens. True when done; false after an interrupt or a report, and then *status says which.
+// Evaluates tokens. False after an interrupt or a report, with *status.
 static bool evaluate(generation *g, const setun_token *ids, size_t n, bool is_prompt, int *status) {
   setun_error error;
   *status = interrupt_status();
@@ -204,7 +203,7 @@ static bool evaluate(generation *g, const setun_token *ids, size_t n, bool is_pr
   return false;
 }
 
-// The penalties look at the whole text, the session's and the prompt's, as far as it was not forgotten.
+// The penalties cover the whole text, the session's and the prompt's, except forgotten tokens.
 static bool show_text_to_sampler(generation *g) {
   setun_error error;
   const setun_token *ids = setun_session_tokens(g->session);
@@ -245,7 +244,7 @@ static void print_json_timings(const generation *g, bool drafts) {
   print_text("}");
 }
 
-// The line of --jsonl for the last token, with the text that is certain since the line before.
+// The line of --jsonl for the last token, with the text output since the previous line.
 static void print_token_line(generation *g, const run_options *o) {
   print_text("{\"text\": ");
   print_json_string(g->json_text.data ? g->json_text.data : "", g->json_text.length);
@@ -283,7 +282,7 @@ static void print_json_end(generation *g, const run_options *o) {
 
 // ---- the text ----
 
-// One new token: drawn, kept, and its text given out. False after a report.
+// One new token: drawn, added, and its text output. False after a report.
 static bool draw(generation *g, const run_options *o, setun_token *id, bool *is_end) {
   setun_error error;
   const float *logits = setun_session_logits(g->session);
@@ -296,7 +295,7 @@ static bool draw(generation *g, const run_options *o, setun_token *id, bool *is_
   return true;
 }
 
-// New tokens until one of the ends that there are: the model's, -n, the context's, an interrupt. The exit status.
+// Generates until the model ends the text, -n, the end of the context, or an interrupt. Returns the exit status.
 static int generate(generation *g, const run_options *o) {
   setun_error error;
   int status = 0;
@@ -305,7 +304,7 @@ static int generate(generation *g, const run_options *o) {
   while (o->n < 0 || g->count < (uint64_t)o->n) {
     setun_token id = 0;
     bool is_end = false;
-    // every token needs its place, also the last one, which a session evaluates only when it is kept
+    // every token needs its position, including the last one, which is evaluated only with --session
     if (setun_session_position(g->session) + g->pending == room) {
       note_full_context(g);
       g->reason = setun_end_name(SETUN_END_CONTEXT);
@@ -325,7 +324,7 @@ static int generate(generation *g, const run_options *o) {
   return status;
 }
 
-// Gives out what the decoder and the stop texts held back. False after a report.
+// Outputs what the decoder and the stop texts held back. False after a report.
 static bool end_text(generation *g, const run_options *o) {
   const char *text = NULL;
   size_t length = 0;
@@ -346,14 +345,14 @@ static bool end_text(generation *g, const run_options *o) {
   return fine && s == SETUN_OK;
 }
 
-// Leaves the text in the session file. False after a report.
+// Saves the text in the session file. False after a report.
 static bool keep_text(generation *g, const run_options *o) {
   setun_error error;
-  if (!g->prompt_read) { // saved now, it would be a text that ends within the prompt
-    note("%s is as it was: the prompt was not read to its end", o->session);
+  if (!g->prompt_read) { // saved now, the text would end within the prompt
+    note("%s is unchanged: the prompt was not evaluated completely", o->session);
     return true;
   }
-  size_t kept = g->earlier + g->prompt.count + g->kept; // without the stop text, and what is in one token with it
+  size_t kept = g->earlier + g->prompt.count + g->kept; // without the stop text, and text in the same token
   if (g->stopped && kept < setun_session_position(g->session) &&
       setun_session_truncate(g->session, (uint32_t)kept, &error) != SETUN_OK) {
     report(&error);
@@ -395,7 +394,7 @@ static void print_settings(const generation *g, const run_options *o) {
   char cache[32];
   note("%s from %s, %s kernels, %s activations, %d thread%s, context %u%s, %s of KV cache", info.architecture,
        info.container, info.isa, info.activation, threads, plural((uint64_t)threads), (unsigned)plan.n_ctx,
-       setun_session_context(g->session) == UINT32_MAX ? " in a text without an end" : "",
+       setun_session_context(g->session) == UINT32_MAX ? ", length not limited" : "",
        format_bytes(plan.cache_pages, cache));
   print_sampling(g->model, &o->sampling, &g->sampling);
 }
@@ -430,7 +429,7 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
   if (o->verbose) print_settings(g, o);
   watch_interrupts(g->session);
   bool echo = !o->no_echo && !o->ids && !is_json(o);
-  // The line that shows progress must not overwrite the prompt's.
+  // The progress line must not overwrite the prompt.
   bool echo_first = echo && !(isatty(STDOUT_FILENO) && isatty(STDERR_FILENO));
   if (echo_first) print_piece(g, text->data, text->length);
   double start = seconds_now();
@@ -492,21 +491,19 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_run = {
     .name = "run",
-    .summary = "text that continues a prompt",
+    .summary = "generate text from a prompt",
     .arguments = "MODEL",
     .min_arguments = 1,
     .max_arguments = 1,
-    .details =
-        "Prints the prompt and then what the model adds to it, word by word. The prompt comes from -p, from a file, or "
-        "from standard input, and is taken as it is; the tokenizer's BOS token is put before it, once, where the "
-        "model wants one. An empty prompt begins from BOS alone. A prompt longer than the context is an error; "
-        "reaching the context's end stops the text, and both say the numbers. Ctrl-C stops the text, prints the "
-        "timings, and gives exit status 130.\n"
-        "With --session the text may be continued later: the prompt then follows the text in the file, and an empty "
-        "one (-p '') goes on where it ended. The file is written whole or not at all, also after Ctrl-C; an end token "
-        "that stopped the text is not part of it, nor is a token with --stop's text. How tokens are drawn is up to the "
-        "options, then to the model's own "
-        "files, then to the defaults.",
+    .details = "Prints the prompt and then the model's continuation as it is generated. The prompt comes from -p, a "
+               "file, or standard input, and is used unchanged; the tokenizer's BOS token is prepended, once, if the "
+               "model requires it. An empty prompt is just BOS. A prompt longer than the context is an error; reaching "
+               "the end of the context stops the text; both report the numbers. Ctrl-C stops the text, prints the "
+               "timings, and results in exit status 130.\n"
+               "With --session the text can be continued later: the prompt is then appended to the text in the file, "
+               "and an empty one (-p '') continues where it ended. The file is written completely or not at all, also "
+               "after Ctrl-C; it does not include an end token that stopped the text, nor a token with --stop's text. "
+               "Sampling follows the options, then the model's own files, then the defaults.",
     .groups = {TEXT_GROUP(run_options),
                {"output", OPTION_ROWS(output_rows), 0},
                SAMPLING_GROUP(run_options),

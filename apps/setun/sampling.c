@@ -1,4 +1,4 @@
-// Sampling: options to parameters, biases and breakers from text, and how the settings read.
+// Sampling: options to parameters, biases and breakers from text, and printing of the settings.
 #define _POSIX_C_SOURCE 200809L
 #include "sampling.h"
 
@@ -17,27 +17,27 @@ enum { REASON_SIZE = SETUN_ERROR_SIZE + 32 };
 
 const option sampling_rows[26] = {
     {0, "temp", OPTION_NUMBER, AT(temperature), "T", 0, 1000,
-     "temperature (default: the model's, or 0.8); 0 always takes the likeliest token"},
+     "temperature (default: the model's, or 0.8); 0: always the likeliest token"},
     {0, "top-k", OPTION_INTEGER, AT(top_k), "N", 0, INT32_MAX,
      "only the N likeliest tokens (default: the model's, or 40; 0: all)"},
     {0, "top-p", OPTION_NUMBER, AT(top_p), "P", 0, 1,
-     "only the likeliest tokens that together have this probability (default: the model's, or 0.95; 1: all)"},
+     "only the likeliest tokens up to this total probability (default: the model's, or 0.95; 1: all)"},
     {0, "min-p", OPTION_NUMBER, AT(min_p), "P", 0, 1,
      "only tokens at least this likely, relative to the likeliest (default: the model's, or 0.05; 0: all)"},
     {0, "top-n-sigma", OPTION_NUMBER, AT(top_n_sigma), "N", -1000, 1000,
      "only tokens whose logit is at most N standard deviations below the highest (default 0; 0 or less: all)"},
     {0, "typical", OPTION_NUMBER, AT(typical), "P", 0, 1,
-     "only the tokens whose surprise is nearest to the expected one, with this probability together (default 1: all)"},
+     "only the tokens with a surprise nearest to the expected one, up to this total probability (default 1: all)"},
     {0, "repeat-penalty", OPTION_NUMBER, AT(repeat_penalty), "X", 0.001, 1000,
-     "makes tokens of the recent text less likely: divides their logits (default: the model's, or 1: off)"},
+     "make tokens of the recent text less likely: divide their logits (default: the model's, or 1: off)"},
     {0, "repeat-last-n", OPTION_INTEGER, AT(repeat_last_n), "N", -1, INT32_MAX,
      "how many tokens the three penalties look back (default 64; 0: off; -1: all)"},
     {0, "presence-penalty", OPTION_NUMBER, AT(presence_penalty), "X", -1000, 1000,
      "subtracted from the logits of tokens of the recent text (default 0)"},
     {0, "frequency-penalty", OPTION_NUMBER, AT(frequency_penalty), "X", -1000, 1000,
-     "the same, once for each time that a token occurs (default 0)"},
+     "the same, once per occurrence (default 0)"},
     {0, "dry-multiplier", OPTION_NUMBER, AT(dry_multiplier), "X", 0, 1000,
-     "strength of DRY, which keeps sequences from being repeated (default 0: off)"},
+     "strength of DRY, which prevents repeated sequences (default 0: off)"},
     {0, "dry-base", OPTION_NUMBER, AT(dry_base), "X", 1, 1000,
      "how fast DRY's penalty grows with the repetition's length (default 1.75)"},
     {0, "dry-allowed-length", OPTION_INTEGER, AT(dry_allowed_length), "N", 1, INT32_MAX,
@@ -45,34 +45,34 @@ const option sampling_rows[26] = {
     {0, "dry-penalty-last-n", OPTION_INTEGER, AT(dry_penalty_last_n), "N", -1, INT32_MAX,
      "how many tokens DRY looks back (default -1: all; 0: off)"},
     {0, "dry-sequence-breaker", OPTION_LIST, AT(breakers), "TEXT", 0, 0,
-     "repetitions do not reach across this text, which may hold the escapes of -e; may be given several times; none: "
+     "repetitions do not reach across this text, which may have escapes as with -e; may be given several times; none: "
      "no breakers (default: newline, colon, quote and asterisk)"},
     {0, "xtc-probability", OPTION_NUMBER, AT(xtc_probability), "P", 0, 1,
-     "how often XTC takes away the likeliest choices (default 0: never)"},
+     "how often XTC removes the likeliest choices (default 0: never)"},
     {0, "xtc-threshold", OPTION_NUMBER, AT(xtc_threshold), "P", 0, 1,
      "how likely a token must be to count as one of them (default 0.1)"},
     {0, "dynatemp-range", OPTION_NUMBER, AT(dynatemp_range), "T", 0, 1000,
-     "the temperature varies by so much to either side, with how uncertain the model is (default 0)"},
+     "vary the temperature by this much to either side, with the model's uncertainty (default 0)"},
     {0, "dynatemp-exp", OPTION_NUMBER, AT(dynatemp_exponent), "X", 0, 1000, "exponent of that uncertainty (default 1)"},
     {0, "mirostat", OPTION_INTEGER, AT(mirostat), "N", 0, 2,
-     "1 or 2: that version of Mirostat, which keeps the surprise of the text near a target; of the other samplers only "
-     "penalties, DRY and temperature apply beside it (default: the model's, or 0: off)"},
+     "1 or 2: this version of Mirostat, which keeps the surprise of the text near a target; of the other samplers only "
+     "penalties, DRY and temperature apply with it (default: the model's, or 0: off)"},
     {0, "mirostat-lr", OPTION_NUMBER, AT(mirostat_eta), "X", 0, 1000, "how fast Mirostat adapts (default 0.1)"},
     {0, "mirostat-ent", OPTION_NUMBER, AT(mirostat_tau), "X", 0, 1000,
      "the surprise that Mirostat aims at, in bits (default 5)"},
     {0, "samplers", OPTION_TEXT, AT(samplers), "NAMES", 0, 0,
-     "which samplers there are and in which order, after --logit-bias (default: "
+     "the samplers, in order, after --logit-bias (default: "
      "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature)"},
     {0, "sampling-seq", OPTION_TEXT, AT(sequence), "LETTERS", 0, 0,
      "the same by letters: e penalties, d dry, s top_n_sigma, k top_k, y typ_p, p top_p, m min_p, x xtc, t "
      "temperature"},
     {0, "logit-bias", OPTION_LIST, AT(biases), "ID(+/-)BIAS", 0, 0,
-     "adds to a token's logit: 1234+2.5, 1234-1; 1234-inf: never this token; may be given several times"},
+     "add to a token's logit: 1234+2.5, 1234-1; 1234-inf: never this token; may be given several times"},
     {0, "seed", OPTION_SEED, AT(seed), "N", 0, 0,
-     "the same seed gives the same text (default: another one each time, shown by --verbose)"},
+     "the same seed produces the same text (default: a new one each time, shown by --verbose)"},
 };
 
-// Where a number lies in the options and in the parameters, how it is called, and whose it is.
+// A number's offsets in the options and in the parameters, its name, and its step.
 typedef struct field {
   const char *name;
   size_t from, to;
@@ -120,7 +120,7 @@ sampling_options sampling_unset(void) {
   return o;
 }
 
-// Takes the option's value where one was given.
+// Applies the option's value if given.
 static bool overlay(const field *f, const sampling_options *o, setun_sampler_params *p) {
   const void *from = (const char *)o + f->from;
   void *to = (char *)p + f->to;
@@ -154,7 +154,7 @@ static bool parse_bias(const char *text, setun_token *id, float *bias) {
   return !*end && !isnan(*bias) && !(isinf(*bias) && *bias > 0);
 }
 
-// "edskypmxt". A letter that is unknown or comes twice ends it: *wrong.
+// "edskypmxt". An unknown or repeated letter ends it: *wrong.
 static bool parse_sequence(const char *letters, setun_sampler_order *order, char *wrong) {
   static const char known[] = "edskypmxt"; // in the order of setun_sampler_step
   order->n = 0;
@@ -167,7 +167,7 @@ static bool parse_sequence(const char *letters, setun_sampler_order *order, char
   return true;
 }
 
-// The order that was given, if one was; false when it is not an order, with the reason.
+// Applies the given order, if any; false if invalid, with the reason.
 static bool take_order(const sampling_options *o, setun_sampler_order *order, char reason[REASON_SIZE]) {
   setun_error error;
   char wrong;
@@ -187,7 +187,7 @@ static const char *option_of(const field *f) {
   return row->name;
 }
 
-// Whether every option that was given has an effect with these parameters; else what stands against the first.
+// Whether every given option has an effect with these parameters; else the reason for the first without.
 static bool all_used(const sampling_options *o, const setun_sampler_params *p, char reason[REASON_SIZE]) {
   setun_sampler_params scratch = *p;
   for (size_t i = 0; i < FIELDS; i++) {
@@ -195,7 +195,7 @@ static bool all_used(const sampling_options *o, const setun_sampler_params *p, c
     if (f->step == NO_STEP || !overlay(f, o, &scratch)) continue;
     const char *name = setun_sampler_step_name((setun_sampler_step)f->step);
     if (!memchr(p->order.steps, f->step, p->order.n)) {
-      snprintf(reason, REASON_SIZE, "--%s has no effect: the samplers are given without %s", option_of(f), name);
+      snprintf(reason, REASON_SIZE, "--%s has no effect: the samplers do not include %s", option_of(f), name);
       return false;
     }
     bool beside = f->step == SETUN_STEP_PENALTIES || f->step == SETUN_STEP_DRY || f->step == SETUN_STEP_TEMPERATURE;
@@ -207,17 +207,17 @@ static bool all_used(const sampling_options *o, const setun_sampler_params *p, c
   return true;
 }
 
-// What was given replaces the parameters. False with the reason where it does not go together.
+// Applies the given options to the parameters. False with the reason if they conflict.
 static bool take_options(const sampling_options *o, setun_sampler_params *p, char reason[REASON_SIZE]) {
   const char *given = o->samplers ? "--samplers" : "--sampling-seq";
   for (size_t i = 0; i < FIELDS; i++) overlay(&fields[i], o, p);
   if (!take_order(o, &p->order, reason)) return false;
   if (o->samplers && o->sequence) {
-    snprintf(reason, REASON_SIZE, "--samplers and --sampling-seq both say the order");
+    snprintf(reason, REASON_SIZE, "--samplers and --sampling-seq exclude each other");
     return false;
   }
   if (p->mirostat && (o->samplers || o->sequence)) {
-    snprintf(reason, REASON_SIZE, "%s does not go with Mirostat, which replaces most samplers", given);
+    snprintf(reason, REASON_SIZE, "%s cannot be used with Mirostat, which replaces most samplers", given);
     return false;
   }
   return all_used(o, p, reason);
@@ -283,7 +283,7 @@ static uint64_t chosen_seed(const sampling_options *o) {
   return ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec ^ (uint64_t)getpid() << 20) % 1000000007u;
 }
 
-// What the model's own files say, else the defaults.
+// The model's own parameters, else the defaults.
 static setun_sampler_params sampling_of(const setun_model *model) {
   setun_sampler_params params = setun_sampler_params_default();
   setun_model_get_sampler_params(model, &params, NULL);
@@ -294,7 +294,7 @@ bool sampling_params(const setun_model *model, const sampling_options *o, setun_
   char reason[REASON_SIZE];
   *params = sampling_of(model);
   if (!take_options(o, params, reason)) {
-    failure("%s, as the model's own files say", reason); // check_sampling saw the rest
+    failure("%s, from the model's own files", reason); // check_sampling checked the rest
     return false;
   }
   if (o->seed.given) params->seed = o->seed.value;
@@ -348,13 +348,13 @@ bool make_sampler(const setun_model *model, const sampling_options *o, setun_sam
   return false;
 }
 
-// Adds ", name value" to a line that has room for all of them.
+// Appends ", name value" to a line with enough room.
 static void add_value(char *line, size_t size, const field *f, const setun_sampler_params *p) {
   size_t length = strlen(line);
   snprintf(line + length, size - length, "%s%s %.6g", length ? ", " : "", f->name, value_of(f, p));
 }
 
-// Adds ", samplers a;b" to a line that has room for it.
+// Appends ", samplers a;b" to a line with enough room.
 static void add_order(char *line, size_t size, const setun_sampler_order *order) {
   size_t length = strlen(line);
   length += (size_t)snprintf(line + length, size - length, ", samplers ");
@@ -381,5 +381,5 @@ void print_sampling(const setun_model *model, const sampling_options *o, const s
   if (!same_order(&own, &base) && same_order(&own, params)) add_order(from_model, sizeof from_model, &own.order);
   note("%s, seed %llu%s", line, (unsigned long long)params->seed,
        params->temperature > 0 ? "" : " (temperature 0: always the likeliest token)");
-  if (*from_model) note("of these the model's own files say: %s", from_model + (*from_model == ',' ? 2 : 0));
+  if (*from_model) note("of these, from the model's own files: %s", from_model + (*from_model == ',' ? 2 : 0));
 }

@@ -1,4 +1,4 @@
-// Session files: what `run` continues, and leaves for the next run.
+// Session files: loaded and saved by `run`.
 #define _POSIX_C_SOURCE 200809L
 #include "session.h"
 
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Better said before the text is made than after.
+// Reported before generating rather than after.
 static bool can_be_made(const char *path) {
   const char *slash = strrchr(path, '/');
   char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
@@ -28,7 +28,7 @@ static bool can_be_made(const char *path) {
 bool load_session(setun_session *session, const char *path) {
   setun_error error;
   struct stat status;
-  if (lstat(path, &status) && errno == ENOENT) return can_be_made(path); // a link to nothing is an error of the load
+  if (lstat(path, &status) && errno == ENOENT) return can_be_made(path); // loading reports a dangling link
   if (!can_be_made(path)) return false;
   if (setun_session_load(session, path, &error) == SETUN_OK) return true;
   report(&error);
@@ -51,7 +51,7 @@ static setun_draft_stats draft_stats(const setun_session *session) {
 void print_draft_report(const setun_session *session) {
   setun_draft_stats s = draft_stats(session);
   if (!s.guessed) return;
-  fprintf(stderr, "draft    %llu of %llu guesses right (%.0f %%), %llu pass%s with guesses\n",
+  fprintf(stderr, "draft    %llu of %llu drafted tokens accepted (%.0f %%), %llu pass%s with drafts\n",
           (unsigned long long)s.taken, (unsigned long long)s.guessed, 100 * (double)s.taken / (double)s.guessed,
           (unsigned long long)s.passes, s.passes == 1 ? "" : "es");
 }

@@ -73,15 +73,16 @@ static const spelling spellings[] = {
     {"-i", SPELLING_INSTEAD, "'setun chat' is for conversations, and needs no such option", NULL},
     {"--interactive", SPELLING_INSTEAD, "'setun chat' is for conversations, and needs no such option", NULL},
     {"--keep", SPELLING_INSTEAD, "--kv-sinks N keeps the first tokens of the context", NULL},
-    {"--chat-template", SPELLING_INSTEAD, "--template FILE of 'setun chat' and 'setun serve' gives a template", NULL},
+    {"--chat-template", SPELLING_INSTEAD, "'setun chat' and 'setun serve' take a template by --template FILE", NULL},
     {"--grammar", SPELLING_INSTEAD, "grammars are not supported", NULL},
     {"--grammar-file", SPELLING_INSTEAD, "grammars are not supported", NULL},
     {"-j", SPELLING_INSTEAD, "grammars are not supported", NULL},
     {"--json-schema", SPELLING_INSTEAD, "grammars are not supported", NULL},
     {"-st", SPELLING_INSTEAD, "'setun chat' with a pipe as standard input answers its lines and ends", NULL},
     {"--single-turn", SPELLING_INSTEAD, "'setun chat' with a pipe as standard input answers its lines and ends", NULL},
-    {"-hf", SPELLING_INSTEAD, "MODEL may be org/name or org/name:Q4_K_M, once 'setun pull' has fetched it", NULL},
-    {"--hf-repo", SPELLING_INSTEAD, "MODEL may be org/name or org/name:Q4_K_M, once 'setun pull' has fetched it", NULL},
+    {"-hf", SPELLING_INSTEAD, "MODEL may be org/name or org/name:Q4_K_M, after 'setun pull' has fetched it", NULL},
+    {"--hf-repo", SPELLING_INSTEAD, "MODEL may be org/name or org/name:Q4_K_M, after 'setun pull' has fetched it",
+     NULL},
 };
 enum { SPELLINGS = sizeof spellings / sizeof *spellings };
 
@@ -105,7 +106,7 @@ const char *next_alias(const option *o, size_t *index) {
 
 // ---- distances ----
 
-// Letters to put in, take out, replace or swap with their neighbour until one word is the other (optimal string
+// The number of insertions, deletions, replacements and swaps of neighbours between two words (optimal string
 // alignment; Damerau, 1964). FAR for long words.
 enum { WORD_MOST = 32, FAR = 99 };
 
@@ -129,8 +130,7 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m) {
   return d[n][m];
 }
 
-// How far a word may be from what it was meant to be: one letter in three, at most three; longer words that begin so
-// are near too.
+// The largest distance of a suggestion: one letter in three, at most three; longer words with this prefix are near too.
 static size_t distance_if_near(const char *text, size_t length, const char *word) {
   size_t n = strlen(word), d = distance(text, length, word, n), most = least(3, (length + 1) / 3);
   if (length >= 3 && n > length && memcmp(text, word, length) == 0) return d < most ? d : most;
@@ -160,7 +160,7 @@ bool nearest_option(const command *self, const char *text, size_t length, char n
   return best < FAR;
 }
 
-// What other programs call a command.
+// Other programs' names of commands.
 static const struct {
   const char *theirs, *ours;
 } other_commands[] = {

@@ -1,33 +1,32 @@
-// How other programs, llama.cpp before all, spell what the command line takes; and what a mistyped word was meant to
-// be.
+// Spellings of options in other programs, mainly llama.cpp; and suggestions for mistyped words.
 #ifndef SETUN_APP_SPELLINGS_H
 #define SETUN_APP_SPELLINGS_H
 
 #include "options.h"
 
 typedef enum spelling_kind {
-  SPELLING_ALIAS,  // another name of the option `ours`, its long name or its letter, where the command has that option
+  SPELLING_ALIAS,  // another name of the option `ours` (its long name or letter), if the command has that option
   SPELLING_MODEL,  // the argument MODEL
-  SPELLING_ALWAYS, // a flag that asks for what is always so
+  SPELLING_ALWAYS, // a flag for what is always done
   SPELLING_MEANT,  // not taken: the option `ours` is meant, where the command has it
-  SPELLING_INSTEAD // not taken, but for the words of `accepted`; `ours` says what there is instead
+  SPELLING_INSTEAD // not accepted, except for the words of `accepted`; `ours` names the alternative
 } spelling_kind;
 
 typedef struct spelling {
   const char *theirs; // "--ctx-size", "-ngl"
   spelling_kind kind;
   const char *ours;
-  const char *accepted; // "0|none": values that ask for what is always so; NULL: none, and the option takes no value
+  const char *accepted; // "0|none": values for what is always done; NULL: none, and the option takes no value
 } spelling;
 
-// The next row of a spelling with its dashes, of `length` bytes, from *index on, which then is behind it; NULL: there is
-// none.
+// The next row of a spelling with its dashes, of `length` bytes, from *index on, which then is behind it; NULL: there
+// is none.
 const spelling *next_spelling(const char *text, size_t length, size_t *index);
-// The other names of an option in a row's order, from *index on; NULL beyond the last. For help.
+// The other names of an option, from *index on; NULL past the last. For help.
 const char *next_alias(const option *o, size_t *index);
 
-// The nearest of the command's options to a word with its dashes, such as "--temp" to "--tmep", in `name`; false: none
-// is near.
+// The command's option nearest to a word with its dashes, such as "--temp" for "--tmep", in `name`; false: none is
+// near.
 bool nearest_option(const command *self, const char *text, size_t length, char name[64]);
 // The nearest command's name; NULL: none is near.
 const char *nearest_command(const char *text);

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A copy, unescaped where that is asked for; NULL after a report.
+// A copy, unescaped if requested; NULL after a report.
 static char *copy_text(const char *text, bool escape) {
   char *copy = strdup(text);
   if (!copy) {
-    failure("no memory for a stop text");
+    failure("out of memory for a stop text");
     return NULL;
   }
   size_t length = escape ? unescape(copy, strlen(copy)) : strlen(copy);

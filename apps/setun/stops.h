@@ -1,4 +1,4 @@
-// Stop texts: the option --stop, and what the commands that generate make of it.
+// Stop texts: the option --stop of commands that generate text.
 #ifndef SETUN_APP_STOPS_H
 #define SETUN_APP_STOPS_H
 
@@ -9,10 +9,11 @@ enum { STOPS_MOST = 64 };
 #define STOP_ROW(offset)                                                                                               \
   {                                                                                                                    \
     'r', "stop", OPTION_LIST, (offset), "TEXT", 1, STOPS_MOST,                                                         \
-        "end before this text, which is not shown; may be given several times"                                         \
+        "stop at this text, which is not shown; may be given several times"                                            \
   }
 
-// With `escape`, \n and the like are read as -e says. False after a report. *stops is freed with setun_stops_free.
+// With `escape`, \n and the like are interpreted as with -e. False after a report. *stops is freed with
+// setun_stops_free.
 bool open_stops(const text_list *texts, bool escape, setun_stops **stops);
 
 #endif

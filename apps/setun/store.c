@@ -1,4 +1,4 @@
-// The store's folder, its models, and the models that names mean.
+// The store's folder, its models, and the models that names match.
 #define _POSIX_C_SOURCE 200809L
 #include "store.h"
 
@@ -36,7 +36,7 @@ char *store_folder(const char *given) {
   if (given) return join_path(given, "");
   if (data && *data == '/') return join_path(data, "setun/models");
   if (home && *home == '/') return join_path(home, ".local/share/setun/models");
-  failure("neither HOME nor XDG_DATA_HOME names a folder for models: --models DIR does");
+  failure("neither HOME nor XDG_DATA_HOME is set: use --models DIR");
   return NULL;
 }
 
@@ -58,7 +58,7 @@ static bool add_repository(store *s, const char *name, const char *folder, repos
   return false;
 }
 
-// One entry of a folder that is not hidden, with what it is. False: none is left.
+// The next entry of a folder that is not hidden, with its type. False: no more entries.
 static bool next_entry(DIR *entries, const char *folder, char **name, char **path, struct stat *st, bool *fine) {
   for (struct dirent *e; *fine && (e = readdir(entries));) {
     if (e->d_name[0] == '.') continue;
@@ -68,7 +68,7 @@ static bool next_entry(DIR *entries, const char *folder, char **name, char **pat
     else if (!stat(*path, st))
       return true;
     else
-      free(*path); // gone, or a link that leads nowhere
+      free(*path); // removed, or a dangling link
   }
   return false;
 }
@@ -79,7 +79,7 @@ static bool open_folder(const char *path, DIR **entries) {
   return false;
 }
 
-// Adds what lies in `folder` to a repository's files, and in folders below it; `inside` is the path from the
+// Adds the contents of `folder`, and of folders below it, to a repository's files; `inside` is the path from the
 // repository's folder.
 static bool read_files(repository_files *r, const char *folder, const char *inside, int depth) {
   DIR *entries;
@@ -98,7 +98,7 @@ static bool read_files(repository_files *r, const char *folder, const char *insi
   return fine;
 }
 
-// The folders of a store, down to those of repositories: level 0 is the store itself, 1 an organization.
+// Walks the folders of a store down to repositories: level 0 is the store itself, 1 an organization.
 static bool read_folders(store *s, const char *folder, const char *name, int level) {
   DIR *entries;
   char *word, *path;
@@ -120,7 +120,7 @@ static bool read_folders(store *s, const char *folder, const char *name, int lev
 // ---- its models ----
 
 static char *name_of(const repository_files *r, const model_choice *c) {
-  if (!*r->name) { // a file in the store itself is called by its name
+  if (!*r->name) { // a file directly in the store is named by its file name
     char *name = join_path("", c->first->path);
     size_t n = name ? strlen(name) : 0;
     if (n > 5 && strcmp(name + n - 5, ".gguf") == 0) name[n - 5] = 0;
@@ -206,8 +206,7 @@ bool store_each_file(const store *s, const stored_model *m, bool (*each)(const c
 
 // ---- names ----
 
-// How many of the models from `from` on belong to a repository, which come to the front; those of which `selector`
-// means none stay behind.
+// Moves the models, from `from` on, of a repository that match `selector` to the front; returns their number.
 static size_t select_models(store *s, const char *repository, const char *selector) {
   size_t count = 0, kept = 0;
   for (size_t i = 0; i < s->count; i++) {
@@ -244,7 +243,7 @@ size_t store_find(store *s, const char *name) {
   return parse_model_name(name, repository, &selector) ? select_models(s, repository, selector) : 0;
 }
 
-// A word that can only be a path: a file of a model, or one that says where it is.
+// Whether a word can only be a path: a model's file name, or one with directories.
 static bool is_path(const char *word) {
   static const char *const ends[] = {".gguf", ".safetensors", ".json"};
   size_t n = strlen(word);
@@ -257,10 +256,9 @@ static bool is_path(const char *word) {
 
 static void report_unknown(const char *word) {
 #ifdef SETUN_PULL
-  failure("%s: there is neither a file of this name nor a model that was pulled; 'setun pull %s' fetches it", word,
-          word);
+  failure("%s: neither a file nor a pulled model; 'setun pull %s' fetches it", word, word);
 #else
-  failure("%s: there is neither a file of this name nor a model in the store", word);
+  failure("%s: neither a file nor a model in the store", word);
 #endif
 }
 

@@ -28,7 +28,7 @@ streaming_report make_streaming_report(const setun_model *model, const setun_str
   if (!r.plan.streamed || !r.stats.bytes) return r;
   r.disk_after = measure_disk(model);
   r.disk = before > 0 && r.disk_after > 0 ? (before + r.disk_after) / 2 : larger(before, r.disk_after);
-  // The ends of reads are seen a little late; they are not longer than the passes.
+  // The ends of reads are noticed slightly late; limited to the passes' time.
   double reading = r.stats.read_s < passes ? r.stats.read_s : passes;
   r.speed = reading > 0 ? (double)r.stats.bytes / reading : 0;
   if (r.disk > 0) r.overlap = larger((double)r.stats.bytes / r.disk, compute) / passes;

@@ -9,7 +9,7 @@
 
 enum { NAME_MOST = 1024, HEADER_MOST = 16384 };
 
-// The name as the inside of a JSON string. False when it is too long.
+// The name as the contents of a JSON string. False if too long.
 static bool escape_name(const char *name, char *out, size_t size) {
   size_t n = 0;
   for (; *name; name++) {
@@ -26,7 +26,7 @@ static bool escape_name(const char *name, char *out, size_t size) {
   return true;
 }
 
-// One tensor's entry in the header; the number of characters, or 0 when it does not fit.
+// One tensor's entry in the header; returns the number of characters, or 0 if it does not fit.
 static size_t describe(const tensor_spec *t, uint64_t start, uint64_t end, char *out, size_t size) {
   char name[NAME_MOST], shape[128] = "";
   size_t n = 0;
@@ -39,7 +39,7 @@ static size_t describe(const tensor_spec *t, uint64_t start, uint64_t end, char 
   return length > 0 && (size_t)length < size ? (size_t)length : 0;
 }
 
-// Header with its length in front; fills file->start and file->floats. 0 when the sizes cannot be meant.
+// The header with its length first; fills file->start and file->floats. 0 if the sizes are too large.
 static size_t build_header(const tensor_spec *specs, int n, tensor_file *file, char *out) {
   uint64_t offset = 0;
   size_t length = 8;
@@ -67,7 +67,7 @@ static size_t build_header(const tensor_spec *specs, int n, tensor_file *file, c
   return length;
 }
 
-// The library's message, for the user. False.
+// Reports the library's message. Returns false.
 static bool failed(const setun_error *error) {
   report(error);
   return false;

@@ -1,4 +1,4 @@
-// The command `tokenize`: text to token ids.
+// The command `tokenize`: convert text to token ids.
 #include "commands.h"
 #include "input.h"
 #include "model.h"
@@ -14,10 +14,10 @@ typedef struct tokenize_options {
 
 #define AT(member) offsetof(tokenize_options, member)
 static const option rows[] = {
-    {0, "ids", OPTION_FLAG, AT(ids), NULL, 0, 0, "print the ids alone, as a JSON array"},
+    {0, "ids", OPTION_FLAG, AT(ids), NULL, 0, 0, "print only the ids, as a JSON array"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print the table of ids and texts as JSON"},
     {0, "special", OPTION_FLAG, AT(special), NULL, 0, 0,
-     "recognize control tokens in the text; otherwise they are text like any other"},
+     "recognize control tokens in the text; otherwise they are plain text"},
     {0, "bos", OPTION_FLAG, AT(bos), NULL, 0, 0, "begin with the model's BOS token"},
 };
 
@@ -33,7 +33,7 @@ static void print_row(const tokenize_options *o, bool first, setun_token id, con
   }
 }
 
-// Each id with the text that it completes, so that the column read downwards is the text again.
+// Each id with the text that it completes, so that the column, read downwards, is the text.
 static int print_table(const setun_model *model, const tokenize_options *o, const id_list *list) {
   setun_error error;
   setun_decoder *decoder = NULL;
@@ -75,13 +75,12 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_tokenize = {
     .name = "tokenize",
-    .summary = "text to token ids",
+    .summary = "convert text to token ids",
     .arguments = "MODEL",
     .min_arguments = 1,
     .max_arguments = 1,
-    .details =
-        "Prints a line for each token: its id, and the text that it completes. The text is taken as it is, and no BOS "
-        "token is added unless --bos asks for it.",
+    .details = "Prints a line for each token: its id, and the text that it completes. The text is used unchanged, and "
+               "BOS is added only with --bos.",
     .groups = {TEXT_GROUP(tokenize_options), {"options", OPTION_ROWS(rows), 0}, MODEL_GROUP(tokenize_options)},
     .run = run,
 };

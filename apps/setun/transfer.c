@@ -1,4 +1,4 @@
-// Transfers by libcurl. Redirects are followed here, so that each address is looked at before anything is sent to it.
+// Transfers by libcurl. Redirects are followed here, so that each address is checked before anything is sent to it.
 #define _POSIX_C_SOURCE 200809L
 #include "transfer.h"
 
@@ -15,7 +15,7 @@
 
 enum { REDIRECTS_MOST = 8, CONNECT_SECONDS = 30, SILENT_SECONDS = 60, WAIT_MOST = 120 };
 
-// Where an address leads: what decides whether a token may be sent there.
+// The server of an address, which decides whether a token may be sent there.
 typedef struct origin {
   char scheme[16], host[256], port[16];
 } origin;
@@ -28,11 +28,11 @@ struct client {
   int64_t retries;
 };
 
-// What the callbacks of one request receive.
+// The context of one request's callbacks.
 typedef struct request {
   transfer *t;
   reply *r;
-  bool begun, refused; // refused: by begin or write, after a report
+  bool begun, refused; // refused by begin or write, after a report
 } request;
 
 typedef enum outcome { OUTCOME_WHOLE, OUTCOME_CUT, OUTCOME_STATUS, OUTCOME_OVER } outcome;
@@ -64,7 +64,7 @@ static bool is_secure(const origin *o) {
   return strcasecmp(o->scheme, "https") == 0;
 }
 
-// What is sent there does not leave this machine.
+// Whether it is this machine.
 static bool is_loopback(const origin *o) {
   return strcasecmp(o->host, "localhost") == 0 || strcmp(o->host, "127.0.0.1") == 0 || strcmp(o->host, "[::1]") == 0;
 }
@@ -127,7 +127,7 @@ const char *client_endpoint(const client *c) {
 
 // ---- one request ----
 
-// The value of a header line of this name, without the white space around it.
+// The value of a header line with this name, trimmed.
 static bool take_header(const char *line, size_t n, const char *name, char *to, size_t size) {
   size_t m = strlen(name);
   if (n <= m || line[m] != ':' || strncasecmp(line, name, m)) return false;
@@ -139,7 +139,7 @@ static bool take_header(const char *line, size_t n, const char *name, char *to, 
   return true;
 }
 
-// "bytes 5-9/10": whether it is of a part that is known.
+// "bytes 5-9/10": whether it states a known range.
 static bool read_range(const char *text, uint64_t *from, uint64_t *total) {
   unsigned long long first, last, all;
   int used = 0;
@@ -160,12 +160,12 @@ static size_t on_header(char *line, size_t size, size_t n, void *user) {
   reply *r = ((request *)user)->r;
   char value[2048];
   size_t length = size * n;
-  if (length > 5 && strncmp(line, "HTTP/", 5) == 0) { // of a reply that follows another, such as 100
+  if (length > 5 && strncmp(line, "HTTP/", 5) == 0) { // of a reply after another, such as 100
     char checksum[sizeof r->checksum];
     memcpy(checksum, r->checksum, sizeof checksum);
     const char *space = memchr(line, ' ', length);
     *r = (reply){.total = UINT64_MAX, .status = space ? strtol(space, NULL, 10) : 0};
-    memcpy(r->checksum, checksum, sizeof checksum); // said by the hub, before its redirect
+    memcpy(r->checksum, checksum, sizeof checksum); // from the hub, before its redirect
   }
   if (take_header(line, length, "Content-Range", value, sizeof value)) {
     if (!read_range(value, &r->from, &r->total)) r->from = UINT64_MAX;
@@ -191,7 +191,7 @@ static bool is_fine(long status) {
 
 static size_t on_body(char *bytes, size_t size, size_t n, void *user) {
   request *q = user;
-  if (!is_fine(q->r->status)) return size * n; // a page about an error is not shown
+  if (!is_fine(q->r->status)) return size * n; // error pages are not shown
   if (!q->begun) q->refused = !q->t->begin(q->t, q->r);
   q->begun = true;
   if (!q->refused) q->refused = !q->t->write(q->t, bytes, size * n);
@@ -218,7 +218,7 @@ static bool add_line(struct curl_slist **lines, const char *name, const char *va
   return grown != NULL;
 }
 
-// The headers of a request to an address: the token for the hub alone, and not where others could read it.
+// The headers of a request to an address: the token is sent only to the hub, and not where others could read it.
 static bool add_lines(const client *c, const transfer *t, const origin *o, struct curl_slist **lines) {
   char text[sizeof "Bearer " + 1024];
   bool fine = add_line(lines, "Accept-Encoding", "identity");
@@ -259,7 +259,7 @@ static void set_options(const client *c, const char *url, struct curl_slist *lin
   curl_easy_setopt(h, CURLOPT_XFERINFODATA, q);
 }
 
-// One request to one address. *why says what broke it, where something did.
+// One request to one address. *why: the reason if it failed.
 static outcome perform(const client *c, const char *url, request *q, const char **why) {
   struct curl_slist *lines = NULL;
   origin o;
@@ -267,9 +267,9 @@ static outcome perform(const client *c, const char *url, request *q, const char 
   CURLcode code = CURLE_OUT_OF_MEMORY;
   *why = NULL;
   if (!read_origin(url, &o)) {
-    failure("%s: the hub names an address that is not one of HTTP: '%s'", q->t->name, url);
+    failure("%s: the hub redirects to an address that is not HTTP: '%s'", q->t->name, url);
   } else if (!is_secure(&o) && is_secure(&c->home)) {
-    failure("%s: the hub, which is reached by https, leads to %s, which is not", q->t->name, url);
+    failure("%s: the hub, which uses https, redirects to %s, which does not", q->t->name, url);
   } else if (!add_lines(c, q->t, &o, &lines)) {
     failure("out of memory for a request");
   } else {
@@ -290,7 +290,7 @@ static outcome perform(const client *c, const char *url, request *q, const char 
   return result;
 }
 
-// An attempt, from the hub to wherever it leads.
+// One attempt, following redirects from the hub.
 static outcome attempt(client *c, transfer *t, reply *r, const char **why) {
   char *url = strdup(t->url);
   outcome result = OUTCOME_OVER;
@@ -305,7 +305,7 @@ static outcome attempt(client *c, transfer *t, reply *r, const char **why) {
     url = copy;
     if (!next) return result;
     if (hop == REDIRECTS_MOST) {
-      failure("%s: the hub leads from address to address, more than %d times", t->name, REDIRECTS_MOST);
+      failure("%s: the hub redirects more than %d times", t->name, REDIRECTS_MOST);
       free(url);
       return OUTCOME_OVER;
     }
@@ -322,7 +322,7 @@ static void wait_seconds(double seconds) {
   while (seconds_now() < end && !interrupt_status()) nanosleep(&t, NULL);
 }
 
-// Whether another attempt may bring what this one did not.
+// Whether another attempt may succeed.
 static bool is_passing(long status) {
   return status == 408 || status == 429 || status >= 500;
 }
@@ -330,26 +330,26 @@ static bool is_passing(long status) {
 static void report_status(const client *c, const transfer *t, const reply *r) {
   const char *said = *r->message ? r->message : "no reason is given";
   if (r->status == 401 && !c->token)
-    failure("%s: the hub wants to know who asks (status 401: %s): there is no public model of this name; HF_TOKEN may "
-            "hold a token that reads it",
+    failure("%s: the hub requires authentication (status 401: %s): there is no public model with this name; HF_TOKEN "
+            "may hold a token with access to it",
             t->name, said);
   else if (r->status == 401)
-    failure("%s: the hub does not take the token of HF_TOKEN (status 401: %s)", t->name, said);
+    failure("%s: the hub does not accept the token in HF_TOKEN (status 401: %s)", t->name, said);
   else if (r->status == 403)
     failure("%s: the hub refuses (status 403: %s); where the model's page has conditions, accept them there, and set "
             "HF_TOKEN",
             t->name, said);
   else if (r->status == 404)
-    failure("%s: the hub has nothing of this name (status 404: %s)", t->name, said);
+    failure("%s: not found on the hub (status 404: %s)", t->name, said);
   else if (r->status == 429 && r->retry_after)
-    failure("%s: the hub asks to come back in %ld seconds (status 429)", t->name, r->retry_after);
+    failure("%s: the hub asks to retry in %ld seconds (status 429)", t->name, r->retry_after);
   else
     failure("%s: the hub answers with status %ld: %s", t->name, r->status, said);
 }
 
 bool client_get(client *c, transfer *t, reply *r) {
   const char *why = NULL;
-  int64_t barren = 0; // attempts in a row that brought nothing
+  int64_t barren = 0; // consecutive attempts without progress
   for (;;) {
     uint64_t before = t->at;
     outcome result = attempt(c, t, r, &why);
@@ -365,7 +365,7 @@ bool client_get(client *c, transfer *t, reply *r) {
       return false;
     }
     if (last) {
-      failure("%s: %lld attempt%s brought nothing from %s: %s", t->name, (long long)barren, plural((uint64_t)barren),
+      failure("%s: %lld attempt%s without progress from %s: %s", t->name, (long long)barren, plural((uint64_t)barren),
               c->endpoint, why);
       return false;
     }

@@ -42,7 +42,7 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_version = {
     .name = "version",
-    .summary = "version, build, and the instruction sets that this machine has",
+    .summary = "show version, build, and this machine's instruction sets",
     .arguments = "",
     .details = "",
     .groups = {{"options", OPTION_ROWS(rows), 0}},

@@ -78,7 +78,7 @@ void st_pages_free(void *block, size_t size) {
   if (block && pages_length(size, &length)) munmap(block, length);
 }
 
-bool st_pages_withhold(void *block, size_t size) {
+bool st_pages_no_fork(void *block, size_t size) {
 #ifdef MADV_DONTFORK
   size_t length;
   return block && pages_length(size, &length) && !madvise(block, length, MADV_DONTFORK);

@@ -41,7 +41,7 @@ void *st_pages_alloc(size_t size, bool huge);
 void st_pages_free(void *block, size_t size);
 // Excludes these pages from forked children: pages being read into from a disk must not become shared and copied on
 // write. True if the system does that; the child must then not free them.
-bool st_pages_withhold(void *block, size_t size);
+bool st_pages_no_fork(void *block, size_t size);
 // These bytes of such pages are no longer needed: returns whole huge pages among them to the system.
 void st_pages_drop(void *first, size_t size);
 // The bytes that st_pages_alloc takes for `size` bytes, slack and rounding included; 0 on overflow.

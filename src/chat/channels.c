@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// What opens and closes a block of thoughts, in published templates.
+// The marks of reasoning blocks in published templates.
 static const struct {
   const char *open, *close;
 } blocks[] = {
@@ -54,7 +54,7 @@ static setun_status give(setun_channel channel, const char *text, size_t length,
   return st_fail(err, SETUN_ERROR_CANCELED, "canceled");
 }
 
-// Gives the first n bytes that are pending and keeps the rest.
+// Outputs the first n pending bytes and keeps the rest.
 static setun_status release(st_channels *c, setun_channel channel, size_t n, setun_reply_fn fn, void *user,
                             setun_error *err) {
   if (!n) return SETUN_OK;
@@ -247,7 +247,7 @@ setun_status st_channels_control(st_channels *c, const char *text, size_t length
   }
   if (c->state == ST_CHANNELS_BEGIN && c->pending.length && !opens_block(c, &wait) &&
       leading_space(&c->pending) < c->pending.length) {
-    c->state = ST_CHANNELS_TEXT; // what was the beginning of a mark ends here
+    c->state = ST_CHANNELS_TEXT; // a partial mark ends here
     s = advance(c, fn, user, err);
   }
   if (s == SETUN_OK) harmony(c, text, length, fn, user, &s, err);

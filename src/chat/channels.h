@@ -2,8 +2,8 @@
 // control tokens and some by plain text, and the messages of the Harmony format (gpt-oss), which are
 // <|channel|>NAME<|message|>TEXT<|end|>, more of them after <|start|>assistant.
 //
-// A block is one only at the beginning of an answer: later, "<think>" is a word like others. White space around a block
-// belongs to neither side.
+// A block can only be at the beginning of an answer: later, "<think>" is plain text. White space around a block belongs
+// to neither side.
 #ifndef SETUN_CHAT_CHANNELS_H
 #define SETUN_CHAT_CHANNELS_H
 
@@ -11,13 +11,13 @@
 #include "setun.h"
 
 typedef enum st_channels_state {
-  ST_CHANNELS_BEGIN,   // nothing but white space yet: a block may open
-  ST_CHANNELS_BLOCK,   // inside of one
-  ST_CHANNELS_AFTER,   // behind one, before the first text
+  ST_CHANNELS_BEGIN,   // only white space so far: a block may open
+  ST_CHANNELS_BLOCK,   // inside a block
+  ST_CHANNELS_AFTER,   // after a block, before the first text
   ST_CHANNELS_TEXT,    // the answer
   ST_CHANNELS_HEADER,  // Harmony: from <|start|> or <|channel|> to <|message|>
   ST_CHANNELS_MESSAGE, // Harmony: a message's text
-  ST_CHANNELS_BETWEEN  // Harmony: behind <|end|>
+  ST_CHANNELS_BETWEEN  // Harmony: after <|end|>
 } st_channels_state;
 
 // Zero-initialize; freed with st_channels_free.
@@ -44,7 +44,7 @@ setun_status st_channels_control(st_channels *c, const char *text, size_t length
 // Whether what comes now is the answer's text rather than thoughts or a Harmony message; and: it is, however it looks.
 bool st_channels_in_answer(const st_channels *c);
 setun_status st_channels_answer(st_channels *c, setun_reply_fn fn, void *user, setun_error *err);
-// Gives what was held back.
+// Outputs what was held back.
 setun_status st_channels_finish(st_channels *c, setun_reply_fn fn, void *user, setun_error *err);
 
 #endif

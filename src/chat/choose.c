@@ -41,13 +41,13 @@ static const st_named_template *find_template(const st_templates *t, const char 
 
 // ---- families ----
 
-// How models of some families write a conversation: known by control tokens that only its chat models use. Which
-// families do is said by them (st_spec.chat_templates).
+// How models of some families write a conversation: recognized by control tokens that only their chat models use. The
+// families' specs name them (st_spec.chat_templates).
 typedef struct family {
   const char *name;
   const char *tokens[2];
   const char *text;
-  // A template of the model's own that lacks this is wrong; NULL: the model's own is right.
+  // A model's own template without this text is wrong; NULL: the model's own is right.
   const char *needs;
 } family;
 

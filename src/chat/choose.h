@@ -1,5 +1,5 @@
 // Which chat template a conversation is rendered with: one of the model's own, or its family's where the model has none
-// or one that is known to be wrong. Never one by default: the model's answers would be quietly worse.
+// or one that is known to be wrong. There is no default: the model's answers would silently be worse.
 #ifndef SETUN_CHAT_CHOOSE_H
 #define SETUN_CHAT_CHOOSE_H
 
@@ -14,22 +14,22 @@ typedef struct st_named_template {
   char *origin; // the key or the file, for messages
 } st_named_template;
 
-// All of a model's. Zero-initialize; freed with st_templates_free.
+// All templates of a model. Zero-initialize; freed with st_templates_free.
 typedef struct st_templates {
   st_named_template *items;
   size_t n, capacity;
 } st_templates;
 
 void st_templates_free(st_templates *t);
-// Adds copies, unless the name is there already: the first one counts. False: out of memory.
+// Adds copies, unless the name exists already: the first one is used. False: out of memory.
 bool st_templates_add(st_templates *t, st_text name, st_text text, const char *origin);
 
-// What is known of the model.
+// Facts about the model.
 typedef struct st_chat_model {
   const char *architecture;     // as the model's files spell it, for messages; NULL: unknown
-  const char *const *templates; // those that models of its family may be trained with, by the names here; ended with
+  const char *const *templates; // templates of its family, by the names here; ended with
                                 // NULL; NULL: none
-  // Does the vocabulary have this control token?
+  // Whether the vocabulary has this control token.
   bool (*has_control)(const void *user, const char *text);
   const void *user;
 } st_chat_model;
@@ -41,8 +41,8 @@ typedef struct st_chosen_template {
   const char *replaces; // the origin of the model's own, which is known to be wrong; NULL: none is replaced
 } st_chosen_template;
 
-// `name` NULL: "tool_use" where `tools` says that there are some and the model has such a one, else "default". What
-// replaces a template is told to the log as a warning. SETUN_ERROR_STATE: there is none to choose.
+// `name` NULL: "tool_use" where `tools` says that there are some and the model has such a one, else "default". A
+// replacement is logged as a warning. SETUN_ERROR_STATE: there is no template.
 setun_status st_choose_template(const st_templates *templates, const st_chat_model *model, const char *name, bool tools,
                                 const st_log *log, st_chosen_template *out, setun_error *err);
 

@@ -17,7 +17,7 @@ static bool undefined(st_jinja_run *run, const st_jinja_string *name, bool unsaf
   return run->status == SETUN_OK;
 }
 
-// What every Python object has; the sandbox gives none of it.
+// Attributes of every Python object; the sandbox hides them.
 static bool is_internal(const st_jinja_string *name) {
   static const char *const names[] = {
       "__class__", "__delattr__",      "__dir__",    "__doc__",  "__eq__",          "__format__",
@@ -30,7 +30,7 @@ static bool is_internal(const st_jinja_string *name) {
   return false;
 }
 
-// Only the attribute, without looking for a key: JINJA_MISSING when there is none.
+// Only the attribute, without looking for a key: JINJA_MISSING if absent.
 static bool find_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja_string *name, st_jinja_value *out) {
   *out = (st_jinja_value){.kind = JINJA_MISSING};
   if (v.kind == JINJA_NAMESPACE) {
@@ -78,7 +78,7 @@ bool st_jinja_get_attribute(st_jinja_run *run, st_jinja_value v, const st_jinja_
   return undefined(run, name, false, out);
 }
 
-// May it be a key? Not with a list or a dict in it.
+// Whether it can be a key: not if it contains a list or a dict.
 static bool hashable(st_jinja_run *run, st_jinja_value v, bool *out) {
   *out = v.kind != JINJA_LIST && v.kind != JINJA_DICT && v.kind != JINJA_VIEW;
   if (v.kind != JINJA_TUPLE) return true;
@@ -157,7 +157,7 @@ static bool slice_string(st_jinja_run *run, st_jinja_string *s, int64_t start, i
   }
   st_jinja_builder b = {0};
   bool ascii = st_jinja_count_characters(s) == s->length;
-  // Walk from character to character, not from the beginning each time.
+  // Walks from character to character, not from the beginning each time.
   size_t at = st_jinja_character_offset(s, (size_t)start);
   for (; count > 0; count--) {
     size_t end = at + 1;

@@ -1,4 +1,4 @@
-// Arenas: blocks from the system, handed out in pieces.
+// Arenas: blocks from the system, allocated in pieces.
 #include "jinja/arena.h"
 
 #include "base/memory.h"

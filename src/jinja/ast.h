@@ -1,4 +1,4 @@
-// The syntax tree of a template, and what compiling it means.
+// The syntax tree of a template, and its compilation.
 #ifndef SETUN_JINJA_AST_H
 #define SETUN_JINJA_AST_H
 
@@ -74,7 +74,7 @@ typedef struct {
   size_t n, capacity;
 } st_jinja_nodes;
 
-// What happens to a variable on entry to a scope.
+// The treatment of a variable on entry to a scope.
 typedef enum { JINJA_LOAD_PARAMETER, JINJA_LOAD_RESOLVE, JINJA_LOAD_ALIAS, JINJA_LOAD_UNDEFINED } st_jinja_load_action;
 
 typedef struct {

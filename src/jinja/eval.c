@@ -101,7 +101,7 @@ static bool is_literal(const st_jinja_node *node) {
   return true;
 }
 
-// Jinja works slices of literals out when it compiles, by another way that forgives wrong types.
+// Jinja evaluates slices of literals at compile time, in another way that tolerates wrong types.
 static bool is_forgiven(const st_jinja_node *node, st_jinja_value v, const st_jinja_value bounds[3]) {
   const st_jinja_node *slice = node->b;
   if (!is_literal(node->a) || !is_literal(slice->a) || !is_literal(slice->b) || !is_literal(slice->c)) return false;

@@ -1,5 +1,5 @@
-// Statements, and the `loop` of a for. Blocks within blocks take no stack: each block that is being executed has a
-// record in a list, innermost first.
+// Statements, and the `loop` of a for. Nested blocks take no stack: each block being executed has a record in a list,
+// innermost first.
 #include "jinja/run.h"
 
 typedef struct st_jinja_loop {
@@ -7,14 +7,14 @@ typedef struct st_jinja_loop {
   st_jinja_value source;  // what is iterated over
   st_jinja_iterator *it;
   int64_t index0, length; // length -1: not known yet
-  st_jinja_value after;   // the next item when it was looked at, or JINJA_MISSING
+  st_jinja_value after;   // the next item if it was read ahead, or JINJA_MISSING
   bool ended, completed;
   st_jinja_value before, current;
 } loop_state;
 
 struct st_jinja_block {
   st_jinja_block *outer;
-  const st_jinja_node *node; // what it belongs to; NULL: what st_jinja_execute was called for
+  const st_jinja_node *node; // its parent; NULL: the block that st_jinja_execute was called for
   const st_jinja_nodes *body;
   size_t at; // the next statement of body
   st_jinja_variables *env;
@@ -254,7 +254,7 @@ static bool begin_generation(st_jinja_run *run, st_jinja_block **top, const st_j
   return true;
 }
 
-// break and continue: out of what stands between here and the for.
+// break and continue: leaves the blocks between here and the for.
 static bool jump(st_jinja_run *run, st_jinja_block **top, bool is_break) {
   while (!(*top)->loop) {
     if ((*top)->out) run->out = (*top)->out;

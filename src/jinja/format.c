@@ -208,7 +208,7 @@ static bool put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
   case JINJA_VIEW: return put_repr_container(run, b, v);
   case JINJA_RANGE: return put_repr_range(run, b, v.o);
   default:
-    // Python prints an address, or what no template wants to show.
+    // Python prints an address, or something that no template should show.
     return st_jinja_fail_unsupported(run, "printing a value of type %s is not supported", st_jinja_type_name(v));
   }
 }

@@ -97,7 +97,7 @@ static bool to_text(st_jinja_run *run, st_jinja_value v, const char *what) {
          st_jinja_fail_format(run, "expected the name of a %s, found %s", what, st_jinja_type_name(v));
 }
 
-// What attribute= says of one item.
+// Applies attribute= to one item.
 bool st_jinja_attribute_path(st_jinja_run *run, st_jinja_value item, st_jinja_value path, st_jinja_value *out) {
   *out = item;
   if (path.kind == JINJA_NONE || path.kind == JINJA_MISSING) return true;
@@ -137,7 +137,7 @@ static bool map_item(st_jinja_run *run, const st_jinja_iterator *it, st_jinja_va
   }
   if (it->args.n_keywords > (fallback ? 2u : 1u)) return st_jinja_fail_format(run, "map does not take this parameter");
   if (!fallback || fallback->kind == JINJA_NONE) return st_jinja_attribute_path(run, item, *attribute, out);
-  // The default takes the place of every undefined step on the way.
+  // The default replaces every undefined step of the path.
   if (attribute->kind != JINJA_STRING) {
     if (!st_jinja_attribute_path(run, item, *attribute, out)) return false;
     if (out->kind == JINJA_UNDEFINED) *out = *fallback;
@@ -181,14 +181,14 @@ static bool start_generator(st_jinja_run *run, st_jinja_iterator *it) {
     if (!view) return false;
     *view = (st_jinja_object){.id = JINJA_VIEW_ITEMS, .self = it->source};
     it->source = (st_jinja_value){.kind = JINJA_VIEW, .o = view};
-  } else if (!strcmp(it->name, "unique")) { // its elements are made all at once
+  } else if (!strcmp(it->name, "unique")) { // its elements are computed all at once
     st_jinja_value list;
     return st_jinja_unique_list(run, it->source, &it->args, &list) && st_jinja_iterate(run, list, &it->inner);
   } else if (!st_jinja_to_boolean(run, it->source, &some))
     return false;
   it->ended = !some;
   if (!some) return true;
-  // A wrong list of arguments is an error before the first element is looked at.
+  // Wrong arguments are an error before the first element is evaluated.
   if (!strcmp(it->name, "map") && !it->args.n && !keyword(&it->args, "attribute")) {
     return st_jinja_fail_format(run, "map needs the name of a filter or an attribute");
   }

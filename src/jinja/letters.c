@@ -43,7 +43,7 @@ static bool is_cased(uint32_t c) {
          to_lower(c) != c || c == 0xAA || c == 0xBA;
 }
 
-// Title case, in which only the first letter is a capital; an iota behind another letter stands below it.
+// Title case, in which only the first letter is a capital; an iota after another letter is a subscript.
 static bool put_title(st_jinja_run *run, st_jinja_builder *b, uint32_t code, bool tainted) {
   utf8proc_int32_t letters[4];
   uint32_t title = (uint32_t)utf8proc_totitle((utf8proc_int32_t)code);
@@ -109,7 +109,7 @@ static bool separates_words(uint32_t code) {
   return st_jinja_is_space(code) || (code < 0x80 && code && strchr("-({[<", (int)code));
 }
 
-// Where the word ends that begins at `from`, as Jinja's filter title sees words.
+// The end of the word that begins at `from`, by the rules of Jinja's filter title.
 static size_t word_end(const st_jinja_string *s, size_t from) {
   uint32_t code;
   for (size_t n; from < s->length && (n = decode(s, from, &code)) && !separates_words(code);) from += n;
@@ -118,8 +118,8 @@ static size_t word_end(const st_jinja_string *s, size_t from) {
 
 bool st_jinja_change_case(st_jinja_run *run, const st_jinja_string *s, st_jinja_letter_case to, st_jinja_value *out) {
   st_jinja_builder b = {0};
-  bool word = false;                  // does this character go on with a word?
-  size_t from = 0, until = s->length; // what is looked at for a final sigma
+  bool word = false;                  // whether this character continues a word
+  size_t from = 0, until = s->length; // the range considered for a final sigma
   for (size_t at = 0; at < s->length;) {
     uint32_t code;
     size_t n = decode(s, at, &code);

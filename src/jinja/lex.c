@@ -15,7 +15,7 @@ typedef struct {
   st_jinja_place place;
   bool line_starts; // the last tag took the newline after it
   st_jinja_tokens *out;
-  char *open; // the brackets that wait to be closed, as the closing ones
+  char *open; // open brackets, as the closing ones
   size_t n_open, open_capacity;
 } lexer;
 
@@ -69,7 +69,7 @@ static size_t skip_space(const lexer *x, size_t pos) {
   return pos;
 }
 
-// Where the white space begins that ends at `end`, not before `begin`.
+// The start of the white space that ends at `end`, not before `begin`.
 static size_t space_before(const lexer *x, size_t begin, size_t end) {
   while (end > begin) {
     size_t p = end - 1;
@@ -116,7 +116,7 @@ static bool push_data(lexer *x, size_t begin, size_t tag, char sign, bool is_var
 
 static bool lex_comment(lexer *x) {
   size_t begin = x->pos;
-  if (begin >= x->n) return true; // Jinja forgives a comment that begins at the very end
+  if (begin >= x->n) return true; // Jinja tolerates a comment that begins at the very end
   for (size_t p = begin; p + 1 < x->n; p++) {
     if (x->s[p] != '#' || x->s[p + 1] != '}') continue;
     char sign = p > begin ? x->s[p - 1] : 0;
@@ -145,7 +145,7 @@ static size_t raw_begin(const lexer *x, size_t tag) {
 static bool lex_raw(lexer *x, size_t from) {
   x->line_starts = from > 0 && x->s[from - 1] == '\n';
   x->pos = from;
-  if (from >= x->n) return true; // forgiven likewise
+  if (from >= x->n) return true; // also tolerated
   for (size_t p = from; p + 1 < x->n; p++) {
     if (x->s[p] != '{' || x->s[p + 1] != '%') continue;
     size_t q = p + 2;
@@ -391,7 +391,7 @@ static bool lex_operator(lexer *x) {
   return st_jinja_syntax_error(x->c, here(x), "unexpected character '%.*s'", n > 0 ? n : 1, x->s + x->pos);
 }
 
-// From behind {{ or {% to its end.
+// From after {{ or {% to its end.
 static bool lex_tag(lexer *x, bool is_variable) {
   x->n_open = 0;
   while (x->pos < x->n) {

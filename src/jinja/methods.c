@@ -1,5 +1,5 @@
-// Methods of strings and dicts: those that published templates call. Others that Python has are refused by name when
-// they are called, and those that would change their object are hidden, as the immutable sandbox hides them.
+// Methods of strings and dicts: those that published templates call. Python's others are refused by name when they are
+// called, and those that would modify their object are hidden, as in the immutable sandbox.
 #include "jinja/run.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// Operators, by Python's rules. Integers are 64 bits wide; what would need more is refused, not wrapped.
+// Operators, by Python's rules. Integers have 64 bits; larger results are refused, not wrapped.
 #include "jinja/run.h"
 
 #include <math.h>

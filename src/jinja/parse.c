@@ -14,7 +14,7 @@ static bool at_any(const st_jinja_parser *p, names ends) {
 
 static bool parse_body(st_jinja_parser *p, names ends, st_jinja_nodes *body);
 
-// From a tag's last token to its end tag, whose name is then the current token; `drop`: is passed.
+// From a tag's last token to its end tag, whose name is then the current token; `drop`: it is skipped.
 static bool parse_until(st_jinja_parser *p, names ends, bool drop, st_jinja_nodes *body) {
   st_jinja_place place = p->t->place;
   st_jinja_accept_token(p, TOKEN_COLON);
@@ -163,7 +163,7 @@ static bool parse_signature(st_jinja_parser *p, st_jinja_node *node) {
   return true;
 }
 
-// The body of something that is a function of its own: no break reaches out of it.
+// The body of a separate function: break does not leave it.
 static bool parse_function(st_jinja_parser *p, names end, st_jinja_node *node) {
   int loops = p->n_loops;
   p->n_loops = 0;

@@ -87,7 +87,7 @@ static bool add(st_jinja_parser *p, st_jinja_node *node, st_jinja_nodes *list, s
 
 static st_jinja_node *parse_unary(st_jinja_parser *p, bool with_filter);
 
-// How tightly a binary operator binds; LEVEL_NOT is the unary one's place.
+// Precedence levels of binary operators; LEVEL_NOT is the unary one's.
 typedef enum {
   LEVEL_NONE,
   LEVEL_OR,
@@ -128,7 +128,7 @@ static level operator_at(const st_jinja_parser *p, st_jinja_operator *op, int *w
 
 static st_jinja_node *parse_operators(st_jinja_parser *p, level lowest);
 
-// What stands before the first operator: behind `not`, a comparison.
+// The operand before the first operator: after `not`, a comparison.
 static st_jinja_node *parse_operand(st_jinja_parser *p, level lowest) {
   st_jinja_place place = p->t->place;
   if (lowest > LEVEL_NOT || !st_jinja_at_name(p->t, "not")) return parse_unary(p, true);

@@ -1,4 +1,4 @@
-// Where each variable lives. Jinja compiles a template to Python functions and decides at compile time, scope by
+// The scope of each variable. Jinja compiles a template to Python functions and decides at compile time, scope by
 // scope, which variable a name means; what a template sees before its first `set`, inside loops and in macros follows
 // from that. This repeats its rules: a scope's names are collected in order, a name that is read first comes from the
 // outer scopes or the context, and one that is set first in a scope starts as a copy of the outer one.
@@ -7,7 +7,7 @@
 #include <string.h>
 
 // A function of the template: the whole, a macro, a for's test, ... Its variables are told apart by name
-// and by how deep the scope lies in which they are (as Jinja's Python variables l_1_name are).
+// and by the depth of their scope (like Jinja's Python variables l_1_name).
 typedef struct function {
   struct function *parent;
   struct {
@@ -50,7 +50,7 @@ static bool grow(resolver *r, void *items, size_t n, size_t *capacity, size_t si
   return true;
 }
 
-// Compiling is bounded too: these tables are searched from end to end.
+// Compiling is bounded too: these tables are searched linearly.
 static bool charge(resolver *r, size_t n) {
   if (r->c->steps_left > n) {
     r->c->steps_left -= n;
@@ -148,7 +148,7 @@ static bool on_parameter(resolver *r, symbols *sym, const st_jinja_string *name)
 }
 
 static bool on_load(resolver *r, symbols *sym, const st_jinja_string *name, st_jinja_place place) {
-  static const char *const special[] = {"caller", "kwargs", "varargs"}; // a macro that reads them is called otherwise
+  static const char *const special[] = {"caller", "kwargs", "varargs"}; // a macro that reads them is called differently
   if (!charge(r, sym->n_refs / 4 + 1)) return false;
   if (find_ref(sym, name)) return true;
   for (size_t i = 0; sym->owner->parent && i < sizeof special / sizeof *special; i++) {
@@ -197,8 +197,8 @@ static bool copy_symbols(resolver *r, const symbols *from, symbols *to) {
   return true;
 }
 
-// What the branches of an if set may or may not be set after it, so it starts as the outer variable or from the
-// context.
+// Variables set in the branches of an if may or may not be set after it, so they start as the outer variable or from
+// the context.
 static bool merge_branches(resolver *r, symbols *sym, symbols *branches, size_t n) {
   symbols before = *sym;
   for (size_t i = 0; i < n; i++) {
@@ -288,7 +288,7 @@ static bool place_target(resolver *r, symbols *sym, st_jinja_node *target) {
 }
 
 // A scope within `sym`; `f` (may be NULL) gets the function of its own that it is then. They are kept with the template
-// and not on the stack, of which nested scopes would take much.
+// and not on the stack, where nested scopes would take too much.
 static symbols *inner(resolver *r, symbols *sym, function **f) {
   symbols *scope = st_jinja_compile_allocate(r->c, 1, sizeof *scope);
   function *own = f && scope ? st_jinja_compile_allocate(r->c, 1, sizeof *own) : NULL;
@@ -378,7 +378,7 @@ static bool place_scope(resolver *r, symbols *outer, st_jinja_node *node) {
 }
 
 // Filters and tests must be ones of Jinja, except inside an if, where Jinja looks only when it gets there. Whether they
-// are supported is looked at when they are reached.
+// are supported is checked when they are reached.
 static bool check_name(resolver *r, const st_jinja_node *node, bool soft) {
   bool known = node->kind == NODE_FILTER ? st_jinja_find_filter(node->text) != JINJA_UNKNOWN
                                          : st_jinja_find_test(node->text) != JINJA_UNKNOWN;

@@ -1,4 +1,4 @@
-// What every part of a rendering uses: failures, work counting, memory, and the binding of arguments to parameters.
+// Used by every part of a rendering: failures, work counting, memory, and the binding of arguments to parameters.
 #include "jinja/run.h"
 
 #include "base/memory.h"

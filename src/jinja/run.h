@@ -36,9 +36,9 @@ struct st_jinja_run {
 
 // Reports a failure at the current place and returns false. Only the first one is kept.
 bool st_jinja_fail(st_jinja_run *run, setun_status status, const char *format, ...) ST_PRINTF(3, 4);
-// TypeError, ValueError and the like: what the template does is wrong.
+// TypeError, ValueError and the like: an error in the template.
 #define st_jinja_fail_format(run, ...) st_jinja_fail(run, SETUN_ERROR_FORMAT, __VA_ARGS__)
-// Something that Jinja can do and we cannot.
+// A feature of Jinja that is not supported here.
 #define st_jinja_fail_unsupported(run, ...) st_jinja_fail(run, SETUN_ERROR_UNSUPPORTED, __VA_ARGS__)
 
 // Counts `n` units of work (an evaluated node, a few bytes looked at); false when there were too many.
@@ -47,7 +47,7 @@ bool st_jinja_charge(st_jinja_run *run, uint64_t n);
 void *st_jinja_allocate(st_jinja_run *run, size_t count, size_t size); // zeroed; NULL after reporting
 char *st_jinja_allocate_bytes(st_jinja_run *run, size_t size);         // NULL after reporting
 
-// What a value is called in messages: Python's name of its type.
+// A value's name in messages: Python's name of its type.
 const char *st_jinja_type_name(st_jinja_value v);
 // A string's text for a message: at most 60 bytes, whole characters, in a buffer of 64.
 const char *st_jinja_shorten(const st_jinja_string *s, char buffer[64]);
@@ -97,7 +97,7 @@ st_jinja_step st_jinja_next(st_jinja_run *run, st_jinja_iterator *it, st_jinja_v
 bool st_jinja_is_iterable(st_jinja_value v);
 bool st_jinja_to_list(st_jinja_run *run, st_jinja_value v, st_jinja_kind kind,
                       st_jinja_value *out); // also of an iterator, which is then empty
-// A lazy filter: `name` is map, select, ...; its arguments are looked at when the first element is asked for.
+// A lazy filter: `name` is map, select, ...; its arguments are evaluated when the first element is requested.
 bool st_jinja_generator(st_jinja_run *run, const char *name, st_jinja_value source, const st_jinja_arguments *args,
                         st_jinja_value *out);
 // The elements of `source` for which the for loop's test holds.
@@ -142,7 +142,7 @@ bool st_jinja_call_method(st_jinja_run *run, const st_jinja_object *bound, const
 
 // filters.c, filters_list.c, tests.c
 typedef enum { JINJA_SUPPORTED, JINJA_UNSUPPORTED, JINJA_UNKNOWN } st_jinja_support;
-// The names of a table whose rows begin with theirs, `row` bytes each, and those that Jinja has beside them.
+// The names of a table whose rows begin with them, `row` bytes each, and Jinja's other names.
 typedef struct {
   const char *what; // for messages
   const void *rows;
@@ -166,11 +166,11 @@ st_jinja_filter_fn st_jinja_filter_dictsort, st_jinja_filter_first, st_jinja_fil
     st_jinja_filter_last, st_jinja_filter_list, st_jinja_filter_map, st_jinja_filter_min, st_jinja_filter_reject,
     st_jinja_filter_rejectattr, st_jinja_filter_select, st_jinja_filter_selectattr, st_jinja_filter_sort,
     st_jinja_filter_tojson, st_jinja_filter_unique;
-// The elements of unique, which are asked for when the first one is.
+// The elements of unique, computed when the first one is requested.
 bool st_jinja_unique_list(st_jinja_run *run, st_jinja_value v, const st_jinja_arguments *args, st_jinja_value *out);
 
 // call.c
-int st_jinja_find_builtin(const st_jinja_string *name); // a global function's id; -1: no such
+int st_jinja_find_builtin(const st_jinja_string *name); // a global function's id; -1: none
 bool st_jinja_call(st_jinja_run *run, st_jinja_value callee, const st_jinja_arguments *args, st_jinja_value *out);
 bool st_jinja_strftime(st_jinja_run *run, const st_jinja_string *format, st_jinja_value *out);
 

@@ -1,4 +1,4 @@
-// Tests: what stands after `is`. They are those that published templates use; Jinja's others are refused by name when
+// Tests: the names after `is`. They are those that published templates use; Jinja's others are refused by name when
 // they are reached.
 #include "jinja/run.h"
 

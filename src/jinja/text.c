@@ -1,4 +1,4 @@
-// What Python's strings can do: stripping, splitting, replacing, joining, indenting.
+// Operations of Python's strings: stripping, splitting, replacing, joining, indenting.
 #include "base/utf8.h"
 #include "jinja/run.h"
 
@@ -100,7 +100,7 @@ static bool split_space(st_jinja_run *run, const st_jinja_string *s, int64_t mos
     }
     if (p >= s->length) return st_jinja_charge(run, s->length / 64);
     size_t begin = p;
-    if (most == 0) { // the rest is one part; white space at its end goes
+    if (most == 0) { // the rest is one part; trailing white space is removed
       st_jinja_value rest;
       if (!st_jinja_substring(run, s, begin, s->length, &rest)) return false;
       return st_jinja_strip_text(run, rest.s, NULL, JINJA_STRIP_RIGHT, &rest) && st_jinja_list_append(run, list, rest);

@@ -89,7 +89,7 @@ bool st_jinja_substring(st_jinja_run *run, const st_jinja_string *s, size_t begi
 bool st_jinja_concat(st_jinja_run *run, const st_jinja_string *a, const st_jinja_string *b, st_jinja_value *out) {
   st_jinja_builder build = {0};
   size_t length = a->length + b->length;
-  // What was appended to last is likely to be appended to again: its bytes are extended where they are.
+  // The last string appended to is likely to be appended to again: its bytes are extended in place.
   if (a->length && a->taint == b->taint && a->taint != JINJA_MIXED && b->length <= SIZE_MAX - a->length &&
       st_jinja_arena_extend(&run->bytes, a->data, a->length, length)) {
     char *end;
@@ -211,7 +211,7 @@ bool st_jinja_put_all(st_jinja_run *run, st_jinja_builder *b, const st_jinja_str
 }
 
 bool st_jinja_finish(st_jinja_run *run, st_jinja_builder *b, bool safe, st_jinja_value *out) {
-  // So that what is appended to this text next can extend it.
+  // So that the next append to this text can extend it.
   st_jinja_arena_shrink(&run->bytes, b->data, b->capacity, b->length);
   b->capacity = b->length;
   bool all = b->n_spans == 1 && b->spans[0].begin == 0 && b->spans[0].end == b->length;

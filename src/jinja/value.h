@@ -1,5 +1,5 @@
-// Values of the template language: what Python's objects are to Jinja. Everything lives in a rendering's arenas (or in
-// the compiled template, which is immutable) and is never freed one by one.
+// Values of the template language, like Python's objects in Jinja. Everything lives in a rendering's arenas (or in the
+// compiled template, which is immutable) and is never freed one by one.
 #ifndef SETUN_JINJA_VALUE_H
 #define SETUN_JINJA_VALUE_H
 
@@ -20,7 +20,7 @@ typedef enum {
   JINJA_NAMESPACE,
   JINJA_RANGE,
   JINJA_VIEW,     // a dict's keys(), values() or items()
-  JINJA_ITERATOR, // a generator or iterator: gives each element once
+  JINJA_ITERATOR, // a generator or iterator: yields each element once
   JINJA_MACRO,
   JINJA_BUILTIN, // a global function
   JINJA_METHOD,  // a builtin method with its object
@@ -39,7 +39,7 @@ typedef struct {
   const char *data;           // not ended with 0
   size_t length;              // bytes
   size_t chars;               // code points; SIZE_MAX: not counted yet
-  const st_jinja_span *spans; // of JINJA_MIXED: tainted bytes, rising, never touching
+  const st_jinja_span *spans; // of JINJA_MIXED: tainted bytes, ascending, never adjacent
   size_t n_spans;
   uint8_t taint;
   bool safe; // Markup: `+` escapes what is added to it
@@ -129,7 +129,7 @@ bool st_jinja_is_tainted(const st_jinja_string *s, size_t offset);  // of one by
 bool st_jinja_same_text(const st_jinja_string *a, const st_jinja_string *b); // equal bytes
 bool st_jinja_string_is(const st_jinja_string *s, const char *text);
 int st_jinja_order_strings(const st_jinja_string *a, const st_jinja_string *b); // by code points: -1, 0, 1
-// Where `needle` starts in s at or after byte `from`; SIZE_MAX: nowhere.
+// Where `needle` starts in s at or after byte `from`; SIZE_MAX: absent.
 size_t st_jinja_find_text(st_jinja_run *run, const st_jinja_string *s, const st_jinja_string *needle, size_t from);
 
 // A string being built, with the taint of its parts. Zero-initialize.

@@ -9,7 +9,7 @@ struct st_products {
   st_array *low;       // [max(4 n_batch, most), max_rank] outputs of first matrices
   st_array *added;     // [n_batch, max_lora_rows] output of a second matrix
   st_array *head;      // [n_logits, n_vocab] the same for the head; NULL: not adapted
-  st_array *input;     // [n_batch, widest input] where it is normed apart from products; NULL: nowhere
+  st_array *input;     // [n_batch, widest input] where it is normalized separately; NULL: never
   st_array *rotated;   // [n_batch, widest such input] in another basis; NULL: no matrix has one
   uint32_t *tokens;    // [n_batch] tokens to add to
   float *scales;       // [n_batch] factors: the run's scale

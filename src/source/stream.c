@@ -246,7 +246,7 @@ static setun_status make_slots(st_stream *s, setun_error *err) {
   s->files = st_calloc(s->plan.n_files, sizeof *s->files);
   for (size_t i = 0; s->files && i < s->plan.n_files; i++) s->files[i].fd = -1;
   s->area = st_pages_alloc(s->area_bytes, true);
-  s->area_withheld = st_pages_withhold(s->area, s->area_bytes);
+  s->area_withheld = st_pages_no_fork(s->area, s->area_bytes);
   if (!s->slots || !s->files || !s->area) {
     return st_fail(err, SETUN_ERROR_MEMORY, "out of memory: %zu buffers of %zu bytes to read ahead", s->n_slots,
                    s->plan.slot_bytes);

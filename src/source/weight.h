@@ -24,7 +24,7 @@ typedef struct st_packed {
   st_packing kind;
   uint8_t bits;
   bool stream;      // values cross words; otherwise a word has 32 / bits
-  bool ordered;     // columns stand in the order of their groups: st_row_reader.order says which is where
+  bool ordered;     // columns are in the order of their groups, see st_row_reader.order
   uint64_t group;   // columns that share a scale; 0: as g_idx says
   uint64_t groups;  // of a row
   bool carries;     // of what is added to three words of 3 bits each something may go into the next

@@ -3,10 +3,10 @@
 // order), or in SentencePiece's kind from the vocabulary itself (a pair may be merged if the result is a token; its
 // score says how good that is).
 //
-// Three things make it fast without changing the result. Words come back, so their ids are kept in a cache. A long
-// word is cut at its seams, places between two characters (or bytes) that stand side by side in no token of the
-// vocabulary: nothing can be merged across one, so the parts are independent. And a part of n symbols takes
-// O(n log n) steps at most, by a queue, when it is not short.
+// Three things make it fast without changing the result. Words recur, so their ids are cached. A long word is split at
+// its seams, places between two characters (or bytes) that are not adjacent in any token of the vocabulary: nothing can
+// be merged across a seam, so the parts are independent. And a part of n symbols, unless short, takes
+// at most O(n log n) steps with a queue.
 #include "tokenizer/bpe.h"
 
 #include "base/memory.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-  SHORT_WORD = 32, // bytes: below it, looking for seams is not worth while
+  SHORT_WORD = 32, // bytes: below it, looking for seams is not worthwhile
   SEAM_BITS = 20
 };
 
@@ -97,7 +97,7 @@ setun_status st_bpe_prepare(st_tokenizer *t, setun_error *err) {
 
 // ---- words ----
 
-// A word that is a token as it stands, where the tokenizer says that this comes before any merge.
+// A word that is a token itself, if the tokenizer gives this precedence over merges.
 static int32_t whole_token(st_encoder *e, const char *text, size_t length) {
   const st_tokenizer *t = e->t;
   if (!t->byte_level) return st_tokenizer_plain(t, text, length);

@@ -1,4 +1,4 @@
-// What the parts of byte-pair encoding share: the look-up of merges, a text's units, and the merging of one part.
+// Shared by the parts of byte-pair encoding: the look-up of merges, a text's units, and the merging of one part.
 #ifndef SETUN_TOKENIZER_BPE_H
 #define SETUN_TOKENIZER_BPE_H
 
@@ -19,14 +19,14 @@ static inline size_t st_merges_bit(const st_tokenizer *t, uint64_t hash) {
   return hash >> 36 & t->filter_mask;
 }
 
-// False: no merge joins the two. Most pairs that come up are of that kind, and the filter is small enough to stay in a
-// processor's cache, which the table of merges is not.
+// False: no merge joins the two. Most pairs are of that kind, and the filter is small enough to stay in the processor's
+// cache, unlike the table of merges.
 static inline bool st_merges_may(const st_tokenizer *t, uint64_t hash) {
   size_t bit = st_merges_bit(t, hash);
   return t->merge_filter[bit >> 3] >> (bit & 7) & 1;
 }
 
-// The slot that holds the pair, or the free one where it should go (left ST_NONE).
+// The slot that holds the pair, or the free slot for it (left ST_NONE).
 static inline st_merge *st_merges_find(const st_tokenizer *t, uint64_t hash, uint32_t left, uint32_t right) {
   for (size_t i = st_merges_slot(t, hash);; i = (i + 1) & t->merge_mask) {
     st_merge *m = &t->merges[i];

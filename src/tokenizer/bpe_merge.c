@@ -2,10 +2,10 @@
 //
 // A part of up to 64 units is merged by searching for the best pair each time. A longer one is merged in windows that
 // overlap. What makes this exact: a sequence of tokens is a text's encoding if and only if each two neighbours are the
-// encoding of the text of the two, since whether two tokens are ever merged across their border depends on what
-// happens inside of them alone. So where two windows have one token in common (the same bytes of the text), the first
-// window's tokens before it and the second's from it on make one encoding: each pair of neighbours stands in one of
-// the two. Where windows have none in common, larger ones are tried; they have a queue for their pairs.
+// encoding of the text of the two, since whether two tokens are ever merged across their border depends on what happens
+// inside of them alone. So where two windows have one token in common (the same bytes of the text), the first window's
+// tokens before it and the second's from it on make one encoding: each pair of neighbours is in one of the two. If
+// windows have none in common, larger ones are tried; they have a queue for their pairs.
 #include "tokenizer/bpe.h"
 
 #include "base/memory.h"
@@ -56,7 +56,7 @@ static void set_key(const st_tokenizer *t, const char *text, units *u, uint32_t 
   u->key[i] = rank == ST_NONE ? ST_NONE : rank * SHORT + i;
 }
 
-// The units from the text's beginning on, SHORT of them at most.
+// The units from the text's beginning on, at most SHORT of them.
 static void split_few(const st_tokenizer *t, const char *text, size_t length, units *u) {
   uint32_t n = 0;
   size_t i = 0;
@@ -179,7 +179,7 @@ static bool merge_window(st_encoder *e, const char *text, size_t length, size_t 
   return true;
 }
 
-// A window with the same bytes as the one before it has the same tokens: what is long often repeats itself.
+// A window with the same bytes as the previous one has the same tokens: long texts often repeat themselves.
 static bool repeat_window(const st_bpe_window *w, const char *text, size_t length, size_t at, st_bpe_window *out) {
   size_t start = w->tokens[0].start, n = w->end - start;
   if (length - at < n || memcmp(text + start, text + at, n) != 0) return false;
@@ -193,7 +193,7 @@ static bool repeat_window(const st_bpe_window *w, const char *text, size_t lengt
   return true;
 }
 
-// The reference fails here too. Left out, the character would be missing without a word.
+// The reference fails here too. Otherwise the character would be dropped silently.
 static setun_status fail_character(st_encoder *e, const char *text, uint32_t length) {
   uint32_t code = (unsigned char)*text;
   st_utf8_decode(text, length, &code);
@@ -217,7 +217,8 @@ static setun_status emit_unknown(st_encoder *e, const char *text, uint32_t lengt
     return SETUN_OK;
   }
   if (t->text_unk < 0 && t->model == ST_MODEL_SCORES) return fail_character(e, text, length);
-  if (t->text_unk < 0) return SETUN_OK; // as the reference: what has no token and no unknown token is left out
+  if (t->text_unk < 0)
+    return SETUN_OK; // as in the reference: characters without a token and without an unknown token are dropped
   if (t->fuse_unk && e->unk_at == e->out->length) return SETUN_OK;
   setun_status s = st_encoder_emit(e, t->text_unk);
   e->unk_at = e->out->length;
@@ -235,7 +236,7 @@ static setun_status emit_window(st_encoder *e, const char *text, const st_bpe_wi
   return s;
 }
 
-// The token of `w` where the next window should begin: behind so many eighths of it.
+// The token of `w` where the next window should begin: after this many eighths of it.
 static size_t next_start(const st_bpe_window *w, size_t from, size_t eighths) {
   size_t start = w->tokens[0].start, wanted = start + (w->end - start) * eighths / 8, i = from;
   while (i + 1 < w->n && w->tokens[i].start < wanted) i++;
@@ -253,8 +254,8 @@ static bool find_common(const st_bpe_window *a, const st_bpe_window *b, size_t *
   return false;
 }
 
-// The window after `a`: *b, with which it has the token in common that is the i-th there and the j-th here; false: out
-// of memory, or *stuck. A small overlap is nearly always enough.
+// The window after `a`: *b, which shares a token with it, the i-th there and the j-th here; false: out of memory, or
+// *stuck. A small overlap is nearly always enough.
 static bool next_window(st_encoder *e, const char *text, size_t length, size_t most, size_t from, st_bpe_window *a,
                         st_bpe_window *b, size_t *i, size_t *j, bool *stuck) {
   for (size_t eighths = 7;; eighths -= 4) {

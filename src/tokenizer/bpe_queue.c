@@ -1,8 +1,8 @@
 // A priority queue for the pairs of a long word: lowest rank first, and of equal ranks the leftmost.
 //
 // Merging one pair nearly always makes pairs of worse ranks, and a long word is long because it repeats itself. So
-// items wait in groups of equal rank; only the ranks of the groups are in a heap, and a group is given out from left
-// to right. The rare item that comes in with a rank no worse than the current group's goes to a small heap beside it.
+// items wait in groups of equal rank; only the ranks of the groups are in a heap, and a group is processed from left to
+// right. The rare new item with a rank no worse than the current group's goes to a separate small heap.
 #include "tokenizer/internal.h"
 
 #include "base/memory.h"

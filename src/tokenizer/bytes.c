@@ -14,7 +14,7 @@ const uint16_t st_byte_to_char[256] = {
     0xA4,         0xA5,         0xA6,        0xA7,        0xA8,         0xA9,         0xAA,       0xAB, 0xAC, 0x143,
     0xAE,         0xAF,         ROW16(0xB0), ROW16(0xC0), ROW16(0xD0),  ROW16(0xE0),  ROW16(0xF0)};
 
-// The byte whose printable form a character is; -1: of none.
+// The byte whose printable form a character is; -1: none.
 static int char_to_byte(uint32_t code) {
   if (code >= 0x21 && code <= 0x7E) return (int)code;
   if (code >= 0xA1 && code <= 0xFF && code != 0xAD) return (int)code;

@@ -1,5 +1,5 @@
-// The cache of an encoding: words come back, and so do short pieces of text between two stages of pre-tokenization.
-// Their ids are looked up in the output, where they stood first.
+// The cache of an encoding: words recur, and so do short pieces of text between two stages of pre-tokenization. Their
+// ids are found in the output, where they occurred first.
 #include "tokenizer/internal.h"
 
 #include "base/memory.h"
@@ -33,7 +33,7 @@ static uint64_t hash_key(const char *text, size_t length, unsigned kind) {
   memcpy(&w, text, length);
   h = (h ^ w) * 0xD6E8FEB86659FD93u;
   h ^= h >> 32;
-  return h | 1; // 0 says that a slot is free
+  return h | 1; // 0: a free slot
 }
 
 st_cached *st_cache_find(st_encoder *e, const char *text, size_t length, unsigned kind, bool *found) {

@@ -50,7 +50,7 @@ static setun_status check_value(const st_charsmap *map, uint32_t node, uint32_t 
                  node, map->replacements.length, at);
 }
 
-// The units that a text can lead to from this base. A unit that is reached twice has been looked at.
+// Checks the units that a text can reach from this base. A unit reached twice has been checked already.
 static setun_status visit(walk *w, uint32_t base, setun_error *err) {
   const st_charsmap *map = w->map;
   for (uint32_t c = 1; c < 256; c++) {

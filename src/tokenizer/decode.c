@@ -1,4 +1,4 @@
-// From ids to text: the bytes of each token, made once, and a decoder that lets whole characters out.
+// From ids to text: the bytes of each token, computed once, and a decoder that outputs complete characters.
 #include "tokenizer/internal.h"
 
 #include "base/memory.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-// ---- the bytes that a token stands for ----
+// ---- the bytes of a token ----
 
 static bool replace_all(st_buffer *b, st_bytes from, st_bytes to, st_buffer *scratch) {
   scratch->length = 0;
@@ -54,7 +54,7 @@ static bool apply(const st_tokenizer *t, st_buffer *b, st_buffer *scratch) {
       if (!replace_all(b, d->from, d->text, scratch)) return false;
       break;
     case ST_DECODE_STRIP_TOKEN: strip_token(b, d); break;
-    case ST_DECODE_BYTE_LEVEL: // a token with characters beyond the alphabet stays as it is
+    case ST_DECODE_BYTE_LEVEL: // a token with characters beyond the alphabet is unchanged
       scratch->length = 0;
       if (!st_buffer_append(scratch, b->data, b->length)) return false;
       n = st_bytes_read(b->data, b->length, scratch->data);
@@ -69,8 +69,8 @@ static bool apply(const st_tokenizer *t, st_buffer *b, st_buffer *scratch) {
   return true;
 }
 
-// What a token's bytes are made from: its text, or for an added token that is looked for in normalized text, that of
-// its own. *plain: the decoder's steps are not for it.
+// The text from which a token's bytes are made: its own, or for an added token that is found in normalized text, the
+// normalized one. *plain: the decoder's steps do not apply.
 static setun_status source(st_encoder *e, uint32_t id, st_bytes *text, bool *plain) {
   st_tokenizer *t = (st_tokenizer *)e->t;
   *text = t->texts[id];
@@ -126,9 +126,9 @@ setun_status st_tokenizer_build_pieces(st_tokenizer *t, uint32_t from, setun_err
 struct st_decoder {
   const st_tokenizer *t;
   bool special, continues;
-  uint32_t strip; // characters that may still be taken from the text's beginning
-  char held[4];   // the beginning of a character
-  uint32_t n_held;
+  uint32_t strip;  // characters that may still be taken from the text's beginning
+  char partial[4]; // the beginning of a character
+  uint32_t n_partial;
   st_buffer out;
 };
 
@@ -152,8 +152,9 @@ void st_decoder_free(st_decoder *d) {
   st_free(d);
 }
 
-// How many bytes of an ill-formed beginning stand for one U+FFFD: the longest start of any character, at least 1.
-// st_utf8_decode says 0 for `n` bytes that are not a character; the maximal part is the longest prefix it calls cut off.
+// How many bytes of an ill-formed sequence become one U+FFFD: the longest prefix of any character, at least 1.
+// st_utf8_decode returns 0 for `n` bytes that are not a character; the maximal part is the longest prefix that it
+// reports as cut off.
 static size_t ill_formed(const char *s, size_t n) {
   uint32_t code;
   size_t part = 1;
@@ -161,10 +162,10 @@ static size_t ill_formed(const char *s, size_t n) {
   return part;
 }
 
-// Appends `n` bytes, as whole characters; what may yet become one is held.
+// Appends `n` bytes, as complete characters; what may still become one is held back.
 static bool add_bytes(st_decoder *d, const char *bytes, size_t n) {
   while (n) {
-    if (!d->n_held) { // a run of whole characters goes out as it is
+    if (!d->n_partial) { // a run of complete characters is output unchanged
       size_t run = 0;
       uint32_t code;
       for (int used; run < n && (used = st_utf8_decode(bytes + run, n - run, &code)) > 0;) run += (size_t)used;
@@ -173,19 +174,19 @@ static bool add_bytes(st_decoder *d, const char *bytes, size_t n) {
       n -= run;
       if (!n) break;
     }
-    d->held[d->n_held++] = *bytes++;
+    d->partial[d->n_partial++] = *bytes++;
     n--;
     uint32_t code;
     for (;;) {
-      int used = st_utf8_decode(d->held, d->n_held, &code);
+      int used = st_utf8_decode(d->partial, d->n_partial, &code);
       if (used < 0) break;
-      size_t gone = used > 0 ? (size_t)used : ill_formed(d->held, d->n_held);
-      if (!(used > 0 ? st_buffer_append(&d->out, d->held, gone) : st_buffer_append(&d->out, "\xEF\xBF\xBD", 3))) {
+      size_t gone = used > 0 ? (size_t)used : ill_formed(d->partial, d->n_partial);
+      if (!(used > 0 ? st_buffer_append(&d->out, d->partial, gone) : st_buffer_append(&d->out, "\xEF\xBF\xBD", 3))) {
         return false;
       }
-      d->n_held -= (uint32_t)gone;
-      memmove(d->held, d->held + gone, d->n_held);
-      if (!d->n_held) break;
+      d->n_partial -= (uint32_t)gone;
+      memmove(d->partial, d->partial + gone, d->n_partial);
+      if (!d->n_partial) break;
     }
   }
   return true;
@@ -199,7 +200,7 @@ setun_status st_decoder_push(st_decoder *d, int32_t id, const char **text, size_
   d->out.length = 0;
   size_t mark = strlen(d->t->strip);
   if (d->t->strip_marked && !(d->t->flags[id] & ST_PIECE_MARKED) && n) d->strip = 0;
-  // SentencePiece takes one mark from each token until something else has come.
+  // SentencePiece removes one mark from each token until there is other text.
   uint32_t most = d->t->sentencepiece ? 1 : d->strip;
   for (uint32_t k = 0; k < most && d->strip && n >= mark && !memcmp(bytes, d->t->strip, mark); k++) {
     bytes += mark, n -= mark, d->strip--;
@@ -214,8 +215,8 @@ setun_status st_decoder_push(st_decoder *d, int32_t id, const char **text, size_
 
 setun_status st_decoder_finish(st_decoder *d, const char **text, size_t *length, setun_error *err) {
   d->out.length = 0;
-  if (d->n_held && !st_buffer_append(&d->out, "\xEF\xBF\xBD", 3)) return st_fail_memory(err, "decoded text");
-  d->n_held = 0;
+  if (d->n_partial && !st_buffer_append(&d->out, "\xEF\xBF\xBD", 3)) return st_fail_memory(err, "decoded text");
+  d->n_partial = 0;
   d->strip = d->continues ? 0 : d->t->strip_count;
   d->out.data[d->out.length] = '\0';
   *text = d->out.data;

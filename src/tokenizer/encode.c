@@ -10,7 +10,7 @@ setun_status st_encoder_emit(st_encoder *e, int32_t id) {
   return st_token_list_append(e->out, id) ? SETUN_OK : st_fail_memory(e->err, "the tokens");
 }
 
-// Normalized text: the added tokens that are looked for there, and words between them.
+// Normalized text: the added tokens that are found there, and words between them.
 static setun_status encode_normal(st_encoder *e, const char *text, size_t length, bool special, bool first) {
   const st_added *added = &e->t->added_normalized[special];
   size_t done = 0, start, end;
@@ -47,8 +47,8 @@ static setun_status encode(st_encoder *e, const char *text, size_t length, bool 
 
 // ---- with guarded parts ----
 
-// Normalized text has no places of the raw one, so where control tokens are looked for there, text is cut at the edges
-// of guarded parts, and each piece is one thing or the other.
+// Places in the raw text are unknown in normalized text, so if control tokens are found there, text is split at the
+// edges of guarded parts, and each piece is either guarded or not.
 static bool has_normalized_control(const st_tokenizer *t) {
   for (uint32_t id = 0; id < t->size; id++) {
     if ((t->flags[id] & ST_ADDED_NORMALIZED) && (t->types[id] == ST_TOKEN_CONTROL || t->flags[id] & ST_ADDED_GUARDED))

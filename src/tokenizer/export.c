@@ -23,13 +23,13 @@ static setun_status fail_shape(const char *what, setun_error *err) {
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "the tokenizer: GGUF cannot state %s", what);
 }
 
-// What the arrays cannot say.
+// Checks for what the arrays cannot state.
 static setun_status check(const st_tokenizer *t, setun_error *err) {
   char label[64];
   for (uint32_t id = 0; id < t->size; id++) {
     if (!(t->flags[id] & (ST_ADDED_LSTRIP | ST_ADDED_RSTRIP | ST_ADDED_SINGLE_WORD))) continue;
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "the tokenizer: GGUF cannot state that %s strips spaces or stands for whole words only",
+                   "the tokenizer: GGUF cannot state that %s strips spaces or matches only whole words",
                    st_token_label(t, id, label));
   }
   if (t->model == ST_MODEL_UNIGRAM) return fail_shape("what this Unigram model does", err);
@@ -45,8 +45,7 @@ static setun_status check(const st_tokenizer *t, setun_error *err) {
   return SETUN_OK;
 }
 
-// SentencePiece finds user-defined pieces in normalized text, whose spaces are marks; a reader of GGUF in the text as
-// it is.
+// SentencePiece finds user-defined pieces in normalized text, where spaces are marks; readers of GGUF in the raw text.
 static bool has_marks(const st_tokenizer *t, uint32_t id) {
   return t->sentencepiece && t->sp.escape && t->types[id] == ST_TOKEN_USER_DEFINED;
 }
@@ -87,7 +86,7 @@ static setun_status fill_tokens(const st_tokenizer *t, uint32_t size, st_vocabul
     int n = snprintf(pad, PAD_BYTES, "[PAD%u]", id);
     if (st_map_get(t->ids, pad, (size_t)n) >= 0) {
       return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                     "the tokenizer: a token has the text %s, which stands for an unused id", pad);
+                     "the tokenizer: a token has the text %s, which is reserved for unused ids", pad);
     }
     e->tokens[id] = (st_text){pad, (size_t)n};
     e->types[id] = ST_TOKEN_UNUSED;
@@ -150,7 +149,7 @@ static setun_status fill_scores(const st_tokenizer *t, uint32_t size, st_vocabul
   return SETUN_OK;
 }
 
-// The ends of a text that a reader of these arrays would not find by itself: two keys can name them.
+// The end-of-text tokens that a reader of these arrays would not find by itself: two keys can name them.
 static setun_status fill_ends(const st_tokenizer *t, st_vocabulary *v, setun_error *err) {
   st_tokenizer *again = NULL;
   setun_status s = st_tokenizer_from_vocabulary(v, &again, err);

@@ -1,10 +1,10 @@
-// A tokenizer written down again: as a GGUF file holds it, as tokenizer.json, or as tokenizer.model.
+// Exporting a tokenizer: as in a GGUF file, as tokenizer.json, or as tokenizer.model.
 #ifndef SETUN_TOKENIZER_EXPORT_H
 #define SETUN_TOKENIZER_EXPORT_H
 
 #include "tokenizer/tokenizer.h"
 
-// A vocabulary and what it points into. Zero-initialize; freed with st_vocabulary_export_free.
+// A vocabulary and the memory that it points into. Zero-initialize; freed with st_vocabulary_export_free.
 typedef struct st_vocabulary_export {
   st_vocabulary vocabulary; // tokens and merges point into the tokenizer and into the members below
   st_text *tokens, *merges;
@@ -15,8 +15,8 @@ typedef struct st_vocabulary_export {
 
 void st_vocabulary_export_free(st_vocabulary_export *e);
 
-// The arrays and keys that make the same tokenizer, of at least `size` tokens: ids that are not used become "[PADn]",
-// which nothing produces. What GGUF cannot state is SETUN_ERROR_UNSUPPORTED and named.
+// The arrays and keys of the same tokenizer, with at least `size` tokens: unused ids become "[PADn]", which no text
+// produces. What GGUF cannot state is named in SETUN_ERROR_UNSUPPORTED.
 setun_status st_tokenizer_export(const st_tokenizer *t, uint32_t size, st_vocabulary_export *out, setun_error *err);
 
 // The text of a tokenizer.json that makes the same tokenizer, appended to `out`. Byte-level BPE only; others are

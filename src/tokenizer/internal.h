@@ -1,4 +1,4 @@
-// What the tokenizer's parts share: the tokenizer itself, and the state of one encoding.
+// Shared by the tokenizer's parts: the tokenizer itself, and the state of one encoding.
 #ifndef SETUN_TOKENIZER_INTERNAL_H
 #define SETUN_TOKENIZER_INTERNAL_H
 
@@ -39,7 +39,7 @@ typedef struct st_trie st_trie;
 st_trie *st_trie_new(size_t total_bytes); // room for strings of so many bytes altogether
 void st_trie_free(st_trie *t);
 bool st_trie_add(st_trie *t, const char *key, size_t length, int32_t id); // a later id replaces an earlier one
-// From `node` (0: the root) along `byte`: the next node, or 0 when there is none.
+// From `node` (0: the root) along `byte`: the next node, or 0.
 uint32_t st_trie_step(const st_trie *t, uint32_t node, unsigned char byte);
 int32_t st_trie_id(const st_trie *t, uint32_t node); // -1: no string ends here
 // The longest string that begins the text: its id and *matched bytes, or -1.
@@ -50,11 +50,11 @@ int32_t st_trie_longest(const st_trie *t, const char *text, size_t length, size_
 typedef struct st_regex st_regex;
 // Compiles a pattern written for Oniguruma (as tokenizer.json's are), translating what PCRE2 reads differently.
 setun_status st_regex_new(const char *pattern, size_t length, st_regex **regex, setun_error *err);
-// The pattern is plain text to be found.
+// The pattern is plain text.
 setun_status st_regex_new_literal(const char *text, size_t length, st_regex **regex, setun_error *err);
 void st_regex_free(st_regex *r);
 
-// What matching needs besides the pattern: one a thread.
+// What matching needs in addition to the pattern: one per thread.
 typedef struct st_pattern_matcher {
   pcre2_match_data *data;
   pcre2_match_context *context;
@@ -115,7 +115,7 @@ setun_status st_normalize(st_encoder *e, const char *text, size_t length, const 
 
 // ---- pretokenize.c ----
 
-// What becomes of the matches of a split, as tokenizer.json names it.
+// The treatment of the matches of a split, named as in tokenizer.json.
 typedef enum st_split_behavior {
   ST_SPLIT_REMOVED,
   ST_SPLIT_ISOLATED,
@@ -146,8 +146,8 @@ typedef struct st_stage {
 // Adds stages to a tokenizer.
 setun_status st_stage_add_split(st_tokenizer *t, const char *pattern, st_split_behavior behavior, bool invert,
                                 setun_error *err);
-// The same with a compiled expression, which it takes, also on failure. `pattern`, its text, is kept for those who
-// write a tokenizer down again; NULL: it was made of plain text.
+// The same with a compiled expression, which it takes, also on failure. `pattern`, its text, is kept for exporting the
+// tokenizer; NULL: it was made from plain text.
 setun_status st_stage_add_regex(st_tokenizer *t, st_regex *regex, const char *pattern, st_split_behavior behavior,
                                 bool invert, setun_error *err);
 st_stage *st_stage_add(st_tokenizer *t, st_stage_kind kind, setun_error *err); // NULL: too many
@@ -158,11 +158,11 @@ void st_pretokenize_prepare(st_tokenizer *t); // once all stages are there
 
 // ---- patterns.c ----
 
-// What a vocabulary spells its texts in.
+// The alphabet of a vocabulary's texts.
 typedef enum st_alphabet {
   ST_ALPHABET_BYTES, // the printable form of bytes
   ST_ALPHABET_MARKS, // characters, with U+2581 for a space; missing ones become byte tokens
-  ST_ALPHABET_WORDS  // characters, without spaces: what no pattern matches is left out
+  ST_ALPHABET_WORDS  // characters, without spaces: text that no pattern matches is dropped
 } st_alphabet;
 
 // A row of the table of published pre-tokenizers.
@@ -175,42 +175,42 @@ typedef struct st_pretokenizer {
 
 extern const char ST_PATTERN_GPT2[];
 const st_pretokenizer *st_pretokenizer_find(const char *name); // NULL: unknown
-// The row that a byte-level tokenizer's stages are those of; NULL: none.
+// The row with a byte-level tokenizer's stages; NULL: none.
 const st_pretokenizer *st_pretokenizer_of(const st_tokenizer *t);
 // Sets the tokenizer up with a row's patterns; an unknown name is an error that gives it.
 setun_status st_pretokenizer_apply(st_tokenizer *t, const char *name, setun_error *err);
 
 // ---- bytes.c: the printable form of bytes in byte-level vocabularies ----
 
-extern const uint16_t st_byte_to_char[256]; // the code point that stands for a byte
+extern const uint16_t st_byte_to_char[256]; // the code point for a byte
 // Writes the printable form of `n` bytes to `out`, which holds 2n; returns its length.
 size_t st_bytes_print(const char *bytes, size_t n, char *out);
-// Reads the printable form back into `out`, which holds n; SIZE_MAX where a character stands for no byte.
+// Reads the printable form back into `out`, which holds n; SIZE_MAX if a character is not a byte's.
 size_t st_bytes_read(const char *text, size_t n, char *out);
 int st_byte_token(const char *text, size_t length); // "<0x0A>": 10; -1 for anything else
 
 // ---- special.c: tokens cut out of a text before anything else ----
 
 enum {
-  ST_ADDED_LSTRIP = 1,      // takes the white space before it along
+  ST_ADDED_LSTRIP = 1,      // includes the white space before it
   ST_ADDED_RSTRIP = 2,      // and after it
   ST_ADDED_SINGLE_WORD = 4, // only where no word character touches it
-  ST_ADDED_GUARDED = 8,     // looks like a control token: found only where those are
-  ST_ADDED_NORMALIZED = 16, // looked for in the normalized text instead of the raw one
-  ST_PIECE_MARKED = 32      // decoded, its first character is one that stood for a space (see strip_marked)
+  ST_ADDED_GUARDED = 8,     // a control token: found only if requested
+  ST_ADDED_NORMALIZED = 16, // found in the normalized text instead of the raw one
+  ST_PIECE_MARKED = 32      // decoded, its first character represents a space (see strip_marked)
 };
 
 typedef struct st_added {
-  st_trie *trie;        // NULL: nothing to look for
+  st_trie *trie;        // NULL: no tokens to find
   const uint8_t *flags; // the tokenizer's, by id
-  bool first[256];      // does any token begin with this byte?
+  bool first[256];      // whether any token begins with this byte
 } st_added;
 
 // The next added token at or after `from`: false when there is none.
 bool st_added_next(const st_added *a, const char *text, size_t length, size_t from, size_t *start, size_t *end,
                    int32_t *id);
 // The same where control tokens count only outside of the guarded parts, which are in rising order: `all` has them,
-// `plain` has only those tokens that are found in any text.
+// `plain` has only the tokens that are found in any text.
 bool st_added_next_guarded(const st_added *all, const st_added *plain, const char *text, size_t length, size_t from,
                            const setun_span *guards, size_t n, size_t *start, size_t *end, int32_t *id);
 
@@ -246,7 +246,7 @@ struct st_tokenizer {
   st_model_kind model;
   uint32_t size;
   st_bytes *texts;  // by id, as the vocabulary spells them; data NULL: the id is not used
-  st_bytes *pieces; // by id, the bytes they stand for
+  st_bytes *pieces; // by id, their bytes
   uint8_t *types;   // by id, st_token_type
   uint8_t *flags;   // by id, ST_ADDED_*
   uint8_t *ends;    // by id, 1: ends a text
@@ -256,26 +256,26 @@ struct st_tokenizer {
   st_map *ids;      // text to id
   st_arena arena;
   int32_t bos, eos, unk;
-  int32_t text_unk; // what text that has no token becomes; -1: it is left out
+  int32_t text_unk; // replaces text without a token; -1: such text is dropped
   bool add_bos, add_eos;
-  int32_t suffix; // 1 + what texts end with in place of EOS, by a template; 0: EOS
+  int32_t suffix; // 1 + the token that ends texts instead of EOS, from a template; 0: EOS
 
   // BPE
   st_merge *merges;
   size_t merge_mask, n_merges;
-  uint8_t *merge_filter; // bits by a pair's hash: 0 says that there is no such merge
+  uint8_t *merge_filter; // bits by a pair's hash: 0: no such merge
   size_t filter_mask;
   st_byte_pair *byte_pairs; // [left << 8 | right] in a byte-level vocabulary, else NULL
   bool byte_level, ignore_merges, byte_fallback, fuse_unk;
   int32_t byte_ids[256]; // by byte: its token in a byte-level vocabulary, or the byte token; -1: none
-  uint8_t *seams;        // a bit for each pair (of bytes, or hashed, of characters) that stands inside some token
+  uint8_t *seams;        // a bit for each pair (of bytes, or hashed, of characters) that is adjacent in some token
   size_t max_length;     // of a token's text, in bytes
 
   // Unigram
   st_trie *trie;
   double *log_probs; // by id
   double unk_score;
-  bool sentencepiece; // made from tokenizer.model: sums in single precision, unused pieces are not used
+  bool sentencepiece; // made from tokenizer.model: sums in single precision, unused pieces are skipped
 
   st_normalize_step normalizers[ST_MAX_STEPS];
   size_t n_normalizers;
@@ -285,14 +285,14 @@ struct st_tokenizer {
   size_t first_cached;                        // the stage from which on all are splits
   bool bytes_stage;                           // ST_STAGE_BYTES is among them: words arrive in printable form
   st_added added_raw[2], added_normalized[2]; // [special]
-  st_added protected;                         // what SentencePiece's normalizer leaves alone
+  st_added protected;                         // pieces that SentencePiece's normalizer does not change
   st_decode_step decoders[ST_MAX_STEPS];
   size_t n_decoders;
-  char strip[8]; // what is stripped from a text's beginning: this character, `strip_count` times at most
+  char strip[8]; // stripped from a text's beginning: this character, at most `strip_count` times
   uint32_t strip_count;
   st_bytes mark;     // with strip_marked: how the vocabulary spells it
   bool strip_marked; // only what the vocabulary spells as a mark is stripped, no space of an added token
-  bool plain_added;  // added tokens stand for their text as it is: the decoder's steps are not for them
+  bool plain_added;  // added tokens decode to their text: the decoder's steps do not apply to them
 };
 
 // ---- tokenizer.c: making one ----
@@ -311,7 +311,7 @@ setun_status st_tokenizer_build_added(st_tokenizer *t, setun_error *err);       
 setun_status st_tokenizer_build_protected(st_tokenizer *t, setun_error *err);
 // Makes room for ids below `size`; the new ones are not used yet.
 setun_status st_tokenizer_grow(st_tokenizer *t, uint32_t size, setun_error *err);
-// Tokens of a GGUF vocabulary that look like the end of a text become control tokens, whatever type they have.
+// Makes tokens of a GGUF vocabulary that look like the end of a text control tokens, whatever their type.
 void st_tokenizer_guard_ends(st_tokenizer *t);
 void st_tokenizer_find_ends(st_tokenizer *t); // marks EOS and the control tokens that are known to end texts
 // "token 17 (\"abc\")" for messages, in `out`.
@@ -388,10 +388,10 @@ typedef struct st_bpe_queue {
   st_bpe_queue_node *nodes;
   size_t nodes_capacity, n_nodes;
   st_bpe_heap ranks;  // of the groups that wait, each at position 0
-  st_bpe_heap urgent; // what came in with a rank no worse than the current one's
+  st_bpe_heap urgent; // new items with a rank no worse than the current one's
   uint32_t *order;    // for sorting a group
   size_t order_capacity;
-  bool open; // a group is being given out: its rank, and where
+  bool open; // the current group: its rank and position
   uint32_t rank, cursor;
 } st_bpe_queue;
 
@@ -403,7 +403,7 @@ bool st_bpe_queue_pop(st_bpe_queue *q, st_bpe_queue_item *item, bool *found);
 
 typedef struct st_cached {
   uint64_t hash;   // 0: free
-  size_t key, ids; // where the text stands in `keys`, and its ids in the output
+  size_t key, ids; // the text's place in `keys`, and its ids' in the output
   uint32_t n;
   uint16_t length, kind;
 } st_cached;
@@ -413,15 +413,15 @@ struct st_encoder {
   st_token_list *out;
   setun_error *err;
   st_pattern_matcher matcher;
-  bool raw_space;                // what is normalized begins with white space as it stands
-  bool shifted;                  // normalization took something from the beginning of what it was given last
+  bool raw_space;                // the text to normalize begins with white space
+  bool shifted;                  // the last normalization removed something from the beginning
   st_buffer normal[2];           // normalization writes from one to the other
   st_buffer stage[ST_MAX_STEPS]; // text that a pre-tokenization stage changed
   st_buffer print;               // a word's printable form, or read back from it
   st_cached *cache;
   size_t cache_mask;
-  bool in_piece; // the ids of a piece are being found out, for the cache
-  size_t unk_at; // the output's length when the last thing that this word gave was the unknown token
+  bool in_piece; // the ids of a piece are being computed, for the cache
+  size_t unk_at; // the output's length if this word's last token was the unknown token
   st_buffer keys;
   st_symbol *symbols;
   size_t symbols_capacity;
@@ -434,16 +434,16 @@ struct st_encoder {
 // cache.c: texts of up to ST_MAX_CACHED bytes and their ids, which depend on nothing but text and kind.
 enum {
   ST_MAX_CACHED = 128,
-  ST_CACHE_PART = 0, // to be merged
-  ST_CACHE_WORD = 1, // the same, unless it is a token as it stands
+  ST_CACHE_PART = 0, // merged
+  ST_CACHE_WORD = 1, // the same, unless it is a token itself
   ST_CACHE_STAGE = 2 // before stage 0 of pre-tokenization; before the others, higher numbers
 };
 
 setun_status st_cache_make(st_encoder *e, size_t length); // for a text of so many bytes; its size has a bound
-// The slot that holds the text, *found, or the one where it should go; valid until the next st_cache_find or _keep.
+// The slot that holds the text (*found), or the free slot for it; valid until the next st_cache_find or _keep.
 st_cached *st_cache_find(st_encoder *e, const char *text, size_t length, unsigned kind, bool *found);
 setun_status st_cache_emit(st_encoder *e, const st_cached *c);
-// Keeps what the output got since it had the length `ids`.
+// Stores the output from the position `ids` on.
 setun_status st_cache_keep(st_encoder *e, st_cached *slot, const char *text, size_t length, unsigned kind, size_t ids);
 
 setun_status st_encoder_emit(st_encoder *e, int32_t id);

@@ -133,7 +133,7 @@ static setun_status read_decode_replace(reader *r, const st_json *value, setun_e
   return s ? s : add_decoder(r->t, step, err);
 }
 
-// U+2581 to a space, and none at a text's beginning where one was put there.
+// U+2581 to a space, except at a text's beginning where it was added.
 static setun_status read_decode_metaspace(reader *r, const st_json *value, setun_error *err) {
   st_decode_step step = {.kind = ST_DECODE_REPLACE, .text = {" ", 1}};
   const char *scheme = NULL;

@@ -51,7 +51,7 @@ static int base64_digit(char c) {
   return at ? (int)(at - digits) : -1;
 }
 
-// Padded base64 (RFC 4648, section 4); `out` holds 3 bytes for each 4. False: it is not that.
+// Padded base64 (RFC 4648, section 4); `out` holds 3 bytes for each 4. False: invalid.
 static bool read_base64(const char *text, size_t n, char *out, size_t *length) {
   *length = 0;
   if (n % 4) return false;

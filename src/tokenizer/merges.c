@@ -79,7 +79,7 @@ static setun_status insert(st_tokenizer *t, const wanted_merge *w, size_t index,
   return SETUN_OK;
 }
 
-// In passes, so that a row's memory is on its way while others are looked at.
+// In passes, so that a row's memory is prefetched while others are processed.
 setun_status st_merges_add(st_tokenizer *t, const st_merge_row *rows, size_t n, bool replace, setun_error *err) {
   wanted_merge wanted[ST_MERGE_ROWS];
   setun_status s = SETUN_OK;

@@ -179,7 +179,7 @@ static bool replace_text(const st_normalize_step *step, const char *text, size_t
 
 // ---- SentencePiece ----
 
-// What stands at text[0..n) after the character map: a user-defined token or one character when the map has nothing.
+// The result of the character map at text[0..n): a user-defined token, or one character if the map has no entry.
 static size_t next_mapped(const st_tokenizer *t, const char *text, size_t n, st_bytes *to) {
   size_t covered = 0;
   const st_added *added = &t->protected;
@@ -245,9 +245,9 @@ static size_t grapheme_length(const char *text, size_t n) {
   return length;
 }
 
-// As the PyPI package `tokenizers` has it: a grapheme cluster of less than 6 bytes is replaced by what the shortest
-// entry that begins it maps to, whatever else is in it; where there is none, each of its characters is looked up by
-// itself.
+// As the PyPI package `tokenizers` has it: a grapheme cluster of less than 6 bytes is replaced by the mapping of the
+// shortest entry that is a prefix of it, whatever else is in it; if there is none, each of its characters is looked up
+// separately.
 static bool precompiled(const st_charsmap *map, const char *text, size_t n, st_buffer *out) {
   enum { SHORT_CLUSTER = 6 };
   size_t covered;

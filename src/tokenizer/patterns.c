@@ -1,7 +1,7 @@
-// The published pre-tokenizers: the names that `tokenizer.ggml.pre` takes, and the patterns that each stands for.
+// The published pre-tokenizers: the names in `tokenizer.ggml.pre`, and their patterns.
 //
 // A new one is one row at the end of this file. Patterns are those of the models' own tokenizer.json, in its syntax
-// (see regex.c); where several stand in a row, each splits the pieces that the one before it left, gaps included.
+// (see regex.c); if a row has several, each splits the pieces of the previous one, including gaps.
 #include "tokenizer/internal.h"
 
 #include <string.h>

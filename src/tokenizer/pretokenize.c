@@ -1,14 +1,14 @@
 // Pre-tokenization: stages that cut a text into ever smaller pieces; what the last leaves are the model's words.
 //
 // Each stage sees one piece as if it were the whole text, as the reference does: a pattern's lookahead and $ do not
-// reach beyond it. Pieces go through all stages in their order, so that nothing is stored but the current piece.
+// reach beyond it. Pieces go through all stages in order, so that only the current piece is stored.
 #include "tokenizer/internal.h"
 
 #include "base/utf8.h"
 
 #include <string.h>
 
-enum { SHORT_PIECE = 16 }; // bytes: longer ones rarely come back
+enum { SHORT_PIECE = 16 }; // bytes: longer ones rarely recur
 
 static setun_status run(st_encoder *e, size_t stage, const char *text, size_t length, bool first);
 
@@ -187,8 +187,8 @@ static setun_status run_stage(st_encoder *e, size_t stage, const char *text, siz
   return SETUN_OK;
 }
 
-// A short piece that still has stages before it: most come back, such as a digit or a line's end, or a word that other
-// patterns look at for nothing.
+// A short piece with further stages: most recur, such as a digit or a newline, or a word that other patterns do not
+// split.
 static setun_status run_piece(st_encoder *e, size_t stage, const char *text, size_t length, bool first) {
   bool found;
   unsigned kind = ST_CACHE_STAGE + (unsigned)stage;

@@ -2,7 +2,7 @@
 //
 // tokenizer.json's patterns are written for Oniguruma (Ruby's syntax). Where PCRE2 reads the same text differently it
 // is rewritten: \s is White_Space (PCRE2's also takes U+180E), \w has marks and connectors, \h is a
-// hexadecimal digit, \uHHHH is a character, and ^ and $ stand at line ends. What has no counterpart here is refused by
+// hexadecimal digit, \uHHHH is a character, and ^ and $ match at line ends. What has no counterpart here is refused by
 // name.
 #include "tokenizer/internal.h"
 
@@ -29,7 +29,7 @@ struct st_regex {
 
 typedef struct {
   char letter;
-  const char *outside, *inside; // inside NULL: cannot stand in a class
+  const char *outside, *inside; // inside NULL: not allowed in a class
 } escape;
 
 static const escape escapes[] = {
@@ -195,7 +195,7 @@ static setun_status prepare(st_pattern_matcher *m, setun_error *err) {
   return SETUN_OK;
 }
 
-// A match that the machine stack is too small for: again on a large stack of its own, then in the interpreter, which
+// A match for which the machine stack is too small: again on a large stack of its own, then in the interpreter, which
 // keeps its state on the heap.
 static int match_large(const st_regex *r, st_pattern_matcher *m, const char *text, size_t length, size_t from) {
   if (!m->stack) {

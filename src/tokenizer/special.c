@@ -70,8 +70,8 @@ static int32_t longest(const st_added *a, const char *text, size_t length, size_
   return st_trie_longest(a->trie, text, length, matched);
 }
 
-// Takes token `found`, which was found at *start for `matched` bytes in a text that was read up to `from`. False where
-// it must be a word by itself and is not.
+// Takes token `found`, which was found at *start for `matched` bytes in a text that was read up to `from`. False if it
+// must be a whole word and is not.
 static bool take(const st_added *a, const char *text, size_t length, size_t from, int32_t found, size_t matched,
                  size_t *start, size_t *end) {
   *end = *start + matched;
@@ -96,7 +96,7 @@ bool st_added_next_guarded(const st_added *all, const st_added *plain, const cha
                            const setun_span *guards, size_t n, size_t *start, size_t *end, int32_t *id) {
   for (size_t i = from, matched; i < length; i += matched) {
     while (n && guards->end <= i) guards++, n--;
-    // A control token must lie before the next guarded part; any other may reach into it.
+    // A control token must be before the next guarded part; other tokens may reach into it.
     size_t open = n ? guards->begin : length, other = 0;
     matched = 1;
     *id = open > i ? longest(all, text + i, open - i, &matched) : -1;
@@ -113,7 +113,7 @@ bool st_added_next_guarded(const st_added *all, const st_added *plain, const cha
   return false;
 }
 
-// The text by which a token is looked for: where that happens in normalized text, its own is normalized too.
+// The text to find for a token: normalized if it is found in normalized text.
 static setun_status key_of(st_encoder *e, uint32_t id, bool normalized, const char **key, size_t *length) {
   st_bytes text = e->t->texts[id];
   *key = text.data;

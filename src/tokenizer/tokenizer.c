@@ -28,7 +28,7 @@ char *st_arena_take(st_arena *a, size_t size) {
     if (!st_add_size(room, sizeof *b, &total) || !(b = st_malloc(total, 1))) return NULL;
     b->used = 0;
     b->size = room;
-    if (room == need && a->blocks) { // a large one of its own goes behind the block that still has room
+    if (room == need && a->blocks) { // a large separate block goes after the one that still has room
       b->next = a->blocks->next;
       a->blocks->next = b;
     } else {
@@ -135,7 +135,7 @@ setun_status st_tokenizer_grow(st_tokenizer *t, uint32_t size, setun_error *err)
   return SETUN_OK;
 }
 
-// Text from a file, safe to show: cut short, and unprintable bytes as '?'.
+// Text from a file, safe to show: truncated, and unprintable bytes as '?'.
 const char *st_token_label(const st_tokenizer *t, uint32_t id, char out[64]) {
   st_bytes text = t->texts[id];
   size_t n = text.length < 32 ? text.length : 32;
@@ -236,8 +236,8 @@ void st_tokenizer_find_ends(st_tokenizer *t) {
   if (end >= 0 && harmony && end != t->eos) t->ends[end] = 0;
 }
 
-// Files exist whose end tokens have the wrong type. "</s>" is also what struck-out text ends with in HTML, and Gemma
-// has it as a token for that: it ends nothing there, but from plain text it is not made either.
+// Some files have end tokens with the wrong type. "</s>" also ends struck-out text in HTML, and Gemma has it as a token
+// for that: it does not end a text there, but is not made from plain text either.
 void st_tokenizer_guard_ends(st_tokenizer *t) {
   for (size_t i = 0; i < sizeof end_texts / sizeof *end_texts; i++) {
     int32_t id = st_tokenizer_find(t, end_texts[i], strlen(end_texts[i]));
@@ -251,7 +251,7 @@ void st_tokenizer_guard_ends(st_tokenizer *t) {
   }
 }
 
-// The tokens that stand for single bytes.
+// The tokens for single bytes.
 static setun_status find_bytes(st_tokenizer *t, setun_error *err) {
   for (uint32_t id = 0; id < t->size; id++) {
     if (t->types[id] != ST_TOKEN_BYTE) continue;

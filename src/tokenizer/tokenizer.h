@@ -23,7 +23,7 @@ typedef struct st_tokenizer st_tokenizer;
 typedef enum st_token_type {
   ST_TOKEN_NORMAL = 1,
   ST_TOKEN_UNKNOWN = 2,
-  ST_TOKEN_CONTROL = 3,      // no text of a user's: found in text only when asked for
+  ST_TOKEN_CONTROL = 3,      // control token: found in text only if requested
   ST_TOKEN_USER_DEFINED = 4, // cut out of any text before the model sees it
   ST_TOKEN_UNUSED = 5,
   ST_TOKEN_BYTE = 6 // "<0x0A>": one byte of a character that the vocabulary lacks
@@ -53,8 +53,8 @@ typedef struct st_vocabulary {
 
 void st_vocabulary_init(st_vocabulary *v);
 
-// Makers. On success the caller owns *t and frees it with st_tokenizer_free; on failure *t is untouched. `name` says
-// in messages whose text it is. What a file asks for and this code cannot do is SETUN_ERROR_UNSUPPORTED and named.
+// Makers. On success the caller owns *t and frees it with st_tokenizer_free; on failure *t is untouched. `name`
+// identifies the text in messages. Unsupported features of a file are SETUN_ERROR_UNSUPPORTED, named.
 setun_status st_tokenizer_from_vocabulary(const st_vocabulary *v, st_tokenizer **t, setun_error *err);
 // tokenizer.json of the PyPI package `tokenizers`.
 setun_status st_tokenizer_from_json(const char *text, size_t length, const char *name, st_tokenizer **t,
@@ -78,10 +78,10 @@ uint32_t st_tokenizer_size(const st_tokenizer *t);
 int32_t st_tokenizer_bos(const st_tokenizer *t); // -1: none
 int32_t st_tokenizer_eos(const st_tokenizer *t);
 int32_t st_tokenizer_unk(const st_tokenizer *t);
-bool st_tokenizer_add_bos(const st_tokenizer *t); // do texts begin with BOS? (only where there is one)
-// The token that texts end with where they are whole: EOS, or the one of tokenizer.json's template; -1: none is added.
+bool st_tokenizer_add_bos(const st_tokenizer *t); // whether texts begin with BOS (only if there is one)
+// The token that ends complete texts: EOS, or the one in tokenizer.json's template; -1: none is added.
 int32_t st_tokenizer_suffix(const st_tokenizer *t);
-// Overrides, from config.json; an id that is not in the vocabulary is an error. -1 takes it away.
+// Overrides, from config.json; an id that is not in the vocabulary is an error. -1 removes it.
 setun_status st_tokenizer_set_bos(st_tokenizer *t, int64_t id, setun_error *err);
 
 // End of a text or of a turn. From the start these are EOS, EOT, EOM and the control tokens whose text is a known
@@ -99,8 +99,8 @@ bool st_tokenizer_is_control(const st_tokenizer *t, int32_t id);
 int32_t st_tokenizer_find(const st_tokenizer *t, const char *text, size_t length);
 // The token's text as the vocabulary spells it; it lives as long as the tokenizer.
 setun_status st_tokenizer_text(const st_tokenizer *t, int32_t id, st_text *text, setun_error *err);
-// The bytes that the token stands for inside a text, possibly part of a character; none for control tokens unless
-// `special`. They live as long as the tokenizer. An id beyond the vocabulary is an error.
+// The token's bytes inside a text, possibly part of a character; none for control tokens unless `special`. They live as
+// long as the tokenizer. An id beyond the vocabulary is an error.
 setun_status st_tokenizer_piece(const st_tokenizer *t, int32_t id, bool special, const char **bytes, size_t *length,
                                 setun_error *err);
 
@@ -113,14 +113,14 @@ typedef struct st_token_list {
 void st_token_list_free(st_token_list *list);
 bool st_token_list_append(st_token_list *list, int32_t id); // false: out of memory
 
-// Appends the text's ids to `out`; neither BOS nor EOS is added. With `special`, control tokens are recognized by
-// their text; without, they stay plain text. The text must be UTF-8. On failure `out` is as it was.
+// Appends the text's ids to `out`; neither BOS nor EOS is added. With `special`, control tokens are recognized by their
+// text; without, they remain plain text. The text must be UTF-8. On failure `out` is as it was.
 setun_status st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t length, bool special,
                                  st_token_list *out, setun_error *err);
 
 // The same with control tokens recognized, but only where none of their bytes lies in one of the `n` guarded parts of
-// the text, which are in rising order: what users wrote inside of a template's text. Otherwise the parts change
-// nothing: words run across their edges.
+// the text, which are in rising order: for example users' text inside a template's. Otherwise the parts change nothing:
+// words may span their edges.
 setun_status st_tokenizer_encode_guarded(const st_tokenizer *t, const char *text, size_t length,
                                          const setun_span *guards, size_t n, st_token_list *out, setun_error *err);
 // Bytes of the list of a text's ids at most: one for each byte of it.
@@ -139,7 +139,7 @@ setun_status st_decoder_new(const st_tokenizer *t, bool special, bool continues,
 void st_decoder_free(st_decoder *d); // NULL is fine
 // *text (*length bytes, ended with a 0 byte beyond them) is what is complete now, valid until the decoder's next call.
 setun_status st_decoder_push(st_decoder *d, int32_t id, const char **text, size_t *length, setun_error *err);
-// The rest; the decoder is then as new, at the beginning of a text unless it was made to continue one.
+// Returns the rest and resets the decoder, to the beginning of a text unless it was made to continue one.
 setun_status st_decoder_finish(st_decoder *d, const char **text, size_t *length, setun_error *err);
 
 #endif

@@ -20,7 +20,7 @@ static size_t count_lines(const char *at, const char *end) {
   return n;
 }
 
-// "#version: ..." may stand first; every other line is two texts with a space between.
+// "#version: ..." may come first; every other line is two texts with a space in between.
 static setun_status read_merges(st_tokenizer *t, const char *at, const char *end, setun_error *err) {
   setun_status s = st_merges_reserve(t, count_lines(at, end), err);
   size_t number = 0, rank = 0;

@@ -152,8 +152,8 @@ static setun_status special_id(const st_tokenizer *t, int64_t id, const char *ke
   return SETUN_OK;
 }
 
-// Without a key for it, the unknown token is what token_type says is one, and without types what the model's kind has
-// by custom.
+// Without a key for it, the unknown token is the one marked in token_type or, without types, the usual one of the
+// model's kind.
 static int32_t default_unknown(const st_tokenizer *t, const st_vocabulary *v) {
   for (uint32_t id = 0; v->types && id < t->size; id++) {
     if (t->types[id] == ST_TOKEN_UNKNOWN) return (int32_t)id;
@@ -162,8 +162,8 @@ static int32_t default_unknown(const st_tokenizer *t, const st_vocabulary *v) {
   return v->types || t->model == ST_MODEL_BPE || usual >= t->size ? -1 : (int32_t)usual;
 }
 
-// Text must not become a token that begins or ends one, whatever the keys say, and BPE by merges makes no unknown token
-// of it.
+// Text must not become a token that begins or ends a text, whatever the keys say, and with BPE by merges not the
+// unknown token.
 static int32_t unknown_of_text(const st_tokenizer *t) {
   bool ends = t->unk >= 0 && (t->unk == t->bos || t->unk == t->eos || t->ends[t->unk]);
   return ends || t->model == ST_MODEL_BPE ? -1 : t->unk;

@@ -102,7 +102,7 @@ class FilterTest(ChatCase):
         self.assertLess(most, 65536 + budget // 16)
         # What the process itself takes differs a little from run to run.
         _, notes = self.chat("a" * (most * 5 // 4), *args, budget, status=1)
-        self.assertIn("for which --memory leaves room, found a longer one", notes)
+        self.assertIn("the room left by --memory, found a longer one", notes)
         _, notes = self.chat("a" * (most * 3 // 4), *args, budget, status=1)
         self.assertIn("and the context holds 64", notes)
 
@@ -326,7 +326,7 @@ class TerminalTest(ChatCase):
     def test_regenerating_and_taking_back(self):
         t = self.start("-n", 20, "--seed", 5, temperature=1)
         t.line("/regen")
-        t.expect("nothing to answer")
+        t.expect("no message to answer")
         self.say(t, FIRST)
         first = self.save(t)
         self.say(t, "/regen")
@@ -340,7 +340,7 @@ class TerminalTest(ChatCase):
         self.say(t, "/undo")
         self.assertEqual(self.save(t), [])
         t.line("/undo")
-        t.expect("nothing to remove")
+        t.expect("no message to remove")
 
     def test_saving_and_loading(self):
         t = self.start("-n", 8, "--system", "Tom was sad.")

@@ -136,7 +136,7 @@ class PlanTest(Case):
         self.assertEqual((p["rearranged_bytes_per_pass"], p["streamed_bytes_per_pass"] > 0), (0, True))
         p = self.plan(*args, "--format", "i2_s")
         self.assertGreater(p["rearranged_bytes_per_pass"], 0.9 * p["streamed_bytes_per_pass"])
-        self.assertIn(b"rearranged in each pass", self.good("plan", *args, "--format", "i2_s"))
+        self.assertIn(b"converted in each pass", self.good("plan", *args, "--format", "i2_s"))
 
     def test_a_long_text_counts(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -171,7 +171,7 @@ class PlanTest(Case):
             with self.subTest(command=command[0]):
                 if os.environ.get("SETUN_SANITIZE") != "thread":  # whose notes take several times the buffer
                     self.assertLess(peak_of(*command, "--memory", str(budget)), budget)
-                self.assertIn("may be that of a cache", setun(*command, "--memory", str(budget)).stderr.decode())
+                self.assertIn("this may measure a cache", setun(*command, "--memory", str(budget)).stderr.decode())
         self.fails(1, *bench, "--memory", str(budget), "--buffer", "400M", mentions=["--buffer", "400.0 MiB"])
 
     def test_hints_name_options_that_there_are(self):

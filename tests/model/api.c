@@ -1,5 +1,5 @@
-// Every error return of setun.h that arguments can bring about: the status, one line that names what was wrong, outputs
-// as they were, and the same status without a setun_error.
+// Every error return of setun.h that arguments can cause: the status, one line that names what was wrong, outputs as
+// they were, and the same status without a setun_error.
 #define _XOPEN_SOURCE 700 // mkstemp
 #include "models.h"
 

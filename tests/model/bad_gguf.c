@@ -137,7 +137,7 @@ static void keep(setun_log_level level, const char *message, void *user) {
   if (level == SETUN_LOG_WARNING) snprintf(user, 256, "%s", message);
 }
 
-// Which split pattern stands in for a missing one is said.
+// The pre-tokenizer that replaces a missing one is reported.
 static void default_pre(void **state) {
   (void)state;
   char seen[256] = "";

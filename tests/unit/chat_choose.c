@@ -133,7 +133,7 @@ static void families_stand_in(void **state) {
                "<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n");
 }
 
-// What stands in the published GGUF file of BitNet b1.58 2B4T writes turns that the model never saw.
+// The template in the published GGUF file of BitNet b1.58 2B4T writes turns that the model never saw.
 static void known_wrong_template_is_replaced(void **state) {
   (void)state;
   st_templates t = {0};
