@@ -72,10 +72,10 @@ setun_status st_item_convert_rates(const st_item_reader *r, uint64_t n, float *x
 
 // Whether the item's columns, those of a recurrent layer's output matrix, are tiled in the container: not in a rotated
 // basis that declares otherwise, which cannot be changed.
-static bool is_tiled(const st_conversion *p, bool gguf, const st_item *item, bool rotated) {
+static bool is_tiled(const st_conversion *p, bool gguf, const st_role_heads *heads, bool rotated) {
   const st_spec *spec = gguf == p->from_gguf ? p->spec : p->target_spec;
   if (!gguf || !spec->gguf_tiled) return false;
-  return !(item->place.role == ST_DELTA_OUT && rotated && p->rotation->gdn_v_grouped);
+  return !(heads->columns && rotated && p->rotation->gdn_v_grouped);
 }
 
 // From the source's order to the target's.
@@ -89,26 +89,15 @@ static void set_heads(const st_conversion *p, bool to_tiled, uint64_t first, uin
 }
 
 static void mark(const st_conversion *p, st_item *item) {
-  const st_delta_params *d = &p->h.delta;
   st_role role = item->place.role;
   if (p->from_gguf != p->to_gguf && st_role_get(role)->kind == ST_KIND_RATE) {
     item->rates = p->to_gguf ? ST_RATES_TO_GGUF : ST_RATES_FROM_GGUF;
   }
-  bool from = is_tiled(p, p->from_gguf, item, item->rotated),
-       to = is_tiled(p, p->to_gguf, item, item->rotated && !item->undone);
-  if (from == to) return;
-  uint64_t keys = 2 * (uint64_t)d->n_key_heads * d->key_dim;
-  switch (role) {
-  case ST_DELTA_QKV:
-  case ST_DELTA_TAPS: set_heads(p, to, keys, d->value_dim, &item->rows); break;
-  case ST_DELTA_Z: set_heads(p, to, 0, d->value_dim, &item->rows); break;
-  case ST_DELTA_ALPHA:
-  case ST_DELTA_BETA:
-  case ST_DELTA_RATE:
-  case ST_DELTA_BIAS: set_heads(p, to, 0, 1, &item->rows); break;
-  case ST_DELTA_OUT: set_heads(p, to, 0, d->value_dim, &item->columns); break;
-  default: break;
-  }
+  st_role_heads heads = st_role_value_heads(&p->h, role);
+  bool from = is_tiled(p, p->from_gguf, &heads, item->rotated),
+       to = is_tiled(p, p->to_gguf, &heads, item->rotated && !item->undone);
+  if (from == to || !heads.size) return;
+  set_heads(p, to, heads.first, heads.size, heads.columns ? &item->columns : &item->rows);
 }
 
 void st_conversion_heads(st_conversion *p) {

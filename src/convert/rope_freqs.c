@@ -65,12 +65,13 @@ static setun_status add(st_conversion *p, st_role role, const float *values, set
 setun_status st_conversion_rope(st_conversion *p, setun_error *err) {
   st_rope_params *r = &p->h.rope;
   if (!p->to_gguf || p->from_gguf || !p->has_hparams) return SETUN_OK;
-  if (r->scaling == ST_ROPE_LLAMA3) return add(p, ST_ROPE_FREQS, NULL, err);
-  if (r->scaling != ST_ROPE_LONG) return SETUN_OK;
   setun_status s = SETUN_OK;
   for (int role = 0; role < ST_ROLE_COUNT && s == SETUN_OK; role++) {
-    float **factors = st_rope_factors(r, (st_role)role);
-    if (factors) s = add(p, (st_role)role, *factors, err);
+    if (st_role_get((st_role)role)->kind != ST_KIND_TABLE) continue;
+    float **factors = st_role_rope_factors(r, (st_role)role);
+    if (r->scaling == (factors ? ST_ROPE_LONG : ST_ROPE_LLAMA3)) {
+      s = add(p, (st_role)role, factors ? *factors : NULL, err);
+    }
   }
   return s;
 }
@@ -135,12 +136,11 @@ static bool find_rule(const st_hparams *h, const float *divisors, st_rope_params
 }
 
 bool st_conversion_is_rope_rule(const st_conversion *p, const st_bound *bound) {
-  st_rope_params r = p->h.rope;
-  return (bound->role == ST_ROPE_FREQS || st_rope_factors(&r, bound->role)) && p->from_gguf && !p->to_gguf;
+  return st_role_get(bound->role)->kind == ST_KIND_TABLE && p->from_gguf && !p->to_gguf;
 }
 
 setun_status st_conversion_rope_rule(st_conversion *p, st_role role, const st_weight *divisors, setun_error *err) {
-  float **factors = st_rope_factors(&p->h.rope, role);
+  float **factors = st_role_rope_factors(&p->h.rope, role);
   uint32_t pairs = p->h.n_rot / 2;
   float *values = st_malloc(pairs, sizeof *values);
   if (!values) return st_fail_memory(err, divisors->name);

@@ -26,7 +26,9 @@ st_dvector **st_model_vector(st_model *m, st_role role, int32_t layer) {
 }
 
 float **st_model_table(st_model *m, st_role role) {
-  return role == ST_ROPE_FREQS ? &m->rope_divisors : st_rope_factors(&m->h.rope, role);
+  if (st_role_get(role)->kind != ST_KIND_TABLE) return NULL;
+  float **factors = st_role_rope_factors(&m->h.rope, role);
+  return factors ? factors : &m->rope_divisors;
 }
 
 static void free_linear(const st_backend *b, st_linear *l) {

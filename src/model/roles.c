@@ -99,6 +99,25 @@ st_role_rows st_role_rows_in(const st_hparams *h, st_role tensor, st_role role) 
   return rows;
 }
 
+st_role_heads st_role_value_heads(const st_hparams *h, st_role role) {
+  const st_delta_params *d = &h->delta;
+  switch (role) {
+  case ST_DELTA_QKV:
+  case ST_DELTA_TAPS: return (st_role_heads){2 * (uint64_t)d->n_key_heads * d->key_dim, d->value_dim, false};
+  case ST_DELTA_Z: return (st_role_heads){0, d->value_dim, false};
+  case ST_DELTA_ALPHA:
+  case ST_DELTA_BETA:
+  case ST_DELTA_RATE:
+  case ST_DELTA_BIAS: return (st_role_heads){0, 1, false};
+  case ST_DELTA_OUT: return (st_role_heads){0, d->value_dim, true};
+  default: return (st_role_heads){0, 0, false};
+  }
+}
+
+float **st_role_rope_factors(st_rope_params *params, st_role role) {
+  return role == ST_ROPE_SHORT ? &params->short_factor : role == ST_ROPE_LONG_FACTORS ? &params->long_factor : NULL;
+}
+
 st_shape st_role_wide_shape(const st_hparams *h, st_role role) {
   switch (role) {
   case ST_ATTN_Q_NORM: return (st_shape){1, q_width(h)};

@@ -99,6 +99,17 @@ typedef struct st_role_rows {
 } st_role_rows;
 st_role_rows st_role_rows_in(const st_hparams *h, st_role tensor, st_role role);
 
+// The rows, or columns, of a role's matrix that are the value heads of recurrent layers: `size` for each head, starting
+// at `first`. size 0: none are.
+typedef struct st_role_heads {
+  uint64_t first, size;
+  bool columns;
+} st_role_heads;
+st_role_heads st_role_value_heads(const st_hparams *h, st_role role);
+
+// The member for LongRoPE's divisors with this role, one of kind ST_KIND_TABLE; NULL: the role is not one of them.
+float **st_role_rope_factors(st_rope_params *params, st_role role);
+
 // One row of a family's table. Several rows of one role are alternatives: the first one found is used.
 typedef struct st_binding {
   st_role role;

@@ -85,10 +85,6 @@ float *st_rope_table(const st_rope_params *p, uint32_t n_rot, uint32_t rows, uin
   return table;
 }
 
-float **st_rope_factors(st_rope_params *params, st_role role) {
-  return role == ST_ROPE_SHORT ? &params->short_factor : role == ST_ROPE_LONG_FACTORS ? &params->long_factor : NULL;
-}
-
 setun_status st_rope_check_divisors(const char *name, const float *divisors, size_t n, setun_error *err) {
   const float least = 1e-6f; // the limit of scaling factors: angles stay within float32
   for (size_t i = 0; i < n; i++) {

@@ -11,9 +11,6 @@
 float *st_rope_table(const st_rope_params *params, uint32_t n_rot, uint32_t rows, uint32_t n_ctx, uint32_t n_ctx_train,
                      const float *divisors);
 
-// The member for LongRoPE's divisors with this role; NULL: the role has none.
-float **st_rope_factors(st_rope_params *params, st_role role);
-
 // Checks that divisors of frequencies are finite and positive; an error names the tensor and the first that is not.
 setun_status st_rope_check_divisors(const char *name, const float *divisors, size_t n, setun_error *err);
 

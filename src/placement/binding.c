@@ -442,7 +442,7 @@ static setun_status check_factors(const binder *b) {
   const st_bound *stated = NULL; // the first of the tensors
   bool there = true;
   for (int role = 0; role < ST_ROLE_COUNT; role++) {
-    float **factors = st_rope_factors(r, (st_role)role);
+    float **factors = st_role_rope_factors(r, (st_role)role);
     const st_bound *bound = factors ? find(b->list, (st_role)role) : NULL;
     if (!stated) stated = bound;
     if (factors && !*factors && !bound) there = false;

@@ -102,29 +102,23 @@ STANDARD_HEADERS = {
     "strings.h", "termios.h", "tgmath.h", "threads.h", "time.h", "uchar.h", "unistd.h", "wchar.h", "wctype.h",
 }
 
-# What stands in tables: where its names are read from (ids, and words that strings may not be), whose files are its
-# own, and the places elsewhere that may name one, each with the reason: (path, name), or (path, None) for any name.
+# What has a table is named only there, in the files that define what a row means (`own` below), and in the places of
+# *_NAMES_ALLOWED, each with the reason: (path, name), or (path, None) for any name. *_HOMONYMS are words that name
+# something else there, such as a publisher or a kind of tokenizer.
 FORMAT_NAMES_ALLOWED = {
-    ("src/format/metadata.c", "f32"): "a type of GGUF's values",
-    ("src/model/hparams.c", "t5"): "an architecture",
-    ("src/tokenizer/vocabulary.c", "t5"): "a kind of tokenizer",
-    ("src/api/synthesis.c", "f16"): "the default that setun.h states",
+    ("src/api/synthesis.c", "f16"): "the default that setun.h documents",
     ("apps/setun/bench.c", "i2_s"): "the default of --format",
     ("apps/setun/plan.c", "t16"): "the default of --format",
 }
-ROLE_NAMES_ALLOWED = {
-    ("src/model/forward.c", None): "the forward pass: what is computed with each role's weight",
-    ("src/model/moe.c", None): "the forward pass of experts",
-    ("src/model/delta.c", None): "the forward pass of recurrent layers",
-    ("src/convert/heads.c", None): "whose rows and columns are value heads",
-    ("src/model/model.c", None): "which member of st_model each role's weight is",
-    ("src/model/rope.c", None): "which parameter each role's table is",
-    ("src/convert/rope_freqs.c", "ROPE_FREQS"): "the tensor that holds Llama 3's rule",
+FORMAT_HOMONYMS = {
+    ("src/format/metadata.c", "f32"): "a type of GGUF's values",
+    ("src/model/hparams.c", "t5"): "an architecture",
+    ("src/tokenizer/vocabulary.c", "t5"): "a kind of tokenizer",
 }
 FORM_NAMES_ALLOWED = {
     ("src/kernel/kernel.h", "Q2K"): "the form whose product measures the peak",
 }
-ISA_NAMES_ALLOWED = {
+ISA_HOMONYMS = {
     ("src/base/float_modes.c", None): "MXCSR belongs to the baseline of x86-64",
     ("tests/kernel/common/tiles.h", None): "what the compiler is told, as in a pragma",
 }
@@ -137,8 +131,7 @@ UNUSED_ALLOWED = {
     "src/constraint/schema.h": "what setun.h is to offer",
     "src/backend/host.h": "what a backend calls that leaves operations to the host; the CPU, which is the host, leaves none",
 }
-FAMILY_NAMES_ALLOWED = {
-    ("src/synthetic/presets.c", None): "a table of published shapes, each with its family",
+FAMILY_HOMONYMS = {
     ("src/source/hf_quant.h", "bitnet"): "a quantization method of config.json",
     ("src/quant/gguf_types.c", "bitnet"): "a publisher of type numbers",
     ("src/quant/gguf_types.c", "llama"): "a publisher of type numbers",
@@ -148,18 +141,22 @@ FAMILY_NAMES_ALLOWED = {
     ("src/tokenizer/patterns.c", "qwen35"): "a pre-tokenizer",
     ("src/tokenizer/patterns.c", "hunyuan-dense"): "a pre-tokenizer",
 }
+# Of roles: what a role means is defined by its row, by the member of st_model that holds its weight (model.c), and by the
+# forward pass, which computes with it (forward.c, moe.c, delta.c). Everything else asks the row. Of families: their files,
+# and the table of presets, in which a published shape names its family.
 TABLES = {
     "format": (r'^FORMAT\((\w+), "([^"]+)"', ("src/quant/formats.def",), r"ST_({ids})", ("src/quant/", "src/kernel/"),
-               FORMAT_NAMES_ALLOWED, "a format's properties are in its row and its file in src/quant"),
-    "role": (r"^ROLE\((\w+)()", ("src/model/roles.def",), r"ST_({ids})", ("src/model/roles.", "src/model/arch"),
-             ROLE_NAMES_ALLOWED, "ask the role's row (model/roles.h)"),
+               {**FORMAT_NAMES_ALLOWED, **FORMAT_HOMONYMS}, "a format's properties are in its row and its file in src/quant"),
+    "role": (r"^ROLE\((\w+)()", ("src/model/roles.def",), r"ST_({ids})",
+             ("src/model/roles.", "src/model/arch", "src/model/model.c", "src/model/forward.c", "src/model/moe.c",
+              "src/model/delta.c"), {}, "ask the role's row (model/roles.h)"),
     "form": (r"^FORM\((\w+)()", ("src/kernel/forms.def",), r"ST_FORM_({ids})", ("src/kernel/forms.def",),
              FORM_NAMES_ALLOWED, "ask the form's row (forms.def)"),
     "instruction set": (r"^(?:ISA|EXTENSION)\((\w+)()", ("src/kernel/isas.def",), None,
                         ("src/kernel/isas.def", "src/kernel/x86/", "src/kernel/arm/", "src/base/cpu."),
-                        ISA_NAMES_ALLOWED, "ask the set's row (isas.def)"),
+                        ISA_HOMONYMS, "ask the set's row (isas.def)"),
     "family": (r'^ARCH\((\w+)()|^(?:static const char \*const \w*(?:gguf_names|model_types)\[\] = |    \.(?:name|hf_class) = )(.*)$',
-               ("src/model/arch/",), r"({ids})", ("src/model/arch",), FAMILY_NAMES_ALLOWED,
+               ("src/model/arch/",), r"({ids})", ("src/model/arch", "src/synthetic/presets.c"), FAMILY_HOMONYMS,
                "a family's facts are in its file in src/model/arch"),
 }
 
