@@ -18,10 +18,10 @@
  * Conventions. Every function that can fail returns a setun_status and takes a `setun_error *` last, which may be NULL;
  * on failure it holds the status and a one-line message that names what failed, what was expected and what was found,
  * and output parameters are left untouched (except that setun_model_plan and setun_model_plan_synthetic also fill in
- * the plan when the budget is too small). Handles are opaque; the caller owns each handle that it receives and frees it
- * with the function documented with it, which accepts NULL. Text is UTF-8 and comes with its length in bytes unless it
- * is a path or a name, which end with a 0 byte. The library keeps no global state, reads no environment variables,
- * prints nothing and never ends the process.
+ * the plan when the budget is too small; the contents of a caller's buffer are unspecified). Handles are opaque; the
+ * caller owns each handle that it receives and frees it with the function documented with it, which accepts NULL. Text
+ * is UTF-8 and comes with its length in bytes unless it is a path or a name, which end with a 0 byte. The library keeps
+ * no global state, reads no environment variables, prints nothing and never ends the process.
  *
  * Arguments. Unexpected NULL pointers, numbers out of range and unknown flags are SETUN_ERROR_ARGUMENT; functions that
  * return no status then return 0, false, -1 or NULL, as for an empty object. A text or an array may be NULL where its

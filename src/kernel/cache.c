@@ -118,7 +118,7 @@ static uint16_t choose_scale(uint32_t bits, const float *x, size_t n) {
   return best;
 }
 
-// Which of 4 neighbours stands at byte j of a lane.
+// Which of 4 neighbours is at byte j of a lane.
 static size_t byte_of(size_t number) {
   return (number & 1) << 1 | (number >> 1 & 1);
 }

@@ -1,7 +1,7 @@
 // The layout of a page of the KV cache: ST_KEYS positions of one layer, and of these, for each KV head, a block of
 // keys and a block of values. Which formats there are says cache_formats.def; docs/cache.md has a drawing.
 //
-// Numbers: the keys of a block stand column by column, those of a column side by side, so that the scores of many keys
+// Numbers: the keys of a block are stored column by column, those of a column adjacent, so that the scores of many keys
 // are sums without a sum over lanes. Values are a row for each position.
 //
 // Codes: a block begins with the half-precision scales of its positions. Then come pieces of 64 bytes: 4 neighbouring
@@ -46,7 +46,7 @@ size_t st_kv_block_bytes(setun_kv_type type, bool keys, size_t head_dim);
 size_t st_kv_row_bytes(setun_kv_type type, bool keys, size_t head_dim);
 
 // Of codes of so many bits: bytes of the scales of a block, of ST_STEP columns of 16 keys, and of these alone what
-// stands before the high bits.
+// precedes the high bits.
 enum { ST_KV_SCALES = ST_KEYS * 2 };
 static inline size_t st_kv_low_bytes(uint32_t bits) {
   return 64 * (bits < 8 ? 4 : 8);
@@ -54,7 +54,7 @@ static inline size_t st_kv_low_bytes(uint32_t bits) {
 static inline size_t st_kv_step_bytes(uint32_t bits) {
   return 64 * bits;
 }
-// What a code is larger than what it stands for, in units of the scale.
+// The offset of a code from its value, in units of the scale.
 static inline int st_kv_offset(uint32_t bits) {
   return 1 << (bits - 1);
 }
@@ -77,14 +77,14 @@ void st_kv_write(const st_kernels *k, const st_kv_place *place, float *x);
 void st_kv_store(const st_kv_place *place, const uint8_t *row);
 void st_kv_load(const st_kv_place *place, uint8_t *row);
 
-// Where a code stands in a block: its byte, or that of its low 4 bits, which begin at bit `shift`; and of keys the byte
+// The place of a code in a block: its byte, or that of its low 4 bits, which begin at bit `shift`; and of keys the byte
 // of its high 2 bits, which begin at `high_shift`.
 typedef struct st_kv_code {
   size_t at, high;
   unsigned shift, high_shift;
 } st_kv_code;
 st_kv_code st_kv_code_of(setun_kv_type type, bool keys, size_t head_dim, size_t at, size_t column);
-// What it stands for, in units of the scale.
+// Its value, in units of the scale.
 int st_kv_get(uint32_t bits, const uint8_t *block, st_kv_code from);
 
 #endif

@@ -26,7 +26,7 @@ typedef enum st_form {
 } st_form;
 enum { ST_FORM_OF_PEAKS = ST_FORM_Q2K }; // activations come from registers in all instruction sets
 
-// A matrix in a form. Owned by whoever placed it.
+// A matrix in a form. Owned by the placing code.
 typedef struct st_matrix {
   st_form form;
   size_t rows, columns;
@@ -84,7 +84,7 @@ st_form st_form_squeezed(st_form form, uint32_t block);
 bool st_form_can_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *group);
 void st_form_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to);
 
-// The input of products, as one table wants it for one kind of activation; opaque but for its size.
+// The input of products, as one table takes it for one kind of activation; opaque except its size.
 typedef struct st_input {
   st_activation kind;
   size_t tokens, columns;

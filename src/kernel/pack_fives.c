@@ -1,4 +1,4 @@
-// Forms of five codes a byte. layout.h says where they stand.
+// Forms of five codes a byte. See layout.h for their places.
 #include "kernel/kernel.h"
 
 #include "base/float16.h"
@@ -77,7 +77,7 @@ static uint64_t fives_of(const uint64_t c[5]) {
   return f + (c[4] << 6 & ~large) + ((0x8080808080808080u + (c[4] << 4) + c[4]) & large);
 }
 
-// A piece of `n` parts (there are 5, those behind are 0), whose codes stand at the given bytes of `from`, moved up.
+// A piece of `n` parts (of 5, the others are 0), whose codes are at the given bytes of `from`, moved up.
 static void squeeze_piece(const uint8_t *const from[5], const unsigned shift[5], size_t n, uint8_t *to) {
   uint64_t out[8];
   for (size_t i = 0; i < 8; i++) {
@@ -88,7 +88,7 @@ static void squeeze_piece(const uint8_t *const from[5], const unsigned shift[5],
   memcpy(to, out, sizeof out);
 }
 
-// A piece is written behind the last reading of what stands there: piece p is made of the parts from 5p on, and those
+// A piece is written after the last read of those bytes: piece p is made of the parts from 5p on, and those
 // before 4p + 4 are in the pieces up to p.
 static void squeeze_block(size_t columns, size_t parts, const uint8_t *from, uint8_t *to) {
   for (size_t first = 0; first < 5 * st_five_pieces(columns); first += 5, to += 64) {

@@ -29,7 +29,7 @@ static uint32_t load_four(const uint8_t *p) {
 
 // ---- codes --------------------------------------------------------------------------------------------------------
 
-// 16 columns of a row whose codes stand in 16 bytes at one shift: four words of four codes each, put together.
+// 16 columns of a row whose codes are in 16 bytes at one shift: four words of four codes each, combined.
 static uint32_t join(uint32_t a, uint32_t b, uint32_t c, uint32_t d, unsigned shift) {
   const uint32_t mask = 0x03030303;
   return (a >> shift & mask) | (b >> shift & mask) << 2 | (c >> shift & mask) << 4 | (d >> shift & mask) << 6;

@@ -7,6 +7,7 @@
 #include "model/moe.h"
 #include "model/product.h"
 #include "model/rope.h"
+#include "model/run_arrays.h"
 #include "model/states.h"
 
 #include <math.h>
@@ -21,12 +22,6 @@ static setun_status new_table(st_run *r, const st_rope_params *p, st_dvector **o
   return s;
 }
 
-// An array of a run: `tokens` x `width` floats.
-typedef struct run_array {
-  st_array **array;
-  size_t tokens, width;
-} run_array;
-
 enum { RUN_ARRAYS = 19, LOGITS_AT_ONCE = 64 };
 
 // Tokens whose logits are computed together, so that the head is read once for all of them.
@@ -36,7 +31,7 @@ static uint32_t logits_at_once(const st_run_options *o) {
 }
 
 // All arrays that a run of the model needs, and their members of `r`.
-static void list_arrays(const st_hparams *h, st_run *r, const st_run_options *o, run_array list[RUN_ARRAYS]) {
+static void list_arrays(const st_hparams *h, st_run *r, const st_run_options *o, st_run_array list[RUN_ARRAYS]) {
   uint32_t n_batch = o->n_batch;
   size_t q = (size_t)h->n_head * h->head_dim, kv = (size_t)h->n_head_kv * h->head_dim, ff = h->n_ff, rows = n_batch;
   if (h->n_expert) { // one row for each expert of a token
@@ -46,37 +41,32 @@ static void list_arrays(const st_hparams *h, st_run *r, const st_run_options *o,
   }
   st_delta_widths d = st_delta_widths_of(h);
   uint32_t pooled = o->pooling && h->embedding.n_dense;
-  const run_array all[RUN_ARRAYS] = {{&r->x, n_batch, h->n_embd},
-                                     {&r->q, n_batch, q},
-                                     {&r->k, n_batch, kv},
-                                     {&r->v, n_batch, kv},
-                                     {&r->attn, n_batch, q},
-                                     {&r->branch, n_batch, h->n_embd},
-                                     {&r->gate, rows, ff},
-                                     {&r->up, rows, ff},
-                                     {&r->logits, logits_at_once(o), h->n_vocab},
-                                     {&r->q_far, o->windows.period ? n_batch : 0, q},
-                                     {&r->q_sink, o->windows.sinks ? n_batch : 0, q},
-                                     {&r->mixed, d.mixed ? n_batch : 0, d.mixed},
-                                     {&r->convolved, d.channels ? n_batch : 0, d.channels},
-                                     {&r->z, d.z ? n_batch : 0, d.z},
-                                     {&r->alpha, d.heads ? n_batch : 0, d.heads},
-                                     {&r->beta, d.heads ? n_batch : 0, d.heads},
-                                     {&r->switches, d.switches ? n_batch : 0, d.switches},
-                                     {&r->dense[0], pooled, st_dense_width(h)},
-                                     {&r->dense[1], pooled, st_dense_width(h)}};
+  const st_run_array all[RUN_ARRAYS] = {{&r->x, n_batch, h->n_embd},
+                                        {&r->q, n_batch, q},
+                                        {&r->k, n_batch, kv},
+                                        {&r->v, n_batch, kv},
+                                        {&r->attn, n_batch, q},
+                                        {&r->branch, n_batch, h->n_embd},
+                                        {&r->gate, rows, ff},
+                                        {&r->up, rows, ff},
+                                        {&r->logits, logits_at_once(o), h->n_vocab},
+                                        {&r->q_far, o->windows.period ? n_batch : 0, q},
+                                        {&r->q_sink, o->windows.sinks ? n_batch : 0, q},
+                                        {&r->mixed, d.mixed ? n_batch : 0, d.mixed},
+                                        {&r->convolved, d.channels ? n_batch : 0, d.channels},
+                                        {&r->z, d.z ? n_batch : 0, d.z},
+                                        {&r->alpha, d.heads ? n_batch : 0, d.heads},
+                                        {&r->beta, d.heads ? n_batch : 0, d.heads},
+                                        {&r->switches, d.switches ? n_batch : 0, d.switches},
+                                        {&r->dense[0], pooled, st_dense_width(h)},
+                                        {&r->dense[1], pooled, st_dense_width(h)}};
   for (int i = 0; i < RUN_ARRAYS; i++) list[i] = all[i];
 }
 
 static setun_status new_arrays(st_run *r, const st_run_options *o, setun_error *err) {
-  run_array list[RUN_ARRAYS];
-  setun_status s = SETUN_OK;
+  st_run_array list[RUN_ARRAYS];
   list_arrays(&r->model->h, r, o, list);
-  for (int i = 0; i < RUN_ARRAYS && s == SETUN_OK; i++) {
-    if (!list[i].tokens) continue;
-    s = r->model->backend->array_new(r->queue, list[i].tokens, list[i].width, list[i].array, err);
-  }
-  return s;
+  return st_run_arrays_new(r, list, RUN_ARRAYS, err);
 }
 
 // ---- options and sizes --------------------------------------------------------------------------------------------
@@ -177,7 +167,7 @@ static st_cache_shape cache_shape(const st_hparams *h, const st_run_options *o) 
 st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_workload *workload) {
   const st_hparams *h = &m->h;
   st_run places; // only lists them
-  run_array list[RUN_ARRAYS];
+  st_run_array list[RUN_ARRAYS];
   st_queue_options queue = {.threads = o->threads, .n_batch = o->n_batch};
   st_cache_shape cache = cache_shape(h, o);
   uint64_t floats = (uint64_t)o->n_ctx * h->n_rot * (h->has_rope_local ? 2 : 1); // tables
@@ -236,12 +226,9 @@ void st_run_free(st_run *r) {
   const st_backend *b = r->model->backend;
   st_moe_free(r, r->moe);
   st_products_free(r, r->products);
-  st_array *arrays[] = {r->x,     r->q,      r->k,        r->v,        r->attn,    r->branch,    r->gate,
-                        r->up,    r->logits, r->q_far,    r->q_sink,   r->mixed,   r->convolved, r->z,
-                        r->alpha, r->beta,   r->switches, r->dense[0], r->dense[1]};
-  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
-    if (arrays[i]) b->array_free(arrays[i]);
-  }
+  st_run_array list[RUN_ARRAYS];
+  list_arrays(&r->model->h, r, &(st_run_options){0}, list); // only for the members
+  st_run_arrays_free(r, list, RUN_ARRAYS);
   if (r->rope) b->vector_free(r->rope);
   if (r->rope_local) b->vector_free(r->rope_local);
   if (r->states) b->states_free(r->states);

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "model/product.h"
+#include "model/run_arrays.h"
 
 #include <math.h>
 
@@ -76,23 +77,27 @@ void st_route(const st_hparams *h, const float *logits, float *scratch, st_choic
 
 // ---- memory -------------------------------------------------------------------------------------------------------
 
+enum { MOE_ARRAYS = 5 };
+
+static void list_arrays(const st_run *r, st_moe *m, st_run_array list[MOE_ARRAYS]) {
+  const st_hparams *h = &r->model->h;
+  const st_run_array all[MOE_ARRAYS] = {{&m->normed, r->n_batch, h->n_embd},
+                                        {&m->router, r->n_batch, h->n_expert},
+                                        {&m->part, r->n_batch, h->n_embd},
+                                        {&m->out, m->rows, h->n_embd},
+                                        {&m->weight, r->n_batch, 1}};
+  for (int i = 0; i < MOE_ARRAYS; i++) list[i] = all[i];
+}
+
 setun_status st_moe_new(const st_run *r, st_moe **moe, setun_error *err) {
   const st_hparams *h = &r->model->h;
   st_moe *m = st_calloc(1, sizeof *m);
   if (!m) return st_fail_memory(err, "the experts' activations");
   uint32_t used = h->n_expert_used, rows = r->n_batch > used ? r->n_batch : used;
-  const struct {
-    st_array **array;
-    size_t tokens, width;
-  } wanted[] = {{&m->normed, r->n_batch, h->n_embd},
-                {&m->router, r->n_batch, h->n_expert},
-                {&m->part, r->n_batch, h->n_embd},
-                {&m->out, rows, h->n_embd},
-                {&m->weight, r->n_batch, 1}};
-  setun_status s = SETUN_OK;
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted && s == SETUN_OK; i++) {
-    s = r->model->backend->array_new(r->queue, wanted[i].tokens, wanted[i].width, wanted[i].array, err);
-  }
+  st_run_array list[MOE_ARRAYS];
+  m->rows = rows;
+  list_arrays(r, m, list);
+  setun_status s = st_run_arrays_new(r, list, MOE_ARRAYS, err);
   size_t n = (size_t)rows * used; // both are below 2^25
   m->logits = st_malloc((size_t)r->n_batch * h->n_expert, sizeof *m->logits);
   m->scratch = st_malloc(h->n_expert, sizeof *m->scratch);
@@ -101,7 +106,6 @@ setun_status st_moe_new(const st_run *r, st_moe **moe, setun_error *err) {
   m->tokens = st_malloc(n, sizeof *m->tokens);
   m->weights = st_malloc(n, sizeof *m->weights);
   m->outs = st_malloc((size_t)2 * used, sizeof *m->outs);
-  m->rows = rows;
   m->wanted = st_malloc((size_t)3 * h->n_expert, sizeof *m->wanted);
   bool whole = m->logits && m->scratch && m->chosen && m->first && m->tokens && m->weights && m->outs && m->wanted;
   m->counts = whole ? m->wanted + h->n_expert : NULL;
@@ -117,10 +121,9 @@ setun_status st_moe_new(const st_run *r, st_moe **moe, setun_error *err) {
 
 void st_moe_free(const st_run *r, st_moe *m) {
   if (!m) return;
-  st_array *arrays[] = {m->normed, m->router, m->part, m->out, m->weight};
-  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
-    if (arrays[i]) r->model->backend->array_free(arrays[i]);
-  }
+  st_run_array list[MOE_ARRAYS];
+  list_arrays(r, m, list);
+  st_run_arrays_free(r, list, MOE_ARRAYS);
   void *blocks[] = {m->logits, m->scratch, m->chosen, m->first, m->tokens, m->weights, m->outs, m->wanted};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) st_free(blocks[i]);
   st_free(m);

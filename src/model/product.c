@@ -3,6 +3,7 @@
 #include "model/product.h"
 
 #include "base/memory.h"
+#include "model/run_arrays.h"
 
 struct st_products {
   st_linear_out *outs; // [2 * most]
@@ -15,8 +16,22 @@ struct st_products {
   float *scales;       // [n_batch] factors: the run's scale
 };
 
-setun_status st_products_new(const st_run *r, uint32_t most, st_products **products, setun_error *err) {
+enum { PRODUCT_ARRAYS = 5 };
+
+static void list_arrays(const st_run *r, uint32_t most, st_products *p, st_run_array list[PRODUCT_ARRAYS]) {
   const st_model *m = r->model;
+  size_t n = r->n_batch, low = 4 * n > most ? 4 * n : most; // at most four outputs of many tokens, or `most` of one
+  const st_run_array all[PRODUCT_ARRAYS] = {
+      {&p->low, m->max_rank ? low : 0, m->max_rank},
+      {&p->added, m->max_rank && m->max_lora_rows ? n : 0, m->max_lora_rows},
+      {&p->head, m->max_rank && m->lora_head ? r->n_logits : 0, m->h.n_vocab},
+      {&p->input, m->max_normed_columns ? n : 0, m->max_normed_columns},
+      {&p->rotated, m->max_rotated_columns ? n : 0, m->max_rotated_columns},
+  };
+  for (int i = 0; i < PRODUCT_ARRAYS; i++) list[i] = all[i];
+}
+
+setun_status st_products_new(const st_run *r, uint32_t most, st_products **products, setun_error *err) {
   st_products *p = st_calloc(1, sizeof *p);
   if (!p) return st_fail_memory(err, "the session's products");
   setun_status s = SETUN_OK;
@@ -24,22 +39,9 @@ setun_status st_products_new(const st_run *r, uint32_t most, st_products **produ
   p->tokens = st_malloc(r->n_batch, sizeof *p->tokens);
   p->scales = st_malloc(r->n_batch, sizeof *p->scales);
   if (!p->outs || !p->tokens || !p->scales) s = st_fail_memory(err, "the session's products");
-  if (s == SETUN_OK && m->max_rank) {
-    size_t rows = (size_t)4 * r->n_batch; // at most four outputs of many tokens, or `most` outputs of one
-    s = m->backend->array_new(r->queue, rows > most ? rows : most, m->max_rank, &p->low, err);
-    if (s == SETUN_OK && m->max_lora_rows) {
-      s = m->backend->array_new(r->queue, r->n_batch, m->max_lora_rows, &p->added, err);
-    }
-    if (s == SETUN_OK && m->lora_head) {
-      s = m->backend->array_new(r->queue, r->n_logits, m->h.n_vocab, &p->head, err);
-    }
-  }
-  if (s == SETUN_OK && m->max_normed_columns) {
-    s = m->backend->array_new(r->queue, r->n_batch, m->max_normed_columns, &p->input, err);
-  }
-  if (s == SETUN_OK && m->max_rotated_columns) {
-    s = m->backend->array_new(r->queue, r->n_batch, m->max_rotated_columns, &p->rotated, err);
-  }
+  st_run_array list[PRODUCT_ARRAYS];
+  list_arrays(r, most, p, list);
+  if (s == SETUN_OK) s = st_run_arrays_new(r, list, PRODUCT_ARRAYS, err);
   if (s == SETUN_OK) {
     *products = p;
   } else {
@@ -50,10 +52,9 @@ setun_status st_products_new(const st_run *r, uint32_t most, st_products **produ
 
 void st_products_free(const st_run *r, st_products *p) {
   if (!p) return;
-  st_array *arrays[] = {p->low, p->input, p->rotated, p->added, p->head};
-  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
-    if (arrays[i]) r->model->backend->array_free(arrays[i]);
-  }
+  st_run_array list[PRODUCT_ARRAYS];
+  list_arrays(r, 0, p, list);
+  st_run_arrays_free(r, list, PRODUCT_ARRAYS);
   st_free(p->outs);
   st_free(p->tokens);
   st_free(p->scales);

@@ -310,7 +310,7 @@ LANES_INLINE int vb_offset(st_form form) {
   return c.values ? 0 : c.offset;
 }
 
-// 64 signed bytes: part j (0 to 7) of 32 columns, from where the form's codes stand; what they mean plus vb_offset.
+// 64 signed bytes: part j (0 to 7) of 32 columns, from where the form's codes are; their values plus vb_offset.
 LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int j) {
   const st_coding c = st_coding_of(form);
   vb v;

@@ -1,6 +1,6 @@
 // Attention over keys and values that are codes, in 16 lanes: sums of products of codes, which are exact in 32 bits,
-// for several queries at a time. What a block is made of says kernel/cache.h. Codes in a page are larger than what they
-// stand for by an offset; this times the sum of a query's codes is subtracted from a sum at its end. What sums exceed
+// for several queries at a time. What a block is made of says kernel/cache.h. Codes in a page exceed their
+// values by an offset; this times the sum of a query's codes is subtracted from a sum at its end. What sums exceed
 // 32 bits by meanwhile does no harm.
 #ifndef SETUN_KERNEL_LANES_ATTEND_CODES_H
 #define SETUN_KERNEL_LANES_ATTEND_CODES_H

@@ -95,7 +95,7 @@ typedef struct {
 
 enum { LANES_ROWS = 16, LANES_FULL = LANES_ROWS / LANES_TILE * LANES_TILE };
 
-// How many rows stand for how many tokens, and whether all their values are inside the input: known to the compiler for
+// The rows and tokens there are, and whether all their values are inside the input: known to the compiler for
 // most rows of an input.
 typedef struct {
   size_t tokens, rows;
@@ -103,7 +103,7 @@ typedef struct {
 } lanes_shape;
 
 // Up to 16 blocks of a tile's tokens, one a lane: row r is of token r % tokens, and of block `block` + r / tokens; what
-// stands past a shape's rows is anything.
+// is past a shape's rows is undefined.
 typedef struct {
   size_t block;
   _Alignas(64) float values[LANES_ROWS][ST_STEP];
@@ -136,7 +136,7 @@ LANES_INLINE void lanes_store_rows(void *array, const lanes_tokens *t, lanes_sha
   __builtin_memcpy((float *)array + lanes_rows_at(t, k, g), part, 4 * k.rows);
 }
 
-// The largest values of all rows, for now where the scales will stand.
+// The largest values of all rows, for now where the scales will be.
 LANES_INLINE void lanes_row_maximums(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
   vf most[LANES_ROWS];
   lanes_row_values(t, k, g);
@@ -155,7 +155,7 @@ LANES_INLINE void lanes_row_codes(lanes_rows *g) {
   }
 }
 
-// Writes the entry of row r in its block's list, and adds it to what the block's codes stand for.
+// Writes the entry of row r in its block's list, and adds it to the sum of the block's values.
 static void lanes_append_rest(const lanes_tokens *t, const lanes_rows *g, size_t r) {
   const st_view *v = t->v;
   size_t lane = r % t->tokens, block = g->block + r / t->tokens, chunk = st_chunk_tokens(t->input_tokens, LANES_TILE);
@@ -325,7 +325,7 @@ static void lanes_find_sources(lanes_tokens *t, const float *x, size_t stride, c
     for (size_t i = 0; i < t->tokens; i++) t->sources[i].r = lanes_inverse_rms(t->sources[i].x, t->n, eps);
 }
 
-// Of blocks chunks, whose lists one thread fills; else tiles, whose tokens stand in the same lines of the cache.
+// Of blocks chunks, whose lists one thread fills; else tiles, whose tokens share cache lines.
 static size_t lanes_prepare_unit(st_activation kind, size_t tokens) {
   return kind == ST_ACT_INT8_BLOCK ? st_chunk_tokens(tokens, LANES_TILE) : LANES_TILE;
 }

@@ -13,7 +13,7 @@ LANES_INLINE vf lanes_weight(st_form form, const uint8_t *p, size_t k) {
   return vf_load((const float *)(const void *)p + 16 * k);
 }
 
-// 32 columns of a coded form as floats. A row's codes of 4 columns stand in one 32-bit lane; each in turn goes to its
+// 32 columns of a coded form as floats. A row's codes of 4 columns are in one 32-bit lane; each in turn goes to its
 // top byte, where taking the offset off leaves what it means, with a sign.
 LANES_INLINE void lanes_unpack(st_form form, const lanes_stream *s, float out[ST_STEP][ST_GROUP]) {
   const st_coding c = st_coding_of(form);
@@ -50,7 +50,7 @@ LANES_INLINE const uint8_t *lanes_next_floats(st_form form, lanes_unpacker unpac
   return p;
 }
 
-// `n` tokens, which stand `stride` values apart from column to column.
+// `n` tokens, which are `stride` values apart from column to column.
 LANES_INLINE void lanes_float_tile(st_form form, lanes_unpacker unpack, const st_matrix *w, size_t row, size_t steps,
                                    const float *x, size_t stride, size_t n, vf *out) {
   vf even[LANES_FLOAT_TOKENS], odd[LANES_FLOAT_TOKENS];

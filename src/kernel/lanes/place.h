@@ -4,7 +4,7 @@
 
 #include "kernel/layout.h"
 
-// Where the scales and codes of the next 32 columns stand; `left` counts 32s down to the next head, whose scales they
+// Where the scales and codes of the next 32 columns are; `left` counts 32s down to the next head, whose scales they
 // are where a form has heads.
 typedef struct {
   const uint8_t *scales, *codes;

@@ -14,7 +14,7 @@ static const uint8_t *group_of(const st_matrix *w, size_t row) {
   return w->data + row / ST_GROUP * w->group_bytes;
 }
 
-// Where 32 columns' scales - of the last head, where the form has heads - and codes stand.
+// The places of 32 columns' scales (of the last head, if the form has heads) and codes.
 static void locate(const st_matrix *w, const uint8_t *group, size_t step, const uint8_t **scales,
                    const uint8_t **codes) {
   st_coding c = st_coding_of(w->form);

@@ -44,7 +44,7 @@ static inline size_t st_amx_view_of(st_activation kind, size_t tokens, size_t co
   return used;
 }
 
-// Behind what AVX-512 wants.
+// After AVX-512's own.
 static inline st_amx_view st_amx_view_input(const st_input *input) {
   st_view v;
   st_amx_view tiles = {0};

@@ -184,7 +184,7 @@ static void add_piece_16(const piece *p, size_t blocks, const int8_t *a, const f
   add_piece(2, p, blocks, a, scales, fresh, out);
 }
 
-// Sums += m * (sum of what the codes of a sub-block stand for): a loop of its own, since 32 sums leave no registers.
+// Sums += m * (sum of the values of a sub-block's codes): a loop of its own, since 32 sums leave no registers.
 static void add_minimums(const piece *p, size_t subs, const float *products, bool fresh, float *out) {
   vf sums[AMX_SIDE];
   load_sums(fresh, out, sums);

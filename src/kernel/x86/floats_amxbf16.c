@@ -44,7 +44,7 @@ static size_t bf16_input_bytes(st_activation kind, size_t tokens, size_t columns
   return bytes + st_round_up(tokens, side_of(tokens)) * v.padded * PLANES * sizeof(uint16_t);
 }
 
-// Behind what AVX-512 wants.
+// After AVX-512's own.
 static uint8_t *planes_of(const st_input *input) {
   st_view v;
   return (uint8_t *)input->data + st_view_of(input->kind, input->tokens, input->columns, NULL, &v);

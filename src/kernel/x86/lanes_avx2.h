@@ -366,7 +366,7 @@ LANES_INLINE int vb_offset(st_form form) {
 }
 #endif
 
-// 64 bytes: part i (0 to 7) of 32 columns, from where the form's codes stand; what they mean plus vb_offset.
+// 64 bytes: part i (0 to 7) of 32 columns, from where the form's codes are; their values plus vb_offset.
 LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
   const st_coding c = st_coding_of(form);
   if (c.low == 8) {

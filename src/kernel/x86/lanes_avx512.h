@@ -319,7 +319,7 @@ LANES_INLINE int vb_offset(st_form form) {
   return c.low == 8 ? 128 : c.offset;
 }
 
-// 64 unsigned bytes: part i (0 to 7) of 32 columns, from where the form's codes stand; what they mean plus vb_offset.
+// 64 unsigned bytes: part i (0 to 7) of 32 columns, from where the form's codes are; their values plus vb_offset.
 LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
   const st_coding c = st_coding_of(form);
   if (c.low == 8) return _mm512_xor_si512(_mm512_loadu_si512(p + 64 * i), _mm512_set1_epi8(-128));
