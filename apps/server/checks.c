@@ -1,4 +1,4 @@
-// Checks of headers. Comparisons of keys take the same time whatever is the same.
+// Checks of headers. Keys are compared in constant time.
 #define _POSIX_C_SOURCE 200809L
 #include "checks.h"
 
@@ -61,7 +61,7 @@ static enum MHD_Result see(void *cls, enum MHD_ValueKind kind, const char *key, 
   return MHD_YES;
 }
 
-// Digits alone, and no more than 18 of them.
+// Only digits, at most 18.
 static bool read_length(const char *text, uint64_t *length) {
   size_t n = text ? strspn(text, "0123456789") : 0;
   if (!n || text[n] || n > 18) return false;
@@ -96,7 +96,7 @@ refusal check_headers(struct MHD_Connection *connection, const char *version, ui
 
 // ---- for whom, from whom ----
 
-// The name in "name:port" or "[address]:port", without brackets; false where it is neither.
+// The name in "name:port" or "[address]:port", without brackets; false if neither.
 static bool host_name(const char *text, size_t n, char name[256]) {
   size_t length = 0, from = 0;
   if (n && text[0] == '[') {
@@ -152,7 +152,7 @@ refusal check_origin(struct MHD_Connection *connection, const server_options *o,
                 "Origin: pages of this origin may not use the server (see --allow-origin)");
 }
 
-// Takes the same time for all texts of one length, whatever the key is.
+// Takes the same time for all texts of one length.
 static bool same_key(const char *text, size_t n, const char *key) {
   size_t length = strlen(key);
   unsigned different = (unsigned)(length != n);

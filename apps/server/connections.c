@@ -1,4 +1,5 @@
-// Watching connections: clients that leave, deadlines from a request's first byte to its last, and pings of streams.
+// Watching connections: clients that disconnect, deadlines from a request's first byte to its last, and pings of
+// streams.
 #define _GNU_SOURCE // POLLRDHUP
 #define _POSIX_C_SOURCE 200809L
 #include "connections.h"
@@ -13,26 +14,26 @@
 #define POLLRDHUP 0
 #endif
 
-// Seconds. A connection may be idle for as long as a request's headers may take to come.
+// Seconds. A connection may be idle for as long as a request's headers may take to arrive.
 static const double headers_limit = 60, body_limit = 120, ping_after = 5;
 enum { WATCH_MILLISECONDS = 1000 };
 
 struct connection {
   connection *next, *previous;
   int fd;
-  uint64_t id;     // no other connection has had it
-  double deadline; // when it is shut down; 0: never
+  uint64_t id;     // unique
+  double deadline; // time of shutdown; 0: never
   exchange *x;     // NULL: between requests
-  bool working;    // on a reply: whether the client leaves is watched
+  bool working;    // waiting for a reply: the client's disconnection is watched
 };
 
 struct connections {
-  pthread_mutex_t lock; // before that of an exchange, where both are taken
+  pthread_mutex_t lock; // taken before an exchange's lock if both are taken
   pthread_t watcher;
   connection *first;
-  size_t count; // of all
+  size_t count; // list of all connections
   uint64_t last_id;
-  int wake[2]; // a pipe that ends the watcher's wait
+  int wake[2]; // a pipe that wakes the watcher
   bool closing, stop;
 };
 
@@ -93,7 +94,7 @@ void connection_replied(connections *c, connection *one) {
 
 // ---- the watcher ----
 
-// What the watcher waits for: the pipe, then the connections whose replies are being made.
+// The watcher waits for the pipe, and for connections whose replies are being computed.
 typedef struct watch {
   struct pollfd *fds;
   uint64_t *ids;
@@ -117,7 +118,7 @@ static void leave(connection *one) {
   if (one->x) exchange_abandon(one->x);
 }
 
-// Lists what to wait for; on the way, ends what is late and pings what is quiet. False: the watcher is to stop.
+// Lists what to wait for; also ends late requests and pings quiet streams. False: the watcher must stop.
 static bool list(connections *c, watch *w) {
   double now = now_seconds();
   pthread_mutex_lock(&c->lock);
@@ -139,11 +140,11 @@ static bool list(connections *c, watch *w) {
   return go_on;
 }
 
-// Those that left. A connection may have gone since, and its number been given to another one: so ids are compared.
+// Handles disconnected clients. A connection may have ended since, and its descriptor reused, so ids are compared.
 static void look(connections *c, const watch *w) {
   pthread_mutex_lock(&c->lock);
   connection *one = c->first;
-  // Both are in the same order but for what was added in front or removed.
+  // Both are in the same order, apart from additions in front and removals.
   for (size_t i = 1; i < w->count; i++) {
     if (!w->fds[i].revents) continue;
     while (one && one->id > w->ids[i]) one = one->next;

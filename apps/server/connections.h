@@ -1,5 +1,5 @@
-// All connections that are open, watched by a thread: libmicrohttpd does not look at a suspended connection, so it does
-// not see that a client left, and its own time limit begins anew with every byte that comes.
+// All open connections, watched by a thread: libmicrohttpd does not watch suspended connections, so it does not notice
+// that a client disconnected, and its own time limit restarts with every received byte.
 #ifndef SETUN_SERVER_CONNECTIONS_H
 #define SETUN_SERVER_CONNECTIONS_H
 
@@ -8,22 +8,22 @@
 typedef struct connections connections;
 typedef struct connection connection;
 
-connections *connections_new(void); // NULL: no memory, or no thread
-// After connections_close, once libmicrohttpd has closed each.
+connections *connections_new(void); // NULL: out of memory, or no thread
+// Call after connections_close, when libmicrohttpd has closed all.
 void connections_free(connections *c);
 
-// For the HTTP thread. One that could not be added is shut down and not watched: NULL.
+// For the HTTP thread. A connection that cannot be added is shut down: NULL.
 connection *connections_add(connections *c, int fd);
 void connections_remove(connections *c, connection *one);
-// A request's headers came, its body came whole, its reply was sent or cannot be. `x` is watched between the first and
-// the last.
+// A request's headers arrived; its body is complete; its reply was sent or cannot be. `x` is watched between the first
+// and the last.
 void connection_began(connections *c, connection *one, exchange *x);
 void connection_received(connections *c, connection *one);
 void connection_replied(connections *c, connection *one);
 
-// Shuts down all connections, and each that is added from now on.
+// Shuts down all connections, and any added later.
 void connections_close(connections *c);
-// Those whose replies are being made or sent.
+// The number of connections whose replies are being computed or sent.
 size_t connections_replying(connections *c);
 
 #endif

@@ -6,31 +6,32 @@
 
 // Makes the context, sets the server's n_ctx and n_slots, and starts the thread.
 setun_status engine_new(server *s, const setun_context_params *params, engine **made, setun_error *error);
-// Takes the job. False: it is the caller's still, and `p` says why; the queue is full, or the server ends.
+// Takes ownership of the job. False: the caller still owns it, and `p` has the reason: the queue is full, or the server
+// is shutting down.
 bool engine_add(engine *e, job *j, problem *p);
-// Answers with 503 what has no place yet; the rest goes on.
+// Answers jobs without a place with 503; the others continue.
 void engine_drain(engine *e);
 bool engine_busy(engine *e);
-// Ends at once what is being answered, with an error, and the thread.
+// Ends running jobs at once, with an error, and the thread.
 void engine_stop(engine *e);
 void engine_free(engine *e); // after engine_stop; `e` may be NULL
 
-// ---- what it tells of itself, to any thread ----
+// ---- statistics, for any thread ----
 
 typedef struct slot_state {
-  bool busy, drawing; // drawing: the prompt is done
+  bool busy, drawing; // drawing: the prompt is evaluated
   uint32_t prompt, cached, done, drawn;
   char id[40];
 } slot_state;
 
 typedef struct engine_state {
   uint64_t prompt_tokens, cached_tokens, drawn_tokens, passes, places, answers, canceled, refused;
-  double prompt_seconds, drawing_seconds; // of passes with prompts, and of all others
+  double prompt_seconds, drawing_seconds; // for passes with prompts, and all others
   uint32_t running, waiting, n_slots;
   uint64_t pages, pages_used, pages_kept;
 } engine_state;
 
-// `slots`, which may be NULL, has room for the server's n_slots.
+// `slots` may be NULL, otherwise it has room for the server's n_slots.
 void engine_look(engine *e, engine_state *state, slot_state *slots);
 
 #endif

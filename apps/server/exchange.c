@@ -1,5 +1,4 @@
-// Replies: written by any thread, sent by the HTTP thread, which a connection without anything to send is suspended
-// from.
+// Replies: written by any thread, sent by the HTTP thread. Connections with nothing to send are suspended.
 #define _POSIX_C_SOURCE 200809L
 #include "exchange.h"
 
@@ -38,7 +37,7 @@ void exchange_release(exchange *x) {
   free(x);
 }
 
-// Has the HTTP thread look at the exchange again. With the lock.
+// Resumes the exchange in the HTTP thread. With the lock held.
 static void wake(exchange *x) {
   if (!x->suspended) return;
   x->suspended = false;
@@ -83,14 +82,14 @@ void exchange_stream(exchange *x) {
   pthread_mutex_unlock(&x->lock);
 }
 
-// Ends the stream as a cut connection does. With the lock.
+// Ends the stream like a closed connection. With the lock held.
 static void cut(exchange *x) {
   atomic_store(&x->gone, true);
   x->broken = x->ended = true;
   wake(x);
 }
 
-// Drops what was taken, so that a stream's buffer stays as large as what is unread. With the lock.
+// Drops sent data, so that a stream's buffer holds only unsent data. With the lock held.
 static void make_room(exchange *x) {
   if (x->taken < x->out.length / 2 || !x->taken) return;
   memmove(x->out.data, x->out.data + x->taken, x->out.length - x->taken);
@@ -172,7 +171,7 @@ static void add_headers(exchange *x, struct MHD_Response *r) {
   if (x->type) MHD_add_response_header(r, "Content-Type", x->type);
   MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
   MHD_add_response_header(r, "Cache-Control", x->stream || x->revalidate ? "no-cache" : "no-store");
-  if (x->stream) MHD_add_response_header(r, "X-Accel-Buffering", "no"); // proxies that collect what they pass on
+  if (x->stream) MHD_add_response_header(r, "X-Accel-Buffering", "no"); // for buffering proxies
   if (x->origin[0]) {
     MHD_add_response_header(r, "Access-Control-Allow-Origin", x->origin);
     MHD_add_response_header(r, "Vary", "Origin");
@@ -180,8 +179,8 @@ static void add_headers(exchange *x, struct MHD_Response *r) {
   for (size_t i = 0; i < x->n_headers; i++) MHD_add_response_header(r, x->headers[i].name, x->headers[i].value);
 }
 
-// Nobody else changes what the reply begins with once its phase is EXCHANGE_SENDING. Without the lock: libmicrohttpd
-// has one of its own for a response, which it holds while it calls read_stream.
+// The reply's status and headers no longer change in phase EXCHANGE_SENDING. Without the lock: libmicrohttpd holds its
+// own lock for a response while it calls read_stream.
 static enum MHD_Result queue(exchange *x) {
   struct MHD_Response *r = make_response(x);
   if (!r) return MHD_NO;
@@ -196,7 +195,7 @@ enum MHD_Result exchange_send(exchange *x) {
   bool ready = false;
   pthread_mutex_lock(&x->lock);
   if (atomic_load(&x->gone)) {
-    // the client left, so that nobody reads what would be sent
+    // the client disconnected, so there is no reader
   } else if (x->phase < EXCHANGE_READY) {
     x->suspended = true;
     MHD_suspend_connection(x->connection);
@@ -218,7 +217,7 @@ void exchange_abandon(exchange *x) {
 
 void exchange_over(exchange *x) {
   pthread_mutex_lock(&x->lock);
-  // What was sent whole is not lost; the rest need not be made any more.
+  // A complete reply is not lost; otherwise the rest is no longer needed.
   if (!x->ended) atomic_store(&x->gone, true);
   x->connection = NULL;
   x->suspended = false;

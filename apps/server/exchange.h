@@ -1,5 +1,5 @@
-// One request and its reply. The HTTP thread receives the one and sends the other; workers and the engine write the
-// reply from threads of their own. Counted: each side holds one reference.
+// One request and its reply. The HTTP thread receives the request and sends the reply; workers and the engine write the
+// reply on their own threads. Reference counted: each side holds one reference.
 #ifndef SETUN_SERVER_EXCHANGE_H
 #define SETUN_SERVER_EXCHANGE_H
 
@@ -9,8 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-// Bytes of a stream that its reader has not taken: more than a context's tokens give in ordinary use. A reader that is
-// further behind is cut off.
+// Most unsent bytes of a stream: more than a context's tokens produce in ordinary use. A slower reader is disconnected.
 enum { STREAM_UNREAD_MOST = 8 << 20, EXCHANGE_HEADERS = 4, ROUTE_REST = 256 };
 
 struct route;
@@ -22,26 +21,26 @@ typedef struct reply_header {
 
 typedef enum exchange_phase {
   EXCHANGE_RECEIVING, // the body
-  EXCHANGE_WORKING,   // on a reply, of which there is nothing yet
-  EXCHANGE_READY,     // a whole reply, or a stream that has begun
-  EXCHANGE_SENDING    // libmicrohttpd has it
+  EXCHANGE_WORKING,   // waiting for a reply that has not begun
+  EXCHANGE_READY,     // a complete reply, or a stream that has begun
+  EXCHANGE_SENDING    // passed to libmicrohttpd
 } exchange_phase;
 
 typedef struct exchange {
   atomic_uint references;
-  const struct route *route; // set by the HTTP thread before any other thread sees the exchange
-  char rest[ROUTE_REST];     // what follows the route's path, percent-decoded
+  const struct route *route; // set by the HTTP thread before other threads see the exchange
+  char rest[ROUTE_REST];     // the rest after the route's path, percent-decoded
   size_t rest_length;
-  st_buffer body; // of the request; whose turn it is may change it
+  st_buffer body; // the request's; changed only by its current owner
   bool too_large;
-  char model[ROUTE_REST]; // that the address asks for (?model=); "": none
-  st_json *parsed;        // the body, where it was read for the model's name
-  struct exchange *next;  // that waits for the same model
-  void *acquired;         // the model that answers it: released when nobody has the exchange any more
+  char model[ROUTE_REST]; // the model in the address (?model=); "": none
+  st_json *parsed;        // the body, if it was parsed for the model's name
+  struct exchange *next;  // next exchange waiting for the same model
+  void *acquired;         // the model that answers it: released with the exchange
   void (*release)(void *acquired);
-  atomic_bool gone; // the client left; nothing more is sent
+  atomic_bool gone; // the client disconnected; nothing more is sent
 
-  pthread_mutex_t lock;              // of all that follows
+  pthread_mutex_t lock;              // protects everything below
   struct MHD_Connection *connection; // NULL: over
   exchange_phase phase;
   bool suspended;
@@ -49,12 +48,12 @@ typedef struct exchange {
   const char *type; // of the reply's content; static text
   reply_header headers[EXCHANGE_HEADERS];
   size_t n_headers;
-  char origin[256];           // that may read the reply; "": none
-  st_buffer out;              // the reply's body, or what of a stream was not taken yet
-  size_t taken;               // bytes of `out` that were
-  bool stream, ended, broken; // broken: the stream ends as a cut connection does
-  bool revalidate;            // browsers may keep the reply, and ask each time whether its tag is still the same
-  double wrote;               // when something was last written, for pings
+  char origin[256];           // origin that may read the reply; "": none
+  st_buffer out;              // the reply's body, or the unsent part of a stream
+  size_t taken;               // sent bytes of `out`
+  bool stream, ended, broken; // broken: the stream ends like a closed connection
+  bool revalidate;            // browsers may cache the reply, and revalidate its tag each time
+  double wrote;               // time of the last write, for pings
 } exchange;
 
 exchange *exchange_new(struct MHD_Connection *connection); // NULL: out of memory
@@ -63,9 +62,9 @@ void exchange_release(exchange *x);
 
 // ---- writing the reply, from any thread ----
 
-// To be called before the reply begins; more than EXCHANGE_HEADERS are not taken.
+// Call before the reply begins; at most EXCHANGE_HEADERS are kept.
 void exchange_header(exchange *x, const char *name, const char *value);
-// The whole reply; takes the buffer's bytes, and leaves it empty.
+// The complete reply; takes the buffer's bytes and leaves it empty.
 void exchange_reply(exchange *x, unsigned status, const char *type, st_buffer *body);
 // Begins a stream of server-sent events, with status 200.
 void exchange_stream(exchange *x);
@@ -73,18 +72,18 @@ void exchange_stream(exchange *x);
 // stream then ends as a cut connection does.
 bool exchange_write(exchange *x, const char *bytes, size_t n);
 void exchange_end(exchange *x);
-// A comment that keeps the connection alive, where nothing was written since `before`.
+// Sends a comment that keeps the connection alive, if nothing was written since `before`.
 void exchange_ping(exchange *x, double before);
 
 // ---- for the HTTP thread ----
 
-// Gives the reply to libmicrohttpd, or suspends the connection where there is none yet.
+// Passes the reply to libmicrohttpd, or suspends the connection if there is none yet.
 enum MHD_Result exchange_send(exchange *x);
-// The client has left: wakes the connection so that libmicrohttpd finds out.
+// The client has disconnected: resumes the connection so that libmicrohttpd notices.
 void exchange_abandon(exchange *x);
 // The connection is done with it.
 void exchange_over(exchange *x);
 
-double now_seconds(void); // of a clock that only goes forward
+double now_seconds(void); // seconds of a monotonic clock
 
 #endif

@@ -48,7 +48,7 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **state, enum
   *state = NULL;
 }
 
-// Paths are decoded where a route asks for it: a decoded one would not tell %2F from /.
+// Paths are decoded only by routes that need it: decoding makes %2F and / the same.
 static size_t keep_escapes(void *cls, struct MHD_Connection *c, char *text) {
   (void)cls;
   (void)c;
@@ -62,7 +62,7 @@ static void refuse(exchange *x, const refusal *r) {
   reply_problem(x, &p);
 }
 
-// A preflight request, or a question for what a path takes.
+// A preflight request, or a request for a path's methods.
 static void answer_options(exchange *x, const char *allowed) {
   st_buffer none = {0};
   exchange_header(x, "Allow", allowed);
@@ -84,12 +84,12 @@ static void answer_missing(exchange *x, const char *method, const char *allowed)
     exchange_header(x, "Allow", allowed);
     fail(&p, MHD_HTTP_METHOD_NOT_ALLOWED, "invalid_request_error", NULL, "expected the method %s", allowed);
   } else {
-    fail(&p, MHD_HTTP_NOT_FOUND, "not_found_error", NULL, "there is nothing at this path");
+    fail(&p, MHD_HTTP_NOT_FOUND, "not_found_error", NULL, "not found");
   }
   reply_problem(x, &p);
 }
 
-// What can be said as soon as the headers are there; the reply then comes before the body.
+// Checks as soon as the headers are received; a refusal is then sent before the body arrives.
 static void check(server *s, exchange *x, struct MHD_Connection *c, const char *path, const char *method,
                   const char *version) {
   char allowed[64];
@@ -111,12 +111,12 @@ static void check(server *s, exchange *x, struct MHD_Connection *c, const char *
   if (r.status) refuse(x, &r);
   const char *model = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "model");
   size_t n;
-  if (model && *model && !decode_part(model, x->model, &n)) strcpy(x->model, "?"); // the name of no model
+  if (model && *model && !decode_part(model, x->model, &n)) strcpy(x->model, "?"); // not a model's name
 }
 
 static enum MHD_Result take_body(server *s, exchange *x, const char *bytes, size_t *n) {
   size_t most = s->options.body_limit;
-  // A body whose length was not told is read on for a while, so that its sender gets to see the reply.
+  // A body of unknown length is still read for a while, so that its sender can see the reply.
   if (x->too_large) {
     if (x->rest_length > most) return MHD_NO;
     x->rest_length += *n;
@@ -150,7 +150,7 @@ void http_handle(server *s, exchange *x) {
   reply_problem(x, &p);
 }
 
-// The request is there as a whole.
+// The request is complete.
 static void dispatch(server *s, exchange *x, struct MHD_Connection *c) {
   problem p = {0};
   connection_received(s->connections, connection_of(c));
@@ -235,8 +235,7 @@ setun_status http_start(server *s, setun_error *error) {
   s->daemon = start_daemon(s, found);
   if (s->daemon) write_address(s, found->ai_addr);
   freeaddrinfo(found);
-  return s->daemon ? SETUN_OK
-                   : fail_start(error, SETUN_ERROR_IO, o, errno ? strerror(errno) : "it cannot be listened on");
+  return s->daemon ? SETUN_OK : fail_start(error, SETUN_ERROR_IO, o, errno ? strerror(errno) : "cannot listen on it");
 }
 
 void http_quiesce(server *s) {

@@ -10,11 +10,11 @@
 #define SERVER_PRINTF(fmt, first)
 #endif
 
-// Members of an object that is not yet in its container; `root` is the document, NULL where there was no memory for it,
-// which its reply then says. They are appended: the caller sees to it that no key comes twice.
+// Members of an object that is not yet in its container; `root` is the document, NULL if out of memory, which its reply
+// then reports. They are appended: the caller ensures that keys are unique.
 void put(st_json *root, st_json *object, const char *key, st_json value);
 void put_text(st_json *root, st_json *object, const char *key, const char *text); // NULL: null
-// Bytes that need not be UTF-8: what is not UTF-8 is written as U+FFFD.
+// Bytes that may be invalid UTF-8: invalid parts are written as U+FFFD.
 void put_bytes(st_json *root, st_json *object, const char *key, const char *bytes, size_t n);
 void put_integer(st_json *root, st_json *object, const char *key, int64_t value);
 void put_real(st_json *root, st_json *object, const char *key, double value); // not finite: null
@@ -24,14 +24,14 @@ void push(st_json *root, st_json *array, st_json value);
 st_json bytes_value(st_json *root, const char *bytes, size_t n);
 st_json real_value(st_json *root, double value);
 
-// What went wrong with a request. Zero-initialize: status 0 is none.
+// A request's error. Zero-initialize: status 0 is none.
 typedef struct problem {
   unsigned status;
   const char *type, *code; // static text; code NULL: none
   char param[64];          // the request's member; "": none
   char message[SETUN_ERROR_SIZE + 96];
-  int64_t n_prompt_tokens, n_ctx; // where the prompt is too long; else 0
-  unsigned retry_after;           // seconds; 0: not said
+  int64_t n_prompt_tokens, n_ctx; // if the prompt is too long; else 0
+  unsigned retry_after;           // seconds; 0: none
 } problem;
 
 // Sets it; always false, so that a function may return it. `param` may be NULL.
@@ -39,7 +39,7 @@ bool fail(problem *p, unsigned status, const char *type, const char *param, cons
     SERVER_PRINTF(5, 6);
 // A 400 of type invalid_request_error.
 bool invalid(problem *p, const char *param, const char *format, ...) SERVER_PRINTF(3, 4);
-// The library's error as one of the request or of the server.
+// Converts the library's error to one of the request or of the server.
 bool fail_with(problem *p, const char *param, const setun_error *error);
 bool fail_memory(problem *p);
 

@@ -1,4 +1,4 @@
-// Which model answers a request; and the thread that loads and unloads them.
+// Choosing the model for a request, and the thread that loads and unloads models.
 #define _POSIX_C_SOURCE 200809L
 #include "models.h"
 
@@ -15,11 +15,11 @@ typedef struct entry {
   models *all;
   const server_model *about;
   server *server; // NULL: not loaded
-  size_t users;   // exchanges that it answers
-  double used;    // when it was last asked for
-  bool loading;   // or waits for that
-  bool leaving;   // takes no new exchanges: it is unloaded when it has no users
-  uint64_t asked; // whose turn it is: the place in the order of those that wait to be loaded; 0: it does not
+  size_t users;   // exchanges being answered
+  double used;    // time of the last request
+  bool loading;   // or waiting to be loaded
+  bool leaving;   // accepts no new exchanges: unloaded when it has no users
+  uint64_t asked; // position in the order of models waiting to be loaded; 0: not waiting
   exchange *waiting, **last;
 } entry;
 
@@ -27,13 +27,13 @@ struct models {
   server *front;
   entry *entries;
   size_t n;
-  bool any_name; // there is one model, which was loaded from the start
+  bool any_name; // a single model, loaded at the start
   pthread_t thread;
   bool started;
   // Of all:
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  uint64_t count;   // of what was asked
+  uint64_t count;   // counter of requests
   size_t n_waiting; // exchanges
   bool drain;
   atomic_bool stop;
@@ -82,7 +82,7 @@ const server_model *models_find(const models *m, const char *name) {
   return NULL;
 }
 
-// The model of a request that names none: the one that was last asked for. With the lock.
+// The model for a request that names none: the last requested one. With the lock held.
 static entry *default_entry(models *m, problem *p) {
   entry *best = m->n == 1 ? m->entries : NULL;
   for (size_t i = 0; i < m->n; i++) {
@@ -102,11 +102,11 @@ static entry *find_entry(models *m, const char *name, problem *p) {
   return NULL;
 }
 
-// The name in a request's body, or in its address; NULL: neither has one, or `p` says what is wrong.
+// The name in a request's body, or in its address; NULL: none, or `p` has the error.
 static const char *asked_name(exchange *x, problem *p) {
   if (x->route->fields && !x->parsed) x->parsed = read_body(x, p);
   const st_json *name = st_json_get(x->parsed, "model");
-  if (!name && x->route->handle == handle_ollama_show) name = st_json_get(x->parsed, "name"); // Ollama's word
+  if (!name && x->route->handle == handle_ollama_show) name = st_json_get(x->parsed, "name"); // Ollama's name for it
   if (p->status) return NULL;
   if (!name || (st_json_is_string(name) && !st_json_length(name))) return *x->model ? x->model : NULL;
   if (!st_json_is_string(name)) invalid(p, "model", "model: expected a string, found %s", kind_of(name));
@@ -116,7 +116,7 @@ static const char *asked_name(exchange *x, problem *p) {
 
 // ---- requests ----
 
-// An exchange is over: see exchange.h.
+// Called when an exchange is over: see exchange.h.
 static void release(void *acquired) {
   entry *e = acquired;
   pthread_mutex_lock(&e->all->lock);
@@ -125,14 +125,14 @@ static void release(void *acquired) {
   pthread_mutex_unlock(&e->all->lock);
 }
 
-// With the lock.
+// With the lock held.
 static void acquire(entry *e, exchange *x) {
   e->users++;
   x->acquired = e;
   x->release = release;
 }
 
-// Puts the exchange among those that wait for a model. With the lock.
+// Puts the exchange among those that wait for a model. With the lock held.
 static void wait_for(models *m, entry *e, exchange *x, problem *p) {
   const bool ends = m->drain || atomic_load(&m->stop);
   if (ends || m->n_waiting > m->front->options.queue_limit) {
@@ -176,7 +176,7 @@ static void log_line(const models *m, setun_log_level level, const char *what, c
   if (o->log) o->log(level, line, o->user);
 }
 
-// Takes all exchanges that wait for a model out of its list. With the lock.
+// Takes all exchanges that wait for a model out of its list. With the lock held.
 static exchange *take_waiting(models *m, entry *e) {
   exchange *first = e->waiting;
   for (exchange *x = first; x; x = x->next) m->n_waiting--;
@@ -186,7 +186,7 @@ static exchange *take_waiting(models *m, entry *e) {
   return first;
 }
 
-// Has them handled, or answers all with a problem.
+// Lets them be handled, or answers all with a problem.
 static void release_waiting(models *m, exchange *x, const problem *p) {
   for (exchange *next; x; x = next) {
     next = x->next;
@@ -198,7 +198,7 @@ static void release_waiting(models *m, exchange *x, const problem *p) {
   }
 }
 
-// Waits for a model that is asked for: the one that waits the longest. NULL: the end.
+// Waits for a requested model: the one that has waited the longest. NULL: shutdown.
 static entry *next_asked(models *m) {
   entry *best = NULL;
   pthread_mutex_lock(&m->lock);
@@ -214,8 +214,8 @@ static entry *next_asked(models *m) {
   return best;
 }
 
-// A model to unload: of those that answer nobody the one that was asked for the longest ago, else of all. With the
-// lock.
+// A model to unload: of those that answer nobody the one that was asked for the longest ago, else of all. With the lock
+// held.
 static entry *find_victim(models *m) {
   entry *best = NULL;
   for (size_t i = 0; i < m->n; i++) {
@@ -240,7 +240,7 @@ static void unload(models *m, entry *e) {
   pthread_mutex_unlock(&m->lock);
 }
 
-// Unloads one model, once what it answers is done. False: there was none, or the server ends.
+// Unloads one model after its running answers. False: none, or the server is shutting down.
 static bool make_room(models *m) {
   pthread_mutex_lock(&m->lock);
   entry *e = find_victim(m);
@@ -268,7 +268,7 @@ static bool go_on(double fraction, void *user) {
   return !atomic_load(&m->stop);
 }
 
-// Puts a model that is loaded to work. It is unloaded where that fails.
+// Starts serving a loaded model; unloads it on failure.
 static setun_status begin(models *m, entry *e, const server_loaded *loaded, setun_error *error) {
   const server_loader *loader = &m->front->options.loader;
   server *s = NULL;
@@ -295,7 +295,7 @@ static setun_status load(models *m, entry *e, setun_error *error) {
   }
 }
 
-// Whether anybody still waits for it; those who left are dropped.
+// Whether any client still waits for it; disconnected ones are dropped.
 static bool is_wanted(models *m, entry *e) {
   exchange *gone = NULL;
   pthread_mutex_lock(&m->lock);
@@ -328,7 +328,7 @@ static void *work(void *cls) {
     setun_error error;
     setun_status s = SETUN_OK;
     problem p = {0};
-    // Loaded since, by one that had asked before.
+    // Loaded meanwhile for an earlier request.
     if (is_wanted(m, e) && !e->server) {
       log_line(m, SETUN_LOG_INFO, "loading ", e->about->name);
       s = load(m, e, &error);
@@ -341,7 +341,7 @@ static void *work(void *cls) {
     pthread_mutex_lock(&m->lock);
     e->loading = false;
     exchange *waiting = take_waiting(m, e);
-    // They hold it from here on: it may not leave before it has answered them.
+    // They hold it from here on: it must not be unloaded before it has answered them.
     for (exchange *x = waiting; e->server && x; x = x->next) acquire(e, x);
     pthread_mutex_unlock(&m->lock);
     release_waiting(m, waiting, s == SETUN_OK ? NULL : &p);
@@ -362,7 +362,7 @@ setun_status models_start(models *m, const server_loaded *only, setun_error *err
   return SETUN_ERROR_MEMORY;
 }
 
-// Answers all that wait for models.
+// Answers all exchanges that wait for models.
 static void refuse_waiting(models *m) {
   problem p = {0};
   fail(&p, MHD_HTTP_SERVICE_UNAVAILABLE, "unavailable_error", NULL, "the server is shutting down");

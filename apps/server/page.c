@@ -1,4 +1,4 @@
-// The page to chat on, and its files: sent as they were built in.
+// The chat page and its files, built into the program.
 #include "embedded.h"
 
 #include "json_out.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-// Nothing but the page's own files is loaded or asked, nothing inline runs, no text becomes HTML, nobody frames it.
+// Only the page's own files are loaded or requested, nothing inline runs, no text becomes HTML, no page may frame it.
 static const char policy[] = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
                              "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
                              "require-trusted-types-for 'script'; trusted-types 'none'";
@@ -60,6 +60,6 @@ void handle_page(server *s, exchange *x) {
       return;
     }
   }
-  fail(&p, MHD_HTTP_NOT_FOUND, "not_found_error", NULL, "there is nothing at this path");
+  fail(&p, MHD_HTTP_NOT_FOUND, "not_found_error", NULL, "not found");
   reply_problem(x, &p);
 }

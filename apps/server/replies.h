@@ -1,16 +1,16 @@
-// What replies of several endpoints have in common.
+// Shared by the replies of several endpoints.
 #ifndef SETUN_SERVER_REPLIES_H
 #define SETUN_SERVER_REPLIES_H
 
 #include "job.h"
 
-void put_usage(st_json *root, st_json *object, const job *j);   // "usage", as OpenAI has it
-void put_timings(st_json *root, st_json *object, const job *j); // "timings", as llama.cpp has it, of the first choice
+void put_usage(st_json *root, st_json *object, const job *j);   // "usage", as in OpenAI's API
+void put_timings(st_json *root, st_json *object, const job *j); // "timings", as in llama.cpp, of the first choice
 // A token's own text, which may be a part of a character; "" for what is none.
 void token_bytes(const server *s, setun_token id, const char **bytes, size_t *n);
 // {"id", "token", "bytes", "logprob" | "prob", "top_logprobs" | "top_probs"}: the choice's entry i.
 st_json entry_value(st_json *root, const choice *c, size_t i);
-// What of a stream's choice is new and certain: text and reasoning from *text and *reasoning on, entries to *entries.
+// The new output of a stream's choice: text and reasoning from *text and *reasoning on, entries to *entries.
 typedef struct news {
   const char *text, *reasoning;
   size_t text_length, reasoning_length;
@@ -20,13 +20,13 @@ news take_news(choice *c);
 // The text of a prompt, control tokens among it, without a BOS that was not sent unless it is to be `whole`. Freed with
 // free; NULL: out of memory.
 char *prompt_text(const job *j, const prompt *p, bool whole, size_t *length);
-// How text is generated, as llama.cpp says it (llama.c).
+// The generation settings in llama.cpp's form (llama.c).
 st_json settings_value(st_json *root, const generation *g);
 // A member of the document: a token's text; null where `id` is negative (tokens.c).
 void put_token_text(const server *s, st_json *root, const char *key, setun_token id);
 // Sends the bytes of "[DONE]".
 void send_done(exchange *x);
-// How much of a choice's prompt is done, where a stream asked for it and it is news. False: nothing was to be said.
+// Progress of a choice's prompt, if the stream requested it and it changed. False: nothing to report.
 bool progress_news(choice *c, st_json *root, st_json *object);
 
 #endif

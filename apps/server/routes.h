@@ -1,4 +1,4 @@
-// What the server answers: one row an endpoint.
+// The server's endpoints, one row each.
 #ifndef SETUN_SERVER_ROUTES_H
 #define SETUN_SERVER_ROUTES_H
 
@@ -6,10 +6,10 @@
 
 enum {
   ROUTE_PUBLIC = 1, // needs no key
-  ROUTE_EARLY = 2,  // answered also while the model loads
-  ROUTE_DIRECT = 4, // answered by the HTTP thread: takes no body, and never waits
-  ROUTE_PREFIX = 8, // the path goes on, with what the exchange has as `rest`
-  ROUTE_COMMON = 16 // about no single model; so are those that are early
+  ROUTE_EARLY = 2,  // also answered while the model loads
+  ROUTE_DIRECT = 4, // answered by the HTTP thread: has no body and never waits
+  ROUTE_PREFIX = 8, // the path continues; the exchange has the rest in `rest`
+  ROUTE_COMMON = 16 // not about a single model; true for early ones too
 };
 
 struct field; // of params.h; each endpoint's tables are in its own file
@@ -26,23 +26,23 @@ extern const struct field *const chat_tables[],
 
 typedef struct route {
   const char *method, *path;
-  void (*handle)(server *s, exchange *x); // replies, or sees to it that somebody does
+  void (*handle)(server *s, exchange *x); // replies, or passes the exchange on
   int flags;
   const char *summary;               // for the OpenAPI description
-  const struct field *const *fields; // tables of the body's fields, ended by NULL; NULL: it has none
+  const struct field *const *fields; // tables of the body's fields, NULL-terminated; NULL: none
 } route;
 
-extern const route all_routes[]; // ended by a row without a path
+extern const route all_routes[]; // the last row has no path
 
-// The row for a method and a path as it came; HEAD finds GET's. NULL: none; *allowed then has the methods that the path
-// takes, "" where none has that path. What follows the path of a ROUTE_PREFIX goes to `rest`, percent-decoded.
+// The row for a method and a raw path; HEAD finds GET's. NULL: none; *allowed then has the path's methods, "" if the
+// path is unknown. The rest after the path of a ROUTE_PREFIX goes to `rest`, percent-decoded.
 const route *find_route(const char *method, const char *path, char rest[ROUTE_REST], size_t *rest_length,
                         char allowed[64]);
 
-// A percent-decoded text. False where it is empty or too long, has a 0 byte, or a % that nothing follows.
+// A percent-decoded text. False if it is empty or too long, has a 0 byte, or an incomplete %.
 bool decode_part(const char *text, char rest[ROUTE_REST], size_t *length);
 
-// ---- handlers, each in the file that is named ----
+// ---- handlers, each in the named file ----
 
 // page.c
 void handle_page(server *s, exchange *x);

@@ -1,4 +1,4 @@
-// The server's life: listening, serving, draining, the end.
+// The server's life cycle: listening, serving, draining, stopping.
 #define _POSIX_C_SOURCE 200809L
 #include "engine.h"
 #include "http.h"
@@ -40,7 +40,7 @@ const char *server_address(const server *s) {
   return s->address;
 }
 
-// All tokens that end a text, which requests may forbid.
+// All tokens that end a text; requests may exclude them.
 static setun_status find_ends(server *s, setun_error *error) {
   for (uint32_t id = 0; id < s->info.n_vocab; id++) {
     if (!setun_token_is_end(s->model, (setun_token)id)) continue;
@@ -66,7 +66,7 @@ static setun_status open_template(server *s, setun_error *error) {
     if (!chat.text) setun_chat_new(s->model, &chat, &s->chat_tools, NULL); // most models have none of that name
     return SETUN_OK;
   }
-  // A model without a template still goes on with texts; one that was asked for must do.
+  // A model without a template can still continue texts; a requested template must work.
   if (error && s->options.template_text) *error = no_template;
   snprintf(s->chat_problem, sizeof s->chat_problem, "%s", no_template.message);
   return s->options.template_text ? no_template.code : SETUN_OK;
@@ -126,7 +126,7 @@ bool server_busy(server *s) {
 void server_free(server *s) {
   if (!s) return;
   atomic_store(&s->phase, SERVER_DRAINING);
-  models_stop(s->models); // before the HTTP thread, so that what it ends gets an answer where it can
+  models_stop(s->models); // before the HTTP thread, so that ended jobs get an answer if possible
   http_stop(s);
   workers_free(s->workers);
   models_free(s->models);
