@@ -51,7 +51,7 @@ class FilterTest(ChatCase):
         messages = [{"role": "user", "content": FIRST}, {"role": "assistant", "content": first},
                     {"role": "user", "content": SECOND}]
         self.assertEqual(out.strip(), first + "\n" + self.completion(messages, 12))
-        held = [int(n) for n in re.findall(r"of which (\d+) are in the cache", notes)]
+        held = [int(n) for n in re.findall(r"tokens, (\d+) of them in the cache", notes)]
         self.assertEqual(held[0], 0)
         self.assertGreaterEqual(held[1], 10, notes) # the cache was used again
 
@@ -122,7 +122,7 @@ class FilterTest(ChatCase):
         self.assertEqual(out, self.chat(*args, "--window", 48, "--kv-sinks", 16)[0])
         self.assertEqual(out, self.chat(*args, "--ctx", 64, "--kv-sinks", 16)[0])
         self.assertTrue(out.startswith(self.completion([{"role": "user", "content": FIRST}], 40).split("\n")[0]))
-        held = [(int(n), int(m)) for n, m in re.findall(r"prompt: (\d+) tokens, of which (\d+) are in the cache", notes)]
+        held = [(int(n), int(m)) for n, m in re.findall(r"prompt: (\d+) tokens, (\d+) of them in the cache", notes)]
         self.assertEqual(len(held), 12, notes)
         self.assertGreater(held[-1][1], 64 * 4, notes) # it goes on with what it has, long after it was full
         for wrong in (("--overflow", "stop", "--kv-sinks", 4), ("--window", 32, "--ctx", 64)):
@@ -176,20 +176,20 @@ class TerminalTest(ChatCase):
         t = self.start(*args, "--memory", budget, "-n", 3)
         self.write("long.json", json.dumps({"messages": [{"role": "user", "content": "a " * 4000000}]}))
         t.line(f"/load {os.path.join(self.folder, 'long.json')}")
-        most = int(t.expect(r"long\.json: expected at most (\d+) bytes, for which there is memory, found more\n").group(1))
+        most = int(t.expect(r"long\.json: expected at most (\d+) bytes, as memory allows, found more\n").group(1))
         t.line('"""' + "a" * 3000)
         for _ in range(4 * (most + 1) // 3000): # a message may be four times as long
             t.expect(r"\.\.\. ")
             t.line("a" * 3000)
         t.expect(r"\.\.\. ")
         t.line('"""')
-        t.expect(r"the message has more than \d+ bytes, for which memory does not suffice: it is not sent")
+        t.expect(r"the message has more than \d+ bytes, too many for the memory: it is not sent")
         t.expect("\n> ")
         t.line(f"/save {os.path.join(self.folder, 'long.json')}")
-        t.expect(r"long\.json: exists and has 80000\d\d bytes, more than the \d+ for which there is memory")
+        t.expect(r"long\.json: exists and has 80000\d\d bytes, more than the \d+ that can be read into memory")
         t.expect("> ")
         t.line("/load /dev/zero")
-        t.expect(r"/dev/zero: expected at most \d+ bytes, for which there is memory, found more\n")
+        t.expect(r"/dev/zero: expected at most \d+ bytes, as memory allows, found more\n")
         t.expect("> ")
         self.say(t, "b") # the terminal goes on
         self.assertEqual([m["content"] for m in self.save(t) if m["role"] == "user"], ["b"])

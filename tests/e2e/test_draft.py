@@ -53,7 +53,7 @@ class DraftTest(Case):
         self.assertEqual(got["ids"], plain["ids"])
         self.assertNotIn("draft_tokens", plain["timings"])
         said = setun("run", TALES, "-p", PROMPT, "-n", 40, "--temp", 0, "--ignore-eos", "--verbose", "--draft", TALES).stderr.decode()
-        self.assertRegex(said, r"draft +\d+ of \d+ guesses right")
+        self.assertRegex(said, r"draft +\d+ of \d+ drafted tokens accepted")
 
     def test_recurrent_layers(self):
         """Guesses that are wrong leave no trace in the state; nor does a text that is saved and goes on."""

@@ -221,7 +221,7 @@ class EmbedTest(Case):
 
     def test_prompts(self):
         said = setun("embed", self.around, "a")
-        self.assertIn(b"prompts of this model, none of which was named: query, document", said.stderr)
+        self.assertIn(b"this model has prompts, and none is used: query, document", said.stderr)
         query = self.good("embed", self.around, "a", "--prompt-name", "query")
         self.assertEqual(query, self.good("embed", self.around, "query: a", "--prompt-name", "none"))
         self.assertEqual(self.good("embed", self.around, "a", "--prompt-name", "document"), said.stdout)

@@ -79,7 +79,7 @@ class UsageTest(Case):
 
     def test_what_there_is_instead(self):
         for option, value, said in (("-ngl", 99, "CPU"), ("--n-gpu-layers", 1, "CPU"), ("--device", "CUDA0", "none|cpu"),
-                                    ("--gpu-layers", "x", "give 0"), ("-sm", "row", "CPU"), ("-ctk", "q8_0", "--kv"),
+                                    ("--gpu-layers", "x", "use 0"), ("-sm", "row", "CPU"), ("-ctk", "q8_0", "--kv"),
                                     ("-fa", "on", "matrix of scores"), ("-tb", 4, "-t"), ("--mlock", "", "--memory"), ("-cnv", "", "chat"),
                                     ("--keep", 4, "--kv-sinks"), ("--grammar", "x", "not supported"), ("-st", "", "pipe")):
             with self.subTest(option=option):

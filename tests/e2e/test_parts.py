@@ -228,7 +228,7 @@ class WritingTest(PartsCase):
 
     def test_the_least_says_what_it_is(self):
         text = self.good("plan", TALES, "--ctx", "64", "--batch-size", "8", "-t", "1").decode()
-        self.assertRegex(text, r"least budget +\S+ MiB  with what is left to the system")
+        self.assertRegex(text, r"least budget +\S+ MiB  including what is left to the system")
         sizes = dict(re.findall(r"(in all|left to the system|least budget) +(\S+) MiB", text))
         self.assertGreater(float(sizes["least budget"]), float(sizes["left to the system"]))
 

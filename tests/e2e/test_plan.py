@@ -26,7 +26,7 @@ class PlanTest(Case):
         for args in (("run", TALES, "-f"), ("perplexity", TALES, "-f"), ("perplexity", TALES, "--ids"), ("chat", TALES, "--template")):
             with self.subTest(args=args):
                 self.fails(1, *args, "/dev/zero", "--memory", "60M",
-                           mentions=["/dev/zero: expected at most 15728640 bytes, for which there is memory, found more"])
+                           mentions=["/dev/zero: expected at most 15728640 bytes, as memory allows, found more"])
 
     def test_total_is_the_sum_of_its_parts(self):
         p = self.plan(TALES, *SMALL, "--isa", "scalar")  # two bits a ternary weight, whatever the machine

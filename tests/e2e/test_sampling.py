@@ -204,10 +204,10 @@ class DefaultsTest(FolderCase):
         text = self.settings(model)
         self.assertIn("temperature 0.6, top-k 20, top-p 0.9, min-p 0.05, repeat-penalty 1.05, repeat-last-n -1, seed 1\n",
                       text)
-        self.assertIn("own files say: temperature 0.6, top-k 20, top-p 0.9, repeat-penalty 1.05, repeat-last-n -1\n", text)
+        self.assertIn("own files: temperature 0.6, top-k 20, top-p 0.9, repeat-penalty 1.05, repeat-last-n -1\n", text)
         text = self.settings(model, "--temp", 1, "--top-k", 40, "--repeat-penalty", 1)
         self.assertIn("temperature 1, top-k 40, top-p 0.9, min-p 0.05, repeat-penalty 1,", text)
-        self.assertIn("own files say: top-p 0.9, repeat-last-n -1\n", text)
+        self.assertIn("own files: top-p 0.9, repeat-last-n -1\n", text)
         options = ("-p", PROMPT, "-n", 30, "--seed", 9, "--ids", "--ignore-eos")
         given = ("--temp", 0.6, "--top-k", 20, "--top-p", 0.9, "--repeat-penalty", 1.05, "--repeat-last-n", -1)
         self.assertEqual(self.good("run", model, *options), self.good("run", TALES, *options, *given))
@@ -238,7 +238,7 @@ class DefaultsTest(FolderCase):
                                         (b"general.sampling.top_k", struct.pack("<Ii", 5, 12)),
                                         (b"general.sampling.penalty_last_n", struct.pack("<Ii", 5, 128))]))
         self.assertIn("temperature 0.7, top-k 12, top-p 0.95, min-p 0.05, repeat-last-n 128, seed 1\n", text)
-        self.assertIn("own files say: temperature 0.7, top-k 12, repeat-last-n 128\n", text)
+        self.assertIn("own files: temperature 0.7, top-k 12, repeat-last-n 128\n", text)
 
     def test_gguf_order_and_mirostat(self):
         def string(value):
@@ -246,7 +246,7 @@ class DefaultsTest(FolderCase):
         path = self.gguf([(b"general.sampling.sequence", string(b"top_k;temperature"))])
         text = self.settings(path)
         self.assertIn("min-p 0.05, samplers top_k;temperature, seed 1\n", text)
-        self.assertIn("own files say: samplers top_k;temperature\n", text)
+        self.assertIn("own files: samplers top_k;temperature\n", text)
         self.fails(1, "run", path, "-p", "a", "--top-p", 0.5, mentions=["--top-p has no effect", "own files"])
         self.good("run", path, "-p", "a", "-n", 1, "--top-p", 0.5, "--samplers", "top_p;temp")
         path = self.gguf([(b"general.sampling.mirostat", struct.pack("<Ii", 5, 2)),

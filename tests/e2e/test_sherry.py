@@ -71,7 +71,7 @@ class SherryTest(Case):
         for to in ("stq1_0", "stq1_0-42"):
             self.fails(1, "convert", source, "-o", self.path("none.gguf"), "--to", to,
                        mentions=[NAME, "exactly one zero", "column 0 of row 0"])
-        self.fails(1, "convert", source, "-o", self.path("none.gguf"), "--to", "t2", mentions=["layouts that keep them apart: tq"])
+        self.fails(1, "convert", source, "-o", self.path("none.gguf"), "--to", "t2", mentions=["layouts that keep them separate: tq"])
 
     def test_q2_0c(self):
         value = vectors("values.safetensors")
