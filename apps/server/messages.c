@@ -118,6 +118,8 @@ static bool wants_more(const st_json *body, const st_json *messages, bool *more,
   if (calls && !st_json_is(add, ST_JSON_FALSE))
     return invalid(p, "messages", "messages: expected results behind the last answer's tool_calls, found none");
   *more = last && !calls && !st_json_is(go_on, ST_JSON_FALSE) && !st_json_is(add, ST_JSON_TRUE);
+  if (*more && n > 1 && is_answer(st_json_at(messages, n - 2)))
+    return invalid(p, "messages", "messages: expected at most one answer at the end, found two");
   return true;
 }
 

@@ -40,6 +40,13 @@ def mirostat_without_an_order(body):
     return not body.get("mirostat") or not body.get("samplers")
 
 
+def one_answer_at_the_end(body):
+    """Which of two would be gone on with?"""
+    messages = body.get("messages", body.get("input"))
+    last = messages[-2:] if isinstance(messages, list) else []
+    return not (len(last) == 2 and all(isinstance(m, dict) and m.get("role") == "assistant" for m in last))
+
+
 def more_than_thoughts(body):
     """Items of /v1/responses, of which thoughts are left out."""
     items = body.get("input")
@@ -67,7 +74,8 @@ def filter_case(context, case):
         return True
     return (best_of_is_n(case.body) and top_logprobs_with_logprobs(case.body) and one_way_to_go_on(case.body) and
             mirostat_without_an_order(case.body) and no_zero_in_keys(case.body) and
-            numbers_of_64_bits(case.body) and more_than_thoughts(case.body))
+            numbers_of_64_bits(case.body) and more_than_thoughts(case.body) and
+            one_answer_at_the_end(case.body))
 '''
 
 

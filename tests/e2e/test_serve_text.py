@@ -343,7 +343,8 @@ class ChatTest(TextCase):
     def test_messages_that_are_wrong(self):
         for messages in (None, "string", [], [123], [{}], [{"role": 123}], [{"role": "system", "content": 123}],
                          [{"role": "system", "content": "test"}, {}], [{"role": "user"}], [{"role": "user", "content": [1]}],
-                         [{"role": "user", "content": [{"type": "text"}]}], [{"role": "user", "content": [{"text": "a"}]}]):
+                         [{"role": "user", "content": [{"type": "text"}]}], [{"role": "user", "content": [{"text": "a"}]}],
+                         [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "assistant", "content": "c"}]):
             self.refused(self.server.post("/v1/chat/completions", {"messages": messages}), 400, "messages")
         image = [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]
         self.refused(self.chat(image), 400, "image_url", "not supported")

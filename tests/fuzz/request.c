@@ -1,7 +1,9 @@
 // Fuzz target: requests to the server. The first line is a method, a path and, behind a ?, the name of a model; the
 // rest is the body. Each is answered by the real handlers, scheduler and model, without a connection, and what comes
 // back must be a reply or a stream of the server's kind.
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE // memmem
+#endif
 #include "server/http.h"
 #include "server/routes.h"
 
