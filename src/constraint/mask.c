@@ -80,31 +80,46 @@ static uint32_t try_characters(st_terms *t, st_term term, uint32_t most) {
   return most;
 }
 
-// The same by the term's form, which is enough for all but intersections.
-static uint32_t count_characters(st_terms *t, st_term term, uint32_t most, int depth) {
+static int slice_of(st_constraint *c, st_term term);
+
+// The same by the term's form, as far as that tells.
+static uint32_t count_characters(st_constraint *c, st_term term, uint32_t most, int depth) {
+  static const uint32_t of_slice[] = {0, ST_SLICE_SHORT, ST_SLICE_MIDDLE};
+  st_terms *t = c->engine.t;
   st_term_entry e = t->entries[term];
   uint32_t best = 0;
-  if (e.kind == ST_KIND_SEQ) return count_characters(t, e.a, most, depth);
+  if (e.kind == ST_KIND_SEQ) return count_characters(c, e.a, most, depth);
   if (e.kind == ST_KIND_REPEAT) {
     if (try_characters(t, e.a, 1) < 1) return 0;
     // after one of them, the repeated term is done
-    st_term after = st_terms_next(t, e.a, 'a');
-    return after == ST_TERM_EPSILON ? (e.c < most ? e.c : most) : 0;
+    return st_terms_next(t, e.a, 'a') == ST_TERM_EPSILON ? (e.c < most ? e.c : most) : 0;
   }
   if (e.kind == ST_KIND_ALT && depth < 4) {
     for (uint32_t i = 0; i < e.b && best < most; i++) {
-      uint32_t count = count_characters(t, t->children[e.a + i], most, depth + 1);
+      uint32_t count = count_characters(c, t->children[e.a + i], most, depth + 1);
       if (count > best) best = count;
     }
     return best;
   }
-  if (e.kind == ST_KIND_AND) return try_characters(t, term, most);
-  return 0;
+  if (e.kind != ST_KIND_AND) return 0;
+  int slice = slice_of(c, term);
+  return slice == ST_SLICES - 1 ? most : of_slice[slice + 1];
+}
+
+// Of an intersection: one that leaves out few texts of a repeat without end is like the repeat; others are tried.
+static uint32_t count_in_intersection(st_constraint *c, st_term term, uint32_t most) {
+  st_terms *t = c->engine.t;
+  st_term of;
+  if (st_term_leaves_out_few(t, term, &of)) {
+    st_term_entry e = t->entries[of];
+    if (e.kind == ST_KIND_SEQ) e = t->entries[e.a];
+    if (e.kind == ST_KIND_REPEAT && e.c == ST_UNBOUNDED && count_characters(c, of, most, 0) == most) return most;
+  }
+  return try_characters(t, term, most);
 }
 
 // The largest slice whose tokens all may come in this state; -1: none.
 static int slice_of(st_constraint *c, st_term term) {
-  st_terms *t = c->engine.t;
   if (term >= c->slices_capacity) {
     size_t before = c->slices_capacity;
     if (!st_reserve(&c->slices, &c->slices_capacity, (size_t)term + 1, 1)) return -1;
@@ -112,7 +127,8 @@ static int slice_of(st_constraint *c, st_term term) {
   }
   if (c->slices[term] == UNKNOWN) {
     uint32_t most = c->trie->most_characters > ST_SLICE_MIDDLE ? c->trie->most_characters : ST_SLICE_MIDDLE;
-    uint32_t n = count_characters(t, term, most, 0);
+    bool intersection = c->engine.t->entries[term].kind == ST_KIND_AND;
+    uint32_t n = intersection ? count_in_intersection(c, term, most) : count_characters(c, term, most, 0);
     int level = n >= c->trie->most_characters ? 2 : n >= ST_SLICE_MIDDLE ? 1 : n >= ST_SLICE_SHORT ? 0 : -1;
     c->slices[term] = (uint8_t)(level < 0 ? NONE : FIRST_SLICE + level);
   }

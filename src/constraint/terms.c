@@ -71,22 +71,30 @@ static bool grow_slots(st_terms *t) {
   return true;
 }
 
+// Of what a term's members are: whether it matches the empty text, nothing else, and how many texts.
 static unsigned entry_flags(const st_terms *t, const st_term_entry *e) {
+  enum { SIZE = ST_TERM_FINITE | ST_TERM_INFINITE };
   const uint8_t *f = t->flags;
-  unsigned any = 0, all = ST_TERM_NULLABLE | ST_TERM_FINAL;
+  unsigned any = 0, all = ST_TERM_NULLABLE | ST_TERM_FINAL | ST_TERM_FINITE, flags;
   switch ((st_term_kind)e->kind) {
-  case ST_KIND_EMPTY: return ST_TERM_FINAL;
+  case ST_KIND_EMPTY: return ST_TERM_FINAL | ST_TERM_FINITE;
   case ST_KIND_EPSILON:
-  case ST_KIND_MARK: return ST_TERM_NULLABLE | ST_TERM_FINAL;
-  case ST_KIND_BYTES: return 0;
-  case ST_KIND_SEQ: return (f[e->a] & f[e->b] & ST_TERM_NULLABLE) | ((f[e->a] | f[e->b]) & ST_TERM_SEARCHED);
+  case ST_KIND_MARK: return ST_TERM_NULLABLE | ST_TERM_FINAL | ST_TERM_FINITE;
+  case ST_KIND_BYTES: return ST_TERM_FINITE;
+  case ST_KIND_SEQ:
+    flags = (f[e->a] & f[e->b] & (ST_TERM_NULLABLE | ST_TERM_FINITE)) | ((f[e->a] | f[e->b]) & ST_TERM_SEARCHED);
+    return flags & ST_TERM_SEARCHED ? flags : flags | ((f[e->a] | f[e->b]) & ST_TERM_INFINITE);
   case ST_KIND_ALT:
   case ST_KIND_AND:
     for (uint32_t i = 0; i < e->b; i++) any |= f[t->children[e->a + i]], all &= f[t->children[e->a + i]];
-    if (e->kind == ST_KIND_ALT) return (any & (ST_TERM_NULLABLE | ST_TERM_SEARCHED)) | (all & ST_TERM_FINAL);
-    return (all & ST_TERM_NULLABLE) | (any & ST_TERM_FINAL) | ST_TERM_SEARCHED;
+    if (e->kind == ST_KIND_ALT)
+      return (any & (ST_TERM_NULLABLE | ST_TERM_SEARCHED | ST_TERM_INFINITE)) | (all & ~ST_TERM_NULLABLE);
+    return (all & ST_TERM_NULLABLE) | (any & (ST_TERM_FINAL | ST_TERM_FINITE)) | ST_TERM_SEARCHED;
   case ST_KIND_NOT: return (~f[e->a] & ST_TERM_NULLABLE) | ST_TERM_SEARCHED;
-  case ST_KIND_REPEAT: return (e->b ? f[e->a] & ST_TERM_NULLABLE : ST_TERM_NULLABLE) | (f[e->a] & ST_TERM_SEARCHED);
+  case ST_KIND_REPEAT:
+    flags = (e->b ? f[e->a] & ST_TERM_NULLABLE : ST_TERM_NULLABLE) | (f[e->a] & ST_TERM_SEARCHED);
+    if (e->c != ST_UNBOUNDED) return flags | (f[e->a] & SIZE);
+    return flags & ST_TERM_SEARCHED ? flags : flags | ST_TERM_INFINITE;
   case ST_KIND_AUTOMATON: return t->automata[e->a].accepts[e->b] ? ST_TERM_NULLABLE : 0;
   }
   return 0;

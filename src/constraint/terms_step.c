@@ -149,11 +149,25 @@ static bool search_add(st_terms *t, st_search *s, st_term a, uint32_t parent) {
   return true;
 }
 
+bool st_term_leaves_out_few(const st_terms *t, st_term a, st_term *of) {
+  st_term_entry e = t->entries[a];
+  *of = ST_TERM_EMPTY;
+  for (uint32_t i = 0; e.kind == ST_KIND_AND && i < e.b; i++) {
+    st_term member = t->children[e.a + i];
+    const st_term_entry *m = &t->entries[member];
+    if (m->kind == ST_KIND_NOT && t->flags[m->a] & ST_TERM_FINITE) continue;
+    if (*of != ST_TERM_EMPTY || !(t->flags[member] & ST_TERM_INFINITE)) return false;
+    *of = member;
+  }
+  return *of != ST_TERM_EMPTY;
+}
+
 // Known without a search: 1 not empty, 0 empty, -1 unknown.
 static int known_emptiness(const st_terms *t, st_term a) {
+  st_term of;
   if (a == ST_TERM_EMPTY || t->flags[a] & ST_TERM_DEAD) return 0;
   if (t->flags[a] & (ST_TERM_NULLABLE | ST_TERM_KNOWN) || !(t->flags[a] & ST_TERM_SEARCHED)) return 1;
-  return -1;
+  return st_term_leaves_out_few(t, a, &of) ? 1 : -1;
 }
 
 static void found(st_terms *t, const st_search *s, uint32_t at) {
@@ -206,13 +220,13 @@ bool st_term_matches(st_terms *t, st_term a, const char *bytes, size_t n) {
 
 void st_term_marks(const st_terms *t, st_term a, void (*mark)(void *user, uint32_t mark), void *user) {
   if (!(t->flags[a] & ST_TERM_NULLABLE)) return;
-  const st_term_entry *e = &t->entries[a];
-  switch ((st_term_kind)e->kind) {
-  case ST_KIND_MARK: mark(user, e->a); return;
-  case ST_KIND_SEQ: st_term_marks(t, e->b, mark, user); return;
+  st_term_entry e = t->entries[a]; // `mark` may add terms
+  switch ((st_term_kind)e.kind) {
+  case ST_KIND_MARK: mark(user, e.a); return;
+  case ST_KIND_SEQ: st_term_marks(t, e.b, mark, user); return;
   case ST_KIND_ALT:
   case ST_KIND_AND:
-    for (uint32_t i = 0; i < e->b; i++) st_term_marks(t, t->children[e->a + i], mark, user);
+    for (uint32_t i = 0; i < e.b; i++) st_term_marks(t, t->children[e.a + i], mark, user);
     return;
   default: return;
   }

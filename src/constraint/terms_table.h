@@ -23,6 +23,8 @@ enum {
   ST_TERM_SEARCHED = 4, // has an intersection or a complement: whether it is empty takes a search
   ST_TERM_KNOWN = 8,    // the search was made: it is not empty (those that are become ST_TERM_EMPTY where they are met)
   ST_TERM_DEAD = 16,    // the search was made: it is empty
+  ST_TERM_FINITE = 32,  // matches so many texts and no more; INFINITE: it does not. Neither: not known
+  ST_TERM_INFINITE = 64,
 };
 enum { ST_TERM_UNKNOWN = UINT32_MAX }; // in a row: not asked yet
 
@@ -80,6 +82,9 @@ bool st_terms_push(st_terms *t, st_term a);
 void st_terms_limit(st_terms *t, size_t max_bytes, uint32_t max_terms);
 // Calls `mark` for each mark that a match of the empty text ends with.
 void st_term_marks(const st_terms *t, st_term a, void (*mark)(void *user, uint32_t mark), void *user);
+
+// Is it all of an infinite language but for a finite one? Then more than enough is left of it.
+bool st_term_leaves_out_few(const st_terms *t, st_term a, st_term *of);
 
 static inline bool st_byte_set_has(const st_byte_set *set, uint8_t byte) {
   return set->bits[byte >> 6] >> (byte & 63) & 1;
