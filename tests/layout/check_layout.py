@@ -124,7 +124,6 @@ ISA_HOMONYMS = {
 }
 # Headers whose functions the library need not call.
 UNUSED_ALLOWED = {
-    "src/constraint/terms.h": "what front ends are built upon",
     "src/constraint/grammar.h": "what front ends are built upon",
     "src/constraint/constraint.h": "what samplers are to use",
     "src/constraint/frontends.h": "what setun.h is to offer",
