@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_DEPTH = 2000, MOST_NODES = 4000000 };
+enum { MOST_DEPTH = 1000, MOST_NODES = 4000000 };
 
 static st_node grammar_fail(st_grammar *g, setun_status code, const char *message) {
   if (!g->failure.code) st_fail(&g->failure, code, "%s", message);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_DEPTH = 2000, DEFAULT_TERMS = 1000000, DEFAULT_BYTES = 256 << 20 };
+enum { MOST_DEPTH = 1000, DEFAULT_TERMS = 1000000, DEFAULT_BYTES = 256 << 20 };
 
 st_term st_terms_fail(st_terms *t, setun_status code, const char *message) {
   if (!t->failure.code) st_fail(&t->failure, code, "%s", message);

@@ -124,7 +124,10 @@ static bool search_add(st_terms *t, st_search *s, st_term a, uint32_t parent) {
   if (s->n * 2 >= s->n_slots) {
     size_t n = s->n_slots ? 2 * s->n_slots : 64;
     uint32_t *slots = st_calloc(n, sizeof *slots);
-    if (!slots) return false;
+    if (!slots) {
+      st_terms_fail(t, SETUN_ERROR_MEMORY, "out of memory for a search of states");
+      return false;
+    }
     for (size_t i = 0; i < s->n; i++) {
       size_t at = s->states[i] * 2654435769u & (n - 1);
       while (slots[at]) at = (at + 1) & (n - 1);
