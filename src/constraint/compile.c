@@ -199,20 +199,23 @@ static void name_keys(st_engine *e, st_object_entry *entry) {
   st_text *keys = st_malloc(o->n_properties, sizeof *keys);
   entry->named = st_calloc(o->n_properties, sizeof *entry->named);
   entry->others = st_calloc(o->n_classes, sizeof *entry->others);
-  if (!keys || !entry->named || !entry->others) {
+  entry->keys = st_calloc(o->n_classes, sizeof *entry->keys);
+  if (!keys || !entry->named || !entry->others || !entry->keys) {
     st_free(keys);
     st_engine_fail(e, SETUN_ERROR_MEMORY, "out of memory for an object's keys");
     return;
   }
   for (size_t i = 0; i < o->n_properties; i++) {
     keys[i] = o->properties[i].key;
-    entry->named[i] = st_term_quoted(e->t, st_term_string(e->t, keys[i], ST_JSON_TIGHT));
+    st_term key = st_term_quoted(e->t, st_term_string(e->t, keys[i], ST_JSON_TIGHT));
+    entry->named[i] = st_term_seq(e->t, key, st_object_colon(e, (uint32_t)i));
   }
   st_term named = o->n_classes ? st_term_strings(e->t, keys, o->n_properties, ST_JSON) : ST_TERM_EMPTY;
   for (size_t i = 0; i < o->n_classes; i++) {
     st_term keys_left = o->classes[i].keys;
     if (named) keys_left = st_term_and2(e->t, keys_left, st_term_not(e->t, named));
-    entry->others[i] = st_term_quoted(e->t, keys_left);
+    entry->keys[i] = st_term_quoted(e->t, keys_left);
+    entry->others[i] = st_term_seq(e->t, entry->keys[i], st_object_colon(e, (uint32_t)(o->n_properties + i)));
   }
   st_free(keys);
 }

@@ -47,6 +47,8 @@ typedef struct st_memo {
 
 typedef struct st_state { // of an object or an array: words[offset, offset + n)
   uint32_t offset, n;
+  st_term term; // of an object: what may follow a value in this state
+  bool has_term;
 } st_state;
 
 typedef struct st_work {
@@ -159,6 +161,7 @@ size_t st_engine_bytes(const st_engine *e);
 void st_engine_close(st_engine *e); // frees what it holds, the grammar too
 
 // Objects and arrays (json_frames.c)
+st_term st_object_colon(st_engine *e, uint32_t mark); // what follows a key
 void st_object_begin(st_engine *e, uint32_t object, uint32_t stack, st_configs *out);
 void st_object_member(st_engine *e, st_frame frame, uint32_t mark);
 void st_object_value(st_engine *e, st_frame frame, st_configs *out);

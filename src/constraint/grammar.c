@@ -63,7 +63,7 @@ static void free_object(st_object_entry *e) {
   }
   for (size_t i = 0; o->classes && i < o->n_classes; i++) st_free((void *)o->classes[i].choices);
   st_free((void *)o->properties), st_free((void *)o->classes), st_free((void *)o->dependencies);
-  st_free((void *)o->counters), st_free(e->named), st_free(e->others);
+  st_free((void *)o->counters), st_free(e->named), st_free(e->others), st_free(e->keys);
 }
 static void free_array(st_array_entry *e) {
   for (size_t i = 0; e->shape.prefix && i < e->shape.n_prefix; i++) st_free((void *)e->shape.prefix[i].choices);

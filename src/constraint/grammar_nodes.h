@@ -36,8 +36,13 @@ typedef struct st_token_set {
 // The members that came from one entry of an st_object, with all texts owned.
 typedef struct st_object_entry {
   st_object shape; // its pointers are owned by this entry
-  st_term *named;  // of each property, the key in quotes; filled when the grammar is compiled
-  st_term *others; // of each class, the same, without the properties' keys
+  // Filled when the grammar is compiled: of each property and class, a key in quotes with its colon and mark, without
+  // the properties' keys in the classes; and the classes' keys in quotes alone.
+  st_term *named, *others, *keys;
+  // Once an object has begun: its beginning, and its first state.
+  bool has_begun;
+  st_term begin;
+  uint32_t state;
 } st_object_entry;
 typedef struct st_array_entry {
   st_array shape;

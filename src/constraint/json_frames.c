@@ -1,5 +1,7 @@
 // Objects and arrays as frames: which members may come next, given those that came, and when the end may.
 //
+// The last word of a state says whose it is, so that what is worked out for a state can be kept with it.
+//
 // An object's state is words: how many members, the first property that may still come (ordered), a term for the keys
 // of classes that came, the counters, and a bit a property. An array's: how many items (as far as that matters), where
 // it began and a term for the scalars that came (unique), the counters.
@@ -11,21 +13,24 @@
 
 enum { COUNT, NEXT, OTHERS, COUNTERS, MARK_CLOSE = UINT32_MAX - 1, MARK_MORE = UINT32_MAX - 2 };
 enum { BEGAN = NEXT, SEEN = OTHERS };
+static const uint32_t OF_ARRAY = 1u << 31;
 
 typedef struct st_words {
   uint32_t few[64], *words;
   uint32_t n;
 } st_words;
 
-// A copy of a state to change, or with `state` UINT32_MAX the first one.
-static bool words_open(st_engine *e, st_words *w, uint32_t state, uint32_t n) {
+// A copy of a state to change, or with `state` UINT32_MAX the first one, of that owner.
+static bool words_open(st_engine *e, st_words *w, uint32_t state, uint32_t n, uint32_t owner) {
   w->n = n;
   w->words = n <= 64 ? w->few : st_malloc(n, sizeof *w->words);
   if (!w->words) return st_engine_fail(e, SETUN_ERROR_MEMORY, "out of memory for an object's state");
-  if (state == UINT32_MAX)
-    memset(w->words, 0, n * sizeof *w->words);
-  else
+  if (state != UINT32_MAX) {
     memcpy(w->words, e->words + e->states[state].offset, n * sizeof *w->words);
+    return true;
+  }
+  memset(w->words, 0, n * sizeof *w->words);
+  w->words[n - 1] = owner;
   return true;
 }
 static void words_close(st_words *w) {
@@ -69,7 +74,7 @@ static uint32_t *object_bits(const st_object *o, uint32_t *words) {
   return words + COUNTERS + o->n_counters;
 }
 static uint32_t object_words(const st_object *o) {
-  return (uint32_t)(COUNTERS + o->n_counters + (o->n_properties + 31) / 32);
+  return (uint32_t)(COUNTERS + o->n_counters + (o->n_properties + 31) / 32 + 1);
 }
 static bool has_bit(const uint32_t *bits, size_t i) {
   return bits[i / 32] >> i % 32 & 1;
@@ -124,47 +129,66 @@ static st_term object_keys(st_engine *e, const st_object_entry *entry, uint32_t 
   const st_object *o = &entry->shape;
   st_terms *t = e->t;
   size_t base = t->n_stack;
-  st_term colon = spaced(e, st_term_seq(t, text(e, ":"), e->g->gap));
   for (size_t i = 0; i < o->n_properties + o->n_classes; i++) {
     if (!member_allowed(o, words, i)) continue;
-    st_term key = i < o->n_properties ? entry->named[i] : entry->others[i - o->n_properties];
-    if (i >= o->n_properties && words[OTHERS]) key = st_term_and2(t, key, st_term_not(t, words[OTHERS]));
-    st_terms_push(t, st_term_seq(t, key, st_term_seq(t, colon, st_term_mark(t, (uint32_t)i))));
+    size_t other = i - o->n_properties;
+    st_term key = i < o->n_properties ? entry->named[i] : entry->others[other];
+    if (i >= o->n_properties && words[OTHERS]) {
+      st_term keys = st_term_and2(t, entry->keys[other], st_term_not(t, words[OTHERS]));
+      key = st_term_seq(t, keys, st_object_colon(e, (uint32_t)i));
+    }
+    st_terms_push(t, key);
   }
   return st_terms_join(t, ST_KIND_ALT, base);
 }
 
+st_term st_object_colon(st_engine *e, uint32_t mark) {
+  return st_term_seq(e->t, spaced(e, st_term_seq(e->t, text(e, ":"), e->g->gap)), st_term_mark(e->t, mark));
+}
+
 // What may follow an opening brace or a value: `lead` (nothing, or a comma) and a key, or the end.
-static void emit_members(st_engine *e, uint32_t object, st_words *w, st_term before, st_term lead, uint32_t parent,
+static st_term members_term(st_engine *e, const st_object_entry *entry, uint32_t *words, st_term before, st_term lead) {
+  st_term keys = st_term_seq(e->t, lead, object_keys(e, entry, words)), close = ST_TERM_EMPTY;
+  if (object_may_end(&entry->shape, words)) close = st_term_seq(e->t, text(e, "}"), st_term_mark(e->t, MARK_CLOSE));
+  st_term term = st_term_seq(e->t, before, spaced(e, st_term_alt2(e->t, keys, close)));
+  return st_term_is_empty(e->t, term) ? ST_TERM_EMPTY : term;
+}
+
+static void emit_members(st_engine *e, uint32_t object, uint32_t state, st_term term, uint32_t parent,
                          st_configs *out) {
-  const st_object_entry *entry = &e->g->objects[object];
-  st_terms *t = e->t;
-  st_term keys = st_term_seq(t, lead, object_keys(e, entry, w->words));
-  st_term close = ST_TERM_EMPTY;
-  if (object_may_end(&entry->shape, w->words)) close = st_term_seq(t, text(e, "}"), st_term_mark(t, MARK_CLOSE));
-  uint32_t state = st_engine_state(e, w->words, w->n), position = 0;
-  if (entry->shape.n_classes) { // whose keys are read back from the text
+  uint32_t position = 0;
+  if (e->g->objects[object].shape.n_classes) { // whose keys are read back from the text
     position = (uint32_t)e->position;
     e->uses_position = true;
   }
-  st_term term = st_term_seq(t, before, spaced(e, st_term_alt2(t, keys, close)));
-  if (st_term_is_empty(t, term)) return;
+  if (term == ST_TERM_EMPTY) return;
   st_engine_emit(e, out, term, st_engine_frame(e, (st_frame){ST_FRAME_MEMBER, object, state, position, parent}));
 }
 
 void st_object_begin(st_engine *e, uint32_t object, uint32_t stack, st_configs *out) {
-  st_words w;
-  if (!words_open(e, &w, UINT32_MAX, object_words(&e->g->objects[object].shape))) return;
-  emit_members(e, object, &w, text(e, "{"), ST_TERM_EPSILON, stack, out);
-  words_close(&w);
+  st_object_entry *entry = &e->g->objects[object];
+  if (!entry->has_begun) {
+    st_words w;
+    if (!words_open(e, &w, UINT32_MAX, object_words(&entry->shape), object)) return;
+    entry->begin = members_term(e, entry, w.words, text(e, "{"), ST_TERM_EPSILON);
+    entry->state = st_engine_state(e, w.words, w.n);
+    entry->has_begun = true;
+    words_close(&w);
+  }
+  emit_members(e, object, entry->state, entry->begin, stack, out);
 }
 
 void st_object_value(st_engine *e, st_frame f, st_configs *out) {
-  st_words w;
-  if (!words_open(e, &w, f.b, e->states[f.b].n)) return;
-  st_term comma = st_term_seq(e->t, text(e, ","), e->g->gap);
-  emit_members(e, f.a, &w, ST_TERM_EPSILON, comma, f.parent, out);
-  words_close(&w);
+  if (!e->states[f.b].has_term) { // the same wherever the object is
+    st_words w;
+    if (!words_open(e, &w, f.b, e->states[f.b].n, 0)) return;
+    st_term comma = st_term_seq(e->t, text(e, ","), e->g->gap);
+    st_term term = members_term(e, &e->g->objects[f.a], w.words, ST_TERM_EPSILON, comma);
+    e->states[f.b].term = term;
+    e->states[f.b].has_term = true;
+    words_close(&w);
+  }
+  emit_members(e, f.a, f.b, e->states[f.b].term, f.parent, out);
 }
 
 // The key that was read last, behind a brace or a comma at `from`, as a term for all its spellings.
@@ -188,7 +212,7 @@ void st_object_member(st_engine *e, st_frame f, uint32_t mark) {
   const st_choice *choices = st_object_choices(o, mark, &n);
   for (size_t i = 0; i < n; i++) {
     st_words w;
-    if (!words_open(e, &w, f.b, e->states[f.b].n)) return;
+    if (!words_open(e, &w, f.b, e->states[f.b].n, 0)) return;
     if (choice_allowed(o->counters, o->n_counters, w.words + COUNTERS, choices[i])) {
       uint32_t most = o->max == ST_UNBOUNDED ? o->min : o->max;
       if (w.words[COUNT] < most) w.words[COUNT]++;
@@ -242,7 +266,7 @@ static void emit_items(st_engine *e, uint32_t array, st_words *w, st_term before
 void st_array_begin(st_engine *e, uint32_t array, uint32_t stack, st_configs *out) {
   const st_array *a = &e->g->arrays[array].shape;
   st_words w;
-  if (!words_open(e, &w, UINT32_MAX, (uint32_t)(COUNTERS + a->n_counters))) return;
+  if (!words_open(e, &w, UINT32_MAX, (uint32_t)(COUNTERS + a->n_counters + 1), array | OF_ARRAY)) return;
   if (a->unique) {
     w.words[BEGAN] = (uint32_t)e->position;
     e->uses_position = true;
@@ -284,7 +308,7 @@ void st_array_separator(st_engine *e, st_frame f, uint32_t mark, st_configs *out
   }
   for (size_t i = 0; i < n; i++) {
     st_words w;
-    if (!words_open(e, &w, f.b, e->states[f.b].n)) return;
+    if (!words_open(e, &w, f.b, e->states[f.b].n, 0)) return;
     if (item_choice_allowed(a, w.words, &choices[i])) {
       uint32_t most = a->max == ST_UNBOUNDED ? a->min : a->max;
       if (a->n_prefix > most) most = (uint32_t)a->n_prefix;
@@ -315,7 +339,7 @@ static bool note_item(st_engine *e, st_frame f, st_words *w) {
 
 void st_array_item(st_engine *e, st_frame f, st_configs *out) {
   st_words w;
-  if (!words_open(e, &w, f.b, e->states[f.b].n)) return;
+  if (!words_open(e, &w, f.b, e->states[f.b].n, 0)) return;
   if (!e->g->arrays[f.a].shape.unique || note_item(e, f, &w)) {
     st_term comma = st_term_seq(e->t, text(e, ","), e->g->gap);
     emit_items(e, f.a, &w, ST_TERM_EPSILON, comma, f.parent, out);

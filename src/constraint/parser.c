@@ -100,7 +100,7 @@ uint32_t st_engine_state(st_engine *e, const uint32_t *words, uint32_t n) {
     return 0;
   }
   memcpy(e->words + e->n_words, words, n * sizeof *words);
-  e->states[e->n_states++] = (st_state){(uint32_t)e->n_words, n};
+  e->states[e->n_states++] = (st_state){.offset = (uint32_t)e->n_words, .n = n};
   e->n_words += n;
   return e->state_slots[at] = (uint32_t)e->n_states, e->state_slots[at] - 1;
 }
