@@ -41,6 +41,23 @@ class DraftTest(Case):
                 json.dump(config, file)
         return cls.folder.name
 
+    def test_weights_that_stream(self):
+        """Under the least budget, where experts go through their cache."""
+        with tempfile.TemporaryDirectory() as folder:
+            model, draft = (os.path.join(folder, name) for name in ("model.gguf", "draft.gguf"))
+            for path, format in ((model, "q8_0"), (draft, "t16")):
+                self.good("bench", "--synthetic", "small-moe", "--format", format, "-p", 8, "-n", 2, "-r", 1, "--buffer", "16M", "--save", path)
+            args = ("-c", 256, "-b", 32)
+            sampled = (model, "-p", PROMPT, "-n", 40, "--ids", "--ignore-eos", *args)
+            for kind in ("ngram", draft):
+                memory = json.loads(self.good("plan", model, *args, "--draft", kind, "--json"))["least"]
+                plan = json.loads(self.good("plan", model, *args, "--draft", kind, "--memory", memory, "--json"))
+                self.assertTrue(4 <= plan["experts_cached"] < 64, plan)
+                for more in (("--temp", 0), ("--seed", 3)):
+                    with self.subTest(draft=kind, args=more):
+                        self.assertEqual(self.good("run", *sampled, *more, "--draft", kind, "--memory", memory),
+                                         self.good("run", *sampled, *more))
+
     def test_draft_model_counts(self):
         """Greedy guesses of the model itself are all right, and `--json` says so."""
         got = json.loads(self.good("run", TALES, "-p", PROMPT, "-n", 40, "--temp", 0, "--ignore-eos", "--json", "--draft", TALES))
