@@ -63,6 +63,9 @@ typedef struct setun_model_params {
   uint64_t beside;        /* additional bytes that the process will take: the plan counts them as `process` */
   setun_experts_fn on_experts; /* called for each pass and layer with experts; NULL: not wanted */
   void *experts_user;          /* which it receives, not `user` */
+  /* A file that setun_model_save_experts wrote: the cache of experts begins with those that it lists. A file that is
+   * not there, or a model whose experts are resident: none. SETUN_ERROR_FORMAT: it is of another model. */
+  const char *experts_state;
 } setun_model_params;
 
 SETUN_PARAMS(setun_model_params)
@@ -176,6 +179,9 @@ SETUN_API setun_status setun_model_get_stream_stats(const setun_model *model, se
  * SETUN_ERROR_ARGUMENT for a layer that the model does not have. */
 SETUN_API setun_status setun_model_count_experts(const setun_model *model, uint32_t layer, uint64_t *hits,
                                                  uint64_t *misses, setun_error *error);
+/* Writes which experts the cache has to a file, for the next start. SETUN_ERROR_STATE where experts are resident. Waits
+ * for a pass that runs. */
+SETUN_API setun_status setun_model_save_experts(const setun_model *model, const char *path, setun_error *error);
 /* The disk's own speed: reads about `total_bytes` of the streamed weights into the same buffers and does nothing with
  * them. SETUN_ERROR_STATE if all weights are resident. */
 SETUN_API setun_status setun_model_measure_disk(const setun_model *model, uint64_t total_bytes, double *bytes_per_s,

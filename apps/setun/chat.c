@@ -53,6 +53,7 @@ static const option rows[] = {
     {0, "color", OPTION_CHOICE, AT(color), "auto|always|never", 0, 0,
      "dimmed reasoning and a coloured prompt: on a terminal unless NO_COLOR is set (default), always, or never"},
     DRAFT_ROW(chat_options, "ngram"),
+    EXPERTS_STATE_ROW(chat_options),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print progress and settings on standard error"},
 };
 
@@ -432,6 +433,7 @@ static int run(const command *self, int argc, char **argv) {
                                       : filter(&a, o.jsonl ? take_json : take_text);
     catch_interrupts(NULL);
     if (o.verbose) print_draft_report(a.session);
+    if (!status && !save_experts_state(a.model, &o.compute)) status = STATUS_FAILED;
   }
   free_answerer(&a);
   free(history);

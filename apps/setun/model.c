@@ -216,6 +216,7 @@ setun_model_params loading_params(const model_options *o, const compute_options 
   params.session = compute->context ? NULL : session;
   params.context = compute->context;
   params.beside = compute->beside;
+  params.experts_state = compute->experts_state;
   if (compute->trace) {
     params.on_experts = write_experts;
     params.experts_user = compute->trace;
@@ -267,6 +268,7 @@ bool open_model(const char *path, const model_options *o, const compute_options 
 static compute_options draft_options(const compute_options *compute) {
   compute_options own = *compute;
   own.draft = NULL;
+  own.experts_state = NULL;
   own.adapters = (text_list){0};
   own.context = NULL;
   own.window = own.sinks = 0;
@@ -279,6 +281,12 @@ static bool draft_fits(const compute_options *compute, const setun_plan *plan) {
           "be read for each pass",
           compute->draft);
   return false;
+}
+
+bool save_experts_state(const setun_model *model, const compute_options *compute) {
+  setun_error error;
+  if (!compute->experts_state || !model_plan_of(model).n_experts_cached) return true;
+  return setun_model_save_experts(model, compute->experts_state, &error) == SETUN_OK || !report(&error);
 }
 
 bool open_draft(const model_options *o, compute_options *compute, bool verbose, setun_model **draft) {

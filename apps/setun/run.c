@@ -52,6 +52,7 @@ static const option output_rows[] = {
     WINDOW_ROWS(run_options),
     DRAFT_ROW(run_options, "none"),
     TRACE_ROW(AT(trace)),
+    EXPERTS_STATE_ROW(run_options),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print settings and timings on standard error"},
 };
 
@@ -448,6 +449,7 @@ static int run_prompt(generation *g, const run_options *o, const input_text *tex
   if (status != STATUS_FAILED && is_json(o)) print_json_end(g, o);
   if (o->session && status != STATUS_FAILED && !keep_text(g, o)) status = STATUS_FAILED;
   if (!close_experts_trace(&g->trace, status != STATUS_FAILED)) status = STATUS_FAILED;
+  if (status != STATUS_FAILED && !save_experts_state(g->model, &o->compute)) status = STATUS_FAILED;
   if (o->verbose || status > 128) print_timings(g);
   watch_interrupts(NULL);
   return status;

@@ -127,7 +127,8 @@ st_placement_options st_placement_options_of(const setun_model_params *p, const 
                                 .context_size = st_context_size_of,
                                 .memory = p->memory,
                                 .expected = p->beside,
-                                .mapped = p->no_stream};
+                                .mapped = p->no_stream,
+                                .experts_state = p->experts_state};
 }
 
 // Without the key, texts may be split differently than in training.

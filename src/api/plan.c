@@ -117,6 +117,17 @@ setun_status setun_model_count_experts(const setun_model *model, uint32_t layer,
   return SETUN_OK;
 }
 
+setun_status setun_model_save_experts(const setun_model *model, const char *path, setun_error *error) {
+  const setun_model *m = model;
+  ST_NEED(model);
+  ST_NEED(path);
+  if (!m->placement || !m->placement->streamer) {
+    return st_fail(error, SETUN_ERROR_STATE, "%s: expected a cache of experts, found none", path);
+  }
+  setun_status s = st_process_check(m->maker, "the model", error);
+  return s == SETUN_OK ? st_streamer_save_experts(m->placement->streamer, path, error) : s;
+}
+
 setun_status setun_model_measure_disk(const setun_model *model, uint64_t total_bytes, double *bytes_per_s,
                                       setun_error *error) {
   const setun_model *m = model;

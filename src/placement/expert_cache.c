@@ -420,6 +420,50 @@ void st_expert_cache_poll(st_expert_cache *c) {
   st_stream_poll(c->stream);
 }
 
+// ---- what is there ------------------------------------------------------------------------------------------------
+
+size_t st_expert_cache_list(const st_expert_cache *c, uint32_t *experts) {
+  size_t n = 0;
+  for (uint32_t i = 0; i < c->n_slots; i++) {
+    if (c->slots[i].state != SLOT_READY) continue;
+    size_t at = n++;
+    for (; at && st_expert_policy_before(c->policy, experts[at - 1], c->slots[i].record); at--) {
+      experts[at] = experts[at - 1];
+    }
+    experts[at] = c->slots[i].record;
+  }
+  return n;
+}
+
+setun_status st_expert_cache_warm(st_expert_cache *c, const uint32_t *experts, size_t n, setun_error *err) {
+  setun_status s = SETUN_OK;
+  uint32_t empty_slots = 0;
+  size_t begun = 0, completed = 0;
+  for (uint32_t i = 0; i < c->n_slots; i++) empty_slots += c->slots[i].state == SLOT_EMPTY;
+  while (s == SETUN_OK && completed < n) {
+    bool begin =
+        begun < n && empty_slots && c->records[experts[begun]].count && c->records[experts[begun]].slot == NONE;
+    if (begin && begin_reading(c, experts[begun])) {
+      empty_slots--;
+      begun++;
+      continue;
+    }
+    if (!begin && begun < n) {
+      begun++;
+      continue;
+    }
+    uint32_t at = c->records[experts[completed++]].slot;
+    if (at == NONE || c->slots[at].state != SLOT_READING) continue;
+    s = complete(c, at, err);
+    if (s == SETUN_OK) c->slots[at].pinned = false;
+  }
+  st_expert_policy_pass(c->policy, 1);
+  for (size_t i = n; s == SETUN_OK && i-- > 0;) {
+    if (c->records[experts[i]].slot != NONE) st_expert_policy_use(c->policy, experts[i], 1);
+  }
+  return s;
+}
+
 // ---- figures ------------------------------------------------------------------------------------------------------
 
 setun_status st_expert_cache_measure(st_expert_cache *c, uint64_t total_bytes, uint64_t *read, setun_error *err) {

@@ -37,6 +37,13 @@ void st_expert_cache_done(st_expert_cache *cache);
 void st_expert_cache_end(st_expert_cache *cache);
 void st_expert_cache_poll(st_expert_cache *cache);
 
+// The experts that are there, as layer * n_expert + expert, the one that would make room last first; how many they are.
+// `experts` has room for all of the model. No pass runs.
+size_t st_expert_cache_list(const st_expert_cache *cache, uint32_t *experts);
+// Reads the experts of such a list, as many as there are empty slots for; those that the model does not have are
+// passed over, as are those that are there.
+setun_status st_expert_cache_warm(st_expert_cache *cache, const uint32_t *experts, size_t n, setun_error *err);
+
 // Reads about `total_bytes` of experts one after the other, and does nothing with them: the disk's own speed. Some of
 // what the cache had is gone afterwards.
 setun_status st_expert_cache_measure(st_expert_cache *cache, uint64_t total_bytes, uint64_t *read, setun_error *err);

@@ -46,7 +46,7 @@ static setun_status load(st_loader *l, st_placement *p) {
   if ((s = st_streamer_open(l->streamer, l->err)) != SETUN_OK) return s;
   l->pool = NULL; // now owned by the streamer
   m->supply = st_streamer_supply(l->streamer);
-  return SETUN_OK;
+  return l->o->experts_state ? st_streamer_load_experts(l->streamer, l->o->experts_state, l->err) : SETUN_OK;
 }
 
 setun_status st_placement_load(const st_directory *d, const st_placement_options *options, st_placement **placement,

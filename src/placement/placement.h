@@ -28,7 +28,8 @@ typedef struct st_placement_options {
   st_context_size_fn context_size;
   uint64_t memory;   // the budget in bytes; 0: what is available, less a margin
   uint64_t expected; // bytes that the process will take, in addition to its present memory, before weights are read
-  bool mapped;       // the file is mapped, not read, where the device can use its bytes directly
+  const char *experts_state;      // a file of experts that a cache begins with; NULL: none
+  bool mapped;                    // the file is mapped, not read, where the device can use its bytes directly
   const uint32_t *resident_parts; // for tests: number of resident attentions and MLPs, regardless of the budget; NULL:
                                   // by the budget
   const uint32_t *cached_experts; // for tests: so many in the cache, whatever the budget; NULL: no

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "placement/copy.h"
+#include "placement/expert_state.h"
 #include "placement/read_view.h"
 
 #include <pthread.h>
@@ -317,6 +318,18 @@ st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
 
 void st_streamer_count_experts(const st_streamer *s, uint32_t layer, uint64_t *hits, uint64_t *misses) {
   if (s->experts) st_expert_cache_count_layer(s->experts, layer, hits, misses);
+}
+
+setun_status st_streamer_save_experts(st_streamer *s, const char *path, setun_error *err) {
+  if (!s->experts) return st_fail(err, SETUN_ERROR_STATE, "%s: expected a cache of experts, found none", path);
+  pthread_mutex_lock(&s->lock);
+  setun_status status = st_expert_state_save(s->experts, s->model, path, err);
+  pthread_mutex_unlock(&s->lock);
+  return status;
+}
+
+setun_status st_streamer_load_experts(st_streamer *s, const char *path, setun_error *err) {
+  return s->experts ? st_expert_state_load(s->experts, s->model, path, err) : SETUN_OK;
 }
 
 static void poll(void *context) {

@@ -26,6 +26,11 @@ setun_status st_streamer_add_rows(st_streamer *streamer, const st_weight *weight
 setun_status st_streamer_open(st_streamer *streamer, setun_error *err);
 void st_streamer_free(st_streamer *streamer);
 
+// The experts that the cache has, in a file, see expert_state.h; SETUN_ERROR_STATE where there is no cache.
+setun_status st_streamer_save_experts(st_streamer *streamer, const char *path, setun_error *err);
+// Before the first pass; nothing where there is no cache.
+setun_status st_streamer_load_experts(st_streamer *streamer, const char *path, setun_error *err);
+
 // The interface that passes call; lives as long as the streamer.
 const st_supply *st_streamer_supply(st_streamer *streamer);
 

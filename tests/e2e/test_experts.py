@@ -3,6 +3,7 @@
 experts, replayed."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,36 @@ class ExpertsTest(Case):
             for rule in ("lru", "lfu", "score", "setun"):
                 self.assertLessEqual(rates[rule], rates["belady"] + 1e-9, rates)
         self.assertEqual(xml.etree.ElementTree.parse(plot).getroot().tag, "{http://www.w3.org/2000/svg}svg")
+
+    def test_state(self):
+        """The next start has what the last one left in the cache; a file of another model is refused."""
+        model, state = self.models["q8"], os.path.join(self.folder, "state")
+        memory = self.plan(model, "1G")["least"] + 16 * MIB
+        def run(path=model, memory=memory):
+            return setun("run", path, *ARGS, *SMALL, "-t", 1, "--memory", memory, "--ids", "--verbose", "--experts-state", state)
+        first = run()
+        self.assertEqual(first.returncode, 0, first.stderr)
+        with open(state, "rb") as file:
+            bytes = file.read()
+        self.assertEqual((bytes[:8], len(bytes)), (b"SETUNEXP", 24 + 4 * int.from_bytes(bytes[12:16], "little")))
+        again = run()
+        self.assertEqual((again.returncode, again.stdout), (0, first.stdout), again.stderr)
+        def hits(result):
+            report = result.stderr.decode().partition("hits of those wanted, by layer")[2]
+            return sum(int(hits) for hits in re.findall(r"(\d+)/\d+", report))
+        self.assertGreater(hits(again), hits(first))
+        other = run(self.models["t16"], "1G")  # resident: the file is of no use, and stays
+        self.assertEqual(other.returncode, 0, other.stderr)
+        with open(state, "rb") as file:
+            self.assertEqual(file.read()[:8], b"SETUNEXP")
+        for spoiled, mention in ((b"x" * 40, "a file of experts"), (bytes[:-1], "as many bytes"), (bytes[:16] + b"12345678" + bytes[24:], "of another"),
+                                 (bytes[:24] + b"\xff" * 4 + bytes[28:], "experts that the model has")):
+            with open(state, "wb") as file:
+                file.write(spoiled)
+            result = run()
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(mention, result.stderr.decode())
+            self.assertIn(state, result.stderr.decode())
 
     def test_trace_without_experts(self):
         trace = os.path.join(self.folder, "none")

@@ -1,6 +1,7 @@
 // A cache of experts: the same bits as with all experts resident, for every family and container with experts, for any
 // capacity down to one token's experts of one layer, any number of threads, any batch, several sessions; errors of
 // files that change; and the least memory that the plan names.
+#define _XOPEN_SOURCE 700 // truncate
 #include "models.h"
 
 #include "backend/backend.h"
@@ -146,7 +147,87 @@ static void layouts(void **state) {
   }
 }
 
+// ---- files that change, memory ------------------------------------------------------------------------------------
+
+// A file that is shorter than it was: an error that names it, and the next pass says the same.
+static void changing(void **state) {
+  (void)state;
+  char path[512];
+  setun_error err = {SETUN_OK, ""};
+  make_model("t16", "split", path, sizeof path);
+  opened o = open_path(path, 8);
+  float *logits = logits_of(path, o.model, 0, 1);
+  assert_int_equal(truncate(path, 1 << 16), 0);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(run(o.model, 0, 1, logits, &err), SETUN_ERROR_IO);
+    assert_non_null(strstr(err.message, path));
+  }
+  st_free(logits);
+  close_model(&o);
+  unlink(path);
+}
+
+// The cache takes what is left of the budget, and no more; what the plan counts for it is what its slots take.
+static void budgets(void **state) {
+  (void)state;
+  char path[512];
+  setun_error err = {SETUN_OK, ""};
+  make_model("t16", "split", path, sizeof path);
+  setun_session_params session = {.size = sizeof session, .n_ctx = 64, .n_batch = 8, .threads = 1};
+  setun_model_params p = setun_model_params_default();
+  setun_plan plan = {.size = sizeof plan};
+  p.session = &session;
+  p.threads = 1;
+  if (setun_model_plan(path, &p, &plan, &err)) fail_msg("%s", err.message);
+  assert_int_equal(plan.n_experts_cached, 0);
+  assert_int_equal(plan.n_experts, 16);
+  unlink(path);
+  for (uint32_t cached = 2; cached <= 16; cached += 7) {
+    make_model("t16", cached % 2 ? "split" : "stacked", path, sizeof path);
+    opened o = open_path(path, cached);
+    const st_memory_plan *made = &o.placement->plan;
+    // 3 matrices of 256 x 256 at 2 bits, whole blocks of the file wherever they begin
+    assert_true(made->experts.record >= 3 * 16384 && made->experts.record <= 3 * (16384 + 4096));
+    assert_int_equal(made->expert_area % ST_HUGE_PAGE, 0);
+    assert_true(made->expert_area >= cached * made->experts.record);
+    assert_int_equal(made->experts.unequal, false);
+    close_model(&o);
+    unlink(path);
+  }
+}
+
+// A cache of two: by use, and by score where what was used last is used rarely.
+static void policy(void **state) {
+  (void)state;
+  st_expert_policy *p = NULL;
+  setun_error err;
+  assert_int_equal(st_expert_policy_new(16, 2, &p, &err), SETUN_OK);
+  st_expert_policy_pass(p, 1);
+  st_expert_policy_use(p, 0, 1);
+  st_expert_policy_use(p, 1, 1);
+  assert_true(st_expert_policy_before(p, 0, 1));
+  assert_true(st_expert_policy_before(p, 2, 0)); // never used
+  st_expert_policy_use(p, 0, 1);
+  assert_true(st_expert_policy_before(p, 1, 0));
+  assert_int_equal(st_expert_policy_rule(p), ST_EXPERTS_BY_LRU);
+  // 0 every fourth time, and the others in turn: LRU misses all, the score keeps 0 and hits it.
+  for (int i = 0; i < 3000; i++) {
+    st_expert_policy_pass(p, 1);
+    st_expert_policy_use(p, i % 4 == 0 ? 0 : (uint32_t)(1 + i % 15), 1);
+  }
+  assert_int_equal(st_expert_policy_rule(p), ST_EXPERTS_BY_SCORE);
+  assert_true(st_expert_policy_before(p, 1, 0) || st_expert_policy_before(p, 2, 0));
+  // For a very long text, and very long passes, scores stay numbers.
+  for (int i = 0; i < 2000; i++) {
+    st_expert_policy_pass(p, UINT32_MAX);
+    st_expert_policy_use(p, 3, UINT32_MAX);
+  }
+  assert_true(st_expert_policy_before(p, 0, 3) && !st_expert_policy_before(p, 3, 0));
+  st_expert_policy_free(p);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(families), cmocka_unit_test(layouts)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(families), cmocka_unit_test(layouts), cmocka_unit_test(changing),
+                                     cmocka_unit_test(budgets), cmocka_unit_test(policy)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ HANDLES = {"model": "setun_model_free", "adapters": "setun_adapters_free", "sess
            "rendering": "setun_rendering_free", "reply": "setun_reply_free", "file": "setun_file_close",
            "output": "setun_output_discard"}
 ENDS = set(HANDLES.values()) | {"setun_output_commit"}  # these end the object, so that only NULL can be passed
-WRITERS = {"setun_session_save", "setun_context_save", "setun_synthesize", "setun_output_open"}
+WRITERS = {"setun_model_save_experts", "setun_session_save", "setun_context_save", "setun_synthesize", "setun_output_open"}
 STRUCTS = ["model_info", "plan", "stream_stats", "file_info", "tensor_info", "tensor_zeros", "ceilings",
            "generate_result", "context_info", "draft_stats", "embedding_info"]
 PARAMS = ["model", "session", "context", "eval", "sampler", "generate", "chat", "file", "convert", "synthesis", "embedding"]
