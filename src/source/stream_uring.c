@@ -27,9 +27,10 @@ int st_stream_uring_new(st_stream *s) {
 
 enum {
   PIECE_BYTES = 1 << 20,
-  DEPTH = 1024,  // most reads in the kernel at a time; the rest waits in the queue
-  WINDOW = 8,    // later units start while fewer reads are in the kernel: enough to keep a disk busy
-  DEMANDED = 16, // the same on demand, where units may be much smaller than a read
+  DEMANDED_BYTES = 256 << 10, // on demand, where a unit is needed immediately: several reads of it are in the kernel
+  DEPTH = 1024,               // most reads in the kernel at a time; the rest waits in the queue
+  WINDOW = 8,                 // later units start while fewer reads are in the kernel: enough to keep a disk busy
+  DEMANDED = 32,              // the same on demand
   COMPLETIONS = 32,
   REFUSALS_MOST = 2000, // consecutive entries into the kernel
   REFUSALS_AT_ONCE = 16
@@ -212,7 +213,7 @@ int st_stream_uring_new(st_stream *s) {
   }
   s->state = e;
   s->engine = &engine;
-  s->piece_bytes = PIECE_BYTES;
+  s->piece_bytes = s->options.on_demand ? DEMANDED_BYTES : PIECE_BYTES;
   s->names[0] = e->registered ? "io_uring, O_DIRECT, registered buffers" : "io_uring, O_DIRECT";
   s->names[1] = "io_uring, buffered";
   return 0;
