@@ -158,7 +158,7 @@ typedef struct block_span {
 
 // What reading the expert takes whose items begin at `first`: blocks that two of its tensors are in count once.
 static uint64_t record_of(const st_memory_plan *p, size_t first, size_t end) {
-  enum { SPANS = 8 };
+  enum { SPANS = 3 * ST_ITEM_TENSORS }; // gate, up and down
   block_span spans[SPANS];
   size_t n = 0;
   uint64_t bytes = 0;

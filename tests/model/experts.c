@@ -83,7 +83,7 @@ static void check_model(const char *path) {
   for (size_t i = 0; i < sizeof capacities / sizeof *capacities; i++) {
     opened o = open_path(path, capacities[i]);
     assert_int_equal(o.placement->plan.experts.capacity, capacities[i]);
-    for (size_t k = 0; k < sizeof batches / sizeof *batches; k++) {
+    for (size_t k = i % 2; k < sizeof batches / sizeof *batches; k += 2) {
       check_run(path, o.model, batches[k], 1 + (int)(i + k) % 3, expected);
     }
     st_streamer_stats stats = st_streamer_get_stats(o.placement->streamer);
