@@ -387,7 +387,7 @@ LATENT = {"layers.0.m.weight": entry("F32", (4, 4), 0, 64)}
 weight("good-latent", "ok", tensors=LATENT, data=FOUR, quantization=BITNET, module="layers.0.m")
 weight("latent-nan", "FORMAT", "layers.0.m.weight", "nan", tensors=LATENT, data=FOUR[:60] + floats(float("nan")),
        quantization=BITNET, module="layers.0.m")
-for method in ("gptq", "compressed-tensors", "fp8", "bitsandbytes"):
+for method in ("awq", "fp8", "bitsandbytes"):
     weight("method-" + method, "UNSUPPORTED", "quant_method", method, tensors=SQUARE, data=FOUR,
            quantization={"quant_method": method})
 weight("method-none", "FORMAT", "quant_method", "found none", tensors=SQUARE, data=FOUR, quantization={"bits": 4})
