@@ -6,7 +6,9 @@
 // of output follows each.
 //   check   "ok VERDICTS": a digit a text, 1 where it is one of the schema's values; or "no STATUS MESSAGE"
 //   masks   the same, then microseconds: of the compilation, and of the mask before each token of the texts that fit
-//   sample  "ok" and, behind tabs, COUNT texts of tokens chosen at random among those that the masks allow
+//   sample  "ok" and, behind tabs, COUNT texts of tokens chosen at random among those that the masks allow; one that
+//   has
+//           not ended in time ends with the character 0x1A
 // Times are those of the processor.
 #define _POSIX_C_SOURCE 200809L
 #include "base/file.h"
@@ -101,7 +103,7 @@ static setun_status check(session *x, char *texts, const char *schema, setun_err
   if (!s) s = st_matcher_new(c, &m, err);
   char *verdicts = st_malloc(strlen(texts ? texts : "") + 2, 1);
   size_t n = 0;
-  for (char *at = texts, *save; !s && verdicts && (at = strtok_r(at, "\t", &save)); at = NULL) {
+  for (char *at = texts, *save; at && !s && verdicts && (at = strtok_r(at, "\t", &save)); at = NULL) {
     verdicts[n++] = judge(m, at);
   }
   if (!s) printf("ok %.*s", (int)n, verdicts);
@@ -119,7 +121,7 @@ static setun_status measure(session *x, char *texts, const char *schema, setun_e
   st_matcher *m = NULL;
   if (!s) s = compile(x, schema, &c, err);
   if (!s) s = st_matcher_new(c, &m, err);
-  for (char *at = copy, *save; !s && (at = strtok_r(at, "\t", &save)); at = NULL) {
+  for (char *at = copy, *save; at && !s && (at = strtok_r(at, "\t", &save)); at = NULL) {
     if (judge(m, at) == '1' && !time_masks(x, m, at)) printf(" forbidden");
   }
   st_free(copy);
@@ -158,15 +160,16 @@ static setun_status sample(session *x, st_matcher *m, setun_error *err) {
     setun_status s = st_matcher_mask(m, x->mask, x->n_words, err);
     if (s) return s;
     int32_t id = choose(x, i >= TOKENS_BEFORE_ENDING);
-    if (st_tokenizer_is_end(x->tokenizer, id)) break;
+    if (st_tokenizer_is_end(x->tokenizer, id)) return SETUN_OK;
     const char *bytes = "";
     size_t length = 0;
     st_tokenizer_piece(x->tokenizer, id, false, &bytes, &length, NULL);
     fwrite(bytes, 1, length, stdout);
     s = st_matcher_accept(m, id, err);
     if (s) return s;
-    if (st_matcher_must_end(m)) break;
+    if (st_matcher_must_end(m)) return SETUN_OK;
   }
+  putchar('\x1A');
   return SETUN_OK;
 }
 

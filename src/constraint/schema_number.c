@@ -17,7 +17,8 @@ enum {
   PLUS,
   OTHER,
   MULTIPLES_MOST = 4,
-  DIGITS_MOST = 60, // on either side of the point where nothing else limits them
+  DIGITS_MOST = 60,  // on either side of the point where nothing else limits them
+  DIGITS_EXACT = 15, // that every double holds
 };
 
 typedef enum {
@@ -50,7 +51,7 @@ typedef struct {
   const st_decimal *bounds[2];
   bool open[2], exponents, endless;
   uint8_t spelled;
-  int32_t integer_digits[2];
+  int32_t integer_digits[2], most[2];
   multiple multiples[MULTIPLES_MOST];
   uint32_t n_multiples;
   state *states;
@@ -129,10 +130,10 @@ static void take_digit(const builder *b, state *x, uint32_t digit, bool fraction
   }
 }
 
-// The digits that are told apart by their number. Where multiples have few remainders there may be no more, so that
-// texts end; otherwise that would take too many states, and further digits change nothing but the remainder.
+// The digits that are told apart by their number: there may be no more, so that texts end and readers that hold numbers
+// as doubles see the same remainders. Where that would take too many states, further digits change nothing but those.
 static uint16_t digits_most(const builder *b, bool fraction) {
-  int32_t most = b->endless ? 1 : DIGITS_MOST;
+  int32_t most = b->endless ? 1 : b->most[fraction];
   for (int i = 0; i < 2; i++) {
     if (!b->bounds[i]) continue;
     int32_t n = fraction ? (int32_t)b->bounds[i]->n - b->bounds[i]->point : b->integer_digits[i] + 1;
@@ -142,6 +143,22 @@ static uint16_t digits_most(const builder *b, bool fraction) {
     if (fraction && (int32_t)b->multiples[i].scale > most) most = (int32_t)b->multiples[i].scale;
   }
   return (uint16_t)most;
+}
+
+// How many digits there may be before and behind the point where no bound has more.
+static void limit_digits(builder *b) {
+  uint64_t remainders = 1;
+  b->most[0] = b->most[1] = DIGITS_MOST;
+  for (uint32_t i = 0; i < b->n_multiples; i++) {
+    const multiple *m = &b->multiples[i];
+    int32_t exact = DIGITS_EXACT - (int32_t)m->scale;
+    remainders *= m->m;
+    if ((m->m > 1 || m->scale > 0) && exact < b->most[0]) b->most[0] = exact > 1 ? exact : 1;
+    if (m->m > 1) b->most[1] = DIGITS_EXACT / 2;
+    if (m->negated && b->most[0] > DIGITS_EXACT / 2) b->most[0] = DIGITS_EXACT / 2;
+    if (m->negated) b->most[1] = DIGITS_EXACT / 2;
+  }
+  b->endless = remainders * (uint64_t)b->most[0] > ST_SCHEMA_STATES_MOST / 4;
 }
 
 static bool count_digit(const builder *b, state *x, bool fraction) {
@@ -344,9 +361,7 @@ static st_term build(st_schema *s, const st_number_shape *number) {
   for (uint32_t i = 0; i < number->n_multiples; i++) {
     if (!read_multiple(&b, &number->multiples[i])) return ST_TERM_EMPTY;
   }
-  uint64_t remainders = 1;
-  for (uint32_t i = 0; i < b.n_multiples; i++) remainders *= b.multiples[i].m;
-  b.endless = remainders > 100;
+  limit_digits(&b);
   explore(&b);
   st_term out = s->status ? ST_TERM_EMPTY : finish(&b);
   st_free(b.states);
