@@ -103,7 +103,9 @@ static setun_status check(session *x, char *texts, const char *schema, setun_err
   if (!s) s = st_matcher_new(c, &m, err);
   char *verdicts = st_malloc(strlen(texts ? texts : "") + 2, 1);
   size_t n = 0;
-  for (char *at = texts, *save; at && !s && verdicts && (at = strtok_r(at, "\t", &save)); at = NULL) {
+  char *save = NULL;
+  for (char *at = texts ? strtok_r(texts, "	", &save) : NULL; at && !s && verdicts;
+       at = strtok_r(NULL, "	", &save)) {
     verdicts[n++] = judge(m, at);
   }
   if (!s) printf("ok %.*s", (int)n, verdicts);
@@ -121,7 +123,8 @@ static setun_status measure(session *x, char *texts, const char *schema, setun_e
   st_matcher *m = NULL;
   if (!s) s = compile(x, schema, &c, err);
   if (!s) s = st_matcher_new(c, &m, err);
-  for (char *at = copy, *save; at && !s && (at = strtok_r(at, "\t", &save)); at = NULL) {
+  char *save = NULL;
+  for (char *at = copy ? strtok_r(copy, "	", &save) : NULL; at && !s; at = strtok_r(NULL, "	", &save)) {
     if (judge(m, at) == '1' && !time_masks(x, m, at)) printf(" forbidden");
   }
   st_free(copy);

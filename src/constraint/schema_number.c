@@ -148,12 +148,14 @@ static uint16_t digits_most(const builder *b, bool fraction) {
 // How many digits there may be before and behind the point where no bound has more.
 static void limit_digits(builder *b) {
   uint64_t remainders = 1;
+  bool whole = false;
   b->most[0] = b->most[1] = DIGITS_MOST;
+  for (uint32_t i = 0; i < b->n_multiples; i++) whole |= !b->multiples[i].negated && !b->multiples[i].scale;
   for (uint32_t i = 0; i < b->n_multiples; i++) {
     const multiple *m = &b->multiples[i];
-    int32_t exact = DIGITS_EXACT - (int32_t)m->scale;
+    int32_t exact = DIGITS_EXACT - (whole ? 0 : (int32_t)m->scale);
     remainders *= m->m;
-    if ((m->m > 1 || m->scale > 0) && exact < b->most[0]) b->most[0] = exact > 1 ? exact : 1;
+    if ((m->m > 1 || !whole) && exact < b->most[0]) b->most[0] = exact > 1 ? exact : 1;
     if (m->m > 1) b->most[1] = DIGITS_EXACT / 2;
     if (m->negated && b->most[0] > DIGITS_EXACT / 2) b->most[0] = DIGITS_EXACT / 2;
     if (m->negated) b->most[1] = DIGITS_EXACT / 2;

@@ -94,6 +94,12 @@ def shortened(tokenizer, most=120):
     return tokenizer
 
 
+def schemas():
+    cases = json.loads((ROOT / "tests/constraint/schemas.json").read_text())
+    for i, row in enumerate(cases["cases"] + cases["refused"]):
+        seed("schema", f"case-{i}", json.dumps(row[0 if len(row) == 2 else 1]).encode())
+
+
 def templates():
     cases = json.loads(read("chat", "cases.json"))["cases"]
     for i, case in enumerate(cases):
@@ -243,6 +249,7 @@ FOLDER = os.path.abspath(sys.argv[1])
 os.makedirs(FOLDER, exist_ok=True)
 bad_files()
 tokenizers()
+schemas()
 templates()
 constraints()
 texts()
