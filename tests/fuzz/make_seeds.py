@@ -95,7 +95,7 @@ def shortened(tokenizer, most=120):
 
 
 def schemas():
-    cases = json.loads((ROOT / "tests/constraint/schemas.json").read_text())
+    cases = json.loads(read("constraint", "schemas.json"))
     for i, row in enumerate(cases["cases"] + cases["refused"]):
         seed("schema", f"case-{i}", json.dumps(row[0 if len(row) == 2 else 1]).encode())
 
