@@ -1,5 +1,5 @@
 // The engine's thread: admits choices to the places of the batch, and computes one pass after the other, in which every
-// text that is being written has its next token, and the prompts share what the budget leaves.
+// text that is being written has its next token, and the prompts have what the budget leaves, the shortest first.
 //
 // Everything but the inbox and what engine_look copies belongs to the thread.
 #define _POSIX_C_SOURCE 200809L
@@ -17,7 +17,7 @@ struct engine {
   job *jobs, **last; // those that it has, the oldest first
   choice **slots;    // [n_slots]; NULL: free
   uint32_t n_slots, n_batch, n_logits;
-  uint32_t turn; // the slot that is first at what is left of the budget
+  uint32_t *order; // of the slots whose prompts are computed
   setun_batch_entry *entries;
   uint32_t *owners; // of the entries: slots
   bool draining;
@@ -177,44 +177,72 @@ static void admit(engine *e) {
 
 // ---- a pass ----
 
-// The entries of the next pass. Returns how many.
-static size_t plan_pass(engine *e) {
-  size_t n = 0, drawing = 0, prompts = 0;
+static size_t left_of(const choice *c) {
+  return c->job->prompts[c->prompt].n - c->done;
+}
+
+// Whether a choice's prompt comes before another one's.
+static bool comes_before(const choice *a, const choice *b) {
+  return left_of(a) != left_of(b) ? left_of(a) < left_of(b) : a->began < b->began;
+}
+
+// Lists the slots whose prompts are computed: those with the fewest tokens left first, so that the first tokens of all
+// come as early as they can on average. Returns how many; *oldest is the one that began first.
+static size_t sort_prompts(engine *e, const choice **oldest) {
+  size_t n = 0;
+  *oldest = NULL;
   for (uint32_t i = 0; i < e->n_slots; i++) {
-    if (!e->slots[i]) continue;
-    if (e->slots[i]->state == CHOICE_TEXT) drawing++;
-    if (e->slots[i]->state == CHOICE_PROMPT) prompts++;
+    const choice *c = e->slots[i];
+    if (!c || c->state != CHOICE_PROMPT) continue;
+    size_t at = n++;
+    for (; at && comes_before(c, e->slots[e->order[at - 1]]); at--) e->order[at] = e->order[at - 1];
+    e->order[at] = i;
+    if (!*oldest || c->began < (*oldest)->began) *oldest = c;
   }
-  size_t budget = drawing ? e->server->options.prefill_budget : e->n_batch, rows = e->n_logits - drawing - prompts;
-  if (budget + drawing > e->n_batch) budget = e->n_batch > drawing ? e->n_batch - drawing : 1;
-  for (uint32_t k = 0; k < e->n_slots; k++) {
-    uint32_t i = (e->turn + k) % e->n_slots;
-    choice *c = e->slots[i];
-    if (!c) continue;
-    setun_batch_entry entry = {.sequence = c->sequence, .logits = SETUN_LOGITS_LAST, .ids = &c->next, .n = 1};
-    if (c->state == CHOICE_PROMPT) {
-      const prompt *text = &c->job->prompts[c->prompt];
-      size_t left = text->n - c->done, share = (budget + prompts - 1) / prompts;
-      entry.n = left < share ? left : share;
-      if (c->job->embed) {
-        entry.logits = SETUN_LOGITS_POOL;
-        if (e->server->embeddings.bidirectional) entry.n = left;
-      } else if (text->logprobs) {
-        if (entry.n > rows + 1) entry.n = rows + 1;
-        rows -= entry.n - 1;
-        entry.logits = SETUN_LOGITS_ALL;
-      } else if (entry.n < left) {
-        entry.logits = SETUN_LOGITS_NONE;
-      }
-      entry.ids = text->ids + c->done;
-      prompts--;
-      budget -= entry.n < budget ? entry.n : budget;
-      if (!entry.n) continue; // its turn comes
-    }
+  return n;
+}
+
+// The next tokens of a prompt, at most `share` of them, with logits for `rows` of them beside the last. Returns how
+// many.
+static size_t take_prompt(const engine *e, const choice *c, size_t share, size_t *rows, setun_batch_entry *entry) {
+  const prompt *text = &c->job->prompts[c->prompt];
+  size_t left = left_of(c), n = left < share ? left : share;
+  setun_logits mode = n < left ? SETUN_LOGITS_NONE : SETUN_LOGITS_LAST;
+  if (c->job->embed) {
+    mode = SETUN_LOGITS_POOL;
+    if (e->server->embeddings.bidirectional) n = left;
+  } else if (text->logprobs && n) {
+    if (n > *rows + 1) n = *rows + 1;
+    *rows -= n - 1;
+    mode = SETUN_LOGITS_ALL;
+  }
+  *entry = (setun_batch_entry){.sequence = c->sequence, .logits = mode, .ids = text->ids + c->done, .n = n};
+  return n;
+}
+
+// The entries of the next pass: the next token of every text, and of the prompts what the budget leaves. A quarter of
+// that is kept for the prompt that began first: shorter ones cannot make it wait for ever. Returns how many.
+static size_t plan_pass(engine *e) {
+  const choice *oldest;
+  size_t n = 0, prompts = sort_prompts(e, &oldest);
+  for (uint32_t i = 0; i < e->n_slots; i++) {
+    const choice *c = e->slots[i];
+    if (!c || c->state != CHOICE_TEXT) continue;
     e->owners[n] = i;
-    e->entries[n++] = entry;
+    e->entries[n++] =
+        (setun_batch_entry){.sequence = c->sequence, .logits = SETUN_LOGITS_LAST, .ids = &c->next, .n = 1};
   }
-  e->turn = (e->turn + 1) % e->n_slots;
+  size_t budget = n ? e->server->options.prefill_budget : e->n_batch, rows = e->n_logits - n - prompts;
+  if (budget + n > e->n_batch) budget = e->n_batch > n ? e->n_batch - n : 1;
+  size_t kept = (budget + 3) / 4;
+  if (oldest && left_of(oldest) < kept) kept = left_of(oldest);
+  for (size_t k = 0; k < prompts; k++) {
+    const choice *c = e->slots[e->order[k]];
+    if (c == oldest) kept = 0;
+    size_t taken = take_prompt(e, c, budget > kept ? budget - kept : 0, &rows, &e->entries[n]);
+    budget -= taken < budget ? taken : budget;
+    if (taken) e->owners[n++] = e->order[k];
+  }
   return n;
 }
 
@@ -401,7 +429,9 @@ static setun_status make_lists(engine *e, setun_error *error) {
   e->shown = calloc(e->n_slots, sizeof *e->shown);
   e->entries = calloc(e->n_slots, sizeof *e->entries);
   e->owners = calloc(e->n_slots, sizeof *e->owners);
-  e->started = e->slots && e->shown && e->entries && e->owners && !pthread_create(&e->thread, NULL, work, e);
+  e->order = calloc(e->n_slots, sizeof *e->order);
+  e->started =
+      e->slots && e->shown && e->entries && e->owners && e->order && !pthread_create(&e->thread, NULL, work, e);
   if (e->started) return SETUN_OK;
   if (error) *error = (setun_error){SETUN_ERROR_MEMORY, "out of memory for the engine"};
   return SETUN_ERROR_MEMORY;
@@ -467,6 +497,7 @@ void engine_free(engine *e) {
   free(e->shown);
   free(e->entries);
   free(e->owners);
+  free(e->order);
   pthread_cond_destroy(&e->some);
   pthread_mutex_destroy(&e->lock);
   free(e);

@@ -458,6 +458,29 @@ class LeavingTest(TextCase):
         self.wait_busy(0)
         self.assertEqual(self.complete(max_tokens=1).status, 200)
 
+    def first_event(self, words, times, i):
+        with self.send({**self.LONG, "prompt": "word " * words, "cache_prompt": False, "max_tokens": 1, "stream": True}) as s:
+            s.settimeout(300)
+            got = b""
+            while b"data: " not in got:
+                part = s.recv(65536)
+                self.assertTrue(part)
+                got += part
+            times[i] = time.monotonic()
+
+    def first_events(self, *words):
+        """Seconds until the first token of prompts of so many words, which are sent at once."""
+        times, begin = [0] * len(words), time.monotonic()
+        all_together([lambda i=i, n=n: self.first_event(n, times, i) for i, n in enumerate(words)])
+        return [t - begin for t in times]
+
+    def test_prompts_are_computed_one_after_the_other(self):
+        """The shortest first; none waits for all to be done."""
+        first, last = sorted(self.first_events(3000, 3000))
+        self.assertLess(first, 0.85 * last)
+        long, short = self.first_events(3500, 500)
+        self.assertLess(short, 0.7 * long)
+
     def test_a_long_prompt_does_not_stall_others(self):
         reply = self.server.connection()
         reply.request("POST", "/v1/completions", json.dumps({**self.LONG, "max_tokens": 600, "stream": True}))
