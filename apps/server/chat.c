@@ -17,10 +17,10 @@ static const field conversation_fields[] = {
      TOOL_CHOICE_SCHEMA},
     {"parallel_tool_calls", FIELD_OTHER, 0, 0, 0, "several calls in one answer (default true)",
      "{\"type\":\"boolean\"}"},
-    {"functions", FIELD_REFUSED, 0, 0, 0, "functions are not supported in this old form: see tools", NULL},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 static const field chat_only[] = {
+    {"functions", FIELD_REFUSED, 0, 0, 0, "functions are not supported in this old form: see tools", NULL},
     {"modalities", FIELD_OTHER, 0, 0, 0, "what the answer is made of: only text",
      "{\"type\":\"array\",\"items\":{\"const\":\"text\"}}"},
     {"logprobs", FIELD_OTHER, 0, 0, 0, "log-probabilities of the tokens", "{\"type\":\"boolean\"}"},

@@ -47,6 +47,17 @@ def one_answer_at_the_end(body):
     return not (len(last) == 2 and all(isinstance(m, dict) and m.get("role") == "assistant" for m in last))
 
 
+def a_tool_to_choose(body):
+    """tool_choice needs tools, and the one that it names."""
+    choice, tools = body.get("tool_choice"), body.get("tools")
+    if choice in (None, "none", "auto"):
+        return True
+    names = [t.get("function", t).get("name") for t in tools or [] if isinstance(t, dict) and isinstance(t.get("function", t), dict)]
+    if not isinstance(choice, dict) or choice.get("type") in ("auto", "none"):
+        return bool(names) or not isinstance(choice, str)
+    return bool(names) if choice.get("type") == "any" else choice.get("function", choice).get("name") in names
+
+
 def more_than_thoughts(body):
     """Items of /v1/responses, of which thoughts are left out."""
     items = body.get("input")
@@ -75,7 +86,7 @@ def filter_case(context, case):
     return (best_of_is_n(case.body) and top_logprobs_with_logprobs(case.body) and one_way_to_go_on(case.body) and
             mirostat_without_an_order(case.body) and no_zero_in_keys(case.body) and
             numbers_of_64_bits(case.body) and more_than_thoughts(case.body) and
-            one_answer_at_the_end(case.body))
+            one_answer_at_the_end(case.body) and a_tool_to_choose(case.body))
 '''
 
 
