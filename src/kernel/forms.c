@@ -145,6 +145,19 @@ static inline void pack_codes(unsigned n_low, unsigned n_high, const uint8_t cod
   }
 }
 
+// The same with the numbers of bits as constants, where forms have them: matrices that stream are packed for each pass.
+static void pack_step(unsigned n_low, unsigned n_high, const uint8_t codes[ST_STEP], size_t r, uint8_t *out) {
+  switch (8 * n_low + n_high) {
+  case 8 * 2: pack_codes(2, 0, codes, r, out); break;
+  case 8 * 2 + 1: pack_codes(2, 1, codes, r, out); break;
+  case 8 * 4: pack_codes(4, 0, codes, r, out); break;
+  case 8 * 4 + 1: pack_codes(4, 1, codes, r, out); break;
+  case 8 * 4 + 2: pack_codes(4, 2, codes, r, out); break;
+  case 8 * 8: pack_codes(8, 0, codes, r, out); break;
+  default: pack_codes(n_low, n_high, codes, r, out); break;
+  }
+}
+
 // One step's scales of row r, where they are bytes: `back` points behind the codes.
 static void pack_scales(st_form form, const st_block_parts *p, size_t step, size_t r, uint8_t *back) {
   st_coding c = st_coding_of(form);
@@ -173,11 +186,7 @@ static void pack_block(st_form form, const st_block_parts *p, size_t columns, si
   }
   out += c.head + c.front;
   for (size_t step = 0; step < columns / ST_STEP; step++, out += st_step_bytes(form)) {
-    if (c.low == 4 && c.high == 2) { // Q6_K: heads are mostly of this kind, and packed for each pass where they stream
-      pack_codes(4, 2, p->codes + step * ST_STEP, r, out);
-    } else {
-      pack_codes(c.low, c.high, p->codes + step * ST_STEP, r, out);
-    }
+    pack_step(c.low, c.high, p->codes + step * ST_STEP, r, out);
     pack_scales(form, p, step, r, out + 64 * (c.low + c.high));
   }
 }

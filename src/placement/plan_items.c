@@ -191,7 +191,8 @@ st_weight st_head_piece(const st_memory_plan *p, const st_weight *w, uint32_t pi
 
 // Whether rows are contiguous in the file, so that a piece (whole units of rows) is one range.
 static bool is_cuttable(const st_weight *w, uint64_t unit) {
-  if (w->block_scales || w->packed.kind || w->row_step != 1) return false;
+  if (w->packed.kind || w->row_step != 1) return false;
+  if (w->block_scales) return true; // each tensor's rows are contiguous
   if (w->n_scales > 1 && w->n_scales != w->shape.rows) return false;
   uint64_t half = w->shape.rows / 2 / unit * unit;
   if (!half) return true;
@@ -236,6 +237,7 @@ static setun_status plan_head(st_loader *l) {
                            .rows = l->m->h.tied,
                            .offset = {strip.offset},
                            .bytes = {strip.bytes}};
+    if (w->block_scales) find_part(&part, &item);
     s = add_item(l, index, &part, &item);
   }
   return s;

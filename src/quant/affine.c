@@ -12,18 +12,30 @@ static float number_at(const st_format *format, const uint8_t *p) {
   return format->ops->bfloat ? st_f32_from_bf16(bits) : st_f32_from_f16(bits);
 }
 
-static void unpack_codes(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes) {
-  const unsigned mask = (1u << bits) - 1;
-  uint32_t string = 0;
-  unsigned left = 0; // bits of the string
-  for (size_t i = 0; i < n; i++) {
-    if (left < bits) {
-      string |= (uint32_t)*in++ << left;
-      left += 8;
+// Eight codes at a time, `bits` bytes; a constant, so that no shift depends on it.
+static inline void unpack(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes) {
+  const uint64_t mask = (1u << bits) - 1;
+  if (8 % bits == 0) {
+    for (size_t i = 0; i < n * bits / 8; i++) {
+      for (unsigned k = 0; k < 8 / bits; k++) *codes++ = (uint8_t)(in[i] >> bits * k & mask);
     }
-    codes[i] = (uint8_t)(string & mask);
-    string >>= bits;
-    left -= bits;
+    return;
+  }
+  for (size_t i = 0; i < n; i += 8, in += bits) {
+    uint64_t string = 0;
+    for (unsigned b = 0; b < bits; b++) string |= (uint64_t)in[b] << 8 * b;
+    for (unsigned k = 0; k < 8; k++) codes[i + k] = (uint8_t)(string >> bits * k & mask);
+  }
+}
+
+static void unpack_codes(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes) {
+  switch (bits) {
+  case 2: unpack(in, 2, n, codes); break;
+  case 3: unpack(in, 3, n, codes); break;
+  case 4: unpack(in, 4, n, codes); break;
+  case 5: unpack(in, 5, n, codes); break;
+  case 6: unpack(in, 6, n, codes); break;
+  default: unpack(in, 8, n, codes); break;
   }
 }
 
