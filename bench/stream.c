@@ -52,9 +52,9 @@ static void measure(way *w, int round, const st_stream_unit *units, size_t n_uni
   check(st_stream_new(units, n_units, &(st_stream_options){SLOTS, w->direct, w->uring, NULL, &hooks}, &s, &err), &err);
   st_stream_start(s);
   for (size_t i = 0; i < n + SLOTS; i++) {
-    check(st_stream_take(s, i % n_units, &at, &err), &err);
+    check(st_stream_acquire(s, i % n_units, &at, &err), &err);
     if (i + 1 == SLOTS) begin = now(), cpu = cpu_time();
-    if (i < n) st_stream_give(s, i % n_units);
+    if (i < n) st_stream_release(s, i % n_units);
   }
   double bytes = (double)n * (double)units->ranges->bytes;
   w->speed[round] = bytes / (now() - begin) / 1e9;

@@ -312,7 +312,7 @@ static answer_result generate(turn *t) {
 }
 
 // Reports an answer without text.
-static void say_empty(const turn *t) {
+static void report_empty(const turn *t) {
   bool thoughts = t->reasoning.length != 0, limit = t->a->most >= 0 && t->made.count >= (uint64_t)t->a->most;
   if (t->content.length || (!thoughts && !t->called)) return;
   note("the answer has no text: it is %s only%s",
@@ -339,7 +339,7 @@ static void note_facts(turn *t, answer_result result) {
 }
 
 // Prints the speed below the answer.
-static void say_speed(const answerer *a) {
+static void print_speed(const answerer *a) {
   const answer_facts *f = &a->facts;
   if (!a->terminal || !f->new_tokens || f->decode_seconds <= 0) return;
   fprintf(stderr, "%s[%zu token%s, %.1f tokens/s; prompt: %zu of %zu tokens computed in %.2f s]%s\n",
@@ -377,10 +377,10 @@ answer_result answer(answerer *a) {
   }
   if (!take_rest(&t)) result = ANSWER_FAILED;
   end_line(&t);
-  if (result == ANSWER_DONE || result == ANSWER_FULL) say_empty(&t);
+  if (result == ANSWER_DONE || result == ANSWER_FULL) report_empty(&t);
   if (result != ANSWER_FAILED && !keep_answer(&t, result)) result = ANSWER_FAILED;
   note_facts(&t, result);
-  say_speed(a);
+  print_speed(a);
   free_turn(&t);
   return result;
 }

@@ -337,7 +337,7 @@ static bool wants_color(const char *choice, bool terminal) {
 }
 
 // Model, context, and how to stop it.
-static void say_hello(const answerer *a, const char *path) {
+static void print_greeting(const answerer *a, const char *path) {
   size_t n = strlen(path);
   while (n > 1 && path[n - 1] == '/') n--;
   size_t from = n;
@@ -427,7 +427,7 @@ static int run(const command *self, int argc, char **argv) {
     status = failed_status();
   } else {
     catch_interrupts(a.session);
-    if (a.terminal) say_hello(&a, argv[1]);
+    if (a.terminal) print_greeting(&a, argv[1]);
     status = o.json                   ? answer_json(&a, o.system)
              : a.terminal && !o.jsonl ? converse(&a)
                                       : filter(&a, o.jsonl ? take_json : take_text);

@@ -168,7 +168,7 @@ bool download_add(download *d, const model_file *file) {
 // ---- receiving ----
 
 // Starts a file over.
-static bool forget(item *i) {
+static bool start_over(item *i) {
   i->at = i->skip = 0;
   digest_begin(&i->digest, i->file->checksum, i->file->size);
   return ftruncate(i->fd, 0) == 0 || fail_file(i->partial, "written");
@@ -197,7 +197,7 @@ static bool begin(transfer *t, const reply *r) {
   i->skip = 0;
   if (r->status == 200 && t->at) {
     bool other = *t->etag && strcmp(t->etag, r->etag);
-    if (other && !forget(i)) return false;
+    if (other && !start_over(i)) return false;
     i->skip = i->at; // a server that sends the whole file again
   }
   t->at = i->at;
@@ -264,13 +264,13 @@ static bool receive(download *d, item *i) {
   for (;;) {
     bool resumed = i->at > 0;
     digest_begin(&i->digest, i->file->checksum, i->file->size);
-    if (i->at > i->file->size && !forget(i)) return false;
+    if (i->at > i->file->size && !start_over(i)) return false;
     if (!digest_file(d, i->fd, i->partial, i->at, &i->digest) || !receive_rest(d, i)) return false;
     digest_end(&i->digest, found);
     if (strcmp(found, i->file->checksum) == 0) return fsync(i->fd) == 0 || fail_file(i->partial, "written");
     if (!resumed) break;
     note("%s: the checksum of the file received in parts is wrong; receiving all of it again", i->file->path);
-    if (!forget(i)) return false;
+    if (!start_over(i)) return false;
   }
   unlink(i->partial);
   return !failure("%s: expected checksum %s, found %s", i->file->path, i->file->checksum, found);

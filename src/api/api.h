@@ -47,10 +47,10 @@ const st_spec *st_spec_of(const st_directory *directory);
 // The family's pre-tokenizer, where the files name none; NULL: unknown.
 const char *st_default_pre(const st_directory *directory);
 // Adds a notice that a GGUF file names no pre-tokenizer for byte-level BPE, and which one is used.
-setun_status st_note_default_pre(const st_directory *directory, setun_error *err);
+setun_status st_notice_default_pre(const st_directory *directory, setun_error *err);
 // Adds a notice that the model's own chat template is known to be wrong, and which one is used.
-setun_status st_note_template(const st_directory *directory, const st_templates *templates, const char *architecture,
-                              const st_tokenizer *tokenizer, setun_error *err);
+setun_status st_notice_template(const st_directory *directory, const st_templates *templates, const char *architecture,
+                                const st_tokenizer *tokenizer, setun_error *err);
 
 // ---- arguments ----
 

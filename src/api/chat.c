@@ -52,8 +52,8 @@ static st_chat_model chat_model(const st_spec *spec, const char *architecture, c
                          .user = t};
 }
 
-setun_status st_note_template(const st_directory *d, const st_templates *templates, const char *architecture,
-                              const st_tokenizer *t, setun_error *err) {
+setun_status st_notice_template(const st_directory *d, const st_templates *templates, const char *architecture,
+                                const st_tokenizer *t, setun_error *err) {
   st_chat_model facts = chat_model(st_spec_of(d), architecture, t);
   st_chosen_template chosen = {0};
   setun_status s = st_choose_template(templates, &facts, NULL, false, NULL, &chosen, NULL);

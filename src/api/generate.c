@@ -55,7 +55,7 @@ typedef struct generation {
 } generation;
 
 // Passes text of a token, or text held back, to the caller.
-static void give(generation *g, const char *text, size_t length) {
+static void output_text(generation *g, const char *text, size_t length) {
   if (length && g->p->on_text && !g->refused) g->refused = !g->p->on_text(text, length, g->p->user);
 }
 
@@ -63,7 +63,7 @@ static setun_status add_text(generation *g, const char *text, size_t length) {
   const char *safe = NULL;
   size_t n = 0;
   setun_status s = st_stops_push(g->stops, text, length, &safe, &n, &g->stopped, g->err);
-  if (s == SETUN_OK) give(g, safe, n);
+  if (s == SETUN_OK) output_text(g, safe, n);
   return s;
 }
 
@@ -74,7 +74,7 @@ static setun_status finish_text(generation *g) {
   if (s == SETUN_OK) s = add_text(g, text, length);
   if (s != SETUN_OK || g->refused) return s;
   st_stops_finish(g->stops, &text, &length);
-  give(g, text, length);
+  output_text(g, text, length);
   return SETUN_OK;
 }
 

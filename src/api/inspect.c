@@ -90,7 +90,7 @@ static setun_status note_weights(const st_directory *d, const st_tokenizer *t, s
   bool enough = s != SETUN_ERROR_MEMORY;
   if (s == SETUN_OK && t) {
     s = st_token_gaps_find(t, h.n_vocab, &gaps, NULL);
-    if (s == SETUN_OK) s = st_token_gaps_note(&gaps, h.n_vocab, d, NULL);
+    if (s == SETUN_OK) s = st_token_gaps_notice(&gaps, h.n_vocab, d, NULL);
     enough = s != SETUN_ERROR_MEMORY;
   }
   st_token_gaps_free(&gaps);
@@ -103,7 +103,7 @@ static setun_status note_templates(const st_directory *d, const char *architectu
                                    setun_error *err) {
   st_templates templates = {0};
   setun_status s = st_templates_load(d, &templates, err);
-  if (s == SETUN_OK && t) s = st_note_template(d, &templates, architecture, t, err);
+  if (s == SETUN_OK && t) s = st_notice_template(d, &templates, architecture, t, err);
   st_templates_free(&templates);
   return s;
 }
@@ -111,7 +111,7 @@ static setun_status note_templates(const st_directory *d, const char *architectu
 // Notices and refusals, by keys, of loading the model.
 static setun_status note_assumptions(const st_directory *d, const char *architecture, setun_error *err) {
   setun_error why = {SETUN_OK, ""};
-  setun_status s = st_note_default_pre(d, err);
+  setun_status s = st_notice_default_pre(d, err);
   const st_spec *spec = s == SETUN_OK ? st_spec_of(d) : NULL;
   if (s == SETUN_OK && !spec && d->container == ST_GGUF && st_gguf_spec(d, &spec, &why) != SETUN_OK) {
     return st_notices_add(d->notices, SETUN_LOG_INFO, err, "cannot be loaded as it is: %s", why.message);

@@ -132,7 +132,7 @@ st_placement_options st_placement_options_of(const setun_model_params *p, const 
 }
 
 // Without the key, texts may be split differently than in training.
-setun_status st_note_default_pre(const st_directory *d, setun_error *err) {
+setun_status st_notice_default_pre(const st_directory *d, setun_error *err) {
   st_text model = {0};
   if (d->container != ST_GGUF || st_metadata_find(&d->metadata, "tokenizer.ggml.pre")) return SETUN_OK;
   if (st_metadata_text(&d->metadata, "tokenizer.ggml.model", &model, NULL) != SETUN_OK) return SETUN_OK;
@@ -175,7 +175,7 @@ static setun_status load_texts(setun_model *m, const st_directory *d, setun_erro
   if (s == SETUN_OK) s = st_templates_load(d, &m->templates, err);
   if (s == SETUN_OK) s = st_prompts_load(d, &m->prompts, err);
   if (s == SETUN_OK) s = st_architecture_name(d, &m->architecture, err);
-  return s == SETUN_OK ? st_note_template(d, &m->templates, m->architecture, m->tokenizer, err) : s;
+  return s == SETUN_OK ? st_notice_template(d, &m->templates, m->architecture, m->tokenizer, err) : s;
 }
 
 // An unknown family is more informative than what its tokenizer lacks.
@@ -302,8 +302,8 @@ setun_status st_api_load_weights(setun_model *m, const st_directory *d, const se
   }
   if (s == SETUN_OK) s = check_rows(m, err);
   if (s == SETUN_OK) s = st_token_gaps_find(m->tokenizer, m->model->h.n_vocab, &m->gaps, err);
-  if (s == SETUN_OK) s = st_token_gaps_note(&m->gaps, m->model->h.n_vocab, d, err);
-  if (s == SETUN_OK) s = st_note_default_pre(d, err);
+  if (s == SETUN_OK) s = st_token_gaps_notice(&m->gaps, m->model->h.n_vocab, d, err);
+  if (s == SETUN_OK) s = st_notice_default_pre(d, err);
   return s;
 }
 

@@ -343,7 +343,7 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
 // -------------------------------------------------------------------------------------------
 
 // Looks for floats that are trits.
-static setun_status look(st_conversion *p, st_item *item, setun_error *err) {
+static setun_status find_trits(st_conversion *p, st_item *item, setun_error *err) {
   setun_status s = SETUN_OK;
   if (!item->pieces || item->kind == ST_ITEM_STACK) return s;
   const st_weight *w = &item->pieces[0].weight;
@@ -390,7 +390,7 @@ static setun_status make_conversion(const st_directory *d, bool to_gguf, const s
   if (s == SETUN_OK) s = st_conversion_collect(p, err);
   if (s == SETUN_OK) s = st_conversion_rotation(p, err);
   if (s == SETUN_OK) st_conversion_heads(p);
-  for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = look(p, &p->items[i], err);
+  for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = find_trits(p, &p->items[i], err);
   if (s == SETUN_OK) s = check_ternary(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) {
     s = decide(p, &p->items[i], err);

@@ -105,7 +105,7 @@ static bool neutral_json(const char *values, const st_json *x) {
 }
 
 // "0 or 1": the values for a message.
-static void say_values(const char *values, st_buffer *out) {
+static void format_values(const char *values, st_buffer *out) {
   if (!strcmp(values, "0|false|")) {
     st_buffer_text(out, "0, false or none");
     return;
@@ -120,7 +120,7 @@ static void say_values(const char *values, st_buffer *out) {
 
 static setun_status refuse(const char *key, const st_fact *f, st_buffer *found, setun_error *err) {
   st_buffer expected = {0};
-  say_values(f->values, &expected);
+  format_values(f->values, &expected);
   setun_status s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s, found %.100s, which is not supported", key,
                            expected.data ? expected.data : "none", found->data ? found->data : "a value");
   st_buffer_free(&expected);

@@ -275,7 +275,7 @@ static setun_status acquire(void *context, uint32_t unit, bool attention, setun_
   st_streamer *s = context;
   const layer_unit *u = &s->units[unit];
   bool arrives = s->ring && u->count && s->acquired != unit && (u->attention || !attention);
-  setun_status status = arrives ? st_stream_take(s->ring, u->unit, s->pointers, err) : SETUN_OK;
+  setun_status status = arrives ? st_stream_acquire(s->ring, u->unit, s->pointers, err) : SETUN_OK;
   if (status == SETUN_OK && (arrives || attention)) status = st_read_view_check(&s->view, err);
   if (status != SETUN_OK || !arrives) return status;
   s->acquired = unit;
@@ -289,7 +289,7 @@ static setun_status acquire(void *context, uint32_t unit, bool attention, setun_
 static void release(void *context, uint32_t unit) {
   st_streamer *s = context;
   if (s->acquired != unit) return;
-  st_stream_give(s->ring, s->units[unit].unit);
+  st_stream_release(s->ring, s->units[unit].unit);
   s->acquired = UINT32_MAX;
 }
 
@@ -374,8 +374,8 @@ static setun_status read_ring(st_streamer *s, uint64_t total_bytes, uint64_t *re
   while (status == SETUN_OK && *read < total_bytes) {
     for (uint32_t i = 0; i < s->n_units && status == SETUN_OK; i++) {
       if (!s->units[i].count) continue;
-      status = st_stream_take(s->ring, s->units[i].unit, s->pointers, err);
-      if (status == SETUN_OK) st_stream_give(s->ring, s->units[i].unit);
+      status = st_stream_acquire(s->ring, s->units[i].unit, s->pointers, err);
+      if (status == SETUN_OK) st_stream_release(s->ring, s->units[i].unit);
     }
     st_stream_start(s->ring, false, 1); // continues with what was read ahead
     *read = st_stream_get_stats(s->ring).bytes - before;

@@ -82,9 +82,9 @@ static setun_token likeliest(const st_draft_model *d, uint32_t n_vocab) {
   return (setun_token)best;
 }
 
-setun_status st_draft_model_guess(st_draft_model *d, const setun_token *ids, size_t n, setun_token last,
-                                  uint32_t n_vocab, setun_token *next, uint32_t most, uint32_t *count,
-                                  setun_error *err) {
+setun_status st_draft_model_propose(st_draft_model *d, const setun_token *ids, size_t n, setun_token last,
+                                    uint32_t n_vocab, setun_token *next, uint32_t most, uint32_t *count,
+                                    setun_error *err) {
   *count = 0;
   if (n + most > d->n_ctx || (uint32_t)last >= d->n_vocab) return SETUN_OK;
   size_t common = common_tokens(d, ids, n);

@@ -17,9 +17,9 @@ setun_status st_draft_model_new(const st_model *model, const setun_context_param
 void st_draft_model_free(st_draft_model *draft);
 // Predicts what follows the text of `n` tokens and `last`: up to `most` ids below n_vocab; *count is their number, 0 if
 // its context is full. Tokens already in its context are not computed again.
-setun_status st_draft_model_guess(st_draft_model *draft, const setun_token *ids, size_t n, setun_token last,
-                                  uint32_t n_vocab, setun_token *next, uint32_t most, uint32_t *count,
-                                  setun_error *err);
+setun_status st_draft_model_propose(st_draft_model *draft, const setun_token *ids, size_t n, setun_token last,
+                                    uint32_t n_vocab, setun_token *next, uint32_t most, uint32_t *count,
+                                    setun_error *err);
 // As setun_session_stop.
 void st_draft_model_stop(st_draft_model *draft);
 

@@ -148,7 +148,7 @@ static void release_all(st_sequences *a, st_sequence *s) {
   s->cached = 0;
 }
 
-static void forget(st_sequences *a, st_sequence *s) {
+static void evict(st_sequences *a, st_sequence *s) {
   release_all(a, s);
   st_lora_release(s->adapting.lora);
   s->adapting.lora = NULL;
@@ -197,7 +197,7 @@ static void move(st_sequences *a, st_sequence *from, st_sequence *to) {
 
 bool st_sequences_forget(st_sequences *a) {
   st_sequence *s = least_recent(a);
-  if (s) forget(a, s);
+  if (s) evict(a, s);
   return s != NULL;
 }
 
@@ -205,11 +205,11 @@ void st_sequence_drop(st_sequences *a, st_sequence *s) {
   st_sequence_trim(a, s);
   s->position = s->cached;
   if (!s->position || s->forgotten) { // what was forgotten cannot be compared
-    forget(a, s);
+    evict(a, s);
     return;
   }
   st_sequence *to = find_unused(a, a->n_max);
-  if (!to) forget(a, to = least_recent(a));
+  if (!to) evict(a, to = least_recent(a));
   st_states_truncate(a, s, s->cached); // apart from its snapshots it is no longer needed
   s->last_use = ++a->clock;
   st_lora_release(s->adapting.lora);
@@ -508,7 +508,7 @@ setun_status st_sequences_reserve(st_sequences *a, const st_growth *g, size_t n,
     st_sequence *dropped = kind < ST_LAYER_KINDS ? least_recent(a) : NULL;
     if (kind == ST_LAYER_KINDS) break;
     if (!dropped) return fail_full(a, g, n, kind, needed.of[kind], err);
-    forget(a, dropped);
+    evict(a, dropped);
   }
   for (size_t i = 0; i < n; i++) {
     st_sequence *s = g[i].sequence;
@@ -536,7 +536,7 @@ setun_status st_sequence_replace(st_sequences *a, st_sequence *s, uint32_t n, co
     return fail_full(a, &growth, 1, kind, needed.of[kind], err);
   }
   st_sequence_truncate(a, s, 0, NULL);
-  while (short_kind(a, &needed) < ST_LAYER_KINDS) forget(a, least_recent(a));
+  while (short_kind(a, &needed) < ST_LAYER_KINDS) evict(a, least_recent(a));
   for (uint32_t layer = 0; layer < layers_of(a); layer++) s->layers[layer].first = firsts[layer];
   extend(a, s, st_blocks(n));
   return SETUN_OK;

@@ -134,7 +134,7 @@ static setun_status make_draft(st_session *s, setun_token *ids, uint32_t *n, set
     return SETUN_OK;
   }
   if (!most) return SETUN_OK;
-  setun_status status = st_draft_model_guess(s->draft, text, n_tokens(s), ids[0], s->n_vocab, ids + 1, most, n, err);
+  setun_status status = st_draft_model_propose(s->draft, text, n_tokens(s), ids[0], s->n_vocab, ids + 1, most, n, err);
   if (status == SETUN_ERROR_CANCELED) return status;
   if (status != SETUN_OK) *n = 0; // generation continues without
   return SETUN_OK;

@@ -31,7 +31,7 @@ setun_status st_token_gaps_find(const st_tokenizer *t, uint32_t n_vocab, st_toke
   return SETUN_OK;
 }
 
-setun_status st_token_gaps_note(const st_token_gaps *g, uint32_t n_vocab, const st_directory *d, setun_error *err) {
+setun_status st_token_gaps_notice(const st_token_gaps *g, uint32_t n_vocab, const st_directory *d, setun_error *err) {
   if (!g->count) return SETUN_OK;
   st_buffer list = {0};
   uint32_t total = 0;

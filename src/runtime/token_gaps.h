@@ -21,7 +21,7 @@ void st_token_gaps_free(st_token_gaps *gaps);
 // Adds the ids below `n_vocab` that have no text.
 setun_status st_token_gaps_find(const st_tokenizer *tokenizer, uint32_t n_vocab, st_token_gaps *gaps, setun_error *err);
 // Adds a notice that lists them: as information if they are the padding of an embedding, else as a warning.
-setun_status st_token_gaps_note(const st_token_gaps *gaps, uint32_t n_vocab, const st_directory *directory,
-                                setun_error *err);
+setun_status st_token_gaps_notice(const st_token_gaps *gaps, uint32_t n_vocab, const st_directory *directory,
+                                  setun_error *err);
 
 #endif

@@ -15,9 +15,9 @@ static setun_status time_units(st_stream *s, size_t n_units, size_t slots, size_
   for (size_t i = 0; i < slots + n && status == SETUN_OK; i++) {
     const uint8_t *bytes;
     size_t unit = i % n_units;
-    status = st_stream_take(s, unit, &bytes, err);
+    status = st_stream_acquire(s, unit, &bytes, err);
     if (i + 1 == slots) begin = st_clock_seconds();
-    if (status == SETUN_OK && i < n) st_stream_give(s, unit); // the last ones need no successor
+    if (status == SETUN_OK && i < n) st_stream_release(s, unit); // the last ones need no successor
   }
   *seconds = st_clock_seconds() - begin;
   return status;

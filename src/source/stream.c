@@ -408,7 +408,7 @@ static setun_status wait_for_slot(st_stream *s, st_slot *slot, const uint8_t **r
   return SETUN_OK;
 }
 
-setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, setun_error *err) {
+setun_status st_stream_acquire(st_stream *s, size_t unit, const uint8_t **ranges, setun_error *err) {
   if (s->taken == s->queued) {
     return st_fail(err, SETUN_ERROR_STATE, s->queued ? "streaming: all buffers are taken" : "streaming: not started");
   }
@@ -421,7 +421,7 @@ setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, s
   return status;
 }
 
-void st_stream_give(st_stream *s, size_t unit) {
+void st_stream_release(st_stream *s, size_t unit) {
   if (!s->taken || s->slots[s->head].unit != unit) return;
   s->head = (s->head + 1) % s->n_slots;
   s->queued--;

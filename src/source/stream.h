@@ -55,7 +55,7 @@ typedef struct st_stream_options {
 typedef struct st_stream_stats {
   uint64_t bytes, reads; // read so far; bytes include padding around the ranges for alignment
   double busy_s;         // time with a read in flight; with io_uring its end is noticed only in take and poll
-  double waited_s;       // time that st_stream_take waited
+  double waited_s;       // time that st_stream_acquire waited
   const char *how;       // such as "io_uring, O_DIRECT"
 } st_stream_stats;
 
@@ -69,20 +69,20 @@ void st_stream_free(st_stream *s);
 // A pass begins at unit 0, or with its tail, and goes through the tail `tails` times. What the ring already holds of
 // it, or is reading, is kept (read ahead past the end of the previous pass); everything else is discarded, and units
 // taken before must no longer be used. Reading begins at once. An earlier pass's error is cleared. Failures are
-// reported by st_stream_take.
+// reported by st_stream_acquire.
 void st_stream_start(st_stream *s, bool at_tail, unsigned tails);
 
 // Waits until the unit is complete: the one after the last taken, the first after st_stream_start, and after the last
 // one the tail's first or, at the end of the pass, 0. `ranges` receives a pointer for each of the unit's ranges, in
-// order: into the slot, with the alignment of its place in the file (up to 4096), valid until st_stream_give or
+// order: into the slot, with the alignment of its place in the file (up to 4096), valid until st_stream_release or
 // st_stream_start. Several units may be taken at a time, fewer than there are slots for reading to continue. On failure
 // nothing is taken, and further calls return the same error: SETUN_ERROR_IO for reads that fail, and for files that end
 // early.
-setun_status st_stream_take(st_stream *s, size_t unit, const uint8_t **ranges, setun_error *err);
+setun_status st_stream_acquire(st_stream *s, size_t unit, const uint8_t **ranges, setun_error *err);
 
 // Releases the unit, which must be the oldest one taken; its slot gets the next unit of the cycle, which is queued at
 // once. Does nothing for any other unit.
-void st_stream_give(st_stream *s, size_t unit);
+void st_stream_release(st_stream *s, size_t unit);
 
 // ---- on demand ------------------------------------------------------------------------------------------------------
 // The functions of a pass above are not for such a stream, nor these for another.
@@ -92,8 +92,8 @@ void st_stream_give(st_stream *s, size_t unit);
 void st_stream_fetch(st_stream *s, size_t slot, size_t unit);
 // Whether the reading of the slot's unit has ended, well or not. Does not wait.
 bool st_stream_arrived(st_stream *s, size_t slot);
-// Waits until the slot's unit is whole. `ranges` as from st_stream_take, valid until the slot's next st_stream_fetch.
-// On failure, as of st_stream_take, the slot holds nothing.
+// Waits until the slot's unit is whole. `ranges` as from st_stream_acquire, valid until the slot's next
+// st_stream_fetch. On failure, as of st_stream_acquire, the slot holds nothing.
 setun_status st_stream_wait(st_stream *s, size_t slot, const uint8_t **ranges, setun_error *err);
 // What is being read into the slot is not wanted any more: waits for reads that were begun, and forgets the others.
 void st_stream_discard(st_stream *s, size_t slot);

@@ -127,7 +127,7 @@ static void compare(const unit_set *set, size_t unit, const uint8_t *const *at, 
 static void take(st_stream *s, const unit_set *set, size_t unit) {
   const uint8_t *at[RANGES_MOST];
   setun_error err;
-  if (st_stream_take(s, unit, at, &err) != SETUN_OK) fail_msg("unit %zu: %s", unit, err.message);
+  if (st_stream_acquire(s, unit, at, &err) != SETUN_OK) fail_msg("unit %zu: %s", unit, err.message);
   compare(set, unit, at, st_stream_get_stats(s).how);
 }
 
@@ -137,7 +137,7 @@ static void pass_with(st_stream *s, const unit_set *set, size_t n, unsigned tail
   for (size_t u = 0; u < n; u++) {
     take(s, set, u);
     st_stream_poll(s);
-    st_stream_give(s, u);
+    st_stream_release(s, u);
   }
 }
 
@@ -351,7 +351,7 @@ static void expect_io_error(st_stream *s, size_t unit, const char *name, const c
   const uint8_t *at[RANGES_MOST];
   setun_error err = {0};
   for (int i = 0; i < 2; i++) { // asked again, it says the same
-    assert_int_equal(st_stream_take(s, unit, at, &err), SETUN_ERROR_IO);
+    assert_int_equal(st_stream_acquire(s, unit, at, &err), SETUN_ERROR_IO);
     if (!strstr(err.message, name) || !strstr(err.message, reason) || !strstr(err.message, "offset")) {
       fail_msg("expected a message on %s with \"%s\", found: %s", name, reason, err.message);
     }
@@ -382,9 +382,9 @@ static void failing_reads(void **state) {
       setun_error err;
       size_t u = 0;
       st_stream_start(s, false, 1);
-      while (st_stream_take(s, u, at, &err) == SETUN_OK) {
+      while (st_stream_acquire(s, u, at, &err) == SETUN_OK) {
         compare(&set, u, at, engines[i].name);
-        st_stream_give(s, u);
+        st_stream_release(s, u);
         u = (u + 1) % set.n;
       }
       expect_io_error(s, u, files[0].path, strerror(EIO));
@@ -411,7 +411,7 @@ static void entries_refused(void **state) {
     if (cases[i][1] && cases[i][0] != ENOMEM) {
       for (int k = 0; k < 3; k++) pass(s, &set, set.n);
     } else {
-      assert_int_equal(st_stream_take(s, 0, at, &err), SETUN_ERROR_IO);
+      assert_int_equal(st_stream_acquire(s, 0, at, &err), SETUN_ERROR_IO);
       assert_non_null(strstr(err.message, strerror(cases[i][0])));
     }
     st_stream_free(s);
@@ -436,11 +436,11 @@ static void shrinking_file(void **state) {
       const uint8_t *at[RANGES_MOST];
       setun_error err;
       size_t taken = 0, u = 0;
-      for (; st_stream_take(s, u, at, &err) == SETUN_OK; u = (u + 1) % set.n) {
+      for (; st_stream_acquire(s, u, at, &err) == SETUN_OK; u = (u + 1) % set.n) {
         size_t begin = set.ranges[u][0].offset, end = begin + 1200000;
         if (taken > 1 && ends[k] < end) end = ends[k]; // behind it a read under way may get zeros
         if (end > begin && memcmp(at[0], content[0] + begin, end - begin)) fail_msg("%s: garbage", engines[i].name);
-        st_stream_give(s, u);
+        st_stream_release(s, u);
         if (taken++ == 1) assert_int_equal(truncate(file.path, (off_t)ends[k]), 0);
         assert_in_range(taken, 0, 2 * set.n);
       }
@@ -496,17 +496,17 @@ static void order_of_calls(void **state) {
     setun_error err;
     plain_units(&set, &files[0]);
     st_stream *s = make(&set, &options);
-    assert_int_equal(st_stream_take(s, 0, at, &err), SETUN_ERROR_STATE);
-    st_stream_give(s, 0);
+    assert_int_equal(st_stream_acquire(s, 0, at, &err), SETUN_ERROR_STATE);
+    st_stream_release(s, 0);
     st_stream_start(s, false, 1);
-    assert_int_equal(st_stream_take(s, 1, at, &err), SETUN_ERROR_ARGUMENT);
+    assert_int_equal(st_stream_acquire(s, 1, at, &err), SETUN_ERROR_ARGUMENT);
     take(s, &set, 0);
     take(s, &set, 1);
-    st_stream_give(s, 1); // not the oldest: ignored
+    st_stream_release(s, 1); // not the oldest: ignored
     take(s, &set, 2);
-    assert_int_equal(st_stream_take(s, 3, at, &err), SETUN_ERROR_STATE);
-    for (size_t u = 0; u < 3; u++) st_stream_give(s, u);
-    st_stream_give(s, 3);
+    assert_int_equal(st_stream_acquire(s, 3, at, &err), SETUN_ERROR_STATE);
+    for (size_t u = 0; u < 3; u++) st_stream_release(s, u);
+    st_stream_release(s, 3);
     take(s, &set, 3);
     st_stream_free(s);
   }
@@ -525,7 +525,7 @@ static void where_ends_are_seen(void **state) {
   st_stream_start(s, false, 1);
   take(s, &set, 0);
   int seen = atomic_load(&f.reads);
-  st_stream_give(s, 0);
+  st_stream_release(s, 0);
   usleep(200000); // it has arrived
   assert_int_equal(atomic_load(&f.reads), seen);
   st_stream_poll(s);
@@ -554,7 +554,7 @@ static void tails(void **state) {
       for (size_t k = at_tail ? head : 0; k < head + n * options.n_tail; k++) {
         size_t unit = k < head ? k : head + (k - head) % options.n_tail;
         take(s, &set, unit);
-        st_stream_give(s, unit);
+        st_stream_release(s, unit);
       }
     }
     st_stream_free(s);
@@ -564,7 +564,7 @@ static void tails(void **state) {
 static void *start_elsewhere(void *stream) {
   const uint8_t *at[RANGES_MOST];
   st_stream_start(stream, false, 1);
-  return st_stream_take(stream, 0, at, NULL) == SETUN_OK ? stream : NULL;
+  return st_stream_acquire(stream, 0, at, NULL) == SETUN_OK ? stream : NULL;
 }
 
 // The thread that submitted reads ends while they are in flight; another goes on.
@@ -583,10 +583,10 @@ static void thread_that_ends(void **state) {
       assert_int_equal(pthread_create(&thread, NULL, start_elsewhere, s), 0);
       assert_int_equal(pthread_join(thread, &started), 0);
       assert_ptr_equal(started, s);
-      st_stream_give(s, 0);
+      st_stream_release(s, 0);
       for (size_t u = 1; u + (size_t)(k % 2) < set.n; u++) {
         take(s, &set, u);
-        st_stream_give(s, u);
+        st_stream_release(s, u);
       }
     }
     st_stream_free(s);
@@ -615,9 +615,9 @@ static void renamed_file(void **state) {
     for (size_t u = 0; u < set.n; u++) {
       const uint8_t *at[RANGES_MOST];
       setun_error err;
-      assert_int_equal(st_stream_take(s, u, at, &err), SETUN_OK);
+      assert_int_equal(st_stream_acquire(s, u, at, &err), SETUN_OK);
       assert_memory_equal(at[0], content[0] + set.ranges[u][0].offset, 1200000);
-      st_stream_give(s, u);
+      st_stream_release(s, u);
     }
     assert_string_equal(st_stream_get_stats(s).how, "pread, buffered");
     st_stream_free(s);
@@ -664,8 +664,8 @@ static void page_cache_stays_empty(void **state) {
     for (size_t u = 0; u < 2 * set.n; u++) {
       const uint8_t *at[RANGES_MOST];
       setun_error err;
-      assert_int_equal(st_stream_take(s, u % set.n, at, &err), SETUN_OK);
-      st_stream_give(s, u % set.n);
+      assert_int_equal(st_stream_acquire(s, u % set.n, at, &err), SETUN_OK);
+      st_stream_release(s, u % set.n);
     }
     st_stream_free(s);
     assert_in_range(cached_pages(&file), 0, direct ? 0 : size / 4096 / 2);
@@ -696,9 +696,9 @@ static void memory_file(void **state) {
     for (size_t i = 0; i < 3 * set.n; i++) {
       const uint8_t *at[RANGES_MOST];
       size_t u = i % set.n;
-      if (st_stream_take(s, u, at, &err) != SETUN_OK) fail_msg("%s", err.message);
+      if (st_stream_acquire(s, u, at, &err) != SETUN_OK) fail_msg("%s", err.message);
       assert_memory_equal(at[0], content[0] + set.ranges[u][0].offset, 1200000);
-      st_stream_give(s, u);
+      st_stream_release(s, u);
     }
     st_stream_free(s);
   }

@@ -82,7 +82,7 @@ static setun_status fail_matrix(const st_format *format, st_shape shape, setun_e
 }
 
 // The kind of rows that st_form_pack takes for the form.
-static st_rows rows_wanted(st_form form) {
+static st_rows rows_of(st_form form) {
   switch (st_form_rows_taken(form)) {
   case ST_FORM_TRITS: return ST_ROWS_TRITS;
   case ST_FORM_FLOATS: return ST_ROWS_FLOAT;
@@ -191,7 +191,7 @@ st_matrix_info st_cpu_matrix_info(const st_device *d, const st_matrix_desc *desc
   return (st_matrix_info){.codes = groups * st_form_group_bytes(form, columns, format->block),
                           .own = groups * st_form_group_bytes(final, columns, format->block),
                           .beside = st_form_has_row_scales(form) ? groups * ST_GROUP * sizeof(float) : 0,
-                          .rows = rows_wanted(form),
+                          .rows = rows_of(form),
                           .row_unit = ST_GROUP,
                           .strips = desc->stored.rows && st_form_takes_strips(format, desc->stored),
                           .direct = st_form_is_stored(format)};
