@@ -64,7 +64,7 @@ static setun_status step(const setun_model *model, text *t, const float *logits,
   return s;
 }
 
-/* One pass for all texts that go on; false in *more when there is none. */
+/* One pass for all texts that continue; false in *more when none do. */
 static setun_status pass(const setun_model *model, setun_context *context, text *texts, bool *more, setun_error *e) {
   setun_batch_entry entries[TEXTS];
   text *of[TEXTS];

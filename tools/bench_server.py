@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures a server with OpenAI's /v1/completions, whoever's it is: time to the first token, and tokens a second of all clients
+"""Measures any server with OpenAI's /v1/completions: time to the first token, and tokens a second of all clients
 together. Every client sends one streamed request after the other; all prompts differ from their first word on, so that no
 server finds one of them in its cache.
 
@@ -91,7 +91,7 @@ class Request:
 
 
 def measure(address, host, clients, o, first_index):
-    """All requests of so many clients. Seconds that it took, and the requests."""
+    """All requests of this many clients: the seconds taken, and the requests."""
     selector, done, left = selectors.DefaultSelector(), [], clients * o.requests
     index = first_index
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs Setun on published models, for whoever has their files, and prints one Markdown table to paste into an issue: what
-was found, beside what is published.
+"""Runs Setun on published models, if you have their files, and prints one Markdown table to paste into an issue: what
+was found, with the published figures.
 
 usage: check_real.py [--setun COMMAND] [--text WIKI_TEST_RAW] [--memory SIZE] [NAME=]PATH ...
 
@@ -25,7 +25,7 @@ GOLDEN = os.path.join(ROOT, "tests", "golden")
 PROMPT, N_RUN = "The capital of France is", 8
 CONFIG = "the published config.json"
 
-# A shape is (hidden size, layers, feed-forward size). A perplexity stands with the text it is of (wikitext-2, or a file of
+# A shape is (hidden size, layers, feed-forward size). A perplexity comes with its text (wikitext-2, or a file of
 # tests/golden), the options of `setun perplexity`, and how far from it, in parts of it, still is the same.
 Perplexity = collections.namedtuple("Perplexity", "value text options within source")
 # Of one GGUF file: its bytes in all and its number of tensors.

@@ -8,7 +8,7 @@ usage: make_family_reference.py MODEL_TYPE FOLDER [--code FILE] [--set KEY=JSON]
   FOLDER            where it goes, such as tests/golden/hf/olmo2: new or empty
   --code FILE       Python that is run first and registers the class where transformers has none of it: the modelling code
                     that a checkpoint is published with, and AutoConfig.register and AutoModelForCausalLM.register
-  --set KEY=JSON    a field of the configuration beside the tiny sizes below: --set tie_word_embeddings=true,
+  --set KEY=JSON    a field of the configuration in addition to the tiny sizes below: --set tie_word_embeddings=true,
                     --set sliding_window=8; choose them so that every part of the family is at work
   --seed N          of the weights and the ids (default 1)
   --tokens N        that are evaluated (default 40: more than any window)

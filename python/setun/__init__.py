@@ -187,7 +187,7 @@ class Session:
         call("session_eval", self._handle, (c_int32 * len(ids))(*ids), len(ids), None)
 
     def hidden(self, ids: Sequence[int], layer: int) -> numpy.ndarray:
-        """Appends tokens and gives their hidden states [n, n_embd]: layer 0 is the input of block 0, l + 1 its output."""
+        """Appends tokens and returns their hidden states [n, n_embd]: layer 0 is the input of block 0, l + 1 its output."""
         import numpy
         width, begin = self.model.info["n_embd"], self.position
         found = numpy.empty((len(ids), width), numpy.float32)
