@@ -48,7 +48,7 @@ class RealChatTest(Case):
         self.assertIn("Paris", lines[0])
         self.assertIn("Rome", " ".join(lines[1:]))
         self.assertNotIn("<|im", result.stdout.decode())
-        held = [int(n) for n in re.findall(r"of which (\d+) are in the cache", result.stderr.decode())]
+        held = [int(n) for n in re.findall(r"(\d+) of them in the cache", result.stderr.decode())]
         self.assertGreater(held[1], 35)
         # The second answer is what the whole text gives without a cache.
         text = self.render([{"role": "user", "content": "What is the capital of France?"},
