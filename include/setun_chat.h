@@ -63,14 +63,14 @@ typedef struct setun_rendering setun_rendering;
 SETUN_API setun_status setun_chat_render(const setun_chat *chat, const char *context, size_t length,
                                          const setun_clock *now, setun_rendering **rendering, setun_error *error);
 SETUN_API void setun_rendering_free(setun_rendering *rendering);
-/* Experimental. The same for a conversation as OpenAI's API has it, brought into the form that the template takes:
- * tools ("tools") and calls ("tool_calls" of an assistant's message, whose arguments may be JSON text) with their
- * results (messages of role "tool" with "tool_call_id" and a text as content); where the template knows no tools, they
- * are described in the system message. The answer to it, see setun_reply_new, then has calls of these tools. */
+/* Experimental. The same for a conversation in the form of OpenAI's API, converted to the template's form: tools
+ * ("tools") and calls ("tool_calls" of an assistant's message, whose arguments may be JSON text) with their results
+ * (messages of role "tool" with "tool_call_id" and a text as content). If the template does not support tools, the
+ * system message describes them. The answer, see setun_reply_new, may then contain calls of these tools. */
 SETUN_API setun_status setun_chat_render_tools(const setun_chat *chat, const char *context, size_t length,
                                                const setun_clock *now, setun_rendering **rendering, setun_error *error);
-/* Experimental. How the model writes calls of tools: "hermes", "llama-3", "mistral-args", ...; "described" where the
- * template says nothing. Static text. */
+/* Experimental. How the model writes calls of tools: "hermes", "llama-3", "mistral-args", ...; "described" if the
+ * template defines no format. Static text. */
 SETUN_API const char *setun_chat_tool_format(const setun_chat *chat);
 /* The text, *length bytes and a 0 byte; lives as long as the rendering. */
 SETUN_API const char *setun_rendering_text(const setun_rendering *rendering, size_t *length);
@@ -93,9 +93,9 @@ typedef enum setun_channel {
 /* "content", "reasoning", "commentary", "call", "call_name"; NULL: not a setun_channel. */
 SETUN_API const char *setun_channel_name(setun_channel channel);
 
-/* Tells the channels of an answer apart while its tokens come: <think> blocks and their like, the channels of the
- * Harmony format (gpt-oss), and calls of the tools that setun_chat_render_tools was given, in the model's own format. A
- * call is given when it is whole, and its arguments are valid JSON; what looks like one but is not is content. It
+/* Splits an answer into channels as its tokens arrive: <think> blocks and similar ones, the channels of the Harmony
+ * format (gpt-oss), and calls of the tools that setun_chat_render_tools was given, in the model's own format. A call is
+ * output once it is complete, with arguments that are valid JSON; what looks like a call but is not is content. It
  * belongs to one thread at a time. */
 typedef struct setun_reply setun_reply;
 
@@ -108,10 +108,10 @@ SETUN_API void setun_reply_free(setun_reply *reply);
 /* Adds the next token. Control tokens are never part of the text. SETUN_ERROR_CANCELED after `fn` returned false. */
 SETUN_API setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn fn, void *user,
                                         setun_error *error);
-/* Experimental. Whether a token came that ends an answer although it is not one of the model's end tokens: the one that
- * some models write in front of a tool's result. */
+/* Experimental. Whether a token was pushed that ends an answer although it is not one of the model's end tokens: the
+ * one that some models write before a tool's result. */
 SETUN_API bool setun_reply_is_over(const setun_reply *reply);
-/* At the end of the answer: passes on the text held back. */
+/* At the end of the answer: outputs the text that was withheld. */
 SETUN_API setun_status setun_reply_finish(setun_reply *reply, setun_reply_fn fn, void *user, setun_error *error);
 
 #ifdef __cplusplus

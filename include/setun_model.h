@@ -141,13 +141,13 @@ typedef struct setun_plan {
   uint32_t n_layer, n_ctx, n_batch;
   uint64_t cache_pages;  /* part of `cache`: keys and values, as in setun_context_info */
   uint64_t cache_states; /* part of `cache`: states of recurrent layers */
-  /* Experts that are not resident, but read when tokens go to them, into a cache of those used before. */
+  /* Experts that are not resident: they are read when a token needs them, into a cache of recently used ones. */
   uint64_t expert_cache;       /* bytes of it; 0: experts are resident, or there are none */
   uint64_t expert_token_bytes; /* of `streamed`: experts of one token */
-  uint32_t n_experts_cached;   /* that fit into the cache, of any layers */
+  uint32_t n_experts_cached;   /* that fit into the cache, from any layers */
   uint32_t n_experts;          /* of all layers together */
   uint32_t n_expert_layers;    /* layers that have experts */
-  uint32_t n_experts_of_token; /* that a token goes to, in each such layer */
+  uint32_t n_experts_of_token; /* that one token uses in each such layer */
 } setun_plan;
 
 /* Makes the plan that setun_model_load would follow, without reading weights; `params` may be NULL. SETUN_ERROR_MEMORY
@@ -166,10 +166,10 @@ typedef struct setun_stream_stats {
   double packed_s;         /* time for converting weights to the kernels' order */
   double passes_s;         /* total time of passes; computing took passes_s - waited_s */
   const char *how;         /* such as "io_uring, O_DIRECT"; NULL: all weights are resident */
-  uint64_t expert_hits;    /* experts that a pass wanted of a layer and the cache had, */
-  uint64_t expert_misses;  /* and that it had not */
-  const char *expert_rule; /* which of them makes room for others: "lru", the one that was used longest ago, or "score",
-                              the one that the fewest tokens of late went to; NULL: there is no cache */
+  uint64_t expert_hits;    /* experts that a pass needed in a layer and found in the cache, */
+  uint64_t expert_misses;  /* and that were not in it */
+  const char *expert_rule; /* which expert is replaced: "lru", the one that was used least recently, or "score", the one
+                              that the fewest recent tokens used; NULL: there is no cache */
 } setun_stream_stats;
 
 /* Any thread may call it, also while others compute. Zeros where all weights are resident, and in a forked child. */

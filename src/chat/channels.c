@@ -1,4 +1,4 @@
-// The state machine behind channels.h.
+// The state machine of channels.h.
 #include "chat/channels.h"
 
 #include <string.h>
@@ -76,7 +76,7 @@ static size_t leading_space(const st_buffer *pending) {
   return n;
 }
 
-// At the beginning: what is pending opens a block (true), may still open one (*wait), or is text.
+// At the beginning: the pending text opens a block (true), may still open one (*wait), or is text.
 static bool opens_block(st_channels *c, bool *wait) {
   size_t space = leading_space(&c->pending), n = c->pending.length - space;
   const char *text = n ? c->pending.data + space : "";
@@ -93,7 +93,7 @@ static bool opens_block(st_channels *c, bool *wait) {
   return false;
 }
 
-// How much of the end of `text` may be the beginning of `mark`.
+// The number of bytes at the end of `text` that may be the beginning of `mark`.
 static size_t partial(const char *text, size_t length, const char *mark) {
   size_t n = strlen(mark) - 1;
   if (n > length) n = length;
@@ -101,7 +101,7 @@ static size_t partial(const char *text, size_t length, const char *mark) {
   return n;
 }
 
-// Where the mark begins, or SIZE_MAX; text may hold 0 bytes.
+// The position of the mark, or SIZE_MAX; the text may contain 0 bytes.
 static size_t find(const st_buffer *pending, const char *mark) {
   size_t n = strlen(mark);
   for (size_t i = 0; i + n <= pending->length; i++) {
@@ -110,7 +110,7 @@ static size_t find(const st_buffer *pending, const char *mark) {
   return SIZE_MAX;
 }
 
-// Thoughts up to the mark that ends them, or to what may be its beginning or white space before it.
+// Reasoning up to the mark that ends it, or up to what may be the beginning of the mark or white space before it.
 static setun_status read_block(st_channels *c, bool *again, setun_reply_fn fn, void *user, setun_error *err) {
   const char *mark = blocks[c->block].close;
   if (!c->started) drop(c, leading_space(&c->pending));
@@ -175,7 +175,7 @@ setun_status st_channels_text(st_channels *c, const char *text, size_t length, s
   return advance(c, fn, user, err);
 }
 
-// "analysis", "final", "commentary to=functions.f <|constrain|>json" and the like.
+// "analysis", "final", "commentary to=functions.f <|constrain|>json" and similar ones.
 static setun_channel channel_of(const st_buffer *header) {
   const char *text = header->data ? header->data : "";
   const char *mark = strstr(text, "<|channel|>");
@@ -188,7 +188,7 @@ static setun_channel channel_of(const st_buffer *header) {
   return SETUN_CHANNEL_CONTENT;
 }
 
-// To whom a message goes: the word behind "to=", without the namespace of functions.
+// The recipient of a message: the word after "to=", without the namespace of functions.
 static st_text recipient_of(const st_buffer *header) {
   static const char functions[] = "functions.";
   const char *text = strstr(header->data, "to=") + strlen("to=");
@@ -196,7 +196,7 @@ static st_text recipient_of(const st_buffer *header) {
   return (st_text){text, strcspn(text, " \t\r\n<")};
 }
 
-// A message's text begins. One to a tool is a call: its name comes first.
+// A message's text begins. A message to a tool is a call: its name is output first.
 static setun_status begin_message(st_channels *c, setun_reply_fn fn, void *user, setun_error *err) {
   setun_status s = SETUN_OK;
   c->channel = channel_of(&c->pending);
@@ -209,7 +209,7 @@ static setun_status begin_message(st_channels *c, setun_reply_fn fn, void *user,
   return s;
 }
 
-// Control tokens of a Harmony message. True when it was one of them.
+// Handles the control tokens of a Harmony message. True if it was one of them.
 static bool harmony(st_channels *c, const char *text, size_t length, setun_reply_fn fn, void *user, setun_status *s,
                     setun_error *err) {
   bool inside = c->state == ST_CHANNELS_HEADER || c->state == ST_CHANNELS_MESSAGE || c->state == ST_CHANNELS_BETWEEN;
@@ -238,7 +238,7 @@ setun_status st_channels_control(st_channels *c, const char *text, size_t length
   if (c->state == ST_CHANNELS_BEGIN || c->state == ST_CHANNELS_BLOCK) {
     for (size_t i = 0; i < BLOCKS; i++) {
       const char *mark = c->state == ST_CHANNELS_BEGIN ? blocks[i].open : blocks[c->block].close;
-      // One that opens a block may have a word behind its control token.
+      // The mark that opens a block may have a word after its control token.
       if (!same(text, length, mark) &&
           (c->state != ST_CHANNELS_BEGIN || length < 2 || strncmp(mark, text, length) != 0))
         continue;

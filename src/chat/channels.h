@@ -44,7 +44,7 @@ setun_status st_channels_control(st_channels *c, const char *text, size_t length
 // Whether what comes now is the answer's text rather than thoughts or a Harmony message; and: it is, however it looks.
 bool st_channels_in_answer(const st_channels *c);
 setun_status st_channels_answer(st_channels *c, setun_reply_fn fn, void *user, setun_error *err);
-// Outputs what was held back.
+// Outputs the text that was withheld.
 setun_status st_channels_finish(st_channels *c, setun_reply_fn fn, void *user, setun_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-// The state machine behind tool_calls.h.
+// The state machine of tool_calls.h.
 #include "chat/tool_calls.h"
 
 #include <string.h>
@@ -23,52 +23,52 @@ static void drop(st_buffer *b, size_t n) {
   b->length -= n;
 }
 
-static setun_status give(st_calls *c, setun_channel channel, const char *text, size_t length, setun_error *err) {
+static setun_status emit(st_calls *c, setun_channel channel, const char *text, size_t length, setun_error *err) {
   if ((!length && channel != SETUN_CHANNEL_CALL_NAME) || c->fn(channel, text, length, c->user)) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_CANCELED, "canceled");
 }
 
-// The first n bytes that are pending, as text.
+// Outputs the first n pending bytes as text.
 static setun_status release(st_calls *c, size_t n, setun_error *err) {
   if (!n) return SETUN_OK;
   for (size_t i = 0; i < n && !c->started; i++) c->started = !is_space(c->pending.data[i]);
-  c->behind = false;
-  setun_status s = give(c, SETUN_CHANNEL_CONTENT, c->pending.data, n, err);
+  c->after_call = false;
+  setun_status s = emit(c, SETUN_CHANNEL_CONTENT, c->pending.data, n, err);
   drop(&c->pending, n);
   return s;
 }
 
 // ---- inside of calls ----
 
-typedef struct taking {
+typedef struct emission {
   st_calls *calls;
   setun_status status;
   setun_error *err;
-} taking;
+} emission;
 
-// An st_tool_call_fn: what of the call was not given yet.
-static bool take_call(void *user, st_text name, st_text arguments, bool whole) {
-  taking *t = user;
+// An st_tool_call_fn: outputs what was not output yet of the call.
+static bool emit_call(void *user, st_text name, st_text arguments, bool complete) {
+  emission *t = user;
   st_calls *c = t->calls;
   size_t index = c->seen++;
-  if (index < c->calls || (!whole && !c->streams)) return true;
-  if (!c->given && arguments.length) t->status = give(c, SETUN_CHANNEL_CALL_NAME, name.data, name.length, t->err);
-  if (t->status == SETUN_OK && arguments.length > c->given) {
-    t->status = give(c, SETUN_CHANNEL_CALL, arguments.data + c->given, arguments.length - c->given, t->err);
-    c->given = arguments.length;
+  if (index < c->calls || (!complete && !c->streams)) return true;
+  if (!c->emitted && arguments.length) t->status = emit(c, SETUN_CHANNEL_CALL_NAME, name.data, name.length, t->err);
+  if (t->status == SETUN_OK && arguments.length > c->emitted) {
+    t->status = emit(c, SETUN_CHANNEL_CALL, arguments.data + c->emitted, arguments.length - c->emitted, t->err);
+    c->emitted = arguments.length;
   }
-  if (whole) c->calls++, c->given = 0;
+  if (complete) c->calls++, c->emitted = 0;
   return t->status == SETUN_OK;
 }
 
-// Leaves `n` bytes of calls behind, with the white space before them; of none, that stays.
-static void leave(st_calls *c, size_t n) {
+// Drops `n` bytes of calls and the white space before them; if n is 0, that stays pending.
+static void end_calls(st_calls *c, size_t n) {
   if (n) drop(&c->pending, c->lead + n);
   c->inside = false;
-  c->calls = c->given = 0;
+  c->calls = c->emitted = 0;
 }
 
-// The bytes up to and with what opened the calls: as text they cannot open them again.
+// The number of bytes up to the end of what opened the calls: output as text, these cannot open them again.
 static size_t opening(const st_calls *c) {
   for (size_t i = 0; i < ST_TOOL_OPENS && c->format->opens[i]; i++) {
     size_t n = strlen(c->format->opens[i]);
@@ -79,13 +79,13 @@ static size_t opening(const st_calls *c) {
 }
 
 static setun_status read_calls(st_calls *c, bool final, bool *again, setun_error *err) {
-  taking t = {c, SETUN_OK, err};
+  emission t = {c, SETUN_OK, err};
   st_tool_reader r = {.format = c->format,
                       .tools = c->tools,
                       .text = c->pending.data + c->lead,
                       .length = c->pending.length - c->lead,
                       .final = final,
-                      .fn = take_call,
+                      .fn = emit_call,
                       .user = &t};
   c->seen = 0;
   *again = false;
@@ -95,18 +95,18 @@ static setun_status read_calls(st_calls *c, bool final, bool *again, setun_error
   case ST_TOOL_MEMORY: return st_fail_memory(err, "a call of a tool");
   case ST_TOOL_MORE: return SETUN_OK;
   case ST_TOOL_DONE:
-    leave(c, r.at);
-    c->started = c->behind = true;
+    end_calls(c, r.at);
+    c->started = c->after_call = true;
     *again = true;
     return SETUN_OK;
   case ST_TOOL_WRONG: break;
   }
   *again = true;
-  bool partly = c->given > 0;
-  leave(c, r.good);
-  c->behind = r.good > 0;
+  bool partly = c->emitted > 0;
+  end_calls(c, r.good);
+  c->after_call = r.good > 0;
   c->started = true;
-  if (partly) { // the arguments so far were given: what follows them is no text
+  if (partly) { // a part of the arguments was output: the rest is not text
     drop(&c->pending, c->pending.length);
     return SETUN_OK;
   }
@@ -115,33 +115,34 @@ static setun_status read_calls(st_calls *c, bool final, bool *again, setun_error
 
 // ---- outside ----
 
-// Where the first of the marks begins that are found in plain text; SIZE_MAX: there is none. *held is how much of the
-// end may become one.
-static size_t find_open(const st_calls *c, size_t *held) {
+// The first position of a mark that is plain text; SIZE_MAX: there is none. *partial: the number of bytes at the end
+// that may be the beginning of one.
+static size_t find_open(const st_calls *c, size_t *partial) {
   size_t first = SIZE_MAX;
-  *held = 0;
+  *partial = 0;
   for (size_t i = 0; i < ST_TOOL_OPENS && c->format->opens[i]; i++) {
     if (c->control[i]) continue;
     st_tool_reader r = {.text = c->pending.data, .length = c->pending.length};
-    size_t found = st_tool_find(&r, c->format->opens[i]), partial = st_tool_partial(&r, c->format->opens[i]);
+    size_t found = st_tool_find(&r, c->format->opens[i]), length = st_tool_partial(&r, c->format->opens[i]);
     if (found < first) first = found;
-    if (partial > *held) *held = partial;
+    if (length > *partial) *partial = length;
   }
   return first;
 }
 
-// A format whose calls may lack a mark: where a brace opens one, at the beginning of the answer or behind a call, from
-// which a semicolon may divide it. SIZE_MAX: none; *held: it may come behind all that is pending.
-static size_t find_bare(const st_calls *c, bool *held) {
+// For a format whose calls may have no mark: the position of a brace that opens one, at the beginning of the answer or
+// after a call, possibly separated by semicolons. SIZE_MAX: none; *wait: it may follow all that is pending.
+static size_t find_bare(const st_calls *c, bool *wait) {
   size_t at = 0;
-  *held = false;
-  if (!c->format->bare || (c->started && !c->behind)) return SIZE_MAX;
-  while (at < c->pending.length && (is_space(c->pending.data[at]) || (c->behind && c->pending.data[at] == ';'))) at++;
-  *held = at == c->pending.length;
-  return !*held && c->pending.data[at] == '{' ? at : SIZE_MAX;
+  *wait = false;
+  if (!c->format->bare || (c->started && !c->after_call)) return SIZE_MAX;
+  while (at < c->pending.length && (is_space(c->pending.data[at]) || (c->after_call && c->pending.data[at] == ';')))
+    at++;
+  *wait = at == c->pending.length;
+  return !*wait && c->pending.data[at] == '{' ? at : SIZE_MAX;
 }
 
-// White space before `end`, which is given only when text follows it.
+// `end` without the white space before it, which is output only if text follows.
 static size_t without_space(const st_calls *c, size_t end) {
   while (end && is_space(c->pending.data[end - 1])) end--;
   return end;
@@ -149,13 +150,13 @@ static size_t without_space(const st_calls *c, size_t end) {
 
 static setun_status read_text(st_calls *c, bool *again, setun_error *err) {
   bool wait;
-  size_t held, at = find_open(c, &held), bare = find_bare(c, &wait);
+  size_t partial, at = find_open(c, &partial), bare = find_bare(c, &wait);
   *again = false;
   if (wait && at == SIZE_MAX) return SETUN_OK;
   if (bare < at) at = bare;
-  if (at == SIZE_MAX) return release(c, without_space(c, c->pending.length - held), err);
-  // The white space before the mark is given only where no call follows.
-  size_t text = c->behind && at == bare ? 0 : without_space(c, at);
+  if (at == SIZE_MAX) return release(c, without_space(c, c->pending.length - partial), err);
+  // The white space before the mark is output only if no call follows.
+  size_t text = c->after_call && at == bare ? 0 : without_space(c, at);
   setun_status s = release(c, text, err);
   c->lead = at - text;
   c->inside = *again = true;
@@ -175,7 +176,7 @@ setun_status st_calls_text(st_calls *c, const char *text, size_t length, setun_r
                            setun_error *err) {
   c->fn = fn;
   c->user = user;
-  if (!c->format || c->format->syntax == ST_TOOLS_HARMONY) return give(c, SETUN_CHANNEL_CONTENT, text, length, err);
+  if (!c->format || c->format->syntax == ST_TOOLS_HARMONY) return emit(c, SETUN_CHANNEL_CONTENT, text, length, err);
   if (!length || c->over) return SETUN_OK;
   if (!st_buffer_append(&c->pending, text, length)) return st_fail_memory(err, "an answer");
   return advance(c, false, err);
@@ -214,7 +215,7 @@ setun_status st_calls_finish(st_calls *c, setun_reply_fn fn, void *user, setun_e
   if (c->open) return st_calls_message_end(c, fn, user, err);
   if (!c->format) return SETUN_OK;
   setun_status s = advance(c, true, err);
-  if (s == SETUN_OK && !(c->behind && !without_space(c, c->pending.length))) s = release(c, c->pending.length, err);
+  if (s == SETUN_OK && !(c->after_call && !without_space(c, c->pending.length))) s = release(c, c->pending.length, err);
   drop(&c->pending, c->pending.length);
   return s;
 }
@@ -225,7 +226,7 @@ setun_status st_calls_message(st_calls *c, const char *name, size_t length, setu
                               setun_error *err) {
   c->fn = fn;
   c->user = user;
-  c->name.length = c->message.length = c->given = 0;
+  c->name.length = c->message.length = c->emitted = 0;
   c->open = true;
   return !length || st_buffer_append(&c->name, name, length) ? SETUN_OK : st_fail_memory(err, "a call of a tool");
 }
@@ -236,9 +237,9 @@ setun_status st_calls_message_text(st_calls *c, const char *text, size_t length,
   c->user = user;
   if (!st_buffer_append(&c->message, text, length)) return st_fail_memory(err, "a call of a tool");
   if (!c->streams) return SETUN_OK;
-  setun_status s = c->given ? SETUN_OK : give(c, SETUN_CHANNEL_CALL_NAME, c->name.data, c->name.length, err);
-  c->given = c->message.length;
-  return s == SETUN_OK ? give(c, SETUN_CHANNEL_CALL, text, length, err) : s;
+  setun_status s = c->emitted ? SETUN_OK : emit(c, SETUN_CHANNEL_CALL_NAME, c->name.data, c->name.length, err);
+  c->emitted = c->message.length;
+  return s == SETUN_OK ? emit(c, SETUN_CHANNEL_CALL, text, length, err) : s;
 }
 
 setun_status st_calls_message_end(st_calls *c, setun_reply_fn fn, void *user, setun_error *err) {
@@ -246,15 +247,15 @@ setun_status st_calls_message_end(st_calls *c, setun_reply_fn fn, void *user, se
   c->user = user;
   st_text arguments = {c->message.data, c->message.length};
   setun_status s = SETUN_OK;
-  if (!c->given) {
+  if (!c->emitted) {
     if (c->name.length && arguments.length && st_tool_is_object(arguments)) {
-      s = give(c, SETUN_CHANNEL_CALL_NAME, c->name.data, c->name.length, err);
-      if (s == SETUN_OK) s = give(c, SETUN_CHANNEL_CALL, arguments.data, arguments.length, err);
+      s = emit(c, SETUN_CHANNEL_CALL_NAME, c->name.data, c->name.length, err);
+      if (s == SETUN_OK) s = emit(c, SETUN_CHANNEL_CALL, arguments.data, arguments.length, err);
     } else {
-      s = give(c, SETUN_CHANNEL_CONTENT, arguments.data, arguments.length, err);
+      s = emit(c, SETUN_CHANNEL_CONTENT, arguments.data, arguments.length, err);
     }
   }
-  c->name.length = c->message.length = c->given = 0;
+  c->name.length = c->message.length = c->emitted = 0;
   c->open = false;
   return s;
 }

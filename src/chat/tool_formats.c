@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// From the most particular hints to the least: the first row whose hints are all in the template is taken.
+// From the most specific hints to the least: the first row whose hints are all in the template is used.
 static const st_tool_format formats[] = {
     {.name = "harmony", // gpt-oss
      .syntax = ST_TOOLS_HARMONY,

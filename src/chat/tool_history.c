@@ -20,7 +20,7 @@ void st_tool_template_of(const char *text, size_t length, st_tool_template *t) {
   t->takes_results = t->takes_calls || contains(text, length, "\"tool\"") || contains(text, length, "'tool'");
 }
 
-// What a conversation becomes.
+// The state of the conversion of a conversation.
 typedef struct adapting {
   const st_tool_template *t;
   int form;
@@ -80,9 +80,9 @@ static setun_status adapt_tools(st_json *root, setun_error *err) {
   return s;
 }
 
-// ---- text where the template writes none ----
+// ---- text for templates that do not support tools ----
 
-// How calls are to be written, for models that were not told so when they were trained.
+// How to write calls, for models that were not trained to.
 static bool append_usage(st_buffer *out, const st_tool_format *f) {
   const char *close = f->close ? f->close : "";
   if (f->syntax != ST_TOOLS_JSON) {
@@ -99,13 +99,13 @@ static bool append_usage(st_buffer *out, const st_tool_format *f) {
 }
 
 static bool append_tools(st_buffer *out, const st_json *tools, const st_tool_format *f) {
-  bool whole = st_buffer_text(out, "You can call these functions, one JSON object each:\n");
-  for (size_t i = 0; i < st_json_size(tools) && whole; i++)
-    whole = st_json_append_exact(function_of(st_json_at(tools, i)), out) && st_buffer_text(out, "\n");
-  return whole && append_usage(out, f);
+  bool ok = st_buffer_text(out, "You can call these functions, one JSON object each:\n");
+  for (size_t i = 0; i < st_json_size(tools) && ok; i++)
+    ok = st_json_append_exact(function_of(st_json_at(tools, i)), out) && st_buffer_text(out, "\n");
+  return ok && append_usage(out, f);
 }
 
-// A call as the model would have written it, of the JSON and NAMED syntaxes.
+// A call as the model would have written it, in the JSON and NAMED syntaxes.
 static bool append_call(st_buffer *out, const st_json *call, const st_tool_format *f) {
   const st_json *function = function_of(call), *name = st_json_get(function, "name");
   if (f->syntax != ST_TOOLS_JSON) {
@@ -121,16 +121,16 @@ static bool append_call(st_buffer *out, const st_json *call, const st_tool_forma
 }
 
 static bool append_calls(st_buffer *out, const st_json *calls, const st_tool_format *f) {
-  bool each = f->syntax == ST_TOOLS_JSON && !f->list, whole = true;
-  for (size_t i = 0; i < st_json_size(calls) && whole; i++) {
-    if (!i || each) whole = (!out->length || st_buffer_text(out, "\n")) && st_buffer_text(out, f->opens[0]);
-    if (whole && each) whole = st_buffer_text(out, "\n");
-    if (whole && f->list) whole = st_buffer_text(out, i ? ", " : "[");
-    whole = whole && append_call(out, st_json_at(calls, i), f);
-    if (whole && each && f->close) whole = st_buffer_text(out, "\n") && st_buffer_text(out, f->close);
+  bool each = f->syntax == ST_TOOLS_JSON && !f->list, ok = true;
+  for (size_t i = 0; i < st_json_size(calls) && ok; i++) {
+    if (!i || each) ok = (!out->length || st_buffer_text(out, "\n")) && st_buffer_text(out, f->opens[0]);
+    if (ok && each) ok = st_buffer_text(out, "\n");
+    if (ok && f->list) ok = st_buffer_text(out, i ? ", " : "[");
+    ok = ok && append_call(out, st_json_at(calls, i), f);
+    if (ok && each && f->close) ok = st_buffer_text(out, "\n") && st_buffer_text(out, f->close);
   }
-  if (whole && f->list) whole = st_buffer_text(out, "]");
-  return whole && (each || !f->close || st_buffer_text(out, f->close));
+  if (ok && f->list) ok = st_buffer_text(out, "]");
+  return ok && (each || !f->close || st_buffer_text(out, f->close));
 }
 
 // ---- calls ----
@@ -139,7 +139,7 @@ static st_json no_text(adapting *a) {
   return a->form & ST_TOOL_EMPTY_TEXT ? st_json_make_text(a->root, "") : st_json_make_null();
 }
 
-// An id of exactly so many letters and digits: its own, or one that is made of it.
+// An id of exactly the required number of letters and digits: the original one, or one derived from it.
 static st_json fitting_id(st_json *root, const st_json *id, size_t length) {
   static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   enum { ID_MOST = 16 };
@@ -178,10 +178,10 @@ static setun_status adapt_arguments(adapting *a, const st_json *arguments, size_
 static setun_status arguments_text(adapting *a, st_json *arguments) {
   st_buffer text = {0};
   if (!(a->form & ST_TOOL_TEXT_ARGUMENTS)) return SETUN_OK;
-  bool whole = st_json_append_exact(arguments, &text);
-  if (whole) *arguments = st_json_make_string(a->root, text.data, text.length);
+  bool ok = st_json_append_exact(arguments, &text);
+  if (ok) *arguments = st_json_make_string(a->root, text.data, text.length);
   st_buffer_free(&text);
-  return whole ? SETUN_OK : st_fail_memory(a->err, "a conversation");
+  return ok ? SETUN_OK : st_fail_memory(a->err, "a conversation");
 }
 
 static setun_status adapt_call(adapting *a, const st_json *call, size_t i, st_json *out) {
@@ -201,7 +201,7 @@ static setun_status adapt_call(adapting *a, const st_json *call, size_t i, st_js
   return SETUN_OK;
 }
 
-// A message's members, its thoughts where the template looks for them.
+// A message's members, with its reasoning in the member that the template reads.
 static st_json copy_message(adapting *a, const st_json *message) {
   const char *thoughts = a->t->format->thoughts;
   st_json copy = st_json_make_object();
@@ -213,20 +213,20 @@ static st_json copy_message(adapting *a, const st_json *message) {
   return copy;
 }
 
-// The text that an answer with these calls has where the template does not write them.
+// The text of an answer with these calls for a template that does not write them.
 static setun_status write_calls(adapting *a, st_json *message, const st_json *calls) {
   const st_json *content = st_json_get(message, "content");
   st_buffer text = {0};
-  bool whole =
+  bool ok =
       (!st_json_length(content) || st_buffer_append(&text, st_json_string(content), st_json_length(content))) &&
       append_calls(&text, calls, a->t->format);
-  if (whole) st_json_set(a->root, message, "content", st_json_make_string(a->root, text.data, text.length));
+  if (ok) st_json_set(a->root, message, "content", st_json_make_string(a->root, text.data, text.length));
   st_buffer_free(&text);
   st_json_delete(message, "tool_calls");
-  return whole ? SETUN_OK : st_fail_memory(a->err, "a conversation");
+  return ok ? SETUN_OK : st_fail_memory(a->err, "a conversation");
 }
 
-// The name of the function that a result answers: of the call with its id.
+// The name of the function that returned a result, from the call with the same id.
 static const st_json *called_name(const st_json *messages, size_t i, const st_json *id) {
   while (st_json_length(id) && i--) {
     const st_json *calls = st_json_get(st_json_at(messages, i), "tool_calls");
@@ -247,21 +247,21 @@ static setun_status add_result(adapting *a, const st_json *messages, size_t i) {
   if (name && !st_json_get(from, "name")) st_json_set(a->root, &message, "name", *name);
   if (!a->t->takes_results) {
     st_buffer text = {0};
-    bool whole =
+    bool ok =
         st_buffer_text(&text, "<tool_response>\n") &&
         (!st_json_length(content) || st_buffer_append(&text, st_json_string(content), st_json_length(content))) &&
         st_buffer_text(&text, "\n</tool_response>");
     message = st_json_make_object();
     st_json_set(a->root, &message, "role", st_json_make_text(a->root, "user"));
-    if (whole) st_json_set(a->root, &message, "content", st_json_make_string(a->root, text.data, text.length));
+    if (ok) st_json_set(a->root, &message, "content", st_json_make_string(a->root, text.data, text.length));
     st_buffer_free(&text);
-    if (!whole) return st_fail_memory(a->err, "a conversation");
+    if (!ok) return st_fail_memory(a->err, "a conversation");
   }
   st_json_push(a->root, &a->messages, message);
   return SETUN_OK;
 }
 
-// The result of the call with this id among the messages from `i` on; SIZE_MAX: there is none.
+// The index of the result of the call with this id among the messages from `i` on; SIZE_MAX: there is none.
 static size_t result_of(const st_json *messages, size_t i, const st_json *id) {
   for (; is_role(st_json_at(messages, i), "tool"); i++) {
     const st_json *other = st_json_get(st_json_at(messages, i), "tool_call_id");
@@ -272,7 +272,7 @@ static size_t result_of(const st_json *messages, size_t i, const st_json *id) {
   return SIZE_MAX;
 }
 
-// An answer with calls, at *i, which moves behind it and behind results that go with it.
+// Converts an answer with calls, at *i, which is moved past it and past the results that belong to it.
 static setun_status add_answer(adapting *a, const st_json *messages, size_t *i) {
   const st_json *from = st_json_at(messages, *i), *calls = st_json_get(from, "tool_calls");
   st_json message = copy_message(a, from), list = st_json_make_array();
@@ -305,25 +305,25 @@ static setun_status add_answer(adapting *a, const st_json *messages, size_t *i) 
   return s;
 }
 
-// ---- the whole ----
+// ---- the conversation ----
 
-// The system message, made where there is none, with more text, or with the tools as a member.
+// Extends the system message, or adds one, by text or by the tools as a member.
 static setun_status describe_tools(adapting *a, const st_json *tools) {
   const st_json *first = st_json_at(&a->messages, 0);
   bool there = is_role(first, "system");
   st_json message = there ? *first : st_json_make_object();
   const st_json *content = there ? st_json_get(first, "content") : NULL;
   st_buffer text = {0};
-  bool member = a->t->format->tools_in_message, whole = true;
+  bool member = a->t->format->tools_in_message, ok = true;
   if (!member && st_json_length(content))
-    whole = st_buffer_append(&text, st_json_string(content), st_json_length(content)) && st_buffer_text(&text, "\n\n");
-  if (whole) whole = member ? st_json_append_exact(tools, &text) : append_tools(&text, tools, a->t->format);
+    ok = st_buffer_append(&text, st_json_string(content), st_json_length(content)) && st_buffer_text(&text, "\n\n");
+  if (ok) ok = member ? st_json_append_exact(tools, &text) : append_tools(&text, tools, a->t->format);
   if (!there) st_json_set(a->root, &message, "role", st_json_make_text(a->root, "system"));
   if (!there) st_json_set(a->root, &message, "content", st_json_make_text(a->root, ""));
-  if (whole)
+  if (ok)
     st_json_set(a->root, &message, member ? "tools" : "content", st_json_make_string(a->root, text.data, text.length));
   st_buffer_free(&text);
-  if (!whole) return st_fail_memory(a->err, "the tools");
+  if (!ok) return st_fail_memory(a->err, "the tools");
   if (there) st_json_remove(&a->messages, 0, 1);
   st_json_insert(a->root, &a->messages, 0, message);
   return SETUN_OK;

@@ -17,15 +17,15 @@ typedef struct st_tool_template {
 // What is to be known of a template.
 void st_tool_template_of(const char *text, size_t length, st_tool_template *t);
 
-// What templates differ in, to be tried in the order 0 to ST_TOOL_FORMS - 1 until one of them renders.
+// Differences between templates: combinations to try in the order 0 to ST_TOOL_FORMS - 1 until one of them renders.
 enum {
   ST_TOOL_TEXT_ARGUMENTS = 1, // arguments as JSON text rather than as an object
   ST_TOOL_EMPTY_TEXT = 2,     // an answer of calls alone has an empty text, rather than null
   ST_TOOL_FORMS = 4
 };
 
-// Changes "messages" and "tools" of the context; `form` is of the flags above. SETUN_ERROR_ARGUMENT: a tool or a call is
-// not what it should be.
+// Changes "messages" and "tools" of the context; `form` is a combination of the flags above. SETUN_ERROR_ARGUMENT: a
+// tool or a call is malformed.
 setun_status st_tool_adapt(const st_tool_template *t, int form, st_json *context, setun_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-// What all syntaxes of tool_parse.h share: marks, the ends of JSON values, and the choice of the syntax.
+// What the syntaxes of tool_parse.h share: marks, the ends of JSON values, and the choice of the syntax.
 #include "chat/tool_parse.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ st_tool_result st_tool_wait(const st_tool_reader *r) {
   return r->final ? ST_TOOL_WRONG : ST_TOOL_MORE;
 }
 
-// Behind the quote that ends the string which begins at `at`; SIZE_MAX: it does not end.
+// The position after the string that begins at `at`; SIZE_MAX: it does not end.
 static size_t string_end(const st_tool_reader *r, size_t at) {
   for (size_t i = at + 1; i < r->length; i++) {
     if (r->text[i] == '\\')
@@ -50,7 +50,7 @@ static size_t string_end(const st_tool_reader *r, size_t at) {
   return SIZE_MAX;
 }
 
-// Behind the bracket that closes the one at `at`; SIZE_MAX: it does not end.
+// The position after the bracket that closes the one at `at`; SIZE_MAX: there is none.
 static size_t bracket_end(const st_tool_reader *r, size_t at) {
   size_t depth = 0;
   for (size_t i = at; i < r->length; i++) {
@@ -93,15 +93,15 @@ bool st_tool_is_object(st_text text) {
   return is;
 }
 
-st_tool_result st_tool_give(st_tool_reader *r, st_text name, st_text arguments, bool whole) {
-  if (!r->fn(r->user, name, arguments, whole)) return ST_TOOL_MEMORY;
-  if (whole) r->good = r->at;
+st_tool_result st_tool_emit(st_tool_reader *r, st_text name, st_text arguments, bool complete) {
+  if (!r->fn(r->user, name, arguments, complete)) return ST_TOOL_MEMORY;
+  if (complete) r->good = r->at;
   return ST_TOOL_DONE;
 }
 
 // ---- calls whose arguments are JSON between marks ----
 
-// Passes the white space and the mark, which may lack at the end of the text. DONE: it is there.
+// Skips white space and the mark, which may be missing at the end of the text. DONE: it was there.
 static st_tool_result pass(st_tool_reader *r, const char *mark, bool needed) {
   bool more = false;
   if (!mark) return ST_TOOL_DONE;
@@ -116,7 +116,7 @@ static st_tool_result pass(st_tool_reader *r, const char *mark, bool needed) {
   return end && !needed ? ST_TOOL_DONE : ST_TOOL_WRONG;
 }
 
-// The name, up to the mark that ends it; Mistral may have an id of the call between them.
+// Reads the name, up to the mark that ends it; Mistral's may be followed by an id of the call.
 static st_tool_result read_name(st_tool_reader *r, st_text *name) {
   static const char id_mark[] = "[CALL_ID]";
   enum { NAME_MOST = 512, MARK_MOST = 64 };
@@ -143,7 +143,7 @@ static st_tool_result read_named_call(st_tool_reader *r) {
   if (s != ST_TOOL_DONE) return s;
   s = st_tool_json(r, &begin);
   if (s == ST_TOOL_MORE && begin < r->length && r->text[begin] == '{') {
-    s = st_tool_give(r, name, (st_text){r->text + begin, r->length - begin}, false);
+    s = st_tool_emit(r, name, (st_text){r->text + begin, r->length - begin}, false);
     return s == ST_TOOL_DONE ? ST_TOOL_MORE : s;
   }
   if (s != ST_TOOL_DONE) return s;
@@ -151,7 +151,7 @@ static st_tool_result read_named_call(st_tool_reader *r) {
   if (!st_tool_is_object(arguments)) return ST_TOOL_WRONG;
   s = pass(r, f->after, false);
   if (s == ST_TOOL_DONE) s = pass(r, f->call_close, false);
-  return s == ST_TOOL_DONE ? st_tool_give(r, name, arguments, true) : s;
+  return s == ST_TOOL_DONE ? st_tool_emit(r, name, arguments, true) : s;
 }
 
 static st_tool_result read_named(st_tool_reader *r) {

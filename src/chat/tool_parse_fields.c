@@ -1,4 +1,4 @@
-// Calls whose arguments lie between marks, one by one, as XML has it.
+// Calls with each argument between marks, similar to XML.
 #include "chat/tool_parse.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@ static bool is_space(char c) {
   return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// Passes white space and a mark. MORE: it may still come; WRONG: it is not there, and nothing was passed.
+// Skips white space and a mark. MORE: it may still follow; WRONG: it is not there, and nothing was skipped.
 static st_tool_result pass(st_tool_reader *r, const char *mark) {
   bool more = false;
   size_t before = r->at;
@@ -19,7 +19,7 @@ static st_tool_result pass(st_tool_reader *r, const char *mark) {
   return ST_TOOL_WRONG;
 }
 
-// The text up to a mark, which is passed too; without a mark, up to white space or the next '<'.
+// Reads the text up to a mark, and the mark; without a mark, up to white space or the next '<'.
 static st_tool_result read_name(st_tool_reader *r, const char *mark, st_text *name) {
   enum { NAME_MOST = 512, MARK_MOST = 64 };
   size_t end = r->at;
@@ -38,7 +38,7 @@ static st_tool_result read_name(st_tool_reader *r, const char *mark, st_text *na
                                                                                              : ST_TOOL_WRONG;
 }
 
-// Where the value's text ends without the newline that belongs to the mark behind it.
+// The end of the value's text without the newline that belongs to the mark after it.
 static st_text value_of(const st_tool_reader *r, size_t begin, size_t end) {
   bool wraps = r->format->wraps_values;
   if (wraps && begin < end && r->text[begin] == '\n') begin++;
@@ -46,25 +46,25 @@ static st_text value_of(const st_tool_reader *r, size_t begin, size_t end) {
   return (st_text){r->text + begin, end - begin};
 }
 
-// Gives what of a string is certain before its end has come.
-static st_tool_result give_part(st_tool_reader *r, st_text name, unsigned types) {
+// Emits the part of an incomplete string that further text cannot change.
+static st_tool_result emit_part(st_tool_reader *r, st_text name, unsigned types) {
   size_t end = r->length - st_tool_partial(r, r->format->value_close);
   st_text text = value_of(r, r->at, end);
   if (types == ST_TYPE_STRING && (!st_buffer_text(&r->arguments, "\"") || !st_tool_append_escaped(&r->arguments, text)))
     return ST_TOOL_MEMORY;
-  st_tool_result s = st_tool_give(r, name, (st_text){r->arguments.data, r->arguments.length}, false);
+  st_tool_result s = st_tool_emit(r, name, (st_text){r->arguments.data, r->arguments.length}, false);
   return s == ST_TOOL_DONE ? st_tool_wait(r) : s;
 }
 
 static st_tool_result read_value(st_tool_reader *r, st_text name, unsigned types) {
   size_t end = st_tool_find(r, r->format->value_close);
-  if (end == SIZE_MAX) return give_part(r, name, types);
+  if (end == SIZE_MAX) return emit_part(r, name, types);
   st_text text = value_of(r, r->at, end);
   r->at = end + strlen(r->format->value_close);
   return st_tool_append_value(&r->arguments, text, types) ? ST_TOOL_DONE : ST_TOOL_MEMORY;
 }
 
-// "true" or "false" behind the mark that says whether the value is a string.
+// Reads "true" or "false" after the mark that says whether the value is a string.
 static st_tool_result read_type(st_tool_reader *r, unsigned *types) {
   bool more = false;
   st_tool_result s = r->format->typed ? pass(r, r->format->typed + 1) : ST_TOOL_DONE;
@@ -78,7 +78,7 @@ static st_tool_result read_type(st_tool_reader *r, unsigned *types) {
   return ST_TOOL_DONE;
 }
 
-// An argument behind the mark before its key.
+// Reads an argument, from after the mark before its key.
 static st_tool_result read_argument(st_tool_reader *r, st_text name, size_t count) {
   const st_tool_format *f = r->format;
   st_text key = {0};
@@ -88,12 +88,12 @@ static st_tool_result read_argument(st_tool_reader *r, st_text name, size_t coun
   s = read_type(r, &types);
   if (s == ST_TOOL_DONE) s = pass(r, f->value_open);
   if (s != ST_TOOL_DONE) return s;
-  bool whole = (!count || st_buffer_text(&r->arguments, ", ")) && st_buffer_text(&r->arguments, "\"") &&
+  bool ok = (!count || st_buffer_text(&r->arguments, ", ")) && st_buffer_text(&r->arguments, "\"") &&
                st_tool_append_escaped(&r->arguments, key) && st_buffer_text(&r->arguments, "\": ");
-  return whole ? read_value(r, name, types) : ST_TOOL_MEMORY;
+  return ok ? read_value(r, name, types) : ST_TOOL_MEMORY;
 }
 
-// A call: DONE when it is whole and given.
+// Reads a call. DONE: it was complete and was emitted.
 static st_tool_result read_call(st_tool_reader *r) {
   const st_tool_format *f = r->format;
   const char *end_mark = f->call_close ? f->call_close : f->close;
@@ -108,7 +108,7 @@ static st_tool_result read_call(st_tool_reader *r) {
     if (end == ST_TOOL_DONE) break;
     s = pass(r, f->key_open);
     if (s == ST_TOOL_DONE) s = read_argument(r, name, count);
-    // At the end of an answer the mark that closes the call may lack, but no argument may be cut.
+    // At the end of an answer the mark that closes the call may be missing, but not a part of an argument.
     if (s == ST_TOOL_WRONG && r->final && end == ST_TOOL_WRONG && count) {
       st_tool_space(r);
       if (r->at == r->length) break;
@@ -118,7 +118,7 @@ static st_tool_result read_call(st_tool_reader *r) {
   }
   if (!st_buffer_text(&r->arguments, "}")) return ST_TOOL_MEMORY;
   st_text arguments = {r->arguments.data, r->arguments.length};
-  return st_tool_is_object(arguments) ? st_tool_give(r, name, arguments, true) : ST_TOOL_WRONG;
+  return st_tool_is_object(arguments) ? st_tool_emit(r, name, arguments, true) : ST_TOOL_WRONG;
 }
 
 st_tool_result st_tool_read_fields(st_tool_reader *r) {

@@ -1,24 +1,24 @@
-// Calls as Gemma writes them: call:NAME{key:value,...}, where strings lie between marks of their own.
+// Calls in Gemma's format: call:NAME{key:value,...}, with strings between marks of their own.
 #include "chat/tool_parse.h"
 
 #include <string.h>
 
 enum { DEPTH_MOST = 64 };
 
-// A key up to its colon, bare or quoted; or a string.
+// Reads a key up to its colon, bare or quoted; or a string.
 static st_tool_result append_string(st_tool_reader *r, st_text text) {
-  bool whole = st_buffer_text(&r->arguments, "\"") && st_tool_append_escaped(&r->arguments, text) &&
+  bool ok = st_buffer_text(&r->arguments, "\"") && st_tool_append_escaped(&r->arguments, text) &&
                st_buffer_text(&r->arguments, "\"");
-  return whole ? ST_TOOL_DONE : ST_TOOL_MEMORY;
+  return ok ? ST_TOOL_DONE : ST_TOOL_MEMORY;
 }
 
-// A string behind its first mark. What is certain of one that does not end is in the arguments, too.
+// Reads a string, from after its first mark. Of an incomplete one, the part that is certain goes to the arguments.
 static st_tool_result read_string(st_tool_reader *r) {
   size_t end = st_tool_find(r, r->format->quote);
   st_text text = {r->text + r->at, (end == SIZE_MAX ? r->length - st_tool_partial(r, r->format->quote) : end) - r->at};
   if (end == SIZE_MAX) {
-    bool whole = st_buffer_text(&r->arguments, "\"") && st_tool_append_escaped(&r->arguments, text);
-    return whole ? st_tool_wait(r) : ST_TOOL_MEMORY;
+    bool ok = st_buffer_text(&r->arguments, "\"") && st_tool_append_escaped(&r->arguments, text);
+    return ok ? st_tool_wait(r) : ST_TOOL_MEMORY;
   }
   r->at = end + strlen(r->format->quote);
   return append_string(r, text);
@@ -46,7 +46,7 @@ static st_tool_result read_key(st_tool_reader *r) {
   return st_buffer_text(&r->arguments, ": ") ? ST_TOOL_DONE : ST_TOOL_MEMORY;
 }
 
-// A number or a word, up to what ends it.
+// Reads a number or a word.
 static st_tool_result read_word(st_tool_reader *r) {
   size_t end = r->at;
   while (end < r->length && !strchr(",}]\n", r->text[end])) end++;
@@ -59,7 +59,7 @@ static st_tool_result read_word(st_tool_reader *r) {
 
 static st_tool_result read_value(st_tool_reader *r, int depth);
 
-// A dictionary or a list, from its bracket on.
+// Reads a dictionary or a list, from its bracket on.
 static st_tool_result read_items(st_tool_reader *r, int depth) {
   bool object = r->text[r->at++] == '{';
   char close = object ? '}' : ']';
@@ -106,7 +106,7 @@ st_tool_result st_tool_read_gemma(st_tool_reader *r) {
   st_tool_result s = read_items(r, 0);
   st_text arguments = {r->arguments.data, r->arguments.length};
   if (s == ST_TOOL_MORE) {
-    s = st_tool_give(r, name, arguments, false);
+    s = st_tool_emit(r, name, arguments, false);
     return s == ST_TOOL_DONE ? ST_TOOL_MORE : s;
   }
   if (s != ST_TOOL_DONE) return s;
@@ -114,5 +114,5 @@ st_tool_result st_tool_read_gemma(st_tool_reader *r) {
   st_tool_space(r);
   if (r->at == r->length && !r->final) return ST_TOOL_MORE;
   if (r->at < r->length && !st_tool_mark(r, f->close, &more)) return more ? ST_TOOL_MORE : ST_TOOL_WRONG;
-  return st_tool_give(r, name, arguments, true);
+  return st_tool_emit(r, name, arguments, true);
 }

@@ -1,14 +1,14 @@
-// Calls as JSON objects with the name and the arguments, and Llama's built-in tools, which are called in Python's
-// words.
+// Calls as JSON objects with the name and the arguments, and calls of Llama's built-in tools, which are written in
+// Python.
 #include "chat/tool_parse.h"
 
 #include <string.h>
 
-// What an object of a call has.
+// The members of a call's object.
 typedef struct members {
   st_text name;      // a JSON string, quotes included
   st_text arguments; // a JSON value
-  bool whole;        // that value ends
+  bool complete;        // the value is complete
 } members;
 
 static bool is_key(st_text key, const char *name) {
@@ -22,7 +22,7 @@ static bool is_arguments(st_text key) {
 
 static st_tool_result read_members(st_tool_reader *r, members *m, int depth);
 
-// A member behind its key.
+// Reads a member's value, from after its key.
 static st_tool_result read_member(st_tool_reader *r, st_text key, members *m, int depth) {
   size_t begin;
   st_tool_space(r);
@@ -33,12 +33,12 @@ static st_tool_result read_member(st_tool_reader *r, st_text key, members *m, in
     return read_members(r, m, depth + 1);
   st_tool_result s = st_tool_json(r, &begin);
   st_text value = {r->text + begin, (s == ST_TOOL_DONE ? r->at : r->length) - begin};
-  if (is_arguments(key)) m->arguments = value, m->whole = s == ST_TOOL_DONE;
+  if (is_arguments(key)) m->arguments = value, m->complete = s == ST_TOOL_DONE;
   if (is_key(key, "name") && s == ST_TOOL_DONE) m->name = value;
   return s;
 }
 
-// An object, from its brace on.
+// Reads an object, from its brace on.
 static st_tool_result read_members(st_tool_reader *r, members *m, int depth) {
   r->at++;
   for (;;) {
@@ -64,8 +64,8 @@ static st_json *read_string(st_text value) {
   return NULL;
 }
 
-// The arguments of a whole call: an object, or one in a string.
-static bool whole_arguments(const members *m, st_text *arguments, st_json **unquoted) {
+// The arguments of a complete call: an object, possibly in a string.
+static bool complete_arguments(const members *m, st_text *arguments, st_json **unquoted) {
   *arguments = m->arguments;
   if (!m->arguments.length || (m->arguments.length == 4 && !memcmp(m->arguments.data, "null", 4))) {
     *arguments = (st_text){"{}", 2};
@@ -76,15 +76,15 @@ static bool whole_arguments(const members *m, st_text *arguments, st_json **unqu
   return arguments->length && st_tool_is_object(*arguments);
 }
 
-static st_tool_result give_call(st_tool_reader *r, const members *m, st_text object, bool bare) {
+static st_tool_result emit_call(st_tool_reader *r, const members *m, st_text object, bool bare) {
   st_json *name = m->name.length ? read_string(m->name) : NULL, *unquoted = NULL;
   st_text called = {st_json_string(name), st_json_length(name)}, arguments = m->arguments;
-  bool whole = object.length > 0, known = name && (!bare || st_tool_function(r->tools, called));
+  bool complete = object.length > 0, known = name && (!bare || st_tool_function(r->tools, called));
   st_tool_result s = ST_TOOL_WRONG;
-  if (!whole)
-    s = known && arguments.length && *arguments.data == '{' ? st_tool_give(r, called, arguments, false) : ST_TOOL_DONE;
-  else if (known && st_tool_is_object(object) && whole_arguments(m, &arguments, &unquoted))
-    s = st_tool_give(r, called, arguments, true);
+  if (!complete)
+    s = known && arguments.length && *arguments.data == '{' ? st_tool_emit(r, called, arguments, false) : ST_TOOL_DONE;
+  else if (known && st_tool_is_object(object) && complete_arguments(m, &arguments, &unquoted))
+    s = st_tool_emit(r, called, arguments, true);
   st_json_free(name);
   st_json_free(unquoted);
   return s;
@@ -94,10 +94,10 @@ static st_tool_result read_object(st_tool_reader *r, bool bare) {
   members m = {0};
   size_t begin = r->at;
   st_tool_result s = read_members(r, &m, 0);
-  if (s == ST_TOOL_DONE) return give_call(r, &m, (st_text){r->text + begin, r->at - begin}, bare);
+  if (s == ST_TOOL_DONE) return emit_call(r, &m, (st_text){r->text + begin, r->at - begin}, bare);
   if (s == ST_TOOL_WRONG) return s;
-  st_tool_result given = give_call(r, &m, (st_text){0}, bare);
-  return given == ST_TOOL_DONE ? s : given;
+  st_tool_result result = emit_call(r, &m, (st_text){0}, bare);
+  return result == ST_TOOL_DONE ? s : result;
 }
 
 // ---- Llama's built-in tools ----
@@ -106,7 +106,7 @@ static bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// Appends a word of Python's or a number as JSON.
+// Appends a word of Python or a number as JSON.
 static bool append_word(st_buffer *out, st_text word) {
   static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -116,7 +116,7 @@ static bool append_word(st_buffer *out, st_text word) {
   return st_buffer_append(out, word.data, word.length);
 }
 
-// A value: between quotes as it is, or a word up to a comma or bracket.
+// Reads a value: a string in quotes, or a word up to a comma or bracket.
 static st_tool_result read_value(st_tool_reader *r) {
   st_tool_space(r);
   size_t begin = r->at, end = begin;
@@ -131,10 +131,10 @@ static st_tool_result read_value(st_tool_reader *r) {
   for (end = begin + 1; end < r->length && r->text[end] != quote; end++) end += r->text[end] == '\\';
   if (end >= r->length) return st_tool_wait(r);
   r->at = end + 1;
-  bool whole = st_buffer_text(&r->arguments, "\"") &&
+  bool ok = st_buffer_text(&r->arguments, "\"") &&
                st_tool_append_escaped(&r->arguments, (st_text){r->text + begin + 1, end - begin - 1}) &&
                st_buffer_text(&r->arguments, "\"");
-  return whole ? ST_TOOL_DONE : ST_TOOL_MEMORY;
+  return ok ? ST_TOOL_DONE : ST_TOOL_MEMORY;
 }
 
 static st_tool_result read_keyword(st_tool_reader *r, size_t count) {
@@ -144,9 +144,9 @@ static st_tool_result read_keyword(st_tool_reader *r, size_t count) {
   st_tool_space(r);
   if (r->at == r->length) return st_tool_wait(r);
   if (!n || r->text[r->at++] != '=') return ST_TOOL_WRONG;
-  bool whole = (!count || st_buffer_text(&r->arguments, ", ")) && st_buffer_text(&r->arguments, "\"") &&
+  bool ok = (!count || st_buffer_text(&r->arguments, ", ")) && st_buffer_text(&r->arguments, "\"") &&
                st_buffer_append(&r->arguments, r->text + begin, n) && st_buffer_text(&r->arguments, "\": ");
-  return whole ? read_value(r) : ST_TOOL_MEMORY;
+  return ok ? read_value(r) : ST_TOOL_MEMORY;
 }
 
 // NAME.call(KEY=VALUE, ...)
@@ -171,12 +171,12 @@ static st_tool_result read_python(st_tool_reader *r) {
   r->at++;
   if (!st_buffer_text(&r->arguments, "}")) return ST_TOOL_MEMORY;
   st_text arguments = {r->arguments.data, r->arguments.length};
-  return st_tool_is_object(arguments) ? st_tool_give(r, name, arguments, true) : ST_TOOL_WRONG;
+  return st_tool_is_object(arguments) ? st_tool_emit(r, name, arguments, true) : ST_TOOL_WRONG;
 }
 
 // ---- all calls ----
 
-// The calls of a list, or those that follow each other. DONE: they have ended.
+// Reads the calls of a list, or a sequence of calls. DONE: they have ended.
 static st_tool_result read_calls(st_tool_reader *r, bool bare) {
   bool list = r->text[r->at] == '[';
   if (list) r->at++;
@@ -213,7 +213,7 @@ st_tool_result st_tool_read_json(st_tool_reader *r) {
   if (f->bare && opened && c != '{' && c != '[') return read_python(r);
   if (c != '{' && c != '[') return ST_TOOL_WRONG;
   st_tool_result s = read_calls(r, !opened);
-  if (s != ST_TOOL_DONE && r->final && r->good) { // the mark that closes may lack
+  if (s != ST_TOOL_DONE && r->final && r->good) { // the closing mark may be missing
     size_t rest = r->good;
     while (rest < r->length && strchr(" \t\r\n", r->text[rest])) rest++;
     if (rest == r->length) s = ST_TOOL_DONE, r->at = rest;

@@ -1,4 +1,4 @@
-// Arguments that formats write as plain text, as JSON: the types that the request's tools give them decide.
+// Converts arguments that formats write as plain text to JSON, by the types that the request's tools define for them.
 #include "chat/tool_parse.h"
 
 #include "base/utf8.h"
@@ -47,7 +47,7 @@ static unsigned type_of_value(const st_json *value) {
   return ST_TYPE_ANY;
 }
 
-// "#/a/b" in the function's parameters; NULL: not there.
+// Looks up "#/a/b" in the function's parameters; NULL: not found.
 static const st_json *referred(const st_json *root, const char *ref) {
   if (strncmp(ref, "#/", 2) != 0) return NULL;
   for (ref += 2; root && *ref;) {
@@ -94,27 +94,27 @@ unsigned st_tool_types(const st_json *tools, st_text tool, st_text argument) {
 }
 
 bool st_tool_append_escaped(st_buffer *out, st_text text) {
-  bool whole = true;
+  bool ok = true;
   size_t begin = 0;
-  for (size_t i = 0; i <= text.length && whole; i++) {
+  for (size_t i = 0; i <= text.length && ok; i++) {
     unsigned char c = i < text.length ? (unsigned char)text.data[i] : 0;
     if (i < text.length && c >= 0x20 && c != '"' && c != '\\') continue;
-    if (i > begin) whole = st_buffer_append(out, text.data + begin, i - begin);
+    if (i > begin) ok = st_buffer_append(out, text.data + begin, i - begin);
     begin = i + 1;
-    if (i == text.length || !whole) break;
+    if (i == text.length || !ok) break;
     if (c == '\n')
-      whole = st_buffer_text(out, "\\n");
+      ok = st_buffer_text(out, "\\n");
     else if (c == '\t')
-      whole = st_buffer_text(out, "\\t");
+      ok = st_buffer_text(out, "\\t");
     else if (c == '\r')
-      whole = st_buffer_text(out, "\\r");
+      ok = st_buffer_text(out, "\\r");
     else
-      whole = c < 0x20 ? st_buffer_format(out, "\\u%04x", c) : st_buffer_format(out, "\\%c", c);
+      ok = c < 0x20 ? st_buffer_format(out, "\\u%04x", c) : st_buffer_format(out, "\\%c", c);
   }
-  return whole;
+  return ok;
 }
 
-// Python's words for JSON's, as some templates write them.
+// Python's words and JSON's, since some templates write Python's.
 static st_text json_word(st_text text) {
   static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {

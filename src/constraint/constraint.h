@@ -19,7 +19,7 @@ setun_status st_token_trie_new(const st_tokenizer *tokenizer, st_token_trie **ou
 void st_token_trie_free(st_token_trie *trie);           // NULL is fine
 uint32_t st_token_trie_size(const st_token_trie *trie); // tokens: the tokenizer's size
 
-// 0 in a member stands for its default.
+// A member that is 0 has its default.
 typedef struct st_constraint_limits {
   size_t max_bytes;     // memory of the compiled grammar and what matching adds to it; 256 MiB
   uint32_t max_states;  // states of its automata; 1 million

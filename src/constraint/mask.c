@@ -41,7 +41,7 @@ static bool add_place(st_places *p, st_term term, uint16_t characters) {
   return true;
 }
 
-// Adds where the plain characters lead from place i; false: one of them leads nowhere, or there are too many places.
+// Adds where the plain characters lead from place i; false: one of them is not allowed, or there are too many places.
 static bool all_characters(st_terms *t, st_places *p, uint32_t i) {
   st_term inside[MOST_INSIDE] = {p->terms[i]};
   uint8_t states[MOST_INSIDE] = {0};

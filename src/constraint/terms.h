@@ -20,7 +20,7 @@ typedef struct st_terms st_terms; // the table; it belongs to one thread at a ti
 enum { ST_TERM_EMPTY = 0, ST_TERM_EPSILON = 1 }; // nothing matches; the empty text matches
 enum { ST_UNBOUNDED = UINT32_MAX };
 
-// The table's limits: bytes of memory in all, and states (terms); 0 stands for the defaults.
+// The table's limits: bytes of memory in all, and states (terms); 0: the default.
 setun_status st_terms_new(size_t max_bytes, uint32_t max_terms, st_terms **out, setun_error *err);
 void st_terms_free(st_terms *t);
 setun_status st_terms_status(const st_terms *t, setun_error *err); // the first failure

@@ -13,7 +13,7 @@ static const double MARGIN = 1.002; // by which the other rule must be better to
 // What the cache would hold if one rule had decided from the start.
 typedef struct shadow {
   uint32_t *held;  // [capacity] experts
-  uint32_t *place; // [n] 1 + where the expert stands in `held`; 0: it is not there
+  uint32_t *place; // [n] 1 + the expert's index in `held`; 0: it is not there
   uint32_t n_held;
   double hits; // of late
 } shadow;
