@@ -105,7 +105,10 @@ def maskbench(args):
                 print(("", "LIMIT", "REJECTED", "ACCEPTED")[kind], name, i, test["description"][:80])
         if args.times:
             compiles.append(float(parts[2]) / 1000)
-            masks += [float(x) for x in parts[3:] if x != "forbidden"]
+            here = [float(x) for x in parts[3:] if x != "forbidden"]
+            masks += here
+            if args.verbose and (compiles[-1] > 10 or max(here, default=0) > 2000):
+                print(f"SLOW {name}: compile {compiles[-1]:.1f} ms, slowest mask {max(here, default=0):.0f} us")
             if "forbidden" in parts:
                 print("FORBIDDEN", name)
     print(f"{len(rows)} schemas, refused {sum(why.values())}; instances right {counts[0]}, beyond a limit {counts[1]}, "
