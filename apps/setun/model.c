@@ -247,7 +247,8 @@ static bool open_any(const char *path, const setun_synthesis_params *synthesis, 
   setun_session_params session = session_params(compute);
   setun_model_params params = loading_params(o, compute, &session);
   setun_error error;
-  long_work work = {.verbose = verbose};
+  static long_work work; // a model's log may be written to as long as the model lives
+  work = (long_work){.verbose = verbose};
   progress_begin(&work.progress, "loading");
   note_interrupts();
   params.progress = progress_until_interrupt;
