@@ -64,6 +64,8 @@ struct st_terms {
   uint32_t **blocks; // of rows
   size_t n_blocks, blocks_capacity, rows_left;
 
+  st_term spelled[2][128]; // ASCII in JSON's spellings, where it was asked for
+
   st_term *stack; // lists under construction
   size_t n_stack, stack_capacity;
 };

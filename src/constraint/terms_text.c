@@ -203,7 +203,10 @@ static st_term first_character(st_terms *t, st_text text, st_spelling spelling, 
   int n = st_utf8_decode(text.data, text.length, &code);
   if (n <= 0) return *length = 1, st_term_text(t, text.data, 1);
   *length = (size_t)n;
-  return spell_range(t, code, code, spelling);
+  if (spelling == ST_PLAIN || code >= 128) return spell_range(t, code, code, spelling);
+  st_term *known = &t->spelled[spelling == ST_JSON_TIGHT][code];
+  if (*known == ST_TERM_EMPTY) *known = spell_range(t, code, code, spelling);
+  return *known;
 }
 
 st_term st_term_string(st_terms *t, st_text text, st_spelling spelling) {
