@@ -102,7 +102,8 @@ typedef enum setun_choice {
   SETUN_CHOICE_EMBEDDING, /* setun_convert_params.embedding and .head */
   SETUN_CHOICE_SYNTHETIC, /* setun_synthesis_params.format and .head */
   SETUN_CHOICE_SHAPE,     /* setun_synthesis_params.shape */
-  SETUN_CHOICE_KV         /* setun_session_params.kv_keys and .kv_values: the index is the setun_kv_type */
+  SETUN_CHOICE_KV,        /* setun_session_params.kv_keys and .kv_values: the index is the setun_kv_type */
+  SETUN_CHOICE_SCHEME     /* setun_quantize_params.scheme */
 } setun_choice;
 
 /* The names of a choice, by index; NULL past the last. Static text. */

@@ -39,6 +39,30 @@ SETUN_API setun_status setun_model_plan_synthetic(const setun_synthesis_params *
                                                   const setun_model_params *model_params, setun_plan *plan,
                                                   setun_error *error);
 
+/* ---- quantization (experimental) --------------------------------------------------------------------------- */
+
+typedef struct setun_quantize_params {
+  size_t size; /* of this struct */
+  /* What the layers' matrices become: one of SETUN_CHOICE_SCHEME; or NULL with `recipe`, the path of a text file of
+   * lines "PATTERN = SCHEME" (names of GGUF tensors with * and ?, the first that matches counts; "keep" is a scheme).
+   */
+  const char *scheme, *recipe;
+  const char *embedding, *head; /* as in setun_convert_params; NULL: kept */
+  const char *assume;           /* as in setun_model_params, like the next two */
+  const char *const *ignore_keys;
+  size_t n_ignore_keys;
+  setun_log_fn log;
+  setun_progress_fn progress;
+  void *user;
+} setun_quantize_params;
+
+SETUN_PARAMS(setun_quantize_params)
+/* Writes a GGUF file of the model with fewer bits a weight: each weight becomes the nearest code, with the scales that
+ * lose the least squares. Norms, biases and routers are kept. A matrix whose rows the scheme's blocks do not divide is
+ * refused by name. The target appears when it is whole; on failure it is as it was. */
+SETUN_API setun_status setun_quantize(const char *source, const char *target, const setun_quantize_params *params,
+                                      setun_error *error);
+
 /* ---- benchmarks (experimental) ---------------------------------------------------------------------------- */
 
 /* This machine's ceilings, with all `threads` at once. Takes some seconds. */

@@ -5,7 +5,7 @@ Independent of Setun's code: every layout is written here a second time, weight 
 Needs numpy, and the PyPI package gguf for the encoders of the common blocks. The vectors in peers.safetensors are
 ik_llama.cpp's quantizer's own output; they are made anew only when its program is given:
 
-    python3 tools/make_quant_vectors.py [--ik-quantize PATH/llama-quantize]
+    python3 tools/make_quant_vectors.py [--ik-quantize PATH/llama-quantize] [--ggml PATH/libggml-base.so]
 
 ternary.safetensors. Cases: NAME.trits i8 [rows, K], NAME.x i8 [K], NAME.dot i64 [rows] (the products), and
 NAME.dot64/128/256 i64 [rows, K/64...]. For each layout that takes the case: LAYOUT.NAME.bytes u8 (the whole tensor),
@@ -524,11 +524,48 @@ def peers(program):
     save("peers.safetensors", out)
 
 
+# ---- ggml's quantizer ---------------------------------------------------------------------------------------------------
+
+
+def ggml(library):
+    """ggml.safetensors: rows of weights of several kinds, importances of their columns, and the squared errors of ggml's own
+    quantizer, of each row, without and with importance (then each square times its column's importance)."""
+    import ctypes
+    from gguf import GGMLQuantizationType, quants
+    lib = ctypes.CDLL(library)
+    lib.ggml_quantize_chunk.restype = ctypes.c_size_t
+    own = np.random.default_rng(22)
+    n, k = 24, 512
+    x = own.normal(0, .02, (n, k)) * np.exp(own.normal(0, .5, (n, 1)))
+    x[6:12] += own.normal(0, .02, (6, k // 32)).repeat(32, axis=1)  # blocks with means of their own
+    x[12:18] = own.standard_t(3, (6, k)) * .01
+    x[18:21] = own.laplace(0, .02, (3, k))
+    x[21:24] = own.uniform(-.05, .05, (3, k))
+    x = x.astype(np.float32)
+    weight = np.exp(own.normal(0, 1.5, k)).astype(np.float32)
+    out = {"weights": x, "importance": weight}
+    for name in ("Q8_0", "Q4_0", "Q4_1", "Q6_K", "Q4_K", "Q2_K"):
+        kind = GGMLQuantizationType[name]
+        for importance in (None, weight):
+            size = quants.quant_shape_to_byte_shape((n, k), kind)
+            raw = np.zeros(size, np.uint8)
+            lib.ggml_quantize_chunk(ctypes.c_int(kind.value), x.ctypes.data_as(ctypes.c_void_p),
+                                    raw.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(0), ctypes.c_int64(n), ctypes.c_int64(k),
+                                    None if importance is None else importance.ctypes.data_as(ctypes.c_void_p))
+            lost = (quants.dequantize(raw, kind).astype(np.float64) - x) ** 2
+            key = name.lower() + (".plain" if importance is None else ".important")
+            out[key] = (lost if importance is None else lost * importance).sum(1).astype(np.float32)
+    save("ggml.safetensors", out)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ik-quantize", help="ik_llama.cpp's llama-quantize, to make peers.safetensors anew")
+    parser.add_argument("--ggml", help="llama.cpp's libggml-base.so, to make ggml.safetensors anew")
     args = parser.parse_args()
     ternary()
     values()
     if args.ik_quantize:
         peers(args.ik_quantize)
+    if args.ggml:
+        ggml(args.ggml)

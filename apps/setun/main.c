@@ -12,16 +12,16 @@
 #include <unistd.h>
 
 const command *const all_commands[] = {
-    &command_run,      &command_chat,       &command_render, &command_inspect,    &command_convert,
-    &command_tokenize, &command_detokenize, &command_logits, &command_perplexity, &command_embed,
-    &command_plan,     &command_bench,
+    &command_run,      &command_chat,     &command_render,     &command_inspect, &command_convert,
+    &command_quantize, &command_tokenize, &command_detokenize, &command_logits,  &command_perplexity,
+    &command_embed,    &command_plan,     &command_bench,
 #ifdef SETUN_SERVER
     &command_serve,
 #endif
 #ifdef SETUN_PULL
     &command_pull,
 #endif
-    &command_list,     &command_remove,     &command_help,   &command_version,    NULL,
+    &command_list,     &command_remove,   &command_help,       &command_version, NULL,
 };
 
 const command *find_command(const char *name) {

@@ -37,7 +37,7 @@ static const char *option_label(const option *o, char label[64]) {
 }
 
 const char *option_value(const option *o) {
-  enum { CHOICES = SETUN_CHOICE_KV + 1, WORDS_MOST = 1024 };
+  enum { CHOICES = SETUN_CHOICE_SCHEME + 1, WORDS_MOST = 1024 };
   static char words[CHOICES][WORDS_MOST];
   if (o->value || o->kind != OPTION_CHOICE) return o->value;
   char *to = words[(size_t)o->low];

@@ -164,11 +164,10 @@ bool nearest_option(const command *self, const char *text, size_t length, char n
 static const struct {
   const char *theirs, *ours;
 } other_commands[] = {
-    {"ls", "list"},         {"models", "list"},      {"rm", "remove"},    {"delete", "remove"},
-    {"download", "pull"},   {"fetch", "pull"},       {"generate", "run"}, {"complete", "run"},
-    {"completion", "run"},  {"info", "inspect"},     {"show", "inspect"}, {"quantize", "convert"},
-    {"embedding", "embed"}, {"embeddings", "embed"}, {"server", "serve"}, {"benchmark", "bench"},
-    {"ppl", "perplexity"},
+    {"ls", "list"},          {"models", "list"},  {"rm", "remove"},       {"delete", "remove"},
+    {"download", "pull"},    {"fetch", "pull"},   {"generate", "run"},    {"complete", "run"},
+    {"completion", "run"},   {"info", "inspect"}, {"show", "inspect"},    {"embedding", "embed"},
+    {"embeddings", "embed"}, {"server", "serve"}, {"benchmark", "bench"}, {"ppl", "perplexity"},
 };
 
 const char *nearest_command(const char *text) {

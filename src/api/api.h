@@ -77,6 +77,7 @@ setun_status st_take_embedding_params(setun_embedding_params *own, const setun_e
                                       setun_error *err);
 setun_status st_take_chat_params(setun_chat_params *own, const setun_chat_params *given, setun_error *err);
 setun_status st_take_file_params(setun_file_params *own, const setun_file_params *given, setun_error *err);
+setun_status st_take_quantize_params(setun_quantize_params *own, const setun_quantize_params *given, setun_error *err);
 setun_status st_take_convert_params(setun_convert_params *own, const setun_convert_params *given, setun_error *err);
 setun_status st_take_synthesis_params(setun_synthesis_params *own, const setun_synthesis_params *given,
                                       setun_error *err);
@@ -114,5 +115,12 @@ setun_status st_api_open_synthetic(const setun_synthesis_params *params, const s
 // A `next` that loads the weights.
 setun_status st_api_load_weights(setun_model *model, const st_directory *directory, const setun_model_params *params,
                                  void *context, setun_error *err);
+
+// Converts with the tokenizer, whichever containers the two are. And a format of the embedding or the head by its name.
+struct st_convert_options;
+setun_status st_convert_whole(const char *source, const char *target, const st_open_options *open,
+                              struct st_convert_options *options, setun_error *err);
+setun_status st_find_end_format(const char *what, const char *name, const st_format **format, bool *kept,
+                                setun_error *err);
 
 #endif

@@ -20,7 +20,7 @@ static setun_status find_layout(const char *name, st_convert_options *o, setun_e
   return SETUN_OK;
 }
 
-static setun_status find_format(const char *what, const char *name, const st_format **format, bool *kept,
+setun_status st_find_end_format(const char *what, const char *name, const st_format **format, bool *kept,
                                 setun_error *err) {
   *kept = name && !strcmp(name, "keep");
   if (!name || *kept) return SETUN_OK;
@@ -33,8 +33,8 @@ static setun_status find_format(const char *what, const char *name, const st_for
 static setun_status read_params(const setun_convert_params *p, st_convert_options *o, setun_error *err) {
   setun_status s = st_check_reading(p->assume, p->ignore_keys, p->n_ignore_keys, err);
   if (s == SETUN_OK) s = find_layout(p->to, o, err);
-  if (s == SETUN_OK) s = find_format("embedding", p->embedding, &o->embedding, &o->keep_embedding, err);
-  if (s == SETUN_OK) s = find_format("head", p->head, &o->head, &o->keep_head, err);
+  if (s == SETUN_OK) s = st_find_end_format("embedding", p->embedding, &o->embedding, &o->keep_embedding, err);
+  if (s == SETUN_OK) s = st_find_end_format("head", p->head, &o->head, &o->keep_head, err);
   if (s == SETUN_OK && p->experts && strcmp(p->experts, "split") && strcmp(p->experts, "stacked")) {
     s = st_fail(err, SETUN_ERROR_ARGUMENT, "experts: expected split or stacked, found \"%.40s\"", p->experts);
   }
@@ -184,6 +184,32 @@ static bool has_tokenizer(const st_directory *d) {
          st_metadata_find(&d->metadata, "tokenizer.ggml.tokens");
 }
 
+setun_status st_convert_whole(const char *source, const char *target, const st_open_options *open,
+                              st_convert_options *o, setun_error *error) {
+  st_directory *d = NULL;
+  st_keys keys = {0};
+  st_buffer tokenizer = {0}, config = {0};
+  setun_status s = st_directory_open(source, open, &d, error);
+  if (s != SETUN_OK) return s;
+  bool to_gguf = st_is_gguf_name(target);
+  if (d->container == ST_HUGGINGFACE && to_gguf) {
+    s = make_keys(d, &keys, error);
+    o->tokenizer_keys = &keys;
+  } else if (d->container == ST_GGUF && !to_gguf && !has_tokenizer(d)) {
+    st_log_write(o->log, SETUN_LOG_WARNING, "%s: has no tokenizer, so the directory will not have one either", source);
+  } else if (d->container == ST_GGUF && !to_gguf) {
+    s = make_files(d, &o->tokenizer_name, &tokenizer, &config, error);
+    o->tokenizer = &tokenizer;
+    o->tokenizer_config = &config;
+  }
+  if (s == SETUN_OK) s = st_convert(d, target, o, error);
+  st_keys_free(&keys);
+  st_buffer_free(&tokenizer);
+  st_buffer_free(&config);
+  st_directory_free(d);
+  return s;
+}
+
 setun_status setun_convert(const char *source, const char *target, const setun_convert_params *given,
                            setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
@@ -198,27 +224,6 @@ setun_status setun_convert(const char *source, const char *target, const setun_c
                           .ignore_keys = params->ignore_keys,
                           .n_ignore_keys = params->n_ignore_keys,
                           .log = &log};
-  st_directory *d = NULL;
-  st_keys keys = {0};
-  st_buffer tokenizer = {0}, config = {0};
   s = read_params(params, &o, error);
-  if (s == SETUN_OK) s = st_directory_open(source, &open, &d, error);
-  if (s != SETUN_OK) return s;
-  bool to_gguf = st_is_gguf_name(target);
-  if (d->container == ST_HUGGINGFACE && to_gguf) {
-    s = make_keys(d, &keys, error);
-    o.tokenizer_keys = &keys;
-  } else if (d->container == ST_GGUF && !to_gguf && !has_tokenizer(d)) {
-    st_log_write(&log, SETUN_LOG_WARNING, "%s: has no tokenizer, so the directory will not have one either", source);
-  } else if (d->container == ST_GGUF && !to_gguf) {
-    s = make_files(d, &o.tokenizer_name, &tokenizer, &config, error);
-    o.tokenizer = &tokenizer;
-    o.tokenizer_config = &config;
-  }
-  if (s == SETUN_OK) s = st_convert(d, target, &o, error);
-  st_keys_free(&keys);
-  st_buffer_free(&tokenizer);
-  st_buffer_free(&config);
-  st_directory_free(d);
-  return s;
+  return s == SETUN_OK ? st_convert_whole(source, target, &open, &o, error) : s;
 }

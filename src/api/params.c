@@ -66,6 +66,7 @@ static const setun_eval_params eval_defaults = {0};
 static const setun_chat_params chat_defaults = {0};
 static const setun_file_params file_defaults = {0};
 static const setun_convert_params convert_defaults = {0};
+static const setun_quantize_params quantize_defaults = {0};
 static const setun_synthesis_params synthesis_defaults = {0};
 static const setun_embedding_params embedding_defaults = {0};
 static const setun_generate_params generate_defaults = {.decode_flags = SETUN_DECODE_CONTINUES};
@@ -87,6 +88,7 @@ PARAMS(eval)
 PARAMS(chat)
 PARAMS(file)
 PARAMS(convert)
+PARAMS(quantize)
 PARAMS(synthesis)
 PARAMS(generate)
 PARAMS(embedding)

@@ -271,7 +271,7 @@ static const char *another_format(const st_item *item) {
 }
 
 // A tensor that keeps its values: in its own format if the target's container has it.
-static setun_status decide_kept(st_conversion *p, st_item *item, setun_error *err) {
+static setun_status decide_kept(const st_conversion *p, st_item *item, setun_error *err) {
   const st_weight *w = &item->pieces[0].weight;
   const st_format *f = w->format, *floats = st_format_of_floats();
   bool f8 = (st_format_is_float(f) && !st_format_is_number(f)) || f->ops->affine_bits; // not written
@@ -304,6 +304,24 @@ static bool becomes_floats(const st_conversion *p, const st_item *item) {
   return !p->packed && is_matrix(item);
 }
 
+// A matrix of a layer for which the quantizer has a format.
+static setun_status decide_quantized(const st_conversion *p, st_item *item, bool *done, setun_error *err) {
+  const st_quantizer *q = p->o->quantizer;
+  bool matrix = is_matrix(item) && (!item->place.known || st_role_is_linear(item->place.role));
+  const st_format *f = matrix ? q->format(q->context, item->name, item->shape) : NULL;
+  *done = f != NULL;
+  if (!f || f == item->pieces[0].weight.format) return *done ? decide_kept(p, item, err) : SETUN_OK;
+  item->kind = ST_ITEM_VALUES;
+  item->format = f;
+  item->lossy = item->quantized = true;
+  if (item->shape.columns % f->block == 0) return SETUN_OK;
+  return st_fail(
+      err, SETUN_ERROR_UNSUPPORTED,
+      "%s: %s takes rows of a multiple of %u weights, these have %llu; formats with blocks of 32 are q4_0, q4_1 "
+      "and q8_0",
+      item->name, f->name, (unsigned)f->block, (unsigned long long)item->shape.columns);
+}
+
 static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
   if (!item->pieces || item->kind == ST_ITEM_STACK) return SETUN_OK; // decided already
   const st_format *asked = asked_for(p, item);
@@ -317,6 +335,11 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
                    "%s: %s takes rows of a multiple of %u weights, found %llu; f16 and bf16 take any%s", item->name,
                    asked->name, (unsigned)asked->block, (unsigned long long)item->shape.columns,
                    item->shape.columns % 32 ? "" : ", q8_0 takes these");
+  }
+  if (p->o->quantizer) {
+    bool done = false;
+    setun_status s = decide_quantized(p, item, &done, err);
+    return s != SETUN_OK || done ? s : decide_kept(p, item, err);
   }
   if (item->undone) { // the result differs from the stored values, requested or not
     item->kind = ST_ITEM_VALUES;
@@ -345,7 +368,7 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
 // Looks for floats that are trits.
 static setun_status find_trits(st_conversion *p, st_item *item, setun_error *err) {
   setun_status s = SETUN_OK;
-  if (!item->pieces || item->kind == ST_ITEM_STACK) return s;
+  if (!item->pieces || item->kind == ST_ITEM_STACK || p->o->quantizer) return s;
   const st_weight *w = &item->pieces[0].weight;
   bool ternary = !st_weight_is_ternary(w) && may_be_ternary(item) && !item->undone;
   for (size_t i = 0; i < item->n_pieces && s == SETUN_OK && ternary; i++) {
@@ -364,14 +387,18 @@ static setun_status check_ternary(const st_conversion *p, setun_error *err) {
   }
   if (!st_format_is_ternary(p->o->to)) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                 "%s: none of its %zu tensors is ternary, which %s requires; setun does not quantize", p->d->path,
+                 "%s: none of its %zu tensors is ternary, which %s requires; see setun quantize", p->d->path,
                  p->d->n_tensors, p->o->to->name);
 }
 
 static setun_status check_done(const st_conversion *p, setun_error *err) {
   for (size_t i = 0; i < p->n_items; i++) {
     const st_item *item = &p->items[i];
-    if (item->format == p->o->to && item->n_dims > 1) return SETUN_OK;
+    if (p->o->quantizer ? item->quantized : item->format == p->o->to && item->n_dims > 1) return SETUN_OK;
+  }
+  if (p->o->quantizer) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: none of its %zu tensors would be quantized", p->d->path,
+                   p->d->n_tensors);
   }
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: none of its %zu tensors would become %s", p->d->path,
                  p->d->n_tensors, p->o->to->name);

@@ -61,8 +61,9 @@ typedef struct st_item {
   bool rotated; // the source has its weights in a rotated basis
   // The basis, where it is undone; NULL: kept, or none. Not owned.
   const st_rotation *undone;
-  bool lossy;   // the caller asked for this format by name
-  bool divides; // ST_ITEM_SCALES: reciprocals are written
+  bool lossy;     // the caller asked for this format by name
+  bool quantized; // by the options' quantizer
+  bool divides;   // ST_ITEM_SCALES: reciprocals are written
   // ST_ITEM_TRITS without block scales: one scale, one per piece, or one per row; owned
   float *scales;
   uint64_t n_scales;

@@ -8,7 +8,17 @@
 #include "format/gguf_keys.h"
 #include "source/weight.h"
 
+// What loses information on the way: the formats of the layers' matrices, and their rows in them. Names are the
+// target's tensors'.
+typedef struct st_quantizer {
+  void *context;
+  const st_format *(*format)(void *context, const char *name, st_shape shape); // NULL: the matrix is kept as it is
+  setun_status (*encode)(void *context, const char *name, st_shape shape, const st_format *format, uint64_t row,
+                         uint64_t count, const float *x, void *bytes, setun_error *err);
+} st_quantizer;
+
 typedef struct st_convert_options {
+  const st_quantizer *quantizer;     // NULL: the conversion is exact; otherwise `to` is float32 and names no layout
   const st_format *to;               // for ternary matrices; or f32, f16, bf16, also for quantized ones
   bool divides;                      // hf-u8 with dividing scales
   const st_format *embedding, *head; // NULL: not specified, or they keep their formats

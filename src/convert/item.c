@@ -249,7 +249,13 @@ static setun_status write_rows(st_conversion *p, const st_item *item, st_output 
     st_strip strip = {.row = row, .count = n, .offset = row * row_bytes, .bytes = n * row_bytes};
     s = values ? st_item_floats(&r, row, n, x, err) : item_bytes(&r, row, n, bytes, err);
     if (s == SETUN_OK && values) {
-      item->format->ops->encode(item->format, item->shape, &strip, x, bytes);
+      const st_quantizer *q = item->quantized ? p->o->quantizer : NULL;
+      if (q)
+        s = q->encode(q->context, item->name, item->shape, item->format, row, n, x, bytes, err);
+      else
+        item->format->ops->encode(item->format, item->shape, &strip, x, bytes);
+    }
+    if (s == SETUN_OK && values) {
       int64_t bad = st_format_check_scales(item->format, bytes, strip.bytes);
       if (bad >= 0) {
         s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: weights too large for %s in row %llu", item->name,

@@ -63,8 +63,8 @@ static void nvfp4_decode(const uint8_t *block, float *out) {
   }
 }
 
-static const st_value_block mxfp4 = {mxfp4_decode, NULL, 0, {0}, mxfp4_parts, true};
-static const st_value_block nvfp4 = {nvfp4_decode, NULL, 0, {0}, NULL, false};
+static const st_value_block mxfp4 = {mxfp4_decode, NULL, 0, {0}, mxfp4_parts, true, NULL};
+static const st_value_block nvfp4 = {nvfp4_decode, NULL, 0, {0}, NULL, false, NULL};
 static const st_hf_blocks mxfp4_hf = {.method = "mxfp4", .join = mxfp4_join, .split = mxfp4_split};
 const st_format_ops st_ops_mxfp4 = {ST_VALUE_FIELDS(&mxfp4), .hf_blocks = &mxfp4_hf};
 const st_format_ops st_ops_nvfp4 = {ST_VALUE_FIELDS(&nvfp4), .has_input_scales = true};

@@ -40,7 +40,7 @@ static void iq4_xs_parts(const uint8_t *block, st_block_parts *out) {
   }
 }
 
-static const st_value_block iq4_nl = {iq4_nl_decode, NULL, 1, {0}, iq4_nl_parts, false};
-static const st_value_block iq4_xs = {iq4_xs_decode, NULL, 1, {0}, iq4_xs_parts, false};
+static const st_value_block iq4_nl = {iq4_nl_decode, NULL, 1, {0}, iq4_nl_parts, false, NULL};
+static const st_value_block iq4_xs = {iq4_xs_decode, NULL, 1, {0}, iq4_xs_parts, false, NULL};
 const st_format_ops st_ops_iq4_nl = ST_VALUE_OPS_READ(&iq4_nl);
 const st_format_ops st_ops_iq4_xs = ST_VALUE_OPS_READ(&iq4_xs);

@@ -4,6 +4,7 @@
 //   Q4_K, 144 bytes: f16 d, f16 dmin, 12 bytes (eight 6-bit scales and minimums, of 32 weights each), 128 bytes q
 //   Q5_K, 176 bytes: as Q4_K, with 32 bytes of fifth bits before q
 // With minimums w = d * scale * q - dmin * minimum, in Q3_K w = d * scale * q with q in -4..3.
+#include "quant/fit.h"
 #include "quant/rows.h"
 
 // Two bits a weight (Q2_K, Q3_K): weight i of 256 in 64 bytes, 128 weights a half, 32 a plane of two bits.
@@ -105,11 +106,56 @@ static void q5_k_parts(const uint8_t *block, st_block_parts *out) {
   for (int i = 0; i < 256; i++) out->codes[i] = (uint8_t)(out->codes[i] | (block[16 + i % 32] >> i / 32 & 1) << 4);
 }
 
-static const st_value_block q2_k = {q2_k_decode, NULL, 2, {80, 82}, q2_k_parts, false};
-static const st_value_block q3_k = {q3_k_decode, NULL, 1, {108}, q3_k_parts, false};
-static const st_value_block q4_k = {q4_k_decode, NULL, 2, {0, 2}, q4_k_parts, false};
-static const st_value_block q5_k = {q5_k_decode, NULL, 2, {0, 2}, q5_k_parts, false};
-const st_format_ops st_ops_q2_k = ST_VALUE_OPS_READ(&q2_k);
+// ---- writing ------------------------------------------------------------------------------------------------------
+
+static void q2_k_fit(const float *in, const float *importance, uint8_t *block) {
+  st_super o = {0};
+  st_fit_super(in, importance, 16, 16, 3, 15, &o);
+  memset(block, 0, 84);
+  st_store_u16(block + 80, o.d);
+  st_store_u16(block + 82, o.dmin);
+  for (int sub = 0; sub < 16; sub++) block[sub] = (uint8_t)(o.s[sub] | o.m[sub] << 4);
+  for (int i = 0; i < 256; i++) {
+    uint8_t *at = block + 16 + i / 128 * 32 + i % 32;
+    *at = (uint8_t)(*at | o.q[i] << 2 * (i % 128 / 32));
+  }
+}
+
+// See scale_and_minimum.
+static void put_scales(const st_super *o, uint8_t *packed) {
+  for (int sub = 0; sub < 4; sub++) {
+    int s = o->s[sub + 4], m = o->m[sub + 4];
+    packed[sub] = (uint8_t)(o->s[sub] | s >> 4 << 6);
+    packed[4 + sub] = (uint8_t)(o->m[sub] | m >> 4 << 6);
+    packed[8 + sub] = (uint8_t)((s & 15) | (m & 15) << 4);
+  }
+}
+
+static void q4_k_fit(const float *in, const float *importance, uint8_t *block) {
+  st_super o = {0};
+  st_fit_super(in, importance, 8, 32, 15, 63, &o);
+  memset(block, 0, 144);
+  st_store_u16(block, o.d);
+  st_store_u16(block + 2, o.dmin);
+  put_scales(&o, block + 4);
+  for (int i = 0; i < 256; i++) {
+    uint8_t *at = block + 16 + i / 64 * 32 + i % 32;
+    *at = (uint8_t)(*at | o.q[i] << 4 * (i / 32 % 2));
+  }
+}
+
+static void q2_k_encode(const float *in, uint8_t *block) {
+  q2_k_fit(in, NULL, block);
+}
+static void q4_k_encode(const float *in, uint8_t *block) {
+  q4_k_fit(in, NULL, block);
+}
+
+static const st_value_block q2_k = {q2_k_decode, q2_k_encode, 2, {80, 82}, q2_k_parts, false, q2_k_fit};
+static const st_value_block q3_k = {q3_k_decode, NULL, 1, {108}, q3_k_parts, false, NULL};
+static const st_value_block q4_k = {q4_k_decode, q4_k_encode, 2, {0, 2}, q4_k_parts, false, q4_k_fit};
+static const st_value_block q5_k = {q5_k_decode, NULL, 2, {0, 2}, q5_k_parts, false, NULL};
+const st_format_ops st_ops_q2_k = ST_VALUE_OPS(&q2_k);
 const st_format_ops st_ops_q3_k = ST_VALUE_OPS_READ(&q3_k);
-const st_format_ops st_ops_q4_k = ST_VALUE_OPS_READ(&q4_k);
+const st_format_ops st_ops_q4_k = ST_VALUE_OPS(&q4_k);
 const st_format_ops st_ops_q5_k = ST_VALUE_OPS_READ(&q5_k);

@@ -7,5 +7,5 @@ static void q1_0_decode(const uint8_t *block, float *out) {
   for (int i = 0; i < 128; i++) out[i] = block[2 + i / 8] >> i % 8 & 1 ? d : -d;
 }
 
-static const st_value_block q1_0 = {q1_0_decode, NULL, 1, {0}, NULL, false};
+static const st_value_block q1_0 = {q1_0_decode, NULL, 1, {0}, NULL, false, NULL};
 const st_format_ops st_ops_q1_0 = ST_VALUE_OPS_READ(&q1_0);

@@ -16,5 +16,5 @@ static void q2_0c_parts(const uint8_t *block, st_block_parts *out) {
   for (int i = 0; i < WEIGHTS; i++) out->codes[i] = block[2 + i / 4] >> 2 * (i % 4) & 3;
 }
 
-static const st_value_block q2_0c = {q2_0c_decode, NULL, 1, {0}, q2_0c_parts, false};
+static const st_value_block q2_0c = {q2_0c_decode, NULL, 1, {0}, q2_0c_parts, false, NULL};
 const st_format_ops st_ops_q2_0c = ST_VALUE_OPS_READ(&q2_0c);

@@ -60,7 +60,7 @@ static void q5_1_parts(const uint8_t *block, st_block_parts *out) {
   take_codes(block + 4, out->codes);
 }
 
-static const st_value_block q5_0 = {q5_0_decode, q5_0_encode, 1, {0}, q5_0_parts, false};
-static const st_value_block q5_1 = {q5_1_decode, q5_1_encode, 2, {0, 2}, q5_1_parts, false};
+static const st_value_block q5_0 = {q5_0_decode, q5_0_encode, 1, {0}, q5_0_parts, false, NULL};
+static const st_value_block q5_1 = {q5_1_decode, q5_1_encode, 2, {0, 2}, q5_1_parts, false, NULL};
 const st_format_ops st_ops_q5_0 = ST_VALUE_OPS(&q5_0);
 const st_format_ops st_ops_q5_1 = ST_VALUE_OPS(&q5_1);

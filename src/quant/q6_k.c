@@ -1,6 +1,7 @@
 // Q6_K: 256 weights in 210 bytes: 128 bytes of low four bits, 64 of high two, 16 signed scales of 16 weights each, f16
 // d; w = d * scale * (q - 32). Each half of 128 weights has its own 64 and 32 bytes: weight l + 32 p (p = 0..3) has its
 // low bits in byte l + 32 (p % 2), the low half of it for p < 2, and its high ones in byte l at bits 2 p.
+#include "quant/fit.h"
 #include "quant/rows.h"
 
 #include <math.h>
@@ -59,10 +60,10 @@ static float best_scale(const float *in) {
   return square[best] > 0 ? product[best] / square[best] : 0;
 }
 
-static void q6_k_encode(const float *in, uint8_t *block) {
-  float scales[16], largest = 0;
+// Integers for the scales of 16 weights each, and the codes.
+static void write_block(const float *in, const float scales[16], uint8_t *block) {
+  float largest = 0;
   for (int sub = 0; sub < 16; sub++) {
-    scales[sub] = best_scale(in + 16 * sub);
     if (fabsf(scales[sub]) > fabsf(largest)) largest = scales[sub];
   }
   memset(block, 0, 210);
@@ -79,5 +80,30 @@ static void q6_k_encode(const float *in, uint8_t *block) {
   }
 }
 
-static const st_value_block q6_k = {q6_k_decode, q6_k_encode, 1, {208}, q6_k_parts, false};
+static void q6_k_encode(const float *in, uint8_t *block) {
+  float scales[16];
+  for (int sub = 0; sub < 16; sub++) scales[sub] = best_scale(in + 16 * sub);
+  write_block(in, scales, block);
+}
+
+static float lost(const float *in, const float *importance, const uint8_t *block) {
+  float out[256], sum = 0;
+  q6_k_decode(block, out);
+  for (int i = 0; i < 256; i++) sum += (importance ? importance[i] : 1) * (in[i] - out[i]) * (in[i] - out[i]);
+  return sum;
+}
+
+// The better of what the search for each 16 weights gives and of what `encode` does.
+static void q6_k_fit(const float *in, const float *importance, uint8_t *block) {
+  float scales[16];
+  uint8_t plain[210];
+  q6_k_encode(in, plain);
+  for (int sub = 0; sub < 16; sub++) {
+    scales[sub] = st_fit_scale(in + 16 * sub, importance ? importance + 16 * sub : NULL, 16, -32, 31);
+  }
+  write_block(in, scales, block);
+  if (!(lost(in, importance, block) < lost(in, importance, plain))) memcpy(block, plain, sizeof plain);
+}
+
+static const st_value_block q6_k = {q6_k_decode, q6_k_encode, 1, {208}, q6_k_parts, false, q6_k_fit};
 const st_format_ops st_ops_q6_k = ST_VALUE_OPS(&q6_k);

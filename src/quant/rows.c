@@ -1,6 +1,8 @@
 // Formats whose tensors are rows of blocks: the loops around reading and writing one block.
 #include "quant/rows.h"
 
+#include "quant/fit.h"
+
 void st_value_decode(const st_format *format, st_shape shape, const st_strip *strip, const void *data, float *out) {
   const uint8_t *bytes = data;
   uint64_t blocks = shape.columns / format->block * strip->count;
@@ -13,6 +15,22 @@ void st_value_encode(const st_format *format, st_shape shape, const st_strip *st
   uint64_t blocks = shape.columns / format->block * strip->count;
   for (uint64_t i = 0; i < blocks; i++)
     format->ops->value->encode(in + i * format->block, bytes + i * format->block_bytes);
+}
+
+void st_fit_rows(const st_format *format, uint64_t rows, uint64_t columns, const float *in, const float *importance,
+                 void *out) {
+  const st_value_block *value = format->ops->value;
+  st_strip strip = {.count = rows, .bytes = rows * columns / format->block * format->block_bytes};
+  if (!value || !value->fit) {
+    format->ops->encode(format, (st_shape){rows, columns}, &strip, in, out);
+    return;
+  }
+  uint8_t *to = out;
+  for (uint64_t r = 0; r < rows; r++) {
+    for (uint64_t k = 0; k < columns; k += format->block, in += format->block, to += format->block_bytes) {
+      value->fit(in, importance ? importance + k : NULL, to);
+    }
+  }
 }
 
 static float load_scale(const st_ternary_rows *rows, const uint8_t *p) {

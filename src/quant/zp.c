@@ -1,6 +1,7 @@
 // Integers with a zero point, as GPTQ and compressed-tensors have them: codes of 2, 3, 4 or 8 bits in blocks of 32, 64
 // or 128 weights. f16 d, int8 z, then the codes as one stream of bits, the low ones first; w = (code - z) * d. Codes of
 // 8 bits are signed.
+#include "quant/fit.h"
 #include "quant/rows.h"
 
 #include <math.h>
@@ -77,12 +78,27 @@ static void zp_encode(const st_format *f, st_shape shape, const st_strip *strip,
   }
 }
 
+static void fit_block(const st_format *f, const float *in, const float *importance, uint8_t *block) {
+  uint8_t codes[MOST];
+  int most = (1 << bits_of(f)) - 1, zero;
+  uint16_t half = st_fit_zero_point(in, importance, (int)f->block, most, 0, &zero);
+  float d = st_f32_from_f16(half), inverse = d != 0 ? 1 / d : 0;
+  for (unsigned i = 0; i < f->block; i++) {
+    codes[i] = (uint8_t)st_clamp_int(rintf(in[i] * inverse) + (float)zero, 0, most);
+  }
+  st_zp_store(f, half, zero, codes, block);
+}
+
 #define ZP(bits, block, as)                                                                                            \
   static void zp##bits##_##block##_parts(const uint8_t *bytes, st_block_parts *out) {                                  \
     out->minimums[0] = bytes[2];                                                                                       \
     for (unsigned i = 0; i < (block); i++) out->codes[i] = (uint8_t)code_at(bytes + HEAD, bits, i);                    \
   }                                                                                                                    \
-  static const st_value_block zp##bits##_##block = {NULL, NULL, 1, {0}, zp##bits##_##block##_parts, false};            \
+  static void zp##bits##_##block##_fit(const float *in, const float *importance, uint8_t *bytes) {                     \
+    fit_block(st_format_get(ST_ZP##bits##_##block), in, importance, bytes);                                            \
+  }                                                                                                                    \
+  static const st_value_block zp##bits##_##block = {                                                                   \
+      NULL, NULL, 1, {0}, zp##bits##_##block##_parts, false, zp##bits##_##block##_fit};                                \
   const st_format_ops st_ops_zp##bits##_##block = {                                                                    \
       .value = &zp##bits##_##block, .decode = zp_decode, .encode = zp_encode, .packed_as = (as), .zero_points = true};
 ZP(2, 32, ST_ZP2_128)

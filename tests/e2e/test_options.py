@@ -10,7 +10,7 @@ import tempfile
 import gguf
 from support import COMMAND, TALES, Case, main, setun
 
-COMMANDS = ["run", "chat", "render", "inspect", "convert", "tokenize", "detokenize", "logits", "perplexity", "embed", "plan", "bench", "serve",
+COMMANDS = ["run", "chat", "render", "inspect", "convert", "quantize", "tokenize", "detokenize", "logits", "perplexity", "embed", "plan", "bench", "serve",
             "pull", "list", "remove", "help", "version"]
 
 
@@ -95,7 +95,7 @@ class UsageTest(Case):
             self.assertNotIn("did you mean", self.fails(2, "run", TALES, "-p", "a", word, mentions=[word]))
         self.fails(2, "serve", TALES, "-p", 8080, mentions=["'-p'", "did you mean --port?"])
         for word, meant in (("chta", "chat"), ("rum", "run"), ("inspcet", "inspect"), ("tok", "tokenize"),
-                            ("ls", "list"), ("rm", "remove"), ("models", "list"), ("quantize", "convert"), ("info", "inspect")):
+                            ("ls", "list"), ("rm", "remove"), ("models", "list"), ("info", "inspect")):
             self.fails(2, word, TALES, mentions=[f"'{word}'", f"did you mean {meant}?"])
             self.fails(2, "help", word, mentions=[f"did you mean {meant}?"])
         for path in (TALES, os.path.join(TALES, "config.json"), "model.gguf", "no/such"):
@@ -178,8 +178,8 @@ class HelpTest(Case):
                 self.assertEqual(self.good("help", name), text)
 
     def test_every_command_that_opens_a_model_takes_the_options_of_models(self):
-        for name in COMMANDS[:10]:
-            if name == "convert":  # computes nothing
+        for name in COMMANDS[:11]:
+            if name in ("convert", "quantize"):  # these compute nothing
                 continue
             with self.subTest(command=name):
                 self.assertLessEqual({"isa", "assume", "activation"}, long_options(name))

@@ -1,0 +1,90 @@
+// The command `quantize`: fewer bits a weight, with what that loses.
+#include "commands.h"
+#include "interrupt.h"
+#include "model.h"
+#include "output.h"
+#include "own_files.h"
+
+#include <string.h>
+
+typedef struct quantize_options {
+  const char *output, *scheme, *embedding, *head, *assume;
+  text_list ignore_keys;
+  bool verbose;
+} quantize_options;
+
+#define AT(member) offsetof(quantize_options, member)
+static const option rows[] = {
+    {'o', "output", OPTION_FILE, AT(output), "DST", 0, 0, "the GGUF file to write"},
+    {0, "scheme", OPTION_FILE, AT(scheme), "SCHEME|FILE", 0, 0,
+     "what the layers' matrices become: q2_k, q4_0, q4_1, q4_k, q5_0, q5_1, q6_k, q8_0, or zpB-G, codes of B (2, 3, 4, "
+     "8) "
+     "bits with a scale and a zero point for G (32, 64, 128) weights; or a file of lines PATTERN = SCHEME"},
+    {0, "embedding", OPTION_CHOICE, AT(embedding), NULL, SETUN_CHOICE_EMBEDDING, 0,
+     "the embedding's format (default: keep)"},
+    {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_EMBEDDING, 0,
+     "the output matrix's format; one that is the embedding goes by either option (default: keep)"},
+    {0, "assume", OPTION_CHOICE, AT(assume), NULL, SETUN_CHOICE_ASSUME, 0,
+     "how to read tensors whose type several projects use, such as i2_s-arm"},
+    IGNORE_KEY_ROW(quantize_options),
+    {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print notices"},
+};
+
+// Whether it names a scheme; anything else is the path of a recipe.
+static bool is_scheme(const char *name) {
+  const char *found;
+  for (size_t i = 0; (found = setun_choice_name(SETUN_CHOICE_SCHEME, i)); i++) {
+    if (!strcmp(found, name)) return true;
+  }
+  return false;
+}
+
+static int run(const command *self, int argc, char **argv) {
+  quantize_options o = {0};
+  setun_error error;
+  int status = 0;
+  if (parse_options(self, argc, argv, &o, &status) < 0) return status;
+  if (!o.output) return usage_error(self, "expected -o DST");
+  if (!o.scheme) return usage_error(self, "expected --scheme SCHEME");
+  if ((status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
+  long_work work = {.verbose = o.verbose};
+  setun_quantize_params params = setun_quantize_params_default();
+  if (is_scheme(o.scheme))
+    params.scheme = o.scheme;
+  else
+    params.recipe = o.scheme;
+  params.embedding = o.embedding;
+  params.head = o.head;
+  params.assume = o.assume;
+  params.ignore_keys = o.ignore_keys.items;
+  params.n_ignore_keys = o.ignore_keys.count;
+  params.progress = progress_until_interrupt;
+  params.log = log_beside_progress;
+  params.user = &work;
+  progress_begin(&work.progress, "quantizing");
+  note_interrupts();
+  setun_status s = setun_quantize(argv[1], o.output, &params, &error);
+  progress_end(&work.progress);
+  if (s == SETUN_ERROR_CANCELED) return failed_status();
+  return s == SETUN_OK ? 0 : report(&error);
+}
+
+const command command_quantize = {
+    .name = "quantize",
+    .summary = "write a model with fewer bits a weight, which loses some of it",
+    .arguments = "SRC -o DST --scheme SCHEME",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .details = "Reads a GGUF file or a Hugging Face directory and writes a GGUF file. Each weight of the layers' "
+               "matrices becomes the "
+               "nearest code, with the scales that lose the least squares; norms, biases and routers are kept. A "
+               "matrix whose rows "
+               "the scheme's blocks do not divide is refused by name before anything is written.\n"
+               "In a recipe the names are those of the target's tensors (blk.0.ffn_down.weight), with * and ?; the "
+               "first line that "
+               "matches counts, \"keep\" is a scheme, and what no line matches is kept. \"setun perplexity DST "
+               "--against SRC\" says "
+               "what was lost.",
+    .groups = {{"options", OPTION_ROWS(rows), 0}},
+    .run = run,
+};
