@@ -285,6 +285,12 @@ static setun_status decide_kept(const st_conversion *p, st_item *item, setun_err
                    "%s: %s cannot be kept in a Hugging Face directory%s, or convert to GGUF", item->name, f->name,
                    another_format(item));
   }
+  if (w->packed.ordered) {
+    return st_fail(
+        err, SETUN_ERROR_UNSUPPORTED,
+        "%s: columns in the order of their groups (act-order) cannot be kept; convert to f32, or quantize it",
+        item->name);
+  }
   item->kind = ST_ITEM_ROWS;
   bool taps = item->place.known && st_role_get(item->place.role)->kind == ST_KIND_TAPS; // floats, as vectors are
   bool vector = item->shape.rows == 1 || item->n_dims == 1 || item->suffix || taps;

@@ -258,6 +258,24 @@ class PackedTest(FolderCase):
         self.fails(1, "perplexity", packed, "--ids", self.path("ids"), "--against", TALES,
                    mentions=["setun-tales-7m", "vocabulary of 320"])
 
+    def test_to_gguf(self):
+        """Exactly as floats; kept with the bits that they have, but for columns in another order."""
+        for ordered in (False, True):
+            order = random.Random(3) if ordered else None
+            packed, plain = self.both(f"gguf{ordered}", gptq_config(4), lambda m, r: gptq(m, r, 4, False, 1, order))
+            out, recipe = self.path("out.gguf"), self.path("recipe")
+            want = self.logits(plain, "--precise")
+            self.good("convert", packed, "-o", out, "--to", "f32")
+            self.assertLess(max(abs(x - y) for x, y in zip(self.logits(out, "--precise"), want)), 2e-5)
+            with open(recipe, "w", encoding="utf-8") as file:
+                file.write("blk.2.ffn_down.weight = q8_0\n* = keep\n")
+            if ordered:
+                self.fails(1, "quantize", packed, "-o", out, "--scheme", recipe, mentions=["blk.0.", "act-order"])
+                continue
+            self.good("quantize", packed, "-o", out, "--scheme", recipe)
+            self.assertLess(max(abs(x - y) for x, y in zip(self.logits(out, "--precise"), want)), 0.2)
+            self.assertLess(os.path.getsize(out), 200000)
+
     def test_bitmask(self):
         config = {"quant_method": "compressed-tensors", "format": "dense",
                   "sparsity_config": {"format": "sparse-24-bitmask", "sparsity_structure": "2:4", "targets": ["Linear"]}}
