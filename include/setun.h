@@ -12,6 +12,7 @@
  *   setun_sampling.h      sampling
  *   setun_generate.h      generating
  *   setun_chat.h          chat
+ *   setun_constraint.h    constraints; matching
  *   setun_files.h         inspection; conversion; output files
  *   setun_experimental.h  synthetic models; benchmarks
  *
@@ -43,9 +44,9 @@
  * only added: a program built against an older version runs with a newer one. Declarations in setun_experimental.h, and
  * those marked "experimental" elsewhere, are excluded from that promise.
  *
- * Threads. A setun_model and a setun_file are immutable after creation: any number of threads may use one at the same
- * time. A setun_session, setun_context, setun_sampler or setun_decoder belongs to one thread at a time; only
- * setun_session_stop and setun_context_stop may be called from another thread or from a signal handler.
+ * Threads. A setun_model, setun_file or setun_constraint is immutable after creation: any number of threads may use one
+ * at the same time. A setun_session, setun_context, setun_sampler, setun_matcher or setun_decoder belongs to one thread
+ * at a time; only setun_session_stop and setun_context_stop may be called from another thread or from a signal handler.
  *
  * Processes. Objects that compute belong to the process that made them. In a forked child, sessions, contexts and
  * functions that need a model's weights (setun_model_measure_disk) return SETUN_ERROR_STATE; the text functions of a
@@ -60,6 +61,7 @@
 
 #include "setun_api.h"
 #include "setun_chat.h"
+#include "setun_constraint.h"
 #include "setun_context.h"
 #include "setun_embeddings.h"
 #include "setun_experimental.h"

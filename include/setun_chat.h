@@ -108,6 +108,9 @@ SETUN_API void setun_reply_free(setun_reply *reply);
 /* Adds the next token. Control tokens are never part of the text. SETUN_ERROR_CANCELED after `fn` returned false. */
 SETUN_API setun_status setun_reply_push(setun_reply *reply, setun_token id, setun_reply_fn fn, void *user,
                                         setun_error *error);
+/* Experimental. Gives calls as they come, name and pieces of the arguments, for an answer that a constraint makes certain
+ * (setun_constraint_new_answer): before its first token. */
+SETUN_API void setun_reply_stream_calls(setun_reply *reply);
 /* Experimental. Whether a token was pushed that ends an answer although it is not one of the model's end tokens: the
  * one that some models write before a tool's result. */
 SETUN_API bool setun_reply_is_over(const setun_reply *reply);

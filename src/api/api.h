@@ -4,12 +4,15 @@
 
 #include "model/hparams_read.h"
 #include "placement/placement.h"
+#include "runtime/answer_grammar.h"
 #include "runtime/context.h"
 #include "runtime/prompts.h"
 #include "runtime/sampler.h"
 #include "runtime/session.h"
 #include "runtime/templates.h"
 #include "runtime/vocabulary.h"
+
+#include <stdatomic.h>
 
 struct setun_model {
   st_placement *placement; // NULL: only the vocabulary is loaded
@@ -24,7 +27,8 @@ struct setun_model {
   const st_spec *spec; // its family; NULL: unknown, as it may be for a vocabulary
   char *architecture;  // as the files spell it; NULL: unspecified
   st_log log;
-  st_directory *directory; // source of streamed weights; NULL: none are streamed
+  st_directory *directory;        // source of streamed weights; NULL: none are streamed
+  _Atomic(st_token_trie *) *trie; // of the vocabulary, for constraints; what it points to is NULL until one needs it
 };
 
 struct setun_session {
@@ -75,6 +79,9 @@ setun_status st_take_sampler_params(setun_sampler_params *own, const setun_sampl
 setun_status st_take_generate_params(setun_generate_params *own, const setun_generate_params *given, setun_error *err);
 setun_status st_take_embedding_params(setun_embedding_params *own, const setun_embedding_params *given,
                                       setun_error *err);
+setun_status st_take_constraint_params(setun_constraint_params *own, const setun_constraint_params *given,
+                                       setun_error *err);
+setun_status st_take_answer_params(setun_answer_params *own, const setun_answer_params *given, setun_error *err);
 setun_status st_take_chat_params(setun_chat_params *own, const setun_chat_params *given, setun_error *err);
 setun_status st_take_file_params(setun_file_params *own, const setun_file_params *given, setun_error *err);
 setun_status st_take_quantize_params(setun_quantize_params *own, const setun_quantize_params *given, setun_error *err);
@@ -92,6 +99,14 @@ setun_status st_fill(void *to, const void *from, size_t own, const char *name, s
 // The adapters of a session or context of the model: these, or the model's own for NULL.
 setun_status st_take_adapters(const st_model *model, const setun_adapters *adapters, float scale, st_adapting *adapting,
                               setun_error *error);
+
+// ---- conversations ----
+
+// Its model, NULL where the template was given without one; its tools as JSON text, NULL where there are none; and
+// where its answer begins.
+const setun_model *st_rendering_model(const setun_rendering *rendering);
+const char *st_rendering_tools(const setun_rendering *rendering, size_t *length);
+st_answer_place st_rendering_place(const setun_rendering *rendering);
 
 // ---- models ----
 

@@ -302,6 +302,30 @@ setun_status setun_rendering_tokenize(const setun_rendering *rendering, setun_to
 
 // ---- answers ----
 
+const setun_model *st_rendering_model(const setun_rendering *rendering) {
+  return rendering->chat->model;
+}
+
+const char *st_rendering_tools(const setun_rendering *rendering, size_t *length) {
+  *length = rendering->tools.length;
+  return rendering->with_tools ? rendering->tools.data : NULL;
+}
+
+// The template's own text behind what users wrote last.
+static st_text tail_of(const setun_rendering *r) {
+  size_t from = r->n_spans ? r->spans[r->n_spans - 1].end : 0, length;
+  const char *text = setun_rendering_text(r, &length);
+  return (st_text){text + from, length - from};
+}
+
+st_answer_place st_rendering_place(const setun_rendering *rendering) {
+  const setun_chat *chat = rendering->chat;
+  return (st_answer_place){.tokenizer = chat->model->tokenizer,
+                           .format = chat->tools.format,
+                           .template_text = {chat->text, chat->length},
+                           .tail = tail_of(rendering)};
+}
+
 // What of the format is a control token is never found in plain text.
 static setun_status use_tools(setun_reply *r, const setun_rendering *prompt, setun_error *err) {
   const st_tool_format *format = prompt->chat->tools.format;
@@ -327,10 +351,8 @@ setun_status setun_reply_new(const setun_rendering *prompt, setun_reply **reply,
     setun_reply_free(r);
     return s;
   }
-  // The template's own text after the last text from users.
-  size_t from = prompt->n_spans ? prompt->spans[prompt->n_spans - 1].end : 0, length;
-  const char *text = setun_rendering_text(prompt, &length);
-  st_channels_begin(&r->channels, text + from, length - from);
+  st_text tail = tail_of(prompt);
+  st_channels_begin(&r->channels, tail.data, tail.length);
   *reply = r;
   return SETUN_OK;
 }
@@ -342,6 +364,10 @@ void setun_reply_free(setun_reply *reply) {
   st_calls_free(&reply->calls);
   st_json_free(reply->tools);
   st_free(reply);
+}
+
+void setun_reply_stream_calls(setun_reply *reply) {
+  if (reply) reply->calls.streams = true;
 }
 
 bool setun_reply_is_over(const setun_reply *reply) {

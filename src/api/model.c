@@ -255,7 +255,11 @@ setun_status st_api_open(const char *path, const setun_model_params *params, con
   if (!path && source) path = "the model";
   if (!path) return st_fail_null("path", err);
   setun_model *m = st_calloc(1, sizeof *m);
-  if (!m) return st_fail_memory(err, "the model");
+  if (m) m->trie = st_calloc(1, sizeof *m->trie);
+  if (!m || !m->trie) {
+    st_free(m);
+    return st_fail_memory(err, "the model");
+  }
   m->maker = st_process_current();
   m->log = (st_log){p.log, p.user};
   const st_open_options options = {.assume = p.assume,
@@ -321,6 +325,8 @@ setun_status setun_model_load_vocabulary(const char *path, const setun_model_par
 
 void setun_model_free(setun_model *m) {
   if (!m) return;
+  st_token_trie_free(atomic_load(m->trie));
+  st_free(m->trie);
   st_placement_free(m->placement);
   st_directory_free(m->directory);
   st_tokenizer_free(m->tokenizer);

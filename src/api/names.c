@@ -32,6 +32,14 @@ const char *setun_channel_name(setun_channel channel) {
   return NAME_OF(names, channel);
 }
 
+const char *setun_grammar_name(setun_grammar grammar) {
+  static const char *const names[] = {[SETUN_GRAMMAR_JSON_SCHEMA] = "json_schema",
+                                      [SETUN_GRAMMAR_EXPRESSION] = "expression",
+                                      [SETUN_GRAMMAR_GBNF] = "gbnf",
+                                      [SETUN_GRAMMAR_LARK] = "lark"};
+  return NAME_OF(names, grammar);
+}
+
 const char *setun_end_name(setun_end end) {
   static const char *const names[] = {[SETUN_END_TOKEN] = "token",
                                       [SETUN_END_STOP] = "stop",

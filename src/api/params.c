@@ -69,6 +69,8 @@ static const setun_convert_params convert_defaults = {0};
 static const setun_quantize_params quantize_defaults = {0};
 static const setun_synthesis_params synthesis_defaults = {0};
 static const setun_embedding_params embedding_defaults = {0};
+static const setun_constraint_params constraint_defaults = {0};
+static const setun_answer_params answer_defaults = {0};
 static const setun_generate_params generate_defaults = {.decode_flags = SETUN_DECODE_CONTINUES};
 
 #define PARAMS(kind)                                                                                                   \
@@ -92,6 +94,8 @@ PARAMS(quantize)
 PARAMS(synthesis)
 PARAMS(generate)
 PARAMS(embedding)
+PARAMS(constraint)
+PARAMS(answer)
 
 void setun_sampler_params_init(setun_sampler_params *params, size_t size) {
   setun_sampler_params defaults = st_sampler_params_default();

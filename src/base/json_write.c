@@ -2,11 +2,12 @@
 #include "base/json.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
   st_buffer *out;
-  int digits; // digits of reals
+  int digits; // digits of reals; 0: as few as preserve the value
   bool lines;
 } writer;
 
@@ -35,7 +36,9 @@ static bool put_real(writer *w, double x) {
   char text[64], json[64];
   size_t n = 0;
   bool real = false, exponent = false;
-  snprintf(text, sizeof text, "%.*g", w->digits, x);
+  int digits = w->digits ? w->digits : 15;
+  snprintf(text, sizeof text, "%.*g", digits, x);
+  while (!w->digits && digits < 17 && strtod(text, NULL) != x) snprintf(text, sizeof text, "%.*g", ++digits, x);
   for (const char *p = text; *p; p++) {
     bool digit = *p >= '0' && *p <= '9';
     bool needless = exponent && (*p == '+' || (*p == '0' && p[1] && (json[n - 1] == 'e' || json[n - 1] == '-')));
@@ -98,7 +101,7 @@ bool st_json_append(const st_json *value, st_buffer *out) {
 }
 
 bool st_json_append_exact(const st_json *value, st_buffer *out) {
-  writer w = {out, 17, false};
+  writer w = {out, 0, false};
   return put(&w, value, 0);
 }
 

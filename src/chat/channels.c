@@ -48,6 +48,13 @@ void st_channels_begin(st_channels *c, const char *tail, size_t length) {
   }
 }
 
+bool st_channels_marks(size_t block, const char **open, const char **close) {
+  if (block >= BLOCKS) return false;
+  *open = blocks[block].open;
+  *close = blocks[block].close;
+  return true;
+}
+
 static setun_status give(setun_channel channel, const char *text, size_t length, setun_reply_fn fn, void *user,
                          setun_error *err) {
   if (!length || fn(channel, text, length, user)) return SETUN_OK;

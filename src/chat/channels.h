@@ -35,6 +35,9 @@ void st_channels_free(st_channels *c);
 // of a block that it opens, or in a Harmony message's header.
 void st_channels_begin(st_channels *c, const char *tail, size_t length);
 
+// The marks around a kind of block. False: there is none of that number.
+bool st_channels_marks(size_t block, const char **open, const char **close);
+
 // Takes text, or a control token by its text (which is never part of an answer). setun_reply_fn as in setun.h; after it
 // returned false: SETUN_ERROR_CANCELED.
 setun_status st_channels_text(st_channels *c, const char *text, size_t length, setun_reply_fn fn, void *user,

@@ -62,6 +62,8 @@ size_t st_matcher_accepted(const st_matcher *m); // how many there are
 // May the text end here, and may it not go on? After an end token has been accepted both are true.
 bool st_matcher_may_end(const st_matcher *m);
 bool st_matcher_must_end(st_matcher *m);
+// The vocabulary's own end token where it may come next; -1 otherwise.
+int32_t st_matcher_end_token(st_matcher *m);
 
 // The bytes that must follow, up to the first choice (appended to `out`; possibly none).
 setun_status st_matcher_forced_text(st_matcher *m, st_buffer *out, setun_error *err);

@@ -89,6 +89,10 @@ setun_status st_grammar_status(const st_grammar *g, setun_error *err) {
   if (err) *err = g->failure;
   return g->failure.code;
 }
+st_node st_grammar_root(const st_grammar *g) {
+  return g->has_root ? g->root : ST_NODE_EMPTY;
+}
+
 void st_grammar_set_root(st_grammar *g, st_node node) {
   g->root = node;
   g->has_root = true;

@@ -37,6 +37,7 @@ void st_grammar_define(st_grammar *g, st_rule rule, st_node node);
 bool st_grammar_is_defined(const st_grammar *g, st_rule rule);
 st_node st_node_rule(st_grammar *g, st_rule rule);
 void st_grammar_set_root(st_grammar *g, st_node node);
+st_node st_grammar_root(const st_grammar *g); // to be put into a larger root; ST_NODE_EMPTY: none was set
 
 // The white space of objects and arrays, regular terms: `space` behind an opening bracket and before all other
 // punctuation, `gap` behind colons and commas. ST_TERM_EPSILON (the default): none. Both st_term_json_space(t, 8): as

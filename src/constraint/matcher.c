@@ -186,6 +186,11 @@ bool st_matcher_must_end(st_matcher *m) {
   return m->steps[m->n_steps - 1].ended || (n == 1 && accepting(now, n));
 }
 
+int32_t st_matcher_end_token(st_matcher *m) {
+  int32_t end = st_tokenizer_eos(m->c->trie->tokenizer);
+  return end >= 0 && st_matcher_allows(m, end) ? end : -1;
+}
+
 // What the token does: SETUN_ERROR_ARGUMENT when it may not come; otherwise m->walk is what follows.
 static setun_status try_token(st_matcher *m, int32_t token, size_t *n, bool *ends, setun_error *err) {
   const char *bytes;

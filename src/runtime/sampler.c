@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "runtime/sampler_candidates.h"
+#include "runtime/sampler_mask.h"
 
 #include <float.h>
 #include <math.h>
@@ -27,6 +28,7 @@ struct st_sampler {
   size_t n_biases, biases_capacity;
   st_token_gaps excluded;
   st_candidates candidates; // of the current call
+  st_sampler_mask mask;     // of the constraint
 };
 
 // ---- life ----
@@ -104,6 +106,7 @@ void st_sampler_free(st_sampler *s) {
   st_free(s->repetitions.entries);
   st_free(s->biases);
   st_token_gaps_free(&s->excluded);
+  st_sampler_mask_free(&s->mask);
   st_candidates_free(&s->candidates);
   st_free(s);
 }
@@ -148,11 +151,21 @@ setun_status st_sampler_add_breaker_text(st_sampler *s, st_piece_fn piece, const
 
 setun_status st_sampler_accept(st_sampler *s, setun_token id, setun_error *err) {
   if (id < 0) return st_fail(err, SETUN_ERROR_ARGUMENT, "accept: expected a token id >= 0, found %d", (int)id);
-  return st_history_add(&s->history, id, err);
+  setun_status status = st_sampler_mask_accept(&s->mask, id, err);
+  return status == SETUN_OK ? st_history_add(&s->history, id, err) : status;
+}
+
+setun_status st_sampler_constrain(st_sampler *s, st_constraint *constraint, setun_error *err) {
+  return st_sampler_mask_set(&s->mask, constraint, err);
+}
+
+st_matcher *st_sampler_matcher(st_sampler *s) {
+  return s->mask.matcher;
 }
 
 void st_sampler_reset(st_sampler *s) {
   st_history_clear(&s->history);
+  st_sampler_mask_reset(&s->mask);
   st_random_seed(&s->random, s->params.seed);
   s->mu = 2 * (double)s->params.mirostat_tau;
 }
@@ -246,6 +259,27 @@ static size_t first_keep(const st_sampler *s) {
   return step == SETUN_STEP_TEMPERATURE && s->params.temperature == 0 ? 1 : SIZE_MAX;
 }
 
+// Offers what the constraint allows.
+static setun_status offer_allowed(st_sampler *s, const float *logits, size_t n, changes *at, setun_error *err) {
+  size_t begin = 0, end = 0;
+  setun_status status = st_sampler_mask_find(&s->mask, n, &s->excluded, err);
+  while (status == SETUN_OK && st_sampler_mask_run(&s->mask, end, n, &begin, &end)) {
+    status = offer_changed(s, logits, begin, end, at, err);
+  }
+  return status;
+}
+
+// Offers all tokens but the excluded ones.
+static setun_status offer_all(st_sampler *s, const float *logits, size_t n, changes *at, setun_error *err) {
+  setun_status status = SETUN_OK;
+  size_t from = 0;
+  for (size_t i = 0; i < s->excluded.count && status == SETUN_OK; from = s->excluded.items[i++].end) {
+    size_t to = s->excluded.items[i].begin;
+    status = offer_changed(s, logits, from, to < n ? to : n, at, err);
+  }
+  return status == SETUN_OK ? offer_changed(s, logits, from, n, at, err) : status;
+}
+
 // Gathers the candidates: tokens after biases and the leading steps; only as many as the next step keeps.
 static setun_status gather(st_sampler *s, const float *logits, size_t n, setun_error *err) {
   if (n > INT32_MAX) return st_fail(err, SETUN_ERROR_ARGUMENT, "logits: expected at most %d, found %zu", INT32_MAX, n);
@@ -255,16 +289,16 @@ static setun_status gather(st_sampler *s, const float *logits, size_t n, setun_e
   }
   st_candidates_begin(&s->candidates, first_keep(s));
   changes at = first_changes(s);
-  setun_status status = SETUN_OK;
-  size_t from = 0;
-  for (size_t i = 0; i < s->excluded.count && status == SETUN_OK; from = s->excluded.items[i++].end) {
-    size_t to = s->excluded.items[i].begin;
-    status = offer_changed(s, logits, from, to < n ? to : n, &at, err);
-  }
-  if (status == SETUN_OK) status = offer_changed(s, logits, from, n, &at, err);
+  setun_status status = s->mask.matcher ? offer_allowed(s, logits, n, &at, err) : offer_all(s, logits, n, &at, err);
   if (status != SETUN_OK) return status;
   st_candidates_end(&s->candidates);
   if (s->candidates.count) return SETUN_OK;
+  if (s->mask.matcher) {
+    return st_fail(err, SETUN_ERROR_STATE,
+                   "constraint: expected one of the %zu tokens that may come after %zu tokens of the text to be above "
+                   "-inf, found none",
+                   s->mask.allowed, st_matcher_accepted(s->mask.matcher));
+  }
   return st_fail(err, SETUN_ERROR_FORMAT, "logits of %zu tokens: expected at least one above -inf, found none", n);
 }
 

@@ -54,7 +54,7 @@ ARROWS = {
 # may look into everything).
 PUBLIC_HEADERS = {
     "api": (),
-    "runtime": ("context.h", "logprobs.h", "prompts.h", "sampler.h", "sampler_defaults.h", "session.h", "stops.h", "templates.h", "vocabulary.h"),
+    "runtime": ("answer_grammar.h", "context.h", "logprobs.h", "prompts.h", "sampler.h", "sampler_defaults.h", "session.h", "stops.h", "templates.h", "vocabulary.h"),
     "convert": ("convert.h",),
     "quantize": ("quantize.h",),
     "synthetic": ("presets.h", "synthesis.h"),
@@ -71,7 +71,7 @@ PUBLIC_HEADERS = {
     "quant": ("canonical.h", "fit.h", "gguf_rivals.h", "quant.h"),
     "tokenizer": ("export.h", "tokenizer.h"),
     "constraint": ("constraint.h", "frontends.h", "grammar.h", "schema.h", "terms.h"),
-    "chat": ("channels.h", "choose.h", "tool_calls.h", "tool_history.h"),
+    "chat": ("channels.h", "choose.h", "tool_calls.h", "tool_formats.h", "tool_history.h"),
     "jinja": ("template.h",),
     "base": ("buffer.h", "bytes.h", "clock.h", "cpu.h", "error.h", "file.h", "float16.h", "float_modes.h", "hash.h", "json.h",
              "log.h", "memory.h", "output.h", "pool.h", "process.h", "random.h", "system_error.h", "system_memory.h",

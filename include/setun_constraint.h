@@ -1,0 +1,113 @@
+/* Constrained output (experimental): texts that match a JSON schema, an expression or a grammar. A part of setun.h,
+ * which states the conventions; the promise of stability does not cover it. */
+#ifndef SETUN_CONSTRAINT_H
+#define SETUN_CONSTRAINT_H
+
+#include "setun_chat.h"
+#include "setun_model.h"
+#include "setun_sampling.h"
+#include "setun_tokens.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- constraints (experimental) ---------------------------------------------------------------------------- */
+
+/* What a text must be, compiled for a model's vocabulary. Immutable to callers: any number of threads may use one at
+ * once. */
+typedef struct setun_constraint setun_constraint;
+
+typedef enum setun_grammar {
+  SETUN_GRAMMAR_JSON_SCHEMA, /* a JSON schema, drafts 4 to 2020-12; keywords that cannot be enforced are refused */
+  SETUN_GRAMMAR_EXPRESSION,  /* a regular expression of ECMA 262 that matches the whole text */
+  SETUN_GRAMMAR_GBNF,        /* llama.cpp's grammars */
+  SETUN_GRAMMAR_LARK         /* the common part of Lark's */
+} setun_grammar;
+
+/* "json_schema", "expression", "gbnf", "lark"; NULL: no setun_grammar. */
+SETUN_API const char *setun_grammar_name(setun_grammar grammar);
+
+typedef struct setun_constraint_params {
+  size_t size; /* of this struct */
+  setun_grammar grammar;
+  const char *text; /* of the schema, expression or grammar */
+  size_t length;
+  const char *name; /* what messages call it; NULL: the grammar's own name */
+  uint32_t space;   /* JSON schemas: the most white space in a row around punctuation, at most 8; 0: one blank behind
+                     * colons and commas, and none elsewhere */
+  bool ordered;     /* JSON schemas: properties in the schema's order */
+  uint64_t memory;  /* bytes, at most; 0: 256 MiB */
+} setun_constraint_params;
+
+SETUN_PARAMS(setun_constraint_params)
+
+/* `model` must outlive the constraint. An error names what was wrong and where, or the limit that was reached. The
+ * caller frees *constraint with setun_constraint_free; matchers and samplers that use it keep it. */
+SETUN_API setun_status setun_constraint_new(const setun_model *model, const setun_constraint_params *params,
+                                            setun_constraint **constraint, setun_error *error);
+SETUN_API void setun_constraint_free(setun_constraint *constraint);
+
+/* What an answer to a rendered conversation must be: a text, calls of tools, or either. */
+typedef struct setun_answer_params {
+  size_t size;                         /* of this struct */
+  const setun_constraint_params *text; /* what the text must be; NULL: the answer is no text */
+  bool calls;                          /* the answer may be calls of the tools that setun_chat_render_tools was given */
+  const char *tool;                    /* with `calls`: of this one alone; NULL: of any */
+  bool one_call;  /* with `calls`: just one; otherwise one or more, where the model's format has several */
+  uint32_t space; /* with `calls`: in their arguments, as in setun_constraint_params */
+} setun_answer_params;
+
+SETUN_PARAMS(setun_answer_params)
+
+/* A constraint for the whole answer: thoughts that the template or the model begins with are free, and what follows
+ * them is as `params` say, calls in the model's own format. A tool whose schema cannot be enforced is refused where it
+ * says "strict": true; otherwise its arguments are any object. */
+SETUN_API setun_status setun_constraint_new_answer(const setun_rendering *prompt, const setun_answer_params *params,
+                                                   setun_constraint **constraint, setun_error *error);
+
+/* ---- matching (experimental) ------------------------------------------------------------------------------- */
+
+/* A place in one text that is to match a constraint. It belongs to one thread at a time, and keeps the constraint. */
+typedef struct setun_matcher setun_matcher;
+
+SETUN_API setun_status setun_matcher_new(setun_constraint *constraint, setun_matcher **matcher, setun_error *error);
+/* Another one at the same place. */
+SETUN_API setun_status setun_matcher_copy(const setun_matcher *matcher, setun_matcher **copy, setun_error *error);
+SETUN_API void setun_matcher_free(setun_matcher *matcher);
+/* To the beginning. */
+SETUN_API void setun_matcher_reset(setun_matcher *matcher);
+/* Which tokens may come next, one bit each: bits[id / 32] >> id % 32 & 1. `n` words; bits beyond the vocabulary become
+ * 0. Tokens that end a text may come where the text may end. SETUN_ERROR_STATE: none may, and the message says where.
+ */
+SETUN_API setun_status setun_matcher_mask(setun_matcher *matcher, uint32_t *bits, size_t n, setun_error *error);
+/* May this token come next? */
+SETUN_API bool setun_matcher_allows(setun_matcher *matcher, setun_token id);
+/* The token comes next. SETUN_ERROR_ARGUMENT, and nothing changes, where it may not. */
+SETUN_API setun_status setun_matcher_accept(setun_matcher *matcher, setun_token id, setun_error *error);
+/* Takes back the last `n` tokens. */
+SETUN_API setun_status setun_matcher_rollback(setun_matcher *matcher, size_t n, setun_error *error);
+/* May the text end here; may it not go on? */
+SETUN_API bool setun_matcher_may_end(const setun_matcher *matcher);
+SETUN_API bool setun_matcher_must_end(setun_matcher *matcher);
+/* The tokens that must follow, as the model's tokenizer writes them, up to the first choice: at most `capacity` of them
+ * are written, *count is how many there are, possibly none. They are not accepted yet. */
+SETUN_API setun_status setun_matcher_forced(setun_matcher *matcher, setun_token *ids, size_t capacity, size_t *count,
+                                            setun_error *error);
+
+/* What the sampler accepts from now on must match the constraint, which is kept; it draws no other tokens, whatever the
+ * biases are. NULL: any text again. setun_sampler_reset begins the text anew. Where no token is left, sampling fails
+ * with SETUN_ERROR_STATE and says where. */
+SETUN_API setun_status setun_sampler_constrain(setun_sampler *sampler, setun_constraint *constraint,
+                                               setun_error *error);
+/* The tokens that must follow, as setun_matcher_forced gives them, and the model's end token where nothing else may
+ * follow. They are to be used like drawn ones, accepted one by one; their logits need not be computed. None without a
+ * constraint. */
+SETUN_API setun_status setun_sampler_forced(setun_sampler *sampler, setun_token *ids, size_t capacity, size_t *count,
+                                            setun_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
