@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Tokens that may be evaluated together with the one before them, since a constraint leaves no others.
+enum { FORCED_MOST = 32 };
+
 // The state of one answer.
 typedef struct turn {
   answerer *a;
@@ -18,6 +21,7 @@ typedef struct turn {
   id_list made;   // the answer's tokens
   size_t made_capacity;
   setun_sampler *sampler;
+  setun_constraint *constraint; // NULL: any answer
   setun_reply *reply;
   text_buffer content, reasoning;
   bool dim, line_open, any, failed, called, stopped; // stopped: by a stop text
@@ -187,6 +191,12 @@ static answer_result make_prompt(turn *t) {
     report(&error);
     ok = false;
   }
+  setun_answer_params wanted = setun_answer_params_default();
+  wanted.text = t->a->constraint;
+  if (ok && wanted.text && setun_constraint_new_answer(rendering, &wanted, &t->constraint, &error) != SETUN_OK) {
+    report(&error);
+    ok = false;
+  }
   setun_rendering_free(rendering);
   if (!ok) return ANSWER_FAILED;
   return t->prompt.count < t->a->room ? ANSWER_DONE : choose(t, t->prompt.count);
@@ -258,7 +268,7 @@ static bool make_turn_sampler(turn *t) {
     return false;
   }
   t->a->answers++;
-  return true;
+  return !t->constraint || setun_sampler_constrain(t->sampler, t->constraint, &error) == SETUN_OK || !report(&error);
 }
 
 static bool keep_token(turn *t, setun_token id) {
@@ -288,14 +298,38 @@ static answer_result go_on(turn *t, setun_token id) {
   return result == ANSWER_DONE ? evaluate(t, &id, 1) : result;
 }
 
+static bool is_limit(const turn *t) {
+  return t->a->most >= 0 && t->made.count >= (uint64_t)t->a->most;
+}
+
+// Adds to the tokens of the next pass those that must follow them. *ended: an end token is the last of these. False
+// after a report.
+static bool add_forced(turn *t, setun_token *pass, size_t *n, bool *ended) {
+  setun_token ids[FORCED_MOST];
+  size_t count = 0;
+  setun_error error;
+  if (!t->constraint) return true;
+  if (setun_sampler_forced(t->sampler, ids, FORCED_MOST, &count, &error) != SETUN_OK) return !report(&error);
+  size_t room = t->a->room - setun_session_position(t->a->session);
+  for (size_t i = 0; i < count && i < FORCED_MOST && *n < room && !t->stopped && !is_limit(t); i++) {
+    *ended = setun_token_is_end(t->a->model, ids[i]);
+    if (*ended) break;
+    if (!keep_token(t, ids[i])) return false;
+    pass[(*n)++] = ids[i];
+  }
+  return true;
+}
+
 static answer_result generate(turn *t) {
   setun_session *session = t->a->session;
   setun_error error;
   uint32_t n_vocab = setun_model_n_vocab(t->a->model);
   answer_result result = ANSWER_DONE;
   t->a->facts.reason = setun_end_name(SETUN_END_LENGTH);
-  while (result == ANSWER_DONE && (t->a->most < 0 || t->made.count < (uint64_t)t->a->most)) {
-    setun_token id = 0;
+  while (result == ANSWER_DONE && !is_limit(t)) {
+    setun_token id = 0, pass[1 + FORCED_MOST];
+    size_t n = 1;
+    bool ended = false;
     if (setun_sampler_sample(t->sampler, setun_session_logits(session), n_vocab, &id, &error) != SETUN_OK) {
       report(&error);
       return ANSWER_FAILED;
@@ -305,15 +339,19 @@ static answer_result generate(turn *t) {
       break;
     }
     if (!keep_token(t, id)) return ANSWER_FAILED;
-    if (t->stopped) break;
-    result = setun_session_position(session) == t->a->room ? go_on(t, id) : evaluate(t, &id, 1);
+    pass[0] = id;
+    bool full = setun_session_position(session) == t->a->room;
+    if (!t->stopped && !full && !add_forced(t, pass, &n, &ended)) return ANSWER_FAILED;
+    if (ended) t->a->facts.reason = setun_end_name(SETUN_END_TOKEN);
+    if (t->stopped || ended) break;
+    result = full ? go_on(t, id) : evaluate(t, pass, n);
   }
   return result;
 }
 
 // Reports an answer without text.
 static void report_empty(const turn *t) {
-  bool thoughts = t->reasoning.length != 0, limit = t->a->most >= 0 && t->made.count >= (uint64_t)t->a->most;
+  bool thoughts = t->reasoning.length != 0, limit = is_limit(t);
   if (t->content.length || (!thoughts && !t->called)) return;
   note("the answer has no text: it is %s only%s",
        !t->called  ? "thoughts"
@@ -349,6 +387,7 @@ static void print_speed(const answerer *a) {
 
 static void free_turn(turn *t) {
   setun_sampler_free(t->sampler);
+  setun_constraint_free(t->constraint);
   setun_reply_free(t->reply);
   free(t->prompt.ids);
   free(t->made.ids);

@@ -28,13 +28,14 @@ typedef struct answerer {
   setun_stops *stops; // NULL: none
   editor *input;      // for questions
   const sampling_options *sampling;
-  uint64_t seed, answers;   // each answer has its own seed, so that a second try may differ
-  int64_t most;             // most tokens of an answer; negative: no limit
-  size_t longest;           // most bytes of a message's text
-  overflow_choice overflow; // except with OVERFLOW_STOP the session's length is not limited
-  uint32_t room;            // tokens of the context
-  id_list evaluated;        // tokens that the session has evaluated, including forgotten ones
-  bool color;               // whether text may be dim
+  const setun_constraint_params *constraint; // what answers must be; NULL: anything
+  uint64_t seed, answers;                    // each answer has its own seed, so that a second try may differ
+  int64_t most;                              // most tokens of an answer; negative: no limit
+  size_t longest;                            // most bytes of a message's text
+  overflow_choice overflow;                  // except with OVERFLOW_STOP the session's length is not limited
+  uint32_t room;                             // tokens of the context
+  id_list evaluated;                         // tokens that the session has evaluated, including forgotten ones
+  bool color;                                // whether text may be dim
   bool terminal, hide_reasoning, ignore_end, verbose;
   bool silent;        // answers are not printed
   answer_facts facts; // of the last answer

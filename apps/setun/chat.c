@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "answer.h"
 #include "commands.h"
+#include "constraint.h"
 #include "input.h"
 #include "interrupt.h"
 #include "model.h"
@@ -18,6 +19,7 @@ typedef struct chat_options {
   model_options model;
   compute_options compute;
   sampling_options sampling;
+  constraint_options constraint;
   int64_t n, ctx; // n < 0: until the end; ctx 0: the model's
   const char *system, *file, *overflow, *name, *color;
   text_list variables, stops;
@@ -40,6 +42,7 @@ static const option rows[] = {
      "or stop if there is no terminal; drop with --window or --kv-sinks)"},
     WINDOW_ROWS(chat_options),
     STOP_ROW(AT(stops)),
+    CONSTRAINT_ROWS(chat_options),
     {0, "hide-thinking", OPTION_FLAG, AT(hide_thinking), NULL, 0, 0,
      "do not show the model's reasoning before its answer"},
     {0, "ignore-eos", OPTION_FLAG, AT(ignore_end), NULL, 0, 0, "continue past end tokens"},
@@ -390,6 +393,7 @@ static int run(const command *self, int argc, char **argv) {
   chat_options o = {.n = -1, .sampling = sampling_unset(), .compute.draft = "ngram"};
   answerer a = {0};
   input_text own = {0};
+  constraint_text constraint = {0};
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   status = check_sampling(self, &o.sampling);
@@ -406,13 +410,16 @@ static int run(const command *self, int argc, char **argv) {
     status = conversation_set_variable(a.talk, self, o.variables.items[i]);
   }
   if (!status && o.file) status = read_file(o.file, text_limit(o.compute.memory), &own);
+  if (!status) status = read_constraint(self, &o.constraint, o.ignore_end, &constraint);
   if (status) {
+    free(own.data);
     free_answerer(&a);
     return status;
   }
   a.silent = o.json || o.jsonl;
   a.terminal = !a.silent && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   a.sampling = &o.sampling;
+  if (constraint.params.text) a.constraint = &constraint.params;
   a.most = o.n;
   a.hide_reasoning = o.hide_thinking;
   a.ignore_end = o.ignore_end;
@@ -438,6 +445,7 @@ static int run(const command *self, int argc, char **argv) {
   free_answerer(&a);
   free(history);
   free(own.data);
+  free(constraint.text.data);
   int written = finish_output();
   return status ? status : written;
 }

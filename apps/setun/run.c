@@ -1,6 +1,7 @@
 // The command `run`: generates text from a prompt.
 #define _POSIX_C_SOURCE 200809L
 #include "commands.h"
+#include "constraint.h"
 #include "experts_trace.h"
 #include "input.h"
 #include "interrupt.h"
@@ -21,8 +22,10 @@ typedef struct run_options {
   model_options model;
   compute_options compute;
   sampling_options sampling;
-  int64_t n, ctx;   // n < 0: until the end; ctx 0: the model's
-  int64_t logprobs; // likeliest alternatives for each token; negative: no log-probabilities
+  constraint_options constraint;
+  constraint_text constraint_text; // that was read of it
+  int64_t n, ctx;                  // n < 0: until the end; ctx 0: the model's
+  int64_t logprobs;                // likeliest alternatives for each token; negative: no log-probabilities
   const char *session, *trace;
   text_list stops;
   bool special, ignore_end, no_echo, ids, json, jsonl, verbose;
@@ -36,6 +39,7 @@ static const option output_rows[] = {
      "tokens in the context, prompt and new ones together (default: the model's, at most 4096)"},
     {0, "special", OPTION_FLAG, AT(special), NULL, 0, 0, "recognize control tokens in the prompt"},
     STOP_ROW(AT(stops)),
+    CONSTRAINT_ROWS(run_options),
     {0, "ignore-eos", OPTION_FLAG, AT(ignore_end), NULL, 0, 0, "continue past the end token"},
     {0, "no-echo", OPTION_FLAG, AT(no_echo), NULL, 0, 0, "print the new text without the prompt"},
     {0, "ids", OPTION_FLAG, AT(ids), NULL, 0, 0,
@@ -56,11 +60,15 @@ static const option output_rows[] = {
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print settings and timings on standard error"},
 };
 
+// Tokens that may follow each other without logits in between, and those that are evaluated at once.
+enum { FORCED_MOST = 32, WAITING_MOST = 64 };
+
 // The state of generating, and data for the timings.
 typedef struct generation {
   setun_model *model, *draft;
   setun_session *session;
   setun_sampler *sampler;
+  setun_constraint *constraint; // NULL: any text
   setun_decoder *decoder;
   id_list prompt;
   setun_stops *stops;
@@ -73,11 +81,11 @@ typedef struct generation {
   text_buffer json_text;        // still to be included in JSON
   logprobs likely;
   setun_sampler_params sampling;
-  uint32_t earlier; // tokens from the session file
-  bool line_open;   // the last byte printed was not a newline
-  bool prompt_read; // whether all of it was evaluated
-  bool pending;     // `last` is part of the text, but not evaluated yet
-  setun_token last;
+  uint32_t earlier;                                       // tokens from the session file
+  bool line_open;                                         // the last byte printed was not a newline
+  bool prompt_read;                                       // whether all of it was evaluated
+  setun_token waiting[WAITING_MOST], forced[FORCED_MOST]; // parts of the text, not evaluated yet; that must follow them
+  size_t n_waiting, n_forced, next_forced;
   double load_seconds, prompt_seconds, decode_seconds;
   experts_trace trace;
   setun_stream_stats prompt_stream; // time when the prompt was evaluated
@@ -204,7 +212,8 @@ static bool evaluate(generation *g, const setun_token *ids, size_t n, bool is_pr
   return false;
 }
 
-// The penalties cover the whole text, the session's and the prompt's, except forgotten tokens.
+// The penalties cover the whole text, the session's and the prompt's, except forgotten tokens; the constraint what is
+// new.
 static bool show_text_to_sampler(generation *g) {
   setun_error error;
   const setun_token *ids = setun_session_tokens(g->session);
@@ -214,7 +223,7 @@ static bool show_text_to_sampler(generation *g) {
     report(&error);
     return false;
   }
-  return true;
+  return !g->constraint || setun_sampler_constrain(g->sampler, g->constraint, &error) == SETUN_OK || !report(&error);
 }
 
 static void note_full_context(generation *g) {
@@ -296,31 +305,59 @@ static bool draw(generation *g, const run_options *o, setun_token *id, bool *is_
   return true;
 }
 
+// The next token: one that must follow, or a drawn one. False after a report, or an interrupt.
+static bool next_token(generation *g, const run_options *o, setun_token *id, bool *is_end, int *status) {
+  if (g->next_forced < g->n_forced) {
+    *id = g->forced[g->next_forced++];
+    *is_end = setun_token_is_end(g->model, *id);
+    *status = STATUS_FAILED;
+    if (!emit(g, o, *id, *is_end)) return false;
+    if (o->jsonl) print_token_line(g, o);
+    *status = 0;
+    return true;
+  }
+  if (g->n_waiting && !evaluate(g, g->waiting, g->n_waiting, false, status)) return false;
+  g->n_waiting = 0;
+  if (!draw(g, o, id, is_end)) *status = STATUS_FAILED;
+  return !*status;
+}
+
+// What must follow the text, where there is room for it: its logits are not wanted.
+static bool find_forced(generation *g, const run_options *o) {
+  setun_error error;
+  size_t count = 0;
+  if (!g->constraint || o->logprobs >= 0 || g->next_forced < g->n_forced || g->n_waiting + FORCED_MOST > WAITING_MOST)
+    return true;
+  g->next_forced = g->n_forced = 0;
+  if (setun_sampler_forced(g->sampler, g->forced, FORCED_MOST, &count, &error) != SETUN_OK) return !report(&error);
+  g->n_forced = count < FORCED_MOST ? count : FORCED_MOST;
+  return true;
+}
+
 // Generates until the model ends the text, -n, the end of the context, or an interrupt. Returns the exit status.
 static int generate(generation *g, const run_options *o) {
   setun_error error;
   int status = 0;
   uint32_t room = setun_session_context(g->session);
   g->reason = setun_end_name(SETUN_END_LENGTH);
+  if (!find_forced(g, o)) return STATUS_FAILED;
   while (o->n < 0 || g->count < (uint64_t)o->n) {
     setun_token id = 0;
     bool is_end = false;
     // every token needs its position, including the last one, which is evaluated only with --session
-    if (setun_session_position(g->session) + g->pending == room) {
+    if (setun_session_position(g->session) + g->n_waiting == room) {
       note_full_context(g);
       g->reason = setun_end_name(SETUN_END_CONTEXT);
       break;
     }
-    if (g->pending && !evaluate(g, &g->last, 1, false, &status)) break;
-    g->pending = false;
-    if (!draw(g, o, &id, &is_end)) return STATUS_FAILED;
+    if (!next_token(g, o, &id, &is_end, &status)) break;
     if ((is_end && !o->ignore_end) || g->stopped) {
       g->reason = setun_end_name(g->stopped ? SETUN_END_STOP : SETUN_END_TOKEN);
       break;
     }
     if (setun_sampler_accept(g->sampler, id, &error) != SETUN_OK) return report(&error);
-    g->pending = true;
-    g->last = id;
+    g->waiting[g->n_waiting++] = id;
+    if (!find_forced(g, o)) return STATUS_FAILED;
   }
   return status;
 }
@@ -353,14 +390,14 @@ static bool keep_text(generation *g, const run_options *o) {
     note("%s is unchanged: the prompt was not evaluated completely", o->session);
     return true;
   }
-  size_t kept = g->earlier + g->prompt.count + g->kept; // without the stop text, and text in the same token
-  if (g->stopped && kept < setun_session_position(g->session) &&
-      setun_session_truncate(g->session, (uint32_t)kept, &error) != SETUN_OK) {
+  if (g->n_waiting && setun_session_eval(g->session, g->waiting, g->n_waiting, NULL, &error) != SETUN_OK) {
     report(&error);
     return false;
   }
-  if (g->stopped) g->pending = false;
-  if (g->pending && setun_session_eval(g->session, &g->last, 1, NULL, &error) != SETUN_OK) {
+  g->n_waiting = 0;
+  size_t kept = g->earlier + g->prompt.count + g->kept; // without the stop text, and what is in one token with it
+  if (g->stopped && kept < setun_session_position(g->session) &&
+      setun_session_truncate(g->session, (uint32_t)kept, &error) != SETUN_OK) {
     report(&error);
     return false;
   }
@@ -418,6 +455,11 @@ static bool prepare(generation *g, const run_options *o, const char *path, bool 
   if (o->verbose && g->earlier) note("%s holds %u token%s", o->session, (unsigned)g->earlier, plural(g->earlier));
   if (!make_sampler(g->model, &o->sampling, &g->sampler, &g->sampling)) return false;
   if (!open_stops(&o->stops, o->text.escape, &g->stops)) return false;
+  if (o->constraint_text.params.text &&
+      setun_constraint_new(g->model, &o->constraint_text.params, &g->constraint, &error) != SETUN_OK) {
+    report(&error);
+    return false;
+  }
   int flags = begins && !g->earlier ? 0 : SETUN_DECODE_CONTINUES;
   if (setun_decoder_new(g->model, flags, &g->decoder, &error) == SETUN_OK) return true;
   report(&error);
@@ -460,6 +502,7 @@ static void free_generation(generation *g) {
   setun_decoder_free(g->decoder);
   setun_stops_free(g->stops);
   setun_sampler_free(g->sampler);
+  setun_constraint_free(g->constraint);
   setun_session_free(g->session);
   setun_model_free(g->model);
   setun_model_free(g->draft);
@@ -482,11 +525,16 @@ static int run(const command *self, int argc, char **argv) {
   if (!status && o.ids + o.json + o.jsonl > 1)
     status = usage_error(self, "--ids, --json and --jsonl exclude each other");
   if (!status && o.logprobs >= 0 && !is_json(&o)) status = usage_error(self, "--logprobs goes with --json or --jsonl");
+  if (!status) status = read_constraint(self, &o.constraint, o.ignore_end, &o.constraint_text);
   if (!status) status = read_text(self, &o.text, text_limit(o.compute.memory), &text);
-  if (status) return status;
+  if (status) {
+    free(o.constraint_text.text.data);
+    return status;
+  }
   status = prepare(&g, &o, argv[1], !text.length) ? run_prompt(&g, &o, &text) : failed_status();
   free_generation(&g);
   free(text.data);
+  free(o.constraint_text.text.data);
   int written = finish_output();
   return status ? status : written;
 }
