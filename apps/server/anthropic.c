@@ -1,5 +1,6 @@
 // /v1/messages and /v1/messages/count_tokens, as Anthropic has them.
 #include "calls.h"
+#include "constraints.h"
 #include "messages.h"
 #include "replies.h"
 #include "routes.h"
@@ -15,11 +16,12 @@ static const field message_fields[] = {
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
     {"tools", FIELD_OTHER, 0, 0, 0, "tools that the answer may use",
      "{\"type\":\"array\",\"maxItems\":1024,\"items\":{\"type\":\"object\",\"required\":[\"name\"],\"properties\":{"
-     "\"type\":{\"enum\":[\"custom\",null]},\"name\":" TOOL_NAME_SCHEMA
-     ",\"description\":{\"type\":[\"string\",\"null\"]},\"input_schema\":{\"type\":[\"object\",\"null\"]}}}}"},
+     "\"type\":{\"enum\":[\"custom\",null]},\"name\":" SCHEMA(
+         "ToolName") ",\"description\":{\"type\":[\"string\",\"null\"]},\"input_schema\":{\"type\":[\"object\","
+                     "\"null\"]}}}}"},
     {"tool_choice", FIELD_OTHER, 0, 0, 0, "whether it may, must, or must not use one; or which one it must use",
      "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":[\"auto\",\"any\",\"tool\","
-     "\"none\"]},\"name\":" TOOL_NAME_SCHEMA ",\"disable_parallel_tool_use\":{\"type\":[\"boolean\",\"null\"]}}}"},
+     "\"none\"]},\"name\":" SCHEMA("ToolName") ",\"disable_parallel_tool_use\":{\"type\":[\"boolean\",\"null\"]}}}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 static const field answer_fields[] = {
@@ -342,7 +344,7 @@ static bool read_prompt(job *j, const st_json *body, problem *p) {
   st_json *chat = st_json_new();
   bool fine = (chat || fail_memory(p)) && convert(chat, body, p) && read_tools(j, chat, p);
   st_json *context = fine ? conversation_of(chat, &rest, p) : NULL;
-  fine = context && job_add_conversation(j, context, rest, p);
+  fine = context && job_add_conversation(j, context, rest, p) && constrain_job(j, chat, p);
   st_json_free(chat);
   return fine;
 }

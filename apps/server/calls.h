@@ -6,18 +6,6 @@
 
 // ---- requests ----
 
-// Members of requests in the form of OpenAI's chat, for tables of fields.
-#define TOOLS_SCHEMA                                                                                                   \
-  "{\"type\":\"array\",\"maxItems\":1024,\"items\":{\"type\":\"object\",\"required\":[\"type\",\"function\"],"         \
-  "\"properties\":{\"type\":{\"const\":\"function\"},\"function\":{\"type\":\"object\",\"required\":[\"name\"],"       \
-  "\"properties\":{\"name\":" TOOL_NAME_SCHEMA ",\"description\":{\"type\":[\"string\",\"null\"]},"                    \
-  "\"parameters\":{\"type\":[\"object\",\"null\"]},\"strict\":{\"type\":[\"boolean\",\"null\"]}}}}}}"
-#define TOOL_NAME_SCHEMA "{\"type\":\"string\",\"pattern\":\"^[a-zA-Z0-9_.:/-]{1,128}$\"}"
-#define TOOL_CHOICE_SCHEMA                                                                                             \
-  "{\"anyOf\":[{\"enum\":[\"none\",\"auto\",\"required\"]},{\"type\":\"object\",\"required\":[\"type\",\"function\"]," \
-  "\"properties\":{\"type\":{\"const\":\"function\"},\"function\":{\"type\":\"object\",\"required\":[\"name\"],"       \
-  "\"properties\":{\"name\":" TOOL_NAME_SCHEMA "}}}}]}"
-
 // Reads "tools", "tool_choice" and "parallel_tool_calls" of a body in the form of OpenAI's chat.
 bool read_tools(job *j, const st_json *body, problem *p);
 // A tool in that form of members that another API has elsewhere; NULL: absent.

@@ -1,5 +1,6 @@
 // /v1/chat/completions, as OpenAI has it, with llama.cpp's reasoning_content and timings.
 #include "calls.h"
+#include "constraints.h"
 #include "messages.h"
 #include "replies.h"
 #include "routes.h"
@@ -12,9 +13,9 @@ static const field conversation_fields[] = {
     {"reasoning_effort", FIELD_OTHER, 0, 0, 0, "a variable for the template", "{\"type\":\"string\"}"},
     {"add_generation_prompt", FIELD_OTHER, 0, 0, 0, "begin an answer (default true)", "{\"type\":\"boolean\"}"},
     {"continue_final_message", FIELD_OTHER, 0, 0, 0, "continue the last message", "{\"type\":\"boolean\"}"},
-    {"tools", FIELD_OTHER, 0, 0, 0, "functions that the answer may call", TOOLS_SCHEMA},
+    {"tools", FIELD_OTHER, 0, 0, 0, "functions that the answer may call", SCHEMA("Tools")},
     {"tool_choice", FIELD_OTHER, 0, 0, 0, "whether it may, must, or must not; or which one it must call",
-     TOOL_CHOICE_SCHEMA},
+     SCHEMA("ToolChoice")},
     {"parallel_tool_calls", FIELD_OTHER, 0, 0, 0, "several calls in one answer (default true)",
      "{\"type\":\"boolean\"}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
@@ -26,10 +27,11 @@ static const field chat_only[] = {
     {"logprobs", FIELD_OTHER, 0, 0, 0, "log-probabilities of the tokens", "{\"type\":\"boolean\"}"},
     {"top_logprobs", FIELD_OTHER, 0, 0, 0, "and of this many of the likeliest tokens at each position",
      "{\"type\":\"integer\",\"minimum\":0,\"maximum\":20}"},
-    {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the answer: only text", SCHEMA("Format")},
+    {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the answer", SCHEMA("Format")},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
-const field *const chat_tables[] = {conversation_fields, chat_only, openai_fields, sampling_fields, NULL};
+const field *const chat_tables[] = {conversation_fields, chat_only,         openai_fields,
+                                    sampling_fields,     constraint_fields, NULL};
 const field *const conversation_tables[] = {conversation_fields, NULL};
 
 // ---- the reply ----
@@ -224,12 +226,11 @@ static bool read_logprobs(const st_json *body, generation *g, problem *p) {
 static bool read_chat(job *j, const st_json *body, problem *p) {
   const st_json *rest = NULL;
   if (!read_generation(j->server, body, chat_tables, &j->g, p) || !read_stream_options(body, &j->g, p) ||
-      !read_response_format(body, p) || !read_logprobs(body, &j->g, p) || !read_modalities(body, p) ||
-      !read_tools(j, body, p)) {
+      !read_logprobs(body, &j->g, p) || !read_modalities(body, p) || !read_tools(j, body, p)) {
     return false;
   }
   st_json *context = conversation_of(body, &rest, p);
-  return context && job_add_conversation(j, context, rest, p);
+  return context && job_add_conversation(j, context, rest, p) && constrain_job(j, body, p);
 }
 
 void handle_chat(server *s, exchange *x) {

@@ -41,6 +41,11 @@ static bool fill_entry(choice *c, token_entry *entry, setun_logprob *top, const 
   return true;
 }
 
+// A constraint that leaves no token is the request's.
+static bool fail_drawing(problem *p, const setun_error *error) {
+  return error->code == SETUN_ERROR_STATE ? invalid(p, NULL, "%s", error->message) : fail_with(p, NULL, error);
+}
+
 // Draws, and notes what the sampler drew from, as logarithms. Probabilities come first: drawing moves the generator on.
 static bool draw_and_note(choice *c, const float *logits, size_t n, token_entry *entry, setun_logprob *top,
                           problem *p) {
@@ -49,7 +54,7 @@ static bool draw_and_note(choice *c, const float *logits, size_t n, token_entry 
   setun_error error;
   setun_status s = setun_sampler_probabilities(c->sampler, logits, n, likely, TOP_MOST, &found, &error);
   if (s == SETUN_OK) s = setun_sampler_sample(c->sampler, logits, n, &entry->id, &error);
-  if (s != SETUN_OK) return fail_with(p, NULL, &error);
+  if (s != SETUN_OK) return fail_drawing(p, &error);
   if (found > TOP_MOST) found = TOP_MOST;
   entry->value = least_logprob;
   for (size_t i = 0; i < found; i++) {
@@ -118,7 +123,7 @@ static setun_status open_sampler(choice *c, setun_error *error) {
   for (size_t i = 0; j->g.ignore_end && i < j->server->n_ends && s == SETUN_OK; i++)
     s = setun_sampler_add_bias(c->sampler, j->server->ends[i], -INFINITY, error);
   for (size_t i = 0; i < text->n && s == SETUN_OK; i++) s = setun_sampler_accept(c->sampler, text->ids[i], error);
-  return s;
+  return s == SETUN_OK && j->constraint ? setun_sampler_constrain(c->sampler, j->constraint, error) : s;
 }
 
 bool choice_open(choice *c, problem *p) {
@@ -131,6 +136,7 @@ bool choice_open(choice *c, problem *p) {
   if (s == SETUN_OK && j->g.n_stops)
     s = setun_stops_new((const char *const *)j->g.stops, j->g.n_stops, &c->stops, &error);
   if (s != SETUN_OK) return fail_with(p, NULL, &error);
+  if (j->sure_calls) setun_reply_stream_calls(c->reply);
   return !j->prompts[c->prompt].logprobs || add_first_entry(c, p);
 }
 
@@ -265,21 +271,16 @@ static bool draw(choice *c, const float *logits, setun_token *id, problem *p) {
     *id = entry->id;
     return true;
   }
-  if (setun_sampler_sample(c->sampler, logits, n, id, &error) != SETUN_OK) return fail_with(p, NULL, &error);
+  if (setun_sampler_sample(c->sampler, logits, n, id, &error) != SETUN_OK) return fail_drawing(p, &error);
   if (entry) entry->id = *id;
   return !entry || fill_entry(c, entry, top, logits, p);
 }
 
-bool choice_draw(choice *c, const float *logits, problem *p) {
+// Takes a token that was drawn or must follow. Sets `end` where the text ends with it.
+static bool take_token(choice *c, setun_token id, problem *p) {
   const job *j = c->job;
   setun_error error;
-  setun_token id = 0;
-  if (!c->n_ids) c->prompted = now_seconds();
-  if (j->g.max_tokens == 0) {
-    c->end = END_LENGTH;
-    return true;
-  }
-  if (!draw(c, logits, &id, p) || !keep_id(c, id, p)) return false;
+  if (!keep_id(c, id, p)) return false;
   if (setun_token_is_end(j->server->model, id)) {
     c->end = END_TOKEN;
     if (j->g.top >= 0 && !j->bare_ends) c->n_entries--;
@@ -287,10 +288,34 @@ bool choice_draw(choice *c, const float *logits, problem *p) {
   }
   if (setun_sampler_accept(c->sampler, id, &error) != SETUN_OK) return fail_with(p, NULL, &error);
   if (!push_token(c, id, p)) return false;
-  if (!c->end && (setun_reply_is_over(c->reply) || (j->one_call && c->n_calls))) c->end = END_TOKEN;
+  if (!c->end && (setun_reply_is_over(c->reply) || (j->one_call && !j->sure_calls && c->n_calls))) c->end = END_TOKEN;
   see_limits(c);
-  c->next = id;
+  c->next[c->n_next++] = id;
   return true;
+}
+
+// Takes what must follow, whose log-probabilities nobody asks for.
+static bool take_forced(choice *c, problem *p) {
+  setun_token ids[FORCED_MOST];
+  setun_error error;
+  size_t n = 0;
+  if (!c->job->constraint || c->job->g.top >= 0 || c->end) return true;
+  if (setun_sampler_forced(c->sampler, ids, FORCED_MOST, &n, &error) != SETUN_OK) return fail_with(p, NULL, &error);
+  for (size_t i = 0; i < n && i < c->job->server->n_forced && !c->end; i++) {
+    if (!take_token(c, ids[i], p)) return false;
+  }
+  return true;
+}
+
+bool choice_draw(choice *c, const float *logits, problem *p) {
+  setun_token id = 0;
+  if (!c->n_ids) c->prompted = now_seconds();
+  c->n_next = 0;
+  if (c->job->g.max_tokens == 0) {
+    c->end = END_LENGTH;
+    return true;
+  }
+  return draw(c, logits, &id, p) && take_token(c, id, p) && take_forced(c, p);
 }
 
 void choice_finish(choice *c) {

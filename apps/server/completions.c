@@ -1,4 +1,5 @@
 // /v1/completions, as OpenAI has it.
+#include "constraints.h"
 #include "prompts.h"
 #include "replies.h"
 #include "routes.h"
@@ -14,11 +15,11 @@ static const field completion_only[] = {
      "log-probabilities, and those of this many of the likeliest tokens at each position",
      "{\"type\":[\"integer\",\"boolean\"],\"minimum\":0,\"maximum\":100}"},
     {"best_of", FIELD_OTHER, 0, 0, 0, "the same number as n", "{\"type\":\"integer\",\"minimum\":1,\"maximum\":128}"},
-    {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the text: only text", SCHEMA("Format")},
+    {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the text", SCHEMA("Format")},
     {"tools", FIELD_REFUSED, 0, 0, 0, "tools are for conversations: see /v1/chat/completions", NULL},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
-const field *const completion_tables[] = {completion_only, openai_fields, sampling_fields, NULL};
+const field *const completion_tables[] = {completion_only, openai_fields, sampling_fields, constraint_fields, NULL};
 
 // ---- the reply ----
 
@@ -209,8 +210,8 @@ static bool read_completion(job *j, const st_json *body, problem *p) {
   static const int32_t usual_length = 16;
   j->g.max_tokens = usual_length;
   bool fine = read_generation(j->server, body, completion_tables, &j->g, p) && read_stream_options(body, &j->g, p) &&
-              read_response_format(body, p) && read_own(j, body, p) &&
-              job_add_prompts(j, st_json_get(body, "prompt"), "prompt", p);
+              read_own(j, body, p) && job_add_prompts(j, st_json_get(body, "prompt"), "prompt", p) &&
+              constrain_job(j, body, p);
   for (size_t i = 0; fine && i < j->n_prompts; i++) j->prompts[i].logprobs = j->echo && j->g.top >= 0;
   j->bare_ends = true;
   return fine;

@@ -220,20 +220,22 @@ static size_t take_prompt(const engine *e, const choice *c, size_t share, size_t
   return n;
 }
 
-// The entries of the next pass: the next token of every text, and of the prompts what the budget leaves. A quarter of
-// that is kept for the prompt that began first: shorter ones cannot make it wait for ever. Returns how many.
+// The entries of the next pass: the next token of every text, with those that must follow it, and of the prompts what
+// the budget leaves. A quarter of that is kept for the prompt that began first: shorter ones cannot make it wait for
+// ever. Returns how many.
 static size_t plan_pass(engine *e) {
   const choice *oldest;
-  size_t n = 0, prompts = sort_prompts(e, &oldest);
+  size_t n = 0, tokens = 0, prompts = sort_prompts(e, &oldest);
   for (uint32_t i = 0; i < e->n_slots; i++) {
     const choice *c = e->slots[i];
     if (!c || c->state != CHOICE_TEXT) continue;
     e->owners[n] = i;
     e->entries[n++] =
-        (setun_batch_entry){.sequence = c->sequence, .logits = SETUN_LOGITS_LAST, .ids = &c->next, .n = 1};
+        (setun_batch_entry){.sequence = c->sequence, .logits = SETUN_LOGITS_LAST, .ids = c->next, .n = c->n_next};
+    tokens += c->n_next;
   }
   size_t budget = n ? e->server->options.prefill_budget : e->n_batch, rows = e->n_logits - n - prompts;
-  if (budget + n > e->n_batch) budget = e->n_batch > n ? e->n_batch - n : 1;
+  if (budget + tokens > e->n_batch) budget = e->n_batch > tokens ? e->n_batch - tokens : 1;
   size_t kept = (budget + 3) / 4;
   if (oldest && left_of(oldest) < kept) kept = left_of(oldest);
   for (size_t k = 0; k < prompts; k++) {
@@ -457,6 +459,8 @@ setun_status engine_new(server *s, const setun_context_params *params, engine **
   s->n_slots = e->n_slots = e->state.n_slots = info.n_seq_max;
   e->n_batch = info.n_batch;
   e->n_logits = info.n_logits;
+  s->n_forced = e->n_slots && e->n_batch / e->n_slots > 1 ? e->n_batch / e->n_slots - 1 : 0;
+  if (s->n_forced > FORCED_MOST) s->n_forced = FORCED_MOST;
   if (status == SETUN_OK) status = make_lists(e, error);
   if (status == SETUN_OK)
     *made = e;

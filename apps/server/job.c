@@ -45,6 +45,7 @@ void job_free(job *j) {
   free(j->prompts);
   free(j->choices);
   setun_rendering_free(j->rendering);
+  setun_constraint_free(j->constraint);
   free(j->tool_name);
   st_json_free(j->asked);
   generation_free(&j->g);

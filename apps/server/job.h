@@ -8,6 +8,9 @@
 typedef struct job job;
 typedef struct choice choice;
 
+// Tokens that a constraint leaves no choice of, and that are computed in one pass with the one before them.
+enum { FORCED_MOST = 31 };
+
 typedef struct prompt {
   setun_token *ids; // with a 0 behind the last
   size_t n;
@@ -63,7 +66,8 @@ struct choice {
   int sequence;
   size_t done;      // tokens of the prompt that are computed
   size_t cached;    // of these, tokens that need not be
-  setun_token next; // drawn, and not yet computed
+  setun_token next[1 + FORCED_MOST]; // drawn, and what must follow: the n_next tokens that are not yet computed
+  size_t n_next;
   setun_sampler *sampler;
   setun_decoder *decoder; // of texts
   setun_reply *reply;     // of conversations
@@ -124,6 +128,8 @@ struct job {
   tool_choice tool_choice;
   char *tool_name; // NULL: any
   bool one_call;   // an answer ends with its first call
+  setun_constraint *constraint; // of all answers; NULL: any text
+  bool sure_calls;              // which makes calls whole
   bool keep_asked;
   st_json *asked; // with keep_asked: the request's body, for members that a reply repeats
   char id[40];

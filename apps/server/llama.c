@@ -1,4 +1,5 @@
 // llama.cpp's own endpoints for texts: /completion and /infill.
+#include "constraints.h"
 #include "prompts.h"
 #include "replies.h"
 #include "routes.h"
@@ -23,8 +24,9 @@ static const field infill_only[] = {
      "\"string\"},\"filename\":{\"type\":[\"string\",\"null\"]}}}}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
-const field *const llama_tables[] = {completion_only, llama_fields, sampling_fields, NULL};
-const field *const infill_tables[] = {infill_only, completion_only, llama_fields, sampling_fields, NULL};
+const field *const llama_tables[] = {completion_only, llama_fields, sampling_fields, constraint_fields, NULL};
+const field *const infill_tables[] = {infill_only,     completion_only,   llama_fields,
+                                      sampling_fields, constraint_fields, NULL};
 
 // ---- the reply ----
 
@@ -227,7 +229,7 @@ static bool read_fields_wanted(job *j, const st_json *body, problem *p) {
 static bool read_completion(job *j, const st_json *body, problem *p) {
   if (!read_generation(j->server, body, llama_tables, &j->g, p) || !read_fields_wanted(j, body, p)) return false;
   if (j->g.top == 0) j->g.top = -1;
-  return job_add_prompts(j, st_json_get(body, "prompt"), "prompt", p);
+  return job_add_prompts(j, st_json_get(body, "prompt"), "prompt", p) && constrain_job(j, body, p);
 }
 
 void handle_llama(server *s, exchange *x) {
@@ -364,7 +366,7 @@ static bool read_infill(job *j, const st_json *body, problem *p) {
               add_id(&list, ids.prefix, p) && add_text(s, &list, st_json_get(body, "input_prefix"), p) &&
               add_text(s, &list, st_json_get(body, "prompt"), p) && add_id(&list, ids.suffix, p) &&
               add_text(s, &list, st_json_get(body, "input_suffix"), p) && add_id(&list, ids.middle, p);
-  if (fine) return job_add_prompt(j, list.data, list.n, p);
+  if (fine) return job_add_prompt(j, list.data, list.n, p) && constrain_job(j, body, p);
   free(list.data);
   return false;
 }

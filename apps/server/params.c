@@ -71,8 +71,6 @@ const field sampling_fields[] = {
      "time limit for an answer after its first token, in milliseconds", NULL},
     {"stream", FIELD_BOOL, AT(stream), 0, 0, "send the text as it is generated, as server-sent events", NULL},
     {"stop", FIELD_OTHER, 0, 0, 0, "texts that end the answer and are not part of it", SCHEMA("Stop")},
-    {"grammar", FIELD_REFUSED, 0, 0, 0, "grammars are not supported", NULL},
-    {"json_schema", FIELD_REFUSED, 0, 0, 0, "JSON schemas are not supported", NULL},
     {"lora", FIELD_REFUSED, 0, 0, 0, "adapters are chosen when the server starts (--lora)", NULL},
     {"n_discard", FIELD_REFUSED, 0, 0, 0, "a full context ends the answer; nothing is discarded", NULL},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
@@ -88,6 +86,13 @@ const field openai_fields[] = {
      "{\"type\":\"object\",\"properties\":{\"include_usage\":{\"type\":[\"boolean\",\"null\"]}}}"},
     {"suffix", FIELD_REFUSED, 0, 0, 0, "suffix is not supported here; see /infill", NULL},
     {"audio", FIELD_REFUSED, 0, 0, 0, "audio is not supported", NULL},
+    {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
+};
+
+const field constraint_fields[] = {
+    {"grammar", FIELD_OTHER, 0, 0, 0, "a grammar in GBNF or Lark that the text must match", "{\"type\":\"string\"}"},
+    {"json_schema", FIELD_OTHER, 0, 0, 0, "a JSON schema that the text must match",
+     "{\"type\":[\"object\",\"boolean\"]}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 
@@ -378,14 +383,4 @@ bool read_stream_options(const st_json *body, generation *g, problem *p) {
                    kind_of(wanted));
   g->include_usage = st_json_is(wanted, ST_JSON_TRUE);
   return true;
-}
-
-bool read_response_format(const st_json *body, problem *p) {
-  const st_json *format = st_json_get(body, "response_format"), *type = st_json_get(format, "type");
-  if (!format) return true;
-  if (!st_json_is_string(type))
-    return invalid(p, "response_format", "response_format.type: expected a string, found %s", kind_of(type));
-  const char *name = st_json_string(type);
-  if (!strcmp(name, "text")) return true;
-  return invalid(p, "response_format", "response_format.type: expected text, found %.40s", name);
 }

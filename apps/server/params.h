@@ -65,7 +65,7 @@ typedef struct field {
 } field;
 
 // Tables of fields, each ended by a row without a name.
-extern const field sampling_fields[], openai_fields[], llama_fields[];
+extern const field sampling_fields[], openai_fields[], llama_fields[], constraint_fields[];
 
 // The server's defaults.
 void generation_default(const server *s, generation *g);
@@ -75,8 +75,6 @@ bool read_stops(const st_json *body, const char *key, generation *g, problem *p)
 // The fields of some tables, ended by NULL, and what has several forms: stop, logit_bias, dry_sequence_breakers.
 bool read_generation(const server *s, const st_json *body, const field *const *tables, generation *g, problem *p);
 bool read_stream_options(const st_json *body, generation *g, problem *p);
-// What the answer's form is to be: only text can be had.
-bool read_response_format(const st_json *body, problem *p);
 
 // "an array", "a string", "nothing": for messages.
 const char *kind_of(const st_json *value);

@@ -1,5 +1,6 @@
 // /v1/responses, the stateless part: OpenAI's newer form of conversations.
 #include "calls.h"
+#include "constraints.h"
 #include "messages.h"
 #include "replies.h"
 #include "routes.h"
@@ -16,16 +17,17 @@ static const field response_fields[] = {
     {"n", FIELD_INTEGER, offsetof(generation, n), 1, 1, "a response has one answer", NULL},
     {"reasoning", FIELD_OTHER, 0, 0, 0, "effort: a variable for the template",
      "{\"type\":\"object\",\"properties\":{\"effort\":{\"type\":[\"string\",\"null\"]}}}"},
-    {"text", FIELD_OTHER, 0, 0, 0, "the format of the answer: only text",
+    {"text", FIELD_OTHER, 0, 0, 0, "format: what the text must be",
      "{\"type\":\"object\",\"properties\":{\"format\":{\"anyOf\":[" SCHEMA("Format") ",{\"type\":\"null\"}]}}}"},
     {"tools", FIELD_OTHER, 0, 0, 0, "functions that the answer may call; other tools are ignored",
      "{\"type\":\"array\",\"maxItems\":1024,\"items\":{\"type\":\"object\",\"required\":[\"type\",\"name\"],"
-     "\"properties\":{\"type\":{\"type\":\"string\"},\"name\":" TOOL_NAME_SCHEMA
-     ",\"description\":{\"type\":[\"string\",\"null\"]},\"parameters\":{\"type\":[\"object\",\"null\"]},"
-     "\"strict\":{\"type\":[\"boolean\",\"null\"]}}}}"},
+     "\"properties\":{\"type\":{\"type\":\"string\"},\"name\":" SCHEMA(
+         "ToolName") ",\"description\":{\"type\":[\"string\",\"null\"]},\"parameters\":{\"type\":[\"object\",\"null\"]}"
+                     ","
+                     "\"strict\":{\"type\":[\"boolean\",\"null\"]}}}}"},
     {"tool_choice", FIELD_OTHER, 0, 0, 0, "whether it may, must, or must not; or which one it must call",
      "{\"anyOf\":[{\"enum\":[\"none\",\"auto\",\"required\"]},{\"type\":\"object\",\"required\":[\"type\",\"name\"],"
-     "\"properties\":{\"type\":{\"const\":\"function\"},\"name\":" TOOL_NAME_SCHEMA "}}]}"},
+     "\"properties\":{\"type\":{\"const\":\"function\"},\"name\":" SCHEMA("ToolName") "}}]}"},
     {"parallel_tool_calls", FIELD_OTHER, 0, 0, 0, "several calls in one answer (default true)",
      "{\"type\":\"boolean\"}"},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
@@ -146,15 +148,16 @@ static void put_tools(st_json *root, st_json *value, const job *j) {
 }
 
 static void put_settings(st_json *root, st_json *value, const job *j) {
-  st_json text = st_json_make_object(), format = st_json_make_object();
+  st_json text = st_json_make_object(), plain = st_json_make_object();
+  const st_json *format = st_json_get(st_json_get(j->asked, "text"), "format");
   const st_json *instructions = st_json_get(j->asked, "instructions");
   if (root) put(root, value, "instructions", instructions ? st_json_copy_of(root, instructions) : st_json_make_null());
   if (j->g.max_tokens >= 0)
     put_integer(root, value, "max_output_tokens", j->g.max_tokens);
   else
     put_null(root, value, "max_output_tokens");
-  put_text(root, &format, "type", "text");
-  put(root, &text, "format", format);
+  put_text(root, &plain, "type", "text");
+  put(root, &text, "format", root && format ? st_json_copy_of(root, format) : plain);
   put(root, value, "text", text);
   put_real(root, value, "temperature", (double)j->g.sampling.temperature);
   put_real(root, value, "top_p", (double)j->g.sampling.top_p);
@@ -436,12 +439,12 @@ static bool add_tools(st_json *root, const st_json *body, problem *p) {
   return true;
 }
 
-static bool check_format(const st_json *body, problem *p) {
-  const st_json *text = st_json_get(body, "text"), *format = st_json_get(text, "format"),
-                *type = st_json_get(format, "type");
+// text.format, whose members are those of chat's response_format one level up.
+static bool add_format(st_json *root, const st_json *body, problem *p) {
+  const st_json *text = st_json_get(body, "text"), *format = st_json_get(text, "format");
   if (text && !st_json_is_object(text)) return invalid(p, "text", "text: expected an object, found %s", kind_of(text));
-  if (!format || (st_json_is_string(type) && !strcmp(st_json_string(type), "text"))) return true;
-  return invalid(p, "text", "text.format: only text is supported");
+  if (format) put(root, root, "response_format", st_json_copy_of(root, format));
+  return true;
 }
 
 // The conversation in the form of /v1/chat/completions.
@@ -466,7 +469,7 @@ static bool convert(st_json *root, const st_json *body, problem *p) {
     return invalid(p, "input", "input: expected a string or items, found %s", kind_of(input));
   }
   put(root, root, "messages", messages);
-  if (!add_tools(root, body, p)) return false;
+  if (!add_tools(root, body, p) || !add_format(root, body, p)) return false;
   if (kwargs) put(root, root, "chat_template_kwargs", st_json_copy_of(root, kwargs));
   if (effort) put(root, root, "reasoning_effort", st_json_copy_of(root, effort));
   return true;
@@ -474,11 +477,11 @@ static bool convert(st_json *root, const st_json *body, problem *p) {
 
 static bool read_response(job *j, const st_json *body, problem *p) {
   const st_json *rest = NULL;
-  if (!read_generation(j->server, body, response_tables, &j->g, p) || !check_format(body, p)) return false;
+  if (!read_generation(j->server, body, response_tables, &j->g, p)) return false;
   st_json *chat = st_json_new();
   bool fine = (chat || fail_memory(p)) && convert(chat, body, p) && read_tools(j, chat, p);
   st_json *context = fine ? conversation_of(chat, &rest, p) : NULL;
-  fine = context && job_add_conversation(j, context, rest, p);
+  fine = context && job_add_conversation(j, context, rest, p) && constrain_job(j, chat, p);
   st_json_free(chat);
   j->keep_asked = true;
   return fine;

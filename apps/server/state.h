@@ -39,6 +39,7 @@ struct server {
   setun_pooling pooling; // of the context; SETUN_POOLING_OFF: there are no embeddings
   uint32_t n_embed;      // tokens of a text that becomes a vector, at most
   uint32_t n_ctx, n_slots;
+  uint32_t n_forced; // tokens that a choice may add to the one that it drew, so that a pass holds those of all
 };
 
 // Of a model that is loaded: makes its context, and begins to compute (server.c). `about` and the model must outlive

@@ -107,6 +107,138 @@ class RequestTest(ToolCase):
             self.refused(self.server.post("/v1/messages", {**message, **more}), 400, word)
 
 
+def short(most=5):
+    """Arguments that end soon, whatever the model likes."""
+    return {"type": "object", "properties": {"city": {"type": "string", "maxLength": most}, "days": {"type": "integer", "minimum": 1, "maximum": 14}},
+            "required": ["city", "days"], "additionalProperties": False}
+
+
+SHORT = {"type": "function", "function": {"name": "get_weather", "description": "The weather.", "parameters": short()}}
+
+
+def check_arguments(case, text):
+    arguments = json.loads(text)
+    case.assertEqual(set(arguments), {"city", "days"})
+    case.assertTrue(isinstance(arguments["city"], str) and len(arguments["city"]) <= 5 and 1 <= arguments["days"] <= 14, text)
+
+
+class RequiredTest(ToolCase):
+    """What must be called is called, by a model of tales too."""
+
+    def test_chat(self):
+        want = {"tools": [SHORT, PLAIN], "tool_choice": {"type": "function", "function": {"name": "get_weather"}}, "max_tokens": 200, "temperature": 1.5}
+        for seed in range(3):
+            r = self.chat(**want, seed=seed).json["choices"][0]
+            self.assertEqual((r["finish_reason"], r["message"]["content"], len(r["message"]["tool_calls"])), ("tool_calls", None, 1))
+            call = r["message"]["tool_calls"][0]
+            self.assertEqual((set(call), call["type"], call["function"]["name"]), ({"id", "type", "function"}, "function", "get_weather"))
+            check_arguments(self, call["function"]["arguments"])
+            events = self.chat(**want, seed=seed, stream=True).events
+            deltas = [e["choices"][0]["delta"]["tool_calls"][0] for e in events[:-1] if e["choices"][0]["delta"].get("tool_calls")]
+            self.assertEqual({k: v for k, v in deltas[0].items() if k != "id"},
+                             {"index": 0, "type": "function", "function": {"name": "get_weather", "arguments": ""}})
+            self.assertTrue(all(set(d) == {"index", "function"} for d in deltas[1:]))
+            self.assertEqual("".join(d["function"]["arguments"] for d in deltas), call["function"]["arguments"])
+            self.assertEqual(events[-2]["choices"][0]["finish_reason"], "tool_calls")
+            self.assertTrue(len(deltas) > 3, "pieces")
+
+    def test_choices(self):
+        r = self.chat(tools=[SHORT], tool_choice="required", parallel_tool_calls=False, n=3, max_tokens=200, temperature=1, seed=5).json["choices"]
+        self.assertEqual([len(c["message"]["tool_calls"]) for c in r], [1] * 3)
+        self.assertEqual(len({c["message"]["tool_calls"][0]["id"] for c in r}), 3)
+
+    def test_length(self):
+        r = self.chat(tools=[SHORT], tool_choice="required", max_tokens=3).json["choices"][0]
+        self.assertEqual(r["finish_reason"], "length")
+
+    def test_strict(self):
+        odd = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?<=a)b"}}}
+        tool = {"type": "function", "function": {"name": "f", "parameters": odd, "strict": True}}
+        self.refused(self.chat(tools=[tool], tool_choice="required"), 400, "tool f", "pattern")
+        tool["function"]["strict"] = False
+        self.assertEqual(self.chat(tools=[tool], tool_choice="required", max_tokens=2).status, 200)
+
+    def test_responses(self):
+        body = {"input": "Hi", "tools": [{"type": "function", **SHORT["function"]}, {"type": "web_search"}], "tool_choice": "required",
+                "parallel_tool_calls": False, "max_output_tokens": 200, "temperature": 1, "seed": 2}
+        r = self.server.post("/v1/responses", body).json
+        self.assertEqual((r["status"], [item["type"] for item in r["output"]]), ("completed", ["function_call"]))
+        item = r["output"][0]
+        self.assertEqual((item["name"], item["status"]), ("get_weather", "completed"))
+        check_arguments(self, item["arguments"])
+        events = self.server.post("/v1/responses", {**body, "stream": True}).events
+        kinds = [e["type"] for e in events]
+        self.assertEqual([k for i, k in enumerate(kinds) if k != kinds[i - 1]],
+                         ["response.created", "response.in_progress", "response.output_item.added", "response.function_call_arguments.delta",
+                          "response.function_call_arguments.done", "response.output_item.done", "response.completed"])
+        self.assertEqual("".join(e["delta"] for e in events if e["type"].endswith("arguments.delta")), item["arguments"])
+        self.assertEqual(events[-1]["response"]["output"][0]["arguments"], item["arguments"])
+        self.assertEqual({e["output_index"] for e in events if "output_index" in e}, {0})
+
+    def test_messages(self):
+        body = {"messages": [USER], "tools": [{"name": "get_weather", "input_schema": short()}], "max_tokens": 200, "temperature": 1, "seed": 2,
+                "tool_choice": {"type": "any", "disable_parallel_tool_use": True}}
+        r = self.server.post("/v1/messages", body).json
+        self.assertEqual((r["stop_reason"], [b["type"] for b in r["content"]], r["content"][0]["name"]), ("tool_use", ["tool_use"], "get_weather"))
+        check_arguments(self, json.dumps(r["content"][0]["input"]))
+        events = self.server.post("/v1/messages", {**body, "stream": True}).events
+        self.assertEqual(events[1]["content_block"] | {"id": ""}, {"type": "tool_use", "id": "", "name": "get_weather", "input": {}})
+        text = "".join(e["delta"]["partial_json"] for e in events if e["type"] == "content_block_delta")
+        self.assertEqual(json.loads(text), r["content"][0]["input"])
+        self.assertEqual(events[-2]["delta"]["stop_reason"], "tool_use")
+
+
+class FormatTest(ToolCase):
+    """Answers as a schema says."""
+
+    def test_chat(self):
+        form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": short()}}
+        for more in ({}, {"temperature": 1.5, "seed": 4}, {"presence_penalty": 2, "dry_multiplier": 1, "temperature": 1, "seed": 9}):
+            r = self.chat(tools=[], response_format=form, max_tokens=200, **more).json["choices"][0]
+            self.assertEqual(r["finish_reason"], "stop")
+            check_arguments(self, r["message"]["content"])
+            events = self.chat(tools=[], response_format=form, max_tokens=200, stream=True, **more).events
+            self.assertEqual("".join(e["choices"][0]["delta"].get("content") or "" for e in events[:-1]), r["message"]["content"])
+        r = self.chat(tools=[], json_schema=short(), n=2, max_tokens=200, temperature=1, logprobs=True).json["choices"]
+        for choice in r:
+            check_arguments(self, choice["message"]["content"])
+            self.assertTrue(choice["logprobs"]["content"])
+        r = self.chat(tools=[], response_format={"type": "json_object"}, max_tokens=1).json["choices"][0]
+        self.assertTrue(r["message"]["content"].startswith("{"))
+
+    def test_either(self):
+        """With tools that may be called, the answer is JSON as the schema says, or a call."""
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": short()}}
+        for seed in range(4):
+            m = self.chat(tools=[SHORT], response_format=form, max_tokens=200, temperature=1, seed=seed).json["choices"][0]["message"]
+            check_arguments(self, m["content"] or m["tool_calls"][0]["function"]["arguments"])
+
+    def test_other_endpoints(self):
+        for path, body, text in (("/v1/completions", {"prompt": "Once", "max_tokens": 200}, lambda r: r["choices"][0]["text"]),
+                                 ("/completion", {"prompt": "Once", "n_predict": 200}, lambda r: r["content"])):
+            check_arguments(self, text(self.server.post(path, {**body, "json_schema": short(), "temperature": 1, "seed": 1}).json))
+        form = {"type": "json_schema", "name": "x", "schema": short(), "strict": True}
+        r = self.server.post("/v1/responses", {"input": "Hi", "text": {"format": form}, "max_output_tokens": 200, "temperature": 1, "seed": 1}).json
+        check_arguments(self, r["output"][0]["content"][0]["text"])
+        self.assertEqual(r["text"], {"format": form})
+
+    def test_refusals(self):
+        for more, word in (({"response_format": {"type": "xml"}}, "xml"), ({"response_format": 1}, "response_format"),
+                           ({"response_format": {"type": "json_schema"}}, "schema"), ({"response_format": {"type": "json_schema", "json_schema": 1}}, "json_schema"),
+                           ({"json_schema": {"type": "strin"}}, "type"), ({"json_schema": [1]}, "json_schema"), ({"grammar": 1}, "grammar"),
+                           ({"json_schema": {}, "response_format": {"type": "json_object"}}, "exclude"),
+                           ({"json_schema": {}, "ignore_eos": True}, "ignore_eos")):
+            self.refused(self.chat(tools=[], **more), 400, word)
+        # No token is left: an error that says where, and no token.
+        one = {"const": "abc"}
+        ids = self.server.post("/tokenize", {"content": "\"abc\""}).json["tokens"]
+        bans = {str(i): -1000000 for i in ids}
+        self.assertEqual(self.chat(tools=[], json_schema=one, max_tokens=20).json["choices"][0]["message"]["content"], '"abc"')
+        self.assertEqual(self.chat(tools=[], json_schema=one, logit_bias=bans, max_tokens=20).json["choices"][0]["message"]["content"], '"abc"')
+        false = [[i, False] for i in range(4096)]
+        self.refused(self.chat(tools=[], json_schema=one, logit_bias=false[:1000] , max_tokens=20), 400, "constraint")
+
+
 class DescribedTest(ToolCase):
     """A template that knows nothing of tools."""
     template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
