@@ -98,8 +98,7 @@ SETUN_API setun_status setun_matcher_forced(setun_matcher *matcher, setun_token 
 /* What the sampler accepts from now on must match the constraint, which is kept; it draws no other tokens, whatever the
  * biases are. NULL: any text again. setun_sampler_reset begins the text anew. Where no token is left, sampling fails
  * with SETUN_ERROR_STATE and says where. */
-SETUN_API setun_status setun_sampler_constrain(setun_sampler *sampler, setun_constraint *constraint,
-                                               setun_error *error);
+SETUN_API setun_status setun_sampler_constrain(setun_sampler *sampler, setun_constraint *allowed, setun_error *error);
 /* The tokens that must follow, as setun_matcher_forced gives them, and the model's end token where nothing else may
  * follow. They are to be used like drawn ones, accepted one by one; their logits need not be computed. None without a
  * constraint. */

@@ -263,9 +263,9 @@ setun_status setun_matcher_forced(setun_matcher *matcher, setun_token *ids, size
 
 // ---- samplers ----
 
-setun_status setun_sampler_constrain(setun_sampler *sampler, setun_constraint *constraint, setun_error *error) {
+setun_status setun_sampler_constrain(setun_sampler *sampler, setun_constraint *allowed, setun_error *error) {
   ST_NEED(sampler);
-  return st_sampler_constrain(st_sampler_of(sampler), constraint_of(constraint), error);
+  return st_sampler_constrain(st_sampler_of(sampler), constraint_of(allowed), error);
 }
 
 setun_status setun_sampler_forced(setun_sampler *sampler, setun_token *ids, size_t capacity, size_t *count,

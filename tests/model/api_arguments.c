@@ -33,6 +33,8 @@ static setun_stops *stops;
 static setun_chat *chat;
 static setun_rendering *rendering;
 static setun_reply *reply;
+static setun_constraint *constraint;
+static setun_matcher *matcher;
 static setun_file *file;
 static setun_output *output;
 
@@ -60,6 +62,20 @@ static setun_model_params make_model_params(void) {
 static setun_generate_params make_generate_params(void) {
   setun_generate_params p = setun_generate_params_default();
   p.max_tokens = 1;
+  return p;
+}
+static setun_constraint_params make_constraint_params(void) {
+  setun_constraint_params p = setun_constraint_params_default();
+  p.grammar = SETUN_GRAMMAR_EXPRESSION;
+  p.text = "(a|b)*";
+  p.length = strlen(p.text);
+  return p;
+}
+static setun_answer_params make_answer_params(void) {
+  static setun_constraint_params text;
+  setun_answer_params p = setun_answer_params_default();
+  text = make_constraint_params();
+  p.text = &text;
   return p;
 }
 static setun_convert_params make_convert_params(void) {
@@ -114,6 +130,9 @@ static void make_objects(void) {
   if (s == SETUN_OK) s = setun_chat_new(model, &chat_params, &chat, &err);
   if (s == SETUN_OK) s = setun_chat_render(chat, conversation, strlen(conversation), NULL, &rendering, &err);
   if (s == SETUN_OK) s = setun_reply_new(rendering, &reply, &err);
+  setun_constraint_params ab = make_constraint_params();
+  if (s == SETUN_OK) s = setun_constraint_new(model, &ab, &constraint, &err);
+  if (s == SETUN_OK) s = setun_matcher_new(constraint, &matcher, &err);
   if (s == SETUN_OK) s = setun_file_open(model_path, NULL, &file, &err);
   if (s == SETUN_OK) s = setun_output_open(target_path, &output, &err);
   if (s != SETUN_OK) fail_msg("%s", err.message);
@@ -124,6 +143,8 @@ static void free_objects(void) {
   free(logits);
   setun_output_discard(output);
   setun_file_close(file);
+  setun_matcher_free(matcher);
+  setun_constraint_free(constraint);
   setun_reply_free(reply);
   setun_rendering_free(rendering);
   setun_chat_free(chat);
@@ -134,6 +155,7 @@ static void free_objects(void) {
   setun_session_free(session_);
   setun_model_free(model);
   output = NULL, file = NULL, reply = NULL, rendering = NULL, chat = NULL, stops = NULL, decoder = NULL;
+  matcher = NULL, constraint = NULL;
   sampler = NULL, context = NULL, session_ = NULL, model = NULL, logits = NULL;
 }
 

@@ -24,23 +24,23 @@ VALUES = {
     ("const char * const *", "texts"): "stop_texts", ("int", "sequence"): "0", ("size_t", "entry"): "0",
     ("size_t", "i"): "0", ("const setun_adapter *", "list"): "list", ("float", "scale"): "1", ("const setun_batch_entry *", "entries"): "entries",
     ("const setun_embedding_input *", "texts"): "texts", ("float *", "embeddings"): "(float *)buffer",
-    ("float *", "embedding"): "(float *)buffer",
+    ("float *", "embedding"): "(float *)buffer", ("uint32_t *", "bits"): "(uint32_t *)buffer",
 }
 # Opaque objects: the one to use. Arguments "X **" take a new one, freed with the function beside it.
 HANDLES = {"model": "setun_model_free", "adapters": "setun_adapters_free", "session": "setun_session_free", "context": "setun_context_free", "sampler": "setun_sampler_free",
            "decoder": "setun_decoder_free", "stops": "setun_stops_free", "chat": "setun_chat_free",
-           "rendering": "setun_rendering_free", "reply": "setun_reply_free", "file": "setun_file_close",
+           "rendering": "setun_rendering_free", "reply": "setun_reply_free", "constraint": "setun_constraint_free", "matcher": "setun_matcher_free", "file": "setun_file_close",
            "output": "setun_output_discard"}
 ENDS = set(HANDLES.values()) | {"setun_output_commit"}  # these end the object, so that only NULL can be passed
 WRITERS = {"setun_model_save_experts", "setun_session_save", "setun_context_save", "setun_synthesize", "setun_output_open"}
 STRUCTS = ["model_info", "plan", "stream_stats", "file_info", "tensor_info", "tensor_zeros", "ceilings",
            "generate_result", "context_info", "draft_stats", "embedding_info"]
-PARAMS = ["model", "session", "context", "eval", "sampler", "generate", "chat", "file", "convert", "synthesis", "embedding"]
-ENUMS = ["sampler_step", "status", "kv_type", "token_kind", "channel", "end", "choice", "log_level", "pooling"]
+PARAMS = ["model", "session", "context", "eval", "sampler", "generate", "chat", "file", "convert", "synthesis", "embedding", "constraint", "answer"]
+ENUMS = ["sampler_step", "status", "kv_type", "token_kind", "channel", "end", "choice", "log_level", "pooling", "grammar"]
 OUTS = ["double", "bool", "int", "size_t", "int64_t", "uint32_t", "uint64_t", "setun_token", "setun_token_kind", "setun_candidate", "setun_sampler_order",
         "const char *"]
 # NULL has a meaning of its own here.
-OPTIONAL = {"error", "adapters", "params", "model_params", "result", "isa", "now", "data", "user"}
+OPTIONAL = {"error", "adapters", "params", "model_params", "result", "isa", "now", "data", "user", "allowed"}
 NONSENSE = {"int": ["-1", "1 << 20"], "setun_token": ["-1", "INT32_MAX"], "float": ["NAN", "INFINITY"],
             "index": ["SIZE_MAX"], "uint32_t": ["UINT32_MAX"], "uint64_t": ["0", "UINT64_MAX"]}
 
