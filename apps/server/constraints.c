@@ -67,7 +67,7 @@ static bool compile_text(job *j, const wanted *w, problem *p) {
   static const char any_object[] = "{\"type\":\"object\"}";
   setun_constraint_params params = setun_constraint_params_default();
   st_buffer schema = {0};
-  bool fine = !w->schema || st_json_append_exact(w->schema, &schema) || fail_memory(p);
+  bool fine = !w->schema || st_json_append_shortest(w->schema, &schema) || fail_memory(p);
   params.name = w->param;
   if (w->grammar) {
     params.grammar = strstr(st_json_string(w->grammar), "::=") ? SETUN_GRAMMAR_GBNF : SETUN_GRAMMAR_LARK;

@@ -222,7 +222,7 @@ bool job_add_conversation(job *j, st_json *context, const st_json *rest, problem
     return invalid(p, "messages", "%s", s->chat_problem);
   }
   const setun_chat *chat = s->chat_tools && st_json_get(context, "tools") ? s->chat_tools : s->chat;
-  bool whole = st_json_append_exact(context, &text);
+  bool whole = st_json_append_shortest(context, &text);
   st_json_free(context);
   setun_status status =
       whole ? setun_chat_render_tools(chat, text.data, text.length, NULL, &j->rendering, &error) : SETUN_OK;

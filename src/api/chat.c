@@ -219,7 +219,7 @@ static setun_status render_adapted(const setun_chat *chat, const char *context, 
   if (s == SETUN_OK) s = render_variables(chat, variables, now, &r, err);
   const st_json *tools = st_json_get(variables, "tools");
   if (s == SETUN_OK && st_json_size(tools)) {
-    r->with_tools = st_json_append_exact(tools, &r->tools);
+    r->with_tools = st_json_append_shortest(tools, &r->tools);
     if (!r->with_tools) s = st_fail_memory(err, "the tools");
   }
   st_json_free(variables);

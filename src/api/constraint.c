@@ -65,14 +65,15 @@ static setun_status named_error(setun_status s, const char *name, const setun_er
   return name ? st_fail(err, s, "%.64s: %.400s", name, own->message) : st_fail(err, s, "%s", own->message);
 }
 
-static setun_status read_grammar(const setun_constraint_params *p, st_grammar **out, setun_error *err) {
+static setun_status read_grammar(const setun_model *model, const setun_constraint_params *p, st_grammar **out,
+                                 setun_error *err) {
   const st_schema_options options = {.ordered = p->ordered};
   const char *text = p->text ? p->text : "", *name = p->name ? p->name : setun_grammar_name(p->grammar);
   setun_error own;
   setun_status s = SETUN_OK;
   switch (p->grammar) {
-  case SETUN_GRAMMAR_GBNF:
-  case SETUN_GRAMMAR_LARK: return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: grammars are not supported yet", name);
+  case SETUN_GRAMMAR_GBNF: return st_grammar_from_gbnf(text, p->length, name, model->tokenizer, out, err);
+  case SETUN_GRAMMAR_LARK: return st_grammar_from_lark(text, p->length, name, model->tokenizer, out, err);
   case SETUN_GRAMMAR_EXPRESSION: s = st_grammar_from_expression(text, p->length, out, &own); break;
   case SETUN_GRAMMAR_JSON_SCHEMA: s = st_grammar_from_schema(text, p->length, &options, out, &own); break;
   }
@@ -81,9 +82,9 @@ static setun_status read_grammar(const setun_constraint_params *p, st_grammar **
   return SETUN_OK;
 }
 
-// Takes the grammar.
-static setun_status compile(const setun_model *model, st_grammar *g, uint64_t memory, setun_constraint **out,
-                            setun_error *err) {
+// Takes the grammar; `name` NULL: messages need none.
+static setun_status compile(const setun_model *model, st_grammar *g, uint64_t memory, const char *name,
+                            setun_constraint **out, setun_error *err) {
   const st_token_trie *trie = NULL;
   st_constraint *c = NULL;
   st_constraint_limits limits = {.max_bytes = memory < SIZE_MAX ? (size_t)memory : SIZE_MAX};
@@ -92,9 +93,11 @@ static setun_status compile(const setun_model *model, st_grammar *g, uint64_t me
     st_grammar_free(g);
     return s;
   }
-  s = st_constraint_compile(g, trie, &limits, &c, err);
-  if (s == SETUN_OK) *out = (setun_constraint *)(void *)c;
-  return s;
+  setun_error own;
+  s = st_constraint_compile(g, trie, &limits, &c, &own);
+  if (s != SETUN_OK) return named_error(s, name, &own, err);
+  *out = (setun_constraint *)(void *)c;
+  return SETUN_OK;
 }
 
 setun_status setun_constraint_new(const setun_model *model, const setun_constraint_params *params,
@@ -106,8 +109,8 @@ setun_status setun_constraint_new(const setun_model *model, const setun_constrai
   ST_NEED(constraint);
   setun_status s = st_take_constraint_params(&p, params, error);
   if (s == SETUN_OK) s = check_params(&p, error);
-  if (s == SETUN_OK) s = read_grammar(&p, &g, error);
-  return s == SETUN_OK ? compile(model, g, p.memory, constraint, error) : s;
+  if (s == SETUN_OK) s = read_grammar(model, &p, &g, error);
+  return s == SETUN_OK ? compile(model, g, p.memory, p.name, constraint, error) : s;
 }
 
 void setun_constraint_free(setun_constraint *constraint) {
@@ -118,12 +121,12 @@ void setun_constraint_free(setun_constraint *constraint) {
 
 // The root of a text's grammar becomes the answer's body: a schema is added to the answer's grammar, others have one of
 // their own, whose root is taken.
-static setun_status text_grammar(const setun_constraint_params *given, st_grammar **g, st_node *body, uint64_t *memory,
-                                 setun_error *err) {
+static setun_status text_grammar(const setun_model *model, const setun_constraint_params *given, st_grammar **g,
+                                 st_node *body, uint64_t *memory, setun_error *err) {
   setun_constraint_params p;
   setun_status s = st_take_constraint_params(&p, given, err);
   if (s == SETUN_OK) s = check_params(&p, err);
-  if (s == SETUN_OK) s = read_grammar(&p, g, err);
+  if (s == SETUN_OK) s = read_grammar(model, &p, g, err);
   if (s != SETUN_OK) return s;
   *memory = p.memory;
   *body = st_grammar_root(*g);
@@ -174,7 +177,7 @@ setun_status setun_constraint_new_answer(const setun_rendering *prompt, const se
   if (s != SETUN_OK) return s;
   const setun_model *model = st_rendering_model(prompt);
   st_answer_place place = st_rendering_place(prompt);
-  if (p.text) s = text_grammar(p.text, &g, &body, &memory, error);
+  if (p.text) s = text_grammar(model, p.text, &g, &body, &memory, error);
   if (s == SETUN_OK && p.text) body = st_answer_text_node(g, &place, body);
   if (s == SETUN_OK && p.calls) s = calls_grammar(prompt, &place, &p, &g, &body, error);
   if (s != SETUN_OK) {
@@ -182,7 +185,7 @@ setun_status setun_constraint_new_answer(const setun_rendering *prompt, const se
     return s;
   }
   st_grammar_set_root(g, st_answer_node(g, &place, body));
-  return compile(model, g, memory, constraint, error);
+  return compile(model, g, memory, p.text ? p.text->name : NULL, constraint, error);
 }
 
 // ---- matchers ----

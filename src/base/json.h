@@ -172,8 +172,11 @@ st_json *st_json_edit(st_json *object, const char *key);
 // Appends the value as compact JSON text, reals with 9 digits. False: out of memory.
 bool st_json_append(const st_json *value, st_buffer *out);
 
-// The same with reals at the fewest of 15 to 17 digits that preserve their value.
+// The same with reals at 17 digits, which preserves their value.
 bool st_json_append_exact(const st_json *value, st_buffer *out);
+
+// The same with reals at the fewest of 15 to 17 digits that preserve their value: decimals stay what they were.
+bool st_json_append_shortest(const st_json *value, st_buffer *out);
 
 // The same over several lines, for files: members in their order, reals with 17 digits.
 bool st_json_append_lines(const st_json *value, st_buffer *out);

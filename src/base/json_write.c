@@ -101,6 +101,11 @@ bool st_json_append(const st_json *value, st_buffer *out) {
 }
 
 bool st_json_append_exact(const st_json *value, st_buffer *out) {
+  writer w = {out, 17, false};
+  return put(&w, value, 0);
+}
+
+bool st_json_append_shortest(const st_json *value, st_buffer *out) {
   writer w = {out, 0, false};
   return put(&w, value, 0);
 }

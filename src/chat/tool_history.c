@@ -101,7 +101,7 @@ static bool append_usage(st_buffer *out, const st_tool_format *f) {
 static bool append_tools(st_buffer *out, const st_json *tools, const st_tool_format *f) {
   bool ok = st_buffer_text(out, "You can call these functions, one JSON object each:\n");
   for (size_t i = 0; i < st_json_size(tools) && ok; i++)
-    ok = st_json_append_exact(function_of(st_json_at(tools, i)), out) && st_buffer_text(out, "\n");
+    ok = st_json_append_shortest(function_of(st_json_at(tools, i)), out) && st_buffer_text(out, "\n");
   return ok && append_usage(out, f);
 }
 
@@ -112,12 +112,12 @@ static bool append_call(st_buffer *out, const st_json *call, const st_tool_forma
     return (!f->call_open || st_buffer_text(out, f->call_open)) &&
            (!f->name_open || st_buffer_text(out, f->name_open)) &&
            st_buffer_append(out, st_json_string(name), st_json_length(name)) && st_buffer_text(out, f->name_close) &&
-           st_json_append_exact(st_json_get(function, "arguments"), out) &&
+           st_json_append_shortest(st_json_get(function, "arguments"), out) &&
            (!f->after || st_buffer_text(out, f->after)) && (!f->call_close || st_buffer_text(out, f->call_close));
   }
-  return st_buffer_text(out, "{\"name\": ") && st_json_append_exact(name, out) &&
+  return st_buffer_text(out, "{\"name\": ") && st_json_append_shortest(name, out) &&
          st_buffer_format(out, ", \"%s\": ", f->arguments) &&
-         st_json_append_exact(st_json_get(function, "arguments"), out) && st_buffer_text(out, "}");
+         st_json_append_shortest(st_json_get(function, "arguments"), out) && st_buffer_text(out, "}");
 }
 
 static bool append_calls(st_buffer *out, const st_json *calls, const st_tool_format *f) {
@@ -178,7 +178,7 @@ static setun_status adapt_arguments(adapting *a, const st_json *arguments, size_
 static setun_status arguments_text(adapting *a, st_json *arguments) {
   st_buffer text = {0};
   if (!(a->form & ST_TOOL_TEXT_ARGUMENTS)) return SETUN_OK;
-  bool ok = st_json_append_exact(arguments, &text);
+  bool ok = st_json_append_shortest(arguments, &text);
   if (ok) *arguments = st_json_make_string(a->root, text.data, text.length);
   st_buffer_free(&text);
   return ok ? SETUN_OK : st_fail_memory(a->err, "a conversation");
@@ -217,9 +217,8 @@ static st_json copy_message(adapting *a, const st_json *message) {
 static setun_status write_calls(adapting *a, st_json *message, const st_json *calls) {
   const st_json *content = st_json_get(message, "content");
   st_buffer text = {0};
-  bool ok =
-      (!st_json_length(content) || st_buffer_append(&text, st_json_string(content), st_json_length(content))) &&
-      append_calls(&text, calls, a->t->format);
+  bool ok = (!st_json_length(content) || st_buffer_append(&text, st_json_string(content), st_json_length(content))) &&
+            append_calls(&text, calls, a->t->format);
   if (ok) st_json_set(a->root, message, "content", st_json_make_string(a->root, text.data, text.length));
   st_buffer_free(&text);
   st_json_delete(message, "tool_calls");
@@ -247,10 +246,9 @@ static setun_status add_result(adapting *a, const st_json *messages, size_t i) {
   if (name && !st_json_get(from, "name")) st_json_set(a->root, &message, "name", *name);
   if (!a->t->takes_results) {
     st_buffer text = {0};
-    bool ok =
-        st_buffer_text(&text, "<tool_response>\n") &&
-        (!st_json_length(content) || st_buffer_append(&text, st_json_string(content), st_json_length(content))) &&
-        st_buffer_text(&text, "\n</tool_response>");
+    bool ok = st_buffer_text(&text, "<tool_response>\n") &&
+              (!st_json_length(content) || st_buffer_append(&text, st_json_string(content), st_json_length(content))) &&
+              st_buffer_text(&text, "\n</tool_response>");
     message = st_json_make_object();
     st_json_set(a->root, &message, "role", st_json_make_text(a->root, "user"));
     if (ok) st_json_set(a->root, &message, "content", st_json_make_string(a->root, text.data, text.length));
@@ -317,7 +315,7 @@ static setun_status describe_tools(adapting *a, const st_json *tools) {
   bool member = a->t->format->tools_in_message, ok = true;
   if (!member && st_json_length(content))
     ok = st_buffer_append(&text, st_json_string(content), st_json_length(content)) && st_buffer_text(&text, "\n\n");
-  if (ok) ok = member ? st_json_append_exact(tools, &text) : append_tools(&text, tools, a->t->format);
+  if (ok) ok = member ? st_json_append_shortest(tools, &text) : append_tools(&text, tools, a->t->format);
   if (!there) st_json_set(a->root, &message, "role", st_json_make_text(a->root, "system"));
   if (!there) st_json_set(a->root, &message, "content", st_json_make_text(a->root, ""));
   if (ok)

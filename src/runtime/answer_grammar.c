@@ -70,7 +70,7 @@ static const st_json *function_of(const st_json *tool) {
 static setun_status schema_node(st_grammar *g, const st_json *schema, st_node *out, setun_error *err) {
   static const st_schema_options options = {.ordered = false};
   st_buffer text = {0};
-  setun_status s = st_json_append_exact(schema, &text) ? SETUN_OK : st_fail_memory(err, "a schema");
+  setun_status s = st_json_append_shortest(schema, &text) ? SETUN_OK : st_fail_memory(err, "a schema");
   if (s == SETUN_OK) s = st_grammar_add_schema(g, text.data, text.length, &options, out, err);
   st_buffer_free(&text);
   return s;
@@ -136,7 +136,7 @@ static setun_status json_call(st_grammar *g, const st_tool_format *f, const st_j
   st_buffer text = {0};
   st_node arguments = ST_NODE_EMPTY;
   setun_status s = arguments_node(g, function, &arguments, err);
-  bool whole = st_buffer_text(&text, "{\"name\": ") && st_json_append_exact(name, &text) &&
+  bool whole = st_buffer_text(&text, "{\"name\": ") && st_json_append_shortest(name, &text) &&
                st_buffer_format(&text, ", \"%s\": ", f->arguments);
   if (s == SETUN_OK && !whole) s = st_fail_memory(err, "a tool");
   if (s == SETUN_OK)

@@ -81,7 +81,7 @@ class UsageTest(Case):
         for option, value, said in (("-ngl", 99, "CPU"), ("--n-gpu-layers", 1, "CPU"), ("--device", "CUDA0", "none|cpu"),
                                     ("--gpu-layers", "x", "use 0"), ("-sm", "row", "CPU"), ("-ctk", "q8_0", "--kv"),
                                     ("-fa", "on", "matrix of scores"), ("-tb", 4, "-t"), ("--mlock", "", "--memory"), ("-cnv", "", "chat"),
-                                    ("--keep", 4, "--kv-sinks"), ("--grammar", "x", "not supported"), ("-st", "", "pipe")):
+                                    ("--keep", 4, "--kv-sinks"), ("--grammar-file", "x", "--grammar FILE"), ("-st", "", "pipe")):
             with self.subTest(option=option):
                 self.fails(2, "run", TALES, "-p", "a", option, value, mentions=[option, said])
         self.fails(2, "chat", TALES, "-p", "a", mentions=["-p", "'setun run'", "pipe"])
