@@ -54,6 +54,14 @@ static bool push(st_gbnf *x, st_node node) {
   return true;
 }
 
+// What is pending from `base` on, as one node.
+static st_node take_list(st_gbnf *x, size_t base, st_node (*join)(st_grammar *, const st_node *, size_t)) {
+  size_t n = x->n_pending - base;
+  x->n_pending = base;
+  if (x->status) return ST_NODE_EMPTY;
+  return join(x->g, n ? x->pending + base : NULL, n);
+}
+
 // ---- names ----
 
 static bool is_name(char c) {
@@ -209,9 +217,7 @@ static st_node read_sequence(st_gbnf *x, bool nested) {
     }
     push(x, symbol);
   }
-  st_node node = x->status ? ST_NODE_EMPTY : st_node_seq(x->g, x->pending + base, x->n_pending - base);
-  x->n_pending = base;
-  return node;
+  return take_list(x, base, st_node_seq);
 }
 
 static st_node read_alternatives(st_gbnf *x, bool nested) {
@@ -221,9 +227,7 @@ static st_node read_alternatives(st_gbnf *x, bool nested) {
     more = skip(x, '|');
     if (more) skip_space(x, true);
   }
-  st_node node = x->status ? ST_NODE_EMPTY : st_node_alt(x->g, x->pending + base, x->n_pending - base);
-  x->n_pending = base;
-  return node;
+  return take_list(x, base, st_node_alt);
 }
 
 static void read_rule(st_gbnf *x) {

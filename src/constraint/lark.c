@@ -249,6 +249,14 @@ static bool push(st_lark *x, st_node node) {
   return true;
 }
 
+// What is pending from `base` on, as one node.
+static st_node take_list(st_lark *x, size_t base, st_node (*join)(st_grammar *, const st_node *, size_t)) {
+  size_t n = x->n_pending - base;
+  x->n_pending = base;
+  if (x->status) return ST_NODE_EMPTY;
+  return join(x->g, n ? x->pending + base : NULL, n);
+}
+
 static st_node read_expansions(st_lark *x);
 
 // A string or an expression: in a rule, what is ignored may come before it.
@@ -453,9 +461,7 @@ static st_node read_sequence(st_lark *x) {
     read_name(x);
     skip_space(x);
   }
-  st_node node = x->status ? ST_NODE_EMPTY : st_node_seq(x->g, x->pending + base, x->n_pending - base);
-  x->n_pending = base;
-  return node;
+  return take_list(x, base, st_node_seq);
 }
 
 static st_node read_intersection(st_lark *x) {
@@ -477,9 +483,7 @@ static st_node read_expansions(st_lark *x) {
   size_t base = x->n_pending;
   do push(x, read_intersection(x));
   while (!x->status && skip(x, "|"));
-  st_node node = x->status ? ST_NODE_EMPTY : st_node_alt(x->g, x->pending + base, x->n_pending - base);
-  x->n_pending = base;
-  return node;
+  return take_list(x, base, st_node_alt);
 }
 
 // ---- the whole ----

@@ -169,6 +169,7 @@ setun_status st_terms_new(size_t max_bytes, uint32_t max_terms, st_terms **out, 
   if (!t) return st_fail_memory(err, "a constraint");
   t->max_bytes = max_bytes ? max_bytes : DEFAULT_BYTES;
   t->max_terms = max_terms ? max_terms : DEFAULT_TERMS;
+  st_terms_reserve(t, &t->stack, &t->stack_capacity, 64, sizeof *t->stack); // there is one, also for empty lists
   intern(t, (st_term_entry){.kind = ST_KIND_EMPTY}, NULL);
   intern(t, (st_term_entry){.kind = ST_KIND_EPSILON}, NULL);
   if (t->failure.code) {
