@@ -20,8 +20,11 @@ static const field message_fields[] = {
          "ToolName") ",\"description\":{\"type\":[\"string\",\"null\"]},\"input_schema\":{\"type\":[\"object\","
                      "\"null\"]}}}}"},
     {"tool_choice", FIELD_OTHER, 0, 0, 0, "whether it may, must, or must not use one; or which one it must use",
-     "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":[\"auto\",\"any\",\"tool\","
-     "\"none\"]},\"name\":" SCHEMA("ToolName") ",\"disable_parallel_tool_use\":{\"type\":[\"boolean\",\"null\"]}}}"},
+     "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"disable_parallel_tool_use\":{\"type\":["
+     "\"boolean\","
+     "\"null\"]}},\"anyOf\":[{\"properties\":{\"type\":{\"enum\":[\"auto\",\"any\",\"none\"]}}},{\"required\":["
+     "\"name\"],"
+     "\"properties\":{\"type\":{\"const\":\"tool\"},\"name\":" SCHEMA("ToolName") "}}]}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 static const field answer_fields[] = {

@@ -1,4 +1,5 @@
 // Texts and tokens: /tokenize, /detokenize, /apply-template, /tokenizer_info.
+#include "calls.h"
 #include "messages.h"
 #include "replies.h"
 #include "routes.h"
@@ -117,7 +118,7 @@ static bool render(server *s, const st_json *body, st_json *root, problem *p) {
   job *j = context ? job_new(s, NULL, NULL, "") : NULL;
   st_buffer text = {0};
   if (context && !j) st_json_free(context);
-  bool fine = context && (j || fail_memory(p)) && job_add_conversation(j, context, rest, p) &&
+  bool fine = context && (j || fail_memory(p)) && job_add_conversation(j, context, rest, p) && read_tools(j, body, p) &&
               content_text(root, rest ? st_json_get(rest, "content") : NULL, "messages", &content, p);
   if (fine) {
     const char *rendered = setun_rendering_text(j->rendering, &n);

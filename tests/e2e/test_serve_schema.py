@@ -47,15 +47,23 @@ def one_answer_at_the_end(body):
     return not (len(last) == 2 and all(isinstance(m, dict) and m.get("role") == "assistant" for m in last))
 
 
+def tool_names(body):
+    tools = [t for t in body.get("tools") or [] if isinstance(t, dict) and t.get("type") in (None, "function", "custom")]
+    return [t["function"].get("name") if isinstance(t.get("function"), dict) else t.get("name") for t in tools]
+
+
 def a_tool_to_choose(body):
-    """tool_choice needs tools, and the one that it names."""
-    choice, tools = body.get("tool_choice"), body.get("tools")
+    """tool_choice needs tools, and the one that it names; each has a name of its own."""
+    choice, names = body.get("tool_choice"), tool_names(body)
+    if len(set(map(str, names))) < len(names):
+        return False
     if choice in (None, "none", "auto"):
         return True
-    names = [t.get("function", t).get("name") for t in tools or [] if isinstance(t, dict) and isinstance(t.get("function", t), dict)]
-    if not isinstance(choice, dict) or choice.get("type") in ("auto", "none"):
-        return bool(names) or not isinstance(choice, str)
-    return bool(names) if choice.get("type") == "any" else choice.get("function", choice).get("name") in names
+    if not isinstance(choice, dict):
+        return bool(names)
+    if choice.get("type") in ("auto", "none", "any"):
+        return choice["type"] != "any" or bool(names)
+    return (choice["function"].get("name") if isinstance(choice.get("function"), dict) else choice.get("name")) in names
 
 
 def more_than_thoughts(body):
