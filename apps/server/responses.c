@@ -20,7 +20,7 @@ static const field response_fields[] = {
     {"text", FIELD_OTHER, 0, 0, 0, "format: what the text must be",
      "{\"type\":\"object\",\"properties\":{\"format\":{\"anyOf\":[" SCHEMA("Format") ",{\"type\":\"null\"}]}}}"},
     {"tools", FIELD_OTHER, 0, 0, 0, "functions that the answer may call; other tools are ignored",
-     "{\"type\":\"array\",\"maxItems\":1024,\"items\":{\"type\":\"object\",\"required\":[\"type\",\"name\"],"
+     "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"type\",\"name\"],"
      "\"properties\":{\"type\":{\"type\":\"string\"},\"name\":" SCHEMA(
          "ToolName") ",\"description\":{\"type\":[\"string\",\"null\"]},\"parameters\":{\"type\":[\"object\",\"null\"]}"
                      ","
