@@ -10,14 +10,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import typing
 import unittest
 
 from serving import has_server
 from support import TALES, argmax, main, read_safetensors, rows, setun
+from test_serve_tools import SHORT, ToolCase
 from test_serve_text import PROMPT, TextCase, run_text
 
 try:
     import openai
+    import pydantic
 except ImportError:
     openai = None
 try:
@@ -250,6 +253,60 @@ class EvaluationTest(TextCase):
         for sample in samples:
             want = run_text("-n", 12, "--temp", 0, prompt=TEXTS[sample["doc_id"]] + " ")
             self.assertEqual(sample["filtered_resps"][0], want)
+
+
+@unittest.skipUnless(openai, "the Python package openai is not installed")
+class OpenaiToolsTest(ToolCase):
+    """parse() and the helpers for tools, with Pydantic's schemas as the client writes them."""
+
+    def client(self):
+        return openai.OpenAI(api_key="any", base_url=self.server.url + "/v1", max_retries=0)
+
+    def test_parse(self):
+        class Step(pydantic.BaseModel):
+            kind: typing.Literal["walk", "run"]
+            pair: tuple[int, bool]
+            marks: typing.Annotated[set[int], pydantic.Field(max_length=3)]
+
+        class Plan(pydantic.BaseModel):
+            first: Step
+            note: typing.Annotated[str, pydantic.Field(pattern="^[a-z]{1,5}$")]
+            blob: typing.Annotated[bytes, pydantic.Field(max_length=4)]
+
+        r = self.client().chat.completions.parse(model="x", messages=CHAT, response_format=Plan, max_tokens=400, seed=1, temperature=1)
+        self.assertIsInstance(r.choices[0].message.parsed, Plan)
+        with self.client().chat.completions.stream(model="x", messages=CHAT, response_format=Plan, max_tokens=400, seed=1, temperature=1) as stream:
+            final = stream.get_final_completion()
+        self.assertEqual(final.choices[0].message.parsed, r.choices[0].message.parsed)
+
+    def test_tools(self):
+        class Weather(pydantic.BaseModel):
+            city: typing.Annotated[str, pydantic.Field(max_length=5)]
+            days: typing.Literal[1, 2, 3]
+
+        tool = openai.pydantic_function_tool(Weather)
+        more = dict(model="x", messages=CHAT, tools=[tool], tool_choice="required", parallel_tool_calls=False, max_tokens=300, seed=1, temperature=1)
+        r = self.client().chat.completions.parse(**more)
+        self.assertEqual(r.choices[0].finish_reason, "tool_calls")
+        self.assertIsInstance(r.choices[0].message.tool_calls[0].function.parsed_arguments, Weather)
+        with self.client().chat.completions.stream(**more) as stream:
+            final = stream.get_final_completion()
+        self.assertEqual(final.choices[0].message.tool_calls[0].function.parsed_arguments, r.choices[0].message.tool_calls[0].function.parsed_arguments)
+        parsed = self.client().responses.parse(model="x", input="Hi", text_format=Weather, max_output_tokens=300, temperature=1)
+        self.assertIsInstance(parsed.output_parsed, Weather)
+
+
+@unittest.skipUnless(anthropic, "the Python package anthropic is not installed")
+class AnthropicToolsTest(ToolCase):
+    def test_tools(self):
+        client = anthropic.Anthropic(api_key="any", base_url=self.server.url, max_retries=0)
+        tool = {"name": "get_weather", "input_schema": SHORT["function"]["parameters"]}
+        more = dict(model="x", messages=CHAT, tools=[tool], tool_choice={"type": "any", "disable_parallel_tool_use": True}, max_tokens=300, extra_body={"seed": 1})
+        r = client.messages.create(**more)
+        self.assertEqual((r.stop_reason, r.content[0].type, set(r.content[0].input)), ("tool_use", "tool_use", {"city", "days"}))
+        with client.messages.stream(**more) as stream:
+            r = stream.get_final_message()
+        self.assertEqual((r.stop_reason, r.content[0].type, set(r.content[0].input)), ("tool_use", "tool_use", {"city", "days"}))
 
 
 if __name__ == "__main__":
