@@ -153,6 +153,7 @@ static setun_status time_all(const setun_model *model, setun_session *session, c
   // The cache grows during decoding: its mean size.
   r->cache_bytes = setun_session_cache_bytes(session, (uint32_t)(o->depth + o->decode / 2));
   r->decode_stream = make_streaming_report(model, &start, r->prefill_stream.disk_after);
+  r->decode_stream.plan.total += reading_buffer(model, o);
   return SETUN_OK;
 }
 

@@ -44,7 +44,7 @@ class SmolTest(Case):
     def test_memory_is_what_was_planned(self):
         for budget in ("75M", "104M", "300M"):
             with self.subTest(budget=budget):
-                found = json.loads(self.good("bench", self.model, "-p", 508, "-n", 2, "-r", 1, "--buffer", "1M", "-t", 2,
+                found = json.loads(self.good("bench", self.model, "-p", 508, "-n", 2, "-r", 1, "--buffer", "16M", "-t", 2,
                                              "--memory", budget, "--json"))
                 self.assertLess(found["memory_peak"], found["memory_budget"])
                 self.assertLess(abs(found["memory_peak"] / found["memory_planned"] - 1), 0.05)
