@@ -83,6 +83,11 @@ static setun_convert_params make_convert_params(void) {
   p.to = "tq2_0";
   return p;
 }
+static setun_quantize_params make_quantize_params(void) {
+  setun_quantize_params p = setun_quantize_params_default();
+  p.scheme = "q8_0";
+  return p;
+}
 static setun_synthesis_params make_synthesis_params(void) {
   setun_synthesis_params p = setun_synthesis_params_default();
   p.shape = "tiny";
