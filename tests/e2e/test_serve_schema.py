@@ -66,6 +66,19 @@ def a_tool_to_choose(body):
     return (choice["function"].get("name") if isinstance(choice.get("function"), dict) else choice.get("name")) in names
 
 
+def no_constraint(body):
+    """That a grammar can be read, and a JSON schema satisfied."""
+    forms = [body.get("response_format"), (body.get("text") or {}).get("format") if isinstance(body.get("text"), dict) else None]
+    return not body.get("grammar") and body.get("json_schema") is None and \
+        all(not isinstance(f, dict) or f.get("type") != "json_schema" for f in forms)
+
+
+def results_behind_calls(body):
+    items = body.get("input") if isinstance(body.get("input"), list) else []
+    kinds = [i.get("type") for i in items if isinstance(i, dict) and i.get("type") != "reasoning"]
+    return not kinds or kinds[-1] != "function_call"
+
+
 def more_than_thoughts(body):
     """Items of /v1/responses, of which thoughts are left out."""
     items = body.get("input")
@@ -94,7 +107,8 @@ def filter_case(context, case):
     return (best_of_is_n(case.body) and top_logprobs_with_logprobs(case.body) and one_way_to_go_on(case.body) and
             mirostat_without_an_order(case.body) and no_zero_in_keys(case.body) and
             numbers_of_64_bits(case.body) and more_than_thoughts(case.body) and
-            one_answer_at_the_end(case.body) and a_tool_to_choose(case.body))
+            one_answer_at_the_end(case.body) and a_tool_to_choose(case.body) and
+            no_constraint(case.body) and results_behind_calls(case.body))
 '''
 
 
