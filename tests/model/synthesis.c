@@ -173,7 +173,7 @@ static void arguments(void **state) {
   p.shape = "";
   refused(&p, SETUN_ERROR_ARGUMENT, "shape");
   p.shape = "tiny";
-  for (const char *const *f = (const char *const[]){"q17", "", "hf-u8", "q4_k", "t5-zpm", "f8_e4m3", NULL}; *f; f++) {
+  for (const char *const *f = (const char *const[]){"q17", "", "hf-u8", "q3_k", "t5-zpm", "f8_e4m3", NULL}; *f; f++) {
     p.format = *f;
     refused(&p, SETUN_ERROR_ARGUMENT, "format");
     p.format = "i2_s", p.head = *f;

@@ -77,6 +77,7 @@ typedef struct {
   guarded memory;
   float *dense;  // [rows][columns], what the weights mean
   float *scales; // of T16
+  float shift;   // the most that a minimum is larger in the kernels' order than stored (st_coding.minimums)
 } matrix;
 
 bool has_block(st_form form);

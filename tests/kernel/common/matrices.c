@@ -76,9 +76,11 @@ static void make_blocks(st_format_id id, size_t columns, mode how, size_t chosen
 }
 
 // The same for the other formats of blocks: any bytes, but for the scales, and their meaning as the format decodes it,
-// which tests/unit/quant_values.c holds to others' decoders. One element: d is 0, the minimum's scale 1.
-static void make_format_blocks(st_format f, size_t columns, mode how, uint8_t *bytes, float *dense) {
+// which tests/unit/quant_values.c holds to others' decoders. One element: d is 0, the minimum's scale 1. Returns the
+// largest d.
+static float make_format_blocks(st_format f, size_t columns, mode how, uint8_t *bytes, float *dense) {
   size_t size = columns / f.block * f.block_bytes;
+  float largest = 0;
   for (size_t i = 0; i < size; i++) {
     bytes[i] = (uint8_t)(how == LARGEST ? 255 : how == SMALLEST || how == ZERO ? 0 : random_below(256));
   }
@@ -86,6 +88,7 @@ static void make_format_blocks(st_format f, size_t columns, mode how, uint8_t *b
     for (uint32_t i = 0; i < f.ops->value->n_scales; i++) {
       float scale = how == ONE_ELEMENT ? (float)i : random_scale(how) * (how == LARGEST ? 65000 : 1);
       uint8_t *at = block + f.ops->value->scale_at[i];
+      if (!i) largest = fmaxf(largest, fabsf(scale));
       if (f.ops->bfloat)
         st_store_u16(at, st_bf16_from_f32(scale));
       else
@@ -99,6 +102,7 @@ static void make_format_blocks(st_format f, size_t columns, mode how, uint8_t *b
   }
   st_strip strip = {.row = 0, .count = 1, .bytes = size};
   f.ops->decode(&f, (st_shape){1, columns}, &strip, bytes, dense);
+  return largest;
 }
 
 // The source bytes of all rows, which st_form_pack takes 16 rows at a time.
@@ -106,16 +110,18 @@ static void make_rows(matrix *w, mode how, uint8_t *source, size_t row_bytes, fl
   size_t rows = w->m.rows, columns = w->m.columns;
   st_form_rows taken = st_form_rows_taken(w->m.form);
   const st_format format = format_for(w->m.form, w->m.block);
+  const st_coding coding = st_coding_of(w->m.form);
   st_format_id id = format.id;
   for (size_t r = 0; r < rows; r++) {
     size_t chosen = random_below((uint32_t)columns);
-    float *dense = w->dense + r * columns;
+    float *dense = w->dense + r * columns, largest = 0;
     uint8_t *bytes = source + r * row_bytes;
     if (taken == ST_FORM_BLOCKS) {
       if (is_made_here(id))
         make_blocks(id, columns, how, chosen, bytes, dense);
       else
-        make_format_blocks(format, columns, how, bytes, dense);
+        largest = make_format_blocks(format, columns, how, bytes, dense);
+      if (coding.minimums && coding.low == 8) w->shift = fmaxf(w->shift, 128 * largest);
       continue;
     }
     for (size_t k = 0; k < columns; k++) {

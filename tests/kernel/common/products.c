@@ -55,7 +55,8 @@ static void rounded_activations(st_activation kind, const float *x, size_t n, do
 
 // Bound: each of the K products and sums is rounded a few times (scale times scale, fused sum, final scale), each by at
 // most 2^-24 of the sum of magnitudes so far. Minimums are multiplied with rounded sums, and may cancel d * code: there
-// the largest weight's magnitude counts for all, and a factor covers what is left of either.
+// the largest weight's magnitude counts for all, and a factor covers what is left of either. Those of 8-bit codes are
+// 128 d larger than stored, which may cancel too.
 static void check_against_double(const matrix *w, st_activation kind, const float *x, size_t tokens, const float *out) {
   size_t columns = w->m.columns;
   bool minimums = st_coding_of(w->m.form).minimums, made_here = is_made_here(format_for(w->m.form, 64).id);
@@ -63,7 +64,7 @@ static void check_against_double(const matrix *w, st_activation kind, const floa
   for (size_t t = 0; t < tokens; t++) {
     rounded_activations(kind, x + t * columns, columns, a);
     for (size_t r = 0; r < w->m.rows; r++) {
-      double sum = 0, magnitude = 0, largest = 0, activations = 0;
+      double sum = 0, magnitude = 0, largest = (double)w->shift, activations = 0;
       for (size_t k = 0; k < columns; k++) {
         double weight = (double)w->dense[r * columns + k], p = weight * a[k];
         sum += p, magnitude += fabs(p);
