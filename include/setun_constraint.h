@@ -14,15 +14,15 @@ extern "C" {
 
 /* ---- constraints (experimental) ---------------------------------------------------------------------------- */
 
-/* What a text must be, compiled for a model's vocabulary. Immutable to callers: any number of threads may use one at
- * once. */
+/* A description of the texts that are allowed, compiled for a model's vocabulary. Immutable to callers: any number of
+ * threads may use one at the same time. */
 typedef struct setun_constraint setun_constraint;
 
 typedef enum setun_grammar {
   SETUN_GRAMMAR_JSON_SCHEMA, /* a JSON schema, drafts 4 to 2020-12; keywords that cannot be enforced are refused */
   SETUN_GRAMMAR_EXPRESSION,  /* a regular expression of ECMA 262 that matches the whole text */
   SETUN_GRAMMAR_GBNF,        /* llama.cpp's grammars */
-  SETUN_GRAMMAR_LARK         /* the common part of Lark's */
+  SETUN_GRAMMAR_LARK         /* the commonly used subset of Lark's grammars */
 } setun_grammar;
 
 /* "json_schema", "expression", "gbnf", "lark"; NULL: no setun_grammar. */
@@ -33,8 +33,8 @@ typedef struct setun_constraint_params {
   setun_grammar grammar;
   const char *text; /* of the schema, expression or grammar */
   size_t length;
-  const char *name; /* what messages call it; NULL: the grammar's own name */
-  uint32_t space;   /* JSON schemas: the most white space in a row around punctuation, at most 8; 0: one blank behind
+  const char *name; /* its name in messages; NULL: the name of the kind of grammar */
+  uint32_t space;   /* JSON schemas: the most white space in a row around punctuation, at most 8; 0: one space after
                      * colons and commas, and none elsewhere */
   bool ordered;     /* JSON schemas: properties in the schema's order */
   uint64_t memory;  /* bytes, at most; 0: 256 MiB */
@@ -42,52 +42,54 @@ typedef struct setun_constraint_params {
 
 SETUN_PARAMS(setun_constraint_params)
 
-/* `model` must outlive the constraint. An error names what was wrong and where, or the limit that was reached. The
+/* `model` must outlive the constraint. An error message says what is wrong and where, or which limit was reached. The
  * caller frees *constraint with setun_constraint_free; matchers and samplers that use it keep it. */
 SETUN_API setun_status setun_constraint_new(const setun_model *model, const setun_constraint_params *params,
                                             setun_constraint **constraint, setun_error *error);
 SETUN_API void setun_constraint_free(setun_constraint *constraint);
 
-/* What an answer to a rendered conversation must be: a text, calls of tools, or either. */
+/* What an answer to a rendered conversation may be: a text, tool calls, or either. */
 typedef struct setun_answer_params {
   size_t size;                         /* of this struct */
-  const setun_constraint_params *text; /* what the text must be; NULL: the answer is no text */
-  bool calls;                          /* the answer may be calls of the tools that setun_chat_render_tools was given */
-  const char *tool;                    /* with `calls`: of this one alone; NULL: of any */
-  bool one_call;  /* with `calls`: just one; otherwise one or more, where the model's format has several */
-  uint32_t space; /* with `calls`: in their arguments, as in setun_constraint_params */
+  const setun_constraint_params *text; /* the text must match this; NULL: the answer may not be a text */
+  bool calls;                          /* the answer may call the tools that were passed to setun_chat_render_tools */
+  const char *tool;                    /* with `calls`: only this tool may be called; NULL: any of them */
+  bool one_call;  /* with `calls`: exactly one call; otherwise one or more, if the model's format allows several */
+  uint32_t space; /* with `calls`: white space in their arguments, as in setun_constraint_params */
 } setun_answer_params;
 
 SETUN_PARAMS(setun_answer_params)
 
-/* A constraint for the whole answer: thoughts that the template or the model begins with are free, and what follows
- * them is as `params` say, calls in the model's own format. A tool whose schema cannot be enforced is refused where it
- * says "strict": true; otherwise its arguments are any object. */
+/* A constraint for the whole answer: reasoning that the template or the model begins with is not constrained, and
+ * what follows it must match `params`, with calls in the model's own format. A tool whose schema cannot be enforced is
+ * refused if it says "strict": true; otherwise its arguments may be any object. */
 SETUN_API setun_status setun_constraint_new_answer(const setun_rendering *prompt, const setun_answer_params *params,
                                                    setun_constraint **constraint, setun_error *error);
 
 /* ---- matching (experimental) ------------------------------------------------------------------------------- */
 
-/* A place in one text that is to match a constraint. It belongs to one thread at a time, and keeps the constraint. */
+/* A position in one text that has to match a constraint. It belongs to one thread at a time, and keeps the constraint.
+ */
 typedef struct setun_matcher setun_matcher;
 
 SETUN_API setun_status setun_matcher_new(setun_constraint *constraint, setun_matcher **matcher, setun_error *error);
-/* Another one at the same place. */
+/* A second matcher at the same position. */
 SETUN_API setun_status setun_matcher_copy(const setun_matcher *matcher, setun_matcher **copy, setun_error *error);
 SETUN_API void setun_matcher_free(setun_matcher *matcher);
-/* To the beginning. */
+/* Moves the matcher back to the beginning of the text. */
 SETUN_API void setun_matcher_reset(setun_matcher *matcher);
 /* Which tokens may come next, one bit each: bits[id / 32] >> id % 32 & 1. `n` words; bits beyond the vocabulary become
- * 0. Tokens that end a text may come where the text may end. SETUN_ERROR_STATE: none may, and the message says where.
+ * 0. Tokens that end a text may come where the text may end. SETUN_ERROR_STATE: no token may come next, and the message
+ * says where.
  */
 SETUN_API setun_status setun_matcher_mask(setun_matcher *matcher, uint32_t *bits, size_t n, setun_error *error);
 /* May this token come next? */
 SETUN_API bool setun_matcher_allows(setun_matcher *matcher, setun_token id);
-/* The token comes next. SETUN_ERROR_ARGUMENT, and nothing changes, where it may not. */
+/* Appends the token to the text. If it is not allowed, returns SETUN_ERROR_ARGUMENT and changes nothing. */
 SETUN_API setun_status setun_matcher_accept(setun_matcher *matcher, setun_token id, setun_error *error);
 /* Takes back the last `n` tokens. */
 SETUN_API setun_status setun_matcher_rollback(setun_matcher *matcher, size_t n, setun_error *error);
-/* May the text end here; may it not go on? */
+/* May the text end here? Must it end here? */
 SETUN_API bool setun_matcher_may_end(const setun_matcher *matcher);
 SETUN_API bool setun_matcher_must_end(setun_matcher *matcher);
 /* The tokens that must follow, as the model's tokenizer writes them, up to the first choice: at most `capacity` of them
@@ -95,13 +97,13 @@ SETUN_API bool setun_matcher_must_end(setun_matcher *matcher);
 SETUN_API setun_status setun_matcher_forced(setun_matcher *matcher, setun_token *ids, size_t capacity, size_t *count,
                                             setun_error *error);
 
-/* What the sampler accepts from now on must match the constraint, which is kept; it draws no other tokens, whatever the
- * biases are. NULL: any text again. setun_sampler_reset begins the text anew. Where no token is left, sampling fails
- * with SETUN_ERROR_STATE and says where. */
+/* The tokens that the sampler accepts from now on must match the constraint, which is kept; it draws no other tokens,
+ * whatever the biases are. NULL removes the constraint. setun_sampler_reset starts the text again. When no token is
+ * left, sampling fails with SETUN_ERROR_STATE and the message says where. */
 SETUN_API setun_status setun_sampler_constrain(setun_sampler *sampler, setun_constraint *allowed, setun_error *error);
-/* The tokens that must follow, as setun_matcher_forced gives them, and the model's end token where nothing else may
- * follow. They are to be used like drawn ones, accepted one by one; their logits need not be computed. None without a
- * constraint. */
+/* The tokens that must follow, as setun_matcher_forced gives them, and the model's end token if nothing else may
+ * follow. Use them like drawn tokens and accept them one by one; their logits need not be computed. Without a
+ * constraint there are none. */
 SETUN_API setun_status setun_sampler_forced(setun_sampler *sampler, setun_token *ids, size_t capacity, size_t *count,
                                             setun_error *error);
 

@@ -43,8 +43,8 @@ SETUN_API setun_status setun_model_plan_synthetic(const setun_synthesis_params *
 
 typedef struct setun_quantize_params {
   size_t size; /* of this struct */
-  /* What the layers' matrices become: one of SETUN_CHOICE_SCHEME; or NULL with `recipe`, the path of a text file of
-   * lines "PATTERN = SCHEME" (names of GGUF tensors with * and ?, the first that matches counts; "keep" is a scheme).
+  /* The format of the layers' matrices: one of SETUN_CHOICE_SCHEME; or NULL with `recipe`, the path of a text file of
+   * lines "PATTERN = SCHEME" (names of GGUF tensors with * and ?; the first match applies; "keep" is a scheme).
    */
   const char *scheme, *recipe;
   const char *embedding, *head; /* as in setun_convert_params; NULL: kept */
@@ -57,9 +57,9 @@ typedef struct setun_quantize_params {
 } setun_quantize_params;
 
 SETUN_PARAMS(setun_quantize_params)
-/* Writes a GGUF file of the model with fewer bits a weight: each weight becomes the nearest code, with the scales that
- * lose the least squares. Norms, biases and routers are kept. A matrix whose rows the scheme's blocks do not divide is
- * refused by name. The target appears when it is whole; on failure it is as it was. */
+/* Writes a GGUF file of the model with fewer bits per weight: each weight becomes the nearest code, with the scales
+ * that minimize the squared error. Norms, biases and routers are kept. A matrix whose rows are not a multiple of the
+ * scheme's blocks is refused by name. The target appears when it is complete; on failure it is left unchanged. */
 SETUN_API setun_status setun_quantize(const char *source, const char *target, const setun_quantize_params *params,
                                       setun_error *error);
 
@@ -76,8 +76,8 @@ typedef struct setun_ceilings {
 /* `isa` as in setun_model_params; `buffer_bytes` 0: automatic; less if the system has less available. */
 SETUN_API setun_status setun_measure_ceilings(const char *isa, int threads, uint64_t buffer_bytes,
                                               setun_ceilings *ceilings, setun_error *error);
-/* The fastest plain read alone, in a fraction of a second: some machines change their pace within seconds, so that what
- * is compared with it is best timed between two of these. Arguments as above. */
+/* The fastest plain read alone, in a fraction of a second: the speed of some machines changes within seconds, so a
+ * measurement to compare with it is best taken between two of these. Arguments as above. */
 SETUN_API setun_status setun_measure_read(const char *isa, int threads, uint64_t buffer_bytes, double *bytes_per_s,
                                           setun_error *error);
 /* How fast the disk with a model's files reads past the page cache: about `total_bytes` of the largest file, into
