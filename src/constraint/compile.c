@@ -1,4 +1,4 @@
-// Compiling a grammar: rules are checked, what turns out to be regular becomes one term, and the engine is set up.
+// Compiling a grammar: checks its rules, turns regular parts into terms, and sets up the engine.
 #include "constraint/engine.h"
 
 #include "base/memory.h"
@@ -26,7 +26,7 @@ static bool object_productive(const st_engine *e, const st_object *o, st_node_pr
   return true;
 }
 
-// Can the node be finished, by what is known of the rules so far?
+// Can the node be finished, according to what is known about the rules so far?
 static bool is_productive(const st_engine *e, st_node node) {
   const st_grammar *g = e->g;
   st_node_entry n = g->nodes[node];
@@ -80,7 +80,7 @@ bool st_node_is_nullable(const st_engine *e, st_node node) {
   }
 }
 
-// Rules learn from each other until nothing changes.
+// Repeats until no rule's properties change.
 static void find_rule_facts(st_engine *e) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -97,10 +97,10 @@ static void find_rule_facts(st_engine *e) {
 
 typedef struct st_simplifier {
   st_engine *e;
-  st_node *known; // the simplified node of each, or UINT32_MAX
+  st_node *known; // the simplified form of each node, or UINT32_MAX
   size_t n_known;
   uint8_t *rules; // 0: not looked at, 1: being looked at, 2: done
-  int depth;      // of rules in rules
+  int depth;      // nesting depth of rules
 } st_simplifier;
 
 static st_node simplify(st_simplifier *s, st_node node);
@@ -116,12 +116,14 @@ static st_node simplify_list(st_simplifier *s, st_node_entry n) {
 }
 
 static void simplify_choices(st_simplifier *s, const st_choice *choices, size_t n) {
-  for (size_t i = 0; i < n; i++) ((st_choice *)choices)[i].node = simplify(s, choices[i].node); // the grammar's own
+  for (size_t i = 0; i < n; i++)
+    ((st_choice *)choices)[i].node = simplify(s, choices[i].node); // the grammar owns the choices
 }
 
-// A rule that is regular; others are left as rules. A rule met while it is being looked at is recursive.
+// Turns a regular rule into a term; others remain rules. A rule that is reached while it is being simplified is
+// recursive.
 static bool rule_term(st_simplifier *s, st_rule rule, st_term *term) {
-  enum { MOST_NESTED = 64 }; // of those further down, the stack would not be large enough; they stay rules here
+  enum { MOST_NESTED = 64 }; // deeper rules would overflow the stack; they remain rules here
   if (s->rules[rule] == 1 || (!s->rules[rule] && s->depth >= MOST_NESTED)) return false;
   if (!s->rules[rule]) {
     s->rules[rule] = 1;

@@ -1,8 +1,8 @@
 // Constrained output: which tokens may come next so that the whole text stays in a grammar's language.
 //
-// st_token_trie: a vocabulary arranged for the question, made once a tokenizer and shared by all constraints on it.
-// st_constraint: a compiled grammar, shared by any number of matchers, also of several threads at once.
-// st_matcher: a place in one text; it belongs to one thread at a time.
+// st_token_trie: a vocabulary arranged for this purpose, made once per tokenizer and shared by all its constraints.
+// st_constraint: a compiled grammar, shared by any number of matchers, which may run in several threads at once.
+// st_matcher: a position in one text; it belongs to one thread at a time.
 #ifndef SETUN_CONSTRAINT_CONSTRAINT_H
 #define SETUN_CONSTRAINT_CONSTRAINT_H
 
@@ -19,56 +19,56 @@ setun_status st_token_trie_new(const st_tokenizer *tokenizer, st_token_trie **ou
 void st_token_trie_free(st_token_trie *trie);           // NULL is fine
 uint32_t st_token_trie_size(const st_token_trie *trie); // tokens: the tokenizer's size
 
-// A member that is 0 has its default.
+// A member that is 0 selects its default.
 typedef struct st_constraint_limits {
   size_t max_bytes;     // memory of the compiled grammar and what matching adds to it; 256 MiB
   uint32_t max_states;  // states of its automata; 1 million
   uint32_t max_stacks;  // nested places of its parser; 1 million
-  uint32_t max_configs; // ways to read one text that are followed at once; 2,000
-  uint32_t max_steps;   // steps of one mask; 50 million
+  uint32_t max_configs; // readings of one text that are followed at the same time; 2,000
+  uint32_t max_steps;   // steps to compute one mask; 50 million
 } st_constraint_limits;
 
-// Takes the grammar over, also on failure. `trie` must outlive the constraint; `limits` may be NULL. A rule that is not
-// defined, or that no finite text fits, is SETUN_ERROR_FORMAT and named. On success the caller owns *out.
+// Takes ownership of the grammar, also on failure. `trie` must outlive the constraint; `limits` may be NULL. A rule
+// that is not defined, or that no finite text fits, is SETUN_ERROR_FORMAT and named. On success the caller owns *out.
 setun_status st_constraint_compile(st_grammar *grammar, const st_token_trie *trie, const st_constraint_limits *limits,
                                    st_constraint **out, setun_error *err);
-// Counted: each acquire, and the compilation, is matched by one release. Matchers hold one themselves.
+// Reference counting: each acquire, and the compilation, needs one release. Matchers hold a reference themselves.
 st_constraint *st_constraint_acquire(st_constraint *c);
 void st_constraint_release(st_constraint *c);       // NULL is fine
 size_t st_constraint_bytes(const st_constraint *c); // memory now
 
-setun_status st_matcher_new(st_constraint *c, st_matcher **out, setun_error *err); // at the beginning of a text
+setun_status st_matcher_new(st_constraint *c, st_matcher **out, setun_error *err); // starts at the beginning of a text
 setun_status st_matcher_copy(const st_matcher *m, st_matcher **out, setun_error *err);
 void st_matcher_free(st_matcher *m);  // NULL is fine
-void st_matcher_reset(st_matcher *m); // to the beginning
+void st_matcher_reset(st_matcher *m); // moves back to the beginning
 
 // bits[i / 32] >> i % 32 & 1: may token i come next? Tokens that end a text (st_tokenizer_is_end) may where the text
 // may end. `n` is the number of words; bits beyond the vocabulary become 0. SETUN_ERROR_STATE when no token at all may
-// come: the message says where. SETUN_ERROR_LIMIT names the limit.
+// come next: the message says where. SETUN_ERROR_LIMIT names the limit.
 static inline size_t st_mask_words(uint32_t n_tokens) {
   return (n_tokens + 31) / 32;
 }
 setun_status st_matcher_mask(st_matcher *m, uint32_t *bits, size_t n, setun_error *err);
 // May this one token come next? (Without computing the mask.)
 bool st_matcher_allows(st_matcher *m, int32_t token);
-// The token comes next; SETUN_ERROR_ARGUMENT, and nothing changed, when it may not.
+// Appends the token; if it is not allowed, returns SETUN_ERROR_ARGUMENT and changes nothing.
 setun_status st_matcher_accept(st_matcher *m, int32_t token, setun_error *err);
-// The same by bytes, whatever their tokens: one step of rollback. For texts that are given, and for tests.
+// The same for bytes, whatever their tokens are: they are one step for rollback. For given texts, and for tests.
 setun_status st_matcher_accept_bytes(st_matcher *m, const char *bytes, size_t n, setun_error *err);
-// Takes back the last `n` accepted tokens (those of forced text count one by one).
+// Takes back the last `n` accepted tokens (tokens of forced text count one by one).
 setun_status st_matcher_rollback(st_matcher *m, size_t n, setun_error *err);
 size_t st_matcher_accepted(const st_matcher *m); // how many there are
 
-// May the text end here, and may it not go on? After an end token has been accepted both are true.
+// May the text end here? Must it end here? After an end token has been accepted, both are true.
 bool st_matcher_may_end(const st_matcher *m);
 bool st_matcher_must_end(st_matcher *m);
-// The vocabulary's own end token where it may come next; -1 otherwise.
+// The vocabulary's own end token if it may come next; -1 otherwise.
 int32_t st_matcher_end_token(st_matcher *m);
 
 // The bytes that must follow, up to the first choice (appended to `out`; possibly none).
 setun_status st_matcher_forced_text(st_matcher *m, st_buffer *out, setun_error *err);
 // The tokens that must follow (appended to `out`; possibly none), as the model's own tokenizer would write them after
-// the tokens accepted last: the last of them are left out while a longer token could run across the end. They are not
+// the tokens accepted last: tokens at the end are left out while a longer token could extend across it. They are not
 // accepted yet.
 setun_status st_matcher_forced_tokens(st_matcher *m, st_token_list *out, setun_error *err);
 

@@ -1,9 +1,9 @@
-// The parser behind a constraint, for the room's own files.
+// The parser of a constraint, for the files of this directory.
 //
-// A place in a text is a set of configurations. Each has a term, the automaton's state in what is being read, and a
-// stack of frames that says what follows. Stacks are hash-consed lists: equal ids are equal stacks, whoever made them,
-// and copying a matcher or going back is copying ids. The parser works only where a term may end: everything between is
-// a look-up in the term's row.
+// A position in a text is a set of configurations. Each has a term, which is the state of the automaton that is
+// reading, and a stack of frames that describes what follows. Stacks are hash-consed lists: stacks with equal ids are
+// equal, so that copying a matcher or going back only copies ids. The parser runs only where a term may end; every
+// other byte is a lookup in the term's row.
 #ifndef SETUN_CONSTRAINT_ENGINE_H
 #define SETUN_CONSTRAINT_ENGINE_H
 
@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 
 typedef struct st_config {
-  st_term term;   // ST_TERM_OF_TOKENS: waits for a special token, which the top frame names
+  st_term term;   // ST_TERM_OF_TOKENS: waits for the special token that the top frame names
   uint32_t stack; // id of its top frame
 } st_config;
 enum { ST_TERM_OF_TOKENS = UINT32_MAX, ST_STACK_ROOT = 0, ST_MARK_NONE = UINT32_MAX };
@@ -23,22 +23,22 @@ enum { ST_STACK_END = UINT32_MAX }; // with ST_TERM_EPSILON: the text may end
 
 typedef enum st_frame_op {
   ST_FRAME_ROOT,
-  ST_FRAME_NODES,     // then b members from members[a]
-  ST_FRAME_REPEAT,    // of node a, b times so far
+  ST_FRAME_NODES,     // b members from members[a] follow
+  ST_FRAME_REPEAT,    // repeat of node a, b times so far
   ST_FRAME_CORNER,    // rule a was begun at its left corner, on the way to rule b
-  ST_FRAME_PROGRESS,  // something must have been read since position a
+  ST_FRAME_PROGRESS,  // at least one byte must have been read since position a
   ST_FRAME_TOKENS,    // one of token set a
-  ST_FRAME_MEMBER,    // of object a in state b: a key, or the end; begins at position c
-  ST_FRAME_VALUE,     // of object a in state b
-  ST_FRAME_SEPARATOR, // of array a in state b: what separates its items, or the end
-  ST_FRAME_ITEM,      // of array a in state b; begins at position c
+  ST_FRAME_MEMBER,    // object a in state b: a key, or the end; the object begins at position c
+  ST_FRAME_VALUE,     // object a in state b
+  ST_FRAME_SEPARATOR, // array a in state b: a separator of items, or the end
+  ST_FRAME_ITEM,      // array a in state b, which begins at position c
 } st_frame_op;
 
 typedef struct st_frame {
   uint32_t op, a, b, c, parent;
 } st_frame;
 
-// What can follow a frame, worked out once: configurations pool[offset, offset + n).
+// What can follow a frame, computed once: configurations pool[offset, offset + n).
 typedef struct st_memo {
   uint32_t stack, mark, position; // position: 0 where it does not matter
   uint32_t n;
@@ -61,24 +61,24 @@ typedef struct st_configs {
   size_t n, capacity;
 } st_configs;
 
-// Of rules that begin with each other: an alternative, from the end of another such rule on (its left corner), or from
-// its own beginning. None of these is empty: whether a rule may be is told apart.
+// For rules that begin with each other: an alternative, from the end of another such rule (its left corner) on, or from
+// its own beginning. None of these is empty: empty rules are handled separately.
 typedef struct st_production {
-  st_rule rule;   // whose alternative it is
+  st_rule rule;   // the rule with this alternative
   st_rule corner; // the rule that comes first, or ST_RULE_NONE
-  st_node first;  // without a corner: what comes first
-  bool guarded;   // `first` may be empty, but must not be here
-  uint32_t rest;  // index into members: what follows
+  st_node first;  // without a corner: the first node
+  bool guarded;   // `first` can match the empty text, but must not do so here
+  uint32_t rest;  // index into members: the nodes that follow
 } st_production;
 enum { ST_RULE_NONE = UINT32_MAX };
 
 typedef struct st_rule_facts {
   bool nullable, productive, recursive_left;
-  uint32_t component; // of rules that begin with each other
+  uint32_t component; // a group of rules that begin with each other
 } st_rule_facts;
 
-// A set of configurations as a state of its own: where it goes with each byte, as far as that was asked, and its mask.
-// Sets are forgotten when they take too much memory.
+// A set of configurations as one state: its successor for each byte that was looked up so far, and its mask. Sets are
+// dropped when they take too much memory.
 typedef struct st_set {
   size_t offset;
   uint32_t n;
@@ -117,31 +117,32 @@ typedef struct st_engine {
   size_t n_memos, n_memo_slots;
   st_configs pool;
 
-  // one closure at work
+  // the closure being computed
   st_work *work;
   size_t n_work, work_capacity;
   uint64_t *visited; // stamps and hashes
   size_t n_visited;
   uint32_t stamp;
-  const char *text; // what was read so far: text[0, position)
+  const char *text; // the text read so far: text[0, position)
   size_t position;
   bool uses_position, uses_text;
-  // since they were reset: did something depend on the position, or on the text?
+  // since they were last reset: did a result depend on the position, or on the text?
   bool walk_position, walk_text_now, walk_text;
   st_sets sets;
 } st_engine;
 
 enum { ST_WORK_NODE, ST_WORK_RETURN, ST_WORK_GOAL };
 
-// All of these keep the first failure in e->failure, and then do nothing.
+// All of these store the first failure in e->failure, and do nothing after a failure.
 bool st_engine_fail(st_engine *e, setun_status code, const char *message); // false
 bool st_engine_reserve(st_engine *e, void *items, size_t *capacity, size_t need, size_t size);
 uint32_t st_engine_frame(st_engine *e, st_frame frame);
 uint32_t st_engine_state(st_engine *e, const uint32_t *words, uint32_t n); // id of an object's or array's state
 void st_engine_push(st_engine *e, uint32_t what, uint32_t a, uint32_t stack);
-// A configuration of the closure: what may follow it where the term may end, and itself where it may go on.
+// Adds a configuration to the closure: what may follow it if the term may end, and the configuration itself if the term
+// may continue.
 void st_engine_emit(st_engine *e, st_configs *out, st_term term, uint32_t stack);
-// Adds the beginnings of a node before the frame `stack`.
+// Adds the beginnings of a node that the frame `stack` follows.
 bool st_engine_begin(st_engine *e, st_node node, uint32_t stack, st_configs *out);
 // Adds the configurations after one more byte (already text[position - 1]) of list[from, from + n), which may be `out`
 // itself. False: failed.
@@ -149,13 +150,13 @@ bool st_engine_step(st_engine *e, const st_configs *list, size_t from, size_t n,
 // Adds the configurations after a special token.
 bool st_engine_token(st_engine *e, const st_configs *list, size_t from, size_t n, int32_t token, st_configs *out);
 bool st_token_set_has(const st_token_set *set, int32_t token);
-// Configurations with the same stack become one.
+// Merges configurations with the same stack.
 void st_engine_merge(st_engine *e, st_configs *configs, size_t base);
 // The set of these configurations, and its row (sets.c).
 bool st_engine_set(st_engine *e, const st_config *configs, size_t n, uint32_t *set);
 uint32_t *st_engine_set_row(st_engine *e, uint32_t set);
 void st_engine_keep_mask(st_engine *e, uint32_t set, const uint32_t *bits, size_t words);
-void st_engine_trim_sets(st_engine *e); // forgets them when there are too many
+void st_engine_trim_sets(st_engine *e); // drops the sets when there are too many
 void st_engine_free_sets(st_engine *e);
 size_t st_engine_bytes(const st_engine *e);
 void st_engine_close(st_engine *e); // frees what it holds, the grammar too
@@ -171,7 +172,7 @@ void st_array_item(st_engine *e, st_frame frame, st_configs *out);
 // JSON values in text (json_values.c). A term for all spellings of the scalar (numbers without exponents);
 // ST_TERM_EMPTY: it is not a scalar, or has an exponent.
 st_term st_scalar_term(st_terms *t, const char *text, size_t n);
-// Does the array's text[start, end) (from behind its bracket to its last item's end) end with an item that is equal to
+// Does the array's text[start, end) (from after its bracket to its last item's end) end with an item that is equal to
 // an earlier one? -1: out of memory.
 int st_last_item_repeats(const char *text, size_t n);
 
@@ -182,33 +183,33 @@ setun_status st_engine_productions(st_engine *e, setun_error *err);
 
 struct st_constraint {
   atomic_uint references;
-  pthread_mutex_t lock; // of the engine, which fills itself as it is asked
+  pthread_mutex_t lock; // of the engine, which is filled as results are needed
   st_engine engine;
   const st_token_trie *trie;
   st_configs start;
-  uint8_t *slices; // of each term, what is known about ready masks; see mask.c
+  uint8_t *slices; // for each term, what is known about precomputed masks; see mask.c
   size_t slices_capacity;
 };
 
-// Where a matcher was before a step.
+// The position of a matcher before a step.
 typedef struct st_snapshot {
-  size_t configs, length; // where its configurations begin, and the text
+  size_t configs, length; // where its configurations begin; the length of its text
   bool ended;
 } st_snapshot;
 
 struct st_matcher {
   st_constraint *c;
   st_configs configs; // of all steps so far
-  st_snapshot *steps; // the last one is the present
+  st_snapshot *steps; // the last one is the current position
   size_t n_steps, steps_capacity;
-  char *text; // what was accepted, with room for one more token
+  char *text; // the accepted text, with room for one more token
   size_t length, text_capacity;
   st_configs walk;
 };
 
-// Makes room for so many more bytes of text.
+// Makes room for that many more bytes of text.
 setun_status st_matcher_room(st_matcher *m, size_t n, setun_error *err);
-// The first failure of its engine.
+// The first failure of the matcher's engine.
 setun_status st_constraint_status(const st_constraint *c, setun_error *err);
 static inline const st_config *st_matcher_now(const st_matcher *m, size_t *n) {
   size_t from = m->steps[m->n_steps - 1].configs;

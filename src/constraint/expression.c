@@ -1,8 +1,8 @@
-// Regular expressions of ECMA 262 (with its flag u), to terms.
+// Converts regular expressions of ECMA 262 (with its flag u) to terms.
 //
-// Everything without assertions becomes a term as it is read. What is left is a tree of assertions and what lies around
-// them, which is worked out from its end: begin(x, rest) are the texts that x's match and then `rest` make up, so that
-// a look-ahead is an intersection with what is left of the text, and $ asks whether nothing is.
+// Parts without assertions become terms as they are read. The remainder is a tree of assertions and the parts around
+// them, which is converted from its end: begin(x, rest) is the set of texts made of a match of x followed by `rest`, so
+// that a look-ahead is an intersection with the remaining text, and $ requires that it is empty.
 #include "constraint/expression.h"
 #include "constraint/frontends.h"
 
@@ -26,7 +26,7 @@ typedef enum st_part_kind {
 
 typedef struct st_part {
   st_part_kind kind;
-  bool nullable, begins; // may match nothing; has a ^ in it
+  bool nullable, begins; // may match the empty text; contains a ^
   st_term term;
   uint32_t a, b;     // members of a list: [a, a + b) of `members`; a part
   uint32_t min, max; // of a repeat
@@ -103,7 +103,7 @@ static st_term dot(st_expression *x) {
   return term;
 }
 
-// Behind "\u": four digits, two such escapes that are a pair, or any number in braces.
+// After "\u": four digits, two such escapes that form a surrogate pair, or any number of digits in braces.
 static bool read_unicode(st_expression *x, uint32_t *code) {
   uint32_t low;
   if (skip(x, "{")) {
@@ -125,7 +125,7 @@ static bool read_unicode(st_expression *x, uint32_t *code) {
   return true;
 }
 
-// Behind a backslash, where one character is meant.
+// After a backslash, when it means a single character.
 static bool read_escape(st_expression *x, bool in_class, uint32_t *code) {
   static const char letters[] = "fnrtv", meanings[] = "\f\n\r\t\v";
   const char *from = x->r.at;
@@ -148,7 +148,7 @@ static bool read_escape(st_expression *x, bool in_class, uint32_t *code) {
   return fail(x, SETUN_ERROR_FORMAT, "an escape");
 }
 
-// One member of a class: a character, or a class of its own (*single is then false).
+// One member of a class: a character, or another class (*single is then false).
 static bool class_member(st_expression *x, st_ranges *r, bool *single, uint32_t *code) {
   *single = true;
   if (!skip(x, "\\")) {
@@ -174,7 +174,7 @@ static st_term read_class(st_expression *x) {
       const char *before = x->r.at;
       x->r.at++;
       if (!class_member(x, &r, &single, &last)) break;
-      if (!single) { // as in [a-\d]: the hyphen is one
+      if (!single) { // as in [a-\d]: the hyphen is literal
         st_ranges_add(&r, '-', '-');
         last = first;
       } else if (last < first) {
@@ -195,7 +195,7 @@ static st_term read_class(st_expression *x) {
 
 static uint32_t read_alternatives(st_expression *x);
 
-// What is pending from `base` on as one part; if all are terms, as one term.
+// Makes the pending parts from `base` on one part; if all are terms, one term.
 static uint32_t list_part(st_expression *x, st_part_kind kind, size_t base) {
   st_part p = {.kind = kind, .nullable = kind == PART_SEQ};
   size_t n = x->n_pending - base, terms = 0;
@@ -240,7 +240,7 @@ static uint32_t read_group(st_expression *x) {
   if (skip(x, "?=")) return group(x, PART_AHEAD);
   if (skip(x, "?!")) return group(x, PART_NOT_AHEAD);
   if (peek(x, "?<=") || peek(x, "?<!")) return unsupported(x, "look-behind is not supported");
-  if (skip(x, "?<")) { // a name, which nothing refers to
+  if (skip(x, "?<")) { // a group's name, which is not used
     while (x->r.at < x->r.end && *x->r.at != '>' && *x->r.at != ')') x->r.at++;
     if (!skip(x, ">")) return fail(x, SETUN_ERROR_FORMAT, ">");
   } else if (peek(x, "?")) {
@@ -287,7 +287,7 @@ static bool read_number(st_expression *x, uint32_t *number) {
   return x->r.at > from;
 }
 
-// {m}, {m,} or {m,n}; false: a brace that is itself, as outside of flag u.
+// {m}, {m,} or {m,n}; false: a literal brace, as without the flag u.
 static bool read_counts(st_expression *x, uint32_t *min, uint32_t *max) {
   const char *before = x->r.at;
   if (skip(x, "{") && read_number(x, min)) {
@@ -310,7 +310,7 @@ static uint32_t quantified(st_expression *x, uint32_t atom) {
     min = 0, max = 1;
   else if (!read_counts(x, &min, &max))
     return atom;
-  skip(x, "?"); // which match is taken first does not change whether there is one
+  skip(x, "?"); // lazy or greedy: it does not affect whether there is a match
   if (max < min) {
     x->r.at = from;
     return fail(x, SETUN_ERROR_FORMAT, "counts in rising order");
@@ -345,7 +345,7 @@ static uint32_t read_alternatives(st_expression *x) {
 
 static st_term begin(st_expression *x, uint32_t part, st_term rest, bool at_start);
 
-// The members from `i` on, then `rest`. Where an earlier member may be empty, a later ^ may still be at the start.
+// The members from `i` on, then `rest`. If an earlier member may be empty, a later ^ may still be at the start.
 static st_term begin_sequence(st_expression *x, st_part p, uint32_t i, st_term rest, bool at_start) {
   if (i == p.b) return rest;
   uint32_t first = x->members[p.a + i];
@@ -361,7 +361,7 @@ static st_term begin_sequence(st_expression *x, st_part p, uint32_t i, st_term r
   return x->parts[first].nullable ? st_term_alt2(x->t, result, started) : result;
 }
 
-// From the last time on: each is followed by further ones or, where there were enough, by the rest.
+// Builds the repeat from its end: each repetition is followed by another one or, if there were enough, by the rest.
 static st_term begin_repeat(st_expression *x, st_part p, st_term rest, bool at_start) {
   st_term result = rest;
   for (uint32_t left = 1; left <= p.max; left++) {

@@ -1,4 +1,4 @@
-// Expressions inside of other texts, for the room's own files: Lark's terminals hold such.
+// Expressions inside other texts, such as Lark's terminals, for the files of this directory.
 #ifndef SETUN_CONSTRAINT_EXPRESSION_H
 #define SETUN_CONSTRAINT_EXPRESSION_H
 

@@ -1,4 +1,4 @@
-// Forced text: what must follow, whatever the model says, and the tokens it would have written it with.
+// Forced text: the bytes that must follow, and the tokens with which the model would have written them.
 #include "constraint/engine.h"
 #include "constraint/trie.h"
 
@@ -9,7 +9,7 @@
 
 enum { MOST_FORCED = 4096, CONTEXT = 8, ANY_BYTE = -2, NO_BYTE = -1 };
 
-// The only byte that the term may go on with; NO_BYTE: none; ANY_BYTE: several.
+// The only byte with which the term may continue; NO_BYTE: none; ANY_BYTE: several.
 static int only_byte(st_terms *t, st_term term) {
   int only = NO_BYTE;
   for (int byte = 0; byte < 256; byte++) {
@@ -20,7 +20,7 @@ static int only_byte(st_terms *t, st_term term) {
   return only;
 }
 
-// The byte that must follow these configurations; negative: there is a choice, or the end.
+// The byte that must follow these configurations; negative: there is a choice, or the text may end.
 static int forced_byte(st_engine *e, const st_config *configs, size_t n) {
   int forced = NO_BYTE;
   for (size_t i = 0; i < n; i++) {
@@ -32,7 +32,7 @@ static int forced_byte(st_engine *e, const st_config *configs, size_t n) {
   return forced;
 }
 
-// Appends the forced bytes to m->text, behind its end; m->walk is then what follows them. Under the lock.
+// Writes the forced bytes to m->text after its end; m->walk then holds the configurations after them. Needs the lock.
 static setun_status force(st_matcher *m, size_t *n, setun_error *err) {
   st_engine *e = &m->c->engine;
   size_t count;
@@ -79,7 +79,8 @@ static size_t find_node(const st_trie_part *part, const char *bytes, size_t n) {
   return found;
 }
 
-// Could a token that begins with text[from, end) run across the end? m->walk is what follows the end. Under the lock.
+// Could a token that begins with text[from, end) extend across the end? m->walk holds the configurations at the end.
+// Needs the lock.
 static bool could_cross(st_matcher *m, size_t from, size_t end) {
   const st_trie_part *part = &m->c->trie->all;
   st_engine *e = &m->c->engine;
@@ -106,7 +107,7 @@ static bool could_cross(st_matcher *m, size_t from, size_t end) {
   return crosses;
 }
 
-// The text of the last tokens, for what is encoded with it: from where it begins.
+// Where the text of the last tokens begins that is encoded together with the forced text.
 static size_t context_begin(const st_matcher *m) {
   size_t n = m->n_steps > CONTEXT ? CONTEXT : m->n_steps - 1;
   size_t begin = m->steps[m->n_steps - 1 - n].length;
@@ -114,8 +115,8 @@ static size_t context_begin(const st_matcher *m) {
   return begin;
 }
 
-// Encodes the forced text[m->length, m->length + n) as it would follow what is before; `ids` are its tokens, if there
-// is a boundary between tokens where it begins.
+// Encodes the forced text[m->length, m->length + n) as a continuation of the text before it; `ids` gets its tokens, if
+// there is a boundary between tokens at its beginning.
 static setun_status encode_forced(const st_matcher *m, size_t n, st_token_list *ids, setun_error *err) {
   const st_token_trie *trie = m->c->trie;
   st_token_list all = {0};
@@ -127,7 +128,7 @@ static setun_status encode_forced(const st_matcher *m, size_t n, st_token_list *
     const char *bytes;
     size_t length;
     status = st_token_bytes(trie, all.ids[skip++], &bytes, &length, err);
-    // a vocabulary that puts a space before a text has it in the first token
+    // if the vocabulary puts a space before a text, the first token contains it
     if (!status && skip == 1 && length && bytes[0] == ' ' && m->text[begin] != ' ') length--;
     at += length;
   }
@@ -138,8 +139,7 @@ static setun_status encode_forced(const st_matcher *m, size_t n, st_token_list *
   return status;
 }
 
-// Keeps the tokens that spell the forced text, and of these leaves out the last ones while a longer token could come in
-// their place.
+// Keeps the tokens that spell the forced text, and drops the last ones while a longer token could replace them.
 static setun_status keep_certain(st_matcher *m, st_token_list *ids, size_t end, setun_error *err) {
   size_t at = m->length, kept = 0;
   for (; kept < ids->length; kept++) {
@@ -147,7 +147,7 @@ static setun_status keep_certain(st_matcher *m, st_token_list *ids, size_t end, 
     size_t n;
     setun_status status = st_token_bytes(m->c->trie, ids->ids[kept], &bytes, &n, err);
     if (status) return status;
-    if (!n || n > end - at || memcmp(m->text + at, bytes, n)) break; // spelled otherwise: up to here
+    if (!n || n > end - at || memcmp(m->text + at, bytes, n)) break; // the spelling differs from here on
     at += n;
   }
   size_t certain = kept, from = at;

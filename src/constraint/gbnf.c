@@ -30,7 +30,7 @@ static bool skip(st_gbnf *x, char c) {
   return true;
 }
 
-// White space and comments; newlines too where `lines`.
+// Skips white space and comments; with `lines`, newlines too.
 static void skip_space(st_gbnf *x, bool lines) {
   for (; x->r.at < x->r.end; x->r.at++) {
     if (*x->r.at == '#') {
@@ -54,7 +54,7 @@ static bool push(st_gbnf *x, st_node node) {
   return true;
 }
 
-// What is pending from `base` on, as one node.
+// Makes the pending nodes from `base` on one node.
 static st_node take_list(st_gbnf *x, size_t base, st_node (*join)(st_grammar *, const st_node *, size_t)) {
   size_t n = x->n_pending - base;
   x->n_pending = base;
@@ -210,7 +210,7 @@ static st_node read_sequence(st_gbnf *x, bool nested) {
   skip_space(x, nested);
   while (!x->status && x->r.at < x->r.end && !strchr("|)\n\r", *x->r.at)) {
     st_node symbol = read_symbol(x);
-    for (const char *before = NULL; !x->status && x->r.at != before;) { // as in "a"*? and the like
+    for (const char *before = NULL; !x->status && x->r.at != before;) { // repeated operators, as in "a"*?
       skip_space(x, nested);
       before = x->r.at;
       symbol = read_repeat(x, symbol);

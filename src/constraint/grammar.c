@@ -1,4 +1,4 @@
-// Making grammars: nodes and rules. What is regular is joined into one term as it is made.
+// Making grammars: nodes and rules. Regular parts are joined into one term as they are made.
 #include "constraint/grammar_nodes.h"
 
 #include "base/memory.h"
@@ -120,7 +120,7 @@ bool st_node_as_term(const st_grammar *g, st_node node, st_term *term) {
   return true;
 }
 
-// A sequence or alternatives of the members from `base` on, which become the node's own.
+// A sequence or alternatives of the members from `base` on, which the node takes over.
 static st_node list_node(st_grammar *g, st_node_kind kind, size_t base) {
   size_t n = g->n_members - base;
   if (n > UINT32_MAX || base > UINT32_MAX) return grammar_fail(g, SETUN_ERROR_LIMIT, "the grammar is too large");
@@ -133,7 +133,7 @@ static st_node list_node(st_grammar *g, st_node_kind kind, size_t base) {
   return add_node(g, (st_node_entry){.kind = (uint8_t)kind, .a = (uint32_t)base, .b = (uint32_t)n}, depth + 1);
 }
 
-// Adds a member to the sequence from `base` on: two terms side by side become one.
+// Adds a member to the sequence from `base` on: two adjacent terms become one.
 static void add_to_seq(st_grammar *g, size_t base, st_node node) {
   st_term last, term;
   if (g->n_members > base && st_node_as_term(g, node, &term) &&

@@ -1,11 +1,11 @@
 // The intermediate representation of a constraint: what the front ends (JSON schemas, expressions, GBNF, Lark) build
 // and the engine compiles. A grammar is a context-free language over bytes and special tokens whose leaves are regular
 // terms (terms.h), with nodes of their own for JSON's objects and arrays: which keys were seen, how many members there
-// are and what they counted is a state of the parser, not an expansion into 2^n rules.
+// are and the values of counters are a state of the parser, not an expansion into 2^n rules.
 //
 // Nodes are made bottom-up and never change; rules are declared first and defined later, so that they may refer to each
-// other, also from their left ends. What is regular becomes one term by itself. As with terms, constructors do not fail
-// where they are called: see st_grammar_status.
+// other, including left recursion. Regular parts are joined into one term automatically. As with terms, constructors do
+// not report failures themselves: see st_grammar_status.
 #ifndef SETUN_CONSTRAINT_GRAMMAR_H
 #define SETUN_CONSTRAINT_GRAMMAR_H
 
@@ -20,7 +20,8 @@ enum { ST_NODE_EMPTY = 0, ST_NODE_EPSILON = 1 }; // nothing; the empty text
 setun_status st_grammar_new(st_grammar **out, setun_error *err);
 void st_grammar_free(st_grammar *g); // NULL is fine
 st_terms *st_grammar_terms(st_grammar *g);
-setun_status st_grammar_status(const st_grammar *g, setun_error *err); // the first failure, of its terms too
+setun_status st_grammar_status(const st_grammar *g,
+                               setun_error *err); // the first failure, including those of its terms
 
 st_node st_node_term(st_grammar *g, st_term term);
 st_node st_node_seq(st_grammar *g, const st_node *list, size_t n);
@@ -31,27 +32,27 @@ st_node st_node_tokens(st_grammar *g, const int32_t *ids, size_t n, bool negated
 // Is the node one regular term (rules are not looked into)?
 bool st_node_as_term(const st_grammar *g, st_node node, st_term *term);
 
-// The name is for messages, and is copied.
+// The name is used in messages; it is copied.
 st_rule st_grammar_rule(st_grammar *g, const char *name, size_t length);
 void st_grammar_define(st_grammar *g, st_rule rule, st_node node);
 bool st_grammar_is_defined(const st_grammar *g, st_rule rule);
 st_node st_node_rule(st_grammar *g, st_rule rule);
 void st_grammar_set_root(st_grammar *g, st_node node);
-st_node st_grammar_root(const st_grammar *g); // to be put into a larger root; ST_NODE_EMPTY: none was set
+st_node st_grammar_root(const st_grammar *g); // for building a larger root around it; ST_NODE_EMPTY: none was set
 
-// The white space of objects and arrays, regular terms: `space` behind an opening bracket and before all other
-// punctuation, `gap` behind colons and commas. ST_TERM_EPSILON (the default): none. Both st_term_json_space(t, 8): as
-// JSON allows it, within bounds. A fixed " " as `gap` alone: as json.dumps writes, and still forced text.
+// The white space of objects and arrays, regular terms: `space` after an opening bracket and before all other
+// punctuation, `gap` after colons and commas. ST_TERM_EPSILON (the default): none. Both st_term_json_space(t, 8): as
+// JSON allows it, within bounds. Only `gap` a fixed " ": as json.dumps writes it, and still forced text.
 void st_grammar_set_space(st_grammar *g, st_term space, st_term gap);
-// At most so many of JSON's four characters of white space.
+// At most that many of JSON's four white-space characters.
 st_term st_term_json_space(st_terms *t, uint32_t most);
 
-// One way to be a value: a node, and which of the counters it adds 1 to (bit i: counter i).
+// One form of a value: a node, and which of the counters it adds 1 to (bit i: counter i).
 typedef struct st_choice {
   st_node node;
   uint32_t counters;
 } st_choice;
-// How often its choices are taken in one object or array. At most 16 of them.
+// Bounds on how many times such choices occur in one object or array. At most 16 counters.
 typedef struct st_counter {
   uint32_t min, max;
 } st_counter;
@@ -61,7 +62,7 @@ typedef struct st_counter {
 typedef struct st_property {
   st_text key; // decoded
   bool required;
-  const st_choice *choices; // none: the key is not allowed (and not one of the classes' either)
+  const st_choice *choices; // none: the key is not allowed (not even if it belongs to a class)
   size_t n_choices;
 } st_property;
 typedef struct st_key_class {
@@ -70,7 +71,7 @@ typedef struct st_key_class {
   size_t n_choices;
 } st_key_class;
 typedef struct st_dependency {
-  uint32_t property, needs; // where the first is there, the second must be: indexes of properties
+  uint32_t property, needs; // if the first is present, the second must be: indexes of properties
 } st_dependency;
 typedef struct st_object {
   const st_property *properties;
@@ -89,7 +90,7 @@ st_node st_node_object(st_grammar *g, const st_object *object);
 // A JSON array: items of `prefix` by position, then of `rest`. With `unique`, no two items are equal as JSON values: a
 // number is equal to its other spellings, a string is compared decoded, an object whatever the order of its keys.
 typedef struct st_item {
-  const st_choice *choices; // none: no item may be there
+  const st_choice *choices; // none: no item is allowed
   size_t n_choices;
 } st_item;
 typedef struct st_array {

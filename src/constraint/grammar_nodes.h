@@ -1,4 +1,4 @@
-// The nodes of a grammar, for the room's own files.
+// The nodes of a grammar, for the files of this directory.
 #ifndef SETUN_CONSTRAINT_GRAMMAR_NODES_H
 #define SETUN_CONSTRAINT_GRAMMAR_NODES_H
 
@@ -33,13 +33,13 @@ typedef struct st_token_set {
   bool negated;
 } st_token_set;
 
-// The members that came from one entry of an st_object, with all texts owned.
+// A copy of an st_object that owns all its texts.
 typedef struct st_object_entry {
   st_object shape; // its pointers are owned by this entry
   // Filled when the grammar is compiled: of each property and class, a key in quotes with its colon and mark, without
   // the properties' keys in the classes; and the classes' keys in quotes alone.
   st_term *named, *others, *keys;
-  // Once an object has begun: its beginning, and its first state.
+  // A frame's values once an object has begun: its beginning, and its first state.
   bool has_begun;
   st_term begin;
   uint32_t state;

@@ -1,10 +1,10 @@
-// Objects and arrays as frames: which members may come next, given those that came, and when the end may.
+// Objects and arrays as frames: which members may come next after those so far, and when they may end.
 //
-// The last word of a state says whose it is, so that what is worked out for a state can be kept with it.
+// The last word of a state identifies its object or array, so that results for a state can be stored with it.
 //
-// An object's state is words: how many members, the first property that may still come (ordered), a term for the keys
-// of classes that came, the counters, and a bit a property. An array's: how many items (as far as that matters), where
-// it began and a term for the scalars that came (unique), the counters.
+// The words of an object's state: the number of members, the first property that may still come (ordered), a term for
+// the keys of classes seen so far, the counters, and a bit per property. Of an array's state: the number of items (as
+// far as it matters), where the array began and a term for the scalars seen so far (unique), and the counters.
 #include "constraint/engine.h"
 
 #include "base/memory.h"
@@ -20,7 +20,7 @@ typedef struct st_words {
   uint32_t n;
 } st_words;
 
-// A copy of a state to change, or with `state` UINT32_MAX the first one, of that owner.
+// A copy of a state for changes, or with `state` UINT32_MAX the owner's first state.
 static bool words_open(st_engine *e, st_words *w, uint32_t state, uint32_t n, uint32_t owner) {
   w->n = n;
   w->words = n <= 64 ? w->few : st_malloc(n, sizeof *w->words);
@@ -58,7 +58,7 @@ static void count_choice(const st_counter *counters, size_t n, uint32_t *counts,
     if (c.counters >> i & 1 && counts[i] < most) counts[i]++;
   }
 }
-// How many more there must be at least, if a choice counts (-1: none does).
+// The least number of further members or items that the counters need, if `c` is taken (NULL: no choice).
 static uint32_t counters_missing(const st_counter *counters, size_t n, const uint32_t *counts, const st_choice *c) {
   uint32_t most = 0;
   for (size_t i = 0; i < n; i++) {
@@ -80,7 +80,7 @@ static bool has_bit(const uint32_t *bits, size_t i) {
   return bits[i / 32] >> i % 32 & 1;
 }
 
-// Property i must still come: it is required, or one that is there needs it.
+// Property i must still come: it is required, or a property that is present depends on it.
 static bool property_missing(const st_object *o, const uint32_t *bits, size_t i) {
   if (has_bit(bits, i)) return false;
   if (o->properties[i].required) return true;
@@ -95,7 +95,7 @@ static uint32_t properties_missing(const st_object *o, const uint32_t *bits) {
   return n;
 }
 
-// May the member come, with room left for those that must, and in its order?
+// May the member come next, in its order and with room left for the required ones?
 static bool member_allowed(const st_object *o, uint32_t *words, size_t entry) {
   uint32_t *bits = object_bits(o, words);
   bool named = entry < o->n_properties, any = false;
@@ -110,7 +110,7 @@ static bool member_allowed(const st_object *o, uint32_t *words, size_t entry) {
   if (o->max == ST_UNBOUNDED && !o->n_dependencies) return true;
   if (named) bits[entry / 32] |= 1u << entry % 32;
   bool fits = o->max == ST_UNBOUNDED || properties_missing(o, bits) <= o->max - words[COUNT] - 1;
-  for (size_t d = 0; named && fits && d < o->n_dependencies; d++) { // what it needs can come
+  for (size_t d = 0; named && fits && d < o->n_dependencies; d++) { // the properties it depends on can still come
     size_t needs = o->dependencies[d].needs;
     if (o->dependencies[d].property != entry || has_bit(bits, needs)) continue;
     fits = o->properties[needs].n_choices && (!o->ordered || needs > entry);
@@ -124,7 +124,7 @@ static bool object_may_end(const st_object *o, uint32_t *words) {
          !properties_missing(o, object_bits(o, words));
 }
 
-// The keys that may come next, each with its colon and a mark.
+// A term for the keys that may come next, each with its colon and a mark.
 static st_term object_keys(st_engine *e, const st_object_entry *entry, uint32_t *words) {
   const st_object *o = &entry->shape;
   st_terms *t = e->t;
@@ -146,7 +146,7 @@ st_term st_object_colon(st_engine *e, uint32_t mark) {
   return st_term_seq(e->t, spaced(e, st_term_seq(e->t, text(e, ":"), e->g->gap)), st_term_mark(e->t, mark));
 }
 
-// What may follow an opening brace or a value: `lead` (nothing, or a comma) and a key, or the end.
+// A term for what may follow an opening brace or a value: `lead` (nothing, or a comma) and a key, or the end.
 static st_term members_term(st_engine *e, const st_object_entry *entry, uint32_t *words, st_term before, st_term lead) {
   st_term keys = st_term_seq(e->t, lead, object_keys(e, entry, words)), close = ST_TERM_EMPTY;
   if (object_may_end(&entry->shape, words)) close = st_term_seq(e->t, text(e, "}"), st_term_mark(e->t, MARK_CLOSE));
@@ -157,7 +157,7 @@ static st_term members_term(st_engine *e, const st_object_entry *entry, uint32_t
 static void emit_members(st_engine *e, uint32_t object, uint32_t state, st_term term, uint32_t parent,
                          st_configs *out) {
   uint32_t position = 0;
-  if (e->g->objects[object].shape.n_classes) { // whose keys are read back from the text
+  if (e->g->objects[object].shape.n_classes) { // its keys are read back from the text
     position = (uint32_t)e->position;
     e->uses_position = true;
   }
@@ -179,7 +179,7 @@ void st_object_begin(st_engine *e, uint32_t object, uint32_t stack, st_configs *
 }
 
 void st_object_value(st_engine *e, st_frame f, st_configs *out) {
-  if (!e->states[f.b].has_term) { // the same wherever the object is
+  if (!e->states[f.b].has_term) { // the same for every position of the object
     st_words w;
     if (!words_open(e, &w, f.b, e->states[f.b].n, 0)) return;
     st_term comma = st_term_seq(e->t, text(e, ","), e->g->gap);
@@ -191,7 +191,7 @@ void st_object_value(st_engine *e, st_frame f, st_configs *out) {
   emit_members(e, f.a, f.b, e->states[f.b].term, f.parent, out);
 }
 
-// The key that was read last, behind a brace or a comma at `from`, as a term for all its spellings.
+// A term for all spellings of the key that was read last, after a brace or a comma at `from`.
 static st_term key_term(st_engine *e, size_t from) {
   const char *begin = e->text + from, *end = e->text + e->position;
   while (begin < end && *begin != '"') begin++;
@@ -232,9 +232,9 @@ void st_object_member(st_engine *e, st_frame f, uint32_t mark) {
 
 // ---- arrays ----
 
-// May an item come, and with this choice?
+// May an item come next, with this choice?
 static bool item_choice_allowed(const st_array *a, const uint32_t *words, const st_choice *c) {
-  uint32_t last = a->max; // how many items there can be
+  uint32_t last = a->max; // the number of items that are possible
   if (!a->rest.n_choices && a->n_prefix < last) last = (uint32_t)a->n_prefix;
   if (words[COUNT] >= last || !choice_allowed(a->counters, a->n_counters, words + COUNTERS, *c)) return false;
   if (last == ST_UNBOUNDED) return true;
@@ -249,7 +249,7 @@ static bool item_allowed(const st_array *a, const uint32_t *words) {
   return false;
 }
 
-// What may follow an opening bracket or an item: `lead` (nothing, or a comma) and an item, or the end.
+// Adds what may follow an opening bracket or an item: `lead` (nothing, or a comma) and an item, or the end.
 static void emit_items(st_engine *e, uint32_t array, st_words *w, st_term before, st_term lead, uint32_t parent,
                        st_configs *out) {
   const st_array *a = &e->g->arrays[array].shape;
@@ -275,7 +275,7 @@ void st_array_begin(st_engine *e, uint32_t array, uint32_t stack, st_configs *ou
   words_close(&w);
 }
 
-// An item's beginning; of a unique array, scalars that came before are left out.
+// Adds the beginnings of an item; in a unique array, scalars that it already has are excluded.
 static void begin_item(st_engine *e, st_node node, st_term seen, uint32_t frame, int depth, st_configs *out) {
   st_node_entry n = e->g->nodes[node];
   if (seen && n.kind == ST_NODE_RULE && !e->rules[n.a].recursive_left && depth < 8) {
@@ -322,7 +322,7 @@ void st_array_separator(st_engine *e, st_frame f, uint32_t mark, st_configs *out
   }
 }
 
-// Takes note of the item that ends here; false: it is equal to an earlier one.
+// Records the item that ends here; false: it is equal to an earlier one.
 static bool note_item(st_engine *e, st_frame f, st_words *w) {
   const char *inside = e->text + w->words[BEGAN] + 1, *item = e->text + f.c, *end = e->text + e->position;
   e->uses_text = true;

@@ -1,6 +1,6 @@
 // JSON values in text that the parser has read, compared as values: the spelling of strings and numbers and the order
-// of an object's keys do not matter. The text is valid JSON, since a grammar let it through; where it is not (a grammar
-// may hold anything), it is compared as it is.
+// of an object's keys do not matter. The text is valid JSON, since the grammar accepted it; if it is not (a grammar
+// may contain anything), it is compared byte by byte.
 #include "constraint/engine.h"
 
 #include "base/memory.h"
@@ -39,7 +39,7 @@ static uint32_t four_digits(st_value_reader *r) {
   return code;
 }
 
-// Behind a backslash.
+// Reads an escape, after its backslash.
 static void read_escape(st_value_reader *r, st_buffer *out) {
   static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";
   if (r->at == r->end) return;
@@ -58,7 +58,7 @@ static void read_escape(st_value_reader *r, st_buffer *out) {
   put(r, out, utf8, (size_t)st_utf8_encode(code, utf8));
 }
 
-// From the opening quote to behind the closing one: the decoded text.
+// Decodes a string, from its opening quote to after the closing one.
 static void read_string(st_value_reader *r, st_buffer *out) {
   r->at++;
   while (r->at < r->end && *r->at != '"') {
@@ -75,9 +75,9 @@ static void read_string(st_value_reader *r, st_buffer *out) {
 
 // ---- numbers ----
 
-// sign 0.DIGITS * 10^exponent, digits without zeros at either end; none for zero.
+// sign 0.DIGITS * 10^exponent, without zeros at either end of the digits; zero has no digits.
 typedef struct st_decimal {
-  bool negative, exact, has_exponent; // exact: all its digits are here
+  bool negative, exact, has_exponent; // exact: all its digits are stored
   char digits[MOST_DIGITS];
   int n;
   int64_t exponent;
@@ -231,7 +231,7 @@ static void write_array(st_value_reader *r, st_buffer *out) {
 static void write_canonical(st_value_reader *r, st_buffer *out) {
   skip_space(r);
   if (r->at == r->end || r->failed) return;
-  if (r->depth++ > MOST_DEPTH) { // as it is
+  if (r->depth++ > MOST_DEPTH) { // copied unchanged
     put(r, out, r->at, (size_t)(r->end - r->at));
     r->at = r->end;
   } else if (*r->at == '"') {

@@ -1,8 +1,9 @@
-// Lark's grammars, their common part: rules and terminals of strings, expressions, ranges, groups, options and repeats;
-// %ignore, and %import of the library "common". In terminals, & and a leading ~ are intersection and complement.
+// The commonly used subset of Lark's grammars: rules and terminals of strings, expressions, ranges, groups, options and
+// repeats; %ignore, and %import of the library "common". In terminals, & and a leading ~ are intersection and
+// complement.
 //
-// A text is not cut into tokens first: a rule matches wherever its characters do, so "int" NAME also matches "intx".
-// What %ignore names may lie before every string and terminal of a rule and at the end.
+// There is no separate lexer: a rule matches wherever its characters do, so "int" NAME also matches "intx". The
+// terminals named by %ignore may come before every string and terminal of a rule and at the end.
 #include "constraint/expression.h"
 #include "constraint/frontends.h"
 
@@ -51,7 +52,7 @@ typedef struct st_lark_symbol {
   const char *imported;   // an expression
   st_rule rule;
   st_term term;
-  uint8_t state; // of terminals: 0 not read, 1 being read, 2 read
+  uint8_t state; // for terminals: 0 not read, 1 being read, 2 read
 } st_lark_symbol;
 
 typedef struct st_lark {
@@ -63,7 +64,7 @@ typedef struct st_lark {
   size_t n_symbols, symbols_capacity;
   st_lark_symbol *ignored; // bodies of %ignore
   size_t n_ignored, ignored_capacity;
-  st_term ignore; // any number of what is ignored
+  st_term ignore; // any number of ignored terminals
   bool in_terminal;
   setun_status status;
   int depth;
@@ -136,7 +137,7 @@ static st_lark_symbol *add_symbol(st_lark *x, st_text name) {
   return s;
 }
 
-// Behind a string's or an expression's opening character: to behind its closing one.
+// From after the opening character of a string or an expression to after its closing one.
 static void skip_quoted(st_lark *x, char close) {
   while (x->r.at < x->r.end && *x->r.at != close && *x->r.at != '\n') {
     if (*x->r.at == '\\' && x->r.at + 1 < x->r.end) x->r.at++;
@@ -145,7 +146,7 @@ static void skip_quoted(st_lark *x, char close) {
   if (x->r.at < x->r.end && *x->r.at == close) x->r.at++;
 }
 
-// Passes over a body: to the line whose end is not inside of brackets and is not followed by a line that begins with |.
+// Skips a body: up to a line end that is outside brackets and not followed by a line that begins with |.
 static const char *skip_body(st_lark *x) {
   int brackets = 0;
   while (x->r.at < x->r.end) {
@@ -177,7 +178,7 @@ static void import_name(st_lark *x, st_text name, st_text as) {
   fail(x, SETUN_ERROR_UNSUPPORTED, "this terminal of the library \"common\" is not supported");
 }
 
-// %import common.NAME, with -> NAME or not, or %import common (NAME, NAME)
+// %import common.NAME, optionally with -> NAME, or %import common (NAME, NAME)
 static void read_import(st_lark *x) {
   skip_space(x);
   if (!skip(x, "common")) {
@@ -229,7 +230,7 @@ static void read_statement(st_lark *x) {
     read_directive(x);
     return;
   }
-  while (skip(x, "?") || skip(x, "!")) {} // how a tree is built
+  while (skip(x, "?") || skip(x, "!")) {} // a modifier for building trees
   st_text name = read_name(x);
   skip_space(x);
   if (name.length && peek(x, "{")) fail(x, SETUN_ERROR_UNSUPPORTED, "templates are not supported");
@@ -249,7 +250,7 @@ static bool push(st_lark *x, st_node node) {
   return true;
 }
 
-// What is pending from `base` on, as one node.
+// Makes the pending nodes from `base` on one node.
 static st_node take_list(st_lark *x, size_t base, st_node (*join)(st_grammar *, const st_node *, size_t)) {
   size_t n = x->n_pending - base;
   x->n_pending = base;
@@ -259,7 +260,7 @@ static st_node take_list(st_lark *x, size_t base, st_node (*join)(st_grammar *, 
 
 static st_node read_expansions(st_lark *x);
 
-// A string or an expression: in a rule, what is ignored may come before it.
+// A string or an expression: in a rule, ignored terminals may come before it.
 static st_node terminal_node(st_lark *x, st_term term) {
   if (x->in_terminal) return st_node_term(x->g, term);
   return st_node_term(x->g, st_term_seq(st_grammar_terms(x->g), x->ignore, term));
@@ -278,7 +279,7 @@ static uint32_t read_character(st_lark *x) {
   return code;
 }
 
-// Behind the opening quote. *only: the one character of the string, for ranges.
+// Reads a string, after its opening quote. *only: the single character of the string, for ranges.
 static st_term read_string(st_lark *x, uint32_t *only) {
   st_terms *t = st_grammar_terms(x->g);
   const char *from = x->r.at, *end;
@@ -318,7 +319,7 @@ static st_node read_string_or_range(st_lark *x) {
   return terminal_node(x, st_term_ranges(st_grammar_terms(x->g), &(st_range){first, last}, 1, ST_PLAIN));
 }
 
-// Behind the opening slash.
+// Reads an expression, after its opening slash.
 static st_node read_expression(st_lark *x) {
   st_reader inside = x->r;
   skip_quoted(x, '/');
@@ -338,7 +339,7 @@ static st_node read_expression(st_lark *x) {
   return terminal_node(x, term);
 }
 
-// Reads a terminal's body, wherever the reading is.
+// Reads a terminal's body, from any position of the reader.
 static st_term terminal_of(st_lark *x, st_lark_symbol *body) {
   st_reader before = x->r;
   bool was_terminal = x->in_terminal;
@@ -356,7 +357,7 @@ static st_term terminal_of(st_lark *x, st_lark_symbol *body) {
     if (!x->status && !st_node_as_term(x->g, node, &term))
       fail(x, SETUN_ERROR_FORMAT, "terminals, not rules or tokens");
   }
-  if (x->status) return ST_TERM_EMPTY; // the place of the fault stays
+  if (x->status) return ST_TERM_EMPTY; // keeps the position of the error
   x->r = before;
   x->in_terminal = was_terminal;
   return term;
@@ -456,7 +457,7 @@ static st_node read_sequence(st_lark *x) {
     if (!x->status) push(x, read_repeat(x, item));
     skip_space(x);
   }
-  if (!x->status && skip(x, "->")) { // a name in the tree
+  if (!x->status && skip(x, "->")) { // an alias for the tree
     skip_space(x);
     read_name(x);
     skip_space(x);

@@ -1,4 +1,4 @@
-// What the readers of expressions and grammars share: sets of characters, places in a text, tokens by name.
+// Shared by the readers of expressions and grammars: sets of characters, places in a text, tokens by name.
 #ifndef SETUN_CONSTRAINT_READER_H
 #define SETUN_CONSTRAINT_READER_H
 
@@ -17,25 +17,25 @@ void st_ranges_normalize(st_ranges *r);
 void st_ranges_complement(st_ranges *r);
 // Adds the characters of \d, \D, \s, \S, \w or \W; false: the letter is none of these.
 bool st_ranges_add_class(st_ranges *r, char letter);
-// The other case of its ASCII letters as well.
+// Adds the other case of its ASCII letters.
 void st_ranges_ignore_case(st_ranges *r);
 
-// Where a text is read; a failure says its position.
+// A position in a text that is being read, which failures report.
 typedef struct st_reader {
   const char *begin, *at, *end;
   const char *name; // of the text, or NULL: an expression
   setun_error *err;
 } st_reader;
 
-// SETUN_ERROR_FORMAT (or `code`) at the place of reading, with what was found there.
+// SETUN_ERROR_FORMAT (or `code`) at the current position, with what was found there.
 setun_status st_reader_fail(const st_reader *r, setun_status code, const char *expected);
 // Reads one character of UTF-8; the text is valid. UINT32_MAX at the end.
 uint32_t st_reader_next(st_reader *r);
 // Reads exactly n hexadecimal digits.
 bool st_reader_hex(st_reader *r, int n, uint32_t *code);
 
-// A token, <[id]> or <text>, at its angle bracket; with `negated`, any token but this one. Where a text is given, the
-// vocabulary must have it as one token.
+// Reads a token, <[id]> or <text>, at its angle bracket; with `negated`, it means any token but this one. A token given
+// by its text must be one token of the vocabulary.
 setun_status st_reader_token(st_reader *r, st_grammar *g, const st_tokenizer *tokenizer, bool negated, st_node *node);
 
 #endif
