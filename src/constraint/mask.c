@@ -1,6 +1,5 @@
-// Masks: the vocabulary's trie is walked with the configurations of each of its nodes; where nothing is left, all
-// tokens below are passed over. Tokens of plain string text are ready-made, and taken as they are where any text may
-// come.
+// Masks: walks the vocabulary's trie with the configurations at each node; if none is left, all tokens below are
+// skipped. The masks of tokens of plain string text are precomputed, and are used where any text may come.
 #include "constraint/engine.h"
 #include "constraint/trie.h"
 
@@ -8,13 +7,13 @@
 
 #include <string.h>
 
-// ---- ready masks ----
+// ---- precomputed masks ----
 
-// What is known of a term: whether all texts of so many plain characters (see trie.h) are beginnings of what it
-// matches.
+// What is known about a term: whether all texts of a number of plain characters (see trie.h) are beginnings of texts
+// that it matches.
 enum { UNKNOWN, NONE, FIRST_SLICE }; // FIRST_SLICE + i: those of slice i
 
-// The states of UTF-8 between characters and inside of them, as the next byte's range and the state after it.
+// The states of UTF-8 between characters and within them, as the next byte's range and the state after it.
 typedef struct st_utf8_move {
   uint8_t from, first, last, to;
 } st_utf8_move;
@@ -26,7 +25,7 @@ static const st_utf8_move MOVES[] = {
 };
 enum { N_MOVES = sizeof MOVES / sizeof *MOVES, MOST_PLACES = 256, MOST_INSIDE = 64 };
 
-typedef struct st_places { // terms between characters, and after how many
+typedef struct st_places { // terms between characters, and the number of characters before each
   st_term terms[MOST_PLACES];
   uint16_t characters[MOST_PLACES];
   uint32_t n;
@@ -34,14 +33,15 @@ typedef struct st_places { // terms between characters, and after how many
 
 static bool add_place(st_places *p, st_term term, uint16_t characters) {
   for (uint32_t i = p->n; i-- > 0;) {
-    if (p->terms[i] == term) return true; // it was met after as many, or fewer
+    if (p->terms[i] == term) return true; // it was reached after as many characters, or fewer
   }
   if (p->n == MOST_PLACES) return false;
   p->terms[p->n] = term, p->characters[p->n++] = characters;
   return true;
 }
 
-// Adds where the plain characters lead from place i; false: one of them is not allowed, or there are too many places.
+// Adds the places that plain characters lead to from place i; false: one of them is not allowed, or there are too many
+// places.
 static bool all_characters(st_terms *t, st_places *p, uint32_t i) {
   st_term inside[MOST_INSIDE] = {p->terms[i]};
   uint8_t states[MOST_INSIDE] = {0};
@@ -69,8 +69,8 @@ static bool all_characters(st_terms *t, st_places *p, uint32_t i) {
   return true;
 }
 
-// How many plain characters may come whatever they are, up to `most`: by trying. Where they lead to nothing new any
-// more, any number may come.
+// How many arbitrary plain characters may come, up to `most`, found by trying. Once they lead to no new place, any
+// number may come.
 static uint32_t try_characters(st_terms *t, st_term term, uint32_t most) {
   st_places p = {.n = 0};
   add_place(&p, term, 0);
@@ -82,7 +82,7 @@ static uint32_t try_characters(st_terms *t, st_term term, uint32_t most) {
 
 static int slice_of(st_constraint *c, st_term term);
 
-// The same by the term's form, as far as that tells.
+// The same from the term's form, as far as possible.
 static uint32_t count_characters(st_constraint *c, st_term term, uint32_t most, int depth) {
   static const uint32_t of_slice[] = {0, ST_SLICE_SHORT, ST_SLICE_MIDDLE};
   st_terms *t = c->engine.t;
@@ -106,7 +106,8 @@ static uint32_t count_characters(st_constraint *c, st_term term, uint32_t most, 
   return slice == ST_SLICES - 1 ? most : of_slice[slice + 1];
 }
 
-// Of an intersection: one that leaves out few texts of a repeat without end is like the repeat; others are tried.
+// The same for an intersection: one that excludes only a few texts of an unbounded repeat is handled like the repeat;
+// others are tried.
 static uint32_t count_in_intersection(st_constraint *c, st_term term, uint32_t most) {
   st_terms *t = c->engine.t;
   st_term of;
@@ -118,7 +119,7 @@ static uint32_t count_in_intersection(st_constraint *c, st_term term, uint32_t m
   return try_characters(t, term, most);
 }
 
-// The largest slice whose tokens all may come in this state; -1: none.
+// The largest slice all of whose tokens may come in this state; -1: none.
 static int slice_of(st_constraint *c, st_term term) {
   if (term >= c->slices_capacity) {
     size_t before = c->slices_capacity;
@@ -153,7 +154,7 @@ static bool place_of(st_engine *e, const st_config *configs, size_t n, st_place 
   return n < 2 || st_engine_set(e, configs, n, &place->set);
 }
 
-// The place after a byte, the long way; a set keeps it where it does not depend on what was read before.
+// Computes the place after a byte without stored results; a set stores it if it does not depend on the text before.
 static bool next_place(st_matcher *m, st_place from, uint8_t byte, st_place *to) {
   st_engine *e = &m->c->engine;
   st_configs *list = &m->walk;
@@ -232,7 +233,7 @@ static void allow_tokens(const st_matcher *m, const st_token_set *set, uint32_t 
   }
 }
 
-// The mask without ends and tokens that are too long for the trie.
+// The mask without end tokens and tokens that are too long for the trie.
 static bool compute(st_matcher *m, const st_config *now, size_t n, uint32_t *bits) {
   st_constraint *c = m->c;
   st_engine *e = &c->engine;
@@ -258,7 +259,7 @@ static bool compute(st_matcher *m, const st_config *now, size_t n, uint32_t *bit
   return true;
 }
 
-// The same, kept for the next time that a text is in the same state. Under the lock.
+// The same, stored for other texts in the same state. Needs the lock.
 static bool fill(st_matcher *m, uint32_t *bits, bool *may_end) {
   st_engine *e = &m->c->engine;
   size_t n, size = st_mask_words(m->c->trie->size);
@@ -278,7 +279,7 @@ static bool fill(st_matcher *m, uint32_t *bits, bool *may_end) {
   return true;
 }
 
-// Where a text is, for messages: its last bytes, on one line.
+// The position in a text, for messages: its last bytes, on one line.
 static void describe_place(const st_matcher *m, char out[64]) {
   size_t n = m->length < 40 ? m->length : 40;
   for (size_t i = 0; i < n; i++) {

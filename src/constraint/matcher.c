@@ -1,4 +1,4 @@
-// Constraints and matchers: a place in a text, and the way there.
+// Constraints and matchers: a position in a text, and the steps that led to it.
 #include "constraint/engine.h"
 #include "constraint/trie.h"
 
@@ -53,7 +53,7 @@ void st_constraint_release(st_constraint *c) {
 }
 
 size_t st_constraint_bytes(const st_constraint *c) {
-  st_constraint *shared = (st_constraint *)c; // the lock is no part of what is read
+  st_constraint *shared = (st_constraint *)c; // the lock is not part of the constraint's value
   pthread_mutex_lock(&shared->lock);
   size_t bytes = st_engine_bytes(&c->engine) + c->slices_capacity;
   pthread_mutex_unlock(&shared->lock);
@@ -123,7 +123,7 @@ void st_matcher_free(st_matcher *m) {
 
 // ---- steps ----
 
-// The configurations after the bytes, in m->walk; the text has them behind its end. Under the lock.
+// Computes the configurations after the bytes in m->walk; the bytes are stored after the text's end. Needs the lock.
 static bool read_bytes(st_matcher *m, const char *bytes, size_t n) {
   st_engine *e = &m->c->engine;
   size_t count;
@@ -143,7 +143,7 @@ static bool read_bytes(st_matcher *m, const char *bytes, size_t n) {
   return true;
 }
 
-// The configurations after the token, in m->walk. Under the lock.
+// Computes the configurations after the token in m->walk. Needs the lock.
 static bool read_token(st_matcher *m, int32_t token, const char *bytes, size_t n) {
   st_engine *e = &m->c->engine;
   m->walk.n = 0;
@@ -191,7 +191,7 @@ int32_t st_matcher_end_token(st_matcher *m) {
   return end >= 0 && st_matcher_allows(m, end) ? end : -1;
 }
 
-// What the token does: SETUN_ERROR_ARGUMENT when it may not come; otherwise m->walk is what follows.
+// Tries a token: SETUN_ERROR_ARGUMENT if it is not allowed; otherwise m->walk holds the configurations after it.
 static setun_status try_token(st_matcher *m, int32_t token, size_t *n, bool *ends, setun_error *err) {
   const char *bytes;
   *ends = false;

@@ -1,4 +1,4 @@
-// The parser: stacks of frames, and what can be read next at a place between terms.
+// The parser: stacks of frames, and what can be read next at a position between terms.
 #include "constraint/engine.h"
 
 #include "base/hash.h"
@@ -105,7 +105,7 @@ uint32_t st_engine_state(st_engine *e, const uint32_t *words, uint32_t n) {
   return e->state_slots[at] = (uint32_t)e->n_states, e->state_slots[at] - 1;
 }
 
-// ---- the work of one closure: each item once ----
+// ---- the work list of one closure: each item once ----
 
 static bool first_visit(st_engine *e, uint32_t what, uint32_t a, uint32_t stack) {
   if (e->n_work * 2 >= e->n_visited) {
@@ -172,7 +172,7 @@ void st_engine_emit(st_engine *e, st_configs *out, st_term term, uint32_t stack)
 
 // ---- rules that begin with each other ----
 
-// The rule `goal` from its beginning: all alternatives of its component that begin otherwise.
+// Begins the rule `goal`: all alternatives of its component that do not begin with a rule of the component.
 static void begin_goal(st_engine *e, st_rule goal, uint32_t stack) {
   for (size_t i = 0; i < e->n_productions; i++) {
     st_production p = e->productions[i];
@@ -188,7 +188,7 @@ static void begin_goal(st_engine *e, st_rule goal, uint32_t stack) {
   if (e->rules[goal].nullable) st_engine_push(e, ST_WORK_RETURN, ST_MARK_NONE, stack);
 }
 
-// `rule` was read on the way to `goal`: that is the goal itself, or the left corner of another alternative.
+// `rule` was read on the way to `goal`: it is the goal itself, or the left corner of another alternative.
 static void end_corner(st_engine *e, st_rule rule, st_rule goal, uint32_t stack) {
   if (rule == goal) st_engine_push(e, ST_WORK_RETURN, ST_MARK_NONE, stack);
   for (size_t i = 0; i < e->n_productions; i++) {
@@ -260,7 +260,7 @@ static void end_frame(st_engine *e, uint32_t stack, uint32_t mark, st_configs *o
   }
 }
 
-// Works through what was pushed.
+// Processes the items that were pushed.
 static bool work_through(st_engine *e, st_configs *out) {
   size_t base = out->n;
   for (size_t i = 0; i < e->n_work && !e->failure.code; i++) {
@@ -273,7 +273,7 @@ static bool work_through(st_engine *e, st_configs *out) {
       end_frame(e, w.stack, w.a, out);
   }
   e->n_work = 0;
-  if (++e->stamp == 0) { // the stamps begin anew
+  if (++e->stamp == 0) { // the stamps wrapped around
     memset(e->visited, 0, e->n_visited * sizeof *e->visited);
     e->stamp = 1;
   }
@@ -291,7 +291,7 @@ void st_engine_merge(st_engine *e, st_configs *configs, size_t base) {
   size_t kept = base;
   for (size_t i = base; i < n; i++) {
     st_config c = configs->items[i];
-    size_t k = n - base > 512 ? kept : base; // so many differ, and the limit is near
+    size_t k = n - base > 512 ? kept : base; // that many are not merged: the limit is near
     while (k < kept && (configs->items[k].stack != c.stack ||
                         (configs->items[k].term == ST_TERM_OF_TOKENS) != (c.term == ST_TERM_OF_TOKENS))) {
       k++;
@@ -309,7 +309,7 @@ bool st_engine_begin(st_engine *e, st_node node, uint32_t stack, st_configs *out
   return work_through(e, out);
 }
 
-// ---- what follows a frame, remembered ----
+// ---- stored results of what follows a frame ----
 
 static st_memo *find_memo(st_engine *e, uint32_t stack, uint32_t mark, uint32_t position) {
   uint32_t key[3] = {stack, mark, position};
@@ -343,7 +343,7 @@ static bool add_memo(st_engine *e, const st_memo *m, st_configs *out) {
   return true;
 }
 
-// Adds what may be read once the frame `stack` is done (with a mark, where its term ends with marks).
+// Adds what may be read once the frame `stack` is finished (with a mark, if its term ends with marks).
 static bool return_frame(st_engine *e, uint32_t stack, uint32_t mark, st_configs *out) {
   if (!grow_memos(e)) return false;
   const st_memo *known = find_memo(e, stack, mark, 0);

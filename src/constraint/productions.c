@@ -1,6 +1,6 @@
 // Left recursion: rules that begin with each other are read from their left corners. A goal begins with any alternative
 // of its group that does not begin with the group itself; when a rule of the group ends, it may be the goal, or the
-// corner of a further alternative. Nothing is copied or rewritten, and no place is visited twice without progress.
+// corner of a further alternative. No rule is copied or rewritten, and no position is visited twice without progress.
 #include "constraint/engine.h"
 
 #include "base/memory.h"
@@ -12,12 +12,12 @@ enum { MOST_PRODUCTIONS = 100000 };
 // ---- which rules begin with which ----
 
 typedef struct st_edges {
-  uint32_t *first; // of each rule, into to; n_rules + 1
+  uint32_t *first; // for each rule, an offset into `to`; n_rules + 1
   st_rule *to;
   size_t n, capacity;
-  st_node *pending; // nodes of one rule to look at
+  st_node *pending; // nodes of one rule still to be visited
   size_t n_pending, pending_capacity;
-  uint32_t *seen; // of each node: the last rule it was met in, plus 1
+  uint32_t *seen; // for each node: the last rule it was reached from, plus 1
 } st_edges;
 
 static void look_at(st_engine *e, st_edges *x, st_node node, st_rule from) {
@@ -46,7 +46,7 @@ static void add_edges(st_engine *e, st_edges *x, st_rule from) {
   }
 }
 
-// ---- groups: strongly connected components (Tarjan, with a stack of its own) ----
+// ---- groups: strongly connected components (Tarjan, with an explicit stack) ----
 
 typedef struct st_tarjan {
   uint32_t *index, *low, *stack, *path, *next;
@@ -79,7 +79,7 @@ static void visit(st_engine *e, const st_edges *x, st_tarjan *t, st_rule root) {
       t->next[v] = x->first[v];
       t->stack[t->n_stack++] = v;
     }
-    if (t->next[v] > x->first[v]) { // back from the edge before
+    if (t->next[v] > x->first[v]) { // returns from the previous edge
       st_rule w = x->to[t->next[v] - 1];
       if (t->index[w] != UINT32_MAX && t->low[w] < t->low[v]) t->low[v] = t->low[w];
     }
@@ -124,7 +124,7 @@ typedef struct st_parts {
 
 static void add_part(st_engine *e, st_parts *parts, st_node first, st_node rest) {
   if (first == ST_NODE_EPSILON) {
-    if (rest == ST_NODE_EPSILON) return; // the empty text is told apart
+    if (rest == ST_NODE_EPSILON) return; // the empty text is handled separately
     first = rest;
     rest = ST_NODE_EPSILON;
   }

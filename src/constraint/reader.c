@@ -1,4 +1,4 @@
-// What the readers of expressions and grammars share: see reader.h.
+// Shared by the readers of expressions and grammars: see reader.h.
 #include "constraint/reader.h"
 
 #include "base/memory.h"

@@ -1,5 +1,5 @@
-// A schema's expressions to the nodes of a grammar: each expression that may hold arrays or objects becomes a rule.
-// What no finite text fits is left out first, so that no text can run into it.
+// Converts a schema's expressions to the nodes of a grammar: each expression that may contain arrays or objects becomes
+// a rule. Alternatives that no finite text matches are removed first, so that no text can enter them.
 #include "constraint/schema.h"
 
 #include "constraint/schema_plan.h"
@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-// An expression that values are written by.
+// An expression whose values are written.
 typedef struct {
   st_expr of;
   const st_shapes *shapes;
   st_plan **plans;  // of each shape; NULL for scalars
-  st_node *scalars; // of each shape; ST_NODE_EMPTY where there are none
-  bool possible;    // a finite text fits
+  st_node *scalars; // for each shape; ST_NODE_EMPTY if there is none
+  bool possible;    // a finite text matches
   st_rule rule;
 } target;
 
@@ -102,7 +102,7 @@ static void expand_target(emitter *e, size_t i) {
   e->targets[i].scalars = scalars;
 }
 
-// ---- what a finite text fits ----
+// ---- which targets a finite text matches ----
 
 static target *target_of(const emitter *e, st_expr of) {
   return &e->targets[e->target_of[of] - 1];
@@ -159,7 +159,7 @@ static bool target_possible(const emitter *e, const target *t) {
 static void find_possible(emitter *e) {
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t i = e->n; i-- > 0;) { // what an expression holds comes after it
+    for (size_t i = e->n; i-- > 0;) { // the contents of an expression come after it
       target *t = &e->targets[i];
       if (!t->possible && target_possible(e, t)) t->possible = changed = true;
     }
@@ -179,7 +179,7 @@ static st_node scalars_of(emitter *e, const target *t) {
   return st_node_alt(e->s.grammar, t->scalars, t->shapes->n);
 }
 
-// A node of the values; scalars need no rule.
+// A node that matches the values; scalars need no rule.
 static st_node node_of(emitter *e, st_expr of) {
   target *t = target_of(e, of);
   return is_scalar(t) ? scalars_of(e, t) : st_node_rule(e->s.grammar, t->rule);
@@ -285,7 +285,7 @@ static st_node emit(emitter *e, st_expr root) {
   return e->s.status ? ST_NODE_EMPTY : node_of(e, root);
 }
 
-// ---- the whole ----
+// ---- the whole schema ----
 
 setun_status st_grammar_add_schema(st_grammar *g, const char *text, size_t length, const st_schema_options *options,
                                    st_node *out, setun_error *err) {

@@ -1,4 +1,4 @@
-// JSON schemas to grammars.
+// Converts JSON schemas to grammars.
 #ifndef SETUN_CONSTRAINT_SCHEMA_H
 #define SETUN_CONSTRAINT_SCHEMA_H
 
@@ -9,13 +9,13 @@ typedef struct st_schema_options {
 } st_schema_options;
 
 // Adds a JSON schema to a grammar: `*out` matches the texts of its values, with the grammar's white space. Drafts 4, 6,
-// 7, 2019-09 and 2020-12, by "$schema" (2020-12 where there is none). A keyword that cannot be enforced is
-// SETUN_ERROR_UNSUPPORTED, one that is malformed SETUN_ERROR_FORMAT; both name the keyword's JSON pointer. A schema
+// 7, 2019-09 and 2020-12, by "$schema" (2020-12 if there is none). A keyword that cannot be enforced is
+// SETUN_ERROR_UNSUPPORTED, a malformed one SETUN_ERROR_FORMAT; the messages give the keyword's JSON pointer. A schema
 // that no value satisfies is SETUN_ERROR_FORMAT. `options` may be NULL.
 setun_status st_grammar_add_schema(st_grammar *g, const char *text, size_t length, const st_schema_options *options,
                                    st_node *out, setun_error *err);
 
-// The same as a grammar of its own, without white space unless the caller sets it. The caller frees *out or has it
+// The same as a complete grammar, without white space unless the caller sets it. The caller frees *out or has it
 // compiled.
 setun_status st_grammar_from_schema(const char *text, size_t length, const st_schema_options *options, st_grammar **out,
                                     setun_error *err);

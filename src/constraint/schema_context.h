@@ -1,5 +1,5 @@
-// What the compilation of one schema shares: memory that is freed as a whole, the first failure, and the tables of
-// schema nodes, expressions and shapes.
+// State of the compilation of one schema: memory that is freed as a whole, the first failure, and the tables of schema
+// nodes, expressions and shapes.
 //
 // A schema is compiled in three steps. The document (schema_document.c) finds every subschema and what references mean.
 // Each subschema becomes an expression (schema_keywords.c): a boolean formula over shapes and other subschemas. An
@@ -15,16 +15,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Bounds on what a schema may ask for; beyond them it is refused with SETUN_ERROR_LIMIT.
+// Limits on the cost of a schema; a schema that exceeds them is refused with SETUN_ERROR_LIMIT.
 enum {
   ST_SCHEMA_DEPTH_MOST = 192,    // of expressions within expressions while they expand
   ST_SCHEMA_NODES_MOST = 200000, // subschemas
   ST_SCHEMA_EXPRESSIONS_MOST = 400000,
-  ST_SCHEMA_SHAPES_MOST = 4096,      // that one expression expands to
+  ST_SCHEMA_SHAPES_MOST = 4096,      // shapes that one expression expands to
   ST_SCHEMA_WORK_MOST = 4000000,     // intersections of shapes
   ST_SCHEMA_STATES_MOST = 20000,     // of a number's automaton
   ST_SCHEMA_PATTERNS_MOST = 8,       // different key patterns in one object
-  ST_SCHEMA_NUMBERS_MOST = 32,       // kinds of numbers whose automata are remembered
+  ST_SCHEMA_NUMBERS_MOST = 32,       // kinds of numbers whose automata are stored
   ST_SCHEMA_MEMORY_MOST = 256 << 20, // bytes
 };
 
@@ -36,20 +36,20 @@ typedef struct st_schema_chunk st_schema_chunk;
 typedef struct {
   const st_json *json;
   const char *path;  // a JSON pointer, for messages
-  uint32_t resource; // whose base URI its references are resolved against
+  uint32_t resource; // the resource whose base URI its references are resolved against
   uint8_t draft;
 } st_schema_node;
 
-// A document or a part of one that has an identifier of its own.
+// A document, or a part of one that has its own identifier.
 typedef struct {
-  const char *uri; // absolute, without fragment; "" where there is none
+  const char *uri; // absolute, without fragment; "" if there is none
   uint32_t node;
   bool dynamic; // it has a $dynamicAnchor
 } st_schema_resource;
 
 // An expression, by its number in the table; equal ones have equal numbers.
 typedef uint32_t st_expr;
-enum { ST_EXPR_FALSE = 0, ST_EXPR_TRUE = 1, ST_EXPR_ABSENT = UINT32_MAX }; // the last: a keyword that is not there
+enum { ST_EXPR_FALSE = 0, ST_EXPR_TRUE = 1, ST_EXPR_ABSENT = UINT32_MAX }; // the last: an absent keyword
 
 typedef struct st_shape st_shape;
 typedef struct st_number_shape st_number_shape;
@@ -61,7 +61,7 @@ typedef enum {
   ST_EXPR_NOT,         // a: an expression of kind NODE
   ST_EXPR_AND,         // list
   ST_EXPR_OR,          // list
-  ST_EXPR_MUTE,        // a, whose evaluated members do not count outside
+  ST_EXPR_MUTE,        // a, with its evaluated members hidden from outside
   ST_EXPR_UNEVALUATED, // a, with b: unevaluatedProperties, and list[0]: unevaluatedItems; either may be absent
 } st_expr_kind;
 
@@ -70,7 +70,7 @@ typedef struct {
   uint32_t a, b, n;
   const st_expr *list; // sorted, without duplicates
   const st_shape *shape;
-  uint32_t node; // the subschema that it was made for, for messages
+  uint32_t node; // the subschema it was created for, for messages
 } st_expr_entry;
 
 // A union of shapes.
@@ -79,17 +79,17 @@ typedef struct {
   const st_shape **items;
 } st_shapes;
 
-// The state of an expression's expansion, one for each way: plain, and with evaluated members tracked.
+// The state of an expression's expansion, separately for both modes: plain, and with evaluated members tracked.
 typedef struct {
   const st_shapes *shapes[2];
-  uint8_t state[2]; // 0: not begun, 1: under way, 2: done
+  uint8_t state[2]; // 0: not begun, 1: in progress, 2: done
   st_expr negated;  // plus 1; 0: not made
   st_expr formula;  // of a NODE, plus 1
-  bool reading;     // its formula is being made
-  uint8_t empty;    // 0: unknown, 1: under way, 2: no, 3: yes
+  bool reading;     // its formula is being built
+  uint8_t empty;    // 0: unknown, 1: in progress, 2: no, 3: yes
 } st_expr_memo;
 
-// A dynamic scope: a resource entered in the scope `outer`.
+// A dynamic scope: a resource that was entered from the scope `outer`.
 typedef struct {
   uint32_t outer, resource;
 } st_schema_scope;
@@ -121,12 +121,12 @@ typedef struct {
   size_t n_slots;
   uint32_t depth;
   size_t work;
-  // While it is asked whether an expression is void, one whose expansion is under way is no failure: the question then
-  // has no answer, `blocked` is set, and nothing that was found on the way is remembered.
+  // While checking whether an expression is void, reaching one whose expansion is in progress is not a failure: the
+  // check then has no result, `blocked` is set, and no intermediate result is stored.
   uint32_t asking;
   bool blocked;
   uint32_t at;     // the subschema that is being compiled, for messages
-  st_expr full[6]; // all values of each type
+  st_expr full[6]; // the shape of all values of each type
   struct {
     const st_number_shape *shape;
     st_term term;
@@ -142,7 +142,7 @@ void st_schema_release(st_schema *s);
 // Remembers the first failure. The message begins with the path of the subschema `node` and the keyword (may be NULL).
 void st_schema_fail(st_schema *s, setun_status status, uint32_t node, const char *keyword, const char *format, ...)
     ST_PRINTF(5, 6);
-// The failure of a keyword that cannot be enforced.
+// The failure for a keyword that cannot be enforced.
 void st_schema_refuse(st_schema *s, uint32_t node, const char *keyword, const char *why);
 void st_schema_fail_memory(st_schema *s);
 
@@ -150,18 +150,18 @@ void st_schema_fail_memory(st_schema *s);
 
 // Finds all subschemas below the root, which becomes node 0.
 void st_schema_index(st_schema *s);
-// What a reference in a subschema means: `*node`, or a failure. `*dynamic`: a $dynamicAnchor, whose name is `*anchor`.
+// Resolves a reference in a subschema to `*node`, or fails.
 bool st_schema_resolve(st_schema *s, uint32_t from, const char *keyword, const char *reference, uint32_t *node);
-// The subschema at a value that is known to be one; UINT32_MAX: it is not.
+// The subschema at a value; UINT32_MAX: the value is not known to be a subschema.
 uint32_t st_schema_node_at(const st_schema *s, const st_json *value);
 // The dynamic scope after a subschema's resource was entered in `scope`.
 uint32_t st_schema_enter(st_schema *s, uint32_t scope, uint32_t node);
-// Where a $dynamicRef that resolved to `node` leads within `scope`.
+// The target within `scope` of a $dynamicRef that resolved to `node`.
 uint32_t st_schema_resolve_dynamic(st_schema *s, uint32_t scope, const char *reference, uint32_t node);
 
 // ---- URIs (schema_uri.c): RFC 3986, section 5.2 ----
 
-// The absolute URI of a reference without its fragment, and the fragment, percent-decoded ("" where there is none).
+// The absolute URI of a reference without its fragment, and the fragment, percent-decoded ("" if there is none).
 bool st_schema_uri(st_schema *s, const char *base, const char *reference, const char **uri, const char **fragment);
 
 #endif

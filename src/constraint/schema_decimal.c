@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { POINT_MOST = 400 }; // digits before or behind the point; doubles have fewer
+enum { POINT_MOST = 400 }; // digits before or after the point; doubles have fewer
 
 const st_decimal *st_decimal_read(st_schema *s, const char *text) {
   const char *p = text;

@@ -16,10 +16,10 @@ typedef struct st_decimal {
 const st_decimal *st_decimal_read(st_schema *s, const char *text);
 const st_decimal *st_decimal_one(st_schema *s);
 int st_decimal_compare(const st_decimal *a, const st_decimal *b); // -1, 0, 1
-// Digit i behind the point (from 0) or, with negative i, before it (-1: the ones).
+// Digit i after the point (from 0) or, with negative i, before it (-1: the ones).
 uint8_t st_decimal_digit(const st_decimal *d, int32_t i);
 bool st_decimal_is_integer(const st_decimal *d);
-// The value as an unsigned integer up to `most`; false: it is another.
+// The value as an unsigned integer up to `most`; false: it is not one.
 bool st_decimal_unsigned(const st_decimal *d, uint64_t most, uint64_t *out);
 
 #endif

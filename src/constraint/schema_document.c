@@ -104,12 +104,12 @@ static uint32_t add_resource(st_schema *s, const char *uri, uint32_t node) {
   return (uint32_t)s->n_resources++;
 }
 
-// What identifies a subschema: $id (id in draft 4), $anchor, $dynamicAnchor.
+// Records the identifiers of a subschema: $id (id in draft 4), $anchor, $dynamicAnchor.
 static void identify(st_schema *s, uint32_t node) {
   const st_json *json = s->nodes[node].json;
   uint8_t draft = s->nodes[node].draft;
   const char *id = st_json_string(st_json_find(json, draft == ST_DRAFT_4 ? "id" : "$id"));
-  if (draft <= ST_DRAFT_7 && st_json_find(json, "$ref")) id = NULL; // siblings of $ref do not count there
+  if (draft <= ST_DRAFT_7 && st_json_find(json, "$ref")) id = NULL; // siblings of $ref are ignored in these drafts
   const char *uri, *fragment, *base = s->resources[s->nodes[node].resource].uri;
   if (id && id[0] == '#') {
     if (draft <= ST_DRAFT_7) add_place(s, s->places, base, id + 1, node);
@@ -181,7 +181,7 @@ static void walk_keyword(st_schema *s, const st_json_member *m, holding holds, u
   }
 }
 
-// Adds the subschema at a value, and those below it; a value that is no subschema is passed over: who uses it fails.
+// Adds the subschema at a value, and those below it; a value that is not a subschema is skipped, and its use fails.
 static void walk(st_schema *s, const st_json *json, const char *path, uint32_t parent, uint32_t depth) {
   if (!st_json_is_object(json) && !st_json_is_bool(json)) return;
   if (depth > ST_SCHEMA_DEPTH_MOST) {
@@ -221,7 +221,7 @@ void st_schema_index(st_schema *s) {
 
 // ---- references ----
 
-// The child that a JSON pointer's token [p, p + n) names; NULL: there is none.
+// The child that a JSON pointer's token [p, p + n) names; NULL: not found.
 static const st_json *step(const st_json *value, const char *p, size_t n) {
   char key[512];
   size_t m = 0;
@@ -253,7 +253,7 @@ static uint32_t follow(st_schema *s, uint32_t root, const char *pointer) {
   }
   uint32_t known = st_schema_node_at(s, at);
   if (known != UINT32_MAX || (!st_json_is_object(at) && !st_json_is_bool(at))) return known;
-  // A place that no keyword makes a schema, such as "#/components/schemas/x".
+  // A value that no keyword identifies as a schema, such as "#/components/schemas/x".
   size_t first = s->n_nodes;
   walk(s, at, st_schema_text(s, "%s%s", s->nodes[root].path, pointer), within, 0);
   return s->n_nodes > first ? (uint32_t)first : UINT32_MAX;
@@ -279,13 +279,13 @@ bool st_schema_resolve(st_schema *s, uint32_t from, const char *keyword, const c
   return true;
 }
 
-// ---- dynamic scopes: the resources that were entered, the outermost first ----
+// ---- dynamic scopes: the resources that were entered, outermost first ----
 
 uint32_t st_schema_enter(st_schema *s, uint32_t scope, uint32_t node) {
   uint32_t resource = s->nodes[node].resource;
   if (!s->has_dynamics || !s->resources[resource].dynamic) return scope;
   for (uint32_t at = scope; at; at = s->scopes[at - 1].outer) {
-    if (s->scopes[at - 1].resource == resource) return scope; // what counts is the outermost
+    if (s->scopes[at - 1].resource == resource) return scope; // only the outermost counts
   }
   for (size_t i = 0; i < s->n_scopes; i++) {
     if (s->scopes[i].outer == scope && s->scopes[i].resource == resource) return (uint32_t)i + 1;
@@ -301,7 +301,7 @@ uint32_t st_schema_enter(st_schema *s, uint32_t scope, uint32_t node) {
 uint32_t st_schema_resolve_dynamic(st_schema *s, uint32_t scope, const char *reference, uint32_t node) {
   const char *anchor = strchr(reference, '#');
   if (!anchor || anchor[1] == '/' || !anchor[1]) return node;
-  for (int64_t outermost = -1;;) { // is the place itself a dynamic anchor?
+  for (int64_t outermost = -1;;) { // is the target itself a dynamic anchor?
     const char *key = st_schema_text(s, "%s%s", s->resources[s->nodes[node].resource].uri, anchor);
     if (!key || st_map_get(s->dynamics, key, strlen(key)) < 0) return node;
     for (uint32_t at = scope; at; at = s->scopes[at - 1].outer) {

@@ -1,11 +1,11 @@
-// Expressions to unions of shapes, each expression once; and whether one has provably no values.
+// Expands expressions to unions of shapes, each expression once, and checks whether one provably has no values.
 #include "constraint/schema_shapes.h"
 
 #include "base/memory.h"
 
 #include <string.h>
 
-// A list that grows while a union is made.
+// A list that grows while a union is built.
 typedef struct {
   const st_shape **items;
   size_t n, capacity;
@@ -55,7 +55,7 @@ static bool has_evaluated(const st_shape *shape) {
          (shape->type == ST_ARRAY && (shape->as.array.evaluated || shape->as.array.n_evaluated_by));
 }
 
-// The shape without what it evaluated, which does not count.
+// The shape without its record of evaluated items and members.
 static const st_shape *unevaluated(st_schema *s, const st_shape *shape) {
   if (!has_evaluated(shape)) return shape;
   st_shape *copy = st_schema_alloc(s, 1, sizeof *copy);
@@ -66,8 +66,8 @@ static const st_shape *unevaluated(st_schema *s, const st_shape *shape) {
   return copy;
 }
 
-// Where what is evaluated counts, a value of several alternatives has all that they evaluate: so their intersections
-// are alternatives too. An alternative that evaluates nothing adds nothing to others.
+// When evaluated items and members are tracked, a value of several alternatives has everything that any of them
+// evaluates, so their intersections are alternatives too. An alternative that evaluates nothing adds nothing to others.
 static void add_intersections(st_schema *s, const st_expr *list, uint32_t n, uint32_t first, const st_shape *with,
                               shape_list *out) {
   for (uint32_t i = first; i < n && !s->status; i++) {
@@ -90,7 +90,7 @@ static void expand_or(st_schema *s, st_expr e, bool track, shape_list *out) {
   if (track) add_intersections(s, list, n, 0, NULL, out);
 }
 
-// ---- the rest ----
+// ---- unevaluated items and members ----
 
 static void expand_all(st_schema *s, shape_list *out) {
   st_expr_other_types(s, ST_N_TYPES);
@@ -101,7 +101,7 @@ static st_expr item_of(const st_array_shape *a, uint32_t i) {
   return i < a->n_prefix ? a->prefix[i] : a->rest;
 }
 
-// unevaluatedItems: items that nothing evaluated are values of `of`.
+// unevaluatedItems: items that no other keyword evaluated must be values of `of`.
 static st_array_shape rest_of_items(st_schema *s, st_array_shape a, st_expr of) {
   if (a.evaluated == ST_MANY) return a;
   st_expr *either = st_schema_joined(s, a.evaluated_by, a.n_evaluated_by, &of, 1, sizeof *either);
@@ -118,12 +118,15 @@ static st_array_shape rest_of_items(st_schema *s, st_array_shape a, st_expr of) 
   return a;
 }
 
-// unevaluatedProperties: members that nothing evaluated are values of `of`. The keys are those of none of the sets.
+// unevaluatedProperties: members that no other keyword evaluated must be values of `of`. Their keys are in none of the
+// sets.
 static st_object_shape rest_of_members(st_schema *s, st_object_shape o, st_expr of) {
   uint32_t n_names = 0, n_patterns = 0;
   for (uint32_t i = 0; i < o.n_evaluated; i++) {
     const st_keys *k = o.evaluated[i];
-    // A set of all other keys evaluates whatever is not named in it; what is named, its own keyword evaluated.
+    // A set of all other keys evaluates every key that it does not name; a key that it names was evaluated by that
+    // key's
+    // own keyword.
     if (k->others) return o;
     n_names += k->n_names;
     n_patterns += k->n_patterns;
@@ -170,7 +173,7 @@ static void expand_unevaluated(st_schema *s, st_expr e, bool track, shape_list *
   }
 }
 
-// Something is needed that is being made: a reference that leads to itself, or a question without an answer.
+// An expansion needs one that is in progress: a reference leads to itself, or a check has no result.
 static void cannot_expand(st_schema *s, setun_status status, uint32_t node, const char *why) {
   if (s->asking) {
     s->blocked = true;
@@ -269,7 +272,7 @@ static bool shape_is_void(st_schema *s, const st_shape *shape) {
 
 bool st_expr_is_void(st_schema *s, st_expr e) {
   if (s->status || s->blocked || e == ST_EXPR_TRUE) return false;
-  if (s->memos[e].empty) return s->memos[e].empty == 3; // under way: not proven
+  if (s->memos[e].empty) return s->memos[e].empty == 3; // in progress: not proven
   if (s->depth >= ST_SCHEMA_DEPTH_MOST) return false;
   s->memos[e].empty = 1;
   s->asking++;

@@ -1,4 +1,4 @@
-// Expressions: hash-consed, so that equal ones have one number, and simplified where that costs nothing.
+// Expressions: hash-consed, so that equal ones have the same number, with simplifications that cost nothing.
 #include "constraint/schema_shape.h"
 
 #include "base/hash.h"
@@ -67,7 +67,7 @@ static st_expr intern(st_schema *s, st_expr_entry e) {
   return (st_expr)s->n_exprs - 1;
 }
 
-// Makes the constants, at the first call.
+// Creates the constants on the first call.
 static void begin(st_schema *s) {
   for (uint32_t i = 0; i < 2 && s->n_exprs < 2; i++) intern(s, (st_expr_entry){.kind = ST_EXPR_CONSTANT, .a = i});
 }
@@ -95,7 +95,7 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// AND or OR: flattened, sorted, without duplicates. `neutral` adds nothing, `zero` decides.
+// AND or OR: flattened, sorted, without duplicates. `neutral` has no effect, `zero` determines the result.
 static st_expr combine(st_schema *s, st_expr_kind kind, const st_expr *list, size_t n, st_expr neutral, st_expr zero) {
   begin(s);
   size_t total = 0;
@@ -192,7 +192,7 @@ static st_expr negate(st_schema *s, st_expr e) {
   case ST_EXPR_MUTE: return st_expr_mute(s, st_expr_not(s, x.a));
   case ST_EXPR_UNEVALUATED: break;
   }
-  // Its shapes are known only together.
+  // The negation of an expression whose shapes are known only as a whole.
   const st_shapes *shapes = st_expr_expand(s, e, false);
   st_expr *list = shapes ? st_schema_alloc(s, shapes->n + 1, sizeof *list) : NULL;
   if (!list) return ST_EXPR_FALSE;

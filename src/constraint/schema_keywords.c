@@ -1,16 +1,16 @@
-// What each keyword says, as an expression. Keywords about one type say nothing about values of others.
+// Converts each keyword to an expression. Keywords about one type do not restrict values of other types.
 #include "constraint/schema_shapes.h"
 
 #include <string.h>
 
-// A subschema while its keywords are read: one shape a type, and what has to hold beside.
+// A subschema while its keywords are read: one shape per type, and the other conditions.
 typedef struct {
   st_schema *s;
   uint32_t node, scope;
   const st_json *json;
   uint8_t draft;
-  uint8_t types; // a bit each
-  bool integers; // of numbers, integers alone
+  uint8_t types; // one bit per type
+  bool integers; // of numbers, only integers
   st_shape shapes[ST_N_TYPES];
   st_expr *also;
   size_t n_also;
@@ -62,7 +62,7 @@ static const st_decimal *decimal(reading *r, const char *name, const st_json *v)
   return st_decimal_read(r->s, r->s->text + v->count);
 }
 
-// A count of characters, items or members; those beyond 32 bits are as good as none.
+// A count of characters, items or members; a count above 32 bits is no limit.
 static uint32_t count(reading *r, const char *name, uint32_t absent) {
   const st_json *v = keyword(r, name);
   const st_decimal *d = v ? decimal(r, name, v) : NULL;
@@ -187,7 +187,7 @@ static void read_arrays(reading *r) {
   st_array_shape *a = &r->shapes[ST_ARRAY].as.array;
   const st_json *items = keyword(r, "items"), *prefix = keyword(r, "prefixItems"), *rest = items;
   const char *rest_name = "items";
-  if (st_json_is_array(items)) { // as it was before 2020-12
+  if (st_json_is_array(items)) { // the form before 2020-12
     prefix = items;
     rest_name = "additionalItems";
     rest = keyword(r, rest_name);
@@ -266,7 +266,7 @@ static void read_evaluated(reading *r, st_object_shape *o, const st_keys *named)
   o->n_evaluated = 1;
 }
 
-// The keys that are values of the schema: a union of terms over strings.
+// The set of keys that are values of the schema: a union of terms over strings.
 static void read_property_names(reading *r, st_object_shape *o, st_member_rule *rules) {
   const st_json *v = keyword(r, "propertyNames");
   if (!v || r->draft < ST_DRAFT_6) return;
@@ -316,7 +316,7 @@ static void add_needs(reading *r, st_object_shape *o, st_text key, const char *n
   o->needs = needs;
 }
 
-// Objects without the key, and other values.
+// Objects without the key, and values that are not objects.
 static st_expr without(reading *r, st_text key) {
   st_text *names = st_schema_joined(r->s, &key, 1, NULL, 0, sizeof key);
   st_member_rule *rule = st_schema_alloc(r->s, 1, sizeof *rule);
@@ -368,7 +368,7 @@ static void read_objects(reading *r) {
 
 // ---- combinations ----
 
-// Exactly one: each alternative without the others, where it is not disjoint from them anyway.
+// Exactly one: each alternative excludes the others, unless they are disjoint.
 static st_expr read_one_of(reading *r, const st_json *v) {
   size_t n;
   st_expr *list = subschemas(r, "oneOf", v, &n);
@@ -389,7 +389,7 @@ static st_expr read_one_of(reading *r, const st_json *v) {
 static void read_conditions(reading *r) {
   const st_json *condition = keyword(r, "if"), *then = keyword(r, "then"), *other = keyword(r, "else");
   if (!condition || r->draft < ST_DRAFT_7) return;
-  if (!then && !other && !r->s->has_unevaluated) return; // then it only tells what it evaluated
+  if (!then && !other && !r->s->has_unevaluated) return; // then it only determines what was evaluated
   st_expr holds = subschema(r, "if", condition);
   st_expr contrary = st_expr_mute(r->s, st_expr_not(r->s, holds));
   st_expr yes = then ? st_expr_and2(r->s, holds, subschema(r, "then", then)) : holds;
@@ -440,7 +440,7 @@ static void read_values(reading *r) {
   }
 }
 
-// Keywords of drafts that are not computed with; "$recursiveRef" is a reference where nothing is recursive.
+// Keywords of drafts that are not implemented; "$recursiveRef" is a plain reference if nothing is a recursive anchor.
 static void refuse_others(reading *r) {
   static const char *const refused[] = {"$recursiveAnchor", "disallow", "extends", "divisibleBy"};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -451,12 +451,12 @@ static void refuse_others(reading *r) {
   }
 }
 
-// ---- all of them ----
+// ---- all keywords ----
 
 st_expr st_schema_formula(st_schema *s, uint32_t node, uint32_t scope) {
   reading r = {.s = s, .node = node, .scope = scope, .json = s->nodes[node].json, .draft = s->nodes[node].draft};
   for (int t = 0; t < ST_N_TYPES; t++) r.shapes[t] = st_shape_all(s, (st_schema_type)t);
-  if (r.draft <= ST_DRAFT_7 && keyword(&r, "$ref")) { // its siblings do not count
+  if (r.draft <= ST_DRAFT_7 && keyword(&r, "$ref")) { // its siblings are ignored
     read_reference(&r, "$ref");
     return s->status ? ST_EXPR_FALSE : r.also[0];
   }

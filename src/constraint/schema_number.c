@@ -1,7 +1,7 @@
 // The numbers of a shape as a deterministic automaton over JSON's spelling of numbers: digits are compared with the
-// bounds as they come, and the remainder of what came so far is kept for each multipleOf.
+// bounds as they are read, and the remainder of the number so far is tracked for each multipleOf.
 //
-// No exponents, except where no bound but 0 and no multipleOf is: there a number's digits tell everything.
+// Exponents are allowed only if there is no multipleOf and no bound other than 0: then the digits alone decide.
 #include "constraint/schema_shapes.h"
 
 #include "base/hash.h"
@@ -17,8 +17,8 @@ enum {
   PLUS,
   OTHER,
   MULTIPLES_MOST = 4,
-  DIGITS_MOST = 60,  // on either side of the point where nothing else limits them
-  DIGITS_EXACT = 15, // that every double holds
+  DIGITS_MOST = 60,  // on either side of the point, if there is no other limit
+  DIGITS_EXACT = 15, // that every double represents exactly
 };
 
 typedef enum {
@@ -35,9 +35,9 @@ typedef enum {
 
 typedef struct {
   uint8_t phase, negative;
-  int8_t order[2];                    // of the digits so far compared with the lower and the upper bound's: -1, 0, 1
-  uint16_t digits;                    // of the phase
-  uint32_t remainder[MULTIPLES_MOST]; // UINT32_MAX: no multiple whatever follows
+  int8_t order[2]; // the digits so far compared with those of the lower and the upper bound: -1, 0, 1
+  uint16_t digits; // within the phase
+  uint32_t remainder[MULTIPLES_MOST]; // UINT32_MAX: not a multiple, whatever follows
 } state;
 
 // m * 10^-scale
@@ -62,7 +62,7 @@ typedef struct {
 
 // ---- values ----
 
-// How x compares with bound i, from how their digits compare.
+// The order of x and bound i, from the order of their digits.
 static int compare_bound(const builder *b, const state *x, int i, int magnitudes) {
   const st_decimal *bound = b->bounds[i];
   if (!bound->n) return magnitudes == 0 ? 0 : x->negative ? -1 : 1;
@@ -70,14 +70,14 @@ static int compare_bound(const builder *b, const state *x, int i, int magnitudes
   return x->negative ? -magnitudes : magnitudes;
 }
 
-// How the digits compare when no more follow.
+// The order of the digits when no more follow.
 static int final_order(const builder *b, const state *x, int i) {
   if (x->phase >= AT_EXPONENT) return x->order[i];
   bool fraction = x->phase == IN_FRACTION;
   int32_t n = fraction ? b->integer_digits[i] : x->digits;
   if (n != b->integer_digits[i]) return n < b->integer_digits[i] ? -1 : 1;
   if (x->order[i]) return x->order[i];
-  int32_t behind = (int32_t)b->bounds[i]->n - b->bounds[i]->point; // the bound's digits behind its point
+  int32_t behind = (int32_t)b->bounds[i]->n - b->bounds[i]->point; // the bound's digits after its point
   return behind > (fraction ? x->digits : 0) ? -1 : 0;
 }
 
@@ -114,7 +114,7 @@ static void take_digit(const builder *b, state *x, uint32_t digit, bool fraction
   for (int i = 0; i < 2; i++) {
     if (!b->bounds[i] || x->order[i]) continue;
     int32_t at = fraction ? x->digits : x->digits - b->integer_digits[i];
-    if (!fraction && at >= 0) continue; // longer than the bound: final_order knows
+    if (!fraction && at >= 0) continue; // longer than the bound: see final_order
     uint8_t other = bound_digit(b, i, at);
     x->order[i] = (int8_t)((digit > other) - (digit < other));
   }
@@ -130,8 +130,8 @@ static void take_digit(const builder *b, state *x, uint32_t digit, bool fraction
   }
 }
 
-// The digits that are told apart by their number: there may be no more, so that texts end and readers that hold numbers
-// as doubles see the same remainders. Where that would take too many states, further digits change nothing but those.
+// The number of digits that are counted: no more are allowed, so that texts end and readers that store numbers as
+// doubles see the same remainders. If that would take too many states, further digits change only the remainders.
 static uint16_t digits_most(const builder *b, bool fraction) {
   int32_t most = b->endless ? 1 : b->most[fraction];
   for (int i = 0; i < 2; i++) {
@@ -145,7 +145,7 @@ static uint16_t digits_most(const builder *b, bool fraction) {
   return (uint16_t)most;
 }
 
-// How many digits there may be before and behind the point where no bound has more.
+// How many digits are allowed before and after the point if no bound has more.
 static void limit_digits(builder *b) {
   uint64_t remainders = 1;
   bool whole = false;
@@ -172,7 +172,7 @@ static bool count_digit(const builder *b, state *x, bool fraction) {
   return b->endless;
 }
 
-// Behind the integer digits: their number decides, unless it is the bound's.
+// After the integer digits: their count decides, unless it is equal to the bound's.
 static void end_integer(const builder *b, state *x) {
   for (int i = 0; i < 2; i++) {
     if (b->bounds[i] && x->digits != b->integer_digits[i]) x->order[i] = x->digits < b->integer_digits[i] ? -1 : 1;
@@ -244,7 +244,7 @@ static bool grow_slots(builder *b) {
   return true;
 }
 
-// The state's number; it is added when it is new. UINT32_MAX: a failure.
+// The state's number; a new state is added. UINT32_MAX: a failure.
 static uint32_t number_of(builder *b, const state *x) {
   if (2 * b->n >= b->n_slots && !grow_slots(b)) {
     st_schema_fail_memory(b->s);
@@ -285,12 +285,12 @@ static void explore(builder *b) {
   }
 }
 
-// Drops states that reach no accepting one: whether state i is kept, in `alive`.
+// Finds the states that reach an accepting one: alive[i] tells whether state i is kept.
 static void find_alive(const builder *b, const uint8_t *accepting, uint8_t *alive) {
   memcpy(alive, accepting, b->n);
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t i = b->n; i-- > 0;) { // successors are mostly later
+    for (size_t i = b->n; i-- > 0;) { // successors mostly have higher numbers
       for (uint32_t symbol = 0; symbol < SYMBOLS && !alive[i]; symbol++) {
         uint32_t to = b->next[i * SYMBOLS + symbol];
         if (to != UINT32_MAX && alive[to]) alive[i] = 1, changed = true;
@@ -372,7 +372,7 @@ static st_term build(st_schema *s, const st_number_shape *number) {
   return out;
 }
 
-// ---- numbers that were met before ----
+// ---- automata built before ----
 
 static bool same_bound(const st_decimal *a, const st_decimal *b) {
   return a && b ? !st_decimal_compare(a, b) : a == b;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// What a counter counts: values of `of`. `exact`: each of them, and no other value.
+// A counter of values of `of`. `exact`: it counts each of them and no other value.
 typedef struct {
   st_expr of;
   uint32_t bit;
@@ -20,7 +20,7 @@ static uint32_t add_counter(st_schema *s, st_plan *p, uint32_t min, uint32_t max
   return (uint32_t)1 << p->n_counters++;
 }
 
-// The ways to be a value of `of`, by what they add to the counters.
+// Splits the values of `of` by the counters that they add to.
 static st_plan_choices choices_of(st_schema *s, st_expr of, const counted *counts, uint32_t n_counts) {
   st_plan_choice all[ST_CHOICES_MOST] = {{of, 0}};
   uint32_t n = 1;
@@ -75,7 +75,7 @@ static void plan_array(st_schema *s, const st_array_shape *a, st_plan *p) {
 
 // ---- objects ----
 
-// What bounds the value of one key.
+// The conditions on the value of one key.
 typedef struct bound {
   struct bound *next;
   st_expr of;
@@ -175,7 +175,7 @@ static void plan_properties(object_plan *x) {
   for (uint32_t i = 0; list && some && i < x->p->n_properties && !x->s->status; i++) plan_property(x, i, list, some);
 }
 
-// ---- classes of keys: by which of the patterns they match ----
+// ---- classes of keys, by the patterns that they match ----
 
 static bool class_has(const object_plan *x, const st_keys *keys, uint32_t matched) {
   for (uint32_t i = 0; i < keys->n_patterns; i++) {
@@ -194,7 +194,7 @@ static bool same_choices(const st_plan_choices *a, const st_plan_choices *b) {
   return same;
 }
 
-// The keys that match these patterns and none of the others.
+// The keys that match exactly these patterns.
 static void add_class(object_plan *x, uint32_t matched, st_term keys) {
   const st_object_shape *o = x->o;
   st_expr *list = st_schema_alloc(x->s, o->n_all + 1, sizeof *list);

@@ -1,5 +1,5 @@
-// How the values of an expression are written: what an object's members and an array's items may be, worked out from
-// its shapes before the grammar's nodes are made, so that what no finite text fits can be left out.
+// How the values of an expression are written: the possible members of objects and items of arrays, computed from its
+// shapes before the grammar's nodes are made, so that parts that no finite text matches can be removed.
 #ifndef SETUN_CONSTRAINT_SCHEMA_PLAN_H
 #define SETUN_CONSTRAINT_SCHEMA_PLAN_H
 
@@ -15,7 +15,7 @@ typedef struct {
 
 typedef struct {
   uint32_t n;
-  st_plan_choice *items; // none: nothing may be there
+  st_plan_choice *items; // none: no value is allowed there
 } st_plan_choices;
 
 typedef struct {

@@ -1,4 +1,4 @@
-// The algebra of shapes: booleans, numbers and strings here, arrays and objects in files of their own.
+// Operations on shapes: booleans, numbers and strings here, arrays and objects in separate files.
 #include "constraint/schema_shapes.h"
 
 #include <stdlib.h>

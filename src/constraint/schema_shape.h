@@ -1,4 +1,4 @@
-// Shapes: the values of one type that satisfy a conjunction of constraints; and their algebra.
+// Shapes, which are the values of one type that satisfy a conjunction of constraints, and operations on them.
 #ifndef SETUN_CONSTRAINT_SCHEMA_SHAPE_H
 #define SETUN_CONSTRAINT_SCHEMA_SHAPE_H
 
@@ -8,13 +8,13 @@
 typedef enum { ST_NULL, ST_BOOLEAN, ST_NUMBER, ST_STRING, ST_ARRAY, ST_OBJECT, ST_N_TYPES } st_schema_type;
 enum { ST_MANY = UINT32_MAX }; // no upper bound on items or members
 
-// Integers are the multiples of 1, whatever their spelling.
+// Integers are the multiples of 1, in any spelling.
 typedef struct {
   const st_decimal *of;
   bool negated;
 } st_multiple;
 
-// Draft 4 has integers by their spelling: without point and exponent. 0: in either way.
+// Draft 4 defines integers by their spelling: without point and exponent. 0: any spelling.
 enum { ST_SPELLED_WHOLE = 1, ST_SPELLED_OTHERWISE = 2 };
 
 struct st_number_shape {
@@ -25,11 +25,11 @@ struct st_number_shape {
   const st_multiple *multiples;
 };
 
-// Strings are a regular term over their texts (of ST_JSON, without quotes), or the few that are listed.
+// Strings are either a regular term over their texts (of ST_JSON, without quotes) or a short list of texts.
 typedef struct {
   bool listed;
-  st_term term;         // if they are not listed
-  uint32_t n_texts;     // if they are
+  st_term term;         // if there is no list
+  uint32_t n_texts;     // if there is a list
   const st_text *texts; // sorted
 } st_string_shape;
 
@@ -47,13 +47,13 @@ typedef struct {
   bool unique;
   uint32_t n_contains;
   const st_contains *contains;
-  // What unevaluatedItems leaves alone: the first items, and items that are values of these.
+  // The evaluated items, which unevaluatedItems ignores: the first ones, and items that are values of these.
   uint32_t evaluated; // ST_MANY: all
   uint32_t n_evaluated_by;
   const st_expr *evaluated_by;
 } st_array_shape;
 
-// A set of keys: those of the names and patterns (terms of ST_JSON), or with `others` all but those.
+// A set of keys: those given by names and patterns (terms of ST_JSON), or with `others` all except those.
 typedef struct {
   bool others;
   uint32_t n_names, n_patterns;
@@ -74,11 +74,11 @@ typedef struct {
 typedef struct {
   uint32_t n_all, n_some, n_required, n_needs, n_evaluated;
   const st_member_rule *all;  // members with a key of the set are values of `of`
-  const st_member_rule *some; // one member at least with a key of the set is a value of `of`
+  const st_member_rule *some; // at least one member with a key of the set is a value of `of`
   const st_text *required;
   const st_needs *needs;
   uint32_t min, max;         // members
-  const st_keys **evaluated; // what unevaluatedProperties leaves alone
+  const st_keys **evaluated; // the evaluated members, which unevaluatedProperties ignores
 } st_object_shape;
 
 struct st_shape {
@@ -94,11 +94,12 @@ struct st_shape {
 
 // All values of a type.
 st_shape st_shape_all(st_schema *s, st_schema_type type);
-// The values of both (of one type), with what either evaluated; NULL: plainly none, or a failure.
+// The values that both shapes (of one type) have, with everything that either evaluated; NULL: obviously none, or a
+// failure.
 const st_shape *st_shape_intersect(st_schema *s, const st_shape *a, const st_shape *b);
-// The values, of all types, that the shape has not, as an expression; a failure where it is not decidable.
+// All values, of all types, that are not in the shape, as an expression; a failure if this is not decidable.
 st_expr st_shape_complement(st_schema *s, const st_shape *shape);
-// Is the shape plainly without values? (False: it may still be.)
+// Is the shape obviously empty? (False: it may still be empty.)
 bool st_shape_is_void(st_schema *s, const st_shape *shape);
 
 bool st_keys_have(st_schema *s, const st_keys *keys, st_text name);
@@ -108,7 +109,7 @@ bool st_text_equal(st_text a, st_text b);
 // The strings that are one of these texts.
 st_string_shape st_string_listed(st_schema *s, const st_text *texts, uint32_t n);
 st_term st_string_term(st_schema *s, const st_string_shape *string, st_spelling spelling);
-// The numbers of a shape as JSON writes them.
+// A term for the numbers of a shape as JSON writes them.
 st_term st_number_term(st_schema *s, const st_number_shape *number);
 
 // ---- expressions (schema_formula.c) ----
@@ -119,7 +120,7 @@ st_expr st_expr_and(st_schema *s, const st_expr *list, size_t n);
 st_expr st_expr_or(st_schema *s, const st_expr *list, size_t n);
 st_expr st_expr_not(st_schema *s, st_expr e);
 st_expr st_expr_mute(st_schema *s, st_expr e);
-// All values, as an alternative that takes nothing from others where it counts what they evaluated.
+// All values, as an alternative that keeps what other alternatives evaluated.
 st_expr st_expr_anything(st_schema *s);
 st_expr st_expr_unevaluated(st_schema *s, st_expr e, st_expr properties, st_expr items);
 static inline st_expr st_expr_and2(st_schema *s, st_expr a, st_expr b) {
@@ -128,14 +129,14 @@ static inline st_expr st_expr_and2(st_schema *s, st_expr a, st_expr b) {
 static inline st_expr st_expr_or2(st_schema *s, st_expr a, st_expr b) {
   return st_expr_or(s, (st_expr[]){a, b}, 2);
 }
-// All values of all types but this one.
+// All values of all types except this one.
 st_expr st_expr_other_types(st_schema *s, st_schema_type type);
 
 // ---- expansion (schema_expand.c) ----
 
-// The union of shapes that an expression is; with `track`, shapes tell what they evaluated.
+// Expands an expression to its union of shapes; with `track`, shapes record what they evaluated.
 const st_shapes *st_expr_expand(st_schema *s, st_expr e, bool track);
-// Has the expression provably no values?
+// Does the expression provably have no values?
 bool st_expr_is_void(st_schema *s, st_expr e);
 
 // ---- keywords (schema_keywords.c, schema_values.c) ----
@@ -145,7 +146,7 @@ st_expr st_schema_formula(st_schema *s, uint32_t node, uint32_t scope);
 st_expr st_schema_value(st_schema *s, const st_json *value);
 // The values equal to one of a list.
 st_expr st_schema_values(st_schema *s, const st_json *list);
-// The term of the texts of a format; false: the name says nothing about them, or a failure.
+// The term of the texts of a format; false: the name does not restrict them, or a failure.
 bool st_schema_format(st_schema *s, uint32_t node, const char *name, st_term *term);
 // The term of a pattern, which matches anywhere in a text.
 st_term st_schema_pattern(st_schema *s, uint32_t node, const char *keyword, const char *text, size_t length);

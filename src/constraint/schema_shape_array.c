@@ -1,4 +1,4 @@
-// The algebra of arrays.
+// Operations on the shapes of arrays.
 #include "constraint/schema_shapes.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ bool st_array_is_void(const st_array_shape *a) {
   return a->min > a->n_prefix && a->rest == ST_EXPR_FALSE;
 }
 
-// Bounds on the same items are one bound.
+// Merges bounds on the same items.
 static st_array_shape with_contains(st_schema *s, st_array_shape out, const st_array_shape *b) {
   st_contains *c = st_schema_joined(s, out.contains, out.n_contains, b->contains, b->n_contains, sizeof *c);
   if (!c) return out;
@@ -63,7 +63,7 @@ static st_expr array_with(st_schema *s, st_array_shape a) {
   return st_expr_shape(s, &shape);
 }
 
-// Arrays whose item i is none of `of`.
+// Arrays whose item i is not a value of `of`.
 static st_expr other_item(st_schema *s, uint32_t i, st_expr of) {
   st_expr *prefix = st_schema_alloc(s, i + 1, sizeof *prefix);
   if (!prefix) return ST_EXPR_FALSE;

@@ -1,4 +1,4 @@
-// The algebra of objects.
+// Operations on the shapes of objects.
 #include "constraint/schema_shapes.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static bool same_keys(const st_keys *a, const st_keys *b) {
 
 // ---- intersection ----
 
-// Both lists, without what comes twice.
+// Both lists, without duplicates.
 static const st_member_rule *join_rules(st_schema *s, const st_member_rule *a, uint32_t n_a, const st_member_rule *b,
                                         uint32_t n_b, uint32_t *n) {
   *n = n_a ? n_a : n_b;
@@ -108,7 +108,7 @@ static st_expr object_with(st_schema *s, st_object_shape o) {
   return st_expr_shape(s, &shape);
 }
 
-// Objects in which `name` is there and a value of `of`, or, where that is false, is not there.
+// Objects in which `name` is present with a value of `of` or, if that is false, is absent.
 static st_expr with_member(st_schema *s, st_text name, st_expr of, bool there, const st_text *without) {
   st_text *names = st_schema_alloc(s, 2, sizeof *names);
   st_member_rule *rules = st_schema_alloc(s, 2, sizeof *rules);
@@ -124,7 +124,7 @@ static st_expr with_member(st_schema *s, st_text name, st_expr of, bool there, c
   return s->status ? ST_EXPR_FALSE : object_with(s, o);
 }
 
-// Objects in which some member with a key of the set is none of `rule->of`.
+// Objects in which some member with a key of the set is not a value of `rule->of`.
 static st_expr breaks_all(st_schema *s, const st_member_rule *rule) {
   const st_keys *keys = rule->keys;
   st_expr other = st_expr_not(s, rule->of);

@@ -29,14 +29,14 @@
   "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"                \
   "02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
 #define OFFSET "(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
-// A second 60 only where a leap second can be: at the last minute of a day in UTC, written so.
+// Second 60 only where a leap second is possible: in the last minute of a day in UTC, spelled in this form.
 #define TIME "(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?" OFFSET "|23:59:60(?:\\.[0-9]+)?[Zz])"
 #define TIME_PARTS "(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
 #define DATE_PARTS "(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)"
 #define DURATION "P(?:[0-9]+W|" DATE_PARTS "(?:T" TIME_PARTS ")?|T" TIME_PARTS ")"
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 #define ESCAPED "%[0-9A-Fa-f]{2}"
-// Of URIs and, with the characters `more` beyond ASCII, of IRIs (RFC 3987).
+// Formats of URIs and, with the characters `more` beyond ASCII, of IRIs (RFC 3987).
 #define IRI "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF\\u{10000}-\\u{EFFFD}"
 #define URI_SCHEME "[A-Za-z][A-Za-z0-9+.-]*"
 #define PLAIN(more) "(?:[0-9A-Za-z._~!$&'()*+,;=" more "-]|" ESCAPED ")"

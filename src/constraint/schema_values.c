@@ -1,4 +1,4 @@
-// const and enum: the values that are equal to given ones.
+// const and enum: the values that are equal to the given ones.
 #include "constraint/schema_shapes.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// Sets of configurations as states: a text that can be read in several ways is followed at one look-up a byte too.
+// Sets of configurations as states: even a text with several readings is followed with one lookup per byte.
 #include "constraint/engine.h"
 
 #include "base/hash.h"
@@ -63,7 +63,7 @@ uint32_t *st_engine_set_row(st_engine *e, uint32_t set) {
 void st_engine_keep_mask(st_engine *e, uint32_t set, const uint32_t *bits, size_t words) {
   st_set *s = &e->sets.items[set];
   s->mask = st_malloc(words, sizeof *bits);
-  if (!s->mask) return; // it is made anew the next time
+  if (!s->mask) return; // it is built again the next time
   memcpy(s->mask, bits, words * sizeof *bits);
   e->sets.kept += words * sizeof *bits;
 }
