@@ -1,4 +1,4 @@
-// The table of terms: making them, each once, in a normal form that keeps automata small.
+// The table of terms: creates each term once, in a normal form that keeps automata small.
 #include "constraint/terms_table.h"
 
 #include "base/hash.h"
@@ -71,7 +71,7 @@ static bool grow_slots(st_terms *t) {
   return true;
 }
 
-// Of what a term's members are: whether it matches the empty text, nothing else, and how many texts.
+// Derives from a term's members whether it matches the empty text, or nothing else, and how many texts it matches.
 static unsigned entry_flags(const st_terms *t, const st_term_entry *e) {
   enum { SIZE = ST_TERM_FINITE | ST_TERM_INFINITE };
   const uint8_t *f = t->flags;
@@ -103,7 +103,7 @@ static unsigned entry_flags(const st_terms *t, const st_term_entry *e) {
 static unsigned entry_depth(const st_terms *t, const st_term_entry *e) {
   unsigned depth = 0;
   switch ((st_term_kind)e->kind) {
-  case ST_KIND_SEQ: // the rest of a sequence is walked along, not into
+  case ST_KIND_SEQ: // the rest of a sequence is visited in a loop, without recursion
     depth = t->entries[e->a].depth + 1u;
     return depth > t->entries[e->b].depth ? depth : t->entries[e->b].depth;
   case ST_KIND_ALT:
@@ -119,7 +119,7 @@ static unsigned entry_depth(const st_terms *t, const st_term_entry *e) {
   }
 }
 
-// The entry's id: the one it has, or a new one. `children` are those of an alternative or intersection.
+// The entry's id, new if no equal entry exists. `children` are those of an alternative or intersection.
 static st_term intern(st_terms *t, st_term_entry e, const uint32_t *children) {
   if (t->failure.code) return ST_TERM_EMPTY;
   if ((size_t)t->n * 2 >= t->n_slots && !grow_slots(t)) return ST_TERM_EMPTY;
@@ -169,7 +169,7 @@ setun_status st_terms_new(size_t max_bytes, uint32_t max_terms, st_terms **out, 
   if (!t) return st_fail_memory(err, "a constraint");
   t->max_bytes = max_bytes ? max_bytes : DEFAULT_BYTES;
   t->max_terms = max_terms ? max_terms : DEFAULT_TERMS;
-  st_terms_reserve(t, &t->stack, &t->stack_capacity, 64, sizeof *t->stack); // there is one, also for empty lists
+  st_terms_reserve(t, &t->stack, &t->stack_capacity, 64, sizeof *t->stack); // not NULL, also for empty lists
   intern(t, (st_term_entry){.kind = ST_KIND_EMPTY}, NULL);
   intern(t, (st_term_entry){.kind = ST_KIND_EPSILON}, NULL);
   if (t->failure.code) {
@@ -214,7 +214,7 @@ bool st_term_is_nullable(const st_terms *t, st_term a) {
 st_term st_term_bytes(st_terms *t, const st_byte_set *set) {
   if (!(set->bits[0] | set->bits[1] | set->bits[2] | set->bits[3])) return ST_TERM_EMPTY;
   if (!st_terms_reserve(t, &t->sets, &t->sets_capacity, t->n_sets + 1, sizeof *t->sets)) return ST_TERM_EMPTY;
-  t->sets[t->n_sets] = *set; // kept only when the term is new
+  t->sets[t->n_sets] = *set; // stored only if the term is new
   uint32_t before = t->n;
   st_term id = intern(t, (st_term_entry){.kind = ST_KIND_BYTES, .a = (uint32_t)t->n_sets}, NULL);
   t->n_sets += t->n > before;
@@ -239,7 +239,7 @@ st_term st_term_seq(st_terms *t, st_term a, st_term b) {
   if (a == ST_TERM_EMPTY || b == ST_TERM_EMPTY) return ST_TERM_EMPTY;
   if (a == ST_TERM_EPSILON) return b;
   if (b == ST_TERM_EPSILON) return a;
-  // Sequences lean to the right: the parts of a are put in front of b one by one, the last one first.
+  // Sequences are nested to the right: the parts of a are prepended to b one by one, the last one first.
   size_t base = t->n_stack;
   while (t->entries[a].kind == ST_KIND_SEQ) {
     if (!st_terms_push(t, t->entries[a].a)) return t->n_stack = base, ST_TERM_EMPTY;
@@ -284,7 +284,7 @@ st_term st_term_automaton(st_terms *t, const st_automaton *a) {
   e.sets = st_calloc(a->n_classes, sizeof *e.sets);
   e.next = st_malloc(cells, sizeof *e.next);
   e.accepts = st_malloc(a->n_states, 1);
-  t->automata[t->n_automata++] = e; // frees what there is, in any case
+  t->automata[t->n_automata++] = e; // frees the arrays in either case
   if (!e.sets || !e.next || !e.accepts) return st_terms_fail(t, SETUN_ERROR_MEMORY, "out of memory for an automaton");
   t->bytes += cells * sizeof *e.next + a->n_states + a->n_classes * sizeof *e.sets;
   memcpy(e.next, a->next, cells * sizeof *e.next);

@@ -1,5 +1,5 @@
-// Alternatives and intersections in their normal form: flat, sorted, each member once, and joined where two members are
-// one term, so that an automaton meets few different states.
+// Alternatives and intersections in their normal form: flat, sorted, without duplicates, and with members merged when
+// two of them form one term, so that automata have few different states.
 #include "constraint/terms_table.h"
 
 #include "base/memory.h"
@@ -22,7 +22,7 @@ static int compare_keys(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// Sorts the members from `base` on, each once.
+// Sorts the members from `base` on and removes duplicates.
 static void sort_members(st_terms *t, size_t base) {
   size_t n = t->n_stack - base, kept = 0;
   st_term *list = t->stack + base;
@@ -33,8 +33,8 @@ static void sort_members(st_terms *t, size_t base) {
   t->n_stack = base + kept;
 }
 
-// Members of the same kind give way to their own members, and those that change nothing go. True: `*absorbed` is all
-// that the result is.
+// Replaces members of the same kind by their own members, and removes members without effect. True: the result is
+// `*absorbed` alone.
 static bool flatten(st_terms *t, st_term_kind kind, size_t base, st_term *absorbed) {
   size_t kept = base, end = t->n_stack;
   for (size_t i = base; i < end; i++) {
@@ -56,7 +56,7 @@ static bool flatten(st_terms *t, st_term_kind kind, size_t base, st_term *absorb
   return false;
 }
 
-// A member's first part and what follows it.
+// Splits a member into its first part and the rest.
 static st_term head_of(const st_terms *t, st_term a) {
   return t->entries[a].kind == ST_KIND_SEQ ? t->entries[a].a : a;
 }
@@ -64,8 +64,8 @@ static st_term tail_of(const st_terms *t, st_term a) {
   return t->entries[a].kind == ST_KIND_SEQ ? t->entries[a].b : ST_TERM_EPSILON;
 }
 
-// Two first parts as one, or ST_TERM_EMPTY when that is not one term: sets of bytes, and repeats of the same whose
-// counts touch.
+// Two first parts merged, or ST_TERM_EMPTY if they do not form one term: merges sets of bytes, and repeats of the same
+// term with adjacent counts.
 static st_term join_heads(st_terms *t, st_term x, st_term y) {
   st_term_entry a = t->entries[x], b = t->entries[y];
   if (a.kind == ST_KIND_BYTES && b.kind == ST_KIND_BYTES) {
@@ -80,7 +80,7 @@ static st_term join_heads(st_terms *t, st_term x, st_term y) {
   return st_term_repeat(t, a.a, min, max);
 }
 
-// Members with the same rest become one where their first parts join.
+// Merges members with the same rest if their first parts can be merged.
 static void join_members(st_terms *t, size_t base) {
   size_t n = t->n_stack - base, candidates = 0;
   for (size_t i = base; i < t->n_stack; i++) {
@@ -89,7 +89,7 @@ static void join_members(st_terms *t, size_t base) {
   }
   if (candidates < 2) return;
   uint64_t few[32], *keys = n <= 32 ? few : st_malloc(n, sizeof *keys);
-  if (!keys) return; // only larger than it could be
+  if (!keys) return; // larger than necessary, but correct
   for (size_t i = 0; i < n; i++) keys[i] = (uint64_t)tail_of(t, t->stack[base + i]) << 32 | t->stack[base + i];
   qsort(keys, n, sizeof *keys, compare_keys);
   t->n_stack = base;
@@ -102,10 +102,10 @@ static void join_members(st_terms *t, size_t base) {
         st_term joined = join_heads(t, head_of(t, t->stack[j]), head_of(t, member));
         if (joined == ST_TERM_EMPTY) continue;
         member = st_term_seq(t, joined, tail);
-        t->stack[j] = t->stack[--t->n_stack]; // and the joined one may join others
+        t->stack[j] = t->stack[--t->n_stack]; // the merged member may be merged again
         j = first - 1;
       }
-      st_terms_push(t, member); // there is room: it was here before
+      st_terms_push(t, member); // there is room: it was on the stack before
     }
   }
   if (keys != few) st_free(keys);
@@ -125,7 +125,7 @@ static bool has_member(const st_terms *t, size_t base, st_term a) {
   return bsearch(&a, t->stack + base, t->n_stack - base, sizeof a, compare_terms);
 }
 
-// Intersections that are known: of complements, of sets of bytes, with the empty text. True: `*result` is it.
+// Intersections with a simple result: of complements, of sets of bytes, with the empty text. True: see `*result`.
 static bool known_intersection(st_terms *t, size_t base, st_term *result) {
   st_term final = ST_TERM_EMPTY;
   st_byte_set set = {{~(uint64_t)0, ~(uint64_t)0, ~(uint64_t)0, ~(uint64_t)0}};

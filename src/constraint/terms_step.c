@@ -13,7 +13,7 @@ static void narrow(st_byte_set *same, const st_byte_set *set, bool in) {
 
 static st_term derive(st_terms *t, st_term a, uint8_t byte, st_byte_set *same);
 
-// Of a sequence: its first part goes on, and where that may be empty, what follows it does.
+// The derivative of a sequence: of its first part, and if that may be empty, also of the rest.
 static st_term derive_sequence(st_terms *t, st_term a, uint8_t byte, st_byte_set *same) {
   size_t base = t->n_stack;
   for (;;) {
@@ -33,7 +33,7 @@ static st_term derive_members(st_terms *t, st_term_entry e, uint8_t byte, st_byt
   size_t base = t->n_stack;
   for (uint32_t i = 0; i < e.b; i++) {
     st_term d = derive(t, t->children[e.a + i], byte, same);
-    if (e.kind == ST_KIND_AND && d == ST_TERM_EMPTY) { // the others need not be asked: `same` is narrow enough
+    if (e.kind == ST_KIND_AND && d == ST_TERM_EMPTY) { // the others can be skipped: `same` is narrow enough
       t->n_stack = base;
       return ST_TERM_EMPTY;
     }
@@ -95,7 +95,7 @@ static uint32_t *row_of(st_terms *t, st_term a) {
   return t->rows[a] = t->blocks[t->n_blocks - 1] + ROW * --t->rows_left;
 }
 
-// The derivative as it comes: it may be a term that matches nothing.
+// The derivative without a check for emptiness: it may be a term that matches nothing.
 static st_term raw_step(st_terms *t, st_term a, uint8_t byte) {
   uint32_t *row = row_of(t, a);
   if (!row) return ST_TERM_EMPTY;
@@ -111,7 +111,7 @@ static st_term raw_step(st_terms *t, st_term a, uint8_t byte) {
 
 // ---- emptiness ----
 
-// A breadth-first search from a state to the nearest that accepts.
+// A breadth-first search from a state to the nearest accepting state.
 typedef struct st_search {
   st_term *states;
   uint32_t *parents;
@@ -165,7 +165,7 @@ bool st_term_leaves_out_few(const st_terms *t, st_term a, st_term *of) {
   return *of != ST_TERM_EMPTY;
 }
 
-// Known without a search: 1 not empty, 0 empty, -1 unknown.
+// The result if it is known without a search: 1 not empty, 0 empty, -1 unknown.
 static int known_emptiness(const st_terms *t, st_term a) {
   st_term of;
   if (a == ST_TERM_EMPTY || t->flags[a] & ST_TERM_DEAD) return 0;
@@ -187,7 +187,7 @@ bool st_term_is_empty(st_terms *t, st_term a) {
     st_term last = ST_TERM_EMPTY;
     for (int byte = 0; byte < 256 && !t->failure.code; byte++) {
       st_term next = raw_step(t, s.states[i], (uint8_t)byte);
-      if (next == last) continue; // neighbours mostly go the same way
+      if (next == last) continue; // neighbouring bytes mostly have the same successor
       last = next;
       known = known_emptiness(t, next);
       if (known > 0) {
@@ -209,7 +209,7 @@ st_term st_term_step(st_terms *t, st_term a, uint8_t byte) {
   st_term next = raw_step(t, a, byte);
   if (next == ST_TERM_EMPTY || !(t->flags[next] & ST_TERM_SEARCHED)) return next;
   if (!st_term_is_empty(t, next)) return next;
-  uint32_t *row = t->rows[a]; // so that the next question costs nothing
+  uint32_t *row = t->rows[a]; // stored for the next query
   for (int i = 0; row && i < ROW; i++) {
     if (row[i] == next) row[i] = ST_TERM_EMPTY;
   }

@@ -1,4 +1,4 @@
-// The table behind regular terms, for the room's own files.
+// The table of regular terms, for the files of this directory.
 #ifndef SETUN_CONSTRAINT_TERMS_TABLE_H
 #define SETUN_CONSTRAINT_TERMS_TABLE_H
 
@@ -10,7 +10,7 @@ typedef enum st_term_kind {
   ST_KIND_MARK,      // a: the mark
   ST_KIND_BYTES,     // a: index into sets
   ST_KIND_SEQ,       // a, then b; a is not itself a sequence
-  ST_KIND_ALT,       // b members from children[a], rising
+  ST_KIND_ALT,       // b members from children[a], in rising order
   ST_KIND_AND,       // the same
   ST_KIND_NOT,       // a
   ST_KIND_REPEAT,    // a, b to c times
@@ -19,31 +19,31 @@ typedef enum st_term_kind {
 
 enum {
   ST_TERM_NULLABLE = 1, // matches the empty text
-  ST_TERM_FINAL = 2,    // matches nothing but the empty text, if that
-  ST_TERM_SEARCHED = 4, // has an intersection or a complement: whether it is empty takes a search
-  ST_TERM_KNOWN = 8,    // the search was made: it is not empty (those that are become ST_TERM_EMPTY where they are met)
-  ST_TERM_DEAD = 16,    // the search was made: it is empty
-  ST_TERM_FINITE = 32,  // matches so many texts and no more; INFINITE: it does not. Neither: not known
+  ST_TERM_FINAL = 2,    // matches at most the empty text
+  ST_TERM_SEARCHED = 4, // has an intersection or a complement: a search decides whether it is empty
+  ST_TERM_KNOWN = 8,    // searched: it is not empty (empty terms are replaced by ST_TERM_EMPTY when they are reached)
+  ST_TERM_DEAD = 16,    // searched: it is empty
+  ST_TERM_FINITE = 32,  // matches a finite number of texts; INFINITE: infinitely many. Neither: not known
   ST_TERM_INFINITE = 64,
 };
-enum { ST_TERM_UNKNOWN = UINT32_MAX }; // in a row: not asked yet
+enum { ST_TERM_UNKNOWN = UINT32_MAX }; // in a row: not computed yet
 
 typedef struct st_term_entry {
   uint8_t kind;
-  uint16_t depth; // of nesting, sequences apart
+  uint16_t depth; // of nesting, not counting sequences
   uint32_t a, b, c;
 } st_term_entry;
 
 typedef struct st_term_automaton_entry {
   uint32_t n_states, n_classes;
   uint8_t class_of[256];
-  st_byte_set *sets; // of each class
+  st_byte_set *sets; // the bytes of each class
   uint32_t *next;
   uint8_t *accepts;
 } st_term_automaton_entry;
 
 struct st_terms {
-  setun_error failure; // the first; code 0: none
+  setun_error failure; // the first failure; code 0: none
   size_t bytes, max_bytes;
   uint32_t max_terms;
 
@@ -64,7 +64,7 @@ struct st_terms {
   uint32_t **blocks; // of rows
   size_t n_blocks, blocks_capacity, rows_left;
 
-  st_term spelled[2][128]; // ASCII in JSON's spellings, where it was asked for
+  st_term spelled[2][128]; // terms for ASCII in JSON's spellings, filled on first use
 
   st_term *stack; // lists under construction
   size_t n_stack, stack_capacity;
@@ -72,20 +72,20 @@ struct st_terms {
 
 // Grows an array of the table, counted against its memory; false: failed.
 bool st_terms_reserve(st_terms *t, void *items, size_t *capacity, size_t need, size_t size);
-// Keeps the first failure and answers ST_TERM_EMPTY.
+// Stores the first failure and returns ST_TERM_EMPTY.
 st_term st_terms_fail(st_terms *t, setun_status code, const char *message);
-// The alternatives or the intersection of the stack's members from `base` on, which are taken off.
+// The alternatives or the intersection of the stack's members from `base` on, which are popped.
 st_term st_terms_join(st_terms *t, st_term_kind kind, size_t base);
-// The entry of the stack's members from `base` on as they are.
+// The entry with the stack's members from `base` on, without normalizing them.
 st_term st_terms_intern_list(st_terms *t, st_term_kind kind, size_t base);
 st_term st_terms_intern(st_terms *t, st_term_entry e);
 bool st_terms_push(st_terms *t, st_term a);
-// Limits for a table that is there; 0: as they are.
+// Sets the limits of an existing table; 0: unchanged.
 void st_terms_limit(st_terms *t, size_t max_bytes, uint32_t max_terms);
 // Calls `mark` for each mark that a match of the empty text ends with.
 void st_term_marks(const st_terms *t, st_term a, void (*mark)(void *user, uint32_t mark), void *user);
 
-// Is it all of an infinite language but for a finite one? Then more than enough is left of it.
+// Is it an infinite language minus a finite one? Then it is not empty.
 bool st_term_leaves_out_few(const st_terms *t, st_term a, st_term *of);
 
 static inline bool st_byte_set_has(const st_byte_set *set, uint8_t byte) {
@@ -95,7 +95,7 @@ static inline void st_byte_set_add(st_byte_set *set, uint8_t byte) {
   set->bits[byte >> 6] |= (uint64_t)1 << (byte & 63);
 }
 
-// As st_term_step, inlined for walks.
+// Like st_term_step, inlined for walks.
 static inline st_term st_terms_next(st_terms *t, st_term a, uint8_t byte) {
   const uint32_t *row = t->rows[a];
   if (row) {

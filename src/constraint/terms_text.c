@@ -1,4 +1,4 @@
-// Characters as terms: UTF-8, and the ways to write them in JSON strings (RFC 8259, section 7).
+// Characters as terms: UTF-8, and their spellings in JSON strings (RFC 8259, section 7).
 #include "constraint/terms_table.h"
 
 #include "base/memory.h"
@@ -15,7 +15,7 @@ static st_term byte_range(st_terms *t, unsigned first, unsigned last) {
   return st_term_bytes(t, &set);
 }
 
-// ---- numbers written in digits: hexadecimal ones and halves of pairs ----
+// ---- numbers written as digits: hexadecimal digits and halves of surrogate pairs ----
 
 // Both cases of the hexadecimal digits first..last.
 static st_term hex_digits(st_terms *t, unsigned first, unsigned last) {
@@ -58,7 +58,7 @@ static st_term pair_escapes(st_terms *t, uint32_t first, uint32_t last) {
   st_term result = ST_TERM_EMPTY, backslash = st_term_text(t, "\\", 1);
   for (unsigned high = a; high <= b;) {
     unsigned low_from = high == a ? first & 1023 : 0, low_to = high == b ? last & 1023 : 1023, high_to = high;
-    if (!low_from && low_to == 1023) { // as many as have all of their other halves
+    if (!low_from && low_to == 1023) { // the first halves that occur with every second half
       high_to = (last & 1023) == 1023 ? b : b - 1;
     }
     st_term low = st_term_seq(t, backslash, unicode_escape(t, 0xDC00 + low_from, 0xDC00 + low_to));
@@ -125,7 +125,7 @@ static bool must_escape(uint32_t code) {
   return code < 0x20 || code == '"' || code == '\\';
 }
 
-// What may follow a backslash for a character of first..last; `tight` leaves out those that are written as themselves.
+// What may follow a backslash for a character of first..last; `tight` excludes those that need no escape.
 static st_term json_escapes(st_terms *t, uint32_t first, uint32_t last, bool tight) {
   st_term result = ST_TERM_EMPTY;
   st_byte_set letters = {{0}};
@@ -135,7 +135,7 @@ static st_term json_escapes(st_terms *t, uint32_t first, uint32_t last, bool tig
     st_byte_set_add(&letters, (uint8_t)SHORT_ESCAPES[i].letter);
   }
   result = st_term_alt2(t, result, st_term_bytes(t, &letters));
-  if (tight && first < 0x80) { // of ASCII, those that must be escaped alone
+  if (tight && first < 0x80) { // in ASCII, only those that must be escaped
     for (uint32_t code = first; code <= last && code < 0x80; code++) {
       if (must_escape(code)) result = st_term_alt2(t, result, unicode_escape(t, code, code));
     }
@@ -197,7 +197,7 @@ st_term st_term_quoted(st_terms *t, st_term inside) {
 
 // ---- texts ----
 
-// The beginning of a text: one character as a term, and its length in bytes (an invalid byte is itself).
+// The first character of a text as a term, and its length in bytes (an invalid byte is one character).
 static st_term first_character(st_terms *t, st_text text, st_spelling spelling, size_t *length) {
   uint32_t code;
   int n = st_utf8_decode(text.data, text.length, &code);
@@ -236,7 +236,7 @@ static size_t common_prefix(st_text a, st_text b, size_t from) {
 
 // Any of sorted texts that agree in their first `from` bytes.
 static st_term sorted_texts(st_terms *t, const st_text *texts, size_t n, size_t from, st_spelling spelling, int depth) {
-  if (n == 1 || depth > 200) { // deeper than that, they are listed
+  if (n == 1 || depth > 200) { // too deep: the texts are listed
     size_t base = t->n_stack;
     for (size_t i = 0; i < n; i++) {
       st_text rest = {texts[i].data + from, texts[i].length - from};

@@ -1,4 +1,4 @@
-// Making the trie of a vocabulary.
+// Builds the trie of a vocabulary.
 #include "constraint/trie.h"
 
 #include "base/memory.h"
@@ -11,7 +11,7 @@ typedef struct st_spelled {
   const char *bytes;
   size_t n;
   int32_t token;
-  uint32_t characters; // UINT32_MAX: some are not plain
+  uint32_t characters; // number of plain characters; UINT32_MAX: some are not plain
 } st_spelled;
 
 setun_status st_token_bytes(const st_token_trie *t, int32_t token, const char **bytes, size_t *n, setun_error *err) {
@@ -49,7 +49,7 @@ static bool add_id(int32_t **ids, size_t *n, size_t *capacity, int32_t id) {
   return true;
 }
 
-// All tokens with text, sorted.
+// Collects all tokens with text, sorted.
 static setun_status list_tokens(st_token_trie *t, st_spelled **out, size_t *n_out, setun_error *err) {
   st_spelled *list = st_malloc(t->size, sizeof *list);
   if (!list) return st_fail_memory(err, "the trie of a vocabulary");
@@ -79,12 +79,12 @@ static setun_status list_tokens(st_token_trie *t, st_spelled **out, size_t *n_ou
   return SETUN_OK;
 }
 
-// Does the token belong to this part: all, or those that are not in a slice?
+// Does the token belong to this part: to all tokens, or to those that are not in a slice?
 static bool in_part(const st_spelled *s, uint32_t most) {
   return !most || s->characters > most;
 }
 
-// The trie of the sorted tokens with more than `most` plain characters or others than plain ones (0: of all).
+// The trie of the sorted tokens with more than `most` plain characters or with other characters (0: of all tokens).
 static bool make_part(st_token_trie *t, const st_spelled *list, size_t n, uint32_t most, st_trie_part *part) {
   uint32_t open[ST_TRIE_DEPTH + 1]; // the nodes of the last token, by depth
   size_t depth = 0, capacity = 0;
@@ -95,7 +95,7 @@ static bool make_part(st_token_trie *t, const st_spelled *list, size_t n, uint32
     size_t common = 0;
     while (s && last && common < s->n && common < last->n && s->bytes[common] == last->bytes[common]) common++;
     if (s && last && common == s->n && common == last->n) {
-      if (most) continue; // `same` has them from the whole trie
+      if (most) continue; // `same` was filled with the whole trie
       if (!st_reserve(&t->same, &t->same_capacity, t->n_same + 1, sizeof *t->same)) return false;
       t->same[t->n_same++] = (st_same){last->token, s->token};
       continue;
