@@ -1,4 +1,4 @@
-// The slots, what is in them, and the passes that want experts.
+// The slots, their contents, and the passes that request experts.
 #define _POSIX_C_SOURCE 200809L
 #include "placement/expert_cache.h"
 
@@ -15,13 +15,13 @@
 #define NONE UINT32_MAX
 enum { MATRICES_MOST = 3, RANGES_MOST = MATRICES_MOST * ST_ITEM_TENSORS, ALIGNMENT = 64 };
 
-// A matrix without codes of its own.
+// A matrix that has no codes itself.
 typedef struct expert_matrix {
   st_weight weight;
   const st_format *format;
   st_dmatrix *matrix;
   size_t range; // direct: the record's range that holds its codes
-  size_t codes; // otherwise: where its codes go in a slot
+  size_t codes; // otherwise: the offset of its codes in a slot
 } expert_matrix;
 
 // One expert of one layer.
@@ -31,19 +31,19 @@ typedef struct expert_record {
   uint32_t count, n_ranges; // of matrices; 0: the layer has no experts
   size_t codes;             // bytes of its matrices in the device's order
   size_t unit;              // of the stream
-  uint32_t slot;            // NONE: it is not in the cache, nor on its way
+  uint32_t slot;            // NONE: it is neither in the cache nor being read
 } expert_record;
 
 typedef enum slot_state { SLOT_EMPTY, SLOT_READING, SLOT_READY } slot_state;
 
 typedef struct cache_slot {
   slot_state state;
-  bool pinned;     // the pass wants what it holds
+  bool pinned;     // the pass needs its expert
   uint32_t record; // the one in it
-  uint32_t buffer; // the stream's slot that it is read into
+  uint32_t buffer; // the stream's slot that its expert is read into
 } cache_slot;
 
-// What becomes of an expert that a pass wants.
+// The state of an expert that a pass needs.
 typedef enum want_state { WANT_MISSING, WANT_COMING, WANT_GIVEN, WANT_DONE } want_state;
 
 struct st_expert_cache {
@@ -57,7 +57,7 @@ struct st_expert_cache {
   expert_record *records;       // [n_records], layer by layer
   expert_matrix *matrices;
   size_t n_matrices, capacity;
-  bool direct; // records are used where they were read: slot i is the stream's slot i
+  bool direct; // records are used in place: slot i is the stream's slot i
   st_stream *stream;
   uint8_t *codes; // [n_slots][slot_codes]; NULL where records are direct
   size_t slot_codes, codes_bytes;
@@ -68,10 +68,10 @@ struct st_expert_cache {
   st_expert_policy *policy;
   st_expert_demand demand;
   want_state *wants;       // [n_expert] of the demand
-  uint32_t next_missing;   // of the demand: none before it is missing
+  uint32_t next_missing;   // of the demand: all before it are present or being read
   uint32_t last_layer;     // of the pass's last demand; NONE: it had none
-  pthread_mutex_t lock;    // of what follows, for who asks for it during a pass
-  int64_t maker;           // the process whose lock that is
+  pthread_mutex_t lock;    // of the members below, for callers that read them during a pass
+  int64_t maker;           // the process that owns the lock
   uint64_t *hits, *misses; // [n_layer]
   double packed_s;
   st_expert_rule rule;
@@ -109,7 +109,7 @@ setun_status st_expert_cache_new(const st_model *m, const st_memory_plan *plan, 
   return s;
 }
 
-// The record's range that is this one, which is entered where it is new.
+// Finds this range among the record's ranges, and adds it if it is new.
 static size_t enter_range(expert_record *r, st_stream_range range) {
   size_t i = 0;
   while (i < r->n_ranges && (r->ranges[i].file != range.file || r->ranges[i].offset != range.offset ||
@@ -168,7 +168,7 @@ setun_status st_expert_cache_open(st_expert_cache *c, setun_error *err) {
     if (c->records[i].codes > c->slot_codes) c->slot_codes = c->records[i].codes;
   }
   if (!c->direct) {
-    // The plan may have taken floats for ternary that are not, which take more.
+    // The plan may have assumed that float matrices are ternary; if they are not, they take more memory.
     uint64_t fit = (uint64_t)p->capacity * p->codes / (c->slot_codes ? c->slot_codes : 1);
     if (fit < c->n_slots) c->n_slots = fit > p->used ? (uint32_t)fit : p->used;
     c->busy = st_calloc(c->n_buffers, sizeof *c->busy);
@@ -208,7 +208,7 @@ static void empty(st_expert_cache *c, cache_slot *slot) {
   *slot = (cache_slot){.state = SLOT_EMPTY};
 }
 
-// An empty slot, or the one whose expert goes first; NONE where all are in use.
+// An empty slot, or the one whose expert is evicted first; NONE if all are in use.
 static uint32_t find_slot(const st_expert_cache *c) {
   uint32_t best = NONE;
   for (uint32_t i = 0; i < c->n_slots; i++) {
@@ -220,7 +220,7 @@ static uint32_t find_slot(const st_expert_cache *c) {
   return best;
 }
 
-// A buffer to read into the slot; NONE where all are in use.
+// A buffer for reading into the slot; NONE if all are in use.
 static uint32_t find_buffer(const st_expert_cache *c, uint32_t slot) {
   if (c->direct) return slot;
   uint32_t i = 0;
@@ -228,7 +228,7 @@ static uint32_t find_buffer(const st_expert_cache *c, uint32_t slot) {
   return i < c->n_buffers ? i : NONE;
 }
 
-// Begins to read the record. False where there is no room now.
+// Begins to read the record. False: there is no room now.
 static bool begin_reading(st_expert_cache *c, uint32_t record) {
   uint32_t at = find_slot(c), buffer = at == NONE ? NONE : find_buffer(c, at);
   if (buffer == NONE) return false;
@@ -253,7 +253,7 @@ static setun_status pack(st_expert_cache *c, const expert_record *r, uint8_t *co
   return s;
 }
 
-// Gives the record's matrices their codes.
+// Sets the codes of the record's matrices.
 static setun_status bind(st_expert_cache *c, uint32_t at, const uint8_t *const *pointers, setun_error *err) {
   const expert_record *r = &c->records[c->slots[at].record];
   setun_status s = st_read_view_check(&c->view, err);
@@ -274,7 +274,7 @@ static setun_status bind(st_expert_cache *c, uint32_t at, const uint8_t *const *
   return s;
 }
 
-// Waits until what is read into the slot is whole, and makes it ready; a slot that fails is empty.
+// Waits until the read into the slot is complete, and makes its expert ready; after a failure the slot is empty.
 static setun_status complete(st_expert_cache *c, uint32_t at, setun_error *err) {
   const uint8_t *pointers[RANGES_MOST];
   cache_slot *slot = &c->slots[at];
@@ -296,7 +296,7 @@ static cache_slot *slot_of(const st_expert_cache *c, uint32_t place) {
   return &c->slots[c->records[record_of(c, place)].slot];
 }
 
-// Begins to read what is missing, as much as there is room for, in the demand's order.
+// Begins to read missing experts in the demand's order, as far as there is room.
 static void read_missing(st_expert_cache *c) {
   for (; c->next_missing < c->demand.n; c->next_missing++) {
     want_state *want = &c->wants[c->next_missing];
@@ -334,7 +334,8 @@ setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *de
   return SETUN_OK;
 }
 
-// Gives what is ready and was not given yet; in order only what no other comes before.
+// Returns the ready experts that were not returned yet, at most `most`; in order, only those before the first that is
+// not ready.
 static uint32_t give(st_expert_cache *c, bool in_order, uint32_t *places, uint32_t most) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < c->demand.n && n < most; i++) {
@@ -348,7 +349,7 @@ static uint32_t give(st_expert_cache *c, bool in_order, uint32_t *places, uint32
   return n;
 }
 
-// Completes what has arrived: all of it, but where that takes time only the first.
+// Completes the reads that have arrived: all of them, or only the first if completing takes time.
 static setun_status complete_arrived(st_expert_cache *c, bool *any, setun_error *err) {
   setun_status s = SETUN_OK;
   *any = false;
@@ -361,7 +362,7 @@ static setun_status complete_arrived(st_expert_cache *c, bool *any, setun_error 
   return s;
 }
 
-// All slots have experts that come later in the order: the last of them makes room, and will be read again.
+// All slots hold experts that come later in the order: the last of them is evicted, and will be read again.
 static void give_up_last(st_expert_cache *c) {
   for (uint32_t i = c->demand.n; i-- > 0;) {
     if (c->wants[i] != WANT_COMING || slot_of(c, i)->state != SLOT_READY) continue;
@@ -371,7 +372,7 @@ static void give_up_last(st_expert_cache *c) {
   }
 }
 
-// Waits for the first that was not given; where that is not being read yet, makes room for it.
+// Waits for the first expert that was not returned; if it is not being read yet, makes room for it.
 static setun_status wait_for_one(st_expert_cache *c, bool in_order, setun_error *err) {
   for (uint32_t i = 0; i < c->demand.n; i++) {
     if (c->wants[i] == WANT_COMING) return complete(c, c->records[record_of(c, i)].slot, err);
@@ -420,7 +421,7 @@ void st_expert_cache_poll(st_expert_cache *c) {
   st_stream_poll(c->stream);
 }
 
-// ---- what is there ------------------------------------------------------------------------------------------------
+// ---- the cache's contents -----------------------------------------------------------------------------------------
 
 size_t st_expert_cache_list(const st_expert_cache *c, uint32_t *experts) {
   size_t n = 0;

@@ -1,21 +1,21 @@
-// Two rules, and which of them decides.
+// Two eviction rules, and the choice between them.
 #include "placement/expert_policy.h"
 
 #include "base/memory.h"
 
 #include <math.h>
 
-static const double KEPT = 0.999; // of a score, for each token
+static const double KEPT = 0.999; // factor of a score for each token
 static const double SCALE_MOST = 1e200;
-enum { TOKENS_MOST = 100000 };      // of a pass, that count: beyond, nothing of older ones is left
-static const double MARGIN = 1.002; // by which the other rule must be better to take over
+enum { TOKENS_MOST = 100000 };      // of a pass that are counted: beyond them, older ones have no weight
+static const double MARGIN = 1.002; // the other rule must be better by this factor to take over
 
-// What the cache would hold if one rule had decided from the start.
+// The contents that the cache would have if one rule had decided from the start.
 typedef struct shadow {
   uint32_t *held;  // [capacity] experts
   uint32_t *place; // [n] 1 + the expert's index in `held`; 0: it is not there
   uint32_t n_held;
-  double hits; // of late
+  double hits; // recent
 } shadow;
 
 struct st_expert_policy {
@@ -23,7 +23,7 @@ struct st_expert_policy {
   uint64_t *used;         // [n] when the expert was used last, counted in uses; 0: never
   double *score;          // [n] times `scale`, so that scores need not be multiplied for each token
   double scale, selected; // selected: what one token adds
-  double fade;            // of hits, for each use
+  double fade;            // factor of the hits for each use
   uint64_t uses;
   shadow shadows[ST_EXPERT_RULES];
   st_expert_rule rule;
@@ -83,7 +83,7 @@ void st_expert_policy_pass(st_expert_policy *p, uint32_t tokens) {
   p->scale = 1;
 }
 
-// The expert that a full shadow gives up for another.
+// The expert that a full shadow evicts for another.
 static uint32_t first_to_go(const st_expert_policy *p, st_expert_rule rule) {
   const shadow *s = &p->shadows[rule];
   uint32_t first = 0;

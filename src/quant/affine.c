@@ -1,8 +1,8 @@
 // MLX's affine groups: 32, 64 or 128 weights with a scale s and a minimum m of 16 bits, both half-precision or both
-// bfloat16: w = s * code + m. In a block these two come first, and then the codes of 2, 3, 4, 5, 6 or 8 bits as one
-// string of bits, the first weight's lowest, as MLX packs them into its words (it keeps scales and minimums in tensors
-// of their own; src/source puts blocks together). Of codes of 8 bits 128 is taken off, and 128 s added to m, so that
-// they are int8.
+// bfloat16: w = s * code + m. A block begins with these two, followed by the codes of 2, 3, 4, 5, 6 or 8 bits as one
+// string of bits, the first weight's lowest, as MLX packs them into its words (MLX stores scales and minimums in
+// separate tensors; src/source assembles the blocks). 128 is subtracted from codes of 8 bits, and 128 s is added to m,
+// so that they are int8.
 #include "quant/rows.h"
 
 enum { HEAD = 4 };
@@ -12,7 +12,7 @@ static float number_at(const st_format *format, const uint8_t *p) {
   return format->ops->bfloat ? st_f32_from_bf16(bits) : st_f32_from_f16(bits);
 }
 
-// Eight codes at a time, `bits` bytes; a constant, so that no shift depends on it.
+// Eight codes at a time, which are `bits` bytes; `bits` is a constant, so that the shifts are constant too.
 static inline void unpack(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes) {
   const uint64_t mask = (1u << bits) - 1;
   if (8 % bits == 0) {

@@ -1,4 +1,4 @@
-// The search for scales: candidates near the obvious one, each moved to the least squares of its codes.
+// The search for scales: tries candidates near the obvious one, each refined by least squares for its codes.
 #include "quant/fit.h"
 
 #include "base/float16.h"
@@ -31,7 +31,7 @@ float st_fit_codes(const float *x, const float *w, int n, float d, int low, int 
   return lost;
 }
 
-// The scale of least squares for the codes that 1 / inverse gives.
+// The least-squares scale for the codes that result from 1 / inverse.
 static float refine(const float *x, const float *w, int n, float inverse, int low, int high) {
   float xq = 0, qq = 0;
   for (int i = 0; i < n; i++) {
@@ -74,7 +74,7 @@ float st_fit_affine_codes(const float *x, const float *w, int n, st_affine a, in
   return lost;
 }
 
-// The least squares for the codes that `a` gives; d at least 0.
+// The least-squares solution for the codes that result from `a`; d is at least 0.
 static st_affine refine_affine(const float *x, const float *w, int n, st_affine a, int most, int negative) {
   double s = 0, sq = 0, sqq = 0, sx = 0, sxq = 0;
   float inverse = a.d > 0 ? 1 / a.d : 0;
@@ -126,7 +126,7 @@ static float fit_sub(const super_block *b, st_super *o, int j) {
                              o->q + j * b->n);
 }
 
-// The integers of a sub-block that lose the least, near those that are there.
+// The integers of a sub-block with the smallest error, near the present ones.
 static float improve_sub(const super_block *b, st_super *o, int j) {
   uint8_t s = o->s[j], m = o->m[j], best_s = s, best_m = m;
   float least = fit_sub(b, o, j);
@@ -143,7 +143,7 @@ static float improve_sub(const super_block *b, st_super *o, int j) {
   return fit_sub(b, o, j);
 }
 
-// d and dmin of least squares for the integers and codes that are there.
+// The least-squares d and dmin for the present integers and codes.
 static void refine_super(const super_block *b, st_super *o) {
   double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
   for (int j = 0; j < b->subs; j++) {

@@ -9,7 +9,7 @@ static const st_json *quantization_of(const st_json *config) {
   return q ? q : st_json_get(config, "compression_config"); // compressed-tensors' older key
 }
 
-// One of two words; any other is an error that names the key.
+// Reads one of two words; any other is an error that names the key.
 static setun_status choice(const st_json *q, const char *key, const char *usual, const char *other, bool *is_other,
                            setun_error *err) {
   const char *text = usual;
@@ -25,7 +25,7 @@ static setun_status read_bitnet(const st_json *q, st_hf_quant *quant, setun_erro
   bool online;
   quant->method = ST_HF_BITNET;
   setun_status s = choice(q, "linear_class", "bitlinear", "autobitlinear", &quant->scale_multiplies, err);
-  // The weights themselves show the mode: packed bytes, or latent floats.
+  // The weights themselves determine the mode: packed bytes, or latent floats.
   if (s == SETUN_OK) s = choice(q, "quantization_mode", "offline", "online", &online, err);
   quant->exempt = st_json_get(q, "modules_to_not_convert");
   if (s == SETUN_OK && quant->exempt && !st_json_is_array(quant->exempt)) {
@@ -53,7 +53,7 @@ static setun_status read_bits(const st_json *config, st_hf_quant *quant, setun_e
 
 // ---- GPTQ and compressed-tensors ----------------------------------------------------------------------------------
 
-// Members that say how the weights were made, or how other programs should run them; not what they mean.
+// Members about how the weights were made or how other programs should run them, which do not affect their meaning.
 static const char *const told_by_tensors[] = {"actorder", "block_structure", "observer", "observer_kwargs", "dynamic"};
 static const char *const of_gptq[] = {
     "quant_method", "bits", "group_size", "desc_act", "sym", "checkpoint_format", "pack_dtype", "is_marlin_format",
@@ -80,7 +80,7 @@ static bool is_listed(const char *key, const char *const *list, size_t n) {
   return false;
 }
 
-// Refuses members that nobody knows. null and false say nothing.
+// Refuses unknown members. null and false are ignored.
 static setun_status check_members(const st_json *object, const char *const *known, size_t n, const char *const *others,
                                   size_t n_others, setun_error *err) {
   for (size_t i = 0; i < st_json_members(object); i++) {
@@ -94,7 +94,7 @@ static setun_status check_members(const st_json *object, const char *const *know
 #define CHECK_MEMBERS(object, known, others, err)                                                                      \
   check_members(object, known, sizeof(known) / sizeof *(known), others, sizeof(others) / sizeof *(others), err)
 
-// group_size: at least 1, or -1 for one group a row, which the tensors say too.
+// group_size: at least 1, or -1 for one group per row, which the tensors also determine.
 static setun_status read_group(const st_json *q, uint32_t *group, setun_error *err) {
   const st_json *value = st_json_get(q, "group_size");
   if (value && st_json_is_number(value) && st_json_number(value) == -1) return SETUN_OK;
@@ -130,7 +130,7 @@ static setun_status read_gptq(const st_json *q, st_hf_quant *quant, setun_error 
   return s;
 }
 
-// One of config_groups: what its weights are. Activations stay floats.
+// Reads the weights' settings of one of config_groups. Activations stay floats.
 static setun_status read_scheme(const st_json *g, st_hf_quant *quant, bool first, setun_error *err) {
   const st_json *w = st_json_get(g, "weights");
   uint32_t bits = 0, group = 0;
@@ -225,7 +225,7 @@ static setun_status read_method(const st_json *q, const char *method, st_hf_quan
 
 // ---- MLX ----------------------------------------------------------------------------------------------------------
 
-// The members of `quantization`, or of one for a module, that say how; false: it is another one.
+// Is the key one of the settings of `quantization` or of a module?
 static bool is_setting(const char *key) {
   return !strcmp(key, "bits") || !strcmp(key, "group_size") || !strcmp(key, "mode");
 }
@@ -266,7 +266,7 @@ setun_status st_hf_quant_mlx(const st_hf_quant *quant, const char *module, st_ml
   return s == SETUN_OK ? s : st_fail_in(err, s, "%s: %s", where, module);
 }
 
-// Its members are settings, and objects or booleans for modules. MLX's own program writes all of it once more as
+// Its members are settings, and objects or booleans for modules. MLX's own program writes a second copy of it as
 // quantization_config.
 static setun_status read_mlx(const st_json *config, const st_json *q, st_hf_quant *quant, setun_error *err) {
   const st_json *other = quantization_of(config);
@@ -326,7 +326,7 @@ setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_e
   return s == SETUN_OK ? s : st_fail_in(err, s, "config.json: quantization_config");
 }
 
-// Whether `part` is one or more whole components at the module's beginning or end.
+// Whether `part` is one or more complete components at the beginning or end of the module's name.
 static bool names_module(const char *module, const char *part) {
   size_t n = strlen(module), m = strlen(part);
   if (!m || m > n) return false;

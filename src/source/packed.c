@@ -1,4 +1,4 @@
-// Finding packed weights: which tensors a module has, whether their shapes agree, and what becomes of them.
+// Finding packed weights: which tensors a module has, whether their shapes agree, and which format they are read as.
 #include "source/packed.h"
 
 #include "base/bytes.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// What is being looked for; the shape's columns are 0 until they are known.
+// The weight being looked for; the shape's columns are 0 until they are known.
 typedef struct {
   const st_directory *d;
   const st_hf_quant *quant;
@@ -95,7 +95,7 @@ setun_status st_packed_groups(const st_directory *d, const st_tensor *t, uint64_
   return SETUN_OK;
 }
 
-// Whether all groups are of one length, and whether their columns stand together.
+// Checks whether all groups have the same length, and whether their columns are adjacent.
 static setun_status judge_groups(const search *s, st_packed *p) {
   uint32_t *g = NULL;
   setun_status status = st_packed_groups(s->d, p->g_idx, p->groups, &g, s->err);
@@ -115,7 +115,7 @@ static setun_status judge_groups(const search *s, st_packed *p) {
   return status;
 }
 
-// The group of each column without g_idx: so many one after the other.
+// The group of each column without g_idx: consecutive columns.
 static setun_status regular_groups(const search *s, const st_tensor *t, st_packed *p) {
   uint64_t group = s->quant->group;
   if (p->groups == 1) group = s->columns;
@@ -137,7 +137,7 @@ static setun_status find_groups(const search *s, const st_tensor *scales, st_pac
 
 enum { HALF_EXPONENT = 0x7C00 }; // of half precision, see st_format_ops
 
-// Whether half precision has them all.
+// Whether half precision represents all of them exactly.
 static setun_status are_halves(const search *s, const st_tensor *t, bool *halves) {
   uint64_t n = st_tensor_elements(t);
   st_shape shape = {1, n};
@@ -157,7 +157,7 @@ static setun_status are_halves(const search *s, const st_tensor *t, bool *halves
   return status;
 }
 
-// The format with such blocks, or floats where there is none.
+// The format with such blocks, or floats if there is none.
 static setun_status choose_format(const search *s, st_weight *w) {
   st_packed *p = &w->packed;
   bool halves = true;
@@ -180,7 +180,8 @@ static setun_status note_label(const search *s, bool second) {
       s->d->path, second ? "gptq" : "gptq_v2", second ? "gptq_v2" : "gptq");
 }
 
-// Symmetric zero points are 2^(bits-1), in version 1 stored less 1: which version the numbers are; 0: they differ.
+// Symmetric zero points are 2^(bits-1), and version 1 stores them less 1. The version according to the numbers; 0: they
+// are not symmetric.
 static int version_of(const uint32_t *words, uint64_t row_words, uint64_t rows, unsigned bits, uint64_t fields) {
   uint32_t half = 1u << (bits - 1), first = st_packed_field(words, bits, true, 0);
   if (first != half && first != half - 1) return 0;
@@ -192,9 +193,9 @@ static int version_of(const uint32_t *words, uint64_t row_words, uint64_t rows, 
   return first == half ? 2 : 1;
 }
 
-// Symmetric zero points of 3 bits as programs wrote version 1 that took a constant from each word by itself, so that
-// what a value in two words had to borrow was lost; for a time the constants of the first and the third of three words
-// had changed places.
+// Symmetric zero points of 3 bits as written by programs that converted to version 1 by subtracting a constant from
+// each word separately, which lost the borrow of values that span two words; for a time, the constants of the first and
+// the third of three words were swapped.
 static const uint32_t by_words[3] = {0xDB6DB6DB, 0xB6DB6DB7, 0x6DB6DB6E};
 static const uint32_t swapped_words[3] = {0, 0xB6DB6DB7, 0x49249249};
 
@@ -205,14 +206,14 @@ static bool repeats(const uint32_t *words, uint64_t n, const uint32_t three[3]) 
   return n % 3 == 0;
 }
 
-// In a file alone nothing says the version but, by custom, the end of a module's name.
+// In a file without a config, only the end of a module's name indicates the version, by convention.
 static int version_by_name(const char *module) {
   size_t n = strlen(module);
   if (n < 3 || memcmp(module + n - 3, "_v", 2)) return 0;
   return module[n - 1] == '1' || module[n - 1] == '2' ? module[n - 1] - '0' : 0;
 }
 
-// What the words of zero points lack.
+// Determines the constants to add to the words of zero points.
 static setun_status judge_zeros(const search *s, st_packed *p) {
   static const uint32_t ones[5][3] = {[2] = {0x55555555, 0x55555555, 0x55555555},
                                       [3] = {0x49249249, 0x92492492, 0x24924924},
@@ -304,7 +305,7 @@ static setun_status read_shape(const search *s, const st_tensor *t, uint64_t *ro
   return SETUN_OK;
 }
 
-// How many bits a row of `words` has for each of so many values: packed one after the other, or 32 / bits a word.
+// The number of bits per value in a row of `words`: packed without gaps, or 32 / bits values per word.
 static unsigned bits_in(uint64_t words, uint64_t values, unsigned known, bool *stream) {
   static const uint8_t widths[] = {8, 4, 3, 2};
   for (size_t i = 0; i < sizeof widths; i++) {
@@ -399,9 +400,9 @@ static setun_status find_bitmask(search *s, st_weight *w) {
 // ---- all ----------------------------------------------------------------------------------------------------------
 
 typedef struct {
-  const char *data, *beside; // names behind the module's; beside: NULL, or one that must be there too
+  const char *data, *beside; // suffixes of the module's name; beside: NULL, or another suffix that must exist
   setun_status (*find)(search *s, st_weight *w);
-  st_hf_method method; // that config.json then states
+  st_hf_method method; // the quant_method that config.json then states
 } packing;
 
 static const packing packings[] = {

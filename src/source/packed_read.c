@@ -1,5 +1,5 @@
-// Reading packed weights: the tensors of some rows are read, and each row's integers, scales and zero points become
-// blocks of the weight's format, or floats.
+// Reading packed weights: reads the tensors for some rows, and converts each row's integers, scales and zero points to
+// blocks of the weight's format, or to floats.
 #include "source/packed.h"
 
 #include "base/bytes.h"
@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CHUNK = 64 }; // outputs that marlin-24 mixes
+enum { CHUNK = 64 }; // outputs that marlin-24 interleaves
 
-// Some rows of a weight being put together; all arrays lie in reader->raw.
+// Some rows of a weight being assembled; all arrays are in reader->raw.
 typedef struct {
   const st_directory *d;
   const st_weight *w;
@@ -23,7 +23,7 @@ typedef struct {
   uint64_t row_words; // of a stored row of it
   uint8_t *scales;    // as stored
   uint32_t *zeros;
-  uint64_t zero_words, first_zero; // of a row of zeros; the bit of a row, or the row, that zeros begins with
+  uint64_t zero_words, first_zero; // of a row of zeros; the bit of a row, or the row, at which `zeros` begins
   uint16_t *marks;
   uint8_t *kept;  // [CHUNK][columns / 2] of marlin-24
   uint8_t *codes; // [columns] of one row, 0 to 2^bits - 1
@@ -72,15 +72,15 @@ static uint64_t scale_size(const st_packed *p) {
   return p->scales->format->block_bytes;
 }
 
-// Lays the arrays for a->count rows out from `base`, which may be NULL; returns their bytes. All are small multiples of
-// what the file has of these rows.
+// Lays out the arrays for a->count rows from `base`, which may be NULL; returns their size in bytes. All are small
+// multiples of the size of these rows in the file.
 static uint64_t lay_out(assembly *a, uint8_t *base) {
   const st_packed *p = a->p;
   uint64_t used = 0, k = a->columns, n = a->count;
   switch (p->kind) {
   case ST_PACKING_GPTQ:
     a->row_words = k * p->bits / 32;
-    a->first_zero = a->row * p->bits / 96 * 96; // whole words of whole values, whichever the bits
+    a->first_zero = a->row * p->bits / 96 * 96; // whole words of whole values, for any number of bits
     a->zero_words = ((a->row + n) * p->bits + 31) / 32 - a->first_zero / 32;
     a->words = take(base, &used, a->row_words * n * 4);
     a->zeros = take(base, &used, p->groups * a->zero_words * 4);
@@ -124,7 +124,7 @@ static float load_scale(const assembly *a, uint64_t i) {
   return x;
 }
 
-// 32-bit words of zeros, to which version 1 of GPTQ lacks something.
+// Corrects 32-bit words of zero points of GPTQ's version 1.
 static void complete_zeros(const assembly *a) {
   for (uint64_t g = 0; g < a->p->groups; g++) {
     uint64_t sum = 0;
@@ -136,11 +136,11 @@ static void complete_zeros(const assembly *a) {
   }
 }
 
-// Row `i` of those of the assembly.
+// Row `i` of the assembly.
 static void take_gptq(const assembly *a, uint64_t i) {
   const st_packed *p = a->p;
   uint64_t n = a->count, left = 0, k = 0;
-  uint64_t bits = 0; // of the stream, the next ones lowest
+  uint64_t bits = 0; // of the stream, the next ones in the lowest bits
   for (uint64_t at = 0; at < a->row_words; at++) {
     bits |= (uint64_t)a->words[at * n + i] << left;
     for (left += 32; left >= p->bits; left -= p->bits, bits >>= p->bits) {
@@ -187,7 +187,7 @@ static unsigned marlin_mark(const assembly *a, uint64_t n, uint64_t c) {
 }
 
 static setun_status take_marlin(const assembly *a, uint64_t i) {
-  static const uint8_t stored[8] = {0, 2, 4, 6, 1, 3, 5, 7}; // where the scale of column b of 8 is
+  static const uint8_t stored[8] = {0, 2, 4, 6, 1, 3, 5, 7}; // the position of the scale of column b of 8
   const st_packed *p = a->p;
   uint64_t n = (a->row + i) % CHUNK;
   const uint8_t *kept = a->kept + n * a->columns / 2;
@@ -213,7 +213,7 @@ static setun_status take_marlin(const assembly *a, uint64_t i) {
 // The row's blocks, or floats.
 static void emit(const assembly *a, const st_row_reader *r, uint8_t *out) {
   const st_format *f = a->w->format;
-  uint8_t codes[128]; // no format of integers has longer blocks
+  uint8_t codes[128]; // no integer format has longer blocks
   if (!f->ops->zero_points) {
     for (uint64_t k = 0; k < a->columns; k++) {
       uint64_t g = r->groups ? r->groups[k] : k / a->p->group;
