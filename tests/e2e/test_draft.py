@@ -49,7 +49,8 @@ class DraftTest(Case):
                 self.good("bench", "--synthetic", "small-moe", "--format", format, "-p", 8, "-n", 2, "-r", 1, "--buffer", "16M", "--save", path)
             args = ("-c", 256, "-b", 32)
             sampled = (model, "-p", PROMPT, "-n", 40, "--ids", "--ignore-eos", *args)
-            for kind in ("ngram", draft):
+            # Under a sanitizer, which keeps freed memory, loading a second model takes more than was planned.
+            for kind in ("ngram",) if os.environ.get("SETUN_SANITIZE") else ("ngram", draft):
                 memory = json.loads(self.good("plan", model, *args, "--draft", kind, "--json"))["least"]
                 plan = json.loads(self.good("plan", model, *args, "--draft", kind, "--memory", memory, "--json"))
                 self.assertTrue(4 <= plan["experts_cached"] < 64, plan)
