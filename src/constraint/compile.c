@@ -239,9 +239,9 @@ static setun_status check_rules(st_engine *e, setun_error *err) {
   if (is_productive(e, e->g->root)) return SETUN_OK;
   for (size_t i = 0; i < e->g->n_rules; i++) {
     if (e->rules[i].productive) continue;
-    return st_fail(err, SETUN_ERROR_FORMAT, "no finite text fits the rule \"%s\"", e->g->rules[i].name);
+    return st_fail(err, SETUN_ERROR_FORMAT, "no finite text matches the rule \"%s\"", e->g->rules[i].name);
   }
-  return st_fail(err, SETUN_ERROR_FORMAT, "no text fits the constraint");
+  return st_fail(err, SETUN_ERROR_FORMAT, "no text matches the constraint");
 }
 
 setun_status st_engine_open(st_engine *e, st_grammar *g, setun_error *err) {

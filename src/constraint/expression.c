@@ -231,7 +231,7 @@ static uint32_t group(st_expression *x, st_part_kind kind) {
   x->depth--;
   if (!x->status && !skip(x, ")")) fail(x, SETUN_ERROR_FORMAT, ")");
   if (x->status || kind == PART_SEQ) return inside;
-  if (x->parts[inside].begins) unsupported(x, "^ inside of a look-ahead is not supported");
+  if (x->parts[inside].begins) unsupported(x, "^ inside a look-ahead is not supported");
   return add_part(x, (st_part){.kind = kind, .nullable = true, .a = inside});
 }
 
@@ -319,7 +319,7 @@ static uint32_t quantified(st_expression *x, uint32_t atom) {
   if (p.kind == PART_TERM) return term_part(x, st_term_repeat(x->t, p.term, min, max));
   if (max > MOST_UNROLLED) {
     x->r.at = from;
-    return unsupported(x, "assertions that are repeated without end are not supported");
+    return unsupported(x, "unbounded repeats of assertions are not supported");
   }
   return add_part(x, (st_part){PART_REPEAT, p.nullable || !min, p.begins, 0, atom, 0, min, max});
 }

@@ -221,7 +221,7 @@ static void read_directive(st_lark *x) {
     const char *body = x->r.at;
     x->ignored[x->n_ignored++] = (st_lark_symbol){.body = body, .end = skip_body(x)};
   } else {
-    fail(x, SETUN_ERROR_UNSUPPORTED, "of the directives, only %import and %ignore are supported");
+    fail(x, SETUN_ERROR_UNSUPPORTED, "the only supported directives are %import and %ignore");
   }
 }
 
@@ -332,7 +332,7 @@ static st_node read_expression(st_lark *x) {
     else if (*x->r.at == 's')
       flags.dot_all = true;
     else if (*x->r.at != 'u')
-      return fail(x, SETUN_ERROR_UNSUPPORTED, "of an expression's flags, only i, s and u are supported");
+      return fail(x, SETUN_ERROR_UNSUPPORTED, "the only supported flags of an expression are i, s and u");
   }
   st_term term = ST_TERM_EMPTY;
   if (!x->status) x->status = st_expression_whole(st_grammar_terms(x->g), inside, flags, &term);

@@ -209,7 +209,7 @@ static bool walk(st_matcher *m, const st_trie_part *part, st_place start, uint32
       e->position = m->length + depth;
       if (!next_place(m, from, byte, &to)) return false;
       if ((steps += from.n) > e->limits.max_steps) {
-        return st_engine_fail(e, SETUN_ERROR_LIMIT, "a mask takes more steps than it may (max_steps)");
+        return st_engine_fail(e, SETUN_ERROR_LIMIT, "a mask exceeds the limit of steps (max_steps)");
       }
     }
     if (!to.n) {

@@ -137,7 +137,7 @@ void st_engine_push(st_engine *e, uint32_t what, uint32_t a, uint32_t stack) {
   enum { MOST_WORK = 200000 };
   if (e->failure.code || !first_visit(e, what, a, stack)) return;
   if (e->n_work >= MOST_WORK) {
-    st_engine_fail(e, SETUN_ERROR_LIMIT, "the grammar can go on in too many ways at one place");
+    st_engine_fail(e, SETUN_ERROR_LIMIT, "the grammar can continue in too many ways at one position");
     return;
   }
   if (!st_engine_reserve(e, &e->work, &e->work_capacity, e->n_work + 1, sizeof *e->work)) return;
@@ -362,7 +362,7 @@ static bool return_frame(st_engine *e, uint32_t stack, uint32_t mark, st_configs
   e->walk_text |= e->uses_text;
   if (e->uses_text || (e->uses_position && !e->position)) return true;
   if (st_engine_bytes(e) > e->limits.max_bytes) {
-    return st_engine_fail(e, SETUN_ERROR_LIMIT, "the constraint takes more memory than it may (max_bytes)");
+    return st_engine_fail(e, SETUN_ERROR_LIMIT, "the constraint exceeds its memory limit (max_bytes)");
   }
   if (!st_engine_reserve(e, &e->pool.items, &e->pool.capacity, e->pool.n + n, sizeof *e->pool.items)) return false;
   st_memo *m = find_memo(e, stack, mark, e->uses_position ? (uint32_t)e->position : 0);

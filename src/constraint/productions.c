@@ -166,7 +166,8 @@ static void split_part(st_engine *e, st_parts *parts, st_rule rule, st_part p) {
   }
   case ST_NODE_REPEAT:
     if (st_node_is_nullable(e, n.a)) {
-      st_engine_fail(e, SETUN_ERROR_UNSUPPORTED, "a left-recursive rule begins with a repeat of what may be empty");
+      st_engine_fail(e, SETUN_ERROR_UNSUPPORTED,
+                     "a left-recursive rule begins with a repeat of an item that may be empty");
       return;
     }
     if (!n.b) add_part(e, parts, p.rest, ST_NODE_EPSILON);

@@ -182,7 +182,7 @@ static void cannot_expand(st_schema *s, setun_status status, uint32_t node, cons
   }
 }
 
-static const char CYCLE[] = "it refers to itself without going into a value";
+static const char CYCLE[] = "it refers to itself without descending into a value";
 
 static st_expr formula_of(st_schema *s, st_expr e) {
   if (s->memos[e].formula) return s->memos[e].formula - 1;

@@ -82,7 +82,7 @@ static st_expr other_count(st_schema *s, st_contains c, uint32_t min, uint32_t m
 
 st_expr st_array_complement(st_schema *s, const st_array_shape *a) {
   if (a->unique) {
-    st_schema_refuse(s, s->at, "uniqueItems", "its contrary, as not and oneOf may need it, cannot be enforced");
+    st_schema_refuse(s, s->at, "uniqueItems", "its negation, which not and oneOf may need, cannot be enforced");
     return ST_EXPR_FALSE;
   }
   st_expr *parts = st_schema_alloc(s, a->n_prefix + 2 * a->n_contains + 3, sizeof *parts);
