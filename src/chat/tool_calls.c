@@ -38,7 +38,7 @@ static setun_status release(st_calls *c, size_t n, setun_error *err) {
   return s;
 }
 
-// ---- inside of calls ----
+// ---- inside calls ----
 
 typedef struct emission {
   st_calls *calls;
@@ -46,7 +46,7 @@ typedef struct emission {
   setun_error *err;
 } emission;
 
-// An st_tool_call_fn: outputs what was not output yet of the call.
+// An st_tool_call_fn: outputs the part of the call that was not output yet.
 static bool emit_call(void *user, st_text name, st_text arguments, bool complete) {
   emission *t = user;
   st_calls *c = t->calls;
@@ -61,14 +61,15 @@ static bool emit_call(void *user, st_text name, st_text arguments, bool complete
   return t->status == SETUN_OK;
 }
 
-// Drops `n` bytes of calls and the white space before them; if n is 0, that stays pending.
+// Drops `n` bytes of calls and the white space before them; if n is 0, the white space stays pending.
 static void end_calls(st_calls *c, size_t n) {
   if (n) drop(&c->pending, c->lead + n);
   c->inside = false;
   c->calls = c->emitted = 0;
 }
 
-// The number of bytes up to the end of what opened the calls: output as text, these cannot open them again.
+// The number of bytes up to the end of the mark that opened the calls: once they are output as text, it cannot open
+// calls again.
 static size_t opening(const st_calls *c) {
   for (size_t i = 0; i < ST_TOOL_OPENS && c->format->opens[i]; i++) {
     size_t n = strlen(c->format->opens[i]);
@@ -115,7 +116,7 @@ static setun_status read_calls(st_calls *c, bool final, bool *again, setun_error
 
 // ---- outside ----
 
-// The first position of a mark that is plain text; SIZE_MAX: there is none. *partial: the number of bytes at the end
+// The first position of a mark that is plain text; SIZE_MAX: not found. *partial: the number of bytes at the end
 // that may be the beginning of one.
 static size_t find_open(const st_calls *c, size_t *partial) {
   size_t first = SIZE_MAX;
@@ -131,7 +132,7 @@ static size_t find_open(const st_calls *c, size_t *partial) {
 }
 
 // For a format whose calls may have no mark: the position of a brace that opens one, at the beginning of the answer or
-// after a call, possibly separated by semicolons. SIZE_MAX: none; *wait: it may follow all that is pending.
+// after a call, possibly separated by semicolons. SIZE_MAX: none; *wait: it may still follow the pending text.
 static size_t find_bare(const st_calls *c, bool *wait) {
   size_t at = 0;
   *wait = false;

@@ -259,7 +259,7 @@ static setun_status add_result(adapting *a, const st_json *messages, size_t i) {
   return SETUN_OK;
 }
 
-// The index of the result of the call with this id among the messages from `i` on; SIZE_MAX: there is none.
+// The index of the result of the call with this id among the messages from `i` on; SIZE_MAX: not found.
 static size_t result_of(const st_json *messages, size_t i, const st_json *id) {
   for (; is_role(st_json_at(messages, i), "tool"); i++) {
     const st_json *other = st_json_get(st_json_at(messages, i), "tool_call_id");

@@ -1,4 +1,4 @@
-// What the syntaxes of tool_parse.h share: marks, the ends of JSON values, and the choice of the syntax.
+// Shared by the syntaxes of tool_parse.h: marks, the ends of JSON values, and the choice of the syntax.
 #include "chat/tool_parse.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ static size_t string_end(const st_tool_reader *r, size_t at) {
   return SIZE_MAX;
 }
 
-// The position after the bracket that closes the one at `at`; SIZE_MAX: there is none.
+// The position after the bracket that closes the one at `at`; SIZE_MAX: not found.
 static size_t bracket_end(const st_tool_reader *r, size_t at) {
   size_t depth = 0;
   for (size_t i = at; i < r->length; i++) {

@@ -1,4 +1,4 @@
-// Calls in Gemma's format: call:NAME{key:value,...}, with strings between marks of their own.
+// Calls in Gemma's format: call:NAME{key:value,...}, with strings between special marks.
 #include "chat/tool_parse.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ enum { DEPTH_MOST = 64 };
 // Reads a key up to its colon, bare or quoted; or a string.
 static st_tool_result append_string(st_tool_reader *r, st_text text) {
   bool ok = st_buffer_text(&r->arguments, "\"") && st_tool_append_escaped(&r->arguments, text) &&
-               st_buffer_text(&r->arguments, "\"");
+            st_buffer_text(&r->arguments, "\"");
   return ok ? ST_TOOL_DONE : ST_TOOL_MEMORY;
 }
 
