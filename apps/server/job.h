@@ -12,7 +12,7 @@ typedef struct choice choice;
 enum { FORCED_MOST = 31 };
 
 typedef struct prompt {
-  setun_token *ids; // with a 0 behind the last
+  setun_token *ids; // with a 0 after the last
   size_t n;
   bool logprobs;  // of its own tokens, too
   bool added_bos; // its first token is no part of the text that was sent

@@ -194,7 +194,7 @@ static setun_token *rendered_tokens(const setun_rendering *r, size_t room, size_
   return NULL;
 }
 
-// The conversation's tokens, with those of an answer that is gone on with behind them.
+// The conversation's tokens, followed by those of an answer that is being continued.
 static setun_token *all_tokens(job *j, const st_json *rest, size_t *n, problem *p) {
   st_json *scratch = st_json_new();
   st_json text = st_json_make_null();

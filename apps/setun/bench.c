@@ -107,7 +107,7 @@ static uint64_t reading_buffer(const setun_model *model, const bench_options *o)
   return room >= ENOUGH ? ENOUGH : room >= CACHED ? room : 0;
 }
 
-// Times decode, and reading before and behind each run. The machine's pace differs from second to second, so each run
+// Times decode, and reading before and after each run. The machine's speed varies from second to second, so each run
 // is compared with the readings next to it; r->read is such that decode's share of it is the median of theirs.
 static setun_status time_decodes(const setun_model *model, setun_session *session, const bench_options *o,
                                  const setun_token *ids, bench_result *r, setun_error *error) {

@@ -83,7 +83,7 @@ static bool read_keys(const command *self, serve_options *o, input_text *text) {
     if (!stop) stop = end;
     while (stop > line && strchr("\r\t ", stop[-1])) stop--;
     while (line < stop && strchr("\t ", *line)) line++;
-    *stop = 0; // read_file leaves a byte behind the text
+    *stop = 0; // read_file leaves room for a byte after the text
     if (*line && *line != '#') {
       if (o->keys.count == KEYS_MOST) {
         usage_error(self, "%s: more than %d keys", o->key_file, KEYS_MOST);

@@ -19,7 +19,7 @@ typedef struct spelling {
   const char *accepted; // "0|none": values for what is always done; NULL: none, and the option takes no value
 } spelling;
 
-// The next row of a spelling with its dashes, of `length` bytes, from *index on, which then is behind it; NULL: there
+// The next row of a spelling with its dashes, of `length` bytes, from *index on, which then is after it; NULL: there
 // is none.
 const spelling *next_spelling(const char *text, size_t length, size_t *index);
 // The other names of an option, from *index on; NULL past the last. For help.

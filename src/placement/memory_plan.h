@@ -1,11 +1,11 @@
 // The memory plan: which weights are resident and which are read again for each pass, so that the total stays within a
 // budget. Made from the bound weights, before any are read; loading follows it.
 //
-// Resident first: vectors; then the head, which a prompt has nothing to read behind; then attention's matrices, a layer
-// after the other, then the MLPs' (or what layers with experts have beside these), spread evenly over the layers, so
-// that each layer leaves as much to be read while it computes as the next one. Then experts: as many as there is room
-// for, in a cache, of which a token's of one layer are the least. The embedding last, of which a token needs one row.
-// What is left of layers streams through a ring of two units, a unit being what of one layer is not resident, or a
+// Resident first: vectors; then the head, after which a prompt has nothing left to read; then attention's matrices, a
+// layer after the other, then the MLPs' (or what layers with experts have beside these), spread evenly over the layers,
+// so that each layer leaves as much to be read while it computes as the next one. Then experts: as many as there is
+// room for, in a cache, of which a token's of one layer are the least. The embedding last, of which a token needs one
+// row. What is left of layers streams through a ring of two units, a unit being what of one layer is not resident, or a
 // piece of the head. Of an embedding that is not resident the rows are read one by one.
 #ifndef SETUN_PLACEMENT_MEMORY_PLAN_H
 #define SETUN_PLACEMENT_MEMORY_PLAN_H

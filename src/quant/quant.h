@@ -120,8 +120,8 @@ struct st_format_ops {
   bool bfloat;                   // half-precision scales and minimums are bfloat16
   uint8_t row_parts;             // bytes fill 1 / row_parts as many rows, each for one row of every part; or 0
   bool of_int8_models;           // only models trained for int8 activations are published in it
-  bool is_usual;         // where nothing in a file tells it from the readings behind it, it is taken for granted
-  bool has_input_scales; // its files have scales of activations beside it, for other processors
+  bool is_usual;                 // assumed if nothing in a file distinguishes it from the later readings
+  bool has_input_scales;         // its files have scales of activations beside it, for other processors
 
   // Formats whose tensors are not simply one row's bytes after the other (i2_s, t16, hf-u8); NULL for the others.
   // Bytes of the whole tensor. Errors: K no multiple of the block, overflow.
@@ -187,7 +187,7 @@ bool st_format_is_ambiguous(const st_format *format);
 const char *st_gguf_type_rivals(uint32_t type);
 // The name of a GGUF type, also of one that is not read and of integers ("IQ3_S", "I32"); NULL: nobody's that we know.
 const char *st_gguf_type_name(uint32_t type);
-// What a GGUF type that is not read is and what to do about it, as a phrase to put behind the type's number; never
+// Describes a GGUF type that is not read and what to do about it, as a phrase to put after the type's number; never
 // NULL.
 const char *st_gguf_type_hint(uint32_t type);
 

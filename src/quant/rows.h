@@ -13,7 +13,7 @@ typedef struct st_value_block {
   uint32_t n_scales, scale_at[2];                  // offsets of half-precision scales (and minimums) in the block
   void (*parts)(const uint8_t *block, st_block_parts *out); // codes and sub-blocks' scales; NULL: none
   bool e8m0; // the block's first byte is its scale, a power of two; 255 is NaN
-  // As `encode`, with the scales that lose the least squares, each times its weight's importance (NULL: all alike);
+  // As `encode`, with the scales that minimize the squared error, weighted by importance (NULL: all equal);
   // NULL: there is none.
   void (*fit)(const float *in, const float *importance, uint8_t *block);
 } st_value_block;

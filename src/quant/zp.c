@@ -12,7 +12,7 @@ static unsigned bits_of(const st_format *f) {
   return (f->block_bytes - HEAD) * 8 / f->block;
 }
 
-// Code i of a stream; a byte behind the stream is not touched.
+// Code i of a stream; the byte after the stream is not accessed.
 static unsigned code_at(const uint8_t *stream, unsigned bits, unsigned i) {
   unsigned at = i * bits, shift = at % 8, value = stream[at / 8] >> shift;
   if (shift + bits > 8) value |= (unsigned)stream[at / 8 + 1] << (8 - shift);

@@ -1,5 +1,5 @@
 // What loses information: formats of fewer bits for the layers' matrices, chosen by a recipe, each weight rounded to
-// the nearest code with the scales that lose the least squares.
+// the nearest code, with the scales that minimize the squared error.
 #ifndef SETUN_QUANTIZE_QUANTIZE_H
 #define SETUN_QUANTIZE_QUANTIZE_H
 

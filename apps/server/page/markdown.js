@@ -199,7 +199,7 @@ function link(address, children) {
   return el('a', {href: address, target: '_blank', rel: 'noopener noreferrer nofollow'}, children);
 }
 
-// A bare address without the sentence's marks behind it.
+// A bare address without the punctuation after it.
 function withoutEnd(address) {
   let end = address.length;
   const loose = (c) => ".,;:!?'*_~]".includes(c) || (c === ')' && !address.includes('('));
