@@ -47,7 +47,7 @@ typedef struct st_attend_codes {
   size_t columns; // of a head, padded to ST_STEP with zeros
 } st_attend_codes;
 
-// A part, and where what it gives goes.
+// A part, and the destination of its results.
 struct st_attend_part {
   size_t index;                   // keys [index * ST_PART, (index + 1) * ST_PART)
   bool fetched, more;             // the thread has just computed the part before, and will compute the next one
@@ -85,12 +85,12 @@ void st_attend_merge(const st_attend *a, size_t index, const float *part_out, co
 // The results, laid out as a->q, of merged sums.
 void st_attend_finish(const st_kernels *k, const st_attend *a, const float *sums, const float *state, float *out);
 
-// The factors of values that are codes are codes of so many units at most, of the largest of a block; a largest one
-// below ST_FACTOR_LEAST counts as zero.
+// The factors of values that are codes are codes of at most that many units for the largest of a block; a largest
+// one below ST_FACTOR_LEAST counts as zero.
 #define ST_FACTOR_MOST 32767.0f
 #define ST_FACTOR_LEAST 0x1p-100f
 
-// Memory for one thread that computes up to so many queries, and what is in it; aligned to 64.
+// Memory for one thread that computes up to that many queries, and its contents; aligned to 64.
 typedef struct st_attend_memory {
   float *scores, *row; // row: of a query that codes are made of; NULL where keys are numbers
   st_attend_codes codes;

@@ -45,8 +45,8 @@ size_t st_kv_block_bytes(setun_kv_type type, bool keys, size_t head_dim);
 // bits of keys as columns c, c + 8, c + 16 and c + 24 in a byte.
 size_t st_kv_row_bytes(setun_kv_type type, bool keys, size_t head_dim);
 
-// Of codes of so many bits: bytes of the scales of a block, of ST_STEP columns of 16 keys, and of these alone what
-// precedes the high bits.
+// For codes of that many bits: bytes of the scales of a block, of ST_STEP columns of 16 keys, and of the part of these
+// before the high bits.
 enum { ST_KV_SCALES = ST_KEYS * 2 };
 static inline size_t st_kv_low_bytes(uint32_t bits) {
   return 64 * (bits < 8 ? 4 : 8);
@@ -60,7 +60,7 @@ static inline int st_kv_offset(uint32_t bits) {
 }
 
 // Multiplies each block of columns by an orthogonal matrix that is its own inverse, a Hadamard matrix of the largest
-// power of two that divides head_dim: what was large in one column is shared among many. In place.
+// power of two that divides head_dim: a large value in one column is spread over many. In place.
 void st_kv_rotate(const st_kernels *k, float *x, size_t head_dim);
 
 // Where a key or a value goes: position `at` of a block.

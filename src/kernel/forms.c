@@ -158,7 +158,7 @@ static void pack_step(unsigned n_low, unsigned n_high, const uint8_t codes[ST_ST
   }
 }
 
-// One step's scales of row r, where they are bytes: `back` points behind the codes.
+// One step's scales of row r, where they are bytes: `back` points after the codes.
 static void pack_scales(st_form form, const st_block_parts *p, size_t step, size_t r, uint8_t *back) {
   st_coding c = st_coding_of(form);
   if (c.rule == ST_RULE_NIBBLES) {

@@ -33,14 +33,14 @@ typedef struct st_matrix {
   uint32_t block;      // columns that share a scale, where the form has such blocks; else any
   bool bfloat;         // half-precision numbers of blocks with minimums are bfloat16
   size_t group_bytes;  // of one group, a multiple of 64
-  const uint8_t *data; // [groups][group_bytes], aligned to 64, ST_PAGES_SLACK readable bytes behind it
+  const uint8_t *data; // [groups][group_bytes], aligned to 64, followed by ST_PAGES_SLACK readable bytes
   const float
       *scales; // [groups * 16] where the form has a scale a row outside its stream (st_form_has_row_scales), else NULL
 } st_matrix;
 
-// What a product does with its input.
+// How a product converts its input.
 typedef enum st_activation {
-  ST_ACT_F32,        // as it is
+  ST_ACT_F32,        // unchanged
   ST_ACT_INT8_TOKEN, // int8 with one scale a token: s = 127 / max(|x|, 1e-5), round half to even (BitNet)
   ST_ACT_INT8_BLOCK, // int8 with one scale for 32 columns
   ST_ACT_COUNT

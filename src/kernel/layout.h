@@ -39,15 +39,15 @@ typedef struct st_coding {
   uint8_t low, high;          // bits of the planes: 1, 2 or 4 each, 6 at most together, high may be 0; or 8 and 0, int8
   uint8_t head, front, back;
   uint8_t subs;         // scales of a row in a step: one, or one for each 16 columns
-  uint8_t offset;       // what a code is larger than what it means; with values: no value is below -offset, or above it
+  uint8_t offset;       // a code minus its value; with values: no value is below -offset, or above it
   bool minimums;        // weight = d * code + m; codes of 8 bits are 128 smaller, and m is 128 d larger than stored
-  bool by_block;        // heads stand before every st_matrix.block columns
+  bool by_block;        // heads are placed before every st_matrix.block columns
   const int8_t *values; // what each of 16 codes means, instead; NULL: none
 } st_coding;
 
 enum { ST_SUPER = 256 };
 
-// Inline, so that what is asked of a constant form is a constant.
+// Inline, so that the properties of a constant form are constants.
 static inline st_coding st_coding_of(st_form form) {
   enum { D = ST_SCALES, DM = 2 * ST_SCALES, BYTES = ST_GROUP };
   static const st_coding codings[ST_FORM_COUNT] = {
@@ -106,10 +106,10 @@ static inline size_t st_super_steps(st_form form, uint32_t block) {
   return (st_coding_of(form).by_block ? block : ST_SUPER) / ST_STEP;
 }
 
-// Five codes a byte: a row of pieces of 64 bytes, each for 20 columns, and by block the same behind the scales of each
+// Five codes a byte: a row of pieces of 64 bytes, each for 20 columns, and by block the same after the scales of each
 // block. Byte 4r + j of a piece holds the codes of row r and columns j, 4 + j, 8 + j, 12 + j and 16 + j. With f = c0 +
 // 3 c1 + 9 c2 + 27 c3, 0 to 80, it is 64 c4 + f for f below 64, so that its low 6 bits are the index of a table of 64
-// bytes, and 192 + 17 c4 + (f - 64) for the others. Columns behind a block, or behind the last 32 of a row, have code
+// bytes, and 192 + 17 c4 + (f - 64) for the others. Columns after a block, or after the last 32 of a row, have code
 // 0: they are not in the input's sums either, and the input's memory there is not read.
 enum { ST_FIVE_COLUMNS = 20 };
 
@@ -146,7 +146,7 @@ typedef struct st_view {
   int32_t *sum;         // [tokens] sum of its codes
   int32_t *block_sum;   // sums of 32 codes
   float *block_scale;   // ST_ACT_INT8_BLOCK, and all below: absmax / 127 of the 32
-  float *block_product; // what all 32 codes stand for, summed
+  float *block_product; // sum of the values of all 32 codes
   int8_t *rest;         // the second plane
   uint32_t *rest_count; // entries of each list
   uint32_t
@@ -158,7 +158,8 @@ typedef struct st_view {
   float *half_product;   // [blocks][2][n]: the sums of the values of the first and the last 16
 } st_view;
 
-// What codes stand for, summed: `sum` of the first plane's with scale d, `rest` of the second's with scale `finer`.
+// The sum of the values of codes: `sum` is that of the first plane's codes, with scale d, and `rest` that of the second
+// plane's, with scale `finer`.
 static inline float st_product_of(float d, int32_t sum, float finer, int32_t rest) {
   return d * (float)sum + finer * (float)rest;
 }

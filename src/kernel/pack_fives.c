@@ -24,7 +24,7 @@ static void pack_piece(const int8_t *rows, size_t count, size_t columns, size_t 
   }
 }
 
-// Columns of block b that are not behind the last 32 of a row.
+// Columns of block b that are not after the last 32 of a row.
 static size_t columns_in(const st_fives *f, size_t b, size_t columns) {
   size_t left = st_round_up(columns, ST_STEP) - b * f->columns;
   return f->blocks == 1 || left < f->columns ? left : f->columns;

@@ -44,7 +44,7 @@ LANES_INLINE vf vf_load(const float *p) {
 LANES_INLINE void vf_store(float *p, vf v) {
   LANES_EACH vst1q_f32(p + 4 * i, v.q[i]);
 }
-// The first n lanes (below 16), zeros behind them.
+// The first n lanes (below 16), followed by zeros.
 LANES_INLINE vf vf_load_n(const float *p, size_t n) {
   float part[16] = {0};
   memcpy(part, p, n * sizeof *p);
@@ -116,7 +116,7 @@ LANES_INLINE vf vf_mul_by(vf a, const float *b) {
 LANES_INLINE vf vf_fma_by(vf a, const float *b, vf c) {
   return vf_fma(a, vf_set(*b), c);
 }
-// Lane l becomes what lane l ^ distance was; distance is 1, 2, 4 or 8.
+// Lane l receives the value of lane l ^ distance; distance is 1, 2, 4 or 8.
 LANES_INLINE vf vf_swap(vf v, int distance) {
   if (distance == 8) return (vf){{v.q[2], v.q[3], v.q[0], v.q[1]}};
   if (distance == 4) return (vf){{v.q[1], v.q[0], v.q[3], v.q[2]}};
@@ -304,7 +304,7 @@ LANES_INLINE uint8x16_t lanes_plane(const uint8_t *p, int bits, int j, int i, in
   return vandq_u8(v, vdupq_n_u8((uint8_t)(((1 << bits) - 1) << to)));
 }
 
-// What a code is larger than what it means; values have their sign.
+// A code minus its value; values have their sign.
 LANES_INLINE int vb_offset(st_form form) {
   const st_coding c = st_coding_of(form);
   return c.values ? 0 : c.offset;

@@ -37,7 +37,7 @@ LANES_INLINE vi lanes_mask(size_t n) {
               _mm256_cmpgt_epi32(_mm256_sub_epi32(count, _mm256_set1_epi32(8)), index)};
 }
 
-// The first n lanes (below 16), zeros behind them.
+// The first n lanes (below 16), followed by zeros.
 LANES_INLINE vf vf_load(const float *p) {
   return (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
 }
@@ -111,7 +111,7 @@ LANES_INLINE vf vf_abs(vf x) {
   const __m256 sign = _mm256_set1_ps(-0.0f);
   return (vf){_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
 }
-// Lane l becomes what lane l ^ distance was; distance is 1, 2, 4 or 8.
+// Lane l receives the value of lane l ^ distance; distance is 1, 2, 4 or 8.
 LANES_INLINE vf vf_swap(vf x, int distance) {
   if (distance == 8) return (vf){x.b, x.a};
   if (distance == 4) return (vf){_mm256_permute2f128_ps(x.a, x.a, 1), _mm256_permute2f128_ps(x.b, x.b, 1)};
@@ -349,7 +349,7 @@ LANES_INLINE bool vb_signed(st_form form) {
   return (void)form, false;
 }
 
-// What a code, or its value, is smaller than the byte that vb_codes makes of it.
+// The byte that vb_codes makes of a code, or of its value, less that code or value.
 LANES_INLINE int vb_offset(st_form form) {
   const st_coding c = st_coding_of(form);
   return c.low == 8 ? 128 : c.offset;
@@ -360,7 +360,7 @@ LANES_INLINE bool vb_signed(st_form form) {
   return st_coding_is_byte(st_coding_of(form));
 }
 
-// What a code, or its value, is smaller than the byte that vb_codes makes of it.
+// The byte that vb_codes makes of a code, or of its value, less that code or value.
 LANES_INLINE int vb_offset(st_form form) {
   return vb_signed(form) ? 0 : st_coding_of(form).offset;
 }

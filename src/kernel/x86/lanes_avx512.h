@@ -28,7 +28,7 @@ LANES_INLINE __mmask16 lanes_mask(size_t n) {
   return (__mmask16)((1u << n) - 1);
 }
 
-// The first n lanes (below 16), zeros behind them.
+// The first n lanes (below 16), followed by zeros.
 LANES_INLINE vf vf_load(const float *p) {
   return _mm512_loadu_ps(p);
 }
@@ -101,7 +101,7 @@ LANES_INLINE float vf_most(vf a) {
   return _mm512_reduce_max_ps(a);
 }
 
-// Lane l becomes what lane l ^ distance was; distance is 1, 2, 4 or 8.
+// Lane l receives the value of lane l ^ distance; distance is 1, 2, 4 or 8.
 LANES_INLINE vf vf_swap(vf a, int distance) {
   if (distance == 8) return _mm512_shuffle_f32x4(a, a, 0x4E);
   if (distance == 4) return _mm512_shuffle_f32x4(a, a, 0xB1);
@@ -313,7 +313,7 @@ LANES_INLINE vb lanes_values_of(const int8_t *values, int offset) {
   return _mm512_broadcast_i32x4(v);
 }
 
-// What a code, or its value, is smaller than the unsigned byte that vb_codes makes of it.
+// The unsigned byte that vb_codes makes of a code, or of its value, less that code or value.
 LANES_INLINE int vb_offset(st_form form) {
   const st_coding c = st_coding_of(form);
   return c.low == 8 ? 128 : c.offset;
