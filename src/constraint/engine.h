@@ -47,7 +47,7 @@ typedef struct st_memo {
 
 typedef struct st_state { // of an object or an array: words[offset, offset + n)
   uint32_t offset, n;
-  st_term term; // of an object: what may follow a value in this state
+  st_term term; // what may follow a value or an item in this state
   bool has_term;
 } st_state;
 
@@ -169,8 +169,8 @@ void st_object_value(st_engine *e, st_frame frame, st_configs *out);
 void st_array_begin(st_engine *e, uint32_t array, uint32_t stack, st_configs *out);
 void st_array_separator(st_engine *e, st_frame frame, uint32_t mark, st_configs *out);
 void st_array_item(st_engine *e, st_frame frame, st_configs *out);
-// JSON values in text (json_values.c). A term for all spellings of the scalar (numbers without exponents);
-// ST_TERM_EMPTY: it is not a scalar, or has an exponent.
+// JSON values in text (json_values.c). A term for all spellings of the scalar (of numbers other than 0, those without
+// exponents); ST_TERM_EMPTY: it is not a scalar, or too long a number.
 st_term st_scalar_term(st_terms *t, const char *text, size_t n);
 // Does the array's text[start, end) (from after its bracket to its last item's end) end with an item that is equal to
 // an earlier one? -1: out of memory.

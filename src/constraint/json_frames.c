@@ -58,14 +58,26 @@ static void count_choice(const st_counter *counters, size_t n, uint32_t *counts,
     if (c.counters >> i & 1 && counts[i] < most) counts[i]++;
   }
 }
+// The number that counter i is short of its minimum, if `c` is taken (NULL: no choice).
+static uint32_t counter_missing(const st_counter *counters, size_t i, const uint32_t *counts, const st_choice *c) {
+  uint32_t have = counts[i] + (c && c->counters >> i & 1);
+  return have < counters[i].min ? counters[i].min - have : 0;
+}
 // The least number of further members or items that the counters need, if `c` is taken (NULL: no choice).
 static uint32_t counters_missing(const st_counter *counters, size_t n, const uint32_t *counts, const st_choice *c) {
   uint32_t most = 0;
   for (size_t i = 0; i < n; i++) {
-    uint32_t have = counts[i] + (c && c->counters >> i & 1);
-    if (have < counters[i].min && counters[i].min - have > most) most = counters[i].min - have;
+    uint32_t missing = counter_missing(counters, i, counts, c);
+    if (missing > most) most = missing;
   }
   return most;
+}
+// Does one of the choices count there? Counter UINT32_MAX: is there a choice at all?
+static bool any_counts(const st_choice *choices, size_t n, uint32_t counter) {
+  for (size_t i = 0; i < n; i++) {
+    if (counter == UINT32_MAX || choices[i].counters >> counter & 1) return true;
+  }
+  return false;
 }
 
 // ---- objects ----
@@ -95,6 +107,33 @@ static uint32_t properties_missing(const st_object *o, const uint32_t *bits) {
   return n;
 }
 
+// After the member, can `missing` more come that count there (any_counts)? The keys of a class are taken as unlimited.
+static bool enough_follow(const st_object *o, uint32_t *words, size_t entry, uint32_t counter, uint32_t missing) {
+  bool named = entry < o->n_properties;
+  size_t i = !o->ordered ? 0 : named ? entry + 1 : o->n_properties;
+  if (o->max != ST_UNBOUNDED && missing > o->max - words[COUNT] - 1) return false;
+  for (; missing && i < o->n_properties + o->n_classes; i++) {
+    size_t n;
+    const st_choice *choices = st_object_choices(o, i, &n);
+    if (!any_counts(choices, n, counter)) continue;
+    if (i >= o->n_properties) return true;
+    missing -= i != entry && !has_bit(object_bits(o, words), i);
+  }
+  return !missing;
+}
+
+// May the member come with this choice, so that the minimums can still be reached?
+static bool member_choice_allowed(const st_object *o, uint32_t *words, size_t entry, const st_choice *c) {
+  if (words[COUNT] >= o->max || !choice_allowed(o->counters, o->n_counters, words + COUNTERS, *c)) return false;
+  uint32_t have = words[COUNT] + 1;
+  if (have < o->min && !enough_follow(o, words, entry, UINT32_MAX, o->min - have)) return false;
+  for (size_t i = 0; i < o->n_counters; i++) {
+    uint32_t missing = counter_missing(o->counters, i, words + COUNTERS, c);
+    if (missing && !enough_follow(o, words, entry, (uint32_t)i, missing)) return false;
+  }
+  return true;
+}
+
 // May the member come next, in its order and with room left for the required ones?
 static bool member_allowed(const st_object *o, uint32_t *words, size_t entry) {
   uint32_t *bits = object_bits(o, words);
@@ -102,7 +141,7 @@ static bool member_allowed(const st_object *o, uint32_t *words, size_t entry) {
   if (words[COUNT] >= o->max || (named && has_bit(bits, entry))) return false;
   size_t n, before = named ? entry : o->n_properties;
   const st_choice *choices = st_object_choices(o, entry, &n);
-  for (size_t i = 0; i < n && !any; i++) any = choice_allowed(o->counters, o->n_counters, words + COUNTERS, choices[i]);
+  for (size_t i = 0; i < n && !any; i++) any = member_choice_allowed(o, words, entry, &choices[i]);
   if (!any || (o->ordered && named && entry < words[NEXT])) return false;
   for (size_t i = words[NEXT]; o->ordered && i < before; i++) {
     if (property_missing(o, bits, i)) return false;
@@ -213,7 +252,7 @@ void st_object_member(st_engine *e, st_frame f, uint32_t mark) {
   for (size_t i = 0; i < n; i++) {
     st_words w;
     if (!words_open(e, &w, f.b, e->states[f.b].n, 0)) return;
-    if (choice_allowed(o->counters, o->n_counters, w.words + COUNTERS, choices[i])) {
+    if (member_choice_allowed(o, w.words, mark, &choices[i])) {
       uint32_t most = o->max == ST_UNBOUNDED ? o->min : o->max;
       if (w.words[COUNT] < most) w.words[COUNT]++;
       count_choice(o->counters, o->n_counters, w.words + COUNTERS, choices[i]);
@@ -232,34 +271,70 @@ void st_object_member(st_engine *e, st_frame f, uint32_t mark) {
 
 // ---- arrays ----
 
+// The number of items in [from, last) that can count there.
+static uint32_t items_left(const st_array *a, uint32_t from, uint32_t last, uint32_t counter) {
+  uint32_t n = 0;
+  for (; from < a->n_prefix && from < last; from++) {
+    n += any_counts(a->prefix[from].choices, a->prefix[from].n_choices, counter);
+  }
+  if (from >= last || !any_counts(a->rest.choices, a->rest.n_choices, counter)) return n;
+  return last == ST_UNBOUNDED ? ST_UNBOUNDED : n + (last - from);
+}
+
 // May an item come next, with this choice?
 static bool item_choice_allowed(const st_array *a, const uint32_t *words, const st_choice *c) {
   uint32_t last = a->max; // the number of items that are possible
   if (!a->rest.n_choices && a->n_prefix < last) last = (uint32_t)a->n_prefix;
   if (words[COUNT] >= last || !choice_allowed(a->counters, a->n_counters, words + COUNTERS, *c)) return false;
-  if (last == ST_UNBOUNDED) return true;
-  return counters_missing(a->counters, a->n_counters, words + COUNTERS, c) <= last - words[COUNT] - 1;
+  for (size_t i = 0; i < a->n_counters; i++) {
+    uint32_t missing = counter_missing(a->counters, i, words + COUNTERS, c);
+    if (missing && missing > items_left(a, words[COUNT] + 1, last, (uint32_t)i)) return false;
+  }
+  return true;
 }
-static bool item_allowed(const st_array *a, const uint32_t *words) {
-  size_t n;
-  const st_choice *choices = st_array_choices(a, words[COUNT], &n);
-  for (size_t i = 0; i < n; i++) {
-    if (item_choice_allowed(a, words, &choices[i])) return true;
+
+// Is the node a rule whose body begin_item looks into?
+static bool opened(const st_engine *e, st_node_entry n, int depth) {
+  return n.kind == ST_NODE_RULE && !e->rules[n.a].recursive_left && depth < 8;
+}
+static st_term unseen(st_engine *e, st_term term, st_term seen) {
+  st_term rest = st_term_and2(e->t, term, st_term_not(e->t, seen));
+  return st_term_is_empty(e->t, rest) ? ST_TERM_EMPTY : rest;
+}
+// Has the node a value other than the scalars that came before? Objects and arrays are taken as having one.
+static bool has_unseen(st_engine *e, st_node node, st_term seen, int depth) {
+  st_node_entry n = e->g->nodes[node];
+  if (opened(e, n, depth)) return has_unseen(e, e->g->rules[n.a].body, seen, depth + 1);
+  if (n.kind == ST_NODE_TERM) return unseen(e, n.a, seen) != ST_TERM_EMPTY;
+  if (n.kind != ST_NODE_ALT) return true;
+  for (uint32_t i = 0; i < n.b; i++) {
+    if (has_unseen(e, e->g->members[n.a + i], seen, depth + 1)) return true;
   }
   return false;
 }
 
-// Adds what may follow an opening bracket or an item: `lead` (nothing, or a comma) and an item, or the end.
-static void emit_items(st_engine *e, uint32_t array, st_words *w, st_term before, st_term lead, uint32_t parent,
-                       st_configs *out) {
+static bool item_allowed(st_engine *e, const st_array *a, const uint32_t *words) {
+  size_t n;
+  const st_choice *choices = st_array_choices(a, words[COUNT], &n);
+  st_term seen = a->unique ? words[SEEN] : ST_TERM_EMPTY;
+  for (size_t i = 0; i < n; i++) {
+    if (item_choice_allowed(a, words, &choices[i]) && (!seen || has_unseen(e, choices[i].node, seen, 0))) return true;
+  }
+  return false;
+}
+
+// What may follow an opening bracket or an item: `lead` (nothing, or a comma) and an item, or the end.
+static st_term items_term(st_engine *e, uint32_t array, const uint32_t *words, st_term before, st_term lead) {
   const st_array *a = &e->g->arrays[array].shape;
   st_terms *t = e->t;
   st_term more = ST_TERM_EMPTY, close = ST_TERM_EMPTY;
-  if (item_allowed(a, w->words)) more = st_term_seq(t, lead, st_term_mark(t, MARK_MORE));
-  bool may_end = w->words[COUNT] >= a->min && !counters_missing(a->counters, a->n_counters, w->words + COUNTERS, NULL);
+  if (item_allowed(e, a, words)) more = st_term_seq(t, lead, st_term_mark(t, MARK_MORE));
+  bool may_end = words[COUNT] >= a->min && !counters_missing(a->counters, a->n_counters, words + COUNTERS, NULL);
   if (may_end) close = st_term_seq(t, text(e, "]"), st_term_mark(t, MARK_CLOSE));
-  uint32_t state = st_engine_state(e, w->words, w->n);
-  st_term term = st_term_seq(t, before, spaced(e, st_term_alt2(t, more, close)));
+  return st_term_seq(t, before, spaced(e, st_term_alt2(t, more, close)));
+}
+
+static void emit_items(st_engine *e, uint32_t array, uint32_t state, st_term term, uint32_t parent, st_configs *out) {
   st_engine_emit(e, out, term, st_engine_frame(e, (st_frame){ST_FRAME_SEPARATOR, array, state, 0, parent}));
 }
 
@@ -271,20 +346,21 @@ void st_array_begin(st_engine *e, uint32_t array, uint32_t stack, st_configs *ou
     w.words[BEGAN] = (uint32_t)e->position;
     e->uses_position = true;
   }
-  emit_items(e, array, &w, text(e, "["), ST_TERM_EPSILON, stack, out);
+  st_term term = items_term(e, array, w.words, text(e, "["), ST_TERM_EPSILON);
+  emit_items(e, array, st_engine_state(e, w.words, w.n), term, stack, out);
   words_close(&w);
 }
 
 // Adds the beginnings of an item; in a unique array, scalars that it already has are excluded.
 static void begin_item(st_engine *e, st_node node, st_term seen, uint32_t frame, int depth, st_configs *out) {
   st_node_entry n = e->g->nodes[node];
-  if (seen && n.kind == ST_NODE_RULE && !e->rules[n.a].recursive_left && depth < 8) {
+  if (seen && opened(e, n, depth)) {
     begin_item(e, e->g->rules[n.a].body, seen, frame, depth + 1, out);
     return;
   }
   if (seen && n.kind == ST_NODE_TERM) {
-    st_term rest = st_term_and2(e->t, n.a, st_term_not(e->t, seen));
-    if (!st_term_is_empty(e->t, rest)) st_engine_emit(e, out, rest, frame);
+    st_term rest = unseen(e, n.a, seen);
+    if (rest != ST_TERM_EMPTY) st_engine_emit(e, out, rest, frame);
     return;
   }
   for (uint32_t i = 0; seen && n.kind == ST_NODE_ALT && i < n.b; i++) {
@@ -322,6 +398,10 @@ void st_array_separator(st_engine *e, st_frame f, uint32_t mark, st_configs *out
   }
 }
 
+static bool has_exponent(const char *number, size_t n) {
+  return memchr(number, 'e', n) || memchr(number, 'E', n);
+}
+
 // Records the item that ends here; false: it is equal to an earlier one.
 static bool note_item(st_engine *e, st_frame f, st_words *w) {
   const char *inside = e->text + w->words[BEGAN] + 1, *item = e->text + f.c, *end = e->text + e->position;
@@ -330,7 +410,8 @@ static bool note_item(st_engine *e, st_frame f, st_words *w) {
   if (scalar != ST_TERM_EMPTY) {
     if (st_term_matches(e->t, w->words[SEEN], item, (size_t)(end - item))) return false;
     w->words[SEEN] = st_term_alt2(e->t, w->words[SEEN], scalar);
-    return true;
+    bool number = *item == '-' || (*item >= '0' && *item <= '9');
+    if (!number || !has_exponent(item, (size_t)(end - item))) return true;
   }
   int repeats = st_last_item_repeats(inside, (size_t)(end - inside));
   if (repeats < 0) return st_engine_fail(e, SETUN_ERROR_MEMORY, "out of memory for an array's items");
@@ -341,8 +422,14 @@ void st_array_item(st_engine *e, st_frame f, st_configs *out) {
   st_words w;
   if (!words_open(e, &w, f.b, e->states[f.b].n, 0)) return;
   if (!e->g->arrays[f.a].shape.unique || note_item(e, f, &w)) {
-    st_term comma = st_term_seq(e->t, text(e, ","), e->g->gap);
-    emit_items(e, f.a, &w, ST_TERM_EPSILON, comma, f.parent, out);
+    uint32_t state = st_engine_state(e, w.words, w.n);
+    if (!e->failure.code && !e->states[state].has_term) {
+      st_term comma = st_term_seq(e->t, text(e, ","), e->g->gap);
+      st_term term = items_term(e, f.a, w.words, ST_TERM_EPSILON, comma);
+      e->states[state].term = term;
+      e->states[state].has_term = true;
+    }
+    if (!e->failure.code) emit_items(e, f.a, state, e->states[state].term, f.parent, out);
   }
   words_close(&w);
 }

@@ -77,7 +77,7 @@ static void read_string(st_value_reader *r, st_buffer *out) {
 
 // sign 0.DIGITS * 10^exponent, without zeros at either end of the digits; zero has no digits.
 typedef struct st_decimal {
-  bool negative, exact, has_exponent; // exact: all its digits are stored
+  bool negative, exact; // exact: all its digits are stored
   char digits[MOST_DIGITS];
   int n;
   int64_t exponent;
@@ -108,7 +108,6 @@ static st_decimal read_number(st_value_reader *r) {
   }
   if (r->at < r->end && (*r->at == 'e' || *r->at == 'E')) {
     r->at++;
-    d.has_exponent = true;
     bool below = r->at < r->end && *r->at == '-';
     if (r->at < r->end && (*r->at == '-' || *r->at == '+')) r->at++;
     int64_t exponent = 0;
@@ -122,9 +121,21 @@ static st_decimal read_number(st_value_reader *r) {
   return d;
 }
 
-// All spellings of the number without exponents.
+static st_term one_of(st_terms *t, const char *bytes) {
+  st_byte_set set = {0};
+  for (; *bytes; bytes++) set.bits[*bytes / 64] |= UINT64_C(1) << *bytes % 64;
+  return st_term_bytes(t, &set);
+}
+// An exponent or none: zero is zero with any.
+static st_term zero_exponent(st_terms *t) {
+  st_term digits = st_term_repeat(t, one_of(t, "0123456789"), 1, ST_UNBOUNDED);
+  st_term sign = st_term_repeat(t, one_of(t, "+-"), 0, 1);
+  return st_term_repeat(t, st_term_seq(t, one_of(t, "eE"), st_term_seq(t, sign, digits)), 0, 1);
+}
+
+// All spellings of the number without exponents; of zero, with them.
 static st_term number_term(st_terms *t, const st_decimal *d) {
-  if (d->has_exponent || !d->exact || d->exponent > MOST_DIGITS || d->exponent < -MOST_DIGITS) return ST_TERM_EMPTY;
+  if (!d->exact || d->exponent > MOST_DIGITS || d->exponent < -MOST_DIGITS) return ST_TERM_EMPTY;
   st_term minus = st_term_text(t, "-", 1), dot = st_term_text(t, ".", 1), zero = st_term_text(t, "0", 1);
   st_term zeros = st_term_repeat(t, zero, 0, ST_UNBOUNDED);
   char whole[MOST_DIGITS + 2], rest[2 * MOST_DIGITS + 2];
@@ -138,7 +149,8 @@ static st_term number_term(st_terms *t, const st_decimal *d) {
     fraction = st_term_alt2(t, ST_TERM_EPSILON, st_term_seq(t, dot, st_term_repeat(t, zero, 1, ST_UNBOUNDED)));
   }
   st_term sign = d->negative ? minus : d->n ? ST_TERM_EPSILON : st_term_alt2(t, ST_TERM_EPSILON, minus);
-  return st_term_seq(t, sign, st_term_seq(t, st_term_text(t, whole, n_whole), fraction));
+  st_term exponent = d->n ? ST_TERM_EPSILON : zero_exponent(t);
+  return st_term_seq(t, sign, st_term_seq(t, st_term_text(t, whole, n_whole), st_term_seq(t, fraction, exponent)));
 }
 
 st_term st_scalar_term(st_terms *t, const char *text, size_t n) {

@@ -335,11 +335,13 @@ static void test_unique_items(void **state) {
   (void)state;
 #define TAGS(list) "{\"name\":\"x\",\"age\":1,\"n\\\"\xC3\xA9\":1,\"tags\":[" list "]}"
   VERDICTS(person(false, 1), {TAGS("1,2,3"), true}, {TAGS("1,1"), false}, {TAGS("1,1.0"), false},
-           {TAGS("10,1e1"), false}, {TAGS("1.50,1.5"), false}, {TAGS("0,-0"), false}, {TAGS("1,10,100"), true},
-           {TAGS("1,\"1\",true"), true}, {TAGS("true,true"), false}, {TAGS("\"a\",\"\\u0061\""), false},
-           {TAGS("\"a\",\"ab\",\"\""), true}, {TAGS("{\"a\":1,\"b\":[2]},{\"b\":[2.0],\"a\":1}"), false},
-           {TAGS("{\"a\":1},{\"a\":2}"), true}, {TAGS("[1,2],[2,1]"), true}, {TAGS("[1, 2],[1,2]"), false},
-           {TAGS("[],[[]]"), true}, {TAGS("1,2,3,4,5"), true}, {TAGS("1,2,3,4,5,6"), false});
+           {TAGS("10,1e1"), false}, {TAGS("1e1,10"), false}, {TAGS("1E1,10.0"), false}, {TAGS("1e1,10e0"), false},
+           {TAGS("0e3,0"), false}, {TAGS("0,-0.0E-1"), false}, {TAGS("1e1,1e2,1"), true}, {TAGS("1.50,1.5"), false},
+           {TAGS("0,-0"), false}, {TAGS("1,10,100"), true}, {TAGS("1,\"1\",true"), true}, {TAGS("true,true"), false},
+           {TAGS("\"a\",\"\\u0061\""), false}, {TAGS("\"a\",\"ab\",\"\""), true},
+           {TAGS("{\"a\":1,\"b\":[2]},{\"b\":[2.0],\"a\":1}"), false}, {TAGS("{\"a\":1},{\"a\":2}"), true},
+           {TAGS("[1,2],[2,1]"), true}, {TAGS("[1, 2],[1,2]"), false}, {TAGS("[],[[]]"), true},
+           {TAGS("1,2,3,4,5"), true}, {TAGS("1,2,3,4,5,6"), false});
 }
 
 // Counters: at least one item that is a number, at most two; and two positions of their own.

@@ -193,6 +193,78 @@ static void test_samples(void **state) {
   st_buffer_free(&text);
 }
 
+// ---- no way into what cannot be finished ----
+
+// Each with a text that is valid, and one that nothing can follow or end, though its beginning is valid.
+#define UNIQUE(rest) "{\"type\":\"array\",\"uniqueItems\":true," rest "}"
+#define PAIR_OF(value) "\"properties\":{\"a\":" value ",\"b\":" value "},\"additionalProperties\":false"
+static const char *const exhausted[][3] = {
+    {UNIQUE("\"items\":{\"enum\":[\"a\",\"b\",\"c\"]}"), "[\"c\",\"a\",\"b\"]", "[\"c\",\"a\",\"b\","},
+    {UNIQUE("\"items\":{\"enum\":[1,1.0,2]},\"minItems\":2"), "[2.0,1]", "[2,1.0,"},
+    {UNIQUE("\"items\":{\"enum\":[0,1,null]},\"minItems\":3"), "[1,-0,null]", "[null,1,0.0,"},
+    {UNIQUE("\"items\":{\"type\":\"boolean\"}"), "[false,true]", "[true,false,"},
+    {UNIQUE("\"items\":{\"type\":\"boolean\"},\"minItems\":2"), "[true,false]", "[true,false,"},
+    {UNIQUE("\"prefixItems\":[{\"const\":true}],\"items\":{\"type\":\"boolean\"}"), "[true,false]", "[true,false,"},
+    {UNIQUE("\"items\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":3},\"contains\":{\"const\":2}"), "[3,2]",
+     "[1,2,3,"},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"enum\":[1,2]},{\"enum\":[3,4]}],\"items\":false,"
+     "\"contains\":{\"const\":1}}",
+     "[1,4]", "[2"},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"enum\":[1,\"x\"]}],\"items\":{\"type\":\"null\"},"
+     "\"contains\":{\"type\":\"string\"}}",
+     "[\"x\",null]", "[1"},
+    {"{\"type\":\"object\"," PAIR_OF("{\"type\":\"null\"}") "}", "{\"b\":null,\"a\":null}", "{\"b\":null,\"a\":null,"},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^[ab]$\":{\"type\":\"null\"}},\"additionalProperties\":false}",
+     "{\"b\":null,\"a\":null}", "{\"b\":null,\"a\":null,"},
+    {"{\"type\":\"object\"," PAIR_OF(
+         "{\"enum\":[1,\"x\"]}") ",\"not\":{\"additionalProperties\":{\"type\":\"integer\"}}}",
+     "{\"b\":1,\"a\":\"x\"}", "{\"b\":1,\"a\":1"},
+};
+
+static bool may_begin(st_matcher *m, const char *text) {
+  setun_error err = {0};
+  st_matcher_reset(m);
+  return !st_matcher_accept_bytes(m, text, strlen(text), &err);
+}
+
+static void test_exhausted(void **state) {
+  (void)state;
+  st_random random;
+  st_buffer text = {0};
+  st_random_seed(&random, 2);
+  for (size_t i = 0; i < sizeof exhausted / sizeof *exhausted; i++) {
+    for (uint32_t space = 0; space <= 2; space += 2) {
+      const char *schema = exhausted[i][0];
+      st_matcher *m = matcher_of(schema, space, NULL);
+      if (!fits(m, exhausted[i][1])) fail_msg("%s: %s: not valid", schema, exhausted[i][1]);
+      if (may_begin(m, exhausted[i][2])) fail_msg("%s: %s: can be written", schema, exhausted[i][2]);
+      for (int k = 0; k < 20; k++) { // an empty mask fails in there
+        bool ended = check_sample(m, schema, &random, &text);
+        if (ended && !fits(m, text.data)) fail_msg("%s: %s: not valid", schema, text.data);
+        if (!ended && !strstr(schema, "1.0") && !strstr(schema, "null")) fail_msg("%s: %s: no end", schema, text.data);
+      }
+      st_matcher_free(m);
+    }
+  }
+  st_buffer_free(&text);
+}
+
+// Ordered properties: none is left out of which as many as must come would have been.
+static void test_ordered_minimum(void **state) {
+  (void)state;
+  static const char schema[] =
+      "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"},"
+      "\"c\":{\"type\":\"null\"}},\"additionalProperties\":false,\"minProperties\":2}";
+  st_schema_options ordered = {.ordered = true};
+  st_matcher *any = matcher_of(schema, 0, NULL), *fixed = matcher_of(schema, 0, &ordered);
+  assert_true(fits(any, "{\"c\":null,\"b\":null}"));
+  assert_false(may_begin(fixed, "{\"c\""));
+  assert_true(fits(fixed, "{\"b\":null,\"c\":null}"));
+  assert_true(fits(fixed, "{\"a\":null,\"b\":null,\"c\":null}"));
+  st_matcher_free(any);
+  st_matcher_free(fixed);
+}
+
 // ---- single properties ----
 
 static void test_order(void **state) {
@@ -299,9 +371,9 @@ static void test_limits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_verdicts), cmocka_unit_test(test_refused), cmocka_unit_test(test_samples),
-      cmocka_unit_test(test_order),    cmocka_unit_test(test_json),    cmocka_unit_test(test_embedded),
-      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_verdicts), cmocka_unit_test(test_refused),   cmocka_unit_test(test_samples),
+      cmocka_unit_test(test_order),    cmocka_unit_test(test_json),      cmocka_unit_test(test_embedded),
+      cmocka_unit_test(test_limits),   cmocka_unit_test(test_exhausted), cmocka_unit_test(test_ordered_minimum),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
