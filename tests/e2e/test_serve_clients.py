@@ -266,7 +266,7 @@ class OpenaiToolsTest(ToolCase):
         class Step(pydantic.BaseModel):
             kind: typing.Literal["walk", "run"]
             pair: tuple[int, bool]
-            marks: typing.Annotated[set[int], pydantic.Field(max_length=3)]
+            marks: set[typing.Literal["red", "green", "blue"]]
 
         class Plan(pydantic.BaseModel):
             first: Step
