@@ -1,4 +1,4 @@
-// /v1/messages and /v1/messages/count_tokens, as Anthropic has them.
+// /v1/messages and /v1/messages/count_tokens, as in Anthropic's API.
 #include "calls.h"
 #include "constraints.h"
 #include "messages.h"
@@ -46,7 +46,7 @@ static const char *stop_reason(const choice *c) {
   return c->end == END_TOKEN ? "end_turn" : c->end == END_STOP ? "stop_sequence" : "max_tokens";
 }
 
-// A use of a tool. Its input is an object, and an empty one where the answer ended within it or has not come to it.
+// A tool use. Its input is an object, which is empty if the answer ended within it or has not reached it.
 static st_json use_value(st_json *root, const tool_call *call, bool input) {
   st_json block = st_json_make_object(), value = st_json_make_object();
   st_json *arguments = NULL;
@@ -69,7 +69,7 @@ static st_json block_value(st_json *root, const char *type, const char *member, 
   return block;
 }
 
-// Tokens of the prompt that the cache had are not among `input_tokens`.
+// `input_tokens` does not include the prompt's tokens that came from the cache.
 static st_json usage_value(st_json *root, const job *j) {
   st_json value = st_json_make_object();
   usage u = job_usage(j);
@@ -229,7 +229,7 @@ static bool add_result(st_json *root, st_json *messages, const st_json *block, p
   return true;
 }
 
-// A message of blocks: results of tools become messages of their own, before the text; calls go with the answer.
+// A message of blocks: tool results become separate messages before the text; calls stay with the answer.
 static bool add_blocks(st_json *root, st_json *messages, const char *role, const st_json *content, problem *p) {
   st_json texts = st_json_make_array(), calls = st_json_make_array(), text, message = st_json_make_object();
   size_t results = 0;

@@ -1,4 +1,4 @@
-// Calls of tools, in requests and answers.
+// Tool calls in requests and answers.
 #define _POSIX_C_SOURCE 200809L
 #include "calls.h"
 

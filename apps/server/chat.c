@@ -1,4 +1,4 @@
-// /v1/chat/completions, as OpenAI has it, with llama.cpp's reasoning_content and timings.
+// /v1/chat/completions, as in OpenAI's API, with llama.cpp's reasoning_content and timings.
 #include "calls.h"
 #include "constraints.h"
 #include "messages.h"
@@ -58,7 +58,7 @@ static void put_logprobs(st_json *root, st_json *choice_object, const choice *c,
   put(root, choice_object, "logprobs", value);
 }
 
-// A call, or a stream's part of one.
+// A call, or the part of one in a stream's chunk.
 static st_json one_call(st_json *root, const tool_call *call, int64_t index, bool begins, const char *arguments,
                         size_t n) {
   st_json value = st_json_make_object(), function = st_json_make_object();
@@ -93,7 +93,7 @@ static st_json choice_value(st_json *root, const choice *c) {
   return value;
 }
 
-// Of a stream: one choice's delta.
+// For a stream: one choice's delta.
 static void send_delta(job *j, const choice *c, st_json *root, st_json delta, const char *finish, const news *n) {
   st_json value = st_json_make_object(), list = st_json_make_array();
   put_integer(root, &value, "index", c->index);

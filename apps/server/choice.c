@@ -1,4 +1,4 @@
-// Choices: drawing tokens, and making text of them.
+// Choices: drawing tokens and turning them into text.
 #include "calls.h"
 
 #include <math.h>
@@ -41,12 +41,12 @@ static bool fill_entry(choice *c, token_entry *entry, setun_logprob *top, const 
   return true;
 }
 
-// A constraint that leaves no token is the request's.
+// If a constraint allows no token, the error is the request's.
 static bool fail_drawing(problem *p, const setun_error *error) {
   return error->code == SETUN_ERROR_STATE ? invalid(p, NULL, "%s", error->message) : fail_with(p, NULL, error);
 }
 
-// Draws, and notes what the sampler drew from, as logarithms. Probabilities come first: drawing moves the generator on.
+// Draws, and records the sampler's probabilities as logarithms. They are read first: drawing advances the generator.
 static bool draw_and_note(choice *c, const float *logits, size_t n, token_entry *entry, setun_logprob *top,
                           problem *p) {
   setun_candidate likely[TOP_MOST];
@@ -65,7 +65,7 @@ static bool draw_and_note(choice *c, const float *logits, size_t n, token_entry 
   return true;
 }
 
-// Nothing says how likely a prompt's first token is.
+// A prompt's first token has no log-probability.
 static bool add_first_entry(choice *c, problem *p) {
   token_entry *entry = NULL;
   setun_logprob *top = NULL;
@@ -95,7 +95,7 @@ bool choice_take_prompt(choice *c, size_t at, const float *logits, problem *p) {
   return fill_entry(c, entry, top, logits, p);
 }
 
-// ---- what it draws with ----
+// ---- the sampler ----
 
 static setun_status add_breakers(choice *c, setun_error *error) {
   static const char *const usual[] = {"\n", ":", "\"", "*"};
@@ -110,7 +110,7 @@ static setun_status add_breakers(choice *c, setun_error *error) {
   return s;
 }
 
-// Knows the prompt, for the penalties.
+// Feeds the prompt to the sampler, for the penalties.
 static setun_status open_sampler(choice *c, setun_error *error) {
   const job *j = c->job;
   const prompt *text = &j->prompts[c->prompt];
@@ -157,7 +157,7 @@ static bool append(st_buffer *to, const char *text, size_t n) {
   return !n || st_buffer_append(to, text, n);
 }
 
-// Text of the answer itself, of which a stop text may be the end.
+// Adds to the answer's own text, which may end with a stop text.
 static bool take_text(choice *c, const char *text, size_t n, setun_error *error) {
   bool found = false;
   c->raw += n;
@@ -175,14 +175,14 @@ static bool take_channel(setun_channel channel, const char *text, size_t n, void
   if (c->end == END_STOP) return true;
   if (channel == SETUN_CHANNEL_CALL_NAME) return call_begin(c, text, n);
   if (channel == SETUN_CHANNEL_CALL) return call_append(c, text, n);
-  // Templates put the white space around thoughts, or trim it.
+  // Templates add the white space around thoughts, or trim it.
   bool trim = to == &c->reasoning ? !c->reasoning.length : c->reasoning.length && !c->raw;
   while (trim && n && strchr(" \t\n\r", *text)) text++, n--;
   if (!n) return true;
   return to == &c->text ? take_text(c, text, n, &error) : append(to, text, n);
 }
 
-// The text that a token adds. False: `p` says why.
+// Adds a token's text. False: `p` has the reason.
 static bool push_token(choice *c, setun_token id, problem *p) {
   setun_error error = {.code = SETUN_ERROR_MEMORY, .message = "out of memory for the text"};
   const char *text = NULL;
@@ -205,7 +205,7 @@ static void flush_text(choice *c) {
   if (c->stops && setun_stops_finish(c->stops, &text, &n, &error) == SETUN_OK) append(&c->text, text, n);
 }
 
-// Which of the stop texts it was that begins where the text ended; they are told apart by the token's text only here.
+// The stop text that begins where the text ended; only the token's text tells which of them it is.
 static void name_stop(choice *c) {
   const generation *g = &c->job->g;
   size_t length = 0;
@@ -258,7 +258,7 @@ static void see_limits(choice *c) {
     c->end = END_TIME;
 }
 
-// The token, with its entry where those are wanted.
+// Adds a token, with its entry if entries are wanted.
 static bool draw(choice *c, const float *logits, setun_token *id, problem *p) {
   const generation *g = &c->job->g;
   size_t n = setun_model_n_vocab(c->job->server->model);
@@ -276,7 +276,7 @@ static bool draw(choice *c, const float *logits, setun_token *id, problem *p) {
   return !entry || fill_entry(c, entry, top, logits, p);
 }
 
-// Takes a token that was drawn or must follow. Sets `end` where the text ends with it.
+// Accepts a token that was drawn or that must follow. Sets `end` if the text ends with it.
 static bool take_token(choice *c, setun_token id, problem *p) {
   const job *j = c->job;
   setun_error error;
@@ -294,7 +294,7 @@ static bool take_token(choice *c, setun_token id, problem *p) {
   return true;
 }
 
-// Takes what must follow, whose log-probabilities nobody asks for.
+// Accepts the tokens that must follow, if their log-probabilities are not wanted.
 static bool take_forced(choice *c, problem *p) {
   setun_token ids[FORCED_MOST];
   setun_error error;

@@ -1,4 +1,4 @@
-// /v1/completions, as OpenAI has it.
+// /v1/completions, as in OpenAI's API.
 #include "constraints.h"
 #include "prompts.h"
 #include "replies.h"
@@ -124,7 +124,7 @@ static void send_piece(job *j, choice *c, const char *text, size_t length, size_
   send_choice(j, root, value);
 }
 
-// The prompt, in front of a stream's text.
+// Sends the prompt before a stream's text.
 static void send_echo(job *j, choice *c) {
   const prompt *p = &j->prompts[c->prompt];
   size_t n = 0, entries = p->logprobs ? p->n : 0;

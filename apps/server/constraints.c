@@ -1,11 +1,11 @@
-// Constraints of answers.
+// Constraints on answers.
 #include "constraints.h"
 
 #include <string.h>
 
-// What was asked for. Zero-initialize.
+// The requested constraint. Zero-initialize.
 typedef struct wanted {
-  const char *param;     // the member that says so; NULL: none
+  const char *param;     // the member that requests it; NULL: none
   const st_json *schema; // NULL with `object`: any object
   bool object;
   const st_json *grammar;
@@ -35,7 +35,7 @@ static bool read_llama(const st_json *body, wanted *w, problem *p) {
   const st_json *grammar = st_json_get(body, "grammar"), *schema = st_json_get(body, "json_schema");
   if (grammar && !st_json_is_string(grammar))
     return invalid(p, "grammar", "grammar: expected a string, found %s", kind_of(grammar));
-  if (grammar && !st_json_length(grammar)) grammar = NULL; // llama.cpp's clients send an empty one for none
+  if (grammar && !st_json_length(grammar)) grammar = NULL; // llama.cpp's clients send an empty text to mean none
   if (schema && !st_json_is_object(schema) && !st_json_is_bool(schema))
     return invalid(p, "json_schema", "json_schema: expected an object, found %s", kind_of(schema));
   if ((grammar != NULL) + (schema != NULL) + (w->param != NULL) > 1)
@@ -46,11 +46,11 @@ static bool read_llama(const st_json *body, wanted *w, problem *p) {
   return true;
 }
 
-// Compiles it, for a conversation with calls and thoughts before it.
+// Compiles it; in a conversation, calls and thoughts may precede it.
 static bool compile(job *j, const setun_constraint_params *text, const char *param, problem *p) {
   setun_answer_params answer = setun_answer_params_default();
   setun_error error;
-  // A grammar says all by itself; an answer in JSON may still be a call.
+  // A grammar describes the whole answer; with a JSON schema the answer may still be a call.
   bool own = text && text->grammar != SETUN_GRAMMAR_JSON_SCHEMA;
   answer.text = text;
   answer.calls = j->chat && !own && (text ? j->tool_choice == TOOLS_AUTO : j->tool_choice == TOOLS_REQUIRED);

@@ -1,4 +1,4 @@
-// /v1/embeddings, as OpenAI has it, and /embedding of llama.cpp: texts to vectors.
+// /v1/embeddings, as in OpenAI's API, and llama.cpp's /embedding: vectors of texts.
 #include "prompts.h"
 #include "routes.h"
 
@@ -80,7 +80,7 @@ static void finish(job *j) {
   reply_json(j->x, root);
 }
 
-// A list alone, each vector in a list of its own.
+// llama.cpp's form: a bare list, with each vector in its own list.
 static void finish_llama(job *j) {
   st_json *root = st_json_new();
   st_json data = data_value(root, j);
@@ -119,7 +119,7 @@ static bool read_dimensions(job *j, const st_json *body, problem *p) {
 }
 
 static bool read_normalize(job *j, const st_json *body, problem *p) {
-  static const double length = 2, none = -1; // llama.cpp's other norms are not made
+  static const double length = 2, none = -1; // llama.cpp's other norms are not supported
   const st_json *v = st_json_get(body, "embd_normalize");
   double x = st_json_number(v);
   if (v && (!st_json_is_number(v) || (x != length && x != none)))

@@ -1,5 +1,5 @@
-// The engine's thread: admits choices to the places of the batch, and computes one pass after the other, in which every
-// text that is being written has its next token, and the prompts have what the budget leaves, the shortest first.
+// The engine's thread: admits choices to the places of the batch, and computes one pass after the other. A pass has the
+// next token of every text that is being written; the rest of its budget goes to the prompts, the shortest first.
 //
 // Everything but the inbox and what engine_look copies belongs to the thread.
 #define _POSIX_C_SOURCE 200809L
@@ -13,15 +13,15 @@ struct engine {
   setun_context *context;
   pthread_t thread;
   bool started;
-  // The thread's:
-  job *jobs, **last; // those that it has, the oldest first
+  // Used only by the thread:
+  job *jobs, **last; // the admitted ones, the oldest first
   choice **slots;    // [n_slots]; NULL: free
   uint32_t n_slots, n_batch, n_logits;
-  uint32_t *order; // of the slots whose prompts are computed
+  uint32_t *order; // the slots whose prompts are being computed
   setun_batch_entry *entries;
-  uint32_t *owners; // of the entries: slots
+  uint32_t *owners; // the entries' slots
   bool draining;
-  // Of all:
+  // Protected by the lock:
   pthread_mutex_t lock;
   pthread_cond_t some;
   job *inbox, **inbox_last;
@@ -32,7 +32,7 @@ struct engine {
   slot_state *shown;
 };
 
-// What a job takes of the queue: each answer that waits, and all the texts of a request for vectors as one.
+// A job's share of the queue: each waiting answer counts, but all texts of a request for vectors count as one.
 static size_t weight_of(const job *j) {
   size_t waiting = 0;
   for (size_t i = 0; i < j->n_choices; i++) waiting += j->choices[i].state == CHOICE_WAITING;
@@ -45,14 +45,14 @@ static void free_place(engine *e, choice *c) {
   for (uint32_t i = 0; i < e->n_slots; i++) {
     if (e->slots[i] != c) continue;
     e->slots[i] = NULL;
-    // Nobody goes on with a text that became a vector: what the cache has for others stays there instead.
+    // A text that became a vector is never continued, so it does not displace what the cache keeps for others.
     if (c->job->embed) setun_context_truncate(e->context, c->sequence, 0, NULL);
     setun_context_drop(e->context, c->sequence, NULL);
     c->sequence = -1;
   }
 }
 
-// Takes the job out of the list, and its choices from their places.
+// Removes the job from the list, and its choices from their places.
 static void take_out(engine *e, job *j) {
   size_t waiting = weight_of(j);
   for (job **at = &e->jobs; *at; at = &(*at)->next) {
@@ -81,7 +81,7 @@ static void unavailable(problem *p, const char *why) {
   p->retry_after = 1;
 }
 
-// Whose clients left; and where the server ends, what has not begun.
+// Ends jobs whose clients disconnected and, when the server shuts down, those that have not begun.
 static void drop_what_ends(engine *e) {
   problem p = {0};
   for (job *j = e->jobs, *next; j; j = next) {
@@ -105,11 +105,11 @@ static void drop_what_ends(engine *e) {
 
 static bool can_begin(const job *j, const choice *c) {
   const choice *first = &j->choices[(size_t)c->prompt * (size_t)j->g.n];
-  // Others of the prompt wait until the first one has computed it.
+  // Further choices of a prompt wait until the first one has computed it.
   return c->state == CHOICE_WAITING && (c == first || first->state >= CHOICE_TEXT);
 }
 
-// The job with the fewest places has the next one; of several the oldest.
+// The job with the fewest places gets the next one; among several, the oldest.
 static choice *next_choice(engine *e) {
   choice *best = NULL;
   size_t fewest = SIZE_MAX;
@@ -126,7 +126,7 @@ static choice *next_choice(engine *e) {
   return best;
 }
 
-// The sequence that a choice begins with: what the first choice of its prompt computed, what the cache has, or nothing.
+// The sequence that a choice begins with: what the first choice of its prompt computed, a cached prefix, or nothing.
 static setun_status take_sequence(engine *e, choice *c, setun_error *error) {
   const job *j = c->job;
   const prompt *text = &j->prompts[c->prompt];
@@ -181,13 +181,13 @@ static size_t left_of(const choice *c) {
   return c->job->prompts[c->prompt].n - c->done;
 }
 
-// Whether a choice's prompt comes before another one's.
+// Whether a choice's prompt is computed before another's.
 static bool comes_before(const choice *a, const choice *b) {
   return left_of(a) != left_of(b) ? left_of(a) < left_of(b) : a->began < b->began;
 }
 
-// Lists the slots whose prompts are computed: those with the fewest tokens left first, so that the first tokens of all
-// come as early as they can on average. Returns how many; *oldest is the one that began first.
+// Lists the slots whose prompts are being computed, those with the fewest remaining tokens first, which minimizes the
+// average time to the first token. Returns their number; *oldest is the one that began first.
 static size_t sort_prompts(engine *e, const choice **oldest) {
   size_t n = 0;
   *oldest = NULL;
@@ -202,8 +202,8 @@ static size_t sort_prompts(engine *e, const choice **oldest) {
   return n;
 }
 
-// The next tokens of a prompt, at most `share` of them, with logits for `rows` of them beside the last. Returns how
-// many.
+// Adds the next tokens of a prompt, at most `share`, with logits for `rows` of them in addition to the last. Returns
+// their number.
 static size_t take_prompt(const engine *e, const choice *c, size_t share, size_t *rows, setun_batch_entry *entry) {
   const prompt *text = &c->job->prompts[c->prompt];
   size_t left = left_of(c), n = left < share ? left : share;
@@ -220,9 +220,9 @@ static size_t take_prompt(const engine *e, const choice *c, size_t share, size_t
   return n;
 }
 
-// The entries of the next pass: the next token of every text, with those that must follow it, and of the prompts what
-// the budget leaves. A quarter of that is kept for the prompt that began first: shorter ones cannot make it wait for
-// ever. Returns how many.
+// Fills the entries of the next pass: the next token of every text, with those that must follow it, then tokens of the
+// prompts within the budget. A quarter of the budget is reserved for the prompt that began first, so that shorter ones
+// cannot delay it forever. Returns the number of entries.
 static size_t plan_pass(engine *e) {
   const choice *oldest;
   size_t n = 0, tokens = 0, prompts = sort_prompts(e, &oldest);
@@ -269,7 +269,7 @@ static void end_choice(engine *e, choice *c) {
   if (!--j->open) end_job(e, j, NULL);
 }
 
-// What a pass computed for an entry.
+// Handles what a pass computed for an entry.
 static void take_result(engine *e, size_t entry) {
   choice *c = e->slots[e->owners[entry]];
   const setun_batch_entry *b = &e->entries[entry];
@@ -362,7 +362,7 @@ static void pass(engine *e) {
     return;
   }
   if (atomic_load(&e->stop)) return;
-  // A failure leaves sequences that are not what their choices take them for.
+  // After a failure the sequences no longer match their choices.
   fail(&p, MHD_HTTP_INTERNAL_SERVER_ERROR, "server_error", NULL, "%s", error.message);
   for (uint32_t i = 0; i < e->n_slots; i++) {
     if (e->slots[i]) end_job(e, e->slots[i]->job, &p);
@@ -371,7 +371,7 @@ static void pass(engine *e) {
 
 // ---- the thread ----
 
-// Takes new jobs; waits for some where there is nothing to do. False: the end.
+// Takes new jobs; waits if there is nothing to do. False: the engine is to stop.
 static bool receive(engine *e) {
   pthread_mutex_lock(&e->lock);
   while (!e->jobs && !e->inbox && !atomic_load(&e->stop)) pthread_cond_wait(&e->some, &e->lock);
@@ -405,7 +405,7 @@ static void *work(void *cls) {
 bool engine_add(engine *e, job *j, problem *p) {
   bool room;
   pthread_mutex_lock(&e->lock);
-  // One request is taken whatever it asks for, where nobody else waits.
+  // If the queue is empty, a request is accepted whatever its size.
   size_t running = e->state.running, places = e->n_slots - running;
   room = e->waiting + weight_of(j) <= e->server->options.queue_limit + places || (!e->waiting && !running);
   if (atomic_load(&e->stop) || e->drain) {

@@ -68,8 +68,8 @@ void exchange_header(exchange *x, const char *name, const char *value);
 void exchange_reply(exchange *x, unsigned status, const char *type, st_buffer *body);
 // Begins a stream of server-sent events, with status 200.
 void exchange_stream(exchange *x);
-// Adds to it; nothing where the client has left. False: out of memory, or the reader is too far behind; the
-// stream then ends as a cut connection does.
+// Adds to the stream; does nothing if the client has disconnected. False: out of memory, or the reader is too slow; the
+// stream then ends like a closed connection.
 bool exchange_write(exchange *x, const char *bytes, size_t n);
 void exchange_end(exchange *x);
 // Sends a comment that keeps the connection alive, if nothing was written since `before`.

@@ -1,4 +1,4 @@
-// What the server says of itself: health, models.
+// Information about the server: health, models.
 #include "json_out.h"
 #include "models.h"
 #include "routes.h"
@@ -21,11 +21,11 @@ void handle_health(server *s, exchange *x) {
   reply_problem(x, &p);
 }
 
-// A list of models that is being made.
+// A list of models under construction.
 typedef struct model_list {
   st_json *root, *data;
   const server *front;
-  const server_model *wanted; // that alone, as the document itself; NULL: all
+  const server_model *wanted; // only this one, as the document itself; NULL: all
 } model_list;
 
 static st_json meta_value(const server *s, st_json *root) {

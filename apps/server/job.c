@@ -1,4 +1,4 @@
-// Jobs: making them, checking that they fit, ending them.
+// Jobs: creating them, checking that they fit, ending them.
 #define _POSIX_C_SOURCE 200809L
 #include "job.h"
 
@@ -66,7 +66,7 @@ bool job_add_prompt(job *j, setun_token *ids, size_t n, problem *p) {
 
 setun_token *prompt_tokens_of(const server *s, const char *text, size_t length, int flags, size_t *n, problem *p) {
   setun_error error;
-  size_t room = length + 2; // a token has a byte at least, but for BOS
+  size_t room = length + 2; // every token except BOS has at least one byte
   setun_token *ids = malloc((room + 1) * sizeof *ids);
   if (!ids) {
     fail_memory(p);
@@ -105,7 +105,7 @@ static bool check_prompt(const job *j, const prompt *one, problem *p) {
   return false;
 }
 
-// A seed that no other request has, which the reply can tell.
+// A seed that is unique to the request, and that the reply can report.
 static uint64_t new_seed(const job *j) {
   static atomic_uint_fast64_t count;
   struct timespec t;
@@ -113,7 +113,7 @@ static uint64_t new_seed(const job *j) {
   uint64_t mixed = ((uint64_t)t.tv_sec * 1000000007u + (uint64_t)t.tv_nsec) ^ atomic_fetch_add(&count, 1) << 20 ^
                    (uint64_t)(uintptr_t)j;
   mixed *= 0x9E3779B97F4A7C15u;
-  return mixed >> 33; // a number that every language reads
+  return mixed >> 33; // small enough for the number types of all clients
 }
 
 static bool make_choices(job *j, problem *p) {
@@ -132,8 +132,8 @@ static bool make_choices(job *j, problem *p) {
   return true;
 }
 
-// Makes the choices, checks that everything fits, and hands the job to the engine; on failure the exchange is answered.
-// The job is taken.
+// Creates the choices, checks that everything fits, and passes the job to the engine; on failure answers the exchange.
+// Takes ownership of the job.
 static void job_submit(job *j) {
   problem p = {0};
   bool fine = true;

@@ -18,7 +18,7 @@ static const field completion_only[] = {
 static const field infill_only[] = {
     {"input_prefix", FIELD_OTHER, 0, 1, 0, "the text before the gap", "{\"type\":\"string\"}"},
     {"input_suffix", FIELD_OTHER, 0, 1, 0, "the text after it", "{\"type\":\"string\"}"},
-    {"prompt", FIELD_OTHER, 0, 0, 0, "text behind input_prefix", "{\"type\":\"string\"}"},
+    {"prompt", FIELD_OTHER, 0, 0, 0, "text after input_prefix", "{\"type\":\"string\"}"},
     {"input_extra", FIELD_OTHER, 0, 0, 0, "other files: text and filename",
      "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"text\"],\"properties\":{\"text\":{\"type\":"
      "\"string\"},\"filename\":{\"type\":[\"string\",\"null\"]}}}}"},
@@ -128,7 +128,7 @@ static st_json choice_value(st_json *root, choice *c) {
   return value;
 }
 
-// The members that were asked for, each by its path.
+// Selects the requested members, each by its path.
 static st_json chosen_fields(st_json *root, const st_json *value, const st_json *wanted) {
   st_json chosen = st_json_make_object();
   for (size_t i = 0; i < st_json_size(wanted); i++) {
@@ -155,7 +155,7 @@ static void finish(job *j) {
   reply_json(j->x, root);
 }
 
-// One event: `entry` is that of a token, NULL: none.
+// Sends one event; `entry` is a token's entry, NULL: none.
 static void send_piece(job *j, choice *c, const char *text, size_t n, size_t first_id, size_t end_id, size_t first,
                        size_t end) {
   st_json *root = st_json_new();
@@ -184,7 +184,7 @@ static void send_progress(job *j, choice *c) {
     st_json_free(root);
 }
 
-// Tokens come one an event where they have entries; the text goes with the last.
+// Tokens with entries are sent one per event; the text goes with the last.
 static void piece(job *j, choice *c) {
   send_progress(j, c);
   size_t ids = c->end == END_TOKEN && c->n_ids ? c->n_ids - 1 : c->n_ids;
@@ -238,8 +238,8 @@ void handle_llama(server *s, exchange *x) {
 
 // ---- /infill ----
 
-// How vocabularies spell the tokens around a gap: of the prefix, the suffix, and where the middle begins; and of a
-// file.
+// How vocabularies spell the control tokens for infilling: before the prefix, the suffix and the middle, and before a
+// file and a repository's name.
 typedef struct gap_tokens {
   const char *prefix, *suffix, *middle, *file, *repository;
 } gap_tokens;
@@ -262,7 +262,7 @@ static const gap_tokens spellings[] = {
     {"[PREFIX]", "[SUFFIX]", "[MIDDLE]", NULL, NULL}, // Codestral
 };
 
-// A control token by its text; -1: there is none.
+// The control token with this text; -1: none.
 static setun_token find_control(const server *s, const char *text) {
   setun_token id = -1;
   setun_token_kind kind;

@@ -30,7 +30,7 @@ struct models {
   bool any_name; // a single model, loaded at the start
   pthread_t thread;
   bool started;
-  // Of all:
+  // For all models:
   pthread_mutex_t lock;
   pthread_cond_t changed;
   uint64_t count;   // counter of requests
@@ -214,8 +214,8 @@ static entry *next_asked(models *m) {
   return best;
 }
 
-// A model to unload: of those that answer nobody the one that was asked for the longest ago, else of all. With the lock
-// held.
+// The model to unload: the least recently requested one, among idle models if there are any, otherwise among all. With
+// the lock held.
 static entry *find_victim(models *m) {
   entry *best = NULL;
   for (size_t i = 0; i < m->n; i++) {
@@ -341,7 +341,7 @@ static void *work(void *cls) {
     pthread_mutex_lock(&m->lock);
     e->loading = false;
     exchange *waiting = take_waiting(m, e);
-    // They hold it from here on: it must not be unloaded before it has answered them.
+    // They hold it from now on: it must not be unloaded before it has answered them.
     for (exchange *x = waiting; e->server && x; x = x->next) acquire(e, x);
     pthread_mutex_unlock(&m->lock);
     release_waiting(m, waiting, s == SETUN_OK ? NULL : &p);

@@ -1,4 +1,4 @@
-// What editors ask of Ollama before they use OpenAI's endpoints: /api/version, /api/tags, /api/show.
+// Ollama's endpoints that editors call before they use OpenAI's: /api/version, /api/tags, /api/show.
 #define _POSIX_C_SOURCE 200809L
 #include "json_out.h"
 #include "models.h"

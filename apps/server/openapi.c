@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-// What of schemas depends on the model, where there is one alone; otherwise what holds for all.
+// The parts of schemas that depend on the model, if there is only one; otherwise values that hold for all models.
 typedef struct model_facts {
   int64_t last_token, least_dimensions, most_dimensions;
   bool empty_prompt, empty_input; // whether an empty text has tokens
 } model_facts;
 
-// A schema that is written as JSON.
+// A schema, parsed from JSON.
 static st_json parsed(st_json *root, const char *text) {
   st_json *document = NULL;
   if (!root || st_json_parse_any(text, strlen(text), "schema", &document, NULL) != SETUN_OK)
@@ -28,7 +28,7 @@ static st_json text_value(st_json *root, const char *text) {
   return bytes_value(root, text, strlen(text));
 }
 
-// A bound: a whole number where it is one.
+// A bound, written as an integer if it is one.
 static void put_bound(st_json *root, st_json *schema, const char *key, double x) {
   if (x == (double)(int64_t)x)
     put_integer(root, schema, key, (int64_t)x);
@@ -50,7 +50,7 @@ static st_json field_schema(st_json *root, const field *f) {
     push(root, &either, null);
     put(root, &schema, "anyOf", either);
   } else if (f->kind == FIELD_REFUSED) {
-    put(root, &schema, "enum", parsed(root, "[null,false,0,\"\",[],{}]")); // which ask for nothing
+    put(root, &schema, "enum", parsed(root, "[null,false,0,\"\",[],{}]")); // values that request nothing
   } else {
     push(root, &kinds, text_value(root, type));
     if (f->kind != FIELD_NEEDED) push(root, &kinds, text_value(root, "null"));
@@ -156,8 +156,8 @@ static st_json text_schema(st_json *root, bool empty) {
   return schema;
 }
 
-// Appends the pattern of the decimal numbers up to `last`: those that are shorter, and for each digit those that agree
-// with `last` before it and are less there.
+// Appends a pattern of the decimal numbers up to `last`: shorter ones, and for each digit those that agree with `last`
+// before it and are less there.
 static bool put_numbers(st_buffer *text, int64_t last) {
   char digits[24];
   int n = snprintf(digits, sizeof digits, "%lld", (long long)last);
@@ -171,7 +171,7 @@ static bool put_numbers(st_buffer *text, int64_t last) {
   return fine && st_buffer_text(text, ")$");
 }
 
-// The schemas that several fields have (apps/server/schemas), by the names that SCHEMA of params.h takes.
+// The schemas shared by several fields (apps/server/schemas), by the names used with SCHEMA in params.h.
 static void add_members(st_json *root, st_json *schemas, const embedded_file *f) {
   st_json *document = NULL;
   if (!root || st_json_parse_any((const char *)f->bytes, f->n, f->name, &document, NULL) != SETUN_OK) return;

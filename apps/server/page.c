@@ -28,7 +28,7 @@ static const char *type_of(const char *name) {
   return "application/octet-stream";
 }
 
-// Whether the client has this version: If-None-Match is a list of tags, which a proxy may have made weak, or "*".
+// Whether the client has this version: If-None-Match is "*" or a list of tags, which a proxy may have made weak.
 static bool is_known(exchange *x, const char *tag) {
   const char *known = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "If-None-Match");
   return known && (strstr(known, tag) || !strcmp(known, "*"));

@@ -1,5 +1,5 @@
-// What requests say about how text is generated. A field is one row: the reader, its errors and the OpenAPI description
-// come from the same tables.
+// The parameters of requests for generated text. Each field is one row of a table, from which the reader, its errors
+// and the OpenAPI description are made.
 #ifndef SETUN_SERVER_PARAMS_H
 #define SETUN_SERVER_PARAMS_H
 
@@ -21,14 +21,14 @@ typedef struct token_bias {
   float bias;
 } token_bias;
 
-// How an answer is made. Freed with generation_free.
+// How an answer is generated. Freed with generation_free.
 typedef struct generation {
   setun_sampler_params sampling;
   bool seeded;        // sampling.seed is the request's; otherwise each answer gets one of its own
   int32_t max_tokens; // -1: as many as fit
-  int32_t n;          // answers of each prompt
-  int32_t top;        // log-probabilities of so many tokens beside the drawn one; -1: none at all
-  double time_limit;  // milliseconds of an answer after its first token; 0: none
+  int32_t n;          // answers to each prompt
+  int32_t top;        // log-probabilities of this many tokens in addition to the drawn one; -1: none
+  double time_limit;  // milliseconds for an answer after its first token; 0: no limit
   bool stream, include_usage, ignore_end, use_cache, fresh_probabilities, timings, tokens, progress;
   char **stops; // n_stops texts
   size_t n_stops;
@@ -44,15 +44,15 @@ void generation_free(generation *g);
 typedef enum field_kind {
   FIELD_BOOL,    // bool
   FIELD_INTEGER, // int32_t in [low, high]; values below 0, where low is -1, mean `off`
-  FIELD_NEEDED,  // the same, and no request does without it
+  FIELD_NEEDED,  // the same, required
   FIELD_SEED,    // uint64_t, and generation.seeded
   FIELD_FLOAT,   // float in [low, high]
   FIELD_DOUBLE,  // double in [low, high]
-  FIELD_OTHER,   // read by the endpoint itself; `schema` describes it; `low` 1: no request does without it
-  FIELD_REFUSED  // a 400 that says `help`, unless it is null, false, 0, "", [] or {}
+  FIELD_OTHER,   // read by the endpoint itself; `schema` describes it; `low` 1: required
+  FIELD_REFUSED  // status 400 with `help` as message, unless it is null, false, 0, "", [] or {}
 } field_kind;
 
-// A schema that several fields have: one of the components of openapi.c.
+// A schema shared by several fields: one of the components in openapi.c.
 #define SCHEMA(name) "{\"$ref\":\"#/components/schemas/" name "\"}"
 
 typedef struct field {
@@ -61,7 +61,7 @@ typedef struct field {
   size_t offset; // in generation
   double low, high;
   const char *help;
-  const char *schema; // JSON, of FIELD_OTHER
+  const char *schema; // JSON, for FIELD_OTHER
 } field;
 
 // Tables of fields, each ended by a row without a name.
@@ -69,16 +69,16 @@ extern const field sampling_fields[], openai_fields[], llama_fields[], constrain
 
 // The server's defaults.
 void generation_default(const server *s, generation *g);
-// Stop texts: a text or an array, of one or several members.
+// Reads stop texts: a string or an array of strings, from one or several members.
 bool read_stops(const st_json *body, const char *key, generation *g, problem *p);
 
-// The fields of some tables, ended by NULL, and what has several forms: stop, logit_bias, dry_sequence_breakers.
+// Reads the fields of NULL-terminated tables, and those of several forms: stop, logit_bias, dry_sequence_breakers.
 bool read_generation(const server *s, const st_json *body, const field *const *tables, generation *g, problem *p);
 bool read_stream_options(const st_json *body, generation *g, problem *p);
 
 // "an array", "a string", "nothing": for messages.
 const char *kind_of(const st_json *value);
-// Reads a request's body: an object. NULL: `p` says why.
+// Reads a request's body, an object. NULL: `p` has the reason.
 st_json *read_body(exchange *x, problem *p);
 
 #endif

@@ -1,4 +1,4 @@
-// Prompts in their forms.
+// Reading prompts in their various forms.
 #include "prompts.h"
 
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static bool add_string(job *j, const st_json *v, bool last, ids *list, problem *
   return add_text(j, st_json_string(v), st_json_length(v), last, list, p);
 }
 
-// Parts of a text that becomes a vector, as llama.cpp takes them: {"type": "text", "text": ...}, joined as they are.
+// Parts of a text that becomes a vector, in llama.cpp's form: {"type": "text", "text": ...}, joined unchanged.
 static bool add_parts(job *j, const st_json *parts, const char *key, ids *list, problem *p) {
   st_buffer joined = {0};
   bool fine =
@@ -67,7 +67,7 @@ static bool add_parts(job *j, const st_json *parts, const char *key, ids *list, 
   return fine;
 }
 
-// Whether a text has BOS in front already, in letters.
+// Whether a text already begins with BOS, spelled out.
 static bool begins_with_bos(const job *j, const st_json *text) {
   const char *bytes = "";
   size_t n = 0;
@@ -76,8 +76,8 @@ static bool begins_with_bos(const job *j, const st_json *text) {
   return st_json_length(text) >= n && !memcmp(st_json_string(text), bytes, n);
 }
 
-// One prompt: a string, an object of llama.cpp's (with prompt_string, or of a vector with content), or an array of ids
-// and strings.
+// One prompt: a string, llama.cpp's object (with prompt_string or, for a vector, content), or an array of ids and
+// strings.
 static bool add_prompt(job *j, const st_json *v, const char *key, problem *p) {
   ids list = {0};
   bool fine = reserve(&list, 0, p);
@@ -90,7 +90,7 @@ static bool add_prompt(job *j, const st_json *v, const char *key, problem *p) {
     v = st_json_get(v, "prompt_string");
   }
   if (parts) {
-    v = NULL; // no text alone
+    v = NULL; // not a plain text
   } else if (fine && st_json_is_string(v)) {
     fine = add_string(j, v, true, &list, p);
   } else if (fine && st_json_is_array(v)) {

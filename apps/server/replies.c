@@ -1,4 +1,4 @@
-// Parts of replies.
+// Parts shared by replies.
 #include "replies.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ void put_usage(st_json *root, st_json *object, const job *j) {
   put(root, object, "usage", value);
 }
 
-// A number of tokens, and the time that `steps` of them took.
+// The number of tokens, and the time that `steps` of them took.
 static void put_rates(st_json *root, st_json *value, const char *const names[4], size_t n, size_t steps,
                       double seconds) {
   put_integer(root, value, names[0], (int64_t)n);

@@ -6,7 +6,7 @@
 
 void put_usage(st_json *root, st_json *object, const job *j);   // "usage", as in OpenAI's API
 void put_timings(st_json *root, st_json *object, const job *j); // "timings", as in llama.cpp, of the first choice
-// A token's own text, which may be a part of a character; "" for what is none.
+// A token's own text, which may be part of a character; "" if the id is not a token.
 void token_bytes(const server *s, setun_token id, const char **bytes, size_t *n);
 // {"id", "token", "bytes", "logprob" | "prob", "top_logprobs" | "top_probs"}: the choice's entry i.
 st_json entry_value(st_json *root, const choice *c, size_t i);
@@ -17,7 +17,7 @@ typedef struct news {
   size_t first_entry, end_entry;
 } news;
 news take_news(choice *c);
-// The text of a prompt, control tokens among it, without a BOS that was not sent unless it is to be `whole`. Freed with
+// The text of a prompt, including control tokens; a BOS that the server added is left out unless `whole`. Freed with
 // free; NULL: out of memory.
 char *prompt_text(const job *j, const prompt *p, bool whole, size_t *length);
 // The generation settings in llama.cpp's form (llama.c).

@@ -1,4 +1,4 @@
-// /v1/responses, the stateless part: OpenAI's newer form of conversations.
+// /v1/responses without stored state: OpenAI's newer form of conversations.
 #include "calls.h"
 #include "constraints.h"
 #include "messages.h"
@@ -112,7 +112,7 @@ static st_json call_item(st_json *root, const choice *c, const tool_call *call, 
   return item;
 }
 
-// The answer's items in their order, which a stream has settled.
+// The answer's items, in the same order as in a stream.
 static st_json output_value(st_json *root, const choice *c) {
   st_json output = st_json_make_array();
   bool text = c->text_item || c->text.length || !c->n_calls;
@@ -138,7 +138,7 @@ static void put_response_usage(st_json *root, st_json *value, const job *j) {
   put(root, value, "usage", object);
 }
 
-// What the request said of tools, as it said it.
+// The request's members about tools, repeated unchanged.
 static void put_tools(st_json *root, st_json *value, const job *j) {
   const st_json *wanted = st_json_get(j->asked, "tool_choice"), *tools = st_json_get(j->asked, "tools");
   if (!root) return;
@@ -210,7 +210,7 @@ static void send_response(job *j, const char *type, bool done) {
   emit(c, type, root);
 }
 
-// Members that say where an event's text belongs.
+// The members that locate an event's text.
 static void put_place(st_json *root, choice *c, bool reasoning) {
   item_id id = id_of(c->job, reasoning ? "rs_" : "msg_");
   put_text(root, root, "item_id", id.text);
@@ -402,7 +402,7 @@ static bool add_item(st_json *root, st_json *messages, const st_json *item, prob
   if (!st_json_is_object(item))
     return invalid(p, "input", "input: expected items that are objects, found %s", kind_of(item));
   if (!name) return invalid(p, "input", "input: type: expected a string, found %s", kind_of(type));
-  if (!strcmp(name, "reasoning")) return true; // thoughts are left out of later turns
+  if (!strcmp(name, "reasoning")) return true; // reasoning is left out of later turns
   if (!strcmp(name, "function_call")) return add_call(root, messages, item, p);
   if (!strcmp(name, "function_call_output")) return add_result(root, messages, item, p);
   if (strcmp(name, "message")) return invalid(p, "input", "input: items of type %.40s are not supported", name);

@@ -10,7 +10,7 @@
 
 typedef struct server server;
 
-// A model that the server may answer with.
+// A model that the server can answer with.
 typedef struct server_model {
   const char *name;           // the name for clients
   const char *file;           // the last part of its path

@@ -1,4 +1,4 @@
-// What the server shows of its work: /props, /slots, /metrics.
+// The server's state: /props, /slots, /metrics.
 #include "engine.h"
 #include "models.h"
 #include "replies.h"
@@ -34,7 +34,7 @@ void handle_props(server *s, exchange *x) {
   reply_json(x, root);
 }
 
-// Says that the server was started without this.
+// Answers that the server was started without this endpoint.
 static bool is_off(exchange *x, bool off, const char *option) {
   problem p = {0};
   if (!off) return false;
@@ -120,8 +120,8 @@ static void measure(const server *s, metric metrics[METRICS]) {
 
 typedef struct metrics_text {
   st_buffer text;
-  size_t which;  // of the metrics: all models' values of one stand together
-  bool labelled; // with the models' names, where there may be several
+  size_t which;  // index of the metric: the values of all models for one metric are adjacent
+  bool labelled; // with the models' names, if there may be several
   bool fine, headed;
 } metrics_text;
 

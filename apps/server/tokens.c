@@ -35,7 +35,7 @@ static bool read_text(const st_json *body, const char *key, problem *p) {
   return !v || st_json_is_string(v) || invalid(p, key, "%s: expected a string, found %s", key, kind_of(v));
 }
 
-// A token's text: a string, or the bytes where they are no whole characters.
+// A token's text: a string, or its bytes if they are not whole characters.
 static st_json piece_value(st_json *root, const char *bytes, size_t n) {
   st_json text = bytes_value(root, bytes, n), list = st_json_make_array();
   if (st_json_length(&text) == n && !memcmp(st_json_string(&text), bytes, n)) return text;
@@ -131,7 +131,7 @@ static bool render(server *s, const st_json *body, st_json *root, problem *p) {
   return fine;
 }
 
-// Reads the body, lets `make` fill the reply, and sends that or what is wrong.
+// Reads the body, lets `make` fill the reply, and sends the reply or an error.
 static void answer(server *s, exchange *x, bool (*make)(server *, const st_json *, st_json *, problem *)) {
   problem p = {0};
   st_json *body = read_body(x, &p), *root = body ? st_json_new() : NULL;

@@ -1,4 +1,4 @@
-// Reading the options of constrained text.
+// Reading the options for constrained text.
 #include "constraint.h"
 
 #include "output.h"

@@ -1,4 +1,4 @@
-// The options that say what new text must be: a JSON schema, an expression, or a grammar.
+// The options that constrain new text: a JSON schema, a regular expression, or a grammar.
 #ifndef SETUN_APP_CONSTRAINT_H
 #define SETUN_APP_CONSTRAINT_H
 
@@ -12,7 +12,7 @@ typedef struct constraint_options {
   {0,           "json-schema",                                                                                         \
    OPTION_FILE, offsetof(type, constraint.schema),                                                                     \
    "FILE",      0,                                                                                                     \
-   0,           "the new text is JSON that this schema allows"},                                                       \
+   0,           "the new text is JSON that satisfies this schema"},                                                    \
       {0,                                                                                                              \
        "regex",                                                                                                        \
        OPTION_TEXT,                                                                                                    \
@@ -20,19 +20,20 @@ typedef struct constraint_options {
        "EXPRESSION",                                                                                                   \
        0,                                                                                                              \
        0,                                                                                                              \
-       "the whole new text matches this regular expression, of ECMA 262"},                                             \
+       "the whole new text matches this regular expression (ECMA 262)"},                                               \
   {                                                                                                                    \
     0, "grammar", OPTION_FILE, offsetof(type, constraint.grammar), "FILE", 0, 0,                                       \
-        "the new text is one of this grammar's, in GBNF or Lark: by the ending .gbnf or .lark, else by \"::=\" in it"  \
+        "the new text matches this grammar, in GBNF or Lark: by the suffix .gbnf or .lark, else GBNF if it has "       \
+        "\"::=\""                                                                                                      \
   }
 
-// What was read of them; `text.data` is freed with free. params.text NULL: nothing was asked for.
+// The constraint that was read; `text.data` is freed with free. params.text NULL: none was requested.
 typedef struct constraint_text {
   setun_constraint_params params;
   input_text text;
 } constraint_text;
 
-// Reads the file. 0, or the exit status after a report. `ignore_end`: whether --ignore-eos was given, too.
+// Reads the file. 0, or the exit status after a report. `ignore_end`: whether --ignore-eos was given too.
 int read_constraint(const command *self, const constraint_options *o, bool ignore_end, constraint_text *text);
 
 #endif

@@ -1,4 +1,4 @@
-// Arithmetic about the use of experts.
+// Estimating the use of experts.
 #include "expert_use.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@ double hit_rate_uniform(const setun_plan *p) {
   return p->n_experts_cached ? (double)p->n_experts_cached / p->n_experts : 1;
 }
 
-// The probability that a token goes to the expert of rank r (from 1) of its layer, if it takes several, each other than
-// those before, with chances as 1 / r: close to 1 - exp(-pace / r), where pace makes the sum right.
+// The probability that a token uses the expert of rank r (from 1) of its layer, if it takes several distinct ones with
+// chances proportional to 1 / r: close to 1 - exp(-pace / r), where pace is chosen for the sum to be right.
 static double chance(double pace, uint32_t rank) {
   return 1 - exp(-pace / rank);
 }

@@ -1,4 +1,4 @@
-// Writing the lines.
+// Writing the trace.
 #include "experts_trace.h"
 
 #include "model.h"
@@ -21,7 +21,7 @@ static void flush(experts_trace *t) {
   t->length = 0;
 }
 
-// Room for `n` bytes more.
+// Makes room for `n` more bytes.
 static bool reserve(experts_trace *t, size_t n) {
   if (t->capacity - t->length >= n) return true;
   size_t larger = t->capacity * 2 + n;
@@ -38,7 +38,7 @@ static bool reserve(experts_trace *t, size_t n) {
 
 void write_experts(uint32_t layer, uint32_t n_tokens, const uint32_t *experts, const uint32_t *tokens, uint32_t n,
                    void *trace) {
-  enum { NUMBERS = 32 }; // two, with what is between them
+  enum { NUMBERS = 32 }; // room for two numbers and their separators
   experts_trace *t = trace;
   if (!reserve(t, (size_t)(n + 1) * NUMBERS)) return;
   char *line = t->pending + t->length;

@@ -43,8 +43,8 @@
 #define EXPERTS_STATE_ROW(options)                                                                                     \
   {                                                                                                                    \
     0, "experts-state", OPTION_FILE, offsetof(options, compute.experts_state), "FILE", 0, 0,                           \
-        "where experts do not fit into --memory: begin with those that this file names, if there is one, and leave "   \
-        "there which are in the cache at the end"                                                                      \
+        "if experts do not fit into --memory: begin with those listed in this file, if it exists, and write to it "    \
+        "those in the cache at the end"                                                                                \
   }
 
 // Options for reading a model's files. Zero-initialize.
@@ -68,7 +68,7 @@ typedef struct compute_options {
   const setun_context_params *context; // the same for a context instead of a session; NULL: a session
   const setun_model *draft_model;      // loaded already, see open_draft
   uint64_t beside;                     // additional bytes for the plan
-  experts_trace *trace;                // of the experts that tokens go to; NULL: none
+  experts_trace *trace;                // of the experts that tokens use; NULL: none
   const char *experts_state;           // --experts-state; NULL: none
 } compute_options;
 
@@ -106,7 +106,7 @@ char *parse_adapter(const char *text, float *scale);
 // False after a report or a signal (see failed_status); the caller frees *model also then.
 bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,
                 setun_model **model);
-// Leaves --experts-state's file, where experts have a cache. False after a report.
+// Writes --experts-state's file, if there is a cache of experts. False after a report.
 bool save_experts_state(const setun_model *model, const compute_options *compute);
 // Loads the model of --draft, if it names one, and sets it in `compute` with the memory of its context; to be called
 // before loading the model itself. Free it after the model's sessions. False after a report or a signal.

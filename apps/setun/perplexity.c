@@ -34,10 +34,10 @@ static const option rows[] = {
 
 enum { COMPARED = 32 }; // tokens whose logits are kept for the other model's
 
-// The model that is compared with, and sums over the tokens so far.
+// The model to compare with, and sums over the tokens so far.
 typedef struct comparison {
   setun_model *model;
-  setun_session *session; // NULL: there is none
+  setun_session *session; // NULL: none
   float *logits;          // [COMPARED][n_vocab], of the positions from `first` on
   uint32_t first;
   double nll, divergence;
@@ -187,11 +187,11 @@ static int print_result(const score *s, bool json) {
   return 0;
 }
 
-// The other model, with a session of the same length. False: a message was printed.
+// Loads the other model, with a session of the same length. False after a report.
 static bool open_comparison(const perplexity_options *o, uint32_t n_ctx, score *s) {
   comparison *c = &s->against;
   compute_options own = o->compute;
-  own.adapters = (text_list){0}; // these are of the model alone
+  own.adapters = (text_list){0}; // they apply only to the model itself
   own.context = NULL;
   if (!open_model(o->against, &o->model, &own, false, &c->model)) return false;
   uint32_t n = setun_model_n_vocab(c->model);

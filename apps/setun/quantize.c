@@ -1,4 +1,4 @@
-// The command `quantize`: fewer bits a weight, with what that loses.
+// The command `quantize`: fewer bits per weight, with loss.
 #include "commands.h"
 #include "interrupt.h"
 #include "model.h"
@@ -17,20 +17,19 @@ typedef struct quantize_options {
 static const option rows[] = {
     {'o', "output", OPTION_FILE, AT(output), "DST", 0, 0, "the GGUF file to write"},
     {0, "scheme", OPTION_FILE, AT(scheme), "SCHEME|FILE", 0, 0,
-     "what the layers' matrices become: q2_k, q4_0, q4_1, q4_k, q5_0, q5_1, q6_k, q8_0, or zpB-G, codes of B (2, 3, 4, "
-     "8) "
-     "bits with a scale and a zero point for G (32, 64, 128) weights; or a file of lines PATTERN = SCHEME"},
+     "the format for the layers' matrices: q2_k, q4_0, q4_1, q4_k, q5_0, q5_1, q6_k, q8_0, or zpB-G, codes of B (2, 3, "
+     "4, 8) bits with a scale and a zero point for each G (32, 64, 128) weights; or a file of lines PATTERN = SCHEME"},
     {0, "embedding", OPTION_CHOICE, AT(embedding), NULL, SETUN_CHOICE_EMBEDDING, 0,
      "the embedding's format (default: keep)"},
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_EMBEDDING, 0,
-     "the output matrix's format; one that is the embedding goes by either option (default: keep)"},
+     "the output matrix's format; for a tied one either option applies (default: keep)"},
     {0, "assume", OPTION_CHOICE, AT(assume), NULL, SETUN_CHOICE_ASSUME, 0,
-     "how to read tensors whose type several projects use, such as i2_s-arm"},
+     "how to read tensor types that several projects use, such as i2_s-arm"},
     IGNORE_KEY_ROW(quantize_options),
     {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print notices"},
 };
 
-// Whether it names a scheme; anything else is the path of a recipe.
+// Whether it is the name of a scheme; anything else is the path of a recipe.
 static bool is_scheme(const char *name) {
   const char *found;
   for (size_t i = 0; (found = setun_choice_name(SETUN_CHOICE_SCHEME, i)); i++) {
@@ -71,20 +70,20 @@ static int run(const command *self, int argc, char **argv) {
 
 const command command_quantize = {
     .name = "quantize",
-    .summary = "write a model with fewer bits a weight, which loses some of it",
+    .summary = "write a model with fewer bits per weight, with some loss",
     .arguments = "SRC -o DST --scheme SCHEME",
     .min_arguments = 1,
     .max_arguments = 1,
-    .details = "Reads a GGUF file or a Hugging Face directory and writes a GGUF file. Each weight of the layers' "
-               "matrices becomes the "
-               "nearest code, with the scales that lose the least squares; norms, biases and routers are kept. A "
-               "matrix whose rows "
-               "the scheme's blocks do not divide is refused by name before anything is written.\n"
-               "In a recipe the names are those of the target's tensors (blk.0.ffn_down.weight), with * and ?; the "
-               "first line that "
-               "matches counts, \"keep\" is a scheme, and what no line matches is kept. \"setun perplexity DST "
-               "--against SRC\" says "
-               "what was lost.",
+    .details =
+        "Reads a GGUF file or a Hugging Face directory and writes a GGUF file. Each weight of the layers' "
+        "matrices becomes the "
+        "nearest code, with the scales of least squared error; norms, biases and routers are kept. A "
+        "matrix whose rows "
+        "the scheme's blocks do not divide is refused by name before anything is written.\n"
+        "In a recipe, patterns match the names of the target's tensors (blk.0.ffn_down.weight), with * and ?; the "
+        "first line that "
+        "matches applies, \"keep\" is a scheme, and tensors that no line matches are kept. \"setun perplexity DST "
+        "--against SRC\" measures the loss.",
     .groups = {{"options", OPTION_ROWS(rows), 0}},
     .run = run,
 };

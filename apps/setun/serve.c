@@ -37,9 +37,10 @@ static const option rows[] = {
     {0, "api-key", OPTION_LIST, AT(keys), "KEY", 1, KEYS_MOST,
      "requests need this key; may be given several times, for several valid keys"},
     {0, "api-key-file", OPTION_FILE, AT(key_file), "FILE", 0, 0,
-     "a file of keys, one a line; empty lines and those that begin with # are ignored"},
+     "a file of keys, one per line; empty lines and those that begin with # are ignored"},
     {0, "allow-host", OPTION_LIST, AT(hosts), "NAME", 1, 0,
-     "a name that clients may call the server by, beside addresses and localhost; may be given several times"},
+     "a name by which clients may reach the server, in addition to addresses and localhost; may be given several "
+     "times"},
     {0, "allow-origin", OPTION_LIST, AT(origins), "ORIGIN", 1, 0,
      "pages of this origin, such as http://example.com:3000, may use the server; *: all; may be given several times"},
     {0, "models", OPTION_FILE, AT(models), "DIR", 0, 0,
@@ -51,13 +52,14 @@ static const option rows[] = {
     {0, "template", OPTION_FILE, AT(template_file), "FILE", 0, 0, "this chat template instead of the model's own"},
     {0, "parallel", OPTION_INTEGER, AT(parallel), "N", 1, 256, "answers computed at once (default 4)"},
     {'c', "ctx", OPTION_INTEGER, AT(ctx), "N", 1, INT32_MAX,
-     "tokens of each answer with its prompt (default: the model's, at most 4096); none of the --parallel shares it"},
+     "tokens of each answer with its prompt (default: the model's, at most 4096); not shared by the --parallel "
+     "answers"},
     {'n', NULL, OPTION_INTEGER, AT(answer_limit), "N", 1, INT32_MAX - 1,
      "the most tokens that an answer may have (default: as many as fit into the context)"},
     {0, "queue", OPTION_INTEGER, AT(queue), "N", 0, 65536,
      "answers that may wait to be computed; requests beyond them get status 503 (default 256)"},
     {0, "prefill-budget", OPTION_INTEGER, AT(prefill_budget), "N", 1, 65536,
-     "tokens of prompts that a pass takes while other answers are being written (default 128)"},
+     "prompt tokens that a pass takes while other answers are being generated (default 128)"},
     POOLING_ROW(serve_options),
     {0, "no-shared-prefix", OPTION_FLAG, AT(no_shared_prefix), NULL, 0, 0,
      "compute every prompt from its beginning, so that the time it takes reveals nothing about other clients' prompts"},
@@ -73,7 +75,7 @@ static void log_line(setun_log_level level, const char *message, void *user) {
 
 // ---- keys ----
 
-// Keys from the options and from the file's lines, which become texts in place.
+// Collects keys from the options and from the file's lines, which are terminated in place.
 static bool read_keys(const command *self, serve_options *o, input_text *text) {
   if (!o->key_file) return true;
   size_t before = o->keys.count;
@@ -107,7 +109,7 @@ static void on_signal(int number) {
   signals = signals + 1;
 }
 
-// From now on the signals that ask for an end are counted; each ends a wait.
+// From now on termination signals are counted; each one ends a wait.
 static void count_signals(void) {
   const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
   struct sigaction action = {.sa_handler = on_signal};
@@ -121,7 +123,7 @@ static void wait_a_little(long milliseconds) {
   nanosleep(&t, NULL);
 }
 
-// Until the server has been told to end, and has finished what it had begun or been told again.
+// Waits until a signal arrives, and then until running answers have finished or a second signal arrives.
 static void wait_for_end(server *s) {
   while (!signals) wait_a_little(200);
   note("finishing what is being answered; a second signal ends at once");
@@ -142,7 +144,7 @@ static const char *last_part(const char *path, bool whole, char name[256]) {
   return name;
 }
 
-// What clients are told of a model: a pulled one's name, or its file's.
+// The name of a model for clients: that of a pulled model, or its file's.
 static const char *model_name(const char *given, char name[256]) {
   char repository[256];
   const char *selector;
@@ -166,7 +168,7 @@ static setun_context_params context_of(const serve_options *o) {
   return params;
 }
 
-// What listens already says that the model loads. 0, or the exit status after a report.
+// Loads the model, while the listening server answers that it is loading. 0, or the exit status after a report.
 static int serve_one(server *s, const char *path, serve_options *o, serve_models *m) {
   server_loaded only = {.context = m->context};
   setun_error error;
@@ -197,13 +199,13 @@ static int serve(server *s, const char *path, serve_options *o, serve_models *m)
   return status;
 }
 
-// What excludes what. 0, or 2 after a report.
+// Checks options that exclude each other. 0, or 2 after a report.
 static int check(const command *self, const serve_options *o, bool one) {
   int status = check_sampling(self, &o->sampling);
   if (status) return status;
   if (o->sampling.biases.count || o->sampling.breakers.count) {
-    return usage_error(
-        self, "--logit-bias and --dry-sequence-breaker are given by requests: logit_bias, dry_sequence_breakers");
+    return usage_error(self,
+                       "--logit-bias and --dry-sequence-breaker belong to requests: logit_bias, dry_sequence_breakers");
   }
   if (one && o->models) return usage_error(self, "MODEL and --models exclude each other");
   if (!one && !o->models) return usage_error(self, "expected MODEL, or --models DIR");
@@ -303,7 +305,7 @@ const command command_serve = {
                "the address, where a browser finds a page to chat on. Requests that do not say how tokens are sampled "
                "use the options under `sampling`.\nWith "
                "--models each request names the model that is to answer. A model is loaded when it is first requested, "
-               "and requests for it wait; where it does not fit into memory beside those that are loaded, the least "
+               "and requests for it wait; if it does not fit into memory with those that are loaded, the least "
                "recently requested one is unloaded, once it has finished the answers that it had begun.",
     .groups = {{"options", OPTION_ROWS(rows), 0},
                SAMPLING_GROUP(serve_options),

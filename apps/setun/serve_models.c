@@ -1,4 +1,4 @@
-// Loading models for the server: each is planned with what those beside it were promised.
+// Loading models for the server: each is planned with the memory that was promised to the other loaded models.
 #define _POSIX_C_SOURCE 200809L
 #include "serve_models.h"
 
@@ -24,7 +24,7 @@ static bool add_aliases(serve_models *m, const text_list *aliases) {
     m->words[m->n_words++] = word;
     m->models[i].n_aliases++;
   }
-  // Now that it is known how many each has, side by side.
+  // Now that the number of each model's names is known, stores them contiguously.
   size_t at = 0;
   for (size_t i = 0; i < m->n_models; i++) {
     m->models[i].aliases = m->aliases + at;
@@ -68,7 +68,7 @@ void free_models(serve_models *m) {
 
 // ---- loading ----
 
-// The plan of a model beside those that are loaded. What these were promised counts whether they have taken it or not.
+// The plan of a model in addition to the loaded ones, whose promised memory counts whether they use it or not.
 static setun_status plan_beside(serve_models *m, const char *path, setun_model_params *params, setun_plan *plan,
                                 setun_error *error) {
   uint64_t promised = 0;
@@ -85,7 +85,7 @@ static setun_status plan_beside(serve_models *m, const char *path, setun_model_p
   return setun_model_plan(path, params, plan, error);
 }
 
-// Takes the folder out of a message, which goes to clients: they are told file names alone.
+// Removes the folder from a message for clients, which are told only file names.
 static setun_status without_folder(const char *path, setun_error *error) {
   const char *slash = strrchr(path, '/');
   size_t n = slash ? (size_t)(slash + 1 - path) : 0;
@@ -104,7 +104,7 @@ static setun_status load(void *user, size_t index, bool alone, setun_progress_fn
   setun_plan plan;
   setun_status s = plan_beside(m, served->path, &params, &plan, error);
   if (s != SETUN_OK) return without_folder(served->path, error);
-  if (plan.streamed && !alone) { // it would have to be read from the disk again and again beside the others
+  if (plan.streamed && !alone) { // it would be read from the disk again and again
     snprintf(error->message, sizeof error->message, "it does not fit beside the models that are loaded");
     return error->code = SETUN_ERROR_MEMORY;
   }
