@@ -92,9 +92,9 @@ SETUN_API setun_status setun_context_truncate(setun_context *context, int sequen
 SETUN_API setun_status setun_context_reuse(setun_context *context, const setun_token *ids, size_t n, int *sequence,
                                            uint32_t *position, setun_error *error);
 
-/* The number of a sequence's tokens; 0 if there is no such sequence. */
+/* The number of a sequence's tokens; 0 for an unknown sequence. */
 SETUN_API uint32_t setun_context_position(const setun_context *context, int sequence);
-/* The tokens, owned by the context and valid until its next call; NULL if there is no such sequence. With a window:
+/* The tokens, owned by the context and valid until its next call; NULL for an unknown sequence. With a window:
  * without forgotten tokens, as in setun_session_tokens. */
 SETUN_API const setun_token *setun_context_tokens(const setun_context *context, int sequence);
 SETUN_API uint32_t setun_context_forgotten(const setun_context *context, int sequence); /* (experimental) */

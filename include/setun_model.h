@@ -169,7 +169,7 @@ typedef struct setun_stream_stats {
   uint64_t expert_hits;    /* experts that a pass needed in a layer and found in the cache, */
   uint64_t expert_misses;  /* and that were not in it */
   const char *expert_rule; /* which expert is replaced: "lru", the one that was used least recently, or "score", the one
-                              that the fewest recent tokens used; NULL: there is no cache */
+                              that the fewest recent tokens used; NULL: experts are not cached */
 } setun_stream_stats;
 
 /* Any thread may call it, also while others compute. Zeros where all weights are resident, and in a forked child. */

@@ -62,7 +62,7 @@ static const st_decimal *decimal(reading *r, const char *name, const st_json *v)
   return st_decimal_read(r->s, r->s->text + v->count);
 }
 
-// A count of characters, items or members; a count above 32 bits is no limit.
+// A count of characters, items or members; a count above 32 bits limits nothing.
 static uint32_t count(reading *r, const char *name, uint32_t absent) {
   const st_json *v = keyword(r, name);
   const st_decimal *d = v ? decimal(r, name, v) : NULL;
@@ -440,7 +440,7 @@ static void read_values(reading *r) {
   }
 }
 
-// Keywords of drafts that are not implemented; "$recursiveRef" is a plain reference if nothing is a recursive anchor.
+// Keywords of other drafts are refused by name; "$recursiveRef" is a plain reference where no anchor is recursive.
 static void refuse_others(reading *r) {
   static const char *const refused[] = {"$recursiveAnchor", "disallow", "extends", "divisibleBy"};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {

@@ -31,7 +31,7 @@ typedef struct st_kv_format {
   bool rotated;
 } st_kv_format;
 
-// NULL: there is no such format.
+// NULL: the format is unknown.
 const st_kv_format *st_kv_format_of(setun_kv_type type);
 
 static inline bool st_kv_is_codes(setun_kv_type type) {

@@ -8,7 +8,7 @@
 
 #include "placement/expert_cache.h"
 
-// Reads the experts that the file lists into the cache, as many as fit. Nothing where there is no such file.
+// Reads the experts that the file lists into the cache, as many as fit. Does nothing if the file does not exist.
 // SETUN_ERROR_FORMAT for a file that is not one of this model. The cache is open, and no pass runs.
 setun_status st_expert_state_load(st_expert_cache *cache, const st_model *model, const char *path, setun_error *err);
 // Writes the file, whole or not at all.

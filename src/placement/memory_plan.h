@@ -63,7 +63,7 @@ typedef struct st_expert_plan {
   const uint32_t *forced;     // for tests: that capacity, whatever the budget; NULL: no
 } st_expert_plan;
 
-// What is read of the experts of one token, if the cache has none of them; 0: there is no cache.
+// What is read of the experts of one token, if the cache has none of them; 0: experts are not cached.
 static inline uint64_t st_expert_token_bytes(const st_expert_plan *e) {
   return e->capacity ? e->records / e->n * e->used * e->n_layers : 0;
 }

@@ -26,9 +26,9 @@ setun_status st_streamer_add_rows(st_streamer *streamer, const st_weight *weight
 setun_status st_streamer_open(st_streamer *streamer, setun_error *err);
 void st_streamer_free(st_streamer *streamer);
 
-// The experts that the cache has, in a file, see expert_state.h; SETUN_ERROR_STATE where there is no cache.
+// The experts that the cache has, in a file, see expert_state.h; SETUN_ERROR_STATE without a cache.
 setun_status st_streamer_save_experts(st_streamer *streamer, const char *path, setun_error *err);
-// Before the first pass; nothing where there is no cache.
+// Before the first pass; does nothing without a cache.
 setun_status st_streamer_load_experts(st_streamer *streamer, const char *path, setun_error *err);
 
 // The interface that passes call; lives as long as the streamer.
@@ -39,10 +39,10 @@ typedef struct st_streamer_stats {
   st_stream_stats read;
   double passes_s, packed_s;
   uint64_t expert_hits, expert_misses; // experts that layers wanted and the cache had, or had not
-  const char *expert_rule;             // see st_expert_stats; NULL: there is no cache
+  const char *expert_rule;             // see st_expert_stats; NULL: experts are not cached
 } st_streamer_stats;
 st_streamer_stats st_streamer_get_stats(const st_streamer *streamer);
-// The experts of one layer; unchanged where there is no cache.
+// The experts of one layer; unchanged without a cache.
 void st_streamer_count_experts(const st_streamer *streamer, uint32_t layer, uint64_t *hits, uint64_t *misses);
 
 // The disk's own speed: reads about `total_bytes` of the units into the ring and does nothing with them. Waits for a
