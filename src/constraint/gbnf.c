@@ -173,17 +173,6 @@ static st_node read_symbol(st_gbnf *x) {
   return st_node_rule(x->g, rule_of(x, name));
 }
 
-static bool read_number(st_gbnf *x, uint32_t *number) {
-  const char *from = x->r.at;
-  uint64_t n = 0;
-  for (; x->r.at < x->r.end && *x->r.at >= '0' && *x->r.at <= '9'; x->r.at++) {
-    n = 10 * n + (uint64_t)(*x->r.at - '0');
-    if (n >= ST_UNBOUNDED) n = ST_UNBOUNDED - 1;
-  }
-  *number = (uint32_t)n;
-  return x->r.at > from;
-}
-
 static st_node read_repeat(st_gbnf *x, st_node symbol) {
   uint32_t min = 0, max = ST_UNBOUNDED;
   if (skip(x, '*')) return st_node_repeat(x->g, symbol, 0, max);
@@ -191,11 +180,11 @@ static st_node read_repeat(st_gbnf *x, st_node symbol) {
   if (skip(x, '?')) return st_node_repeat(x->g, symbol, 0, 1);
   if (!skip(x, '{')) return symbol;
   skip_space(x, true);
-  bool any = read_number(x, &min);
+  bool any = st_reader_number(&x->r, &min);
   skip_space(x, true);
   if (skip(x, ',')) {
     skip_space(x, true);
-    any |= read_number(x, &max);
+    any |= st_reader_number(&x->r, &max);
     skip_space(x, true);
   } else {
     max = min;

@@ -417,17 +417,6 @@ static st_node read_item(st_lark *x) {
   return fail(x, SETUN_ERROR_FORMAT, "a string, an expression, a name or a group");
 }
 
-static bool read_number(st_lark *x, uint32_t *number) {
-  const char *from = x->r.at;
-  uint64_t n = 0;
-  for (; x->r.at < x->r.end && *x->r.at >= '0' && *x->r.at <= '9'; x->r.at++) {
-    n = 10 * n + (uint64_t)(*x->r.at - '0');
-    if (n >= ST_UNBOUNDED) n = ST_UNBOUNDED - 1;
-  }
-  *number = (uint32_t)n;
-  return x->r.at > from;
-}
-
 // ?, *, +, ~ 3, ~ 2..5 and {2,5}
 static st_node read_repeat(st_lark *x, st_node item) {
   uint32_t min, max;
@@ -439,12 +428,12 @@ static st_node read_repeat(st_lark *x, st_node item) {
   bool braces = skip(x, "{");
   if (!braces && !skip(x, "~")) return x->r.at = from, item;
   skip_space(x);
-  if (!read_number(x, &min)) {
+  if (!st_reader_number(&x->r, &min)) {
     if (braces) return fail(x, SETUN_ERROR_FORMAT, "a count");
     return x->r.at = from, item; // the complement of the next item
   }
   max = min;
-  if (skip(x, braces ? "," : "..") && !read_number(x, &max)) max = ST_UNBOUNDED;
+  if (skip(x, braces ? "," : "..") && !st_reader_number(&x->r, &max)) max = ST_UNBOUNDED;
   if (max < min || (braces && !skip(x, "}"))) return fail(x, SETUN_ERROR_FORMAT, "counts in rising order");
   return st_node_repeat(x->g, item, min, max);
 }

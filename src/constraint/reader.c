@@ -187,3 +187,14 @@ setun_status st_reader_token(st_reader *r, st_grammar *g, const st_tokenizer *to
   if (!status) *node = st_node_tokens(g, &id, 1, negated);
   return status;
 }
+
+bool st_reader_number(st_reader *r, uint32_t *number) {
+  const char *from = r->at;
+  uint64_t n = 0;
+  for (; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++) {
+    n = 10 * n + (uint64_t)(*r->at - '0');
+    if (n >= ST_UNBOUNDED) n = ST_UNBOUNDED - 1;
+  }
+  *number = (uint32_t)n;
+  return r->at > from;
+}

@@ -38,4 +38,7 @@ bool st_reader_hex(st_reader *r, int n, uint32_t *code);
 // by its text must be one token of the vocabulary.
 setun_status st_reader_token(st_reader *r, st_grammar *g, const st_tokenizer *tokenizer, bool negated, st_node *node);
 
+// A decimal number, at most ST_UNBOUNDED - 1, which larger ones become. False where no digit follows.
+bool st_reader_number(st_reader *r, uint32_t *number);
+
 #endif
