@@ -400,6 +400,31 @@ def zero_points(out):
             out[key + ".values"] = wide * code.astype(np.float32) + wide * z.astype(np.float32)  # exact but for a zero's sign
 
 
+def two_of_four(out):
+    """2:4-KIND-G: G / 16 words of values, G / 32 of metadata, f16 d. Draws of its own, so that the vectors before stay."""
+    own = np.random.default_rng(24)
+    fp4 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6])
+    meaning = {"int4": np.arange(16) - 16 * (np.arange(16) > 7), "fp4": np.concatenate([fp4, 0 - fp4])}
+    pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    for kind in ("int4", "fp4"):
+        for block in (32, 64, 128):
+            n = 24
+            d = own.normal(0, .01, n).astype(np.float16)
+            d[:4] = [0, -0.0, 2.0 ** -24, 65504]
+            raw, weights = [], np.zeros((n, block), np.float32)
+            for i in range(n):
+                words, marks = [0] * (block // 16), [0] * (block // 32)
+                for four in range(block // 4):
+                    pair, codes = pairs[own.integers(0, 6)], own.integers(0, 16, 2)
+                    for j in range(2):
+                        words[four // 4] |= int(codes[j]) << 4 * (four % 4 * 2 + j)
+                        weights[i, 4 * four + pair[j]] = meaning[kind][codes[j]]
+                    marks[four // 8] |= (pair[1] << 2 | pair[0]) << 4 * (four % 8)
+                raw.append(np.frombuffer(struct.pack(f"<{len(words + marks)}I", *words, *marks) + d[i].tobytes(), np.uint8))
+            out[f"2:4-{kind}-{block}.bytes"] = np.stack(raw)
+            out[f"2:4-{kind}-{block}.values"] = weights * d.astype(np.float32)[:, None]
+
+
 def values():
     from gguf import GGMLQuantizationType, quants
     out = {}
@@ -431,6 +456,7 @@ def values():
     out["absmean.trits"] = np.clip(np.rint(w * inverse), -1, 1).astype(np.int8)
     seq(out)
     zero_points(out)
+    two_of_four(out)
     save("values.safetensors", out)
 
 

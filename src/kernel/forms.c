@@ -158,6 +158,25 @@ static void pack_step(unsigned n_low, unsigned n_high, const uint8_t codes[ST_ST
   }
 }
 
+// One step of row r with at most two codes of each four that are not 0.
+static void pack_sparse(const uint8_t codes[ST_STEP], size_t r, uint8_t *out) {
+  for (unsigned i = 0; i < ST_STEP / 4; i++, codes += 4) {
+    unsigned pair = 0;
+    for (unsigned p = 0; p < 6; p++) {
+      unsigned there = 0, both = 0;
+      for (unsigned j = 0; j < 4; j++) there += codes[j] != 0;
+      for (unsigned j = 0; j < 2; j++) both += codes[st_sparse_places[p][j]] != 0;
+      if (both == there) {
+        pair = p;
+        break;
+      }
+    }
+    uint8_t *at = out + i / 4 * 64 + 4 * r + i % 2 * 2, *place = out + 128 + 4 * r + i / 2;
+    for (unsigned j = 0; j < 2; j++) at[j] = (uint8_t)(at[j] | codes[st_sparse_places[pair][j]] << i / 2 % 2 * 4);
+    *place = (uint8_t)(*place | pair << i % 2 * 4);
+  }
+}
+
 // One step's scales of row r, where they are bytes: `back` points after the codes.
 static void pack_scales(st_form form, const st_block_parts *p, size_t step, size_t r, uint8_t *back) {
   st_coding c = st_coding_of(form);
@@ -186,7 +205,10 @@ static void pack_block(st_form form, const st_block_parts *p, size_t columns, si
   }
   out += c.head + c.front;
   for (size_t step = 0; step < columns / ST_STEP; step++, out += st_step_bytes(form)) {
-    pack_step(c.low, c.high, p->codes + step * ST_STEP, r, out);
+    if (c.sparse)
+      pack_sparse(p->codes + step * ST_STEP, r, out);
+    else
+      pack_step(c.low, c.high, p->codes + step * ST_STEP, r, out);
     pack_scales(form, p, step, r, out + 64 * (c.low + c.high));
   }
 }

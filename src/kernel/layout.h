@@ -31,6 +31,7 @@ typedef enum st_scale_rule {
   ST_RULE_NIBBLES, // the same, but the integers are 4 bits, those of minimums the high ones
   ST_RULE_E8M0,    // a power of two a byte
   ST_RULE_ZERO,    // half precision, then zero points as int8: m = d * -z
+  ST_RULE_HALVED,  // half precision, twice what they mean
   ST_RULE_ROW      // none in the stream: st_matrix.scales
 } st_scale_rule;
 
@@ -38,14 +39,24 @@ typedef struct st_coding {
   uint8_t kind, number, rule; // st_form_kind, st_number, st_scale_rule
   uint8_t low, high;          // bits of the planes: 1, 2 or 4 each, 6 at most together, high may be 0; or 8 and 0, int8
   uint8_t head, front, back;
-  uint8_t subs;         // scales of a row in a step: one, or one for each 16 columns
-  uint8_t offset;       // a code minus its value; with values: no value is below -offset, or above it
-  bool minimums;        // weight = d * code + m; codes of 8 bits are 128 smaller, and m is 128 d larger than stored
-  bool by_block;        // heads are placed before every st_matrix.block columns
+  uint8_t subs;   // scales of a row in a step: one, or one for each 16 columns
+  uint8_t offset; // a code minus its value; with values: no value is below -offset, or above it
+  bool minimums;  // weight = d * code + m; codes of 8 bits are 128 smaller, and m is 128 d larger than stored
+  bool by_block;  // heads are placed before every st_matrix.block columns
+  bool sparse;    // of each 4 codes 2 are there, see below; low 2 and high 1 then only say how many bytes there are
   const int8_t *values; // what each of 16 codes means, instead; NULL: none
 } st_coding;
 
 enum { ST_SUPER = 256 };
+
+// Sparse steps: two pieces of 4-bit codes, then one of places. A part's two codes of row r are the bytes 4r + 2 (i % 2)
+// and the next of piece i / 4, in the high half for parts 2, 3, 6 and 7. The 32-bit word r of the third piece has 4
+// bits for each part: which of the six pairs of 4 columns its codes are, in this order. The other two columns have code
+// 0.
+static const uint8_t st_sparse_places[8][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}, {0, 1}, {0, 1}};
+// The same as bytes that shuffle the codes of part 0 to their columns; what has its top bit set gives 0.
+static const uint32_t st_sparse_moves[8] = {0x80800100, 0x80018000, 0x01808000, 0x80010080,
+                                            0x01800080, 0x01008080, 0x80800100, 0x80800100};
 
 // Inline, so that the properties of a constant form are constants.
 static inline st_coding st_coding_of(st_form form) {

@@ -126,6 +126,10 @@ int64_t st_format_check_scales(const st_format *format, const void *data, uint64
       if ((st_load_u16(block + at) & exponent) == exponent) return (int64_t)at;
   for (uint64_t at = 0; value && value->e8m0 && at < bytes; at += format->block_bytes)
     if (block[at] == 0xFF) return (int64_t)at;
+  for (uint64_t at = 0; format->ops->invalid && at < bytes; at += format->block_bytes) {
+    int64_t bad = format->ops->invalid(format, block + at);
+    if (bad >= 0) return (int64_t)at + bad;
+  }
   return -1;
 }
 

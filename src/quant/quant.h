@@ -115,6 +115,7 @@ struct st_format_ops {
   st_format_id wider;            // floats that are only read: the format that is written and holds them exactly
   st_format_id packed_as;        // another format whose form in the kernels it takes; 0: none
   bool zero_points;              // integers with a scale and a zero point a block, see st_zp_format
+  bool halved;                   // the values of its codes are twice what they mean, and its scales are halved for that
   uint16_t exponent;             // plain floats: the exponent's bits in the upper half of the number's last four bytes
   uint8_t affine_bits;           // of MLX's groups: bits of a code; 0: another format
   bool bfloat;                   // half-precision scales and minimums are bfloat16
@@ -138,6 +139,8 @@ struct st_format_ops {
 
   // Value formats of several block sizes, instead of value->parts: see st_format_parts.
   void (*parts)(const st_format *format, const uint8_t *block, struct st_block_parts *out);
+  // Value formats with bytes that no writer makes: where the first of a block is, or -1.
+  int64_t (*invalid)(const st_format *format, const uint8_t *block);
 
   // Ternary formats; NULL otherwise. `trits` is int8 [count, K]; `scales` (may be NULL) receives what lies inside the
   // strip's own bytes: count * K/block floats for ST_SCALE_BLOCK, count floats for ST_SCALE_ROW, nothing otherwise.
@@ -224,12 +227,12 @@ setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *b
 // The scales alone that `unpack` gives for a strip's bytes: ST_SCALE_BLOCK and ST_SCALE_ROW.
 void st_format_strip_scales(const st_format *format, st_shape shape, const st_strip *strip, const void *data,
                             float *scales);
-// The first half-precision scale of a value format that is infinite or no number, in `bytes` of whole blocks: its byte
 // Ternary formats that hold some trits only (Sherry): whether it is none of these; and the first weight of a row's
 // block that such a format cannot hold, -1: it holds the row.
 bool st_format_holds_all(const st_format *format);
 int64_t st_format_check_trits(const st_format *format, uint64_t columns, const int8_t *row);
-// offset; -1: all are finite, or the format has none.
+// The first half-precision scale of a value format that is infinite or no number, or its first invalid code, in `bytes`
+// of whole blocks: its byte offset; -1: all are valid, or the format has none.
 int64_t st_format_check_scales(const st_format *format, const void *data, uint64_t bytes);
 // Whether a tensor of that shape may be written: the format is one that Setun writes, and its rows are whole blocks
 // also where existing files run on across rows (i2_s). Errors: as st_format_size, and SETUN_ERROR_UNSUPPORTED.
@@ -256,7 +259,7 @@ bool st_format_parts(const st_format *format, const uint8_t *block, st_block_par
 const st_format *st_zp_format(unsigned bits, uint64_t group);
 void st_zp_store(const st_format *format, uint16_t d, int zero, const uint8_t *codes, uint8_t *block);
 
-// What the 16 codes of IQ4_NL and IQ4_XS mean, twice what those of MXFP4 do, and the 4 of Q2_0C.
-extern const int8_t st_iq4_values[16], st_e2m1_doubled[16], st_seq_values[16];
+// What the 16 codes of IQ4_NL and IQ4_XS mean, twice what those of MXFP4 do, the 4 of Q2_0C, and the 16 of integers.
+extern const int8_t st_iq4_values[16], st_e2m1_doubled[16], st_seq_values[16], st_int4_values[16];
 
 #endif

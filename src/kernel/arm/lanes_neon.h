@@ -310,13 +310,26 @@ LANES_INLINE int vb_offset(st_form form) {
   return c.values ? 0 : c.offset;
 }
 
+// Quarter i of part j of 32 columns of which two of four are there, moved to their columns; 0 for the others.
+LANES_INLINE uint8x16_t lanes_sparse(const uint8_t *p, int j, int i) {
+  static const uint8_t lane[16] = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12};
+  const uint8_t *moves = (const uint8_t *)(const void *)st_sparse_moves;
+  uint8x16x2_t table = {{vld1q_u8(moves), vld1q_u8(moves + 16)}};
+  uint32x4_t pair = vreinterpretq_u32_u8(vld1q_u8(p + 128 + 16 * i));
+  pair = vandq_u32(vshlq_u32(pair, vdupq_n_s32(-4 * j)), vdupq_n_u32(7));
+  pair = vaddq_u32(vmulq_u32(pair, vdupq_n_u32(0x04040404)), vdupq_n_u32(0x03020100));
+  uint8x16_t move = vqtbl2q_u8(table, vreinterpretq_u8_u32(pair));
+  move = vorrq_u8(vorrq_u8(move, vdupq_n_u8(j % 2 ? 2 : 0)), vld1q_u8(lane)); // codes 2 and 3 of the four
+  return vqtbl1q_u8(lanes_plane(p, 4, j / 2, i, 0), move);
+}
+
 // 64 signed bytes: part j (0 to 7) of 32 columns, from where the form's codes are; their values plus vb_offset.
 LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int j) {
   const st_coding c = st_coding_of(form);
   vb v;
   LANES_EACH {
-    uint8x16_t code = lanes_plane(p, c.low, j, i, 0);
-    if (c.high) code = vorrq_u8(code, lanes_plane(p + 64 * c.low, c.high, j, i, c.low));
+    uint8x16_t code = c.sparse ? lanes_sparse(p, j, i) : lanes_plane(p, c.low, j, i, 0);
+    if (c.high && !c.sparse) code = vorrq_u8(code, lanes_plane(p + 64 * c.low, c.high, j, i, c.low));
     v.q[i] = c.values ? vqtbl1q_s8(vld1q_s8(c.values), code) : vreinterpretq_s8_u8(code);
   }
   return v;

@@ -53,6 +53,7 @@ LANES_INLINE void lanes_scales(st_form form, const lanes_stream *s, int half, vf
     *d = vf_bf16(s->scales), *m = vf_bf16(s->scales + ST_SCALES);
   } else {
     *d = vf_half(s->scales);
+    if (c.rule == ST_RULE_HALVED) *d = vf_mul(*d, vf_set(0.5f));
     if (c.rule == ST_RULE_ZERO) {
       *m = vf_mul(*d, vi_to_floats(vi_sub(vi_zero(), vi_bytes(s->scales + ST_SCALES))));
       return;

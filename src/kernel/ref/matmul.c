@@ -29,10 +29,21 @@ static void locate(const st_matrix *w, const uint8_t *group, size_t step, const 
   *codes = *scales + c.head + step % each * bytes;
 }
 
+// The code of row r and column k of 32 where two of four are there.
+static int sparse_at(const uint8_t *codes, size_t r, size_t k) {
+  size_t i = k / 4;
+  const uint8_t *places = st_sparse_places[codes[128 + 4 * r + i / 2] >> i % 2 * 4 & 7];
+  for (size_t j = 0; j < 2; j++) {
+    if (places[j] == k % 4) return codes[i / 4 * 64 + 4 * r + i % 2 * 2 + j] >> i / 2 % 2 * 4 & 15;
+  }
+  return 0;
+}
+
 // What the code of row r and column k of 32 means: a trit, int8, value or difference, or the bare code where there are
 // minimums.
 static int code_at(const st_coding *c, const uint8_t *codes, size_t r, size_t k) {
   size_t i = k / 4, j = 4 * r + k % 4;
+  if (c->sparse) return c->values[sparse_at(codes, r, k)];
   if (c->low == 8) return (int8_t)codes[i * 64 + j];
   int code = codes[i * c->low / 8 * 64 + j] >> i * c->low % 8 & ((1 << c->low) - 1);
   if (c->high) {
@@ -97,6 +108,7 @@ static void scale_at(const st_matrix *w, const uint8_t *scales, const uint8_t *c
   }
   bool bfloat = c.minimums && c.by_block && w->bfloat;
   *d = bfloat ? bfloat_at(scales, r) : half_at(scales, r);
+  if (c.rule == ST_RULE_HALVED) *d *= 0.5f;
   if (c.rule == ST_RULE_ZERO) {
     *m = *d * (float)-(int8_t)scales[ST_SCALES + r];
     return;

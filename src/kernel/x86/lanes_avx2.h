@@ -366,6 +366,19 @@ LANES_INLINE int vb_offset(st_form form) {
 }
 #endif
 
+// Part i of 32 columns of which two of four are there, moved to their columns; 0 for the others.
+LANES_INLINE __m256i lanes_scatter(__m256i codes, __m256i pair, int second) {
+  const __m256i lane = _mm256_broadcastsi128_si256(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0C0C0C0C));
+  __m256i moves = _mm256_loadu_si256((const __m256i *)st_sparse_moves);
+  moves = _mm256_or_si256(moves, _mm256_set1_epi32(second ? 0x02020202 : 0)); // codes 2 and 3 of the four
+  return _mm256_shuffle_epi8(codes, _mm256_or_si256(_mm256_permutevar8x32_epi32(moves, pair), lane));
+}
+LANES_INLINE vb lanes_sparse(const uint8_t *p, int i) {
+  vb codes = lanes_plane(p, 4, i / 2, 0), pair = vi_load(p + 128);
+  return (vb){lanes_scatter(codes.a, _mm256_srli_epi32(pair.a, 4 * i), i % 2),
+              lanes_scatter(codes.b, _mm256_srli_epi32(pair.b, 4 * i), i % 2)};
+}
+
 // 64 bytes: part i (0 to 7) of 32 columns, from where the form's codes are; their values plus vb_offset.
 LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
   const st_coding c = st_coding_of(form);
@@ -374,8 +387,8 @@ LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
     const __m256i top = _mm256_set1_epi8(-128);
     return vb_signed(form) ? bytes : (vb){_mm256_xor_si256(bytes.a, top), _mm256_xor_si256(bytes.b, top)};
   }
-  vb v = lanes_plane(p, c.low, i, 0);
-  if (c.high) {
+  vb v = c.sparse ? lanes_sparse(p, i) : lanes_plane(p, c.low, i, 0);
+  if (c.high && !c.sparse) {
     vb high = lanes_plane(p + 64 * c.low, c.high, i, c.low);
     v = (vb){_mm256_or_si256(v.a, high.a), _mm256_or_si256(v.b, high.b)};
   }

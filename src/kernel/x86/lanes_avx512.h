@@ -319,10 +319,21 @@ LANES_INLINE int vb_offset(st_form form) {
   return c.low == 8 ? 128 : c.offset;
 }
 
+// Part i of 32 columns of which two of four are there, moved to their columns; 0 for the others.
+LANES_INLINE vb lanes_sparse(const uint8_t *p, int i) {
+  const __m512i lane = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0C0C0C0C));
+  const __m256i moves = _mm256_loadu_si256((const __m256i *)st_sparse_moves);
+  const __m256i second = _mm256_set1_epi32(i % 2 ? 0x02020202 : 0); // codes 2 and 3 of the four; the top bit stays
+  vb codes = lanes_plane(p, 4, i / 2, 0), pair = _mm512_srli_epi32(_mm512_loadu_si512(p + 128), 4 * (unsigned)i);
+  __m512i table = _mm512_broadcast_i64x4(_mm256_or_si256(moves, second));
+  return _mm512_shuffle_epi8(codes, _mm512_or_si512(_mm512_permutexvar_epi32(pair, table), lane));
+}
+
 // 64 unsigned bytes: part i (0 to 7) of 32 columns, from where the form's codes are; their values plus vb_offset.
 LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
   const st_coding c = st_coding_of(form);
   if (c.low == 8) return _mm512_xor_si512(_mm512_loadu_si512(p + 64 * i), _mm512_set1_epi8(-128));
+  if (c.sparse) return _mm512_shuffle_epi8(lanes_values_of(c.values, vb_offset(form)), lanes_sparse(p, i));
   vb v = lanes_plane(p, c.low, i, 0);
   if (c.high) v = _mm512_or_si512(v, lanes_plane(p + 64 * c.low, c.high, i, c.low));
   return c.values ? _mm512_shuffle_epi8(lanes_values_of(c.values, vb_offset(form)), v) : v;
