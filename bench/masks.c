@@ -38,11 +38,11 @@ static setun_status read_grammar(const char *path, const st_tokenizer *tokenizer
   if (status) return status;
   while (n && end && !strcmp(end, ".regex") && text[n - 1] == '\n') n--;
   if (end && !strcmp(end, ".regex"))
-    status = st_grammar_from_expression(text, n, g, err);
+    status = st_grammar_from_expression(text, n, NULL, g, err);
   else if (end && !strcmp(end, ".lark"))
-    status = st_grammar_from_lark(text, n, path, tokenizer, g, err);
+    status = st_grammar_from_lark(text, n, path, tokenizer, NULL, g, err);
   else
-    status = st_grammar_from_gbnf(text, n, path, tokenizer, g, err);
+    status = st_grammar_from_gbnf(text, n, path, tokenizer, NULL, g, err);
   st_free(text);
   return status;
 }
@@ -80,7 +80,7 @@ static setun_status measure(const char *path, const st_tokenizer *tokenizer, con
   st_constraint *c;
   double start = now();
   setun_status status = read_grammar(path, tokenizer, &g, err);
-  if (!status) status = st_constraint_compile(g, trie, NULL, &c, err);
+  if (!status) status = st_constraint_compile(g, trie, &c, err);
   if (status) return status;
   double compiled = now() - start, sum = 0;
   double *times = st_malloc((size_t)most, sizeof *times);

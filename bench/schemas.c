@@ -60,12 +60,12 @@ static setun_status load(const char *path, st_tokenizer **t, setun_error *err) {
 
 static setun_status compile(session *x, const char *schema, st_constraint **out, setun_error *err) {
   st_grammar *g = NULL;
-  setun_status s = st_grammar_from_schema(schema, strlen(schema), NULL, &g, err);
+  setun_status s = st_grammar_from_schema(schema, strlen(schema), NULL, NULL, &g, err);
   if (s) return s;
   if (!x->samples)
     st_grammar_set_space(g, st_term_json_space(st_grammar_terms(g), SPACE_MOST),
                          st_term_json_space(st_grammar_terms(g), SPACE_MOST));
-  return st_constraint_compile(g, x->trie, NULL, out, err);
+  return st_constraint_compile(g, x->trie, out, err);
 }
 
 // ---- texts ----

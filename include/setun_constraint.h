@@ -37,13 +37,15 @@ typedef struct setun_constraint_params {
   uint32_t space;   /* JSON schemas: the most white space in a row around punctuation, at most 8; 0: one space after
                      * colons and commas, and none elsewhere */
   bool ordered;     /* JSON schemas: properties in the schema's order */
-  uint64_t memory;  /* bytes, at most; 0: 256 MiB */
+  uint64_t memory;  /* most bytes, while it is compiled and when texts are matched; 0: 256 MiB */
+  uint32_t milliseconds; /* most processor time to compile it; 0: 10,000 */
 } setun_constraint_params;
 
 SETUN_PARAMS(setun_constraint_params)
 
 /* `model` must outlive the constraint. An error message says what is wrong and where, or which limit was reached. The
- * caller frees *constraint with setun_constraint_free; matchers and samplers that use it keep it. */
+ * caller frees *constraint with setun_constraint_free; matchers and samplers that use it keep it. What its texts need
+ * beyond `memory`, or too many steps for the next token, fails with SETUN_ERROR_LIMIT for all of its matchers. */
 SETUN_API setun_status setun_constraint_new(const setun_model *model, const setun_constraint_params *params,
                                             setun_constraint **constraint, setun_error *error);
 SETUN_API void setun_constraint_free(setun_constraint *constraint);
@@ -54,8 +56,10 @@ typedef struct setun_answer_params {
   const setun_constraint_params *text; /* the text must match this; NULL: the answer may not be a text */
   bool calls;                          /* the answer may call the tools that were passed to setun_chat_render_tools */
   const char *tool;                    /* with `calls`: only this tool may be called; NULL: any of them */
-  bool one_call;  /* with `calls`: exactly one call; otherwise one or more, if the model's format allows several */
-  uint32_t space; /* with `calls`: white space in their arguments, as in setun_constraint_params */
+  bool one_call;   /* with `calls`: exactly one call; otherwise one or more, if the model's format allows several */
+  uint32_t space;  /* with `calls`: white space in their arguments, as in setun_constraint_params */
+  uint64_t memory; /* without `text`, whose limits apply otherwise: as in setun_constraint_params */
+  uint32_t milliseconds; /* the same */
 } setun_answer_params;
 
 SETUN_PARAMS(setun_answer_params)

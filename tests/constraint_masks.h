@@ -16,25 +16,25 @@
 static inline st_constraint *masks_compile(st_grammar *g, const st_token_trie *trie) {
   setun_error err;
   st_constraint *c = NULL;
-  if (st_constraint_compile(g, trie, NULL, &c, &err)) fail_msg("%s", err.message);
+  if (st_constraint_compile(g, trie, &c, &err)) fail_msg("%s", err.message);
   return c;
 }
 static inline st_constraint *masks_gbnf(const char *text, const st_tokenizer *tokenizer, const st_token_trie *trie) {
   setun_error err;
   st_grammar *g;
-  if (st_grammar_from_gbnf(text, strlen(text), "test", tokenizer, &g, &err)) fail_msg("%s", err.message);
+  if (st_grammar_from_gbnf(text, strlen(text), "test", tokenizer, NULL, &g, &err)) fail_msg("%s", err.message);
   return masks_compile(g, trie);
 }
 static inline st_constraint *masks_lark(const char *text, const st_tokenizer *tokenizer, const st_token_trie *trie) {
   setun_error err;
   st_grammar *g;
-  if (st_grammar_from_lark(text, strlen(text), "test", tokenizer, &g, &err)) fail_msg("%s", err.message);
+  if (st_grammar_from_lark(text, strlen(text), "test", tokenizer, NULL, &g, &err)) fail_msg("%s", err.message);
   return masks_compile(g, trie);
 }
 static inline st_constraint *masks_expression(const char *text, const st_token_trie *trie) {
   setun_error err;
   st_grammar *g;
-  if (st_grammar_from_expression(text, strlen(text), &g, &err)) fail_msg("%s", err.message);
+  if (st_grammar_from_expression(text, strlen(text), NULL, &g, &err)) fail_msg("%s", err.message);
   return masks_compile(g, trie);
 }
 

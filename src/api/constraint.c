@@ -65,17 +65,23 @@ static setun_status named_error(setun_status s, const char *name, const setun_er
   return name ? st_fail(err, s, "%.64s: %.400s", name, own->message) : st_fail(err, s, "%s", own->message);
 }
 
+static st_constraint_limits limits_of(uint64_t memory, uint32_t milliseconds) {
+  return (st_constraint_limits){.max_bytes = memory < SIZE_MAX ? (size_t)memory : SIZE_MAX,
+                                .max_milliseconds = milliseconds};
+}
+
 static setun_status read_grammar(const setun_model *model, const setun_constraint_params *p, st_grammar **out,
                                  setun_error *err) {
+  const st_constraint_limits limits = limits_of(p->memory, p->milliseconds);
   const st_schema_options options = {.ordered = p->ordered};
   const char *text = p->text ? p->text : "", *name = p->name ? p->name : setun_grammar_name(p->grammar);
   setun_error own;
   setun_status s = SETUN_OK;
   switch (p->grammar) {
-  case SETUN_GRAMMAR_GBNF: return st_grammar_from_gbnf(text, p->length, name, model->tokenizer, out, err);
-  case SETUN_GRAMMAR_LARK: return st_grammar_from_lark(text, p->length, name, model->tokenizer, out, err);
-  case SETUN_GRAMMAR_EXPRESSION: s = st_grammar_from_expression(text, p->length, out, &own); break;
-  case SETUN_GRAMMAR_JSON_SCHEMA: s = st_grammar_from_schema(text, p->length, &options, out, &own); break;
+  case SETUN_GRAMMAR_GBNF: return st_grammar_from_gbnf(text, p->length, name, model->tokenizer, &limits, out, err);
+  case SETUN_GRAMMAR_LARK: return st_grammar_from_lark(text, p->length, name, model->tokenizer, &limits, out, err);
+  case SETUN_GRAMMAR_EXPRESSION: s = st_grammar_from_expression(text, p->length, &limits, out, &own); break;
+  case SETUN_GRAMMAR_JSON_SCHEMA: s = st_grammar_from_schema(text, p->length, &options, &limits, out, &own); break;
   }
   if (s != SETUN_OK) return named_error(s, p->name, &own, err);
   if (p->grammar == SETUN_GRAMMAR_JSON_SCHEMA) set_space(*out, p->space);
@@ -83,18 +89,17 @@ static setun_status read_grammar(const setun_model *model, const setun_constrain
 }
 
 // Takes the grammar; `name` NULL: messages need none.
-static setun_status compile(const setun_model *model, st_grammar *g, uint64_t memory, const char *name,
-                            setun_constraint **out, setun_error *err) {
+static setun_status compile(const setun_model *model, st_grammar *g, const char *name, setun_constraint **out,
+                            setun_error *err) {
   const st_token_trie *trie = NULL;
   st_constraint *c = NULL;
-  st_constraint_limits limits = {.max_bytes = memory < SIZE_MAX ? (size_t)memory : SIZE_MAX};
   setun_status s = trie_of(model, &trie, err);
   if (s != SETUN_OK) {
     st_grammar_free(g);
     return s;
   }
   setun_error own;
-  s = st_constraint_compile(g, trie, &limits, &c, &own);
+  s = st_constraint_compile(g, trie, &c, &own);
   if (s != SETUN_OK) return named_error(s, name, &own, err);
   *out = (setun_constraint *)(void *)c;
   return SETUN_OK;
@@ -110,7 +115,7 @@ setun_status setun_constraint_new(const setun_model *model, const setun_constrai
   setun_status s = st_take_constraint_params(&p, params, error);
   if (s == SETUN_OK) s = check_params(&p, error);
   if (s == SETUN_OK) s = read_grammar(model, &p, &g, error);
-  return s == SETUN_OK ? compile(model, g, p.memory, p.name, constraint, error) : s;
+  return s == SETUN_OK ? compile(model, g, p.name, constraint, error) : s;
 }
 
 void setun_constraint_free(setun_constraint *constraint) {
@@ -122,13 +127,12 @@ void setun_constraint_free(setun_constraint *constraint) {
 // The root of a text's grammar becomes the answer's body: a schema is added to the answer's grammar, others have one of
 // their own, whose root is taken.
 static setun_status text_grammar(const setun_model *model, const setun_constraint_params *given, st_grammar **g,
-                                 st_node *body, uint64_t *memory, setun_error *err) {
+                                 st_node *body, setun_error *err) {
   setun_constraint_params p;
   setun_status s = st_take_constraint_params(&p, given, err);
   if (s == SETUN_OK) s = check_params(&p, err);
   if (s == SETUN_OK) s = read_grammar(model, &p, g, err);
   if (s != SETUN_OK) return s;
-  *memory = p.memory;
   *body = st_grammar_root(*g);
   return SETUN_OK;
 }
@@ -143,7 +147,8 @@ static setun_status calls_grammar(const setun_rendering *prompt, const st_answer
   if (!text) return st_fail(err, SETUN_ERROR_STATE, "calls: expected a conversation with tools, found none");
   setun_status s = st_json_parse_any(text, n, "tools", &tools, err);
   if (s == SETUN_OK && !*g) {
-    s = st_grammar_new(g, err);
+    const st_constraint_limits limits = limits_of(p->memory, p->milliseconds);
+    s = st_grammar_new(&limits, g, err);
     if (s == SETUN_OK) set_space(*g, p->space);
   }
   st_answer_calls calls = {.tools = tools, .only = p->tool, .one = p->one_call};
@@ -169,7 +174,6 @@ setun_status setun_constraint_new_answer(const setun_rendering *prompt, const se
   setun_answer_params p;
   st_grammar *g = NULL;
   st_node body = ST_NODE_EMPTY;
-  uint64_t memory = 0;
   ST_NEED(prompt);
   ST_NEED(constraint);
   setun_status s = st_take_answer_params(&p, params, error);
@@ -177,7 +181,7 @@ setun_status setun_constraint_new_answer(const setun_rendering *prompt, const se
   if (s != SETUN_OK) return s;
   const setun_model *model = st_rendering_model(prompt);
   st_answer_place place = st_rendering_place(prompt);
-  if (p.text) s = text_grammar(model, p.text, &g, &body, &memory, error);
+  if (p.text) s = text_grammar(model, p.text, &g, &body, error);
   if (s == SETUN_OK && p.text) body = st_answer_text_node(g, &place, body);
   if (s == SETUN_OK && p.calls) s = calls_grammar(prompt, &place, &p, &g, &body, error);
   if (s != SETUN_OK) {
@@ -185,7 +189,7 @@ setun_status setun_constraint_new_answer(const setun_rendering *prompt, const se
     return s;
   }
   st_grammar_set_root(g, st_answer_node(g, &place, body));
-  return compile(model, g, memory, p.text ? p.text->name : NULL, constraint, error);
+  return compile(model, g, p.text ? p.text->name : NULL, constraint, error);
 }
 
 // ---- matchers ----

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { DEFAULT_BYTES = 256 << 20, DEFAULT_STATES = 1000000, DEFAULT_CONFIGS = 2000, DEFAULT_STEPS = 50000000 };
-
 // ---- which rules can be finished, and which may be empty ----
 
 typedef bool (*st_node_property)(const st_engine *e, st_node node);
@@ -30,6 +28,7 @@ static bool object_productive(const st_engine *e, const st_object *o, st_node_pr
 static bool is_productive(const st_engine *e, st_node node) {
   const st_grammar *g = e->g;
   st_node_entry n = g->nodes[node];
+  if (!st_terms_work(e->t, 1)) return false;
   switch ((st_node_kind)n.kind) {
   case ST_NODE_TERM: return n.a != ST_TERM_EMPTY;
   case ST_NODE_SEQ:
@@ -62,6 +61,7 @@ static bool is_productive(const st_engine *e, st_node node) {
 bool st_node_is_nullable(const st_engine *e, st_node node) {
   const st_grammar *g = e->g;
   st_node_entry n = g->nodes[node];
+  if (!st_terms_work(e->t, 1)) return false;
   switch ((st_node_kind)n.kind) {
   case ST_NODE_TERM: return st_term_is_nullable(e->t, n.a);
   case ST_NODE_SEQ:
@@ -84,6 +84,7 @@ bool st_node_is_nullable(const st_engine *e, st_node node) {
 static void find_rule_facts(st_engine *e) {
   for (bool changed = true; changed;) {
     changed = false;
+    st_terms_work(e->t, e->g->n_rules);
     for (size_t i = e->g->n_rules; i-- > 0;) {
       st_rule_facts *r = &e->rules[i];
       st_node body = e->g->rules[i].body;
@@ -224,10 +225,6 @@ static void name_keys(st_engine *e, st_object_entry *entry) {
 
 // ---- the engine ----
 
-static uint32_t or_default(uint32_t value, uint32_t otherwise) {
-  return value ? value : otherwise;
-}
-
 static setun_status check_rules(st_engine *e, setun_error *err) {
   for (size_t i = 0; i < e->g->n_rules; i++) {
     if (!e->g->rules[i].defined) {
@@ -236,7 +233,9 @@ static setun_status check_rules(st_engine *e, setun_error *err) {
   }
   if (!e->g->has_root) return st_fail(err, SETUN_ERROR_FORMAT, "the grammar has no root");
   find_rule_facts(e);
-  if (is_productive(e, e->g->root)) return SETUN_OK;
+  bool productive = is_productive(e, e->g->root);
+  setun_status status = st_grammar_status(e->g, err);
+  if (status || productive) return status;
   for (size_t i = 0; i < e->g->n_rules; i++) {
     if (e->rules[i].productive) continue;
     return st_fail(err, SETUN_ERROR_FORMAT, "no finite text matches the rule \"%s\"", e->g->rules[i].name);
@@ -248,13 +247,7 @@ setun_status st_engine_open(st_engine *e, st_grammar *g, setun_error *err) {
   e->g = g;
   e->t = g->terms;
   e->stamp = 1;
-  st_constraint_limits *l = &e->limits;
-  if (!l->max_bytes) l->max_bytes = DEFAULT_BYTES;
-  l->max_states = or_default(l->max_states, DEFAULT_STATES);
-  l->max_stacks = or_default(l->max_stacks, DEFAULT_STATES);
-  l->max_configs = or_default(l->max_configs, DEFAULT_CONFIGS);
-  l->max_steps = or_default(l->max_steps, DEFAULT_STEPS);
-  st_terms_limit(e->t, l->max_bytes, l->max_states);
+  e->limits = e->t->limits;
   e->rules = st_calloc(g->n_rules, sizeof *e->rules);
   if (!e->rules) return st_fail_memory(err, "a constraint");
   setun_status status = st_grammar_status(g, err);

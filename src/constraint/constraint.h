@@ -19,19 +19,12 @@ setun_status st_token_trie_new(const st_tokenizer *tokenizer, st_token_trie **ou
 void st_token_trie_free(st_token_trie *trie);           // NULL is fine
 uint32_t st_token_trie_size(const st_token_trie *trie); // tokens: the tokenizer's size
 
-// A member that is 0 selects its default.
-typedef struct st_constraint_limits {
-  size_t max_bytes;     // memory of the compiled grammar and what matching adds to it; 256 MiB
-  uint32_t max_states;  // states of its automata; 1 million
-  uint32_t max_stacks;  // nested places of its parser; 1 million
-  uint32_t max_configs; // readings of one text that are followed at the same time; 2,000
-  uint32_t max_steps;   // steps to compute one mask; 50 million
-} st_constraint_limits;
-
-// Takes ownership of the grammar, also on failure. `trie` must outlive the constraint; `limits` may be NULL. A rule
-// that is not defined, or that no finite text fits, is SETUN_ERROR_FORMAT and named. On success the caller owns *out.
-setun_status st_constraint_compile(st_grammar *grammar, const st_token_trie *trie, const st_constraint_limits *limits,
-                                   st_constraint **out, setun_error *err);
+// Takes ownership of the grammar, also on failure; its limits apply to the constraint. `trie` must outlive the
+// constraint. A rule that is not defined, or that no finite text fits, is SETUN_ERROR_FORMAT and named. On success the
+// caller owns *out. A matcher that reaches a limit fails with SETUN_ERROR_LIMIT, and with it the constraint: all its
+// matchers fail from then on.
+setun_status st_constraint_compile(st_grammar *grammar, const st_token_trie *trie, st_constraint **out,
+                                   setun_error *err);
 // Reference counting: each acquire, and the compilation, needs one release. Matchers hold a reference themselves.
 st_constraint *st_constraint_acquire(st_constraint *c);
 void st_constraint_release(st_constraint *c);       // NULL is fine

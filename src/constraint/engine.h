@@ -98,6 +98,7 @@ typedef struct st_engine {
   st_grammar *g; // simplified
   st_terms *t;
   st_constraint_limits limits;
+  size_t counted; // bytes of the engine that are counted with the terms
   setun_error failure;
   st_rule_facts *rules;
   st_production *productions;
@@ -136,6 +137,7 @@ enum { ST_WORK_NODE, ST_WORK_RETURN, ST_WORK_GOAL };
 // All of these store the first failure in e->failure, and do nothing after a failure.
 bool st_engine_fail(st_engine *e, setun_status code, const char *message); // false
 bool st_engine_reserve(st_engine *e, void *items, size_t *capacity, size_t need, size_t size);
+bool st_engine_count(st_engine *e); // counts the engine's memory against its limit
 uint32_t st_engine_frame(st_engine *e, st_frame frame);
 uint32_t st_engine_state(st_engine *e, const uint32_t *words, uint32_t n); // id of an object's or array's state
 void st_engine_push(st_engine *e, uint32_t what, uint32_t a, uint32_t stack);

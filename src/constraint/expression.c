@@ -5,6 +5,7 @@
 // that a look-ahead is an intersection with the remaining text, and $ requires that it is empty.
 #include "constraint/expression.h"
 #include "constraint/frontends.h"
+#include "constraint/terms_table.h"
 
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -59,16 +60,22 @@ static bool no_memory(st_expression *x) {
   return false;
 }
 
+static bool no_terms(st_expression *x) {
+  if (!x->status) x->status = st_terms_status(x->t, x->r.err);
+  return false;
+}
+
 static uint32_t add_part(st_expression *x, st_part p) {
-  if (!st_reserve(&x->parts, &x->parts_capacity, x->n_parts + 1, sizeof p)) return no_memory(x);
+  if (!st_terms_reserve(x->t, &x->parts, &x->parts_capacity, x->n_parts + 1, sizeof p)) return no_terms(x);
   x->parts[x->n_parts++] = p;
   return (uint32_t)x->n_parts - 1;
 }
 static uint32_t term_part(st_expression *x, st_term term) {
+  if (term == ST_TERM_EMPTY && st_terms_status(x->t, NULL)) return no_terms(x);
   return add_part(x, (st_part){.kind = PART_TERM, .nullable = st_term_is_nullable(x->t, term), .term = term});
 }
 static bool add_pending(st_expression *x, uint32_t part) {
-  if (!st_reserve(&x->pending, &x->pending_capacity, x->n_pending + 1, sizeof part)) return no_memory(x);
+  if (!st_terms_reserve(x->t, &x->pending, &x->pending_capacity, x->n_pending + 1, sizeof part)) return no_terms(x);
   x->pending[x->n_pending++] = part;
   return true;
 }
@@ -209,7 +216,7 @@ static uint32_t list_part(st_expression *x, st_part_kind kind, size_t base) {
   x->n_pending = base;
   if (n == 1) return list[0];
   if (terms < n) {
-    if (!st_reserve(&x->members, &x->members_capacity, x->n_members + n, sizeof *list)) return no_memory(x);
+    if (!st_terms_reserve(x->t, &x->members, &x->members_capacity, x->n_members + n, sizeof *list)) return no_terms(x);
     memcpy(x->members + x->n_members, list, n * sizeof *list);
     p.a = (uint32_t)x->n_members, p.b = (uint32_t)n;
     x->n_members += n;
@@ -391,6 +398,12 @@ static st_term begin(st_expression *x, uint32_t part, st_term rest, bool at_star
   return result;
 }
 
+static void free_parts(st_expression *x) {
+  st_terms_discharge(x->t, x->parts_capacity * sizeof *x->parts + x->members_capacity * sizeof *x->members +
+                               x->pending_capacity * sizeof *x->pending);
+  st_free(x->parts), st_free(x->members), st_free(x->pending);
+}
+
 static setun_status compile(st_expression *x, bool search, st_term *out) {
   if (!st_utf8_valid(x->r.at, (size_t)(x->r.end - x->r.at))) {
     return st_fail(x->r.err, SETUN_ERROR_FORMAT, "%s is not UTF-8", x->r.name ? x->r.name : "the expression");
@@ -403,7 +416,7 @@ static setun_status compile(st_expression *x, bool search, st_term *out) {
     if (search) *out = st_term_alt2(x->t, *out, st_term_seq(x->t, any, begin(x, all, rest, false)));
     x->status = st_terms_status(x->t, x->r.err);
   }
-  st_free(x->parts), st_free(x->members), st_free(x->pending);
+  free_parts(x);
   return x->status;
 }
 
@@ -419,10 +432,11 @@ setun_status st_expression_term(st_terms *t, const char *text, size_t length, bo
   return compile(&x, search, out);
 }
 
-setun_status st_grammar_from_expression(const char *text, size_t length, st_grammar **out, setun_error *err) {
+setun_status st_grammar_from_expression(const char *text, size_t length, const st_constraint_limits *limits,
+                                        st_grammar **out, setun_error *err) {
   st_grammar *g;
   st_term term;
-  setun_status status = st_grammar_new(&g, err);
+  setun_status status = st_grammar_new(limits, &g, err);
   if (status) return status;
   status = st_expression_term(st_grammar_terms(g), text, length, false, ST_PLAIN, &term, err);
   if (!status) {

@@ -60,6 +60,7 @@ setun_status st_matcher_forced_text(st_matcher *m, st_buffer *out, setun_error *
   size_t n = 0;
   if (m->steps[m->n_steps - 1].ended) return SETUN_OK;
   pthread_mutex_lock(&m->c->lock);
+  st_terms_begin_steps(m->c->engine.t);
   setun_status status = force(m, &n, err);
   pthread_mutex_unlock(&m->c->lock);
   if (status) return status;
@@ -167,6 +168,7 @@ setun_status st_matcher_forced_tokens(st_matcher *m, st_token_list *out, setun_e
   st_token_list ids = {0};
   if (m->steps[m->n_steps - 1].ended) return SETUN_OK;
   pthread_mutex_lock(&m->c->lock);
+  st_terms_begin_steps(m->c->engine.t);
   setun_status status = force(m, &n, err);
   if (!status && n) {
     status = encode_forced(m, n, &ids, err);

@@ -1,5 +1,6 @@
 // Making grammars: nodes and rules. Regular parts are joined into one term as they are made.
 #include "constraint/grammar_nodes.h"
+#include "constraint/terms_table.h"
 
 #include "base/memory.h"
 
@@ -14,25 +15,23 @@ static st_node grammar_fail(st_grammar *g, setun_status code, const char *messag
 }
 
 static bool reserve(st_grammar *g, void *items, size_t *capacity, size_t need, size_t size) {
-  if (g->failure.code) return false;
-  if (st_reserve(items, capacity, need, size)) return true;
-  grammar_fail(g, SETUN_ERROR_MEMORY, "out of memory for a grammar");
-  return false;
+  return !g->failure.code && st_terms_reserve(g->terms, items, capacity, need, size);
 }
 
 static st_node add_node(st_grammar *g, st_node_entry e, unsigned depth) {
   if (g->n_nodes >= MOST_NODES) return grammar_fail(g, SETUN_ERROR_LIMIT, "the grammar is too large");
   if (depth > MOST_DEPTH) return grammar_fail(g, SETUN_ERROR_LIMIT, "the grammar is nested too deeply");
+  if (!st_terms_work(g->terms, 1)) return ST_NODE_EMPTY;
   if (!reserve(g, &g->nodes, &g->nodes_capacity, g->n_nodes + 1, sizeof *g->nodes)) return ST_NODE_EMPTY;
   e.depth = (uint16_t)depth;
   g->nodes[g->n_nodes] = e;
   return (st_node)g->n_nodes++;
 }
 
-setun_status st_grammar_new(st_grammar **out, setun_error *err) {
+setun_status st_grammar_new(const st_constraint_limits *limits, st_grammar **out, setun_error *err) {
   st_grammar *g = st_calloc(1, sizeof *g);
   if (!g) return st_fail_memory(err, "a grammar");
-  setun_status status = st_terms_new(0, 0, &g->terms, err);
+  setun_status status = st_terms_new(limits, &g->terms, err);
   if (!status) {
     g->space = g->gap = ST_TERM_EPSILON;
     add_node(g, (st_node_entry){.kind = ST_NODE_TERM, .a = ST_TERM_EMPTY}, 0);

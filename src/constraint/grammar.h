@@ -17,7 +17,8 @@ typedef uint32_t st_rule;
 
 enum { ST_NODE_EMPTY = 0, ST_NODE_EPSILON = 1 }; // nothing; the empty text
 
-setun_status st_grammar_new(st_grammar **out, setun_error *err);
+// `limits` may be NULL. The time to compile the constraint begins here.
+setun_status st_grammar_new(const st_constraint_limits *limits, st_grammar **out, setun_error *err);
 void st_grammar_free(st_grammar *g); // NULL is fine
 st_terms *st_grammar_terms(st_grammar *g);
 setun_status st_grammar_status(const st_grammar *g,

@@ -512,10 +512,10 @@ static setun_status read_grammar(st_lark *x) {
 }
 
 setun_status st_grammar_from_lark(const char *text, size_t length, const char *name, const st_tokenizer *tokenizer,
-                                  st_grammar **out, setun_error *err) {
+                                  const st_constraint_limits *limits, st_grammar **out, setun_error *err) {
   st_lark x = {.r = {.begin = text, .at = text, .end = text + length, .name = name, .err = err},
                .tokenizer = tokenizer};
-  setun_status status = st_grammar_new(&x.g, err);
+  setun_status status = st_grammar_new(limits, &x.g, err);
   if (status) return status;
   x.names = st_map_new(64);
   status = x.names ? read_grammar(&x) : st_fail_memory(err, "a grammar");

@@ -187,7 +187,6 @@ static bool walk(st_matcher *m, const st_trie_part *part, st_place start, uint32
   st_terms *t = e->t;
   st_place places[ST_TRIE_DEPTH + 1];
   char *path = m->text + m->length - 1; // path[depth]
-  uint32_t steps = 0;
   places[0] = start;
   for (size_t i = 0; i < part->n;) {
     st_trie_node node = part->nodes[i];
@@ -207,10 +206,7 @@ static bool walk(st_matcher *m, const st_trie_part *part, st_place start, uint32
     }
     if (!known) {
       e->position = m->length + depth;
-      if (!next_place(m, from, byte, &to)) return false;
-      if ((steps += from.n) > e->limits.max_steps) {
-        return st_engine_fail(e, SETUN_ERROR_LIMIT, "a mask exceeds the limit of steps (max_steps)");
-      }
+      if (!st_terms_work(t, from.n) || !next_place(m, from, byte, &to)) return false;
     }
     if (!to.n) {
       i += st_trie_size(node);
@@ -300,6 +296,7 @@ setun_status st_matcher_mask(st_matcher *m, uint32_t *bits, size_t n, setun_erro
   setun_status status = st_matcher_room(m, ST_TRIE_DEPTH, err);
   if (status) return status;
   pthread_mutex_lock(&m->c->lock);
+  st_terms_begin_steps(m->c->engine.t);
   bool filled = fill(m, bits, &may_end);
   status = st_constraint_status(m->c, err);
   pthread_mutex_unlock(&m->c->lock);

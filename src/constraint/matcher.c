@@ -15,8 +15,8 @@ setun_status st_constraint_status(const st_constraint *c, setun_error *err) {
   return failure->code;
 }
 
-setun_status st_constraint_compile(st_grammar *grammar, const st_token_trie *trie, const st_constraint_limits *limits,
-                                   st_constraint **out, setun_error *err) {
+setun_status st_constraint_compile(st_grammar *grammar, const st_token_trie *trie, st_constraint **out,
+                                   setun_error *err) {
   st_constraint *c = st_calloc(1, sizeof *c);
   if (!c) {
     st_grammar_free(grammar);
@@ -24,7 +24,6 @@ setun_status st_constraint_compile(st_grammar *grammar, const st_token_trie *tri
   }
   atomic_init(&c->references, 1);
   c->trie = trie;
-  if (limits) c->engine.limits = *limits;
   setun_status status = st_engine_open(&c->engine, grammar, err);
   if (!status && pthread_mutex_init(&c->lock, NULL)) status = st_fail_memory(err, "a constraint's lock");
   if (status) {
@@ -203,6 +202,7 @@ static setun_status try_token(st_matcher *m, int32_t token, size_t *n, bool *end
   if (status) return status;
   if (m->steps[m->n_steps - 1].ended) return st_fail(err, SETUN_ERROR_STATE, "the constrained text has ended");
   pthread_mutex_lock(&m->c->lock);
+  st_terms_begin_steps(m->c->engine.t);
   bool read = read_token(m, token, bytes, *n);
   status = st_constraint_status(m->c, err);
   pthread_mutex_unlock(&m->c->lock);
@@ -232,6 +232,7 @@ setun_status st_matcher_accept_bytes(st_matcher *m, const char *bytes, size_t n,
   if (status) return status;
   if (m->steps[m->n_steps - 1].ended) return st_fail(err, SETUN_ERROR_STATE, "the constrained text has ended");
   pthread_mutex_lock(&m->c->lock);
+  st_terms_begin_steps(m->c->engine.t);
   bool read = read_bytes(m, bytes, n);
   status = st_constraint_status(m->c, err);
   pthread_mutex_unlock(&m->c->lock);

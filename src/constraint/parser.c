@@ -11,26 +11,38 @@ bool st_engine_fail(st_engine *e, setun_status code, const char *message) {
   return false;
 }
 
+static size_t own_bytes(const st_engine *e) {
+  return e->frames_capacity * sizeof *e->frames + e->n_frame_slots * sizeof(uint32_t) +
+         e->words_capacity * sizeof *e->words + e->states_capacity * sizeof *e->states +
+         e->n_state_slots * sizeof(uint32_t) + e->n_memo_slots * sizeof *e->memos +
+         e->pool.capacity * sizeof *e->pool.items + e->work_capacity * sizeof *e->work +
+         e->n_visited * sizeof *e->visited + e->sets.kept + e->sets.capacity * sizeof *e->sets.items +
+         e->sets.configs.capacity * sizeof(st_config) + e->sets.n_slots * sizeof(uint32_t);
+}
+
+size_t st_engine_bytes(const st_engine *e) {
+  return st_terms_bytes(e->t) - e->counted + own_bytes(e);
+}
+
+bool st_engine_count(st_engine *e) {
+  size_t before = e->counted;
+  e->counted = own_bytes(e);
+  st_terms_discharge(e->t, before);
+  return st_terms_charge(e->t, e->counted);
+}
+
 bool st_engine_reserve(st_engine *e, void *items, size_t *capacity, size_t need, size_t size) {
   if (need <= *capacity) return true;
   if (e->failure.code) return false;
-  return st_reserve(items, capacity, need, size) ||
-         st_engine_fail(e, SETUN_ERROR_MEMORY, "out of memory for the parser of a constraint");
+  if (!st_reserve(items, capacity, need, size))
+    return st_engine_fail(e, SETUN_ERROR_MEMORY, "out of memory for the parser of a constraint");
+  return st_engine_count(e);
 }
 
 static bool add_config(st_engine *e, st_configs *out, st_config config) {
   if (!st_engine_reserve(e, &out->items, &out->capacity, out->n + 1, sizeof *out->items)) return false;
   out->items[out->n++] = config;
   return true;
-}
-
-size_t st_engine_bytes(const st_engine *e) {
-  return st_terms_bytes(e->t) + e->frames_capacity * sizeof *e->frames + e->n_frame_slots * sizeof(uint32_t) +
-         e->words_capacity * sizeof *e->words + e->states_capacity * sizeof *e->states +
-         e->n_state_slots * sizeof(uint32_t) + e->n_memo_slots * sizeof *e->memos +
-         e->pool.capacity * sizeof *e->pool.items + e->n_visited * sizeof *e->visited + e->sets.kept +
-         e->sets.capacity * sizeof *e->sets.items + e->sets.configs.capacity * sizeof(st_config) +
-         e->sets.n_slots * sizeof(uint32_t);
 }
 
 void st_engine_close(st_engine *e) {
@@ -58,7 +70,7 @@ static bool grow_table(st_engine *e, uint32_t **slots, size_t *n_slots, size_t n
   st_free(*slots);
   *slots = table;
   *n_slots = size;
-  return true;
+  return st_engine_count(e);
 }
 
 static uint64_t frame_hash(const st_engine *e, size_t i) {
@@ -135,7 +147,7 @@ static bool first_visit(st_engine *e, uint32_t what, uint32_t a, uint32_t stack)
 
 void st_engine_push(st_engine *e, uint32_t what, uint32_t a, uint32_t stack) {
   enum { MOST_WORK = 200000 };
-  if (e->failure.code || !first_visit(e, what, a, stack)) return;
+  if (e->failure.code || !st_terms_work(e->t, 1) || !first_visit(e, what, a, stack)) return;
   if (e->n_work >= MOST_WORK) {
     st_engine_fail(e, SETUN_ERROR_LIMIT, "the grammar can continue in too many ways at one position");
     return;

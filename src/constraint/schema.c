@@ -97,6 +97,9 @@ static void expand_target(emitter *e, size_t i) {
     for (uint32_t m = 0; m < p->n_prefix; m++) reach_choices(e, &p->prefix[m]);
     reach_choices(e, &p->rest);
   }
+  setun_error failure;
+  setun_status limit = st_grammar_status(s->grammar, &failure); // terms are void after a failure
+  if (limit) st_schema_fail(s, limit, s->at, NULL, "%s", failure.message);
   e->targets[i].shapes = shapes;
   e->targets[i].plans = plans;
   e->targets[i].scalars = scalars;
@@ -303,11 +306,11 @@ setun_status st_grammar_add_schema(st_grammar *g, const char *text, size_t lengt
   return status;
 }
 
-setun_status st_grammar_from_schema(const char *text, size_t length, const st_schema_options *options, st_grammar **out,
-                                    setun_error *err) {
+setun_status st_grammar_from_schema(const char *text, size_t length, const st_schema_options *options,
+                                    const st_constraint_limits *limits, st_grammar **out, setun_error *err) {
   st_grammar *g = NULL;
   st_node root;
-  setun_status status = st_grammar_new(&g, err);
+  setun_status status = st_grammar_new(limits, &g, err);
   if (!status) status = st_grammar_add_schema(g, text, length, options, &root, err);
   if (!status) {
     st_grammar_set_root(g, root);

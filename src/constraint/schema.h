@@ -17,7 +17,7 @@ setun_status st_grammar_add_schema(st_grammar *g, const char *text, size_t lengt
 
 // The same as a complete grammar, without white space unless the caller sets it. The caller frees *out or has it
 // compiled.
-setun_status st_grammar_from_schema(const char *text, size_t length, const st_schema_options *options, st_grammar **out,
-                                    setun_error *err);
+setun_status st_grammar_from_schema(const char *text, size_t length, const st_schema_options *options,
+                                    const st_constraint_limits *limits, st_grammar **out, setun_error *err);
 
 #endif

@@ -1,5 +1,6 @@
 // The memory of a compilation, and its first failure.
 #include "constraint/schema_context.h"
+#include "constraint/terms_table.h"
 
 #include "base/memory.h"
 
@@ -19,21 +20,26 @@ void st_schema_fail_memory(st_schema *s) {
   if (!s->status) s->status = st_fail_memory(s->err, "a schema");
 }
 
+static void fail_terms(st_schema *s) {
+  setun_error failure;
+  setun_status status = st_grammar_status(s->grammar, &failure);
+  st_schema_fail(s, status, s->at, NULL, "%s", failure.message);
+}
+
 void *st_schema_alloc(st_schema *s, size_t count, size_t size) {
   size_t bytes;
+  st_terms *t = st_grammar_terms(s->grammar);
   if (!st_mul_size(count, size, &bytes) || !st_add_size(bytes, sizeof(max_align_t) - 1, &bytes)) {
     st_schema_fail_memory(s);
     return NULL;
   }
   bytes -= bytes % sizeof(max_align_t);
+  if (!st_terms_work(t, 1)) return fail_terms(s), NULL;
   st_schema_chunk *c = s->chunks;
   if (!c || c->size - c->used < bytes) {
     size_t room = bytes > CHUNK_BYTES / 4 ? bytes : CHUNK_BYTES;
-    if (s->memory + room > ST_SCHEMA_MEMORY_MOST) {
-      st_schema_fail(s, SETUN_ERROR_LIMIT, s->at, NULL, "the schema takes more than %d MiB to compile",
-                     ST_SCHEMA_MEMORY_MOST >> 20);
-      return NULL;
-    }
+    s->memory += room;
+    if (!st_terms_charge(t, room)) return fail_terms(s), NULL;
     c = st_calloc(1, sizeof *c + room);
     if (!c) {
       st_schema_fail_memory(s);
@@ -42,7 +48,6 @@ void *st_schema_alloc(st_schema *s, size_t count, size_t size) {
     c->size = room;
     c->next = s->chunks;
     s->chunks = c;
-    s->memory += room;
   }
   void *p = (char *)c->data + c->used;
   c->used += bytes;
@@ -63,6 +68,7 @@ char *st_schema_text(st_schema *s, const char *format, ...) {
 }
 
 void st_schema_release(st_schema *s) {
+  st_terms_discharge(st_grammar_terms(s->grammar), s->memory);
   for (st_schema_chunk *c = s->chunks, *next; c; c = next) {
     next = c->next;
     st_free(c);

@@ -20,12 +20,11 @@ enum {
   ST_SCHEMA_DEPTH_MOST = 192,    // of expressions within expressions while they expand
   ST_SCHEMA_NODES_MOST = 200000, // subschemas
   ST_SCHEMA_EXPRESSIONS_MOST = 400000,
-  ST_SCHEMA_SHAPES_MOST = 4096,      // shapes that one expression expands to
-  ST_SCHEMA_WORK_MOST = 4000000,     // intersections of shapes
-  ST_SCHEMA_STATES_MOST = 20000,     // of a number's automaton
-  ST_SCHEMA_PATTERNS_MOST = 8,       // different key patterns in one object
-  ST_SCHEMA_NUMBERS_MOST = 32,       // kinds of numbers whose automata are stored
-  ST_SCHEMA_MEMORY_MOST = 256 << 20, // bytes
+  ST_SCHEMA_SHAPES_MOST = 4096,  // shapes that one expression expands to
+  ST_SCHEMA_WORK_MOST = 4000000, // intersections of shapes
+  ST_SCHEMA_STATES_MOST = 20000, // of a number's automaton
+  ST_SCHEMA_PATTERNS_MOST = 8,   // different key patterns in one object
+  ST_SCHEMA_NUMBERS_MOST = 32,   // kinds of numbers whose automata are stored
 };
 
 typedef enum { ST_DRAFT_4, ST_DRAFT_6, ST_DRAFT_7, ST_DRAFT_2019, ST_DRAFT_2020 } st_schema_draft;
@@ -99,7 +98,7 @@ typedef struct {
   setun_error *err;
   setun_status status; // the first failure's
   st_schema_chunk *chunks;
-  size_t memory;
+  size_t memory; // bytes of the chunks, counted with the terms
   st_json *root;
   st_grammar *grammar;
 

@@ -160,11 +160,11 @@ static void read_strings(reading *r) {
   if (r->s->status || !(r->types & 1 << ST_STRING)) return;
   if (pattern) {
     st_term term = st_schema_pattern(r->s, r->node, "pattern", st_json_string(pattern), st_json_length(pattern));
-    string->term = st_term_and2(t, string->term, term);
+    string->term = st_string_terms_both(r->s, string->term, term);
   }
   st_term term;
   if (format && st_schema_format(r->s, r->node, st_json_string(format), &term)) {
-    string->term = st_term_and2(t, string->term, term);
+    string->term = st_string_terms_both(r->s, string->term, term);
   }
 }
 

@@ -1,5 +1,6 @@
 // Operations on shapes: booleans, numbers and strings here, arrays and objects in separate files.
 #include "constraint/schema_shapes.h"
+#include "constraint/terms_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -132,9 +133,16 @@ st_string_shape st_string_listed(st_schema *s, const st_text *texts, uint32_t n)
   return (st_string_shape){.listed = true, .n_texts = kept, .texts = sorted};
 }
 
+st_term st_string_terms_both(st_schema *s, st_term a, st_term b) {
+  st_terms *t = st_grammar_terms(s->grammar);
+  st_term any = st_term_any_text(t, ST_JSON);
+  if (a == any || b == any) return a == any ? b : a; // not an intersection, which would be searched for a text
+  return st_term_and2(t, a, b);
+}
+
 static st_string_shape intersect_strings(st_schema *s, const st_string_shape *a, const st_string_shape *b) {
   st_terms *t = st_grammar_terms(s->grammar);
-  if (!a->listed && !b->listed) return (st_string_shape){.term = st_term_and2(t, a->term, b->term)};
+  if (!a->listed && !b->listed) return (st_string_shape){.term = st_string_terms_both(s, a->term, b->term)};
   const st_string_shape *list = a->listed ? a : b, *other = a->listed ? b : a;
   st_text *texts = st_schema_alloc(s, list->n_texts + 1, sizeof *texts);
   if (!texts) return *list;
@@ -169,6 +177,7 @@ bool st_shape_is_void(st_schema *s, const st_shape *shape) {
 
 const st_shape *st_shape_intersect(st_schema *s, const st_shape *a, const st_shape *b) {
   if (a->type != b->type) return NULL;
+  st_terms_work(st_grammar_terms(s->grammar), 16);
   if (++s->work > ST_SCHEMA_WORK_MOST) {
     st_schema_fail(s, SETUN_ERROR_LIMIT, s->at, NULL, "its alternatives have more than %d combinations",
                    ST_SCHEMA_WORK_MOST);

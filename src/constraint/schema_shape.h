@@ -109,6 +109,8 @@ bool st_text_equal(st_text a, st_text b);
 // The strings that are one of these texts.
 st_string_shape st_string_listed(st_schema *s, const st_text *texts, uint32_t n);
 st_term st_string_term(st_schema *s, const st_string_shape *string, st_spelling spelling);
+// The texts of both terms of strings, all of which are among those of any text.
+st_term st_string_terms_both(st_schema *s, st_term a, st_term b);
 // A term for the numbers of a shape as JSON writes them.
 st_term st_number_term(st_schema *s, const st_number_shape *number);
 

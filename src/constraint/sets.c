@@ -57,7 +57,7 @@ uint32_t *st_engine_set_row(st_engine *e, uint32_t set) {
   if (!s->row) return st_engine_fail(e, SETUN_ERROR_MEMORY, "out of memory for the states of a constraint"), NULL;
   memset(s->row, 0xff, ROW * sizeof *s->row); // ST_SET_UNKNOWN
   e->sets.kept += ROW * sizeof *s->row;
-  return s->row;
+  return st_engine_count(e) ? s->row : NULL;
 }
 
 void st_engine_keep_mask(st_engine *e, uint32_t set, const uint32_t *bits, size_t words) {

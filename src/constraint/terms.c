@@ -1,4 +1,5 @@
-// The table of terms: creates each term once, in a normal form that keeps automata small.
+// The table of terms: creates each term once, in a normal form that keeps automata small; and its limits.
+#define _POSIX_C_SOURCE 200809L
 #include "constraint/terms_table.h"
 
 #include "base/hash.h"
@@ -6,8 +7,34 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { MOST_DEPTH = 1000, DEFAULT_TERMS = 1000000, DEFAULT_BYTES = 256 << 20 };
+enum { MOST_DEPTH = 1000, CHECKED_STEPS = 8192 };
+
+// ---- limits ----
+
+static const st_constraint_limits defaults = {.max_bytes = 256 << 20,
+                                              .max_states = 1000000,
+                                              .max_stacks = 1000000,
+                                              .max_configs = 2000,
+                                              .max_steps = 10000000,
+                                              .max_milliseconds = 10000};
+
+static void set_limits(st_constraint_limits *l, const st_constraint_limits *given) {
+  *l = given ? *given : defaults;
+  if (!l->max_bytes) l->max_bytes = defaults.max_bytes;
+  if (!l->max_states) l->max_states = defaults.max_states;
+  if (!l->max_stacks) l->max_stacks = defaults.max_stacks;
+  if (!l->max_configs) l->max_configs = defaults.max_configs;
+  if (!l->max_steps) l->max_steps = defaults.max_steps;
+  if (!l->max_milliseconds) l->max_milliseconds = defaults.max_milliseconds;
+}
+
+static uint64_t processor_nanoseconds(void) {
+  struct timespec t = {0};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 st_term st_terms_fail(st_terms *t, setun_status code, const char *message) {
   if (!t->failure.code) st_fail(&t->failure, code, "%s", message);
@@ -22,11 +49,39 @@ bool st_terms_reserve(st_terms *t, void *items, size_t *capacity, size_t need, s
     st_terms_fail(t, SETUN_ERROR_MEMORY, "out of memory for the states of a constraint");
     return false;
   }
-  t->bytes += (*capacity - before) * size;
-  if (t->bytes <= t->max_bytes) return true;
+  return st_terms_charge(t, (*capacity - before) * size);
+}
+
+bool st_terms_charge(st_terms *t, size_t bytes) {
+  t->bytes += bytes;
+  if (t->bytes <= t->limits.max_bytes) return true;
   if (!t->failure.code) {
-    st_fail(&t->failure, SETUN_ERROR_LIMIT, "the constraint takes more than %zu MiB", t->max_bytes >> 20);
+    st_fail(&t->failure, SETUN_ERROR_LIMIT, "the constraint takes more than its %zu KiB of memory",
+            t->limits.max_bytes >> 10);
   }
+  return false;
+}
+void st_terms_discharge(st_terms *t, size_t bytes) {
+  t->bytes -= bytes;
+}
+
+void st_terms_begin_steps(st_terms *t) {
+  t->work = 0;
+  t->work_check = t->limits.max_steps;
+  t->deadline = 0;
+}
+
+bool st_terms_check_work(st_terms *t) {
+  if (t->failure.code) return false;
+  if (!t->deadline) {
+    st_fail(&t->failure, SETUN_ERROR_LIMIT, "the next tokens of the constraint take more than %u steps to compute",
+            t->limits.max_steps);
+    return false;
+  }
+  t->work_check = t->work + CHECKED_STEPS;
+  if (processor_nanoseconds() < t->deadline) return true;
+  st_fail(&t->failure, SETUN_ERROR_LIMIT, "the constraint takes more than %u ms of processor time to compile",
+          t->limits.max_milliseconds);
   return false;
 }
 
@@ -65,10 +120,10 @@ static bool grow_slots(st_terms *t) {
     slots[at] = i + 1;
   }
   st_free(t->slots);
-  t->bytes += (n - t->n_slots) * sizeof *slots;
+  size_t more = (n - t->n_slots) * sizeof *slots;
   t->slots = slots;
   t->n_slots = n;
-  return true;
+  return st_terms_charge(t, more);
 }
 
 // Derives from a term's members whether it matches the empty text, or nothing else, and how many texts it matches.
@@ -121,16 +176,15 @@ static unsigned entry_depth(const st_terms *t, const st_term_entry *e) {
 
 // The entry's id, new if no equal entry exists. `children` are those of an alternative or intersection.
 static st_term intern(st_terms *t, st_term_entry e, const uint32_t *children) {
-  if (t->failure.code) return ST_TERM_EMPTY;
+  bool list = e.kind == ST_KIND_ALT || e.kind == ST_KIND_AND;
+  if (!st_terms_work(t, list ? 1 + e.b : 1) || t->failure.code) return ST_TERM_EMPTY;
   if ((size_t)t->n * 2 >= t->n_slots && !grow_slots(t)) return ST_TERM_EMPTY;
   size_t mask = t->n_slots - 1, at = entry_hash(t, &e, children) & mask;
   for (; t->slots[at]; at = (at + 1) & mask) {
     if (entry_equal(t, &t->entries[t->slots[at] - 1], &e, children)) return t->slots[at] - 1;
   }
-  if (t->n >= t->max_terms) {
-    if (!t->failure.code) {
-      st_fail(&t->failure, SETUN_ERROR_LIMIT, "the constraint's automata need more than %u states", t->max_terms);
-    }
+  if (t->n >= t->limits.max_states) {
+    st_fail(&t->failure, SETUN_ERROR_LIMIT, "the constraint's automata need more than %u states", t->limits.max_states);
     return ST_TERM_EMPTY;
   }
   if (!st_terms_reserve(t, &t->entries, &t->entries_capacity, (size_t)t->n + 1, sizeof *t->entries) ||
@@ -138,7 +192,7 @@ static st_term intern(st_terms *t, st_term_entry e, const uint32_t *children) {
       !st_terms_reserve(t, &t->rows, &t->rows_capacity, (size_t)t->n + 1, sizeof *t->rows)) {
     return ST_TERM_EMPTY;
   }
-  if (e.kind == ST_KIND_ALT || e.kind == ST_KIND_AND) {
+  if (list) {
     if (t->n_children + e.b > UINT32_MAX ||
         !st_terms_reserve(t, &t->children, &t->children_capacity, t->n_children + e.b, sizeof *children)) {
       return t->failure.code ? ST_TERM_EMPTY : st_terms_fail(t, SETUN_ERROR_LIMIT, "the constraint is too large");
@@ -164,11 +218,12 @@ st_term st_terms_intern_list(st_terms *t, st_term_kind kind, size_t base) {
   return intern(t, (st_term_entry){.kind = (uint8_t)kind, .b = (uint32_t)(t->n_stack - base)}, t->stack + base);
 }
 
-setun_status st_terms_new(size_t max_bytes, uint32_t max_terms, st_terms **out, setun_error *err) {
+setun_status st_terms_new(const st_constraint_limits *limits, st_terms **out, setun_error *err) {
   st_terms *t = st_calloc(1, sizeof *t);
   if (!t) return st_fail_memory(err, "a constraint");
-  t->max_bytes = max_bytes ? max_bytes : DEFAULT_BYTES;
-  t->max_terms = max_terms ? max_terms : DEFAULT_TERMS;
+  set_limits(&t->limits, limits);
+  t->deadline = processor_nanoseconds() + (uint64_t)t->limits.max_milliseconds * 1000000u;
+  t->work_check = CHECKED_STEPS;
   st_terms_reserve(t, &t->stack, &t->stack_capacity, 64, sizeof *t->stack); // not NULL, also for empty lists
   intern(t, (st_term_entry){.kind = ST_KIND_EMPTY}, NULL);
   intern(t, (st_term_entry){.kind = ST_KIND_EPSILON}, NULL);
@@ -199,10 +254,6 @@ setun_status st_terms_status(const st_terms *t, setun_error *err) {
 }
 size_t st_terms_bytes(const st_terms *t) {
   return t->bytes;
-}
-void st_terms_limit(st_terms *t, size_t max_bytes, uint32_t max_terms) {
-  if (max_bytes) t->max_bytes = max_bytes;
-  if (max_terms) t->max_terms = max_terms;
 }
 
 // ---- constructors ----
@@ -257,6 +308,18 @@ st_term st_term_not(st_terms *t, st_term a) {
   return intern(t, (st_term_entry){.kind = ST_KIND_NOT, .a = a}, NULL);
 }
 
+// (x{m,n}){min,max} as x{of_min,of_max}, if that is the same: k and k + 1 repetitions leave no count between them.
+static bool multiply_counts(uint32_t m, uint32_t n, uint32_t min, uint32_t max, uint32_t *of_min, uint32_t *of_max) {
+  bool unbounded = n == ST_UNBOUNDED || max == ST_UNBOUNDED;
+  uint64_t least = (uint64_t)m * min, most = unbounded ? ST_UNBOUNDED : (uint64_t)n * max;
+  uint64_t end = n == ST_UNBOUNDED && min ? UINT64_MAX - 1 : (uint64_t)n * min; // of the fewest repetitions
+  if (least >= ST_UNBOUNDED || (!unbounded && most >= ST_UNBOUNDED)) return false;
+  if (min != max && end + 1 < (uint64_t)m * (min + (uint64_t)1)) return false;
+  *of_min = (uint32_t)least;
+  *of_max = (uint32_t)most;
+  return true;
+}
+
 st_term st_term_repeat(st_terms *t, st_term a, uint32_t min, uint32_t max) {
   if (min > max) return ST_TERM_EMPTY;
   if (!max || a == ST_TERM_EPSILON) return ST_TERM_EPSILON;
@@ -266,6 +329,9 @@ st_term st_term_repeat(st_terms *t, st_term a, uint32_t min, uint32_t max) {
   const st_term_entry *e = &t->entries[a];
   bool star = e->kind == ST_KIND_REPEAT && !e->b && e->c == ST_UNBOUNDED;
   if (star) return a; // (a*){m,n} is a*, since a* matches the empty text
+  uint32_t of_min, of_max;
+  if (e->kind == ST_KIND_REPEAT && multiply_counts(e->b, e->c, min, max, &of_min, &of_max))
+    return st_term_repeat(t, e->a, of_min, of_max);
   return intern(t, (st_term_entry){.kind = ST_KIND_REPEAT, .a = a, .b = min, .c = max}, NULL);
 }
 
@@ -286,7 +352,7 @@ st_term st_term_automaton(st_terms *t, const st_automaton *a) {
   e.accepts = st_malloc(a->n_states, 1);
   t->automata[t->n_automata++] = e; // frees the arrays in either case
   if (!e.sets || !e.next || !e.accepts) return st_terms_fail(t, SETUN_ERROR_MEMORY, "out of memory for an automaton");
-  t->bytes += cells * sizeof *e.next + a->n_states + a->n_classes * sizeof *e.sets;
+  if (!st_terms_charge(t, cells * sizeof *e.next + a->n_states + a->n_classes * sizeof *e.sets)) return ST_TERM_EMPTY;
   memcpy(e.next, a->next, cells * sizeof *e.next);
   memcpy(e.accepts, a->accepts, a->n_states);
   for (int byte = 0; byte < 256; byte++) {

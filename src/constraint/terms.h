@@ -20,9 +20,19 @@ typedef struct st_terms st_terms; // the table; it belongs to one thread at a ti
 enum { ST_TERM_EMPTY = 0, ST_TERM_EPSILON = 1 }; // matches nothing; matches the empty text
 enum { ST_UNBOUNDED = UINT32_MAX };
 
-// The table's limits: total bytes of memory, and states (terms); 0: the default.
-setun_status st_terms_new(size_t max_bytes, uint32_t max_terms, st_terms **out, setun_error *err);
-void st_terms_free(st_terms *t);
+// Limits of a constraint. A member that is 0 selects its default.
+typedef struct st_constraint_limits {
+  size_t max_bytes;          // memory while it is compiled, and then of it and what matching adds to it; 256 MiB
+  uint32_t max_states;       // states of its automata; 1 million
+  uint32_t max_stacks;       // nested places of its parser; 1 million
+  uint32_t max_configs;      // readings of one text that are followed at the same time; 2,000
+  uint32_t max_steps;        // steps to compute one mask; 10 million
+  uint32_t max_milliseconds; // processor time to compile it, from the grammar's beginning; 10,000
+} st_constraint_limits;
+
+// `limits` may be NULL.
+setun_status st_terms_new(const st_constraint_limits *limits, st_terms **out, setun_error *err);
+void st_terms_free(st_terms *t);                                   // NULL is fine
 setun_status st_terms_status(const st_terms *t, setun_error *err); // the first failure
 size_t st_terms_bytes(const st_terms *t);
 

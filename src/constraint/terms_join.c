@@ -162,6 +162,7 @@ st_term st_terms_join(st_terms *t, st_term_kind kind, size_t base) {
     return result;
   }
   sort_members(t, base);
+  if (!st_terms_work(t, t->n_stack - base)) return t->n_stack = base, ST_TERM_EMPTY;
   if (kind == ST_KIND_ALT && t->n_stack - base > 1) {
     join_members(t, base);
     sort_members(t, base);

@@ -45,6 +45,7 @@ static st_term derive_members(st_terms *t, st_term_entry e, uint8_t byte, st_byt
 // Brzozowski's derivative; `same` is narrowed to bytes with the same result.
 static st_term derive(st_terms *t, st_term a, uint8_t byte, st_byte_set *same) {
   st_term_entry e = t->entries[a];
+  if (!st_terms_work(t, 1)) return ST_TERM_EMPTY;
   switch ((st_term_kind)e.kind) {
   case ST_KIND_EMPTY:
   case ST_KIND_EPSILON:
@@ -81,14 +82,13 @@ static uint32_t *row_of(st_terms *t, st_term a) {
     if (!st_terms_reserve(t, &t->blocks, &t->blocks_capacity, t->n_blocks + 1, sizeof *t->blocks)) return NULL;
     uint32_t *block = st_malloc(BLOCK_ROWS * ROW, sizeof *block);
     size_t size = BLOCK_ROWS * ROW * sizeof *block;
-    if (!block || t->bytes + size > t->max_bytes) {
+    if (!block) return st_terms_fail(t, SETUN_ERROR_MEMORY, "out of memory for the states of a constraint"), NULL;
+    if (!st_terms_charge(t, size)) {
+      st_terms_discharge(t, size);
       st_free(block);
-      st_terms_fail(t, block ? SETUN_ERROR_LIMIT : SETUN_ERROR_MEMORY,
-                    "the constraint's automata take too much memory");
       return NULL;
     }
     memset(block, 0xff, size); // ST_TERM_UNKNOWN
-    t->bytes += size;
     t->blocks[t->n_blocks++] = block;
     t->rows_left = BLOCK_ROWS;
   }
@@ -111,45 +111,74 @@ static st_term raw_step(st_terms *t, st_term a, uint8_t byte) {
 
 // ---- emptiness ----
 
-// A breadth-first search from a state to the nearest accepting state.
+// A search from a state to an accepting state. The state to visit next is in turns the oldest and the newest that is
+// left, so that neither many states nearby nor a long way alone make it slow.
+typedef struct st_reached {
+  st_term state;
+  uint32_t parent; // index of the state before it; UINT32_MAX: none
+  bool visited;
+} st_reached;
 typedef struct st_search {
-  st_term *states;
-  uint32_t *parents;
-  size_t n, states_capacity, parents_capacity;
+  st_reached *items;
+  size_t n, capacity;
+  uint32_t *newest; // indexes: a stack of states, some of which were visited as the oldest
+  size_t n_newest, newest_capacity;
+  size_t oldest;
+  bool turn;
   uint32_t *slots; // hash set of states: index + 1
   size_t n_slots;
 } st_search;
 
-static bool search_add(st_terms *t, st_search *s, st_term a, uint32_t parent) {
-  if (s->n * 2 >= s->n_slots) {
-    size_t n = s->n_slots ? 2 * s->n_slots : 64;
-    uint32_t *slots = st_calloc(n, sizeof *slots);
-    if (!slots) {
-      st_terms_fail(t, SETUN_ERROR_MEMORY, "out of memory for a search of states");
-      return false;
-    }
-    for (size_t i = 0; i < s->n; i++) {
-      size_t at = s->states[i] * 2654435769u & (n - 1);
-      while (slots[at]) at = (at + 1) & (n - 1);
-      slots[at] = (uint32_t)i + 1;
-    }
-    st_free(s->slots);
-    s->slots = slots;
-    s->n_slots = n;
-  }
-  size_t at = a * 2654435769u & (s->n_slots - 1);
-  for (; s->slots[at]; at = (at + 1) & (s->n_slots - 1)) {
-    if (s->states[s->slots[at] - 1] == a) return true;
-  }
-  if (!st_reserve(&s->states, &s->states_capacity, s->n + 1, sizeof *s->states) ||
-      !st_reserve(&s->parents, &s->parents_capacity, s->n + 1, sizeof *s->parents)) {
+static bool grow_search(st_terms *t, st_search *s) {
+  size_t n = s->n_slots ? 2 * s->n_slots : 64;
+  uint32_t *slots = st_calloc(n, sizeof *slots);
+  if (!slots) {
     st_terms_fail(t, SETUN_ERROR_MEMORY, "out of memory for a search of states");
     return false;
   }
-  s->states[s->n] = a;
-  s->parents[s->n] = parent;
-  s->slots[at] = (uint32_t)++s->n;
+  for (size_t i = 0; i < s->n; i++) {
+    size_t at = s->items[i].state * 2654435769u & (n - 1);
+    while (slots[at]) at = (at + 1) & (n - 1);
+    slots[at] = (uint32_t)i + 1;
+  }
+  st_free(s->slots);
+  st_terms_charge(t, (n - s->n_slots) * sizeof *slots);
+  s->slots = slots;
+  s->n_slots = n;
+  return !t->failure.code;
+}
+
+static bool search_add(st_terms *t, st_search *s, st_term a, uint32_t parent) {
+  if (s->n * 2 >= s->n_slots && !grow_search(t, s)) return false;
+  size_t at = a * 2654435769u & (s->n_slots - 1);
+  for (; s->slots[at]; at = (at + 1) & (s->n_slots - 1)) {
+    if (s->items[s->slots[at] - 1].state == a) return true;
+  }
+  if (!st_terms_reserve(t, &s->items, &s->capacity, s->n + 1, sizeof *s->items) ||
+      !st_terms_reserve(t, &s->newest, &s->newest_capacity, s->n_newest + 1, sizeof *s->newest)) {
+    return false;
+  }
+  s->newest[s->n_newest++] = (uint32_t)s->n;
+  s->items[s->n++] = (st_reached){a, parent, false};
+  s->slots[at] = (uint32_t)s->n;
   return true;
+}
+
+// The index of the state to visit next; UINT32_MAX: all were visited.
+static uint32_t search_next(st_search *s) {
+  s->turn = !s->turn;
+  while (s->turn && s->n_newest) {
+    uint32_t i = s->newest[--s->n_newest];
+    if (!s->items[i].visited) return i;
+  }
+  while (s->oldest < s->n && s->items[s->oldest].visited) s->oldest++;
+  return s->oldest < s->n ? (uint32_t)s->oldest : UINT32_MAX;
+}
+
+static void search_free(st_terms *t, st_search *s) {
+  st_terms_discharge(t, s->capacity * sizeof *s->items + s->newest_capacity * sizeof *s->newest +
+                            s->n_slots * sizeof *s->slots);
+  st_free(s->items), st_free(s->newest), st_free(s->slots);
 }
 
 bool st_term_leaves_out_few(const st_terms *t, st_term a, st_term *of) {
@@ -174,34 +203,37 @@ static int known_emptiness(const st_terms *t, st_term a) {
 }
 
 static void found(st_terms *t, const st_search *s, uint32_t at) {
-  for (; at != UINT32_MAX; at = s->parents[at]) t->flags[s->states[at]] |= ST_TERM_KNOWN;
+  for (; at != UINT32_MAX; at = s->items[at].parent) t->flags[s->items[at].state] |= ST_TERM_KNOWN;
+}
+
+// Visits a state: true if one of its successors is known to match something.
+static bool search_visit(st_terms *t, st_search *s, uint32_t i) {
+  st_term last = ST_TERM_EMPTY, state = s->items[i].state;
+  s->items[i].visited = true;
+  st_terms_work(t, 16);
+  for (int byte = 0; byte < 256 && !t->failure.code; byte++) {
+    st_term next = raw_step(t, state, (uint8_t)byte);
+    if (next == last) continue; // neighbouring bytes mostly have the same successor
+    last = next;
+    int known = known_emptiness(t, next);
+    if (known > 0) return true;
+    if (known < 0 && !search_add(t, s, next, i)) return false;
+  }
+  return false;
 }
 
 bool st_term_is_empty(st_terms *t, st_term a) {
   int known = known_emptiness(t, a);
   if (known >= 0) return !known;
   st_search s = {0};
-  bool is_empty = true;
-  search_add(t, &s, a, UINT32_MAX);
-  for (size_t i = 0; i < s.n && is_empty && !t->failure.code; i++) {
-    st_term last = ST_TERM_EMPTY;
-    for (int byte = 0; byte < 256 && !t->failure.code; byte++) {
-      st_term next = raw_step(t, s.states[i], (uint8_t)byte);
-      if (next == last) continue; // neighbouring bytes mostly have the same successor
-      last = next;
-      known = known_emptiness(t, next);
-      if (known > 0) {
-        found(t, &s, (uint32_t)i);
-        is_empty = false;
-        break;
-      }
-      if (known < 0 && !search_add(t, &s, next, (uint32_t)i)) break;
-    }
+  bool is_empty = search_add(t, &s, a, UINT32_MAX);
+  for (uint32_t i; is_empty && !t->failure.code && (i = search_next(&s)) != UINT32_MAX;) {
+    if (!search_visit(t, &s, i)) continue;
+    found(t, &s, i);
+    is_empty = false;
   }
-  if (is_empty && !t->failure.code) {
-    for (size_t i = 0; i < s.n; i++) t->flags[s.states[i]] |= ST_TERM_DEAD;
-  }
-  st_free(s.states), st_free(s.parents), st_free(s.slots);
+  for (size_t i = 0; is_empty && !t->failure.code && i < s.n; i++) t->flags[s.items[i].state] |= ST_TERM_DEAD;
+  search_free(t, &s);
   return is_empty;
 }
 

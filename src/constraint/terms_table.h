@@ -44,8 +44,10 @@ typedef struct st_term_automaton_entry {
 
 struct st_terms {
   setun_error failure; // the first failure; code 0: none
-  size_t bytes, max_bytes;
-  uint32_t max_terms;
+  st_constraint_limits limits;
+  size_t bytes;              // of the table, and of what is counted with it
+  uint64_t work, work_check; // steps taken, and the number of them at which the limits of time are checked next
+  uint64_t deadline;         // nanoseconds of the thread's processor clock; 0: the limit is max_steps
 
   st_term_entry *entries;
   uint8_t *flags;  // of each entry
@@ -80,13 +82,23 @@ st_term st_terms_join(st_terms *t, st_term_kind kind, size_t base);
 st_term st_terms_intern_list(st_terms *t, st_term_kind kind, size_t base);
 st_term st_terms_intern(st_terms *t, st_term_entry e);
 bool st_terms_push(st_terms *t, st_term a);
-// Sets the limits of an existing table; 0: unchanged.
-void st_terms_limit(st_terms *t, size_t max_bytes, uint32_t max_terms);
+// Counts memory that is not the table's own against its limit; false: failed.
+bool st_terms_charge(st_terms *t, size_t bytes);
+void st_terms_discharge(st_terms *t, size_t bytes);
+// From now on max_steps limits the work, and no longer the time to compile; the steps are counted from 0.
+void st_terms_begin_steps(st_terms *t);
+bool st_terms_check_work(st_terms *t);
 // Calls `mark` for each mark that a match of the empty text ends with.
 void st_term_marks(const st_terms *t, st_term a, void (*mark)(void *user, uint32_t mark), void *user);
 
 // Is it an infinite language minus a finite one? Then it is not empty.
 bool st_term_leaves_out_few(const st_terms *t, st_term a, st_term *of);
+
+// Counts steps of work; false: failed.
+static inline bool st_terms_work(st_terms *t, size_t steps) {
+  t->work += steps;
+  return t->work < t->work_check || st_terms_check_work(t);
+}
 
 static inline bool st_byte_set_has(const st_byte_set *set, uint8_t byte) {
   return set->bits[byte >> 6] >> (byte & 63) & 1;

@@ -26,11 +26,13 @@ static void open_vocabulary(void) {
   fclose(f);
 }
 
+static const st_constraint_limits limits[] = {{16 << 20, 5000, 5000, 200, 200000, 2000}};
+
 static setun_status read_grammar(uint8_t kind, const char *text, size_t n, st_grammar **g, setun_error *err) {
-  if (kind % 4 == 0) return st_grammar_from_gbnf(text, n, "fuzz", tokenizer, g, err);
-  if (kind % 4 == 1) return st_grammar_from_lark(text, n, "fuzz", tokenizer, g, err);
-  if (kind % 4 == 2) return st_grammar_from_expression(text, n, g, err);
-  setun_status status = st_grammar_new(g, err); // a string of JSON with a pattern, searched for
+  if (kind % 4 == 0) return st_grammar_from_gbnf(text, n, "fuzz", tokenizer, limits, g, err);
+  if (kind % 4 == 1) return st_grammar_from_lark(text, n, "fuzz", tokenizer, limits, g, err);
+  if (kind % 4 == 2) return st_grammar_from_expression(text, n, limits, g, err);
+  setun_status status = st_grammar_new(limits, g, err); // a string of JSON with a pattern, searched for
   st_term term;
   if (status) return status;
   status = st_expression_term(st_grammar_terms(*g), text, n, true, ST_JSON, &term, err);
@@ -82,12 +84,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   setun_error err = {0};
   st_grammar *g = NULL;
   st_constraint *c = NULL;
-  st_constraint_limits limits = {16 << 20, 5000, 5000, 200, 200000};
   if (read_grammar(data[0], (const char *)data + 2, size - 2, &g, &err)) {
     if (!err.message[0] || strchr(err.message, '\n')) abort();
     return 0;
   }
-  if (!st_constraint_compile(g, trie, &limits, &c, &err)) {
+  if (!st_constraint_compile(g, trie, &c, &err)) {
     follow(c, data[1]);
     st_constraint_release(c);
   } else if (!err.message[0]) {

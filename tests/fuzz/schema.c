@@ -29,12 +29,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   st_constraint *c = NULL;
   st_matcher *m = NULL;
   setun_error err = {0};
-  if (size > 1 << 14 || st_grammar_from_schema((const char *)data, size, NULL, &g, &err)) return 0;
+  const st_constraint_limits limits = {.max_steps = 2000000};
+  if (size > 1 << 14 || st_grammar_from_schema((const char *)data, size, NULL, &limits, &g, &err)) return 0;
   size_t n = st_mask_words(st_token_trie_size(trie));
   uint32_t *mask = st_calloc(n, sizeof *mask);
   if (!mask) abort();
-  if (!st_constraint_compile(g, trie, &(st_constraint_limits){.max_steps = 2000000}, &c, &err) &&
-      !st_matcher_new(c, &m, &err)) {
+  if (!st_constraint_compile(g, trie, &c, &err) && !st_matcher_new(c, &m, &err)) {
     setun_status status = st_matcher_mask(m, mask, n, &err);
     if (status && status != SETUN_ERROR_LIMIT && status != SETUN_ERROR_STATE) abort();
   }

@@ -126,9 +126,9 @@ static void test_gbnf(void **state) {
 
 static void refuse_gbnf(const char *text, const char *message) {
   st_grammar *g = NULL;
-  setun_status status = st_grammar_from_gbnf(text, strlen(text), "g.gbnf", NULL, &g, &err);
+  setun_status status = st_grammar_from_gbnf(text, strlen(text), "g.gbnf", NULL, NULL, &g, &err);
   st_constraint *c = NULL;
-  if (!status) status = st_constraint_compile(g, trie, NULL, &c, &err);
+  if (!status) status = st_constraint_compile(g, trie, &c, &err);
   assert_int_not_equal(status, SETUN_OK);
   if (!strstr(err.message, message)) fail_msg("expected \"%s\" in: %s", message, err.message);
 }
@@ -174,7 +174,8 @@ static void test_lark(void **state) {
                                            {"a: \"x\"\n", "\"start\" is missing"}};
   for (size_t i = 0; i < COUNT(refused); i++) {
     st_grammar *g;
-    assert_int_not_equal(st_grammar_from_lark(refused[i][0], strlen(refused[i][0]), "t", NULL, &g, &err), SETUN_OK);
+    assert_int_not_equal(st_grammar_from_lark(refused[i][0], strlen(refused[i][0]), "t", NULL, NULL, &g, &err),
+                         SETUN_OK);
     if (!strstr(err.message, refused[i][1])) fail_msg("expected \"%s\" in: %s", refused[i][1], err.message);
   }
 }
@@ -272,7 +273,7 @@ static void test_partial_utf8(void **state) {
 // An object with name (text), age (number), tags (an array of unique values), a forbidden key, and any others.
 static st_constraint *person(bool ordered, uint32_t space) {
   st_grammar *g;
-  assert_int_equal(st_grammar_new(&g, &err), SETUN_OK);
+  assert_int_equal(st_grammar_new(NULL, &g, &err), SETUN_OK);
   st_terms *t = st_grammar_terms(g);
   static const char NUMBER[] = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][-+]?[0-9]+)?";
   st_term number, string = st_term_quoted(t, st_term_any_text(t, ST_JSON));
@@ -348,7 +349,7 @@ static void test_unique_items(void **state) {
 static void test_counters(void **state) {
   (void)state;
   st_grammar *g;
-  assert_int_equal(st_grammar_new(&g, &err), SETUN_OK);
+  assert_int_equal(st_grammar_new(NULL, &g, &err), SETUN_OK);
   st_terms *t = st_grammar_terms(g);
   st_node a = st_node_term(g, st_term_text(t, "a", 1)), n = st_node_term(g, st_term_text(t, "1", 1));
   st_choice rest[] = {{a, 0}, {n, 1}}, first = {n, 1};
@@ -426,9 +427,9 @@ static void test_limits(void **state) {
   st_constraint *c;
   st_matcher *m;
   const char *text = "(a|b)*a(a|b){12}";
-  assert_int_equal(st_grammar_from_expression(text, strlen(text), &g, &err), SETUN_OK);
   st_constraint_limits limits = {.max_states = 60};
-  assert_int_equal(st_constraint_compile(g, trie, &limits, &c, &err), SETUN_OK);
+  assert_int_equal(st_grammar_from_expression(text, strlen(text), &limits, &g, &err), SETUN_OK);
+  assert_int_equal(st_constraint_compile(g, trie, &c, &err), SETUN_OK);
   assert_int_equal(st_matcher_new(c, &m, &err), SETUN_OK);
   setun_status status = SETUN_OK;
   for (int i = 0; i < 40 && !status; i++) status = st_matcher_accept_bytes(m, i * i % 3 ? "a" : "b", 1, &err);
@@ -437,9 +438,9 @@ static void test_limits(void **state) {
   st_matcher_free(m);
   st_constraint_release(c);
   const char *ambiguous = "root ::= root root | \"a\" root | root \"a\" | \"a\"\n";
-  assert_int_equal(st_grammar_from_gbnf(ambiguous, strlen(ambiguous), "t", NULL, &g, &err), SETUN_OK);
   limits = (st_constraint_limits){.max_configs = 50, .max_stacks = 5000};
-  assert_int_equal(st_constraint_compile(g, trie, &limits, &c, &err), SETUN_OK);
+  assert_int_equal(st_grammar_from_gbnf(ambiguous, strlen(ambiguous), "t", NULL, &limits, &g, &err), SETUN_OK);
+  assert_int_equal(st_constraint_compile(g, trie, &c, &err), SETUN_OK);
   assert_int_equal(st_matcher_new(c, &m, &err), SETUN_OK);
   status = SETUN_OK;
   for (int i = 0; i < 200 && !status; i++) status = st_matcher_accept_bytes(m, "a", 1, &err);

@@ -47,14 +47,19 @@ static int tear_down(void **state) {
   return 0;
 }
 
-static setun_status compile(const char *schema, uint32_t space, const st_schema_options *options, st_constraint **c,
-                            setun_error *err) {
+static setun_status compile_within(const st_constraint_limits *limits, const char *schema, uint32_t space,
+                                   const st_schema_options *options, st_constraint **c, setun_error *err) {
   st_grammar *g;
-  setun_status status = st_grammar_from_schema(schema, strlen(schema), options, &g, err);
+  setun_status status = st_grammar_from_schema(schema, strlen(schema), options, limits, &g, err);
   if (status) return status;
   st_term around = st_term_json_space(st_grammar_terms(g), space);
   st_grammar_set_space(g, around, around);
-  return st_constraint_compile(g, shared.trie, NULL, c, err);
+  return st_constraint_compile(g, shared.trie, c, err);
+}
+
+static setun_status compile(const char *schema, uint32_t space, const st_schema_options *options, st_constraint **c,
+                            setun_error *err) {
+  return compile_within(NULL, schema, space, options, c, err);
 }
 
 static st_matcher *matcher_of(const char *schema, uint32_t space, const st_schema_options *options) {
@@ -308,7 +313,7 @@ static void test_embedded(void **state) {
   (void)state;
   setun_error err = {0};
   st_grammar *g;
-  assert_int_equal(st_grammar_new(&g, &err), SETUN_OK);
+  assert_int_equal(st_grammar_new(NULL, &g, &err), SETUN_OK);
   static const char schema[] = "{\"type\":\"array\",\"items\":{\"type\":\"boolean\"}}";
   st_node inside, list[3];
   assert_int_equal(st_grammar_add_schema(g, schema, strlen(schema), NULL, &inside, &err), SETUN_OK);
@@ -318,7 +323,7 @@ static void test_embedded(void **state) {
   st_grammar_set_root(g, st_node_seq(g, list, 3));
   st_constraint *c;
   st_matcher *m;
-  assert_int_equal(st_constraint_compile(g, shared.trie, NULL, &c, &err), SETUN_OK);
+  assert_int_equal(st_constraint_compile(g, shared.trie, &c, &err), SETUN_OK);
   assert_int_equal(st_matcher_new(c, &m, &err), SETUN_OK);
   assert_true(fits(m, "<call>[true,false]</call>"));
   assert_false(fits(m, "<call>[true,1]</call>"));
@@ -335,6 +340,42 @@ static void expect_limit(st_buffer *schema) {
   if (status && status != SETUN_ERROR_LIMIT) fail_msg("%s", err.message);
   st_constraint_release(c);
   schema->length = 0;
+}
+
+// A schema that takes too much is refused with the limit's name and the place, not as one that no value satisfies.
+static void test_named_limits(void **state) {
+  (void)state;
+  static const char slow[] = "{\"properties\":{\"x\":{\"type\":\"string\",\"pattern\":\"^[ab]*a[ab]{18}$\","
+                             "\"not\":{\"pattern\":\"^[ab]*b[ab]{16}$\"}}}}";
+  static const struct {
+    st_constraint_limits limits;
+    const char *named;
+  } cases[] = {{{.max_milliseconds = 1}, "more than 1 ms of processor time"},
+               {{.max_bytes = 1 << 20}, "more than its 1024 KiB of memory"},
+               {{.max_states = 3000}, "more than 3000 states"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    st_constraint *c = NULL;
+    setun_error err = {0};
+    assert_int_equal(compile_within(&cases[i].limits, slow, 0, NULL, &c, &err), SETUN_ERROR_LIMIT);
+    if (!strstr(err.message, cases[i].named)) fail_msg("expected \"%s\" in: %s", cases[i].named, err.message);
+    if (strncmp(err.message, "schema: #/properties/x", 22)) fail_msg("expected the place in: %s", err.message);
+  }
+}
+
+// Long counts alone cost nothing: no text is searched for.
+static void test_long_counts(void **state) {
+  (void)state;
+  const st_constraint_limits limits = {.max_bytes = 4 << 20, .max_states = 2000};
+  static const char *const schemas[] = {
+      "{\"type\":\"string\",\"pattern\":\"^a{65536}$\"}", "{\"type\":\"string\",\"pattern\":\"(a{1000}){1000}{1000}\"}",
+      "{\"type\":\"string\",\"pattern\":\"^.*a.{300}$\"}", "{\"type\":\"string\",\"minLength\":100000}"};
+  for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+    st_constraint *c = NULL;
+    setun_error err = {0};
+    if (compile_within(&limits, schemas[i], 0, NULL, &c, &err)) fail_msg("%s: %s", schemas[i], err.message);
+    assert_true(st_constraint_bytes(c) < 1 << 20);
+    st_constraint_release(c);
+  }
 }
 
 // What grows without bound is refused, or worked out within the limits; nothing crashes.
@@ -371,9 +412,17 @@ static void test_limits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_verdicts), cmocka_unit_test(test_refused),   cmocka_unit_test(test_samples),
-      cmocka_unit_test(test_order),    cmocka_unit_test(test_json),      cmocka_unit_test(test_embedded),
-      cmocka_unit_test(test_limits),   cmocka_unit_test(test_exhausted), cmocka_unit_test(test_ordered_minimum),
+      cmocka_unit_test(test_verdicts),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_samples),
+      cmocka_unit_test(test_order),
+      cmocka_unit_test(test_json),
+      cmocka_unit_test(test_embedded),
+      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_named_limits),
+      cmocka_unit_test(test_long_counts),
+      cmocka_unit_test(test_exhausted),
+      cmocka_unit_test(test_ordered_minimum),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -28,7 +28,7 @@ static void check_vectors(st_spelling spelling) {
   for (size_t i = 0; i < COUNT(EXPRESSION_VECTORS); i++) {
     st_terms *t;
     const char *expression = EXPRESSION_VECTORS[i].expression;
-    assert_int_equal(st_terms_new(0, 0, &t, &err), SETUN_OK);
+    assert_int_equal(st_terms_new(NULL, &t, &err), SETUN_OK);
     st_term term = term_of(t, expression, true, spelling);
     for (size_t k = 0; k < COUNT(EXPRESSION_TEXTS); k++) {
       st_text text = {EXPRESSION_TEXTS[k], strlen(EXPRESSION_TEXTS[k])};
@@ -59,7 +59,7 @@ static void test_whole(void **state) {
                {"(?!b).*", "a", true}, {"(?!b).*", "ba", false}, {"\\p", "", false}};
   for (size_t i = 0; i + 1 < COUNT(cases); i++) {
     st_terms *t;
-    assert_int_equal(st_terms_new(0, 0, &t, &err), SETUN_OK);
+    assert_int_equal(st_terms_new(NULL, &t, &err), SETUN_OK);
     st_term term = term_of(t, cases[i].expression, false, ST_PLAIN);
     assert_int_equal(st_term_matches(t, term, cases[i].text, strlen(cases[i].text)), cases[i].matches);
     st_terms_free(t);
@@ -90,11 +90,49 @@ static void test_refused(void **state) {
   for (size_t i = 0; i < COUNT(cases); i++) {
     st_terms *t;
     st_term term;
-    assert_int_equal(st_terms_new(0, 0, &t, &err), SETUN_OK);
+    assert_int_equal(st_terms_new(NULL, &t, &err), SETUN_OK);
     setun_status status =
         st_expression_term(t, cases[i].expression, strlen(cases[i].expression), true, ST_PLAIN, &term, &err);
     assert_int_equal(status, cases[i].status);
     if (!strstr(err.message, cases[i].message)) fail_msg("expected \"%s\" in: %s", cases[i].message, err.message);
+    st_terms_free(t);
+  }
+}
+
+// Repeats of repeats match the same texts as the counts say, and become one repeat where no count is left out.
+static void test_nested_repeats(void **state) {
+  (void)state;
+  enum { LONGEST = 40, ANY = 1000 };
+  static const struct {
+    const char *expression;
+    unsigned m, n, min, max; // between m and n times, min to max times
+    const char *same;        // as one repeat; NULL: it is not one
+  } cases[] = {{"(?:a{2,3}){2}", 2, 3, 2, 2, "a{4,6}"},
+               {"(?:a{3}){0,2}", 3, 3, 0, 2, NULL},
+               {"(?:a{3}){2,}", 3, 3, 2, ANY, NULL},
+               {"(?:a{1,2})?", 1, 2, 0, 1, "a{0,2}"},
+               {"(?:a{2,4}){1,3}", 2, 4, 1, 3, "a{2,12}"},
+               {"(?:a{3,4}){1,2}", 3, 4, 1, 2, NULL},
+               {"(?:a{3,4}){2,9}", 3, 4, 2, 9, "a{6,36}"},
+               {"(?:a{2,}){3}", 2, ANY, 3, 3, "a{6,}"},
+               {"(?:a{2,}){0,3}", 2, ANY, 0, 3, NULL},
+               {"(?:a+){2,5}", 1, ANY, 2, 5, "a{2,}"},
+               {"(?:a{0,3}){2,}", 0, 3, 0, ANY, "a*"},
+               {"(?:a{5})*", 5, 5, 0, ANY, NULL},
+               {"(?:a{65536}){65536}", 65536, 65536, 65536, 65536, NULL}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    st_terms *t;
+    char text[LONGEST + 1];
+    memset(text, 'a', sizeof text);
+    assert_int_equal(st_terms_new(NULL, &t, &err), SETUN_OK);
+    st_term term = term_of(t, cases[i].expression, false, ST_PLAIN);
+    if (cases[i].same) assert_int_equal(term, term_of(t, cases[i].same, false, ST_PLAIN));
+    for (unsigned length = 0; length <= LONGEST; length++) {
+      bool matches = false;
+      for (unsigned k = cases[i].min; k <= cases[i].max && k <= LONGEST; k++)
+        matches |= k * cases[i].m <= length && length <= k * (uint64_t)cases[i].n;
+      if (st_term_matches(t, term, text, length) != matches) fail_msg("%s: %u", cases[i].expression, length);
+    }
     st_terms_free(t);
   }
 }
@@ -126,7 +164,7 @@ static void test_spellings(void **state) {
                {"\xEF\xBF\xBF", "\\uffff", true, true}};
   for (size_t i = 0; i < COUNT(cases); i++) {
     st_terms *t;
-    assert_int_equal(st_terms_new(0, 0, &t, &err), SETUN_OK);
+    assert_int_equal(st_terms_new(NULL, &t, &err), SETUN_OK);
     st_text text = {cases[i].text, strlen(cases[i].text)};
     size_t n = strlen(cases[i].written);
     st_term any = st_term_string(t, text, ST_JSON), tight = st_term_string(t, text, ST_JSON_TIGHT);
@@ -136,7 +174,7 @@ static void test_spellings(void **state) {
     st_terms_free(t);
   }
   st_terms *t; // half a pair is no character, before, behind or instead of one
-  assert_int_equal(st_terms_new(0, 0, &t, &err), SETUN_OK);
+  assert_int_equal(st_terms_new(NULL, &t, &err), SETUN_OK);
   st_term all = st_term_any_text(t, ST_JSON);
   static const char *const halves[] = {"\\ud83d", "\\ude00", "\\ud83d\\ud83d\\ude00", "\xED\xA0\xBD", "\\ud83dx"};
   for (size_t i = 0; i < COUNT(halves); i++) assert_false(st_term_matches(t, all, halves[i], strlen(halves[i])));
@@ -150,7 +188,7 @@ static void test_sets(void **state) {
   static char buffers[N][16];
   static st_text texts[N];
   st_terms *t;
-  assert_int_equal(st_terms_new(0, 0, &t, &err), SETUN_OK);
+  assert_int_equal(st_terms_new(NULL, &t, &err), SETUN_OK);
   for (int i = 0; i < N; i++) {
     snprintf(buffers[i], sizeof buffers[i], "key-%d", i * 7919 % 100000);
     texts[i] = (st_text){buffers[i], strlen(buffers[i])};
@@ -172,8 +210,9 @@ static void test_sets(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_plain),   cmocka_unit_test(test_json),      cmocka_unit_test(test_whole),
-      cmocka_unit_test(test_refused), cmocka_unit_test(test_spellings), cmocka_unit_test(test_sets),
+      cmocka_unit_test(test_plain),   cmocka_unit_test(test_json),           cmocka_unit_test(test_whole),
+      cmocka_unit_test(test_refused), cmocka_unit_test(test_nested_repeats), cmocka_unit_test(test_spellings),
+      cmocka_unit_test(test_sets),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
