@@ -186,11 +186,43 @@ static uint64_t record_of(const st_memory_plan *p, size_t first, size_t end) {
   return bytes;
 }
 
+static uint64_t stored_bytes(const st_memory_item *item) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < ST_ITEM_TENSORS && item->tensors[i]; i++) bytes += bytes_of(item, i);
+  return bytes;
+}
+
+// Compares the expert whose items are [k, end) with that at `first`, of the same layer, matrix by matrix.
+static void find_unequal(st_memory_plan *p, size_t first, size_t k, size_t end) {
+  for (size_t i = k; i < end; i++) {
+    const st_memory_item *a = &p->items[first + (i - k)], *b = &p->items[i];
+    bool other = a->expert != p->items[first].expert || a->layer != b->layer; // the first expert has fewer matrices
+    if (!other && a->codes == b->codes && stored_bytes(a) == stored_bytes(b)) continue;
+    p->experts.unequal = b->tensors[0];
+    p->experts.equal_to = a->tensors[0];
+    p->experts.bytes_found = stored_bytes(b);
+    p->experts.bytes_expected = other ? 0 : stored_bytes(a);
+    return;
+  }
+}
+
+// A cache's slots are for experts that take the same room, and a file whose experts differ within a layer was cut or
+// put together wrongly more often than meant so.
+static setun_status check_equal(const st_expert_plan *e, setun_error *err) {
+  if (!e->unequal) return SETUN_OK;
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                 "%s: expected %llu bytes, as %s of the same layer has, found %llu: experts that are not resident must "
+                 "be equal in size (a larger memory budget keeps them resident)",
+                 e->unequal->name, (unsigned long long)e->bytes_expected, e->equal_to->name,
+                 (unsigned long long)e->bytes_found);
+}
+
 // What the cache's slots have to hold.
 static void measure_experts(st_memory_plan *p) {
   enum { ALIGNMENT = 64, BUFFERS_MOST = 8 };
   st_expert_plan *e = &p->experts;
   int32_t layer = -1;
+  size_t first = 0; // item of the layer
   e->direct = true;
   for (size_t k = 0; k < p->n_items; k++) e->direct = e->direct && (p->items[k].expert < 0 || p->items[k].direct);
   for (size_t k = 0, end; k < p->n_items; k = end) {
@@ -202,7 +234,8 @@ static void measure_experts(st_memory_plan *p) {
       if (!p->mapped) p->items[i].direct = e->direct; // a cache has all of one kind
     }
     uint64_t record = record_of(p, k, end);
-    if (e->n && codes != e->codes) e->unequal = true;
+    if (!e->n || p->items[k].layer != layer) first = k;
+    if (!e->unequal) find_unequal(p, first, k, end);
     if (record > e->record) e->record = record;
     if (codes > e->codes) e->codes = codes;
     e->records += record;
@@ -357,7 +390,8 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   choose_batch(p, &needed);
   if (p->resident_parts) {
     set_all(p, false);
-    return fill_budget(p, err);
+    setun_status s = fill_budget(p, err);
+    return s == SETUN_OK && p->experts.capacity ? check_equal(&p->experts, err) : s;
   }
   if (p->mapped) {
     map(p);
@@ -373,7 +407,8 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   }
   if (p->mapped) return SETUN_OK;
   set_all(p, false);
-  return fill_budget(p, err);
+  setun_status s = fill_budget(p, err);
+  return s == SETUN_OK && p->experts.capacity ? check_equal(&p->experts, err) : s;
 }
 
 // ---- units --------------------------------------------------------------------------------------------------------

@@ -55,12 +55,15 @@ enum { ST_BATCHES = 5 };
 typedef struct st_expert_plan {
   uint32_t n, n_layers, used; // experts of all layers, layers that have some, and those of a token in a layer
   bool direct;                // all of them are stored as the device computes with them
-  bool unequal;               // they take different numbers of bytes: slots are as large as the largest
-  uint64_t record, codes;     // bytes of the largest as it is read, and in the device's order
-  uint64_t records;           // bytes of all of them as they are read
-  uint32_t n_buffers;         // that are read into, where they are not direct
-  uint32_t capacity;          // of the cache; 0: there is none
-  const uint32_t *forced;     // for tests: that capacity, whatever the budget; NULL: no
+  // A matrix that takes another number of bytes than that of the first expert of its layer, which is an error where
+  // experts are not resident; NULL: there is none. Layers may differ: slots are as large as the largest.
+  const st_tensor *unequal, *equal_to;
+  uint64_t bytes_found, bytes_expected;
+  uint64_t record, codes; // bytes of the largest as it is read, and in the device's order
+  uint64_t records;       // bytes of all of them as they are read
+  uint32_t n_buffers;     // that are read into, where they are not direct
+  uint32_t capacity;      // of the cache; 0: there is none
+  const uint32_t *forced; // for tests: that capacity, whatever the budget; NULL: no
 } st_expert_plan;
 
 // What is read of the experts of one token, if the cache has none of them; 0: experts are not cached.

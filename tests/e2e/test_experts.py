@@ -9,6 +9,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
+import gguf
 from support import ROOT, Case, main, setun
 
 MIB = 1 << 20
@@ -107,6 +108,35 @@ class ExpertsTest(Case):
             self.assertEqual(result.returncode, 1)
             self.assertIn(mention, result.stderr.decode())
             self.assertIn(state, result.stderr.decode())
+
+    def rewrite(self, target, name, change):
+        """The q8 model with other tensors, (name, dims, type, bytes) each, in place of one."""
+        keys, found, data = gguf.read(self.models["q8"])
+        ends = sorted([t[2] for t in found.values()] + [len(data)])
+        tensors = []
+        for each, (dims, kind, at) in found.items():
+            content = data[at:ends[ends.index(at) + 1]]
+            tensors += change(dims, kind, content) if each == name else [(each, dims, kind, content)]
+        gguf.write(target, tensors, gguf.raw_pairs(self.models["q8"], ""), keys.get("general.alignment", 32))
+
+    def test_unequal(self):
+        """An expert of another size than those of its layer, and a stack that has fewer than the file says."""
+        other, stack = os.path.join(self.folder, "other.gguf"), "blk.1.ffn_up_exps.weight"
+
+        def split(dims, kind, content):  # expert 5 as F16
+            n = len(content) // 16
+            tensors = [(f"blk.1.ffn_up.{e}.weight", dims[:2], kind, content[e * n:(e + 1) * n]) for e in range(16)]
+            tensors[5] = (tensors[5][0], dims[:2], 1, bytes(512 * 512 * 2))
+            return tensors
+        self.rewrite(other, stack, split)
+        plan = self.plan(other, "1G")
+        self.assertEqual((plan["experts"], plan["experts_cached"]), (64, 0))  # all resident: the file runs
+        args = ("run", other, "-p", "a", "-n", 1, *SMALL, "--ids")
+        self.good(*args, "--memory", "1G")
+        self.fails(1, *args, "-t", 1, "--memory", plan["least"] + 4 * MIB,
+                   mentions=["blk.1.ffn_up.5.weight", "blk.1.ffn_up.0.weight", 512 * 512 // 32 * 34, 512 * 512 * 2, "equal in size"])
+        self.rewrite(other, stack, lambda dims, kind, content: [(stack, [*dims[:2], 15], kind, content[:len(content) // 16 * 15])])
+        self.fails(1, *args, "--memory", "1G", mentions=[stack, "16, 512", "15, 512"])
 
     def test_trace_without_experts(self):
         trace = os.path.join(self.folder, "none")
