@@ -6,10 +6,12 @@ with the lowest score = 0.999 score + 0.001 selected, for each token; setun, whi
 late, as src/placement/expert_policy.c decides; belady, the one that is wanted again last, which no rule without knowledge
 of what comes can be better than. What a layer wants in one pass stays until it was computed.
 
-Prints the hit rate of each rule by capacity; --svg draws them, --json prints them for programs."""
+Prints the exponent s of the experts' use by rank, with which it fits Zipf's law best, and the hit rate of each rule by
+capacity; --svg draws them, --json prints them for programs."""
 import argparse
 import heapq
 import json
+import math
 import sys
 
 RULES = ("lru", "lfu", "score", "setun", "belady")
@@ -23,7 +25,7 @@ class TraceError(Exception):
 
 def read_trace(path):
     """The number of experts of all layers, and the demands: (begins a pass, tokens, [(expert, tokens of it)])."""
-    demands, last = [], None
+    demands, last, counts = [], None, {}
     with open(path, encoding="utf-8") as file:
         head = file.readline().split()
         if head[:2] != ["setun-experts", "1"]:
@@ -40,7 +42,44 @@ def read_trace(path):
                 used.append((layer * experts + int(expert), int(count or 1)))
             demands.append((last is None or layer <= last, int(tokens), used))
             last = layer
-    return layers * experts, demands
+            row = counts.setdefault(layer, [0] * experts)
+            for expert, count in used:
+                row[expert % experts] += count
+    return layers * experts, demands, counts
+
+
+def zipf_exponent(counts, used):
+    """The s with which experts are used by Zipf's law: by maximum likelihood over all layers, the experts of each ranked
+    by their use. A token takes `used` distinct ones of a layer, with chances that fall as 1 / rank^s: that of rank r with
+    a probability of about 1 - exp(-a / r^s), where a is such that these add up to `used`."""
+    rows = [sorted(row, reverse=True) for row in counts.values()]
+    n = len(rows[0])
+    tokens = [sum(row) / used for row in rows]
+    sums, most = [sum(row[rank] for row in rows) for rank in range(n)], sum(tokens)
+
+    def pace(weights):
+        low, high = 0.0, 64.0 / min(weights)
+        for _ in range(60):
+            middle = (low + high) / 2
+            if sum(1 - math.exp(-middle * w) for w in weights) < used:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def likelihood(s):
+        weights = [(rank + 1) ** -s for rank in range(n)]
+        a, total = pace(weights), 0.0
+        for weight, count in zip(weights, sums):
+            p = min(max(1 - math.exp(-a * weight), 1e-12), 1 - 1e-12)
+            total += count * math.log(p) + (most - count) * math.log(1 - p)
+        return total
+
+    low, high = 0.0, 4.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (a, high) if likelihood(a) < likelihood(b) else (low, b)
+    return (low + high) / 2
 
 
 def next_uses(demands):
@@ -175,15 +214,19 @@ def main():
     parser.add_argument("--svg", metavar="FILE", help="draw the hit rates")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    n, demands = read_trace(options.trace)
+    n, demands, counts = read_trace(options.trace)
+    used = round(sum(sum(row) for row in counts.values()) / max(1, sum(d[1] for d in demands)))
+    exponent = zipf_exponent(counts, used) if counts and 0 < used < n // len(counts) else None
     after = next_uses(demands)
     capacities = sorted(set(options.capacity or (max(1, n * tenth // 10) for tenth in range(1, 11))))
     results = [(capacity, replay(n, demands, after, capacity)) for capacity in capacities]
     if options.svg:
         draw(options.svg, n, results)
     if options.json:
-        print(json.dumps({"experts": n, "hit_rates": [{"capacity": c, **r} for c, r in results]}))
+        print(json.dumps({"experts": n, "zipf_exponent": exponent, "hit_rates": [{"capacity": c, **r} for c, r in results]}))
         return
+    if exponent is not None:
+        print(f"use by rank: Zipf's law with s = {exponent:.2f}")
     print("capacity  " + "  ".join(f"{rule:>7}" for rule in RULES))
     for capacity, rates in results:
         print(f"{capacity:8d}  " + "  ".join(f"{100 * rates[rule]:6.2f}%" for rule in RULES))

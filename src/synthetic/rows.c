@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "model/roles.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,12 +35,38 @@ static void random_trits(st_random *r, int8_t *trits, size_t n) {
   }
 }
 
-// Uniform, with the variance at which a product over K weights has a standard deviation of about 3.
-static void random_floats(st_random *r, float *x, size_t n) {
-  float step = 3 * sqrtf(3.0f / (float)n) / 32768;
+// Uniform, with this standard deviation.
+static void random_floats(st_random *r, float deviation, float *x, size_t n) {
+  float step = deviation * sqrtf(3) / 32768;
   for (size_t i = 0; i < n; i += 4) {
     uint64_t bits = st_random_u64(r);
     for (size_t j = 0; j < 4; j++) x[i + j] = step * (float)(int16_t)(bits >> 16 * j);
+  }
+}
+
+static bool is_biased_embedding(const st_synthesis *y, const st_synthetic_tensor *t) {
+  return y->routers.n_bias && st_role_get(t->role)->part == ST_OF_MODEL && t->fill == ST_FILL_RANDOM;
+}
+
+static bool is_router(st_role role) {
+  return st_role_get(role)->kind == ST_KIND_ROUTER && st_role_get(role)->part == ST_OF_EXPERTS;
+}
+
+static float scale_of(const st_synthesis *y, const st_synthetic_tensor *t) {
+  return is_biased_embedding(y, t) ? st_synthetic_embedding_scale() : trit_scale(t->shape.columns);
+}
+
+// A row of an embedding, a head or a router.
+static void random_row(const st_synthesis *y, const st_synthetic_tensor *t, uint64_t row, st_random *r, float *x) {
+  size_t k = (size_t)t->shape.columns;
+  if (is_biased_embedding(y, t)) {
+    random_floats(r, st_synthetic_embedding_scale(), x, k);
+    for (size_t i = 0; i < y->routers.n_bias; i++) x[i] = st_synthetic_embedding_scale();
+  } else if (y->routers.n_bias && is_router(t->role)) {
+    random_floats(r, 1, x, k);
+    st_synthetic_router_row(&y->routers, t->layer, (uint32_t)row, k, x);
+  } else {
+    random_floats(r, 3 / sqrtf((float)k), x, k); // products have a standard deviation of about 3
   }
 }
 
@@ -74,15 +101,16 @@ static void make_unit(const st_synthesis *y, const st_synthetic_tensor *t, const
                       const scratch *w, uint8_t *to) {
   size_t k = (size_t)t->shape.columns;
   bool random = t->fill == ST_FILL_RANDOM, ternary = st_format_is_ternary(f);
-  float scale = trit_scale(k);
+  float scale = scale_of(y, t);
   for (size_t i = 0; i < strip->count; i++) {
     st_random r;
     seed_row(y, t, strip->row + i, &r);
     if (random && !ternary) {
-      random_floats(&r, w->floats + i * k, k);
+      random_row(y, t, strip->row + i, &r, w->floats + i * k);
       continue;
     }
     random_trits(&r, w->trits + i * k, k);
+    if (is_biased_embedding(y, t)) memset(w->trits + i * k, 1, y->routers.n_bias);
     for (size_t j = 0; j < k && !ternary; j++) w->floats[i * k + j] = scale * (float)w->trits[i * k + j];
   }
   if (!ternary) {
@@ -133,12 +161,12 @@ setun_status st_synthesis_fill(const st_synthesis *y, size_t index, uint64_t fro
   if (t->shape.rows > 1) {
     memset(to, 0, n);
     setun_status s = fill_matrix(y, index, from, n, to, err);
-    st_store_f32(number, trit_scale(t->shape.columns));
+    st_store_f32(number, scale_of(y, t));
     if (f->scales == ST_SCALE_TENSOR) put_at(number, 4, f->ops->scale_offset(f, t->shape), from, n, to);
     return s;
   }
   float value = t->fill == ST_FILL_MINUS_ONES ? -1 : 1;
-  st_store_f32(number, t->fill == ST_FILL_SCALE ? trit_scale(y->made[t->of].shape.columns) : value);
+  st_store_f32(number, t->fill == ST_FILL_SCALE ? scale_of(y, &y->made[t->of]) : value);
   for (size_t i = 0; i < n; i++) to[i] = number[(from + i) % 4];
   return SETUN_OK;
 }

@@ -142,6 +142,7 @@ setun_status st_synthesis_new(const st_synthesis_options *o, st_synthesis **synt
   // Float files are quantized by other programs, some of which copy a different alignment key but ignore it.
   y->alignment = st_format_is_number(o->format) ? ST_GGUF_USUAL : ST_GGUF_BLOCKS;
   s = st_preset_find(o->shape, &y->spec, &y->h, err);
+  if (s == SETUN_OK) s = st_synthetic_routers_make(&y->h, y->seed, &y->routers, err);
   if (s == SETUN_OK) s = add_tensors(y, o, err);
   if (s == SETUN_OK) s = make_header(y, o, err);
   if (s == SETUN_OK) {
@@ -158,6 +159,7 @@ void st_synthesis_free(st_synthesis *y) {
   st_free(y->tensors);
   st_free(y->made);
   st_buffer_free(&y->header);
+  st_synthetic_routers_free(&y->routers);
   st_free(y);
 }
 

@@ -3,14 +3,15 @@
 //
 // Its matrices are ternary: 3 of 10 weights are +scale, 3 of 10 -scale, the rest 0, with one scale per tensor that
 // keeps activations near 1 and, as a power of two, fits every format exactly. Value formats hold the same numbers as
-// closely as they can. Embedding, head and routers are random floats, norms 1. Equal seeds produce equal weights in all
-// formats.
+// closely as they can. Embedding, head and routers are random floats (routers.h), norms 1. Equal seeds produce equal
+// weights in all formats.
 #ifndef SETUN_SYNTHETIC_SYNTHESIS_H
 #define SETUN_SYNTHETIC_SYNTHESIS_H
 
 #include "format/gguf_keys.h"
 #include "format/output_tensor.h"
 #include "model/arch.h"
+#include "synthetic/routers.h"
 
 typedef struct st_synthesis_options {
   const char *shape;       // of presets.h
@@ -40,6 +41,7 @@ typedef struct st_synthesis {
   st_hparams h;
   const st_spec *spec;
   uint64_t seed;
+  st_synthetic_routers routers;
   st_buffer header;
   st_output_tensor *tensors; // in the file's order; their names are owned
   st_synthetic_tensor *made; // of each

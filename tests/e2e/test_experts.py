@@ -76,6 +76,23 @@ class ExpertsTest(Case):
                 self.assertLessEqual(rates[rule], rates["belady"] + 1e-9, rates)
         self.assertEqual(xml.etree.ElementTree.parse(plot).getroot().tag, "{http://www.w3.org/2000/svg}svg")
 
+    def test_spread(self):
+        """Tokens at random use the experts of a synthetic model by Zipf's law with s = 1, another order in each layer."""
+        trace = os.path.join(self.folder, "spread")
+        self.good("run", self.models["t16"], "-p", "a", "-n", 250, "--temp", 50, "--top-k", 0, "--top-p", 1, "--min-p", 0, "--seed", 1,
+                  "--ctx", 256, "--ids", "--ignore-eos", "--trace", trace)
+        tool = os.path.join(ROOT, "tools", "replay_experts.py")
+        result = subprocess.run([sys.executable, tool, trace, "--json", "--capacity", "32"], capture_output=True, check=True)
+        self.assertAlmostEqual(json.loads(result.stdout)["zipf_exponent"], 1, delta=0.1)
+        most = {}
+        with open(trace, encoding="utf-8") as file:
+            for line in file.readlines()[1:]:
+                layer, _, *used = line.split()
+                for word in used:
+                    counts = most.setdefault(layer, {})
+                    counts[word] = counts.get(word, 0) + 1
+        self.assertGreater(len({max(counts, key=counts.get) for counts in most.values()}), 1)
+
     def test_state(self):
         """The next start has what the last one left in the cache; a file of another model is refused."""
         model, state = self.models["q8"], os.path.join(self.folder, "state")
