@@ -94,6 +94,42 @@ typedef struct st_sets {
 } st_sets;
 enum { ST_SET_UNKNOWN = UINT32_MAX, ST_SET_NONE = UINT32_MAX - 1 };
 
+// Any text of at most `length` characters of these classes (trie.h) is the beginning of a text that a term matches.
+typedef struct st_run {
+  uint64_t classes;
+  uint8_t length; // or ST_ANY_LENGTH
+} st_run;
+
+// A node of a trie after whose byte a term may end.
+typedef struct st_exit {
+  uint32_t node;
+  st_term term; // the state there
+} st_exit;
+
+// What is known about a term and the vocabulary, whatever follows the term (inside.c): the tokens all of whose bytes
+// stay inside of the term, and where others leave it. Both in the order of a part of the trie: of all tokens, or of
+// those without a ready mask of tokens that all stay inside.
+typedef struct st_inside {
+  bool has_run, has_tokens, separable; // not separable: there are too many exits; nothing else is known
+  int8_t slice;                        // the ready mask, or -1
+  st_run run;
+  uint32_t *bits;   // the tokens, or NULL:
+  uint32_t *tokens; // as indices into the part's tokens
+  uint32_t n_tokens, n_exits;
+  st_exit *exits;
+} st_inside;
+typedef struct st_insides {
+  st_inside *items;
+  size_t n, capacity;
+  uint32_t *of; // of each term: its item + 1, or 0
+  size_t of_capacity;
+  size_t kept; // bytes of tokens and exits
+  // under construction
+  uint32_t *tokens;
+  st_exit *exits;
+  size_t n_tokens, n_exits, tokens_capacity, exits_capacity;
+} st_insides;
+
 typedef struct st_engine {
   st_grammar *g; // simplified
   st_terms *t;
@@ -124,12 +160,14 @@ typedef struct st_engine {
   uint64_t *visited; // stamps and hashes
   size_t n_visited;
   uint32_t stamp;
+  uint32_t steps;   // of the mask being computed
   const char *text; // the text read so far: text[0, position)
   size_t position;
   bool uses_position, uses_text;
   // since they were last reset: did a result depend on the position, or on the text?
   bool walk_position, walk_text_now, walk_text;
   st_sets sets;
+  st_insides insides;
 } st_engine;
 
 enum { ST_WORK_NODE, ST_WORK_RETURN, ST_WORK_GOAL };
@@ -149,6 +187,8 @@ bool st_engine_begin(st_engine *e, st_node node, uint32_t stack, st_configs *out
 // Adds the configurations after one more byte (already text[position - 1]) of list[from, from + n), which may be `out`
 // itself. False: failed.
 bool st_engine_step(st_engine *e, const st_configs *list, size_t from, size_t n, uint8_t byte, st_configs *out);
+// Adds the configurations after the end of a term that may end here.
+void st_engine_leave(st_engine *e, st_term term, uint32_t stack, st_configs *out);
 // Adds the configurations after a special token.
 bool st_engine_token(st_engine *e, const st_configs *list, size_t from, size_t n, int32_t token, st_configs *out);
 bool st_token_set_has(const st_token_set *set, int32_t token);
@@ -185,13 +225,25 @@ setun_status st_engine_productions(st_engine *e, setun_error *err);
 
 struct st_constraint {
   atomic_uint references;
-  pthread_mutex_t lock; // of the engine, which is filled as results are needed
+  pthread_mutex_t lock; // of all that follows, which is filled as results are needed
   st_engine engine;
   const st_token_trie *trie;
   st_configs start;
-  uint8_t *slices; // for each term, what is known about precomputed masks; see mask.c
-  size_t slices_capacity;
 };
+
+// How long a text of any characters of which classes may come (runs.c).
+st_run st_constraint_run(st_constraint *c, st_term term);
+// The largest ready mask all of whose tokens may come in the run; -1: none.
+int st_run_slice(const st_token_trie *trie, st_run run);
+// The part of the trie that it refers to.
+const struct st_trie_part *st_inside_part(const st_token_trie *trie, const st_inside *inside);
+// The item of a term; NULL: failed. It moves when others are added.
+st_inside *st_constraint_item(st_constraint *c, st_term term);
+// The same with its tokens and exits computed.
+const st_inside *st_constraint_inside(st_constraint *c, st_term term);
+void st_engine_free_insides(st_engine *e);
+void st_engine_trim_insides(st_engine *e); // drops them when they take too much memory
+size_t st_insides_bytes(const st_insides *s);
 
 // The position of a matcher before a step.
 typedef struct st_snapshot {

@@ -1,5 +1,5 @@
-// Masks: walks the vocabulary's trie with the configurations at each node; if none is left, all tokens below are
-// skipped. The masks of tokens of plain string text are precomputed, and are used where any text may come.
+// Masks: for each configuration, the tokens that stay inside of its term, and behind the places where others leave it,
+// a walk of the vocabulary's trie with the configurations at each node.
 #include "constraint/engine.h"
 #include "constraint/trie.h"
 
@@ -7,140 +7,9 @@
 
 #include <string.h>
 
-// ---- precomputed masks ----
-
-// What is known about a term: whether all texts of a number of plain characters (see trie.h) are beginnings of texts
-// that it matches.
-enum { UNKNOWN, NONE, FIRST_SLICE }; // FIRST_SLICE + i: those of slice i
-
-// The states of UTF-8 between characters and within them, as the next byte's range and the state after it.
-typedef struct st_utf8_move {
-  uint8_t from, first, last, to;
-} st_utf8_move;
-static const st_utf8_move MOVES[] = {
-    {0, 0x20, 0x21, 0}, {0, 0x23, 0x5B, 0}, {0, 0x5D, 0x7E, 0}, {0, 0xC2, 0xDF, 1}, {0, 0xE0, 0xE0, 2},
-    {0, 0xE1, 0xEC, 3}, {0, 0xED, 0xED, 4}, {0, 0xEE, 0xEF, 3}, {0, 0xF0, 0xF0, 5}, {0, 0xF1, 0xF3, 6},
-    {0, 0xF4, 0xF4, 7}, {1, 0x80, 0xBF, 0}, {2, 0xA0, 0xBF, 1}, {3, 0x80, 0xBF, 1}, {4, 0x80, 0x9F, 1},
-    {5, 0x90, 0xBF, 3}, {6, 0x80, 0xBF, 3}, {7, 0x80, 0x8F, 3},
-};
-enum { N_MOVES = sizeof MOVES / sizeof *MOVES, MOST_PLACES = 256, MOST_INSIDE = 64 };
-
-typedef struct st_places { // terms between characters, and the number of characters before each
-  st_term terms[MOST_PLACES];
-  uint16_t characters[MOST_PLACES];
-  uint32_t n;
-} st_places;
-
-static bool add_place(st_places *p, st_term term, uint16_t characters) {
-  for (uint32_t i = p->n; i-- > 0;) {
-    if (p->terms[i] == term) return true; // it was reached after as many characters, or fewer
-  }
-  if (p->n == MOST_PLACES) return false;
-  p->terms[p->n] = term, p->characters[p->n++] = characters;
-  return true;
-}
-
-// Adds the places that plain characters lead to from place i; false: one of them is not allowed, or there are too many
-// places.
-static bool all_characters(st_terms *t, st_places *p, uint32_t i) {
-  st_term inside[MOST_INSIDE] = {p->terms[i]};
-  uint8_t states[MOST_INSIDE] = {0};
-  for (int at = 0, n = 1; at < n; at++) {
-    for (int k = 0; k < N_MOVES; k++) {
-      const st_utf8_move *m = &MOVES[k];
-      st_term last = ST_TERM_EMPTY;
-      for (unsigned byte = m->first; m->from == states[at] && byte <= m->last; byte++) {
-        st_term next = st_terms_next(t, inside[at], (uint8_t)byte);
-        if (next == ST_TERM_EMPTY) return false;
-        if (next == last) continue;
-        last = next;
-        if (m->to == 0) {
-          if (!add_place(p, next, (uint16_t)(p->characters[i] + 1))) return false;
-          continue;
-        }
-        int known = 0;
-        while (known < n && (inside[known] != next || states[known] != m->to)) known++;
-        if (known < n) continue;
-        if (n == MOST_INSIDE) return false;
-        inside[n] = next, states[n++] = m->to;
-      }
-    }
-  }
-  return true;
-}
-
-// How many arbitrary plain characters may come, up to `most`, found by trying. Once they lead to no new place, any
-// number may come.
-static uint32_t try_characters(st_terms *t, st_term term, uint32_t most) {
-  st_places p = {.n = 0};
-  add_place(&p, term, 0);
-  for (uint32_t i = 0; i < p.n && p.characters[i] < most; i++) {
-    if (!all_characters(t, &p, i)) return p.characters[i];
-  }
-  return most;
-}
-
-static int slice_of(st_constraint *c, st_term term);
-
-// The same from the term's form, as far as possible.
-static uint32_t count_characters(st_constraint *c, st_term term, uint32_t most, int depth) {
-  static const uint32_t of_slice[] = {0, ST_SLICE_SHORT, ST_SLICE_MIDDLE};
-  st_terms *t = c->engine.t;
-  st_term_entry e = t->entries[term];
-  uint32_t best = 0;
-  if (e.kind == ST_KIND_SEQ) return count_characters(c, e.a, most, depth);
-  if (e.kind == ST_KIND_REPEAT) {
-    if (try_characters(t, e.a, 1) < 1) return 0;
-    // after one of them, the repeated term is done
-    return st_terms_next(t, e.a, 'a') == ST_TERM_EPSILON ? (e.c < most ? e.c : most) : 0;
-  }
-  if (e.kind == ST_KIND_ALT && depth < 4) {
-    for (uint32_t i = 0; i < e.b && best < most; i++) {
-      uint32_t count = count_characters(c, t->children[e.a + i], most, depth + 1);
-      if (count > best) best = count;
-    }
-    return best;
-  }
-  if (e.kind != ST_KIND_AND) return 0;
-  int slice = slice_of(c, term);
-  return slice == ST_SLICES - 1 ? most : of_slice[slice + 1];
-}
-
-// The same for an intersection: one that excludes only a few texts of an unbounded repeat is handled like the repeat;
-// others are tried.
-static uint32_t count_in_intersection(st_constraint *c, st_term term, uint32_t most) {
-  st_terms *t = c->engine.t;
-  st_term of;
-  if (st_term_leaves_out_few(t, term, &of)) {
-    st_term_entry e = t->entries[of];
-    if (e.kind == ST_KIND_SEQ) e = t->entries[e.a];
-    if (e.kind == ST_KIND_REPEAT && e.c == ST_UNBOUNDED && count_characters(c, of, most, 0) == most) return most;
-  }
-  return try_characters(t, term, most);
-}
-
-// The largest slice all of whose tokens may come in this state; -1: none.
-static int slice_of(st_constraint *c, st_term term) {
-  if (term >= c->slices_capacity) {
-    size_t before = c->slices_capacity;
-    if (!st_reserve(&c->slices, &c->slices_capacity, (size_t)term + 1, 1)) return -1;
-    memset(c->slices + before, UNKNOWN, c->slices_capacity - before);
-  }
-  if (c->slices[term] == UNKNOWN) {
-    uint32_t most = c->trie->most_characters > ST_SLICE_MIDDLE ? c->trie->most_characters : ST_SLICE_MIDDLE;
-    bool intersection = c->engine.t->entries[term].kind == ST_KIND_AND;
-    uint32_t n = intersection ? count_in_intersection(c, term, most) : count_characters(c, term, most, 0);
-    int level = n >= c->trie->most_characters ? 2 : n >= ST_SLICE_MIDDLE ? 1 : n >= ST_SLICE_SHORT ? 0 : -1;
-    c->slices[term] = (uint8_t)(level < 0 ? NONE : FIRST_SLICE + level);
-  }
-  return c->slices[term] - FIRST_SLICE;
-}
+enum { WORTH_KEEPING = 200 };
 
 // ---- the walk ----
-
-static void set_bit(uint32_t *bits, uint32_t i) {
-  bits[i / 32] |= 1u << i % 32;
-}
 
 // A place in the walk: one configuration, or a set of several.
 typedef struct st_place {
@@ -181,14 +50,15 @@ static st_place place_in_set(const st_engine *e, uint32_t set) {
   return (st_place){e->sets.items[set].n, set, e->sets.configs.items[e->sets.items[set].offset]};
 }
 
-// Walks a part of the trie from a place.
-static bool walk(st_matcher *m, const st_trie_part *part, st_place start, uint32_t *bits) {
+// Walks the nodes [i, end) of a part of the trie, which are below the place `start` at that depth.
+static bool walk(st_matcher *m, const st_trie_part *part, size_t i, size_t end, uint32_t start_depth, st_place start,
+                 uint32_t *bits) {
   st_engine *e = &m->c->engine;
   st_terms *t = e->t;
   st_place places[ST_TRIE_DEPTH + 1];
   char *path = m->text + m->length - 1; // path[depth]
-  places[0] = start;
-  for (size_t i = 0; i < part->n;) {
+  places[start_depth] = start;
+  while (i < end) {
     st_trie_node node = part->nodes[i];
     uint32_t depth = st_trie_depth(node);
     uint8_t byte = st_trie_byte(node);
@@ -213,7 +83,7 @@ static bool walk(st_matcher *m, const st_trie_part *part, st_place start, uint32
       continue;
     }
     places[depth] = to;
-    if (st_trie_token(node) != ST_TRIE_NONE) set_bit(bits, st_trie_token(node));
+    if (st_trie_token(node) != ST_TRIE_NONE) st_set_bit(bits, (int32_t)st_trie_token(node));
     i++;
   }
   return !t->failure.code;
@@ -222,37 +92,110 @@ static bool walk(st_matcher *m, const st_trie_part *part, st_place start, uint32
 static void allow_tokens(const st_matcher *m, const st_token_set *set, uint32_t *bits) {
   uint32_t size = m->c->trie->size;
   for (size_t i = 0; !set->negated && i < set->n; i++) {
-    if (set->ids[i] >= 0 && (uint32_t)set->ids[i] < size) set_bit(bits, (uint32_t)set->ids[i]);
+    if (set->ids[i] >= 0 && (uint32_t)set->ids[i] < size) st_set_bit(bits, set->ids[i]);
   }
   for (uint32_t i = 0; set->negated && i < size; i++) {
-    if (st_token_set_has(set, (int32_t)i)) set_bit(bits, i);
+    if (st_token_set_has(set, (int32_t)i)) st_set_bit(bits, (int32_t)i);
   }
 }
 
-// The mask without end tokens and tokens that are too long for the trie.
-static bool compute(st_matcher *m, const st_config *now, size_t n, uint32_t *bits) {
+// ---- the mask ----
+
+// A term with the same mask: counts that no token can reach are taken as unlimited, so that the places of a long text
+// share what is known of them.
+static st_term without_far_counts(st_constraint *c, st_term term) {
+  st_terms *t = c->engine.t;
+  st_term_entry e = t->entries[term];
+  uint32_t far = c->trie->most_bytes + 1;
+  if (e.kind != ST_KIND_SEQ) return term;
+  st_term_entry r = t->entries[e.a];
+  if (r.kind != ST_KIND_REPEAT || t->flags[e.a] & ST_TERM_SEARCHED) return term;
+  if (r.b <= far && (r.c <= far || r.c == ST_UNBOUNDED)) return term;
+  return st_term_seq(t, st_term_repeat(t, r.a, r.b < far ? r.b : far, r.c <= far ? r.c : ST_UNBOUNDED), e.b);
+}
+
+// Puts the bytes that lead to a node behind the text.
+static bool write_path(st_matcher *m, const st_trie_part *part, size_t node) {
+  const char *bytes;
+  size_t n;
+  if (st_token_bytes(m->c->trie, part->tokens[part->below[node].first], &bytes, &n, NULL)) return false;
+  memcpy(m->text + m->length, bytes, st_trie_depth(part->nodes[node]));
+  return true;
+}
+
+// Adds the tokens that leave the configuration's term.
+static bool add_exits(st_matcher *m, st_config config, const st_inside *inside, uint32_t *bits, size_t *work) {
   st_constraint *c = m->c;
   st_engine *e = &c->engine;
-  st_place start;
-  int slice = -1;
-  for (size_t i = 0; i < n; i++) {
+  const st_trie_part *part = st_inside_part(c->trie, inside);
+  const st_exit *exits = inside->exits;
+  st_term last = ST_TERM_EMPTY; // the term whose end leads to `place`, which does not depend on the text
+  st_place place = {0};
+  for (uint32_t i = 0, n = inside->n_exits; i < n; i++) {
+    size_t node = exits[i].node, size = st_trie_size(part->nodes[node]);
+    uint32_t depth = st_trie_depth(part->nodes[node]), token = st_trie_token(part->nodes[node]);
+    bool same = exits[i].term == last;
+    if ((!same || size > 1) && !write_path(m, part, node)) return false;
+    if (!same) {
+      e->position = m->length + depth;
+      e->walk_position = e->walk_text_now = false;
+      m->walk.n = 0;
+      st_engine_leave(e, exits[i].term, config.stack, &m->walk);
+      st_engine_merge(e, &m->walk, 0);
+      if (e->failure.code || !place_of(e, m->walk.items, m->walk.n, &place)) return false;
+      last = e->walk_position || e->walk_text_now ? ST_TERM_EMPTY : exits[i].term; // which has no exit
+    }
+    if (!place.n) continue;
+    if (token != ST_TRIE_NONE) st_set_bit(bits, (int32_t)token);
+    *work += size;
+    if (size > 1 && !walk(m, part, node + 1, node + size, depth, place, bits)) return false;
+  }
+  return true;
+}
+
+static void add_inside(const st_constraint *c, const st_inside *inside, uint32_t *bits) {
+  size_t words = st_mask_words(c->trie->size);
+  for (size_t i = 0; inside->slice >= 0 && i < words; i++) bits[i] |= c->trie->slices[inside->slice][i];
+  for (size_t i = 0; inside->bits && i < words; i++) bits[i] |= inside->bits[i];
+  const int32_t *tokens = st_inside_part(c->trie, inside)->tokens;
+  for (size_t i = 0; i < inside->n_tokens; i++) st_set_bit(bits, tokens[inside->tokens[i]]);
+}
+
+// The mask without end tokens and tokens that are too long for the trie. `work`: about how many nodes were looked at
+// that will be looked at again the next time.
+static bool compute(st_matcher *m, const st_config *now, size_t n, uint32_t *bits, size_t *work) {
+  st_constraint *c = m->c;
+  st_engine *e = &c->engine;
+  st_configs together = {0}; // configurations that are walked together
+  bool fine = true;
+  e->text = m->text;
+  for (size_t i = 0; fine && i < n; i++) {
     if (now[i].term == ST_TERM_OF_TOKENS) {
       allow_tokens(m, &e->g->tokens[e->frames[now[i].stack].a], bits);
       continue;
     }
-    int own = slice_of(c, now[i].term);
-    if (own > slice) slice = own;
+    const st_inside *inside = st_constraint_inside(c, without_far_counts(c, now[i].term));
+    if (!inside) {
+      fine = false;
+    } else if (inside->separable) {
+      add_inside(c, inside, bits);
+      fine = add_exits(m, now[i], inside, bits, work);
+    } else {
+      fine = st_engine_reserve(e, &together.items, &together.capacity, n, sizeof *now);
+      if (fine) together.items[together.n++] = now[i];
+    }
   }
-  for (size_t i = 0; slice >= 0 && i < st_mask_words(c->trie->size); i++) bits[i] |= c->trie->slices[slice][i];
-  e->text = m->text;
-  if (!place_of(e, now, n, &start) || !walk(m, slice >= 0 ? &c->trie->without[slice] : &c->trie->all, start, bits)) {
-    return false;
+  if (fine && together.n) {
+    st_place start;
+    *work += c->trie->all.n;
+    fine = place_of(e, together.items, together.n, &start) && walk(m, &c->trie->all, 0, c->trie->all.n, 0, start, bits);
   }
-  for (size_t i = 0; i < c->trie->n_same; i++) {
+  st_free(together.items);
+  for (size_t i = 0; fine && i < c->trie->n_same; i++) {
     uint32_t first = (uint32_t)c->trie->same[i].first;
-    if (bits[first / 32] >> first % 32 & 1) set_bit(bits, (uint32_t)c->trie->same[i].other);
+    if (bits[first / 32] >> first % 32 & 1) st_set_bit(bits, c->trie->same[i].other);
   }
-  return true;
+  return fine;
 }
 
 // The same, stored for other texts in the same state. Needs the lock.
@@ -263,15 +206,17 @@ static bool fill(st_matcher *m, uint32_t *bits, bool *may_end) {
   uint32_t set;
   for (size_t i = 0; i < n; i++) *may_end |= now[i].stack == ST_STACK_END;
   st_engine_trim_sets(e);
+  st_engine_trim_insides(e);
   if (!st_engine_set(e, now, n, &set)) return false;
   const uint32_t *kept = e->sets.items[set].mask;
   if (kept) {
     memcpy(bits, kept, size * sizeof *bits);
     return true;
   }
+  size_t work = 0;
   e->walk_text = false;
-  if (!compute(m, now, n, bits)) return false;
-  if (!e->walk_text) st_engine_keep_mask(e, set, bits, size);
+  if (!compute(m, now, n, bits, &work)) return false;
+  if (!e->walk_text && work > WORTH_KEEPING) st_engine_keep_mask(e, set, bits, size);
   return true;
 }
 
@@ -303,9 +248,9 @@ setun_status st_matcher_mask(st_matcher *m, uint32_t *bits, size_t n, setun_erro
   if (status) return status;
   if (!filled) return st_fail_memory(err, "a mask");
   for (size_t i = 0; i < trie->n_lengthy; i++) {
-    if (st_matcher_allows(m, trie->lengthy[i])) set_bit(bits, (uint32_t)trie->lengthy[i]);
+    if (st_matcher_allows(m, trie->lengthy[i])) st_set_bit(bits, trie->lengthy[i]);
   }
-  for (size_t i = 0; may_end && i < trie->n_ends; i++) set_bit(bits, (uint32_t)trie->ends[i]);
+  for (size_t i = 0; may_end && i < trie->n_ends; i++) st_set_bit(bits, trie->ends[i]);
   for (size_t i = 0; i < n; i++) {
     if (bits[i]) return SETUN_OK;
   }

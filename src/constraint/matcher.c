@@ -48,13 +48,13 @@ void st_constraint_release(st_constraint *c) {
   if (!c || atomic_fetch_sub(&c->references, 1) != 1) return;
   pthread_mutex_destroy(&c->lock);
   st_engine_close(&c->engine);
-  st_free(c->start.items), st_free(c->slices), st_free(c);
+  st_free(c->start.items), st_free(c);
 }
 
 size_t st_constraint_bytes(const st_constraint *c) {
   st_constraint *shared = (st_constraint *)c; // the lock is not part of the constraint's value
   pthread_mutex_lock(&shared->lock);
-  size_t bytes = st_engine_bytes(&c->engine) + c->slices_capacity;
+  size_t bytes = st_engine_bytes(&c->engine);
   pthread_mutex_unlock(&shared->lock);
   return bytes;
 }

@@ -17,7 +17,8 @@ static size_t own_bytes(const st_engine *e) {
          e->n_state_slots * sizeof(uint32_t) + e->n_memo_slots * sizeof *e->memos +
          e->pool.capacity * sizeof *e->pool.items + e->work_capacity * sizeof *e->work +
          e->n_visited * sizeof *e->visited + e->sets.kept + e->sets.capacity * sizeof *e->sets.items +
-         e->sets.configs.capacity * sizeof(st_config) + e->sets.n_slots * sizeof(uint32_t);
+         e->sets.configs.capacity * sizeof(st_config) + e->sets.n_slots * sizeof(uint32_t) +
+         st_insides_bytes(&e->insides);
 }
 
 size_t st_engine_bytes(const st_engine *e) {
@@ -51,6 +52,7 @@ void st_engine_close(st_engine *e) {
   st_free(e->states), st_free(e->state_slots), st_free(e->memos), st_free(e->pool.items), st_free(e->work);
   st_free(e->visited);
   st_engine_free_sets(e);
+  st_engine_free_insides(e);
 }
 
 // ---- hash-consing ----
@@ -399,6 +401,12 @@ static void return_mark(void *user, uint32_t mark) {
   return_frame(s->e, s->stack, mark, s->out);
 }
 
+void st_engine_leave(st_engine *e, st_term term, uint32_t stack, st_configs *out) {
+  st_step step = {e, stack, out, false};
+  st_term_marks(e->t, term, return_mark, &step);
+  if (!step.any) return_frame(e, stack, ST_MARK_NONE, out);
+}
+
 bool st_engine_step(st_engine *e, const st_configs *list, size_t from, size_t n, uint8_t byte, st_configs *out) {
   size_t base = out->n;
   for (size_t i = 0; i < n; i++) {
@@ -408,11 +416,7 @@ bool st_engine_step(st_engine *e, const st_configs *list, size_t from, size_t n,
     if (next == ST_TERM_EMPTY) continue;
     unsigned flags = e->t->flags[next];
     if (!(flags & ST_TERM_FINAL) && !add_config(e, out, (st_config){next, c.stack})) return false;
-    if (flags & ST_TERM_NULLABLE) {
-      st_step step = {e, c.stack, out, false};
-      st_term_marks(e->t, next, return_mark, &step);
-      if (!step.any) return_frame(e, c.stack, ST_MARK_NONE, out);
-    }
+    if (flags & ST_TERM_NULLABLE) st_engine_leave(e, next, c.stack, out);
   }
   if (e->t->failure.code && !e->failure.code) e->failure = e->t->failure;
   if (out->n - base > 1) st_engine_merge(e, out, base);

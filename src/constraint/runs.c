@@ -1,0 +1,193 @@
+// Runs: after which terms any text of characters of some classes may come, so that whole branches of a vocabulary's
+// trie, and ready masks, need no walk.
+#include "constraint/engine.h"
+#include "constraint/trie.h"
+
+#include <string.h>
+
+// Terms between characters; the number of characters before each, in rising order; and the class of the last of them.
+enum { MOST_PLACES = 48, MOST_INSIDE = 64, MOST_STARTS = 8, MOST_MEMBERS = 64, LONG = 8 };
+typedef struct st_places {
+  st_term terms[MOST_PLACES];
+  uint8_t characters[MOST_PLACES], classes[MOST_PLACES];
+  uint32_t n;
+} st_places;
+
+static bool add_place(st_places *p, st_term term, uint8_t characters, int class) {
+  for (uint32_t i = p->n; i-- > 0;) {
+    if (p->terms[i] == term) return true; // it was reached after as many characters, or fewer
+  }
+  if (p->n == MOST_PLACES) return false;
+  p->terms[p->n] = term, p->characters[p->n] = characters, p->classes[p->n++] = (uint8_t) class;
+  return true;
+}
+
+// The terms after each character of a class; false: one of its characters may not come, or there are too many.
+typedef struct st_after {
+  st_term terms[MOST_INSIDE];
+  uint32_t n;
+} st_after;
+
+static bool add_after(st_after *a, st_term term) {
+  for (uint32_t i = a->n; i-- > 0;) {
+    if (a->terms[i] == term) return true;
+  }
+  if (a->n == MOST_INSIDE) return false;
+  a->terms[a->n++] = term;
+  return true;
+}
+
+static bool after_ascii(st_terms *t, st_term term, st_byte_range range, st_after *out) {
+  for (unsigned byte = range.first; byte <= range.last; byte++) {
+    st_term next = st_terms_next(t, term, (uint8_t)byte);
+    if (next == ST_TERM_EMPTY || !add_after(out, next)) return false;
+  }
+  return true;
+}
+
+static bool after_wide(st_terms *t, st_term term, st_byte_range lead, st_after *out) {
+  st_term inside[MOST_INSIDE] = {term};
+  uint8_t states[MOST_INSIDE] = {0};
+  for (int at = 0, n = 1; at < n; at++) {
+    for (int k = 0; k < ST_UTF8_MOVES; k++) {
+      const st_utf8_move *m = &ST_UTF8_WIDE[k];
+      st_term last = ST_TERM_EMPTY;
+      for (unsigned byte = m->first; m->from == states[at] && byte <= m->last; byte++) {
+        if (!m->from && (byte < lead.first || byte > lead.last)) continue;
+        st_term next = st_terms_next(t, inside[at], (uint8_t)byte);
+        if (next == ST_TERM_EMPTY) return false;
+        if (next == last) continue;
+        last = next;
+        if (m->to == 0) {
+          if (!add_after(out, next)) return false;
+          continue;
+        }
+        int known = 0;
+        while (known < n && (inside[known] != next || states[known] != m->to)) known++;
+        if (known < n) continue;
+        if (n == MOST_INSIDE) return false;
+        inside[n] = next, states[n++] = m->to;
+      }
+    }
+  }
+  return true;
+}
+
+static bool after_class(st_terms *t, st_term term, int class, st_after *out) {
+  out->n = 0;
+  st_byte_range range = ST_CLASS_BYTES[class];
+  return class < ST_ASCII_CLASSES ? after_ascii(t, term, range, out) : after_wide(t, term, range, out);
+}
+
+// Checks the classes at place i and adds the places behind them. Sets the classes that may not come in *missing; false:
+// there are too many places.
+static bool follow(st_terms *t, st_places *p, uint32_t i, uint64_t classes, uint64_t *missing) {
+  st_after after;
+  *missing = 0;
+  for (int class = 0; class < ST_CLASSES; class ++) {
+    if (!(classes & st_class_bit(class))) continue;
+    if (!after_class(t, p->terms[i], class, &after)) {
+      *missing |= st_class_bit(class);
+      continue;
+    }
+    for (uint32_t k = 0; k < after.n; k++) {
+      if (!add_place(p, after.terms[k], (uint8_t)(p->characters[i] + 1), class)) return false;
+    }
+  }
+  return true;
+}
+
+static uint32_t count(uint64_t classes) {
+  return (uint32_t)__builtin_popcountll(classes);
+}
+static st_run better(st_run a, st_run b) {
+  uint32_t x = count(a.classes) * (a.length < LONG ? a.length : LONG);
+  uint32_t y = count(b.classes) * (b.length < LONG ? b.length : LONG);
+  return x > y || (x == y && a.length >= b.length) ? a : b;
+}
+
+// The run of these classes, as far as they may all come. It ends at a place where some of them are *missing, which was
+// reached by class *via.
+static st_run run_of_classes(st_terms *t, st_term term, uint32_t most, uint64_t *classes, uint64_t *missing, int *via) {
+  st_places p = {.terms = {term}, .n = 1};
+  for (uint32_t i = 0; i < p.n && p.characters[i] < most; i++) {
+    bool room = follow(t, &p, i, *classes, missing);
+    if (i == 0) {
+      *classes &= ~*missing;
+      *missing = 0;
+    }
+    if (*missing) *via = p.classes[i];
+    if (*missing || !room) return (st_run){p.characters[i] ? *classes : 0, p.characters[i]};
+  }
+  return (st_run){*classes, ST_ANY_LENGTH};
+}
+
+// Finds a run by trying: a class after which most others may not come (a quote, a backslash) is left out, or the
+// classes that may not come later.
+static st_run try_run(st_terms *t, st_term term, uint32_t most) {
+  uint64_t classes = st_class_bit(ST_CLASSES) - 1;
+  st_run best = {0};
+  for (int start = 0; start < MOST_STARTS && classes; start++) {
+    uint64_t missing = 0;
+    int via = 0;
+    st_run run = run_of_classes(t, term, most, &classes, &missing, &via);
+    best = better(best, run);
+    if (!missing || (missing == classes && run.length >= LONG)) break;
+    classes &= 2 * count(missing) > count(classes) ? ~st_class_bit(via) : ~missing;
+  }
+  return best.classes ? best : (st_run){0};
+}
+
+// The run of a member from its form: of an infinite language without a few texts, the run of the whole language.
+static st_run member_run(st_constraint *c, st_term term) {
+  st_terms *t = c->engine.t;
+  st_term head = t->entries[term].kind == ST_KIND_SEQ ? t->entries[term].a : term, of;
+  if (t->entries[head].kind == ST_KIND_AND && st_term_leaves_out_few(t, head, &of)) {
+    st_run run = st_constraint_run(c, of);
+    if (run.length == ST_ANY_LENGTH) return run;
+  }
+  return (st_run){0};
+}
+
+// The run of a repeated character: of the classes each of whose characters is all of the repeated term.
+static st_run repeat_run(st_terms *t, st_term term) {
+  st_term_entry e = t->entries[term];
+  st_run run = {0};
+  st_after after;
+  if (e.kind == ST_KIND_SEQ) e = t->entries[e.a];
+  if (e.kind != ST_KIND_REPEAT) return run;
+  for (int class = 0; class < ST_CLASSES; class ++) {
+    bool whole = after_class(t, e.a, class, &after) && after.n == 1 && after.terms[0] == ST_TERM_EPSILON;
+    if (whole) run.classes |= st_class_bit(class);
+  }
+  run.length = e.c < ST_ANY_LENGTH ? (uint8_t)e.c : e.c == ST_UNBOUNDED ? ST_ANY_LENGTH : ST_ANY_LENGTH - 1;
+  return run;
+}
+
+static st_run find_run(st_constraint *c, st_term term) {
+  st_terms *t = c->engine.t;
+  st_term_entry e = t->entries[term];
+  st_run best = better(member_run(c, term), repeat_run(t, term));
+  for (uint32_t i = 0; e.kind == ST_KIND_ALT && e.b <= MOST_MEMBERS && i < e.b; i++) {
+    st_run run = member_run(c, t->children[e.a + i]);
+    if (count(run.classes) > count(best.classes)) best = run;
+  }
+  return best.length >= LONG ? best : better(best, try_run(t, term, c->trie->most_bytes));
+}
+
+st_run st_constraint_run(st_constraint *c, st_term term) {
+  st_inside *item = st_constraint_item(c, term);
+  if (!item) return (st_run){0};
+  if (item->has_run) return item->run;
+  st_run run = find_run(c, term);
+  item = st_constraint_item(c, term);
+  item->run = run;
+  item->has_run = true;
+  return run;
+}
+
+int st_run_slice(const st_token_trie *trie, st_run run) {
+  if (trie->plain & ~run.classes) return -1;
+  if (run.length == ST_ANY_LENGTH || run.length >= trie->most_characters) return ST_SLICES - 1;
+  return run.length >= ST_SLICE_MIDDLE ? 1 : run.length >= ST_SLICE_SHORT ? 0 : -1;
+}
