@@ -12,9 +12,9 @@ NAME.dot64/128/256 i64 [rows, K/64...]. For each layout that takes the case: LAY
 LAYOUT.NAME.scales f32 [rows, scales a row] (those that lie in the bytes), LAYOUT.NAME.bad i64 [n, 2] (offset, value: a
 byte that is invalid once it stands there).
 
-Random numbers come from one generator, in the order of the calls. So that the vectors that there are stay as they are, a new
-format's values are appended at the end of values(), and cases of its own take a generator of their own (see sherry()). Only a
-name in LAYOUTS changes others: the scales of the layouts behind it, and of the cases that follow.
+Random numbers come from a generator of each case and layout, seeded by their names (generator()), so that the vectors that there are
+stay as they are when a layout or a format is added. values() has one generator: a new format's values are appended at its end, from
+a generator of their own (see zero_points()).
 """
 import argparse
 import json
@@ -22,13 +22,17 @@ import os
 import struct
 import subprocess
 import tempfile
+import zlib
 
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.join(HERE, "..", "tests", "quant")
 DTYPES = {"int8": "I8", "uint8": "U8", "float32": "F32", "int64": "I64", "float16": "F16"}
-rng = np.random.default_rng(20)
+
+
+def generator(name):
+    return np.random.default_rng(zlib.crc32(name.encode()))
 
 
 def save(name, tensors):
@@ -224,7 +228,7 @@ FLAT = {"i2_s": 128, "i2_s-arm": 64}  # the whole tensor is a multiple of this
 FRACTIONS = {fraction(d) for d in np.ndindex(3, 3, 3, 3, 3)}
 
 
-def bad_bytes(name, w, raw, make, scales):
+def bad_bytes(name, w, raw, make, scales, rng):
     """Single bytes that are invalid at their place: (offset, value)."""
     bad = []
     if name in ("t5", "t5-zpm"):
@@ -293,6 +297,8 @@ def sherry(out):
 def ternary():
     out = {}
     cases = {}
+    rng = generator("cases")
+    blocks = sorted({group for _, _, _, group, _ in LAYOUTS.values() if group and group > 0})
     for k in (1, 5, 64, 127, 128, 129, 256, 640, 1280):
         for n in (1, 8, 17):
             cases[f"k{k}_n{n}"] = rng.integers(-1, 2, (n, k)).astype(np.int8)
@@ -307,8 +313,12 @@ def ternary():
     cases["probe_k128_n128"] = np.eye(128, dtype=np.int8)
     cases["probe_k256_n256"] = np.eye(256, dtype=np.int8)
     cases["probe_k191_n191"] = np.eye(191, dtype=np.int8)
+    for block in blocks:
+        if sum(w.shape[1] % block == 0 for w in cases.values()) < 4:
+            cases[f"k{3 * block}_n5"] = generator(f"k{3 * block}").integers(-1, 2, (5, 3 * block)).astype(np.int8)
     for name, w in cases.items():
         n, k = w.shape
+        rng = generator(name)
         if name.startswith("probe"):
             x = (np.arange(k) % 192 - 64).astype(np.int8)
         elif name.startswith("minus"):
@@ -317,12 +327,13 @@ def ternary():
             x = rng.integers(-127, 128, k).astype(np.int8)
         products = w.astype(np.int64) * x
         out[name + ".trits"], out[name + ".x"], out[name + ".dot"] = w, x, products.sum(1)
-        for size in (64, 128, 256):
+        for size in blocks:
             if k % size == 0:
                 out[f"{name}.dot{size}"] = products.reshape(n, -1, size).sum(2)
         for layout, (make, multiple, rows, group, is_half) in LAYOUTS.items():
             if k % multiple or n % rows or (n * k) % FLAT.get(layout, 1):
                 continue
+            rng = generator(f"{layout}.{name}")
             per_row = 1 if group is None else k // group if group and group > 0 else 0
             scales = np.exp(rng.normal(-3, 2, (n, per_row))).astype(np.float32)
             if is_half:
@@ -335,8 +346,9 @@ def ternary():
             raw = make(w, scales)
             out[f"{layout}.{name}.bytes"] = raw
             if not name.startswith("probe"):
-                out[f"{layout}.{name}.bad"] = bad_bytes(layout, w, raw, make, scales)
+                out[f"{layout}.{name}.bad"] = bad_bytes(layout, w, raw, make, scales, rng)
     # Code 3 is a value in these.
+    rng = generator("two")
     w = rng.integers(-1, 3, (3, 256)).astype(np.int8)
     x = rng.integers(-127, 128, 256).astype(np.int8)
     out["two.trits"], out["two.x"] = w, x
@@ -427,7 +439,7 @@ def two_of_four(out):
 
 def values():
     from gguf import GGMLQuantizationType, quants
-    out = {}
+    out, rng = {}, generator("values")
     every = np.arange(256, dtype=np.uint8)
     for name, of in (("f8_e4m3", e4m3), ("f8_e5m2", e5m2)):
         out[name + ".bytes"], out[name + ".values"] = every, np.array([of(int(b)) for b in every], np.float32)
@@ -519,6 +531,7 @@ def read_gguf(path):
 
 
 def peers(program):
+    rng = generator("peers")
     n, k = 20, 256
     w = rng.integers(-1, 2, (n, k)).astype(np.int8)
     w[:, 0] = 1  # each row shows its scale
